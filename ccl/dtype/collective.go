@@ -1,0 +1,119 @@
+package dtype
+
+import "fmt"
+
+// Collective is a communication primitive of a whole group. Send and Recv are numbered beside them, since errors, traces
+// and the C ABI name them in the same place; they have no plans (package exec/p2p).
+type Collective uint8
+
+const (
+	NoCollective Collective = iota
+	Broadcast
+	Scatter
+	Gather
+	AllGather
+	Reduce
+	ReduceScatter
+	AllReduce
+	AllToAll
+	Barrier
+	Send
+	Recv
+	numCollectives
+)
+
+var collectives = [numCollectives]struct {
+	name      string
+	in, out   blocks
+	rooted    bool
+	reduction bool
+}{
+	NoCollective:  {name: "none"},
+	Broadcast:     {"broadcast", atRoot, one, true, false},
+	Scatter:       {"scatter", atRoot | perRank, one, true, false},
+	Gather:        {"gather", one, atRoot | perRank, true, false},
+	AllGather:     {"all_gather", one, perRank, false, false},
+	Reduce:        {"reduce", one, atRoot, true, true},
+	ReduceScatter: {"reduce_scatter", perRank, one, false, true},
+	AllReduce:     {"all_reduce", one, one, false, true},
+	AllToAll:      {"all_to_all", perRank, perRank, false, false},
+	Barrier:       {"barrier", none, none, false, false},
+	Send:          {"send", one, none, false, false},
+	Recv:          {"recv", none, one, false, false},
+}
+
+// blocks says what one rank's In or Out of a collective is made of.
+type blocks uint8
+
+const (
+	none    blocks = 0
+	one     blocks = 1       // one block
+	perRank blocks = 2       // one block for each rank
+	atRoot  blocks = 4 | one // at the root only; with perRank: one for each rank
+)
+
+func (b blocks) count(ranks, rank, root int) int {
+	if b&4 != 0 && rank != root {
+		return 0
+	}
+	if b&perRank != 0 {
+		return ranks
+	}
+	return int(b & one)
+}
+
+// Collectives returns the collectives that have plans, in the order of the constants.
+func Collectives() []Collective {
+	var all []Collective
+	for c := Broadcast; c <= Barrier; c++ {
+		all = append(all, c)
+	}
+	return all
+}
+
+// Valid reports whether c is a collective that has plans.
+func (c Collective) Valid() bool { return c >= Broadcast && c <= Barrier }
+
+func (c Collective) String() string {
+	if c >= numCollectives {
+		return fmt.Sprintf("collective(%d)", uint8(c))
+	}
+	return collectives[c].name
+}
+
+// ParseCollective finds a collective by its name, with or without underscores ("all_reduce", "allreduce").
+func ParseCollective(name string) (Collective, error) {
+	plain := squeeze(name)
+	for c := Broadcast; c < numCollectives; c++ {
+		if squeeze(collectives[c].name) == plain {
+			return c, nil
+		}
+	}
+	return NoCollective, fmt.Errorf("unknown collective %q; known: %v", name, Collectives())
+}
+
+func squeeze(s string) string {
+	b := make([]byte, 0, len(s))
+	for i := range len(s) {
+		if s[i] != '_' && s[i] != '-' {
+			b = append(b, s[i])
+		}
+	}
+	return string(b)
+}
+
+// Rooted reports whether one rank plays a part of its own.
+func (c Collective) Rooted() bool { return c < numCollectives && collectives[c].rooted }
+
+// Reduces reports whether c combines elements with an operator.
+func (c Collective) Reduces() bool { return c < numCollectives && collectives[c].reduction }
+
+// InBlocks is how many blocks the In buffer of a rank has: 0, 1 or one for each rank.
+func (c Collective) InBlocks(ranks, rank, root int) int {
+	return collectives[c].in.count(ranks, rank, root)
+}
+
+// OutBlocks is how many blocks the Out buffer of a rank has: 0, 1 or one for each rank.
+func (c Collective) OutBlocks(ranks, rank, root int) int {
+	return collectives[c].out.count(ranks, rank, root)
+}

@@ -1,0 +1,97 @@
+// Package fault is the one typed error of the library: what class of failure, of which operation, with which peer.
+//
+// errors.Is matches a class (errors.Is(err, fault.Timeout)), errors.As gets the record.
+package fault
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Code is the class of a failure. It is an error itself, so that it can be matched with errors.Is. The numbers are
+// part of the C ABI.
+type Code int
+
+const (
+	OK           Code = iota
+	Invalid           // an argument, option or environment value that cannot be right
+	NotSupported      // right, but not here: dtype and operator, device, platform
+	Timeout           // a deadline passed
+	PeerLost          // a peer process died or broke its connection
+	PeerLeft          // a peer closed its group while this rank still needed it
+	Mismatch          // ranks called different things
+	Aborted           // the group was aborted on this side
+	Closed            // used after close
+	Forked            // used in a forked child
+	System            // the operating system refused something
+	Internal          // a broken invariant of this library
+	numCodes
+)
+
+var names = [numCodes]string{"ok", "invalid argument", "not supported", "timeout", "peer lost", "peer left", "mismatch",
+	"aborted", "closed", "forked", "system error", "internal error"}
+
+func (c Code) Error() string {
+	if c < 0 || c >= numCodes {
+		return fmt.Sprintf("code %d", int(c))
+	}
+	return names[c]
+}
+
+// NoPeer is the Peer of an error that no single rank caused.
+const NoPeer = -1
+
+// Error is a failure with its circumstances. Zero or negative fields are not known and are not printed.
+type Error struct {
+	Code  Code
+	Op    string // "all_reduce seq 17, 1048576 x f32"
+	Group string // name of the group
+	Peer  int    // rank within the group, NoPeer if none
+	Text  string // what happened and what to do
+	Cause error
+}
+
+// New makes an error of a class without a peer.
+func New(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Peer: NoPeer, Text: fmt.Sprintf(format, args...)}
+}
+
+// Peer makes an error that names a rank.
+func Peer(code Code, peer int, format string, args ...any) *Error {
+	return &Error{Code: code, Peer: peer, Text: fmt.Sprintf(format, args...)}
+}
+
+// Wrap makes an error of a class around its cause.
+func Wrap(code Code, cause error, format string, args ...any) *Error {
+	return &Error{Code: code, Peer: NoPeer, Text: fmt.Sprintf(format, args...), Cause: cause}
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("goccl: ")
+	if e.Group != "" {
+		fmt.Fprintf(&b, "group %s: ", e.Group)
+	}
+	if e.Op != "" {
+		fmt.Fprintf(&b, "%s: ", e.Op)
+	}
+	b.WriteString(e.Code.Error())
+	if e.Peer >= 0 {
+		fmt.Fprintf(&b, " (rank %d)", e.Peer)
+	}
+	if e.Text != "" {
+		b.WriteString(": " + e.Text)
+	}
+	if e.Cause != nil {
+		b.WriteString(": " + e.Cause.Error())
+	}
+	return b.String()
+}
+
+// Is matches the class of e.
+func (e *Error) Is(target error) bool {
+	c, ok := target.(Code)
+	return ok && c == e.Code
+}
+
+func (e *Error) Unwrap() error { return e.Cause }

@@ -1,0 +1,40 @@
+// Package transport is the contract between the executor and the paths that bytes take: shared memory, TCP, memory of
+// the same process, later RDMA and GPU peer memory.
+//
+// A Fabric is one kind of path of this process. It opens Links: a Link joins one rank of a group to one other rank of it,
+// and carries numbered Channels, each a bounded queue of fragments in both directions.
+//
+// # Fragments
+//
+// What travels is a fragment: a Meta of 24 bytes and a payload. The sender asks for space (Reserve), fills it and
+// publishes it (Commit); the receiver looks at the oldest unread fragment (Peek) and gives it back (Release). Both sides work on the
+// transport's own memory, so shared memory needs one copy in, and the receiver reduces straight out of it. Fragments
+// arrive whole, once, in order of their Commit, for each direction of each channel. The receiver must not believe what
+// a fragment says of itself: Peek returns a payload whose bounds the transport has checked, and the executor checks the Meta.
+//
+// # Credit
+//
+// A channel has bounded space in each direction. Reserve returns nil when there is none; it never waits. A receiver that does not
+// read stops the sender of this channel, and of no other channel or link: groups never wait for each other. Reserve may lend less than was asked
+// for (at least 1 byte, and a multiple of 64 when it is less than asked), so large messages are cut by the transport's
+// state, and the receiver takes fragments as they come. A Reserve that is not followed by a Commit is forgotten by the next Reserve.
+//
+// # Who calls
+//
+// The methods of a Channel are called by one thread at a time (the driver of its group), but by different ones over time;
+// the executor orders them. Different channels and links are used at the same time by different threads. No method
+// blocks, allocates on its hot path, or calls back.
+//
+// # Waiting
+//
+// Every process has one park.Bell. A fabric must see to it that the bell of the receiving process is rung after a
+// Commit and the bell of the sending process after a Release and after a failure, where somebody sleeps on it (Bell.Ring is cheap when
+// nobody does). The executor reads Bell.Prepare, polls everything once more, and only then sleeps, so that no
+// ring between is lost. A fabric whose events come from the kernel implements Poller.
+//
+// # Failure
+//
+// Once the peer has died or the path is broken, Peek goes on returning the fragments that have arrived; when there are none left,
+// Err says why (fault.PeerLost; fault.PeerLeft after the peer closed the link in order). A peer that closes after its last Commit loses nothing:
+// every committed fragment reaches the other side.
+package transport

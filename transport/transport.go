@@ -1,0 +1,71 @@
+package transport
+
+import "context"
+
+// Limits that every implementation keeps.
+const (
+	MaxChannels = 8
+	MaxAddress  = 4096    // bytes of Fabric.Address
+	MaxFragment = 1 << 20 // bytes of one payload
+)
+
+// Meta travels with each fragment; only the executor knows what it means.
+type Meta [3]uint64
+
+// Channel is a bounded queue of fragments in both directions between two ranks of one group.
+type Channel interface {
+	// Reserve lends space for one payload of up to n bytes: n bytes, or fewer where space is short, or nil without
+	// credit. For n = 0 it lends an empty, non-nil slice. The memory is aligned to 64 bytes where n > 32.
+	Reserve(n int) []byte
+	// Commit publishes the first n bytes of what the last Reserve lent, with m.
+	Commit(n int, m *Meta)
+	// Peek returns the oldest unread fragment, the same one until Release. The payload is valid until then.
+	Peek() (payload []byte, m Meta, ok bool)
+	// Release gives the fragment of the last Peek back to the sender.
+	Release()
+}
+
+// Link joins a local rank of a group to one peer of it.
+type Link interface {
+	// Channel returns channel i, 0 ≤ i < Session.Channels. Always the same value for the same i.
+	Channel(i int) Channel
+	// Err is nil while the path works, and for good the reason once it does not. It is cheap: called whenever
+	// nothing arrives.
+	Err() error
+	// Close ends this side in order: what was committed still arrives, then the peer sees fault.PeerLeft. It does not wait
+	// for the peer. Memory lent by the link must not be touched afterwards.
+	Close() error
+}
+
+// Session says what a link is for. Both sides give the same ID and Channels, and each other's ranks.
+type Session struct {
+	ID       [16]byte // unique to the group
+	Rank     int      // of this side
+	Peer     int      // of the other side
+	Channels int
+	Key      [32]byte // shared by the members of the group, to authenticate each other
+}
+
+// Fabric is one kind of path of this process.
+type Fabric interface {
+	// Name is "inproc", "shm" or "tcp".
+	Name() string
+	// Address is what a peer must know to connect; at most MaxAddress bytes, opaque to everybody else.
+	Address() []byte
+	// Reaches reports whether this process and the one with that address can be joined by this fabric. It is
+	// symmetric, pure and quick: both sides decide alike.
+	Reaches(peer []byte) bool
+	// Connect opens a link for one session. Both sides call it, in any order and with other calls at the same time; it
+	// returns when both have, or with an error when ctx ends first (the error names what is missing).
+	Connect(ctx context.Context, peer []byte, s Session) (Link, error)
+	// Close ends all links and the fabric.
+	Close() error
+}
+
+// Poller is what a fabric also implements when its events come from the kernel and not from memory.
+type Poller interface {
+	// Poll moves what it can without waiting; it reports whether anything moved. Any thread may call it.
+	Poll() bool
+	// Arm is called before sleeping on the bell: from then on an event rings it. Cheap when armed already.
+	Arm()
+}
