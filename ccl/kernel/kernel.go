@@ -12,9 +12,123 @@ type Func func(dst, a, b unsafe.Pointer, n int)
 // ScaleFunc sets dst[i] = src[i] × factor for n elements, in one rounding from float64. dst may be src.
 type ScaleFunc func(dst, src unsafe.Pointer, n int, factor float64)
 
+const (
+	typeCount = dtype.F8E5M2 + 1
+	opCount   = dtype.PremulSum + 1
+)
+
+// The tables are filled once, so that For and Scale neither compute nor allocate.
+var (
+	reductions [typeCount][opCount]Func
+	scalings   [typeCount]ScaleFunc
+)
+
+func init() {
+	for _, t := range dtype.Types() {
+		scalings[t] = scaling(t)
+		for _, op := range dtype.Ops() {
+			if dtype.Reducible(t, op) == nil {
+				reductions[t][op] = reduction(t, op)
+			}
+		}
+	}
+}
+
 // For returns the kernel of a type and an operator, nil where dtype.Reducible refuses. Avg and PremulSum have the
 // kernel of Sum: their scaling is done apart, by Scale.
-func For(t dtype.Type, op dtype.Op) Func { panic("kernel: being written") }
+func For(t dtype.Type, op dtype.Op) Func {
+	if t >= typeCount || op >= opCount {
+		return nil
+	}
+	return reductions[t][op]
+}
 
 // Scale returns the kernel that multiplies elements of a floating-point (real or complex) type, nil for others.
-func Scale(t dtype.Type) ScaleFunc { panic("kernel: being written") }
+func Scale(t dtype.Type) ScaleFunc {
+	if t >= typeCount {
+		return nil
+	}
+	return scalings[t]
+}
+
+// reduction chooses the kernel of a pair that dtype.Reducible allows.
+func reduction(t dtype.Type, op dtype.Op) Func {
+	if op == dtype.Avg || op == dtype.PremulSum {
+		op = dtype.Sum
+	}
+	real, parts := dtype.Real(t)
+	f := genericReduction(real, op)
+	if op == dtype.Sum {
+		if v := vectorSum(real, bestISA); v != nil {
+			f = v
+		}
+	}
+	if parts == 1 {
+		return f
+	}
+	return func(dst, a, b unsafe.Pointer, n int) { f(dst, a, b, n*parts) }
+}
+
+func scaling(t dtype.Type) ScaleFunc {
+	real, parts := dtype.Real(t)
+	f := genericScaling(real)
+	if v := vectorScaling(real, bestISA); v != nil {
+		f = v
+	}
+	if parts == 1 {
+		return f
+	}
+	return func(dst, src unsafe.Pointer, n int, factor float64) { f(dst, src, n*parts, factor) }
+}
+
+// genericReduction is the table of the loops in Go: nil where a real type has no such reduction.
+func genericReduction(t dtype.Type, op dtype.Op) Func {
+	switch t {
+	case dtype.F64:
+		return floatReduction[float64](op, float64Layout)
+	case dtype.F32:
+		return floatReduction[float32](op, float32Layout)
+	case dtype.F16:
+		return halfReduction(op, float16Layout, sumF16, prodF16)
+	case dtype.BF16:
+		return halfReduction(op, bfloat16Layout, sumBF16, prodBF16)
+	case dtype.I8:
+		return integerReduction[int8](op)
+	case dtype.U8:
+		return integerReduction[uint8](op)
+	case dtype.I16:
+		return integerReduction[int16](op)
+	case dtype.U16:
+		return integerReduction[uint16](op)
+	case dtype.I32:
+		return integerReduction[int32](op)
+	case dtype.U32:
+		return integerReduction[uint32](op)
+	case dtype.I64:
+		return integerReduction[int64](op)
+	case dtype.U64:
+		return integerReduction[uint64](op)
+	case dtype.Bool:
+		return boolReduction(op)
+	}
+	return nil
+}
+
+func genericScaling(t dtype.Type) ScaleFunc {
+	switch t {
+	case dtype.F64:
+		return scaleFloats[float64]
+	case dtype.F32:
+		return scaleFloats[float32]
+	case dtype.F16:
+		return scaleF16
+	case dtype.BF16:
+		return scaleBF16
+	}
+	return nil
+}
+
+// blocks cuts n elements into fours, which the compiler indexes without bounds checks, and the rest.
+func blocks[E any](p unsafe.Pointer, n int) (fours [][4]E, rest []E) {
+	return unsafe.Slice((*[4]E)(p), n/4), unsafe.Slice((*E)(p), n)[n&^3:]
+}

@@ -18,6 +18,24 @@
 // the credit as they are matched); beyond that, and for longer messages, it sends a request only, and the data after the receiver has matched it
 // (rendezvous). So a peer's memory is bounded, and data that is on its way always has a place to go.
 //
+// Requests are records of some 100 bytes; at most MaxAnnounced of them are unanswered between two ranks in one direction, later
+// sends wait at home. A receive whose message stands behind that many unmatched ones therefore waits for them.
+//
+// An eager send is mostly done before its message is matched. If its length then turns out to be wrong, the receive fails, and the
+// sender learns it from its next send to that peer: that one is delivered, but reported with the fault.Mismatch of the earlier.
+//
+// Several rendezvous messages to one peer take turns, a fragment each; requests and eager messages go between.
+// wire.go describes the fragments.
+//
+// # Cancelling
+//
+// A cancelled request is done at once, and its memory is left alone from then on; the rest is settled between the engines. A cancelled
+// send whose request has left is still matched, and the receive fails with fault.Aborted; an eager message of which a part has
+// left is completed from a copy. What still arrives for a cancelled receive that was matched is dropped: that message is lost.
+// Active remains true until this is settled.
+//
+// # Failure
+//
 // What a peer sends is checked: unknown kinds, lengths beyond what was announced, ids that do not exist are
-// fault.Internal errors of that peer, never a wild access.
+// fault.Internal errors of that peer, never a wild access. Such a peer has failed as if PeerFailed had been called.
 package p2p

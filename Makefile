@@ -1,0 +1,107 @@
+# make help lists the targets. Nothing needs to be prepared: each target sets up what it needs (ci/setup.sh).
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO_ENV := . ci/env.sh;
+PYTEST := .venv/bin/python -m pytest -q -rs -p no:cacheprovider --import-mode=importlib --timeout=120
+RACE   := ./ccl/... ./transport/... ./pgbackend/...
+# Collectives on contiguous tensors.
+ACCEPT_FILTER := ^(broadcast|all_reduce|reduce|all_gather|all_gather_into_tensor|gather|scatter|reduce_scatter|reduce_scatter_tensor|all_to_all|all_to_all_single|send_recv|irecv_isend|p2p|barrier|subgroup)/
+
+##@ Everyday
+
+.PHONY: help
+help: ## This list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
+
+.PHONY: setup
+setup: ## .venv with the pinned requirements, Go, goccl installed; done again only where something changed
+	@ci/setup.sh
+
+.PHONY: demo
+demo: setup ## Train a small network on digits with DistributedDataParallel: one process, goccl, gloo
+	@$(GO_ENV) .venv/bin/python examples/compare.py
+
+.PHONY: test
+test: setup ## Everything that CI runs, with a budget for each stage (ci/budget.txt)
+	@$(GO_ENV) .venv/bin/python ci/test.py $(STAGES)
+
+.PHONY: clean
+clean: ## Remove what was built, and .venv
+	@if [ -d build ]; then chmod -R u+w build; fi
+	@rm -rf build dist .venv python/*.egg-info
+
+##@ The stages of make test, for one at a time
+
+.PHONY: test-format
+test-format: ## gofmt has nothing to change
+	@ci/format.sh
+
+.PHONY: test-vet
+test-vet: ## go vet
+	@$(GO_ENV) go vet ./...
+
+.PHONY: test-cross
+test-cross: ## Build and vet for linux/arm64 and darwin/arm64
+	@ci/cross.sh
+
+.PHONY: test-generated
+test-generated: ## Regenerating changes nothing
+	@ci/generated.sh
+
+.PHONY: test-nocgo
+test-nocgo: ## Go tests without cgo
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-nocgo -count=1 -timeout=170s ./...
+
+.PHONY: test-go
+test-go: ## Go tests with cgo, in random order
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-go -count=1 -shuffle=on -timeout=170s ./...
+
+.PHONY: test-race
+test-race: ## Go tests under the race detector
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -race -count=1 -timeout=170s $(RACE)
+
+.PHONY: test-noasm
+test-noasm: ## Kernels without assembly
+	@$(GO_ENV) python3 ci/gotest.py test-noasm -tags=noasm -count=1 -timeout=110s ./ccl/kernel/...
+
+.PHONY: test-python
+test-python: ## Python tests
+	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-python.xml tests/python
+
+.PHONY: test-packaging
+test-packaging: ## What is in the wheel and in its libraries
+	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-packaging.xml tests/packaging
+
+##@ Longer or by hand
+
+.PHONY: accept
+accept: setup ## ACCEPT=folder with collectives.py: no case of tests/accept.txt may fail; UPDATE=1 adds what passes now
+	@test -f "$(ACCEPT)/collectives.py" || { echo "make accept ACCEPT=folder: the folder must hold collectives.py"; exit 2; }
+	@mkdir -p build && rm -f build/accept.json
+	@$(GO_ENV) python "$(ACCEPT)/collectives.py" --backend goccl --ranks 2,3 --filter '$(ACCEPT_FILTER)' --json build/accept.json || true
+	@.venv/bin/python tests/accept_compare.py build/accept.json tests/accept.txt $(if $(UPDATE),--update)
+
+.PHONY: bench
+bench: setup ## Go benchmarks (BENCH=regex), then all-reduce between two processes
+	@$(GO_ENV) go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(RACE)
+	@.venv/bin/goccl bench --op all_reduce --ranks 2 --dtype float32 --min 8 --max 64M
+
+.PHONY: race-long
+race-long: setup ## Go tests under the race detector, twenty times
+	@$(GO_ENV) go test -race -count=20 -shuffle=on -timeout=60m $(RACE)
+
+.PHONY: fuzz
+fuzz: setup ## Every fuzz test for FUZZTIME (30s)
+	@ci/fuzz.sh $(or $(FUZZTIME),30s)
+
+.PHONY: lint
+lint: setup ## gofmt, vet, the rules of ccl/internal/lint, and golangci-lint where it is installed
+	@ci/format.sh
+	@$(GO_ENV) go vet ./... && go test -count=1 ./ccl/internal/lint
+	@if command -v golangci-lint >/dev/null; then $(GO_ENV) golangci-lint run ./...; else echo "golangci-lint is not installed: its rules (.golangci.yml) were not checked"; fi
+
+.PHONY: wheel
+wheel: setup ## A wheel for this Python and this torch, in dist/
+	@$(GO_ENV) .venv/bin/python -m pip wheel --no-build-isolation --no-deps -w dist . | tail -n 3

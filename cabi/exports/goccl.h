@@ -1,0 +1,168 @@
+/* goccl.h: the C ABI of libgoccl. Written by hand; the exports are checked against it by the C compiler.
+ *
+ * Every function returns a goccl_code and takes an optional goccl_error* last, which is filled on failure (and
+ * left alone on success). Handles are opaque numbers; 0 is never one, and a stale one is answered with GOCCL_INVALID.
+ * All functions may be called from any thread. In a forked child every function returns GOCCL_FORKED at once.
+ * Memory behind a goccl_call must stay valid until the call (or its work) is done; the goccl_call itself, and the arrays it points to, only
+ * until goccl_run or goccl_start returns.
+ */
+#ifndef GOCCL_H
+#define GOCCL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GOCCL_ABI 1
+
+/* Classes of failure; the numbers of ccl/fault. */
+typedef enum {
+  GOCCL_OK = 0,
+  GOCCL_INVALID = 1,
+  GOCCL_NOT_SUPPORTED = 2,
+  GOCCL_TIMEOUT = 3,
+  GOCCL_PEER_LOST = 4,
+  GOCCL_PEER_LEFT = 5,
+  GOCCL_MISMATCH = 6,
+  GOCCL_ABORTED = 7,
+  GOCCL_CLOSED = 8,
+  GOCCL_FORKED = 9,
+  GOCCL_SYSTEM = 10,
+  GOCCL_INTERNAL = 11
+} goccl_code;
+
+/* Element types; the numbers of ccl/dtype. */
+typedef enum {
+  GOCCL_F64 = 1, GOCCL_F32, GOCCL_F16, GOCCL_BF16,
+  GOCCL_I8, GOCCL_U8, GOCCL_I16, GOCCL_U16, GOCCL_I32, GOCCL_U32, GOCCL_I64, GOCCL_U64,
+  GOCCL_BOOL, GOCCL_C64, GOCCL_C128, GOCCL_F8E4M3, GOCCL_F8E5M2
+} goccl_dtype;
+
+typedef enum {
+  GOCCL_SUM = 0, GOCCL_AVG, GOCCL_PROD, GOCCL_MIN, GOCCL_MAX, GOCCL_BAND, GOCCL_BOR, GOCCL_BXOR, GOCCL_PREMUL_SUM
+} goccl_redop;
+
+typedef enum {
+  GOCCL_BROADCAST = 1, GOCCL_SCATTER, GOCCL_GATHER, GOCCL_ALL_GATHER, GOCCL_REDUCE, GOCCL_REDUCE_SCATTER,
+  GOCCL_ALL_REDUCE, GOCCL_ALL_TO_ALL, GOCCL_BARRIER, GOCCL_SEND, GOCCL_RECV
+} goccl_coll;
+
+#define GOCCL_ANY_SOURCE (-1)
+#define GOCCL_NO_TIMEOUT_GIVEN (-1) /* the group's own timeout */
+
+typedef struct {
+  int32_t code; /* goccl_code */
+  int32_t peer; /* rank in the group, -1 if none */
+  char text[2048]; /* the whole message, NUL-terminated */
+} goccl_error;
+
+typedef uint64_t goccl_group;
+typedef uint64_t goccl_work;
+
+/* One block of memory: count elements at ptr. */
+typedef struct {
+  void* ptr;
+  uint64_t count;
+} goccl_block;
+
+/* One operation. in and out hold the blocks of the collective on this rank: one, one for each rank (in rank order),
+ * or none (see the table below). Blocks may be anywhere, of unequal lengths where noted; In and Out may be the same memory.
+ *
+ *   coll            in                    out                   root     unequal blocks
+ *   broadcast       1 at the root, else 0 1                     yes
+ *   scatter         N at the root, else 0 1                     yes      yes
+ *   gather          1                     N at the root, else 0 yes      yes
+ *   all_gather      1                     N                              yes
+ *   reduce          1                     1 at the root, else 0 yes
+ *   reduce_scatter  N                     1                              yes
+ *   all_reduce      1                     1
+ *   all_to_all      N                     N                              yes
+ *   barrier         0                     0
+ *   send            1                     0                     peer
+ *   recv            0                     1                     peer or GOCCL_ANY_SOURCE
+ */
+typedef struct {
+  int32_t coll;
+  int32_t dtype; /* ignored by barrier */
+  int32_t redop;
+  int32_t root;  /* rank in the group; the peer for send and recv */
+  uint32_t tag;  /* send and recv */
+  uint32_t n_in, n_out;
+  uint32_t reserved;
+  const goccl_block* in;
+  const goccl_block* out;
+  double factor;      /* GOCCL_PREMUL_SUM */
+  int64_t timeout_ns; /* GOCCL_NO_TIMEOUT_GIVEN or > 0 */
+} goccl_call;
+
+/* Options of a group. Strings are NUL-terminated; NULL is the empty string. */
+typedef struct {
+  uint32_t abi; /* GOCCL_ABI */
+  int32_t rank, size;
+  int64_t timeout_ns;       /* of operations and of connecting; > 0 */
+  const char* name;         /* for messages: "default_pg", "dp" */
+  const char* options;      /* "NAME=value" lines: every GOCCL_* variable of the environment, then the caller's; see ccl.Options */
+  const char* shim_version; /* of the caller; must be the same on all ranks */
+} goccl_group_options;
+
+/* The library's version, "0.1.0". */
+int goccl_version(char* buf, size_t cap);
+
+/* Makes a group of which this process is one rank, and writes what the other ranks must know to join it to buf (at most
+ * GOCCL_MAX_ADDRESS bytes). Checks the options; starts the library when it is the first. */
+#define GOCCL_MAX_ADDRESS 16384
+int goccl_group_open(const goccl_group_options* options, goccl_group* group, void* buf, size_t cap, size_t* len, goccl_error* error);
+
+/* Joins the group: addresses[r] (lengths[r] bytes) is what rank r's goccl_group_open wrote, for every rank, the own one too.
+ * Waits until all have joined, at most the group's timeout; the error names the ranks that did not come. */
+int goccl_group_join(goccl_group group, const void* const* addresses, const size_t* lengths, int n, goccl_error* error);
+
+/* Runs one operation to its end on the calling thread. */
+int goccl_run(goccl_group group, const goccl_call* call, goccl_error* error);
+
+/* Starts one operation. The work must be given back by goccl_work_free. */
+int goccl_start(goccl_group group, const goccl_call* call, goccl_work* work, goccl_error* error);
+
+/* Waits until the work is done, at most timeout_ns (negative: as long as the operation's own timeout lets it). When that time ends
+ * first, the operation fails with GOCCL_TIMEOUT, on this rank and soon on the others. Returns the operation's code. */
+int goccl_work_wait(goccl_work work, int64_t timeout_ns, goccl_error* error);
+
+/* Sets *done to 1 if the work is done. Then returns its code, else GOCCL_OK. Never waits. */
+int goccl_work_test(goccl_work work, int* done, goccl_error* error);
+
+/* The rank that a finished receive came from, -1 for other works. */
+int goccl_work_source(goccl_work work, int* source, goccl_error* error);
+
+/* The operation's sequence number in its group. */
+int goccl_work_seq(goccl_work work, uint64_t* seq, goccl_error* error);
+
+/* Gives the handle back. The operation goes on if it is not done. */
+int goccl_work_free(goccl_work work);
+
+/* A count of the works that have ended, of all groups of this process. For the one thread that completes futures: read it, test
+ * the works, and wait for it to change. */
+int goccl_completions(uint32_t* count);
+
+/* Sleeps until the count differs from seen, or for timeout_ns (negative: for ever). May return early. */
+int goccl_completions_wait(uint32_t seen, int64_t timeout_ns);
+
+/* Sequence number of the last collective that was posted. */
+int goccl_group_seq(goccl_group group, uint64_t* seq, goccl_error* error);
+
+/* Changes the timeout of later operations. */
+int goccl_group_set_timeout(goccl_group group, int64_t timeout_ns, goccl_error* error);
+
+/* Ends all operations of the group with GOCCL_ABORTED, also those that another thread waits for; later ones fail alike. */
+int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error);
+
+/* Leaves the group in order. Operations that are not done fail with GOCCL_CLOSED. The handle is gone afterwards. */
+int goccl_group_close(goccl_group group, goccl_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,119 @@
+package exports
+
+// #include "goccl.h"
+import "C"
+
+import (
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/pgbackend"
+)
+
+var groups table[pgbackend.Group]
+
+func findGroup(handle C.goccl_group) (*pgbackend.Group, error) {
+	if g := groups.get(uint64(handle)); g != nil {
+		return g, nil
+	}
+	return nil, fault.New(fault.Closed, "the process group was destroyed (handle %#x)", uint64(handle))
+}
+
+//export goccl_go_version
+func goccl_go_version(buf *C.char, size C.size_t) C.int {
+	if size == 0 {
+		return C.GOCCL_INVALID
+	}
+	text := unsafe.Slice((*byte)(unsafe.Pointer(buf)), int(size))
+	text[copy(text[:len(text)-1], ccl.Version)] = 0
+	return C.GOCCL_OK
+}
+
+//export goccl_go_group_open
+func goccl_go_group_open(options *C.goccl_group_options, group *C.goccl_group, buf unsafe.Pointer, size C.size_t, length *C.size_t,
+	record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	if options.abi != C.GOCCL_ABI {
+		return answer(fault.New(fault.Mismatch, "the caller was built for C ABI %d, this library (goccl %s) has %d; install both from the same source",
+			uint32(options.abi), ccl.Version, C.GOCCL_ABI), record)
+	}
+	g, err := pgbackend.Open(pgbackend.Config{
+		Name: C.GoString(options.name), Rank: int(options.rank), Size: int(options.size),
+		Timeout: time.Duration(options.timeout_ns), Options: C.GoString(options.options), Shim: C.GoString(options.shim_version),
+	})
+	if err != nil {
+		return answer(err, record)
+	}
+	address := g.Address()
+	if len(address) > int(size) {
+		return answer(fault.New(fault.Invalid, "the address has %d bytes, the buffer %d", len(address), int(size)), record)
+	}
+	copy(unsafe.Slice((*byte)(buf), len(address)), address)
+	*length = C.size_t(len(address))
+	*group = C.goccl_group(groups.put(g))
+	return C.GOCCL_OK
+}
+
+//export goccl_go_group_join
+func goccl_go_group_join(group C.goccl_group, addresses *unsafe.Pointer, lengths *C.size_t, n C.int, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	if n < 0 || n > ccl.MaxRanks {
+		return answer(fault.New(fault.Invalid, "%d addresses", int(n)), record)
+	}
+	all := make([][]byte, int(n))
+	for i := range all {
+		size := int(unsafe.Slice(lengths, int(n))[i])
+		if size > ccl.MaxAddress {
+			return answer(fault.Peer(fault.Invalid, i, "its address has %d bytes", size), record)
+		}
+		all[i] = C.GoBytes(unsafe.Slice(addresses, int(n))[i], C.int(size))
+	}
+	return answer(g.Join(all), record)
+}
+
+//export goccl_go_group_seq
+func goccl_go_group_seq(group C.goccl_group, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	*seq = C.uint64_t(g.Seq())
+	return C.GOCCL_OK
+}
+
+//export goccl_go_group_set_timeout
+func goccl_go_group_set_timeout(group C.goccl_group, timeout C.int64_t, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	return answer(g.SetTimeout(time.Duration(timeout)), record)
+}
+
+//export goccl_go_group_abort
+func goccl_go_group_abort(group C.goccl_group, reason *C.char, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	return answer(g.Abort(C.GoString(reason)), record)
+}
+
+//export goccl_go_group_close
+func goccl_go_group_close(group C.goccl_group, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g := groups.take(uint64(group))
+	if g == nil {
+		return answer(stale("group", uint64(group)), record)
+	}
+	return answer(g.Close(), record)
+}

@@ -1,0 +1,109 @@
+// The functions of goccl.h. A forked child has one thread and a copy of the Go runtime that waits for threads which are
+// gone; entering it would hang. So every function asks here, in C, before it goes on.
+#include "_cgo_export.h"
+
+#include <pthread.h>
+#include <string.h>
+
+static volatile int forked;
+
+static void in_child(void) { forked = 1; }
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(0, 0, in_child); }
+
+static int refuse(goccl_error* error) {
+  if (error) {
+    error->code = GOCCL_FORKED;
+    error->peer = -1;
+    strncpy(error->text,
+            "goccl: forked: this process is a fork of one that uses goccl, and cannot use it itself; start processes "
+            "that communicate by spawn or forkserver, or fork before the first process group",
+            sizeof error->text - 1);
+    error->text[sizeof error->text - 1] = 0;
+  }
+  return GOCCL_FORKED;
+}
+
+#define GUARD(error) \
+  if (forked) return refuse(error)
+
+int goccl_version(char* buf, size_t cap) {
+  GUARD(0);
+  return goccl_go_version(buf, cap);
+}
+
+int goccl_group_open(const goccl_group_options* options, goccl_group* group, void* buf, size_t cap, size_t* len,
+                     goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_open((goccl_group_options*)options, group, buf, cap, len, error);
+}
+
+int goccl_group_join(goccl_group group, const void* const* addresses, const size_t* lengths, int n, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_join(group, (void**)addresses, (size_t*)lengths, n, error);
+}
+
+int goccl_run(goccl_group group, const goccl_call* call, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_run(group, (goccl_call*)call, error);
+}
+
+int goccl_start(goccl_group group, const goccl_call* call, goccl_work* work, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_start(group, (goccl_call*)call, work, error);
+}
+
+int goccl_work_wait(goccl_work work, int64_t timeout_ns, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_work_wait(work, timeout_ns, error);
+}
+
+int goccl_work_test(goccl_work work, int* done, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_work_test(work, done, error);
+}
+
+int goccl_work_source(goccl_work work, int* source, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_work_source(work, source, error);
+}
+
+int goccl_work_seq(goccl_work work, uint64_t* seq, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_work_seq(work, seq, error);
+}
+
+int goccl_work_free(goccl_work work) {
+  GUARD(0);
+  return goccl_go_work_free(work);
+}
+
+int goccl_completions(uint32_t* count) {
+  GUARD(0);
+  return goccl_go_completions(count);
+}
+
+int goccl_completions_wait(uint32_t seen, int64_t timeout_ns) {
+  GUARD(0);
+  return goccl_go_completions_wait(seen, timeout_ns);
+}
+
+int goccl_group_seq(goccl_group group, uint64_t* seq, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_seq(group, seq, error);
+}
+
+int goccl_group_set_timeout(goccl_group group, int64_t timeout_ns, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_set_timeout(group, timeout_ns, error);
+}
+
+int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_abort(group, (char*)reason, error);
+}
+
+int goccl_group_close(goccl_group group, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_close(group, error);
+}

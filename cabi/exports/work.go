@@ -1,0 +1,169 @@
+package exports
+
+// #include "goccl.h"
+import "C"
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+var works table[ccl.Work]
+
+// calls are reused, blocks and all, so that an operation allocates nothing.
+var calls = sync.Pool{New: func() any { return new(ccl.Call) }}
+
+// callOf copies a goccl_call into Go's memory.
+func callOf(c *C.goccl_call) (*ccl.Call, error) {
+	call := calls.Get().(*ccl.Call)
+	in, out := call.In[:0], call.Out[:0]
+	if c.n_in > ccl.MaxRanks || c.n_out > ccl.MaxRanks {
+		return nil, fault.New(fault.Invalid, "%d input and %d output blocks", uint32(c.n_in), uint32(c.n_out))
+	}
+	for _, b := range unsafe.Slice(c.in, int(c.n_in)) {
+		in = append(in, ccl.Block{Ptr: b.ptr, Count: int(min(uint64(b.count), math.MaxInt64))})
+	}
+	for _, b := range unsafe.Slice(c.out, int(c.n_out)) {
+		out = append(out, ccl.Block{Ptr: b.ptr, Count: int(min(uint64(b.count), math.MaxInt64))})
+	}
+	if outside(c.coll) || outside(c.dtype) || outside(c.redop) {
+		return nil, fault.New(fault.Invalid, "collective %d, type %d, operator %d", int32(c.coll), int32(c.dtype), int32(c.redop))
+	}
+	*call = ccl.Call{Coll: dtype.Collective(c.coll), Type: dtype.Type(c.dtype), Op: dtype.Op(c.redop), Root: int(c.root), Tag: uint32(c.tag),
+		Factor: float64(c.factor), In: in, Out: out}
+	if c.timeout_ns != C.GOCCL_NO_TIMEOUT_GIVEN {
+		if c.timeout_ns <= 0 {
+			return nil, fault.New(fault.Invalid, "%v: timeout %v is not more than zero", call.Coll, time.Duration(c.timeout_ns))
+		}
+		call.Timeout = time.Duration(c.timeout_ns)
+	}
+	return call, nil
+}
+
+func outside(n C.int32_t) bool { return n < 0 || n > math.MaxUint8 }
+
+func giveBack(call *ccl.Call) {
+	clear(call.In)
+	clear(call.Out)
+	calls.Put(call)
+}
+
+//export goccl_go_run
+func goccl_go_run(group C.goccl_group, c *C.goccl_call, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	call, err := callOf(c)
+	if err == nil {
+		err = g.Run(call)
+		giveBack(call)
+	}
+	return answer(err, record)
+}
+
+//export goccl_go_start
+func goccl_go_start(group C.goccl_group, c *C.goccl_call, work *C.goccl_work, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	call, err := callOf(c)
+	if err != nil {
+		return answer(err, record)
+	}
+	w, err := g.Start(call)
+	giveBack(call)
+	if err == nil {
+		*work = C.goccl_work(works.put(w))
+	}
+	return answer(err, record)
+}
+
+func findWork(handle C.goccl_work) (*ccl.Work, error) {
+	if w := works.get(uint64(handle)); w != nil {
+		return w, nil
+	}
+	return nil, stale("work", uint64(handle))
+}
+
+//export goccl_go_work_wait
+func goccl_go_work_wait(work C.goccl_work, timeout C.int64_t, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	w, err := findWork(work)
+	if err != nil {
+		return answer(err, record)
+	}
+	if timeout >= 0 {
+		return answer(w.WaitFor(time.Duration(timeout)), record)
+	}
+	return answer(w.Wait(context.Background()), record)
+}
+
+//export goccl_go_work_test
+func goccl_go_work_test(work C.goccl_work, done *C.int, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	w, err := findWork(work)
+	if err != nil {
+		return answer(err, record)
+	}
+	ended, err := w.Done()
+	*done = 0
+	if ended {
+		*done = 1
+	}
+	return answer(err, record)
+}
+
+//export goccl_go_work_source
+func goccl_go_work_source(work C.goccl_work, source *C.int, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	w, err := findWork(work)
+	if err == nil {
+		*source = C.int(w.Source())
+	}
+	return answer(err, record)
+}
+
+//export goccl_go_work_seq
+func goccl_go_work_seq(work C.goccl_work, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	w, err := findWork(work)
+	if err == nil {
+		*seq = C.uint64_t(w.Seq())
+	}
+	return answer(err, record)
+}
+
+//export goccl_go_work_free
+func goccl_go_work_free(work C.goccl_work) (code C.int) {
+	defer caught(&code, nil)
+	w := works.take(uint64(work))
+	if w == nil {
+		return C.GOCCL_INVALID
+	}
+	w.Free()
+	return C.GOCCL_OK
+}
+
+//export goccl_go_completions
+func goccl_go_completions(count *C.uint32_t) C.int {
+	*count = C.uint32_t(ccl.CompletionCount())
+	return C.GOCCL_OK
+}
+
+//export goccl_go_completions_wait
+func goccl_go_completions_wait(seen C.uint32_t, timeout C.int64_t) (code C.int) {
+	defer caught(&code, nil)
+	ccl.WaitCompletions(uint32(seen), time.Duration(timeout))
+	return C.GOCCL_OK
+}

@@ -1,0 +1,55 @@
+package algo
+
+import "github.com/goccl/goccl/ccl/plan"
+
+// allReduceDirect is all-pairs, one-shot: every rank sends its block to every other, and every rank reduces all of them
+// in rank order. All ranks do the same arithmetic, operand by operand, and get the same bits.
+//
+//	steps   n-1, of which the sends do not depend on each other
+//	bytes   a rank sends m·(n-1)
+//	time    (n-1)·(α + m·β + m·γ); close to α + (n-1)·m·(β+γ) where messages overlap
+//	wins    small blocks: one exchange, against 2(n-1) in a row of the ring
+//	order   x₀ + x₁ + … from left to right, for every element
+//	source  "one-shot" of TensorRT-LLM's custom all-reduce; all-pairs of mscclpp
+//
+// Sends begin with the next higher rank, so that not all ranks begin with rank 0. Receivers take the messages in rank
+// order; no order of sends can deadlock with that, since what rank 0 sends is wanted first everywhere, then what rank 1
+// sends, and so on.
+//
+// In place: the sum is in Tmp until the last step writes it to Out, after all sends. This last step must not be the
+// one that somebody's send waits for: the last rank does not receive in it, but adds its own In. So rank n-1's sends end
+// only after all others' did, and nobody waits in a circle, with two ranks neither.
+func allReduceDirect(s plan.Spec) design {
+	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
+		n := s.Ranks
+		var sends, recvs []plan.Step
+		for k := 1; k < n; k++ {
+			sends = append(sends, send(in(0), wrap(rank+k, n)))
+		}
+		sum := tmp(0)
+		for from := range n {
+			switch {
+			case rank == 0 && from == 0:
+				continue // the message of rank 1 is added to In
+			case rank == 0 && from == 1:
+				recvs = append(recvs, recvReduce(sum, in(0), from))
+			case from == 0 && rank == 1 && n > 2:
+				recvs = append(recvs, msgReduce(sum, in(0), from))
+			case from == 1 && rank == 1 && n > 2:
+				continue
+			case from == 0:
+				recvs = append(recvs, recv(sum, from))
+			case from == rank:
+				recvs = append(recvs, reduce(sum, sum, in(0)))
+			default:
+				recvs = append(recvs, recvReduce(sum, sum, from))
+			}
+		}
+		last := &recvs[len(recvs)-1]
+		last.Dst, last.Final, last.After = out(0), true, []plan.Point{afterSend(len(sends) - 1)}
+		if len(recvs) == 1 {
+			return program(sends, recvs) // straight from In and the message to Out
+		}
+		return program(sends, recvs, in(0))
+	}}
+}

@@ -1,0 +1,24 @@
+package algo
+
+import "github.com/goccl/goccl/ccl/plan"
+
+// allToAllPairwise is allToAllDirect in rounds: the message of round k+1 goes out after that of round k has come in. A rank
+// is sent to by one other at a time, also when some ranks are late.
+//
+//	steps   n-1
+//	bytes   a rank sends m·(n-1), m to each other rank
+//	time    (n-1)·(α + m·β)
+//	wins    many ranks with large blocks on a network, where several senders to one receiver would fill a switch's buffers.
+//	        A rank needs to know only its own lengths
+//	source  Thakur, Rabenseifner, Gropp (2005), §4.4, for any rank count
+//
+// It does not run in place: a block would be overwritten before it was sent.
+func allToAllPairwise(s plan.Spec) design {
+	return design{program: func(rank int) plan.Program {
+		sends, recvs := allToAllExchange(s.Ranks, rank)
+		for k := 1; k < len(sends); k++ {
+			sends[k].After = []plan.Point{afterRecv(k - 1)}
+		}
+		return program(append(sends, copyStep(out(rank), in(rank))), recvs)
+	}}
+}

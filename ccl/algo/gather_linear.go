@@ -1,0 +1,26 @@
+package algo
+
+import "github.com/goccl/goccl/ccl/plan"
+
+// gatherLinear has every rank send its block to the root, which takes them from the next higher rank on.
+//
+//	steps   n-1
+//	bytes   the root sends nothing, the others m
+//	time    (n-1)·(α + m·β), all of it at the root
+//	wins    wherever the root's link is the limit, which it is from small blocks on; a rank needs to know only its own length
+//	source  MPI folklore; Open MPI coll/base "linear"
+//
+// In place: the root's In is its own block of Out, and its copy is nothing.
+func gatherLinear(s plan.Spec) design {
+	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
+		if rank != s.Root {
+			return program([]plan.Step{send(in(0), s.Root)}, nil)
+		}
+		recvs := []plan.Step{copyStep(out(rank), in(0))}
+		for k := 1; k < s.Ranks; k++ {
+			from := wrap(rank+k, s.Ranks)
+			recvs = append(recvs, recv(out(from), from))
+		}
+		return program(nil, recvs)
+	}}
+}

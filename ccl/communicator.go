@@ -1,0 +1,158 @@
+package ccl
+
+import (
+	"context"
+	"time"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/exec/p2p"
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// AnySource is the source of a Recv that accepts a message from every rank.
+const AnySource = p2p.AnySource
+
+// Names of the packages below, so that callers need this package only.
+type (
+	Call  = exec.Call
+	Block = exec.Block
+	Op    = dtype.Op
+	Type  = dtype.Type
+)
+
+const (
+	Sum  = dtype.Sum
+	Avg  = dtype.Avg
+	Prod = dtype.Prod
+	Min  = dtype.Min
+	Max  = dtype.Max
+	BAnd = dtype.BAnd
+	BOr  = dtype.BOr
+	BXor = dtype.BXor
+)
+
+// Communicator is one rank of one group. All methods may be called by any goroutine; the order of the calls of several goroutines must
+// be the same on every rank, so they need an order of their own.
+type Communicator struct {
+	node *Node
+	comm *exec.Comm
+}
+
+func (n *Node) register(comm *exec.Comm) (*Communicator, error) {
+	c := &Communicator{n, comm}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		comm.Close()
+		return nil, fault.New(fault.Closed, "the node is closed")
+	}
+	n.comms[c] = true
+	return c, nil
+}
+
+// Rank is this rank's number in the group.
+func (c *Communicator) Rank() int { return c.comm.Rank() }
+
+// Size is the number of ranks of the group.
+func (c *Communicator) Size() int { return c.comm.Size() }
+
+// Seq is the number of collectives that this rank has called so far.
+func (c *Communicator) Seq() uint64 { return c.comm.Seq() }
+
+// SetTimeout changes the timeout of later calls that bring none; 0 for none.
+func (c *Communicator) SetTimeout(d time.Duration) { c.comm.SetTimeout(d) }
+
+// Do makes a call and returns when it has ended on this rank. When ctx ends first, the Communicator is aborted.
+func (c *Communicator) Do(ctx context.Context, call *Call) error {
+	if ctx.Done() == nil {
+		return c.comm.Run(call)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	work, err := c.Start(call)
+	if err != nil {
+		return err
+	}
+	defer work.Free()
+	err = work.Wait(ctx)
+	if ended, _ := work.Done(); !ended {
+		cause := fault.Wrap(fault.Aborted, context.Cause(ctx), "the context of %v ended", call.Coll)
+		c.comm.Abort(cause)
+		return cause
+	}
+	return err
+}
+
+// Start makes a call and returns at once. The memory of the call must stay valid until the Work is done.
+func (c *Communicator) Start(call *Call) (*Work, error) {
+	op, err := c.comm.Post(call)
+	if err != nil {
+		return nil, err
+	}
+	return (*Work)(op), nil
+}
+
+// Abort ends every operation with an error that carries the reason, and refuses later ones.
+func (c *Communicator) Abort(reason string) {
+	c.comm.Abort(fault.New(fault.Aborted, "%s", reason))
+}
+
+// Close leaves the group. Operations that are not done fail with Closed.
+func (c *Communicator) Close() error {
+	c.node.mu.Lock()
+	delete(c.node.comms, c)
+	c.node.mu.Unlock()
+	return c.comm.Close()
+}
+
+// Work is an operation that was started.
+type Work exec.Op
+
+func (w *Work) op() *exec.Op { return (*exec.Op)(w) }
+
+// Wait works until the operation is done and returns how it ended, or ctx's error when that ends first; the operation then
+// goes on.
+func (w *Work) Wait(ctx context.Context) error {
+	if ctx.Done() == nil {
+		return w.op().Wait(nil)
+	}
+	var cancel exec.Cancel
+	stop := context.AfterFunc(ctx, func() {
+		cancel.Fire()
+		w.op().Nudge()
+	})
+	err := w.op().Wait(&cancel)
+	if !stop() {
+		<-ctx.Done()
+	}
+	if err == exec.ErrCancelled {
+		return ctx.Err()
+	}
+	return err
+}
+
+// WaitFor works until the operation is done. After d the operation fails with Timeout.
+func (w *Work) WaitFor(d time.Duration) error {
+	w.op().SetDeadline(d)
+	return w.op().Wait(nil)
+}
+
+// Done reports whether the operation has ended, and how. It never waits.
+func (w *Work) Done() (bool, error) { return w.op().Done() }
+
+// Seq is the operation's position among the collectives (or messages) of this rank, from 1.
+func (w *Work) Seq() uint64 { return w.op().Seq() }
+
+// Source is the rank that a finished receive came from, else -1.
+func (w *Work) Source() int { return w.op().Source() }
+
+// Free gives the Work back; it must not be used afterwards. An operation that is not done goes on.
+func (w *Work) Free() { w.op().Free() }
+
+// CompletionCount counts the Works of this process that have ended, modulo 2³².
+func CompletionCount() uint32 { return exec.Completions.Count() }
+
+// WaitCompletions sleeps until CompletionCount differs from seen, for d at the most (for ever if negative). It may return early.
+func WaitCompletions(seen uint32, d time.Duration) { exec.Completions.Wait(seen, d) }

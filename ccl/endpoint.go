@@ -1,0 +1,318 @@
+package ccl
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+)
+
+// MaxAddress bounds Endpoint.Address, in bytes.
+const MaxAddress = 16 << 10
+
+// MaxRanks bounds a group.
+const MaxRanks = 1 << 16
+
+// Config says which rank of which group an Endpoint is.
+type Config struct {
+	Name    string // of the group, for messages
+	Rank    int
+	Size    int
+	Timeout time.Duration // of operations that bring none; Options.Timeout wins; 0 for none
+	Options Options
+	Client  string // version of what sits on top (the torch shim); must be the same on all ranks
+}
+
+// Endpoint is a rank that has not joined its group yet.
+type Endpoint struct {
+	node    *Node
+	cfg     Config
+	address []byte
+}
+
+// address is what ranks tell each other before they join. It is untrusted until checked.
+type address struct {
+	Version string            `json:"version"`
+	Format  int               `json:"format"`
+	Client  string            `json:"client"`
+	Rank    int               `json:"rank"`
+	Size    int               `json:"size"`
+	Options string            `json:"options"`
+	Node    string            `json:"node"`
+	Host    string            `json:"host"`
+	Pid     int               `json:"pid"`
+	Nonce   string            `json:"nonce"`
+	Fabrics map[string][]byte `json:"fabrics"`
+}
+
+// Open makes an Endpoint. Its Address must reach every other rank of the group before Join.
+func (n *Node) Open(cfg Config) (*Endpoint, error) {
+	if cfg.Size < 1 || cfg.Size > MaxRanks {
+		return nil, fault.New(fault.Invalid, "group of %d ranks, want 1 to %d", cfg.Size, MaxRanks)
+	}
+	if cfg.Rank < 0 || cfg.Rank >= cfg.Size {
+		return nil, fault.New(fault.Invalid, "rank %d of a group of %d: ranks are 0 to %d", cfg.Rank, cfg.Size, cfg.Size-1)
+	}
+	cfg.Options.EnsureDefaults()
+	if err := cfg.Options.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Options.Timeout > 0 {
+		cfg.Timeout = cfg.Options.Timeout
+	}
+	var nonce [16]byte
+	rand.Read(nonce[:])
+	host, _ := os.Hostname()
+	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Rank: cfg.Rank, Size: cfg.Size,
+		Options: cfg.Options.agreed(), Node: n.id, Host: host, Pid: os.Getpid(), Nonce: hex.EncodeToString(nonce[:]),
+		Fabrics: map[string][]byte{}}
+	for _, f := range n.fabrics {
+		if cfg.Options.allows(f.Name()) {
+			a.Fabrics[f.Name()] = f.Address()
+		}
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "address")
+	}
+	if len(text) > MaxAddress {
+		return nil, fault.New(fault.Internal, "address of %d bytes", len(text))
+	}
+	return &Endpoint{node: n, cfg: cfg, address: text}, nil
+}
+
+// Address is what the other ranks must know to join this one.
+func (e *Endpoint) Address() []byte { return e.address }
+
+// Join connects this rank to all others. addresses[r] is the Address of rank r, the own one too. It returns when every rank has
+// joined, or with an error that names who did not when ctx ends.
+func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator, error) {
+	peers, err := e.parse(addresses)
+	if err != nil {
+		return nil, e.named(err)
+	}
+	session, key := sessionOf(addresses)
+	links := make([]transport.Link, e.cfg.Size)
+	errs := make([]error, e.cfg.Size)
+	routes := make([]string, e.cfg.Size)
+	local := 1
+	var group sync.WaitGroup
+	limit := make(chan struct{}, 64) // connections being made at the same time
+	for peer := range peers {
+		if peer == e.cfg.Rank {
+			continue
+		}
+		fabric, err := e.route(peers, peer)
+		if err != nil {
+			errs[peer] = err
+			continue
+		}
+		routes[peer] = fabric.Name()
+		if fabric.Name() != "tcp" {
+			local++
+		}
+		group.Go(func() {
+			limit <- struct{}{}
+			defer func() { <-limit }()
+			links[peer], errs[peer] = fabric.Connect(ctx, peers[peer].Fabrics[fabric.Name()],
+				transport.Session{ID: session, Rank: e.cfg.Rank, Peer: peer, Channels: exec.Channels, Key: key})
+		})
+	}
+	group.Wait()
+	if err := joinErrors(errs, peers); err != nil {
+		closeLinks(links)
+		return nil, e.named(err)
+	}
+	park.SetLocalRanks(local)
+	e.log("INFO", "joined %d ranks: %s", e.cfg.Size, summary(routes))
+	comm, err := exec.New(exec.Options{Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Bell: e.node.bell,
+		Planner: newPlanner(e.cfg.Options.override()), Progress: e.node.progress, Timeout: e.cfg.Timeout})
+	if err != nil {
+		closeLinks(links)
+		return nil, e.named(err)
+	}
+	return e.node.register(comm)
+}
+
+// parse checks what the ranks say of themselves against each other.
+func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
+	if len(addresses) != e.cfg.Size {
+		return nil, fault.New(fault.Invalid, "got %d addresses for a group of %d ranks", len(addresses), e.cfg.Size)
+	}
+	var mine address
+	if err := json.Unmarshal(e.address, &mine); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "own address")
+	}
+	peers := make([]address, len(addresses))
+	for rank, text := range addresses {
+		a := &peers[rank]
+		if len(text) > MaxAddress {
+			return nil, fault.Peer(fault.Invalid, rank, "its address has %d bytes, the limit is %d", len(text), MaxAddress)
+		}
+		if err := json.Unmarshal(text, a); err != nil {
+			return nil, fault.Peer(fault.Invalid, rank, "its address cannot be read: %v", err)
+		}
+		for _, check := range []struct {
+			what        string
+			mine, other any
+		}{
+			{"goccl version", mine.Version, a.Version},
+			{"plan format", mine.Format, a.Format},
+			{"shim version", mine.Client, a.Client},
+			{"number of ranks", mine.Size, a.Size},
+			{"options", mine.Options, a.Options},
+		} {
+			if check.mine != check.other {
+				return nil, fault.Peer(fault.Mismatch, rank, "%s: rank %d has %v, rank %d has %v; all ranks of a group need the same",
+					check.what, e.cfg.Rank, check.mine, rank, check.other)
+			}
+		}
+		if a.Rank != rank {
+			return nil, fault.Peer(fault.Mismatch, rank, "its address says that it is rank %d", a.Rank)
+		}
+		for _, f := range a.Fabrics {
+			if len(f) > transport.MaxAddress {
+				return nil, fault.Peer(fault.Invalid, rank, "its transport address has %d bytes", len(f))
+			}
+		}
+	}
+	if peers[e.cfg.Rank].Nonce != mine.Nonce {
+		return nil, fault.Peer(fault.Mismatch, e.cfg.Rank, "another process has joined as this rank; is a rank used twice?")
+	}
+	return peers, nil
+}
+
+// route chooses the fabric that joins this rank to a peer. Both sides choose alike.
+func (e *Endpoint) route(peers []address, peer int) (transport.Fabric, error) {
+	for _, f := range e.node.fabrics {
+		theirs, ok := peers[peer].Fabrics[f.Name()]
+		if !ok || !e.cfg.Options.allows(f.Name()) {
+			continue
+		}
+		if f.Name() == "inproc" && peers[peer].Node != e.node.id {
+			continue
+		}
+		if f.Reaches(theirs) {
+			return f, nil
+		}
+	}
+	why := ""
+	if e.node.noShm != nil {
+		why = fmt.Sprintf("; shared memory: %v", e.node.noShm)
+	}
+	return nil, fault.Peer(fault.NotSupported, peer, "no transport reaches it (host %s, GOCCL_TRANSPORT=%s)%s", peers[peer].Host, e.cfg.Options.Transport, why)
+}
+
+// pollers are those of the transports that the group uses.
+func (e *Endpoint) pollers(routes []string) []transport.Poller {
+	var used []transport.Poller
+	for _, f := range e.node.fabrics {
+		p, ok := f.(transport.Poller)
+		for _, route := range routes {
+			if ok && route == f.Name() {
+				used = append(used, p)
+				break
+			}
+		}
+	}
+	return used
+}
+
+// joinErrors makes one error of all, that names every rank which did not come.
+func joinErrors(errs []error, peers []address) error {
+	var late []string
+	first := fault.NoPeer
+	for rank, err := range errs {
+		switch {
+		case err == nil:
+		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, fault.Timeout):
+			late = append(late, fmt.Sprintf("rank %d (host %s, pid %d)", rank, peers[rank].Host, peers[rank].Pid))
+			if first == fault.NoPeer {
+				first = rank
+			}
+		default:
+			f := &fault.Error{}
+			if !errors.As(err, &f) {
+				return &fault.Error{Code: fault.System, Peer: rank, Text: "connecting", Cause: err}
+			}
+			named := *f
+			named.Peer = rank
+			return &named
+		}
+	}
+	if late == nil {
+		return nil
+	}
+	return &fault.Error{Code: fault.Timeout, Peer: first, Text: "did not connect in time: " + strings.Join(late, ", ")}
+}
+
+func closeLinks(links []transport.Link) {
+	for _, link := range links {
+		if link != nil {
+			link.Close()
+		}
+	}
+}
+
+// sessionOf derives the group's identity and key from the addresses, each of which has a random part that only the members know.
+func sessionOf(addresses [][]byte) (id [16]byte, key [32]byte) {
+	h := sha256.New()
+	for _, a := range addresses {
+		fmt.Fprintf(h, "%d:", len(a))
+		h.Write(a)
+	}
+	sum := h.Sum(nil)
+	secret := sha256.Sum256(append([]byte("key "), sum...))
+	public := sha256.Sum256(append([]byte("id "), sum...))
+	return [16]byte(public[:16]), secret
+}
+
+func (e *Endpoint) named(err error) error {
+	f := &fault.Error{}
+	if !errors.As(err, &f) {
+		f = fault.Wrap(fault.System, err, "joining")
+	}
+	named := *f
+	named.Group, named.Op = e.cfg.Name, "join"
+	return &named
+}
+
+// summary counts routes: "3 shm, 4 tcp".
+func summary(routes []string) string {
+	counts := map[string]int{}
+	for _, r := range routes {
+		if r != "" {
+			counts[r]++
+		}
+	}
+	if len(counts) == 0 {
+		return "alone"
+	}
+	var parts []string
+	for name, n := range counts {
+		parts = append(parts, fmt.Sprintf("%d by %s", n, name))
+	}
+	sort.Strings(parts)
+	return strings.Join(parts, ", ")
+}
+
+// log writes a line for people where GOCCL_DEBUG asks for it.
+func (e *Endpoint) log(level, format string, args ...any) {
+	if e.cfg.Options.Debug == "WARN" || e.cfg.Options.Debug == "INFO" && level == "TRACE" {
+		return
+	}
+	fmt.Fprintf(os.Stderr, "goccl %s rank %d group %s: %s\n", level, e.cfg.Rank, e.cfg.Name, fmt.Sprintf(format, args...))
+}

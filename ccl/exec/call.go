@@ -1,0 +1,183 @@
+package exec
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// Block is one contiguous piece of a caller's buffer: Count elements at Ptr. It must stay valid until the operation is done.
+type Block struct {
+	Ptr   unsafe.Pointer
+	Count int
+}
+
+// Call says what a rank asks for. In and Out have the blocks that dtype.Collective.InBlocks and OutBlocks say; send has one In
+// block and recv one Out block.
+type Call struct {
+	Coll    dtype.Collective
+	Type    dtype.Type
+	Op      dtype.Op
+	Root    int     // root, or peer of send and recv (p2p.AnySource for recv)
+	Tag     uint32  // send and recv
+	Factor  float64 // dtype.PremulSum
+	In, Out []Block
+	Timeout time.Duration // 0: the Comm's
+}
+
+// String is the call as messages show it: "all_reduce of 1048576 x f32 (sum)".
+func (c *Call) String() string {
+	s := c.Coll.String()
+	switch {
+	case c.Coll == dtype.Barrier:
+		return s
+	case c.Coll == dtype.Send:
+		return fmt.Sprintf("send of %d x %v to rank %d, tag %d", c.In[0].Count, c.Type, c.Root, c.Tag)
+	case c.Coll == dtype.Recv && c.Root < 0:
+		return fmt.Sprintf("recv of %d x %v from any rank, tag %d", c.Out[0].Count, c.Type, c.Tag)
+	case c.Coll == dtype.Recv:
+		return fmt.Sprintf("recv of %d x %v from rank %d, tag %d", c.Out[0].Count, c.Type, c.Root, c.Tag)
+	}
+	s += fmt.Sprintf(" of %s x %v", counts(c.In, c.Out), c.Type)
+	if c.Coll.Reduces() {
+		s += fmt.Sprintf(" (%v)", c.Op)
+	}
+	if c.Coll.Rooted() {
+		s += fmt.Sprintf(", root %d", c.Root)
+	}
+	return s
+}
+
+func counts(in, out []Block) string {
+	blocks := in
+	if len(blocks) == 0 || len(out) > len(in) {
+		blocks = out
+	}
+	if len(blocks) == 0 {
+		return "0"
+	}
+	for _, b := range blocks {
+		if b.Count != blocks[0].Count {
+			total := 0
+			for _, b := range blocks {
+				total += b.Count
+			}
+			return fmt.Sprintf("%d (in %d blocks)", total, len(blocks))
+		}
+	}
+	if len(blocks) == 1 {
+		return fmt.Sprint(blocks[0].Count)
+	}
+	return fmt.Sprintf("%dx%d", len(blocks), blocks[0].Count)
+}
+
+// maxBytes bounds one block, so that lengths fit the fingerprint.
+const maxBytes = 1 << 46
+
+// check refuses what cannot be right before anything moves.
+func (c *Call) check(rank, ranks int) error {
+	p2p := c.Coll == dtype.Send || c.Coll == dtype.Recv
+	if !p2p && !c.Coll.Valid() {
+		return fault.New(fault.Invalid, "%v is not an operation", c.Coll)
+	}
+	name := c.Coll.String()
+	if c.Coll != dtype.Barrier && !c.Type.Valid() {
+		return fault.New(fault.Invalid, "%s: %v is not an element type", name, c.Type)
+	}
+	if c.Coll.Reduces() {
+		if err := dtype.Reducible(c.Type, c.Op); err != nil {
+			return fault.New(fault.NotSupported, "%s: %v", name, err)
+		}
+	}
+	lowest := 0
+	if c.Coll == dtype.Recv {
+		lowest = -1
+	}
+	if (c.Coll.Rooted() || p2p) && (c.Root < lowest || c.Root >= ranks) {
+		what := "root"
+		if p2p {
+			what = "peer"
+		}
+		return fault.New(fault.Invalid, "%s: %s %d is not a rank of a group of %d", name, what, c.Root, ranks)
+	}
+	if c.Timeout < 0 {
+		return fault.New(fault.Invalid, "%s: timeout %v is negative", name, c.Timeout)
+	}
+	wantIn, wantOut := c.Coll.InBlocks(ranks, rank, c.Root), c.Coll.OutBlocks(ranks, rank, c.Root)
+	if len(c.In) != wantIn || len(c.Out) != wantOut {
+		return fault.New(fault.Invalid, "%s: got %d input and %d output blocks, want %d and %d on rank %d of %d",
+			name, len(c.In), len(c.Out), wantIn, wantOut, rank, ranks)
+	}
+	for _, blocks := range [2][]Block{c.In, c.Out} {
+		for i, b := range blocks {
+			if b.Count < 0 || b.Count > maxBytes/c.Type.Size() {
+				return fault.New(fault.Invalid, "%s: block %d has %d elements", name, i, b.Count)
+			}
+			if b.Ptr == nil && b.Count > 0 {
+				return fault.New(fault.Invalid, "%s: block %d has %d elements and no memory", name, i, b.Count)
+			}
+		}
+	}
+	return c.checkLengths(rank)
+}
+
+// checkLengths compares the lengths that one rank can compare: where the same data is in In and in Out.
+func (c *Call) checkLengths(rank int) error {
+	if len(c.In) == 0 || len(c.Out) == 0 {
+		return nil
+	}
+	in, out := 0, 0
+	if len(c.In) > 1 {
+		in = rank
+	}
+	if len(c.Out) > 1 {
+		out = rank
+	}
+	if a, b := c.In[in].Count, c.Out[out].Count; a != b {
+		return fault.New(fault.Invalid, "%v: the input block of this rank has %d elements, the output block %d; they must be equal", c.Coll, a, b)
+	}
+	return nil
+}
+
+// checkOverlap refuses In and Out that share memory in a way that the plan does not allow.
+func (c *Call) checkOverlap(rank int, alias plan.Alias) error {
+	size := uintptr(c.Type.Size())
+	for i, a := range c.In {
+		for j, b := range c.Out {
+			lo, hi := uintptr(a.Ptr), uintptr(b.Ptr)
+			if a.Count == 0 || b.Count == 0 || lo+uintptr(a.Count)*size <= hi || hi+uintptr(b.Count)*size <= lo {
+				continue
+			}
+			// The one allowed way: the same memory for the same block of the data.
+			own := i == j
+			if len(c.In) != len(c.Out) {
+				own = len(c.In) == 1 && j == rank || len(c.Out) == 1 && i == rank
+			}
+			same := own && lo == hi && a.Count == b.Count
+			if !same || alias&plan.InPlace == 0 {
+				return fault.New(fault.Invalid, "%v: input block %d and output block %d share memory; use separate buffers", c.Coll, i, j)
+			}
+		}
+	}
+	return nil
+}
+
+// bytes is the size of the whole vector where all ranks know it alike, else 0. The choice of the algorithm depends on it.
+func (c *Call) bytes() int64 {
+	var blocks []Block
+	switch c.Coll {
+	case dtype.AllReduce, dtype.Reduce, dtype.ReduceScatter:
+		blocks = c.In
+	case dtype.Broadcast, dtype.AllGather:
+		blocks = c.Out
+	}
+	total := 0
+	for _, b := range blocks {
+		total += b.Count
+	}
+	return int64(total) * int64(c.Type.Size())
+}

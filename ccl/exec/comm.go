@@ -1,0 +1,412 @@
+package exec
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/p2p"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/transport"
+)
+
+// Channels of every link: those that plans may use, and the one of send and recv.
+const (
+	PlanChannels = 2
+	p2pChannel   = PlanChannels
+	Channels     = PlanChannels + 1
+)
+
+// Planner chooses and makes the plans of a Comm. It is a pure function of values that all ranks agree on.
+type Planner interface {
+	// Choose names the algorithm for a vector of so many bytes (0 where ranks may not know alike), as a small number.
+	Choose(coll dtype.Collective, ranks int, bytes int64) int
+	// Make makes the plan of an algorithm that Choose named.
+	Make(algorithm int, spec plan.Spec) (*plan.Plan, error)
+}
+
+// Options of a Comm.
+type Options struct {
+	Name     string // of the group, for messages
+	Rank     int
+	Links    []transport.Link // by peer rank; nil at the own one
+	Pollers  []transport.Poller
+	Bell     *park.Bell
+	Planner  Planner
+	Progress *Progress
+	Timeout  time.Duration // of operations that bring none; 0 for none
+}
+
+// Comm is one rank of one group. All methods may be called by any thread.
+type Comm struct {
+	opts       Options
+	rank, size int
+	chans      []transport.Channel // peer*Channels + channel
+	timeout    atomic.Int64
+
+	// Shared by posters, waiters and the driver.
+	lock     atomic.Uint32 // 1 while a thread drives
+	posted   atomic.Pointer[Op]
+	pending  atomic.Int32 // posted and not ended
+	waiting  atomic.Int32 // threads inside Wait
+	turn     atomic.Uint32
+	sleepers atomic.Int32 // of waiting: those that sleep on turn
+	stop     atomic.Pointer[fault.Error]
+	colls    atomic.Uint64 // posted so far
+	messages atomic.Uint64
+
+	// The driver's own.
+	cur        cursor
+	head, tail *Op // collectives in order; the cursor runs head when cur.op is set
+	p2p        *p2p.Engine
+	p2pOps     []*Op // posted to the engine and not ended
+	lost       []bool
+	programs   map[program]*lowered
+	broken     *fault.Error
+	idle       int
+}
+
+type program struct {
+	coll      dtype.Collective
+	algorithm int
+	root      int
+}
+
+// New makes a Comm over links that are open.
+func New(opts Options) (*Comm, error) {
+	size := len(opts.Links)
+	if opts.Rank < 0 || opts.Rank >= size {
+		return nil, fault.New(fault.Invalid, "rank %d of a group of %d", opts.Rank, size)
+	}
+	c := &Comm{opts: opts, rank: opts.Rank, size: size, programs: map[program]*lowered{},
+		chans: make([]transport.Channel, size*Channels), lost: make([]bool, size)}
+	c.timeout.Store(int64(opts.Timeout))
+	between := make([]transport.Channel, size)
+	for peer, link := range opts.Links {
+		if (link == nil) != (peer == opts.Rank) {
+			return nil, fault.New(fault.Invalid, "link to rank %d of rank %d is missing or too many", peer, opts.Rank)
+		}
+		if link == nil {
+			continue
+		}
+		for i := range Channels {
+			c.chans[peer*Channels+i] = link.Channel(i)
+		}
+		between[peer] = link.Channel(p2pChannel)
+	}
+	c.p2p = p2p.New(c.rank, between, c.messageDone)
+	return c, nil
+}
+
+// Rank is this process's rank in the group.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size is the number of ranks.
+func (c *Comm) Size() int { return c.size }
+
+// Seq is the number of collectives posted so far.
+func (c *Comm) Seq() uint64 { return c.colls.Load() }
+
+// SetTimeout changes the timeout of operations posted from now on; 0 for none.
+func (c *Comm) SetTimeout(d time.Duration) { c.timeout.Store(int64(d)) }
+
+func (c *Comm) channel(peer, i int) transport.Channel { return c.chans[peer*Channels+i] }
+
+// Post starts an operation. It fails at once, and nothing moves, if the call cannot be right.
+func (c *Comm) Post(call *Call) (*Op, error) {
+	op, err := c.post(call)
+	if err != nil {
+		return nil, err
+	}
+	op.notify = true
+	c.push(op)
+	// A first turn of work on this thread: what fits the channels is on its way before the caller computes on.
+	if c.lock.CompareAndSwap(0, 1) {
+		c.advance()
+		c.unlock()
+	} else {
+		c.opts.Bell.Ring()
+	}
+	c.handOver()
+	return op, nil
+}
+
+// Run does an operation on the calling thread, from posting to its end.
+func (c *Comm) Run(call *Call) error {
+	op, err := c.post(call)
+	if err != nil {
+		return err
+	}
+	c.push(op)
+	err = op.Wait(nil)
+	op.Free()
+	return err
+}
+
+func (c *Comm) post(call *Call) (*Op, error) {
+	if why := c.stop.Load(); why != nil {
+		return nil, c.refuse(call, why)
+	}
+	if err := call.check(c.rank, c.size); err != nil {
+		return nil, c.refuse(call, err)
+	}
+	op := newOp(c, call)
+	if call.Coll.Valid() {
+		op.seq = c.colls.Add(1)
+	} else {
+		op.seq = c.messages.Add(1)
+	}
+	timeout := call.Timeout
+	if timeout == 0 {
+		timeout = time.Duration(c.timeout.Load())
+	}
+	op.deadline.Store(0)
+	if timeout > 0 {
+		op.deadline.Store(now() + int64(timeout))
+	}
+	return op, nil
+}
+
+// refuse explains why a call was not posted.
+func (c *Comm) refuse(call *Call, err error) error {
+	explained := *(err.(*fault.Error))
+	explained.Group = c.opts.Name
+	if explained.Op == "" && explained.Code != fault.Invalid && explained.Code != fault.NotSupported {
+		explained.Op = call.Coll.String()
+	}
+	return &explained
+}
+
+func (c *Comm) push(op *Op) {
+	c.pending.Add(1)
+	for {
+		op.next = c.posted.Load()
+		if c.posted.CompareAndSwap(op.next, op) {
+			return
+		}
+	}
+}
+
+// take moves what was posted to the driver's queues, in the order of posting.
+func (c *Comm) take() {
+	if c.posted.Load() == nil {
+		return
+	}
+	var first *Op
+	for op := c.posted.Swap(nil); op != nil; {
+		next := op.next
+		op.next = first
+		first, op = op, next
+	}
+	for op := first; op != nil; {
+		next := op.next
+		op.next = nil
+		switch {
+		case c.broken != nil:
+			c.end(op, c.broken)
+		case !op.call.Coll.Valid():
+			c.postMessage(op)
+		case c.head == nil:
+			c.head, c.tail = op, op
+		default:
+			c.tail.next = op
+			c.tail = op
+		}
+		op = next
+	}
+}
+
+func (c *Comm) postMessage(op *Op) {
+	blocks := op.call.In
+	if op.call.Coll == dtype.Recv {
+		blocks = op.call.Out
+	}
+	op.req = p2p.Request{Peer: op.call.Root, Tag: op.call.Tag, Data: blocks[0].Ptr,
+		Bytes: blocks[0].Count * op.call.Type.Size(), Send: op.call.Coll == dtype.Send}
+	op.slot = len(c.p2pOps)
+	c.p2pOps = append(c.p2pOps, op)
+	c.p2p.Post(&op.req)
+}
+
+// messageDone is the engine's word that a send or receive has ended.
+func (c *Comm) messageDone(req *p2p.Request, err error) {
+	op := (*Op)(unsafe.Add(unsafe.Pointer(req), -int(unsafe.Offsetof(Op{}.req))))
+	last := len(c.p2pOps) - 1
+	c.p2pOps[op.slot] = c.p2pOps[last]
+	c.p2pOps[op.slot].slot = op.slot
+	c.p2pOps[last] = nil
+	c.p2pOps = c.p2pOps[:last]
+	if err == nil && !req.Send {
+		op.source = req.Source
+	}
+	c.end(op, err)
+}
+
+// end completes an operation: whoever waits for it is woken. op must not be touched afterwards.
+func (c *Comm) end(op *Op, err error) {
+	notify := op.notify
+	if err != nil {
+		op.err = op.explain(err)
+		op.state.Store(opFailed)
+	} else {
+		op.state.Store(opDone)
+	}
+	op.release()
+	c.pending.Add(-1)
+	if c.sleepers.Load() != 0 {
+		c.wake(1 << 30)
+	}
+	if notify {
+		Completions.add()
+	}
+}
+
+// lowered finds or makes the program for a call.
+func (c *Comm) lowered(call *Call) (*lowered, error) {
+	key := program{coll: call.Coll, algorithm: c.opts.Planner.Choose(call.Coll, c.size, call.bytes())}
+	if call.Coll.Rooted() {
+		key.root = call.Root
+	}
+	if low := c.programs[key]; low != nil {
+		return low, nil
+	}
+	p, err := c.opts.Planner.Make(key.algorithm, plan.Spec{Coll: call.Coll, Ranks: c.size, Root: key.root})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Validate(c.rank); err != nil {
+		return nil, err
+	}
+	low, err := lower(p, c.rank, PlanChannels)
+	if err == nil {
+		c.programs[key] = low
+	}
+	return low, err
+}
+
+// begin binds the head of the queue to the cursor. It may refuse the operation alone: before anything has moved, and
+// for reasons that every rank finds in its own call.
+func (c *Comm) begin(op *Op) error {
+	low, err := c.lowered(&op.call)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "no plan")
+	}
+	if err := op.call.checkOverlap(c.rank, low.alias); err != nil {
+		return err
+	}
+	return c.bind(op, low)
+}
+
+// peerError says why nothing arrives from a peer: nil while its link works, or while fragments are left.
+func (c *Comm) peerError(peer int, ch transport.Channel) error {
+	err := c.opts.Links[peer].Err()
+	if err == nil {
+		return nil
+	}
+	if _, _, ok := ch.Peek(); ok {
+		return nil // it arrived just before the end
+	}
+	return c.named(peer, err)
+}
+
+// named makes a link's error one that carries the peer's rank.
+func (c *Comm) named(peer int, err error) error {
+	f, ok := err.(*fault.Error)
+	if !ok {
+		return &fault.Error{Code: fault.PeerLost, Peer: peer, Cause: err}
+	}
+	if f.Peer == peer {
+		return f
+	}
+	copied := *f
+	copied.Peer = peer
+	return &copied
+}
+
+// timedOut names the ranks that an operation was waiting for.
+func (c *Comm) timedOut(op *Op) error {
+	if op != c.cur.op {
+		text := "its turn did not come"
+		peer := fault.NoPeer
+		if !op.call.Coll.Valid() {
+			text, peer = "no matching call on the other side", op.call.Root
+		} else if c.cur.op != nil {
+			text = fmt.Sprintf("behind %s, which has not ended", c.cur.op.describe())
+		}
+		return &fault.Error{Code: fault.Timeout, Peer: peer, Text: text}
+	}
+	text, first := "", fault.NoPeer
+	named := map[int]bool{}
+	for lane, st := range c.cur.lanes {
+		steps := c.cur.low.lanes[lane]
+		if st.pc == len(steps) || c.cur.limit(&steps[st.pc]) == 0 {
+			continue
+		}
+		s := &steps[st.pc]
+		if named[s.Peer] {
+			continue
+		}
+		named[s.Peer] = true
+		if text != "" {
+			text += ", "
+		}
+		what := "did not send"
+		if s.Kind == plan.Send {
+			what = "did not take"
+		}
+		text += fmt.Sprintf("rank %d %s (%v, step %d.%d, %d bytes so far)", s.Peer, what, s.Kind, lane, st.pc, st.moved)
+		if first == fault.NoPeer {
+			first = s.Peer
+		}
+	}
+	return &fault.Error{Code: fault.Timeout, Peer: first, Text: text + "; is it in the same call?"}
+}
+
+// Abort ends every operation with err, those that other threads wait for too, and refuses later ones with it. Peers
+// see this rank leave the group.
+func (c *Comm) Abort(err *fault.Error) {
+	c.stop.CompareAndSwap(nil, err)
+	var pace park.Spinner
+	for !c.lock.CompareAndSwap(0, 1) {
+		c.opts.Bell.Ring()
+		if !pace.Turn() {
+			pace.Reset()
+		}
+	}
+	c.advance()
+	c.unlock()
+	c.handOver()
+}
+
+// Close leaves the group in order and gives its memory back. Operations that are not done fail with fault.Closed.
+func (c *Comm) Close() error {
+	c.Abort(fault.New(fault.Closed, "the group is closed"))
+	if c.opts.Progress != nil {
+		c.opts.Progress.remove(c)
+	}
+	return nil
+}
+
+// breakOff ends the Comm for good: a failed collective leaves channels in a state that no later operation could use.
+func (c *Comm) breakOff(err *fault.Error) {
+	c.broken = err
+	c.stop.CompareAndSwap(nil, err)
+	for op := c.head; op != nil; {
+		next := op.next
+		c.end(op, err)
+		op = next
+	}
+	c.head, c.tail = nil, nil
+	c.cur.unbind()
+	c.cur.freeTmp()
+	c.p2p.Fail(err)
+	for _, link := range c.opts.Links {
+		if link != nil {
+			link.Close()
+		}
+	}
+}

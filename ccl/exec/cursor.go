@@ -1,0 +1,399 @@
+package exec
+
+import (
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/kernel"
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/transport"
+)
+
+const (
+	// maxFragment is how much a send asks for at once: large enough to hide the hand-over, small enough that
+	// both sides find it in the cache and that several are in flight.
+	maxFragment = 128 << 10
+	// tile is the piece of local work that is done before the next: it stays in the first-level cache, and keeps
+	// the time in assembly short.
+	tile = 16 << 10
+)
+
+// span is one chunk of a buffer, bound to memory.
+type span struct {
+	ptr   unsafe.Pointer
+	bytes int
+}
+
+// laneState is how far a lane has come: steps before pc are done, of step pc `moved` bytes are, which end at
+// offset off of chunk number chunk of its Ref.
+type laneState struct {
+	pc, chunk, off, moved int
+	taken                 int // bytes used of the fragment that is being looked at
+}
+
+// cursor runs one operation at a time: the head of the Comm's queue. Everything here is kept from one operation to the
+// next, so that running one allocates nothing.
+type cursor struct {
+	op    *Op
+	low   *lowered
+	lanes []laneState
+	bufs  [3][]span // by plan.Buffer
+	print fingerprint
+	kern  kernel.Func
+	scale kernel.ScaleFunc
+	elem  int     // bytes of what kern works on
+	pre   float64 // factor on reading In; 1 for none
+	post  float64 // factor on Final; 1 for none
+	tmp   []byte
+	acc   []byte // one tile
+}
+
+// bind points the chunks of a program at the blocks of a call.
+func (c *Comm) bind(op *Op, low *lowered) error {
+	cur := &c.cur
+	call := &op.call
+	cur.op, cur.low = op, low
+	cur.lanes = append(cur.lanes[:0], make([]laneState, len(low.lanes))...)
+	cur.bufs[plan.In] = cut(cur.bufs[plan.In][:0], call.In, low.split, call.Type.Size())
+	cur.bufs[plan.Out] = cut(cur.bufs[plan.Out][:0], call.Out, low.split, call.Type.Size())
+	if err := cur.bindTmp(); err != nil {
+		return err
+	}
+	cur.print = fingerprint{seq: uint32(op.seq), coll: call.Coll, typ: call.Type, op: call.Op, root: call.Root, hash: low.hash}
+	switch call.Coll {
+	case dtype.Broadcast:
+		cur.print.count = call.Out[0].Count
+	case dtype.Reduce, dtype.AllReduce:
+		cur.print.count = call.In[0].Count
+	}
+	if !call.Coll.Rooted() {
+		cur.print.root = 0
+	}
+	cur.pre, cur.post = 1, 1
+	if call.Coll.Reduces() {
+		real, _ := dtype.Real(call.Type)
+		cur.kern, cur.scale, cur.elem = kernel.For(real, call.Op), kernel.Scale(real), real.Size()
+		switch call.Op {
+		case dtype.PremulSum:
+			cur.pre = call.Factor
+		case dtype.Avg:
+			cur.post = 1 / float64(c.size)
+		}
+	} else {
+		cur.print.op = 0
+	}
+	return nil
+}
+
+func cut(spans []span, blocks []Block, split, size int) []span {
+	for _, b := range blocks {
+		for j := range split {
+			lo, hi := plan.Part(b.Count, split, j)
+			spans = append(spans, span{unsafe.Add(b.Ptr, lo*size), (hi - lo) * size})
+		}
+	}
+	return spans
+}
+
+// bindTmp lays out Tmp, each chunk aligned to a cache line, and keeps the memory if it is small.
+func (cur *cursor) bindTmp() error {
+	spans := cur.bufs[plan.Tmp][:0]
+	total := 0
+	for _, like := range cur.low.tmp {
+		total += (cur.bufs[like.Buf][like.At].bytes + 63) &^ 63
+	}
+	if total > len(cur.tmp) {
+		cur.freeTmp()
+		var err error
+		if cur.tmp, err = mem.Alloc(total); err != nil {
+			return fault.Wrap(fault.System, err, "no memory for %d bytes of intermediate results", total)
+		}
+	}
+	at := 0
+	for _, like := range cur.low.tmp {
+		bytes := cur.bufs[like.Buf][like.At].bytes
+		spans = append(spans, span{unsafe.Add(unsafe.Pointer(unsafe.SliceData(cur.tmp)), at), bytes})
+		at += (bytes + 63) &^ 63
+	}
+	cur.bufs[plan.Tmp] = spans
+	return nil
+}
+
+func (cur *cursor) freeTmp() {
+	if cur.tmp != nil {
+		mem.Free(cur.tmp)
+		cur.tmp = nil
+	}
+}
+
+// keepTmp is how much intermediate memory a Comm keeps between operations.
+const keepTmp = 4 << 20
+
+// unbind forgets the caller's memory.
+func (cur *cursor) unbind() {
+	cur.op, cur.low = nil, nil
+	for i := range cur.bufs {
+		clear(cur.bufs[i])
+	}
+	if len(cur.tmp) > keepTmp {
+		cur.freeTmp()
+	}
+}
+
+// run moves every lane as far as it goes. It reports whether anything moved, and whether the program has ended.
+func (c *Comm) run() (moved, ended bool, err error) {
+	for {
+		again := false
+		ended = true
+		for lane := range c.cur.lanes {
+			m, err := c.runLane(lane)
+			if err != nil {
+				return true, false, err
+			}
+			again = again || m
+			ended = ended && c.cur.lanes[lane].pc == len(c.cur.low.lanes[lane])
+		}
+		moved = moved || again
+		if ended || !again {
+			return moved, ended, nil
+		}
+	}
+}
+
+func (c *Comm) runLane(lane int) (moved bool, err error) {
+	cur := &c.cur
+	st := &cur.lanes[lane]
+	steps := cur.low.lanes[lane]
+	for st.pc < len(steps) {
+		s := &steps[st.pc]
+		limit := cur.limit(s)
+		if limit == 0 {
+			return moved, nil
+		}
+		before := *st
+		done := false
+		switch s.Kind {
+		case plan.Copy, plan.Reduce:
+			cur.local(s)
+			done = true
+		case plan.Send:
+			done = c.send(s, st, limit)
+		default:
+			done, err = c.receive(s, st)
+			if err != nil {
+				return true, err
+			}
+		}
+		if !done {
+			return moved || *st != before, nil
+		}
+		*st = laneState{pc: st.pc + 1}
+		moved = true
+	}
+	return moved, nil
+}
+
+// limit is how many bytes of step s its gates let through: 0 when it has to wait, else a count that it may reach. An
+// open gate, or none, gives maxBytes.
+func (cur *cursor) limit(s *step) int {
+	limit := maxBytes
+	for _, g := range s.gates {
+		at := &cur.lanes[g.lane]
+		switch {
+		case at.pc > g.step:
+		case at.pc == g.step && g.pipelined && at.moved > 0:
+			limit = min(limit, at.moved)
+		default:
+			return 0
+		}
+	}
+	return limit
+}
+
+func (cur *cursor) spans(r plan.Ref) []span { return cur.bufs[r.Buf][r.At : r.At+r.N] }
+
+func total(spans []span) int {
+	n := 0
+	for i := range spans {
+		n += spans[i].bytes
+	}
+	return n
+}
+
+// send puts fragments of the message into the channel until the space, or the limit, is used up. It reports the end.
+func (c *Comm) send(s *step, st *laneState, limit int) bool {
+	cur := &c.cur
+	src := cur.spans(s.Src[0])
+	all := total(src)
+	ch := c.channel(s.Peer, s.Chan)
+	scaled := cur.pre != 1 && s.Src[0].Buf == plan.In
+	for {
+		for st.chunk < len(src) && st.off == src[st.chunk].bytes {
+			st.chunk, st.off = st.chunk+1, 0
+		}
+		if st.moved == all && all > 0 {
+			return true
+		}
+		want := 0
+		if all > 0 {
+			want = min(src[st.chunk].bytes-st.off, maxFragment)
+			if st.moved+want > limit {
+				// Only the first bytes of the chunk are there: send what makes a whole fragment, else wait.
+				if want = limit - st.moved; want < maxFragment/4 {
+					return false
+				}
+				want &^= 63
+			}
+		}
+		space := ch.Reserve(want)
+		if space == nil {
+			return false
+		}
+		n := min(want, len(space))
+		if n > 0 {
+			from := unsafe.Add(src[st.chunk].ptr, st.off)
+			if scaled {
+				cur.scale(unsafe.Pointer(&space[0]), from, n/cur.elem, cur.pre)
+			} else {
+				copy(space[:n], unsafe.Slice((*byte)(from), n))
+			}
+		}
+		m := cur.print.meta(all)
+		ch.Commit(n, &m)
+		if all == 0 {
+			return true
+		}
+		st.off += n
+		st.moved += n
+	}
+}
+
+// receive takes fragments of the message out of the channel as they are there. It reports the end of the message.
+func (c *Comm) receive(s *step, st *laneState) (done bool, err error) {
+	cur := &c.cur
+	dst := cur.spans(s.Dst)
+	all := total(dst)
+	ch := c.channel(s.Peer, s.Chan)
+	for {
+		data, m, ok := ch.Peek()
+		if !ok {
+			return false, c.peerError(s.Peer, ch)
+		}
+		if m != cur.print.meta(all) || len(data) > all-st.moved || len(data) == 0 && all > 0 || len(data)%max(cur.op.call.Type.Size(), 1) != 0 {
+			return false, c.mismatch(s.Peer, m, all)
+		}
+		for len(data) > 0 {
+			for st.off == dst[st.chunk].bytes {
+				st.chunk, st.off = st.chunk+1, 0
+			}
+			n := min(len(data), dst[st.chunk].bytes-st.off)
+			to := unsafe.Add(dst[st.chunk].ptr, st.off)
+			if s.Kind == plan.Recv {
+				copy(unsafe.Slice((*byte)(to), n), data)
+			} else {
+				local := cur.spans(s.Src[0])[st.chunk]
+				cur.combine(s, to, unsafe.Add(local.ptr, st.off), unsafe.Pointer(&data[0]), n)
+			}
+			data = data[n:]
+			st.off += n
+			st.moved += n
+		}
+		ch.Release()
+		if st.moved == all {
+			return true, nil
+		}
+	}
+}
+
+// combine is one fragment of a recvreduce.
+func (cur *cursor) combine(s *step, dst, local, msg unsafe.Pointer, bytes int) {
+	n := bytes / cur.elem
+	if cur.pre != 1 && s.Src[0].Buf == plan.In {
+		cur.scale(dst, local, n, cur.pre)
+		local = dst
+	}
+	if s.MsgFirst {
+		cur.kern(dst, msg, local, n)
+	} else {
+		cur.kern(dst, local, msg, n)
+	}
+	if s.Final && cur.post != 1 {
+		cur.scale(dst, dst, n, cur.post)
+	}
+}
+
+// local does a copy or a reduce, chunk by chunk.
+func (cur *cursor) local(s *step) {
+	for i, dst := range cur.spans(s.Dst) {
+		if s.Kind == plan.Copy {
+			cur.copy(s, dst, cur.spans(s.Src[0])[i])
+		} else {
+			cur.reduce(s, dst, i)
+		}
+	}
+}
+
+func (cur *cursor) copy(s *step, dst, src span) {
+	factor := 1.0
+	if s.Src[0].Buf == plan.In {
+		factor = cur.pre
+	}
+	if s.Final {
+		factor *= cur.post
+	}
+	switch {
+	case factor != 1:
+		cur.scale(dst.ptr, src.ptr, dst.bytes/cur.elem, factor)
+	case dst.ptr != src.ptr:
+		copy(unsafe.Slice((*byte)(dst.ptr), dst.bytes), unsafe.Slice((*byte)(src.ptr), dst.bytes))
+	}
+}
+
+// reduce combines chunk i of all sources, tile by tile, in an accumulator of its own: dst may be one of the sources.
+func (cur *cursor) reduce(s *step, dst span, i int) {
+	if cur.acc == nil {
+		cur.acc = make([]byte, 2*tile)
+	}
+	acc, scaled := unsafe.Pointer(&cur.acc[0]), unsafe.Pointer(&cur.acc[tile])
+	for off := 0; off < dst.bytes; off += tile {
+		n := min(tile, dst.bytes-off) / cur.elem
+		source := func(k int) unsafe.Pointer {
+			from := unsafe.Add(cur.spans(s.Src[k])[i].ptr, off)
+			if cur.pre != 1 && s.Src[k].Buf == plan.In {
+				cur.scale(scaled, from, n, cur.pre)
+				return scaled
+			}
+			return from
+		}
+		first := source(0)
+		if first == scaled {
+			copy(unsafe.Slice((*byte)(acc), n*cur.elem), unsafe.Slice((*byte)(scaled), n*cur.elem))
+			first = acc
+		}
+		to := unsafe.Add(dst.ptr, off)
+		for k := 1; k < len(s.Src); k++ {
+			out := acc
+			if k == len(s.Src)-1 {
+				out = to
+			}
+			cur.kern(out, first, source(k), n)
+			first = acc
+		}
+		if s.Final && cur.post != 1 {
+			cur.scale(to, to, n, cur.post)
+		}
+	}
+}
+
+// mismatch is the error for a fragment that belongs to another call than this rank's.
+func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
+	got, bytes := decode(m)
+	mine := c.cur.print.meta(want)
+	if m == mine {
+		return fault.Peer(fault.Internal, peer, "sent a fragment that does not fit its message of %d bytes", want)
+	}
+	return fault.Peer(fault.Mismatch, peer, "this rank called %s, rank %d called %s; all ranks of a group must make the same calls in the same order",
+		c.cur.print.describe(want), peer, got.describe(bytes))
+}

@@ -1,0 +1,31 @@
+// Package exec runs plans: it lowers one rank's program, binds it to the buffers of a call, and moves the bytes over
+// transport links. A Comm is one rank of one group.
+//
+// # Whoever waits, works
+//
+// An operation is a cursor over a rank's program, resumable anywhere; no thread belongs to it. A thread that waits for an
+// operation drives its Comm: it takes the driver's lock (one word, only ever tried), and advances whatever can be
+// advanced. Others that wait on the same Comm sleep on its turn word. Operations that nobody waits for are
+// driven by the process's one progress thread.
+//
+// The rules that keep this alive (driver.go; checked over all interleavings by model_test.go):
+//
+//   - Every Comm with pending operations has a driver: a thread inside Wait on this Comm, else the progress thread.
+//   - Who gives up the lock, or leaves Wait, while operations are pending hands over: it wakes one thread that sleeps in Wait on this Comm, or, when no
+//     thread is inside Wait on it, the progress thread.
+//   - Who posts while another thread holds the lock rings the bell, in case the holder sleeps.
+//   - A driver sleeps on the process's bell, holding the lock, and never before it has looked once more after announcing itself.
+//
+// Collectives of one Comm run one after another in the order of posting; Comms never wait for each other.
+//
+// # Fragments
+//
+// A message is cut into fragments by the space that the transport lends. A send whose source was written by a step of
+// another lane starts with the first bytes of that step and not with its end, where both Refs are the same (a
+// pipelined gate); all other dependences are on whole steps.
+//
+// # Trust
+//
+// Every fragment carries the operation's fingerprint, the length of its message and the plan's hash. They are compared before a
+// byte is used, so ranks that call different things get fault.Mismatch and not wrong data.
+package exec

@@ -1,0 +1,118 @@
+package exec
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/ccl/exec/p2p"
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+const (
+	opPending uint32 = iota
+	opDone
+	opFailed
+)
+
+// Op is one posted operation. It is used by one waiter at a time, and given back by Free.
+type Op struct {
+	comm     *Comm
+	call     Call // In and Out point to the Op's own arrays
+	in, out  []Block
+	seq      uint64       // position among the collectives or among the point-to-point operations of the Comm, from 1
+	deadline atomic.Int64 // monotonic nanoseconds, 0 for none
+	slot     int          // in Comm.messages
+	req      p2p.Request
+
+	state  atomic.Uint32
+	err    error // set before state
+	source int
+
+	// The owner and the Comm both hold an Op; whoever lets go last puts it into the pool.
+	holders atomic.Int32
+	notify  bool // count its end in Completions
+	next    *Op  // in the Comm's lists
+}
+
+var ops = sync.Pool{New: func() any { return new(Op) }}
+
+func newOp(c *Comm, call *Call) *Op {
+	op := ops.Get().(*Op)
+	op.comm = c
+	op.in = append(op.in[:0], call.In...)
+	op.out = append(op.out[:0], call.Out...)
+	op.call = *call
+	op.call.In, op.call.Out = op.in, op.out
+	op.err, op.source, op.notify, op.next = nil, -1, false, nil
+	op.state.Store(opPending)
+	op.holders.Store(2)
+	return op
+}
+
+func (op *Op) release() {
+	if op.holders.Add(-1) == 0 {
+		op.call = Call{}
+		ops.Put(op)
+	}
+}
+
+// Free gives the Op back. An operation that is not done goes on; its memory must stay valid until then (Done and
+// Completions are the only ways to know).
+func (op *Op) Free() { op.release() }
+
+// Done reports whether the operation has ended, and how. It never waits.
+func (op *Op) Done() (bool, error) {
+	switch op.state.Load() {
+	case opPending:
+		return false, nil
+	case opFailed:
+		return true, op.err
+	}
+	return true, nil
+}
+
+// Seq is the operation's position among the collectives (or the sends and receives) of its Comm, from 1.
+func (op *Op) Seq() uint64 { return op.seq }
+
+// Source is the rank that a finished receive came from, else -1.
+func (op *Op) Source() int { return op.source }
+
+// describe names the operation in errors.
+func (op *Op) describe() string {
+	if op.call.Coll.Valid() {
+		return op.call.String() + ", seq " + utoa(op.seq)
+	}
+	return op.call.String()
+}
+
+// explain gives an error the operation's circumstances, unless it has some already.
+func (op *Op) explain(err error) error {
+	f, ok := err.(*fault.Error)
+	if !ok {
+		f = fault.Wrap(fault.Internal, err, "")
+	}
+	if f.Op != "" {
+		return f
+	}
+	explained := *f
+	explained.Op, explained.Group = op.describe(), op.comm.opts.Name
+	return &explained
+}
+
+var start = time.Now()
+
+// now is monotonic nanoseconds, never 0.
+func now() int64 { return int64(time.Since(start)) + 1 }
+
+func utoa(n uint64) string {
+	var b [20]byte
+	i := len(b)
+	for {
+		i--
+		b[i] = byte('0' + n%10)
+		if n /= 10; n == 0 {
+			return string(b[i:])
+		}
+	}
+}

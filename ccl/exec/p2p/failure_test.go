@@ -1,0 +1,246 @@
+package p2p
+
+import (
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// TestCancelEverywhere cancels a send or a receive after each number of steps, for each protocol, and checks with the reference
+// matcher that later messages of the same tag are not disturbed.
+func TestCancelEverywhere(t *testing.T) {
+	for _, size := range []int{0, 8, 1000, EagerLimit, EagerLimit + 1, 100_000} {
+		for _, who := range []string{"send", "receive", "both"} {
+			for _, first := range []string{"send", "receive"} {
+				t.Run(fmt.Sprintf("%d bytes, %s, %s first", size, who, first), func(t *testing.T) {
+					for steps, last := 0, false; !last; steps++ {
+						last = cancelAfter(t, size, who, first, steps) || steps == 200
+					}
+				})
+			}
+		}
+	}
+}
+
+// cancelAfter reports whether nothing was left to cancel.
+func cancelAfter(t *testing.T, size int, who, first string, steps int) bool {
+	w := newWorld(t, 2, 2, 512, nil)
+	var s, r *op
+	if first == "send" {
+		s = w.send(0, 1, 1, size)
+		for range 6 {
+			w.engines[0].Advance()
+			w.engines[1].Advance()
+		}
+		r = w.recv(1, 0, 1, size)
+	} else {
+		r = w.recv(1, 0, 1, size)
+		s = w.send(0, 1, 1, size)
+	}
+	for i := range steps {
+		w.engines[i%2].Advance()
+	}
+	hit := false
+	if who != "receive" {
+		hit = w.cancel(s)
+	}
+	if who != "send" {
+		hit = w.cancel(r) || hit
+	}
+	// What follows is received as if nothing had been.
+	for _, n := range []int{size, 8, 20_000} {
+		w.send(0, 1, 2, n)
+		w.recv(1, 0, 2, n)
+	}
+	w.finish()
+	w.send(0, 1, 1, size)
+	w.recv(1, 0, 1, size)
+	w.finish()
+	return !hit
+}
+
+func TestCancelUnknown(t *testing.T) {
+	w := newWorld(t, 2, 2, 512, nil)
+	require.False(t, w.engines[0].Cancel(&Request{}, errCancel))
+	o := w.send(0, 1, 0, 8)
+	require.False(t, w.engines[0].Cancel(&o.Request, errCancel))
+	self := w.send(0, 0, 4, 1<<20)
+	require.True(t, w.cancel(self))
+	w.finish()
+}
+
+var errLost = fault.Peer(fault.PeerLost, 1, "died")
+
+// TestPeerFailureEverywhere lets rank 1 die after each number of steps of mixed traffic.
+func TestPeerFailureEverywhere(t *testing.T) {
+	for steps := range 120 {
+		failAfter(t, steps)
+	}
+}
+
+func failAfter(t *testing.T, steps int) {
+	chans := newNetwork(3, 3, 2048, nil).chans
+	byReq := map[*Request]*op{}
+	var ops []*op
+	var engines [3]*Engine
+	for rank := range engines {
+		engines[rank] = New(rank, chans[rank], func(r *Request, err error) {
+			o := byReq[r]
+			o.dones++
+			o.err = err
+		})
+	}
+	post := func(rank, peer int, tag uint32, size int, send bool, seed uint64) *op {
+		o := newOp(rank, peer, tag, size, send, seed)
+		ops, byReq[&o.Request] = append(ops, o), o
+		engines[rank].Post(&o.Request)
+		return o
+	}
+	const tagAny = 50
+	sizes := []int{0, 8, EagerLimit, 20_000, 3000, 40_000}
+	for i, n := range sizes {
+		seed := uint64(100 + i)
+		post(1, 0, uint32(i), n, true, seed)
+		post(0, 1, uint32(i), n, true, seed)
+		if i%2 == 0 {
+			post(0, 1, uint32(i), n, false, 0)
+			post(1, 0, uint32(i), n, false, 0)
+		}
+	}
+	any := post(0, AnySource, tagAny, 8, false, 0)
+	for i := range steps {
+		engines[i%2].Advance()
+	}
+
+	e := engines[0]
+	e.PeerFailed(1, errLost)
+	require.False(t, e.Active())
+	var whole []uint32 // arrived before the end, not received yet
+	for i := range e.table.unexpected {
+		for m := e.table.unexpected[i].head; m != nil; m = m.next {
+			if m.whole() {
+				whole = append(whole, m.tag)
+			}
+		}
+	}
+	require.Equal(t, error(errLost), any.err)
+	for i, n := range sizes {
+		if i%2 == 1 {
+			o := post(0, 1, uint32(i), n, false, 0)
+			o.seed = uint64(100 + i)
+		}
+	}
+	late := post(0, 1, 99, 8, true, 0)
+	require.Equal(t, error(errLost), late.err)
+	lateAny := post(0, AnySource, 77, 8, false, 0)
+	require.Equal(t, error(errLost), lateAny.err)
+
+	for _, o := range ops {
+		if o.rank != 0 {
+			continue
+		}
+		require.Equal(t, 1, o.dones)
+		if o.err != nil {
+			require.Equal(t, error(errLost), o.err)
+			require.NotContains(t, whole, o.Tag)
+		} else if !o.Send {
+			require.True(t, o.holds(100+uint64(o.Tag)), "steps %d, tag %d", steps, o.Tag)
+		}
+	}
+
+	// The others go on.
+	got := post(0, 2, 0, 20_000, false, 0)
+	post(2, 0, 0, 20_000, true, 7)
+	for engines[0].Advance() || engines[2].Advance() {
+	}
+	require.NoError(t, got.err)
+	require.True(t, got.holds(7))
+
+	again := got.dones
+	e.PeerFailed(1, errCancel)
+	e.PeerFailed(0, errCancel)
+	e.PeerFailed(17, errCancel)
+	require.Equal(t, again, got.dones)
+}
+
+// TestFailureTakesWhatArrived: fragments that were still in the channel count as arrived.
+func TestFailureTakesWhatArrived(t *testing.T) {
+	w := newWorld(t, 2, 8, 64<<10, nil)
+	early := w.recv(0, AnySource, 1, 100)
+	w.send(1, 0, 1, 100)
+	w.send(1, 0, 2, 100)
+	w.send(1, 0, 3, 100_000) // only its request
+	w.send(1, 0, 3, 100)
+	e := w.engines[0]
+	e.PeerFailed(1, errLost)
+	require.NoError(t, early.err)
+	require.Equal(t, 1, early.Source)
+	require.NoError(t, w.recv(0, AnySource, 2, 100).err)
+
+	var got []error
+	e.done = func(_ *Request, err error) { got = append(got, err) }
+	memory := make([]byte, 100_000)
+	requests := [3]Request{{Peer: 1, Tag: 3, Bytes: 100_000}, {Peer: 1, Tag: 3, Bytes: 100}, {Peer: 1, Tag: 3, Bytes: 100}}
+	for i := range requests {
+		requests[i].Data = unsafe.Pointer(&memory[0])
+		e.Post(&requests[i])
+	}
+	require.Equal(t, []error{errLost, nil, errLost}, got, "the message that is lost keeps its turn")
+}
+
+func TestFail(t *testing.T) {
+	for steps := range 40 {
+		chans := newNetwork(3, 2, 1024, nil).chans
+		dones := map[*Request]int{}
+		failed := fault.New(fault.Aborted, "by the test")
+		var engines [2]*Engine
+		for rank := range engines {
+			engines[rank] = New(rank, chans[rank], func(r *Request, err error) {
+				dones[r]++
+				if rank == 0 && err != nil {
+					require.Equal(t, error(failed), err)
+				}
+			})
+		}
+		memory := make([]byte, 50_000)
+		var requests []*Request
+		post := func(rank, peer int, tag uint32, size int, send bool) *Request {
+			r := &Request{Peer: peer, Tag: tag, Data: unsafe.Pointer(&memory[0]), Bytes: size, Send: send}
+			if rank == 0 {
+				requests = append(requests, r)
+			}
+			engines[rank].Post(r)
+			return r
+		}
+		for tag, n := range []int{8, EagerLimit, 50_000, 10_000} {
+			for rank := range 2 {
+				post(rank, 1-rank, uint32(tag), n, true)
+				if tag != 3 {
+					post(rank, 1-rank, uint32(tag), n, false)
+				}
+			}
+			post(0, 0, 60, 50_000, true)
+		}
+		post(0, AnySource, 70, 8, false)
+		post(0, 2, 70, 8, false)
+		for i := range steps {
+			engines[i%2].Advance()
+		}
+		cut := post(0, 1, 71, EagerLimit, true)
+		engines[0].Cancel(cut, failed)
+		e := engines[0]
+		e.Fail(failed)
+		require.False(t, e.Active())
+		require.False(t, e.Advance())
+		post(0, 1, 0, 8, true)
+		post(0, 1, 0, 8, false)
+		e.Fail(errCancel)
+		for _, r := range requests {
+			require.Equal(t, 1, dones[r])
+		}
+	}
+}

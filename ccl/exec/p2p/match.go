@@ -1,0 +1,248 @@
+package p2p
+
+import "github.com/goccl/goccl/ccl/fault"
+
+const tableBits = 6
+
+// matchTable finds the oldest partner of a receive or a message. Receives that name a source and unexpected messages are hashed by
+// (source, tag), AnySource receives by tag; where both kinds of list have a candidate, the order of posting or arrival decides.
+type matchTable struct {
+	posted, postedAny [1 << tableBits]requestList
+	unexpected        [1 << tableBits]messageList
+	arrived           int    // messages in unexpected
+	clock             uint64 // of posting and arrival
+}
+
+func bucket(source int, tag uint32) uint32 {
+	return (tag*0x9E3779B1 + uint32(source)*0x85EBCA77) >> (32 - tableBits)
+}
+
+func (t *matchTable) receives(source int, tag uint32) *requestList {
+	if source == AnySource {
+		return &t.postedAny[bucket(0, tag)]
+	}
+	return &t.posted[bucket(source, tag)]
+}
+
+func (t *matchTable) addReceive(r *Request) {
+	t.clock++
+	r.order, r.state = t.clock, posted
+	t.receives(r.Peer, r.Tag).push(r)
+}
+
+func (t *matchTable) removeReceive(r *Request) { t.receives(r.Peer, r.Tag).remove(r) }
+
+// oldestReceive finds the oldest posted receive that names this source, or AnySource, and this tag.
+func (t *matchTable) oldestReceive(source int, tag uint32) *Request {
+	for r := t.receives(source, tag).head; r != nil; r = r.next {
+		if r.Peer == source && r.Tag == tag {
+			return r
+		}
+	}
+	return nil
+}
+
+// takeReceive removes the oldest posted receive that accepts a message, or returns nil.
+func (t *matchTable) takeReceive(source int, tag uint32) *Request {
+	r := t.oldestReceive(source, tag)
+	if o := t.oldestReceive(AnySource, tag); r == nil || o != nil && o.order < r.order {
+		r = o
+	}
+	if r != nil {
+		t.removeReceive(r)
+		r.Source = source
+	}
+	return r
+}
+
+func (t *matchTable) messages(source int, tag uint32) *messageList {
+	return &t.unexpected[bucket(source, tag)]
+}
+
+func (t *matchTable) addMessage(m *message) {
+	t.clock++
+	m.order = t.clock
+	t.arrived++
+	t.messages(m.peer, m.tag).push(m)
+}
+
+func (t *matchTable) removeMessage(m *message) {
+	t.arrived--
+	t.messages(m.peer, m.tag).remove(m)
+}
+
+func (t *matchTable) oldestMessage(source int, tag uint32) *message {
+	for m := t.messages(source, tag).head; m != nil; m = m.next {
+		if m.peer == source && m.tag == tag {
+			return m
+		}
+	}
+	return nil
+}
+
+// takeMessage removes the oldest message of a rank (or of any of the ranks) with a tag, or returns nil.
+func (t *matchTable) takeMessage(source int, tag uint32, ranks int) *message {
+	if t.arrived == 0 {
+		return nil
+	}
+	var m *message
+	if source != AnySource {
+		m = t.oldestMessage(source, tag)
+	} else {
+		for s := range ranks {
+			if o := t.oldestMessage(s, tag); o != nil && (m == nil || o.order < m.order) {
+				m = o
+			}
+		}
+	}
+	if m != nil {
+		t.removeMessage(m)
+	}
+	return m
+}
+
+// postReceive matches a receive with what has arrived, or queues it.
+func (e *Engine) postReceive(r *Request) {
+	m := e.table.takeMessage(r.Peer, r.Tag, len(e.peers))
+	if m != nil {
+		r.Source = m.peer
+		e.join(m, r)
+		return
+	}
+	err := e.lost
+	if r.Peer != AnySource {
+		err = e.peers[r.Peer].err
+	}
+	if err != nil {
+		e.finish(r, err)
+		return
+	}
+	e.table.addReceive(r)
+}
+
+// join brings a receive and the unexpected message that it matches together.
+func (e *Engine) join(m *message, r *Request) {
+	p := &e.peers[m.peer]
+	switch {
+	case m.peer == e.rank:
+		e.joinSelf(p, m, r)
+	case p.err != nil && !m.whole():
+		// The message takes its turn all the same, or later ones would overtake it.
+		e.finish(r, p.err)
+		e.release(p, m)
+	case !m.eager:
+		e.accept(p, m, r)
+	default:
+		e.joinEager(p, m, r)
+	}
+}
+
+// joinEager delivers an eager message that was unexpected. Some of it may still be on its way.
+func (e *Engine) joinEager(p *peer, m *message, r *Request) {
+	f := &p.filling
+	partial := f.msg == m
+	if partial {
+		f.msg = nil
+	}
+	if r.Bytes != m.length {
+		e.finish(r, receiveMismatch(p.rank, m.tag, m.length, r.Bytes))
+		e.refuseEager(p, m, r.Bytes)
+		return
+	}
+	copy(r.bytes(), m.buf[:m.off])
+	if partial {
+		f.req, r.state = r, filling
+	} else {
+		e.finish(r, nil)
+	}
+	e.giveBack(p, eagerCost(m.length))
+	e.release(p, m)
+}
+
+// refuseEager owes the sender of an eager message the news that it was too long or too short.
+func (e *Engine) refuseEager(p *peer, m *message, expected int) {
+	if p.err != nil {
+		e.release(p, m)
+		return
+	}
+	m.off = expected
+	e.owe(p, m, kindEagerMismatch)
+}
+
+// accept answers a request to send that r matches: with a clear-to-send, or that its length is wrong.
+func (e *Engine) accept(p *peer, m *message, r *Request) {
+	if r.Bytes != m.length {
+		e.finish(r, receiveMismatch(p.rank, m.tag, m.length, r.Bytes))
+		m.off = r.Bytes // what the answer says
+		e.owe(p, m, kindMismatch)
+		return
+	}
+	if m.length == 0 {
+		e.finish(r, nil)
+	} else {
+		m.req, r.msg, r.state = r, m, receiving
+	}
+	p.slots.put(m)
+	e.owe(p, m, kindClear)
+}
+
+// postToSelf matches a message to oneself. Up to the eager limits it is copied and done, as it would be with a peer.
+func (e *Engine) postToSelf(r *Request) {
+	p := &e.peers[e.rank]
+	if q := e.table.takeReceive(e.rank, r.Tag); q != nil {
+		if q.Bytes != r.Bytes {
+			e.finish(r, sendMismatch(e.rank, r.Tag, r.Bytes, q.Bytes))
+			e.finish(q, receiveMismatch(e.rank, r.Tag, r.Bytes, q.Bytes))
+			return
+		}
+		copy(q.bytes(), r.bytes())
+		e.finish(r, nil)
+		e.finish(q, nil)
+		return
+	}
+	m := e.pool.message()
+	m.peer, m.tag, m.length = e.rank, r.Tag, r.Bytes
+	if cost := eagerCost(min(r.Bytes, EagerLimit)); r.Bytes <= EagerLimit && cost <= p.window {
+		p.window -= cost
+		m.eager, m.off, m.buf = true, r.Bytes, e.pool.buffer(r.Bytes)
+		copy(m.buf, r.bytes())
+		e.finishSend(p, r)
+	} else {
+		m.req, r.msg, r.state = r, m, waiting
+	}
+	e.table.addMessage(m)
+}
+
+func (e *Engine) joinSelf(p *peer, m *message, r *Request) {
+	data := m.buf
+	if m.eager {
+		p.window += eagerCost(m.length)
+	} else {
+		data = m.req.bytes()
+	}
+	if r.Bytes != m.length {
+		if !m.eager {
+			e.finish(m.req, sendMismatch(e.rank, m.tag, m.length, r.Bytes))
+		} else if p.late == nil {
+			p.late = sendMismatch(e.rank, m.tag, m.length, r.Bytes)
+		}
+		e.finish(r, receiveMismatch(e.rank, m.tag, m.length, r.Bytes))
+	} else {
+		copy(r.bytes(), data)
+		if !m.eager {
+			e.finish(m.req, nil)
+		}
+		e.finish(r, nil)
+	}
+	e.release(p, m)
+}
+
+func receiveMismatch(source int, tag uint32, sent, expected int) error {
+	return fault.Peer(fault.Mismatch, source, "receive of %d bytes with tag %d, but the message has %d bytes; "+
+		"send and receive must name the same size", expected, tag, sent)
+}
+
+func sendMismatch(dest int, tag uint32, sent, expected int) error {
+	return fault.Peer(fault.Mismatch, dest, "send of %d bytes with tag %d, but the receive that it matched has %d bytes; "+
+		"send and receive must name the same size", sent, tag, expected)
+}

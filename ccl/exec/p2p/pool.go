@@ -1,0 +1,80 @@
+package p2p
+
+import "math/bits"
+
+// Buffers of eager messages come in sizes of 64 bytes to EagerLimit, doubling. Of what is free, so much is kept:
+const (
+	smallestClass = 6 // 64 bytes
+	classes       = 8
+	keepBytes     = 4 * EagerWindow
+	keepMessages  = 4096
+)
+
+// recordCost is what an eager message is charged beside its buffer: the record, so that empty messages are bounded too.
+const recordCost = 128
+
+// pool keeps what unexpected messages and rendezvous need, so that steady traffic does not allocate.
+type pool struct {
+	messages  *message // linked by next
+	count     int
+	buffers   [classes][][]byte
+	freeBytes int
+}
+
+// class of the buffer for n bytes, 1 ≤ n ≤ EagerLimit.
+func class(n int) int { return max(bits.Len(uint(n-1)), smallestClass) - smallestClass }
+
+// eagerCost is the credit that an eager message of n bytes uses: what it takes of the receiver's memory if nobody waits for it.
+func eagerCost(n int) int {
+	if n == 0 {
+		return recordCost
+	}
+	return recordCost + 1<<(class(n)+smallestClass)
+}
+
+func (p *pool) message() *message {
+	m := p.messages
+	if m == nil {
+		return new(message)
+	}
+	p.messages = m.next
+	p.count--
+	m.next = nil
+	return m
+}
+
+// putMessage takes back a record and its buffer.
+func (p *pool) putMessage(m *message) {
+	p.putBuffer(m.buf)
+	*m = message{}
+	if p.count < keepMessages {
+		m.next = p.messages
+		p.messages = m
+		p.count++
+	}
+}
+
+// buffer returns n bytes, nil for none.
+func (p *pool) buffer(n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	c := class(n)
+	free := p.buffers[c]
+	if len(free) == 0 {
+		return make([]byte, n, 1<<(c+smallestClass))
+	}
+	b := free[len(free)-1]
+	p.buffers[c] = free[:len(free)-1]
+	p.freeBytes -= cap(b)
+	return b[:n]
+}
+
+func (p *pool) putBuffer(b []byte) {
+	if cap(b) == 0 || p.freeBytes+cap(b) > keepBytes {
+		return
+	}
+	c := class(cap(b))
+	p.buffers[c] = append(p.buffers[c], b)
+	p.freeBytes += cap(b)
+}

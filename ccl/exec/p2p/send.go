@@ -1,0 +1,213 @@
+package p2p
+
+const (
+	// flushBudget is how many rounds of one fragment of each sort a flush makes before it leaves the rest to the next Advance.
+	flushBudget = 16
+
+	// dataFragment is the most of a rendezvous that goes at once: small enough that the receiver copies it out of the cache and
+	// that messages take turns, large enough that the Meta costs nothing.
+	dataFragment = 64 << 10
+)
+
+// outcome of an attempt to send something.
+type outcome uint8
+
+const (
+	nothing outcome = iota // nothing to send
+	sent
+	full // no space in the channel
+)
+
+// busy reports whether there may be something to send.
+func (p *peer) busy() bool {
+	return p.owed.head != nil || p.queue.head != nil || p.ring.head != nil || p.leaving.active || p.credit >= creditDue
+}
+
+// flush sends what there is: answers first, then by turns a message of the queue and a piece of a rendezvous.
+func (e *Engine) flush(p *peer) (moved bool) {
+	for range flushBudget {
+		answers := e.sendAnswer(p)
+		for answers == sent {
+			moved = true
+			answers = e.sendAnswer(p)
+		}
+		if answers == full {
+			return moved
+		}
+		next := e.sendNext(p)
+		moved = moved || next == sent
+		if next == full {
+			return moved
+		}
+		data := e.sendData(p)
+		moved = moved || data == sent
+		if data == full || data == nothing && next == nothing {
+			return moved
+		}
+	}
+	return moved
+}
+
+// control sends a fragment without payload.
+func (p *peer) control(k kind, tag uint32, w1, w2 uint64) bool {
+	if p.channel.Reserve(0) == nil {
+		return false
+	}
+	p.channel.Commit(0, p.setMeta(k, tag, w1, w2))
+	return true
+}
+
+// sendAnswer sends the oldest answer that is owed, or the credit that is due.
+func (e *Engine) sendAnswer(p *peer) outcome {
+	m := p.owed.head
+	if m == nil {
+		return e.sendCredit(p)
+	}
+	ok, last := false, true
+	switch m.owe {
+	case kindClear:
+		if ok = p.control(kindClear, m.tag, m.id, m.remote); ok {
+			m.stage = cleared
+			p.asked--
+			last = m.length == 0
+		}
+	case kindMismatch:
+		if ok = p.control(kindMismatch, m.tag, uint64(m.off), m.remote); ok {
+			p.asked--
+		}
+	case kindAbort:
+		ok = p.control(kindAbort, m.tag, 0, m.remote)
+	case kindEagerMismatch:
+		if ok = p.control(kindEagerMismatch, m.tag, uint64(m.off), uint64(m.length)); ok {
+			p.held -= eagerCost(m.length)
+		}
+	}
+	if !ok {
+		return full
+	}
+	p.owed.remove(m)
+	e.debts--
+	if last {
+		e.release(p, m)
+	}
+	return sent
+}
+
+func (e *Engine) sendCredit(p *peer) outcome {
+	if p.credit < creditDue {
+		return nothing
+	}
+	if !p.control(kindCredit, 0, uint64(p.credit), 0) {
+		return full
+	}
+	p.held -= p.credit
+	p.credit = 0
+	e.debts--
+	return sent
+}
+
+// sendNext sends the next fragment of the eager message that is leaving, or begins with the oldest send.
+func (e *Engine) sendNext(p *peer) outcome {
+	if p.leaving.active {
+		return e.sendEagerRest(p)
+	}
+	r := p.queue.head
+	if r == nil {
+		return nothing
+	}
+	if r.Bytes <= EagerLimit && eagerCost(r.Bytes) <= p.window {
+		return e.sendEager(p, r)
+	}
+	if p.announced == MaxAnnounced {
+		return nothing
+	}
+	return e.sendRequest(p, r)
+}
+
+func (e *Engine) sendEager(p *peer, r *Request) outcome {
+	lent := p.channel.Reserve(r.Bytes)
+	if lent == nil || len(lent) == 0 && r.Bytes > 0 {
+		return full
+	}
+	n := copy(lent, r.bytes())
+	p.channel.Commit(n, p.setMeta(kindEager, r.Tag, uint64(r.Bytes), 0))
+	p.window -= eagerCost(r.Bytes)
+	p.queue.remove(r)
+	if n == r.Bytes {
+		e.finishSend(p, r)
+	} else {
+		p.leaving = departure{active: true, tag: r.Tag, req: r, data: r.bytes(), off: n}
+		r.state = leaving
+	}
+	return sent
+}
+
+func (e *Engine) sendEagerRest(p *peer) outcome {
+	l := &p.leaving
+	lent := p.channel.Reserve(len(l.data) - l.off)
+	if len(lent) == 0 {
+		return full
+	}
+	n := copy(lent, l.data[l.off:])
+	p.channel.Commit(n, p.setMeta(kindEagerRest, l.tag, uint64(l.off), 0))
+	l.off += n
+	if l.off == len(l.data) {
+		if l.req != nil {
+			e.finishSend(p, l.req)
+		} else {
+			e.dropCopy(l)
+		}
+		*l = departure{}
+	}
+	return sent
+}
+
+// dropCopy gives back the copy from which a cancelled eager send was completed.
+func (e *Engine) dropCopy(l *departure) {
+	e.pool.putBuffer(l.data)
+	e.debts--
+}
+
+func (e *Engine) sendRequest(p *peer, r *Request) outcome {
+	if p.channel.Reserve(0) == nil {
+		return full
+	}
+	m := e.pool.message()
+	m.peer, m.tag, m.length, m.req, m.stage = p.rank, r.Tag, r.Bytes, r, asking
+	p.slots.put(m)
+	p.channel.Commit(0, p.setMeta(kindRequest, r.Tag, uint64(r.Bytes), m.id))
+	p.announced++
+	p.queue.remove(r)
+	r.msg, r.state = m, announced
+	return sent
+}
+
+// sendData sends a piece of the rendezvous whose turn it is.
+func (e *Engine) sendData(p *peer) outcome {
+	m := p.ring.head
+	if m == nil {
+		return nothing
+	}
+	lent := p.channel.Reserve(min(m.length-m.off, dataFragment))
+	if len(lent) == 0 {
+		return full
+	}
+	n := copy(lent, m.req.bytes()[m.off:])
+	p.channel.Commit(n, p.setMeta(kindData, m.tag, uint64(m.off), m.remote))
+	m.off += n
+	p.ring.remove(m)
+	if m.off < m.length {
+		p.ring.push(m)
+		return sent
+	}
+	e.finishSend(p, m.req)
+	e.release(p, m)
+	return sent
+}
+
+// finishSend ends a send whose bytes have left. It carries the news of an earlier one that did not fit its receive.
+func (e *Engine) finishSend(p *peer, r *Request) {
+	err := p.late
+	p.late = nil
+	e.finish(r, err)
+}

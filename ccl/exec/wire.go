@@ -1,0 +1,60 @@
+package exec
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/transport"
+)
+
+// fingerprint is what must be the same on both sides of a message. It rides in the transport.Meta of every fragment:
+//
+//	word 0  sequence number (32) | collective (8) | type (8) | operator (8) | 0 (8)
+//	word 1  root (16) | bytes of the message (48)
+//	word 2  elements of the vector, where all ranks know it (48) | hash of the plan (16)
+type fingerprint struct {
+	seq   uint32
+	coll  dtype.Collective
+	typ   dtype.Type
+	op    dtype.Op
+	root  int
+	count int
+	hash  uint16
+}
+
+const low48 = 1<<48 - 1
+
+func (f *fingerprint) meta(bytes int) transport.Meta {
+	return transport.Meta{
+		uint64(f.seq) | uint64(f.coll)<<32 | uint64(f.typ)<<40 | uint64(f.op)<<48,
+		uint64(bytes)&low48 | uint64(f.root)<<48,
+		uint64(f.count)&low48 | uint64(f.hash)<<48,
+	}
+}
+
+func decode(m transport.Meta) (f fingerprint, bytes int) {
+	f.seq, f.coll, f.typ, f.op = uint32(m[0]), dtype.Collective(m[0]>>32), dtype.Type(m[0]>>40), dtype.Op(m[0]>>48)
+	f.root, bytes = int(m[1]>>48), int(m[1]&low48)
+	f.count, f.hash = int(m[2]&low48), uint16(m[2]>>48)
+	return f, bytes
+}
+
+// describe shows a fingerprint as a person would write the call.
+func (f *fingerprint) describe(bytes int) string {
+	s := fmt.Sprintf("%v seq %d", f.coll, f.seq)
+	if f.coll == dtype.Barrier {
+		return s
+	}
+	if f.count > 0 {
+		s += fmt.Sprintf(", %d x %v", f.count, f.typ)
+	} else {
+		s += fmt.Sprintf(", %v", f.typ)
+	}
+	if f.coll.Reduces() {
+		s += fmt.Sprintf(" %v", f.op)
+	}
+	if f.coll.Rooted() {
+		s += fmt.Sprintf(", root %d", f.root)
+	}
+	return s + fmt.Sprintf(" (message of %d bytes, plan %04x)", bytes, f.hash)
+}

@@ -1,0 +1,222 @@
+package ccl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+)
+
+// outcomes runs every rank and returns how each ended; not coming back is a failure of the test.
+func outcomes(t *testing.T, n int, run func(rank int) error) []error {
+	errs := make([]error, n)
+	each(t, n, func(rank int) error { errs[rank] = run(rank); return nil })
+	return errs
+}
+
+func TestMismatchIsNamedOnEveryRank(t *testing.T) {
+	cases := map[string]func(c *ccl.Communicator, rank int) error{
+		"length": func(c *ccl.Communicator, rank int) error {
+			x := make([]float32, 10+rank)
+			return ccl.AllReduce(background, c, x, x, ccl.Sum)
+		},
+		"operator": func(c *ccl.Communicator, rank int) error {
+			x := make([]float32, 10)
+			return ccl.AllReduce(background, c, x, x, []ccl.Op{ccl.Sum, ccl.Max}[rank])
+		},
+		"type": func(c *ccl.Communicator, rank int) error {
+			if rank == 0 {
+				x := make([]float32, 10)
+				return ccl.AllReduce(background, c, x, x, ccl.Sum)
+			}
+			x := make([]int32, 10)
+			return ccl.AllReduce(background, c, x, x, ccl.Sum)
+		},
+		"collective": func(c *ccl.Communicator, rank int) error {
+			x := make([]float32, 10)
+			if rank == 0 {
+				return ccl.AllReduce(background, c, x, x, ccl.Sum)
+			}
+			return ccl.AllGather(background, c, x[:5], x)
+		},
+	}
+	for _, transport := range allTransports {
+		for name, call := range cases {
+			t.Run(transport+"/"+name, func(t *testing.T) {
+				comms := group(t, transport, 2, ccl.Options{})
+				for rank, err := range outcomes(t, 2, func(rank int) error { return call(comms[rank], rank) }) {
+					require.ErrorIs(t, err, ccl.Mismatch, "rank %d", rank)
+					var f *ccl.Error
+					require.True(t, errors.As(err, &f))
+					require.Equal(t, 1-rank, f.Peer)
+				}
+			})
+		}
+	}
+}
+
+func TestTimeoutNamesWhoDidNotCome(t *testing.T) {
+	for _, transport := range allTransports {
+		t.Run(transport, func(t *testing.T) {
+			comms := group(t, transport, 3, ccl.Options{})
+			errs := outcomes(t, 3, func(rank int) error {
+				if rank == 2 {
+					return nil // never comes
+				}
+				comms[rank].SetTimeout(200 * time.Millisecond)
+				x := make([]float32, 10)
+				return ccl.AllReduce(background, comms[rank], x, x, ccl.Sum)
+			})
+			named := 0
+			for rank := range 2 {
+				require.Error(t, errs[rank])
+				if errors.Is(errs[rank], ccl.Timeout) {
+					require.Contains(t, errs[rank].Error(), "rank 2")
+					require.Contains(t, errs[rank].Error(), "all_reduce")
+					named++
+				}
+			}
+			require.NotZero(t, named, "%v", errs)
+			// Every later call says the same.
+			x := make([]float32, 1)
+			require.Equal(t, errs[0].Error(), ccl.AllReduce(background, comms[0], x, x, ccl.Sum).Error())
+		})
+	}
+}
+
+func TestAbortEndsAWait(t *testing.T) {
+	for _, transport := range allTransports {
+		t.Run(transport, func(t *testing.T) {
+			comms := group(t, transport, 2, ccl.Options{})
+			var started sync.WaitGroup
+			started.Add(1)
+			go func() {
+				started.Wait()
+				comms[0].Abort("the user said so")
+			}()
+			x := make([]float32, 10)
+			work, err := comms[0].Start(allReduceCall(x))
+			require.NoError(t, err)
+			started.Done()
+			err = work.Wait(background)
+			require.ErrorIs(t, err, ccl.Aborted)
+			require.Contains(t, err.Error(), "the user said so")
+			_, err = comms[0].Start(allReduceCall(x))
+			require.ErrorIs(t, err, ccl.Aborted)
+			// The peer notices.
+			require.ErrorIs(t, ccl.AllReduce(background, comms[1], x, x, ccl.Sum), ccl.PeerLeft)
+		})
+	}
+}
+
+func TestContextEndsAWait(t *testing.T) {
+	comms := group(t, "inproc", 2, ccl.Options{})
+	x := make([]float32, 10)
+	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	err := ccl.AllReduce(ctx, comms[0], x, x, ccl.Sum)
+	require.ErrorIs(t, err, ccl.Aborted)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestRefusedBeforeAnythingMoves(t *testing.T) {
+	comms := group(t, "inproc", 2, ccl.Options{})
+	c := comms[0]
+	x, y := make([]float32, 8), make([]float32, 9)
+	cases := map[string]struct {
+		err  error
+		text string
+	}{
+		"lengths":  {ccl.AllReduce(background, c, x, y, ccl.Sum), "8 elements, the output block 9"},
+		"operator": {ccl.AllReduce(background, c, x, x, ccl.BAnd), "reduction band is not defined for f32"},
+		"root":     {ccl.Broadcast(background, c, x, 2), "root 2 is not a rank of a group of 2"},
+		"blocks":   {ccl.AllGather(background, c, x, y), "9 elements cannot be cut into 2 equal blocks"},
+		"overlap":  {ccl.AllReduce(background, c, x[:4], x[2:6], ccl.Sum), "share memory"},
+		"peer":     {ccl.Send(background, c, x, 7, 0), "peer 7"},
+		"type":     {c.Do(background, &ccl.Call{Coll: dtype.AllReduce, Type: 99}), "not an element type"},
+		"fp8":      {c.Do(background, &ccl.Call{Coll: dtype.AllReduce, Type: dtype.F8E4M3}), "not defined for f8e4m3"},
+		"nothing":  {c.Do(background, &ccl.Call{}), "not an operation"},
+	}
+	for name, tt := range cases {
+		require.Error(t, tt.err, name)
+		require.True(t, strings.Contains(tt.err.Error(), tt.text), "%s: %v", name, tt.err)
+	}
+}
+
+func TestJoinErrors(t *testing.T) {
+	node, err := ccl.NewNode(ccl.Options{})
+	require.NoError(t, err)
+	defer node.Close()
+	_, err = node.Open(ccl.Config{Rank: 3, Size: 2})
+	require.ErrorContains(t, err, "rank 3 of a group of 2")
+	open := func(rank int, cfg ccl.Config) *ccl.Endpoint {
+		cfg.Rank, cfg.Size = rank, max(cfg.Size, 2)
+		e, err := node.Open(cfg)
+		require.NoError(t, err)
+		return e
+	}
+	mine := open(0, ccl.Config{})
+	ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
+	defer cancel()
+	for text, other := range map[string]*ccl.Endpoint{
+		"shim version: rank 0 has , rank 1 has 9.9": open(1, ccl.Config{Client: "9.9"}),
+		"number of ranks: rank 0 has 2, rank 1 has 3": open(1, ccl.Config{Size: 3}),
+		"GOCCL_TRANSPORT=tcp":                         open(1, ccl.Config{Options: ccl.Options{Transport: "tcp"}}),
+		"says that it is rank 0":                      open(0, ccl.Config{}),
+		"did not connect in time: rank 1":             open(1, ccl.Config{}),
+	} {
+		_, err := mine.Join(ctx, [][]byte{mine.Address(), other.Address()})
+		require.ErrorContains(t, err, text)
+	}
+	_, err = mine.Join(ctx, [][]byte{mine.Address(), []byte("{")})
+	require.ErrorContains(t, err, "cannot be read")
+	_, err = mine.Join(ctx, [][]byte{mine.Address()})
+	require.ErrorContains(t, err, "1 addresses for a group of 2")
+}
+
+func TestPeerThatCloses(t *testing.T) {
+	for _, transport := range allTransports {
+		t.Run(transport, func(t *testing.T) {
+			comms := group(t, transport, 2, ccl.Options{})
+			x := make([]float32, 10)
+			each(t, 2, func(rank int) error { return ccl.Barrier(background, comms[rank]) })
+			require.NoError(t, comms[1].Close())
+			err := ccl.AllReduce(background, comms[0], x, x, ccl.Sum)
+			require.ErrorIs(t, err, ccl.PeerLeft)
+			require.Contains(t, err.Error(), "rank 1")
+			require.ErrorIs(t, ccl.Barrier(background, comms[1]), ccl.Closed)
+		})
+	}
+}
+
+func ExampleAllReduce() {
+	ctx := context.Background()
+	node, comms, err := ccl.Local(ctx, 3, ccl.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer node.Close()
+	var ranks sync.WaitGroup
+	for _, c := range comms {
+		ranks.Go(func() {
+			x := []float32{float32(c.Rank()), 1}
+			if err := ccl.AllReduce(ctx, c, x, x, ccl.Sum); err != nil {
+				fmt.Println(err)
+			}
+			if c.Rank() == 0 {
+				fmt.Println(x)
+			}
+		})
+	}
+	ranks.Wait()
+	// Output: [3 3]
+}

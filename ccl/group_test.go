@@ -1,0 +1,118 @@
+package ccl_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl"
+)
+
+// deadline names a hang: no test here takes a tenth of it.
+const deadline = 60 * time.Second
+
+// group joins n ranks over one transport: "inproc" (one Node), "shm" or "tcp" (a Node a rank, as if in processes of their own).
+func group(t testing.TB, transport string, n int, opts ccl.Options) []*ccl.Communicator {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	t.Cleanup(cancel)
+	if transport == "inproc" {
+		node, comms, err := ccl.Local(ctx, n, opts)
+		require.NoError(t, err)
+		t.Cleanup(func() { node.Close() })
+		return comms
+	}
+	opts.Transport = transport
+	return join(t, nodes(t, n, opts), opts, "test")
+}
+
+func nodes(t testing.TB, n int, opts ccl.Options) []*ccl.Node {
+	all := make([]*ccl.Node, n)
+	for i := range all {
+		var err error
+		all[i], err = ccl.NewNode(opts)
+		require.NoError(t, err)
+		t.Cleanup(func() { all[i].Close() })
+	}
+	return all
+}
+
+func join(t testing.TB, nodes []*ccl.Node, opts ccl.Options, name string) []*ccl.Communicator {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	endpoints := make([]*ccl.Endpoint, len(nodes))
+	addresses := make([][]byte, len(nodes))
+	for rank, node := range nodes {
+		var err error
+		endpoints[rank], err = node.Open(ccl.Config{Name: name, Rank: rank, Size: len(nodes), Timeout: deadline, Options: opts})
+		require.NoError(t, err)
+		addresses[rank] = endpoints[rank].Address()
+	}
+	comms := make([]*ccl.Communicator, len(nodes))
+	each(t, len(nodes), func(rank int) error {
+		var err error
+		comms[rank], err = endpoints[rank].Join(ctx, addresses)
+		return err
+	})
+	return comms
+}
+
+// each runs every rank in a goroutine and fails for the ranks that fail or do not come back.
+func each(t testing.TB, n int, run func(rank int) error) {
+	t.Helper()
+	errs := make([]error, n)
+	var group sync.WaitGroup
+	for rank := range n {
+		group.Go(func() { errs[rank] = run(rank) })
+	}
+	back := make(chan struct{})
+	go func() { group.Wait(); close(back) }()
+	select {
+	case <-back:
+	case <-time.After(deadline):
+		t.Fatal("HANG: not all ranks came back")
+	}
+	for rank, err := range errs {
+		require.NoError(t, err, "rank %d", rank)
+	}
+}
+
+var allTransports = []string{"inproc", "shm", "tcp"}
+
+// input is what a rank contributes: small integers, so that sums are exact in every type.
+func input(rank, n, part int) []float32 {
+	r := rand.New(rand.NewSource(int64(rank*1000 + part)))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.Intn(64) - 32)
+	}
+	return x
+}
+
+func sums(ranks, n, part int) []float32 {
+	total := make([]float32, n)
+	for r := range ranks {
+		for i, v := range input(r, n, part) {
+			total[i] += v
+		}
+	}
+	return total
+}
+
+func same(got, want []float32) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%d elements, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			return fmt.Errorf("element %d of %d is %v, want %v", i, len(got), got[i], want[i])
+		}
+	}
+	return nil
+}

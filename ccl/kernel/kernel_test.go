@@ -1,0 +1,255 @@
+package kernel
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/dtype"
+)
+
+// isas are the instruction sets that this machine can run, the loops in Go among them.
+func isas() []isa {
+	var all []isa
+	for i := noISA; i <= bestISA; i++ {
+		all = append(all, i)
+	}
+	return all
+}
+
+// sumWith and scaleWith are the kernels of an instruction set, nil where it has none.
+func sumWith(t dtype.Type, i isa) Func {
+	if i == noISA {
+		return genericReduction(t, dtype.Sum)
+	}
+	return vectorSum(t, i)
+}
+
+func scaleWith(t dtype.Type, i isa) ScaleFunc {
+	if i == noISA {
+		return genericScaling(t)
+	}
+	return vectorScaling(t, i)
+}
+
+// lengths are 0 to 70 and a few more.
+func lengths(r *rand.Rand) []int {
+	var all []int
+	for n := range 71 {
+		all = append(all, n)
+	}
+	for range 6 {
+		all = append(all, 71+r.IntN(1500))
+	}
+	return all
+}
+
+func TestForAndReducibleAgree(t *testing.T) {
+	for _, ty := range append(dtype.Types(), dtype.Invalid, 200) {
+		for _, op := range append(dtype.Ops(), 200) {
+			require.Equal(t, dtype.Reducible(ty, op) == nil, For(ty, op) != nil, "%v of %v", op, ty)
+		}
+		isFloat := ty.Float() || ty == dtype.C64 || ty == dtype.C128
+		require.Equal(t, isFloat, Scale(ty) != nil, "scale of %v", ty)
+	}
+}
+
+// checkReduction compares f with the reference for one length, in each way in which dst may lie.
+func checkReduction(t *testing.T, r *rand.Rand, f Func, ty dtype.Type, op dtype.Op, n int) {
+	t.Helper()
+	if op == dtype.Avg || op == dtype.PremulSum {
+		op = dtype.Sum
+	}
+	real, _ := dtype.Real(ty)
+	size, count := real.Size(), n*ty.Size()
+	skew := func() int { return size * r.IntN(64/size) }
+	a, b, apart := newGuarded(count, skew()), newGuarded(count, skew()), newGuarded(count, skew())
+	for _, alias := range []string{"apart", "dst is a", "dst is b", "all one"} {
+		fill(r, ty, a.data)
+		fill(r, ty, b.data)
+		x, y, dst := a, b, apart
+		switch alias {
+		case "dst is a":
+			dst = a
+		case "dst is b":
+			dst = b
+		case "all one":
+			dst, y = a, a
+		}
+		inA, inB := bytes.Clone(x.data), bytes.Clone(y.data)
+		f(dst.pointer(), x.pointer(), y.pointer(), n)
+		for i := 0; i < count; i += size {
+			p, q := load(inA[i:], size), load(inB[i:], size)
+			if want, got := reference(real, op, p, q), load(dst.data[i:], size); want != got {
+				t.Fatalf("%v of %v, %s, n %d, element %d: %#x and %#x gave %#x, want %#x", op, ty, alias, n, i/size, p, q, got, want)
+			}
+		}
+		if alias == "apart" {
+			require.Equal(t, inA, x.data, "a was changed")
+			require.Equal(t, inB, y.data, "b was changed")
+		}
+		for _, g := range []guarded{a, b, apart} {
+			require.NoError(t, g.broken())
+		}
+	}
+}
+
+func TestReductionsMatchTheReference(t *testing.T) {
+	for _, ty := range dtype.Types() {
+		for _, op := range dtype.Ops() {
+			f := For(ty, op)
+			if f == nil {
+				continue
+			}
+			t.Run(ty.String()+"/"+op.String(), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(uint64(ty), uint64(op)))
+				for _, n := range lengths(r) {
+					checkReduction(t, r, f, ty, op, n)
+				}
+			})
+		}
+	}
+}
+
+func TestEveryInstructionSetMatchesTheReference(t *testing.T) {
+	for _, i := range isas() {
+		for ty := range formats {
+			f := sumWith(ty, i)
+			if f == nil {
+				continue
+			}
+			t.Run(i.String()+"/"+ty.String(), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(uint64(ty), uint64(i)))
+				for _, n := range lengths(r) {
+					checkReduction(t, r, f, ty, dtype.Sum, n)
+				}
+			})
+		}
+	}
+}
+
+var factors = []float64{1, 0.5, 1.0 / 3, 1.0 / 7, 3, -0.1, 1e-3, 1e30, 1e-30, 1e-300, 0, math.Copysign(0, -1),
+	math.Inf(1), math.Inf(-1), math.NaN(), math.Float64frombits(0x7ff4_dead_beef_0001), math.SmallestNonzeroFloat64, math.MaxFloat64}
+
+// checkScale compares f with the reference for one length, apart and in place.
+func checkScale(t *testing.T, r *rand.Rand, f ScaleFunc, ty dtype.Type, n int, factor float64) {
+	t.Helper()
+	real, _ := dtype.Real(ty)
+	size, count := real.Size(), n*ty.Size()
+	src, apart := newGuarded(count, size*r.IntN(64/size)), newGuarded(count, size*r.IntN(64/size))
+	for _, dst := range []guarded{apart, src} {
+		fill(r, ty, src.data)
+		in := bytes.Clone(src.data)
+		f(dst.pointer(), src.pointer(), n, factor)
+		for i := 0; i < count; i += size {
+			p := load(in[i:], size)
+			if want, got := referenceScale(real, p, factor), load(dst.data[i:], size); want != got {
+				t.Fatalf("%v × %v, n %d, element %d: %#x gave %#x, want %#x", ty, factor, n, i/size, p, got, want)
+			}
+		}
+		require.NoError(t, src.broken())
+		require.NoError(t, apart.broken())
+	}
+}
+
+func TestScalesMatchTheReference(t *testing.T) {
+	for _, ty := range dtype.Types() {
+		if Scale(ty) == nil {
+			continue
+		}
+		fs := map[string]ScaleFunc{"chosen": Scale(ty)}
+		for _, i := range isas() {
+			if f := scaleWith(ty, i); f != nil {
+				fs[i.String()] = f
+			}
+		}
+		for name, f := range fs {
+			t.Run(ty.String()+"/"+name, func(t *testing.T) {
+				r := rand.New(rand.NewPCG(uint64(ty), 1))
+				for _, n := range lengths(r) {
+					checkScale(t, r, f, ty, n, factors[r.IntN(len(factors))])
+					checkScale(t, r, f, ty, n, r.NormFloat64())
+				}
+			})
+		}
+	}
+}
+
+// An average over three ranks is where a second rounding shows: every value of the 16-bit formats, by every path.
+func TestScaleRoundsOnce(t *testing.T) {
+	all := newGuarded(2<<16, 0)
+	for u := range 1 << 16 {
+		store(all.data[2*u:], 2, uint64(u))
+	}
+	for _, ty := range []dtype.Type{dtype.F16, dtype.BF16} {
+		for _, i := range isas() {
+			f := scaleWith(ty, i)
+			if f == nil {
+				continue
+			}
+			for _, factor := range []float64{1, 1.0 / 3, 1.0 / 5, 1 + 0x1p-9, 1 + 0x1p-9 + 0x1p-40, 0x1p-10, 0x1.fp-130, 1e5} {
+				dst := newGuarded(2<<16, 0)
+				f(dst.pointer(), all.pointer(), 1<<16, factor)
+				for u := range 1 << 16 {
+					if want, got := referenceScale(ty, uint64(u), factor), load(dst.data[2*u:], 2); want != got {
+						t.Fatalf("%v by %v × %v: %#x gave %#x, want %#x", ty, i, factor, u, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestKernelsDoNotAllocate(t *testing.T) {
+	const n = 300
+	a, b, dst := newGuarded(16*n, 0), newGuarded(16*n, 0), newGuarded(16*n, 0)
+	for _, ty := range dtype.Types() {
+		for _, op := range dtype.Ops() {
+			if dtype.Reducible(ty, op) != nil {
+				continue
+			}
+			require.Zero(t, testing.AllocsPerRun(3, func() { For(ty, op)(dst.pointer(), a.pointer(), b.pointer(), n) }), "%v of %v", op, ty)
+		}
+		if Scale(ty) != nil {
+			require.Zero(t, testing.AllocsPerRun(3, func() { Scale(ty)(dst.pointer(), a.pointer(), n, 0.5) }), "scale of %v", ty)
+		}
+	}
+}
+
+func TestNothingIsReadOrWrittenForNoElements(t *testing.T) {
+	for _, ty := range dtype.Types() {
+		for _, op := range dtype.Ops() {
+			if f := For(ty, op); f != nil {
+				f(nil, nil, nil, 0)
+			}
+		}
+		if f := Scale(ty); f != nil {
+			f(nil, nil, 0, 2)
+		}
+	}
+}
+
+// codeOf identifies a function, to prove which path For and Scale have chosen.
+func codeOf(f any) uintptr { return reflect.ValueOf(f).Pointer() }
+
+func TestForChoosesTheBestPath(t *testing.T) {
+	if !haveAssembly {
+		require.Equal(t, noISA, isa(bestISA))
+	}
+	for ty := range formats {
+		require.Equal(t, codeOf(sumWith(ty, bestISA)), codeOf(For(ty, dtype.Sum)), "sum of %v", ty)
+		want := scaleWith(ty, bestISA)
+		if want == nil {
+			want = scaleWith(ty, noISA)
+		}
+		require.Equal(t, codeOf(want), codeOf(Scale(ty)), "scale of %v", ty)
+		for _, i := range isas()[1:] {
+			require.NotEqual(t, codeOf(sumWith(ty, noISA)), codeOf(sumWith(ty, i)), "%v has no kernel of its own for %v", i, ty)
+		}
+	}
+	t.Logf("sums run by %v", isa(bestISA))
+}

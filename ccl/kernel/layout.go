@@ -1,0 +1,66 @@
+package kernel
+
+import "unsafe"
+
+type signed interface{ int16 | int32 | int64 }
+
+// layout is an IEEE format seen as integers of its size. Min, Max and the choice of a NaN need no arithmetic, so they are
+// written once, on the bits.
+type layout[I signed] struct {
+	magnitude I // all but the sign
+	infinity  I
+	quiet     I // the bit that tells a quiet NaN from a signalling one
+}
+
+var (
+	float64Layout  = layout[int64]{1<<63 - 1, 0x7ff << 52, 1 << 51}
+	float32Layout  = layout[int32]{1<<31 - 1, 0xff << 23, 1 << 22}
+	float16Layout  = layout[int16]{1<<15 - 1, 0x1f << 10, 1 << 9}
+	bfloat16Layout = layout[int16]{1<<15 - 1, 0xff << 7, 1 << 6}
+)
+
+func (l layout[I]) isNaN(x I) bool { return x&l.magnitude > l.infinity }
+
+// nan is the result of an operation on x and y that gives NaN: see the package comment.
+func (l layout[I]) nan(x, y I) I {
+	switch {
+	case l.isNaN(x):
+		return x | l.quiet
+	case l.isNaN(y):
+		return y | l.quiet
+	}
+	return ^l.magnitude | l.infinity | l.quiet
+}
+
+// order maps sign and magnitude to an integer, so that -0 comes right before +0.
+func order[I signed](x, magnitude I) I { return x ^ (x >> (8*unsafe.Sizeof(x) - 1) & magnitude) }
+
+func (l layout[I]) min(dst, a, b unsafe.Pointer, n int) {
+	d, x, y := unsafe.Slice((*I)(dst), n), unsafe.Slice((*I)(a), n), unsafe.Slice((*I)(b), n)
+	for i := range d {
+		p, q := x[i], y[i]
+		r := p
+		if order(q, l.magnitude) < order(p, l.magnitude) {
+			r = q
+		}
+		if l.isNaN(p) || l.isNaN(q) {
+			r = l.nan(p, q)
+		}
+		d[i] = r
+	}
+}
+
+func (l layout[I]) max(dst, a, b unsafe.Pointer, n int) {
+	d, x, y := unsafe.Slice((*I)(dst), n), unsafe.Slice((*I)(a), n), unsafe.Slice((*I)(b), n)
+	for i := range d {
+		p, q := x[i], y[i]
+		r := p
+		if order(q, l.magnitude) > order(p, l.magnitude) {
+			r = q
+		}
+		if l.isNaN(p) || l.isNaN(q) {
+			r = l.nan(p, q)
+		}
+		d[i] = r
+	}
+}

@@ -1,0 +1,137 @@
+package mem
+
+import (
+	"errors"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	sizeSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	remedy    = "a smaller pool, fewer groups or a higher memory limit of the container would help"
+)
+
+// NewSegment makes a segment and maps it. The name is what /proc/PID/maps shows.
+func NewSegment(name string, bytes int, peers Access) (*Segment, error) {
+	if bytes <= 0 {
+		return nil, fault.New(fault.Invalid, "a shared segment %q of %d bytes was asked for", name, bytes)
+	}
+	if left := available(); int64(bytes) > left {
+		return nil, fault.New(fault.System, "no shared memory for segment %q of %d bytes: about %d are available; %s", name, bytes, left, remedy)
+	}
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fault.Wrap(fault.System, err, "memfd_create of the shared segment %q", name)
+	}
+	s := &Segment{fd: fd}
+	if err := s.prepare(bytes, peers); err != nil {
+		s.Free()
+		return nil, fault.Wrap(fault.System, err, "no shared memory for segment %q of %d bytes; %s", name, bytes, remedy)
+	}
+	return s, nil
+}
+
+func (s *Segment) prepare(bytes int, peers Access) error {
+	if err := unix.Ftruncate(s.fd, int64(bytes)); err != nil {
+		return err
+	}
+	if err := again(func() error { return unix.Fallocate(s.fd, 0, 0, int64(bytes)) }); err != nil {
+		return err
+	}
+	memory, err := unix.Mmap(s.fd, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return err
+	}
+	s.memory = memory
+	inUse.Add(int64(bytes))
+	// Writing is sealed after our own mapping, which stays writable. Kernels before 5.1 do not know this seal.
+	if peers == ReadOnly {
+		_, err := unix.FcntlInt(uintptr(s.fd), unix.F_ADD_SEALS, sizeSeals|unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL)
+		if !errors.Is(err, unix.EINVAL) {
+			return err
+		}
+	}
+	_, err = unix.FcntlInt(uintptr(s.fd), unix.F_ADD_SEALS, sizeSeals|unix.F_SEAL_SEAL)
+	return err
+}
+
+// MapSegment maps a segment that another process made and passed here as fd. It refuses what is not a memfd of exactly that size with
+// sealed size: another process could cut it under us. The caller keeps fd, and may close it at once.
+func MapSegment(fd, bytes int, access Access) (*Segment, error) {
+	if bytes <= 0 {
+		return nil, fault.New(fault.Invalid, "a received segment is said to have %d bytes", bytes)
+	}
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "a received descriptor is no shared segment")
+	}
+	if seals&sizeSeals != sizeSeals {
+		return nil, fault.New(fault.Invalid, "a received segment is not sealed against resizing (seals %#x)", seals)
+	}
+	// The size is looked at after the seals: before, it could still change.
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fault.Wrap(fault.System, err, "fstat of a received segment")
+	}
+	if st.Size != int64(bytes) {
+		return nil, fault.New(fault.Invalid, "a received segment has %d bytes, want %d", st.Size, bytes)
+	}
+	// A hole would be filled at the first touch, or end this process with a signal where memory is short.
+	if st.Blocks*512 < int64(bytes) {
+		return nil, fault.New(fault.Invalid, "a received segment of %d bytes is not allocated (%d are)", bytes, st.Blocks*512)
+	}
+	protection := unix.PROT_READ
+	if access == ReadWrite {
+		protection |= unix.PROT_WRITE
+	}
+	memory, err := unix.Mmap(fd, 0, bytes, protection, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, fault.Wrap(fault.System, err, "a received segment of %d bytes could not be mapped %v", bytes, access)
+	}
+	inUse.Add(int64(bytes))
+	return &Segment{memory: memory, fd: -1}, nil
+}
+
+// CloseFD closes the descriptor; the memory stays mapped. It is called once all peers have it.
+func (s *Segment) CloseFD() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closeFD()
+}
+
+func (s *Segment) closeFD() error {
+	if s.fd < 0 {
+		return nil
+	}
+	err := unix.Close(s.fd)
+	s.fd = -1
+	if err != nil {
+		return fault.Wrap(fault.System, err, "close of a shared segment")
+	}
+	return nil
+}
+
+// Free unmaps the memory and closes the descriptor. A second Free does nothing.
+func (s *Segment) Free() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.closeFD()
+	if s.memory != nil {
+		inUse.Add(-int64(len(s.memory)))
+		if e := unix.Munmap(s.memory); e != nil && err == nil {
+			err = fault.Wrap(fault.System, e, "unmap of a shared segment")
+		}
+		s.memory = nil
+	}
+	return err
+}
+
+// again repeats a call that a signal interrupted; the Go runtime sends signals of its own.
+func again(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
+}

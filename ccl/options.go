@@ -1,0 +1,215 @@
+package ccl
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/tune"
+)
+
+// Options are the choices of a user. The zero value means the defaults. Their text form is one NAME=value a line, with the names of the
+// environment variables: String and ParseOptions are each other's inverse.
+type Options struct {
+	Transport    string        // "auto" (shared memory on one host, TCP between hosts), "shm", "tcp"
+	SocketIfname string        // interfaces of TCP: "eth0,eth1", "^docker,lo", prefixes; "" for those that are reachable
+	Algo         string        // "all_reduce=ring,broadcast=binomial"; "" for the library's choice
+	Timeout      time.Duration // of operations and of joining; 0 for the caller's
+	Debug        string        // "WARN", "INFO", "TRACE"
+}
+
+// option is one row of the table that everything about options is made from: parsing, printing, documentation.
+type option struct {
+	Name    string // of the environment variable
+	Default string
+	Doc     string
+	Agreed  bool // must be the same on all ranks
+	get     func(*Options) string
+	set     func(*Options, string) error
+}
+
+var optionTable = []option{
+	{"GOCCL_ALGO", "", "Algorithm for a collective, as all_reduce=ring,broadcast=binomial; `goccl plan list` shows them.", true,
+		func(o *Options) string { return o.Algo }, func(o *Options, v string) error { o.Algo = v; return nil }},
+	{"GOCCL_DEBUG", "WARN", "What is printed to standard error: WARN, INFO or TRACE.", false,
+		func(o *Options) string { return o.Debug }, func(o *Options, v string) error { o.Debug = strings.ToUpper(v); return nil }},
+	{"GOCCL_SOCKET_IFNAME", "", "Network interfaces: names or prefixes (eth0,eth1), or ^ and those to leave out (^docker,lo).", false,
+		func(o *Options) string { return o.SocketIfname }, func(o *Options, v string) error { o.SocketIfname = v; return nil }},
+	{"GOCCL_TIMEOUT", "", "Timeout of operations and of joining a group, in seconds or with a unit (90, 1.5s, 5m); the process group's own if not set.", false,
+		func(o *Options) string {
+			if o.Timeout == 0 {
+				return ""
+			}
+			return o.Timeout.String()
+		}, setTimeout},
+	{"GOCCL_TRANSPORT", "auto", "auto: shared memory on one host, TCP between hosts; shm or tcp: only that.", true,
+		func(o *Options) string { return o.Transport }, func(o *Options, v string) error { o.Transport = strings.ToLower(v); return nil }},
+}
+
+func setTimeout(o *Options, v string) error {
+	if v == "" {
+		o.Timeout = 0
+		return nil
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		if d, err = time.ParseDuration(v + "s"); err != nil {
+			return fmt.Errorf("%q is not a time; write 90, 1.5s or 5m", v)
+		}
+	}
+	if d <= 0 {
+		return fmt.Errorf("%q is not more than zero", v)
+	}
+	o.Timeout = d
+	return nil
+}
+
+// transports are the values of Options.Transport.
+var transports = []string{"auto", "shm", "tcp"}
+
+// EnsureDefaults fills in what is not set.
+func (o *Options) EnsureDefaults() {
+	for _, row := range optionTable {
+		if row.get(o) == "" && row.Default != "" {
+			row.set(o, row.Default)
+		}
+	}
+}
+
+// Validate says which option has a value that cannot be.
+func (o *Options) Validate() error {
+	if o.Transport != "" && !slices.Contains(transports, o.Transport) {
+		return fault.New(fault.Invalid, "GOCCL_TRANSPORT=%s is not one of %v", o.Transport, transports)
+	}
+	if levels := []string{"WARN", "INFO", "TRACE"}; o.Debug != "" && !slices.Contains(levels, o.Debug) {
+		return fault.New(fault.Invalid, "GOCCL_DEBUG=%s is not one of %v", o.Debug, levels)
+	}
+	if o.Timeout < 0 {
+		return fault.New(fault.Invalid, "GOCCL_TIMEOUT=%v is negative", o.Timeout)
+	}
+	if _, err := tune.ParseOverride(o.Algo); err != nil {
+		return fault.New(fault.Invalid, "GOCCL_ALGO=%s: %v", o.Algo, err)
+	}
+	return nil
+}
+
+// allows reports whether a transport may be used.
+func (o *Options) allows(transport string) bool {
+	switch o.Transport {
+	case "auto", transport:
+		return true
+	case "shm":
+		return transport == "inproc" // ranks of one process share memory anyway
+	}
+	return false
+}
+
+// String is the text form: one NAME=value a line, in the order of names, without what is not set.
+func (o Options) String() string {
+	var b strings.Builder
+	for _, row := range optionTable {
+		if v := row.get(&o); v != "" {
+			fmt.Fprintf(&b, "%s=%s\n", row.Name, v)
+		}
+	}
+	return b.String()
+}
+
+// agreed is the part of String that all ranks must have alike.
+func (o *Options) agreed() string {
+	var b strings.Builder
+	for _, row := range optionTable {
+		if row.Agreed {
+			fmt.Fprintf(&b, "%s=%s ", row.Name, row.get(o))
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// ParseOptions reads the text form. Later lines win. A name or value that is not known is an error that says what is.
+func ParseOptions(text string) (Options, error) {
+	var o Options
+	for _, line := range strings.Split(text, "\n") {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		row := findOption(name)
+		if !ok || row == nil {
+			return o, fault.New(fault.Invalid, "unknown option %s%s", name, suggest(name))
+		}
+		if err := row.set(&o, value); err != nil {
+			return o, fault.New(fault.Invalid, "%s: %v", name, err)
+		}
+	}
+	return o, o.Validate()
+}
+
+func findOption(name string) *option {
+	for i := range optionTable {
+		if optionTable[i].Name == name {
+			return &optionTable[i]
+		}
+	}
+	return nil
+}
+
+// suggest names the nearest option, or all.
+func suggest(name string) string {
+	type near struct {
+		name string
+		far  int
+	}
+	var all []near
+	var names []string
+	for _, row := range optionTable {
+		all = append(all, near{row.Name, distance(strings.ToUpper(name), row.Name)})
+		names = append(names, row.Name)
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].far < all[j].far })
+	if all[0].far <= 3 {
+		return "; did you mean " + all[0].name + "?"
+	}
+	return "; known: " + strings.Join(names, ", ")
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
+
+// OptionHelp is the table of all options for people: name, default and meaning, in Markdown.
+func OptionHelp() string {
+	var b strings.Builder
+	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
+	for _, row := range optionTable {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", row.Name, row.Default, row.Doc)
+	}
+	return b.String()
+}
+
+// Algorithms of a collective that Options.Algo can name are those of package algo.
+func (o *Options) override() map[dtype.Collective]string {
+	m, _ := tune.ParseOverride(o.Algo)
+	return m
+}

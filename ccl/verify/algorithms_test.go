@@ -1,0 +1,39 @@
+package verify_test
+
+import (
+	"testing"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/verify"
+)
+
+// specs returns the Specs of an algorithm for a number of ranks: one for each root.
+func specs(a algo.Algorithm, ranks int) []plan.Spec {
+	if !a.Coll.Rooted() {
+		return []plan.Spec{{Coll: a.Coll, Ranks: ranks}}
+	}
+	var all []plan.Spec
+	for root := range ranks {
+		all = append(all, plan.Spec{Coll: a.Coll, Ranks: ranks, Root: root})
+	}
+	return all
+}
+
+func TestAllAlgorithms(t *testing.T) {
+	for _, a := range algo.All() {
+		t.Run(a.Coll.String()+"/"+a.Name, func(t *testing.T) {
+			for ranks := 1; ranks <= 17; ranks++ {
+				for _, s := range specs(a, ranks) {
+					p, err := a.Make(s)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err = verify.Plan(p, verify.Options{}); err != nil {
+						t.Fatalf("%v\n%s", err, p.Text())
+					}
+				}
+			}
+		})
+	}
+}

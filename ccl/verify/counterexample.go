@@ -1,0 +1,73 @@
+package verify
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// Reason is the class of what is wrong with a plan.
+type Reason uint8
+
+const (
+	Malformed   Reason = iota // the structure of a program: plan.Validate refuses it
+	Deadlock                  // steps wait for each other in a circle
+	Unreceived                // a message that nobody receives
+	Unsent                    // a recv that nobody sends to
+	Length                    // a message and its recv may have different lengths
+	Unordered                 // two steps use the same stream of messages, and either may come first
+	Race                      // two steps use the same memory, one writes, and either may come first
+	Overlap                   // in place, a step writes over a source that it reads at another position
+	Undefined                 // a step reads what nobody wrote
+	Overwritten               // in place, a step reads In after Out, the same memory, was written
+	Unwritten                 // a chunk of Out that nobody wrote
+	WrongValue                // a chunk of Out holds contributions to something else
+	Missing                   // a chunk of Out lacks a contribution
+	Twice                     // a contribution was counted more than once
+	PreScale                  // a contribution was not scaled, or twice, on its way in
+	PostScale                 // a result was not marked Final, or twice, or too early
+	NotABarrier               // a rank may leave a barrier before another one has come
+	numReasons
+)
+
+var reasonNames = [numReasons]string{"malformed", "deadlock", "unreceived message", "unsent message", "length", "unordered messages",
+	"race", "overlap", "undefined", "overwritten", "unwritten", "wrong value", "missing contribution", "double contribution",
+	"pre-scaling", "post-scaling", "not a barrier"}
+
+func (r Reason) String() string {
+	if r >= numReasons {
+		return fmt.Sprintf("reason(%d)", uint8(r))
+	}
+	return reasonNames[r]
+}
+
+// Where is a step of a rank, or, with Lane -1, the rank as a whole.
+type Where struct{ Rank, Lane, Step int }
+
+func (w Where) String() string {
+	if w.Lane < 0 {
+		return fmt.Sprintf("rank %d", w.Rank)
+	}
+	return fmt.Sprintf("rank %d, lane %d, step %d", w.Rank, w.Lane, w.Step)
+}
+
+// Counterexample says why a plan is wrong. Plan returns it as the cause of a fault.Invalid.
+type Counterexample struct {
+	Plan    string // name of the algorithm
+	Spec    plan.Spec
+	InPlace bool // found with Out in the memory of In
+	Reason  Reason
+	At      []Where // the steps that are to blame, first the one to look at first
+	Text    string  // what happens
+}
+
+func (c *Counterexample) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan %q (%v)", c.Plan, c.Spec)
+	if c.InPlace {
+		b.WriteString(" in place")
+	}
+	fmt.Fprintf(&b, ": %v: %s", c.Reason, c.Text)
+	return b.String()
+}

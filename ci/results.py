@@ -1,0 +1,75 @@
+"""Reads what a stage left in build/test: `go test -json` streams (.jsonl) and pytest's JUnit files (.xml)."""
+import dataclasses
+import json
+import pathlib
+import re
+import xml.etree.ElementTree as xml
+
+MODULE = re.compile(r"^github\.com/goccl/goccl/?")
+
+
+@dataclasses.dataclass
+class Test:
+    name: str          # ccl/plan.TestParse/empty, or tests.python.test_ops::test_sum[float32]
+    outcome: str       # passed, failed, skipped
+    reason: str = ""   # why it was skipped
+
+
+def of_stage(folder, stage):
+    """All tests of one stage."""
+    tests = []
+    for path in sorted(pathlib.Path(folder).glob(stage + ".*")):
+        if path.suffix == ".jsonl":
+            tests += from_go(path)
+        elif path.suffix == ".xml":
+            tests += from_junit(path)
+    return tests
+
+
+def short_package(package):
+    return MODULE.sub("", package) or "."
+
+
+def from_go(path):
+    """Leaves only: a test with subtests counts through them, unless it failed by itself; so does a package that did not build."""
+    ends, words = {}, {}
+    for line in path.read_text(errors="replace").splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        key = short_package(event.get("Package", "")), event.get("Test", "")
+        if event["Action"] in ("pass", "fail", "skip"):
+            ends[key] = event["Action"]
+        elif event["Action"] == "output":
+            words.setdefault(key, []).append(event["Output"].strip())
+    outcomes = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+    parents = {(package, test.rsplit("/", 1)[0]) for package, test in ends if "/" in test}
+    parents |= {(package, "") for package, test in ends if test}
+    failures = [(package, test) for (package, test), end in ends.items() if end == "fail"]
+
+    def failed_below(package, test):
+        below = test + "/" if test else ""
+        return any(p == package and t != test and t.startswith(below) for p, t in failures)
+
+    tests = []
+    for (package, test), end in ends.items():
+        if end == "fail" and not failed_below(package, test):
+            tests.append(Test(f"{package}.{test}" if test else f"{package} (the package itself)", "failed"))
+        elif test and (package, test) not in parents and end != "fail":
+            said = " ".join(w for w in words.get((package, test), []) if w and not w.startswith(("===", "---")))
+            tests.append(Test(f"{package}.{test}", outcomes[end], said if end == "skip" else ""))
+    return tests
+
+
+def from_junit(path):
+    tests = []
+    for case in xml.parse(path).getroot().iter("testcase"):
+        test = Test(f"{case.get('classname')}::{case.get('name')}", "passed")
+        for child in case:
+            if child.tag in ("failure", "error"):
+                test.outcome = "failed"
+            elif child.tag == "skipped" and test.outcome == "passed":
+                test.outcome, test.reason = "skipped", child.get("message", "")
+        tests.append(test)
+    return tests

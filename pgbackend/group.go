@@ -1,0 +1,134 @@
+package pgbackend
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// Config is what torch knows of a group.
+type Config struct {
+	Name    string
+	Rank    int
+	Size    int
+	Timeout time.Duration // of joining and of operations; more than zero
+	Options string        // the text form of ccl.Options
+	Shim    string        // version of the shim
+}
+
+// Group is one rank of a torch process group.
+type Group struct {
+	endpoint *ccl.Endpoint
+	timeout  time.Duration
+	comm     atomic.Pointer[ccl.Communicator]
+	closed   atomic.Bool
+}
+
+// Open checks the configuration and makes a group that has not joined yet.
+func Open(cfg Config) (*Group, error) {
+	opts, err := ccl.ParseOptions(cfg.Options)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Timeout <= 0 {
+		return nil, fault.New(fault.Invalid, "group %s: timeout %v is not more than zero", cfg.Name, cfg.Timeout)
+	}
+	n, err := node(opts)
+	if err != nil {
+		return nil, err
+	}
+	endpoint, err := n.Open(ccl.Config{Name: cfg.Name, Rank: cfg.Rank, Size: cfg.Size, Timeout: cfg.Timeout, Options: opts, Client: cfg.Shim})
+	if err != nil {
+		return nil, err
+	}
+	timeout := cfg.Timeout
+	if opts.Timeout > 0 {
+		timeout = opts.Timeout
+	}
+	return &Group{endpoint: endpoint, timeout: timeout}, nil
+}
+
+// Address is what the other ranks must get of this one before they join.
+func (g *Group) Address() []byte { return g.endpoint.Address() }
+
+// Join connects to the other ranks, whose addresses are given by rank, within the group's timeout.
+func (g *Group) Join(addresses [][]byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
+	defer cancel()
+	comm, err := g.endpoint.Join(ctx, addresses)
+	if err != nil {
+		return err
+	}
+	if !g.comm.CompareAndSwap(nil, comm) {
+		comm.Close()
+		return fault.New(fault.Invalid, "the group has joined already")
+	}
+	return nil
+}
+
+func (g *Group) joined() (*ccl.Communicator, error) {
+	if comm := g.comm.Load(); comm != nil {
+		return comm, nil
+	}
+	return nil, fault.New(fault.Invalid, "the group has not joined yet")
+}
+
+// Run does an operation on the calling thread.
+func (g *Group) Run(call *ccl.Call) error {
+	comm, err := g.joined()
+	if err != nil {
+		return err
+	}
+	return comm.Do(context.Background(), call)
+}
+
+// Start starts an operation.
+func (g *Group) Start(call *ccl.Call) (*ccl.Work, error) {
+	comm, err := g.joined()
+	if err != nil {
+		return nil, err
+	}
+	return comm.Start(call)
+}
+
+// Seq is the number of collectives called so far.
+func (g *Group) Seq() uint64 {
+	if comm := g.comm.Load(); comm != nil {
+		return comm.Seq()
+	}
+	return 0
+}
+
+// SetTimeout changes the timeout of later operations.
+func (g *Group) SetTimeout(d time.Duration) error {
+	if d <= 0 {
+		return fault.New(fault.Invalid, "timeout %v is not more than zero", d)
+	}
+	comm, err := g.joined()
+	if err != nil {
+		return err
+	}
+	comm.SetTimeout(d)
+	return nil
+}
+
+// Abort ends all operations of the group.
+func (g *Group) Abort(reason string) error {
+	comm, err := g.joined()
+	if err != nil {
+		return err
+	}
+	comm.Abort(reason)
+	return nil
+}
+
+// Close leaves the group.
+func (g *Group) Close() error {
+	if comm := g.comm.Load(); comm != nil && g.closed.CompareAndSwap(false, true) {
+		return comm.Close()
+	}
+	return nil
+}

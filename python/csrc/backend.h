@@ -1,0 +1,104 @@
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "work.h"
+
+namespace goccl {
+
+// What a group is made with. lines are "NAME=value", one a line: every GOCCL_* variable of the environment, then those of
+// goccl.Options; the core reads and checks them.
+struct GocclOptions final : c10d::Backend::Options {
+  explicit GocclOptions(std::chrono::milliseconds timeout = kBackendDefaultTimeout, std::string lines = {})
+      : c10d::Backend::Options("goccl", timeout), lines(std::move(lines)) {}
+  GocclOptions(const GocclOptions&) = default;
+
+#ifdef C10D_BACKEND_HAS_HOOKS
+  c10::intrusive_ptr<c10d::Backend::Options> clone() const override { return c10::make_intrusive<GocclOptions>(*this); }
+#endif
+
+  std::string lines;
+};
+
+// torch.distributed's view of one group: it translates, and knows nothing of how bytes move.
+//
+// The names of the overridden methods are those that every torch from 2.9 on has; newer ones forward to them.
+class GocclBackend final : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<std::vector<at::Tensor>>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  // Makes a group: opens it, gives the own address to the store, collects those of the others, joins. It waits for the
+  // other ranks, at most the timeout of the options; the error names those that did not come. Call it without the GIL.
+  static c10::intrusive_ptr<GocclBackend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                                 const c10::intrusive_ptr<GocclOptions>& options,
+                                                 const std::string& shim_version);
+  // Closes every group of this process.
+  static void close_all();
+
+  GocclBackend(int rank, int size, c10::intrusive_ptr<GocclOptions> options, goccl_group group);
+  ~GocclBackend() override;
+
+  const std::string getBackendName() const override { return "goccl"; }
+  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+  bool supportsCoalescing() const override { return false; }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void setSequenceNumberForGroup() override {} // it starts at 0 on every rank
+  uint64_t getSequenceNumberForGroup() override;
+  void enableCollectivesTiming() override {}
+  c10d::ErrorType getError() override;
+  void abort() override;
+  void shutdown() override;
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+#ifdef C10D_BACKEND_HAS_HOOKS
+  WorkPtr gather_into_tensor(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& opts) override;
+#endif
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr send(Tensors& tensors, int destination, int tag) override;
+  WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+
+ private:
+  struct Monitor; // one monitored barrier
+
+  // The handle of the group; throws if it was shut down, or if this is a forked child.
+  goccl_group group(const char* title) const;
+  int checked_root(const Kind& kind, int64_t root) const;
+  // Runs (asynchronous = false) or starts the call. inputs are for the profiler.
+  WorkPtr issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs);
+  // The same for several calls with one Work.
+  WorkPtr issue_all(const Kind& kind, std::vector<Request>& requests, bool asynchronous, at::TensorList inputs);
+  WorkPtr point_to_point(const Kind& kind, Tensors& tensors, int peer, uint32_t tag, std::chrono::milliseconds timeout);
+
+  const c10::intrusive_ptr<GocclOptions> options_;
+  std::atomic<goccl_group> group_;
+  std::atomic<uint64_t> posted_{0}; // collectives so far, as the core counts them
+  std::atomic<uint32_t> monitored_{0}; // monitored barriers so far
+};
+
+} // namespace goccl

@@ -1,0 +1,83 @@
+// From tensors to a goccl_call: which element type, which memory, what must be packed first and copied back afterwards.
+#pragma once
+
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "goccl.h"
+
+namespace goccl {
+
+// One operation of the backend.
+struct Kind {
+  c10d::OpType type;
+  goccl_coll coll;
+  const char* title; // of the profiler's event, and the beginning of messages
+};
+
+// Refuses an argument, saying which operation was called.
+#define GOCCL_CHECK(cond, kind, ...) TORCH_CHECK(cond, (kind).title, ": ", __VA_ARGS__)
+
+// What the memory of an operation depends on, and what is left to do when it has ended. Empty SmallVectors and vectors
+// allocate nothing, which keeps the common case (one contiguous tensor) free of allocations.
+struct Held {
+  struct CopyBack {
+    at::Tensor packed, view;
+  };
+
+  c10::SmallVector<goccl_work, 1> works;
+  c10::SmallVector<at::Tensor, 1> inputs;
+  c10::SmallVector<at::Tensor, 1> outputs; // the user's
+  std::vector<CopyBack> copies;
+
+  void absorb(Held&& other);
+  // Writes packed results into the tensors they belong to.
+  void copy_back();
+};
+
+// One goccl_call under construction. The calls of read, write and update add blocks in order; each checks its tensor, and
+// throws before anything has moved.
+class Request {
+ public:
+  Request(const Kind& kind, const at::Tensor& example, std::chrono::milliseconds timeout);
+  // A call without tensors.
+  Request(const Kind& kind, std::chrono::milliseconds timeout);
+
+  void read(const at::Tensor& tensor);
+  void write(const at::Tensor& tensor);
+  // One block that is both input and output.
+  void update(const at::Tensor& tensor);
+  // A tensor as one block for each rank. Empty splits means equal parts; else splits[r] rows of dimension 0 for rank r.
+  void read_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits = {});
+  void write_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits = {});
+  void reduce_with(const c10d::ReduceOp& op);
+
+  // The finished call; it points into this object.
+  const goccl_call& finish();
+
+  goccl_call call{};
+  Held held;
+
+ private:
+  using Blocks = c10::SmallVector<goccl_block, 1>;
+
+  void check(const at::Tensor& tensor, const char* role) const;
+  at::Tensor packed_input(const at::Tensor& tensor);
+  at::Tensor packed_output(const at::Tensor& tensor, bool with_values);
+  void add(Blocks& blocks, void* data, int64_t numel);
+  void add_parts(Blocks& blocks, void* data, const at::Tensor& tensor, const char* role, int ranks, at::IntArrayRef splits);
+
+  const Kind& kind_;
+  at::ScalarType dtype_ = at::kByte;
+  uint64_t scale_ = 1; // elements of the core for each element of torch
+  Blocks in_, out_;
+};
+
+// c10d's timeouts in the core's terms: zero and negative ones mean the group's own.
+int64_t timeout_ns(std::chrono::milliseconds timeout);
+
+} // namespace goccl

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "failure.h"
+#include "library.h"
+#include "request.h"
+
+namespace goccl {
+
+// Whether the core is done with all of these, well or badly; if so and error is not null, *error is the first failure.
+bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, const char* title, std::exception_ptr* error);
+
+// One operation of torch: one of the core, or several (the coalesced forms).
+//
+// An operation ends for torch in settle, exactly once, on whichever thread first sees that the core is done: one in wait or
+// isCompleted, or the completer. A Work that is destroyed before that leaves its memory with the completer, so
+// that the core never writes to freed memory.
+class GocclWork final : public c10d::Work {
+ public:
+  GocclWork(int rank, const Kind& kind, goccl_group group, Held&& held, at::TensorList inputs);
+  ~GocclWork() override;
+
+  // Runs the call to its end on this thread; throws when it fails. seq is what getSequencenumber will say.
+  void run(const goccl_call& call, uint64_t seq);
+  // Starts the call; may be called several times before the Work is handed out.
+  void start(const goccl_call& call);
+
+  // Whether the core is done. Unlike isCompleted it runs no code of others and takes no lock.
+  bool ended() const;
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override;
+  void synchronize() override {} // a finished operation on CPU tensors has nothing left to order
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void abort() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override;
+
+ private:
+  void settle(std::exception_ptr error);
+  void complete(c10::ivalue::Future& future);
+
+  const Kind& kind_;
+  const goccl_group group_;
+  Held held_;
+  uint64_t seq_ = 0;
+  // Set last by settle, after exception_ and the results; both never change afterwards.
+  std::atomic<bool> done_{false};
+  c10::intrusive_ptr<c10::ivalue::Future> future_; // guarded by mutex_
+};
+
+} // namespace goccl

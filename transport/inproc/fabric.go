@@ -1,0 +1,184 @@
+package inproc
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/shm/ring"
+)
+
+// poolBytes is the memory of large fragments. Pages are taken only where they are used.
+const poolBytes = 16 << 20
+
+// Fabric joins the ranks of this process with each other.
+type Fabric struct {
+	bell    *park.Bell
+	address []byte
+	ended   chan struct{} // closed by Close
+
+	mu      sync.Mutex
+	closed  bool
+	block   *mem.Block // of the pool, made for the first link
+	pool    *ring.Pool
+	waiting map[key]*meeting
+	links   map[*link]struct{}
+}
+
+// key is what both ends of a session have in common.
+type key struct {
+	id        [16]byte
+	low, high int
+}
+
+// meeting is a session of which one end has come.
+type meeting struct {
+	session transport.Session // of the end that waits
+	met     chan struct{}     // closed when link or err is there
+	link    *link
+	err     error
+}
+
+var _ transport.Fabric = (*Fabric)(nil)
+
+// New makes the fabric of a process. The bell is that of the process; it is rung for every rank.
+func New(bell *park.Bell) *Fabric {
+	f := &Fabric{bell: bell, ended: make(chan struct{}), waiting: map[key]*meeting{}, links: map[*link]struct{}{}}
+	f.address = append([]byte("goccl inproc "), make([]byte, 16)...)
+	rand.Read(f.address[len(f.address)-16:])
+	return f
+}
+
+// Name is "inproc".
+func (f *Fabric) Name() string { return "inproc" }
+
+// Address is a random value: the process that knows it from itself is the same.
+func (f *Fabric) Address() []byte { return bytes.Clone(f.address) }
+
+// Reaches reports whether the address is this fabric's own.
+func (f *Fabric) Reaches(peer []byte) bool { return bytes.Equal(f.address, peer) }
+
+// Connect waits for the other end of the session and opens the link.
+func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) (transport.Link, error) {
+	switch {
+	case !f.Reaches(peer):
+		return nil, fault.Peer(fault.NotSupported, s.Peer, "inproc: the address is not of this process")
+	case s.Channels < 1 || s.Channels > transport.MaxChannels:
+		return nil, fault.Peer(fault.Invalid, s.Peer, "inproc: %d channels; a link has 1 to %d", s.Channels, transport.MaxChannels)
+	case s.Rank < 0 || s.Peer < 0 || s.Rank == s.Peer:
+		return nil, fault.New(fault.Invalid, "inproc: no link joins rank %d with rank %d", s.Rank, s.Peer)
+	}
+	l, m, err := f.meet(s)
+	if l != nil {
+		return l, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-m.met:
+	case <-f.ended:
+	case <-ctx.Done():
+	}
+	return f.result(ctx, m)
+}
+
+// meet finds the other end of a session, or waits for it: one of the three results is set.
+func (f *Fabric) meet(s transport.Session) (*link, *meeting, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, nil, errClosed()
+	}
+	k := key{s.ID, min(s.Rank, s.Peer), max(s.Rank, s.Peer)}
+	m := f.waiting[k]
+	if m == nil {
+		m = &meeting{session: s, met: make(chan struct{})}
+		f.waiting[k] = m
+		return nil, m, nil
+	}
+	o := m.session
+	if o.Rank == s.Rank {
+		return nil, nil, fault.Peer(fault.Invalid, s.Peer, "inproc: rank %d calls Connect a second time for session %x", s.Rank, s.ID)
+	}
+	delete(f.waiting, k)
+	defer close(m.met)
+	if o.Key != s.Key {
+		m.err = fault.Peer(fault.Invalid, o.Peer, "inproc: session %x: the ranks hold different keys", s.ID)
+		return nil, nil, fault.Peer(fault.Invalid, s.Peer, "inproc: session %x: the ranks hold different keys", s.ID)
+	}
+	if o.Channels != s.Channels {
+		m.err = fault.Peer(fault.Mismatch, o.Peer, "inproc: session %x: %d channels here, %d there", s.ID, o.Channels, s.Channels)
+		return nil, nil, fault.Peer(fault.Mismatch, s.Peer, "inproc: session %x: %d channels here, %d there", s.ID, s.Channels, o.Channels)
+	}
+	if err := f.makePool(); err != nil {
+		m.err = err
+		return nil, nil, err
+	}
+	mine, theirs := f.join(s, o)
+	m.link = theirs
+	return mine, nil, nil
+}
+
+// result is what the end that came first returns. A link that was opened when its context ended is not lost.
+func (f *Fabric) result(ctx context.Context, m *meeting) (transport.Link, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := m.session
+	switch {
+	case m.link != nil:
+		return m.link, nil
+	case m.err != nil:
+		return nil, m.err
+	case f.closed:
+		return nil, errClosed()
+	}
+	delete(f.waiting, key{s.ID, min(s.Rank, s.Peer), max(s.Rank, s.Peer)})
+	code := fault.Timeout
+	if errors.Is(ctx.Err(), context.Canceled) {
+		code = fault.Aborted
+	}
+	err := fault.Peer(code, s.Peer, "inproc: rank %d, in this process, has not called Connect for session %x", s.Peer, s.ID)
+	err.Cause = ctx.Err()
+	return nil, err
+}
+
+func errClosed() error { return fault.New(fault.Closed, "inproc: the fabric is closed") }
+
+// makePool is called with the lock.
+func (f *Fabric) makePool() error {
+	if f.pool != nil {
+		return nil
+	}
+	block, err := mem.Alloc(poolBytes)
+	if err != nil {
+		return err
+	}
+	f.block, f.pool = block, ring.NewPool(block.Bytes())
+	return nil
+}
+
+// Close ends all links and the fabric. No rank may use them any more.
+func (f *Fabric) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil
+	}
+	f.closed = true
+	close(f.ended)
+	for l := range f.links {
+		l.close()
+	}
+	f.bell.Ring()
+	if f.block == nil {
+		return nil
+	}
+	return f.block.Free()
+}

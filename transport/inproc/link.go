@@ -1,0 +1,80 @@
+package inproc
+
+import (
+	"sync/atomic"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/shm/ring"
+)
+
+// link is one end of a session.
+type link struct {
+	fabric   *Fabric
+	session  transport.Session
+	channels []ring.Channel
+	other    *link
+	err      atomic.Pointer[fault.Error]
+	closed   bool // with the fabric's lock
+}
+
+// join makes both ends of a session. It is called with the lock.
+func (f *Fabric) join(s, o transport.Session) (*link, *link) {
+	a, b := &link{fabric: f, session: s}, &link{fabric: f, session: o}
+	a.other, b.other = b, a
+	memoryA, memoryB := alignedMemory(s.Channels*ring.ChannelBytes), alignedMemory(s.Channels*ring.ChannelBytes)
+	ends := ring.Ends{Own: memoryA, Peer: memoryB, Pool: f.pool, PeerPool: f.block.Bytes(), Bell: f.bell, Broken: a.broken}
+	a.channels = ring.Open(s.Channels, ends)
+	ends.Own, ends.Peer, ends.Broken = memoryB, memoryA, b.broken
+	b.channels = ring.Open(s.Channels, ends)
+	f.links[a], f.links[b] = struct{}{}, struct{}{}
+	return a, b
+}
+
+// Channel returns channel i.
+func (l *link) Channel(i int) transport.Channel { return &l.channels[i] }
+
+// Err is why the link does not work, or nil.
+func (l *link) Err() error {
+	if err := l.err.Load(); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (l *link) broken(text string) {
+	l.err.CompareAndSwap(nil, fault.Peer(fault.Internal, l.session.Peer, "inproc: the ring of session %x is damaged: %s", l.session.ID, text))
+	l.fabric.bell.Ring()
+}
+
+// Close ends this end.
+func (l *link) Close() error {
+	l.fabric.mu.Lock()
+	defer l.fabric.mu.Unlock()
+	l.close()
+	l.fabric.bell.Ring()
+	return nil
+}
+
+func (l *link) close() {
+	if l.closed {
+		return
+	}
+	l.closed = true
+	delete(l.fabric.links, l)
+	for i := range l.channels {
+		l.channels[i].Close()
+	}
+	s := &l.session
+	l.err.CompareAndSwap(nil, fault.New(fault.Closed, "inproc: rank %d has closed its link to rank %d", s.Rank, s.Peer))
+	l.other.err.CompareAndSwap(nil, fault.Peer(fault.PeerLeft, s.Rank, "inproc: rank %d has closed its link to rank %d", s.Rank, s.Peer))
+	if !l.other.closed {
+		return
+	}
+	// Nobody reads any more what the two have sent.
+	for _, end := range []*link{l, l.other} {
+		for i := range end.channels {
+			end.channels[i].Forget()
+		}
+	}
+}

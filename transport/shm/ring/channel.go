@@ -1,0 +1,230 @@
+package ring
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+)
+
+// Ends is the memory that two ends of a link meet in.
+type Ends struct {
+	Own, Peer []byte            // ChannelBytes for each channel, aligned to 64; Peer is only read
+	Pool      *Pool             // of this process; nil lends private slots only
+	PeerPool  []byte            // the memory of the peer's Pool; only read
+	Bell      *park.Bell        // of the peer's process
+	Broken    func(text string) // called when the peer's memory holds what cannot be right
+}
+
+// Channel is one channel of a link. It implements transport.Channel.
+type Channel struct {
+	// Sending.
+	out    *area
+	back   *atomic.Uint32 // the peer's count of released fragments
+	pool   *Pool
+	bell   *park.Bell
+	head   uint32 // number of the next fragment
+	tail   uint32 // number of the oldest fragment that is not known to be released
+	lent   []byte // of the last Reserve, nil after Commit
+	kind   int    // of the last Reserve
+	slot   int32  // 1 + the leased slot that is not committed, 0 is none
+	leases int    // slots of the pool not known to be released, with that one
+	slotOf [Depth]int32
+	stage  [InlineBytes]byte // small payloads are written here first: the receiver polls the line
+
+	// Receiving.
+	in       *area
+	released *atomic.Uint32
+	peerPool []byte
+	next     uint32 // number of the fragment to read
+	held     bool   // Peek has returned it
+	payload  []byte
+	meta     transport.Meta
+
+	broken func(string)
+	closed bool // closed or broken: nothing is lent and nothing arrives
+	_      [64]byte
+}
+
+var _ transport.Channel = (*Channel)(nil)
+
+// Open makes the channels of one end.
+func Open(channels int, e Ends) []Channel {
+	all := make([]Channel, channels)
+	for i := range all {
+		c := &all[i]
+		c.out, c.in = areaAt(e.Own, i), areaAt(e.Peer, i)
+		c.back, c.released = &c.in.released, &c.out.released
+		c.pool, c.peerPool, c.bell, c.broken = e.Pool, e.PeerPool, e.Bell, e.Broken
+	}
+	return all
+}
+
+// Reserve lends space for a payload of up to n bytes.
+func (c *Channel) Reserve(n int) []byte {
+	c.lent = nil
+	if c.closed {
+		return nil
+	}
+	if n > LeaseBytes {
+		n = LeaseBytes
+	}
+	if n > SlotBytes || c.head-c.tail == Depth {
+		// Large slots are claimed back early, so that the next ones are those still in the caches.
+		c.reclaim()
+		if c.closed || c.head-c.tail == Depth {
+			return nil
+		}
+	}
+	at := c.head % Depth
+	switch {
+	case n <= InlineBytes:
+		c.kind, c.lent = inLine, c.stage[:n:n]
+	case n <= SlotBytes:
+		c.kind, c.lent = inSlot, c.out.slots[at][:n:n]
+	default:
+		if c.slot == 0 && c.pool != nil {
+			if c.leases == MaxLeases {
+				return nil
+			}
+			if slot := c.pool.take(c, c.head); slot >= 0 {
+				c.slot = slot + 1
+				c.leases++
+			}
+		}
+		if c.slot == 0 {
+			c.kind, c.lent = inSlot, c.out.slots[at][:]
+			return c.lent
+		}
+		c.kind, c.lent = inPool, c.pool.slot(c.slot - 1)[:n:n]
+		return c.lent
+	}
+	if c.slot != 0 {
+		c.dropLease()
+	}
+	return c.lent
+}
+
+// dropLease gives back the slot of a Reserve that was not committed.
+func (c *Channel) dropLease() {
+	c.pool.give(c.slot-1, c, c.head)
+	c.slot = 0
+	c.leases--
+}
+
+// reclaim takes note of what the peer has released.
+func (c *Channel) reclaim() {
+	released := c.back.Load()
+	if released-c.tail > c.head-c.tail {
+		c.fail(fmt.Sprintf("it has released %d fragments of %d that were sent", released-c.tail, c.head-c.tail))
+		return
+	}
+	for ; c.tail != released; c.tail++ {
+		if slot := &c.slotOf[c.tail%Depth]; *slot != 0 {
+			c.pool.give(*slot-1, c, c.tail)
+			*slot = 0
+			c.leases--
+		}
+	}
+}
+
+// Commit publishes the first n bytes of what the last Reserve lent.
+func (c *Channel) Commit(n int, m *transport.Meta) {
+	if c.closed {
+		return
+	}
+	if c.lent == nil || n > len(c.lent) {
+		panic(fmt.Sprintf("transport: Commit of %d bytes, Reserve had lent %d", n, len(c.lent)))
+	}
+	at := c.head % Depth
+	l := &c.out.lines[at]
+	l.meta = *m
+	switch c.kind {
+	case inLine:
+		l.inline = c.stage
+	case inPool:
+		l.slotNumber().Store(uint32(c.slot - 1))
+		c.pool.leases[c.slot-1].committed.Store(true)
+		c.slotOf[at] = c.slot
+		c.slot = 0
+	}
+	c.lent = nil
+	c.head++
+	l.word.Store(packWord(c.head, c.kind, n))
+	c.bell.Ring()
+}
+
+// Peek returns the oldest unread fragment.
+func (c *Channel) Peek() (payload []byte, m transport.Meta, ok bool) {
+	if c.held {
+		return c.payload, c.meta, true
+	}
+	if c.closed {
+		return nil, m, false
+	}
+	at := c.next % Depth
+	l := &c.in.lines[at]
+	number, kind, n := unpackWord(l.word.Load())
+	if number != c.next+1 {
+		return nil, m, false
+	}
+	switch {
+	case kind == inLine && n <= InlineBytes:
+		payload = l.inline[:n:n]
+	case kind == inSlot && n <= SlotBytes:
+		payload = c.in.slots[at][:n:n]
+	case kind == inPool && n <= LeaseBytes:
+		slot := int(l.slotNumber().Load())
+		if slot >= len(c.peerPool)/LeaseBytes {
+			c.fail(fmt.Sprintf("fragment %d names slot %d of a pool of %d", c.next, slot, len(c.peerPool)/LeaseBytes))
+			return nil, m, false
+		}
+		payload = c.peerPool[slot*LeaseBytes : slot*LeaseBytes+n : slot*LeaseBytes+n]
+	default:
+		c.fail(fmt.Sprintf("fragment %d has kind %d and %d bytes", c.next, kind, n))
+		return nil, m, false
+	}
+	c.held, c.payload, c.meta = true, payload, l.meta
+	return c.payload, c.meta, true
+}
+
+// Release gives the fragment of the last Peek back to the sender.
+func (c *Channel) Release() {
+	if c.closed {
+		return
+	}
+	if !c.held {
+		panic("transport: Release without Peek")
+	}
+	c.held, c.payload = false, nil
+	c.next++
+	c.released.Store(c.next)
+	c.bell.Ring()
+}
+
+// fail ends the channel after the peer's memory held what cannot be right.
+func (c *Channel) fail(text string) {
+	c.closed, c.held, c.payload = true, false, nil
+	c.broken(text)
+}
+
+// Close ends the channel. It returns how many slots of the pool the peer may still read: Forget must wait until it
+// does not, and the peer's memory must stay mapped until then.
+func (c *Channel) Close() (unread int) {
+	if c.slot != 0 {
+		c.dropLease()
+	}
+	if !c.closed {
+		c.reclaim()
+	}
+	c.closed, c.held, c.payload, c.lent = true, false, nil, nil
+	return c.leases
+}
+
+// Forget takes back what Close could not: the peer has closed its end or died.
+func (c *Channel) Forget() {
+	if c.pool != nil {
+		c.pool.forget(c)
+	}
+}

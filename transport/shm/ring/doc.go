@@ -1,0 +1,24 @@
+// Package ring is the bounded queue of fragments that shared memory and memory of one process have in common.
+//
+// # Memory
+//
+// Each end of a link owns one area for each channel. The owner writes it, the peer only reads it (see layout_unsafe.go):
+//
+//	released   a cache line: how many fragments this end has given back of what the peer sends
+//	lines      16 descriptors of a cache line: word, Meta, 32 bytes
+//	slots      16 private slots of 2 KiB, one for each descriptor
+//
+// Fragment number i (from 0) uses line i mod 16. Its word is written last: (i+1) << 32 | kind << 28 | length. A payload of up to 32
+// bytes lies in the line itself, one of up to 2 KiB in the private slot, a larger one in a slot of 128 KiB that is leased from the
+// Pool of the sending process; the first 4 bytes of the line's 32 are the number of that slot.
+//
+// # Trust
+//
+// The peer's memory may hold anything at any time. What is read there is read once into a local, checked, and only then used; a
+// value that cannot be right breaks the link, never this process. Contents of payloads are the receiver's business.
+//
+// # Credit
+//
+// The sender has credit while fewer than 16 fragments are not released, and may hold at most 8 leases, so that one channel
+// cannot drain the pool. An empty pool is no lack of credit: a large payload is then cut to the private slot.
+package ring

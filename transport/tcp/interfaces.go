@@ -1,0 +1,131 @@
+package tcp
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// selector decides by name which interfaces are used.
+type selector struct {
+	except bool
+	exact  []string
+	prefix []string
+}
+
+// parseSelector reads "eth0,ib", "=eth0" or "^docker,lo".
+func parseSelector(text string) (selector, error) {
+	var s selector
+	rest := strings.TrimSpace(text)
+	if rest == "" {
+		return s, nil
+	}
+	rest, s.except = strings.CutPrefix(rest, "^")
+	for _, part := range strings.Split(rest, ",") {
+		name := strings.TrimSpace(part)
+		name, exact := strings.CutPrefix(name, "=")
+		if name == "" || strings.ContainsAny(name, "^= \t/") {
+			return s, fault.New(fault.Invalid, "tcp: interface list %q: %q is not a name; write \"eth0,ib\" for names or prefixes, "+
+				"\"=eth0\" for one exact name, or \"^docker,lo\" for all but these", text, part)
+		}
+		if exact {
+			s.exact = append(s.exact, name)
+		} else {
+			s.prefix = append(s.prefix, name)
+		}
+	}
+	return s, nil
+}
+
+// all reports whether nothing was asked for.
+func (s selector) all() bool { return len(s.exact) == 0 && len(s.prefix) == 0 }
+
+// named reports whether the list picks interfaces, rather than excluding some.
+func (s selector) named() bool { return !s.except && !s.all() }
+
+func (s selector) accepts(name string) bool {
+	if s.all() {
+		return true
+	}
+	hit := slices.Contains(s.exact, name) ||
+		slices.ContainsFunc(s.prefix, func(p string) bool { return strings.HasPrefix(name, p) })
+	return hit != s.except
+}
+
+// nic is an interface of this host with its usable addresses.
+type nic struct {
+	name     string
+	loopback bool
+	prefixes []netip.Prefix
+}
+
+// bridges are the names of interfaces that join containers of this host and lead nowhere else.
+var bridges = []string{"docker", "podman", "veth", "virbr", "br-", "cni", "lxc"}
+
+func (n nic) bridge() bool {
+	return slices.ContainsFunc(bridges, func(p string) bool { return strings.HasPrefix(n.name, p) })
+}
+
+// choose applies the selector to the interfaces of a host. Loopback comes last.
+func (s selector) choose(nics []nic) ([]nic, error) {
+	var chosen, loops, fallback []nic
+	for _, n := range nics {
+		switch {
+		case len(n.prefixes) == 0 || !s.accepts(n.name):
+		case n.loopback:
+			loops = append(loops, n)
+		case n.bridge() && s.all():
+			fallback = append(fallback, n)
+		default:
+			chosen = append(chosen, n)
+		}
+	}
+	if len(chosen) == 0 {
+		chosen = fallback
+	}
+	chosen = append(chosen, loops...)
+	if len(chosen) == 0 {
+		var have []string
+		for _, n := range nics {
+			have = append(have, n.name)
+		}
+		return nil, fault.New(fault.Invalid, "tcp: the interface list leaves no interface with an address; this host has %s",
+			strings.Join(have, ", "))
+	}
+	return chosen, nil
+}
+
+// hostInterfaces reads the interfaces that are up. Link-local addresses are left out: they mean nothing without the name of the
+// interface on the other host.
+func hostInterfaces() ([]nic, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fault.Wrap(fault.System, err, "tcp: cannot read the network interfaces")
+	}
+	var nics []nic
+	for _, i := range all {
+		if i.Flags&net.FlagUp == 0 {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue
+		}
+		n := nic{name: i.Name, loopback: i.Flags&net.FlagLoopback != 0}
+		for _, a := range addrs {
+			p, err := netip.ParsePrefix(a.String())
+			if err != nil {
+				continue
+			}
+			ip := p.Addr().Unmap()
+			if ip.IsGlobalUnicast() || ip.IsLoopback() {
+				n.prefixes = append(n.prefixes, netip.PrefixFrom(ip, p.Bits()))
+			}
+		}
+		nics = append(nics, n)
+	}
+	return nics, nil
+}

@@ -1,0 +1,166 @@
+package tcp
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/transport"
+)
+
+// sessionKey finds the session that an open frame of the peer belongs to. The ranks are those of this side.
+type sessionKey struct {
+	id         [16]byte
+	rank, peer int
+}
+
+// session is the transport.Link of one session over a connection.
+type session struct {
+	node     node
+	conn     *conn
+	spec     transport.Session
+	index    uint32 // in our frames
+	channels []channel
+	err      atomic.Pointer[fault.Error] // why it ended; the first reason stays
+	closing  atomic.Bool                 // Close was called
+	opened   chan struct{}               // closed when the peer's open matched, or when the session failed before
+	announce bool                        // under conn.mu: opened is closed
+	openSent bool                        // writer
+	byeSent  bool                        // writer
+}
+
+var errLinkClosed = fault.New(fault.Closed, "tcp: the link was closed on this side")
+
+func newSession(c *conn, spec transport.Session, index uint32) *session {
+	s := &session{conn: c, spec: spec, index: index, opened: make(chan struct{}), channels: make([]channel, spec.Channels)}
+	s.node.session = s
+	for i := range s.channels {
+		ch := &s.channels[i]
+		ch.session, ch.index, ch.node.channel = s, byte(i), ch
+	}
+	return s
+}
+
+func (s *session) key() sessionKey { return sessionKey{s.spec.ID, s.spec.Rank, s.spec.Peer} }
+
+// Channel implements transport.Link.
+func (s *session) Channel(i int) transport.Channel { return &s.channels[i] }
+
+// Err implements transport.Link.
+func (s *session) Err() error {
+	if e := s.err.Load(); e != nil {
+		return e
+	}
+	if s.closing.Load() {
+		return errLinkClosed
+	}
+	return nil
+}
+
+func (s *session) ended() bool { return s.err.Load() != nil || s.closing.Load() }
+
+// Close implements transport.Link. What was committed lies within the peer's credit, so it needs nothing but the socket to leave.
+func (s *session) Close() error {
+	if s.closing.Swap(true) {
+		return nil
+	}
+	c := s.conn
+	c.forget(s)
+	c.background.Add(1) // until the goodbye has left
+	c.enqueue(&s.node)
+	c.flush()
+	if c.backlog.Load() {
+		c.f.poller.rearm(c)
+	}
+	return nil
+}
+
+// fail ends the session for a reason, unless it has ended before.
+func (s *session) fail(e *fault.Error) { s.err.CompareAndSwap(nil, e) }
+
+// drained reports that all fragments were written or are being written; the writer asks.
+func (s *session) drained() bool {
+	for i := range s.channels {
+		if q := &s.channels[i].out; q.started.Load() != q.committed.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// opening is the payload of an open frame.
+type opening struct {
+	id       [16]byte
+	from, to uint32
+	channels uint32
+	proof    [32]byte
+}
+
+func (o *opening) put(b []byte) {
+	le := binary.LittleEndian
+	copy(b, o.id[:])
+	le.PutUint32(b[16:], o.from)
+	le.PutUint32(b[20:], o.to)
+	le.PutUint32(b[24:], o.channels)
+	copy(b[28:openBytes], o.proof[:])
+}
+
+func (o *opening) get(b []byte) {
+	le := binary.LittleEndian
+	copy(o.id[:], b)
+	o.from, o.to, o.channels = le.Uint32(b[16:]), le.Uint32(b[20:]), le.Uint32(b[24:])
+	copy(o.proof[:], b[28:openBytes])
+}
+
+// prove fills in the proof of knowing the session's key, valid on this connection in this direction only.
+func (o *opening) prove(key [32]byte, binding [32]byte, byDialer bool) {
+	var text [1 + 32 + openBytes]byte
+	if byDialer {
+		text[0] = 1
+	}
+	copy(text[1:], binding[:])
+	o.proof = [32]byte{}
+	o.put(text[33:])
+	mac := hmac.New(sha256.New, key[:])
+	mac.Write(text[:])
+	mac.Sum(o.proof[:0])
+}
+
+// opening is what this side announces.
+func (s *session) opening() opening {
+	o := opening{id: s.spec.ID, from: uint32(s.spec.Rank), to: uint32(s.spec.Peer), channels: uint32(s.spec.Channels)}
+	o.prove(s.spec.Key, s.conn.binding, s.conn.dialer)
+	return o
+}
+
+// check compares the peer's announcement with this side's.
+func (s *session) check(o *opening) *fault.Error {
+	want := opening{id: s.spec.ID, from: uint32(s.spec.Peer), to: uint32(s.spec.Rank), channels: o.channels}
+	want.prove(s.spec.Key, s.conn.binding, !s.conn.dialer)
+	if !hmac.Equal(want.proof[:], o.proof[:]) {
+		return fault.Peer(fault.Mismatch, s.spec.Peer, "tcp: %s does not know the key of session %x; do all ranks of the group use the same store?",
+			s.conn.where(), s.spec.ID)
+	}
+	if int(o.channels) != s.spec.Channels {
+		return fault.Peer(fault.Mismatch, s.spec.Peer, "tcp: session %x has %d channels here and %d at %s; all ranks need the same options",
+			s.spec.ID, s.spec.Channels, o.channels, s.conn.where())
+	}
+	return nil
+}
+
+func checkSpec(s *transport.Session) error {
+	const limit = 1 << 30
+	switch {
+	case s.Channels < 1 || s.Channels > transport.MaxChannels:
+		return fault.New(fault.Invalid, "tcp: %d channels, allowed are 1 to %d", s.Channels, transport.MaxChannels)
+	case s.Rank < 0 || s.Peer < 0 || s.Rank > limit || s.Peer > limit || s.Rank == s.Peer:
+		return fault.New(fault.Invalid, "tcp: rank %d cannot be linked with rank %d", s.Rank, s.Peer)
+	}
+	return nil
+}
+
+// where names the peer process in messages.
+func (c *conn) where() string { return fmt.Sprintf("%s (%s)", c.remote, c.who) }

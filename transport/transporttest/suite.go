@@ -1,0 +1,65 @@
+package transporttest
+
+import (
+	"testing"
+
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+)
+
+// Pair is two fabrics of one kind as two processes have them, each with the bell of its process. Where one fabric joins
+// the ranks of one process, A and B are the same.
+type Pair struct {
+	A, B         transport.Fabric
+	BellA, BellB *park.Bell
+}
+
+// Options says what a kind of fabric does not promise.
+type Options struct {
+	Allocates bool // its hot path allocates memory: skips that test
+	AnyKey    bool // it does not compare Session.Key: skips that test
+}
+
+// Run tests the fabrics that make returns against the whole contract. The suite closes them.
+func Run(t *testing.T, make func(t *testing.T) Pair, o Options) {
+	tests := []struct {
+		name string
+		skip bool
+		run  func(*testing.T, *pair)
+	}{
+		{"Address", false, testAddress},
+		{"ConnectOrder", false, testConnectOrder},
+		{"ConnectTimeout", false, testConnectTimeout},
+		{"ConnectWrongKey", o.AnyKey, testWrongKey},
+		{"ManySessions", false, testManySessions},
+		{"ChannelIdentity", false, testChannelIdentity},
+		{"Sizes", false, testSizes},
+		{"CommitLess", false, testCommitLess},
+		{"ForgottenReserve", false, testForgottenReserve},
+		{"PeekIdempotent", false, testPeekIdempotent},
+		{"Order", false, testOrder},
+		{"ThreadsInTurn", false, testThreadsInTurn},
+		{"Credit", false, testCredit},
+		{"Independence", false, testIndependence},
+		{"WakeOnCommit", false, testWakeOnCommit},
+		{"WakeOnRelease", false, testWakeOnRelease},
+		{"WakeOnClose", false, testWakeOnClose},
+		{"CloseDelivers", false, testCloseDelivers},
+		{"CloseOneOfMany", false, testCloseOneOfMany},
+		{"CloseFabric", false, testCloseFabric},
+		{"Bulk", false, testBulk},
+		{"PingPongAsleep", false, testPingPongAsleep},
+		{"NoAllocations", o.Allocates, testNoAllocations},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.skip {
+				t.Skip("this fabric does not promise it")
+			}
+			m := make(t)
+			p := newPair(m)
+			t.Cleanup(p.close)
+			tt.run(t, p)
+		})
+	}
+}
