@@ -4,7 +4,7 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
 
 GO_ENV := . ci/env.sh;
-PYTEST := .venv/bin/python -m pytest -q -rs -p no:cacheprovider --import-mode=importlib --timeout=120
+PYTEST := .venv/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 RACE   := ./ccl/... ./transport/... ./pgbackend/...
 # Collectives on contiguous tensors.
 ACCEPT_FILTER := ^(broadcast|all_reduce|reduce|all_gather|all_gather_into_tensor|gather|scatter|reduce_scatter|reduce_scatter_tensor|all_to_all|all_to_all_single|send_recv|irecv_isend|p2p|barrier|subgroup)/

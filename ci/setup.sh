@@ -48,7 +48,7 @@ lacks() { # what, Debian's package, Fedora's package
 }
 check_tools() {
     local include
-    if ! command -v "$PYTHON" >/dev/null; then
+    if ! PATH=$OUTER_PATH command -v "$PYTHON" >/dev/null; then
         lacks "$PYTHON" python3 python3
     elif ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
         lacks "Python 3.10 or later ($PYTHON is $("$PYTHON" -V 2>&1); another one is named by PYTHON=…)" python3 python3

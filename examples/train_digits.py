@@ -83,7 +83,7 @@ def train(model, data, options, rank, ranks):
 
     losses = []
     start = time.perf_counter()
-    with tqdm(total=options.epochs * len(loader), desc=options.backend, unit="step", disable=rank != 0) as bar:
+    with tqdm(total=options.epochs * len(loader), desc=options.backend, unit="step", disable=rank != 0, mininterval=0.5) as bar:
         for epoch in range(options.epochs):
             sampler.set_epoch(epoch)
             for images, labels in loader:
@@ -112,7 +112,7 @@ def accuracy(model, data):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="single", help="goccl, gloo, …; single: one process (the default)")
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch", type=int, default=64, help="size of the global batch; each rank computes its part of it")
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--seed", type=int, default=0)

@@ -5,10 +5,12 @@ import "github.com/goccl/goccl/ccl/plan"
 // allReduceDirect is all-pairs, one-shot: every rank sends its block to every other, and every rank reduces all of them
 // in rank order. All ranks do the same arithmetic, operand by operand, and get the same bits.
 //
-//	steps   n-1, of which the sends do not depend on each other
+//	steps   n-1 sends and n-1 receives; 2n-3 in the longest chain (2 with two ranks), as all ranks wait for rank 0 first,
+//	        then for rank 1, …
 //	bytes   a rank sends m·(n-1)
-//	time    (n-1)·(α + m·β + m·γ); close to α + (n-1)·m·(β+γ) where messages overlap
-//	wins    small blocks: one exchange, against 2(n-1) in a row of the ring
+//	time    (2n-3)·α + (n-1)·m·(β+γ) while messages fit into the transport's buffers; close to α + (n-1)·m·(β+γ) where a rank
+//	        can send to all others at once
+//	wins    small blocks: no send waits for a receive, as 2(n-1) times in a row in the ring
 //	order   x₀ + x₁ + … from left to right, for every element
 //	source  "one-shot" of TensorRT-LLM's custom all-reduce; all-pairs of mscclpp
 //

@@ -278,9 +278,6 @@ func (c *Comm) lowered(call *Call) (*lowered, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Validate(c.rank); err != nil {
-		return nil, err
-	}
 	low, err := lower(p, c.rank, PlanChannels)
 	if err == nil {
 		c.programs[key] = low

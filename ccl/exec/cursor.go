@@ -41,13 +41,16 @@ type cursor struct {
 	lanes []laneState
 	bufs  [3][]span // by plan.Buffer
 	print fingerprint
+	meta  transport.Meta // of the fragment that is being sent; here, because Commit takes a pointer
 	kern  kernel.Func
 	scale kernel.ScaleFunc
 	elem  int     // bytes of what kern works on
 	pre   float64 // factor on reading In; 1 for none
 	post  float64 // factor on Final; 1 for none
-	tmp   []byte
-	acc   []byte // one tile
+	tmp   *mem.Block
+	acc   []byte // two tiles
+
+	tmpSize int
 }
 
 // bind points the chunks of a program at the blocks of a call.
@@ -91,10 +94,18 @@ func cut(spans []span, blocks []Block, split, size int) []span {
 	for _, b := range blocks {
 		for j := range split {
 			lo, hi := plan.Part(b.Count, split, j)
-			spans = append(spans, span{unsafe.Add(b.Ptr, lo*size), (hi - lo) * size})
+			spans = append(spans, spanAt(b.Ptr, lo*size, (hi-lo)*size))
 		}
 	}
 	return spans
+}
+
+// spanAt keeps an empty span from pointing behind the memory.
+func spanAt(base unsafe.Pointer, at, bytes int) span {
+	if bytes == 0 {
+		return span{base, 0}
+	}
+	return span{unsafe.Add(base, at), bytes}
 }
 
 // bindTmp lays out Tmp, each chunk aligned to a cache line, and keeps the memory if it is small.
@@ -104,17 +115,22 @@ func (cur *cursor) bindTmp() error {
 	for _, like := range cur.low.tmp {
 		total += (cur.bufs[like.Buf][like.At].bytes + 63) &^ 63
 	}
-	if total > len(cur.tmp) {
+	if total > cur.tmpSize {
 		cur.freeTmp()
 		var err error
 		if cur.tmp, err = mem.Alloc(total); err != nil {
 			return fault.Wrap(fault.System, err, "no memory for %d bytes of intermediate results", total)
 		}
+		cur.tmpSize = total
+	}
+	var base unsafe.Pointer
+	if cur.tmp != nil {
+		base = unsafe.Pointer(unsafe.SliceData(cur.tmp.Bytes()))
 	}
 	at := 0
 	for _, like := range cur.low.tmp {
 		bytes := cur.bufs[like.Buf][like.At].bytes
-		spans = append(spans, span{unsafe.Add(unsafe.Pointer(unsafe.SliceData(cur.tmp)), at), bytes})
+		spans = append(spans, spanAt(base, at, bytes))
 		at += (bytes + 63) &^ 63
 	}
 	cur.bufs[plan.Tmp] = spans
@@ -123,8 +139,8 @@ func (cur *cursor) bindTmp() error {
 
 func (cur *cursor) freeTmp() {
 	if cur.tmp != nil {
-		mem.Free(cur.tmp)
-		cur.tmp = nil
+		cur.tmp.Free()
+		cur.tmp, cur.tmpSize = nil, 0
 	}
 }
 
@@ -137,7 +153,7 @@ func (cur *cursor) unbind() {
 	for i := range cur.bufs {
 		clear(cur.bufs[i])
 	}
-	if len(cur.tmp) > keepTmp {
+	if cur.tmpSize > keepTmp {
 		cur.freeTmp()
 	}
 }
@@ -260,8 +276,8 @@ func (c *Comm) send(s *step, st *laneState, limit int) bool {
 				copy(space[:n], unsafe.Slice((*byte)(from), n))
 			}
 		}
-		m := cur.print.meta(all)
-		ch.Commit(n, &m)
+		cur.meta = cur.print.meta(all)
+		ch.Commit(n, &cur.meta)
 		if all == 0 {
 			return true
 		}

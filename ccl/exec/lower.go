@@ -34,6 +34,9 @@ func lower(p *plan.Plan, rank, channels int) (*lowered, error) {
 		return nil, fmt.Errorf("plan %s needs %d channels, links have %d", p.Name, p.Chans, channels)
 	}
 	prog := p.Program(rank)
+	if err := p.ValidateProgram(rank, &prog); err != nil {
+		return nil, err
+	}
 	low := &lowered{name: p.Name, split: p.Split, alias: p.Alias, tmp: prog.Tmp, hash: hashOf(p)}
 	for _, lane := range prog.Lanes {
 		steps := make([]step, len(lane))

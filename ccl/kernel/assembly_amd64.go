@@ -59,3 +59,13 @@ func mulF32AVX2(dst, src unsafe.Pointer, n int, factor float64)
 //
 //go:noescape
 func mulF64AVX2(dst, src unsafe.Pointer, n int, factor float64)
+
+// mulF16AVX2 needs a multiple of 8.
+//
+//go:noescape
+func mulF16AVX2(dst, src unsafe.Pointer, n int, factor float64)
+
+// mulBF16AVX2 needs a multiple of 8.
+//
+//go:noescape
+func mulBF16AVX2(dst, src unsafe.Pointer, n int, factor float64)

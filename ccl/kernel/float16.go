@@ -4,20 +4,13 @@ import "math"
 
 // widenF16 is exact; a signalling NaN stays one.
 func widenF16(h uint16) float32 {
-	m := uint32(h & 0x7fff)
-	if m-0x0400 >= 0x7800 {
-		return widenOddF16(h)
+	u := uint32(h&0x7fff)<<13 + 112<<23
+	if h&0x7c00 == 0x7c00 {
+		u += 112 << 23
+	} else if h&0x7c00 == 0 { // subnormal or zero: as the fraction of 2⁻¹⁴, less that
+		u = math.Float32bits(math.Float32frombits(u+1<<23) - 0x1p-14)
 	}
-	return math.Float32frombits(uint32(h&0x8000)<<16 | (m<<13 + 112<<23))
-}
-
-// widenOddF16 is widenF16 for zero, subnormals, infinities and NaN, apart so that widenF16 can be inlined.
-func widenOddF16(h uint16) float32 {
-	sign, fraction := uint32(h&0x8000)<<16, uint32(h&0x03ff)
-	if h&0x7c00 != 0 {
-		return math.Float32frombits(sign | 0xff<<23 | fraction<<13)
-	}
-	return math.Float32frombits(sign | math.Float32bits(float32(fraction)*0x1p-24))
+	return math.Float32frombits(u | uint32(h&0x8000)<<16)
 }
 
 // narrowF16 rounds to nearest even. A NaN keeps its sign and what fits of its payload, and becomes quiet.
@@ -31,6 +24,8 @@ func narrowF16(f float32) uint16 {
 }
 
 // narrowOddF16 is narrowF16 for what is no normal number of F16.
+//
+//go:noinline
 func narrowOddF16(u uint32) uint16 {
 	sign, m := uint16(u>>16&0x8000), u&(1<<31-1)
 	switch {
@@ -55,17 +50,13 @@ func narrowBF16(f float32) uint16 {
 	return uint16((u + 0x7fff + u>>16&1) >> 16)
 }
 
-// roundToOdd rounds towards zero and sets the last bit if that lost anything. Rounding the result to a format at least two
-// bits shorter is then the same as rounding p at once.
+// lostBits are those that roundToOdd drops from a float64; 14 remain.
+const lostBits = 1<<39 - 1
+
+// roundToOdd cuts p to 14 bits and sets the last of them if that lost anything. Rounding the result to the 11 bits of F16 or
+// the 8 of BF16 is then the same as rounding p at once. The result is exact, even where BF16 is subnormal: there
+// F32 has 16 bits more, and what is so small that F32 cannot hold it rounds to zero in any case.
 func roundToOdd(p float64) float32 {
-	f := float32(p)
-	wide := float64(f)
-	if wide == p || p != p {
-		return f
-	}
-	u := math.Float32bits(f)
-	if math.Abs(wide) > math.Abs(p) {
-		u--
-	}
-	return math.Float32frombits(u | 1)
+	u := math.Float64bits(p)
+	return float32(math.Float64frombits((u | (u&lostBits + lostBits)) &^ lostBits))
 }

@@ -27,8 +27,6 @@ func halves(dst, a, b unsafe.Pointer, n int) (d, x, y []uint16) {
 }
 
 // nanOfHalves is nanOf for the bits of 16-bit floats.
-//
-//go:noinline
 func nanOfHalves(l *layout[int16], x, y uint16) uint16 { return uint16(l.nan(int16(x), int16(y))) }
 
 func sumF16(dst, a, b unsafe.Pointer, n int) {

@@ -14,26 +14,25 @@
 
 // BF16: the 32-bit lanes of a vector hold an even and an odd element. Shifted left the even one is an F32, with the lower half
 // cleared the odd one is; so there is no shuffling. A sum s becomes s + 0x7fff + (bit 16 of s), of which the upper
-// half counts. Lanes that are NaN (unordered with themselves) are not touched: they are quiet, in the upper half, already.
+// half counts. That does no harm to a NaN: its lower half is 0, as both operands' were, so nothing carries.
 
 // ROUND_Z rounds S in its upper half. T is spoilt.
-#define ROUND_Z(S, T, K) \
-	VCMPPS $7, S, S, K  \
-	VPSRLD $16, S, T    \
-	VPANDD Z30, T, T    \
-	VPADDD Z29, T, T    \
-	VPADDD T, S, K, S
+#define ROUND_Z(S, T) \
+	VPSRLD $16, S, T \
+	VPANDD Z30, T, T \
+	VPADDD Z29, T, T \
+	VPADDD T, S, S
 
 // SUM_BF16_Z sets E to the sums of the elements in A and B, which are spoilt.
-#define SUM_BF16_Z(A, B, E, T, K) \
+#define SUM_BF16_Z(A, B, E, T) \
 	VPSLLD    $16, A, E   \
 	VPSLLD    $16, B, T   \
 	VADDPS    T, E, E     \
 	VPANDD    Z31, A, A   \
 	VPANDD    Z31, B, B   \
 	VADDPS    B, A, A     \
-	ROUND_Z(E, T, K)      \
-	ROUND_Z(A, B, K)      \
+	ROUND_Z(E, T)         \
+	ROUND_Z(A, B)         \
 	VPSRLD    $16, E, E   \
 	VMOVDQU16 A, K7, E
 
@@ -56,8 +55,8 @@ two:
 	VMOVDQU64 (DX)(R8*1), Z1
 	VMOVDQU64 64(SI)(R8*1), Z4
 	VMOVDQU64 64(DX)(R8*1), Z5
-	SUM_BF16_Z(Z0, Z1, Z2, Z3, K2)
-	SUM_BF16_Z(Z4, Z5, Z6, Z7, K3)
+	SUM_BF16_Z(Z0, Z1, Z2, Z3)
+	SUM_BF16_Z(Z4, Z5, Z6, Z7)
 	VMOVDQU64 Z2, (DI)(R8*1)
 	VMOVDQU64 Z6, 64(DI)(R8*1)
 	ADDQ      $128, R8
@@ -69,7 +68,7 @@ fewer:
 	JL        rest
 	VMOVDQU64 (SI)(R8*1), Z0
 	VMOVDQU64 (DX)(R8*1), Z1
-	SUM_BF16_Z(Z0, Z1, Z2, Z3, K2)
+	SUM_BF16_Z(Z0, Z1, Z2, Z3)
 	VMOVDQU64 Z2, (DI)(R8*1)
 	ADDQ      $64, R8
 	SUBQ      $32, BX
@@ -84,7 +83,7 @@ rest:
 	KMOVD       R9, K1
 	VMOVDQU16.Z (SI)(R8*1), K1, Z0
 	VMOVDQU16.Z (DX)(R8*1), K1, Z1
-	SUM_BF16_Z(Z0, Z1, Z2, Z3, K2)
+	SUM_BF16_Z(Z0, Z1, Z2, Z3)
 	VMOVDQU16   Z2, K1, (DI)(R8*1)
 
 done:
@@ -92,24 +91,22 @@ done:
 	RET
 
 // ROUND_Y is ROUND_Z for AVX2.
-#define ROUND_Y(S, T, U) \
-	VCMPPS $7, S, S, U  \
-	VPSRLD $16, S, T    \
-	VPAND  Y14, T, T    \
-	VPADDD Y13, T, T    \
-	VPAND  U, T, T      \
+#define ROUND_Y(S, T) \
+	VPSRLD $16, S, T \
+	VPAND  Y14, T, T \
+	VPADDD Y13, T, T \
 	VPADDD T, S, S
 
 // SUM_BF16_Y is SUM_BF16_Z for AVX2.
-#define SUM_BF16_Y(A, B, E, T, U) \
+#define SUM_BF16_Y(A, B, E, T) \
 	VPSLLD   $16, A, E       \
 	VPSLLD   $16, B, T       \
 	VADDPS   T, E, E         \
 	VPAND    Y15, A, A       \
 	VPAND    Y15, B, B       \
 	VADDPS   B, A, A         \
-	ROUND_Y(E, T, U)         \
-	ROUND_Y(A, B, U)         \
+	ROUND_Y(E, T)            \
+	ROUND_Y(A, B)            \
 	VPSRLD   $16, E, E       \
 	VPBLENDW $0xaa, A, E, E
 
@@ -128,8 +125,8 @@ two:
 	VMOVDQU (DX)(R8*1), Y1
 	VMOVDQU 32(SI)(R8*1), Y5
 	VMOVDQU 32(DX)(R8*1), Y6
-	SUM_BF16_Y(Y0, Y1, Y2, Y3, Y4)
-	SUM_BF16_Y(Y5, Y6, Y7, Y8, Y9)
+	SUM_BF16_Y(Y0, Y1, Y2, Y3)
+	SUM_BF16_Y(Y5, Y6, Y7, Y8)
 	VMOVDQU Y2, (DI)(R8*1)
 	VMOVDQU Y7, 32(DI)(R8*1)
 	ADDQ    $64, R8
@@ -141,7 +138,7 @@ fewer:
 	JL      done
 	VMOVDQU (SI)(R8*1), Y0
 	VMOVDQU (DX)(R8*1), Y1
-	SUM_BF16_Y(Y0, Y1, Y2, Y3, Y4)
+	SUM_BF16_Y(Y0, Y1, Y2, Y3)
 	VMOVDQU Y2, (DI)(R8*1)
 
 done:

@@ -22,6 +22,8 @@ var (
 func (l layout[I]) isNaN(x I) bool { return x&l.magnitude > l.infinity }
 
 // nan is the result of an operation on x and y that gives NaN: see the package comment.
+//
+//go:noinline
 func (l layout[I]) nan(x, y I) I {
 	switch {
 	case l.isNaN(x):
@@ -37,13 +39,14 @@ func order[I signed](x, magnitude I) I { return x ^ (x >> (8*unsafe.Sizeof(x) - 
 
 func (l layout[I]) min(dst, a, b unsafe.Pointer, n int) {
 	d, x, y := unsafe.Slice((*I)(dst), n), unsafe.Slice((*I)(a), n), unsafe.Slice((*I)(b), n)
+	magnitude, infinity := l.magnitude, l.infinity
 	for i := range d {
 		p, q := x[i], y[i]
 		r := p
-		if order(q, l.magnitude) < order(p, l.magnitude) {
+		if order(q, magnitude) < order(p, magnitude) {
 			r = q
 		}
-		if l.isNaN(p) || l.isNaN(q) {
+		if p&magnitude > infinity || q&magnitude > infinity {
 			r = l.nan(p, q)
 		}
 		d[i] = r
@@ -52,13 +55,14 @@ func (l layout[I]) min(dst, a, b unsafe.Pointer, n int) {
 
 func (l layout[I]) max(dst, a, b unsafe.Pointer, n int) {
 	d, x, y := unsafe.Slice((*I)(dst), n), unsafe.Slice((*I)(a), n), unsafe.Slice((*I)(b), n)
+	magnitude, infinity := l.magnitude, l.infinity
 	for i := range d {
 		p, q := x[i], y[i]
 		r := p
-		if order(q, l.magnitude) > order(p, l.magnitude) {
+		if order(q, magnitude) > order(p, magnitude) {
 			r = q
 		}
-		if l.isNaN(p) || l.isNaN(q) {
+		if p&magnitude > infinity || q&magnitude > infinity {
 			r = l.nan(p, q)
 		}
 		d[i] = r

@@ -3,7 +3,7 @@
 #include "textflag.h"
 
 // dst = src × factor, the product in F64. The first source of every multiplication is src, whose NaN wins.
-// DI, SI: dst, src. BX: elements left, less one vector. R8: offset in bytes. Z31 or Y15: factor.
+// DI, SI: dst, src. BX: elements left, less one vector. R8: offset in bytes. Z31 or Y15: factor. Constants are in every lane.
 
 #define OPERANDS \
 	MOVQ dst+0(FP), DI \
@@ -122,38 +122,40 @@ done:
 	VZEROUPPER
 	RET
 
-// 16-bit floats: two roundings would not be one, so the product is first rounded to odd: towards zero, with the last bit
-// set where that lost anything. Rounding that to 16 bits is the same as rounding the product.
+// 16-bit floats: two roundings would not be one, so the product is rounded to odd before it becomes an F32: see roundToOdd.
 
-// PRODUCT multiplies the 16 F32 in Z0 and leaves F32 rounded to odd. Z30: 16 times the integer 1.
-#define PRODUCT \
-	VEXTRACTF64X4    $1, Z0, Y1      \
-	VCVTPS2PD        Y0, Z2          \
-	VCVTPS2PD        Y1, Z3          \
-	VMULPD           Z31, Z2, Z2     \
-	VMULPD           Z31, Z3, Z3     \
-	VCVTPD2PS.RZ_SAE Z2, Y0          \
-	VCVTPD2PS.RZ_SAE Z3, Y1          \
-	VCVTPS2PD        Y0, Z4          \
-	VCVTPS2PD        Y1, Z5          \
-	VCMPPD           $4, Z4, Z2, K2  \
-	VCMPPD           $4, Z5, Z3, K3  \
-	VINSERTF64X4     $1, Y1, Z0, Z0  \
-	KUNPCKBW         K2, K3, K2      \
-	VPORD            Z30, Z0, K2, Z0
+// ODD_Z does that to the F64 in P. Z30: lostBits. T is spoilt.
+#define ODD_Z(P, T) \
+	VPANDQ  Z30, P, T \
+	VPADDQ  Z30, T, T \
+	VPORQ   T, P, P   \
+	VPANDNQ P, Z30, P
+
+// PRODUCT_Z multiplies the 16 F32 in Z0.
+#define PRODUCT_Z \
+	VEXTRACTF64X4 $1, Z0, Y1     \
+	VCVTPS2PD     Y0, Z2         \
+	VCVTPS2PD     Y1, Z3         \
+	VMULPD        Z31, Z2, Z2    \
+	VMULPD        Z31, Z3, Z3    \
+	ODD_Z(Z2, Z4)                \
+	ODD_Z(Z3, Z5)                \
+	VCVTPD2PS     Z2, Y0         \
+	VCVTPD2PS     Z3, Y1         \
+	VINSERTF64X4  $1, Y1, Z0, Z0
 
 // func mulF16AVX512(dst, src unsafe.Pointer, n int, factor float64)
 TEXT ·mulF16AVX512(SB), NOSPLIT, $0-32
 	OPERANDS
 	VBROADCASTSD factor+24(FP), Z31
-	MOVL         $1, AX
-	VPBROADCASTD AX, Z30
+	MOVQ         $0x7fffffffff, AX
+	VPBROADCASTQ AX, Z30
 	SUBQ         $16, BX
 	JB           rest
 
 one:
 	VCVTPH2PS (SI)(R8*1), Z0
-	PRODUCT
+	PRODUCT_Z
 	VCVTPS2PH $0, Z0, (DI)(R8*1)
 	ADDQ      $32, R8
 	SUBQ      $16, BX
@@ -165,7 +167,7 @@ rest:
 	MASK
 	VMOVDQU16.Z (SI)(R8*1), K1, Y0
 	VCVTPH2PS   Y0, Z0
-	PRODUCT
+	PRODUCT_Z
 	VCVTPS2PH   $0, Z0, Y0
 	VMOVDQU16   Y0, K1, (DI)(R8*1)
 
@@ -173,13 +175,12 @@ done:
 	VZEROUPPER
 	RET
 
-// NARROW_BF16 rounds the 16 F32 in Z0, as ROUND_Z in half_amd64.s does, to 16 BF16 in Y0. Z29: 16 times 0x7fff.
-#define NARROW_BF16 \
-	VCMPPS  $7, Z0, Z0, K2  \
+// NARROW_BF16 rounds the 16 F32 in Z0, as ROUND_Z in half_amd64.s does, to 16 BF16 in Y0. Z29: 0x7fff. Z28: 1.
+#define NARROW_BF16_Z \
 	VPSRLD  $16, Z0, Z1     \
-	VPANDD  Z30, Z1, Z1     \
+	VPANDD  Z28, Z1, Z1     \
 	VPADDD  Z29, Z1, Z1     \
-	VPADDD  Z1, Z0, K2, Z0  \
+	VPADDD  Z1, Z0, Z0      \
 	VPSRLD  $16, Z0, Z0     \
 	VPMOVDW Z0, Y0
 
@@ -187,18 +188,20 @@ done:
 TEXT ·mulBF16AVX512(SB), NOSPLIT, $0-32
 	OPERANDS
 	VBROADCASTSD factor+24(FP), Z31
-	MOVL         $1, AX
-	VPBROADCASTD AX, Z30
+	MOVQ         $0x7fffffffff, AX
+	VPBROADCASTQ AX, Z30
 	MOVL         $0x7fff, AX
 	VPBROADCASTD AX, Z29
+	MOVL         $1, AX
+	VPBROADCASTD AX, Z28
 	SUBQ         $16, BX
 	JB           rest
 
 one:
 	VPMOVZXWD (SI)(R8*1), Z0
 	VPSLLD    $16, Z0, Z0
-	PRODUCT
-	NARROW_BF16
+	PRODUCT_Z
+	NARROW_BF16_Z
 	VMOVDQU   Y0, (DI)(R8*1)
 	ADDQ      $32, R8
 	SUBQ      $16, BX
@@ -211,8 +214,8 @@ rest:
 	VMOVDQU16.Z (SI)(R8*1), K1, Y0
 	VPMOVZXWD   Y0, Z0
 	VPSLLD      $16, Z0, Z0
-	PRODUCT
-	NARROW_BF16
+	PRODUCT_Z
+	NARROW_BF16_Z
 	VMOVDQU16   Y0, K1, (DI)(R8*1)
 
 done:
@@ -278,6 +281,78 @@ two:
 	ADDQ       $32, R8
 	SUBQ       $8, BX
 	JAE        two
+
+done:
+	VZEROUPPER
+	RET
+
+// ODD_Y is ODD_Z for AVX2. Y14: lostBits.
+#define ODD_Y(P, T) \
+	VPAND  Y14, P, T \
+	VPADDQ Y14, T, T \
+	VPOR   T, P, P   \
+	VPANDN P, Y14, P
+
+// PRODUCT_Y multiplies the 8 F32 in Y0.
+#define PRODUCT_Y \
+	VEXTRACTF128 $1, Y0, X1     \
+	VCVTPS2PD    X0, Y2         \
+	VCVTPS2PD    X1, Y3         \
+	VMULPD       Y15, Y2, Y2    \
+	VMULPD       Y15, Y3, Y3    \
+	ODD_Y(Y2, Y4)               \
+	ODD_Y(Y3, Y5)               \
+	VCVTPD2PSY   Y2, X0         \
+	VCVTPD2PSY   Y3, X1         \
+	VINSERTF128  $1, X1, Y0, Y0
+
+// func mulF16AVX2(dst, src unsafe.Pointer, n int, factor float64)
+TEXT ·mulF16AVX2(SB), NOSPLIT, $0-32
+	OPERANDS
+	VBROADCASTSD factor+24(FP), Y15
+	VPCMPEQD     Y14, Y14, Y14
+	VPSRLQ       $25, Y14, Y14
+	SUBQ         $8, BX
+	JB           done
+
+one:
+	VCVTPH2PS (SI)(R8*1), Y0
+	PRODUCT_Y
+	VCVTPS2PH $0, Y0, (DI)(R8*1)
+	ADDQ      $16, R8
+	SUBQ      $8, BX
+	JAE       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func mulBF16AVX2(dst, src unsafe.Pointer, n int, factor float64)
+TEXT ·mulBF16AVX2(SB), NOSPLIT, $0-32
+	OPERANDS
+	VBROADCASTSD factor+24(FP), Y15
+	VPCMPEQD     Y12, Y12, Y12
+	VPSRLQ       $25, Y12, Y14
+	VPSRLD       $17, Y12, Y13
+	VPSRLD       $31, Y12, Y12
+	SUBQ         $8, BX
+	JB           done
+
+one:
+	VPMOVZXWD    (SI)(R8*1), Y0
+	VPSLLD       $16, Y0, Y0
+	PRODUCT_Y
+	VPSRLD       $16, Y0, Y1
+	VPAND        Y12, Y1, Y1
+	VPADDD       Y13, Y1, Y1
+	VPADDD       Y1, Y0, Y0
+	VPSRLD       $16, Y0, Y0
+	VEXTRACTI128 $1, Y0, X1
+	VPACKUSDW    X1, X0, X0
+	VMOVDQU      X0, (DI)(R8*1)
+	ADDQ         $16, R8
+	SUBQ         $8, BX
+	JAE          one
 
 done:
 	VZEROUPPER

@@ -79,6 +79,10 @@ func vectorScaling(t dtype.Type, with isa) ScaleFunc {
 			return scaleF32AVX2
 		case dtype.F64:
 			return scaleF64AVX2
+		case dtype.F16:
+			return scaleF16AVX2
+		case dtype.BF16:
+			return scaleBF16AVX2
 		}
 	}
 	return nil
@@ -127,6 +131,14 @@ func scaleF32AVX2(dst, src unsafe.Pointer, n int, factor float64) {
 
 func scaleF64AVX2(dst, src unsafe.Pointer, n int, factor float64) {
 	scaleInVectors(mulF64AVX2, scaleFloats[float64], 8, 4, dst, src, n, factor)
+}
+
+func scaleF16AVX2(dst, src unsafe.Pointer, n int, factor float64) {
+	scaleInVectors(mulF16AVX2, scaleF16, 2, 8, dst, src, n, factor)
+}
+
+func scaleBF16AVX2(dst, src unsafe.Pointer, n int, factor float64) {
+	scaleInVectors(mulBF16AVX2, scaleBF16, 2, 8, dst, src, n, factor)
 }
 
 // inChunks calls f for at most chunkBytes at a time.

@@ -114,7 +114,7 @@ func (v *validator) program() error {
 
 // describe prints a step, or only its kind when it is too broken to be printed.
 func (v *validator) describe(s *Step) string {
-	ok := s.Kind < numKinds && s.Dst.Buf <= Tmp && len(s.Src) > 0
+	ok := s.Kind < numKinds && s.Dst.Buf <= Tmp && (len(s.Src) > 0 || s.Kind == Recv)
 	for _, r := range s.Src {
 		ok = ok && r.Buf <= Tmp
 	}

@@ -18,11 +18,10 @@ const (
 	Length                    // a message and its recv may have different lengths
 	Unordered                 // two steps use the same stream of messages, and either may come first
 	Race                      // two steps use the same memory, one writes, and either may come first
-	Overlap                   // in place, a step writes over a source that it reads at another position
 	Undefined                 // a step reads what nobody wrote
 	Overwritten               // in place, a step reads In after Out, the same memory, was written
 	Unwritten                 // a chunk of Out that nobody wrote
-	WrongValue                // a chunk of Out holds contributions to something else
+	WrongValue                // a chunk of Out holds contributions to something else (mostly Length tells it first)
 	Missing                   // a chunk of Out lacks a contribution
 	Twice                     // a contribution was counted more than once
 	PreScale                  // a contribution was not scaled, or twice, on its way in
@@ -32,7 +31,7 @@ const (
 )
 
 var reasonNames = [numReasons]string{"malformed", "deadlock", "unreceived message", "unsent message", "length", "unordered messages",
-	"race", "overlap", "undefined", "overwritten", "unwritten", "wrong value", "missing contribution", "double contribution",
+	"race", "undefined", "overwritten", "unwritten", "wrong value", "missing contribution", "double contribution",
 	"pre-scaling", "post-scaling", "not a barrier"}
 
 func (r Reason) String() string {

@@ -82,7 +82,8 @@ func (x *execution) sum(r int, at plan.Ref, v value, chunk int) *Counterexample 
 			r, n.chunk, at, chunk), n.at, end)
 	}
 	if rank := x.values.absent(v); rank >= 0 {
-		return x.counterexample(Missing, fmt.Sprintf("rank %d ends with a sum in %v that lacks in[%d] of rank %d", r, at, chunk, rank), n.at, end)
+		return x.counterexample(Missing, fmt.Sprintf("rank %d ends with a sum in %v that lacks in[%d] of rank %d",
+			r, at, chunk, rank), n.at, end)
 	}
 	if n.kind != final {
 		return x.counterexample(PostScale, fmt.Sprintf("rank %d ends with a result in %v that no step has marked Final", r, at), n.at, end)

@@ -260,9 +260,6 @@ func (x *execution) message(from, to *lane) *Counterexample {
 		return x.counterexample(Length, fmt.Sprintf("%s sends %d chunks, %s receives %d",
 			x.name(from.where()), src.N, x.name(to.where()), d.Dst.N), from.where(), to.where())
 	}
-	if bad := x.overlap(to, d); bad != nil {
-		return bad
-	}
 	sender, receiver := &x.ranks[from.rank], &x.ranks[to.rank]
 	for i := range src.N {
 		sent := x.plan.Extent(from.rank, sender.prog.Tmp, src.Buf, src.At+i)
@@ -306,11 +303,9 @@ func (x *execution) length(e plan.Extent) string {
 	return fmt.Sprintf("part %d of the block from %d to %d", e.Part, e.From, e.To)
 }
 
-// local executes a copy or a reduce.
+// local executes a copy or a reduce. Chunk i of a source is the memory of chunk i of Dst or of none, in place too: Refs of
+// one step are congruent, and In and Out in the same memory have each length in the same place.
 func (x *execution) local(l *lane, s *plan.Step) *Counterexample {
-	if bad := x.overlap(l, s); bad != nil {
-		return bad
-	}
 	r := &x.ranks[l.rank]
 	for i := range s.Dst.N {
 		if !x.reduces && r.mem.place(s.Dst, i) == r.mem.place(s.Src[0], i) {
@@ -330,33 +325,6 @@ func (x *execution) local(l *lane, s *plan.Step) *Counterexample {
 		}
 		if bad := x.write(l, s, i, v); bad != nil {
 			return bad
-		}
-	}
-	return nil
-}
-
-// overlap checks, in place, that the memory of Dst is that of a source chunk by chunk, or not at all.
-func (x *execution) overlap(l *lane, s *plan.Step) *Counterexample {
-	m := x.ranks[l.rank].mem
-	if m.out == nil || s.Dst.Buf != plan.Out {
-		return nil
-	}
-	var at map[int]int // place of each chunk of Dst
-	for _, src := range s.Src {
-		if src.Buf != plan.In {
-			continue
-		}
-		if at == nil {
-			at = make(map[int]int, s.Dst.N)
-			for i := range s.Dst.N {
-				at[m.place(s.Dst, i)] = i
-			}
-		}
-		for i := range src.N {
-			if j, ok := at[m.place(src, i)]; ok && i != j {
-				return x.counterexample(Overlap, fmt.Sprintf("%s: chunk %d of %v is the memory of chunk %d of %v",
-					x.name(l.where()), i, src, j, s.Dst), l.where())
-			}
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -9,13 +10,19 @@ import (
 
 // Options limits a verification.
 type Options struct {
-	// Work is the most elementary actions to spend; plans that would need more are refused with fault.NotSupported. 0 means
-	// DefaultWork.
+	// Work bounds time and memory: the most elementary actions to spend. Plans that would need more are refused with
+	// fault.NotSupported. 0 means DefaultWork.
 	Work int64
 }
 
-// DefaultWork keeps a verification below some ten seconds.
+// DefaultWork keeps a verification below some ten seconds and a few GiB.
 const DefaultWork = 1 << 34
+
+// What costs memory is counted as so many elementary actions.
+const (
+	chunkWork = 1000 // a chunk: its place, and the trees that it may hold
+	clockWork = 16   // an element of a clock that is kept
+)
 
 // Report is what a verification found out about a sound plan. Amounts of data are in chunks: Split of them are a block.
 type Report struct {
@@ -89,17 +96,17 @@ func programs(p *plan.Plan, opts Options) ([]plan.Program, error) {
 			return nil, refuse(malformed(p, Where{r, -1, -1}, err))
 		}
 		lanes += int64(len(progs[r].Lanes))
-		work += int64(p.InChunks(r) + p.OutChunks(r) + len(progs[r].Tmp))
+		work += chunkWork * int64(p.InChunks(r)+p.OutChunks(r)+len(progs[r].Tmp))
 		if work > limit {
 			return nil, tooLarge(p, limit)
 		}
 	}
-	work += lanes * lanes
+	work += clockWork * lanes * lanes
 	for r := range progs {
 		for _, steps := range progs[r].Lanes {
 			for i := range steps {
 				s := &steps[i]
-				work += lanes*int64(1+len(s.After)) + int64(s.Dst.N)
+				work += lanes*int64(1+clockWork*len(s.After)) + int64(s.Dst.N)
 				for _, src := range s.Src {
 					work += int64(src.N)
 				}
@@ -113,7 +120,11 @@ func programs(p *plan.Plan, opts Options) ([]plan.Program, error) {
 }
 
 func malformed(p *plan.Plan, at Where, err error) *Counterexample {
-	return &Counterexample{Plan: p.Name, Spec: p.Spec, Reason: Malformed, At: []Where{at}, Text: err.Error()}
+	bad := &Counterexample{Plan: p.Name, Spec: p.Spec, Reason: Malformed, At: []Where{at}, Text: err.Error()}
+	if e := (*fault.Error)(nil); errors.As(err, &e) && e.Cause == nil {
+		bad.Text = e.Text
+	}
+	return bad
 }
 
 func tooLarge(p *plan.Plan, limit int64) error {

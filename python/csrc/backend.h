@@ -11,13 +11,16 @@
 
 namespace goccl {
 
+using Tensors = std::vector<at::Tensor>;
+using TensorLists = std::vector<Tensors>;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
 // What a group is made with. lines are "NAME=value", one a line: every GOCCL_* variable of the environment, then those of
 // goccl.Options; the core reads and checks them.
 struct GocclOptions final : c10d::Backend::Options {
   explicit GocclOptions(std::chrono::milliseconds timeout = kBackendDefaultTimeout, std::string lines = {})
       : c10d::Backend::Options("goccl", timeout), lines(std::move(lines)) {}
   GocclOptions(const GocclOptions&) = default;
-
 #ifdef C10D_BACKEND_HAS_HOOKS
   c10::intrusive_ptr<c10d::Backend::Options> clone() const override { return c10::make_intrusive<GocclOptions>(*this); }
 #endif
@@ -30,15 +33,10 @@ struct GocclOptions final : c10d::Backend::Options {
 // The names of the overridden methods are those that every torch from 2.9 on has; newer ones forward to them.
 class GocclBackend final : public c10d::Backend {
  public:
-  using Tensors = std::vector<at::Tensor>;
-  using TensorLists = std::vector<std::vector<at::Tensor>>;
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
   // Makes a group: opens it, gives the own address to the store, collects those of the others, joins. It waits for the
   // other ranks, at most the timeout of the options; the error names those that did not come. Call it without the GIL.
   static c10::intrusive_ptr<GocclBackend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                                 const c10::intrusive_ptr<GocclOptions>& options,
-                                                 const std::string& shim_version);
+                                                 const c10::intrusive_ptr<GocclOptions>& options, const std::string& version);
   // Closes every group of this process.
   static void close_all();
 
@@ -52,7 +50,6 @@ class GocclBackend final : public c10d::Backend {
   void setSequenceNumberForGroup() override {} // it starts at 0 on every rank
   uint64_t getSequenceNumberForGroup() override;
   void enableCollectivesTiming() override {}
-  c10d::ErrorType getError() override;
   void abort() override;
   void shutdown() override;
 
@@ -72,8 +69,7 @@ class GocclBackend final : public c10d::Backend {
   WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                          const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) override;
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                         std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
@@ -84,16 +80,22 @@ class GocclBackend final : public c10d::Backend {
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
 
  private:
-  struct Monitor; // one monitored barrier
-
+  // shutdown for where nobody can be told of a failure.
+  void close() noexcept;
   // The handle of the group; throws if it was shut down, or if this is a forked child.
   goccl_group group(const char* title) const;
-  int checked_root(const Kind& kind, int64_t root) const;
+  // Checks the root and puts it into the call; returns whether this rank is the root.
+  bool set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor = 0) const;
   // Runs (asynchronous = false) or starts the call. inputs are for the profiler.
   WorkPtr issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs);
-  // The same for several calls with one Work.
-  WorkPtr issue_all(const Kind& kind, std::vector<Request>& requests, bool asynchronous, at::TensorList inputs);
-  WorkPtr point_to_point(const Kind& kind, Tensors& tensors, int peer, uint32_t tag, std::chrono::milliseconds timeout);
+  // One call for each of the inputs, one Work for all; fill(request, i) adds the blocks of call i.
+  template <typename Options, typename Fill>
+  WorkPtr coalesced(const Kind& kind, Tensors& inputs, const Options& opts, Fill fill);
+  WorkPtr message(const Kind& kind, Tensors& tensors, int peer, uint32_t tag,
+                  std::chrono::milliseconds timeout = c10d::kUnsetTimeout);
+  // The two sides of a monitored barrier.
+  void report_arrival(uint32_t number, std::chrono::milliseconds timeout);
+  void collect_arrivals(uint32_t number, std::chrono::milliseconds timeout, bool wait_all_ranks);
 
   const c10::intrusive_ptr<GocclOptions> options_;
   std::atomic<goccl_group> group_;

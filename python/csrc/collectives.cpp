@@ -1,4 +1,4 @@
-// The collectives: each method checks its arguments, names the blocks, and issues.
+// The collectives: each method checks its arguments, adds the blocks of its call in the order of the ranks, and issues it.
 #include "backend.h"
 
 namespace goccl {
@@ -9,7 +9,6 @@ namespace {
 
 constexpr Kind kBroadcast{OpType::BROADCAST, GOCCL_BROADCAST, "goccl:broadcast"};
 constexpr Kind kAllReduce{OpType::ALLREDUCE, GOCCL_ALL_REDUCE, "goccl:all_reduce"};
-constexpr Kind kAllReduceSparse{OpType::_ALLREDUCE_SPARSE, GOCCL_ALL_REDUCE, "goccl:all_reduce"};
 constexpr Kind kAllReduceCoalesced{OpType::ALLREDUCE_COALESCED, GOCCL_ALL_REDUCE, "goccl:all_reduce"};
 constexpr Kind kReduce{OpType::REDUCE, GOCCL_REDUCE, "goccl:reduce"};
 constexpr Kind kAllGather{OpType::ALLGATHER, GOCCL_ALL_GATHER, "goccl:all_gather"};
@@ -24,8 +23,7 @@ constexpr Kind kAllToAll{OpType::ALLTOALL, GOCCL_ALL_TO_ALL, "goccl:all_to_all"}
 constexpr Kind kAllToAllBase{OpType::ALLTOALL_BASE, GOCCL_ALL_TO_ALL, "goccl:all_to_all"};
 constexpr Kind kBarrier{OpType::BARRIER, GOCCL_BARRIER, "goccl:barrier"};
 
-template <typename List>
-void check_one(const Kind& kind, const List& tensors, const char* role) {
+void check_one(const Kind& kind, const Tensors& tensors, const char* role) {
   GOCCL_CHECK(!tensors.empty(), kind, "requires non-empty tensor list; got no ", role, " tensor, expected 1");
   GOCCL_CHECK(tensors.size() == 1, kind, "requires a single-element ", role, " tensor list; got ", tensors.size());
 }
@@ -36,38 +34,72 @@ void check_same_length(const Kind& kind, size_t outputs, size_t inputs) {
               " outputs for ", inputs, " inputs");
 }
 
-// The whole must be n times the part; shapes do not matter.
-void check_whole(const Kind& kind, const at::Tensor& whole, const char* whole_role, const at::Tensor& part,
-                 const char* part_role, int n) {
-  GOCCL_CHECK(whole.defined() && part.defined(), kind, "got an undefined tensor");
-  GOCCL_CHECK(whole.numel() == part.numel() * n, kind, "the ", whole_role, " tensor must have ", n, " (ranks) times the ",
-              part.numel(), " elements of the ", part_role, " tensor, so ", part.numel() * n, "; got ", whole.numel(),
-              " (sizes ", whole.sizes(), ")");
+void check_per_rank(const Kind& kind, const Tensors& blocks, const char* role, int ranks) {
+  GOCCL_CHECK(blocks.size() == static_cast<size_t>(ranks), kind, "Incorrect ", role, " list size ", blocks.size(), ". The ",
+              role, " list size should be ", ranks, ", same as size of the process group.");
 }
 
-void check_numel(const Kind& kind, const at::Tensor& block, const char* role, int rank, const at::Tensor& own) {
-  GOCCL_CHECK(block.defined() && own.defined(), kind, "got an undefined tensor");
-  GOCCL_CHECK(block.numel() == own.numel(), kind, "invalid tensor size at index ", rank, ": the ", role,
-              " of this rank itself must have as many elements as its counterpart (expected ", own.numel(), " for sizes ",
-              own.sizes(), ", got ", block.numel(), " for sizes ", block.sizes(), ")");
+// The list of tensors, one for each rank, in a list of lists.
+const Tensors& blocks_of(const Kind& kind, const TensorLists& lists, const char* role, int ranks) {
+  GOCCL_CHECK(lists.size() == 1, kind, "requires a single-element ", role, " list containing a list with ", ranks,
+              " tensors; got ", lists.size(), " lists");
+  check_per_rank(kind, lists[0], role, ranks);
+  return lists[0];
+}
+
+// The whole must be n times the part; shapes do not matter.
+void check_whole(const Kind& kind, const at::Tensor& whole, const char* role, const at::Tensor& part, int n) {
+  GOCCL_CHECK(whole.defined() && part.defined(), kind, "got an undefined tensor");
+  GOCCL_CHECK(whole.numel() == part.numel() * n, kind, "the ", role, " tensor must have ", part.numel() * n, " elements, ", n,
+              " (ranks) times the ", part.numel(), " of its counterpart; got ", whole.numel(), " (sizes ", whole.sizes(), ")");
+}
+
+// What a rank sends to itself must fit.
+void check_own(const Kind& kind, const at::Tensor& block, const char* role, int rank, const at::Tensor& own) {
+  GOCCL_CHECK(block.numel() == own.numel(), kind, "invalid tensor size at index ", rank, ": the ", role, " block of this rank ",
+              "itself must have as many elements as its counterpart (expected ", own.numel(), " for sizes ", own.sizes(),
+              ", got ", block.numel(), " for sizes ", block.sizes(), ")");
 }
 
 } // namespace
 
-GocclBackend::WorkPtr GocclBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
-  check_one(kBroadcast, tensors, "input");
-  GOCCL_CHECK(opts.rootTensor == 0, kBroadcast, "invalid root tensor: ", opts.rootTensor, "; a rank has one tensor");
-  Request request(kBroadcast, tensors[0], opts.timeout);
-  request.call.root = checked_root(kBroadcast, opts.rootRank);
-  if (request.call.root == getRank()) {
-    request.update(tensors[0]);
+WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs) {
+  auto work = c10::make_intrusive<GocclWork>(getRank(), kind, group(kind.title), std::move(request.held), inputs);
+  const bool collective = kind.coll <= GOCCL_BARRIER;
+  const uint64_t seq = collective ? posted_.fetch_add(1, std::memory_order_relaxed) + 1 : 0;
+  if (asynchronous) {
+    work->start(request.finish());
   } else {
-    request.write(tensors[0]);
+    work->run(request.finish(), seq);
   }
+  return work;
+}
+
+template <typename Options, typename Fill>
+WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Options& opts, Fill fill) {
+  std::vector<Request> requests;
+  requests.reserve(inputs.size());
+  for (size_t i = 0; i < inputs.size(); i++) fill(requests.emplace_back(kind, inputs[i], opts.timeout), i);
+  if (requests.size() == 1) return issue(kind, requests[0], opts.asyncOp, inputs);
+  Held held;
+  for (Request& request : requests) held.absorb(std::move(request.held));
+  auto work = c10::make_intrusive<GocclWork>(getRank(), kind, group(kind.title), std::move(held), inputs);
+  for (Request& request : requests) {
+    work->start(request.finish());
+    posted_.fetch_add(1, std::memory_order_relaxed);
+  }
+  return work;
+}
+
+WorkPtr GocclBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+  check_one(kBroadcast, tensors, "input");
+  Request request(kBroadcast, tensors[0], opts.timeout);
+  const bool root = set_root(kBroadcast, request, opts.rootRank, opts.rootTensor);
+  root ? request.update(tensors[0]) : request.write(tensors[0]);
   return issue(kBroadcast, request, opts.asyncOp, tensors);
 }
 
-GocclBackend::WorkPtr GocclBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+WorkPtr GocclBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   check_one(kAllReduce, tensors, "input");
   Request request(kAllReduce, tensors[0], opts.timeout);
   request.reduce_with(opts.reduceOp);
@@ -75,112 +107,75 @@ GocclBackend::WorkPtr GocclBackend::allreduce(Tensors& tensors, const c10d::Allr
   return issue(kAllReduce, request, opts.asyncOp, tensors);
 }
 
-GocclBackend::WorkPtr GocclBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& /*opts*/) {
-  check_one(kAllReduceSparse, tensors, "input");
-  GOCCL_CHECK(false, kAllReduceSparse, "only supports dense tensors; got layout ", tensors[0].layout(),
+WorkPtr GocclBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& /*opts*/) {
+  check_one(kAllReduce, tensors, "input");
+  GOCCL_CHECK(false, kAllReduce, "only supports dense tensors; got layout ", tensors[0].layout(),
               ": call to_dense() first, or make the gradients dense (nn.Embedding(sparse=False))");
 }
 
-GocclBackend::WorkPtr GocclBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
-  GOCCL_CHECK(!tensors.empty(), kAllReduceCoalesced, "requires non-empty tensor list");
-  std::vector<Request> requests;
-  requests.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) {
-    Request& request = requests.emplace_back(kAllReduceCoalesced, tensor, opts.timeout);
+WorkPtr GocclBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
+  check_same_length(kAllReduceCoalesced, tensors.size(), tensors.size());
+  return coalesced(kAllReduceCoalesced, tensors, opts, [&](Request& request, size_t i) {
     request.reduce_with(opts.reduceOp);
-    request.update(tensor);
-  }
-  return issue_all(kAllReduceCoalesced, requests, opts.asyncOp, tensors);
+    request.update(tensors[i]);
+  });
 }
 
-GocclBackend::WorkPtr GocclBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+WorkPtr GocclBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   check_one(kReduce, tensors, "input");
-  GOCCL_CHECK(opts.rootTensor == 0, kReduce, "invalid root tensor: ", opts.rootTensor, "; a rank has one tensor");
   Request request(kReduce, tensors[0], opts.timeout);
-  request.call.root = checked_root(kReduce, opts.rootRank);
   request.reduce_with(opts.reduceOp);
-  if (request.call.root == getRank()) {
-    request.update(tensors[0]);
-  } else {
-    request.read(tensors[0]);
-  }
+  const bool root = set_root(kReduce, request, opts.rootRank, opts.rootTensor);
+  root ? request.update(tensors[0]) : request.read(tensors[0]);
   return issue(kReduce, request, opts.asyncOp, tensors);
 }
 
-GocclBackend::WorkPtr GocclBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
+WorkPtr GocclBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   check_one(kAllGather, inputs, "input");
-  check_one(kAllGather, outputs, "output");
-  const Tensors& blocks = outputs[0];
-  GOCCL_CHECK(blocks.size() == static_cast<size_t>(getSize()), kAllGather, "Incorrect output list size ", blocks.size(),
-              ". Output list size should be ", getSize(), ", same as size of the process group.");
   Request request(kAllGather, inputs[0], opts.timeout);
   request.read(inputs[0]);
-  for (const at::Tensor& block : blocks) {
-    request.write(block);
-  }
-  check_numel(kAllGather, blocks[getRank()], "output block", getRank(), inputs[0]);
+  const Tensors& blocks = blocks_of(kAllGather, outputs, "output", getSize());
+  for (const at::Tensor& block : blocks) request.write(block);
+  check_own(kAllGather, blocks[getRank()], "output", getRank(), inputs[0]);
   return issue(kAllGather, request, opts.asyncOp, inputs);
 }
 
-GocclBackend::WorkPtr GocclBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                                    const c10d::AllgatherOptions& opts) {
-  check_whole(kAllGatherBase, output, "output", input, "input", getSize());
+WorkPtr GocclBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) {
+  check_whole(kAllGatherBase, output, "output", input, getSize());
   Request request(kAllGatherBase, input, opts.timeout);
   request.read(input);
   request.write_parts(output, getSize());
   return issue(kAllGatherBase, request, opts.asyncOp, input);
 }
 
-GocclBackend::WorkPtr GocclBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
-                                                        const c10d::AllgatherOptions& opts) {
-  GOCCL_CHECK(!inputs.empty(), kAllGatherCoalesced, "requires non-empty input tensor list");
+WorkPtr GocclBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   GOCCL_CHECK(outputs.size() == static_cast<size_t>(getSize()), kAllGatherCoalesced,
               "output lists should be equal to world size; got ", outputs.size(), " lists for ", getSize(), " ranks");
-  for (const Tensors& of_rank : outputs) {
-    GOCCL_CHECK(of_rank.size() == inputs.size(), kAllGatherCoalesced, "invalid output size: (expected length ",
-                inputs.size(), ", got ", of_rank.size(), ")");
-  }
-  std::vector<Request> requests;
-  requests.reserve(inputs.size());
-  for (size_t i = 0; i < inputs.size(); i++) {
-    Request& request = requests.emplace_back(kAllGatherCoalesced, inputs[i], opts.timeout);
+  for (const Tensors& of_rank : outputs) check_same_length(kAllGatherCoalesced, of_rank.size(), inputs.size());
+  return coalesced(kAllGatherCoalesced, inputs, opts, [&](Request& request, size_t i) {
     request.read(inputs[i]);
-    for (const Tensors& of_rank : outputs) {
-      request.write(of_rank[i]);
-    }
-    check_numel(kAllGatherCoalesced, outputs[getRank()][i], "output block", getRank(), inputs[i]);
-  }
-  return issue_all(kAllGatherCoalesced, requests, opts.asyncOp, inputs);
+    for (const Tensors& of_rank : outputs) request.write(of_rank[i]);
+    check_own(kAllGatherCoalesced, outputs[getRank()][i], "output", getRank(), inputs[i]);
+  });
 }
 
-GocclBackend::WorkPtr GocclBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                                    const c10d::AllgatherOptions& opts) {
+WorkPtr GocclBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   check_same_length(kAllGatherCoalesced, outputs.size(), inputs.size());
-  std::vector<Request> requests;
-  requests.reserve(inputs.size());
-  for (size_t i = 0; i < inputs.size(); i++) {
-    check_whole(kAllGatherCoalesced, outputs[i], "output", inputs[i], "input", getSize());
-    Request& request = requests.emplace_back(kAllGatherCoalesced, inputs[i], opts.timeout);
+  return coalesced(kAllGatherCoalesced, inputs, opts, [&](Request& request, size_t i) {
+    check_whole(kAllGatherCoalesced, outputs[i], "output", inputs[i], getSize());
     request.read(inputs[i]);
     request.write_parts(outputs[i], getSize());
-  }
-  return issue_all(kAllGatherCoalesced, requests, opts.asyncOp, inputs);
+  });
 }
 
-GocclBackend::WorkPtr GocclBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
+WorkPtr GocclBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
   check_one(kGather, inputs, "input");
   Request request(kGather, inputs[0], opts.timeout);
-  request.call.root = checked_root(kGather, opts.rootRank);
   request.read(inputs[0]);
-  if (request.call.root == getRank()) {
-    GOCCL_CHECK(outputs.size() == 1, kGather, "requires a single-element output list containing a list with ", getSize(),
-                " tensors; got ", outputs.size());
-    GOCCL_CHECK(outputs[0].size() == static_cast<size_t>(getSize()), kGather, "Incorrect output list size ",
-                outputs[0].size(), ". Output list size should be ", getSize(), ", same as size of the process group.");
-    for (const at::Tensor& block : outputs[0]) {
-      request.write(block);
-    }
-    check_numel(kGather, outputs[0][getRank()], "output block", getRank(), inputs[0]);
+  if (set_root(kGather, request, opts.rootRank)) {
+    const Tensors& blocks = blocks_of(kGather, outputs, "output", getSize());
+    for (const at::Tensor& block : blocks) request.write(block);
+    check_own(kGather, blocks[getRank()], "output", getRank(), inputs[0]);
   } else {
     GOCCL_CHECK(outputs.empty(), kGather, "requires empty output on non-root; got ", outputs.size(), " lists");
   }
@@ -188,58 +183,44 @@ GocclBackend::WorkPtr GocclBackend::gather(TensorLists& outputs, Tensors& inputs
 }
 
 #ifdef C10D_BACKEND_HAS_HOOKS
-GocclBackend::WorkPtr GocclBackend::gather_into_tensor(at::Tensor& output, at::Tensor& input,
-                                                       const c10d::GatherOptions& opts) {
+WorkPtr GocclBackend::gather_into_tensor(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& opts) {
   Request request(kGather, input, opts.timeout);
-  request.call.root = checked_root(kGather, opts.rootRank);
   request.read(input);
-  if (request.call.root == getRank()) {
-    check_whole(kGather, output, "output", input, "input", getSize());
+  if (set_root(kGather, request, opts.rootRank)) {
+    check_whole(kGather, output, "output", input, getSize());
     request.write_parts(output, getSize());
   }
   return issue(kGather, request, opts.asyncOp, input);
 }
 #endif
 
-GocclBackend::WorkPtr GocclBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
+WorkPtr GocclBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
   check_one(kScatter, outputs, "output");
   Request request(kScatter, outputs[0], opts.timeout);
-  request.call.root = checked_root(kScatter, opts.rootRank);
-  if (request.call.root == getRank()) {
-    GOCCL_CHECK(inputs.size() == 1, kScatter, "requires a single-element input list containing a list with ", getSize(),
-                " tensors; got ", inputs.size());
-    GOCCL_CHECK(inputs[0].size() == static_cast<size_t>(getSize()), kScatter, "Incorrect input list size ",
-                inputs[0].size(), ". Input list size should be ", getSize(), ", same as size of the process group.");
-    for (const at::Tensor& block : inputs[0]) {
-      request.read(block);
-    }
-    check_numel(kScatter, inputs[0][getRank()], "input block", getRank(), outputs[0]);
+  request.write(outputs[0]);
+  if (set_root(kScatter, request, opts.rootRank)) {
+    const Tensors& blocks = blocks_of(kScatter, inputs, "input", getSize());
+    for (const at::Tensor& block : blocks) request.read(block);
+    check_own(kScatter, blocks[getRank()], "input", getRank(), outputs[0]);
   } else {
     GOCCL_CHECK(inputs.empty(), kScatter, "requires empty input on non-root; got ", inputs.size(), " lists");
   }
-  request.write(outputs[0]);
   return issue(kScatter, request, opts.asyncOp, inputs.empty() ? at::TensorList() : at::TensorList(inputs[0]));
 }
 
-GocclBackend::WorkPtr GocclBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
-                                                   const c10d::ReduceScatterOptions& opts) {
+WorkPtr GocclBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) {
   check_one(kReduceScatter, outputs, "output");
-  check_one(kReduceScatter, inputs, "input");
-  GOCCL_CHECK(inputs[0].size() == static_cast<size_t>(getSize()), kReduceScatter,
-              "invalid input tensor list size, must be world size; got ", inputs[0].size(), ", expected ", getSize());
   Request request(kReduceScatter, outputs[0], opts.timeout);
   request.reduce_with(opts.reduceOp);
-  for (const at::Tensor& block : inputs[0]) {
-    request.read(block);
-  }
-  check_numel(kReduceScatter, inputs[0][getRank()], "input block", getRank(), outputs[0]);
   request.write(outputs[0]);
-  return issue(kReduceScatter, request, opts.asyncOp, inputs[0]);
+  const Tensors& blocks = blocks_of(kReduceScatter, inputs, "input", getSize());
+  for (const at::Tensor& block : blocks) request.read(block);
+  check_own(kReduceScatter, blocks[getRank()], "input", getRank(), outputs[0]);
+  return issue(kReduceScatter, request, opts.asyncOp, blocks);
 }
 
-GocclBackend::WorkPtr GocclBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                         const c10d::ReduceScatterOptions& opts) {
-  check_whole(kReduceScatterBase, input, "input", output, "output", getSize());
+WorkPtr GocclBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) {
+  check_whole(kReduceScatterBase, input, "input", output, getSize());
   Request request(kReduceScatterBase, output, opts.timeout);
   request.reduce_with(opts.reduceOp);
   request.read_parts(input, getSize());
@@ -247,58 +228,45 @@ GocclBackend::WorkPtr GocclBackend::_reduce_scatter_base(at::Tensor& output, at:
   return issue(kReduceScatterBase, request, opts.asyncOp, input);
 }
 
-GocclBackend::WorkPtr GocclBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                                    const c10d::ReduceScatterOptions& opts) {
+WorkPtr GocclBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
   check_same_length(kReduceScatterCoalesced, outputs.size(), inputs.size());
-  std::vector<Request> requests;
-  requests.reserve(inputs.size());
-  for (size_t i = 0; i < inputs.size(); i++) {
-    check_whole(kReduceScatterCoalesced, inputs[i], "input", outputs[i], "output", getSize());
-    Request& request = requests.emplace_back(kReduceScatterCoalesced, outputs[i], opts.timeout);
+  return coalesced(kReduceScatterCoalesced, inputs, opts, [&](Request& request, size_t i) {
+    check_whole(kReduceScatterCoalesced, inputs[i], "input", outputs[i], getSize());
     request.reduce_with(opts.reduceOp);
     request.read_parts(inputs[i], getSize());
     request.write(outputs[i]);
-  }
-  return issue_all(kReduceScatterCoalesced, requests, opts.asyncOp, inputs);
+  });
 }
 
-GocclBackend::WorkPtr GocclBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+WorkPtr GocclBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                   std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
                                                   const c10d::AllToAllOptions& opts) {
   Request request(kAllToAllBase, output, opts.timeout);
-  if (output_splits.empty() && input_splits.empty()) {
-    GOCCL_CHECK(input.defined(), kAllToAllBase, "got an undefined tensor");
-    GOCCL_CHECK(input.numel() == output.numel(), kAllToAllBase, "without splits the input and output tensors must have as",
-                " many elements; got ", input.numel(), " and ", output.numel());
-  }
-  // Parts are whole rows: without splits as many rows for each rank.
+  GOCCL_CHECK(input.defined(), kAllToAllBase, "got an undefined tensor");
+  GOCCL_CHECK(!output_splits.empty() || !input_splits.empty() || input.numel() == output.numel(), kAllToAllBase,
+              "without splits the input and output tensors must have as many elements; got ", input.numel(), " and ",
+              output.numel());
   for (const at::Tensor* t : {&input, &output}) {
-    const auto& splits = t == &input ? input_splits : output_splits;
-    GOCCL_CHECK(!splits.empty() || t->dim() == 0 || t->size(0) % getSize() == 0, kAllToAllBase,
-                "Tensor's dim 0 does not divide equally across group size: ", t->sizes(), " among ", getSize(), " ranks");
+    const bool split = !(t == &input ? input_splits : output_splits).empty();
+    GOCCL_CHECK(split || t->dim() == 0 || t->size(0) % getSize() == 0, kAllToAllBase,
+                "Tensor's dim 0 does not divide equally across group size: sizes ", t->sizes(), ", ", getSize(), " ranks");
   }
   request.read_parts(input, getSize(), input_splits);
   request.write_parts(output, getSize(), output_splits);
   return issue(kAllToAllBase, request, opts.asyncOp, input);
 }
 
-GocclBackend::WorkPtr GocclBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
-  GOCCL_CHECK(inputs.size() == static_cast<size_t>(getSize()), kAllToAll, "input tensor list size ", inputs.size(),
-              " does not match world size ", getSize());
-  GOCCL_CHECK(outputs.size() == static_cast<size_t>(getSize()), kAllToAll, "output tensor list size ", outputs.size(),
-              " does not match world size ", getSize());
+WorkPtr GocclBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
+  check_per_rank(kAllToAll, inputs, "input", getSize());
+  check_per_rank(kAllToAll, outputs, "output", getSize());
   Request request(kAllToAll, outputs[0], opts.timeout);
-  for (const at::Tensor& block : inputs) {
-    request.read(block);
-  }
-  for (const at::Tensor& block : outputs) {
-    request.write(block);
-  }
-  check_numel(kAllToAll, outputs[getRank()], "output block", getRank(), inputs[getRank()]);
+  for (const at::Tensor& block : inputs) request.read(block);
+  for (const at::Tensor& block : outputs) request.write(block);
+  check_own(kAllToAll, outputs[getRank()], "output", getRank(), inputs[getRank()]);
   return issue(kAllToAll, request, opts.asyncOp, inputs);
 }
 
-GocclBackend::WorkPtr GocclBackend::barrier(const c10d::BarrierOptions& opts) {
+WorkPtr GocclBackend::barrier(const c10d::BarrierOptions& opts) {
   Request request(kBarrier, opts.timeout);
   return issue(kBarrier, request, opts.asyncOp, {});
 }

@@ -4,131 +4,126 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <iterator>
+#include <mutex>
 #include <thread>
 
 #include <c10/util/Logging.h>
 
-namespace goccl {
+namespace goccl::completer {
 
 namespace {
+
 // stop has no way to wake a thread that sleeps until an operation ends, so the sleep is bounded.
 constexpr int64_t kLongestSleepNs = 250'000'000;
 constexpr auto kLongestStop = std::chrono::seconds(5);
+
+struct Entry {
+  c10::intrusive_ptr<GocclWork> work; // null for a dropped one
+  Held held;                          // of a dropped one
+
+  bool done() const { return work ? work->ended() : all_ended(held.works, "goccl", nullptr); }
+
+  void finish() {
+    if (work) {
+      work->isCompleted();
+      return;
+    }
+    std::exception_ptr error; // nobody is left to be told
+    all_ended(held.works, "goccl", &error);
+    try {
+      if (!error) held.copy_back();
+    } catch (const std::exception& e) {
+      LOG(WARNING) << "goccl: the result of a dropped operation could not be copied to its tensor: " << e.what();
+    }
+    for (goccl_work handle : held.works) lib.work_free(handle);
+  }
+};
+
+struct State {
+  std::mutex mutex;
+  std::condition_variable changed; // any of what follows
+  std::vector<Entry> entries;
+  bool running = false, stopping = false, exited = false;
+};
+
+// Never destroyed: Works may be dropped until the very end of the process.
+State& state() {
+  static auto* s = new State;
+  return *s;
+}
 
 // Signals are for the threads of Python. Those of faults and Go's own preemption are not held back.
 void block_signals() {
   sigset_t set;
   sigfillset(&set);
-  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGURG, SIGPROF}) {
-    sigdelset(&set, signal);
-  }
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGURG, SIGPROF}) sigdelset(&set, signal);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
-} // namespace
 
-bool Completer::Entry::done() {
-  return work ? work->ended() : all_ended(held.works, "goccl", nullptr);
-}
-
-void Completer::Entry::finish() {
-  if (work) {
-    work->isCompleted();
-    return;
-  }
-  std::exception_ptr error; // of a dropped Work: nobody is left to be told
-  all_ended(held.works, "goccl", &error);
-  if (!error) {
-    try {
-      held.copy_back();
-    } catch (const std::exception& e) {
-      LOG(WARNING) << "goccl: the result of a dropped operation could not be copied to its tensor: " << e.what();
-    }
-  }
-  for (goccl_work handle : held.works) {
-    lib.work_free(handle);
-  }
-}
-
-// Never destroyed: Works may be dropped until the very end of the process.
-Completer& Completer::instance() {
-  static auto* completer = new Completer;
-  return *completer;
-}
-
-bool Completer::watch(c10::intrusive_ptr<GocclWork> work) { return instance().add({std::move(work), {}}); }
-
-void Completer::adopt(Held&& held) { instance().add({nullptr, std::move(held)}); }
-
-// The test comes after the entry is in reach of the thread (both under the lock): an operation that ends before the test is
-// finished here, one that ends later changes the count that the thread read before it looked at this entry.
-bool Completer::add(Entry&& entry) {
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (!entry.done()) {
-      if (stopping_) {
-        new Entry(std::move(entry)); // the process is ending; the core may still write to this memory
-        return true;
-      }
-      entries_.push_back(std::move(entry));
-      if (!running_) {
-        running_ = true;
-        std::thread([this] { loop(); }).detach();
-      }
-      changed_.notify_all();
-      return true;
-    }
-  }
-  if (!entry.work) {
-    entry.finish();
-  }
-  return false;
-}
-
-void Completer::loop() {
+void loop() {
   block_signals();
   pthread_setname_np(pthread_self(), "goccl-futures");
+  State& s = state();
   std::vector<Entry> finished;
-  std::unique_lock<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(s.mutex);
   while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !entries_.empty(); });
-    if (stopping_) {
-      break;
-    }
+    s.changed.wait(lock, [&s] { return s.stopping || !s.entries.empty(); });
+    if (s.stopping) break;
     uint32_t seen = 0;
     lib.completions(&seen); // before the tests, so that what ends after them is noticed
-    auto pending = std::stable_partition(entries_.begin(), entries_.end(), [](Entry& e) { return e.done(); });
-    finished.assign(std::make_move_iterator(entries_.begin()), std::make_move_iterator(pending));
-    entries_.erase(entries_.begin(), pending);
+    auto pending = std::stable_partition(s.entries.begin(), s.entries.end(), [](const Entry& e) { return e.done(); });
+    finished.assign(std::make_move_iterator(s.entries.begin()), std::make_move_iterator(pending));
+    s.entries.erase(s.entries.begin(), pending);
     lock.unlock();
-    if (finished.empty()) {
-      lib.completions_wait(seen, kLongestSleepNs);
-    }
-    for (Entry& entry : finished) {
-      entry.finish();
-    }
+    if (finished.empty()) lib.completions_wait(seen, kLongestSleepNs);
+    for (Entry& entry : finished) entry.finish();
     finished.clear();
     lock.lock();
   }
-  exited_ = true;
-  changed_.notify_all();
+  s.exited = true;
+  s.changed.notify_all();
 }
 
-void Completer::stop() {
-  Completer& c = instance();
+// Returns false, and takes nothing, if the entry is done. Test and insertion are one step under the lock: what ends after
+// the test is seen when the thread looks next, or changes the count that the thread had read before it looked.
+bool add(Entry&& entry) {
+  State& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  if (entry.done()) return false;
+  if (s.stopping) {
+    new Entry(std::move(entry)); // the process is ending; the core may still write to this memory
+    return true;
+  }
+  s.entries.push_back(std::move(entry));
+  if (!s.running) {
+    s.running = true;
+    std::thread(loop).detach();
+  }
+  s.changed.notify_all();
+  return true;
+}
+
+} // namespace
+
+bool watch(c10::intrusive_ptr<GocclWork> work) { return add({std::move(work), {}}); }
+
+void adopt(Held&& held) {
+  Entry entry{nullptr, std::move(held)};
+  if (!add(std::move(entry))) entry.finish(); // add did not take it
+}
+
+void stop() {
+  State& s = state();
   std::vector<Entry> left;
   {
-    std::unique_lock<std::mutex> lock(c.mutex_);
-    if (c.stopping_) {
-      return;
-    }
-    c.stopping_ = true;
-    c.changed_.notify_all();
-    if (c.running_) {
-      // A callback of the user may hang in it; that must not hang the process.
-      c.changed_.wait_for(lock, kLongestStop, [&c] { return c.exited_; });
-    }
-    left.swap(c.entries_);
+    std::unique_lock<std::mutex> lock(s.mutex);
+    s.stopping = true;
+    s.changed.notify_all();
+    // A callback of the user may hang in the thread; that must not hang the process.
+    s.changed.wait_for(lock, kLongestStop, [&s] { return !s.running || s.exited; });
+    left.swap(s.entries);
   }
   for (Entry& entry : left) {
     if (entry.done()) {
@@ -139,4 +134,4 @@ void Completer::stop() {
   }
 }
 
-} // namespace goccl
+} // namespace goccl::completer

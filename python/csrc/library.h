@@ -1,16 +1,20 @@
 // The functions of libgoccl, found at run time: the extension has no link-time dependence on it, so importing the
-// extension starts no Go runtime.
+// extension starts no Go runtime. And what surrounds every call: failures, forks, the GIL.
 #pragma once
 
+#include <Python.h>
+
+#include <exception>
 #include <string>
+
+#include <c10/util/Exception.h>
 
 #include "goccl.h"
 
-#define GOCCL_FUNCTIONS(X)                                                                          \
-  X(version)                                                                                        \
-  X(group_open) X(group_join) X(group_seq) X(group_set_timeout) X(group_abort) X(group_close)       \
-  X(run) X(start)                                                                                   \
-  X(work_wait) X(work_test) X(work_source) X(work_seq) X(work_free)                                 \
+#define GOCCL_FUNCTIONS(X)                                                                    \
+  X(version)                                                                                  \
+  X(group_open) X(group_join) X(group_seq) X(group_set_timeout) X(group_abort) X(group_close) \
+  X(run) X(start) X(work_wait) X(work_test) X(work_source) X(work_seq) X(work_free)           \
   X(completions) X(completions_wait)
 
 namespace goccl {
@@ -31,8 +35,40 @@ std::string load(const std::string& path);
 // Whether this process is a fork of the one that loaded libgoccl. A Go runtime does not survive fork: nothing of the
 // library may be called then, and what the parent left behind must not be touched.
 bool forked() noexcept;
-
-// Throws when forked().
 void check_not_forked(const char* what);
+
+// A goccl_error without the cost of clearing its two kilobytes.
+struct Failure : goccl_error {
+  Failure() { code = GOCCL_OK, peer = -1, text[0] = '\0'; }
+};
+
+// Failures of communication are c10::DistBackendError (Python's torch.distributed.DistBackendError), arguments that cannot be
+// right c10::Error (RuntimeError), and what is right but not supported c10::NotImplementedError (NotImplementedError). In
+// Python all three are RuntimeErrors.
+std::exception_ptr as_exception(int code, const std::string& text);
+std::exception_ptr as_exception(int code, const goccl_error& error, const char* what);
+
+// Throws unless a call of the library went well.
+inline void check(int code, const goccl_error& error, const char* what) {
+  if (C10_UNLIKELY(code != GOCCL_OK)) std::rethrow_exception(as_exception(code, error, what));
+}
+
+template <typename... Text>
+[[noreturn]] void fail(goccl_code code, const char* what, const Text&... text) {
+  std::rethrow_exception(as_exception(code, c10::str(what, ": ", text...)));
+}
+
+// Gives the GIL away for a scope, if this thread has it. For what may be called both from Python and from C++ threads that
+// never saw the interpreter, and may wait.
+class WithoutGil {
+ public:
+  WithoutGil() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+  ~WithoutGil() { if (state_ != nullptr) PyEval_RestoreThread(state_); }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
 
 } // namespace goccl

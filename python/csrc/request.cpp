@@ -10,24 +10,25 @@ namespace {
 
 // The core's type for a torch type; 0 for those that it can only move as bytes.
 int32_t core_type(at::ScalarType type) {
+  using S = at::ScalarType;
   switch (type) {
-    case at::kDouble: return GOCCL_F64;
-    case at::kFloat: return GOCCL_F32;
-    case at::kHalf: return GOCCL_F16;
-    case at::kBFloat16: return GOCCL_BF16;
-    case at::kChar: return GOCCL_I8;
-    case at::kByte: return GOCCL_U8;
-    case at::kShort: return GOCCL_I16;
-    case at::ScalarType::UInt16: return GOCCL_U16;
-    case at::kInt: return GOCCL_I32;
-    case at::ScalarType::UInt32: return GOCCL_U32;
-    case at::kLong: return GOCCL_I64;
-    case at::ScalarType::UInt64: return GOCCL_U64;
-    case at::kBool: return GOCCL_BOOL;
-    case at::kComplexFloat: return GOCCL_C64;
-    case at::kComplexDouble: return GOCCL_C128;
-    case at::ScalarType::Float8_e4m3fn: return GOCCL_F8E4M3;
-    case at::ScalarType::Float8_e5m2: return GOCCL_F8E5M2;
+    case S::Double: return GOCCL_F64;
+    case S::Float: return GOCCL_F32;
+    case S::Half: return GOCCL_F16;
+    case S::BFloat16: return GOCCL_BF16;
+    case S::Char: return GOCCL_I8;
+    case S::Byte: return GOCCL_U8;
+    case S::Short: return GOCCL_I16;
+    case S::UInt16: return GOCCL_U16;
+    case S::Int: return GOCCL_I32;
+    case S::UInt32: return GOCCL_U32;
+    case S::Long: return GOCCL_I64;
+    case S::UInt64: return GOCCL_U64;
+    case S::Bool: return GOCCL_BOOL;
+    case S::ComplexFloat: return GOCCL_C64;
+    case S::ComplexDouble: return GOCCL_C128;
+    case S::Float8_e4m3fn: return GOCCL_F8E4M3;
+    case S::Float8_e5m2: return GOCCL_F8E5M2;
     default: return 0;
   }
 }
@@ -46,6 +47,13 @@ struct QuietCopies {
       {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::PythonDispatcher})};
 };
 
+// A contiguous tensor of the same sizes.
+at::Tensor packed(const at::Tensor& t, bool with_values) {
+  QuietCopies quiet;
+  at::Tensor p = at::empty(t.sizes(), t.options().memory_format(at::MemoryFormat::Contiguous));
+  return with_values ? p.copy_(t) : p;
+}
+
 template <typename List>
 void move_all(List& to, List& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
@@ -61,13 +69,9 @@ void Held::absorb(Held&& other) {
 }
 
 void Held::copy_back() {
-  if (copies.empty()) {
-    return;
-  }
+  if (copies.empty()) return;
   QuietCopies quiet;
-  for (auto& copy : copies) {
-    copy.view.copy_(copy.packed);
-  }
+  for (auto& copy : copies) copy.view.copy_(copy.packed);
 }
 
 Request::Request(const Kind& kind, std::chrono::milliseconds timeout) : kind_(kind) {
@@ -97,40 +101,29 @@ void Request::check(const at::Tensor& t, const char* role) const {
               ", got an ", role, " tensor of ", t.scalar_type());
 }
 
-at::Tensor Request::packed_input(const at::Tensor& t) {
+const at::Tensor& Request::packed_input(const at::Tensor& t) {
   check(t, "input");
-  if (C10_LIKELY(plain(t))) {
-    return t;
-  }
-  QuietCopies quiet;
-  return at::empty(t.sizes(), t.options().memory_format(at::MemoryFormat::Contiguous)).copy_(t);
+  held.inputs.push_back(C10_LIKELY(plain(t)) ? t : packed(t, true));
+  return held.inputs.back();
 }
 
 at::Tensor Request::packed_output(const at::Tensor& t, bool with_values) {
   check(t, "output");
   held.outputs.push_back(t);
-  if (C10_LIKELY(plain(t))) {
-    return t;
-  }
+  if (C10_LIKELY(plain(t))) return t;
   GOCCL_CHECK(at::has_internal_overlap(t) != at::MemOverlap::Yes, kind_, "cannot write to an expanded tensor (sizes ",
               t.sizes(), ", strides ", t.strides(), "): several of its elements share memory; clone() it first");
-  QuietCopies quiet;
-  at::Tensor packed = at::empty(t.sizes(), t.options().memory_format(at::MemoryFormat::Contiguous));
-  if (with_values) {
-    packed.copy_(t);
-  }
-  held.copies.push_back({packed, t});
-  return packed;
+  held.copies.push_back({packed(t, with_values), t});
+  return held.copies.back().packed;
 }
 
-void Request::add(Blocks& blocks, void* data, int64_t numel) {
-  blocks.push_back({data, static_cast<uint64_t>(numel) * scale_});
+void Request::add(Blocks& blocks, const void* data, int64_t numel) {
+  blocks.push_back({const_cast<void*>(data), static_cast<uint64_t>(numel) * scale_});
 }
 
 void Request::read(const at::Tensor& tensor) {
-  at::Tensor t = packed_input(tensor);
-  add(in_, const_cast<void*>(t.const_data_ptr()), t.numel());
-  held.inputs.push_back(std::move(t));
+  const at::Tensor& t = packed_input(tensor);
+  add(in_, t.const_data_ptr(), t.numel());
 }
 
 void Request::write(const at::Tensor& tensor) {
@@ -140,73 +133,54 @@ void Request::write(const at::Tensor& tensor) {
 
 void Request::update(const at::Tensor& tensor) {
   at::Tensor t = packed_output(tensor, true);
-  void* data = t.mutable_data_ptr();
-  add(in_, data, t.numel());
-  add(out_, data, t.numel());
+  add(in_, t.mutable_data_ptr(), t.numel());
+  out_.push_back(in_.back());
 }
 
 void Request::read_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits) {
-  at::Tensor t = packed_input(tensor);
-  add_parts(in_, const_cast<void*>(t.const_data_ptr()), t, "input", ranks, splits);
-  held.inputs.push_back(std::move(t));
+  const at::Tensor& t = packed_input(tensor);
+  add_parts(in_, t.const_data_ptr(), t, ranks, splits);
 }
 
 void Request::write_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits) {
   at::Tensor t = packed_output(tensor, false);
-  add_parts(out_, t.mutable_data_ptr(), t, "output", ranks, splits);
+  add_parts(out_, t.mutable_data_ptr(), t, ranks, splits);
 }
 
-void Request::add_parts(Blocks& blocks, void* data, const at::Tensor& t, const char* role, int ranks,
-                        at::IntArrayRef splits) {
-  char* next = static_cast<char*>(data);
-  const int64_t item = static_cast<int64_t>(t.element_size());
-  if (splits.empty()) {
-    GOCCL_CHECK(t.numel() % ranks == 0, kind_, "an ", role, " tensor of ", t.numel(), " elements (sizes ", t.sizes(),
-                ") cannot be divided equally among ", ranks, " ranks");
-    const int64_t part = t.numel() / ranks;
-    for (int r = 0; r < ranks; r++, next += part * item) {
-      add(blocks, next, part);
-    }
-    return;
-  }
-  GOCCL_CHECK(splits.size() == static_cast<size_t>(ranks), kind_, "Number of tensor splits not equal to group size: got ",
-              splits.size(), " ", role, " splits for ", ranks, " ranks");
+void Request::add_parts(Blocks& blocks, const void* data, const at::Tensor& t, int ranks, at::IntArrayRef splits) {
   const int64_t rows = t.dim() == 0 ? 1 : t.size(0);
   int64_t sum = 0;
   for (int64_t s : splits) {
-    GOCCL_CHECK(s >= 0, kind_, "negative ", role, " split in ", splits);
+    GOCCL_CHECK(s >= 0 && s <= rows, kind_, "splits ", splits, " are not numbers of rows of a tensor of sizes ", t.sizes());
     sum += s;
   }
-  GOCCL_CHECK(sum == rows, kind_, "Split sizes doesn't match total dim 0 size: ", role, " splits ", splits, " are ", sum,
+  GOCCL_CHECK(splits.empty() || splits.size() == static_cast<size_t>(ranks), kind_,
+              "Number of tensor splits not equal to group size: got ", splits.size(), " splits for ", ranks, " ranks");
+  GOCCL_CHECK(splits.empty() || sum == rows, kind_, "Split sizes doesn't match total dim 0 size: splits ", splits, " are ", sum,
               " rows, the tensor has ", rows);
-  const int64_t row = rows == 0 ? 0 : t.numel() / rows;
-  for (int64_t s : splits) {
-    add(blocks, next, s * row);
-    next += s * row * item;
+  const int64_t unit = splits.empty() ? t.numel() / ranks : rows == 0 ? 0 : t.numel() / rows;
+  const char* next = static_cast<const char*>(data);
+  for (int r = 0; r < ranks; r++) {
+    const int64_t numel = splits.empty() ? unit : splits[r] * unit;
+    add(blocks, next, numel);
+    next += numel * t.element_size();
   }
 }
 
 void Request::reduce_with(const c10d::ReduceOp& op) {
-  switch (op.op_) {
-    case c10d::ReduceOp::SUM: call.redop = GOCCL_SUM; return;
-    case c10d::ReduceOp::AVG: call.redop = GOCCL_AVG; return;
-    case c10d::ReduceOp::PRODUCT: call.redop = GOCCL_PROD; return;
-    case c10d::ReduceOp::MIN: call.redop = GOCCL_MIN; return;
-    case c10d::ReduceOp::MAX: call.redop = GOCCL_MAX; return;
-    case c10d::ReduceOp::BAND: call.redop = GOCCL_BAND; return;
-    case c10d::ReduceOp::BOR: call.redop = GOCCL_BOR; return;
-    case c10d::ReduceOp::BXOR: call.redop = GOCCL_BXOR; return;
-    case c10d::ReduceOp::PREMUL_SUM: {
-      GOCCL_CHECK(op.supplement_, kind_, "ReduceOp.PREMUL_SUM needs a factor: use ReduceOp.PREMUL_SUM(factor)");
-      // The name that every version has; an operator of this kind always carries this supplement.
-      auto* supplement = static_cast<c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
-      call.redop = GOCCL_PREMUL_SUM;
-      call.factor = supplement->tensor_factor.defined() ? supplement->tensor_factor.item().toDouble()
-                                                        : supplement->double_factor;
-      return;
-    }
-    default:
-      GOCCL_CHECK(false, kind_, "unknown reduce operator ", static_cast<int>(op.op_));
+  // The core numbers its operators as c10d does.
+  static_assert(GOCCL_SUM == +c10d::ReduceOp::SUM && GOCCL_AVG == +c10d::ReduceOp::AVG &&
+                GOCCL_PROD == +c10d::ReduceOp::PRODUCT && GOCCL_MIN == +c10d::ReduceOp::MIN &&
+                GOCCL_MAX == +c10d::ReduceOp::MAX && GOCCL_BAND == +c10d::ReduceOp::BAND &&
+                GOCCL_BOR == +c10d::ReduceOp::BOR && GOCCL_BXOR == +c10d::ReduceOp::BXOR &&
+                GOCCL_PREMUL_SUM == +c10d::ReduceOp::PREMUL_SUM);
+  GOCCL_CHECK(op.op_ <= c10d::ReduceOp::PREMUL_SUM, kind_, "unknown reduce operator ", static_cast<int>(op.op_));
+  call.redop = op.op_;
+  if (op.op_ == c10d::ReduceOp::PREMUL_SUM) {
+    GOCCL_CHECK(op.supplement_, kind_, "ReduceOp.PREMUL_SUM needs a factor: use ReduceOp.PREMUL_SUM(factor)");
+    // The name that every version has; an operator of this kind always carries this supplement.
+    auto* s = static_cast<c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+    call.factor = s->tensor_factor.defined() ? s->tensor_factor.item().toDouble() : s->double_factor;
   }
 }
 

@@ -39,19 +39,18 @@ struct Held {
   void copy_back();
 };
 
-// One goccl_call under construction. The calls of read, write and update add blocks in order; each checks its tensor, and
-// throws before anything has moved.
+// One goccl_call under construction. read, write and update add blocks in order; each checks its tensor, and throws before
+// anything has moved.
 class Request {
  public:
   Request(const Kind& kind, const at::Tensor& example, std::chrono::milliseconds timeout);
-  // A call without tensors.
-  Request(const Kind& kind, std::chrono::milliseconds timeout);
+  Request(const Kind& kind, std::chrono::milliseconds timeout); // without tensors
 
   void read(const at::Tensor& tensor);
   void write(const at::Tensor& tensor);
   // One block that is both input and output.
   void update(const at::Tensor& tensor);
-  // A tensor as one block for each rank. Empty splits means equal parts; else splits[r] rows of dimension 0 for rank r.
+  // A tensor as one block for each rank: equal parts if splits is empty, else splits[r] rows (of dimension 0) for rank r.
   void read_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits = {});
   void write_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits = {});
   void reduce_with(const c10d::ReduceOp& op);
@@ -66,10 +65,10 @@ class Request {
   using Blocks = c10::SmallVector<goccl_block, 1>;
 
   void check(const at::Tensor& tensor, const char* role) const;
-  at::Tensor packed_input(const at::Tensor& tensor);
+  const at::Tensor& packed_input(const at::Tensor& tensor);
   at::Tensor packed_output(const at::Tensor& tensor, bool with_values);
-  void add(Blocks& blocks, void* data, int64_t numel);
-  void add_parts(Blocks& blocks, void* data, const at::Tensor& tensor, const char* role, int ranks, at::IntArrayRef splits);
+  void add(Blocks& blocks, const void* data, int64_t numel);
+  void add_parts(Blocks& blocks, const void* data, const at::Tensor& tensor, int ranks, at::IntArrayRef splits);
 
   const Kind& kind_;
   at::ScalarType dtype_ = at::kByte;

@@ -12,10 +12,7 @@ namespace {
 const char* title_if_profiled(const Kind& kind) { return C10_UNLIKELY(at::hasCallbacks()) ? kind.title : nullptr; }
 
 std::optional<std::vector<at::Tensor>> inputs_if_profiled(at::TensorList inputs) {
-  if (C10_LIKELY(!at::hasCallbacks()) || inputs.empty()) {
-    return std::nullopt;
-  }
-  return inputs.vec();
+  return C10_UNLIKELY(at::hasCallbacks()) && !inputs.empty() ? std::make_optional(inputs.vec()) : std::nullopt;
 }
 } // namespace
 
@@ -24,33 +21,25 @@ bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, const char* title,
     Failure failure;
     int done = 0;
     const int rc = lib.work_test(work, &done, &failure);
-    if (rc == GOCCL_OK && done == 0) {
-      return false;
-    }
-    if (rc != GOCCL_OK && error != nullptr && !*error) {
-      *error = as_exception(rc, failure, title);
-    }
+    if (rc == GOCCL_OK && done == 0) return false;
+    if (rc != GOCCL_OK && error != nullptr && !*error) *error = as_exception(rc, failure, title);
   }
   return true;
 }
 
 GocclWork::GocclWork(int rank, const Kind& kind, goccl_group group, Held&& held, at::TensorList inputs)
-    : Work(rank, kind.type, title_if_profiled(kind), inputs_if_profiled(inputs)),
-      kind_(kind),
-      group_(group),
+    : Work(rank, kind.type, title_if_profiled(kind), inputs_if_profiled(inputs)), kind_(kind), group_(group),
       held_(std::move(held)) {}
 
 GocclWork::~GocclWork() {
-  if (forked()) {
-    return; // the handles belong to the parent
-  }
-  if (!done_.load(std::memory_order_acquire) && !held_.works.empty()) {
-    Completer::adopt(std::move(held_));
+  if (forked() || held_.works.empty()) { // in a fork the handles belong to the parent
     return;
   }
-  for (goccl_work work : held_.works) {
-    lib.work_free(work);
+  if (!done()) {
+    completer::adopt(std::move(held_));
+    return;
   }
+  for (goccl_work work : held_.works) lib.work_free(work);
 }
 
 void GocclWork::run(const goccl_call& call, uint64_t seq) {
@@ -58,18 +47,13 @@ void GocclWork::run(const goccl_call& call, uint64_t seq) {
   Failure failure;
   const int rc = lib.run(group_, &call, &failure);
   settle(C10_LIKELY(rc == GOCCL_OK) ? nullptr : as_exception(rc, failure, kind_.title));
-  if (exception_) {
-    std::rethrow_exception(exception_);
-  }
+  if (exception_) std::rethrow_exception(exception_);
 }
 
 void GocclWork::start(const goccl_call& call) {
   Failure failure;
   goccl_work work = 0;
-  const int rc = lib.start(group_, &call, &work, &failure);
-  if (C10_UNLIKELY(rc != GOCCL_OK)) {
-    throw_failure(rc, failure, kind_.title);
-  }
+  check(lib.start(group_, &call, &work, &failure), failure, kind_.title);
   held_.works.push_back(work);
 }
 
@@ -78,9 +62,7 @@ void GocclWork::settle(std::exception_ptr error) {
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (completed_) {
-      return;
-    }
+    if (completed_) return;
     if (!error) {
       try {
         held_.copy_back();
@@ -95,12 +77,8 @@ void GocclWork::settle(std::exception_ptr error) {
     done_.store(true, std::memory_order_release);
   }
   // Both run code of others: not under the lock.
-  if (profiled) {
-    profiled();
-  }
-  if (future) {
-    complete(*future);
-  }
+  if (profiled) profiled();
+  if (future) complete(*future);
 }
 
 void GocclWork::complete(c10::ivalue::Future& future) {
@@ -116,27 +94,13 @@ void GocclWork::complete(c10::ivalue::Future& future) {
   }
 }
 
-bool GocclWork::ended() const {
-  return done_.load(std::memory_order_acquire) || all_ended(held_.works, kind_.title, nullptr);
-}
-
 bool GocclWork::isCompleted() {
-  if (done_.load(std::memory_order_acquire)) {
-    return true;
-  }
+  if (done()) return true;
   check_not_forked(kind_.title);
   std::exception_ptr error;
-  if (!all_ended(held_.works, kind_.title, &error)) {
-    return false;
-  }
+  if (!all_ended(held_.works, kind_.title, &error)) return false;
   settle(error);
   return true;
-}
-
-bool GocclWork::isSuccess() const { return done_.load(std::memory_order_acquire) && !exception_; }
-
-std::exception_ptr GocclWork::exception() const {
-  return done_.load(std::memory_order_acquire) ? exception_ : nullptr;
 }
 
 int GocclWork::sourceRank() const {
@@ -144,17 +108,12 @@ int GocclWork::sourceRank() const {
   check_not_forked(kind_.title);
   Failure failure;
   int source = -1;
-  const int rc = lib.work_source(held_.works.front(), &source, &failure);
-  if (rc != GOCCL_OK) {
-    throw_failure(rc, failure, kind_.title);
-  }
+  check(lib.work_source(held_.works.front(), &source, &failure), failure, kind_.title);
   return source;
 }
 
-std::vector<at::Tensor> GocclWork::result() { return {held_.outputs.begin(), held_.outputs.end()}; }
-
 bool GocclWork::wait(std::chrono::milliseconds timeout) {
-  if (!done_.load(std::memory_order_acquire)) {
+  if (!done()) {
     check_not_forked(kind_.title);
     const bool limited = timeout.count() > 0; // kNoTimeout is 0, kUnsetTimeout -1
     const auto deadline = std::chrono::steady_clock::now() + (limited ? timeout : std::chrono::milliseconds(0));
@@ -165,29 +124,21 @@ bool GocclWork::wait(std::chrono::milliseconds timeout) {
       const int64_t ns = std::max<int64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(left).count(), 1);
       Failure failure;
       const int rc = lib.work_wait(work, limited ? ns : -1, &failure);
-      if (rc != GOCCL_OK && !error) {
-        error = as_exception(rc, failure, kind_.title);
-      }
+      if (rc != GOCCL_OK && !error) error = as_exception(rc, failure, kind_.title);
     }
     settle(error);
   }
-  if (C10_UNLIKELY(exception_ != nullptr)) {
-    std::rethrow_exception(exception_);
-  }
+  if (C10_UNLIKELY(exception_ != nullptr)) std::rethrow_exception(exception_);
   return true;
 }
 
 void GocclWork::abort() {
   check_not_forked(kind_.title);
-  if (done_.load(std::memory_order_acquire)) {
-    return;
-  }
+  if (done()) return;
   Failure failure;
   const std::string reason = c10::str("Work.abort() was called for ", kind_.title);
   const int rc = lib.group_abort(group_, reason.c_str(), &failure);
-  if (rc != GOCCL_OK && rc != GOCCL_CLOSED) {
-    throw_failure(rc, failure, kind_.title);
-  }
+  check(rc == GOCCL_CLOSED ? GOCCL_OK : rc, failure, kind_.title);
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> GocclWork::getFuture() {
@@ -195,9 +146,7 @@ c10::intrusive_ptr<c10::ivalue::Future> GocclWork::getFuture() {
   bool done = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (future_) {
-      return future_;
-    }
+    if (future_) return future_;
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
     future = future_;
     done = completed_;
@@ -208,9 +157,7 @@ c10::intrusive_ptr<c10::ivalue::Future> GocclWork::getFuture() {
   }
   check_not_forked(kind_.title);
   // Held by the completer from here on, so that the future is completed even if the caller drops this Work.
-  if (!Completer::watch(c10::intrusive_ptr<GocclWork>::reclaim_copy(this))) {
-    isCompleted();
-  }
+  if (!completer::watch(c10::intrusive_ptr<GocclWork>::reclaim_copy(this))) isCompleted();
   return future;
 }
 
@@ -218,10 +165,7 @@ uint64_t GocclWork::getSequencenumber() const {
   uint64_t seq = seq_;
   if (!held_.works.empty() && !forked()) {
     Failure failure;
-    const int rc = lib.work_seq(held_.works.back(), &seq, &failure);
-    if (rc != GOCCL_OK) {
-      throw_failure(rc, failure, kind_.title);
-    }
+    check(lib.work_seq(held_.works.back(), &seq, &failure), failure, kind_.title);
   }
   return seq;
 }

@@ -5,7 +5,6 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include "failure.h"
 #include "library.h"
 #include "request.h"
 
@@ -28,15 +27,14 @@ class GocclWork final : public c10d::Work {
   void run(const goccl_call& call, uint64_t seq);
   // Starts the call; may be called several times before the Work is handed out.
   void start(const goccl_call& call);
-
   // Whether the core is done. Unlike isCompleted it runs no code of others and takes no lock.
-  bool ended() const;
+  bool ended() const { return done() || all_ended(held_.works, kind_.title, nullptr); }
 
   bool isCompleted() override;
-  bool isSuccess() const override;
-  std::exception_ptr exception() const override;
+  bool isSuccess() const override { return done() && !exception_; }
+  std::exception_ptr exception() const override { return done() ? exception_ : nullptr; }
   int sourceRank() const override;
-  std::vector<at::Tensor> result() override;
+  std::vector<at::Tensor> result() override { return {held_.outputs.begin(), held_.outputs.end()}; }
   void synchronize() override {} // a finished operation on CPU tensors has nothing left to order
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void abort() override;
@@ -44,6 +42,7 @@ class GocclWork final : public c10d::Work {
   uint64_t getSequencenumber() const override;
 
  private:
+  bool done() const { return done_.load(std::memory_order_acquire); }
   void settle(std::exception_ptr error);
   void complete(c10::ivalue::Future& future);
 

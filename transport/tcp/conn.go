@@ -25,6 +25,7 @@ type node struct {
 // conn is an authenticated connection to a peer process.
 type conn struct {
 	f       *Fabric
+	pair    *pair
 	fd      int
 	slot    int    // in the fabric's table
 	remote  string // address and port
@@ -55,8 +56,8 @@ type incoming struct {
 	session atomic.Pointer[session]
 }
 
-func newConn(f *Fabric, fd int, remote, who string, binding [32]byte, dialer bool) *conn {
-	c := &conn{f: f, fd: fd, remote: remote, who: who, binding: binding, dialer: dialer, gone: make(chan struct{}),
+func newConn(p *pair, fd int, remote string, binding [32]byte) *conn {
+	c := &conn{f: p.f, pair: p, fd: fd, remote: remote, who: p.peer.who(), binding: binding, dialer: !p.key.accept, gone: make(chan struct{}),
 		waiting: map[sessionKey]*session{}, inbounds: map[sessionKey]*incoming{}}
 	c.reader.staging = make([]byte, stagingBytes)
 	return c
@@ -94,7 +95,7 @@ func (c *conn) open(ctx context.Context, spec transport.Session) (*session, erro
 	select {
 	case <-s.opened:
 	case <-c.gone:
-	case <-c.f.closed:
+	case <-c.f.ctx.Done():
 		s.Close()
 		return nil, errFabricClosed
 	case <-ctx.Done():
@@ -103,13 +104,13 @@ func (c *conn) open(ctx context.Context, spec transport.Session) (*session, erro
 	announced := s.announce
 	c.mu.Unlock()
 	switch e := s.err.Load(); {
-	case c.down.Load() && (e == nil || errors.Is(e, fault.PeerLost)):
-		return nil, errRetry
-	case announced && e == nil:
-		return s, nil
-	case e != nil:
+	case announced && (e == nil || !errors.Is(e, fault.Mismatch)):
+		return s, nil // even if the peer has left already: it may have sent something before
+	case announced:
 		s.Close()
 		return nil, e
+	case c.down.Load():
+		return nil, errRetry
 	}
 	s.Close()
 	return nil, contextFault(ctx, spec.Peer, fmt.Sprintf("connected to %s, but the rank did not open session %x", c.where(), spec.ID))
@@ -224,7 +225,7 @@ func (c *conn) fail(cause error) {
 	close(c.gone)
 	c.f.drop(c)
 	c.f.bell.Ring()
-	c.f.reapers.Go(c.reap)
+	go c.reap()
 }
 
 // reason says what the end of the connection means for a session.
@@ -249,6 +250,7 @@ func (c *conn) reason(peer int, cause error) *fault.Error {
 
 // reap closes the socket once nobody uses it any more.
 func (c *conn) reap() {
+	defer c.f.sockets.Done()
 	for !c.reading.CompareAndSwap(false, true) {
 		time.Sleep(100 * time.Microsecond)
 	}

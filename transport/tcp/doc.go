@@ -12,8 +12,8 @@
 // An Address holds a random secret of its process; addresses travel through a store that both sides trust. Each side of a new
 // connection proves that it knows both secrets (HMAC-SHA256 over both nonces) before any frame is read. Connections that have not done so
 // are few (Options.MaxUnauthenticated) and short (Options.HandshakeTimeout). Each session is authenticated again with its own
-// Session.Key, bound to the connection. Nothing is encrypted: TLS, when asked for, belongs between the TCP connection and the
-// handshake (function secure in handshake.go), and reads and writes of frames then go through it.
+// Session.Key, bound to the connection. Nothing is encrypted: TLS, when asked for, begins where dialOne and welcome
+// start the handshake, and receiveInto and sendFrom then go through it.
 //
 // # Frames
 //

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"io"
+	"syscall"
 )
 
 const (
@@ -32,12 +33,12 @@ func (c *conn) receive() bool {
 	total := 0
 	for total < readBudget {
 		rest := r.rest
-		n, err := receiveInto(c.fd, rest, r.staging, &r.iov)
-		if err != nil {
-			if isAgain(err) {
+		n, room, errno := receiveInto(c.fd, rest, r.staging, &r.iov)
+		if errno != 0 {
+			if again(errno) {
 				break
 			}
-			c.fail(err)
+			c.fail(errno)
 			return true
 		}
 		if n == 0 {
@@ -45,7 +46,7 @@ func (c *conn) receive() bool {
 			return true
 		}
 		total += n
-		direct := min(n, len(rest))
+		direct, err := min(n, len(rest)), error(nil)
 		if direct > 0 {
 			r.rest = rest[direct:]
 			if len(r.rest) == 0 {
@@ -59,7 +60,7 @@ func (c *conn) receive() bool {
 			c.fail(err)
 			return true
 		}
-		if n < len(rest)+len(r.staging) && n != len(rest) {
+		if n < room {
 			break // that was all
 		}
 	}
@@ -70,10 +71,10 @@ func (c *conn) receive() bool {
 	return total > 0
 }
 
-// ended takes the end of the stream: in order if the peer has closed all its sessions before.
+// ended takes the end of the stream. Sessions that the peer has closed before do not mind.
 func (c *conn) ended() {
-	if c.writer.failed.Load() != nil {
-		c.fail(*c.writer.failed.Load())
+	if errno := c.writer.failed.Load(); errno != 0 {
+		c.fail(syscall.Errno(errno))
 		return
 	}
 	c.fail(io.EOF)

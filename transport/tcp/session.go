@@ -72,9 +72,6 @@ func (s *session) Close() error {
 	c.background.Add(1) // until the goodbye has left
 	c.enqueue(&s.node)
 	c.flush()
-	if c.backlog.Load() {
-		c.f.poller.rearm(c)
-	}
 	return nil
 }
 

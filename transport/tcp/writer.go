@@ -11,8 +11,8 @@ type writer struct {
 	after      func() // nil on the hot path: what to do when a frame has been written
 	scratch    [headerBytes + openBytes]byte
 	seq        uint64
-	finished   bool                  // our direction was ended
-	failed     atomic.Pointer[error] // writing failed; the reader finds out what else there is
+	finished   atomic.Bool   // our direction was ended
+	failed     atomic.Uint32 // the error number; the reader finds out what else there is
 }
 
 // enqueue tells the writer that n has something to write. Any thread may call it.
@@ -49,6 +49,9 @@ func (c *conn) flush() bool {
 				// A thread may have gone to sleep without waiting for the socket, because this one was about to write.
 				c.f.bell.Ring()
 			}
+			if c.background.Load() > 0 {
+				c.f.poller.rearm(c)
+			}
 			break
 		}
 	}
@@ -62,18 +65,18 @@ func (c *conn) send() (moved, full bool) {
 		if len(w.rest) == 0 && !c.nextFrame() {
 			return moved, false
 		}
-		if w.failed.Load() != nil {
+		if w.failed.Load() != 0 {
 			w.rest = nil // nobody will read it; the queues must drain all the same
 			c.frameWritten()
 			continue
 		}
-		n, err := sendFrom(c.fd, w.rest)
-		if err != nil {
-			if isAgain(err) {
+		n, errno := sendFrom(c.fd, w.rest)
+		if errno != 0 {
+			if again(errno) {
 				return moved, true
 			}
-			// Data may still lie in the receive buffer, so the reader ends the connection.
-			w.failed.Store(&err)
+			// Data may still lie in the receive buffer, so it is the reader that ends the connection.
+			w.failed.Store(uint32(errno))
 			shutdown(c.fd, true)
 			continue
 		}
@@ -100,8 +103,8 @@ func (c *conn) nextFrame() bool {
 		c.collect()
 		n := w.head
 		if n == nil {
-			if c.finishing.Load() && !w.finished && !c.busy() {
-				w.finished = true
+			if c.finishing.Load() && !w.finished.Load() && !c.busy() {
+				w.finished.Store(true)
 				shutdown(c.fd, false)
 			}
 			return false
@@ -139,8 +142,8 @@ func (c *conn) collect() {
 	w.tail = newest
 }
 
-// again queues n behind the others, if nobody else has.
-func (w *writer) again(n *node) {
+// requeue puts n behind the others, if nobody else has.
+func (w *writer) requeue(n *node) {
 	if n.queued.Swap(true) {
 		return
 	}
@@ -163,23 +166,30 @@ func (c *conn) channelFrame(ch *channel) bool {
 	switch {
 	case waiting > 0:
 		w.rest = out.ring[at%maxFragments].frame()
+		c.stamp(in, released)
 		out.started.Store(at + 1)
 		if waiting > 1 {
-			w.again(&ch.node)
+			w.requeue(&ch.node)
 		} else if ch.session.closing.Load() {
-			w.again(&ch.session.node) // its goodbye may have waited for this
+			w.requeue(&ch.session.node) // its goodbye may have waited for this
 		}
 	case due && !ch.session.closing.Load():
 		h := header{kind: kindCredit, channel: ch.index, session: ch.session.index}
 		w.rest = w.scratch[:headerBytes]
 		h.put(w.rest)
+		c.stamp(in, released)
 	default:
 		return false
 	}
+	return true
+}
+
+// stamp fills in what is known only when a frame leaves.
+func (c *conn) stamp(in *inQueue, released uint32) {
+	w := &c.writer
 	putStamp(w.rest, released, w.seq)
 	in.advertised.Store(released)
 	w.seq++
-	return true
 }
 
 // sessionFrame makes the open or goodbye frame of a session, whichever is due.
@@ -194,7 +204,7 @@ func (c *conn) sessionFrame(s *session) bool {
 		h.put(w.rest)
 		o.put(w.rest[headerBytes:])
 		if s.closing.Load() {
-			w.again(&s.node)
+			w.requeue(&s.node)
 		}
 	case s.closing.Load() && !s.byeSent && s.drained():
 		s.byeSent = true

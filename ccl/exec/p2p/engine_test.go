@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/transport"
 )
 
 func TestSizes(t *testing.T) {
@@ -90,9 +91,8 @@ func footprint(e *Engine) (buffers, records int) {
 }
 
 func TestUnexpectedMemoryIsBounded(t *testing.T) {
-	const count = 10_000
-	for _, size := range []int{0, 1, 100, 1000, EagerLimit} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
+	for size, count := range map[int]int{0: 10_000, 8: 10_000, 1000: 3000, EagerLimit: 1000} {
+		t.Run(fmt.Sprintf("%d of %d bytes", count, size), func(t *testing.T) {
 			w := newWorld(t, 2, 8, 64<<10, nil)
 			for range count {
 				w.send(0, 1, 1, size)
@@ -101,7 +101,6 @@ func TestUnexpectedMemoryIsBounded(t *testing.T) {
 			buffers, records := footprint(w.engines[1])
 			require.LessOrEqual(t, buffers, EagerWindow)
 			require.Equal(t, count, records)
-			require.LessOrEqual(t, buffers/max(size, 1)*recordCost, count*recordCost)
 			require.LessOrEqual(t, unsafe.Sizeof(message{}), uintptr(recordCost))
 			require.LessOrEqual(t, w.engines[1].peers[0].held, EagerWindow)
 			for range count {
@@ -273,7 +272,7 @@ func TestTurns(t *testing.T) {
 		low, high = min(low, r.msg.off), max(high, r.msg.off)
 	}
 	require.Positive(t, low)
-	require.LessOrEqual(t, high-low, 2*dataFragment)
+	require.LessOrEqual(t, high-low, 3*dataFragment)
 	w.finish()
 }
 
@@ -292,6 +291,10 @@ func TestBadRequests(t *testing.T) {
 		require.ErrorIs(t, got, fault.Invalid, name)
 	}
 	require.False(t, e.Active())
+	alone := New(0, make([]transport.Channel, 2), func(_ *Request, err error) { got = err })
+	alone.Post(&Request{Peer: 1})
+	require.ErrorIs(t, got, fault.Invalid)
+	require.False(t, alone.Advance())
 	var r Request
 	r.Peer = 1
 	e.Post(&r)

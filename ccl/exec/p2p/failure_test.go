@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/transport"
 )
 
 // TestCancelEverywhere cancels a send or a receive after each number of steps, for each protocol, and checks with the reference
 // matcher that later messages of the same tag are not disturbed.
 func TestCancelEverywhere(t *testing.T) {
-	for _, size := range []int{0, 8, 1000, EagerLimit, EagerLimit + 1, 100_000} {
+	for _, size := range []int{0, 8, 1000, EagerLimit, EagerLimit + 1, 20_000} {
 		for _, who := range []string{"send", "receive", "both"} {
 			for _, first := range []string{"send", "receive"} {
 				t.Run(fmt.Sprintf("%d bytes, %s, %s first", size, who, first), func(t *testing.T) {
@@ -52,7 +53,7 @@ func cancelAfter(t *testing.T, size int, who, first string, steps int) bool {
 		hit = w.cancel(r) || hit
 	}
 	// What follows is received as if nothing had been.
-	for _, n := range []int{size, 8, 20_000} {
+	for _, n := range []int{8, 9000} {
 		w.send(0, 1, 2, n)
 		w.recv(1, 0, 2, n)
 	}
@@ -190,6 +191,63 @@ func TestFailureTakesWhatArrived(t *testing.T) {
 		e.Post(&requests[i])
 	}
 	require.Equal(t, []error{errLost, nil, errLost}, got, "the message that is lost keeps its turn")
+}
+
+// TestFailureForgetsWhatIsOwed: nothing can be sent, so that all sorts of answers wait; then the peer fails, or everything.
+func TestFailureForgetsWhatIsOwed(t *testing.T) {
+	for _, everything := range []bool{false, true} {
+		net := newNetwork(2, 300, 1<<20, nil)
+		dones, in, out := 0, net.pipes[1][0], net.pipes[0][1]
+		e := New(0, net.chans[0], func(*Request, error) { dones++ })
+		out.capacity = 64
+		post := func(tag uint32, size int, send bool) *Request {
+			o := newOp(0, 1, tag, size, send, 1)
+			e.Post(&o.Request)
+			return &o.Request
+		}
+		transmit := func(k kind, tag uint32, w1, w2 uint64, n int) {
+			in.Reserve(n)
+			in.Commit(n, &transport.Meta{magic<<48 | uint64(k)<<32 | uint64(tag), w1, w2})
+		}
+		cut := post(0, 100, true)
+		require.Equal(t, leaving, cut.state)
+		require.True(t, e.Cancel(cut, errCancel))
+		out.ring = out.ring[:1] // now not even answers leave
+
+		post(1, 20_000, false)
+		transmit(kindRequest, 1, 20_000, 1, 0)
+		post(2, 20_000, false)
+		transmit(kindRequest, 2, 20_001, 2, 0)
+		post(3, 8, false)
+		transmit(kindEager, 3, 9, 0, 9)
+		for range 200 {
+			post(4, 1000, false)
+			transmit(kindEager, 4, 1000, 0, 1000)
+		}
+		transmit(kindEager, 5, 1000, 0, 1000) // unexpected, whole
+		for e.Advance() {
+		}
+		require.Equal(t, 203, dones)
+		p := &e.peers[1]
+		require.GreaterOrEqual(t, p.credit, creditDue)
+		require.Equal(t, kindEagerMismatch, p.owed.tail.owe)
+		require.True(t, p.leaving.active && e.Active())
+
+		if everything {
+			e.Fail(errLost)
+			require.False(t, e.Active())
+			require.Equal(t, 204, dones)
+			continue
+		}
+		e.PeerFailed(1, nil)
+		require.ErrorIs(t, p.err, fault.PeerLost)
+		require.False(t, e.Active())
+		require.Equal(t, 204, dones)
+		post(5, 8, false) // too short
+		require.Equal(t, 205, dones)
+		require.False(t, e.Active())
+		require.Zero(t, e.table.arrived)
+	}
 }
 
 func TestFail(t *testing.T) {

@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"sync"
 
@@ -26,6 +27,9 @@ type fragment struct {
 	n      int
 	meta   transport.Meta
 }
+
+// stale overwrites what was released: whoever looks again sees it.
+var stale = bytes.Repeat([]byte{0xDD}, transport.MaxFragment)
 
 func newPipe(fragments, capacity int) *pipe {
 	return &pipe{ring: make([]fragment, fragments), capacity: capacity}
@@ -86,9 +90,7 @@ func (p *pipe) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := &p.ring[p.first]
-	for i := range f.memory[:f.n] {
-		f.memory[i] = 0xDD // whoever looks again sees it
-	}
+	copy(f.memory[:f.n], stale)
 	p.first = (p.first + 1) % len(p.ring)
 	p.count--
 	p.bytes -= f.n

@@ -1,0 +1,114 @@
+package lint
+
+import (
+	"fmt"
+	"strings"
+)
+
+// layers are the packages from the bottom up, as ARCHITECTURE.md draws them. A package belongs to the longest entry that is
+// itself or a folder above it, and may import what lies in a lower layer.
+var layers = [][]string{
+	{"ccl/dtype", "ccl/fault"},
+	{"ccl/internal"},
+	{"ccl/plan", "ccl/topo", "ccl/mem", "ccl/park", "transport"},
+	{"ccl/algo", "ccl/verify", "ccl/sim", "ccl/draw", "ccl/kernel"},
+	{"ccl/tune", "ccl/exec", "transport/*", "cuda"},
+	{"ccl"},
+	{"pgbackend"},
+	{"cabi"},
+	{"cmd"},
+}
+
+// sideways are the imports within one layer; any other pair of the same layer must not know each other. Packages of one
+// folder (exec and exec/p2p) are one part.
+var sideways = map[[2]string]string{
+	{"transport", "ccl/park"}:                  "a fabric rings the bell of the process",
+	{"transport/inproc", "transport/shm/ring"}: "one ring, in private and in shared memory",
+}
+
+// layerOf returns the part that a package belongs to and its layer, or -1.
+func layerOf(dir string) (part string, layer int) {
+	layer = -1
+	for index, parts := range layers {
+		for _, each := range parts {
+			folder, implementations := strings.CutSuffix(each, "/*")
+			if implementations && !strings.HasPrefix(dir, folder+"/") || !within(dir, folder) || len(each) <= len(part) {
+				continue
+			}
+			part, layer = each, index
+		}
+	}
+	if folder, ok := strings.CutSuffix(part, "/*"); ok { // transport/shm/ring is a piece of transport/shm
+		part = folder + "/" + strings.Split(strings.TrimPrefix(dir, folder+"/"), "/")[0]
+	}
+	return part, layer
+}
+
+func checkLayers(m *module) []finding {
+	var all []finding
+	for _, f := range m.files {
+		part, layer := layerOf(f.dir)
+		if layer < 0 {
+			if !f.test && !within(f.dir, "tests", "examples", "ci", "python") {
+				all = append(all, finding{f.path, f.line(f.ast.Name), fmt.Sprintf("package %s has no place in the layers", f.dir)})
+			}
+			continue
+		}
+		if f.test {
+			continue
+		}
+		for _, imported := range f.imports() {
+			if !imported.ours {
+				continue
+			}
+			itsPart, itsLayer := layerOf(imported.path)
+			_, listed := sideways[[2]string{f.dir, imported.path}]
+			if itsLayer < layer && itsLayer >= 0 || itsPart == part || listed {
+				continue
+			}
+			where := "above it"
+			if itsLayer == layer {
+				where = "beside it"
+			}
+			all = append(all, finding{f.path, imported.line, fmt.Sprintf("%s imports %s, which stands %s", f.dir, imported.path, where)})
+		}
+	}
+	return all
+}
+
+// importRule finds the imports that forbidden names, with what to say of them.
+func importRule(forbidden func(f *goFile, imported importSpec) bool) func(*module) []finding {
+	return func(m *module) []finding {
+		var all []finding
+		for _, f := range m.files {
+			for _, imported := range f.imports() {
+				if forbidden(f, imported) {
+					all = append(all, finding{f.path, imported.line, fmt.Sprintf("%s imports %s", f.dir, imported.path)})
+				}
+			}
+		}
+		return all
+	}
+}
+
+func cgoOutsideCABI(f *goFile, imported importSpec) bool {
+	return imported.path == "C" && !within(f.dir, "cabi")
+}
+
+func unixElsewhere(f *goFile, imported importSpec) bool {
+	return imported.path == "golang.org/x/sys/unix" && !f.test &&
+		!strings.HasPrefix(f.dir, "transport/") && !within(f.dir, "ccl/mem", "ccl/park", "ccl/topo/probe")
+}
+
+func testifyInLibrary(f *goFile, imported importSpec) bool {
+	return strings.HasPrefix(imported.path, "github.com/stretchr/testify") && !f.test
+}
+
+func algorithmsKnown(f *goFile, imported importSpec) bool {
+	return imported.ours && within(imported.path, "ccl/algo") && !f.test &&
+		f.dir != "ccl" && !within(f.dir, "ccl/algo", "ccl/tune", "cmd")
+}
+
+func fabricsKnown(f *goFile, imported importSpec) bool {
+	return imported.ours && strings.HasPrefix(imported.path, "transport/") && !f.test && within(f.dir, "pgbackend", "cabi")
+}

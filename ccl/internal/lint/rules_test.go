@@ -1,0 +1,164 @@
+package lint
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rules are all that is held, each with the reason that its errors print.
+var rules = []struct {
+	name, why string
+	check     func(*module) []finding
+}{
+	{"layers", "arrows point downward only, from cmd to dtype (layers_test.go); move the code or pass the value down", checkLayers},
+	{"cgo", "only cabi has import \"C\": everything below builds and is tested with CGO_ENABLED=0", importRule(cgoOutsideCABI)},
+	{"unix", "only transport/*, ccl/mem, ccl/park and ccl/topo/probe talk to the kernel: the rest is the same on every platform",
+		importRule(unixElsewhere)},
+	{"testify", "testify is for _test.go files: a library drags no assertions into its users' builds", importRule(testifyInLibrary)},
+	{"algorithms", "only ccl, ccl/tune and cmd pick algorithms: whatever else runs, runs a plan, and no collective is coded beside it",
+		importRule(algorithmsKnown)},
+	{"fabrics", "pgbackend and cabi see groups, not the paths that bytes take: package ccl puts those together", importRule(fabricsKnown)},
+	{"environment", "variables set from Python are invisible to Go: they are read in one place and passed down as options", checkEnvironment},
+	{"exit", "a library returns errors; the process belongs to somebody else", checkExit},
+	{"print", "standard output belongs to the training program; errors are returned, traces have their own writer", checkPrint},
+	{"package doc", "a reader should learn from the package comment what a package is for", checkPackageDoc},
+	{"package name", "a name says what is inside, and these say nothing", checkPackageName},
+	{"generated", "the file names of generated code start with z, and its header says Code generated … DO NOT EDIT.", checkGenerated},
+	{"machine", "the repository is read on other machines: no path or word of the one it was written on", checkMachine},
+}
+
+func TestRules(t *testing.T) {
+	m := loadRepository(t)
+	if len(m.files) < 20 {
+		t.Fatalf("found %d Go files: the repository is not where it is looked for", len(m.files))
+	}
+	for _, rule := range rules {
+		t.Run(strings.ReplaceAll(rule.name, " ", "_"), func(t *testing.T) {
+			for _, found := range rule.check(m) {
+				t.Errorf("%s\n\t(%s)", found, rule.why)
+			}
+		})
+	}
+}
+
+// library reports code that is linked into other people's programs. Commands and generators are not.
+func (f *goFile) library() bool {
+	return !f.test && !within(f.dir, "cmd") && (f.ast.Name.Name != "main" || within(f.dir, "cabi"))
+}
+
+func checkEnvironment(m *module) []finding {
+	var all []finding
+	for _, f := range m.files {
+		if f.test || within(f.dir, "cmd") {
+			continue
+		}
+		for _, pkg := range []string{"os", "syscall", "golang.org/x/sys/unix"} {
+			all = append(all, f.uses(pkg, "Getenv", "LookupEnv", "Environ", "ExpandEnv", "Setenv", "Unsetenv", "Clearenv")...)
+		}
+	}
+	return all
+}
+
+func checkExit(m *module) []finding {
+	var all []finding
+	for _, f := range m.files {
+		if f.library() {
+			all = slices.Concat(all, f.uses("os", "Exit"), f.uses("syscall", "Exit"), f.uses("log", "Fatal", "Fatalf", "Fatalln"))
+		}
+	}
+	return all
+}
+
+func checkPrint(m *module) []finding {
+	var all []finding
+	for _, f := range m.files {
+		if !f.library() {
+			continue
+		}
+		all = slices.Concat(all, f.uses("fmt", "Print", "Printf", "Println"), f.uses("log", "Print", "Printf", "Println"))
+		ast.Inspect(f.ast, func(node ast.Node) bool {
+			if call, ok := node.(*ast.CallExpr); ok {
+				if name, ok := call.Fun.(*ast.Ident); ok && (name.Name == "print" || name.Name == "println") {
+					all = append(all, finding{f.path, f.line(call), "builtin " + name.Name})
+				}
+			}
+			return true
+		})
+	}
+	return all
+}
+
+func checkPackageDoc(m *module) []finding {
+	first, documented := map[string]*goFile{}, map[string]bool{}
+	for _, f := range m.files {
+		if f.test {
+			continue
+		}
+		if first[f.dir] == nil {
+			first[f.dir] = f
+		}
+		documented[f.dir] = documented[f.dir] || f.ast.Doc != nil && strings.TrimSpace(f.ast.Doc.Text()) != ""
+	}
+	var all []finding
+	for dir, f := range first {
+		if !documented[dir] {
+			all = append(all, finding{f.path, f.line(f.ast.Name), fmt.Sprintf("package %s has no comment in any of its files", dir)})
+		}
+	}
+	return all
+}
+
+func checkPackageName(m *module) []finding {
+	empty := regexp.MustCompile(`^(utils?|common|helpers?|misc|shared|base)(_test)?$`)
+	var all []finding
+	for _, f := range m.files {
+		if name := f.ast.Name.Name; empty.MatchString(name) || empty.MatchString(path.Base(f.dir)) {
+			all = append(all, finding{f.path, f.line(f.ast.Name), "package " + name + " in " + f.dir})
+		}
+	}
+	return all
+}
+
+// The pattern is that of the go command, for the comment signs of every language here.
+var generatedHeader = regexp.MustCompile(`(?m)^\s*(//|#|/\*)\s*Code generated .* DO NOT EDIT\.`)
+
+func checkGenerated(m *module) []finding {
+	sources := []string{".go", ".s", ".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".py", ".pyi"}
+	var all []finding
+	for _, f := range m.texts {
+		if !slices.Contains(sources, path.Ext(f.path)) || strings.Contains(f.path, "/testdata/") {
+			continue
+		}
+		named := strings.HasPrefix(path.Base(f.path), "z")
+		header := generatedHeader.Match(f.text[:min(len(f.text), 1024)])
+		switch {
+		case named && !header:
+			all = append(all, finding{f.path, 1, "named like a generated file, but without the header"})
+		case header && !named:
+			all = append(all, finding{f.path, 1, "has the header of a generated file, but not its name"})
+		}
+	}
+	return all
+}
+
+// Written in pieces, so that this file does not break its own rule.
+var machineWords = regexp.MustCompile(`(^|[^\w./~-])/(wo` + `rk|ho` + `me|ro` + `ot|fa` + `rm)/\w` +
+	`|/tm` + `p/(bash_jobs|venv|brief)|\b(developer|helper) ses` + `sion\b|\bC` + `EO\b`)
+
+func checkMachine(m *module) []finding {
+	var all []finding
+	for _, f := range m.texts {
+		for index, line := range bytes.Split(f.text, []byte("\n")) {
+			if word := machineWords.Find(line); word != nil {
+				all = append(all, finding{f.path, index + 1, fmt.Sprintf("says %q", bytes.TrimSpace(word))})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,93 @@
+package probe
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/topo"
+)
+
+func cores() topo.Finding {
+	found := topo.Finding{Name: "cores", State: topo.OK, Value: fmt.Sprint(park.Cores())}
+	if quota, err := os.ReadFile("/sys/fs/cgroup/cpu.max"); err == nil && !strings.HasPrefix(string(quota), "max") {
+		found.Value += " (cgroup cpu.max " + strings.TrimSpace(string(quota)) + ")"
+	}
+	if park.Cores() < 2 {
+		found.State, found.Hint = topo.Missing, "ranks that share one core hand it to each other at every step"
+	}
+	return found
+}
+
+func memory() topo.Finding {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return topo.Finding{Name: "memory", State: topo.Info, Value: err.Error()}
+	}
+	unit := uint64(info.Unit)
+	return topo.Finding{Name: "memory", State: topo.Info, Value: fmt.Sprintf("%d MiB, %d MiB free", uint64(info.Totalram)*unit>>20, uint64(info.Freeram)*unit>>20)}
+}
+
+// sharedMemory tries what the shm transport does: a sealed memfd, shared.
+func sharedMemory() topo.Finding {
+	found := topo.Finding{Name: "shared memory", State: topo.Missing, Hint: "ranks of one host will talk over TCP, many times slower"}
+	fd, err := unix.MemfdCreate("goccl-probe", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		found.Value = "memfd_create: " + err.Error()
+		return found
+	}
+	defer unix.Close(fd)
+	if err := unix.Ftruncate(fd, 4096); err != nil {
+		found.Value = "ftruncate: " + err.Error()
+		return found
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW); err != nil {
+		found.Value = "sealing: " + err.Error()
+		return found
+	}
+	mem, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		found.Value = "mmap: " + err.Error()
+		return found
+	}
+	unix.Munmap(mem)
+	return topo.Finding{Name: "shared memory", State: topo.OK, Value: "memfd with seals"}
+}
+
+// crossMemory tries to read this process's own memory as a peer would.
+func crossMemory() topo.Finding {
+	found := topo.Finding{Name: "cross-memory attach", State: topo.OK, Value: "process_vm_readv"}
+	from, to := []byte{42}, []byte{0}
+	local := []unix.Iovec{{Base: &to[0], Len: 1}}
+	remote := []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&from[0])), Len: 1}}
+	n, err := unix.ProcessVMReadv(os.Getpid(), local, remote, 0)
+	if err != nil || n != 1 || to[0] != 42 {
+		found.State, found.Value = topo.Missing, fmt.Sprint("process_vm_readv: ", err)
+		found.Hint = "large messages are copied twice; allow it with CAP_SYS_PTRACE or a seccomp profile that lets it through"
+		return found
+	}
+	if scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && strings.TrimSpace(string(scope)) != "0" {
+		found.State, found.Hint = topo.Missing, "kernel.yama.ptrace_scope is "+strings.TrimSpace(string(scope))+": only parents may read their children's memory"
+	}
+	return found
+}
+
+func rdma() topo.Finding {
+	devices, _ := filepath.Glob("/sys/class/infiniband/*")
+	for i := range devices {
+		devices[i] = filepath.Base(devices[i])
+	}
+	found := library("RDMA (libibverbs)", []string{"libibverbs.so.1"}, "ibv_get_device_list", "apt-get install -y libibverbs1 ibverbs-providers")
+	switch {
+	case found.State == topo.OK && len(devices) == 0:
+		found.State, found.Value, found.Hint = topo.Missing, found.Value+", no device", "no RDMA hardware (or driver) here: other hosts are reached over TCP"
+	case len(devices) > 0:
+		found.Value += ", devices " + strings.Join(devices, " ")
+	}
+	return found
+}

@@ -1,0 +1,30 @@
+//go:build !linux
+
+package probe
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/topo"
+)
+
+func cores() topo.Finding {
+	return topo.Finding{Name: "cores", State: topo.OK, Value: fmt.Sprint(park.Cores())}
+}
+
+func memory() topo.Finding {
+	return topo.Finding{Name: "memory", State: topo.Info, Value: "not read on this system"}
+}
+
+func sharedMemory() topo.Finding {
+	return topo.Finding{Name: "shared memory", State: topo.Missing, Value: "Linux only", Hint: "ranks of one host talk over TCP"}
+}
+
+func crossMemory() topo.Finding {
+	return topo.Finding{Name: "cross-memory attach", State: topo.Missing, Value: "Linux only"}
+}
+
+func rdma() topo.Finding {
+	return topo.Finding{Name: "RDMA (libibverbs)", State: topo.Missing, Value: "Linux only"}
+}

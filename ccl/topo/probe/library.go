@@ -1,0 +1,25 @@
+package probe
+
+import (
+	"github.com/ebitengine/purego"
+
+	"github.com/goccl/goccl/ccl/topo"
+)
+
+// library tries to open a shared library as the code that uses it would, at run time, and to find one of its functions.
+func library(name string, sonames []string, symbol, hint string) topo.Finding {
+	var last error
+	for _, soname := range sonames {
+		handle, err := purego.Dlopen(soname, purego.RTLD_NOW|purego.RTLD_LOCAL)
+		if err != nil {
+			last = err
+			continue
+		}
+		if _, err := purego.Dlsym(handle, symbol); err != nil {
+			last = err
+			continue
+		}
+		return topo.Finding{Name: name, State: topo.OK, Value: soname}
+	}
+	return topo.Finding{Name: name, State: topo.Missing, Value: last.Error(), Hint: hint}
+}

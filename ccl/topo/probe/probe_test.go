@@ -1,0 +1,34 @@
+package probe
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/topo"
+)
+
+func TestHost(t *testing.T) {
+	names := map[string]topo.Finding{}
+	for _, f := range Host() {
+		require.NotEmpty(t, f.Name)
+		require.NotEmpty(t, f.Value, f.Name)
+		require.Contains(t, []topo.State{topo.OK, topo.Missing, topo.Info}, f.State)
+		require.NotContains(t, names, f.Name)
+		names[f.Name] = f
+	}
+	for _, name := range []string{"system", "processor", "cores", "memory", "shared memory", "cross-memory attach", "interfaces"} {
+		require.Contains(t, names, name)
+	}
+	if runtime.GOOS == "linux" {
+		require.Equal(t, topo.OK, names["shared memory"].State, "%+v", names["shared memory"])
+	}
+}
+
+func TestLibraryThatIsNotThere(t *testing.T) {
+	f := library("nothing", []string{"libgoccl-there-is-no-such-library.so"}, "f", "install it")
+	require.Equal(t, topo.Missing, f.State)
+	require.Equal(t, "install it", f.Hint)
+	require.NotEmpty(t, f.Value)
+}

@@ -1,0 +1,62 @@
+package tune
+
+import "github.com/goccl/goccl/ccl/dtype"
+
+// The bounds of what is small: one exchange of everybody with everybody costs fewer steps than a ring, until the bytes
+// that a rank has to send, or to hold for one message, weigh more than the steps.
+const (
+	smallMessage = 32 << 10 // one message
+	smallTotal   = 96 << 10 // the messages that a rank sends to all others: three of the former
+)
+
+// fewRanks is up to how many ranks an all_to_all without rounds is better: no more of them can meet at one receiver.
+const fewRanks = 8
+
+// Choose returns the name of the algorithm for a collective; algo.Find knows it. bytes is the size of a block where a rank
+// has one block on both sides (all_reduce, reduce, broadcast), and of all blocks together where it has one for each rank.
+// All ranks must call it with the same values. A name in override is taken as it is.
+//
+//	all_reduce                  direct while a message, of bytes, is small; else ring. So up to 32 KiB for 2 to 4 ranks,
+//	                            and up to 96 KiB/(ranks-1) for more.
+//	all_gather, reduce_scatter  direct while a message, of bytes/ranks, is small; else ring.
+//	all_to_all                  direct up to 8 ranks, pairwise for more. It does not depend on bytes, since a rank knows only the
+//	                            lengths of its own blocks.
+//	broadcast, reduce           binomial
+//	scatter, gather             linear
+//	barrier                     dissemination
+//
+// A message is small up to 32 KiB, where those that a rank sends come to no more than 96 KiB.
+func Choose(coll dtype.Collective, ranks int, bytes int64, override map[dtype.Collective]string) (name string) {
+	if name, ok := override[coll]; ok {
+		return name
+	}
+	switch coll {
+	case dtype.AllReduce:
+		if small(ranks, bytes) {
+			return "direct"
+		}
+		return "ring"
+	case dtype.AllGather, dtype.ReduceScatter:
+		if small(ranks, bytes/int64(max(ranks, 1))) {
+			return "direct"
+		}
+		return "ring"
+	case dtype.AllToAll:
+		if ranks <= fewRanks {
+			return "direct"
+		}
+		return "pairwise"
+	case dtype.Broadcast, dtype.Reduce:
+		return "binomial"
+	case dtype.Scatter, dtype.Gather:
+		return "linear"
+	case dtype.Barrier:
+		return "dissemination"
+	}
+	return ""
+}
+
+// small reports whether a rank should send a message to each other rank.
+func small(ranks int, message int64) bool {
+	return message <= smallMessage && message*int64(ranks-1) <= smallTotal
+}

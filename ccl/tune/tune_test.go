@@ -1,0 +1,132 @@
+package tune
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+func TestChoose(t *testing.T) {
+	const K = 1 << 10
+	for _, test := range []struct {
+		coll  dtype.Collective
+		ranks int
+		bytes int64
+		want  string
+	}{
+		{dtype.AllReduce, 1, 1 << 40, "ring"},
+		{dtype.AllReduce, 2, 0, "direct"},
+		{dtype.AllReduce, 2, 32 * K, "direct"},
+		{dtype.AllReduce, 2, 32*K + 1, "ring"},
+		{dtype.AllReduce, 4, 32 * K, "direct"},
+		{dtype.AllReduce, 4, 32*K + 1, "ring"},
+		{dtype.AllReduce, 5, 24 * K, "direct"},
+		{dtype.AllReduce, 5, 24*K + 1, "ring"},
+		{dtype.AllReduce, 17, 6 * K, "direct"},
+		{dtype.AllReduce, 17, 6*K + 1, "ring"},
+		{dtype.AllReduce, 1 << 16, 8, "ring"},
+		{dtype.AllGather, 4, 128 * K, "direct"},
+		{dtype.AllGather, 4, 128*K + 4, "ring"},
+		{dtype.ReduceScatter, 2, 64 * K, "direct"},
+		{dtype.ReduceScatter, 2, 64*K + 2, "ring"},
+		{dtype.ReduceScatter, 1 << 16, 1 << 62, "ring"},
+		{dtype.AllToAll, 8, 1 << 40, "direct"},
+		{dtype.AllToAll, 9, 0, "pairwise"},
+		{dtype.Broadcast, 9, 1 << 30, "binomial"},
+		{dtype.Reduce, 2, 4, "binomial"},
+		{dtype.Scatter, 3, 4, "linear"},
+		{dtype.Gather, 3, 4, "linear"},
+		{dtype.Barrier, 3, 0, "dissemination"},
+		{dtype.Send, 2, 4, ""},
+	} {
+		if got := Choose(test.coll, test.ranks, test.bytes, nil); got != test.want {
+			t.Errorf("%v on %d ranks, %d bytes: %s, want %s", test.coll, test.ranks, test.bytes, got, test.want)
+		}
+	}
+}
+
+// TestChoiceExists asks for every collective at all sizes: algo knows the answer, and it goes from small to large once.
+func TestChoiceExists(t *testing.T) {
+	for _, coll := range dtype.Collectives() {
+		for _, ranks := range []int{1, 2, 3, 4, 5, 8, 9, 64, 4096} {
+			last, changes := "", -1
+			for bytes := int64(0); bytes < 1<<40; bytes = bytes*2 + 1 {
+				name := Choose(coll, ranks, bytes, nil)
+				if _, err := algo.Find(coll, name); err != nil {
+					t.Fatal(err)
+				}
+				if name != last {
+					last = name
+					changes++
+				}
+			}
+			if changes > 1 {
+				t.Errorf("%v on %d ranks changes its algorithm %d times", coll, ranks, changes)
+			}
+		}
+	}
+}
+
+func TestOverride(t *testing.T) {
+	override, err := ParseOverride(" all_reduce = ring,, broadcast=binomial, allgather=direct,")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[dtype.Collective]string{dtype.AllReduce: "ring", dtype.Broadcast: "binomial", dtype.AllGather: "direct"}
+	if !maps.Equal(override, want) {
+		t.Errorf("got %v, want %v", override, want)
+	}
+	if got := Choose(dtype.AllReduce, 2, 8, override); got != "ring" {
+		t.Errorf("all_reduce: %s in spite of the override", got)
+	}
+	if got := Choose(dtype.ReduceScatter, 2, 8, override); got != "direct" {
+		t.Errorf("reduce_scatter: %s, though it is not overridden", got)
+	}
+	text := FormatOverride(override)
+	if text != "broadcast=binomial,all_gather=direct,all_reduce=ring" {
+		t.Errorf("formatted as %s", text)
+	}
+	again, err := ParseOverride(text)
+	if err != nil || !maps.Equal(again, override) {
+		t.Errorf("parsed back as %v, %v", again, err)
+	}
+	if none, err := ParseOverride(""); err != nil || len(none) != 0 {
+		t.Errorf("the empty text: %v, %v", none, err)
+	}
+}
+
+func TestOverrideErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"ring":                              `"ring": want collective=algorithm`,
+		"all_reduces=ring":                  `unknown collective "all_reduces"; known: broadcast, scatter`,
+		"send=ring":                         `unknown collective "send"; known: broadcast`,
+		"all_reduce=rings":                  `unknown algorithm "rings" for all_reduce; known: direct, ring`,
+		"all_reduce=":                       `unknown algorithm "" for all_reduce; known: direct, ring`,
+		"all_reduce=ring,all_reduce=direct": "both ring and direct; leave one",
+	} {
+		_, err := ParseOverride(text)
+		if !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+func FuzzParseOverride(f *testing.F) {
+	f.Add("all_reduce=ring,broadcast=binomial")
+	f.Add("=,==,a=b")
+	f.Fuzz(func(t *testing.T, text string) {
+		override, err := ParseOverride(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseOverride(FormatOverride(override))
+		if err != nil || !maps.Equal(again, override) {
+			t.Errorf("%q: %v is parsed back as %v, %v", text, override, again, err)
+		}
+	})
+}

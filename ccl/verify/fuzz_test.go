@@ -1,0 +1,88 @@
+package verify_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/verify"
+)
+
+// FuzzPlan verifies arbitrary plans: nothing panics, and what is accepted is right when it is executed.
+func FuzzPlan(f *testing.F) {
+	f.Add([]byte{byte(dtype.Barrier), 0, 2, 2, 0, 0, 0, 3, 1, 1, 3, 0, 0, 1, 0, 2, 1})
+	f.Add([]byte{byte(dtype.Broadcast), 1, 2, 3, 2, 0, 1})
+	f.Add([]byte{byte(dtype.AllReduce), 4, 7, 200, 13, 54, 9, 31, 77, 140, 22, 3, 99, 250, 6})
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		b := make([]byte, 20+rng.IntN(120))
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p := decode(b)
+		if _, err := verify.Plan(p, verify.Options{Work: 1 << 20}); err != nil {
+			return
+		}
+		if err := concrete(p, rand.New(rand.NewPCG(1, 1)), 6); err != nil {
+			t.Errorf("accepted, but %v\n%s", err, p.Text())
+		}
+	})
+}
+
+// decode makes a plan of bytes; when they run out, the rest is zero.
+func decode(b []byte) *plan.Plan {
+	next := func(n int) int {
+		if len(b) == 0 {
+			return 0
+		}
+		v := int(b[0]) % n
+		b = b[1:]
+		return v
+	}
+	colls := dtype.Collectives()
+	s := plan.Spec{Coll: colls[next(len(colls))], Ranks: 1 + next(3)}
+	p := &plan.Plan{Name: "fuzz", Spec: s, Split: 1 + next(2), Chans: 1, Alias: plan.Alias(next(2))}
+	ref := func() plan.Ref {
+		v := next(18)
+		return plan.Ref{Buf: plan.Buffer(v % 3), At: v / 3 % 3, N: 1 + v/9}
+	}
+	progs := make([]plan.Program, s.Ranks)
+	for r := range progs {
+		progs[r].Lanes = make([][]plan.Step, 1+next(2))
+		for range next(3) {
+			progs[r].Tmp = append(progs[r].Tmp, plan.Ref{Buf: plan.Buffer(next(2)), At: next(2), N: 1})
+		}
+		for l := range progs[r].Lanes {
+			for range next(4) {
+				progs[r].Lanes[l] = append(progs[r].Lanes[l], decodeStep(next, ref, s.Ranks, 1-l))
+			}
+		}
+	}
+	p.Program = func(r int) plan.Program { return progs[r] }
+	return p
+}
+
+func decodeStep(next func(int) int, ref func() plan.Ref, ranks, otherLane int) plan.Step {
+	step := plan.Step{Kind: plan.Kind(next(5))}
+	if step.Kind != plan.Send {
+		step.Dst = ref()
+	}
+	if step.Kind != plan.Copy && step.Kind != plan.Reduce {
+		step.Peer = next(ranks)
+	}
+	switch step.Kind {
+	case plan.Reduce:
+		step.Src = []plan.Ref{ref(), ref()}
+	case plan.Copy, plan.Send, plan.RecvReduce:
+		step.Src = []plan.Ref{ref()}
+	}
+	step.Final = next(4) == 1
+	if next(4) == 1 {
+		step.After = []plan.Point{{Lane: otherLane, Step: next(3)}}
+	}
+	return step
+}

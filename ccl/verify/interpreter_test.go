@@ -1,0 +1,329 @@
+package verify_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// The factors that stand for the scaling of PremulSum and Avg.
+const (
+	preScale  = 3
+	postScale = 5
+)
+
+// interpreter executes a plan on integers, element by element, in a random interleaving, with random lengths of blocks and
+// bounded room for messages. As the executor does, it starts a send while the step that writes its source is running.
+type interpreter struct {
+	plan    *plan.Plan
+	rng     *rand.Rand
+	inPlace bool
+	room    int
+	ranks   []*machine
+	streams map[[3]int]*[]int64 // by from, to, channel: the length of each message, then its elements
+	now     int
+}
+
+type machine struct {
+	rank          int
+	prog          plan.Program
+	buffers       [3][][]int64 // chunks
+	lanes         []cursor
+	first, lastly int // moments of the first and the last action
+}
+
+// cursor is a lane: its step, whether it has begun (for messages: the length has passed), and the elements done.
+type cursor struct {
+	pc, done int
+	begun    bool
+}
+
+func newInterpreter(p *plan.Plan, rng *rand.Rand, inPlace bool) *interpreter {
+	x := &interpreter{plan: p, rng: rng, inPlace: inPlace, room: 1 + rng.IntN(4)*rng.IntN(8), streams: map[[3]int]*[]int64{}}
+	lengths := map[plan.Extent]int{}
+	chunk := func(rank int, tmp []plan.Ref, b plan.Buffer, i int) []int64 {
+		e := p.Extent(rank, tmp, b, i)
+		n, ok := lengths[e]
+		if !ok {
+			n = 1 + rng.IntN(3)
+			if rng.IntN(8) == 0 {
+				n = 0
+			}
+			lengths[e] = n
+		}
+		c := make([]int64, n)
+		for i := range c {
+			c[i] = rng.Int64()
+		}
+		return c
+	}
+	for rank := range p.Spec.Ranks {
+		m := &machine{rank: rank, prog: p.Program(rank), first: -1}
+		for i := range p.InChunks(rank) {
+			m.buffers[plan.In] = append(m.buffers[plan.In], chunk(rank, nil, plan.In, i))
+		}
+		for i := range p.OutChunks(rank) {
+			m.buffers[plan.Out] = append(m.buffers[plan.Out], chunk(rank, nil, plan.Out, i))
+		}
+		for i := range m.prog.Tmp {
+			m.buffers[plan.Tmp] = append(m.buffers[plan.Tmp], chunk(rank, m.prog.Tmp, plan.Tmp, i))
+		}
+		if ins, outs := m.buffers[plan.In], m.buffers[plan.Out]; inPlace && len(ins) > 0 && len(outs) > 0 {
+			long, short := ins, outs
+			if len(outs) > len(ins) {
+				long, short = outs, ins
+			}
+			own := 0
+			if len(long) > len(short) {
+				own = rank * p.Split
+			}
+			for i := range short {
+				copy(long[own+i], ins[min(i, len(ins)-1)])
+				short[i] = long[own+i]
+			}
+		}
+		m.lanes = make([]cursor, len(m.prog.Lanes))
+		x.ranks = append(x.ranks, m)
+	}
+	return x
+}
+
+// run executes the plan and returns what went wrong.
+func (x *interpreter) run() error {
+	want := x.expected()
+	var before [][][]int64 // In, to see that it stays
+	for _, m := range x.ranks {
+		before = append(before, clone(m.buffers[plan.In]))
+	}
+	type position struct {
+		m    *machine
+		lane int
+	}
+	var all []position
+	for _, m := range x.ranks {
+		for l := range m.lanes {
+			all = append(all, position{m, l})
+		}
+	}
+	for idle := 0; idle < len(all); {
+		at := x.rng.IntN(len(all))
+		idle = 0
+		for range all {
+			moved := false
+			for p := all[at]; x.move(p.m, p.lane); {
+				moved = true
+				if x.rng.IntN(4) == 0 {
+					break
+				}
+			}
+			if moved {
+				break
+			}
+			at = (at + 1) % len(all)
+			idle++
+		}
+	}
+	for _, m := range x.ranks {
+		for l, c := range m.lanes {
+			if c.pc < len(m.prog.Lanes[l]) {
+				return fmt.Errorf("stuck at rank %d lane %d step %d", m.rank, l, c.pc)
+			}
+		}
+	}
+	for key, s := range x.streams {
+		if len(*s) > 0 {
+			return fmt.Errorf("a message is left from %d to %d", key[0], key[1])
+		}
+	}
+	return x.compare(want, before)
+}
+
+func (x *interpreter) compare(want, before [][][]int64) error {
+	for r, m := range x.ranks {
+		for i, c := range m.buffers[plan.Out] {
+			if fmt.Sprint(c) != fmt.Sprint(want[r][i]) {
+				return fmt.Errorf("rank %d: out[%d] is %v, want %v", r, i, c, want[r][i])
+			}
+		}
+		if !x.inPlace && fmt.Sprint(m.buffers[plan.In]) != fmt.Sprint(before[r]) {
+			return fmt.Errorf("rank %d: in has changed", r)
+		}
+		for _, other := range x.ranks {
+			if x.plan.Spec.Coll == dtype.Barrier && len(m.lanes) > 0 && m.lastly < other.first {
+				return fmt.Errorf("rank %d left before rank %d came", r, other.rank)
+			}
+		}
+	}
+	return nil
+}
+
+// expected is Out of all ranks as the collective defines it.
+func (x *interpreter) expected() [][][]int64 {
+	var all [][][]int64
+	p, split := x.plan, x.plan.Split
+	in := func(rank, chunk int) []int64 { return x.ranks[rank].buffers[plan.In][chunk] }
+	sum := func(chunk int) []int64 {
+		s := make([]int64, len(in(0, chunk)))
+		for r := range x.ranks {
+			for i, e := range in(r, chunk) {
+				s[i] += e * preScale * postScale
+			}
+		}
+		return s
+	}
+	for r := range x.ranks {
+		var out [][]int64
+		for i := range p.OutChunks(r) {
+			block, part := i/split, i%split
+			var c []int64
+			switch p.Spec.Coll {
+			case dtype.Broadcast:
+				c = in(p.Spec.Root, i)
+			case dtype.Scatter:
+				c = in(p.Spec.Root, r*split+part)
+			case dtype.Gather, dtype.AllGather:
+				c = in(block, part)
+			case dtype.AllToAll:
+				c = in(block, r*split+part)
+			case dtype.ReduceScatter:
+				c = sum(r*split + part)
+			default:
+				c = sum(i)
+			}
+			out = append(out, c)
+		}
+		all = append(all, clone(out))
+	}
+	return all
+}
+
+func clone(chunks [][]int64) [][]int64 {
+	var all [][]int64
+	for _, c := range chunks {
+		all = append(all, append([]int64(nil), c...))
+	}
+	return all
+}
+
+// move does one elementary action of a lane, if it can.
+func (x *interpreter) move(m *machine, l int) bool {
+	c := &m.lanes[l]
+	if c.pc == len(m.prog.Lanes[l]) {
+		return false
+	}
+	s := &m.prog.Lanes[l][c.pc]
+	for _, a := range s.After {
+		writer, w := &m.prog.Lanes[a.Lane][a.Step], m.lanes[a.Lane]
+		along := s.Kind == plan.Send && w.pc == a.Step && w.begun && len(writer.Src) < 2 && writer.Kind != plan.Send &&
+			s.Src[0] == writer.Dst && w.done > c.done
+		if w.pc <= a.Step && !along {
+			return false
+		}
+	}
+	if !x.act(m, c, s) {
+		return false
+	}
+	x.now++
+	if m.first < 0 {
+		m.first = x.now
+	}
+	m.lastly = x.now
+	return true
+}
+
+// act is the action of move once its dependences are met.
+func (x *interpreter) act(m *machine, c *cursor, s *plan.Step) bool {
+	var stream *[]int64
+	dst := s.Dst
+	switch s.Kind {
+	case plan.Send:
+		dst = s.Src[0]
+		stream = x.stream(m.rank, s.Peer, s.Chan)
+		if len(*stream) >= x.room {
+			return false
+		}
+	case plan.Recv, plan.RecvReduce:
+		stream = x.stream(s.Peer, m.rank, s.Chan)
+		if len(*stream) == 0 {
+			return false
+		}
+	}
+	total := 0
+	for i := range dst.N {
+		total += len(m.buffers[dst.Buf][dst.At+i])
+	}
+	switch {
+	case !c.begun:
+		c.begun = true
+		if s.Kind == plan.Send {
+			*stream = append(*stream, int64(total))
+		} else if stream != nil {
+			if (*stream)[0] != int64(total) {
+				c.begun = false
+				return false // another length: stuck for good
+			}
+			*stream = (*stream)[1:]
+		}
+	case c.done < total:
+		x.element(m, s, c.done, stream)
+		c.done++
+	}
+	if c.done == total {
+		*c = cursor{pc: c.pc + 1}
+	}
+	return true
+}
+
+// element executes a step for one element.
+func (x *interpreter) element(m *machine, s *plan.Step, i int, stream *[]int64) {
+	switch s.Kind {
+	case plan.Send:
+		*stream = append(*stream, x.read(m, s.Src[0], i))
+		return
+	case plan.Copy:
+		if !x.plan.Spec.Coll.Reduces() && m.address(s.Dst, i) == m.address(s.Src[0], i) {
+			return
+		}
+	}
+	var v int64
+	if stream != nil {
+		v = (*stream)[0]
+		*stream = (*stream)[1:]
+	}
+	for _, src := range s.Src {
+		v += x.read(m, src, i)
+	}
+	if s.Final {
+		v *= postScale
+	}
+	*m.address(s.Dst, i) = v
+}
+
+func (x *interpreter) read(m *machine, r plan.Ref, i int) int64 {
+	v := *m.address(r, i)
+	if r.Buf == plan.In && x.plan.Spec.Coll.Reduces() {
+		v *= preScale
+	}
+	return v
+}
+
+// address finds element i of a Ref.
+func (m *machine) address(r plan.Ref, i int) *int64 {
+	for _, c := range m.buffers[r.Buf][r.At : r.At+r.N] {
+		if i < len(c) {
+			return &c[i]
+		}
+		i -= len(c)
+	}
+	panic("beyond the end of " + r.String())
+}
+
+func (x *interpreter) stream(from, to, channel int) *[]int64 {
+	key := [3]int{from, to, channel}
+	if x.streams[key] == nil {
+		x.streams[key] = new([]int64)
+	}
+	return x.streams[key]
+}

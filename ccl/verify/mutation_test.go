@@ -1,0 +1,190 @@
+package verify_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/verify"
+)
+
+// concrete executes a plan in some interleavings and layouts, and returns the first thing that went wrong.
+func concrete(p *plan.Plan, rng *rand.Rand, times int) error {
+	for range times {
+		for _, inPlace := range []bool{false, true} {
+			if inPlace && p.Alias&plan.InPlace == 0 {
+				continue
+			}
+			if err := newInterpreter(p, rng, inPlace).run(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// TestConcrete executes the algorithms as they are.
+func TestConcrete(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, a := range algo.All() {
+		for _, ranks := range []int{1, 2, 3, 4, 5, 8} {
+			specs := specs(a, ranks)
+			for _, s := range []plan.Spec{specs[0], specs[len(specs)-1]} {
+				p, err := a.Make(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := concrete(p, rng, 4); err != nil {
+					t.Errorf("%s, %v: %v\n%s", a.Name, s, err, p.Text())
+				}
+			}
+		}
+	}
+}
+
+// TestMutants changes sound plans at random. Those that are still accepted must still be right when they are executed.
+func TestMutants(t *testing.T) {
+	const each = 60
+	rng := rand.New(rand.NewPCG(3, 4))
+	reasons := map[verify.Reason]int{}
+	total, killed, wrong := 0, 0, 0
+	for _, a := range algo.All() {
+		for _, ranks := range []int{2, 3, 4, 5} {
+			s := specs(a, ranks)
+			p, err := a.Make(s[rng.IntN(len(s))])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range each {
+				mutant, what := mutate(p, rng)
+				if mutant == nil {
+					continue
+				}
+				total++
+				_, err := verify.Plan(mutant, verify.Options{})
+				var bad *verify.Counterexample
+				if errors.As(err, &bad) {
+					killed++
+					reasons[bad.Reason]++
+					if bad.Reason != verify.Malformed && concrete(mutant, rng, 2) != nil {
+						wrong++
+					}
+					continue
+				}
+				if err := concrete(mutant, rng, 12); err != nil {
+					t.Errorf("%s, %v: %s was accepted, but %v\n%s", a.Name, p.Spec, what, err, mutant.Text())
+				}
+			}
+		}
+	}
+	t.Logf("killed %d of %d mutants (%d malformed, %d of the others seen to fail); the survivors execute rightly",
+		killed, total, reasons[verify.Malformed], wrong)
+	t.Logf("reasons: %v", reasons)
+	if killed < total/2 {
+		t.Errorf("only %d of %d mutants were killed", killed, total)
+	}
+	for _, r := range []verify.Reason{verify.Deadlock, verify.Unsent, verify.Unreceived, verify.Race, verify.Unwritten, verify.Length,
+		verify.PostScale, verify.Undefined} {
+		if reasons[r] == 0 {
+			t.Errorf("no mutant was killed for %v", r)
+		}
+	}
+}
+
+// mutate changes one thing in the program of one rank, nil if there is nothing to change.
+func mutate(p *plan.Plan, rng *rand.Rand) (mutant *plan.Plan, what string) {
+	rank := rng.IntN(p.Spec.Ranks)
+	seed := rng.Uint64()
+	change := func(prog *plan.Program) string { return mutateProgram(p, prog, rand.New(rand.NewPCG(seed, 0))) }
+	prog := p.Program(rank)
+	if what = change(&prog); what == "" {
+		return nil, ""
+	}
+	return edit(p, rank, func(prog *plan.Program) { change(prog) }), what
+}
+
+func mutateProgram(p *plan.Plan, prog *plan.Program, rng *rand.Rand) string {
+	if len(prog.Lanes) == 0 {
+		return ""
+	}
+	l := rng.IntN(len(prog.Lanes))
+	lane := prog.Lanes[l]
+	i := rng.IntN(len(lane))
+	s := &lane[i]
+	message := s.Kind != plan.Copy && s.Kind != plan.Reduce
+	switch rng.IntN(10) {
+	case 0:
+		prog.Lanes[l] = slices.Delete(lane, i, i+1)
+		for _, other := range prog.Lanes { // dependences on the steps behind it move along
+			for j := range other {
+				for k := range other[j].After {
+					if a := &other[j].After[k]; a.Lane == l && (a.Step > i || a.Step == len(lane)-1) {
+						a.Step--
+					}
+				}
+			}
+		}
+		return "a step dropped"
+	case 1:
+		j := rng.IntN(len(lane))
+		if i == j {
+			return ""
+		}
+		lane[i], lane[j] = lane[j], lane[i]
+		return "two steps swapped"
+	case 2:
+		if !message || p.Spec.Ranks < 3 {
+			return ""
+		}
+		s.Peer = rng.IntN(p.Spec.Ranks)
+		return "another peer"
+	case 3:
+		if len(s.After) == 0 {
+			return ""
+		}
+		s.After = nil
+		return "dependences dropped"
+	case 4:
+		if len(prog.Lanes) < 2 {
+			return ""
+		}
+		s.After = []plan.Point{{Lane: 1 - l, Step: rng.IntN(len(prog.Lanes[1-l]))}}
+		return "another dependence"
+	case 5:
+		if s.Kind == plan.Send || s.Kind == plan.Recv || !p.Spec.Coll.Reduces() {
+			return ""
+		}
+		s.Final = !s.Final
+		return "Final changed"
+	case 6:
+		if s.Kind != plan.RecvReduce {
+			return ""
+		}
+		s.MsgFirst = !s.MsgFirst
+		return "operands swapped"
+	case 7:
+		if len(s.Src) == 0 {
+			return ""
+		}
+		r := &s.Src[rng.IntN(len(s.Src))]
+		r.Buf = plan.Buffer(rng.IntN(3))
+		return "another source"
+	case 8:
+		r := &s.Dst
+		if s.Kind == plan.Send {
+			r = &s.Src[0]
+		}
+		if rng.IntN(2) == 0 {
+			r.Buf = plan.Buffer(rng.IntN(3))
+		} else {
+			r.At = rng.IntN(p.Spec.Ranks)
+		}
+		return "another chunk"
+	default:
+		prog.Lanes[l] = slices.Insert(lane, i, *s)
+		return "a step repeated"
+	}
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+)
+
+// benchSpec is what the ranks of a benchmark are told.
+type benchSpec struct {
+	Rank, Ranks, Root int
+	Coll              dtype.Collective
+	Type              dtype.Type
+	Op                dtype.Op
+	Min, Max          int64
+	Factor            int64
+	InPlace           bool
+	Warmup            int
+	Repeat            int           // blocks of calls, of which the median counts
+	Block             time.Duration // how long a block should take
+	Options           string
+}
+
+// benchRow is one line of the result: nccl-tests' columns.
+type benchRow struct {
+	Bytes  int64   `json:"size"`
+	Count  int64   `json:"count"`
+	Type   string  `json:"type"`
+	Op     string  `json:"redop"`
+	Micros float64 `json:"time_us"`
+	AlgBW  float64 `json:"algbw_gbs"`
+	BusBW  float64 `json:"busbw_gbs"`
+	Wrong  int64   `json:"wrong"`
+}
+
+const benchRankVerb = "bench-rank"
+
+func bench(args []string, out io.Writer) error {
+	opts, err := environment()
+	if err != nil {
+		return err
+	}
+	set := flags("bench", out)
+	op := set.String("op", "all_reduce", "collective, or send for a ping-pong of rank 0 and 1")
+	ranks := set.Int("ranks", 2, "number of ranks, each a process on this host")
+	typ := set.String("dtype", "float32", "element type")
+	redop := set.String("redop", "sum", "reduction operator")
+	lo := set.String("min", "8", "smallest size of the vector in bytes, with K, M or G")
+	hi := set.String("max", "64M", "largest size")
+	factor := set.Int64("factor", 4, "each size is so many times the one before")
+	root := set.Int("root", 0, "root of rooted collectives")
+	inPlace := set.Bool("in-place", false, "input and output are the same memory, where the collective allows it")
+	transport := set.String("transport", opts.Transport, "auto, shm or tcp")
+	algorithm := set.String("algo", opts.Algo, "as in GOCCL_ALGO")
+	repeat := set.Int("repeat", 7, "blocks of calls a size; the median counts")
+	block := set.Duration("block", 20*time.Millisecond, "time of one block")
+	asJSON := set.Bool("json", false, "print one JSON object a line")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if set.NArg() > 0 {
+		return fmt.Errorf("bench takes no arguments, got %q", set.Args())
+	}
+	spec := benchSpec{Ranks: *ranks, Root: *root, Factor: *factor, InPlace: *inPlace, Warmup: 2, Repeat: *repeat, Block: *block}
+	if spec.Coll, err = dtype.ParseCollective(*op); err != nil {
+		return err
+	}
+	if spec.Type, err = dtype.ParseType(*typ); err != nil {
+		return err
+	}
+	if spec.Op, err = dtype.ParseOp(*redop); err != nil {
+		return err
+	}
+	if spec.Coll.Reduces() {
+		if err := dtype.Reducible(spec.Type, spec.Op); err != nil {
+			return err
+		}
+	}
+	if spec.Min, err = parseSize(*lo); err != nil {
+		return err
+	}
+	if spec.Max, err = parseSize(*hi); err != nil {
+		return err
+	}
+	opts.Transport, opts.Algo = *transport, *algorithm
+	if err := opts.Validate(); err != nil {
+		return err
+	}
+	least := 1
+	if spec.Coll == dtype.Send || spec.Coll == dtype.Recv {
+		spec.Coll, least = dtype.Send, 2
+	}
+	switch {
+	case spec.Ranks < least || spec.Ranks > 256:
+		return fmt.Errorf("--ranks %d: want %d to 256", spec.Ranks, least)
+	case spec.Min < 0 || spec.Max < spec.Min:
+		return fmt.Errorf("--min %s and --max %s are not a range", *lo, *hi)
+	case spec.Factor < 2:
+		return fmt.Errorf("--factor %d: want 2 or more", spec.Factor)
+	case spec.Root < 0 || spec.Root >= spec.Ranks:
+		return fmt.Errorf("--root %d of %d ranks", spec.Root, spec.Ranks)
+	case spec.Repeat < 1 || spec.Block <= 0:
+		return fmt.Errorf("--repeat and --block must be more than zero")
+	}
+	spec.Options = opts.String()
+	return runBench(spec, *asJSON, out)
+}
+
+// parseSize reads 8, 64K, 1M, 2G (powers of 1024).
+func parseSize(s string) (int64, error) {
+	shift := 0
+	number := strings.TrimSuffix(strings.ToUpper(s), "B")
+	if i := strings.IndexAny(number, "KMG"); i > 0 && i == len(number)-1 {
+		shift = 10 * (1 + strings.IndexByte("KMG", number[i]))
+		number = number[:i]
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || n > 1<<40>>shift {
+		return 0, fmt.Errorf("size %q: write bytes, or a number with K, M or G", s)
+	}
+	return n << shift, nil
+}
+
+// runBench starts the ranks, passes their addresses around, and prints what rank 0 reports.
+func runBench(spec benchSpec, asJSON bool, out io.Writer) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	type child struct {
+		cmd  *exec.Cmd
+		in   io.WriteCloser
+		from *bufio.Reader
+	}
+	children := make([]child, spec.Ranks)
+	stop := func() {
+		for _, c := range children {
+			if c.cmd != nil && c.cmd.Process != nil {
+				c.cmd.Process.Kill()
+				c.cmd.Wait()
+			}
+		}
+	}
+	addresses := make([]json.RawMessage, spec.Ranks)
+	for rank := range children {
+		mine := spec
+		mine.Rank = rank
+		text, err := json.Marshal(mine)
+		if err != nil {
+			return err
+		}
+		c := &children[rank]
+		c.cmd = exec.Command(self, benchRankVerb, string(text))
+		c.cmd.Stderr = os.Stderr
+		if c.in, err = c.cmd.StdinPipe(); err != nil {
+			return err
+		}
+		from, err := c.cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		c.from = bufio.NewReaderSize(from, 1<<16)
+		if err := c.cmd.Start(); err != nil {
+			stop()
+			return err
+		}
+	}
+	for rank := range children {
+		line, err := children[rank].from.ReadBytes('\n')
+		if err != nil {
+			stop()
+			return fmt.Errorf("rank %d ended before it had an address", rank)
+		}
+		addresses[rank] = line
+	}
+	everyone, err := json.Marshal(addresses)
+	if err != nil {
+		stop()
+		return err
+	}
+	for rank := range children {
+		children[rank].in.Write(append(everyone, '\n'))
+	}
+	printer := newBenchPrinter(spec, asJSON, out)
+	decoder := json.NewDecoder(children[0].from)
+	for {
+		var row benchRow
+		if err := decoder.Decode(&row); err != nil {
+			if !errors.Is(err, io.EOF) {
+				stop()
+				return fmt.Errorf("rank 0: %v", err)
+			}
+			break
+		}
+		printer.row(row)
+	}
+	var group sync.WaitGroup
+	errs := make([]error, spec.Ranks)
+	for rank := range children {
+		group.Go(func() {
+			if err := children[rank].cmd.Wait(); err != nil {
+				errs[rank] = fmt.Errorf("rank %d: %v", rank, err)
+			}
+		})
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return printer.end()
+}
+
+type benchPrinter struct {
+	json  bool
+	out   io.Writer
+	rows  int
+	wrong int64
+}
+
+func newBenchPrinter(spec benchSpec, asJSON bool, out io.Writer) *benchPrinter {
+	if !asJSON {
+		opts, _ := ccl.ParseOptions(spec.Options)
+		fmt.Fprintf(out, "# %v on %d ranks, transport %s, in place: %v; time is the median of %d blocks, slowest rank\n",
+			spec.Coll, spec.Ranks, opts.Transport, spec.InPlace, spec.Repeat)
+		fmt.Fprintf(out, "%12s %12s %8s %8s %12s %12s %12s %8s\n", "size (B)", "count", "type", "redop", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong")
+	}
+	return &benchPrinter{json: asJSON, out: out}
+}
+
+func (p *benchPrinter) row(r benchRow) {
+	p.rows++
+	p.wrong += r.Wrong
+	if p.json {
+		text, _ := json.Marshal(r)
+		fmt.Fprintf(p.out, "%s\n", text)
+		return
+	}
+	fmt.Fprintf(p.out, "%12d %12d %8s %8s %12.2f %12.3f %12.3f %8d\n", r.Bytes, r.Count, r.Type, r.Op, r.Micros, r.AlgBW, r.BusBW, r.Wrong)
+}
+
+func (p *benchPrinter) end() error {
+	if p.wrong > 0 {
+		return fmt.Errorf("%d elements were wrong", p.wrong)
+	}
+	if p.rows == 0 {
+		return errors.New("nothing was measured")
+	}
+	return nil
+}

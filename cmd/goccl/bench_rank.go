@@ -1,0 +1,319 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+)
+
+// benchRank is one rank: it prints its address, reads all of them, measures; rank 0 prints the rows.
+func benchRank(args []string) error {
+	var spec benchSpec
+	if len(args) != 1 {
+		return fmt.Errorf("%s is for goccl bench's own use", benchRankVerb)
+	}
+	if err := json.Unmarshal([]byte(args[0]), &spec); err != nil {
+		return err
+	}
+	opts, err := ccl.ParseOptions(spec.Options)
+	if err != nil {
+		return err
+	}
+	node, err := ccl.NewNode(opts)
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	endpoint, err := node.Open(ccl.Config{Name: "bench", Rank: spec.Rank, Size: spec.Ranks, Timeout: time.Minute, Options: opts})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s\n", endpoint.Address())
+	line, err := bufio.NewReader(os.Stdin).ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	var texts []json.RawMessage
+	if err := json.Unmarshal(line, &texts); err != nil {
+		return err
+	}
+	addresses := make([][]byte, len(texts))
+	for i, text := range texts {
+		addresses[i] = text
+	}
+	addresses[spec.Rank] = endpoint.Address()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	comm, err := endpoint.Join(ctx, addresses)
+	if err != nil {
+		return err
+	}
+	defer comm.Close()
+	for size := spec.Min; ; size *= spec.Factor {
+		row, err := measure(comm, &spec, size)
+		if err != nil {
+			return err
+		}
+		if spec.Rank == 0 {
+			text, _ := json.Marshal(row)
+			fmt.Printf("%s\n", text)
+		}
+		if size == 0 || size > spec.Max/spec.Factor {
+			return ccl.Barrier(context.Background(), comm)
+		}
+	}
+}
+
+// measure times one size. A block of calls takes as long as its slowest rank; the median of all blocks counts.
+func measure(comm *ccl.Communicator, spec *benchSpec, size int64) (*benchRow, error) {
+	b, err := newBenchBuffers(comm, spec, size)
+	if err != nil {
+		return nil, err
+	}
+	ctx := context.Background()
+	wrong, err := b.check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	block := func(turns int) (float64, error) {
+		if err := ccl.Barrier(ctx, comm); err != nil {
+			return 0, err
+		}
+		start := time.Now()
+		for range turns {
+			if err := b.run(ctx); err != nil {
+				return 0, err
+			}
+		}
+		slowest := []float64{time.Since(start).Seconds() / float64(turns)}
+		err := ccl.AllReduce(ctx, comm, slowest, slowest, ccl.Max)
+		return slowest[0], err
+	}
+	once := 0.0
+	for range spec.Warmup {
+		if once, err = block(3); err != nil {
+			return nil, err
+		}
+	}
+	turns := int(math.Max(1, math.Min(1e5, spec.Block.Seconds()/math.Max(once, 1e-8))))
+	times := make([]float64, spec.Repeat)
+	for i := range times {
+		if times[i], err = block(turns); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(times)
+	seconds := times[len(times)/2]
+	if spec.Coll == dtype.Send {
+		seconds /= 2 // a ping and a pong
+	}
+	op := "none"
+	if spec.Coll.Reduces() {
+		op = spec.Op.String()
+	}
+	bw := float64(b.bytes) / math.Max(seconds, 1e-12) / 1e9
+	return &benchRow{Bytes: b.bytes, Count: b.bytes / int64(spec.Type.Size()), Type: spec.Type.String(), Op: op, Micros: seconds * 1e6,
+		AlgBW: bw, BusBW: bw * busFactor(spec.Coll, spec.Ranks), Wrong: wrong}, nil
+}
+
+// busFactor is nccl-tests' ratio of bus bandwidth to algorithm bandwidth: what the busiest link carries for each byte of the vector.
+func busFactor(coll dtype.Collective, ranks int) float64 {
+	n := float64(ranks)
+	switch coll {
+	case dtype.AllReduce:
+		return 2 * (n - 1) / n
+	case dtype.AllGather, dtype.ReduceScatter, dtype.AllToAll, dtype.Gather, dtype.Scatter:
+		return (n - 1) / n
+	}
+	return 1
+}
+
+// benchBuffers are the memory of one size and the calls over it.
+type benchBuffers struct {
+	comm    *ccl.Communicator
+	spec    *benchSpec
+	bytes   int64 // of the whole vector
+	in, out []byte
+	call    ccl.Call
+	back    ccl.Call // of a ping-pong: the other direction
+}
+
+func newBenchBuffers(comm *ccl.Communicator, spec *benchSpec, size int64) (*benchBuffers, error) {
+	elem, n := int64(spec.Type.Size()), int64(spec.Ranks)
+	count := size / elem
+	blocks := func(many bool) int64 {
+		if many {
+			return n
+		}
+		return 1
+	}
+	coll := spec.Coll
+	nIn, nOut := coll.InBlocks(spec.Ranks, spec.Rank, spec.Root), coll.OutBlocks(spec.Ranks, spec.Rank, spec.Root)
+	perRank := coll == dtype.AllGather || coll == dtype.ReduceScatter || coll == dtype.AllToAll || coll == dtype.Gather || coll == dtype.Scatter
+	if perRank {
+		count = max(1, count/n)
+	}
+	b := &benchBuffers{comm: comm, spec: spec, bytes: count * blocks(perRank) * elem}
+	if coll == dtype.Barrier {
+		b.bytes, count = 0, 0
+	}
+	b.in = make([]byte, int64(max(nIn, 1))*count*elem)
+	b.out = make([]byte, int64(max(nOut, 1))*count*elem)
+	b.call = ccl.Call{Coll: coll, Type: spec.Type, Op: spec.Op, Root: spec.Root, Factor: 1}
+	b.call.In, b.call.Out = cutBlocks(b.in, nIn, count, elem), cutBlocks(b.out, nOut, count, elem)
+	if spec.InPlace && nIn > 0 && nOut > 0 {
+		switch {
+		case coll == dtype.AllToAll:
+			return nil, fmt.Errorf("--in-place: all_to_all has no in-place form")
+		case nIn >= nOut:
+			b.call.Out = b.call.In[:1]
+			if nOut < nIn {
+				b.call.Out = b.call.In[spec.Rank : spec.Rank+1]
+			}
+		default:
+			b.call.In = b.call.Out[spec.Rank : spec.Rank+1]
+		}
+	}
+	if coll == dtype.Send {
+		ping := ccl.Call{Coll: dtype.Send, Type: spec.Type, Root: 1, In: cutBlocks(b.in, 1, count, elem)}
+		pong := ccl.Call{Coll: dtype.Recv, Type: spec.Type, Root: 1, Out: cutBlocks(b.out, 1, count, elem)}
+		if spec.Rank == 1 {
+			ping, pong = pong, ping
+			ping.Root, pong.Root = 0, 0
+		}
+		b.call, b.back = ping, pong
+	}
+	return b, nil
+}
+
+func cutBlocks(mem []byte, n int, count, elem int64) []ccl.Block {
+	blocks := make([]ccl.Block, n)
+	for i := range blocks {
+		blocks[i] = ccl.Block{Ptr: unsafe.Add(unsafe.Pointer(unsafe.SliceData(mem)), int64(i)*count*elem), Count: int(count)}
+	}
+	return blocks
+}
+
+func (b *benchBuffers) run(ctx context.Context) error {
+	if b.spec.Coll == dtype.Send && b.spec.Rank > 1 {
+		return nil
+	}
+	if err := b.comm.Do(ctx, &b.call); err != nil {
+		return err
+	}
+	if b.spec.Coll == dtype.Send {
+		return b.comm.Do(ctx, &b.back)
+	}
+	return nil
+}
+
+// check runs the call once on known values and counts the wrong elements over all ranks. Values are whole and small, so they are
+// exact in every type; the check is of sum, max and min and of what only moves, others count as right.
+func (b *benchBuffers) check(ctx context.Context) (int64, error) {
+	spec := b.spec
+	for i, block := range b.call.In {
+		fill(block, spec.Type, float64(1+(spec.Rank+i)%4))
+	}
+	if err := b.run(ctx); err != nil {
+		return 0, err
+	}
+	wrong := int64(0)
+	known := !spec.Coll.Reduces() || spec.Op == dtype.Sum || spec.Op == dtype.Max || spec.Op == dtype.Min
+	sized := spec.Type.Float() || spec.Type.Integer()
+	if known && sized && spec.Coll != dtype.Send {
+		for i, block := range b.call.Out {
+			wrong += count(block, spec.Type, b.expected(i))
+		}
+	}
+	total := []int64{wrong}
+	err := ccl.AllReduce(ctx, b.comm, total, total, ccl.Sum)
+	return total[0], err
+}
+
+// expected is the value of every element of output block i.
+func (b *benchBuffers) expected(i int) float64 {
+	spec := b.spec
+	given := func(rank, block int) float64 { return float64(1 + (rank+block)%4) }
+	switch spec.Coll {
+	case dtype.Broadcast:
+		return given(spec.Root, 0)
+	case dtype.Scatter:
+		return given(spec.Root, spec.Rank)
+	case dtype.Gather, dtype.AllGather:
+		return given(i, 0)
+	case dtype.AllToAll:
+		return given(i, spec.Rank)
+	}
+	block := 0
+	if spec.Coll == dtype.ReduceScatter {
+		block = spec.Rank
+	}
+	result := given(0, block)
+	for rank := 1; rank < spec.Ranks; rank++ {
+		v := given(rank, block)
+		switch spec.Op {
+		case dtype.Sum:
+			result += v
+		case dtype.Max:
+			result = math.Max(result, v)
+		case dtype.Min:
+			result = math.Min(result, v)
+		}
+	}
+	return result
+}
+
+// fill sets every element of a block to v.
+func fill(block ccl.Block, t dtype.Type, v float64) {
+	element := encode(t, v)
+	if element == nil || block.Count == 0 {
+		return
+	}
+	mem := unsafe.Slice((*byte)(block.Ptr), block.Count*len(element))
+	copy(mem, element)
+	for done := len(element); done < len(mem); done *= 2 {
+		copy(mem[done:], mem[:done])
+	}
+}
+
+// count counts the elements of a block that are not v.
+func count(block ccl.Block, t dtype.Type, v float64) int64 {
+	element := encode(t, v)
+	wrong := int64(0)
+	for i := range block.Count {
+		mem := unsafe.Slice((*byte)(unsafe.Add(block.Ptr, i*len(element))), len(element))
+		if string(mem) != string(element) {
+			wrong++
+		}
+	}
+	return wrong
+}
+
+// encode gives the bytes of a small whole number in a real type, nil for other types.
+func encode(t dtype.Type, v float64) []byte {
+	switch t {
+	case dtype.F64:
+		return binary.NativeEndian.AppendUint64(nil, math.Float64bits(v))
+	case dtype.F32:
+		return binary.NativeEndian.AppendUint32(nil, math.Float32bits(float32(v)))
+	case dtype.BF16:
+		return binary.NativeEndian.AppendUint16(nil, uint16(math.Float32bits(float32(v))>>16))
+	case dtype.F16:
+		bits := math.Float32bits(float32(v)) // normal and exact: only the exponent moves
+		return binary.NativeEndian.AppendUint16(nil, uint16(bits>>16&0x8000|(bits>>23-112)<<10&0x7c00|bits>>13&0x3ff))
+	}
+	if !t.Integer() {
+		return nil
+	}
+	return binary.LittleEndian.AppendUint64(nil, uint64(v))[:t.Size()]
+}

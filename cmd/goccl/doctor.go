@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/ccl/topo/probe"
+)
+
+func doctor(args []string, out io.Writer) error {
+	set := flags("doctor", out)
+	python := set.String("python", "python3", "the Python whose torch and goccl are looked at")
+	asJSON := set.Bool("json", false, "print JSON")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	findings := []topo.Finding{{Name: "goccl", State: topo.OK, Value: ccl.Version}}
+	findings = append(findings, environmentFinding())
+	findings = append(findings, pythonFindings(*python)...)
+	findings = append(findings, probe.Host()...)
+	if *asJSON {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(findings)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, f := range findings {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", f.State, f.Name, f.Value)
+		if f.Hint != "" {
+			fmt.Fprintf(table, "\t\t→ %s\n", f.Hint)
+		}
+	}
+	return table.Flush()
+}
+
+func environmentFinding() topo.Finding {
+	opts, err := environment()
+	if err != nil {
+		return topo.Finding{Name: "options", State: topo.Missing, Value: err.Error(), Hint: "goccl options lists them"}
+	}
+	value := strings.ReplaceAll(strings.TrimSpace(opts.String()), "\n", " ")
+	if value == "" {
+		value = "defaults"
+	}
+	return topo.Finding{Name: "options", State: topo.OK, Value: value}
+}
+
+// asked is what a Python says of itself, one line a fact.
+const asked = `
+import sys, json
+found = {"python": sys.version.split()[0]}
+try:
+    import torch
+    found["torch"] = torch.__version__
+    found["cuda"] = str(torch.version.cuda)
+    import goccl
+    found["goccl"] = goccl.__version__
+    from goccl import _build
+    found["built_for"] = _build.TORCH
+except Exception as error:
+    found["error"] = f"{type(error).__name__}: {error}"
+print(json.dumps(found))
+`
+
+func pythonFindings(python string) []topo.Finding {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, python, "-c", asked).Output()
+	var found map[string]string
+	if err == nil {
+		err = json.Unmarshal(text, &found)
+	}
+	if err != nil {
+		return []topo.Finding{{Name: "python", State: topo.Missing, Value: fmt.Sprintf("%s: %v", python, err), Hint: "name one by --python"}}
+	}
+	findings := []topo.Finding{{Name: "python", State: topo.OK, Value: found["python"]}}
+	if found["torch"] == "" {
+		return append(findings, topo.Finding{Name: "torch", State: topo.Missing, Value: found["error"], Hint: python + " -m pip install torch"})
+	}
+	findings = append(findings, topo.Finding{Name: "torch", State: topo.OK, Value: found["torch"] + ", CUDA " + found["cuda"]})
+	shim := topo.Finding{Name: "shim", State: topo.OK, Value: fmt.Sprintf("goccl %s, built for torch %s", found["goccl"], found["built_for"])}
+	if found["error"] != "" {
+		shim.State, shim.Value, shim.Hint = topo.Missing, found["error"], python+" -m pip install --no-build-isolation . (in goccl's source)"
+	}
+	return append(findings, shim)
+}

@@ -1,0 +1,37 @@
+// The extension module goccl._C.
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "backend.h"
+#include "completer.h"
+
+namespace py = pybind11;
+using goccl::GocclBackend;
+using goccl::GocclOptions;
+using NoGil = py::call_guard<py::gil_scoped_release>;
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  py::module_::import("torch.distributed"); // the base classes are registered there
+
+  py::class_<GocclOptions, c10::intrusive_ptr<GocclOptions>, c10d::Backend::Options>(m, "Options")
+      .def(py::init([](std::chrono::milliseconds timeout, std::string lines) {
+             return c10::make_intrusive<GocclOptions>(timeout, std::move(lines));
+           }), py::arg("timeout"), py::arg("lines") = "")
+      .def_readwrite("lines", &GocclOptions::lines)
+      .def("__copy__", [](const GocclOptions& self) { return c10::make_intrusive<GocclOptions>(self); })
+      .def("__deepcopy__", [](const GocclOptions& self, const py::dict&) { return c10::make_intrusive<GocclOptions>(self); },
+           py::arg("memo"));
+
+  py::class_<GocclBackend, c10::intrusive_ptr<GocclBackend>, c10d::Backend>(m, "GocclBackend")
+      .def_property_readonly("options", [](GocclBackend& self) {
+        return c10::static_intrusive_pointer_cast<GocclOptions>(self.getBackendOptions());
+      });
+
+  m.def("load", &goccl::load, py::arg("path"), NoGil());
+  m.def("create", &GocclBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
+        py::arg("shim_version"), NoGil());
+  m.def("close_all", &GocclBackend::close_all, NoGil());
+  m.def("stop", [] {
+    if (!goccl::forked()) goccl::completer::stop();
+  }, NoGil());
+}

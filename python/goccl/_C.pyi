@@ -1,0 +1,28 @@
+from datetime import timedelta
+
+from torch._C._distributed_c10d import Backend, Store
+
+class Options(Backend.Options):
+    """What a group was made with. ``copy`` and ``deepcopy`` make independent ones."""
+
+    lines: str
+    """``NAME=value``, one a line."""
+
+    def __init__(self, timeout: timedelta, lines: str = "") -> None: ...
+    def __copy__(self) -> Options: ...
+    def __deepcopy__(self, memo: dict[int, object]) -> Options: ...
+
+class GocclBackend(Backend):
+    """The backend of one process group; ``group._get_backend(torch.device("cpu"))`` gives it."""
+
+def load(path: str) -> str:
+    """Opens libgoccl by its absolute path and returns its version."""
+
+def create(store: Store, rank: int, size: int, options: Options, shim_version: str) -> GocclBackend:
+    """Makes a group and waits for its other ranks, at most the timeout of the options."""
+
+def close_all() -> None:
+    """Closes every group of this process."""
+
+def stop() -> None:
+    """Ends the thread that completes futures. Groups must be closed before."""

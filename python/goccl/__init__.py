@@ -1,0 +1,91 @@
+"""goccl: a process group backend for torch.distributed whose core is written in Go.
+
+Importing this module registers the backend, and nothing else: no thread is started and no library is loaded until the
+first process group is made. ::
+
+    import torch.distributed as dist
+    import goccl
+
+    dist.init_process_group("goccl")
+
+From torch 2.14 on the import can be left out: torch finds the backend by its name.
+
+Settings come from environment variables whose names begin with ``GOCCL_``, or, for one group, from :class:`Options`.
+Failures of communication are raised as ``torch.distributed.DistBackendError``, wrong arguments as ``RuntimeError``.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+from ._options import Options
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from ._C import Options as GroupOptions
+    from torch._C._distributed_c10d import Backend as C10dBackend
+
+__all__ = ["Options", "monitored_barrier", "register", "version", "__version__"]
+
+
+def version() -> str:
+    """The version of goccl, for example ``"0.1.0"``. It loads nothing."""
+    return __version__
+
+
+def _create(backend_options: object, pg_options: Options | GroupOptions | None) -> C10dBackend:
+    from ._group import create
+
+    return create(backend_options, pg_options)
+
+
+def register() -> None:
+    """Registers the backend ``"goccl"`` with torch.distributed; doing it again changes nothing.
+
+    Importing goccl does this already. torch (2.14 and later) calls it through the entry point group
+    ``torch.distributed.backends`` when the name is first used.
+    """
+    if "GOCCL" in dist.Backend._plugins:
+        return
+    devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    dist.Backend.register_backend("goccl", _create, extended_api=True, devices=devices)
+    dist.is_goccl_available = lambda: True  # type: ignore[attr-defined]
+
+
+def monitored_barrier(
+    group: dist.ProcessGroup | None = None,
+    timeout: timedelta | float | None = None,
+    wait_all_ranks: bool = False,
+) -> None:
+    """A barrier that says which ranks did not come.
+
+    The same as ``torch.distributed.monitored_barrier``, which before torch 2.14 refuses every backend but gloo.
+
+    Args:
+        group: the process group; the default one if None. Ranks outside it return at once.
+        timeout: how long rank 0 of the group waits for the others, as a timedelta or in seconds; the group's own timeout if
+            None.
+        wait_all_ranks: whether rank 0 waits for every rank and names all that are missing, rather than the first.
+
+    Raises:
+        torch.distributed.DistBackendError: on rank 0 if ranks did not come in time, naming them; on the ranks that
+            came, with rank 0's message.
+    """
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        return
+    pg = group if group is not None else dist.group.WORLD
+    if pg is None:
+        raise ValueError("goccl.monitored_barrier: there is no process group yet; call init_process_group first")
+    if isinstance(timeout, (int, float)):
+        timeout = timedelta(seconds=timeout)
+    if timeout is None:
+        pg.monitored_barrier(wait_all_ranks=wait_all_ranks)
+    else:
+        pg.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
+
+
+register()

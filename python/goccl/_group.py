@@ -1,0 +1,49 @@
+"""Makes the backend of one process group. torch.distributed calls create, through the registration in goccl."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from . import _loader
+from ._options import Options, lines
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from ._C import GocclBackend
+    from ._C import Options as GroupOptions
+
+
+def create(backend_options: Any, pg_options: Options | GroupOptions | None) -> GocclBackend:
+    """Makes the group and waits for its other ranks.
+
+    Args:
+        backend_options: torch's DistributedBackendOptions: store, rank, size, timeout, name and global ranks of the group.
+        pg_options: what the caller of init_process_group or new_group passed.
+
+    Raises:
+        TypeError: if pg_options are those of another backend.
+        torch.distributed.DistBackendError: if other ranks did not come in time; it names them.
+    """
+    core = _loader.core()
+    timeout: timedelta = backend_options.timeout
+    if isinstance(pg_options, core.Options):  # of another group, copied by torch
+        options = core.Options(timeout, pg_options.lines)
+    elif pg_options is None or isinstance(pg_options, Options):
+        if pg_options is not None:
+            timeout = pg_options.timeout_or(timeout)
+        options = core.Options(timeout, lines(pg_options))
+    else:
+        raise TypeError(
+            f"goccl: pg_options must be a goccl.Options or None; got {type(pg_options).__module__}."
+            f"{type(pg_options).__qualname__}"
+        )
+    options.group_name = backend_options.group_id
+    options.global_ranks_in_group = list(backend_options.global_ranks_in_group or [])
+    return core.create(
+        store=backend_options.store,
+        rank=backend_options.group_rank,
+        size=backend_options.group_size,
+        options=options,
+        shim_version=__version__,
+    )

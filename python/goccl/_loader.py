@@ -1,0 +1,102 @@
+"""Loads the extension (goccl._C) and libgoccl, when the first process group is made."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import threading
+from importlib import import_module, metadata
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import unquote, urlsplit
+
+import torch
+import torch.distributed as dist
+
+from ._version import __version__
+
+_HERE = Path(__file__).resolve().parent
+_lock = threading.Lock()
+_core: ModuleType | None = None
+_forked = False
+
+
+def core() -> ModuleType:
+    """The extension, with libgoccl loaded.
+
+    Raises:
+        ImportError: if goccl was not built, or was built for another torch; the message has the command that builds it.
+        torch.distributed.DistBackendError: in a fork of a process that has used goccl.
+    """
+    global _core
+    if _forked:
+        raise dist.DistBackendError(
+            "goccl: this process was forked from one that uses goccl, and a Go library does not survive a fork; start "
+            "processes that communicate with the 'spawn' or 'forkserver' method of multiprocessing"
+        )
+    with _lock:
+        if _core is None:
+            _core = _load()
+            os.register_at_fork(after_in_child=_after_fork_in_child)
+            atexit.register(_stop)
+        return _core
+
+
+def minor(version: str) -> str:
+    """ "2.13" for "2.13.0+cu130"."""
+    return ".".join(version.split("+")[0].split(".")[:2])
+
+
+def rebuild_command() -> str:
+    """The command that builds and installs goccl for the torch that is installed."""
+    source = "goccl"
+    try:
+        origin = metadata.distribution("goccl").read_text("direct_url.json")
+        url = urlsplit(json.loads(origin or "{}").get("url", ""))
+        if url.scheme == "file" and Path(unquote(url.path)).is_dir():
+            source = unquote(url.path)
+    except metadata.PackageNotFoundError:
+        source = "<the directory of goccl's setup.py>"
+    return f"{sys.executable} -m pip install --no-build-isolation --force-reinstall --no-deps {source}"
+
+
+def _load() -> ModuleType:
+    try:
+        build = import_module("goccl._build")
+    except ImportError:
+        raise ImportError(f"goccl {__version__} in {_HERE} was not built. Build it: {rebuild_command()}") from None
+    if minor(build.torch) != minor(torch.__version__):
+        raise ImportError(
+            f"goccl {__version__} was built for torch {minor(build.torch)} ({build.torch}), but torch {torch.__version__} is "
+            f"installed, and their C++ interfaces differ. Build it again: {rebuild_command()}"
+        )
+    library = _HERE / "libgoccl.so"
+    if not library.is_file():
+        raise ImportError(f"goccl {__version__}: {library} is missing. Install it again: {rebuild_command()}")
+    try:
+        extension = import_module("goccl._C")
+        found = extension.load(str(library))
+    except (ImportError, RuntimeError) as e:
+        raise ImportError(
+            f"goccl {__version__} (built for torch {build.torch}) cannot be loaded with torch {torch.__version__}: {e}. "
+            f"Build it again: {rebuild_command()}"
+        ) from e
+    if found != __version__:
+        raise ImportError(
+            f"goccl {__version__}: {library} is of version {found}. Install it again: {rebuild_command()}"
+        )
+    return extension
+
+
+def _after_fork_in_child() -> None:
+    global _forked
+    _forked = True
+
+
+def _stop() -> None:
+    """Closes the groups that are open, and ends the thread that completes futures, while Python can still run callbacks."""
+    if _core is not None and not _forked:
+        _core.close_all()
+        _core.stop()

@@ -1,0 +1,80 @@
+"""What a group is made with: the variables of the environment and the caller's Options, as lines for the core.
+
+Only the core knows which names and values there are; it checks them when the group is made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+PREFIX = "GOCCL_"
+
+
+@dataclass
+class Options:
+    """Settings of one group; each wins over the environment variable of the same name.
+
+    Pass it as ``pg_options`` of ``init_process_group`` or ``new_group``; all ranks of the group must pass the same. ::
+
+        dist.init_process_group("goccl", pg_options=goccl.Options(transport="tcp", socket_ifname="eth0,eth1"))
+
+    Args:
+        timeout: of operations and of making the group, as a timedelta or in seconds (``GOCCL_TIMEOUT``). It wins over the
+            ``timeout`` of init_process_group.
+        transport: ``"shm"``, ``"tcp"``, ... (``GOCCL_TRANSPORT``); chosen for each pair of ranks if None.
+        socket_ifname: network interfaces: ``"eth0,eth1"``, prefixes, ``"^docker,lo"`` to exclude
+            (``GOCCL_SOCKET_IFNAME``).
+        algo: the algorithm, for all collectives or for some (``GOCCL_ALGO``).
+        debug: ``"INFO"`` or ``"TRACE"`` (``GOCCL_DEBUG``).
+        determinism: 2, 3 or 4 (``GOCCL_DETERMINISM``).
+        extra: other settings, by the names of their environment variables.
+
+    Making the group raises an error that names a setting that the core does not know, or its value.
+    """
+
+    timeout: timedelta | float | None = None
+    transport: str | None = None
+    socket_ifname: str | None = None
+    algo: str | None = None
+    debug: str | None = None
+    determinism: int | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    def timeout_or(self, default: timedelta) -> timedelta:
+        """The timeout, or default if there is none."""
+        if self.timeout is None:
+            return default
+        timeout = self.timeout if isinstance(self.timeout, timedelta) else timedelta(seconds=self.timeout)
+        if timeout <= timedelta(0):
+            raise ValueError(f"goccl.Options: timeout must be longer than zero; got {timeout}")
+        return timeout
+
+    def settings(self) -> dict[str, str]:
+        """The settings that were given, by the names of their environment variables."""
+        found: dict[str, str] = {}
+        for name in ("transport", "socket_ifname", "algo", "debug", "determinism"):
+            value = getattr(self, name)
+            if value is not None:
+                found[PREFIX + name.upper()] = str(value)
+        if self.timeout is not None:
+            microseconds = self.timeout_or(timedelta(0)) // timedelta(microseconds=1)
+            found[PREFIX + "TIMEOUT"] = f"{microseconds}us"
+        for name, value in self.extra.items():
+            if not name.startswith(PREFIX):
+                raise ValueError(f"goccl.Options: the names in extra begin with {PREFIX}; got {name!r}")
+            found[name] = str(value)
+        return found
+
+
+def lines(options: Options | None, environ: Mapping[str, str] = os.environ) -> str:
+    """Every GOCCL_* variable, then the settings of options, as NAME=value lines; a later line wins."""
+    settings = [(name, environ[name]) for name in sorted(environ) if name.startswith(PREFIX)]
+    if options is not None:
+        settings += options.settings().items()
+    for name, value in settings:
+        if "\n" in name + value or "\0" in name + value or "=" in name:
+            raise ValueError(f"goccl: {name}={value!r}: a setting cannot contain a line break")
+    return "\n".join(f"{name}={value}" for name, value in settings)

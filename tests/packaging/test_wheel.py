@@ -1,0 +1,65 @@
+"""What pip gets: names, tags, requirements and files."""
+import email
+import os
+import platform
+import re
+import subprocess
+import sys
+import sysconfig
+import zipfile
+
+import pytest
+import torch
+
+
+@pytest.fixture(scope="module")
+def contents(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        yield archive
+
+
+def metadata(archive, name):
+    (path,) = [each for each in archive.namelist() if each.endswith(f".dist-info/{name}")]
+    return email.message_from_string(archive.read(path).decode())
+
+
+def test_tags_are_of_this_interpreter_and_platform(wheel, contents):
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    expected = f"{tag}-{tag}-linux_{platform.machine()}"
+    assert wheel.name.endswith(f"-{expected}.whl")
+    head = metadata(contents, "WHEEL")
+    assert head.get_all("Tag") == [expected]
+    assert head["Root-Is-Purelib"] == "false"
+
+
+def test_requires_the_torch_it_was_built_for(contents):
+    """The vtables of c10d change with each minor release of torch: another one would call the wrong functions."""
+    minor = ".".join(torch.__version__.split(".")[:2])
+    requirements = metadata(contents, "METADATA").get_all("Requires-Dist", [])
+    assert [each.replace(" ", "") for each in requirements if re.match(r"torch\b", each)] == [f"torch=={minor}.*"]
+
+
+def test_describes_itself(contents):
+    head = metadata(contents, "METADATA")
+    assert head["Name"] == "goccl"
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+|[ab]\d+|rc\d+)?", head["Version"])
+    assert head["Requires-Python"] == ">=3.10"
+
+
+def test_holds_everything_that_runs_and_nothing_else(contents):
+    names = contents.namelist()
+    suffix = re.escape(sysconfig.get_config_var("EXT_SUFFIX"))
+    for pattern in (r"goccl/__init__\.py", r"goccl/py\.typed", r"goccl/_C\.pyi", r"goccl/libgoccl\.so", r"goccl/_C" + suffix):
+        assert any(re.fullmatch(pattern, name) for name in names), f"no {pattern} in {names}"
+    stray = [name for name in names if re.search(r"\.(go|cc|cpp|o|log)$|(^|/)(tests?|build|csrc)/", name)]
+    assert not stray
+    libraries = [name for name in names if name.endswith(".so")]
+    assert len(libraries) == 2, libraries
+
+
+def test_command_line_is_installed_as_a_program(installed):
+    program = installed / "bin" / "goccl"
+    assert os.access(program, os.X_OK)
+    assert program.read_bytes()[:4] == b"\x7fELF", "the command line is the Go program, no script that starts Python"
+    said = subprocess.run([program, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=20).stdout
+    assert "bench" in said

@@ -1,0 +1,56 @@
+package faulty
+
+import (
+	"context"
+
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+)
+
+// Fabric is a wrapped fabric.
+type Fabric struct {
+	network *Network
+	inner   transport.Fabric
+	poller  transport.Poller // nil if inner needs none
+	bell    *park.Bell
+}
+
+var (
+	_ transport.Fabric = (*Fabric)(nil)
+	_ transport.Poller = (*Fabric)(nil)
+)
+
+// Name implements transport.Fabric.
+func (f *Fabric) Name() string { return f.inner.Name() }
+
+// Address implements transport.Fabric.
+func (f *Fabric) Address() []byte { return f.inner.Address() }
+
+// Reaches implements transport.Fabric.
+func (f *Fabric) Reaches(peer []byte) bool { return f.inner.Reaches(peer) }
+
+// Connect implements transport.Fabric.
+func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) (transport.Link, error) {
+	inner, err := f.inner.Connect(ctx, peer, s)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{inner: inner, cut: f.network.attach(&s, f.bell), lost: lost(s.Peer), channels: make([]channel, s.Channels)}
+	for i := range l.channels {
+		l.channels[i] = channel{link: l, inner: inner.Channel(i), bell: f.bell, faults: f.network.incoming(&s, i)}
+	}
+	return l, nil
+}
+
+// Close implements transport.Fabric.
+func (f *Fabric) Close() error { return f.inner.Close() }
+
+// Poll implements transport.Poller.
+func (f *Fabric) Poll() bool { return f.poller != nil && f.poller.Poll() }
+
+// Arm implements transport.Poller.
+func (f *Fabric) Arm() {
+	if f.poller != nil {
+		f.poller.Arm()
+	}
+}

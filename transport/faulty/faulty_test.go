@@ -1,0 +1,168 @@
+package faulty
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/tcp"
+	"github.com/goccl/goccl/transport/transporttest"
+	"github.com/stretchr/testify/require"
+)
+
+func wrapped(t *testing.T, n *Network) (*Fabric, *park.Bell) {
+	t.Helper()
+	bell := park.NewBell()
+	f, err := tcp.New(tcp.Options{Bell: bell, Interfaces: "lo"})
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	return n.Wrap(f, bell), bell
+}
+
+func TestConformancePassThrough(t *testing.T) {
+	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
+		n := NewNetwork()
+		a, bellA := wrapped(t, n)
+		b, bellB := wrapped(t, n)
+		return transporttest.Pair{A: a, B: b, BellA: bellA, BellB: bellB}
+	}, transporttest.Options{})
+}
+
+// TestConformanceSlow delays every fragment a little: late is not wrong.
+func TestConformanceSlow(t *testing.T) {
+	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
+		n := NewNetwork(Fault{From: Any, To: Any, Channel: 0, Fragment: 1, Delay: 5 * time.Millisecond},
+			Fault{From: 3, To: Any, Channel: Any, Fragment: 0, Delay: time.Millisecond})
+		a, bellA := wrapped(t, n)
+		b, bellB := wrapped(t, n)
+		return transporttest.Pair{A: a, B: b, BellA: bellA, BellB: bellB}
+	}, transporttest.Options{Allocates: true})
+}
+
+// join links rank 0 of a with rank 1 of b.
+func join(t *testing.T, a, b *Fabric) (la, lb transport.Link) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	s := transport.Session{ID: [16]byte{7}, Rank: 0, Peer: 1, Channels: 2}
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		la, err = a.Connect(ctx, b.Address(), s)
+		done <- err
+	}()
+	s.Rank, s.Peer = 1, 0
+	lb, err := b.Connect(ctx, a.Address(), s)
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	return la, lb
+}
+
+func send(t *testing.T, ch transport.Channel, text string) {
+	t.Helper()
+	space := ch.Reserve(len(text))
+	require.Len(t, space, len(text))
+	copy(space, text)
+	ch.Commit(len(text), &transport.Meta{1})
+}
+
+// await sleeps on the bell only, so that a fault which does not ring is a hang.
+func await(t *testing.T, f *Fabric, bell *park.Bell, look func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		ticket := bell.Prepare()
+		f.Arm()
+		f.Poll()
+		if look() {
+			bell.Cancel()
+			return
+		}
+		require.True(t, time.Now().Before(deadline), "hangs")
+		bell.Sleep(ticket, time.Second)
+	}
+}
+
+func receive(t *testing.T, f *Fabric, bell *park.Bell, ch transport.Channel) string {
+	t.Helper()
+	var text string
+	await(t, f, bell, func() bool {
+		p, _, ok := ch.Peek()
+		text = string(p)
+		return ok
+	})
+	again, _, ok := ch.Peek()
+	require.True(t, ok)
+	require.Equal(t, text, string(again), "Peek changes its mind")
+	ch.Release()
+	return text
+}
+
+func TestCorrupt(t *testing.T) {
+	n := NewNetwork(Fault{From: 0, To: 1, Channel: 1, Fragment: 1, Corrupt: 'a' ^ 'X', Byte: 6})
+	a, _ := wrapped(t, n)
+	b, bell := wrapped(t, n)
+	la, lb := join(t, a, b)
+	for _, want := range []string{"aaaa", "aaXa", "aaaa"} {
+		send(t, la.Channel(1), "aaaa")
+		require.Equal(t, want, receive(t, b, bell, lb.Channel(1)))
+		send(t, la.Channel(0), "aaaa")
+		require.Equal(t, "aaaa", receive(t, b, bell, lb.Channel(0)), "the other channel is left alone")
+	}
+}
+
+func TestDelay(t *testing.T) {
+	const delay = 50 * time.Millisecond
+	n := NewNetwork(Fault{From: 0, To: Any, Channel: 0, Fragment: 0, Delay: delay})
+	a, _ := wrapped(t, n)
+	b, bell := wrapped(t, n)
+	la, lb := join(t, a, b)
+	begin := time.Now()
+	send(t, la.Channel(0), "late")
+	send(t, la.Channel(0), "after it")
+	send(t, la.Channel(1), "in time")
+	require.Equal(t, "in time", receive(t, b, bell, lb.Channel(1)))
+	require.Equal(t, "late", receive(t, b, bell, lb.Channel(0)))
+	require.GreaterOrEqual(t, time.Since(begin), delay)
+	require.Equal(t, "after it", receive(t, b, bell, lb.Channel(0)))
+}
+
+func TestCut(t *testing.T) {
+	n := NewNetwork(Fault{From: 0, To: 1, Channel: 0, Fragment: 2, Cut: true})
+	a, bellA := wrapped(t, n)
+	b, bellB := wrapped(t, n)
+	la, lb := join(t, a, b)
+	for _, text := range []string{"one", "two", "three"} {
+		send(t, la.Channel(0), text)
+	}
+	require.Equal(t, "one", receive(t, b, bellB, lb.Channel(0)))
+	require.Equal(t, "two", receive(t, b, bellB, lb.Channel(0)))
+	require.NoError(t, lb.Err())
+	await(t, b, bellB, func() bool {
+		_, _, ok := lb.Channel(0).Peek()
+		require.False(t, ok)
+		return lb.Err() != nil
+	})
+	await(t, a, bellA, func() bool { return la.Err() != nil })
+	for peer, l := range []transport.Link{lb, la} {
+		var e *fault.Error
+		require.ErrorAs(t, l.Err(), &e)
+		require.Equal(t, fault.PeerLost, e.Code)
+		require.Equal(t, peer, e.Peer)
+		require.Nil(t, l.Channel(0).Reserve(1))
+	}
+}
+
+func TestCutNow(t *testing.T) {
+	n := NewNetwork()
+	a, bellA := wrapped(t, n)
+	b, _ := wrapped(t, n)
+	la, lb := join(t, a, b)
+	n.Cut(0, 2)
+	require.NoError(t, la.Err())
+	time.AfterFunc(5*time.Millisecond, func() { n.Cut(1, 0) })
+	await(t, a, bellA, func() bool { return la.Err() != nil })
+	require.ErrorIs(t, lb.Err(), fault.PeerLost)
+}

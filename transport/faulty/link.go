@@ -1,0 +1,105 @@
+package faulty
+
+import (
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+)
+
+type link struct {
+	inner    transport.Link
+	cut      *cut
+	lost     *fault.Error
+	channels []channel
+}
+
+func (l *link) Channel(i int) transport.Channel { return &l.channels[i] }
+
+func (l *link) Err() error {
+	if l.cut.done.Load() {
+		return l.lost
+	}
+	return l.inner.Err()
+}
+
+func (l *link) Close() error { return l.inner.Close() }
+
+// channel holds back, changes and counts what arrives; what is sent passes through until the link is cut.
+type channel struct {
+	link   *link
+	inner  transport.Channel
+	bell   *park.Bell
+	faults []Fault
+
+	number  int       // of the fragment that Peek looks at
+	seen    bool      // its faults have acted
+	due     time.Time // when it may be seen
+	spoiled []byte    // its payload, if corrupted
+}
+
+func (c *channel) Reserve(n int) []byte {
+	if c.link.cut.done.Load() {
+		return nil
+	}
+	return c.inner.Reserve(n)
+}
+
+func (c *channel) Commit(n int, m *transport.Meta) {
+	if !c.link.cut.done.Load() {
+		c.inner.Commit(n, m)
+	}
+}
+
+func (c *channel) Peek() ([]byte, transport.Meta, bool) {
+	payload, m, ok := c.inner.Peek()
+	if !ok || len(c.faults) == 0 {
+		return payload, m, ok
+	}
+	if !c.seen {
+		if c.act(payload) {
+			return nil, transport.Meta{}, false
+		}
+		c.seen = true
+	}
+	if !c.due.IsZero() && time.Now().Before(c.due) {
+		return nil, transport.Meta{}, false
+	}
+	if c.spoiled != nil {
+		payload = c.spoiled
+	}
+	return payload, m, true
+}
+
+// act lets the faults of a fragment happen. It reports that the link was cut.
+func (c *channel) act(payload []byte) bool {
+	delay := time.Duration(0)
+	for _, f := range c.faults {
+		if !matches(f.Fragment, c.number) {
+			continue
+		}
+		if f.Cut {
+			c.link.cut.now()
+			return true
+		}
+		delay += f.Delay
+		if f.Corrupt != 0 && len(payload) > 0 {
+			if c.spoiled == nil {
+				c.spoiled = append([]byte{}, payload...)
+			}
+			c.spoiled[f.Byte%len(payload)] ^= f.Corrupt
+		}
+	}
+	if delay > 0 {
+		c.due = time.Now().Add(delay)
+		time.AfterFunc(delay, c.bell.Ring)
+	}
+	return false
+}
+
+func (c *channel) Release() {
+	c.inner.Release()
+	c.number++
+	c.seen, c.due, c.spoiled = false, time.Time{}, nil
+}

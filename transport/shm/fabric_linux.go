@@ -1,0 +1,263 @@
+package shm
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/shm/ring"
+	"golang.org/x/sys/unix"
+)
+
+const bellPage = 4096
+
+// Fabric joins this process with others of the same host and user.
+type Fabric struct {
+	options Options
+	self    address
+	bell    *park.Bell
+	page    *mem.Segment // with the bell; it outlives the fabric, because threads may sleep on it
+	listen  *net.UnixListener
+	ended   chan struct{} // closed by Close
+	running sync.WaitGroup
+
+	mu        sync.Mutex // of everything below, and of the processes and links: control plane only
+	closed    bool
+	segment   *mem.Segment // of the pool, made for the first connection
+	pool      *ring.Pool
+	processes map[id]*process // peers with a living connection
+	dialling  map[id]bool
+	changed   chan struct{}              // closed and replaced when processes or dialling change
+	links     map[*link]struct{}         // that are not closed
+	greeting  map[*net.UnixConn]struct{} // accepted, not yet a process
+}
+
+var _ transport.Fabric = (*Fabric)(nil)
+
+// New makes the fabric of this process: its bell and the socket that peers connect to.
+func New(opts Options) (*Fabric, error) {
+	opts.EnsureDefaults()
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	self, err := ownAddress()
+	if err != nil {
+		return nil, err
+	}
+	page, err := mem.NewSegment("goccl-bell", bellPage, mem.ReadWrite)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unixpacket", socketOf(&self))
+	if err != nil {
+		page.Free()
+		return nil, fault.Wrap(fault.System, err, "shm: no unix socket can be opened")
+	}
+	f := &Fabric{options: opts, self: self, page: page, bell: park.BellAt(page.Bytes()), listen: l, ended: make(chan struct{}),
+		processes: map[id]*process{}, dialling: map[id]bool{}, changed: make(chan struct{}), links: map[*link]struct{}{},
+		greeting: map[*net.UnixConn]struct{}{}}
+	f.running.Add(1)
+	go f.accept()
+	return f, nil
+}
+
+// ownAddress finds out what kernel, namespace and user this process has.
+func ownAddress() (a address, err error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err == nil {
+		var boot []byte
+		boot, err = hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
+		if err == nil && copy(a.Boot[:], boot) != len(a.Boot) {
+			err = fmt.Errorf("boot id %q", text)
+		}
+	}
+	if err != nil {
+		return a, fault.Wrap(fault.NotSupported, err, "shm: the boot id of the kernel cannot be read from /proc")
+	}
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/net", &st); err != nil {
+		return a, fault.Wrap(fault.NotSupported, err, "shm: the network namespace cannot be read from /proc")
+	}
+	a.Network, a.UID, a.PID = st.Ino, uint32(os.Geteuid()), uint32(os.Getpid())
+	rand.Read(a.ID[:])
+	rand.Read(a.Socket[:])
+	return a, nil
+}
+
+func socketOf(a *address) *net.UnixAddr {
+	return &net.UnixAddr{Net: "unixpacket", Name: "@goccl-" + hex.EncodeToString(a.Socket[:])}
+}
+
+// Bell is the bell of this process. It works also after Close.
+func (f *Fabric) Bell() *park.Bell { return f.bell }
+
+// Name is "shm".
+func (f *Fabric) Name() string { return "shm" }
+
+// Address says on which host, and where there, this process is.
+func (f *Fabric) Address() []byte { return f.self.encode() }
+
+// Reaches reports whether the peer runs on the same kernel, in the same network namespace, for the same user. A process does
+// not reach itself: that is what inproc is for.
+func (f *Fabric) Reaches(peer []byte) bool {
+	a, ok := parseAddress(peer)
+	return ok && f.self.reaches(&a)
+}
+
+// Connect opens a link to a rank of another process.
+func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) (transport.Link, error) {
+	a, ok := parseAddress(peer)
+	switch {
+	case !ok:
+		return nil, fault.Peer(fault.Invalid, s.Peer, "shm: its address is not one of this version of goccl")
+	case !f.self.reaches(&a):
+		return nil, fault.Peer(fault.NotSupported, s.Peer, "shm: it runs on another host, in another network namespace, for another user, or is this process")
+	case s.Channels < 1 || s.Channels > transport.MaxChannels:
+		return nil, fault.Peer(fault.Invalid, s.Peer, "shm: %d channels; a link has 1 to %d", s.Channels, transport.MaxChannels)
+	case s.Rank < 0 || s.Peer < 0 || s.Rank == s.Peer || int64(max(s.Rank, s.Peer)) > 1<<31:
+		return nil, fault.New(fault.Invalid, "shm: no link joins rank %d with rank %d", s.Rank, s.Peer)
+	}
+	p, err := f.reach(ctx, &a, &s)
+	if err != nil {
+		return nil, err
+	}
+	return p.open(ctx, s)
+}
+
+// reach finds or makes the connection to a process. The smaller id dials, the other waits for it.
+func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*process, error) {
+	dials := bytes.Compare(f.self.ID[:], a.ID[:]) < 0
+	for {
+		f.mu.Lock()
+		p, closed, changed := f.processes[a.ID], f.closed, f.changed
+		mine := dials && p == nil && !closed && !f.dialling[a.ID]
+		if mine {
+			f.dialling[a.ID] = true
+		}
+		f.mu.Unlock()
+		switch {
+		case closed:
+			return nil, errClosed()
+		case p != nil:
+			return p, nil
+		case mine:
+			p, err := f.dial(ctx, a, s)
+			f.mu.Lock()
+			delete(f.dialling, a.ID)
+			f.announce()
+			f.mu.Unlock()
+			return p, err
+		}
+		select {
+		case <-changed:
+		case <-f.ended:
+		case <-ctx.Done():
+			return nil, errMissing(ctx, s, fmt.Sprintf("its process %d has not connected to this one: it has not called Connect for any session", a.PID))
+		case <-time.After(probePeriod):
+			if !dials && refuses(a) {
+				return nil, fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d is gone: nobody listens at its address", a.PID)
+			}
+		}
+	}
+}
+
+// probePeriod is how often the side that waits to be dialled looks whether the other still lives.
+const probePeriod = 300 * time.Millisecond
+
+// refuses reports whether nobody listens at an address.
+func refuses(a *address) bool {
+	conn, err := net.DialUnix("unixpacket", nil, socketOf(a))
+	if err == nil {
+		conn.Close()
+	}
+	return errors.Is(err, unix.ECONNREFUSED)
+}
+
+// announce is called with the lock.
+func (f *Fabric) announce() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func errClosed() error { return fault.New(fault.Closed, "shm: the fabric is closed") }
+
+// errMissing is the error of a Connect whose context has ended.
+func errMissing(ctx context.Context, s *transport.Session, missing string) error {
+	code := fault.Timeout
+	if errors.Is(ctx.Err(), context.Canceled) {
+		code = fault.Aborted
+	}
+	err := fault.Peer(code, s.Peer, "shm: session %x: %s", s.ID, missing)
+	err.Cause = ctx.Err()
+	return err
+}
+
+// makePool makes the pool of this process when the first connection needs it.
+func (f *Fabric) makePool() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return errClosed()
+	}
+	if f.pool != nil {
+		return nil
+	}
+	s, err := mem.NewSegment("goccl-pool", f.options.PoolBytes, mem.ReadOnly)
+	if err != nil {
+		return err
+	}
+	f.segment, f.pool = s, ring.NewPool(s.Bytes())
+	return nil
+}
+
+// Close ends all links and the fabric. No thread may use the links any more.
+func (f *Fabric) Close() error {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return nil
+	}
+	f.closed = true
+	close(f.ended)
+	for conn := range f.greeting {
+		conn.Close()
+	}
+	// Links of lost connections are closed here too; the memory behind them goes.
+	byes := map[*process][]uint64{}
+	for _, p := range f.processes {
+		byes[p] = p.endOpenings(errClosed())
+	}
+	for l := range f.links {
+		l.closeLocked()
+		byes[l.process] = append(byes[l.process], l.serial)
+	}
+	f.mu.Unlock()
+	f.listen.Close()
+	for p, serials := range byes {
+		for _, serial := range serials {
+			p.send(&bye{serial})
+		}
+		p.conn.Close() // its reader ends the rest
+	}
+	f.running.Wait()
+	f.bell.Ring()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := f.page.CloseFD()
+	if f.segment != nil {
+		err = errors.Join(err, f.segment.Free())
+	}
+	return err
+}

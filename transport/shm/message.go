@@ -1,0 +1,163 @@
+package shm
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/shm/ring"
+)
+
+// maxMessage is longer than any message; none is split.
+const maxMessage = 1024
+
+const helloMagic = "goccl shm"
+
+// version of the protocol and of the rings.
+const version = 1
+
+// Kinds of message: their first byte.
+const (
+	kindHello = iota + 1
+	kindOpen
+	kindBye
+	kindRefuse
+)
+
+// layout is what both sides must agree on before they look into each other's memory.
+type layout struct{ Version, Depth, Inline, Slot, Lease, Channel uint32 }
+
+var ownLayout = layout{version, ring.Depth, ring.InlineBytes, ring.SlotBytes, ring.LeaseBytes, uint32(ring.ChannelBytes)}
+
+// hello is the first message of each side. It comes with the descriptors of bell and pool.
+type hello struct {
+	Magic     [len(helloMagic)]byte
+	Layout    layout
+	From, To  id
+	Challenge [32]byte
+	PoolBytes uint64
+}
+
+// open comes with the descriptor of a ring segment.
+type open struct {
+	Serial     uint64
+	Session    [16]byte
+	Rank, Peer uint32 // of the sender
+	Channels   uint32
+	MAC        [32]byte
+}
+
+type bye struct{ Serial uint64 }
+
+type refuse struct {
+	Serial uint64
+	Code   uint32 // of package fault
+	Length uint32
+	Text   [200]byte
+}
+
+func newRefuse(serial uint64, code int, text string) *refuse {
+	r := &refuse{Serial: serial, Code: uint32(code)}
+	r.Length = uint32(copy(r.Text[:], text))
+	return r
+}
+
+func (r *refuse) text() string { return string(r.Text[:min(int(r.Length), len(r.Text))]) }
+
+// encode makes a packet of a message.
+func encode(message any) []byte {
+	kind := byte(0)
+	switch message.(type) {
+	case *hello:
+		kind = kindHello
+	case *open:
+		kind = kindOpen
+	case *bye:
+		kind = kindBye
+	case *refuse:
+		kind = kindRefuse
+	}
+	b := bytes.NewBuffer([]byte{kind})
+	binary.Write(b, binary.LittleEndian, message)
+	return b.Bytes()
+}
+
+// decode is the reverse. Every packet has exactly the size of its kind.
+func decode(packet []byte) (any, error) {
+	if len(packet) == 0 {
+		return nil, fmt.Errorf("empty message")
+	}
+	var message any
+	switch packet[0] {
+	case kindHello:
+		message = &hello{}
+	case kindOpen:
+		message = &open{}
+	case kindBye:
+		message = &bye{}
+	case kindRefuse:
+		message = &refuse{}
+	default:
+		return nil, fmt.Errorf("message of unknown kind %d", packet[0])
+	}
+	if want := 1 + binary.Size(message); len(packet) != want {
+		return nil, fmt.Errorf("message of kind %d has %d bytes, want %d", packet[0], len(packet), want)
+	}
+	_, err := binary.Decode(packet[1:], binary.LittleEndian, message)
+	return message, err
+}
+
+// descriptors is how many descriptors must come with a message.
+func descriptors(message any) int {
+	switch message.(type) {
+	case *hello:
+		return 2
+	case *open:
+		return 1
+	}
+	return 0
+}
+
+// check says what is wrong with a peer's hello.
+func (h *hello) check(from, to id) error {
+	switch {
+	case string(h.Magic[:]) != helloMagic:
+		return fmt.Errorf("it is not a goccl process")
+	case h.Layout != ownLayout:
+		return fmt.Errorf("another version of goccl: %+v there, %+v here", h.Layout, ownLayout)
+	case !hmac.Equal(h.To[:], to[:]) || h.From != from:
+		return fmt.Errorf("it does not know this process's address")
+	case h.PoolBytes == 0 || h.PoolBytes > maxPoolBytes || h.PoolBytes%ring.LeaseBytes != 0:
+		return fmt.Errorf("its pool has %d bytes", h.PoolBytes)
+	}
+	return nil
+}
+
+// seal is the HMAC of an open with the key of its session. It holds for one direction of one connection only.
+func (o *open) seal(key [32]byte, from, to *hello) (mac [32]byte) {
+	h := hmac.New(sha256.New, key[:])
+	h.Write([]byte("goccl shm open"))
+	h.Write(from.From[:])
+	h.Write(to.From[:])
+	h.Write(from.Challenge[:])
+	h.Write(to.Challenge[:])
+	plain := *o
+	plain.MAC = [32]byte{}
+	binary.Write(h, binary.LittleEndian, &plain)
+	h.Sum(mac[:0])
+	return mac
+}
+
+// sessionKey finds the two ends of a session, as this side sees it.
+type sessionKey struct {
+	id         [16]byte
+	rank, peer int
+}
+
+func keyOf(s *transport.Session) sessionKey { return sessionKey{s.ID, s.Rank, s.Peer} }
+
+// key of the end that is to answer o.
+func (o *open) key() sessionKey { return sessionKey{o.Session, int(o.Peer), int(o.Rank)} }

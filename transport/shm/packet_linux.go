@@ -1,0 +1,91 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sendSpan bounds the sending of a message. They are small and rare; a peer that lets its socket fill up has stopped.
+const sendSpan = 5 * time.Second
+
+// sendPacket sends a message with descriptors.
+func sendPacket(conn *net.UnixConn, message any, fds ...int) error {
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	_, _, err := conn.WriteMsgUnix(encode(message), rights, nil)
+	return err
+}
+
+// receivePacket waits for a message and its descriptors, which are the caller's then. After an error none are open.
+func receivePacket(conn *net.UnixConn) (message any, fds []int, err error) {
+	packet, rights := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*8))
+	n, nr, flags, _, err := conn.ReadMsgUnix(packet, rights)
+	if errors.Is(err, unix.ECONNRESET) {
+		// The peer closed while something of ours lay unread there. What it had sent before comes after this error.
+		n, nr, flags, _, err = conn.ReadMsgUnix(packet, rights)
+	}
+	if errors.Is(err, io.EOF) || err == nil && n == 0 {
+		return nil, nil, errEnd
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	fds, err = parseRights(rights[:nr])
+	if err == nil && flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
+		err = fmt.Errorf("oversized message")
+	}
+	if err == nil {
+		message, err = decode(packet[:n])
+	}
+	if err == nil && len(fds) != descriptors(message) {
+		err = fmt.Errorf("%T with %d descriptors", message, len(fds))
+	}
+	if err != nil {
+		closeAll(fds)
+		return nil, nil, &protocolError{err}
+	}
+	return message, fds, nil
+}
+
+func parseRights(rights []byte) (fds []int, err error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	for i := range messages {
+		some, e := unix.ParseUnixRights(&messages[i])
+		fds = append(fds, some...)
+		err = errors.Join(err, e)
+	}
+	return fds, err
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// errEnd is the end of a connection.
+var errEnd = errors.New("the connection has ended")
+
+// protocolError is a message that no working peer sends.
+type protocolError struct{ cause error }
+
+func (e *protocolError) Error() string { return "it sent what cannot be right: " + e.cause.Error() }
+
+// credentials of the process at the other end, as the kernel knows them.
+func credentials(conn *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return cred, errors.Join(err, failed)
+}

@@ -1,0 +1,306 @@
+package shm
+
+import (
+	"context"
+	"crypto/hmac"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/shm/ring"
+	"golang.org/x/sys/unix"
+)
+
+// maxArrivals bounds the opens of a peer that no local Connect has answered yet; each keeps a descriptor.
+const maxArrivals = 4096
+
+// process is the connection to one peer process, and its memory that is mapped here. The fabric's lock guards what changes.
+type process struct {
+	fabric *Fabric
+	conn   *net.UnixConn
+	pid    int
+	mine   *hello
+	theirs *hello
+	page   *mem.Segment
+	bell   *park.Bell
+	pool   *mem.Segment
+
+	refs     int   // the connection and each link whose memory is mapped
+	dead     error // the connection has ended, and why
+	serial   uint64
+	openings map[sessionKey]*opening // Connects of this side that wait for the peer's
+	arrivals map[sessionKey]*arrival // opens of the peer that wait for Connects of this side
+	links    map[uint64]*link        // by the serial number of the peer
+}
+
+// opening is a Connect of this side.
+type opening struct {
+	session transport.Session
+	serial  uint64
+	ring    *mem.Segment
+	done    chan struct{} // closed when link or err is there
+	link    *link
+	err     error
+	refusal *refuse // what the peer must be told
+}
+
+// arrival is an open of the peer.
+type arrival struct {
+	open
+	fd int
+}
+
+// open joins a session over this connection.
+func (p *process) open(ctx context.Context, s transport.Session) (transport.Link, error) {
+	own, err := mem.NewSegment("goccl-ring", s.Channels*ring.ChannelBytes, mem.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	w := &opening{session: s, ring: own, done: make(chan struct{})}
+	if err := p.begin(w); err != nil {
+		own.Free()
+		return nil, err
+	}
+	o := &open{Serial: w.serial, Session: s.ID, Rank: uint32(s.Rank), Peer: uint32(s.Peer), Channels: uint32(s.Channels)}
+	o.MAC = o.seal(s.Key, p.mine, p.theirs)
+	p.send(o, own.FD())
+	own.CloseFD()
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+	}
+	return p.finish(ctx, w)
+}
+
+// begin registers an opening, and joins it if the peer was first.
+func (p *process) begin(w *opening) error {
+	f := p.fabric
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, k := &w.session, keyOf(&w.session)
+	switch {
+	case f.closed:
+		return errClosed()
+	case p.dead != nil:
+		return p.lostError(s.Peer)
+	case p.openings[k] != nil:
+		return fault.Peer(fault.Invalid, s.Peer, "shm: rank %d calls Connect a second time for session %x", s.Rank, s.ID)
+	}
+	p.serial++
+	w.serial = p.serial
+	p.openings[k] = w
+	if a := p.arrivals[k]; a != nil {
+		p.join(w, a)
+	}
+	return nil
+}
+
+// finish is the result of an opening. A link that was joined when its context ended is not lost.
+func (p *process) finish(ctx context.Context, w *opening) (transport.Link, error) {
+	f := p.fabric
+	f.mu.Lock()
+	s := &w.session
+	if w.link == nil && w.err == nil {
+		delete(p.openings, keyOf(s))
+		w.err = errMissing(ctx, s, fmt.Sprintf("process %d is connected, but rank %d has not called Connect for this session there", p.pid, s.Peer))
+	}
+	f.mu.Unlock()
+	if w.link != nil {
+		return w.link, nil
+	}
+	w.ring.Free()
+	if w.refusal != nil {
+		p.send(w.refusal)
+	}
+	p.send(&bye{w.serial})
+	return nil, w.err
+}
+
+// join makes the link of a session that both sides have opened. It is called with the lock.
+func (p *process) join(w *opening, a *arrival) {
+	s := &w.session
+	delete(p.openings, keyOf(s))
+	delete(p.arrivals, keyOf(s))
+	defer close(w.done)
+	defer unix.Close(a.fd)
+	var peer *mem.Segment
+	want := a.seal(s.Key, p.theirs, p.mine)
+	switch {
+	case !hmac.Equal(want[:], a.MAC[:]):
+		w.err = fault.Peer(fault.Invalid, s.Peer, "shm: session %x: process %d holds another key", s.ID, p.pid)
+	case int(a.Channels) != s.Channels:
+		w.err = fault.Peer(fault.Mismatch, s.Peer, "shm: session %x: %d channels here, %d in process %d", s.ID, s.Channels, a.Channels, p.pid)
+	case p.links[a.Serial] != nil:
+		w.err = fault.Peer(fault.Internal, s.Peer, "shm: session %x: process %d uses a serial number twice", s.ID, p.pid)
+	default:
+		var err error
+		if peer, err = mem.MapSegment(a.fd, s.Channels*ring.ChannelBytes, mem.ReadOnly); err != nil {
+			w.err = err
+		}
+	}
+	if w.err != nil {
+		code, text := fault.Internal, w.err.Error()
+		var e *fault.Error
+		if errors.As(w.err, &e) {
+			code, text = e.Code, e.Text
+		}
+		w.refusal = newRefuse(a.Serial, int(code), text)
+		return
+	}
+	w.link = p.newLink(w, a, peer)
+}
+
+// send sends a message. Where that fails the connection is of no use, and its reader ends it.
+func (p *process) send(message any, fds ...int) {
+	p.conn.SetWriteDeadline(time.Now().Add(sendSpan))
+	if err := sendPacket(p.conn, message, fds...); err != nil {
+		p.conn.Close()
+	}
+}
+
+// read handles what the peer sends until the connection ends.
+func (p *process) read() {
+	defer p.fabric.running.Done()
+	for {
+		message, fds, err := receivePacket(p.conn)
+		if err == nil {
+			err = p.handle(message, fds)
+		}
+		if err != nil {
+			p.lost(err)
+			return
+		}
+	}
+}
+
+func (p *process) handle(message any, fds []int) error {
+	p.fabric.mu.Lock()
+	defer p.fabric.mu.Unlock()
+	switch m := message.(type) {
+	case *open:
+		return p.arrived(&arrival{*m, fds[0]})
+	case *bye:
+		for k, a := range p.arrivals {
+			if a.Serial == m.Serial {
+				unix.Close(a.fd)
+				delete(p.arrivals, k)
+			}
+		}
+		if l := p.links[m.Serial]; l != nil {
+			l.gone(fault.Peer(fault.PeerLeft, l.session.Peer, "shm: process %d has closed its end", p.pid))
+		}
+	case *refuse:
+		p.refused(m)
+	default:
+		closeAll(fds)
+		return &protocolError{fmt.Errorf("%T after the handshake", m)}
+	}
+	return nil
+}
+
+// arrived is called with the lock.
+func (p *process) arrived(a *arrival) error {
+	k := a.key()
+	if old := p.arrivals[k]; old != nil {
+		unix.Close(old.fd)
+	} else if len(p.arrivals) == maxArrivals {
+		unix.Close(a.fd)
+		return &protocolError{fmt.Errorf("%d sessions that nobody here has asked for", maxArrivals)}
+	}
+	p.arrivals[k] = a
+	if w := p.openings[k]; w != nil {
+		p.join(w, a)
+	}
+	return nil
+}
+
+// refused is called with the lock.
+func (p *process) refused(m *refuse) {
+	code := fault.Code(m.Code)
+	if code <= fault.OK || code > fault.Internal {
+		code = fault.Internal
+	}
+	for k, w := range p.openings {
+		if w.serial == m.Serial {
+			delete(p.openings, k)
+			w.err = fault.Peer(code, w.session.Peer, "shm: process %d refuses session %x: %q", p.pid, w.session.ID, m.text())
+			close(w.done)
+		}
+	}
+	for _, l := range p.links {
+		if l.serial == m.Serial {
+			l.gone(fault.Peer(code, l.session.Peer, "shm: process %d refuses session %x: %q", p.pid, l.session.ID, m.text()))
+		}
+	}
+}
+
+// lost ends everything that used the connection.
+func (p *process) lost(cause error) {
+	p.conn.Close()
+	f := p.fabric
+	f.mu.Lock()
+	p.dead = cause
+	if f.processes[p.theirs.From] == p {
+		delete(f.processes, p.theirs.From)
+		f.announce()
+	}
+	for k, w := range p.openings {
+		delete(p.openings, k)
+		w.err = p.lostError(w.session.Peer)
+		close(w.done)
+	}
+	for k, a := range p.arrivals {
+		delete(p.arrivals, k)
+		unix.Close(a.fd)
+	}
+	for _, l := range p.links {
+		l.gone(p.lostError(l.session.Peer))
+	}
+	p.unref()
+	f.mu.Unlock()
+	f.bell.Ring()
+}
+
+// lostError says what the end of the connection means for a link to a rank.
+func (p *process) lostError(rank int) *fault.Error {
+	var wrong *protocolError
+	if errors.As(p.dead, &wrong) {
+		return fault.Peer(fault.Internal, rank, "shm: the connection to process %d was given up: %v", p.pid, wrong)
+	}
+	e := fault.Peer(fault.PeerLost, rank, "shm: process %d on this host has died or broken its connection", p.pid)
+	if !errors.Is(p.dead, errEnd) {
+		e.Cause = p.dead
+	}
+	return e
+}
+
+// endOpenings ends what waits, with the lock; it returns the serial numbers to take back.
+func (p *process) endOpenings(err error) (serials []uint64) {
+	for k, w := range p.openings {
+		delete(p.openings, k)
+		w.err = err
+		serials = append(serials, w.serial)
+		close(w.done)
+	}
+	return serials
+}
+
+// unref unmaps the peer's memory with the last user.
+func (p *process) unref() {
+	if p.refs--; p.refs == 0 {
+		p.discard()
+	}
+}
+
+// discard unmaps the peer's memory.
+func (p *process) discard() {
+	p.page.Free()
+	if p.pool != nil {
+		p.pool.Free()
+	}
+}

@@ -1,0 +1,320 @@
+package ring
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// end is one end of a link under test, with what its channels said of damage.
+type end struct {
+	memory   []byte
+	channels []Channel
+	damage   []string
+}
+
+func memoryOf(t testing.TB, n int) []byte {
+	b, err := mem.Alloc(n)
+	require.NoError(t, err)
+	t.Cleanup(func() { b.Free() })
+	return b.Bytes()
+}
+
+// newLink joins two ends that send with a pool of that many slots each.
+func newLink(t testing.TB, channels, slots int) (a, b *end, pools [2]*Pool) {
+	a, b = &end{memory: memoryOf(t, channels*ChannelBytes)}, &end{memory: memoryOf(t, channels*ChannelBytes)}
+	poolA, poolB := memoryOf(t, max(slots, 1)*LeaseBytes)[:slots*LeaseBytes], memoryOf(t, max(slots, 1)*LeaseBytes)[:slots*LeaseBytes]
+	pools = [2]*Pool{NewPool(poolA), NewPool(poolB)}
+	bell := park.NewBell()
+	a.channels = Open(channels, Ends{a.memory, b.memory, pools[0], poolB, bell, func(s string) { a.damage = append(a.damage, s) }})
+	b.channels = Open(channels, Ends{b.memory, a.memory, pools[1], poolA, bell, func(s string) { b.damage = append(b.damage, s) }})
+	return a, b, pools
+}
+
+var someMeta = transport.Meta{1, 2, 3}
+
+func commit(t *testing.T, c *Channel, n, lent int) {
+	t.Helper()
+	require.Len(t, c.Reserve(n), lent)
+	c.Commit(lent, &someMeta)
+}
+
+func consume(t *testing.T, c *Channel) {
+	t.Helper()
+	_, _, ok := c.Peek()
+	require.True(t, ok)
+	c.Release()
+}
+
+func TestLayout(t *testing.T) {
+	require.Equal(t, 128+Depth*64+Depth*SlotBytes, ChannelBytes)
+	require.Zero(t, ChannelBytes%64)
+	number, kind, n := unpackWord(packWord(0xfffffffe, inPool, LeaseBytes))
+	require.Equal(t, []any{uint32(0xfffffffe), inPool, LeaseBytes}, []any{number, kind, n})
+}
+
+func TestCreditIsDepth(t *testing.T) {
+	a, b, _ := newLink(t, 1, 0)
+	for range 3 * Depth {
+		for range Depth {
+			commit(t, &a.channels[0], 10, 10)
+		}
+		require.Nil(t, a.channels[0].Reserve(0))
+		consume(t, &b.channels[0])
+		commit(t, &a.channels[0], 10, 10)
+		require.Nil(t, a.channels[0].Reserve(0))
+		for range Depth {
+			consume(t, &b.channels[0])
+		}
+	}
+}
+
+// TestNumbersWrap runs past the largest number of a fragment.
+func TestNumbersWrap(t *testing.T) {
+	a, b, pools := newLink(t, 1, 2)
+	start := ^uint32(0) - 20
+	s, r := &a.channels[0], &b.channels[0]
+	s.head, s.tail, r.next = start, start, start
+	r.released.Store(start)
+	for i := range 100 {
+		n := []int{8, 1000, LeaseBytes}[i%3]
+		commit(t, s, n, n)
+		consume(t, r)
+	}
+	require.Empty(t, a.damage)
+	s.reclaim()
+	require.Equal(t, 2, pools[0].Free())
+}
+
+func TestLeasesAreLimited(t *testing.T) {
+	a, b, pools := newLink(t, 2, MaxLeases+2)
+	c := &a.channels[0]
+	for range MaxLeases {
+		commit(t, c, transport.MaxFragment, LeaseBytes)
+	}
+	require.Nil(t, c.Reserve(LeaseBytes), "a channel has no credit for more large fragments")
+	commit(t, c, SlotBytes, SlotBytes) // but for small ones
+	require.Equal(t, 2, pools[0].Free())
+	other := &a.channels[1]
+	commit(t, other, LeaseBytes, LeaseBytes)
+	commit(t, other, LeaseBytes, LeaseBytes)
+	commit(t, other, LeaseBytes, SlotBytes) // the pool is empty: less is lent, never nothing
+	consume(t, &b.channels[0])
+	commit(t, c, LeaseBytes, LeaseBytes)
+}
+
+// TestIdleChannelsGiveBack has one channel hold released slots that it never asks for again.
+func TestIdleChannelsGiveBack(t *testing.T) {
+	a, b, pools := newLink(t, 2, MaxLeases)
+	for range MaxLeases {
+		commit(t, &a.channels[0], LeaseBytes, LeaseBytes)
+	}
+	for range MaxLeases / 2 {
+		consume(t, &b.channels[0])
+	}
+	large := 0
+	for range scanEvery + 1 {
+		space := a.channels[1].Reserve(LeaseBytes)
+		require.NotNil(t, space)
+		if len(space) == LeaseBytes {
+			large++
+			a.channels[1].Commit(1, &someMeta)
+			consume(t, &b.channels[1])
+		}
+	}
+	require.NotZero(t, large)
+	// The idle channel's own books agree when it wakes up.
+	a.channels[0].reclaim()
+	require.Equal(t, MaxLeases/2, a.channels[0].leases)
+	for range MaxLeases / 2 {
+		consume(t, &b.channels[0])
+	}
+	a.channels[0].reclaim()
+	a.channels[1].reclaim()
+	a.channels[1].Close()
+	require.Equal(t, MaxLeases, pools[0].Free())
+}
+
+func TestLastSlotFirst(t *testing.T) {
+	a, b, _ := newLink(t, 1, 4)
+	var first *byte
+	for i := range 40 {
+		space := a.channels[0].Reserve(LeaseBytes)
+		if i == 0 {
+			first = &space[0]
+		}
+		require.Same(t, first, &space[0], "a slot that has come back is used again while it is in the caches")
+		a.channels[0].Commit(LeaseBytes, &someMeta)
+		consume(t, &b.channels[0])
+	}
+}
+
+func TestCloseKeepsUnreadSlots(t *testing.T) {
+	a, b, pools := newLink(t, 1, 4)
+	for range 3 {
+		commit(t, &a.channels[0], LeaseBytes, LeaseBytes)
+	}
+	consume(t, &b.channels[0])
+	require.NotNil(t, a.channels[0].Reserve(LeaseBytes)) // forgotten
+	require.Equal(t, 2, a.channels[0].Close())
+	require.Equal(t, 2, pools[0].Free(), "two fragments may still be read")
+	require.Nil(t, a.channels[0].Reserve(1))
+	_, _, ok := a.channels[0].Peek()
+	require.False(t, ok)
+	consume(t, &b.channels[0])
+	consume(t, &b.channels[0])
+	a.channels[0].Forget()
+	require.Equal(t, 4, pools[0].Free())
+}
+
+func TestDamageIsFound(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		damage func(*area)
+		found  string
+	}{
+		{"length of a line", func(a *area) { a.lines[0].word.Store(packWord(1, inLine, InlineBytes+1)) }, "33 bytes"},
+		{"length of a slot", func(a *area) { a.lines[0].word.Store(packWord(1, inSlot, SlotBytes+1)) }, "2049 bytes"},
+		{"length of a lease", func(a *area) { a.lines[0].word.Store(packWord(1, inPool, LeaseBytes+1)) }, "131073 bytes"},
+		{"kind", func(a *area) { a.lines[0].word.Store(packWord(1, 0, 1)) }, "kind 0"},
+		{"slot", func(a *area) {
+			a.lines[0].slotNumber().Store(4)
+			a.lines[0].word.Store(packWord(1, inPool, 1))
+		}, "slot 4 of a pool of 4"},
+		{"large slot", func(a *area) {
+			a.lines[0].slotNumber().Store(^uint32(0))
+			a.lines[0].word.Store(packWord(1, inPool, 1))
+		}, "slot 4294967295"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b, _ := newLink(t, 1, 4)
+			tt.damage(areaAt(a.memory, 0))
+			for range 2 {
+				_, _, ok := b.channels[0].Peek()
+				require.False(t, ok)
+			}
+			require.Len(t, b.damage, 1)
+			require.Contains(t, b.damage[0], tt.found)
+			require.Nil(t, b.channels[0].Reserve(1))
+		})
+	}
+	t.Run("counter", func(t *testing.T) {
+		a, b, pools := newLink(t, 1, 4)
+		commit(t, &a.channels[0], LeaseBytes, LeaseBytes)
+		areaAt(b.memory, 0).released.Store(2)
+		require.Nil(t, a.channels[0].Reserve(LeaseBytes))
+		require.Len(t, a.damage, 1)
+		require.Contains(t, a.damage[0], "2 fragments of 1")
+		require.Equal(t, 3, pools[0].Free(), "nobody else gets the slot while the peer is there")
+	})
+	t.Run("counter and a slot that is being filled", func(t *testing.T) {
+		a, b, pools := newLink(t, 2, 1)
+		mine := a.channels[0].Reserve(LeaseBytes)
+		require.Len(t, mine, LeaseBytes)
+		areaAt(b.memory, 0).released.Store(1)
+		for range 2 * scanEvery {
+			require.Len(t, a.channels[1].Reserve(LeaseBytes), SlotBytes)
+		}
+		require.Zero(t, pools[0].Free())
+	})
+}
+
+func TestMisuseIsLoud(t *testing.T) {
+	a, _, _ := newLink(t, 1, 1)
+	require.Panics(t, func() { a.channels[0].Commit(1, &someMeta) })
+	require.Panics(t, func() { a.channels[0].Release() })
+	require.Len(t, a.channels[0].Reserve(10), 10)
+	require.Panics(t, func() { a.channels[0].Commit(11, &someMeta) })
+}
+
+// TestPoolUnderThreads has channels of several threads share a small pool. Each fills its slots with its own byte and looks
+// whether that is what arrives.
+func TestPoolUnderThreads(t *testing.T) {
+	const channels = 4
+	a, b, pools := newLink(t, channels, 5)
+	errs := make(chan string, channels)
+	for i := range channels {
+		go func() {
+			s, r := &a.channels[i], &b.channels[i]
+			random := rand.New(rand.NewPCG(uint64(i), 1))
+			for range 3000 {
+				for range random.IntN(4) {
+					space := s.Reserve(1 + random.IntN(LeaseBytes))
+					if space == nil {
+						break
+					}
+					space[0], space[len(space)/2], space[len(space)-1] = byte(i), byte(i), byte(i)
+					s.Commit(len(space), &someMeta)
+				}
+				for range random.IntN(4) {
+					p, _, ok := r.Peek()
+					if !ok {
+						break
+					}
+					if p[0] != byte(i) || p[len(p)/2] != byte(i) || p[len(p)-1] != byte(i) {
+						errs <- "a slot was lent to two channels at a time"
+						return
+					}
+					r.Release()
+				}
+			}
+			errs <- ""
+		}()
+	}
+	for range channels {
+		require.Empty(t, <-errs)
+	}
+	require.Empty(t, append(a.damage, b.damage...))
+	for i := range channels {
+		a.channels[i].Close()
+		a.channels[i].Forget()
+	}
+	require.Equal(t, 5, pools[0].Free())
+}
+
+// FuzzHostilePeer lets a peer write what it likes where this side reads, between calls of every method.
+func FuzzHostilePeer(f *testing.F) {
+	word := binary.LittleEndian.AppendUint64(nil, packWord(1, inPool, 100))
+	f.Add([]byte{0, 8, 0, 1, 2, 3}, word)
+	f.Add([]byte{1, 2, 3, 4, 5, 6, 7}, []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 1})
+	f.Fuzz(func(t *testing.T, calls, writes []byte) {
+		a, b, pools := newLink(t, 1, 3)
+		c := &a.channels[0]
+		for _, call := range calls {
+			switch call % 4 {
+			case 0: // the peer writes a word somewhere into its counters and descriptors
+				if len(writes) >= 9 {
+					copy(b.memory[int(writes[0])*8%(128+Depth*64-8):], writes[1:9])
+					writes = writes[9:]
+				}
+			case 1:
+				if p, _, ok := c.Peek(); ok {
+					if len(p) > LeaseBytes {
+						t.Fatalf("payload of %d bytes", len(p))
+					}
+					for i := range p {
+						_ = p[i]
+					}
+					c.Release()
+				}
+			case 2:
+				if space := c.Reserve(int(call) * 600); space != nil {
+					clear(space)
+					c.Commit(len(space), &someMeta)
+				}
+			case 3:
+				c.Reserve(int(call) * 600)
+			}
+		}
+		c.Close()
+		c.Forget()
+		if pools[0].Free() != 3 {
+			t.Fatalf("%d slots of 3 are left", pools[0].Free())
+		}
+	})
+}

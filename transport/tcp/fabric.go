@@ -1,0 +1,364 @@
+package tcp
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+)
+
+// scanAbove is the number of connections from which Poll asks the kernel which have something, instead of trying each.
+const scanAbove = 3
+
+// Fabric joins this process to others by TCP. It implements transport.Fabric and transport.Poller.
+type Fabric struct {
+	opts      Options
+	bell      *park.Bell
+	self      *address
+	blob      []byte
+	listeners []*net.TCPListener
+	poller    *poller
+	strangers chan struct{} // a token for each accepted connection without proof
+	ctx       context.Context
+	cancel    context.CancelFunc
+	tasks     sync.WaitGroup // accepting and handshakes
+	sockets   sync.WaitGroup // connections whose socket is open; grows under mu
+	done      chan struct{}  // Close is over
+	table     atomic.Pointer[[]*conn]
+	live      atomic.Int32 // connections in table; the rest are holes
+
+	mu         sync.Mutex
+	closed     bool
+	pairs      map[pairKey]*pair
+	registered chan struct{} // closed and replaced when pairs gains one
+}
+
+var (
+	_ transport.Fabric = (*Fabric)(nil)
+	_ transport.Poller = (*Fabric)(nil)
+)
+
+var errFabricClosed = fault.New(fault.Closed, "tcp: the fabric was closed")
+
+// New listens on the chosen interfaces.
+func New(opts Options) (*Fabric, error) {
+	opts.EnsureDefaults()
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	sel, _ := parseSelector(opts.Interfaces)
+	nics, err := hostInterfaces()
+	if err == nil {
+		nics, err = sel.choose(nics)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := &Fabric{opts: opts, bell: opts.Bell, self: &address{}, strangers: make(chan struct{}, opts.MaxUnauthenticated),
+		done: make(chan struct{}), pairs: map[pairKey]*pair{}, registered: make(chan struct{})}
+	f.table.Store(&[]*conn{})
+	f.identify()
+	if f.poller, err = newPoller(f); err != nil {
+		return nil, fault.Wrap(fault.System, err, "tcp: cannot watch sockets; raise the limit of open files (ulimit -n)")
+	}
+	if f.listeners, f.self.endpoints, err = listen(nics, opts.Port); err != nil {
+		f.poller.close()
+		return nil, err
+	}
+	f.blob = f.self.encode()
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	for _, l := range f.listeners {
+		opts.Track(descriptor(l), true)
+		f.tasks.Go(func() { f.accept(l) })
+	}
+	return f, nil
+}
+
+// identify fills in who this process is.
+func (f *Fabric) identify() {
+	rand.Read(f.self.id[:])
+	rand.Read(f.self.secret[:])
+	sum := sha256.Sum256([]byte(hostIdentity()))
+	copy(f.self.host[:], sum[:])
+	f.self.pid = uint32(os.Getpid())
+	name, _ := os.Hostname()
+	for i := range len(name) {
+		if c := name[i]; c > ' ' && c <= '~' && len(f.self.hostname) < maxHostname {
+			f.self.hostname += string(rune(c))
+		}
+	}
+}
+
+// Name implements transport.Fabric.
+func (f *Fabric) Name() string { return "tcp" }
+
+// Address implements transport.Fabric. It contains a secret: only members of the job may see it.
+func (f *Fabric) Address() []byte { return slices.Clone(f.blob) }
+
+// Reaches implements transport.Fabric.
+func (f *Fabric) Reaches(peer []byte) bool {
+	a, err := parseAddress(peer)
+	return err == nil && reaches(f.self, a)
+}
+
+func reaches(a, b *address) bool { return len(usable(a, b)) > 0 && len(usable(b, a)) > 0 }
+
+// Connect implements transport.Fabric.
+func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) (transport.Link, error) {
+	a, err := parseAddress(peer)
+	if err == nil {
+		err = checkSpec(&s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !reaches(f.self, a) {
+		return nil, fault.Peer(fault.NotSupported, s.Peer, "tcp: no address of %s (%s) can be reached from the interfaces of this process (%s); "+
+			"see Options.Interfaces", a.who(), list(a.endpoints), list(f.self.endpoints))
+	}
+	p, err := f.join(keyOf(f.self, a, &s), a)
+	if err != nil {
+		return nil, err
+	}
+	defer f.leave(p)
+	l, err := p.connect(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// join finds or makes the pair for a Connect.
+func (f *Fabric) join(key pairKey, peer *address) (*pair, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, errFabricClosed
+	}
+	p := f.pairs[key]
+	if p == nil {
+		p = newPair(f, key, peer)
+		f.pairs[key] = p
+		close(f.registered)
+		f.registered = make(chan struct{})
+	}
+	p.users++
+	return p, nil
+}
+
+// leave is called at the end of each Connect.
+func (f *Fabric) leave(p *pair) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p.users--
+	f.tidy(p)
+}
+
+// tidy forgets a pair that nobody uses; f.mu is held.
+func (f *Fabric) tidy(p *pair) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users == 0 && (p.conn == nil || p.conn.down.Load()) {
+		delete(f.pairs, p.key)
+	}
+}
+
+// await waits until this process wants to talk to the peer too.
+func (f *Fabric) await(ctx context.Context, key pairKey) *pair {
+	for {
+		f.mu.Lock()
+		p, registered := f.pairs[key], f.registered
+		f.mu.Unlock()
+		if p != nil {
+			return p
+		}
+		select {
+		case <-registered:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// newConn makes an authenticated connection part of the fabric.
+func (f *Fabric) newConn(nc *net.TCPConn, p *pair, binding [32]byte) (*conn, error) {
+	remote := nc.RemoteAddr().String()
+	fd, err := takeSocket(nc, f.opts.PeerTimeout)
+	if err != nil {
+		return nil, err
+	}
+	c := newConn(p, fd, remote, binding)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err = errFabricClosed
+	if !f.closed {
+		old := *f.table.Load()
+		if c.slot = slices.Index(old, nil); c.slot < 0 {
+			c.slot = len(old)
+		}
+		if err = f.poller.add(c); err == nil {
+			table := append(slices.Clone(old), nil)
+			table[c.slot] = c
+			if table[len(table)-1] == nil {
+				table = table[:len(table)-1]
+			}
+			f.table.Store(&table)
+			f.live.Add(1)
+			f.sockets.Add(1)
+			f.opts.Track(fd, true)
+			return c, nil
+		}
+		err = fault.Wrap(fault.System, err, "tcp: cannot watch the connection to %s", remote)
+	}
+	closeSocket(fd)
+	return nil, err
+}
+
+// drop takes a connection that has ended out of the table.
+func (f *Fabric) drop(c *conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	table := slices.Clone(*f.table.Load())
+	table[c.slot] = nil
+	f.table.Store(&table)
+	f.live.Add(-1)
+	f.tidy(c.pair)
+}
+
+// Poll implements transport.Poller.
+func (f *Fabric) Poll() bool {
+	table := *f.table.Load()
+	moved := false
+	if f.live.Load() > scanAbove {
+		return f.poller.scan(table)
+	}
+	for _, c := range table {
+		if c != nil && c.progress() {
+			moved = true
+		}
+	}
+	return moved
+}
+
+// Arm implements transport.Poller.
+func (f *Fabric) Arm() {
+	for _, c := range *f.table.Load() {
+		if c != nil {
+			f.poller.arm(c)
+		}
+	}
+}
+
+// serve handles an event of a connection, in the poller's goroutine. hup says that the peer has ended its direction, or that the
+// connection broke: then this goroutine reads the rest, in case nobody polls.
+func (f *Fabric) serve(c *conn, hup bool) {
+	c.watch.armed.Store(0)
+	f.bell.Ring()
+	if hup || c.background.Load() > 0 {
+		if !c.progress() && hup && !c.down.Load() {
+			time.Sleep(time.Millisecond) // another thread is reading it
+		}
+	}
+	f.poller.rearm(c)
+}
+
+// drainTime is how long Close goes on reading after the peer's host has everything, for the peer to end its direction: data that arrives
+// at a closed socket would make the kernel reset the connection.
+const drainTime = 200 * time.Millisecond
+
+// Close implements transport.Fabric. It waits until what was committed has reached the peers' hosts, up to Options.Linger.
+func (f *Fabric) Close() error {
+	f.mu.Lock()
+	first := !f.closed
+	f.closed = true
+	conns := slices.DeleteFunc(slices.Clone(*f.table.Load()), func(c *conn) bool { return c == nil })
+	f.mu.Unlock()
+	if !first {
+		<-f.done
+		return nil
+	}
+	f.cancel()
+	for _, l := range f.listeners {
+		f.opts.Track(descriptor(l), false)
+		l.Close()
+	}
+	for _, c := range conns {
+		c.finish()
+	}
+	f.linger(conns)
+	for _, c := range conns {
+		c.fail(errFabricClosed)
+	}
+	f.tasks.Wait()
+	f.sockets.Wait()
+	f.poller.close()
+	close(f.done)
+	return nil
+}
+
+// finish closes all sessions and then our direction of the connection.
+func (c *conn) finish() {
+	c.mu.Lock()
+	sessions := slices.Clone(c.sessions)
+	c.mu.Unlock()
+	for _, s := range sessions {
+		if s != nil {
+			s.Close()
+		}
+	}
+	c.background.Add(1)
+	c.finishing.Store(true)
+	c.backlog.Store(true) // makes the writer look
+	c.flush()
+	c.f.poller.rearm(c)
+}
+
+// linger waits for the ends of connections.
+func (f *Fabric) linger(conns []*conn) {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(f.opts.Linger)
+	acknowledged := make([]time.Time, len(conns))
+	for open := true; open && time.Now().Before(deadline); {
+		open = false
+		for i, c := range conns {
+			if !c.writer.finished.Load() {
+				c.backlog.Store(true) // a writer that was at work during finish may have cleared it
+			}
+			c.progress()
+			if acknowledged[i].IsZero() && c.acknowledged() {
+				acknowledged[i] = time.Now()
+			}
+			if c.down.Load() || !acknowledged[i].IsZero() && time.Since(acknowledged[i]) > drainTime {
+				c.fail(errFabricClosed)
+				continue
+			}
+			open = true
+		}
+		if open {
+			<-tick.C
+		}
+	}
+}
+
+// acknowledged reports whether the peer's host has all that was written, the end included.
+func (c *conn) acknowledged() bool {
+	if !c.writer.finished.Load() || !c.writing.CompareAndSwap(false, true) {
+		return false
+	}
+	n := 1
+	if !c.down.Load() {
+		n = unacknowledged(c.fd)
+	}
+	c.writing.Store(false)
+	return n == 0
+}

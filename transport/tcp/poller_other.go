@@ -1,0 +1,138 @@
+//go:build !linux || pollfd
+
+package tcp
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// What an armed connection waits for.
+const (
+	waitIn  = unix.POLLIN
+	waitOut = unix.POLLOUT
+)
+
+// watch is the poller's part of a connection.
+type watch struct {
+	armed atomic.Uint32 // waitIn, waitOut: what will be reported, once
+	off   atomic.Bool
+}
+
+// poller waits for events of all connections with one goroutine in poll(2). It starts anew when a connection is armed.
+type poller struct {
+	f      *Fabric
+	pipe   [2]int
+	ending atomic.Bool
+	poked  atomic.Bool // a byte is in the pipe
+	once   sync.Once
+	done   chan struct{}
+}
+
+func newPoller(f *Fabric) (*poller, error) {
+	p := &poller{f: f, done: make(chan struct{})}
+	var fds [2]int
+	if err := unix.Pipe(fds[:]); err != nil {
+		return nil, err
+	}
+	p.pipe = fds
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+		unix.SetNonblock(fd, true)
+	}
+	go p.run()
+	return p, nil
+}
+
+// poke makes the goroutine look at the connections again.
+func (p *poller) poke() {
+	if !p.poked.Swap(true) {
+		unix.Write(p.pipe[1], []byte{0})
+	}
+}
+
+// close ends the goroutine; no connection is left.
+func (p *poller) close() {
+	p.once.Do(func() {
+		p.ending.Store(true)
+		p.poke()
+		<-p.done
+		unix.Close(p.pipe[0])
+		unix.Close(p.pipe[1])
+	})
+}
+
+func (p *poller) run() {
+	defer close(p.done)
+	var fds []unix.PollFd
+	var conns []*conn
+	var junk [64]byte
+	for !p.ending.Load() {
+		fds = append(fds[:0], unix.PollFd{Fd: int32(p.pipe[0]), Events: waitIn})
+		conns = append(conns[:0], nil)
+		for _, c := range *p.f.table.Load() {
+			if c != nil && !c.watch.off.Load() {
+				fds = append(fds, unix.PollFd{Fd: int32(c.fd), Events: int16(c.watch.armed.Load())})
+				conns = append(conns, c)
+			}
+		}
+		if n, err := unix.Poll(fds, -1); n <= 0 || err != nil {
+			continue
+		}
+		if fds[0].Revents != 0 {
+			unix.Read(p.pipe[0], junk[:])
+			p.poked.Store(false) // a poke before this wrote nothing, but what it stands for is seen in the next round
+		}
+		for i, fd := range fds[1:] {
+			// A socket that was closed meanwhile reports nonsense; its connection has ended.
+			if c := conns[i+1]; fd.Revents != 0 && !c.watch.off.Load() {
+				p.f.serve(c, fd.Revents&(unix.POLLHUP|unix.POLLERR) != 0)
+			}
+		}
+	}
+}
+
+func (p *poller) add(*conn) error {
+	p.poke()
+	return nil
+}
+
+func (p *poller) remove(c *conn) {
+	c.watch.off.Store(true)
+	p.poke()
+}
+
+// arm makes the next event of c ring the bell.
+func (p *poller) arm(c *conn) {
+	want := uint32(waitIn)
+	if c.backlog.Load() {
+		want |= waitOut
+	}
+	p.set(c, want)
+}
+
+// rearm goes on waiting after an event if the connection has work in the background.
+func (p *poller) rearm(c *conn) {
+	if c.background.Load() > 0 {
+		p.arm(c)
+	}
+}
+
+func (p *poller) set(c *conn, want uint32) {
+	if want&^c.watch.armed.Or(want) != 0 {
+		p.poke()
+	}
+}
+
+// scan moves what it can on all connections.
+func (p *poller) scan(table []*conn) bool {
+	moved := false
+	for _, c := range table {
+		if c != nil && c.progress() {
+			moved = true
+		}
+	}
+	return moved
+}

@@ -1,0 +1,52 @@
+package tcp
+
+import (
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"golang.org/x/sys/unix"
+)
+
+// again says that the socket has nothing or takes nothing now.
+func again(e syscall.Errno) bool { return e == unix.EAGAIN || e == unix.ENOBUFS || e == unix.ENOMEM }
+
+// shutdown ends our direction of a connection, or both.
+func shutdown(fd int, both bool) {
+	how := unix.SHUT_WR
+	if both {
+		how = unix.SHUT_RDWR
+	}
+	unix.Shutdown(fd, how) // fails only if there is nothing left to end
+}
+
+func closeSocket(fd int) { unix.Close(fd) }
+
+// takeSocket sets up an authenticated connection for frames and takes its socket away from the net package, whose
+// poller would wake a goroutine for each event. The descriptor stays non-blocking.
+func takeSocket(nc *net.TCPConn, peerTimeout time.Duration) (int, error) {
+	nc.SetNoDelay(true)
+	nc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: max(peerTimeout/3, time.Second),
+		Interval: max(peerTimeout/6, time.Second), Count: 4})
+	raw, err := nc.SyscallConn()
+	fd := -1
+	if err == nil {
+		cerr := raw.Control(func(old uintptr) {
+			fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0)
+		})
+		if err == nil {
+			err = cerr
+		}
+	}
+	nc.Close()
+	if err == nil {
+		if err = setPlatformOptions(fd, peerTimeout); err == nil {
+			return fd, nil
+		}
+	}
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+	return -1, fault.Wrap(fault.System, err, "tcp: cannot set up the connection to %v", nc.RemoteAddr())
+}

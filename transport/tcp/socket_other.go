@@ -1,0 +1,57 @@
+//go:build !linux
+
+package tcp
+
+import (
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+type scatter struct{}
+
+// receiveInto reads into rest, or into staging if there is no rest. room is what could have come.
+func receiveInto(fd int, rest, staging []byte, _ *scatter) (n, room int, errno syscall.Errno) {
+	to := staging
+	if len(rest) > 0 {
+		to = rest
+	}
+	for {
+		n, err := unix.Read(fd, to)
+		if err == nil {
+			return n, len(to), 0
+		}
+		if errno = number(err); errno != unix.EINTR {
+			return 0, len(to), errno
+		}
+	}
+}
+
+// sendFrom writes b, which is not empty. SO_NOSIGPIPE is set.
+func sendFrom(fd int, b []byte) (int, syscall.Errno) {
+	for {
+		n, err := unix.Write(fd, b)
+		if err == nil {
+			return n, 0
+		}
+		if errno := number(err); errno != unix.EINTR {
+			return 0, errno
+		}
+	}
+}
+
+func number(err error) syscall.Errno {
+	if e, ok := err.(syscall.Errno); ok {
+		return e
+	}
+	return unix.EIO
+}
+
+// setPlatformOptions keeps a broken connection from raising SIGPIPE. A silent host is noticed by keep-alive probes.
+func setPlatformOptions(fd int, _ time.Duration) error {
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NOSIGPIPE, 1)
+}
+
+// unacknowledged cannot be asked here; Close waits for the peer's end of the connection instead.
+func unacknowledged(int) int { return 1 }

@@ -1,0 +1,62 @@
+package tcp
+
+import (
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// scatter is the memory of one readv.
+type scatter [2]unix.Iovec
+
+// receiveInto reads into rest first and into staging what comes after. room is what could have come.
+func receiveInto(fd int, rest, staging []byte, iov *scatter) (n, room int, errno syscall.Errno) {
+	room = len(rest) + len(staging)
+	for {
+		var got uintptr
+		if len(rest) == 0 {
+			got, _, errno = unix.Syscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&staging[0])), uintptr(len(staging)))
+		} else {
+			iov[0].Base, iov[1].Base = &rest[0], &staging[0]
+			iov[0].SetLen(len(rest))
+			iov[1].SetLen(len(staging))
+			got, _, errno = unix.Syscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(iov)), 2)
+			iov[0].Base = nil
+		}
+		if errno == 0 {
+			return int(got), room, 0
+		}
+		if errno != unix.EINTR {
+			return 0, room, errno
+		}
+	}
+}
+
+// sendFrom writes b, which is not empty. A broken connection raises no SIGPIPE.
+func sendFrom(fd int, b []byte) (int, syscall.Errno) {
+	for {
+		n, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
+		if errno == 0 {
+			return int(n), 0
+		}
+		if errno != unix.EINTR {
+			return 0, errno
+		}
+	}
+}
+
+// setPlatformOptions makes the kernel give up on a peer whose host is silent for d.
+func setPlatformOptions(fd int, d time.Duration) error {
+	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+}
+
+// unacknowledged is how many bytes the peer's host has not acknowledged.
+func unacknowledged(fd int) int {
+	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+	if err != nil {
+		return 0
+	}
+	return n
+}
