@@ -24,13 +24,12 @@ GocclBackend::GocclBackend(int rank, int size, c10::intrusive_ptr<GocclOptions> 
 }
 
 GocclBackend::~GocclBackend() {
-  if (!forked()) { // in a fork the group belongs to the parent
-    WithoutGil without_gil;
-    std::unique_lock<std::mutex> lock(open_mutex);
-    open_groups().erase(this);
-    lock.unlock();
-    close();
-  }
+  if (forked()) return; // the group belongs to the parent
+  WithoutGil without_gil;
+  std::unique_lock<std::mutex> lock(open_mutex);
+  open_groups().erase(this);
+  lock.unlock();
+  close();
 }
 
 void GocclBackend::close_all() {

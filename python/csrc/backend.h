@@ -89,10 +89,9 @@ class GocclBackend final : public c10d::Backend {
   // Runs (asynchronous = false) or starts the call. inputs are for the profiler.
   WorkPtr issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs);
   // One call for each of the inputs, one Work for all; fill(request, i) adds the blocks of call i.
-  template <typename Options, typename Fill>
-  WorkPtr coalesced(const Kind& kind, Tensors& inputs, const Options& opts, Fill fill);
-  WorkPtr message(const Kind& kind, Tensors& tensors, int peer, uint32_t tag,
-                  std::chrono::milliseconds timeout = c10d::kUnsetTimeout);
+  template <typename Opts, typename Fill>
+  WorkPtr coalesced(const Kind& kind, Tensors& inputs, const Opts& opts, Fill fill);
+  WorkPtr message(const Kind& kind, Tensors& tensors, int peer, uint32_t tag, std::chrono::milliseconds timeout);
   // The two sides of a monitored barrier.
   void report_arrival(uint32_t number, std::chrono::milliseconds timeout);
   void collect_arrivals(uint32_t number, std::chrono::milliseconds timeout, bool wait_all_ranks);

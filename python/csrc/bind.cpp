@@ -14,9 +14,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   py::module_::import("torch.distributed"); // the base classes are registered there
 
   py::class_<GocclOptions, c10::intrusive_ptr<GocclOptions>, c10d::Backend::Options>(m, "Options")
-      .def(py::init([](std::chrono::milliseconds timeout, std::string lines) {
-             return c10::make_intrusive<GocclOptions>(timeout, std::move(lines));
-           }), py::arg("timeout"), py::arg("lines") = "")
+      .def(py::init<std::chrono::milliseconds, std::string>(), py::arg("timeout"), py::arg("lines") = "")
       .def_readwrite("lines", &GocclOptions::lines)
       .def("__copy__", [](const GocclOptions& self) { return c10::make_intrusive<GocclOptions>(self); })
       .def("__deepcopy__", [](const GocclOptions& self, const py::dict&) { return c10::make_intrusive<GocclOptions>(self); },
@@ -31,7 +29,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("create", &GocclBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
         py::arg("shim_version"), NoGil());
   m.def("close_all", &GocclBackend::close_all, NoGil());
-  m.def("stop", [] {
-    if (!goccl::forked()) goccl::completer::stop();
-  }, NoGil());
+  m.def("stop", &goccl::completer::stop, NoGil());
 }

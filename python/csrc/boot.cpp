@@ -9,7 +9,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 constexpr size_t kNamedRanks = 32; // no message names more
 
@@ -56,7 +55,7 @@ std::vector<std::vector<uint8_t>> collect(c10d::Store& store, const std::vector<
 
 } // namespace
 
-c10::intrusive_ptr<GocclBackend> GocclBackend::create(const StorePtr& store, int rank, int size,
+c10::intrusive_ptr<GocclBackend> GocclBackend::create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                                       const c10::intrusive_ptr<GocclOptions>& options,
                                                       const std::string& version) {
   TORCH_CHECK(lib.group_open != nullptr, "goccl: libgoccl is not loaded; make groups with torch.distributed");
@@ -82,7 +81,7 @@ c10::intrusive_ptr<GocclBackend> GocclBackend::create(const StorePtr& store, int
   auto close = c10::make_scope_exit([group] { lib.group_close(group, nullptr); });
 
   // A client of its own, where the store can: waiting on one holds up whoever else uses it.
-  StorePtr own_store = store;
+  auto own_store = store;
   try {
     own_store = store->clone();
   } catch (const std::exception&) {
@@ -92,9 +91,7 @@ c10::intrusive_ptr<GocclBackend> GocclBackend::create(const StorePtr& store, int
   // of earlier ones are left alone.
   const int64_t attempt = own_store->add(c10::str("goccl/gen/", rank), 1);
   std::vector<std::string> keys;
-  for (int r = 0; r < size; r++) {
-    keys.push_back(c10::str("goccl/addr/", attempt, "/", r));
-  }
+  for (int r = 0; r < size; r++) keys.push_back(c10::str("goccl/addr/", attempt, "/", r));
   own_store->set(keys[rank], own);
   const auto addresses = collect(*own_store, keys, rank, *options, deadline);
 

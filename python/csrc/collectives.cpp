@@ -3,10 +3,9 @@
 
 namespace goccl {
 
-using c10d::OpType;
-
 namespace {
 
+using c10d::OpType;
 constexpr Kind kBroadcast{OpType::BROADCAST, GOCCL_BROADCAST, "goccl:broadcast"};
 constexpr Kind kAllReduce{OpType::ALLREDUCE, GOCCL_ALL_REDUCE, "goccl:all_reduce"};
 constexpr Kind kAllReduceCoalesced{OpType::ALLREDUCE_COALESCED, GOCCL_ALL_REDUCE, "goccl:all_reduce"};
@@ -30,8 +29,7 @@ void check_one(const Kind& kind, const Tensors& tensors, const char* role) {
 
 void check_same_length(const Kind& kind, size_t outputs, size_t inputs) {
   GOCCL_CHECK(inputs > 0, kind, "requires non-empty tensor list");
-  GOCCL_CHECK(outputs == inputs, kind, "requires input/output tensor lists to have the same length; got ", outputs,
-              " outputs for ", inputs, " inputs");
+  GOCCL_CHECK(outputs == inputs, kind, "requires input/output tensor lists to have the same length; got ", inputs, "/", outputs);
 }
 
 void check_per_rank(const Kind& kind, const Tensors& blocks, const char* role, int ranks) {
@@ -63,20 +61,22 @@ void check_own(const Kind& kind, const at::Tensor& block, const char* role, int 
 
 } // namespace
 
+bool GocclBackend::set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor) const {
+  GOCCL_CHECK(root >= 0 && root < getSize(), kind, "invalid root rank: ", root, "; the group has ", getSize(), " ranks");
+  GOCCL_CHECK(root_tensor == 0, kind, "invalid root tensor: ", root_tensor, "; a rank has one tensor");
+  request.call.root = static_cast<int32_t>(root);
+  return root == getRank();
+}
+
 WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs) {
   auto work = c10::make_intrusive<GocclWork>(getRank(), kind, group(kind.title), std::move(request.held), inputs);
-  const bool collective = kind.coll <= GOCCL_BARRIER;
-  const uint64_t seq = collective ? posted_.fetch_add(1, std::memory_order_relaxed) + 1 : 0;
-  if (asynchronous) {
-    work->start(request.finish());
-  } else {
-    work->run(request.finish(), seq);
-  }
+  const uint64_t seq = kind.coll > GOCCL_BARRIER ? 0 : posted_.fetch_add(1, std::memory_order_relaxed) + 1;
+  asynchronous ? work->start(request.finish()) : work->run(request.finish(), seq);
   return work;
 }
 
-template <typename Options, typename Fill>
-WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Options& opts, Fill fill) {
+template <typename Opts, typename Fill>
+WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& opts, Fill fill) {
   std::vector<Request> requests;
   requests.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); i++) fill(requests.emplace_back(kind, inputs[i], opts.timeout), i);
@@ -84,10 +84,8 @@ WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Options
   Held held;
   for (Request& request : requests) held.absorb(std::move(request.held));
   auto work = c10::make_intrusive<GocclWork>(getRank(), kind, group(kind.title), std::move(held), inputs);
-  for (Request& request : requests) {
-    work->start(request.finish());
-    posted_.fetch_add(1, std::memory_order_relaxed);
-  }
+  posted_.fetch_add(requests.size(), std::memory_order_relaxed);
+  for (Request& request : requests) work->start(request.finish());
   return work;
 }
 
@@ -238,9 +236,8 @@ WorkPtr GocclBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors&
   });
 }
 
-WorkPtr GocclBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
-                                                  std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
-                                                  const c10d::AllToAllOptions& opts) {
+WorkPtr GocclBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                                    std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
   Request request(kAllToAllBase, output, opts.timeout);
   GOCCL_CHECK(input.defined(), kAllToAllBase, "got an undefined tensor");
   GOCCL_CHECK(!output_splits.empty() || !input_splits.empty() || input.numel() == output.numel(), kAllToAllBase,
@@ -248,7 +245,7 @@ WorkPtr GocclBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
               output.numel());
   for (const at::Tensor* t : {&input, &output}) {
     const bool split = !(t == &input ? input_splits : output_splits).empty();
-    GOCCL_CHECK(split || t->dim() == 0 || t->size(0) % getSize() == 0, kAllToAllBase,
+    GOCCL_CHECK(split || (t->dim() == 0 ? 1 : t->size(0)) % getSize() == 0, kAllToAllBase,
                 "Tensor's dim 0 does not divide equally across group size: sizes ", t->sizes(), ", ", getSize(), " ranks");
   }
   request.read_parts(input, getSize(), input_splits);

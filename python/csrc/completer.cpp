@@ -41,6 +41,9 @@ struct Entry {
   }
 };
 
+// The process is ending, and the core may still write to this memory: it is never freed.
+void give_up(Entry&& entry) { new Entry(std::move(entry)); }
+
 struct State {
   std::mutex mutex;
   std::condition_variable changed; // any of what follows
@@ -93,7 +96,7 @@ bool add(Entry&& entry) {
   std::lock_guard<std::mutex> lock(s.mutex);
   if (entry.done()) return false;
   if (s.stopping) {
-    new Entry(std::move(entry)); // the process is ending; the core may still write to this memory
+    give_up(std::move(entry));
     return true;
   }
   s.entries.push_back(std::move(entry));
@@ -115,6 +118,7 @@ void adopt(Held&& held) {
 }
 
 void stop() {
+  if (forked()) return; // the thread is the parent's
   State& s = state();
   std::vector<Entry> left;
   {
@@ -125,13 +129,7 @@ void stop() {
     s.changed.wait_for(lock, kLongestStop, [&s] { return !s.running || s.exited; });
     left.swap(s.entries);
   }
-  for (Entry& entry : left) {
-    if (entry.done()) {
-      entry.finish();
-    } else {
-      new Entry(std::move(entry));
-    }
-  }
+  for (Entry& entry : left) entry.done() ? entry.finish() : give_up(std::move(entry));
 }
 
 } // namespace goccl::completer

@@ -16,10 +16,7 @@ std::string load(const std::string& path) {
   std::lock_guard<std::mutex> lock(mutex);
   if (lib.version == nullptr) {
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-      const char* why = dlerror();
-      TORCH_CHECK(false, "goccl: cannot load ", path, ": ", why ? why : "unknown reason");
-    }
+    TORCH_CHECK(handle != nullptr, "goccl: cannot load ", path, ": ", dlerror());
     Library found;
 #define X(name)                                                                         \
     found.name = reinterpret_cast<decltype(found.name)>(dlsym(handle, "goccl_" #name)); \

@@ -65,7 +65,6 @@ class WithoutGil {
   WithoutGil() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
   ~WithoutGil() { if (state_ != nullptr) PyEval_RestoreThread(state_); }
   WithoutGil(const WithoutGil&) = delete;
-  WithoutGil& operator=(const WithoutGil&) = delete;
 
  private:
   PyThreadState* state_;

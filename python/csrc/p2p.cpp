@@ -5,13 +5,11 @@
 
 namespace goccl {
 
-using c10d::OpType;
-
 namespace {
 
-constexpr Kind kSend{OpType::SEND, GOCCL_SEND, "goccl:send"};
-constexpr Kind kRecv{OpType::RECV, GOCCL_RECV, "goccl:recv"};
-constexpr Kind kRecvAnySource{OpType::RECVANYSOURCE, GOCCL_RECV, "goccl:recvAnySource"};
+constexpr Kind kSend{c10d::OpType::SEND, GOCCL_SEND, "goccl:send"};
+constexpr Kind kRecv{c10d::OpType::RECV, GOCCL_RECV, "goccl:recv"};
+constexpr Kind kRecvAnySource{c10d::OpType::RECVANYSOURCE, GOCCL_RECV, "goccl:recvAnySource"};
 
 // Tags of users are ints that are not negative, so the upper half is the library's. The number of the barrier is part of
 // the tag: what a late rank sends for one that has failed is never taken for the next.
@@ -48,15 +46,15 @@ WorkPtr GocclBackend::message(const Kind& kind, Tensors& tensors, int peer, uint
 }
 
 WorkPtr GocclBackend::send(Tensors& tensors, int destination, int tag) {
-  return message(kSend, tensors, destination, user_tag(kSend, tag));
+  return message(kSend, tensors, destination, user_tag(kSend, tag), c10d::kUnsetTimeout);
 }
 
 WorkPtr GocclBackend::recv(Tensors& tensors, int source, int tag) {
-  return message(kRecv, tensors, source, user_tag(kRecv, tag));
+  return message(kRecv, tensors, source, user_tag(kRecv, tag), c10d::kUnsetTimeout);
 }
 
 WorkPtr GocclBackend::recvAnysource(Tensors& tensors, int tag) {
-  return message(kRecvAnySource, tensors, GOCCL_ANY_SOURCE, user_tag(kRecvAnySource, tag));
+  return message(kRecvAnySource, tensors, GOCCL_ANY_SOURCE, user_tag(kRecvAnySource, tag), c10d::kUnsetTimeout);
 }
 
 // Every rank tells rank 0 that it came, and waits for rank 0's verdict. Works that are not done when this returns or throws

@@ -1,5 +1,7 @@
 #include "request.h"
 
+#include <algorithm>
+
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -8,29 +10,18 @@ namespace goccl {
 
 namespace {
 
+using S = at::ScalarType;
+constexpr std::pair<S, goccl_dtype> kTypes[] = {
+  {S::Float, GOCCL_F32}, {S::BFloat16, GOCCL_BF16}, {S::Half, GOCCL_F16}, {S::Double, GOCCL_F64}, {S::Long, GOCCL_I64},
+  {S::Int, GOCCL_I32}, {S::Byte, GOCCL_U8}, {S::Char, GOCCL_I8}, {S::Short, GOCCL_I16}, {S::Bool, GOCCL_BOOL},
+  {S::UInt16, GOCCL_U16}, {S::UInt32, GOCCL_U32}, {S::UInt64, GOCCL_U64}, {S::ComplexFloat, GOCCL_C64},
+  {S::ComplexDouble, GOCCL_C128}, {S::Float8_e4m3fn, GOCCL_F8E4M3}, {S::Float8_e5m2, GOCCL_F8E5M2},
+};
+
 // The core's type for a torch type; 0 for those that it can only move as bytes.
-int32_t core_type(at::ScalarType type) {
-  using S = at::ScalarType;
-  switch (type) {
-    case S::Double: return GOCCL_F64;
-    case S::Float: return GOCCL_F32;
-    case S::Half: return GOCCL_F16;
-    case S::BFloat16: return GOCCL_BF16;
-    case S::Char: return GOCCL_I8;
-    case S::Byte: return GOCCL_U8;
-    case S::Short: return GOCCL_I16;
-    case S::UInt16: return GOCCL_U16;
-    case S::Int: return GOCCL_I32;
-    case S::UInt32: return GOCCL_U32;
-    case S::Long: return GOCCL_I64;
-    case S::UInt64: return GOCCL_U64;
-    case S::Bool: return GOCCL_BOOL;
-    case S::ComplexFloat: return GOCCL_C64;
-    case S::ComplexDouble: return GOCCL_C128;
-    case S::Float8_e4m3fn: return GOCCL_F8E4M3;
-    case S::Float8_e5m2: return GOCCL_F8E5M2;
-    default: return 0;
-  }
+int32_t core_type(S type) {
+  const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes), [type](auto& t) { return t.first == type; });
+  return found == std::end(kTypes) ? 0 : found->second;
 }
 
 bool reduces(goccl_coll coll) {
@@ -93,10 +84,8 @@ Request::Request(const Kind& kind, const at::Tensor& example, std::chrono::milli
 
 void Request::check(const at::Tensor& t, const char* role) const {
   GOCCL_CHECK(t.defined(), kind_, "an ", role, " tensor is undefined");
-  GOCCL_CHECK(t.device().is_cpu(), kind_, "not supported yet: goccl moves CPU tensors in this version; got device ",
-              t.device());
-  GOCCL_CHECK(t.layout() == at::kStrided, kind_, "only supports dense tensors; got an ", role, " tensor of layout ",
-              t.layout());
+  GOCCL_CHECK(t.device().is_cpu(), kind_, "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
+  GOCCL_CHECK(t.layout() == at::kStrided, kind_, "only supports dense tensors; got an ", role, " of layout ", t.layout());
   GOCCL_CHECK(t.scalar_type() == dtype_, kind_, "invalid tensor type: all tensors must have the same; expected ", dtype_,
               ", got an ", role, " tensor of ", t.scalar_type());
 }
@@ -169,14 +158,13 @@ void Request::add_parts(Blocks& blocks, const void* data, const at::Tensor& t, i
 
 void Request::reduce_with(const c10d::ReduceOp& op) {
   // The core numbers its operators as c10d does.
-  static_assert(GOCCL_SUM == +c10d::ReduceOp::SUM && GOCCL_AVG == +c10d::ReduceOp::AVG &&
-                GOCCL_PROD == +c10d::ReduceOp::PRODUCT && GOCCL_MIN == +c10d::ReduceOp::MIN &&
-                GOCCL_MAX == +c10d::ReduceOp::MAX && GOCCL_BAND == +c10d::ReduceOp::BAND &&
-                GOCCL_BOR == +c10d::ReduceOp::BOR && GOCCL_BXOR == +c10d::ReduceOp::BXOR &&
-                GOCCL_PREMUL_SUM == +c10d::ReduceOp::PREMUL_SUM);
-  GOCCL_CHECK(op.op_ <= c10d::ReduceOp::PREMUL_SUM, kind_, "unknown reduce operator ", static_cast<int>(op.op_));
+  using R = c10d::ReduceOp;
+  static_assert(GOCCL_SUM == +R::SUM && GOCCL_AVG == +R::AVG && GOCCL_PROD == +R::PRODUCT && GOCCL_MIN == +R::MIN &&
+                GOCCL_MAX == +R::MAX && GOCCL_BAND == +R::BAND && GOCCL_BOR == +R::BOR && GOCCL_BXOR == +R::BXOR &&
+                GOCCL_PREMUL_SUM == +R::PREMUL_SUM);
+  GOCCL_CHECK(op.op_ <= R::PREMUL_SUM, kind_, "unknown reduce operator ", static_cast<int>(op.op_));
   call.redop = op.op_;
-  if (op.op_ == c10d::ReduceOp::PREMUL_SUM) {
+  if (op.op_ == R::PREMUL_SUM) {
     GOCCL_CHECK(op.supplement_, kind_, "ReduceOp.PREMUL_SUM needs a factor: use ReduceOp.PREMUL_SUM(factor)");
     // The name that every version has; an operator of this kind always carries this supplement.
     auto* s = static_cast<c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());

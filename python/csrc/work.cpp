@@ -7,15 +7,6 @@
 
 namespace goccl {
 
-namespace {
-// Making the profiler's event costs allocations: only when somebody listens.
-const char* title_if_profiled(const Kind& kind) { return C10_UNLIKELY(at::hasCallbacks()) ? kind.title : nullptr; }
-
-std::optional<std::vector<at::Tensor>> inputs_if_profiled(at::TensorList inputs) {
-  return C10_UNLIKELY(at::hasCallbacks()) && !inputs.empty() ? std::make_optional(inputs.vec()) : std::nullopt;
-}
-} // namespace
-
 bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, const char* title, std::exception_ptr* error) {
   for (goccl_work work : works) {
     Failure failure;
@@ -27,18 +18,15 @@ bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, const char* title,
   return true;
 }
 
+// Making the profiler's event costs allocations: only when somebody listens.
 GocclWork::GocclWork(int rank, const Kind& kind, goccl_group group, Held&& held, at::TensorList inputs)
-    : Work(rank, kind.type, title_if_profiled(kind), inputs_if_profiled(inputs)), kind_(kind), group_(group),
-      held_(std::move(held)) {}
+    : Work(rank, kind.type, C10_UNLIKELY(at::hasCallbacks()) ? kind.title : nullptr,
+           C10_UNLIKELY(at::hasCallbacks()) && !inputs.empty() ? std::make_optional(inputs.vec()) : std::nullopt),
+      kind_(kind), group_(group), held_(std::move(held)) {}
 
 GocclWork::~GocclWork() {
-  if (forked() || held_.works.empty()) { // in a fork the handles belong to the parent
-    return;
-  }
-  if (!done()) {
-    completer::adopt(std::move(held_));
-    return;
-  }
+  if (forked() || held_.works.empty()) return; // in a fork the handles belong to the parent
+  if (!done()) completer::adopt(std::move(held_)); // and leaves nothing here
   for (goccl_work work : held_.works) lib.work_free(work);
 }
 
@@ -63,12 +51,10 @@ void GocclWork::settle(std::exception_ptr error) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (completed_) return;
-    if (!error) {
-      try {
-        held_.copy_back();
-      } catch (...) {
-        error = std::current_exception();
-      }
+    try {
+      if (!error) held_.copy_back();
+    } catch (...) {
+      error = std::current_exception();
     }
     exception_ = std::move(error);
     completed_ = true;
@@ -83,11 +69,7 @@ void GocclWork::settle(std::exception_ptr error) {
 
 void GocclWork::complete(c10::ivalue::Future& future) {
   try {
-    if (exception_) {
-      future.setError(exception_);
-    } else {
-      future.markCompleted(c10::IValue(result()));
-    }
+    exception_ ? future.setError(exception_) : future.markCompleted(c10::IValue(result()));
   } catch (const std::exception& e) {
     // From a callback; the operation itself has ended, and whoever waits for it must not get this.
     LOG(ERROR) << kind_.title << ": a callback of the operation's future failed: " << e.what();
@@ -138,7 +120,7 @@ void GocclWork::abort() {
   Failure failure;
   const std::string reason = c10::str("Work.abort() was called for ", kind_.title);
   const int rc = lib.group_abort(group_, reason.c_str(), &failure);
-  check(rc == GOCCL_CLOSED ? GOCCL_OK : rc, failure, kind_.title);
+  if (rc != GOCCL_CLOSED && rc != GOCCL_INVALID) check(rc, failure, kind_.title); // those: the group is gone already
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> GocclWork::getFuture() {

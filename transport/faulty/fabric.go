@@ -2,6 +2,7 @@ package faulty
 
 import (
 	"context"
+	"slices"
 
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
@@ -37,7 +38,10 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	}
 	l := &link{inner: inner, cut: f.network.attach(&s, f.bell), lost: lost(s.Peer), channels: make([]channel, s.Channels)}
 	for i := range l.channels {
-		l.channels[i] = channel{link: l, inner: inner.Channel(i), bell: f.bell, faults: f.network.incoming(&s, i)}
+		faults := f.network.incoming(&s, i)
+		slow := slices.ContainsFunc(faults, func(x Fault) bool { return x.Delay > 0 })
+		c := &l.channels[i]
+		c.link, c.inner, c.bell, c.faults, c.slow = l, inner.Channel(i), f.bell, faults, slow
 	}
 	return l, nil
 }

@@ -47,15 +47,16 @@ func join(t *testing.T, a, b *Fabric) (la, lb transport.Link) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	s := transport.Session{ID: [16]byte{7}, Rank: 0, Peer: 1, Channels: 2}
+	sa := transport.Session{ID: [16]byte{7}, Rank: 0, Peer: 1, Channels: 2}
+	sb := sa
+	sb.Rank, sb.Peer = 1, 0
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		la, err = a.Connect(ctx, b.Address(), s)
+		la, err = a.Connect(ctx, b.Address(), sa)
 		done <- err
 	}()
-	s.Rank, s.Peer = 1, 0
-	lb, err := b.Connect(ctx, a.Address(), s)
+	lb, err := b.Connect(ctx, a.Address(), sb)
 	require.NoError(t, err)
 	require.NoError(t, <-done)
 	return la, lb

@@ -1,6 +1,8 @@
 package faulty
 
 import (
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -12,6 +14,7 @@ type link struct {
 	inner    transport.Link
 	cut      *cut
 	lost     *fault.Error
+	ended    atomic.Bool // Err has said so
 	channels []channel
 }
 
@@ -21,7 +24,22 @@ func (l *link) Err() error {
 	if l.cut.done.Load() {
 		return l.lost
 	}
-	return l.inner.Err()
+	err := l.inner.Err()
+	if err == nil || l.ended.Load() {
+		return err
+	}
+	// The end of the link does not overtake fragments that are on their way. Once it is known, nothing is late any more:
+	// what has arrived can be read.
+	for i := range l.channels {
+		if c := &l.channels[i]; c.slow && c.late() {
+			return nil
+		}
+	}
+	if l.cut.done.Load() {
+		return l.lost // one of them was cut off just now
+	}
+	l.ended.Store(true)
+	return err
 }
 
 func (l *link) Close() error { return l.inner.Close() }
@@ -32,11 +50,13 @@ type channel struct {
 	inner  transport.Channel
 	bell   *park.Bell
 	faults []Fault
+	slow   bool // one of the faults is a delay
 
-	number  int       // of the fragment that Peek looks at
-	seen    bool      // its faults have acted
-	due     time.Time // when it may be seen
-	spoiled []byte    // its payload, if corrupted
+	mu      sync.Mutex // Err looks at channels too
+	number  int        // of the fragment that Peek looks at
+	seen    bool       // its faults have acted
+	due     time.Time  // when it may be seen
+	spoiled []byte     // its payload, if corrupted
 }
 
 func (c *channel) Reserve(n int) []byte {
@@ -57,19 +77,34 @@ func (c *channel) Peek() ([]byte, transport.Meta, bool) {
 	if !ok || len(c.faults) == 0 {
 		return payload, m, ok
 	}
-	if !c.seen {
-		if c.act(payload) {
-			return nil, transport.Meta{}, false
-		}
-		c.seen = true
-	}
-	if !c.due.IsZero() && time.Now().Before(c.due) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.arrived(payload) {
 		return nil, transport.Meta{}, false
 	}
 	if c.spoiled != nil {
 		payload = c.spoiled
 	}
 	return payload, m, true
+}
+
+// arrived reports whether the fragment may be seen; c.mu is held.
+func (c *channel) arrived(payload []byte) bool {
+	if !c.seen {
+		if c.act(payload) {
+			return false
+		}
+		c.seen = true
+	}
+	return c.due.IsZero() || c.link.ended.Load() || !time.Now().Before(c.due)
+}
+
+// late reports whether a fragment is being held back.
+func (c *channel) late() bool {
+	payload, _, ok := c.inner.Peek()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ok && !c.arrived(payload) && !c.link.cut.done.Load()
 }
 
 // act lets the faults of a fragment happen. It reports that the link was cut.
@@ -99,6 +134,12 @@ func (c *channel) act(payload []byte) bool {
 }
 
 func (c *channel) Release() {
+	if len(c.faults) == 0 {
+		c.inner.Release()
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.inner.Release()
 	c.number++
 	c.seen, c.due, c.spoiled = false, time.Time{}, nil

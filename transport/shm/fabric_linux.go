@@ -123,7 +123,8 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	case !ok:
 		return nil, fault.Peer(fault.Invalid, s.Peer, "shm: its address is not one of this version of goccl")
 	case !f.self.reaches(&a):
-		return nil, fault.Peer(fault.NotSupported, s.Peer, "shm: it runs on another host, in another network namespace, for another user, or is this process")
+		return nil, fault.Peer(fault.NotSupported, s.Peer, 
+			"shm: it runs on another host, in another network namespace, for another user, or is this process")
 	case s.Channels < 1 || s.Channels > transport.MaxChannels:
 		return nil, fault.Peer(fault.Invalid, s.Peer, "shm: %d channels; a link has 1 to %d", s.Channels, transport.MaxChannels)
 	case s.Rank < 0 || s.Peer < 0 || s.Rank == s.Peer || int64(max(s.Rank, s.Peer)) > 1<<31:
@@ -164,7 +165,8 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 		case <-changed:
 		case <-f.ended:
 		case <-ctx.Done():
-			return nil, errMissing(ctx, s, fmt.Sprintf("its process %d has not connected to this one: it has not called Connect for any session", a.PID))
+			return nil, errMissing(ctx, s,
+				fmt.Sprintf("its process %d has not connected to this one: it has not called Connect for any session", a.PID))
 		case <-time.After(probePeriod):
 			if !dials && refuses(a) {
 				return nil, fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d is gone: nobody listens at its address", a.PID)

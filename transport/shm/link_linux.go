@@ -22,18 +22,18 @@ type link struct {
 	err      atomic.Pointer[fault.Error]
 
 	// With the fabric's lock.
-	closed bool // by this side
-	left   bool // the peer reads no more
+	opening *opening // until it is confirmed
+	closed  bool     // by this side
+	left    bool     // the peer reads no more
 }
 
 // newLink is called with the lock.
 func (p *process) newLink(w *opening, a *arrival, peer *mem.Segment) *link {
-	l := &link{process: p, session: w.session, serial: w.serial, theirs: a.Serial, own: w.ring, peer: peer}
+	l := &link{process: p, session: w.session, serial: w.serial, theirs: a.Serial, own: w.ring, peer: peer, opening: w}
 	l.channels = ring.Open(w.session.Channels, ring.Ends{Own: l.own.Bytes(), Peer: peer.Bytes(), Pool: p.fabric.pool,
 		PeerPool: p.pool.Bytes(), Bell: p.bell, Broken: l.broken})
 	p.refs++
 	p.links[a.Serial] = l
-	p.fabric.links[l] = struct{}{}
 	return l
 }
 

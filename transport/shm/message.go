@@ -25,6 +25,7 @@ const (
 	kindOpen
 	kindBye
 	kindRefuse
+	kindJoined
 )
 
 // layout is what both sides must agree on before they look into each other's memory.
@@ -51,6 +52,9 @@ type open struct {
 }
 
 type bye struct{ Serial uint64 }
+
+// joined says that the sender has joined its open of serial number From with the receiver's of number To.
+type joined struct{ From, To uint64 }
 
 type refuse struct {
 	Serial uint64
@@ -79,6 +83,8 @@ func encode(message any) []byte {
 		kind = kindBye
 	case *refuse:
 		kind = kindRefuse
+	case *joined:
+		kind = kindJoined
 	}
 	b := bytes.NewBuffer([]byte{kind})
 	binary.Write(b, binary.LittleEndian, message)
@@ -100,6 +106,8 @@ func decode(packet []byte) (any, error) {
 		message = &bye{}
 	case kindRefuse:
 		message = &refuse{}
+	case kindJoined:
+		message = &joined{}
 	default:
 		return nil, fmt.Errorf("message of unknown kind %d", packet[0])
 	}

@@ -38,15 +38,24 @@ type process struct {
 	links    map[uint64]*link        // by the serial number of the peer
 }
 
-// opening is a Connect of this side.
+// opening is a Connect of this side. It stays among the openings until it is confirmed or has failed.
 type opening struct {
-	session transport.Session
-	serial  uint64
-	ring    *mem.Segment
-	done    chan struct{} // closed when link or err is there
-	link    *link
-	err     error
-	refusal *refuse // what the peer must be told
+	session   transport.Session
+	serial    uint64
+	ring      *mem.Segment
+	wake      chan struct{} // holds one token after a change of what follows
+	link      *link         // made from the peer's open, of use once it is confirmed
+	confirmed bool          // the peer has joined the same two opens
+	err       error
+	refusal   *refuse // what the peer must be told
+}
+
+// changed wakes the Connect.
+func (w *opening) changed() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
 }
 
 // arrival is an open of the peer.
@@ -61,7 +70,7 @@ func (p *process) open(ctx context.Context, s transport.Session) (transport.Link
 	if err != nil {
 		return nil, err
 	}
-	w := &opening{session: s, ring: own, done: make(chan struct{})}
+	w := &opening{session: s, ring: own, wake: make(chan struct{}, 1)}
 	if err := p.begin(w); err != nil {
 		own.Free()
 		return nil, err
@@ -70,11 +79,26 @@ func (p *process) open(ctx context.Context, s transport.Session) (transport.Link
 	o.MAC = o.seal(s.Key, p.mine, p.theirs)
 	p.send(o, own.FD())
 	own.CloseFD()
-	select {
-	case <-w.done:
-	case <-ctx.Done():
+	for told := uint64(0); ; {
+		p.fabric.mu.Lock()
+		over, theirs := w.confirmed || w.err != nil, told
+		if w.link != nil {
+			theirs = w.link.theirs
+		}
+		p.fabric.mu.Unlock()
+		if theirs != told { // after our open, which the peer must know first
+			told = theirs
+			p.send(&joined{w.serial, theirs})
+		}
+		if over {
+			return p.finish(ctx, w)
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return p.finish(ctx, w)
+		}
 	}
-	return p.finish(ctx, w)
 }
 
 // begin registers an opening, and joins it if the peer was first.
@@ -100,17 +124,17 @@ func (p *process) begin(w *opening) error {
 	return nil
 }
 
-// finish is the result of an opening. A link that was joined when its context ended is not lost.
+// finish is the result of an opening. A link that was confirmed when its context ended is not lost.
 func (p *process) finish(ctx context.Context, w *opening) (transport.Link, error) {
 	f := p.fabric
 	f.mu.Lock()
 	s := &w.session
-	if w.link == nil && w.err == nil {
-		delete(p.openings, keyOf(s))
-		w.err = errMissing(ctx, s, fmt.Sprintf("process %d is connected, but rank %d has not called Connect for this session there", p.pid, s.Peer))
+	if !w.confirmed && w.err == nil {
+		p.fail(w, errMissing(ctx, s,
+			fmt.Sprintf("process %d is connected, but rank %d has not called Connect for this session there", p.pid, s.Peer)))
 	}
 	f.mu.Unlock()
-	if w.link != nil {
+	if w.confirmed {
 		return w.link, nil
 	}
 	w.ring.Free()
@@ -121,38 +145,88 @@ func (p *process) finish(ctx context.Context, w *opening) (transport.Link, error
 	return nil, w.err
 }
 
+// fail ends an opening, with the lock.
+func (p *process) fail(w *opening, err error) {
+	w.err = err
+	delete(p.openings, keyOf(&w.session))
+	p.retract(w)
+	w.changed()
+}
+
+// retract takes back the link of an opening that was not confirmed, with the lock.
+func (p *process) retract(w *opening) {
+	if w.link != nil {
+		w.link.unmap()
+		w.link = nil
+	}
+}
+
 // join makes the link of a session that both sides have opened. It is called with the lock.
 func (p *process) join(w *opening, a *arrival) {
 	s := &w.session
-	delete(p.openings, keyOf(s))
 	delete(p.arrivals, keyOf(s))
-	defer close(w.done)
 	defer unix.Close(a.fd)
 	var peer *mem.Segment
+	var err error
 	want := a.seal(s.Key, p.theirs, p.mine)
 	switch {
 	case !hmac.Equal(want[:], a.MAC[:]):
-		w.err = fault.Peer(fault.Invalid, s.Peer, "shm: session %x: process %d holds another key", s.ID, p.pid)
+		err = fault.Peer(fault.Invalid, s.Peer, "shm: session %x: process %d holds another key", s.ID, p.pid)
 	case int(a.Channels) != s.Channels:
-		w.err = fault.Peer(fault.Mismatch, s.Peer, "shm: session %x: %d channels here, %d in process %d", s.ID, s.Channels, a.Channels, p.pid)
+		err = fault.Peer(fault.Mismatch, s.Peer, "shm: session %x: %d channels here, %d in process %d", s.ID, s.Channels, a.Channels, p.pid)
 	case p.links[a.Serial] != nil:
-		w.err = fault.Peer(fault.Internal, s.Peer, "shm: session %x: process %d uses a serial number twice", s.ID, p.pid)
+		err = fault.Peer(fault.Internal, s.Peer, "shm: session %x: process %d uses a serial number twice", s.ID, p.pid)
 	default:
-		var err error
-		if peer, err = mem.MapSegment(a.fd, s.Channels*ring.ChannelBytes, mem.ReadOnly); err != nil {
-			w.err = err
-		}
+		peer, err = mem.MapSegment(a.fd, s.Channels*ring.ChannelBytes, mem.ReadOnly)
 	}
-	if w.err != nil {
-		code, text := fault.Internal, w.err.Error()
+	if err != nil {
+		code, text := fault.Internal, err.Error()
 		var e *fault.Error
-		if errors.As(w.err, &e) {
+		if errors.As(err, &e) {
 			code, text = e.Code, e.Text
 		}
 		w.refusal = newRefuse(a.Serial, int(code), text)
+		p.fail(w, err)
 		return
 	}
 	w.link = p.newLink(w, a, peer)
+	w.changed()
+}
+
+// confirm is called with the lock when the peer has joined two opens.
+func (p *process) confirm(m *joined) {
+	l := p.links[m.From]
+	if l == nil || l.opening == nil || l.serial != m.To {
+		return // of an opening that was taken back meanwhile
+	}
+	w := l.opening
+	l.opening = nil
+	w.confirmed = true
+	delete(p.openings, keyOf(&w.session))
+	p.fabric.links[l] = struct{}{}
+	w.changed()
+}
+
+// closed is called with the lock when the peer has closed what it opened with a serial number.
+func (p *process) closed(serial uint64) {
+	for k, a := range p.arrivals {
+		if a.Serial == serial {
+			unix.Close(a.fd)
+			delete(p.arrivals, k)
+		}
+	}
+	l := p.links[serial]
+	switch {
+	case l == nil:
+	case l.opening != nil: // its Connect gave up; ours goes on waiting for another
+		w := l.opening
+		p.retract(w)
+		if a := p.arrivals[keyOf(&w.session)]; a != nil {
+			p.join(w, a)
+		}
+	default:
+		l.gone(fault.Peer(fault.PeerLeft, l.session.Peer, "shm: process %d has closed its end", p.pid))
+	}
 }
 
 // send sends a message. Where that fails the connection is of no use, and its reader ends it.
@@ -185,15 +259,9 @@ func (p *process) handle(message any, fds []int) error {
 	case *open:
 		return p.arrived(&arrival{*m, fds[0]})
 	case *bye:
-		for k, a := range p.arrivals {
-			if a.Serial == m.Serial {
-				unix.Close(a.fd)
-				delete(p.arrivals, k)
-			}
-		}
-		if l := p.links[m.Serial]; l != nil {
-			l.gone(fault.Peer(fault.PeerLeft, l.session.Peer, "shm: process %d has closed its end", p.pid))
-		}
+		p.closed(m.Serial)
+	case *joined:
+		p.confirm(m)
 	case *refuse:
 		p.refused(m)
 	default:
@@ -213,7 +281,7 @@ func (p *process) arrived(a *arrival) error {
 		return &protocolError{fmt.Errorf("%d sessions that nobody here has asked for", maxArrivals)}
 	}
 	p.arrivals[k] = a
-	if w := p.openings[k]; w != nil {
+	if w := p.openings[k]; w != nil && w.link == nil {
 		p.join(w, a)
 	}
 	return nil
@@ -225,11 +293,9 @@ func (p *process) refused(m *refuse) {
 	if code <= fault.OK || code > fault.Internal {
 		code = fault.Internal
 	}
-	for k, w := range p.openings {
+	for _, w := range p.openings {
 		if w.serial == m.Serial {
-			delete(p.openings, k)
-			w.err = fault.Peer(code, w.session.Peer, "shm: process %d refuses session %x: %q", p.pid, w.session.ID, m.text())
-			close(w.done)
+			p.fail(w, fault.Peer(code, w.session.Peer, "shm: process %d refuses session %x: %q", p.pid, w.session.ID, m.text()))
 		}
 	}
 	for _, l := range p.links {
@@ -249,10 +315,8 @@ func (p *process) lost(cause error) {
 		delete(f.processes, p.theirs.From)
 		f.announce()
 	}
-	for k, w := range p.openings {
-		delete(p.openings, k)
-		w.err = p.lostError(w.session.Peer)
-		close(w.done)
+	for _, w := range p.openings {
+		p.fail(w, p.lostError(w.session.Peer))
 	}
 	for k, a := range p.arrivals {
 		delete(p.arrivals, k)
@@ -281,11 +345,9 @@ func (p *process) lostError(rank int) *fault.Error {
 
 // endOpenings ends what waits, with the lock; it returns the serial numbers to take back.
 func (p *process) endOpenings(err error) (serials []uint64) {
-	for k, w := range p.openings {
-		delete(p.openings, k)
-		w.err = err
+	for _, w := range p.openings {
+		p.fail(w, err)
 		serials = append(serials, w.serial)
-		close(w.done)
 	}
 	return serials
 }

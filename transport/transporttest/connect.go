@@ -31,7 +31,8 @@ func testAddress(t *testing.T, p *pair) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
-	foreign := [][]byte{nil, {}, {0}, []byte("\xff\xff\xff\xff\xff\xff\xff\xff"), b[:len(b)/2], bytes.Repeat([]byte{0x7f}, 2*transport.MaxAddress)}
+	foreign := [][]byte{nil, {}, {0}, []byte("\xff\xff\xff\xff\xff\xff\xff\xff"), b[:len(b)/2],
+		bytes.Repeat([]byte{0x7f}, 2*transport.MaxAddress)}
 	for _, address := range foreign {
 		if p.a.fabric.Reaches(address) {
 			t.Errorf("Reaches accepts %.40q, which is no address", address)

@@ -36,7 +36,8 @@ func testCommitLess(t *testing.T, p *pair) {
 	j := p.join(t, 1)
 	defer j.close()
 	from, to := j.a.Channel(0), j.b.Channel(0)
-	for i, c := range []struct{ reserve, commit int }{{8, 3}, {64, 0}, {64, 20}, {2048, 33}, {100000, 1}, {100000, 64}, {transport.MaxFragment, 0}} {
+	for i, c := range []struct{ reserve, commit int }{{8, 3}, {64, 0}, {64, 20}, {2048, 33}, {100000, 1}, {100000, 64},
+		{transport.MaxFragment, 0}} {
 		m := metaOf(uint64(i))
 		var space []byte
 		p.until(t, "no credit", func() bool { space = from.Reserve(c.reserve); return space != nil })

@@ -3,6 +3,7 @@ package ring
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/goccl/goccl/ccl/mem"
@@ -317,4 +318,20 @@ func FuzzHostilePeer(f *testing.F) {
 			t.Fatalf("%d slots of 3 are left", pools[0].Free())
 		}
 	})
+}
+
+// BenchmarkFragment is the cost of one fragment without its copies, both ends on one thread.
+func BenchmarkFragment(b *testing.B) {
+	for _, n := range []int{8, 1000, LeaseBytes} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			x, y, _ := newLink(b, 1, 8)
+			from, to := transport.Channel(&x.channels[0]), transport.Channel(&y.channels[0])
+			b.ReportAllocs()
+			for b.Loop() {
+				from.Commit(len(from.Reserve(n)), &someMeta)
+				to.Peek()
+				to.Release()
+			}
+		})
+	}
 }

@@ -1,0 +1,177 @@
+"""The C ABI by itself, through ctypes: no torch, no shim. Ranks are threads of this process, or forked children."""
+import ctypes
+import os
+import pathlib
+import threading
+
+import pytest
+
+ALL_REDUCE, BARRIER, SEND, RECV = 7, 9, 10, 11
+F32, SUM = 2, 0
+OK, INVALID, TIMEOUT, MISMATCH, CLOSED, FORKED = 0, 1, 3, 6, 8, 9
+MAX_ADDRESS = 16384
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int32), ("peer", ctypes.c_int32), ("text", ctypes.c_char * 2048)]
+
+
+class Block(ctypes.Structure):
+    _fields_ = [("ptr", ctypes.c_void_p), ("count", ctypes.c_uint64)]
+
+
+class Call(ctypes.Structure):
+    _fields_ = [("coll", ctypes.c_int32), ("dtype", ctypes.c_int32), ("redop", ctypes.c_int32), ("root", ctypes.c_int32),
+                ("tag", ctypes.c_uint32), ("n_in", ctypes.c_uint32), ("n_out", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
+                ("inputs", ctypes.POINTER(Block)), ("outputs", ctypes.POINTER(Block)), ("factor", ctypes.c_double),
+                ("timeout_ns", ctypes.c_int64)]
+
+
+class GroupOptions(ctypes.Structure):
+    _fields_ = [("abi", ctypes.c_uint32), ("rank", ctypes.c_int32), ("size", ctypes.c_int32), ("timeout_ns", ctypes.c_int64),
+                ("name", ctypes.c_char_p), ("options", ctypes.c_char_p), ("shim_version", ctypes.c_char_p)]
+
+
+@pytest.fixture(scope="module")
+def lib():
+    import goccl
+    return ctypes.CDLL(str(pathlib.Path(goccl.__file__).with_name("libgoccl.so")))
+
+
+def open_group(lib, rank, size, abi=1, options=b"", timeout=10.0):
+    group, length, error = ctypes.c_uint64(), ctypes.c_size_t(), Error()
+    buffer = ctypes.create_string_buffer(MAX_ADDRESS)
+    wanted = GroupOptions(abi, rank, size, int(timeout * 1e9), b"cabi", options, b"test")
+    code = lib.goccl_group_open(ctypes.byref(wanted), ctypes.byref(group), buffer, ctypes.c_size_t(MAX_ADDRESS),
+                                ctypes.byref(length), ctypes.byref(error))
+    return code, error, group, buffer.raw[:length.value]
+
+
+def join(lib, groups, addresses):
+    """Every rank joins from its own thread; returns (code, text) by rank."""
+    array = (ctypes.c_char_p * len(addresses))(*addresses)
+    lengths = (ctypes.c_size_t * len(addresses))(*map(len, addresses))
+
+    def one(rank):
+        error = Error()
+        code = lib.goccl_group_join(groups[rank], array, lengths, len(addresses), ctypes.byref(error))
+        return code, error.text.decode()
+    return in_threads(len(groups), one)
+
+
+def in_threads(count, run):
+    results = [None] * count
+
+    def one(index):
+        results[index] = run(index)
+    threads = [threading.Thread(target=one, args=(index,)) for index in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "HANG"
+    return results
+
+
+@pytest.fixture
+def pair(lib):
+    opened = [open_group(lib, rank, 2) for rank in range(2)]
+    groups = [each[2] for each in opened]
+    assert join(lib, groups, [each[3] for each in opened]) == [(OK, "")] * 2
+    yield groups
+    for group in groups:
+        lib.goccl_group_close(group, None)
+
+
+def all_reduce_call(values, count=None):
+    block = Block(ctypes.cast(values, ctypes.c_void_p), len(values) if count is None else count)
+    call = Call(ALL_REDUCE, F32, SUM, 0, 0, 1, 1, 0, ctypes.pointer(block), ctypes.pointer(block), 1.0, -1)
+    return call, block
+
+
+def test_run(lib, pair):
+    def one(rank):
+        values = (ctypes.c_float * 1000)(*[rank + 1.0] * 1000)
+        call, _ = all_reduce_call(values)
+        error = Error()
+        return lib.goccl_run(pair[rank], ctypes.byref(call), ctypes.byref(error)), error.text, set(values)
+    assert in_threads(2, one) == [(OK, b"", {3.0})] * 2
+
+
+def test_start_wait_test_free(lib, pair):
+    def one(rank):
+        values = (ctypes.c_float * 100_000)(*[rank + 1.0] * 100_000)
+        call, _ = all_reduce_call(values)
+        work, done, seq, source = ctypes.c_uint64(), ctypes.c_int(), ctypes.c_uint64(), ctypes.c_int()
+        assert lib.goccl_start(pair[rank], ctypes.byref(call), ctypes.byref(work), None) == OK
+        assert lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == OK
+        assert lib.goccl_work_test(work, ctypes.byref(done), None) == OK and done.value == 1
+        assert lib.goccl_work_seq(work, ctypes.byref(seq), None) == OK and seq.value == 1
+        assert lib.goccl_work_source(work, ctypes.byref(source), None) == OK and source.value == -1
+        assert lib.goccl_work_free(work) == OK
+        assert lib.goccl_work_free(work) == INVALID, "a second free"
+        assert lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == INVALID, "a wait after the free"
+        return set(values)
+    assert in_threads(2, one) == [{3.0}] * 2
+
+
+def test_wait_timeout_names_the_missing_rank(lib, pair):
+    values = (ctypes.c_float * 10)()
+    call, _ = all_reduce_call(values)
+    work, error = ctypes.c_uint64(), Error()
+    assert lib.goccl_start(pair[0], ctypes.byref(call), ctypes.byref(work), None) == OK
+    assert lib.goccl_work_wait(work, ctypes.c_int64(50_000_000), ctypes.byref(error)) == TIMEOUT
+    assert error.peer == 1 and "rank 1" in error.text.decode() and "all_reduce" in error.text.decode()
+    lib.goccl_work_free(work)
+
+
+def test_bad_arguments(lib, pair):
+    values = (ctypes.c_float * 10)()
+    error = Error()
+
+    def run(**changes):
+        call, block = all_reduce_call(values)
+        for name, value in changes.items():
+            setattr(call, name, value)
+        code = lib.goccl_run(pair[0], ctypes.byref(call), ctypes.byref(error))
+        return code, error.text.decode()
+    for changes, words in [({"coll": 77}, "not an operation"), ({"dtype": 99}, "not an element type"), ({"redop": 5}, "not defined for f32"),
+                           ({"n_in": 0}, "0 input and 1 output blocks"), ({"timeout_ns": 0}, "timeout"), ({"coll": -1}, "collective -1")]:
+        code, text = run(**changes)
+        assert code != OK and words in text, (changes, code, text)
+    assert lib.goccl_run(ctypes.c_uint64(12345), None, ctypes.byref(error)) == CLOSED
+
+
+def test_refused_at_open(lib):
+    for arguments, words in [({"abi": 9}, "C ABI 9"), ({"rank": 2}, "rank 2 of a group of 2"), ({"timeout": 0}, "timeout"),
+                             ({"options": b"GOCCL_TRANSPROT=shm"}, "did you mean GOCCL_TRANSPORT"),
+                             ({"options": b"GOCCL_TRANSPORT=pigeon"}, "pigeon"), ({"options": b"GOCCL_ALGO=all_reduce=quick"}, "quick")]:
+        code, error, _, _ = open_group(lib, **{"rank": 0, "size": 2, **arguments})
+        assert code != OK and words in error.text.decode(), (arguments, error.text)
+
+
+def test_use_after_close(lib):
+    code, _, group, address = open_group(lib, 0, 1)
+    assert code == OK and join(lib, [group], [address]) == [(OK, "")]
+    assert lib.goccl_group_close(group, None) == OK
+    values, error = (ctypes.c_float * 10)(), Error()
+    call, _ = all_reduce_call(values)
+    assert lib.goccl_run(group, ctypes.byref(call), ctypes.byref(error)) == CLOSED
+    assert "destroyed" in error.text.decode()
+    assert lib.goccl_group_close(group, None) == INVALID
+
+
+def test_forked_child_is_refused_at_once(lib, pair):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        values, error = (ctypes.c_float * 10)(), Error()
+        call, _ = all_reduce_call(values)
+        codes = [lib.goccl_run(pair[0], ctypes.byref(call), ctypes.byref(error)), lib.goccl_group_close(pair[0], None)]
+        os.write(writer, repr((codes, error.text.decode())).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    assert f"[{FORKED}, {FORKED}]" in text and "spawn or forkserver" in text

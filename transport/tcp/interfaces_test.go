@@ -1,0 +1,91 @@
+package tcp
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/stretchr/testify/require"
+)
+
+func host(names ...string) (nics []nic) {
+	for i, name := range names {
+		n := nic{name: name, loopback: name == "lo"}
+		if name != "bare0" {
+			n.prefixes = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 1}), 24)}
+		}
+		nics = append(nics, n)
+	}
+	return nics
+}
+
+func TestSelector(t *testing.T) {
+	all := host("lo", "eth0", "eth1", "eth10", "docker0", "ib0", "bare0")
+	for _, tt := range []struct {
+		text  string
+		nics  []nic
+		names []string // in order; nil: an error
+	}{
+		{"", all, []string{"eth0", "eth1", "eth10", "ib0", "lo"}},
+		{"  ", all, []string{"eth0", "eth1", "eth10", "ib0", "lo"}},
+		{"", host("lo", "docker0"), []string{"docker0", "lo"}},
+		{"", host("lo", "bare0"), []string{"lo"}},
+		{"", host("bare0"), nil},
+		{"eth0,eth1", all, []string{"eth0", "eth1", "eth10"}},
+		{"=eth1", all, []string{"eth1"}},
+		{"=eth1, ib", all, []string{"eth1", "ib0"}},
+		{"eth", all, []string{"eth0", "eth1", "eth10"}},
+		{"docker0", all, []string{"docker0"}},
+		{"lo", all, []string{"lo"}},
+		{"^docker,lo", all, []string{"eth0", "eth1", "eth10", "ib0"}},
+		{"^eth", all, []string{"docker0", "ib0", "lo"}},
+		{"^=eth1", all, []string{"eth0", "eth10", "docker0", "ib0", "lo"}},
+		{"wlan", all, nil},
+		{"bare0", all, nil},
+		{"^", all, nil},
+		{"eth0,", all, nil},
+		{"eth0,^lo", all, nil},
+		{"=", all, nil},
+		{"eth 0", all, nil},
+		{"10.0.0.0/24", all, nil},
+	} {
+		t.Run(tt.text, func(t *testing.T) {
+			sel, err := parseSelector(tt.text)
+			var chosen []nic
+			if err == nil {
+				chosen, err = sel.choose(tt.nics)
+			}
+			if tt.names == nil {
+				require.ErrorIs(t, err, fault.Invalid)
+				return
+			}
+			require.NoError(t, err)
+			var names []string
+			for _, n := range chosen {
+				names = append(names, n.name)
+			}
+			require.Equal(t, tt.names, names)
+		})
+	}
+}
+
+func TestOptions(t *testing.T) {
+	bell := park.NewBell()
+	for _, o := range []Options{
+		{},
+		{Bell: bell, Interfaces: "^"},
+		{Bell: bell, Interfaces: "no-such-interface"},
+		{Bell: bell, Port: 65536},
+		{Bell: bell, Port: -1},
+		{Bell: bell, Linger: -1},
+		{Bell: bell, MaxUnauthenticated: -1},
+	} {
+		_, err := New(o)
+		require.ErrorIs(t, err, fault.Invalid, "%+v", o)
+	}
+	f, _ := loopback(t, nil)
+	_, err := New(Options{Bell: bell, Interfaces: "lo", Port: int(f.self.endpoints[0].port)})
+	require.ErrorIs(t, err, fault.System)
+	require.ErrorContains(t, err, "Options.Port")
+}

@@ -1,0 +1,178 @@
+package tcp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+)
+
+// deaf is a connection without a socket, over which session 0 with two channels is open. The peer has the ranks swapped.
+func deaf() (*conn, *session) {
+	f := &Fabric{bell: park.NewBell()}
+	c := newConn(newPair(f, pairKey{}, sample(2, "10.0.0.1/24")), -1, "10.0.0.1:4000", [32]byte{9})
+	c.dialer = true
+	s, err := c.start(transport.Session{ID: [16]byte{5}, Rank: 0, Peer: 1, Channels: 2})
+	if err != nil {
+		panic(err)
+	}
+	in := &incoming{opening: announcement(c, transport.Session{ID: [16]byte{5}, Rank: 1, Peer: 0, Channels: 2})}
+	c.reader.incoming = append(c.reader.incoming, in)
+	c.announced(in)
+	s.channels[0].out.started.Store(3) // for credit to return
+	return c, s
+}
+
+// announcement is what the peer of c says of a session.
+func announcement(c *conn, s transport.Session) opening {
+	o := opening{id: s.ID, from: uint32(s.Rank), to: uint32(s.Peer), channels: uint32(s.Channels)}
+	o.prove(s.Key, c.binding, !c.dialer)
+	return o
+}
+
+func frameOf(h header, payload []byte) []byte {
+	b := make([]byte, headerBytes+len(payload))
+	h.length = uint32(len(payload))
+	h.put(b)
+	copy(b[headerBytes:], payload)
+	return b
+}
+
+// renumber gives the frames in b the sequence numbers that are expected, as far as their lengths make sense.
+func renumber(b []byte) []byte {
+	b = bytes.Clone(b)
+	seq := uint64(0)
+	for at := 0; at+headerBytes <= len(b); seq++ {
+		binary.LittleEndian.PutUint64(b[at+16:], seq)
+		at += headerBytes + int(binary.LittleEndian.Uint32(b[at+8:]))
+	}
+	return b
+}
+
+// outcome is what a stream has led to.
+func outcome(t *testing.T, c *conn, s *session, err error) string {
+	var b bytes.Buffer
+	for i := range s.channels {
+		ch := &s.channels[i]
+		if q := &ch.out; q.freed.Load() > q.started.Load() {
+			t.Fatalf("channel %d: credit for %d of %d fragments", i, q.freed.Load(), q.started.Load())
+		}
+		if m := &ch.in.memory; m.madeLong > maxLong || m.madeShort > maxFragments {
+			t.Fatalf("channel %d: %d and %d buffers", i, m.madeLong, m.madeShort)
+		}
+		for n := 0; ; n++ {
+			p, m, ok := ch.Peek()
+			if !ok {
+				break
+			}
+			if len(p) > maxPayload || n == maxFragments {
+				t.Fatalf("channel %d: fragment %d has %d bytes", i, n, len(p))
+			}
+			b.WriteString("|")
+			b.Write(p)
+			b.WriteByte(byte(m[0]))
+			ch.in.released.Add(1)
+		}
+	}
+	if err != nil {
+		var v *violation
+		if !errors.As(err, &v) {
+			t.Fatalf("error %v is no violation", err)
+		}
+		b.WriteString(err.Error())
+	}
+	if e := s.err.Load(); e != nil {
+		b.WriteString(e.Error())
+	}
+	return b.String()
+}
+
+// streams are valid ones, for a start; the last two are not.
+func streams() [][]byte {
+	c, _ := deaf()
+	o := announcement(c, transport.Session{ID: [16]byte{6}, Rank: 1, Peer: 0, Channels: 1})
+	body := make([]byte, openBytes)
+	o.put(body)
+	data := func(session uint32, channel byte, n int) []byte {
+		return frameOf(header{kind: kindData, session: session, channel: channel, meta: transport.Meta{7}}, bytes.Repeat([]byte{'d'}, n))
+	}
+	open := frameOf(header{kind: kindOpen, session: 1}, body)
+	bye := func(session uint32) []byte { return frameOf(header{kind: kindGoodbye, session: session}, nil) }
+	credit := func(n uint32) []byte { return frameOf(header{kind: kindCredit, credit: n}, nil) }
+	var tooMany [][]byte
+	for range maxFragments + 1 {
+		tooMany = append(tooMany, data(0, 1, 1))
+	}
+	var all [][]byte
+	for _, frames := range [][][]byte{
+		{data(0, 0, 0), data(0, 1, 1), data(0, 1, 300), credit(2), data(0, 1, 3), bye(0)},
+		{open, bye(1), open, bye(0), bye(1)},
+		{credit(3), data(0, 1, 20)},
+		{data(1, 0, 1)},
+		{open, data(1, 0, 1)},
+		tooMany,
+		{credit(4)},
+	} {
+		all = append(all, renumber(bytes.Join(frames, nil)))
+	}
+	return all
+}
+
+func FuzzStream(f *testing.F) {
+	for _, s := range streams() {
+		f.Add(s, uint16(17))
+	}
+	f.Fuzz(func(t *testing.T, stream []byte, cut uint16) {
+		if cut&1 == 1 {
+			stream = renumber(stream)
+		}
+		c, s := deaf()
+		whole := outcome(t, c, s, c.consume(stream))
+		c, s = deaf()
+		var err error
+		for step := 1 + int(cut)%100; len(stream) > 0 && err == nil; {
+			n := min(step, len(stream))
+			err = c.consume(stream[:n])
+			stream = stream[n:]
+		}
+		if parts := outcome(t, c, s, err); parts != whole {
+			t.Fatalf("in one piece:\n%q\nin small ones:\n%q", whole, parts)
+		}
+	})
+}
+
+// script is a connection that says what it is told to and does not listen.
+type script struct {
+	net.Conn
+	io.Reader
+}
+
+func (s script) Read(b []byte) (int, error)  { return s.Reader.Read(b) }
+func (s script) Write(b []byte) (int, error) { return len(b), nil }
+
+func FuzzHandshake(f *testing.F) {
+	self, peer := sample(1, "127.0.0.1/8"), sample(2, "127.0.0.1/8")
+	h := makeHello(&peer.id, &self.id)
+	f.Add(append(h[:], make([]byte, 32)...))
+	f.Add(append(h[:], bytes.Repeat([]byte{0xff}, 64)...))
+	f.Add([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, said []byte) {
+		lookup := func(id [16]byte) *address {
+			if id == peer.id {
+				return peer
+			}
+			return nil
+		}
+		if _, err := acceptHandshake(script{Reader: bytes.NewReader(said)}, self, lookup); err == nil {
+			t.Fatalf("a stranger was accepted as dialer: %x", said)
+		}
+		if _, err := dialHandshake(script{Reader: bytes.NewReader(said)}, self, peer); err == nil {
+			t.Fatalf("a stranger was accepted as acceptor: %x", said)
+		}
+	})
+}
