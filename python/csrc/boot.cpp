@@ -1,6 +1,8 @@
 // How the ranks of a group find each other: everyone puts its address into the store and collects those of the others.
 #include "backend.h"
 
+#include <thread>
+
 #include <c10/util/ScopeExit.h>
 
 namespace goccl {
@@ -26,12 +28,20 @@ std::string missing_ranks(c10d::Store& store, const std::vector<std::string>& ke
   return count == 0 ? "" : (count == 1 ? "rank " : "ranks ") + names;
 }
 
+// Returns when all keys are there, or throws at the deadline. It asks again and again: a wait in the store would hold up
+// every other thread that uses the same client, and a client of its own (clone) takes seconds to connect now and then.
+void await(c10d::Store& store, const std::vector<std::string>& keys, Clock::time_point deadline) {
+  for (auto pause = std::chrono::microseconds(100); !store.check(keys); pause = std::min(pause * 2, std::chrono::microseconds(20000))) {
+    if (Clock::now() >= deadline) throw std::runtime_error("time is over");
+    std::this_thread::sleep_for(pause);
+  }
+}
+
 // The addresses of all ranks under the keys, or an exception that names the ranks whose key is missing.
 std::vector<std::vector<uint8_t>> collect(c10d::Store& store, const std::vector<std::string>& keys, int rank,
                                           const GocclOptions& options, Clock::time_point deadline) {
   try {
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-    store.wait(keys, std::max(left, milliseconds(1)));
+    await(store, keys, deadline);
     if (store.hasExtendedApi()) return store.multiGet(keys);
     std::vector<std::vector<uint8_t>> addresses;
     for (const std::string& key : keys) addresses.push_back(store.get(key));
@@ -40,9 +50,7 @@ std::vector<std::vector<uint8_t>> collect(c10d::Store& store, const std::vector<
     std::string missing, why = e.what();
     try {
       missing = missing_ranks(store, keys, options.global_ranks_in_group);
-    } catch (const std::exception&) {
-      // The store itself is gone, which is what the first exception says.
-    }
+    } catch (const std::exception&) {} // the store itself is gone, which is what the first exception says
     if (missing.empty() || Clock::now() < deadline - milliseconds(100)) {
       fail(GOCCL_SYSTEM, "goccl", "rank ", rank, " of group ", options.group_name,
            " could not read the addresses of the other ranks from the store: ", why);
@@ -80,20 +88,13 @@ c10::intrusive_ptr<GocclBackend> GocclBackend::create(const c10::intrusive_ptr<c
   own.resize(length);
   auto close = c10::make_scope_exit([group] { lib.group_close(group, nullptr); });
 
-  // A client of its own, where the store can: waiting on one holds up whoever else uses it.
-  auto own_store = store;
-  try {
-    own_store = store->clone();
-  } catch (const std::exception&) {
-    // Stores written in Python may not have it.
-  }
   // The same store and group name may be used again after destroy_process_group: each rank counts its attempts, and the keys
   // of earlier ones are left alone.
-  const int64_t attempt = own_store->add(c10::str("goccl/gen/", rank), 1);
+  const int64_t attempt = store->add(c10::str("goccl/gen/", rank), 1);
   std::vector<std::string> keys;
   for (int r = 0; r < size; r++) keys.push_back(c10::str("goccl/addr/", attempt, "/", r));
-  own_store->set(keys[rank], own);
-  const auto addresses = collect(*own_store, keys, rank, *options, deadline);
+  store->set(keys[rank], own);
+  const auto addresses = collect(*store, keys, rank, *options, deadline);
 
   std::vector<const void*> data;
   std::vector<size_t> lengths;

@@ -85,7 +85,7 @@ Request::Request(const Kind& kind, const at::Tensor& example, std::chrono::milli
 void Request::check(const at::Tensor& t, const char* role) const {
   GOCCL_CHECK(t.defined(), kind_, "an ", role, " tensor is undefined");
   GOCCL_CHECK(t.device().is_cpu(), kind_, "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
-  GOCCL_CHECK(t.layout() == at::kStrided, kind_, "only supports dense tensors; got an ", role, " of layout ", t.layout());
+  GOCCL_CHECK(t.layout() == at::kStrided, kind_, "only supports dense tensors; got ", t.layout(), " (", role, ")");
   GOCCL_CHECK(t.scalar_type() == dtype_, kind_, "invalid tensor type: all tensors must have the same; expected ", dtype_,
               ", got an ", role, " tensor of ", t.scalar_type());
 }

@@ -123,7 +123,7 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	case !ok:
 		return nil, fault.Peer(fault.Invalid, s.Peer, "shm: its address is not one of this version of goccl")
 	case !f.self.reaches(&a):
-		return nil, fault.Peer(fault.NotSupported, s.Peer, 
+		return nil, fault.Peer(fault.NotSupported, s.Peer,
 			"shm: it runs on another host, in another network namespace, for another user, or is this process")
 	case s.Channels < 1 || s.Channels > transport.MaxChannels:
 		return nil, fault.Peer(fault.Invalid, s.Peer, "shm: %d channels; a link has 1 to %d", s.Channels, transport.MaxChannels)

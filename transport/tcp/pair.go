@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -168,19 +169,11 @@ func (p *pair) dial(ctx context.Context, rank int) (*conn, error) {
 			}
 		}
 		if !sleep(ctx, p.f, pause) {
-			return nil, p.missing(ctx, rank, fmt.Sprintf("cannot connect to %s; it may be gone, not have called Connect, or be behind a firewall: %s",
-				p.peer.who(), strings.Join(slicesNonEmpty(failures), "; ")))
+			return nil, p.missing(ctx, rank, fmt.Sprintf("cannot connect to %s; it may be gone, not have called Connect, "+
+				"or be behind a firewall: %s", p.peer.who(),
+				strings.Join(slices.DeleteFunc(failures, func(s string) bool { return s == "" }), "; ")))
 		}
 	}
-}
-
-func slicesNonEmpty(all []string) (some []string) {
-	for _, s := range all {
-		if s != "" {
-			some = append(some, s)
-		}
-	}
-	return some
 }
 
 func list(endpoints []endpoint) string {

@@ -190,6 +190,7 @@ func (c *conn) dataBegins(s *session, ch *channel) error {
 func (c *conn) frameDone() error {
 	r := &c.reader
 	r.rest = nil
+	r.told = true
 	if r.h.kind == kindData {
 		r.into.arrived.Store(r.into.begun)
 		r.into = nil
@@ -208,6 +209,5 @@ func (c *conn) frameDone() error {
 	}
 	r.incoming[r.h.session] = in
 	c.announced(in)
-	r.told = true
 	return nil
 }

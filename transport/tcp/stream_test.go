@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
+	"github.com/stretchr/testify/require"
 )
 
 // deaf is a connection without a socket, over which session 0 with two channels is open. The peer has the ranks swapped.
@@ -144,6 +145,21 @@ func FuzzStream(f *testing.F) {
 			t.Fatalf("in one piece:\n%q\nin small ones:\n%q", whole, parts)
 		}
 	})
+}
+
+// TestLastByteRings has a fragment arrive in two pieces: whoever sleeps for it must be woken by the second one too.
+func TestLastByteRings(t *testing.T) {
+	c, s := deaf()
+	frame := frameOf(header{kind: kindData}, []byte("payload"))
+	require.NoError(t, c.consume(frame[:headerBytes+3]))
+	_, _, ok := s.channels[0].Peek()
+	require.False(t, ok)
+	c.reader.told = false
+	require.NoError(t, c.consume(frame[headerBytes+3:]))
+	require.True(t, c.reader.told)
+	payload, _, ok := s.channels[0].Peek()
+	require.True(t, ok)
+	require.Equal(t, "payload", string(payload))
 }
 
 // script is a connection that says what it is told to and does not listen.

@@ -3,8 +3,13 @@ package p2p
 import "unsafe"
 
 const (
-	AnySource   = -1
-	EagerLimit  = 8 << 10
+	// AnySource is the Peer of a receive that takes a message of any rank.
+	AnySource = -1
+
+	// EagerLimit is the longest message that is sent before its receive is known.
+	EagerLimit = 8 << 10
+
+	// EagerWindow is the memory that unmatched eager messages of one rank take at another, the records counted.
 	EagerWindow = 256 << 10
 
 	// MaxAnnounced is how many messages of one rank to another may wait to be matched after the eager window is used up.

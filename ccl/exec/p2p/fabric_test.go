@@ -51,7 +51,7 @@ func TestConcurrentRanksInproc(t *testing.T) { concurrentRanks(t, connect(t, 3))
 func concurrentRanks(t *testing.T, chans [][]transport.Channel) {
 	ranks := len(chans)
 	sizes := []int{0, 8, EagerLimit, EagerLimit + 1, 300, 1 << 20, 64, 8}
-	const rounds, tags = 6, 3
+	const rounds, tags = 3, 2
 	deadline := time.Now().Add(20 * time.Second)
 	results := make(chan []*op, ranks)
 	for rank := range ranks {

@@ -10,7 +10,7 @@ import (
 func TestRandomTraffic(t *testing.T) {
 	seeds := 100
 	if testing.Short() {
-		seeds = 30
+		seeds = 15
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomTraffic(t, uint64(seed)) })
@@ -34,7 +34,7 @@ func traffic(w *world, rng *rand.Rand, wrong, cancels bool) {
 			sizeOf[i] = 1 << 20
 		}
 	}
-	big := 6 // messages of 1 MiB
+	big := 4 // messages of 1 MiB
 	for range 40 + rng.IntN(300) {
 		a, b, tag := rng.IntN(ranks), rng.IntN(ranks), rng.IntN(len(sizeOf))
 		size := sizeOf[tag]

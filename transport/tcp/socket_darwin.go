@@ -1,5 +1,3 @@
-//go:build !linux
-
 package tcp
 
 import (
@@ -53,5 +51,11 @@ func setPlatformOptions(fd int, _ time.Duration) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NOSIGPIPE, 1)
 }
 
-// unacknowledged cannot be asked here; Close waits for the peer's end of the connection instead.
-func unacknowledged(int) int { return 1 }
+// unacknowledged is how many bytes the peer's host has not acknowledged.
+func unacknowledged(fd int) int {
+	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NWRITE)
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,176 @@
+"""What importing goccl does, and what it leaves for the first process group."""
+import importlib.metadata
+import os
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import goccl
+from goccl import _loader
+from goccl._options import lines
+
+
+def test_import_starts_no_thread_and_loads_no_library(python):
+    python("""
+        import os, torch, torch.distributed
+        before = len(os.listdir("/proc/self/task"))
+        import goccl
+        assert len(os.listdir("/proc/self/task")) == before
+        maps = open("/proc/self/maps").read()
+        assert "libgoccl" not in maps and "goccl/_C" not in maps
+    """)
+
+
+def test_first_group_loads_the_library(python):
+    python("""
+        import goccl, torch.distributed as dist
+        dist.init_process_group("goccl", store=dist.HashStore(), rank=0, world_size=1)
+        assert "libgoccl.so" in open("/proc/self/maps").read()
+        dist.destroy_process_group()
+    """)
+
+
+def test_registration():
+    assert dist.is_backend_available("goccl")
+    assert dist.Backend.GOCCL == "goccl"
+    expected = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    assert dist.Backend.backend_capability["goccl"] == expected
+    assert dist.Backend.default_device_backend_map["cpu"] == "gloo"
+
+
+def test_registering_again_changes_nothing():
+    before = dist.Backend._plugins["GOCCL"]
+    goccl.register()
+    assert dist.Backend._plugins["GOCCL"] is before
+    assert dist.Backend.backend_list.count("goccl") == 1
+
+
+def test_entry_point_registers():
+    (entry,) = importlib.metadata.entry_points(group="torch.distributed.backends", name="goccl")
+    assert entry.load() is goccl.register
+
+
+@pytest.mark.skipif(not hasattr(dist.Backend, "_ensure_backend_registered"), reason="torch before 2.14 has no such entry points")
+def test_torch_finds_the_backend_by_its_name(python):
+    python("""
+        import sys, torch.distributed as dist
+        assert "goccl" not in sys.modules
+        dist.init_process_group("goccl", store=dist.HashStore(), rank=0, world_size=1)
+        assert "goccl" in sys.modules
+        dist.destroy_process_group()
+    """)
+
+
+def test_version_is_that_of_the_package():
+    assert goccl.version() == goccl.__version__
+    assert importlib.metadata.version("goccl").split("+")[0] == goccl.__version__
+
+
+def test_command_line_is_the_go_program():
+    done = subprocess.run([sys.executable, "-m", "goccl", "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert "goccl" in done.stdout
+
+
+class TestOptions:
+    def test_environment_comes_first_and_options_win(self):
+        options = goccl.Options(transport="tcp", socket_ifname="eth0,eth1", algo="ring", debug="INFO", determinism=3,
+                                timeout=1.5, extra={"GOCCL_PLAN": "p.json"})
+        environ = {"GOCCL_TRANSPORT": "shm", "GOCCL_B": "2", "GOCCL_A": "", "PATH": "/bin", "NOT_GOCCL_C": "3"}
+        assert lines(options, environ).split("\n") == [
+            "GOCCL_A=", "GOCCL_B=2", "GOCCL_TRANSPORT=shm",
+            "GOCCL_TRANSPORT=tcp", "GOCCL_SOCKET_IFNAME=eth0,eth1", "GOCCL_ALGO=ring", "GOCCL_DEBUG=INFO", "GOCCL_DETERMINISM=3",
+            "GOCCL_TIMEOUT=1500000us", "GOCCL_PLAN=p.json",
+        ]
+
+    def test_nothing_set(self):
+        assert lines(None, {}) == ""
+        assert lines(goccl.Options(), {}) == ""
+
+    def test_environment_is_read_when_the_group_is_made(self, monkeypatch):
+        monkeypatch.setenv("GOCCL_DEBUG", "INFO")
+        assert "GOCCL_DEBUG=INFO" in lines(None).split("\n")
+
+    @pytest.mark.parametrize("environ", [{"GOCCL_A": "1\nGOCCL_B=2"}, {"GOCCL_A\n": "1"}])
+    def test_line_breaks_are_refused(self, environ):
+        with pytest.raises(ValueError, match="cannot contain a line break"):
+            lines(None, environ)
+
+    def test_names_of_extra_are_checked(self):
+        with pytest.raises(ValueError, match="begin with GOCCL_; got 'ALGO'"):
+            goccl.Options(extra={"ALGO": "ring"}).settings()
+
+    @pytest.mark.parametrize("timeout", [0, -1.0, timedelta(0)])
+    def test_timeout_is_positive(self, timeout):
+        with pytest.raises(ValueError, match="longer than zero"):
+            goccl.Options(timeout=timeout).settings()
+
+
+class TestLoader:
+    @pytest.mark.parametrize("version, minor", [("2.13.0", "2.13"), ("2.13.0+cu130", "2.13"), ("2.15.0a0+git12", "2.15")])
+    def test_minor(self, version, minor):
+        assert _loader.minor(version) == minor
+
+    def test_another_torch_is_refused(self, monkeypatch):
+        import goccl._build
+
+        monkeypatch.setattr(goccl._build, "torch", "2.1.2+cpu")
+        with pytest.raises(ImportError) as caught:
+            _loader._load()
+        text = str(caught.value)
+        assert "built for torch 2.1 (2.1.2+cpu)" in text and f"torch {torch.__version__} is installed" in text
+        assert "pip install --no-build-isolation --force-reinstall --no-deps" in text
+
+    def test_missing_library_is_named(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(_loader, "_HERE", tmp_path)
+        with pytest.raises(ImportError, match="libgoccl.so is missing.*pip install"):
+            _loader._load()
+
+    def test_broken_library_is_named(self, monkeypatch, tmp_path, python):
+        (tmp_path / "libgoccl.so").write_text("not a library")
+        out = python("""
+            import pathlib, sys
+            from goccl import _loader
+            _loader._HERE = pathlib.Path(sys.argv[1])
+            try:
+                _loader.core()
+            except ImportError as e:
+                print(e)
+        """, tmp_path)
+        assert f"cannot load {tmp_path}/libgoccl.so" in out and "pip install" in out
+
+    def test_another_version_of_the_library_is_refused(self, python):
+        out = python("""
+            from goccl import _loader
+            _loader.__version__ = "9.9.9"
+            try:
+                _loader.core()
+            except ImportError as e:
+                print(e)
+        """)
+        assert "goccl 9.9.9" in out and f"is of version {goccl.__version__}" in out
+
+
+def test_unknown_setting_is_refused_by_name(python):
+    out = python("""
+        import goccl, torch.distributed as dist
+        try:
+            dist.init_process_group("goccl", store=dist.HashStore(), rank=0, world_size=1)
+        except RuntimeError as e:
+            print(e)
+    """, env={**os.environ, "GOCCL_NO_SUCH_THING": "1"})
+    assert "GOCCL_NO_SUCH_THING" in out
+
+
+def test_options_of_another_backend_are_refused(python):
+    out = python("""
+        import goccl, torch.distributed as dist
+        try:
+            dist.init_process_group("goccl", store=dist.HashStore(), rank=0, world_size=1, pg_options=object())
+        except TypeError as e:
+            print(e)
+    """)
+    assert "pg_options must be a goccl.Options" in out and "builtins.object" in out

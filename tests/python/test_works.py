@@ -1,0 +1,245 @@
+"""Work and Future: completion, failure, and what is dropped before it is done."""
+import datetime
+import gc
+import threading
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+SHORT = datetime.timedelta(seconds=1)
+
+
+def world():
+    return dist.group.WORLD
+
+
+def until(condition, what):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.001)
+
+
+def check_synchronous(rank):
+    options = dist.AllreduceOptions()
+    options.asyncOp = False
+    t = torch.ones(3)
+    work = world().allreduce([t], options)
+    assert work.is_completed() and work.is_success() and t.tolist() == [2.0] * 3
+    assert work.wait() and work.exception() is None
+    assert work.get_future().done() and work.get_future().wait()[0] is t
+    assert work.result()[0] is t
+
+
+def test_a_synchronous_operation_returns_a_finished_work(pair):
+    pair.run(check_synchronous)
+
+
+def check_future(rank):
+    t = torch.ones(3)
+    work = dist.all_reduce(t, async_op=True)
+    future = work.get_future()
+    doubled = future.then(lambda f: f.value()[0] * 2)
+    assert doubled.wait().tolist() == [4.0] * 3
+    assert work.is_completed() and work.is_success() and work.wait()
+    assert work.get_future().done()
+
+
+def test_future_has_the_outputs(pair):
+    pair.run(check_future)
+
+
+def check_future_of_lists(rank):
+    out = [torch.zeros(2), torch.zeros(2)]
+    value = dist.all_gather(out, torch.full((2,), float(rank)), async_op=True).get_future().wait()
+    assert [v.tolist() for v in value] == [[0.0] * 2, [1.0] * 2]
+    ts = [torch.ones(1), torch.ones(2)]
+    value = world().allreduce_coalesced(ts).get_future().wait()
+    assert [v.tolist() for v in value] == [[2.0], [2.0, 2.0]]
+
+
+def test_future_of_several_outputs(pair):
+    pair.run(check_future_of_lists)
+
+
+def check_wait_completes_future(rank):
+    """Whoever is first, the future is completed exactly once, and callbacks run once."""
+    called = []
+    for i in range(200):
+        work = dist.all_reduce(torch.ones(8), async_op=True)
+        future = work.get_future()
+        future.add_done_callback(lambda f, i=i: called.append(i))
+        (work if i % 2 else future).wait()
+    until(lambda: len(called) == 200, f"{len(called)} of 200 callbacks ran")
+    assert sorted(called) == list(range(200))
+
+
+def test_wait_and_completer_do_not_complete_twice(pair):
+    pair.run(check_wait_completes_future)
+
+
+def check_waiting_threads(rank):
+    for _ in range(20):
+        work = dist.all_reduce(torch.ones(100)[::2], async_op=True)
+        seen = []
+        threads = [threading.Thread(target=lambda: seen.append(work.wait())) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert seen == [True] * 4
+
+
+def test_several_threads_wait_for_one_work(pair):
+    pair.run(check_waiting_threads)
+
+
+def check_future_without_work(rank):
+    """Neither the Work nor the tensor is held by the caller."""
+    future = dist.all_reduce(torch.ones(100_000), async_op=True).get_future()
+    gc.collect()
+    assert future.wait()[0].sum() == 200_000
+
+
+def test_future_outlives_its_work(pair):
+    pair.run(check_future_without_work)
+
+
+def check_dropped(rank):
+    """Works that nobody waits for still write to memory, which must not be freed before, and fill strided tensors."""
+    kept = [torch.ones(50)[::2] for _ in range(20)]
+    for t in kept:
+        dist.all_reduce(t, async_op=True)
+        dist.all_reduce(torch.ones(10_000), async_op=True)
+    dist.barrier()
+    until(lambda: all(t.tolist() == [2.0] * 25 for t in kept), "a dropped operation was not finished")
+
+
+def test_dropped_works_are_finished(pair):
+    pair.run(check_dropped)
+
+
+def check_strided_copy_back_once(rank):
+    wide = torch.ones(4, 2)
+    work = dist.all_reduce(wide[:, 0], async_op=True)
+    future = work.get_future()
+    work.wait()
+    wide[:, 0] = 7.0  # the user's again: a second copy would undo this
+    future.wait()
+    del work, future
+    dist.barrier()
+    assert wide[:, 0].tolist() == [7.0] * 4
+
+
+def test_results_are_copied_back_once(pair):
+    pair.run(check_strided_copy_back_once)
+
+
+def check_sequence_numbers(rank):
+    first = world()._get_backend(torch.device("cpu"))._get_sequence_number_for_group()
+    works = [dist.all_reduce(torch.ones(1), async_op=True) for _ in range(3)]
+    for work in works:
+        work.wait()
+    dist.barrier()
+    assert world()._get_backend(torch.device("cpu"))._get_sequence_number_for_group() == first + 4
+
+
+def test_collectives_are_counted(pair):
+    pair.run(check_sequence_numbers)
+
+
+def check_any_source(rank):
+    if rank == 0:
+        for tag in (5, 4):
+            t = torch.zeros(2)
+            work = world().recv_anysource([t], tag)
+            work.wait()
+            assert work._source_rank() == 1 and t.tolist() == [float(tag)] * 2
+        t = torch.zeros(1)
+        assert dist.recv(t) == 1 and t.item() == 9.0
+    else:
+        works = [dist.isend(torch.full((2,), float(tag)), 0, tag=tag) for tag in (4, 5)]
+        dist.send(torch.tensor([9.0]), 0)
+        for work in works:
+            work.wait()
+    dist.barrier()
+
+
+def test_receive_from_any_source(pair):
+    pair.run(check_any_source)
+
+
+def check_profile(rank):
+    with torch.profiler.profile(record_shapes=True) as profile:
+        dist.all_reduce(torch.ones(3))
+        dist.all_reduce(torch.ones(3), async_op=True).wait()
+        dist.broadcast(torch.ones(2, 2), 0)
+        dist.all_gather([torch.ones(1), torch.ones(1)], torch.ones(1))
+        dist.barrier()
+    events = {}
+    for event in profile.events():
+        events.setdefault(event.name, []).append(event.input_shapes)
+    assert len(events["goccl:all_reduce"]) == 2 and events["goccl:all_reduce"][0] == [[3]]
+    assert events["goccl:broadcast"] == [[[2, 2]]]
+    assert {"goccl:all_gather", "goccl:barrier"} <= events.keys()
+
+
+def test_profiler_sees_the_operations(pair):
+    pair.run(check_profile)
+
+
+def check_callback_fails(rank):
+    def wrong(_):
+        raise RuntimeError("of the callback")
+
+    work = dist.all_reduce(torch.ones(2), async_op=True)
+    chained = work.get_future().then(wrong)
+    with pytest.raises(RuntimeError, match="of the callback"):
+        chained.wait()
+    assert work.wait()
+
+
+def test_a_callback_that_fails_does_not_fail_the_work(pair):
+    pair.run(check_callback_fails)
+
+
+def check_timeout(rank):
+    """Rank 1 stays away: rank 0 gets an error that says so, from wait, from the future and from the Work."""
+    group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=20))
+    if rank == 0:
+        t = torch.ones(2)[::1]
+        work = dist.all_reduce(t, group=group, async_op=True)
+        future = work.get_future()
+        start = time.monotonic()
+        with pytest.raises(dist.DistBackendError, match="timeout"):
+            work.wait(SHORT)
+        assert time.monotonic() - start < 10
+        assert work.is_completed() and not work.is_success() and work.exception() is not None
+        with pytest.raises(RuntimeError, match="timeout"):
+            future.wait()
+        with pytest.raises(RuntimeError, match="timeout"):
+            work.get_future().wait()
+    dist.barrier()
+
+
+def test_wait_with_a_timeout(pair):
+    pair.run(check_timeout)
+
+
+def check_abort(rank):
+    group = dist.new_group([0, 1])
+    backend = group._get_backend(torch.device("cpu"))
+    if rank == 0:
+        work = dist.all_reduce(torch.ones(2), group=group, async_op=True)
+        threading.Timer(0.2, backend.abort).start()
+        with pytest.raises(dist.DistBackendError, match="aborted"):
+            work.wait()
+        with pytest.raises(dist.DistBackendError, match="aborted"):
+            dist.all_reduce(torch.ones(2), group=group)
+    dist.barrier()
+
+
+def test_abort_ends_what_another_thread_waits_for(pair):
+    pair.run(check_abort)

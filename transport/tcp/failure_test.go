@@ -1,0 +1,446 @@
+package tcp
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+	"github.com/stretchr/testify/require"
+)
+
+const hang = 20 * time.Second
+
+// join links rank 0 of a with rank 1 of b for session n.
+func join(t testing.TB, a, b *Fabric, n byte, channels int) (la, lb *session) {
+	t.Helper()
+	return joinAt(t, a, b, b.Address(), n, channels)
+}
+
+// joinAt is join where a is told another address of b.
+func joinAt(t testing.TB, a, b *Fabric, address []byte, n byte, channels int) (la, lb *session) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	sa := transport.Session{ID: [16]byte{n}, Key: [32]byte{n}, Rank: 0, Peer: 1, Channels: channels}
+	sb := sa
+	sb.Rank, sb.Peer = 1, 0
+	done := make(chan error, 1)
+	go func() {
+		l, err := a.Connect(ctx, address, sa)
+		if err == nil {
+			la = l.(*session)
+		}
+		done <- err
+	}()
+	l, err := b.Connect(ctx, a.Address(), sb)
+	require.NoError(t, <-done)
+	require.NoError(t, err)
+	return la, l.(*session)
+}
+
+func commit(t testing.TB, ch transport.Channel, text string) {
+	t.Helper()
+	space := ch.Reserve(len(text))
+	require.Len(t, space, len(text))
+	copy(space, text)
+	ch.Commit(len(text), &transport.Meta{})
+}
+
+// await sleeps on the bell alone between two looks.
+func await(t testing.TB, f *Fabric, bell *park.Bell, what string, look func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(hang); ; {
+		ticket := bell.Prepare()
+		f.Arm()
+		f.Poll()
+		if look() {
+			bell.Cancel()
+			return
+		}
+		require.True(t, time.Now().Before(deadline), "hangs: %s", what)
+		bell.Sleep(ticket, time.Second)
+	}
+}
+
+func receive(t testing.TB, f *Fabric, bell *park.Bell, ch transport.Channel) (text string) {
+	t.Helper()
+	await(t, f, bell, "a fragment arrives", func() bool {
+		p, _, ok := ch.Peek()
+		text = string(p)
+		return ok
+	})
+	ch.Release()
+	return text
+}
+
+func requireFault(t testing.TB, err error, code fault.Code, peer int) {
+	t.Helper()
+	var e *fault.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, code, e.Code, "%v", err)
+	require.Equal(t, peer, e.Peer, "%v", err)
+}
+
+// ordered makes two fabrics of which the first one dials.
+func ordered(t testing.TB, change func(*Options)) (dialer, acceptor *Fabric, dialerBell, acceptorBell *park.Bell) {
+	t.Helper()
+	a, bellA := loopback(t, change)
+	b, bellB := loopback(t, change)
+	if keyOf(a.self, b.self, &transport.Session{}).accept {
+		return b, a, bellB, bellA
+	}
+	return a, b, bellA, bellB
+}
+
+func TestOneConnectionForAllSessions(t *testing.T) {
+	a, b, _, bellB := ordered(t, nil)
+	var as, bs []*session
+	for i := range 64 {
+		la, lb := join(t, a, b, byte(i), 2)
+		as, bs = append(as, la), append(bs, lb)
+	}
+	require.EqualValues(t, 1, a.live.Load())
+	require.EqualValues(t, 1, b.live.Load())
+	for i := range as {
+		commit(t, as[i].Channel(1), fmt.Sprint("session ", i))
+	}
+	for i := range bs {
+		require.Equal(t, fmt.Sprint("session ", i), receive(t, b, bellB, bs[i].Channel(1)))
+	}
+	for i := range as {
+		require.NoError(t, as[i].Close())
+		require.NoError(t, bs[i].Close())
+	}
+	// The connection and its indices serve the next ones.
+	la, lb := join(t, a, b, 0, 1)
+	require.EqualValues(t, 1, b.live.Load())
+	require.Less(t, la.index, uint32(64))
+	require.Less(t, lb.index, uint32(64))
+}
+
+// TestManyPeers has more connections than Poll tries one by one.
+func TestManyPeers(t *testing.T) {
+	hub, bell := loopback(t, nil)
+	const peers = scanAbove + 4
+	var spokes []*Fabric
+	var bells []*park.Bell
+	var here, there []*session
+	for i := range peers {
+		f, b := loopback(t, nil)
+		la, lb := join(t, f, hub, byte(i), 1)
+		spokes, bells, there, here = append(spokes, f), append(bells, b), append(there, la), append(here, lb)
+	}
+	require.EqualValues(t, peers, hub.live.Load())
+	for range 3 {
+		for i := range peers {
+			commit(t, there[i].Channel(0), fmt.Sprint("from ", i))
+		}
+		for i := range peers {
+			require.Equal(t, fmt.Sprint("from ", i), receive(t, hub, bell, here[i].Channel(0)))
+			commit(t, here[i].Channel(0), fmt.Sprint("to ", i))
+		}
+		for i := range peers {
+			require.Equal(t, fmt.Sprint("to ", i), receive(t, spokes[i], bells[i], there[i].Channel(0)))
+		}
+	}
+	// One that leaves does not disturb the others.
+	require.NoError(t, spokes[2].Close())
+	await(t, hub, bell, "the end of one peer", func() bool { return here[2].Err() != nil })
+	requireFault(t, here[2].Err(), fault.PeerLeft, 0)
+	commit(t, there[0].Channel(0), "still there")
+	require.Equal(t, "still there", receive(t, hub, bell, here[0].Channel(0)))
+}
+
+// TestBrokenConnection resets the connection: what has arrived stays, all links over it end, and the next Connect makes a new one.
+func TestBrokenConnection(t *testing.T) {
+	a, b, bellA, bellB := ordered(t, nil)
+	la, lb := join(t, a, b, 1, 2)
+	ka, kb := join(t, a, b, 2, 1)
+	commit(t, la.Channel(0), "first")
+	commit(t, la.Channel(0), "second")
+	require.Equal(t, "first", receive(t, b, bellB, lb.Channel(0)))
+	await(t, b, bellB, "the second fragment", func() bool { _, _, ok := lb.Channel(0).Peek(); return ok })
+	require.NoError(t, syscall.SetsockoptLinger(la.conn.fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1}))
+	la.conn.fail(io.ErrUnexpectedEOF) // with lingering off, closing resets
+	await(t, b, bellB, "the peer is lost", func() bool { return lb.Err() != nil && kb.Err() != nil })
+	requireFault(t, lb.Err(), fault.PeerLost, 0)
+	requireFault(t, kb.Err(), fault.PeerLost, 0)
+	require.ErrorContains(t, lb.Err(), fmt.Sprint("pid ", os.Getpid()))
+	require.ErrorContains(t, lb.Err(), "127.0.0.1")
+	requireFault(t, la.Err(), fault.PeerLost, 1)
+	requireFault(t, ka.Err(), fault.PeerLost, 1)
+	require.Equal(t, "second", receive(t, b, bellB, lb.Channel(0)))
+	require.Nil(t, lb.Channel(0).Reserve(1))
+	for _, l := range []*session{la, lb, ka, kb} {
+		require.NoError(t, l.Close())
+	}
+	la, lb = join(t, a, b, 1, 1)
+	commit(t, lb.Channel(0), "again")
+	require.Equal(t, "again", receive(t, a, bellA, la.Channel(0)))
+}
+
+// relay stands between a dialer and a process, and can fall silent.
+type relay struct {
+	listener net.Listener
+	mu       sync.Mutex
+	conns    []net.Conn
+}
+
+func newRelay(t *testing.T, to *Fabric) (*relay, []byte) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := &relay{listener: l}
+	t.Cleanup(func() { l.Close(); r.cut() })
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to.self.endpoints[0].addrPort().String())
+			if err != nil {
+				in.Close()
+				continue
+			}
+			r.mu.Lock()
+			r.conns = append(r.conns, in, out)
+			r.mu.Unlock()
+			go io.Copy(in, out)
+			go io.Copy(out, in) // ends without passing the end on: the other half stays open
+		}
+	}()
+	address := *to.self
+	address.endpoints = []endpoint{{to.self.endpoints[0].prefix, uint16(l.Addr().(*net.TCPAddr).Port)}}
+	return r, address.encode()
+}
+
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.conns {
+		c.Close()
+	}
+}
+
+// TestHalfOpen loses a connection that the other side believes to be alive, until the peer comes back with a new one.
+func TestHalfOpen(t *testing.T) {
+	a, b, bellA, bellB := ordered(t, nil)
+	_, address := newRelay(t, b)
+	la, lb := joinAt(t, a, b, address, 1, 1)
+	commit(t, la.Channel(0), "over the relay")
+	require.Equal(t, "over the relay", receive(t, b, bellB, lb.Channel(0)))
+	la.conn.fail(syscall.ETIMEDOUT)
+	requireFault(t, la.Err(), fault.PeerLost, 1)
+	require.ErrorContains(t, la.Err(), "did not answer for 30s")
+	require.NoError(t, lb.Err())
+	ka, kb := joinAt(t, a, b, address, 2, 1)
+	await(t, b, bellB, "the old link ends", func() bool { return lb.Err() != nil })
+	requireFault(t, lb.Err(), fault.PeerLost, 0)
+	commit(t, kb.Channel(0), "over the new one")
+	require.Equal(t, "over the new one", receive(t, a, bellA, ka.Channel(0)))
+	require.EqualValues(t, 1, b.live.Load())
+}
+
+// TestNextAddress has a peer whose nearest addresses do not answer, or belong to somebody else.
+func TestNextAddress(t *testing.T) {
+	a, b, bellA, _ := ordered(t, nil)
+	stranger, _ := loopback(t, nil)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	address := *b.self
+	real := address.endpoints[0]
+	address.endpoints = []endpoint{{real.prefix, uint16(closed.Addr().(*net.TCPAddr).Port)}, stranger.self.endpoints[0], real}
+	la, lb := joinAt(t, a, b, address.encode(), 1, 1)
+	commit(t, lb.Channel(0), "found")
+	require.Equal(t, "found", receive(t, a, bellA, la.Channel(0)))
+}
+
+// TestConnectSaysWhy checks that an address that nobody answers is named.
+func TestConnectSaysWhy(t *testing.T) {
+	a, b, _, _ := ordered(t, nil)
+	address, port := b.Address(), fmt.Sprint(b.self.endpoints[0].port)
+	require.NoError(t, b.Close())
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err := a.Connect(ctx, address, transport.Session{Rank: 0, Peer: 1, Channels: 1})
+	requireFault(t, err, fault.Timeout, 1)
+	require.ErrorContains(t, err, port)
+	require.ErrorContains(t, err, "refused")
+	ctx, cancel = context.WithCancel(context.Background())
+	cancel()
+	_, err = a.Connect(ctx, address, transport.Session{Rank: 0, Peer: 1, Channels: 1})
+	requireFault(t, err, fault.Aborted, 1)
+	require.NoError(t, a.Close())
+	_, err = a.Connect(context.Background(), address, transport.Session{Rank: 0, Peer: 1, Channels: 1})
+	require.ErrorIs(t, err, fault.Closed)
+}
+
+// TestCloseEndsConnect closes a fabric under a Connect that would wait for long.
+func TestCloseEndsConnect(t *testing.T) {
+	a, b, _, _ := ordered(t, nil)
+	done := make(chan error, 2)
+	for _, f := range []*Fabric{a, b} {
+		other := a
+		if f == a {
+			other = b
+		}
+		go func() {
+			_, err := f.Connect(context.Background(), other.Address(), transport.Session{ID: [16]byte{byte(f.self.pid)}, Rank: 0, Peer: 1, Channels: 1})
+			done <- err
+		}()
+	}
+	time.AfterFunc(30*time.Millisecond, func() { a.Close(); b.Close() })
+	for range 2 {
+		select {
+		case err := <-done:
+			require.True(t, errors.Is(err, fault.Closed) || errors.Is(err, fault.PeerLeft), "%v", err)
+		case <-time.After(hang):
+			t.Fatal("Connect outlives its fabric")
+		}
+	}
+}
+
+// TestChannelsDiffer checks that ranks with different options are told so, both of them.
+func TestChannelsDiffer(t *testing.T) {
+	a, b, _, _ := ordered(t, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.Connect(ctx, b.Address(), transport.Session{Rank: 0, Peer: 1, Channels: 1})
+		done <- err
+	}()
+	_, err := b.Connect(ctx, a.Address(), transport.Session{Rank: 1, Peer: 0, Channels: 2})
+	requireFault(t, err, fault.Mismatch, 0)
+	requireFault(t, <-done, fault.Mismatch, 1)
+	require.ErrorContains(t, err, "2 channels here and 1 at")
+}
+
+// TestCloseInBackground closes a link of which the socket has not taken everything, and then polls no more: it must leave all the same.
+func TestCloseInBackground(t *testing.T) {
+	a, b, _, bellB := ordered(t, nil)
+	la, lb := join(t, a, b, 1, transport.MaxChannels)
+	text := string(make([]byte, maxPayload))
+	total := 0
+	for c := range transport.MaxChannels {
+		for range maxLong {
+			commit(t, la.Channel(c), text)
+			total += len(text)
+		}
+	}
+	require.NoError(t, la.Close())
+	require.Nil(t, la.Channel(0).Reserve(1))
+	require.ErrorIs(t, la.Err(), fault.Closed)
+	got := 0
+	await(t, b, bellB, "all of it and the goodbye", func() bool {
+		for c := range transport.MaxChannels {
+			for {
+				p, _, ok := lb.Channel(c).Peek()
+				if !ok {
+					break
+				}
+				got += len(p)
+				lb.Channel(c).Release()
+			}
+		}
+		return got == total && lb.Err() != nil
+	})
+	requireFault(t, lb.Err(), fault.PeerLeft, 0)
+}
+
+// TestTrack counts the sockets that a forked child would have to close.
+func TestTrack(t *testing.T) {
+	var mu sync.Mutex
+	open := map[int]int{}
+	a, b, _, _ := ordered(t, func(o *Options) {
+		o.Track = func(fd int, now bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			if now {
+				open[fd]++
+			} else if open[fd]--; open[fd] == 0 {
+				delete(open, fd)
+			}
+		}
+	})
+	join(t, a, b, 1, 1)
+	mu.Lock()
+	require.Len(t, open, len(a.listeners)+len(b.listeners)+2)
+	mu.Unlock()
+	require.NoError(t, a.Close())
+	require.NoError(t, b.Close())
+	require.Empty(t, open)
+}
+
+// TestDefaultInterfaces listens on what the machine has.
+func TestDefaultInterfaces(t *testing.T) {
+	a, b, bellA, _ := ordered(t, func(o *Options) { o.Interfaces = "" })
+	require.True(t, a.Reaches(b.Address()))
+	la, lb := join(t, a, b, 1, 1)
+	commit(t, lb.Channel(0), "hello")
+	require.Equal(t, "hello", receive(t, a, bellA, la.Channel(0)))
+	for _, e := range a.self.endpoints {
+		require.Equal(t, a.self.endpoints[0].port, e.port, "one port for all addresses")
+	}
+}
+
+var parentAddress = flag.String("parent", "", "this process is the child of TestPeerKilled: the address of its parent, in hex")
+
+// TestPeerKilled kills a process. Its link must end with its name, what it had sent must be readable.
+func TestPeerKilled(t *testing.T) {
+	if *parentAddress != "" {
+		doomed(t, *parentAddress)
+		return
+	}
+	f, bell := loopback(t, nil)
+	child := exec.Command(os.Args[0], "-test.run=^TestPeerKilled$", fmt.Sprintf("-parent=%x", f.Address()))
+	stdout, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	defer child.Wait()
+	defer child.Process.Kill()
+	var address string
+	_, err = fmt.Fscanln(stdout, &address)
+	require.NoError(t, err)
+	peer, err := hex.DecodeString(address)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	l, err := f.Connect(ctx, peer, transport.Session{Rank: 0, Peer: 1, Channels: 1})
+	require.NoError(t, err)
+	ch := l.Channel(0)
+	await(t, f, bell, "the child's fragment", func() bool { _, _, ok := ch.Peek(); return ok })
+	require.NoError(t, l.Err())
+	require.NoError(t, child.Process.Kill())
+	await(t, f, bell, "the child is lost", func() bool { return l.Err() != nil })
+	requireFault(t, l.Err(), fault.PeerLost, 1)
+	require.ErrorContains(t, l.Err(), fmt.Sprint("pid ", child.Process.Pid))
+	require.Equal(t, "last words", receive(t, f, bell, ch))
+}
+
+func doomed(t *testing.T, parent string) {
+	f, bell := loopback(t, nil)
+	fmt.Printf("%x\n", f.Address())
+	peer, err := hex.DecodeString(parent)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	l, err := f.Connect(ctx, peer, transport.Session{Rank: 1, Peer: 0, Channels: 1})
+	require.NoError(t, err)
+	commit(t, l.Channel(0), "last words")
+	await(t, f, bell, "the parent ends", func() bool { return l.Err() != nil })
+}

@@ -1,0 +1,179 @@
+package tcp
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/transport"
+	"github.com/stretchr/testify/require"
+)
+
+func dialRaw(t *testing.T, f *Fabric) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", f.self.endpoints[0].addrPort().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(hang))
+	return nc
+}
+
+// requireEnd waits until the other side has closed; it must not have said anything.
+func requireEnd(t *testing.T, nc net.Conn) {
+	t.Helper()
+	said, err := io.ReadAll(nc)
+	require.Empty(t, said)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection stays open")
+}
+
+// TestGarbage talks nonsense to the listening port; ranks go on meeting each other there.
+func TestGarbage(t *testing.T) {
+	a, b, _, bellB := ordered(t, func(o *Options) { o.HandshakeTimeout = 300 * time.Millisecond })
+	noise := make([]byte, 1<<16)
+	rand.Read(noise)
+	wrongTarget, unknown := makeHello(&a.self.id, &a.self.id), makeHello(&[16]byte{1}, &b.self.id)
+	newer := makeHello(&a.self.id, &b.self.id)
+	newer[len(helloMagic)]++
+	var conns []net.Conn
+	for _, say := range [][]byte{noise, []byte("GET / HTTP/1.1\r\n\r\n"), bytes.Repeat([]byte{0}, helloBytes), wrongTarget[:], newer[:],
+		unknown[:], wrongTarget[:20], nil} {
+		nc := dialRaw(t, b)
+		nc.Write(say)
+		conns = append(conns, nc)
+	}
+	for _, nc := range conns {
+		requireEnd(t, nc)
+	}
+	la, lb := join(t, a, b, 1, 1)
+	commit(t, la.Channel(0), "hello")
+	require.Equal(t, "hello", receive(t, b, bellB, lb.Channel(0)))
+	require.EqualValues(t, 1, b.live.Load())
+}
+
+// TestImpostor knows the ids of both processes but not their secrets.
+func TestImpostor(t *testing.T) {
+	a, b, _, _ := ordered(t, nil)
+	join(t, a, b, 1, 1)
+	liar, victim := *a.self, *b.self
+	liar.secret[0] ^= 1
+	nc := dialRaw(t, b)
+	_, err := dialHandshake(nc, &liar, &victim)
+	require.ErrorIs(t, err, errStranger)
+	// The right answer cannot be found by repeating what the other side says.
+	h := makeHello(&a.self.id, &b.self.id)
+	nc = dialRaw(t, b)
+	nc.Write(h[:])
+	var reply [replyBytes]byte
+	_, err = io.ReadFull(nc, reply[:])
+	require.NoError(t, err)
+	nc.Write(reply[32:])
+	requireEnd(t, nc)
+	// An acceptor that is not the peer is found out by the dialer.
+	server, client := net.Pipe()
+	go acceptHandshake(server, &victim, func([16]byte) *address { return &liar })
+	_, err = dialHandshake(client, a.self, b.self)
+	require.ErrorIs(t, err, errStranger)
+	require.EqualValues(t, 1, b.live.Load())
+}
+
+// TestStrangersAreFew fills all places for connections without proof.
+func TestStrangersAreFew(t *testing.T) {
+	const places = 3
+	a, b, _, bellB := ordered(t, func(o *Options) { o.MaxUnauthenticated, o.HandshakeTimeout = places, 500*time.Millisecond })
+	var silent []net.Conn
+	for range places {
+		silent = append(silent, dialRaw(t, b))
+	}
+	if nc, err := net.Dial("tcp", b.self.endpoints[0].addrPort().String()); err == nil { // turned away, perhaps at once
+		nc.SetDeadline(time.Now().Add(hang))
+		requireEnd(t, nc)
+		nc.Close()
+	}
+	// A peer that comes meanwhile tries again until there is a place.
+	la, lb := join(t, a, b, 1, 1)
+	commit(t, la.Channel(0), "in the end")
+	require.Equal(t, "in the end", receive(t, b, bellB, lb.Channel(0)))
+	for _, nc := range silent {
+		requireEnd(t, nc)
+	}
+}
+
+// TestViolations has an authenticated peer that breaks the protocol: all its links end with its name, others go on.
+func TestViolations(t *testing.T) {
+	spec := transport.Session{ID: [16]byte{1}, Rank: 1, Peer: 0, Channels: 2}
+	many := [][]byte{}
+	for range maxFragments + 1 {
+		many = append(many, frameOf(header{kind: kindData}, nil))
+	}
+	long := [][]byte{}
+	for range maxLong + 1 {
+		long = append(long, frameOf(header{kind: kindData, channel: 1}, make([]byte, maxPayload)))
+	}
+	tooLong := frameOf(header{kind: kindData}, nil)
+	tooLong[8+2] = 2 // 128 KiB
+	for _, tt := range []struct {
+		name, says string
+		frames     [][]byte
+		unnumbered bool
+	}{
+		{"too many fragments", "without credit", many, false},
+		{"too many bytes", "without credit", long, false},
+		{"long fragment", "fragment of 131072 bytes", [][]byte{tooLong}, false},
+		{"credit from nowhere", "credit for fragments", [][]byte{frameOf(header{kind: kindCredit, credit: 1}, nil)}, false},
+		{"credit taken back", "credit for fragments", [][]byte{frameOf(header{kind: kindCredit, credit: ^uint32(0)}, nil)}, false},
+		{"unknown channel", "channel 2 of 2", [][]byte{frameOf(header{kind: kindData, channel: 2}, nil)}, false},
+		{"unknown session", "not open", [][]byte{frameOf(header{kind: kindData, session: 1}, nil)}, false},
+		{"unknown kind", "unknown kind", [][]byte{frameOf(header{kind: 9}, nil)}, false},
+		{"long goodbye", "goodbye frame of 1 bytes", [][]byte{frameOf(header{kind: kindGoodbye}, []byte{1})}, false},
+		{"wrong number", "in place of frame", [][]byte{frameOf(header{kind: kindCredit, seq: 7}, nil)}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b, bellB := loopback(t, nil)
+			other, _ := loopback(t, nil)
+			goesOn, sees := join(t, other, b, 2, 1)
+			// The peer of this test is a process without a fabric.
+			peer := *other.self
+			peer.id = [16]byte{} // dials
+			ctx, cancel := context.WithTimeout(context.Background(), hang)
+			defer cancel()
+			done := make(chan transport.Link, 1)
+			go func() {
+				l, err := b.Connect(ctx, peer.encode(), transport.Session{ID: spec.ID, Rank: 0, Peer: 1, Channels: 2})
+				if err == nil {
+					done <- l
+				}
+				close(done)
+			}()
+			nc := dialRaw(t, b)
+			binding, err := dialHandshake(nc, &peer, b.self)
+			require.NoError(t, err)
+			o := announcement(&conn{binding: binding}, spec)
+			body := make([]byte, openBytes)
+			o.put(body)
+			stream := renumber(frameOf(header{kind: kindOpen}, body))
+			if tt.unnumbered {
+				stream = append(stream, bytes.Join(tt.frames, nil)...)
+			} else {
+				stream = renumber(append(stream, bytes.Join(tt.frames, nil)...))
+			}
+			go io.Copy(io.Discard, nc)
+			_, err = nc.Write(stream[:headerBytes+openBytes])
+			require.NoError(t, err)
+			l, ok := <-done
+			require.True(t, ok)
+			nc.Write(stream[headerBytes+openBytes:]) // it may be cut off meanwhile
+			await(t, b, bellB, "the violation is noticed", func() bool { return l.Err() != nil })
+			requireFault(t, l.Err(), fault.Internal, 1)
+			require.ErrorContains(t, l.Err(), tt.says)
+			commit(t, goesOn.Channel(0), "undisturbed")
+			require.Equal(t, "undisturbed", receive(t, b, bellB, sees.Channel(0)))
+		})
+	}
+}
