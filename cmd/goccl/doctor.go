@@ -64,7 +64,7 @@ try:
     import goccl
     found["goccl"] = goccl.__version__
     from goccl import _build
-    found["built_for"] = _build.TORCH
+    found["built_for"] = _build.torch
 except Exception as error:
     found["error"] = f"{type(error).__name__}: {error}"
 print(json.dumps(found))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from . import _loader
-from ._options import Options, lines
+from ._options import Options, lines, timeout_of
 from ._version import __version__
 
 if TYPE_CHECKING:
@@ -26,18 +25,16 @@ def create(backend_options: Any, pg_options: Options | GroupOptions | None) -> G
         torch.distributed.DistBackendError: if other ranks did not come in time; it names them.
     """
     core = _loader.core()
-    timeout: timedelta = backend_options.timeout
     if isinstance(pg_options, core.Options):  # of another group, copied by torch
-        options = core.Options(timeout, pg_options.lines)
+        settings = pg_options.lines
     elif pg_options is None or isinstance(pg_options, Options):
-        if pg_options is not None:
-            timeout = pg_options.timeout_or(timeout)
-        options = core.Options(timeout, lines(pg_options))
+        settings = lines(pg_options)
     else:
         raise TypeError(
             f"goccl: pg_options must be a goccl.Options or None; got {type(pg_options).__module__}."
             f"{type(pg_options).__qualname__}"
         )
+    options = core.Options(timeout_of(settings) or backend_options.timeout, settings)
     options.group_name = backend_options.group_id
     options.global_ranks_in_group = list(backend_options.global_ranks_in_group or [])
     return core.create(

@@ -6,11 +6,16 @@ Only the core knows which names and values there are; it checks them when the gr
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 PREFIX = "GOCCL_"
+
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
 @dataclass
@@ -23,13 +28,12 @@ class Options:
 
     Args:
         timeout: of operations and of making the group, as a timedelta or in seconds (``GOCCL_TIMEOUT``). It wins over the
-            ``timeout`` of init_process_group.
-        transport: ``"shm"``, ``"tcp"``, ... (``GOCCL_TRANSPORT``); chosen for each pair of ranks if None.
+            ``timeout`` of init_process_group and new_group.
+        transport: ``"auto"``, ``"shm"`` or ``"tcp"`` (``GOCCL_TRANSPORT``).
         socket_ifname: network interfaces: ``"eth0,eth1"``, prefixes, ``"^docker,lo"`` to exclude
             (``GOCCL_SOCKET_IFNAME``).
-        algo: the algorithm, for all collectives or for some (``GOCCL_ALGO``).
-        debug: ``"INFO"`` or ``"TRACE"`` (``GOCCL_DEBUG``).
-        determinism: 2, 3 or 4 (``GOCCL_DETERMINISM``).
+        algo: algorithms of collectives, ``"all_reduce=ring,broadcast=binomial"`` (``GOCCL_ALGO``).
+        debug: ``"WARN"``, ``"INFO"`` or ``"TRACE"`` (``GOCCL_DEBUG``).
         extra: other settings, by the names of their environment variables.
 
     Making the group raises an error that names a setting that the core does not know, or its value.
@@ -40,28 +44,20 @@ class Options:
     socket_ifname: str | None = None
     algo: str | None = None
     debug: str | None = None
-    determinism: int | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
-
-    def timeout_or(self, default: timedelta) -> timedelta:
-        """The timeout, or default if there is none."""
-        if self.timeout is None:
-            return default
-        timeout = self.timeout if isinstance(self.timeout, timedelta) else timedelta(seconds=self.timeout)
-        if timeout <= timedelta(0):
-            raise ValueError(f"goccl.Options: timeout must be longer than zero; got {timeout}")
-        return timeout
 
     def settings(self) -> dict[str, str]:
         """The settings that were given, by the names of their environment variables."""
         found: dict[str, str] = {}
-        for name in ("transport", "socket_ifname", "algo", "debug", "determinism"):
+        for name in ("transport", "socket_ifname", "algo", "debug"):
             value = getattr(self, name)
             if value is not None:
                 found[PREFIX + name.upper()] = str(value)
         if self.timeout is not None:
-            microseconds = self.timeout_or(timedelta(0)) // timedelta(microseconds=1)
-            found[PREFIX + "TIMEOUT"] = f"{microseconds}us"
+            timeout = self.timeout if isinstance(self.timeout, timedelta) else timedelta(seconds=self.timeout)
+            if timeout <= timedelta(0):
+                raise ValueError(f"goccl.Options: timeout must be longer than zero; got {timeout}")
+            found[PREFIX + "TIMEOUT"] = f"{timeout // timedelta(microseconds=1)}us"
         for name, value in self.extra.items():
             if not name.startswith(PREFIX):
                 raise ValueError(f"goccl.Options: the names in extra begin with {PREFIX}; got {name!r}")
@@ -78,3 +74,19 @@ def lines(options: Options | None, environ: Mapping[str, str] = os.environ) -> s
         if "\n" in name + value or "\0" in name + value or "=" in name:
             raise ValueError(f"goccl: {name}={value!r}: a setting cannot contain a line break")
     return "\n".join(f"{name}={value}" for name, value in settings)
+
+
+def timeout_of(text: str) -> timedelta | None:
+    """The timeout in lines, which the core uses rather than torch's: seconds (90) or a Go duration (1m30s).
+
+    None if there is none, or one that the core will refuse.
+    """
+    value = ""
+    for line in text.split("\n"):
+        name, _, setting = line.partition("=")
+        if name == PREFIX + "TIMEOUT":
+            value = setting.strip()
+    parts = _DURATION.findall(value) or _DURATION.findall(value := value + "s")
+    if not parts or "".join(number + unit for number, unit in parts) != value:
+        return None
+    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts)) or None

@@ -142,9 +142,10 @@ def check_options(rank):
         assert options.lines != other.lines
     backend.set_timeout(seconds(9))
     assert backend.options._timeout == seconds(9)
-    # Those of one group make another.
+    # Those of one group make another; its timeout stays what it was told.
     again = dist.new_group([0, 1], pg_options=copy.deepcopy(options), timeout=seconds(11))
-    assert again._get_backend(CPU).options._timeout == seconds(11)
+    assert again._get_backend(CPU).options._timeout == seconds(7)
+    assert dist.new_group([0, 1], timeout=seconds(11))._get_backend(CPU).options._timeout == seconds(11)
     dist.barrier(group=again)
 
 

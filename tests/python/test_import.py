@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 import goccl
 from goccl import _loader
-from goccl._options import lines
+from goccl._options import lines, timeout_of
 
 
 def test_import_starts_no_thread_and_loads_no_library(python):
@@ -77,12 +77,12 @@ def test_command_line_is_the_go_program():
 
 class TestOptions:
     def test_environment_comes_first_and_options_win(self):
-        options = goccl.Options(transport="tcp", socket_ifname="eth0,eth1", algo="ring", debug="INFO", determinism=3,
-                                timeout=1.5, extra={"GOCCL_PLAN": "p.json"})
+        options = goccl.Options(transport="tcp", socket_ifname="eth0,eth1", algo="ring", debug="INFO", timeout=1.5,
+                                extra={"GOCCL_PLAN": "p.json"})
         environ = {"GOCCL_TRANSPORT": "shm", "GOCCL_B": "2", "GOCCL_A": "", "PATH": "/bin", "NOT_GOCCL_C": "3"}
         assert lines(options, environ).split("\n") == [
             "GOCCL_A=", "GOCCL_B=2", "GOCCL_TRANSPORT=shm",
-            "GOCCL_TRANSPORT=tcp", "GOCCL_SOCKET_IFNAME=eth0,eth1", "GOCCL_ALGO=ring", "GOCCL_DEBUG=INFO", "GOCCL_DETERMINISM=3",
+            "GOCCL_TRANSPORT=tcp", "GOCCL_SOCKET_IFNAME=eth0,eth1", "GOCCL_ALGO=ring", "GOCCL_DEBUG=INFO",
             "GOCCL_TIMEOUT=1500000us", "GOCCL_PLAN=p.json",
         ]
 
@@ -102,6 +102,15 @@ class TestOptions:
     def test_names_of_extra_are_checked(self):
         with pytest.raises(ValueError, match="begin with GOCCL_; got 'ALGO'"):
             goccl.Options(extra={"ALGO": "ring"}).settings()
+
+    @pytest.mark.parametrize("text, seconds", [
+        ("GOCCL_TIMEOUT=90", 90), ("GOCCL_TIMEOUT=1.5s", 1.5), ("GOCCL_TIMEOUT=5m", 300), ("GOCCL_TIMEOUT=1m30s", 90),
+        ("GOCCL_TIMEOUT=250ms", 0.25), ("GOCCL_TIMEOUT=3\nGOCCL_A=1\nGOCCL_TIMEOUT=1500000us", 1.5), ("GOCCL_TIMEOUT= 2 ", 2),
+        ("GOCCL_TIMEOUT=", None), ("GOCCL_TIMEOUT=soon", None), ("GOCCL_TIMEOUT=5 minutes", None), ("GOCCL_TIMEOUT=0", None),
+        ("GOCCL_A=1", None), ("", None),
+    ])
+    def test_timeout_in_the_lines(self, text, seconds):
+        assert timeout_of(text) == (None if seconds is None else timedelta(seconds=seconds))
 
     @pytest.mark.parametrize("timeout", [0, -1.0, timedelta(0)])
     def test_timeout_is_positive(self, timeout):
