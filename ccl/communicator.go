@@ -119,14 +119,13 @@ func (w *Work) Wait(ctx context.Context) error {
 		return w.op().Wait(nil)
 	}
 	var cancel exec.Cancel
+	comm := w.op().Comm() // the function may run late, when the Work is free already
 	stop := context.AfterFunc(ctx, func() {
 		cancel.Fire()
-		w.op().Nudge()
+		comm.Nudge()
 	})
 	err := w.op().Wait(&cancel)
-	if !stop() {
-		<-ctx.Done()
-	}
+	stop()
 	if err == exec.ErrCancelled {
 		return ctx.Err()
 	}

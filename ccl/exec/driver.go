@@ -128,13 +128,13 @@ func (c *Comm) expire() {
 // Cancel ends waits from outside (a context). The zero value is not cancelled.
 type Cancel struct{ set atomic.Bool }
 
-// Fire ends the wait; the waiter must be woken by Op.Nudge.
+// Fire ends the wait; the waiter must be woken by Comm.Nudge.
 func (x *Cancel) Fire() { x.set.Store(true) }
 
-// Nudge makes the waiters of op's Comm look at their Cancel.
-func (op *Op) Nudge() {
-	op.comm.opts.Bell.Ring()
-	op.comm.wake(1 << 30)
+// Nudge makes the waiters of c look at their Cancel.
+func (c *Comm) Nudge() {
+	c.opts.Bell.Ring()
+	c.wake(1 << 30)
 }
 
 func (x *Cancel) fired() bool { return x != nil && x.set.Load() }

@@ -72,6 +72,9 @@ func (op *Op) Done() (bool, error) {
 	return true, nil
 }
 
+// Comm is where the operation was posted.
+func (op *Op) Comm() *Comm { return op.comm }
+
 // Seq is the operation's position among the collectives (or the sends and receives) of its Comm, from 1.
 func (op *Op) Seq() uint64 { return op.seq }
 

@@ -6,8 +6,7 @@
 #include "completer.h"
 
 namespace py = pybind11;
-using goccl::GocclBackend;
-using goccl::GocclOptions;
+using namespace goccl;
 using NoGil = py::call_guard<py::gil_scoped_release>;
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
@@ -25,9 +24,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         return c10::static_intrusive_pointer_cast<GocclOptions>(self.getBackendOptions());
       });
 
-  m.def("load", &goccl::load, py::arg("path"), NoGil());
+  m.def("load", &load, py::arg("path"), NoGil());
   m.def("create", &GocclBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
         py::arg("shim_version"), NoGil());
   m.def("close_all", &GocclBackend::close_all, NoGil());
-  m.def("stop", &goccl::completer::stop, NoGil());
+  m.def("stop", &completer::stop, NoGil());
 }

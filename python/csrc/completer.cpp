@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <iterator>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include <c10/util/Logging.h>
@@ -100,10 +100,8 @@ bool add(Entry&& entry) {
     return true;
   }
   s.entries.push_back(std::move(entry));
-  if (!s.running) {
-    s.running = true;
-    std::thread(loop).detach();
-  }
+  if (!s.running) std::thread(loop).detach();
+  s.running = true;
   s.changed.notify_all();
   return true;
 }
@@ -114,7 +112,9 @@ bool watch(c10::intrusive_ptr<GocclWork> work) { return add({std::move(work), {}
 
 void adopt(Held&& held) {
   Entry entry{nullptr, std::move(held)};
-  if (!add(std::move(entry))) entry.finish(); // add did not take it
+  try {
+    if (!add(std::move(entry))) entry.finish(); // add did not take it
+  } catch (const std::system_error&) {} // no thread to be had: the memory is kept all the same
 }
 
 void stop() {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <vector>
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 

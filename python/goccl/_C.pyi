@@ -15,6 +15,9 @@ class Options(Backend.Options):
 class GocclBackend(Backend):
     """The backend of one process group; ``group._get_backend(torch.device("cpu"))`` gives it."""
 
+    @property
+    def options(self) -> Options: ...
+
 def load(path: str) -> str:
     """Opens libgoccl by its absolute path and returns its version."""
 

@@ -1,0 +1,141 @@
+package ccl_test
+
+import (
+	"fmt"
+	"math/rand"
+	"testing"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+)
+
+// TestRandomSequences runs random programs: collectives of all kinds and sizes, sends and receives among them, waited for
+// at once, later, in another order on each rank, or by the progress thread. Every rank draws the calls from one
+// source and the way it waits from its own.
+func TestRandomSequences(t *testing.T) {
+	seeds := 6
+	if testing.Short() {
+		seeds = 2
+	}
+	for _, transport := range allTransports {
+		for seed := range seeds {
+			ranks := 2 + seed%3
+			t.Run(fmt.Sprintf("%s/%d", transport, seed), func(t *testing.T) {
+				comms := group(t, transport, ranks, ccl.Options{})
+				each(t, ranks, func(rank int) error { return sequence(comms[rank], int64(seed)) })
+			})
+		}
+	}
+}
+
+// pending is an operation that was started, and what it must have done.
+type pending struct {
+	work *ccl.Work
+	what string
+	got  []float32
+	want []float32
+}
+
+func (p *pending) settle() error {
+	defer p.work.Free()
+	if err := p.work.Wait(background); err != nil {
+		return fmt.Errorf("%s: %w", p.what, err)
+	}
+	if p.want == nil {
+		return nil
+	}
+	if err := same(p.got, p.want); err != nil {
+		return fmt.Errorf("%s: %w", p.what, err)
+	}
+	return nil
+}
+
+func sequence(c *ccl.Communicator, seed int64) error {
+	rank, ranks := c.Rank(), c.Size()
+	calls, own := rand.New(rand.NewSource(seed)), rand.New(rand.NewSource(seed*100+int64(rank)))
+	var open []pending
+	start := func(what string, call *ccl.Call, got, want []float32) error {
+		work, err := c.Start(call)
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		open = append(open, pending{work, what, got, want})
+		return nil
+	}
+	for turn := range 150 {
+		n := []int{0, 1, 13, 700, 9_000, 120_000}[calls.Intn(6)]
+		root, part := calls.Intn(ranks), turn
+		what := fmt.Sprintf("turn %d, %d elements, root %d", turn, n, root)
+		var err error
+		switch calls.Intn(6) {
+		case 0:
+			x := input(rank, n, part)
+			err = start("all_reduce "+what, allReduceCall(x), x, sums(ranks, n, part))
+		case 1:
+			x := input(rank, n, part)
+			call := ccl.Call{Coll: dtype.Broadcast, Type: dtype.F32, Root: root, Out: blocks(x, 1)}
+			if rank == root {
+				call.In = call.Out
+			}
+			err = start("broadcast "+what, &call, x, input(root, n, part))
+		case 2:
+			x, out := input(rank, n*ranks, part), make([]float32, n)
+			call := ccl.Call{Coll: dtype.ReduceScatter, Type: dtype.F32, In: blocks(x, ranks), Out: blocks(out, 1)}
+			err = start("reduce_scatter "+what, &call, out, sums(ranks, n*ranks, part)[rank*n:(rank+1)*n])
+		case 3:
+			x, out := input(rank, n*ranks, part), make([]float32, n*ranks)
+			var want []float32
+			for r := range ranks {
+				want = append(want, input(r, n*ranks, part)[rank*n:(rank+1)*n]...)
+			}
+			call := ccl.Call{Coll: dtype.AllToAll, Type: dtype.F32, In: blocks(x, ranks), Out: blocks(out, ranks)}
+			err = start("all_to_all "+what, &call, out, want)
+		case 4:
+			err = ccl.Barrier(background, c)
+		case 5: // each rank sends to the next, by chance before or after it posts its receive
+			next, prev := (rank+1)%ranks, (rank+ranks-1)%ranks
+			x, out := input(rank, n, part), make([]float32, n)
+			send := func() error {
+				return start("send "+what, &ccl.Call{Coll: dtype.Send, Type: dtype.F32, Root: next, Tag: uint32(turn), In: blocks(x, 1)}, nil, nil)
+			}
+			recv := func() error {
+				return start("recv "+what, &ccl.Call{Coll: dtype.Recv, Type: dtype.F32, Root: prev, Tag: uint32(turn), Out: blocks(out, 1)},
+					out, input(prev, n, part))
+			}
+			if own.Intn(2) == 0 {
+				send, recv = recv, send
+			}
+			if err = send(); err == nil {
+				err = recv()
+			}
+		}
+		if err != nil {
+			return err
+		}
+		for len(open) > 0 && own.Intn(3) != 0 {
+			i := own.Intn(len(open))
+			if err := open[i].settle(); err != nil {
+				return err
+			}
+			open[i] = open[len(open)-1]
+			open = open[:len(open)-1]
+		}
+	}
+	for i := range open {
+		if err := open[i].settle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blocks cuts a slice into n equal blocks.
+func blocks(x []float32, n int) []ccl.Block {
+	all := make([]ccl.Block, n)
+	for i := range all {
+		part := x[i*len(x)/n : (i+1)*len(x)/n]
+		all[i] = ccl.Block{Ptr: unsafe.Pointer(unsafe.SliceData(part)), Count: len(part)}
+	}
+	return all
+}
