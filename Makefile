@@ -60,7 +60,7 @@ test-go: ## Go tests with cgo, in random order
 
 .PHONY: test-race
 test-race: ## Go tests under the race detector
-	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -race -count=1 -timeout=170s $(RACE)
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -race -short -count=1 -timeout=170s $(RACE)
 
 .PHONY: test-noasm
 test-noasm: ## Kernels without assembly
