@@ -68,7 +68,7 @@ test-noasm: ## Kernels without assembly
 
 .PHONY: test-python
 test-python: ## Python tests
-	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-python.xml tests/python
+	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-python.xml tests/cabi tests/python
 
 .PHONY: test-packaging
 test-packaging: ## What is in the wheel and in its libraries
