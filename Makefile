@@ -92,6 +92,10 @@ bench: setup ## Go benchmarks (BENCH=regex), then all-reduce between two process
 race-long: setup ## Go tests under the race detector, twenty times
 	@$(GO_ENV) go test -race -count=20 -shuffle=on -timeout=60m $(RACE)
 
+.PHONY: model
+model: setup ## The hand-over of ccl/exec over all interleavings, its large scenarios too
+	@$(GO_ENV) go test -count=1 ./ccl/exec -run Model -model.full
+
 .PHONY: fuzz
 fuzz: setup ## Every fuzz test for FUZZTIME (30s)
 	@ci/fuzz.sh $(or $(FUZZTIME),30s)

@@ -142,6 +142,9 @@ func (c *Comm) Run(call *Call) error {
 		return err
 	}
 	c.push(op)
+	if c.lock.Load() != 0 {
+		c.opts.Bell.Ring() // the driver may sleep, and not for this operation
+	}
 	err = op.Wait(nil)
 	op.Free()
 	return err
@@ -384,6 +387,7 @@ func (c *Comm) Close() error {
 	c.Abort(fault.New(fault.Closed, "the group is closed"))
 	if c.opts.Progress != nil {
 		c.opts.Progress.remove(c)
+		c.handOver() // an operation that was posted just now still has to be ended
 	}
 	return nil
 }

@@ -43,10 +43,19 @@ func (c *Comm) advance() bool {
 	}
 	// Messages that nobody here asked for yet are looked at now and then: a sender must not wait for a receiver that
 	// waits for it in a collective.
-	if c.idle++; !moved && (c.p2p.Active() || c.idle&15 == 0) || len(c.p2pOps) > 0 {
+	if c.idle++; !moved && (c.p2p.Active() || c.idle%unaskedEvery == 0) || len(c.p2pOps) > 0 {
 		moved = c.p2p.Advance() || moved
 	}
 	return moved
+}
+
+// unaskedEvery is how many idle turns pass between two looks at messages that nobody asked for.
+const unaskedEvery = 16
+
+// advanceAll is advance with such a look for certain: the last one before a driver sleeps.
+func (c *Comm) advanceAll() bool {
+	c.idle = unaskedEvery - 1
+	return c.advance()
 }
 
 func (c *Comm) pop() {
@@ -218,7 +227,7 @@ func (c *Comm) sleep(op *Op, cancel *Cancel) {
 	for _, p := range c.opts.Pollers {
 		p.Arm()
 	}
-	if c.poll() || c.advance() || c.look() || op.state.Load() != opPending || cancel.fired() {
+	if c.poll() || c.advanceAll() || c.look() || op.state.Load() != opPending || cancel.fired() {
 		c.opts.Bell.Cancel()
 		return
 	}

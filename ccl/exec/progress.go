@@ -95,7 +95,7 @@ func (p *Progress) run() {
 	var pace park.Spinner
 	for !p.closed.Load() {
 		seen := p.word.Load()
-		responsible, moved, _ := p.pass(&pace)
+		responsible, moved, _ := p.pass(&pace, (*Comm).advance)
 		switch {
 		case !responsible:
 			p.state.Store(progressIdle)
@@ -114,7 +114,7 @@ func (p *Progress) run() {
 }
 
 // pass gives every Comm that nobody waits on one turn.
-func (p *Progress) pass(pace *park.Spinner) (responsible, moved bool, deadline int64) {
+func (p *Progress) pass(pace *park.Spinner, advance func(*Comm) bool) (responsible, moved bool, deadline int64) {
 	deadline = math.MaxInt64
 	for _, c := range *p.comms.Load() {
 		if c.pending.Load() == 0 || c.waiting.Load() != 0 {
@@ -124,14 +124,15 @@ func (p *Progress) pass(pace *park.Spinner) (responsible, moved bool, deadline i
 		if !c.lock.CompareAndSwap(0, 1) {
 			continue
 		}
-		m := c.advance()
+		m := advance(c)
 		if !m && !pace.Spinning() {
 			m = c.look()
 		}
 		deadline = min(deadline, c.nextDeadline())
 		c.unlock()
-		if c.sleepers.Load() != 0 {
-			c.handOver() // somebody came while this thread held the lock
+		// Somebody came while this thread held the lock; or the Comm is being closed, and this was its last turn here.
+		if c.sleepers.Load() != 0 || c.stop.Load() != nil {
+			c.handOver()
 		}
 		moved = moved || m
 	}
@@ -150,7 +151,7 @@ func (p *Progress) sleep(seen uint32, pace *park.Spinner) {
 	for _, each := range p.pollers {
 		each.Arm()
 	}
-	responsible, moved, deadline := p.pass(pace)
+	responsible, moved, deadline := p.pass(pace, (*Comm).advanceAll)
 	if !responsible || moved || p.word.Load() != seen || p.closed.Load() {
 		p.bell.Cancel()
 	} else {

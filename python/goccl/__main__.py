@@ -11,7 +11,10 @@ def main() -> None:
     program = Path(__file__).resolve().parent / "bin" / "goccl"
     if not program.is_file():
         sys.exit(f"goccl: {program} is missing; install goccl again (pip install --no-build-isolation .)")
-    os.execv(program, ["goccl", *sys.argv[1:]])
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["doctor"]:  # it looks at the Python that asks
+        arguments[1:1] = ["--python", sys.executable]
+    os.execv(program, ["goccl", *arguments])
 
 
 if __name__ == "__main__":

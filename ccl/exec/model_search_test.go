@@ -1,0 +1,176 @@
+//go:build !race
+
+package exec
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+)
+
+// graph is what a search has found. States are numbered in the order in which they were found.
+type graph struct {
+	states []state
+	parent []int32
+	edges  [][2]int32 // to, from
+	table  []uint64   // open addressing: half of a state's hash, its number + 1
+	seed   maphash.Seed
+}
+
+func newGraph() *graph {
+	return &graph{seed: maphash.MakeSeed(),
+		states: make([]state, 0, 1<<20), parent: make([]int32, 0, 1<<20), edges: make([][2]int32, 0, 1<<22)}
+}
+
+// number finds a state or adds it.
+func (g *graph) number(s *state, parent int32) int32 {
+	if 2*len(g.states) >= len(g.table) {
+		g.table = make([]uint64, max(1<<12, 2*len(g.table)))
+		for i := range g.states {
+			slot, mark := g.slot(&g.states[i])
+			*slot = mark | uint64(i+1)
+		}
+	}
+	slot, mark := g.slot(s)
+	if *slot == 0 {
+		g.states, g.parent = append(g.states, *s), append(g.parent, parent)
+		*slot = mark | uint64(len(g.states))
+	}
+	return int32(uint32(*slot)) - 1
+}
+
+// slot finds the place of a state in the table, and the half of its hash that is kept there.
+func (g *graph) slot(s *state) (slot *uint64, mark uint64) {
+	hash, mask := maphash.Comparable(g.seed, *s), uint64(len(g.table)-1)
+	mark = hash &^ (1<<32 - 1)
+	for at := hash & mask; ; at = (at + 1) & mask {
+		slot = &g.table[at]
+		if *slot == 0 || *slot&^(1<<32-1) == mark && g.states[uint32(*slot)-1] == *s {
+			return slot, mark
+		}
+	}
+}
+
+// maxStates bounds the memory of a search to some 3 GB.
+const maxStates = 6 << 20
+
+// check searches all states of a scenario. It returns how many it has found, and what is wrong with the shortest way
+// there, or "". The memory of earlier searches is used again.
+func (g *graph) check(sc *scenario, mu *mutation) (states int, wrong string) {
+	m, start := newMachine(sc, mu)
+	g.states, g.parent, g.edges = g.states[:0], g.parent[:0], g.edges[:0]
+	clear(g.table)
+	g.number(&start, -1)
+	var from, to state
+	var rest []int32
+	for n := int32(0); int(n) < len(g.states); n++ {
+		if n > maxStates {
+			return len(g.states), "too many states"
+		}
+		from = g.states[n]
+		quiet, dead := true, true
+		for i := range m.kinds {
+			ways := m.ways(&from, i)
+			for way := range ways {
+				to = from
+				m.do(&to, i, way)
+				g.edges = append(g.edges, [2]int32{g.number(&to, n), n})
+			}
+			quiet = quiet && (ways == 0 || from.threads[i].at == publish)
+			dead = dead && ways == 0
+		}
+		if why := m.fault(&from, quiet, dead); why != "" {
+			return len(g.states), why + m.trace(g, n)
+		}
+		if dead {
+			rest = append(rest, n)
+		}
+	}
+	if n := g.trapped(rest); n >= 0 {
+		return len(g.states), "a state from which nothing leads to the end" + m.trace(g, n)
+	}
+	return len(g.states), ""
+}
+
+// trapped returns the first state from which none of the goals can be reached, or -1.
+func (g *graph) trapped(goals []int32) int32 {
+	first := make([]int32, len(g.states)+1) // of the edges sorted by where they lead to
+	for _, e := range g.edges {
+		first[e[0]+1]++
+	}
+	for i := range g.states {
+		first[i+1] += first[i]
+	}
+	sorted, at := make([]int32, len(g.edges)), slices.Clone(first)
+	for _, e := range g.edges {
+		sorted[at[e[0]]] = e[1]
+		at[e[0]]++
+	}
+	good := make([]bool, len(g.states))
+	for _, n := range goals {
+		good[n] = true
+	}
+	for len(goals) > 0 {
+		n := goals[len(goals)-1]
+		goals = goals[:len(goals)-1]
+		for _, from := range sorted[first[n]:first[n+1]] {
+			if !good[from] {
+				good[from] = true
+				goals = append(goals, from)
+			}
+		}
+	}
+	return int32(slices.Index(good, false))
+}
+
+// trace tells the way to state n.
+func (m *machine) trace(g *graph, n int32) string {
+	var path []int32
+	for ; n >= 0; n = g.parent[n] {
+		path = append(path, n)
+	}
+	slices.Reverse(path)
+	var b strings.Builder
+	for k, n := range path[1:] {
+		from, to := g.states[path[k]], g.states[n]
+	search:
+		for i := range m.kinds {
+			for way := range m.ways(&from, i) {
+				next := from
+				if m.do(&next, i, way); next == to {
+					asleep := ""
+					if to.threads[i].asleep {
+						asleep = " (sleeps)"
+					}
+					fmt.Fprintf(&b, "\n%3d %-10s %-52s %s", k+1, m.kinds[i].name,
+						text[from.threads[i].at]+asleep, m.words(&to))
+					break search
+				}
+			}
+		}
+	}
+	return b.String()
+}
+
+// words shows the shared words of a state.
+func (m *machine) words(s *state) string {
+	var b strings.Builder
+	for i := range m.comms {
+		c := &s.comms[i]
+		lock := 0
+		if c.lock {
+			lock = 1
+		}
+		fmt.Fprintf(&b, "[lock %d pending %d waiting %d sleepers %d] ", lock, c.pending, c.waiting, c.sleepers)
+	}
+	for r := range slices.Max(m.comms) + 1 {
+		fmt.Fprintf(&b, "bell %d progress %s ", s.ranks[r].bell, [...]string{"awake", "idle", "bell"}[s.ranks[r].state])
+	}
+	for i := range m.ops {
+		if !s.ops[i].pending {
+			fmt.Fprintf(&b, "%c done ", 'a'+i)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,181 @@
+//go:build !race
+
+package exec
+
+import (
+	"flag"
+	"slices"
+	"testing"
+)
+
+// The model checks the rules in doc.go and the hand-over of driver.go, comm.go and progress.go over all interleavings: a
+// model in which every atomic operation is one step, and a breadth-first search through all its states. It checks that
+//
+//   - every run can still come to its end: nobody sleeps for ever, and no state is a trap;
+//   - whenever all threads sleep, there is nothing they could do: a peer may be slow, this process is not;
+//   - a Comm never has two drivers.
+//
+// What the model leaves out: spinning (a thread may sleep at once, the worst case), what only the lock's holder
+// touches (part of the step before), deadlines, broken links, pollers, GOMAXPROCS, the end of the progress thread.
+// Words that only count (turn, rings, word, count) are modelled by what can be seen of them: whether a value that some
+// thread keeps is still the newest. Adding to turn or rings and waking all who sleep there is one step: it leaves out
+// only that who falls asleep in between is woken for nothing. Peers are threads that publish one event after another,
+// each followed by Bell.Ring.
+//
+// A mutation changes the order of some steps or leaves one out. Each must be found in the scenario named with it,
+// which shows that the search sees such faults and that the step is needed.
+
+var scenarios = []scenario{
+	{name: "run", comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{run(0)}}}},
+	{name: "post, never wait", fresh: true, comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{post(0)}}}},
+	{name: "post, wait", comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{post(0), wait(0)}}}},
+	{name: "wait in reverse order", comms: []int{0}, ops: []opSpec{{}, {}},
+		users: []user{{0, []action{post(0), post(1), wait(1), wait(0)}}}},
+	{name: "two threads run", comms: []int{0}, ops: []opSpec{{}, {}},
+		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}}},
+	{name: "one runs, one posts", comms: []int{0}, ops: []opSpec{{}, {}},
+		users: []user{{0, []action{run(0)}}, {0, []action{post(1)}}}},
+	{name: "two threads post", comms: []int{0}, ops: []opSpec{{}, {}},
+		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}}},
+	{name: "two threads post three", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}, {}},
+		users: []user{{0, []action{post(0), post(1)}}, {0, []action{post(2)}}}},
+	{name: "two threads post and wait", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}},
+		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{post(1), wait(1)}}}},
+	{name: "another thread waits", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}},
+		users: []user{{0, []action{post(0), run(1)}}, {0, []action{wait(0)}}}},
+	{name: "three threads run", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}, {}},
+		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}, {0, []action{run(2)}}}},
+	{name: "two run, one posts", coarse: true, queue: true, large: true, comms: []int{0}, ops: []opSpec{{}, {}, {}},
+		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}, {0, []action{post(2)}}}},
+	{name: "fragments", coarse: true, comms: []int{0}, ops: []opSpec{{fragments: 2}, {}},
+		users: []user{{0, []action{run(0)}}, {0, []action{post(1)}}}},
+	{name: "two Comms, two threads", coarse: true, queue: true, large: true, comms: []int{0, 0},
+		ops:   []opSpec{{comm: 0}, {comm: 1}, {comm: 1}},
+		users: []user{{0, []action{post(1), run(0)}}, {0, []action{run(2)}}}},
+	// a: A.sync, b: B.async. The peer does B.async, B.wait, A.sync, so that A needs what this rank sends for B.
+	{name: "B.async A.sync B.wait", comms: []int{0, 0}, ops: []opSpec{{comm: 0, needs: []int{1}}, {comm: 1}},
+		users: []user{{0, []action{post(1), run(0), wait(1)}}}},
+	{name: "B.async B.wait A.sync", comms: []int{0, 0}, ops: []opSpec{{comm: 0}, {comm: 1}},
+		users: []user{{0, []action{post(1), wait(1), run(0)}}}},
+	// a, b: A and B of rank 0; c, d: those of rank 1.
+	{name: "both ranks", coarse: true, comms: []int{0, 0, 1, 1}, alone: [maxRanks]bool{1: true},
+		ops: []opSpec{{comm: 0, needs: []int{2}}, {comm: 1, needs: []int{3}},
+			{comm: 2, needs: []int{0}}, {comm: 3, needs: []int{1}}},
+		users: []user{{0, []action{post(1), run(0), wait(1)}}, {1, []action{post(3), wait(3), run(2)}}}},
+	// a: a receive whose sender first needs what b sends.
+	{name: "receive and send", comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {message: true}},
+		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}}},
+	{name: "receive and collective", comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {}},
+		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}}},
+	{name: "receive and posted collective", comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {}},
+		users: []user{{0, []action{run(0)}}, {0, []action{post(1)}}}},
+	// b: a message that a peer must get rid of before it joins in a.
+	{name: "unasked message, run", comms: []int{0}, ops: []opSpec{{needs: []int{1}}, {unasked: true}},
+		users: []user{{0, []action{run(0)}}}},
+	{name: "unasked message, post", comms: []int{0}, ops: []opSpec{{needs: []int{1}}, {unasked: true}},
+		users: []user{{0, []action{post(0)}}}},
+	{name: "cancel", comms: []int{0}, ops: []opSpec{{cancel: true}},
+		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{cancel(0)}}}},
+	{name: "cancel of two", coarse: true, comms: []int{0}, ops: []opSpec{{cancel: true}, {}},
+		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{run(1), cancel(0)}}}},
+	{name: "cancel, then run", coarse: true, comms: []int{0}, ops: []opSpec{{cancel: true}, {}},
+		users: []user{{0, []action{post(0), wait(0), run(1)}}, {0, []action{cancel(0)}}}},
+	{name: "abort", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}}, silent: true,
+		users: []user{{0, []action{run(0)}}, {0, []action{post(1)}}, {0, []action{abort(0)}}}},
+	{name: "close", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}}, silent: true,
+		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}, {0, []action{closing(0)}}}},
+	{name: "abort while events come", coarse: true, large: true, comms: []int{0}, ops: []opSpec{{}, {}},
+		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{run(1)}}, {0, []action{abort(0)}}}},
+	{name: "watcher", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}}, watch: true,
+		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}}},
+}
+
+var full = flag.Bool("model.full", false, "search the models with millions of states, too")
+
+func TestModel(t *testing.T) {
+	g := newGraph()
+	for i := range scenarios {
+		sc := &scenarios[i]
+		if sc.large && !*full {
+			continue
+		}
+		t.Run(sc.name, func(t *testing.T) {
+			states, wrong := g.check(sc, &mutation{})
+			t.Logf("%d states", states)
+			if wrong != "" {
+				t.Fatal(wrong)
+			}
+		})
+	}
+}
+
+var mutations = []mutation{
+	{name: "who leaves Wait does not hand over", in: "one runs, one posts",
+		rewire: map[edge]place{{0, leaveHand}: nextAction}},
+	{name: "Wait hands over before it is counted out", in: "one runs, one posts",
+		rewire: map[edge]place{{waitLoop, waitLeave}: handThenLeave, {0, leaveHand}: nextAction}},
+	{name: "Post does not hand over", in: "post, never wait", rewire: map[edge]place{{0, postHand}: nextAction}},
+	{name: "Post does not ring when the lock is held", in: "two threads post",
+		rewire: map[edge]place{{postLock, ringLook}: back}},
+	{name: "Run does not ring when the lock is held", in: "receive and send",
+		rewire: map[edge]place{{runLock, ringLook}: back}},
+	{name: "Run does not ring when the lock is held", in: "receive and collective",
+		rewire: map[edge]place{{runLock, ringLook}: back}},
+	{name: "a waiter does not look again after Bell.Prepare", in: "run",
+		rewire: map[edge]place{{bellTicket, advTake}: back}},
+	{name: "progress does not look again after Bell.Prepare", in: "post, never wait",
+		rewire: map[edge]place{{bellTicket, passStart}: bellLookWord}},
+	{name: "sleepTurn announces after its looks", in: "two threads run",
+		rewire: map[edge]place{{turnLoad, turnAnnounce}: turnLookOp, {turnLookLock, turnSleep}: turnAnnounce,
+			{turnAnnounce, turnLookOp}: turnSleep, {turnLookOp, turnLeave}: waitLoop, {turnLookLock, turnLeave}: waitLoop}},
+	{name: "sleepTurn reads turn after its looks", in: "two threads run",
+		rewire: map[edge]place{{waitTry, turnLoad}: turnAnnounce, {turnLookLock, turnSleep}: turnLoad,
+			{turnLoad, turnAnnounce}: turnSleep}},
+	{name: "handOver wakes without counting turn", in: "two threads run",
+		rewire: map[edge]place{{handSleepers, handTurn}: handWake}},
+	{name: "handOver does not look for sleepers", in: "two threads run",
+		rewire: map[edge]place{{handLock, handSleepers}: handWaiting}},
+	{name: "handOver does not notify", in: "post, never wait", rewire: map[edge]place{{0, notifyLook}: back}},
+	{name: "notify looks at the state before it counts", in: "post, never wait",
+		rewire: map[edge]place{{0, notifyWord}: notifyState, {notifyState, notifyAct}: notifyWord,
+			{notifyWord, notifyState}: notifyAct}},
+	{name: "progress does not say that it is idle", in: "post, never wait",
+		rewire: map[edge]place{{0, idleState}: idleLook}},
+	{name: "progress reads word after the pass", in: "post, never wait",
+		rewire: map[edge]place{{0, progressSeen}: passStart, {0, idleState}: progressSeen, {progressSeen, passStart}: idleState}},
+	{name: "progress says bell after its look at word", in: "two threads post three",
+		rewire: map[edge]place{{0, bellState}: bellAnnounce, {bellLookWord, bellSleep}: bellState,
+			{bellState, bellAnnounce}: bellSleep}},
+	{name: "pass does not hand over", in: "one runs, one posts",
+		rewire: map[edge]place{{passUnlock, passSleepers}: passNext}},
+	{name: "end looks for sleepers before it sets the state", in: "two threads run",
+		rewire: map[edge]place{{advLook, endState}: endSleepers, {endSleepers, endWake}: endState,
+			{endPending, endSleepers}: endWake}},
+	{name: "end wakes one", in: "three threads run", rewire: map[edge]place{{0, wakeTurn}: handTurn}},
+	{name: "the lock is looked at and then taken", in: "two threads run",
+		rewire: map[edge]place{{waitTry, waitTake}: waitTryLate}},
+	{name: "Abort does not ring", in: "abort", rewire: map[edge]place{{abortTry, ringLook}: back}},
+	{name: "Close does not hand over", in: "close", rewire: map[edge]place{{closeRemove, handPending}: back}},
+	{name: "pass does not hand over a Comm that was stopped", in: "close",
+		rewire: map[edge]place{{passSleepers, passStop}: passNext}},
+	{name: "the last look leaves out unasked messages", in: "unasked message, run", lazy: true},
+	{name: "the last look leaves out unasked messages", in: "unasked message, post", lazy: true},
+	{name: "Completions.Wait does not announce", in: "watcher",
+		rewire: map[edge]place{{watchLook, watchAnnounce}: watchCheck, {watchSleep, watchLeave}: watchSeen,
+			{watchCheck, watchLeave}: watchSeen}},
+}
+
+func TestModelMutations(t *testing.T) {
+	g := newGraph()
+	for i := range mutations {
+		mu := &mutations[i]
+		t.Run(mu.name+", "+mu.in, func(t *testing.T) {
+			sc := scenarios[slices.IndexFunc(scenarios, func(sc scenario) bool { return sc.name == mu.in })]
+			states, wrong := g.check(&sc, mu)
+			t.Logf("%d states: %s", states, wrong)
+			if wrong == "" || wrong == "too many states" {
+				t.Fatal("not found")
+			}
+		})
+	}
+}
