@@ -7,7 +7,6 @@
 #include <c10/util/Logging.h>
 
 namespace goccl {
-
 namespace {
 // Groups that are open, for close_all.
 std::mutex open_mutex;
@@ -49,22 +48,20 @@ void GocclBackend::close() noexcept {
 void GocclBackend::shutdown() {
   check_not_forked("goccl shutdown");
   const goccl_group group = group_.exchange(0);
-  if (group != 0) {
-    WithoutGil without_gil;
-    Failure failure;
-    check(lib.group_close(group, &failure), failure, "goccl shutdown");
-  }
+  if (group == 0) return;
+  WithoutGil without_gil;
+  Failure failure;
+  check(lib.group_close(group, &failure), failure, "goccl shutdown");
 }
 
 void GocclBackend::abort() {
   check_not_forked("goccl abort");
   const goccl_group group = group_.load();
-  if (group != 0) {
-    WithoutGil without_gil;
-    Failure failure;
-    const int rc = lib.group_abort(group, "abort() was called on this rank", &failure);
-    check(rc == GOCCL_CLOSED ? GOCCL_OK : rc, failure, "goccl abort");
-  }
+  if (group == 0) return;
+  WithoutGil without_gil;
+  Failure failure;
+  const int rc = lib.group_abort(group, "abort() was called on this rank", &failure);
+  check(rc == GOCCL_CLOSED ? GOCCL_OK : rc, failure, "goccl abort");
 }
 
 goccl_group GocclBackend::group(const char* title) const {

@@ -19,7 +19,6 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 struct GocclOptions final : c10d::Backend::Options {
   explicit GocclOptions(std::chrono::milliseconds timeout = kBackendDefaultTimeout, std::string lines = {})
       : c10d::Backend::Options("goccl", timeout), lines(std::move(lines)) {}
-  GocclOptions(const GocclOptions&) = default;
 #ifdef C10D_BACKEND_HAS_HOOKS
   c10::intrusive_ptr<c10d::Backend::Options> clone() const override { return c10::make_intrusive<GocclOptions>(*this); }
 #endif
@@ -44,7 +43,6 @@ class GocclBackend final : public c10d::Backend {
 
   const std::string getBackendName() const override { return "goccl"; }
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
-  bool supportsCoalescing() const override { return false; }
   void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override {} // it starts at 0 on every rank
   uint64_t getSequenceNumberForGroup() override;
@@ -54,7 +52,6 @@ class GocclBackend final : public c10d::Backend {
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
-  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;

@@ -6,14 +6,12 @@
 #include <c10/util/ScopeExit.h>
 
 namespace goccl {
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
+using std::chrono::microseconds, std::chrono::milliseconds;
 
 constexpr size_t kNamedRanks = 32; // no message names more
-
 // The ranks whose key is missing, with their global ranks where those are other numbers.
 std::string missing_ranks(c10d::Store& store, const std::vector<std::string>& keys, const std::vector<uint64_t>& global) {
   std::string names;
@@ -31,7 +29,7 @@ std::string missing_ranks(c10d::Store& store, const std::vector<std::string>& ke
 // Returns when all keys are there, or throws at the deadline. It asks again and again: a wait in the store would hold up
 // every other thread that uses the same client, and a client of its own (clone) takes seconds to connect now and then.
 void await(c10d::Store& store, const std::vector<std::string>& keys, Clock::time_point deadline) {
-  for (auto pause = std::chrono::microseconds(100); !store.check(keys); pause = std::min(pause * 2, std::chrono::microseconds(20000))) {
+  for (auto pause = microseconds(100); !store.check(keys); pause = std::min(pause * 2, microseconds(20000))) {
     if (Clock::now() >= deadline) throw std::runtime_error("time is over");
     std::this_thread::sleep_for(pause);
   }

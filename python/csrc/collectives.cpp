@@ -2,7 +2,6 @@
 #include "backend.h"
 
 namespace goccl {
-
 namespace {
 
 using c10d::OpType;
@@ -52,7 +51,6 @@ void check_whole(const Kind& kind, const at::Tensor& whole, const char* role, co
               " (ranks) times the ", part.numel(), " of its counterpart; got ", whole.numel(), " (sizes ", whole.sizes(), ")");
 }
 
-// What a rank sends to itself must fit.
 void check_own(const Kind& kind, const at::Tensor& block, const char* role, int rank, const at::Tensor& own) {
   GOCCL_CHECK(block.numel() == own.numel(), kind, "invalid tensor size at index ", rank, ": the ", role, " block of this rank ",
               "itself must have as many elements as its counterpart (expected ", own.numel(), " for sizes ", own.sizes(),
@@ -103,12 +101,6 @@ WorkPtr GocclBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& 
   request.reduce_with(opts.reduceOp);
   request.update(tensors[0]);
   return issue(kAllReduce, request, opts.asyncOp, tensors);
-}
-
-WorkPtr GocclBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& /*opts*/) {
-  check_one(kAllReduce, tensors, "input");
-  GOCCL_CHECK(false, kAllReduce, "only supports dense tensors; got layout ", tensors[0].layout(),
-              ": call to_dense() first, or make the gradients dense (nn.Embedding(sparse=False))");
 }
 
 WorkPtr GocclBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {

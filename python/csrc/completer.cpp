@@ -6,16 +6,16 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 
 #include <c10/util/Logging.h>
 
 namespace goccl::completer {
-
 namespace {
 
-// stop has no way to wake a thread that sleeps until an operation ends, so the sleep is bounded.
+// stop has no way to wake the thread that sleeps until an operation ends, so the sleep is bounded.
 constexpr int64_t kLongestSleepNs = 250'000'000;
 constexpr auto kLongestStop = std::chrono::seconds(5);
 
@@ -26,10 +26,7 @@ struct Entry {
   bool done() const { return work ? work->ended() : all_ended(held.works, "goccl", nullptr); }
 
   void finish() {
-    if (work) {
-      work->isCompleted();
-      return;
-    }
+    if (work) return void(work->isCompleted());
     std::exception_ptr error; // nobody is left to be told
     all_ended(held.works, "goccl", &error);
     try {
@@ -48,7 +45,8 @@ struct State {
   std::mutex mutex;
   std::condition_variable changed; // any of what follows
   std::vector<Entry> entries;
-  bool running = false, stopping = false, exited = false;
+  int threads = 0, idle = 0;
+  bool watched = false, stopping = false; // watched: one of the threads looks after the entries
 };
 
 // Never destroyed: Works may be dropped until the very end of the process.
@@ -65,44 +63,65 @@ void block_signals() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
+void loop();
+// Sees to it that a thread looks after the entries. Called with the lock.
+void have_watched(State& s) {
+  if (s.entries.empty() || s.watched || s.stopping) return;
+  s.changed.notify_all();
+  try {
+    if (s.idle == 0) std::thread(loop).detach(), s.threads++;
+  } catch (const std::system_error&) {
+    if (s.threads == 0) throw; // else one of them will come by
+  }
+}
+
 void loop() {
   block_signals();
   pthread_setname_np(pthread_self(), "goccl-futures");
   State& s = state();
-  std::vector<Entry> finished;
   std::unique_lock<std::mutex> lock(s.mutex);
-  while (true) {
-    s.changed.wait(lock, [&s] { return s.stopping || !s.entries.empty(); });
-    if (s.stopping) break;
-    uint32_t seen = 0;
-    lib.completions(&seen); // before the tests, so that what ends after them is noticed
-    auto pending = std::stable_partition(s.entries.begin(), s.entries.end(), [](const Entry& e) { return e.done(); });
-    finished.assign(std::make_move_iterator(s.entries.begin()), std::make_move_iterator(pending));
-    s.entries.erase(s.entries.begin(), pending);
+  while (!s.stopping && s.idle == 0) { // one in reserve is enough
+    s.idle++;
+    s.changed.wait(lock, [&s] { return s.stopping || (!s.watched && !s.entries.empty()); });
+    s.idle--;
+    s.watched = true;
+    std::optional<Entry> ended;
+    while (!s.stopping) {
+      uint32_t seen = 0;
+      lib.completions(&seen); // before the tests, so that what ends after them is noticed
+      const auto found = std::find_if(s.entries.begin(), s.entries.end(), [](const Entry& e) { return e.done(); });
+      if (found != s.entries.end()) {
+        ended = std::move(*found);
+        s.entries.erase(found);
+        break;
+      }
+      lock.unlock();
+      lib.completions_wait(seen, kLongestSleepNs);
+      lock.lock();
+    }
+    s.watched = false;
+    have_watched(s); // by another thread, since callbacks may wait for any other future
     lock.unlock();
-    if (finished.empty()) lib.completions_wait(seen, kLongestSleepNs);
-    for (Entry& entry : finished) entry.finish();
-    finished.clear();
+    if (ended) ended->finish();
+    ended.reset();
     lock.lock();
   }
-  s.exited = true;
+  s.threads--;
   s.changed.notify_all();
 }
 
 // Returns false, and takes nothing, if the entry is done. Test and insertion are one step under the lock: what ends after
-// the test is seen when the thread looks next, or changes the count that the thread had read before it looked.
+// the test is seen when a thread looks next, or changes the count that it had read before it looked.
 bool add(Entry&& entry) {
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
   if (entry.done()) return false;
   if (s.stopping) {
     give_up(std::move(entry));
-    return true;
+  } else {
+    s.entries.push_back(std::move(entry));
+    have_watched(s);
   }
-  s.entries.push_back(std::move(entry));
-  if (!s.running) std::thread(loop).detach();
-  s.running = true;
-  s.changed.notify_all();
   return true;
 }
 
@@ -118,15 +137,15 @@ void adopt(Held&& held) {
 }
 
 void stop() {
-  if (forked()) return; // the thread is the parent's
+  if (forked()) return; // the threads are the parent's
   State& s = state();
   std::vector<Entry> left;
   {
     std::unique_lock<std::mutex> lock(s.mutex);
     s.stopping = true;
     s.changed.notify_all();
-    // A callback of the user may hang in the thread; that must not hang the process.
-    s.changed.wait_for(lock, kLongestStop, [&s] { return !s.running || s.exited; });
+    // A callback of the user may hang in a thread; that must not hang the process.
+    s.changed.wait_for(lock, kLongestStop, [&s] { return s.threads == 0; });
     left.swap(s.entries);
   }
   for (Entry& entry : left) entry.done() ? entry.finish() : give_up(std::move(entry));

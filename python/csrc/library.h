@@ -1,5 +1,5 @@
 // The functions of libgoccl, found at run time: the extension has no link-time dependence on it, so importing the
-// extension starts no Go runtime. And what surrounds every call: failures, forks, the GIL.
+// extension starts no Go runtime. And what surrounds every call of them: failures, forks, the GIL.
 #pragma once
 
 #include <Python.h>
@@ -42,9 +42,8 @@ struct Failure : goccl_error {
   Failure() { code = GOCCL_OK, peer = -1, text[0] = '\0'; }
 };
 
-// Failures of communication are c10::DistBackendError (Python's torch.distributed.DistBackendError), arguments that cannot be
-// right c10::Error (RuntimeError), and what is right but not supported c10::NotImplementedError (NotImplementedError). In
-// Python all three are RuntimeErrors.
+// Failures of communication are c10::DistBackendError, arguments that cannot be right c10::Error, and what is right but not
+// supported c10::NotImplementedError. In Python all are RuntimeErrors.
 std::exception_ptr as_exception(int code, const std::string& text);
 std::exception_ptr as_exception(int code, const goccl_error& error, const char* what);
 
@@ -58,8 +57,7 @@ template <typename... Text>
   std::rethrow_exception(as_exception(code, c10::str(what, ": ", text...)));
 }
 
-// Gives the GIL away for a scope, if this thread has it. For what may be called both from Python and from C++ threads that
-// never saw the interpreter, and may wait.
+// Gives the GIL away for a scope, if this thread has it: for what may wait, and is called from Python and from C++ threads.
 class WithoutGil {
  public:
   WithoutGil() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}

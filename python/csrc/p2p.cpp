@@ -4,7 +4,6 @@
 #include <cstring>
 
 namespace goccl {
-
 namespace {
 
 constexpr Kind kSend{c10d::OpType::SEND, GOCCL_SEND, "goccl:send"};

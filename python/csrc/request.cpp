@@ -7,7 +7,6 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace goccl {
-
 namespace {
 
 using S = at::ScalarType;
@@ -24,9 +23,7 @@ int32_t core_type(S type) {
   return found == std::end(kTypes) ? 0 : found->second;
 }
 
-bool reduces(goccl_coll coll) {
-  return coll == GOCCL_REDUCE || coll == GOCCL_REDUCE_SCATTER || coll == GOCCL_ALL_REDUCE;
-}
+bool reduces(goccl_coll c) { return c == GOCCL_REDUCE || c == GOCCL_REDUCE_SCATTER || c == GOCCL_ALL_REDUCE; }
 
 // Whether the tensor's elements lie one after the other in memory as they read.
 bool plain(const at::Tensor& t) { return t.is_contiguous() && !t.is_conj() && !t.is_neg() && !t._is_zerotensor(); }
@@ -85,7 +82,8 @@ Request::Request(const Kind& kind, const at::Tensor& example, std::chrono::milli
 void Request::check(const at::Tensor& t, const char* role) const {
   GOCCL_CHECK(t.defined(), kind_, "an ", role, " tensor is undefined");
   GOCCL_CHECK(t.device().is_cpu(), kind_, "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
-  GOCCL_CHECK(t.layout() == at::kStrided, kind_, "only supports dense tensors; got ", t.layout(), " (", role, ")");
+  GOCCL_CHECK(t.layout() == at::kStrided, kind_, "only supports dense tensors; got ", t.layout(), " (", role,
+              "): call to_dense() first");
   GOCCL_CHECK(t.scalar_type() == dtype_, kind_, "invalid tensor type: all tensors must have the same; expected ", dtype_,
               ", got an ", role, " tensor of ", t.scalar_type());
 }

@@ -118,8 +118,7 @@ void GocclWork::abort() {
   check_not_forked(kind_.title);
   if (done()) return;
   Failure failure;
-  const std::string reason = c10::str("Work.abort() was called for ", kind_.title);
-  const int rc = lib.group_abort(group_, reason.c_str(), &failure);
+  const int rc = lib.group_abort(group_, c10::str("Work.abort() was called for ", kind_.title).c_str(), &failure);
   if (rc != GOCCL_CLOSED && rc != GOCCL_INVALID) check(rc, failure, kind_.title); // those: the group is gone already
 }
 

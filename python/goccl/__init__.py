@@ -1,7 +1,8 @@
 """goccl: a process group backend for torch.distributed whose core is written in Go.
 
 Importing this module registers the backend, and nothing else: no thread is started and no library is loaded until the
-first process group is made. ::
+first process group is made. Under another minor release of torch than the one it was built for, the import fails and says
+how to build it again. ::
 
     import torch.distributed as dist
     import goccl
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
+from ._loader import check_build
 from ._options import Options
 from ._version import __version__
 
@@ -88,4 +90,5 @@ def monitored_barrier(
         pg.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
 
 
+check_build()
 register()

@@ -62,16 +62,28 @@ def rebuild_command() -> str:
     return f"{sys.executable} -m pip install --no-build-isolation --force-reinstall --no-deps {source}"
 
 
-def _load() -> ModuleType:
+def check_build() -> str | None:
+    """The torch that goccl was built for, None if it was not built.
+
+    Raises:
+        ImportError: if that is another minor release than the one that is installed; the message has the command that rebuilds.
+    """
     try:
-        build = import_module("goccl._build")
+        built = str(import_module("goccl._build").torch)
     except ImportError:
-        raise ImportError(f"goccl {__version__} in {_HERE} was not built. Build it: {rebuild_command()}") from None
-    if minor(build.torch) != minor(torch.__version__):
+        return None
+    if minor(built) != minor(torch.__version__):
         raise ImportError(
-            f"goccl {__version__} was built for torch {minor(build.torch)} ({build.torch}), but torch {torch.__version__} is "
+            f"goccl {__version__} was built for torch {minor(built)} ({built}), but torch {torch.__version__} is "
             f"installed, and their C++ interfaces differ. Build it again: {rebuild_command()}"
         )
+    return built
+
+
+def _load() -> ModuleType:
+    built = check_build()
+    if built is None:
+        raise ImportError(f"goccl {__version__} in {_HERE} was not built. Build it: {rebuild_command()}")
     library = _HERE / "libgoccl.so"
     if not library.is_file():
         raise ImportError(f"goccl {__version__}: {library} is missing. Install it again: {rebuild_command()}")
@@ -80,7 +92,7 @@ def _load() -> ModuleType:
         found = extension.load(str(library))
     except (ImportError, RuntimeError) as e:
         raise ImportError(
-            f"goccl {__version__} (built for torch {build.torch}) cannot be loaded with torch {torch.__version__}: {e}. "
+            f"goccl {__version__} (built for torch {built}) cannot be loaded with torch {torch.__version__}: {e}. "
             f"Build it again: {rebuild_command()}"
         ) from e
     if found != __version__:

@@ -243,3 +243,21 @@ def check_abort(rank):
 
 def test_abort_ends_what_another_thread_waits_for(pair):
     pair.run(check_abort)
+
+
+def check_callback_waits(rank):
+    """A callback may wait for the future of another operation, also of one that it starts itself."""
+    for _ in range(20):
+        first = dist.all_reduce(torch.ones(2), async_op=True).get_future()
+        second = dist.all_reduce(torch.ones(3), async_op=True).get_future()
+
+        def reduce_again(future, other=second):
+            again = dist.all_reduce(future.value()[0], async_op=True).get_future().wait()[0]
+            return again + other.wait()[0][0]
+
+        third = first.then(reduce_again).then(lambda f: f.value() + dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()[0])
+        assert third.wait().tolist() == [8.0, 8.0]
+
+
+def test_a_callback_may_wait_for_other_futures(pair):
+    pair.run(check_callback_waits)
