@@ -52,7 +52,10 @@ func newOp(c *Comm, call *Call) *Op {
 
 func (op *Op) release() {
 	if op.holders.Add(-1) == 0 {
-		op.call = Call{}
+		// The pool must not keep the caller's memory alive.
+		clear(op.in)
+		clear(op.out)
+		op.call, op.req = Call{}, p2p.Request{}
 		ops.Put(op)
 	}
 }
