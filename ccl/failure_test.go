@@ -3,7 +3,6 @@ package ccl_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -201,28 +200,4 @@ func TestPeerThatCloses(t *testing.T) {
 			require.ErrorIs(t, ccl.Barrier(background, comms[1]), ccl.Closed)
 		})
 	}
-}
-
-func ExampleAllReduce() {
-	ctx := context.Background()
-	node, comms, err := ccl.Local(ctx, 3, ccl.Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer node.Close()
-	var ranks sync.WaitGroup
-	for _, c := range comms {
-		ranks.Go(func() {
-			x := []float32{float32(c.Rank()), 1}
-			if err := ccl.AllReduce(ctx, c, x, x, ccl.Sum); err != nil {
-				fmt.Println(err)
-			}
-			if c.Rank() == 0 {
-				fmt.Println(x)
-			}
-		})
-	}
-	ranks.Wait()
-	// Output: [3 3]
 }
