@@ -122,6 +122,26 @@ func TestAbortEndsAWait(t *testing.T) {
 	}
 }
 
+// A rank that only sends notices, too, when it has no credit left and the peer is gone.
+func TestSenderNoticesAPeerThatCloses(t *testing.T) {
+	for _, transport := range allTransports {
+		t.Run(transport, func(t *testing.T) {
+			comms := group(t, transport, 2, ccl.Options{})
+			x := make([]float32, 8<<20)
+			done := make(chan error, 1)
+			go func() { done <- ccl.Broadcast(background, comms[0], x, 0) }()
+			require.NoError(t, comms[1].Close())
+			select {
+			case err := <-done:
+				require.ErrorIs(t, err, ccl.PeerLeft)
+				require.Contains(t, err.Error(), "rank 1")
+			case <-time.After(deadline):
+				t.Fatal("HANG")
+			}
+		})
+	}
+}
+
 func TestContextEndsAWait(t *testing.T) {
 	comms := group(t, "inproc", 2, ccl.Options{})
 	x := make([]float32, 10)

@@ -195,12 +195,12 @@ func (c *Comm) runLane(lane int) (moved bool, err error) {
 			cur.local(s)
 			done = true
 		case plan.Send:
-			done = c.send(s, st, limit)
+			done, err = c.send(s, st, limit)
 		default:
 			done, err = c.receive(s, st)
-			if err != nil {
-				return true, err
-			}
+		}
+		if err != nil {
+			return true, err
 		}
 		if !done {
 			return moved || *st != before, nil
@@ -239,7 +239,7 @@ func total(spans []span) int {
 }
 
 // send puts fragments of the message into the channel until the space, or the limit, is used up. It reports the end.
-func (c *Comm) send(s *step, st *laneState, limit int) bool {
+func (c *Comm) send(s *step, st *laneState, limit int) (done bool, err error) {
 	cur := &c.cur
 	src := cur.spans(s.Src[0])
 	all := total(src)
@@ -250,7 +250,7 @@ func (c *Comm) send(s *step, st *laneState, limit int) bool {
 			st.chunk, st.off = st.chunk+1, 0
 		}
 		if st.moved == all && all > 0 {
-			return true
+			return true, nil
 		}
 		want := 0
 		if all > 0 {
@@ -258,14 +258,18 @@ func (c *Comm) send(s *step, st *laneState, limit int) bool {
 			if st.moved+want > limit {
 				// Only the first bytes of the chunk are there: send what makes a whole fragment, else wait.
 				if want = limit - st.moved; want < maxFragment/4 {
-					return false
+					return false, nil
 				}
 				want &^= 63
 			}
 		}
 		space := ch.Reserve(want)
 		if space == nil {
-			return false
+			// A peer that is gone gives no credit back, and this lane may be the only one that waits for it.
+			if err := c.opts.Links[s.Peer].Err(); err != nil {
+				return false, c.named(s.Peer, err)
+			}
+			return false, nil
 		}
 		n := min(want, len(space))
 		if n > 0 {
@@ -279,7 +283,7 @@ func (c *Comm) send(s *step, st *laneState, limit int) bool {
 		cur.meta = cur.print.meta(all)
 		ch.Commit(n, &cur.meta)
 		if all == 0 {
-			return true
+			return true, nil
 		}
 		st.off += n
 		st.moved += n
