@@ -208,7 +208,7 @@ func OptionHelp() string {
 	return b.String()
 }
 
-// Algorithms of a collective that Options.Algo can name are those of package algo.
+// override is Algo by collective; Validate has checked that it can be read.
 func (o *Options) override() map[dtype.Collective]string {
 	m, _ := tune.ParseOverride(o.Algo)
 	return m

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,7 +88,7 @@ func (op *Op) Source() int { return op.source }
 // describe names the operation in errors.
 func (op *Op) describe() string {
 	if op.call.Coll.Valid() {
-		return op.call.String() + ", seq " + utoa(op.seq)
+		return op.call.String() + ", seq " + strconv.FormatUint(op.seq, 10)
 	}
 	return op.call.String()
 }
@@ -110,15 +111,3 @@ var start = time.Now()
 
 // now is monotonic nanoseconds, never 0.
 func now() int64 { return int64(time.Since(start)) + 1 }
-
-func utoa(n uint64) string {
-	var b [20]byte
-	i := len(b)
-	for {
-		i--
-		b[i] = byte('0' + n%10)
-		if n /= 10; n == 0 {
-			return string(b[i:])
-		}
-	}
-}
