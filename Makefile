@@ -62,6 +62,18 @@ test-go: ## Go tests with cgo, in random order
 test-race: ## Go tests under the race detector
 	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -race -short -count=1 -timeout=170s $(RACE)
 
+.PHONY: test-cover
+test-cover: ## Coverage of what proves and simulates plans: 90 % or more
+	@mkdir -p build && ci/cover.sh
+
+.PHONY: test-verify
+test-verify: ## Every algorithm is proven for 1 to 64 ranks
+	@$(GO_ENV) mkdir -p build && go build -o build/goccl-verify ./cmd/goccl && time build/goccl-verify verify --all --ranks 1-64
+
+.PHONY: test-fuzz
+test-fuzz: ## The readers of plan files are fuzzed for two minutes
+	@ci/fuzz_readers.sh
+
 .PHONY: test-noasm
 test-noasm: ## Kernels without assembly
 	@$(GO_ENV) python3 ci/gotest.py test-noasm -tags=noasm -count=1 -timeout=110s ./ccl/kernel/...

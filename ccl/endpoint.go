@@ -17,6 +17,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -41,6 +42,7 @@ type Endpoint struct {
 	node    *Node
 	cfg     Config
 	address []byte
+	plans   []*plan.Plan // the user's own
 }
 
 // address is what ranks tell each other before they join. It is untrusted until checked.
@@ -51,6 +53,7 @@ type address struct {
 	Rank    int               `json:"rank"`
 	Size    int               `json:"size"`
 	Options string            `json:"options"`
+	Plans   string            `json:"plans,omitempty"`
 	Node    string            `json:"node"`
 	Host    string            `json:"host"`
 	Pid     int               `json:"pid"`
@@ -73,11 +76,15 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if cfg.Options.Timeout > 0 {
 		cfg.Timeout = cfg.Options.Timeout
 	}
+	plans, contents, err := loadPlans(&cfg.Options)
+	if err != nil {
+		return nil, err
+	}
 	var nonce [16]byte
 	rand.Read(nonce[:])
 	host, _ := os.Hostname()
 	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Rank: cfg.Rank, Size: cfg.Size,
-		Options: cfg.Options.agreed(), Node: n.id, Host: host, Pid: os.Getpid(), Nonce: hex.EncodeToString(nonce[:]),
+		Options: cfg.Options.agreed(), Plans: contents, Node: n.id, Host: host, Pid: os.Getpid(), Nonce: hex.EncodeToString(nonce[:]),
 		Fabrics: map[string][]byte{}}
 	for _, f := range n.fabrics {
 		if cfg.Options.allows(f.Name()) {
@@ -91,7 +98,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if len(text) > MaxAddress {
 		return nil, fault.New(fault.Internal, "address of %d bytes", len(text))
 	}
-	return &Endpoint{node: n, cfg: cfg, address: text}, nil
+	return &Endpoint{node: n, cfg: cfg, address: text, plans: plans}, nil
 }
 
 // Address is what the other ranks must know to join this one.
@@ -139,7 +146,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	park.SetLocalRanks(local)
 	e.log("INFO", "joined %d ranks: %s", e.cfg.Size, summary(routes))
 	comm, err := exec.New(exec.Options{Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Bell: e.node.bell,
-		Planner: newPlanner(e.cfg.Options.override()), Progress: e.node.progress, Timeout: e.cfg.Timeout})
+		Planner: newPlanner(&e.cfg.Options, e.plans), Progress: e.node.progress, Timeout: e.cfg.Timeout})
 	if err != nil {
 		closeLinks(links)
 		return nil, e.named(err)
@@ -174,6 +181,7 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 			{"shim version", mine.Client, a.Client},
 			{"number of ranks", mine.Size, a.Size},
 			{"options", mine.Options, a.Options},
+			{"contents of GOCCL_PLAN", mine.Plans, a.Plans},
 		} {
 			if check.mine != check.other {
 				return nil, fault.Peer(fault.Mismatch, rank, "%s: rank %d has %v, rank %d has %v; all ranks of a group need the same",

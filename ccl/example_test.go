@@ -12,10 +12,14 @@ import (
 )
 
 // ranks runs a function for each rank of a group of n ranks of this process.
-func ranks(n int, run func(ctx context.Context, c *ccl.Communicator) error) {
+func ranks(n int, each func(ctx context.Context, c *ccl.Communicator) error) {
+	run(n, ccl.Options{}, each)
+}
+
+func run(n int, opts ccl.Options, each func(ctx context.Context, c *ccl.Communicator) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	node, comms, err := ccl.Local(ctx, n, ccl.Options{})
+	node, comms, err := ccl.Local(ctx, n, opts)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -23,7 +27,7 @@ func ranks(n int, run func(ctx context.Context, c *ccl.Communicator) error) {
 	var group sync.WaitGroup
 	for _, c := range comms {
 		group.Go(func() {
-			if err := run(ctx, c); err != nil {
+			if err := each(ctx, c); err != nil {
 				log.Fatal(err)
 			}
 		})

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/tune"
@@ -20,6 +22,8 @@ type Options struct {
 	Algo         string        // "all_reduce=ring,broadcast=binomial"; "" for the library's choice
 	Timeout      time.Duration // of operations and of joining; 0 for the caller's
 	Debug        string        // "WARN", "INFO", "TRACE"
+	Determinism  int           // 2, 3 or 4; see docs/determinism.md. 0 means 2
+	Plan         string        // files with plans of the user's own, separated by commas
 }
 
 // option is one row of the table that everything about options is made from: parsing, printing, documentation.
@@ -37,6 +41,15 @@ var optionTable = []option{
 		func(o *Options) string { return o.Algo }, func(o *Options, v string) error { o.Algo = v; return nil }},
 	{"GOCCL_DEBUG", "WARN", "What is printed to standard error: WARN, INFO or TRACE.", false,
 		func(o *Options) string { return o.Debug }, func(o *Options, v string) error { o.Debug = strings.ToUpper(v); return nil }},
+	{"GOCCL_DETERMINISM", "2", "2: the same bits on every rank and in every run. 3: also independent of message size and bucket split. 4: also of the algorithm.", true,
+		func(o *Options) string {
+			if o.Determinism == 0 {
+				return ""
+			}
+			return strconv.Itoa(o.Determinism)
+		}, setDeterminism},
+	{"GOCCL_PLAN", "", "Files with plans of your own, separated by commas; each is verified, and used for the collective, ranks and sizes that it declares.", false,
+		func(o *Options) string { return o.Plan }, func(o *Options, v string) error { o.Plan = v; return nil }},
 	{"GOCCL_SOCKET_IFNAME", "", "Network interfaces: names or prefixes (eth0,eth1), or ^ and those to leave out (^docker,lo).", false,
 		func(o *Options) string { return o.SocketIfname }, func(o *Options, v string) error { o.SocketIfname = v; return nil }},
 	{"GOCCL_TIMEOUT", "", "Timeout of operations and of joining a group, in seconds or with a unit (90, 1.5s, 5m); the process group's own if not set.", false,
@@ -48,6 +61,29 @@ var optionTable = []option{
 		}, setTimeout},
 	{"GOCCL_TRANSPORT", "auto", "auto: shared memory on one host, TCP between hosts; shm or tcp: only that.", true,
 		func(o *Options) string { return o.Transport }, func(o *Options, v string) error { o.Transport = strings.ToLower(v); return nil }},
+}
+
+func setDeterminism(o *Options, v string) error {
+	switch v {
+	case "":
+		o.Determinism = 0
+	case "2", "3", "4":
+		o.Determinism = int(v[0] - '0')
+	default:
+		return fmt.Errorf("%q is not 2, 3 or 4", v)
+	}
+	return nil
+}
+
+// planFiles is Plan by file.
+func (o *Options) planFiles() []string {
+	var files []string
+	for file := range strings.SplitSeq(o.Plan, ",") {
+		if file = strings.TrimSpace(file); file != "" {
+			files = append(files, file)
+		}
+	}
+	return files
 }
 
 func setTimeout(o *Options, v string) error {
@@ -91,8 +127,18 @@ func (o *Options) Validate() error {
 	if o.Timeout < 0 {
 		return fault.New(fault.Invalid, "GOCCL_TIMEOUT=%v is negative", o.Timeout)
 	}
-	if _, err := tune.ParseOverride(o.Algo); err != nil {
+	if o.Determinism != 0 && (o.Determinism < 2 || o.Determinism > 4) {
+		return fault.New(fault.Invalid, "GOCCL_DETERMINISM=%d is not 2, 3 or 4", o.Determinism)
+	}
+	override, err := tune.ParseOverride(o.Algo)
+	if err != nil {
 		return fault.New(fault.Invalid, "GOCCL_ALGO=%s: %v", o.Algo, err)
+	}
+	for coll, name := range override {
+		if a, err := algo.Find(coll, name); err == nil && coll.Reduces() && a.Level < int(needed(o.Determinism)) {
+			return fault.New(fault.Invalid, "GOCCL_ALGO=%v=%s has determinism level %d, GOCCL_DETERMINISM=%d asks for level %d", coll, name,
+				a.Level, o.Determinism, needed(o.Determinism))
+		}
 	}
 	return nil
 }

@@ -2,37 +2,134 @@ package ccl
 
 import (
 	"fmt"
+	"os"
+	"strings"
+	"sync"
 
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
+	"github.com/goccl/goccl/ccl/verify"
 )
 
-// planner joins the catalogue (algo) and the choice (tune) for package exec.
+// planner joins the users' plans, the catalogue (algo) and the choice (tune) for package exec. An algorithm's number is its place in
+// users, or behind them in the catalogue.
 type planner struct {
-	override map[dtype.Collective]string
-
-	all []algo.Algorithm
+	rules tune.Rules
+	users []*plan.Plan
+	names []named // what the numbers behind users stand for
 }
 
-func newPlanner(override map[dtype.Collective]string) *planner {
-	return &planner{override: override, all: algo.All()}
+type named struct {
+	coll dtype.Collective
+	name string
+	make func(plan.Spec) (*plan.Plan, error)
+}
+
+func newPlanner(opts *Options, users []*plan.Plan) *planner {
+	p := &planner{rules: tune.Rules{Override: opts.override(), Determinism: opts.Determinism}, users: users}
+	for _, a := range algo.All() {
+		p.names = append(p.names, named{a.Coll, a.Name, a.Make})
+	}
+	for coll, name := range p.rules.Override { // names that stand for a family, like hierarchical.ring.direct
+		if a, err := algo.Find(coll, name); err == nil && p.find(coll, name) < 0 {
+			p.names = append(p.names, named{coll, name, a.Make})
+		}
+	}
+	return p
 }
 
 func (p *planner) Choose(coll dtype.Collective, ranks int, bytes int64) int {
-	name := tune.Choose(coll, ranks, bytes, p.override)
-	for i := range p.all {
-		if p.all[i].Coll == coll && p.all[i].Name == name {
+	for i, u := range p.users {
+		if u.Spec.Coll == coll && u.Spec.Ranks == ranks && bytes >= u.MinBytes && (u.MaxBytes == 0 || bytes <= u.MaxBytes) {
 			return i
+		}
+	}
+	return p.find(coll, tune.Choose(coll, ranks, bytes, p.rules))
+}
+
+// find is the number of an algorithm of the catalogue, -1 if there is none.
+func (p *planner) find(coll dtype.Collective, name string) int {
+	for i := range p.names {
+		if p.names[i].coll == coll && p.names[i].name == name {
+			return len(p.users) + i
 		}
 	}
 	return -1
 }
 
 func (p *planner) Make(algorithm int, spec plan.Spec) (*plan.Plan, error) {
+	if algorithm >= 0 && algorithm < len(p.users) {
+		if u := p.users[algorithm]; u.Spec.Root == spec.Root {
+			return u, nil
+		}
+		// A plan from a file is for one root. Other roots get what they would without the file; nothing of it depends on the size.
+		algorithm = p.find(spec.Coll, tune.Choose(spec.Coll, spec.Ranks, 0, p.rules))
+	}
 	if algorithm < 0 {
 		return nil, fmt.Errorf("no algorithm for %v", spec)
 	}
-	return p.all[algorithm].Make(spec)
+	return p.names[algorithm-len(p.users)].make(spec)
+}
+
+// verified remembers the texts of plans that this process has verified, for a file is read anew for every group.
+var verified sync.Map // string → *plan.Plan
+
+// loadPlans reads and verifies the plans of the files that GOCCL_PLAN names. contents is what ranks compare.
+func loadPlans(opts *Options) (plans []*plan.Plan, contents string, err error) {
+	for _, file := range opts.planFiles() {
+		info, err := os.Stat(file)
+		if err != nil {
+			return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_PLAN")
+		}
+		if info.Size() > plan.MaxFileSize || !info.Mode().IsRegular() {
+			return nil, "", fault.New(fault.Invalid, "GOCCL_PLAN=%s: want a file of at most %d bytes", file, plan.MaxFileSize)
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_PLAN")
+		}
+		p, err := loadPlan(data, opts.Determinism)
+		if err != nil {
+			return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_PLAN=%s is refused", file)
+		}
+		plans = append(plans, p)
+		contents += fmt.Sprintf(" %s:%016x", p.Name, p.Hash())
+	}
+	return plans, strings.TrimSpace(contents), nil
+}
+
+func loadPlan(data []byte, determinism int) (*plan.Plan, error) {
+	key := fmt.Sprintf("%d %s", determinism, data)
+	if p, ok := verified.Load(key); ok {
+		return p.(*plan.Plan), nil
+	}
+	p, err := plan.Load(data)
+	if err != nil {
+		return nil, err
+	}
+	if p.Needs&plan.Gets != 0 {
+		return nil, fault.New(fault.NotSupported, "plan %q reads windows of peers, which no group offers", p.Name)
+	}
+	report, err := verify.Plan(p, verify.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if level := needed(determinism); report.Determinism < level {
+		return nil, fault.New(fault.NotSupported, "plan %q has determinism %v, GOCCL_DETERMINISM=%d asks for %v", p.Name,
+			report.Determinism, determinism, level)
+	}
+	verified.Store(key, p)
+	return p, nil
+}
+
+// needed is the level that every plan must have. At 3 and 4 it is the order of ranks: plans with different orders in one group would make
+// the bits depend on the size.
+func needed(determinism int) verify.Level {
+	if determinism > 2 {
+		return verify.RankOrder
+	}
+	return verify.EveryRun
 }

@@ -14,12 +14,12 @@ import "github.com/goccl/goccl/ccl/plan"
 // In place: In is the rank's own block of Out, which nobody else writes.
 func allGatherDirect(s plan.Spec) design {
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
-		var sends, recvs []plan.Step
-		for k := 1; k < s.Ranks; k++ {
-			sends = append(sends, send(in(0), wrap(rank+k, s.Ranks)))
-			from := wrap(rank-k, s.Ranks)
-			recvs = append(recvs, recv(out(from), from))
-		}
-		return program(append(sends, copyStep(out(rank), in(0))), recvs)
+		n := s.Ranks
+		up, down := plan.Stride{By: 1, Mod: n}, plan.Stride{By: -1, Mod: n}
+		give := send(in(0), wrap(rank+1, n))
+		give.By = &plan.Advance{Peer: up}
+		take := recv(out(wrap(rank-1, n)), wrap(rank-1, n))
+		take.By = &plan.Advance{Dst: down, Peer: down}
+		return program(append(loop(n-1, []plan.Step{give}), copyStep(out(rank), in(0))), loop(n-1, []plan.Step{take}))
 	}}
 }

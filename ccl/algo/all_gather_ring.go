@@ -11,19 +11,19 @@ import "github.com/goccl/goccl/ccl/plan"
 //	wins    large blocks where paths between neighbours are the best ones or are shared by others (TCP, NUMA)
 //	source  Thakur, Rabenseifner, Gropp (2005), §4.1; NCCL ring
 //
+// Programs are loops, as long for any number of ranks.
+//
 // In place: In is the rank's own block of Out, which nobody else writes.
 func allGatherRing(s plan.Spec) design {
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
 		n := s.Ranks
 		left, right := wrap(rank-1, n), wrap(rank+1, n)
-		sends := []plan.Step{send(in(0), right), copyStep(out(rank), in(0))}
-		var recvs []plan.Step
-		for k := range n - 1 {
-			if k > 0 {
-				sends = append(sends, send(out(wrap(rank-k, n)), right, afterRecv(k-1)))
-			}
-			recvs = append(recvs, recv(out(wrap(rank-1-k, n)), left))
-		}
-		return program(sends, recvs)
+		down := plan.Stride{By: -1, Mod: n}
+		pass := send(out(left), right, afterRecv(0))
+		pass.By = &plan.Advance{Src: []plan.Stride{down}, After: []int{1}}
+		take := recv(out(left), left)
+		take.By = &plan.Advance{Dst: down}
+		sends := append([]plan.Step{send(in(0), right), copyStep(out(rank), in(0))}, loop(n-2, []plan.Step{pass})...)
+		return program(sends, loop(n-1, []plan.Step{take}))
 	}}
 }

@@ -52,6 +52,6 @@ func allReduceDirect(s plan.Spec) design {
 		if len(recvs) == 1 {
 			return program(sends, recvs) // straight from In and the message to Out
 		}
-		return program(sends, recvs, in(0))
+		return program(sends, recvs, plan.Extent{})
 	}}
 }

@@ -12,31 +12,13 @@ import "github.com/goccl/goccl/ccl/plan"
 //	time    2(n-1)·α + 2·m·(n-1)/n·β + m·(n-1)/n·γ
 //	wins    large blocks on any path
 //	order   chunk c along the ring from rank c on, so it differs between chunks (in rank order with two ranks); all ranks get
-//	        the same bits, in every run
+//	        the same bits, in every run: level 2
 //	source  Patarasu, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009); NCCL ring
 //
 // A receive of the second half writes a chunk that this rank sent in the first half, so it comes after that send. In
 // place this also holds for chunk r, which is sent straight out of In.
 func allReduceRing(s plan.Spec) design {
 	return design{split: s.Ranks, alias: plan.InPlace, program: func(rank int) plan.Program {
-		n := s.Ranks
-		left, right := wrap(rank-1, n), wrap(rank+1, n)
-		sends := []plan.Step{send(in(rank), right)}
-		var recvs []plan.Step
-		for k := range n - 1 {
-			c := wrap(rank-1-k, n)
-			step := passOn(rank, out(c), in(c), left)
-			step.Final = k == n-2
-			recvs = append(recvs, step)
-			sends = append(sends, send(out(c), right, afterRecv(k)))
-		}
-		for k := range n - 1 {
-			c := wrap(rank-k, n)
-			recvs = append(recvs, recv(out(c), left, afterSend(k)))
-			if k < n-2 {
-				sends = append(sends, send(out(c), right, afterRecv(n-1+k)))
-			}
-		}
-		return program(sends, recvs)
+		return program(circle{ranks: s.Ranks, way: 1, segments: 1}.steps(rank))
 	}}
 }

@@ -14,17 +14,26 @@ import "github.com/goccl/goccl/ccl/plan"
 // It does not run in place: a block would be overwritten before it was sent.
 func allToAllDirect(s plan.Spec) design {
 	return design{program: func(rank int) plan.Program {
-		sends, recvs := allToAllExchange(s.Ranks, rank)
+		sends, recvs := allToAllExchange(s.Ranks, rank, false)
 		return program(append(sends, copyStep(out(rank), in(rank))), recvs)
 	}}
 }
 
-// allToAllExchange is one message to and one from each other rank, in rotated order.
-func allToAllExchange(n, rank int) (sends, recvs []plan.Step) {
-	for k := 1; k < n; k++ {
-		to, from := wrap(rank+k, n), wrap(rank-k, n)
-		sends = append(sends, send(in(to), to))
-		recvs = append(recvs, recv(out(from), from))
+// allToAllExchange is one message to and one from each other rank, in rotated order, as loops. In rounds, a message goes out
+// when that of the round before has come in.
+func allToAllExchange(n, rank int, rounds bool) (sends, recvs []plan.Step) {
+	up, down := plan.Stride{By: 1, Mod: n}, plan.Stride{By: -1, Mod: n}
+	to, from := wrap(rank+1, n), wrap(rank-1, n)
+	take := recv(out(from), from)
+	take.By = &plan.Advance{Dst: down, Peer: down}
+	recvs = loop(n-1, []plan.Step{take})
+	give := send(in(to), to)
+	give.By = &plan.Advance{Src: []plan.Stride{up}, Peer: up}
+	if !rounds {
+		return loop(n-1, []plan.Step{give}), recvs
 	}
-	return sends, recvs
+	next := send(in(wrap(rank+2, n)), wrap(rank+2, n), afterRecv(0))
+	next.By = &plan.Advance{Src: []plan.Stride{up}, Peer: up, After: []int{1}}
+	give.By = nil
+	return append([]plan.Step{give}, loop(n-2, []plan.Step{next})...), recvs
 }

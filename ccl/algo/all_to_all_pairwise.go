@@ -15,10 +15,7 @@ import "github.com/goccl/goccl/ccl/plan"
 // It does not run in place: a block would be overwritten before it was sent.
 func allToAllPairwise(s plan.Spec) design {
 	return design{program: func(rank int) plan.Program {
-		sends, recvs := allToAllExchange(s.Ranks, rank)
-		for k := 1; k < len(sends); k++ {
-			sends[k].After = []plan.Point{afterRecv(k - 1)}
-		}
+		sends, recvs := allToAllExchange(s.Ranks, rank, true)
 		return program(append(sends, copyStep(out(rank), in(rank))), recvs)
 	}}
 }

@@ -35,9 +35,9 @@ func inRankOrder(ranks, rank int, own plan.Ref) []plan.Step {
 }
 
 // tmpInRankOrder is the Tmp that inRankOrder needs.
-func tmpInRankOrder(rank int, own plan.Ref) []plan.Ref {
+func tmpInRankOrder(s plan.Spec, rank int, own plan.Ref) []plan.Extent {
 	if rank < 2 {
 		return nil
 	}
-	return []plan.Ref{own}
+	return like(s, 1, rank, own)
 }

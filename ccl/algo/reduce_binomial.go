@@ -11,11 +11,14 @@ import "github.com/goccl/goccl/ccl/plan"
 //	time    ⌈log₂ n⌉·(α + m·β + m·γ)
 //	wins    small and medium blocks, any rank count
 //	order   each partial result is over neighbouring ranks, in order of their distance from the root, but in brackets of the
-//	        tree: x₀+x₁ + (x₂+x₃). The same for all elements and message sizes.
+//	        tree: x₀+x₁ + (x₂+x₃). The same for all elements and message sizes. In rank order with two ranks
 //	source  Thakur, Rabenseifner, Gropp (2005), §4.5
 //
 // In place: only the root has an Out, and it sends nothing.
 func reduceBinomial(s plan.Spec) design {
+	if s.Ranks == 2 {
+		return reduceDirect(s) // in rank order, whichever is the root
+	}
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
 		n := s.Ranks
 		v := wrap(rank-s.Root, n)
@@ -39,6 +42,6 @@ func reduceBinomial(s plan.Spec) design {
 			return program([]plan.Step{up}, nil)
 		}
 		up.After = []plan.Point{afterRecv(len(recvs) - 1)}
-		return program([]plan.Step{up}, recvs, in(0))
+		return program([]plan.Step{up}, recvs, plan.Extent{})
 	}}
 }

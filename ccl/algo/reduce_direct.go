@@ -17,6 +17,6 @@ func reduceDirect(s plan.Spec) design {
 		if rank != s.Root {
 			return program([]plan.Step{send(in(0), s.Root)}, nil)
 		}
-		return program(nil, inRankOrder(s.Ranks, rank, in(0)), tmpInRankOrder(rank, in(0))...)
+		return program(nil, inRankOrder(s.Ranks, rank, in(0)), tmpInRankOrder(s, rank, in(0))...)
 	}}
 }

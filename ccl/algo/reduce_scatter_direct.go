@@ -23,6 +23,6 @@ func reduceScatterDirect(s plan.Spec) design {
 			to := wrap(rank+k, s.Ranks)
 			sends = append(sends, send(in(to), to))
 		}
-		return program(sends, inRankOrder(s.Ranks, rank, in(rank)), tmpInRankOrder(rank, in(rank))...)
+		return program(sends, inRankOrder(s.Ranks, rank, in(rank)), tmpInRankOrder(s, rank, in(rank))...)
 	}}
 }

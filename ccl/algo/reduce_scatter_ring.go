@@ -14,27 +14,26 @@ import "github.com/goccl/goccl/ccl/plan"
 //	memory  n-2 blocks of Tmp, one for each block passed on, since blocks may have different lengths
 //	source  Patarasu, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009); NCCL ring
 //
+// Programs are loops, as long for any number of ranks.
+//
 // In place: Out is the rank's own block of In, which is read and written last.
 func reduceScatterRing(s plan.Spec) design {
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
 		n := s.Ranks
 		left, right := wrap(rank-1, n), wrap(rank+1, n)
-		sends := []plan.Step{send(in(left), right)}
-		var recvs []plan.Step
-		var lengths []plan.Ref
-		for k := range n - 1 {
-			own := in(wrap(rank-2-k, n))
-			if k == n-2 {
-				last := passOn(rank, out(0), own, left)
-				last.Final = true
-				recvs = append(recvs, last)
-				break
-			}
-			recvs = append(recvs, passOn(rank, tmp(k), own, left))
-			lengths = append(lengths, own)
-			sends = append(sends, send(tmp(k), right, afterRecv(k)))
+		forward, down := plan.Stride{By: 1}, plan.Stride{By: -1, Mod: n}
+		var lengths []plan.Extent
+		for k := range n - 2 {
+			lengths = append(lengths, like(s, 1, rank, in(wrap(rank-2-k, n)))...)
 		}
-		return program(sends, recvs, lengths...)
+		pass := send(tmp(0), right, afterRecv(0))
+		pass.By = &plan.Advance{Src: []plan.Stride{forward}, After: []int{1}}
+		sends := append([]plan.Step{send(in(left), right)}, loop(n-2, []plan.Step{pass})...)
+		add := passOn(rank, tmp(0), in(wrap(rank-2, n)), left)
+		add.By = &plan.Advance{Dst: forward, Src: []plan.Stride{down}}
+		last := passOn(rank, out(0), in(rank), left)
+		last.Final = true
+		return program(sends, append(loop(n-2, []plan.Step{add}), last), lengths...)
 	}}
 }
 

@@ -55,11 +55,20 @@ func TestMakeRefuses(t *testing.T) {
 		{plan.Spec{Coll: dtype.AllGather, Ranks: 2}, fault.Invalid, "ring of all_reduce asked for a plan of all_gather"},
 		{plan.Spec{Coll: dtype.AllReduce}, fault.Invalid, "0 ranks"},
 		{plan.Spec{Coll: dtype.AllReduce, Ranks: 3, Root: 1}, fault.Invalid, "has no root"},
-		{plan.Spec{Coll: dtype.AllReduce, Ranks: plan.MaxSplit + 1}, fault.NotSupported, "4097 chunks"},
+		{plan.Spec{Coll: dtype.AllReduce, Ranks: plan.MaxRanks + 1}, fault.Invalid, "65537 ranks"},
 	} {
 		if _, err := ring.Make(test.spec); !errors.Is(err, test.code) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: got %v, want %v with %q", test.spec, err, test.code, test.want)
 		}
+	}
+}
+
+// TestMakeTooFine asks for a plan with more chunks than a plan may have.
+func TestMakeTooFine(t *testing.T) {
+	fine := entry("fine", dtype.AllReduce, "", func(plan.Spec) design { return design{split: plan.MaxSplit + 1} })
+	_, err := fine.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: 2})
+	if !errors.Is(err, fault.NotSupported) || !strings.Contains(err.Error(), "131073 chunks") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -46,7 +46,7 @@ func msgReduce(dst, src plan.Ref, from int, after ...plan.Point) plan.Step {
 }
 
 // program makes a program of a sending and a receiving lane, and leaves out an empty one.
-func program(sends, recvs []plan.Step, tmp ...plan.Ref) plan.Program {
+func program(sends, recvs []plan.Step, tmp ...plan.Extent) plan.Program {
 	p := plan.Program{Tmp: tmp}
 	for _, lane := range [][]plan.Step{sends, recvs} {
 		if len(lane) > 0 {
@@ -54,4 +54,15 @@ func program(sends, recvs []plan.Step, tmp ...plan.Ref) plan.Program {
 		}
 	}
 	return p
+}
+
+// like is the lengths of the chunks of some Refs of a rank's In or Out.
+func like(s plan.Spec, split, rank int, refs ...plan.Ref) []plan.Extent {
+	var lengths []plan.Extent
+	for _, r := range refs {
+		for i := range r.N {
+			lengths = append(lengths, s.Extent(split, rank, r.Buf, r.At+i))
+		}
+	}
+	return lengths
 }

@@ -3,6 +3,8 @@
 package exec_test
 
 import (
+	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,26 +12,49 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/plan"
 )
 
 // The race detector allocates and drops pooled objects at random, so this is for plain builds.
 func TestNoAllocations(t *testing.T) {
-	for _, n := range []int{2, 100_000} {
-		a, err := algo.Find(dtype.AllReduce, "ring")
-		require.NoError(t, err)
-		all := comms(t, 2, fixed{a})
-		x, y := make([]float64, n), make([]float64, n)
-		call := func(x []float64) *exec.Call {
-			return &exec.Call{Coll: dtype.AllReduce, Type: dtype.F64, In: []exec.Block{block(x)}, Out: []exec.Block{block(x)}}
+	ring, err := algo.Find(dtype.AllReduce, "ring")
+	require.NoError(t, err)
+	sum := func(x []float32) *exec.Call { return sumCall(x, x) }
+	for name, run := range map[string]struct {
+		planner exec.Planner
+		call    func([]float32) *exec.Call
+	}{
+		"messages": {fixed{ring}, sum},
+		"windows":  {plans{dtype.AllReduce: inPlace(packets)}, sum},
+		"counts": {plans{dtype.AllToAll: inPlace(hub), dtype.AllGather: everybody}, func(x []float32) *exec.Call {
+			half := []exec.Block{blockOf(x[:len(x)/2]), blockOf(x[len(x)/2:])}
+			return &exec.Call{Coll: dtype.AllToAll, Type: dtype.F32, In: half, Out: half}
+		}},
+	} {
+		for _, n := range []int{2, 100_000} {
+			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
+				all := comms(t, 2, run.planner)
+				mine, theirs := run.call(make([]float32, n)), run.call(make([]float32, n))
+				const turns = 200
+				var group sync.WaitGroup
+				defer group.Wait()
+				group.Go(func() {
+					for range turns + 1 { // AllocsPerRun adds one
+						all[1].Run(theirs)
+					}
+				})
+				allocs := testing.AllocsPerRun(turns, func() { all[0].Run(mine) })
+				require.Less(t, allocs, 1.0, "allocations an operation of %d elements", n)
+			})
 		}
-		mine, theirs := call(x), call(y)
-		const turns = 200
-		go func() {
-			for range turns + 1 { // AllocsPerRun adds one
-				all[1].Run(theirs)
-			}
-		}()
-		allocs := testing.AllocsPerRun(turns, func() { all[0].Run(mine) })
-		require.Less(t, allocs, 1.0, "allocations an operation of %d elements", n)
+	}
+}
+
+// inPlace is an algorithm that may be called with one buffer: here nobody looks at what comes out.
+func inPlace(make func(plan.Spec) *plan.Plan) func(plan.Spec) *plan.Plan {
+	return func(spec plan.Spec) *plan.Plan {
+		p := make(spec)
+		p.Alias = plan.InPlace
+		return p
 	}
 }

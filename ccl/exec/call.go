@@ -7,7 +7,6 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/plan"
 )
 
 // Block is one contiguous piece of a caller's buffer: Count elements at Ptr. It must stay valid until the operation is done.
@@ -143,8 +142,9 @@ func (c *Call) checkLengths(rank int) error {
 	return nil
 }
 
-// checkOverlap refuses In and Out that share memory in a way that the plan does not allow.
-func (c *Call) checkOverlap(rank int, alias plan.Alias) error {
+// overlap reports whether In and Out share memory in the one way that there is a meaning for: the same memory for the same block of the
+// data. Any other way is refused.
+func (c *Call) overlap(rank int) (inPlace bool, err error) {
 	size := uintptr(c.Type.Size())
 	for i, a := range c.In {
 		for j, b := range c.Out {
@@ -152,18 +152,17 @@ func (c *Call) checkOverlap(rank int, alias plan.Alias) error {
 			if a.Count == 0 || b.Count == 0 || lo+uintptr(a.Count)*size <= hi || hi+uintptr(b.Count)*size <= lo {
 				continue
 			}
-			// The one allowed way: the same memory for the same block of the data.
 			own := i == j
 			if len(c.In) != len(c.Out) {
 				own = len(c.In) == 1 && j == rank || len(c.Out) == 1 && i == rank
 			}
-			same := own && lo == hi && a.Count == b.Count
-			if !same || alias&plan.InPlace == 0 {
-				return fault.New(fault.Invalid, "%v: input block %d and output block %d share memory; use separate buffers", c.Coll, i, j)
+			if !own || lo != hi || a.Count != b.Count {
+				return false, fault.New(fault.Invalid, "%v: input block %d and output block %d share memory; use separate buffers", c.Coll, i, j)
 			}
+			inPlace = true
 		}
 	}
-	return nil
+	return inPlace, nil
 }
 
 // bytes is the size of the whole vector where all ranks know it alike, else 0. The choice of the algorithm depends on it.

@@ -14,11 +14,12 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Channels of every link: those that plans may use, and the one of send and recv.
+// Channels of every link: those that the messages of plans use, the one of send and recv, and the one of puts and signals.
 const (
-	PlanChannels = 2
-	p2pChannel   = PlanChannels
-	Channels     = PlanChannels + 1
+	PlanChannels  = 2
+	p2pChannel    = PlanChannels
+	windowChannel = PlanChannels + 1
+	Channels      = PlanChannels + 2
 )
 
 // Planner chooses and makes the plans of a Comm. It is a pure function of values that all ranks agree on.
@@ -84,6 +85,7 @@ func New(opts Options) (*Comm, error) {
 	}
 	c := &Comm{opts: opts, rank: opts.Rank, size: size, programs: map[program]*lowered{},
 		chans: make([]transport.Channel, size*Channels), lost: make([]bool, size)}
+	c.cur.rank = c.rank
 	c.timeout.Store(int64(opts.Timeout))
 	between := make([]transport.Channel, size)
 	for peer, link := range opts.Links {
@@ -268,16 +270,16 @@ func (c *Comm) end(op *Op, err error) {
 	}
 }
 
-// lowered finds or makes the program for a call.
-func (c *Comm) lowered(call *Call) (*lowered, error) {
-	key := program{coll: call.Coll, algorithm: c.opts.Planner.Choose(call.Coll, c.size, call.bytes())}
-	if call.Coll.Rooted() {
-		key.root = call.Root
+// lowered finds or makes the program for a collective.
+func (c *Comm) lowered(coll dtype.Collective, root int, bytes int64) (*lowered, error) {
+	key := program{coll: coll, algorithm: c.opts.Planner.Choose(coll, c.size, bytes)}
+	if coll.Rooted() {
+		key.root = root
 	}
 	if low := c.programs[key]; low != nil {
 		return low, nil
 	}
-	p, err := c.opts.Planner.Make(key.algorithm, plan.Spec{Coll: call.Coll, Ranks: c.size, Root: key.root})
+	p, err := c.opts.Planner.Make(key.algorithm, plan.Spec{Coll: coll, Ranks: c.size, Root: key.root})
 	if err != nil {
 		return nil, err
 	}
@@ -291,12 +293,22 @@ func (c *Comm) lowered(call *Call) (*lowered, error) {
 // begin binds the head of the queue to the cursor. It may refuse the operation alone: before anything has moved, and
 // for reasons that every rank finds in its own call.
 func (c *Comm) begin(op *Op) error {
-	low, err := c.lowered(&op.call)
+	low, err := c.lowered(op.call.Coll, op.call.Root, op.call.bytes())
 	if err != nil {
+		if f, ok := err.(*fault.Error); ok {
+			return f
+		}
 		return fault.Wrap(fault.Internal, err, "no plan")
 	}
-	if err := op.call.checkOverlap(c.rank, low.alias); err != nil {
+	inPlace, err := op.call.overlap(c.rank)
+	if err == nil && inPlace && low.alias&plan.InPlace == 0 {
+		err = c.cur.separate(op)
+	}
+	if err != nil {
 		return err
+	}
+	if low.counts {
+		return c.beginCounts(op, low)
 	}
 	return c.bind(op, low)
 }
@@ -347,21 +359,27 @@ func (c *Comm) timedOut(op *Op) error {
 			continue
 		}
 		s := &steps[st.pc]
-		if named[s.Peer] {
+		if named[s.peer] {
 			continue
 		}
-		named[s.Peer] = true
+		named[s.peer] = true
 		if text != "" {
 			text += ", "
 		}
-		what := "did not send"
-		if s.Kind == plan.Send {
-			what = "did not take"
+		switch s.kind {
+		case plan.Wait:
+			text += fmt.Sprintf("rank %d did not signal (wait, step %d.%d, flag %d)", s.peer, lane, st.pc, s.channel)
+		case plan.Recv, plan.RecvReduce:
+			text += fmt.Sprintf("rank %d did not send (%v, step %d.%d, %d bytes so far)", s.peer, s.kind, lane, st.pc, st.moved)
+		default:
+			text += fmt.Sprintf("rank %d did not take (%v, step %d.%d, %d bytes so far)", s.peer, s.kind, lane, st.pc, st.moved)
 		}
-		text += fmt.Sprintf("rank %d %s (%v, step %d.%d, %d bytes so far)", s.Peer, what, s.Kind, lane, st.pc, st.moved)
 		if first == fault.NoPeer {
-			first = s.Peer
+			first = s.peer
 		}
+	}
+	if c.cur.counting {
+		text += ", while the lengths of blocks were exchanged"
 	}
 	return &fault.Error{Code: fault.Timeout, Peer: first, Text: text + "; is it in the same call?"}
 }

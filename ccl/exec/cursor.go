@@ -3,7 +3,6 @@ package exec
 import (
 	"unsafe"
 
-	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/mem"
@@ -36,132 +35,37 @@ type laneState struct {
 // cursor runs one operation at a time: the head of the Comm's queue. Everything here is kept from one operation to the
 // next, so that running one allocates nothing.
 type cursor struct {
-	op    *Op
-	low   *lowered
-	lanes []laneState
-	bufs  [3][]span // by plan.Buffer
-	print fingerprint
-	meta  transport.Meta // of the fragment that is being sent; here, because Commit takes a pointer
-	kern  kernel.Func
-	scale kernel.ScaleFunc
-	elem  int     // bytes of what kern works on
-	pre   float64 // factor on reading In; 1 for none
-	post  float64 // factor on Final; 1 for none
-	tmp   *mem.Block
-	acc   []byte // two tiles
+	rank   int
+	op     *Op
+	low    *lowered
+	lanes  []laneState
+	bufs   [4][]span // by plan.Buffer
+	unit   int       // bytes of an element; 1 where there are none
+	print  fingerprint
+	meta   transport.Meta // of the fragment that is being sent; here, because Commit takes a pointer
+	kern   kernel.Func
+	scale  kernel.ScaleFunc
+	elem   int        // bytes of what kern works on
+	pre    float64    // factor on reading In; 1 for none
+	post   float64    // factor on Final; 1 for none
+	tmp    *mem.Block // Tmp, and behind it Win
+	copied *mem.Block // of In, where the plan does not run in place
+	acc    []byte     // two tiles
 
 	tmpSize int
-}
-
-// bind points the chunks of a program at the blocks of a call.
-func (c *Comm) bind(op *Op, low *lowered) error {
-	cur := &c.cur
-	call := &op.call
-	cur.op, cur.low = op, low
-	cur.lanes = append(cur.lanes[:0], make([]laneState, len(low.lanes))...)
-	cur.bufs[plan.In] = cut(cur.bufs[plan.In][:0], call.In, low.split, call.Type.Size())
-	cur.bufs[plan.Out] = cut(cur.bufs[plan.Out][:0], call.Out, low.split, call.Type.Size())
-	if err := cur.bindTmp(); err != nil {
-		return err
-	}
-	cur.print = fingerprint{seq: uint32(op.seq), coll: call.Coll, typ: call.Type, op: call.Op, root: call.Root, hash: low.hash}
-	switch call.Coll {
-	case dtype.Broadcast:
-		cur.print.count = call.Out[0].Count
-	case dtype.Reduce, dtype.AllReduce:
-		cur.print.count = call.In[0].Count
-	}
-	if !call.Coll.Rooted() {
-		cur.print.root = 0
-	}
-	cur.pre, cur.post = 1, 1
-	if call.Coll.Reduces() {
-		real, _ := dtype.Real(call.Type)
-		cur.kern, cur.scale, cur.elem = kernel.For(real, call.Op), kernel.Scale(real), real.Size()
-		switch call.Op {
-		case dtype.PremulSum:
-			cur.pre = call.Factor
-		case dtype.Avg:
-			cur.post = 1 / float64(c.size)
-		}
-	} else {
-		cur.print.op = 0
-	}
-	return nil
-}
-
-func cut(spans []span, blocks []Block, split, size int) []span {
-	for _, b := range blocks {
-		for j := range split {
-			lo, hi := plan.Part(b.Count, split, j)
-			spans = append(spans, spanAt(b.Ptr, lo*size, (hi-lo)*size))
-		}
-	}
-	return spans
-}
-
-// spanAt keeps an empty span from pointing behind the memory.
-func spanAt(base unsafe.Pointer, at, bytes int) span {
-	if bytes == 0 {
-		return span{base, 0}
-	}
-	return span{unsafe.Add(base, at), bytes}
-}
-
-// bindTmp lays out Tmp, each chunk aligned to a cache line, and keeps the memory if it is small.
-func (cur *cursor) bindTmp() error {
-	spans := cur.bufs[plan.Tmp][:0]
-	total := 0
-	for _, like := range cur.low.tmp {
-		total += (cur.bufs[like.Buf][like.At].bytes + 63) &^ 63
-	}
-	if total > cur.tmpSize {
-		cur.freeTmp()
-		var err error
-		if cur.tmp, err = mem.Alloc(total); err != nil {
-			return fault.Wrap(fault.System, err, "no memory for %d bytes of intermediate results", total)
-		}
-		cur.tmpSize = total
-	}
-	var base unsafe.Pointer
-	if cur.tmp != nil {
-		base = unsafe.Pointer(unsafe.SliceData(cur.tmp.Bytes()))
-	}
-	at := 0
-	for _, like := range cur.low.tmp {
-		bytes := cur.bufs[like.Buf][like.At].bytes
-		spans = append(spans, spanAt(base, at, bytes))
-		at += (bytes + 63) &^ 63
-	}
-	cur.bufs[plan.Tmp] = spans
-	return nil
-}
-
-func (cur *cursor) freeTmp() {
-	if cur.tmp != nil {
-		cur.tmp.Free()
-		cur.tmp, cur.tmpSize = nil, 0
-	}
-}
-
-// keepTmp is how much intermediate memory a Comm keeps between operations.
-const keepTmp = 4 << 20
-
-// unbind forgets the caller's memory.
-func (cur *cursor) unbind() {
-	cur.op, cur.low = nil, nil
-	for i := range cur.bufs {
-		clear(cur.bufs[i])
-	}
-	if cur.tmpSize > keepTmp {
-		cur.freeTmp()
-	}
+	signals []uint32 // counted and not waited for, by peer and flag
+	exchange
 }
 
 // run moves every lane as far as it goes. It reports whether anything moved, and whether the program has ended.
 func (c *Comm) run() (moved, ended bool, err error) {
 	for {
 		again := false
+		if c.cur.low.signallers != nil {
+			if again, err = c.inbound(c.cur.low.signallers); err != nil {
+				return true, false, err
+			}
+		}
 		ended = true
 		for lane := range c.cur.lanes {
 			m, err := c.runLane(lane)
@@ -190,14 +94,18 @@ func (c *Comm) runLane(lane int) (moved bool, err error) {
 		}
 		before := *st
 		done := false
-		switch s.Kind {
+		switch s.kind {
 		case plan.Copy, plan.Reduce:
 			cur.local(s)
 			done = true
 		case plan.Send:
 			done, err = c.send(s, st, limit)
-		default:
+		case plan.Recv, plan.RecvReduce:
 			done, err = c.receive(s, st)
+		case plan.Wait:
+			done, err = c.wait(s)
+		default:
+			done, err = c.put(s, st)
 		}
 		if err != nil {
 			return true, err
@@ -241,10 +149,10 @@ func total(spans []span) int {
 // send puts fragments of the message into the channel until the space, or the limit, is used up. It reports the end.
 func (c *Comm) send(s *step, st *laneState, limit int) (done bool, err error) {
 	cur := &c.cur
-	src := cur.spans(s.Src[0])
+	src := cur.spans(s.src[0])
 	all := total(src)
-	ch := c.channel(s.Peer, s.Chan)
-	scaled := cur.pre != 1 && s.Src[0].Buf == plan.In
+	ch := c.channel(s.peer, s.channel)
+	scaled := cur.pre != 1 && s.src[0].Buf == plan.In
 	for {
 		for st.chunk < len(src) && st.off == src[st.chunk].bytes {
 			st.chunk, st.off = st.chunk+1, 0
@@ -266,8 +174,8 @@ func (c *Comm) send(s *step, st *laneState, limit int) (done bool, err error) {
 		space := ch.Reserve(want)
 		if space == nil {
 			// A peer that is gone gives no credit back, and this lane may be the only one that waits for it.
-			if err := c.opts.Links[s.Peer].Err(); err != nil {
-				return false, c.named(s.Peer, err)
+			if err := c.opts.Links[s.peer].Err(); err != nil {
+				return false, c.named(s.peer, err)
 			}
 			return false, nil
 		}
@@ -293,16 +201,16 @@ func (c *Comm) send(s *step, st *laneState, limit int) (done bool, err error) {
 // receive takes fragments of the message out of the channel as they are there. It reports the end of the message.
 func (c *Comm) receive(s *step, st *laneState) (done bool, err error) {
 	cur := &c.cur
-	dst := cur.spans(s.Dst)
+	dst := cur.spans(s.dst)
 	all := total(dst)
-	ch := c.channel(s.Peer, s.Chan)
+	ch := c.channel(s.peer, s.channel)
 	for {
 		data, m, ok := ch.Peek()
 		if !ok {
-			return false, c.peerError(s.Peer, ch)
+			return false, c.peerError(s.peer, ch)
 		}
-		if m != cur.print.meta(all) || len(data) > all-st.moved || len(data) == 0 && all > 0 || len(data)%max(cur.op.call.Type.Size(), 1) != 0 {
-			return false, c.mismatch(s.Peer, m, all)
+		if m != cur.print.meta(all) || len(data) > all-st.moved || len(data) == 0 && all > 0 || len(data)%cur.unit != 0 {
+			return false, c.mismatch(s.peer, m, all)
 		}
 		for len(data) > 0 {
 			for st.off == dst[st.chunk].bytes {
@@ -310,10 +218,10 @@ func (c *Comm) receive(s *step, st *laneState) (done bool, err error) {
 			}
 			n := min(len(data), dst[st.chunk].bytes-st.off)
 			to := unsafe.Add(dst[st.chunk].ptr, st.off)
-			if s.Kind == plan.Recv {
+			if s.kind == plan.Recv {
 				copy(unsafe.Slice((*byte)(to), n), data)
 			} else {
-				local := cur.spans(s.Src[0])[st.chunk]
+				local := cur.spans(s.src[0])[st.chunk]
 				cur.combine(s, to, unsafe.Add(local.ptr, st.off), unsafe.Pointer(&data[0]), n)
 			}
 			data = data[n:]
@@ -330,25 +238,25 @@ func (c *Comm) receive(s *step, st *laneState) (done bool, err error) {
 // combine is one fragment of a recvreduce.
 func (cur *cursor) combine(s *step, dst, local, msg unsafe.Pointer, bytes int) {
 	n := bytes / cur.elem
-	if cur.pre != 1 && s.Src[0].Buf == plan.In {
+	if cur.pre != 1 && s.src[0].Buf == plan.In {
 		cur.scale(dst, local, n, cur.pre)
 		local = dst
 	}
-	if s.MsgFirst {
+	if s.msgFirst {
 		cur.kern(dst, msg, local, n)
 	} else {
 		cur.kern(dst, local, msg, n)
 	}
-	if s.Final && cur.post != 1 {
+	if s.final && cur.post != 1 {
 		cur.scale(dst, dst, n, cur.post)
 	}
 }
 
 // local does a copy or a reduce, chunk by chunk.
 func (cur *cursor) local(s *step) {
-	for i, dst := range cur.spans(s.Dst) {
-		if s.Kind == plan.Copy {
-			cur.copy(s, dst, cur.spans(s.Src[0])[i])
+	for i, dst := range cur.spans(s.dst) {
+		if s.kind == plan.Copy {
+			cur.copy(s, dst, cur.spans(s.src[0])[i])
 		} else {
 			cur.reduce(s, dst, i)
 		}
@@ -357,10 +265,10 @@ func (cur *cursor) local(s *step) {
 
 func (cur *cursor) copy(s *step, dst, src span) {
 	factor := 1.0
-	if s.Src[0].Buf == plan.In {
+	if s.src[0].Buf == plan.In {
 		factor = cur.pre
 	}
-	if s.Final {
+	if s.final {
 		factor *= cur.post
 	}
 	switch {
@@ -380,8 +288,8 @@ func (cur *cursor) reduce(s *step, dst span, i int) {
 	for off := 0; off < dst.bytes; off += tile {
 		n := min(tile, dst.bytes-off) / cur.elem
 		source := func(k int) unsafe.Pointer {
-			from := unsafe.Add(cur.spans(s.Src[k])[i].ptr, off)
-			if cur.pre != 1 && s.Src[k].Buf == plan.In {
+			from := unsafe.Add(cur.spans(s.src[k])[i].ptr, off)
+			if cur.pre != 1 && s.src[k].Buf == plan.In {
 				cur.scale(scaled, from, n, cur.pre)
 				return scaled
 			}
@@ -393,15 +301,15 @@ func (cur *cursor) reduce(s *step, dst span, i int) {
 			first = acc
 		}
 		to := unsafe.Add(dst.ptr, off)
-		for k := 1; k < len(s.Src); k++ {
+		for k := 1; k < len(s.src); k++ {
 			out := acc
-			if k == len(s.Src)-1 {
+			if k == len(s.src)-1 {
 				out = to
 			}
 			cur.kern(out, first, source(k), n)
 			first = acc
 		}
-		if s.Final && cur.post != 1 {
+		if s.final && cur.post != 1 {
 			cur.scale(to, to, n, cur.post)
 		}
 	}

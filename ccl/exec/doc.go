@@ -24,8 +24,22 @@
 // another lane starts with the first bytes of that step and not with its end, where both Refs are the same (a
 // pipelined gate); all other dependences are on whole steps.
 //
+// # Windows
+//
+// A rank's window is memory of its own, laid out behind Tmp. Put, packet and signal are frames on a channel that all lanes share; whoever
+// drives the target applies them, also while its program waits for something else (window.go). So any transport can do them, and no peer ever
+// writes into a window while no operation uses it. Get and getreduce need windows that peers can read: plans with them are
+// refused by all ranks alike.
+//
+// # Lengths
+//
+// A plan that forwards blocks of other ranks (plan.Counts) needs to know how long they are. Its operations begin with an all_gather of lengths,
+// a program like any other, under the same sequence number and with another phase in the fingerprint (exchange.go).
+//
 // # Trust
 //
 // Every fragment carries the operation's fingerprint, the length of its message and the plan's hash. They are compared before a
-// byte is used, so ranks that call different things get fault.Mismatch and not wrong data.
+// byte is used, so ranks that call different things get fault.Mismatch and not wrong data. Frames also name a place in the window, which is
+// checked against this rank's own lengths; lengths that peers tell are checked against those that this rank knows, and their
+// sum against MaxCounted.
 package exec

@@ -14,6 +14,7 @@ import (
 // advance does everything that can be done without waiting, and reports whether anything was. The caller holds the lock.
 func (c *Comm) advance() bool {
 	moved := false
+	c.idle++
 	c.take()
 	if why := c.stop.Load(); why != nil && c.broken == nil {
 		c.breakOff(why)
@@ -24,6 +25,10 @@ func (c *Comm) advance() bool {
 		if c.cur.op == nil {
 			if err := c.begin(op); err != nil {
 				moved = true
+				if isSystem(err) {
+					c.fail(op, err)
+					return true
+				}
 				c.pop()
 				c.end(op, err)
 				continue
@@ -36,14 +41,33 @@ func (c *Comm) advance() bool {
 			return true
 		}
 		if !ended {
+			if !m && c.idle%unaskedEvery == 0 {
+				if m, err = c.strangers(); err != nil {
+					c.fail(op, err)
+					return true
+				}
+				moved = moved || m
+			}
 			break
+		}
+		if c.cur.counting {
+			if refused, err := c.counted(op); err != nil {
+				c.fail(op, err)
+				return true
+			} else if refused == nil {
+				continue
+			} else {
+				c.pop()
+				c.end(op, refused)
+				continue
+			}
 		}
 		c.pop()
 		c.end(op, nil)
 	}
 	// Messages that nobody here asked for yet are looked at now and then: a sender must not wait for a receiver that
 	// waits for it in a collective.
-	if c.idle++; !moved && (c.p2p.Active() || c.idle%unaskedEvery == 0) || len(c.p2pOps) > 0 {
+	if !moved && (c.p2p.Active() || c.idle%unaskedEvery == 0) || len(c.p2pOps) > 0 {
 		moved = c.p2p.Advance() || moved
 	}
 	return moved

@@ -3,24 +3,34 @@ package exec
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 )
 
 // lowered is one rank's program in the form that is run: flat, with gates decided, and everything that does not depend
 // on the buffers of a call computed. It is made once for each plan.
 type lowered struct {
-	name  string
-	split int
-	alias plan.Alias
-	hash  uint16
-	tmp   []plan.Ref
-	lanes [][]step
+	name       string
+	split      int
+	flags      int
+	alias      plan.Alias
+	hash       uint16
+	counts     bool  // the lengths of other ranks' blocks are exchanged first
+	signallers []int // whom this rank waits for; nil in a plan without puts and signals
+	tmp, win   []plan.Extent
+	lanes      [][]step
 }
 
+// step is a plan.Step, without what running it does not need.
 type step struct {
-	plan.Step
-	gates []gate // in place of After
+	kind            plan.Kind
+	msgFirst, final bool
+	peer, channel   int // channel or flag
+	dst             plan.Ref
+	src             []plan.Ref
+	gates           []gate // in place of After
 }
 
 // gate holds a step back until another one is done or, pipelined, has moved as many bytes.
@@ -30,20 +40,29 @@ type gate struct {
 }
 
 func lower(p *plan.Plan, rank, channels int) (*lowered, error) {
-	if p.Chans > channels {
-		return nil, fmt.Errorf("plan %s needs %d channels, links have %d", p.Name, p.Chans, channels)
-	}
 	prog := p.Program(rank)
 	if err := p.ValidateProgram(rank, &prog); err != nil {
 		return nil, err
 	}
-	low := &lowered{name: p.Name, split: p.Split, alias: p.Alias, tmp: prog.Tmp, hash: hashOf(p)}
-	for _, lane := range prog.Lanes {
+	flat := prog.Flat()
+	if err := supported(p, &flat, rank, channels); err != nil {
+		return nil, err
+	}
+	low := &lowered{name: p.Name, split: p.Split, flags: p.Flags, alias: p.Alias, hash: hashOf(p), counts: p.Needs&plan.Counts != 0,
+		tmp: flat.Tmp, win: flat.Win}
+	if p.Needs&plan.Puts != 0 {
+		low.signallers = []int{}
+	}
+	for _, lane := range flat.Lanes {
 		steps := make([]step, len(lane))
-		for i, s := range lane {
-			steps[i].Step = s
+		for i := range lane {
+			s := &lane[i]
+			steps[i] = step{kind: s.Kind, msgFirst: s.MsgFirst, final: s.Final, peer: s.Peer, channel: s.Chan, dst: s.Dst, src: s.Src}
+			if s.Kind == plan.Wait && !slices.Contains(low.signallers, s.Peer) {
+				low.signallers = append(low.signallers, s.Peer)
+			}
 			for _, after := range s.After {
-				writer := prog.Lanes[after.Lane][after.Step]
+				writer := &flat.Lanes[after.Lane][after.Step]
 				writes := writer.Kind == plan.Recv || writer.Kind == plan.RecvReduce
 				steps[i].gates = append(steps[i].gates, gate{after.Lane, after.Step,
 					s.Kind == plan.Send && writes && s.Src[0] == writer.Dst})
@@ -54,9 +73,65 @@ func lower(p *plan.Plan, rank, channels int) (*lowered, error) {
 	return low, nil
 }
 
+// supported refuses what this executor cannot run. What a plan declares is the same on all ranks, so all refuse alike.
+func supported(p *plan.Plan, prog *plan.Program, rank, channels int) error {
+	if p.Chans > channels {
+		return fault.New(fault.NotSupported, "plan %s needs %d channels, links have %d", p.Name, p.Chans, channels)
+	}
+	if p.Needs&plan.Gets != 0 {
+		return fault.New(fault.NotSupported, "plan %s reads windows of peers%s: it needs shared windows, and this group has none; choose another algorithm",
+			p.Name, firstGet(prog))
+	}
+	for l, lane := range prog.Lanes {
+		for i := range lane {
+			s := &lane[i]
+			switch {
+			case s.Kind == plan.Get || s.Kind == plan.GetReduce:
+				return fault.New(fault.Invalid, "plan %s: lane %d, step %d is a %v, but the plan does not declare that it needs gets", p.Name, l, i, s.Kind)
+			case (s.Kind == plan.Put || s.Kind == plan.Packet || s.Kind == plan.Signal || s.Kind == plan.Wait) && p.Needs&plan.Puts == 0:
+				return fault.New(fault.Invalid, "plan %s: lane %d, step %d is a %v, but the plan does not declare that it needs puts", p.Name, l, i, s.Kind)
+			}
+		}
+	}
+	if p.Needs&plan.Counts != 0 {
+		return nil
+	}
+	for _, extents := range [2][]plan.Extent{prog.Tmp, prog.Win} {
+		for _, e := range extents {
+			if !p.Spec.Knows(rank, e) {
+				return fault.New(fault.Invalid, "plan %s: rank %d cannot know the length %v, and the plan does not declare that it needs counts", p.Name, rank, e)
+			}
+		}
+	}
+	return nil
+}
+
+// firstGet names the first step of a program that reads a window, or nothing.
+func firstGet(prog *plan.Program) string {
+	for l, lane := range prog.Lanes {
+		for i := range lane {
+			if k := lane[i].Kind; k == plan.Get || k == plan.GetReduce {
+				return fmt.Sprintf(" (lane %d, step %d is a %v)", l, i, k)
+			}
+		}
+	}
+	return ""
+}
+
+// maxHashed is the largest group in which the programs of all ranks are hashed. In larger ones this would cost more than the operation; the plan's
+// description stands for them, except for plans that are bounded to some sizes, which come from files.
+const maxHashed = 16
+
 // hashOf names a plan on the wire: ranks that run different algorithms must not mix their messages.
 func hashOf(p *plan.Plan) uint16 {
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%s/%v/%d", p.Name, p.Spec, p.Split)
-	return uint16(h.Sum32() ^ h.Sum32()>>16)
+	var sum uint64
+	if p.Spec.Ranks <= maxHashed || p.MinBytes != 0 || p.MaxBytes != 0 {
+		sum = p.Hash()
+	} else {
+		h := fnv.New64a()
+		fmt.Fprintf(h, "%s/%v/%d/%d/%d/%d/%d/%d", p.Name, p.Spec, p.Split, p.Chans, p.Flags, p.Win, p.Needs, p.Alias)
+		sum = h.Sum64()
+	}
+	sum ^= sum >> 32
+	return uint16(sum ^ sum>>16)
 }

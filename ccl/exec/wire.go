@@ -9,14 +9,15 @@ import (
 
 // fingerprint is what must be the same on both sides of a message. It rides in the transport.Meta of every fragment:
 //
-//	word 0  sequence number (32) | collective (8) | type (8) | operator (8) | 0 (8)
-//	word 1  root (16) | bytes of the message (48)
+//	word 0  sequence number (32) | collective (8) | type (8) | operator (8) | phase (8)
+//	word 1  root (16) | bytes of the message, or of the window's chunk (48)
 //	word 2  elements of the vector, where all ranks know it (48) | hash of the plan (16)
 type fingerprint struct {
 	seq   uint32
 	coll  dtype.Collective
 	typ   dtype.Type
 	op    dtype.Op
+	phase uint8 // 1 while the lengths of blocks are exchanged, else 0
 	root  int
 	count int
 	hash  uint16
@@ -26,7 +27,7 @@ const low48 = 1<<48 - 1
 
 func (f *fingerprint) meta(bytes int) transport.Meta {
 	return transport.Meta{
-		uint64(f.seq) | uint64(f.coll)<<32 | uint64(f.typ)<<40 | uint64(f.op)<<48,
+		uint64(f.seq) | uint64(f.coll)<<32 | uint64(f.typ)<<40 | uint64(f.op)<<48 | uint64(f.phase)<<56,
 		uint64(bytes)&low48 | uint64(f.root)<<48,
 		uint64(f.count)&low48 | uint64(f.hash)<<48,
 	}
@@ -34,6 +35,7 @@ func (f *fingerprint) meta(bytes int) transport.Meta {
 
 func decode(m transport.Meta) (f fingerprint, bytes int) {
 	f.seq, f.coll, f.typ, f.op = uint32(m[0]), dtype.Collective(m[0]>>32), dtype.Type(m[0]>>40), dtype.Op(m[0]>>48)
+	f.phase = uint8(m[0] >> 56)
 	f.root, bytes = int(m[1]>>48), int(m[1]&low48)
 	f.count, f.hash = int(m[2]&low48), uint16(m[2]>>48)
 	return f, bytes
@@ -55,6 +57,9 @@ func (f *fingerprint) describe(bytes int) string {
 	}
 	if f.coll.Rooted() {
 		s += fmt.Sprintf(", root %d", f.root)
+	}
+	if f.phase == phaseCounts {
+		s += ", exchanging lengths"
 	}
 	return s + fmt.Sprintf(" (message of %d bytes, plan %04x)", bytes, f.hash)
 }

@@ -130,5 +130,8 @@ func genericScaling(t dtype.Type) ScaleFunc {
 
 // blocks cuts n elements into fours, which the compiler indexes without bounds checks, and the rest.
 func blocks[E any](p unsafe.Pointer, n int) (fours [][4]E, rest []E) {
+	if n < 4 { // no pointer to four of them then, not even for a moment
+		return nil, unsafe.Slice((*E)(p), n)
+	}
 	return unsafe.Slice((*[4]E)(p), n/4), unsafe.Slice((*E)(p), n)[n&^3:]
 }

@@ -8,13 +8,21 @@ import "github.com/goccl/goccl/ccl/dtype"
 // ranks have the same block both are 0. Part is the part of the block.
 type Extent struct{ From, To, Part int }
 
-// Extent is the length of a chunk of a rank's buffer; tmp is the Tmp of its program. The chunk must exist.
-func (p *Plan) Extent(rank int, tmp []Ref, buf Buffer, chunk int) Extent {
-	if buf == Tmp {
-		buf, chunk = tmp[chunk].Buf, tmp[chunk].At
+// Extent is the length of a chunk of a rank's buffer; prog is the rank's program. The chunk must exist.
+func (p *Plan) Extent(rank int, prog *Program, buf Buffer, chunk int) Extent {
+	switch buf {
+	case Tmp:
+		return prog.Tmp[chunk]
+	case Win:
+		return prog.Win[chunk]
 	}
-	block, part := chunk/p.Split, chunk%p.Split
-	switch p.Spec.Coll {
+	return p.Spec.Extent(p.Split, rank, buf, chunk)
+}
+
+// Extent is the length of a chunk of a rank's In or Out, in a plan that cuts blocks into split chunks.
+func (s Spec) Extent(split, rank int, buf Buffer, chunk int) Extent {
+	block, part := chunk/split, chunk%split
+	switch s.Coll {
 	case dtype.AllToAll:
 		if buf == In {
 			return Extent{rank, block, part}
@@ -30,4 +38,31 @@ func (p *Plan) Extent(rank int, tmp []Ref, buf Buffer, chunk int) Extent {
 		}
 	}
 	return Extent{block, block, part}
+}
+
+// Knows reports whether a rank can tell the length e from its own In and Out.
+func (s Spec) Knows(rank int, e Extent) bool {
+	switch s.Coll {
+	case dtype.AllToAll:
+		return e.From == rank || e.To == rank
+	case dtype.Scatter, dtype.Gather:
+		return rank == s.Root || e.From == rank
+	}
+	return true
+}
+
+// Has reports whether some rank has a block with the length e, in a plan that cuts blocks into split chunks.
+func (s Spec) Has(split int, e Extent) bool {
+	if e.Part < 0 || e.Part >= split {
+		return false
+	}
+	switch s.Coll {
+	case dtype.AllToAll:
+		return e.From >= 0 && e.From < s.Ranks && e.To >= 0 && e.To < s.Ranks
+	case dtype.AllGather, dtype.Gather, dtype.Scatter, dtype.ReduceScatter:
+		return e.From >= 0 && e.From < s.Ranks && e.To == e.From
+	case dtype.Barrier:
+		return false
+	}
+	return e.From == 0 && e.To == 0
 }

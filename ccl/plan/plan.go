@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/goccl/goccl/ccl/dtype"
 )
@@ -9,10 +11,13 @@ import (
 // Limits on what a plan may ask for. They keep a plan from a file from exhausting the process that checks it.
 const (
 	MaxRanks = 1 << 16
-	MaxLanes = 16
-	MaxChans = 4
-	MaxSplit = 1 << 12
-	MaxSteps = 1 << 20 // of one rank
+	MaxLanes = 64      // of one rank
+	MaxChans = 4       // channels a pair of ranks
+	MaxFlags = 16      // a pair of ranks
+	MaxSplit = 1 << 17 // chunks a block
+	MaxTmp   = 1 << 20 // chunks of one rank
+	MaxWin   = 1 << 16 // chunks of one rank
+	MaxSteps = 1 << 20 // of one rank, loops unrolled
 )
 
 // Buffer names one of a rank's buffers.
@@ -22,9 +27,16 @@ const (
 	In Buffer = iota
 	Out
 	Tmp
+	Win
+	numBuffers
 )
 
-func (b Buffer) String() string { return [...]string{"in", "out", "tmp"}[b] }
+func (b Buffer) String() string {
+	if b >= numBuffers {
+		return fmt.Sprintf("buffer(%d)", uint8(b))
+	}
+	return [...]string{"in", "out", "tmp", "win"}[b]
+}
 
 // Ref is the chunks [At, At+N) of a buffer.
 type Ref struct {
@@ -54,10 +66,18 @@ const (
 	Send
 	Recv
 	RecvReduce
+	Put
+	Get
+	GetReduce
+	Signal
+	Wait
+	Packet
+	Loop
 	numKinds
 )
 
-var kindNames = [numKinds]string{"copy", "reduce", "send", "recv", "recvreduce"}
+var kindNames = [numKinds]string{"copy", "reduce", "send", "recv", "recvreduce", "put", "get", "getreduce", "signal", "wait",
+	"packet", "loop"}
 
 func (k Kind) String() string {
 	if k >= numKinds {
@@ -66,24 +86,57 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Point names a step of the same rank: step Step of lane Lane.
+// Point names a step of the same rank: step Step of lane Lane, counted with loops unrolled.
 type Point struct{ Lane, Step int }
 
 // Step is one instruction; see the package comment.
+//
+// A loop stands for Times copies of its Body, one after the other. In copy i (from 0) every number that a step's By names has advanced
+// i times. Loops are not nested.
 type Step struct {
 	Kind     Kind
-	Dst      Ref     // copy, reduce, recv, recvreduce
-	Src      []Ref   // copy, send, recvreduce: one; reduce: two or more
-	Peer     int     // send, recv, recvreduce
-	Chan     int     // send, recv, recvreduce
-	MsgFirst bool    // recvreduce: the message is the left operand
-	Final    bool    // Dst is fully reduced by this step
-	After    []Point // steps of other lanes that come first
+	Dst      Ref      // all that write; of put and packet it is in the window of Peer
+	Src      []Ref    // copy, send, recvreduce, put, get, packet: one; reduce, getreduce: two or more
+	From     []int    // getreduce: the rank of each source
+	Peer     int      // send, recv, recvreduce, put, get, signal, wait, packet
+	Chan     int      // channel of send, recv, recvreduce; flag of signal, wait, packet
+	MsgFirst bool     // recvreduce: the message is the left operand
+	Final    bool     // copy, reduce, recvreduce, get, getreduce: Dst is fully reduced by this step
+	After    []Point  // steps of other lanes that come first
+	By       *Advance // steps of a loop's Body: how their numbers advance; nil if they do not
+	Times    int      // loop
+	Body     []Step   // loop
+}
+
+// Advance says how the numbers of a step in a loop advance. Src, From and After are parallel to those of the step, or nil.
+type Advance struct {
+	Dst   Stride   // of Dst.At
+	Src   []Stride // of each Src[i].At
+	From  []Stride // of each From[i]
+	Peer  Stride
+	After []int // of each After[i].Step
+}
+
+// Stride advances a number x by By an iteration, wrapping around in [Low, Low+Mod) if Mod > 0.
+type Stride struct{ By, Low, Mod int }
+
+// At is x after i iterations.
+func (s Stride) At(x, i int) int {
+	x += i * s.By
+	if s.Mod > 0 {
+		x = (x - s.Low) % s.Mod
+		if x < 0 {
+			x += s.Mod
+		}
+		x += s.Low
+	}
+	return x
 }
 
 // Program is what one rank does.
 type Program struct {
-	Tmp   []Ref // for each chunk of Tmp the chunk (N = 1) of In or Out whose length it has
+	Tmp   []Extent // the length of each chunk of Tmp
+	Win   []Extent // the length of each chunk of this rank's window
 	Lanes [][]Step
 }
 
@@ -97,18 +150,62 @@ const (
 	InPlace Alias = 1 << iota
 )
 
+// Need is a set of things that a plan asks of a group.
+type Need uint8
+
+const (
+	// Messages: send, recv, recvreduce.
+	Messages Need = 1 << iota
+	// Puts: put, signal, wait, packet. Any transport can do them.
+	Puts
+	// Gets: get, getreduce. Only ranks that share memory can do them.
+	Gets
+	// Counts: some rank's Tmp or Win has the lengths of blocks that are neither in its In nor in its Out.
+	Counts
+)
+
+// MaxLevels is how many levels a Shape has.
+const MaxLevels = 3
+
+// Shape arranges ranks in a grid, the innermost level first: rank = i₀ + Shape[0]·(i₁ + Shape[1]·i₂). Levels that are not
+// used are 0 and follow the others. {8, 16} is 16 hosts of 8 ranks, or 16 rows of 8 columns. The zero Shape is no grid.
+type Shape [MaxLevels]int
+
+// Levels is how many levels s has.
+func (s Shape) Levels() int {
+	n := 0
+	for n < MaxLevels && s[n] != 0 {
+		n++
+	}
+	return n
+}
+
+// String is "8x16", or "" for the zero Shape.
+func (s Shape) String() string {
+	var words []string
+	for _, n := range s[:s.Levels()] {
+		words = append(words, strconv.Itoa(n))
+	}
+	return strings.Join(words, "x")
+}
+
 // Spec is what an algorithm is a function of.
 type Spec struct {
 	Coll  dtype.Collective
 	Ranks int
-	Root  int // rooted collectives; 0 otherwise
+	Root  int   // rooted collectives; 0 otherwise
+	Shape Shape // of algorithms that know one; the others ignore it
 }
 
 func (s Spec) String() string {
-	if s.Coll.Rooted() {
-		return fmt.Sprintf("%v on %d ranks, root %d", s.Coll, s.Ranks, s.Root)
+	text := fmt.Sprintf("%v on %d ranks", s.Coll, s.Ranks)
+	if s.Shape != (Shape{}) {
+		text += fmt.Sprintf(" (%v)", s.Shape)
 	}
-	return fmt.Sprintf("%v on %d ranks", s.Coll, s.Ranks)
+	if s.Coll.Rooted() {
+		text += fmt.Sprintf(", root %d", s.Root)
+	}
+	return text
 }
 
 // Validate checks the ranges of s.
@@ -121,18 +218,42 @@ func (s Spec) Validate() error {
 	case s.Root < 0 || s.Root >= s.Ranks:
 		return fmt.Errorf("plan: root %d of %d ranks", s.Root, s.Ranks)
 	}
+	return s.Shape.validate(s.Ranks)
+}
+
+// validate checks that s is a grid of so many ranks.
+func (s Shape) validate(ranks int) error {
+	if s == (Shape{}) {
+		return nil
+	}
+	product := 1
+	for i, n := range s {
+		if n < 0 || n > ranks || i >= s.Levels() && n != 0 {
+			return fmt.Errorf("plan: shape %v: levels must be 1 or more, and the unused ones last", [MaxLevels]int(s))
+		}
+		product *= max(n, 1)
+	}
+	if product != ranks {
+		return fmt.Errorf("plan: shape %v has %d ranks, want %d", s, product, ranks)
+	}
 	return nil
 }
 
 // Plan is an algorithm applied to a Spec. Program yields the program of one rank; it is a pure function, called for
 // the ranks that somebody looks at and for no others.
 type Plan struct {
-	Name    string // of the algorithm
-	Spec    Spec
-	Split   int // chunks a block
-	Chans   int // channels used, numbered from 0
-	Alias   Alias
-	Program func(rank int) Program
+	Name  string // of the algorithm
+	Spec  Spec
+	Split int // chunks a block
+	Chans int // channels used, numbered from 0
+	Flags int // flags used, numbered from 0
+	Win   int // the most chunks that a rank's window has
+	Needs Need
+	Alias Alias
+	// MinBytes and MaxBytes bound the calls that the plan is meant for: the bytes of a block where a rank has one block on both sides, and of
+	// all blocks together where it has one for each rank. MaxBytes 0 is no bound. Plans from files declare them; nothing else looks at them.
+	MinBytes, MaxBytes int64
+	Program            func(rank int) Program
 }
 
 // InChunks is the number of chunks of a rank's In.

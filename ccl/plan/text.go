@@ -1,135 +1,232 @@
 package plan
 
 import (
-	"fmt"
+	"hash/fnv"
 	"strconv"
-	"strings"
 )
 
-// TextFormat is the version of what Text writes.
-const TextFormat = 1
+// TextFormat is the version of what Text writes and Parse reads; PLAN.md has the grammar and the history.
+const TextFormat = 2
 
-// Text is the plan in readable form, for the ranks given or for all. It holds everything that the plan holds, so that
-// it can be parsed back:
+// Text is the plan in readable form, for the ranks given or for all. The text of all ranks holds everything that the plan holds;
+// Parse reads it back:
 //
-//	goccl plan format 1
-//	plan NAME COLLECTIVE ranks=N [root=R] split=N chans=N alias=none|in_place
+//	goccl plan format 2
+//	plan NAME COLLECTIVE ranks=N [root=R] [shape=AxB] split=N chans=N flags=N win=N needs=A+B alias=A [bytes=MIN..MAX]
 //	rank R
-//	  tmp REF…                     the lengths of its chunks, in order
+//	  tmp LENGTHS                  of its chunks, in order
+//	  win LENGTHS
 //	  lane L
-//	    I STEP [final] [after L.I…]
+//	    I STEP
 //
-// where STEP is one of
-//
-//	copy REF = REF
-//	reduce REF = REF + REF…
-//	send REF to RANK [chan N]
-//	recv REF from RANK [chan N]
-//	recvreduce REF = REF + msg from RANK [chan N]
-//	recvreduce REF = msg + REF from RANK [chan N]
-//
-// and REF is in[I], or in[I:J] for chunks I up to J without J, or the same of out or tmp.
+// PLAN.md has the grammar. The number I of a step counts loops unrolled, as in what stands behind "after". A program must be one that
+// Validate accepts.
 func (p *Plan) Text(ranks ...int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "goccl plan format %d\n", TextFormat)
-	fmt.Fprintf(&b, "plan %s %v ranks=%d", p.Name, p.Spec.Coll, p.Spec.Ranks)
-	if p.Spec.Coll.Rooted() {
-		fmt.Fprintf(&b, " root=%d", p.Spec.Root)
-	}
-	fmt.Fprintf(&b, " split=%d chans=%d alias=%v\n", p.Split, p.Chans, p.Alias)
+	b := p.appendHead(nil)
 	if len(ranks) > 0 {
 		for _, r := range ranks {
-			p.writeRank(&b, r)
+			b = p.appendRank(b, r)
 		}
-		return b.String()
+		return string(b)
 	}
 	for r := range p.Spec.Ranks {
-		p.writeRank(&b, r)
+		b = p.appendRank(b, r)
 	}
-	return b.String()
+	return string(b)
 }
 
-func (a Alias) String() string {
-	switch a {
-	case 0:
-		return "none"
-	case InPlace:
-		return "in_place"
+// Hash is the FNV-1a hash of the Text of all ranks. Plans with the same hash say the same.
+func (p *Plan) Hash() uint64 {
+	h := fnv.New64a()
+	b := p.appendHead(nil)
+	h.Write(b)
+	for r := range p.Spec.Ranks {
+		b = p.appendRank(b[:0], r)
+		h.Write(b)
 	}
-	return fmt.Sprintf("alias(%d)", uint8(a))
+	return h.Sum64()
 }
 
-func (p *Plan) writeRank(b *strings.Builder, rank int) {
+func (p *Plan) appendHead(b []byte) []byte {
+	key := func(name string, n int) {
+		b = append(b, name...)
+		b = strconv.AppendInt(b, int64(n), 10)
+	}
+	key("goccl plan format ", TextFormat)
+	b = append(b, "\nplan "+p.Name+" "+p.Spec.Coll.String()...)
+	key(" ranks=", p.Spec.Ranks)
+	if p.Spec.Coll.Rooted() {
+		key(" root=", p.Spec.Root)
+	}
+	if p.Spec.Shape != (Shape{}) {
+		b = append(b, " shape="+p.Spec.Shape.String()...)
+	}
+	key(" split=", p.Split)
+	key(" chans=", p.Chans)
+	key(" flags=", p.Flags)
+	key(" win=", p.Win)
+	b = append(b, " needs="+p.Needs.String()+" alias="+p.Alias.String()...)
+	if p.MinBytes != 0 || p.MaxBytes != 0 {
+		b = append(b, " bytes="...)
+		b = append(strconv.AppendInt(b, p.MinBytes, 10), ".."...)
+		if p.MaxBytes != 0 {
+			b = strconv.AppendInt(b, p.MaxBytes, 10)
+		}
+	}
+	return append(b, '\n')
+}
+
+func (p *Plan) appendRank(b []byte, rank int) []byte {
 	prog := p.Program(rank)
-	fmt.Fprintf(b, "rank %d\n", rank)
-	if len(prog.Tmp) > 0 {
-		b.WriteString("  tmp")
-		for _, r := range runs(prog.Tmp) {
-			b.WriteString(" " + r.String())
-		}
-		b.WriteString("\n")
-	}
+	b = append(strconv.AppendInt(append(b, "rank "...), int64(rank), 10), '\n')
+	b = appendLengths(b, "  tmp", prog.Tmp)
+	b = appendLengths(b, "  win", prog.Win)
 	for l, lane := range prog.Lanes {
-		fmt.Fprintf(b, "  lane %d\n", l)
+		b = append(strconv.AppendInt(append(b, "  lane "...), int64(l), 10), '\n')
+		n := 0
 		for i := range lane {
-			fmt.Fprintf(b, "    %d %v\n", i, &lane[i])
+			s := &lane[i]
+			b = appendLine(b, "    ", n, s)
+			if s.Kind != Loop {
+				n++
+				continue
+			}
+			for j := range s.Body {
+				b = appendLine(b, "      ", n+j, &s.Body[j])
+			}
+			n += s.Times * len(s.Body)
 		}
 	}
+	return b
 }
 
-// runs joins neighbouring chunks that follow each other.
-func runs(refs []Ref) []Ref {
-	var out []Ref
-	for _, r := range refs {
-		if n := len(out); n > 0 && out[n-1].Buf == r.Buf && out[n-1].At+out[n-1].N == r.At {
-			out[n-1].N += r.N
-			continue
-		}
-		out = append(out, r)
+func appendLine(b []byte, indent string, n int, s *Step) []byte {
+	b = strconv.AppendInt(append(b, indent...), int64(n), 10)
+	return append(s.append(append(b, ' ')), '\n')
+}
+
+func appendLengths(b []byte, name string, list []Extent) []byte {
+	if len(list) == 0 {
+		return b
 	}
-	return out
+	b = append(b, name...)
+	for _, r := range compress(list) {
+		b = r.append(append(b, ' '))
+	}
+	return append(b, '\n')
 }
 
-// String is the line of Text for a step that Validate accepts.
-func (s *Step) String() string {
-	var b strings.Builder
-	b.WriteString(s.Kind.String() + " ")
+// String is the line of Text for a step that Validate accepts. Of a loop it is the first line.
+func (s *Step) String() string { return string(s.append(nil)) }
+
+func (s *Step) append(b []byte) []byte {
+	b = append(b, s.Kind.String()...)
+	b = append(b, ' ')
+	by := s.By
+	if by == nil {
+		by = &Advance{}
+	}
 	switch s.Kind {
 	case Copy, Reduce:
-		b.WriteString(s.Dst.String() + " = " + sum(s.Src))
+		b = s.appendSum(s.appendDst(b, by), by)
 	case Send:
-		b.WriteString(s.Src[0].String() + " to ")
+		b = s.appendPeer(append(s.appendSource(b, 0, by), " to "...), by)
 	case Recv:
-		b.WriteString(s.Dst.String() + " from ")
+		b = s.appendPeer(append(s.Dst.append(b, by.Dst), " from "...), by)
 	case RecvReduce:
+		b = s.appendDst(b, by)
 		if s.MsgFirst {
-			b.WriteString(s.Dst.String() + " = msg + " + s.Src[0].String() + " from ")
+			b = s.appendSource(append(b, "msg + "...), 0, by)
 		} else {
-			b.WriteString(s.Dst.String() + " = " + s.Src[0].String() + " + msg from ")
+			b = append(s.appendSource(b, 0, by), " + msg"...)
 		}
+		b = s.appendPeer(append(b, " from "...), by)
+	case Put, Packet:
+		b = s.appendPeer(append(s.Dst.append(b, by.Dst), '@'), by)
+		b = s.appendSource(append(b, " = "...), 0, by)
+	case Get:
+		b = s.appendSource(s.appendDst(b, by), 0, by)
+		b = s.appendPeer(append(b, '@'), by)
+	case GetReduce:
+		b = s.appendSum(s.appendDst(b, by), by)
+	case Signal, Wait:
+		b = s.appendPeer(b, by)
+	case Loop:
+		b = strconv.AppendInt(b, int64(s.Times), 10)
 	}
-	if s.Kind != Copy && s.Kind != Reduce {
-		b.WriteString(strconv.Itoa(s.Peer))
-		if s.Chan != 0 {
-			b.WriteString(" chan " + strconv.Itoa(s.Chan))
+	if s.Chan != 0 {
+		word := " flag "
+		if has[s.Kind].channel {
+			word = " chan "
 		}
+		b = strconv.AppendInt(append(b, word...), int64(s.Chan), 10)
 	}
 	if s.Final {
-		b.WriteString(" final")
+		b = append(b, " final"...)
 	}
 	for i, a := range s.After {
 		if i == 0 {
-			b.WriteString(" after")
+			b = append(b, " after"...)
 		}
-		fmt.Fprintf(&b, " %d.%d", a.Lane, a.Step)
+		b = strconv.AppendInt(append(b, ' '), int64(a.Lane), 10)
+		b = strconv.AppendInt(append(b, '.'), int64(a.Step), 10)
+		if by.After != nil && by.After[i] != 0 {
+			b = strconv.AppendInt(append(b, " by "...), int64(by.After[i]), 10)
+		}
 	}
-	return b.String()
+	return b
 }
 
-func sum(refs []Ref) string {
-	words := make([]string, len(refs))
-	for i, r := range refs {
-		words[i] = r.String()
+func (s *Step) appendDst(b []byte, by *Advance) []byte {
+	return append(s.Dst.append(b, by.Dst), " = "...)
+}
+
+func (s *Step) appendPeer(b []byte, by *Advance) []byte {
+	return by.Peer.append(strconv.AppendInt(b, int64(s.Peer), 10))
+}
+
+func (s *Step) appendSource(b []byte, i int, by *Advance) []byte {
+	var stride Stride
+	if by.Src != nil {
+		stride = by.Src[i]
 	}
-	return strings.Join(words, " + ")
+	return s.Src[i].append(b, stride)
+}
+
+func (s *Step) appendSum(b []byte, by *Advance) []byte {
+	for i := range s.Src {
+		if i > 0 {
+			b = append(b, " + "...)
+		}
+		b = s.appendSource(b, i, by)
+		if s.Kind == GetReduce && s.Src[i].Buf == Win {
+			b = strconv.AppendInt(append(b, '@'), int64(s.From[i]), 10)
+			if by.From != nil {
+				b = by.From[i].append(b)
+			}
+		}
+	}
+	return b
+}
+
+func (r Ref) append(b []byte, by Stride) []byte {
+	b = append(append(b, r.Buf.String()...), '[')
+	b = strconv.AppendInt(b, int64(r.At), 10)
+	if r.N != 1 {
+		b = strconv.AppendInt(append(b, ':'), int64(r.At+r.N), 10)
+	}
+	return append(by.append(b), ']')
+}
+
+// append writes " by BY in LOW:HIGH", and nothing where s does not advance.
+func (s Stride) append(b []byte) []byte {
+	if s == (Stride{}) {
+		return b
+	}
+	b = strconv.AppendInt(append(b, " by "...), int64(s.By), 10)
+	if s.Mod > 0 {
+		b = strconv.AppendInt(append(b, " in "...), int64(s.Low), 10)
+		b = strconv.AppendInt(append(b, ':'), int64(s.Low+s.Mod), 10)
+	}
+	return b
 }

@@ -2,12 +2,10 @@ package plan
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/goccl/goccl/ccl/fault"
 )
-
-// MaxTmp is the most chunks that a program's Tmp may have.
-const MaxTmp = 1 << 20
 
 // Validate checks the structure of the plan and of one rank's program: everything that can be seen without looking at
 // another rank. Package verify checks what the programs do together. The error names rank, lane and step.
@@ -27,9 +25,11 @@ func (p *Plan) ValidateProgram(rank int, prog *Program) error {
 	if err := p.validateHead(); err != nil {
 		return err
 	}
-	v := validator{p: p, rank: rank, prog: prog}
-	v.chunks = [...]int{In: p.InChunks(rank), Out: p.OutChunks(rank), Tmp: len(prog.Tmp)}
-	return v.program()
+	budget := MaxChecks
+	if wrong := p.check(rank, prog, &budget); wrong != nil {
+		return p.invalid("%s", wrong)
+	}
+	return nil
 }
 
 // validateHead checks what is the same for all ranks.
@@ -37,22 +37,42 @@ func (p *Plan) validateHead() error {
 	if err := p.Spec.Validate(); err != nil {
 		return fault.Wrap(fault.Invalid, err, "plan %q", p.Name)
 	}
-	switch {
-	case !validName(p.Name):
-		return p.invalid("the name must be letters, digits, '_', '-' and '.'")
-	case !p.Spec.Coll.Rooted() && p.Spec.Root != 0:
-		return p.invalid("root %d of a collective without a root; leave it 0", p.Spec.Root)
-	case p.Split < 1 || p.Split > MaxSplit:
-		return p.invalid("split %d, want 1 to %d", p.Split, MaxSplit)
-	case p.Chans < 0 || p.Chans > MaxChans:
-		return p.invalid("%d channels, want 0 to %d", p.Chans, MaxChans)
-	case p.Alias&^InPlace != 0:
-		return p.invalid("unknown alias bits %#x", uint8(p.Alias&^InPlace))
-	case p.Program == nil:
+	if p.Program == nil {
 		return p.invalid("it has no programs")
+	}
+	if wrong := p.checkHead(); wrong != "" {
+		return p.invalid("%s", wrong)
 	}
 	return nil
 }
+
+// checkHead says what is wrong with the fields of a plan, beyond those of its Spec; "" for nothing.
+func (p *Plan) checkHead() string {
+	const needs = Messages | Puts | Gets | Counts
+	switch {
+	case !validName(p.Name):
+		return fmt.Sprintf("the name must be letters, digits, '_', '-' and '.', at most %d of them", maxName)
+	case !p.Spec.Coll.Rooted() && p.Spec.Root != 0:
+		return fmt.Sprintf("root %d of a collective without a root; leave it 0", p.Spec.Root)
+	case p.Split < 1 || p.Split > MaxSplit:
+		return fmt.Sprintf("split %d, want 1 to %d", p.Split, MaxSplit)
+	case p.Chans < 0 || p.Chans > MaxChans:
+		return fmt.Sprintf("%d channels, want 0 to %d", p.Chans, MaxChans)
+	case p.Flags < 0 || p.Flags > MaxFlags:
+		return fmt.Sprintf("%d flags, want 0 to %d", p.Flags, MaxFlags)
+	case p.Win < 0 || p.Win > MaxWin:
+		return fmt.Sprintf("windows of %d chunks, want 0 to %d", p.Win, MaxWin)
+	case p.Needs&^needs != 0:
+		return fmt.Sprintf("unknown need bits %#x", uint8(p.Needs&^needs))
+	case p.Alias&^InPlace != 0:
+		return fmt.Sprintf("unknown alias bits %#x", uint8(p.Alias&^InPlace))
+	case p.MinBytes < 0 || p.MaxBytes < 0 || p.MaxBytes != 0 && p.MaxBytes < p.MinBytes:
+		return fmt.Sprintf("it is meant for calls of %d to %d bytes, want 0 <= least <= most (most 0: no bound)", p.MinBytes, p.MaxBytes)
+	}
+	return ""
+}
+
+const maxName = 255
 
 func validName(s string) bool {
 	for _, c := range []byte(s) {
@@ -61,11 +81,29 @@ func validName(s string) bool {
 			return false
 		}
 	}
-	return s != ""
+	return s != "" && len(s) <= maxName
 }
 
 func (p *Plan) invalid(format string, args ...any) error {
 	return fault.New(fault.Invalid, "plan %q (%v): %s", p.Name, p.Spec, fmt.Sprintf(format, args...))
+}
+
+// problem is what is wrong with a program, and where: lane and item (of the list of steps), both -1 where it is no step, and body, the
+// step of a loop's body or -1. In that case chunk may say which of the lists of lengths it is.
+type problem struct {
+	lane, item, body int
+	list             Buffer // Tmp or Win where a list of lengths is wrong; In otherwise
+	text             string // names rank, lane and step
+	reason           string // does not
+}
+
+func (w *problem) String() string { return w.text }
+
+// check says what is wrong with a rank's program, nil for nothing. The head must be right. It takes what it looks at from budget.
+func (p *Plan) check(rank int, prog *Program, budget *int) *problem {
+	v := validator{p: p, rank: rank, prog: prog, budget: budget}
+	v.chunks = [...]int{In: p.InChunks(rank), Out: p.OutChunks(rank), Tmp: len(prog.Tmp), Win: len(prog.Win)}
+	return v.program()
 }
 
 // validator checks one program.
@@ -73,171 +111,265 @@ type validator struct {
 	p      *Plan
 	rank   int
 	prog   *Program
-	chunks [3]int // of each Buffer
+	chunks [numBuffers]int // of each Buffer
+	runs   [numBuffers][]int32
+	lens   []int // of each lane, unrolled
+	budget *int
+
+	// where an unrolled step is made
+	unrolled Step
+	src      []Ref
+	from     []int
+	after    []Point
 }
 
-func (v *validator) program() error {
+func (v *validator) wrong(format string, args ...any) *problem {
+	reason := fmt.Sprintf(format, args...)
+	return &problem{lane: -1, item: -1, body: -1, text: fmt.Sprintf("rank %d: %s", v.rank, reason), reason: reason}
+}
+
+func (v *validator) program() *problem {
 	prog := v.prog
 	if len(prog.Lanes) > MaxLanes {
-		return v.p.invalid("rank %d: %d lanes, at most %d", v.rank, len(prog.Lanes), MaxLanes)
+		return v.wrong("%d lanes, at most %d", len(prog.Lanes), MaxLanes)
 	}
-	if len(prog.Tmp) > MaxTmp {
-		return v.p.invalid("rank %d: %d chunks of tmp, at most %d", v.rank, len(prog.Tmp), MaxTmp)
+	if w := v.lengths(Tmp, prog.Tmp, MaxTmp); w != nil {
+		return w
 	}
-	for i, r := range prog.Tmp {
-		if r.Buf != In && r.Buf != Out || r.N != 1 || !v.inside(r) {
-			return v.p.invalid("rank %d: tmp[%d] must be as long as one chunk of in (%d chunks) or out (%d chunks)",
-				v.rank, i, v.chunks[In], v.chunks[Out])
-		}
+	if w := v.lengths(Win, prog.Win, MaxWin); w != nil {
+		return w
 	}
-	total := 0
-	for _, lane := range prog.Lanes {
-		total += len(lane)
+	if len(prog.Win) > v.p.Win {
+		w := v.wrong("%d chunks of win, the plan says that windows have at most %d", len(prog.Win), v.p.Win)
+		w.list = Win
+		return w
 	}
-	if total > MaxSteps {
-		return v.p.invalid("rank %d: %d steps, at most %d", v.rank, total, MaxSteps)
+	if w := v.shapes(); w != nil {
+		return w
 	}
 	for l, lane := range prog.Lanes {
-		for i := range lane {
-			s := &lane[i]
-			wrong := v.step(s)
-			if wrong == "" {
-				wrong = v.after(l, s)
-			}
-			if wrong != "" {
-				return v.p.invalid("rank %d, lane %d, step %d (%s): %s", v.rank, l, i, v.describe(s), wrong)
-			}
+		if w := v.lane(l, lane); w != nil {
+			return w
 		}
 	}
 	return nil
 }
 
+// lengths checks the list of the lengths of Tmp or Win.
+func (v *validator) lengths(buf Buffer, list []Extent, most int) *problem {
+	wrong := func(format string, args ...any) *problem {
+		w := v.wrong(format, args...)
+		w.list = buf
+		return w
+	}
+	if len(list) > most {
+		return wrong("%d chunks of %v, at most %d", len(list), buf, most)
+	}
+	if *v.budget -= len(list); *v.budget < 0 {
+		return wrong("%s", tooMuch)
+	}
+	counts := v.p.Needs&Counts != 0
+	for i, e := range list {
+		if !v.p.Spec.Has(v.p.Split, e) {
+			return wrong("%v[%d] is as long as %v, which no rank has", buf, i, e)
+		}
+		if !counts && !v.p.Spec.Knows(v.rank, e) {
+			return wrong("%v[%d] is as long as %v, which this rank cannot know; the plan must declare the need counts", buf, i, e)
+		}
+	}
+	return nil
+}
+
+// tooMuch is why a plan is refused whose check would take too long.
+var tooMuch = fmt.Sprintf("too large to check: more than %d steps and chunk lengths, loops unrolled", MaxChecks)
+
+// shapes checks what must be right before a loop is unrolled, and counts the steps.
+func (v *validator) shapes() *problem {
+	total := 0
+	v.lens = make([]int, len(v.prog.Lanes))
+	for l, lane := range v.prog.Lanes {
+		for i := range lane {
+			s := &lane[i]
+			n := 1
+			if s.Kind == Loop {
+				if wrong := v.loop(s); wrong != "" {
+					return v.at(l, i, -1, v.lens[l], s, wrong)
+				}
+				for j := range s.Body {
+					if wrong := v.advance(&s.Body[j]); wrong != "" {
+						return v.at(l, i, j, v.lens[l]+j, &s.Body[j], wrong)
+					}
+				}
+				if s.Times > MaxSteps/len(s.Body) {
+					return v.at(l, i, -1, v.lens[l], s, fmt.Sprintf("%d times %d steps, a rank has at most %d", s.Times, len(s.Body), MaxSteps))
+				}
+				n = s.Times * len(s.Body)
+			} else if s.By != nil {
+				return v.at(l, i, -1, v.lens[l], s, "only steps of a loop advance")
+			}
+			v.lens[l] += n
+			if total += n; total > MaxSteps {
+				return v.at(l, i, -1, v.lens[l]-n, s, fmt.Sprintf("more than %d steps in all lanes, loops unrolled", MaxSteps))
+			}
+		}
+	}
+	if *v.budget -= total; *v.budget < 0 {
+		return v.wrong("%s", tooMuch)
+	}
+	return nil
+}
+
+// loop says what is wrong with a loop apart from its Body's steps; "" for nothing.
+func (v *validator) loop(s *Step) string {
+	switch {
+	case s.Times < 1 || s.Times > MaxSteps:
+		return fmt.Sprintf("%d times, want 1 to %d", s.Times, MaxSteps)
+	case len(s.Body) == 0:
+		return "it has no steps"
+	case len(s.Body) > MaxSteps:
+		return fmt.Sprintf("%d steps, at most %d", len(s.Body), MaxSteps)
+	case s.Dst != Ref{} || len(s.Src) > 0 || len(s.From) > 0 || s.Peer != 0 || s.Chan != 0 || s.MsgFirst || s.Final || s.By != nil:
+		return "a loop has only Times and Body"
+	case len(s.After) > 0:
+		return "a loop comes after nothing itself; say so at a step of its body"
+	}
+	return ""
+}
+
+// advance says what is wrong with how a step of a Body advances; "" for nothing. It keeps the numbers of unrolled steps from overflowing.
+func (v *validator) advance(s *Step) string {
+	if s.Kind >= numKinds {
+		return "unknown kind"
+	}
+	if s.Kind == Loop {
+		return "loops are not nested"
+	}
+	by, uses := s.By, has[s.Kind]
+	if by == nil {
+		return ""
+	}
+	switch {
+	case by.Src != nil && len(by.Src) != len(s.Src), by.From != nil && len(by.From) != len(s.From), by.After != nil && len(by.After) != len(s.After):
+		return "By has not as many sources, ranks or dependences as the step"
+	case by.Dst != Stride{} && !uses.dst:
+		return "its Dst advances, but it writes nothing"
+	case by.Peer != Stride{} && !uses.peer:
+		return "its peer advances, but it has none"
+	}
+	ok := numberFits(s.Dst.At) && numberFits(s.Peer) && by.Dst.fits() && by.Peer.fits()
+	for i, b := range by.Src {
+		ok = ok && b.fits() && numberFits(s.Src[i].At)
+	}
+	for i, b := range by.From {
+		ok = ok && b.fits() && numberFits(s.From[i])
+		if b != (Stride{}) && i < len(s.Src) && s.Src[i].Buf != Win {
+			return fmt.Sprintf("the rank of source %v advances, but only windows have ranks", s.Src[i])
+		}
+	}
+	for i, b := range by.After {
+		ok = ok && numberFits(b) && numberFits(s.After[i].Step)
+	}
+	if !ok {
+		return fmt.Sprintf("it advances by what cannot be: numbers must be %d to %d, and in LOW:HIGH not be empty", -maxNumber, maxNumber)
+	}
+	return ""
+}
+
+// maxNumber bounds the numbers that advance, so that i*By does not overflow.
+const maxNumber = math.MaxInt32
+
+func numberFits(n int) bool { return n >= -maxNumber && n <= maxNumber }
+
+func (s Stride) fits() bool {
+	return numberFits(s.By) && numberFits(s.Low) && s.Mod >= 0 && numberFits(s.Mod) && numberFits(s.Low+s.Mod) && (s.Mod > 0 || s.Low == 0)
+}
+
+func (v *validator) lane(l int, lane []Step) *problem {
+	n := 0 // steps before, unrolled
+	for i := range lane {
+		s := &lane[i]
+		if s.Kind != Loop {
+			if wrong := v.step(l, s); wrong != "" {
+				return v.at(l, i, -1, n, s, wrong)
+			}
+			n++
+			continue
+		}
+		for j := range s.Body {
+			b := &s.Body[j]
+			times := s.Times
+			if b.By == nil {
+				times = 1 // they are all the same
+			}
+			for k := range times {
+				t := b
+				if b.By != nil {
+					t = v.advanced(b, k)
+				}
+				if wrong := v.step(l, t); wrong != "" {
+					return v.at(l, i, j, n+k*len(s.Body)+j, t, wrong)
+				}
+			}
+		}
+		n += s.Times * len(s.Body)
+	}
+	return nil
+}
+
+// advanced is b.Advanced(i) in memory that the next call uses again.
+func (v *validator) advanced(b *Step, i int) *Step {
+	t, by := &v.unrolled, b.By
+	*t = *b
+	t.By = nil
+	t.Dst.At = by.Dst.At(t.Dst.At, i)
+	t.Peer = by.Peer.At(t.Peer, i)
+	if by.Src != nil {
+		v.src = append(v.src[:0], b.Src...)
+		for k := range v.src {
+			v.src[k].At = by.Src[k].At(v.src[k].At, i)
+		}
+		t.Src = v.src
+	}
+	if by.From != nil {
+		v.from = append(v.from[:0], b.From...)
+		for k := range v.from {
+			v.from[k] = by.From[k].At(v.from[k], i)
+		}
+		t.From = v.from
+	}
+	if by.After != nil {
+		v.after = append(v.after[:0], b.After...)
+		for k := range v.after {
+			v.after[k].Step += i * by.After[k]
+		}
+		t.After = v.after
+	}
+	return t
+}
+
+// at is a problem of a step: item i of lane l, step j of its body or -1, number n of the lane, unrolled.
+func (v *validator) at(l, i, j, n int, s *Step, reason string) *problem {
+	reason = fmt.Sprintf("(%s): %s", describe(s), reason)
+	return &problem{lane: l, item: i, body: j, text: fmt.Sprintf("rank %d, lane %d, step %d %s", v.rank, l, n, reason), reason: reason}
+}
+
 // describe prints a step, or only its kind when it is too broken to be printed.
-func (v *validator) describe(s *Step) string {
-	ok := s.Kind < numKinds && s.Dst.Buf <= Tmp && (len(s.Src) > 0 || s.Kind == Recv)
+func describe(s *Step) string {
+	if s.Kind >= numKinds {
+		return s.Kind.String()
+	}
+	uses := has[s.Kind]
+	ok := s.Dst.Buf < numBuffers && (len(s.Src) > 0 || !uses.src) && len(s.Src) < 100 && len(s.After) < 100 &&
+		(s.Kind != GetReduce || len(s.From) == len(s.Src))
+	if by := s.By; by != nil {
+		ok = ok && (by.Src == nil || len(by.Src) == len(s.Src)) && (by.From == nil || len(by.From) == len(s.From)) &&
+			(by.After == nil || len(by.After) == len(s.After))
+	}
 	for _, r := range s.Src {
-		ok = ok && r.Buf <= Tmp
+		ok = ok && r.Buf < numBuffers
 	}
 	if !ok {
 		return s.Kind.String()
 	}
 	return s.String()
-}
-
-// inside reports whether r exists. It is written so that no sum of foreign numbers overflows.
-func (v *validator) inside(r Ref) bool {
-	return r.Buf <= Tmp && r.N >= 0 && r.N <= v.chunks[r.Buf] && r.At >= 0 && r.At <= v.chunks[r.Buf]-r.N
-}
-
-// has says which fields the steps of a kind use.
-var has = [numKinds]struct{ dst, peer, reduces bool }{
-	Copy:       {dst: true},
-	Reduce:     {dst: true, reduces: true},
-	Send:       {peer: true},
-	Recv:       {dst: true, peer: true},
-	RecvReduce: {dst: true, peer: true, reduces: true},
-}
-
-// step returns what is wrong with s, "" for nothing.
-func (v *validator) step(s *Step) string {
-	if s.Kind >= numKinds {
-		return "unknown kind"
-	}
-	uses := has[s.Kind]
-	switch n := len(s.Src); {
-	case s.Kind == Reduce && n < 2:
-		return fmt.Sprintf("%d sources, want two or more", n)
-	case s.Kind == Recv && n != 0:
-		return fmt.Sprintf("%d sources, want none", n)
-	case s.Kind != Reduce && s.Kind != Recv && n != 1:
-		return fmt.Sprintf("%d sources, want one", n)
-	case !uses.dst && s.Dst != Ref{}:
-		return "it writes nothing, but has a Dst"
-	case !uses.peer && (s.Peer != 0 || s.Chan != 0):
-		return "it is no message, but has a peer or a channel"
-	case uses.peer && (s.Peer < 0 || s.Peer >= v.p.Spec.Ranks):
-		return fmt.Sprintf("peer %d of %d ranks", s.Peer, v.p.Spec.Ranks)
-	case uses.peer && s.Peer == v.rank:
-		return "a rank sends no messages to itself; use copy"
-	case uses.peer && (s.Chan < 0 || s.Chan >= v.p.Chans):
-		return fmt.Sprintf("channel %d, the plan has %d", s.Chan, v.p.Chans)
-	case uses.reduces && !v.p.Spec.Coll.Reduces():
-		return fmt.Sprintf("%v has no operator to reduce with", v.p.Spec.Coll)
-	case s.MsgFirst && s.Kind != RecvReduce:
-		return "only recvreduce has MsgFirst"
-	case s.Final && (s.Kind == Send || s.Kind == Recv):
-		return "only copy, reduce and recvreduce can be Final"
-	case s.Final && !v.p.Spec.Coll.Reduces():
-		return fmt.Sprintf("%v reduces nothing, so nothing is Final", v.p.Spec.Coll)
-	}
-	if uses.dst {
-		if wrong := v.ref("dst", s.Dst, s.Kind == Recv); wrong != "" {
-			return wrong
-		}
-		if s.Dst.Buf == In {
-			return "it writes in, which belongs to the caller"
-		}
-	}
-	for _, src := range s.Src {
-		if wrong := v.ref("source", src, s.Kind == Send); wrong != "" {
-			return wrong
-		}
-		if uses.dst {
-			if wrong := v.pair(s, src); wrong != "" {
-				return wrong
-			}
-		}
-	}
-	return ""
-}
-
-// ref checks that r exists. Only messages may be empty.
-func (v *validator) ref(what string, r Ref, mayBeEmpty bool) string {
-	switch {
-	case r.Buf > Tmp:
-		return fmt.Sprintf("%s is in no buffer", what)
-	case !v.inside(r):
-		return fmt.Sprintf("%s is chunks %d to %d+%d of %v, which has %d", what, r.At, r.At, r.N, r.Buf, v.chunks[r.Buf])
-	case r.N == 0 && !mayBeEmpty:
-		return fmt.Sprintf("%s is empty", what)
-	}
-	return ""
-}
-
-// pair checks a source against the Dst of its step.
-func (v *validator) pair(s *Step, src Ref) string {
-	if src.N != s.Dst.N {
-		return fmt.Sprintf("%v and %v have different numbers of chunks", s.Dst, src)
-	}
-	if src == s.Dst && s.Kind != Copy {
-		return ""
-	}
-	if src.Overlaps(s.Dst) {
-		return fmt.Sprintf("%v overlaps %v", s.Dst, src)
-	}
-	for i := range src.N {
-		if v.extent(src, i) != v.extent(s.Dst, i) {
-			return fmt.Sprintf("%v and %v may have different lengths (chunk %d of them)", s.Dst, src, i)
-		}
-	}
-	return ""
-}
-
-func (v *validator) extent(r Ref, i int) Extent {
-	return v.p.Extent(v.rank, v.prog.Tmp, r.Buf, r.At+i)
-}
-
-// after returns what is wrong with the dependences of a step of lane l.
-func (v *validator) after(l int, s *Step) string {
-	for _, a := range s.After {
-		switch {
-		case a.Lane < 0 || a.Lane >= len(v.prog.Lanes):
-			return fmt.Sprintf("it comes after lane %d, the program has %d", a.Lane, len(v.prog.Lanes))
-		case a.Lane == l:
-			return "it comes after a step of its own lane; lanes run in order anyway"
-		case a.Step < 0 || a.Step >= len(v.prog.Lanes[a.Lane]):
-			return fmt.Sprintf("it comes after step %d of lane %d, which has %d", a.Step, a.Lane, len(v.prog.Lanes[a.Lane]))
-		}
-	}
-	return ""
 }

@@ -13,13 +13,13 @@ func at(b Buffer, i int) Ref { return Ref{b, i, 1} }
 
 // sample is a small sound plan: rank 1's second lane passes a sum on while its first one makes it.
 func sample() *Plan {
-	return &Plan{Name: "sample", Spec: Spec{Coll: dtype.ReduceScatter, Ranks: 3}, Split: 2, Chans: 2, Alias: InPlace,
+	return &Plan{Name: "sample", Spec: Spec{Coll: dtype.ReduceScatter, Ranks: 3}, Split: 2, Chans: 2, Needs: Messages, Alias: InPlace,
 		Program: func(rank int) Program {
 			if rank != 1 {
 				return Program{}
 			}
 			return Program{
-				Tmp: []Ref{at(In, 4), at(In, 5), at(Out, 0)},
+				Tmp: []Extent{{2, 2, 0}, {2, 2, 1}, {1, 1, 0}},
 				Lanes: [][]Step{
 					{
 						{Kind: RecvReduce, Dst: Ref{Tmp, 0, 2}, Src: []Ref{{In, 4, 2}}, Peer: 0, Chan: 1},
@@ -57,17 +57,17 @@ func TestValidate(t *testing.T) {
 		{"no ranks", func(p *Plan, _ *Program) { p.Spec.Ranks = 0 }, "0 ranks"},
 		{"a root without use", func(p *Plan, _ *Program) { p.Spec.Root = 1 }, "without a root"},
 		{"no split", func(p *Plan, _ *Program) { p.Split = 0 }, "split 0"},
-		{"a large split", func(p *Plan, _ *Program) { p.Split = MaxSplit + 1 }, "split 4097"},
+		{"a large split", func(p *Plan, _ *Program) { p.Split = MaxSplit + 1 }, "split 131073"},
 		{"too many channels", func(p *Plan, _ *Program) { p.Chans = MaxChans + 1 }, "5 channels"},
 		{"an unknown alias", func(p *Plan, _ *Program) { p.Alias = 2 }, "alias bits 0x2"},
 		{"no programs", func(p *Plan, _ *Program) { p.Program = nil }, "no programs"},
-		{"too many lanes", func(_ *Plan, prog *Program) { prog.Lanes = make([][]Step, MaxLanes+1) }, "rank 1: 17 lanes"},
-		{"too many steps", func(_ *Plan, prog *Program) { prog.Lanes = [][]Step{make([]Step, MaxSteps+1)} }, "1048577 steps"},
-		{"too much tmp", func(_ *Plan, prog *Program) { prog.Tmp = make([]Ref, MaxTmp+1) }, "1048577 chunks of tmp"},
-		{"tmp as long as tmp", func(_ *Plan, prog *Program) { prog.Tmp[1].Buf = Tmp }, "rank 1: tmp[1] must be"},
-		{"tmp as long as two chunks", func(_ *Plan, prog *Program) { prog.Tmp[1].N = 2 }, "tmp[1] must be"},
-		{"tmp as long as nothing", func(_ *Plan, prog *Program) { prog.Tmp[2].At = 2 }, "tmp[2] must be"},
-		{"an unknown kind", step(0, 1, func(s *Step) { s.Kind = numKinds }), "lane 0, step 1 (kind(5)): unknown kind"},
+		{"too many lanes", func(_ *Plan, prog *Program) { prog.Lanes = make([][]Step, MaxLanes+1) }, "rank 1: 65 lanes"},
+		{"too many steps", func(_ *Plan, prog *Program) { prog.Lanes = [][]Step{make([]Step, MaxSteps+1)} }, "more than 1048576 steps"},
+		{"too much tmp", func(_ *Plan, prog *Program) { prog.Tmp = make([]Extent, MaxTmp+1) }, "1048577 chunks of tmp"},
+		{"tmp as long as the block of no rank", func(_ *Plan, prog *Program) { prog.Tmp[1] = Extent{3, 3, 0} }, "rank 1: tmp[1] is as long as"},
+		{"tmp as long as the block of two ranks", func(_ *Plan, prog *Program) { prog.Tmp[1].To = 1 }, "tmp[1] is as long as"},
+		{"tmp as long as no part", func(_ *Plan, prog *Program) { prog.Tmp[2].Part = 2 }, "tmp[2] is as long as"},
+		{"an unknown kind", step(0, 1, func(s *Step) { s.Kind = numKinds }), "lane 0, step 1 (kind(12)): unknown kind"},
 		{"a recv with a source", step(0, 1, func(s *Step) { s.Src = []Ref{at(In, 0)} }), "1 sources, want none"},
 		{"a copy without a source", step(0, 2, func(s *Step) { s.Src = nil }), "0 sources, want one"},
 		{"a reduce of one", step(0, 3, func(s *Step) { s.Src = s.Src[:1] }), "1 sources, want two or more"},
@@ -77,10 +77,10 @@ func TestValidate(t *testing.T) {
 		{"a peer beyond", step(0, 0, func(s *Step) { s.Peer = 3 }), "peer 3 of 3 ranks"},
 		{"a message to itself", step(1, 0, func(s *Step) { s.Peer = 1 }), "no messages to itself"},
 		{"a channel beyond", step(1, 0, func(s *Step) { s.Chan = 2 }), "channel 2, the plan has 2"},
-		{"a reduction in a gather", func(p *Plan, _ *Program) { p.Spec.Coll = dtype.AllToAll }, "no operator"},
+		{"a reduction in a gather", func(p *Plan, _ *Program) { p.Spec.Coll, p.Needs = dtype.AllToAll, Messages|Counts }, "no operator"},
 		{"MsgFirst of a copy", step(0, 2, func(s *Step) { s.MsgFirst = true }), "only recvreduce has MsgFirst"},
 		{"a final recv", step(0, 1, func(s *Step) { s.Final = true }),
-			"step 1 (recv tmp[2] from 2 final): only copy, reduce and recvreduce can be Final"},
+			"step 1 (recv tmp[2] from 2 final): only copy, reduce, recvreduce, get and getreduce can be Final"},
 		{"a write to In", step(0, 2, func(s *Step) { s.Dst.Buf = In }),
 			"rank 1, lane 0, step 2 (copy in[1] = in[3] after 1.0 1.1): it writes in"},
 		{"a destination beyond", step(0, 2, func(s *Step) { s.Dst.At = 2 }), "dst is chunks 2 to 2+1 of out, which has 2"},
@@ -88,7 +88,7 @@ func TestValidate(t *testing.T) {
 		{"a source before", step(1, 0, func(s *Step) { s.Src[0].At = -1 }), "source is chunks -1"},
 		{"a huge source", step(1, 0, func(s *Step) { s.Src[0] = Ref{In, 1 << 62, 1 << 62} }), "source is chunks"},
 		{"an empty copy", step(0, 2, func(s *Step) { s.Dst.N = 0 }), "dst is empty"},
-		{"an unknown buffer", step(0, 2, func(s *Step) { s.Src[0].Buf = 3 }), "(copy): source is in no buffer"},
+		{"an unknown buffer", step(0, 2, func(s *Step) { s.Src[0].Buf = numBuffers }), "(copy): source is in no buffer"},
 		{"other numbers of chunks", step(0, 2, func(s *Step) { s.Dst = Ref{Out, 0, 2} }), "different numbers of chunks"},
 		{"other lengths", step(0, 2, func(s *Step) { s.Dst.At = 0 }), "may have different lengths (chunk 0 of them)"},
 		{"a copy onto itself", step(0, 2, func(s *Step) { s.Src[0] = s.Dst }), "out[1] overlaps out[1]"},
@@ -142,7 +142,7 @@ func TestExtent(t *testing.T) {
 		{dtype.AllToAll, Tmp, 0, Extent{1, 0, 1}},
 	}
 	for _, test := range table {
-		if got := plan(test.coll).Extent(1, []Ref{at(In, 1)}, test.buf, test.chunk); got != test.want {
+		if got := plan(test.coll).Extent(1, &Program{Tmp: []Extent{{1, 0, 1}}}, test.buf, test.chunk); got != test.want {
 			t.Errorf("%v, %v[%d]: %v, want %v", test.coll, test.buf, test.chunk, got, test.want)
 		}
 	}

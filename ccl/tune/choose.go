@@ -12,9 +12,18 @@ const (
 // fewRanks is up to how many ranks an all_to_all without rounds is better: no more of them can meet at one receiver.
 const fewRanks = 8
 
+// Rules restrict the choice. The zero value leaves it free.
+type Rules struct {
+	// Override names the algorithm of a collective; it is taken as it is.
+	Override map[dtype.Collective]string
+	// Determinism 3 or 4 leaves only algorithms that reduce in the order of the ranks (level 4 of package verify). They give the same bits
+	// at every size, so the choice among them may depend on the size.
+	Determinism int
+}
+
 // Choose returns the name of the algorithm for a collective; algo.Find knows it. bytes is the size of a block where a rank
 // has one block on both sides (all_reduce, reduce, broadcast), and of all blocks together where it has one for each rank.
-// All ranks must call it with the same values. A name in override is taken as it is.
+// All ranks must call it with the same values.
 //
 //	all_reduce                  direct while a message, of bytes, is small; else ring. So up to 32 KiB for 2 to 4 ranks,
 //	                            and up to 96 KiB/(ranks-1) for more.
@@ -25,10 +34,17 @@ const fewRanks = 8
 //	scatter, gather             linear
 //	barrier                     dissemination
 //
-// A message is small up to 32 KiB, where those that a rank sends come to no more than 96 KiB.
-func Choose(coll dtype.Collective, ranks int, bytes int64, override map[dtype.Collective]string) (name string) {
-	if name, ok := override[coll]; ok {
+// A message is small up to 32 KiB, where those that a rank sends come to no more than 96 KiB. Where Rules.Determinism asks for
+// it, all_reduce is direct or two_shot, and reduce and reduce_scatter are direct.
+func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name string) {
+	if name, ok := rules.Override[coll]; ok {
 		return name
+	}
+	if rules.Determinism > 2 && coll.Reduces() {
+		if coll == dtype.AllReduce && !small(ranks, bytes) {
+			return "two_shot"
+		}
+		return "direct"
 	}
 	switch coll {
 	case dtype.AllReduce:

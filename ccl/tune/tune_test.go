@@ -44,7 +44,7 @@ func TestChoose(t *testing.T) {
 		{dtype.Barrier, 3, 0, "dissemination"},
 		{dtype.Send, 2, 4, ""},
 	} {
-		if got := Choose(test.coll, test.ranks, test.bytes, nil); got != test.want {
+		if got := Choose(test.coll, test.ranks, test.bytes, Rules{}); got != test.want {
 			t.Errorf("%v on %d ranks, %d bytes: %s, want %s", test.coll, test.ranks, test.bytes, got, test.want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestChoiceExists(t *testing.T) {
 		for _, ranks := range []int{1, 2, 3, 4, 5, 8, 9, 64, 4096} {
 			last, changes := "", -1
 			for bytes := int64(0); bytes < 1<<40; bytes = bytes*2 + 1 {
-				name := Choose(coll, ranks, bytes, nil)
+				name := Choose(coll, ranks, bytes, Rules{})
 				if _, err := algo.Find(coll, name); err != nil {
 					t.Fatal(err)
 				}
@@ -72,6 +72,30 @@ func TestChoiceExists(t *testing.T) {
 	}
 }
 
+// TestDeterminism: what is left reduces in the order of the ranks.
+func TestDeterminism(t *testing.T) {
+	for _, level := range []int{3, 4} {
+		for _, coll := range dtype.Collectives() {
+			for _, ranks := range []int{1, 2, 5, 64} {
+				for _, bytes := range []int64{0, 8, 1 << 20, 1 << 40} {
+					name := Choose(coll, ranks, bytes, Rules{Determinism: level})
+					a, err := algo.Find(coll, name)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if coll.Reduces() && a.Level != 4 {
+						t.Errorf("%v on %d ranks, %d bytes at level %d: %s, of level %d", coll, ranks, bytes, level, name, a.Level)
+					}
+				}
+			}
+		}
+	}
+	free := Choose(dtype.AllReduce, 4, 1<<20, Rules{Determinism: 2})
+	if free != Choose(dtype.AllReduce, 4, 1<<20, Rules{}) {
+		t.Errorf("level 2 is no restriction, but chose %s", free)
+	}
+}
+
 func TestOverride(t *testing.T) {
 	override, err := ParseOverride(" all_reduce = ring,, broadcast=binomial, allgather=direct,")
 	if err != nil {
@@ -81,10 +105,10 @@ func TestOverride(t *testing.T) {
 	if !maps.Equal(override, want) {
 		t.Errorf("got %v, want %v", override, want)
 	}
-	if got := Choose(dtype.AllReduce, 2, 8, override); got != "ring" {
+	if got := Choose(dtype.AllReduce, 2, 8, Rules{Override: override}); got != "ring" {
 		t.Errorf("all_reduce: %s in spite of the override", got)
 	}
-	if got := Choose(dtype.ReduceScatter, 2, 8, override); got != "direct" {
+	if got := Choose(dtype.ReduceScatter, 2, 8, Rules{Override: override}); got != "direct" {
 		t.Errorf("reduce_scatter: %s, though it is not overridden", got)
 	}
 	text := FormatOverride(override)

@@ -13,17 +13,33 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// edit returns a plan that differs in the program of one rank.
+// edit returns a plan that differs in the program of one rank, with its loops unrolled.
 func edit(p *plan.Plan, rank int, change func(*plan.Program)) *plan.Plan {
 	q, old := *p, p.Program
 	q.Program = func(r int) plan.Program {
 		prog := old(r)
 		if r == rank {
+			prog = unrolled(prog)
 			change(&prog)
 		}
 		return prog
 	}
 	return &q
+}
+
+// unrolled is a program without loops that shares nothing with prog.
+func unrolled(prog plan.Program) plan.Program {
+	flat := prog.Flat()
+	q := plan.Program{Tmp: slices.Clone(flat.Tmp), Win: slices.Clone(flat.Win)}
+	for _, lane := range flat.Lanes {
+		lane = slices.Clone(lane)
+		for i := range lane {
+			s := &lane[i]
+			s.Src, s.From, s.After = slices.Clone(s.Src), slices.Clone(s.From), slices.Clone(s.After)
+		}
+		q.Lanes = append(q.Lanes, lane)
+	}
+	return q
 }
 
 func drop(lane, step int) func(*plan.Program) {
@@ -138,11 +154,28 @@ func rejected(t *testing.T, p *plan.Plan, reason verify.Reason, inPlace bool, te
 		t.Errorf("got %v (in place: %v)\n%v\nwant %v (in place: %v) with %q", bad.Reason, bad.InPlace, err, reason, inPlace, text)
 	}
 	t.Log(err)
+	minimal(t, p, bad)
+}
+
+// minimal expects that the steps of a counterexample show the failure, and do not when any of them is missing.
+func minimal(t *testing.T, p *plan.Plan, bad *verify.Counterexample) {
+	t.Helper()
+	if bad.Reason == verify.Malformed {
+		return
+	}
+	if !bad.Minimal || !verify.Shows(p, bad, bad.Steps) {
+		t.Fatalf("the steps (minimal: %v) do not show the failure: %v", bad.Minimal, bad)
+	}
+	for i := range bad.Steps {
+		if less := slices.Delete(slices.Clone(bad.Steps), i, i+1); verify.Shows(p, bad, less) {
+			t.Errorf("step %v is not needed", bad.Steps[i])
+		}
+	}
 }
 
 // write makes a plan from the steps of its ranks.
 func write(s plan.Spec, progs ...plan.Program) *plan.Plan {
-	return &plan.Plan{Name: "written", Spec: s, Split: 1, Chans: 2, Program: func(r int) plan.Program {
+	return &plan.Plan{Name: "written", Spec: s, Split: 1, Chans: 2, Needs: plan.Messages, Program: func(r int) plan.Program {
 		prog := progs[r]
 		prog.Lanes = slices.Clone(prog.Lanes)
 		return prog
@@ -171,7 +204,7 @@ func TestWrittenPlans(t *testing.T) {
 	t.Run("steps come after each other", func(t *testing.T) {
 		a, b := copied(out, in), copied(ref(plan.Tmp, 0), in)
 		a.After, b.After = []plan.Point{{Lane: 1, Step: 0}}, []plan.Point{{Lane: 0, Step: 0}}
-		p := write(plan.Spec{Coll: dtype.Broadcast, Ranks: 1}, plan.Program{Tmp: []plan.Ref{in}, Lanes: [][]plan.Step{{a}, {b}}})
+		p := write(plan.Spec{Coll: dtype.Broadcast, Ranks: 1}, plan.Program{Tmp: []plan.Extent{{}}, Lanes: [][]plan.Step{{a}, {b}}})
 		rejected(t, p, verify.Deadlock, false, "which waits for the first")
 	})
 	t.Run("two lanes send on one channel", func(t *testing.T) {
@@ -255,7 +288,7 @@ func TestWrittenPlans(t *testing.T) {
 	t.Run("divided twice", func(t *testing.T) {
 		again := copied(out, ref(plan.Tmp, 0))
 		again.Final = true
-		p := write(two(dtype.Reduce), plan.Program{Tmp: []plan.Ref{in},
+		p := write(two(dtype.Reduce), plan.Program{Tmp: []plan.Extent{{}},
 			Lanes: [][]plan.Step{{final(ref(plan.Tmp, 0), in, 1), again}}}, lanes([]plan.Step{send(in, 0)}))
 		rejected(t, p, verify.PostScale, false, "for the second time")
 	})

@@ -1,7 +1,8 @@
 package verify
 
-// clock is a vector clock: for each lane of each rank how far it is known to have come, as 2k+1 when its step k has
-// started and 2k+2 when it has ended. The last element counts messages: the longest chain that leads here.
+// clock is a vector clock: for each lane how far it is known to have come, as 2k+1 when its step k has started and 2k+2
+// when it has ended. The lanes are those of all ranks, or only those of the own rank: then messages carry nothing, and the
+// clock knows less than there is to know. The last element counts messages: the longest chain that leads here.
 type clock []int32
 
 func started(step int) int32 { return int32(2*step + 1) }
@@ -10,28 +11,45 @@ func ended(step int) int32   { return int32(2*step + 2) }
 // join makes c know what d knows.
 func (c clock) join(d clock) {
 	d = d[:len(c)]
-	for i := range c {
-		c[i] = max(c[i], d[i])
+	for i, known := range d {
+		if known > c[i] {
+			c[i] = known
+		}
 	}
 }
 
 // rounds is the counter of messages.
 func (c clock) rounds() *int32 { return &c[len(c)-1] }
 
-// clocks lends clocks, which live as long as somebody has yet to join them.
+// clocks lends clocks by number, which live as long as somebody has yet to join them. Number 0 is none.
 type clocks struct {
-	size int
-	free []clock
+	size  int
+	pages [][]int32
+	next  int32
+	free  []int32
 }
 
-func (s *clocks) copyOf(c clock) clock {
+const clockPage = 256 // clocks
+
+func (s *clocks) at(id int32) clock {
+	lo := int(id%clockPage) * s.size
+	return clock(s.pages[id/clockPage][lo : lo+s.size])
+}
+
+func (s *clocks) copyOf(c clock) int32 {
+	var id int32
 	if n := len(s.free); n > 0 {
-		d := s.free[n-1]
+		id = s.free[n-1]
 		s.free = s.free[:n-1]
-		copy(d, c)
-		return d
+	} else {
+		s.next++
+		id = s.next
+		if int(id/clockPage) >= len(s.pages) {
+			s.pages = append(s.pages, make([]int32, clockPage*s.size))
+		}
 	}
-	return append(make(clock, 0, s.size), c...)
+	copy(s.at(id), c)
+	return id
 }
 
-func (s *clocks) giveBack(c clock) { s.free = append(s.free, c) }
+func (s *clocks) giveBack(id int32) { s.free = append(s.free, id) }

@@ -27,12 +27,16 @@ const (
 	PreScale                  // a contribution was not scaled, or twice, on its way in
 	PostScale                 // a result was not marked Final, or twice, or too early
 	NotABarrier               // a rank may leave a barrier before another one has come
+	Unsignalled               // a wait for a signal that nobody gives
+	Unwaited                  // a signal that nobody waits for
+	OutOfBounds               // a step accesses chunks that the window of another rank does not have
+	Crossed                   // a message or a signal of one plan of a sequence meets a step of another
 	numReasons
 )
 
 var reasonNames = [numReasons]string{"malformed", "deadlock", "unreceived message", "unsent message", "length", "unordered messages",
 	"race", "undefined", "overwritten", "unwritten", "wrong value", "missing contribution", "double contribution",
-	"pre-scaling", "post-scaling", "not a barrier"}
+	"pre-scaling", "post-scaling", "not a barrier", "missing signal", "signal left over", "out of bounds", "crossed plans"}
 
 func (r Reason) String() string {
 	if r >= numReasons {
@@ -42,7 +46,10 @@ func (r Reason) String() string {
 }
 
 // Where is a step of a rank, or, with Lane -1, the rank as a whole.
-type Where struct{ Rank, Lane, Step int }
+type Where struct {
+	Rank, Lane, Step int
+	Op               int // which plan of a sequence
+}
 
 func (w Where) String() string {
 	if w.Lane < 0 {
@@ -59,7 +66,16 @@ type Counterexample struct {
 	Reason  Reason
 	At      []Where // the steps that are to blame, first the one to look at first
 	Text    string  // what happens
+	// Steps show the failure by themselves. Where Minimal is set, it vanishes if any of them is taken away; else there was too much to
+	// search. It may take no step at all: nothing writes a chunk.
+	Steps   []Line
+	Minimal bool
+
+	out int // the chunk of Out, or the rank, that the end is wrong about; or 0
 }
+
+// maxLines is how many steps Error prints.
+const maxLines = 24
 
 func (c *Counterexample) Error() string {
 	var b strings.Builder
@@ -68,5 +84,17 @@ func (c *Counterexample) Error() string {
 		b.WriteString(" in place")
 	}
 	fmt.Fprintf(&b, ": %v: %s", c.Reason, c.Text)
+	for i, l := range c.Steps {
+		switch {
+		case i == 0 && c.Minimal:
+			b.WriteString("\nthese steps show it, and not without any of them:")
+		case i == 0:
+			b.WriteString("\nsteps at fault:")
+		case i == maxLines:
+			fmt.Fprintf(&b, "\n  and %d more", len(c.Steps)-i)
+			return b.String()
+		}
+		fmt.Fprintf(&b, "\n  %v: %s", l.Where, l.Text)
+	}
 	return b.String()
 }

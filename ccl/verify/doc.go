@@ -33,5 +33,26 @@
 // fragment, where the Refs are the same. This is covered: such a send touches no chunk that the writer does not, and
 // only behind it; and it ends, as its message arrives, after the last fragment of the writer.
 //
+// Clocks about the lanes of all ranks cost much in large groups. So plans of messages are first executed with clocks about the own
+// rank's lanes only, as if messages ordered nothing. What has no race then has none. Only if one is found, the plan is
+// executed again with full clocks, which are exact; plans with windows and barriers always are.
+//
+// # Windows
+//
+// A put writes when it is executed, but until its target waits for a signal that the writer gave after it, every other access to the
+// chunk is a race with it, wherever it comes from; only later puts of the same rank may overwrite it. From that wait on
+// it counts as written by the wait (onesided.go). Accesses to windows are checked against the lanes of all ranks. Puts, signals and
+// waits keep what was said of schedules: a wait that can go on stays able to, and the kth wait always meets the kth signal.
+//
+// # Sequences
+//
+// A sequence is executed as one long plan: a rank's steps of the next plan come after all its steps of the last one. Windows of plans
+// that use the same slot are one piece of memory, in which any two accesses must be ordered. The rule that a rank enters a slot only when
+// all have left it is an edge from the ends of all ranks to that step, and may itself be waited for in a deadlock (sequence.go).
+//
+// # Counterexamples
+//
+// A failure is reduced to steps that show it when all others are taken away, by trying (minimal.go).
+//
 // All this is done for In and Out apart and, where the plan allows InPlace, once more with Out in the memory of In.
 package verify

@@ -45,16 +45,20 @@ func decode(b []byte) *plan.Plan {
 	}
 	colls := dtype.Collectives()
 	s := plan.Spec{Coll: colls[next(len(colls))], Ranks: 1 + next(3)}
-	p := &plan.Plan{Name: "fuzz", Spec: s, Split: 1 + next(2), Chans: 1, Alias: plan.Alias(next(2))}
+	p := &plan.Plan{Name: "fuzz", Spec: s, Split: 1 + next(2), Chans: 1, Flags: 1, Win: 3,
+		Needs: plan.Messages | plan.Puts | plan.Gets | plan.Counts, Alias: plan.Alias(next(2))}
 	ref := func() plan.Ref {
-		v := next(18)
-		return plan.Ref{Buf: plan.Buffer(v % 3), At: v / 3 % 3, N: 1 + v/9}
+		v := next(24)
+		return plan.Ref{Buf: plan.Buffer(v % 4), At: v / 4 % 3, N: 1 + v/12}
 	}
 	progs := make([]plan.Program, s.Ranks)
 	for r := range progs {
 		progs[r].Lanes = make([][]plan.Step, 1+next(2))
 		for range next(3) {
-			progs[r].Tmp = append(progs[r].Tmp, plan.Ref{Buf: plan.Buffer(next(2)), At: next(2), N: 1})
+			progs[r].Tmp = append(progs[r].Tmp, decodeExtent(next, s))
+		}
+		for range next(3) {
+			progs[r].Win = append(progs[r].Win, decodeExtent(next, s))
 		}
 		for l := range progs[r].Lanes {
 			for range next(4) {
@@ -66,18 +70,33 @@ func decode(b []byte) *plan.Plan {
 	return p
 }
 
+// decodeExtent makes a length that some rank may have.
+func decodeExtent(next func(int) int, s plan.Spec) plan.Extent {
+	e := plan.Extent{Part: next(2)}
+	switch s.Coll {
+	case dtype.AllToAll:
+		e.From, e.To = next(s.Ranks), next(s.Ranks)
+	case dtype.AllGather, dtype.Gather, dtype.Scatter, dtype.ReduceScatter:
+		e.From = next(s.Ranks)
+		e.To = e.From
+	}
+	return e
+}
+
 func decodeStep(next func(int) int, ref func() plan.Ref, ranks, otherLane int) plan.Step {
-	step := plan.Step{Kind: plan.Kind(next(5))}
-	if step.Kind != plan.Send {
+	step := plan.Step{Kind: plan.Kind(next(int(plan.Loop)))}
+	if step.Kind != plan.Send && step.Kind != plan.Signal && step.Kind != plan.Wait {
 		step.Dst = ref()
 	}
-	if step.Kind != plan.Copy && step.Kind != plan.Reduce {
+	if step.Kind != plan.Copy && step.Kind != plan.Reduce && step.Kind != plan.GetReduce {
 		step.Peer = next(ranks)
 	}
 	switch step.Kind {
 	case plan.Reduce:
 		step.Src = []plan.Ref{ref(), ref()}
-	case plan.Copy, plan.Send, plan.RecvReduce:
+	case plan.GetReduce:
+		step.Src, step.From = []plan.Ref{ref(), ref()}, []int{next(ranks), next(ranks)}
+	case plan.Copy, plan.Send, plan.RecvReduce, plan.Put, plan.Get, plan.Packet:
 		step.Src = []plan.Ref{ref()}
 	}
 	step.Final = next(4) == 1

@@ -23,13 +23,21 @@ type interpreter struct {
 	room    int
 	ranks   []*machine
 	streams map[[3]int]*[]int64 // by from, to, channel: the length of each message, then its elements
+	flags   map[[3]int]*[]int   // by from, to, flag: for each signal the puts that it makes visible
+	puts    map[[2]int][]late   // by from, to: what was put and is not visible yet
 	now     int
+}
+
+// late is an element that was put.
+type late struct {
+	at *int64
+	v  int64
 }
 
 type machine struct {
 	rank          int
 	prog          plan.Program
-	buffers       [3][][]int64 // chunks
+	buffers       [4][][]int64 // chunks
 	lanes         []cursor
 	first, lastly int // moments of the first and the last action
 }
@@ -41,10 +49,11 @@ type cursor struct {
 }
 
 func newInterpreter(p *plan.Plan, rng *rand.Rand, inPlace bool) *interpreter {
-	x := &interpreter{plan: p, rng: rng, inPlace: inPlace, room: 1 + rng.IntN(4)*rng.IntN(8), streams: map[[3]int]*[]int64{}}
+	x := &interpreter{plan: p, rng: rng, inPlace: inPlace, room: 1 + rng.IntN(4)*rng.IntN(8), streams: map[[3]int]*[]int64{},
+		flags: map[[3]int]*[]int{}, puts: map[[2]int][]late{}}
 	lengths := map[plan.Extent]int{}
-	chunk := func(rank int, tmp []plan.Ref, b plan.Buffer, i int) []int64 {
-		e := p.Extent(rank, tmp, b, i)
+	chunk := func(rank int, prog *plan.Program, b plan.Buffer, i int) []int64 {
+		e := p.Extent(rank, prog, b, i)
 		n, ok := lengths[e]
 		if !ok {
 			n = 1 + rng.IntN(3)
@@ -60,15 +69,18 @@ func newInterpreter(p *plan.Plan, rng *rand.Rand, inPlace bool) *interpreter {
 		return c
 	}
 	for rank := range p.Spec.Ranks {
-		m := &machine{rank: rank, prog: p.Program(rank), first: -1}
+		m := &machine{rank: rank, prog: unrolled(p.Program(rank)), first: -1}
 		for i := range p.InChunks(rank) {
-			m.buffers[plan.In] = append(m.buffers[plan.In], chunk(rank, nil, plan.In, i))
+			m.buffers[plan.In] = append(m.buffers[plan.In], chunk(rank, &m.prog, plan.In, i))
 		}
 		for i := range p.OutChunks(rank) {
-			m.buffers[plan.Out] = append(m.buffers[plan.Out], chunk(rank, nil, plan.Out, i))
+			m.buffers[plan.Out] = append(m.buffers[plan.Out], chunk(rank, &m.prog, plan.Out, i))
 		}
 		for i := range m.prog.Tmp {
-			m.buffers[plan.Tmp] = append(m.buffers[plan.Tmp], chunk(rank, m.prog.Tmp, plan.Tmp, i))
+			m.buffers[plan.Tmp] = append(m.buffers[plan.Tmp], chunk(rank, &m.prog, plan.Tmp, i))
+		}
+		for i := range m.prog.Win {
+			m.buffers[plan.Win] = append(m.buffers[plan.Win], chunk(rank, &m.prog, plan.Win, i))
 		}
 		if ins, outs := m.buffers[plan.In], m.buffers[plan.Out]; inPlace && len(ins) > 0 && len(outs) > 0 {
 			long, short := ins, outs
@@ -135,6 +147,11 @@ func (x *interpreter) run() error {
 	for key, s := range x.streams {
 		if len(*s) > 0 {
 			return fmt.Errorf("a message is left from %d to %d", key[0], key[1])
+		}
+	}
+	for key, s := range x.flags {
+		if len(*s) > 0 {
+			return fmt.Errorf("a signal is left from %d to %d", key[0], key[1])
 		}
 	}
 	return x.compare(want, before)
@@ -250,6 +267,14 @@ func (x *interpreter) act(m *machine, c *cursor, s *plan.Step) bool {
 			return false
 		}
 	}
+	switch s.Kind {
+	case plan.Wait:
+		if !x.wait(m.rank, s) {
+			return false
+		}
+	case plan.Put, plan.Packet:
+		dst = s.Src[0]
+	}
 	total := 0
 	for i := range dst.N {
 		total += len(m.buffers[dst.Buf][dst.At+i])
@@ -271,6 +296,10 @@ func (x *interpreter) act(m *machine, c *cursor, s *plan.Step) bool {
 		c.done++
 	}
 	if c.done == total {
+		if s.Kind == plan.Signal || s.Kind == plan.Packet {
+			f := x.flag(m.rank, s.Peer, s.Chan)
+			*f = append(*f, len(x.puts[[2]int{m.rank, s.Peer}]))
+		}
 		*c = cursor{pc: c.pc + 1}
 	}
 	return true
@@ -292,8 +321,19 @@ func (x *interpreter) element(m *machine, s *plan.Step, i int, stream *[]int64) 
 		v = (*stream)[0]
 		*stream = (*stream)[1:]
 	}
-	for _, src := range s.Src {
-		v += x.read(m, src, i)
+	for k, src := range s.Src {
+		from := m
+		switch s.Kind {
+		case plan.Get:
+			from = x.ranks[s.Peer]
+		case plan.GetReduce:
+			from = x.ranks[s.From[k]]
+		}
+		v += x.read(from, src, i)
+	}
+	if s.Kind == plan.Put || s.Kind == plan.Packet {
+		x.put(m.rank, s.Peer, late{x.ranks[s.Peer].address(s.Dst, i), v})
+		return
 	}
 	if s.Final {
 		v *= postScale
@@ -326,4 +366,45 @@ func (x *interpreter) stream(from, to, channel int) *[]int64 {
 		x.streams[key] = new([]int64)
 	}
 	return x.streams[key]
+}
+
+// put has an element arrive at once, or not before the target waits for it.
+func (x *interpreter) put(from, to int, e late) {
+	key := [2]int{from, to}
+	if len(x.puts[key]) == 0 && x.rng.IntN(2) == 0 {
+		*e.at = e.v
+		return
+	}
+	x.puts[key] = append(x.puts[key], e)
+}
+
+// wait takes a signal, if it is there, and has what was put before it arrive.
+func (x *interpreter) wait(rank int, s *plan.Step) bool {
+	f := x.flag(s.Peer, rank, s.Chan)
+	if len(*f) == 0 {
+		return false
+	}
+	key := [2]int{s.Peer, rank}
+	n := (*f)[0]
+	*f = (*f)[1:]
+	for _, e := range x.puts[key][:n] {
+		*e.at = e.v
+	}
+	x.puts[key] = x.puts[key][n:]
+	for other, f := range x.flags {
+		if other[0] == s.Peer && other[1] == rank {
+			for i := range *f {
+				(*f)[i] = max((*f)[i]-n, 0)
+			}
+		}
+	}
+	return true
+}
+
+func (x *interpreter) flag(from, to, flag int) *[]int {
+	key := [3]int{from, to, flag}
+	if x.flags[key] == nil {
+		x.flags[key] = new([]int)
+	}
+	return x.flags[key]
 }

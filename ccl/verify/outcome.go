@@ -7,15 +7,22 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// outcome checks what the collective promises, once all lanes have ended.
+// outcome checks what the collectives promise, once all lanes have ended.
 func (x *execution) outcome() *Counterexample {
-	if x.plan.Spec.Coll == dtype.Barrier {
-		return x.barrier()
-	}
-	for r := range x.ranks {
-		for i := range x.plan.OutChunks(r) {
-			if bad := x.outChunk(r, i); bad != nil {
+	defer func() { x.out = 0 }()
+	for op, p := range x.plans {
+		if p.Spec.Coll == dtype.Barrier {
+			if bad := x.barrier(op); bad != nil {
 				return bad
+			}
+			continue
+		}
+		for r := range x.ranks {
+			for i := range p.OutChunks(r) {
+				x.out = i
+				if bad := x.outChunk(op, r, i); bad != nil {
+					return bad
+				}
 			}
 		}
 	}
@@ -23,42 +30,43 @@ func (x *execution) outcome() *Counterexample {
 }
 
 // outChunk checks a chunk of a rank's Out.
-func (x *execution) outChunk(r, i int) *Counterexample {
-	at, v := plan.Ref{Buf: plan.Out, At: i, N: 1}, x.out(r, i)
-	if v == nothing || x.inPlace && x.untouched(r, i) {
-		return x.counterexample(Unwritten, fmt.Sprintf("rank %d ends without having written %v", r, at), Where{r, -1, -1})
+func (x *execution) outChunk(op, r, i int) *Counterexample {
+	at, v, end := plan.Ref{Buf: plan.Out, At: i, N: 1}, x.result(op, r, i), Where{Rank: r, Lane: -1, Step: -1, Op: op}
+	if v == nothing || x.inPlace && x.untouched(op, r, i) {
+		return x.counterexample(op, Unwritten, fmt.Sprintf("rank %d ends without having written %v", r, at), end)
 	}
-	from, chunk := x.wanted(r, i)
-	if x.reduces {
-		return x.sum(r, at, v, chunk)
+	from, chunk := x.wanted(op, r, i)
+	if x.plans[op].Spec.Coll.Reduces() {
+		return x.sum(op, r, at, v, chunk)
 	}
-	if v != x.values.raw(from, chunk) {
-		n := x.values.nodes[v]
-		return x.counterexample(WrongValue, fmt.Sprintf("rank %d ends with in[%d] of rank %d in %v, which should have in[%d] of rank %d",
-			r, n.chunk, n.rank, at, chunk, from), Where{r, -1, -1})
+	if vs := x.values[op]; v != vs.raw(from, chunk) {
+		n := vs.node(v)
+		return x.counterexample(op, WrongValue, fmt.Sprintf("rank %d ends with in[%d] of rank %d in %v, which should have in[%d] of rank %d",
+			r, n.chunk, n.rank, at, chunk, from), end)
 	}
 	return nil
 }
 
-// out is what chunk i of a rank's Out holds.
-func (x *execution) out(r, i int) value {
-	m := x.ranks[r].mem
-	return m.vals[m.place(plan.Ref{Buf: plan.Out, At: i, N: 1}, 0)]
+// result is what chunk i of a rank's Out holds.
+func (x *execution) result(op, r, i int) value {
+	m := x.ranks[r].mem[op]
+	return m.vals[m.place(ref{rank: int32(r), at: int32(i), n: 1, buf: plan.Out}, 0)]
 }
 
 // untouched reports whether a chunk of Out that is also a chunk of In, in a reducing collective, is as the caller left it.
 // Moving collectives may leave it so, where it is right.
-func (x *execution) untouched(r, i int) bool {
-	return x.reduces && x.values.nodes[x.out(r, i)].kind == raw
+func (x *execution) untouched(op, r, i int) bool {
+	return x.plans[op].Spec.Coll.Reduces() && x.values[op].node(x.result(op, r, i)).kind == raw
 }
 
 // wanted is what chunk i of rank r's Out consists of: chunk of In, of rank from or of all ranks.
-func (x *execution) wanted(r, i int) (from, chunk int) {
-	split := x.plan.Split
+func (x *execution) wanted(op, r, i int) (from, chunk int) {
+	p := x.plans[op]
+	split := p.Split
 	block, part := i/split, i%split
-	switch x.plan.Spec.Coll {
+	switch p.Spec.Coll {
 	case dtype.Scatter:
-		return x.plan.Spec.Root, r*split + part
+		return p.Spec.Root, r*split + part
 	case dtype.Gather, dtype.AllGather:
 		return block, part
 	case dtype.AllToAll:
@@ -66,33 +74,49 @@ func (x *execution) wanted(r, i int) (from, chunk int) {
 	case dtype.ReduceScatter:
 		return 0, r*split + part
 	}
-	return x.plan.Spec.Root, i // broadcast, reduce, all_reduce
+	return p.Spec.Root, i // broadcast, reduce, all_reduce
 }
 
 // sum checks a chunk that should be the sum over all ranks of one chunk of In, divided once.
-func (x *execution) sum(r int, at plan.Ref, v value, chunk int) *Counterexample {
-	n := x.values.nodes[v]
-	end := Where{r, -1, -1}
+func (x *execution) sum(op, r int, at plan.Ref, v value, chunk int) *Counterexample {
+	vs := x.values[op]
+	n := vs.node(v)
+	end, made := Where{Rank: r, Lane: -1, Step: -1, Op: op}, x.made(n.at)
 	if n.flaw != nil {
-		return x.counterexample(n.flaw.reason, fmt.Sprintf("rank %d ends with a wrong result in %v: at %s %s", r, at,
-			x.name(n.flaw.at), n.flaw.text), n.flaw.at, end)
+		return x.counterexample(op, n.flaw.reason, fmt.Sprintf("rank %d ends with a wrong result in %v: at %s %s", r, at,
+			x.nameSpot(n.flaw.at), n.flaw.text), x.made(n.flaw.at), end)
 	}
 	if int(n.chunk) != chunk {
-		return x.counterexample(WrongValue, fmt.Sprintf("rank %d ends with the sum of all in[%d] in %v, which should have that of in[%d]",
-			r, n.chunk, at, chunk), n.at, end)
+		return x.counterexample(op, WrongValue, fmt.Sprintf("rank %d ends with the sum of all in[%d] in %v, which should have that of in[%d]",
+			r, n.chunk, at, chunk), made, end)
 	}
-	if rank := x.values.absent(v); rank >= 0 {
-		return x.counterexample(Missing, fmt.Sprintf("rank %d ends with a sum in %v that lacks in[%d] of rank %d",
-			r, at, chunk, rank), n.at, end)
+	if rank := vs.absent(v); rank >= 0 {
+		return x.counterexample(op, Missing, fmt.Sprintf("rank %d ends with a sum in %v that lacks in[%d] of rank %d",
+			r, at, chunk, rank), made, end)
 	}
 	if n.kind != final {
-		return x.counterexample(PostScale, fmt.Sprintf("rank %d ends with a result in %v that no step has marked Final", r, at), n.at, end)
+		return x.counterexample(op, PostScale, fmt.Sprintf("rank %d ends with a result in %v that no step has marked Final", r, at), made, end)
 	}
 	return nil
 }
 
+// made is the step that a tree names.
+func (x *execution) made(s spot) Where {
+	if s.lane < 0 {
+		return Where{Rank: int(s.rank), Lane: -1, Step: -1}
+	}
+	return x.codes[s.rank].where(int(s.rank), int(s.lane), int(s.step))
+}
+
+func (x *execution) nameSpot(s spot) string {
+	if s.lane < 0 {
+		return x.made(s).String()
+	}
+	return x.nameAt(&x.ranks[s.rank].lanes[s.lane], int(s.step))
+}
+
 // barrier checks that the end of every rank comes after the start of every other.
-func (x *execution) barrier() *Counterexample {
+func (x *execution) barrier(op int) *Counterexample {
 	for r := range x.ranks {
 		known := make(clock, x.clocks.size)
 		for i := range x.ranks[r].lanes {
@@ -101,10 +125,16 @@ func (x *execution) barrier() *Counterexample {
 		for other := range x.ranks {
 			came := other == r
 			for i := range x.ranks[other].lanes {
-				came = came || known[x.base[other]+i] > 0
+				l := &x.ranks[other].lanes[i]
+				came = came || known[l.id-l.offset] > 2*x.ranks[other].code.starts[i][op]
 			}
-			if !came {
-				return x.counterexample(NotABarrier, fmt.Sprintf("rank %d may leave before rank %d has come", r, other), Where{r, -1, -1})
+			if came {
+				continue
+			}
+			x.out = other
+			if bad := x.counterexample(op, NotABarrier, fmt.Sprintf("rank %d may leave before rank %d has come", r, other),
+				Where{Rank: r, Lane: -1, Step: -1, Op: op}); bad != nil {
+				return bad
 			}
 		}
 	}
@@ -113,17 +143,17 @@ func (x *execution) barrier() *Counterexample {
 
 // determinism derives the level of a plan from the trees of its results.
 func (x *execution) determinism() Level {
-	if !x.reduces {
+	if !x.plans[0].Spec.Coll.Reduces() {
 		return RankOrder
 	}
-	v := x.values
+	v := x.values[0]
 	want := v.rankOrder()
 	same, level := map[int32]value{}, RankOrder // the result of each chunk of In
 	shape := int32(-1)
 	for r := range x.ranks {
-		for i := range x.plan.OutChunks(r) {
-			result := x.out(r, i)
-			n := v.nodes[result]
+		for i := range x.plans[0].OutChunks(r) {
+			result := x.result(0, r, i)
+			n := v.node(result)
 			if other, ok := same[n.chunk]; ok && other != result {
 				return PerRank
 			}

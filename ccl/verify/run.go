@@ -1,105 +1,148 @@
 package verify
 
 import (
-	"fmt"
-
 	"github.com/goccl/goccl/ccl/plan"
 )
 
 // lane is one lane of one rank in execution.
 type lane struct {
-	rank, lane int
-	self       int // index of its element in clocks
-	steps      []plan.Step
-	pc         int
-	running    bool // step pc has started
-	queued     bool // in execution.ready
-	clock      clock
-	waits      []int32 // for each step how many others come After it and have not started; nil if none ever does
-	ends       []clock // for each step its end, while waits > 0
+	rank, lane  int
+	id          int32 // number among the lanes of all ranks
+	offset      int32 // number of the lane that element 0 of clocks is about
+	first, last int32 // numbers of the rank's first lane and the one behind its last
+	code        []action
+	pc          int
+	running     bool // step pc has started
+	queued      bool // in execution.ready
+	clock       clock
+	waits       []int32 // for each step how many others come After it and have not started; nil if none ever does
+	ends        []int32 // for each step its end in clocks, while waits > 0
 }
+
+func (l *lane) sameRank(id int32) bool { return id >= l.first && id < l.last }
+
+func (l *lane) self() *int32 { return &l.clock[l.id-l.offset] }
 
 // rank is one rank in execution.
 type rank struct {
 	lanes []lane
-	prog  *plan.Program
-	mem   *memory
+	code  *code
+	mem   []*memory // of each plan
 	load  *Load
+	op    int   // the plan it is in; only in sequences
+	left  []int // for each plan the steps that are left; only in sequences
 }
 
-// streamKey names the messages that match first in, first out.
+// streamKey names the messages, or the signals, that match first in, first out.
 type streamKey struct{ from, to, channel int32 }
 
-// stream holds who is at its ends: the lane that waits there now, and the last step that used it.
+// stream holds who is at its ends: the lane that waits there now, and the last step that used it. Signals queue up.
 type stream struct {
 	sender, receiver   *lane
 	lastSend, lastRecv stamp
+	signals            []signal
 }
 
-// execution runs all ranks of a plan on symbols.
+// execution runs all ranks of a job on symbols.
 type execution struct {
-	plan    *plan.Plan
-	inPlace bool
-	reduces bool
-	ranks   []rank
-	values  *values
-	streams map[streamKey]*stream
-	clocks  clocks
-	base    []int // for each rank the element of its lane 0 in clocks
-	ready   []*lane
-	left    int // lanes that have not ended
-	report  *Report
+	*job
+	inPlace  bool
+	full     bool // clocks are about the lanes of all ranks
+	ranks    []rank
+	streams  map[streamKey]*stream
+	flags    map[streamKey]*stream
+	puts     map[[2]int32][]put // by writer and target: what the target has not waited for
+	byID     []*lane
+	clocks   clocks
+	ready    []*lane
+	left     int // lanes that have not ended
+	messages int
+	credits  []credit                   // of each plan; only in sequences
+	seek     func(*Counterexample) bool // if not nil, other counterexamples are passed over
+	out      int                        // chunk of Out, or rank, that is looked at in the end
 }
 
-func newExecution(p *plan.Plan, progs []plan.Program, inPlace bool, report *Report) *execution {
-	n := len(progs)
-	x := &execution{plan: p, inPlace: inPlace, reduces: p.Spec.Coll.Reduces(), ranks: make([]rank, n),
-		streams: map[streamKey]*stream{}, base: make([]int, n), report: report}
-	ins, lanes := make([]int, n), 0
-	for r := range progs {
-		ins[r] = p.InChunks(r)
-		x.base[r] = lanes
-		lanes += len(progs[r].Lanes)
+func newExecution(j *job, inPlace, full bool, report *Report) *execution {
+	n := len(j.codes)
+	x := &execution{job: j, inPlace: inPlace, full: full, ranks: make([]rank, n), streams: map[streamKey]*stream{},
+		flags: map[streamKey]*stream{}, puts: map[[2]int32][]put{}}
+	lanes, most := 0, 0
+	for r := range j.codes {
+		lanes += len(j.codes[r].lanes)
+		most = max(most, len(j.codes[r].lanes))
 	}
-	x.values = newValues(ins)
-	x.clocks.size = lanes + 1
-	for r := range progs {
-		rk := &x.ranks[r]
-		rk.prog = &progs[r]
-		rk.mem = newMemory(p, r, rk.prog, x.values, inPlace)
-		rk.load = &report.Ranks[r]
-		rk.lanes = make([]lane, len(progs[r].Lanes))
-		for l, steps := range progs[r].Lanes {
-			rk.lanes[l] = lane{rank: r, lane: l, self: x.base[r] + l, steps: steps, clock: make(clock, x.clocks.size)}
-			if len(steps) > 0 {
-				x.left++
-				x.enqueue(&rk.lanes[l])
-			}
-		}
-		for _, steps := range progs[r].Lanes {
-			for i := range steps {
-				for _, a := range steps[i].After {
-					before := &rk.lanes[a.Lane]
-					if before.waits == nil {
-						before.waits = make([]int32, len(before.steps))
-						before.ends = make([]clock, len(before.steps))
-					}
-					before.waits[a.Step]++
-				}
-			}
+	x.clocks.size = most + 1
+	if full {
+		x.clocks.size = lanes + 1
+	}
+	x.byID = make([]*lane, 0, lanes)
+	for r := range j.codes {
+		x.addRank(r, &report.Ranks[r])
+	}
+	if len(j.plans) > 1 {
+		x.credits = make([]credit, len(j.plans))
+		for r := range x.ranks {
+			x.leave(&x.ranks[r])
 		}
 	}
 	return x
 }
 
+func (x *execution) addRank(r int, load *Load) {
+	rk, c := &x.ranks[r], &x.codes[r]
+	rk.code, rk.load = c, load
+	base, count := int32(len(x.byID)), len(c.lanes)
+	for k, p := range x.plans {
+		rk.mem = append(rk.mem, newMemory(p, r, base, count, &c.progs[k], x.values[k], x.inPlace))
+		if len(x.plans) > 1 {
+			rk.mem[k].touched = map[int32]int32{}
+		}
+	}
+	rk.lanes = make([]lane, count)
+	offset := base
+	if x.full {
+		offset = 0
+	}
+	for i, actions := range c.lanes {
+		l := &rk.lanes[i]
+		*l = lane{rank: r, lane: i, id: base + int32(i), offset: offset, first: base, last: base + int32(count), code: actions,
+			clock: make(clock, x.clocks.size)}
+		x.byID = append(x.byID, l)
+		if len(actions) > 0 {
+			x.left++
+			x.enqueue(l)
+		}
+	}
+	for _, actions := range c.lanes {
+		for i := range actions {
+			for _, p := range c.after[actions[i].after:actions[i].afterEnd] {
+				before := &rk.lanes[p.lane]
+				if before.waits == nil {
+					before.waits = make([]int32, len(before.code))
+					before.ends = make([]int32, len(before.code))
+				}
+				before.waits[p.step]++
+			}
+		}
+	}
+	if len(x.plans) > 1 {
+		rk.left = make([]int, len(x.plans))
+		for _, actions := range c.lanes {
+			for i := range actions {
+				rk.left[actions[i].op]++
+			}
+		}
+	}
+}
+
 func (x *execution) enqueue(l *lane) {
-	if !l.queued && l.pc < len(l.steps) {
+	if !l.queued && l.pc < len(l.code) {
 		l.queued = true
 		x.ready = append(x.ready, l)
 	}
 }
 
-// run executes the plan until all lanes have ended or something is wrong.
+// run executes the job until all lanes have ended or something is wrong.
 func (x *execution) run() *Counterexample {
 	for len(x.ready) > 0 {
 		l := x.ready[len(x.ready)-1]
@@ -112,120 +155,147 @@ func (x *execution) run() *Counterexample {
 	if x.left > 0 {
 		return x.stuck()
 	}
-	return nil
+	return x.leftover()
 }
 
 // advance runs a lane as far as it gets.
 func (x *execution) advance(l *lane) *Counterexample {
-	for l.pc < len(l.steps) {
-		s := &l.steps[l.pc]
+	for l.pc < len(l.code) {
+		a := &l.code[l.pc]
 		if !l.running {
-			if x.waitsFor(l) != nil {
+			if x.waitsFor(l) != nil || !x.entered(a) {
 				return nil // whoever ends this step enqueues the lane
 			}
-			x.start(l, s)
-		} else if s.Kind != plan.Copy && s.Kind != plan.Reduce {
+			x.start(l, a)
+		} else if message(a.kind) {
 			return nil // whoever brings the other side of the message ends this step
 		}
-		var bad *Counterexample
-		over := true
-		switch s.Kind {
-		case plan.Copy, plan.Reduce:
-			bad = x.local(l, s)
-			x.end(l)
-		case plan.Send:
-			over, bad = x.send(l, s)
-		default:
-			over, bad = x.recv(l, s)
-		}
-		if bad != nil || !over {
+		if over, bad := x.act(l, a); bad != nil || !over {
 			return bad
 		}
 	}
 	return nil
 }
 
+// act executes the step of l, which has started, if the other side is there.
+func (x *execution) act(l *lane, a *action) (over bool, bad *Counterexample) {
+	switch a.kind {
+	case plan.Send:
+		return x.send(l, a)
+	case plan.Recv, plan.RecvReduce:
+		return x.recv(l, a)
+	case plan.Wait:
+		return x.wait(l, a)
+	case plan.Put, plan.Packet:
+		bad = x.put(l, a)
+	case plan.Signal:
+	default:
+		bad = x.local(l, a)
+	}
+	if bad == nil && (a.kind == plan.Signal || a.kind == plan.Packet) {
+		bad = x.signal(l, a)
+	}
+	if bad == nil {
+		x.end(l)
+	}
+	return true, bad
+}
+
 // waitsFor returns the lane that has yet to execute a step that the next step of l comes After, nil if none has.
 func (x *execution) waitsFor(l *lane) *lane {
-	lanes := x.ranks[l.rank].lanes
-	for _, a := range l.steps[l.pc].After {
-		if lanes[a.Lane].pc <= a.Step {
-			return &lanes[a.Lane]
+	a, rk := &l.code[l.pc], &x.ranks[l.rank]
+	for _, p := range rk.code.after[a.after:a.afterEnd] {
+		if rk.lanes[p.lane].pc <= int(p.step) {
+			return &rk.lanes[p.lane]
 		}
 	}
 	return nil
 }
 
 // start begins the step of l. The clock of l stays that of the start until the end.
-func (x *execution) start(l *lane, s *plan.Step) {
-	for _, a := range s.After {
-		before := &x.ranks[l.rank].lanes[a.Lane]
-		end := before.ends[a.Step]
-		l.clock.join(end)
-		if before.waits[a.Step]--; before.waits[a.Step] == 0 {
-			before.ends[a.Step] = nil
+func (x *execution) start(l *lane, a *action) {
+	rk := &x.ranks[l.rank]
+	for _, p := range rk.code.after[a.after:a.afterEnd] {
+		before := &rk.lanes[p.lane]
+		end := before.ends[p.step]
+		l.clock.join(x.clocks.at(end))
+		if before.waits[p.step]--; before.waits[p.step] == 0 {
+			before.ends[p.step] = 0
 			x.clocks.giveBack(end)
 		}
 	}
-	l.clock[l.self] = started(l.pc)
+	x.enter(l, a)
+	*l.self() = started(l.pc)
 	l.running = true
 }
 
 // end completes the step of l.
 func (x *execution) end(l *lane) {
-	l.clock[l.self] = ended(l.pc)
+	*l.self() = ended(l.pc)
+	rk := &x.ranks[l.rank]
 	if l.waits != nil && l.waits[l.pc] > 0 {
 		l.ends[l.pc] = x.clocks.copyOf(l.clock)
-		for i := range x.ranks[l.rank].lanes {
-			if other := &x.ranks[l.rank].lanes[i]; other != l {
+		for i := range rk.lanes {
+			if other := &rk.lanes[i]; other != l && !other.running {
 				x.enqueue(other)
 			}
 		}
 	}
-	x.ranks[l.rank].load.Steps++
+	rk.load.Steps++
+	op := l.code[l.pc].op
 	l.running = false
-	if l.pc++; l.pc == len(l.steps) {
+	if l.pc++; l.pc == len(l.code) {
 		x.left--
+	}
+	if rk.left != nil {
+		if rk.left[op]--; rk.left[op] == 0 {
+			x.leave(rk)
+		}
 	}
 }
 
-func (x *execution) stream(from, to, channel int) *stream {
-	key := streamKey{int32(from), int32(to), int32(channel)}
-	st := x.streams[key]
+func streamOf(streams map[streamKey]*stream, from int, to, channel int32) *stream {
+	key := streamKey{int32(from), to, channel}
+	st := streams[key]
 	if st == nil {
 		st = &stream{}
-		x.streams[key] = st
+		streams[key] = st
 	}
 	return st
 }
 
 // send brings a message to its stream; it is over if its receiver is there already.
-func (x *execution) send(l *lane, s *plan.Step) (over bool, bad *Counterexample) {
-	st := x.stream(l.rank, s.Peer, s.Chan)
-	if bad := x.inOrder(l, &st.lastSend, "sent"); bad != nil {
+func (x *execution) send(l *lane, a *action) (over bool, bad *Counterexample) {
+	st := streamOf(x.streams, l.rank, a.peer, a.channel)
+	if bad := x.inOrder(l, &st.lastSend, "messages sent"); bad != nil {
 		return false, bad
+	}
+	if st.sender != nil {
+		return false, nil // only while other counterexamples are passed over
 	}
 	st.sender = l
 	return x.meet(st, l)
 }
 
-func (x *execution) recv(l *lane, s *plan.Step) (over bool, bad *Counterexample) {
-	st := x.stream(s.Peer, l.rank, s.Chan)
-	if bad := x.inOrder(l, &st.lastRecv, "received"); bad != nil {
+func (x *execution) recv(l *lane, a *action) (over bool, bad *Counterexample) {
+	st := streamOf(x.streams, int(a.peer), int32(l.rank), a.channel)
+	if bad := x.inOrder(l, &st.lastRecv, "messages received"); bad != nil {
 		return false, bad
+	}
+	if st.receiver != nil {
+		return false, nil
 	}
 	st.receiver = l
 	return x.meet(st, l)
 }
 
 // inOrder checks that the step of l comes after the last one at its end of a stream in every schedule.
-func (x *execution) inOrder(l *lane, last *stamp, verb string) *Counterexample {
-	if l.clock[x.base[l.rank]+int(last.lane)] < last.end {
-		before := Where{l.rank, int(last.lane), int(last.end)/2 - 1}
-		return x.counterexample(Unordered, fmt.Sprintf("nothing orders the messages %s by %s and %s, which use the same peer and channel",
-			verb, x.name(before), x.name(l.where())), l.where(), before)
+func (x *execution) inOrder(l *lane, last *stamp, what string) *Counterexample {
+	before := *last
+	*last = stamp{l.id, ended(l.pc)}
+	if before.end > 0 && before.lane != l.id && l.clock[before.lane-l.offset] < before.end {
+		return x.unordered(l, before, what)
 	}
-	*last = stamp{int32(l.lane), ended(l.pc)}
 	return nil
 }
 
@@ -239,7 +309,11 @@ func (x *execution) meet(st *stream, l *lane) (over bool, bad *Counterexample) {
 	if bad := x.message(from, to); bad != nil {
 		return false, bad
 	}
-	to.clock.join(from.clock)
+	if x.full {
+		to.clock.join(from.clock)
+	} else {
+		*to.clock.rounds() = max(*to.clock.rounds(), *from.clock.rounds())
+	}
 	*to.clock.rounds()++
 	*from.clock.rounds()++
 	x.end(from)
@@ -254,33 +328,31 @@ func (x *execution) meet(st *stream, l *lane) (over bool, bad *Counterexample) {
 
 // message moves the chunks of a message from the source of a send to the destination of a recv.
 func (x *execution) message(from, to *lane) *Counterexample {
-	s, d := &from.steps[from.pc], &to.steps[to.pc]
-	src := s.Src[0]
-	if src.N != d.Dst.N {
-		return x.counterexample(Length, fmt.Sprintf("%s sends %d chunks, %s receives %d",
-			x.name(from.where()), src.N, x.name(to.where()), d.Dst.N), from.where(), to.where())
-	}
+	s, d := &from.code[from.pc], &to.code[to.pc]
 	sender, receiver := &x.ranks[from.rank], &x.ranks[to.rank]
-	for i := range src.N {
-		sent := x.plan.Extent(from.rank, sender.prog.Tmp, src.Buf, src.At+i)
-		wanted := x.plan.Extent(to.rank, receiver.prog.Tmp, d.Dst.Buf, d.Dst.At+i)
-		if sent != wanted {
-			return x.counterexample(Length, fmt.Sprintf("chunk %d of the message from %s to %s: its length is that of %s, wanted is that of %s",
-				i, x.name(from.where()), x.name(to.where()), x.length(sent), x.length(wanted)), from.where(), to.where())
+	src, op := sender.code.refs[s.src], int(d.op)
+	if s.op != d.op || src.n != d.dst.n {
+		return x.mismatch(from, to, s.op != d.op)
+	}
+	for i := range int(src.n) {
+		if sent, wanted := x.extent(op, src, i), x.extent(op, d.dst, i); sent != wanted {
+			if bad := x.badLength(from, to, i, sent, wanted); bad != nil {
+				return bad
+			}
 		}
 		v, bad := x.read(from, src, i)
 		if bad != nil {
 			return bad
 		}
-		if d.Kind == plan.RecvReduce {
-			own, bad := x.read(to, d.Src[0], i)
+		if d.kind == plan.RecvReduce {
+			own, bad := x.read(to, receiver.code.refs[d.src], i)
 			if bad != nil {
 				return bad
 			}
-			if d.MsgFirst {
-				v = x.values.reduce(v, own, to.where())
+			if d.msgFirst {
+				v = x.reduce(to, v, own)
 			} else {
-				v = x.values.reduce(own, v, to.where())
+				v = x.reduce(to, own, v)
 			}
 			receiver.load.Reduced++
 		}
@@ -288,119 +360,128 @@ func (x *execution) message(from, to *lane) *Counterexample {
 			return bad
 		}
 	}
-	x.report.Messages++
+	x.messages++
 	sender.load.Messages++
-	sender.load.Sent += src.N
-	receiver.load.Received += src.N
+	sender.load.Sent += int(src.n)
+	receiver.load.Received += int(src.n)
 	return nil
 }
 
-// length says which length an extent is.
-func (x *execution) length(e plan.Extent) string {
-	if e.From == e.To {
-		return fmt.Sprintf("part %d of block %d", e.Part, e.From)
-	}
-	return fmt.Sprintf("part %d of the block from %d to %d", e.Part, e.From, e.To)
+// extent is the length of chunk i of r.
+func (x *execution) extent(op int, r ref, i int) plan.Extent {
+	return x.plans[op].Extent(int(r.rank), &x.codes[r.rank].progs[op], r.buf, int(r.at)+i)
 }
 
-// local executes a copy or a reduce. Chunk i of a source is the memory of chunk i of Dst or of none, in place too: Refs of
-// one step are congruent, and In and Out in the same memory have each length in the same place.
-func (x *execution) local(l *lane, s *plan.Step) *Counterexample {
-	r := &x.ranks[l.rank]
-	for i := range s.Dst.N {
-		if !x.reduces && r.mem.place(s.Dst, i) == r.mem.place(s.Src[0], i) {
+// local executes a step that reads, perhaps in windows of others, and writes to its own rank's memory. Chunk i of a source
+// is the memory of chunk i of Dst or of none, in place too: Refs of one step are congruent, and In and Out in the same memory
+// have each length in the same place.
+func (x *execution) local(l *lane, a *action) *Counterexample {
+	rk, op := &x.ranks[l.rank], int(a.op)
+	m, refs := rk.mem[op], rk.code.refs[a.src:a.srcEnd]
+	if a.kind == plan.Get || a.kind == plan.GetReduce {
+		for _, src := range refs {
+			if ok, bad := x.reaches(l, a.dst, src); !ok {
+				return bad
+			}
+			if int(src.rank) != l.rank {
+				*l.clock.rounds()++
+				x.ranks[src.rank].load.Sent += int(src.n)
+				rk.load.Received += int(src.n)
+			}
+		}
+	}
+	moves := !x.plans[op].Spec.Coll.Reduces()
+	for i := range int(a.dst.n) {
+		if moves && int(refs[0].rank) == l.rank && m.place(a.dst, i) == m.place(refs[0], i) {
 			continue // a copy onto itself is skipped: there is no scaling to do
 		}
-		v, bad := x.read(l, s.Src[0], i)
+		v, bad := x.read(l, refs[0], i)
 		if bad != nil {
 			return bad
 		}
-		for _, src := range s.Src[1:] {
+		for _, src := range refs[1:] {
 			w, bad := x.read(l, src, i)
 			if bad != nil {
 				return bad
 			}
-			v = x.values.reduce(v, w, l.where())
-			r.load.Reduced++
+			v = x.reduce(l, v, w)
+			rk.load.Reduced++
 		}
-		if bad := x.write(l, s, i, v); bad != nil {
+		if bad := x.write(l, a, i, v); bad != nil {
 			return bad
 		}
 	}
 	return nil
 }
 
-// read is the value that the step of l reads as chunk i of r.
-func (x *execution) read(l *lane, r plan.Ref, i int) (value, *Counterexample) {
-	m := x.ranks[l.rank].mem
-	place := m.place(r, i)
-	if other, ok := m.conflict(place, l.lane, x.own(l), false); ok {
-		return nothing, x.race(l, r, i, other, "reads", "writes")
+// reduce is v ⊕ w, by the step of l.
+func (x *execution) reduce(l *lane, v, w value) value {
+	if v == nothing || w == nothing {
+		return nothing // only while other counterexamples are passed over
 	}
-	m.noteRead(place, l.lane, l.pc)
+	return x.values[l.code[l.pc].op].reduce(v, w, l.at())
+}
+
+// read is the value that the step of l reads as chunk i of r.
+func (x *execution) read(l *lane, r ref, i int) (value, *Counterexample) {
+	op := l.code[l.pc].op
+	m := x.ranks[r.rank].mem[op]
+	place := m.place(r, i)
+	if other, ok := m.conflict(l, place, false, false); ok {
+		if bad := x.race(l, r, i, other, "reads", "writes"); bad != nil {
+			return nothing, bad
+		}
+	}
+	if m.touched != nil && r.buf == plan.Win {
+		if bad := x.touch(l, m, r, i); bad != nil {
+			return nothing, bad
+		}
+	}
+	m.noteRead(l, place)
 	v := m.vals[place]
 	if v == nothing {
-		return nothing, x.counterexample(Undefined, fmt.Sprintf("%s reads %s before anything was written there",
-			x.name(l.where()), chunk(r, i)), l.where())
+		return nothing, x.undefined(l, r, i)
 	}
-	if r.Buf != plan.In {
+	if r.buf != plan.In {
 		return v, nil
 	}
-	if v != x.values.raw(l.rank, r.At+i) {
-		w := m.wrote[place]
-		before := Where{l.rank, int(w.lane), int(w.end)/2 - 1}
-		return nothing, x.counterexample(Overwritten, fmt.Sprintf("%s reads %s after %s has written out, which is the same memory",
-			x.name(l.where()), chunk(r, i), x.name(before)), l.where(), before)
+	if v != x.values[op].raw(l.rank, int(r.at)+i) {
+		return nothing, x.overwritten(l, r, i, m.wrote[place])
 	}
-	if x.reduces {
-		v = x.values.mark(v, scaled, l.where())
+	if x.plans[op].Spec.Coll.Reduces() {
+		v = x.values[op].mark(v, scaled, l.at())
 	}
 	return v, nil
 }
 
 // write is the step of l writing v as chunk i of its Dst.
-func (x *execution) write(l *lane, s *plan.Step, i int, v value) *Counterexample {
-	m := x.ranks[l.rank].mem
-	place := m.place(s.Dst, i)
-	if other, ok := m.conflict(place, l.lane, x.own(l), true); ok {
+func (x *execution) write(l *lane, a *action, i int, v value) *Counterexample {
+	m := x.ranks[a.dst.rank].mem[a.op]
+	place, isPut := m.place(a.dst, i), a.kind == plan.Put || a.kind == plan.Packet
+	if other, ok := m.conflict(l, place, true, isPut); ok {
 		verb := "reads"
 		if other == m.wrote[place] {
 			verb = "writes"
 		}
-		return x.race(l, s.Dst, i, other, "writes", verb)
+		if bad := x.race(l, a.dst, i, other, "writes", verb); bad != nil {
+			return bad
+		}
 	}
-	if s.Final {
-		v = x.values.mark(v, final, l.where())
+	if m.touched != nil && a.dst.buf == plan.Win {
+		if bad := x.touch(l, m, a.dst, i); bad != nil {
+			return bad
+		}
 	}
-	m.noteWrite(place, l.lane, l.pc, v)
+	if a.final && v != nothing {
+		v = x.values[a.op].mark(v, final, l.at())
+	}
+	m.noteWrite(l, place, v, isPut)
+	if isPut {
+		key := [2]int32{int32(l.rank), a.dst.rank}
+		x.puts[key] = append(x.puts[key], put{m, place, m.wrote[place]})
+	}
 	return nil
 }
 
-// own is what the step of l knew, at its start, of the lanes of its rank.
-func (x *execution) own(l *lane) clock {
-	base := x.base[l.rank]
-	return l.clock[base : base+len(x.ranks[l.rank].lanes)]
-}
-
-func (x *execution) race(l *lane, r plan.Ref, i int, other stamp, verb, otherVerb string) *Counterexample {
-	before := Where{l.rank, int(other.lane), int(other.end)/2 - 1}
-	return x.counterexample(Race, fmt.Sprintf("%s %s %s, which %s %s, and nothing orders the two", x.name(l.where()), verb, chunk(r, i),
-		x.name(before), otherVerb), l.where(), before)
-}
-
-func (l *lane) where() Where { return Where{l.rank, l.lane, l.pc} }
-
-// name is a step and what it does.
-func (x *execution) name(w Where) string {
-	if w.Lane < 0 {
-		return w.String()
-	}
-	return fmt.Sprintf("%v (%v)", w, &x.ranks[w.Rank].lanes[w.Lane].steps[w.Step])
-}
-
-// chunk names chunk i of r.
-func chunk(r plan.Ref, i int) string { return plan.Ref{Buf: r.Buf, At: r.At + i, N: 1}.String() }
-
-func (x *execution) counterexample(reason Reason, text string, at ...Where) *Counterexample {
-	return &Counterexample{Plan: x.plan.Name, Spec: x.plan.Spec, InPlace: x.inPlace, Reason: reason, At: at, Text: text}
-}
+// at names the step of l in trees.
+func (l *lane) at() spot { return spot{int32(l.rank), int32(l.lane), int32(l.pc)} }

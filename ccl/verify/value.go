@@ -20,70 +20,111 @@ const (
 	final                   // left, marked by a Final step
 )
 
+// spot is a step of a rank, as its index in the code; lane is -1 for none.
+type spot struct{ rank, lane, step int32 }
+
 // node is a tree. chunk and count speak of the contributions in it.
 type node struct {
-	kind        nodeKind
-	left, right value
-	chunk       int32 // of In, that all contributions are
-	rank        int32 // of a contribution, the first one of a tree
-	count       int32
-	shape       int32 // number of the tree of ranks that remains when chunks and marks are taken away
-	flaw        *flaw // nil if the tree is sound
-	at          Where // the step that made it first
+	kind  nodeKind
+	chunk int32 // of In, that all contributions are
+	rank  int32 // of a contribution, the first one of a tree
+	count int32
+	set   int32 // number of the set of ranks that contribute; -1-rank for one rank alone
+	shape int32 // number of the tree of ranks that remains when chunks and marks are taken away
+	at    spot  // the step that made it first
+	flaw  *flaw // nil if the tree is sound
 }
 
 // flaw is why a tree can be no part of a right result.
 type flaw struct {
 	reason Reason
 	text   string
-	at     Where
+	at     spot
 }
 
-// values is the trees of one execution.
+// values is the trees of one plan. Large groups have millions of them, so they are kept in pages, which do not move.
 type values struct {
 	ranks  int
 	words  int // of a set of ranks
-	nodes  []node
-	sets   []uint64 // for each node the ranks that contribute, one bit each
-	base   []int    // for each rank the value of the first chunk of its In
+	count  int
+	nodes  [][]node
+	sets   [][]uint64 // pages of sets, one bit for each rank
+	nsets  int
+	base   []int   // for each rank the value of the first chunk of its In
+	scaled []value // for each contribution the same, scaled, or nothing
 	known  map[[2]value]value
 	shapes map[[2]int32]int32
 }
+
+// What a page holds.
+const (
+	nodePage = 1 << 9
+	setPage  = 1 << 8
+)
 
 // newValues makes the contributions of ranks that have chunks[rank] chunks of In.
 func newValues(chunks []int) *values {
 	n := len(chunks)
 	v := &values{ranks: n, words: (n + 63) / 64, known: map[[2]value]value{}, shapes: map[[2]int32]int32{}}
-	v.add(node{}, nothing, nothing)
+	v.add(node{})
 	v.base = make([]int, n)
 	for rank, c := range chunks {
-		v.base[rank] = len(v.nodes)
+		v.base[rank] = v.count
 		for i := range c {
-			leaf := v.add(node{kind: raw, chunk: int32(i), rank: int32(rank), count: 1, shape: int32(rank), at: Where{rank, -1, -1}},
-				nothing, nothing)
-			v.set(leaf)[rank/64] |= 1 << (rank % 64)
+			v.add(node{kind: raw, chunk: int32(i), rank: int32(rank), count: 1, set: -1 - int32(rank), shape: int32(rank),
+				at: spot{int32(rank), -1, -1}})
 		}
 	}
+	v.scaled = make([]value, v.count)
 	return v
 }
 
 // raw is the caller's content of a chunk of In.
 func (v *values) raw(rank, chunk int) value { return value(v.base[rank] + chunk) }
 
-func (v *values) set(x value) []uint64 { return v.sets[int(x)*v.words : (int(x)+1)*v.words] }
+func (v *values) node(x value) *node { return &v.nodes[x/nodePage][x%nodePage] }
 
-// add makes a node whose set is the union of those of a and b.
-func (v *values) add(n node, a, b value) value {
-	x := value(len(v.nodes))
-	v.nodes = append(v.nodes, n)
-	for i := range v.words {
-		var w uint64
-		if x != nothing {
-			w = v.sets[int(a)*v.words+i] | v.sets[int(b)*v.words+i]
-		}
-		v.sets = append(v.sets, w)
+func (v *values) add(n node) value {
+	x := v.count
+	if v.count++; x/nodePage == len(v.nodes) {
+		v.nodes = append(v.nodes, make([]node, nodePage))
 	}
-	return x
+	v.nodes[x/nodePage][x%nodePage] = n
+	return value(x)
+}
+
+// words of a set that is stored.
+func (v *values) stored(set int32) []uint64 {
+	lo := int(set%setPage) * v.words
+	return v.sets[set/setPage][lo : lo+v.words]
+}
+
+// has reports whether a rank is in a set.
+func (v *values) has(set int32, rank int) bool {
+	if set < 0 {
+		return int(-1-set) == rank
+	}
+	return v.stored(set)[rank/64]>>(rank%64)&1 != 0
+}
+
+// union is the set of ranks in a or in b.
+func (v *values) union(a, b int32) int32 {
+	s := int32(v.nsets)
+	if v.nsets++; int(s/setPage) == len(v.sets) {
+		v.sets = append(v.sets, make([]uint64, setPage*v.words))
+	}
+	to := v.stored(s)
+	for _, from := range [2]int32{a, b} {
+		if from < 0 {
+			rank := -1 - from
+			to[rank/64] |= 1 << (rank % 64)
+			continue
+		}
+		for i, w := range v.stored(from) {
+			to[i] |= w
+		}
+	}
+	return s
 }
 
 // Keys of marks in known; trees of ⊕ have two values that are not negative.
@@ -93,7 +134,10 @@ const (
 )
 
 // mark is x scaled on its way in, or x divided.
-func (v *values) mark(x value, kind nodeKind, at Where) value {
+func (v *values) mark(x value, kind nodeKind, at spot) value {
+	if kind == scaled && int(x) < len(v.scaled) && v.scaled[x] != nothing {
+		return v.scaled[x]
+	}
 	key := [2]value{x, scaledMark}
 	if kind == final {
 		key[1] = finalMark
@@ -101,7 +145,7 @@ func (v *values) mark(x value, kind nodeKind, at Where) value {
 	if y, ok := v.known[key]; ok {
 		return y
 	}
-	n := v.nodes[x]
+	n := *v.node(x)
 	switch {
 	case n.flaw != nil:
 	case kind == final && n.kind == final:
@@ -109,21 +153,24 @@ func (v *values) mark(x value, kind nodeKind, at Where) value {
 	case kind == final && int(n.count) < v.ranks:
 		n.flaw = &flaw{PostScale, "a result is Final before all contributions are in it", at}
 	}
-	n.kind, n.left, n.right, n.at = kind, x, nothing, at
-	y := v.add(n, x, x)
-	v.known[key] = y
+	n.kind, n.at = kind, at
+	y := v.add(n)
+	if kind == scaled && int(x) < len(v.scaled) {
+		v.scaled[x] = y
+	} else {
+		v.known[key] = y
+	}
 	return y
 }
 
 // reduce is a ⊕ b.
-func (v *values) reduce(a, b value, at Where) value {
+func (v *values) reduce(a, b value, at spot) value {
 	key := [2]value{a, b}
 	if y, ok := v.known[key]; ok {
 		return y
 	}
-	l, r := &v.nodes[a], &v.nodes[b]
-	n := node{kind: reduced, left: a, right: b, chunk: l.chunk, rank: l.rank, count: l.count + r.count, at: at,
-		shape: v.shape(l.shape, r.shape), flaw: l.flaw}
+	l, r := v.node(a), v.node(b)
+	n := node{kind: reduced, chunk: l.chunk, rank: l.rank, count: l.count + r.count, at: at, shape: v.shape(l.shape, r.shape), flaw: l.flaw}
 	switch {
 	case n.flaw != nil:
 	case r.flaw != nil:
@@ -135,20 +182,29 @@ func (v *values) reduce(a, b value, at Where) value {
 	case l.chunk != r.chunk:
 		n.flaw = &flaw{WrongValue, fmt.Sprintf("in[%d] of rank %d is added to in[%d] of rank %d", r.chunk, r.rank, l.chunk, l.rank), at}
 	default:
-		if rank := v.common(a, b); rank >= 0 {
+		if rank := v.common(l.set, r.set); rank >= 0 {
 			n.flaw = &flaw{Twice, fmt.Sprintf("in[%d] of rank %d is added to a sum that has it already", l.chunk, rank), at}
 		}
 	}
-	y := v.add(n, a, b)
+	n.set = v.union(l.set, r.set)
+	y := v.add(n)
 	v.known[key] = y
 	return y
 }
 
-// common is a rank that contributes to both trees, -1 if none does.
-func (v *values) common(a, b value) int {
-	sa, sb := v.set(a), v.set(b)
-	for i := range sa {
-		if both := sa[i] & sb[i]; both != 0 {
+// common is a rank in both sets, -1 if none is.
+func (v *values) common(a, b int32) int {
+	switch {
+	case a < 0 && v.has(b, int(-1-a)):
+		return int(-1 - a)
+	case a < 0:
+		return -1
+	case b < 0:
+		return v.common(b, a)
+	}
+	other := v.stored(b)
+	for i, w := range v.stored(a) {
+		if both := w & other[i]; both != 0 {
 			return i*64 + bits.TrailingZeros64(both)
 		}
 	}
@@ -157,8 +213,12 @@ func (v *values) common(a, b value) int {
 
 // absent is a rank that does not contribute to x, -1 if all do.
 func (v *values) absent(x value) int {
-	for i, w := range v.set(x) {
-		if rank := i*64 + bits.TrailingZeros64(^w); ^w != 0 && rank < v.ranks {
+	n := v.node(x)
+	if int(n.count) == v.ranks && n.flaw == nil {
+		return -1
+	}
+	for rank := range v.ranks {
+		if !v.has(n.set, rank) {
 			return rank
 		}
 	}

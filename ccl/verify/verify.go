@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 )
@@ -13,6 +14,8 @@ type Options struct {
 	// Work bounds time and memory: the most elementary actions to spend. Plans that would need more are refused with
 	// fault.NotSupported. 0 means DefaultWork.
 	Work int64
+	// Brief leaves out the reduction of a counterexample to the steps that show it.
+	Brief bool
 }
 
 // DefaultWork keeps a verification below some ten seconds and a few GiB.
@@ -29,7 +32,7 @@ type Report struct {
 	Split       int
 	Steps       int // of all ranks
 	Messages    int // of all ranks
-	Rounds      int // messages on the longest chain of messages; a lane sends or receives one at a time
+	Rounds      int // messages, signals and gets on the longest chain of them; a lane does one at a time
 	Ranks       []Load
 	Determinism Level
 }
@@ -37,11 +40,13 @@ type Report struct {
 // Load is what one rank does.
 type Load struct {
 	Steps    int
-	Messages int // sent
-	Sent     int // chunks
+	Messages int // sends, puts and packets
+	Signals  int // given, those of packets too
+	Sent     int // chunks, to other ranks or fetched by them
 	Received int // chunks
 	Reduced  int // chunks, once for each operand beyond the first
 	Tmp      int // chunks
+	Win      int // chunks of the window
 }
 
 // Level says how far the bits of a result depend on circumstances. Each level includes those before it.
@@ -59,17 +64,17 @@ func (l Level) String() string { return fmt.Sprintf("level %d", uint8(l)) }
 // Plan proves that a plan is right, for all ranks, element counts and interleavings, with In and Out apart and in every way
 // of sharing memory that the plan allows. Otherwise the error is a fault.Invalid caused by a *Counterexample.
 func Plan(p *plan.Plan, opts Options) (*Report, error) {
-	progs, err := programs(p, opts)
+	j, err := newJob([]*plan.Plan{p}, opts)
 	if err != nil {
 		return nil, err
 	}
 	report := &Report{Split: p.Split}
-	if bad := check(p, progs, false, report); bad != nil {
-		return nil, refuse(bad)
+	if err := j.verify(false, report); err != nil {
+		return nil, err
 	}
 	if p.Alias&plan.InPlace != 0 {
-		if bad := check(p, progs, true, &Report{}); bad != nil {
-			return nil, refuse(bad)
+		if err := j.verify(true, &Report{}); err != nil {
+			return nil, err
 		}
 	}
 	return report, nil
@@ -79,44 +84,94 @@ func refuse(bad *Counterexample) error {
 	return fault.Wrap(fault.Invalid, bad, "the plan is wrong")
 }
 
-// programs makes the programs of all ranks and checks their structure and their size.
-func programs(p *plan.Plan, opts Options) ([]plan.Program, error) {
-	limit := opts.Work
-	if limit == 0 {
-		limit = DefaultWork
+// job is what is verified: a plan, or several in sequence.
+type job struct {
+	plans     []*plan.Plan
+	codes     []code    // by rank
+	values    []*values // of each plan
+	full      bool      // clocks must be about all ranks
+	noCredits bool      // sequences: windows are used again without waiting
+	brief     bool
+	limit     int64 // on work
+	needed    int64 // work with clocks about all ranks
+}
+
+// newJob makes the programs of all ranks and checks their structure and their size.
+func newJob(plans []*plan.Plan, opts Options) (*job, error) {
+	ranks := plans[0].Spec.Ranks
+	j := &job{plans: plans, full: len(plans) > 1, brief: opts.Brief, limit: opts.Work}
+	if j.limit == 0 {
+		j.limit = DefaultWork
 	}
-	if p.Program == nil || p.Spec.Validate() != nil {
-		return nil, refuse(malformed(p, Where{0, -1, -1}, p.Validate(0)))
-	}
-	progs := make([]plan.Program, p.Spec.Ranks)
-	var lanes, work int64
-	for r := range progs {
-		progs[r] = p.Program(r)
-		if err := p.ValidateProgram(r, &progs[r]); err != nil {
-			return nil, refuse(malformed(p, Where{r, -1, -1}, err))
+	for _, p := range plans {
+		if p.Program == nil || p.Spec.Validate() != nil {
+			return nil, refuse(malformed(p, Where{Lane: -1, Step: -1}, p.Validate(0)))
 		}
-		lanes += int64(len(progs[r].Lanes))
-		work += chunkWork * int64(p.InChunks(r)+p.OutChunks(r)+len(progs[r].Tmp))
-		if work > limit {
-			return nil, tooLarge(p, limit)
-		}
+		j.full = j.full || p.Spec.Coll == dtype.Barrier
 	}
-	work += clockWork * lanes * lanes
-	for r := range progs {
-		for _, steps := range progs[r].Lanes {
-			for i := range steps {
-				s := &steps[i]
-				work += lanes*int64(1+clockWork*len(s.After)) + int64(s.Dst.N)
-				for _, src := range s.Src {
-					work += int64(src.N)
-				}
+	j.codes = make([]code, ranks)
+	var work, lanes, joins int64
+	for r := range j.codes {
+		progs := make([]plan.Program, len(plans))
+		for k, p := range plans {
+			prog := p.Program(r)
+			if err := p.ValidateProgram(r, &prog); err != nil {
+				return nil, refuse(malformed(p, Where{Rank: r, Lane: -1, Step: -1, Op: k}, err))
 			}
-			if work > limit {
-				return nil, tooLarge(p, limit)
+			work += chunkWork * int64(p.InChunks(r)+p.OutChunks(r)+len(prog.Tmp)+len(prog.Win))
+			for _, lane := range prog.Lanes {
+				work += int64(plan.Len(lane))
+			}
+			if work > j.limit {
+				return nil, tooLarge(p, j.limit)
+			}
+			progs[k] = prog.Flat()
+		}
+		j.codes[r] = newCode(r, progs)
+		lanes += int64(len(j.codes[r].lanes))
+		w, n := j.measure(&j.codes[r])
+		work += w
+		joins += n
+		if work > j.limit {
+			return nil, tooLarge(plans[0], j.limit)
+		}
+	}
+	j.needed = work + clockWork*lanes*lanes + lanes*joins
+	if j.full && j.needed > j.limit {
+		return nil, tooLarge(plans[0], j.limit)
+	}
+	j.contributions()
+	return j, nil
+}
+
+// contributions makes the values that In holds.
+func (j *job) contributions() {
+	for _, p := range j.plans {
+		chunks := make([]int, len(j.codes))
+		for r := range chunks {
+			chunks[r] = p.InChunks(r)
+		}
+		j.values = append(j.values, newValues(chunks))
+	}
+}
+
+// measure is the work of a rank's steps, and how many clocks they copy and join.
+func (j *job) measure(c *code) (work, joins int64) {
+	for _, lane := range c.lanes {
+		for i := range lane {
+			a := &lane[i]
+			j.full = j.full || oneSided(a.kind)
+			work += int64(a.dst.n)
+			for _, r := range c.refs[a.src:a.srcEnd] {
+				work += int64(r.n)
+			}
+			joins += 1 + clockWork*int64(a.afterEnd-a.after)
+			if a.kind == plan.Signal || a.kind == plan.Packet {
+				joins += clockWork
 			}
 		}
 	}
-	return progs, nil
+	return work, joins
 }
 
 func malformed(p *plan.Plan, at Where, err error) *Counterexample {
@@ -132,24 +187,46 @@ func tooLarge(p *plan.Plan, limit int64) error {
 		p.Name, p.Spec, limit)
 }
 
-// check executes a plan in one layout of memory and fills in the report.
-func check(p *plan.Plan, progs []plan.Program, inPlace bool, report *Report) *Counterexample {
-	report.Ranks = make([]Load, len(progs))
-	x := newExecution(p, progs, inPlace, report)
-	if bad := x.run(); bad != nil {
-		return bad
+// verify executes a job in one layout of memory and fills in the report.
+//
+// Clocks about all ranks cost much in large groups. So the first run knows only what orders steps within a rank. It may find a
+// race that is none, but overlooks none; then a second run finds out.
+func (j *job) verify(inPlace bool, report *Report) error {
+	x, bad := j.run(inPlace, j.full, report)
+	if bad != nil && !j.full && (bad.Reason == Race || bad.Reason == Unordered) {
+		if j.needed > j.limit {
+			return tooLarge(j.plans[0], j.limit)
+		}
+		x, bad = j.run(inPlace, true, report)
 	}
-	if bad := x.outcome(); bad != nil {
-		return bad
+	if bad != nil {
+		if !j.brief {
+			x.minimize(bad)
+		}
+		return refuse(bad)
 	}
 	for r := range x.ranks {
 		load := &report.Ranks[r]
-		load.Tmp = len(progs[r].Tmp)
+		for _, prog := range j.codes[r].progs {
+			load.Tmp += len(prog.Tmp)
+			load.Win += len(prog.Win)
+		}
 		report.Steps += load.Steps
 		for i := range x.ranks[r].lanes {
 			report.Rounds = max(report.Rounds, int(*x.ranks[r].lanes[i].clock.rounds()))
 		}
 	}
+	report.Messages = x.messages
 	report.Determinism = x.determinism()
 	return nil
+}
+
+func (j *job) run(inPlace, full bool, report *Report) (*execution, *Counterexample) {
+	report.Ranks = make([]Load, len(j.codes))
+	x := newExecution(j, inPlace, full, report)
+	bad := x.run()
+	if bad == nil {
+		bad = x.outcome()
+	}
+	return x, bad
 }

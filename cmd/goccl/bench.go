@@ -132,8 +132,17 @@ func parseSize(s string) (int64, error) {
 	return n << shift, nil
 }
 
-// runBench starts the ranks, passes their addresses around, and prints what rank 0 reports.
 func runBench(spec benchSpec, asJSON bool, out io.Writer) error {
+	printer := newBenchPrinter(spec, asJSON, out)
+	if err := measureRanks(spec, nil, printer.row); err != nil {
+		return err
+	}
+	return printer.end()
+}
+
+// measureRanks starts the ranks, passes their addresses around, and hands on what rank 0 reports. prefix(rank) is put before
+// the command of a rank, if there is any.
+func measureRanks(spec benchSpec, prefix func(rank int) []string, report func(benchRow)) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -161,7 +170,11 @@ func runBench(spec benchSpec, asJSON bool, out io.Writer) error {
 			return err
 		}
 		c := &children[rank]
-		c.cmd = exec.Command(self, benchRankVerb, string(text))
+		command := []string{self, benchRankVerb, string(text)}
+		if prefix != nil {
+			command = append(prefix(rank), command...)
+		}
+		c.cmd = exec.Command(command[0], command[1:]...)
 		c.cmd.Stderr = os.Stderr
 		if c.in, err = c.cmd.StdinPipe(); err != nil {
 			return err
@@ -192,7 +205,6 @@ func runBench(spec benchSpec, asJSON bool, out io.Writer) error {
 	for rank := range children {
 		children[rank].in.Write(append(everyone, '\n'))
 	}
-	printer := newBenchPrinter(spec, asJSON, out)
 	decoder := json.NewDecoder(children[0].from)
 	for {
 		var row benchRow
@@ -203,7 +215,7 @@ func runBench(spec benchSpec, asJSON bool, out io.Writer) error {
 			}
 			break
 		}
-		printer.row(row)
+		report(row)
 	}
 	var group sync.WaitGroup
 	errs := make([]error, spec.Ranks)
@@ -215,10 +227,7 @@ func runBench(spec benchSpec, asJSON bool, out io.Writer) error {
 		})
 	}
 	group.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	return printer.end()
+	return errors.Join(errs...)
 }
 
 type benchPrinter struct {

@@ -20,7 +20,10 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{"bench", "[flags]", "time a collective over ranks that it starts itself", bench},
-		{"plan", "list | show [flags] COLLECTIVE[/ALGORITHM]", "what algorithms there are, and what each rank does", planVerb},
+		{"plan", "list | show | draw | export | import …", "what algorithms there are, and what each rank does", planVerb},
+		{"verify", "FILE | --all [--ranks 1-64]", "prove that plans are right", verifyVerb},
+		{"sim", "--topo T --coll C --size S [flags]", "how long algorithms take on a network, and which wins where", simVerb},
+		{"tune", "--fit [flags]", "measure what the network costs, and how well that predicts an all-reduce", tuneVerb},
 		{"doctor", "[--json]", "what this machine offers, and what is missing", doctor},
 		{"options", "", "the GOCCL_* environment variables", options},
 		{"version", "", "the version", func(_ []string, out io.Writer) error { fmt.Fprintln(out, ccl.Version); return nil }},

@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite docs/options.md")
+var rewrite = flag.Bool("rewrite", false, "write the generated pages of docs anew")
 
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
@@ -26,7 +26,7 @@ func run(t *testing.T, args ...string) (string, error) {
 
 func TestWrongUse(t *testing.T) {
 	for args, words := range map[string]string{
-		"dance":                       `unknown verb "dance"; there are bench, plan, doctor`,
+		"dance":                       `unknown verb "dance"; there are bench, plan, verify`,
 		"bench --op dance":            `unknown collective "dance"`,
 		"bench --dtype f33":           `unknown element type "f33"`,
 		"bench --redop plus":          `unknown reduction operator "plus"`,
@@ -42,7 +42,7 @@ func TestWrongUse(t *testing.T) {
 		"plan":                        "usage: goccl plan list",
 		"plan show":                   "needs one COLLECTIVE",
 		"plan show dance":             `unknown collective "dance"`,
-		"plan show all_reduce/dance":  `no algorithm "dance"; it has`,
+		"plan show all_reduce/dance":  `unknown algorithm "dance" for all_reduce; known:`,
 		"plan show --ranks 0 barrier": "0 ranks",
 		"plan show --rank 9 barrier":  "--rank 9 of 4 ranks",
 	} {

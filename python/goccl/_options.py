@@ -33,6 +33,9 @@ class Options:
         socket_ifname: network interfaces: ``"eth0,eth1"``, prefixes, ``"^docker,lo"`` to exclude
             (``GOCCL_SOCKET_IFNAME``).
         algo: algorithms of collectives, ``"all_reduce=ring,broadcast=binomial"`` (``GOCCL_ALGO``).
+        determinism: 2 (the same bits on every rank and in every run), 3 (also whatever the size) or 4 (also whatever the
+            algorithm) (``GOCCL_DETERMINISM``).
+        plan: files with plans of your own, separated by commas (``GOCCL_PLAN``).
         debug: ``"WARN"``, ``"INFO"`` or ``"TRACE"`` (``GOCCL_DEBUG``).
         extra: other settings, by the names of their environment variables.
 
@@ -43,13 +46,15 @@ class Options:
     transport: str | None = None
     socket_ifname: str | None = None
     algo: str | None = None
+    determinism: int | None = None
+    plan: str | None = None
     debug: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, str]:
         """The settings that were given, by the names of their environment variables."""
         found: dict[str, str] = {}
-        for name in ("transport", "socket_ifname", "algo", "debug"):
+        for name in ("transport", "socket_ifname", "algo", "determinism", "plan", "debug"):
             value = getattr(self, name)
             if value is not None:
                 found[PREFIX + name.upper()] = str(value)

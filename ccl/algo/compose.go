@@ -1,0 +1,223 @@
+package algo
+
+import (
+	"slices"
+
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// composer makes the program of one rank out of stages that run one after the other, each a plan of fewer ranks.
+//
+// The chunks of the whole plan have a home: the buffer that has all of them (In of reduce_scatter, Out of all_gather,
+// both of all_reduce). A stage says which home chunks its blocks stand for; where these are at the moment is a matter
+// of regions.
+type composer struct {
+	spec  plan.Spec
+	split int
+	rank  int
+	home  plan.Buffer
+	prog  plan.Program
+	tails []plan.Point // the last steps of the stage before
+}
+
+// stage is one plan inside another.
+type stage struct {
+	sub   *plan.Plan
+	ranks []int // of the whole group, by rank of sub
+	self  int   // this rank in sub
+	final bool  // the stage completes the reduction, so its Final steps stay Final
+
+	// A block of sub is runs runs of length home chunks each, a multiple of sub.Split; run i of it begins at start(block, i).
+	runs, length int
+	start        func(block, run int) int
+	// merge: consecutive chunks of sub are neighbours in all buffers of all ranks, so a step over several stays one step.
+	merge    bool
+	src, dst region // where its In and Out are
+}
+
+// region is where home chunks are: units of so many chunks, the first of them unit number low, then every stride-th,
+// one behind the other from chunk base of buf on.
+type region struct {
+	buf                     plan.Buffer
+	base, unit, low, stride int
+}
+
+// at is the chunk of buf that a home chunk is in.
+func (r region) at(home int) int {
+	return r.base + (home/r.unit-r.low)/r.stride*r.unit + home%r.unit
+}
+
+// whole is a buffer that has all home chunks.
+func whole(buf plan.Buffer) region { return region{buf: buf, unit: 1, stride: 1} }
+
+// temporary makes a region in Tmp of so many units. Its base is set here.
+func (c *composer) temporary(r region, units int) region {
+	r.buf, r.base = plan.Tmp, len(c.prog.Tmp)
+	for u := range units {
+		c.grow((r.low+u*r.stride)*r.unit, r.unit)
+	}
+	return r
+}
+
+// grow adds chunks to Tmp that are as long as the home chunks from start on.
+func (c *composer) grow(start, chunks int) {
+	for i := range chunks {
+		c.prog.Tmp = append(c.prog.Tmp, c.spec.Extent(c.split, c.rank, c.home, start+i))
+	}
+}
+
+// expansion is a stage on its way into a program. A step becomes pieces, one for each run of each of its chunks, in
+// this order. A sub-plan in which every step is done several times before the next is right if the sub-plan is: any
+// schedule of it is one of the pieces too.
+type expansion struct {
+	*composer
+	stage
+	steps  plan.Program // of sub, loops unrolled
+	factor int          // home chunks of a run for each chunk of sub
+	tmp    int          // chunk 0 of sub's Tmp in Tmp
+	places [][]place    // of each step of each lane
+}
+
+// place is the pieces of a step in the program that is made.
+type place struct{ first, pieces int }
+
+// add appends a stage: it begins at a rank when all steps of the one before have ended there.
+func (c *composer) add(st stage) {
+	steps := st.sub.Program(st.self)
+	x := &expansion{composer: c, stage: st, steps: steps.Flat(), factor: st.length / st.sub.Split, tmp: len(c.prog.Tmp)}
+	for _, e := range x.steps.Tmp {
+		for run := range st.runs {
+			c.grow(st.start(e.From, run)+e.Part*x.factor, x.factor)
+		}
+	}
+	for len(c.prog.Lanes) < len(x.steps.Lanes) {
+		c.prog.Lanes = append(c.prog.Lanes, nil)
+	}
+	x.arrange()
+	var tails []plan.Point
+	for l, lane := range x.steps.Lanes {
+		begin := len(c.prog.Lanes[l])
+		for i := range lane {
+			for piece := range x.places[l][i].pieces {
+				c.prog.Lanes[l] = append(c.prog.Lanes[l], x.piece(l, i, piece))
+			}
+		}
+		end := len(c.prog.Lanes[l])
+		if begin == end {
+			continue
+		}
+		tails = append(tails, plan.Point{Lane: l, Step: end - 1})
+		first := &c.prog.Lanes[l][begin]
+		for _, t := range c.tails {
+			first.After = addPoint(first.After, l, t)
+		}
+	}
+	if len(tails) > 0 {
+		c.tails = tails
+	}
+}
+
+// addPoint adds a step to those that a step of a lane comes after, once, and not if it is in the same lane.
+func addPoint(after []plan.Point, lane int, p plan.Point) []plan.Point {
+	if p.Lane == lane || slices.Contains(after, p) {
+		return after
+	}
+	return append(after, p)
+}
+
+// arrange finds the places of all steps. A copy onto itself has none.
+func (x *expansion) arrange() {
+	for l, lane := range x.steps.Lanes {
+		places := make([]place, len(lane))
+		at := len(x.prog.Lanes[l])
+		for i := range lane {
+			s := &lane[i]
+			pieces := 1
+			if n := width(s); n > 0 && !x.merge {
+				pieces = n * x.runs
+			}
+			if s.Kind == plan.Copy && x.ref(s.Dst, 0) == x.ref(s.Src[0], 0) {
+				pieces = 0
+			}
+			places[i] = place{at, pieces}
+			at += pieces
+		}
+		x.places = append(x.places, places)
+	}
+}
+
+// width is how many chunks the Refs of a step have.
+func width(s *plan.Step) int {
+	if len(s.Src) > 0 {
+		return s.Src[0].N
+	}
+	return s.Dst.N
+}
+
+// piece is a piece of step i of a lane of sub.
+func (x *expansion) piece(l, i, piece int) plan.Step {
+	s := x.steps.Lanes[l][i]
+	s.Final = s.Final && x.final
+	if s.Kind != plan.Send {
+		s.Dst = x.ref(s.Dst, piece)
+	}
+	src := s.Src
+	s.Src = nil
+	for _, r := range src {
+		s.Src = append(s.Src, x.ref(r, piece))
+	}
+	if s.Kind == plan.Send || s.Kind == plan.Recv || s.Kind == plan.RecvReduce {
+		s.Peer = x.ranks[s.Peer]
+	}
+	after := s.After
+	s.After = nil
+	for _, a := range after {
+		s.After = x.after(s.After, l, i, piece, a)
+	}
+	return s
+}
+
+// after adds to a list what stands for step a of sub, which a piece of step i of lane l comes after.
+func (x *expansion) after(list []plan.Point, l, i, piece int, a plan.Point) []plan.Point {
+	to := x.places[a.Lane][a.Step]
+	switch mine := x.places[l][i].pieces; {
+	case to.pieces == 0: // it is no step any more: what it came after
+		if a.Step > 0 {
+			list = x.after(list, l, i, piece, plan.Point{Lane: a.Lane, Step: a.Step - 1})
+		}
+		for _, b := range x.steps.Lanes[a.Lane][a.Step].After {
+			list = x.after(list, l, i, piece, b)
+		}
+		return list
+	case to.pieces == x.runs && mine == x.runs: // one chunk each: runs of it have nothing to do with each other
+		return addPoint(list, l, plan.Point{Lane: a.Lane, Step: to.first + piece})
+	}
+	return addPoint(list, l, plan.Point{Lane: a.Lane, Step: to.first + to.pieces - 1})
+}
+
+// ref is a piece of a Ref of sub.
+func (x *expansion) ref(r plan.Ref, piece int) plan.Ref {
+	buf := r.Buf
+	switch buf {
+	case plan.In:
+		buf = x.src.buf
+	case plan.Out:
+		buf = x.dst.buf
+	}
+	if r.N == 0 {
+		return plan.Ref{Buf: buf}
+	}
+	chunk, run, n := r.At+piece/x.runs, piece%x.runs, x.factor
+	if x.merge {
+		n *= r.N
+	}
+	if r.Buf == plan.Tmp {
+		return plan.Ref{Buf: buf, At: x.tmp + (chunk*x.runs+run)*x.factor, N: n}
+	}
+	e := x.sub.Spec.Extent(x.sub.Split, x.self, r.Buf, chunk)
+	home := x.start(e.From, run) + e.Part*x.factor
+	if r.Buf == plan.In {
+		return plan.Ref{Buf: buf, At: x.src.at(home), N: n}
+	}
+	return plan.Ref{Buf: buf, At: x.dst.at(home), N: n}
+}

@@ -1,0 +1,82 @@
+package algo_test
+
+import (
+	"testing"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/verify"
+)
+
+// TestWindowPlans verifies the plans over windows, and what they declare: their needs, and no messages.
+func TestWindowPlans(t *testing.T) {
+	for _, test := range []struct {
+		coll  dtype.Collective
+		name  string
+		needs plan.Need
+		win   func(n int) int
+	}{
+		{dtype.Broadcast, "window", plan.Puts | plan.Gets, func(int) int { return 1 }},
+		{dtype.AllGather, "window", plan.Puts | plan.Gets, func(int) int { return 1 }},
+		{dtype.ReduceScatter, "window", plan.Puts | plan.Gets, func(n int) int { return n }},
+		{dtype.AllReduce, "one_shot", plan.Puts, func(n int) int { return n - 1 }},
+		{dtype.AllReduce, "two_shot_window", plan.Puts | plan.Gets, func(n int) int { return n }},
+	} {
+		a, err := algo.Find(test.coll, test.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := 1; n <= 17; n++ {
+			roots := 1
+			if test.coll.Rooted() {
+				roots = n
+			}
+			for root := range roots {
+				s := plan.Spec{Coll: test.coll, Ranks: n, Root: root}
+				report := mustVerify(t, a, s)
+				if test.coll.Reduces() && n > 1 && report.Determinism != 4 {
+					t.Errorf("%v: %v, want the order of the ranks", s, report.Determinism)
+				}
+				p, err := a.Make(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n > 1 && (p.Needs != test.needs || p.Win != test.win(n)) {
+					t.Errorf("%v: needs %b and a window of %d chunks", s, p.Needs, p.Win)
+				}
+			}
+		}
+	}
+}
+
+// TestWindowSequences verifies window plans one after the other, rooted ones and one with messages between them: the same
+// windows and flags serve all.
+func TestWindowSequences(t *testing.T) {
+	for _, n := range []int{2, 3, 6} {
+		var plans []*plan.Plan
+		for _, next := range []struct {
+			coll dtype.Collective
+			name string
+			root int
+		}{
+			{dtype.AllReduce, "one_shot", 0}, {dtype.AllReduce, "two_shot_window", 0}, {dtype.Broadcast, "window", n - 1},
+			{dtype.Broadcast, "window", 0}, {dtype.Broadcast, "window", 0}, {dtype.AllReduce, "hierarchical", 0},
+			{dtype.ReduceScatter, "window", 0}, {dtype.AllGather, "window", 0}, {dtype.AllReduce, "one_shot", 0},
+			{dtype.AllReduce, "two_shot_window", 0}, {dtype.AllReduce, "two_shot_window", 0},
+		} {
+			a, err := algo.Find(next.coll, next.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := a.Make(plan.Spec{Coll: next.coll, Ranks: n, Root: next.root})
+			if err != nil {
+				t.Fatal(err)
+			}
+			plans = append(plans, p)
+		}
+		if err := verify.Sequence(plans, verify.Options{}); err != nil {
+			t.Errorf("%d ranks: %v", n, err)
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package draw
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// MaxCells is how many cells, rows times columns, a picture has at most.
+const MaxCells = 2048
+
+// Options says what to draw.
+type Options struct {
+	// Only, if not nil, leaves the ranks that exchange nothing with this one, and what does not concern it, out.
+	Only *int
+}
+
+// SVG draws a plan, as one text without references to anything outside it. The same plan gives the same text.
+func SVG(p *plan.Plan, opts Options) (string, error) {
+	if opts.Only != nil && (*opts.Only < 0 || *opts.Only >= p.Spec.Ranks) {
+		return "", fault.New(fault.Invalid, "rank %d of a plan for %d ranks", *opts.Only, p.Spec.Ranks)
+	}
+	t, err := Run(p)
+	if err != nil {
+		return "", err
+	}
+	s := newSheet(t, opts)
+	if rows, columns := len(s.ranks), max(t.Rounds, 1); rows*columns > MaxCells {
+		if opts.Only != nil {
+			return "", fault.New(fault.NotSupported, "%v: rank %d and its peers, %d ranks in %d rounds, are too many to draw (%d cells, at most %d): "+
+				"use fewer --ranks", p.Spec, *opts.Only, rows, columns, rows*columns, MaxCells)
+		}
+		return "", fault.New(fault.NotSupported, "%v: %d ranks in %d rounds are too many to draw (%d cells, at most %d): "+
+			"use fewer --ranks, or draw one rank and its peers with --rank N", p.Spec, rows, columns, rows*columns, MaxCells)
+	}
+	s.place()
+	return s.write(), nil
+}
+
+// chip is a box that stands for chunks at a rank.
+type chip struct {
+	label    string
+	colours  []int
+	reduced  bool // with a plus
+	complete bool // with an edge
+	hollow   bool // an empty message or a signal: a dot
+	told     string
+}
+
+func (c chip) same(d chip) bool {
+	return c.label == d.label && slices.Equal(c.colours, d.colours) && c.reduced == d.reduced && c.complete == d.complete && c.hollow == d.hollow
+}
+
+// cell is where a rank's row and a round cross: what leaves and what arrives.
+type cell struct{ leaving, arriving []chip }
+
+// arrow joins chip tail of the leaving ones of rank from to chip head of the arriving ones of rank to.
+type arrow struct {
+	round, from, tail, to, head int // from and to are rows
+	colour                      int
+	style                       string
+}
+
+// sheet is a picture in the making.
+type sheet struct {
+	trace  *Trace
+	names  naming
+	ranks  []int // of each row
+	row    map[int]int
+	cells  [][]cell // by row, then by round from 1
+	arrows []arrow
+	in     [][]chip
+	out    [][]chip
+	used   map[string]bool // what the legend must explain
+
+	chipWidth, flight, columnWidth int
+	left, top, width, height       int // left and top of the first round's first row
+	inLines, outLines              int // chips side by side in the columns of In and Out
+	middle                         []int
+	bottom                         int
+}
+
+func newSheet(t *Trace, opts Options) *sheet {
+	s := &sheet{trace: t, names: newNaming(t), row: map[int]int{}, used: map[string]bool{}}
+	var moves []Move
+	present := make([]bool, t.Plan.Spec.Ranks)
+	for _, m := range t.Moves {
+		if opts.Only != nil && m.From != *opts.Only && m.To != *opts.Only || m.Kind == plan.Copy || m.From == m.To && !m.Reduces {
+			continue
+		}
+		moves = append(moves, m)
+		present[m.From], present[m.To] = true, true
+	}
+	for r, here := range present {
+		if opts.Only == nil || here || r == *opts.Only {
+			s.row[r] = len(s.ranks)
+			s.ranks = append(s.ranks, r)
+		}
+	}
+	if len(s.ranks)*max(t.Rounds, 1) > MaxCells {
+		return s // which is refused
+	}
+	s.cells = make([][]cell, len(s.ranks))
+	for i, r := range s.ranks {
+		s.cells[i] = make([]cell, t.Rounds+1)
+		s.in = append(s.in, s.held(t.In[r]))
+		s.out = append(s.out, s.held(t.Out[r]))
+	}
+	for _, m := range moves {
+		s.add(m)
+	}
+	return s
+}
+
+// mostHeld is how many chips show what a buffer holds; more chunks share chips.
+const mostHeld = 32
+
+func (s *sheet) held(values []Value) []chip {
+	var chips []chip
+	each := (len(values) + mostHeld - 1) / mostHeld
+	for len(values) > 0 {
+		n := min(each, len(values))
+		if values[0].Sum != nil && values[n-1].Sum != nil {
+			chips = append(chips, s.chip(values[:n], false))
+		}
+		values = values[n:]
+	}
+	return chips
+}
+
+func (s *sheet) chip(values []Value, reduced bool) chip {
+	c := chip{label: s.names.label(values), reduced: reduced, hollow: len(values) == 0}
+	for _, v := range values {
+		if v.Sum == nil {
+			continue
+		}
+		if k := s.names.colour(s.names.key(v)); !slices.Contains(c.colours, k) {
+			c.colours = append(c.colours, k)
+		}
+	}
+	if len(values) > 0 && values[0].Sum != nil {
+		c.complete = s.names.complete(values[0])
+		if terms := values[0].Sum.Terms(); s.names.all > 1 && len(values) == 1 && len(terms) <= 64 {
+			c.told = strings.Trim(strings.ReplaceAll(fmt.Sprint(terms), " ", "+"), "[]")
+		}
+	}
+	return c
+}
+
+func (s *sheet) add(m Move) {
+	round := max(m.Round, 1)
+	from, to := s.row[m.From], s.row[m.To]
+	leaving, arriving := s.chip(m.Carried, false), s.chip(m.Result, m.Reduces)
+	if arriving.reduced {
+		s.used["reduced"] = true
+	}
+	there := &s.cells[to][round]
+	share := m.Kind == plan.GetReduce || m.Kind == plan.Signal
+	there.arriving = stack(there.arriving, arriving, share)
+	head := len(there.arriving) - 1
+	if share {
+		head = find(there.arriving, arriving)
+	}
+	if m.From == m.To {
+		return
+	}
+	here := &s.cells[from][round]
+	here.leaving = stack(here.leaving, leaving, true)
+	a := arrow{round: round, from: from, tail: find(here.leaving, leaving), to: to, head: head, colour: -1, style: "message"}
+	if len(leaving.colours) > 0 {
+		a.colour = leaving.colours[0]
+	}
+	switch m.Kind {
+	case plan.Put, plan.Packet:
+		a.style = "put"
+	case plan.Get, plan.GetReduce:
+		a.style = "get"
+	case plan.Signal:
+		a.style = "signal"
+	default:
+		if leaving.hollow {
+			a.style = "empty"
+		}
+	}
+	s.used[a.style] = true
+	s.arrows = append(s.arrows, a)
+}
+
+func find(chips []chip, c chip) int { return slices.IndexFunc(chips, c.same) }
+
+// stack adds a chip; one that is there already is shared.
+func stack(chips []chip, c chip, share bool) []chip {
+	if share && find(chips, c) >= 0 {
+		return chips
+	}
+	return append(chips, c)
+}
+
+// The measures of a picture, in pixels.
+const (
+	chipHeight = 18
+	chipPitch  = 23
+	rowGap     = 22 // between rows
+	margin     = 16
+	port       = 9 // between a chip and the edge of its column
+)
+
+// place computes where everything is.
+func (s *sheet) place() {
+	longest := 1
+	visit := func(chips []chip) {
+		for _, c := range chips {
+			longest = max(longest, len([]rune(c.label)))
+			s.used["complete"] = s.used["complete"] || c.complete
+		}
+	}
+	tallest := 1
+	for i := range s.ranks {
+		visit(s.in[i])
+		visit(s.out[i])
+		tallest = max(tallest, len(s.in[i]), len(s.out[i]))
+		for _, c := range s.cells[i] {
+			visit(c.leaving)
+			visit(c.arriving)
+		}
+	}
+	s.chipWidth = 10 + 7*longest + longest/4
+	s.inLines, s.outLines = linesOf(s.in), linesOf(s.out)
+	s.flight = min(max(48, 12*len(s.ranks)), 150)
+	s.columnWidth = 2*(s.chipWidth+port) + s.flight
+	nameWidth := 74
+	s.left = margin + nameWidth + s.inLines*(s.chipWidth+4) + 18
+	s.top = 92
+	y := s.top
+	for i := range s.ranks {
+		lines := max(1, (len(s.in[i])+max(s.inLines, 1)-1)/max(s.inLines, 1), (len(s.out[i])+max(s.outLines, 1)-1)/max(s.outLines, 1))
+		for _, c := range s.cells[i] {
+			lines = max(lines, len(c.leaving), len(c.arriving))
+		}
+		height := lines*chipPitch + rowGap
+		s.middle = append(s.middle, y+height/2)
+		y += height
+	}
+	s.bottom = y
+	s.width = max(s.left+s.trace.Rounds*s.columnWidth+18+s.outLines*(s.chipWidth+4)+margin, 560)
+}
+
+// linesOf is how many chips stand side by side so that a buffer takes at most a few lines.
+func linesOf(buffers [][]chip) int {
+	most := 0
+	for _, b := range buffers {
+		most = max(most, len(b))
+	}
+	if most <= 4 {
+		return min(most, 2)
+	}
+	wide := 1
+	for wide*wide < most {
+		wide++
+	}
+	return wide
+}

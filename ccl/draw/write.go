@@ -1,0 +1,322 @@
+package draw
+
+import (
+	"fmt"
+	"html"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+const style = `text{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;font-size:12px;fill:#1f2328}
+.bg{fill:#fff}.band{fill:#f3f5f8}.line{stroke:#c4cbd4;stroke-width:1}.title{font-size:16px;font-weight:600}.soft{fill:#59636e}
+.chip text,text.chip{font-size:11px;font-weight:600;fill:#fff;text-anchor:middle}.mid{text-anchor:middle}
+.edge{fill:none;stroke:#1f2328;stroke-width:2}.ink{fill:#1f2328}.ink text{fill:#1f2328}.plus{stroke:#fff;stroke-width:1.6;fill:none}.ring{stroke:#fff;stroke-width:1.2}
+path.a{fill:none;stroke-width:1.8}.put{stroke-dasharray:7 3}.get{stroke-dasharray:2 3}.signal{stroke-dasharray:1 4}.n{fill:#59636e;stroke:#59636e}path.h,rect.c{stroke:none}
+`
+
+const darkStyle = `text{fill:#e6edf3}.bg{fill:#0d1117}.band{fill:#161c25}.line{stroke:#3d4652}.soft{fill:#9aa5b1}
+.chip text,text.chip{fill:#0d1117}.edge{stroke:#e6edf3}.ink{fill:#e6edf3}.plus,.ring{stroke:#0d1117}.n{fill:#9aa5b1;stroke:#9aa5b1}
+`
+
+// page collects the text of a picture.
+type page struct{ strings.Builder }
+
+func (p *page) put(format string, args ...any) {
+	fmt.Fprintf(p, format, args...)
+	p.WriteByte('\n')
+}
+
+func (s *sheet) write() string {
+	var body page
+	s.frame(&body)
+	for _, a := range s.arrows {
+		s.arrow(&body, a)
+	}
+	s.chips(&body)
+	s.legend(&body)
+
+	var page page
+	title, facts := s.title()
+	page.put(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title desc">`,
+		s.width, s.height, s.width, s.height)
+	page.put(`<title id="title">%s</title>`, html.EscapeString(title))
+	page.put(`<desc id="desc">%s. Rows are ranks, columns are rounds, arrows are what one rank gives another.</desc>`, html.EscapeString(facts))
+	page.put("<style>%s%s@media (prefers-color-scheme:dark){%s%s}</style>", style, s.colours(light[:]), darkStyle, s.colours(dark[:]))
+	page.put(`<rect class="bg" width="%d" height="%d"/>`, s.width, s.height)
+	page.put(`<text class="title" x="%d" y="28">%s</text>`, margin, html.EscapeString(title))
+	page.put(`<text class="soft" x="%d" y="48">%s</text>`, margin, html.EscapeString(facts))
+	page.WriteString(body.String())
+	page.put("</svg>")
+	return page.String()
+}
+
+// colours is the classes of the colours that are used.
+func (s *sheet) colours(palette []string) string {
+	var b strings.Builder
+	for i, c := range palette[:min(s.names.keys, len(palette))] {
+		fmt.Fprintf(&b, ".k%d{fill:%s;stroke:%s}", i, c, c)
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// title is what the picture is called, and what is to know about it.
+func (s *sheet) title() (title, facts string) {
+	p := s.trace.Plan
+	title = fmt.Sprintf("%v, %s, %d ranks", p.Spec.Coll, p.Name, p.Spec.Ranks)
+	if p.Spec.Shape != (plan.Shape{}) {
+		title += fmt.Sprintf(" as %v", p.Spec.Shape)
+	}
+	if p.Spec.Coll.Rooted() {
+		title += fmt.Sprintf(", root %d", p.Spec.Root)
+	}
+	facts = count(s.trace.Rounds, "round")
+	low, high := slices.Min(s.trace.Sent), slices.Max(s.trace.Sent)
+	switch {
+	case high == 0:
+		facts += "; no data is sent"
+	case low == high:
+		facts += "; each rank sends " + blocks(high, p.Split)
+	default:
+		facts += fmt.Sprintf("; ranks send up to %s", blocks(high, p.Split))
+	}
+	return title, facts
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// blocks says an amount of chunks in blocks.
+func blocks(chunks, split int) string {
+	r := big.NewRat(int64(chunks), int64(split))
+	if r.IsInt() {
+		return count(int(r.Num().Int64()), "block")
+	}
+	return r.String() + " blocks"
+}
+
+func (s *sheet) columnX(round int) int { return s.left + (round-1)*s.columnWidth }
+
+func (s *sheet) outX() int { return s.columnX(s.trace.Rounds+1) + 18 }
+
+// frame draws columns, rows and their names.
+func (s *sheet) frame(p *page) {
+	end := s.columnX(s.trace.Rounds + 1)
+	for round := 1; round <= s.trace.Rounds; round++ {
+		if x := s.columnX(round); round%2 == 1 {
+			p.put(`<rect class="band" x="%d" y="%d" width="%d" height="%d"/>`, x, s.top-26, s.columnWidth, s.bottom-s.top+26)
+		}
+		p.put(`<text class="soft mid" x="%d" y="%d">%s</text>`, s.columnX(round)+s.columnWidth/2, s.top-9, s.roundName(round))
+	}
+	if s.inLines > 0 {
+		p.put(`<text class="soft mid" x="%d" y="%d">in</text>`, s.left-18-s.inLines*(s.chipWidth+4)/2, s.top-9)
+	}
+	if s.outLines > 0 {
+		p.put(`<text class="soft mid" x="%d" y="%d">out</text>`, s.outX()+s.outLines*(s.chipWidth+4)/2, s.top-9)
+	}
+	for i, r := range s.ranks {
+		name := fmt.Sprintf("rank %d", r)
+		p.put(`<path class="line" d="M%d %dH%d"/>`, s.left-10, s.middle[i], end+10)
+		if s.trace.Plan.Spec.Coll.Rooted() && r == s.trace.Plan.Spec.Root {
+			p.put(`<text x="%d" y="%d" font-weight="600">%s</text>`, margin, s.middle[i]-2, name)
+			p.put(`<text class="soft" x="%d" y="%d">root</text>`, margin, s.middle[i]+13)
+			continue
+		}
+		p.put(`<text x="%d" y="%d">%s</text>`, margin, s.middle[i]+4, name)
+	}
+}
+
+func (s *sheet) roundName(round int) string {
+	if round == 1 && s.columnWidth > 70 {
+		return "round 1"
+	}
+	return fmt.Sprint(round)
+}
+
+// stackY is the middle of chip i of n on a row.
+func (s *sheet) stackY(row, i, n int) int { return s.middle[row] + (2*i-n+1)*chipPitch/2 }
+
+func (s *sheet) arrow(p *page, a arrow) {
+	tail, head := s.cells[a.from][a.round], s.cells[a.to][a.round]
+	x1 := s.columnX(a.round) + port + s.chipWidth
+	x2 := s.columnX(a.round+1) - port - s.chipWidth - 1
+	if tail.leaving[a.tail].hollow {
+		x1 -= s.chipWidth/2 - 4
+	}
+	if head.arriving[a.head].hollow {
+		x2 += s.chipWidth/2 - 4
+	}
+	y1, y2 := s.stackY(a.from, a.tail, len(tail.leaving)), s.stackY(a.to, a.head, len(head.arriving))
+	colour := "n"
+	if a.colour >= 0 {
+		colour = fmt.Sprintf("k%d", a.colour)
+	}
+	arrowPath(p, x1, y1, x2, y2, colour, a.style)
+}
+
+// arrowPath draws a line that ends in a head; integers keep the text the same everywhere.
+func arrowPath(p *page, x1, y1, x2, y2 int, colour, style string) {
+	dx, dy := x2-x1, y2-y1
+	length := max(root(dx*dx+dy*dy), 1)
+	bx, by := x2-9*dx/length, y2-9*dy/length // where the head begins
+	px, py := 4*dy/length, -4*dx/length
+	class := "a " + colour
+	if style == "put" || style == "get" || style == "signal" {
+		class += " " + style
+	}
+	p.put(`<path class="%s" d="M%d %dL%d %d"/><path class="h %s" d="M%d %dL%d %dL%d %dz"/>`, class, x1, y1, bx, by,
+		colour, x2, y2, bx+px, by+py, bx-px, by-py)
+}
+
+// root is the integer square root.
+func root(n int) int {
+	r := 0
+	for b := 1 << 20; b > 0; b >>= 1 {
+		if (r+b)*(r+b) <= n {
+			r += b
+		}
+	}
+	return r
+}
+
+func (s *sheet) chips(p *page) {
+	p.put(`<g class="chip">`)
+	for i := range s.ranks {
+		s.buffer(p, s.in[i], s.left-18-s.inLines*(s.chipWidth+4), i, s.inLines)
+		for round := 1; round <= s.trace.Rounds; round++ {
+			c := s.cells[i][round]
+			for k, chip := range c.leaving {
+				s.chipAt(p, chip, s.columnX(round)+port, s.stackY(i, k, len(c.leaving)))
+			}
+			for k, chip := range c.arriving {
+				s.chipAt(p, chip, s.columnX(round+1)-port-s.chipWidth, s.stackY(i, k, len(c.arriving)))
+			}
+		}
+		s.buffer(p, s.out[i], s.outX(), i, s.outLines)
+	}
+	p.put("</g>")
+}
+
+// buffer draws what In or Out holds.
+func (s *sheet) buffer(p *page, chips []chip, x, row, wide int) {
+	if len(chips) == 0 {
+		return
+	}
+	lines := (len(chips) + wide - 1) / wide
+	for i, c := range chips {
+		s.chipAt(p, c, x+i%wide*(s.chipWidth+4)+2, s.stackY(row, i/wide, lines))
+	}
+}
+
+// chipAt draws a chip with its left edge at x and its middle at y.
+func (s *sheet) chipAt(p *page, c chip, x, y int) {
+	w := s.chipWidth
+	if c.hollow {
+		p.put(`<circle class="n" cx="%d" cy="%d" r="3"/>`, x+w/2, y)
+		return
+	}
+	top := y - chipHeight/2
+	if c.told != "" {
+		p.put(`<g><title>%s</title>`, c.told)
+	}
+	if len(c.colours) == 1 {
+		p.put(`<rect class="c k%d" x="%d" y="%d" width="%d" height="%d" rx="4"/>`, c.colours[0], x, top, w, chipHeight)
+	} else {
+		for i, k := range c.colours {
+			from, to := x+i*w/len(c.colours), x+(i+1)*w/len(c.colours)
+			p.put(`<rect class="c k%d" x="%d" y="%d" width="%d" height="%d"/>`, k, from, top, to-from, chipHeight)
+		}
+	}
+	if c.complete {
+		p.put(`<rect class="edge" x="%d" y="%d" width="%d" height="%d" rx="4"/>`, x, top, w, chipHeight)
+	}
+	if c.label != "" {
+		p.put(`<text x="%d" y="%d">%s</text>`, x+w/2, y+4, html.EscapeString(c.label))
+	}
+	if c.reduced {
+		plusAt(p, x+w+2, top)
+	}
+	if c.told != "" {
+		p.put("</g>")
+	}
+}
+
+func plusAt(p *page, x, y int) {
+	p.put(`<circle class="ink ring" cx="%d" cy="%d" r="6"/><path class="plus" d="M%d %dh6m-3 -3v6"/>`, x, y, x-3, y)
+}
+
+// legend explains colours and marks; it also finds the height of the picture.
+func (s *sheet) legend(p *page) {
+	x, y := margin, s.bottom+24
+	next := func(width int) {
+		if x += width; x > s.width-60 {
+			x, y = margin, y+26
+		}
+	}
+	room := func(words string) { // for a mark of 42 pixels and its words
+		if x > margin && x+42+7*len([]rune(words)) > s.width-margin {
+			x, y = margin, y+26
+		}
+	}
+	text := func(words string) {
+		p.put(`<text x="%d" y="%d">%s</text>`, x, y+4, words)
+		x += 7*len([]rune(words)) + 18
+	}
+	if s.anyColour() {
+		p.put(`<text class="soft" x="%d" y="%d">%s</text>`, x, y+4, s.names.by)
+		next(7*len(s.names.by) + 10)
+		groups := min(s.names.keys, len(light))
+		for i := range groups {
+			first, last := s.firstKey(i, groups), s.firstKey(i+1, groups)-1
+			label := fmt.Sprint(first)
+			if last > first {
+				label = fmt.Sprintf("%d–%d", first, last)
+			}
+			w := 12 + 7*len([]rune(label))
+			p.put(`<rect class="c k%d" x="%d" y="%d" width="%d" height="%d" rx="4"/><text class="chip" x="%d" y="%d">%s</text>`,
+				i, x, y-chipHeight/2, w, chipHeight, x+w/2, y+4, label)
+			next(w + 5)
+		}
+		x, y = margin, y+30
+	}
+	for _, a := range []struct{ style, words string }{{"message", "message"}, {"empty", "empty message"}, {"put", "put into the peer's window"},
+		{"get", "read from the peer's window"}, {"signal", "signal"}} {
+		if s.used[a.style] {
+			room(a.words)
+			arrowPath(p, x, y, x+34, y, "n", a.style)
+			x += 42
+			text(a.words)
+		}
+	}
+	if s.used["reduced"] {
+		const words = "reduced with what was there"
+		room(words)
+		plusAt(p, x+6, y)
+		x += 18
+		text(words)
+	}
+	if s.used["complete"] {
+		const words = "contributions of all ranks"
+		room(words)
+		p.put(`<rect class="edge" x="%d" y="%d" width="20" height="%d" rx="4"/>`, x+1, y-chipHeight/2, chipHeight)
+		x += 28
+		text(words)
+	}
+	s.height = y + 26
+}
+
+func (s *sheet) anyColour() bool {
+	return slices.ContainsFunc(s.in, func(c []chip) bool { return len(c) > 0 })
+}
+
+// firstKey is the first key of a colour group.
+func (s *sheet) firstKey(group, groups int) int {
+	return (group*s.names.keys + groups - 1) / groups
+}

@@ -1,0 +1,341 @@
+package exec_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// subject is an algorithm with a shape of the group.
+type subject struct {
+	algo.Algorithm
+	shape plan.Shape
+}
+
+// subjects are all that can run on so many ranks without shared windows; skipped says what is left out, and why.
+func subjects(ranks int) (all []subject, skipped []string) {
+	shapes := map[int][]plan.Shape{4: {{}, {2, 2}}, 6: {{}, {3, 2}}, 8: {{}, {2, 4}, {2, 2, 2}}}[ranks]
+	if shapes == nil {
+		shapes = []plan.Shape{{}}
+	}
+	for _, a := range algo.All() {
+		var known []plan.Program
+		for _, shape := range shapes {
+			name := fmt.Sprintf("%v/%s on %d ranks %v", a.Coll, a.Name, ranks, shape)
+			p, err := a.Make(plan.Spec{Coll: a.Coll, Ranks: ranks, Shape: shape})
+			if err != nil {
+				skipped = append(skipped, fmt.Sprintf("%s: %v", name, err))
+				continue
+			}
+			if p.Needs&plan.Gets != 0 {
+				skipped = append(skipped, name+": it needs shared windows")
+				continue
+			}
+			program := p.Program(ranks - 1)
+			if slices.ContainsFunc(known, func(k plan.Program) bool { return reflect.DeepEqual(k, program) }) {
+				continue // the shape changes nothing
+			}
+			known = append(known, program)
+			all = append(all, subject{a, shape})
+		}
+	}
+	return all, skipped
+}
+
+// catalogue is a planner that makes the plan of the subject of the moment. Ranks change it one by one, each before its own call.
+type catalogue struct {
+	all []subject
+	now int
+}
+
+func (c *catalogue) Choose(coll dtype.Collective, _ int, _ int64) int {
+	if c.all[c.now].Coll == coll {
+		return c.now
+	}
+	// The exchange of lengths: any all_gather will do.
+	return slices.IndexFunc(c.all, func(s subject) bool { return s.Coll == coll })
+}
+
+func (c *catalogue) Make(i int, spec plan.Spec) (*plan.Plan, error) {
+	spec.Shape = c.all[i].shape
+	return c.all[i].Make(spec)
+}
+
+// trial is one call of one subject: what every rank has, and what it must get.
+type trial[T number] struct {
+	subject int
+	coll    dtype.Collective
+	typ     dtype.Type
+	op      dtype.Op
+	root    int
+	inPlace bool
+	what    string
+	in      [][][]T // by rank and block
+	want    [][][]T
+}
+
+const premultiplied = 0.5
+
+// lengths of the blocks of a trial: equal, or as different as can be where the collective allows that.
+func blockLength(coll dtype.Collective, n int, uneven bool, e plan.Extent) int {
+	if !uneven || n == 0 {
+		return n
+	}
+	switch coll {
+	case dtype.AllToAll:
+		return (e.From*5 + e.To*3) % 4 * n / 2
+	case dtype.AllGather, dtype.Gather, dtype.Scatter, dtype.ReduceScatter:
+		return (e.From + 2) % 3 * n
+	}
+	return n
+}
+
+// newTrial makes the input, and evaluates the plan.
+func newTrial[T number](t *testing.T, subjects []subject, i, ranks, root, n int, uneven bool, typ dtype.Type, op dtype.Op, random *rand.Rand) trial[T] {
+	s := subjects[i]
+	p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Root: root, Shape: s.shape})
+	require.NoError(t, err)
+	tr := trial[T]{subject: i, coll: s.Coll, typ: typ, op: op, root: root}
+	tr.what = fmt.Sprintf("%v/%s %v on %d ranks, root %d, %d elements (uneven %v) of %v, %v", s.Coll, s.Name, s.shape, ranks, root, n, uneven, typ, op)
+	length := func(e plan.Extent) int { return blockLength(s.Coll, n, uneven, e) }
+	for rank := range ranks {
+		var blocks [][]T
+		for b := range s.Coll.InBlocks(ranks, rank, root) {
+			x := make([]T, length(p.Spec.Extent(1, rank, plan.In, b)))
+			for k := range x {
+				if random == nil {
+					x[k] = T((rank*31+b*17+k*7)%101 - 50)
+				} else {
+					x[k] = T(random.NormFloat64())
+				}
+			}
+			blocks = append(blocks, x)
+		}
+		tr.in = append(tr.in, blocks)
+	}
+	if tr.want, err = result(p, op, premultiplied, tr.in, length); err != nil {
+		require.NoError(t, err, tr.what)
+	}
+	if random == nil {
+		tr.checkDefinition(t, ranks)
+	}
+	return tr
+}
+
+// checkDefinition compares what the plan yields with what the collective is: on whole numbers, where every order gives the same. The
+// only rounding is that of the mean.
+func (tr *trial[T]) checkDefinition(t *testing.T, ranks int) {
+	for rank, blocks := range tr.want {
+		for b, got := range blocks {
+			for k := range got {
+				var want T
+				switch tr.coll {
+				case dtype.Broadcast:
+					want = tr.in[tr.root][0][k]
+				case dtype.Scatter:
+					want = tr.in[tr.root][rank][k]
+				case dtype.Gather, dtype.AllGather:
+					want = tr.in[b][0][k]
+				case dtype.AllToAll:
+					want = tr.in[b][rank][k]
+				default:
+					block := 0
+					if tr.coll == dtype.ReduceScatter {
+						block = rank
+					}
+					want = tr.in[0][block][k]
+					for r := 1; r < ranks; r++ {
+						if x := tr.in[r][block][k]; tr.op == dtype.Max {
+							want = max(want, x)
+						} else {
+							want += x
+						}
+					}
+					switch tr.op {
+					case dtype.Avg:
+						want = T(float64(want) * (1 / float64(ranks)))
+					case dtype.PremulSum:
+						want = T(float64(want) * premultiplied)
+					}
+				}
+				if got[k] != want {
+					t.Fatalf("%s: rank %d, block %d, element %d is %v, want %v", tr.what, rank, b, k, got[k], want)
+				}
+			}
+		}
+	}
+}
+
+// run makes the call of one rank and compares the result bit by bit.
+func (tr *trial[T]) run(c *exec.Comm) error {
+	rank := c.Rank()
+	call := exec.Call{Coll: tr.coll, Type: tr.typ, Op: tr.op, Root: tr.root, Factor: premultiplied}
+	in, out := make([][]T, len(tr.in[rank])), make([][]T, len(tr.want[rank]))
+	for b := range in {
+		in[b] = append(roomFor[T](len(tr.in[rank][b]))[:0], tr.in[rank][b]...)
+	}
+	for b := range out {
+		out[b] = roomFor[T](len(tr.want[rank][b]))
+	}
+	if tr.inPlace && len(in) > 0 && len(out) > 0 {
+		switch {
+		case len(in) == len(out):
+			out = in
+		case len(in) == 1:
+			copy(out[rank], in[0])
+			in[0] = out[rank]
+		default:
+			out[0] = in[rank]
+		}
+	}
+	for _, x := range in {
+		call.In = append(call.In, blockOf(x))
+	}
+	for _, x := range out {
+		call.Out = append(call.Out, blockOf(x))
+	}
+	if err := c.Run(&call); err != nil {
+		return fmt.Errorf("%s (in place %v): %w", tr.what, tr.inPlace, err)
+	}
+	for b, want := range tr.want[rank] {
+		for k := range want {
+			if bits(out[b][k]) != bits(want[k]) {
+				return fmt.Errorf("%s (in place %v): block %d, element %d is %v, want %v", tr.what, tr.inPlace, b, k, out[b][k], want[k])
+			}
+		}
+	}
+	if !tr.inPlace {
+		for b, x := range in {
+			if !slices.Equal(x, tr.in[rank][b]) {
+				return fmt.Errorf("%s: input block %d was changed", tr.what, b)
+			}
+		}
+	}
+	return nil
+}
+
+// roomFor is memory with a little behind it: the kernels convert pointers to arrays of four, of which there may be none, and the
+// race detector's pointer checks look at where the first one would end.
+func roomFor[T number](n int) []T { return make([]T, n, n+4) }
+
+func bits[T number](x T) uint64 {
+	if f, ok := any(x).(float32); ok {
+		return uint64(math.Float32bits(f))
+	}
+	return uint64(x)
+}
+
+type runner interface{ run(c *exec.Comm) error }
+
+// trials are the calls for a group of so many ranks. large is the elements of a message of several fragments.
+func trials(t *testing.T, all []subject, ranks int, large int) (list []runner, at []int) {
+	random := rand.New(rand.NewSource(int64(ranks)))
+	add := func(i int, r ...runner) {
+		for _, each := range r {
+			list, at = append(list, each), append(at, i)
+		}
+	}
+	for i, s := range all {
+		p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Shape: s.shape})
+		require.NoError(t, err)
+		places := []bool{false}
+		if p.Alias&plan.InPlace != 0 {
+			places = append(places, true)
+		}
+		roots := []int{0}
+		if s.Coll.Rooted() && ranks > 1 {
+			roots = []int{0, ranks - 1}
+		}
+		uneven := map[dtype.Collective]bool{dtype.AllToAll: true, dtype.AllGather: true, dtype.Gather: true, dtype.Scatter: true,
+			dtype.ReduceScatter: true}[s.Coll]
+		for _, root := range roots {
+			for _, inPlace := range places {
+				floats := func(n int, uneven bool, op dtype.Op, random *rand.Rand) {
+					tr := newTrial[float32](t, all, i, ranks, root, n, uneven, dtype.F32, op, random)
+					tr.inPlace = inPlace
+					add(i, &tr)
+				}
+				floats(0, false, dtype.Sum, nil)
+				floats(13, false, dtype.Sum, random)
+				floats(large, false, dtype.Sum, random)
+				if uneven {
+					floats(9, true, dtype.Sum, random)
+				}
+				if !s.Coll.Reduces() {
+					continue
+				}
+				for _, op := range []dtype.Op{dtype.Avg, dtype.PremulSum, dtype.Max} {
+					floats(13, false, op, nil)
+					floats(13, uneven, op, random)
+				}
+				a := newTrial[int32](t, all, i, ranks, root, 13, false, dtype.I32, dtype.Sum, nil)
+				b := newTrial[int64](t, all, i, ranks, root, 1, uneven, dtype.I64, dtype.Max, nil)
+				a.inPlace, b.inPlace = inPlace, inPlace
+				add(i, &a, &b)
+			}
+		}
+	}
+	return list, at
+}
+
+// Every algorithm of the catalogue, on every transport: the bits of the plan evaluated by the reference, which on whole numbers are
+// those of the collective's definition. The ranks of a group run all calls one behind the other and wait for each other
+// only as the calls do.
+func TestCatalogue(t *testing.T) {
+	counts, wide := []int{1, 2, 3, 4, 5}, []int{8}
+	if testing.Short() || underRace {
+		counts, wide = []int{1, 3, 4}, nil
+	}
+	for _, ranks := range append(counts, wide...) {
+		all, skipped := subjects(ranks)
+		for _, why := range skipped {
+			t.Logf("skipped: %s", why)
+		}
+		large, names := 40_003, []string{"inproc", "shm", "tcp"}
+		if slices.Contains(wide, ranks) || testing.Short() || underRace {
+			large, names = 2_003, names[:1]
+			if ranks == 3 {
+				names = []string{"shm", "tcp"}
+			}
+		}
+		list, at := trials(t, all, ranks, large)
+		for _, name := range names {
+			t.Run(fmt.Sprintf("%s/%d", name, ranks), func(t *testing.T) {
+				planners := make([]*catalogue, ranks)
+				comms := join(t, name, ranks, func(rank int) exec.Planner {
+					planners[rank] = &catalogue{all: all}
+					return planners[rank]
+				})
+				errs := make([]error, ranks)
+				var group sync.WaitGroup
+				for rank := range ranks {
+					group.Go(func() {
+						for i := range list {
+							planners[rank].now = at[i]
+							if errs[rank] = list[i].run(comms[rank]); errs[rank] != nil {
+								comms[rank].Close() // the others must not wait
+								return
+							}
+						}
+					})
+				}
+				group.Wait()
+				for rank, err := range errs {
+					require.NoError(t, err, "rank %d", rank)
+				}
+				t.Logf("%d algorithms, %d calls", len(all), len(list))
+			})
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package exec_test
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/inproc"
+	"github.com/goccl/goccl/transport/shm"
+	"github.com/goccl/goccl/transport/tcp"
+)
+
+// member is what a rank has of its own, as if it were a process.
+type member struct {
+	fabric   transport.Fabric
+	bell     *park.Bell
+	pollers  []transport.Poller
+	progress *exec.Progress
+	links    []transport.Link
+}
+
+// members are n ranks that are joined by a transport. Those of inproc share the fabric.
+func members(t testing.TB, name string, n int) []*member {
+	t.Helper()
+	all := make([]*member, n)
+	for rank := range all {
+		m := &member{links: make([]transport.Link, n)}
+		var err error
+		switch name {
+		case "inproc":
+			if rank > 0 {
+				m.fabric, m.bell = all[0].fabric, all[0].bell
+				break
+			}
+			m.bell = park.NewBell()
+			m.fabric = inproc.New(m.bell)
+		case "shm":
+			var fabric *shm.Fabric
+			if fabric, err = shm.New(shm.Options{PoolBytes: 2 << 20}); err != nil {
+				t.Skipf("shared memory cannot be used here: %v", err)
+			}
+			m.fabric, m.bell = fabric, fabric.Bell()
+		case "tcp":
+			m.bell = park.NewBell()
+			m.fabric, err = tcp.New(tcp.Options{Bell: m.bell, Interfaces: "lo"})
+			require.NoError(t, err)
+		}
+		if p, ok := m.fabric.(transport.Poller); ok {
+			m.pollers = []transport.Poller{p}
+		}
+		m.progress = exec.NewProgress(m.bell, m.pollers)
+		all[rank] = m
+	}
+	session := transport.Session{Channels: exec.Channels}
+	rand.Read(session.ID[:])
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	errs := make([]error, n*n)
+	var group sync.WaitGroup
+	for rank := range n {
+		for peer := range n {
+			if peer == rank {
+				continue
+			}
+			group.Go(func() {
+				s := session
+				s.Rank, s.Peer = rank, peer
+				all[rank].links[peer], errs[rank*n+peer] = all[rank].fabric.Connect(ctx, all[peer].fabric.Address(), s)
+			})
+		}
+	}
+	group.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() {
+		for _, m := range all {
+			m.progress.Close()
+			m.fabric.Close()
+		}
+	})
+	return all
+}
+
+// comm makes the Comm of a rank.
+func (m *member) comm(t testing.TB, rank int, planner exec.Planner) *exec.Comm {
+	c, err := exec.New(exec.Options{Name: "test", Rank: rank, Links: m.links, Pollers: m.pollers, Bell: m.bell, Planner: planner,
+		Progress: m.progress, Timeout: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// join makes a group; every rank has a planner of its own.
+func join(t testing.TB, name string, n int, planner func(rank int) exec.Planner) []*exec.Comm {
+	t.Helper()
+	all := make([]*exec.Comm, n)
+	for rank, m := range members(t, name, n) {
+		all[rank] = m.comm(t, rank, planner(rank))
+	}
+	return all
+}

@@ -1,0 +1,77 @@
+package plan_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// seeds are plans to begin with.
+func seeds(f *testing.F) []*plan.Plan {
+	plans := []*plan.Plan{everyForm()}
+	for _, test := range []struct {
+		coll dtype.Collective
+		name string
+	}{{dtype.AllReduce, "ring"}, {dtype.AllToAll, "pairwise"}, {dtype.Broadcast, "binomial"}, {dtype.ReduceScatter, "ring"}} {
+		a, err := algo.Find(test.coll, test.name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		p, err := a.Make(plan.Spec{Coll: test.coll, Ranks: 3})
+		if err != nil {
+			f.Fatal(err)
+		}
+		plans = append(plans, p)
+	}
+	return plans
+}
+
+// readFuzzed holds for every file: it is refused with a typed error, or it is valid and is written and read as the same.
+func readFuzzed(t *testing.T, data []byte, read func([]byte) (*plan.Plan, error)) {
+	if len(data) > 1<<16 {
+		return
+	}
+	p, err := read(data)
+	if err != nil {
+		if !errors.Is(err, fault.Invalid) {
+			t.Fatalf("an untyped error: %v", err)
+		}
+		return
+	}
+	steps := 0
+	for rank := range p.Spec.Ranks {
+		prog := p.Program(rank)
+		if err := p.ValidateProgram(rank, &prog); err != nil {
+			t.Fatal(err)
+		}
+		for _, lane := range prog.Lanes {
+			steps += plan.Len(lane)
+		}
+	}
+	if steps < 1<<12 {
+		roundTrip(t, p)
+	}
+}
+
+func FuzzText(f *testing.F) {
+	f.Add([]byte(friendly))
+	for _, p := range seeds(f) {
+		f.Add([]byte(p.Text()))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { readFuzzed(t, data, plan.Parse) })
+}
+
+func FuzzJSON(f *testing.F) {
+	for _, p := range seeds(f) {
+		data, err := p.JSON()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { readFuzzed(t, data, plan.ParseJSON) })
+}

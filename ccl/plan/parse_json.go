@@ -1,0 +1,475 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/goccl/goccl/ccl/dtype"
+)
+
+// ParseJSON reads what JSON writes. Unknown fields and fields given twice are refused; "programs" must be the last field. An error is
+// "plan:LINE:COLUMN: reason", a fault.Invalid. Validate accepts all programs of a plan that was read.
+func ParseJSON(data []byte) (*Plan, error) {
+	r := jsonReader{file: newFile(data)}
+	if r.err == nil && !utf8.Valid(data) {
+		r.fail(0, "it is not UTF-8")
+	}
+	if r.err == nil {
+		r.dec = json.NewDecoder(bytes.NewReader(data))
+		r.dec.UseNumber()
+		r.top()
+	}
+	return r.finish()
+}
+
+// jsonReader reads the JSON form token by token.
+type jsonReader struct {
+	*file
+	dec  *json.Decoder
+	rank int // whose program is read
+}
+
+// here is the offset of the next token.
+func (r *jsonReader) here() int {
+	at := int(r.dec.InputOffset())
+	for at < len(r.data) && bytes.IndexByte([]byte(" \t\r\n:,"), r.data[at]) >= 0 {
+		at++
+	}
+	return at
+}
+
+// token reads a token, nil after an error.
+func (r *jsonReader) token() json.Token {
+	if r.err != nil {
+		return nil
+	}
+	at := r.here()
+	token, err := r.dec.Token()
+	switch {
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		r.fail(len(r.data), "the file ends in the middle")
+	case err != nil:
+		r.fail(at, "%v", err)
+	}
+	return token
+}
+
+// delim reads a bracket.
+func (r *jsonReader) delim(what string, want json.Delim) {
+	at := r.here()
+	if token := r.token(); r.err == nil && token != want {
+		r.fail(at, "%s: want %q", what, rune(want))
+	}
+}
+
+// object reads an object. Field reads the value of a key, and reports whether there is such a key.
+func (r *jsonReader) object(what string, field func(key string, at int) bool) {
+	r.delim(what, '{')
+	var seen []string
+	for r.err == nil && r.dec.More() {
+		at := r.here()
+		key, _ := r.token().(string)
+		for _, k := range seen {
+			if k == key {
+				r.fail(at, "%s: %q is given twice", what, key)
+			}
+		}
+		seen = append(seen, key)
+		if r.err == nil && !field(key, r.here()) {
+			r.fail(at, "%s: unknown field %q", what, key[:min(len(key), 100)])
+		}
+	}
+	r.delim(what, '}')
+}
+
+// array reads an array; element reads one.
+func (r *jsonReader) array(what string, element func(i int)) {
+	r.delim(what, '[')
+	for i := 0; r.err == nil && r.dec.More(); i++ {
+		element(i)
+	}
+	r.delim(what, ']')
+}
+
+func (r *jsonReader) text(what string) string {
+	at := r.here()
+	s, ok := r.token().(string)
+	if r.err == nil && !ok {
+		r.fail(at, "%s: want a string", what)
+	}
+	return s
+}
+
+func (r *jsonReader) bool(what string) bool {
+	at := r.here()
+	b, ok := r.token().(bool)
+	if r.err == nil && !ok {
+		r.fail(at, "%s: want true or false", what)
+	}
+	return b
+}
+
+func (r *jsonReader) integer(what string, lo, hi int64) int64 {
+	at := r.here()
+	token, ok := r.token().(json.Number)
+	if r.err != nil {
+		return lo
+	}
+	n, err := strconv.ParseInt(string(token), 10, 64)
+	if !ok || err != nil {
+		r.fail(at, "%s: want a whole number from %d to %d", what, lo, hi)
+		return lo
+	}
+	return r.number(at, what, n, lo, hi)
+}
+
+func (r *jsonReader) int(what string, lo, hi int) int {
+	return int(r.integer(what, int64(lo), int64(hi)))
+}
+
+// pair reads [FIRST, LAST].
+func (r *jsonReader) pair(what string) [2]int {
+	var n [2]int
+	at := r.here()
+	count := 0
+	r.array(what, func(i int) {
+		if count++; count > 2 {
+			r.fail(at, "%s: want two numbers, the first and the last", what)
+			return
+		}
+		n[i] = r.int(what, 0, math.MaxInt32)
+	})
+	if count < 2 {
+		r.fail(at, "%s: want two numbers, the first and the last", what)
+	}
+	return n
+}
+
+func (r *jsonReader) names(what string, names []string) uint8 {
+	set := uint8(0)
+	r.array(what, func(int) {
+		at := r.here()
+		bit := parseName(r.text(what), names)
+		if r.err == nil && (bit == 0 || set&bit != 0) {
+			r.fail(at, "%s: want some of %v", what, names)
+		}
+		set |= bit
+	})
+	return set
+}
+
+// top reads the whole file.
+func (r *jsonReader) top() {
+	p := &r.plan
+	p.Split, p.Chans = 1, 1
+	start := r.here()
+	version, last, ranks := 0, false, false
+	r.object("plan", func(key string, at int) bool {
+		if last {
+			r.fail(at, "\"programs\" must be the last field")
+		}
+		switch key {
+		case "format":
+			if s := r.text(key); r.err == nil && s != jsonFormat {
+				r.fail(at, "format %.100q, want %q", s, jsonFormat)
+			}
+		case "version":
+			if version = r.int(key, 0, maxRead); r.err == nil && version != TextFormat {
+				r.fail(at, "version %d, this version of goccl reads %d", version, TextFormat)
+			}
+		case "programs":
+			switch last = true; {
+			case version == 0:
+				r.fail(at, "\"version\" is missing")
+			case !ranks:
+				r.fail(at, "\"ranks\" is missing")
+			}
+			r.headRead(start)
+			r.array(key, func(int) { r.readProgram() })
+		case "ranks":
+			ranks = true
+			p.Spec.Ranks = r.int(key, 1, MaxRanks)
+		default:
+			return r.field(key, at)
+		}
+		return true
+	})
+	switch {
+	case r.err != nil:
+	case !last:
+		r.fail(len(r.data), "\"programs\" is missing")
+	default:
+		if _, err := r.dec.Token(); !errors.Is(err, io.EOF) {
+			r.fail(r.here(), "something follows the plan")
+		}
+	}
+}
+
+// field reads a field of the head.
+func (r *jsonReader) field(key string, at int) bool {
+	p := &r.plan
+	switch key {
+	case "name":
+		p.Name = r.text(key)
+	case "collective":
+		coll, err := dtype.ParseCollective(r.text(key))
+		if err != nil {
+			r.fail(at, "want a collective; known: %v", dtype.Collectives())
+		}
+		p.Spec.Coll = coll
+	case "root":
+		p.Spec.Root = r.int(key, 0, MaxRanks-1)
+	case "shape":
+		r.array(key, func(i int) {
+			n := r.int(key, 1, MaxRanks)
+			if i >= MaxLevels {
+				r.fail(at, "a shape has at most %d levels", MaxLevels)
+				return
+			}
+			p.Spec.Shape[i] = n
+		})
+	case "split":
+		p.Split = r.int(key, 1, MaxSplit)
+	case "chans":
+		p.Chans = r.int(key, 0, MaxChans)
+	case "flags":
+		p.Flags = r.int(key, 0, MaxFlags)
+	case "win":
+		p.Win = r.int(key, 0, MaxWin)
+	case "needs":
+		p.Needs = Need(r.names(key, needNames))
+	case "alias":
+		p.Alias = Alias(r.names(key, aliasNames))
+	case "min_bytes":
+		p.MinBytes = r.integer(key, 0, math.MaxInt64)
+	case "max_bytes":
+		p.MaxBytes = r.integer(key, 0, math.MaxInt64)
+	default:
+		return false
+	}
+	return true
+}
+
+// readProgram reads the program of a rank; "rank" comes first.
+func (r *jsonReader) readProgram() {
+	start := r.here()
+	begun := false
+	r.object("program", func(key string, at int) bool {
+		if key == "rank" {
+			r.rank = r.int(key, 0, r.plan.Spec.Ranks-1)
+			r.beginRank(r.rank, at)
+			begun = true
+			return true
+		}
+		if !begun {
+			r.fail(start, "program: \"rank\" must be its first field")
+			return true
+		}
+		switch key {
+		case "tmp":
+			r.places.tmp = at
+			r.array(key, func(int) { r.run(Tmp) })
+		case "win":
+			r.places.win = at
+			r.array(key, func(int) { r.run(Win) })
+		case "lanes":
+			r.array(key, func(int) {
+				r.beginLane(r.here())
+				r.array("lane", func(int) {
+					at := r.here()
+					s, places := r.step(false)
+					r.addStep(&s, at)
+					if r.err == nil {
+						r.places.body = append(r.places.body, places...)
+					}
+				})
+			})
+		default:
+			return false
+		}
+		return true
+	})
+	if r.err == nil && !begun {
+		r.fail(start, "program: \"rank\" must be its first field")
+	}
+	r.endRank(r.rank)
+}
+
+// run reads some lengths of chunks.
+func (r *jsonReader) run(buf Buffer) {
+	start := r.here()
+	run := extentRun{times: 1}
+	seen := map[string]bool{}
+	r.object("lengths", func(key string, at int) bool {
+		seen[key] = true
+		switch key {
+		case "block":
+			run.block = true
+			run.To = r.pair(key)
+			run.From = run.To
+		case "from":
+			run.From = r.pair(key)
+		case "to":
+			run.To = r.pair(key)
+		case "part":
+			run.Part = r.pair(key)
+		case "times":
+			run.times = r.int(key, 1, MaxTmp)
+		default:
+			return false
+		}
+		return true
+	})
+	if r.err == nil && (!seen["part"] || seen["block"] == seen["from"] || seen["from"] != seen["to"]) {
+		r.fail(start, "lengths: want \"part\", and \"block\" or \"from\" and \"to\"")
+	}
+	r.addRun(buf, run, start)
+}
+
+// step reads a step, and where the steps of its body are.
+func (r *jsonReader) step(inBody bool) (Step, []int32) {
+	start := r.here()
+	var s Step
+	var places []int32
+	kind := false
+	r.object("step", func(key string, at int) bool {
+		switch key {
+		case "kind":
+			s.Kind, kind = parseKind(r.text(key))
+			if !kind {
+				r.fail(at, "kind: want one of %v", kindNames)
+			}
+		case "dst":
+			s.Dst = r.ref(key)
+		case "src":
+			r.array(key, func(int) { s.Src = append(s.Src, r.ref(key)) })
+		case "from":
+			r.array(key, func(int) { s.From = append(s.From, r.int(key, -maxRead, maxRead)) })
+		case "peer":
+			s.Peer = r.int(key, -maxRead, maxRead)
+		case "chan":
+			s.Chan = r.int(key, 0, maxRead)
+		case "msg_first":
+			s.MsgFirst = r.bool(key)
+		case "final":
+			s.Final = r.bool(key)
+		case "after":
+			r.array(key, func(int) { s.After = append(s.After, r.point()) })
+		case "by":
+			var by Advance
+			r.advance(&by)
+			s.setBy(&by)
+		case "times":
+			s.Times = r.int(key, 1, MaxSteps)
+		case "body":
+			if inBody {
+				r.fail(at, "loops are not nested")
+				return true
+			}
+			r.array(key, func(int) {
+				at := r.here()
+				t, _ := r.step(true)
+				s.Body = append(s.Body, t)
+				places = append(places, int32(at))
+			})
+		default:
+			return false
+		}
+		return true
+	})
+	if r.err == nil && !kind {
+		r.fail(start, "step: \"kind\" is missing")
+	}
+	return s, places
+}
+
+func (r *jsonReader) ref(what string) Ref {
+	start := r.here()
+	ref := Ref{N: 1}
+	named := false
+	r.object(what, func(key string, at int) bool {
+		switch key {
+		case "buf":
+			name := r.text(key)
+			for b := In; b < numBuffers; b++ {
+				if b.String() == name {
+					ref.Buf, named = b, true
+				}
+			}
+			if !named {
+				r.fail(at, "buf: want in, out, tmp or win")
+			}
+		case "at":
+			ref.At = r.int(key, -maxRead, maxRead)
+		case "n":
+			ref.N = r.int(key, 0, maxRead)
+		default:
+			return false
+		}
+		return true
+	})
+	if r.err == nil && !named {
+		r.fail(start, "%s: \"buf\" is missing", what)
+	}
+	return ref
+}
+
+func (r *jsonReader) point() Point {
+	var n [2]int
+	at := r.here()
+	count := 0
+	r.array("after", func(i int) {
+		if count++; count > 2 {
+			r.fail(at, "after: want [LANE, STEP]")
+			return
+		}
+		n[i] = r.int("after", -maxRead, maxRead)
+	})
+	if count < 2 {
+		r.fail(at, "after: want [LANE, STEP]")
+	}
+	return Point{n[0], n[1]}
+}
+
+func (r *jsonReader) advance(by *Advance) {
+	r.object("by", func(key string, at int) bool {
+		switch key {
+		case "dst":
+			by.Dst = r.stride()
+		case "src":
+			r.array(key, func(int) { by.Src = append(by.Src, r.stride()) })
+		case "from":
+			r.array(key, func(int) { by.From = append(by.From, r.stride()) })
+		case "peer":
+			by.Peer = r.stride()
+		case "after":
+			r.array(key, func(int) { by.After = append(by.After, r.int(key, -maxRead, maxRead)) })
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+func (r *jsonReader) stride() Stride {
+	var s Stride
+	r.object("advance", func(key string, at int) bool {
+		switch key {
+		case "by":
+			s.By = r.int(key, -maxRead, maxRead)
+		case "low":
+			s.Low = r.int(key, -maxRead, maxRead)
+		case "mod":
+			s.Mod = r.int(key, 0, maxRead)
+		default:
+			return false
+		}
+		return true
+	})
+	return s
+}

@@ -1,0 +1,224 @@
+package sim
+
+import (
+	"math"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// op is a step, reduced to what costs time.
+type op struct {
+	bytes    int64 // of one operand
+	peer     int32 // -1: none
+	after    int32 // step of lane afterLane that comes first
+	more     int32 // index in program.more, or -1
+	box      int32 // the mailbox it uses, once known; -1 before, and where it changes from one iteration to the next
+	path     int32 // likewise the path
+	operands uint16
+	lane     int8 // of after, or -1
+	kind     plan.Kind
+	slot     uint8 // channel, or plan.MaxChans + flag
+}
+
+// more is what few steps have.
+type more struct {
+	after   []plan.Point // those that are not in op
+	afterBy []int        // op.after first, then those of after
+	peer    plan.Stride
+	moves   bool // peer changes
+	ref     plan.Ref
+	refBy   plan.Stride
+	varies  bool // the length of ref may change
+	from    []int
+	fromBy  []plan.Stride
+}
+
+// segment is a piece of a lane: ops that are done so many times.
+type segment struct{ first, n, times int32 }
+
+type lane struct {
+	ops      []op
+	segments []segment
+	total    int32
+}
+
+// program is what one rank does.
+type program struct {
+	lanes []lane
+	more  []more
+	tmp   []int64 // bytes of the chunks before each chunk; nil where all chunks are equal
+	win   []int64
+	loops bool
+}
+
+// sizes says how long chunks are.
+type sizes struct {
+	p     *plan.Plan
+	o     *Options
+	chunk int64 // bytes of every chunk, or -1 where they differ
+}
+
+func newSizes(p *plan.Plan, o *Options) sizes {
+	s := sizes{p: p, o: o, chunk: -1}
+	if o.Counts == nil && o.Elements%p.Split == 0 {
+		s.chunk = int64(o.Elements/p.Split) * int64(o.ElementBytes)
+	}
+	return s
+}
+
+func (s *sizes) extent(e plan.Extent) int64 {
+	if s.chunk >= 0 {
+		return s.chunk
+	}
+	n := s.o.Elements
+	if s.o.Counts != nil {
+		n = s.o.Counts(e.From, e.To)
+	}
+	lo, hi := plan.Part(n, s.p.Split, e.Part)
+	return int64(hi-lo) * int64(s.o.ElementBytes)
+}
+
+// ref is the bytes of a Ref of a rank.
+func (s *sizes) ref(rank int, prog *program, r plan.Ref) int64 {
+	if s.chunk >= 0 {
+		return int64(r.N) * s.chunk
+	}
+	switch r.Buf {
+	case plan.Tmp:
+		return prog.tmp[r.At+r.N] - prog.tmp[r.At]
+	case plan.Win:
+		return prog.win[r.At+r.N] - prog.win[r.At]
+	}
+	if s.o.Counts == nil { // all blocks are equal
+		return (s.before(r.At+r.N) - s.before(r.At)) * int64(s.o.ElementBytes)
+	}
+	total := int64(0)
+	for i := range r.N {
+		total += s.extent(s.p.Spec.Extent(s.p.Split, rank, r.Buf, r.At+i))
+	}
+	return total
+}
+
+// before is the elements of In or Out before a chunk.
+func (s *sizes) before(chunk int) int64 {
+	lo, _ := plan.Part(s.o.Elements, s.p.Split, chunk%s.p.Split)
+	return int64(chunk/s.p.Split)*int64(s.o.Elements) + int64(lo)
+}
+
+func (s *sizes) sums(chunks []plan.Extent) []int64 {
+	if s.chunk >= 0 {
+		return nil
+	}
+	sums := make([]int64, len(chunks)+1)
+	for i, e := range chunks {
+		sums[i+1] = sums[i] + s.extent(e)
+	}
+	return sums
+}
+
+// compile turns the program of a rank into ops.
+func (s *sizes) compile(rank int) (*program, error) {
+	source := s.p.Program(rank)
+	prog := &program{tmp: s.sums(source.Tmp), win: s.sums(source.Win), lanes: make([]lane, len(source.Lanes))}
+	if len(source.Lanes) > plan.MaxLanes {
+		return nil, wrong(s.p, "rank %d has %d lanes, at most %d", rank, len(source.Lanes), plan.MaxLanes)
+	}
+	for l, steps := range source.Lanes {
+		dst := &prog.lanes[l]
+		dst.ops = make([]op, 0, len(steps))
+		for i := range steps {
+			step := &steps[i]
+			body, times := steps[i:i+1], 1
+			if step.Kind == plan.Loop {
+				body, times, prog.loops = step.Body, step.Times, true
+			}
+			first := len(dst.ops)
+			for j := range body {
+				compiled, err := s.op(rank, prog, &body[j])
+				if err != nil {
+					return nil, fault.Wrap(fault.Invalid, err, "simulating plan %q (%v): rank %d, lane %d, step %d",
+						s.p.Name, s.p.Spec, rank, l, i)
+				}
+				dst.ops = append(dst.ops, compiled)
+			}
+			if int64(dst.total)+int64(times)*int64(len(body)) > plan.MaxSteps {
+				return nil, wrong(s.p, "rank %d, lane %d has more than %d steps", rank, l, plan.MaxSteps)
+			}
+			dst.total += int32(times * len(body))
+			if last := len(dst.segments) - 1; step.Kind != plan.Loop && last >= 0 && dst.segments[last].times == 1 {
+				dst.segments[last].n++
+			} else if times > 0 && len(body) > 0 {
+				dst.segments = append(dst.segments, segment{int32(first), int32(len(body)), int32(times)})
+			}
+		}
+	}
+	if !prog.loops {
+		prog.tmp, prog.win = nil, nil // no length is asked for again
+	}
+	return prog, nil
+}
+
+func (s *sizes) op(rank int, prog *program, step *plan.Step) (op, error) {
+	o := op{kind: step.Kind, peer: -1, more: -1, box: -1, path: -1, lane: -1, operands: 1}
+	m := more{}
+	var by plan.Advance
+	if step.By != nil {
+		by = *step.By
+	}
+	switch step.Kind {
+	case plan.Send, plan.Recv, plan.RecvReduce:
+		o.slot = uint8(step.Chan)
+	case plan.Put, plan.Get:
+	case plan.Signal, plan.Wait, plan.Packet:
+		o.slot = uint8(plan.MaxChans + step.Chan)
+	case plan.Copy, plan.Reduce, plan.GetReduce:
+	default:
+		return o, fault.New(fault.Invalid, "a step %v here", step.Kind)
+	}
+	switch step.Kind {
+	case plan.Copy, plan.Reduce:
+	case plan.GetReduce:
+		m.from, m.fromBy = step.From, by.From
+		for _, r := range step.From {
+			if r < 0 || r >= s.p.Spec.Ranks {
+				return o, fault.New(fault.Invalid, "source rank %d of %d ranks", r, s.p.Spec.Ranks)
+			}
+		}
+	default:
+		if step.Peer < 0 || step.Peer >= s.p.Spec.Ranks || step.Peer == rank {
+			return o, fault.New(fault.Invalid, "peer %d of %d ranks", step.Peer, s.p.Spec.Ranks)
+		}
+		o.peer, m.peer, m.moves = int32(step.Peer), by.Peer, by.Peer.By != 0
+	}
+	m.ref = step.Dst
+	if len(step.Src) > 0 && step.Kind != plan.Get && step.Kind != plan.GetReduce {
+		m.ref = step.Src[0]
+		if by.Src != nil {
+			m.refBy = by.Src[0]
+		}
+	} else {
+		m.refBy = by.Dst
+	}
+	m.varies = s.chunk < 0 && m.refBy.By != 0
+	o.bytes = s.ref(rank, prog, m.ref)
+	if n := len(step.Src); n > 1 {
+		o.operands = uint16(min(n, math.MaxUint16))
+	} else if step.Kind == plan.RecvReduce {
+		o.operands = 2
+	}
+	if len(step.After) > 0 {
+		o.lane, o.after = int8(step.After[0].Lane), int32(step.After[0].Step)
+		m.after, m.afterBy = step.After[1:], by.After
+	}
+	if len(m.after) > 0 || m.afterBy != nil || m.moves || m.varies || m.from != nil {
+		o.more = int32(len(prog.more))
+		prog.more = append(prog.more, m)
+	}
+	return o, nil
+}
+
+func wrong(p *plan.Plan, format string, args ...any) error {
+	all := append([]any{p.Name, p.Spec}, args...)
+	return fault.New(fault.Invalid, "simulating plan %q (%v): "+format, all...)
+}

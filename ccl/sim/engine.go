@@ -1,0 +1,447 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo/network"
+)
+
+// simultaneous is how far apart, relatively, two times may be to be one moment: the rounding of a few additions.
+const simultaneous = 2e-15
+
+// maxPaths bounds the paths that are remembered.
+const maxPaths = 1 << 25
+
+// cursor is where a lane is.
+type cursor struct {
+	rank    int32 // one of the simulated ones
+	lane    int32
+	segment int32
+	pos     int32 // in the segment
+	iter    int32
+	done    int32 // steps that have ended, loops unrolled
+	pending int32 // flows that a getreduce waits for
+	state   state
+	start   float64 // of the step at hand
+}
+
+type state uint8
+
+const (
+	waiting  state = iota // for After
+	underway              // something will end the step
+	finished
+)
+
+// mailbox is where messages of one (receiver, sender, channel or flag) arrive.
+type mailbox struct {
+	sent, arrived, taken int32
+	waiters              []int32 // lanes, in the order of their recvs
+	early                []int32 // messages that overtook others
+}
+
+// engine is one simulation.
+type engine struct {
+	p      *plan.Plan
+	o      *Options
+	router *network.Router
+	sizes  sizes
+
+	shift    int     // ranks r and r+shift behave alike; the number of ranks if none do
+	orbit    []int32 // of each link, its pipe; nil where each link is its own
+	size     []int32 // of each pipe, the links it stands for
+	programs []*program
+	first    []int32 // lane number of the first lane of each rank
+	lanes    []cursor
+	boxes    []mailbox
+	boxOf    map[uint64]int32
+	pathOf   map[uint64]int32
+	net      links
+	queue    *queue
+	ready    []int32
+	now      float64
+	finish   []float64
+	sent     []int64
+	received []int64
+	messages int64
+	timeline []Span
+	scratch  []int32
+	failed   error
+}
+
+// prepare compiles the programs and sets the lanes to their first steps.
+func (e *engine) prepare() error {
+	n := e.p.Spec.Ranks
+	e.boxOf, e.pathOf, e.queue = map[uint64]int32{}, map[uint64]int32{}, newQueue()
+	e.net.queue = e.queue
+	if err := e.findShift(); err != nil {
+		return err
+	}
+	for rank := len(e.programs); rank < e.shift; rank++ {
+		prog, err := e.sizes.compile(rank)
+		if err != nil {
+			return err
+		}
+		e.programs = append(e.programs, prog)
+	}
+	e.finish, e.sent, e.received = make([]float64, e.shift), make([]int64, e.shift), make([]int64, e.shift)
+	for rank, prog := range e.programs {
+		e.first = append(e.first, int32(len(e.lanes)))
+		for l := range prog.lanes {
+			c := cursor{rank: int32(rank), lane: int32(l)}
+			if len(prog.lanes[l].segments) == 0 {
+				c.state = finished
+			} else {
+				e.ready = append(e.ready, int32(len(e.lanes)))
+			}
+			e.lanes = append(e.lanes, c)
+		}
+	}
+	e.first = append(e.first, int32(len(e.lanes)))
+	t := e.router.Topology()
+	if e.shift == n {
+		e.net.pipes = make([]pipe, len(t.Links))
+		for i := range t.Links {
+			e.net.pipes[i].bandwidth = t.Classes[t.Links[i].Class].Bandwidth
+		}
+	}
+	return nil
+}
+
+// run handles events until there are none.
+func (e *engine) run() error {
+	e.advance()
+	e.net.share(0)
+	var batch []event
+	for e.failed == nil {
+		t, ok := e.queue.next()
+		if !ok {
+			break
+		}
+		e.now = max(e.now, t)
+		for ok && t <= e.now*(1+simultaneous) {
+			batch = e.queue.pop(batch[:0])
+			for _, each := range batch {
+				e.happen(each)
+			}
+			e.advance()
+			t, ok = e.queue.next()
+		}
+		e.net.share(e.now)
+	}
+	if e.failed != nil {
+		return e.failed
+	}
+	for i := range e.lanes {
+		if e.lanes[i].state != finished {
+			return e.stuck(&e.lanes[i])
+		}
+	}
+	return nil
+}
+
+func (e *engine) stuck(c *cursor) error {
+	prog := e.p.Program(int(c.rank))
+	step := plan.StepAt(prog.Lanes[c.lane], int(c.done))
+	what := fmt.Sprintf("%v waits for something of rank %d that never comes", step.Kind, step.Peer)
+	if c.state == waiting {
+		what = fmt.Sprintf("%v waits for steps of other lanes, %v, that never end", step.Kind, step.After)
+	}
+	return wrong(e.p, "it never ends: rank %d, lane %d, step %d: %s; see goccl verify", c.rank, c.lane, c.done, what)
+}
+
+func (e *engine) happen(each event) {
+	switch each.kind {
+	case begins:
+		f := &e.net.flows[each.id]
+		if f.left == 0 || len(e.net.paths[f.path].hops) == 0 {
+			e.arrived(each.id)
+			return
+		}
+		e.net.begin(each.id, e.now)
+	case ends:
+		if e.net.flows[each.id].version == each.version {
+			e.net.end(each.id, e.now)
+			e.arrived(each.id)
+		}
+	case worked:
+		e.done(each.id)
+	}
+}
+
+// advance runs lanes until all of them wait for time to pass.
+func (e *engine) advance() {
+	for i := 0; i < len(e.ready) && e.failed == nil; i++ { // more come while it runs
+		if id := e.ready[i]; e.lanes[id].state == waiting {
+			e.try(id)
+		}
+	}
+	e.ready = e.ready[:0]
+}
+
+// try starts the step that a lane is at, if what comes before it has ended.
+func (e *engine) try(id int32) {
+	c := &e.lanes[id]
+	prog := e.programs[c.rank]
+	ln := &prog.lanes[c.lane]
+	o := &ln.ops[ln.segments[c.segment].first+c.pos]
+	var m *more
+	if o.more >= 0 {
+		m = &prog.more[o.more]
+	}
+	if o.lane >= 0 && !e.after(c, o, m) {
+		return
+	}
+	c.state, c.start = underway, e.now
+	peer, bytes := o.peer, o.bytes
+	if m != nil {
+		if m.moves {
+			peer = int32(m.peer.At(int(peer), int(c.iter)))
+		}
+		if m.varies {
+			r := m.ref
+			r.At = m.refBy.At(r.At, int(c.iter))
+			bytes = e.sizes.ref(int(c.rank), prog, r)
+		}
+	}
+	fixed := m == nil || !m.moves
+	switch o.kind {
+	case plan.Copy:
+		e.work(id, e.o.Copy*float64(bytes))
+	case plan.Reduce:
+		e.work(id, e.arithmetic(o, bytes))
+	case plan.Send, plan.Put, plan.Signal, plan.Packet:
+		box := int32(-1)
+		if o.kind != plan.Put {
+			box = e.outgoing(c.rank, peer, o, fixed)
+		}
+		if o.kind == plan.Signal {
+			bytes = 0
+		}
+		e.flow(id, e.path(c.rank, peer, o, fixed, false), bytes, box)
+		e.account(c.rank, peer, bytes)
+	case plan.Recv, plan.RecvReduce, plan.Wait:
+		b := &e.boxes[e.incoming(c.rank, peer, o, fixed)]
+		b.taken++
+		if b.taken > b.arrived {
+			b.waiters = append(b.waiters, id)
+			return
+		}
+		e.got(id, o, bytes)
+	case plan.Get:
+		e.flow(id, e.path(c.rank, peer, o, fixed, true), bytes, -1)
+		e.account(peer, c.rank, bytes)
+	case plan.GetReduce:
+		e.getReduce(id, o, m, bytes)
+	}
+}
+
+// after reports whether the steps that come before the one at hand have ended.
+func (e *engine) after(c *cursor, o *op, m *more) bool {
+	step := o.after
+	if m != nil && m.afterBy != nil {
+		step += c.iter * int32(m.afterBy[0])
+	}
+	if !e.past(c, int32(o.lane), step) {
+		return false
+	}
+	if m != nil {
+		for i, a := range m.after {
+			if m.afterBy != nil {
+				a.Step += int(c.iter) * m.afterBy[i+1]
+			}
+			if !e.past(c, int32(a.Lane), int32(a.Step)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (e *engine) past(c *cursor, lane, step int32) bool {
+	return e.lanes[e.first[c.rank]+lane].done > step
+}
+
+func (e *engine) arithmetic(o *op, bytes int64) float64 {
+	return e.o.Gamma * float64(bytes) * float64(o.operands-1)
+}
+
+// work ends the step of a lane after so many seconds.
+func (e *engine) work(id int32, seconds float64) {
+	if seconds == 0 {
+		e.done(id)
+		return
+	}
+	e.queue.push(e.now+seconds, event{kind: worked, id: id})
+}
+
+// got is a recv or a wait whose message has arrived.
+func (e *engine) got(id int32, o *op, bytes int64) {
+	if o.kind == plan.RecvReduce {
+		e.work(id, e.arithmetic(o, bytes))
+		return
+	}
+	e.done(id)
+}
+
+func (e *engine) getReduce(id int32, o *op, m *more, bytes int64) {
+	c := &e.lanes[id]
+	remote := int32(0)
+	for i, from := range m.from {
+		if m.fromBy != nil {
+			from = m.fromBy[i].At(from, int(c.iter))
+		}
+		if int32(from) == c.rank {
+			continue
+		}
+		remote++
+		e.flow(id, e.path(c.rank, int32(from), o, false, true), bytes, -1)
+		e.account(int32(from), c.rank, bytes)
+	}
+	c.pending = remote
+	if remote == 0 {
+		e.work(id, e.arithmetic(o, bytes))
+	}
+}
+
+// flow sends bytes along a path.
+func (e *engine) flow(id, path int32, bytes int64, box int32) {
+	if e.failed != nil {
+		return
+	}
+	k := e.net.newFlow()
+	f := &e.net.flows[k]
+	f.path, f.left, f.lane, f.box = path, bytes, id, box
+	if box >= 0 {
+		f.number = e.boxes[box].sent
+		e.boxes[box].sent++
+	}
+	e.queue.push(e.now+e.net.paths[path].alpha, event{kind: begins, id: k})
+}
+
+// account counts a message. In a shift, each simulated rank stands for as many.
+func (e *engine) account(from, to int32, bytes int64) {
+	e.messages++
+	e.sent[int(from)%e.shift] += bytes
+	e.received[int(to)%e.shift] += bytes
+}
+
+// arrived is the end of a flow.
+func (e *engine) arrived(k int32) {
+	f := &e.net.flows[k]
+	id, box, number, bytes := f.lane, f.box, f.number, f.left
+	f.version++
+	e.net.free = append(e.net.free, k)
+	if box >= 0 {
+		e.deliver(box, number)
+	}
+	c := &e.lanes[id]
+	if c.pending > 0 { // a getreduce
+		if c.pending--; c.pending > 0 {
+			return
+		}
+		ln := &e.programs[c.rank].lanes[c.lane]
+		e.work(id, e.arithmetic(&ln.ops[ln.segments[c.segment].first+c.pos], bytes))
+		return
+	}
+	e.done(id)
+}
+
+// deliver counts a message in, in the order in which they were sent, and wakes who waits for it.
+func (e *engine) deliver(box, number int32) {
+	b := &e.boxes[box]
+	if number != b.arrived {
+		b.early = append(b.early, number)
+		return
+	}
+	for again := true; again; {
+		b.arrived++
+		if len(b.waiters) > 0 {
+			id := b.waiters[0]
+			b.waiters = append(b.waiters[:0], b.waiters[1:]...)
+			e.receive(id)
+			b = &e.boxes[box]
+		}
+		again = false
+		for i, k := range b.early {
+			if k == b.arrived {
+				b.early[i] = b.early[len(b.early)-1]
+				b.early = b.early[:len(b.early)-1]
+				again = true
+				break
+			}
+		}
+	}
+}
+
+// receive is got for a lane that waited.
+func (e *engine) receive(id int32) {
+	c := &e.lanes[id]
+	prog := e.programs[c.rank]
+	o := &prog.lanes[c.lane].ops[prog.lanes[c.lane].segments[c.segment].first+c.pos]
+	e.got(id, o, e.bytes(c, prog, o))
+}
+
+// bytes is the length of an operand of a step.
+func (e *engine) bytes(c *cursor, prog *program, o *op) int64 {
+	if o.more < 0 || !prog.more[o.more].varies {
+		return o.bytes
+	}
+	m := &prog.more[o.more]
+	r := m.ref
+	r.At = m.refBy.At(r.At, int(c.iter))
+	return e.sizes.ref(int(c.rank), prog, r)
+}
+
+// done ends the step of a lane and looks who may go on.
+func (e *engine) done(id int32) {
+	c := &e.lanes[id]
+	prog := e.programs[c.rank]
+	ln := &prog.lanes[c.lane]
+	if e.o.Timeline {
+		e.record(c, prog, ln)
+	}
+	e.finish[c.rank] = e.now
+	c.done++
+	c.state = waiting
+	seg := &ln.segments[c.segment]
+	if c.pos++; c.pos == seg.n {
+		c.pos = 0
+		if c.iter++; c.iter == seg.times {
+			c.iter = 0
+			if c.segment++; int(c.segment) == len(ln.segments) {
+				c.state = finished
+			}
+		}
+	}
+	for other := e.first[c.rank]; other < e.first[c.rank+1]; other++ {
+		if e.lanes[other].state == waiting {
+			e.ready = append(e.ready, other)
+		}
+	}
+}
+
+func (e *engine) record(c *cursor, prog *program, ln *lane) {
+	o := &ln.ops[ln.segments[c.segment].first+c.pos]
+	peer := o.peer
+	if o.more >= 0 && prog.more[o.more].moves {
+		peer = int32(prog.more[o.more].peer.At(int(peer), int(c.iter)))
+	}
+	if len(e.timeline) == maxSpans {
+		e.failed = fault.New(fault.NotSupported, "simulating plan %q (%v): a timeline of more than %d steps; leave it out, or take fewer ranks",
+			e.p.Name, e.p.Spec, maxSpans)
+		return
+	}
+	slot := o.slot
+	if slot >= plan.MaxChans {
+		slot -= plan.MaxChans
+	}
+	bytes := e.bytes(c, prog, o)
+	if o.kind == plan.Signal || o.kind == plan.Wait {
+		bytes = 0
+	}
+	e.timeline = append(e.timeline, Span{Rank: c.rank, Lane: c.lane, Step: c.done, Peer: peer, Kind: o.kind, Slot: slot,
+		Bytes: bytes, Start: c.start, End: e.now})
+}

@@ -1,0 +1,138 @@
+package sim
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/goccl/goccl/ccl/dtype"
+)
+
+// Cost is Hockney's model of a uniform network: a message of b bytes takes Alpha + b·Beta, arithmetic Gamma a byte (Hockney,
+// "The communication challenge for MPP: Intel Paragon and Meiko CS-2", 1994).
+type Cost struct{ Alpha, Beta, Gamma float64 }
+
+// Formula is the closed form of the time of an algorithm on a uniform network where every step stores and forwards.
+type Formula struct {
+	Coll   dtype.Collective
+	Name   string // of the algorithm, as package algo calls it
+	Text   string // m is the bytes of a block where a rank has one, and of all blocks together where it has one for each rank
+	Source string
+	Exact  func(ranks int) bool // whether it is exact for so many; elsewhere it is near
+	Time   func(c Cost, ranks int, m float64) float64
+}
+
+const (
+	thakur  = "Thakur, Rabenseifner, Gropp, Optimization of Collective Communication Operations in MPICH (2005)"
+	chan07  = "Chan, Heimlich, Purkayastha, van de Geijn, Collective communication: theory, practice, and experience (2007)"
+	pataras = "Patarasuk, Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations (2009)"
+	bruck   = "Bruck, Ho, Kipnis, Upfal, Weathersby, Efficient algorithms for all-to-all communications (1997)"
+	hensgen = "Hensgen, Finkel, Manber, Two algorithms for barrier synchronization (1988)"
+)
+
+func anyRanks(int) bool         { return true }
+func powerOfTwo(ranks int) bool { return ranks&(ranks-1) == 0 }
+
+// log is the rounds of an algorithm whose reach doubles in each.
+func log(ranks int) float64 { return float64(bits.Len(uint(ranks - 1))) }
+
+// rest is the part of a vector that n-1 of n ranks have.
+func rest(ranks int) float64 { return float64(ranks-1) / float64(ranks) }
+
+// AllReduceRing is 2(n-1)(α + βm/n) + (n-1)γm/n.
+func AllReduceRing(c Cost, ranks int, m float64) float64 {
+	return 2*float64(ranks-1)*c.Alpha + rest(ranks)*m*(2*c.Beta+c.Gamma)
+}
+
+// AllReduceRecursiveDoubling is log n (α + βm + γm).
+func AllReduceRecursiveDoubling(c Cost, ranks int, m float64) float64 {
+	return log(ranks) * (c.Alpha + m*(c.Beta+c.Gamma))
+}
+
+// AllReduceRabenseifner is 2 log n α + 2(n-1)βm/n + (n-1)γm/n.
+func AllReduceRabenseifner(c Cost, ranks int, m float64) float64 {
+	return 2*log(ranks)*c.Alpha + rest(ranks)*m*(2*c.Beta+c.Gamma)
+}
+
+// Binomial is log n (α + βm): a tree that every message goes down or up as a whole.
+func Binomial(c Cost, ranks int, m float64) float64 { return log(ranks) * (c.Alpha + m*c.Beta) }
+
+// BinomialReduce is log n (α + βm + γm).
+func BinomialReduce(c Cost, ranks int, m float64) float64 {
+	return log(ranks) * (c.Alpha + m*(c.Beta+c.Gamma))
+}
+
+// Steps is (n-1)(α + βm/n): one block of n a step.
+func Steps(c Cost, ranks int, m float64) float64 {
+	return float64(ranks-1)*c.Alpha + rest(ranks)*m*c.Beta
+}
+
+// StepsReduce is (n-1)(α + βm/n + γm/n).
+func StepsReduce(c Cost, ranks int, m float64) float64 {
+	return float64(ranks-1)*c.Alpha + rest(ranks)*m*(c.Beta+c.Gamma)
+}
+
+// Doubling is log n α + (n-1)βm/n: distances and messages that double, or halve.
+func Doubling(c Cost, ranks int, m float64) float64 {
+	return log(ranks)*c.Alpha + rest(ranks)*m*c.Beta
+}
+
+// DoublingReduce is log n α + (n-1)(β+γ)m/n.
+func DoublingReduce(c Cost, ranks int, m float64) float64 {
+	return log(ranks)*c.Alpha + rest(ranks)*m*(c.Beta+c.Gamma)
+}
+
+// ScatterAllGather is (log n + n-1)α + 2(n-1)βm/n: a broadcast by a binomial scatter and a ring (van de Geijn).
+func ScatterAllGather(c Cost, ranks int, m float64) float64 {
+	return (log(ranks)+float64(ranks-1))*c.Alpha + 2*rest(ranks)*m*c.Beta
+}
+
+// Dissemination is log n α.
+func Dissemination(c Cost, ranks int, _ float64) float64 { return log(ranks) * c.Alpha }
+
+// Formulas are the closed forms that simulations equal on network.Uniform.
+func Formulas() []Formula {
+	return []Formula{
+		{dtype.AllReduce, "ring", "2(n-1)(α + βm/n) + (n-1)γm/n", pataras, anyRanks, AllReduceRing},
+		{dtype.AllReduce, "recursive_doubling", "log n (α + βm + γm)", thakur, powerOfTwo, AllReduceRecursiveDoubling},
+		{dtype.AllReduce, "rabenseifner", "2 log n α + (n-1)(2β + γ)m/n", thakur, powerOfTwo, AllReduceRabenseifner},
+		{dtype.Broadcast, "binomial", "log n (α + βm)", thakur, anyRanks, Binomial},
+		{dtype.Broadcast, "scatter_allgather", "(log n + n-1)α + 2(n-1)βm/n", thakur, powerOfTwo, ScatterAllGather},
+		{dtype.Reduce, "binomial", "log n (α + βm + γm)", thakur, powerOfTwo, BinomialReduce},
+		{dtype.Scatter, "linear", "(n-1)(α + βm/n)", chan07, anyRanks, Steps},
+		{dtype.Scatter, "binomial", "log n α + (n-1)βm/n", chan07, powerOfTwo, Doubling},
+		{dtype.Gather, "binomial", "log n α + (n-1)βm/n", chan07, powerOfTwo, Doubling},
+		{dtype.AllGather, "ring", "(n-1)(α + βm/n)", thakur, anyRanks, Steps},
+		{dtype.AllGather, "direct", "(n-1)(α + βm/n)", chan07, anyRanks, Steps},
+		{dtype.AllGather, "pairwise", "(n-1)(α + βm/n)", thakur, anyRanks, Steps},
+		{dtype.AllGather, "recursive_doubling", "log n α + (n-1)βm/n", thakur, powerOfTwo, Doubling},
+		{dtype.AllGather, "bruck", "log n α + (n-1)βm/n", bruck, anyRanks, Doubling},
+		{dtype.ReduceScatter, "ring", "(n-1)(α + (β+γ)m/n)", thakur, anyRanks, StepsReduce},
+		{dtype.ReduceScatter, "pairwise", "(n-1)(α + (β+γ)m/n)", thakur, anyRanks, StepsReduce},
+		{dtype.ReduceScatter, "recursive_halving", "log n α + (n-1)(β+γ)m/n", thakur, powerOfTwo, DoublingReduce},
+		{dtype.AllToAll, "direct", "(n-1)(α + βm/n)", thakur, anyRanks, Steps},
+		{dtype.AllToAll, "pairwise", "(n-1)(α + βm/n)", thakur, anyRanks, Steps},
+		{dtype.Barrier, "dissemination", "log n α", hensgen, anyRanks, Dissemination},
+	}
+}
+
+// FormulaOf is the closed form of an algorithm, if there is one.
+func FormulaOf(coll dtype.Collective, name string) (Formula, bool) {
+	for _, f := range Formulas() {
+		if f.Coll == coll && f.Name == name {
+			return f, true
+		}
+	}
+	return Formula{}, false
+}
+
+// AllReduceCrossover is the bytes above which the ring beats recursive doubling, where their formulas meet; infinite where they do
+// not.
+func AllReduceCrossover(c Cost, ranks int) float64 {
+	n, steps := float64(ranks), log(ranks)
+	alpha := (2*(n-1) - steps) * c.Alpha
+	byte := steps*(c.Beta+c.Gamma) - rest(ranks)*(2*c.Beta+c.Gamma)
+	if byte <= 0 {
+		return math.Inf(1)
+	}
+	return alpha / byte
+}

@@ -1,0 +1,114 @@
+package sim
+
+import (
+	"math"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo/network"
+)
+
+// maxSpans bounds a timeline.
+const maxSpans = 1 << 24
+
+// Options says what is simulated.
+type Options struct {
+	Elements     int                    // of a block
+	ElementBytes int                    // 0 is 1
+	Counts       func(from, to int) int // elements of the block of a pair of ranks (plan.Extent), where blocks differ; nil: Elements
+	Gamma        float64                // seconds a byte of arithmetic
+	Copy         float64                // seconds a byte of a copy
+	Placement    []int                  // for each rank of the plan, the rank of the topology that it is; nil: the same number
+	Full         bool                   // every rank by itself, also where they all do the same
+	Timeline     bool                   // fill Result.Timeline; implies Full
+}
+
+// Span is the time of a step, from when its turn came to its end.
+type Span struct {
+	Rank, Lane, Step int32 // loops unrolled
+	Peer             int32 // -1: none
+	Kind             plan.Kind
+	Slot             uint8 // channel or flag
+	Bytes            int64 // of one operand
+	Start, End       float64
+}
+
+// Result is what a simulation found. Times are in seconds from the start.
+type Result struct {
+	Makespan  float64
+	Finish    []float64 // of each rank
+	LinkBytes []int64   // that crossed each link of the topology
+	LinkBusy  []float64 // seconds in which something flowed there
+	Messages  int64
+	Bytes     int64   // delivered, of all messages
+	Sent      []int64 // bytes that each rank gave to others, also those that were fetched from it
+	Received  []int64 // bytes that each rank got
+	Simulated int     // ranks that stood for all
+	Timeline  []Span  // in the order of their ends
+}
+
+// Simulator simulates plans over one topology. It remembers paths; one goroutine at a time may use it.
+type Simulator struct{ router *network.Router }
+
+// New checks the topology, which must not change afterwards.
+func New(t *network.Topology) (*Simulator, error) {
+	r, err := network.NewRouter(t)
+	if err != nil {
+		return nil, err
+	}
+	return &Simulator{r}, nil
+}
+
+// Run simulates p over t once.
+func Run(p *plan.Plan, t *network.Topology, o Options) (*Result, error) {
+	s, err := New(t)
+	if err != nil {
+		return nil, err
+	}
+	return s.Run(p, o)
+}
+
+// Run simulates p. The plan should be a verified one; what has no end is reported with the step that hangs.
+func (s *Simulator) Run(p *plan.Plan, o Options) (*Result, error) {
+	if o.ElementBytes == 0 {
+		o.ElementBytes = 1
+	}
+	if err := s.check(p, &o); err != nil {
+		return nil, err
+	}
+	e := &engine{p: p, o: &o, router: s.router, sizes: newSizes(p, &o)}
+	if err := e.prepare(); err != nil {
+		return nil, err
+	}
+	if err := e.run(); err != nil {
+		return nil, err
+	}
+	return e.result(), nil
+}
+
+func (s *Simulator) check(p *plan.Plan, o *Options) error {
+	if err := p.Spec.Validate(); err != nil {
+		return fault.Wrap(fault.Invalid, err, "simulating plan %q", p.Name)
+	}
+	n := p.Spec.Ranks
+	switch {
+	case p.Split < 1 || p.Program == nil:
+		return wrong(p, "it has no programs; check it with Plan.Validate")
+	case o.Elements < 0 || o.ElementBytes < 1 || o.Elements > math.MaxInt64/o.ElementBytes/(2*n):
+		return wrong(p, "%d elements of %d bytes a block", o.Elements, o.ElementBytes)
+	case !(o.Gamma >= 0) || !(o.Copy >= 0) || math.IsInf(o.Gamma+o.Copy, 0):
+		return wrong(p, "gamma %v and copy %v seconds a byte, want 0 or more", o.Gamma, o.Copy)
+	case o.Placement == nil && s.router.Ranks() < n:
+		return wrong(p, "topology %s has %d ranks only", s.router.Topology().Name, s.router.Ranks())
+	case o.Placement != nil && len(o.Placement) != n:
+		return wrong(p, "%d ranks are placed", len(o.Placement))
+	}
+	seen := make([]bool, s.router.Ranks())
+	for rank, at := range o.Placement {
+		if at < 0 || at >= len(seen) || seen[at] {
+			return wrong(p, "rank %d is placed at rank %d of the topology, which has %d; two ranks cannot share one", rank, at, len(seen))
+		}
+		seen[at] = true
+	}
+	return nil
+}

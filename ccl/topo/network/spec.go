@@ -1,0 +1,174 @@
+package network
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxRanks is how many ranks a generated topology may have.
+const MaxRanks = 1 << 16
+
+// generator is a kind of network that Parse knows.
+type generator struct {
+	name string
+	dims [2]int   // how many numbers its size may have, at least and at most; with 0 the caller's number of ranks is taken
+	size string   // how the size is written
+	keys []string // parameters besides alpha, bw and startup
+	make func(d []int, v *values) *Topology
+}
+
+var generators = []generator{
+	{"uniform", [2]int{0, 1}, "RANKS", nil, func(d []int, v *values) *Topology { return Uniform(d[0], v.wire("")) }},
+	{"nvlink", [2]int{0, 1}, "RANKS", nil, func(d []int, v *values) *Topology { return NVLink(d[0], v.wire("")) }},
+	{"pcie", [2]int{0, 1}, "RANKS", []string{"socket_alpha", "socket_bw"}, func(d []int, v *values) *Topology {
+		return PCIe(d[0], v.wire(""), v.wire("socket_"))
+	}},
+	{"ring", [2]int{0, 1}, "RANKS", nil, func(d []int, v *values) *Topology { return Ring(d[0], v.wire("")) }},
+	{"torus", [2]int{2, 3}, "AxB or AxBxC", nil, func(d []int, v *values) *Topology { return Torus(d, v.wire("")) }},
+	{"fattree", [2]int{0, 1}, "RANKS", []string{"leaf", "over"}, func(d []int, v *values) *Topology {
+		return FatTree(d[0], v.count("leaf", 8), v.count("over", 1), v.wire(""))
+	}},
+	{"dragonfly", [2]int{3, 3}, "GROUPSxROUTERSxRANKS", []string{"global_alpha", "global_bw"}, func(d []int, v *values) *Topology {
+		return Dragonfly(d[0], d[1], d[2], v.wire(""), v.wire("global_"))
+	}},
+	{"rail", [2]int{2, 2}, "HOSTSxGPUS", []string{"nic_alpha", "nic_bw"}, func(d []int, v *values) *Topology {
+		return Rail(d[0], d[1], v.wire(""), v.wire("nic_"))
+	}},
+}
+
+// Kinds lists what Parse understands, a line each.
+func Kinds() []string {
+	var lines []string
+	for _, g := range generators {
+		line := g.name + ":" + g.size
+		if g.dims[0] == 0 {
+			line = g.name + "[:" + g.size + "]"
+		}
+		line += ",alpha=TIME,bw=BANDWIDTH"
+		for _, key := range g.keys {
+			line += "," + key + "=…"
+		}
+		lines = append(lines, line+"[,startup=TIME]")
+	}
+	return lines
+}
+
+// Parse makes the topology that a text such as "torus:8x8,alpha=1us,bw=25GB" names; Kinds lists them. Where the text has no size, it
+// is that many ranks. Alpha defaults to 0 and bw to 1 GB/s; socket_, global_ and nic_ ones to the plain ones.
+func Parse(text string, ranks int) (*Topology, error) {
+	words := strings.Split(text, ",")
+	name, size, sized := strings.Cut(words[0], ":")
+	i := slices.IndexFunc(generators, func(g generator) bool { return g.name == name })
+	if i < 0 {
+		return nil, invalid("unknown kind %q; known: %s", name, strings.Join(Kinds(), "; "))
+	}
+	g := generators[i]
+	dims := []int{ranks}
+	if sized || g.dims[0] > 0 {
+		var err error
+		if dims, err = parseDims(size); err != nil || len(dims) < g.dims[0] || len(dims) > g.dims[1] {
+			return nil, invalid("%s: the size %q must be %s", name, size, g.size)
+		}
+	}
+	total := 1
+	for _, d := range dims {
+		if d < 1 || d > MaxRanks || total*d > MaxRanks {
+			return nil, invalid("%s: size %v, want 1 to %d ranks in all", name, dims, MaxRanks)
+		}
+		total *= d
+	}
+	v := &values{of: map[string]string{}}
+	for _, word := range words[1:] {
+		key, value, ok := strings.Cut(word, "=")
+		known := append([]string{"alpha", "bw", "startup"}, g.keys...)
+		if _, twice := v.of[key]; !ok || twice || !slices.Contains(known, key) {
+			return nil, invalid("%s: %q is not one of %s=VALUE, each at most once", name, word, strings.Join(known, "=VALUE, "))
+		}
+		v.of[key] = value
+	}
+	if links := v.links(name, dims); links > MaxLinks {
+		return nil, invalid("%s: %v has more than %d links", name, dims, MaxLinks)
+	}
+	t := g.make(dims, v)
+	if startup, ok := v.of["startup"]; ok {
+		s, err := parseAlpha(startup)
+		v.keep(err)
+		t.Startup += s
+	}
+	if v.err != nil {
+		return nil, invalid("%s: %v", name, v.err)
+	}
+	return t, t.Validate()
+}
+
+// parseDims reads "8x16".
+func parseDims(s string) ([]int, error) {
+	var dims []int
+	for _, word := range strings.Split(s, "x") {
+		d, err := strconv.Atoi(word)
+		if err != nil {
+			return nil, err
+		}
+		dims = append(dims, d)
+	}
+	return dims, nil
+}
+
+// values are the parameters of a text, and the first thing that was wrong with them.
+type values struct {
+	of  map[string]string
+	err error
+}
+
+func (v *values) keep(err error) {
+	if v.err == nil {
+		v.err = err
+	}
+}
+
+// wire reads alpha and bw with a prefix, or without one where those are missing.
+func (v *values) wire(prefix string) Wire {
+	w := Wire{0, 1e9}
+	for _, p := range []string{"", prefix} {
+		if s, ok := v.of[p+"alpha"]; ok {
+			a, err := parseAlpha(s)
+			v.keep(err)
+			w.Alpha = a
+		}
+		if s, ok := v.of[p+"bw"]; ok {
+			b, err := parseBandwidth(s)
+			v.keep(err)
+			w.Bandwidth = b
+		}
+	}
+	return w
+}
+
+// count reads a number of ranks.
+func (v *values) count(key string, otherwise int) int {
+	s, ok := v.of[key]
+	if !ok {
+		return otherwise
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > MaxRanks {
+		v.keep(invalid("%s=%s: want 1 to %d", key, s, MaxRanks))
+		return otherwise
+	}
+	return n
+}
+
+// links is how many links a network will have, where that may be many more than it has ranks.
+func (v *values) links(name string, d []int) int {
+	switch name {
+	case "fattree":
+		leaf, over := v.count("leaf", 8), v.count("over", 1)
+		return 2 * (d[0] + (d[0]+leaf-1)/leaf*((leaf+over-1)/over))
+	case "dragonfly":
+		return d[0]*d[1]*d[1] + d[0]*d[0] + 2*d[0]*d[1]*d[2]
+	case "rail":
+		return 4*d[0]*d[1] + 2*d[1]*d[1]
+	}
+	return 0
+}

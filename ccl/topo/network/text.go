@@ -1,0 +1,357 @@
+package network
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// Format is the version of the files.
+const Format = 1
+
+// WriteText writes t as lines that people read; Read reads them back.
+//
+//	goccl topology format 1
+//	name NAME
+//	startup TIME                     left out where it is 0
+//	routing first|ecmp               left out where it is first
+//	class NAME alpha=TIME bw=BANDWIDTH
+//	rank NAME [forwards]
+//	switch NAME
+//	link FROM TO CLASS
+//	duplex A B CLASS                 a link from A to B, then one from B to A
+//
+// TIME is a number with ns, us, ms or s; BANDWIDTH one with B, KB, KiB, Kbit, … a second. What follows a # is a comment.
+func (t *Topology) WriteText(w io.Writer) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "goccl topology format %d\nname %s\n", Format, t.Name)
+	if t.Startup != 0 {
+		fmt.Fprintf(out, "startup %s\n", formatAlpha(t.Startup))
+	}
+	if t.Routing != First {
+		fmt.Fprintf(out, "routing %v\n", t.Routing)
+	}
+	for _, c := range t.Classes {
+		fmt.Fprintf(out, "class %s alpha=%s bw=%s\n", c.Name, formatAlpha(c.Alpha), formatBandwidth(c.Bandwidth))
+	}
+	for _, n := range t.Nodes {
+		switch {
+		case n.Forwards:
+			fmt.Fprintf(out, "rank %s forwards\n", n.Name)
+		case n.Rank:
+			fmt.Fprintf(out, "rank %s\n", n.Name)
+		default:
+			fmt.Fprintf(out, "switch %s\n", n.Name)
+		}
+	}
+	for i := 0; i < len(t.Links); i++ {
+		l, word := t.Links[i], "link"
+		if i+1 < len(t.Links) && t.Links[i+1] == (Link{l.To, l.From, l.Class}) {
+			word = "duplex"
+			i++
+		}
+		fmt.Fprintf(out, "%s %s %s %s\n", word, t.Nodes[l.From].Name, t.Nodes[l.To].Name, t.Classes[l.Class].Name)
+	}
+	return out.Flush()
+}
+
+// file is the JSON form.
+type file struct {
+	Format  int     `json:"goccl_topology"`
+	Name    string  `json:"name"`
+	Startup float64 `json:"startup,omitempty"`
+	Routing string  `json:"routing"`
+	Classes []Class `json:"classes"`
+	Nodes   []Node  `json:"nodes"`
+	Links   []Link  `json:"links"`
+}
+
+// WriteJSON writes t as JSON, for tools; Read reads it back. Times are in seconds, bandwidths in bytes a second.
+func (t *Topology) WriteJSON(w io.Writer) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(file{Format, t.Name, t.Startup, t.Routing.String(), t.Classes, t.Nodes, t.Links}, "", " ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// Read reads either form and checks it. Errors name line and column.
+func Read(r io.Reader) (*Topology, error) {
+	text, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
+	if err != nil {
+		return nil, fault.Wrap(fault.System, err, "reading a topology")
+	}
+	if len(text) > MaxFile {
+		return nil, invalid("the file is longer than %d bytes", MaxFile)
+	}
+	var t *Topology
+	if trimmed := bytes.TrimLeft(text, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
+		t, err = readJSON(text)
+	} else {
+		t, err = readText(text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func readJSON(text []byte) (*Topology, error) {
+	var f file
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(&f)
+	if err == nil {
+		if _, more := decoder.Token(); more != io.EOF {
+			err = errors.New("something follows the topology")
+		}
+	}
+	if err != nil {
+		offset := decoder.InputOffset()
+		var syntax *json.SyntaxError
+		var kind *json.UnmarshalTypeError
+		if errors.As(err, &syntax) {
+			offset = syntax.Offset
+		} else if errors.As(err, &kind) {
+			offset = kind.Offset
+		}
+		line, column := position(text, int(offset))
+		return nil, invalid("line %d, column %d: %v", line, column, err)
+	}
+	if f.Format != Format {
+		return nil, invalid("line 1, column 1: goccl_topology is %d, this version reads %d", f.Format, Format)
+	}
+	routing, ok := parseRouting(f.Routing)
+	if !ok {
+		return nil, invalid("line 1, column 1: unknown routing %q; known: first, ecmp", f.Routing)
+	}
+	return &Topology{f.Name, f.Startup, routing, f.Classes, f.Nodes, f.Links}, nil
+}
+
+func position(text []byte, offset int) (line, column int) {
+	before := text[:min(max(offset, 0), len(text))]
+	line = 1 + bytes.Count(before, []byte{'\n'})
+	return line, 1 + len(before) - (bytes.LastIndexByte(before, '\n') + 1)
+}
+
+func parseRouting(s string) (Routing, bool) {
+	for _, r := range []Routing{First, ECMP} {
+		if s == r.String() {
+			return r, true
+		}
+	}
+	return First, false
+}
+
+// reader reads the text form.
+type reader struct {
+	t       Topology
+	begun   bool // the head has been read
+	line    int
+	words   []string
+	columns []int
+	nodes   map[string]int
+	classes map[string]int
+}
+
+func readText(text []byte) (*Topology, error) {
+	r := &reader{nodes: map[string]int{}, classes: map[string]int{}}
+	for len(text) > 0 {
+		line, rest, _ := bytes.Cut(text, []byte{'\n'})
+		text = rest
+		r.line++
+		r.split(string(line))
+		if len(r.words) == 0 {
+			continue
+		}
+		if !r.begun {
+			if strings.Join(r.words, " ") != fmt.Sprintf("goccl topology format %d", Format) {
+				return nil, r.wrong(0, "want \"goccl topology format %d\"", Format)
+			}
+			r.begun = true
+			continue
+		}
+		if err := r.statement(); err != nil {
+			return nil, err
+		}
+	}
+	if !r.begun {
+		return nil, invalid("line 1, column 1: the file is empty; want \"goccl topology format %d\"", Format)
+	}
+	return &r.t, nil
+}
+
+// split cuts a line into words and notes where they start, counted in characters.
+func (r *reader) split(line string) {
+	r.words, r.columns = r.words[:0], r.columns[:0]
+	line, _, _ = strings.Cut(line, "#")
+	for at := 0; at < len(line); {
+		if strings.ContainsRune(" \t\r", rune(line[at])) {
+			at++
+			continue
+		}
+		end := at
+		for end < len(line) && !strings.ContainsRune(" \t\r", rune(line[end])) {
+			end++
+		}
+		r.words = append(r.words, line[at:end])
+		r.columns = append(r.columns, 1+utf8.RuneCountInString(line[:at]))
+		at = end
+	}
+}
+
+func (r *reader) wrong(word int, format string, args ...any) error {
+	column := 1
+	if word < len(r.columns) {
+		column = r.columns[word]
+	} else if n := len(r.columns); n > 0 {
+		column = r.columns[n-1] + utf8.RuneCountInString(r.words[n-1])
+	}
+	return invalid("line %d, column %d: %s", r.line, column, fmt.Sprintf(format, args...))
+}
+
+// usage is how many words each statement has, and what they are.
+var usage = map[string]struct {
+	low, high int
+	text      string
+}{
+	"name":    {2, 2, "name NAME"},
+	"startup": {2, 2, "startup TIME"},
+	"routing": {2, 2, "routing first|ecmp"},
+	"class":   {4, 4, "class NAME alpha=TIME bw=BANDWIDTH"},
+	"rank":    {2, 3, "rank NAME [forwards]"},
+	"switch":  {2, 2, "switch NAME"},
+	"link":    {4, 4, "link FROM TO CLASS"},
+	"duplex":  {4, 4, "duplex A B CLASS"},
+}
+
+func (r *reader) statement() error {
+	w := r.words
+	form, ok := usage[w[0]]
+	if !ok {
+		return r.wrong(0, "unknown word %s; known: name, startup, routing, class, rank, switch, link, duplex", strconv.Quote(w[0]))
+	}
+	if len(w) < form.low || len(w) > form.high {
+		return r.wrong(min(len(w), form.high), "want %q", form.text)
+	}
+	switch w[0] {
+	case "name":
+		r.t.Name = w[1]
+	case "startup":
+		v, err := parseAlpha(w[1])
+		if err != nil {
+			return r.wrong(1, "%v", err)
+		}
+		r.t.Startup = v
+	case "routing":
+		if r.t.Routing, ok = parseRouting(w[1]); !ok {
+			return r.wrong(1, "unknown routing %q; known: first, ecmp", w[1])
+		}
+	case "class":
+		return r.class()
+	case "rank", "switch":
+		return r.node()
+	case "link", "duplex":
+		return r.link()
+	}
+	return nil
+}
+
+func (r *reader) class() error {
+	w := r.words
+	if _, twice := r.classes[w[1]]; twice {
+		return r.wrong(1, "a second class %q", w[1])
+	}
+	if len(r.t.Classes) == MaxClasses {
+		return r.wrong(0, "more than %d classes", MaxClasses)
+	}
+	alpha, ok := strings.CutPrefix(w[2], "alpha=")
+	if !ok {
+		return r.wrong(2, "want alpha=TIME")
+	}
+	bandwidth, ok := strings.CutPrefix(w[3], "bw=")
+	if !ok {
+		return r.wrong(3, "want bw=BANDWIDTH")
+	}
+	a, err := parseAlpha(alpha)
+	if err != nil {
+		return r.wrong(2, "%v", err)
+	}
+	b, err := parseBandwidth(bandwidth)
+	if err != nil {
+		return r.wrong(3, "%v", err)
+	}
+	if !validName(w[1]) {
+		return r.wrong(1, "the name %q must be 1 to %d letters, digits and any of _-./:", w[1], MaxName)
+	}
+	r.classes[w[1]] = r.t.AddClass(w[1], a, b)
+	return nil
+}
+
+func (r *reader) node() error {
+	w := r.words
+	if _, twice := r.nodes[w[1]]; twice {
+		return r.wrong(1, "a second node %q", w[1])
+	}
+	if len(r.t.Nodes) == MaxNodes {
+		return r.wrong(0, "more than %d nodes", MaxNodes)
+	}
+	if !validName(w[1]) {
+		return r.wrong(1, "the name %q must be 1 to %d letters, digits and any of _-./:", w[1], MaxName)
+	}
+	if len(w) == 3 && w[2] != "forwards" {
+		return r.wrong(2, "want \"forwards\" or nothing")
+	}
+	if w[0] == "switch" {
+		r.nodes[w[1]] = r.t.AddSwitch(w[1])
+	} else {
+		r.nodes[w[1]] = r.t.AddRank(w[1], len(w) == 3)
+	}
+	return nil
+}
+
+func (r *reader) link() error {
+	w := r.words
+	from, ok := r.nodes[w[1]]
+	if !ok {
+		return r.wrong(1, "no node %q above", w[1])
+	}
+	to, ok := r.nodes[w[2]]
+	if !ok {
+		return r.wrong(2, "no node %q above", w[2])
+	}
+	class, ok := r.classes[w[3]]
+	if !ok {
+		return r.wrong(3, "no class %q above", w[3])
+	}
+	if from == to {
+		return r.wrong(2, "a link from %q to itself", w[1])
+	}
+	if len(r.t.Links)+2 > MaxLinks {
+		return r.wrong(0, "more than %d links", MaxLinks)
+	}
+	if w[0] == "link" {
+		r.t.AddLink(from, to, class)
+	} else {
+		r.t.AddDuplex(from, to, class)
+	}
+	return nil
+}

@@ -1,0 +1,22 @@
+package verify
+
+import "github.com/goccl/goccl/ccl/plan"
+
+// Shows reports whether some steps of a plan show the failure that a counterexample is about.
+func Shows(p *plan.Plan, bad *Counterexample, steps []Line) bool {
+	j, err := newJob([]*plan.Plan{p}, Options{})
+	if err != nil {
+		return false
+	}
+	x, _ := j.run(bad.InPlace, true, &Report{})
+	d := &reduction{x: x, bad: bad}
+	d.number()
+	var numbers []int
+	for _, s := range steps {
+		numbers = append(numbers, d.lanes[s.Rank][s.Lane]+s.Step)
+	}
+	return d.shows(numbers)
+}
+
+// SequenceWithoutCredits is Sequence without the rule that a slot is entered only after all ranks have left it.
+func SequenceWithoutCredits(plans []*plan.Plan) error { return sequence(plans, Options{}, false) }

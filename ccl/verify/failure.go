@@ -1,0 +1,125 @@
+package verify
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// counterexample makes one, or returns nil where it is not the one that is looked for.
+func (x *execution) counterexample(op int, reason Reason, text string, at ...Where) *Counterexample {
+	p := x.plans[op]
+	c := &Counterexample{Plan: p.Name, Spec: p.Spec, InPlace: x.inPlace, Reason: reason, At: at, Text: text, out: x.out}
+	if x.seek != nil && !x.seek(c) {
+		return nil
+	}
+	return c
+}
+
+func (x *execution) op(l *lane) int { return int(l.code[l.pc].op) }
+
+// here is the step of l.
+func (x *execution) here(l *lane) Where { return x.codes[l.rank].where(l.rank, l.lane, l.pc) }
+
+// whereOf is the step of a stamp.
+func (x *execution) whereOf(s stamp) Where {
+	l := x.byID[s.lane]
+	return x.codes[l.rank].where(l.rank, l.lane, int(s.end)/2-1)
+}
+
+// nameOf is the step of a stamp and what it does.
+func (x *execution) nameOf(s stamp) string {
+	l := x.byID[s.lane]
+	return x.nameAt(l, int(s.end)/2-1)
+}
+
+// name is the step of l and what it does.
+func (x *execution) name(l *lane) string { return x.nameAt(l, l.pc) }
+
+func (x *execution) nameAt(l *lane, i int) string {
+	c := &x.codes[l.rank]
+	s := c.step(l.lane, i)
+	w := c.where(l.rank, l.lane, i)
+	if len(x.plans) > 1 {
+		return fmt.Sprintf("plan %d, %v (%v)", w.Op, w, &s)
+	}
+	return fmt.Sprintf("%v (%v)", w, &s)
+}
+
+// chunk names chunk i of r, as the step of a rank sees it.
+func chunk(rank int, r ref, i int) string {
+	name := plan.Ref{Buf: r.buf, At: int(r.at) + i, N: 1}.String()
+	if int(r.rank) != rank {
+		return fmt.Sprintf("%s of rank %d", name, r.rank)
+	}
+	return name
+}
+
+// length says which length an extent is.
+func length(e plan.Extent) string {
+	if e.From == e.To {
+		return fmt.Sprintf("part %d of block %d", e.Part, e.From)
+	}
+	return fmt.Sprintf("part %d of the block from %d to %d", e.Part, e.From, e.To)
+}
+
+func (x *execution) race(l *lane, r ref, i int, other stamp, verb, otherVerb string) *Counterexample {
+	m := x.ranks[r.rank].mem[x.op(l)]
+	why := "nothing orders the two"
+	if place := m.place(r, i); m.window(place) >= 0 && m.pending[m.window(place)] && m.wrote[place] == other {
+		why = fmt.Sprintf("what is put is there only after a wait of rank %d for a later signal", r.rank)
+	}
+	return x.counterexample(x.op(l), Race, fmt.Sprintf("%s %s %s, which %s %s, and %s", x.name(l), verb, chunk(l.rank, r, i),
+		x.nameOf(other), otherVerb, why), x.here(l), x.whereOf(other))
+}
+
+func (x *execution) unordered(l *lane, before stamp, what string) *Counterexample {
+	return x.counterexample(x.op(l), Unordered, fmt.Sprintf("nothing orders the %s by %s and %s, which use the same peer and channel",
+		what, x.nameOf(before), x.name(l)), x.here(l), x.whereOf(before))
+}
+
+func (x *execution) undefined(l *lane, r ref, i int) *Counterexample {
+	return x.counterexample(x.op(l), Undefined, fmt.Sprintf("%s reads %s before anything was written there",
+		x.name(l), chunk(l.rank, r, i)), x.here(l))
+}
+
+func (x *execution) overwritten(l *lane, r ref, i int, by stamp) *Counterexample {
+	return x.counterexample(x.op(l), Overwritten, fmt.Sprintf("%s reads %s after %s has written out, which is the same memory",
+		x.name(l), chunk(l.rank, r, i), x.nameOf(by)), x.here(l), x.whereOf(by))
+}
+
+// mismatch is the counterexample of a message of another number of chunks, or of another plan of a sequence.
+func (x *execution) mismatch(from, to *lane, crossed bool) *Counterexample {
+	if crossed {
+		return x.crossed(from, from.pc, to)
+	}
+	sent, wanted := x.ranks[from.rank].code.refs[from.code[from.pc].src].n, to.code[to.pc].dst.n
+	return x.counterexample(x.op(to), Length, fmt.Sprintf("%s sends %d chunks, %s receives %d", x.name(from), sent, x.name(to), wanted),
+		x.here(from), x.here(to))
+}
+
+func (x *execution) crossed(from *lane, step int, to *lane) *Counterexample {
+	return x.counterexample(x.op(to), Crossed, fmt.Sprintf("%s takes what %s gives", x.name(to), x.nameAt(from, step)),
+		x.here(to), x.codes[from.rank].where(from.rank, from.lane, step))
+}
+
+func (x *execution) badLength(from, to *lane, i int, sent, wanted plan.Extent) *Counterexample {
+	return x.counterexample(x.op(to), Length, fmt.Sprintf("chunk %d of the message from %s to %s: its length is that of %s, wanted is that of %s",
+		i, x.name(from), x.name(to), length(sent), length(wanted)), x.here(from), x.here(to))
+}
+
+func (x *execution) badReach(l *lane, remote ref, i int, here, there plan.Extent) *Counterexample {
+	return x.counterexample(x.op(l), Length, fmt.Sprintf("%s: %s has the length of %s, on this side it is that of %s",
+		x.name(l), chunk(l.rank, remote, i), length(there), length(here)), x.here(l))
+}
+
+func (x *execution) outside(l *lane, remote ref, has int) *Counterexample {
+	return x.counterexample(x.op(l), OutOfBounds, fmt.Sprintf("%s accesses %v of rank %d, whose window has %d chunks",
+		x.name(l), remote.plan(), remote.rank, has), x.here(l))
+}
+
+func (x *execution) unwaited(s *signal) *Counterexample {
+	a := &s.lane.code[s.step]
+	return x.counterexample(int(a.op), Unwaited, fmt.Sprintf("rank %d does not wait for the signal of %s", a.peer, x.nameAt(s.lane, s.step)),
+		x.codes[s.lane.rank].where(s.lane.rank, s.lane.lane, s.step))
+}

@@ -1,0 +1,126 @@
+package verify
+
+import "github.com/goccl/goccl/ccl/plan"
+
+// put is a chunk that was put into a window and that its owner has not waited for.
+type put struct {
+	mem   *memory
+	place int
+	by    stamp
+}
+
+// signal is one that was given and not waited for.
+type signal struct {
+	clock int32 // what its giver knew, in clocks
+	lane  *lane
+	step  int // index of the step in the lane
+}
+
+// put executes the writing part of a put or a packet.
+func (x *execution) put(l *lane, a *action) *Counterexample {
+	rk := &x.ranks[l.rank]
+	src := rk.code.refs[a.src]
+	if ok, bad := x.reaches(l, src, a.dst); !ok {
+		return bad
+	}
+	for i := range int(a.dst.n) {
+		v, bad := x.read(l, src, i)
+		if bad != nil {
+			return bad
+		}
+		if bad := x.write(l, a, i, v); bad != nil {
+			return bad
+		}
+	}
+	rk.load.Messages++
+	rk.load.Sent += int(a.dst.n)
+	x.ranks[a.peer].load.Received += int(a.dst.n)
+	x.messages++
+	return nil
+}
+
+// reaches checks a Ref in the window of another rank, remote, against that window and against the Ref on this side.
+func (x *execution) reaches(l *lane, own, remote ref) (ok bool, bad *Counterexample) {
+	op := int(l.code[l.pc].op)
+	if remote.buf == plan.Win && int(remote.at)+int(remote.n) > len(x.codes[remote.rank].progs[op].Win) {
+		return false, x.outside(l, remote, len(x.codes[remote.rank].progs[op].Win))
+	}
+	for i := range int(remote.n) {
+		if here, there := x.extent(op, own, i), x.extent(op, remote, i); here != there {
+			return false, x.badReach(l, remote, i, here, there)
+		}
+	}
+	return true, nil
+}
+
+// signal executes the signalling part of a signal or a packet. What a packet put counts as done before its signal.
+func (x *execution) signal(l *lane, a *action) *Counterexample {
+	st := streamOf(x.flags, l.rank, a.peer, a.channel)
+	if bad := x.inOrder(l, &st.lastSend, "signals given"); bad != nil {
+		return bad
+	}
+	known := x.clocks.copyOf(l.clock)
+	x.clocks.at(known)[l.id-l.offset] = ended(l.pc)
+	*l.clock.rounds()++
+	st.signals = append(st.signals, signal{known, l, l.pc})
+	x.ranks[l.rank].load.Signals++
+	if st.receiver != nil {
+		x.enqueue(st.receiver)
+	}
+	return nil
+}
+
+// wait is over if the signal is there. It makes visible what the giver had put before.
+func (x *execution) wait(l *lane, a *action) (over bool, bad *Counterexample) {
+	st := streamOf(x.flags, int(a.peer), int32(l.rank), a.channel)
+	if st.lastRecv != (stamp{l.id, ended(l.pc)}) { // not when it goes on
+		if bad := x.inOrder(l, &st.lastRecv, "waits"); bad != nil {
+			return false, bad
+		}
+	}
+	if len(st.signals) == 0 {
+		st.receiver = l
+		return false, nil
+	}
+	s := st.signals[0]
+	st.signals, st.receiver = st.signals[1:], nil
+	given := &s.lane.code[s.step]
+	if given.op != a.op {
+		return false, x.crossed(s.lane, s.step, l)
+	}
+	known := x.clocks.at(s.clock)
+	key := [2]int32{a.peer, int32(l.rank)}
+	later := x.puts[key][:0]
+	for _, p := range x.puts[key] {
+		switch {
+		case p.by.end > known[p.by.lane]:
+			later = append(later, p)
+		case p.mem.wrote[p.place] == p.by: // no later put has overwritten it
+			p.mem.pending[p.mem.window(p.place)] = false
+			p.mem.wrote[p.place] = stamp{l.id, ended(l.pc)}
+		}
+	}
+	x.puts[key] = later
+	l.clock.join(known)
+	*l.clock.rounds()++
+	x.clocks.giveBack(s.clock)
+	x.end(l)
+	return true, nil
+}
+
+// leftover finds signals that nobody waited for.
+func (x *execution) leftover() *Counterexample {
+	var first *signal
+	for _, st := range x.flags {
+		for i := range st.signals {
+			s := &st.signals[i]
+			if first == nil || s.lane.id < first.lane.id || s.lane.id == first.lane.id && s.step < first.step {
+				first = s
+			}
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return x.unwaited(first)
+}

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/sim"
+	"github.com/goccl/goccl/ccl/topo/network"
+)
+
+// simRow is one algorithm at one size. Size is that of the larger buffer, as in goccl bench.
+type simRow struct {
+	Bytes     int64   `json:"size"`
+	Algorithm string  `json:"algorithm"`
+	Seconds   float64 `json:"seconds"`
+	AlgBW     float64 `json:"algbw_gbs"`
+	BusBW     float64 `json:"busbw_gbs"`
+	Messages  int64   `json:"messages"`
+	Formula   float64 `json:"formula_seconds,omitempty"` // on a uniform network, where it is exact
+	Wins      bool    `json:"wins"`
+}
+
+const simHelp = `
+A topology is a file or one of
+  %s
+Sizes are bytes, or a number with K, M, G (also KiB, …: powers of 1024) or KB, MB, GB (powers of 1000); MIN..MAX is every
+power of two times MIN.
+`
+
+func simVerb(args []string, out io.Writer) error {
+	set := flags("sim", out)
+	topo := set.String("topo", "uniform,alpha=1us,bw=25GB", "topology: a file, or KIND:SIZE,alpha=TIME,bw=BANDWIDTH")
+	coll := set.String("coll", "all_reduce", "collective")
+	names := set.String("algo", "all", "algorithms: all, or names with commas")
+	sizes := set.String("size", "1K,64K,1M,64M", "sizes: numbers with commas, or MIN..MAX")
+	ranks := set.Int("ranks", 0, "number of ranks; 0: all of the topology, or 8")
+	root := set.Int("root", 0, "root of rooted collectives")
+	shape := set.String("shape", "", "shape of the ranks for algorithms that know one: AxB or AxBxC, the innermost first")
+	element := set.Int("element", 4, "bytes of an element")
+	gamma := set.Float64("gamma", 0, "seconds that arithmetic takes for each byte")
+	copying := set.Float64("copy", 0, "seconds that a copy takes for each byte")
+	trace := set.String("trace", "", "write a trace of one algorithm at one size to this file, for ui.perfetto.dev")
+	asJSON := set.Bool("json", false, "print JSON")
+	set.Usage = func() {
+		fmt.Fprintln(out, "usage: goccl sim [flags]: how long algorithms take on a network, and which wins where")
+		set.PrintDefaults()
+		fmt.Fprintf(out, simHelp, strings.Join(network.Kinds(), "\n  "))
+	}
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if set.NArg() > 0 {
+		return errors.New("goccl sim takes no arguments, only flags")
+	}
+	if *element < 1 {
+		return fmt.Errorf("--element %d: want 1 or more", *element)
+	}
+	topology, err := openTopology(*topo, *ranks)
+	if err != nil {
+		return err
+	}
+	spec := plan.Spec{Ranks: *ranks, Root: *root}
+	if spec.Ranks == 0 {
+		spec.Ranks = topology.Ranks()
+	}
+	if spec.Coll, err = dtype.ParseCollective(*coll); err != nil {
+		return err
+	}
+	if spec.Shape, err = parseSimShape(*shape); err != nil {
+		return err
+	}
+	if err := spec.Validate(); err != nil {
+		return err
+	}
+	bytes, err := parseSimSizes(*sizes)
+	if err != nil {
+		return err
+	}
+	plans, err := simPlans(spec, *names)
+	if err != nil {
+		return err
+	}
+	if *trace != "" && (len(plans) != 1 || len(bytes) != 1) {
+		return errors.New("--trace needs one algorithm (--algo NAME) and one size")
+	}
+	simulator, err := sim.New(topology)
+	if err != nil {
+		return err
+	}
+	o := sim.Options{ElementBytes: *element, Gamma: *gamma, Copy: *copying, Timeline: *trace != ""}
+	uniform := uniformCost(topology, *gamma)
+	var rows []simRow
+	for _, size := range bytes {
+		first := len(rows)
+		for _, p := range plans {
+			row, result, err := simulateOne(simulator, p, o, size, uniform)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, row)
+			if *trace != "" {
+				if err := writeTrace(*trace, result); err != nil {
+					return err
+				}
+			}
+		}
+		best := slices.MinFunc(rows[first:], func(a, b simRow) int { return compareTimes(a.Seconds, b.Seconds) })
+		for i := first; i < len(rows); i++ {
+			rows[i].Wins = compareTimes(rows[i].Seconds, best.Seconds) == 0
+		}
+	}
+	if *asJSON {
+		encoder := json.NewEncoder(out)
+		for _, row := range rows {
+			if err := encoder.Encode(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return printSim(out, topology, spec, rows)
+}
+
+// compareTimes compares, but for rounding.
+func compareTimes(a, b float64) int {
+	switch {
+	case math.Abs(a-b) <= 1e-9*max(a, b):
+		return 0
+	case a < b:
+		return -1
+	}
+	return 1
+}
+
+func openTopology(name string, ranks int) (*network.Topology, error) {
+	if ranks < 0 {
+		return nil, fmt.Errorf("--ranks %d: want 0 or more", ranks)
+	}
+	if ranks == 0 {
+		ranks = 8
+	}
+	f, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return network.Parse(name, ranks)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	t, err := network.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return t, nil
+}
+
+// parseSimShape reads "8x16".
+func parseSimShape(s string) (plan.Shape, error) {
+	var shape plan.Shape
+	if s == "" {
+		return shape, nil
+	}
+	words := strings.Split(s, "x")
+	if len(words) > len(shape) {
+		return shape, fmt.Errorf("--shape %s: at most %d levels", s, len(shape))
+	}
+	for i, word := range words {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 {
+			return shape, fmt.Errorf("--shape %s: want numbers of ranks with x between, as 8x16", s)
+		}
+		shape[i] = n
+	}
+	return shape, nil
+}
+
+// parseSimSizes reads "1K,1.6GB" or "1K..1G".
+func parseSimSizes(s string) ([]int64, error) {
+	var sizes []int64
+	for _, word := range strings.Split(s, ",") {
+		lo, hi, isRange := strings.Cut(word, "..")
+		from, err := parseSimSize(lo)
+		if err != nil {
+			return nil, err
+		}
+		to := from
+		if isRange {
+			if to, err = parseSimSize(hi); err != nil {
+				return nil, err
+			}
+			if from < 1 || to < from {
+				return nil, fmt.Errorf("--size %s: %d to %d is no range", word, from, to)
+			}
+		}
+		for size := from; size <= to; size *= 2 {
+			sizes = append(sizes, size)
+			if size == 0 {
+				break
+			}
+		}
+	}
+	return sizes, nil
+}
+
+var sizeUnits = []struct {
+	suffix string
+	factor float64
+}{
+	{"KIB", 1 << 10}, {"MIB", 1 << 20}, {"GIB", 1 << 30}, {"TIB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+	{"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"T", 1 << 40}, {"B", 1},
+}
+
+func parseSimSize(s string) (int64, error) {
+	number, factor := strings.ToUpper(strings.TrimSpace(s)), 1.0
+	for _, u := range sizeUnits {
+		if rest, ok := strings.CutSuffix(number, u.suffix); ok {
+			number, factor = rest, u.factor
+			break
+		}
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	if v *= factor; err != nil || !(v >= 0) || v > 1<<44 {
+		return 0, fmt.Errorf("size %q: write bytes, or a number with K, M, G (powers of 1024) or KB, MB, GB (powers of 1000), up to 16T", s)
+	}
+	return int64(math.Round(v)), nil
+}
+
+// simPlans makes the plans of the algorithms named. Of all, those that cannot be had for the spec are left out.
+func simPlans(spec plan.Spec, names string) ([]*plan.Plan, error) {
+	var plans []*plan.Plan
+	if names == "all" {
+		var last error
+		for _, a := range algo.For(spec.Coll) {
+			p, err := a.Make(spec)
+			if err != nil {
+				last = err
+				continue
+			}
+			plans = append(plans, p)
+		}
+		if len(plans) == 0 {
+			return nil, last
+		}
+		return plans, nil
+	}
+	for _, name := range strings.Split(names, ",") {
+		a, err := algo.Find(spec.Coll, strings.TrimSpace(name))
+		if err != nil {
+			return nil, err
+		}
+		p, err := a.Make(spec)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, p)
+	}
+	return plans, nil
+}
+
+// uniformCost is the model of the closed formulas, if the topology is the one that they are about.
+func uniformCost(t *network.Topology, gamma float64) *sim.Cost {
+	if !strings.HasPrefix(t.Name, "uniform-") || len(t.Classes) != 1 {
+		return nil
+	}
+	return &sim.Cost{Alpha: t.Startup, Beta: 1 / t.Classes[0].Bandwidth, Gamma: gamma}
+}
+
+func simulateOne(s *sim.Simulator, p *plan.Plan, o sim.Options, size int64, uniform *sim.Cost) (simRow, *sim.Result, error) {
+	coll, n := p.Spec.Coll, p.Spec.Ranks
+	count := size / int64(o.ElementBytes)
+	switch coll {
+	case dtype.AllGather, dtype.ReduceScatter, dtype.AllToAll, dtype.Gather, dtype.Scatter:
+		count /= int64(n)
+		size = count * int64(n) * int64(o.ElementBytes)
+	case dtype.Barrier:
+		count, size = 0, 0
+	default:
+		size = count * int64(o.ElementBytes)
+	}
+	o.Elements = int(count)
+	r, err := s.Run(p, o)
+	if err != nil {
+		return simRow{}, nil, err
+	}
+	row := simRow{Bytes: size, Algorithm: p.Name, Seconds: r.Makespan, Messages: r.Messages}
+	if r.Makespan > 0 {
+		row.AlgBW = float64(size) / r.Makespan / 1e9
+		row.BusBW = row.AlgBW * busFactor(coll, n)
+	}
+	if f, ok := sim.FormulaOf(coll, p.Name); ok && uniform != nil && f.Exact(n) {
+		row.Formula = f.Time(*uniform, n, float64(size))
+	}
+	return row, r, nil
+}
+
+func writeTrace(name string, r *sim.Result) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := r.WriteTrace(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+func printSim(out io.Writer, t *network.Topology, spec plan.Spec, rows []simRow) error {
+	fmt.Fprintf(out, "# %v, topology %s; * is the fastest at its size\n", spec, t.Name)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "size (B)\talgorithm\ttime (us)\talgbw (GB/s)\tbusbw (GB/s)\tmessages\t\t")
+	for i, row := range rows {
+		if i > 0 && rows[i-1].Bytes != row.Bytes {
+			fmt.Fprintln(table, "\t\t\t\t\t\t\t")
+		}
+		mark := ""
+		if row.Wins {
+			mark = "*"
+		}
+		fmt.Fprintf(table, "%d\t%s\t%.3f\t%.3f\t%.3f\t%d\t%s\t\n", row.Bytes, row.Algorithm, row.Seconds*1e6, row.AlgBW, row.BusBW, row.Messages, mark)
+	}
+	return table.Flush()
+}

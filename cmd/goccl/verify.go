@@ -1,0 +1,250 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/verify"
+)
+
+// verifyCase is one plan to verify; row is its line in the table.
+type verifyCase struct {
+	row       int
+	algorithm algo.Algorithm
+	spec      plan.Spec
+}
+
+// verifyRow is a line of the table.
+type verifyRow struct {
+	coll, name string
+	cases      int
+	low, high  verify.Level
+	time       time.Duration
+}
+
+// wantedCases is what verify --all is to look at.
+type wantedCases struct {
+	low, high  int
+	coll, name string
+	shape      plan.Shape
+}
+
+func verifyVerb(args []string, out io.Writer) error {
+	set := flags("verify", out)
+	all := set.Bool("all", false, "verify the algorithms of the catalogue")
+	ranks := set.String("ranks", "1-64", "number of ranks, or the first and the last")
+	coll := set.String("coll", "", "only this collective")
+	name := set.String("algo", "", "only the algorithms with this name, or hierarchical ones with this beginning")
+	shape := set.String("shape", "", "only this grid of the ranks, as 4x2")
+	jobs := set.Int("jobs", runtime.GOMAXPROCS(0), "how many plans to verify at a time")
+	rest, err := parseMixed(set, args)
+	switch {
+	case err != nil:
+		return err
+	case *all == (len(rest) > 0) || len(rest) > 1:
+		return errors.New("usage: goccl verify FILE, or goccl verify --all [--ranks 1-64] [--coll COLLECTIVE] [--algo ALGORITHM] [--shape 4x2] [--jobs N]")
+	case !*all:
+		return verifyFile(rest[0], out)
+	case *jobs < 1:
+		return fmt.Errorf("--jobs %d: want 1 or more", *jobs)
+	}
+	w := wantedCases{coll: *coll, name: *name}
+	if w.low, w.high, err = parseRange(*ranks); err != nil {
+		return err
+	}
+	if w.shape, err = parseShape(*shape); err != nil {
+		return err
+	}
+	cases, rows, err := w.list()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := verifyCases(cases, rows, *jobs); err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "COLLECTIVE\tALGORITHM\tCASES\tLEVEL\tTIME")
+	for _, r := range rows {
+		level := fmt.Sprint(uint8(r.low))
+		if r.high > r.low {
+			level += fmt.Sprintf("–%d", uint8(r.high))
+		}
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%.2fs\n", r.coll, r.name, r.cases, level, r.time.Seconds())
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d cases of %d algorithms verified, all right, in %.1fs\n", len(cases), len(rows), time.Since(start).Seconds())
+	return nil
+}
+
+// parseRange reads 8 or 1-64.
+func parseRange(text string) (low, high int, err error) {
+	first, last, both := strings.Cut(text, "-")
+	if !both {
+		last = first
+	}
+	low, err1 := strconv.Atoi(first)
+	high, err2 := strconv.Atoi(last)
+	if err1 != nil || err2 != nil || low < 1 || high < low || high > plan.MaxRanks {
+		return 0, 0, fmt.Errorf("--ranks %s: want a number of ranks or a range as 1-64, up to %d", text, plan.MaxRanks)
+	}
+	return low, high, nil
+}
+
+// list is the cases, and an empty row for each algorithm.
+func (w wantedCases) list() ([]verifyCase, []verifyRow, error) {
+	var only dtype.Collective
+	if w.coll != "" {
+		var err error
+		if only, err = dtype.ParseCollective(w.coll); err != nil {
+			return nil, nil, err
+		}
+	}
+	var candidates []algo.Algorithm
+	for _, a := range algo.All() {
+		candidates = append(candidates, a)
+		if a.Name == "hierarchical" {
+			candidates = append(candidates, algo.Variants(a.Coll, 2)...)
+		}
+	}
+	if dotted := strings.Count(w.name, "."); dotted > 2 { // three levels are verified one choice at a time
+		candidates = nil
+		for _, c := range dtype.Collectives() {
+			if a, err := algo.Find(c, w.name); err == nil {
+				candidates = append(candidates, a)
+			}
+		}
+	}
+	var cases []verifyCase
+	var rows []verifyRow
+	for _, a := range candidates {
+		variant := strings.Contains(a.Name, ".")
+		if only != dtype.NoCollective && a.Coll != only || w.name != "" && a.Name != w.name && !(variant && strings.HasPrefix(a.Name, w.name+".")) {
+			continue
+		}
+		before := len(cases)
+		for n := w.low; n <= w.high; n++ {
+			for _, s := range w.specs(a, n) {
+				cases = append(cases, verifyCase{len(rows), a, s})
+			}
+		}
+		if len(cases) > before {
+			rows = append(rows, verifyRow{coll: a.Coll.String(), name: a.Name})
+		}
+	}
+	if len(cases) == 0 {
+		return nil, nil, errors.New("no algorithm fits --coll, --algo, --ranks and --shape; see goccl plan list")
+	}
+	return cases, rows, nil
+}
+
+// specs is what to verify of an algorithm for n ranks: every root up to 16 ranks, then the first, the second and the last; every
+// grid for algorithms that know one.
+func (w wantedCases) specs(a algo.Algorithm, n int) []plan.Spec {
+	shapes := w.shapes(a, n)
+	roots := []int{0}
+	if a.Coll.Rooted() && n > 1 {
+		roots = []int{0, 1, n - 1}
+		if n <= 16 {
+			roots = nil
+			for r := range n {
+				roots = append(roots, r)
+			}
+		}
+	}
+	var specs []plan.Spec
+	for _, shape := range shapes {
+		for _, r := range slices.Compact(roots) {
+			specs = append(specs, plan.Spec{Coll: a.Coll, Ranks: n, Root: r, Shape: shape})
+		}
+	}
+	return specs
+}
+
+func (w wantedCases) shapes(a algo.Algorithm, n int) []plan.Shape {
+	var shapes []plan.Shape
+	levels := strings.Count(a.Name, ".")
+	switch {
+	case levels > 0:
+		shapes = algo.Shapes(n, levels)
+	case a.Name == "hierarchical":
+		shapes = append([]plan.Shape{{}}, append(algo.Shapes(n, 2), algo.Shapes(n, 3)...)...)
+	case strings.HasSuffix(a.Name, "2d"):
+		shapes = append([]plan.Shape{{}}, algo.Shapes(n, 2)...)
+	default:
+		shapes = []plan.Shape{{}}
+	}
+	if w.shape == (plan.Shape{}) {
+		return shapes
+	}
+	return slices.DeleteFunc(shapes, func(s plan.Shape) bool { return s != w.shape })
+}
+
+// verifyCases verifies all cases, some at a time, and fills in the rows. The error is that of the first case, in their order,
+// that was found wrong before the others stopped.
+func verifyCases(cases []verifyCase, rows []verifyRow, jobs int) error {
+	var next atomic.Int64
+	var stop atomic.Bool
+	var mutex sync.Mutex
+	var workers sync.WaitGroup
+	failed, failure := len(cases), error(nil)
+	for range min(jobs, len(cases)) {
+		workers.Go(func() {
+			for !stop.Load() {
+				i := int(next.Add(1)) - 1
+				if i >= len(cases) {
+					return
+				}
+				c := &cases[len(cases)-1-i] // the large ones at the end of an algorithm come first
+				start := time.Now()
+				level, err := verifyOne(c)
+				took := time.Since(start)
+				mutex.Lock()
+				r := &rows[c.row]
+				if err != nil && len(cases)-1-i < failed {
+					failed, failure = len(cases)-1-i, err
+					stop.Store(true)
+				}
+				if r.cases == 0 {
+					r.low, r.high = level, level
+				}
+				r.cases++
+				r.low, r.high = min(r.low, level), max(r.high, level)
+				r.time += took
+				mutex.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	return failure
+}
+
+func verifyOne(c *verifyCase) (verify.Level, error) {
+	p, err := c.algorithm.Make(c.spec)
+	if err != nil {
+		return 0, fmt.Errorf("%v/%s, %v: %w", c.spec.Coll, c.algorithm.Name, c.spec, err)
+	}
+	report, err := verify.Plan(p, verify.Options{})
+	if err != nil {
+		return 0, err
+	}
+	if level := int(report.Determinism); c.spec.Ranks > 2 && level < c.algorithm.Level {
+		return 0, fmt.Errorf("%v/%s, %v: determinism is level %d, but the algorithm declares level %d", c.spec.Coll, c.algorithm.Name, c.spec,
+			level, c.algorithm.Level)
+	}
+	return report.Determinism, nil
+}
