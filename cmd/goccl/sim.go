@@ -77,7 +77,7 @@ func simVerb(args []string, out io.Writer) error {
 	if spec.Coll, err = dtype.ParseCollective(*coll); err != nil {
 		return err
 	}
-	if spec.Shape, err = parseSimShape(*shape); err != nil {
+	if spec.Shape, err = parseShape(*shape); err != nil {
 		return err
 	}
 	if err := spec.Validate(); err != nil {
@@ -163,26 +163,6 @@ func openTopology(name string, ranks int) (*network.Topology, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return t, nil
-}
-
-// parseSimShape reads "8x16".
-func parseSimShape(s string) (plan.Shape, error) {
-	var shape plan.Shape
-	if s == "" {
-		return shape, nil
-	}
-	words := strings.Split(s, "x")
-	if len(words) > len(shape) {
-		return shape, fmt.Errorf("--shape %s: at most %d levels", s, len(shape))
-	}
-	for i, word := range words {
-		n, err := strconv.Atoi(word)
-		if err != nil || n < 1 {
-			return shape, fmt.Errorf("--shape %s: want numbers of ranks with x between, as 8x16", s)
-		}
-		shape[i] = n
-	}
-	return shape, nil
 }
 
 // parseSimSizes reads "1K,1.6GB" or "1K..1G".

@@ -80,7 +80,7 @@ func TestSimWrongUse(t *testing.T) {
 		"sim --ranks -1":                        "--ranks -1",
 		"sim --ranks 9 --topo ring:8":           "has 8 ranks only",
 		"sim --shape 2y4":                       "--shape 2y4",
-		"sim --shape 2x2x2x2":                   "at most 3 levels",
+		"sim --shape 2x2x2x2":                   "up to 3 numbers",
 		"sim --shape 3x3":                       "shape 3x3 has 9 ranks, want 8",
 		"sim --element 0":                       "--element 0",
 		"sim --root 9":                          "root 9 of 8 ranks",
