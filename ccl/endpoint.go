@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/transport"
@@ -26,6 +28,9 @@ const MaxAddress = 16 << 10
 
 // MaxRanks bounds a group.
 const MaxRanks = 1 << 16
+
+// windowSlot is how much of a window an operation uses at a time, in bytes: it stays in the cache.
+const windowSlot = 1 << 20
 
 // Config says which rank of which group an Endpoint is.
 type Config struct {
@@ -115,40 +120,56 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	links := make([]transport.Link, e.cfg.Size)
 	errs := make([]error, e.cfg.Size)
 	routes := make([]string, e.cfg.Size)
+	fabrics := make([]transport.Fabric, e.cfg.Size)
 	local := 1
-	var group sync.WaitGroup
-	limit := make(chan struct{}, 64) // connections being made at the same time
 	for peer := range peers {
 		if peer == e.cfg.Rank {
 			continue
 		}
-		fabric, err := e.route(peers, peer)
-		if err != nil {
-			errs[peer] = err
-			continue
+		if fabrics[peer], errs[peer] = e.route(peers, peer); errs[peer] == nil {
+			routes[peer] = fabrics[peer].Name()
+			if fabrics[peer].SharesMemory() {
+				local++
+			}
 		}
-		routes[peer] = fabric.Name()
-		if fabric.Name() != "tcp" {
-			local++
+	}
+	planner := newPlanner(&e.cfg.Options, e.plans)
+	channels, windows := planner.needs(e.cfg.Size)
+	var window *mem.Window
+	// Memory is shared within a host: where a rank shares it with all others, all share it with each other, and all decide alike.
+	if windows && local == e.cfg.Size {
+		between := func(route string) bool { return route != "" && route != "inproc" }
+		if window, err = mem.NewWindow(exec.WindowBytes(windowSlot), slices.ContainsFunc(routes, between)); err != nil {
+			return nil, e.named(err)
+		}
+	}
+	var group sync.WaitGroup
+	limit := make(chan struct{}, 64) // connections being made at the same time
+	for peer, fabric := range fabrics {
+		if fabric == nil {
+			continue
 		}
 		group.Go(func() {
 			limit <- struct{}{}
 			defer func() { <-limit }()
 			links[peer], errs[peer] = fabric.Connect(ctx, peers[peer].Fabrics[fabric.Name()],
-				transport.Session{ID: session, Rank: e.cfg.Rank, Peer: peer, Channels: exec.Channels, Key: key})
+				transport.Session{ID: session, Rank: e.cfg.Rank, Peer: peer, Channels: exec.LinkChannels(channels), Key: key, Window: window})
 		})
 	}
 	group.Wait()
+	window.Joined()
 	if err := joinErrors(errs, peers); err != nil {
 		closeLinks(links)
+		window.Release()
 		return nil, e.named(err)
 	}
 	park.SetLocalRanks(local)
 	e.log("INFO", "joined %d ranks: %s", e.cfg.Size, summary(routes))
 	comm, err := exec.New(exec.Options{Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Bell: e.node.bell,
-		Planner: newPlanner(&e.cfg.Options, e.plans), Progress: e.node.progress, Timeout: e.cfg.Timeout})
+		Channels: channels, Window: window, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout})
 	if err != nil {
 		closeLinks(links)
+		window.Release()
 		return nil, e.named(err)
 	}
 	return e.node.register(comm)

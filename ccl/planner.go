@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
@@ -39,6 +40,27 @@ func newPlanner(opts *Options, users []*plan.Plan) *planner {
 		}
 	}
 	return p
+}
+
+// needs says what the links of a group must have for every plan that may be chosen: channels for messages, and windows that
+// peers read.
+func (p *planner) needs(ranks int) (channels int, windows bool) {
+	channels = exec.PlanChannels
+	add := func(x *plan.Plan) {
+		channels = max(channels, x.Chans)
+		windows = windows || x.Needs&plan.Gets != 0
+	}
+	for _, u := range p.users {
+		if u.Spec.Ranks == ranks {
+			add(u)
+		}
+	}
+	for coll, name := range p.rules.Override {
+		if made, err := p.Make(p.find(coll, name), plan.Spec{Coll: coll, Ranks: ranks}); err == nil {
+			add(made)
+		}
+	}
+	return channels, windows
 }
 
 func (p *planner) Choose(coll dtype.Collective, ranks int, bytes int64) int {
@@ -109,9 +131,6 @@ func loadPlan(data []byte, determinism int) (*plan.Plan, error) {
 	p, err := plan.Load(data)
 	if err != nil {
 		return nil, err
-	}
-	if p.Needs&plan.Gets != 0 {
-		return nil, fault.New(fault.NotSupported, "plan %q reads windows of peers, which no group offers", p.Name)
 	}
 	report, err := verify.Plan(p, verify.Options{})
 	if err != nil {

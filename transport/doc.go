@@ -19,6 +19,12 @@
 // for (at least 1 byte, and a multiple of 64 when it is less than asked), so large messages are cut by the transport's
 // state, and the receiver takes fragments as they come. A Reserve that is not followed by a Commit is forgotten by the next Reserve.
 //
+// # Windows
+//
+// Where ranks share memory a link also lends the peer's window: memory that its owner alone writes. What is in it, and when
+// it may be read, is the executor's business; a fragment that was committed after a write to the window is seen after it, as is the value of an
+// atomic word in the window. Notify wakes a peer that waits for such a word.
+//
 // # Who calls
 //
 // The methods of a Channel are called by one thread at a time (the driver of its group), but by different ones over time;

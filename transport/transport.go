@@ -1,6 +1,10 @@
 package transport
 
-import "context"
+import (
+	"context"
+
+	"github.com/goccl/goccl/ccl/mem"
+)
 
 // Limits that every implementation keeps.
 const (
@@ -29,6 +33,11 @@ type Channel interface {
 type Link interface {
 	// Channel returns channel i, 0 ≤ i < Session.Channels. Always the same value for the same i.
 	Channel(i int) Channel
+	// Window is memory that the peer gave to be read: its Session.Window, in every byte as the peer sees it. It is nil where the
+	// peer gave none or the ranks share no memory, and is valid until Close.
+	Window() []byte
+	// Notify wakes whoever sleeps in the peer's process: something has changed in this rank's window.
+	Notify()
 	// Err is nil while the path works, and for good the reason once it does not. It is cheap: called whenever
 	// nothing arrives.
 	Err() error
@@ -44,6 +53,10 @@ type Session struct {
 	Peer     int      // of the other side
 	Channels int
 	Key      [32]byte // shared by the members of the group, to authenticate each other
+
+	// Window is what the peer may read of this rank, nil for nothing. Both sides give windows of the same size, or none. The link
+	// of a fabric that shares no memory leaves it alone. It must not be released before Connect has returned.
+	Window *mem.Window
 }
 
 // Fabric is one kind of path of this process.
@@ -55,6 +68,9 @@ type Fabric interface {
 	// Reaches reports whether this process and the one with that address can be joined by this fabric. It is
 	// symmetric, pure and quick: both sides decide alike.
 	Reaches(peer []byte) bool
+	// SharesMemory reports whether the ranks that it joins can read each other's windows: between processes these are then
+	// shared segments.
+	SharesMemory() bool
 	// Connect opens a link for one session. Both sides call it, in any order and with other calls at the same time; it
 	// returns when both have, or with an error when ctx ends first (the error names what is missing).
 	Connect(ctx context.Context, peer []byte, s Session) (Link, error)

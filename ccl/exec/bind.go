@@ -19,6 +19,7 @@ func (c *Comm) bind(op *Op, low *lowered) error {
 		return err
 	}
 	cur.print = c.printOf(op, low)
+	cur.print.phase = phaseOf(cur.piece)
 	cur.pre, cur.post = 1, 1
 	if call.Coll.Reduces() {
 		real, _ := dtype.Real(call.Type)
@@ -38,8 +39,9 @@ func (c *Comm) bindProgram(low *lowered, in, out []Block, size int) error {
 	cur := &c.cur
 	cur.low, cur.unit = low, max(size, 1)
 	cur.lanes = append(cur.lanes[:0], make([]laneState, len(low.lanes))...)
-	cur.bufs[plan.In] = cut(cur.bufs[plan.In][:0], in, low.split, size)
-	cur.bufs[plan.Out] = cut(cur.bufs[plan.Out][:0], out, low.split, size)
+	cur.bufs[plan.In] = cur.cut(cur.bufs[plan.In][:0], in, low.split, size)
+	cur.bufs[plan.Out] = cur.cut(cur.bufs[plan.Out][:0], out, low.split, size)
+	cur.entering = low.gets
 	if low.signallers != nil {
 		n := c.size * low.flags
 		if cap(cur.signals) < n {
@@ -48,7 +50,14 @@ func (c *Comm) bindProgram(low *lowered, in, out []Block, size int) error {
 		cur.signals = cur.signals[:n]
 		clear(cur.signals)
 	}
-	return cur.bindTmp()
+	if low.gets {
+		cur.bufs[plan.Win] = cur.bufs[plan.Win][:0]
+		for i, e := range low.win {
+			cur.bufs[plan.Win] = append(cur.bufs[plan.Win], span{unsafe.Add(c.windows.slotOf(c.rank), i*cur.cell), cur.length(e)})
+		}
+		return cur.bindTmp(low.tmp, nil)
+	}
+	return cur.bindTmp(low.tmp, low.win)
 }
 
 // printOf is what the messages of an operation carry.
@@ -94,11 +103,12 @@ func (cur *cursor) separate(op *Op) error {
 	return nil
 }
 
-func cut(spans []span, blocks []Block, split, size int) []span {
+func (cur *cursor) cut(spans []span, blocks []Block, split, size int) []span {
 	for _, b := range blocks {
+		at, n := cur.share(b.Count)
 		for j := range split {
-			lo, hi := plan.Part(b.Count, split, j)
-			spans = append(spans, spanAt(b.Ptr, lo*size, (hi-lo)*size))
+			lo, hi := plan.Part(n, split, j)
+			spans = append(spans, spanAt(b.Ptr, (at+lo)*size, (hi-lo)*size))
 		}
 	}
 	return spans
@@ -112,15 +122,17 @@ func spanAt(base unsafe.Pointer, at, bytes int) span {
 	return span{unsafe.Add(base, at), bytes}
 }
 
-// bindTmp lays out Tmp and behind it Win, each chunk aligned to a cache line, and keeps the memory if it is small. The window is memory
-// of this rank alone: what peers put into it arrives as frames (window.go).
-func (cur *cursor) bindTmp() error {
-	cur.bufs[plan.Tmp], cur.bufs[plan.Win] = cur.bufs[plan.Tmp][:0], cur.bufs[plan.Win][:0]
-	if len(cur.low.tmp) == 0 && len(cur.low.win) == 0 {
+// bindTmp lays out Tmp and behind it a Win that no peer reads, each chunk aligned to a cache line, and keeps the memory if it is small.
+func (cur *cursor) bindTmp(tmp, win []plan.Extent) error {
+	cur.bufs[plan.Tmp] = cur.bufs[plan.Tmp][:0]
+	if !cur.low.gets {
+		cur.bufs[plan.Win] = cur.bufs[plan.Win][:0]
+	}
+	if len(tmp) == 0 && len(win) == 0 {
 		return nil
 	}
 	total := 0
-	for _, extents := range [2][]plan.Extent{cur.low.tmp, cur.low.win} {
+	for _, extents := range [2][]plan.Extent{tmp, win} {
 		for _, e := range extents {
 			// Each is at most maxBytes, so this finds the end before the sum overflows.
 			if total += aligned(cur.length(e)); total > maxBytes {
@@ -141,8 +153,8 @@ func (cur *cursor) bindTmp() error {
 		base = unsafe.Pointer(unsafe.SliceData(cur.tmp.Bytes()))
 	}
 	at := 0
-	cur.bufs[plan.Tmp], at = cur.layOut(cur.bufs[plan.Tmp], cur.low.tmp, base, at)
-	cur.bufs[plan.Win], _ = cur.layOut(cur.bufs[plan.Win], cur.low.win, base, at)
+	cur.bufs[plan.Tmp], at = cur.layOut(cur.bufs[plan.Tmp], tmp, base, at)
+	cur.bufs[plan.Win], _ = cur.layOut(cur.bufs[plan.Win], win, base, at)
 	return nil
 }
 

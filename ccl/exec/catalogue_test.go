@@ -21,9 +21,10 @@ import (
 type subject struct {
 	algo.Algorithm
 	shape plan.Shape
+	gets  bool // it runs only where ranks share memory
 }
 
-// subjects are all that can run on so many ranks without shared windows; skipped says what is left out, and why.
+// subjects are all that can run on so many ranks; skipped says what is left out, and why.
 func subjects(ranks int) (all []subject, skipped []string) {
 	shapes := map[int][]plan.Shape{4: {{}, {2, 2}}, 6: {{}, {3, 2}}, 8: {{}, {2, 4}, {2, 2, 2}}}[ranks]
 	if shapes == nil {
@@ -38,16 +39,12 @@ func subjects(ranks int) (all []subject, skipped []string) {
 				skipped = append(skipped, fmt.Sprintf("%s: %v", name, err))
 				continue
 			}
-			if p.Needs&plan.Gets != 0 {
-				skipped = append(skipped, name+": it needs shared windows")
-				continue
-			}
 			program := p.Program(ranks - 1)
 			if slices.ContainsFunc(known, func(k plan.Program) bool { return reflect.DeepEqual(k, program) }) {
 				continue // the shape changes nothing
 			}
 			known = append(known, program)
-			all = append(all, subject{a, shape})
+			all = append(all, subject{a, shape, p.Needs&plan.Gets != 0})
 		}
 	}
 	return all, skipped
@@ -293,15 +290,11 @@ func trials(t *testing.T, all []subject, ranks int, large int) (list []runner, a
 // those of the collective's definition. The ranks of a group run all calls one behind the other and wait for each other
 // only as the calls do.
 func TestCatalogue(t *testing.T) {
-	counts, wide := []int{1, 2, 3, 4, 5}, []int{8}
+	counts, wide := []int{1, 2, 3, 4, 5, 6}, []int{8}
 	if testing.Short() || underRace {
 		counts, wide = []int{1, 3, 4}, nil
 	}
 	for _, ranks := range append(counts, wide...) {
-		all, skipped := subjects(ranks)
-		for _, why := range skipped {
-			t.Logf("skipped: %s", why)
-		}
 		large, names := 40_003, []string{"inproc", "shm", "tcp"}
 		if slices.Contains(wide, ranks) || testing.Short() || underRace {
 			large, names = 2_003, names[:1]
@@ -309,33 +302,81 @@ func TestCatalogue(t *testing.T) {
 				names = []string{"shm", "tcp"}
 			}
 		}
+		all, skipped := subjects(ranks)
+		for _, why := range skipped {
+			t.Logf("left out: %s", why)
+		}
 		list, at := trials(t, all, ranks, large)
 		for _, name := range names {
-			t.Run(fmt.Sprintf("%s/%d", name, ranks), func(t *testing.T) {
-				planners := make([]*catalogue, ranks)
-				comms := join(t, name, ranks, func(rank int) exec.Planner {
-					planners[rank] = &catalogue{all: all}
-					return planners[rank]
-				})
-				errs := make([]error, ranks)
-				var group sync.WaitGroup
-				for rank := range ranks {
-					group.Go(func() {
-						for i := range list {
-							planners[rank].now = at[i]
-							if errs[rank] = list[i].run(comms[rank]); errs[rank] != nil {
-								comms[rank].Close() // the others must not wait
-								return
-							}
-						}
-					})
-				}
-				group.Wait()
-				for rank, err := range errs {
-					require.NoError(t, err, "rank %d", rank)
-				}
-				t.Logf("%d algorithms, %d calls", len(all), len(list))
-			})
+			t.Run(fmt.Sprintf("%s/%d", name, ranks), func(t *testing.T) { runTrials(t, name, ranks, all, list, at) })
 		}
+	}
+}
+
+// runTrials has every rank of a group make all calls.
+func runTrials(t *testing.T, name string, ranks int, all []subject, list []runner, at []int) {
+	planners := make([]*catalogue, ranks)
+	comms := join(t, name, ranks, func(rank int) exec.Planner {
+		planners[rank] = &catalogue{all: all}
+		return planners[rank]
+	})
+	errs := make([]error, ranks)
+	var group sync.WaitGroup
+	for rank := range ranks {
+		group.Go(func() {
+			for i := range list {
+				if name == "tcp" && all[at[i]].gets {
+					continue
+				}
+				planners[rank].now = at[i]
+				if errs[rank] = list[i].run(comms[rank]); errs[rank] != nil {
+					comms[rank].Close() // the others must not wait
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	for rank, err := range errs {
+		require.NoError(t, err, "rank %d", rank)
+	}
+	t.Logf("%d algorithms, %d calls", len(all), len(list))
+}
+
+// Every hierarchical algorithm, of two levels and of three: each choice of an algorithm for each level.
+func TestComposed(t *testing.T) {
+	shapes := []plan.Shape{{2, 3}, {3, 2}, {2, 2, 2}}
+	if testing.Short() || underRace {
+		shapes = []plan.Shape{{2, 2}}
+	}
+	for _, shape := range shapes {
+		ranks, levels := 1, 0
+		for ; levels < len(shape) && shape[levels] > 0; levels++ {
+			ranks *= shape[levels]
+		}
+		t.Run(fmt.Sprint(shape), func(t *testing.T) {
+			// One all_gather for the exchange of lengths.
+			gather, err := algo.Find(dtype.AllGather, "direct")
+			require.NoError(t, err)
+			all := []subject{{Algorithm: gather}}
+			for _, coll := range dtype.Collectives() {
+				for _, a := range algo.Variants(coll, levels) {
+					all = append(all, subject{Algorithm: a, shape: shape})
+				}
+			}
+			random := rand.New(rand.NewSource(7))
+			var list []runner
+			var at []int
+			for i, s := range all {
+				p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Shape: s.shape})
+				require.NoError(t, err)
+				uneven := s.Coll != dtype.AllReduce
+				tr := newTrial[float32](t, all, i, ranks, 0, 29, uneven, dtype.F32, dtype.Sum, random)
+				whole := newTrial[int32](t, all, i, ranks, 0, 29, false, dtype.I32, dtype.Sum, nil)
+				whole.inPlace = p.Alias&plan.InPlace != 0
+				list, at = append(list, &tr, &whole), append(at, i, i)
+			}
+			runTrials(t, "inproc", ranks, all, list, at)
+		})
 	}
 }

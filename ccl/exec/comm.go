@@ -9,18 +9,24 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/transport"
 )
 
-// Channels of every link: those that the messages of plans use, the one of send and recv, and the one of puts and signals.
+// Channels of a link: the one of send and recv, the one of puts and signals, and behind them those of the messages of plans.
 const (
-	PlanChannels  = 2
-	p2pChannel    = PlanChannels
-	windowChannel = PlanChannels + 1
-	Channels      = PlanChannels + 2
+	p2pChannel = iota
+	windowChannel
+	ownChannels
 )
+
+// PlanChannels is how many channels plans have, unless Options ask for more.
+const PlanChannels = 2
+
+// LinkChannels is how many channels a link needs in whose group plans have so many.
+func LinkChannels(plan int) int { return ownChannels + plan }
 
 // Planner chooses and makes the plans of a Comm. It is a pure function of values that all ranks agree on.
 type Planner interface {
@@ -35,6 +41,8 @@ type Options struct {
 	Name     string // of the group, for messages
 	Rank     int
 	Links    []transport.Link // by peer rank; nil at the own one
+	Channels int              // of plans; 0 is PlanChannels. The links have LinkChannels of it
+	Window   *mem.Window      // of this rank, which all links have lent to the peers; nil for none. The Comm releases it
 	Pollers  []transport.Poller
 	Bell     *park.Bell
 	Planner  Planner
@@ -46,7 +54,9 @@ type Options struct {
 type Comm struct {
 	opts       Options
 	rank, size int
-	chans      []transport.Channel // peer*Channels + channel
+	width      int                 // channels of a link
+	chans      []transport.Channel // peer*width + channel
+	windows    shared
 	timeout    atomic.Int64
 
 	// Shared by posters, waiters and the driver.
@@ -83,8 +93,12 @@ func New(opts Options) (*Comm, error) {
 	if opts.Rank < 0 || opts.Rank >= size {
 		return nil, fault.New(fault.Invalid, "rank %d of a group of %d", opts.Rank, size)
 	}
-	c := &Comm{opts: opts, rank: opts.Rank, size: size, programs: map[program]*lowered{},
-		chans: make([]transport.Channel, size*Channels), lost: make([]bool, size)}
+	if opts.Channels == 0 {
+		opts.Channels = PlanChannels
+	}
+	width := LinkChannels(opts.Channels)
+	c := &Comm{opts: opts, rank: opts.Rank, size: size, programs: map[program]*lowered{}, width: width,
+		chans: make([]transport.Channel, size*width), lost: make([]bool, size)}
 	c.cur.rank = c.rank
 	c.timeout.Store(int64(opts.Timeout))
 	between := make([]transport.Channel, size)
@@ -95,10 +109,13 @@ func New(opts Options) (*Comm, error) {
 		if link == nil {
 			continue
 		}
-		for i := range Channels {
-			c.chans[peer*Channels+i] = link.Channel(i)
+		for i := range width {
+			c.chans[peer*width+i] = link.Channel(i)
 		}
 		between[peer] = link.Channel(p2pChannel)
+	}
+	if err := c.windows.open(&opts); err != nil {
+		return nil, err
 	}
 	c.p2p = p2p.New(c.rank, between, c.messageDone)
 	return c, nil
@@ -116,7 +133,12 @@ func (c *Comm) Seq() uint64 { return c.colls.Load() }
 // SetTimeout changes the timeout of operations posted from now on; 0 for none.
 func (c *Comm) SetTimeout(d time.Duration) { c.timeout.Store(int64(d)) }
 
-func (c *Comm) channel(peer, i int) transport.Channel { return c.chans[peer*Channels+i] }
+func (c *Comm) channel(peer, i int) transport.Channel { return c.chans[peer*c.width+i] }
+
+// planChannel is the channel of a step's messages.
+func (c *Comm) planChannel(s *step) transport.Channel {
+	return c.channel(s.peer, ownChannels+s.channel)
+}
 
 // Post starts an operation. It fails at once, and nothing moves, if the call cannot be right.
 func (c *Comm) Post(call *Call) (*Op, error) {
@@ -283,7 +305,7 @@ func (c *Comm) lowered(coll dtype.Collective, root int, bytes int64) (*lowered, 
 	if err != nil {
 		return nil, err
 	}
-	low, err := lower(p, c.rank, PlanChannels)
+	low, err := lower(p, c.rank, c.opts.Channels, &c.windows)
 	if err == nil {
 		c.programs[key] = low
 	}
@@ -310,6 +332,7 @@ func (c *Comm) begin(op *Op) error {
 	if low.counts {
 		return c.beginCounts(op, low)
 	}
+	c.cutPieces(low, op.call.In, op.call.Out, op.call.Type.Size())
 	return c.bind(op, low)
 }
 
@@ -350,6 +373,11 @@ func (c *Comm) timedOut(op *Op) error {
 			text = fmt.Sprintf("behind %s, which has not ended", c.cur.op.describe())
 		}
 		return &fault.Error{Code: fault.Timeout, Peer: peer, Text: text}
+	}
+	if c.cur.entering {
+		if late := c.windows.late(); late >= 0 {
+			return fault.Peer(fault.Timeout, late, "rank %d has not ended the operation over windows before the last one", late)
+		}
 	}
 	text, first := "", fault.NoPeer
 	named := map[int]bool{}
@@ -428,4 +456,5 @@ func (c *Comm) breakOff(err *fault.Error) {
 			link.Close()
 		}
 	}
+	c.windows.own.Release()
 }

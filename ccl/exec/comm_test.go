@@ -44,7 +44,7 @@ func comms(t testing.TB, n int, planner exec.Planner) []*exec.Comm {
 				defer cancel()
 				var err error
 				links[rank][peer], err = fabric.Connect(ctx, fabric.Address(),
-					transport.Session{Rank: rank, Peer: peer, Channels: exec.Channels})
+					transport.Session{Rank: rank, Peer: peer, Channels: exec.LinkChannels(exec.PlanChannels)})
 				if err != nil {
 					panic(err)
 				}

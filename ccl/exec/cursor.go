@@ -55,10 +55,17 @@ type cursor struct {
 	tmpSize int
 	signals []uint32 // counted and not waited for, by peer and flag
 	exchange
+	pieces
 }
 
 // run moves every lane as far as it goes. It reports whether anything moved, and whether the program has ended.
 func (c *Comm) run() (moved, ended bool, err error) {
+	if c.cur.entering {
+		if entered, err := c.enter(); !entered {
+			return false, false, err
+		}
+		moved = true
+	}
 	for {
 		again := false
 		if c.cur.low.signallers != nil {
@@ -95,8 +102,8 @@ func (c *Comm) runLane(lane int) (moved bool, err error) {
 		before := *st
 		done := false
 		switch s.kind {
-		case plan.Copy, plan.Reduce:
-			cur.local(s)
+		case plan.Copy, plan.Reduce, plan.Get, plan.GetReduce:
+			c.local(s)
 			done = true
 		case plan.Send:
 			done, err = c.send(s, st, limit)
@@ -151,7 +158,7 @@ func (c *Comm) send(s *step, st *laneState, limit int) (done bool, err error) {
 	cur := &c.cur
 	src := cur.spans(s.src[0])
 	all := total(src)
-	ch := c.channel(s.peer, s.channel)
+	ch := c.planChannel(s)
 	scaled := cur.pre != 1 && s.src[0].Buf == plan.In
 	for {
 		for st.chunk < len(src) && st.off == src[st.chunk].bytes {
@@ -203,7 +210,7 @@ func (c *Comm) receive(s *step, st *laneState) (done bool, err error) {
 	cur := &c.cur
 	dst := cur.spans(s.dst)
 	all := total(dst)
-	ch := c.channel(s.peer, s.channel)
+	ch := c.planChannel(s)
 	for {
 		data, m, ok := ch.Peek()
 		if !ok {
@@ -252,18 +259,18 @@ func (cur *cursor) combine(s *step, dst, local, msg unsafe.Pointer, bytes int) {
 	}
 }
 
-// local does a copy or a reduce, chunk by chunk.
-func (cur *cursor) local(s *step) {
-	for i, dst := range cur.spans(s.dst) {
-		if s.kind == plan.Copy {
-			cur.copy(s, dst, cur.spans(s.src[0])[i])
+// local does a copy, reduce, get or getreduce, chunk by chunk.
+func (c *Comm) local(s *step) {
+	for i, dst := range c.cur.spans(s.dst) {
+		if len(s.src) == 1 {
+			c.cur.copy(s, dst, c.source(s, 0, i))
 		} else {
-			cur.reduce(s, dst, i)
+			c.reduce(s, dst, i)
 		}
 	}
 }
 
-func (cur *cursor) copy(s *step, dst, src span) {
+func (cur *cursor) copy(s *step, dst span, src unsafe.Pointer) {
 	factor := 1.0
 	if s.src[0].Buf == plan.In {
 		factor = cur.pre
@@ -273,14 +280,15 @@ func (cur *cursor) copy(s *step, dst, src span) {
 	}
 	switch {
 	case factor != 1:
-		cur.scale(dst.ptr, src.ptr, dst.bytes/cur.elem, factor)
-	case dst.ptr != src.ptr:
-		copy(unsafe.Slice((*byte)(dst.ptr), dst.bytes), unsafe.Slice((*byte)(src.ptr), dst.bytes))
+		cur.scale(dst.ptr, src, dst.bytes/cur.elem, factor)
+	case dst.ptr != src:
+		copy(unsafe.Slice((*byte)(dst.ptr), dst.bytes), unsafe.Slice((*byte)(src), dst.bytes))
 	}
 }
 
 // reduce combines chunk i of all sources, tile by tile, in an accumulator of its own: dst may be one of the sources.
-func (cur *cursor) reduce(s *step, dst span, i int) {
+func (c *Comm) reduce(s *step, dst span, i int) {
+	cur := &c.cur
 	if cur.acc == nil {
 		cur.acc = make([]byte, 2*tile)
 	}
@@ -288,7 +296,7 @@ func (cur *cursor) reduce(s *step, dst span, i int) {
 	for off := 0; off < dst.bytes; off += tile {
 		n := min(tile, dst.bytes-off) / cur.elem
 		source := func(k int) unsafe.Pointer {
-			from := unsafe.Add(cur.spans(s.src[k])[i].ptr, off)
+			from := unsafe.Add(c.source(s, k, i), off)
 			if cur.pre != 1 && s.src[k].Buf == plan.In {
 				cur.scale(scaled, from, n, cur.pre)
 				return scaled

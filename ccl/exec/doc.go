@@ -26,10 +26,14 @@
 //
 // # Windows
 //
-// A rank's window is memory of its own, laid out behind Tmp. Put, packet and signal are frames on a channel that all lanes share; whoever
-// drives the target applies them, also while its program waits for something else (window.go). So any transport can do them, and no peer ever
-// writes into a window while no operation uses it. Get and getreduce need windows that peers can read: plans with them are
-// refused by all ranks alike.
+// Nobody writes memory of another rank. Put, packet and signal are frames on a channel that all lanes share; whoever drives the target applies
+// them to its window, also while its program waits for something else (window.go). So any transport can do them.
+//
+// Get and getreduce read windows of peers in place (shared.go). They need links that lend windows; all ranks refuse such a plan alike
+// where the group has none. A shared window has two slots, which the operations with gets use in turn: each rank counts, in its window, how many it has
+// left, and enters one when all have left the one before the last. An operation whose chunks do not fit a slot runs in pieces, the same elements of
+// every block in each; a piece is to the windows and to its messages what an operation is. In a plan without gets the window is private memory
+// behind Tmp.
 //
 // # Lengths
 //

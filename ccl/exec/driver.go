@@ -50,6 +50,12 @@ func (c *Comm) advance() bool {
 			}
 			break
 		}
+		if again, err := c.leave(); err != nil {
+			c.fail(op, err)
+			return true
+		} else if again {
+			continue
+		}
 		if c.cur.counting {
 			if refused, err := c.counted(op); err != nil {
 				c.fail(op, err)

@@ -12,9 +12,6 @@ import (
 // (plan.Counts). It bounds the intermediate memory that the lengths of peers can make a rank take.
 const MaxCounted = 16 << 30
 
-// phaseCounts is fingerprint.phase while the lengths of blocks are exchanged.
-const phaseCounts = 1
-
 // exchange is the first phase of an operation whose plan has chunks as long as blocks of other ranks: an all_gather of what each
 // rank knows of its own.
 type exchange struct {
@@ -61,6 +58,9 @@ func (c *Comm) beginCounts(op *Op, low *lowered) error {
 	for r := range c.size {
 		cur.out = append(cur.out, Block{unsafe.Pointer(&cur.matrix[r*cur.row]), cur.row})
 	}
+	if c.cutPieces(gather, cur.in, cur.out, 8); cur.last > 0 {
+		return fault.New(fault.NotSupported, "plan %s of all_gather cannot exchange the lengths of blocks: it has too many chunks of a window", gather.name)
+	}
 	cur.op, cur.after, cur.counting, cur.typeSize = op, low, true, call.Type.Size()
 	if err := c.bindProgram(gather, cur.in, cur.out, 8); err != nil {
 		return err
@@ -92,6 +92,7 @@ func (c *Comm) counted(op *Op) (refused, err error) {
 	if err := c.checkCounts(op); err != nil {
 		return nil, err
 	}
+	c.cutPieces(low, op.call.In, op.call.Out, op.call.Type.Size())
 	return nil, c.bind(op, low)
 }
 
@@ -134,7 +135,8 @@ func (cur *cursor) told(e plan.Extent) int {
 	if cur.op.call.Coll == dtype.AllToAll {
 		i = e.From*cur.row + e.To
 	}
-	lo, hi := plan.Part(int(cur.matrix[i]), cur.low.split, e.Part)
+	_, n := cur.share(int(cur.matrix[i]))
+	lo, hi := plan.Part(n, cur.low.split, e.Part)
 	return (hi - lo) * cur.typeSize
 }
 

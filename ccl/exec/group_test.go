@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/inproc"
@@ -24,7 +25,11 @@ type member struct {
 	pollers  []transport.Poller
 	progress *exec.Progress
 	links    []transport.Link
+	window   *mem.Window // nil where ranks share no memory
 }
+
+// slotBytes is what an operation may use of a window: so little that most run in pieces.
+const slotBytes = 4 << 10
 
 // members are n ranks that are joined by a transport. Those of inproc share the fabric.
 func members(t testing.TB, name string, n int) []*member {
@@ -55,10 +60,14 @@ func members(t testing.TB, name string, n int) []*member {
 		if p, ok := m.fabric.(transport.Poller); ok {
 			m.pollers = []transport.Poller{p}
 		}
+		if m.fabric.SharesMemory() {
+			m.window, err = mem.NewWindow(exec.WindowBytes(slotBytes), name == "shm")
+			require.NoError(t, err)
+		}
 		m.progress = exec.NewProgress(m.bell, m.pollers)
 		all[rank] = m
 	}
-	session := transport.Session{Channels: exec.Channels}
+	session := transport.Session{Channels: exec.LinkChannels(exec.PlanChannels)}
 	rand.Read(session.ID[:])
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -71,7 +80,7 @@ func members(t testing.TB, name string, n int) []*member {
 			}
 			group.Go(func() {
 				s := session
-				s.Rank, s.Peer = rank, peer
+				s.Rank, s.Peer, s.Window = rank, peer, all[rank].window
 				all[rank].links[peer], errs[rank*n+peer] = all[rank].fabric.Connect(ctx, all[peer].fabric.Address(), s)
 			})
 		}
@@ -92,7 +101,7 @@ func members(t testing.TB, name string, n int) []*member {
 // comm makes the Comm of a rank.
 func (m *member) comm(t testing.TB, rank int, planner exec.Planner) *exec.Comm {
 	c, err := exec.New(exec.Options{Name: "test", Rank: rank, Links: m.links, Pollers: m.pollers, Bell: m.bell, Planner: planner,
-		Progress: m.progress, Timeout: time.Minute})
+		Window: m.window, Progress: m.progress, Timeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c

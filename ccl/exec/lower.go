@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 )
@@ -18,6 +19,8 @@ type lowered struct {
 	alias      plan.Alias
 	hash       uint16
 	counts     bool  // the lengths of other ranks' blocks are exchanged first
+	gets       bool  // windows of peers are read
+	window     int   // chunks of a window, the most of any rank
 	signallers []int // whom this rank waits for; nil in a plan without puts and signals
 	tmp, win   []plan.Extent
 	lanes      [][]step
@@ -30,6 +33,7 @@ type step struct {
 	peer, channel   int // channel or flag
 	dst             plan.Ref
 	src             []plan.Ref
+	from            []int  // whose memory each source is in; nil: this rank's
 	gates           []gate // in place of After
 }
 
@@ -39,17 +43,17 @@ type gate struct {
 	pipelined  bool
 }
 
-func lower(p *plan.Plan, rank, channels int) (*lowered, error) {
+func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) {
 	prog := p.Program(rank)
 	if err := p.ValidateProgram(rank, &prog); err != nil {
 		return nil, err
 	}
 	flat := prog.Flat()
-	if err := supported(p, &flat, rank, channels); err != nil {
+	if err := supported(p, &flat, rank, channels, windows); err != nil {
 		return nil, err
 	}
-	low := &lowered{name: p.Name, split: p.Split, flags: p.Flags, alias: p.Alias, hash: hashOf(p), counts: p.Needs&plan.Counts != 0,
-		tmp: flat.Tmp, win: flat.Win}
+	low := &lowered{name: p.Name, split: p.Split, flags: p.Flags, alias: p.Alias, hash: hashOf(p), counts: exchanges(p),
+		gets: p.Needs&plan.Gets != 0, window: p.Win, tmp: flat.Tmp, win: flat.Win}
 	if p.Needs&plan.Puts != 0 {
 		low.signallers = []int{}
 	}
@@ -57,7 +61,10 @@ func lower(p *plan.Plan, rank, channels int) (*lowered, error) {
 		steps := make([]step, len(lane))
 		for i := range lane {
 			s := &lane[i]
-			steps[i] = step{kind: s.Kind, msgFirst: s.MsgFirst, final: s.Final, peer: s.Peer, channel: s.Chan, dst: s.Dst, src: s.Src}
+			steps[i] = step{kind: s.Kind, msgFirst: s.MsgFirst, final: s.Final, peer: s.Peer, channel: s.Chan, dst: s.Dst, src: s.Src, from: s.From}
+			if s.Kind == plan.Get {
+				steps[i].from = []int{s.Peer}
+			}
 			if s.Kind == plan.Wait && !slices.Contains(low.signallers, s.Peer) {
 				low.signallers = append(low.signallers, s.Peer)
 			}
@@ -73,20 +80,26 @@ func lower(p *plan.Plan, rank, channels int) (*lowered, error) {
 	return low, nil
 }
 
+// exchanges reports whether operations begin with an exchange of lengths: if the plan asks for it, or all ranks must cut the operation
+// into the same pieces, and do not know the lengths of all blocks.
+func exchanges(p *plan.Plan) bool {
+	some := p.Spec.Coll == dtype.AllToAll || p.Spec.Coll == dtype.Scatter || p.Spec.Coll == dtype.Gather
+	return p.Needs&plan.Counts != 0 || p.Needs&plan.Gets != 0 && some
+}
+
 // supported refuses what this executor cannot run. What a plan declares is the same on all ranks, so all refuse alike.
-func supported(p *plan.Plan, prog *plan.Program, rank, channels int) error {
+func supported(p *plan.Plan, prog *plan.Program, rank, channels int, windows *shared) error {
 	if p.Chans > channels {
 		return fault.New(fault.NotSupported, "plan %s needs %d channels, links have %d", p.Name, p.Chans, channels)
 	}
-	if p.Needs&plan.Gets != 0 {
-		return fault.New(fault.NotSupported, "plan %s reads windows of peers%s: it needs shared windows, and this group has none; choose another algorithm",
-			p.Name, firstGet(prog))
+	if err := windows.fits(p, prog); err != nil {
+		return err
 	}
 	for l, lane := range prog.Lanes {
 		for i := range lane {
 			s := &lane[i]
 			switch {
-			case s.Kind == plan.Get || s.Kind == plan.GetReduce:
+			case (s.Kind == plan.Get || s.Kind == plan.GetReduce) && p.Needs&plan.Gets == 0:
 				return fault.New(fault.Invalid, "plan %s: lane %d, step %d is a %v, but the plan does not declare that it needs gets", p.Name, l, i, s.Kind)
 			case (s.Kind == plan.Put || s.Kind == plan.Packet || s.Kind == plan.Signal || s.Kind == plan.Wait) && p.Needs&plan.Puts == 0:
 				return fault.New(fault.Invalid, "plan %s: lane %d, step %d is a %v, but the plan does not declare that it needs puts", p.Name, l, i, s.Kind)

@@ -64,8 +64,8 @@ func TestSupported(t *testing.T) {
 		}(), fault.NotSupported, "needs 3 channels, links have 2"},
 		{"gets", lane(plan.Gets, nil, func(peer int) []plan.Step {
 			return []plan.Step{{Kind: plan.Get, Dst: plan.Ref{Buf: plan.Out, N: 1}, Src: []plan.Ref{win}, Peer: peer}}
-		}), fault.NotSupported, "plan p reads windows of peers (lane 0, step 0 is a get): it needs shared windows"},
-		{"gets of another rank", lane(plan.Gets, nil, func(int) []plan.Step { return nil }), fault.NotSupported, "needs shared windows"},
+		}), fault.NotSupported, "plan p reads windows of peers (lane 0, step 0 is a get): it needs ranks that all share memory"},
+		{"gets of another rank", lane(plan.Gets, nil, func(int) []plan.Step { return nil }), fault.NotSupported, "needs ranks that all share memory"},
 		{"gets not declared", lane(plan.Puts, nil, func(peer int) []plan.Step {
 			return []plan.Step{{Kind: plan.Get, Dst: plan.Ref{Buf: plan.Out, N: 1}, Src: []plan.Ref{win}, Peer: peer}}
 		}), fault.Invalid, "does not declare that it needs gets"},
@@ -77,7 +77,7 @@ func TestSupported(t *testing.T) {
 	} {
 		t.Run(wrong.name, func(t *testing.T) {
 			prog := wrong.p.Program(0)
-			err := supported(wrong.p, &prog, 0, PlanChannels)
+			err := supported(wrong.p, &prog, 0, PlanChannels, &shared{})
 			require.ErrorIs(t, err, wrong.code)
 			require.ErrorContains(t, err, wrong.want)
 		})

@@ -99,18 +99,12 @@ func (c *Comm) wait(s *step) (done bool, err error) {
 
 // before reports whether m is of an operation, or phase, after that of f.
 func (f *fingerprint) before(m transport.Meta) bool {
-	if d := int32(uint32(m[0]) - f.seq); d != 0 {
-		return d > 0
-	}
-	return uint8(m[0]>>56) > f.phase
+	return order(f.seq, uint32(m[0]), f.phase, uint8(m[0]>>56)) < 0
 }
 
 // after reports whether m is of an operation, or phase, before that of f.
 func (f *fingerprint) after(m transport.Meta) bool {
-	if d := int32(uint32(m[0]) - f.seq); d != 0 {
-		return d < 0
-	}
-	return uint8(m[0]>>56) < f.phase
+	return order(f.seq, uint32(m[0]), f.phase, uint8(m[0]>>56)) > 0
 }
 
 // inbound applies the frames that these peers have sent for the running operation. It reports whether there were any.
@@ -192,7 +186,7 @@ func (c *Comm) strangers() (moved bool, err error) {
 		if peer == c.rank {
 			continue
 		}
-		for i := range PlanChannels {
+		for i := ownChannels; i < c.width; i++ {
 			if _, m, ok := c.channel(peer, i).Peek(); ok && c.cur.print.contradicts(m) {
 				return true, c.mismatch(peer, m, 0)
 			}

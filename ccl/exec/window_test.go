@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
@@ -137,7 +138,11 @@ func sumCall(in, out []float32) *exec.Call {
 func TestWindows(t *testing.T) {
 	for _, name := range []string{"inproc", "shm", "tcp"} {
 		for _, ranks := range []int{2, 4} {
-			for _, algorithm := range []func(plan.Spec) *plan.Plan{packets, twoShot} {
+			algorithms := []func(plan.Spec) *plan.Plan{packets, twoShot}
+			if name != "tcp" {
+				algorithms = append(algorithms, catalogued("two_shot_window"))
+			}
+			for _, algorithm := range algorithms {
 				p := algorithm(plan.Spec{Coll: dtype.AllReduce, Ranks: ranks})
 				t.Run(fmt.Sprintf("%s/%s/%d", name, p.Name, ranks), func(t *testing.T) {
 					all := join(t, name, ranks, plans{dtype.AllReduce: algorithm, dtype.AllGather: everybody}.of)
@@ -145,6 +150,21 @@ func TestWindows(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// catalogued makes plans by an algorithm of the catalogue.
+func catalogued(name string) func(plan.Spec) *plan.Plan {
+	return func(spec plan.Spec) *plan.Plan {
+		a, err := algo.Find(spec.Coll, name)
+		if err != nil {
+			panic(err)
+		}
+		p, err := a.Make(spec)
+		if err != nil {
+			panic(err)
+		}
+		return p
 	}
 }
 
@@ -191,32 +211,6 @@ func windows(c *exec.Comm) error {
 		}
 	}
 	return nil
-}
-
-// A plan that reads windows of peers is refused on all ranks, and nothing else is hurt.
-func TestGetsAreRefused(t *testing.T) {
-	gets := func(spec plan.Spec) *plan.Plan {
-		return &plan.Plan{Name: "gets", Spec: spec, Split: 1, Flags: 1, Win: 1, Needs: plan.Puts | plan.Gets, Program: func(rank int) plan.Program {
-			peer := 1 - rank
-			return plan.Program{Win: []plan.Extent{{}}, Lanes: [][]plan.Step{{
-				{Kind: plan.Copy, Dst: chunk(plan.Win, 0), Src: []plan.Ref{chunk(plan.In, 0)}},
-				{Kind: plan.Signal, Peer: peer},
-				{Kind: plan.Wait, Peer: peer},
-				{Kind: plan.GetReduce, Dst: chunk(plan.Out, 0), Src: []plan.Ref{chunk(plan.Win, 0), chunk(plan.Win, 0)}, From: []int{0, 1}, Final: true},
-			}}}
-		}}
-	}
-	all := join(t, "inproc", 2, plans{dtype.AllReduce: gets, dtype.AllGather: everybody}.of)
-	each(t, 2, func(rank int) error {
-		err := all[rank].Run(sumCall(vector(rank, 9, 0), make([]float32, 9)))
-		if !errors.Is(err, fault.NotSupported) {
-			return fmt.Errorf("got %v", err)
-		}
-		require.ErrorContains(t, err, "plan gets reads windows of peers (lane 0, step 3 is a getreduce): it needs shared windows")
-		var mine, out [2]float32
-		return all[rank].Run(&exec.Call{Coll: dtype.AllGather, Type: dtype.F32, In: []exec.Block{blockOf(mine[:1])},
-			Out: []exec.Block{blockOf(out[:1]), blockOf(out[1:])}})
-	})
 }
 
 // A rank that waits for a signal names who did not give it: at the deadline, when the peer leaves, when it calls something else.
@@ -278,7 +272,6 @@ func TestWaitFails(t *testing.T) {
 
 // A peer that sends frames which do not fit is named, and no byte outside the window is written.
 func TestForeignFrames(t *testing.T) {
-	const windowChannel = exec.Channels - 1
 	frame := func(data int, offset uint64, flag, what uint8, chunk uint64) []byte {
 		x := make([]byte, data+16)
 		binary.LittleEndian.PutUint64(x[data:], offset&(1<<48-1)|uint64(flag)<<48|uint64(what)<<56)
@@ -309,7 +302,7 @@ func TestForeignFrames(t *testing.T) {
 			require.NoError(t, err)
 			defer op.Free()
 			// The other end is not a Comm but this test, which knows from the first frame what this call's frames carry.
-			ch := two[1].links[0].Channel(windowChannel)
+			ch := two[1].links[0].Channel(exec.WindowChannel)
 			var m transport.Meta
 			for ok := false; !ok; {
 				_, m, ok = ch.Peek()

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/goccl/goccl/ccl/dtype"
@@ -17,10 +18,29 @@ type fingerprint struct {
 	coll  dtype.Collective
 	typ   dtype.Type
 	op    dtype.Op
-	phase uint8 // 1 while the lengths of blocks are exchanged, else 0
+	phase uint8 // of the operation, see phaseOf
 	root  int
 	count int
 	hash  uint16
+}
+
+// phaseCounts is the phase in which the lengths of blocks are exchanged.
+const phaseCounts = 0
+
+// phaseOf is the phase of a piece of an operation: 1, 2, … 255, 1, …
+func phaseOf(piece int) uint8 { return uint8(piece%255 + 1) }
+
+// order compares two places in the sequence of operations and their phases: -1 if a comes first. Ranks are never more than two pieces
+// apart, so that the numbers of phases may come round.
+func order(seqA, seqB uint32, phaseA, phaseB uint8) int {
+	d := int32(seqA - seqB)
+	if d == 0 {
+		d = int32(phaseA) - int32(phaseB)
+		if phaseA != phaseCounts && phaseB != phaseCounts && (d > 127 || d < -127) {
+			d = -d
+		}
+	}
+	return cmp.Compare(d, 0)
 }
 
 const low48 = 1<<48 - 1

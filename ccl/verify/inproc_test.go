@@ -64,7 +64,7 @@ func runInproc(p *plan.Plan, n int) error {
 				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 				defer cancel()
 				links[rank][peer], errs[rank*ranks+peer] = fabric.Connect(ctx, fabric.Address(),
-					transport.Session{Rank: rank, Peer: peer, Channels: exec.Channels})
+					transport.Session{Rank: rank, Peer: peer, Channels: exec.LinkChannels(exec.PlanChannels)})
 			})
 		}
 	}

@@ -30,6 +30,9 @@ func (f *Fabric) Address() []byte { return f.inner.Address() }
 // Reaches implements transport.Fabric.
 func (f *Fabric) Reaches(peer []byte) bool { return f.inner.Reaches(peer) }
 
+// SharesMemory implements transport.Fabric.
+func (f *Fabric) SharesMemory() bool { return f.inner.SharesMemory() }
+
 // Connect implements transport.Fabric.
 func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) (transport.Link, error) {
 	inner, err := f.inner.Connect(ctx, peer, s)

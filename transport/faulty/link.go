@@ -20,6 +20,10 @@ type link struct {
 
 func (l *link) Channel(i int) transport.Channel { return &l.channels[i] }
 
+func (l *link) Window() []byte { return l.inner.Window() }
+
+func (l *link) Notify() { l.inner.Notify() }
+
 func (l *link) Err() error {
 	if l.cut.done.Load() {
 		return l.lost

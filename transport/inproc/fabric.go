@@ -64,6 +64,9 @@ func (f *Fabric) Address() []byte { return bytes.Clone(f.address) }
 // Reaches reports whether the address is this fabric's own.
 func (f *Fabric) Reaches(peer []byte) bool { return bytes.Equal(f.address, peer) }
 
+// SharesMemory is true: ranks of one process share all of it.
+func (f *Fabric) SharesMemory() bool { return true }
+
 // Connect waits for the other end of the session and opens the link.
 func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) (transport.Link, error) {
 	switch {
@@ -109,6 +112,10 @@ func (f *Fabric) meet(s transport.Session) (*link, *meeting, error) {
 	}
 	delete(f.waiting, k)
 	defer close(m.met)
+	if mine, theirs := s.Window.Size(), o.Window.Size(); mine != theirs {
+		m.err = fault.Peer(fault.Mismatch, o.Peer, "inproc: session %x: a window of %d bytes here, of %d there", s.ID, theirs, mine)
+		return nil, nil, fault.Peer(fault.Mismatch, s.Peer, "inproc: session %x: a window of %d bytes here, of %d there", s.ID, mine, theirs)
+	}
 	if o.Key != s.Key {
 		m.err = fault.Peer(fault.Invalid, o.Peer, "inproc: session %x: the ranks hold different keys", s.ID)
 		return nil, nil, fault.Peer(fault.Invalid, s.Peer, "inproc: session %x: the ranks hold different keys", s.ID)

@@ -27,12 +27,28 @@ func (f *Fabric) join(s, o transport.Session) (*link, *link) {
 	a.channels = ring.Open(s.Channels, ends)
 	ends.Own, ends.Peer, ends.Broken = memoryB, memoryA, b.broken
 	b.channels = ring.Open(s.Channels, ends)
+	for _, l := range []*link{a, b} {
+		if l.session.Window != nil {
+			l.session.Window.Retain() // for the other end: the owner may close first
+		}
+	}
 	f.links[a], f.links[b] = struct{}{}, struct{}{}
 	return a, b
 }
 
 // Channel returns channel i.
 func (l *link) Channel(i int) transport.Channel { return &l.channels[i] }
+
+// Window is the peer's window.
+func (l *link) Window() []byte {
+	if w := l.other.session.Window; w != nil {
+		return w.Bytes()
+	}
+	return nil
+}
+
+// Notify rings the bell of this process.
+func (l *link) Notify() { l.fabric.bell.Ring() }
 
 // Err is why the link does not work, or nil.
 func (l *link) Err() error {
@@ -62,6 +78,7 @@ func (l *link) close() {
 	}
 	l.closed = true
 	delete(l.fabric.links, l)
+	l.other.session.Window.Release()
 	for i := range l.channels {
 		l.channels[i].Close()
 	}

@@ -116,6 +116,9 @@ func (f *Fabric) Reaches(peer []byte) bool {
 	return ok && f.self.reaches(&a)
 }
 
+// SharesMemory is true.
+func (f *Fabric) SharesMemory() bool { return true }
+
 // Connect opens a link to a rank of another process.
 func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) (transport.Link, error) {
 	a, ok := parseAddress(peer)
@@ -127,6 +130,8 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 			"shm: it runs on another host, in another network namespace, for another user, or is this process")
 	case s.Channels < 1 || s.Channels > transport.MaxChannels:
 		return nil, fault.Peer(fault.Invalid, s.Peer, "shm: %d channels; a link has 1 to %d", s.Channels, transport.MaxChannels)
+	case s.Window != nil && s.Window.Segment() == nil:
+		return nil, fault.New(fault.Invalid, "shm: the window of rank %d is private to this process", s.Rank)
 	case s.Rank < 0 || s.Peer < 0 || s.Rank == s.Peer || int64(max(s.Rank, s.Peer)) > 1<<31:
 		return nil, fault.New(fault.Invalid, "shm: no link joins rank %d with rank %d", s.Rank, s.Peer)
 	}

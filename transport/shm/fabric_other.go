@@ -34,6 +34,9 @@ func (f *Fabric) Address() []byte { return nil }
 // Reaches is never true.
 func (f *Fabric) Reaches([]byte) bool { return false }
 
+// SharesMemory is never true.
+func (f *Fabric) SharesMemory() bool { return false }
+
 // Connect returns fault.NotSupported.
 func (f *Fabric) Connect(context.Context, []byte, transport.Session) (transport.Link, error) {
 	return nil, notSupported()

@@ -18,6 +18,7 @@ type link struct {
 	theirs   uint64 // of the peer's
 	own      *mem.Segment
 	peer     *mem.Segment
+	window   *mem.Segment // the peer's, nil if there is none
 	channels []ring.Channel
 	err      atomic.Pointer[fault.Error]
 
@@ -28,8 +29,8 @@ type link struct {
 }
 
 // newLink is called with the lock.
-func (p *process) newLink(w *opening, a *arrival, peer *mem.Segment) *link {
-	l := &link{process: p, session: w.session, serial: w.serial, theirs: a.Serial, own: w.ring, peer: peer, opening: w}
+func (p *process) newLink(w *opening, a *arrival, peer, window *mem.Segment) *link {
+	l := &link{process: p, session: w.session, serial: w.serial, theirs: a.Serial, own: w.ring, peer: peer, window: window, opening: w}
 	l.channels = ring.Open(w.session.Channels, ring.Ends{Own: l.own.Bytes(), Peer: peer.Bytes(), Pool: p.fabric.pool,
 		PeerPool: p.pool.Bytes(), Bell: p.bell, Broken: l.broken})
 	p.refs++
@@ -39,6 +40,17 @@ func (p *process) newLink(w *opening, a *arrival, peer *mem.Segment) *link {
 
 // Channel returns channel i.
 func (l *link) Channel(i int) transport.Channel { return &l.channels[i] }
+
+// Window is the peer's window.
+func (l *link) Window() []byte {
+	if l.window == nil {
+		return nil
+	}
+	return l.window.Bytes()
+}
+
+// Notify rings the bell of the peer's process.
+func (l *link) Notify() { l.process.bell.Ring() }
 
 // Err is why the link does not work, or nil.
 func (l *link) Err() error {
@@ -91,6 +103,7 @@ func (l *link) closeLocked() {
 		unread += l.channels[i].Close()
 	}
 	l.own.Free() // the peer has a mapping of its own
+	l.freeWindow()
 	if unread == 0 || l.left {
 		l.unmap()
 	}
@@ -103,5 +116,12 @@ func (l *link) unmap() {
 	}
 	delete(l.process.links, l.theirs)
 	l.peer.Free()
+	l.freeWindow()
 	l.process.unref()
+}
+
+func (l *link) freeWindow() {
+	if l.window != nil {
+		l.window.Free()
+	}
 }

@@ -17,7 +17,7 @@ const maxMessage = 1024
 const helloMagic = "goccl shm"
 
 // version of the protocol and of the rings.
-const version = 1
+const version = 2
 
 // Kinds of message: their first byte.
 const (
@@ -42,12 +42,13 @@ type hello struct {
 	PoolBytes uint64
 }
 
-// open comes with the descriptor of a ring segment.
+// open comes with the descriptor of a ring segment, and of the window if there is one.
 type open struct {
 	Serial     uint64
 	Session    [16]byte
 	Rank, Peer uint32 // of the sender
 	Channels   uint32
+	Window     uint64 // bytes, 0 for none
 	MAC        [32]byte
 }
 
@@ -120,10 +121,13 @@ func decode(packet []byte) (any, error) {
 
 // descriptors is how many descriptors must come with a message.
 func descriptors(message any) int {
-	switch message.(type) {
+	switch m := message.(type) {
 	case *hello:
 		return 2
 	case *open:
+		if m.Window > 0 {
+			return 2
+		}
 		return 1
 	}
 	return 0

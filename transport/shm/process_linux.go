@@ -13,7 +13,6 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/shm/ring"
-	"golang.org/x/sys/unix"
 )
 
 // maxArrivals bounds the opens of a peer that no local Connect has answered yet; each keeps a descriptor.
@@ -61,7 +60,7 @@ func (w *opening) changed() {
 // arrival is an open of the peer.
 type arrival struct {
 	open
-	fd int
+	fds []int
 }
 
 // open joins a session over this connection.
@@ -75,9 +74,14 @@ func (p *process) open(ctx context.Context, s transport.Session) (transport.Link
 		own.Free()
 		return nil, err
 	}
-	o := &open{Serial: w.serial, Session: s.ID, Rank: uint32(s.Rank), Peer: uint32(s.Peer), Channels: uint32(s.Channels)}
+	o := &open{Serial: w.serial, Session: s.ID, Rank: uint32(s.Rank), Peer: uint32(s.Peer), Channels: uint32(s.Channels),
+		Window: uint64(s.Window.Size())}
 	o.MAC = o.seal(s.Key, p.mine, p.theirs)
-	p.send(o, own.FD())
+	fds := []int{own.FD()}
+	if s.Window != nil {
+		fds = append(fds, s.Window.Segment().FD())
+	}
+	p.send(o, fds...)
 	own.CloseFD()
 	for told := uint64(0); ; {
 		p.fabric.mu.Lock()
@@ -165,8 +169,8 @@ func (p *process) retract(w *opening) {
 func (p *process) join(w *opening, a *arrival) {
 	s := &w.session
 	delete(p.arrivals, keyOf(s))
-	defer unix.Close(a.fd)
-	var peer *mem.Segment
+	defer closeAll(a.fds)
+	var peer, window *mem.Segment
 	var err error
 	want := a.seal(s.Key, p.theirs, p.mine)
 	switch {
@@ -174,10 +178,16 @@ func (p *process) join(w *opening, a *arrival) {
 		err = fault.Peer(fault.Invalid, s.Peer, "shm: session %x: process %d holds another key", s.ID, p.pid)
 	case int(a.Channels) != s.Channels:
 		err = fault.Peer(fault.Mismatch, s.Peer, "shm: session %x: %d channels here, %d in process %d", s.ID, s.Channels, a.Channels, p.pid)
+	case a.Window != uint64(s.Window.Size()):
+		err = fault.Peer(fault.Mismatch, s.Peer, "shm: session %x: a window of %d bytes here, of %d in process %d", s.ID, s.Window.Size(), a.Window, p.pid)
 	case p.links[a.Serial] != nil:
 		err = fault.Peer(fault.Internal, s.Peer, "shm: session %x: process %d uses a serial number twice", s.ID, p.pid)
 	default:
-		peer, err = mem.MapSegment(a.fd, s.Channels*ring.ChannelBytes, mem.ReadOnly)
+		if peer, err = mem.MapSegment(a.fds[0], s.Channels*ring.ChannelBytes, mem.ReadOnly); err == nil && a.Window > 0 {
+			if window, err = mem.MapSegment(a.fds[1], s.Window.Size(), mem.ReadOnly); err != nil {
+				peer.Free()
+			}
+		}
 	}
 	if err != nil {
 		code, text := fault.Internal, err.Error()
@@ -189,7 +199,7 @@ func (p *process) join(w *opening, a *arrival) {
 		p.fail(w, err)
 		return
 	}
-	w.link = p.newLink(w, a, peer)
+	w.link = p.newLink(w, a, peer, window)
 	w.changed()
 }
 
@@ -211,7 +221,7 @@ func (p *process) confirm(m *joined) {
 func (p *process) closed(serial uint64) {
 	for k, a := range p.arrivals {
 		if a.Serial == serial {
-			unix.Close(a.fd)
+			closeAll(a.fds)
 			delete(p.arrivals, k)
 		}
 	}
@@ -257,7 +267,7 @@ func (p *process) handle(message any, fds []int) error {
 	defer p.fabric.mu.Unlock()
 	switch m := message.(type) {
 	case *open:
-		return p.arrived(&arrival{*m, fds[0]})
+		return p.arrived(&arrival{*m, fds})
 	case *bye:
 		p.closed(m.Serial)
 	case *joined:
@@ -275,9 +285,9 @@ func (p *process) handle(message any, fds []int) error {
 func (p *process) arrived(a *arrival) error {
 	k := a.key()
 	if old := p.arrivals[k]; old != nil {
-		unix.Close(old.fd)
+		closeAll(old.fds)
 	} else if len(p.arrivals) == maxArrivals {
-		unix.Close(a.fd)
+		closeAll(a.fds)
 		return &protocolError{fmt.Errorf("%d sessions that nobody here has asked for", maxArrivals)}
 	}
 	p.arrivals[k] = a
@@ -320,7 +330,7 @@ func (p *process) lost(cause error) {
 	}
 	for k, a := range p.arrivals {
 		delete(p.arrivals, k)
-		unix.Close(a.fd)
+		closeAll(a.fds)
 	}
 	for _, l := range p.links {
 		l.gone(p.lostError(l.session.Peer))

@@ -104,6 +104,9 @@ func (f *Fabric) Name() string { return "tcp" }
 // Address implements transport.Fabric. It contains a secret: only members of the job may see it.
 func (f *Fabric) Address() []byte { return slices.Clone(f.blob) }
 
+// SharesMemory implements transport.Fabric.
+func (f *Fabric) SharesMemory() bool { return false }
+
 // Reaches implements transport.Fabric.
 func (f *Fabric) Reaches(peer []byte) bool {
 	a, err := parseAddress(peer)

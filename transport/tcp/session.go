@@ -49,6 +49,12 @@ func (s *session) key() sessionKey { return sessionKey{s.spec.ID, s.spec.Rank, s
 // Channel implements transport.Link.
 func (s *session) Channel(i int) transport.Channel { return &s.channels[i] }
 
+// Window implements transport.Link.
+func (s *session) Window() []byte { return nil }
+
+// Notify implements transport.Link.
+func (s *session) Notify() {}
+
 // Err implements transport.Link.
 func (s *session) Err() error {
 	if e := s.err.Load(); e != nil {

@@ -195,6 +195,11 @@ func (p *pair) collect(ch <-chan connected) connected {
 func (p *pair) join(t *testing.T, channels int) joined {
 	t.Helper()
 	sa, sb := newSession(channels)
+	return p.joinAs(t, sa, sb)
+}
+
+func (p *pair) joinAs(t *testing.T, sa, sb transport.Session) joined {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	da, db := dial(ctx, p.a, p.b, sa), dial(ctx, p.b, p.a, sb)

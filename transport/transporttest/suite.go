@@ -31,6 +31,8 @@ func Run(t *testing.T, make func(t *testing.T) Pair, o Options) {
 		{"ConnectOrder", false, testConnectOrder},
 		{"ConnectTimeout", false, testConnectTimeout},
 		{"ConnectWrongKey", o.AnyKey, testWrongKey},
+		{"Windows", false, testWindows},
+		{"WindowSizes", false, testWindowSizes},
 		{"ManySessions", false, testManySessions},
 		{"ChannelIdentity", false, testChannelIdentity},
 		{"Sizes", false, testSizes},

@@ -1,0 +1,37 @@
+package ccl
+
+import (
+	"testing"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/tune"
+)
+
+// What is chosen without options runs on the links that a group has without options: anything else must be found by planner.needs.
+func TestDefaultsNeedNothing(t *testing.T) {
+	for _, determinism := range []int{2, 4} {
+		p := newPlanner(&Options{Determinism: determinism}, nil)
+		for _, coll := range dtype.Collectives() {
+			for _, ranks := range []int{1, 2, 3, 8, 64, 5000} {
+				for _, bytes := range []int64{0, 8, 64 << 10, 1 << 30} {
+					made, err := p.Make(p.Choose(coll, ranks, bytes), plan.Spec{Coll: coll, Ranks: ranks})
+					if err != nil {
+						continue // refused in words when it is called
+					}
+					if made.Needs&plan.Gets != 0 || made.Chans > exec.PlanChannels {
+						t.Errorf("%v of %d bytes on %d ranks: %s needs windows or %d channels", coll, bytes, ranks, made.Name, made.Chans)
+					}
+				}
+			}
+		}
+		if channels, windows := p.needs(8); channels != exec.PlanChannels || windows {
+			t.Errorf("without options: %d channels, windows %v", channels, windows)
+		}
+	}
+	override, _ := tune.ParseOverride("all_reduce=two_shot_window")
+	if _, windows := newPlanner(&Options{Algo: tune.FormatOverride(override)}, nil).needs(3); !windows {
+		t.Error("two_shot_window needs windows")
+	}
+}

@@ -1,0 +1,112 @@
+package transporttest
+
+import (
+	"bytes"
+	"context"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/transport"
+)
+
+const windowBytes = 3 * 4096
+
+// windows makes a window of each side.
+func (p *pair) windows(t *testing.T, bytesA, bytesB int) (a, b *mem.Window) {
+	t.Helper()
+	shared := p.a.fabric.SharesMemory() && p.a.fabric != p.b.fabric
+	a, err := mem.NewWindow(bytesA, shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = mem.NewWindow(bytesB, shared); err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+// testWindows reads what the peer has written, after a fragment, after Notify, and after the peer has gone. Where ranks share no memory
+// there is nothing to read, and nothing else changes.
+func testWindows(t *testing.T, p *pair) {
+	if shares := p.a.fabric.SharesMemory(); shares != p.b.fabric.SharesMemory() {
+		t.Fatalf("A says that it shares memory: %v, B: %v", shares, !shares)
+	}
+	a, b := p.windows(t, windowBytes, windowBytes)
+	defer a.Release()
+	sa, sb := newSession(1)
+	sa.Window, sb.Window = a, b
+	j := p.joinAs(t, sa, sb)
+	defer j.close()
+	word := func(memory []byte) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&memory[windowBytes-8])) }
+	for _, d := range []struct {
+		mine         *mem.Window
+		from, to     transport.Link
+		here, sleeps *side
+	}{{a, j.a, j.b, p.a, p.b}, {b, j.b, j.a, p.b, p.a}} {
+		seen := d.to.Window()
+		d.from.Notify()
+		if !p.a.fabric.SharesMemory() {
+			if seen != nil {
+				t.Fatal("a window of ranks that share no memory")
+			}
+			continue
+		}
+		if len(seen) != windowBytes {
+			t.Fatalf("the peer sees %d bytes of a window of %d", len(seen), windowBytes)
+		}
+		for i := range uint64(20) {
+			pattern(i)(d.mine.Bytes()[:windowBytes-8])
+			n := p.send(t, d.from.Channel(0), 8, i)
+			p.expect(t, d.to.Channel(0), n, i)
+			if !bytes.Equal(seen, d.mine.Bytes()) {
+				t.Fatalf("round %d: what was written before a Commit is not there after it", i)
+			}
+		}
+		done := asleep(d.sleeps, "nobody rang after Notify", func() bool { return word(seen).Load() == 77 })
+		word(d.mine.Bytes()).Store(77)
+		d.from.Notify()
+		p.awake(t, d.here, done)
+	}
+	// What the peer has left can still be read.
+	j.b.Close()
+	b.Release()
+	if seen := j.a.Window(); seen != nil && word(seen).Load() != 77 {
+		t.Error("a window is gone with its owner")
+	}
+}
+
+// testWindowSizes refuses sides with windows of different size: both learn it, or one learns that the other has gone.
+func testWindowSizes(t *testing.T, p *pair) {
+	if !p.a.fabric.SharesMemory() {
+		return
+	}
+	for _, bytesB := range []int{4096, 0} {
+		a, b := p.windows(t, windowBytes, max(bytesB, 1))
+		sa, sb := newSession(1)
+		if sa.Window = a; bytesB > 0 {
+			sb.Window = b
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), hang)
+		da, db := dial(ctx, p.a, p.b, sa), dial(ctx, p.b, p.a, sb)
+		for i, c := range []connected{p.collect(da), p.collect(db)} {
+			if c.err == nil {
+				c.link.Close()
+				t.Fatalf("windows of %d and %d bytes were joined", windowBytes, bytesB)
+			}
+			if err := isPeer(c.err, fault.Mismatch, []int{rankB, rankA}[i]); err != nil {
+				t.Error(err)
+			}
+		}
+		cancel()
+		a.Release()
+		b.Release()
+	}
+	j := p.join(t, 1)
+	if j.a.Window() != nil || j.b.Window() != nil {
+		t.Error("windows that nobody gave")
+	}
+	j.close()
+}
