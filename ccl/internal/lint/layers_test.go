@@ -23,7 +23,7 @@ var layers = [][]string{
 // folder (exec and exec/p2p) are one part.
 var sideways = map[[2]string]string{
 	{"transport", "ccl/park"}:                  "a fabric rings the bell of the process",
-	{"transport", "ccl/mem"}:                  "a session lends a window",
+	{"transport", "ccl/mem"}:                   "a session lends a window",
 	{"ccl/topo/probe", "ccl/park"}:             "how many cores there are is what park spins by",
 	{"transport/inproc", "transport/shm/ring"}: "one ring, in private and in shared memory",
 }
