@@ -24,6 +24,7 @@ type Options struct {
 	Debug        string        // "WARN", "INFO", "TRACE"
 	Determinism  int           // 2, 3 or 4; see docs/determinism.md. 0 means 2
 	Plan         string        // files with plans of the user's own, separated by commas
+	Verify       string        // "tested", "always": when plans of the catalogue are proven
 }
 
 // option is one row of the table that everything about options is made from: parsing, printing, documentation.
@@ -61,6 +62,9 @@ var optionTable = []option{
 		}, setTimeout},
 	{"GOCCL_TRANSPORT", "auto", "auto: shared memory on one host, TCP between hosts; shm or tcp: only that.", true,
 		func(o *Options) string { return o.Transport }, func(o *Options, v string) error { o.Transport = strings.ToLower(v); return nil }},
+	{"GOCCL_VERIFY", "tested", "tested: algorithms of the library run as its tests have proven them, for 1 to 64 ranks; always: each is proven again, for the " +
+		"ranks and root at hand, before its first use. Plans of your own always are.", true,
+		func(o *Options) string { return o.Verify }, func(o *Options, v string) error { o.Verify = strings.ToLower(v); return nil }},
 }
 
 func setDeterminism(o *Options, v string) error {
@@ -120,6 +124,9 @@ func (o *Options) EnsureDefaults() {
 func (o *Options) Validate() error {
 	if o.Transport != "" && !slices.Contains(transports, o.Transport) {
 		return fault.New(fault.Invalid, "GOCCL_TRANSPORT=%s is not one of %v", o.Transport, transports)
+	}
+	if times := []string{"tested", "always"}; o.Verify != "" && !slices.Contains(times, o.Verify) {
+		return fault.New(fault.Invalid, "GOCCL_VERIFY=%s is not one of %v", o.Verify, times)
 	}
 	if levels := []string{"WARN", "INFO", "TRACE"}; o.Debug != "" && !slices.Contains(levels, o.Debug) {
 		return fault.New(fault.Invalid, "GOCCL_DEBUG=%s is not one of %v", o.Debug, levels)

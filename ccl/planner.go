@@ -19,6 +19,7 @@ import (
 // users, or behind them in the catalogue.
 type planner struct {
 	rules tune.Rules
+	prove bool // each plan of the catalogue before its first use
 	users []*plan.Plan
 	names []named // what the numbers behind users stand for
 }
@@ -30,7 +31,7 @@ type named struct {
 }
 
 func newPlanner(opts *Options, users []*plan.Plan) *planner {
-	p := &planner{rules: tune.Rules{Override: opts.override(), Determinism: opts.Determinism}, users: users}
+	p := &planner{rules: tune.Rules{Override: opts.override(), Determinism: opts.Determinism}, prove: opts.Verify == "always", users: users}
 	for _, a := range algo.All() {
 		p.names = append(p.names, named{a.Coll, a.Name, a.Make})
 	}
@@ -93,10 +94,22 @@ func (p *planner) Make(algorithm int, spec plan.Spec) (*plan.Plan, error) {
 	if algorithm < 0 {
 		return nil, fmt.Errorf("no algorithm for %v", spec)
 	}
-	return p.names[algorithm-len(p.users)].make(spec)
+	made, err := p.names[algorithm-len(p.users)].make(spec)
+	if err != nil || !p.prove {
+		return made, err
+	}
+	key := fmt.Sprintf("%s %v", made.Name, made.Spec)
+	if _, known := verified.Load(key); known {
+		return made, nil
+	}
+	if _, err := verify.Plan(made, verify.Options{Brief: true}); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "GOCCL_VERIFY=always: algorithm %s for %v is wrong; choose another and report this", made.Name, spec)
+	}
+	verified.Store(key, made)
+	return made, nil
 }
 
-// verified remembers the texts of plans that this process has verified, for a file is read anew for every group.
+// verified remembers what this process has verified: the texts of plans, for a file is read anew for every group, and what the catalogue has made.
 var verified sync.Map // string → *plan.Plan
 
 // loadPlans reads and verifies the plans of the files that GOCCL_PLAN names. contents is what ranks compare.

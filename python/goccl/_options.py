@@ -36,6 +36,7 @@ class Options:
         determinism: 2 (the same bits on every rank and in every run), 3 (also whatever the size) or 4 (also whatever the
             algorithm) (``GOCCL_DETERMINISM``).
         plan: files with plans of your own, separated by commas (``GOCCL_PLAN``).
+        verify: ``"tested"``, or ``"always"`` to prove every plan again before its first use (``GOCCL_VERIFY``).
         debug: ``"WARN"``, ``"INFO"`` or ``"TRACE"`` (``GOCCL_DEBUG``).
         extra: other settings, by the names of their environment variables.
 
@@ -48,13 +49,14 @@ class Options:
     algo: str | None = None
     determinism: int | None = None
     plan: str | None = None
+    verify: str | None = None
     debug: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, str]:
         """The settings that were given, by the names of their environment variables."""
         found: dict[str, str] = {}
-        for name in ("transport", "socket_ifname", "algo", "determinism", "plan", "debug"):
+        for name in ("transport", "socket_ifname", "algo", "determinism", "plan", "verify", "debug"):
             value = getattr(self, name)
             if value is not None:
                 found[PREFIX + name.upper()] = str(value)
