@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/verify"
@@ -41,4 +42,22 @@ func TestAllAlgorithms(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestManyRanks verifies a plan of more ranks than streams have tables for, and finds a message left over in it.
+func TestManyRanks(t *testing.T) {
+	a, err := algo.Find(dtype.Broadcast, "binomial")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := a.Make(plan.Spec{Coll: dtype.Broadcast, Ranks: 1500, Root: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := verify.Plan(p, verify.Options{})
+	if err != nil || r.Messages != 1499 {
+		t.Errorf("%v, %d messages; want 1499", err, r.Messages)
+	}
+	rejected(t, edit(p, 7, add(0, plan.Step{Kind: plan.Send, Src: []plan.Ref{ref(plan.In, 0)}, Peer: 1400})), verify.Unreceived, false,
+		"rank 1400 does not receive the message of rank 7")
 }

@@ -154,20 +154,20 @@ func rejected(t *testing.T, p *plan.Plan, reason verify.Reason, inPlace bool, te
 		t.Errorf("got %v (in place: %v)\n%v\nwant %v (in place: %v) with %q", bad.Reason, bad.InPlace, err, reason, inPlace, text)
 	}
 	t.Log(err)
-	minimal(t, p, bad)
+	minimal(t, []*plan.Plan{p}, true, bad)
 }
 
 // minimal expects that the steps of a counterexample show the failure, and do not when any of them is missing.
-func minimal(t *testing.T, p *plan.Plan, bad *verify.Counterexample) {
+func minimal(t *testing.T, plans []*plan.Plan, credits bool, bad *verify.Counterexample) {
 	t.Helper()
 	if bad.Reason == verify.Malformed {
 		return
 	}
-	if !bad.Minimal || !verify.Shows(p, bad, bad.Steps) {
+	if !bad.Minimal || !verify.Shows(plans, credits, bad, bad.Steps) {
 		t.Fatalf("the steps (minimal: %v) do not show the failure: %v", bad.Minimal, bad)
 	}
 	for i := range bad.Steps {
-		if less := slices.Delete(slices.Clone(bad.Steps), i, i+1); verify.Shows(p, bad, less) {
+		if less := slices.Delete(slices.Clone(bad.Steps), i, i+1); verify.Shows(plans, credits, bad, less) {
 			t.Errorf("step %v is not needed", bad.Steps[i])
 		}
 	}

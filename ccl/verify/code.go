@@ -1,6 +1,10 @@
 package verify
 
-import "github.com/goccl/goccl/ccl/plan"
+import (
+	"slices"
+
+	"github.com/goccl/goccl/ccl/plan"
+)
 
 // action is a step in the form that is executed: small, since large groups have millions of them, and with loops unrolled.
 type action struct {
@@ -32,7 +36,8 @@ type code struct {
 	origin [][]int32 // for each lane and action its index before actions were taken away; nil if none were
 	refs   []ref
 	after  []point
-	starts [][]int32 // for each lane and plan the index of the first action
+	starts [][]int32 // for each lane and plan the index of the first action, before any were taken away
+	begins [][]int32 // the same, as it is now
 }
 
 // newCode makes the code of a rank from its programs, whose loops are unrolled. The first action of a lane in a plan comes
@@ -51,6 +56,7 @@ func newCode(rank int, progs []plan.Program) code {
 		}
 	}
 	c.lanes, c.starts = make([][]action, lanes), make([][]int32, lanes)
+	c.begins = c.starts
 	c.refs, c.after = make([]ref, 0, refs), make([]point, 0, after)
 	for l := range c.lanes {
 		total := 0
@@ -153,9 +159,11 @@ func (c *code) step(lane, i int) plan.Step {
 	return s
 }
 
-// only is the code with the actions that keep[lane][i] names, and the dependences between them.
+// only is the code with the actions that keep[lane][i] names, and the dependences between them. Those of a plan still come after those of the
+// plans before it.
 func (c *code) only(keep [][]bool) code {
-	d := code{progs: c.progs, refs: c.refs, starts: c.starts, lanes: make([][]action, len(c.lanes)), origin: make([][]int32, len(c.lanes))}
+	d := code{progs: c.progs, refs: c.refs, starts: c.starts, lanes: make([][]action, len(c.lanes)), origin: make([][]int32, len(c.lanes)),
+		begins: make([][]int32, len(c.lanes))}
 	moved := make([][]int32, len(c.lanes))
 	for l, lane := range c.lanes {
 		moved[l] = make([]int32, len(lane))
@@ -168,6 +176,13 @@ func (c *code) only(keep [][]bool) code {
 		}
 	}
 	for l := range d.lanes {
+		d.begins[l] = make([]int32, len(c.progs))
+		for op := range d.begins[l] {
+			i, _ := slices.BinarySearchFunc(d.lanes[l], op, func(a action, op int) int { return int(a.op) - op })
+			d.begins[l][op] = int32(i)
+		}
+	}
+	for l := range d.lanes {
 		for i := range d.lanes[l] {
 			a := &d.lanes[l][i]
 			points := c.after[a.after:a.afterEnd]
@@ -175,6 +190,13 @@ func (c *code) only(keep [][]bool) code {
 			for _, p := range points {
 				if to := moved[p.lane][p.step]; to >= 0 {
 					d.after = append(d.after, point{p.lane, to})
+				}
+			}
+			if a.op > 0 && i == int(d.begins[l][a.op]) {
+				for other := range d.lanes {
+					if n := d.begins[other][a.op]; other != l && n > 0 {
+						d.after = append(d.after, point{int32(other), n - 1})
+					}
 				}
 			}
 			a.afterEnd = int32(len(d.after))

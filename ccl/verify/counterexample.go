@@ -31,12 +31,14 @@ const (
 	Unwaited                  // a signal that nobody waits for
 	OutOfBounds               // a step accesses chunks that the window of another rank does not have
 	Crossed                   // a message or a signal of one plan of a sequence meets a step of another
+	Late                      // a put that may arrive after its target has ended
 	numReasons
 )
 
 var reasonNames = [numReasons]string{"malformed", "deadlock", "unreceived message", "unsent message", "length", "unordered messages",
 	"race", "undefined", "overwritten", "unwritten", "wrong value", "missing contribution", "double contribution",
-	"pre-scaling", "post-scaling", "not a barrier", "missing signal", "signal left over", "out of bounds", "crossed plans"}
+	"pre-scaling", "post-scaling", "not a barrier", "missing signal", "signal left over", "out of bounds", "crossed plans",
+	"put left over"}
 
 func (r Reason) String() string {
 	if r >= numReasons {

@@ -29,7 +29,7 @@
 // lane, steps ordered by After, and what messages order: the start of a send comes before the end of its recv, and nothing
 // else of the two is ordered. Vector clocks follow this (clock.go). Accesses to the same chunk, one of them a write, must be ordered.
 //
-// The executor starts a send while the step of another lane that writes its source is still running, fragment by
+// The executor starts a send while the recv or recvreduce of another lane that writes its source is still running, fragment by
 // fragment, where the Refs are the same. This is covered: such a send touches no chunk that the writer does not, and
 // only behind it; and it ends, as its message arrives, after the last fragment of the writer.
 //
@@ -41,7 +41,8 @@
 //
 // A put writes when it is executed, but until its target waits for a signal that the writer gave after it, every other access to the
 // chunk is a race with it, wherever it comes from; only later puts of the same rank may overwrite it. From that wait on
-// it counts as written by the wait (onesided.go). Accesses to windows are checked against the lanes of all ranks. Puts, signals and
+// it counts as written by the wait (onesided.go). A put that is never waited for in this way may arrive when its target has ended and the
+// window serves another operation, so it is refused. Accesses to windows are checked against the lanes of all ranks. Puts, signals and
 // waits keep what was said of schedules: a wait that can go on stays able to, and the kth wait always meets the kth signal.
 //
 // # Sequences

@@ -2,18 +2,19 @@ package verify
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// Shows reports whether some steps of a plan show the failure that a counterexample is about.
-func Shows(p *plan.Plan, bad *Counterexample, steps []Line) bool {
-	j, err := newJob([]*plan.Plan{p}, Options{})
+// Shows reports whether some steps of a plan, or of several in sequence, show the failure that a counterexample is about.
+func Shows(plans []*plan.Plan, credits bool, bad *Counterexample, steps []Line) bool {
+	j, err := newJob(plans, Options{})
 	if err != nil {
 		return false
 	}
+	j.noCredits = !credits
 	x, _ := j.run(bad.InPlace, true, &Report{})
 	d := &reduction{x: x, bad: bad}
 	d.number()
 	var numbers []int
 	for _, s := range steps {
-		numbers = append(numbers, d.lanes[s.Rank][s.Lane]+s.Step)
+		numbers = append(numbers, d.lanes[s.Rank][s.Lane]+s.Step+int(x.codes[s.Rank].starts[s.Lane][s.Op]))
 	}
 	return d.shows(numbers)
 }

@@ -123,3 +123,9 @@ func (x *execution) unwaited(s *signal) *Counterexample {
 	return x.counterexample(int(a.op), Unwaited, fmt.Sprintf("rank %d does not wait for the signal of %s", a.peer, x.nameAt(s.lane, s.step)),
 		x.codes[s.lane.rank].where(s.lane.rank, s.lane.lane, s.step))
 }
+
+func (x *execution) late(p *put) *Counterexample {
+	return x.counterexample(int(p.op), Late, fmt.Sprintf("rank %d may end, and a later operation use its window, before what %s puts has arrived: "+
+		"rank %d waits for no signal that rank %d gives after it", p.mem.rank, x.nameOf(p.by), p.mem.rank, x.byID[p.by.lane].rank),
+		x.whereOf(p.by))
+}

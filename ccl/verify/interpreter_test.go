@@ -15,7 +15,8 @@ const (
 )
 
 // interpreter executes a plan on integers, element by element, in a random interleaving, with random lengths of blocks and
-// bounded room for messages. As the executor does, it starts a send while the step that writes its source is running.
+// bounded room for messages. As the executor does, it starts a send while the recv that writes its source is running, and moves it
+// along behind; all other dependences are on whole steps.
 type interpreter struct {
 	plan    *plan.Plan
 	rng     *rand.Rand
@@ -26,6 +27,7 @@ type interpreter struct {
 	flags   map[[3]int]*[]int   // by from, to, flag: for each signal the puts that it makes visible
 	puts    map[[2]int][]late   // by from, to: what was put and is not visible yet
 	now     int
+	along   int // actions of sends while the recv that writes their source was under way
 }
 
 // late is an element that was put.
@@ -154,6 +156,11 @@ func (x *interpreter) run() error {
 			return fmt.Errorf("a signal is left from %d to %d", key[0], key[1])
 		}
 	}
+	for key, puts := range x.puts {
+		if len(puts) > 0 {
+			return fmt.Errorf("what rank %d put arrives when rank %d has ended", key[0], key[1])
+		}
+	}
 	return x.compare(want, before)
 }
 
@@ -231,17 +238,22 @@ func (x *interpreter) move(m *machine, l int) bool {
 		return false
 	}
 	s := &m.prog.Lanes[l][c.pc]
+	behind := 0
 	for _, a := range s.After {
 		writer, w := &m.prog.Lanes[a.Lane][a.Step], m.lanes[a.Lane]
-		along := s.Kind == plan.Send && w.pc == a.Step && w.begun && len(writer.Src) < 2 && writer.Kind != plan.Send &&
-			s.Src[0] == writer.Dst && w.done > c.done
+		receives := writer.Kind == plan.Recv || writer.Kind == plan.RecvReduce
+		along := s.Kind == plan.Send && receives && s.Src[0] == writer.Dst && w.pc == a.Step && w.begun && (!c.begun || w.done > c.done)
 		if w.pc <= a.Step && !along {
 			return false
+		}
+		if w.pc <= a.Step {
+			behind++
 		}
 	}
 	if !x.act(m, c, s) {
 		return false
 	}
+	x.along += min(behind, 1)
 	x.now++
 	if m.first < 0 {
 		m.first = x.now

@@ -33,9 +33,6 @@ func (x *execution) minimize(bad *Counterexample) {
 	seed := d.seed()
 	var start []int
 	switch {
-	case len(x.plans) > 1: // the steps at fault say enough
-		d.list(seed, false)
-		return
 	case d.shows(seed):
 		start = seed
 	case len(d.steps) <= reduceSteps:

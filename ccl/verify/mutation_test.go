@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/verify"
 )
@@ -46,6 +47,35 @@ func TestConcrete(t *testing.T) {
 	}
 }
 
+// TestConcretePipelines sees that sends move along with what they pass on, as After points on recvs allow.
+func TestConcretePipelines(t *testing.T) {
+	for _, test := range []struct {
+		coll dtype.Collective
+		name string
+		want bool
+	}{{dtype.AllGather, "ring", true}, {dtype.AllReduce, "ring", true}, {dtype.AllToAll, "direct", false}} {
+		a, err := algo.Find(test.coll, test.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := a.Make(plan.Spec{Coll: test.coll, Ranks: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		along := 0
+		for seed := range uint64(20) {
+			x := newInterpreter(p, rand.New(rand.NewPCG(seed, 8)), false)
+			if err := x.run(); err != nil {
+				t.Fatal(err)
+			}
+			along += x.along
+		}
+		if along > 0 != test.want {
+			t.Errorf("%v/%s: %d actions of sends beside their recvs", test.coll, test.name, along)
+		}
+	}
+}
+
 var mutantsEach = flag.Int("mutants", 100, "mutants of each algorithm and number of ranks")
 
 // sound is mutants that verify accepted.
@@ -54,9 +84,17 @@ type sound struct {
 	what string
 }
 
-// mutants makes mutants of the catalogue, and returns how many there were, those that verify accepts and why it refused the others.
-func mutants(t *testing.T, rng *rand.Rand, each int, sizes ...int) (total int, accepted []sound, reasons map[verify.Reason]int) {
-	reasons = map[verify.Reason]int{}
+// tally is what became of mutants.
+type tally struct {
+	total    int
+	accepted []sound
+	kinds    map[string]int // how many there were of each
+	reasons  map[verify.Reason]int
+}
+
+// mutants makes mutants of the catalogue and verifies them.
+func mutants(t *testing.T, rng *rand.Rand, each int, sizes ...int) tally {
+	all := tally{kinds: map[string]int{}, reasons: map[verify.Reason]int{}}
 	for _, a := range algo.All() {
 		for _, ranks := range sizes {
 			s := specs(a, ranks)
@@ -69,42 +107,51 @@ func mutants(t *testing.T, rng *rand.Rand, each int, sizes ...int) (total int, a
 				if mutant == nil {
 					continue
 				}
-				total++
+				all.total++
+				all.kinds[what]++
 				_, err := verify.Plan(mutant, verify.Options{Brief: true})
 				var bad *verify.Counterexample
 				switch {
 				case err == nil:
-					accepted = append(accepted, sound{mutant, what})
+					all.accepted = append(all.accepted, sound{mutant, what})
 				case errors.As(err, &bad):
-					reasons[bad.Reason]++
+					all.reasons[bad.Reason]++
 				default:
 					t.Errorf("%s, %v: %s: %v", a.Name, p.Spec, what, err)
 				}
 			}
 		}
 	}
-	return total, accepted, reasons
+	return all
 }
 
 // TestMutants changes sound plans at random. Those that are still accepted must still be right when they are executed: what
 // hangs, leaves messages over or changes the result is refused.
 func TestMutants(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	total, accepted, reasons := mutants(t, rng, *mutantsEach, 2, 3, 4, 5)
-	for _, m := range accepted {
+	all := mutants(t, rng, *mutantsEach, 2, 3, 4, 5)
+	survived := map[string]int{}
+	for _, m := range all.accepted {
+		survived[m.what]++
 		if err := concrete(m.plan, rng, 4); err != nil {
 			t.Errorf("%s, %v: %s was accepted, but %v\n%s", m.plan.Name, m.plan.Spec, m.what, err, m.plan.Text())
 		}
 	}
-	killed := total - len(accepted)
-	t.Logf("mutants: killed %d of %d (%d equivalent)", killed, total, len(accepted))
-	t.Logf("reasons: %v", reasons)
-	if killed < total/2 {
-		t.Errorf("only %d of %d mutants were killed", killed, total)
+	killed := all.total - len(all.accepted)
+	t.Logf("mutants: killed %d of %d (%d equivalent)", killed, all.total, len(all.accepted))
+	t.Logf("reasons: %v", all.reasons)
+	t.Logf("kinds: %v, equivalent: %v", all.kinds, survived)
+	if killed < all.total/2 {
+		t.Errorf("only %d of %d mutants were killed", killed, all.total)
+	}
+	for what, n := range all.kinds {
+		if n == survived[what] && what != "operands swapped" {
+			t.Errorf("%s: none of %d mutants was killed", what, n)
+		}
 	}
 	for _, r := range []verify.Reason{verify.Deadlock, verify.Unsent, verify.Unreceived, verify.Race, verify.Unwritten, verify.Length,
 		verify.PostScale} {
-		if reasons[r] == 0 {
+		if all.reasons[r] == 0 {
 			t.Errorf("no mutant was killed for %v", r)
 		}
 	}
@@ -133,8 +180,12 @@ func mutateProgram(p *plan.Plan, prog *plan.Program, rng *rand.Rand) string {
 	}
 	i := rng.IntN(len(lane))
 	s := &lane[i]
+	kind := rng.IntN(12)
+	if kind >= 10 {
+		return mutateAfter(prog, rng, kind == 10)
+	}
 	peers := s.Kind != plan.Copy && s.Kind != plan.Reduce && s.Kind != plan.GetReduce
-	switch rng.IntN(10) {
+	switch kind {
 	case 0:
 		prog.Lanes[l] = slices.Delete(lane, i, i+1)
 		for _, other := range prog.Lanes { // dependences on the steps behind it move along
@@ -208,4 +259,32 @@ func mutateProgram(p *plan.Plan, prog *plan.Program, rng *rand.Rand) string {
 		prog.Lanes[l] = slices.Insert(lane, i, *s)
 		return "a step repeated"
 	}
+}
+
+// mutateAfter takes one dependence away, or turns it into one on the step before.
+func mutateAfter(prog *plan.Program, rng *rand.Rand, drop bool) string {
+	type at struct {
+		step *plan.Step
+		k    int
+	}
+	var all []at
+	for _, lane := range prog.Lanes {
+		for i := range lane {
+			for k, a := range lane[i].After {
+				if drop || a.Step > 0 {
+					all = append(all, at{&lane[i], k})
+				}
+			}
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	a := all[rng.IntN(len(all))]
+	if drop {
+		a.step.After = slices.Delete(a.step.After, a.k, a.k+1)
+		return "one dependence dropped"
+	}
+	a.step.After[a.k].Step--
+	return "a dependence on the step before"
 }

@@ -7,6 +7,7 @@ type put struct {
 	mem   *memory
 	place int
 	by    stamp
+	op    uint8 // which plan of a sequence
 }
 
 // signal is one that was given and not waited for.
@@ -55,7 +56,7 @@ func (x *execution) reaches(l *lane, own, remote ref) (ok bool, bad *Counterexam
 
 // signal executes the signalling part of a signal or a packet. What a packet put counts as done before its signal.
 func (x *execution) signal(l *lane, a *action) *Counterexample {
-	st := streamOf(x.flags, l.rank, a.peer, a.channel)
+	st := x.flags.of(int32(l.rank), a.peer, a.channel)
 	if bad := x.inOrder(l, &st.lastSend, "signals given"); bad != nil {
 		return bad
 	}
@@ -72,7 +73,7 @@ func (x *execution) signal(l *lane, a *action) *Counterexample {
 
 // wait is over if the signal is there. It makes visible what the giver had put before.
 func (x *execution) wait(l *lane, a *action) (over bool, bad *Counterexample) {
-	st := streamOf(x.flags, int(a.peer), int32(l.rank), a.channel)
+	st := x.flags.of(a.peer, int32(l.rank), a.channel)
 	if st.lastRecv != (stamp{l.id, ended(l.pc)}) { // not when it goes on
 		if bad := x.inOrder(l, &st.lastRecv, "waits"); bad != nil {
 			return false, bad
@@ -93,7 +94,7 @@ func (x *execution) wait(l *lane, a *action) (over bool, bad *Counterexample) {
 	later := x.puts[key][:0]
 	for _, p := range x.puts[key] {
 		switch {
-		case p.by.end > known[p.by.lane]:
+		case p.by.end > known[p.by.lane] || p.op != a.op: // a later plan's signal is too late for it
 			later = append(later, p)
 		case p.mem.wrote[p.place] == p.by: // no later put has overwritten it
 			p.mem.pending[p.mem.window(p.place)] = false
@@ -108,10 +109,34 @@ func (x *execution) wait(l *lane, a *action) (over bool, bad *Counterexample) {
 	return true, nil
 }
 
-// leftover finds signals that nobody waited for.
+// leftover finds signals that nobody waited for, and puts whose arrival nobody waited for.
 func (x *execution) leftover() *Counterexample {
+	if bad := x.leftoverSignal(); bad != nil {
+		return bad
+	}
+	return x.leftoverPut()
+}
+
+// leftoverPut finds the first step whose put may arrive when its target has ended.
+func (x *execution) leftoverPut() *Counterexample {
+	var first *put
+	for _, all := range x.puts {
+		for i := range all {
+			p := &all[i]
+			if first == nil || p.by.lane < first.by.lane || p.by.lane == first.by.lane && p.by.end < first.by.end {
+				first = p
+			}
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return x.late(first)
+}
+
+func (x *execution) leftoverSignal() *Counterexample {
 	var first *signal
-	for _, st := range x.flags {
+	for _, st := range x.flags.all {
 		for i := range st.signals {
 			s := &st.signals[i]
 			if first == nil || s.lane.id < first.lane.id || s.lane.id == first.lane.id && s.step < first.step {

@@ -115,18 +115,29 @@ func (x *execution) nameSpot(s spot) string {
 	return x.nameAt(&x.ranks[s.rank].lanes[s.lane], int(s.step))
 }
 
+// known is what all lanes of a rank know together.
+func (x *execution) known(rk *rank) clock {
+	known := make(clock, x.clocks.size)
+	for i := range rk.lanes {
+		known.join(rk.lanes[i].clock)
+	}
+	return known
+}
+
 // barrier checks that the end of every rank comes after the start of every other.
 func (x *execution) barrier(op int) *Counterexample {
 	for r := range x.ranks {
-		known := make(clock, x.clocks.size)
-		for i := range x.ranks[r].lanes {
-			known.join(x.ranks[r].lanes[i].clock)
+		var known clock
+		if rk := &x.ranks[r]; rk.knew != nil {
+			known = rk.knew[op]
+		} else {
+			known = x.known(rk)
 		}
 		for other := range x.ranks {
 			came := other == r
 			for i := range x.ranks[other].lanes {
 				l := &x.ranks[other].lanes[i]
-				came = came || known[l.id-l.offset] > 2*x.ranks[other].code.starts[i][op]
+				came = came || known[l.id-l.offset] > 2*x.ranks[other].code.begins[i][op]
 			}
 			if came {
 				continue

@@ -29,18 +29,9 @@ type rank struct {
 	code  *code
 	mem   []*memory // of each plan
 	load  *Load
-	op    int   // the plan it is in; only in sequences
-	left  []int // for each plan the steps that are left; only in sequences
-}
-
-// streamKey names the messages, or the signals, that match first in, first out.
-type streamKey struct{ from, to, channel int32 }
-
-// stream holds who is at its ends: the lane that waits there now, and the last step that used it. Signals queue up.
-type stream struct {
-	sender, receiver   *lane
-	lastSend, lastRecv stamp
-	signals            []signal
+	op    int     // the plan it is in; only in sequences
+	left  []int   // for each plan the steps that are left; only in sequences
+	knew  []clock // for each plan what was known when the rank left it; only of barriers in sequences
 }
 
 // execution runs all ranks of a job on symbols.
@@ -49,8 +40,8 @@ type execution struct {
 	inPlace  bool
 	full     bool // clocks are about the lanes of all ranks
 	ranks    []rank
-	streams  map[streamKey]*stream
-	flags    map[streamKey]*stream
+	streams  streams            // of messages
+	flags    streams            // of signals
 	puts     map[[2]int32][]put // by writer and target: what the target has not waited for
 	byID     []*lane
 	clocks   clocks
@@ -64,8 +55,12 @@ type execution struct {
 
 func newExecution(j *job, inPlace, full bool, report *Report) *execution {
 	n := len(j.codes)
-	x := &execution{job: j, inPlace: inPlace, full: full, ranks: make([]rank, n), streams: map[streamKey]*stream{},
-		flags: map[streamKey]*stream{}, puts: map[[2]int32][]put{}}
+	chans, flags := 0, 0
+	for _, p := range j.plans {
+		chans, flags = max(chans, p.Chans), max(flags, p.Flags)
+	}
+	x := &execution{job: j, inPlace: inPlace, full: full, ranks: make([]rank, n), streams: newStreams(n, chans),
+		flags: newStreams(n, flags), puts: map[[2]int32][]put{}}
 	lanes, most := 0, 0
 	for r := range j.codes {
 		lanes += len(j.codes[r].lanes)
@@ -127,6 +122,7 @@ func (x *execution) addRank(r int, load *Load) {
 	}
 	if len(x.plans) > 1 {
 		rk.left = make([]int, len(x.plans))
+		rk.knew = make([]clock, len(x.plans))
 		for _, actions := range c.lanes {
 			for i := range actions {
 				rk.left[actions[i].op]++
@@ -254,19 +250,9 @@ func (x *execution) end(l *lane) {
 	}
 }
 
-func streamOf(streams map[streamKey]*stream, from int, to, channel int32) *stream {
-	key := streamKey{int32(from), to, channel}
-	st := streams[key]
-	if st == nil {
-		st = &stream{}
-		streams[key] = st
-	}
-	return st
-}
-
 // send brings a message to its stream; it is over if its receiver is there already.
 func (x *execution) send(l *lane, a *action) (over bool, bad *Counterexample) {
-	st := streamOf(x.streams, l.rank, a.peer, a.channel)
+	st := x.streams.of(int32(l.rank), a.peer, a.channel)
 	if bad := x.inOrder(l, &st.lastSend, "messages sent"); bad != nil {
 		return false, bad
 	}
@@ -278,7 +264,7 @@ func (x *execution) send(l *lane, a *action) (over bool, bad *Counterexample) {
 }
 
 func (x *execution) recv(l *lane, a *action) (over bool, bad *Counterexample) {
-	st := streamOf(x.streams, int(a.peer), int32(l.rank), a.channel)
+	st := x.streams.of(a.peer, int32(l.rank), a.channel)
 	if bad := x.inOrder(l, &st.lastRecv, "messages received"); bad != nil {
 		return false, bad
 	}
@@ -478,7 +464,7 @@ func (x *execution) write(l *lane, a *action, i int, v value) *Counterexample {
 	m.noteWrite(l, place, v, isPut)
 	if isPut {
 		key := [2]int32{int32(l.rank), a.dst.rank}
-		x.puts[key] = append(x.puts[key], put{m, place, m.wrote[place]})
+		x.puts[key] = append(x.puts[key], put{m, place, m.wrote[place], a.op})
 	}
 	return nil
 }

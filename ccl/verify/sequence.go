@@ -3,6 +3,7 @@ package verify
 import (
 	"fmt"
 
+	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 )
@@ -70,6 +71,9 @@ func (x *execution) leave(rk *rank) {
 		}
 		for i := range rk.lanes {
 			c.clock.join(rk.lanes[i].clock)
+		}
+		if x.plans[rk.op].Spec.Coll == dtype.Barrier {
+			rk.knew[rk.op] = x.known(rk)
 		}
 		if c.ranks++; c.ranks < len(x.ranks) {
 			continue

@@ -50,10 +50,10 @@ type values struct {
 	nodes  [][]node
 	sets   [][]uint64 // pages of sets, one bit for each rank
 	nsets  int
-	base   []int   // for each rank the value of the first chunk of its In
-	scaled []value // for each contribution the same, scaled, or nothing
-	known  map[[2]value]value
-	shapes map[[2]int32]int32
+	base   []int     // for each rank the value of the first chunk of its In
+	scaled []value   // for each contribution the same, scaled, or nothing
+	known  pairTable // what values are reduced to, or marked
+	shapes pairTable
 }
 
 // What a page holds.
@@ -65,7 +65,7 @@ const (
 // newValues makes the contributions of ranks that have chunks[rank] chunks of In.
 func newValues(chunks []int) *values {
 	n := len(chunks)
-	v := &values{ranks: n, words: (n + 63) / 64, known: map[[2]value]value{}, shapes: map[[2]int32]int32{}}
+	v := &values{ranks: n, words: (n + 63) / 64}
 	v.add(node{})
 	v.base = make([]int, n)
 	for rank, c := range chunks {
@@ -138,12 +138,12 @@ func (v *values) mark(x value, kind nodeKind, at spot) value {
 	if kind == scaled && int(x) < len(v.scaled) && v.scaled[x] != nothing {
 		return v.scaled[x]
 	}
-	key := [2]value{x, scaledMark}
+	with := scaledMark
 	if kind == final {
-		key[1] = finalMark
+		with = finalMark
 	}
-	if y, ok := v.known[key]; ok {
-		return y
+	if y := v.known.get(int32(x), int32(with)); y != 0 {
+		return value(y)
 	}
 	n := *v.node(x)
 	switch {
@@ -158,16 +158,15 @@ func (v *values) mark(x value, kind nodeKind, at spot) value {
 	if kind == scaled && int(x) < len(v.scaled) {
 		v.scaled[x] = y
 	} else {
-		v.known[key] = y
+		v.known.put(int32(x), int32(with), int32(y))
 	}
 	return y
 }
 
 // reduce is a ⊕ b.
 func (v *values) reduce(a, b value, at spot) value {
-	key := [2]value{a, b}
-	if y, ok := v.known[key]; ok {
-		return y
+	if y := v.known.get(int32(a), int32(b)); y != 0 {
+		return value(y)
 	}
 	l, r := v.node(a), v.node(b)
 	n := node{kind: reduced, chunk: l.chunk, rank: l.rank, count: l.count + r.count, at: at, shape: v.shape(l.shape, r.shape), flaw: l.flaw}
@@ -188,7 +187,7 @@ func (v *values) reduce(a, b value, at spot) value {
 	}
 	n.set = v.union(l.set, r.set)
 	y := v.add(n)
-	v.known[key] = y
+	v.known.put(int32(a), int32(b), int32(y))
 	return y
 }
 
@@ -227,11 +226,10 @@ func (v *values) absent(x value) int {
 
 // shape numbers trees of ranks; the numbers below ranks are the ranks.
 func (v *values) shape(a, b int32) int32 {
-	key := [2]int32{a, b}
-	s, ok := v.shapes[key]
-	if !ok {
-		s = int32(v.ranks + len(v.shapes))
-		v.shapes[key] = s
+	s := v.shapes.get(a, b)
+	if s == 0 {
+		s = int32(v.ranks + v.shapes.count)
+		v.shapes.put(a, b, s)
 	}
 	return s
 }

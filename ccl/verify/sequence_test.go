@@ -1,0 +1,140 @@
+package verify_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/verify"
+)
+
+// TestBrokenSequences has plans that are wrong one after the other: the counterexamples are as small as those of single plans.
+func TestBrokenSequences(t *testing.T) {
+	dissemination, err := algo.Find(dtype.Barrier, "dissemination")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rounds, err := dissemination.Make(plan.Spec{Coll: dtype.Barrier, Ranks: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put, packets, gets, barrier := putBroadcast(3), packetReduce(3), getReduce(3), signalBarrier(3)
+	send := plan.Step{Kind: plan.Send, Src: []plan.Ref{ref(plan.In, 0)}, Peer: 1}
+	recv := plan.Step{Kind: plan.Recv, Dst: ref(plan.Out, 0), Peer: 0}
+	two := plan.Spec{Coll: dtype.Broadcast, Ranks: 2}
+	table := []struct {
+		name    string
+		plans   []*plan.Plan
+		credits bool
+		reason  verify.Reason
+		steps   int // of the counterexample
+		text    string
+	}{
+		{"a slot is used again too early", []*plan.Plan{put, put, put}, false, verify.Race, 2, "the same slot"},
+		{"a signal of one plan meets a wait of the next", []*plan.Plan{gets, edit(put, 0, add(0, signal(1))),
+			edit(barrier, 1, func(p *plan.Program) { p.Lanes[0] = append([]plan.Step{wait(0)}, p.Lanes[0]...) })}, true, verify.Crossed, 2, "takes what"},
+		{"a put whose signal is in the next plan", []*plan.Plan{edit(packets, 0, add(0, put3(2))), put}, true, verify.Late, 1,
+			"rank 2 may end, and a later operation use its window, before what plan 0, rank 0, lane 0, step 6 (put win[2]@2 = in[0]) puts has arrived"},
+		{"a signal left over", []*plan.Plan{put, edit(barrier, 2, add(0, signal(0)))}, true, verify.Unwaited, 1,
+			"rank 0 does not wait for the signal of plan 1"},
+		{"nobody writes the result of the second", []*plan.Plan{gets, edit(put, 0, drop(0, 0))}, true, verify.Unwritten, 0,
+			"rank 0 ends without having written"},
+		{"a contribution is missing in the third", []*plan.Plan{put, gets,
+			edit(packets, 1, change(0, 5, func(s *plan.Step) { s.Src, s.Final = s.Src[1:], false }))}, true, verify.Missing, 3, "lacks in[0] of rank 0"},
+		{"a plan waits for the slot that a message of its own must free", []*plan.Plan{
+			write(two, lanes([]plan.Step{copied(ref(plan.Out, 0), ref(plan.In, 0))}), lanes([]plan.Step{recv})),
+			putBroadcast(2),
+			windowed(two, plan.Program{Win: []plan.Extent{{}}, Lanes: [][]plan.Step{{copied(ref(plan.Win, 0), ref(plan.In, 0)), send}}}, lanes()),
+		}, true, verify.Deadlock, 3, "plan 0, rank 1, lane 0, step 0 (recv out[0] from 0)"},
+		{"a barrier that is none, before one", []*plan.Plan{putBroadcast(4), edit(rounds, 0, change(0, 1, free)), rounds}, true,
+			verify.NotABarrier, 0, "may leave before"},
+	}
+	for _, test := range table {
+		t.Run(test.name, func(t *testing.T) {
+			run := verify.SequenceWithoutCredits
+			if test.credits {
+				run = func(plans []*plan.Plan) error { return verify.Sequence(plans, verify.Options{}) }
+			}
+			err := run(test.plans)
+			var bad *verify.Counterexample
+			if !errors.Is(err, fault.Invalid) || !errors.As(err, &bad) {
+				t.Fatalf("got %v, want a counterexample", err)
+			}
+			if bad.Reason != test.reason || len(bad.Steps) != test.steps || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("got %v, want %v of %d steps with %q", err, test.reason, test.steps, test.text)
+			}
+			minimal(t, test.plans, test.credits, bad)
+		})
+	}
+}
+
+// put3 is a put into chunk 2 of the window of a rank of packetReduce(3).
+func put3(to int) plan.Step { return put(ref(plan.Win, 2), ref(plan.In, 0), to) }
+
+// TestBrokenWindows has single plans whose failure takes more than one step, or more than one kind of step, to show.
+func TestBrokenWindows(t *testing.T) {
+	in, win := ref(plan.In, 0), ref(plan.Win, 0)
+	table := []struct {
+		name   string
+		plan   *plan.Plan
+		reason verify.Reason
+		steps  int
+		text   string
+	}{
+		{"a window is overwritten while others read it", edit(getReduce(3), 0, add(0, copied(win, in))), verify.Race, 2, "nothing orders the two"},
+		{"two ranks put into one place", edit(packetReduce(3), 1, change(0, 0, func(s *plan.Step) { s.Dst.At = 0 })), verify.Race, 2,
+			"win[0] of rank 2"},
+		{"a sum counts a packet twice", edit(packetReduce(3), 2, change(0, 5, func(s *plan.Step) { s.Src[0] = s.Src[1] })), verify.Twice, 4,
+			"a sum that has it already"},
+		{"a sum of windows lacks a rank", edit(getReduce(3), 1, change(0, 5, func(s *plan.Step) {
+			s.Src, s.From, s.Final = s.Src[:2], s.From[:2], false
+		})), verify.Missing, 5, "lacks in[0] of rank 2"},
+		{"a sum of windows is not final", edit(getReduce(2), 1, change(0, 3, func(s *plan.Step) { s.Final = false })), verify.PostScale, 5,
+			"no step has marked Final"},
+		{"a circle of a message and a signal", windowed(plan.Spec{Coll: dtype.Barrier, Ranks: 3},
+			lanes([]plan.Step{wait(2), {Kind: plan.Send, Src: []plan.Ref{{}}, Peer: 1}}),
+			lanes([]plan.Step{{Kind: plan.Recv, Dst: plan.Ref{Buf: plan.Out}, Peer: 0}, signal(2)}),
+			lanes([]plan.Step{wait(1), signal(0)})), verify.Deadlock, 6, "which waits for the first"},
+		{"a put whose signal comes before it", beside(false, signal(1)), verify.Late, 1, "rank 0 gives after it"},
+		{"a put and its signal in different lanes", beside(false), verify.Late, 1, "rank 0 gives after it"},
+	}
+	for _, test := range table {
+		t.Run(test.name, func(t *testing.T) {
+			rejected(t, test.plan, test.reason, false, test.text)
+			_, err := verify.Plan(test.plan, verify.Options{})
+			var bad *verify.Counterexample
+			if errors.As(err, &bad) && len(bad.Steps) != test.steps {
+				t.Errorf("%d steps, want %d: %v", len(bad.Steps), test.steps, err)
+			}
+		})
+	}
+	if _, err := verify.Plan(beside(true), verify.Options{}); err != nil {
+		t.Errorf("a signal that comes after a put in another lane: %v", err)
+	}
+}
+
+// beside is a broadcast to rank 1 by packet, and a put into its window that nobody reads, followed by a signal of another lane: after the put
+// if ordered, else beside it. What is given comes before the put, in its lane.
+func beside(ordered bool, first ...plan.Step) *plan.Plan {
+	in, out := ref(plan.In, 0), ref(plan.Out, 0)
+	last := plan.Step{Kind: plan.Signal, Peer: 1, Chan: 1}
+	if ordered {
+		last.After = []plan.Point{{Lane: 0, Step: len(first)}}
+	}
+	var waits []plan.Step
+	for _, s := range first {
+		if s.Kind == plan.Signal {
+			waits = append(waits, wait(0))
+		}
+	}
+	waits = append(waits, plan.Step{Kind: plan.Wait, Peer: 0, Chan: 1}, plan.Step{Kind: plan.Wait, Peer: 0, Chan: 2}, copied(out, ref(plan.Win, 1)))
+	data := packet(ref(plan.Win, 1), in, 1)
+	data.Chan = 2
+	return windowed(plan.Spec{Coll: dtype.Broadcast, Ranks: 2},
+		lanes(append(first, put(ref(plan.Win, 0), in, 1)), []plan.Step{last}, []plan.Step{copied(out, in), data}),
+		plan.Program{Win: []plan.Extent{{}, {}}, Lanes: [][]plan.Step{waits}})
+}

@@ -1,0 +1,61 @@
+package verify
+
+// streamKey names the messages, or the signals, that match first in, first out.
+type streamKey struct{ from, to, channel int32 }
+
+// stream holds who is at its ends: the lane that waits there now, and the last step that used it. Signals queue up.
+type stream struct {
+	sender, receiver   *lane
+	lastSend, lastRecv stamp
+	signals            []signal
+}
+
+// tabled is up to how many ranks streams are found in tables, a row for each sender; in larger groups these would be too large.
+const tabled = 1024
+
+// streams finds streams by their ends, and makes those that are asked for.
+type streams struct {
+	ranks, channels int
+	rows            [][]*stream // by sender, then by receiver and channel
+	far             map[streamKey]*stream
+	all             []*stream
+}
+
+func newStreams(ranks, channels int) streams {
+	s := streams{ranks: ranks, channels: channels}
+	if ranks <= tabled {
+		s.rows = make([][]*stream, ranks)
+	} else {
+		s.far = map[streamKey]*stream{}
+	}
+	return s
+}
+
+// of is the stream with these ends.
+func (s *streams) of(from, to, channel int32) *stream {
+	if s.rows == nil {
+		key := streamKey{from, to, channel}
+		st := s.far[key]
+		if st == nil {
+			st = s.add()
+			s.far[key] = st
+		}
+		return st
+	}
+	row := s.rows[from]
+	if row == nil {
+		row = make([]*stream, s.ranks*s.channels)
+		s.rows[from] = row
+	}
+	st := &row[int(to)*s.channels+int(channel)]
+	if *st == nil {
+		*st = s.add()
+	}
+	return *st
+}
+
+func (s *streams) add() *stream {
+	st := &stream{}
+	s.all = append(s.all, st)
+	return st
+}
