@@ -12,7 +12,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	wins    small blocks, any rank count; nothing has fewer steps
 //	memory  n blocks of Tmp
 //	source  Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms for all-to-all communications in multiport
-//	        message-passing systems" (1997); Thakur, Rabenseifner, Gropp (2005), §4.1
+//	        message-passing systems" (1997); Thakur, Rabenseifner, Gropp (2005)
 //
 // In place: In is the rank's own block of Out. It is read first, and Out is written last.
 func allGatherBruck(s plan.Spec) design {

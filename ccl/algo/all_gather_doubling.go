@@ -8,10 +8,10 @@ import "github.com/goccl/goccl/ccl/plan"
 // for both and at the end gives it everything.
 //
 //	steps   log₂ n; ⌊log₂ n⌋ + 2 where n is no power of two
-//	bytes   a rank sends m·(n-1); where n is no power of two, up to about 2·m·n at odd ranks of pairs
-//	time    log₂ n·α + (n-1)·m·β; else (⌊log₂ n⌋+2)·α + about 2·n·m·β
+//	bytes   a rank sends m·(n-1); where n is no power of two, m at even ranks of pairs and up to 7/3·m·n at odd ones
+//	time    log₂ n·α + (n-1)·m·β; else (⌊log₂ n⌋+2)·α + up to 7/3·n·m·β
 //	wins    small and medium blocks where n is a power of two; it needs no Tmp and copies nothing but the own block
-//	source  Thakur, Rabenseifner, Gropp (2005), §4.1
+//	source  Thakur, Rabenseifner, Gropp (2005)
 //
 // In place: In is the rank's own block of Out. An even rank of a pair receives it back, after it has sent it.
 func allGatherDoubling(s plan.Spec) design {

@@ -10,7 +10,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	time    (n-1)·(α + m·β)
 //	wins    large blocks on a network with full bisection, where several senders to one receiver would fill a switch's
 //	        buffers; a late rank delays the others less than in a ring
-//	source  Thakur, Rabenseifner, Gropp (2005), §4.4, for all-to-all
+//	source  Thakur, Rabenseifner, Gropp (2005), for all-to-all
 //
 // In place: In is the rank's own block of Out, which nobody else writes.
 func allGatherPairwise(s plan.Spec) design {

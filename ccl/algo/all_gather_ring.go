@@ -9,7 +9,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	bytes   a rank sends m·(n-1), all of it to one neighbour
 //	time    (n-1)·(α + m·β)
 //	wins    large blocks where paths between neighbours are the best ones or are shared by others (TCP, NUMA)
-//	source  Thakur, Rabenseifner, Gropp (2005), §4.1; NCCL ring
+//	source  Thakur, Rabenseifner, Gropp (2005); NCCL ring
 //
 // Programs are loops, as long for any number of ranks.
 //

@@ -8,8 +8,8 @@ import "github.com/goccl/goccl/ccl/plan"
 //
 //	steps   2(n-1) in each ring
 //	bytes   a rank sends 2·m·(n-1)/n, half of it to each neighbour
-//	time    2(n-1)·α + m·(n-1)/n·(β + γ/2) where a rank can send and receive in both directions at once; that of the ring,
-//	        and 2(n-1)·α more, where it cannot
+//	time    2(n-1)·α + m·(n-1)/n·(β + γ/2) where a rank can send and receive in both directions at once; that of the ring
+//	        where it cannot
 //	wins    large blocks where each neighbour has a link of its own (a torus, NVLink bridges, PCIe switches in a row): it uses both
 //	order   chunk c of the first half from rank c on upwards, of the second one from rank c on downwards (in rank order with
 //	        two ranks); all ranks get the same bits, in every run: level 2

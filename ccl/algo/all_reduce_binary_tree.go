@@ -9,8 +9,8 @@ import "github.com/goccl/goccl/ccl/plan"
 //	steps   2⌊log₂ n⌋ edges from a leaf to the root and back, which pass S messages each; a rank serves its two children in
 //	        turn, so that the longest chain is at most 4⌊log₂ n⌋ + 2(S-1)
 //	bytes   a rank sends m to its parent and m to each of its children, of which it has at most two
-//	time    (4⌊log₂ n⌋ + 2(S-1))·(α + m/S·(β+γ)) at most
-//	wins    medium blocks; up to half the bytes of the binomial tree at the root
+//	time    at most (4⌊log₂ n⌋ + 2(S-1))·(α + m/S·(β+γ)) where what goes up and what goes down do not slow each other down
+//	wins    medium blocks; the root sends at most 2·m, where a binomial tree has it send m·⌈log₂ n⌉
 //	order   in rank order, in brackets of the tree: (x₀+x₁+x₂) + x₃ + (x₄+x₅+x₆). The same for all elements and message
 //	        sizes: level 3
 //	source  Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (2009), §2; NCCL tree

@@ -7,8 +7,8 @@ import "github.com/goccl/goccl/ccl/plan"
 // and each adds all of it in the order of the digit. There are no ranks to fold. With a prime number of ranks it is
 // `direct`.
 //
-//	steps   Σ(2fₖ-3), 1 for fₖ = 2, in the longest chain, as in every round all wait for the first of their group first; log₂ n for
-//	        powers of two from 4 on
+//	steps   Σ(2fₖ-3) in the longest chain, as in every round all wait for the first of their group first; so log₂ n for powers
+//	        of two, but 2 with two ranks
 //	bytes   a rank sends m·Σ(fₖ-1)
 //	time    Σ(fₖ-1)·(α + m·β + m·γ) where messages overlap
 //	wins    small blocks, rank counts with small factors: 3·2^k ranks have no fold, so no two extra steps in a row over the

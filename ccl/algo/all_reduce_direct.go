@@ -8,10 +8,11 @@ import "github.com/goccl/goccl/ccl/plan"
 //	steps   n-1 sends and n-1 receives; 2n-3 in the longest chain (2 with two ranks), as all ranks wait for rank 0 first,
 //	        then for rank 1, …
 //	bytes   a rank sends m·(n-1)
-//	time    (2n-3)·α + (n-1)·m·(β+γ) while messages fit into the transport's buffers; close to α + (n-1)·m·(β+γ) where a rank
-//	        can send to all others at once
+//	time    (n-1)·(α + m·(β+γ)) while messages fit into the transport's buffers, up to (2n-3)·(α + m·(β+γ)) when they do not; close
+//	        to α + (n-1)·m·(β+γ) where a rank can send to all others at once
 //	wins    small blocks: no send waits for a receive, as 2(n-1) times in a row in the ring
 //	order   x₀ + x₁ + … from left to right, for every element
+//	memory  one block of Tmp
 //	source  "one-shot" of TensorRT-LLM's custom all-reduce; all-pairs of mscclpp
 //
 // Sends begin with the next higher rank, so that not all ranks begin with rank 0. Receivers take the messages in rank

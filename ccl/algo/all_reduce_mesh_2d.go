@@ -10,7 +10,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	        direction to be added
 //	bytes   an inner rank sends 2m + 2·m/C to at most four neighbours, as it passes on each sum in both directions; one at
 //	        the end of a line less
-//	time    2(C+R-1)·α + 2·m·(n-1)/n·β + m·(n-1)/n·γ where a rank can send and receive in both directions at once
+//	time    up to 2(C+R-1)·α + 2·m·(n-1)/n·β + m·(n-1)/n·γ where a rank can send and receive in both directions at once
 //	wins    large blocks on a grid without links around the edges, where a ring's last message would cross all the others
 //	order   in rank order within a line, in brackets that differ between parts: level 2
 //	source  Barnett, Littlefield, Payne, van de Geijn, "Global combine algorithms for 2-D meshes with wormhole routing" (1995)

@@ -12,7 +12,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	order   each partial result is over neighbouring ranks, in order, but in brackets of the tree: (x₀+x₁) + (x₂+x₃). The same
 //	        for all elements and message sizes: level 3
 //	source  MPICH before 2005; Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH"
-//	        (2005), §4.5
+//	        (2005)
 //
 // In place: partial results are in Out from the first one on; the result comes after the partial one was sent.
 func allReduceNaive(s plan.Spec) design {

@@ -13,7 +13,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	wins    medium and large blocks on powers of two: the bytes of the ring in log n steps
 //	order   in rank order, in brackets of halves: (x₀+x₁) + (x₂+x₃). The nearest ranks come first, so it is the same for all
 //	        elements and message sizes: level 3
-//	source  Rabenseifner, "Optimization of collective reduction operations" (2004); Thakur, Rabenseifner, Gropp (2005), §4.5
+//	source  Rabenseifner, "Optimization of collective reduction operations" (2004); Thakur, Rabenseifner, Gropp (2005)
 //
 // In place: a half that arrives is not one that is sent.
 func allReduceRabenseifner(s plan.Spec) design {

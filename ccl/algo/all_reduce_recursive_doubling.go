@@ -14,7 +14,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	order   in rank order, in brackets of halves: (x₀+x₁) + (x₂+x₃). The lower rank's operand is the left one on both sides.
 //	        The same for all elements and message sizes: level 3
 //	memory  two blocks of Tmp, which take turns: a rank must not overwrite what it is still sending. One for n < 5
-//	source  Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), §4.5
+//	source  Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005)
 //
 // In place: only the last sum goes to Out. If it is the only one, the message waits in Tmp until In has been sent, for both ranks
 // would wait for each other.

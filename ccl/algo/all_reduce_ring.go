@@ -13,7 +13,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	wins    large blocks on any path
 //	order   chunk c along the ring from rank c on, so it differs between chunks (in rank order with two ranks); all ranks get
 //	        the same bits, in every run: level 2
-//	source  Patarasu, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009); NCCL ring
+//	source  Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009); NCCL ring
 //
 // A receive of the second half writes a chunk that this rank sent in the first half, so it comes after that send. In
 // place this also holds for chunk r, which is sent straight out of In.

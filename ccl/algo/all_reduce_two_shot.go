@@ -7,7 +7,8 @@ import "github.com/goccl/goccl/ccl/plan"
 //
 //	steps   n-1 sends and n-1 receives, twice; 3n-4 in the longest chain, as all ranks wait for rank 0 first, then for rank 1, …
 //	bytes   a rank sends 2·m·(n-1)/n, the least possible, 2·m/n to each other rank
-//	time    (3n-4)·α + 2·m·(n-1)/n·β + m·(n-1)/n·γ; close to 2α + … where a rank can send to all others at once
+//	time    2(n-1)·α + 2·m·(n-1)/n·β + m·(n-1)/n·γ while messages fit into the transport's buffers, up to (3n-4)·(α + m/n·(β+γ)) when
+//	        they do not; close to 2α + … where a rank can send to all others at once
 //	wins    medium and large blocks where every pair of ranks has a path of its own (shared memory, NVSwitch); large ones whose
 //	        result must be that of rank order
 //	order   x₀ + x₁ + … from left to right, for every element: level 4

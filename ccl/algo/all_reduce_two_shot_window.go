@@ -8,7 +8,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //
 //	steps   2, in each of which a rank signals all others and waits for them
 //	bytes   a rank copies m·(n-1)/n into its window, reads m·(n-1)/n to reduce and m·(n-1)/n of results
-//	time    2·α + 2·m·(n-1)/n·β + m·(n-1)/n·(β+γ), the first term with β the copy into a window nearby
+//	time    2·α + m·(n-1)/n·(3β+γ): the copy into the own window, the reads to reduce, the reads of results
 //	wins    medium and large blocks in shared memory: two waits for any number of ranks, the fewest bytes, one pass over all
 //	        operands
 //	order   x₀ + x₁ + … from left to right, for every element: level 4

@@ -7,10 +7,10 @@ import "github.com/goccl/goccl/ccl/plan"
 // one hop for each 1.
 //
 //	steps   ⌈log₂ n⌉
-//	bytes   a rank sends about m·(n/2)·⌈log₂ n⌉
+//	bytes   a rank sends m·(n/2)·log₂ n where n is a power of two, at most m·(n/2)·⌈log₂ n⌉ elsewhere
 //	time    ⌈log₂ n⌉·(α + m·(n/2)·β), and the copies that pack the messages
 //	wins    small blocks, many ranks: no algorithm with messages to single ranks has fewer rounds
-//	memory  about n·⌈log₂ n⌉ blocks of Tmp: what is sent and what is received in each round, since every block has a length
+//	memory  up to n·⌈log₂ n⌉ blocks of Tmp: what is sent and what is received in each round, since every block has a length
 //	        of its own. A rank forwards blocks of others, so lengths are exchanged first
 //	source  Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing systems" (1997)
 //

@@ -9,7 +9,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	bytes   a rank sends m·(n-1), m to each other rank
 //	time    (n-1)·(α + m·β)
 //	wins    few ranks, and ragged blocks: nobody waits for a round of others. A rank needs to know only its own lengths
-//	source  Thakur, Rabenseifner, Gropp (2005), §4.4
+//	source  Thakur, Rabenseifner, Gropp (2005)
 //
 // It does not run in place: a block would be overwritten before it was sent.
 func allToAllDirect(s plan.Spec) design {

@@ -10,7 +10,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	time    (n-1)·(α + m·β)
 //	wins    many ranks with large blocks on a network, where several senders to one receiver would fill a switch's buffers.
 //	        A rank needs to know only its own lengths
-//	source  Thakur, Rabenseifner, Gropp (2005), §4.4, for any rank count
+//	source  Thakur, Rabenseifner, Gropp (2005), for any rank count
 //
 // It does not run in place: a block would be overwritten before it was sent.
 func allToAllPairwise(s plan.Spec) design {

@@ -9,7 +9,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	bytes   a rank sends m to each child: m·⌈log₂ n⌉ at the root, nothing at the leaves; m·(n-1) in all
 //	time    ⌈log₂ n⌉·(α + m·β); less where a rank passes on fragments before it has the whole block
 //	wins    small and medium blocks, any rank count; nothing has fewer steps
-//	source  Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), §4.3
+//	source  Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005)
 //
 // In place: the root's copy is nothing, and nobody else has an In.
 func broadcastBinomial(s plan.Spec) design {

@@ -7,7 +7,8 @@ import "github.com/goccl/goccl/ccl/plan"
 //
 //	steps   n-2+S; with two ranks one, since nothing is to be passed on
 //	bytes   a rank sends m, the last one nothing
-//	time    (n-2+S)·(α + m/S·β); close to m·β for large blocks
+//	time    (n-2+S)·(α + m/S·β); for large blocks (1 + (n-2)/S)·m·β, and close to m·β where the transport passes fragments on while
+//	        they arrive
 //	wins    large blocks, few ranks; nobody sends more than once what it has
 //	source  Open MPI coll/base "pipeline"; Barnett, Littlefield, Payne, van de Geijn, "Global combine on mesh architectures
 //	        with wormhole routing" (1993)

@@ -8,7 +8,8 @@ import "github.com/goccl/goccl/ccl/plan"
 //
 //	steps   at most 2(⌈log₂ n⌉ + S); with two ranks one
 //	bytes   the root sends m, another rank m/2 for each child; at most m
-//	time    about 2(⌈log₂ n⌉ + S)·(α + m/(2S)·β); close to m·β for large blocks
+//	time    about 2(⌈log₂ n⌉ + S)·(α + m/(2S)·β); for large blocks (1 + ⌈log₂ n⌉/S)·m·β, and closer to m·β where the transport
+//	        passes fragments on while they arrive
 //	wins    large blocks, many ranks: the bandwidth of the chain with the start of a tree
 //	source  Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (2009); NCCL tree
 //

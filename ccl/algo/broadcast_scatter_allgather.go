@@ -11,7 +11,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	time    (⌈log₂ n⌉ + n-1)·α + 2·m·(n-1)/n·β
 //	wins    large blocks; no rank needs to send more than 2·m
 //	source  Barnett, Shuler, van de Geijn, Gupta, Payne, Watts, "Interprocessor collective communication library (InterCom)"
-//	        (1994); Thakur, Rabenseifner, Gropp (2005), §4.3; Zhou, Marjanović, Niethammer, Gracia (2015) for what the ring leaves out
+//	        (1994); Thakur, Rabenseifner, Gropp (2005); Zhou, Marjanović, Niethammer, Gracia (2015) for what the ring leaves out
 //
 // In place: the root's copy is nothing, and nobody else has an In.
 func broadcastScatterAllGather(s plan.Spec) design {

@@ -11,7 +11,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	wins    small blocks; inner ranks must know the lengths of the blocks that they pass on
 //	memory  the blocks of its subtree at an inner rank. What one child of the root sends may belong to the end and to the
 //	        beginning of Out; the root receives it in Tmp
-//	source  Thakur, Rabenseifner, Gropp (2005), §4.1; Open MPI coll/base "binomial"
+//	source  Thakur, Rabenseifner, Gropp (2005); Open MPI coll/base "binomial"
 //
 // In place: the root's In is its own block of Out, and its copy is nothing.
 func gatherBinomial(s plan.Spec) design {

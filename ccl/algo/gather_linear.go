@@ -6,7 +6,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //
 //	steps   n-1
 //	bytes   the root sends nothing, the others m
-//	time    (n-1)·(α + m·β), all of it at the root
+//	time    α + (n-1)·m·β where messages are on their way at the same time, (n-1)·(α + m·β) where the root takes one by one
 //	wins    wherever the root's link is the limit, which it is from small blocks on; a rank needs to know only its own length
 //	source  MPI folklore; Open MPI coll/base "linear"
 //

@@ -12,7 +12,8 @@ import "github.com/goccl/goccl/ccl/plan"
 //	wins    small and medium blocks, any rank count
 //	order   each partial result is over neighbouring ranks, in order of their distance from the root, but in brackets of the
 //	        tree: x₀+x₁ + (x₂+x₃). The same for all elements and message sizes. In rank order with two ranks
-//	source  Thakur, Rabenseifner, Gropp (2005), §4.5
+//	memory  one block of Tmp at ranks that are neither the root nor leaves
+//	source  Thakur, Rabenseifner, Gropp (2005)
 //
 // In place: only the root has an Out, and it sends nothing.
 func reduceBinomial(s plan.Spec) design {

@@ -8,7 +8,8 @@ import "github.com/goccl/goccl/ccl/plan"
 //
 //	steps   n-2+S where the root is rank n-1, else n-1+S; with two ranks one
 //	bytes   a rank sends m; rank n-1 nothing where it is the root
-//	time    (n-1+S)·(α + m/S·(β+γ)); close to m·(β+γ) for large blocks, and 2·m·β at a root that is neither the first nor the last
+//	time    (n-1+S)·(α + m/S·(β+γ)); for large blocks (1 + (n-1)/S)·m·(β+γ), and close to m·(β+γ) where the transport passes fragments
+//	        on while they arrive; a root that is neither the first nor the last receives 2·m
 //	wins    large blocks, few ranks, and wherever large blocks must be reduced in rank order
 //	order   x₀ + x₁ + … from left to right, for every element and root
 //	memory  a block of Tmp

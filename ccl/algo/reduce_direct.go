@@ -6,7 +6,8 @@ import "github.com/goccl/goccl/ccl/plan"
 //
 //	steps   n-1
 //	bytes   a rank sends m, the root nothing
-//	time    (n-1)·(α + m·β + m·γ), all of it at the root
+//	time    α + (n-1)·m·β + m·γ where messages are on their way at the same time and are reduced as they come in, (n-1)·(α + m·β + m·γ)
+//	        where the root takes one by one
 //	wins    where the result must not depend on the root or on the shape of a tree; two ranks
 //	order   x₀ + x₁ + … from left to right
 //	source  MPI folklore; Open MPI coll/base "linear"

@@ -8,7 +8,8 @@ import "github.com/goccl/goccl/ccl/plan"
 //
 //	steps   at most 2(⌈log₂ n⌉ + S); with two ranks one
 //	bytes   a rank sends m, the root nothing
-//	time    about 2(⌈log₂ n⌉ + S)·(α + m/(2S)·(β+γ)); close to m·(β+γ) for large blocks
+//	time    about 2(⌈log₂ n⌉ + S)·(α + m/(2S)·(β+γ)); for large blocks (1 + ⌈log₂ n⌉/S)·m·(β+γ), and closer to m·(β+γ) where the
+//	        transport passes fragments on while they arrive
 //	wins    large blocks, many ranks
 //	order   a node's left subtree, itself, its right subtree, by distance from the root. The halves have
 //	        different trees; the same bits in every run

@@ -6,9 +6,10 @@ import "github.com/goccl/goccl/ccl/plan"
 //
 //	steps   n-1 sends and n-1 receives; 2n-3 in the longest chain, as all ranks wait for rank 0 first, then for rank 1, …
 //	bytes   a rank sends m·(n-1), m to each other rank
-//	time    (2n-3)·α + (n-1)·m·(β+γ) while messages fit into the transport's buffers; up to (2n-3)·m·β when they do not
+//	time    (n-1)·(α + m·(β+γ)) while messages fit into the transport's buffers, up to (2n-3)·(α + m·(β+γ)) when they do not
 //	wins    small blocks, and wherever the order of reduction must be that of the ranks
 //	order   x₀ + x₁ + … from left to right, for every block
+//	memory  one block of Tmp; none with two ranks
 //	source  all-pairs of mscclpp; Open MPI coll/base "linear"
 //
 // Sends begin with the next higher rank, so that not all ranks begin with rank 0. Receivers take the messages in rank

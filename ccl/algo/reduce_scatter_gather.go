@@ -14,7 +14,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	order   (x₀+x₄)+(x₂+x₆) + …: far ranks first, in the order of the ranks where two are added; pairs are added before.
 //	        The same for all elements, sizes and roots
 //	memory  half a block of Tmp; a whole one at ranks that act for two; none at the root
-//	source  Thakur, Rabenseifner, Gropp (2005), §4.5; Rabenseifner, "Optimization of collective reduction operations" (2004)
+//	source  Thakur, Rabenseifner, Gropp (2005); Rabenseifner, "Optimization of collective reduction operations" (2004)
 //
 // In place: the root collects in Out. What it sends out of In it has sent before it receives results there.
 func reduceScatterGather(s plan.Spec) design {

@@ -14,7 +14,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	order   (x₀+x₄)+(x₂+x₆) + …: far ranks first, in the order of the ranks where two are added; pairs are added before.
 //	        The same for all blocks and sizes
 //	memory  the n/2 blocks kept in the first step (none with two ranks); n blocks at the odd ranks of pairs
-//	source  Thakur, Rabenseifner, Gropp (2005), §4.2; Rabenseifner (2004) for other rank counts
+//	source  Thakur, Rabenseifner, Gropp (2005); Rabenseifner (2004) for other rank counts
 //
 // In place: Out is the rank's own block of In, which only itself reads, or which an even rank of a pair has sent before.
 func reduceScatterHalving(s plan.Spec) design {

@@ -11,7 +11,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	time    (n-1)·(α + m·β + m·γ)
 //	wins    large blocks on a network with full bisection, and where Tmp is dear: it needs none
 //	order   the block's own rank r, then r-1, r-2, …, so it differs between blocks; the same bits in every run
-//	source  Thakur, Rabenseifner, Gropp (2005), §4.2
+//	source  Thakur, Rabenseifner, Gropp (2005)
 //
 // In place: Out is the rank's own block of In, which it sends to nobody.
 func reduceScatterPairwise(s plan.Spec) design {

@@ -12,7 +12,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	wins    large blocks; every rank reduces at the same time, and only neighbours talk
 //	order   along the ring from rank b+1 on, so it differs between blocks; the same bits in every run
 //	memory  n-2 blocks of Tmp, one for each block passed on, since blocks may have different lengths
-//	source  Patarasu, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009); NCCL ring
+//	source  Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009); NCCL ring
 //
 // Programs are loops, as long for any number of ranks.
 //

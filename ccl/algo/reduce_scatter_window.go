@@ -10,7 +10,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	time    α + m·(n-1)·(2β+γ)
 //	wins    shared memory: one wait for any number of ranks, one pass over all operands
 //	order   x₀ + x₁ + … from left to right, for every element: level 4
-//	memory  all blocks of the window
+//	memory  n blocks of the window
 //	source  first half of "two-shot" in TensorRT-LLM's custom all-reduce
 //
 // In place: Out is the rank's own block of In, which only the last step reads.

@@ -11,7 +11,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	wins    small blocks; inner ranks must know the lengths of the blocks that they pass on
 //	memory  the blocks of its subtree at an inner rank. One child of the root may have blocks at the end and at the
 //	        beginning of In; the root puts these together in Tmp
-//	source  Thakur, Rabenseifner, Gropp (2005), §4.1; Open MPI coll/base "binomial"
+//	source  Thakur, Rabenseifner, Gropp (2005); Open MPI coll/base "binomial"
 //
 // In place: the root's Out is its own block of In, and its copy is nothing.
 func scatterBinomial(s plan.Spec) design {

@@ -2,8 +2,10 @@ package draw_test
 
 import (
 	"encoding/xml"
+	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -82,7 +84,7 @@ func TestRing(t *testing.T) {
 	text, err := draw.SVG(ring(t, 5), draw.Options{})
 	require.NoError(t, err)
 	require.Contains(t, text, "all_reduce, ring, 5 ranks")
-	require.Contains(t, text, "8 rounds; each rank sends 8/5 blocks")
+	require.Contains(t, text, "8 rounds; each rank sends 8/5·m bytes (m: one block)")
 	require.Equal(t, 40+1, strings.Count(text, `class="h `), "an arrow for each message, and one in the legend")
 }
 
@@ -101,6 +103,85 @@ func TestLimits(t *testing.T) {
 	require.ErrorContains(t, err, "rank 5 of a plan for 4 ranks")
 	_, err = draw.SVG(ring(t, 400), draw.Options{})
 	require.ErrorContains(t, err, "more than 262144 steps")
+}
+
+// Names are restricted, and a long one makes the picture wider.
+func TestNames(t *testing.T) {
+	for _, name := range []string{`</text><script>alert("1")</script>`, `"'&<>]]>`, "a\x00b", "", strings.Repeat("w", 256)} {
+		p := ring(t, 3)
+		p.Name = name
+		_, err := draw.SVG(p, draw.Options{})
+		require.ErrorContains(t, err, "the name must be letters")
+	}
+	p := ring(t, 3)
+	p.Name = strings.Repeat("w", 255)
+	text, err := draw.SVG(p, draw.Options{})
+	require.NoError(t, err)
+	wellFormed(t, text)
+	width, _ := size(t, text)
+	require.Greater(t, width, 255*10)
+}
+
+func size(t *testing.T, text string) (width, height int) {
+	t.Helper()
+	_, err := fmt.Sscanf(text[strings.Index(text, "viewBox="):], `viewBox="0 0 %d %d"`, &width, &height)
+	require.NoError(t, err)
+	return width, height
+}
+
+// Rounds that do not fit side by side stand below each other, so a picture is no wider than a page; nothing is outside it.
+func TestBands(t *testing.T) {
+	for _, ranks := range []int{2, 5, 8, 20} {
+		text, err := draw.SVG(ring(t, ranks), draw.Options{})
+		require.NoError(t, err)
+		width, height := size(t, text)
+		require.LessOrEqual(t, width, 1280)
+		bands := strings.Count(text, ">rank 0<")
+		require.Equal(t, ranks > 5, bands > 1, "%d ranks have %d bands", ranks, bands)
+		require.Equal(t, 2*(ranks-1)+2, strings.Count(text, `class="soft mid"`), "in, out and the rounds have a name each")
+		for d := xml.NewDecoder(strings.NewReader(text)); ; {
+			token, err := d.Token()
+			if err == io.EOF {
+				break
+			}
+			require.NoError(t, err)
+			e, ok := token.(xml.StartElement)
+			if !ok || e.Name.Local == "svg" {
+				continue
+			}
+			at := map[string]int{}
+			for _, a := range e.Attr {
+				at[a.Name.Local], _ = strconv.Atoi(a.Value)
+			}
+			require.LessOrEqual(t, at["x"]+at["width"], width, "%v", e)
+			require.LessOrEqual(t, at["y"]+at["height"], height, "%v", e)
+			require.GreaterOrEqual(t, min(at["x"], at["y"]), 0, "%v", e)
+		}
+	}
+}
+
+// A picture has bounds, whatever a plan does in one round; the same arrow again is not drawn again.
+func TestCrowded(t *testing.T) {
+	busy := one(dtype.AllReduce, 2, func(rank int) plan.Program {
+		prog := plan.Program{Win: make([]plan.Extent, 1)}
+		for range plan.MaxLanes {
+			prog.Lanes = append(prog.Lanes, []plan.Step{
+				{Kind: plan.Loop, Times: 140, Body: []plan.Step{{Kind: plan.Packet, Dst: win, Src: []plan.Ref{in}, Peer: 1 - rank}}},
+				{Kind: plan.Copy, Dst: out, Src: []plan.Ref{in}}})
+		}
+		return prog
+	})
+	_, err := draw.SVG(busy, draw.Options{})
+	require.ErrorContains(t, err, "more than 16384 messages are too many to draw")
+
+	signals := one(dtype.AllReduce, 2, func(rank int) plan.Program {
+		return plan.Program{Lanes: [][]plan.Step{{
+			{Kind: plan.Loop, Times: 20_000, Body: []plan.Step{{Kind: plan.Signal, Peer: 1 - rank}}},
+			{Kind: plan.Copy, Dst: out, Src: []plan.Ref{in}}}}}
+	})
+	text, err := draw.SVG(signals, draw.Options{})
+	require.NoError(t, err)
+	require.Less(t, len(text), 4<<10)
 }
 
 // one is the plan in which every rank has these lanes.
@@ -131,7 +212,7 @@ func TestWindows(t *testing.T) {
 	require.Equal(t, []int{1, 0}, trace.Out[1][0].Sum.Terms())
 	text, err := draw.SVG(puts, draw.Options{})
 	require.NoError(t, err)
-	require.Contains(t, text, "put into the peer's window")
+	require.Contains(t, text, "put: written into the peer's window")
 
 	gets := one(dtype.AllReduce, 3, func(rank int) plan.Program {
 		lane := []plan.Step{{Kind: plan.Copy, Dst: win, Src: []plan.Ref{in}}}
@@ -151,7 +232,7 @@ func TestWindows(t *testing.T) {
 	require.Equal(t, []int{2, 2, 2}, trace.Sent)
 	text, err = draw.SVG(gets, draw.Options{})
 	require.NoError(t, err)
-	require.Contains(t, text, "read from the peer's window")
+	require.Contains(t, text, "get: read from the peer's window")
 	require.Contains(t, text, ">signal<")
 
 	packets := one(dtype.AllReduce, 2, func(rank int) plan.Program {

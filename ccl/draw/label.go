@@ -38,15 +38,20 @@ func newNaming(t *Trace) naming {
 	return n
 }
 
-// key numbers the colour groups.
+// key numbers the chunks.
 func (n naming) key(v Value) int {
-	switch {
-	case n.byTerms:
-		return slices.Min(v.Sum.Terms())
-	case perBlock(n.plan.Spec.Coll):
+	if perBlock(n.plan.Spec.Coll) {
 		return v.Chunk.To
 	}
 	return v.Chunk.Part
+}
+
+// shown is the keys whose colours a value has: those of its contributions in the order in which they were added, or its own.
+func (n naming) shown(v Value) []int {
+	if n.byTerms {
+		return v.Sum.Terms()
+	}
+	return []int{n.key(v)}
 }
 
 func (n naming) complete(v Value) bool {
@@ -58,16 +63,15 @@ func (n naming) label(values []Value) string {
 	switch {
 	case len(values) == 0:
 		return ""
+	case n.byTerms && len(values) > 1:
+		return fmt.Sprintf("%d sums", len(values))
 	case n.byTerms:
 		if n.complete(values[0]) {
 			return "all"
 		}
 		return ranges(values[0].Sum.Terms())
 	case n.plan.Spec.Coll == dtype.AllToAll:
-		if len(values) > 1 {
-			return fmt.Sprintf("%d blocks", len(values))
-		}
-		return fmt.Sprintf("%d→%d", values[0].Chunk.From, values[0].Chunk.To) + n.part(values[0])
+		return n.pairs(values)
 	}
 	if len(values) == 1 && perBlock(n.plan.Spec.Coll) {
 		return strconv.Itoa(values[0].Chunk.To) + n.part(values[0])
@@ -77,6 +81,23 @@ func (n naming) label(values []Value) string {
 		keys = append(keys, n.key(v))
 	}
 	return ranges(keys)
+}
+
+// pairs says from which ranks and for which ranks the blocks of an all-to-all are: "0→1,3", "0,4→2", or how many.
+func (n naming) pairs(values []Value) string {
+	var from, to []int
+	for _, v := range values {
+		from, to = append(from, v.Chunk.From), append(to, v.Chunk.To)
+	}
+	if len(values) == 1 {
+		return fmt.Sprintf("%d→%d", from[0], to[0]) + n.part(values[0])
+	}
+	if slices.Min(from) == slices.Max(from) || slices.Min(to) == slices.Max(to) {
+		if text := ranges(from) + "→" + ranges(to); len([]rune(text)) <= longest {
+			return text
+		}
+	}
+	return fmt.Sprintf("%d blocks", len(values))
 }
 
 // part tells the chunks of one block apart.

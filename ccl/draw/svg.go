@@ -9,8 +9,11 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// MaxCells is how many cells, rows times columns, a picture has at most.
-const MaxCells = 2048
+// MaxCells is how many cells, rows times columns, a picture has at most, and MaxArrows how many arrows.
+const (
+	MaxCells  = 2048
+	MaxArrows = 1 << 14
+)
 
 // Options says what to draw.
 type Options struct {
@@ -35,6 +38,10 @@ func SVG(p *plan.Plan, opts Options) (string, error) {
 		}
 		return "", fault.New(fault.NotSupported, "%v: %d ranks in %d rounds are too many to draw (%d cells, at most %d): "+
 			"use fewer --ranks, or draw one rank and its peers with --rank N", p.Spec, rows, columns, rows*columns, MaxCells)
+	}
+	if s.crowded {
+		return "", fault.New(fault.NotSupported, "%v: more than %d messages are too many to draw: use fewer --ranks, or draw one rank and its peers "+
+			"with --rank N", p.Spec, MaxArrows)
 	}
 	s.place()
 	return s.write(), nil
@@ -72,19 +79,29 @@ type sheet struct {
 	row    map[int]int
 	cells  [][]cell // by row, then by round from 1
 	arrows []arrow
+	drawn  map[arrow]bool // those that are there already: the same again is seen once
 	in     [][]chip
 	out    [][]chip
 	used   map[string]bool // what the legend must explain
 
-	chipWidth, flight, columnWidth int
-	left, top, width, height       int // left and top of the first round's first row
-	inLines, outLines              int // chips side by side in the columns of In and Out
-	middle                         []int
-	bottom                         int
+	crowded bool // there are more than MaxArrows
+
+	chipWidth, heldWidth, flight, columnWidth int // heldWidth is that of chips in In and Out
+	left, top, width, height                  int // left and top of the first round's first row
+	inLines, outLines                         int // chips side by side in the columns of In and Out
+	perBand                                   int // rounds in a band
+	bands                                     []band
+}
+
+// band is some rounds side by side; bands stand one below the other, as lines of music do.
+type band struct {
+	first, last int   // rounds
+	top, bottom int   // of its rows
+	middle      []int // of each row
 }
 
 func newSheet(t *Trace, opts Options) *sheet {
-	s := &sheet{trace: t, names: newNaming(t), row: map[int]int{}, used: map[string]bool{}}
+	s := &sheet{trace: t, names: newNaming(t), row: map[int]int{}, drawn: map[arrow]bool{}, used: map[string]bool{}}
 	var moves []Move
 	present := make([]bool, t.Plan.Spec.Ranks)
 	for _, m := range t.Moves {
@@ -110,7 +127,10 @@ func newSheet(t *Trace, opts Options) *sheet {
 		s.out = append(s.out, s.held(t.Out[r]))
 	}
 	for _, m := range moves {
-		s.add(m)
+		if s.add(m); len(s.arrows) > MaxArrows {
+			s.crowded = true
+			break
+		}
 	}
 	return s
 }
@@ -133,17 +153,20 @@ func (s *sheet) held(values []Value) []chip {
 
 func (s *sheet) chip(values []Value, reduced bool) chip {
 	c := chip{label: s.names.label(values), reduced: reduced, hollow: len(values) == 0}
+	c.complete = len(values) > 0
 	for _, v := range values {
+		c.complete = c.complete && v.Sum != nil && s.names.complete(v)
 		if v.Sum == nil {
 			continue
 		}
-		if k := s.names.colour(s.names.key(v)); !slices.Contains(c.colours, k) {
-			c.colours = append(c.colours, k)
+		for _, key := range s.names.shown(v) {
+			if k := s.names.colour(key); !slices.Contains(c.colours, k) {
+				c.colours = append(c.colours, k)
+			}
 		}
 	}
-	if len(values) > 0 && values[0].Sum != nil {
-		c.complete = s.names.complete(values[0])
-		if terms := values[0].Sum.Terms(); s.names.all > 1 && len(values) == 1 && len(terms) <= 64 {
+	if len(values) == 1 && values[0].Sum != nil && s.names.all > 1 {
+		if terms := values[0].Sum.Terms(); len(terms) <= 64 {
 			c.told = strings.Trim(strings.ReplaceAll(fmt.Sprint(terms), " ", "+"), "[]")
 		}
 	}
@@ -186,7 +209,10 @@ func (s *sheet) add(m Move) {
 		}
 	}
 	s.used[a.style] = true
-	s.arrows = append(s.arrows, a)
+	if !s.drawn[a] {
+		s.drawn[a] = true
+		s.arrows = append(s.arrows, a)
+	}
 }
 
 func find(chips []chip, c chip) int { return slices.IndexFunc(chips, c.same) }
@@ -205,50 +231,89 @@ const (
 	chipPitch  = 23
 	rowGap     = 22 // between rows
 	margin     = 16
+	nameWidth  = 74
 	port       = 9 // between a chip and the edge of its column
+	header     = 26
+	bandGap    = 18
+	buffersGap = 18   // between rounds and what is before or after them
+	widest     = 1280 // what a page shows without making it smaller
 )
 
 // place computes where everything is.
 func (s *sheet) place() {
-	longest := 1
-	visit := func(chips []chip) {
-		for _, c := range chips {
-			longest = max(longest, len([]rune(c.label)))
-			s.used["complete"] = s.used["complete"] || c.complete
+	held := func(buffers [][]chip) (longest int) {
+		for _, chips := range buffers {
+			longest = max(longest, s.longest(chips))
 		}
+		return longest
 	}
-	tallest := 1
+	s.heldWidth = widthOf(max(held(s.in), held(s.out), 1))
+	moved := 1
 	for i := range s.ranks {
-		visit(s.in[i])
-		visit(s.out[i])
-		tallest = max(tallest, len(s.in[i]), len(s.out[i]))
 		for _, c := range s.cells[i] {
-			visit(c.leaving)
-			visit(c.arriving)
+			moved = max(moved, s.longest(c.leaving), s.longest(c.arriving))
 		}
 	}
-	s.chipWidth = 10 + 7*longest + longest/4
+	s.chipWidth = widthOf(moved)
 	s.inLines, s.outLines = linesOf(s.in), linesOf(s.out)
 	s.flight = min(max(48, 12*len(s.ranks)), 150)
 	s.columnWidth = 2*(s.chipWidth+port) + s.flight
-	nameWidth := 74
-	s.left = margin + nameWidth + s.inLines*(s.chipWidth+4) + 18
+	s.left = margin + nameWidth + s.inLines*(s.heldWidth+4) + buffersGap
 	s.top = 92
+
+	after := buffersGap + s.outLines*(s.heldWidth+4) + margin
+	rounds := max(s.trace.Rounds, 1)
+	most := max((widest-s.left-after)/s.columnWidth, 1)
+	bands := (rounds + most - 1) / most
+	s.perBand = (rounds + bands - 1) / bands
 	y := s.top
-	for i := range s.ranks {
-		lines := max(1, (len(s.in[i])+max(s.inLines, 1)-1)/max(s.inLines, 1), (len(s.out[i])+max(s.outLines, 1)-1)/max(s.outLines, 1))
-		for _, c := range s.cells[i] {
-			lines = max(lines, len(c.leaving), len(c.arriving))
-		}
-		height := lines*chipPitch + rowGap
-		s.middle = append(s.middle, y+height/2)
-		y += height
+	for first := 1; first <= rounds; first += s.perBand {
+		b := s.band(first, min(first+s.perBand-1, rounds), y)
+		s.bands = append(s.bands, b)
+		y = b.bottom + bandGap + header
 	}
-	s.bottom = y
-	s.width = max(s.left+s.trace.Rounds*s.columnWidth+18+s.outLines*(s.chipWidth+4)+margin, 560)
+	title, facts := s.title()
+	s.width = max(s.left+s.perBand*s.columnWidth+after, 560, 2*margin+10*len([]rune(title)), 2*margin+7*len([]rune(facts)))
 }
 
-// linesOf is how many chips stand side by side so that a buffer takes at most a few lines.
+// band finds the heights of the rows of some rounds.
+func (s *sheet) band(first, last, top int) band {
+	b := band{first: first, last: last, top: top, bottom: top}
+	for i := range s.ranks {
+		lines := 1
+		if first == 1 {
+			lines = max(lines, heightOf(s.in[i], s.inLines))
+		}
+		if last == s.last() {
+			lines = max(lines, heightOf(s.out[i], s.outLines))
+		}
+		for round := first; round <= min(last, s.trace.Rounds); round++ {
+			lines = max(lines, len(s.cells[i][round].leaving), len(s.cells[i][round].arriving))
+		}
+		height := lines*chipPitch + rowGap
+		b.middle = append(b.middle, b.bottom+height/2)
+		b.bottom += height
+	}
+	return b
+}
+
+// longest is the length of the longest label; it notes on its way what the legend must explain.
+func (s *sheet) longest(chips []chip) int {
+	longest := 0
+	for _, c := range chips {
+		longest = max(longest, len([]rune(c.label)))
+		s.used["complete"] = s.used["complete"] || c.complete
+	}
+	return longest
+}
+
+// widthOf is the width of a chip with so many characters.
+func widthOf(label int) int { return 10 + 7*label + label/4 }
+
+// heightOf is how many lines the chips of a buffer take.
+func heightOf(chips []chip, wide int) int { return (len(chips) + max(wide, 1) - 1) / max(wide, 1) }
+
+// linesOf is how many chips stand side by side so that a buffer is about twice as wide as it is high.
 func linesOf(buffers [][]chip) int {
 	most := 0
 	for _, b := range buffers {
@@ -258,8 +323,9 @@ func linesOf(buffers [][]chip) int {
 		return min(most, 2)
 	}
 	wide := 1
-	for wide*wide < most {
+	for wide*wide < 2*most {
 		wide++
 	}
-	return wide
+	lines := (most + wide - 1) / wide
+	return (most + lines - 1) / lines
 }

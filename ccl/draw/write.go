@@ -1,8 +1,8 @@
 package draw
 
 import (
+	"encoding/xml"
 	"fmt"
-	"html"
 	"math/big"
 	"slices"
 	"strings"
@@ -14,11 +14,12 @@ const style = `text{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans"
 .bg{fill:#fff}.band{fill:#f3f5f8}.line{stroke:#c4cbd4;stroke-width:1}.title{font-size:16px;font-weight:600}.soft{fill:#59636e}
 .chip text,text.chip{font-size:11px;font-weight:600;fill:#fff;text-anchor:middle}.mid{text-anchor:middle}
 .edge{fill:none;stroke:#1f2328;stroke-width:2}.ink{fill:#1f2328}.ink text{fill:#1f2328}.plus{stroke:#fff;stroke-width:1.6;fill:none}.ring{stroke:#fff;stroke-width:1.2}
-path.a{fill:none;stroke-width:1.8}.put{stroke-dasharray:7 3}.get{stroke-dasharray:2 3}.signal{stroke-dasharray:1 4}.n{fill:#59636e;stroke:#59636e}path.h,rect.c{stroke:none}
+path.a{fill:none;stroke-width:1.8}path.put{stroke-dasharray:8 3}path.get{stroke-dasharray:3 3}path.signal{stroke-dasharray:1 4;stroke-width:1.2}
+.n{fill:#59636e;stroke:#59636e}path.h,.c{stroke:none}path.o{fill:#fff;stroke-width:1.4}path.v{fill:none;stroke-width:1.2}
 `
 
 const darkStyle = `text{fill:#e6edf3}.bg{fill:#0d1117}.band{fill:#161c25}.line{stroke:#3d4652}.soft{fill:#9aa5b1}
-.chip text,text.chip{fill:#0d1117}.edge{stroke:#e6edf3}.ink{fill:#e6edf3}.plus,.ring{stroke:#0d1117}.n{fill:#9aa5b1;stroke:#9aa5b1}
+.chip text,text.chip{fill:#0d1117}.edge{stroke:#e6edf3}.ink{fill:#e6edf3}.plus,.ring{stroke:#0d1117}.n{fill:#9aa5b1;stroke:#9aa5b1}path.o{fill:#0d1117}
 `
 
 // page collects the text of a picture.
@@ -27,6 +28,13 @@ type page struct{ strings.Builder }
 func (p *page) put(format string, args ...any) {
 	fmt.Fprintf(p, format, args...)
 	p.WriteByte('\n')
+}
+
+// escaped is text as XML has it; characters that XML has none for are replaced.
+func escaped(text string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes everything
+	return b.String()
 }
 
 func (s *sheet) write() string {
@@ -42,12 +50,12 @@ func (s *sheet) write() string {
 	title, facts := s.title()
 	page.put(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title desc">`,
 		s.width, s.height, s.width, s.height)
-	page.put(`<title id="title">%s</title>`, html.EscapeString(title))
-	page.put(`<desc id="desc">%s. Rows are ranks, columns are rounds, arrows are what one rank gives another.</desc>`, html.EscapeString(facts))
+	page.put(`<title id="title">%s</title>`, escaped(title))
+	page.put(`<desc id="desc">%s. Rows are ranks, columns are rounds, arrows are what one rank gives another.</desc>`, escaped(facts))
 	page.put("<style>%s%s@media (prefers-color-scheme:dark){%s%s}</style>", style, s.colours(light[:]), darkStyle, s.colours(dark[:]))
 	page.put(`<rect class="bg" width="%d" height="%d"/>`, s.width, s.height)
-	page.put(`<text class="title" x="%d" y="28">%s</text>`, margin, html.EscapeString(title))
-	page.put(`<text class="soft" x="%d" y="48">%s</text>`, margin, html.EscapeString(facts))
+	page.put(`<text class="title" x="%d" y="28">%s</text>`, margin, escaped(title))
+	page.put(`<text class="soft" x="%d" y="48">%s</text>`, margin, escaped(facts))
 	page.WriteString(body.String())
 	page.put("</svg>")
 	return page.String()
@@ -79,9 +87,9 @@ func (s *sheet) title() (title, facts string) {
 	case high == 0:
 		facts += "; no data is sent"
 	case low == high:
-		facts += "; each rank sends " + blocks(high, p.Split)
+		facts += "; each rank sends " + bytes(high, p.Split)
 	default:
-		facts += fmt.Sprintf("; ranks send up to %s", blocks(high, p.Split))
+		facts += "; a rank sends up to " + bytes(high, p.Split)
 	}
 	return title, facts
 }
@@ -93,44 +101,65 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// blocks says an amount of chunks in blocks.
-func blocks(chunks, split int) string {
+// bytes says an amount of chunks in units of a block.
+func bytes(chunks, split int) string {
 	r := big.NewRat(int64(chunks), int64(split))
-	if r.IsInt() {
-		return count(int(r.Num().Int64()), "block")
+	if r.IsInt() && r.Num().Int64() == 1 {
+		return "m bytes (m: one block)"
 	}
-	return r.String() + " blocks"
+	return r.RatString() + "·m bytes (m: one block)"
 }
 
-func (s *sheet) columnX(round int) int { return s.left + (round-1)*s.columnWidth }
+// columnX is how far right a round is, and bandOf in which band.
+func (s *sheet) columnX(round int) int { return s.left + (round-1)%s.perBand*s.columnWidth }
 
-func (s *sheet) outX() int { return s.columnX(s.trace.Rounds+1) + 18 }
+func (s *sheet) bandOf(round int) *band { return &s.bands[(round-1)/s.perBand] }
+
+// last is the round that Out stands behind; without any round it takes the place of the first.
+func (s *sheet) last() int { return max(s.trace.Rounds, 1) }
+
+func (s *sheet) outX() int {
+	if s.trace.Rounds == 0 {
+		return s.left + buffersGap
+	}
+	return s.columnX(s.last()) + s.columnWidth + buffersGap
+}
 
 // frame draws columns, rows and their names.
 func (s *sheet) frame(p *page) {
-	end := s.columnX(s.trace.Rounds + 1)
 	for round := 1; round <= s.trace.Rounds; round++ {
-		if x := s.columnX(round); round%2 == 1 {
-			p.put(`<rect class="band" x="%d" y="%d" width="%d" height="%d"/>`, x, s.top-26, s.columnWidth, s.bottom-s.top+26)
+		x, b := s.columnX(round), s.bandOf(round)
+		if round%2 == 1 {
+			p.put(`<rect class="band" x="%d" y="%d" width="%d" height="%d"/>`, x, b.top-header, s.columnWidth, b.bottom-b.top+header)
 		}
-		p.put(`<text class="soft mid" x="%d" y="%d">%s</text>`, s.columnX(round)+s.columnWidth/2, s.top-9, s.roundName(round))
+		p.put(`<text class="soft mid" x="%d" y="%d">%s</text>`, x+s.columnWidth/2, b.top-9, s.roundName(round))
 	}
 	if s.inLines > 0 {
-		p.put(`<text class="soft mid" x="%d" y="%d">in</text>`, s.left-18-s.inLines*(s.chipWidth+4)/2, s.top-9)
+		p.put(`<text class="soft mid" x="%d" y="%d">in</text>`, s.left-buffersGap-s.inLines*(s.heldWidth+4)/2, s.top-9)
 	}
 	if s.outLines > 0 {
-		p.put(`<text class="soft mid" x="%d" y="%d">out</text>`, s.outX()+s.outLines*(s.chipWidth+4)/2, s.top-9)
+		p.put(`<text class="soft mid" x="%d" y="%d">out</text>`, s.outX()+s.outLines*(s.heldWidth+4)/2, s.bandOf(s.last()).top-9)
 	}
-	for i, r := range s.ranks {
-		name := fmt.Sprintf("rank %d", r)
-		p.put(`<path class="line" d="M%d %dH%d"/>`, s.left-10, s.middle[i], end+10)
-		if s.trace.Plan.Spec.Coll.Rooted() && r == s.trace.Plan.Spec.Root {
-			p.put(`<text x="%d" y="%d" font-weight="600">%s</text>`, margin, s.middle[i]-2, name)
-			p.put(`<text class="soft" x="%d" y="%d">root</text>`, margin, s.middle[i]+13)
-			continue
+	for _, b := range s.bands {
+		end := s.left
+		if s.trace.Rounds > 0 {
+			end = s.columnX(b.last) + s.columnWidth
 		}
-		p.put(`<text x="%d" y="%d">%s</text>`, margin, s.middle[i]+4, name)
+		for i, r := range s.ranks {
+			s.rankRow(p, r, b.middle[i], end)
+		}
 	}
+}
+
+// rankRow draws the line and the name of a rank in one band.
+func (s *sheet) rankRow(p *page, rank, y, end int) {
+	p.put(`<path class="line" d="M%d %dH%d"/>`, s.left-10, y, end+10)
+	if s.trace.Plan.Spec.Coll.Rooted() && rank == s.trace.Plan.Spec.Root {
+		p.put(`<text x="%d" y="%d" font-weight="600">rank %d</text>`, margin, y-2, rank)
+		p.put(`<text class="soft" x="%d" y="%d">root</text>`, margin, y+13)
+		return
+	}
+	p.put(`<text x="%d" y="%d">rank %d</text>`, margin, y+4, rank)
 }
 
 func (s *sheet) roundName(round int) string {
@@ -140,20 +169,22 @@ func (s *sheet) roundName(round int) string {
 	return fmt.Sprint(round)
 }
 
-// stackY is the middle of chip i of n on a row.
-func (s *sheet) stackY(row, i, n int) int { return s.middle[row] + (2*i-n+1)*chipPitch/2 }
+// stackY is the middle of chip i of n on a row, in the band of a round.
+func (s *sheet) stackY(round, row, i, n int) int {
+	return s.bandOf(round).middle[row] + (2*i-n+1)*chipPitch/2
+}
 
 func (s *sheet) arrow(p *page, a arrow) {
 	tail, head := s.cells[a.from][a.round], s.cells[a.to][a.round]
 	x1 := s.columnX(a.round) + port + s.chipWidth
-	x2 := s.columnX(a.round+1) - port - s.chipWidth - 1
+	x2 := s.columnX(a.round) + s.columnWidth - port - s.chipWidth - 1
 	if tail.leaving[a.tail].hollow {
 		x1 -= s.chipWidth/2 - 4
 	}
 	if head.arriving[a.head].hollow {
 		x2 += s.chipWidth/2 - 4
 	}
-	y1, y2 := s.stackY(a.from, a.tail, len(tail.leaving)), s.stackY(a.to, a.head, len(head.arriving))
+	y1, y2 := s.stackY(a.round, a.from, a.tail, len(tail.leaving)), s.stackY(a.round, a.to, a.head, len(head.arriving))
 	colour := "n"
 	if a.colour >= 0 {
 		colour = fmt.Sprintf("k%d", a.colour)
@@ -167,12 +198,17 @@ func arrowPath(p *page, x1, y1, x2, y2 int, colour, style string) {
 	length := max(root(dx*dx+dy*dy), 1)
 	bx, by := x2-9*dx/length, y2-9*dy/length // where the head begins
 	px, py := 4*dy/length, -4*dx/length
-	class := "a " + colour
-	if style == "put" || style == "get" || style == "signal" {
-		class += " " + style
+	class, head, close := "a "+colour, "h", "z"
+	switch style { // what the peer takes has an open head, a signal has none but two strokes
+	case "put":
+		class += " put"
+	case "get":
+		class, head = class+" get", "o"
+	case "signal":
+		class, head, close = class+" signal", "v", ""
 	}
-	p.put(`<path class="%s" d="M%d %dL%d %d"/><path class="h %s" d="M%d %dL%d %dL%d %dz"/>`, class, x1, y1, bx, by,
-		colour, x2, y2, bx+px, by+py, bx-px, by-py)
+	p.put(`<path class="%s" d="M%d %dL%d %d"/><path class="%s %s" d="M%d %dL%d %dL%d %d%s"/>`, class, x1, y1, bx, by,
+		head, colour, bx+px, by+py, x2, y2, bx-px, by-py, close)
 }
 
 // root is the integer square root.
@@ -189,35 +225,34 @@ func root(n int) int {
 func (s *sheet) chips(p *page) {
 	p.put(`<g class="chip">`)
 	for i := range s.ranks {
-		s.buffer(p, s.in[i], s.left-18-s.inLines*(s.chipWidth+4), i, s.inLines)
+		s.buffer(p, s.in[i], s.left-buffersGap-s.inLines*(s.heldWidth+4), 1, i, s.inLines)
 		for round := 1; round <= s.trace.Rounds; round++ {
 			c := s.cells[i][round]
 			for k, chip := range c.leaving {
-				s.chipAt(p, chip, s.columnX(round)+port, s.stackY(i, k, len(c.leaving)))
+				s.chipAt(p, chip, s.columnX(round)+port, s.chipWidth, s.stackY(round, i, k, len(c.leaving)))
 			}
 			for k, chip := range c.arriving {
-				s.chipAt(p, chip, s.columnX(round+1)-port-s.chipWidth, s.stackY(i, k, len(c.arriving)))
+				s.chipAt(p, chip, s.columnX(round)+s.columnWidth-port-s.chipWidth, s.chipWidth, s.stackY(round, i, k, len(c.arriving)))
 			}
 		}
-		s.buffer(p, s.out[i], s.outX(), i, s.outLines)
+		s.buffer(p, s.out[i], s.outX(), s.last(), i, s.outLines)
 	}
 	p.put("</g>")
 }
 
-// buffer draws what In or Out holds.
-func (s *sheet) buffer(p *page, chips []chip, x, row, wide int) {
+// buffer draws what In or Out holds, in the band of a round.
+func (s *sheet) buffer(p *page, chips []chip, x, round, row, wide int) {
 	if len(chips) == 0 {
 		return
 	}
 	lines := (len(chips) + wide - 1) / wide
 	for i, c := range chips {
-		s.chipAt(p, c, x+i%wide*(s.chipWidth+4)+2, s.stackY(row, i/wide, lines))
+		s.chipAt(p, c, x+i%wide*(s.heldWidth+4)+2, s.heldWidth, s.stackY(round, row, i/wide, lines))
 	}
 }
 
 // chipAt draws a chip with its left edge at x and its middle at y.
-func (s *sheet) chipAt(p *page, c chip, x, y int) {
-	w := s.chipWidth
+func (s *sheet) chipAt(p *page, c chip, x, w, y int) {
 	if c.hollow {
 		p.put(`<circle class="n" cx="%d" cy="%d" r="3"/>`, x+w/2, y)
 		return
@@ -226,19 +261,12 @@ func (s *sheet) chipAt(p *page, c chip, x, y int) {
 	if c.told != "" {
 		p.put(`<g><title>%s</title>`, c.told)
 	}
-	if len(c.colours) == 1 {
-		p.put(`<rect class="c k%d" x="%d" y="%d" width="%d" height="%d" rx="4"/>`, c.colours[0], x, top, w, chipHeight)
-	} else {
-		for i, k := range c.colours {
-			from, to := x+i*w/len(c.colours), x+(i+1)*w/len(c.colours)
-			p.put(`<rect class="c k%d" x="%d" y="%d" width="%d" height="%d"/>`, k, from, top, to-from, chipHeight)
-		}
-	}
+	stripes(p, c.colours, x, top, w)
 	if c.complete {
 		p.put(`<rect class="edge" x="%d" y="%d" width="%d" height="%d" rx="4"/>`, x, top, w, chipHeight)
 	}
 	if c.label != "" {
-		p.put(`<text x="%d" y="%d">%s</text>`, x+w/2, y+4, html.EscapeString(c.label))
+		p.put(`<text x="%d" y="%d">%s</text>`, x+w/2, y+4, escaped(c.label))
 	}
 	if c.reduced {
 		plusAt(p, x+w+2, top)
@@ -248,13 +276,33 @@ func (s *sheet) chipAt(p *page, c chip, x, y int) {
 	}
 }
 
+// stripes draws the box of a chip in all of its colours; it has round corners where they fit into the outer stripes.
+func stripes(p *page, colours []int, x, top, w int) {
+	n := len(colours)
+	if n == 1 {
+		p.put(`<rect class="c k%d" x="%d" y="%d" width="%d" height="%d" rx="4"/>`, colours[0], x, top, w, chipHeight)
+		return
+	}
+	for i, k := range colours {
+		from, to := x+i*w/n, x+(i+1)*w/n
+		switch {
+		case i == 0 && to-from >= 4:
+			p.put(`<path class="c k%d" d="M%d %dh-%da4 4 0 0 1 -4 -4v-%da4 4 0 0 1 4 -4h%dz"/>`, k, to, top+chipHeight, to-from-4, chipHeight-8, to-from-4)
+		case i == n-1 && to-from >= 4:
+			p.put(`<path class="c k%d" d="M%d %dh%da4 4 0 0 1 4 4v%da4 4 0 0 1 -4 4h-%dz"/>`, k, from, top, to-from-4, chipHeight-8, to-from-4)
+		default:
+			p.put(`<rect class="c k%d" x="%d" y="%d" width="%d" height="%d"/>`, k, from, top, to-from, chipHeight)
+		}
+	}
+}
+
 func plusAt(p *page, x, y int) {
 	p.put(`<circle class="ink ring" cx="%d" cy="%d" r="6"/><path class="plus" d="M%d %dh6m-3 -3v6"/>`, x, y, x-3, y)
 }
 
 // legend explains colours and marks; it also finds the height of the picture.
 func (s *sheet) legend(p *page) {
-	x, y := margin, s.bottom+24
+	x, y := margin, s.bands[len(s.bands)-1].bottom+24
 	next := func(width int) {
 		if x += width; x > s.width-60 {
 			x, y = margin, y+26
@@ -267,7 +315,7 @@ func (s *sheet) legend(p *page) {
 	}
 	text := func(words string) {
 		p.put(`<text x="%d" y="%d">%s</text>`, x, y+4, words)
-		x += 7*len([]rune(words)) + 18
+		x += 13*len([]rune(words))/2 + 18
 	}
 	if s.anyColour() {
 		p.put(`<text class="soft" x="%d" y="%d">%s</text>`, x, y+4, s.names.by)
@@ -286,8 +334,8 @@ func (s *sheet) legend(p *page) {
 		}
 		x, y = margin, y+30
 	}
-	for _, a := range []struct{ style, words string }{{"message", "message"}, {"empty", "empty message"}, {"put", "put into the peer's window"},
-		{"get", "read from the peer's window"}, {"signal", "signal"}} {
+	for _, a := range []struct{ style, words string }{{"message", "message"}, {"empty", "empty message"}, {"put", "put: written into the peer's window"},
+		{"get", "get: read from the peer's window"}, {"signal", "signal"}} {
 		if s.used[a.style] {
 			room(a.words)
 			arrowPath(p, x, y, x+34, y, "n", a.style)
@@ -296,7 +344,7 @@ func (s *sheet) legend(p *page) {
 		}
 	}
 	if s.used["reduced"] {
-		const words = "reduced with what was there"
+		const words = "reduced at this rank"
 		room(words)
 		plusAt(p, x+6, y)
 		x += 18

@@ -5,8 +5,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math"
+	"math/big"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +21,8 @@ import (
 	"github.com/goccl/goccl/ccl/draw"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/sim"
+	"github.com/goccl/goccl/ccl/topo/network"
 	"github.com/goccl/goccl/ccl/verify"
 )
 
@@ -56,8 +62,9 @@ func (c comment) fact(name string) string {
 	return ""
 }
 
-// comments reads the doc comments of package algo: of each function that a line of the registry names.
-func comments(t *testing.T) map[string]comment {
+// comments reads the doc comments of package algo: of each function that a line of the registry names, by COLLECTIVE/ALGORITHM; designs has
+// that name for each function.
+func comments(t *testing.T) (found map[string]comment, designs map[string]string) {
 	t.Helper()
 	functions := map[string]comment{}
 	makers := map[string]string{} // COLLECTIVE/ALGORITHM to the function that designs it
@@ -80,11 +87,11 @@ func comments(t *testing.T) map[string]comment {
 			})
 		}
 	}
-	found := map[string]comment{}
+	found, designs = map[string]comment{}, map[string]string{}
 	for name, function := range makers {
-		found[name] = functions[function]
+		found[name], designs[function] = functions[function], name
 	}
-	return found
+	return found, designs
 }
 
 // registered notes a call of entry or composition: its name, its collective and its function.
@@ -133,11 +140,11 @@ func drawn(t *testing.T, a algo.Algorithm) string {
 	t.Helper()
 	for _, ranks := range []int{5, 4, 3} {
 		spec := plan.Spec{Coll: a.Coll, Ranks: ranks}
-		if a.Name == "hierarchical" || strings.HasSuffix(a.Name, "2d") {
-			if ranks != 4 {
-				continue // 5 has no grid
+		if a.Name == "hierarchical" || strings.HasSuffix(a.Name, "2d") { // 5 has no grid
+			spec.Ranks, spec.Shape = 6, plan.Shape{3, 2}
+			if ranks < 5 {
+				spec.Ranks, spec.Shape = 4, plan.Shape{2, 2}
 			}
-			spec.Shape = plan.Shape{2, 2}
 		}
 		p, err := a.Make(spec)
 		require.NoError(t, err)
@@ -156,41 +163,181 @@ func drawn(t *testing.T, a algo.Algorithm) string {
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
 
-// docs/catalogue.md is made of the registry, the doc comments and the plans.
-func TestCataloguePage(t *testing.T) {
-	known := comments(t)
-	var b strings.Builder
-	b.WriteString("# The catalogue\n\nGenerated from the code by `go test ./cmd/goccl -rewrite`.\n\n" +
-		"n is the number of ranks, m the bytes of a block, α the time of a message, β that of a byte on a link, γ that of reducing a byte. A level says how\n" +
-		"far the bits of a result depend on circumstances; `goccl verify --all` proves them:\n" +
-		"2: all ranks get the same bits, in every run; 3: and an element's order of reduction does not depend on its position or the size;\n" +
-		"4: and it is the order of the ranks. Where nothing is reduced the level is 4. In the drawings ranks are rows and rounds are columns.\n" +
-		"`goccl plan draw COLLECTIVE/ALGORITHM --ranks N` draws others.\n\n")
-	names := map[string]bool{}
-	for _, coll := range dtype.Collectives() {
-		fmt.Fprintf(&b, "## %v\n\n| algorithm | what it does | level | needs | steps | bytes |\n|---|---|---|---|---|---|\n", coll)
-		for _, a := range algo.For(coll) {
-			c := known[coll.String()+"/"+a.Name]
-			require.NotEmpty(t, c.facts, "%v/%s has no doc comment with its steps, bytes, time", coll, a.Name)
-			p, err := a.Make(plan.Spec{Coll: coll, Ranks: 4})
-			require.NoError(t, err)
-			fmt.Fprintf(&b, "| [%s](#%v-%s) | %s | %d | %s | %s | %s |\n", a.Name, coll, a.Name, cell(a.Doc), a.Level,
-				strings.Join(needs(p.Needs), ", "), cell(c.fact("steps")), cell(c.fact("bytes")))
+// What the tables of the page are about.
+const (
+	tableRanks            = 8
+	tableAlpha, tableRate = 5e-6, 10e9
+)
+
+var tableShape = plan.Shape{4, 2}
+
+// row is what one algorithm does on 8 ranks, in figures.
+type row struct {
+	steps int
+	sends *big.Rat   // blocks, of the rank that sends most
+	times [2]float64 // for small and large blocks
+}
+
+var tableSizes = [2]int{1 << 10, 8 << 20}
+
+func figures(t *testing.T, a algo.Algorithm) row {
+	t.Helper()
+	p, err := a.Make(plan.Spec{Coll: a.Coll, Ranks: tableRanks, Shape: tableShape})
+	require.NoError(t, err)
+	trace, err := draw.Run(p)
+	require.NoError(t, err)
+	r := row{steps: trace.Rounds, sends: big.NewRat(int64(slices.Max(trace.Sent)), int64(p.Split))}
+	for i, size := range tableSizes {
+		result, err := sim.Run(p, network.Uniform(tableRanks, network.Wire{Alpha: tableAlpha, Bandwidth: tableRate}), sim.Options{Elements: size})
+		require.NoError(t, err)
+		r.times[i] = result.Makespan
+	}
+	return r
+}
+
+// blocks writes an amount of blocks as a number of m.
+func blocks(r *big.Rat) string {
+	switch {
+	case r.Sign() == 0:
+		return "nothing"
+	case r.Cmp(big.NewRat(1, 1)) == 0:
+		return "m"
+	}
+	return r.RatString() + "·m"
+}
+
+// duration writes a time with three digits or so; the shortest one of a table is bold.
+func duration(seconds, shortest float64) string {
+	text := fmt.Sprintf("%.1f µs", seconds*1e6)
+	if seconds >= 1e-3 {
+		text = fmt.Sprintf("%.2f ms", seconds*1e3)
+	}
+	if seconds <= shortest*(1+1e-9) {
+		return "**" + text + "**"
+	}
+	return text
+}
+
+const catalogueStart = `# The catalogue
+
+Generated from the code by ` + "`go test ./cmd/goccl -rewrite`" + `. [How to read it](#how-to-read-it) is at the end.
+
+| collective | algorithms |
+|---|---|
+`
+
+const catalogueTables = `
+Below, each collective has a table. Its figures are for 8 ranks, in two hosts of 4 where an algorithm knows hosts: steps and bytes as the plans
+have them, times as the simulator has them, on a uniform network with α = 5 µs, 10 GB/s and γ = 0. The shortest time is **bold**. Algorithms
+with windows are at home in shared memory; here they are simulated as if that network had them, with α for each put, get and signal. Real hosts
+are not uniform: ` + "`goccl sim --topo …`" + ` has other networks, ` + "`goccl tune`" + ` measures yours.
+
+`
+
+const catalogueEnd = `## How to read it
+
+| | |
+|---|---|
+| n | the number of ranks; p is the largest power of two up to n |
+| m | the bytes of a block: of the whole buffer for all_reduce, reduce and broadcast; of what one rank gives for all_gather and gather, or gets for reduce_scatter and scatter; of what one rank has for one other for all_to_all. It is the count of the NCCL call, in bytes |
+| α, β, γ | the time that a message takes whatever its length, that of a byte on a link, and that of reducing a byte. With windows α is that of a wait |
+| a, b | of hierarchical algorithms: b hosts of a ranks; α₀ and β₀ are within a host, α₁ and β₁ across. R(x), G(x) and A(x) are the steps of the reduce-scatter, all-gather and all-reduce among x ranks that they are made of |
+| steps | messages on the longest chain, where a rank sends one at a time and receives one at a time. With windows: times that a rank has to wait for others |
+| bytes | what a rank sends, or others read from its window |
+| needs | messages; puts into the windows of others, which tcp emulates by messages; gets from them, which need shared memory; counts: where blocks differ in length, the lengths are exchanged first |
+| in place | whether input and output may be the same memory |
+| level | of [determinism](determinism.md); ` + "`goccl verify --all`" + ` proves it. 2: all ranks get the same bits, in every run. 3: and the order in which an element is reduced depends neither on its position nor on the size. 4: and it is the order of the ranks. Where nothing is reduced it is 4 |
+
+In the drawings ranks are rows, from top to bottom, and rounds are columns, from left to right; those that do not fit side by side go on below. An
+arrow is what one rank gives another, in the colour of the chunk. A message is in the round after all that its two lanes did before, so the number
+of the last round is the steps of the algorithm. With windows a round is a put, a get, or signals that belong to no put.
+` + "`goccl plan draw --ranks N COLLECTIVE/ALGORITHM`" + ` draws others, ` + "`goccl plan show`" + ` prints them.
+`
+
+// linked replaces the names of functions by links to what they design.
+func linked(text string, designs map[string]string) string {
+	return goName.ReplaceAllStringFunc(text, func(word string) string {
+		name, ok := designs[word]
+		if !ok {
+			return word
 		}
-		b.WriteByte('\n')
-		for _, a := range algo.For(coll) {
-			c := known[coll.String()+"/"+a.Name]
-			picture := fmt.Sprintf("%v-%s.svg", coll, a.Name)
-			names[picture] = true
-			golden(t, filepath.Join(docs, "catalogue", picture), drawn(t, a))
-			fmt.Fprintf(&b, "### %v %s\n\n%s\n\n| | |\n|---|---|\n", coll, a.Name, c.text)
-			for _, f := range c.facts {
-				fmt.Fprintf(&b, "| %s | %s |\n", f.name, cell(f.text))
-			}
-			fmt.Fprintf(&b, "| level | %d |\n| code | [%s](../ccl/algo/%s) |\n\n![%v %s](catalogue/%s)\n\n", a.Level, c.file, c.file, coll, a.Name, picture)
+		return fmt.Sprintf("[%s](#%s)", name, strings.ReplaceAll(name, "/", "-"))
+	})
+}
+
+var goName = regexp.MustCompile(`\b[a-z]+[A-Z][A-Za-z0-9]*\b`)
+
+// section writes what there is to know about one algorithm.
+func section(t *testing.T, b *strings.Builder, a algo.Algorithm, c comment, designs map[string]string) {
+	t.Helper()
+	p, err := a.Make(plan.Spec{Coll: a.Coll, Ranks: 4})
+	require.NoError(t, err)
+	fmt.Fprintf(b, "### %v %s\n\n%s\n\n| | |\n|---|---|\n", a.Coll, a.Name, linked(c.text, designs))
+	for _, f := range c.facts {
+		fmt.Fprintf(b, "| %s | %s |\n", f.name, cell(linked(f.text, designs)))
+	}
+	inPlace := "no"
+	if p.Alias&plan.InPlace != 0 {
+		inPlace = "yes"
+	}
+	fmt.Fprintf(b, "| needs | %s |\n| in place | %s |\n| level | %d |\n| code | [%s](../ccl/algo/%s) |\n\n![%v %s](catalogue/%s)\n\n",
+		strings.Join(needs(p.Needs), ", "), inPlace, a.Level, c.file, c.file, a.Coll, a.Name, picture(a))
+}
+
+func picture(a algo.Algorithm) string { return fmt.Sprintf("%v-%s.svg", a.Coll, a.Name) }
+
+// table writes the summary of a collective.
+func table(t *testing.T, b *strings.Builder, coll dtype.Collective) {
+	t.Helper()
+	fmt.Fprintf(b, "## %v\n\n| algorithm | what it does | steps | a rank sends | m = 1 KiB | m = 8 MiB | level | needs |\n|---|---|---|---|---|---|---|---|\n", coll)
+	rows := map[string]row{}
+	shortest := [2]float64{math.Inf(1), math.Inf(1)}
+	for _, a := range algo.For(coll) {
+		r := figures(t, a)
+		rows[a.Name] = r
+		for i := range shortest {
+			shortest[i] = min(shortest[i], r.times[i])
 		}
 	}
-	golden(t, filepath.Join(docs, "catalogue.md"), strings.TrimRight(b.String(), "\n")+"\n")
+	for _, a := range algo.For(coll) {
+		p, err := a.Make(plan.Spec{Coll: coll, Ranks: 4})
+		require.NoError(t, err)
+		r := rows[a.Name]
+		fmt.Fprintf(b, "| [%s](#%v-%s) | %s | %d | %s | %s | %s | %d | %s |\n", a.Name, coll, a.Name, cell(a.Doc), r.steps, blocks(r.sends),
+			duration(r.times[0], shortest[0]), duration(r.times[1], shortest[1]), a.Level, strings.Join(needs(p.Needs), ", "))
+	}
+	b.WriteByte('\n')
+}
+
+// docs/catalogue.md is made of the registry, the doc comments and the plans.
+func TestCataloguePage(t *testing.T) {
+	known, designs := comments(t)
+	var b strings.Builder
+	b.WriteString(catalogueStart)
+	for _, coll := range dtype.Collectives() {
+		var links []string
+		for _, a := range algo.For(coll) {
+			links = append(links, fmt.Sprintf("[%s](#%v-%s)", a.Name, coll, a.Name))
+		}
+		fmt.Fprintf(&b, "| [%v](#%v) | %s |\n", coll, coll, strings.Join(links, ", "))
+	}
+	b.WriteString(catalogueTables)
+	names := map[string]bool{}
+	for _, coll := range dtype.Collectives() {
+		table(t, &b, coll)
+		for _, a := range algo.For(coll) {
+			c := known[coll.String()+"/"+a.Name]
+			for _, fact := range []string{"steps", "bytes", "time", "wins", "source"} {
+				require.NotEmpty(t, c.fact(fact), "the doc comment of %v/%s lacks %s", coll, a.Name, fact)
+			}
+			require.Equal(t, coll.Reduces(), c.fact("order") != "", "%v/%s: the order of reduction", coll, a.Name)
+			names[picture(a)] = true
+			golden(t, filepath.Join(docs, "catalogue", picture(a)), drawn(t, a))
+			section(t, &b, a, c, designs)
+		}
+	}
+	b.WriteString(catalogueEnd)
+	golden(t, filepath.Join(docs, "catalogue.md"), b.String())
 	pictures, err := os.ReadDir(filepath.Join(docs, "catalogue"))
 	require.NoError(t, err)
 	for _, f := range pictures {

@@ -28,6 +28,7 @@ same time, to one neighbour only, and every link carries the same: 2(n−1)/n = 
 
 ![the plan](catalogue/all_reduce-ring.svg)
 
+The columns of the drawing are the steps below; a plus is a chunk that is added to what the rank has, a frame one that is complete.
 The code is [all_reduce_ring.go](../ccl/algo/all_reduce_ring.go); ` + "`goccl plan show --ranks 5 all_reduce/ring`" + ` prints the plan. In the
 tables each row is a rank and each column a chunk. A number is the contribution of that rank, 0+1 the sum of two, as the plan orders the
 operands; Σ is the sum of all five, and what changed in the step is **bold**.
@@ -37,10 +38,10 @@ operands; Σ is the sum of all five, and what changed in the step is **bold**.
 const walkthroughEnd = `
 Each chunk was added in an order of its own: chunk c starts at rank c and goes around the ring. So all ranks get the same bits
 in every run, but the order of an element depends on its place in the block: that is level 2 of determinism. Where it must not
-depend on that, ` + "`GOCCL_DETERMINISM`" + ` asks for another algorithm.
+depend on that, ` + "`GOCCL_DETERMINISM=4`" + ` chooses another algorithm; see [determinism](determinism.md).
 
-The ring is best for large blocks: its 2(n−1) steps make it slow for small ones, which [the catalogue](catalogue.md) has
-algorithms with log n steps for.
+The ring is at its best with large blocks. With small ones nearly all of its time is the α of its 2(n−1) steps;
+[the catalogue](catalogue.md#all_reduce) has algorithms with about log₂ n steps for these.
 `
 
 // docs/ring-walkthrough.md is what the plan does, and what the simulator says of it.
@@ -70,6 +71,10 @@ func TestRingWalkthrough(t *testing.T) {
 	b.WriteString(walkthroughStart)
 	fmt.Fprintf(b, "The times are the simulator's, for a block of 5 MiB (chunks of 1 MiB) on a uniform network with α = 5 µs and 10 GB/s a link. They\n"+
 		"are those of the formula: each step takes α + β·m/n = %s, all of them 2(n−1)·(α + β·m/n) = %s.\n\n", micros(step), micros(simulated.Makespan))
+	fmt.Fprintf(b, "A rank sends 8 chunks, 8 MiB in all. In the terms of nccl-tests the block goes through at %.2f GB/s (algbw, bytes by time), which is\n"+
+		"%.2f GB/s on each link (busbw, times 2(n−1)/n); what is missing to 10 GB/s is α. The simulator prints the same:\n"+
+		"`goccl sim --topo uniform,alpha=5us,bw=10GB --ranks 5 --algo ring --size 5MiB`.\n\n",
+		block/simulated.Makespan/1e9, block/simulated.Makespan/1e9*2*(ranks-1)/ranks)
 	b.WriteString("## Before\n\n")
 	holdings(b, held, nil)
 	for round := 1; round <= trace.Rounds; round++ {
