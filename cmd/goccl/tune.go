@@ -1,11 +1,18 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"syscall"
 	"text/tabwriter"
 	"time"
 	"unsafe"
@@ -39,7 +46,25 @@ func (r fitRow) off() float64 { return r.Simulated/r.Measured - 1 }
 // fitAlgorithms are what the fitted network is tried on.
 var fitAlgorithms = []string{"ring", "recursive_doubling", "rabenseifner"}
 
+// fitJob is what the process that measures is told, and fitResult its answer.
+type fitJob struct {
+	Spec benchSpec `json:"spec"`
+	Rate string    `json:"rate"` // of the shaped network that it makes for itself; none if empty
+}
+
+type fitResult struct {
+	Costs   fitted   `json:"costs"`
+	Rows    []fitRow `json:"rows"`
+	Failure string   `json:"failure"`
+}
+
+// fitProcess in place of flags makes this process the one that measures.
+const fitProcess = "fit-process"
+
 func tuneVerb(args []string, out io.Writer) error {
+	if len(args) > 0 && args[0] == fitProcess {
+		return fitAsTold(args[1:], out)
+	}
 	opts, err := environment()
 	if err != nil {
 		return err
@@ -47,7 +72,8 @@ func tuneVerb(args []string, out io.Writer) error {
 	set := flags("tune", out)
 	fit := set.Bool("fit", false, "measure α, β and γ of the network, and compare simulated all-reduces with measured ones")
 	ranks := set.Int("ranks", 2, "number of ranks, each a process on this host")
-	rate := set.String("rate", "", "put each rank into a network namespace of its own, behind a switch port of this rate (1gbit); needs root")
+	rate := set.String("rate", "", "put each rank into a network namespace of its own, behind a switch port of this rate, as 1gbit or 100mbit;\n"+
+		"needs ip and tc, and to be root or allowed user namespaces")
 	lo := set.String("min", "1M", "smallest all-reduce in bytes, with K, M or G")
 	hi := set.String("max", "64M", "largest all-reduce")
 	factor := set.Int64("factor", 4, "each size is so many times the one before")
@@ -60,8 +86,11 @@ func tuneVerb(args []string, out io.Writer) error {
 		return errors.New("usage: goccl tune --fit [flags]; see goccl tune --help")
 	}
 	opts.Transport, opts.Plan = "tcp", ""
+	if *rate != "" {
+		opts.SocketIfname = rankInterface
+	}
 	spec := benchSpec{Ranks: *ranks, Coll: dtype.Send, Type: dtype.F32, Op: dtype.Sum, Factor: *factor, Warmup: 1, Repeat: *repeat,
-		Block: 20 * time.Millisecond}
+		Block: 20 * time.Millisecond, Options: opts.String()}
 	if spec.Min, err = parseSize(*lo); err != nil {
 		return err
 	}
@@ -72,33 +101,114 @@ func tuneVerb(args []string, out io.Writer) error {
 	case spec.Ranks < 2 || spec.Ranks > 64:
 		return fmt.Errorf("--ranks %d: want 2 to 64", spec.Ranks)
 	case spec.Min < 4 || spec.Max < spec.Min:
-		return fmt.Errorf("--min %s and --max %s are not a range", *lo, *hi)
+		return fmt.Errorf("--min %s and --max %s are not a range of 4 bytes or more", *lo, *hi)
+	case spec.Max > 1<<30:
+		return fmt.Errorf("--max %s: want 1G or less, every rank holds two vectors of that size", *hi)
 	case spec.Factor < 2 || spec.Repeat < 1:
 		return errors.New("--factor must be 2 or more, --repeat 1 or more")
+	case !rateForm.MatchString(*rate):
+		return fmt.Errorf("--rate %s: want a number and a unit of tc, as 1gbit, 100mbit or 12.5mbps (bytes)", *rate)
 	}
-	var prefix func(int) []string
-	if *rate != "" {
-		network, err := newShapedNetwork(spec.Ranks, *rate)
-		if err != nil {
-			return err
-		}
-		defer network.close()
-		prefix = network.prefix
+	if largest := spec.largest(); largest < 2*smallest {
+		return fmt.Errorf("the largest size measured would be %d bytes: the fit needs one of 2K or more, set --max", largest)
 	}
-	costs, err := fitNetwork(spec, opts, prefix)
+	result, err := fitApart(fitJob{Spec: spec, Rate: *rate})
 	if err != nil {
 		return err
 	}
-	rows, err := compareFit(spec, opts, prefix, costs)
-	if err != nil {
-		return err
-	}
-	return printFit(out, costs, rows, *asJSON)
+	return printFit(out, result.Costs, result.Rows, *asJSON)
 }
 
-// fitNetwork measures a ping-pong: of small messages, and of the sizes that all-reduces are compared at.
-func fitNetwork(spec benchSpec, opts ccl.Options, prefix func(int) []string) (fitted, error) {
-	spec.Options = opts.String()
+// rateForm is no rate, or one above zero that tc understands.
+var rateForm = regexp.MustCompile(`(?i)^(([0-9]*[1-9][0-9]*(\.[0-9]+)?|[0-9]+\.[0-9]*[1-9][0-9]*)([kmgt]i?)?(bit|bps))?$`)
+
+// largest is the last of the sizes.
+func (s *benchSpec) largest() int64 {
+	size := s.Min
+	for size <= s.Max/s.Factor {
+		size *= s.Factor
+	}
+	return size
+}
+
+// fitApart measures in a process of its own, so that an interrupt ends that one with all of its ranks, and takes the network with it.
+func fitApart(job fitJob) (*fitResult, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	told, err := json.Marshal(job)
+	if err != nil {
+		return nil, err
+	}
+	attributes := ownGroup()
+	if job.Rate != "" {
+		if attributes, err = ownNetwork(); err != nil {
+			return nil, err
+		}
+	}
+	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd := exec.CommandContext(interrupted, self, "tune", fitProcess, string(told))
+	cmd.SysProcAttr, cmd.Stderr = attributes, os.Stderr
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	runtime.LockOSThread() // the child ends with the thread that started it
+	defer runtime.UnlockOSThread()
+	answer, err := cmd.Output()
+	var result fitResult
+	switch {
+	case interrupted.Err() != nil:
+		return nil, fmt.Errorf("interrupted: %v; the ranks are ended", context.Cause(interrupted))
+	case cmd.Process == nil && job.Rate != "":
+		return nil, fmt.Errorf("--rate: %v: %s", err, namespaceHint)
+	case err != nil:
+		return nil, fmt.Errorf("the process that measures ended: %w", err)
+	}
+	if err := json.Unmarshal(answer, &result); err != nil {
+		return nil, fmt.Errorf("the process that measures answered %q: %w", answer, err)
+	}
+	if result.Failure != "" {
+		return nil, errors.New(result.Failure)
+	}
+	return &result, nil
+}
+
+// fitAsTold is the whole of the process that measures.
+func fitAsTold(args []string, out io.Writer) error {
+	var job fitJob
+	if len(args) != 1 || json.Unmarshal([]byte(args[0]), &job) != nil {
+		return fmt.Errorf("%s is for goccl tune's own use", fitProcess)
+	}
+	result, err := job.run()
+	if err != nil {
+		result.Failure = err.Error()
+	}
+	return json.NewEncoder(out).Encode(result)
+}
+
+func (job fitJob) run() (result fitResult, err error) {
+	opts, err := ccl.ParseOptions(job.Spec.Options)
+	if err != nil {
+		return result, err
+	}
+	var prefix func(int) []string
+	if job.Rate != "" {
+		prefix = inNamespace
+		if err := makeNetwork(job.Spec.Ranks, job.Rate); err != nil {
+			return result, err
+		}
+	}
+	if result.Costs, err = fitNetwork(job.Spec, prefix); err != nil {
+		return result, err
+	}
+	result.Rows, err = compareFit(job.Spec, opts, prefix, result.Costs)
+	return result, err
+}
+
+// fitNetwork measures a ping-pong: of small messages, and of the sizes that all-reduces are compared at. Only its two ranks run, others
+// would take their processors.
+func fitNetwork(spec benchSpec, prefix func(int) []string) (fitted, error) {
+	spec.Ranks = 2
 	var sizes, times []float64
 	collect := func(r benchRow) { sizes, times = append(sizes, float64(r.Bytes)), append(times, r.Micros/1e6) }
 	small := spec
@@ -143,7 +253,10 @@ func fitLine(sizes, times []float64) (alpha, beta float64, err error) {
 	if small == 0 || large == 0 {
 		return 0, 0, fmt.Errorf("%.0f small and %.0f large sizes were measured, the fit needs both", small, large)
 	}
-	return alpha, max(top/bottom, 0), nil
+	if top <= 0 {
+		return 0, 0, fmt.Errorf("large messages were no slower than small ones (%.1f µs), there is no bandwidth to find; try a larger --max", alpha*1e6)
+	}
+	return alpha, top / bottom, nil
 }
 
 // measureGamma is the time to add one byte of float32 to another, with both in the second-level cache as fragments are.
@@ -205,9 +318,13 @@ func simulateFit(r fitRow, ranks int, costs fitted) (float64, error) {
 func printFit(out io.Writer, costs fitted, rows []fitRow, asJSON bool) error {
 	if asJSON {
 		encoder := json.NewEncoder(out)
-		encoder.Encode(costs)
+		if err := encoder.Encode(costs); err != nil {
+			return err
+		}
 		for _, r := range rows {
-			encoder.Encode(r)
+			if err := encoder.Encode(r); err != nil {
+				return err
+			}
 		}
 		return nil
 	}

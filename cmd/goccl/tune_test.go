@@ -26,6 +26,9 @@ func TestFitLine(t *testing.T) {
 	if _, _, err := fitLine(sizes[:2], exact[:2]); err == nil {
 		t.Error("a fit without a large message")
 	}
+	if _, _, err := fitLine([]float64{64, 2048}, []float64{5e-6, 4e-6}); err == nil {
+		t.Error("a large message that is faster than a small one")
+	}
 	if _, _, err := fitLine([]float64{1, 2048}, []float64{1, 0}); err == nil {
 		t.Error("a message that takes no time")
 	}
@@ -40,15 +43,45 @@ func TestMeasureGamma(t *testing.T) {
 func TestTuneRefuses(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"", "usage: goccl tune --fit"},
+		{"--rate 1gbit", "usage: goccl tune --fit"},
 		{"--fit more", "usage"},
-		{"--fit --ranks 1", "--ranks 1"},
+		{"--fit --ranks 0", "--ranks 0: want 2 to 64"},
+		{"--fit --ranks 1", "--ranks 1: want 2 to 64"},
+		{"--fit --ranks 65", "--ranks 65: want 2 to 64"},
+		{"--fit --ranks two", "invalid value \"two\""},
 		{"--fit --min 2M --max 1M", "not a range"},
-		{"--fit --factor 1", "--factor"},
+		{"--fit --min 2", "not a range"},
+		{"--fit --min -1", "size \"-1\""},
+		{"--fit --min 1.5M", "size \"1.5M\""},
 		{"--fit --max 7Q", "size \"7Q\""},
+		{"--fit --max 2G", "--max 2G: want 1G or less"},
+		{"--fit --min 64 --max 1K", "largest size measured would be 1024 bytes"},
+		{"--fit --min 1K --max 2K --factor 3", "largest size measured would be 1024 bytes"},
+		{"--fit --factor 1", "--factor"},
+		{"--fit --repeat 0", "--repeat"},
+		{"--fit --rate nonsense", "--rate nonsense: want a number and a unit"},
+		{"--fit --rate 1000", "--rate 1000: want"},
+		{"--fit --rate 0gbit", "--rate 0gbit: want"},
+		{"--fit --rate -1gbit", "--rate -1gbit: want"},
+		{"fit-process", "for goccl tune's own use"},
+		{"fit-process {", "for goccl tune's own use"},
 	} {
 		err := tuneVerb(strings.Fields(test.args), &bytes.Buffer{})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("tune %s: got %v, want %q", test.args, err, test.want)
+		}
+	}
+}
+
+func TestRateForm(t *testing.T) {
+	for _, rate := range []string{"", "1gbit", "100Mbit", "2.5gbit", "0.5gbit", "12.5mbps", "10gibit", "800bit"} {
+		if !rateForm.MatchString(rate) {
+			t.Errorf("%q is a rate of tc", rate)
+		}
+	}
+	for _, rate := range []string{"0.0gbit", "gbit", "1 gbit", "1gbit burst 1kb", "1.gbit", "1gb", "1e9bit"} {
+		if rateForm.MatchString(rate) {
+			t.Errorf("%q is no rate", rate)
 		}
 	}
 }
