@@ -97,6 +97,9 @@ func (c *composer) add(st stage) {
 	var tails []plan.Point
 	for l, lane := range x.steps.Lanes {
 		begin := len(c.prog.Lanes[l])
+		if last := len(lane) - 1; last >= 0 {
+			c.prog.Lanes[l] = slices.Grow(c.prog.Lanes[l], x.places[l][last].first+x.places[l][last].pieces-begin)
+		}
 		for i := range lane {
 			for piece := range x.places[l][i].pieces {
 				c.prog.Lanes[l] = append(c.prog.Lanes[l], x.piece(l, i, piece))
