@@ -13,8 +13,7 @@ type op struct {
 	peer     int32 // -1: none
 	after    int32 // step of lane afterLane that comes first
 	more     int32 // index in program.more, or -1
-	box      int32 // the mailbox it uses, once known; -1 before, and where it changes from one iteration to the next
-	path     int32 // likewise the path
+	port     int32 // index in program.ports, or -1
 	operands uint16
 	lane     int8 // of after, or -1
 	kind     plan.Kind
@@ -34,6 +33,35 @@ type more struct {
 	fromBy  []plan.Stride
 }
 
+// port is one way to talk to one peer.
+type port struct {
+	peer int32
+	way  way
+	slot uint8 // as in op
+}
+
+type way uint8
+
+const (
+	pushes   way = iota // send, signal, packet
+	writes              // put: nobody waits for it
+	fetches             // get
+	receives            // recv, recvreduce, wait
+)
+
+// wayOf is what a step of a kind does to its peer.
+func wayOf(k plan.Kind) way {
+	switch k {
+	case plan.Put:
+		return writes
+	case plan.Get:
+		return fetches
+	case plan.Recv, plan.RecvReduce, plan.Wait:
+		return receives
+	}
+	return pushes
+}
+
 // segment is a piece of a lane: ops that are done so many times.
 type segment struct{ first, n, times int32 }
 
@@ -47,6 +75,7 @@ type lane struct {
 type program struct {
 	lanes []lane
 	more  []more
+	ports []port  // what the steps whose peer stays the same use
 	tmp   []int64 // bytes of the chunks before each chunk; nil where all chunks are equal
 	win   []int64
 	loops bool
@@ -159,8 +188,33 @@ func (s *sizes) compile(rank int) (*program, error) {
 	return prog, nil
 }
 
+// connect finds the ports.
+func (p *program) connect() {
+	known := map[port]int32{}
+	for l := range p.lanes {
+		last := int32(-1) // most steps use that of the one before
+		for i := range p.lanes[l].ops {
+			o := &p.lanes[l].ops[i]
+			if o.peer < 0 || o.more >= 0 && p.more[o.more].moves {
+				continue
+			}
+			key := port{o.peer, wayOf(o.kind), o.slot}
+			if last < 0 || p.ports[last] != key {
+				at, ok := known[key]
+				if !ok {
+					at = int32(len(p.ports))
+					p.ports = append(p.ports, key)
+					known[key] = at
+				}
+				last = at
+			}
+			o.port = last
+		}
+	}
+}
+
 func (s *sizes) op(rank int, prog *program, step *plan.Step) (op, error) {
-	o := op{kind: step.Kind, peer: -1, more: -1, box: -1, path: -1, lane: -1, operands: 1}
+	o := op{kind: step.Kind, peer: -1, more: -1, port: -1, lane: -1, operands: 1}
 	m := more{}
 	var by plan.Advance
 	if step.By != nil {

@@ -20,8 +20,18 @@
 //
 // # Scale
 //
-// Events of one moment are handled together, and rates are computed anew only for the flows that share links, directly or through
-// others, with one that began or ended. Programs are compiled to 48 bytes a step, loops as loops. Where a plan and
-// its routes look the same from rank r and from rank r+s, for all r, only s ranks are simulated, each link standing for all links that
-// the shift maps it to. Result.Simulated says how many; Options.Full switches this off.
+// Events of one moment are handled together. Where a flow begins or ends, rates are computed anew for as few flows as leave every
+// flow a bottleneck, which makes them max-min fair for all. A path whose links only one lane ever uses needs no shares. Programs are
+// compiled to 32 bytes a step, loops as loops.
+//
+// Where the programs of rank r and r+s are the same, for all r, s of them are kept. Where the routes look the same too, only s ranks
+// are simulated (or a multiple of s), each link standing for all links that the shift maps it to. Result.Simulated says how many.
+// Options.Full gives every rank its own program and every link its own share, as a check.
+//
+// # How sure it is
+//
+// On an irregular network, such as a fat tree whose hash piles some flows up, when a flow begins decides with whom it
+// shares, and that decides when the next one begins. Such a chain of thousands of steps is chaotic: an alpha that differs in
+// its twelfth digit has changed the time of a hierarchical all-reduce on 1,024 ranks by 0.2 %. The last bits of a rounding do the same. The
+// result is always that of some fair schedule of nearly the same network; differences of less than a percent mean nothing there.
 package sim

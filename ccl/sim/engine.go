@@ -11,20 +11,47 @@ import (
 // simultaneous is how far apart, relatively, two times may be to be one moment: the rounding of a few additions.
 const simultaneous = 2e-15
 
+// longest is the time, in seconds, after which a simulation is given up: beyond any use, and far from where numbers overflow.
+const longest = 1e100
+
 // maxPaths bounds the paths that are remembered.
 const maxPaths = 1 << 25
 
 // cursor is where a lane is.
 type cursor struct {
-	rank    int32 // one of the simulated ones
+	prog    *program
+	ops     *lane
+	start   float64 // of the step at hand
+	rank    int32   // one of the simulated ones
 	lane    int32
+	by      int32 // the rank whose program it is is so many before
+	port    int32 // joint of port 0
 	segment int32
 	pos     int32 // in the segment
 	iter    int32
 	done    int32 // steps that have ended, loops unrolled
 	pending int32 // flows that a getreduce waits for
 	state   state
-	start   float64 // of the step at hand
+}
+
+// op is the step at hand.
+func (c *cursor) op() *op { return &c.ops.ops[c.ops.segments[c.segment].first+c.pos] }
+
+// peer is the peer of the step at hand.
+func (e *engine) peer(c *cursor, o *op, m *more) int32 {
+	peer := o.peer
+	if m != nil && m.moves {
+		peer = int32(m.peer.At(int(peer), int(c.iter)))
+	}
+	return e.shifted(c, peer)
+}
+
+// shifted is the rank that is to c what a rank is to the one whose program it is.
+func (e *engine) shifted(c *cursor, rank int32) int32 {
+	if rank >= 0 && c.by > 0 {
+		rank = (rank + c.by) % int32(e.p.Spec.Ranks)
+	}
+	return rank
 }
 
 type state uint8
@@ -49,11 +76,12 @@ type engine struct {
 	router *network.Router
 	sizes  sizes
 
-	shift    int     // ranks r and r+shift behave alike; the number of ranks if none do
-	orbit    []int32 // of each link, its pipe; nil where each link is its own
-	size     []int32 // of each pipe, the links it stands for
-	programs []*program
-	first    []int32 // lane number of the first lane of each rank
+	shift    int        // ranks r and r+shift behave alike; the number of ranks if none do
+	orbit    []int32    // of each link, its pipe; nil where each link is its own
+	size     []int32    // of each pipe, the links it stands for
+	programs []*program // of the first ranks; they repeat, shifted
+	joints   []joint    // of the ports of all simulated ranks
+	first    []int32    // lane number of the first lane of each rank
 	lanes    []cursor
 	boxes    []mailbox
 	boxOf    map[uint64]int32
@@ -79,25 +107,29 @@ func (e *engine) prepare() error {
 	if err := e.findShift(); err != nil {
 		return err
 	}
-	for rank := len(e.programs); rank < e.shift; rank++ {
-		prog, err := e.sizes.compile(rank)
-		if err != nil {
-			return err
-		}
-		e.programs = append(e.programs, prog)
+	for _, prog := range e.programs {
+		prog.connect()
 	}
 	e.finish, e.sent, e.received = make([]float64, e.shift), make([]int64, e.shift), make([]int64, e.shift)
-	for rank, prog := range e.programs {
+	ports := 0
+	for rank := range e.shift {
+		at := rank % len(e.programs)
+		prog := e.programs[at]
 		e.first = append(e.first, int32(len(e.lanes)))
 		for l := range prog.lanes {
-			c := cursor{rank: int32(rank), lane: int32(l)}
-			if len(prog.lanes[l].segments) == 0 {
+			c := cursor{prog: prog, ops: &prog.lanes[l], rank: int32(rank), lane: int32(l), by: int32(rank - at), port: int32(ports)}
+			if len(c.ops.segments) == 0 {
 				c.state = finished
 			} else {
 				e.ready = append(e.ready, int32(len(e.lanes)))
 			}
 			e.lanes = append(e.lanes, c)
 		}
+		ports += len(prog.ports)
+	}
+	e.joints = make([]joint, ports)
+	for i := range e.joints {
+		e.joints[i] = joint{-1, -1}
 	}
 	e.first = append(e.first, int32(len(e.lanes)))
 	t := e.router.Topology()
@@ -107,6 +139,8 @@ func (e *engine) prepare() error {
 			e.net.pipes[i].bandwidth = t.Classes[t.Links[i].Class].Bandwidth
 		}
 	}
+	e.net.parts = make([]share, len(e.net.pipes))
+	e.claim()
 	return nil
 }
 
@@ -119,6 +153,10 @@ func (e *engine) run() error {
 		t, ok := e.queue.next()
 		if !ok {
 			break
+		}
+		if !(t <= longest) {
+			return wrong(e.p, "it takes longer than %g s; check the latencies and bandwidths of topology %s, gamma and copy", longest,
+				e.router.Topology().Name)
 		}
 		e.now = max(e.now, t)
 		for ok && t <= e.now*(1+simultaneous) {
@@ -162,10 +200,16 @@ func (e *engine) happen(each event) {
 		}
 		e.net.begin(each.id, e.now)
 	case ends:
-		if e.net.flows[each.id].version == each.version {
-			e.net.end(each.id, e.now)
-			e.arrived(each.id)
+		f := &e.net.flows[each.id]
+		if f.version != each.version {
+			return
 		}
+		if way := &e.net.paths[f.path]; way.private {
+			e.passed(each.id, way)
+			return
+		}
+		e.net.end(each.id, e.now)
+		e.arrived(each.id)
 	case worked:
 		e.done(each.id)
 	}
@@ -184,55 +228,44 @@ func (e *engine) advance() {
 // try starts the step that a lane is at, if what comes before it has ended.
 func (e *engine) try(id int32) {
 	c := &e.lanes[id]
-	prog := e.programs[c.rank]
-	ln := &prog.lanes[c.lane]
-	o := &ln.ops[ln.segments[c.segment].first+c.pos]
+	o := c.op()
 	var m *more
 	if o.more >= 0 {
-		m = &prog.more[o.more]
+		m = &c.prog.more[o.more]
 	}
 	if o.lane >= 0 && !e.after(c, o, m) {
 		return
 	}
 	c.state, c.start = underway, e.now
-	peer, bytes := o.peer, o.bytes
-	if m != nil {
-		if m.moves {
-			peer = int32(m.peer.At(int(peer), int(c.iter)))
-		}
-		if m.varies {
-			r := m.ref
-			r.At = m.refBy.At(r.At, int(c.iter))
-			bytes = e.sizes.ref(int(c.rank), prog, r)
-		}
+	bytes := o.bytes
+	if m != nil && m.varies {
+		bytes = e.bytes(c, o)
 	}
-	fixed := m == nil || !m.moves
 	switch o.kind {
 	case plan.Copy:
 		e.work(id, e.o.Copy*float64(bytes))
 	case plan.Reduce:
 		e.work(id, e.arithmetic(o, bytes))
-	case plan.Send, plan.Put, plan.Signal, plan.Packet:
-		box := int32(-1)
-		if o.kind != plan.Put {
-			box = e.outgoing(c.rank, peer, o, fixed)
-		}
+	case plan.Send, plan.Put, plan.Signal, plan.Packet, plan.Get:
+		peer := e.peer(c, o, m)
 		if o.kind == plan.Signal {
 			bytes = 0
 		}
-		e.flow(id, e.path(c.rank, peer, o, fixed, false), bytes, box)
-		e.account(c.rank, peer, bytes)
+		j := e.joint(c, peer, o)
+		e.flow(id, j.path, bytes, j.box)
+		if o.kind == plan.Get {
+			e.account(peer, c.rank, bytes)
+		} else {
+			e.account(c.rank, peer, bytes)
+		}
 	case plan.Recv, plan.RecvReduce, plan.Wait:
-		b := &e.boxes[e.incoming(c.rank, peer, o, fixed)]
+		b := &e.boxes[e.joint(c, e.peer(c, o, m), o).box]
 		b.taken++
 		if b.taken > b.arrived {
 			b.waiters = append(b.waiters, id)
 			return
 		}
 		e.got(id, o, bytes)
-	case plan.Get:
-		e.flow(id, e.path(c.rank, peer, o, fixed, true), bytes, -1)
-		e.account(peer, c.rank, bytes)
 	case plan.GetReduce:
 		e.getReduce(id, o, m, bytes)
 	}
@@ -293,12 +326,13 @@ func (e *engine) getReduce(id int32, o *op, m *more, bytes int64) {
 		if m.fromBy != nil {
 			from = m.fromBy[i].At(from, int(c.iter))
 		}
-		if int32(from) == c.rank {
+		source := e.shifted(c, int32(from))
+		if source == c.rank {
 			continue
 		}
 		remote++
-		e.flow(id, e.path(c.rank, int32(from), o, false, true), bytes, -1)
-		e.account(int32(from), c.rank, bytes)
+		e.flow(id, e.path(source, c.rank), bytes, -1)
+		e.account(source, c.rank, bytes)
 	}
 	c.pending = remote
 	if remote == 0 {
@@ -318,7 +352,12 @@ func (e *engine) flow(id, path int32, bytes int64, box int32) {
 		f.number = e.boxes[box].sent
 		e.boxes[box].sent++
 	}
-	e.queue.push(e.now+e.net.paths[path].alpha, event{kind: begins, id: k})
+	way := &e.net.paths[path]
+	if way.private {
+		e.pass(k, way)
+		return
+	}
+	e.queue.push(e.now+way.alpha, event{kind: begins, id: k})
 }
 
 // account counts a message. In a shift, each simulated rank stands for as many.
@@ -342,8 +381,7 @@ func (e *engine) arrived(k int32) {
 		if c.pending--; c.pending > 0 {
 			return
 		}
-		ln := &e.programs[c.rank].lanes[c.lane]
-		e.work(id, e.arithmetic(&ln.ops[ln.segments[c.segment].first+c.pos], bytes))
+		e.work(id, e.arithmetic(c.op(), bytes))
 		return
 	}
 	e.done(id)
@@ -379,39 +417,36 @@ func (e *engine) deliver(box, number int32) {
 // receive is got for a lane that waited.
 func (e *engine) receive(id int32) {
 	c := &e.lanes[id]
-	prog := e.programs[c.rank]
-	o := &prog.lanes[c.lane].ops[prog.lanes[c.lane].segments[c.segment].first+c.pos]
-	e.got(id, o, e.bytes(c, prog, o))
+	o := c.op()
+	e.got(id, o, e.bytes(c, o))
 }
 
-// bytes is the length of an operand of a step.
-func (e *engine) bytes(c *cursor, prog *program, o *op) int64 {
-	if o.more < 0 || !prog.more[o.more].varies {
+// bytes is the length of an operand of the step at hand.
+func (e *engine) bytes(c *cursor, o *op) int64 {
+	if o.more < 0 || !c.prog.more[o.more].varies {
 		return o.bytes
 	}
-	m := &prog.more[o.more]
+	m := &c.prog.more[o.more]
 	r := m.ref
 	r.At = m.refBy.At(r.At, int(c.iter))
-	return e.sizes.ref(int(c.rank), prog, r)
+	return e.sizes.ref(int(c.rank), c.prog, r)
 }
 
 // done ends the step of a lane and looks who may go on.
 func (e *engine) done(id int32) {
 	c := &e.lanes[id]
-	prog := e.programs[c.rank]
-	ln := &prog.lanes[c.lane]
 	if e.o.Timeline {
-		e.record(c, prog, ln)
+		e.record(c)
 	}
 	e.finish[c.rank] = e.now
 	c.done++
 	c.state = waiting
-	seg := &ln.segments[c.segment]
+	seg := &c.ops.segments[c.segment]
 	if c.pos++; c.pos == seg.n {
 		c.pos = 0
 		if c.iter++; c.iter == seg.times {
 			c.iter = 0
-			if c.segment++; int(c.segment) == len(ln.segments) {
+			if c.segment++; int(c.segment) == len(c.ops.segments) {
 				c.state = finished
 			}
 		}
@@ -423,11 +458,11 @@ func (e *engine) done(id int32) {
 	}
 }
 
-func (e *engine) record(c *cursor, prog *program, ln *lane) {
-	o := &ln.ops[ln.segments[c.segment].first+c.pos]
-	peer := o.peer
-	if o.more >= 0 && prog.more[o.more].moves {
-		peer = int32(prog.more[o.more].peer.At(int(peer), int(c.iter)))
+func (e *engine) record(c *cursor) {
+	o := c.op()
+	var m *more
+	if o.more >= 0 {
+		m = &c.prog.more[o.more]
 	}
 	if len(e.timeline) == maxSpans {
 		e.failed = fault.New(fault.NotSupported, "simulating plan %q (%v): a timeline of more than %d steps; leave it out, or take fewer ranks",
@@ -438,10 +473,10 @@ func (e *engine) record(c *cursor, prog *program, ln *lane) {
 	if slot >= plan.MaxChans {
 		slot -= plan.MaxChans
 	}
-	bytes := e.bytes(c, prog, o)
+	bytes := e.bytes(c, o)
 	if o.kind == plan.Signal || o.kind == plan.Wait {
 		bytes = 0
 	}
-	e.timeline = append(e.timeline, Span{Rank: c.rank, Lane: c.lane, Step: c.done, Peer: peer, Kind: o.kind, Slot: slot,
+	e.timeline = append(e.timeline, Span{Rank: c.rank, Lane: c.lane, Step: c.done, Peer: e.peer(c, o, m), Kind: o.kind, Slot: slot,
 		Bytes: bytes, Start: c.start, End: e.now})
 }

@@ -17,29 +17,43 @@ const (
 	worked                  // a lane has done its arithmetic
 )
 
-// queue holds events by time, all of one moment together.
+// queue holds events by time, those of one moment together as far as it finds that out.
 type queue struct {
-	times  []float64 // a heap
-	at     map[float64]int32
+	heap   []moment
 	lists  [][]event
 	free   []int32
-	recent float64 // the time of the last push and its list: most events of a batch have one time
-	list   int32
+	recent [recents]moment // the last list of a time, by a hash of the time; most events have the time of a recent one
 }
 
-func newQueue() *queue { return &queue{at: map[float64]int32{}, recent: math.NaN()} }
+// moment is a time and its list of events; its time is NaN where there is none.
+type moment struct {
+	time float64
+	list int32
+}
+
+// recents is a power of two.
+const recents = 256
+
+func newQueue() *queue {
+	q := &queue{}
+	for i := range q.recent {
+		q.recent[i].time = math.NaN()
+	}
+	return q
+}
+
+// slot is where the last list of a time is remembered.
+func (q *queue) slot(t float64) *moment {
+	return &q.recent[math.Float64bits(t)*0x9e3779b97f4a7c15>>(64-8)]
+}
 
 func (q *queue) push(t float64, e event) {
-	if t != q.recent {
-		list, ok := q.at[t]
-		if !ok {
-			list = q.newList()
-			q.at[t] = list
-			q.up(t)
-		}
-		q.recent, q.list = t, list
+	m := q.slot(t)
+	if m.time != t {
+		*m = moment{t, q.newList()}
+		q.up(*m)
 	}
-	q.lists[q.list] = append(q.lists[q.list], e)
+	q.lists[m.list] = append(q.lists[m.list], e)
 }
 
 func (q *queue) newList() int32 {
@@ -54,59 +68,66 @@ func (q *queue) newList() int32 {
 
 // next is the time of the earliest event.
 func (q *queue) next() (float64, bool) {
-	if len(q.times) == 0 {
+	if len(q.heap) == 0 {
 		return 0, false
 	}
-	return q.times[0], true
+	return q.heap[0].time, true
 }
 
-// pop appends the events of the earliest moment to events.
+// pop appends a list of events of the earliest moment to events.
 func (q *queue) pop(events []event) []event {
-	t := q.times[0]
-	list := q.at[t]
-	events = append(events, q.lists[list]...)
-	if cap(q.lists[list]) > 1<<16 {
-		q.lists[list] = nil // one crowd must not be remembered by every list
+	first := q.heap[0]
+	if m := q.slot(first.time); m.list == first.list {
+		m.time = math.NaN()
 	}
-	q.lists[list] = q.lists[list][:0]
-	q.free = append(q.free, list)
-	delete(q.at, t)
-	q.recent = math.NaN()
+	list := q.lists[first.list]
+	events = append(events, list...)
+	if cap(list) > 1<<16 {
+		list = nil // one crowd must not be remembered by every list
+	}
+	q.lists[first.list] = list[:0]
+	q.free = append(q.free, first.list)
 	q.down()
 	return events
 }
 
-func (q *queue) up(t float64) {
-	h := append(q.times, t)
-	for i := len(h) - 1; i > 0; {
+func (q *queue) up(m moment) {
+	h := append(q.heap, m)
+	i := len(h) - 1
+	for i > 0 {
 		parent := (i - 1) / 2
-		if h[parent] <= h[i] {
+		if h[parent].time <= m.time {
 			break
 		}
-		h[parent], h[i] = h[i], h[parent]
+		h[i] = h[parent]
 		i = parent
 	}
-	q.times = h
+	h[i] = m
+	q.heap = h
 }
 
 func (q *queue) down() {
-	h := q.times
-	last := len(h) - 1
-	h[0] = h[last]
-	h = h[:last]
-	for i := 0; ; {
+	last := len(q.heap) - 1
+	m := q.heap[last]
+	h := q.heap[:last]
+	q.heap = h
+	if last == 0 {
+		return
+	}
+	i := 0
+	for {
 		child := 2*i + 1
-		if child >= len(h) {
+		if child >= last {
 			break
 		}
-		if child+1 < len(h) && h[child+1] < h[child] {
+		if child+1 < last && h[child+1].time < h[child].time {
 			child++
 		}
-		if h[i] <= h[child] {
+		if m.time <= h[child].time {
 			break
 		}
-		h[i], h[child] = h[child], h[i]
+		h[i] = h[child]
 		i = child
 	}
-	q.times = h
+	h[i] = m
 }

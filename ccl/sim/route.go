@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"math"
+
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 )
@@ -8,34 +10,39 @@ import (
 // slots is how many mailboxes a pair of ranks may have.
 const slots = plan.MaxChans + plan.MaxFlags
 
-// outgoing is the mailbox that a message of a simulated rank goes to. Its receiver may be one that is not simulated, but stood for by another:
-// then the message is the one that reaches that rank from as far away.
-func (e *engine) outgoing(rank, peer int32, o *op, fixed bool) int32 {
-	if fixed && o.box >= 0 {
-		return o.box
+// joint is what a port of a simulated rank leads to, once known; -1 before.
+type joint struct{ box, path int32 }
+
+// joint finds what a step uses to talk to its peer.
+func (e *engine) joint(c *cursor, peer int32, o *op) joint {
+	if o.port < 0 { // the peer changes
+		return e.join(c.rank, peer, wayOf(o.kind), o.slot)
 	}
+	at := &e.joints[c.port+o.port]
+	if at.box < 0 && at.path < 0 {
+		*at = e.join(c.rank, peer, wayOf(o.kind), o.slot)
+	}
+	return *at
+}
+
+func (e *engine) join(rank, peer int32, w way, slot uint8) joint {
+	switch w {
+	case receives:
+		return joint{e.box(rank, peer, slot), -1}
+	case fetches:
+		return joint{-1, e.path(peer, rank)}
+	case writes:
+		return joint{-1, e.path(rank, peer)}
+	}
+	// The receiver may be one that is not simulated, but stood for by another: then the message is the one that reaches that
+	// rank from as far away.
 	n, s := int32(e.p.Spec.Ranks), int32(e.shift)
 	receiver := peer % s
 	sender := (rank - (peer - receiver) + n) % n
-	box := e.box(receiver, sender, o.slot)
-	if fixed {
-		o.box = box
-	}
-	return box
+	return joint{e.box(receiver, sender, slot), e.path(rank, peer)}
 }
 
-// incoming is the mailbox that a simulated rank receives in.
-func (e *engine) incoming(rank, peer int32, o *op, fixed bool) int32 {
-	if fixed && o.box >= 0 {
-		return o.box
-	}
-	box := e.box(rank, peer, o.slot)
-	if fixed {
-		o.box = box
-	}
-	return box
-}
-
+// box is the mailbox of what a simulated rank receives from another.
 func (e *engine) box(receiver, sender int32, slot uint8) int32 {
 	key := (uint64(receiver)*uint64(e.p.Spec.Ranks)+uint64(sender))*slots + uint64(slot)
 	box, ok := e.boxOf[key]
@@ -47,27 +54,17 @@ func (e *engine) box(receiver, sender int32, slot uint8) int32 {
 	return box
 }
 
-// path is the way from a rank to a peer, or from the peer to it.
-func (e *engine) path(rank, peer int32, o *op, fixed, fetch bool) int32 {
-	if fixed && o.path >= 0 {
-		return o.path
-	}
-	from, to := int(rank), int(peer)
-	if fetch {
-		from, to = to, from
-	}
+// path is the way from one rank to another; some path after an error.
+func (e *engine) path(from, to int32) int32 {
 	key := uint64(from)<<32 | uint64(to)
 	id, ok := e.pathOf[key]
 	if !ok {
 		var err error
-		if id, err = e.newPath(from, to); err != nil {
+		if id, err = e.newPath(int(from), int(to)); err != nil {
 			e.failed = err
 			return 0
 		}
 		e.pathOf[key] = id
-	}
-	if fixed {
-		o.path = id
 	}
 	return id
 }
@@ -82,10 +79,15 @@ func (e *engine) newPath(from, to int) (int32, error) {
 	}
 	e.scratch = links
 	t := e.router.Topology()
-	way := path{alpha: t.Startup, hops: make([]hop, 0, len(links))}
+	way := path{alpha: t.Startup, hops: make([]hop, 0, len(links)), limit: math.Inf(1)}
 	for _, l := range links {
 		way.alpha += t.Classes[t.Links[l].Class].Alpha
 		way.hops = e.cross(way.hops, l)
+	}
+	for _, h := range way.hops {
+		if limit := e.net.pipes[h.link].bandwidth / float64(h.times); limit < way.limit {
+			way.limit, way.bound = limit, h.link
+		}
 	}
 	e.net.paths = append(e.net.paths, way)
 	return int32(len(e.net.paths) - 1), nil
@@ -118,6 +120,7 @@ func (e *engine) route(links []int32, from, to int) ([]int32, error) {
 
 // result is what the engine has found, for all ranks and links.
 func (e *engine) result() *Result {
+	e.net.settle()
 	n := e.p.Spec.Ranks
 	each := int64(n / e.shift)
 	links := len(e.router.Topology().Links)

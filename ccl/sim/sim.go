@@ -99,7 +99,7 @@ func (s *Simulator) check(p *plan.Plan, o *Options) error {
 	case !(o.Gamma >= 0) || !(o.Copy >= 0) || math.IsInf(o.Gamma+o.Copy, 0):
 		return wrong(p, "gamma %v and copy %v seconds a byte, want 0 or more", o.Gamma, o.Copy)
 	case o.Placement == nil && s.router.Ranks() < n:
-		return wrong(p, "topology %s has %d ranks only", s.router.Topology().Name, s.router.Ranks())
+		return wrong(p, "topology %s has %d ranks only; take a larger one, or fewer ranks", s.router.Topology().Name, s.router.Ranks())
 	case o.Placement != nil && len(o.Placement) != n:
 		return wrong(p, "%d ranks are placed", len(o.Placement))
 	}

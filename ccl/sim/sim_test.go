@@ -388,6 +388,14 @@ func TestWrongUse(t *testing.T) {
 	}
 	_, err := Run(p, network.Uniform(3, network.Wire{Bandwidth: 1}), Options{})
 	require.ErrorContains(t, err, "has 3 ranks only")
+	for name, wire := range map[string]network.Wire{"slow": {Bandwidth: 5e-324}, "late": {Alpha: math.MaxFloat64, Bandwidth: 1}} {
+		_, err = Run(p, network.Ring(4, wire), Options{Elements: 1 << 20})
+		require.ErrorContains(t, err, "it takes longer than 1e+100 s; check the latencies and bandwidths of topology ring-4", name)
+	}
+	_, err = Run(p, uniform, Options{Elements: 1 << 20, Gamma: 1e300})
+	require.ErrorContains(t, err, "it takes longer than 1e+100 s")
+	_, err = Run(p, network.Uniform(0, network.Wire{Bandwidth: 1}), Options{})
+	require.ErrorContains(t, err, "uniform-0: size [0], want 1 to 65536 ranks in all")
 	_, err = Run(p, &network.Topology{}, Options{})
 	require.Error(t, err)
 	_, err = Run(&plan.Plan{Name: "x", Spec: plan.Spec{Coll: dtype.Barrier, Ranks: 0}}, uniform, Options{})

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"slices"
 
 	"github.com/goccl/goccl/ccl/plan"
@@ -16,24 +17,44 @@ const maxRoutes = 1 << 25
 func (e *engine) findShift() error {
 	n := e.p.Spec.Ranks
 	e.shift = n
-	if e.o.Full || e.o.Timeline || e.sizes.chunk < 0 {
-		return nil
+	if !e.o.Full && !e.o.Timeline && e.sizes.chunk >= 0 {
+		for s := 1; s <= n/2; s++ {
+			if n%s != 0 {
+				continue
+			}
+			if same, err := e.shiftsPrograms(s); err != nil {
+				return err
+			} else if same {
+				e.programs = e.programs[:s] // those of the others follow from these
+				return e.shiftsNetwork(s)
+			}
+		}
 	}
-	for s := 1; s <= n/2; s++ {
+	return e.compile(n)
+}
+
+// shiftsNetwork looks for the smallest shift that the paths allow as well, if the programs repeat after so many ranks.
+func (e *engine) shiftsNetwork(period int) error {
+	n := e.p.Spec.Ranks
+	for s := period; s <= n/2; s += period {
 		if n%s != 0 {
 			continue
 		}
-		same, err := e.shiftsPrograms(s)
+		if mapped, err := e.shiftsPaths(s); err != nil || mapped {
+			return err
+		}
+	}
+	return nil
+}
+
+// compile makes the programs of the first ranks.
+func (e *engine) compile(ranks int) error {
+	for rank := len(e.programs); rank < ranks; rank++ {
+		prog, err := e.sizes.compile(rank)
 		if err != nil {
 			return err
 		}
-		if !same {
-			continue
-		}
-		mapped, err := e.shiftsPaths(s)
-		if err != nil || mapped {
-			return err
-		}
+		e.programs = append(e.programs, prog)
 	}
 	return nil
 }
@@ -41,12 +62,8 @@ func (e *engine) findShift() error {
 // shiftsPrograms reports whether the programs of ranks s apart are the same.
 func (e *engine) shiftsPrograms(s int) (bool, error) {
 	n := e.p.Spec.Ranks
-	for rank := len(e.programs); rank < s; rank++ {
-		prog, err := e.sizes.compile(rank)
-		if err != nil {
-			return false, err
-		}
-		e.programs = append(e.programs, prog)
+	if err := e.compile(s); err != nil {
+		return false, err
 	}
 	likely := []int{s, n - s, n - 1, n / 2, n/2 - 1} // most that differ do so here
 	for i := 0; i < len(likely)+n-s; i++ {
@@ -195,9 +212,10 @@ func (e *engine) shiftsPaths(s int) (bool, error) {
 
 // pairs is the (sender, receiver) of all messages of the first s ranks, each once.
 func (e *engine) pairs(s int) []uint64 {
-	seen := map[uint64]bool{}
-	for rank := range s {
-		prog := e.programs[rank]
+	n, period := uint64(e.p.Spec.Ranks), len(e.programs)
+	var all []uint64
+	for rank, prog := range e.programs {
+		seen := map[uint64]bool{}
 		for l := range prog.lanes {
 			ln := &prog.lanes[l]
 			for _, seg := range ln.segments {
@@ -206,10 +224,11 @@ func (e *engine) pairs(s int) []uint64 {
 				}
 			}
 		}
-	}
-	all := make([]uint64, 0, len(seen))
-	for pair := range seen {
-		all = append(all, pair)
+		for pair := range seen {
+			for by := 0; by < s; by += period {
+				all = append(all, (pair>>32+uint64(by))%n<<32|(pair&math.MaxUint32+uint64(by))%n)
+			}
+		}
 	}
 	slices.Sort(all)
 	return all

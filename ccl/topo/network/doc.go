@@ -9,7 +9,8 @@
 // A message takes a path with the fewest links. Switches forward, and so do ranks that say so (those of a ring or a
 // torus, which have their own routers). Where several shortest paths exist, Routing decides: First takes the link
 // that was added first, at every node, which is dimension order in a torus; ECMP takes one by a hash of the two ranks,
-// always the same one for the same pair, as switches do.
+// always the same one for the same pair, as switches do. Two links side by side are two ways for ECMP; with First, where the second
+// would never be used, they are a mistake.
 //
 // # Time
 //

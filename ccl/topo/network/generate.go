@@ -8,10 +8,37 @@ import (
 // Wire is what the links of one class are like.
 type Wire struct{ Alpha, Bandwidth float64 }
 
+// fits checks the sizes of a network before it is made: those whose product is its ranks, other ones, and its links. What does
+// not fit is left without nodes, and Validate says why.
+func (t *Topology) fits(ranks, others []int, links func() int) bool {
+	total := 1
+	for _, size := range ranks {
+		if size < 1 || size > MaxRanks || total*size > MaxRanks {
+			t.refused = fmt.Sprintf("%s: size %v, want 1 to %d ranks in all", t.Name, ranks, MaxRanks)
+			return false
+		}
+		total *= size
+	}
+	for _, size := range others {
+		if size < 1 || size > MaxRanks {
+			t.refused = fmt.Sprintf("%s: size %d, want 1 to %d", t.Name, size, MaxRanks)
+			return false
+		}
+	}
+	if links != nil && links() > MaxLinks {
+		t.refused = fmt.Sprintf("%s: it has more than %d links", t.Name, MaxLinks)
+		return false
+	}
+	return true
+}
+
 // Uniform is full bisection: every rank has one port in and one out, and nothing else is ever busy. A message costs alpha, then 1/Bandwidth
 // a byte. It is the model of the closed formulas (package sim).
 func Uniform(ranks int, w Wire) *Topology {
 	t := &Topology{Name: fmt.Sprintf("uniform-%d", ranks), Startup: w.Alpha}
+	if !t.fits([]int{ranks}, nil, nil) {
+		return t
+	}
 	t.star(ranks, t.AddClass("port", 0, w.Bandwidth))
 	return t
 }
@@ -32,6 +59,9 @@ func (t *Topology) star(ranks, class int) {
 // over all of them; here that is one link with the bandwidth of all. Half of Alpha is spent on each side of the switch.
 func NVLink(ranks int, w Wire) *Topology {
 	t := &Topology{Name: fmt.Sprintf("nvlink-%d", ranks)}
+	if !t.fits([]int{ranks}, nil, nil) {
+		return t
+	}
 	t.star(ranks, t.AddClass("nvlink", w.Alpha/2, w.Bandwidth))
 	return t
 }
@@ -40,6 +70,9 @@ func NVLink(ranks int, w Wire) *Topology {
 // or fewer there is one socket.
 func PCIe(ranks int, lane, socket Wire) *Topology {
 	t := &Topology{Name: fmt.Sprintf("pcie-%d", ranks)}
+	if !t.fits([]int{ranks}, nil, nil) {
+		return t
+	}
 	pcie := t.AddClass("pcie", lane.Alpha, lane.Bandwidth)
 	for i := range ranks {
 		t.AddRank("r"+strconv.Itoa(i), false)
@@ -77,11 +110,16 @@ func Ring(ranks int, w Wire) *Topology {
 // dimension order. A dimension of two has one link each way, not two.
 func Torus(dims []int, w Wire) *Topology {
 	t := &Topology{Name: "torus"}
+	for _, d := range dims {
+		t.Name += fmt.Sprintf("-%d", d)
+	}
+	if !t.fits(dims, nil, nil) {
+		return t
+	}
 	class := t.AddClass("hop", w.Alpha, w.Bandwidth)
 	total := 1
 	for _, d := range dims {
 		total *= d
-		t.Name += fmt.Sprintf("-%d", d)
 	}
 	for i := range total {
 		t.AddRank("r"+strconv.Itoa(i), true)
@@ -106,6 +144,9 @@ func Torus(dims []int, w Wire) *Topology {
 // rounded up, so over ranks share the bandwidth of one link upward: 1 is full bisection.
 func FatTree(ranks, leaf, over int, w Wire) *Topology {
 	t := &Topology{Name: fmt.Sprintf("fattree-%d-%d-%d", ranks, leaf, over), Routing: ECMP}
+	if !t.fits([]int{ranks}, []int{leaf, over}, func() int { return fatTreeLinks(ranks, leaf, over) }) {
+		return t
+	}
 	down := t.AddClass("down", w.Alpha, w.Bandwidth)
 	up := t.AddClass("up", w.Alpha, w.Bandwidth)
 	for i := range ranks {
@@ -131,10 +172,17 @@ func FatTree(ranks, leaf, over int, w Wire) *Topology {
 	return t
 }
 
+func fatTreeLinks(ranks, leaf, over int) int {
+	return 2 * (ranks + (ranks+leaf-1)/leaf*((leaf+over-1)/over))
+}
+
 // Dragonfly has groups of routers, all routers of a group joined, and one link between each two groups (Kim, Dally, Scott, Abts, "Technology-driven,
 // highly-scalable dragonfly topology", 2008). Each router has so many ranks. The global links of a group are dealt out to its routers in turn.
 func Dragonfly(groups, routers, ranks int, local, global Wire) *Topology {
 	t := &Topology{Name: fmt.Sprintf("dragonfly-%d-%d-%d", groups, routers, ranks), Routing: ECMP}
+	if !t.fits([]int{groups, routers, ranks}, nil, func() int { return dragonflyLinks(groups, routers, ranks) }) {
+		return t
+	}
 	near := t.AddClass("local", local.Alpha, local.Bandwidth)
 	far := t.AddClass("global", global.Alpha, global.Bandwidth)
 	total := groups * routers * ranks
@@ -162,10 +210,17 @@ func Dragonfly(groups, routers, ranks int, local, global Wire) *Topology {
 	return t
 }
 
+func dragonflyLinks(groups, routers, ranks int) int {
+	return groups*routers*(routers-1) + groups*(groups-1) + 2*groups*routers*ranks
+}
+
 // Rail is a cluster of hosts with so many GPUs each: inside a host they meet at an NVSwitch; GPU i of every host has a NIC on
 // rail switch i; the rail switches meet at as many spines as there are rails. Rank h·gpus+i is GPU i of host h.
 func Rail(hosts, gpus int, inside, nic Wire) *Topology {
 	t := &Topology{Name: fmt.Sprintf("rail-%d-%d", hosts, gpus), Routing: ECMP}
+	if !t.fits([]int{hosts, gpus}, nil, func() int { return railLinks(hosts, gpus) }) {
+		return t
+	}
 	nvlink := t.AddClass("nvlink", inside.Alpha/2, inside.Bandwidth)
 	port := t.AddClass("nic", nic.Alpha/2, nic.Bandwidth)
 	up := t.AddClass("spine", nic.Alpha/2, nic.Bandwidth*float64(hosts)/float64(gpus))
@@ -199,3 +254,5 @@ func Rail(hosts, gpus int, inside, nic Wire) *Topology {
 	}
 	return t
 }
+
+func railLinks(hosts, gpus int) int { return 4*hosts*gpus + 2*gpus*gpus }

@@ -346,6 +346,13 @@ func FuzzRead(f *testing.F) {
 		f.Add(text.Bytes())
 		f.Add(asJSON.Bytes())
 	}
+	for _, text := range []string{
+		"goccl topology format 1\nname x\nclass c alpha=NaN bw=0\n", "goccl topology format 1\nname x\nrank a\nrank a\n", "{\"links\":[[[",
+		jsonFile(`{"name":"c","alpha":1e308,"bandwidth":5e-324}`, `{"from":0,"to":1,"class":0}`), jsonFile(`null`, `null,null`),
+		jsonFile(`{"Name":"c","name":"\\\"","bandwidth":1e999}`, `{"from":-1,"to":9e9}`),
+	} {
+		f.Add([]byte(text))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		topology, err := Read(bytes.NewReader(text))
 		if err != nil {
@@ -358,5 +365,12 @@ func FuzzRead(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, len(topology.Links), len(back.Links))
 		require.Equal(t, topology.Name, back.Name)
+		r, err := NewRouter(topology)
+		require.NoError(t, err)
+		for to := range min(r.Ranks(), 4) {
+			if _, err := r.Route(nil, r.Ranks()-1, to); err != nil {
+				require.ErrorIs(t, err, fault.Invalid)
+			}
+		}
 	})
 }

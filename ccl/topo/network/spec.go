@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,14 +62,14 @@ func Parse(text string, ranks int) (*Topology, error) {
 	name, size, sized := strings.Cut(words[0], ":")
 	i := slices.IndexFunc(generators, func(g generator) bool { return g.name == name })
 	if i < 0 {
-		return nil, invalid("unknown kind %q; known: %s", name, strings.Join(Kinds(), "; "))
+		return nil, invalid("unknown kind %s; known: %s", quote(name), strings.Join(Kinds(), "; "))
 	}
 	g := generators[i]
 	dims := []int{ranks}
 	if sized || g.dims[0] > 0 {
 		var err error
 		if dims, err = parseDims(size); err != nil || len(dims) < g.dims[0] || len(dims) > g.dims[1] {
-			return nil, invalid("%s: the size %q must be %s", name, size, g.size)
+			return nil, invalid("%s: the size %s must be %s", name, quote(size), g.size)
 		}
 	}
 	total := 1
@@ -83,7 +84,7 @@ func Parse(text string, ranks int) (*Topology, error) {
 		key, value, ok := strings.Cut(word, "=")
 		known := append([]string{"alpha", "bw", "startup"}, g.keys...)
 		if _, twice := v.of[key]; !ok || twice || !slices.Contains(known, key) {
-			return nil, invalid("%s: %q is not one of %s=VALUE, each at most once", name, word, strings.Join(known, "=VALUE, "))
+			return nil, invalid("%s: %s is not one of %s=VALUE, each at most once", name, quote(word), strings.Join(known, "=VALUE, "))
 		}
 		v.of[key] = value
 	}
@@ -153,7 +154,7 @@ func (v *values) count(key string, otherwise int) int {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || n > MaxRanks {
-		v.keep(invalid("%s=%s: want 1 to %d", key, s, MaxRanks))
+		v.keep(fmt.Errorf("%s=%s: want 1 to %d", key, s, MaxRanks))
 		return otherwise
 	}
 	return n
@@ -163,12 +164,11 @@ func (v *values) count(key string, otherwise int) int {
 func (v *values) links(name string, d []int) int {
 	switch name {
 	case "fattree":
-		leaf, over := v.count("leaf", 8), v.count("over", 1)
-		return 2 * (d[0] + (d[0]+leaf-1)/leaf*((leaf+over-1)/over))
+		return fatTreeLinks(d[0], v.count("leaf", 8), v.count("over", 1))
 	case "dragonfly":
-		return d[0]*d[1]*d[1] + d[0]*d[0] + 2*d[0]*d[1]*d[2]
+		return dragonflyLinks(d[0], d[1], d[2])
 	case "rail":
-		return 4*d[0]*d[1] + 2*d[1]*d[1]
+		return railLinks(d[0], d[1])
 	}
 	return 0
 }

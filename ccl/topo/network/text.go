@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -108,13 +107,13 @@ func Read(r io.Reader) (*Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := t.Validate(); err != nil {
-		return nil, err
-	}
 	return t, nil
 }
 
 func readJSON(text []byte) (*Topology, error) {
+	if err := crowded(text); err != nil {
+		return nil, err
+	}
 	var f file
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -141,9 +140,52 @@ func readJSON(text []byte) (*Topology, error) {
 	}
 	routing, ok := parseRouting(f.Routing)
 	if !ok {
-		return nil, invalid("line 1, column 1: unknown routing %q; known: first, ecmp", f.Routing)
+		return nil, invalid("line 1, column 1: unknown routing %s; known: first, ecmp", quote(f.Routing))
 	}
-	return &Topology{f.Name, f.Startup, routing, f.Classes, f.Nodes, f.Links}, nil
+	t := &Topology{Name: f.Name, Startup: f.Startup, Routing: routing, Classes: f.Classes, Nodes: f.Nodes, Links: f.Links}
+	if at, wrong := t.problem(); wrong != "" {
+		line, column := 1, 1
+		scan(text, func(e entry) bool {
+			found := strings.EqualFold(e.key, at.list) && e.index == at.index
+			if found {
+				line, column = position(text, e.offset)
+			}
+			return !found
+		})
+		return nil, invalid("line %d, column %d: %s", line, column, wrong)
+	}
+	return t, nil
+}
+
+// fields are the keys of the JSON form, and how many elements their lists may have.
+var fields = map[string]int{"goccl_topology": 0, "name": 0, "startup": 0, "routing": 0,
+	"classes": MaxClasses, "nodes": MaxNodes, "links": MaxLinks}
+
+// crowded refuses what would fill the memory, what is unknown, and what is said twice.
+func crowded(text []byte) error {
+	seen := map[string]bool{}
+	wrong := ""
+	at := 0
+	scan(text, func(e entry) bool {
+		key := strings.ToLower(e.key)
+		limit, known := fields[key]
+		switch {
+		case !known:
+			wrong = fmt.Sprintf("unknown field %s; known: goccl_topology, name, startup, routing, classes, nodes, links", quote(e.key))
+		case e.index < 0 && seen[key]:
+			wrong = fmt.Sprintf("a second %q; leave one", e.key)
+		case e.index >= 0 && e.index >= limit:
+			wrong = fmt.Sprintf("more than %d elements in %q", limit, e.key)
+		}
+		seen[key] = true
+		at = e.offset
+		return wrong == ""
+	})
+	if wrong == "" {
+		return nil
+	}
+	line, column := position(text, at)
+	return invalid("line %d, column %d: %s", line, column, wrong)
 }
 
 func position(text []byte, offset int) (line, column int) {
@@ -170,15 +212,17 @@ type reader struct {
 	columns []int
 	nodes   map[string]int
 	classes map[string]int
+	said    map[string]bool  // statements that may come once
+	lines   map[string][]int // of each class, node and link
 }
 
 func readText(text []byte) (*Topology, error) {
-	r := &reader{nodes: map[string]int{}, classes: map[string]int{}}
+	r := &reader{nodes: map[string]int{}, classes: map[string]int{}, said: map[string]bool{}, lines: map[string][]int{}}
 	for len(text) > 0 {
 		line, rest, _ := bytes.Cut(text, []byte{'\n'})
 		text = rest
 		r.line++
-		r.split(string(line))
+		r.split(line)
 		if len(r.words) == 0 {
 			continue
 		}
@@ -196,24 +240,35 @@ func readText(text []byte) (*Topology, error) {
 	if !r.begun {
 		return nil, invalid("line 1, column 1: the file is empty; want \"goccl topology format %d\"", Format)
 	}
+	if at, wrong := r.t.problem(); wrong != "" {
+		line := r.line // what concerns all is found at the end
+		if lines := r.lines[at.list]; at.index >= 0 && at.index < len(lines) {
+			line = lines[at.index]
+		}
+		return nil, invalid("line %d, column 1: %s", line, wrong)
+	}
 	return &r.t, nil
 }
 
-// split cuts a line into words and notes where they start, counted in characters.
-func (r *reader) split(line string) {
+// maxWords is more words than any statement has.
+const maxWords = 8
+
+// split cuts a line into words and notes where they start, counted in characters. Of a line with too many words it leaves
+// out the last ones.
+func (r *reader) split(line []byte) {
 	r.words, r.columns = r.words[:0], r.columns[:0]
-	line, _, _ = strings.Cut(line, "#")
-	for at := 0; at < len(line); {
-		if strings.ContainsRune(" \t\r", rune(line[at])) {
+	line, _, _ = bytes.Cut(line, []byte{'#'})
+	for at := 0; at < len(line) && len(r.words) < maxWords; {
+		if bytes.IndexByte([]byte(" \t\r"), line[at]) >= 0 {
 			at++
 			continue
 		}
 		end := at
-		for end < len(line) && !strings.ContainsRune(" \t\r", rune(line[end])) {
+		for end < len(line) && bytes.IndexByte([]byte(" \t\r"), line[end]) < 0 {
 			end++
 		}
-		r.words = append(r.words, line[at:end])
-		r.columns = append(r.columns, 1+utf8.RuneCountInString(line[:at]))
+		r.words = append(r.words, string(line[at:end]))
+		r.columns = append(r.columns, 1+utf8.RuneCount(line[:at]))
 		at = end
 	}
 }
@@ -247,13 +302,23 @@ func (r *reader) statement() error {
 	w := r.words
 	form, ok := usage[w[0]]
 	if !ok {
-		return r.wrong(0, "unknown word %s; known: name, startup, routing, class, rank, switch, link, duplex", strconv.Quote(w[0]))
+		return r.wrong(0, "unknown word %s; known: name, startup, routing, class, rank, switch, link, duplex", quote(w[0]))
 	}
 	if len(w) < form.low || len(w) > form.high {
 		return r.wrong(min(len(w), form.high), "want %q", form.text)
 	}
 	switch w[0] {
+	case "name", "startup", "routing":
+		if r.said[w[0]] {
+			return r.wrong(0, "a second %q; leave one", w[0])
+		}
+		r.said[w[0]] = true
+	}
+	switch w[0] {
 	case "name":
+		if !validName(w[1]) {
+			return r.wrong(1, "%s", badName(w[1]))
+		}
 		r.t.Name = w[1]
 	case "startup":
 		v, err := parseAlpha(w[1])
@@ -263,7 +328,7 @@ func (r *reader) statement() error {
 		r.t.Startup = v
 	case "routing":
 		if r.t.Routing, ok = parseRouting(w[1]); !ok {
-			return r.wrong(1, "unknown routing %q; known: first, ecmp", w[1])
+			return r.wrong(1, "unknown routing %s; known: first, ecmp", quote(w[1]))
 		}
 	case "class":
 		return r.class()
@@ -278,7 +343,7 @@ func (r *reader) statement() error {
 func (r *reader) class() error {
 	w := r.words
 	if _, twice := r.classes[w[1]]; twice {
-		return r.wrong(1, "a second class %q", w[1])
+		return r.wrong(1, "a second class %s; names are unique", quote(w[1]))
 	}
 	if len(r.t.Classes) == MaxClasses {
 		return r.wrong(0, "more than %d classes", MaxClasses)
@@ -300,8 +365,9 @@ func (r *reader) class() error {
 		return r.wrong(3, "%v", err)
 	}
 	if !validName(w[1]) {
-		return r.wrong(1, "the name %q must be 1 to %d letters, digits and any of _-./:", w[1], MaxName)
+		return r.wrong(1, "%s", badName(w[1]))
 	}
+	r.lines["classes"] = append(r.lines["classes"], r.line)
 	r.classes[w[1]] = r.t.AddClass(w[1], a, b)
 	return nil
 }
@@ -309,17 +375,18 @@ func (r *reader) class() error {
 func (r *reader) node() error {
 	w := r.words
 	if _, twice := r.nodes[w[1]]; twice {
-		return r.wrong(1, "a second node %q", w[1])
+		return r.wrong(1, "a second node %s; names are unique", quote(w[1]))
 	}
 	if len(r.t.Nodes) == MaxNodes {
 		return r.wrong(0, "more than %d nodes", MaxNodes)
 	}
 	if !validName(w[1]) {
-		return r.wrong(1, "the name %q must be 1 to %d letters, digits and any of _-./:", w[1], MaxName)
+		return r.wrong(1, "%s", badName(w[1]))
 	}
 	if len(w) == 3 && w[2] != "forwards" {
 		return r.wrong(2, "want \"forwards\" or nothing")
 	}
+	r.lines["nodes"] = append(r.lines["nodes"], r.line)
 	if w[0] == "switch" {
 		r.nodes[w[1]] = r.t.AddSwitch(w[1])
 	} else {
@@ -332,15 +399,15 @@ func (r *reader) link() error {
 	w := r.words
 	from, ok := r.nodes[w[1]]
 	if !ok {
-		return r.wrong(1, "no node %q above", w[1])
+		return r.wrong(1, "no node %s above", quote(w[1]))
 	}
 	to, ok := r.nodes[w[2]]
 	if !ok {
-		return r.wrong(2, "no node %q above", w[2])
+		return r.wrong(2, "no node %s above", quote(w[2]))
 	}
 	class, ok := r.classes[w[3]]
 	if !ok {
-		return r.wrong(3, "no class %q above", w[3])
+		return r.wrong(3, "no class %s above", quote(w[3]))
 	}
 	if from == to {
 		return r.wrong(2, "a link from %q to itself", w[1])
@@ -348,9 +415,11 @@ func (r *reader) link() error {
 	if len(r.t.Links)+2 > MaxLinks {
 		return r.wrong(0, "more than %d links", MaxLinks)
 	}
+	r.lines["links"] = append(r.lines["links"], r.line)
 	if w[0] == "link" {
 		r.t.AddLink(from, to, class)
 	} else {
+		r.lines["links"] = append(r.lines["links"], r.line)
 		r.t.AddDuplex(from, to, class)
 	}
 	return nil

@@ -1,7 +1,9 @@
 package network
 
 import (
+	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/goccl/goccl/ccl/fault"
 )
@@ -59,6 +61,7 @@ type Topology struct {
 	Classes []Class
 	Nodes   []Node
 	Links   []Link
+	refused string // why a generator made nothing
 }
 
 // Ranks is how many nodes are ranks.
@@ -104,57 +107,96 @@ func (t *Topology) AddDuplex(a, b, class int) {
 
 // Validate checks everything but that ranks can reach each other, which Router.Route reports.
 func (t *Topology) Validate() error {
+	if _, wrong := t.problem(); wrong != "" {
+		return invalid("%s", wrong)
+	}
+	return nil
+}
+
+// place is where a problem is: an element of classes, nodes or links, or a whole list, or none of them.
+type place struct {
+	list  string
+	index int
+}
+
+// problem is the first thing that is wrong with t, and where.
+func (t *Topology) problem() (place, string) {
 	switch {
+	case t.refused != "":
+		return place{"", -1}, t.refused
 	case !validName(t.Name):
-		return invalid("the name %q must be 1 to %d letters, digits and any of _-./:", t.Name, MaxName)
+		return place{"name", -1}, badName(t.Name)
 	case !(t.Startup >= 0) || math.IsInf(t.Startup, 0):
-		return invalid("startup %v s, want 0 or more", t.Startup)
+		return place{"startup", -1}, fmt.Sprintf("startup %v s, want 0 or more", t.Startup)
 	case t.Routing > ECMP:
-		return invalid("unknown routing %d", uint8(t.Routing))
+		return place{"routing", -1}, fmt.Sprintf("unknown routing %d", uint8(t.Routing))
 	case len(t.Classes) > MaxClasses:
-		return invalid("%d classes of links, at most %d", len(t.Classes), MaxClasses)
+		return place{"classes", -1}, fmt.Sprintf("%d classes of links, at most %d", len(t.Classes), MaxClasses)
 	case len(t.Nodes) > MaxNodes:
-		return invalid("%d nodes, at most %d", len(t.Nodes), MaxNodes)
+		return place{"nodes", -1}, fmt.Sprintf("%d nodes, at most %d", len(t.Nodes), MaxNodes)
 	case len(t.Links) > MaxLinks:
-		return invalid("%d links, at most %d", len(t.Links), MaxLinks)
+		return place{"links", -1}, fmt.Sprintf("%d links, at most %d", len(t.Links), MaxLinks)
 	case t.Ranks() == 0:
-		return invalid("no node is a rank")
+		return place{"nodes", -1}, "no node is a rank; add one or more"
 	}
 	seen := make(map[string]bool, len(t.Nodes))
 	for i := range t.Classes {
 		c := &t.Classes[i]
 		if wrong := c.wrong(); wrong != "" {
-			return invalid("class %d: %s", i, wrong)
+			return place{"classes", i}, fmt.Sprintf("class %d: %s", i, wrong)
 		}
 		if seen[c.Name] {
-			return invalid("two classes are called %q", c.Name)
+			return place{"classes", i}, fmt.Sprintf("two classes are called %q", c.Name)
 		}
 		seen[c.Name] = true
 	}
 	clear(seen)
 	for i := range t.Nodes {
-		name := t.Nodes[i].Name
+		name, wrong := t.Nodes[i].Name, ""
 		switch {
 		case !validName(name):
-			return invalid("node %d: the name %q must be 1 to %d letters, digits and any of _-./:", i, name, MaxName)
+			wrong = fmt.Sprintf("node %d: %s", i, badName(name))
 		case seen[name]:
-			return invalid("two nodes are called %q", name)
+			wrong = fmt.Sprintf("two nodes are called %q", name)
 		case t.Nodes[i].Forwards && !t.Nodes[i].Rank:
-			return invalid("node %q: switches always forward; only ranks say so", name)
+			wrong = fmt.Sprintf("node %q: switches always forward; only ranks say so", name)
+		}
+		if wrong != "" {
+			return place{"nodes", i}, wrong
 		}
 		seen[name] = true
 	}
 	for i, l := range t.Links {
+		wrong := ""
 		switch {
 		case l.From < 0 || l.From >= len(t.Nodes) || l.To < 0 || l.To >= len(t.Nodes):
-			return invalid("link %d leads from node %d to %d, there are %d nodes", i, l.From, l.To, len(t.Nodes))
+			wrong = fmt.Sprintf("link %d leads from node %d to %d, there are %d nodes", i, l.From, l.To, len(t.Nodes))
 		case l.From == l.To:
-			return invalid("link %d leads from node %q to itself", i, t.Nodes[l.From].Name)
+			wrong = fmt.Sprintf("link %d leads from node %q to itself", i, t.Nodes[l.From].Name)
 		case l.Class < 0 || l.Class >= len(t.Classes):
-			return invalid("link %d is of class %d, there are %d", i, l.Class, len(t.Classes))
+			wrong = fmt.Sprintf("link %d is of class %d, there are %d", i, l.Class, len(t.Classes))
+		}
+		if wrong != "" {
+			return place{"links", i}, wrong
 		}
 	}
-	return nil
+	return t.idle()
+}
+
+// idle finds a link that another one next to it keeps from ever being used.
+func (t *Topology) idle() (place, string) {
+	if t.Routing == First {
+		seen := make(map[[2]int32]bool, len(t.Links))
+		for i, l := range t.Links {
+			ends := [2]int32{int32(l.From), int32(l.To)}
+			if seen[ends] {
+				return place{"links", i}, fmt.Sprintf("link %d is a second one from %q to %q, which routing first never takes; "+
+					"add their bandwidths up in one link, or use routing ecmp", i, t.Nodes[l.From].Name, t.Nodes[l.To].Name)
+			}
+			seen[ends] = true
+		}
+	}
+	return place{}, ""
 }
 
 func (c *Class) wrong() string {
@@ -162,11 +204,24 @@ func (c *Class) wrong() string {
 	case !validName(c.Name):
 		return "its name must be letters, digits and any of _-./:"
 	case !(c.Alpha >= 0) || math.IsInf(c.Alpha, 0):
-		return "alpha must be 0 or more"
+		return fmt.Sprintf("alpha must be 0 or more seconds, not %v", c.Alpha)
 	case !(c.Bandwidth > 0) || math.IsInf(c.Bandwidth, 0):
-		return "the bandwidth must be more than 0"
+		return fmt.Sprintf("the bandwidth must be more than 0 bytes a second, and finite, not %v", c.Bandwidth)
 	}
 	return ""
+}
+
+// badName says what is wrong with a name.
+func badName(s string) string {
+	return fmt.Sprintf("the name %s must be 1 to %d letters, digits and any of _-./:", quote(s), MaxName)
+}
+
+// quote quotes a word of a user, or the beginning of it.
+func quote(s string) string {
+	if len(s) > MaxName {
+		s = s[:MaxName] + "…"
+	}
+	return strconv.Quote(s)
 }
 
 func validName(s string) bool {

@@ -26,7 +26,7 @@ var bandwidths = []unit{
 func parseAlpha(s string) (float64, error) {
 	v, ok := scaled(s, times)
 	if !ok {
-		return 0, fmt.Errorf("time %q: write a number with ns, us, ms or s", s)
+		return 0, fmt.Errorf("time %s: write a number with ns, us, ms or s, 0 or more", quote(s))
 	}
 	return v, nil
 }
@@ -35,7 +35,7 @@ func parseAlpha(s string) (float64, error) {
 func parseBandwidth(s string) (float64, error) {
 	v, ok := scaled(strings.TrimSuffix(strings.ToLower(s), "/s"), bandwidths)
 	if !ok || v == 0 {
-		return 0, fmt.Errorf("bandwidth %q: write a number with GB, GiB or Gbit (or M, K, T), more than 0", s)
+		return 0, fmt.Errorf("bandwidth %s: write a number with GB, GiB or Gbit (or M, K, T), more than 0", quote(s))
 	}
 	return v, nil
 }
