@@ -1,6 +1,9 @@
 package plan
 
-import "strconv"
+import (
+	"math"
+	"strconv"
+)
 
 // extentRun is a list of Extents in short: each From, for it each To, for it each Part, from the first of the two numbers to the second,
 // up or down; the whole Times times. Where block is set, From is not looked at: each block has From = To.
@@ -53,6 +56,22 @@ func (r *extentRun) expand(list []Extent) []Extent {
 				}
 			}
 		}
+	}
+	return list
+}
+
+// expand is the Extents of runs.
+func expand(runs []extentRun) []Extent {
+	n := 0
+	for i := range runs {
+		n += runs[i].len(math.MaxInt)
+	}
+	if n == 0 {
+		return nil
+	}
+	list := make([]Extent, 0, n)
+	for i := range runs {
+		list = runs[i].expand(list)
 	}
 	return list
 }
@@ -149,3 +168,6 @@ func merge(runs []extentRun, join func(a, b *extentRun) bool) []extentRun {
 	}
 	return kept
 }
+
+// text is e in the text form.
+func (e Extent) text() string { return string(compress([]Extent{e})[0].append(nil)) }

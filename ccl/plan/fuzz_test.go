@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -37,8 +38,8 @@ func readFuzzed(t *testing.T, data []byte, read func([]byte) (*plan.Plan, error)
 	}
 	p, err := read(data)
 	if err != nil {
-		if !errors.Is(err, fault.Invalid) {
-			t.Fatalf("an untyped error: %v", err)
+		if !errors.Is(err, fault.Invalid) || !refusal.MatchString(err.Error()) {
+			t.Fatalf("a refusal without type or place: %v", err)
 		}
 		return
 	}
@@ -73,5 +74,10 @@ func FuzzJSON(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Fuzz(func(t *testing.T, data []byte) { readFuzzed(t, data, plan.ParseJSON) })
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if _, err := plan.ParseJSON(data); err == nil && !json.Valid(data) {
+			t.Fatal("what was read is no JSON")
+		}
+		readFuzzed(t, data, plan.ParseJSON)
+	})
 }

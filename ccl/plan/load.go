@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/goccl/goccl/ccl/fault"
 )
@@ -11,6 +12,8 @@ import (
 const (
 	MaxFileSize = 32 << 20 // bytes
 	MaxChecks   = 1 << 27  // steps (loops unrolled) and chunk lengths that the check of one program, or of one file, looks at
+
+	maxFileSteps = 1 << 24 // of all ranks, loops unrolled: who verifies or runs the plan holds them in memory
 )
 
 // Load reads a plan in either form: JSON if the first character is '{', text otherwise. Validate accepts all its programs; what they do
@@ -29,10 +32,15 @@ type file struct {
 	plan     Plan
 	programs map[int]*fileProgram
 	budget   int
+	unrolled int // steps of the programs that were read
 
 	// of the program that is being read
 	program *fileProgram
 	places  places
+	chunks  [numBuffers]int // of tmp and win so far
+	steps   int             // so far, each step of a loop once
+	items   []Step          // of the lane that is being read, if reading is set; the next one uses the memory again
+	reading bool
 }
 
 // fileProgram is a program as it was written, loops and lists of lengths in short.
@@ -52,8 +60,13 @@ type places struct {
 func newFile(data []byte) *file {
 	f := &file{data: data, programs: map[int]*fileProgram{}, budget: MaxChecks}
 	f.plan.Program = f.expanded
+	for _, mark := range []string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
+		if bytes.HasPrefix(data, []byte(mark)) {
+			f.fail(0, "it begins with a byte order mark; save it as UTF-8 without one")
+		}
+	}
 	if len(data) > MaxFileSize {
-		f.err = fault.New(fault.Invalid, "plan: %d bytes, at most %d", len(data), MaxFileSize)
+		f.fail(0, "the file is too large; a plan has at most %d bytes", MaxFileSize)
 	}
 	return f
 }
@@ -88,7 +101,7 @@ func (f *file) headRead(at int) {
 		return
 	}
 	if err := f.plan.Spec.Validate(); err != nil {
-		f.fail(at, "%v", err)
+		f.fail(at, "%s", strings.TrimPrefix(err.Error(), "plan: "))
 	} else if wrong := f.plan.checkHead(); wrong != "" {
 		f.fail(at, "%s", wrong)
 	}
@@ -104,6 +117,7 @@ func (f *file) beginRank(rank, at int) {
 	}
 	f.program = &fileProgram{}
 	f.programs[rank] = f.program
+	f.chunks, f.steps, f.reading = [numBuffers]int{}, 0, false
 	f.places = places{rank: at, tmp: at, win: at, items: f.places.items[:0], body: f.places.body[:0]}
 }
 
@@ -117,10 +131,11 @@ func (f *file) addRun(buf Buffer, r extentRun, at int) {
 		list, most = &f.program.win, MaxWin
 	}
 	n := r.len(most)
-	if n < 0 {
-		f.fail(at, "these are more than %d chunks", most)
+	if n < 0 || n > most-f.chunks[buf] {
+		f.fail(at, "with these %v has more than %d chunks", buf, most)
 		return
 	}
+	f.chunks[buf] += n
 	*list = append(*list, r)
 }
 
@@ -129,12 +144,21 @@ func (f *file) beginLane(at int) {
 	if f.err != nil {
 		return
 	}
+	f.endLane()
 	if len(f.program.lanes) == MaxLanes {
 		f.fail(at, "a rank has at most %d lanes", MaxLanes)
 		return
 	}
-	f.program.lanes = append(f.program.lanes, nil)
+	f.items, f.reading = f.items[:0], true
 	f.places.items = append(f.places.items, nil)
+}
+
+// endLane ends the lane that was begun, if one was.
+func (f *file) endLane() {
+	if f.reading {
+		f.program.lanes = append(f.program.lanes, append([]Step(nil), f.items...))
+		f.reading = false
+	}
 }
 
 // addStep adds a step to the lane.
@@ -142,19 +166,17 @@ func (f *file) addStep(s *Step, at int) {
 	if f.err != nil {
 		return
 	}
-	l := len(f.program.lanes) - 1
-	if len(f.program.lanes[l]) == MaxSteps {
-		f.fail(at, "a rank has at most %d steps", MaxSteps)
+	l := len(f.program.lanes)
+	f.items = append(f.items, *s)
+	f.places.items[l] = append(f.places.items[l], int32(at))
+	if s.Kind != Loop {
+		f.countStep(at)
 		return
 	}
-	f.program.lanes[l] = append(f.program.lanes[l], *s)
-	f.places.items[l] = append(f.places.items[l], int32(at))
-	if s.Kind == Loop {
-		if f.places.bodies == nil {
-			f.places.bodies = map[[2]int]int{}
-		}
-		f.places.bodies[[2]int{l, len(f.program.lanes[l]) - 1}] = len(f.places.body)
+	if f.places.bodies == nil {
+		f.places.bodies = map[[2]int]int{}
 	}
+	f.places.bodies[[2]int{l, len(f.items) - 1}] = len(f.places.body)
 }
 
 // addBody adds a step to the loop that was added last.
@@ -162,10 +184,16 @@ func (f *file) addBody(s *Step, at int) {
 	if f.err != nil {
 		return
 	}
-	lane := f.program.lanes[len(f.program.lanes)-1]
-	loop := &lane[len(lane)-1]
+	f.countStep(at)
+	loop := &f.items[len(f.items)-1]
 	loop.Body = append(loop.Body, *s)
 	f.places.body = append(f.places.body, int32(at))
+}
+
+func (f *file) countStep(at int) {
+	if f.steps++; f.steps > MaxSteps {
+		f.fail(at, "a rank has at most %d steps", MaxSteps)
+	}
 }
 
 // endRank checks the program that was begun.
@@ -173,26 +201,20 @@ func (f *file) endRank(rank int) {
 	if f.err != nil || f.program == nil {
 		return
 	}
-	for _, list := range []struct {
-		runs []extentRun
-		most int
-		at   int
-	}{{f.program.tmp, MaxTmp, f.places.tmp}, {f.program.win, MaxWin, f.places.win}} {
-		total := 0
-		for i := range list.runs {
-			if total += list.runs[i].len(list.most); total > list.most {
-				f.fail(list.at, "rank %d: more than %d chunks", rank, list.most)
-				return
-			}
-		}
-		if total > f.budget {
-			f.fail(list.at, "rank %d: %s", rank, tooMuch)
-			return
-		}
+	f.endLane()
+	if n := f.chunks[Tmp] + f.chunks[Win]; n > f.budget {
+		f.fail(f.places.rank, "rank %d: %s", rank, tooMuch)
+		return
 	}
 	prog := f.expanded(rank)
 	if wrong := f.plan.check(rank, &prog, &f.budget); wrong != nil {
 		f.fail(f.place(wrong), "%s", wrong.text)
+	}
+	for _, lane := range prog.Lanes {
+		f.unrolled += Len(lane)
+	}
+	if f.unrolled > maxFileSteps {
+		f.fail(f.places.rank, "with rank %d the plan has more than %d steps, loops unrolled", rank, maxFileSteps)
 	}
 	f.program = nil
 }
@@ -219,12 +241,7 @@ func (f *file) expanded(rank int) Program {
 		return Program{}
 	}
 	prog := Program{Lanes: written.lanes}
-	for i := range written.tmp {
-		prog.Tmp = written.tmp[i].expand(prog.Tmp)
-	}
-	for i := range written.win {
-		prog.Win = written.win[i].expand(prog.Win)
-	}
+	prog.Tmp, prog.Win = expand(written.tmp), expand(written.win)
 	return prog
 }
 

@@ -3,6 +3,8 @@ package plan
 import (
 	"bytes"
 	"math"
+	"strconv"
+	"unicode/utf8"
 
 	"github.com/goccl/goccl/ccl/dtype"
 )
@@ -26,11 +28,13 @@ type reader struct {
 	end      int // of the line, without its comment
 	nextLine int
 
-	rank     int // whose program is read
-	inLane   bool
-	loopAt   int // the indentation of the loop whose body is read, or -1
-	step     int // number of the next one, unrolled
-	loopFrom int // number of the first step of the body
+	rank   int // whose program is read
+	inLane bool
+	step   int // number of the next one, unrolled
+
+	loopAt    int // the indentation of the loop whose body is read, or -1
+	loopPlace int // its offset
+	loopFrom  int // number of the first step of its body
 }
 
 // line goes on to the next line that says something.
@@ -43,6 +47,9 @@ func (r *reader) line() bool {
 			r.end = r.start + i
 			r.nextLine = r.end + 1
 		}
+		if r.end > r.start && r.data[r.end-1] == '\r' {
+			r.end--
+		}
 		if i := bytes.IndexByte(r.data[r.start:r.end], '#'); i >= 0 {
 			r.end = r.start + i
 		}
@@ -54,7 +61,7 @@ func (r *reader) line() bool {
 }
 
 func (r *reader) skip() {
-	for r.at < r.end && (r.data[r.at] == ' ' || r.data[r.at] == '\t' || r.data[r.at] == '\r') {
+	for r.at < r.end && (r.data[r.at] == ' ' || r.data[r.at] == '\t') {
 		r.at++
 	}
 }
@@ -92,22 +99,11 @@ func (r *reader) found() string {
 		return "the line ends"
 	}
 	rest := r.data[r.at:r.end]
-	n := 1
+	_, n := utf8.DecodeRune(rest)
 	for n < len(rest) && n < 20 && letter(rest[0]) && letter(rest[n]) {
 		n++
 	}
-	return "found " + quote(rest[:n])
-}
-
-func quote(b []byte) string {
-	out := []byte{'"'}
-	for _, c := range b {
-		if c < ' ' || c > '~' {
-			c = '?'
-		}
-		out = append(out, c)
-	}
-	return string(append(out, '"'))
+	return "found " + strconv.QuoteToASCII(string(rest[:n]))
 }
 
 func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' }
@@ -237,7 +233,8 @@ func (r *reader) head() {
 		}
 		seen[key] = true
 		if !r.field(key) {
-			r.fail(from, "want one of ranks= root= shape= split= chans= flags= win= needs= alias= bytes=")
+			r.at = from
+			r.fail(from, "%s, want one of ranks= root= shape= split= chans= flags= win= needs= alias= bytes=", r.found())
 		}
 	}
 	if r.err == nil && !seen["ranks"] {
@@ -264,6 +261,9 @@ func (r *reader) field(key string) bool {
 				break
 			}
 			p.Spec.Shape[i] = r.int(key, 1, MaxRanks)
+		}
+		if p.Spec.Shape[MaxLevels-1] != 0 && r.accept("x") {
+			r.fail(r.at-1, "a shape has at most %d levels", MaxLevels)
 		}
 	case "split":
 		p.Split = r.int(key, 1, MaxSplit)
@@ -393,6 +393,7 @@ func (r *reader) lane(start int) {
 		return
 	}
 	l := r.int("lane", 0, MaxLanes-1)
+	r.endLane()
 	if next := len(r.program.lanes); r.err == nil && l != next {
 		r.fail(start, "lane %d, the next one is %d", l, next)
 	}
@@ -430,7 +431,7 @@ func (r *reader) stepLine() {
 		r.step++
 	case s.Kind == Loop:
 		r.addStep(&s, at)
-		r.loopAt, r.loopFrom = indent, r.step
+		r.loopAt, r.loopPlace, r.loopFrom = indent, at, r.step
 	default:
 		r.addStep(&s, at)
 		r.step++
@@ -443,7 +444,9 @@ func (r *reader) endBody() {
 		return
 	}
 	r.loopAt = -1
-	lane := r.program.lanes[len(r.program.lanes)-1]
-	loop := &lane[len(lane)-1]
+	loop := &r.items[len(r.items)-1]
+	if len(loop.Body) == 0 {
+		r.fail(r.loopPlace, "a loop without steps; its body is the lines that follow and are indented deeper")
+	}
 	r.step = r.loopFrom + loop.Times*len(loop.Body)
 }

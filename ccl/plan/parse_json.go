@@ -1,12 +1,7 @@
 package plan
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"io"
 	"math"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/goccl/goccl/ccl/dtype"
@@ -17,115 +12,12 @@ import (
 func ParseJSON(data []byte) (*Plan, error) {
 	r := jsonReader{file: newFile(data)}
 	if r.err == nil && !utf8.Valid(data) {
-		r.fail(0, "it is not UTF-8")
+		r.fail(invalidUTF8(data), "it is not UTF-8")
 	}
 	if r.err == nil {
-		r.dec = json.NewDecoder(bytes.NewReader(data))
-		r.dec.UseNumber()
 		r.top()
 	}
 	return r.finish()
-}
-
-// jsonReader reads the JSON form token by token.
-type jsonReader struct {
-	*file
-	dec  *json.Decoder
-	rank int // whose program is read
-}
-
-// here is the offset of the next token.
-func (r *jsonReader) here() int {
-	at := int(r.dec.InputOffset())
-	for at < len(r.data) && bytes.IndexByte([]byte(" \t\r\n:,"), r.data[at]) >= 0 {
-		at++
-	}
-	return at
-}
-
-// token reads a token, nil after an error.
-func (r *jsonReader) token() json.Token {
-	if r.err != nil {
-		return nil
-	}
-	at := r.here()
-	token, err := r.dec.Token()
-	switch {
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		r.fail(len(r.data), "the file ends in the middle")
-	case err != nil:
-		r.fail(at, "%v", err)
-	}
-	return token
-}
-
-// delim reads a bracket.
-func (r *jsonReader) delim(what string, want json.Delim) {
-	at := r.here()
-	if token := r.token(); r.err == nil && token != want {
-		r.fail(at, "%s: want %q", what, rune(want))
-	}
-}
-
-// object reads an object. Field reads the value of a key, and reports whether there is such a key.
-func (r *jsonReader) object(what string, field func(key string, at int) bool) {
-	r.delim(what, '{')
-	var seen []string
-	for r.err == nil && r.dec.More() {
-		at := r.here()
-		key, _ := r.token().(string)
-		for _, k := range seen {
-			if k == key {
-				r.fail(at, "%s: %q is given twice", what, key)
-			}
-		}
-		seen = append(seen, key)
-		if r.err == nil && !field(key, r.here()) {
-			r.fail(at, "%s: unknown field %q", what, key[:min(len(key), 100)])
-		}
-	}
-	r.delim(what, '}')
-}
-
-// array reads an array; element reads one.
-func (r *jsonReader) array(what string, element func(i int)) {
-	r.delim(what, '[')
-	for i := 0; r.err == nil && r.dec.More(); i++ {
-		element(i)
-	}
-	r.delim(what, ']')
-}
-
-func (r *jsonReader) text(what string) string {
-	at := r.here()
-	s, ok := r.token().(string)
-	if r.err == nil && !ok {
-		r.fail(at, "%s: want a string", what)
-	}
-	return s
-}
-
-func (r *jsonReader) bool(what string) bool {
-	at := r.here()
-	b, ok := r.token().(bool)
-	if r.err == nil && !ok {
-		r.fail(at, "%s: want true or false", what)
-	}
-	return b
-}
-
-func (r *jsonReader) integer(what string, lo, hi int64) int64 {
-	at := r.here()
-	token, ok := r.token().(json.Number)
-	if r.err != nil {
-		return lo
-	}
-	n, err := strconv.ParseInt(string(token), 10, 64)
-	if !ok || err != nil {
-		r.fail(at, "%s: want a whole number from %d to %d", what, lo, hi)
-		return lo
-	}
-	return r.number(at, what, n, lo, hi)
 }
 
 func (r *jsonReader) int(what string, lo, hi int) int {
@@ -204,8 +96,8 @@ func (r *jsonReader) top() {
 	case !last:
 		r.fail(len(r.data), "\"programs\" is missing")
 	default:
-		if _, err := r.dec.Token(); !errors.Is(err, io.EOF) {
-			r.fail(r.here(), "something follows the plan")
+		if at := r.here(); at < len(r.data) {
+			r.fail(at, "something follows the plan")
 		}
 	}
 }
@@ -284,8 +176,12 @@ func (r *jsonReader) readProgram() {
 					at := r.here()
 					s, places := r.step(false)
 					r.addStep(&s, at)
-					if r.err == nil {
-						r.places.body = append(r.places.body, places...)
+					if r.err != nil {
+						return
+					}
+					r.places.body = append(r.places.body, places...)
+					if r.steps += len(s.Body); r.steps > MaxSteps {
+						r.fail(at, "a rank has at most %d steps", MaxSteps)
 					}
 				})
 			})
@@ -368,12 +264,16 @@ func (r *jsonReader) step(inBody bool) (Step, []int32) {
 			s.Times = r.int(key, 1, MaxSteps)
 		case "body":
 			if inBody {
-				r.fail(at, "loops are not nested")
+				r.fail(start, "loops are not nested")
 				return true
 			}
 			r.array(key, func(int) {
 				at := r.here()
 				t, _ := r.step(true)
+				if len(s.Body) == MaxSteps {
+					r.fail(at, "a rank has at most %d steps", MaxSteps)
+					return
+				}
 				s.Body = append(s.Body, t)
 				places = append(places, int32(at))
 			})
@@ -384,6 +284,12 @@ func (r *jsonReader) step(inBody bool) (Step, []int32) {
 	})
 	if r.err == nil && !kind {
 		r.fail(start, "step: \"kind\" is missing")
+	}
+	switch {
+	case s.Kind == Loop && inBody:
+		r.fail(start, "loops are not nested")
+	case s.Kind == Loop && len(s.Body) == 0:
+		r.fail(start, "a loop without steps")
 	}
 	return s, places
 }

@@ -171,21 +171,24 @@ func (v *validator) lengths(buf Buffer, list []Extent, most int) *problem {
 	counts := v.p.Needs&Counts != 0
 	for i, e := range list {
 		if !v.p.Spec.Has(v.p.Split, e) {
-			return wrong("%v[%d] is as long as %v, which no rank has", buf, i, e)
+			return wrong("%v[%d] is as long as %s, which no rank has", buf, i, e.text())
 		}
 		if !counts && !v.p.Spec.Knows(v.rank, e) {
-			return wrong("%v[%d] is as long as %v, which this rank cannot know; the plan must declare the need counts", buf, i, e)
+			return wrong("%v[%d] is as long as %s, which this rank cannot know; the plan must declare the need counts", buf, i, e.text())
 		}
 	}
 	return nil
 }
 
+// operandChecks is what a source or an after point of a step in a loop counts: each copy of the step may have its own.
+const operandChecks = 3
+
 // tooMuch is why a plan is refused whose check would take too long.
-var tooMuch = fmt.Sprintf("too large to check: more than %d steps and chunk lengths, loops unrolled", MaxChecks)
+var tooMuch = fmt.Sprintf("too large to check: more than %d steps, operands of loops and chunk lengths, loops unrolled", MaxChecks)
 
 // shapes checks what must be right before a loop is unrolled, and counts the steps.
 func (v *validator) shapes() *problem {
-	total := 0
+	total, operands := 0, 0
 	v.lens = make([]int, len(v.prog.Lanes))
 	for l, lane := range v.prog.Lanes {
 		for i := range lane {
@@ -196,8 +199,16 @@ func (v *validator) shapes() *problem {
 					return v.at(l, i, -1, v.lens[l], s, wrong)
 				}
 				for j := range s.Body {
-					if wrong := v.advance(&s.Body[j]); wrong != "" {
-						return v.at(l, i, j, v.lens[l]+j, &s.Body[j], wrong)
+					b := &s.Body[j]
+					if wrong := v.advance(b); wrong != "" {
+						return v.at(l, i, j, v.lens[l]+j, b, wrong)
+					}
+					n := operandChecks * (len(b.Src) + len(b.After))
+					if b.By != nil {
+						n *= s.Times
+					}
+					if operands += n; operands > *v.budget {
+						return v.at(l, i, j, v.lens[l]+j, b, tooMuch)
 					}
 				}
 				if s.Times > MaxSteps/len(s.Body) {
@@ -213,7 +224,7 @@ func (v *validator) shapes() *problem {
 			}
 		}
 	}
-	if *v.budget -= total; *v.budget < 0 {
+	if *v.budget -= total + operands; *v.budget < 0 {
 		return v.wrong("%s", tooMuch)
 	}
 	return nil

@@ -2,11 +2,13 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/goccl/goccl/ccl"
 )
@@ -21,7 +23,7 @@ func verbs() []verb {
 	return []verb{
 		{"bench", "[flags]", "time a collective over ranks that it starts itself", bench},
 		{"plan", "list | show | draw | export | import …", "what algorithms there are, and what each rank does", planVerb},
-		{"verify", "FILE | --all [--ranks 1-64]", "prove that plans are right", verifyVerb},
+		{"verify", "FILE | --all [--ranks 1-64]", "prove that plans are right: that of a file (- is standard input), or all of the catalogue", verifyVerb},
 		{"sim", "--topo T --coll C --size S [flags]", "how long algorithms take on a network, and which wins where", simVerb},
 		{"tune", "--fit [flags]", "measure what the network costs, and how well that predicts an all-reduce", tuneVerb},
 		{"doctor", "[--json]", "what this machine offers, and what is missing", doctor},
@@ -38,36 +40,132 @@ func main() {
 }
 
 func exit(err error) {
-	if err != nil && err != flag.ErrHelp {
-		fmt.Fprintln(os.Stderr, "goccl:", strings.TrimPrefix(err.Error(), "goccl: "))
-		os.Exit(1)
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		os.Exit(0)
 	}
-	os.Exit(0)
+	fmt.Fprintln(os.Stderr, "goccl:", strings.TrimPrefix(err.Error(), "goccl: "))
+	if errors.As(err, new(misuse)) {
+		os.Exit(2)
+	}
+	os.Exit(1)
 }
 
+// misuse is a command line that is not understood: a verb or flag that is not there, too many arguments or too few.
+type misuse struct{ error }
+
 func dispatch(args []string, out io.Writer) error {
-	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+	if len(args) == 0 || wantsHelp(args[0]) {
 		fmt.Fprintln(out, "usage: goccl VERB …      goccl VERB --help for its flags")
-		for _, v := range verbs() {
-			fmt.Fprintf(out, "  %-8s %-44s %s\n", v.name, v.args, v.doc)
-		}
+		printVerbs(out, verbs())
+		fmt.Fprintln(out, "The exit status is 0, 1 if something is wrong, 2 if the command line is not understood.")
 		return nil
 	}
+	c := &console{Writer: out}
+	err := runVerb("verb", verbs(), args, c)
+	if err != nil && c.wrongFlag {
+		return misuse{err}
+	}
+	return err
+}
+
+func wantsHelp(arg string) bool {
+	return arg == "help" || arg == "-h" || arg == "-help" || arg == "--help"
+}
+
+func printVerbs(out io.Writer, verbs []verb) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, v := range verbs {
+		fmt.Fprintf(table, "  %s\t%s\t%s\n", v.name, v.args, v.doc)
+	}
+	table.Flush()
+}
+
+// runVerb runs the verb that the first argument names.
+func runVerb(what string, verbs []verb, args []string, out io.Writer) error {
 	var names []string
-	for _, v := range verbs() {
+	for _, v := range verbs {
 		if v.name == args[0] {
 			return v.run(args[1:], out)
 		}
 		names = append(names, v.name)
 	}
-	return fmt.Errorf("unknown verb %q; there are %s", args[0], strings.Join(names, ", "))
+	return misuse{fmt.Errorf("unknown %s %q; there are %s%s", what, args[0], strings.Join(names, ", "), didYouMean(args[0], names))}
 }
 
-// flags makes a flag set that prints its own errors once, as errors.
+// console is where verbs print. A wrong flag is noted here, since the flag package returns no type of its own for it.
+type console struct {
+	io.Writer
+	wrongFlag bool
+}
+
+// flagErrors notes that the flag package prints an error. It is printed once, when main ends, and not among the results.
+type flagErrors struct{ seen bool }
+
+func (e *flagErrors) Write(text []byte) (int, error) {
+	e.seen = true
+	return len(text), nil
+}
+
+// flags makes the flag set of a verb, or of a verb of plan, whose --help prints how to use it.
 func flags(name string, out io.Writer) *flag.FlagSet {
 	set := flag.NewFlagSet("goccl "+name, flag.ContinueOnError)
-	set.SetOutput(out)
+	wrong := &flagErrors{}
+	set.SetOutput(wrong)
+	set.Usage = func() {
+		if wrong.seen {
+			if c, ok := out.(*console); ok {
+				c.wrongFlag = true
+			}
+			return
+		}
+		all := verbs()
+		for _, v := range planVerbs() {
+			v.name = "plan " + v.name
+			all = append(all, v)
+		}
+		for _, v := range all {
+			if v.name == name {
+				fmt.Fprintf(out, "usage: goccl %s %s\n%s\n", name, v.args, v.doc)
+			}
+		}
+		set.SetOutput(out)
+		set.PrintDefaults()
+	}
 	return set
+}
+
+// didYouMean names the one of names that word is most like, if it is like any.
+func didYouMean(word string, names []string) string {
+	best, least := "", 1+len(word)/3
+	for _, name := range names {
+		if d := distance(word, name); d <= least && d < len(word) {
+			best, least = name, d-1
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// distance is how many letters one has to insert, delete or replace to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := before
+			if a[i] != b[j] {
+				d = 1 + min(before, row[j], row[j+1])
+			}
+			before, row[j+1] = row[j+1], d
+		}
+	}
+	return row[len(b)]
 }
 
 // environment is the options that the GOCCL_* variables give.

@@ -13,27 +13,45 @@ import (
 
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-func planVerb(args []string, out io.Writer) error {
-	if len(args) > 0 {
-		switch args[0] {
-		case "list":
-			return planList(args[1:], out)
-		case "show":
-			return planShow(args[1:], out)
-		case "draw":
-			return planDraw(args[1:], out)
-		case "export":
-			return planExport(args[1:], out)
-		case "import":
-			return planImport(args[1:], out)
-		}
+const choiceArgs = "[--ranks N] [--root R] [--shape 4x2] "
+
+// planVerbs is what goccl plan can do.
+func planVerbs() []verb {
+	return []verb{
+		{"list", "[--json] [COLLECTIVE]", "the algorithms of the catalogue", planList},
+		{"show", choiceArgs + "[--rank R] PLAN", "verify a plan and print it", planShow},
+		{"draw", choiceArgs + "[--rank R] [-o FILE] PLAN", "draw a plan as SVG, also a wrong one", planDraw},
+		{"export", choiceArgs + "[--format text|json] [-o FILE] PLAN", "write a plan to a file; one from a file is verified before",
+			planExport},
+		{"import", "[--json] FILE", "verify a plan from a file and say what it is; GOCCL_PLAN=FILE uses it", planImport},
 	}
-	return errors.New("usage: goccl plan list [--json] [COLLECTIVE], goccl plan import FILE,\n" +
-		"or goccl plan show|draw|export [--ranks N] [--root R] [--shape 4x2] [-o FILE] COLLECTIVE[/ALGORITHM]|FILE")
+}
+
+const planHelp = `PLAN is COLLECTIVE/ALGORITHM, COLLECTIVE (its first algorithm), or a FILE (- is standard input). Files are in the text
+form or in JSON. A file comes before a collective of the same name.`
+
+func planVerb(args []string, out io.Writer) error {
+	if len(args) == 0 {
+		var usage strings.Builder
+		planUsage(&usage)
+		return misuse{errors.New(strings.TrimSpace(usage.String()))}
+	}
+	if wantsHelp(args[0]) {
+		planUsage(out)
+		return nil
+	}
+	return runVerb("verb of plan", planVerbs(), args, out)
+}
+
+func planUsage(out io.Writer) {
+	fmt.Fprintln(out, "usage: goccl plan list|show|draw|export|import …      goccl plan VERB --help for its flags")
+	printVerbs(out, planVerbs())
+	fmt.Fprintln(out, planHelp)
 }
 
 // parseMixed parses flags before, between and after the arguments, and returns the arguments.
@@ -68,10 +86,10 @@ func planList(args []string, out io.Writer) error {
 	}
 	wanted := dtype.NoCollective
 	if len(rest) > 1 {
-		return fmt.Errorf("plan list takes one collective at most, got %q", rest)
+		return misuse{fmt.Errorf("plan list takes one collective at most, got %q", rest)}
 	}
 	if len(rest) > 0 {
-		if wanted, err = dtype.ParseCollective(rest[0]); err != nil {
+		if wanted, err = parseCollective(rest[0]); err != nil {
 			return err
 		}
 	}
@@ -119,25 +137,33 @@ type choice struct {
 	ranks *int
 	root  *int
 	shape *string
+
+	fromFile bool // known after plan
 }
 
-func choiceFlags(name string, out io.Writer) choice {
+func choiceFlags(name string, out io.Writer) *choice {
 	set := flags(name, out)
-	return choice{set, set.Int("ranks", 4, "number of ranks"), set.Int("root", 0, "root of rooted collectives"),
-		set.String("shape", "", "grid of the ranks, innermost level first, as 4x2")}
+	usage := set.Usage
+	set.Usage = func() {
+		if usage(); set.Output() == out {
+			fmt.Fprintln(out, planHelp)
+		}
+	}
+	return &choice{set: set, ranks: set.Int("ranks", 4, "number of ranks"), root: set.Int("root", 0, "root of rooted collectives"),
+		shape: set.String("shape", "", "grid of the ranks, innermost level first, as 4x2")}
 }
 
 // plan is the plan that the arguments name, and what its algorithm says of itself.
-func (c choice) plan(args []string) (p *plan.Plan, doc string, err error) {
+func (c *choice) plan(args []string) (p *plan.Plan, doc string, err error) {
 	rest, err := parseMixed(c.set, args)
 	if err != nil {
 		return nil, "", err
 	}
 	if len(rest) != 1 {
-		return nil, "", fmt.Errorf("%s needs one COLLECTIVE, COLLECTIVE/ALGORITHM or FILE; see goccl plan list",
-			strings.TrimPrefix(c.set.Name(), "goccl "))
+		return nil, "", misuse{fmt.Errorf("%s needs one COLLECTIVE, COLLECTIVE/ALGORITHM or FILE, got %d; see goccl plan list",
+			strings.TrimPrefix(c.set.Name(), "goccl "), len(rest))}
 	}
-	if info, failed := os.Stat(rest[0]); failed == nil && info.Mode().IsRegular() {
+	if info, failed := os.Stat(rest[0]); rest[0] == "-" || failed == nil && !info.IsDir() {
 		var given []string
 		c.set.Visit(func(f *flag.Flag) {
 			if f.Name == "ranks" || f.Name == "root" || f.Name == "shape" {
@@ -147,22 +173,23 @@ func (c choice) plan(args []string) (p *plan.Plan, doc string, err error) {
 		if given != nil {
 			return nil, "", fmt.Errorf("%s of a plan from a file is what the file says; leave %s out", rest[0], strings.Join(given, ", "))
 		}
+		c.fromFile = true
 		p, err := loadPlan(rest[0])
 		return p, "plan " + rest[0], err
 	}
-	coll, name, _ := strings.Cut(rest[0], "/")
+	coll, name, named := strings.Cut(rest[0], "/")
 	spec := plan.Spec{Ranks: *c.ranks, Root: *c.root}
-	if spec.Coll, err = dtype.ParseCollective(coll); err != nil {
-		if strings.ContainsAny(rest[0], "./") {
-			return nil, "", fmt.Errorf("%w; and there is no file %s", err, rest[0])
-		}
-		return nil, "", err
+	if spec.Coll, err = parseCollective(coll); err != nil {
+		return nil, "", fmt.Errorf("%w; and there is no file %s", err, rest[0])
 	}
 	if spec.Shape, err = parseShape(*c.shape); err != nil {
 		return nil, "", err
 	}
 	if err := spec.Validate(); err != nil {
 		return nil, "", err
+	}
+	if !named {
+		name = algo.Names(spec.Coll)[0]
 	}
 	a, err := findAlgorithm(spec.Coll, name)
 	if err != nil {
@@ -199,18 +226,21 @@ func planShow(args []string, out io.Writer) error {
 	if *only >= p.Spec.Ranks || *only < -1 {
 		return fmt.Errorf("--rank %d of %d ranks", *only, p.Spec.Ranks)
 	}
-	report, err := verify.Plan(p, verify.Options{})
-	if err != nil {
+	said := "not verified here: it is too large"
+	report, err := verify.Plan(p, verify.Options{Work: verify.DefaultWork / 64})
+	switch {
+	case err == nil:
+		said = verified(report)
+	case !errors.Is(err, fault.NotSupported):
 		return err
 	}
 	fmt.Fprintf(out, "# %s\n", strings.ReplaceAll(strings.TrimSpace(doc), "\n", "\n# "))
-	fmt.Fprintf(out, "# %s\n\n", verified(report))
+	fmt.Fprintf(out, "# %s\n\n", said)
 	if *only >= 0 {
 		_, err = io.WriteString(out, p.Text(*only))
-	} else {
-		_, err = io.WriteString(out, p.Text())
+		return err
 	}
-	return err
+	return writeText(out, p)
 }
 
 // verified says what a report says.
@@ -219,9 +249,32 @@ func verified(r *verify.Report) string {
 		r.Determinism, r.Messages, r.Rounds)
 }
 
-func findAlgorithm(coll dtype.Collective, name string) (algo.Algorithm, error) {
-	if name == "" {
-		return algo.Find(coll, algo.Names(coll)[0])
+// parseCollective finds a collective that has plans.
+func parseCollective(name string) (dtype.Collective, error) {
+	coll, err := dtype.ParseCollective(name)
+	if err == nil {
+		if !coll.Valid() {
+			return coll, fmt.Errorf("%v has no plans; these have: %v", coll, dtype.Collectives())
+		}
+		return coll, nil
 	}
-	return algo.Find(coll, name)
+	var names, having []string
+	for _, c := range dtype.Collectives() {
+		names = append(names, c.String())
+		if _, failed := algo.Find(c, name); failed == nil {
+			having = append(having, c.String()+"/"+name)
+		}
+	}
+	if having != nil {
+		return coll, fmt.Errorf("%w; %s is an algorithm: %s", err, name, strings.Join(having, ", "))
+	}
+	return coll, fmt.Errorf("%w%s", err, didYouMean(name, names))
+}
+
+func findAlgorithm(coll dtype.Collective, name string) (algo.Algorithm, error) {
+	a, err := algo.Find(coll, name)
+	if err != nil {
+		return a, fmt.Errorf("%w%s", err, didYouMean(name, algo.Names(coll)))
+	}
+	return a, nil
 }

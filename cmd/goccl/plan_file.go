@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/goccl/goccl/ccl/draw"
 	"github.com/goccl/goccl/ccl/fault"
@@ -11,22 +15,49 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// loadPlan reads a plan file, text or JSON.
+// loadPlan reads a plan file, text or JSON; - is standard input.
 func loadPlan(path string) (*plan.Plan, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "cannot read the plan")
+	file := os.Stdin
+	if path != "-" {
+		var err error
+		if file, err = os.Open(path); err != nil {
+			return nil, fault.Wrap(fault.Invalid, err, "cannot read the plan")
+		}
+		defer file.Close()
 	}
-	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, plan.MaxFileSize+1))
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "cannot read the plan")
 	}
 	p, err := plan.Load(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if wrong := (*fault.Error)(nil); errors.As(err, &wrong) {
+		return nil, fault.New(wrong.Code, "%s: %s", path, wrong.Text)
 	}
-	return p, nil
+	return p, err
+}
+
+// writeText writes the text of all ranks, one by one: together they may be larger than memory.
+func writeText(out io.Writer, p *plan.Plan) error {
+	for rank := range p.Spec.Ranks {
+		text := p.Text(rank)
+		if rank > 0 {
+			text = text[strings.Index(text, "\nrank ")+1:] // without the head
+		}
+		if _, err := io.WriteString(out, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// planFile is a buffer that takes no more than a plan file may have.
+type planFile struct{ bytes.Buffer }
+
+func (f *planFile) WriteString(text string) (int, error) {
+	if f.Len()+len(text) > plan.MaxFileSize {
+		return 0, fmt.Errorf("the plan is too large for a file, which may have %d bytes; take fewer ranks", plan.MaxFileSize)
+	}
+	return f.Buffer.WriteString(text)
 }
 
 // output writes text to a file, or to out where there is no path.
@@ -65,49 +96,105 @@ func planExport(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	text := ""
-	switch *format {
-	case "text":
-		text = p.Text()
-	case "json":
+	if *format != "text" && *format != "json" {
+		return fmt.Errorf("--format %s: want text or json", *format)
+	}
+	if c.fromFile {
+		if _, err := verify.Plan(p, verify.Options{}); err != nil {
+			return err
+		}
+	}
+	file := &planFile{}
+	if err := writeText(file, p); err != nil {
+		return err
+	}
+	if *format == "json" { // it is longer than the text
 		data, err := p.JSON()
 		if err != nil {
 			return err
 		}
-		text = string(data)
-	default:
-		return fmt.Errorf("--format %s: want text or json", *format)
+		file = &planFile{}
+		if _, err := file.WriteString(string(data)); err != nil {
+			return err
+		}
 	}
-	return output(*path, text, out)
+	return output(*path, file.String(), out)
 }
 
 func planImport(args []string, out io.Writer) error {
-	rest, err := parseMixed(flags("plan import", out), args)
+	set := flags("plan import", out)
+	asJSON := set.Bool("json", false, "print JSON")
+	rest, err := parseMixed(set, args)
 	if err != nil {
 		return err
 	}
 	if len(rest) != 1 {
-		return fmt.Errorf("plan import needs one FILE, got %d", len(rest))
+		return misuse{fmt.Errorf("plan import needs one FILE, got %d", len(rest))}
 	}
-	return verifyFile(rest[0], out)
+	if !*asJSON {
+		return verifyFile(rest[0], out)
+	}
+	i, err := importPlan(rest[0])
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(i)
+}
+
+// imported is a plan from a file that is right.
+type imported struct {
+	Name       string   `json:"name"`
+	Collective string   `json:"collective"`
+	Ranks      int      `json:"ranks"`
+	Root       int      `json:"root"`
+	Shape      string   `json:"shape,omitempty"`
+	Split      int      `json:"split"`
+	Needs      []string `json:"needs"`
+	InPlace    bool     `json:"in_place"`
+	MinBytes   int64    `json:"min_bytes"`
+	MaxBytes   int64    `json:"max_bytes"`
+	Hash       string   `json:"hash"`
+	Level      int      `json:"level"`
+	Messages   int      `json:"messages"`
+	Rounds     int      `json:"rounds"`
+	Sent       int      `json:"most_sent_chunks"`
+	Reduced    int      `json:"most_reduced_chunks"`
+	Tmp        int      `json:"most_tmp_chunks"`
+
+	spec   plan.Spec
+	report *verify.Report
+}
+
+// importPlan loads and verifies a plan.
+func importPlan(path string) (*imported, error) {
+	p, err := loadPlan(path)
+	if err != nil {
+		return nil, err
+	}
+	report, err := verify.Plan(p, verify.Options{})
+	if err != nil {
+		return nil, err
+	}
+	i := &imported{Name: p.Name, Collective: p.Spec.Coll.String(), Ranks: p.Spec.Ranks, Root: p.Spec.Root, Shape: p.Spec.Shape.String(),
+		Split: p.Split, Needs: needs(p.Needs), InPlace: p.Alias&plan.InPlace != 0, MinBytes: p.MinBytes, MaxBytes: p.MaxBytes,
+		Hash: fmt.Sprintf("%016x", p.Hash()), Level: int(report.Determinism), Messages: report.Messages, Rounds: report.Rounds,
+		spec: p.Spec, report: report}
+	for _, l := range report.Ranks {
+		i.Sent, i.Reduced, i.Tmp = max(i.Sent, l.Sent), max(i.Reduced, l.Reduced), max(i.Tmp, l.Tmp)
+	}
+	return i, nil
 }
 
 // verifyFile loads and verifies a plan and says what it is.
 func verifyFile(path string, out io.Writer) error {
-	p, err := loadPlan(path)
+	i, err := importPlan(path)
 	if err != nil {
 		return err
 	}
-	report, err := verify.Plan(p, verify.Options{})
-	if err != nil {
-		return err
-	}
-	most := verify.Load{}
-	for _, l := range report.Ranks {
-		most.Sent, most.Reduced, most.Tmp = max(most.Sent, l.Sent), max(most.Reduced, l.Reduced), max(most.Tmp, l.Tmp)
-	}
-	fmt.Fprintf(out, "%s: %v\n%s\n", p.Name, p.Spec, verified(report))
-	fmt.Fprintf(out, "needs %v; %d chunks a block; a rank sends up to %d chunks, reduces %d, keeps %d in tmp\n", needs(p.Needs), p.Split,
-		most.Sent, most.Reduced, most.Tmp)
+	fmt.Fprintf(out, "%s: %v\n%s\n", i.Name, i.spec, verified(i.report))
+	fmt.Fprintf(out, "needs %v; %d chunks a block; a rank sends up to %d chunks, reduces %d, keeps %d in tmp\n", i.Needs, i.Split,
+		i.Sent, i.Reduced, i.Tmp)
 	return nil
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,13 +80,117 @@ func TestWrongPlanFiles(t *testing.T) {
 	}
 	malformed := write("malformed", strings.Replace(good, "recvreduce", "recvreduse", 1))
 	_, err = run(t, "plan", "import", malformed)
-	require.ErrorContains(t, err, "malformed: goccl: invalid argument: plan:8:7: found")
+	require.ErrorContains(t, err, "goccl: invalid argument: "+malformed+": plan:8:7: found")
 	require.ErrorContains(t, err, "recvreduse")
 	wrong := write("wrong", strings.Replace(good, " final", "", 1))
 	_, err = run(t, "verify", wrong)
 	require.ErrorContains(t, err, "post-scaling")
 	_, err = run(t, "plan", "import", filepath.Join(dir, "none"))
 	require.ErrorContains(t, err, "cannot read the plan")
+}
+
+// A plan from a file that is wrong may be drawn, to be looked at, but is neither shown nor exported.
+func TestWrongPlansAreDrawn(t *testing.T) {
+	text, err := run(t, "plan", "export", "all_reduce/ring", "--ranks", "3")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "all_reduce")
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, " final", "")), 0o600))
+	for _, verb := range []string{"plan show", "plan export", "plan import", "plan import --json", "verify"} {
+		out, err := run(t, append(strings.Fields(verb), path)...)
+		require.ErrorContains(t, err, "the plan is wrong", verb)
+		require.ErrorContains(t, err, "these steps show it", verb)
+		require.Empty(t, out, verb)
+	}
+	out, err := run(t, "plan", "draw", path)
+	require.NoError(t, err)
+	require.Contains(t, out, "<svg")
+}
+
+func TestPlansFromStandardInput(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plan.json")
+	_, err := run(t, "plan", "export", "reduce", "--ranks", "6", "--root", "5", "--shape", "3x2", "--format", "json", "-o", path)
+	require.NoError(t, err)
+	stdin := os.Stdin
+	defer func() { os.Stdin = stdin }()
+	for _, verb := range []string{"plan import --json", "plan import", "verify", "plan show", "plan export", "plan draw"} {
+		file, err := os.Open(path)
+		require.NoError(t, err)
+		os.Stdin = file
+		out, err := run(t, append(strings.Fields(verb), "-")...)
+		require.NoError(t, err, verb)
+		require.NotEmpty(t, out)
+		if verb == "plan import --json" {
+			var i imported
+			require.NoError(t, json.Unmarshal([]byte(out), &i))
+			require.Equal(t, []any{"reduce", 6, 5, "3x2"}, []any{i.Collective, i.Ranks, i.Root, i.Shape})
+			require.NotZero(t, i.Level)
+			require.Len(t, i.Hash, 16)
+		}
+	}
+	_, err = run(t, "plan", "draw", os.DevNull)
+	require.ErrorContains(t, err, os.DevNull+": plan:1:1: it is empty")
+}
+
+// Plans that are too large are shown rank by rank, unverified, and not exported to what no reader takes.
+func TestLargePlans(t *testing.T) {
+	out, err := run(t, "plan", "show", "all_reduce/ring", "--ranks", "65536", "--rank", "65535")
+	require.NoError(t, err)
+	require.Contains(t, out, "not verified here")
+	require.Contains(t, out, "\nrank 65535\n")
+	require.Equal(t, 1, strings.Count(out, "\nrank "))
+	path := filepath.Join(t.TempDir(), "plan")
+	_, err = run(t, "plan", "export", "all_reduce/double_binary_tree", "--ranks", "65536", "-o", path)
+	require.ErrorContains(t, err, "too large for a file")
+	require.NoFileExists(t, path)
+}
+
+func TestHelp(t *testing.T) {
+	for _, all := range [][]verb{verbs(), planVerbs()} {
+		for _, v := range all {
+			args := []string{v.name, "--help"}
+			if all[0].name == "list" {
+				args = append([]string{"plan"}, args...)
+			}
+			out, err := run(t, args...)
+			if v.name == "options" || v.name == "version" {
+				continue
+			}
+			if err != nil {
+				require.ErrorIs(t, err, flag.ErrHelp, v.name)
+			}
+			require.Contains(t, out, "usage: goccl "+strings.Join(args[:len(args)-1], " "))
+		}
+	}
+	out, err := run(t)
+	require.NoError(t, err)
+	require.Contains(t, out, "exit status")
+}
+
+// What is not understood has an exit status of its own, and prints nothing among the results.
+func TestMisuse(t *testing.T) {
+	for args, words := range map[string]string{
+		"pan":                 `unknown verb "pan"; there are bench, plan, verify, sim, tune, doctor, options, version; did you mean plan?`,
+		"plan":                "usage: goccl plan list|show",
+		"plan shw":            "did you mean show?",
+		"plan list --no":      "flag provided but not defined: -no",
+		"plan list a b":       "one collective at most",
+		"plan show":           "got 0; see goccl plan list",
+		"plan draw a b":       "got 2; see goccl plan list",
+		"plan export --ranks": "flag needs an argument",
+		"plan draw --ranks x": "invalid value",
+		"plan import a b":     "needs one FILE, got 2",
+		"sim x":               "takes no arguments",
+		"sim --gamma x":       "invalid value",
+		"verify --x":          "flag provided but not defined",
+		"bench --x":           "flag provided but not defined",
+	} {
+		out, err := run(t, strings.Fields(args)...)
+		require.ErrorContains(t, err, words, args)
+		require.ErrorAs(t, err, new(misuse), args)
+		require.Empty(t, out, args)
+	}
+	_, err := run(t, "plan", "show", "all_reduce", "--ranks", "0")
+	require.False(t, errors.As(err, new(misuse)))
 }
 
 func TestVerifyAll(t *testing.T) {
@@ -107,6 +213,18 @@ func TestWrongUseOfPlans(t *testing.T) {
 		"plan list broadcast reduce":                      "takes one collective at most",
 		"plan draw":                                       "needs one COLLECTIVE",
 		"plan draw none.txt":                              "there is no file none.txt",
+		"plan list al_reduce":                             "did you mean all_reduce?",
+		"plan list send":                                  "send has no plans; these have: [broadcast",
+		"plan show ring":                                  "ring is an algorithm: all_gather/ring, ",
+		"plan show all_reduce/rin":                        "did you mean ring?",
+		"plan show all_reduce/":                           `unknown algorithm "" for all_reduce`,
+		"plan show /":                                     "there is no file /",
+		"plan show all_reduce --ranks 65537":              "65537 ranks, want 1 to 65536",
+		"plan show all_reduce --ranks -1":                 "-1 ranks, want 1 to 65536",
+		"plan show broadcast --root -1":                   "root -1 of 4 ranks",
+		"plan show barrier --root 1":                      "has no root",
+		"plan show barrier --rank -2":                     "--rank -2 of 4 ranks",
+		"plan export barrier -o /none/x":                  "/none/x",
 		"plan draw all_reduce/ring --ranks 64":            "too many to draw",
 		"plan draw all_reduce --rank 7":                   "rank 7 of a plan for 4 ranks",
 		"plan draw all_reduce --shape 3x2":                "has 6 ranks, want 4",

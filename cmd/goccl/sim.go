@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -42,7 +43,7 @@ func simVerb(args []string, out io.Writer) error {
 	set := flags("sim", out)
 	topo := set.String("topo", "uniform,alpha=1us,bw=25GB", "topology: a file, or KIND:SIZE,alpha=TIME,bw=BANDWIDTH")
 	coll := set.String("coll", "all_reduce", "collective")
-	names := set.String("algo", "all", "algorithms: all, or names with commas")
+	names := set.String("algo", "all", "algorithms: all, or names and plan files with commas")
 	sizes := set.String("size", "1K,64K,1M,64M", "sizes: numbers with commas, or MIN..MAX")
 	ranks := set.Int("ranks", 0, "number of ranks; 0: all of the topology, or 8")
 	root := set.Int("root", 0, "root of rooted collectives")
@@ -50,18 +51,19 @@ func simVerb(args []string, out io.Writer) error {
 	element := set.Int("element", 4, "bytes of an element")
 	gamma := set.Float64("gamma", 0, "seconds that arithmetic takes for each byte")
 	copying := set.Float64("copy", 0, "seconds that a copy takes for each byte")
-	trace := set.String("trace", "", "write a trace of one algorithm at one size to this file, for ui.perfetto.dev")
+	trace := set.String("trace", "", "write a trace of one algorithm at one size to this file, for ui.perfetto.dev; - prints it instead of the table")
 	asJSON := set.Bool("json", false, "print JSON")
+	usage := set.Usage
 	set.Usage = func() {
-		fmt.Fprintln(out, "usage: goccl sim [flags]: how long algorithms take on a network, and which wins where")
-		set.PrintDefaults()
-		fmt.Fprintf(out, simHelp, strings.Join(network.Kinds(), "\n  "))
+		if usage(); set.Output() == out {
+			fmt.Fprintf(out, simHelp, strings.Join(network.Kinds(), "\n  "))
+		}
 	}
 	if err := set.Parse(args); err != nil {
 		return err
 	}
 	if set.NArg() > 0 {
-		return errors.New("goccl sim takes no arguments, only flags")
+		return misuse{errors.New("goccl sim takes no arguments, only flags")}
 	}
 	if *element < 1 {
 		return fmt.Errorf("--element %d: want 1 or more", *element)
@@ -74,7 +76,7 @@ func simVerb(args []string, out io.Writer) error {
 	if spec.Ranks == 0 {
 		spec.Ranks = topology.Ranks()
 	}
-	if spec.Coll, err = dtype.ParseCollective(*coll); err != nil {
+	if spec.Coll, err = parseCollective(*coll); err != nil {
 		return err
 	}
 	if spec.Shape, err = parseShape(*shape); err != nil {
@@ -109,6 +111,9 @@ func simVerb(args []string, out io.Writer) error {
 				return err
 			}
 			rows = append(rows, row)
+			if *trace == "-" {
+				return result.WriteTrace(out)
+			}
 			if *trace != "" {
 				if err := writeTrace(*trace, result); err != nil {
 					return err
@@ -235,7 +240,19 @@ func simPlans(spec plan.Spec, names string) ([]*plan.Plan, error) {
 		return plans, nil
 	}
 	for _, name := range strings.Split(names, ",") {
-		a, err := algo.Find(spec.Coll, strings.TrimSpace(name))
+		name = strings.TrimSpace(name)
+		if info, failed := os.Stat(name); failed == nil && info.Mode().IsRegular() {
+			p, err := loadPlan(name)
+			if err != nil {
+				return nil, err
+			}
+			if p.Spec.Coll != spec.Coll || p.Spec.Ranks != spec.Ranks || p.Spec.Root != spec.Root {
+				return nil, fmt.Errorf("%s is a plan for %v, but --coll, --ranks, --root and --topo say %v", name, p.Spec, spec)
+			}
+			plans = append(plans, p)
+			continue
+		}
+		a, err := findAlgorithm(spec.Coll, name)
 		if err != nil {
 			return nil, err
 		}
@@ -310,5 +327,70 @@ func printSim(out io.Writer, t *network.Topology, spec plan.Spec, rows []simRow)
 		}
 		fmt.Fprintf(table, "%d\t%s\t%.3f\t%.3f\t%.3f\t%d\t%s\t\n", row.Bytes, row.Algorithm, row.Seconds*1e6, row.AlgBW, row.BusBW, row.Messages, mark)
 	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(rows, func(r simRow) bool { return r.Algorithm != rows[0].Algorithm }) {
+		return nil // there was nothing to choose from
+	}
+	ranges := winners(rows)
+	fmt.Fprintln(out, "\nwhich wins where:")
+	table = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for i, r := range ranges {
+		sizes := shortSize(r.low) + " to " + shortSize(r.high)
+		switch {
+		case len(ranges) == 1:
+			sizes = "at all sizes"
+		case i == 0:
+			sizes = "up to " + shortSize(r.high)
+		case i == len(ranges)-1:
+			sizes = "from " + shortSize(r.low)
+		}
+		fmt.Fprintf(table, "  %s\t%s\n", sizes, strings.Join(r.algorithms, ", "))
+	}
 	return table.Flush()
+}
+
+// sizeRange is neighbouring sizes at which the same algorithms are the fastest.
+type sizeRange struct {
+	low, high  int64
+	algorithms []string
+}
+
+// winners are the ranges of the sizes that rows have, from the smallest. Of algorithms that are equally fast at one size those are kept that win at
+// more of the sizes next to it.
+func winners(rows []simRow) []sizeRange {
+	fastest := map[int64][]string{}
+	for _, row := range rows {
+		if row.Wins && !slices.Contains(fastest[row.Bytes], row.Algorithm) {
+			fastest[row.Bytes] = append(fastest[row.Bytes], row.Algorithm)
+		}
+	}
+	var ranges []sizeRange
+	for _, size := range slices.Sorted(maps.Keys(fastest)) {
+		if len(ranges) > 0 {
+			last := &ranges[len(ranges)-1]
+			var still []string
+			for _, name := range last.algorithms {
+				if slices.Contains(fastest[size], name) {
+					still = append(still, name)
+				}
+			}
+			if still != nil {
+				last.high, last.algorithms = size, still
+				continue
+			}
+		}
+		ranges = append(ranges, sizeRange{size, size, fastest[size]})
+	}
+	return ranges
+}
+
+// shortSize is a size as --size takes it: 64K, or bytes where it is no whole number of K.
+func shortSize(bytes int64) string {
+	units := []string{"", "K", "M", "G", "T"}
+	for len(units) > 1 && bytes != 0 && bytes%1024 == 0 {
+		bytes, units = bytes/1024, units[1:]
+	}
+	return strconv.FormatInt(bytes, 10) + units[0]
 }

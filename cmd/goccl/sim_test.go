@@ -52,6 +52,82 @@ func TestSimWinners(t *testing.T) {
 	require.NotEmpty(t, simRows(t, "--coll barrier --ranks 6 --size 0"))
 }
 
+// On 8 ranks recursive doubling costs 3(α+βm), the ring 14(α+βm/8): they cross at m = 8.8α/β, here 220,000 bytes.
+func TestSimCrossover(t *testing.T) {
+	const args = "--topo uniform:8,alpha=1us,bw=25GB --algo ring,recursive_doubling --size "
+	for size, want := range map[string]string{"219968": "recursive_doubling", "220032": "ring"} {
+		for _, row := range simRows(t, args+size) {
+			require.Equal(t, row.Algorithm == want, row.Wins, "%+v", row)
+			require.InEpsilon(t, row.Formula, row.Seconds, 1e-9)
+		}
+	}
+	out, err := run(t, append([]string{"sim"}, strings.Fields(args+"1K..1G")...)...)
+	require.NoError(t, err)
+	require.Contains(t, out, "which wins where:\n  up to 128K  recursive_doubling\n  from 256K   ring\n")
+	out, err = run(t, append([]string{"sim"}, strings.Fields(args+"1G,1K")...)...)
+	require.NoError(t, err)
+	require.Contains(t, out, "  up to 1K  recursive_doubling\n  from 1G   ring\n", "sizes in any order")
+	out, err = run(t, "sim", "--algo", "ring", "--size", "1K,2K")
+	require.NoError(t, err)
+	require.NotContains(t, out, "which wins")
+}
+
+func TestWinners(t *testing.T) {
+	row := func(bytes int64, algorithm string, wins bool) simRow {
+		return simRow{Bytes: bytes, Algorithm: algorithm, Wins: wins}
+	}
+	rows := []simRow{
+		row(1, "a", true), row(1, "b", true), row(1, "c", false), row(2, "a", true), row(2, "b", true), row(2, "c", false),
+		row(4, "b", true), row(4, "a", false), row(8, "c", true), row(9, "c", true), row(9, "a", true), row(10, "a", true),
+	}
+	require.Equal(t, []sizeRange{{1, 4, []string{"b"}}, {8, 9, []string{"c"}}, {10, 10, []string{"a"}}}, winners(rows))
+	for size, want := range map[int64]string{0: "0", 1: "1", 1000: "1000", 1024: "1K", 1536: "1536", 3 << 20: "3M", 1 << 30: "1G", 1 << 44: "16T", 1 << 50: "1024T"} {
+		require.Equal(t, want, shortSize(size))
+	}
+}
+
+// The trace is what the Trace Event Format asks for: complete events with times and durations in microseconds, no two at a time on a thread, and
+// a name for each process and thread.
+func TestSimTrace(t *testing.T) {
+	out, err := run(t, strings.Fields("sim --ranks 4 --algo ring --size 4K --trace -")...)
+	require.NoError(t, err)
+	var trace struct {
+		TraceEvents []struct {
+			Ph, Name string
+			Pid, Tid *int
+			Ts, Dur  *float64
+			Args     map[string]any
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &trace))
+	processes, threads, ends, steps := map[int]string{}, map[[2]int]bool{}, map[[2]int]float64{}, 0
+	last := 0.0
+	for _, e := range trace.TraceEvents {
+		switch {
+		case e.Ph == "M" && e.Name == "process_name":
+			processes[*e.Pid] = e.Args["name"].(string)
+		case e.Ph == "M" && e.Name == "thread_name":
+			threads[[2]int{*e.Pid, *e.Tid}] = true
+			require.NotEmpty(t, e.Args["name"])
+		case e.Ph == "M":
+			require.Equal(t, "process_sort_index", e.Name)
+		default:
+			require.Equal(t, "X", e.Ph)
+			key := [2]int{*e.Pid, *e.Tid}
+			require.True(t, threads[key])
+			require.NotEmpty(t, e.Name)
+			require.GreaterOrEqual(t, *e.Ts, ends[key]-1e-6)
+			require.GreaterOrEqual(t, *e.Dur, 0.0)
+			ends[key] = *e.Ts + *e.Dur
+			last = max(last, ends[key])
+			steps++
+		}
+	}
+	require.Equal(t, map[int]string{0: "rank 0", 1: "rank 1", 2: "rank 2", 3: "rank 3"}, processes)
+	require.Equal(t, 4*2*6, steps)
+	require.InDelta(t, simRows(t, "--ranks 4 --algo ring --size 4K")[0].Seconds*1e6, last, 1e-6)
+}
+
 func TestSimFiles(t *testing.T) {
 	dir := t.TempDir()
 	topology := filepath.Join(dir, "net.txt")
@@ -68,12 +144,29 @@ func TestSimFiles(t *testing.T) {
 	require.ErrorContains(t, err, "line 2, column 1")
 }
 
+// A plan from a file takes as long as the algorithm that it came from.
+func TestSimPlanFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "own.plan")
+	_, err := run(t, "plan", "export", "all_reduce/ring", "--ranks", "8", "-o", path)
+	require.NoError(t, err)
+	rows := simRows(t, "--size 1M --algo ring,"+path)
+	require.Len(t, rows, 2)
+	require.Equal(t, rows[0], rows[1])
+	_, err = run(t, "sim", "--ranks", "4", "--algo", path)
+	require.ErrorContains(t, err, "is a plan for all_reduce on 8 ranks, but --coll, --ranks, --root and --topo say all_reduce on 4 ranks")
+	require.NoError(t, os.WriteFile(path, []byte("goccl plan"), 0o600))
+	_, err = run(t, "sim", "--algo", path)
+	require.ErrorContains(t, err, path+": plan:1:1: this is no plan")
+}
+
 func TestSimWrongUse(t *testing.T) {
 	for args, words := range map[string]string{
 		"sim extra":                             "takes no arguments",
 		"sim --topo hypercube:8":                "unknown kind",
 		"sim --coll dance":                      `unknown collective "dance"`,
 		"sim --algo dance":                      `unknown algorithm "dance"`,
+		"sim --algo rng":                        "did you mean ring?",
+		"sim --coll send":                       "send has no plans",
 		"sim --size many":                       `size "many"`,
 		"sim --size 4K..1K":                     "is no range",
 		"sim --size 1K..x":                      `size "x"`,
