@@ -19,7 +19,7 @@ func allToAll2D(s plan.Spec) design {
 	sizes := grid(s)
 	a, b := sizes[0], sizes[1]
 	if a == 1 || b == 1 {
-		return allToAllDirect(s)
+		return allToAllLinear(s)
 	}
 	return design{needs: plan.Messages | plan.Counts, program: func(rank int) plan.Program {
 		groups := digits(rank, sizes)

@@ -21,7 +21,7 @@ func allToAllHierarchical(s plan.Spec) design {
 	a := sizes[0]
 	b := s.Ranks / a
 	if b == 1 {
-		return allToAllDirect(s) // a single host, or no grid
+		return allToAllLinear(s) // a single host, or no grid
 	}
 	return design{needs: plan.Messages | plan.Counts, program: func(rank int) plan.Program {
 		groups := digits(rank, []int{a, b})

@@ -2,7 +2,7 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// allToAllPairwise is allToAllDirect in rounds: the message of round k+1 goes out after that of round k has come in. A rank
+// allToAllPairwise is allToAllLinear in rounds: the message of round k+1 goes out after that of round k has come in. A rank
 // is sent to by one other at a time, also when some ranks are late.
 //
 //	steps   n-1

@@ -47,7 +47,7 @@ func TestAllToAllMessages(t *testing.T) {
 		}
 	}
 	for name, want := range map[string][2]int{
-		"direct":       {n - 1, n - 1},
+		"linear":       {n - 1, n - 1},
 		"pairwise":     {n - 1, n - 1},
 		"bruck":        {4, bits},
 		"hierarchical": {(a-1)*b + b - 1, (a-1)*b + a*(b-1)},

@@ -18,7 +18,7 @@ import "github.com/goccl/goccl/ccl/plan"
 // In place: only the root has an Out, and it sends nothing.
 func reduceBinomial(s plan.Spec) design {
 	if s.Ranks == 2 {
-		return reduceDirect(s) // in rank order, whichever is the root
+		return reduceFlat(s) // in rank order, whichever is the root
 	}
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
 		n := s.Ranks

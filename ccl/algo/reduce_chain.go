@@ -18,7 +18,7 @@ import "github.com/goccl/goccl/ccl/plan"
 // In place: the root's Out is its In, whose segments it has read or sent before it receives their results.
 func reduceChain(s plan.Spec) design {
 	if s.Ranks == 2 {
-		return reduceDirect(s)
+		return reduceFlat(s)
 	}
 	return design{split: segments, alias: plan.InPlace, program: func(rank int) plan.Program {
 		last := s.Ranks - 1

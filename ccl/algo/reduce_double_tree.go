@@ -19,7 +19,7 @@ import "github.com/goccl/goccl/ccl/plan"
 // In place: only the root has an Out, and it sends nothing.
 func reduceDoubleTree(s plan.Spec) design {
 	if s.Ranks == 2 {
-		return reduceDirect(s)
+		return reduceFlat(s)
 	}
 	return design{split: 2 * segments, alias: plan.InPlace, program: func(rank int) plan.Program {
 		n := s.Ranks

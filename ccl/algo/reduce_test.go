@@ -8,7 +8,7 @@ import (
 
 func TestReduce(t *testing.T) {
 	testClaims(t, dtype.Reduce, []claim{
-		{name: "direct", rounds: others, sent: exactly(1), tmp: func(_, root int) int { return min(root/2, 1) }},
+		{name: "flat", rounds: others, sent: exactly(1), tmp: func(_, root int) int { return min(root/2, 1) }},
 		{name: "binomial", rounds: depth, sent: exactly(1), tmp: func(n, _ int) int { return min(n/4, 1) }},
 		{name: "chain", sent: many(1, exactly(segments)), tmp: many(0, exactly(segments)),
 			rounds: many(1, func(n, root int) int {

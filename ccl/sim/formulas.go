@@ -109,7 +109,7 @@ func Formulas() []Formula {
 		{dtype.ReduceScatter, "ring", "(n-1)(α + (β+γ)m/n)", thakur, anyRanks, StepsReduce},
 		{dtype.ReduceScatter, "pairwise", "(n-1)(α + (β+γ)m/n)", thakur, anyRanks, StepsReduce},
 		{dtype.ReduceScatter, "recursive_halving", "log n α + (n-1)(β+γ)m/n", thakur, powerOfTwo, DoublingReduce},
-		{dtype.AllToAll, "direct", "(n-1)(α + βm/n)", thakur, anyRanks, Steps},
+		{dtype.AllToAll, "linear", "(n-1)(α + βm/n)", thakur, anyRanks, Steps},
 		{dtype.AllToAll, "pairwise", "(n-1)(α + βm/n)", thakur, anyRanks, Steps},
 		{dtype.Barrier, "dissemination", "log n α", hensgen, anyRanks, Dissemination},
 	}

@@ -278,7 +278,7 @@ func TestSymmetry(t *testing.T) {
 		{dtype.AllReduce, "hierarchical", plan.Shape{8, 32}, network.Rail(32, 8, fast, wire), 256, 0},
 		{dtype.AllReduce, "torus_2d", plan.Shape{16, 16}, network.Torus([]int{16, 16}, wire), 256, 0},
 		{dtype.AllGather, "ring", plan.Shape{}, network.Torus([]int{16, 16}, wire), 256, 0},
-		{dtype.AllToAll, "direct", plan.Shape{}, network.Ring(48, wire), 48, 1},
+		{dtype.AllToAll, "linear", plan.Shape{}, network.Ring(48, wire), 48, 1},
 		{dtype.AllToAll, "pairwise", plan.Shape{}, network.NVLink(64, wire), 64, 1},
 		{dtype.Barrier, "dissemination", plan.Shape{}, network.Uniform(256, wire), 256, 1},
 	} {

@@ -28,14 +28,14 @@ type Rules struct {
 //	all_reduce                  direct while a message, of bytes, is small; else ring. So up to 32 KiB for 2 to 4 ranks,
 //	                            and up to 96 KiB/(ranks-1) for more.
 //	all_gather, reduce_scatter  direct while a message, of bytes/ranks, is small; else ring.
-//	all_to_all                  direct up to 8 ranks, pairwise for more. It does not depend on bytes, since a rank knows only the
+//	all_to_all                  linear up to 8 ranks, pairwise for more. It does not depend on bytes, since a rank knows only the
 //	                            lengths of its own blocks.
 //	broadcast, reduce           binomial
 //	scatter, gather             linear
 //	barrier                     dissemination
 //
 // A message is small up to 32 KiB, where those that a rank sends come to no more than 96 KiB. Where Rules.Determinism asks for
-// it, all_reduce is direct or two_shot, and reduce and reduce_scatter are direct.
+// it, all_reduce is direct or two_shot, reduce_scatter direct and reduce flat.
 func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name string) {
 	if name, ok := rules.Override[coll]; ok {
 		return name
@@ -43,6 +43,9 @@ func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name st
 	if rules.Determinism > 2 && coll.Reduces() {
 		if coll == dtype.AllReduce && !small(ranks, bytes) {
 			return "two_shot"
+		}
+		if coll == dtype.Reduce {
+			return "flat"
 		}
 		return "direct"
 	}
@@ -59,7 +62,7 @@ func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name st
 		return "ring"
 	case dtype.AllToAll:
 		if ranks <= fewRanks {
-			return "direct"
+			return "linear"
 		}
 		return "pairwise"
 	case dtype.Broadcast, dtype.Reduce:

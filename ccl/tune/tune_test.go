@@ -35,7 +35,7 @@ func TestChoose(t *testing.T) {
 		{dtype.ReduceScatter, 2, 64 * K, "direct"},
 		{dtype.ReduceScatter, 2, 64*K + 2, "ring"},
 		{dtype.ReduceScatter, 1 << 16, 1 << 62, "ring"},
-		{dtype.AllToAll, 8, 1 << 40, "direct"},
+		{dtype.AllToAll, 8, 1 << 40, "linear"},
 		{dtype.AllToAll, 9, 0, "pairwise"},
 		{dtype.Broadcast, 9, 1 << 30, "binomial"},
 		{dtype.Reduce, 2, 4, "binomial"},

@@ -53,7 +53,7 @@ func TestConcretePipelines(t *testing.T) {
 		coll dtype.Collective
 		name string
 		want bool
-	}{{dtype.AllGather, "ring", true}, {dtype.AllReduce, "ring", true}, {dtype.AllToAll, "direct", false}} {
+	}{{dtype.AllGather, "ring", true}, {dtype.AllReduce, "ring", true}, {dtype.AllToAll, "linear", false}} {
 		a, err := algo.Find(test.coll, test.name)
 		if err != nil {
 			t.Fatal(err)

@@ -136,7 +136,7 @@ var claims = map[string]struct{ steps, bytes figure }{
 		whole("m·(b-1) across and m·b·(a-1) within", func(g group) int { return g.b - 1 + g.b*(g.a-1) })},
 
 	"reduce/binomial":           {log, oneBlock},
-	"reduce/direct":             {oneEach, oneBlock},
+	"reduce/flat":             {oneEach, oneBlock},
 	"reduce/chain":              {whole("n-1+S", pipelined(func(g group) int { return g.n - 1 + 8 })), oneBlock},
 	"reduce/double_binary_tree": {atMost(whole("2(⌈log₂ n⌉ + S)", pipelined(func(g group) int { return 2 * (ceilLog(g) + 8) }))), oneBlock},
 	"reduce/reduce_scatter_gather": {whole("2·⌊log₂ n⌋ + 1", folded(2, 1)), atMost(part("m·(p-1)/p to reduce and at most m/2",
@@ -196,7 +196,7 @@ var claims = map[string]struct{ steps, bytes figure }{
 		return 2*g.a - 3 + 2*(g.b-1) + g.a - 1
 	}), part("2·m·(a-1)/a within its host, and 2·m/a·(b-1)/b across", func(g group) int { return 2 * (g.n - 1) }, ranksOf)},
 
-	"all_to_all/direct":   {oneEach, allOthers},
+	"all_to_all/linear":   {oneEach, allOthers},
 	"all_to_all/pairwise": {oneEach, allOthers},
 	"all_to_all/bruck":    {log, whole("m·(n/2)·log₂ n", popcounts)},
 	"all_to_all/hierarchical": {whole("(a-1)·b small ones within the host, b-1 across", func(g group) int { return (g.a-1)*g.b + g.b - 1 }),

@@ -2,7 +2,7 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// reduceDirect has every rank send its block to the root, which reduces in rank order.
+// reduceFlat has every rank send its block to the root, which reduces in rank order.
 //
 //	steps   n-1
 //	bytes   a rank sends m, the root nothing
@@ -13,7 +13,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	source  MPI folklore; Open MPI coll/base "linear"
 //
 // In place: only the root has an Out, and it sends nothing. It adds up in Tmp until its own turn has come.
-func reduceDirect(s plan.Spec) design {
+func reduceFlat(s plan.Spec) design {
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
 		if rank != s.Root {
 			return program([]plan.Step{send(in(0), s.Root)}, nil)

@@ -2,7 +2,7 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// allToAllDirect has every rank send block p of In to rank p and receive block p of Out from it. Rank r sends to r+1, r+2,
+// allToAllLinear has every rank send block p of In to rank p and receive block p of Out from it. Rank r sends to r+1, r+2,
 // … and receives from r-1, r-2, …, so that in every step each rank is sent to by one other. A fast rank may run ahead.
 //
 //	steps   n-1, which do not depend on each other
@@ -12,7 +12,7 @@ import "github.com/goccl/goccl/ccl/plan"
 //	source  Thakur, Rabenseifner, Gropp (2005)
 //
 // It does not run in place: a block would be overwritten before it was sent.
-func allToAllDirect(s plan.Spec) design {
+func allToAllLinear(s plan.Spec) design {
 	return design{program: func(rank int) plan.Program {
 		sends, recvs := allToAllExchange(s.Ranks, rank, false)
 		return program(append(sends, copyStep(out(rank), in(rank))), recvs)
