@@ -24,6 +24,7 @@ const DefaultWork = 1 << 34
 // What costs memory is counted as so many elementary actions.
 const (
 	chunkWork = 1000 // a chunk: its place, and the trees that it may hold
+	stepWork  = 400  // a step, before what it moves
 	clockWork = 16   // an element of a clock that is kept
 )
 
@@ -120,7 +121,7 @@ func newJob(plans []*plan.Plan, opts Options) (*job, error) {
 			}
 			work += chunkWork * int64(p.InChunks(r)+p.OutChunks(r)+len(prog.Tmp)+len(prog.Win))
 			for _, lane := range prog.Lanes {
-				work += int64(plan.Len(lane))
+				work += stepWork * int64(plan.Len(lane))
 			}
 			if work > j.limit {
 				return nil, tooLarge(p, j.limit)

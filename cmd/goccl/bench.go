@@ -70,7 +70,7 @@ func bench(args []string, out io.Writer) error {
 		return err
 	}
 	if set.NArg() > 0 {
-		return fmt.Errorf("bench takes no arguments, got %q", set.Args())
+		return misuse{fmt.Errorf("bench takes no arguments, got %q", set.Args())}
 	}
 	spec := benchSpec{Ranks: *ranks, Root: *root, Factor: *factor, InPlace: *inPlace, Warmup: 2, Repeat: *repeat, Block: *block}
 	if spec.Coll, err = dtype.ParseCollective(*op); err != nil {

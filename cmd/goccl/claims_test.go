@@ -136,7 +136,7 @@ var claims = map[string]struct{ steps, bytes figure }{
 		whole("m·(b-1) across and m·b·(a-1) within", func(g group) int { return g.b - 1 + g.b*(g.a-1) })},
 
 	"reduce/binomial":           {log, oneBlock},
-	"reduce/flat":             {oneEach, oneBlock},
+	"reduce/flat":               {oneEach, oneBlock},
 	"reduce/chain":              {whole("n-1+S", pipelined(func(g group) int { return g.n - 1 + 8 })), oneBlock},
 	"reduce/double_binary_tree": {atMost(whole("2(⌈log₂ n⌉ + S)", pipelined(func(g group) int { return 2 * (ceilLog(g) + 8) }))), oneBlock},
 	"reduce/reduce_scatter_gather": {whole("2·⌊log₂ n⌋ + 1", folded(2, 1)), atMost(part("m·(p-1)/p to reduce and at most m/2",

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,8 @@ import (
 	"github.com/goccl/goccl/ccl/sim"
 	"github.com/goccl/goccl/ccl/topo/network"
 )
+
+const simGCPercent = 400
 
 // simRow is one algorithm at one size. Size is that of the larger buffer, as in goccl bench.
 type simRow struct {
@@ -96,6 +99,8 @@ func simVerb(args []string, out io.Writer) error {
 	if *trace != "" && (len(plans) != 1 || len(bytes) != 1) {
 		return errors.New("--trace needs one algorithm (--algo NAME) and one size")
 	}
+	// Programs come and go; with few of them alive, collecting garbage often is half of the time of a large simulation.
+	defer debug.SetGCPercent(debug.SetGCPercent(simGCPercent))
 	simulator, err := sim.New(topology)
 	if err != nil {
 		return err

@@ -83,7 +83,7 @@ func tuneVerb(args []string, out io.Writer) error {
 		return err
 	}
 	if !*fit || set.NArg() > 0 {
-		return errors.New("usage: goccl tune --fit [flags]; see goccl tune --help")
+		return misuse{errors.New("usage: goccl tune --fit [flags]; see goccl tune --help")}
 	}
 	opts.Transport, opts.Plan = "tcp", ""
 	if *rate != "" {

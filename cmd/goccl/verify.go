@@ -62,7 +62,7 @@ func verifyVerb(args []string, out io.Writer) error {
 	case err != nil:
 		return err
 	case *all == (len(rest) > 0) || len(rest) > 1:
-		return errors.New("usage: goccl verify FILE, or goccl verify --all [--ranks 1-64] [--coll COLLECTIVE] [--algo ALGORITHM] [--shape 4x2] [--jobs N]")
+		return misuse{errors.New("usage: goccl verify FILE, or goccl verify --all [--ranks 1-64] [--coll COLLECTIVE] [--algo ALGORITHM] [--shape 4x2] [--jobs N]")}
 	case !*all:
 		return verifyFile(rest[0], out)
 	case *jobs < 1:
