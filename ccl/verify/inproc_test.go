@@ -2,59 +2,65 @@ package verify_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
-	"testing"
 	"time"
 	"unsafe"
 
+	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/inproc"
 )
 
-// only is a planner that knows one plan.
-type only struct{ p *plan.Plan }
-
-func (o only) Choose(dtype.Collective, int, int64) int { return 0 }
-
-func (o only) Make(int, plan.Spec) (*plan.Plan, error) { return o.p, nil }
-
-// TestMutantsInproc runs mutants that verify accepts on the executor: none hangs, and all give the right result.
-func TestMutantsInproc(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 6))
-	ran := 0
-	for _, m := range mutants(t, rng, min(*mutantsEach, 5), 3).accepted {
-		if m.plan.Needs&^plan.Messages != 0 || ran == 150 {
-			continue
-		}
-		ran++
-		if err := runInproc(m.plan, 1000); err != nil {
-			t.Errorf("%s, %v: %s was accepted, but %v\n%s", m.plan.Name, m.plan.Spec, m.what, err, m.plan.Text())
-		}
-	}
-	t.Logf("%d accepted mutants ran on inproc", ran)
-	if ran == 0 {
-		t.Error("no mutant was run")
-	}
+// inOrder is a planner of the mutants; each rank has its own, and moves on by itself.
+type inOrder struct {
+	plans []*plan.Plan
+	now   int
 }
 
-// runInproc runs a plan on all ranks of a group in this process, with blocks of n elements.
-func runInproc(p *plan.Plan, n int) error {
+func (o *inOrder) Choose(coll dtype.Collective, _ int, _ int64) int {
+	if o.plans[o.now].Spec.Coll == coll {
+		return o.now
+	}
+	return -1 // the exchange of lengths
+}
+
+func (o *inOrder) Make(i int, s plan.Spec) (*plan.Plan, error) {
+	if i >= 0 {
+		return o.plans[i], nil
+	}
+	a, err := algo.Find(s.Coll, "ring")
+	if err != nil {
+		return nil, err
+	}
+	return a.Make(s)
+}
+
+// runInproc runs plans for so many ranks, one after the other, in a group in this process. After an error it goes no further.
+func runInproc(plans []*plan.Plan, ranks int) error {
+	const slot = 4 << 10
 	bell := park.NewBell()
 	fabric := inproc.New(bell)
 	defer fabric.Close()
 	progress := exec.NewProgress(bell, nil)
 	defer progress.Close()
-	ranks := p.Spec.Ranks
 	links, errs := make([][]transport.Link, ranks), make([]error, ranks*ranks)
-	var group sync.WaitGroup
+	windows := make([]*mem.Window, ranks)
 	for rank := range ranks {
 		links[rank] = make([]transport.Link, ranks)
+		var err error
+		if windows[rank], err = mem.NewWindow(exec.WindowBytes(slot), false); err != nil {
+			return err
+		}
+	}
+	var group sync.WaitGroup
+	for rank := range ranks {
 		for peer := range ranks {
 			if peer == rank {
 				continue
@@ -62,21 +68,20 @@ func runInproc(p *plan.Plan, n int) error {
 			group.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 				defer cancel()
-				links[rank][peer], errs[rank*ranks+peer] = fabric.Connect(ctx, fabric.Address(),
-					transport.Session{Rank: rank, Peer: peer, Channels: exec.LinkChannels(exec.PlanChannels)})
+				links[rank][peer], errs[rank*ranks+peer] = fabric.Connect(ctx, fabric.Address(), transport.Session{Rank: rank, Peer: peer,
+					Channels: exec.LinkChannels(exec.PlanChannels), Window: windows[rank]})
 			})
 		}
 	}
 	group.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
-	comms := make([]*exec.Comm, ranks)
+	comms, planners := make([]*exec.Comm, ranks), make([]*inOrder, ranks)
 	for rank := range ranks {
-		c, err := exec.New(exec.Options{Name: "mutant", Rank: rank, Links: links[rank], Bell: bell, Planner: only{p},
-			Progress: progress, Timeout: 10 * time.Second})
+		planners[rank] = &inOrder{plans: plans}
+		c, err := exec.New(exec.Options{Name: "mutants", Rank: rank, Links: links[rank], Bell: bell, Planner: planners[rank],
+			Window: windows[rank], Progress: progress, Timeout: 20 * time.Second})
 		if err != nil {
 			return err
 		}
@@ -85,23 +90,27 @@ func runInproc(p *plan.Plan, n int) error {
 	}
 	results := make([]error, ranks)
 	for rank := range ranks {
-		group.Go(func() { results[rank] = call(comms[rank], p.Spec, rank, n) })
+		group.Go(func() {
+			for i, p := range plans {
+				planners[rank].now = i
+				if err := call(comms[rank], p.Spec, []dtype.Op{dtype.Sum, dtype.Avg}[i%2], rank, []int{1, 300, 7}[i%3]); err != nil {
+					results[rank] = fmt.Errorf("rank %d, plan %d: %w\n%s", rank, i, err, p.Text())
+					comms[rank].Close() // the others must not wait
+					return
+				}
+			}
+		})
 	}
 	group.Wait()
-	for rank, err := range results {
-		if err != nil {
-			return fmt.Errorf("rank %d: %w", rank, err)
-		}
-	}
-	return nil
+	return errors.Join(results...)
 }
 
 // element i of block b of a rank's In: whole numbers, so that sums are exact in any order.
 func element(rank, b, i int) float64 { return float64((rank*31+b*17+i*7)%101 - 50) }
 
 // call runs the plan on one rank and checks Out.
-func call(c *exec.Comm, s plan.Spec, rank, n int) error {
-	call := exec.Call{Coll: s.Coll, Type: dtype.F64, Op: dtype.Sum, Root: s.Root, Factor: 1}
+func call(c *exec.Comm, s plan.Spec, op dtype.Op, rank, n int) error {
+	call := exec.Call{Coll: s.Coll, Type: dtype.F64, Op: op, Root: s.Root, Factor: 1}
 	for b := range s.Coll.InBlocks(s.Ranks, rank, s.Root) {
 		x := make([]float64, n)
 		for i := range x {
@@ -120,7 +129,7 @@ func call(c *exec.Comm, s plan.Spec, rank, n int) error {
 	}
 	for b, x := range out {
 		for i, got := range x {
-			if want := wanted(s, rank, b, i); got != want {
+			if want := wanted(s, op, rank, b, i); got != want {
 				return fmt.Errorf("block %d, element %d is %v, want %v", b, i, got, want)
 			}
 		}
@@ -129,7 +138,7 @@ func call(c *exec.Comm, s plan.Spec, rank, n int) error {
 }
 
 // wanted is element i of block b of a rank's Out.
-func wanted(s plan.Spec, rank, b, i int) float64 {
+func wanted(s plan.Spec, op dtype.Op, rank, b, i int) float64 {
 	switch s.Coll {
 	case dtype.Broadcast:
 		return element(s.Root, 0, i)
@@ -145,6 +154,9 @@ func wanted(s plan.Spec, rank, b, i int) float64 {
 	sum := 0.0
 	for r := range s.Ranks {
 		sum += element(r, b, i)
+	}
+	if op == dtype.Avg {
+		sum *= 1 / float64(s.Ranks)
 	}
 	return sum
 }

@@ -125,16 +125,23 @@ func mutants(t *testing.T, rng *rand.Rand, each int, sizes ...int) tally {
 	return all
 }
 
-// TestMutants changes sound plans at random. Those that are still accepted must still be right when they are executed: what
-// hangs, leaves messages over or changes the result is refused.
+// TestMutants changes sound plans at random. Those that are still accepted must still be right when they are executed, by the interpreter
+// and by package exec: what hangs, leaves messages over or changes the result is refused.
 func TestMutants(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	all := mutants(t, rng, *mutantsEach, 2, 3, 4, 5)
 	survived := map[string]int{}
+	byRanks := map[int][]*plan.Plan{}
 	for _, m := range all.accepted {
 		survived[m.what]++
+		byRanks[m.plan.Spec.Ranks] = append(byRanks[m.plan.Spec.Ranks], m.plan)
 		if err := concrete(m.plan, rng, 4); err != nil {
 			t.Errorf("%s, %v: %s was accepted, but %v\n%s", m.plan.Name, m.plan.Spec, m.what, err, m.plan.Text())
+		}
+	}
+	for ranks, plans := range byRanks {
+		if err := runInproc(plans, ranks); err != nil {
+			t.Errorf("a mutant was accepted, but on inproc: %v", err)
 		}
 	}
 	killed := all.total - len(all.accepted)
