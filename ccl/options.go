@@ -3,7 +3,6 @@ package ccl
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -214,41 +213,14 @@ func findOption(name string) *option {
 
 // suggest names the nearest option, or all.
 func suggest(name string) string {
-	type near struct {
-		name string
-		far  int
-	}
-	var all []near
 	var names []string
 	for _, row := range optionTable {
-		all = append(all, near{row.Name, distance(strings.ToUpper(name), row.Name)})
 		names = append(names, row.Name)
 	}
-	sort.SliceStable(all, func(i, j int) bool { return all[i].far < all[j].far })
-	if all[0].far <= 3 {
-		return "; did you mean " + all[0].name + "?"
+	if best := fault.Nearest(strings.ToUpper(name), names); best != "" {
+		return "; did you mean " + best + "?"
 	}
 	return "; known: " + strings.Join(names, ", ")
-}
-
-// distance is Levenshtein's.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }
 
 // OptionHelp is the table of all options for people: name, default and meaning, in Markdown.

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/fault"
 )
 
 // verb is one subcommand.
@@ -136,36 +137,10 @@ func flags(name string, out io.Writer) *flag.FlagSet {
 
 // didYouMean names the one of names that word is most like, if it is like any.
 func didYouMean(word string, names []string) string {
-	best, least := "", 1+len(word)/3
-	for _, name := range names {
-		if d := distance(word, name); d <= least && d < len(word) {
-			best, least = name, d-1
-		}
+	if best := fault.Nearest(word, names); best != "" {
+		return "; did you mean " + best + "?"
 	}
-	if best == "" {
-		return ""
-	}
-	return "; did you mean " + best + "?"
-}
-
-// distance is how many letters one has to insert, delete or replace to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			d := before
-			if a[i] != b[j] {
-				d = 1 + min(before, row[j], row[j+1])
-			}
-			before, row[j+1] = row[j+1], d
-		}
-	}
-	return row[len(b)]
+	return ""
 }
 
 // environment is the options that the GOCCL_* variables give.

@@ -1,0 +1,32 @@
+package fault
+
+// Nearest is the one of names that a mistyped word is most like, for the text of an error; "" if it is like none.
+func Nearest(word string, names []string) string {
+	best, least := "", 1+len(word)/4
+	for _, name := range names {
+		if d := distance(word, name); d <= least && d < len(word) {
+			best, least = name, d-1
+		}
+	}
+	return best
+}
+
+// distance is how many letters one has to insert, delete or replace to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := before
+			if a[i] != b[j] {
+				d = 1 + min(before, row[j], row[j+1])
+			}
+			before, row[j+1] = row[j+1], d
+		}
+	}
+	return row[len(b)]
+}
