@@ -57,6 +57,25 @@ type places struct {
 	body           []int32
 }
 
+// number is the field of the head that holds one number, and its least and most; nil if the key is of another kind, or none.
+func (p *Plan) number(key string) (field *int, low, high int) {
+	switch key {
+	case "ranks":
+		return &p.Spec.Ranks, 1, MaxRanks
+	case "root":
+		return &p.Spec.Root, 0, MaxRanks - 1
+	case "split":
+		return &p.Split, 1, MaxSplit
+	case "chans":
+		return &p.Chans, 0, MaxChans
+	case "flags":
+		return &p.Flags, 0, MaxFlags
+	case "win":
+		return &p.Win, 0, MaxWin
+	}
+	return nil, 0, 0
+}
+
 func newFile(data []byte) *file {
 	f := &file{data: data, programs: map[int]*fileProgram{}, budget: MaxChecks}
 	f.plan.Program = f.expanded

@@ -246,15 +246,15 @@ func (r *reader) head() {
 // field reads the value of a key, and reports whether there is such a key.
 func (r *reader) field(key string) bool {
 	p := &r.plan
-	switch key {
-	case "ranks", "root", "shape", "split", "chans", "flags", "win", "needs", "alias", "bytes":
+	number, low, high := p.number(key)
+	if number != nil || key == "shape" || key == "needs" || key == "alias" || key == "bytes" {
 		r.expect("=")
 	}
+	if number != nil {
+		*number = r.int(key, low, high)
+		return true
+	}
 	switch key {
-	case "ranks":
-		p.Spec.Ranks = r.int(key, 1, MaxRanks)
-	case "root":
-		p.Spec.Root = r.int(key, 0, MaxRanks-1)
 	case "shape":
 		for i := range p.Spec.Shape {
 			if i > 0 && !r.accept("x") {
@@ -265,14 +265,6 @@ func (r *reader) field(key string) bool {
 		if p.Spec.Shape[MaxLevels-1] != 0 && r.accept("x") {
 			r.fail(r.at-1, "a shape has at most %d levels", MaxLevels)
 		}
-	case "split":
-		p.Split = r.int(key, 1, MaxSplit)
-	case "chans":
-		p.Chans = r.int(key, 0, MaxChans)
-	case "flags":
-		p.Flags = r.int(key, 0, MaxFlags)
-	case "win":
-		p.Win = r.int(key, 0, MaxWin)
 	case "needs":
 		p.Needs = Need(r.set(key, needNames))
 	case "alias":

@@ -85,7 +85,7 @@ func (r *jsonReader) top() {
 			r.array(key, func(int) { r.readProgram() })
 		case "ranks":
 			ranks = true
-			p.Spec.Ranks = r.int(key, 1, MaxRanks)
+			return r.field(key, at)
 		default:
 			return r.field(key, at)
 		}
@@ -105,6 +105,10 @@ func (r *jsonReader) top() {
 // field reads a field of the head.
 func (r *jsonReader) field(key string, at int) bool {
 	p := &r.plan
+	if number, low, high := p.number(key); number != nil {
+		*number = r.int(key, low, high)
+		return true
+	}
 	switch key {
 	case "name":
 		p.Name = r.text(key)
@@ -114,8 +118,6 @@ func (r *jsonReader) field(key string, at int) bool {
 			r.fail(at, "want a collective; known: %v", dtype.Collectives())
 		}
 		p.Spec.Coll = coll
-	case "root":
-		p.Spec.Root = r.int(key, 0, MaxRanks-1)
 	case "shape":
 		r.array(key, func(i int) {
 			n := r.int(key, 1, MaxRanks)
@@ -125,14 +127,6 @@ func (r *jsonReader) field(key string, at int) bool {
 			}
 			p.Spec.Shape[i] = n
 		})
-	case "split":
-		p.Split = r.int(key, 1, MaxSplit)
-	case "chans":
-		p.Chans = r.int(key, 0, MaxChans)
-	case "flags":
-		p.Flags = r.int(key, 0, MaxFlags)
-	case "win":
-		p.Win = r.int(key, 0, MaxWin)
 	case "needs":
 		p.Needs = Need(r.names(key, needNames))
 	case "alias":
