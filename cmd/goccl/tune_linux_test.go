@@ -162,6 +162,7 @@ const (
 )
 
 func TestTune(t *testing.T) {
+	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin") // where ip and tc are, for those who are not root too
 	c := newTuner(t)
 	t.Run("Unshaped", c.testUnshaped)
 	t.Run("Shaped", c.testShaped)
