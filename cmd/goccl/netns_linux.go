@@ -53,7 +53,8 @@ func makeNetwork(ranks int, rate string) error {
 		return fmt.Errorf("--rate: mount a tmpfs at %s: %w: %s", names, err, namespaceHint)
 	}
 	// The bucket holds two of the largest packets. With less they are cut up and get lost, with more the head of every message is free.
-	shape := " root tbf rate " + rate + " burst 128kb latency 50ms"
+	// A deep queue holds up what the other direction waits for, acknowledgements and credit; in a short one TCP loses little.
+	shape := " root tbf rate " + rate + " burst 128kb latency 10ms"
 	// All know each other for good: what ranks learn of their neighbours goes into one table of the whole machine, too small for 64 ranks.
 	var neighbours strings.Builder
 	for rank := range ranks {

@@ -287,7 +287,7 @@ func needNamespaces(t *testing.T, user *syscall.Credential) {
 		t.Skip(err)
 	}
 	const probe = "ip link add probe type bridge && ip link add one type veth peer name two && " +
-		"tc qdisc add dev one root tbf rate 1gbit burst 128kb latency 50ms"
+		"tc qdisc add dev one root tbf rate 1gbit burst 128kb latency 10ms"
 	cmd := exec.Command("sh", "-c", probe)
 	attributes.Pdeathsig = 0
 	if user != nil { // becomes this user first, as the parent of the network
