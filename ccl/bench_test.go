@@ -29,3 +29,15 @@ func BenchmarkAllReduce(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkAlone is what an operation costs besides its messages: a group of one rank.
+func BenchmarkAlone(b *testing.B) {
+	comms := group(b, "inproc", 1, ccl.Options{})
+	call := allReduceCall(make([]float32, 2))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := comms[0].Do(background, call); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

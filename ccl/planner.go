@@ -22,6 +22,14 @@ type planner struct {
 	prove bool // each plan of the catalogue before its first use
 	users []*plan.Plan
 	names []named // what the numbers behind users stand for
+	last  [dtype.Barrier + 1]choice
+}
+
+// choice is what Choose said last for a collective: calls of one size come one after the other.
+type choice struct {
+	ranks     int
+	bytes     int64
+	algorithm int
 }
 
 type named struct {
@@ -64,7 +72,16 @@ func (p *planner) needs(ranks int) (channels int, windows bool) {
 	return channels, windows
 }
 
+// Choose is called by one thread at a time, the driver of the group.
 func (p *planner) Choose(coll dtype.Collective, ranks int, bytes int64) int {
+	last := &p.last[coll]
+	if last.ranks != ranks || last.bytes != bytes {
+		*last = choice{ranks, bytes, p.choose(coll, ranks, bytes)}
+	}
+	return last.algorithm
+}
+
+func (p *planner) choose(coll dtype.Collective, ranks int, bytes int64) int {
 	for i, u := range p.users {
 		if u.Spec.Coll == coll && u.Spec.Ranks == ranks && bytes >= u.MinBytes && (u.MaxBytes == 0 || bytes <= u.MaxBytes) {
 			return i

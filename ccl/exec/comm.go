@@ -77,6 +77,9 @@ type Comm struct {
 	p2pOps     []*Op // posted to the engine and not ended
 	lost       []bool
 	programs   map[program]*lowered
+	recent     program // the one that was asked for last
+	recentLow  *lowered
+	alone      Op // of runAlone
 	broken     *fault.Error
 	idle       int
 }
@@ -142,10 +145,10 @@ func (c *Comm) planChannel(s *step) transport.Channel {
 
 // Post starts an operation. It fails at once, and nothing moves, if the call cannot be right.
 func (c *Comm) Post(call *Call) (*Op, error) {
-	op, err := c.post(call)
-	if err != nil {
+	if err := c.allowed(call); err != nil {
 		return nil, err
 	}
+	op := newOp(c, call)
 	op.notify = true
 	c.push(op)
 	// A first turn of work on this thread: what fits the channels is on its way before the caller computes on.
@@ -161,41 +164,73 @@ func (c *Comm) Post(call *Call) (*Op, error) {
 
 // Run does an operation on the calling thread, from posting to its end.
 func (c *Comm) Run(call *Call) error {
-	op, err := c.post(call)
-	if err != nil {
+	if err := c.allowed(call); err != nil {
 		return err
 	}
+	if c.pending.Load() == 0 && c.lock.CompareAndSwap(0, 1) {
+		if c.pending.Load() == 0 && c.broken == nil {
+			return c.runAlone(call)
+		}
+		c.unlock()
+		c.handOver()
+	}
+	op := newOp(c, call)
 	c.push(op)
 	if c.lock.Load() != 0 {
 		c.opts.Bell.Ring() // the driver may sleep, and not for this operation
 	}
-	err = op.Wait(nil)
+	err := op.Wait(nil)
 	op.Free()
 	return err
 }
 
-func (c *Comm) post(call *Call) (*Op, error) {
+// runAlone is Run where nothing else is posted: the thread holds the lock and goes on holding it. The operation needs no queue, and no waiter
+// but this thread ever knows of it.
+func (c *Comm) runAlone(call *Call) error {
+	op := &c.alone
+	op.set(c, call)
+	c.pending.Add(1)
+	if call.Coll.Valid() {
+		c.head, c.tail = op, op
+	} else {
+		c.postMessage(op)
+	}
+	var pace park.Spinner
+	for {
+		moved := c.advance()
+		if op.state.Load() != opPending {
+			break
+		}
+		if moved {
+			pace.Reset()
+			continue
+		}
+		if c.poll() || pace.Turn() && pace.Spinning() {
+			continue
+		}
+		enterWait()
+		c.waiting.Add(1)
+		c.drive(op, nil)
+		c.waiting.Add(-1)
+		leaveWait()
+		break
+	}
+	err := op.err
+	op.forget()
+	c.unlock()
+	c.handOver()
+	return err
+}
+
+// allowed refuses a call that cannot be right, before anything moves.
+func (c *Comm) allowed(call *Call) error {
 	if why := c.stop.Load(); why != nil {
-		return nil, c.refuse(call, why)
+		return c.refuse(call, why)
 	}
 	if err := call.check(c.rank, c.size); err != nil {
-		return nil, c.refuse(call, err)
+		return c.refuse(call, err)
 	}
-	op := newOp(c, call)
-	if call.Coll.Valid() {
-		op.seq = c.colls.Add(1)
-	} else {
-		op.seq = c.messages.Add(1)
-	}
-	timeout := call.Timeout
-	if timeout == 0 {
-		timeout = time.Duration(c.timeout.Load())
-	}
-	op.deadline.Store(0)
-	if timeout > 0 {
-		op.deadline.Store(now() + int64(timeout))
-	}
-	return op, nil
+	return nil
 }
 
 // refuse explains why a call was not posted.
@@ -298,7 +333,11 @@ func (c *Comm) lowered(coll dtype.Collective, root int, bytes int64) (*lowered, 
 	if coll.Rooted() {
 		key.root = root
 	}
+	if key == c.recent && c.recentLow != nil {
+		return c.recentLow, nil
+	}
 	if low := c.programs[key]; low != nil {
+		c.recent, c.recentLow = key, low
 		return low, nil
 	}
 	p, err := c.opts.Planner.Make(key.algorithm, plan.Spec{Coll: coll, Ranks: c.size, Root: key.root})

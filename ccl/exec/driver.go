@@ -131,12 +131,12 @@ func (c *Comm) look() bool {
 func (c *Comm) nextDeadline() int64 {
 	at := int64(math.MaxInt64)
 	for op := c.head; op != nil; op = op.next {
-		if d := op.deadline.Load(); d != 0 {
+		if d := op.due(); d != 0 {
 			at = min(at, d)
 		}
 	}
 	for _, op := range c.p2pOps {
-		if d := op.deadline.Load(); d != 0 {
+		if d := op.due(); d != 0 {
 			at = min(at, d)
 		}
 	}
@@ -144,7 +144,7 @@ func (c *Comm) nextDeadline() int64 {
 }
 
 func (op *Op) past(t int64) bool {
-	d := op.deadline.Load()
+	d := op.due()
 	return d != 0 && d <= t
 }
 
@@ -210,7 +210,7 @@ func (op *Op) Wait(cancel *Cancel) error {
 func (op *Op) SetDeadline(d time.Duration) {
 	c := op.comm
 	at := now() + int64(d)
-	if old := op.deadline.Load(); old == 0 || at < old {
+	if old := op.due(); old == 0 || at < old {
 		op.deadline.Store(at)
 		c.opts.Bell.Ring()
 		c.handOver()

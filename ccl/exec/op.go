@@ -22,7 +22,8 @@ type Op struct {
 	call     Call // In and Out point to the Op's own arrays
 	in, out  []Block
 	seq      uint64       // position among the collectives or among the point-to-point operations of the Comm, from 1
-	deadline atomic.Int64 // monotonic nanoseconds, 0 for none
+	timeout  int64        // nanoseconds, 0 for none
+	deadline atomic.Int64 // monotonic nanoseconds; 0 until due was asked, or for none
 	slot     int          // in Comm.messages
 	req      p2p.Request
 
@@ -40,6 +41,12 @@ var ops = sync.Pool{New: func() any { return new(Op) }}
 
 func newOp(c *Comm, call *Call) *Op {
 	op := ops.Get().(*Op)
+	op.set(c, call)
+	return op
+}
+
+// set makes op that of a call, in its place in the sequence.
+func (op *Op) set(c *Comm, call *Call) {
 	op.comm = c
 	op.in = append(op.in[:0], call.In...)
 	op.out = append(op.out[:0], call.Out...)
@@ -48,15 +55,31 @@ func newOp(c *Comm, call *Call) *Op {
 	op.err, op.source, op.notify, op.next = nil, -1, false, nil
 	op.state.Store(opPending)
 	op.holders.Store(2)
-	return op
+	if call.Coll.Valid() {
+		op.seq = c.colls.Add(1)
+	} else {
+		op.seq = c.messages.Add(1)
+	}
+	timeout := call.Timeout
+	if timeout == 0 {
+		timeout = time.Duration(c.timeout.Load())
+	}
+	op.deadline.Store(0)
+	op.timeout = int64(timeout)
+}
+
+// forget lets the caller's memory go.
+func (op *Op) forget() {
+	clear(op.in)
+	clear(op.out)
+	op.req.Data = nil
 }
 
 func (op *Op) release() {
 	if op.holders.Add(-1) == 0 {
 		// The pool must not keep the caller's memory alive.
-		clear(op.in)
-		clear(op.out)
-		op.call, op.req = Call{}, p2p.Request{}
+		op.forget()
+		op.call = Call{}
 		ops.Put(op)
 	}
 }
@@ -64,6 +87,16 @@ func (op *Op) release() {
 // Free gives the Op back. An operation that is not done goes on; its memory must stay valid until then (Done and
 // Completions are the only ways to know).
 func (op *Op) Free() { op.release() }
+
+// due is the deadline, 0 for none. The timeout begins when a driver first looks, since most operations end before that and reading the
+// clock is a good part of what they take.
+func (op *Op) due() int64 {
+	if d := op.deadline.Load(); d != 0 || op.timeout == 0 {
+		return d
+	}
+	op.deadline.CompareAndSwap(0, now()+op.timeout)
+	return op.deadline.Load()
+}
 
 // Done reports whether the operation has ended, and how. It never waits.
 func (op *Op) Done() (bool, error) {
