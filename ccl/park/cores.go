@@ -1,8 +1,155 @@
 package park
 
-import "runtime"
+import (
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
-var cores = runtime.NumCPU()
+// host is what this process knows of the machine that it shares with other ranks.
+var host = struct {
+	due atomic.Int64 // when the limits are to be read again; 0 before the first Join
 
-// Cores is the number of cores this process may use at the same time.
-func Cores() int { return cores }
+	mu       sync.Mutex
+	root     string // of /proc and /sys
+	allowed  func() CPUSet
+	loaded   bool
+	files    []quotaFile
+	affinity CPUSet
+	quota    float64
+	crowded  bool // ranks outnumber cores: a waiter's core is needed by those it waits for
+	ranks    map[string]*rank
+	told     int // by SetLocalRanks
+}{root: "/", allowed: Affinity, quota: math.Inf(1), ranks: map[string]*rank{}}
+
+type rank struct {
+	groups int // that it is in, with this process
+	cores  CPUSet
+}
+
+// rereadEvery is how long limits on processor time are believed: containers are resized while they run.
+const rereadEvery = int64(time.Second)
+
+// findLimits looks for what limits this process, and reads it. The caller holds host.mu.
+func findLimits() {
+	host.loaded = true
+	host.files = quotaFiles(host.root)
+	readLimits()
+}
+
+func readLimits() {
+	if a := host.allowed(); len(a) > 0 {
+		host.affinity = a
+	}
+	host.quota, _ = readQuota(host.files)
+	host.due.Store(now() + rereadEvery)
+	crowd()
+}
+
+// crowd finds out whether ranks outnumber cores. Where that has changed, it is what waits go by until yields tell more.
+func crowd() {
+	if c := crowding(); c != host.crowded {
+		host.crowded = c
+		share.presume(c)
+	}
+}
+
+// reread reads the limits again if that is due, unless somebody else is about to. Who is about to sleep calls it: nothing waits
+// for him.
+func reread(t int64) {
+	if due := host.due.Load(); due == 0 || t < due || !host.due.CompareAndSwap(due, t+rereadEvery) {
+		return
+	}
+	host.mu.Lock()
+	defer host.mu.Unlock()
+	readLimits()
+}
+
+// Cores is the number of cores that this process may use at the same time: those that it may run on, and no more than
+// its control groups grant it.
+func Cores() int {
+	host.mu.Lock()
+	defer host.mu.Unlock()
+	if !host.loaded {
+		findLimits()
+	}
+	return cores(host.affinity)
+}
+
+func cores(set CPUSet) int {
+	n := set.Count()
+	if n == 0 {
+		n = runtime.NumCPU()
+	}
+	return max(1, int(min(float64(n), host.quota)))
+}
+
+// Local is one rank of a group that runs on this host, this process's own included.
+type Local struct {
+	Process string // tells processes apart; the same in every group
+	Cores   string // where it may run: Affinity().String() there; "" if not known
+}
+
+// Join says which ranks of a group share this host, and is taken back by leave when the group ends. A process is counted once
+// however many groups it is in. Together with the cores this decides whether waiting may spin.
+func Join(local []Local) (leave func()) {
+	sets := make([]CPUSet, len(local))
+	for i, l := range local {
+		sets[i], _ = ParseCPUs(l.Cores) // a list that cannot be read is not known
+	}
+	calibrate()
+	host.mu.Lock()
+	defer host.mu.Unlock()
+	for i, l := range local {
+		r := host.ranks[l.Process]
+		if r == nil {
+			r = &rank{}
+			host.ranks[l.Process] = r
+		}
+		r.groups++
+		r.cores = sets[i]
+	}
+	findLimits()
+	return sync.OnceFunc(func() {
+		host.mu.Lock()
+		defer host.mu.Unlock()
+		for _, l := range local {
+			r := host.ranks[l.Process]
+			if r.groups--; r.groups == 0 {
+				delete(host.ranks, l.Process)
+			}
+		}
+		crowd()
+	})
+}
+
+// LocalRanks is how many ranks of all groups share this host.
+func LocalRanks() int {
+	host.mu.Lock()
+	defer host.mu.Unlock()
+	return max(len(host.ranks), host.told)
+}
+
+// SetLocalRanks tells how many ranks share this host where Join is not called. The largest number told counts.
+func SetLocalRanks(n int) {
+	calibrate()
+	host.mu.Lock()
+	defer host.mu.Unlock()
+	host.told = max(host.told, n)
+	findLimits()
+}
+
+// crowding reports whether the ranks that may run where this process does outnumber the cores that they have together. Ranks
+// bound to cores of their own do not crowd each other, however few cores each of them has.
+func crowding() bool {
+	n, union := 0, append(CPUSet(nil), host.affinity...)
+	for _, r := range host.ranks {
+		if len(r.cores) == 0 || len(host.affinity) == 0 || r.cores.Overlaps(host.affinity) {
+			n++
+			union = union.union(r.cores)
+		}
+	}
+	return max(n, host.told) > cores(union)
+}

@@ -1,66 +1,124 @@
 package park
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
-// Budgets of a wait before it sleeps in the kernel. Spinning is for a peer that runs on another core right now; yielding
-// lets a peer that shares this core go on. Nobody knows which of the two it is, so blind spinning is kept short: measured on two
-// cores, a hop costs 0.2 µs while both spin, 1.7 µs by yielding when both sit on one core, and as much as the whole
-// blind spin if they sit there and do not yield.
+// A wait has three parts. Spinning is for a peer that runs on another core right now: it sees the event first, and hinders
+// whoever needs this core. Yielding lets a peer that shares this core go on. Sleeping uses no processor, and being woken is
+// dear. Which of the first two helps is seen by what yields do (sharing.go); how long to stay awake is learned from how long
+// waits take (budget.go).
 const (
-	spinTurns  = 12 // of pausesTurn, 1 to 2 µs
-	pausesTurn = 4
-	yieldSpan  = 150 * time.Microsecond
-	crowdSpan  = 500 * time.Microsecond // where ranks share cores, sleeping is dearer than yielding
+	tightTurns = 16 // with one pause each; later turns have several
+	turnPauses = 4
+	clockTurns = 8                             // blind turns between two looks at the clock
+	blindSpan  = int64(1500 * time.Nanosecond) // as much as a switch to another process and back: at most twice the best is lost
 )
 
-// threads is how many threads of this host may wait at the same time, as far as this process knows.
-var threads atomic.Int32
+var epoch = time.Now()
 
-// SetLocalRanks tells how many ranks of the job share this host. It decides whether waiting may spin at all.
-func SetLocalRanks(n int) {
-	for {
-		old := threads.Load()
-		if int32(n) <= old || threads.CompareAndSwap(old, int32(n)) {
-			return
-		}
-	}
-}
-
-func crowded() bool { return int(threads.Load()) > Cores() }
+// now is monotonic nanoseconds.
+func now() int64 { return int64(time.Since(epoch)) }
 
 // Spinner paces one wait. The zero value is ready.
 type Spinner struct {
-	turns int
-	since time.Time
+	// Background is set by a thread that nobody waits for: it leaves the processor to those who compute.
+	Background bool
+
+	phase phase
+	turns int32
+	slow  int32 // the turn that has more to do than to pause
+	since int64 // when blind spinning began to be timed, then when yielding began
+	limit int64 // when yielding ends
 }
 
-// Reset starts a new wait, after progress.
-func (s *Spinner) Reset() { s.turns = 0; s.since = time.Time{} }
+type phase uint8
+
+const (
+	blind    phase = iota
+	yielding       // since says since when
+	spent          // Turn has said so
+)
+
+// Reset ends a wait, after progress or a sleep, and starts a new one. How long waits take is learned from those that are ended
+// by it.
+func (s *Spinner) Reset() {
+	if s.phase != blind {
+		s.learn()
+	}
+	s.phase, s.turns, s.slow, s.since = blind, 0, 0, 0
+}
+
+// Spinning reports whether the wait is still young; callers skip dear checks (deadlines, sockets) then.
+func (s *Spinner) Spinning() bool { return s.phase == blind }
 
 // Turn is called after a look that found nothing. It pauses, or yields the core, and reports false once the
 // budget is spent and the caller should sleep.
 func (s *Spinner) Turn() bool {
 	s.turns++
-	crowd := crowded()
-	if !crowd && s.turns <= spinTurns {
-		Pause(pausesTurn)
+	if s.turns < s.slow {
+		if s.turns < tightTurns {
+			Pause(1)
+		} else {
+			Pause(turnPauses)
+		}
 		return true
 	}
-	span := yieldSpan
-	if crowd {
-		span = crowdSpan
+	return s.turn()
+}
+
+// turn is the rest of Turn: once in a while in the blind part, always after it.
+func (s *Spinner) turn() bool {
+	if s.phase == blind && s.pause() {
+		return true
 	}
-	if s.since.IsZero() {
-		s.since = time.Now()
-	} else if time.Since(s.since) > span {
-		return false
+	t := now()
+	if s.phase == blind {
+		s.since, s.limit = t, t+s.budget()
+		if spinFor.Load() == 0 || t < share.sleepUntil.Load() {
+			s.limit = t
+			return s.sleep(t)
+		}
+		s.phase = yielding // once at least: that alone is often enough, and much cheaper than to be woken
+	} else if t >= s.limit {
+		return s.sleep(t)
 	}
 	yield()
+	share.yielded(t, now())
 	return true
 }
 
-// Spinning reports whether the wait is still young; callers skip dear checks (deadlines, sockets) then.
-func (s *Spinner) Spinning() bool { return s.since.IsZero() }
+func (s *Spinner) sleep(t int64) bool {
+	s.phase = spent
+	reread(t)
+	return false
+}
+
+// pause goes on with the blind part, or says that it is over.
+func (s *Spinner) pause() bool {
+	switch {
+	case s.slow == 0:
+		if s.Background || !share.blindly() || spinFor.Load() == 0 {
+			return false
+		}
+		s.slow = tightTurns
+	case s.since == 0:
+		s.since = now()
+		s.slow += clockTurns
+	default:
+		if now()-s.since >= blindSpan {
+			return false
+		}
+		s.slow += clockTurns
+	}
+	Pause(1)
+	return true
+}
+
+// Relax is Turn for a lock that is held for some instructions: it never says that the caller should sleep, and yields again and
+// again to a holder that lost its core.
+func (s *Spinner) Relax() {
+	if s.turns++; s.turns%tightTurns != 0 {
+		Pause(turnPauses)
+		return
+	}
+	yield()
+}

@@ -12,13 +12,18 @@ import (
 
 // Host gives everything that can be found out about this machine.
 func Host() []topo.Finding {
+	const root = "/"
+	machine := Machine(root)
 	findings := []topo.Finding{
 		{Name: "system", State: topo.Info, Value: runtime.GOOS + "/" + runtime.GOARCH},
 		processor(),
-		cores(),
+		cores(machine),
+		cacheFinding(machine),
+		nodeFinding(machine),
 		memory(),
+		pageFinding(machine),
 	}
-	findings = append(findings, sharedMemory(), crossMemory())
+	findings = append(findings, sharedMemory(), crossMemory(root))
 	findings = append(findings, interfaces())
 	findings = append(findings, library("GPU (CUDA driver)", []string{"libcuda.so.1", "libcuda.so"}, "cuInit",
 		"no NVIDIA driver: tensors stay on the CPU"))

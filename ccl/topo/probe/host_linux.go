@@ -2,27 +2,13 @@ package probe
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/topo"
 )
-
-func cores() topo.Finding {
-	found := topo.Finding{Name: "cores", State: topo.OK, Value: fmt.Sprint(park.Cores())}
-	if quota, err := os.ReadFile("/sys/fs/cgroup/cpu.max"); err == nil && !strings.HasPrefix(string(quota), "max") {
-		found.Value += " (cgroup cpu.max " + strings.TrimSpace(string(quota)) + ")"
-	}
-	if park.Cores() < 2 {
-		found.State, found.Hint = topo.Missing, "ranks that share one core hand it to each other at every step"
-	}
-	return found
-}
 
 func memory() topo.Finding {
 	var info unix.Sysinfo_t
@@ -57,24 +43,6 @@ func sharedMemory() topo.Finding {
 	}
 	unix.Munmap(mem)
 	return topo.Finding{Name: "shared memory", State: topo.OK, Value: "memfd with seals"}
-}
-
-// crossMemory tries to read this process's own memory as a peer would.
-func crossMemory() topo.Finding {
-	found := topo.Finding{Name: "cross-memory attach", State: topo.OK, Value: "process_vm_readv"}
-	from, to := []byte{42}, []byte{0}
-	local := []unix.Iovec{{Base: &to[0], Len: 1}}
-	remote := []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&from[0])), Len: 1}}
-	n, err := unix.ProcessVMReadv(os.Getpid(), local, remote, 0)
-	if err != nil || n != 1 || to[0] != 42 {
-		found.State, found.Value = topo.Missing, fmt.Sprint("process_vm_readv: ", err)
-		found.Hint = "large messages are copied twice; allow it with CAP_SYS_PTRACE or a seccomp profile that lets it through"
-		return found
-	}
-	if scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && strings.TrimSpace(string(scope)) != "0" {
-		found.State, found.Hint = topo.Missing, "kernel.yama.ptrace_scope is "+strings.TrimSpace(string(scope))+": only parents may read their children's memory"
-	}
-	return found
 }
 
 func rdma() topo.Finding {

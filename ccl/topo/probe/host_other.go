@@ -2,16 +2,7 @@
 
 package probe
 
-import (
-	"fmt"
-
-	"github.com/goccl/goccl/ccl/park"
-	"github.com/goccl/goccl/ccl/topo"
-)
-
-func cores() topo.Finding {
-	return topo.Finding{Name: "cores", State: topo.OK, Value: fmt.Sprint(park.Cores())}
-}
+import "github.com/goccl/goccl/ccl/topo"
 
 func memory() topo.Finding {
 	return topo.Finding{Name: "memory", State: topo.Info, Value: "not read on this system"}
@@ -21,7 +12,7 @@ func sharedMemory() topo.Finding {
 	return topo.Finding{Name: "shared memory", State: topo.Missing, Value: "Linux only", Hint: "ranks of one host talk over TCP"}
 }
 
-func crossMemory() topo.Finding {
+func crossMemory(string) topo.Finding {
 	return topo.Finding{Name: "cross-memory attach", State: topo.Missing, Value: "Linux only"}
 }
 

@@ -1,0 +1,85 @@
+package park
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// measuredWakeCost is what it takes to put a thread to sleep and wake it, in nanoseconds; 0 until it has been measured.
+var measuredWakeCost atomic.Int64
+
+// Bounds of what is believed of a measurement: a loaded machine says too much.
+const (
+	leastWakeCost   = int64(4 * time.Microsecond)
+	guessedWakeCost = int64(25 * time.Microsecond)
+	mostWakeCost    = int64(50 * time.Microsecond)
+)
+
+// wakeCost is the time that sleeping costs a waiter, in nanoseconds.
+func wakeCost() int64 {
+	if cost := measuredWakeCost.Load(); cost != 0 {
+		return cost
+	}
+	return guessedWakeCost
+}
+
+// calibrate measures what waiting costs here, once, in about a millisecond.
+var calibrate = sync.OnceFunc(func() {
+	bareYield.Store(min(max(measureYield(32), leastBareYield), mostBareYield))
+	cost := int64(measureWake(16))
+	measuredWakeCost.Store(min(max(cost, leastWakeCost), mostWakeCost))
+})
+
+// measureWake wakes a thread again and again from one that stays awake, as a ringer does, and gives the median of the times
+// until it ran.
+func measureWake(rounds int) time.Duration {
+	const patience = time.Millisecond
+	var ping, pong atomic.Uint32
+	var ended atomic.Bool
+	await := func(value uint32) {
+		for start := now(); pong.Load() != value && now()-start < int64(patience); {
+			Pause(turnPauses)
+		}
+	}
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for seen := uint32(0); !ended.Load(); {
+			Wait(&ping, seen, 10*time.Millisecond)
+			seen = ping.Load()
+			pong.Store(seen)
+		}
+	}()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	took := make([]time.Duration, rounds)
+	for i := range took {
+		for start := now(); now()-start < int64(40*time.Microsecond); {
+			Pause(turnPauses) // it falls asleep
+		}
+		start := time.Now()
+		ping.Add(1)
+		Wake(&ping, 1)
+		await(uint32(i + 1))
+		took[i] = time.Since(start)
+	}
+	ended.Store(true)
+	ping.Add(1)
+	Wake(&ping, 1)
+	slices.Sort(took)
+	return took[rounds/2]
+}
+
+// measureYield is the fastest of some yields: one that nobody took the core at.
+func measureYield(times int) int64 {
+	least := mostBareYield
+	for range times {
+		t := now()
+		yield()
+		least = min(least, now()-t)
+	}
+	return least
+}

@@ -1,0 +1,110 @@
+package probe
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/goccl/goccl/ccl/topo"
+)
+
+func cores(m *topo.Machine) topo.Finding {
+	n := len(m.Processors)
+	found := topo.Finding{Name: "cores", State: topo.OK, Value: fmt.Sprintf("%d (processors %s)", n, list(m.Processors))}
+	if m.Quota > 0 && m.Quota < float64(n) {
+		found.Value = fmt.Sprintf("%s of processors %s, by %s", strconv.FormatFloat(m.Quota, 'g', 3, 64), list(m.Processors), m.QuotaFile)
+		found.State = topo.Info
+		found.Hint = "a control group grants less time than there are processors: ranks beyond that give each other the core at every wait"
+		n = int(m.Quota)
+	}
+	if n < 2 {
+		found.State, found.Hint = topo.Missing, "ranks that share one core hand it to each other at every step"
+	}
+	return found
+}
+
+func cacheFinding(m *topo.Machine) topo.Finding {
+	found := topo.Finding{Name: "caches", State: topo.Info}
+	var parts []string
+	for level := 1; level <= 4; level++ {
+		c := m.Cache(level)
+		if c.Bytes == 0 {
+			continue
+		}
+		name := "L" + strconv.Itoa(level)
+		if level == 1 {
+			name += "d"
+		}
+		part := name + " " + size(c.Bytes)
+		if len(c.Processors) > 1 {
+			part += fmt.Sprintf(" (shared by %s)", list(c.Processors))
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		found.Value, found.Hint = "not told by the system", "sizes that are usual are assumed"
+		return found
+	}
+	found.State, found.Value = topo.OK, strings.Join(parts, ", ")
+	return found
+}
+
+func nodeFinding(m *topo.Machine) topo.Finding {
+	found := topo.Finding{Name: "NUMA nodes", State: topo.OK}
+	if len(m.Nodes) == 0 {
+		found.State, found.Value = topo.Info, "not told by the system"
+		return found
+	}
+	var parts []string
+	for _, n := range m.Nodes {
+		parts = append(parts, fmt.Sprintf("%d (processors %s, %s)", n.ID, list(n.Processors), size(n.Bytes)))
+	}
+	found.Value = strings.Join(parts, ", ")
+	if home := m.Home(); len(home) > 1 {
+		found.State = topo.Info
+		found.Hint = "memory of another node is slower: bind each rank to one, by torchrun --numa-binding node or numactl -N n -m n"
+	}
+	return found
+}
+
+// pageFinding says which pages shared windows get: huge ones save address translations, a few percent on large messages.
+func pageFinding(m *topo.Machine) topo.Finding {
+	p := m.Pages
+	found := topo.Finding{Name: "huge pages", State: topo.OK}
+	if p.Bytes == 0 {
+		found.State, found.Value, found.Hint = topo.Info, "not supported by this kernel", "windows are made of small pages"
+		return found
+	}
+	found.Value = fmt.Sprintf("%s, private %s, shared %s, %d reserved (%d free)",
+		size(p.Bytes), or(p.Anonymous, "unknown"), or(p.Shared, "unknown"), p.Reserved, p.Free)
+	switch p.Shared {
+	case "always", "within_size", "advise", "force":
+	default:
+		found.State = topo.Missing
+		found.Hint = "shared windows are made of small pages; allow large ones: echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"
+	}
+	return found
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// size is bytes in the largest unit that leaves a whole number, or nearly.
+func size(bytes int64) string {
+	for _, unit := range []struct {
+		name  string
+		shift int
+	}{{"GiB", 30}, {"MiB", 20}, {"KiB", 10}} {
+		if bytes >= 1<<unit.shift {
+			return trim(float64(bytes)/float64(int64(1)<<unit.shift)) + " " + unit.name
+		}
+	}
+	return strconv.FormatInt(bytes, 10) + " B"
+}
+
+// trim prints at most one digit after the point.
+func trim(x float64) string { return strings.TrimSuffix(strconv.FormatFloat(x, 'f', 1, 64), ".0") }
