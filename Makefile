@@ -96,9 +96,9 @@ accept: setup ## ACCEPT=folder with collectives.py: no case of tests/accept.txt 
 	@.venv/bin/python tests/accept_compare.py build/accept.json tests/accept.txt $(if $(UPDATE),--update)
 
 .PHONY: bench
-bench: setup ## Go benchmarks (BENCH=regex), then all-reduce between two processes
-	@$(GO_ENV) go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(RACE)
-	@.venv/bin/goccl bench --op all_reduce --ranks 2 --dtype float32 --min 8 --max 64M
+bench: setup ## goccl beside Intel MPI, Open MPI, MPICH and Gloo in one run: ratios, CSV, picture (BENCH_ARGS: tests/bench/README.md)
+	@$(GO_ENV) tests/bench/install.sh
+	@$(GO_ENV) .venv/bin/python tests/bench/run.py $(or $(BENCH_ARGS),--bars)
 
 .PHONY: race-long
 race-long: setup ## Go tests under the race detector, twenty times

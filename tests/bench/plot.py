@@ -1,0 +1,53 @@
+"""plot.py SUMMARY.csv OUT.png: time over size, log-log, a panel for each level, operation and number of ranks, a line a library."""
+import csv
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402  (after the choice of what draws)
+
+COLORS = {"goccl": "#0b7a75", "goccl_bf16": "#59b8a5", "floor": "#888888", "fake": "#888888", "intelmpi": "#0068b5", "openmpi": "#d1495b",
+          "mpich": "#edae49", "gloo": "#8d5a97"}
+NAMES = {"intelmpi": "Intel MPI", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo", "goccl_bf16": "goccl, bf16",
+         "fake": "torch's fake backend"}
+LABELS = {8: "8 B", 1 << 10: "1 KiB", 16 << 10: "16 KiB", 64 << 10: "64 KiB", 256 << 10: "256 KiB", 1 << 20: "1 MiB", 4 << 20: "4 MiB",
+          16 << 20: "16 MiB", 64 << 20: "64 MiB"}
+
+
+def micros(value, _position):
+    return f"{value:g} µs" if value < 1000 else f"{value / 1000:g} ms" if value < 1e6 else f"{value / 1e6:g} s"
+
+
+def main(source, target):
+    panels = {}
+    with open(source, newline="") as file:
+        for row in csv.DictReader(file):
+            lines = panels.setdefault((row["level"], row["op"], int(row["ranks"])), {})
+            lines.setdefault(row["library"], []).append((int(row["bytes"]), float(row["median_us"])))
+    if not panels:
+        sys.exit(f"{source} has no rows")
+    across = min(3, len(panels))
+    down = -(-len(panels) // across)
+    figure, axes = plt.subplots(down, across, figsize=(6.2 * across, 4.6 * down), squeeze=False, layout="constrained")
+    for axis in axes.flat[len(panels):]:
+        axis.set_visible(False)
+    for axis, ((level, op, ranks), lines) in zip(axes.flat, panels.items()):
+        for library, points in lines.items():
+            points.sort()
+            front = library == "goccl"
+            style = "--" if library in ("floor", "fake", "goccl_bf16") else "-"
+            axis.plot(*zip(*points), label=NAMES.get(library, library), color=COLORS.get(library), marker="o", markersize=4,
+                      linewidth=2.4 if front else 1.5, linestyle=style, zorder=3 if front else 2)
+        sizes = sorted({size for points in lines.values() for size, _ in points})
+        axis.set(xscale="log", yscale="log", xlabel="size of the vector", title=f"{op}, {ranks} ranks ({level})")
+        axis.set_xticks(sizes, [LABELS.get(size, str(size)) for size in sizes], rotation=45, ha="right", fontsize=8)
+        axis.minorticks_off()
+        axis.yaxis.set_major_formatter(micros)
+        axis.grid(True, which="major", color="#dddddd", linewidth=0.6)
+        axis.legend(fontsize=8)
+    figure.savefig(target, dpi=110)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

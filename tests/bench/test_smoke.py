@@ -1,0 +1,55 @@
+"""The benchmark itself works: goccl alone, tiny sizes. Nothing here looks at how fast it is."""
+import csv
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import bars  # noqa: E402
+import results as measured  # noqa: E402
+
+
+@pytest.mark.skipif(not shutil.which("cc") or not shutil.which("go"), reason="needs cc and go")
+def test_core_level_of_goccl_alone(tmp_path):
+    command = [sys.executable, HERE / "run.py", "--quick", "--level", "core", "--libraries", "goccl", "--sizes", "8,1001,4K", "--ops",
+               "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,ping_pong", "--runs", "2", "--block-ms", "1", "--out", tmp_path]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with open(tmp_path / "summary.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["op"] for row in rows} == {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "ping_pong"}
+    assert {row["library"] for row in rows} == {"goccl", "goccl_bf16"}
+    assert len(rows) == 3 * 7
+    assert all(row["wrong"] == "0" and float(row["median_us"]) > 0 for row in rows)
+
+
+def filled(times):
+    """2 ranks, all_reduce: {library: [micros]} at every size of the bars."""
+    results = measured.Results()
+    for size in bars.SIZES:
+        for library, runs in times.items():
+            for run, micros in enumerate(runs):
+                results.add("core", "all_reduce", 2, size, library, run, micros)
+    return results
+
+
+@pytest.mark.parametrize("goccl, verdict", [([5, 5, 5], "met "), ([9, 9, 9], "MISSED"), ([7.9, 8.1, 8.2], "met, within the runs' spread")])
+def test_a_bar_is_met_by_the_median_or_within_the_quartiles(goccl, verdict):
+    lines = [line for line in bars.lines(filled({"goccl": goccl, "intelmpi": [10, 10, 10], "mpich": [20, 20, 20]})) if "≤ 0.8 ×" in line]
+    assert lines[0].startswith(verdict), lines[0]
+
+
+def test_what_was_not_measured_is_no_verdict():
+    lines = bars.lines(filled({"goccl": [5, 5]}))
+    assert all(line.startswith("not measured") for line in lines), lines
+
+
+def test_ratio_is_paired_by_run():
+    results = filled({"goccl": [1, 10, 100], "mpich": [2, 20, 200]})
+    assert results.ratio("core", "all_reduce", 2, 8, "goccl", "mpich") == measured.Ratio(0.5, 0.5, 0.5)
+    assert results.best("core", "all_reduce", 2, 8, ("mpich", "openmpi")) == "mpich"

@@ -1,0 +1,69 @@
+"""The torch level: starts torch_rank.py once a rank with the Python that has goccl, and reads what rank 0 prints."""
+import json
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import threading
+
+from core import Failure
+
+RIVALS = ("gloo",)
+OPS = ("all_reduce", "all_reduce_async", "burst", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "ping_pong")
+SILENCE = 300  # seconds without a line that count as a hang
+
+
+def run(options, results, say):
+    """Measures the operations for each number of ranks."""
+    script = pathlib.Path(__file__).with_name("torch_rank.py")
+    for ranks in options.torch_ranks:
+        ops = [op for op in options.torch_ops if ranks == 2 or op == "all_reduce"]
+        spec = {"backends": options.backends, "ops": ops, "sizes": options.sizes, "runs": options.runs, "blocks": options.blocks,
+                "block_us": options.block_ms * 1e3, "seed": options.seed, "best": options.best, "extra": options.extra and ranks == 2}
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="goccl-bench-"))
+        processes = []
+        say(f"torch, {ranks} ranks, {', '.join(ops)} ")
+        try:
+            with open(folder / "log", "wb") as log:
+                for rank in range(ranks):
+                    words = [options.python, str(script), str(rank), str(ranks), str(folder), json.dumps(spec)]
+                    processes.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=log,
+                                                      stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL, text=True, bufsize=1))
+            read(processes[0], ranks, results, say, folder / "log")
+            for process in processes:
+                process.wait(30)
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+            processes[0].stdout.close()
+            shutil.rmtree(folder, ignore_errors=True)
+        say("\n")
+
+
+def read(process, ranks, results, say, log):
+    """Takes rank 0's lines until its last; ends it when it is silent for too long."""
+    shown = None
+    while True:
+        watchdog = threading.Timer(SILENCE, process.kill)
+        watchdog.start()
+        line = process.stdout.readline()
+        watchdog.cancel()
+        if not line:
+            how = "HANG" if process.wait(30) == -9 else "rank 0 ended early"
+            raise Failure(f"torch, {ranks} ranks: {how}:\n{log.read_text(errors='replace')[-2000:]}")
+        kind, *row = json.loads(line)
+        if kind == "end":
+            return
+        if kind == "time":
+            op, size, name, number, micros = row
+            results.add("torch", op, ranks, size, name, number, micros)
+            if (op, size) != shown:
+                shown = (op, size)
+                say(".")
+        elif kind == "wrong":
+            op, size, name, count = row
+            results.wrong("torch", op, ranks, size, name, count)
+        else:
+            results.fact(*row)

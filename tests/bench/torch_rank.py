@@ -1,0 +1,164 @@
+"""One rank of the torch level: goccl, gloo and torch's fake backend as groups of the same processes, their blocks in random order.
+
+Started by torch_level.py: torch_rank.py RANK RANKS FOLDER SPEC (JSON). Rank 0 prints what was measured, a JSON list a line.
+"""
+import json
+import os
+import random
+import statistics
+import sys
+import time
+import warnings
+
+import torch
+import torch.distributed as dist
+
+
+def operation(op, tensor, group):
+    """A callable that does the operation once, and by how much its time is divided."""
+    ranks, rank = dist.get_world_size(), dist.get_rank()
+    other = torch.empty_like(tensor)
+    part = tensor.new_zeros(max(1, tensor.numel() // ranks))
+
+    def ping_pong():
+        if rank == 0:
+            dist.send(tensor, 1, group=group)
+            dist.recv(other, 1, group=group)
+        elif rank == 1:
+            dist.recv(other, 0, group=group)
+            dist.send(tensor, 0, group=group)
+
+    def burst():
+        for work in [dist.all_reduce(tensor, group=group, async_op=True) for _ in range(16)]:
+            work.wait()
+
+    return {
+        "all_reduce": lambda: dist.all_reduce(tensor, group=group),
+        "all_reduce_async": lambda: dist.all_reduce(tensor, group=group, async_op=True).wait(),
+        "burst": burst,
+        "all_gather": lambda: dist.all_gather_into_tensor(other, part, group=group),
+        "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, tensor, group=group),
+        "all_to_all": lambda: dist.all_to_all_single(other, tensor, group=group),
+        "broadcast": lambda: dist.broadcast(tensor, 0, group=group),
+        "ping_pong": ping_pong,
+    }[op], {"burst": 16, "ping_pong": 2}.get(op, 1)
+
+
+class Bench:
+    def __init__(self, spec):
+        self.spec = spec
+        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
+        self.groups = {name: dist.new_group(backend=name) for name in spec["backends"]}
+        self.control = dist.new_group(backend="gloo")
+        self.of_blocks = min if spec["best"] else statistics.median
+        self.dice = random.Random(spec["seed"])  # the same order on all ranks
+
+    def say(self, *row):
+        if self.rank == 0:
+            print(json.dumps(row), flush=True)
+
+    def slowest(self, value):
+        tensor = torch.tensor([value], dtype=torch.float64)
+        dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self.control)
+        return tensor.item()
+
+    def block(self, call, turns, warm=0):
+        """Microseconds of a call: the slowest rank's mean."""
+        dist.barrier(group=self.control)
+        for _ in range(warm):
+            call()
+        start = time.perf_counter()
+        for _ in range(turns):
+            call()
+        return self.slowest((time.perf_counter() - start) / turns) * 1e6
+
+    def turns(self, call):
+        mean = self.block(call, 2, 1)
+        mean = self.block(call, max(2, min(100, int(self.spec["block_us"] / 5 / max(mean, 0.1)))))
+        return max(2, min(5000, int(self.spec["block_us"] / max(mean, 0.1))))
+
+    def wrong(self, op, size, name):
+        """Elements of an all-reduce that are wrong on any rank."""
+        tensor = torch.arange(max(1, size // 4), dtype=torch.float32) % 13
+        expected = tensor * self.ranks + self.ranks * (self.ranks - 1) / 2
+        tensor += self.rank
+        dist.all_reduce(tensor, group=self.groups[name])
+        return int(self.slowest((tensor != expected).sum().item()))
+
+    def case(self, op, size):
+        count = max(1, size // 4)
+        if op not in ("all_reduce", "all_reduce_async", "burst", "broadcast", "ping_pong"):
+            count = -(-count // self.ranks) * self.ranks
+        calls, turns, divisor = {}, {}, 1
+        for name, group in self.groups.items():
+            # The fake backend moves nothing: it is the floor of torch's own cost, which is the same for every size.
+            if name == "fake" and (not op.startswith("all_reduce") or size > 1024):
+                continue
+            if op == "all_reduce" and name != "fake":
+                self.say("wrong", op, size, name, self.wrong(op, size, name))
+            calls[name], divisor = operation(op, torch.zeros(count), group)
+            turns[name] = self.turns(calls[name])
+        for run in range(self.spec["runs"]):
+            blocks = {name: [] for name in calls}
+            for _ in range(self.spec["blocks"]):
+                for name in self.dice.sample(list(calls), len(calls)):
+                    blocks[name].append(self.block(calls[name], turns[name], max(1, min(20, turns[name] // 5))) / divisor)
+            for name, times in blocks.items():
+                self.say("time", op, size, name, run, self.of_blocks(times))
+
+    def overlap(self, size):
+        """A product of matrices and an asynchronous all-reduce together, over the sum of both alone."""
+        group, tensor, a = self.groups["goccl"], torch.zeros(size // 4), torch.randn(384, 384)
+
+        def compute(times):
+            for _ in range(times):
+                torch.mm(a, a)
+
+        def together(times):
+            work = dist.all_reduce(tensor, group=group, async_op=True)
+            compute(times)
+            work.wait()
+
+        communicate = operation("all_reduce", tensor, group)[0]
+        alone = self.block(communicate, 3, 1)
+        times = max(1, int(alone / self.block(lambda: compute(10), 1, 1) * 10))
+        for _ in range(self.spec["runs"]):
+            both, parts = [], []
+            for _ in range(self.spec["blocks"]):
+                parts.append(self.block(communicate, 2) + self.block(lambda: compute(times), 2))
+                both.append(self.block(lambda: together(times), 2))
+            self.say("fact", "overlap", self.of_blocks(both) / self.of_blocks(parts))
+
+    def idle(self, seconds):
+        """CPU time of this process while its groups are idle, in percent of one core; the control group's threads count too."""
+        dist.barrier(group=self.control)
+        before, start = time.process_time(), time.perf_counter()
+        time.sleep(seconds)
+        percent = (time.process_time() - before) / (time.perf_counter() - start) * 100
+        self.say("fact", "idle_cpu_percent", self.slowest(percent))
+
+
+def main(rank, ranks, folder, spec):
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    spec = json.loads(spec)
+    if "fake" in spec["backends"]:
+        from torch.testing._internal.distributed import fake_pg  # noqa: F401  (registers the backend)
+    if "goccl" in spec["backends"]:
+        import goccl  # noqa: F401
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=int(rank), world_size=int(ranks))
+    bench = Bench(spec)
+    cases = [(op, size) for op in spec["ops"] for size in spec["sizes"]]
+    for op, size in cases:
+        bench.case(op, size)
+    if spec["extra"]:
+        bench.overlap(64 << 20)
+        bench.idle(10)
+    bench.say("end")
+    dist.barrier(group=bench.control)
+    sys.stdout.flush()
+    os._exit(0)  # the groups of three backends need not be taken down in order
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
