@@ -35,15 +35,17 @@ const (
 // Communicator is one rank of one group. All methods may be called by any goroutine; the order of the calls of several goroutines must
 // be the same on every rank, so they need an order of their own.
 type Communicator struct {
-	node *Node
-	comm *exec.Comm
+	node  *Node
+	comm  *exec.Comm
+	leave func() // the ranks of this group do not share the host's cores any more
 }
 
-func (n *Node) register(comm *exec.Comm) (*Communicator, error) {
-	c := &Communicator{n, comm}
+func (n *Node) register(comm *exec.Comm, leave func()) (*Communicator, error) {
+	c := &Communicator{n, comm, leave}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
+		leave()
 		comm.Close()
 		return nil, fault.New(fault.Closed, "the node is closed")
 	}
@@ -104,6 +106,7 @@ func (c *Communicator) Close() error {
 	c.node.mu.Lock()
 	delete(c.node.comms, c)
 	c.node.mu.Unlock()
+	c.leave()
 	return c.comm.Close()
 }
 

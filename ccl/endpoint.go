@@ -62,6 +62,7 @@ type address struct {
 	Node    string            `json:"node"`
 	Host    string            `json:"host"`
 	Pid     int               `json:"pid"`
+	Cores   string            `json:"cores"`
 	Nonce   string            `json:"nonce"`
 	Fabrics map[string][]byte `json:"fabrics"`
 }
@@ -89,7 +90,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	rand.Read(nonce[:])
 	host, _ := os.Hostname()
 	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Rank: cfg.Rank, Size: cfg.Size,
-		Options: cfg.Options.agreed(), Plans: contents, Node: n.id, Host: host, Pid: os.Getpid(), Nonce: hex.EncodeToString(nonce[:]),
+		Options: cfg.Options.agreed(), Plans: contents, Node: n.id, Host: host, Pid: os.Getpid(), Cores: park.Affinity().String(), Nonce: hex.EncodeToString(nonce[:]),
 		Fabrics: map[string][]byte{}}
 	for _, f := range n.fabrics {
 		if cfg.Options.allows(f.Name()) {
@@ -121,7 +122,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	errs := make([]error, e.cfg.Size)
 	routes := make([]string, e.cfg.Size)
 	fabrics := make([]transport.Fabric, e.cfg.Size)
-	local := 1
+	local := []int{e.cfg.Rank} // ranks of this host
 	for peer := range peers {
 		if peer == e.cfg.Rank {
 			continue
@@ -129,7 +130,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		if fabrics[peer], errs[peer] = e.route(peers, peer); errs[peer] == nil {
 			routes[peer] = fabrics[peer].Name()
 			if fabrics[peer].SharesMemory() {
-				local++
+				local = append(local, peer)
 			}
 		}
 	}
@@ -137,7 +138,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	channels, windows := planner.needs(e.cfg.Size)
 	var window *mem.Window
 	// Memory is shared within a host: where a rank shares it with all others, all share it with each other, and all decide alike.
-	if windows && local == e.cfg.Size {
+	if windows && len(local) == e.cfg.Size {
 		between := func(route string) bool { return route != "" && route != "inproc" }
 		if window, err = mem.NewWindow(exec.WindowBytes(windowSlot), slices.ContainsFunc(routes, between)); err != nil {
 			return nil, e.named(err)
@@ -163,16 +164,29 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		window.Release()
 		return nil, e.named(err)
 	}
-	park.SetLocalRanks(local)
+	leave := park.Join(threads(peers, local))
 	e.log("INFO", "joined %d ranks: %s", e.cfg.Size, summary(routes))
 	comm, err := exec.New(exec.Options{Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Bell: e.node.bell,
 		Channels: channels, Window: window, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout})
 	if err != nil {
+		leave()
 		closeLinks(links)
 		window.Release()
 		return nil, e.named(err)
 	}
-	return e.node.register(comm)
+	return e.node.register(comm, leave)
+}
+
+// threads is the ranks of this host as package park counts them. Ranks of one process wait in threads of their own.
+func threads(peers []address, local []int) []park.Local {
+	var all []park.Local
+	inProcess := map[string]int{}
+	for _, rank := range local {
+		a := &peers[rank]
+		all = append(all, park.Local{Process: fmt.Sprintf("%s/%d", a.Node, inProcess[a.Node]), Cores: a.Cores})
+		inProcess[a.Node]++
+	}
+	return all
 }
 
 // parse checks what the ranks say of themselves against each other.

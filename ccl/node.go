@@ -35,6 +35,9 @@ func NewNode(opts Options) (*Node, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
+	if spin, err := opts.spin(); err == nil && opts.Spin != "" {
+		park.SetSpin(spin)
+	}
 	var id [8]byte
 	rand.Read(id[:])
 	n := &Node{id: hex.EncodeToString(id[:]), comms: map[*Communicator]bool{}}

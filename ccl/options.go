@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/tune"
 )
 
@@ -24,6 +25,7 @@ type Options struct {
 	Determinism  int           // 2, 3 or 4; see docs/determinism.md. 0 means 2
 	Plan         string        // files with plans of the user's own, separated by commas
 	Verify       string        // "tested", "always": when plans of the catalogue are proven
+	Spin         string        // microseconds that a wait stays awake; "" to learn it
 }
 
 // option is one row of the table that everything about options is made from: parsing, printing, documentation.
@@ -52,6 +54,9 @@ var optionTable = []option{
 		func(o *Options) string { return o.Plan }, func(o *Options, v string) error { o.Plan = v; return nil }},
 	{"GOCCL_SOCKET_IFNAME", "", "Network interfaces: names or prefixes (eth0,eth1), or ^ and those to leave out (^docker,lo).", false,
 		func(o *Options) string { return o.SocketIfname }, func(o *Options, v string) error { o.SocketIfname = v; return nil }},
+	{"GOCCL_SPIN_US", "", "How many microseconds a wait of this process spins and yields before it sleeps; 0 sleeps at once. Not set: learned from how long " +
+		"waits take and from who else needs the cores.", false,
+		func(o *Options) string { return o.Spin }, func(o *Options, v string) error { o.Spin = v; return nil }},
 	{"GOCCL_TIMEOUT", "", "Timeout of operations and of joining a group, in seconds or with a unit (90, 1.5s, 5m); the process group's own if not set.", false,
 		func(o *Options) string {
 			if o.Timeout == 0 {
@@ -127,6 +132,9 @@ func (o *Options) Validate() error {
 	if times := []string{"tested", "always"}; o.Verify != "" && !slices.Contains(times, o.Verify) {
 		return fault.New(fault.Invalid, "GOCCL_VERIFY=%s is not one of %v", o.Verify, times)
 	}
+	if _, err := o.spin(); err != nil {
+		return err
+	}
 	if levels := []string{"WARN", "INFO", "TRACE"}; o.Debug != "" && !slices.Contains(levels, o.Debug) {
 		return fault.New(fault.Invalid, "GOCCL_DEBUG=%s is not one of %v", o.Debug, levels)
 	}
@@ -147,6 +155,18 @@ func (o *Options) Validate() error {
 		}
 	}
 	return nil
+}
+
+// spin is Spin for park.SetSpin.
+func (o *Options) spin() (time.Duration, error) {
+	if o.Spin == "" {
+		return -1, nil
+	}
+	us, err := strconv.ParseUint(o.Spin, 10, 32)
+	if d := time.Duration(us) * time.Microsecond; err == nil && d <= park.MaxSpin {
+		return d, nil
+	}
+	return 0, fault.New(fault.Invalid, "GOCCL_SPIN_US=%s: want whole microseconds, from 0 to %d", o.Spin, park.MaxSpin.Microseconds())
 }
 
 // allows reports whether a transport may be used.

@@ -143,6 +143,8 @@ func TestOwnPlanRefused(t *testing.T) {
 		{"a wrong plan", ccl.Options{Plan: planFile(t, strings.Replace(good, "send in[0] to 2", "send in[0] to 1", 1))}, []string{"the plan is wrong"}},
 		{"not in the order of ranks", ccl.Options{Plan: planFile(t, good), Determinism: 3}, []string{"GOCCL_DETERMINISM=3"}},
 		{"an algorithm of another level", ccl.Options{Algo: "all_reduce=ring", Determinism: 4}, []string{"all_reduce=ring", "level"}},
+		{"a spin that is no time", ccl.Options{Spin: "2us"}, []string{"GOCCL_SPIN_US=2us", "whole microseconds"}},
+		{"a spin that is too long", ccl.Options{Spin: "1000000"}, []string{"GOCCL_SPIN_US=1000000", "from 0 to 100000"}},
 		{"an unknown level", ccl.Options{Determinism: 5}, []string{"GOCCL_DETERMINISM=5"}},
 	}
 	for _, test := range table {

@@ -210,7 +210,7 @@ func (c *Comm) runAlone(call *Call) error {
 		}
 		enterWait()
 		c.waiting.Add(1)
-		c.drive(op, nil)
+		c.drive(op, nil, &pace)
 		c.waiting.Add(-1)
 		leaveWait()
 		break
@@ -458,9 +458,7 @@ func (c *Comm) Abort(err *fault.Error) {
 	var pace park.Spinner
 	for !c.lock.CompareAndSwap(0, 1) {
 		c.opts.Bell.Ring()
-		if !pace.Turn() {
-			pace.Reset()
-		}
+		pace.Relax()
 	}
 	c.advance()
 	c.unlock()

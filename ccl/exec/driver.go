@@ -189,7 +189,7 @@ func (op *Op) Wait(cancel *Cancel) error {
 		c.waiting.Add(1)
 		for op.state.Load() == opPending && !cancel.fired() {
 			if c.lock.CompareAndSwap(0, 1) {
-				c.drive(op, cancel)
+				c.drive(op, cancel, new(park.Spinner))
 				c.unlock()
 			} else {
 				c.sleepTurn(op, cancel)
@@ -218,8 +218,8 @@ func (op *Op) SetDeadline(d time.Duration) {
 }
 
 // drive advances c until op is done. The caller holds the lock.
-func (c *Comm) drive(op *Op, cancel *Cancel) {
-	var pace park.Spinner
+func (c *Comm) drive(op *Op, cancel *Cancel, pace *park.Spinner) {
+	defer pace.Reset()
 	for {
 		moved := c.advance()
 		if op.state.Load() != opPending || cancel.fired() {

@@ -92,7 +92,7 @@ func (p *Progress) Close() {
 
 func (p *Progress) run() {
 	defer close(p.ended)
-	var pace park.Spinner
+	pace := park.Spinner{Background: true}
 	for !p.closed.Load() {
 		seen := p.word.Load()
 		responsible, moved, _ := p.pass(&pace, (*Comm).advance)

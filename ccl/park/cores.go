@@ -21,7 +21,6 @@ var host = struct {
 	quota    float64
 	crowded  bool // ranks outnumber cores: a waiter's core is needed by those it waits for
 	ranks    map[string]*rank
-	told     int // by SetLocalRanks
 }{root: "/", allowed: Affinity, quota: math.Inf(1), ranks: map[string]*rank{}}
 
 type rank struct {
@@ -129,16 +128,7 @@ func Join(local []Local) (leave func()) {
 func LocalRanks() int {
 	host.mu.Lock()
 	defer host.mu.Unlock()
-	return max(len(host.ranks), host.told)
-}
-
-// SetLocalRanks tells how many ranks share this host where Join is not called. The largest number told counts.
-func SetLocalRanks(n int) {
-	calibrate()
-	host.mu.Lock()
-	defer host.mu.Unlock()
-	host.told = max(host.told, n)
-	findLimits()
+	return len(host.ranks)
 }
 
 // crowding reports whether the ranks that may run where this process does outnumber the cores that they have together. Ranks
@@ -151,5 +141,5 @@ func crowding() bool {
 			union = union.union(r.cores)
 		}
 	}
-	return max(n, host.told) > cores(union)
+	return n > cores(union)
 }

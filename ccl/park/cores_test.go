@@ -15,8 +15,8 @@ import (
 func alone(t *testing.T, processors string) {
 	t.Helper()
 	host.mu.Lock()
-	affinity, quota, files, root, ranks, told := host.affinity, host.quota, host.files, host.root, host.ranks, host.told
-	host.ranks, host.told, host.quota = map[string]*rank{}, 0, math.Inf(1)
+	affinity, quota, files, root, ranks := host.affinity, host.quota, host.files, host.root, host.ranks
+	host.ranks, host.quota = map[string]*rank{}, math.Inf(1)
 	host.root = t.TempDir()
 	host.affinity, _ = ParseCPUs(processors)
 	host.allowed = func() CPUSet { return host.affinity }
@@ -24,7 +24,7 @@ func alone(t *testing.T, processors string) {
 	t.Cleanup(func() {
 		host.mu.Lock()
 		defer host.mu.Unlock()
-		host.affinity, host.quota, host.files, host.root, host.ranks, host.told = affinity, quota, files, root, ranks, told
+		host.affinity, host.quota, host.files, host.root, host.ranks = affinity, quota, files, root, ranks
 		host.allowed = Affinity
 		crowd()
 	})
@@ -72,16 +72,6 @@ func TestRanksOfSeveralGroups(t *testing.T) {
 	other()
 	require.Equal(t, 0, LocalRanks())
 	require.False(t, crowded())
-}
-
-func TestToldRanks(t *testing.T) {
-	alone(t, "0-1")
-	SetLocalRanks(2)
-	require.False(t, crowded())
-	SetLocalRanks(8)
-	SetLocalRanks(2)
-	require.Equal(t, 8, LocalRanks())
-	require.True(t, crowded())
 }
 
 func TestCrowding(t *testing.T) {

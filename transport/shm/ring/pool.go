@@ -49,9 +49,7 @@ func (p *Pool) acquire() {
 	}
 	var s park.Spinner
 	for !p.lock.CompareAndSwap(0, 1) {
-		if !s.Turn() {
-			s.Reset()
-		}
+		s.Relax()
 	}
 }
 
