@@ -8,16 +8,16 @@ import (
 
 type float interface{ float32 | float64 }
 
-func floatReduction[E float, I signed](op dtype.Op, l layout[I]) Func {
+func floatReduction[E float](op dtype.Op, smaller, larger Func) Func {
 	switch op {
 	case dtype.Sum:
 		return sumFloats[E]
 	case dtype.Prod:
 		return prodFloats[E]
 	case dtype.Min:
-		return l.min
+		return smaller
 	case dtype.Max:
-		return l.max
+		return larger
 	}
 	return nil
 }

@@ -7,16 +7,16 @@ import (
 )
 
 // halfReduction serves the 16-bit floats.
-func halfReduction(op dtype.Op, l layout[int16], sum, prod Func) Func {
+func halfReduction(op dtype.Op, sum, prod, smaller, larger Func) Func {
 	switch op {
 	case dtype.Sum:
 		return sum
 	case dtype.Prod:
 		return prod
 	case dtype.Min:
-		return l.min
+		return smaller
 	case dtype.Max:
-		return l.max
+		return larger
 	}
 	return nil
 }

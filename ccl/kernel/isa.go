@@ -7,6 +7,8 @@ const (
 	noISA isa = iota
 	avx2
 	avx512
+	neon
+	isaCount
 )
 
-func (i isa) String() string { return [...]string{"go", "avx2", "avx512"}[i] }
+func (i isa) String() string { return [...]string{"go", "avx2", "avx512", "neon"}[i] }

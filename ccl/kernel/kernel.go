@@ -19,16 +19,28 @@ const (
 
 // The tables are filled once, so that For and Scale neither compute nor allocate.
 var (
-	reductions [typeCount][opCount]Func
-	scalings   [typeCount]ScaleFunc
+	reductions  [typeCount][opCount]Func
+	reducers    [typeCount][opCount]ReduceFunc
+	streams     [typeCount][opCount]Func
+	scalings    [typeCount]ScaleFunc
+	sumScalings [typeCount]SumScaleFunc
+	bestISA     isa
 )
 
 func init() {
+	if len(machineISAs) > 0 {
+		bestISA = machineISAs[len(machineISAs)-1]
+	}
+	if c := vectorCopy(bestISA); c != nil {
+		streamCopy = c
+	}
 	for _, t := range dtype.Types() {
-		scalings[t] = scaling(t)
+		scalings[t], sumScalings[t] = scaling(t), sumScaling(t)
 		for _, op := range dtype.Ops() {
 			if dtype.Reducible(t, op) == nil {
 				reductions[t][op] = reduction(t, op)
+				reducers[t][op] = reducer(t, op)
+				streams[t][op] = streaming(t, op)
 			}
 		}
 	}
@@ -51,18 +63,26 @@ func Scale(t dtype.Type) ScaleFunc {
 	return scalings[t]
 }
 
+// plainOp is the operator by which two contributions are combined.
+func plainOp(op dtype.Op) dtype.Op {
+	if op == dtype.Avg || op == dtype.PremulSum {
+		return dtype.Sum
+	}
+	return op
+}
+
+// pairKernel is the kernel of a type that is not complex by an instruction set, or the loop in Go where that has none.
+func pairKernel(t dtype.Type, op dtype.Op, with isa) Func {
+	if v := vectorReduction(t, plainOp(op), with); v != nil {
+		return v
+	}
+	return genericReduction(t, plainOp(op))
+}
+
 // reduction chooses the kernel of a pair that dtype.Reducible allows.
 func reduction(t dtype.Type, op dtype.Op) Func {
-	if op == dtype.Avg || op == dtype.PremulSum {
-		op = dtype.Sum
-	}
 	real, parts := dtype.Real(t)
-	f := genericReduction(real, op)
-	if op == dtype.Sum {
-		if v := vectorSum(real, bestISA); v != nil {
-			f = v
-		}
-	}
+	f := pairKernel(real, op, bestISA)
 	if parts == 1 {
 		return f
 	}
@@ -71,27 +91,32 @@ func reduction(t dtype.Type, op dtype.Op) Func {
 
 func scaling(t dtype.Type) ScaleFunc {
 	real, parts := dtype.Real(t)
-	f := genericScaling(real)
-	if v := vectorScaling(real, bestISA); v != nil {
-		f = v
-	}
-	if parts == 1 {
+	f := scaleKernel(real, bestISA)
+	if parts == 1 || f == nil {
 		return f
 	}
 	return func(dst, src unsafe.Pointer, n int, factor float64) { f(dst, src, n*parts, factor) }
+}
+
+// scaleKernel is to scaling what pairKernel is to a reduction.
+func scaleKernel(t dtype.Type, with isa) ScaleFunc {
+	if v := vectorScaling(t, with); v != nil {
+		return v
+	}
+	return genericScaling(t)
 }
 
 // genericReduction is the table of the loops in Go: nil where a real type has no such reduction.
 func genericReduction(t dtype.Type, op dtype.Op) Func {
 	switch t {
 	case dtype.F64:
-		return floatReduction[float64](op, float64Layout)
+		return floatReduction[float64](op, minF64, maxF64)
 	case dtype.F32:
-		return floatReduction[float32](op, float32Layout)
+		return floatReduction[float32](op, minF32, maxF32)
 	case dtype.F16:
-		return halfReduction(op, float16Layout, sumF16, prodF16)
+		return halfReduction(op, sumF16, prodF16, minF16, maxF16)
 	case dtype.BF16:
-		return halfReduction(op, bfloat16Layout, sumBF16, prodBF16)
+		return halfReduction(op, sumBF16, prodBF16, minBF16, maxBF16)
 	case dtype.I8:
 		return integerReduction[int8](op)
 	case dtype.U8:

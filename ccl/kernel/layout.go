@@ -68,3 +68,12 @@ func (l layout[I]) max(dst, a, b unsafe.Pointer, n int) {
 		d[i] = r
 	}
 }
+
+func minF64(dst, a, b unsafe.Pointer, n int)  { float64Layout.min(dst, a, b, n) }
+func maxF64(dst, a, b unsafe.Pointer, n int)  { float64Layout.max(dst, a, b, n) }
+func minF32(dst, a, b unsafe.Pointer, n int)  { float32Layout.min(dst, a, b, n) }
+func maxF32(dst, a, b unsafe.Pointer, n int)  { float32Layout.max(dst, a, b, n) }
+func minF16(dst, a, b unsafe.Pointer, n int)  { float16Layout.min(dst, a, b, n) }
+func maxF16(dst, a, b unsafe.Pointer, n int)  { float16Layout.max(dst, a, b, n) }
+func minBF16(dst, a, b unsafe.Pointer, n int) { bfloat16Layout.min(dst, a, b, n) }
+func maxBF16(dst, a, b unsafe.Pointer, n int) { bfloat16Layout.max(dst, a, b, n) }

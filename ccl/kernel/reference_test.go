@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -254,10 +255,16 @@ func store(p []byte, size int, u uint64) {
 	copy(p[:size], b[:])
 }
 
+// fill makes elements at random. What is long repeats them, at a distance that is no multiple of a vector.
 func fill(r *rand.Rand, t dtype.Type, p []byte) {
 	real, _ := dtype.Real(t)
-	for size := real.Size(); len(p) >= size; p = p[size:] {
-		store(p, size, interesting(r, real))
+	size := real.Size()
+	made := min(len(p), 1031*size)
+	for q := p[:made]; len(q) >= size; q = q[size:] {
+		store(q, size, interesting(r, real))
+	}
+	for made > 0 && made < len(p) {
+		made += copy(p[made:], p[:made])
 	}
 }
 
@@ -266,25 +273,23 @@ const guard = 0xa5
 // guarded is n bytes that start skew bytes after a multiple of 64, between guards that a kernel must not touch.
 type guarded struct {
 	all, data []byte
+	start     int
 }
 
 func newGuarded(n, skew int) guarded {
-	all := make([]byte, 64+64+skew+n+64)
-	for i := range all {
-		all[i] = guard
-	}
+	all := bytes.Repeat([]byte{guard}, 64+64+skew+n+64)
 	start := 64 + int(-uintptr(unsafe.Pointer(&all[0]))&63) + skew
-	return guarded{all, all[start : start+n : start+n]}
+	return guarded{all, all[start : start+n : start+n], start}
 }
 
 func (g guarded) pointer() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(g.data)) }
 
 // broken tells which byte outside the data was written.
 func (g guarded) broken() error {
-	start := int(uintptr(g.pointer()) - uintptr(unsafe.Pointer(&g.all[0])))
-	for i, b := range g.all {
-		if (i < start || i >= start+len(g.data)) && b != guard {
-			return fmt.Errorf("byte %d was written; the data are %d to %d", i, start, start+len(g.data))
+	end := g.start + len(g.data)
+	for _, at := range []int{g.start - 64, end} {
+		if !bytes.Equal(g.all[at:at+64], bytes.Repeat([]byte{guard}, 64)) {
+			return fmt.Errorf("a byte from %d to %d was written; the data are %d to %d", at, at+63, g.start, end)
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -31,50 +30,11 @@ func TestTheInstructionSetIsTheOneOfThisCPU(t *testing.T) {
 	want := noISA
 	if has["avx2"] && has["f16c"] {
 		want = avx2
-		if has["avx512f"] && has["avx512bw"] && has["avx512vl"] {
+		if has["avx512f"] && has["avx512bw"] && has["avx512dq"] && has["avx512vl"] && has["bmi2"] {
 			want = avx512
 		}
 	}
 	require.Equal(t, want, bestISA)
-}
-
-// Every 16-bit value against some: all corners of the rounding, in every lane.
-func TestHalfSumsEqualTheLoopInGo(t *testing.T) {
-	a, b := newGuarded(2<<16, 0), newGuarded(2<<16, 0)
-	for u := range 1 << 16 {
-		store(a.data[2*u:], 2, uint64(u))
-	}
-	r := rand.New(rand.NewPCG(5, 6))
-	for _, ty := range []dtype.Type{dtype.F16, dtype.BF16} {
-		for range 24 {
-			other := interesting(r, ty)
-			for u := range 1 << 16 {
-				store(b.data[2*u:], 2, other)
-			}
-			want := newGuarded(2<<16, 0)
-			sumWith(ty, noISA)(want.pointer(), a.pointer(), b.pointer(), 1<<16)
-			for _, i := range isas()[1:] {
-				got := newGuarded(2<<16, 0)
-				sumWith(ty, i)(got.pointer(), a.pointer(), b.pointer(), 1<<16)
-				if at := mismatch(want.data, got.data); at >= 0 {
-					at &^= 1
-					t.Fatalf("%v by %v: %#x + %#x gave %#x, want %#x", ty, i, at/2, other, load(got.data[at:], 2), load(want.data[at:], 2))
-				}
-			}
-		}
-	}
-}
-
-func mismatch(a, b []byte) int {
-	if bytes.Equal(a, b) {
-		return -1
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return len(a)
 }
 
 // Lengths and alignments around those where the code changes its loop.
@@ -91,10 +51,10 @@ func TestSumsEqualTheLoopInGoAtEveryAlignment(t *testing.T) {
 			fill(r, ty, a.data)
 			fill(r, ty, b.data)
 			want := newGuarded(n*size, 0)
-			sumWith(ty, noISA)(want.pointer(), a.pointer(), b.pointer(), n)
+			pairWith(ty, dtype.Sum, noISA)(want.pointer(), a.pointer(), b.pointer(), n)
 			for _, i := range isas()[1:] {
 				got := newGuarded(n*size, size*r.IntN(64/size))
-				sumWith(ty, i)(got.pointer(), a.pointer(), b.pointer(), n)
+				pairWith(ty, dtype.Sum, i)(got.pointer(), a.pointer(), b.pointer(), n)
 				require.Equal(t, -1, mismatch(want.data, got.data), "%v by %v, n %d", ty, i, n)
 				require.NoError(t, got.broken())
 			}
@@ -143,6 +103,21 @@ func TestChunksAreBounded(t *testing.T) {
 			require.True(t, dst == src)
 			step(dst, count)
 		}, size, base, base, n, 1)
+		require.Equal(t, n, next)
+	}
+}
+
+func TestFoldsAreBounded(t *testing.T) {
+	const size = 4
+	for _, n := range []int{1, foldBytes/size - 1, foldBytes / size, foldBytes/size + 1, 3*foldBytes/size + 5} {
+		next := 0
+		f := &folder{size: size, folds: folds{multiple: 1}}
+		f.blocks[3] = func(_ unsafe.Pointer, _ *unsafe.Pointer, offset, count int) {
+			require.LessOrEqual(t, count*size, foldBytes)
+			require.Equal(t, next*size, offset)
+			next += count
+		}
+		f.reduce(nil, make([]unsafe.Pointer, 3), n)
 		require.Equal(t, n, next)
 	}
 }

@@ -1,4 +1,4 @@
-//go:build !amd64 || noasm
+//go:build (!amd64 && !arm64) || noasm
 
 package kernel
 
@@ -6,8 +6,17 @@ import "github.com/goccl/goccl/ccl/dtype"
 
 const haveAssembly = false
 
-const bestISA = noISA
+// machineISAs are those that this machine can run, the best last.
+var machineISAs []isa
 
-func vectorSum(dtype.Type, isa) Func { return nil }
+func vectorReduction(dtype.Type, dtype.Op, isa) Func { return nil }
 
 func vectorScaling(dtype.Type, isa) ScaleFunc { return nil }
+
+func vectorSumScaling(dtype.Type, isa) SumScaleFunc { return nil }
+
+func vectorStream(dtype.Type, isa) Func { return nil }
+
+func vectorFold(dtype.Type, isa) folds { return folds{} }
+
+func vectorCopy(isa) CopyFunc { return nil }

@@ -1,0 +1,176 @@
+package main
+
+import "fmt"
+
+// foldSources are the numbers of sources that one kernel adds up; those in between are done in two passes.
+var foldSources = []int{3, 4, 8}
+
+// entry is a row of a dispatch table: the kernel and the function in Go around it.
+type entry struct {
+	kernel  kernel
+	types   []string // of package dtype
+	ops     []string // of package dtype; none where the table has no operators
+	wrapper string
+	rest    string // the loop in Go for what is no whole vector
+	perElem int    // how many of n the kernel has in an element, where that is not one
+}
+
+// family is a file of assembly.
+type family struct {
+	name    string
+	about   string
+	entries []entry
+}
+
+// families lists all that there is for a vector.
+func families(v vector) []family {
+	return []family{
+		{"float", "dst = a ⊕ b for F32 and F64.", floats(v, f32, f64)},
+		{"half", "dst = a ⊕ b for 16-bit floats.", floats(v, f16, bf16)},
+		{"integer", "dst = a ⊕ b for integers, and for what are bytes to an operator: bits and Bool.", append(integers(v), bytewise(v)...)},
+		{"scale", "dst = src × factor for floats, and dst = (a + b) × factor.", scalings(v)},
+		{"fold", "dst = src[0] + src[1] + …, rounded after every addition.", folds(v)},
+		{"stream", "The same past the caches: dst starts a cache line, n makes whole ones.", streams(v)},
+	}
+}
+
+var goFloat = map[float]string{f32: "[float32]", f64: "[float64]"}
+
+// restOf is the loop in Go of an operator ("sum", "prod", "min", "max", "scale").
+func restOf(op string, f float) string {
+	if f.size == 2 || op == "min" || op == "max" {
+		return op + f.name
+	}
+	return op + "Floats" + goFloat[f]
+}
+
+func floats(v vector, formats ...float) []entry {
+	var all []entry
+	for _, f := range formats {
+		for _, o := range []struct {
+			op   string
+			name string
+			body body
+		}{
+			{"Sum", "sum", arithmetic(v, f, "ADD")},
+			{"Prod", "prod", arithmetic(v, f, "MUL")},
+			{"Min", "min", floatOrder(v, f, false)},
+			{"Max", "max", floatOrder(v, f, true)},
+		} {
+			all = append(all, entry{
+				kernel:  kernel{o.name + f.name + v.isa + "Block", pair, v, o.body, f.size, 2},
+				types:   []string{f.name},
+				ops:     []string{o.op},
+				wrapper: o.name + f.name + v.isa,
+				rest:    restOf(o.name, f),
+			})
+		}
+	}
+	return all
+}
+
+func integers(v vector) []entry {
+	var all []entry
+	add := func(op, name, goOp string, size int, letter string, b body, types ...string) {
+		element := fmt.Sprintf("%s%d", letter, 8*size)
+		goType := fmt.Sprintf("int%d", 8*size)
+		if letter == "U" {
+			goType = "u" + goType
+		}
+		all = append(all, entry{
+			kernel:  kernel{name + element + v.isa + "Block", pair, v, b, size, 2},
+			types:   types,
+			ops:     []string{op},
+			wrapper: name + element + v.isa,
+			rest:    fmt.Sprintf("%sIntegers[%s]", goOp, goType),
+		})
+	}
+	for _, size := range []int{1, 2, 4, 8} {
+		signed, unsigned := fmt.Sprintf("I%d", 8*size), fmt.Sprintf("U%d", 8*size)
+		add("Sum", "sum", "sum", size, "I", integerSum(v, size), signed, unsigned)
+		add("Prod", "prod", "prod", size, "I", integerProd(v, size), signed, unsigned)
+		add("Min", "min", "min", size, "I", integerOrder(v, size, true, false), signed)
+		add("Max", "max", "max", size, "I", integerOrder(v, size, true, true), signed)
+		add("Min", "min", "min", size, "U", integerOrder(v, size, false, false), unsigned)
+		add("Max", "max", "max", size, "U", integerOrder(v, size, false, true), unsigned)
+	}
+	return all
+}
+
+func bytewise(v vector) []entry {
+	var all []entry
+	for _, o := range []struct{ op, name, instruction string }{{"BAnd", "and", v.and}, {"BOr", "or", v.or}, {"BXor", "xor", v.xor}} {
+		block := kernel{o.name + "Bytes" + v.isa + "Block", pair, v, simple(v, v.move, o.instruction), 1, 2}
+		for _, size := range []int{1, 2, 4, 8} {
+			all = append(all, entry{
+				kernel:  block,
+				types:   []string{fmt.Sprintf("I%d", 8*size), fmt.Sprintf("U%d", 8*size)},
+				ops:     []string{o.op},
+				wrapper: fmt.Sprintf("%sI%d%s", o.name, 8*size, v.isa),
+				rest:    o.name + "Bytes",
+				perElem: size,
+			})
+		}
+	}
+	for _, o := range []struct {
+		name string
+		ops  []string
+	}{{"or", []string{"Sum", "Max", "BOr"}}, {"and", []string{"Prod", "Min", "BAnd"}}, {"xor", []string{"BXor"}}} {
+		all = append(all, entry{
+			kernel:  kernel{o.name + "Bool" + v.isa + "Block", pair, v, logical(v, o.name), 1, 2},
+			types:   []string{"Bool"},
+			ops:     o.ops,
+			wrapper: o.name + "Bool" + v.isa,
+			rest:    o.name + "Bools",
+		})
+	}
+	return all
+}
+
+func scalings(v vector) []entry {
+	var all []entry
+	for _, f := range formats {
+		all = append(all, entry{
+			kernel:  kernel{"scale" + f.name + v.isa + "Block", scale, v, scaling(v, f), f.size, 1},
+			types:   []string{f.name},
+			wrapper: "scale" + f.name + v.isa,
+			rest:    restOf("scale", f),
+		})
+	}
+	for _, f := range []float{f32, f64} {
+		all = append(all, entry{
+			kernel:  kernel{"sumScale" + f.name + v.isa + "Block", pairScale, v, sumScaling(v, f), f.size, 2},
+			types:   []string{f.name},
+			wrapper: "sumScale" + f.name + v.isa,
+			rest:    "sumScale" + f.name,
+		})
+	}
+	return all
+}
+
+// folds leaves F16 to several passes: widening after every rounding makes so long a chain of instructions that one is slower.
+func folds(v vector) []entry {
+	var all []entry
+	for _, f := range []float{f32, f64, bf16} {
+		for _, sources := range foldSources {
+			all = append(all, entry{
+				kernel: kernel{fmt.Sprintf("sum%d%s%sBlock", sources, f.name, v.isa), fold, v, arithmetic(v, f, "ADD"), f.size, sources},
+				types:  []string{f.name},
+			})
+		}
+	}
+	return all
+}
+
+func streams(v vector) []entry {
+	all := []entry{{kernel: kernel{"copy" + v.isa + "Lines", move, v, copyBody(v), 1, 1}}}
+	for _, f := range formats {
+		all = append(all, entry{
+			kernel:  kernel{"sum" + f.name + v.isa + "Lines", stream, v, arithmetic(v, f, "ADD"), f.size, 2},
+			types:   []string{f.name},
+			wrapper: "streamSum" + f.name + v.isa,
+			rest:    "sum" + f.name + v.isa,
+		})
+	}
+	return all
+}

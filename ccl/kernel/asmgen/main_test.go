@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The committed files are what the generator writes, and there are no others.
+func TestTheCommittedFilesAreTheGenerated(t *testing.T) {
+	all, err := files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range all {
+		got, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(want, got) {
+			t.Errorf("%s differs from what asmgen writes now: go generate ./ccl/kernel", name)
+		}
+	}
+	committed, err := filepath.Glob("../z*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range committed {
+		if all[filepath.Base(path)] == nil {
+			t.Errorf("%s is not written by asmgen any more: remove it", path)
+		}
+	}
+}
+
+// Every vector in flight has registers of its own, apart from the constants.
+func TestRegistersDoNotClash(t *testing.T) {
+	for _, v := range vectors {
+		for _, f := range families(v) {
+			for _, k := range f.blocks() {
+				inFlight := k.unrolled()*k.body.own + k.body.shared
+				kept := len(k.body.constants)
+				if k.scales() {
+					kept++
+				}
+				if k.anyLength() || k.uncached() {
+					kept++
+				}
+				if inFlight+kept > v.registers {
+					t.Errorf("%s needs %d registers of %d", k.name, inFlight+kept, v.registers)
+				}
+				if k.size*k.multiple() != k.body.step {
+					t.Errorf("%s: a step of %d bytes is no multiple of %d", k.name, k.body.step, k.size)
+				}
+				if 64%k.body.step != 0 {
+					t.Errorf("%s: a step of %d bytes does not divide a cache line", k.name, k.body.step)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package kernel
+
+import (
+	"reflect"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/dtype"
+)
+
+// codeOf identifies a function, to prove which path is chosen.
+func codeOf(f any) uintptr { return reflect.ValueOf(f).Pointer() }
+
+// realTypes are those that have kernels of their own.
+func realTypes() []dtype.Type {
+	var all []dtype.Type
+	for _, t := range dtype.Types() {
+		if real, _ := dtype.Real(t); real == t && dtype.Reducible(t, dtype.Sum) == nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func TestTheBestPathIsChosen(t *testing.T) {
+	if !haveAssembly {
+		require.Equal(t, noISA, bestISA)
+	}
+	for _, ty := range realTypes() {
+		for _, op := range dtype.Ops() {
+			if dtype.Reducible(ty, op) != nil {
+				continue
+			}
+			want := pairWith(ty, plainOp(op), bestISA)
+			if want == nil {
+				want = pairWith(ty, plainOp(op), noISA)
+			}
+			require.Equal(t, codeOf(want), codeOf(For(ty, op)), "%v of %v", op, ty)
+			if stream := vectorStream(ty, bestISA); stream != nil && plainOp(op) == dtype.Sum {
+				want = stream
+			}
+			require.Equal(t, codeOf(want), codeOf(Stream(ty, op)), "stream of %v of %v", op, ty)
+		}
+	}
+	for ty := range formats {
+		if want := scaleWith(ty, bestISA); want != nil {
+			require.Equal(t, codeOf(want), codeOf(Scale(ty)), "scale of %v", ty)
+		}
+		if want := vectorSumScaling(ty, bestISA); want != nil {
+			require.Equal(t, codeOf(want), codeOf(SumScale(ty)), "sum and scale of %v", ty)
+		}
+	}
+	t.Logf("kernels run by %v", bestISA)
+}
+
+// fewerPairs says which pairs an instruction set has kernels for, where it has not all of them.
+var fewerPairs = map[isa]map[dtype.Type][]dtype.Op{
+	neon: {dtype.F32: {dtype.Sum}, dtype.BF16: {dtype.Sum}},
+}
+
+func TestEveryInstructionSetHasKernelsOfItsOwn(t *testing.T) {
+	for _, i := range machineISAs {
+		for _, ty := range realTypes() {
+			for _, op := range dtype.Ops() {
+				if dtype.Reducible(ty, op) != nil || plainOp(op) != op {
+					continue
+				}
+				own := true
+				if pairs, fewer := fewerPairs[i]; fewer {
+					own = false
+					for _, o := range pairs[ty] {
+						own = own || o == op
+					}
+				}
+				f := vectorReduction(ty, op, i)
+				require.Equal(t, own, f != nil, "%v of %v by %v", op, ty, i)
+				if own {
+					require.NotEqual(t, codeOf(pairWith(ty, op, noISA)), codeOf(f), "%v of %v by %v", op, ty, i)
+				}
+			}
+		}
+		if _, fewer := fewerPairs[i]; fewer {
+			continue
+		}
+		for ty := range formats {
+			require.NotNil(t, vectorScaling(ty, i), "%v by %v", ty, i)
+			require.Equal(t, ty.Size() > 2, vectorSumScaling(ty, i) != nil, "%v by %v", ty, i)
+			require.NotNil(t, vectorStream(ty, i), "%v by %v", ty, i)
+			for _, k := range []int{3, 4, 8} {
+				require.Equal(t, ty != dtype.F16, vectorFold(ty, i).blocks[k] != nil, "%d of %v by %v", k, ty, i)
+			}
+		}
+		require.NotNil(t, vectorCopy(i))
+	}
+}
+
+func TestKernelsDoNotAllocate(t *testing.T) {
+	const n = 300
+	a, b, dst := newGuarded(16*n, 0), newGuarded(16*n, 0), newGuarded(16*n, 0)
+	src := make([]unsafe.Pointer, 13)
+	for i := range src {
+		src[i] = a.pointer()
+	}
+	for _, ty := range dtype.Types() {
+		for _, op := range dtype.Ops() {
+			if dtype.Reducible(ty, op) != nil {
+				continue
+			}
+			require.Zero(t, testing.AllocsPerRun(3, func() {
+				For(ty, op)(dst.pointer(), a.pointer(), b.pointer(), n)
+				Stream(ty, op)(dst.pointer(), a.pointer(), b.pointer(), n)
+				for k := 1; k <= len(src); k++ {
+					Reduce(ty, op)(dst.pointer(), src[:k], n)
+				}
+				Reduce(ty, op)(a.pointer(), src, n)
+			}), "%v of %v", op, ty)
+		}
+		if Scale(ty) != nil {
+			require.Zero(t, testing.AllocsPerRun(3, func() {
+				Scale(ty)(dst.pointer(), a.pointer(), n, 0.5)
+				SumScale(ty)(dst.pointer(), a.pointer(), b.pointer(), n, 0.5)
+			}), "scale of %v", ty)
+		}
+	}
+	require.Zero(t, testing.AllocsPerRun(3, func() { CopyStream(dst.pointer(), a.pointer(), 16*n) }))
+}
+
+func TestNothingIsReadOrWrittenForNoElements(t *testing.T) {
+	for _, ty := range dtype.Types() {
+		for _, op := range dtype.Ops() {
+			if f := For(ty, op); f != nil {
+				f(nil, nil, nil, 0)
+				Stream(ty, op)(nil, nil, nil, 0)
+				for k := 1; k < 12; k++ {
+					Reduce(ty, op)(nil, make([]unsafe.Pointer, k), 0)
+				}
+			}
+		}
+		if f := Scale(ty); f != nil {
+			f(nil, nil, 0, 2)
+			SumScale(ty)(nil, nil, nil, 0, 2)
+		}
+	}
+	CopyStream(nil, nil, 0)
+}

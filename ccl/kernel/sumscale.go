@@ -1,0 +1,64 @@
+package kernel
+
+import (
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/dtype"
+)
+
+// SumScaleFunc sets dst[i] = (a[i] + b[i]) × factor for n elements, with the bits that Sum and then Scale give: the sum is
+// rounded to the element type first. dst may be the same memory as a or b, or apart from both.
+type SumScaleFunc func(dst, a, b unsafe.Pointer, n int, factor float64)
+
+// SumScale returns the kernel that does the last sum of an average and its scaling in one pass, for floating-point types (real
+// or complex), nil for others.
+func SumScale(t dtype.Type) SumScaleFunc {
+	if t >= typeCount {
+		return nil
+	}
+	return sumScalings[t]
+}
+
+func sumScaling(t dtype.Type) SumScaleFunc {
+	real, parts := dtype.Real(t)
+	f := sumScaleKernel(real, bestISA)
+	if parts == 1 || f == nil {
+		return f
+	}
+	return func(dst, a, b unsafe.Pointer, n int, factor float64) { f(dst, a, b, n*parts, factor) }
+}
+
+// sumScaleKernel is the kernel of a type that is not complex by an instruction set: made of two where there is no better.
+func sumScaleKernel(t dtype.Type, with isa) SumScaleFunc {
+	if v := vectorSumScaling(t, with); v != nil {
+		return v
+	}
+	sum, scale, size := pairKernel(t, dtype.Sum, with), scaleKernel(t, with), t.Size()
+	if scale == nil {
+		return nil
+	}
+	return func(dst, a, b unsafe.Pointer, n int, factor float64) {
+		sumScaleInTiles(sum, scale, size, dst, a, b, n, factor)
+	}
+}
+
+// sumScaleInTiles scales what it has just summed while that is still in the nearest cache.
+func sumScaleInTiles(sum Func, scale ScaleFunc, size int, dst, a, b unsafe.Pointer, n int, factor float64) {
+	for n > 0 {
+		part := min(n, tileBytes/size)
+		sum(dst, a, b, part)
+		scale(dst, dst, part, factor)
+		bytes := part * size
+		dst, a, b, n = unsafe.Add(dst, bytes), unsafe.Add(a, bytes), unsafe.Add(b, bytes), n-part
+	}
+}
+
+// sumScaleF32 and sumScaleF64 are the loops in Go for the rest that is no whole vector.
+
+func sumScaleF32(dst, a, b unsafe.Pointer, n int, factor float64) {
+	sumScaleInTiles(sumFloats[float32], scaleFloats[float32], 4, dst, a, b, n, factor)
+}
+
+func sumScaleF64(dst, a, b unsafe.Pointer, n int, factor float64) {
+	sumScaleInTiles(sumFloats[float64], scaleFloats[float64], 8, dst, a, b, n, factor)
+}

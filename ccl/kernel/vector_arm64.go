@@ -1,0 +1,119 @@
+//go:build !noasm
+
+package kernel
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/dtype"
+)
+
+const haveAssembly = true
+
+// machineISAs are those that this machine can run, the best last. NEON is part of every arm64 CPU, but its kernels are used only
+// where they show that they give the bits of the loops in Go: an emulator or a control word may differ.
+var machineISAs = detectISAs()
+
+func detectISAs() []isa {
+	if givesTheBits(sumF32NEON, sumFloats[float32], 4) && givesTheBits(sumBF16NEON, sumBF16, 2) {
+		return []isa{neon}
+	}
+	return nil
+}
+
+// corners are F32 of which each half is a hard case of BF16 too: zeros, subnormals, ties of rounding, the largest numbers;
+// then infinities and NaN of both kinds.
+var corners = [...]uint32{
+	0, 0x80000000, 1, 0x80000001, 0x00010001, 0x00808080, 0x00400040, 0x007fff7f, 0x00800000, 0x80808080, 0x3f800000, 0xbf800001,
+	0x3f803f81, 0x3f818000, 0x40004000, 0x4b000001, 0x7f7f7f7f, 0xff7f7f7f,
+	0x7f800000, 0xff800000, 0x7fc00001, 0xffc0ffc1, 0x7f800001, 0xff817f81,
+}
+
+const finiteCorners = 18
+
+// givesTheBits compares f with the loop in Go on every pair of corners: without infinities and NaN, which assembly leaves to
+// the loop, and then with them.
+func givesTheBits(f, loop Func, size int) bool {
+	for _, some := range [][]uint32{corners[:finiteCorners], corners[:]} {
+		count := len(some) * len(some)
+		a, b, got, want := make([]uint32, count), make([]uint32, count), make([]uint32, count), make([]uint32, count)
+		for i := range count {
+			a[i], b[i] = some[i/len(some)], some[i%len(some)]
+		}
+		n := count * 4 / size
+		f(unsafe.Pointer(&got[0]), unsafe.Pointer(&a[0]), unsafe.Pointer(&b[0]), n)
+		loop(unsafe.Pointer(&want[0]), unsafe.Pointer(&a[0]), unsafe.Pointer(&b[0]), n)
+		if !slices.Equal(got, want) {
+			return false
+		}
+	}
+	return true
+}
+
+// The functions below return the kernel in assembly, nil where there is none.
+
+func vectorReduction(t dtype.Type, op dtype.Op, with isa) Func {
+	switch {
+	case with != neon || op != dtype.Sum:
+	case t == dtype.F32:
+		return sumF32NEON
+	case t == dtype.BF16:
+		return sumBF16NEON
+	}
+	return nil
+}
+
+func vectorScaling(dtype.Type, isa) ScaleFunc { return nil }
+
+func vectorSumScaling(dtype.Type, isa) SumScaleFunc { return nil }
+
+func vectorStream(dtype.Type, isa) Func { return nil }
+
+func vectorFold(dtype.Type, isa) folds { return folds{} }
+
+func vectorCopy(isa) CopyFunc { return nil }
+
+// neonBlock does whole sixteens of n elements up to the first in which a sum is NaN, and returns how many elements that were.
+type neonBlock func(dst, a, b unsafe.Pointer, n int) (done int)
+
+//go:noescape
+func sumF32NEONBlock(dst, a, b unsafe.Pointer, n int) (done int)
+
+//go:noescape
+func sumBF16NEONBlock(dst, a, b unsafe.Pointer, n int) (done int)
+
+func sumF32NEON(dst, a, b unsafe.Pointer, n int) {
+	inSixteens(sumF32NEONBlock, sumFloats[float32], 4, dst, a, b, n)
+}
+
+func sumBF16NEON(dst, a, b unsafe.Pointer, n int) {
+	inSixteens(sumBF16NEONBlock, sumBF16, 2, dst, a, b, n)
+}
+
+// chunkBytes bounds one call of assembly, in bytes of one operand: a goroutine cannot be stopped inside it, and everything
+// that stops the world waits.
+const chunkBytes = 256 << 10
+
+// inSixteens gives f at most chunkBytes at a time, and to the loop in Go the sixteens that f leaves and the rest.
+func inSixteens(f neonBlock, loop Func, size int, dst, a, b unsafe.Pointer, n int) {
+	for n >= 16 {
+		part := min(n, chunkBytes/size)
+		done := preemptible(f, dst, a, b, part)
+		if part-done >= 16 {
+			at := done * size
+			loop(unsafe.Add(dst, at), unsafe.Add(a, at), unsafe.Add(b, at), 16)
+			done += 16
+		}
+		at := done * size
+		dst, a, b, n = unsafe.Add(dst, at), unsafe.Add(a, at), unsafe.Add(b, at), n-done
+	}
+	if n > 0 {
+		loop(dst, a, b, n)
+	}
+}
+
+// preemptible is not inlined for its prologue, which is where the scheduler can stop the goroutine.
+//
+//go:noinline
+func preemptible(f neonBlock, dst, a, b unsafe.Pointer, n int) int { return f(dst, a, b, n) }
