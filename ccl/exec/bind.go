@@ -23,7 +23,8 @@ func (c *Comm) bind(op *Op, low *lowered) error {
 	cur.pre, cur.post = 1, 1
 	if call.Coll.Reduces() {
 		real, _ := dtype.Real(call.Type)
-		cur.kern, cur.scale, cur.elem = kernel.For(real, call.Op), kernel.Scale(real), real.Size()
+		cur.kern, cur.fold, cur.elem = kernel.For(real, call.Op), kernel.Reduce(real, call.Op), real.Size()
+		cur.scale, cur.mean = kernel.Scale(real), kernel.SumScale(real)
 		switch call.Op {
 		case dtype.PremulSum:
 			cur.pre = call.Factor
@@ -216,6 +217,7 @@ func (cur *cursor) unbind() {
 	for i := range cur.bufs {
 		clear(cur.bufs[i])
 	}
+	clear(cur.from)
 	if cur.tmpSize > keepTmp {
 		cur.freeTmp()
 	}

@@ -44,13 +44,16 @@ type cursor struct {
 	print  fingerprint
 	meta   transport.Meta // of the fragment that is being sent; here, because Commit takes a pointer
 	kern   kernel.Func
+	fold   kernel.ReduceFunc
 	scale  kernel.ScaleFunc
-	elem   int        // bytes of what kern works on
-	pre    float64    // factor on reading In; 1 for none
-	post   float64    // factor on Final; 1 for none
-	tmp    *mem.Block // Tmp, and behind it Win
-	copied *mem.Block // of In, where the plan does not run in place
-	acc    []byte     // two tiles
+	mean   kernel.SumScaleFunc // of AVG
+	elem   int                 // bytes of what kern works on
+	pre    float64             // factor on reading In; 1 for none
+	post   float64             // factor on Final; 1 for none
+	tmp    *mem.Block          // Tmp, and behind it Win
+	copied *mem.Block          // of In, where the plan does not run in place
+	from   []unsafe.Pointer    // of fold
+	scaled []byte              // a tile for each source in In, where these are multiplied
 
 	tmpSize int
 	signals []uint32 // counted and not waited for, by peer and flag
@@ -250,12 +253,12 @@ func (cur *cursor) combine(s *step, dst, local, msg unsafe.Pointer, bytes int) {
 		local = dst
 	}
 	if s.msgFirst {
-		cur.kern(dst, msg, local, n)
-	} else {
-		cur.kern(dst, local, msg, n)
+		local, msg = msg, local
 	}
 	if s.final && cur.post != 1 {
-		cur.scale(dst, dst, n, cur.post)
+		cur.mean(dst, local, msg, n, cur.post)
+	} else {
+		cur.kern(dst, local, msg, n)
 	}
 }
 
@@ -286,37 +289,26 @@ func (cur *cursor) copy(s *step, dst span, src unsafe.Pointer) {
 	}
 }
 
-// reduce combines chunk i of all sources, tile by tile, in an accumulator of its own: dst may be one of the sources.
+// reduce combines chunk i of all sources, tile by tile; dst may be one of the sources.
 func (c *Comm) reduce(s *step, dst span, i int) {
 	cur := &c.cur
-	if cur.acc == nil {
-		cur.acc = make([]byte, 2*tile)
+	if cur.pre != 1 && len(cur.scaled) < len(s.src)*tile {
+		cur.scaled = make([]byte, len(s.src)*tile)
 	}
-	acc, scaled := unsafe.Pointer(&cur.acc[0]), unsafe.Pointer(&cur.acc[tile])
 	for off := 0; off < dst.bytes; off += tile {
 		n := min(tile, dst.bytes-off) / cur.elem
-		source := func(k int) unsafe.Pointer {
+		cur.from = cur.from[:0]
+		for k := range s.src {
 			from := unsafe.Add(c.source(s, k, i), off)
 			if cur.pre != 1 && s.src[k].Buf == plan.In {
+				scaled := unsafe.Pointer(&cur.scaled[k*tile])
 				cur.scale(scaled, from, n, cur.pre)
-				return scaled
+				from = scaled
 			}
-			return from
-		}
-		first := source(0)
-		if first == scaled {
-			copy(unsafe.Slice((*byte)(acc), n*cur.elem), unsafe.Slice((*byte)(scaled), n*cur.elem))
-			first = acc
+			cur.from = append(cur.from, from)
 		}
 		to := unsafe.Add(dst.ptr, off)
-		for k := 1; k < len(s.src); k++ {
-			out := acc
-			if k == len(s.src)-1 {
-				out = to
-			}
-			cur.kern(out, first, source(k), n)
-			first = acc
-		}
+		cur.fold(to, cur.from, n)
 		if s.final && cur.post != 1 {
 			cur.scale(to, to, n, cur.post)
 		}
