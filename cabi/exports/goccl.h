@@ -123,8 +123,9 @@ int goccl_group_join(goccl_group group, const void* const* addresses, const size
 /* Runs one operation to its end on the calling thread. */
 int goccl_run(goccl_group group, const goccl_call* call, goccl_error* error);
 
-/* Starts one operation. The work must be given back by goccl_work_free. */
-int goccl_start(goccl_group group, const goccl_call* call, goccl_work* work, goccl_error* error);
+/* Starts one operation, and says its number among the collectives (or the messages) of the group. If it has ended well already
+ * and is no receive, *work is 0 and nothing is left to do; else the work must be given back by goccl_work_free. */
+int goccl_start(goccl_group group, const goccl_call* call, goccl_work* work, uint64_t* seq, goccl_error* error);
 
 /* Waits until the work is done, at most timeout_ns (negative: as long as the operation's own timeout lets it). When that time ends
  * first, the operation fails with GOCCL_TIMEOUT, on this rank and soon on the others. Returns the operation's code. */
@@ -135,9 +136,6 @@ int goccl_work_test(goccl_work work, int* done, goccl_error* error);
 
 /* The rank that a finished receive came from, -1 for other works. */
 int goccl_work_source(goccl_work work, int* source, goccl_error* error);
-
-/* The operation's sequence number in its group. */
-int goccl_work_seq(goccl_work work, uint64_t* seq, goccl_error* error);
 
 /* Gives the handle back. The operation goes on if it is not done. */
 int goccl_work_free(goccl_work work);

@@ -48,9 +48,9 @@ int goccl_run(goccl_group group, const goccl_call* call, goccl_error* error) {
   return goccl_go_run(group, (goccl_call*)call, error);
 }
 
-int goccl_start(goccl_group group, const goccl_call* call, goccl_work* work, goccl_error* error) {
+int goccl_start(goccl_group group, const goccl_call* call, goccl_work* work, uint64_t* seq, goccl_error* error) {
   GUARD(error);
-  return goccl_go_start(group, (goccl_call*)call, work, error);
+  return goccl_go_start(group, (goccl_call*)call, work, seq, error);
 }
 
 int goccl_work_wait(goccl_work work, int64_t timeout_ns, goccl_error* error) {
@@ -66,11 +66,6 @@ int goccl_work_test(goccl_work work, int* done, goccl_error* error) {
 int goccl_work_source(goccl_work work, int* source, goccl_error* error) {
   GUARD(error);
   return goccl_go_work_source(work, source, error);
-}
-
-int goccl_work_seq(goccl_work work, uint64_t* seq, goccl_error* error) {
-  GUARD(error);
-  return goccl_go_work_seq(work, seq, error);
 }
 
 int goccl_work_free(goccl_work work) {

@@ -6,7 +6,6 @@ import "C"
 import (
 	"context"
 	"math"
-	"sync"
 	"time"
 	"unsafe"
 
@@ -17,30 +16,28 @@ import (
 
 var works table[ccl.Work]
 
-// calls are reused, blocks and all, so that an operation allocates nothing.
-var calls = sync.Pool{New: func() any { return new(ccl.Call) }}
+// A goccl_block is a ccl.Block: neither array has a length below zero only if both are of one size.
+var (
+	_ [unsafe.Sizeof(C.goccl_block{}) - unsafe.Sizeof(ccl.Block{})]byte
+	_ [unsafe.Sizeof(ccl.Block{}) - unsafe.Sizeof(C.goccl_block{})]byte
+)
 
-// callOf copies a goccl_call into Go's memory.
-func callOf(c *C.goccl_call) (*ccl.Call, error) {
-	call := calls.Get().(*ccl.Call)
-	in, out := call.In[:0], call.Out[:0]
+// callOf is a goccl_call in Go's terms. The blocks stay in the caller's memory; a count that no int can hold turns negative, which the core
+// refuses.
+func callOf(c *C.goccl_call) (call ccl.Call, err error) {
 	if c.n_in > ccl.MaxRanks || c.n_out > ccl.MaxRanks {
-		return nil, fault.New(fault.Invalid, "%d input and %d output blocks", uint32(c.n_in), uint32(c.n_out))
-	}
-	for _, b := range unsafe.Slice(c.in, int(c.n_in)) {
-		in = append(in, ccl.Block{Ptr: b.ptr, Count: int(min(uint64(b.count), math.MaxInt64))})
-	}
-	for _, b := range unsafe.Slice(c.out, int(c.n_out)) {
-		out = append(out, ccl.Block{Ptr: b.ptr, Count: int(min(uint64(b.count), math.MaxInt64))})
+		return call, fault.New(fault.Invalid, "%d input and %d output blocks", uint32(c.n_in), uint32(c.n_out))
 	}
 	if outside(c.coll) || outside(c.dtype) || outside(c.redop) {
-		return nil, fault.New(fault.Invalid, "collective %d, type %d, operator %d", int32(c.coll), int32(c.dtype), int32(c.redop))
+		return call, fault.New(fault.Invalid, "collective %d, type %d, operator %d", int32(c.coll), int32(c.dtype), int32(c.redop))
 	}
-	*call = ccl.Call{Coll: dtype.Collective(c.coll), Type: dtype.Type(c.dtype), Op: dtype.Op(c.redop), Root: int(c.root), Tag: uint32(c.tag),
-		Factor: float64(c.factor), In: in, Out: out}
+	call.Coll, call.Type, call.Op = dtype.Collective(c.coll), dtype.Type(c.dtype), dtype.Op(c.redop)
+	call.Root, call.Tag, call.Factor = int(c.root), uint32(c.tag), float64(c.factor)
+	call.In = unsafe.Slice((*ccl.Block)(unsafe.Pointer(c.in)), int(c.n_in))
+	call.Out = unsafe.Slice((*ccl.Block)(unsafe.Pointer(c.out)), int(c.n_out))
 	if c.timeout_ns != C.GOCCL_NO_TIMEOUT_GIVEN {
 		if c.timeout_ns <= 0 {
-			return nil, fault.New(fault.Invalid, "%v: timeout %v is not more than zero", call.Coll, time.Duration(c.timeout_ns))
+			return call, fault.New(fault.Invalid, "%v: timeout %v is not more than zero", call.Coll, time.Duration(c.timeout_ns))
 		}
 		call.Timeout = time.Duration(c.timeout_ns)
 	}
@@ -48,12 +45,6 @@ func callOf(c *C.goccl_call) (*ccl.Call, error) {
 }
 
 func outside(n C.int32_t) bool { return n < 0 || n > math.MaxUint8 }
-
-func giveBack(call *ccl.Call) {
-	clear(call.In)
-	clear(call.Out)
-	calls.Put(call)
-}
 
 //export goccl_go_run
 func goccl_go_run(group C.goccl_group, c *C.goccl_call, record *C.goccl_error) (code C.int) {
@@ -64,14 +55,13 @@ func goccl_go_run(group C.goccl_group, c *C.goccl_call, record *C.goccl_error) (
 	}
 	call, err := callOf(c)
 	if err == nil {
-		err = g.Run(call)
-		giveBack(call)
+		err = g.Run(&call)
 	}
 	return answer(err, record)
 }
 
 //export goccl_go_start
-func goccl_go_start(group C.goccl_group, c *C.goccl_call, work *C.goccl_work, record *C.goccl_error) (code C.int) {
+func goccl_go_start(group C.goccl_group, c *C.goccl_call, work *C.goccl_work, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	g, err := findGroup(group)
 	if err != nil {
@@ -81,12 +71,17 @@ func goccl_go_start(group C.goccl_group, c *C.goccl_call, work *C.goccl_work, re
 	if err != nil {
 		return answer(err, record)
 	}
-	w, err := g.Start(call)
-	giveBack(call)
-	if err == nil {
+	w, err := g.Start(&call)
+	if err != nil {
+		return answer(err, record)
+	}
+	*work, *seq = 0, C.uint64_t(w.Seq())
+	if ended, failed := w.Done(); ended && failed == nil && call.Coll != dtype.Recv {
+		w.Free() // a receive still has its source to tell
+	} else {
 		*work = C.goccl_work(works.put(w))
 	}
-	return answer(err, record)
+	return C.GOCCL_OK
 }
 
 func findWork(handle C.goccl_work) (*ccl.Work, error) {
@@ -130,16 +125,6 @@ func goccl_go_work_source(work C.goccl_work, source *C.int, record *C.goccl_erro
 	w, err := findWork(work)
 	if err == nil {
 		*source = C.int(w.Source())
-	}
-	return answer(err, record)
-}
-
-//export goccl_go_work_seq
-func goccl_go_work_seq(work C.goccl_work, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
-	defer caught(&code, record)
-	w, err := findWork(work)
-	if err == nil {
-		*seq = C.uint64_t(w.Seq())
 	}
 	return answer(err, record)
 }

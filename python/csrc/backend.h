@@ -82,7 +82,8 @@ class GocclBackend final : public c10d::Backend {
   goccl_group group(const char* title) const;
   // Checks the root and puts it into the call; returns whether this rank is the root.
   bool set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor = 0) const;
-  // Runs (asynchronous = false) or starts the call. inputs are for the profiler.
+  // Starts the call; or, if not asynchronous, runs it to its end on this thread, in one call of the library and without a Work
+  // (null, which torch's Python takes for an operation that has ended) unless a profiler wants one. inputs are for that.
   WorkPtr issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs);
   // One call for each of the inputs, one Work for all; fill(request, i) adds the blocks of call i.
   template <typename Opts, typename Fill>
@@ -94,7 +95,6 @@ class GocclBackend final : public c10d::Backend {
 
   const c10::intrusive_ptr<GocclOptions> options_;
   std::atomic<goccl_group> group_;
-  std::atomic<uint64_t> posted_{0}; // collectives so far, as the core counts them
   std::atomic<uint32_t> monitored_{0}; // monitored barriers so far
 };
 

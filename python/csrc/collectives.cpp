@@ -1,6 +1,8 @@
 // The collectives: each method checks its arguments, adds the blocks of its call in the order of the ranks, and issues it.
 #include "backend.h"
 
+#include <ATen/record_function.h>
+
 namespace goccl {
 namespace {
 
@@ -67,9 +69,16 @@ bool GocclBackend::set_root(const Kind& kind, Request& request, int64_t root, in
 }
 
 WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs) {
-  auto work = c10::make_intrusive<GocclWork>(getRank(), kind, group(kind.title), std::move(request.held), inputs);
-  const uint64_t seq = kind.coll > GOCCL_BARRIER ? 0 : posted_.fetch_add(1, std::memory_order_relaxed) + 1;
-  asynchronous ? work->start(request.finish()) : work->run(request.finish(), seq);
+  const goccl_group handle = group(kind.title);
+  if (!asynchronous && C10_LIKELY(!at::hasCallbacks())) {
+    Failure failure;
+    check(lib.run(handle, &request.finish(), &failure), failure, kind.title);
+    request.held.copy_back();
+    return nullptr;
+  }
+  auto work = c10::make_intrusive<GocclWork>(getRank(), kind, handle, std::move(request.held), inputs);
+  work->start(&request, 1);
+  if (!asynchronous) work->wait();
   return work;
 }
 
@@ -82,8 +91,7 @@ WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& o
   Held held;
   for (Request& request : requests) held.absorb(std::move(request.held));
   auto work = c10::make_intrusive<GocclWork>(getRank(), kind, group(kind.title), std::move(held), inputs);
-  posted_.fetch_add(requests.size(), std::memory_order_relaxed);
-  for (Request& request : requests) work->start(request.finish());
+  work->start(requests.data(), requests.size());
   return work;
 }
 

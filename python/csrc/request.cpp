@@ -94,10 +94,10 @@ const at::Tensor& Request::packed_input(const at::Tensor& t) {
   return held.inputs.back();
 }
 
-at::Tensor Request::packed_output(const at::Tensor& t, bool with_values) {
+const at::Tensor& Request::packed_output(const at::Tensor& t, bool with_values) {
   check(t, "output");
   held.outputs.push_back(t);
-  if (C10_LIKELY(plain(t))) return t;
+  if (C10_LIKELY(plain(t))) return held.outputs.back();
   GOCCL_CHECK(at::has_internal_overlap(t) != at::MemOverlap::Yes, kind_, "cannot write to an expanded tensor (sizes ",
               t.sizes(), ", strides ", t.strides(), "): several of its elements share memory; clone() it first");
   held.copies.push_back({packed(t, with_values), t});
@@ -114,12 +114,12 @@ void Request::read(const at::Tensor& tensor) {
 }
 
 void Request::write(const at::Tensor& tensor) {
-  at::Tensor t = packed_output(tensor, false);
+  const at::Tensor& t = packed_output(tensor, false);
   add(out_, t.mutable_data_ptr(), t.numel());
 }
 
 void Request::update(const at::Tensor& tensor) {
-  at::Tensor t = packed_output(tensor, true);
+  const at::Tensor& t = packed_output(tensor, true);
   add(in_, t.mutable_data_ptr(), t.numel());
   out_.push_back(in_.back());
 }
@@ -130,7 +130,7 @@ void Request::read_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef sp
 }
 
 void Request::write_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits) {
-  at::Tensor t = packed_output(tensor, false);
+  const at::Tensor& t = packed_output(tensor, false);
   add_parts(out_, t.mutable_data_ptr(), t, ranks, splits);
 }
 

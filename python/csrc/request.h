@@ -66,7 +66,7 @@ class Request {
 
   void check(const at::Tensor& tensor, const char* role) const;
   const at::Tensor& packed_input(const at::Tensor& tensor);
-  at::Tensor packed_output(const at::Tensor& tensor, bool with_values);
+  const at::Tensor& packed_output(const at::Tensor& tensor, bool with_values);
   void add(Blocks& blocks, const void* data, int64_t numel);
   void add_parts(Blocks& blocks, const void* data, const at::Tensor& tensor, int ranks, at::IntArrayRef splits);
 

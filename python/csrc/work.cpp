@@ -30,19 +30,14 @@ GocclWork::~GocclWork() {
   for (goccl_work work : held_.works) lib.work_free(work);
 }
 
-void GocclWork::run(const goccl_call& call, uint64_t seq) {
-  seq_ = seq;
-  Failure failure;
-  const int rc = lib.run(group_, &call, &failure);
-  settle(C10_LIKELY(rc == GOCCL_OK) ? nullptr : as_exception(rc, failure, kind_.title));
-  if (exception_) std::rethrow_exception(exception_);
-}
-
-void GocclWork::start(const goccl_call& call) {
-  Failure failure;
-  goccl_work work = 0;
-  check(lib.start(group_, &call, &work, &failure), failure, kind_.title);
-  held_.works.push_back(work);
+void GocclWork::start(Request* requests, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    Failure failure;
+    goccl_work work = 0;
+    check(lib.start(group_, &requests[i].finish(), &work, &seq_, &failure), failure, kind_.title);
+    if (work != 0) held_.works.push_back(work);
+  }
+  if (held_.works.empty()) settle(nullptr);
 }
 
 void GocclWork::settle(std::exception_ptr error) {
@@ -86,7 +81,7 @@ bool GocclWork::isCompleted() {
 }
 
 int GocclWork::sourceRank() const {
-  TORCH_CHECK(held_.works.size() == 1, kind_.title, ": only a receive has a source rank");
+  TORCH_CHECK(kind_.coll == GOCCL_RECV && !held_.works.empty(), kind_.title, ": only a receive has a source rank");
   check_not_forked(kind_.title);
   Failure failure;
   int source = -1;
@@ -98,14 +93,14 @@ bool GocclWork::wait(std::chrono::milliseconds timeout) {
   if (!done()) {
     check_not_forked(kind_.title);
     const bool limited = timeout.count() > 0; // kNoTimeout is 0, kUnsetTimeout -1
-    const auto deadline = std::chrono::steady_clock::now() + (limited ? timeout : std::chrono::milliseconds(0));
+    using Clock = std::chrono::steady_clock;
+    const auto deadline = limited ? Clock::now() + timeout : Clock::time_point();
     std::exception_ptr error;
     // All of them, even after a failure: until then the core may use the memory.
     for (goccl_work work : held_.works) {
-      const auto left = deadline - std::chrono::steady_clock::now();
-      const int64_t ns = std::max<int64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(left).count(), 1);
+      const int64_t left = limited ? std::max<int64_t>(std::chrono::nanoseconds(deadline - Clock::now()).count(), 1) : -1;
       Failure failure;
-      const int rc = lib.work_wait(work, limited ? ns : -1, &failure);
+      const int rc = lib.work_wait(work, left, &failure);
       if (rc != GOCCL_OK && !error) error = as_exception(rc, failure, kind_.title);
     }
     settle(error);
@@ -140,15 +135,6 @@ c10::intrusive_ptr<c10::ivalue::Future> GocclWork::getFuture() {
   // Held by the completer from here on, so that the future is completed even if the caller drops this Work.
   if (!completer::watch(c10::intrusive_ptr<GocclWork>::reclaim_copy(this))) isCompleted();
   return future;
-}
-
-uint64_t GocclWork::getSequencenumber() const {
-  uint64_t seq = seq_;
-  if (!held_.works.empty() && !forked()) {
-    Failure failure;
-    check(lib.work_seq(held_.works.back(), &seq, &failure), failure, kind_.title);
-  }
-  return seq;
 }
 
 } // namespace goccl

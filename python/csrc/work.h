@@ -22,10 +22,8 @@ class GocclWork final : public c10d::Work {
   GocclWork(int rank, const Kind& kind, goccl_group group, Held&& held, at::TensorList inputs);
   ~GocclWork() override;
 
-  // Runs the call to its end on this thread; throws when it fails. seq is what getSequencenumber will say.
-  void run(const goccl_call& call, uint64_t seq);
-  // Starts the call; may be called several times before the Work is handed out.
-  void start(const goccl_call& call);
+  // Starts the calls, before the Work is handed out. What the core does at once has ended then for torch too.
+  void start(Request* requests, size_t count);
   // Whether the core is done. Unlike isCompleted it runs no code of others and takes no lock.
   bool ended() const { return done() || all_ended(held_.works, kind_.title, nullptr); }
 
@@ -38,7 +36,7 @@ class GocclWork final : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  uint64_t getSequencenumber() const override;
+  uint64_t getSequencenumber() const override { return seq_; }
 
  private:
   bool done() const { return done_.load(std::memory_order_acquire); }
@@ -48,7 +46,7 @@ class GocclWork final : public c10d::Work {
   const Kind& kind_;
   const goccl_group group_;
   Held held_;
-  uint64_t seq_ = 0;
+  uint64_t seq_ = 0; // of the last call
   // Set last by settle, after exception_ and the results; both never change afterwards.
   std::atomic<bool> done_{false};
   c10::intrusive_ptr<c10::ivalue::Future> future_; // guarded by mutex_

@@ -98,28 +98,62 @@ def test_run(lib, pair):
     assert in_threads(2, one) == [(OK, b"", {3.0})] * 2
 
 
-def test_start_wait_test_free(lib, pair):
+def start(lib, group, call):
+    work, seq = ctypes.c_uint64(77), ctypes.c_uint64()
+    assert lib.goccl_start(group, ctypes.byref(call), ctypes.byref(work), ctypes.byref(seq), None) == OK
+    return work, seq.value
+
+
+def test_start_wait_free(lib, pair):
     def one(rank):
-        values = (ctypes.c_float * 100_000)(*[rank + 1.0] * 100_000)
+        for turn in range(1, 20):
+            values = (ctypes.c_float * 10_000)(*[rank + 1.0] * 10_000)
+            call, _ = all_reduce_call(values)
+            work, seq = start(lib, pair[rank], call)
+            assert seq == turn
+            if work.value != 0:
+                assert lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == OK
+                assert lib.goccl_work_free(work) == OK
+            assert set(values) == {3.0}
+        return True
+    assert in_threads(2, one) == [True] * 2
+
+
+def test_what_start_has_ended_needs_no_work(lib):
+    code, _, group, address = open_group(lib, 0, 1)
+    assert code == OK and join(lib, [group], [address]) == [(OK, "")]
+    values = (ctypes.c_float * 10)(*[5.0] * 10)
+    call, _ = all_reduce_call(values)
+    work, seq = start(lib, group, call)
+    assert (work.value, seq, set(values)) == (0, 1, {5.0})
+    assert lib.goccl_group_close(group, None) == OK
+
+
+def test_a_receive_says_its_source(lib, pair):
+    def one(rank):
+        values = (ctypes.c_float * 10)(*[rank + 1.0] * 10)
         call, _ = all_reduce_call(values)
-        work, done, seq, source = ctypes.c_uint64(), ctypes.c_int(), ctypes.c_uint64(), ctypes.c_int()
-        assert lib.goccl_start(pair[rank], ctypes.byref(call), ctypes.byref(work), None) == OK
+        call.coll, call.root = (SEND, 1) if rank == 0 else (RECV, -1)
+        call.n_in, call.n_out = 1 - rank, rank
+        work, _ = start(lib, pair[rank], call)
+        if rank == 0:
+            return work.value == 0 or lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == lib.goccl_work_free(work) == OK
+        done, source = ctypes.c_int(), ctypes.c_int()
         assert lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == OK
         assert lib.goccl_work_test(work, ctypes.byref(done), None) == OK and done.value == 1
-        assert lib.goccl_work_seq(work, ctypes.byref(seq), None) == OK and seq.value == 1
-        assert lib.goccl_work_source(work, ctypes.byref(source), None) == OK and source.value == -1
+        assert lib.goccl_work_source(work, ctypes.byref(source), None) == OK and source.value == 0
         assert lib.goccl_work_free(work) == OK
         assert lib.goccl_work_free(work) == INVALID, "a second free"
         assert lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == INVALID, "a wait after the free"
-        return set(values)
-    assert in_threads(2, one) == [{3.0}] * 2
+        return set(values) == {1.0}
+    assert in_threads(2, one) == [True] * 2
 
 
 def test_wait_timeout_names_the_missing_rank(lib, pair):
     values = (ctypes.c_float * 10)()
     call, _ = all_reduce_call(values)
-    work, error = ctypes.c_uint64(), Error()
-    assert lib.goccl_start(pair[0], ctypes.byref(call), ctypes.byref(work), None) == OK
+    error = Error()
+    work, _ = start(lib, pair[0], call)
     assert lib.goccl_work_wait(work, ctypes.c_int64(50_000_000), ctypes.byref(error)) == TIMEOUT
     assert error.peer == 1 and "rank 1" in error.text.decode() and "all_reduce" in error.text.decode()
     lib.goccl_work_free(work)
