@@ -29,8 +29,13 @@ const MaxAddress = 16 << 10
 // MaxRanks bounds a group.
 const MaxRanks = 1 << 16
 
-// windowSlot is how much of a window an operation uses at a time, in bytes: it stays in the cache.
-const windowSlot = 1 << 20
+// A window has two slots, of which an operation uses one at a time: it should stay in the cache. Windows of all groups together have
+// windowBudget at most; what is left of it becomes smaller slots, then none, unless a group's options ask for windows.
+const (
+	windowSlot   = 1 << 20
+	leastSlot    = 64 << 10
+	windowBudget = 32 << 20
+)
 
 // Config says which rank of which group an Endpoint is.
 type Config struct {
@@ -63,6 +68,7 @@ type address struct {
 	Host    string            `json:"host"`
 	Pid     int               `json:"pid"`
 	Cores   string            `json:"cores"`
+	Slot    int               `json:"slot"` // of a window, as much as this rank can give
 	Nonce   string            `json:"nonce"`
 	Fabrics map[string][]byte `json:"fabrics"`
 }
@@ -90,7 +96,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	rand.Read(nonce[:])
 	host, _ := os.Hostname()
 	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Rank: cfg.Rank, Size: cfg.Size,
-		Options: cfg.Options.agreed(), Plans: contents, Node: n.id, Host: host, Pid: os.Getpid(), Cores: park.Affinity().String(), Nonce: hex.EncodeToString(nonce[:]),
+		Options: cfg.Options.agreed(), Plans: contents, Node: n.id, Host: host, Pid: os.Getpid(), Cores: park.Affinity().String(), Slot: n.windowSlot(cfg.Size), Nonce: hex.EncodeToString(nonce[:]),
 		Fabrics: map[string][]byte{}}
 	for _, f := range n.fabrics {
 		if cfg.Options.allows(f.Name()) {
@@ -136,14 +142,19 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	}
 	planner := newPlanner(&e.cfg.Options, e.plans)
 	channels, windows := planner.needs(e.cfg.Size)
-	var window *mem.Window
+	slot := 0
 	// Memory is shared within a host: where a rank shares it with all others, all share it with each other, and all decide alike.
-	if windows && len(local) == e.cfg.Size {
+	if len(local) == e.cfg.Size {
+		slot = agreedSlot(peers, windows)
+	}
+	var window *mem.Window
+	if slot > 0 {
 		between := func(route string) bool { return route != "" && route != "inproc" }
-		if window, err = mem.NewWindow(exec.WindowBytes(windowSlot), slices.ContainsFunc(routes, between)); err != nil {
+		if window, err = mem.NewWindow(exec.WindowBytes(slot), slices.ContainsFunc(routes, between)); err != nil {
 			return nil, e.named(err)
 		}
 	}
+	planner.rules.Windows = window != nil
 	var group sync.WaitGroup
 	limit := make(chan struct{}, 64) // connections being made at the same time
 	for peer, fabric := range fabrics {
@@ -164,7 +175,12 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		window.Release()
 		return nil, e.named(err)
 	}
-	leave := park.Join(threads(peers, local))
+	relax, bytes := park.Join(threads(peers, local)), int64(window.Size())
+	e.node.windows.Add(bytes)
+	leave := sync.OnceFunc(func() {
+		relax()
+		e.node.windows.Add(-bytes)
+	})
 	e.log("INFO", "joined %d ranks: %s", e.cfg.Size, summary(routes))
 	comm, err := exec.New(exec.Options{Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Bell: e.node.bell,
 		Channels: channels, Window: window, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout})
@@ -175,6 +191,30 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		return nil, e.named(err)
 	}
 	return e.node.register(comm, leave)
+}
+
+// windowSlot is the slot that the windows of one more group may have, if all its ranks were in this process.
+func (n *Node) windowSlot(ranks int) int {
+	slot := min(windowSlot, (int(windowBudget-n.windows.Load())/ranks-exec.WindowBytes(0))/2) &^ (mem.Align - 1)
+	if slot < leastSlot {
+		return 0
+	}
+	return slot
+}
+
+// agreedSlot is the slot that all ranks of one host can give; 0 for no windows. With two ranks nothing wins by them.
+func agreedSlot(peers []address, needed bool) int {
+	slot := windowSlot
+	for i := range peers {
+		slot = min(slot, peers[i].Slot)
+	}
+	switch {
+	case needed:
+		return max(slot, leastSlot)
+	case len(peers) > 2:
+		return slot
+	}
+	return 0
 }
 
 // threads is the ranks of this host as package park counts them. Ranks of one process wait in threads of their own.
@@ -222,6 +262,9 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 				return nil, fault.Peer(fault.Mismatch, rank, "%s: rank %d has %v, rank %d has %v; all ranks of a group need the same",
 					check.what, e.cfg.Rank, check.mine, rank, check.other)
 			}
+		}
+		if a.Slot < 0 || a.Slot > windowSlot || a.Slot%mem.Align != 0 {
+			return nil, fault.Peer(fault.Invalid, rank, "its windows have slots of %d bytes", a.Slot)
 		}
 		if a.Rank != rank {
 			return nil, fault.Peer(fault.Mismatch, rank, "its address says that it is rank %d", a.Rank)

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
@@ -22,7 +23,8 @@ type Node struct {
 	fabrics  []transport.Fabric // in the order of preference
 	progress *exec.Progress
 	pollers  []transport.Poller
-	noShm    error // why there is no shared memory here
+	noShm    error        // why there is no shared memory here
+	windows  atomic.Int64 // bytes of the windows of its groups
 
 	mu     sync.Mutex
 	closed bool

@@ -72,6 +72,24 @@ func TestChoiceExists(t *testing.T) {
 	}
 }
 
+// TestWindows: large all_reduces of more than two ranks use windows where there are any, at every level.
+func TestWindows(t *testing.T) {
+	for _, determinism := range []int{2, 3, 4} {
+		rules := Rules{Windows: true, Determinism: determinism}
+		for _, test := range []struct {
+			coll  dtype.Collective
+			ranks int
+			bytes int64
+			want  bool
+		}{{dtype.AllReduce, 2, 1 << 20, false}, {dtype.AllReduce, 3, 1 << 20, true}, {dtype.AllReduce, 4, 1 << 10, false},
+			{dtype.AllReduce, 64, 1 << 30, true}, {dtype.ReduceScatter, 4, 1 << 20, false}, {dtype.Broadcast, 4, 1 << 20, false}} {
+			if got := Choose(test.coll, test.ranks, test.bytes, rules); (got == "two_shot_window") != test.want {
+				t.Errorf("%v of %d bytes on %d ranks, level %d: %s", test.coll, test.bytes, test.ranks, determinism, got)
+			}
+		}
+	}
+}
+
 // TestDeterminism: what is left reduces in the order of the ranks.
 func TestDeterminism(t *testing.T) {
 	for _, level := range []int{3, 4} {
