@@ -18,7 +18,6 @@ type Progress struct {
 	pollers []transport.Poller
 
 	word  atomic.Uint32 // counts notifications
-	nap   atomic.Uint32 // what the thread sleeps on between glances; only Close changes it
 	state atomic.Uint32
 
 	mu      sync.Mutex
@@ -32,14 +31,6 @@ const (
 	progressAwake uint32 = iota
 	progressIdle         // sleeps on word: nothing to drive
 	progressBell         // sleeps on the bell: what it drives waits for peers
-)
-
-// Most operations are waited for at once by whoever posted them, and waking a thread costs more than a small operation. So after the
-// last notification the thread sleeps for one glance at a time, awake as far as notify knows; only after so many glances without another
-// notification it sleeps until it is woken.
-const (
-	glance  = 100 * time.Microsecond
-	glances = 100
 )
 
 // NewProgress makes the progress thread of a process, not started yet.
@@ -94,8 +85,6 @@ func (p *Progress) Close() {
 	if started {
 		p.word.Add(1)
 		park.Wake(&p.word, 1)
-		p.nap.Store(1)
-		park.Wake(&p.nap, 1)
 		p.bell.Ring()
 		<-p.ended
 	}
@@ -104,18 +93,10 @@ func (p *Progress) Close() {
 func (p *Progress) run() {
 	defer close(p.ended)
 	pace := park.Spinner{Background: true}
-	last, quiet := uint32(0), 0
 	for !p.closed.Load() {
 		seen := p.word.Load()
-		if seen != last {
-			last, quiet = seen, 0
-		}
 		responsible, moved, _ := p.pass(&pace, (*Comm).advance)
 		switch {
-		case !responsible && quiet < glances:
-			quiet++
-			park.Wait(&p.nap, 0, glance)
-			pace.Reset()
 		case !responsible:
 			p.state.Store(progressIdle)
 			if p.word.Load() == seen && !p.closed.Load() {
