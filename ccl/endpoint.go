@@ -96,7 +96,8 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	rand.Read(nonce[:])
 	host, _ := os.Hostname()
 	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Rank: cfg.Rank, Size: cfg.Size,
-		Options: cfg.Options.agreed(), Plans: contents, Node: n.id, Host: host, Pid: os.Getpid(), Cores: park.Affinity().String(), Slot: n.windowSlot(cfg.Size), Nonce: hex.EncodeToString(nonce[:]),
+		Options: cfg.Options.agreed(), Plans: contents, Node: n.id, Host: host, Pid: os.Getpid(),
+		Cores: park.Affinity().String(), Slot: n.windowSlot(cfg.Size), Nonce: hex.EncodeToString(nonce[:]),
 		Fabrics: map[string][]byte{}}
 	for _, f := range n.fabrics {
 		if cfg.Options.allows(f.Name()) {

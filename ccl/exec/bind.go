@@ -51,8 +51,8 @@ func (c *Comm) bindProgram(low *lowered, in, out []Block, size int) error {
 		cur.signals = cur.signals[:n]
 		clear(cur.signals)
 	}
+	cur.bufs[plan.Tmp], cur.bufs[plan.Win] = cur.bufs[plan.Tmp][:0], cur.bufs[plan.Win][:0]
 	if low.gets {
-		cur.bufs[plan.Win] = cur.bufs[plan.Win][:0]
 		for i, e := range low.win {
 			cur.bufs[plan.Win] = append(cur.bufs[plan.Win], span{unsafe.Add(c.windows.slotOf(c.rank), i*cur.cell), cur.length(e)})
 		}
@@ -125,10 +125,6 @@ func spanAt(base unsafe.Pointer, at, bytes int) span {
 
 // bindTmp lays out Tmp and behind it a Win that no peer reads, each chunk aligned to a cache line, and keeps the memory if it is small.
 func (cur *cursor) bindTmp(tmp, win []plan.Extent) error {
-	cur.bufs[plan.Tmp] = cur.bufs[plan.Tmp][:0]
-	if !cur.low.gets {
-		cur.bufs[plan.Win] = cur.bufs[plan.Win][:0]
-	}
 	if len(tmp) == 0 && len(win) == 0 {
 		return nil
 	}
