@@ -195,7 +195,7 @@ func (c *Comm) send(s *step, st *laneState, limit int) (done bool, err error) {
 			if scaled {
 				cur.scale(unsafe.Pointer(&space[0]), from, n/cur.elem, cur.pre)
 			} else {
-				copy(space[:n], unsafe.Slice((*byte)(from), n))
+				kernel.Copy(space[:n], unsafe.Slice((*byte)(from), n))
 			}
 		}
 		cur.meta = cur.print.meta(all)
@@ -229,7 +229,7 @@ func (c *Comm) receive(s *step, st *laneState) (done bool, err error) {
 			n := min(len(data), dst[st.chunk].bytes-st.off)
 			to := unsafe.Add(dst[st.chunk].ptr, st.off)
 			if s.kind == plan.Recv {
-				copy(unsafe.Slice((*byte)(to), n), data)
+				kernel.Copy(unsafe.Slice((*byte)(to), n), data)
 			} else {
 				local := cur.spans(s.src[0])[st.chunk]
 				cur.combine(s, to, unsafe.Add(local.ptr, st.off), unsafe.Pointer(&data[0]), n)
@@ -285,7 +285,7 @@ func (cur *cursor) copy(s *step, dst span, src unsafe.Pointer) {
 	case factor != 1:
 		cur.scale(dst.ptr, src, dst.bytes/cur.elem, factor)
 	case dst.ptr != src:
-		copy(unsafe.Slice((*byte)(dst.ptr), dst.bytes), unsafe.Slice((*byte)(src), dst.bytes))
+		kernel.Copy(unsafe.Slice((*byte)(dst.ptr), dst.bytes), unsafe.Slice((*byte)(src), dst.bytes))
 	}
 }
 

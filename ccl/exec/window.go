@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/transport"
 )
@@ -65,7 +66,7 @@ func (c *Comm) put(s *step, st *laneState) (done bool, err error) {
 			if scaled {
 				cur.scale(unsafe.Pointer(&space[0]), from, n/cur.elem, cur.pre)
 			} else {
-				copy(space[:n], unsafe.Slice((*byte)(from), n))
+				kernel.Copy(space[:n], unsafe.Slice((*byte)(from), n))
 			}
 		}
 		if s.kind != plan.Put && st.moved+n == all {

@@ -1,5 +1,5 @@
 // Package kernel computes on the elements of buffers: reductions of two and of many operands, scaling, copies past the caches.
-// Ordinary copies are Go's copy.
+// Copy is the copy of what travels between cores.
 //
 // A kernel never looks at more than the n elements it is given, needs no alignment beyond that of the element type, and
 // gives the same bits on every machine: one rounding for each operation, in the order of its operands. 16-bit floats

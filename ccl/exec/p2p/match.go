@@ -1,6 +1,9 @@
 package p2p
 
-import "github.com/goccl/goccl/ccl/fault"
+import (
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/kernel"
+)
 
 const tableBits = 6
 
@@ -149,7 +152,7 @@ func (e *Engine) joinEager(p *peer, m *message, r *Request) {
 		e.refuseEager(p, m, r.Bytes)
 		return
 	}
-	copy(r.bytes(), m.buf[:m.off])
+	kernel.Copy(r.bytes(), m.buf[:m.off])
 	if partial {
 		f.req, r.state = r, filling
 	} else {
@@ -195,7 +198,7 @@ func (e *Engine) postToSelf(r *Request) {
 			e.finish(q, receiveMismatch(e.rank, r.Tag, r.Bytes, q.Bytes))
 			return
 		}
-		copy(q.bytes(), r.bytes())
+		kernel.Copy(q.bytes(), r.bytes())
 		e.finish(r, nil)
 		e.finish(q, nil)
 		return
@@ -205,7 +208,7 @@ func (e *Engine) postToSelf(r *Request) {
 	if cost := eagerCost(min(r.Bytes, EagerLimit)); r.Bytes <= EagerLimit && cost <= p.window {
 		p.window -= cost
 		m.eager, m.off, m.buf = true, r.Bytes, e.pool.buffer(r.Bytes)
-		copy(m.buf, r.bytes())
+		kernel.Copy(m.buf, r.bytes())
 		e.finishSend(p, r)
 	} else {
 		m.req, r.msg, r.state = r, m, waiting
@@ -228,7 +231,7 @@ func (e *Engine) joinSelf(p *peer, m *message, r *Request) {
 		}
 		e.finish(r, receiveMismatch(e.rank, m.tag, m.length, r.Bytes))
 	} else {
-		copy(r.bytes(), data)
+		kernel.Copy(r.bytes(), data)
 		if !m.eager {
 			e.finish(m.req, nil)
 		}

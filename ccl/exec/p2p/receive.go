@@ -2,6 +2,7 @@ package p2p
 
 import (
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -102,9 +103,9 @@ func (e *Engine) takeEagerRest(p *peer, payload []byte, off uint64) error {
 func (e *Engine) fill(f *arrival, payload []byte) {
 	switch {
 	case f.req != nil:
-		copy(f.req.bytes()[f.off:], payload)
+		kernel.Copy(f.req.bytes()[f.off:], payload)
 	case f.msg != nil:
-		copy(f.msg.buf[f.off:], payload)
+		kernel.Copy(f.msg.buf[f.off:], payload)
 		f.msg.off += len(payload)
 	}
 	f.off += len(payload)
@@ -178,7 +179,7 @@ func (e *Engine) takeData(p *peer, payload []byte, off, id uint64) error {
 		return p.broken("%d bytes at %d of a message of which %d of %d have arrived", len(payload), off, m.off, m.length)
 	}
 	if m.req != nil {
-		copy(m.req.bytes()[m.off:], payload)
+		kernel.Copy(m.req.bytes()[m.off:], payload)
 	}
 	m.off += len(payload)
 	if m.off == m.length {

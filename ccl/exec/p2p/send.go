@@ -1,5 +1,7 @@
 package p2p
 
+import "github.com/goccl/goccl/ccl/kernel"
+
 const (
 	// flushBudget is how many rounds of one fragment of each sort a flush makes before it leaves the rest to the next Advance.
 	flushBudget = 16
@@ -129,7 +131,7 @@ func (e *Engine) sendEager(p *peer, r *Request) outcome {
 	if lent == nil || len(lent) == 0 && r.Bytes > 0 {
 		return full
 	}
-	n := copy(lent, r.bytes())
+	n := kernel.Copy(lent, r.bytes())
 	p.channel.Commit(n, p.setMeta(kindEager, r.Tag, uint64(r.Bytes), 0))
 	p.window -= eagerCost(r.Bytes)
 	p.queue.remove(r)
@@ -148,7 +150,7 @@ func (e *Engine) sendEagerRest(p *peer) outcome {
 	if len(lent) == 0 {
 		return full
 	}
-	n := copy(lent, l.data[l.off:])
+	n := kernel.Copy(lent, l.data[l.off:])
 	p.channel.Commit(n, p.setMeta(kindEagerRest, l.tag, uint64(l.off), 0))
 	l.off += n
 	if l.off == len(l.data) {
@@ -192,7 +194,7 @@ func (e *Engine) sendData(p *peer) outcome {
 	if len(lent) == 0 {
 		return full
 	}
-	n := copy(lent, m.req.bytes()[m.off:])
+	n := kernel.Copy(lent, m.req.bytes()[m.off:])
 	p.channel.Commit(n, p.setMeta(kindData, m.tag, uint64(m.off), m.remote))
 	m.off += n
 	p.ring.remove(m)
