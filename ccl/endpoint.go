@@ -203,7 +203,7 @@ func (n *Node) windowSlot(ranks int) int {
 	return slot
 }
 
-// agreedSlot is the slot that all ranks of one host can give; 0 for no windows. With two ranks nothing wins by them.
+// agreedSlot is the slot that all ranks of one host can give; 0 for no windows.
 func agreedSlot(peers []address, needed bool) int {
 	slot := windowSlot
 	for i := range peers {
@@ -212,7 +212,7 @@ func agreedSlot(peers []address, needed bool) int {
 	switch {
 	case needed:
 		return max(slot, leastSlot)
-	case len(peers) > 2:
+	case len(peers) > 1:
 		return slot
 	}
 	return 0

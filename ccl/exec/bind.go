@@ -42,7 +42,7 @@ func (c *Comm) bindProgram(low *lowered, in, out []Block, size int) error {
 	cur.lanes = append(cur.lanes[:0], make([]laneState, len(low.lanes))...)
 	cur.bufs[plan.In] = cur.cut(cur.bufs[plan.In][:0], in, low.split, size)
 	cur.bufs[plan.Out] = cur.cut(cur.bufs[plan.Out][:0], out, low.split, size)
-	cur.entering = low.gets
+	cur.entering = low.slots
 	if low.signallers != nil {
 		n := c.size * low.flags
 		if cap(cur.signals) < n {
@@ -52,7 +52,7 @@ func (c *Comm) bindProgram(low *lowered, in, out []Block, size int) error {
 		clear(cur.signals)
 	}
 	cur.bufs[plan.Tmp], cur.bufs[plan.Win] = cur.bufs[plan.Tmp][:0], cur.bufs[plan.Win][:0]
-	if low.gets {
+	if low.slots {
 		for i, e := range low.win {
 			cur.bufs[plan.Win] = append(cur.bufs[plan.Win], span{unsafe.Add(c.windows.slotOf(c.rank), i*cur.cell), cur.length(e)})
 		}

@@ -328,10 +328,19 @@ func runTrials(t *testing.T, name string, ranks int, all []subject, list []runne
 				if name == "tcp" && all[at[i]].gets {
 					continue
 				}
-				planners[rank].now = at[i]
-				if errs[rank] = list[i].run(comms[rank]); errs[rank] != nil {
-					comms[rank].Close() // the others must not wait
-					return
+				if planners[rank].now != at[i] {
+					planners[rank].now = at[i]
+					exec.Forget(comms[rank])
+				}
+				times := 1
+				if all[at[i]].gets {
+					times = 3 // the third time is a shortcut
+				}
+				for range times {
+					if errs[rank] = list[i].run(comms[rank]); errs[rank] != nil {
+						comms[rank].Close() // the others must not wait
+						return
+					}
 				}
 			}
 		})

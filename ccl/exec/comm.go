@@ -80,6 +80,7 @@ type Comm struct {
 	recent     program // the one that was asked for last
 	recentLow  *lowered
 	alone      Op // of runAlone
+	shortcuts  shortcuts
 	broken     *fault.Error
 	idle       int
 }
@@ -164,15 +165,26 @@ func (c *Comm) Post(call *Call) (*Op, error) {
 
 // Run does an operation on the calling thread, from posting to its end.
 func (c *Comm) Run(call *Call) error {
+	alone := c.pending.Load() == 0 && c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1)
+	if alone {
+		alone = c.pending.Load() == 0 && c.broken == nil
+		if x := c.shortcuts.of(call); alone && x != nil && x.apart(call, c.rank) {
+			return c.runExpress(x, call)
+		}
+		if !alone {
+			c.unlock()
+			c.handOver()
+		}
+	}
 	if err := c.allowed(call); err != nil {
+		if alone {
+			c.unlock()
+			c.handOver()
+		}
 		return err
 	}
-	if c.pending.Load() == 0 && c.lock.CompareAndSwap(0, 1) {
-		if c.pending.Load() == 0 && c.broken == nil {
-			return c.runAlone(call)
-		}
-		c.unlock()
-		c.handOver()
+	if alone {
+		return c.runAlone(call)
 	}
 	op := newOp(c, call)
 	c.push(op)
@@ -188,14 +200,18 @@ func (c *Comm) Run(call *Call) error {
 // but this thread ever knows of it.
 func (c *Comm) runAlone(call *Call) error {
 	op := &c.alone
-	op.set(c, call)
+	op.set(c, call, c.number(call))
 	c.pending.Add(1)
 	if call.Coll.Valid() {
 		c.head, c.tail = op, op
 	} else {
 		c.postMessage(op)
 	}
-	var pace park.Spinner
+	return c.driveAlone(op, new(park.Spinner))
+}
+
+// driveAlone is the rest of runAlone. The lock is let go.
+func (c *Comm) driveAlone(op *Op, pace *park.Spinner) error {
 	for {
 		moved := c.advance()
 		if op.state.Load() != opPending {
@@ -210,7 +226,7 @@ func (c *Comm) runAlone(call *Call) error {
 		}
 		enterWait()
 		c.waiting.Add(1)
-		c.drive(op, nil, &pace)
+		c.drive(op, nil, pace)
 		c.waiting.Add(-1)
 		leaveWait()
 		break
@@ -372,7 +388,13 @@ func (c *Comm) begin(op *Op) error {
 		return c.beginCounts(op, low)
 	}
 	c.cutPieces(low, op.call.In, op.call.Out, op.call.Type.Size())
-	return c.bind(op, low)
+	if err := c.bind(op, low); err != nil {
+		return err
+	}
+	if op == &c.alone {
+		c.learn(op, low)
+	}
+	return nil
 }
 
 // peerError says why nothing arrives from a peer: nil while its link works, or while fragments are left.

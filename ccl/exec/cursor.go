@@ -113,9 +113,21 @@ func (c *Comm) runLane(lane int) (moved bool, err error) {
 		case plan.Recv, plan.RecvReduce:
 			done, err = c.receive(s, st)
 		case plan.Wait:
-			done, err = c.wait(s)
+			if cur.low.words {
+				done, err = c.hear(s)
+			} else {
+				done, err = c.wait(s)
+			}
 		default:
-			done, err = c.put(s, st)
+			if !cur.low.words {
+				done, err = c.put(s, st)
+				break
+			}
+			if done = true; s.nth > 0 {
+				cur.meta = cur.print.meta(0)
+				c.say(s, &cur.meta, cur.op.in, cur.last)
+				c.ring()
+			}
 		}
 		if err != nil {
 			return true, err

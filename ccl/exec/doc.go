@@ -29,6 +29,9 @@
 // Nobody writes memory of another rank. Put, packet and signal are frames on a channel that all lanes share; whoever drives the target applies
 // them to its window, also while its program waits for something else (window.go). So any transport can do them.
 //
+// Where the group has windows and a plan has one lane and no puts, its signals are no frames but a word in the window of the rank that gives them,
+// for all to see (signals.go). Beside the word stands what the call is, which whoever waits for it compares with its own.
+//
 // Get and getreduce read windows of peers in place (shared.go). They need links that lend windows; all ranks refuse such a plan alike
 // where the group has none. A shared window has two slots, which the operations with gets use in turn: each rank counts, in its window, how many it has
 // left, and enters one when all have left the one before the last. An operation whose chunks do not fit a slot runs in pieces, the same elements of

@@ -99,34 +99,36 @@ func (c *Comm) counted(op *Op) (refused, err error) {
 // checkCounts compares what the others said with what this rank knows.
 func (c *Comm) checkCounts(op *Op) error {
 	cur := &c.cur
-	check := func(peer int, said uint64, known int, what string) error {
-		if said == uint64(known) {
-			return nil
-		}
-		return fault.Peer(fault.Mismatch, peer, "%s has %d elements here, and rank %d says %d", what, known, peer, said)
-	}
 	var err error
 	switch call := &op.call; call.Coll {
 	case dtype.AllToAll:
 		for r, b := range call.Out {
-			if err = check(r, cur.matrix[r*cur.row+c.rank], b.Count, "the block from it"); err != nil {
+			if err = sameCount(r, cur.matrix[r*cur.row+c.rank], b.Count, "the block from it"); err != nil {
 				return err
 			}
 		}
 	case dtype.Scatter:
 		for r, b := range call.In {
-			if err = check(r, cur.matrix[r], b.Count, "the block for it"); err != nil {
+			if err = sameCount(r, cur.matrix[r], b.Count, "the block for it"); err != nil {
 				return err
 			}
 		}
 	case dtype.Gather:
 		for r, b := range call.Out {
-			if err = check(r, cur.matrix[r], b.Count, "the block from it"); err != nil {
+			if err = sameCount(r, cur.matrix[r], b.Count, "the block from it"); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// sameCount compares what a peer says of a block with what this rank knows.
+func sameCount(peer int, said uint64, known int, what string) error {
+	if said == uint64(known) {
+		return nil
+	}
+	return fault.Peer(fault.Mismatch, peer, "%s has %d elements here, and rank %d says %d", what, known, peer, said)
 }
 
 // told is the bytes of a chunk, from the lengths that were exchanged.

@@ -19,9 +19,11 @@ type lowered struct {
 	alias      plan.Alias
 	hash       uint16
 	counts     bool  // the lengths of other ranks' blocks are exchanged first
-	gets       bool  // windows of peers are read
+	slots      bool  // it uses slots of the windows: it reads those of peers, or signals are in them
+	words      bool  // signals are words in the windows, and no frames
+	straight   bool  // an express can stand for it
 	window     int   // chunks of a window, the most of any rank
-	signallers []int // whom this rank waits for; nil in a plan without puts and signals
+	signallers []int // from whom frames are awaited; nil where there are none
 	tmp, win   []plan.Extent
 	lanes      [][]step
 }
@@ -30,7 +32,10 @@ type lowered struct {
 type step struct {
 	kind            plan.Kind
 	msgFirst, final bool
-	peer, channel   int // channel or flag
+	peer, channel   int  // channel or flag
+	nth             int  // words: how many signals the rank, or for a wait the peer, has given by then; 0: its next step says so
+	first           bool // words: the first that a rank says, or hears from the peer, in the operation
+	counts          bool // words: with the first come the lengths of the blocks
 	dst             plan.Ref
 	src             []plan.Ref
 	from            []int  // whose memory each source is in; nil: this rank's
@@ -52,9 +57,17 @@ func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) 
 	if err := supported(p, &flat, rank, channels, windows); err != nil {
 		return nil, err
 	}
-	low := &lowered{name: p.Name, split: p.Split, flags: p.Flags, alias: p.Alias, hash: hashOf(p), counts: exchanges(p),
-		gets: p.Needs&plan.Gets != 0, window: p.Win, tmp: flat.Tmp, win: flat.Win}
-	if p.Needs&plan.Puts != 0 {
+	low := &lowered{name: p.Name, split: p.Split, flags: p.Flags, alias: p.Alias, hash: hashOf(p), window: p.Win, tmp: flat.Tmp, win: flat.Win}
+	var count *signals
+	if windows.slot > 0 && p.Needs&plan.Puts != 0 {
+		count = countSignals(p, rank)
+	}
+	low.words = count != nil
+	low.slots = low.words || p.Needs&plan.Gets != 0
+	// Where every rank waits for every other, each says with its first signal how long its blocks are, and in how many pieces it sends them.
+	told := low.words && count.everyone && p.Spec.Coll == dtype.AllToAll && p.Spec.Ranks <= mostCounts
+	low.counts = exchanges(p) && !told
+	if p.Needs&plan.Puts != 0 && !low.words {
 		low.signallers = []int{}
 	}
 	for _, lane := range flat.Lanes {
@@ -65,7 +78,11 @@ func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) 
 			if s.Kind == plan.Get {
 				steps[i].from = []int{s.Peer}
 			}
-			if s.Kind == plan.Wait && !slices.Contains(low.signallers, s.Peer) {
+			switch {
+			case low.words:
+				steps[i].nth, steps[i].first = count.nth(i, lane)
+				steps[i].counts = told
+			case s.Kind == plan.Wait && !slices.Contains(low.signallers, s.Peer):
 				low.signallers = append(low.signallers, s.Peer)
 			}
 			for _, after := range s.After {
@@ -77,6 +94,7 @@ func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) 
 		}
 		low.lanes = append(low.lanes, steps)
 	}
+	low.straight = low.isStraight()
 	return low, nil
 }
 

@@ -41,12 +41,20 @@ var ops = sync.Pool{New: func() any { return new(Op) }}
 
 func newOp(c *Comm, call *Call) *Op {
 	op := ops.Get().(*Op)
-	op.set(c, call)
+	op.set(c, call, c.number(call))
 	return op
 }
 
-// set makes op that of a call, in its place in the sequence.
-func (op *Op) set(c *Comm, call *Call) {
+// number is the next place in the sequence of collectives, or of messages.
+func (c *Comm) number(call *Call) uint64 {
+	if call.Coll.Valid() {
+		return c.colls.Add(1)
+	}
+	return c.messages.Add(1)
+}
+
+// set makes op that of a call.
+func (op *Op) set(c *Comm, call *Call, seq uint64) {
 	op.comm = c
 	op.in = append(op.in[:0], call.In...)
 	op.out = append(op.out[:0], call.Out...)
@@ -55,11 +63,7 @@ func (op *Op) set(c *Comm, call *Call) {
 	op.err, op.source, op.notify, op.next = nil, -1, false, nil
 	op.state.Store(opPending)
 	op.holders.Store(2)
-	if call.Coll.Valid() {
-		op.seq = c.colls.Add(1)
-	} else {
-		op.seq = c.messages.Add(1)
-	}
+	op.seq = seq
 	timeout := call.Timeout
 	if timeout == 0 {
 		timeout = time.Duration(c.timeout.Load())

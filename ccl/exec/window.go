@@ -192,6 +192,9 @@ func (c *Comm) strangers() (moved bool, err error) {
 				return true, c.mismatch(peer, m, 0)
 			}
 		}
+		if w := &c.windows; w.slot > 0 && w.heard(peer, 0) && c.cur.print.contradicts(w.notice(peer).meta) {
+			return true, c.mismatch(peer, w.notice(peer).meta, 0)
+		}
 		got, err := c.inboundFrom(peer)
 		if err != nil {
 			return true, err

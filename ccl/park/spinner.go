@@ -9,8 +9,11 @@ import "time"
 const (
 	tightTurns = 16 // with one pause each; later turns have several
 	turnPauses = 4
-	clockTurns = 8                             // blind turns between two looks at the clock
-	blindSpan  = int64(1500 * time.Nanosecond) // as much as a switch to another process and back: at most twice the best is lost
+	clockTurns = 8 // blind turns between two looks at the clock
+
+	// Longer than peers on other cores are usually apart in an operation that fits the caches. Less was measured to feed on itself where somebody
+	// disturbs the ranks now and then: who yields makes the others late, which yield then. Where ranks share a core nobody spins blindly.
+	blindSpan = int64(20 * time.Microsecond)
 )
 
 var epoch = time.Now()

@@ -27,8 +27,7 @@ type Rules struct {
 // has one block on both sides (all_reduce, reduce, broadcast), and of all blocks together where it has one for each rank.
 // All ranks must call it with the same values.
 //
-//	all_reduce                  direct while a message, of bytes, is small; else ring, or with windows and more than 2 ranks
-//	                            two_shot_window. So direct up to 32 KiB for 2 to 4 ranks, and up to 96 KiB/(ranks-1) for more.
+//	all_reduce                  direct while a message, of bytes, is small; else ring.
 //	all_gather, reduce_scatter  direct while a message, of bytes/ranks, is small; else ring.
 //	all_to_all                  linear up to 8 ranks, pairwise for more. It does not depend on bytes, since a rank knows only the
 //	                            lengths of its own blocks.
@@ -37,16 +36,25 @@ type Rules struct {
 //	barrier                     dissemination
 //
 // A message is small up to 32 KiB, where those that a rank sends come to no more than 96 KiB. Where Rules.Determinism asks for
-// it, all_reduce is direct, two_shot or two_shot_window, reduce_scatter direct and reduce flat.
+// it, all_reduce is direct or two_shot, reduce_scatter direct and reduce flat.
+//
+// Ranks that read each other's windows have other choices, all of which satisfy every Rules.Determinism:
+//
+//	all_reduce                            one_shot_window while the windows that a rank reads have up to 96 KiB, else two_shot_window
+//	all_gather, reduce_scatter, all_to_all  window
+//	broadcast                             window while the message is small, else binomial
+//	barrier                               flags
 func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name string) {
 	if name, ok := rules.Override[coll]; ok {
 		return name
 	}
+	if rules.Windows {
+		if name := overWindows(coll, ranks, bytes); name != "" {
+			return name
+		}
+	}
 	if rules.Determinism > 2 && coll.Reduces() {
 		if coll == dtype.AllReduce && !small(ranks, bytes) {
-			if rules.overWindows(ranks) {
-				return "two_shot_window"
-			}
 			return "two_shot"
 		}
 		if coll == dtype.Reduce {
@@ -58,9 +66,6 @@ func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name st
 	case dtype.AllReduce:
 		if small(ranks, bytes) {
 			return "direct"
-		}
-		if rules.overWindows(ranks) {
-			return "two_shot_window"
 		}
 		return "ring"
 	case dtype.AllGather, dtype.ReduceScatter:
@@ -83,9 +88,25 @@ func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name st
 	return ""
 }
 
-// overWindows reports whether windows are better than messages for a large all_reduce. With 2 ranks both move the same bytes; 4 ranks on 2 cores
-// were measured at 64 KiB, 256 KiB, 1 MiB and 4 MiB: 17, 47, 135 and 760 µs over windows, 25, 57, 204 and 816 by the ring.
-func (r *Rules) overWindows(ranks int) bool { return r.Windows && ranks > 2 }
+// overWindows is the algorithm for ranks that read each other's windows, "" where messages are better.
+func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
+	switch coll {
+	case dtype.AllReduce:
+		if bytes*int64(ranks-1) <= smallTotal {
+			return "one_shot_window"
+		}
+		return "two_shot_window"
+	case dtype.AllGather, dtype.ReduceScatter, dtype.AllToAll:
+		return "window"
+	case dtype.Broadcast:
+		if bytes <= smallMessage {
+			return "window"
+		}
+	case dtype.Barrier:
+		return "flags"
+	}
+	return ""
+}
 
 // small reports whether a rank should send a message to each other rank.
 func small(ranks int, message int64) bool {

@@ -72,7 +72,7 @@ func TestChoiceExists(t *testing.T) {
 	}
 }
 
-// TestWindows: large all_reduces of more than two ranks use windows where there are any, at every level.
+// TestWindows: ranks that have windows use them at every level, except for large broadcasts.
 func TestWindows(t *testing.T) {
 	for _, determinism := range []int{2, 3, 4} {
 		rules := Rules{Windows: true, Determinism: determinism}
@@ -80,11 +80,13 @@ func TestWindows(t *testing.T) {
 			coll  dtype.Collective
 			ranks int
 			bytes int64
-			want  bool
-		}{{dtype.AllReduce, 2, 1 << 20, false}, {dtype.AllReduce, 3, 1 << 20, true}, {dtype.AllReduce, 4, 1 << 10, false},
-			{dtype.AllReduce, 64, 1 << 30, true}, {dtype.ReduceScatter, 4, 1 << 20, false}, {dtype.Broadcast, 4, 1 << 20, false}} {
-			if got := Choose(test.coll, test.ranks, test.bytes, rules); (got == "two_shot_window") != test.want {
-				t.Errorf("%v of %d bytes on %d ranks, level %d: %s", test.coll, test.bytes, test.ranks, determinism, got)
+			want  string
+		}{{dtype.AllReduce, 2, 96 << 10, "one_shot_window"}, {dtype.AllReduce, 2, 1 << 20, "two_shot_window"},
+			{dtype.AllReduce, 4, 32 << 10, "one_shot_window"}, {dtype.AllReduce, 4, 33 << 10, "two_shot_window"}, {dtype.AllReduce, 64, 1 << 30, "two_shot_window"},
+			{dtype.ReduceScatter, 4, 1 << 20, "window"}, {dtype.AllGather, 4, 8, "window"}, {dtype.AllToAll, 4, 0, "window"}, {dtype.Barrier, 4, 0, "flags"},
+			{dtype.Broadcast, 4, 8, "window"}, {dtype.Broadcast, 4, 1 << 20, "binomial"}} {
+			if got := Choose(test.coll, test.ranks, test.bytes, rules); got != test.want {
+				t.Errorf("%v of %d bytes on %d ranks, level %d: %s, want %s", test.coll, test.bytes, test.ranks, determinism, got, test.want)
 			}
 		}
 	}

@@ -2,8 +2,8 @@
 //
 // # Who owns what
 //
-// All memory is made by the process that writes it, as sealed segments without a name (ccl/mem), and mapped by the
-// others read-only. Only the page with the bell is writable for all.
+// All memory is made by the process that writes it, as sealed segments without a name (ccl/mem). Others only read it, though their
+// mappings are writable: some processors hand lines over faster that way. Only the page with the bell is written by all.
 //
 //	bell       one page a process: peers ring it
 //	pool       one a process: the large slots, leased to all its links

@@ -221,7 +221,7 @@ func (f *Fabric) makePool() error {
 	if f.pool != nil {
 		return nil
 	}
-	s, err := mem.NewSegment("goccl-pool", f.options.PoolBytes, mem.ReadOnly)
+	s, err := mem.NewSegment("goccl-pool", f.options.PoolBytes, mem.ReadWrite)
 	if err != nil {
 		return err
 	}

@@ -170,7 +170,7 @@ func (f *Fabric) greet(conn *net.UnixConn, expected id) (*process, error) {
 		return nil, err
 	}
 	p.bell = park.BellAt(p.page.Bytes())
-	if p.pool, err = mem.MapSegment(fds[1], int(theirs.PoolBytes), mem.ReadOnly); err != nil {
+	if p.pool, err = mem.MapSegment(fds[1], int(theirs.PoolBytes), mem.ReadWrite); err != nil {
 		p.discard()
 		return nil, err
 	}

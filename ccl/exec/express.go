@@ -1,0 +1,355 @@
+package exec
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/kernel"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/transport"
+)
+
+// express is a call that came before, with everything about it that does not depend on where its buffers are. The same small calls come
+// again and again, and to bind the program of one takes longer than to run it. Only straight programs have an express: one lane, over windows,
+// in one piece.
+//
+// It is a shortcut and nothing else. Where it would have to sleep, or anything is unusual, it leaves the operation to the cursor, at the
+// step where it stands.
+type express struct {
+	call  Call      // without buffers
+	sizes []Block   // of In, then of Out, without pointers
+	last  []uintptr // the pointers of the call before, of which is known that they do not overlap
+
+	low   *lowered
+	meta  transport.Meta
+	steps []bound
+	kern  kernel.Func
+	fold  kernel.ReduceFunc
+	scale kernel.ScaleFunc
+	mean  kernel.SumScaleFunc
+	elem  int
+	post  float64
+}
+
+// bound is a step, or one chunk of it.
+type bound struct {
+	step  *step
+	pc    int
+	bytes int
+	dst   spot
+	src   []spot
+}
+
+// spot is memory in a block of the call, or in the slot of a window that it is its turn to use.
+type spot struct {
+	buf   plan.Buffer
+	block int
+	at    int
+	slots [windowSlots]unsafe.Pointer // of Win
+}
+
+// expresses is how many a Comm keeps: training steps have a few different small calls.
+const expresses = 4
+
+// shortcuts are the expresses of a Comm.
+type shortcuts struct {
+	each   [expresses]express
+	recent int     // the one that was used last
+	next   int     // the one to give up for a new one
+	seen   express // the last call that has none; only what names the call
+}
+
+// of is the express of a call, nil if it has none.
+func (s *shortcuts) of(call *Call) *express {
+	if x := &s.each[s.recent]; x.low != nil && x.is(call) {
+		return x
+	}
+	for i := range s.each {
+		if x := &s.each[i]; x.low != nil && i != s.recent && x.is(call) {
+			s.recent = i
+			return x
+		}
+	}
+	return nil
+}
+
+// is reports whether two calls differ in nothing but the places of their buffers.
+func (x *express) is(call *Call) bool {
+	if x.call.Coll != call.Coll || x.call.Type != call.Type || x.call.Op != call.Op || x.call.Root != call.Root || x.call.Factor != call.Factor ||
+		len(x.sizes) != len(call.In)+len(call.Out) {
+		return false
+	}
+	in := x.sizes[:len(call.In)]
+	for i := range call.In {
+		if in[i].Count != call.In[i].Count {
+			return false
+		}
+	}
+	out := x.sizes[len(call.In):]
+	for i := range call.Out {
+		if out[i].Count != call.Out[i].Count {
+			return false
+		}
+	}
+	return true
+}
+
+// name makes x stand for a call.
+func (x *express) name(call *Call) {
+	x.call = *call
+	x.call.In, x.call.Out = nil, nil
+	x.sizes = x.sizes[:0]
+	for _, blocks := range [2][]Block{call.In, call.Out} {
+		for _, b := range blocks {
+			x.sizes = append(x.sizes, Block{Count: b.Count})
+		}
+	}
+}
+
+// apart reports whether the buffers of a call are those of the one before, or are as they must be.
+func (x *express) apart(call *Call, rank int) bool {
+	same := len(x.last) == len(x.sizes)
+	for i := 0; same && i < len(call.In); i++ {
+		same = x.last[i] == uintptr(call.In[i].Ptr)
+	}
+	for i := 0; same && i < len(call.Out); i++ {
+		same = x.last[len(call.In)+i] == uintptr(call.Out[i].Ptr)
+	}
+	if same {
+		return true
+	}
+	x.last = x.last[:0]
+	for _, blocks := range [2][]Block{call.In, call.Out} {
+		for _, b := range blocks {
+			if b.Ptr == nil && b.Count > 0 {
+				return false
+			}
+		}
+	}
+	inPlace, err := call.overlap(rank)
+	if err != nil || inPlace && x.low.alias&plan.InPlace == 0 {
+		return false
+	}
+	for _, blocks := range [2][]Block{call.In, call.Out} {
+		for _, b := range blocks {
+			x.last = append(x.last, uintptr(b.Ptr))
+		}
+	}
+	return true
+}
+
+// learn is called when an operation that runs alone is bound: at the second time that the call comes, an express is made of it.
+func (c *Comm) learn(op *Op, low *lowered) {
+	cur := &c.cur
+	if !low.straight || cur.last > 0 || cur.copied != nil || cur.pre != 1 {
+		return
+	}
+	s := &c.shortcuts
+	if s.of(&op.call) != nil {
+		return // this time it could not be used
+	}
+	if len(s.seen.sizes) != len(op.in)+len(op.out) || !s.seen.is(&op.call) {
+		s.seen.name(&op.call)
+		return
+	}
+	x := &s.each[s.next]
+	s.recent = s.next
+	s.next = (s.next + 1) % expresses
+	x.name(&op.call)
+	x.last = x.last[:0]
+	x.low, x.meta = low, cur.print.meta(0)
+	x.kern, x.fold, x.scale, x.mean, x.elem, x.post = cur.kern, cur.fold, cur.scale, cur.mean, cur.elem, cur.post
+	x.steps = x.steps[:0]
+	for pc := range low.lanes[0] {
+		st := &low.lanes[0][pc]
+		switch st.kind {
+		case plan.Signal:
+			if st.nth > 0 {
+				x.steps = append(x.steps, bound{step: st, pc: pc})
+			}
+		case plan.Wait:
+			x.steps = append(x.steps, bound{step: st, pc: pc})
+		default:
+			for i, dst := range cur.spans(st.dst) {
+				if dst.bytes == 0 {
+					continue
+				}
+				b := bound{step: st, pc: pc, bytes: dst.bytes, dst: c.spot(st.dst, i, c.rank)}
+				for k, ref := range st.src {
+					owner := c.rank
+					if st.from != nil {
+						owner = st.from[k]
+					}
+					b.src = append(b.src, c.spot(ref, i, owner))
+				}
+				x.steps = append(x.steps, b)
+			}
+		}
+	}
+}
+
+// spot is where chunk i of a Ref lies.
+func (c *Comm) spot(ref plan.Ref, i, owner int) spot {
+	cur := &c.cur
+	if ref.Buf == plan.Win {
+		p := spot{buf: plan.Win}
+		for turn := range p.slots {
+			p.slots[turn] = unsafe.Add(c.windows.ranks[owner].slots, turn*c.windows.slot+(ref.At+i)*cur.cell)
+		}
+		return p
+	}
+	blocks := cur.op.in
+	if ref.Buf == plan.Out {
+		blocks = cur.op.out
+	}
+	block := (ref.At + i) / cur.low.split
+	at := uintptr(cur.bufs[ref.Buf][ref.At+i].ptr) - uintptr(blocks[block].Ptr)
+	return spot{buf: ref.Buf, block: block, at: int(at)}
+}
+
+func (p *spot) in(call *Call, turn int) unsafe.Pointer {
+	switch p.buf {
+	case plan.In:
+		return unsafe.Add(call.In[p.block].Ptr, p.at)
+	case plan.Out:
+		return unsafe.Add(call.Out[p.block].Ptr, p.at)
+	}
+	return p.slots[turn]
+}
+
+// runExpress is runAlone by an express. The caller holds the lock, and it is let go.
+func (c *Comm) runExpress(x *express, call *Call) error {
+	w := &c.windows
+	seq := c.colls.Add(1)
+	x.meta[0] = x.meta[0]&^(1<<32-1) | uint64(uint32(seq))
+	turn := int(w.begun % windowSlots)
+	var pace park.Spinner
+	if !c.entered(&pace) {
+		return c.resume(x, call, seq, -1, &pace)
+	}
+	for i := range x.steps {
+		b := &x.steps[i]
+		switch b.step.kind {
+		case plan.Signal:
+			c.say(b.step, &x.meta, call.In, 0)
+		case plan.Wait:
+			if !c.listen(b.step, &pace) || !w.asExpected(b.step, &x.meta, c.rank, call.Out) {
+				return c.resume(x, call, seq, b.pc, &pace)
+			}
+		case plan.Copy, plan.Get:
+			x.copy(b, b.dst.in(call, turn), b.src[0].in(call, turn))
+		default:
+			x.reduce(c, b, call, turn)
+		}
+	}
+	w.leave(c.rank)
+	c.notifyAll()
+	c.unlock()
+	c.handOver()
+	return nil
+}
+
+func (x *express) copy(b *bound, dst, src unsafe.Pointer) {
+	switch {
+	case b.step.final && x.post != 1:
+		x.scale(dst, src, b.bytes/x.elem, x.post)
+	case dst != src:
+		kernel.Copy(unsafe.Slice((*byte)(dst), b.bytes), unsafe.Slice((*byte)(src), b.bytes))
+	}
+}
+
+func (x *express) reduce(c *Comm, b *bound, call *Call, turn int) {
+	dst, mean := b.dst.in(call, turn), b.step.final && x.post != 1
+	n := b.bytes / x.elem
+	if len(b.src) == 2 {
+		first, second := b.src[0].in(call, turn), b.src[1].in(call, turn)
+		if mean {
+			x.mean(dst, first, second, n, x.post)
+		} else {
+			x.kern(dst, first, second, n)
+		}
+		return
+	}
+	from := c.cur.from[:0]
+	for k := range b.src {
+		from = append(from, b.src[k].in(call, turn))
+	}
+	c.cur.from = from
+	for n > 0 {
+		m := min(n, tile/x.elem)
+		x.fold(dst, from, m)
+		if mean {
+			x.scale(dst, dst, m, x.post)
+		}
+		dst = unsafe.Add(dst, m*x.elem)
+		for k := range from {
+			from[k] = unsafe.Add(from[k], m*x.elem)
+		}
+		n -= m
+	}
+	clear(from)
+}
+
+// entered waits awake until the slot whose turn it is may be used, and reports whether it may.
+func (c *Comm) entered(pace *park.Spinner) bool {
+	return c.windows.late() < 0 || c.awake(pace, func() bool { return c.windows.late() < 0 })
+}
+
+// listen waits awake for a signal, and reports whether it came.
+func (c *Comm) listen(s *step, pace *park.Spinner) bool {
+	w := &c.windows
+	if w.heard(s.peer, s.nth) {
+		return true
+	}
+	return c.awake(pace, func() bool { return w.heard(s.peer, s.nth) })
+}
+
+// awake waits for something without sleeping. It gives up when the thread should sleep, or somebody wants something of the driver.
+func (c *Comm) awake(pace *park.Spinner, ready func() bool) bool {
+	for pace.Turn() && pace.Spinning() {
+		if ready() {
+			pace.Reset()
+			return true
+		}
+	}
+	c.ring() // only now: who is awake has seen it, and the fence would hold this thread up until then
+	enterWait()
+	defer leaveWait()
+	for {
+		if ready() {
+			pace.Reset()
+			return true
+		}
+		if c.stop.Load() != nil || c.posted.Load() != nil || !pace.Turn() {
+			return false
+		}
+	}
+}
+
+// resume leaves an operation to the cursor, which is to begin with a step; -1 if the slot could not be entered.
+func (c *Comm) resume(x *express, call *Call, seq uint64, pc int, pace *park.Spinner) error {
+	op := &c.alone
+	op.set(c, call, seq)
+	c.pending.Add(1)
+	c.head, c.tail = op, op
+	c.cutPieces(x.low, op.in, op.out, call.Type.Size())
+	if err := c.bind(op, x.low); err != nil {
+		c.fail(op, err)
+	} else {
+		c.cur.entering = pc < 0
+		c.cur.lanes[0].pc = max(pc, 0)
+	}
+	return c.driveAlone(op, pace)
+}
+
+// straight reports whether an express can stand for a program.
+func (low *lowered) isStraight() bool {
+	return low.words && !low.counts && len(low.lanes) == 1 && len(low.tmp) == 0 && !slices.ContainsFunc(low.lanes[0], func(s step) bool {
+		switch s.kind {
+		case plan.Copy, plan.Reduce, plan.Get, plan.GetReduce, plan.Signal, plan.Wait:
+			return false
+		}
+		return true
+	})
+}
