@@ -13,7 +13,7 @@ ACCEPT_FILTER := ^(broadcast|all_reduce|reduce|all_gather|all_gather_into_tensor
 
 .PHONY: help
 help: ## This list
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 .PHONY: setup
 setup: ## .venv with the pinned requirements, Go, goccl installed; done again only where something changed
@@ -107,6 +107,10 @@ race-long: setup ## Go tests under the race detector, twenty times
 .PHONY: model
 model: setup ## The hand-over of ccl/exec over all interleavings, its large scenarios too
 	@$(GO_ENV) go test -count=1 ./ccl/exec -run Model -model.full
+
+.PHONY: test-arm64
+test-arm64: ## Go tests of kernels, memory, waiting, transports and executor, built for arm64, under qemu-aarch64 (ci/arm64_skips.txt)
+	@ci/arm64.sh
 
 .PHONY: fuzz
 fuzz: setup ## Every fuzz test for FUZZTIME (30s)

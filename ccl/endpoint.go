@@ -29,10 +29,11 @@ const MaxAddress = 16 << 10
 // MaxRanks bounds a group.
 const MaxRanks = 1 << 16
 
-// A window has two slots, of which an operation uses one at a time: it should stay in the cache. Windows of all groups together have
+// A window has two slots, of which an operation uses one at a time: it should stay in the cache (GOCCL_BUFFSIZE). Windows of all groups together have
 // windowBudget at most; what is left of it becomes smaller slots, then none, unless a group's options ask for windows.
 const (
-	windowSlot   = 1 << 20
+	windowSlots  = 2
+	windowSlot   = 1 << 20 // where no other is asked for
 	leastSlot    = 64 << 10
 	windowBudget = 32 << 20
 )
@@ -97,7 +98,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	host, _ := os.Hostname()
 	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Rank: cfg.Rank, Size: cfg.Size,
 		Options: cfg.Options.agreed(), Plans: contents, Node: n.id, Host: host, Pid: os.Getpid(),
-		Cores: park.Affinity().String(), Slot: n.windowSlot(cfg.Size), Nonce: hex.EncodeToString(nonce[:]),
+		Cores: park.Affinity().String(), Slot: n.windowSlot(cfg.Size, cfg.Options.slot()), Nonce: hex.EncodeToString(nonce[:]),
 		Fabrics: map[string][]byte{}}
 	for _, f := range n.fabrics {
 		if cfg.Options.allows(f.Name()) {
@@ -194,9 +195,9 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	return e.node.register(comm, leave)
 }
 
-// windowSlot is the slot that the windows of one more group may have, if all its ranks were in this process.
-func (n *Node) windowSlot(ranks int) int {
-	slot := min(windowSlot, (int(windowBudget-n.windows.Load())/ranks-exec.WindowBytes(0))/2) &^ (mem.Align - 1)
+// windowSlot is the slot, of most bytes at most, that the windows of one more group may have, if all its ranks were in this process.
+func (n *Node) windowSlot(ranks, most int) int {
+	slot := min(most, (int(windowBudget-n.windows.Load())/ranks-exec.WindowBytes(0))/2) &^ (mem.Align - 1)
 	if slot < leastSlot {
 		return 0
 	}
@@ -205,7 +206,7 @@ func (n *Node) windowSlot(ranks int) int {
 
 // agreedSlot is the slot that all ranks of one host can give; 0 for no windows.
 func agreedSlot(peers []address, needed bool) int {
-	slot := windowSlot
+	slot := peers[0].Slot
 	for i := range peers {
 		slot = min(slot, peers[i].Slot)
 	}
@@ -264,7 +265,7 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 					check.what, e.cfg.Rank, check.mine, rank, check.other)
 			}
 		}
-		if a.Slot < 0 || a.Slot > windowSlot || a.Slot%mem.Align != 0 {
+		if a.Slot < 0 || a.Slot > e.cfg.Options.slot() || a.Slot%mem.Align != 0 {
 			return nil, fault.Peer(fault.Invalid, rank, "its windows have slots of %d bytes", a.Slot)
 		}
 		if a.Rank != rank {

@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/tune"
 )
@@ -20,6 +22,7 @@ type Options struct {
 	Transport    string        // "auto" (shared memory on one host, TCP between hosts), "shm", "tcp"
 	SocketIfname string        // interfaces of TCP: "eth0,eth1", "^docker,lo", prefixes; "" for those that are reachable
 	Algo         string        // "all_reduce=ring,broadcast=binomial"; "" for the library's choice
+	BuffSize     int           // bytes of windows that a rank may have in a group; 0 means 2 MiB
 	Timeout      time.Duration // of operations and of joining; 0 for the caller's
 	Debug        string        // "WARN", "INFO", "TRACE"
 	Determinism  int           // 2, 3 or 4; see docs/determinism.md. 0 means 2
@@ -41,6 +44,9 @@ type option struct {
 var optionTable = []option{
 	{"GOCCL_ALGO", "", "Algorithm for a collective, as all_reduce=ring,broadcast=binomial; `goccl plan list` shows them.", true,
 		func(o *Options) string { return o.Algo }, func(o *Options, v string) error { o.Algo = v; return nil }},
+	{"GOCCL_BUFFSIZE", "2M", "Most bytes of windows that a rank has in a group, such as 512K or 8M, from 128K to 32M: half of it is what one operation uses at a time, " +
+		"longer ones run in pieces. All groups of a process share 32M; of what is left a group of n ranks takes an nth at most.", true,
+		func(o *Options) string { return sizeText(o.BuffSize) }, setBuffSize},
 	{"GOCCL_DEBUG", "WARN", "What is printed to standard error: WARN, INFO or TRACE.", false,
 		func(o *Options) string { return o.Debug }, func(o *Options, v string) error { o.Debug = strings.ToUpper(v); return nil }},
 	{"GOCCL_DETERMINISM", "2", "2: the same bits on every rank and in every run. 3: also independent of message size and bucket split. 4: also of the algorithm.", true,
@@ -81,6 +87,67 @@ func setDeterminism(o *Options, v string) error {
 		return fmt.Errorf("%q is not 2, 3 or 4", v)
 	}
 	return nil
+}
+
+// BuffSize is for both slots of a window.
+const (
+	leastBuffSize = windowSlots * leastSlot
+	mostBuffSize  = windowBudget
+)
+
+func setBuffSize(o *Options, v string) error {
+	if v == "" {
+		o.BuffSize = 0
+		return nil
+	}
+	n, err := parseSize(v)
+	if err == nil {
+		err = checkBuffSize(n)
+	}
+	o.BuffSize = n
+	return err
+}
+
+func checkBuffSize(bytes int) error {
+	if bytes < leastBuffSize || bytes > mostBuffSize {
+		return fmt.Errorf("%d bytes are not from %s to %s", bytes, sizeText(leastBuffSize), sizeText(mostBuffSize))
+	}
+	return nil
+}
+
+// slot is the most bytes of a window that one operation uses.
+func (o *Options) slot() int {
+	if o.BuffSize == 0 {
+		return windowSlot
+	}
+	return o.BuffSize / windowSlots &^ (mem.Align - 1)
+}
+
+// parseSize reads bytes: 4096, 64K, 2MB, 1g.
+func parseSize(text string) (int, error) {
+	digits, shift := strings.TrimSuffix(strings.ToUpper(text), "B"), 0
+	if i := strings.IndexAny(digits, "KMG"); i > 0 && i == len(digits)-1 {
+		shift = 10 * (1 + strings.IndexByte("KMG", digits[i]))
+		digits = digits[:i]
+	}
+	n, err := strconv.ParseUint(digits, 10, 31)
+	if err != nil || n > math.MaxInt32>>shift {
+		return 0, fmt.Errorf("%q is not a size; write bytes, or a number with K, M or G", text)
+	}
+	return int(n) << shift, nil
+}
+
+// sizeText is the shortest text of a size that parseSize reads; "" for 0.
+func sizeText(bytes int) string {
+	switch {
+	case bytes == 0:
+		return ""
+	case bytes%(1<<20) == 0:
+		return strconv.Itoa(bytes>>20) + "M"
+	case bytes%(1<<10) == 0:
+		return strconv.Itoa(bytes>>10) + "K"
+	}
+	return strconv.Itoa(bytes)
 }
 
 // planFiles is Plan by file.
@@ -134,6 +201,9 @@ func (o *Options) Validate() error {
 	}
 	if _, err := o.spin(); err != nil {
 		return err
+	}
+	if err := checkBuffSize(o.BuffSize); o.BuffSize != 0 && err != nil {
+		return fault.New(fault.Invalid, "GOCCL_BUFFSIZE: %v", err)
 	}
 	if levels := []string{"WARN", "INFO", "TRACE"}; o.Debug != "" && !slices.Contains(levels, o.Debug) {
 		return fault.New(fault.Invalid, "GOCCL_DEBUG=%s is not one of %v", o.Debug, levels)

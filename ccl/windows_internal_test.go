@@ -75,7 +75,7 @@ func TestWindowBudget(t *testing.T) {
 			t.Fatalf("%d groups have %d bytes of windows, the budget is %d", i+1, used, windowBudget)
 		}
 	}
-	if last := node.windowSlot(3); last != 0 {
+	if last := node.windowSlot(3, windowSlot); last != 0 {
 		t.Errorf("after 40 groups there is room for slots of %d bytes", last)
 	}
 	sum(all[0])
@@ -87,7 +87,7 @@ func TestWindowBudget(t *testing.T) {
 			c.Close()
 		}
 	}
-	if node.windows.Load() != before || node.windowSlot(3) != windowSlot {
+	if node.windows.Load() != before || node.windowSlot(3, windowSlot) != windowSlot {
 		t.Errorf("%d bytes of windows are left", node.windows.Load())
 	}
 }

@@ -63,16 +63,6 @@ func (c cgroup) left(dir string) int64 {
 	return max(left, 0)
 }
 
-// number reads a file of one number; "max" is none.
-func number(file string) (int64, bool) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(string(bytes.TrimSpace(data)), 10, 64)
-	return n, err == nil
-}
-
 // field finds "name value" in the lines of data.
 func field(data []byte, name string) (int64, bool) {
 	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {

@@ -2,4 +2,7 @@
 //
 // The garbage collector neither scans nor counts it; InUse does. Nothing here is freed by itself. Memory that was freed must not
 // be touched: it is no longer mapped. The API is not stable.
+//
+// Segments lie in huge pages and on the NUMA node of their maker where a trial has shown that the kernel does that (ProbeHugePages, ProbeHome);
+// elsewhere they work the same, a little slower.
 package mem

@@ -20,31 +20,40 @@ func NewSegment(name string, bytes int, peers Access) (*Segment, error) {
 	if left := available(); int64(bytes) > left {
 		return nil, fault.New(fault.System, "no shared memory for segment %q of %d bytes: about %d are available; %s", name, bytes, left, remedy)
 	}
+	return newSegment(name, bytes, peers, placementOf(bytes))
+}
+
+func newSegment(name string, bytes int, peers Access, at placement) (*Segment, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fault.Wrap(fault.System, err, "memfd_create of the shared segment %q", name)
 	}
 	s := &Segment{fd: fd}
-	if err := s.prepare(bytes, peers); err != nil {
+	if err := s.prepare(bytes, peers, at); err != nil {
 		s.Free()
 		return nil, fault.Wrap(fault.System, err, "no shared memory for segment %q of %d bytes; %s", name, bytes, remedy)
 	}
 	return s, nil
 }
 
-func (s *Segment) prepare(bytes int, peers Access) error {
+func (s *Segment) prepare(bytes int, peers Access, at placement) error {
 	if err := unix.Ftruncate(s.fd, int64(bytes)); err != nil {
 		return err
 	}
-	if err := again(func() error { return unix.Fallocate(s.fd, 0, 0, int64(bytes)) }); err != nil {
-		return err
-	}
-	memory, err := unix.Mmap(s.fd, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	memory, err := mapShared(s.fd, bytes, unix.PROT_READ|unix.PROT_WRITE, 0)
 	if err != nil {
 		return err
 	}
 	s.memory = memory
 	inUse.Add(int64(bytes))
+	at.before(memory)
+	if err := again(func() error { return unix.Fallocate(s.fd, 0, 0, int64(bytes)) }); err != nil {
+		return err
+	}
+	at.after(memory)
+	if err := populate(s.fd, memory); err != nil {
+		return err
+	}
 	// Writing is sealed after our own mapping, which stays writable. Kernels before 5.1 do not know this seal.
 	if peers == ReadOnly {
 		_, err := unix.FcntlInt(uintptr(s.fd), unix.F_ADD_SEALS, sizeSeals|unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL)
@@ -85,7 +94,7 @@ func MapSegment(fd, bytes int, access Access) (*Segment, error) {
 	if access == ReadWrite {
 		protection |= unix.PROT_WRITE
 	}
-	memory, err := unix.Mmap(fd, 0, bytes, protection, unix.MAP_SHARED|unix.MAP_POPULATE)
+	memory, err := mapShared(fd, bytes, protection, unix.MAP_POPULATE)
 	if err != nil {
 		return nil, fault.Wrap(fault.System, err, "a received segment of %d bytes could not be mapped %v", bytes, access)
 	}
@@ -119,7 +128,7 @@ func (s *Segment) Free() error {
 	err := s.closeFD()
 	if s.memory != nil {
 		inUse.Add(-int64(len(s.memory)))
-		if e := unix.Munmap(s.memory); e != nil && err == nil {
+		if e := unmapShared(s.memory); e != nil && err == nil {
 			err = fault.Wrap(fault.System, e, "unmap of a shared segment")
 		}
 		s.memory = nil

@@ -33,6 +33,7 @@ class Options:
         socket_ifname: network interfaces: ``"eth0,eth1"``, prefixes, ``"^docker,lo"`` to exclude
             (``GOCCL_SOCKET_IFNAME``).
         algo: algorithms of collectives, ``"all_reduce=ring,broadcast=binomial"`` (``GOCCL_ALGO``).
+        buffsize: most bytes of windows that a rank has in the group, as a number or ``"8M"`` (``GOCCL_BUFFSIZE``).
         determinism: 2 (the same bits on every rank and in every run), 3 (also whatever the size) or 4 (also whatever the
             algorithm) (``GOCCL_DETERMINISM``).
         plan: files with plans of your own, separated by commas (``GOCCL_PLAN``).
@@ -47,6 +48,7 @@ class Options:
     transport: str | None = None
     socket_ifname: str | None = None
     algo: str | None = None
+    buffsize: int | str | None = None
     determinism: int | None = None
     plan: str | None = None
     verify: str | None = None
@@ -56,7 +58,7 @@ class Options:
     def settings(self) -> dict[str, str]:
         """The settings that were given, by the names of their environment variables."""
         found: dict[str, str] = {}
-        for name in ("transport", "socket_ifname", "algo", "determinism", "plan", "verify", "debug"):
+        for name in ("transport", "socket_ifname", "algo", "buffsize", "determinism", "plan", "verify", "debug"):
             value = getattr(self, name)
             if value is not None:
                 found[PREFIX + name.upper()] = str(value)

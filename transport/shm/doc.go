@@ -1,4 +1,4 @@
-// Package shm joins processes of one host through shared memory (Linux).
+// Package shm joins processes of one host through shared memory (Linux). PROTOCOL.md says it byte by byte.
 //
 // # Who owns what
 //

@@ -3,6 +3,7 @@ package probe
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path"
@@ -34,6 +35,10 @@ func readChild() error {
 	if err != nil {
 		return errNoChild
 	}
+	output, err := child.StdoutPipe()
+	if err != nil {
+		return errNoChild
+	}
 	if err := child.Start(); err != nil {
 		return errNoChild
 	}
@@ -41,7 +46,15 @@ func readChild() error {
 		input.Close() // ends it
 		child.Wait()
 	}()
-	// The child has executed its program once Start returns, so this is its own image: the magic of an ELF file.
+	// It runs once it has answered; before, its memory may still be that of the call that starts it. The first mapping is its image then: the magic
+	// of an ELF file.
+	answer := make([]byte, 1)
+	if _, err := input.Write([]byte("x")); err != nil {
+		return errNoChild
+	}
+	if _, err := io.ReadFull(output, answer); err != nil {
+		return errNoChild
+	}
 	maps, err := os.ReadFile(path.Join("/proc", strconv.Itoa(child.Process.Pid), "maps"))
 	if err != nil {
 		return errNoChild

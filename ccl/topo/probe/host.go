@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/topo"
 )
 
@@ -20,8 +21,9 @@ func Host() []topo.Finding {
 		cores(machine),
 		cacheFinding(machine),
 		nodeFinding(machine),
+		homeFinding(mem.ProbeHome(root)),
 		memory(),
-		pageFinding(machine),
+		pageFinding(machine, mem.ProbeHugePages(root)),
 	}
 	findings = append(findings, sharedMemory(), crossMemory(root))
 	findings = append(findings, interfaces())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/topo"
 )
 
@@ -118,10 +119,6 @@ func TestFindings(t *testing.T) {
 		{"two_sockets", nodeFinding, topo.Info, "0 (processors 0-3, 64 GiB), 1 (processors 4-7, 64 GiB)", "bind each rank to one", ""},
 		{"bound_to_one_node", nodeFinding, topo.OK, "1 (processors 2-3, 8 GiB)", "", ""},
 		{"bare", nodeFinding, topo.Info, "not told", "", ""},
-		{"two_sockets", pageFinding, topo.OK, "2 MiB, private madvise, shared advise, 512 reserved (500 free)", "", ""},
-		{"bound_to_one_node", pageFinding, topo.Missing, "shared never", "shmem_enabled", ""},
-		{"big_little", pageFinding, topo.Missing, "shared unknown", "shmem_enabled", ""},
-		{"bare", pageFinding, topo.Info, "not supported", "small pages", ""},
 	} {
 		found := c.finding(Machine(system(t, c.machine)))
 		require.Equal(t, c.state, found.State, "%s: %+v", c.machine, found)
@@ -134,6 +131,49 @@ func TestFindings(t *testing.T) {
 			require.NotContains(t, found.Value, c.without)
 		}
 	}
+}
+
+// What doctor says of huge pages, by the settings of each machine and what a trial gave.
+func TestPageFinding(t *testing.T) {
+	small := mem.HugePages{Why: "put together afterwards: invalid argument", Reserved: "no space left on device"}
+	for _, c := range []struct {
+		machine     string
+		trial       mem.HugePages
+		state       topo.State
+		value, hint string
+	}{
+		{"two_sockets", mem.HugePages{Way: mem.Advised}, topo.OK,
+			"2 MiB, private madvise, shared advise; in a trial shared memory got them, on advice; 512 reserved, 500 free (memfd gets them)", ""},
+		{"two_sockets", small, topo.Missing, "got none (put together afterwards: invalid argument)", "compact_memory"},
+		{"bound_to_one_node", small, topo.Missing, "shared never", "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"},
+		{"bound_to_one_node", mem.HugePages{Way: mem.Collapsed, Reserved: "no space left on device"}, topo.OK,
+			"shared never; in a trial shared memory got them, put together afterwards; 0 reserved, 0 free (memfd gets none: no space left on device)", ""},
+		{"big_little", small, topo.Missing, "shared unknown", "shmem_enabled"},
+		{"bare", small, topo.Info, "not supported", "small pages"},
+	} {
+		found := pageFinding(Machine(system(t, c.machine)), c.trial)
+		require.Equal(t, c.state, found.State, "%s: %+v", c.machine, found)
+		require.Contains(t, found.Value, c.value, c.machine)
+		require.Contains(t, found.Hint, c.hint, c.machine)
+		if c.hint == "" {
+			require.Empty(t, found.Hint)
+		}
+	}
+}
+
+func TestHomeFinding(t *testing.T) {
+	found := homeFinding(mem.Home{Nodes: 2, Node: 1})
+	require.Equal(t, topo.OK, found.State)
+	require.Contains(t, found.Value, "node 1")
+	require.Empty(t, found.Hint)
+	found = homeFinding(mem.Home{Nodes: 1, Node: -1, Why: "all memory is on one node"})
+	require.Equal(t, topo.OK, found.State)
+	require.Contains(t, found.Value, "one node")
+	require.Empty(t, found.Hint)
+	found = homeFinding(mem.Home{Nodes: 2, Node: -1, Why: "this process may run on nodes [0 1]"})
+	require.Equal(t, topo.Info, found.State)
+	require.Contains(t, found.Value, "nodes [0 1]")
+	require.Contains(t, found.Hint, "numactl")
 }
 
 func TestQuotaBelowProcessors(t *testing.T) {

@@ -18,7 +18,7 @@ func TestHost(t *testing.T) {
 		require.NotContains(t, names, f.Name)
 		names[f.Name] = f
 	}
-	for _, name := range []string{"system", "processor", "cores", "caches", "NUMA nodes", "memory", "huge pages",
+	for _, name := range []string{"system", "processor", "cores", "caches", "NUMA nodes", "memory placement", "memory", "huge pages",
 		"shared memory", "cross-memory attach", "interfaces"} {
 		require.Contains(t, names, name)
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/topo"
 )
 
@@ -67,21 +68,53 @@ func nodeFinding(m *topo.Machine) topo.Finding {
 	return found
 }
 
-// pageFinding says which pages shared windows get: huge ones save address translations, a few percent on large messages.
-func pageFinding(m *topo.Machine) topo.Finding {
+// pageFinding says which pages segments get: huge ones save address translations, a few percent on large messages.
+func pageFinding(m *topo.Machine, h mem.HugePages) topo.Finding {
+	const setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 	p := m.Pages
 	found := topo.Finding{Name: "huge pages", State: topo.OK}
 	if p.Bytes == 0 {
 		found.State, found.Value, found.Hint = topo.Info, "not supported by this kernel", "windows are made of small pages"
 		return found
 	}
-	found.Value = fmt.Sprintf("%s, private %s, shared %s, %d reserved (%d free)",
-		size(p.Bytes), or(p.Anonymous, "unknown"), or(p.Shared, "unknown"), p.Reserved, p.Free)
+	reserved := "memfd gets them"
+	if h.Reserved != "" {
+		reserved = "memfd gets none: " + h.Reserved
+	}
+	found.Value = fmt.Sprintf("%s, private %s, shared %s; in a trial shared memory got %s; %d reserved, %d free (%s)",
+		size(p.Bytes), or(p.Anonymous, "unknown"), or(p.Shared, "unknown"), trial(h), p.Reserved, p.Free, reserved)
+	if h.Way != mem.SmallPages {
+		return found
+	}
+	found.State = topo.Missing
 	switch p.Shared {
 	case "always", "within_size", "advise", "force":
+		found.Hint = "windows are made of small pages though the setting allows others: free memory may be in pieces (echo 1 > /proc/sys/vm/compact_memory), " +
+			"or the process was started without them (PR_SET_THP_DISABLE)"
 	default:
-		found.State = topo.Missing
-		found.Hint = "shared windows are made of small pages; allow large ones: echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"
+		found.Hint = "windows are made of small pages; allow large ones: echo advise > " + setting
+	}
+	return found
+}
+
+func trial(h mem.HugePages) string {
+	if h.Way == mem.SmallPages {
+		return "none (" + or(h.Why, "unknown") + ")"
+	}
+	return "them, " + h.Way.String()
+}
+
+// homeFinding says on which NUMA node the segments of this process lie.
+func homeFinding(h mem.Home) topo.Finding {
+	found := topo.Finding{Name: "memory placement", State: topo.OK}
+	switch {
+	case h.Node >= 0:
+		found.Value = fmt.Sprintf("segments on node %d, while it has room", h.Node)
+	case h.Nodes < 2:
+		found.Value = "nothing to choose: " + h.Why
+	default:
+		found.State, found.Value = topo.Info, "left to the kernel: "+h.Why
+		found.Hint = "segments lie where the thread that makes them runs; bind each rank to one node with memory, by torchrun --numa-binding node or numactl -N n -m n"
 	}
 	return found
 }
