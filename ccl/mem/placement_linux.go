@@ -48,7 +48,7 @@ func wholePages(memory []byte) []byte { return memory[:len(memory)&^(hugeBytes-1
 
 // tryHugePage makes a segment of one huge page as NewSegment would, and asks the kernel what it is made of.
 func tryHugePage(root string, way HugeWay) (huge int, err error) {
-	s, err := newSegment("goccl-probe", hugeBytes, ReadOnly, placement{way, -1})
+	s, err := newSegment("goccl-probe", hugeBytes, placement{way, -1})
 	if err != nil {
 		return 0, err
 	}

@@ -26,9 +26,9 @@ func TestPlacedSegments(t *testing.T) {
 	before := InUse()
 	for _, bytes := range []int{5000, hugeBytes - 1, hugeBytes, hugeBytes + 4096, 3*hugeBytes + 100} {
 		for _, at := range []placement{{SmallPages, -1}, {Advised, -1}, {Collapsed, -1}, {found.Way, -1}, {found.Way, 0}, {found.Way, 1000}} {
-			own, err := newSegment("goccl-test", bytes, ReadOnly, at)
+			own, err := newSegment("goccl-test", bytes, at)
 			require.NoError(t, err)
-			peer, err := MapSegment(own.FD(), bytes, ReadOnly)
+			peer, err := MapSegment(own.FD(), bytes)
 			require.NoError(t, err)
 			require.Equal(t, before+int64(2*bytes), InUse())
 			for _, m := range [][]byte{own.Bytes(), peer.Bytes()} {
@@ -72,7 +72,7 @@ func TestAlignedMappingLeavesNothing(t *testing.T) {
 	}
 	before := mappings()
 	for range 50 {
-		s, err := NewSegment("goccl-test", hugeBytes+1, ReadOnly)
+		s, err := NewSegment("goccl-test", hugeBytes+1)
 		require.NoError(t, err)
 		require.NoError(t, s.Free())
 	}
@@ -96,7 +96,7 @@ func TestTryNode(t *testing.T) {
 }
 
 func TestPopulateKeepsContents(t *testing.T) {
-	s, err := newSegment("goccl-test", hugeBytes, ReadWrite, placement{node: -1})
+	s, err := newSegment("goccl-test", hugeBytes, placement{node: -1})
 	require.NoError(t, err)
 	defer s.Free()
 	s.memory[hugeBytes-1] = 5

@@ -1,8 +1,6 @@
 package mem
 
 import (
-	"errors"
-
 	"github.com/goccl/goccl/ccl/fault"
 	"golang.org/x/sys/unix"
 )
@@ -13,30 +11,30 @@ const (
 )
 
 // NewSegment makes a segment and maps it. The name is what /proc/PID/maps shows.
-func NewSegment(name string, bytes int, peers Access) (*Segment, error) {
+func NewSegment(name string, bytes int) (*Segment, error) {
 	if bytes <= 0 {
 		return nil, fault.New(fault.Invalid, "a shared segment %q of %d bytes was asked for", name, bytes)
 	}
 	if left := available(); int64(bytes) > left {
 		return nil, fault.New(fault.System, "no shared memory for segment %q of %d bytes: about %d are available; %s", name, bytes, left, remedy)
 	}
-	return newSegment(name, bytes, peers, placementOf(bytes))
+	return newSegment(name, bytes, placementOf(bytes))
 }
 
-func newSegment(name string, bytes int, peers Access, at placement) (*Segment, error) {
+func newSegment(name string, bytes int, at placement) (*Segment, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fault.Wrap(fault.System, err, "memfd_create of the shared segment %q", name)
 	}
 	s := &Segment{fd: fd}
-	if err := s.prepare(bytes, peers, at); err != nil {
+	if err := s.prepare(bytes, at); err != nil {
 		s.Free()
 		return nil, fault.Wrap(fault.System, err, "no shared memory for segment %q of %d bytes; %s", name, bytes, remedy)
 	}
 	return s, nil
 }
 
-func (s *Segment) prepare(bytes int, peers Access, at placement) error {
+func (s *Segment) prepare(bytes int, at placement) error {
 	if err := unix.Ftruncate(s.fd, int64(bytes)); err != nil {
 		return err
 	}
@@ -54,20 +52,13 @@ func (s *Segment) prepare(bytes int, peers Access, at placement) error {
 	if err := populate(s.fd, memory); err != nil {
 		return err
 	}
-	// Writing is sealed after our own mapping, which stays writable. Kernels before 5.1 do not know this seal.
-	if peers == ReadOnly {
-		_, err := unix.FcntlInt(uintptr(s.fd), unix.F_ADD_SEALS, sizeSeals|unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL)
-		if !errors.Is(err, unix.EINVAL) {
-			return err
-		}
-	}
 	_, err = unix.FcntlInt(uintptr(s.fd), unix.F_ADD_SEALS, sizeSeals|unix.F_SEAL_SEAL)
 	return err
 }
 
 // MapSegment maps a segment that another process made and passed here as fd. It refuses what is not a memfd of exactly that size with
 // sealed size: another process could cut it under us. The caller keeps fd, and may close it at once.
-func MapSegment(fd, bytes int, access Access) (*Segment, error) {
+func MapSegment(fd, bytes int) (*Segment, error) {
 	if bytes <= 0 {
 		return nil, fault.New(fault.Invalid, "a received segment is said to have %d bytes", bytes)
 	}
@@ -90,13 +81,11 @@ func MapSegment(fd, bytes int, access Access) (*Segment, error) {
 	if st.Blocks*512 < int64(bytes) {
 		return nil, fault.New(fault.Invalid, "a received segment of %d bytes is not allocated (%d are)", bytes, st.Blocks*512)
 	}
-	protection := unix.PROT_READ
-	if access == ReadWrite {
-		protection |= unix.PROT_WRITE
-	}
+	// Nobody but the maker writes, but a mapping that may is faster to read (RATIONALE.md).
+	const protection = unix.PROT_READ | unix.PROT_WRITE
 	memory, err := mapShared(fd, bytes, protection, unix.MAP_POPULATE)
 	if err != nil {
-		return nil, fault.Wrap(fault.System, err, "a received segment of %d bytes could not be mapped %v", bytes, access)
+		return nil, fault.Wrap(fault.System, err, "a received segment of %d bytes could not be mapped", bytes)
 	}
 	inUse.Add(int64(bytes))
 	return &Segment{memory: memory, fd: -1}, nil

@@ -5,12 +5,12 @@ package mem
 import "github.com/goccl/goccl/ccl/fault"
 
 // NewSegment needs Linux.
-func NewSegment(name string, bytes int, peers Access) (*Segment, error) {
+func NewSegment(name string, bytes int) (*Segment, error) {
 	return nil, fault.New(fault.NotSupported, "shared segment %q: shared memory between processes needs Linux", name)
 }
 
 // MapSegment needs Linux.
-func MapSegment(fd, bytes int, access Access) (*Segment, error) {
+func MapSegment(fd, bytes int) (*Segment, error) {
 	return nil, fault.New(fault.NotSupported, "shared memory between processes needs Linux")
 }
 

@@ -16,7 +16,7 @@ func NewWindow(bytes int, shared bool) (*Window, error) {
 	w.users.Store(1)
 	var err error
 	if shared {
-		if w.segment, err = NewSegment("goccl-window", bytes, ReadWrite); err == nil {
+		if w.segment, err = NewSegment("goccl-window", bytes); err == nil {
 			w.memory = w.segment.Bytes()
 		}
 	} else if w.block, err = Alloc(bytes); err == nil {

@@ -22,7 +22,7 @@ func TestWindow(t *testing.T) {
 		w.Release()
 		w.Bytes()[8191] = 1
 		if shared {
-			peer, err := mem.MapSegment(w.Segment().FD(), 8192, mem.ReadOnly)
+			peer, err := mem.MapSegment(w.Segment().FD(), 8192)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, peer.Bytes()[8191])
 			w.Bytes()[8191] = 2

@@ -187,6 +187,7 @@ var claims = map[string]struct{ steps, bytes figure }{
 		atMost(part("2m + 2·m/C", func(g group) int { return 2*g.a + 2 }, func(g group) int { return g.a }))},
 	"all_reduce/two_shot": {whole("3n-4", func(g group) int { return 3*g.n - 4 }), leastBytes},
 	"all_reduce/one_shot": {whole("n-1 packets", others), allOthers},
+	"all_reduce/one_shot_window": {whole("1: a rank signals all others", func(group) int { return 2 }), allOthers},
 	"all_reduce/two_shot_window": {whole("2, in each of which a rank signals all others", func(g group) int { return g.n + 2 }),
 		part("m·(n-1)/n to reduce and m·(n-1)/n", func(g group) int { return 2 * (g.n - 1) }, ranksOf)},
 	"all_reduce/hierarchical": {whole("R(a) + A(b) + G(a)", func(g group) int {
@@ -203,7 +204,9 @@ var claims = map[string]struct{ steps, bytes figure }{
 		whole("m·(a-1)·b within its host and m·a·(b-1) across", func(g group) int { return (g.a-1)*g.b + g.a*(g.b-1) })},
 	"all_to_all/2d": {whole("(a-1) + (b-1)", func(g group) int { return g.a - 1 + g.b - 1 }),
 		whole("m·(a-1)·b + m·a·(b-1)", func(g group) int { return (g.a-1)*g.b + g.a*(g.b-1) })},
+	"all_to_all/window":     {whole("1: a rank signals all others", ranksOf), allOthers},
 	"barrier/dissemination": {log, nothing},
+	"barrier/flags":         {whole("1", func(group) int { return 1 }), nothing},
 	"barrier/tree":          {whole("2·⌈log₂ n⌉", func(g group) int { return 2 * ceilLog(g) }), nothing},
 }
 

@@ -56,7 +56,7 @@ func New(opts Options) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := mem.NewSegment("goccl-bell", bellPage, mem.ReadWrite)
+	page, err := mem.NewSegment("goccl-bell", bellPage)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func (f *Fabric) makePool() error {
 	if f.pool != nil {
 		return nil
 	}
-	s, err := mem.NewSegment("goccl-pool", f.options.PoolBytes, mem.ReadWrite)
+	s, err := mem.NewSegment("goccl-pool", f.options.PoolBytes)
 	if err != nil {
 		return err
 	}

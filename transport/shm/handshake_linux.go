@@ -166,11 +166,11 @@ func (f *Fabric) greet(conn *net.UnixConn, expected id) (*process, error) {
 	}
 	p := &process{fabric: f, conn: conn, pid: int(cred.Pid), mine: mine, theirs: theirs, refs: 1,
 		openings: map[sessionKey]*opening{}, arrivals: map[sessionKey]*arrival{}, links: map[uint64]*link{}}
-	if p.page, err = mem.MapSegment(fds[0], bellPage, mem.ReadWrite); err != nil {
+	if p.page, err = mem.MapSegment(fds[0], bellPage); err != nil {
 		return nil, err
 	}
 	p.bell = park.BellAt(p.page.Bytes())
-	if p.pool, err = mem.MapSegment(fds[1], int(theirs.PoolBytes), mem.ReadWrite); err != nil {
+	if p.pool, err = mem.MapSegment(fds[1], int(theirs.PoolBytes)); err != nil {
 		p.discard()
 		return nil, err
 	}

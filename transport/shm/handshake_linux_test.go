@@ -22,9 +22,9 @@ func TestStrangers(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	connect(t, a, b, 0, 1)
 	before := holdingsNow(t)
-	page, err := mem.NewSegment("goccl-bell", bellPage, mem.ReadWrite)
+	page, err := mem.NewSegment("goccl-bell", bellPage)
 	require.NoError(t, err)
-	pool, err := mem.NewSegment("goccl-pool", 1<<20, mem.ReadOnly)
+	pool, err := mem.NewSegment("goccl-pool", 1<<20)
 	require.NoError(t, err)
 	good := hello{Layout: ownLayout, From: id{1}, To: a.self.ID, PoolBytes: 1 << 20}
 	copy(good.Magic[:], helloMagic)

@@ -65,7 +65,7 @@ type arrival struct {
 
 // open joins a session over this connection.
 func (p *process) open(ctx context.Context, s transport.Session) (transport.Link, error) {
-	own, err := mem.NewSegment("goccl-ring", s.Channels*ring.ChannelBytes, mem.ReadWrite)
+	own, err := mem.NewSegment("goccl-ring", s.Channels*ring.ChannelBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -183,8 +183,8 @@ func (p *process) join(w *opening, a *arrival) {
 	case p.links[a.Serial] != nil:
 		err = fault.Peer(fault.Internal, s.Peer, "shm: session %x: process %d uses a serial number twice", s.ID, p.pid)
 	default:
-		if peer, err = mem.MapSegment(a.fds[0], s.Channels*ring.ChannelBytes, mem.ReadWrite); err == nil && a.Window > 0 {
-			if window, err = mem.MapSegment(a.fds[1], s.Window.Size(), mem.ReadWrite); err != nil {
+		if peer, err = mem.MapSegment(a.fds[0], s.Channels*ring.ChannelBytes); err == nil && a.Window > 0 {
+			if window, err = mem.MapSegment(a.fds[1], s.Window.Size()); err != nil {
 				peer.Free()
 			}
 		}
