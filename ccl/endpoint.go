@@ -20,6 +20,7 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -54,6 +55,7 @@ type Endpoint struct {
 	cfg     Config
 	address []byte
 	plans   []*plan.Plan // the user's own
+	table   *tune.Table  // the user's own, or nil
 }
 
 // address is what ranks tell each other before they join. It is untrusted until checked.
@@ -65,11 +67,13 @@ type address struct {
 	Size    int               `json:"size"`
 	Options string            `json:"options"`
 	Plans   string            `json:"plans,omitempty"`
+	Tune    string            `json:"tune,omitempty"`
 	Node    string            `json:"node"`
 	Host    string            `json:"host"`
 	Pid     int               `json:"pid"`
 	Cores   string            `json:"cores"`
-	Slot    int               `json:"slot"` // of a window, as much as this rank can give
+	Usable  int               `json:"usable"` // how many of them at the same time
+	Slot    int               `json:"slot"`   // of a window, as much as this rank can give
 	Nonce   string            `json:"nonce"`
 	Fabrics map[string][]byte `json:"fabrics"`
 }
@@ -93,12 +97,17 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
+	table, rows, err := loadTable(&cfg.Options)
+	if err != nil {
+		return nil, err
+	}
 	var nonce [16]byte
 	rand.Read(nonce[:])
 	host, _ := os.Hostname()
 	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Rank: cfg.Rank, Size: cfg.Size,
-		Options: cfg.Options.agreed(), Plans: contents, Node: n.id, Host: host, Pid: os.Getpid(),
-		Cores: park.Affinity().String(), Slot: n.windowSlot(cfg.Size, cfg.Options.slot()), Nonce: hex.EncodeToString(nonce[:]),
+		Options: cfg.Options.agreed(), Plans: contents, Tune: rows, Node: n.id, Host: host, Pid: os.Getpid(),
+		Cores: park.Affinity().String(), Usable: park.Cores(), Slot: n.windowSlot(cfg.Size, cfg.Options.slot()),
+		Nonce:   hex.EncodeToString(nonce[:]),
 		Fabrics: map[string][]byte{}}
 	for _, f := range n.fabrics {
 		if cfg.Options.allows(f.Name()) {
@@ -112,7 +121,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if len(text) > MaxAddress {
 		return nil, fault.New(fault.Internal, "address of %d bytes", len(text))
 	}
-	return &Endpoint{node: n, cfg: cfg, address: text, plans: plans}, nil
+	return &Endpoint{node: n, cfg: cfg, address: text, plans: plans, table: table}, nil
 }
 
 // Address is what the other ranks must know to join this one.
@@ -143,10 +152,13 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		}
 	}
 	planner := newPlanner(&e.cfg.Options, e.plans)
+	planner.rules.Table = e.table
+	planner.rules.Shared = len(local) == e.cfg.Size
+	planner.rules.Oversubscribed = park.Oversubscribed(places(peers, planner.rules.Shared))
 	channels, windows := planner.needs(e.cfg.Size)
 	slot := 0
 	// Memory is shared within a host: where a rank shares it with all others, all share it with each other, and all decide alike.
-	if len(local) == e.cfg.Size {
+	if planner.rules.Shared {
 		slot = agreedSlot(peers, windows)
 	}
 	var window *mem.Window
@@ -219,6 +231,18 @@ func agreedSlot(peers []address, needed bool) int {
 	return 0
 }
 
+// places is where the ranks of a group run. Where all share memory they are on one host, whatever they call it.
+func places(peers []address, oneHost bool) []park.Place {
+	all := make([]park.Place, len(peers))
+	for rank := range peers {
+		all[rank] = park.Place{Host: peers[rank].Host, Cores: peers[rank].Cores, Usable: peers[rank].Usable}
+		if oneHost {
+			all[rank].Host = ""
+		}
+	}
+	return all
+}
+
 // threads is the ranks of this host as package park counts them. Ranks of one process wait in threads of their own.
 func threads(peers []address, local []int) []park.Local {
 	var all []park.Local
@@ -259,6 +283,7 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 			{"number of ranks", mine.Size, a.Size},
 			{"options", mine.Options, a.Options},
 			{"contents of GOCCL_PLAN", mine.Plans, a.Plans},
+			{"rows of GOCCL_TUNE", orNone(mine.Tune), orNone(a.Tune)},
 		} {
 			if check.mine != check.other {
 				return nil, fault.Peer(fault.Mismatch, rank, "%s: rank %d has %v, rank %d has %v; all ranks of a group need the same",
@@ -281,6 +306,13 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 		return nil, fault.Peer(fault.Mismatch, e.cfg.Rank, "another process has joined as this rank; is a rank used twice?")
 	}
 	return peers, nil
+}
+
+func orNone(hash string) string {
+	if hash == "" {
+		return "none"
+	}
+	return hash
 }
 
 // route chooses the fabric that joins this rank to a peer. Both sides choose alike.

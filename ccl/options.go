@@ -28,6 +28,7 @@ type Options struct {
 	Determinism  int           // 2, 3 or 4; see docs/determinism.md. 0 means 2
 	Plan         string        // files with plans of the user's own, separated by commas
 	Verify       string        // "tested", "always": when plans of the catalogue are proven
+	Tune         string        // file with a table of what was measured, as `goccl tune --measure` writes it
 	Spin         string        // microseconds that a wait stays awake; "" to learn it
 }
 
@@ -72,6 +73,9 @@ var optionTable = []option{
 		}, setTimeout},
 	{"GOCCL_TRANSPORT", "auto", "auto: shared memory on one host, TCP between hosts; shm or tcp: only that.", true,
 		func(o *Options) string { return o.Transport }, func(o *Options, v string) error { o.Transport = strings.ToLower(v); return nil }},
+	{"GOCCL_TUNE", "", "File with a table of which algorithm was fastest where, as `goccl tune --measure` writes it; its rows come before those of the " +
+		"library. GOCCL_ALGO wins over it.", false,
+		func(o *Options) string { return o.Tune }, func(o *Options, v string) error { o.Tune = v; return nil }},
 	{"GOCCL_VERIFY", "tested", "tested: algorithms of the library run as its tests have proven them, for 1 to 64 ranks; always: each is proven again, for the " +
 		"ranks and root at hand, before its first use. Plans of your own always are.", true,
 		func(o *Options) string { return o.Verify }, func(o *Options, v string) error { o.Verify = strings.ToLower(v); return nil }},

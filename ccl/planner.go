@@ -69,7 +69,23 @@ func (p *planner) needs(ranks int) (channels int, windows bool) {
 			add(made)
 		}
 	}
+	p.rows(ranks, func(x *plan.Plan) { channels = max(channels, x.Chans) })
 	return channels, windows
+}
+
+// rows calls use with the plan of each row of the tables that the group may come to if it has windows.
+func (p *planner) rows(ranks int, use func(*plan.Plan)) {
+	rules := p.rules
+	rules.Windows = true
+	rules.Rows(ranks, func(r tune.Row) {
+		i := p.find(r.Coll, r.Algorithm)
+		if _, overridden := rules.Override[r.Coll]; overridden || i < 0 {
+			return
+		}
+		if made, err := p.names[i-len(p.users)].make(plan.Spec{Coll: r.Coll, Ranks: ranks}); err == nil {
+			use(made)
+		}
+	})
 }
 
 // Choose is called by one thread at a time, the driver of the group.
@@ -105,8 +121,9 @@ func (p *planner) Make(algorithm int, spec plan.Spec) (*plan.Plan, error) {
 		if u := p.users[algorithm]; u.Spec.Root == spec.Root {
 			return u, nil
 		}
-		// A plan from a file is for one root. Other roots get what they would without the file; nothing of it depends on the size.
-		algorithm = p.find(spec.Coll, tune.Choose(spec.Coll, spec.Ranks, 0, p.rules))
+		// A plan from a file is for one root. Other roots get what they would without the file for the least size that it is for: one program
+		// serves all sizes.
+		algorithm = p.find(spec.Coll, tune.Choose(spec.Coll, spec.Ranks, p.users[algorithm].MinBytes, p.rules))
 	}
 	if algorithm < 0 {
 		return nil, fmt.Errorf("no algorithm for %v", spec)
@@ -132,16 +149,9 @@ var verified sync.Map // string → *plan.Plan
 // loadPlans reads and verifies the plans of the files that GOCCL_PLAN names. contents is what ranks compare.
 func loadPlans(opts *Options) (plans []*plan.Plan, contents string, err error) {
 	for _, file := range opts.planFiles() {
-		info, err := os.Stat(file)
+		data, err := readFile("GOCCL_PLAN", file, plan.MaxFileSize)
 		if err != nil {
-			return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_PLAN")
-		}
-		if info.Size() > plan.MaxFileSize || !info.Mode().IsRegular() {
-			return nil, "", fault.New(fault.Invalid, "GOCCL_PLAN=%s: want a file of at most %d bytes", file, plan.MaxFileSize)
-		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_PLAN")
+			return nil, "", err
 		}
 		p, err := loadPlan(data, opts.Determinism)
 		if err != nil {
@@ -151,6 +161,37 @@ func loadPlans(opts *Options) (plans []*plan.Plan, contents string, err error) {
 		contents += fmt.Sprintf(" %s:%016x", p.Name, p.Hash())
 	}
 	return plans, strings.TrimSpace(contents), nil
+}
+
+// loadTable reads the table of the file that GOCCL_TUNE names, nil if it names none. hash is what ranks compare.
+func loadTable(opts *Options) (table *tune.Table, hash string, err error) {
+	if opts.Tune == "" {
+		return nil, "", nil
+	}
+	data, err := readFile("GOCCL_TUNE", opts.Tune, tune.MaxTable)
+	if err != nil {
+		return nil, "", err
+	}
+	if table, err = tune.ParseTable(data); err != nil {
+		return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_TUNE=%s is refused", opts.Tune)
+	}
+	return table, table.Hash(), nil
+}
+
+// readFile reads a file of at most limit bytes that an option names.
+func readFile(option, file string, limit int) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "%s", option)
+	}
+	if info.Size() > int64(limit) || !info.Mode().IsRegular() {
+		return nil, fault.New(fault.Invalid, "%s=%s: want a file of at most %d bytes", option, file, limit)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "%s", option)
+	}
+	return data, nil
 }
 
 func loadPlan(data []byte, determinism int) (*plan.Plan, error) {

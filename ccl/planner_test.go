@@ -41,7 +41,7 @@ func TestDefaultsNeedNothing(t *testing.T) {
 
 // TestProve: what is proven again is what runs; a plan that is wrong is refused before anything moves.
 func TestProve(t *testing.T) {
-	p := newPlanner(&Options{Verify: "always"}, nil)
+	p := newPlanner(&Options{Verify: "always", Algo: "all_reduce=direct"}, nil)
 	spec := plan.Spec{Coll: dtype.AllReduce, Ranks: 5}
 	for range 2 {
 		made, err := p.Make(p.Choose(spec.Coll, spec.Ranks, 8), spec)

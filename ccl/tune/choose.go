@@ -12,20 +12,28 @@ const (
 // fewRanks is up to how many ranks an all_to_all without rounds is better: no more of them can meet at one receiver.
 const fewRanks = 8
 
-// Rules restrict the choice. The zero value leaves it free.
+// Rules are what the choice depends on beside the call: the wishes of the user and what the group is like. All ranks have the same.
 type Rules struct {
 	// Override names the algorithm of a collective; it is taken as it is.
 	Override map[dtype.Collective]string
+	// Table comes before the table of the library; it may be nil.
+	Table *Table
 	// Determinism 3 or 4 leaves only algorithms that reduce in the order of the ranks (level 4 of package verify). They give the same bits
 	// at every size, so the choice among them may depend on the size.
 	Determinism int
+	// Oversubscribed says that ranks outnumber the cores that they share.
+	Oversubscribed bool
+	// Shared says that all ranks share memory.
+	Shared bool
 	// Windows says that the ranks read each other's windows.
 	Windows bool
 }
 
 // Choose returns the name of the algorithm for a collective; algo.Find knows it. bytes is the size of a block where a rank
 // has one block on both sides (all_reduce, reduce, broadcast), and of all blocks together where it has one for each rank.
-// All ranks must call it with the same values.
+// All ranks must call it with the same values. It allocates nothing.
+//
+// An override is taken first, then the first row that fits of the table in rules and of the library's. For what no row is for:
 //
 //	all_reduce                  direct while a message, of bytes, is small; else ring.
 //	all_gather, reduce_scatter  direct while a message, of bytes/ranks, is small; else ring.
@@ -48,6 +56,23 @@ func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name st
 	if name, ok := rules.Override[coll]; ok {
 		return name
 	}
+	if name := rules.Table.choose(coll, ranks, bytes, &rules); name != "" {
+		return name
+	}
+	if name := defaultTable.choose(coll, ranks, bytes, &rules); name != "" {
+		return name
+	}
+	return unmeasured(coll, ranks, bytes, &rules)
+}
+
+// Rows calls use with each row that a group of so many ranks may come to, in the order in which they are tried.
+func (r Rules) Rows(ranks int, use func(Row)) {
+	r.Table.of(ranks, &r, use)
+	defaultTable.of(ranks, &r, use)
+}
+
+// unmeasured is the choice where no row fits.
+func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
 	if rules.Windows {
 		if name := overWindows(coll, ranks, bytes); name != "" {
 			return name

@@ -30,6 +30,8 @@ type benchSpec struct {
 	Repeat            int           // blocks of calls, of which the median counts
 	Block             time.Duration // how long a block should take
 	Options           string
+	Candidates        []string `json:",omitempty"` // algorithms that goccl tune --measure compares; it reports tuneCells
+	Downwards         bool     `json:",omitempty"` // from Max to Min, for Candidates
 }
 
 // benchRow is one line of the result: nccl-tests' columns.
@@ -142,7 +144,7 @@ func runBench(spec benchSpec, asJSON bool, out io.Writer) error {
 
 // measureRanks starts the ranks, passes their addresses around, and hands on what rank 0 reports. prefix(rank) is put before
 // the command of a rank, if there is any.
-func measureRanks(spec benchSpec, prefix func(rank int) []string, report func(benchRow)) error {
+func measureRanks[Row benchRow | tuneCell](spec benchSpec, prefix func(rank int) []string, report func(Row)) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -207,7 +209,7 @@ func measureRanks(spec benchSpec, prefix func(rank int) []string, report func(be
 	}
 	decoder := json.NewDecoder(children[0].from)
 	for {
-		var row benchRow
+		var row Row
 		if err := decoder.Decode(&row); err != nil {
 			if !errors.Is(err, io.EOF) {
 				stop()

@@ -34,31 +34,14 @@ func benchRank(args []string) error {
 		return err
 	}
 	defer node.Close()
-	endpoint, err := node.Open(ccl.Config{Name: "bench", Rank: spec.Rank, Size: spec.Ranks, Timeout: time.Minute, Options: opts})
+	if spec.Candidates != nil {
+		return tuneRank(node, &spec, opts)
+	}
+	comms, err := joinRanks(node, &spec, opts)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s\n", endpoint.Address())
-	line, err := bufio.NewReader(os.Stdin).ReadBytes('\n')
-	if err != nil {
-		return err
-	}
-	var texts []json.RawMessage
-	if err := json.Unmarshal(line, &texts); err != nil {
-		return err
-	}
-	addresses := make([][]byte, len(texts))
-	for i, text := range texts {
-		addresses[i] = text
-	}
-	addresses[spec.Rank] = endpoint.Address()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	comm, err := endpoint.Join(ctx, addresses)
-	if err != nil {
-		return err
-	}
-	defer comm.Close()
+	comm := comms[0] // node.Close closes it
 	for size := spec.Min; ; size *= spec.Factor {
 		row, err := measure(comm, &spec, size)
 		if err != nil {
@@ -72,6 +55,49 @@ func benchRank(args []string) error {
 			return ccl.Barrier(context.Background(), comm)
 		}
 	}
+}
+
+// joinRanks makes one group for each of the options: it prints its addresses, reads those of all ranks, and joins.
+func joinRanks(node *ccl.Node, spec *benchSpec, each ...ccl.Options) ([]*ccl.Communicator, error) {
+	endpoints, mine := make([]*ccl.Endpoint, len(each)), make([]json.RawMessage, len(each))
+	for i, opts := range each {
+		var err error
+		endpoints[i], err = node.Open(ccl.Config{Name: fmt.Sprint("bench ", i), Rank: spec.Rank, Size: spec.Ranks, Timeout: time.Minute, Options: opts})
+		if err != nil {
+			return nil, err
+		}
+		mine[i] = endpoints[i].Address()
+	}
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Printf("%s\n", text)
+	line, err := bufio.NewReader(os.Stdin).ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	var all [][]json.RawMessage // by rank
+	if err := json.Unmarshal(line, &all); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	comms := make([]*ccl.Communicator, len(each))
+	for i, endpoint := range endpoints {
+		addresses := make([][]byte, spec.Ranks)
+		for rank := range addresses {
+			if rank >= len(all) || i >= len(all[rank]) {
+				return nil, fmt.Errorf("rank %d has no address for group %d", rank, i)
+			}
+			addresses[rank] = all[rank][i]
+		}
+		addresses[spec.Rank] = endpoint.Address()
+		if comms[i], err = endpoint.Join(ctx, addresses); err != nil {
+			return nil, err
+		}
+	}
+	return comms, nil
 }
 
 // measure times one size. A block of calls takes as long as its slowest rank; the median of all blocks counts.

@@ -26,7 +26,7 @@ func verbs() []verb {
 		{"plan", "list | show | draw | export | import …", "what algorithms there are, and what each rank does", planVerb},
 		{"verify", "FILE | --all [--ranks 1-64]", "prove that plans are right: that of a file (- is standard input), or all of the catalogue", verifyVerb},
 		{"sim", "--topo T --coll C --size S [flags]", "how long algorithms take on a network, and which wins where", simVerb},
-		{"tune", "--fit [flags]", "measure what the network costs, and how well that predicts an all-reduce", tuneVerb},
+		{"tune", "--fit | --measure [flags]", "measure what the network costs and how well that predicts an all-reduce, or which algorithm is fastest where", tuneVerb},
 		{"doctor", "[--json]", "what this machine offers, and what is missing", doctor},
 		{"options", "", "the GOCCL_* environment variables", options},
 		{"version", "", "the version", func(_ []string, out io.Writer) error { fmt.Fprintln(out, ccl.Version); return nil }},
@@ -124,9 +124,10 @@ func flags(name string, out io.Writer) *flag.FlagSet {
 			v.name = "plan " + v.name
 			all = append(all, v)
 		}
+		called, _, _ := strings.Cut(name, " --")
 		for _, v := range all {
-			if v.name == name {
-				fmt.Fprintf(out, "usage: goccl %s %s\n%s\n", name, v.args, v.doc)
+			if v.name == called {
+				fmt.Fprintf(out, "usage: goccl %s %s\n%s\n", called, v.args, v.doc)
 			}
 		}
 		set.SetOutput(out)

@@ -65,11 +65,15 @@ func tuneVerb(args []string, out io.Writer) error {
 	if len(args) > 0 && args[0] == fitProcess {
 		return fitAsTold(args[1:], out)
 	}
+	if asksToMeasure(args) {
+		return tuneMeasure(args, out)
+	}
 	opts, err := environment()
 	if err != nil {
 		return err
 	}
 	set := flags("tune", out)
+	set.Bool(measureFlag, false, "measure which algorithm is fastest where, and make a table of it: goccl tune --measure --help has its flags")
 	fit := set.Bool("fit", false, "measure α, β and γ of the network, and compare simulated all-reduces with measured ones")
 	ranks := set.Int("ranks", 2, "number of ranks, each a process on this host")
 	rate := set.String("rate", "", "put each rank into a network namespace of its own, behind a switch port of this rate, as 1gbit or 100mbit;\n"+
@@ -83,9 +87,9 @@ func tuneVerb(args []string, out io.Writer) error {
 		return err
 	}
 	if !*fit || set.NArg() > 0 {
-		return misuse{errors.New("usage: goccl tune --fit [flags]; see goccl tune --help")}
+		return misuse{errors.New("usage: goccl tune --fit [flags], or goccl tune --measure [flags]; see goccl tune --help")}
 	}
-	opts.Transport, opts.Plan = "tcp", ""
+	opts.Transport, opts.Plan, opts.Tune = "tcp", "", ""
 	if *rate != "" {
 		opts.SocketIfname = rankInterface
 	}

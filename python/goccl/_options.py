@@ -37,6 +37,7 @@ class Options:
         determinism: 2 (the same bits on every rank and in every run), 3 (also whatever the size) or 4 (also whatever the
             algorithm) (``GOCCL_DETERMINISM``).
         plan: files with plans of your own, separated by commas (``GOCCL_PLAN``).
+        tune: a file that says which algorithm was fastest where, as ``goccl tune --measure`` writes it (``GOCCL_TUNE``).
         verify: ``"tested"``, or ``"always"`` to prove every plan again before its first use (``GOCCL_VERIFY``).
         debug: ``"WARN"``, ``"INFO"`` or ``"TRACE"`` (``GOCCL_DEBUG``).
         extra: other settings, by the names of their environment variables.
@@ -51,6 +52,7 @@ class Options:
     buffsize: int | str | None = None
     determinism: int | None = None
     plan: str | None = None
+    tune: str | None = None
     verify: str | None = None
     debug: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
@@ -58,7 +60,7 @@ class Options:
     def settings(self) -> dict[str, str]:
         """The settings that were given, by the names of their environment variables."""
         found: dict[str, str] = {}
-        for name in ("transport", "socket_ifname", "algo", "buffsize", "determinism", "plan", "verify", "debug"):
+        for name in ("transport", "socket_ifname", "algo", "buffsize", "determinism", "plan", "tune", "verify", "debug"):
             value = getattr(self, name)
             if value is not None:
                 found[PREFIX + name.upper()] = str(value)

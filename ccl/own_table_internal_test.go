@@ -1,0 +1,84 @@
+package ccl
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/tune"
+)
+
+// A user's table is used, whatever its rows need.
+func TestOwnTable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "own.table")
+	for _, rows := range []string{
+		"all_reduce 2 any any any two_shot_window",
+		"all_reduce 3 any any any two_shot_window",
+		"all_reduce 2 any any any ring",
+	} {
+		if err := os.WriteFile(file, []byte("goccl tune table 1\n"+rows), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		node, comms, err := Local(ctx, 2, Options{Tune: file})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 2)
+		x := [2][]float32{make([]float32, 1000), make([]float32, 1000)}
+		for rank, c := range comms {
+			x[rank][999] = float32(rank + 1)
+			go func() { done <- AllReduce(ctx, c, x[rank], x[rank], Sum) }()
+		}
+		for range comms {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x[0][999] != 3 || x[1][999] != 3 {
+			t.Errorf("%s: the sum is %v and %v", rows, x[0][999], x[1][999])
+		}
+		node.Close()
+	}
+}
+
+// What the tables have for a group runs on the links that it gets.
+func TestTableRowsAreSupported(t *testing.T) {
+	for _, row := range tune.DefaultTable().Rows() {
+		for _, determinism := range []int{2, 4} {
+			p := newPlanner(&Options{Determinism: determinism}, nil)
+			for _, p.rules.Oversubscribed = range []bool{false, true} {
+				for _, p.rules.Shared = range []bool{false, true} {
+					channels, _ := p.needs(row.First)
+					for _, p.rules.Windows = range []bool{false, p.rules.Shared} {
+						size := min(row.Bytes, 1<<30)
+						made, err := p.Make(p.Choose(row.Coll, row.First, size), plan.Spec{Coll: row.Coll, Ranks: row.First})
+						if err != nil || made.Chans > channels || made.Needs&plan.Gets != 0 && !p.rules.Windows {
+							t.Fatalf("%v at level %d: %v, %v", row, determinism, made, err)
+						}
+						p.last = [dtype.Barrier + 1]choice{}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	peers := []address{{Host: "a", Cores: "0-1", Usable: 2}, {Host: "b", Cores: "0-1", Usable: 2}, {Host: "a", Cores: "0-1", Usable: 1}}
+	for _, test := range []struct {
+		peers   []address
+		oneHost bool
+		want    bool
+	}{{peers[:2], false, false}, {peers[:2], true, false}, {peers, false, true}, {peers[1:], true, true}, {peers[1:], false, false}} {
+		if got := park.Oversubscribed(places(test.peers, test.oneHost)); got != test.want {
+			t.Errorf("%v, one host %v: oversubscribed %v", test.peers, test.oneHost, got)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// Condition is what a row asks of a property that a group has or has not.
+type Condition uint8
+
+const (
+	Any Condition = iota
+	No
+	Yes
+)
+
+var conditions = [...]string{"any", "no", "yes"}
+
+func (c Condition) String() string { return conditions[c] }
+
+// If is Yes or No.
+func If(has bool) Condition {
+	if has {
+		return Yes
+	}
+	return No
+}
+
+func (c Condition) allows(has bool) bool { return c == Any || c == If(has) }
+
+// covers reports whether c allows all that other allows.
+func (c Condition) covers(other Condition) bool { return c == Any || c == other }
+
+// AnySize as Row.Bytes means that the size does not matter; Unbounded as Row.Last that there may be more ranks than any number.
+const (
+	AnySize   = math.MaxInt64
+	Unbounded = math.MaxInt32
+)
+
+// maxRanks and maxBytes bound the numbers of a table.
+const (
+	maxRanks = 1 << 16
+	maxBytes = 1 << 40
+)
+
+// Row is one row of a table: what groups of a kind use for vectors up to a size.
+type Row struct {
+	Coll           dtype.Collective
+	First, Last    int // ranks
+	Oversubscribed Condition
+	Shared         Condition
+	Bytes          int64
+	Algorithm      string
+}
+
+// String is the row as a line of a table.
+func (r Row) String() string {
+	return fmt.Sprintf("%-14s  %-5s  %-4v %-4v  %6s  %s", r.Coll, r.ranks(), r.Oversubscribed, r.Shared, FormatSize(r.Bytes), r.Algorithm)
+}
+
+func (r *Row) ranks() string {
+	switch r.Last {
+	case r.First:
+		return strconv.Itoa(r.First)
+	case Unbounded:
+		return strconv.Itoa(r.First) + "+"
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
+// FormatSize writes a number of bytes as tables do.
+func FormatSize(bytes int64) string {
+	if bytes == AnySize {
+		return "any"
+	}
+	unit := 0
+	for unit < 3 && bytes != 0 && bytes%1024 == 0 {
+		bytes /= 1024
+		unit++
+	}
+	return strconv.FormatInt(bytes, 10) + [...]string{"", "K", "M", "G"}[unit]
+}
+
+// Sized reports whether the choice for a collective may depend on bytes: for the others all ranks say 0.
+func Sized(coll dtype.Collective) bool {
+	switch coll {
+	case dtype.AllReduce, dtype.Reduce, dtype.ReduceScatter, dtype.Broadcast, dtype.AllGather:
+		return true
+	}
+	return false
+}
+
+// rankOrder is the level of determinism of algorithms that reduce in the order of the ranks (verify.RankOrder).
+const rankOrder = 4
+
+// entry is a row as Choose reads it.
+type entry struct {
+	Row
+	windows bool // the algorithm reads windows
+	ordered bool // it reduces in the order of the ranks, or nothing
+	line    int  // of the file
+}
+
+// compile looks up the algorithm of a row. The error is for people, without a place.
+func compile(r Row) (entry, error) {
+	e := entry{Row: r}
+	for _, a := range algo.For(r.Coll) {
+		if a.Name != r.Algorithm {
+			continue
+		}
+		last := r.Last
+		if last == Unbounded {
+			last = max(r.First, 64)
+		}
+		for _, ranks := range []int{r.First, last} {
+			p, err := a.Make(plan.Spec{Coll: r.Coll, Ranks: ranks})
+			if err != nil {
+				return e, fmt.Errorf("it makes no plan for %d ranks: %v", ranks, err)
+			}
+			e.windows = e.windows || p.Needs&plan.Gets != 0
+		}
+		e.ordered = !r.Coll.Reduces() || a.Level >= rankOrder
+		if e.windows && r.Shared == No {
+			return e, errors.New("it reads windows, but ranks that do not share memory have none")
+		}
+		return e, nil
+	}
+	return e, fmt.Errorf("unknown; %v has %s", r.Coll, strings.Join(algo.Names(r.Coll), ", "))
+}
+
+// covers reports whether no group comes to later, because it stops at e.
+func (e *entry) covers(later *entry) bool {
+	return e.Coll == later.Coll && e.First <= later.First && e.Last >= later.Last && e.Bytes >= later.Bytes &&
+		e.Oversubscribed.covers(later.Oversubscribed) && e.Shared.covers(later.Shared) &&
+		(!e.windows || later.windows) && (e.ordered || !later.ordered)
+}
+
+// fits reports whether groups of so many ranks come to e, and can run it.
+func (e *entry) fits(ranks int, rules *Rules) bool {
+	return e.First <= ranks && ranks <= e.Last && (!e.windows || rules.Windows) && (e.ordered || rules.Determinism < 3) &&
+		e.Oversubscribed.allows(rules.Oversubscribed) && e.Shared.allows(rules.Shared)
+}

@@ -1,0 +1,97 @@
+package tune
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"github.com/goccl/goccl/ccl/dtype"
+)
+
+// Table is rows in the order in which they are tried. A nil Table has none.
+type Table struct {
+	each [dtype.Barrier + 1][]entry
+}
+
+//go:embed default.table
+var defaultText []byte
+
+var defaultTable = func() *Table {
+	t, err := ParseTable(defaultText)
+	if err != nil {
+		panic("default.table: " + err.Error()) // a test reads it too
+	}
+	return t
+}()
+
+// DefaultTable is the library's own.
+func DefaultTable() *Table { return defaultTable }
+
+// NewTable makes a table of rows. An error is a fault.Invalid that says which row cannot be, from 1.
+func NewTable(rows []Row) (*Table, error) {
+	var b strings.Builder
+	b.WriteString(Header + "\n")
+	for _, r := range rows {
+		b.WriteString(r.String() + "\n")
+	}
+	return ParseTable([]byte(b.String()))
+}
+
+// Rows returns all rows, ordered by collective, and within one as they are tried.
+func (t *Table) Rows() []Row {
+	var rows []Row
+	if t == nil {
+		return nil
+	}
+	for _, entries := range t.each {
+		for _, e := range entries {
+			rows = append(rows, e.Row)
+		}
+	}
+	return rows
+}
+
+// Text is the table as a file, without comments.
+func (t *Table) Text() string {
+	var b strings.Builder
+	b.WriteString(Header + "\n")
+	for _, r := range t.Rows() {
+		b.WriteString(r.String() + "\n")
+	}
+	return b.String()
+}
+
+// Hash is the same for tables with the same rows, whatever their comments.
+func (t *Table) Hash() string {
+	sum := sha256.Sum256([]byte(t.Text()))
+	return fmt.Sprintf("%x", sum[:8])
+}
+
+// choose is the first row that fits, "" if there is none.
+func (t *Table) choose(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
+	if t == nil || int(coll) >= len(t.each) {
+		return ""
+	}
+	entries := t.each[coll]
+	for i := range entries {
+		if e := &entries[i]; bytes <= e.Bytes && e.fits(ranks, rules) {
+			return e.Algorithm
+		}
+	}
+	return ""
+}
+
+// of is the rows that a group may come to.
+func (t *Table) of(ranks int, rules *Rules, add func(Row)) {
+	if t == nil {
+		return
+	}
+	for _, entries := range t.each {
+		for i := range entries {
+			if e := &entries[i]; e.fits(ranks, rules) {
+				add(e.Row)
+			}
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package tune
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// Header is the first line of a table.
+const Header = "goccl tune table 1"
+
+// MaxTable bounds the text of a table, in bytes, and maxRows its rows.
+const (
+	MaxTable = 1 << 20
+	maxRows  = 2048
+)
+
+// word is a piece of a line, and where it begins.
+type word struct {
+	text   string
+	column int // from 1
+}
+
+// words cuts a line, without its comment, at spaces and tabs.
+func words(line string) []word {
+	line, _, _ = strings.Cut(line, "#")
+	var all []word
+	for at := 0; at < len(line); {
+		if line[at] == ' ' || line[at] == '\t' || line[at] == '\r' {
+			at++
+			continue
+		}
+		end := at
+		for end < len(line) && line[end] != ' ' && line[end] != '\t' && line[end] != '\r' {
+			end++
+		}
+		all = append(all, word{line[at:end], at + 1})
+		at = end
+	}
+	return all
+}
+
+// columns names the words of a row, for errors.
+var columns = [...]string{"collective", "ranks", "oversubscribed", "shared", "size", "algorithm"}
+
+// ParseTable reads a table. An error is "table:LINE:COLUMN: reason", a fault.Invalid.
+func ParseTable(text []byte) (*Table, error) {
+	if len(text) > MaxTable {
+		return nil, refuse(1, 1, "the file is too large; a table has at most %d bytes", MaxTable)
+	}
+	t := &Table{}
+	begun, rows, number := false, 0, 0
+	for line := range bytes.SplitSeq(text, []byte{'\n'}) {
+		number++
+		row := words(string(line))
+		switch {
+		case len(row) == 0:
+		case !begun:
+			if begun = joined(row) == Header; !begun {
+				return nil, refuse(number, row[0].column, "want %q first, then rows", Header)
+			}
+		default:
+			e, column, err := parseRow(row)
+			if err != nil {
+				return nil, refuse(number, column, "%v", err)
+			}
+			if rows++; rows > maxRows {
+				return nil, refuse(number, 1, "too many rows; a table has at most %d", maxRows)
+			}
+			earlier := t.each[e.Coll]
+			for i := range earlier {
+				if earlier[i].covers(&e) {
+					return nil, refuse(number, row[0].column, "this row is never used, line %d comes first for all that it is for", earlier[i].line)
+				}
+			}
+			e.line = number
+			t.each[e.Coll] = append(earlier, e)
+		}
+	}
+	if !begun {
+		return nil, refuse(1, 1, "want %q first, then rows", Header)
+	}
+	return t, nil
+}
+
+func joined(row []word) string {
+	texts := make([]string, len(row))
+	for i, w := range row {
+		texts[i] = w.text
+	}
+	return strings.Join(texts, " ")
+}
+
+func refuse(line, column int, format string, args ...any) error {
+	return fault.New(fault.Invalid, "table:%d:%d: %s", line, column, fmt.Sprintf(format, args...))
+}
+
+// parseRow reads a row; with an error it says in which column.
+func parseRow(row []word) (e entry, column int, err error) {
+	if len(row) != len(columns) {
+		at := row[min(len(row), len(columns)+1)-1] // the last one, or the first that is too much
+		return e, at.column, fmt.Errorf("a row has %d words (%s), this one has %d", len(columns), strings.Join(columns[:], ", "), len(row))
+	}
+	var r Row
+	for i, parse := range [len(columns)]func(string) error{
+		func(s string) error { return parseCollective(s, &r.Coll) },
+		func(s string) error { return parseRanks(s, &r) },
+		func(s string) error { return parseCondition(s, &r.Oversubscribed) },
+		func(s string) error { return parseCondition(s, &r.Shared) },
+		func(s string) error {
+			if err := parseSize(s, &r.Bytes); err != nil || r.Bytes == AnySize || Sized(r.Coll) {
+				return err
+			}
+			return fmt.Errorf("not all ranks know the size of %v; want any", r.Coll)
+		},
+		func(s string) error { r.Algorithm = s; e, err = compile(r); return err },
+	} {
+		if err := parse(row[i].text); err != nil {
+			return e, row[i].column, fmt.Errorf("%s %q: %w", columns[i], row[i].text, err)
+		}
+	}
+	return e, 0, nil
+}
+
+func parseCollective(text string, coll *dtype.Collective) (err error) {
+	if *coll, err = dtype.ParseCollective(text); err != nil || !coll.Valid() {
+		return fmt.Errorf("want one of %s", names(dtype.Collectives()))
+	}
+	return nil
+}
+
+func parseRanks(text string, r *Row) error {
+	first, last, isRange := strings.Cut(text, "-")
+	open := false
+	if !isRange {
+		first, open = strings.CutSuffix(text, "+")
+		last = first
+	}
+	var ok1, ok2 bool
+	r.First, ok1 = count(first)
+	r.Last, ok2 = count(last)
+	if !ok1 || !ok2 || r.First < 2 || r.Last < r.First || r.Last > maxRanks {
+		return fmt.Errorf("want 2, 3-4 or 9+, from 2 to %d ranks", maxRanks)
+	}
+	if open {
+		r.Last = Unbounded
+	}
+	return nil
+}
+
+// count reads digits and nothing else.
+func count(text string) (int, bool) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	return int(n), err == nil
+}
+
+func parseCondition(text string, c *Condition) error {
+	for i, name := range conditions {
+		if text == name {
+			*c = Condition(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("want %s", strings.Join(conditions[:], ", "))
+}
+
+func parseSize(text string, size *int64) error {
+	if text == "any" {
+		*size = AnySize
+		return nil
+	}
+	digits, shift := text, 0
+	if i := strings.IndexAny(text, "KMG"); i > 0 && i == len(text)-1 {
+		digits, shift = text[:i], 10*(1+strings.IndexByte("KMG", text[i]))
+	}
+	n, err := strconv.ParseUint(digits, 10, 63)
+	if err != nil || n > maxBytes>>shift {
+		return fmt.Errorf("want bytes, or a number with K, M or G, up to %s; or any", FormatSize(maxBytes))
+	}
+	*size = int64(n) << shift
+	return nil
+}

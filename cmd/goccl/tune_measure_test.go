@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/tune"
+)
+
+func TestTuneMeasureRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"more":                            "it takes no arguments",
+		"--fit":                           "flag provided but not defined: -fit",
+		"--ranks 1":                       "--ranks 1: want numbers from 2 to 64",
+		"--ranks 2,65":                    "--ranks 2,65: want numbers",
+		"--ranks two":                     "--ranks two: want numbers",
+		"--op dance":                      `unknown collective "dance"`,
+		"--op send":                       "--op send: it has no algorithms",
+		"--min 2":                         "not a range",
+		"--min 1M --max 1K":               "not a range",
+		"--max 2G":                        "--max 2G: want 1G or less",
+		"--factor 1":                      "--factor 1: want 2 or more",
+		"--repeat 2":                      "--repeat must be 3 or more",
+		"--runs 0":                        "--runs more than zero",
+		"--block 0s":                      "--block",
+		"--transport pigeon":              "pigeon is not one of",
+		"--out /no/such/folder/own.table": "--out /no/such/folder/own.table:",
+	} {
+		err := tuneVerb(append([]string{"--measure"}, strings.Fields(args)...), &bytes.Buffer{})
+		require.ErrorContains(t, err, want, args)
+	}
+	out, err := run(t, "tune", "--measure", "--help")
+	require.Error(t, err)
+	require.Contains(t, out, "usage: goccl tune --fit | --measure [flags]")
+	require.Contains(t, out, "-runs")
+	require.NotContains(t, out, "-rate")
+}
+
+// The ranks are processes of the real command. What they measure is a table that they can use.
+func TestTuneMeasure(t *testing.T) {
+	folder := t.TempDir()
+	binary := filepath.Join(folder, "goccl")
+	build, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+	require.NoError(t, err, "%s", build)
+	command := func(args ...string) (string, string) {
+		cmd := exec.Command(binary, args...)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		cmd.Env = append(os.Environ(), "GOCCL_DETERMINISM=4", "GOCCL_ALGO=all_reduce=two_shot") // are not what is measured
+		out, err := cmd.Output()
+		require.NoError(t, err, "%s\n%s", out, errs.String())
+		return string(out), errs.String()
+	}
+	brief := []string{"tune", "--measure", "--min", "64", "--max", "1K", "--factor", "16", "--runs", "2", "--repeat", "3", "--block", "100us"}
+	file := filepath.Join(folder, "own.table")
+	out, progress := command(append(brief, "--ranks", "3,2", "--op", "barrier,allreduce,all_to_all", "--out", file)...)
+	require.Contains(t, out, "all_reduce, 3 ranks")
+	require.Contains(t, out, "own.table: ")
+	require.Contains(t, progress, "all_to_all on 2 ranks")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	table, err := tune.ParseTable(text)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "--op barrier,allreduce,all_to_all")
+	seen := map[dtype.Collective]map[int]bool{}
+	for _, row := range table.Rows() {
+		require.Equal(t, tune.Yes, row.Shared)
+		require.Equal(t, row.First, row.Last)
+		if seen[row.Coll] == nil {
+			seen[row.Coll] = map[int]bool{}
+		}
+		seen[row.Coll][row.Last] = true
+	}
+	both := map[int]bool{2: true, 3: true}
+	require.Equal(t, map[dtype.Collective]map[int]bool{dtype.Barrier: both, dtype.AllReduce: both, dtype.AllToAll: both}, seen)
+	left, err := filepath.Glob(filepath.Join(folder, ".goccl-tune-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	use := exec.Command(binary, "bench", "--max", "1K", "--factor", "16", "--repeat", "1", "--block", "1ms")
+	use.Env = append(os.Environ(), "GOCCL_TUNE="+file)
+	used, err := use.CombinedOutput()
+	require.NoError(t, err, "%s", used)
+
+	// Without --out the table is printed, of TCP too.
+	out, _ = command(append(brief, "--op", "reduce", "--transport", "tcp")...)
+	require.Contains(t, out, "\n"+tune.Header+"\n")
+	require.Regexp(t, `\nreduce +2 +\S+ +no +`, out)
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/goccl/goccl/ccl"
+)
+
+// tuneCell is what the algorithms took for one size. The order is that of benchSpec.Candidates.
+type tuneCell struct {
+	Bytes int64       `json:"size"`
+	Times [][]float64 `json:"times_s"` // of a call, for each block of calls; those given up early have fewer
+	Wrong []int64     `json:"wrong"`   // elements
+}
+
+// Candidates are given up when the fastest is far ahead: at once, or after two blocks. It saves time with calls that are longer than a block.
+const (
+	hopeless = 4.0
+	behind   = 1.5
+)
+
+// cellTime is about how long one candidate is measured for one size; at least leastBlocks are.
+const (
+	cellTime    = time.Second
+	leastBlocks = 3
+)
+
+// tuneRank is one rank that compares algorithms: it has one group for each, which take turns on the same buffers.
+func tuneRank(node *ccl.Node, spec *benchSpec, opts ccl.Options) error {
+	each := []ccl.Options{opts} // the first is for what the measuring itself needs
+	for _, name := range spec.Candidates {
+		own := opts
+		own.Algo = fmt.Sprintf("%v=%s", spec.Coll, name)
+		each = append(each, own)
+	}
+	comms, err := joinRanks(node, spec, each...)
+	if err != nil {
+		return err
+	}
+	sizes := spec.sizes()
+	sizes = append(sizes[:1:1], sizes...)
+	if spec.Downwards {
+		slices.Reverse(sizes[1:])
+	}
+	for n, size := range sizes {
+		cell, err := compare(comms[0], comms[1:], spec, size)
+		if err != nil {
+			return err
+		}
+		if spec.Rank == 0 && n > 0 { // the first is for what processes learn in their first second
+			text, err := json.Marshal(cell)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s\n", text)
+		}
+	}
+	return ccl.Barrier(context.Background(), comms[0])
+}
+
+// sizes are those from Min, each Factor times the one before, and Max.
+func (s *benchSpec) sizes() (all []int64) {
+	for size := s.Min; ; size *= s.Factor {
+		all = append(all, size)
+		if size == 0 || size > s.Max/s.Factor {
+			break
+		}
+	}
+	if last := all[len(all)-1]; last < s.Max && last > 0 {
+		all = append(all, s.Max)
+	}
+	return all
+}
+
+// compare measures all groups on one size. A block of calls takes as long as its slowest rank, which all ranks are told, so all
+// decide alike whom to give up.
+func compare(control *ccl.Communicator, groups []*ccl.Communicator, spec *benchSpec, size int64) (*tuneCell, error) {
+	b, err := newBenchBuffers(control, spec, size)
+	if err != nil {
+		return nil, err
+	}
+	ctx := context.Background()
+	cell := &tuneCell{Bytes: b.bytes, Times: make([][]float64, len(groups)), Wrong: make([]int64, len(groups))}
+	block := func(i, turns int) (float64, error) {
+		if err := ccl.Barrier(ctx, control); err != nil {
+			return 0, err
+		}
+		b.comm = groups[i]
+		start := time.Now()
+		for range turns {
+			if err := b.run(ctx); err != nil {
+				return 0, fmt.Errorf("%s: %w", spec.Candidates[i], err)
+			}
+		}
+		slowest := []float64{time.Since(start).Seconds() / float64(turns)}
+		err := ccl.AllReduce(ctx, control, slowest, slowest, ccl.Max)
+		return slowest[0], err
+	}
+	once := make([]float64, len(groups))
+	turns := func(i int, time float64) int { return int(max(1, min(1e5, time/max(once[i], 1e-8)))) }
+	var left []int
+	for i := range groups {
+		b.comm = groups[i]
+		if cell.Wrong[i], err = b.check(ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", spec.Candidates[i], err)
+		}
+		if once[i], err = block(i, 1); err != nil { // the check has paid for what is new
+			return nil, err
+		}
+		again, err := block(i, turns(i, spec.Block.Seconds()/8))
+		if err != nil {
+			return nil, err
+		}
+		once[i] = min(once[i], again)
+		left = append(left, i)
+		cell.Times[i] = []float64{once[i]}
+	}
+	left = without(left, once, hopeless, spec.Block)
+	for _, i := range left {
+		cell.Times[i] = nil
+	}
+	blocks := min(spec.Repeat, max(leastBlocks, int(cellTime.Seconds()/slices.Min(once))))
+	for n := range blocks {
+		for k := range left {
+			i := left[(k+n)%len(left)]
+			took, err := block(i, turns(i, spec.Block.Seconds()))
+			if err != nil {
+				return nil, err
+			}
+			cell.Times[i] = append(cell.Times[i], took)
+			once[i] = min(once[i], took)
+		}
+		if n == 1 {
+			left = without(left, once, behind, spec.Block)
+		}
+	}
+	return cell, nil
+}
+
+// without leaves those of list that take less than a block, or no more than so many times as long as the fastest of all.
+func without(list []int, once []float64, times float64, block time.Duration) []int {
+	limit := max(slices.Min(once)*times, block.Seconds())
+	return slices.DeleteFunc(list, func(i int) bool { return once[i] > limit })
+}

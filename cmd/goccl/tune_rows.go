@@ -1,0 +1,299 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/tune"
+)
+
+// To replace what would be chosen without the measurement, an algorithm must be faster by margin, in the median of the ratios of blocks that were
+// measured one after the other, in every run, and by more than the noise: in three of four such ratios. So rows do not flap from one
+// measurement to the next, and it does no harm that the whole machine is slower for a while.
+const margin = 1.05
+
+// What wins for beyondBytes is taken to win for all that is larger: by then only how often memory is read and written counts.
+const beyondBytes = 4 << 20
+
+// candidate is an algorithm that may be measured.
+type candidate struct {
+	name    string
+	windows bool // it reads windows
+	ordered bool // it reduces in the order of the ranks, or nothing
+}
+
+// candidates are the algorithms of a collective that run on a group of so many ranks of one host, with the links that groups have.
+func candidates(coll dtype.Collective, ranks int, shared bool, channels int) (all []candidate) {
+	for _, a := range algo.For(coll) {
+		p, err := a.Make(plan.Spec{Coll: coll, Ranks: ranks})
+		if a.Name == "hierarchical" || err != nil || p.Chans > channels { // a host is one level
+			continue
+		}
+		c := candidate{a.Name, p.Needs&plan.Gets != 0, !coll.Reduces() || a.Level >= 4}
+		if shared || !c.windows {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// timing is the times of the blocks of a candidate for one size, by run.
+type timing [][]float64
+
+// median is that of all blocks.
+func (t timing) median() float64 {
+	all := slices.Concat(t...)
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// ratios is how much longer t took than other, for each pair of blocks that were measured one after the other, from the least.
+func (t timing) ratios(other timing) (all []float64) {
+	for run := range t {
+		for block := range min(len(t[run]), len(other[run])) {
+			all = append(all, t[run][block]/other[run][block])
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// ratio is the median of ratios.
+func (t timing) ratio(other timing) float64 {
+	all := t.ratios(other)
+	return all[len(all)/2]
+}
+
+// beats reports whether t is faster than other by more than margin and noise, and was in every run.
+func (t timing) beats(other timing) bool {
+	for run := range t {
+		if t[run:run+1].ratio(other[run:run+1]) >= 1 {
+			return false
+		}
+	}
+	all := t.ratios(other)
+	return all[len(all)/2]*margin < 1 && all[len(all)*3/4] < 1
+}
+
+// measured is what the candidates of one collective took on one group.
+type measured struct {
+	coll       dtype.Collective
+	ranks      int
+	rules      tune.Rules // what the group is like
+	candidates []candidate
+	sizes      []int64
+	times      [][]timing // size × candidate
+}
+
+// add takes the cells of one more run. Small sizes that come to the same, since every rank has an element, count once.
+func (m *measured) add(run []tuneCell) error {
+	first, s := len(m.sizes) == 0, 0
+	for k, cell := range run {
+		for i, wrong := range cell.Wrong {
+			if wrong > 0 {
+				return fmt.Errorf("%s of %d bytes: %d elements were wrong", m.candidates[i].name, cell.Bytes, wrong)
+			}
+		}
+		if k > 0 && cell.Bytes <= run[k-1].Bytes {
+			continue
+		}
+		if first {
+			m.sizes, m.times = append(m.sizes, cell.Bytes), append(m.times, make([]timing, len(m.candidates)))
+		}
+		if s >= len(m.sizes) || m.sizes[s] != cell.Bytes || len(cell.Times) != len(m.candidates) {
+			return errors.New("the runs have measured different things")
+		}
+		for i, blocks := range cell.Times {
+			m.times[s][i] = append(m.times[s][i], blocks)
+		}
+		s++
+	}
+	if s == 0 || s != len(m.sizes) {
+		return errors.New("a run has not measured all sizes")
+	}
+	return nil
+}
+
+// kind is a sort of groups that a size has a winner for.
+type kind struct{ noWindows, ordered bool }
+
+// kinds are groups with all that the host offers, and what is left without windows or in the order of ranks.
+var kinds = [...]kind{{}, {noWindows: true}, {ordered: true}, {true, true}}
+
+func (k kind) runs(c candidate) bool {
+	return (!k.noWindows || !c.windows) && (!k.ordered || c.ordered)
+}
+
+// picks are the places of candidates, for each of kinds; -1 where none runs.
+type picks [len(kinds)]int
+
+// pick finds the winners for each size, or one for all sizes where ranks do not know the size.
+func (m *measured) pick() []picks {
+	all := make([]picks, len(m.sizes))
+	for k, kind := range kinds {
+		var allowed []int
+		for i, c := range m.candidates {
+			if kind.runs(c) {
+				allowed = append(allowed, i)
+			}
+		}
+		before := -1
+		if !tune.Sized(m.coll) {
+			before = m.overall(allowed, m.incumbent(0, k))
+		}
+		for s := range m.sizes {
+			if tune.Sized(m.coll) {
+				before = m.winner(s, allowed, m.incumbent(s, k), before)
+			}
+			all[s][k] = before
+			for _, earlier := range all[s][:k] { // of several rows for a size each group takes the first that it can run
+				if earlier >= 0 && kind.runs(m.candidates[earlier]) {
+					all[s][k] = earlier
+					break
+				}
+			}
+		}
+	}
+	return all
+}
+
+// incumbent is what the library chooses without the measurement for a size and one of kinds; -1 if that was not measured.
+func (m *measured) incumbent(s, k int) int {
+	rules, size := m.rules, m.sizes[s]
+	rules.Windows = rules.Windows && !kinds[k].noWindows
+	if kinds[k].ordered {
+		rules.Determinism = 4
+	}
+	if !tune.Sized(m.coll) {
+		size = 0
+	}
+	name := tune.Choose(m.coll, m.ranks, size, rules)
+	return slices.IndexFunc(m.candidates, func(c candidate) bool { return c.name == name })
+}
+
+// winner is the fastest for a size, unless incumbent is hardly slower. Of several that are equal, it is what has won the size before.
+func (m *measured) winner(s int, allowed []int, incumbent, before int) int {
+	best := -1
+	times := m.times[s]
+	for _, i := range allowed {
+		if best < 0 || times[i].ratio(times[best]) < 1 {
+			best = i
+		}
+	}
+	known := incumbent >= 0 && slices.Contains(allowed, incumbent)
+	switch {
+	case best < 0:
+	case known && !times[best].beats(times[incumbent]):
+		return incumbent
+	case before >= 0 && !times[best].beats(times[before]) && (!known || times[before].beats(times[incumbent])):
+		return before
+	}
+	return best
+}
+
+// overall is the one that is fastest over all sizes, in the geometric mean, unless incumbent is hardly slower.
+func (m *measured) overall(allowed []int, incumbent int) int {
+	best := -1
+	for _, i := range allowed {
+		if best < 0 || m.mean(i) < m.mean(best) {
+			best = i
+		}
+	}
+	if best >= 0 && slices.Contains(allowed, incumbent) && m.mean(best)*margin >= m.mean(incumbent) {
+		return incumbent
+	}
+	return best
+}
+
+// mean is the geometric mean, over all sizes, of how much longer candidate i took than the first.
+func (m *measured) mean(i int) float64 {
+	sum := 0.0
+	for s := range m.sizes {
+		sum += math.Log(m.times[s][i].ratio(m.times[s][0]))
+	}
+	return math.Exp(sum / float64(len(m.sizes)))
+}
+
+// runnerUp is the fastest candidate for a size beside i, -1 if there is none.
+func (m *measured) runnerUp(s, i int) int {
+	best := -1
+	for k := range m.candidates {
+		if k != i && (best < 0 || m.times[s][k].ratio(m.times[s][best]) < 1) {
+			best = k
+		}
+	}
+	return best
+}
+
+// band is adjacent sizes with the same winners.
+type band struct {
+	first, last int // sizes
+	winners     picks
+	rows        []tune.Row
+}
+
+// bands makes the rows. The limit between two bands is halfway, in the sense of factors.
+func (m *measured) bands(firstRanks int) (all []band) {
+	picked := m.pick()
+	for s, w := range picked {
+		if s > 0 && w == picked[s-1] {
+			all[len(all)-1].last = s
+			continue
+		}
+		all = append(all, band{first: s, last: s, winners: w})
+	}
+	for i := range all {
+		b := &all[i]
+		row := tune.Row{Coll: m.coll, First: firstRanks, Last: m.ranks, Oversubscribed: tune.If(m.rules.Oversubscribed), Shared: tune.If(m.rules.Shared)}
+		largest := m.sizes[b.last]
+		switch {
+		case !tune.Sized(m.coll) || i == len(all)-1 && largest >= beyondBytes:
+			row.Bytes = tune.AnySize
+		case i == len(all)-1:
+			row.Bytes = largest
+		default:
+			row.Bytes = between(largest, m.sizes[b.last+1])
+		}
+		seen := map[int]bool{-1: true}
+		for _, w := range b.winners {
+			if !seen[w] {
+				seen[w] = true
+				row.Algorithm = m.candidates[w].name
+				b.rows = append(b.rows, row)
+			}
+		}
+	}
+	return all
+}
+
+// between is the geometric mean of two sizes, rounded down to a multiple of 1 MiB, 1 KiB or 4 bytes.
+func between(a, b int64) int64 {
+	mean := max(a, int64(math.Sqrt(float64(a)*float64(b))))
+	unit := int64(4)
+	for _, larger := range []int64{1 << 10, 1 << 20} {
+		if mean >= larger {
+			unit = larger
+		}
+	}
+	return max(a, mean/unit*unit)
+}
+
+// firstRanks is where the range of ranks that a measurement stands for begins: behind the next smaller number that was measured, or behind
+// the next smaller power of two.
+func firstRanks(ranks int, all []int) int {
+	first := 1
+	for first*2 < ranks {
+		first *= 2
+	}
+	for _, other := range all {
+		if other < ranks {
+			first = max(first, other)
+		}
+	}
+	return max(2, first+1)
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/tune"
+)
+
+// steady is the times of some blocks that differ by 1 %.
+func steady(us float64) []float64 { return []float64{us * 1e-6, us * 0.99e-6, us * 1.01e-6} }
+
+// fake is a measurement of some algorithms: times in µs, size by size.
+func fake(t *testing.T, coll dtype.Collective, ranks int, names []string, sizes []int64, times ...[]float64) *measured {
+	t.Helper()
+	m := &measured{coll: coll, ranks: ranks, rules: tune.Rules{Shared: true, Windows: true}}
+	for _, c := range candidates(coll, ranks, true, exec.PlanChannels) {
+		if slices.Contains(names, c.name) {
+			m.candidates = append(m.candidates, c)
+		}
+	}
+	require.Len(t, m.candidates, len(names))
+	for range 2 {
+		var run []tuneCell
+		for s, size := range sizes {
+			cell := tuneCell{Bytes: size}
+			for _, c := range m.candidates {
+				cell.Times = append(cell.Times, steady(times[s][slices.Index(names, c.name)]))
+			}
+			run = append(run, cell)
+		}
+		require.NoError(t, m.add(run))
+	}
+	return m
+}
+
+// rows is the table of a measurement.
+func rows(t *testing.T, m *measured) (lines []string) {
+	t.Helper()
+	var all []tune.Row
+	for _, b := range m.bands(firstRanks(m.ranks, nil)) {
+		all = append(all, b.rows...)
+	}
+	table, err := tune.NewTable(all)
+	require.NoError(t, err)
+	require.Equal(t, all, table.Rows())
+	for _, row := range all {
+		lines = append(lines, tune.FormatSize(row.Bytes)+" "+row.Algorithm)
+	}
+	return lines
+}
+
+func TestTableRows(t *testing.T) {
+	const M = 1 << 20
+	// What would be chosen without a measurement: direct, then ring. Nothing here depends on the library's own rows: they are for other ranks.
+	names := []string{"direct", "ring", "rabenseifner", "two_shot"}
+	m := fake(t, dtype.AllReduce, 64, names, []int64{1 << 10, 64 << 10, M, 16 * M},
+		[]float64{10, 20, 9.8, 30},   // faster by 2 %
+		[]float64{10, 20, 9, 9.2},    // faster by far; which of the two does not matter
+		[]float64{100, 90, 95, 50},   // the one in the order of ranks
+		[]float64{100, 50, 100, 100}, // what it would be anyhow
+	)
+	require.Equal(t, "direct", tune.Choose(m.coll, m.ranks, 1<<10, m.rules))
+	require.Equal(t, []string{
+		"8K direct",
+		"256K rabenseifner", "256K two_shot",
+		"4M two_shot",
+		"any ring", "any two_shot",
+	}, rows(t, m))
+
+	// Small sizes end where the measurement ends.
+	m = fake(t, dtype.AllReduce, 64, names, []int64{8, 32}, []float64{5, 6, 7, 8}, []float64{5, 6, 7, 8})
+	require.Equal(t, []string{"32 direct"}, rows(t, m))
+
+	// A winner that reads windows is not for all groups.
+	m = fake(t, dtype.AllReduce, 64, []string{"direct", "ring", "two_shot", "two_shot_window"}, []int64{16 * M, 64 * M},
+		[]float64{90, 30, 40, 10}, []float64{90, 30, 40, 10})
+	require.Equal(t, []string{"any two_shot_window", "any ring", "any two_shot"}, rows(t, m))
+
+	// A winner in the order of ranks is for groups too that keep to it, though it hardly beats what they had.
+	m = fake(t, dtype.Reduce, 64, []string{"binomial", "flat", "chain"}, []int64{16 * M, 64 * M}, []float64{90, 31, 30}, []float64{90, 31, 30})
+	require.Equal(t, []string{"any chain"}, rows(t, m))
+
+	// Where ranks do not know the size there is one for all.
+	m = fake(t, dtype.AllToAll, 64, []string{"linear", "pairwise", "bruck"}, []int64{8, M}, []float64{5, 10, 1}, []float64{5, 10, 8})
+	require.Equal(t, []string{"any bruck"}, rows(t, m))
+	m = fake(t, dtype.AllToAll, 64, []string{"linear", "pairwise", "bruck"}, []int64{8, M}, []float64{5, 10, 4}, []float64{5, 4.9, 16})
+	require.Equal(t, []string{"any linear"}, rows(t, m))
+}
+
+func TestTimingBeats(t *testing.T) {
+	times := func(runs ...[]float64) timing { return runs }
+	slow := times([]float64{10, 11, 12, 11}, []float64{10, 11, 12, 11})
+	for _, test := range []struct {
+		name string
+		fast timing
+		want bool
+	}{
+		{"by far", times([]float64{5, 6, 7, 6}, []float64{5, 6, 7, 6}), true},
+		{"by far, given up early", times([]float64{5, 6}, []float64{5}), true},
+		{"while all is slower for a run", times([]float64{5, 6, 7, 6}, []float64{9, 10, 11, 10}), true},
+		{"in one run only", times([]float64{1, 1, 1, 1}, []float64{11, 11, 12, 11}), false},
+		{"by less than the margin", times([]float64{9.8, 10.8, 11.8, 10.8}, []float64{9.8, 10.8, 11.8, 10.8}), false},
+		{"by less than the noise", times([]float64{5, 6, 13, 12}, []float64{5, 6, 13, 10}), false},
+		{"itself", slow, false},
+	} {
+		require.Equal(t, test.want, test.fast.beats(slow), test.name)
+		require.False(t, slow.beats(test.fast), test.name)
+	}
+}
+
+func TestTableRuns(t *testing.T) {
+	cell := func(size int64, n int) tuneCell {
+		c := tuneCell{Bytes: size, Wrong: make([]int64, n)}
+		for range n {
+			c.Times = append(c.Times, steady(1))
+		}
+		return c
+	}
+	fresh := func() *measured {
+		m := &measured{coll: dtype.Barrier, ranks: 2, candidates: candidates(dtype.Barrier, 2, true, exec.PlanChannels)}
+		require.Len(t, m.candidates, 2)
+		return m
+	}
+	m := fresh()
+	require.NoError(t, m.add([]tuneCell{cell(16, 2), cell(16, 2), cell(32, 2)})) // the second says nothing new
+	require.Equal(t, []int64{16, 32}, m.sizes)
+	require.ErrorContains(t, m.add([]tuneCell{cell(16, 2)}), "not measured all sizes")
+	require.ErrorContains(t, m.add([]tuneCell{cell(16, 2), cell(64, 2)}), "different things")
+	require.ErrorContains(t, m.add([]tuneCell{cell(16, 1), cell(32, 1)}), "different things")
+	require.ErrorContains(t, fresh().add(nil), "not measured all sizes")
+	wrong := cell(16, 2)
+	wrong.Wrong[1] = 3
+	require.ErrorContains(t, fresh().add([]tuneCell{wrong}), m.candidates[1].name+" of 16 bytes: 3 elements were wrong")
+}
+
+func TestTuneCandidates(t *testing.T) {
+	for _, coll := range dtype.Collectives() {
+		for _, ranks := range []int{2, 3, 8} {
+			all := candidates(coll, ranks, true, exec.PlanChannels)
+			require.NotEmpty(t, all, coll)
+			require.NotContains(t, all, candidate{name: "hierarchical"}, coll)
+			for _, c := range candidates(coll, ranks, false, exec.PlanChannels) {
+				require.False(t, c.windows, "%v %s", coll, c.name)
+				require.Contains(t, all, c)
+			}
+			ordered := slices.ContainsFunc(all, func(c candidate) bool { return c.ordered && !c.windows })
+			require.True(t, ordered, "%v on %d ranks: nothing for determinism 4", coll, ranks)
+		}
+	}
+}
+
+func TestTableRanges(t *testing.T) {
+	for _, test := range []struct {
+		ranks int
+		all   []int
+		want  int
+	}{{2, nil, 2}, {3, nil, 3}, {4, nil, 3}, {8, nil, 5}, {6, nil, 5}, {16, []int{2, 4, 16}, 9}, {8, []int{2, 6, 8}, 7}, {64, nil, 33}, {4, []int{4, 8}, 3}} {
+		require.Equal(t, test.want, firstRanks(test.ranks, test.all), "%v", test)
+	}
+	for _, test := range []struct{ a, b, want int64 }{{8, 32, 16}, {16, 20, 16}, {2 << 10, 8 << 10, 4 << 10}, {1 << 20, 4 << 20, 2 << 20}, {900, 2000, 1 << 10}, {5, 6, 5}, {32 << 20, 64 << 20, 45 << 20}} {
+		got := between(test.a, test.b)
+		require.Equal(t, test.want, got, "%v", test)
+		require.True(t, test.a <= got && got < test.b, "%v", test)
+	}
+	spec := benchSpec{Min: 8, Max: 100, Factor: 4}
+	require.Equal(t, []int64{8, 32, 100}, spec.sizes())
+	spec.Min, spec.Max = 0, 0
+	require.Equal(t, []int64{0}, spec.sizes())
+	spec.Min, spec.Max = 8, 128
+	require.Equal(t, []int64{8, 32, 128}, spec.sizes())
+}
+
+// Whatever the times are, the rows are a table, and a group of each kind finds its winner by it.
+func TestTableOfAnyTimes(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		coll := dtype.Collectives()[random.IntN(len(dtype.Collectives()))]
+		m := &measured{coll: coll, ranks: 2 + random.IntN(9), rules: tune.Rules{Shared: true, Windows: true, Oversubscribed: random.IntN(2) == 0}}
+		m.candidates = candidates(coll, m.ranks, true, exec.PlanChannels)
+		sizes := []int64{8, 32, 1 << 10, 1 << 20, 64 << 20}[random.IntN(3):]
+		base := make([]float64, len(m.candidates))
+		for i := range base {
+			base[i] = 1 + random.Float64()
+		}
+		for range 2 {
+			var run []tuneCell
+			for s, size := range sizes {
+				cell := tuneCell{Bytes: size}
+				for i := range m.candidates {
+					cell.Times = append(cell.Times, steady(base[i]*float64(1+(s+i)%3)))
+				}
+				run = append(run, cell)
+			}
+			require.NoError(t, m.add(run))
+		}
+		lines := rows(t, m)
+		var all []tune.Row
+		for _, b := range m.bands(m.ranks) {
+			all = append(all, b.rows...)
+		}
+		table, err := tune.NewTable(all)
+		require.NoError(t, err)
+		for s, picked := range m.pick() {
+			for k, kind := range kinds {
+				rules := m.rules
+				rules.Table, rules.Windows = table, !kind.noWindows
+				if kind.ordered {
+					rules.Determinism = 4
+				}
+				want := m.candidates[picked[k]]
+				require.True(t, kind.runs(want))
+				require.Equal(t, want.name, tune.Choose(coll, m.ranks, m.sizes[s], rules), "%v on %d ranks, %d bytes, %+v\n%v", coll, m.ranks, m.sizes[s], kind, lines)
+			}
+		}
+	}
+}
