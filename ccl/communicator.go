@@ -144,6 +144,13 @@ func (w *Work) WaitFor(d time.Duration) error {
 // Done reports whether the operation has ended, and how. It never waits.
 func (w *Work) Done() (bool, error) { return w.op().Done() }
 
+// Poll is Done, after some work if nobody else is at it. It never waits.
+func (w *Work) Poll() (bool, error) { return w.op().Poll() }
+
+// Urge has the operation done without delay although nobody is inside Wait. Most operations are soon waited for, so otherwise the Node's own
+// thread goes on with one some milliseconds later at the most. It is for whoever learns of the end in another way than Wait or Poll.
+func (w *Work) Urge() { w.op().Urge() }
+
 // Seq is the operation's position among the collectives (or messages) of this rank, from 1.
 func (w *Work) Seq() uint64 { return w.op().Seq() }
 

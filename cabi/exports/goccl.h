@@ -134,6 +134,13 @@ int goccl_work_wait(goccl_work work, int64_t timeout_ns, goccl_error* error);
 /* Sets *done to 1 if the work is done. Then returns its code, else GOCCL_OK. Never waits. */
 int goccl_work_test(goccl_work work, int* done, goccl_error* error);
 
+/* goccl_work_test, after some work for the group on this thread unless another one is at it: for who asks again and again. */
+int goccl_work_poll(goccl_work work, int* done, goccl_error* error);
+
+/* Has the work done without delay although no thread waits for it. Most works are soon waited for, so otherwise a thread of the library
+ * looks after it some milliseconds later at the most. For who needs its end soon and learns of it by goccl_completions. */
+int goccl_work_urge(goccl_work work, goccl_error* error);
+
 /* The rank that a finished receive came from, -1 for other works. */
 int goccl_work_source(goccl_work work, int* source, goccl_error* error);
 

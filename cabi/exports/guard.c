@@ -63,6 +63,16 @@ int goccl_work_test(goccl_work work, int* done, goccl_error* error) {
   return goccl_go_work_test(work, done, error);
 }
 
+int goccl_work_poll(goccl_work work, int* done, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_work_poll(work, done, error);
+}
+
+int goccl_work_urge(goccl_work work, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_work_urge(work, error);
+}
+
 int goccl_work_source(goccl_work work, int* source, goccl_error* error) {
   GUARD(error);
   return goccl_go_work_source(work, source, error);

@@ -119,6 +119,31 @@ func goccl_go_work_test(work C.goccl_work, done *C.int, record *C.goccl_error) (
 	return answer(err, record)
 }
 
+//export goccl_go_work_poll
+func goccl_go_work_poll(work C.goccl_work, done *C.int, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	w, err := findWork(work)
+	if err != nil {
+		return answer(err, record)
+	}
+	ended, err := w.Poll()
+	*done = 0
+	if ended {
+		*done = 1
+	}
+	return answer(err, record)
+}
+
+//export goccl_go_work_urge
+func goccl_go_work_urge(work C.goccl_work, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	w, err := findWork(work)
+	if err == nil {
+		w.Urge()
+	}
+	return answer(err, record)
+}
+
 //export goccl_go_work_source
 func goccl_go_work_source(work C.goccl_work, source *C.int, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)

@@ -63,6 +63,7 @@ type Comm struct {
 	lock     atomic.Uint32 // 1 while a thread drives
 	posted   atomic.Pointer[Op]
 	pending  atomic.Int32 // posted and not ended
+	urgent   atomic.Int32 // of pending: those that were urged
 	waiting  atomic.Int32 // threads inside Wait
 	turn     atomic.Uint32
 	sleepers atomic.Int32 // of waiting: those that sleep on turn
@@ -83,6 +84,8 @@ type Comm struct {
 	shortcuts  shortcuts
 	broken     *fault.Error
 	idle       int
+
+	glimpsed uint64 // the progress thread's own: how many operations had ended when it looked
 }
 
 type program struct {
@@ -327,6 +330,9 @@ func (c *Comm) messageDone(req *p2p.Request, err error) {
 // end completes an operation: whoever waits for it is woken. op must not be touched afterwards.
 func (c *Comm) end(op *Op, err error) {
 	notify := op.notify
+	if notify {
+		op.calm()
+	}
 	if err != nil {
 		op.err = op.explain(err)
 		op.state.Store(opFailed)

@@ -6,11 +6,14 @@
 // An operation is a cursor over a rank's program, resumable anywhere; no thread belongs to it. A thread that waits for an
 // operation drives its Comm: it takes the driver's lock (one word, only ever tried), and advances whatever can be
 // advanced. Others that wait on the same Comm sleep on its turn word. Operations that nobody waits for are
-// driven by the process's one progress thread.
+// driven by the process's one progress thread, which does not start at once: most are soon waited for, and its help would only hinder
+// (progress.go). Where that is known to be wrong, because somebody sleeps until the end, Op.Urge says so.
 //
 // The rules that keep this alive (driver.go; checked over all interleavings by model_test.go):
 //
-//   - Every Comm with pending operations has a driver: a thread inside Wait on this Comm, else the progress thread.
+//   - Every Comm with pending operations has a driver: a thread that holds its lock or is inside Wait on it, else the progress thread. That one
+//     naps, for a millisecond at the most, before it takes a Comm; but not while an urgent operation is pending there, and it
+//     never sleeps longer without having taken all that nobody else drives.
 //   - Who gives up the lock, or leaves Wait, while operations are pending hands over: it wakes one thread that sleeps in Wait on this Comm, or, when no
 //     thread is inside Wait on it, the progress thread.
 //   - Who posts while another thread holds the lock rings the bell, in case the holder sleeps.

@@ -206,6 +206,34 @@ func (op *Op) Wait(cancel *Cancel) error {
 	return err
 }
 
+// Urge has op driven without delay although nobody may wait for it: somebody sleeps until its end, and does not work.
+func (op *Op) Urge() {
+	if op.urgency.CompareAndSwap(opCalm, opUrged) {
+		op.comm.urgent.Add(1)
+		op.comm.handOver()
+	}
+}
+
+// calm takes Urge back, before op ends.
+func (op *Op) calm() {
+	if op.urgency.Swap(opOver) == opUrged {
+		op.comm.urgent.Add(-1)
+	}
+}
+
+// Poll is Done, after some work on op's Comm if nobody else is at it. It never waits.
+func (op *Op) Poll() (bool, error) {
+	c := op.comm
+	if op.state.Load() == opPending && c.lock.CompareAndSwap(0, 1) {
+		if !c.advance() && !c.poll() {
+			c.look()
+		}
+		c.unlock()
+		c.handOver()
+	}
+	return op.Done()
+}
+
 // SetDeadline moves an operation's deadline to d from now, if that is earlier.
 func (op *Op) SetDeadline(d time.Duration) {
 	c := op.comm

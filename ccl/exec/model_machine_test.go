@@ -12,6 +12,7 @@ type mutation struct {
 	name, in string // in: the scenario that shows it
 	rewire   map[edge]place
 	lazy     bool // the last look before sleeping may leave out unasked messages
+	heedless bool // and what seems attended
 }
 
 type machine struct {
@@ -22,6 +23,7 @@ type machine struct {
 	sends   [maxOps]bool // somebody needs it
 	aborts  bool
 	closes  bool
+	urges   bool
 	unasked [maxComms]bool
 	s       *state
 	t       *threadState
@@ -52,6 +54,7 @@ func newMachine(sc *scenario, mu *mutation) (*machine, state) {
 		for _, a := range u.script {
 			m.aborts = m.aborts || a.verb == doAbort || a.verb == doClose
 			m.closes = m.closes || a.verb == doClose
+			m.urges = m.urges || a.verb == doUrge
 		}
 	}
 	for r := range ranks {
@@ -94,7 +97,7 @@ func (m *machine) at(s *state, thread int) { m.s, m.t, m.self = s, &s.threads[th
 func (m *machine) ways(s *state, i int) int {
 	t := &s.threads[i]
 	switch {
-	case t.at == ended || t.asleep:
+	case t.at == ended || t.asleep && t.at != napSleep:
 		return 0
 	case t.at == publish:
 		for _, n := range m.ops[t.op].needs {
@@ -105,17 +108,26 @@ func (m *machine) ways(s *state, i int) int {
 		if m.queue && t.op > 0 && s.threads[i-1].at != ended {
 			return 0
 		}
-	case t.at == waitLook:
+	case t.at == waitLook || t.at == urgeMark || t.at == pollLook:
 		if s.ops[t.op].phase == unposted && s.ops[t.op].pending {
 			return 0 // another thread posts it
 		}
-	case t.at == handWake || t.at == notifyWake:
+	case t.at == handWake || t.at == notifyWake || t.at == rouse:
 		m.at(s, i)
 		return max(1, len(m.sleepers(m.futex(t.at))))
-	case t.at == advUnasked && (!t.last || m.lazy):
+	case t.at == advUnasked && (!t.last || m.lazy), t.at == idleState && m.urges,
+		t.at == m.attend() && (!t.last || m.heedless) && s.comms[t.comm].urgent == 0:
 		return 2
 	}
 	return 1
+}
+
+// attend is the step of a pass at which Comms may be left to others.
+func (m *machine) attend() place {
+	if m.urges {
+		return passUrgent
+	}
+	return passLock
 }
 
 // futex names the step whose sleepers a wake is for.
@@ -127,6 +139,8 @@ func (m *machine) futex(wake place) place {
 		return bellSleep
 	case notifyWake:
 		return idleSleep
+	case rouse:
+		return napSleep
 	}
 	return watchSleep
 }
@@ -171,7 +185,7 @@ func (m *machine) awake() {
 		m.t.ring = false
 		m.t.word = false
 		m.jump(bellCancel)
-	case idleSleep:
+	case idleSleep, napSleep:
 		m.jump(awakeState)
 	case watchSleep:
 		m.t.word = false
@@ -251,8 +265,10 @@ func (m *machine) jump(to place) {
 	case waitTake:
 		m.locked()
 		m.call(advTake, driveLook)
-	case leaveHand, postHand:
+	case leaveHand, postHand, urgeHand, pollHand:
 		m.call(handPending, nextAction)
+	case handThenUrgent:
+		m.call(handPending, urgeCount)
 	case handThenLeave:
 		m.call(handPending, waitLeave)
 	case driveLook: // only the lock's holder ends operations
@@ -290,37 +306,63 @@ func (m *machine) jump(to place) {
 		t.todo &^= 1 << t.comm
 		m.jump(passPending)
 	case passDone:
-		responsible, moved := t.responsible, t.passMoved
-		t.responsible, t.passMoved = false, false
+		responsible, attended, moved := t.responsible, t.attended, t.passMoved
+		t.responsible, t.attended, t.passMoved = false, false, false
 		switch {
 		case t.last:
 			t.last = false
 			m.choose(responsible && !moved, bellLookWord, bellCancel)
 		case !responsible:
-			m.jump(idleState)
+			m.choose(attended, napState, idleState)
 		default:
 			t.word = t.word && !moved
 			m.choose(moved, progressSeen, bellState)
 		}
 	case notifyLook:
 		if c.listed && !m.closes {
-			m.jump(notifyWord) // it stays so
+			m.jump(notifyUrgent) // it stays so
 			return
 		}
 		t.at = to
+	case notifyUrgent:
+		if !m.urges {
+			m.jump(notifyWord)
+			return
+		}
+		t.at = to
+	case progressUrges:
+		if !m.urges {
+			m.jump(passStart)
+			return
+		}
+		t.at = to
+		if m.coarse {
+			m.do(m.s, m.self, 0)
+		}
+	case napState:
+		if !m.urges { // as if it had not come to the pass yet
+			m.t.word = false
+			m.jump(progressSeen)
+			return
+		}
+		t.at = to
+	case endOp:
+		m.choose(m.urges && m.posted(t.ending), endUrgency, endState)
 	case passStart:
 		t.at = to
 		if !m.closes && !m.fresh {
 			m.do(m.s, m.self, 0)
 		}
 	case notifyAct:
-		saw := t.saw
-		t.saw = 0
-		switch saw {
-		case 1:
+		saw, urgent := t.saw, t.urgent
+		t.saw, t.urgent = 0, false
+		switch {
+		case saw == 1:
 			m.jump(notifyWake)
-		case 2:
+		case saw == 2:
 			m.jump(ringLook) // its return is notify's
+		case saw == 3 && urgent:
+			m.jump(rouse)
 		default:
 			m.jump(back)
 		}
@@ -347,7 +389,7 @@ func (m *machine) jump(to place) {
 		if i := m.next(m.s, t.comm, queued, anyOp); i >= 0 {
 			m.s.ops[i].phase, m.s.ops[i].pos = over, 0
 			t.ending = uint8(i)
-			m.call(endState, advBroken)
+			m.call(endOp, advBroken)
 			return
 		}
 		t.ending = 0
@@ -411,6 +453,10 @@ func (m *machine) begin() {
 			m.jump(waitLook)
 		case doCancel:
 			m.jump(cancelFire)
+		case doUrge:
+			m.jump(urgeMark)
+		case doPoll:
+			m.jump(pollLook)
 		default:
 			m.choose(m.aborts, postStop, pushPending)
 		}

@@ -49,9 +49,12 @@ const (
 	handWaiting
 	notifyLook // Progress.notify
 	notifyAdd
+	notifyUrgent
+	notifyUrges
 	notifyWord
 	notifyState
 	notifyWake
+	rouse
 
 	ringLook // Bell.Ring
 	ringAdd
@@ -62,7 +65,9 @@ const (
 	advLook
 	advMessage
 	advUnasked
-	endState // Comm.end
+	endUrgency // Comm.end
+	endUrgent
+	endState
 	endPending
 	endSleepers
 	wakeTurn
@@ -70,10 +75,13 @@ const (
 	countSleepers
 	countWake
 
-	progressSeen // Progress.run, pass, sleep
+	progressSeen // Progress.run, pass, idle, nap, sleep
+	progressUrges
 	passStart
 	passPending
 	passWaiting
+	passLock
+	passUrgent
 	passTry
 	passUnlock
 	passSleepers
@@ -81,6 +89,9 @@ const (
 	idleState
 	idleLook
 	idleSleep
+	napState
+	napLook
+	napSleep
 	bellState
 	bellLookWord
 	awakeState
@@ -91,6 +102,13 @@ const (
 	closeRemove
 
 	cancelFire // Cancel.Fire, Op.Nudge
+
+	urgeMark // Op.Urge
+	urgeCount
+
+	pollLook // Op.Poll
+	pollTry
+	pollUnlock
 
 	watchSeen // completions.Wait, in a thread that waits until all operations have ended
 	watchLook
@@ -108,6 +126,9 @@ const (
 	leaveHand
 	handThenLeave // a mutation's
 	postHand
+	urgeHand
+	handThenUrgent // a mutation's
+	pollHand
 	driveNext
 	driveAgain
 	bellLookedAgain
@@ -115,6 +136,7 @@ const (
 	passNext
 	passDone
 	notifyAct
+	endOp
 	advHead
 	advMessages
 	advBroken
@@ -143,20 +165,27 @@ var text = [places]string{
 	turnLeave: "sleepTurn: sleepers.Add(-1)", handPending: "handOver: pending.Load", handLock: "handOver: lock.Load",
 	handSleepers: "handOver: sleepers.Load", handTurn: "handOver: turn.Add(1)",
 	handWake: "handOver: futex wake of 1 on turn", handWaiting: "handOver: waiting.Load",
-	notifyLook: "notify: comms.Load", notifyAdd: "notify: add to comms", notifyWord: "notify: word.Add(1)",
+	notifyLook: "notify: comms.Load", notifyAdd: "notify: add to comms", notifyUrgent: "notify: urgent.Load",
+	notifyUrges: "notify: urges.Add(1)", rouse: "notify: futex wake of 1 on urges", notifyWord: "notify: word.Add(1)",
 	notifyState: "notify: state.Load", notifyWake: "notify: futex wake of 1 on word",
 	ringLook: "Bell.Ring: sleepers.Load", ringAdd: "Bell.Ring: rings.Add(1), futex wake of all",
 	advTake: "take: posted.Swap(nil)", advStop: "advance: stop.Load", advBegin: "advance: begin, first bytes sent",
 	advLook: "advance: look for the event of the head", advMessage: "advance: look for the event of a message",
-	advUnasked: "advance: p2p for messages nobody asked for", endState: "end: op.state.Store(done)",
+	advUnasked: "advance: p2p for messages nobody asked for", endUrgency: "end: op.urgency.Swap(over)",
+	endUrgent: "end: urgent.Add(-1)", endState: "end: op.state.Store(done)",
 	endPending: "end: pending.Add(-1)", endSleepers: "end: sleepers.Load",
 	wakeTurn: "wake: turn.Add(1), futex wake of all", countAdd: "Completions.add: count.Add(1)",
 	countSleepers: "Completions.add: sleepers.Load", countWake: "Completions.add: futex wake of all on count",
-	progressSeen: "Progress.run: word.Load", passStart: "pass: comms.Load", passPending: "pass: pending.Load",
-	passWaiting: "pass: waiting.Load", passTry: "pass: lock.CompareAndSwap(0, 1)", passUnlock: "pass: lock.Store(0)",
+	progressSeen: "Progress.run: word.Load", progressUrges: "Progress.run: urges.Load",
+	passUrgent: "pass: urgent.Load, glimpse", passStart: "pass: comms.Load", passPending: "pass: pending.Load",
+	passWaiting: "pass: waiting.Load", passLock: "pass: lock.Load", passTry: "pass: lock.CompareAndSwap(0, 1)", passUnlock: "pass: lock.Store(0)",
 	passSleepers: "pass: sleepers.Load", passStop: "pass: stop.Load", idleState: "Progress.run: state.Store(idle)",
 	idleLook: "Progress.run: word.Load == seen", idleSleep: "Progress.run: futex wait on word",
-	bellState: "Progress.sleep: state.Store(bell)", bellLookWord: "Progress.sleep: word.Load != seen",
+	napState: "Progress.nap: state.Store(nap)", napLook: "Progress.nap: urges.Load == urged",
+	napSleep: "Progress.nap: timed futex wait on urges", urgeMark: "Urge: urgency.CompareAndSwap(calm, urged)",
+	urgeCount: "Urge: urgent.Add(1)", pollLook: "Poll: op.state.Load", pollTry: "Poll: lock.CompareAndSwap(0, 1)",
+	pollUnlock: "Poll: lock.Store(0)",
+	bellState:  "Progress.sleep: state.Store(bell)", bellLookWord: "Progress.sleep: word.Load != seen",
 	awakeState: "Progress: state.Store(awake)", abortStop: "Abort: stop.CompareAndSwap",
 	abortTry: "Abort: lock.CompareAndSwap(0, 1)", abortUnlock: "Abort: lock.Store(0)",
 	closeRemove: "Close: remove from comms", cancelFire: "Cancel.Fire", watchSeen: "watcher: count.Load",
@@ -182,11 +211,13 @@ type opState struct {
 	events, left  uint8 // arrived and not used; those that it needs to end
 	begun         bool  // has sent its first bytes; of an unasked message: was read
 	pending, fire bool  // op.state == opPending; its Cancel was fired
+	urgency       uint8 // opCalm, opUrged, opOver
 }
 
 type commState struct {
 	lock, stop, broken, listed          bool
 	pending, waiting, sleepers, drivers int8
+	urgent                              int8
 	posts                               uint8
 }
 
@@ -198,6 +229,7 @@ var fused = [places]bool{
 	pushList: true, waitEnter: true, bellTicket: true, bellCancel: true, turnLeave: true, notifyWord: true, notifyState: true,
 	ringLook: true, ringAdd: true, endPending: true, endSleepers: true, wakeTurn: true, countAdd: true, countSleepers: true,
 	countWake: true, idleLook: true, awakeState: true, progressSeen: true, advBegin: true, bellLookWord: true,
+	progressUrges: true, notifyUrges: true, endUrgency: true, endUrgent: true, napLook: true,
 }
 
 type threadState struct {
@@ -206,9 +238,10 @@ type threadState struct {
 	depth, action, op, ending, comm, saw uint8
 	todo                                 uint8 // a pass: its Comms, as bits
 	asleep                               bool
-	turn, ring, word                     bool // the value kept is still the newest
+	turn, ring, word, urges              bool // the value kept is still the newest
+	urgent                               bool // what notify has found
 	moved, last                          bool // what advance returns; a pass: the one before sleeping
-	responsible, passMoved               bool // what pass returns
+	responsible, attended, passMoved     bool // what pass returns
 }
 
 type state struct {
@@ -257,6 +290,8 @@ const (
 	doCancel
 	doAbort
 	doClose
+	doUrge
+	doPoll
 )
 
 type action struct {
@@ -270,6 +305,8 @@ func wait(op uint8) action      { return action{doWait, op} }
 func cancel(op uint8) action    { return action{doCancel, op} }
 func abort(comm uint8) action   { return action{doAbort, comm} }
 func closing(comm uint8) action { return action{doClose, comm} }
+func urge(op uint8) action      { return action{doUrge, op} }
+func poll(op uint8) action      { return action{doPoll, op} }
 
 // edge is one way from place to place; from == ended stands for any.
 type edge struct{ from, to place }

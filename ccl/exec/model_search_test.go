@@ -69,7 +69,7 @@ func (g *graph) check(sc *scenario, mu *mutation) (states int, wrong string) {
 			return len(g.states), "too many states"
 		}
 		from = g.states[n]
-		quiet, dead := true, true
+		quiet, still, dead := true, true, true
 		for i := range m.kinds {
 			ways := m.ways(&from, i)
 			for way := range ways {
@@ -77,10 +77,12 @@ func (g *graph) check(sc *scenario, mu *mutation) (states int, wrong string) {
 				m.do(&to, i, way)
 				g.edges = append(g.edges, [2]int32{g.number(&to, n), n})
 			}
-			quiet = quiet && (ways == 0 || from.threads[i].at == publish)
+			rests := ways == 0 || from.threads[i].at == publish
+			quiet = quiet && rests
+			still = still && (rests || from.threads[i].at == napSleep && from.threads[i].asleep)
 			dead = dead && ways == 0
 		}
-		if why := m.fault(&from, quiet, dead); why != "" {
+		if why := m.fault(&from, quiet, still, dead); why != "" {
 			return len(g.states), why + m.trace(g, n)
 		}
 		if dead {
@@ -165,7 +167,7 @@ func (m *machine) words(s *state) string {
 		fmt.Fprintf(&b, "[lock %d pending %d waiting %d sleepers %d] ", lock, c.pending, c.waiting, c.sleepers)
 	}
 	for r := range slices.Max(m.comms) + 1 {
-		fmt.Fprintf(&b, "bell %d progress %s ", s.ranks[r].bell, [...]string{"awake", "idle", "bell"}[s.ranks[r].state])
+		fmt.Fprintf(&b, "bell %d progress %s ", s.ranks[r].bell, [...]string{"awake", "idle", "bell", "nap"}[s.ranks[r].state])
 	}
 	for i := range m.ops {
 		if !s.ops[i].pending {

@@ -133,7 +133,7 @@ func (m *machine) do(s *state, i, way int) {
 		}
 		m.wakeEach()
 		m.jump(back)
-	case handWake, notifyWake:
+	case handWake, notifyWake, rouse:
 		if list := m.sleepers(m.futex(t.at)); len(list) > 0 {
 			m.wake(list[way])
 		}
@@ -141,9 +141,19 @@ func (m *machine) do(s *state, i, way int) {
 	case handWaiting:
 		m.choose(c.waiting != 0 || m.alone[rank], back, notifyLook)
 	case notifyLook:
-		m.choose(c.listed, notifyWord, notifyAdd)
+		m.choose(c.listed, notifyUrgent, notifyAdd)
 	case notifyAdd:
 		c.listed = true
+		m.jump(notifyUrgent)
+	case notifyUrgent:
+		t.urgent = c.urgent > 0
+		m.choose(t.urgent, notifyUrges, notifyWord)
+	case notifyUrges:
+		for k := range m.kinds {
+			if m.kinds[k].rank == rank && m.kinds[k].start == progressSeen {
+				s.threads[k].urges = false
+			}
+		}
 		m.jump(notifyWord)
 	case notifyWord:
 		for k := range m.kinds {
@@ -210,7 +220,7 @@ func (m *machine) do(s *state, i, way int) {
 			return
 		}
 		target.phase, target.pos = over, 0
-		m.call(endState, more)
+		m.call(endOp, more)
 		if t.at == endState {
 			m.do(s, i, 0) // nobody else sees what is between
 		}
@@ -220,6 +230,13 @@ func (m *machine) do(s *state, i, way int) {
 			s.ops[mail].begun, t.moved = true, true
 		}
 		m.jump(back)
+	case endUrgency:
+		urged := uint32(target.urgency) == opUrged
+		target.urgency = uint8(opOver)
+		m.choose(urged, endUrgent, endState)
+	case endUrgent:
+		c.urgent--
+		m.jump(endState)
 	case endState:
 		target.pending = false
 		m.jump(endPending)
@@ -243,6 +260,9 @@ func (m *machine) do(s *state, i, way int) {
 
 	case progressSeen:
 		t.word, t.last = true, false
+		m.jump(progressUrges)
+	case progressUrges:
+		t.urges = true
 		m.jump(passStart)
 	case passStart:
 		for k, of := range m.comms {
@@ -254,10 +274,20 @@ func (m *machine) do(s *state, i, way int) {
 	case passPending:
 		m.choose(c.pending != 0, passWaiting, passNext)
 	case passWaiting:
-		t.responsible = t.responsible || c.waiting == 0
-		m.choose(c.waiting == 0, passTry, passNext)
+		m.choose(c.waiting == 0, passLock, passNext)
+	case passLock, passUrgent:
+		switch {
+		case t.at == passLock && c.lock:
+			m.jump(passNext)
+		case t.at == passLock && m.urges:
+			m.jump(passUrgent)
+		default:
+			t.attended = t.attended || way == 1 && !t.last
+			m.choose(way == 0, passTry, passNext)
+		}
 	case passTry:
 		if !c.lock {
+			t.responsible = true
 			m.locked()
 			m.call(advTake, passLocked)
 			return
@@ -278,12 +308,27 @@ func (m *machine) do(s *state, i, way int) {
 		}
 		m.jump(passNext)
 	case idleState:
+		if way == 1 {
+			m.jump(napState)
+			return
+		}
 		r.state = 1
 		m.jump(idleLook)
 	case idleLook:
 		m.choose(t.word, idleSleep, awakeState)
 	case idleSleep:
 		m.sleep(t.word)
+	case napState:
+		r.state = 3
+		m.jump(napLook)
+	case napLook:
+		m.choose(t.urges, napSleep, awakeState)
+	case napSleep:
+		if t.asleep {
+			m.wake(i) // its time is over
+			return
+		}
+		m.sleep(t.urges)
 	case bellState:
 		r.state = 2
 		m.jump(bellAnnounce)
@@ -292,7 +337,7 @@ func (m *machine) do(s *state, i, way int) {
 		t.word = false // it is read again before it matters
 		m.choose(newest, bellSleep, bellCancel)
 	case awakeState:
-		r.state, t.word = 0, false
+		r.state, t.word, t.urges = 0, false, false
 		m.jump(progressSeen)
 
 	case abortStop:
@@ -314,6 +359,29 @@ func (m *machine) do(s *state, i, way int) {
 	case cancelFire:
 		op.fire = true
 		m.call(ringLook, nudgeWake)
+
+	case urgeMark:
+		if uint32(op.urgency) != opCalm {
+			m.jump(nextAction)
+			return
+		}
+		op.urgency = uint8(opUrged)
+		m.jump(urgeCount)
+	case urgeCount:
+		c.urgent++
+		m.jump(urgeHand)
+
+	case pollLook:
+		m.choose(op.pending, pollTry, nextAction)
+	case pollTry:
+		if !c.lock {
+			m.locked()
+			m.call(advTake, pollUnlock)
+			return
+		}
+		m.jump(nextAction)
+	case pollUnlock:
+		m.unlock(pollHand)
 
 	case watchSeen:
 		t.word = true
@@ -350,18 +418,22 @@ func (m *machine) done(s *state) bool {
 	return true
 }
 
-// fault says what is wrong in a state, judged by itself; quiet means that nothing but a peer can do a step.
-func (m *machine) fault(s *state, quiet, dead bool) string {
+// fault says what is wrong in a state, judged by itself; quiet means that nothing but a peer can do a step, still
+// that nothing but a peer or the end of a nap can.
+func (m *machine) fault(s *state, quiet, still, dead bool) string {
 	for i := range m.comms {
 		if s.comms[i].drivers > 1 {
 			return "two drivers of one Comm"
 		}
 	}
-	if !quiet {
+	if !still {
 		return ""
 	}
 	for i := range m.ops {
 		op, spec := &s.ops[i], &m.ops[i]
+		if !quiet && s.comms[spec.comm].urgent == 0 {
+			continue // it has to go on after the nap
+		}
 		head := m.next(s, uint8(spec.comm), queued, collective)
 		if head < 0 {
 			head = m.next(s, uint8(spec.comm), inList, collective)
@@ -383,6 +455,11 @@ func (m *machine) fault(s *state, quiet, dead bool) string {
 	}
 	if !dead {
 		return ""
+	}
+	for i, c := range s.comms {
+		if c.urgent != 0 {
+			return fmt.Sprintf("comm %d counts %d urgent operations at rest", i, c.urgent)
+		}
 	}
 	bells := [maxRanks]uint8{}
 	for i, k := range m.kinds {

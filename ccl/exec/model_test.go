@@ -12,11 +12,13 @@ import (
 // model in which every atomic operation is one step, and a breadth-first search through all its states. It checks that
 //
 //   - every run can still come to its end: nobody sleeps for ever, and no state is a trap;
-//   - whenever all threads sleep, there is nothing they could do: a peer may be slow, this process is not;
+//   - whenever all threads sleep, there is nothing they could do: a peer may be slow, this process is not. The nap of the progress thread
+//     is no such sleep, except for Comms with urgent operations;
 //   - a Comm never has two drivers.
 //
 // What the model leaves out: spinning (a thread may sleep at once, the worst case), what only the lock's holder
-// touches (part of the step before), deadlines, broken links, pollers, GOMAXPROCS, the end of the progress thread.
+// touches (part of the step before), deadlines, broken links, pollers, GOMAXPROCS, the end of the progress thread. What the progress thread
+// finds attended is anybody's guess, and so is whether it naps or sleeps; a nap may end at any time.
 // Words that only count (turn, rings, word, count) are modelled by what can be seen of them: whether a value that some
 // thread keeps is still the newest. Adding to turn or rings and waking all who sleep there is one step: it leaves out
 // only that who falls asleep in between is woken for nothing. Peers are threads that publish one event after another,
@@ -38,6 +40,8 @@ var scenarios = []scenario{
 	{name: "two threads post", comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}}},
 	{name: "two threads post three", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}, {}},
+		users: []user{{0, []action{post(0), post(1)}}, {0, []action{post(2)}}}},
+	{name: "posts to two Comms", coarse: true, queue: true, comms: []int{0, 0}, ops: []opSpec{{comm: 0}, {comm: 1}, {comm: 1}},
 		users: []user{{0, []action{post(0), post(1)}}, {0, []action{post(2)}}}},
 	{name: "two threads post and wait", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{post(1), wait(1)}}}},
@@ -86,6 +90,20 @@ var scenarios = []scenario{
 		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}, {0, []action{closing(0)}}}},
 	{name: "abort while events come", coarse: true, large: true, comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{run(1)}}, {0, []action{abort(0)}}}},
+	{name: "post, urge, never wait", fresh: true, comms: []int{0}, ops: []opSpec{{}},
+		users: []user{{0, []action{post(0), urge(0)}}}},
+	{name: "another thread urges", comms: []int{0}, ops: []opSpec{{}},
+		users: []user{{0, []action{post(0)}}, {0, []action{urge(0)}}}},
+	{name: "post, urge, wait", comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{post(0), urge(0), wait(0)}}}},
+	{name: "one posts and urges, one runs", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}},
+		users: []user{{0, []action{post(0), urge(0)}}, {0, []action{run(1)}}}},
+	{name: "one urges, one posts and waits", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}},
+		users: []user{{0, []action{post(0), urge(0)}}, {0, []action{post(1), wait(1)}}}},
+	{name: "two Comms, one urged", coarse: true, comms: []int{0, 0}, ops: []opSpec{{comm: 0}, {comm: 1}},
+		users: []user{{0, []action{post(0), post(1), urge(0)}}}},
+	{name: "post, poll", comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{post(0), poll(0), poll(0)}}}},
+	{name: "one polls, one runs", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}},
+		users: []user{{0, []action{post(0), poll(0)}}, {0, []action{run(1)}}}},
 	{name: "watcher", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}}, watch: true,
 		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}}},
 }
@@ -143,9 +161,20 @@ var mutations = []mutation{
 		rewire: map[edge]place{{0, idleState}: idleLook}},
 	{name: "progress reads word after the pass", in: "post, never wait",
 		rewire: map[edge]place{{0, progressSeen}: passStart, {0, idleState}: progressSeen, {progressSeen, passStart}: idleState}},
-	{name: "progress says bell after its look at word", in: "two threads post three",
+	{name: "progress says bell after its look at word", in: "posts to two Comms",
 		rewire: map[edge]place{{0, bellState}: bellAnnounce, {bellLookWord, bellSleep}: bellState,
 			{bellState, bellAnnounce}: bellSleep}},
+	{name: "Urge does not hand over", in: "another thread urges", rewire: map[edge]place{{0, urgeHand}: nextAction}},
+	{name: "Urge hands over before it counts", in: "another thread urges",
+		rewire: map[edge]place{{urgeMark, urgeCount}: handThenUrgent, {urgeCount, urgeHand}: nextAction}},
+	{name: "notify does not count urges", in: "another thread urges", rewire: map[edge]place{{notifyUrgent, notifyUrges}: notifyWord}},
+	{name: "notify does not rouse", in: "another thread urges", rewire: map[edge]place{{0, rouse}: back}},
+	{name: "progress reads urges after the pass", in: "another thread urges",
+		rewire: map[edge]place{{0, progressUrges}: passStart, {napState, napLook}: progressUrges, {progressUrges, passStart}: napLook}},
+	{name: "progress does not say that it naps", in: "another thread urges", rewire: map[edge]place{{0, napState}: napLook}},
+	{name: "an operation that has ended stays urgent", in: "post, urge, wait", rewire: map[edge]place{{endUrgency, endUrgent}: endState}},
+	{name: "the last look leaves out what seems attended", in: "two Comms, one urged", heedless: true},
+	{name: "Poll does not hand over", in: "one polls, one runs", rewire: map[edge]place{{0, pollHand}: nextAction}},
 	{name: "pass does not hand over", in: "one runs, one posts",
 		rewire: map[edge]place{{passUnlock, passSleepers}: passNext}},
 	{name: "end looks for sleepers before it sets the state", in: "two threads run",

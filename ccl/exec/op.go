@@ -16,6 +16,12 @@ const (
 	opFailed
 )
 
+const (
+	opCalm uint32 = iota
+	opUrged
+	opOver
+)
+
 // Op is one posted operation. It is used by one waiter at a time, and given back by Free.
 type Op struct {
 	comm     *Comm
@@ -27,9 +33,10 @@ type Op struct {
 	slot     int          // in Comm.messages
 	req      p2p.Request
 
-	state  atomic.Uint32
-	err    error // set before state
-	source int
+	state   atomic.Uint32
+	urgency atomic.Uint32 // opCalm, opUrged or opOver
+	err     error         // set before state
+	source  int
 
 	// The owner and the Comm both hold an Op; whoever lets go last puts it into the pool.
 	holders atomic.Int32
@@ -62,6 +69,7 @@ func (op *Op) set(c *Comm, call *Call, seq uint64) {
 	op.call.In, op.call.Out = op.in, op.out
 	op.err, op.source, op.notify, op.next = nil, -1, false, nil
 	op.state.Store(opPending)
+	op.urgency.Store(opCalm)
 	op.holders.Store(2)
 	op.seq = seq
 	timeout := call.Timeout

@@ -23,12 +23,12 @@ struct Entry {
   c10::intrusive_ptr<GocclWork> work; // null for a dropped one
   Held held;                          // of a dropped one
 
-  bool done() const { return work ? work->ended() : all_ended(held.works, "goccl", nullptr); }
+  bool done() const { return work ? work->ended() : all_ended(held.works, lib.work_test, "goccl", nullptr); }
 
   void finish() {
     if (work) return void(work->isCompleted());
     std::exception_ptr error; // nobody is left to be told
-    all_ended(held.works, "goccl", &error);
+    all_ended(held.works, lib.work_test, "goccl", &error);
     try {
       if (!error) held.copy_back();
     } catch (const std::exception& e) {

@@ -7,11 +7,11 @@
 
 namespace goccl {
 
-bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, const char* title, std::exception_ptr* error) {
+bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, decltype(lib.work_test) ask, const char* title, std::exception_ptr* error) {
   for (goccl_work work : works) {
     Failure failure;
     int done = 0;
-    const int rc = lib.work_test(work, &done, &failure);
+    const int rc = ask(work, &done, &failure);
     if (rc == GOCCL_OK && done == 0) return false;
     if (rc != GOCCL_OK && error != nullptr && !*error) *error = as_exception(rc, failure, title);
   }
@@ -75,7 +75,7 @@ bool GocclWork::isCompleted() {
   if (done()) return true;
   check_not_forked(kind_.title);
   std::exception_ptr error;
-  if (!all_ended(held_.works, kind_.title, &error)) return false;
+  if (!all_ended(held_.works, lib.work_poll, kind_.title, &error)) return false;
   settle(error);
   return true;
 }
@@ -133,7 +133,15 @@ c10::intrusive_ptr<c10::ivalue::Future> GocclWork::getFuture() {
   }
   check_not_forked(kind_.title);
   // Held by the completer from here on, so that the future is completed even if the caller drops this Work.
-  if (!completer::watch(c10::intrusive_ptr<GocclWork>::reclaim_copy(this))) isCompleted();
+  if (!completer::watch(c10::intrusive_ptr<GocclWork>::reclaim_copy(this))) {
+    isCompleted();
+    return future;
+  }
+  // Whoever waits for a future, or for what follows it, sleeps, and works for nothing.
+  for (goccl_work work : held_.works) {
+    Failure failure;
+    check(lib.work_urge(work, &failure), failure, kind_.title);
+  }
   return future;
 }
 

@@ -10,7 +10,8 @@
 namespace goccl {
 
 // Whether the core is done with all of these, well or badly; if so and error is not null, *error is the first failure.
-bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, const char* title, std::exception_ptr* error);
+// ask is lib.work_test, or lib.work_poll, which works for it.
+bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, decltype(lib.work_test) ask, const char* title, std::exception_ptr* error);
 
 // One operation of torch: one of the core, or several (the coalesced forms).
 //
@@ -25,7 +26,7 @@ class GocclWork final : public c10d::Work {
   // Starts the calls, before the Work is handed out. What the core does at once has ended then for torch too.
   void start(Request* requests, size_t count);
   // Whether the core is done. Unlike isCompleted it runs no code of others and takes no lock.
-  bool ended() const { return done() || all_ended(held_.works, kind_.title, nullptr); }
+  bool ended() const { return done() || all_ended(held_.works, lib.work_test, kind_.title, nullptr); }
 
   bool isCompleted() override;
   bool isSuccess() const override { return done() && !exception_; }

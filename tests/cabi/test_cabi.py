@@ -2,7 +2,10 @@
 import ctypes
 import os
 import pathlib
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 
@@ -117,6 +120,47 @@ def test_start_wait_free(lib, pair):
             assert set(values) == {3.0}
         return True
     assert in_threads(2, one) == [True] * 2
+
+
+def test_poll_and_urge(lib, pair):
+    def one(rank):
+        for help_along in ("poll", "urge", "nothing"):
+            values = (ctypes.c_float * 100_000)(*[rank + 1.0] * 100_000)
+            call, _ = all_reduce_call(values)
+            work, _ = start(lib, pair[rank], call)
+            done, end = ctypes.c_int(work.value == 0), time.monotonic() + 20
+            if help_along == "urge" and not done.value:
+                assert lib.goccl_work_urge(work, None) == lib.goccl_work_urge(work, None) == OK
+            while not done.value:
+                ask = lib.goccl_work_poll if help_along == "poll" else lib.goccl_work_test
+                assert ask(work, ctypes.byref(done), None) == OK and time.monotonic() < end
+            assert set(values) == {3.0}
+            if work.value != 0:
+                assert lib.goccl_work_free(work) == OK
+                assert lib.goccl_work_poll(work, ctypes.byref(done), None) == lib.goccl_work_urge(work, None) == INVALID
+        return True
+    assert in_threads(2, one) == [True] * 2
+
+
+SLACK = """
+import ctypes, os, sys
+def slack(thread):
+    with open(f"/proc/{thread}/timerslack_ns") as f:
+        return int(f.read())
+before = set(os.listdir("/proc/self/task"))
+own = slack(os.getpid())
+ctypes.CDLL(sys.argv[1]).goccl_completions(ctypes.byref(ctypes.c_uint32()))
+threads = set(os.listdir("/proc/self/task")) - before
+print(own == slack(os.getpid()), len(threads) > 0, {slack(t) for t in threads})
+"""
+
+
+def test_only_threads_of_the_runtime_wake_late(lib):
+    """They get a timer slack of a millisecond, the thread that loads the library keeps its own."""
+    done = subprocess.run([sys.executable, "-c", SLACK, lib._name], capture_output=True, text=True, timeout=60)
+    if "Error" in done.stderr and "timerslack" in done.stderr:
+        pytest.skip("no right to see the slack of threads")
+    assert done.stdout.split("\n")[0] == "True True {1000000}", done.stderr
 
 
 def test_what_start_has_ended_needs_no_work(lib):

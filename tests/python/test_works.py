@@ -84,6 +84,37 @@ def test_wait_and_completer_do_not_complete_twice(pair):
     pair.run(check_wait_completes_future)
 
 
+def check_polling(rank):
+    """Who asks again and again whether an operation has ended moves it on."""
+    tensors = [torch.ones(n) for n in (1, 1000, 1_000_000)]
+    works = [dist.all_reduce(t, async_op=True) for t in tensors]
+    for work, t in zip(reversed(works), reversed(tensors)):
+        until(work.is_completed, "a polled operation did not end")
+        assert work.is_success() and t.sum() == 2 * t.numel()
+
+
+def test_polling_ends_operations(pair):
+    pair.run(check_polling)
+
+
+def check_many_in_flight(rank):
+    """Waited for in order, in reverse, by futures, or not at all."""
+    for order in (list, reversed):
+        tensors = [torch.ones(10) for _ in range(50)]
+        works = [dist.all_reduce(t, async_op=True) for t in tensors]
+        futures = [work.get_future() for work in works[::3]]
+        for work in order(works[::2]):
+            assert work.wait()
+        for future in order(futures):
+            assert future.wait()[0].tolist() == [2.0] * 10
+        until(lambda: all(t.tolist() == [2.0] * 10 for t in tensors), "an operation that nobody waits for did not end")
+        dist.barrier()
+
+
+def test_many_in_flight(pair):
+    pair.run(check_many_in_flight)
+
+
 def check_waiting_threads(rank):
     for _ in range(20):
         work = dist.all_reduce(torch.ones(100)[::2], async_op=True)
