@@ -58,3 +58,40 @@ func inPlace(make func(plan.Spec) *plan.Plan) func(plan.Spec) *plan.Plan {
 		return p
 	}
 }
+
+func TestMessagesDoNotAllocate(t *testing.T) {
+	for _, n := range []int{8, 2000, 64 << 10, 300_000} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			all := comms(t, 2, plans{})
+			var calls [2][2]*exec.Call
+			for rank := range 2 {
+				calls[rank] = [2]*exec.Call{messageCall(dtype.Send, make([]byte, n), 1-rank, 1), messageCall(dtype.Recv, make([]byte, n), 1-rank, 1)}
+			}
+			const warm, runs = 50, 50
+			errs := make(chan error, 1)
+			go func() {
+				for range warm + runs + 1 {
+					for _, call := range [2]*exec.Call{calls[1][1], calls[1][0]} {
+						if err := all[1].Run(call); err != nil {
+							errs <- err
+							return
+						}
+					}
+				}
+				errs <- nil
+			}()
+			turn := func() {
+				for _, call := range calls[0] {
+					if err := all[0].Run(call); err != nil {
+						panic(err)
+					}
+				}
+			}
+			for range warm {
+				turn()
+			}
+			require.Zero(t, testing.AllocsPerRun(runs, turn))
+			require.NoError(t, <-errs)
+		})
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/p2p"
@@ -186,6 +185,9 @@ func (c *Comm) Run(call *Call) error {
 		}
 		return err
 	}
+	if alone && !call.Coll.Valid() {
+		return c.runMessage(call)
+	}
 	if alone {
 		return c.runAlone(call)
 	}
@@ -205,11 +207,7 @@ func (c *Comm) runAlone(call *Call) error {
 	op := &c.alone
 	op.set(c, call, c.number(call))
 	c.pending.Add(1)
-	if call.Coll.Valid() {
-		c.head, c.tail = op, op
-	} else {
-		c.postMessage(op)
-	}
+	c.head, c.tail = op, op
 	return c.driveAlone(op, new(park.Spinner))
 }
 
@@ -299,32 +297,6 @@ func (c *Comm) take() {
 		}
 		op = next
 	}
-}
-
-func (c *Comm) postMessage(op *Op) {
-	blocks := op.call.In
-	if op.call.Coll == dtype.Recv {
-		blocks = op.call.Out
-	}
-	op.req = p2p.Request{Peer: op.call.Root, Tag: op.call.Tag, Data: blocks[0].Ptr,
-		Bytes: blocks[0].Count * op.call.Type.Size(), Send: op.call.Coll == dtype.Send}
-	op.slot = len(c.p2pOps)
-	c.p2pOps = append(c.p2pOps, op)
-	c.p2p.Post(&op.req)
-}
-
-// messageDone is the engine's word that a send or receive has ended.
-func (c *Comm) messageDone(req *p2p.Request, err error) {
-	op := (*Op)(unsafe.Add(unsafe.Pointer(req), -int(unsafe.Offsetof(Op{}.req))))
-	last := len(c.p2pOps) - 1
-	c.p2pOps[op.slot] = c.p2pOps[last]
-	c.p2pOps[op.slot].slot = op.slot
-	c.p2pOps[last] = nil
-	c.p2pOps = c.p2pOps[:last]
-	if err == nil && !req.Send {
-		op.source = req.Source
-	}
-	c.end(op, err)
 }
 
 // end completes an operation: whoever waits for it is woken. op must not be touched afterwards.

@@ -7,7 +7,7 @@ const (
 	AnySource = -1
 
 	// EagerLimit is the longest message that is sent before its receive is known.
-	EagerLimit = 8 << 10
+	EagerLimit = 64 << 10
 
 	// EagerWindow is the memory that unmatched eager messages of one rank take at another, the records counted.
 	EagerWindow = 256 << 10
@@ -44,7 +44,7 @@ const (
 	receiving              // receive: matched with a rendezvous
 	queued                 // send: in peer.queue
 	leaving                // send: peer.leaving, some of an eager message has left
-	announced              // send: the request to send has left, no answer yet
+	announced              // send: the request to send has left, no answer yet, or its head is leaving
 	sending                // send: in peer.ring
 	waiting                // send to oneself without a receive
 	finished               // in Engine.finished, about to be reported

@@ -15,8 +15,14 @@
 //
 // Messages of up to EagerLimit bytes travel at once (eager); their sends are done when the bytes have left. Arrived without a matching receive they
 // are copied to a buffer of their own. A sender keeps at most EagerWindow bytes of them unmatched at one peer (the receiver returns
-// the credit as they are matched); beyond that, and for longer messages, it sends a request only, and the data after the receiver has matched it
-// (rendezvous). So a peer's memory is bounded, and data that is on its way always has a place to go.
+// the credit as they are matched, with its own eager messages where it can); beyond that, and for longer messages, it sends a request, and the data
+// after the receiver has matched it (rendezvous). So a peer's memory is bounded, and data that is on its way always has a place to go.
+//
+// Of a longer message the first headBytes follow the request without waiting, where there is credit for them: while they are copied the answer
+// comes. Eager messages and heads leave one after the other, in fragments of which the receiver copies one out while the next is copied in.
+//
+// Direct is the short way of a send or receive that needs none of this: an eager message that goes at once, or is the next to arrive.
+// Whatever is less simple it leaves to the engine, half-way too.
 //
 // Requests are records of some 100 bytes; at most MaxAnnounced of them are unanswered between two ranks in one direction, later
 // sends wait at home. A receive whose message stands behind that many unmatched ones therefore waits for them.

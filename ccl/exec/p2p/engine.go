@@ -51,16 +51,19 @@ type peer struct {
 	slots slots // rendezvous in both directions
 }
 
-// departure is an eager message on its way out.
+// departure is an eager message or the head of a rendezvous on its way out.
 type departure struct {
 	active bool
 	tag    uint32
-	req    *Request // nil after Cancel
-	data   []byte   // of the request, or a pooled copy after Cancel
+	req    *Request // of an eager message
+	msg    *message // of a head
+	copied bool     // after Cancel: there is neither, data is a pooled copy
+	data   []byte
 	off    int
 }
 
-// arrival is an eager message on its way in, to a receive, to an unexpected message, or (neither) to nowhere.
+// arrival is an eager message on its way in, to a receive, to an unexpected message, or (neither) to nowhere. Of the head of a rendezvous it has
+// the message, which knows the receive if there is one.
 type arrival struct {
 	active      bool
 	req         *Request
@@ -185,7 +188,8 @@ func (e *Engine) owe(p *peer, m *message, what kind) {
 }
 
 // creditDue is how much credit is collected before it is sent back. Withholding less starves nobody: without credit a sender sends requests.
-const creditDue = EagerWindow / 8
+// Eager messages the other way carry what there is.
+const creditDue = EagerWindow / 2
 
 // giveBack notes that an eager message of the peer was matched.
 func (e *Engine) giveBack(p *peer, cost int) {

@@ -54,11 +54,11 @@ func TestBothSendFirst(t *testing.T) {
 func TestTagsInReverse(t *testing.T) {
 	w := newWorld(t, 2, 4, 16<<10, nil)
 	for tag := range 300 {
-		w.send(0, 1, uint32(tag), []int{0, 8, EagerLimit, 20000}[tag%4])
+		w.send(0, 1, uint32(tag), []int{0, 8, EagerLimit, 80000}[tag%4])
 	}
 	w.settle()
 	for tag := 299; tag >= 0; tag-- {
-		o := w.recv(1, 0, uint32(tag), []int{0, 8, EagerLimit, 20000}[tag%4])
+		o := w.recv(1, 0, uint32(tag), []int{0, 8, EagerLimit, 80000}[tag%4])
 		w.settle()
 		require.Equal(t, 1, o.dones, "tag %d waits for another", tag)
 	}
@@ -67,7 +67,7 @@ func TestTagsInReverse(t *testing.T) {
 
 // TestOrderAcrossProtocols: eager and rendezvous messages of one tag keep their order, before and after the window is used up.
 func TestOrderAcrossProtocols(t *testing.T) {
-	sizes := []int{EagerLimit + 1, 8, 30000, 0, EagerLimit}
+	sizes := []int{EagerLimit + 1, 8, 70000, 0, EagerLimit}
 	w := newWorld(t, 2, 4, 16<<10, nil)
 	for i := range 200 {
 		w.send(0, 1, 5, sizes[i%len(sizes)])
@@ -272,7 +272,7 @@ func TestTurns(t *testing.T) {
 		low, high = min(low, r.msg.off), max(high, r.msg.off)
 	}
 	require.Positive(t, low)
-	require.LessOrEqual(t, high-low, 3*dataFragment)
+	require.LessOrEqual(t, high-low, 7*dataFragment) // while the heads of the others left, the first had each second turn
 	w.finish()
 }
 

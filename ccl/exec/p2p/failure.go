@@ -31,11 +31,11 @@ func (e *Engine) failPeer(p *peer, err error) {
 		e.lost = err
 	}
 	if l := &p.leaving; l.active {
-		if l.req != nil {
-			e.finish(l.req, err)
-		} else {
+		if l.copied {
 			e.dropCopy(l)
-		}
+		} else if l.req != nil {
+			e.finish(l.req, err)
+		} // the request of a head is that of its message
 		*l = departure{}
 	}
 	for r := p.queue.pop(); r != nil; r = p.queue.pop() {
@@ -75,6 +75,7 @@ func (e *Engine) failReceives(source int, err error) {
 				next = r.next
 				if r.Peer == source || r.Peer == AnySource {
 					lists[i].remove(r)
+					e.table.waiting--
 					e.finish(r, err)
 				}
 			}
@@ -92,8 +93,10 @@ func (e *Engine) Cancel(r *Request, err error) bool {
 		e.table.removeReceive(r)
 	case filling:
 		e.peers[r.Source].filling.req = nil
-	case receiving, announced:
+	case receiving:
 		e.orphan(r.msg)
+	case announced:
+		e.cancelAnnounced(&e.peers[r.Peer], r.msg)
 	case queued:
 		e.peers[r.Peer].queue.remove(r)
 	case leaving:
@@ -113,11 +116,27 @@ func (e *Engine) Cancel(r *Request, err error) bool {
 	return true
 }
 
-// keepCopy lets an eager message leave without its request. The peer has begun to receive it.
+// cancelAnnounced takes the request from a rendezvous whose data has not begun. Its head may be leaving, and the answer may be here.
+func (e *Engine) cancelAnnounced(p *peer, m *message) {
+	if p.leaving.msg == m {
+		e.keepCopy(&p.leaving)
+	}
+	if m.stage == streaming {
+		m.req = nil
+		e.owe(p, m, kindAbort)
+	} else {
+		e.orphan(m)
+	}
+}
+
+// keepCopy lets an eager message, or a head, leave without its request. The peer has begun to receive it.
 func (e *Engine) keepCopy(l *departure) {
+	if l.copied {
+		return
+	}
 	rest := e.pool.buffer(len(l.data))
 	copy(rest[l.off:], l.data[l.off:])
-	l.data, l.req = rest, nil
+	l.data, l.req, l.msg, l.copied = rest, nil, nil, true
 	e.debts++
 }
 

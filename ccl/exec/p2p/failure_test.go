@@ -2,6 +2,7 @@ package p2p
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"unsafe"
 
@@ -14,12 +15,12 @@ import (
 // TestCancelEverywhere cancels a send or a receive after each number of steps, for each protocol, and checks with the reference
 // matcher that later messages of the same tag are not disturbed.
 func TestCancelEverywhere(t *testing.T) {
-	for _, size := range []int{0, 8, 1000, EagerLimit, EagerLimit + 1, 20_000} {
+	for _, size := range []int{0, 8, 1000, 20_000, EagerLimit, EagerLimit + 1, 80_000} {
 		for _, who := range []string{"send", "receive", "both"} {
 			for _, first := range []string{"send", "receive"} {
 				t.Run(fmt.Sprintf("%d bytes, %s, %s first", size, who, first), func(t *testing.T) {
 					for steps, last := 0, false; !last; steps++ {
-						last = cancelAfter(t, size, who, first, steps) || steps == 200
+						last = cancelAfter(t, size, who, first, steps, steps%2 == 1) || steps == 100
 					}
 				})
 			}
@@ -28,8 +29,11 @@ func TestCancelEverywhere(t *testing.T) {
 }
 
 // cancelAfter reports whether nothing was left to cancel.
-func cancelAfter(t *testing.T, size int, who, first string, steps int) bool {
-	w := newWorld(t, 2, 2, 512, nil)
+func cancelAfter(t *testing.T, size int, who, first string, steps int, direct bool) bool {
+	w := newWorld(t, 2, 2, 4096, nil)
+	if direct {
+		w.direct = rand.New(rand.NewPCG(uint64(steps), 1))
+	}
 	var s, r *op
 	if first == "send" {
 		s = w.send(0, 1, 1, size)
@@ -53,7 +57,7 @@ func cancelAfter(t *testing.T, size int, who, first string, steps int) bool {
 		hit = w.cancel(r) || hit
 	}
 	// What follows is received as if nothing had been.
-	for _, n := range []int{8, 9000} {
+	for _, n := range []int{8, 9000, 70_000} {
 		w.send(0, 1, 2, n)
 		w.recv(1, 0, 2, n)
 	}
@@ -79,11 +83,11 @@ var errLost = fault.Peer(fault.PeerLost, 1, "died")
 // TestPeerFailureEverywhere lets rank 1 die after each number of steps of mixed traffic.
 func TestPeerFailureEverywhere(t *testing.T) {
 	for steps := range 120 {
-		failAfter(t, steps)
+		failAfter(t, steps, steps%2 == 0)
 	}
 }
 
-func failAfter(t *testing.T, steps int) {
+func failAfter(t *testing.T, steps int, direct bool) {
 	chans := newNetwork(3, 3, 2048, nil).chans
 	byReq := map[*Request]*op{}
 	var ops []*op
@@ -98,11 +102,20 @@ func failAfter(t *testing.T, steps int) {
 	post := func(rank, peer int, tag uint32, size int, send bool, seed uint64) *op {
 		o := newOp(rank, peer, tag, size, send, seed)
 		ops, byReq[&o.Request] = append(ops, o), o
+		if direct {
+			switch engines[rank].Direct(&o.Request) {
+			case Done:
+				o.dones++
+				return o
+			case Begun:
+				return o
+			}
+		}
 		engines[rank].Post(&o.Request)
 		return o
 	}
 	const tagAny = 50
-	sizes := []int{0, 8, EagerLimit, 20_000, 3000, 40_000}
+	sizes := []int{0, 8, EagerLimit, 80_000, 3000, 100_000}
 	for i, n := range sizes {
 		seed := uint64(100 + i)
 		post(1, 0, uint32(i), n, true, seed)
@@ -154,8 +167,8 @@ func failAfter(t *testing.T, steps int) {
 	}
 
 	// The others go on.
-	got := post(0, 2, 0, 20_000, false, 0)
-	post(2, 0, 0, 20_000, true, 7)
+	got := post(0, 2, 0, 80_000, false, 0)
+	post(2, 0, 0, 80_000, true, 7)
 	for engines[0].Advance() || engines[2].Advance() {
 	}
 	require.NoError(t, got.err)
@@ -214,10 +227,10 @@ func TestFailureForgetsWhatIsOwed(t *testing.T) {
 		require.True(t, e.Cancel(cut, errCancel))
 		out.ring = out.ring[:1] // now not even answers leave
 
-		post(1, 20_000, false)
-		transmit(kindRequest, 1, 20_000, 1, 0)
-		post(2, 20_000, false)
-		transmit(kindRequest, 2, 20_001, 2, 0)
+		post(1, 80_000, false)
+		transmit(kindRequest, 1, 80_000, 1, 0)
+		post(2, 80_000, false)
+		transmit(kindRequest, 2, 80_001, 2, 0)
 		post(3, 8, false)
 		transmit(kindEager, 3, 9, 0, 9)
 		for range 200 {
@@ -264,7 +277,7 @@ func TestFail(t *testing.T) {
 				}
 			})
 		}
-		memory := make([]byte, 50_000)
+		memory := make([]byte, 90_000)
 		var requests []*Request
 		post := func(rank, peer int, tag uint32, size int, send bool) *Request {
 			r := &Request{Peer: peer, Tag: tag, Data: unsafe.Pointer(&memory[0]), Bytes: size, Send: send}
@@ -274,14 +287,14 @@ func TestFail(t *testing.T) {
 			engines[rank].Post(r)
 			return r
 		}
-		for tag, n := range []int{8, EagerLimit, 50_000, 10_000} {
+		for tag, n := range []int{8, EagerLimit, 90_000, 70_000} {
 			for rank := range 2 {
 				post(rank, 1-rank, uint32(tag), n, true)
 				if tag != 3 {
 					post(rank, 1-rank, uint32(tag), n, false)
 				}
 			}
-			post(0, 0, 60, 50_000, true)
+			post(0, 0, 60, 90_000, true)
 		}
 		post(0, AnySource, 70, 8, false)
 		post(0, 2, 70, 8, false)

@@ -41,7 +41,7 @@ func (s *script) number() uint64 {
 	case 4, 5:
 		return (1+small&3)<<32 | small>>2 // a generation and an index
 	case 6:
-		return 20_000
+		return 80_000
 	default:
 		return s.word()
 	}
@@ -56,6 +56,7 @@ const (
 	stepSend
 	stepCancel
 	stepFail
+	stepFill
 	steps
 )
 
@@ -91,6 +92,7 @@ func hostile(t *testing.T, data []byte) {
 		}
 		o.fill(o.seed)
 	})
+	direct := false
 	post := func(tag uint32, size int, send bool) {
 		peer := 1
 		if !send && tag == 0 {
@@ -98,9 +100,18 @@ func hostile(t *testing.T, data []byte) {
 		}
 		o := newOp(0, peer, tag, size, send, uint64(len(ops)))
 		ops, byReq[&o.Request] = append(ops, o), o
+		if direct = !direct; direct {
+			switch e.Direct(&o.Request) {
+			case Done:
+				e.done(&o.Request, nil)
+				return
+			case Begun:
+				return
+			}
+		}
 		e.Post(&o.Request)
 	}
-	sizes := []int{0, 1, 64, 1000, EagerLimit, EagerLimit + 1, 20_000}
+	sizes := []int{0, 1, 64, 1000, EagerLimit, EagerLimit + 1, 80_000}
 	transmit := func(m transport.Meta, n int) {
 		n = min(n, len(payload))
 		if lent := in.Reserve(n); lent != nil {
@@ -128,6 +139,12 @@ func hostile(t *testing.T, data []byte) {
 			if len(ops) > 0 {
 				o := ops[int(s.byte())%len(ops)]
 				require.Equal(t, o.dones == 0, e.Cancel(&o.Request, errCancel))
+			}
+		case stepFill: // a request that was begun by Direct goes on so
+			if f := &e.peers[1].filling; f.req != nil {
+				if r := f.req; e.Direct(r) == Done {
+					e.done(r, nil)
+				}
 			}
 		case stepFail:
 			e.PeerFailed(1, errLost)
@@ -157,7 +174,7 @@ func TestHostileSeeds(t *testing.T) {
 // hostileSeeds are scripts that follow the protocol for a while.
 func hostileSeeds() [][]byte {
 	small := func(n byte) byte { return n << 3 }
-	const id1, twenty = 4, 6 // number(): generation 1 index 0, and 20,000
+	const id1, twenty = 4, 6 // number(): generation 1 index 0, and 80,000
 	receive := func(tag, size byte) []byte { return []byte{stepReceive, tag | size<<2} }
 	send := func(tag, size byte) []byte { return []byte{stepSend, tag | size<<2} }
 	fragment := func(k kind, tag, w1, w2, n byte) []byte { return []byte{byte(k), tag, w1, w2, n} }
@@ -207,21 +224,24 @@ func TestProtocolErrors(t *testing.T) {
 		"data for an outgoing id":  {meta(kindData, 0, askingID), 10},
 		"data at the wrong offset": {meta(kindData, 8, clearedID), 10},
 		"data without bytes":       {meta(kindData, 0, clearedID), 0},
-		"data beyond the end":      {meta(kindData, 0, clearedID), 20_001},
+		"data beyond the end":      {meta(kindData, 0, clearedID), 80_001},
 		"abort of unknown id":      {meta(kindAbort, 0, 99), 0},
 		"credit of nothing":        {meta(kindCredit, 0, 0), 0},
-		"credit that is not out":   {meta(kindCredit, 1, 0), 0},
-		"mismatch without send":    {meta(kindEagerMismatch, 0, 8), 0},
+		"credit that is not out":   {meta(kindCredit, EagerWindow, 0), 0},
+		"head too short":           {meta(kindHead, EagerLimit, 7), 0},
+		"head beyond memory":       {meta(kindHead, 1<<63, 7), 0},
+		"credit with eager":        {meta(kindEager, 10, EagerWindow), 10},
+		"mismatch without send":    {meta(kindEagerMismatch, 0, EagerLimit), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			net := newNetwork(2, 8, 32<<10, nil)
+			net := newNetwork(2, 8, 128<<10, nil)
 			var errs []error
 			e := New(0, net.chans[0], func(_ *Request, err error) { errs = append(errs, err) })
-			s, r := newOp(0, 1, 1, 20_000, true, 1), newOp(0, 1, 1, 20_000, false, 2)
+			s, r := newOp(0, 1, 1, 80_000, true, 1), newOp(0, 1, 1, 80_000, false, 2)
 			e.Post(&s.Request)
 			e.Post(&r.Request)
 			in := net.pipes[1][0]
-			request := meta(kindRequest, 20_000, 5)
+			request := meta(kindRequest, 80_000, 5)
 			in.Reserve(0)
 			in.Commit(0, &request)
 			e.Advance()
@@ -249,7 +269,8 @@ func TestPeerLimits(t *testing.T) {
 	}{
 		"eager messages":       {kindEager, 1000, EagerWindow / eagerCost(1000)},
 		"empty eager messages": {kindEager, 0, EagerWindow / recordCost},
-		"requests":             {kindRequest, 20_000, MaxAnnounced},
+		"requests":             {kindRequest, 80_000, MaxAnnounced},
+		"heads":                {kindHead, 80_000, EagerWindow / eagerCost(headBytes)},
 		"eager in another":     {kindEager, 1001, 1}, // of which 1000 bytes come
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -258,7 +279,7 @@ func TestPeerLimits(t *testing.T) {
 			in := net.pipes[1][0]
 			meta := transport.Meta{magic<<48 | uint64(m.kind)<<32, uint64(m.length), 0}
 			n := min(m.length, 1000)
-			if m.kind == kindRequest {
+			if m.kind == kindRequest || m.kind == kindHead {
 				n = 0
 			}
 			for i := range m.allowed + 1 {
@@ -266,6 +287,11 @@ func TestPeerLimits(t *testing.T) {
 				in.Reserve(n)
 				in.Commit(n, &meta)
 				e.Advance()
+				if m.kind == kindHead && i < m.allowed {
+					in.Reserve(headBytes)
+					in.Commit(headBytes, &transport.Meta{magic<<48 | uint64(kindEagerRest)<<32, 0, 0})
+					e.Advance()
+				}
 			}
 			require.ErrorIs(t, e.peers[1].err, fault.Internal)
 		})

@@ -13,6 +13,7 @@ type matchTable struct {
 	posted, postedAny [1 << tableBits]requestList
 	unexpected        [1 << tableBits]messageList
 	arrived           int    // messages in unexpected
+	waiting           int    // receives in posted and postedAny
 	clock             uint64 // of posting and arrival
 }
 
@@ -29,11 +30,15 @@ func (t *matchTable) receives(source int, tag uint32) *requestList {
 
 func (t *matchTable) addReceive(r *Request) {
 	t.clock++
+	t.waiting++
 	r.order, r.state = t.clock, posted
 	t.receives(r.Peer, r.Tag).push(r)
 }
 
-func (t *matchTable) removeReceive(r *Request) { t.receives(r.Peer, r.Tag).remove(r) }
+func (t *matchTable) removeReceive(r *Request) {
+	t.waiting--
+	t.receives(r.Peer, r.Tag).remove(r)
+}
 
 // oldestReceive finds the oldest posted receive that names this source, or AnySource, and this tag.
 func (t *matchTable) oldestReceive(source int, tag uint32) *Request {
@@ -174,7 +179,13 @@ func (e *Engine) refuseEager(p *peer, m *message, expected int) {
 
 // accept answers a request to send that r matches: with a clear-to-send, or that its length is wrong.
 func (e *Engine) accept(p *peer, m *message, r *Request) {
+	if m.head {
+		e.giveBack(p, eagerCost(headBytes))
+	}
 	if r.Bytes != m.length {
+		if p.filling.msg == m {
+			p.filling.msg = nil
+		}
 		e.finish(r, receiveMismatch(p.rank, m.tag, m.length, r.Bytes))
 		m.off = r.Bytes // what the answer says
 		e.owe(p, m, kindMismatch)
@@ -184,6 +195,9 @@ func (e *Engine) accept(p *peer, m *message, r *Request) {
 		e.finish(r, nil)
 	} else {
 		m.req, r.msg, r.state = r, m, receiving
+		kernel.Copy(r.bytes(), m.buf[:min(m.off, len(m.buf))])
+		e.pool.putBuffer(m.buf)
+		m.buf = nil
 	}
 	p.slots.put(m)
 	e.owe(p, m, kindClear)

@@ -26,6 +26,7 @@ func randomTraffic(t *testing.T, seed uint64) {
 
 func traffic(w *world, rng *rand.Rand, wrong, cancels bool) {
 	ranks := len(w.engines)
+	w.direct = rng
 	sizes := []int{0, 1, EagerLimit - 1, EagerLimit, EagerLimit + 1, 100, 5000}
 	sizeOf := make([]int, 1+rng.IntN(5)) // a tag has one size, so that AnySource receives fit
 	for i := range sizeOf {

@@ -5,7 +5,7 @@ import "math/bits"
 // Buffers of eager messages come in sizes of 64 bytes to EagerLimit, doubling. Of what is free, so much is kept:
 const (
 	smallestClass = 6 // 64 bytes
-	classes       = 8
+	classes       = 11
 	keepBytes     = 4 * EagerWindow
 	keepMessages  = 4096
 )

@@ -42,13 +42,14 @@ type message struct {
 	peer   int // the source, or the destination
 	tag    uint32
 	eager  bool
+	head   bool // a rendezvous whose first headBytes come with the request
 	orphan bool // its request was cancelled: Engine.debts counts it
 	owe    kind // the answer to send, while in peer.owed
 	stage  stage
 
 	length int
 	off    int    // eager: bytes that have arrived; rendezvous: bytes that were moved; of a mismatch: the length of the receive
-	buf    []byte // eager: what has arrived
+	buf    []byte // eager, and the head of a rendezvous without a receive: what has arrived
 	req    *Request
 	id     uint64 // in slots, 0 if not
 	remote uint64 // the peer's id

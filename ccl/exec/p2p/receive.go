@@ -29,7 +29,7 @@ func (e *Engine) take(p *peer, payload []byte, meta *transport.Meta) error {
 	k, tag := parse(meta)
 	switch k {
 	case kindEager:
-		return e.takeEager(p, tag, payload, meta[1])
+		return e.takeEager(p, tag, payload, meta[1], meta[2])
 	case kindEagerRest:
 		return e.takeEagerRest(p, payload, meta[1])
 	case kindData:
@@ -41,6 +41,8 @@ func (e *Engine) take(p *peer, payload []byte, meta *transport.Meta) error {
 	switch k {
 	case kindRequest:
 		return e.takeRequest(p, tag, meta[1], meta[2])
+	case kindHead:
+		return e.takeHead(p, tag, meta[1], meta[2])
 	case kindClear:
 		return e.takeClear(p, meta[1], meta[2])
 	case kindMismatch:
@@ -55,7 +57,7 @@ func (e *Engine) take(p *peer, payload []byte, meta *transport.Meta) error {
 	return p.broken("a fragment of unknown kind, meta %#x", *meta)
 }
 
-func (e *Engine) takeEager(p *peer, tag uint32, payload []byte, length uint64) error {
+func (e *Engine) takeEager(p *peer, tag uint32, payload []byte, length, credit uint64) error {
 	f := &p.filling
 	switch {
 	case f.active:
@@ -67,6 +69,11 @@ func (e *Engine) takeEager(p *peer, tag uint32, payload []byte, length uint64) e
 	cost := eagerCost(n)
 	if p.held+cost > EagerWindow {
 		return p.broken("more eager messages than there is credit for")
+	}
+	if credit != 0 {
+		if err := p.takeCredit(credit); err != nil {
+			return err
+		}
 	}
 	p.held += cost
 	*f = arrival{active: true, length: n}
@@ -104,8 +111,13 @@ func (e *Engine) fill(f *arrival, payload []byte) {
 	switch {
 	case f.req != nil:
 		kernel.Copy(f.req.bytes()[f.off:], payload)
+	case f.msg != nil && f.msg.req != nil: // the head of a message that has a receive
+		kernel.Copy(f.msg.req.bytes()[f.off:], payload)
+		f.msg.off += len(payload)
 	case f.msg != nil:
-		kernel.Copy(f.msg.buf[f.off:], payload)
+		if f.msg.buf != nil {
+			kernel.Copy(f.msg.buf[f.off:], payload)
+		}
 		f.msg.off += len(payload)
 	}
 	f.off += len(payload)
@@ -135,6 +147,33 @@ func (e *Engine) takeRequest(p *peer, tag uint32, length, id uint64) error {
 	return nil
 }
 
+// takeHead takes a request of whose message the first part is on its way.
+func (e *Engine) takeHead(p *peer, tag uint32, length, id uint64) error {
+	f := &p.filling
+	switch {
+	case f.active:
+		return p.broken("a head within an eager message")
+	case length <= EagerLimit || length > maxLength:
+		return p.broken("the head of a message of %d bytes", length)
+	case p.asked == MaxAnnounced:
+		return p.broken("more than %d requests to send without an answer", MaxAnnounced)
+	case p.held+eagerCost(headBytes) > EagerWindow:
+		return p.broken("more heads than there is credit for")
+	}
+	p.held += eagerCost(headBytes)
+	p.asked++
+	m := e.pool.message()
+	m.peer, m.tag, m.length, m.remote, m.head = p.rank, tag, int(length), id, true
+	*f = arrival{active: true, length: headBytes, msg: m}
+	if r := e.table.takeReceive(p.rank, tag); r != nil {
+		e.accept(p, m, r)
+	} else {
+		m.buf = e.pool.buffer(headBytes)
+		e.table.addMessage(m)
+	}
+	return nil
+}
+
 func (e *Engine) takeClear(p *peer, remote, id uint64) error {
 	m := p.slots.get(id, asking)
 	if m == nil {
@@ -150,9 +189,8 @@ func (e *Engine) takeClear(p *peer, remote, id uint64) error {
 		e.release(p, m)
 	case m.req == nil:
 		e.owe(p, m, kindAbort)
-	default:
-		m.req.state = sending
-		p.ring.push(m)
+	case p.leaving.msg != m:
+		p.stream(m)
 	}
 	return nil
 }
@@ -163,6 +201,9 @@ func (e *Engine) takeMismatch(p *peer, expected, id uint64) error {
 		return p.broken("a length of %d bytes for id %#x, which is not waiting for one", expected, id)
 	}
 	p.announced--
+	if p.leaving.msg == m {
+		e.keepCopy(&p.leaving)
+	}
 	if m.req != nil {
 		e.finish(m.req, sendMismatch(p.rank, m.tag, m.length, int(expected)))
 	}
@@ -174,6 +215,9 @@ func (e *Engine) takeData(p *peer, payload []byte, off, id uint64) error {
 	m := p.slots.get(id, cleared)
 	if m == nil {
 		return p.broken("data for id %#x, which is not waiting for any", id)
+	}
+	if p.filling.msg == m {
+		return p.broken("data of a message whose head has not arrived")
 	}
 	if off != uint64(m.off) || len(payload) == 0 || len(payload) > m.length-m.off {
 		return p.broken("%d bytes at %d of a message of which %d of %d have arrived", len(payload), off, m.off, m.length)
@@ -195,6 +239,9 @@ func (e *Engine) takeAbort(p *peer, id uint64) error {
 	m := p.slots.get(id, cleared)
 	if m == nil {
 		return p.broken("an abort of id %#x, which is not waiting for data", id)
+	}
+	if p.filling.msg == m {
+		p.filling.msg = nil
 	}
 	if m.req != nil {
 		e.finish(m.req, fault.Peer(fault.Aborted, p.rank, "the send of %d bytes with tag %d was cancelled there", m.length, m.tag))

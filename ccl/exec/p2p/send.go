@@ -6,10 +6,28 @@ const (
 	// flushBudget is how many rounds of one fragment of each sort a flush makes before it leaves the rest to the next Advance.
 	flushBudget = 16
 
-	// dataFragment is the most of a rendezvous that goes at once: small enough that the receiver copies it out of the cache and
+	// dataFragment is the most of a message that goes at once: small enough that the receiver copies it out of the cache and
 	// that messages take turns, large enough that the Meta costs nothing.
 	dataFragment = 64 << 10
+
+	// headBytes of a rendezvous leave without waiting for the receive: while the sender copies them, the answer comes.
+	headBytes = 32 << 10
 )
+
+// fragmentOf is how much of a message of n bytes goes at once: the receiver copies one out while the sender copies the next one in.
+func fragmentOf(n int) int {
+	switch {
+	case n <= 4<<10:
+		return n
+	case n <= 16<<10:
+		return 8 << 10
+	case n < 128<<10:
+		return 16 << 10
+	case n < 1<<20:
+		return 32 << 10
+	}
+	return dataFragment
+}
 
 // outcome of an attempt to send something.
 type outcome uint8
@@ -102,10 +120,19 @@ func (e *Engine) sendCredit(p *peer) outcome {
 	if !p.control(kindCredit, 0, uint64(p.credit), 0) {
 		return full
 	}
-	p.held -= p.credit
-	p.credit = 0
-	e.debts--
+	e.takeCreditDue(p)
 	return sent
+}
+
+// takeCreditDue is the credit that is on its way to the peer now.
+func (e *Engine) takeCreditDue(p *peer) int {
+	n := p.credit
+	if n >= creditDue {
+		e.debts--
+	}
+	p.held -= n
+	p.credit = 0
+	return n
 }
 
 // sendNext sends the next fragment of the eager message that is leaving, or begins with the oldest send.
@@ -123,16 +150,16 @@ func (e *Engine) sendNext(p *peer) outcome {
 	if p.announced == MaxAnnounced {
 		return nothing
 	}
-	return e.sendRequest(p, r)
+	return e.sendRequest(p, r, r.Bytes > EagerLimit && eagerCost(headBytes) <= p.window)
 }
 
 func (e *Engine) sendEager(p *peer, r *Request) outcome {
-	lent := p.channel.Reserve(r.Bytes)
+	lent := p.channel.Reserve(fragmentOf(r.Bytes))
 	if lent == nil || len(lent) == 0 && r.Bytes > 0 {
 		return full
 	}
 	n := kernel.Copy(lent, r.bytes())
-	p.channel.Commit(n, p.setMeta(kindEager, r.Tag, uint64(r.Bytes), 0))
+	p.channel.Commit(n, p.setMeta(kindEager, r.Tag, uint64(r.Bytes), uint64(e.takeCreditDue(p))))
 	p.window -= eagerCost(r.Bytes)
 	p.queue.remove(r)
 	if n == r.Bytes {
@@ -146,7 +173,7 @@ func (e *Engine) sendEager(p *peer, r *Request) outcome {
 
 func (e *Engine) sendEagerRest(p *peer) outcome {
 	l := &p.leaving
-	lent := p.channel.Reserve(len(l.data) - l.off)
+	lent := p.channel.Reserve(min(len(l.data)-l.off, fragmentOf(len(l.data))))
 	if len(lent) == 0 {
 		return full
 	}
@@ -154,30 +181,49 @@ func (e *Engine) sendEagerRest(p *peer) outcome {
 	p.channel.Commit(n, p.setMeta(kindEagerRest, l.tag, uint64(l.off), 0))
 	l.off += n
 	if l.off == len(l.data) {
-		if l.req != nil {
-			e.finishSend(p, l.req)
-		} else {
+		switch {
+		case l.copied:
 			e.dropCopy(l)
+		case l.msg != nil:
+			l.msg.off = headBytes
+			if l.msg.stage == streaming {
+				p.stream(l.msg)
+			}
+		default:
+			e.finishSend(p, l.req)
 		}
 		*l = departure{}
 	}
 	return sent
 }
 
-// dropCopy gives back the copy from which a cancelled eager send was completed.
+// stream lets the data of a rendezvous that was cleared, and whose head has left, take its turns.
+func (p *peer) stream(m *message) {
+	m.req.state = sending
+	p.ring.push(m)
+}
+
+// dropCopy gives back the copy from which a cancelled eager send, or a head, was completed.
 func (e *Engine) dropCopy(l *departure) {
 	e.pool.putBuffer(l.data)
 	e.debts--
 }
 
-func (e *Engine) sendRequest(p *peer, r *Request) outcome {
+// sendRequest begins a rendezvous, with or without the head.
+func (e *Engine) sendRequest(p *peer, r *Request, head bool) outcome {
 	if p.channel.Reserve(0) == nil {
 		return full
 	}
 	m := e.pool.message()
-	m.peer, m.tag, m.length, m.req, m.stage = p.rank, r.Tag, r.Bytes, r, asking
+	m.peer, m.tag, m.length, m.req, m.stage, m.head = p.rank, r.Tag, r.Bytes, r, asking, head
 	p.slots.put(m)
-	p.channel.Commit(0, p.setMeta(kindRequest, r.Tag, uint64(r.Bytes), m.id))
+	k := kindRequest
+	if head {
+		k = kindHead
+		p.window -= eagerCost(headBytes)
+		p.leaving = departure{active: true, tag: r.Tag, msg: m, data: r.bytes()[:headBytes]}
+	}
+	p.channel.Commit(0, p.setMeta(k, r.Tag, uint64(r.Bytes), m.id))
 	p.announced++
 	p.queue.remove(r)
 	r.msg, r.state = m, announced
@@ -190,7 +236,7 @@ func (e *Engine) sendData(p *peer) outcome {
 	if m == nil {
 		return nothing
 	}
-	lent := p.channel.Reserve(min(m.length-m.off, dataFragment))
+	lent := p.channel.Reserve(min(m.length-m.off, fragmentOf(m.length)))
 	if len(lent) == 0 {
 		return full
 	}

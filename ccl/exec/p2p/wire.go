@@ -8,9 +8,10 @@ import (
 // kind says what a fragment is. Word 0 of its Meta is magic (16 bits), kind (16 bits) and tag (32 bits).
 //
 //	kind           word 1              word 2               payload
-//	eager          message length      0                    first bytes of the message
-//	eager rest     offset              0                    more of the eager message that was begun last
+//	eager          message length      credit, as of credit first bytes of the message
+//	eager rest     offset              0                    more of the eager message or the head that was begun last
 //	request        message length      sender's id          none
+//	head           message length      sender's id          none, a request; the first headBytes follow as eager rest
 //	clear          receiver's id       sender's id          none, answers a request
 //	mismatch       receive length      sender's id          none, answers a request
 //	data           offset              receiver's id        bytes of a message that was cleared
@@ -18,7 +19,7 @@ import (
 //	credit         bytes               0                    none, returns eager credit
 //	eager mismatch receive length      message length       none, returns the credit of that message
 //
-// Each request gets one answer; each clear gets the data in order, or an abort at any point of it. A message of no bytes is done with its clear.
+// A head or a request gets one answer; each clear gets the data in order, or an abort at any point of it. A message of no bytes is done with its clear.
 type kind uint16
 
 const (
@@ -31,6 +32,7 @@ const (
 	kindAbort
 	kindCredit
 	kindEagerMismatch
+	kindHead
 )
 
 const (

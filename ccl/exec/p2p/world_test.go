@@ -88,6 +88,10 @@ type world struct {
 	posted   [][]*op   // [rank] receives without a message
 	arrived  [][]*op   // [rank] sends without a receive
 	mismatch bool      // some length was wrong: sends may carry news
+
+	straight, halfway int // of them: done by Direct; begun by it
+
+	direct *rand.Rand // half of the requests are tried by Direct first; nil: none
 }
 
 func newWorld(t testing.TB, ranks, fragments, capacity int, rng *rand.Rand) *world {
@@ -101,7 +105,7 @@ func newWorld(t testing.TB, ranks, fragments, capacity int, rng *rand.Rand) *wor
 				continue
 			}
 			w.net.pipes[s][d].onCommit = func(m transport.Meta) {
-				if k, _ := parse(&m); k == kindEager || k == kindRequest {
+				if k, _ := parse(&m); k == kindEager || k == kindRequest || k == kindHead {
 					o := w.pending[s][d][0]
 					o.announced, o.eager = true, k == kindEager
 					w.pending[s][d] = w.pending[s][d][1:]
@@ -109,7 +113,7 @@ func newWorld(t testing.TB, ranks, fragments, capacity int, rng *rand.Rand) *wor
 				}
 			}
 			w.net.pipes[s][d].onRelease = func(m transport.Meta) {
-				if k, _ := parse(&m); k == kindEager || k == kindRequest {
+				if k, _ := parse(&m); k == kindEager || k == kindRequest || k == kindHead {
 					o := w.flying[s][d][0]
 					w.flying[s][d] = w.flying[s][d][1:]
 					w.arrive(d, o)
@@ -146,7 +150,7 @@ func (w *world) send(from, to int, tag uint32, size int) *op {
 	} else {
 		w.pending[from][to] = append(w.pending[from][to], o)
 	}
-	w.engines[from].Post(&o.Request)
+	w.post(o)
 	return o
 }
 
@@ -159,8 +163,33 @@ func (w *world) recv(at, from int, tag uint32, size int) *op {
 	} else {
 		w.posted[at] = append(w.posted[at], o)
 	}
-	w.engines[at].Post(&o.Request)
+	w.post(o)
 	return o
+}
+
+// post gives a request to its engine, in one way or the other.
+func (w *world) post(o *op) {
+	e := w.engines[o.rank]
+	if w.direct != nil && w.direct.IntN(2) == 0 {
+		outcome := e.Direct(&o.Request)
+		for (outcome == Later || outcome == Begun) && w.direct.IntN(3) > 0 {
+			w.engines[w.direct.IntN(len(w.engines))].Advance()
+			if o.dones > 0 { // begun, and then the engine went on with it
+				return
+			}
+			outcome = e.Direct(&o.Request)
+		}
+		switch outcome {
+		case Done:
+			w.straight++
+			w.done(&o.Request, nil)
+			return
+		case Begun:
+			w.halfway++
+			return
+		}
+	}
+	e.Post(&o.Request)
 }
 
 var errCancel = fault.New(fault.Timeout, "cancelled by the test")

@@ -24,14 +24,16 @@ type Channel struct {
 	back   *atomic.Uint32 // the peer's count of released fragments
 	pool   *Pool
 	bell   *park.Bell
-	head   uint32 // number of the next fragment
-	tail   uint32 // number of the oldest fragment that is not known to be released
-	lent   []byte // of the last Reserve, nil after Commit
-	kind   int    // of the last Reserve
-	slot   int32  // 1 + the leased slot that is not committed, 0 is none
-	leases int    // slots of the pool not known to be released, with that one
-	slotOf [Depth]int32
-	stage  [InlineBytes]byte // small payloads are written here first: the receiver polls the line
+	head   uint32           // number of the next fragment
+	tail   uint32           // number of the oldest fragment that is not known to be released
+	lent   []byte           // of the last Reserve, nil after Commit
+	kind   int              // of the last Reserve
+	slot   int32            // 1 + the leased slot that is not committed, 0 is none
+	leases int              // slots of the pool not known to be released, with that one
+	slotOf [Depth]filled    // of each fragment; the slots count from 1, 0 is none
+	idle   [MaxSpare]filled // slots that came back, the last one lent first; others may take them away
+	idles  int
+	stage  inline // small payloads are written here first: the receiver polls the line
 
 	// Receiving.
 	in       *area
@@ -45,6 +47,12 @@ type Channel struct {
 	broken func(string)
 	closed bool // closed or broken: nothing is lent and nothing arrives
 	_      [64]byte
+}
+
+// filled is a slot that a fragment was sent in.
+type filled struct {
+	slot  int32 // from 1
+	state uint64
 }
 
 var _ transport.Channel = (*Channel)(nil)
@@ -70,7 +78,7 @@ func (c *Channel) Reserve(n int) []byte {
 	if n > LeaseBytes {
 		n = LeaseBytes
 	}
-	if n > SlotBytes || c.head-c.tail == Depth {
+	if n > SlotBytes && c.slot == 0 && c.idles == 0 || c.head-c.tail == Depth {
 		// Large slots are claimed back early, so that the next ones are those still in the caches.
 		c.reclaim()
 		if c.closed || c.head-c.tail == Depth {
@@ -80,7 +88,7 @@ func (c *Channel) Reserve(n int) []byte {
 	at := c.head % Depth
 	switch {
 	case n <= InlineBytes:
-		c.kind, c.lent = inLine, c.stage[:n:n]
+		c.kind, c.lent = inLine, c.stage.bytes()[:n:n]
 	case n <= SlotBytes:
 		c.kind, c.lent = inSlot, c.out.slots[at][:n:n]
 	default:
@@ -88,7 +96,7 @@ func (c *Channel) Reserve(n int) []byte {
 			if c.leases == MaxLeases {
 				return nil
 			}
-			if slot := c.pool.take(c, c.head); slot >= 0 {
+			if slot := c.takeSlot(); slot >= 0 {
 				c.slot = slot + 1
 				c.leases++
 			}
@@ -106,9 +114,20 @@ func (c *Channel) Reserve(n int) []byte {
 	return c.lent
 }
 
+// takeSlot returns a slot to be filled, one that came back if there is any, or -1.
+func (c *Channel) takeSlot() int32 {
+	for c.idles > 0 {
+		c.idles--
+		if s := c.idle[c.idles]; c.pool.retake(s.slot-1, s.state) {
+			return s.slot - 1
+		}
+	}
+	return c.pool.take(c)
+}
+
 // dropLease gives back the slot of a Reserve that was not committed.
 func (c *Channel) dropLease() {
-	c.pool.give(c.slot-1, c, c.head)
+	c.pool.drop(c.slot - 1)
 	c.slot = 0
 	c.leases--
 }
@@ -121,9 +140,14 @@ func (c *Channel) reclaim() {
 		return
 	}
 	for ; c.tail != released; c.tail++ {
-		if slot := &c.slotOf[c.tail%Depth]; *slot != 0 {
-			c.pool.give(*slot-1, c, c.tail)
-			*slot = 0
+		if s := &c.slotOf[c.tail%Depth]; s.slot != 0 {
+			if c.idles < MaxSpare {
+				c.idle[c.idles] = *s
+				c.idles++
+			} else {
+				c.pool.give(s.slot-1, s.state)
+			}
+			s.slot = 0
 			c.leases--
 		}
 	}
@@ -139,14 +163,16 @@ func (c *Channel) Commit(n int, m *transport.Meta) {
 	}
 	at := c.head % Depth
 	l := &c.out.lines[at]
-	l.meta = *m
+	// Word by word: a wider load of words that were stored just now waits until everything stored before them, the payload too, is in the cache.
+	l.meta[0], l.meta[1], l.meta[2] = m[0], m[1], m[2]
 	switch c.kind {
 	case inLine:
-		l.inline = c.stage
+		for i := range l.inline {
+			l.inline[i] = c.stage[i]
+		}
 	case inPool:
-		l.slotNumber().Store(uint32(c.slot - 1))
-		c.pool.leases[c.slot-1].committed.Store(true)
-		c.slotOf[at] = c.slot
+		*l.slotNumber() = uint32(c.slot - 1) // published with the word
+		c.slotOf[at] = filled{c.slot, c.pool.commit(c.slot-1, c.head)}
 		c.slot = 0
 	}
 	c.lent = nil
@@ -171,11 +197,11 @@ func (c *Channel) Peek() (payload []byte, m transport.Meta, ok bool) {
 	}
 	switch {
 	case kind == inLine && n <= InlineBytes:
-		payload = l.inline[:n:n]
+		payload = l.inline.bytes()[:n:n]
 	case kind == inSlot && n <= SlotBytes:
 		payload = c.in.slots[at][:n:n]
 	case kind == inPool && n <= LeaseBytes:
-		slot := int(l.slotNumber().Load())
+		slot := int(atomic.LoadUint32(l.slotNumber()))
 		if slot >= len(c.peerPool)/LeaseBytes {
 			c.fail(fmt.Sprintf("fragment %d names slot %d of a pool of %d", c.next, slot, len(c.peerPool)/LeaseBytes))
 			return nil, m, false
@@ -185,8 +211,10 @@ func (c *Channel) Peek() (payload []byte, m transport.Meta, ok bool) {
 		c.fail(fmt.Sprintf("fragment %d has kind %d and %d bytes", c.next, kind, n))
 		return nil, m, false
 	}
-	c.held, c.payload, c.meta = true, payload, l.meta
-	return c.payload, c.meta, true
+	m[0], m[1], m[2] = l.meta[0], l.meta[1], l.meta[2]
+	c.held, c.payload = true, payload
+	c.meta[0], c.meta[1], c.meta[2] = m[0], m[1], m[2]
+	return payload, m, true
 }
 
 // Release gives the fragment of the last Peek back to the sender.
@@ -217,6 +245,9 @@ func (c *Channel) Close() (unread int) {
 	}
 	if !c.closed {
 		c.reclaim()
+	}
+	for ; c.idles > 0; c.idles-- {
+		c.pool.give(c.idle[c.idles-1].slot-1, c.idle[c.idles-1].state)
 	}
 	c.closed, c.held, c.payload, c.lent = true, false, nil, nil
 	return c.leases

@@ -88,7 +88,7 @@ func TestNumbersWrap(t *testing.T) {
 		consume(t, r)
 	}
 	require.Empty(t, a.damage)
-	s.reclaim()
+	require.Zero(t, s.Close())
 	require.Equal(t, 2, pools[0].Free())
 }
 
@@ -141,6 +141,33 @@ func TestIdleChannelsGiveBack(t *testing.T) {
 	require.Equal(t, MaxLeases, pools[0].Free())
 }
 
+// TestSparesAreLentToOthers has one channel keep slots for itself until another asks.
+func TestSparesAreLentToOthers(t *testing.T) {
+	a, b, pools := newLink(t, 2, MaxSpare)
+	keeper, other := &a.channels[0], &a.channels[1]
+	for range MaxSpare {
+		commit(t, keeper, LeaseBytes, LeaseBytes)
+	}
+	for range MaxSpare {
+		consume(t, &b.channels[0])
+	}
+	commit(t, keeper, LeaseBytes, LeaseBytes) // one of them is in use again
+	require.Zero(t, pools[0].Free())
+	for range MaxSpare - 1 {
+		commit(t, other, LeaseBytes, LeaseBytes)
+	}
+	commit(t, other, LeaseBytes, SlotBytes)
+	commit(t, keeper, LeaseBytes, SlotBytes) // it finds out
+	consume(t, &b.channels[0])
+	commit(t, keeper, LeaseBytes, LeaseBytes)
+	require.Equal(t, 1, keeper.Close())
+	require.Equal(t, MaxSpare-1, other.Close())
+	require.Zero(t, pools[0].Free())
+	keeper.Forget()
+	other.Forget()
+	require.Equal(t, MaxSpare, pools[0].Free())
+}
+
 func TestLastSlotFirst(t *testing.T) {
 	a, b, _ := newLink(t, 1, 4)
 	var first *byte
@@ -184,11 +211,11 @@ func TestDamageIsFound(t *testing.T) {
 		{"length of a lease", func(a *area) { a.lines[0].word.Store(packWord(1, inPool, LeaseBytes+1)) }, "131073 bytes"},
 		{"kind", func(a *area) { a.lines[0].word.Store(packWord(1, 0, 1)) }, "kind 0"},
 		{"slot", func(a *area) {
-			a.lines[0].slotNumber().Store(4)
+			*a.lines[0].slotNumber() = 4
 			a.lines[0].word.Store(packWord(1, inPool, 1))
 		}, "slot 4 of a pool of 4"},
 		{"large slot", func(a *area) {
-			a.lines[0].slotNumber().Store(^uint32(0))
+			*a.lines[0].slotNumber() = ^uint32(0)
 			a.lines[0].word.Store(packWord(1, inPool, 1))
 		}, "slot 4294967295"},
 	} {

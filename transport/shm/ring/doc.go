@@ -21,4 +21,7 @@
 //
 // The sender has credit while fewer than 16 fragments are not released, and may hold at most 8 leases, so that one channel
 // cannot drain the pool. An empty pool is no lack of credit: a large payload is then cut to the private slot.
+//
+// Up to 4 slots that came back stay with their channel, which fills them again without the pool's lock. The pool takes them away when it has no
+// others: the state of a slot, one word, decides who has it.
 package ring

@@ -14,16 +14,22 @@ const (
 	SlotBytes   = 2 << 10   // of a private slot
 	LeaseBytes  = 128 << 10 // of a slot of the pool
 	MaxLeases   = 8         // of one channel at a time
+	MaxSpare    = 4         // slots that a channel keeps for its next fragments, while nobody else needs them
 )
 
 // ChannelBytes is the memory that one end owns for each channel.
 const ChannelBytes = int(unsafe.Sizeof(area{}))
 
+// inline is a small payload.
+type inline [InlineBytes / 8]uint64
+
+func (i *inline) bytes() *[InlineBytes]byte { return (*[InlineBytes]byte)(unsafe.Pointer(i)) }
+
 // line describes one fragment.
 type line struct {
 	word   atomic.Uint64
 	meta   transport.Meta
-	inline [InlineBytes]byte
+	inline inline
 }
 
 // area is what one end owns of a channel. The released line has a neighbour of padding: processors fetch lines in pairs.
@@ -40,7 +46,7 @@ func areaAt(memory []byte, i int) *area {
 }
 
 // slotNumber is the word of a line that names a slot of the pool.
-func (l *line) slotNumber() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&l.inline)) }
+func (l *line) slotNumber() *uint32 { return (*uint32)(unsafe.Pointer(&l.inline)) }
 
 // Kinds of payload memory.
 const (

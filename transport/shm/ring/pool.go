@@ -16,12 +16,14 @@ type Pool struct {
 	memory []byte
 }
 
-// lease is who has a slot, and for which fragment.
+// lease is who has a slot, and for which fragment. A slot that is being filled is nobody else's, whatever the peer's counter says. One
+// whose fragment was released is the owner's to fill again, without the lock, or anybody's who scans: state decides.
 type lease struct {
-	owner     *Channel
-	fragment  uint32
-	committed atomic.Bool // a slot that is being filled is nobody else's, whatever the peer's counter says
+	owner *Channel      // with the lock
+	state atomic.Uint64 // fragment << 32 | generation << 1 | committed; the generation changes when the slot goes back to the pool
 }
+
+const generationMask = 1<<32 - 2
 
 // scanEvery is how many vain takes go by between two scans for slots that other channels have not claimed back.
 const scanEvery = 16
@@ -36,7 +38,7 @@ func NewPool(memory []byte) *Pool {
 	return p
 }
 
-// Free is how many slots are not lent.
+// Free is how many slots are not lent, nor kept by a channel for its next fragments.
 func (p *Pool) Free() int {
 	p.acquire()
 	defer p.release()
@@ -55,8 +57,8 @@ func (p *Pool) acquire() {
 
 func (p *Pool) release() { p.lock.Store(0) }
 
-// take lends a slot for a fragment of owner, or returns -1.
-func (p *Pool) take(owner *Channel, fragment uint32) int32 {
+// take lends a slot to owner, to be filled, or returns -1.
+func (p *Pool) take(owner *Channel) int32 {
 	p.acquire()
 	if len(p.free) == 0 {
 		if p.misses++; p.misses >= scanEvery {
@@ -70,34 +72,50 @@ func (p *Pool) take(owner *Channel, fragment uint32) int32 {
 	}
 	slot := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
-	l := &p.leases[slot]
-	l.owner, l.fragment = owner, fragment
-	l.committed.Store(false)
+	p.leases[slot].owner = owner
 	p.release()
 	return slot
 }
 
-// give takes a slot back, unless a scan has already done so.
-func (p *Pool) give(slot int32, owner *Channel, fragment uint32) {
+// commit notes that a slot was filled with a fragment, and returns its state.
+func (p *Pool) commit(slot int32, fragment uint32) uint64 {
+	l := &p.leases[slot]
+	state := uint64(fragment)<<32 | l.state.Load()&generationMask | 1
+	l.state.Store(state)
+	return state
+}
+
+// retake lets the owner of a slot fill it again after its fragment was released, unless a scan has taken it away.
+func (p *Pool) retake(slot int32, state uint64) bool {
+	return p.leases[slot].state.CompareAndSwap(state, state&generationMask)
+}
+
+// give takes back a slot whose fragment was released, unless a scan has already done so.
+func (p *Pool) give(slot int32, state uint64) {
 	p.acquire()
-	if l := &p.leases[slot]; l.owner == owner && l.fragment == fragment {
-		p.giveLocked(slot)
-	}
+	p.giveLocked(slot, state)
 	p.release()
 }
 
-func (p *Pool) giveLocked(slot int32) {
-	p.leases[slot].owner = nil
-	p.free = append(p.free, slot)
+// drop takes back a slot that was not committed.
+func (p *Pool) drop(slot int32) { p.give(slot, p.leases[slot].state.Load()) }
+
+// giveLocked frees a slot that is still in this state.
+func (p *Pool) giveLocked(slot int32, state uint64) {
+	l := &p.leases[slot]
+	if l.state.CompareAndSwap(state, (state+2)&generationMask) {
+		l.owner = nil
+		p.free = append(p.free, slot)
+	}
 }
 
-// scan takes back what receivers have released but the senders, idle since, have not looked for. A peer that lies about its
-// counter spoils only what is sent to itself.
+// scan takes back what receivers have released but the senders, idle since, have not looked for or keep to themselves. A peer that lies
+// about its counter spoils only what is sent to itself.
 func (p *Pool) scan() {
 	for i := range p.leases {
 		l := &p.leases[i]
-		if l.owner != nil && l.committed.Load() && int32(l.owner.back.Load()-l.fragment) > 0 {
-			p.giveLocked(int32(i))
+		if state := l.state.Load(); l.owner != nil && state&1 != 0 && int32(l.owner.back.Load()-uint32(state>>32)) > 0 {
+			p.giveLocked(int32(i), state)
 		}
 	}
 }
@@ -106,8 +124,8 @@ func (p *Pool) scan() {
 func (p *Pool) forget(owner *Channel) {
 	p.acquire()
 	for i := range p.leases {
-		if p.leases[i].owner == owner {
-			p.giveLocked(int32(i))
+		if l := &p.leases[i]; l.owner == owner {
+			p.giveLocked(int32(i), l.state.Load())
 		}
 	}
 	p.release()

@@ -1,0 +1,79 @@
+package exec
+
+import (
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/p2p"
+	"github.com/goccl/goccl/ccl/park"
+)
+
+// runMessage is Run for a send or receive where nothing else is posted: the thread holds the lock. Most go straight from the caller's memory to the
+// channel, or from there, and are never an operation of the Comm.
+func (c *Comm) runMessage(call *Call) error {
+	op := &c.alone
+	op.request(call)
+	var pace park.Spinner
+	outcome := c.p2p.Direct(&op.req)
+	for outcome != p2p.Done {
+		if outcome == p2p.General || op.req.Send || !c.poll() && !(pace.Turn() && pace.Spinning()) {
+			return c.runGeneral(op, call, outcome, &pace)
+		}
+		outcome = c.p2p.Direct(&op.req)
+	}
+	op.req.Data = nil
+	c.messages.Add(1)
+	// Who only sends, or only receives from one rank, looks at the others now and then.
+	if c.idle++; c.idle%unaskedEvery == 0 {
+		c.p2p.Advance()
+	}
+	c.unlock()
+	c.handOver()
+	return nil
+}
+
+// runGeneral makes an operation of what is left, and lets the engine do it.
+func (c *Comm) runGeneral(op *Op, call *Call, outcome p2p.Outcome, pace *park.Spinner) error {
+	op.set(c, call, c.number(call))
+	c.pending.Add(1)
+	c.keepMessage(op)
+	if outcome != p2p.Begun {
+		c.p2p.Post(&op.req)
+	}
+	return c.driveAlone(op, pace)
+}
+
+// request makes the engine's request of a send or receive.
+func (op *Op) request(call *Call) {
+	b, send := call.Out, call.Coll == dtype.Send
+	if send {
+		b = call.In
+	}
+	op.req = p2p.Request{Peer: call.Root, Tag: call.Tag, Data: b[0].Ptr, Bytes: b[0].Count * call.Type.Size(), Send: send}
+}
+
+func (c *Comm) postMessage(op *Op) {
+	op.request(&op.call)
+	c.keepMessage(op)
+	c.p2p.Post(&op.req)
+}
+
+// keepMessage puts op among those that are looked at for their deadlines.
+func (c *Comm) keepMessage(op *Op) {
+	op.slot = len(c.p2pOps)
+	c.p2pOps = append(c.p2pOps, op)
+}
+
+// messageDone is the engine's word that a send or receive has ended.
+func (c *Comm) messageDone(req *p2p.Request, err error) {
+	op := (*Op)(unsafe.Add(unsafe.Pointer(req), -int(unsafe.Offsetof(Op{}.req))))
+	last := len(c.p2pOps) - 1
+	c.p2pOps[op.slot] = c.p2pOps[last]
+	c.p2pOps[op.slot].slot = op.slot
+	c.p2pOps[last] = nil
+	c.p2pOps = c.p2pOps[:last]
+	if err == nil && !req.Send {
+		op.source = req.Source
+	}
+	c.end(op, err)
+}

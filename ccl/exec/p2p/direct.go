@@ -1,0 +1,136 @@
+package p2p
+
+import "github.com/goccl/goccl/ccl/kernel"
+
+// Outcome says how far Direct came.
+type Outcome uint8
+
+const (
+	Done    Outcome = iota // it is done, and the engine has forgotten it
+	Later                  // nothing of it has moved, nothing is in its way: call Direct again, or Post it
+	Begun                  // it is in the engine as if it had been posted: call Direct again, or Advance
+	General                // nothing of it has moved, and something is in its way: Post it
+)
+
+// Direct does a send or receive at once if it can: an eager message goes into the channel, or comes from there into the caller's memory,
+// without any queue. What is not as simple as that is left to Post and Advance, in the middle of a message too; the result is the same
+// as that of Post, but for done, which is not called when Direct returns Done.
+func (e *Engine) Direct(r *Request) Outcome {
+	if uint(r.Peer) >= uint(len(e.peers)) || e.err != nil || e.reporting {
+		return General
+	}
+	p := &e.peers[r.Peer]
+	switch {
+	case r.state == filling:
+		return e.fillDirect(p, r)
+	case r.state != idle:
+		return Begun
+	case p.channel == nil || p.err != nil || uint(r.Bytes) > EagerLimit || r.Bytes > 0 && r.Data == nil:
+		return General
+	case r.Send:
+		return e.sendDirect(p, r)
+	}
+	return e.receiveDirect(p, r)
+}
+
+// sendDirect sends an eager message before which nothing waits to be sent.
+func (e *Engine) sendDirect(p *peer, r *Request) Outcome {
+	if p.late != nil || p.leaving.active || p.queue.head != nil || p.owed.head != nil {
+		return General
+	}
+	cost := eagerCost(r.Bytes)
+	for p.window < cost {
+		payload, meta, ok := p.channel.Peek()
+		if k, _ := parse(&meta); !ok || k != kindCredit || len(payload) != 0 || p.takeCredit(meta[1]) != nil {
+			return General
+		}
+		p.channel.Release()
+	}
+	piece := fragmentOf(r.Bytes)
+	lent := p.channel.Reserve(piece)
+	if lent == nil || len(lent) < piece {
+		return General
+	}
+	data := r.bytes()
+	off := kernel.Copy(lent, data)
+	p.channel.Commit(off, p.setMeta(kindEager, r.Tag, uint64(r.Bytes), uint64(e.takeCreditDue(p))))
+	p.window -= cost
+	for off < len(data) {
+		lent = p.channel.Reserve(min(len(data)-off, piece))
+		if len(lent) == 0 {
+			e.live++
+			r.state, r.msg, r.err = leaving, nil, nil
+			p.leaving = departure{active: true, tag: r.Tag, req: r, data: data, off: off}
+			return Begun
+		}
+		n := kernel.Copy(lent, data[off:])
+		p.channel.Commit(n, p.setMeta(kindEagerRest, r.Tag, uint64(off), 0))
+		off += n
+	}
+	return Done
+}
+
+// receiveDirect takes the next message of a peer, if it is eager and what r waits for, and no receive is older than r.
+func (e *Engine) receiveDirect(p *peer, r *Request) Outcome {
+	t := &e.table
+	if p.filling.active || t.waiting != 0 || t.arrived != 0 && t.oldestMessage(p.rank, r.Tag) != nil {
+		return General
+	}
+	for {
+		payload, meta, ok := p.channel.Peek()
+		if !ok {
+			return Later
+		}
+		k, tag := parse(&meta)
+		if k == kindCredit && len(payload) == 0 && p.takeCredit(meta[1]) == nil {
+			p.channel.Release()
+			continue
+		}
+		n, cost := len(payload), eagerCost(r.Bytes)
+		if k != kindEager || tag != r.Tag || meta[1] != uint64(r.Bytes) || n > r.Bytes || n == 0 && r.Bytes > 0 ||
+			p.held+cost > EagerWindow || meta[2] != 0 && p.takeCredit(meta[2]) != nil {
+			return General // and what is wrong with it is found there
+		}
+		kernel.Copy(r.bytes(), payload)
+		p.channel.Release()
+		p.held += cost
+		e.giveBack(p, cost)
+		r.Source = p.rank
+		if n < r.Bytes {
+			e.live++
+			r.state, r.msg, r.err = filling, nil, nil
+			p.filling = arrival{active: true, req: r, off: n, length: r.Bytes}
+			return e.fillDirect(p, r)
+		}
+		e.creditDirect(p)
+		return Done
+	}
+}
+
+// fillDirect takes more of the eager message that r receives.
+func (e *Engine) fillDirect(p *peer, r *Request) Outcome {
+	f := &p.filling
+	for {
+		payload, meta, ok := p.channel.Peek()
+		n := len(payload)
+		if k, _ := parse(&meta); !ok || k != kindEagerRest || meta[1] != uint64(f.off) || n == 0 || n > f.length-f.off {
+			return Begun
+		}
+		kernel.Copy(r.bytes()[f.off:], payload)
+		p.channel.Release()
+		if f.off += n; f.off == f.length {
+			*f = arrival{}
+			r.state = idle
+			e.live--
+			e.creditDirect(p)
+			return Done
+		}
+	}
+}
+
+// creditDirect sends the credit that is due, since nobody may call Advance for a while.
+func (e *Engine) creditDirect(p *peer) {
+	if p.credit >= creditDue && p.owed.head == nil {
+		e.sendCredit(p)
+	}
+}
