@@ -24,12 +24,12 @@ var (
 
 // callOf is a goccl_call in Go's terms. The blocks stay in the caller's memory; a count that no int can hold turns negative, which the core
 // refuses.
-func callOf(c *C.goccl_call) (call ccl.Call, err error) {
+func callOf(c *C.goccl_call, call *ccl.Call) error {
 	if c.n_in > ccl.MaxRanks || c.n_out > ccl.MaxRanks {
-		return call, fault.New(fault.Invalid, "%d input and %d output blocks", uint32(c.n_in), uint32(c.n_out))
+		return fault.New(fault.Invalid, "%d input and %d output blocks", uint32(c.n_in), uint32(c.n_out))
 	}
 	if outside(c.coll) || outside(c.dtype) || outside(c.redop) {
-		return call, fault.New(fault.Invalid, "collective %d, type %d, operator %d", int32(c.coll), int32(c.dtype), int32(c.redop))
+		return fault.New(fault.Invalid, "collective %d, type %d, operator %d", int32(c.coll), int32(c.dtype), int32(c.redop))
 	}
 	call.Coll, call.Type, call.Op = dtype.Collective(c.coll), dtype.Type(c.dtype), dtype.Op(c.redop)
 	call.Root, call.Tag, call.Factor = int(c.root), uint32(c.tag), float64(c.factor)
@@ -37,11 +37,11 @@ func callOf(c *C.goccl_call) (call ccl.Call, err error) {
 	call.Out = unsafe.Slice((*ccl.Block)(unsafe.Pointer(c.out)), int(c.n_out))
 	if c.timeout_ns != C.GOCCL_NO_TIMEOUT_GIVEN {
 		if c.timeout_ns <= 0 {
-			return call, fault.New(fault.Invalid, "%v: timeout %v is not more than zero", call.Coll, time.Duration(c.timeout_ns))
+			return fault.New(fault.Invalid, "%v: timeout %v is not more than zero", call.Coll, time.Duration(c.timeout_ns))
 		}
 		call.Timeout = time.Duration(c.timeout_ns)
 	}
-	return call, nil
+	return nil
 }
 
 func outside(n C.int32_t) bool { return n < 0 || n > math.MaxUint8 }
@@ -53,8 +53,8 @@ func goccl_go_run(group C.goccl_group, c *C.goccl_call, record *C.goccl_error) (
 	if err != nil {
 		return answer(err, record)
 	}
-	call, err := callOf(c)
-	if err == nil {
+	var call ccl.Call
+	if err = callOf(c, &call); err == nil {
 		err = g.Run(&call)
 	}
 	return answer(err, record)
@@ -67,8 +67,8 @@ func goccl_go_start(group C.goccl_group, c *C.goccl_call, work *C.goccl_work, se
 	if err != nil {
 		return answer(err, record)
 	}
-	call, err := callOf(c)
-	if err != nil {
+	var call ccl.Call
+	if err = callOf(c, &call); err != nil {
 		return answer(err, record)
 	}
 	w, err := g.Start(&call)

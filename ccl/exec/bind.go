@@ -53,8 +53,9 @@ func (c *Comm) bindProgram(low *lowered, in, out []Block, size int) error {
 	}
 	cur.bufs[plan.Tmp], cur.bufs[plan.Win] = cur.bufs[plan.Tmp][:0], cur.bufs[plan.Win][:0]
 	if low.slots {
+		base, stride := c.cells(c.rank)
 		for i, e := range low.win {
-			cur.bufs[plan.Win] = append(cur.bufs[plan.Win], span{unsafe.Add(c.windows.slotOf(c.rank), i*cur.cell), cur.length(e)})
+			cur.bufs[plan.Win] = append(cur.bufs[plan.Win], span{unsafe.Add(base, i*stride), cur.length(e)})
 		}
 		return cur.bindTmp(low.tmp, nil)
 	}

@@ -414,7 +414,7 @@ func (c *Comm) timedOut(op *Op) error {
 		return &fault.Error{Code: fault.Timeout, Peer: peer, Text: text}
 	}
 	if c.cur.entering {
-		if late := c.windows.late(); late >= 0 {
+		if late := c.windows.late(c.cur.turns); late >= 0 {
 			return fault.Peer(fault.Timeout, late, "rank %d has not ended the operation over windows before the last one", late)
 		}
 	}

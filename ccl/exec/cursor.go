@@ -124,8 +124,8 @@ func (c *Comm) runLane(lane int) (moved bool, err error) {
 				break
 			}
 			if done = true; s.nth > 0 {
-				cur.meta = cur.print.meta(0)
-				c.say(s, &cur.meta, cur.op.in, cur.last)
+				cur.meta = c.said()
+				c.say(s, &cur.meta, cur.op.in)
 				c.ring()
 			}
 		}

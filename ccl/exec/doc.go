@@ -36,10 +36,15 @@
 // for all to see (signals.go). Beside the word stands what the call is, which whoever waits for it compares with its own.
 //
 // Get and getreduce read windows of peers in place (shared.go). They need links that lend windows; all ranks refuse such a plan alike
-// where the group has none. A shared window has two slots, which the operations with gets use in turn: each rank counts, in its window, how many it has
-// left, and enters one when all have left the one before the last. An operation whose chunks do not fit a slot runs in pieces, the same elements of
-// every block in each; a piece is to the windows and to its messages what an operation is. In a plan without gets the window is private memory
-// behind Tmp.
+// where the group has none. A shared window has two slots, which the operations that use windows take in turn: each rank counts, in its window, how many
+// it has left, and enters one when all have left the one before the last. Tiny chunks need no slot; they lie beside the word, in the notice of their
+// operation, of which there are eight. An operation whose chunks do not fit a slot runs in pieces, the same elements of every block in each; a piece is
+// to the windows and to its messages what an operation is. In a plan without gets and words the window is private memory behind Tmp.
+//
+// # Shortcuts
+//
+// A call that is made alone, over windows, by a program of one lane, and for at least the third time, runs from places that were computed before
+// (express.go), without a cursor. It never sleeps: what cannot go on at once is left to the cursor, where it stands.
 //
 // # Lengths
 //

@@ -30,6 +30,7 @@ type express struct {
 	mean  kernel.SumScaleFunc
 	elem  int
 	post  float64
+	turns uint64
 }
 
 // bound is a step, or one chunk of it.
@@ -46,7 +47,7 @@ type spot struct {
 	buf   plan.Buffer
 	block int
 	at    int
-	slots [windowSlots]unsafe.Pointer // of Win
+	turns [windowNotices]unsafe.Pointer // of Win, by whose turn it is
 }
 
 // expresses is how many a Comm keeps: training steps have a few different small calls.
@@ -142,7 +143,7 @@ func (x *express) apart(call *Call, rank int) bool {
 // learn is called when an operation that runs alone is bound: at the second time that the call comes, an express is made of it.
 func (c *Comm) learn(op *Op, low *lowered) {
 	cur := &c.cur
-	if !low.straight || cur.last > 0 || cur.copied != nil || cur.pre != 1 {
+	if !low.straight || cur.last > 0 || cur.copied != nil || cur.pre != 1 || low.told && evenCount(op.in) == uneven {
 		return
 	}
 	s := &c.shortcuts
@@ -158,8 +159,8 @@ func (c *Comm) learn(op *Op, low *lowered) {
 	s.next = (s.next + 1) % expresses
 	x.name(&op.call)
 	x.last = x.last[:0]
-	x.low, x.meta = low, cur.print.meta(0)
-	x.kern, x.fold, x.scale, x.mean, x.elem, x.post = cur.kern, cur.fold, cur.scale, cur.mean, cur.elem, cur.post
+	x.low, x.meta = low, c.said()
+	x.kern, x.fold, x.scale, x.mean, x.elem, x.post, x.turns = cur.kern, cur.fold, cur.scale, cur.mean, cur.elem, cur.post, cur.turns
 	x.steps = x.steps[:0]
 	for pc := range low.lanes[0] {
 		st := &low.lanes[0][pc]
@@ -194,8 +195,11 @@ func (c *Comm) spot(ref plan.Ref, i, owner int) spot {
 	cur := &c.cur
 	if ref.Buf == plan.Win {
 		p := spot{buf: plan.Win}
-		for turn := range p.slots {
-			p.slots[turn] = unsafe.Add(c.windows.ranks[owner].slots, turn*c.windows.slot+(ref.At+i)*cur.cell)
+		for turn := range p.turns {
+			p.turns[turn] = unsafe.Add(c.windows.ranks[owner].slots, turn%windowSlots*c.windows.slot+(ref.At+i)*cur.cell)
+			if cur.tiny > 0 {
+				p.turns[turn] = unsafe.Pointer(&c.windows.ranks[owner].each[turn].tiny[(ref.At+i)*cur.tiny])
+			}
 		}
 		return p
 	}
@@ -215,7 +219,7 @@ func (p *spot) in(call *Call, turn int) unsafe.Pointer {
 	case plan.Out:
 		return unsafe.Add(call.Out[p.block].Ptr, p.at)
 	}
-	return p.slots[turn]
+	return p.turns[turn]
 }
 
 // runExpress is runAlone by an express. The caller holds the lock, and it is let go.
@@ -223,18 +227,18 @@ func (c *Comm) runExpress(x *express, call *Call) error {
 	w := &c.windows
 	seq := c.colls.Add(1)
 	x.meta[0] = x.meta[0]&^(1<<32-1) | uint64(uint32(seq))
-	turn := int(w.begun % windowSlots)
+	turn := int(w.begun % windowNotices)
 	var pace park.Spinner
-	if !c.entered(&pace) {
+	if !c.entered(x.turns, &pace) {
 		return c.resume(x, call, seq, -1, &pace)
 	}
 	for i := range x.steps {
 		b := &x.steps[i]
 		switch b.step.kind {
 		case plan.Signal:
-			c.say(b.step, &x.meta, call.In, 0)
+			c.say(b.step, &x.meta, call.In)
 		case plan.Wait:
-			if !c.listen(b.step, &pace) || !w.asExpected(b.step, &x.meta, c.rank, call.Out) {
+			if !c.listen(b.step, &pace) || b.step.first && w.notice(b.step.peer).meta != x.meta {
 				return c.resume(x, call, seq, b.pc, &pace)
 			}
 		case plan.Copy, plan.Get:
@@ -291,9 +295,9 @@ func (x *express) reduce(c *Comm, b *bound, call *Call, turn int) {
 	clear(from)
 }
 
-// entered waits awake until the slot whose turn it is may be used, and reports whether it may.
-func (c *Comm) entered(pace *park.Spinner) bool {
-	return c.windows.late() < 0 || c.awake(pace, func() bool { return c.windows.late() < 0 })
+// entered waits awake until the memory whose turn it is may be used, and reports whether it may.
+func (c *Comm) entered(turns uint64, pace *park.Spinner) bool {
+	return c.windows.late(turns) < 0 || c.awake(pace, func() bool { return c.windows.late(turns) < 0 })
 }
 
 // listen waits awake for a signal, and reports whether it came.
@@ -329,6 +333,7 @@ func (c *Comm) awake(pace *park.Spinner, ready func() bool) bool {
 
 // resume leaves an operation to the cursor, which is to begin with a step; -1 if the slot could not be entered.
 func (c *Comm) resume(x *express, call *Call, seq uint64, pc int, pace *park.Spinner) error {
+	c.ring() // what was said may not be known to those who sleep
 	op := &c.alone
 	op.set(c, call, seq)
 	c.pending.Add(1)

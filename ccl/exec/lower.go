@@ -21,6 +21,7 @@ type lowered struct {
 	counts     bool  // the lengths of other ranks' blocks are exchanged first
 	slots      bool  // it uses slots of the windows: it reads those of peers, or signals are in them
 	words      bool  // signals are words in the windows, and no frames
+	told       bool  // what a rank says of its call includes the lengths of its blocks
 	straight   bool  // an express can stand for it
 	window     int   // chunks of a window, the most of any rank
 	signallers []int // from whom frames are awaited; nil where there are none
@@ -35,7 +36,7 @@ type step struct {
 	peer, channel   int  // channel or flag
 	nth             int  // words: how many signals the rank, or for a wait the peer, has given by then; 0: its next step says so
 	first           bool // words: the first that a rank says, or hears from the peer, in the operation
-	counts          bool // words: with the first come the lengths of the blocks
+	told            bool // words: of a told plan
 	dst             plan.Ref
 	src             []plan.Ref
 	from            []int  // whose memory each source is in; nil: this rank's
@@ -65,8 +66,8 @@ func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) 
 	low.words = count != nil
 	low.slots = low.words || p.Needs&plan.Gets != 0
 	// Where every rank waits for every other, each says with its first signal how long its blocks are, and in how many pieces it sends them.
-	told := low.words && count.everyone && p.Spec.Coll == dtype.AllToAll && p.Spec.Ranks <= mostCounts
-	low.counts = exchanges(p) && !told
+	low.told = low.words && count.everyone && p.Spec.Coll == dtype.AllToAll && p.Spec.Ranks <= mostCounts
+	low.counts = exchanges(p) && !low.told
 	if p.Needs&plan.Puts != 0 && !low.words {
 		low.signallers = []int{}
 	}
@@ -81,7 +82,7 @@ func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) 
 			switch {
 			case low.words:
 				steps[i].nth, steps[i].first = count.nth(i, lane)
-				steps[i].counts = told
+				steps[i].told = low.told
 			case s.Kind == plan.Wait && !slices.Contains(low.signallers, s.Peer):
 				low.signallers = append(low.signallers, s.Peer)
 			}

@@ -11,29 +11,34 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// The memory of a window that peers read: a page with what its owner says of itself, and windowSlots slots that operations use in turn.
+// The memory of a window that peers read: a page with what its owner says of itself, and windowSlots slots that operations use in turn. Every
+// operation has a notice in the page, of which there are more: one that needs no slot may be as many ahead of the slowest rank.
 const (
-	windowHeader = 4096
-	windowSlots  = 2
+	windowHeader  = 4096
+	windowSlots   = 2
+	windowNotices = 8
 )
 
 // notice is what a rank says of the operation that uses a slot: how far it has come, and, written before the first signal, what it was called
-// for.
+// for. The chunks of its window are here too if they are tiny: then one cache line travels, and not two.
 type notice struct {
-	word   atomic.Uint64 // number of the operation, from 1 (48) | signals that the rank has given in it (16)
-	meta   transport.Meta
-	last   uint64             // the number of its last piece, from 0, as far as this rank knows
-	counts [mostCounts]uint64 // of an all_to_all: the elements of this rank's blocks
+	word   atomic.Uint64  // number of the operation, from 1 (48) | signals that the rank has given in it (16)
+	meta   transport.Meta // as fingerprint.meta makes it; of told plans see shared.said
+	tiny   [tinyBytes]byte
+	counts [mostCounts]uint64 // told plans: the elements of this rank's blocks, where they differ
 }
 
-// mostCounts is the largest group whose all_to_all runs over windows without an exchange of lengths. It fills the page.
-const mostCounts = 243
+const (
+	tinyBytes  = 32
+	mostCounts = 54 // the largest group whose all_to_all runs over windows without an exchange of lengths. It fills the page
+	uneven     = low48
+)
 
 // page is the header of a window.
 type page struct {
 	left atomic.Uint64 // operations that the owner has left
 	_    [120]byte
-	each [windowSlots]notice
+	each [windowNotices]notice
 }
 
 // Neither array has a length below zero only if a page has the size of the header.
@@ -86,20 +91,64 @@ func (w *shared) open(opts *Options) error {
 	return nil
 }
 
+// said is what a rank says of its call. A plan in which every rank hears from every other before it takes anything can have blocks whose lengths only
+// two ranks know: such a plan is told, and in place of what nobody could compare there stand the number of the rank's last piece, and the
+// elements of its blocks, or uneven.
+func (c *Comm) said() transport.Meta {
+	cur := &c.cur
+	m := cur.print.meta(0)
+	if cur.low.told {
+		m[1] |= uint64(cur.last)
+		m[2] |= evenCount(cur.op.in)
+	}
+	return m
+}
+
+// evenCount is the elements of each block, or uneven.
+func evenCount(blocks []Block) uint64 {
+	for _, b := range blocks {
+		if b.Count != blocks[0].Count {
+			return uneven
+		}
+	}
+	return uint64(blocks[0].Count)
+}
+
+// cells is where the chunks of a rank's window are in the operation under way, and how far apart.
+func (c *Comm) cells(rank int) (base unsafe.Pointer, stride int) {
+	cur := &c.cur
+	tiny := cur.tiny
+	if cur.low.told && rank != c.rank {
+		tiny = cur.low.tiny(c.windows.notice(rank).meta[2]&low48, cur.unit)
+	}
+	if tiny > 0 {
+		return unsafe.Pointer(&c.windows.notice(rank).tiny), tiny
+	}
+	return c.windows.slotOf(rank), cur.cell
+}
+
+// tiny is the bytes of a chunk if all of a window fit a notice, else 0.
+func (low *lowered) tiny(count uint64, size int) int {
+	if low.split > 1 || count > tinyBytes || low.window*int(count)*size > tinyBytes {
+		return 0
+	}
+	return int(count) * size
+}
+
 // slotOf is the memory of the slot that the operation under way uses, in the window of a rank.
 func (w *shared) slotOf(rank int) unsafe.Pointer {
 	return unsafe.Add(w.ranks[rank].slots, int(w.begun%windowSlots)*w.slot)
 }
 
-// late is a rank that has not left the operation which used the slot before, or -1. What a rank says of itself may be wrong, and then its own
-// group gets wrong data; nothing else depends on it.
-func (w *shared) late() int {
+// late is a rank that has not left the operation so many turns ago, whose memory the one under way uses again, or -1. What a rank says of itself
+// may be wrong, and then its own group gets wrong data; nothing else depends on it.
+func (w *shared) late(turns uint64) int {
 	for r := range w.ranks {
 		each := &w.ranks[r]
-		if each.known+windowSlots > w.begun {
+		if each.known+turns > w.begun {
 			continue
 		}
-		if each.known = each.left.Load(); each.known+windowSlots <= w.begun {
+		if each.known = each.left.Load(); each.known+turns <= w.begun {
 			return r
 		}
 	}
@@ -107,7 +156,7 @@ func (w *shared) late() int {
 }
 
 // notice is what a rank says of the operation that this rank is in.
-func (w *shared) notice(rank int) *notice { return &w.ranks[rank].each[w.begun%windowSlots] }
+func (w *shared) notice(rank int) *notice { return &w.ranks[rank].each[w.begun%windowNotices] }
 
 // word is a notice's word after so many signals.
 func (w *shared) word(signals int) uint64 { return (w.begun+1)<<16 | uint64(signals) }
@@ -121,13 +170,13 @@ func (w *shared) heard(rank, signals int) bool {
 	return true
 }
 
-// say tells all peers how many signals this rank has given: the first time with the call, and of an all_to_all with the lengths of the blocks. Before
+// say tells all peers how many signals this rank has given: the first time with the call, and if need be with the lengths of the blocks. Before
 // this rank waits, it must ring.
-func (c *Comm) say(s *step, meta *transport.Meta, in []Block, last int) {
+func (c *Comm) say(s *step, said *transport.Meta, in []Block) {
 	n := c.windows.notice(c.rank)
 	if s.first {
-		n.meta, n.last = *meta, uint64(last)
-		if s.counts {
+		n.meta = *said
+		if s.told && said[2]&low48 == uneven {
 			for i := range in {
 				n.counts[i] = uint64(in[i].Count)
 			}
@@ -164,23 +213,23 @@ func (c *Comm) hear(s *step) (done bool, err error) {
 		return true, nil
 	}
 	n := w.notice(s.peer)
-	if n.meta != c.cur.print.meta(0) {
+	heard := n.meta
+	if s.told {
+		heard[1] &^= low48
+		heard[2] &^= low48
+	}
+	if heard != c.cur.print.meta(0) {
 		return false, c.mismatch(s.peer, n.meta, 0)
 	}
-	c.cur.last = max(c.cur.last, int(n.last))
-	if s.counts {
-		return true, sameCount(s.peer, n.counts[c.rank], c.cur.op.out[s.peer].Count, "the block from it")
+	if !s.told {
+		return true, nil
 	}
-	return true, nil
-}
-
-// asExpected reports whether a peer that was heard does the same as this rank, in one piece.
-func (w *shared) asExpected(s *step, meta *transport.Meta, rank int, out []Block) bool {
-	if !s.first {
-		return true
+	c.cur.last = max(c.cur.last, int(n.meta[1]&low48))
+	count := n.meta[2] & low48
+	if count == uneven {
+		count = n.counts[c.rank]
 	}
-	n := w.notice(s.peer)
-	return n.meta == *meta && n.last == 0 && (!s.counts || n.counts[rank] == uint64(out[s.peer].Count))
+	return true, sameCount(s.peer, count, c.cur.op.out[s.peer].Count, "the block from it")
 }
 
 // leave tells the peers that this rank has left the operation. They may sleep.
@@ -191,13 +240,13 @@ func (w *shared) leave(rank int) {
 
 // enter reports whether the operation may use its slot.
 func (c *Comm) enter() (bool, error) {
-	late := c.windows.late()
+	late := c.windows.late(c.cur.turns)
 	if late < 0 {
 		c.cur.entering = false
 		return true, nil
 	}
 	if late != c.rank {
-		if err := c.opts.Links[late].Err(); err != nil && c.windows.late() == late {
+		if err := c.opts.Links[late].Err(); err != nil && c.windows.late(c.cur.turns) == late {
 			return false, c.named(late, err)
 		}
 	}
@@ -226,14 +275,16 @@ func (c *Comm) leave() (again bool, err error) {
 type pieces struct {
 	entering    bool // the slot of the piece is not free yet
 	piece, last int
-	reach       int // elements of each block in one piece; 0: all
-	cell        int // bytes of a chunk of a window
+	reach       int    // elements of each block in one piece; 0: all
+	cell        int    // bytes of a chunk of a slot
+	tiny        int    // bytes of a chunk of this rank's window, which are in the notice; 0 if they are in the slot
+	turns       uint64 // operations that may be under way at the same time
 }
 
 // cutPieces is called before the first piece is bound.
 func (c *Comm) cutPieces(low *lowered, in, out []Block, size int) {
 	cur := &c.cur
-	cur.piece, cur.last, cur.reach = 0, 0, 0
+	cur.piece, cur.last, cur.reach, cur.tiny, cur.turns = 0, 0, 0, 0, windowNotices
 	if !low.slots || low.window == 0 {
 		return
 	}
@@ -251,6 +302,13 @@ func (c *Comm) cutPieces(low *lowered, in, out []Block, size int) {
 		}
 	}
 	cur.last = max(0, longest-1) / cur.reach
+	count := uint64(longest)
+	if low.told {
+		count = evenCount(in)
+	}
+	if cur.tiny = low.tiny(count, size); cur.tiny == 0 {
+		cur.turns = windowSlots
+	}
 }
 
 // share is the part of a block of so many elements that the piece has: n elements from element at.
@@ -268,7 +326,8 @@ func (c *Comm) source(s *step, k, i int) unsafe.Pointer {
 	if s.from == nil || s.from[k] == c.rank {
 		return c.cur.bufs[r.Buf][r.At+i].ptr
 	}
-	return unsafe.Add(c.windows.slotOf(s.from[k]), (r.At+i)*c.cur.cell)
+	base, stride := c.cells(s.from[k])
+	return unsafe.Add(base, (r.At+i)*stride)
 }
 
 // fits refuses a plan whose windows this group does not have, or for which they have no room. All ranks refuse alike.

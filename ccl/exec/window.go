@@ -192,7 +192,7 @@ func (c *Comm) strangers() (moved bool, err error) {
 				return true, c.mismatch(peer, m, 0)
 			}
 		}
-		if w := &c.windows; w.slot > 0 && w.heard(peer, 0) && c.cur.print.contradicts(w.notice(peer).meta) {
+		if w := &c.windows; w.slot > 0 && !c.cur.low.words && w.heard(peer, 0) && c.cur.print.contradicts(w.notice(peer).meta) {
 			return true, c.mismatch(peer, w.notice(peer).meta, 0)
 		}
 		got, err := c.inboundFrom(peer)
