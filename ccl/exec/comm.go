@@ -170,7 +170,7 @@ func (c *Comm) Run(call *Call) error {
 	alone := c.pending.Load() == 0 && c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1)
 	if alone {
 		alone = c.pending.Load() == 0 && c.broken == nil
-		if x := c.shortcuts.of(call); alone && x != nil && x.apart(call, c.rank) {
+		if x := c.shortcuts.of(call); alone && x != nil && x.fits(call, c.rank) {
 			return c.runExpress(x, call)
 		}
 		if !alone {

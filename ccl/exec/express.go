@@ -4,6 +4,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
@@ -17,12 +18,11 @@ import (
 // It is a shortcut and nothing else. Where it would have to sleep, or anything is unusual, it leaves the operation to the cursor, at the
 // step where it stands.
 type express struct {
-	call  Call      // without buffers
-	sizes []Block   // of In, then of Out, without pointers
-	last  []uintptr // the pointers of the call before, of which is known that they do not overlap
+	form
+	apart []uintptr // where the blocks of the call before were, of which is known that they do not overlap
 
 	low   *lowered
-	meta  transport.Meta
+	said  transport.Meta
 	steps []bound
 	kern  kernel.Func
 	fold  kernel.ReduceFunc
@@ -31,6 +31,12 @@ type express struct {
 	elem  int
 	post  float64
 	turns uint64
+}
+
+// form is what calls have in common that differ only in where their buffers are.
+type form struct {
+	call   Call  // without buffers
+	counts []int // of In, then of Out
 }
 
 // bound is a step, or one chunk of it.
@@ -50,77 +56,94 @@ type spot struct {
 	turns [windowNotices]unsafe.Pointer // of Win, by whose turn it is
 }
 
-// expresses is how many a Comm keeps: training steps have a few different small calls.
-const expresses = 4
+// A Comm keeps so many expresses, and remembers so many forms of calls that came once.
+const (
+	expresses  = 16
+	candidates = 16
+)
 
 // shortcuts are the expresses of a Comm.
 type shortcuts struct {
-	each   [expresses]express
-	recent int     // the one that was used last
-	next   int     // the one to give up for a new one
-	seen   express // the last call that has none; only what names the call
+	each     [expresses]express
+	recent   int // the one that was used last
+	next     int // the one to give up for a new one
+	once     [candidates]form
+	nextOnce int
 }
 
-// of is the express of a call, nil if it has none.
+// of is the express of a call, nil if it has none. Calls come in the same order again, so the one after the last is tried first.
 func (s *shortcuts) of(call *Call) *express {
 	if x := &s.each[s.recent]; x.low != nil && x.is(call) {
 		return x
 	}
-	for i := range s.each {
-		if x := &s.each[i]; x.low != nil && i != s.recent && x.is(call) {
-			s.recent = i
+	for i := 1; i < expresses; i++ {
+		at := (s.recent + i) % expresses
+		if x := &s.each[at]; x.low != nil && x.is(call) {
+			s.recent = at
 			return x
 		}
 	}
 	return nil
 }
 
-// is reports whether two calls differ in nothing but the places of their buffers.
-func (x *express) is(call *Call) bool {
-	if x.call.Coll != call.Coll || x.call.Type != call.Type || x.call.Op != call.Op || x.call.Root != call.Root || x.call.Factor != call.Factor ||
-		len(x.sizes) != len(call.In)+len(call.Out) {
+// again reports whether a call came before, and remembers it if not.
+func (s *shortcuts) again(call *Call) bool {
+	for i := range s.once {
+		if s.once[i].is(call) {
+			s.once[i].call.Coll = dtype.NoCollective
+			return true
+		}
+	}
+	s.once[s.nextOnce].take(call)
+	s.nextOnce = (s.nextOnce + 1) % candidates
+	return false
+}
+
+func (f *form) is(call *Call) bool {
+	if f.call.Coll != call.Coll || f.call.Type != call.Type || f.call.Op != call.Op || f.call.Root != call.Root || f.call.Factor != call.Factor ||
+		len(f.counts) != len(call.In)+len(call.Out) {
 		return false
 	}
-	in := x.sizes[:len(call.In)]
+	in := f.counts[:len(call.In)]
 	for i := range call.In {
-		if in[i].Count != call.In[i].Count {
+		if in[i] != call.In[i].Count {
 			return false
 		}
 	}
-	out := x.sizes[len(call.In):]
+	out := f.counts[len(call.In):]
 	for i := range call.Out {
-		if out[i].Count != call.Out[i].Count {
+		if out[i] != call.Out[i].Count {
 			return false
 		}
 	}
 	return true
 }
 
-// name makes x stand for a call.
-func (x *express) name(call *Call) {
-	x.call = *call
-	x.call.In, x.call.Out = nil, nil
-	x.sizes = x.sizes[:0]
+// take makes f the form of a call.
+func (f *form) take(call *Call) {
+	f.call = *call
+	f.call.In, f.call.Out = nil, nil
+	f.counts = f.counts[:0]
 	for _, blocks := range [2][]Block{call.In, call.Out} {
 		for _, b := range blocks {
-			x.sizes = append(x.sizes, Block{Count: b.Count})
+			f.counts = append(f.counts, b.Count)
 		}
 	}
 }
 
-// apart reports whether the buffers of a call are those of the one before, or are as they must be.
-func (x *express) apart(call *Call, rank int) bool {
-	same := len(x.last) == len(x.sizes)
+// fits reports whether the buffers of a call are where those of the one before were, or are as they must be.
+func (x *express) fits(call *Call, rank int) bool {
+	same := len(x.apart) == len(x.counts)
 	for i := 0; same && i < len(call.In); i++ {
-		same = x.last[i] == uintptr(call.In[i].Ptr)
+		same = x.apart[i] == uintptr(call.In[i].Ptr)
 	}
 	for i := 0; same && i < len(call.Out); i++ {
-		same = x.last[len(call.In)+i] == uintptr(call.Out[i].Ptr)
+		same = x.apart[len(call.In)+i] == uintptr(call.Out[i].Ptr)
 	}
 	if same {
 		return true
 	}
-	x.last = x.last[:0]
+	x.apart = x.apart[:0]
 	for _, blocks := range [2][]Block{call.In, call.Out} {
 		for _, b := range blocks {
 			if b.Ptr == nil && b.Count > 0 {
@@ -134,7 +157,7 @@ func (x *express) apart(call *Call, rank int) bool {
 	}
 	for _, blocks := range [2][]Block{call.In, call.Out} {
 		for _, b := range blocks {
-			x.last = append(x.last, uintptr(b.Ptr))
+			x.apart = append(x.apart, uintptr(b.Ptr))
 		}
 	}
 	return true
@@ -147,36 +170,32 @@ func (c *Comm) learn(op *Op, low *lowered) {
 		return
 	}
 	s := &c.shortcuts
-	if s.of(&op.call) != nil {
-		return // this time it could not be used
-	}
-	if len(s.seen.sizes) != len(op.in)+len(op.out) || !s.seen.is(&op.call) {
-		s.seen.name(&op.call)
+	if s.of(&op.call) != nil || !s.again(&op.call) {
 		return
 	}
 	x := &s.each[s.next]
 	s.recent = s.next
 	s.next = (s.next + 1) % expresses
-	x.name(&op.call)
-	x.last = x.last[:0]
-	x.low, x.meta = low, c.said()
+	x.take(&op.call)
+	x.apart = x.apart[:0]
+	x.low, x.said = low, c.said()
 	x.kern, x.fold, x.scale, x.mean, x.elem, x.post, x.turns = cur.kern, cur.fold, cur.scale, cur.mean, cur.elem, cur.post, cur.turns
 	x.steps = x.steps[:0]
 	for pc := range low.lanes[0] {
-		st := &low.lanes[0][pc]
-		switch st.kind {
+		switch st := &low.lanes[0][pc]; st.kind {
 		case plan.Signal:
 			if st.nth > 0 {
-				x.steps = append(x.steps, bound{step: st, pc: pc})
+				x.add(st, pc)
 			}
 		case plan.Wait:
-			x.steps = append(x.steps, bound{step: st, pc: pc})
+			x.add(st, pc)
 		default:
 			for i, dst := range cur.spans(st.dst) {
 				if dst.bytes == 0 {
 					continue
 				}
-				b := bound{step: st, pc: pc, bytes: dst.bytes, dst: c.spot(st.dst, i, c.rank)}
+				b := x.add(st, pc)
+				b.bytes, b.dst = dst.bytes, c.spot(st.dst, i, c.rank)
 				for k, ref := range st.src {
 					owner := c.rank
 					if st.from != nil {
@@ -184,10 +203,21 @@ func (c *Comm) learn(op *Op, low *lowered) {
 					}
 					b.src = append(b.src, c.spot(ref, i, owner))
 				}
-				x.steps = append(x.steps, b)
 			}
 		}
 	}
+}
+
+// add appends a step. What its place held before is used again.
+func (x *express) add(st *step, pc int) *bound {
+	if n := len(x.steps); n < cap(x.steps) {
+		x.steps = x.steps[:n+1]
+	} else {
+		x.steps = append(x.steps, bound{})
+	}
+	b := &x.steps[len(x.steps)-1]
+	b.step, b.pc, b.bytes, b.src = st, pc, 0, b.src[:0]
+	return b
 }
 
 // spot is where chunk i of a Ref lies.
@@ -226,7 +256,7 @@ func (p *spot) in(call *Call, turn int) unsafe.Pointer {
 func (c *Comm) runExpress(x *express, call *Call) error {
 	w := &c.windows
 	seq := c.colls.Add(1)
-	x.meta[0] = x.meta[0]&^(1<<32-1) | uint64(uint32(seq))
+	x.said[0] = x.said[0]&^(1<<32-1) | uint64(uint32(seq))
 	turn := int(w.begun % windowNotices)
 	var pace park.Spinner
 	if !c.entered(x.turns, &pace) {
@@ -236,9 +266,9 @@ func (c *Comm) runExpress(x *express, call *Call) error {
 		b := &x.steps[i]
 		switch b.step.kind {
 		case plan.Signal:
-			c.say(b.step, &x.meta, call.In)
+			c.say(b.step, &x.said, call.In)
 		case plan.Wait:
-			if !c.listen(b.step, &pace) || b.step.first && w.notice(b.step.peer).meta != x.meta {
+			if !c.listen(b.step, &pace) || b.step.first && w.notice(b.step.peer).meta != x.said {
 				return c.resume(x, call, seq, b.pc, &pace)
 			}
 		case plan.Copy, plan.Get:
@@ -348,7 +378,7 @@ func (c *Comm) resume(x *express, call *Call, seq uint64, pc int, pace *park.Spi
 	return c.driveAlone(op, pace)
 }
 
-// straight reports whether an express can stand for a program.
+// isStraight reports whether an express can stand for a program.
 func (low *lowered) isStraight() bool {
 	return low.words && !low.counts && len(low.lanes) == 1 && len(low.tmp) == 0 && !slices.ContainsFunc(low.lanes[0], func(s step) bool {
 		switch s.kind {

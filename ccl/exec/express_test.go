@@ -1,0 +1,157 @@
+package exec_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+)
+
+// Different small calls that take turns, each with other buffers than the time before, become shortcuts, give the right result, and allocate nothing
+// once they are known. Calls that differ from a known one in anything are no shortcuts of it.
+func TestShortcuts(t *testing.T) {
+	const ranks, kinds, rounds = 3, 12, 5
+	for _, name := range []string{"inproc", "shm"} {
+		t.Run(name, func(t *testing.T) {
+			comms := join(t, name, ranks, plans{dtype.AllReduce: catalogued("one_shot_window")}.of)
+			var group sync.WaitGroup
+			for rank, c := range comms {
+				group.Go(func() {
+					in, out := make([]float32, 4*kinds+rounds), make([]float32, 4*kinds+rounds)
+					for round := range rounds {
+						for kind := range kinds {
+							n := 1 + kind/2
+							for i := range n {
+								in[round+i] = float32(rank + kind + i)
+							}
+							call := sumCall(in[round:round+n], out[kind:kind+n])
+							want := func(i int) float32 { return float32(ranks*(kind+i) + ranks*(ranks-1)/2) }
+							if kind%2 == 1 {
+								call.Op = dtype.Max
+								want = func(i int) float32 { return float32(ranks - 1 + kind + i) }
+							}
+							if err := c.Run(call); err != nil {
+								t.Error(err)
+								return
+							}
+							for i := range n {
+								if out[kind+i] != want(i) {
+									t.Errorf("rank %d, round %d, kind %d, element %d: %v, want %v", rank, round, kind, i, out[kind+i], want(i))
+								}
+							}
+						}
+					}
+				})
+			}
+			group.Wait()
+			for _, c := range comms {
+				require.Equal(t, kinds, exec.Shortcuts(c))
+			}
+		})
+	}
+}
+
+// A call that is wrong is refused in the same words whether its shape is known or not, and harms nobody.
+func TestShortcutsAreChecked(t *testing.T) {
+	comms := join(t, "inproc", 2, plans{dtype.AllReduce: catalogued("one_shot_window")}.of)
+	both := func(f func(rank int, c *exec.Comm) error) {
+		t.Helper()
+		each(t, 2, func(rank int) error { return f(rank, comms[rank]) })
+	}
+	x := [2][]float32{vector(0, 8, 1), vector(1, 8, 1)}
+	y := [2][]float32{make([]float32, 8), make([]float32, 8)}
+	for range 4 {
+		both(func(rank int, c *exec.Comm) error { return c.Run(sumCall(x[rank][:6], y[rank][:6])) })
+	}
+	require.Equal(t, 1, exec.Shortcuts(comms[0]))
+	for rank, c := range comms {
+		require.ErrorContains(t, c.Run(sumCall(x[rank][:6], x[rank][2:8])), "share memory")
+		nowhere := sumCall(x[rank][:6], y[rank][:6])
+		nowhere.Out[0].Ptr = nil
+		require.ErrorContains(t, c.Run(nowhere), "no memory")
+	}
+	both(func(rank int, c *exec.Comm) error { return c.Run(sumCall(x[rank][:6], x[rank][:6])) })
+}
+
+// Another call in place of a known one is a mismatch on both sides, and no wrong sum.
+func TestShortcutMismatch(t *testing.T) {
+	comms := join(t, "inproc", 2, plans{dtype.AllReduce: catalogued("one_shot_window")}.of)
+	var group sync.WaitGroup
+	errs := make([]error, 2)
+	for rank, c := range comms {
+		group.Go(func() {
+			x := vector(rank, 6, 1)
+			for range 4 {
+				if errs[rank] = c.Run(sumCall(x, x)); errs[rank] != nil {
+					return
+				}
+			}
+			call := sumCall(x[:4+rank], x[:4+rank])
+			errs[rank] = c.Run(call)
+		})
+	}
+	group.Wait()
+	for rank, err := range errs {
+		require.ErrorContains(t, err, "all ranks of a group must make the same calls", "rank %d", rank)
+	}
+}
+
+// A plan whose blocks only two ranks know says so, or finds it: blocks of an all_to_all that do not have the length which their receiver expects.
+func TestToldLengths(t *testing.T) {
+	for _, test := range []struct {
+		what string
+		in   [2][2]int // by rank: the elements of its blocks
+		out  [2][2]int
+		bad  bool
+	}{
+		{"even", [2][2]int{{3, 3}, {3, 3}}, [2][2]int{{3, 3}, {3, 3}}, false},
+		{"uneven", [2][2]int{{1, 7}, {2, 5}}, [2][2]int{{1, 2}, {7, 5}}, false},
+		{"even here, uneven there", [2][2]int{{3, 3}, {3, 90000}}, [2][2]int{{3, 3}, {3, 90000}}, false},
+		{"several pieces of one rank", [2][2]int{{1, 2 << 20}, {1, 1}}, [2][2]int{{1, 1}, {2 << 20, 1}}, false},
+		{"even and wrong", [2][2]int{{3, 3}, {3, 3}}, [2][2]int{{3, 3}, {4, 3}}, true},
+		{"uneven and wrong", [2][2]int{{1, 7}, {2, 5}}, [2][2]int{{1, 2}, {6, 5}}, true},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			comms := join(t, "shm", 2, plans{dtype.AllToAll: catalogued("window")}.of)
+			var group sync.WaitGroup
+			errs := make([]error, 2)
+			for rank, c := range comms {
+				group.Go(func() {
+					for turn := range 4 {
+						call := exec.Call{Coll: dtype.AllToAll, Type: dtype.F32}
+						var in, out [2][]float32
+						for peer := range 2 {
+							in[peer], out[peer] = vector(10*rank+peer, test.in[rank][peer], turn), make([]float32, test.out[rank][peer])
+							call.In, call.Out = append(call.In, blockOf(in[peer])), append(call.Out, blockOf(out[peer]))
+						}
+						if errs[rank] = c.Run(&call); errs[rank] != nil {
+							c.Close()
+							return
+						}
+						for peer := range 2 {
+							if want := vector(10*peer+rank, test.in[peer][rank], turn); len(want) == len(out[peer]) {
+								for i := range want {
+									if want[i] != out[peer][i] {
+										t.Errorf("rank %d, from %d, element %d: %v, want %v", rank, peer, i, out[peer][i], want[i])
+										return
+									}
+								}
+							}
+						}
+					}
+				})
+			}
+			group.Wait()
+			if !test.bad {
+				require.NoError(t, errs[0])
+				require.NoError(t, errs[1])
+				return
+			}
+			require.ErrorContains(t, errs[1], "the block from it has")
+			require.Error(t, errs[0])
+		})
+	}
+}
