@@ -30,7 +30,7 @@ type notice struct {
 
 const (
 	tinyBytes  = 32
-	mostCounts = 54 // the largest group whose all_to_all runs over windows without an exchange of lengths. It fills the page
+	mostCounts = 48 // the largest group whose all_to_all runs over windows without an exchange of lengths
 	uneven     = low48
 )
 
@@ -41,10 +41,10 @@ type page struct {
 	each [windowNotices]notice
 }
 
-// Neither array has a length below zero only if a page has the size of the header.
+// A page fits the header, and notices begin a cache line: no array may have a length below zero.
 var (
 	_ [windowHeader - unsafe.Sizeof(page{})]byte
-	_ [unsafe.Sizeof(page{}) - windowHeader]byte
+	_ [-(unsafe.Sizeof(notice{}) % 64)]byte
 )
 
 // WindowBytes is the size of a window of which one operation may use slot bytes, a multiple of mem.Align. Longer operations run in pieces.
