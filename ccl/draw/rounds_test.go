@@ -20,7 +20,10 @@ var windowRounds = map[string]func(ranks int) int{
 	"all_gather/window":          func(n int) int { return n },     // signals; one get after the other
 	"reduce_scatter/window":      func(int) int { return 2 },       // signals; one get from all
 	"all_reduce/one_shot":        func(n int) int { return n - 1 }, // one packet after the other
+	"all_reduce/one_shot_window": func(int) int { return 2 },       // signals; one get from all
 	"all_reduce/two_shot_window": func(n int) int { return n + 2 }, // as reduce_scatter, then as all_gather
+	"all_to_all/window":          func(n int) int { return n },     // as all_gather
+	"barrier/flags":              func(int) int { return 1 },       // signals
 }
 
 // same checks a plan's trace against what verify counts.

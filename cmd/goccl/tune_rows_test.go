@@ -18,7 +18,7 @@ func steady(us float64) []float64 { return []float64{us * 1e-6, us * 0.99e-6, us
 // fake is a measurement of some algorithms: times in µs, size by size.
 func fake(t *testing.T, coll dtype.Collective, ranks int, names []string, sizes []int64, times ...[]float64) *measured {
 	t.Helper()
-	m := &measured{coll: coll, ranks: ranks, rules: tune.Rules{Shared: true, Windows: true}}
+	m := &measured{coll: coll, ranks: ranks, rules: tune.Rules{Shared: true}}
 	for _, c := range candidates(coll, ranks, true, exec.PlanChannels) {
 		if slices.Contains(names, c.name) {
 			m.candidates = append(m.candidates, c)
@@ -57,7 +57,7 @@ func rows(t *testing.T, m *measured) (lines []string) {
 
 func TestTableRows(t *testing.T) {
 	const M = 1 << 20
-	// What would be chosen without a measurement: direct, then ring. Nothing here depends on the library's own rows: they are for other ranks.
+	// What would be chosen without a measurement and without windows: direct, then ring. Nothing here depends on the library's own rows: they are for other ranks.
 	names := []string{"direct", "ring", "rabenseifner", "two_shot"}
 	m := fake(t, dtype.AllReduce, 64, names, []int64{1 << 10, 64 << 10, M, 16 * M},
 		[]float64{10, 20, 9.8, 30},   // faster by 2 %
@@ -124,7 +124,8 @@ func TestTableRuns(t *testing.T) {
 	}
 	fresh := func() *measured {
 		m := &measured{coll: dtype.Barrier, ranks: 2, candidates: candidates(dtype.Barrier, 2, true, exec.PlanChannels)}
-		require.Len(t, m.candidates, 2)
+		require.Greater(t, len(m.candidates), 2)
+		m.candidates = m.candidates[:2]
 		return m
 	}
 	m := fresh()
