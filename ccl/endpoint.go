@@ -31,12 +31,16 @@ const MaxAddress = 16 << 10
 const MaxRanks = 1 << 16
 
 // A window has two slots, of which an operation uses one at a time: it should stay in the cache (GOCCL_BUFFSIZE). Windows of all groups together have
-// windowBudget at most; what is left of it becomes smaller slots, then none, unless a group's options ask for windows.
+// windowBudget at most; what is left of it becomes smaller slots. After the first group windowReserve of it is kept for groups with small slots, so
+// that the sixtieth has windows, too. Then there are none, unless a group's options ask for them.
 const (
 	windowSlots  = 2
 	windowSlot   = 1 << 20 // where no other is asked for
+	smallSlot    = 128 << 10
 	leastSlot    = 64 << 10
 	windowBudget = 32 << 20
+
+	windowReserve = 16 << 20
 )
 
 // Config says which rank of which group an Endpoint is.
@@ -209,7 +213,14 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 
 // windowSlot is the slot, of most bytes at most, that the windows of one more group may have, if all its ranks were in this process.
 func (n *Node) windowSlot(ranks, most int) int {
-	slot := min(most, (int(windowBudget-n.windows.Load())/ranks-exec.WindowBytes(0))/2) &^ (mem.Align - 1)
+	used := int(n.windows.Load())
+	left := windowBudget - used
+	free := left
+	if used > 0 {
+		free -= windowReserve
+	}
+	share := max(free, min(left, ranks*exec.WindowBytes(smallSlot))) / ranks
+	slot := min(most, (share-exec.WindowBytes(0))/windowSlots) &^ (mem.Align - 1)
 	if slot < leastSlot {
 		return 0
 	}

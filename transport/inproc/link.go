@@ -23,7 +23,7 @@ func (f *Fabric) join(s, o transport.Session) (*link, *link) {
 	a, b := &link{fabric: f, session: s}, &link{fabric: f, session: o}
 	a.other, b.other = b, a
 	memoryA, memoryB := alignedMemory(s.Channels*ring.ChannelBytes), alignedMemory(s.Channels*ring.ChannelBytes)
-	ends := ring.Ends{Own: memoryA, Peer: memoryB, Pool: f.pool, PeerPool: f.block.Bytes(), Bell: f.bell, Broken: a.broken}
+	ends := ring.Ends{Own: memoryA, Peer: memoryB, OwnSlot: ring.SlotBytes, PeerSlot: ring.SlotBytes, Pool: f.pool, PeerPool: f.block.Bytes(), Bell: f.bell, Broken: a.broken}
 	a.channels = ring.Open(s.Channels, ends)
 	ends.Own, ends.Peer, ends.Broken = memoryB, memoryA, b.broken
 	b.channels = ring.Open(s.Channels, ends)

@@ -262,3 +262,41 @@ func TestDamagedPeer(t *testing.T) {
 	send(t, xb.Channel(0), 100, 1)
 	receive(t, xa.Channel(0), 100, 1)
 }
+
+// TestSmallRings has so many sessions between two fabrics that later ones get the smallest rings, and those keep the contract.
+func TestSmallRings(t *testing.T) {
+	ringOf := func(l transport.Link) int { return len(l.(*link).own.Bytes()) }
+	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
+		a, b := newFabric(t), newFabric(t)
+		for i := range fullSessions {
+			la, lb := connect(t, a, b, 1000+i, 2)
+			require.Equal(t, 2*ring.ChannelBytes, ringOf(la))
+			require.Equal(t, 2*ring.ChannelBytes, ringOf(lb))
+		}
+		la, lb := connect(t, a, b, 999, 2)
+		require.Equal(t, 2*ring.AreaBytes(ring.LeastSlot), ringOf(la))
+		require.Equal(t, 2*ring.AreaBytes(ring.LeastSlot), ringOf(lb))
+		return transporttest.Pair{A: a, B: b, BellA: a.Bell(), BellB: b.Bell()}
+	}, transporttest.Options{})
+}
+
+// TestSlotsThatCannotBe has a peer say that its private slots have a size which none has.
+func TestSlotsThatCannotBe(t *testing.T) {
+	a, b := newFabric(t), newFabric(t)
+	connect(t, a, b, 0, 1)
+	for i, slot := range []uint32{0, 1, 100, ring.LeastSlot / 2, 2 * ring.SlotBytes, 1 << 31} {
+		b.mu.Lock()
+		p := b.processes[a.self.ID]
+		b.mu.Unlock()
+		s := session(1+i, 1, 0, 1)
+		memory, err := mem.NewSegment("goccl-ring", ring.ChannelBytes)
+		require.NoError(t, err)
+		o := &open{Serial: uint64(100 + i), Session: s.ID, Rank: 1, Peer: 0, Channels: 1, Slot: slot}
+		o.MAC = o.seal(s.Key, p.mine, p.theirs)
+		p.send(o, memory.FD())
+		_, err = a.Connect(within(t), b.Address(), session(1+i, 0, 1, 1))
+		require.ErrorIs(t, err, fault.Internal, slot)
+		require.ErrorContains(t, err, "the slots of process")
+		require.NoError(t, memory.Free())
+	}
+}

@@ -31,8 +31,8 @@ type link struct {
 // newLink is called with the lock.
 func (p *process) newLink(w *opening, a *arrival, peer, window *mem.Segment) *link {
 	l := &link{process: p, session: w.session, serial: w.serial, theirs: a.Serial, own: w.ring, peer: peer, window: window, opening: w}
-	l.channels = ring.Open(w.session.Channels, ring.Ends{Own: l.own.Bytes(), Peer: peer.Bytes(), Pool: p.fabric.pool,
-		PeerPool: p.pool.Bytes(), Bell: p.bell, Broken: l.broken})
+	l.channels = ring.Open(w.session.Channels, ring.Ends{Own: l.own.Bytes(), Peer: peer.Bytes(), OwnSlot: w.slot, PeerSlot: int(a.Slot),
+		Pool: p.fabric.pool, PeerPool: p.pool.Bytes(), Bell: p.bell, Broken: l.broken})
 	p.refs++
 	p.links[a.Serial] = l
 	return l

@@ -17,7 +17,7 @@ const maxMessage = 1024
 const helloMagic = "goccl shm"
 
 // version of the protocol and of the rings.
-const version = 2
+const version = 3
 
 // Kinds of message: their first byte.
 const (
@@ -48,6 +48,7 @@ type open struct {
 	Session    [16]byte
 	Rank, Peer uint32 // of the sender
 	Channels   uint32
+	Slot       uint32 // bytes of each private slot of its ring
 	Window     uint64 // bytes, 0 for none
 	MAC        [32]byte
 }

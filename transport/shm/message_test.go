@@ -53,7 +53,7 @@ func FuzzAddress(f *testing.F) {
 func messages() []any {
 	h := &hello{Layout: ownLayout, From: id{1}, To: id{2}, Challenge: [32]byte{3}, PoolBytes: ring.LeaseBytes}
 	copy(h.Magic[:], helloMagic)
-	return []any{h, &open{1, [16]byte{2}, 3, 4, 5, 6, [32]byte{7}}, &bye{7}, &joined{8, 9}, newRefuse(8, int(fault.Invalid), "no")}
+	return []any{h, &open{1, [16]byte{2}, 3, 4, 5, 512, 6, [32]byte{7}}, &bye{7}, &joined{8, 9}, newRefuse(8, int(fault.Invalid), "no")}
 }
 
 func TestMessagesRoundTrip(t *testing.T) {

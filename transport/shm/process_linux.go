@@ -42,6 +42,7 @@ type opening struct {
 	session   transport.Session
 	serial    uint64
 	ring      *mem.Segment
+	slot      int           // bytes of its private slots
 	wake      chan struct{} // holds one token after a change of what follows
 	link      *link         // made from the peer's open, of use once it is confirmed
 	confirmed bool          // the peer has joined the same two opens
@@ -65,16 +66,17 @@ type arrival struct {
 
 // open joins a session over this connection.
 func (p *process) open(ctx context.Context, s transport.Session) (transport.Link, error) {
-	own, err := mem.NewSegment("goccl-ring", s.Channels*ring.ChannelBytes)
+	slot := p.slotBytes()
+	own, err := mem.NewSegment("goccl-ring", s.Channels*ring.AreaBytes(slot))
 	if err != nil {
 		return nil, err
 	}
-	w := &opening{session: s, ring: own, wake: make(chan struct{}, 1)}
+	w := &opening{session: s, ring: own, slot: slot, wake: make(chan struct{}, 1)}
 	if err := p.begin(w); err != nil {
 		own.Free()
 		return nil, err
 	}
-	o := &open{Serial: w.serial, Session: s.ID, Rank: uint32(s.Rank), Peer: uint32(s.Peer), Channels: uint32(s.Channels),
+	o := &open{Serial: w.serial, Session: s.ID, Rank: uint32(s.Rank), Peer: uint32(s.Peer), Channels: uint32(s.Channels), Slot: uint32(slot),
 		Window: uint64(s.Window.Size())}
 	o.MAC = o.seal(s.Key, p.mine, p.theirs)
 	fds := []int{own.FD()}
@@ -103,6 +105,20 @@ func (p *process) open(ctx context.Context, s transport.Session) (transport.Link
 			return p.finish(ctx, w)
 		}
 	}
+}
+
+// fullSessions is how many sessions of two processes have rings with private slots of the largest size. Those of more are small: what does not
+// fit them travels in the pool, which all share.
+const fullSessions = 8
+
+// slotBytes is for the ring of one more session.
+func (p *process) slotBytes() int {
+	p.fabric.mu.Lock()
+	defer p.fabric.mu.Unlock()
+	if len(p.links)+len(p.openings) < fullSessions {
+		return ring.SlotBytes
+	}
+	return ring.LeastSlot
 }
 
 // begin registers an opening, and joins it if the peer was first.
@@ -180,10 +196,12 @@ func (p *process) join(w *opening, a *arrival) {
 		err = fault.Peer(fault.Mismatch, s.Peer, "shm: session %x: %d channels here, %d in process %d", s.ID, s.Channels, a.Channels, p.pid)
 	case a.Window != uint64(s.Window.Size()):
 		err = fault.Peer(fault.Mismatch, s.Peer, "shm: session %x: a window of %d bytes here, of %d in process %d", s.ID, s.Window.Size(), a.Window, p.pid)
+	case !ring.CheckSlot(int(a.Slot)):
+		err = fault.Peer(fault.Internal, s.Peer, "shm: session %x: the slots of process %d have %d bytes", s.ID, p.pid, a.Slot)
 	case p.links[a.Serial] != nil:
 		err = fault.Peer(fault.Internal, s.Peer, "shm: session %x: process %d uses a serial number twice", s.ID, p.pid)
 	default:
-		if peer, err = mem.MapSegment(a.fds[0], s.Channels*ring.ChannelBytes); err == nil && a.Window > 0 {
+		if peer, err = mem.MapSegment(a.fds[0], s.Channels*ring.AreaBytes(int(a.Slot))); err == nil && a.Window > 0 {
 			if window, err = mem.MapSegment(a.fds[1], s.Window.Size()); err != nil {
 				peer.Free()
 			}

@@ -10,7 +10,9 @@ import (
 
 // Ends is the memory that two ends of a link meet in.
 type Ends struct {
-	Own, Peer []byte            // ChannelBytes for each channel, aligned to 64; Peer is only read
+	Own, Peer []byte            // AreaBytes for each channel, aligned to 64; Peer is only read
+	OwnSlot   int               // bytes of the private slots of Own
+	PeerSlot  int               // and of Peer
 	Pool      *Pool             // of this process; nil lends private slots only
 	PeerPool  []byte            // the memory of the peer's Pool; only read
 	Bell      *park.Bell        // of the peer's process
@@ -21,6 +23,7 @@ type Ends struct {
 type Channel struct {
 	// Sending.
 	out    *area
+	most   int            // bytes of a private slot
 	back   *atomic.Uint32 // the peer's count of released fragments
 	pool   *Pool
 	bell   *park.Bell
@@ -37,6 +40,7 @@ type Channel struct {
 
 	// Receiving.
 	in       *area
+	theirs   int // bytes of a private slot of the peer
 	released *atomic.Uint32
 	peerPool []byte
 	next     uint32 // number of the fragment to read
@@ -62,7 +66,8 @@ func Open(channels int, e Ends) []Channel {
 	all := make([]Channel, channels)
 	for i := range all {
 		c := &all[i]
-		c.out, c.in = areaAt(e.Own, i), areaAt(e.Peer, i)
+		c.out, c.most = areaAt(e.Own, i, e.OwnSlot), e.OwnSlot
+		c.in, c.theirs = areaAt(e.Peer, i, e.PeerSlot), e.PeerSlot
 		c.back, c.released = &c.in.released, &c.out.released
 		c.pool, c.peerPool, c.bell, c.broken = e.Pool, e.PeerPool, e.Bell, e.Broken
 	}
@@ -78,7 +83,7 @@ func (c *Channel) Reserve(n int) []byte {
 	if n > LeaseBytes {
 		n = LeaseBytes
 	}
-	if n > SlotBytes && c.slot == 0 && c.idles == 0 || c.head-c.tail == Depth {
+	if n > c.most && c.slot == 0 && c.idles == 0 || c.head-c.tail == Depth {
 		// Large slots are claimed back early, so that the next ones are those still in the caches.
 		c.reclaim()
 		if c.closed || c.head-c.tail == Depth {
@@ -89,8 +94,8 @@ func (c *Channel) Reserve(n int) []byte {
 	switch {
 	case n <= InlineBytes:
 		c.kind, c.lent = inLine, c.stage.bytes()[:n:n]
-	case n <= SlotBytes:
-		c.kind, c.lent = inSlot, c.out.slots[at][:n:n]
+	case n <= c.most:
+		c.kind, c.lent = inSlot, c.out.slot(at, c.most)[:n:n]
 	default:
 		if c.slot == 0 && c.pool != nil {
 			if c.leases == MaxLeases {
@@ -102,7 +107,7 @@ func (c *Channel) Reserve(n int) []byte {
 			}
 		}
 		if c.slot == 0 {
-			c.kind, c.lent = inSlot, c.out.slots[at][:]
+			c.kind, c.lent = inSlot, c.out.slot(at, c.most)
 			return c.lent
 		}
 		c.kind, c.lent = inPool, c.pool.slot(c.slot - 1)[:n:n]
@@ -198,8 +203,8 @@ func (c *Channel) Peek() (payload []byte, m transport.Meta, ok bool) {
 	switch {
 	case kind == inLine && n <= InlineBytes:
 		payload = l.inline.bytes()[:n:n]
-	case kind == inSlot && n <= SlotBytes:
-		payload = c.in.slots[at][:n:n]
+	case kind == inSlot && n <= c.theirs:
+		payload = c.in.slot(at, c.theirs)[:n:n]
 	case kind == inPool && n <= LeaseBytes:
 		slot := int(atomic.LoadUint32(l.slotNumber()))
 		if slot >= len(c.peerPool)/LeaseBytes {

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
 	"strconv"
@@ -28,12 +29,17 @@ func memoryOf(t testing.TB, n int) []byte {
 
 // newLink joins two ends that send with a pool of that many slots each.
 func newLink(t testing.TB, channels, slots int) (a, b *end, pools [2]*Pool) {
-	a, b = &end{memory: memoryOf(t, channels*ChannelBytes)}, &end{memory: memoryOf(t, channels*ChannelBytes)}
+	return newLinkOf(t, channels, slots, SlotBytes, SlotBytes)
+}
+
+// newLinkOf is newLink where private slots have so many bytes on either side.
+func newLinkOf(t testing.TB, channels, slots, slotA, slotB int) (a, b *end, pools [2]*Pool) {
+	a, b = &end{memory: memoryOf(t, channels*AreaBytes(slotA))}, &end{memory: memoryOf(t, channels*AreaBytes(slotB))}
 	poolA, poolB := memoryOf(t, max(slots, 1)*LeaseBytes)[:slots*LeaseBytes], memoryOf(t, max(slots, 1)*LeaseBytes)[:slots*LeaseBytes]
 	pools = [2]*Pool{NewPool(poolA), NewPool(poolB)}
 	bell := park.NewBell()
-	a.channels = Open(channels, Ends{a.memory, b.memory, pools[0], poolB, bell, func(s string) { a.damage = append(a.damage, s) }})
-	b.channels = Open(channels, Ends{b.memory, a.memory, pools[1], poolA, bell, func(s string) { b.damage = append(b.damage, s) }})
+	a.channels = Open(channels, Ends{a.memory, b.memory, slotA, slotB, pools[0], poolB, bell, func(s string) { a.damage = append(a.damage, s) }})
+	b.channels = Open(channels, Ends{b.memory, a.memory, slotB, slotA, pools[1], poolA, bell, func(s string) { b.damage = append(b.damage, s) }})
 	return a, b, pools
 }
 
@@ -221,7 +227,7 @@ func TestDamageIsFound(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b, _ := newLink(t, 1, 4)
-			tt.damage(areaAt(a.memory, 0))
+			tt.damage(areaAt(a.memory, 0, SlotBytes))
 			for range 2 {
 				_, _, ok := b.channels[0].Peek()
 				require.False(t, ok)
@@ -234,7 +240,7 @@ func TestDamageIsFound(t *testing.T) {
 	t.Run("counter", func(t *testing.T) {
 		a, b, pools := newLink(t, 1, 4)
 		commit(t, &a.channels[0], LeaseBytes, LeaseBytes)
-		areaAt(b.memory, 0).released.Store(2)
+		areaAt(b.memory, 0, SlotBytes).released.Store(2)
 		require.Nil(t, a.channels[0].Reserve(LeaseBytes))
 		require.Len(t, a.damage, 1)
 		require.Contains(t, a.damage[0], "2 fragments of 1")
@@ -244,12 +250,53 @@ func TestDamageIsFound(t *testing.T) {
 		a, b, pools := newLink(t, 2, 1)
 		mine := a.channels[0].Reserve(LeaseBytes)
 		require.Len(t, mine, LeaseBytes)
-		areaAt(b.memory, 0).released.Store(1)
+		areaAt(b.memory, 0, SlotBytes).released.Store(1)
 		for range 2 * scanEvery {
 			require.Len(t, a.channels[1].Reserve(LeaseBytes), SlotBytes)
 		}
 		require.Zero(t, pools[0].Free())
 	})
+}
+
+// TestSmallSlots has one end with the smallest private slots: what does not fit them takes a slot of the pool, and is cut where that is empty.
+func TestSmallSlots(t *testing.T) {
+	require.Equal(t, headBytes+Depth*LeastSlot, AreaBytes(LeastSlot))
+	require.Zero(t, AreaBytes(LeastSlot)%64)
+	a, b, pools := newLinkOf(t, 2, 1, LeastSlot, SlotBytes)
+	across := func(from, to *Channel, n, lent int, fill byte) {
+		t.Helper()
+		space := from.Reserve(n)
+		require.Len(t, space, lent)
+		for i := range space {
+			space[i] = fill
+		}
+		from.Commit(lent, &someMeta)
+		got, _, ok := to.Peek()
+		require.True(t, ok)
+		require.Equal(t, bytes.Repeat([]byte{fill}, lent), got)
+	}
+	for i := range 3 * Depth {
+		across(&a.channels[0], &b.channels[0], LeastSlot, LeastSlot, byte(i))
+		b.channels[0].Release()
+		across(&a.channels[0], &b.channels[0], LeastSlot+1, LeastSlot+1, byte(i+100))
+		if i == 0 {
+			require.Zero(t, pools[0].Free())
+			commit(t, &a.channels[1], SlotBytes, LeastSlot)
+			consume(t, &b.channels[1])
+		}
+		b.channels[0].Release()
+		across(&b.channels[0], &a.channels[0], SlotBytes, SlotBytes, byte(i+200)) // the other way there is room
+		a.channels[0].Release()
+	}
+	areaAt(a.memory, 1, LeastSlot).lines[a.channels[1].head%Depth].word.Store(packWord(a.channels[1].head+1, inSlot, LeastSlot+1))
+	_, _, ok := b.channels[1].Peek()
+	require.False(t, ok, "longer than the slots of that end")
+	require.Len(t, b.damage, 1)
+	require.Contains(t, b.damage[0], "257 bytes")
+	for _, wrong := range []int{-64, 0, 64, LeastSlot + 1, SlotBytes + 64} {
+		require.False(t, CheckSlot(wrong), wrong)
+	}
+	require.True(t, CheckSlot(LeastSlot) && CheckSlot(SlotBytes) && CheckSlot(512))
 }
 
 func TestMisuseIsLoud(t *testing.T) {

@@ -6,10 +6,10 @@
 //
 //	released   a cache line: how many fragments this end has given back of what the peer sends
 //	lines      16 descriptors of a cache line: word, Meta, 32 bytes
-//	slots      16 private slots of 2 KiB, one for each descriptor
+//	slots      16 private slots, one for each descriptor: all of 2 KiB, or less where there are many links
 //
 // Fragment number i (from 0) uses line i mod 16. Its word is written last: (i+1) << 32 | kind << 28 | length. A payload of up to 32
-// bytes lies in the line itself, one of up to 2 KiB in the private slot, a larger one in a slot of 128 KiB that is leased from the
+// bytes lies in the line itself, one that fits it in the private slot, a larger one in a slot of 128 KiB that is leased from the
 // Pool of the sending process; the first 4 bytes of the line's 32 are the number of that slot.
 //
 // # Trust

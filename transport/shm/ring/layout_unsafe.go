@@ -11,14 +11,23 @@ import (
 const (
 	Depth       = 16        // fragments in flight of one direction of a channel
 	InlineBytes = 32        // payloads up to this lie in the descriptor's cache line
-	SlotBytes   = 2 << 10   // of a private slot
+	SlotBytes   = 2 << 10   // of a private slot, at most
+	LeastSlot   = 256       // of a private slot, at least
 	LeaseBytes  = 128 << 10 // of a slot of the pool
 	MaxLeases   = 8         // of one channel at a time
 	MaxSpare    = 4         // slots that a channel keeps for its next fragments, while nobody else needs them
 )
 
-// ChannelBytes is the memory that one end owns for each channel.
-const ChannelBytes = int(unsafe.Sizeof(area{}))
+// AreaBytes is the memory that one end owns for each channel, with private slots of so many bytes.
+func AreaBytes(slot int) int { return headBytes + Depth*slot }
+
+const headBytes = int(unsafe.Sizeof(area{}))
+
+// ChannelBytes is that with the largest slots.
+const ChannelBytes = headBytes + Depth*SlotBytes
+
+// CheckSlot reports whether private slots may have so many bytes: those of a peer are what it says.
+func CheckSlot(bytes int) bool { return bytes >= LeastSlot && bytes <= SlotBytes && bytes%64 == 0 }
 
 // inline is a small payload.
 type inline [InlineBytes / 8]uint64
@@ -32,17 +41,23 @@ type line struct {
 	inline inline
 }
 
-// area is what one end owns of a channel. The released line has a neighbour of padding: processors fetch lines in pairs.
+// area is the head of what one end owns of a channel; the private slots follow. The released line has a neighbour of padding: processors fetch
+// lines in pairs.
 type area struct {
 	released atomic.Uint32
 	_        [124]byte
 	lines    [Depth]line
-	slots    [Depth][SlotBytes]byte
 }
 
-// areaAt is the area of channel i in the memory of one end.
-func areaAt(memory []byte, i int) *area {
-	return (*area)(unsafe.Pointer(&memory[i*ChannelBytes : (i+1)*ChannelBytes][0]))
+// areaAt is the area of channel i in the memory of one end, whose private slots have so many bytes.
+func areaAt(memory []byte, i, slot int) *area {
+	n := AreaBytes(slot)
+	return (*area)(unsafe.Pointer(&memory[i*n : (i+1)*n][0]))
+}
+
+// slot is private slot i.
+func (a *area) slot(i uint32, bytes int) []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(a), headBytes+int(i)*bytes)), bytes)
 }
 
 // slotNumber is the word of a line that names a slot of the pool.
