@@ -60,7 +60,7 @@ func inPlace(make func(plan.Spec) *plan.Plan) func(plan.Spec) *plan.Plan {
 }
 
 func TestMessagesDoNotAllocate(t *testing.T) {
-	for _, n := range []int{8, 2000, 64 << 10, 300_000} {
+	for _, n := range []int{8, 2000, 64 << 10, 256 << 10, 700_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			all := comms(t, 2, plans{})
 			var calls [2][2]*exec.Call

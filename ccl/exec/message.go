@@ -49,7 +49,8 @@ func (op *Op) request(call *Call) {
 	if send {
 		b = call.In
 	}
-	op.req = p2p.Request{Peer: call.Root, Tag: call.Tag, Data: b[0].Ptr, Bytes: b[0].Count * call.Type.Size(), Send: send}
+	r := &op.req // field by field: the rest is the engine's, which leaves it idle
+	r.Peer, r.Tag, r.Data, r.Bytes, r.Send = call.Root, call.Tag, b[0].Ptr, b[0].Count*call.Type.Size(), send
 }
 
 func (c *Comm) postMessage(op *Op) {

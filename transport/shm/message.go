@@ -17,7 +17,7 @@ const maxMessage = 1024
 const helloMagic = "goccl shm"
 
 // version of the protocol and of the rings.
-const version = 3
+const version = 4
 
 // Kinds of message: their first byte.
 const (

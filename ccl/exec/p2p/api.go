@@ -7,10 +7,10 @@ const (
 	AnySource = -1
 
 	// EagerLimit is the longest message that is sent before its receive is known.
-	EagerLimit = 64 << 10
+	EagerLimit = 256 << 10
 
 	// EagerWindow is the memory that unmatched eager messages of one rank take at another, the records counted.
-	EagerWindow = 256 << 10
+	EagerWindow = 1 << 20
 
 	// MaxAnnounced is how many messages of one rank to another may wait to be matched after the eager window is used up.
 	MaxAnnounced = 64 << 10

@@ -1,6 +1,12 @@
 package p2p
 
-import "github.com/goccl/goccl/ccl/kernel"
+import (
+	"github.com/goccl/goccl/ccl/kernel"
+	"github.com/goccl/goccl/ccl/park"
+)
+
+// fillTurns is how long Direct waits for the next fragment of a message before it lets the sender be woken: a microsecond or two.
+const fillTurns = 32
 
 // Outcome says how far Direct came.
 type Outcome uint8
@@ -40,11 +46,15 @@ func (e *Engine) sendDirect(p *peer, r *Request) Outcome {
 	}
 	cost := eagerCost(r.Bytes)
 	for p.window < cost {
-		payload, meta, ok := p.channel.Peek()
-		if k, _ := parse(&meta); !ok || k != kindCredit || len(payload) != 0 || p.takeCredit(meta[1]) != nil {
+		payload, meta := p.channel.Look()
+		if meta == nil {
 			return General
 		}
-		p.channel.Release()
+		if k, _ := parse(meta); k != kindCredit || len(payload) != 0 || p.takeCredit(meta[1]) != nil {
+			return General
+		}
+		p.channel.Consume()
+		p.channel.Flush()
 	}
 	piece := fragmentOf(r.Bytes)
 	lent := p.channel.Reserve(piece)
@@ -53,7 +63,7 @@ func (e *Engine) sendDirect(p *peer, r *Request) Outcome {
 	}
 	data := r.bytes()
 	off := kernel.Copy(lent, data)
-	p.channel.Commit(off, p.setMeta(kindEager, r.Tag, uint64(r.Bytes), uint64(e.takeCreditDue(p))))
+	p.channel.Publish(off, p.setMeta(kindEager, r.Tag, uint64(r.Bytes), uint64(e.takeCreditDue(p))))
 	p.window -= cost
 	for off < len(data) {
 		lent = p.channel.Reserve(min(len(data)-off, piece))
@@ -61,12 +71,14 @@ func (e *Engine) sendDirect(p *peer, r *Request) Outcome {
 			e.live++
 			r.state, r.msg, r.err = leaving, nil, nil
 			p.leaving = departure{active: true, tag: r.Tag, req: r, data: data, off: off}
+			p.channel.Flush()
 			return Begun
 		}
 		n := kernel.Copy(lent, data[off:])
-		p.channel.Commit(n, p.setMeta(kindEagerRest, r.Tag, uint64(off), 0))
+		p.channel.Publish(n, p.setMeta(kindEagerRest, r.Tag, uint64(off), 0))
 		off += n
 	}
+	p.channel.Flush()
 	return Done
 }
 
@@ -77,13 +89,14 @@ func (e *Engine) receiveDirect(p *peer, r *Request) Outcome {
 		return General
 	}
 	for {
-		payload, meta, ok := p.channel.Peek()
-		if !ok {
+		payload, meta := p.channel.Look()
+		if meta == nil {
 			return Later
 		}
-		k, tag := parse(&meta)
+		k, tag := parse(meta)
 		if k == kindCredit && len(payload) == 0 && p.takeCredit(meta[1]) == nil {
-			p.channel.Release()
+			p.channel.Consume()
+			p.channel.Flush()
 			continue
 		}
 		n, cost := len(payload), eagerCost(r.Bytes)
@@ -92,7 +105,7 @@ func (e *Engine) receiveDirect(p *peer, r *Request) Outcome {
 			return General // and what is wrong with it is found there
 		}
 		kernel.Copy(r.bytes(), payload)
-		p.channel.Release()
+		p.channel.Consume()
 		p.held += cost
 		e.giveBack(p, cost)
 		r.Source = p.rank
@@ -102,7 +115,7 @@ func (e *Engine) receiveDirect(p *peer, r *Request) Outcome {
 			p.filling = arrival{active: true, req: r, off: n, length: r.Bytes}
 			return e.fillDirect(p, r)
 		}
-		e.creditDirect(p)
+		e.endDirect(p)
 		return Done
 	}
 }
@@ -110,27 +123,39 @@ func (e *Engine) receiveDirect(p *peer, r *Request) Outcome {
 // fillDirect takes more of the eager message that r receives.
 func (e *Engine) fillDirect(p *peer, r *Request) Outcome {
 	f := &p.filling
-	for {
-		payload, meta, ok := p.channel.Peek()
-		n := len(payload)
-		if k, _ := parse(&meta); !ok || k != kindEagerRest || meta[1] != uint64(f.off) || n == 0 || n > f.length-f.off {
+	for patience := fillTurns; ; {
+		payload, meta := p.channel.Look()
+		if meta == nil {
+			// The rest is on its way: the sender wakes this rank for the end, and need not be woken unless it has run out of credit.
+			if patience--; patience > 0 {
+				park.Pause(1)
+				continue
+			}
+			p.channel.Flush()
 			return Begun
 		}
+		n := len(payload)
+		if k, _ := parse(meta); k != kindEagerRest || meta[1] != uint64(f.off) || n == 0 || n > f.length-f.off {
+			p.channel.Flush()
+			return Begun
+		}
+		patience = fillTurns
 		kernel.Copy(r.bytes()[f.off:], payload)
-		p.channel.Release()
+		p.channel.Consume()
 		if f.off += n; f.off == f.length {
 			*f = arrival{}
 			r.state = idle
 			e.live--
-			e.creditDirect(p)
+			e.endDirect(p)
 			return Done
 		}
 	}
 }
 
-// creditDirect sends the credit that is due, since nobody may call Advance for a while.
-func (e *Engine) creditDirect(p *peer) {
+// endDirect sends the credit that is due, since nobody may call Advance for a while, and ends the series.
+func (e *Engine) endDirect(p *peer) {
 	if p.credit >= creditDue && p.owed.head == nil {
 		e.sendCredit(p)
 	}
+	p.channel.Flush()
 }

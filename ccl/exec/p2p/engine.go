@@ -28,7 +28,7 @@ type Engine struct {
 
 // peer is what the engine knows of one rank.
 type peer struct {
-	channel transport.Channel
+	channel channel
 	rank    int
 	err     error // the peer has failed
 
@@ -78,8 +78,8 @@ func New(rank int, chans []transport.Channel, done func(*Request, error)) *Engin
 	e := &Engine{done: done, rank: rank, peers: make([]peer, len(chans))}
 	for i, c := range chans {
 		e.peers[i] = peer{rank: i, window: EagerWindow}
-		if i != rank {
-			e.peers[i].channel = c
+		if i != rank && c != nil {
+			e.peers[i].channel = channelOf(c)
 		}
 	}
 	return e
@@ -107,6 +107,7 @@ func (e *Engine) Post(r *Request) {
 		r.state = queued
 		p.queue.push(r)
 		e.flush(p)
+		p.channel.Flush()
 	}
 	e.report()
 }
@@ -150,6 +151,7 @@ func (e *Engine) Advance() bool {
 		if p.busy() && e.flush(p) {
 			moved = true
 		}
+		p.channel.Flush()
 	}
 	e.report()
 	return moved

@@ -54,11 +54,11 @@ func TestBothSendFirst(t *testing.T) {
 func TestTagsInReverse(t *testing.T) {
 	w := newWorld(t, 2, 4, 16<<10, nil)
 	for tag := range 300 {
-		w.send(0, 1, uint32(tag), []int{0, 8, EagerLimit, 80000}[tag%4])
+		w.send(0, 1, uint32(tag), []int{0, 8, EagerLimit, long}[tag%4])
 	}
 	w.settle()
 	for tag := 299; tag >= 0; tag-- {
-		o := w.recv(1, 0, uint32(tag), []int{0, 8, EagerLimit, 80000}[tag%4])
+		o := w.recv(1, 0, uint32(tag), []int{0, 8, EagerLimit, long}[tag%4])
 		w.settle()
 		require.Equal(t, 1, o.dones, "tag %d waits for another", tag)
 	}
@@ -67,7 +67,7 @@ func TestTagsInReverse(t *testing.T) {
 
 // TestOrderAcrossProtocols: eager and rendezvous messages of one tag keep their order, before and after the window is used up.
 func TestOrderAcrossProtocols(t *testing.T) {
-	sizes := []int{EagerLimit + 1, 8, 70000, 0, EagerLimit}
+	sizes := []int{EagerLimit + 1, 8, long - 10_000, 0, EagerLimit}
 	w := newWorld(t, 2, 4, 16<<10, nil)
 	for i := range 200 {
 		w.send(0, 1, 5, sizes[i%len(sizes)])
@@ -91,7 +91,7 @@ func footprint(e *Engine) (buffers, records int) {
 }
 
 func TestUnexpectedMemoryIsBounded(t *testing.T) {
-	for size, count := range map[int]int{0: 10_000, 8: 10_000, 1000: 3000, EagerLimit: 1000} {
+	for size, count := range map[int]int{0: 10_000, 8: 10_000, 1000: 3000, EagerLimit: 250} {
 		t.Run(fmt.Sprintf("%d of %d bytes", count, size), func(t *testing.T) {
 			w := newWorld(t, 2, 8, 64<<10, nil)
 			for range count {
@@ -153,7 +153,7 @@ func TestAnnouncedLimit(t *testing.T) {
 }
 
 func TestWrongLength(t *testing.T) {
-	for _, c := range []struct{ send, recv int }{{8, 4}, {4, 8}, {0, 1}, {1, 0}, {100_000, 8}, {8, 100_000}, {100_000, 100_001}, {EagerLimit, 1}} {
+	for _, c := range []struct{ send, recv int }{{8, 4}, {4, 8}, {0, 1}, {1, 0}, {long + 20_000, 8}, {8, long + 20_000}, {long + 20_000, long + 20_001}, {EagerLimit, 1}} {
 		for _, first := range []string{"send", "receive"} {
 			t.Run(fmt.Sprintf("%d to %d, %s first", c.send, c.recv, first), func(t *testing.T) {
 				w := newWorld(t, 2, 4, 1024, nil)
@@ -206,11 +206,11 @@ func TestAnySource(t *testing.T) {
 
 	// Unexpected messages: in the order of their arrival.
 	for _, source := range []int{3, 1, 2} {
-		w.send(source, 0, 9, 100_000)
+		w.send(source, 0, 9, long+20_000)
 		w.settle()
 	}
 	for _, source := range []int{3, 1, 2} {
-		o := w.recv(0, AnySource, 9, 100_000)
+		o := w.recv(0, AnySource, 9, long+20_000)
 		w.settle()
 		require.Equal(t, source, o.Source)
 	}

@@ -18,6 +18,9 @@ func (e *Engine) PeerFailed(peer int, err error) {
 	// This ends even if the peer lives: without answers the protocol lets it send only so much.
 	for p.channel != nil && p.err == nil && e.read(p) {
 	}
+	if p.channel != nil {
+		p.channel.Flush()
+	}
 	if p.err == nil {
 		e.failPeer(p, err)
 	}

@@ -15,7 +15,7 @@ import (
 // TestCancelEverywhere cancels a send or a receive after each number of steps, for each protocol, and checks with the reference
 // matcher that later messages of the same tag are not disturbed.
 func TestCancelEverywhere(t *testing.T) {
-	for _, size := range []int{0, 8, 1000, 20_000, EagerLimit, EagerLimit + 1, 80_000} {
+	for _, size := range []int{0, 8, 1000, 20_000, EagerLimit, EagerLimit + 1, long} {
 		for _, who := range []string{"send", "receive", "both"} {
 			for _, first := range []string{"send", "receive"} {
 				t.Run(fmt.Sprintf("%d bytes, %s, %s first", size, who, first), func(t *testing.T) {
@@ -57,7 +57,7 @@ func cancelAfter(t *testing.T, size int, who, first string, steps int, direct bo
 		hit = w.cancel(r) || hit
 	}
 	// What follows is received as if nothing had been.
-	for _, n := range []int{8, 9000, 70_000} {
+	for _, n := range []int{8, 9000, long - 10_000} {
 		w.send(0, 1, 2, n)
 		w.recv(1, 0, 2, n)
 	}
@@ -115,7 +115,7 @@ func failAfter(t *testing.T, steps int, direct bool) {
 		return o
 	}
 	const tagAny = 50
-	sizes := []int{0, 8, EagerLimit, 80_000, 3000, 100_000}
+	sizes := []int{0, 8, EagerLimit, long, 3000, long + 20_000}
 	for i, n := range sizes {
 		seed := uint64(100 + i)
 		post(1, 0, uint32(i), n, true, seed)
@@ -167,8 +167,8 @@ func failAfter(t *testing.T, steps int, direct bool) {
 	}
 
 	// The others go on.
-	got := post(0, 2, 0, 80_000, false, 0)
-	post(2, 0, 0, 80_000, true, 7)
+	got := post(0, 2, 0, long, false, 0)
+	post(2, 0, 0, long, true, 7)
 	for engines[0].Advance() || engines[2].Advance() {
 	}
 	require.NoError(t, got.err)
@@ -187,7 +187,7 @@ func TestFailureTakesWhatArrived(t *testing.T) {
 	early := w.recv(0, AnySource, 1, 100)
 	w.send(1, 0, 1, 100)
 	w.send(1, 0, 2, 100)
-	w.send(1, 0, 3, 100_000) // only its request
+	w.send(1, 0, 3, long+20_000) // only its request
 	w.send(1, 0, 3, 100)
 	e := w.engines[0]
 	e.PeerFailed(1, errLost)
@@ -197,8 +197,8 @@ func TestFailureTakesWhatArrived(t *testing.T) {
 
 	var got []error
 	e.done = func(_ *Request, err error) { got = append(got, err) }
-	memory := make([]byte, 100_000)
-	requests := [3]Request{{Peer: 1, Tag: 3, Bytes: 100_000}, {Peer: 1, Tag: 3, Bytes: 100}, {Peer: 1, Tag: 3, Bytes: 100}}
+	memory := make([]byte, long+20_000)
+	requests := [3]Request{{Peer: 1, Tag: 3, Bytes: long + 20_000}, {Peer: 1, Tag: 3, Bytes: 100}, {Peer: 1, Tag: 3, Bytes: 100}}
 	for i := range requests {
 		requests[i].Data = unsafe.Pointer(&memory[0])
 		e.Post(&requests[i])
@@ -209,7 +209,7 @@ func TestFailureTakesWhatArrived(t *testing.T) {
 // TestFailureForgetsWhatIsOwed: nothing can be sent, so that all sorts of answers wait; then the peer fails, or everything.
 func TestFailureForgetsWhatIsOwed(t *testing.T) {
 	for _, everything := range []bool{false, true} {
-		net := newNetwork(2, 300, 1<<20, nil)
+		net := newNetwork(2, 700, 1<<20, nil)
 		dones, in, out := 0, net.pipes[1][0], net.pipes[0][1]
 		e := New(0, net.chans[0], func(*Request, error) { dones++ })
 		out.capacity = 64
@@ -227,20 +227,20 @@ func TestFailureForgetsWhatIsOwed(t *testing.T) {
 		require.True(t, e.Cancel(cut, errCancel))
 		out.ring = out.ring[:1] // now not even answers leave
 
-		post(1, 80_000, false)
-		transmit(kindRequest, 1, 80_000, 1, 0)
-		post(2, 80_000, false)
-		transmit(kindRequest, 2, 80_001, 2, 0)
+		post(1, long, false)
+		transmit(kindRequest, 1, long, 1, 0)
+		post(2, long, false)
+		transmit(kindRequest, 2, long+1, 2, 0)
 		post(3, 8, false)
 		transmit(kindEager, 3, 9, 0, 9)
-		for range 200 {
+		for range 600 {
 			post(4, 1000, false)
 			transmit(kindEager, 4, 1000, 0, 1000)
 		}
 		transmit(kindEager, 5, 1000, 0, 1000) // unexpected, whole
 		for e.Advance() {
 		}
-		require.Equal(t, 203, dones)
+		require.Equal(t, 603, dones)
 		p := &e.peers[1]
 		require.GreaterOrEqual(t, p.credit, creditDue)
 		require.Equal(t, kindEagerMismatch, p.owed.tail.owe)
@@ -249,15 +249,15 @@ func TestFailureForgetsWhatIsOwed(t *testing.T) {
 		if everything {
 			e.Fail(errLost)
 			require.False(t, e.Active())
-			require.Equal(t, 204, dones)
+			require.Equal(t, 604, dones)
 			continue
 		}
 		e.PeerFailed(1, nil)
 		require.ErrorIs(t, p.err, fault.PeerLost)
 		require.False(t, e.Active())
-		require.Equal(t, 204, dones)
+		require.Equal(t, 604, dones)
 		post(5, 8, false) // too short
-		require.Equal(t, 205, dones)
+		require.Equal(t, 605, dones)
 		require.False(t, e.Active())
 		require.Zero(t, e.table.arrived)
 	}
@@ -277,7 +277,7 @@ func TestFail(t *testing.T) {
 				}
 			})
 		}
-		memory := make([]byte, 90_000)
+		memory := make([]byte, long+10_000)
 		var requests []*Request
 		post := func(rank, peer int, tag uint32, size int, send bool) *Request {
 			r := &Request{Peer: peer, Tag: tag, Data: unsafe.Pointer(&memory[0]), Bytes: size, Send: send}
@@ -287,14 +287,14 @@ func TestFail(t *testing.T) {
 			engines[rank].Post(r)
 			return r
 		}
-		for tag, n := range []int{8, EagerLimit, 90_000, 70_000} {
+		for tag, n := range []int{8, EagerLimit, long + 10_000, long - 10_000} {
 			for rank := range 2 {
 				post(rank, 1-rank, uint32(tag), n, true)
 				if tag != 3 {
 					post(rank, 1-rank, uint32(tag), n, false)
 				}
 			}
-			post(0, 0, 60, 90_000, true)
+			post(0, 0, 60, long+10_000, true)
 		}
 		post(0, AnySource, 70, 8, false)
 		post(0, 2, 70, 8, false)

@@ -41,7 +41,7 @@ func (s *script) number() uint64 {
 	case 4, 5:
 		return (1+small&3)<<32 | small>>2 // a generation and an index
 	case 6:
-		return 80_000
+		return long
 	default:
 		return s.word()
 	}
@@ -111,7 +111,7 @@ func hostile(t *testing.T, data []byte) {
 		}
 		e.Post(&o.Request)
 	}
-	sizes := []int{0, 1, 64, 1000, EagerLimit, EagerLimit + 1, 80_000}
+	sizes := []int{0, 1, 64, 1000, EagerLimit, EagerLimit + 1, long}
 	transmit := func(m transport.Meta, n int) {
 		n = min(n, len(payload))
 		if lent := in.Reserve(n); lent != nil {
@@ -224,7 +224,7 @@ func TestProtocolErrors(t *testing.T) {
 		"data for an outgoing id":  {meta(kindData, 0, askingID), 10},
 		"data at the wrong offset": {meta(kindData, 8, clearedID), 10},
 		"data without bytes":       {meta(kindData, 0, clearedID), 0},
-		"data beyond the end":      {meta(kindData, 0, clearedID), 80_001},
+		"data beyond the end":      {meta(kindData, 0, clearedID), long + 1},
 		"abort of unknown id":      {meta(kindAbort, 0, 99), 0},
 		"credit of nothing":        {meta(kindCredit, 0, 0), 0},
 		"credit that is not out":   {meta(kindCredit, EagerWindow, 0), 0},
@@ -234,14 +234,14 @@ func TestProtocolErrors(t *testing.T) {
 		"mismatch without send":    {meta(kindEagerMismatch, 0, EagerLimit), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			net := newNetwork(2, 8, 128<<10, nil)
+			net := newNetwork(2, 8, 512<<10, nil)
 			var errs []error
 			e := New(0, net.chans[0], func(_ *Request, err error) { errs = append(errs, err) })
-			s, r := newOp(0, 1, 1, 80_000, true, 1), newOp(0, 1, 1, 80_000, false, 2)
+			s, r := newOp(0, 1, 1, long, true, 1), newOp(0, 1, 1, long, false, 2)
 			e.Post(&s.Request)
 			e.Post(&r.Request)
 			in := net.pipes[1][0]
-			request := meta(kindRequest, 80_000, 5)
+			request := meta(kindRequest, long, 5)
 			in.Reserve(0)
 			in.Commit(0, &request)
 			e.Advance()
@@ -269,8 +269,8 @@ func TestPeerLimits(t *testing.T) {
 	}{
 		"eager messages":       {kindEager, 1000, EagerWindow / eagerCost(1000)},
 		"empty eager messages": {kindEager, 0, EagerWindow / recordCost},
-		"requests":             {kindRequest, 80_000, MaxAnnounced},
-		"heads":                {kindHead, 80_000, EagerWindow / eagerCost(headBytes)},
+		"requests":             {kindRequest, long, MaxAnnounced},
+		"heads":                {kindHead, long, EagerWindow / eagerCost(headBytes)},
 		"eager in another":     {kindEager, 1001, 1}, // of which 1000 bytes come
 	} {
 		t.Run(name, func(t *testing.T) {

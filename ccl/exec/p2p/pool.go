@@ -5,8 +5,8 @@ import "math/bits"
 // Buffers of eager messages come in sizes of 64 bytes to EagerLimit, doubling. Of what is free, so much is kept:
 const (
 	smallestClass = 6 // 64 bytes
-	classes       = 11
-	keepBytes     = 4 * EagerWindow
+	classes       = 13
+	keepBytes     = 1 << 20
 	keepMessages  = 4096
 )
 

@@ -9,13 +9,13 @@ import (
 // read takes what has arrived from a peer.
 func (e *Engine) read(p *peer) (moved bool) {
 	for range readBudget {
-		payload, meta, ok := p.channel.Peek()
-		if !ok {
+		payload, meta := p.channel.Look()
+		if meta == nil {
 			break
 		}
 		moved = true
-		err := e.take(p, payload, &meta)
-		p.channel.Release()
+		err := e.take(p, payload, meta)
+		p.channel.Consume()
 		if err != nil {
 			e.failPeer(p, err)
 			break

@@ -23,7 +23,7 @@ func fragmentOf(n int) int {
 		return 8 << 10
 	case n < 128<<10:
 		return 16 << 10
-	case n < 1<<20:
+	case n < 2<<20:
 		return 32 << 10
 	}
 	return dataFragment
@@ -73,7 +73,7 @@ func (p *peer) control(k kind, tag uint32, w1, w2 uint64) bool {
 	if p.channel.Reserve(0) == nil {
 		return false
 	}
-	p.channel.Commit(0, p.setMeta(k, tag, w1, w2))
+	p.channel.Publish(0, p.setMeta(k, tag, w1, w2))
 	return true
 }
 
@@ -159,7 +159,7 @@ func (e *Engine) sendEager(p *peer, r *Request) outcome {
 		return full
 	}
 	n := kernel.Copy(lent, r.bytes())
-	p.channel.Commit(n, p.setMeta(kindEager, r.Tag, uint64(r.Bytes), uint64(e.takeCreditDue(p))))
+	p.channel.Publish(n, p.setMeta(kindEager, r.Tag, uint64(r.Bytes), uint64(e.takeCreditDue(p))))
 	p.window -= eagerCost(r.Bytes)
 	p.queue.remove(r)
 	if n == r.Bytes {
@@ -178,7 +178,7 @@ func (e *Engine) sendEagerRest(p *peer) outcome {
 		return full
 	}
 	n := kernel.Copy(lent, l.data[l.off:])
-	p.channel.Commit(n, p.setMeta(kindEagerRest, l.tag, uint64(l.off), 0))
+	p.channel.Publish(n, p.setMeta(kindEagerRest, l.tag, uint64(l.off), 0))
 	l.off += n
 	if l.off == len(l.data) {
 		switch {
@@ -223,7 +223,7 @@ func (e *Engine) sendRequest(p *peer, r *Request, head bool) outcome {
 		p.window -= eagerCost(headBytes)
 		p.leaving = departure{active: true, tag: r.Tag, msg: m, data: r.bytes()[:headBytes]}
 	}
-	p.channel.Commit(0, p.setMeta(k, r.Tag, uint64(r.Bytes), m.id))
+	p.channel.Publish(0, p.setMeta(k, r.Tag, uint64(r.Bytes), m.id))
 	p.announced++
 	p.queue.remove(r)
 	r.msg, r.state = m, announced
@@ -241,7 +241,7 @@ func (e *Engine) sendData(p *peer) outcome {
 		return full
 	}
 	n := kernel.Copy(lent, m.req.bytes()[m.off:])
-	p.channel.Commit(n, p.setMeta(kindData, m.tag, uint64(m.off), m.remote))
+	p.channel.Publish(n, p.setMeta(kindData, m.tag, uint64(m.off), m.remote))
 	m.off += n
 	p.ring.remove(m)
 	if m.off < m.length {

@@ -15,6 +15,9 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
+// long is the length of a message that is not eager.
+const long = EagerLimit + 16_000
+
 const guard = 32 // bytes before and behind each buffer
 
 // op is a request of a test, with guards around its memory and what the reference matcher says of it.

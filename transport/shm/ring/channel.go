@@ -24,16 +24,18 @@ type Channel struct {
 	// Sending.
 	out    *area
 	most   int            // bytes of a private slot
-	back   *atomic.Uint32 // the peer's count of released fragments
+	back   *atomic.Uint64 // the peer's count of released fragments
 	pool   *Pool
 	bell   *park.Bell
-	head   uint32           // number of the next fragment
-	tail   uint32           // number of the oldest fragment that is not known to be released
+	head   uint64           // number of the next fragment
+	tail   uint64           // number of the oldest fragment that is not known to be released
+	told   uint64           // the peer's count as the last fragment from it said
 	lent   []byte           // of the last Reserve, nil after Commit
 	kind   int              // of the last Reserve
-	slot   int32            // 1 + the leased slot that is not committed, 0 is none
+	slot   int32            // 1 + the leased slot that is being filled, 0 is none
+	used   int              // bytes of that slot that fragments have, a multiple of 64
 	leases int              // slots of the pool not known to be released, with that one
-	slotOf [Depth]filled    // of each fragment; the slots count from 1, 0 is none
+	slotOf [Depth]filled    // whose last fragment this is; the slots count from 1, 0 is none
 	idle   [MaxSpare]filled // slots that came back, the last one lent first; others may take them away
 	idles  int
 	stage  inline // small payloads are written here first: the receiver polls the line
@@ -41,13 +43,15 @@ type Channel struct {
 	// Receiving.
 	in       *area
 	theirs   int // bytes of a private slot of the peer
-	released *atomic.Uint32
+	released *atomic.Uint64
 	peerPool []byte
-	next     uint32 // number of the fragment to read
+	next     uint64 // number of the fragment to read
 	held     bool   // Peek has returned it
 	payload  []byte
 	meta     transport.Meta
 
+	quiet  bool // something was published or consumed since the last Flush
+	fence  park.Fence
 	broken func(string)
 	closed bool // closed or broken: nothing is lent and nothing arrives
 	_      [64]byte
@@ -83,6 +87,9 @@ func (c *Channel) Reserve(n int) []byte {
 	if n > LeaseBytes {
 		n = LeaseBytes
 	}
+	if n > LeaseBytes-c.used {
+		c.fill()
+	}
 	if n > c.most && c.slot == 0 && c.idles == 0 || c.head-c.tail == Depth {
 		// Large slots are claimed back early, so that the next ones are those still in the caches.
 		c.reclaim()
@@ -102,7 +109,7 @@ func (c *Channel) Reserve(n int) []byte {
 				return nil
 			}
 			if slot := c.takeSlot(); slot >= 0 {
-				c.slot = slot + 1
+				c.slot, c.used = slot+1, 0
 				c.leases++
 			}
 		}
@@ -110,10 +117,10 @@ func (c *Channel) Reserve(n int) []byte {
 			c.kind, c.lent = inSlot, c.out.slot(at, c.most)
 			return c.lent
 		}
-		c.kind, c.lent = inPool, c.pool.slot(c.slot - 1)[:n:n]
+		c.kind, c.lent = inPool, c.pool.slot(c.slot - 1)[c.used:c.used+n:c.used+n]
 		return c.lent
 	}
-	if c.slot != 0 {
+	if c.slot != 0 && c.used == 0 {
 		c.dropLease()
 	}
 	return c.lent
@@ -137,68 +144,119 @@ func (c *Channel) dropLease() {
 	c.leases--
 }
 
-// reclaim takes note of what the peer has released.
+// fill says that the slot that is being filled gets no more fragments. Some are in it.
+func (c *Channel) fill() {
+	last := filled{c.slot, c.pool.commit(c.slot-1, uint32(c.head-1))}
+	c.slot, c.used = 0, 0
+	if c.tail == c.head { // all of them came back meanwhile
+		c.returned(last)
+	} else {
+		c.slotOf[(c.head-1)%Depth] = last
+	}
+}
+
+// returned keeps or gives away a slot whose fragments were all released.
+func (c *Channel) returned(s filled) {
+	if c.idles < MaxSpare {
+		c.idle[c.idles] = s
+		c.idles++
+	} else {
+		c.pool.give(s.slot-1, s.state)
+	}
+	c.leases--
+}
+
+// reclaim takes note of what the peer has released: of what it said with its own fragments, and, if that is no news, of its count.
 func (c *Channel) reclaim() {
-	released := c.back.Load()
+	if c.told > c.tail {
+		if c.settle(c.told); c.closed || c.leases < MaxLeases {
+			return
+		}
+	}
+	c.settle(c.back.Load())
+}
+
+func (c *Channel) settle(released uint64) {
 	if released-c.tail > c.head-c.tail {
 		c.fail(fmt.Sprintf("it has released %d fragments of %d that were sent", released-c.tail, c.head-c.tail))
 		return
 	}
 	for ; c.tail != released; c.tail++ {
 		if s := &c.slotOf[c.tail%Depth]; s.slot != 0 {
-			if c.idles < MaxSpare {
-				c.idle[c.idles] = *s
-				c.idles++
-			} else {
-				c.pool.give(s.slot-1, s.state)
-			}
+			c.returned(*s)
 			s.slot = 0
-			c.leases--
 		}
 	}
 }
 
 // Commit publishes the first n bytes of what the last Reserve lent.
 func (c *Channel) Commit(n int, m *transport.Meta) {
+	c.Publish(n, m)
+	c.Flush()
+}
+
+// Publish is Commit without the peer being woken, for all of a series but the last: Flush must follow.
+func (c *Channel) Publish(n int, m *transport.Meta) {
 	if c.closed {
 		return
 	}
 	if c.lent == nil || n > len(c.lent) {
 		panic(fmt.Sprintf("transport: Commit of %d bytes, Reserve had lent %d", n, len(c.lent)))
 	}
-	at := c.head % Depth
-	l := &c.out.lines[at]
+	l := &c.out.lines[c.head%Depth]
 	// Word by word: a wider load of words that were stored just now waits until everything stored before them, the payload too, is in the cache.
 	l.meta[0], l.meta[1], l.meta[2] = m[0], m[1], m[2]
+	l.given = c.next
 	switch c.kind {
 	case inLine:
 		for i := range l.inline {
 			l.inline[i] = c.stage[i]
 		}
 	case inPool:
-		*l.slotNumber() = uint32(c.slot - 1) // published with the word
-		c.slotOf[at] = filled{c.slot, c.pool.commit(c.slot-1, c.head)}
-		c.slot = 0
+		*l.place() = uint64(c.slot-1)*LeaseBytes + uint64(c.used) // published with the word
+		c.used += (n + 63) &^ 63
 	}
-	c.lent = nil
+	c.lent, c.quiet = nil, true
 	c.head++
-	l.word.Store(packWord(c.head, c.kind, n))
+	park.Publish(&l.word, packWord(uint32(c.head), c.kind, n))
+}
+
+// Flush ends a series of Publish and Consume: whoever sleeps in the peer's process is woken if there was any.
+func (c *Channel) Flush() {
+	if !c.quiet || c.closed {
+		return
+	}
+	c.quiet = false
+	if c.used != 0 && c.lent == nil {
+		c.fill()
+	}
+	c.fence.Pass()
 	c.bell.Ring()
 }
 
 // Peek returns the oldest unread fragment.
 func (c *Channel) Peek() (payload []byte, m transport.Meta, ok bool) {
+	payload, in := c.Look()
+	if in == nil {
+		return nil, m, false
+	}
+	m[0], m[1], m[2] = in[0], in[1], in[2]
+	return payload, m, true
+}
+
+// Look is Peek for who does not keep the Meta, which is nil if there is no fragment.
+func (c *Channel) Look() (payload []byte, m *transport.Meta) {
 	if c.held {
-		return c.payload, c.meta, true
+		return c.payload, &c.meta
 	}
 	if c.closed {
-		return nil, m, false
+		return nil, nil
 	}
 	at := c.next % Depth
 	l := &c.in.lines[at]
 	number, kind, n := unpackWord(l.word.Load())
-	if number != c.next+1 {
-		return nil, m, false
+	if number != uint32(c.next)+1 {
+		return nil, nil
 	}
 	switch {
 	case kind == inLine && n <= InlineBytes:
@@ -206,34 +264,38 @@ func (c *Channel) Peek() (payload []byte, m transport.Meta, ok bool) {
 	case kind == inSlot && n <= c.theirs:
 		payload = c.in.slot(at, c.theirs)[:n:n]
 	case kind == inPool && n <= LeaseBytes:
-		slot := int(atomic.LoadUint32(l.slotNumber()))
-		if slot >= len(c.peerPool)/LeaseBytes {
-			c.fail(fmt.Sprintf("fragment %d names slot %d of a pool of %d", c.next, slot, len(c.peerPool)/LeaseBytes))
-			return nil, m, false
+		place := atomic.LoadUint64(l.place())
+		if size := uint64(len(c.peerPool)); place > size || uint64(n) > size-place {
+			c.fail(fmt.Sprintf("fragment %d names byte %d of a pool of %d", c.next, place, size))
+			return nil, nil
 		}
-		payload = c.peerPool[slot*LeaseBytes : slot*LeaseBytes+n : slot*LeaseBytes+n]
+		payload = c.peerPool[place : place+uint64(n) : place+uint64(n)]
 	default:
 		c.fail(fmt.Sprintf("fragment %d has kind %d and %d bytes", c.next, kind, n))
-		return nil, m, false
+		return nil, nil
 	}
-	m[0], m[1], m[2] = l.meta[0], l.meta[1], l.meta[2]
-	c.held, c.payload = true, payload
-	c.meta[0], c.meta[1], c.meta[2] = m[0], m[1], m[2]
-	return payload, m, true
+	c.held, c.payload, c.told = true, payload, l.given
+	c.meta[0], c.meta[1], c.meta[2] = l.meta[0], l.meta[1], l.meta[2]
+	return payload, &c.meta
 }
 
 // Release gives the fragment of the last Peek back to the sender.
 func (c *Channel) Release() {
+	c.Consume()
+	c.Flush()
+}
+
+// Consume is Release without the peer being woken, for all of a series but the last: Flush must follow.
+func (c *Channel) Consume() {
 	if c.closed {
 		return
 	}
 	if !c.held {
 		panic("transport: Release without Peek")
 	}
-	c.held, c.payload = false, nil
+	c.held, c.payload, c.quiet = false, nil, true
 	c.next++
-	c.released.Store(c.next)
-	c.bell.Ring()
+	park.Publish(c.released, c.next)
 }
 
 // fail ends the channel after the peer's memory held what cannot be right.
@@ -245,11 +307,14 @@ func (c *Channel) fail(text string) {
 // Close ends the channel. It returns how many slots of the pool the peer may still read: Forget must wait until it
 // does not, and the peer's memory must stay mapped until then.
 func (c *Channel) Close() (unread int) {
-	if c.slot != 0 {
+	c.Flush() // nobody ends a series any more
+	if c.slot != 0 && c.used == 0 {
 		c.dropLease()
+	} else if c.slot != 0 { // the channel is broken, or something was lent in the midst of a series
+		c.fill()
 	}
 	if !c.closed {
-		c.reclaim()
+		c.settle(c.back.Load())
 	}
 	for ; c.idles > 0; c.idles-- {
 		c.pool.give(c.idle[c.idles-1].slot-1, c.idle[c.idles-1].state)

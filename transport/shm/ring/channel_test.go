@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"testing"
+	"unsafe"
 
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
@@ -84,7 +85,7 @@ func TestCreditIsDepth(t *testing.T) {
 // TestNumbersWrap runs past the largest number of a fragment.
 func TestNumbersWrap(t *testing.T) {
 	a, b, pools := newLink(t, 1, 2)
-	start := ^uint32(0) - 20
+	start := uint64(1<<32 - 20)
 	s, r := &a.channels[0], &b.channels[0]
 	s.head, s.tail, r.next = start, start, start
 	r.released.Store(start)
@@ -96,6 +97,87 @@ func TestNumbersWrap(t *testing.T) {
 	require.Empty(t, a.damage)
 	require.Zero(t, s.Close())
 	require.Equal(t, 2, pools[0].Free())
+}
+
+// TestSeriesShareSlots: the fragments of a series follow each other in one slot of the pool, until it is full or the series ends.
+func TestSeriesShareSlots(t *testing.T) {
+	a, b, pools := newLink(t, 1, 2)
+	s, r := &a.channels[0], &b.channels[0]
+	for range 3 { // the same memory each time
+		var places []int
+		for range 5 { // 30 KiB each: four fill a slot
+			lent := s.Reserve(30_000)
+			places = append(places, int(uintptr(unsafe.Pointer(&lent[0]))-uintptr(unsafe.Pointer(&pools[0].memory[0]))))
+			s.Publish(len(lent), &someMeta)
+		}
+		require.Equal(t, places[0]+3*30_016, places[3])
+		require.Equal(t, LeaseBytes-places[0], places[4])
+		require.Equal(t, 2, s.leases)
+		s.Flush()
+		for range 5 {
+			payload, meta := r.Look()
+			require.Len(t, payload, 30_000)
+			require.Equal(t, someMeta, *meta)
+			r.Consume()
+		}
+		r.Flush()
+		_, meta := r.Look()
+		require.Nil(t, meta)
+		commit(t, r, 100, 100) // which says what has come back
+		consume(t, s)
+		require.Len(t, s.Reserve(30_000), 30_000)
+		require.Equal(t, 1, s.leases)
+	}
+	require.Zero(t, s.Close())
+	require.Equal(t, 2, pools[0].Free())
+}
+
+// TestSeriesAtRandom sends series of fragments of all sizes in both directions, and finds every byte where it should be and all slots at the end.
+func TestSeriesAtRandom(t *testing.T) {
+	a, b, pools := newLink(t, 1, 3)
+	ends := [2]*Channel{&a.channels[0], &b.channels[0]}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var sent [2][][]byte
+	for range 20_000 {
+		side := rng.IntN(2)
+		c := ends[side]
+		switch rng.IntN(4) {
+		case 0, 1:
+			if lent := c.Reserve([]int{8, 1000, 5000, 30_000, LeaseBytes}[rng.IntN(5)]); lent != nil {
+				if _, meta := c.Look(); meta != nil && rng.IntN(4) == 0 { // what was lent stays lent
+					sent[1-side] = sent[1-side][1:]
+					c.Consume()
+					c.Flush()
+				}
+				n := rng.IntN(len(lent) + 1)
+				for i := 0; i < n; i += 61 {
+					lent[i] = byte(rng.Uint32())
+				}
+				sent[side] = append(sent[side], bytes.Clone(lent[:n]))
+				c.Publish(n, &transport.Meta{uint64(n)})
+			}
+		case 2:
+			if payload, meta := c.Look(); meta != nil {
+				require.Equal(t, uint64(len(payload)), meta[0])
+				require.True(t, bytes.Equal(sent[1-side][0], payload))
+				sent[1-side] = sent[1-side][1:]
+				c.Consume()
+			}
+		default:
+			c.Flush()
+		}
+	}
+	require.Empty(t, a.damage)
+	require.Empty(t, b.damage)
+	for side, c := range ends {
+		for range sent[1-side] {
+			consume(t, c)
+		}
+	}
+	for side, c := range ends {
+		require.Zero(t, c.Close())
+		require.Equal(t, 3, pools[side].Free())
+	}
 }
 
 func TestLeasesAreLimited(t *testing.T) {
@@ -212,18 +294,22 @@ func TestDamageIsFound(t *testing.T) {
 		damage func(*area)
 		found  string
 	}{
-		{"length of a line", func(a *area) { a.lines[0].word.Store(packWord(1, inLine, InlineBytes+1)) }, "33 bytes"},
+		{"length of a line", func(a *area) { a.lines[0].word.Store(packWord(1, inLine, InlineBytes+1)) }, "25 bytes"},
 		{"length of a slot", func(a *area) { a.lines[0].word.Store(packWord(1, inSlot, SlotBytes+1)) }, "2049 bytes"},
 		{"length of a lease", func(a *area) { a.lines[0].word.Store(packWord(1, inPool, LeaseBytes+1)) }, "131073 bytes"},
 		{"kind", func(a *area) { a.lines[0].word.Store(packWord(1, 0, 1)) }, "kind 0"},
 		{"slot", func(a *area) {
-			*a.lines[0].slotNumber() = 4
+			*a.lines[0].place() = 4 * LeaseBytes
 			a.lines[0].word.Store(packWord(1, inPool, 1))
-		}, "slot 4 of a pool of 4"},
+		}, "byte 524288 of a pool of 524288"},
+		{"end of a slot", func(a *area) {
+			*a.lines[0].place() = 4*LeaseBytes - 99
+			a.lines[0].word.Store(packWord(1, inPool, 100))
+		}, "byte 524189 of a pool of 524288"},
 		{"large slot", func(a *area) {
-			*a.lines[0].slotNumber() = ^uint32(0)
+			*a.lines[0].place() = ^uint64(0)
 			a.lines[0].word.Store(packWord(1, inPool, 1))
-		}, "slot 4294967295"},
+		}, "byte 18446744073709551615"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b, _ := newLink(t, 1, 4)
@@ -245,6 +331,17 @@ func TestDamageIsFound(t *testing.T) {
 		require.Len(t, a.damage, 1)
 		require.Contains(t, a.damage[0], "2 fragments of 1")
 		require.Equal(t, 3, pools[0].Free(), "nobody else gets the slot while the peer is there")
+	})
+	t.Run("count in a line", func(t *testing.T) {
+		a, b, pools := newLink(t, 1, 4)
+		commit(t, &a.channels[0], LeaseBytes, LeaseBytes)
+		commit(t, &b.channels[0], LeaseBytes, LeaseBytes)
+		areaAt(b.memory, 0, SlotBytes).lines[0].given = 2
+		consume(t, &a.channels[0])
+		require.Nil(t, a.channels[0].Reserve(LeaseBytes))
+		require.Len(t, a.damage, 1)
+		require.Contains(t, a.damage[0], "2 fragments of 1")
+		require.Equal(t, 3, pools[0].Free())
 	})
 	t.Run("counter and a slot that is being filled", func(t *testing.T) {
 		a, b, pools := newLink(t, 2, 1)
@@ -288,7 +385,7 @@ func TestSmallSlots(t *testing.T) {
 		across(&b.channels[0], &a.channels[0], SlotBytes, SlotBytes, byte(i+200)) // the other way there is room
 		a.channels[0].Release()
 	}
-	areaAt(a.memory, 1, LeastSlot).lines[a.channels[1].head%Depth].word.Store(packWord(a.channels[1].head+1, inSlot, LeastSlot+1))
+	areaAt(a.memory, 1, LeastSlot).lines[a.channels[1].head%Depth].word.Store(packWord(uint32(a.channels[1].head)+1, inSlot, LeastSlot+1))
 	_, _, ok := b.channels[1].Peek()
 	require.False(t, ok, "longer than the slots of that end")
 	require.Len(t, b.damage, 1)

@@ -5,12 +5,18 @@
 // Each end of a link owns one area for each channel. The owner writes it, the peer only reads it (see layout_unsafe.go):
 //
 //	released   a cache line: how many fragments this end has given back of what the peer sends
-//	lines      16 descriptors of a cache line: word, Meta, 32 bytes
+//	lines      16 descriptors of a cache line: word, Meta, a copy of released, 24 bytes
 //	slots      16 private slots, one for each descriptor: all of 2 KiB, or less where there are many links
 //
-// Fragment number i (from 0) uses line i mod 16. Its word is written last: (i+1) << 32 | kind << 28 | length. A payload of up to 32
+// Fragment number i (from 0) uses line i mod 16. Its word is written last: (i+1) << 32 | kind << 28 | length. A payload of up to 24
 // bytes lies in the line itself, one that fits it in the private slot, a larger one in a slot of 128 KiB that is leased from the
-// Pool of the sending process; the first 4 bytes of the line's 32 are the number of that slot.
+// Pool of the sending process; the first 8 bytes of the line's 24 say where. The copy of released spares
+// whoever gets fragments in reply the fetch of that line.
+//
+// # Series
+//
+// Publish and Consume are Commit and Release without a fence and without the bell, which Flush makes good at the end of a series. The fragments of a
+// series follow each other in one slot of the pool, so that a long message uses little of the caches, and the next one the same memory.
 //
 // # Trust
 //

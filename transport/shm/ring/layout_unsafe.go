@@ -10,7 +10,7 @@ import (
 // Sizes of the layout; both ends must agree on them.
 const (
 	Depth       = 16        // fragments in flight of one direction of a channel
-	InlineBytes = 32        // payloads up to this lie in the descriptor's cache line
+	InlineBytes = 24        // payloads up to this lie in the descriptor's cache line
 	SlotBytes   = 2 << 10   // of a private slot, at most
 	LeastSlot   = 256       // of a private slot, at least
 	LeaseBytes  = 128 << 10 // of a slot of the pool
@@ -38,14 +38,15 @@ func (i *inline) bytes() *[InlineBytes]byte { return (*[InlineBytes]byte)(unsafe
 type line struct {
 	word   atomic.Uint64
 	meta   transport.Meta
+	given  uint64 // how many fragments the writer had given back
 	inline inline
 }
 
 // area is the head of what one end owns of a channel; the private slots follow. The released line has a neighbour of padding: processors fetch
 // lines in pairs.
 type area struct {
-	released atomic.Uint32
-	_        [124]byte
+	released atomic.Uint64
+	_        [120]byte
 	lines    [Depth]line
 }
 
@@ -56,12 +57,12 @@ func areaAt(memory []byte, i, slot int) *area {
 }
 
 // slot is private slot i.
-func (a *area) slot(i uint32, bytes int) []byte {
+func (a *area) slot(i uint64, bytes int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(a), headBytes+int(i)*bytes)), bytes)
 }
 
-// slotNumber is the word of a line that names a slot of the pool.
-func (l *line) slotNumber() *uint32 { return (*uint32)(unsafe.Pointer(&l.inline)) }
+// place is the word of a line that says where in the pool the payload begins.
+func (l *line) place() *uint64 { return &l.inline[0] }
 
 // Kinds of payload memory.
 const (

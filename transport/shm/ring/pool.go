@@ -81,7 +81,7 @@ func (p *Pool) take(owner *Channel) int32 {
 func (p *Pool) commit(slot int32, fragment uint32) uint64 {
 	l := &p.leases[slot]
 	state := uint64(fragment)<<32 | l.state.Load()&generationMask | 1
-	l.state.Store(state)
+	park.Publish(&l.state, state) // who scans may find it later
 	return state
 }
 
@@ -114,7 +114,7 @@ func (p *Pool) giveLocked(slot int32, state uint64) {
 func (p *Pool) scan() {
 	for i := range p.leases {
 		l := &p.leases[i]
-		if state := l.state.Load(); l.owner != nil && state&1 != 0 && int32(l.owner.back.Load()-uint32(state>>32)) > 0 {
+		if state := l.state.Load(); l.owner != nil && state&1 != 0 && int32(uint32(l.owner.back.Load())-uint32(state>>32)) > 0 {
 			p.giveLocked(int32(i), state)
 		}
 	}
