@@ -17,6 +17,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
@@ -79,6 +80,7 @@ type address struct {
 	Usable  int               `json:"usable"` // how many of them at the same time
 	Slot    int               `json:"slot"`   // of a window, as much as this rank can give
 	Nonce   string            `json:"nonce"`
+	BF16    bool              `json:"bf16,omitempty"` // GOCCL_FAST_BF16 is set and the CPU has what it asks for
 	Fabrics map[string][]byte `json:"fabrics"`
 }
 
@@ -111,7 +113,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Rank: cfg.Rank, Size: cfg.Size,
 		Options: cfg.Options.agreed(), Plans: contents, Tune: rows, Node: n.id, Host: host, Pid: os.Getpid(),
 		Cores: park.Affinity().String(), Usable: park.Cores(), Slot: n.windowSlot(cfg.Size, cfg.Options.slot()),
-		Nonce:   hex.EncodeToString(nonce[:]),
+		Nonce: hex.EncodeToString(nonce[:]), BF16: cfg.Options.FastBF16 && kernel.HasFastBF16(),
 		Fabrics: map[string][]byte{}}
 	for _, f := range n.fabrics {
 		if cfg.Options.allows(f.Name()) {
@@ -201,7 +203,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	})
 	e.log("INFO", "joined %d ranks: %s", e.cfg.Size, summary(routes))
 	comm, err := exec.New(exec.Options{Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Bell: e.node.bell,
-		Channels: channels, Window: window, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout})
+		Channels: channels, Window: window, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout, FastBF16: e.fastBF16(peers)})
 	if err != nil {
 		leave()
 		closeLinks(links)
@@ -225,6 +227,18 @@ func (n *Node) windowSlot(ranks, most int) int {
 		return 0
 	}
 	return slot
+}
+
+// fastBF16 reports whether all ranks have what GOCCL_FAST_BF16 asks for: it changes bits, so all use it or none.
+func (e *Endpoint) fastBF16(peers []address) bool {
+	if !e.cfg.Options.FastBF16 {
+		return false
+	}
+	lacking := slices.IndexFunc(peers, func(a address) bool { return !a.BF16 })
+	if lacking >= 0 {
+		e.log("INFO", "GOCCL_FAST_BF16 has no effect: rank %d has no AVX512_BF16", lacking)
+	}
+	return lacking < 0
 }
 
 // agreedSlot is the slot that all ranks of one host can give; 0 for no windows.

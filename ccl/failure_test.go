@@ -167,7 +167,7 @@ func TestRefusedBeforeAnythingMoves(t *testing.T) {
 		"overlap":  {ccl.AllReduce(background, c, x[:4], x[2:6], ccl.Sum), "share memory"},
 		"peer":     {ccl.Send(background, c, x, 7, 0), "peer 7"},
 		"type":     {c.Do(background, &ccl.Call{Coll: dtype.AllReduce, Type: 99}), "not an element type"},
-		"fp8":      {c.Do(background, &ccl.Call{Coll: dtype.AllReduce, Type: dtype.F8E4M3}), "not defined for f8e4m3"},
+		"fp8":      {c.Do(background, &ccl.Call{Coll: dtype.AllReduce, Type: dtype.F8E4M3, Op: dtype.BAnd}), "not defined for f8e4m3"},
 		"nothing":  {c.Do(background, &ccl.Call{}), "not an operation"},
 	}
 	for name, tt := range cases {

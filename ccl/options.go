@@ -30,6 +30,7 @@ type Options struct {
 	Verify       string        // "tested", "always": when plans of the catalogue are proven
 	Tune         string        // file with a table of what was measured, as `goccl tune --measure` writes it
 	Spin         string        // microseconds that a wait stays awake; "" to learn it
+	FastBF16     bool          // sums of BF16 by AVX512_BF16, where all ranks have it
 }
 
 // option is one row of the table that everything about options is made from: parsing, printing, documentation.
@@ -57,6 +58,9 @@ var optionTable = []option{
 			}
 			return strconv.Itoa(o.Determinism)
 		}, setDeterminism},
+	{"GOCCL_FAST_BF16", "0", "1: where the CPUs of all ranks have AVX512_BF16, sums of bf16 use its conversions, which make subnormal results zero; " +
+		"see docs/dtypes.md for what that gains.", true,
+		func(o *Options) string { return map[bool]string{true: "1"}[o.FastBF16] }, setFastBF16},
 	{"GOCCL_PLAN", "", "Files with plans of your own, separated by commas; each is verified, and used for the collective, ranks and sizes that it declares.", false,
 		func(o *Options) string { return o.Plan }, func(o *Options, v string) error { o.Plan = v; return nil }},
 	{"GOCCL_SOCKET_IFNAME", "", "Network interfaces: names or prefixes (eth0,eth1), or ^ and those to leave out (^docker,lo).", false,
@@ -91,6 +95,15 @@ func setDeterminism(o *Options, v string) error {
 		return fmt.Errorf("%q is not 2, 3 or 4", v)
 	}
 	return nil
+}
+
+func setFastBF16(o *Options, v string) error {
+	switch v {
+	case "", "0", "1":
+		o.FastBF16 = v == "1"
+		return nil
+	}
+	return fmt.Errorf("%q is not 0 or 1", v)
 }
 
 // BuffSize is for both slots of a window.

@@ -56,12 +56,12 @@ func (o Op) Bitwise() bool { return o >= BAnd && o <= BXor }
 //
 // Real floats have every operator that is not bitwise; integers all but avg and premulsum (a mean of integers has no one
 // right rounding); Bool the logical forms (sum and max are or, prod and min are and); complex numbers sum, avg and
-// premulsum, by parts. 8-bit floats only move.
+// premulsum, by parts.
 func Reducible(t Type, o Op) error {
 	ok := false
 	switch {
 	case !t.Valid() || o >= numOps:
-	case t.Float():
+	case t.Float(), t.Float8():
 		ok = !o.Bitwise()
 	case t.Integer(), t == Bool:
 		ok = o != Avg && o != PremulSum

@@ -19,10 +19,10 @@ const (
 	U32
 	I64
 	U64
-	Bool // one byte, 0 or 1
-	C64  // two F32
-	C128 // two F64
-	F8E4M3
+	Bool   // one byte, 0 or 1
+	C64    // two F32
+	C128   // two F64
+	F8E4M3 // no infinities (torch's float8_e4m3fn)
 	F8E5M2
 	numTypes
 )
@@ -86,8 +86,11 @@ func ParseType(name string) (Type, error) {
 	return Invalid, fmt.Errorf("unknown element type %q; known: %v", name, Types())
 }
 
-// Float reports whether t is a real floating-point type that can be reduced.
+// Float reports whether t is a real floating-point type of 16 bits or more.
 func (t Type) Float() bool { return t >= F64 && t <= BF16 }
+
+// Float8 reports whether t is a floating-point type of 8 bits.
+func (t Type) Float8() bool { return t == F8E4M3 || t == F8E5M2 }
 
 // Integer reports whether t is a signed or unsigned integer.
 func (t Type) Integer() bool { return t >= I8 && t <= U64 }

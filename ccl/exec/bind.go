@@ -25,6 +25,9 @@ func (c *Comm) bind(op *Op, low *lowered) error {
 		real, _ := dtype.Real(call.Type)
 		cur.kern, cur.fold, cur.elem = kernel.For(real, call.Op), kernel.Reduce(real, call.Op), real.Size()
 		cur.scale, cur.mean = kernel.Scale(real), kernel.SumScale(real)
+		if fast := kernel.Fast(real, call.Op); fast != nil && c.opts.FastBF16 {
+			cur.kern, cur.fold, cur.mean = fast.Pair, fast.Many, fast.Mean
+		}
 		switch call.Op {
 		case dtype.PremulSum:
 			cur.pre = call.Factor

@@ -47,6 +47,7 @@ type Options struct {
 	Planner  Planner
 	Progress *Progress
 	Timeout  time.Duration // of operations that bring none; 0 for none
+	FastBF16 bool          // kernels of kernel.Fast
 }
 
 // Comm is one rank of one group. All methods may be called by any thread.

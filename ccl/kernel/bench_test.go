@@ -50,7 +50,10 @@ func benchReduction(b *testing.B, f Func, t dtype.Type, bytes, skew int) {
 var benchFloats = []dtype.Type{dtype.F32, dtype.F64, dtype.BF16, dtype.F16}
 
 func BenchmarkSum(b *testing.B) {
-	for _, t := range benchFloats {
+	for _, t := range dtype.Types() {
+		if !t.Float() && !t.Float8() {
+			continue
+		}
 		for _, i := range isas() {
 			f := pairWith(t, dtype.Sum, i)
 			if f == nil {
@@ -122,9 +125,15 @@ func BenchmarkSumScale(b *testing.B) {
 
 // BenchmarkFold sets one pass over several sources beside a pass for each.
 func BenchmarkFold(b *testing.B) {
-	for _, t := range benchFloats {
+	type pair struct {
+		t  dtype.Type
+		op dtype.Op
+	}
+	for _, of := range []pair{{dtype.F32, dtype.Sum}, {dtype.F64, dtype.Sum}, {dtype.BF16, dtype.Sum}, {dtype.F16, dtype.Sum}, {dtype.F32, dtype.Prod},
+		{dtype.F32, dtype.Max}, {dtype.BF16, dtype.Prod}, {dtype.I8, dtype.Sum}, {dtype.I64, dtype.Sum}} {
+		t := of.t
 		for _, i := range isas() {
-			f := newFolder(t, dtype.Sum, i)
+			f := newFolder(t, of.op, i)
 			for _, k := range []int{3, 4, 8} {
 				for _, size := range []int{4 << 10, 256 << 10} {
 					dst, src := newGuarded(size, 0), make([]unsafe.Pointer, k)
@@ -134,7 +143,7 @@ func BenchmarkFold(b *testing.B) {
 						src[j] = x.pointer()
 					}
 					n := size / t.Size()
-					name := fmt.Sprintf("%v/%v/%d/%dKiB", t, i, k, size>>10)
+					name := fmt.Sprintf("%v/%v/%v/%d/%dKiB", t, of.op, i, k, size>>10)
 					b.Run(name+"/fold", func(b *testing.B) {
 						loop(b, size, func() { f.reduce(dst.pointer(), src, n) })
 					})

@@ -56,9 +56,7 @@ type folder struct {
 
 func newFolder(t dtype.Type, op dtype.Op, with isa) *folder {
 	f := &folder{pair: pairKernel(t, op, with), size: t.Size()}
-	if plainOp(op) == dtype.Sum {
-		f.folds = vectorFold(t, with)
-	}
+	f.folds = vectorFold(t, plainOp(op), with)
 	return f
 }
 

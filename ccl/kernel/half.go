@@ -6,7 +6,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// halfReduction serves the 16-bit floats.
+// halfReduction serves the floats of 16 and 8 bits.
 func halfReduction(op dtype.Op, sum, prod, smaller, larger Func) Func {
 	switch op {
 	case dtype.Sum:

@@ -31,8 +31,12 @@ func init() {
 	if len(machineISAs) > 0 {
 		bestISA = machineISAs[len(machineISAs)-1]
 	}
+	fastBF16 = fastKernels()
 	if c := vectorCopy(bestISA); c != nil {
 		streamCopy = c
+	}
+	for _, t := range shorterFloats {
+		converters[dtype.F32][t], converters[t][dtype.F32] = converter(dtype.F32, t, bestISA), converter(t, dtype.F32, bestISA)
 	}
 	for _, t := range dtype.Types() {
 		scalings[t], sumScalings[t] = scaling(t), sumScaling(t)
@@ -117,6 +121,10 @@ func genericReduction(t dtype.Type, op dtype.Op) Func {
 		return halfReduction(op, sumF16, prodF16, minF16, maxF16)
 	case dtype.BF16:
 		return halfReduction(op, sumBF16, prodBF16, minBF16, maxBF16)
+	case dtype.F8E4M3:
+		return halfReduction(op, sumF8E4M3, prodF8E4M3, minF8E4M3, maxF8E4M3)
+	case dtype.F8E5M2:
+		return halfReduction(op, sumF8E5M2, prodF8E5M2, minF8E5M2, maxF8E5M2)
 	case dtype.I8:
 		return integerReduction[int8](op)
 	case dtype.U8:
@@ -149,6 +157,10 @@ func genericScaling(t dtype.Type) ScaleFunc {
 		return scaleF16
 	case dtype.BF16:
 		return scaleBF16
+	case dtype.F8E4M3:
+		return scaleF8E4M3
+	case dtype.F8E5M2:
+		return scaleF8E5M2
 	}
 	return nil
 }

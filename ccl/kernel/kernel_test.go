@@ -46,7 +46,7 @@ func TestForAndReducibleAgree(t *testing.T) {
 		for _, op := range append(dtype.Ops(), 200) {
 			require.Equal(t, dtype.Reducible(ty, op) == nil, For(ty, op) != nil, "%v of %v", op, ty)
 		}
-		isFloat := ty.Float() || ty == dtype.C64 || ty == dtype.C128
+		isFloat := ty.Float() || ty.Float8() || ty == dtype.C64 || ty == dtype.C128
 		require.Equal(t, isFloat, Scale(ty) != nil, "scale of %v", ty)
 	}
 }

@@ -2,14 +2,14 @@ package kernel
 
 import "unsafe"
 
-type signed interface{ int16 | int32 | int64 }
+type signed interface{ int8 | int16 | int32 | int64 }
 
 // layout is an IEEE format seen as integers of its size. Min, Max and the choice of a NaN need no arithmetic, so they are
 // written once, on the bits.
 type layout[I signed] struct {
 	magnitude I // all but the sign
-	infinity  I
-	quiet     I // the bit that tells a quiet NaN from a signalling one
+	infinity  I // what is above it is NaN
+	quiet     I // the bit that tells a quiet NaN from a signalling one; with 8 bits all of the payload
 }
 
 var (
@@ -17,6 +17,8 @@ var (
 	float32Layout  = layout[int32]{1<<31 - 1, 0xff << 23, 1 << 22}
 	float16Layout  = layout[int16]{1<<15 - 1, 0x1f << 10, 1 << 9}
 	bfloat16Layout = layout[int16]{1<<15 - 1, 0xff << 7, 1 << 6}
+	float8e4Layout = layout[int8]{1<<7 - 1, 0x7e, 0x7f} // the largest number stands where others have infinity
+	float8e5Layout = layout[int8]{1<<7 - 1, 0x1f << 2, 0x7f}
 )
 
 func (l layout[I]) isNaN(x I) bool { return x&l.magnitude > l.infinity }
@@ -77,3 +79,8 @@ func minF16(dst, a, b unsafe.Pointer, n int)  { float16Layout.min(dst, a, b, n) 
 func maxF16(dst, a, b unsafe.Pointer, n int)  { float16Layout.max(dst, a, b, n) }
 func minBF16(dst, a, b unsafe.Pointer, n int) { bfloat16Layout.min(dst, a, b, n) }
 func maxBF16(dst, a, b unsafe.Pointer, n int) { bfloat16Layout.max(dst, a, b, n) }
+
+func minF8E4M3(dst, a, b unsafe.Pointer, n int) { float8e4Layout.min(dst, a, b, n) }
+func maxF8E4M3(dst, a, b unsafe.Pointer, n int) { float8e4Layout.max(dst, a, b, n) }
+func minF8E5M2(dst, a, b unsafe.Pointer, n int) { float8e5Layout.min(dst, a, b, n) }
+func maxF8E5M2(dst, a, b unsafe.Pointer, n int) { float8e5Layout.max(dst, a, b, n) }

@@ -14,18 +14,37 @@ import (
 )
 
 // The reference works on one element at a time, as bits in a uint64, and shares nothing with the kernels: integers through
-// big.Int, floats through big.Float and exact tables of the 16-bit formats.
+// big.Int, floats through big.Float and exact tables of the formats of 16 and 8 bits.
 
-// format describes a float by the widths of its fields.
-type format struct{ exponent, fraction int }
-
-var formats = map[dtype.Type]format{
-	dtype.F64: {11, 52}, dtype.F32: {8, 23}, dtype.F16: {5, 10}, dtype.BF16: {8, 7},
+// format describes a float by the widths of its fields, and whether the largest number stands in the place of infinity, with
+// one NaN after it.
+type format struct {
+	exponent, fraction int
+	finite             bool
 }
 
-func (f format) infinity() uint64  { return (1<<f.exponent - 1) << f.fraction }
+var formats = map[dtype.Type]format{
+	dtype.F64: {11, 52, false}, dtype.F32: {8, 23, false}, dtype.F16: {5, 10, false}, dtype.BF16: {8, 7, false},
+	dtype.F8E4M3: {4, 3, true}, dtype.F8E5M2: {5, 2, false},
+}
+
+// infinity is what the largest results become.
+func (f format) infinity() uint64 {
+	if f.finite {
+		return f.sign() - 2
+	}
+	return (1<<f.exponent - 1) << f.fraction
+}
+
+// quiet is what is set in every NaN that is a result.
+func (f format) quiet() uint64 {
+	if f.exponent+f.fraction == 7 {
+		return f.sign() - 1
+	}
+	return 1 << (f.fraction - 1)
+}
+
 func (f format) sign() uint64      { return 1 << (f.exponent + f.fraction) }
-func (f format) quiet() uint64     { return 1 << (f.fraction - 1) }
 func (f format) nan(u uint64) bool { return u&^f.sign() > f.infinity() }
 
 // float decodes u, exactly.
@@ -39,7 +58,7 @@ func (f format) float(u uint64) float64 {
 	switch {
 	case f.nan(u):
 		return math.NaN()
-	case u&^f.sign() == f.infinity():
+	case u&^f.sign() == f.infinity() && !f.finite:
 		v = math.Inf(1)
 	case exponent == 0:
 		v = math.Ldexp(float64(fraction), 1-bias-f.fraction)
@@ -52,9 +71,12 @@ func (f format) float(u uint64) float64 {
 	return v
 }
 
-// magnitudes lists the values of a 16-bit format from 0 to infinity, where infinity stands as the power of two that would
-// come next: that is where rounding puts it.
-var magnitudes = map[format][]float64{formats[dtype.F16]: values(formats[dtype.F16]), formats[dtype.BF16]: values(formats[dtype.BF16])}
+// magnitudes lists the values of a format of 16 or 8 bits from 0 to infinity, where infinity stands as the power of two that
+// would come next: that is where rounding puts it.
+var magnitudes = map[format][]float64{
+	formats[dtype.F16]: values(formats[dtype.F16]), formats[dtype.BF16]: values(formats[dtype.BF16]),
+	formats[dtype.F8E4M3]: values(formats[dtype.F8E4M3]), formats[dtype.F8E5M2]: values(formats[dtype.F8E5M2]),
+}
 
 func values(f format) []float64 {
 	all := make([]float64, f.infinity()+1)
@@ -62,6 +84,9 @@ func values(f format) []float64 {
 		all[u] = f.float(uint64(u))
 	}
 	all[f.infinity()] = math.Ldexp(1, 1<<(f.exponent-1))
+	if f.finite {
+		all[f.infinity()] = f.float(f.infinity())
+	}
 	return all
 }
 

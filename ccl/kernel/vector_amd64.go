@@ -36,8 +36,8 @@ func vectorSumScaling(t dtype.Type, with isa) SumScaleFunc { return vectorSumSca
 
 func vectorStream(t dtype.Type, with isa) Func { return vectorStreams[with][t] }
 
-func vectorFold(t dtype.Type, with isa) folds {
-	f := folds{blocks: vectorFolds[with][t]}
+func vectorFold(t dtype.Type, op dtype.Op, with isa) folds {
+	f := folds{blocks: vectorFolds[with][t][op]}
 	switch {
 	case f.blocks[3] == nil:
 	case with == avx2: // which takes whole vectors only

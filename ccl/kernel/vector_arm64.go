@@ -70,9 +70,11 @@ func vectorSumScaling(dtype.Type, isa) SumScaleFunc { return nil }
 
 func vectorStream(dtype.Type, isa) Func { return nil }
 
-func vectorFold(dtype.Type, isa) folds { return folds{} }
+func vectorFold(dtype.Type, dtype.Op, isa) folds { return folds{} }
 
 func vectorCopy(isa) CopyFunc { return nil }
+
+func vectorConversion(dst, src dtype.Type, with isa) ConvertFunc { return nil }
 
 // neonBlock does whole sixteens of n elements up to the first in which a sum is NaN, and returns how many elements that were.
 type neonBlock func(dst, a, b unsafe.Pointer, n int) (done int)

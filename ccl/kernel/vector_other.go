@@ -17,6 +17,8 @@ func vectorSumScaling(dtype.Type, isa) SumScaleFunc { return nil }
 
 func vectorStream(dtype.Type, isa) Func { return nil }
 
-func vectorFold(dtype.Type, isa) folds { return folds{} }
+func vectorFold(dtype.Type, dtype.Op, isa) folds { return folds{} }
 
 func vectorCopy(isa) CopyFunc { return nil }
+
+func vectorConversion(dst, src dtype.Type, with isa) ConvertFunc { return nil }

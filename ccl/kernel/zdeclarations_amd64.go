@@ -86,6 +86,46 @@ func minBF16AVX2Block(dst, a, b unsafe.Pointer, n int)
 //go:noescape
 func maxBF16AVX2Block(dst, a, b unsafe.Pointer, n int)
 
+// sumF8E4M3AVX2Block needs a multiple of 32.
+//
+//go:noescape
+func sumF8E4M3AVX2Block(dst, a, b unsafe.Pointer, n int)
+
+// prodF8E4M3AVX2Block needs a multiple of 32.
+//
+//go:noescape
+func prodF8E4M3AVX2Block(dst, a, b unsafe.Pointer, n int)
+
+// minF8E4M3AVX2Block needs a multiple of 32.
+//
+//go:noescape
+func minF8E4M3AVX2Block(dst, a, b unsafe.Pointer, n int)
+
+// maxF8E4M3AVX2Block needs a multiple of 32.
+//
+//go:noescape
+func maxF8E4M3AVX2Block(dst, a, b unsafe.Pointer, n int)
+
+// sumF8E5M2AVX2Block needs a multiple of 32.
+//
+//go:noescape
+func sumF8E5M2AVX2Block(dst, a, b unsafe.Pointer, n int)
+
+// prodF8E5M2AVX2Block needs a multiple of 32.
+//
+//go:noescape
+func prodF8E5M2AVX2Block(dst, a, b unsafe.Pointer, n int)
+
+// minF8E5M2AVX2Block needs a multiple of 32.
+//
+//go:noescape
+func minF8E5M2AVX2Block(dst, a, b unsafe.Pointer, n int)
+
+// maxF8E5M2AVX2Block needs a multiple of 32.
+//
+//go:noescape
+func maxF8E5M2AVX2Block(dst, a, b unsafe.Pointer, n int)
+
 // sumI8AVX2Block needs a multiple of 32.
 //
 //go:noescape
@@ -311,6 +351,126 @@ func sum4BF16AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
 //go:noescape
 func sum8BF16AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
 
+// prod3F32AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func prod3F32AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// prod4F32AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func prod4F32AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// prod8F32AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func prod8F32AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// min3F32AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func min3F32AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// min4F32AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func min4F32AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// min8F32AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func min8F32AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// max3F32AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func max3F32AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// max4F32AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func max4F32AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// max8F32AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func max8F32AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// prod3BF16AVX2Block needs a multiple of 16.
+//
+//go:noescape
+func prod3BF16AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// prod4BF16AVX2Block needs a multiple of 16.
+//
+//go:noescape
+func prod4BF16AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// prod8BF16AVX2Block needs a multiple of 16.
+//
+//go:noescape
+func prod8BF16AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// sum3I8AVX2Block needs a multiple of 32.
+//
+//go:noescape
+func sum3I8AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// sum4I8AVX2Block needs a multiple of 32.
+//
+//go:noescape
+func sum4I8AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// sum8I8AVX2Block needs a multiple of 32.
+//
+//go:noescape
+func sum8I8AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// sum3I16AVX2Block needs a multiple of 16.
+//
+//go:noescape
+func sum3I16AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// sum4I16AVX2Block needs a multiple of 16.
+//
+//go:noescape
+func sum4I16AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// sum8I16AVX2Block needs a multiple of 16.
+//
+//go:noescape
+func sum8I16AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// sum3I32AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func sum3I32AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// sum4I32AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func sum4I32AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// sum8I32AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func sum8I32AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// sum3I64AVX2Block needs a multiple of 4.
+//
+//go:noescape
+func sum3I64AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// sum4I64AVX2Block needs a multiple of 4.
+//
+//go:noescape
+func sum4I64AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+// sum8I64AVX2Block needs a multiple of 4.
+//
+//go:noescape
+func sum8I64AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
 // copyAVX2Lines needs a dst that starts a cache line, and whole ones.
 //
 //go:noescape
@@ -335,6 +495,36 @@ func sumF16AVX2Lines(dst, a, b unsafe.Pointer, n int)
 //
 //go:noescape
 func sumBF16AVX2Lines(dst, a, b unsafe.Pointer, n int)
+
+// sumF8E4M3AVX2Lines needs a dst that starts a cache line, and whole ones.
+//
+//go:noescape
+func sumF8E4M3AVX2Lines(dst, a, b unsafe.Pointer, n int)
+
+// sumF8E5M2AVX2Lines needs a dst that starts a cache line, and whole ones.
+//
+//go:noescape
+func sumF8E5M2AVX2Lines(dst, a, b unsafe.Pointer, n int)
+
+// widenF16AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func widenF16AVX2Block(dst, src unsafe.Pointer, n int)
+
+// widenBF16AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func widenBF16AVX2Block(dst, src unsafe.Pointer, n int)
+
+// narrowF16AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func narrowF16AVX2Block(dst, src unsafe.Pointer, n int)
+
+// narrowBF16AVX2Block needs a multiple of 8.
+//
+//go:noescape
+func narrowBF16AVX2Block(dst, src unsafe.Pointer, n int)
 
 //go:noescape
 func sumF32AVX512Block(dst, a, b unsafe.Pointer, n int)
@@ -383,6 +573,30 @@ func minBF16AVX512Block(dst, a, b unsafe.Pointer, n int)
 
 //go:noescape
 func maxBF16AVX512Block(dst, a, b unsafe.Pointer, n int)
+
+//go:noescape
+func sumF8E4M3AVX512Block(dst, a, b unsafe.Pointer, n int)
+
+//go:noescape
+func prodF8E4M3AVX512Block(dst, a, b unsafe.Pointer, n int)
+
+//go:noescape
+func minF8E4M3AVX512Block(dst, a, b unsafe.Pointer, n int)
+
+//go:noescape
+func maxF8E4M3AVX512Block(dst, a, b unsafe.Pointer, n int)
+
+//go:noescape
+func sumF8E5M2AVX512Block(dst, a, b unsafe.Pointer, n int)
+
+//go:noescape
+func prodF8E5M2AVX512Block(dst, a, b unsafe.Pointer, n int)
+
+//go:noescape
+func minF8E5M2AVX512Block(dst, a, b unsafe.Pointer, n int)
+
+//go:noescape
+func maxF8E5M2AVX512Block(dst, a, b unsafe.Pointer, n int)
 
 //go:noescape
 func sumI8AVX512Block(dst, a, b unsafe.Pointer, n int)
@@ -519,6 +733,90 @@ func sum4BF16AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
 //go:noescape
 func sum8BF16AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
 
+//go:noescape
+func prod3F32AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func prod4F32AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func prod8F32AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func min3F32AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func min4F32AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func min8F32AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func max3F32AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func max4F32AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func max8F32AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func prod3BF16AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func prod4BF16AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func prod8BF16AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum3I8AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum4I8AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum8I8AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum3I16AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum4I16AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum8I16AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum3I32AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum4I32AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum8I32AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum3I64AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum4I64AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum8I64AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sumFastBF16AVX512Block(dst, a, b unsafe.Pointer, n int)
+
+//go:noescape
+func sum3FastBF16AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum4FastBF16AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum8FastBF16AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
 // copyAVX512Lines needs a dst that starts a cache line, and whole ones.
 //
 //go:noescape
@@ -543,3 +841,33 @@ func sumF16AVX512Lines(dst, a, b unsafe.Pointer, n int)
 //
 //go:noescape
 func sumBF16AVX512Lines(dst, a, b unsafe.Pointer, n int)
+
+// sumF8E4M3AVX512Lines needs a dst that starts a cache line, and whole ones.
+//
+//go:noescape
+func sumF8E4M3AVX512Lines(dst, a, b unsafe.Pointer, n int)
+
+// sumF8E5M2AVX512Lines needs a dst that starts a cache line, and whole ones.
+//
+//go:noescape
+func sumF8E5M2AVX512Lines(dst, a, b unsafe.Pointer, n int)
+
+// widenF16AVX512Block needs a multiple of 16.
+//
+//go:noescape
+func widenF16AVX512Block(dst, src unsafe.Pointer, n int)
+
+// widenBF16AVX512Block needs a multiple of 16.
+//
+//go:noescape
+func widenBF16AVX512Block(dst, src unsafe.Pointer, n int)
+
+// narrowF16AVX512Block needs a multiple of 16.
+//
+//go:noescape
+func narrowF16AVX512Block(dst, src unsafe.Pointer, n int)
+
+// narrowBF16AVX512Block needs a multiple of 16.
+//
+//go:noescape
+func narrowBF16AVX512Block(dst, src unsafe.Pointer, n int)

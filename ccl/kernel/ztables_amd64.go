@@ -74,6 +74,38 @@ func maxBF16AVX2(dst, a, b unsafe.Pointer, n int) {
 	inVectors(maxBF16AVX2Block, maxBF16, 2, 16, dst, a, b, n)
 }
 
+func sumF8E4M3AVX2(dst, a, b unsafe.Pointer, n int) {
+	inVectors(sumF8E4M3AVX2Block, sumF8E4M3, 1, 32, dst, a, b, n)
+}
+
+func prodF8E4M3AVX2(dst, a, b unsafe.Pointer, n int) {
+	inVectors(prodF8E4M3AVX2Block, prodF8E4M3, 1, 32, dst, a, b, n)
+}
+
+func minF8E4M3AVX2(dst, a, b unsafe.Pointer, n int) {
+	inVectors(minF8E4M3AVX2Block, minF8E4M3, 1, 32, dst, a, b, n)
+}
+
+func maxF8E4M3AVX2(dst, a, b unsafe.Pointer, n int) {
+	inVectors(maxF8E4M3AVX2Block, maxF8E4M3, 1, 32, dst, a, b, n)
+}
+
+func sumF8E5M2AVX2(dst, a, b unsafe.Pointer, n int) {
+	inVectors(sumF8E5M2AVX2Block, sumF8E5M2, 1, 32, dst, a, b, n)
+}
+
+func prodF8E5M2AVX2(dst, a, b unsafe.Pointer, n int) {
+	inVectors(prodF8E5M2AVX2Block, prodF8E5M2, 1, 32, dst, a, b, n)
+}
+
+func minF8E5M2AVX2(dst, a, b unsafe.Pointer, n int) {
+	inVectors(minF8E5M2AVX2Block, minF8E5M2, 1, 32, dst, a, b, n)
+}
+
+func maxF8E5M2AVX2(dst, a, b unsafe.Pointer, n int) {
+	inVectors(maxF8E5M2AVX2Block, maxF8E5M2, 1, 32, dst, a, b, n)
+}
+
 func sumI8AVX2(dst, a, b unsafe.Pointer, n int) {
 	inVectors(sumI8AVX2Block, sumIntegers[int8], 1, 32, dst, a, b, n)
 }
@@ -270,6 +302,14 @@ func streamSumBF16AVX2(dst, a, b unsafe.Pointer, n int) {
 	inLines(sumBF16AVX2Lines, sumBF16AVX2, 2, dst, a, b, n)
 }
 
+func streamSumF8E4M3AVX2(dst, a, b unsafe.Pointer, n int) {
+	inLines(sumF8E4M3AVX2Lines, sumF8E4M3AVX2, 1, dst, a, b, n)
+}
+
+func streamSumF8E5M2AVX2(dst, a, b unsafe.Pointer, n int) {
+	inLines(sumF8E5M2AVX2Lines, sumF8E5M2AVX2, 1, dst, a, b, n)
+}
+
 func sumF32AVX512(dst, a, b unsafe.Pointer, n int) {
 	inChunks(sumF32AVX512Block, 4, dst, a, b, n)
 }
@@ -332,6 +372,38 @@ func minBF16AVX512(dst, a, b unsafe.Pointer, n int) {
 
 func maxBF16AVX512(dst, a, b unsafe.Pointer, n int) {
 	inChunks(maxBF16AVX512Block, 2, dst, a, b, n)
+}
+
+func sumF8E4M3AVX512(dst, a, b unsafe.Pointer, n int) {
+	inChunks(sumF8E4M3AVX512Block, 1, dst, a, b, n)
+}
+
+func prodF8E4M3AVX512(dst, a, b unsafe.Pointer, n int) {
+	inChunks(prodF8E4M3AVX512Block, 1, dst, a, b, n)
+}
+
+func minF8E4M3AVX512(dst, a, b unsafe.Pointer, n int) {
+	inChunks(minF8E4M3AVX512Block, 1, dst, a, b, n)
+}
+
+func maxF8E4M3AVX512(dst, a, b unsafe.Pointer, n int) {
+	inChunks(maxF8E4M3AVX512Block, 1, dst, a, b, n)
+}
+
+func sumF8E5M2AVX512(dst, a, b unsafe.Pointer, n int) {
+	inChunks(sumF8E5M2AVX512Block, 1, dst, a, b, n)
+}
+
+func prodF8E5M2AVX512(dst, a, b unsafe.Pointer, n int) {
+	inChunks(prodF8E5M2AVX512Block, 1, dst, a, b, n)
+}
+
+func minF8E5M2AVX512(dst, a, b unsafe.Pointer, n int) {
+	inChunks(minF8E5M2AVX512Block, 1, dst, a, b, n)
+}
+
+func maxF8E5M2AVX512(dst, a, b unsafe.Pointer, n int) {
+	inChunks(maxF8E5M2AVX512Block, 1, dst, a, b, n)
 }
 
 func sumI8AVX512(dst, a, b unsafe.Pointer, n int) {
@@ -514,6 +586,10 @@ func sumScaleF64AVX512(dst, a, b unsafe.Pointer, n int, factor float64) {
 	sumScaleInChunks(sumScaleF64AVX512Block, 8, dst, a, b, n, factor)
 }
 
+func sumFastBF16AVX512(dst, a, b unsafe.Pointer, n int) {
+	inChunks(sumFastBF16AVX512Block, 2, dst, a, b, n)
+}
+
 func streamSumF32AVX512(dst, a, b unsafe.Pointer, n int) {
 	inLines(sumF32AVX512Lines, sumF32AVX512, 4, dst, a, b, n)
 }
@@ -528,6 +604,14 @@ func streamSumF16AVX512(dst, a, b unsafe.Pointer, n int) {
 
 func streamSumBF16AVX512(dst, a, b unsafe.Pointer, n int) {
 	inLines(sumBF16AVX512Lines, sumBF16AVX512, 2, dst, a, b, n)
+}
+
+func streamSumF8E4M3AVX512(dst, a, b unsafe.Pointer, n int) {
+	inLines(sumF8E4M3AVX512Lines, sumF8E4M3AVX512, 1, dst, a, b, n)
+}
+
+func streamSumF8E5M2AVX512(dst, a, b unsafe.Pointer, n int) {
+	inLines(sumF8E5M2AVX512Lines, sumF8E5M2AVX512, 1, dst, a, b, n)
 }
 
 // vectorReductions are the kernels of pairs.
@@ -556,6 +640,18 @@ var vectorReductions = [isaCount][typeCount][opCount]Func{
 			dtype.Prod: prodBF16AVX2,
 			dtype.Min:  minBF16AVX2,
 			dtype.Max:  maxBF16AVX2,
+		},
+		dtype.F8E4M3: {
+			dtype.Sum:  sumF8E4M3AVX2,
+			dtype.Prod: prodF8E4M3AVX2,
+			dtype.Min:  minF8E4M3AVX2,
+			dtype.Max:  maxF8E4M3AVX2,
+		},
+		dtype.F8E5M2: {
+			dtype.Sum:  sumF8E5M2AVX2,
+			dtype.Prod: prodF8E5M2AVX2,
+			dtype.Min:  minF8E5M2AVX2,
+			dtype.Max:  maxF8E5M2AVX2,
 		},
 		dtype.I8: {
 			dtype.Sum:  sumI8AVX2,
@@ -663,6 +759,18 @@ var vectorReductions = [isaCount][typeCount][opCount]Func{
 			dtype.Prod: prodBF16AVX512,
 			dtype.Min:  minBF16AVX512,
 			dtype.Max:  maxBF16AVX512,
+		},
+		dtype.F8E4M3: {
+			dtype.Sum:  sumF8E4M3AVX512,
+			dtype.Prod: prodF8E4M3AVX512,
+			dtype.Min:  minF8E4M3AVX512,
+			dtype.Max:  maxF8E4M3AVX512,
+		},
+		dtype.F8E5M2: {
+			dtype.Sum:  sumF8E5M2AVX512,
+			dtype.Prod: prodF8E5M2AVX512,
+			dtype.Min:  minF8E5M2AVX512,
+			dtype.Max:  maxF8E5M2AVX512,
 		},
 		dtype.I8: {
 			dtype.Sum:  sumI8AVX512,
@@ -779,53 +887,101 @@ var vectorSumScalings = [isaCount][typeCount]SumScaleFunc{
 // vectorStreams are sums past the caches.
 var vectorStreams = [isaCount][typeCount]Func{
 	avx2: {
-		dtype.F32:  streamSumF32AVX2,
-		dtype.F64:  streamSumF64AVX2,
-		dtype.F16:  streamSumF16AVX2,
-		dtype.BF16: streamSumBF16AVX2,
+		dtype.F32:    streamSumF32AVX2,
+		dtype.F64:    streamSumF64AVX2,
+		dtype.F16:    streamSumF16AVX2,
+		dtype.BF16:   streamSumBF16AVX2,
+		dtype.F8E4M3: streamSumF8E4M3AVX2,
+		dtype.F8E5M2: streamSumF8E5M2AVX2,
 	},
 	avx512: {
-		dtype.F32:  streamSumF32AVX512,
-		dtype.F64:  streamSumF64AVX512,
-		dtype.F16:  streamSumF16AVX512,
-		dtype.BF16: streamSumBF16AVX512,
+		dtype.F32:    streamSumF32AVX512,
+		dtype.F64:    streamSumF64AVX512,
+		dtype.F16:    streamSumF16AVX512,
+		dtype.BF16:   streamSumBF16AVX512,
+		dtype.F8E4M3: streamSumF8E4M3AVX512,
+		dtype.F8E5M2: streamSumF8E5M2AVX512,
 	},
 }
 
-// vectorFolds are sums of many, by the number of sources.
-var vectorFolds = [isaCount][typeCount][maxFold + 1]foldBlock{
+// vectorFolds are of many operands, by the number of sources.
+var vectorFolds = [isaCount][typeCount][opCount][maxFold + 1]foldBlock{
 	avx2: {
 		dtype.F32: {
-			3: sum3F32AVX2Block,
-			4: sum4F32AVX2Block,
-			8: sum8F32AVX2Block,
+			dtype.Sum:  {3: sum3F32AVX2Block, 4: sum4F32AVX2Block, 8: sum8F32AVX2Block},
+			dtype.Prod: {3: prod3F32AVX2Block, 4: prod4F32AVX2Block, 8: prod8F32AVX2Block},
+			dtype.Min:  {3: min3F32AVX2Block, 4: min4F32AVX2Block, 8: min8F32AVX2Block},
+			dtype.Max:  {3: max3F32AVX2Block, 4: max4F32AVX2Block, 8: max8F32AVX2Block},
 		},
 		dtype.F64: {
-			3: sum3F64AVX2Block,
-			4: sum4F64AVX2Block,
-			8: sum8F64AVX2Block,
+			dtype.Sum: {3: sum3F64AVX2Block, 4: sum4F64AVX2Block, 8: sum8F64AVX2Block},
 		},
 		dtype.BF16: {
-			3: sum3BF16AVX2Block,
-			4: sum4BF16AVX2Block,
-			8: sum8BF16AVX2Block,
+			dtype.Sum:  {3: sum3BF16AVX2Block, 4: sum4BF16AVX2Block, 8: sum8BF16AVX2Block},
+			dtype.Prod: {3: prod3BF16AVX2Block, 4: prod4BF16AVX2Block, 8: prod8BF16AVX2Block},
+		},
+		dtype.I8: {
+			dtype.Sum: {3: sum3I8AVX2Block, 4: sum4I8AVX2Block, 8: sum8I8AVX2Block},
+		},
+		dtype.U8: {
+			dtype.Sum: {3: sum3I8AVX2Block, 4: sum4I8AVX2Block, 8: sum8I8AVX2Block},
+		},
+		dtype.I16: {
+			dtype.Sum: {3: sum3I16AVX2Block, 4: sum4I16AVX2Block, 8: sum8I16AVX2Block},
+		},
+		dtype.U16: {
+			dtype.Sum: {3: sum3I16AVX2Block, 4: sum4I16AVX2Block, 8: sum8I16AVX2Block},
+		},
+		dtype.I32: {
+			dtype.Sum: {3: sum3I32AVX2Block, 4: sum4I32AVX2Block, 8: sum8I32AVX2Block},
+		},
+		dtype.U32: {
+			dtype.Sum: {3: sum3I32AVX2Block, 4: sum4I32AVX2Block, 8: sum8I32AVX2Block},
+		},
+		dtype.I64: {
+			dtype.Sum: {3: sum3I64AVX2Block, 4: sum4I64AVX2Block, 8: sum8I64AVX2Block},
+		},
+		dtype.U64: {
+			dtype.Sum: {3: sum3I64AVX2Block, 4: sum4I64AVX2Block, 8: sum8I64AVX2Block},
 		},
 	},
 	avx512: {
 		dtype.F32: {
-			3: sum3F32AVX512Block,
-			4: sum4F32AVX512Block,
-			8: sum8F32AVX512Block,
+			dtype.Sum:  {3: sum3F32AVX512Block, 4: sum4F32AVX512Block, 8: sum8F32AVX512Block},
+			dtype.Prod: {3: prod3F32AVX512Block, 4: prod4F32AVX512Block, 8: prod8F32AVX512Block},
+			dtype.Min:  {3: min3F32AVX512Block, 4: min4F32AVX512Block, 8: min8F32AVX512Block},
+			dtype.Max:  {3: max3F32AVX512Block, 4: max4F32AVX512Block, 8: max8F32AVX512Block},
 		},
 		dtype.F64: {
-			3: sum3F64AVX512Block,
-			4: sum4F64AVX512Block,
-			8: sum8F64AVX512Block,
+			dtype.Sum: {3: sum3F64AVX512Block, 4: sum4F64AVX512Block, 8: sum8F64AVX512Block},
 		},
 		dtype.BF16: {
-			3: sum3BF16AVX512Block,
-			4: sum4BF16AVX512Block,
-			8: sum8BF16AVX512Block,
+			dtype.Sum:  {3: sum3BF16AVX512Block, 4: sum4BF16AVX512Block, 8: sum8BF16AVX512Block},
+			dtype.Prod: {3: prod3BF16AVX512Block, 4: prod4BF16AVX512Block, 8: prod8BF16AVX512Block},
+		},
+		dtype.I8: {
+			dtype.Sum: {3: sum3I8AVX512Block, 4: sum4I8AVX512Block, 8: sum8I8AVX512Block},
+		},
+		dtype.U8: {
+			dtype.Sum: {3: sum3I8AVX512Block, 4: sum4I8AVX512Block, 8: sum8I8AVX512Block},
+		},
+		dtype.I16: {
+			dtype.Sum: {3: sum3I16AVX512Block, 4: sum4I16AVX512Block, 8: sum8I16AVX512Block},
+		},
+		dtype.U16: {
+			dtype.Sum: {3: sum3I16AVX512Block, 4: sum4I16AVX512Block, 8: sum8I16AVX512Block},
+		},
+		dtype.I32: {
+			dtype.Sum: {3: sum3I32AVX512Block, 4: sum4I32AVX512Block, 8: sum8I32AVX512Block},
+		},
+		dtype.U32: {
+			dtype.Sum: {3: sum3I32AVX512Block, 4: sum4I32AVX512Block, 8: sum8I32AVX512Block},
+		},
+		dtype.I64: {
+			dtype.Sum: {3: sum3I64AVX512Block, 4: sum4I64AVX512Block, 8: sum8I64AVX512Block},
+		},
+		dtype.U64: {
+			dtype.Sum: {3: sum3I64AVX512Block, 4: sum4I64AVX512Block, 8: sum8I64AVX512Block},
 		},
 	},
 }

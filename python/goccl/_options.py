@@ -39,6 +39,8 @@ class Options:
         plan: files with plans of your own, separated by commas (``GOCCL_PLAN``).
         tune: a file that says which algorithm was fastest where, as ``goccl tune --measure`` writes it (``GOCCL_TUNE``).
         verify: ``"tested"``, or ``"always"`` to prove every plan again before its first use (``GOCCL_VERIFY``).
+        fast_bf16: sums of bf16 by AVX512_BF16, whose subnormal results are zero, where the CPUs of all ranks have it
+            (``GOCCL_FAST_BF16``).
         debug: ``"WARN"``, ``"INFO"`` or ``"TRACE"`` (``GOCCL_DEBUG``).
         extra: other settings, by the names of their environment variables.
 
@@ -54,16 +56,18 @@ class Options:
     plan: str | None = None
     tune: str | None = None
     verify: str | None = None
+    fast_bf16: bool | None = None
     debug: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, str]:
         """The settings that were given, by the names of their environment variables."""
         found: dict[str, str] = {}
-        for name in ("transport", "socket_ifname", "algo", "buffsize", "determinism", "plan", "tune", "verify", "debug"):
+        for name in ("transport", "socket_ifname", "algo", "buffsize", "determinism", "plan", "tune", "verify", "fast_bf16",
+                     "debug"):
             value = getattr(self, name)
             if value is not None:
-                found[PREFIX + name.upper()] = str(value)
+                found[PREFIX + name.upper()] = str(int(value) if isinstance(value, bool) else value)
         if self.timeout is not None:
             timeout = self.timeout if isinstance(self.timeout, timedelta) else timedelta(seconds=self.timeout)
             if timeout <= timedelta(0):

@@ -163,6 +163,44 @@ def test_element_types_of_reductions(pair):
     pair.run(check_reduced_types)
 
 
+FLOAT8 = [torch.float8_e4m3fn, torch.float8_e5m2]
+
+
+def check_float8(rank):
+    """Every value of one rank with some of the other; the reference is torch's own conversion, from float32."""
+    for dtype in FLOAT8:
+        def short(t):
+            """Rounded; torch 2.11 and earlier made NaN of what is above 448."""
+            return (t.clamp(-448, 448) if dtype == torch.float8_e4m3fn else t).to(dtype)
+
+        # Zeros, a subnormal, ordinary numbers, the largest; NaN (and infinity) are among the other rank's.
+        others = torch.tensor([0, 0x80, 1, 0x31, 0xB9, 0x7B, 0xFB], dtype=torch.uint8)
+        every = torch.arange(256).to(torch.uint8)
+        a, b = every.repeat(len(others)), others.repeat_interleave(256)
+        x, y = a.view(dtype).float(), b.view(dtype).float()
+        op = dist.ReduceOp
+        half = dist._make_nccl_premul_sum(0.5)
+        summed = short(x + y)
+        halves = short(short(x / 2).float() + short(y / 2).float())
+        for operator, expected in [(op.SUM, summed), (op.PRODUCT, short(x * y)), (op.MIN, short(torch.minimum(x, y))),
+                                   (op.MAX, short(torch.maximum(x, y))), (op.AVG, short(summed.float() / 2)), (half, halves)]:
+            t = (a, b)[rank].clone().view(dtype)
+            dist.group.WORLD.allreduce([t], _all_reduce_options(operator)).wait()
+            got, want = t.float(), expected.float()
+            assert torch.equal(got.isnan(), want.isnan()), (dtype, operator)
+            assert torch.equal(got.nan_to_num(1234.0), want.nan_to_num(1234.0)), (dtype, operator)
+
+
+def _all_reduce_options(operator):
+    options = dist.AllreduceOptions()
+    options.reduceOp = operator
+    return options
+
+
+def test_float8_is_reduced(pair):
+    pair.run(check_float8)
+
+
 def check_moved_types(rank):
     for dtype in MOVED:
         size = torch.empty(0, dtype=dtype).element_size()

@@ -5,10 +5,11 @@ package main
 // for a few instructions only. A source or a destination is memory or, where the end of the operands cuts a vector,
 // a register.
 type body struct {
-	step        int      // bytes of an operand in one vector
-	own, shared int      // registers
-	constants   []uint64 // in every 64 bits of vector.constant(0), (1) …
-	oddWords    bool     // K7 is to select the odd 16-bit lanes
+	step        int            // bytes of an operand in one vector
+	own, shared int            // registers
+	constants   []uint64       // in every 64 bits of vector.constant(0), (1) …
+	tables      map[int]string // variables of a whole vector that stand in the place of a constant
+	oddWords    bool           // K7 is to select the odd 16-bit lanes
 
 	load    func(e *emitter, r regs, src string)
 	combine func(e *emitter, r regs, src string)

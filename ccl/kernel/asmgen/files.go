@@ -22,11 +22,15 @@ func files() (map[string][]byte, error) {
 	for _, v := range vectors {
 		byISA[v.isa] = families(v)
 		for _, f := range byISA[v.isa] {
+			if len(f.entries) == 0 {
+				continue
+			}
 			name := fmt.Sprintf("z%s_%s_amd64.s", f.name, strings.ToLower(v.isa))
 			all[name] = assembly(f)
 			declare(&declarations, f)
 			wrap(&dispatch, f)
 		}
+		all[fmt.Sprintf("zconvert_%s_amd64.s", strings.ToLower(v.isa))] = writeConversions(v, &declarations)
 	}
 	writeTables(&dispatch, byISA)
 	for name, text := range map[string]*bytes.Buffer{"zdeclarations_amd64.go": &declarations, "ztables_amd64.go": &dispatch} {
@@ -44,9 +48,11 @@ func (f family) blocks() []kernel {
 	var all []kernel
 	seen := map[string]bool{}
 	for _, x := range f.entries {
-		if !seen[x.kernel.name] {
-			seen[x.kernel.name] = true
-			all = append(all, x.kernel)
+		for _, k := range append([]kernel{x.kernel}, x.more...) {
+			if !seen[k.name] {
+				seen[k.name] = true
+				all = append(all, k)
+			}
 		}
 	}
 	return all
@@ -123,8 +129,12 @@ var tables = []table{
 	{"vectorScalings", "multiply by a factor.", "ScaleFunc", scale, nil},
 	{"vectorSumScalings", "add and multiply.", "SumScaleFunc", pairScale, nil},
 	{"vectorStreams", "are sums past the caches.", "Func", stream, nil},
-	{"vectorFolds", "are sums of many, by the number of sources.", "[maxFold + 1]foldBlock", fold, func(x entry) []string {
-		return []string{fmt.Sprintf("%d: %s,", x.kernel.sources, x.kernel.name)}
+	{"vectorFolds", "are of many operands, by the number of sources.", "[opCount][maxFold + 1]foldBlock", fold, func(x entry) []string {
+		cell := fmt.Sprintf("dtype.%s: {%d: %s", x.ops[0], x.kernel.sources, x.kernel.name)
+		for _, k := range x.more {
+			cell += fmt.Sprintf(", %d: %s", k.sources, k.name)
+		}
+		return []string{cell + "},"}
 	}},
 }
 
@@ -151,7 +161,7 @@ func (t table) writeRows(b *bytes.Buffer, all []family) {
 	rows := map[string][]string{}
 	for _, f := range all {
 		for _, x := range f.entries {
-			if x.kernel.kind != t.kind {
+			if x.kernel.kind != t.kind || len(x.types) == 0 { // those without types are found by name
 				continue
 			}
 			cells := []string{x.wrapper}

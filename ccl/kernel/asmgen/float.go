@@ -12,6 +12,8 @@ var (
 	f64  = float{"F64", 8, "PD"}
 	f16  = float{"F16", 2, ""}
 	bf16 = float{"BF16", 2, ""}
+	f8e4 = float{"F8E4M3", 1, ""}
+	f8e5 = float{"F8E5M2", 1, ""}
 )
 
 var formats = []float{f32, f64, f16, bf16}
@@ -23,6 +25,8 @@ func arithmetic(v vector, f float, instruction string) body {
 		return arithmeticF16(v, "V"+instruction+"PS")
 	case bf16:
 		return arithmeticBF16(v, "V"+instruction+"PS")
+	case f8e4, f8e5:
+		return arithmeticF8(v, f, instruction)
 	}
 	return simple(v, "VMOVU"+f.suffix, "V"+instruction+f.suffix)
 }

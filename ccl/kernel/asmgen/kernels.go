@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // foldSources are the numbers of sources that one kernel adds up; those in between are done in two passes.
 var foldSources = []int{3, 4, 8}
@@ -8,7 +12,8 @@ var foldSources = []int{3, 4, 8}
 // entry is a row of a dispatch table: the kernel and the function in Go around it.
 type entry struct {
 	kernel  kernel
-	types   []string // of package dtype
+	more    []kernel // the same for other numbers of sources
+	types   []string // of package dtype; none for a kernel in no table
 	ops     []string // of package dtype; none where the table has no operators
 	wrapper string
 	rest    string // the loop in Go for what is no whole vector
@@ -27,9 +32,11 @@ func families(v vector) []family {
 	return []family{
 		{"float", "dst = a ⊕ b for F32 and F64.", floats(v, f32, f64)},
 		{"half", "dst = a ⊕ b for 16-bit floats.", floats(v, f16, bf16)},
+		{"quarter", "dst = a ⊕ b for 8-bit floats.", floats(v, f8e4, f8e5)},
 		{"integer", "dst = a ⊕ b for integers, and for what are bytes to an operator: bits and Bool.", append(integers(v), bytewise(v)...)},
 		{"scale", "dst = src × factor for floats, and dst = (a + b) × factor.", scalings(v)},
-		{"fold", "dst = src[0] + src[1] + …, rounded after every addition.", folds(v)},
+		{"fold", "dst = src[0] ⊕ src[1] ⊕ …, rounded after every operator.", folds(v)},
+		{"fastbf16", "dst = a + b, and src[0] + src[1] + …, by the conversions of AVX512_BF16.", fastSums(v)},
 		{"stream", "The same past the caches: dst starts a cache line, n makes whole ones.", streams(v)},
 	}
 }
@@ -38,7 +45,7 @@ var goFloat = map[float]string{f32: "[float32]", f64: "[float64]"}
 
 // restOf is the loop in Go of an operator ("sum", "prod", "min", "max", "scale").
 func restOf(op string, f float) string {
-	if f.size == 2 || op == "min" || op == "max" {
+	if f.size <= 2 || op == "min" || op == "max" {
 		return op + f.name
 	}
 	return op + "Floats" + goFloat[f]
@@ -148,23 +155,38 @@ func scalings(v vector) []entry {
 	return all
 }
 
-// folds leaves F16 to several passes: widening after every rounding makes so long a chain of instructions that one is slower.
+// folds leaves out what is hardly faster in one pass than in several, or slower: sums and products of F16 and of 8-bit floats, where
+// widening after every rounding makes too long a chain of instructions, and the order of 16-bit floats, for the same reason.
 func folds(v vector) []entry {
 	var all []entry
-	for _, f := range []float{f32, f64, bf16} {
+	add := func(op, name string, size int, b body, types ...string) {
+		x := entry{types: types, ops: []string{op}}
 		for _, sources := range foldSources {
-			all = append(all, entry{
-				kernel: kernel{fmt.Sprintf("sum%d%s%sBlock", sources, f.name, v.isa), fold, v, arithmetic(v, f, "ADD"), f.size, sources},
-				types:  []string{f.name},
-			})
+			k := kernel{fmt.Sprintf("%s%d%s%sBlock", strings.ToLower(op), sources, name, v.isa), fold, v, b, size, sources}
+			x.more = append(x.more, k)
 		}
+		x.kernel, x.more = x.more[0], x.more[1:]
+		all = append(all, x)
+	}
+	for _, f := range formats {
+		if f != f16 {
+			add("Sum", f.name, f.size, arithmetic(v, f, "ADD"), f.name)
+		}
+	}
+	add("Prod", f32.name, f32.size, arithmetic(v, f32, "MUL"), f32.name)
+	add("Min", f32.name, f32.size, floatOrder(v, f32, false), f32.name)
+	add("Max", f32.name, f32.size, floatOrder(v, f32, true), f32.name)
+	add("Prod", bf16.name, bf16.size, arithmetic(v, bf16, "MUL"), bf16.name)
+	for _, size := range []int{1, 2, 4, 8} {
+		signed, unsigned := fmt.Sprintf("I%d", 8*size), fmt.Sprintf("U%d", 8*size)
+		add("Sum", signed, size, integerSum(v, size), signed, unsigned)
 	}
 	return all
 }
 
 func streams(v vector) []entry {
 	all := []entry{{kernel: kernel{"copy" + v.isa + "Lines", move, v, copyBody(v), 1, 1}}}
-	for _, f := range formats {
+	for _, f := range append(slices.Clone(formats), f8e4, f8e5) {
 		all = append(all, entry{
 			kernel:  kernel{"sum" + f.name + v.isa + "Lines", stream, v, arithmetic(v, f, "ADD"), f.size, 2},
 			types:   []string{f.name},

@@ -182,6 +182,10 @@ func (k kernel) writeOperands(e *emitter) {
 func (k kernel) writeConstants(e *emitter) {
 	v := k.vector
 	for i, c := range k.body.constants {
+		if table := k.body.tables[i]; table != "" {
+			e.op(v.move, table, v.constant(i))
+			continue
+		}
 		e.op("MOVQ", fmt.Sprintf("$%#016x", c), spare)
 		if v.masks() {
 			e.op("VPBROADCASTQ", spare, v.constant(i))

@@ -7,7 +7,7 @@ import "fmt"
 
 func floatOrder(v vector, f float, larger bool) body {
 	switch {
-	case f.size == 2:
+	case f.size <= 2:
 		return halfOrder(v, f, larger)
 	case v.masks():
 		return wideOrder(v, f, larger)
@@ -51,38 +51,44 @@ func narrowOrder(v vector, f float, larger bool) body {
 	})
 }
 
-// halfOrder is for 16-bit floats, which have no arithmetic of their own to find a NaN with.
+// shortNaN tells the NaN of formats that have no arithmetic of their own to find one with: what is above infinity, in magnitude,
+// and what is set in a result.
+var shortNaN = map[float]struct{ infinity, quiet uint64 }{
+	f16: {0x7c00, 0x0200}, bf16: {0x7f80, 0x0040}, f8e4: {0x7e, 0x7f}, f8e5: {0x7c, 0x7f},
+}
+
+// halfOrder is for floats of 16 and 8 bits.
 func halfOrder(v vector, f float, larger bool) body {
-	infinity, quiet := uint64(0x7c00), uint64(0x0200)
-	if f == bf16 {
-		infinity, quiet = 0x7f80, 0x0040
-	}
-	constants := []uint64{every(16, 0x7fff), every(16, infinity), every(16, quiet)}
+	l, bits, nan := lane[f.size], 8*f.size, shortNaN[f]
+	moved := fmt.Sprintf("VMOVDQU%d", bits)
+	constants := []uint64{every(bits, 1<<(bits-1)-1), every(bits, nan.infinity), every(bits, nan.quiet)}
 	magnitude, infinite, quieten := v.constant(0), v.constant(1), v.constant(2)
 	return composed(v, 3, constants, func(e *emitter, a, b string, t regs) {
-		e.op("VPMINSW", b, a, t(0))
-		e.op("VPMAXSW", b, a, t(1))
+		e.op("VPMINS"+l, b, a, t(0))
+		e.op("VPMAXS"+l, b, a, t(1))
 		e.op(v.and, b, a, t(2))
 		usual, swapped := t(0), t(1)
 		if larger {
 			usual, swapped = t(1), t(0)
 		}
 		if v.masks() {
-			e.op("VPMOVW2M", t(2), "K2")
-			e.op("VMOVDQU16", swapped, "K2", usual)
+			e.op("VPMOV"+l+"2M", t(2), "K2")
+			e.op(moved, swapped, "K2", usual)
 		} else {
-			e.op("VPSRAW", imm(15), t(2), t(2))
+			if f.size == 2 { // blending looks at the sign of a byte
+				e.op("VPSRAW", imm(15), t(2), t(2))
+			}
 			e.op("VPBLENDVB", t(2), swapped, usual, usual)
 		}
 		// What is usual so far gives way to b, and that to a, where these are NaN.
 		for _, x := range []string{b, a} {
 			e.op(v.and, magnitude, x, t(2))
 			if v.masks() {
-				e.op("VPCMPGTW", infinite, t(2), "K2")
+				e.op("VPCMPGT"+l, infinite, t(2), "K2")
 				e.op(v.or, quieten, x, x)
-				e.op("VMOVDQU16", x, "K2", usual)
+				e.op(moved, x, "K2", usual)
 			} else {
-				e.op("VPCMPGTW", infinite, t(2), t(2))
+				e.op("VPCMPGT"+l, infinite, t(2), t(2))
 				e.op("VPOR", quieten, x, x)
 				e.op("VPBLENDVB", t(2), x, usual, usual)
 			}

@@ -1,0 +1,72 @@
+package main
+
+import "fmt"
+
+// BF16 by the conversions of AVX512_BF16, which take and give 0 for a subnormal. GOCCL_FAST_BF16 asks for them.
+
+// interleave is a variable of package kernel: the words 0, 16, 1, 17 … of a vector.
+const interleave = "·interleavedWords(SB)"
+
+// fastBF16 adds even and odd elements apart, as arithmeticBF16 does.
+func fastBF16(v vector) body {
+	upper, order := v.constant(0), v.constant(1)
+	b := arithmeticBF16(v, "VADDPS") // for its loads and additions
+	b.oddWords = false
+	b.constants = []uint64{every(32, 0xffff0000), 0}
+	b.tables = map[int]string{1: interleave}
+	b.round = func(e *emitter, r regs) {
+		narrowToBF16(e, r(1), r(0), r(2))
+		e.op("VPERMW", r(2), order, r(2))
+		e.op("VPSLLD", imm(16), r(2), r(0))
+		e.op(v.and, upper, r(2), r(1))
+	}
+	b.store = func(e *emitter, r regs, dst string) {
+		narrowToBF16(e, r(1), r(0), r(0))
+		e.op("VPERMW", r(0), order, r(0))
+		e.op(v.move, r(0), dst)
+	}
+	return b
+}
+
+// narrowToBF16 is VCVTNE2PS2BF16, which Go's assembler does not know: the BF16 of low, then those of high.
+func narrowToBF16(e *emitter, high, low, to string) {
+	number := func(reg string) (n int) {
+		fmt.Sscanf(reg[1:], "%d", &n)
+		return n
+	}
+	h, l, t := number(high), number(low), number(to)
+	not := func(n, bit int) int { return ^n >> bit & 1 }
+	code := []int{
+		0x62,
+		not(t, 3)<<7 | not(l, 4)<<6 | not(l, 3)<<5 | not(t, 4)<<4 | 0x2, // 0F38
+		(^h&15)<<3 | 0x07,   // W0, F2
+		0x40 | not(h, 4)<<3, // 512 bits
+		0x72,
+		0xc0 | t&7<<3 | l&7,
+	}
+	fmt.Fprintf(e, "\t// VCVTNE2PS2BF16 %s, %s, %s\n", low, high, to)
+	for i, c := range code {
+		if i > 0 {
+			e.WriteString("; ")
+		} else {
+			e.WriteString("\t")
+		}
+		fmt.Fprintf(e, "BYTE $%#02x", c)
+	}
+	e.WriteString("\n")
+}
+
+// fastSums are in no table: they are used on demand.
+func fastSums(v vector) []entry {
+	if !v.masks() {
+		return nil
+	}
+	all := []entry{{
+		kernel:  kernel{"sumFastBF16" + v.isa + "Block", pair, v, fastBF16(v), 2, 2},
+		wrapper: "sumFastBF16" + v.isa,
+	}}
+	for _, sources := range foldSources {
+		all = append(all, entry{kernel: kernel{fmt.Sprintf("sum%dFastBF16%sBlock", sources, v.isa), fold, v, fastBF16(v), 2, sources}})
+	}
+	return all
+}
