@@ -138,7 +138,7 @@ def torch(results):
     fact = results.facts.get("overlap")
     yield line("torch, 2 ranks, matmul beside a 64 MiB all_reduce ≤ 1.10 × the sum of both alone",
                [Cell("both / sum", Ratio.of(fact), 1.1)] if fact else [])
-    for level, name in (("core", "core_idle_cpu_percent"), ("torch (with Gloo's group beside it)", "idle_cpu_percent")):
+    for level, name in (("core", "core_idle_cpu_percent"), ("torch (without Gloo's threads)", "idle_cpu_percent")):
         fact = results.facts.get(name)
         yield line(f"{level}, idle group, % CPU of a rank over 10 s ≤ 0.1", [Cell("%", Ratio.of(fact), 0.1)] if fact else [])
     yield faster(results, "torch all_reduce, 8 ranks, faster than Gloo at every size", "all_reduce", 8, "gloo", dict.fromkeys(SIZES, 1.0))

@@ -4,6 +4,7 @@ Started by torch_level.py: torch_rank.py RANK RANKS FOLDER SPEC (JSON). Rank 0 p
 """
 import json
 import os
+import pathlib
 import random
 import statistics
 import sys
@@ -42,6 +43,18 @@ def operation(op, tensor, group):
         "broadcast": lambda: dist.broadcast(tensor, 0, group=group),
         "ping_pong": ping_pong,
     }[op], {"burst": 16, "ping_pong": 2}.get(op, 1)
+
+
+def processor_time():
+    """Seconds on a processor of each thread of this process, without Gloo's."""
+    seconds = {}
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        try:
+            if "gloo" not in (task / "comm").read_text():
+                seconds[task.name] = int((task / "schedstat").read_text().split()[0]) * 1e-9
+        except OSError:
+            pass  # it has just ended
+    return seconds
 
 
 class Bench:
@@ -130,11 +143,12 @@ class Bench:
             self.say("fact", "overlap", self.of_blocks(both) / self.of_blocks(parts))
 
     def idle(self, seconds):
-        """CPU time of this process while its groups are idle, in percent of one core; the control group's threads count too."""
+        """CPU time of this process while its groups are idle, in percent of one core. Gloo's threads wake up at times and do not count."""
         dist.barrier(group=self.control)
-        before, start = time.process_time(), time.perf_counter()
+        before, start = processor_time(), time.perf_counter()
         time.sleep(seconds)
-        percent = (time.process_time() - before) / (time.perf_counter() - start) * 100
+        spent, passed = processor_time(), time.perf_counter() - start
+        percent = sum(used - before.get(thread, 0) for thread, used in spent.items()) / passed * 100
         self.say("fact", "idle_cpu_percent", self.slowest(percent))
 
 
