@@ -305,24 +305,21 @@ func (x *express) reduce(c *Comm, b *bound, call *Call, turn int) {
 		}
 		return
 	}
-	from := c.cur.from[:0]
-	for k := range b.src {
-		from = append(from, b.src[k].in(call, turn))
-	}
-	c.cur.from = from
-	for n > 0 {
-		m := min(n, tile/x.elem)
-		x.fold(dst, from, m)
+	// A pointer must not stand behind its memory, not even unused: the garbage collector would find what lies there.
+	for off := 0; off < b.bytes; off += tile {
+		m := min(tile, b.bytes-off) / x.elem
+		from := c.cur.from[:0]
+		for k := range b.src {
+			from = append(from, unsafe.Add(b.src[k].in(call, turn), off))
+		}
+		c.cur.from = from
+		to := unsafe.Add(dst, off)
+		x.fold(to, from, m)
 		if mean {
-			x.scale(dst, dst, m, x.post)
+			x.scale(to, to, m, x.post)
 		}
-		dst = unsafe.Add(dst, m*x.elem)
-		for k := range from {
-			from[k] = unsafe.Add(from[k], m*x.elem)
-		}
-		n -= m
 	}
-	clear(from)
+	clear(c.cur.from)
 }
 
 // entered waits awake until the memory whose turn it is may be used, and reports whether it may.
