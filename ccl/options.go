@@ -154,17 +154,12 @@ func parseSize(text string) (int, error) {
 	return int(n) << shift, nil
 }
 
-// sizeText is the shortest text of a size that parseSize reads; "" for 0.
+// sizeText is a size as parseSize reads it; "" for 0.
 func sizeText(bytes int) string {
-	switch {
-	case bytes == 0:
+	if bytes == 0 {
 		return ""
-	case bytes%(1<<20) == 0:
-		return strconv.Itoa(bytes>>20) + "M"
-	case bytes%(1<<10) == 0:
-		return strconv.Itoa(bytes>>10) + "K"
 	}
-	return strconv.Itoa(bytes)
+	return tune.FormatSize(int64(bytes))
 }
 
 // planFiles is Plan by file.

@@ -217,7 +217,6 @@ func (cur *cursor) unbind() {
 	for i := range cur.bufs {
 		clear(cur.bufs[i])
 	}
-	clear(cur.from)
 	if cur.tmpSize > keepTmp {
 		cur.freeTmp()
 	}

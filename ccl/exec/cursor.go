@@ -35,25 +35,18 @@ type laneState struct {
 // cursor runs one operation at a time: the head of the Comm's queue. Everything here is kept from one operation to the
 // next, so that running one allocates nothing.
 type cursor struct {
-	rank   int
-	op     *Op
-	low    *lowered
-	lanes  []laneState
-	bufs   [4][]span // by plan.Buffer
-	unit   int       // bytes of an element; 1 where there are none
-	print  fingerprint
-	meta   transport.Meta // of the fragment that is being sent; here, because Commit takes a pointer
-	kern   kernel.Func
-	fold   kernel.ReduceFunc
-	scale  kernel.ScaleFunc
-	mean   kernel.SumScaleFunc // of AVG
-	elem   int                 // bytes of what kern works on
-	pre    float64             // factor on reading In; 1 for none
-	post   float64             // factor on Final; 1 for none
-	tmp    *mem.Block          // Tmp, and behind it Win
-	copied *mem.Block          // of In, where the plan does not run in place
-	from   []unsafe.Pointer    // of fold
-	scaled []byte              // a tile for each source in In, where these are multiplied
+	rank  int
+	op    *Op
+	low   *lowered
+	lanes []laneState
+	bufs  [4][]span // by plan.Buffer
+	unit  int       // bytes of an element; 1 where there are none
+	print fingerprint
+	meta  transport.Meta // of the fragment that is being sent; here, because Commit takes a pointer
+	arithmetic
+	operands
+	tmp    *mem.Block // Tmp, and behind it Win
+	copied *mem.Block // of In, where the plan does not run in place
 
 	tmpSize int
 	signals []uint32 // counted and not waited for, by peer and flag
@@ -267,64 +260,28 @@ func (cur *cursor) combine(s *step, dst, local, msg unsafe.Pointer, bytes int) {
 	if s.msgFirst {
 		local, msg = msg, local
 	}
-	if s.final && cur.post != 1 {
-		cur.mean(dst, local, msg, n, cur.post)
-	} else {
-		cur.kern(dst, local, msg, n)
-	}
+	cur.pair(s, dst, local, msg, n)
 }
 
 // local does a copy, reduce, get or getreduce, chunk by chunk.
 func (c *Comm) local(s *step) {
 	for i, dst := range c.cur.spans(s.dst) {
 		if len(s.src) == 1 {
-			c.cur.copy(s, dst, c.source(s, 0, i))
+			c.cur.copy(s, dst.ptr, c.source(s, 0, i), dst.bytes)
 		} else {
 			c.reduce(s, dst, i)
 		}
 	}
 }
 
-func (cur *cursor) copy(s *step, dst span, src unsafe.Pointer) {
-	factor := 1.0
-	if s.src[0].Buf == plan.In {
-		factor = cur.pre
-	}
-	if s.final {
-		factor *= cur.post
-	}
-	switch {
-	case factor != 1:
-		cur.scale(dst.ptr, src, dst.bytes/cur.elem, factor)
-	case dst.ptr != src:
-		kernel.Copy(unsafe.Slice((*byte)(dst.ptr), dst.bytes), unsafe.Slice((*byte)(src), dst.bytes))
-	}
-}
-
-// reduce combines chunk i of all sources, tile by tile; dst may be one of the sources.
+// reduce combines chunk i of all sources.
 func (c *Comm) reduce(s *step, dst span, i int) {
 	cur := &c.cur
-	if cur.pre != 1 && len(cur.scaled) < len(s.src)*tile {
-		cur.scaled = make([]byte, len(s.src)*tile)
+	cur.sources = cur.sources[:0]
+	for k := range s.src {
+		cur.sources = append(cur.sources, c.source(s, k, i))
 	}
-	for off := 0; off < dst.bytes; off += tile {
-		n := min(tile, dst.bytes-off) / cur.elem
-		cur.from = cur.from[:0]
-		for k := range s.src {
-			from := unsafe.Add(c.source(s, k, i), off)
-			if cur.pre != 1 && s.src[k].Buf == plan.In {
-				scaled := unsafe.Pointer(&cur.scaled[k*tile])
-				cur.scale(scaled, from, n, cur.pre)
-				from = scaled
-			}
-			cur.from = append(cur.from, from)
-		}
-		to := unsafe.Add(dst.ptr, off)
-		cur.fold(to, cur.from, n)
-		if s.final && cur.post != 1 {
-			cur.scale(to, to, n, cur.post)
-		}
-	}
+	cur.many(s, dst.ptr, &cur.operands, dst.bytes)
 }
 
 // mismatch is the error for a fragment that belongs to another call than this rank's.

@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/transport"
@@ -24,12 +23,7 @@ type express struct {
 	low   *lowered
 	said  transport.Meta
 	steps []bound
-	kern  kernel.Func
-	fold  kernel.ReduceFunc
-	scale kernel.ScaleFunc
-	mean  kernel.SumScaleFunc
-	elem  int
-	post  float64
+	arithmetic
 	turns uint64
 }
 
@@ -179,7 +173,7 @@ func (c *Comm) learn(op *Op, low *lowered) {
 	x.take(&op.call)
 	x.apart = x.apart[:0]
 	x.low, x.said = low, c.said()
-	x.kern, x.fold, x.scale, x.mean, x.elem, x.post, x.turns = cur.kern, cur.fold, cur.scale, cur.mean, cur.elem, cur.post, cur.turns
+	x.arithmetic, x.turns = cur.arithmetic, cur.turns
 	x.steps = x.steps[:0]
 	for pc := range low.lanes[0] {
 		switch st := &low.lanes[0][pc]; st.kind {
@@ -272,54 +266,28 @@ func (c *Comm) runExpress(x *express, call *Call) error {
 				return c.resume(x, call, seq, b.pc, &pace)
 			}
 		case plan.Copy, plan.Get:
-			x.copy(b, b.dst.in(call, turn), b.src[0].in(call, turn))
+			x.copy(b.step, b.dst.in(call, turn), b.src[0].in(call, turn), b.bytes)
 		default:
-			x.reduce(c, b, call, turn)
+			x.reduce(b, call, turn, &c.cur.operands)
 		}
 	}
-	w.leave(c.rank)
-	c.notifyAll()
+	c.leaveSlot()
 	c.unlock()
 	c.handOver()
 	return nil
 }
 
-func (x *express) copy(b *bound, dst, src unsafe.Pointer) {
-	switch {
-	case b.step.final && x.post != 1:
-		x.scale(dst, src, b.bytes/x.elem, x.post)
-	case dst != src:
-		kernel.Copy(unsafe.Slice((*byte)(dst), b.bytes), unsafe.Slice((*byte)(src), b.bytes))
-	}
-}
-
-func (x *express) reduce(c *Comm, b *bound, call *Call, turn int) {
-	dst, mean := b.dst.in(call, turn), b.step.final && x.post != 1
-	n := b.bytes / x.elem
+func (x *express) reduce(b *bound, call *Call, turn int, o *operands) {
+	dst := b.dst.in(call, turn)
 	if len(b.src) == 2 {
-		first, second := b.src[0].in(call, turn), b.src[1].in(call, turn)
-		if mean {
-			x.mean(dst, first, second, n, x.post)
-		} else {
-			x.kern(dst, first, second, n)
-		}
+		x.pair(b.step, dst, b.src[0].in(call, turn), b.src[1].in(call, turn), b.bytes/x.elem)
 		return
 	}
-	// A pointer must not stand behind its memory, not even unused: the garbage collector would find what lies there.
-	for off := 0; off < b.bytes; off += tile {
-		m := min(tile, b.bytes-off) / x.elem
-		from := c.cur.from[:0]
-		for k := range b.src {
-			from = append(from, unsafe.Add(b.src[k].in(call, turn), off))
-		}
-		c.cur.from = from
-		to := unsafe.Add(dst, off)
-		x.fold(to, from, m)
-		if mean {
-			x.scale(to, to, m, x.post)
-		}
+	o.sources = o.sources[:0]
+	for k := range b.src {
+		o.sources = append(o.sources, b.src[k].in(call, turn))
 	}
-	clear(c.cur.from)
+	x.many(b.step, dst, o, b.bytes)
 }
 
 // entered waits awake until the memory whose turn it is may be used, and reports whether it may.

@@ -232,10 +232,12 @@ func (c *Comm) hear(s *step) (done bool, err error) {
 	return true, sameCount(s.peer, count, c.cur.op.out[s.peer].Count, "the block from it")
 }
 
-// leave tells the peers that this rank has left the operation. They may sleep.
-func (w *shared) leave(rank int) {
+// leaveSlot tells the peers that this rank has left the operation.
+func (c *Comm) leaveSlot() {
+	w := &c.windows
 	w.begun++
-	w.ranks[rank].left.Store(w.begun)
+	w.ranks[c.rank].left.Store(w.begun) // a fence, after which nobody who sleeps is missed
+	c.notifyAll()
 }
 
 // enter reports whether the operation may use its slot.
@@ -260,8 +262,7 @@ func (c *Comm) leave() (again bool, err error) {
 	if !cur.low.slots {
 		return false, nil
 	}
-	c.windows.leave(c.rank)
-	c.notifyAll()
+	c.leaveSlot()
 	if cur.piece == cur.last {
 		return false, nil
 	}

@@ -1,0 +1,80 @@
+package exec
+
+import (
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/kernel"
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// arithmetic is what an operation does to elements: its kernels and factors.
+type arithmetic struct {
+	kern  kernel.Func
+	fold  kernel.ReduceFunc
+	scale kernel.ScaleFunc
+	mean  kernel.SumScaleFunc // of AVG
+	elem  int                 // bytes of what kern works on
+	pre   float64             // factor on reading In; 1 for none
+	post  float64             // factor on Final; 1 for none
+}
+
+// copy is one chunk of a copy or get.
+func (a *arithmetic) copy(s *step, dst, src unsafe.Pointer, bytes int) {
+	factor := 1.0
+	if s.src[0].Buf == plan.In {
+		factor = a.pre
+	}
+	if s.final {
+		factor *= a.post
+	}
+	switch {
+	case factor != 1:
+		a.scale(dst, src, bytes/a.elem, factor)
+	case dst != src:
+		kernel.Copy(unsafe.Slice((*byte)(dst), bytes), unsafe.Slice((*byte)(src), bytes))
+	}
+}
+
+// pair combines n elements of two sources.
+func (a *arithmetic) pair(s *step, dst, left, right unsafe.Pointer, n int) {
+	if s.final && a.post != 1 {
+		a.mean(dst, left, right, n, a.post)
+	} else {
+		a.kern(dst, left, right, n)
+	}
+}
+
+// operands is the memory of many, kept from one operation to the next.
+type operands struct {
+	sources []unsafe.Pointer
+	from    []unsafe.Pointer // a tile of each
+	scaled  []byte           // a tile for each source in In, where these are multiplied
+}
+
+// many combines one chunk of all o.sources, tile by tile; dst may be one of them. A pointer must not stand behind its memory, not even
+// unused: the garbage collector would find what lies there.
+func (a *arithmetic) many(s *step, dst unsafe.Pointer, o *operands, bytes int) {
+	if a.pre != 1 && len(o.scaled) < len(s.src)*tile {
+		o.scaled = make([]byte, len(s.src)*tile)
+	}
+	for off := 0; off < bytes; off += tile {
+		n := min(tile, bytes-off) / a.elem
+		o.from = o.from[:0]
+		for k, source := range o.sources {
+			from := unsafe.Add(source, off)
+			if a.pre != 1 && s.src[k].Buf == plan.In {
+				scaled := unsafe.Pointer(&o.scaled[k*tile])
+				a.scale(scaled, from, n, a.pre)
+				from = scaled
+			}
+			o.from = append(o.from, from)
+		}
+		to := unsafe.Add(dst, off)
+		a.fold(to, o.from, n)
+		if s.final && a.post != 1 {
+			a.scale(to, to, n, a.post)
+		}
+	}
+	clear(o.sources) // the caller's memory
+	clear(o.from)
+}
