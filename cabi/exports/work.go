@@ -104,34 +104,30 @@ func goccl_go_work_wait(work C.goccl_work, timeout C.int64_t, record *C.goccl_er
 	return answer(w.Wait(context.Background()), record)
 }
 
-//export goccl_go_work_test
-func goccl_go_work_test(work C.goccl_work, done *C.int, record *C.goccl_error) (code C.int) {
-	defer caught(&code, record)
+// askWork asks a work in one of two ways whether it has ended, and how.
+func askWork(work C.goccl_work, done *C.int, record *C.goccl_error, ask func(*ccl.Work) (bool, error)) C.int {
 	w, err := findWork(work)
 	if err != nil {
 		return answer(err, record)
 	}
-	ended, err := w.Done()
+	is, err := ask(w)
 	*done = 0
-	if ended {
+	if is {
 		*done = 1
 	}
 	return answer(err, record)
 }
 
+//export goccl_go_work_test
+func goccl_go_work_test(work C.goccl_work, done *C.int, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	return askWork(work, done, record, (*ccl.Work).Done)
+}
+
 //export goccl_go_work_poll
 func goccl_go_work_poll(work C.goccl_work, done *C.int, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
-	w, err := findWork(work)
-	if err != nil {
-		return answer(err, record)
-	}
-	ended, err := w.Poll()
-	*done = 0
-	if ended {
-		*done = 1
-	}
-	return answer(err, record)
+	return askWork(work, done, record, (*ccl.Work).Poll)
 }
 
 //export goccl_go_work_urge

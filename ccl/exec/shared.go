@@ -23,7 +23,7 @@ const (
 // for. The chunks of its window are here too if they are tiny: then one cache line travels, and not two.
 type notice struct {
 	word   atomic.Uint64  // number of the operation, from 1 (48) | signals that the rank has given in it (16)
-	meta   transport.Meta // as fingerprint.meta makes it; of told plans see shared.said
+	meta   transport.Meta // as fingerprint.meta makes it; of told plans see Comm.said
 	tiny   [tinyBytes]byte
 	counts [mostCounts]uint64 // told plans: the elements of this rank's blocks, where they differ
 }
