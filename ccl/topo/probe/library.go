@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"runtime"
+
 	"github.com/ebitengine/purego"
 
 	"github.com/goccl/goccl/ccl/topo"
@@ -8,6 +10,9 @@ import (
 
 // library tries to open a shared library as the code that uses it would, at run time, and to find one of its functions.
 func library(name string, sonames []string, symbol, hint string) topo.Finding {
+	// The loader keeps its error text for the thread that asked, so this goroutine must not move between the call and the text.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var last error
 	for _, soname := range sonames {
 		handle, err := purego.Dlopen(soname, purego.RTLD_NOW|purego.RTLD_LOCAL)

@@ -27,9 +27,21 @@ func TestHost(t *testing.T) {
 	}
 }
 
+// TestLibraryThatIsNotThere asks from many goroutines at once: while they change threads, each must still get its own reason.
 func TestLibraryThatIsNotThere(t *testing.T) {
-	f := library("nothing", []string{"libgoccl-there-is-no-such-library.so"}, "f", "install it")
-	require.Equal(t, topo.Missing, f.State)
-	require.Equal(t, "install it", f.Hint)
-	require.NotEmpty(t, f.Value)
+	const askers, times = 8, 50
+	findings := make(chan topo.Finding)
+	for range askers {
+		go func() {
+			for range times {
+				findings <- library("nothing", []string{"libgoccl-there-is-no-such-library.so"}, "f", "install it")
+			}
+		}()
+	}
+	for range askers * times {
+		f := <-findings
+		require.Equal(t, topo.Missing, f.State)
+		require.Equal(t, "install it", f.Hint)
+		require.Contains(t, f.Value, "libgoccl-there-is-no-such-library.so")
+	}
 }
