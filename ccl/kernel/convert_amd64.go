@@ -18,7 +18,7 @@ func vectorConversion(dst, src dtype.Type, with isa) ConvertFunc {
 	}
 	var block ConvertFunc
 	lanes := 16
-	switch with {
+	switch with.whole() {
 	case avx2:
 		lanes = 8
 		switch {

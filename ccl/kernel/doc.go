@@ -29,14 +29,19 @@
 // (AVX-512, or AVX2 with F16C), and so have scaling (8-bit floats by a table in Go), conversions of F32 from and to 16 bits, over
 // 3, 4 and 8 sources sums of integers, F64, F32 and BF16, products of the latter two and the order of F32 (all else is done in
 // several passes over a part that stays in a cache: F16, 8-bit floats and the order of 16-bit floats gain nothing from one pass),
-// and sums of floats and copies that store past the caches. Package
+// and sums of floats and copies that store past the caches. Where the CPU has AVX512-FP16, its instructions add and multiply F16,
+// sums of 3, 4 and 8 sources in one pass too: rounding once is the same there as rounding to F32 and then to F16, since the 24 bits
+// of F32 are not fewer than twice 11 and two more; smaller and larger are found by the bits, as in AVX-512. Package
 // asmgen writes it: go generate. For arm64 there are sums of F32 and BF16 in NEON, which must show at the start of the
 // program that they give the bits of the loops. What is used is chosen once from what the CPU offers; the build tag
 // noasm leaves all assembly out. One call of assembly is bounded, since a goroutine cannot be stopped inside it.
 //
 // Hardware BF16 arithmetic flushes subnormals, so only Fast has it, which a group uses as a whole (GOCCL_FAST_BF16). A thread
 // whose floating-point control word asks for another rounding or for flushing (torch.set_flush_denormal) gets what it asked
-// for, on every path; but the conversions of AVX512_BF16 do not heed it.
+// for, on every path; but the conversions of AVX512_BF16 do not heed it. Nor do sums and
+// products of F16, but in the sign of a sum that is zero: conversions of F16 and AVX512-FP16 know subnormals whatever that word says
+// (Intel: half precision ignores FTZ and DAZ), their rounding to nearest stands in the instruction, and an F32 that is not exact on the
+// way is too far from half-way between two F16 to become another.
 package kernel
 
 //go:generate go run ./asmgen

@@ -27,7 +27,7 @@ func fastKernels() *FastKernels {
 }
 
 // HasFastBF16 reports whether this machine has kernels of Fast.
-func HasFastBF16() bool { return hasFastBF16 && bestISA == avx512 }
+func HasFastBF16() bool { return hasFastBF16 && bestISA.whole() == avx512 }
 
 // Fast returns the kernels of AVX512_BF16 for sums of BF16, nil for other pairs and on other machines. They round
 // as all others do, but a sum that is subnormal becomes a zero of its sign. All ranks of a group must use them, or none.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -54,7 +55,7 @@ func wrongFold(r *rand.Rand, f ReduceFunc, ty dtype.Type, op dtype.Op, k, n int)
 
 func TestFoldsEqualPairsFromLeftToRight(t *testing.T) {
 	for _, ty := range realTypes() {
-		for _, op := range append(folded[ty][:len(folded[ty]):len(folded[ty])], dtype.Max) {
+		for _, op := range slices.Concat(folded[ty], foldedToo[avx512fp16][ty], []dtype.Op{dtype.Max}) {
 			for _, i := range isas() {
 				f := newFolder(ty, op, i)
 				r := rand.New(rand.NewPCG(uint64(ty), uint64(i)))

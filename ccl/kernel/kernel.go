@@ -27,7 +27,10 @@ var (
 	bestISA     isa
 )
 
-func init() {
+func init() { choose() }
+
+// choose fills the tables for the best of machineISAs.
+func choose() {
 	if len(machineISAs) > 0 {
 		bestISA = machineISAs[len(machineISAs)-1]
 	}

@@ -20,24 +20,43 @@ func detectISAs() []isa {
 	switch {
 	case !x.HasAVX2 || !x.HasF16C:
 		return nil
-	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasBMI2:
+	case !x.HasAVX512F || !x.HasAVX512BW || !x.HasAVX512DQ || !x.HasAVX512VL || !x.HasBMI2:
+		return []isa{avx2}
+	case !hasAVX512FP16():
 		return []isa{avx2, avx512}
 	}
-	return []isa{avx2}
+	return []isa{avx2, avx512, avx512fp16}
 }
+
+// hasAVX512FP16 is for CPUs that have AVX-512, and an operating system that keeps its registers.
+func hasAVX512FP16() bool {
+	highest, edx := cpuid7()
+	return highest >= 7 && edx>>23&1 != 0
+}
+
+// cpuid7 returns the highest leaf of CPUID, and EDX of leaf 7, which says nothing where that is more.
+func cpuid7() (highest, edx uint32)
 
 // The functions below return the kernel in assembly, nil where there is none.
 
-func vectorReduction(t dtype.Type, op dtype.Op, with isa) Func { return vectorReductions[with][t][op] }
+func vectorReduction(t dtype.Type, op dtype.Op, with isa) Func {
+	if f := vectorReductions[with][t][op]; f != nil {
+		return f
+	}
+	return vectorReductions[with.whole()][t][op]
+}
 
-func vectorScaling(t dtype.Type, with isa) ScaleFunc { return vectorScalings[with][t] }
+func vectorScaling(t dtype.Type, with isa) ScaleFunc { return vectorScalings[with.whole()][t] }
 
-func vectorSumScaling(t dtype.Type, with isa) SumScaleFunc { return vectorSumScalings[with][t] }
+func vectorSumScaling(t dtype.Type, with isa) SumScaleFunc { return vectorSumScalings[with.whole()][t] }
 
-func vectorStream(t dtype.Type, with isa) Func { return vectorStreams[with][t] }
+func vectorStream(t dtype.Type, with isa) Func { return vectorStreams[with.whole()][t] }
 
 func vectorFold(t dtype.Type, op dtype.Op, with isa) folds {
 	f := folds{blocks: vectorFolds[with][t][op]}
+	if f.blocks[3] == nil {
+		f.blocks = vectorFolds[with.whole()][t][op]
+	}
 	switch {
 	case f.blocks[3] == nil:
 	case with == avx2: // which takes whole vectors only
@@ -49,7 +68,7 @@ func vectorFold(t dtype.Type, op dtype.Op, with isa) folds {
 }
 
 func vectorCopy(with isa) CopyFunc {
-	switch with {
+	switch with.whole() {
 	case avx2:
 		return copyStreamAVX2
 	case avx512:

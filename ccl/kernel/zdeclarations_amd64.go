@@ -871,3 +871,18 @@ func narrowF16AVX512Block(dst, src unsafe.Pointer, n int)
 //
 //go:noescape
 func narrowBF16AVX512Block(dst, src unsafe.Pointer, n int)
+
+//go:noescape
+func sum3F16AVX512FP16Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum4F16AVX512FP16Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sum8F16AVX512FP16Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
+
+//go:noescape
+func sumF16AVX512FP16Block(dst, a, b unsafe.Pointer, n int)
+
+//go:noescape
+func prodF16AVX512FP16Block(dst, a, b unsafe.Pointer, n int)

@@ -614,6 +614,14 @@ func streamSumF8E5M2AVX512(dst, a, b unsafe.Pointer, n int) {
 	inLines(sumF8E5M2AVX512Lines, sumF8E5M2AVX512, 1, dst, a, b, n)
 }
 
+func sumF16AVX512FP16(dst, a, b unsafe.Pointer, n int) {
+	inChunks(sumF16AVX512FP16Block, 2, dst, a, b, n)
+}
+
+func prodF16AVX512FP16(dst, a, b unsafe.Pointer, n int) {
+	inChunks(prodF16AVX512FP16Block, 2, dst, a, b, n)
+}
+
 // vectorReductions are the kernels of pairs.
 var vectorReductions = [isaCount][typeCount][opCount]Func{
 	avx2: {
@@ -854,6 +862,12 @@ var vectorReductions = [isaCount][typeCount][opCount]Func{
 			dtype.BXor: xorBoolAVX512,
 		},
 	},
+	avx512fp16: {
+		dtype.F16: {
+			dtype.Sum:  sumF16AVX512FP16,
+			dtype.Prod: prodF16AVX512FP16,
+		},
+	},
 }
 
 // vectorScalings multiply by a factor.
@@ -982,6 +996,11 @@ var vectorFolds = [isaCount][typeCount][opCount][maxFold + 1]foldBlock{
 		},
 		dtype.U64: {
 			dtype.Sum: {3: sum3I64AVX512Block, 4: sum4I64AVX512Block, 8: sum8I64AVX512Block},
+		},
+	},
+	avx512fp16: {
+		dtype.F16: {
+			dtype.Sum: {3: sum3F16AVX512FP16Block, 4: sum4F16AVX512FP16Block, 8: sum8F16AVX512FP16Block},
 		},
 	},
 }

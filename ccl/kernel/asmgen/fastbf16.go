@@ -28,32 +28,9 @@ func fastBF16(v vector) body {
 	return b
 }
 
-// narrowToBF16 is VCVTNE2PS2BF16, which Go's assembler does not know: the BF16 of low, then those of high.
+// narrowToBF16 gives the BF16 of low, then those of high.
 func narrowToBF16(e *emitter, high, low, to string) {
-	number := func(reg string) (n int) {
-		fmt.Sscanf(reg[1:], "%d", &n)
-		return n
-	}
-	h, l, t := number(high), number(low), number(to)
-	not := func(n, bit int) int { return ^n >> bit & 1 }
-	code := []int{
-		0x62,
-		not(t, 3)<<7 | not(l, 4)<<6 | not(l, 3)<<5 | not(t, 4)<<4 | 0x2, // 0F38
-		(^h&15)<<3 | 0x07,   // W0, F2
-		0x40 | not(h, 4)<<3, // 512 bits
-		0x72,
-		0xc0 | t&7<<3 | l&7,
-	}
-	fmt.Fprintf(e, "\t// VCVTNE2PS2BF16 %s, %s, %s\n", low, high, to)
-	for i, c := range code {
-		if i > 0 {
-			e.WriteString("; ")
-		} else {
-			e.WriteString("\t")
-		}
-		fmt.Fprintf(e, "BYTE $%#02x", c)
-	}
-	e.WriteString("\n")
+	instruction{"VCVTNE2PS2BF16", 2, 3, 0x72, false}.write(e, low, high, to)
 }
 
 // fastSums are in no table: they are used on demand.

@@ -30,7 +30,9 @@ func files() (map[string][]byte, error) {
 			declare(&declarations, f)
 			wrap(&dispatch, f)
 		}
-		all[fmt.Sprintf("zconvert_%s_amd64.s", strings.ToLower(v.isa))] = writeConversions(v, &declarations)
+		if !v.addition {
+			all[fmt.Sprintf("zconvert_%s_amd64.s", strings.ToLower(v.isa))] = writeConversions(v, &declarations)
+		}
 	}
 	writeTables(&dispatch, byISA)
 	for name, text := range map[string]*bytes.Buffer{"zdeclarations_amd64.go": &declarations, "ztables_amd64.go": &dispatch} {
@@ -142,6 +144,9 @@ func writeTables(b *bytes.Buffer, byISA map[string][]family) {
 	for _, t := range tables {
 		fmt.Fprintf(b, "\n// %s %s\nvar %s = [isaCount][typeCount]%s{\n", t.name, t.about, t.name, t.element)
 		for _, v := range vectors {
+			if t.cell == nil && v.addition {
+				continue
+			}
 			fmt.Fprintf(b, "%s: {\n", strings.ToLower(v.isa))
 			t.writeRows(b, byISA[v.isa])
 			b.WriteString("},\n")
@@ -150,7 +155,9 @@ func writeTables(b *bytes.Buffer, byISA map[string][]family) {
 	}
 	b.WriteString("\n// lineCopies copy past the caches.\nvar lineCopies = [isaCount]func(dst, src unsafe.Pointer, n int){\n")
 	for _, v := range vectors {
-		fmt.Fprintf(b, "%s: copy%sLines,\n", strings.ToLower(v.isa), v.isa)
+		if !v.addition {
+			fmt.Fprintf(b, "%s: copy%sLines,\n", strings.ToLower(v.isa), v.isa)
+		}
 	}
 	b.WriteString("}\n")
 }

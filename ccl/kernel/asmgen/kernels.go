@@ -29,6 +29,9 @@ type family struct {
 
 // families lists all that there is for a vector.
 func families(v vector) []family {
+	if v.addition {
+		return []family{{"half", "Sums and products of F16.", halfPrecision(v)}}
+	}
 	return []family{
 		{"float", "dst = a ⊕ b for F32 and F64.", floats(v, f32, f64)},
 		{"half", "dst = a ⊕ b for 16-bit floats.", floats(v, f16, bf16)},

@@ -8,6 +8,7 @@ type vector struct {
 	full, half string // letters of a register and of its lower half
 	bytes      int
 	registers  int
+	addition   bool // to another vector's instruction set, which has all that is not better here
 
 	move, and, andNot, or, xor string // on bits
 	narrowF64                  string // to F32 in the lower half
@@ -26,7 +27,13 @@ var avx512 = vector{
 	narrowF64: "VCVTPD2PS", extract: "VEXTRACTF64X4", insert: "VINSERTF64X4",
 }
 
-var vectors = []vector{avx2, avx512}
+var avx512FP16 = func() vector {
+	v := avx512
+	v.isa, v.addition = "AVX512FP16", true
+	return v
+}()
+
+var vectors = []vector{avx2, avx512, avx512FP16}
 
 // masks reports whether loads and stores of a part of a vector are to be had.
 func (v vector) masks() bool { return v.bytes == 64 }
