@@ -12,7 +12,7 @@ import (
 )
 
 func TestBuffSizeText(t *testing.T) {
-	for text, want := range map[string]int{"": 0, "128K": 128 << 10, "131072": 128 << 10, "256kb": 256 << 10, "2M": 2 << 20, "3mb": 3 << 20,
+	for text, want := range map[string]int{"": 0, "128K": 128 << 10, "131072": 128 << 10, "256kib": 256 << 10, "256kb": 256000, "2M": 2 << 20, "3mib": 3 << 20, "1.5M": 3 << 19,
 		"200000": 200000, "200000B": 200000, "32M": 32 << 20} {
 		opts, err := ccl.ParseOptions("GOCCL_BUFFSIZE=" + text)
 		require.NoError(t, err, text)
@@ -22,7 +22,7 @@ func TestBuffSizeText(t *testing.T) {
 		require.Equal(t, opts, back)
 	}
 	for text, why := range map[string]string{"0": "from 128K to 32M", "64K": "from 128K to 32M", "33M": "from 128K to 32M", "1G": "from 128K to 32M",
-		"M": "not a size", "-1": "not a size", "1.5M": "not a size", "2MM": "not a size", "2T": "not a size", "99999999999G": "not a size", "4G": "not a size"} {
+		"4G": "from 128K to 32M", "2T": "from 128K to 32M", "M": "want bytes", "-1": "want bytes", "2MM": "want bytes", "99999999999G": "want bytes"} {
 		_, err := ccl.ParseOptions("GOCCL_BUFFSIZE=" + text)
 		require.ErrorIs(t, err, fault.Invalid, text)
 		require.ErrorContains(t, err, "GOCCL_BUFFSIZE: ", text)

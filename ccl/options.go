@@ -2,7 +2,6 @@ package ccl
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,15 +116,17 @@ func setBuffSize(o *Options, v string) error {
 		o.BuffSize = 0
 		return nil
 	}
-	n, err := parseSize(v)
+	n, err := tune.ParseSize(v)
 	if err == nil {
 		err = checkBuffSize(n)
 	}
-	o.BuffSize = n
+	if err == nil {
+		o.BuffSize = int(n)
+	}
 	return err
 }
 
-func checkBuffSize(bytes int) error {
+func checkBuffSize(bytes int64) error {
 	if bytes < leastBuffSize || bytes > mostBuffSize {
 		return fmt.Errorf("%d bytes are not from %s to %s", bytes, sizeText(leastBuffSize), sizeText(mostBuffSize))
 	}
@@ -140,21 +141,7 @@ func (o *Options) slot() int {
 	return o.BuffSize / windowSlots &^ (mem.Align - 1)
 }
 
-// parseSize reads bytes: 4096, 64K, 2MB, 1g.
-func parseSize(text string) (int, error) {
-	digits, shift := strings.TrimSuffix(strings.ToUpper(text), "B"), 0
-	if i := strings.IndexAny(digits, "KMG"); i > 0 && i == len(digits)-1 {
-		shift = 10 * (1 + strings.IndexByte("KMG", digits[i]))
-		digits = digits[:i]
-	}
-	n, err := strconv.ParseUint(digits, 10, 31)
-	if err != nil || n > math.MaxInt32>>shift {
-		return 0, fmt.Errorf("%q is not a size; write bytes, or a number with K, M or G", text)
-	}
-	return int(n) << shift, nil
-}
-
-// sizeText is a size as parseSize reads it; "" for 0.
+// sizeText is a size as ParseSize reads it; "" for 0.
 func sizeText(bytes int) string {
 	if bytes == 0 {
 		return ""
@@ -214,7 +201,7 @@ func (o *Options) Validate() error {
 	if _, err := o.spin(); err != nil {
 		return err
 	}
-	if err := checkBuffSize(o.BuffSize); o.BuffSize != 0 && err != nil {
+	if err := checkBuffSize(int64(o.BuffSize)); o.BuffSize != 0 && err != nil {
 		return fault.New(fault.Invalid, "GOCCL_BUFFSIZE: %v", err)
 	}
 	if levels := []string{"WARN", "INFO", "TRACE"}; o.Debug != "" && !slices.Contains(levels, o.Debug) {

@@ -44,11 +44,8 @@ const (
 	Unbounded = math.MaxInt32
 )
 
-// maxRanks and maxBytes bound the numbers of a table.
-const (
-	maxRanks = 1 << 16
-	maxBytes = 1 << 40
-)
+// maxRanks bounds the numbers of ranks of a table.
+const maxRanks = 1 << 16
 
 // Row is one row of a table: what groups of a kind use for vectors up to a size.
 type Row struct {
@@ -73,19 +70,6 @@ func (r *Row) ranks() string {
 		return strconv.Itoa(r.First) + "+"
 	}
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
-}
-
-// FormatSize writes a number of bytes as tables do.
-func FormatSize(bytes int64) string {
-	if bytes == AnySize {
-		return "any"
-	}
-	unit := 0
-	for unit < 3 && bytes != 0 && bytes%1024 == 0 {
-		bytes /= 1024
-		unit++
-	}
-	return strconv.FormatInt(bytes, 10) + [...]string{"", "K", "M", "G"}[unit]
 }
 
 // Sized reports whether the choice for a collective may depend on bytes: for the others all ranks say 0.

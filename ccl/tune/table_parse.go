@@ -112,7 +112,7 @@ func parseRow(row []word) (e entry, column int, err error) {
 		func(s string) error { return parseCondition(s, &r.Oversubscribed) },
 		func(s string) error { return parseCondition(s, &r.Shared) },
 		func(s string) error {
-			if err := parseSize(s, &r.Bytes); err != nil || r.Bytes == AnySize || Sized(r.Coll) {
+			if err := parseRowSize(s, &r.Bytes); err != nil || r.Bytes == AnySize || Sized(r.Coll) {
 				return err
 			}
 			return fmt.Errorf("not all ranks know the size of %v; want any", r.Coll)
@@ -167,20 +167,14 @@ func parseCondition(text string, c *Condition) error {
 	}
 	return fmt.Errorf("want %s", strings.Join(conditions[:], ", "))
 }
-
-func parseSize(text string, size *int64) error {
+func parseRowSize(text string, size *int64) error {
 	if text == "any" {
 		*size = AnySize
 		return nil
 	}
-	digits, shift := text, 0
-	if i := strings.IndexAny(text, "KMG"); i > 0 && i == len(text)-1 {
-		digits, shift = text[:i], 10*(1+strings.IndexByte("KMG", text[i]))
+	var ok bool
+	if *size, ok = parseSize(text); !ok {
+		return fmt.Errorf("want %s; or any", SizeForm)
 	}
-	n, err := strconv.ParseUint(digits, 10, 63)
-	if err != nil || n > maxBytes>>shift {
-		return fmt.Errorf("want bytes, or a number with K, M or G, up to %s; or any", FormatSize(maxBytes))
-	}
-	*size = int64(n) << shift
 	return nil
 }

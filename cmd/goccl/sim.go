@@ -10,7 +10,6 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/sim"
 	"github.com/goccl/goccl/ccl/topo/network"
+	"github.com/goccl/goccl/ccl/tune"
 )
 
 const simGCPercent = 400
@@ -38,8 +38,8 @@ type simRow struct {
 const simHelp = `
 A topology is a file or one of
   %s
-Sizes are bytes, or a number with K, M, G (also KiB, …: powers of 1024) or KB, MB, GB (powers of 1000); MIN..MAX is every
-power of two times MIN.
+Sizes are %s;
+MIN..MAX is every power of two times MIN.
 `
 
 func simVerb(args []string, out io.Writer) error {
@@ -59,7 +59,7 @@ func simVerb(args []string, out io.Writer) error {
 	usage := set.Usage
 	set.Usage = func() {
 		if usage(); set.Output() == out {
-			fmt.Fprintf(out, simHelp, strings.Join(network.Kinds(), "\n  "))
+			fmt.Fprintf(out, simHelp, strings.Join(network.Kinds(), "\n  "), tune.SizeForm)
 		}
 	}
 	if err := set.Parse(args); err != nil {
@@ -180,13 +180,13 @@ func parseSimSizes(s string) ([]int64, error) {
 	var sizes []int64
 	for _, word := range strings.Split(s, ",") {
 		lo, hi, isRange := strings.Cut(word, "..")
-		from, err := parseSimSize(lo)
+		from, err := tune.ParseSize(strings.TrimSpace(lo))
 		if err != nil {
 			return nil, err
 		}
 		to := from
 		if isRange {
-			if to, err = parseSimSize(hi); err != nil {
+			if to, err = tune.ParseSize(strings.TrimSpace(hi)); err != nil {
 				return nil, err
 			}
 			if from < 1 || to < from {
@@ -201,29 +201,6 @@ func parseSimSizes(s string) ([]int64, error) {
 		}
 	}
 	return sizes, nil
-}
-
-var sizeUnits = []struct {
-	suffix string
-	factor float64
-}{
-	{"KIB", 1 << 10}, {"MIB", 1 << 20}, {"GIB", 1 << 30}, {"TIB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-	{"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"T", 1 << 40}, {"B", 1},
-}
-
-func parseSimSize(s string) (int64, error) {
-	number, factor := strings.ToUpper(strings.TrimSpace(s)), 1.0
-	for _, u := range sizeUnits {
-		if rest, ok := strings.CutSuffix(number, u.suffix); ok {
-			number, factor = rest, u.factor
-			break
-		}
-	}
-	v, err := strconv.ParseFloat(number, 64)
-	if v *= factor; err != nil || !(v >= 0) || v > 1<<44 {
-		return 0, fmt.Errorf("size %q: write bytes, or a number with K, M, G (powers of 1024) or KB, MB, GB (powers of 1000), up to 16T", s)
-	}
-	return int64(math.Round(v)), nil
 }
 
 // simPlans makes the plans of the algorithms named. Of all, those that cannot be had for the spec are left out.
@@ -342,14 +319,14 @@ func printSim(out io.Writer, t *network.Topology, spec plan.Spec, rows []simRow)
 	fmt.Fprintln(out, "\nwhich wins where:")
 	table = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i, r := range ranges {
-		sizes := shortSize(r.low) + " to " + shortSize(r.high)
+		sizes := tune.FormatSize(r.low) + " to " + tune.FormatSize(r.high)
 		switch {
 		case len(ranges) == 1:
 			sizes = "at all sizes"
 		case i == 0:
-			sizes = "up to " + shortSize(r.high)
+			sizes = "up to " + tune.FormatSize(r.high)
 		case i == len(ranges)-1:
-			sizes = "from " + shortSize(r.low)
+			sizes = "from " + tune.FormatSize(r.low)
 		}
 		fmt.Fprintf(table, "  %s\t%s\n", sizes, strings.Join(r.algorithms, ", "))
 	}
@@ -389,13 +366,4 @@ func winners(rows []simRow) []sizeRange {
 		ranges = append(ranges, sizeRange{size, size, fastest[size]})
 	}
 	return ranges
-}
-
-// shortSize is a size as --size takes it: 64K, or bytes where it is no whole number of K.
-func shortSize(bytes int64) string {
-	units := []string{"", "K", "M", "G", "T"}
-	for len(units) > 1 && bytes != 0 && bytes%1024 == 0 {
-		bytes, units = bytes/1024, units[1:]
-	}
-	return strconv.FormatInt(bytes, 10) + units[0]
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/sim"
 	"github.com/goccl/goccl/ccl/topo/network"
+	"github.com/goccl/goccl/ccl/tune"
 )
 
 // fitted is what a network costs: a message of m bytes takes Alpha + Beta·m seconds, reducing m bytes takes Gamma·m.
@@ -78,7 +79,7 @@ func tuneVerb(args []string, out io.Writer) error {
 	ranks := set.Int("ranks", 2, "number of ranks, each a process on this host")
 	rate := set.String("rate", "", "put each rank into a network namespace of its own, behind a switch port of this rate, as 1gbit or 100mbit;\n"+
 		"needs ip and tc, and to be root or allowed user namespaces")
-	lo := set.String("min", "1M", "smallest all-reduce in bytes, with K, M or G")
+	lo := set.String("min", "1M", "smallest all-reduce in bytes, as 64K")
 	hi := set.String("max", "64M", "largest all-reduce")
 	factor := set.Int64("factor", 4, "each size is so many times the one before")
 	repeat := set.Int("repeat", 5, "blocks of calls a size; the median counts")
@@ -95,10 +96,10 @@ func tuneVerb(args []string, out io.Writer) error {
 	}
 	spec := benchSpec{Ranks: *ranks, Coll: dtype.Send, Type: dtype.F32, Op: dtype.Sum, Factor: *factor, Warmup: 1, Repeat: *repeat,
 		Block: 20 * time.Millisecond, Options: opts.String()}
-	if spec.Min, err = parseSize(*lo); err != nil {
+	if spec.Min, err = tune.ParseSize(*lo); err != nil {
 		return err
 	}
-	if spec.Max, err = parseSize(*hi); err != nil {
+	if spec.Max, err = tune.ParseSize(*hi); err != nil {
 		return err
 	}
 	switch {

@@ -38,7 +38,7 @@ func tuneMeasure(args []string, out io.Writer) error {
 	rankList := set.String("ranks", "2", "numbers of ranks, each a process on this host, as 2,4,8. A row is also for the numbers between one and the next smaller;\n"+
 		"bind the ranks (taskset) to measure how it is with fewer cores")
 	ops := set.String("op", "", "collectives, as all_reduce,broadcast; all if empty")
-	lo := set.String("min", "8", "smallest size of the vector in bytes, with K, M or G")
+	lo := set.String("min", "8", "smallest size of the vector in bytes, as 64K")
 	hi := set.String("max", "64M", "largest size")
 	factor := set.Int64("factor", 4, "each size is so many times the one before")
 	runs := set.Int("runs", 3, "how often the ranks are started anew and measure all sizes")
@@ -58,10 +58,10 @@ func tuneMeasure(args []string, out io.Writer) error {
 		return err
 	}
 	spec := benchSpec{Type: dtype.F32, Op: dtype.Sum, Factor: *factor, Repeat: *repeat, Block: *block, Options: opts.String()}
-	if spec.Min, err = parseSize(*lo); err != nil {
+	if spec.Min, err = tune.ParseSize(*lo); err != nil {
 		return err
 	}
-	if spec.Max, err = parseSize(*hi); err != nil {
+	if spec.Max, err = tune.ParseSize(*hi); err != nil {
 		return err
 	}
 	ranks, err := parseRankList(*rankList)

@@ -52,7 +52,7 @@ func TestTuneRefuses(t *testing.T) {
 		{"--fit --min 2M --max 1M", "not a range"},
 		{"--fit --min 2", "not a range"},
 		{"--fit --min -1", "size \"-1\""},
-		{"--fit --min 1.5M", "size \"1.5M\""},
+		{"--fit --min 1.5MM", "size \"1.5MM\""},
 		{"--fit --max 7Q", "size \"7Q\""},
 		{"--fit --max 2G", "--max 2G: want 1G or less"},
 		{"--fit --min 64 --max 1K", "largest size measured would be 1024 bytes"},

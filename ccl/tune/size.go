@@ -1,0 +1,62 @@
+package tune
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// SizeForm is how a number of bytes is written, wherever one is read: in options, in tables, on the command line. Letters may be large or
+// small; a number may have a fraction, and is rounded to whole bytes.
+const SizeForm = "bytes, or a number with K, M, G or T (powers of 1024, also KiB and so on) or KB, MB, GB or TB (powers of 1000), up to 16T"
+
+const maxSize = 1 << 44
+
+// sizeUnits are in the order in which they are looked for at the end of a size.
+var sizeUnits = []struct {
+	suffix string
+	factor float64
+}{
+	{"KIB", 1 << 10}, {"MIB", 1 << 20}, {"GIB", 1 << 30}, {"TIB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+	{"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"T", 1 << 40}, {"B", 1},
+}
+
+// ParseSize reads a number of bytes in the form of SizeForm.
+func ParseSize(text string) (int64, error) {
+	size, ok := parseSize(text)
+	if !ok {
+		return 0, fmt.Errorf("size %q: want %s", text, SizeForm)
+	}
+	return size, nil
+}
+
+func parseSize(text string) (size int64, ok bool) {
+	number, factor := strings.ToUpper(text), 1.0
+	for _, u := range sizeUnits {
+		if rest, found := strings.CutSuffix(number, u.suffix); found {
+			number, factor = rest, u.factor
+			break
+		}
+	}
+	if strings.Trim(number, "0123456789.E") != "" { // no signs, no infinity, no hexadecimal digits
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	if v *= factor; err != nil || v > maxSize {
+		return 0, false
+	}
+	return int64(math.Round(v)), true
+}
+
+// FormatSize writes a number of bytes in the largest power of 1024 of which it is a whole number, as tables do.
+func FormatSize(bytes int64) string {
+	if bytes == AnySize {
+		return "any"
+	}
+	units := []string{"", "K", "M", "G", "T"}
+	for len(units) > 1 && bytes != 0 && bytes%1024 == 0 {
+		bytes, units = bytes/1024, units[1:]
+	}
+	return strconv.FormatInt(bytes, 10) + units[0]
+}
