@@ -8,13 +8,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/tune"
 )
 
 // benchSpec is what the ranks of a benchmark are told.
@@ -58,7 +57,7 @@ func bench(args []string, out io.Writer) error {
 	ranks := set.Int("ranks", 2, "number of ranks, each a process on this host")
 	typ := set.String("dtype", "float32", "element type")
 	redop := set.String("redop", "sum", "reduction operator")
-	lo := set.String("min", "8", "smallest size of the vector in bytes, with K, M or G")
+	lo := set.String("min", "8", "smallest size of the vector in bytes, as 64K")
 	hi := set.String("max", "64M", "largest size")
 	factor := set.Int64("factor", 4, "each size is so many times the one before")
 	root := set.Int("root", 0, "root of rooted collectives")
@@ -89,10 +88,10 @@ func bench(args []string, out io.Writer) error {
 			return err
 		}
 	}
-	if spec.Min, err = parseSize(*lo); err != nil {
+	if spec.Min, err = tune.ParseSize(*lo); err != nil {
 		return err
 	}
-	if spec.Max, err = parseSize(*hi); err != nil {
+	if spec.Max, err = tune.ParseSize(*hi); err != nil {
 		return err
 	}
 	opts.Transport, opts.Algo = *transport, *algorithm
@@ -117,21 +116,6 @@ func bench(args []string, out io.Writer) error {
 	}
 	spec.Options = opts.String()
 	return runBench(spec, *asJSON, out)
-}
-
-// parseSize reads 8, 64K, 1M, 2G (powers of 1024).
-func parseSize(s string) (int64, error) {
-	shift := 0
-	number := strings.TrimSuffix(strings.ToUpper(s), "B")
-	if i := strings.IndexAny(number, "KMG"); i > 0 && i == len(number)-1 {
-		shift = 10 * (1 + strings.IndexByte("KMG", number[i]))
-		number = number[:i]
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 0 || n > 1<<40>>shift {
-		return 0, fmt.Errorf("size %q: write bytes, or a number with K, M or G", s)
-	}
-	return n << shift, nil
 }
 
 func runBench(spec benchSpec, asJSON bool, out io.Writer) error {
@@ -242,6 +226,7 @@ type benchPrinter struct {
 func newBenchPrinter(spec benchSpec, asJSON bool, out io.Writer) *benchPrinter {
 	if !asJSON {
 		opts, _ := ccl.ParseOptions(spec.Options)
+		opts.EnsureDefaults()
 		fmt.Fprintf(out, "# %v on %d ranks, transport %s, in place: %v; time is the median of %d blocks, slowest rank\n",
 			spec.Coll, spec.Ranks, opts.Transport, spec.InPlace, spec.Repeat)
 		fmt.Fprintf(out, "%12s %12s %8s %8s %12s %12s %12s %8s\n", "size (B)", "count", "type", "redop", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong")

@@ -84,18 +84,6 @@ func TestDoctor(t *testing.T) {
 	require.Contains(t, out, "→ name one by --python")
 }
 
-func TestSizes(t *testing.T) {
-	for text, want := range map[string]int64{"0": 0, "8": 8, "8b": 8, "4K": 4096, "4kb": 4096, "64M": 64 << 20, "2G": 2 << 30} {
-		got, err := parseSize(text)
-		require.NoError(t, err)
-		require.Equal(t, want, got, text)
-	}
-	for _, text := range []string{"", "K", "-1", "1.5M", "1T", "9999999G"} {
-		_, err := parseSize(text)
-		require.Error(t, err, text)
-	}
-}
-
 // The ranks of bench are processes of the real command.
 func TestBench(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "goccl")
@@ -105,6 +93,9 @@ func TestBench(t *testing.T) {
 		"--op all_reduce --ranks 3 --dtype bf16", "--op all_gather --in-place", "--op reduce_scatter --dtype f16 --redop max",
 		"--op broadcast --root 1", "--op reduce --in-place", "--op gather --ranks 3 --root 2", "--op scatter", "--op all_to_all --dtype i8",
 		"--op barrier", "--op send", "--transport tcp --ranks 3", "--algo all_reduce=ring",
+		"--ranks 5 --dtype f8e5m2", "--ranks 3 --dtype f8e4m3 --redop avg", "--op reduce_scatter --ranks 3 --dtype f8e5m2 --redop prod",
+		"--op all_gather --dtype f8e4m3", "--op reduce_scatter --ranks 3 --dtype bool --redop bxor", "--dtype c64 --ranks 3 --redop avg",
+		"--op send --dtype f8e5m2 --ranks 3", "--dtype f8e4m3 --redop max --algo all_reduce=ring --ranks 3",
 	} {
 		all := append([]string{"bench", "--json", "--max", "4K", "--factor", "16", "--repeat", "1", "--block", "1ms"}, strings.Fields(args)...)
 		out, err := exec.Command(binary, all...).Output()

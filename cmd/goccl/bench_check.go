@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"math"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+)
+
+// The check of a benchmark: ranks give small whole numbers of which the results are known. They are such that every partial result is exact
+// in the type, however short that is, so that neither the order in which an algorithm combines them nor the number of its
+// roundings matters.
+
+// largestGiven is the largest number that ranks give, and where nothing speaks against it they give 1 to that.
+const largestGiven = 4
+
+// check runs the call once on known values and counts the wrong elements over all ranks.
+func (b *benchBuffers) check(ctx context.Context) (int64, error) {
+	spec := b.spec
+	sending, receiving := &b.call, &b.call
+	if spec.Coll == dtype.Send {
+		receiving = &b.back
+		if spec.Rank == 1 {
+			sending, receiving = receiving, sending
+		}
+	}
+	for _, block := range receiving.Out { // what ran before may have left the right results there
+		fill(block, spec.Type, []byte{0xa5})
+	}
+	for i, block := range sending.In {
+		fill(block, spec.Type, spec.pattern(func(place int) int { return spec.given(spec.Rank, i, place) }))
+	}
+	if err := b.run(ctx); err != nil {
+		return 0, err
+	}
+	wrong := int64(0)
+	if spec.Coll != dtype.Send || spec.Rank < 2 {
+		for i, block := range receiving.Out {
+			expected := spec.pattern(func(place int) int { return spec.expected(i, place) })
+			if spec.Coll.Reduces() && spec.Op == dtype.Avg {
+				expected = spec.means(i)
+			}
+			wrong += count(block, spec.Type, expected)
+		}
+	}
+	total := []int64{wrong}
+	err := ccl.AllReduce(ctx, b.comm, total, total, ccl.Sum)
+	return total[0], err
+}
+
+// given is what a rank has at a place of one of its blocks.
+func (s *benchSpec) given(rank, block, place int) int {
+	at := rank + block + place
+	if !s.Coll.Reduces() {
+		return 1 + at%largestGiven
+	}
+	switch s.Op {
+	case dtype.Sum, dtype.Avg, dtype.PremulSum:
+		switch most := exactTo(s.Type); {
+		case s.Ranks > most:
+			return oneOf(at, s.Ranks, most)
+		case s.Ranks > most/largestGiven:
+			return 1 + oneOf(at, s.Ranks, min(most-s.Ranks, s.Ranks/2))
+		}
+	case dtype.Prod:
+		return 1 + oneOf(at, s.Ranks, 3)
+	}
+	return 1 + at%largestGiven
+}
+
+// oneOf is 1 for most of all ranks and 0 for the others, and at every place for others of them.
+func oneOf(at, ranks, most int) int {
+	if at%ranks*most%ranks < most {
+		return 1
+	}
+	return 0
+}
+
+// exactTo is the number up to which all whole numbers are of the type. Sums of integers wrap and are always right.
+func exactTo(t dtype.Type) int {
+	real, _ := dtype.Real(t)
+	if f, ok := floats[real]; ok {
+		return 2 << f.fraction
+	}
+	return math.MaxInt
+}
+
+// period is the number of places after which all that ranks give begins anew.
+func (s *benchSpec) period() int { return largestGiven * s.Ranks }
+
+// expected is the result at a place of output block i, of an average the sum.
+func (s *benchSpec) expected(i, place int) int {
+	switch s.Coll {
+	case dtype.Send:
+		return s.given(1-s.Rank, 0, place)
+	case dtype.Broadcast:
+		return s.given(s.Root, 0, place)
+	case dtype.Scatter:
+		return s.given(s.Root, s.Rank, place)
+	case dtype.Gather, dtype.AllGather:
+		return s.given(i, 0, place)
+	case dtype.AllToAll:
+		return s.given(i, s.Rank, place)
+	}
+	block := 0
+	if s.Coll == dtype.ReduceScatter {
+		block = s.Rank
+	}
+	result := s.truth(s.given(0, block, place))
+	for rank := 1; rank < s.Ranks; rank++ {
+		result = s.combined(result, s.truth(s.given(rank, block, place)))
+	}
+	return result
+}
+
+// truth is a number as the type has it: of Bool the last bit.
+func (s *benchSpec) truth(v int) int {
+	if s.Type == dtype.Bool {
+		return v & 1
+	}
+	return v
+}
+
+func (s *benchSpec) combined(a, b int) int {
+	op := s.Op
+	if s.Type == dtype.Bool {
+		switch op {
+		case dtype.Sum:
+			op = dtype.BOr
+		case dtype.Prod:
+			op = dtype.BAnd
+		}
+	}
+	switch op {
+	case dtype.Prod:
+		return a * b
+	case dtype.Max:
+		return max(a, b)
+	case dtype.Min:
+		return min(a, b)
+	case dtype.BAnd:
+		return a & b
+	case dtype.BOr:
+		return a | b
+	case dtype.BXor:
+		return a ^ b
+	}
+	return a + b
+}
+
+// pattern encodes the numbers of a period.
+func (s *benchSpec) pattern(at func(place int) int) []byte {
+	var all []byte
+	for place := range s.period() {
+		all = encode(all, s.Type, float64(s.truth(at(place))))
+	}
+	return all
+}
+
+// means are the averages of a period: the sum, which is exact, by the number of ranks, rounded once.
+func (s *benchSpec) means(i int) []byte {
+	var all []byte
+	for place := range s.period() {
+		all = encode(all, s.Type, float64(s.expected(i, place))*(1/float64(s.Ranks)))
+	}
+	return all
+}
+
+// bytesOf are the bytes of a block.
+func bytesOf(block ccl.Block, t dtype.Type) []byte {
+	return unsafe.Slice((*byte)(block.Ptr), block.Count*t.Size())
+}
+
+// fill repeats a pattern over a block.
+func fill(block ccl.Block, t dtype.Type, pattern []byte) {
+	mem := bytesOf(block, t)
+	for done := copy(mem, pattern); done < len(mem); done *= 2 {
+		copy(mem[done:], mem[:done])
+	}
+}
+
+// count counts the elements of a block that are not those of a repeated pattern.
+func count(block ccl.Block, t dtype.Type, pattern []byte) int64 {
+	size := t.Size()
+	pattern = bytes.Repeat(pattern, 1+4096/len(pattern)) // to compare much at a time
+	wrong := int64(0)
+	for mem := bytesOf(block, t); len(mem) > 0; {
+		n := min(len(mem), len(pattern))
+		if !bytes.Equal(mem[:n], pattern[:n]) {
+			for at := 0; at < n; at += size {
+				if !bytes.Equal(mem[at:at+size], pattern[at:at+size]) {
+					wrong++
+				}
+			}
+		}
+		mem = mem[n:]
+	}
+	return wrong
+}
+
+// shortFloat is the widths of the fields of a float.
+type shortFloat struct{ exponent, fraction int }
+
+var floats = map[dtype.Type]shortFloat{
+	dtype.F64: {11, 52}, dtype.F32: {8, 23}, dtype.F16: {5, 10}, dtype.BF16: {8, 7}, dtype.F8E4M3: {4, 3}, dtype.F8E5M2: {5, 2},
+}
+
+// encode appends an element: of a float v rounded to nearest even, which must be 0 or a normal number; of a complex number v in both parts.
+func encode(to []byte, t dtype.Type, v float64) []byte {
+	real, parts := dtype.Real(t)
+	bits := uint64(int64(v))
+	if f, ok := floats[real]; ok {
+		bits = f.bits(v)
+	}
+	for range parts {
+		to = append(to, binary.LittleEndian.AppendUint64(nil, bits)[:real.Size()]...)
+	}
+	return to
+}
+
+func (f shortFloat) bits(v float64) uint64 {
+	if v == 0 {
+		return 0
+	}
+	fraction, exponent := math.Frexp(v) // v is fraction × 2^exponent, and the fraction from 1/2 on
+	whole := uint64(math.RoundToEven(math.Ldexp(fraction, f.fraction+1)))
+	return uint64(exponent+1<<(f.exponent-1)-3)<<f.fraction + whole
+}

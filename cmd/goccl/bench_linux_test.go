@@ -1,0 +1,31 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The ranks of a bench end with it, even if it is killed amid a size that takes them a quarter of an hour.
+func TestRanksEndWithBench(t *testing.T) {
+	c := newTuner(t)
+	var errors bytes.Buffer
+	cmd := exec.Command(filepath.Join(c.folder, "goccl"),
+		strings.Fields("bench --json --min 8 --factor 2097152 --max 16M --block 1h --repeat 3")...)
+	cmd.Stderr = &errors
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	row, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err, &errors)
+	require.Contains(t, row, `"size":8`)
+	require.Len(t, c.processes(benchRankVerb), 2)
+	require.NoError(t, cmd.Process.Kill())
+	c.await(t, &running{}, 0, benchRankVerb)
+	require.Error(t, cmd.Wait())
+}
