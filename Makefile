@@ -79,8 +79,8 @@ test-noasm: ## Kernels without assembly
 	@$(GO_ENV) python3 ci/gotest.py test-noasm -tags=noasm -count=1 -timeout=110s ./ccl/kernel/...
 
 .PHONY: test-python
-test-python: ## Python tests
-	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-python.xml tests/cabi tests/python
+test-python: ## Python tests, and that the benchmarks work
+	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-python.xml tests/cabi tests/python tests/bench
 
 .PHONY: test-packaging
 test-packaging: ## What is in the wheel and in its libraries

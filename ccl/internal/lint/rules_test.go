@@ -30,6 +30,7 @@ var rules = []struct {
 	{"package doc", "a reader should learn from the package comment what a package is for", checkPackageDoc},
 	{"package name", "a name says what is inside, and these say nothing", checkPackageName},
 	{"generated", "the file names of generated code start with z, and its header says Code generated … DO NOT EDIT.", checkGenerated},
+	{"stages", "a test that no stage of make test runs proves nothing: name its folder in the Makefile, in a stage of ci/budget.txt", checkStages},
 	{"machine", "the repository is read on other machines: no path or word of the one it was written on", checkMachine},
 }
 
@@ -142,6 +143,34 @@ func checkGenerated(m *module) []finding {
 			all = append(all, finding{f.path, 1, "named like a generated file, but without the header"})
 		case header && !named:
 			all = append(all, finding{f.path, 1, "has the header of a generated file, but not its name"})
+		}
+	}
+	return all
+}
+
+// checkStages finds Python tests in folders that no stage gives to pytest. Tests in Go are run by their packages, all of them.
+func checkStages(m *module) []finding {
+	texts := map[string]string{}
+	for _, f := range m.texts {
+		texts[f.path] = string(f.text)
+	}
+	ran := map[string]bool{}
+	for line := range strings.Lines(texts["ci/budget.txt"]) {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] == "#" {
+			continue
+		}
+		_, recipe, _ := strings.Cut("\n"+texts["Makefile"], "\n"+words[1]+":")
+		recipe, _, _ = strings.Cut(recipe, "\n\n")
+		for _, folder := range regexp.MustCompile(`\s(tests/[\w/]+)`).FindAllStringSubmatch(recipe, -1) {
+			ran[folder[1]] = true
+		}
+	}
+	var all []finding
+	for _, f := range m.texts {
+		named, _ := path.Match("test_*.py", path.Base(f.path))
+		if named && within(f.path, "tests") && !ran[path.Dir(f.path)] {
+			all = append(all, finding{f.path, 1, "no stage runs " + path.Dir(f.path)})
 		}
 	}
 	return all
