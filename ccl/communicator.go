@@ -62,6 +62,9 @@ func (c *Communicator) Size() int { return c.comm.Size() }
 // Seq is the number of collectives that this rank has called so far.
 func (c *Communicator) Seq() uint64 { return c.comm.Seq() }
 
+// Lent is the number of collectives for which this rank lent registered memory (Node.Alloc) to its peers instead of copying.
+func (c *Communicator) Lent() uint64 { return c.comm.Lent() }
+
 // SetTimeout changes the timeout of later calls that bring none; 0 for none.
 func (c *Communicator) SetTimeout(d time.Duration) { c.comm.SetTimeout(d) }
 

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,9 +37,10 @@ var deaths = map[string]struct {
 	next     func(c *ccl.Communicator, x []float32) error
 	turns    int // that the rank which is killed takes part in; 0: all
 }{
-	"shortcut": {2, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 0},
-	"asleep":   {2, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 100},
-	"pieces":   {16 << 20, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 0},
+	"shortcut":   {2, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 0},
+	"asleep":     {2, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 100},
+	"pieces":     {16 << 20, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 0},
+	"registered": {16 << 20, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 0},
 	"posted": {4 << 20, func(c *ccl.Communicator, x []float32) error {
 		return posted(c, x, func(w *ccl.Work) error { return w.Wait(background) })
 	}, 0},
@@ -98,6 +100,19 @@ func posted(c *ccl.Communicator, x []float32, wait func(*ccl.Work) error) error 
 	return failed
 }
 
+// memoryOf is what a rank gives to the operation of a death: of one, memory that its peer reads where it lies.
+func memoryOf(node *ccl.Node, name string) ([]float32, error) {
+	n := deaths[name].elements
+	if name != "registered" {
+		return make([]float32, n), nil
+	}
+	memory, err := node.Alloc(4 * n)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(memory))), n), nil
+}
+
 // child is rank 1 of a group of two, in a process of its own, until it is killed.
 func child(name string) error {
 	node, err := ccl.NewNode(ccl.Options{Transport: "shm"})
@@ -109,7 +124,10 @@ func child(name string) error {
 		return err
 	}
 	death := deaths[name]
-	x := make([]float32, death.elements)
+	x, err := memoryOf(node, name)
+	if err != nil {
+		return err
+	}
 	for turn := 0; death.turns == 0 || turn < death.turns; turn++ {
 		if err := death.next(c, x); err != nil {
 			return err
@@ -189,14 +207,16 @@ func TestKilledRank(t *testing.T) {
 			var turns atomic.Int32
 			failed := make(chan error, 1)
 			go func() {
-				x := make([]float32, death.elements)
-				for {
-					if err := death.next(c, x); err != nil {
-						failed <- err
-						return
+				x, err := memoryOf(node, name)
+				for err == nil {
+					if err = death.next(c, x); err == nil {
+						turns.Add(1)
 					}
-					turns.Add(1)
 				}
+				if name == "registered" && x != nil {
+					err = errors.Join(err, node.FreePointer(unsafe.Pointer(unsafe.SliceData(x))))
+				}
+				failed <- err
 			}()
 			least := int32(4)
 			if death.turns > 0 {

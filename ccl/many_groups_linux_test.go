@@ -57,13 +57,13 @@ func TestManyGroups(t *testing.T) {
 	all := nodes(t, ranks, opts)
 	comms := [][]*ccl.Communicator{join(t, all, opts, "first")}
 	one, used := holdingNow(t), mem.InUse()
-	require.Equal(t, map[string]int{"pool": 2 * ranks, "ring": 2 * ranks, "window": 2 * ranks}, one.mappings, "each is mapped by both ranks")
+	require.Equal(t, map[string]int{"pool": 2 * ranks, "registered": 2 * ranks, "ring": 2 * ranks, "window": 2 * ranks}, one.mappings, "each is mapped by both ranks")
 	for len(comms) < groups {
 		comms = append(comms, join(t, all, opts, fmt.Sprint(len(comms))))
 	}
 	many := holdingNow(t)
 	require.Equal(t, one.descriptors, many.descriptors)
-	require.Equal(t, map[string]int{"pool": 2 * ranks, "ring": 2 * ranks * groups, "window": 2 * ranks * groups}, many.mappings)
+	require.Equal(t, map[string]int{"pool": 2 * ranks, "registered": 2 * ranks, "ring": 2 * ranks * groups, "window": 2 * ranks * groups}, many.mappings)
 	require.Equal(t, one.bytes["pool"], many.bytes["pool"])
 	// A rank maps its own segments and those of its peer.
 	require.LessOrEqual(t, many.bytes["ring"]/ranks/2, 5*mib/2)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/inproc"
@@ -25,6 +26,7 @@ type Node struct {
 	pollers  []transport.Poller
 	noShm    error        // why there is no shared memory here
 	windows  atomic.Int64 // bytes of the windows of its groups
+	arena    func() (*mem.Arena, error)
 
 	mu     sync.Mutex
 	closed bool
@@ -43,8 +45,9 @@ func NewNode(opts Options) (*Node, error) {
 	var id [8]byte
 	rand.Read(id[:])
 	n := &Node{id: hex.EncodeToString(id[:]), comms: map[*Communicator]bool{}}
+	n.arena = sync.OnceValues(opts.newArena)
 	if opts.allows("shm") {
-		fabric, err := shm.New(shm.Options{})
+		fabric, err := shm.New(shm.Options{Arena: n.registered})
 		switch {
 		case err == nil:
 			n.bell = fabric.Bell()
@@ -59,7 +62,9 @@ func NewNode(opts Options) (*Node, error) {
 		n.bell = park.NewBell()
 	}
 	if opts.allows("inproc") {
-		n.fabrics = append([]transport.Fabric{inproc.New(n.bell)}, n.fabrics...)
+		fabric := inproc.New(n.bell)
+		fabric.Arena = n.registered
+		n.fabrics = append([]transport.Fabric{fabric}, n.fabrics...)
 	}
 	if opts.allows("tcp") {
 		fabric, err := tcp.New(tcp.Options{Bell: n.bell, Interfaces: opts.SocketIfname})
@@ -98,6 +103,9 @@ func (n *Node) Close() error {
 		if err := f.Close(); err != nil && first == nil {
 			first = err
 		}
+	}
+	if err := n.registered().Close(); err != nil && first == nil {
+		first = err
 	}
 	return first
 }

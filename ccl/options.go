@@ -30,6 +30,7 @@ type Options struct {
 	Tune         string        // file with a table of what was measured, as `goccl tune --measure` writes it
 	Spin         string        // microseconds that a wait stays awake; "" to learn it
 	FastBF16     bool          // sums of BF16 by AVX512_BF16, where all ranks have it
+	Registered   string        // room for registered memory, like "16G"; "0" for none, "" for the default
 }
 
 // option is one row of the table that everything about options is made from: parsing, printing, documentation.
@@ -62,6 +63,9 @@ var optionTable = []option{
 		func(o *Options) string { return map[bool]string{true: "1"}[o.FastBF16] }, setFastBF16},
 	{"GOCCL_PLAN", "", "Files with plans of your own, separated by commas; each is verified, and used for the collective, ranks and sizes that it declares.", false,
 		func(o *Options) string { return o.Plan }, func(o *Options, v string) error { o.Plan = v; return nil }},
+	{"GOCCL_REGISTERED", "16G", "Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only, memory is taken as it is used. 0: none. " +
+		"The first group of a process decides. See docs/registered.md.", false,
+		func(o *Options) string { return o.Registered }, func(o *Options, v string) error { o.Registered = v; return o.checkRegistered() }},
 	{"GOCCL_SOCKET_IFNAME", "", "Network interfaces: names or prefixes (eth0,eth1), or ^ and those to leave out (^docker,lo).", false,
 		func(o *Options) string { return o.SocketIfname }, func(o *Options, v string) error { o.SocketIfname = v; return nil }},
 	{"GOCCL_SPIN_US", "", "How many microseconds a wait of this process spins and yields before it sleeps; 0 sleeps at once. Not set: learned from how long " +
@@ -203,6 +207,9 @@ func (o *Options) Validate() error {
 	}
 	if err := checkBuffSize(int64(o.BuffSize)); o.BuffSize != 0 && err != nil {
 		return fault.New(fault.Invalid, "GOCCL_BUFFSIZE: %v", err)
+	}
+	if err := o.checkRegistered(); err != nil {
+		return fault.New(fault.Invalid, "GOCCL_REGISTERED: %v", err)
 	}
 	if levels := []string{"WARN", "INFO", "TRACE"}; o.Debug != "" && !slices.Contains(levels, o.Debug) {
 		return fault.New(fault.Invalid, "GOCCL_DEBUG=%s is not one of %v", o.Debug, levels)

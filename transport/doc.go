@@ -25,6 +25,8 @@
 // it may be read, is the executor's business; a fragment that was committed after a write to the window is seen after it, as is the value of an
 // atomic word in the window. Notify wakes a peer that waits for such a word.
 //
+// A link may also lend the registered memory of the peer's process (Lender): buffers of the caller, of which the peer has said where they are.
+//
 // # Who calls
 //
 // The methods of a Channel are called by one thread at a time (the driver of its group), but by different ones over time;

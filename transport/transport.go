@@ -59,6 +59,13 @@ type Session struct {
 	Window *mem.Window
 }
 
+// Lender is a Link that also lends the registered memory of the peer's process, which the peer reads of this one, too.
+type Lender interface {
+	// Arena is that memory: buffers that the peer has told of may be read, by their place in it. It is nil where one of the two has none, and is
+	// valid until Close.
+	Arena() []byte
+}
+
 // Fabric is one kind of path of this process.
 type Fabric interface {
 	// Name is "inproc", "shm" or "tcp".

@@ -154,6 +154,13 @@ int goccl_completions(uint32_t* count);
 /* Sleeps until the count differs from seen, or for timeout_ns (negative: for ever). May return early. */
 int goccl_completions_wait(uint32_t seen, int64_t timeout_ns);
 
+/* Registered memory: collectives of groups whose ranks are all on this host read it where it lies, instead of copying it first.
+ * Each rank decides for itself which of its buffers are in it, call by call, at any offset. It may be used for anything else, too; it is
+ * aligned to a page, and its content is not defined. options ("NAME=value" lines, as of a group) count where no group was
+ * made yet. Give it back by goccl_free with the same pointer, at any time at which no operation uses it. */
+int goccl_alloc(const char* options, size_t bytes, void** memory, goccl_error* error);
+int goccl_free(void* memory, goccl_error* error);
+
 /* Sequence number of the last collective that was posted. */
 int goccl_group_seq(goccl_group group, uint64_t* seq, goccl_error* error);
 

@@ -93,6 +93,16 @@ int goccl_completions_wait(uint32_t seen, int64_t timeout_ns) {
   return goccl_go_completions_wait(seen, timeout_ns);
 }
 
+int goccl_alloc(const char* options, size_t bytes, void** memory, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_alloc((char*)options, bytes, memory, error);
+}
+
+int goccl_free(void* memory, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_free(memory, error);
+}
+
 int goccl_group_seq(goccl_group group, uint64_t* seq, goccl_error* error) {
   GUARD(error);
   return goccl_go_group_seq(group, seq, error);

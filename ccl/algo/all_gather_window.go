@@ -15,7 +15,7 @@ import "github.com/goccl/goccl/ccl/plan"
 // In place: In is the rank's own block of Out, which nobody else writes.
 func allGatherWindow(s plan.Spec) design {
 	n := s.Ranks
-	return design{alias: plan.InPlace, needs: plan.Puts | plan.Gets, flags: 1, win: 1, program: func(rank int) plan.Program {
+	return design{alias: plan.InPlace | plan.Lend, needs: plan.Puts | plan.Gets, flags: 1, win: 1, program: func(rank int) plan.Program {
 		steps := []plan.Step{copyStep(win(0), in(0))}
 		for k := 1; k < n; k++ {
 			steps = append(steps, signal(wrap(rank+k, n)))

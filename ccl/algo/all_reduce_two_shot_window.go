@@ -19,7 +19,7 @@ import "github.com/goccl/goccl/ccl/plan"
 // place: a rank writes Out when its own slice is reduced, and reads In no more.
 func allReduceTwoShotWindow(s plan.Spec) design {
 	n := s.Ranks
-	return design{split: n, alias: plan.InPlace, needs: plan.Puts | plan.Gets, flags: 1, win: n, program: func(rank int) plan.Program {
+	return design{split: n, alias: plan.InPlace | plan.Lend, needs: plan.Puts | plan.Gets, flags: 1, win: n, program: func(rank int) plan.Program {
 		steps := append(othersInto(n, rank), meet(n, rank)...)
 		steps = append(steps, windowReduce(out(rank), win(rank), in(rank), n, rank), copyStep(win(rank), out(rank)))
 		steps = append(steps, meet(n, rank)...)

@@ -15,7 +15,7 @@ import "github.com/goccl/goccl/ccl/plan"
 // It does not run in place, like the others.
 func allToAllWindow(s plan.Spec) design {
 	n := s.Ranks
-	return design{needs: plan.Puts | plan.Gets, flags: 1, win: n, program: func(rank int) plan.Program {
+	return design{alias: plan.Lend, needs: plan.Puts | plan.Gets, flags: 1, win: n, program: func(rank int) plan.Program {
 		steps := othersInto(n, rank)
 		for k := 1; k < n; k++ {
 			steps = append(steps, signal(wrap(rank+k, n)))

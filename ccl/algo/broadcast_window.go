@@ -14,7 +14,7 @@ import "github.com/goccl/goccl/ccl/plan"
 // In place: the root's copy is nothing, and nobody else has an In.
 func broadcastWindow(s plan.Spec) design {
 	n := s.Ranks
-	return design{alias: plan.InPlace, needs: plan.Puts | plan.Gets, flags: 1, win: 1, program: func(rank int) plan.Program {
+	return design{alias: plan.InPlace | plan.Lend, needs: plan.Puts | plan.Gets, flags: 1, win: 1, program: func(rank int) plan.Program {
 		if rank != s.Root {
 			return plan.Program{Lanes: [][]plan.Step{{wait(s.Root), get(out(0), win(0), s.Root)}}}
 		}

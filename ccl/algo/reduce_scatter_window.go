@@ -16,7 +16,7 @@ import "github.com/goccl/goccl/ccl/plan"
 // In place: Out is the rank's own block of In, which only the last step reads.
 func reduceScatterWindow(s plan.Spec) design {
 	n := s.Ranks
-	return design{alias: plan.InPlace, needs: plan.Puts | plan.Gets, flags: 1, win: n, program: func(rank int) plan.Program {
+	return design{alias: plan.InPlace | plan.Lend, needs: plan.Puts | plan.Gets, flags: 1, win: n, program: func(rank int) plan.Program {
 		steps := append(othersInto(n, rank), meet(n, rank)...)
 		steps = append(steps, windowReduce(out(0), win(rank), in(rank), n, rank))
 		return plan.Program{Win: like(s, 1, rank, plan.Ref{Buf: plan.In, N: n}), Lanes: [][]plan.Step{steps}}

@@ -60,6 +60,9 @@ func (c *Comm) bindProgram(low *lowered, in, out []Block, size int) error {
 		for i, e := range low.win {
 			cur.bufs[plan.Win] = append(cur.bufs[plan.Win], span{unsafe.Add(base, i*stride), cur.length(e)})
 		}
+		if cur.lend {
+			c.lendPiece()
+		}
 		return cur.bindTmp(low.tmp, nil)
 	}
 	return cur.bindTmp(low.tmp, low.win)
@@ -214,6 +217,7 @@ const keepTmp = 4 << 20
 // unbind forgets the caller's memory.
 func (cur *cursor) unbind() {
 	cur.op, cur.low = nil, nil
+	cur.lend, cur.mask, cur.parting = false, 0, false
 	for i := range cur.bufs {
 		clear(cur.bufs[i])
 	}

@@ -48,6 +48,7 @@ type Options struct {
 	Progress *Progress
 	Timeout  time.Duration // of operations that bring none; 0 for none
 	FastBF16 bool          // kernels of kernel.Fast
+	Arena    *mem.Arena    // registered memory of this process, which links lend to the peers; nil for none
 }
 
 // Comm is one rank of one group. All methods may be called by any thread.
@@ -70,6 +71,7 @@ type Comm struct {
 	stop     atomic.Pointer[fault.Error]
 	colls    atomic.Uint64 // posted so far
 	messages atomic.Uint64
+	lent     atomic.Uint64 // operations that lent memory of the caller
 
 	// The driver's own.
 	cur        cursor
@@ -171,7 +173,7 @@ func (c *Comm) Run(call *Call) error {
 	alone := c.pending.Load() == 0 && c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1)
 	if alone {
 		alone = c.pending.Load() == 0 && c.broken == nil
-		if x := c.shortcuts.of(call); alone && x != nil && x.fits(call, c.rank) {
+		if x := c.shortcuts.of(call); alone && x != nil && x.fits(call, c.rank) && !(x.large && c.canLend(x.low, call)) {
 			return c.runExpress(x, call)
 		}
 		if !alone {
@@ -366,6 +368,7 @@ func (c *Comm) begin(op *Op) error {
 	if low.counts {
 		return c.beginCounts(op, low)
 	}
+	c.cur.lend = c.canLend(low, &op.call)
 	c.cutPieces(low, op.call.In, op.call.Out, op.call.Type.Size())
 	if err := c.bind(op, low); err != nil {
 		return err
@@ -414,10 +417,8 @@ func (c *Comm) timedOut(op *Op) error {
 		}
 		return &fault.Error{Code: fault.Timeout, Peer: peer, Text: text}
 	}
-	if c.cur.entering {
-		if late := c.windows.late(c.cur.turns); late >= 0 {
-			return fault.Peer(fault.Timeout, late, "rank %d has not ended the operation over windows before the last one", late)
-		}
+	if err := c.lateError(); err != nil {
+		return err
 	}
 	text, first := "", fault.NoPeer
 	named := map[int]bool{}

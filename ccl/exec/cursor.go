@@ -52,6 +52,7 @@ type cursor struct {
 	signals []uint32 // counted and not waited for, by peer and flag
 	exchange
 	pieces
+	lending
 }
 
 // run moves every lane as far as it goes. It reports whether anything moved, and whether the program has ended.
@@ -99,7 +100,7 @@ func (c *Comm) runLane(lane int) (moved bool, err error) {
 		done := false
 		switch s.kind {
 		case plan.Copy, plan.Reduce, plan.Get, plan.GetReduce:
-			c.local(s)
+			err = c.local(s)
 			done = true
 		case plan.Send:
 			done, err = c.send(s, st, limit)
@@ -264,24 +265,36 @@ func (cur *cursor) combine(s *step, dst, local, msg unsafe.Pointer, bytes int) {
 }
 
 // local does a copy, reduce, get or getreduce, chunk by chunk.
-func (c *Comm) local(s *step) {
+func (c *Comm) local(s *step) error {
 	for i, dst := range c.cur.spans(s.dst) {
-		if len(s.src) == 1 {
-			c.cur.copy(s, dst.ptr, c.source(s, 0, i), dst.bytes)
-		} else {
-			c.reduce(s, dst, i)
+		if len(s.src) > 1 {
+			if err := c.reduce(s, dst, i); err != nil {
+				return err
+			}
+			continue
 		}
+		src, err := c.source(s, 0, i, dst.bytes)
+		if err != nil {
+			return err
+		}
+		c.cur.copy(s, dst.ptr, src, dst.bytes)
 	}
+	return nil
 }
 
 // reduce combines chunk i of all sources.
-func (c *Comm) reduce(s *step, dst span, i int) {
+func (c *Comm) reduce(s *step, dst span, i int) error {
 	cur := &c.cur
 	cur.sources = cur.sources[:0]
 	for k := range s.src {
-		cur.sources = append(cur.sources, c.source(s, k, i))
+		src, err := c.source(s, k, i, dst.bytes)
+		if err != nil {
+			return err
+		}
+		cur.sources = append(cur.sources, src)
 	}
 	cur.many(s, dst.ptr, &cur.operands, dst.bytes)
+	return nil
 }
 
 // mismatch is the error for a fragment that belongs to another call than this rank's.

@@ -41,6 +41,11 @@
 // operation, of which there are eight. An operation whose chunks do not fit a slot runs in pieces, the same elements of every block in each; a piece is
 // to the windows and to its messages what an operation is. In a plan without gets and words the window is private memory behind Tmp.
 //
+// # Registered memory
+//
+// A chunk of a window that would be a copy of a buffer which peers can read is that buffer itself, where the plan allows it (lend.go). A rank that lends
+// ends the operation when all have left it.
+//
 // # Shortcuts
 //
 // A call that is made alone, over windows, by a program of one lane, and for at least the third time, runs from places that were computed before
@@ -56,5 +61,5 @@
 // Every fragment carries the operation's fingerprint, the length of its message and the plan's hash. They are compared before a
 // byte is used, so ranks that call different things get fault.Mismatch and not wrong data. Frames also name a place in the window, which is
 // checked against this rank's own lengths; lengths that peers tell are checked against those that this rank knows, and their
-// sum against MaxCounted.
+// sum against MaxCounted. Places in the registered memory of peers are checked against its size.
 package exec

@@ -55,6 +55,8 @@ func (c *Comm) advance() bool {
 			return true
 		} else if again {
 			continue
+		} else if c.cur.parting {
+			break
 		}
 		if c.cur.counting {
 			if refused, err := c.counted(op); err != nil {

@@ -25,6 +25,7 @@ type express struct {
 	steps []bound
 	arithmetic
 	turns uint64
+	large bool // it lends its blocks where they lie in registered memory
 }
 
 // form is what calls have in common that differ only in where their buffers are.
@@ -160,7 +161,7 @@ func (x *express) fits(call *Call, rank int) bool {
 // learn is called when an operation that runs alone is bound: at the second time that the call comes, an express is made of it.
 func (c *Comm) learn(op *Op, low *lowered) {
 	cur := &c.cur
-	if !low.straight || cur.last > 0 || cur.copied != nil || cur.pre != 1 || low.told && evenCount(op.in) == uneven {
+	if !low.straight || cur.last > 0 || cur.copied != nil || cur.pre != 1 || cur.lend || low.told && evenCount(op.in) == uneven {
 		return
 	}
 	s := &c.shortcuts
@@ -174,6 +175,7 @@ func (c *Comm) learn(op *Op, low *lowered) {
 	x.apart = x.apart[:0]
 	x.low, x.said = low, c.said()
 	x.arithmetic, x.turns = cur.arithmetic, cur.turns
+	x.large = low.lends && total(cur.bufs[plan.Win]) >= worthLending(op.call.Coll)
 	x.steps = x.steps[:0]
 	for pc := range low.lanes[0] {
 		switch st := &low.lanes[0][pc]; st.kind {
@@ -262,7 +264,7 @@ func (c *Comm) runExpress(x *express, call *Call) error {
 		case plan.Signal:
 			c.say(b.step, &x.said, call.In)
 		case plan.Wait:
-			if !c.listen(b.step, &pace) || b.step.first && w.notice(b.step.peer).meta != x.said {
+			if !c.listen(b.step, &pace) || b.step.first && w.notice(b.step.peer).differs(&x.said, b.step.lends) {
 				return c.resume(x, call, seq, b.pc, &pace)
 			}
 		case plan.Copy, plan.Get:
@@ -275,6 +277,11 @@ func (c *Comm) runExpress(x *express, call *Call) error {
 	c.unlock()
 	c.handOver()
 	return nil
+}
+
+// differs reports whether a rank has called another thing than was said, or lends what an express does not look for.
+func (n *notice) differs(said *transport.Meta, lends bool) bool {
+	return n.meta != *said || lends && n.mask != 0
 }
 
 func (x *express) reduce(b *bound, call *Call, turn int, o *operands) {
@@ -344,8 +351,11 @@ func (c *Comm) resume(x *express, call *Call, seq uint64, pc int, pace *park.Spi
 }
 
 // isStraight reports whether an express can stand for a program.
-func (low *lowered) isStraight() bool {
-	return low.words && !low.counts && len(low.lanes) == 1 && len(low.tmp) == 0 && !slices.ContainsFunc(low.lanes[0], func(s step) bool {
+func (low *lowered) isStraight(rank int) bool {
+	if !low.words || low.counts || len(low.lanes) != 1 || len(low.tmp) > 0 || low.lends && !hearsAll(low.lanes[0], rank) {
+		return false
+	}
+	return !slices.ContainsFunc(low.lanes[0], func(s step) bool {
 		switch s.kind {
 		case plan.Copy, plan.Reduce, plan.Get, plan.GetReduce, plan.Signal, plan.Wait:
 			return false

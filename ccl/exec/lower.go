@@ -23,9 +23,11 @@ type lowered struct {
 	words      bool  // signals are words in the windows, and no frames
 	told       bool  // what a rank says of its call includes the lengths of its blocks
 	straight   bool  // an express can stand for it
+	lends      bool  // chunks of windows may be lent memory
 	window     int   // chunks of a window, the most of any rank
 	signallers []int // from whom frames are awaited; nil where there are none
 	tmp, win   []plan.Extent
+	lent       []plan.Ref // what chunks of this rank's window may stand for
 	lanes      [][]step
 }
 
@@ -37,6 +39,7 @@ type step struct {
 	nth             int  // words: how many signals the rank, or for a wait the peer, has given by then; 0: its next step says so
 	first           bool // words: the first that a rank says, or hears from the peer, in the operation
 	told            bool // words: of a told plan
+	lends           bool // words: of a plan that lends
 	dst             plan.Ref
 	src             []plan.Ref
 	from            []int  // whose memory each source is in; nil: this rank's
@@ -68,6 +71,10 @@ func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) 
 	// Where every rank waits for every other, each says with its first signal how long its blocks are, and in how many pieces it sends them.
 	low.told = low.words && count.everyone && p.Spec.Coll == dtype.AllToAll && p.Spec.Ranks <= mostCounts
 	low.counts = exchanges(p) && !low.told
+	low.lent = windows.lends(p, &flat, low)
+	if low.lends = low.lent != nil; low.lends {
+		low.hash ^= lendingHash
+	}
 	if p.Needs&plan.Puts != 0 && !low.words {
 		low.signallers = []int{}
 	}
@@ -82,7 +89,7 @@ func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) 
 			switch {
 			case low.words:
 				steps[i].nth, steps[i].first = count.nth(i, lane)
-				steps[i].told = low.told
+				steps[i].told, steps[i].lends = low.told, low.lends
 			case s.Kind == plan.Wait && !slices.Contains(low.signallers, s.Peer):
 				low.signallers = append(low.signallers, s.Peer)
 			}
@@ -95,7 +102,7 @@ func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) 
 		}
 		low.lanes = append(low.lanes, steps)
 	}
-	low.straight = low.isStraight()
+	low.straight = low.isStraight(rank)
 	return low, nil
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// The memory of a window that peers read: a page with what its owner says of itself, and windowSlots slots that operations use in turn. Every
+// The memory of a window that peers read: pages with what its owner says of itself, and windowSlots slots that operations use in turn. Every
 // operation has a notice in the page, of which there are more: one that needs no slot may be as many ahead of the slowest rank.
 const (
-	windowHeader  = 4096
+	windowHeader  = 8192
 	windowSlots   = 2
 	windowNotices = 8
 )
@@ -26,6 +26,8 @@ type notice struct {
 	meta   transport.Meta // as fingerprint.meta makes it; of told plans see Comm.said
 	tiny   [tinyBytes]byte
 	counts [mostCounts]uint64 // told plans: the elements of this rank's blocks, where they differ
+	mask   uint64             // by chunk of the window: it is lent, and lies at
+	lent   [mostLent]uint64   // this place of the rank's arena
 }
 
 const (
@@ -58,6 +60,9 @@ type shared struct {
 	begun uint64
 	ranks []sharedRank
 	fence park.Fence
+
+	arena  *mem.Arena // registered memory of this process, where all ranks have such
+	arenas [][]byte   // that of each peer
 }
 
 type sharedRank struct {
@@ -88,6 +93,7 @@ func (w *shared) open(opts *Options) error {
 		w.ranks[r] = sharedRank{page: (*page)(unsafe.Pointer(&memory[0])), slots: unsafe.Pointer(&memory[windowHeader])}
 	}
 	w.own = opts.Window
+	w.openArenas(opts)
 	return nil
 }
 
@@ -181,6 +187,9 @@ func (c *Comm) say(s *step, said *transport.Meta, in []Block) {
 				n.counts[i] = uint64(in[i].Count)
 			}
 		}
+		if s.lends {
+			c.cur.tell(n)
+		}
 	}
 	park.Publish(&n.word, c.windows.word(s.nth))
 }
@@ -262,8 +271,15 @@ func (c *Comm) leave() (again bool, err error) {
 	if !cur.low.slots {
 		return false, nil
 	}
+	if cur.parting {
+		return false, c.part()
+	}
 	c.leaveSlot()
 	if cur.piece == cur.last {
+		if cur.parting = cur.lend; cur.parting {
+			c.lent.Add(1)
+			return false, c.part()
+		}
 		return false, nil
 	}
 	cur.piece++
@@ -321,14 +337,21 @@ func (p *pieces) share(count int) (at, n int) {
 	return at, min(p.reach, count-at)
 }
 
-// source is chunk i of the kth source of a step: in memory of this rank, or in the window of a peer.
-func (c *Comm) source(s *step, k, i int) unsafe.Pointer {
+// source is chunk i of the kth source of a step, of so many bytes: in memory of this rank, in the window of a peer, or in what that lends.
+func (c *Comm) source(s *step, k, i, bytes int) (unsafe.Pointer, error) {
 	r := s.src[k]
 	if s.from == nil || s.from[k] == c.rank {
-		return c.cur.bufs[r.Buf][r.At+i].ptr
+		return c.cur.bufs[r.Buf][r.At+i].ptr, nil
+	}
+	if c.cur.low.lends {
+		if at, lent, ok := c.windows.borrowed(s.from[k], r.At+i, bytes); !ok {
+			return nil, c.astray(s.from[k])
+		} else if lent {
+			return at, nil
+		}
 	}
 	base, stride := c.cells(s.from[k])
-	return unsafe.Add(base, (r.At+i)*stride)
+	return unsafe.Add(base, (r.At+i)*stride), nil
 }
 
 // fits refuses a plan whose windows this group does not have, or for which they have no room. All ranks refuse alike.

@@ -225,13 +225,13 @@ func TestWindowTooSmall(t *testing.T) {
 		return w
 	}()})
 	require.ErrorIs(t, err, fault.Invalid)
-	require.ErrorContains(t, err, "the least is 4224")
+	require.ErrorContains(t, err, "the least is 8320")
 	w, err := mem.NewWindow(exec.WindowBytes(2*slotBytes), false)
 	require.NoError(t, err)
 	defer w.Release()
 	_, err = exec.New(exec.Options{Rank: 0, Links: all[0].links, Bell: all[0].bell, Window: w})
 	require.ErrorIs(t, err, fault.Internal)
-	require.ErrorContains(t, err, "its window has 12288 bytes, that of rank 0 has 20480")
+	require.ErrorContains(t, err, "its window has 16384 bytes, that of rank 0 has 24576")
 	for _, m := range all {
 		m.window.Release()
 	}

@@ -5,4 +5,6 @@
 //
 // Segments lie in huge pages and on the NUMA node of their maker where a trial has shown that the kernel does that (ProbeHugePages, ProbeHome);
 // elsewhere they work the same, a little slower.
+//
+// An Arena is a segment of another kind: sparse, for buffers that are given out and back (arena.go).
 package mem

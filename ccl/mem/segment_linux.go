@@ -59,23 +59,12 @@ func (s *Segment) prepare(bytes int, at placement) error {
 // MapSegment maps a segment that another process made and passed here as fd. It refuses what is not a memfd of exactly that size with
 // sealed size: another process could cut it under us. The caller keeps fd, and may close it at once.
 func MapSegment(fd, bytes int) (*Segment, error) {
-	if bytes <= 0 {
-		return nil, fault.New(fault.Invalid, "a received segment is said to have %d bytes", bytes)
+	if err := checkSealed(fd, bytes); err != nil {
+		return nil, err
 	}
-	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "a received descriptor is no shared segment")
-	}
-	if seals&sizeSeals != sizeSeals {
-		return nil, fault.New(fault.Invalid, "a received segment is not sealed against resizing (seals %#x)", seals)
-	}
-	// The size is looked at after the seals: before, it could still change.
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, fault.Wrap(fault.System, err, "fstat of a received segment")
-	}
-	if st.Size != int64(bytes) {
-		return nil, fault.New(fault.Invalid, "a received segment has %d bytes, want %d", st.Size, bytes)
 	}
 	// A hole would be filled at the first touch, or end this process with a signal where memory is short.
 	if st.Blocks*512 < int64(bytes) {
@@ -89,6 +78,29 @@ func MapSegment(fd, bytes int) (*Segment, error) {
 	}
 	inUse.Add(int64(bytes))
 	return &Segment{memory: memory, fd: -1}, nil
+}
+
+// checkSealed refuses what is not a memfd of exactly that size with sealed size.
+func checkSealed(fd, bytes int) error {
+	if bytes <= 0 {
+		return fault.New(fault.Invalid, "a received segment is said to have %d bytes", bytes)
+	}
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return fault.Wrap(fault.Invalid, err, "a received descriptor is no shared segment")
+	}
+	if seals&sizeSeals != sizeSeals {
+		return fault.New(fault.Invalid, "a received segment is not sealed against resizing (seals %#x)", seals)
+	}
+	// The size is looked at after the seals: before, it could still change.
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fault.Wrap(fault.System, err, "fstat of a received segment")
+	}
+	if st.Size != int64(bytes) {
+		return fault.New(fault.Invalid, "a received segment has %d bytes, want %d", st.Size, bytes)
+	}
+	return nil
 }
 
 // CloseFD closes the descriptor; the memory stays mapped. It is called once all peers have it.

@@ -7,11 +7,11 @@ import (
 )
 
 var (
-	aliasNames = []string{"in_place"}
+	aliasNames = []string{"in_place", "lend"}
 	needNames  = []string{"messages", "puts", "gets", "counts"}
 )
 
-// String is "none" or "in_place".
+// String is "none", or the names of the ways joined by '+': "in_place+lend".
 func (a Alias) String() string { return setString("alias", uint8(a), aliasNames) }
 
 // String is "none", or the names of the needs joined by '+': "messages+counts".

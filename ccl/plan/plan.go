@@ -140,7 +140,7 @@ type Program struct {
 	Lanes [][]Step
 }
 
-// Alias is a set of ways in which In and Out may share memory.
+// Alias is a set of ways in which In, Out and windows may share memory.
 type Alias uint8
 
 const (
@@ -148,6 +148,9 @@ const (
 	// and one for each rank on the other (all_gather, reduce_scatter, gather, scatter), the single block is the rank's own
 	// block of the other buffer.
 	InPlace Alias = 1 << iota
+	// Lend: a chunk of a window that is only a copy of one of In or Out (Program.Lent) may be that one itself, on any ranks. Then peers read the
+	// memory of the caller, which the operation keeps until all ranks have ended.
+	Lend
 )
 
 // Need is a set of things that a plan asks of a group.

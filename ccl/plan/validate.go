@@ -64,8 +64,8 @@ func (p *Plan) checkHead() string {
 		return fmt.Sprintf("windows of %d chunks, want 0 to %d", p.Win, MaxWin)
 	case p.Needs&^needs != 0:
 		return fmt.Sprintf("unknown need bits %#x", uint8(p.Needs&^needs))
-	case p.Alias&^InPlace != 0:
-		return fmt.Sprintf("unknown alias bits %#x", uint8(p.Alias&^InPlace))
+	case p.Alias&^(InPlace|Lend) != 0:
+		return fmt.Sprintf("unknown alias bits %#x", uint8(p.Alias&^(InPlace|Lend)))
 	case p.MinBytes < 0 || p.MaxBytes < 0 || p.MaxBytes != 0 && p.MaxBytes < p.MinBytes:
 		return fmt.Sprintf("it is meant for calls of %d to %d bytes, want 0 <= least <= most (most 0: no bound)", p.MinBytes, p.MaxBytes)
 	}

@@ -59,7 +59,7 @@ func TestValidate(t *testing.T) {
 		{"no split", func(p *Plan, _ *Program) { p.Split = 0 }, "split 0"},
 		{"a large split", func(p *Plan, _ *Program) { p.Split = MaxSplit + 1 }, "split 131073"},
 		{"too many channels", func(p *Plan, _ *Program) { p.Chans = MaxChans + 1 }, "5 channels"},
-		{"an unknown alias", func(p *Plan, _ *Program) { p.Alias = 2 }, "alias bits 0x2"},
+		{"an unknown alias", func(p *Plan, _ *Program) { p.Alias = 4 }, "alias bits 0x4"},
 		{"no programs", func(p *Plan, _ *Program) { p.Program = nil }, "no programs"},
 		{"too many lanes", func(_ *Plan, prog *Program) { prog.Lanes = make([][]Step, MaxLanes+1) }, "rank 1: 65 lanes"},
 		{"too many steps", func(_ *Plan, prog *Program) { prog.Lanes = [][]Step{make([]Step, MaxSteps+1)} }, "more than 1048576 steps"},

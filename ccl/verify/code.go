@@ -32,6 +32,7 @@ type point struct{ lane, step int32 }
 // code is what one rank does: its programs, one after the other.
 type code struct {
 	progs  []plan.Program // of each plan; without lanes
+	lent   [][]plan.Ref   // of each plan: what its window may stand for
 	lanes  [][]action
 	origin [][]int32 // for each lane and action its index before actions were taken away; nil if none were
 	refs   []ref
@@ -48,6 +49,7 @@ func newCode(rank int, progs []plan.Program) code {
 	for _, prog := range progs {
 		lanes = max(lanes, len(prog.Lanes))
 		c.progs = append(c.progs, plan.Program{Tmp: prog.Tmp, Win: prog.Win})
+		c.lent = append(c.lent, prog.Lent())
 		for _, steps := range prog.Lanes {
 			for i := range steps {
 				refs += len(steps[i].Src)
@@ -162,7 +164,7 @@ func (c *code) step(lane, i int) plan.Step {
 // only is the code with the actions that keep[lane][i] names, and the dependences between them. Those of a plan still come after those of the
 // plans before it.
 func (c *code) only(keep [][]bool) code {
-	d := code{progs: c.progs, refs: c.refs, starts: c.starts, lanes: make([][]action, len(c.lanes)), origin: make([][]int32, len(c.lanes)),
+	d := code{progs: c.progs, lent: c.lent, refs: c.refs, starts: c.starts, lanes: make([][]action, len(c.lanes)), origin: make([][]int32, len(c.lanes)),
 		begins: make([][]int32, len(c.lanes))}
 	moved := make([][]int32, len(c.lanes))
 	for l, lane := range c.lanes {

@@ -65,6 +65,7 @@ type Counterexample struct {
 	Plan    string // name of the algorithm
 	Spec    plan.Spec
 	InPlace bool // found with Out in the memory of In
+	Lent    bool // found with windows in the memory of In and Out
 	Reason  Reason
 	At      []Where // the steps that are to blame, first the one to look at first
 	Text    string  // what happens
@@ -84,6 +85,9 @@ func (c *Counterexample) Error() string {
 	fmt.Fprintf(&b, "plan %q (%v)", c.Plan, c.Spec)
 	if c.InPlace {
 		b.WriteString(" in place")
+	}
+	if c.Lent {
+		b.WriteString(" with windows lent from in and out")
 	}
 	fmt.Fprintf(&b, ": %v: %s", c.Reason, c.Text)
 	for i, l := range c.Steps {

@@ -9,7 +9,7 @@ import (
 // counterexample makes one, or returns nil where it is not the one that is looked for.
 func (x *execution) counterexample(op int, reason Reason, text string, at ...Where) *Counterexample {
 	p := x.plans[op]
-	c := &Counterexample{Plan: p.Name, Spec: p.Spec, InPlace: x.inPlace, Reason: reason, At: at, Text: text, out: x.out}
+	c := &Counterexample{Plan: p.Name, Spec: p.Spec, InPlace: x.inPlace, Lent: x.lend, Reason: reason, At: at, Text: text, out: x.out}
 	if x.seek != nil && !x.seek(c) {
 		return nil
 	}

@@ -13,6 +13,8 @@ type memory struct {
 	reads       []int32         // [place*lanes + lane], the window apart: the last read since the last write, as ended(step), 0 for none
 	winReads    [][]stamp       // by place in the window: the last reads of each lane since the last write
 	pending     []bool          // by place in the window: the last write is a put that its owner has not waited for
+	shared      int             // the first place that other ranks may read, and that counts as of the window: all do where the window stands for others
+	lent        []loan          // by chunk of the window, where it may stand for memory of the caller; else nil
 	touched     map[int32]int32 // in sequences: for each lane its last access to the window
 }
 
@@ -29,9 +31,7 @@ func newMemory(p *plan.Plan, rank int, base int32, lanes int, prog *plan.Program
 	places := window + len(prog.Win)
 	m.vals = make([]value, places)
 	m.wrote = make([]stamp, places)
-	m.reads = make([]int32, window*m.lanes)
-	m.winReads = make([][]stamp, len(prog.Win))
-	m.pending = make([]bool, len(prog.Win))
+	m.shareFrom(window)
 	for i := range ins {
 		m.vals[i] = v.raw(rank, i)
 	}
@@ -55,6 +55,14 @@ func newMemory(p *plan.Plan, rank int, base int32, lanes int, prog *plan.Program
 	return m
 }
 
+// shareFrom makes the memory from a place on count as of the window.
+func (m *memory) shareFrom(place int) {
+	m.shared = place
+	m.reads = make([]int32, place*m.lanes)
+	m.winReads = make([][]stamp, len(m.vals)-place)
+	m.pending = make([]bool, len(m.vals)-place)
+}
+
 // place finds chunk i of r.
 func (m *memory) place(r ref, i int) int {
 	at := int(r.at) + i
@@ -65,7 +73,7 @@ func (m *memory) place(r ref, i int) int {
 }
 
 // window is the index of a place in the window, negative for places elsewhere.
-func (m *memory) window(place int) int { return place - m.first[plan.Win] }
+func (m *memory) window(place int) int { return place - m.shared }
 
 // conflict looks for a step that used a place and is not known, by the clock of l, to have ended. A read conflicts with the
 // last write, a write also with the reads since. A put that was not waited for conflicts with everything but later puts of the same rank.

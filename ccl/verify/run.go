@@ -89,6 +89,9 @@ func (x *execution) addRank(r int, load *Load) {
 	base, count := int32(len(x.byID)), len(c.lanes)
 	for k, p := range x.plans {
 		rk.mem = append(rk.mem, newMemory(p, r, base, count, &c.progs[k], x.values[k], x.inPlace))
+		if x.lend {
+			rk.mem[k].lend(c.lent[k])
+		}
 		if len(x.plans) > 1 {
 			rk.mem[k].touched = map[int32]int32{}
 		}
@@ -423,6 +426,11 @@ func (x *execution) read(l *lane, r ref, i int) (value, *Counterexample) {
 			return nothing, bad
 		}
 	}
+	if m.lent != nil && r.buf == plan.Win {
+		if bad := x.borrow(l, m, r, i); bad != nil {
+			return nothing, bad
+		}
+	}
 	m.noteRead(l, place)
 	v := m.vals[place]
 	if v == nothing {
@@ -455,6 +463,11 @@ func (x *execution) write(l *lane, a *action, i int, v value) *Counterexample {
 	}
 	if m.touched != nil && a.dst.buf == plan.Win {
 		if bad := x.touch(l, m, a.dst, i); bad != nil {
+			return bad
+		}
+	}
+	if m.lent != nil && a.dst.buf == plan.Win {
+		if bad := x.lendChunk(l, m, a, i); bad != nil {
 			return bad
 		}
 	}

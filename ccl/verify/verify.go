@@ -73,9 +73,17 @@ func Plan(p *plan.Plan, opts Options) (*Report, error) {
 	if err := j.verify(false, report); err != nil {
 		return nil, err
 	}
-	if p.Alias&plan.InPlace != 0 {
-		if err := j.verify(true, &Report{}); err != nil {
-			return nil, err
+	for _, lend := range []bool{false, true} {
+		if j.lend = lend; lend && p.Alias&plan.Lend == 0 {
+			break
+		}
+		for _, inPlace := range []bool{false, true} {
+			if inPlace && p.Alias&plan.InPlace == 0 || !inPlace && !lend {
+				continue
+			}
+			if err := j.verify(inPlace, &Report{}); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return report, nil
@@ -93,6 +101,7 @@ type job struct {
 	full      bool      // clocks must be about all ranks
 	noCredits bool      // sequences: windows are used again without waiting
 	brief     bool
+	lend      bool  // windows stand for memory of the caller, as plan.Lend allows
 	limit     int64 // on work
 	needed    int64 // work with clocks about all ranks
 }

@@ -25,12 +25,14 @@ type benchSpec struct {
 	Min, Max          int64
 	Factor            int64
 	InPlace           bool
+	Registered        bool `json:",omitempty"` // buffers are in registered memory
 	Warmup            int
 	Repeat            int           // blocks of calls, of which the median counts
 	Block             time.Duration // how long a block should take
 	Options           string
 	Candidates        []string `json:",omitempty"` // algorithms that goccl tune --measure compares; it reports tuneCells
 	Downwards         bool     `json:",omitempty"` // from Max to Min, for Candidates
+	node              *ccl.Node
 }
 
 // benchRow is one line of the result: nccl-tests' columns.
@@ -62,6 +64,7 @@ func bench(args []string, out io.Writer) error {
 	factor := set.Int64("factor", 4, "each size is so many times the one before")
 	root := set.Int("root", 0, "root of rooted collectives")
 	inPlace := set.Bool("in-place", false, "input and output are the same memory, where the collective allows it")
+	registered := set.Bool("registered", false, "buffers are in registered memory, as of goccl.empty, which ranks of one host read where it lies")
 	transport := set.String("transport", opts.Transport, "auto, shm or tcp")
 	algorithm := set.String("algo", opts.Algo, "as in GOCCL_ALGO")
 	repeat := set.Int("repeat", 7, "blocks of calls a size; the median counts")
@@ -73,7 +76,7 @@ func bench(args []string, out io.Writer) error {
 	if set.NArg() > 0 {
 		return misuse{fmt.Errorf("bench takes no arguments, got %q", set.Args())}
 	}
-	spec := benchSpec{Ranks: *ranks, Root: *root, Factor: *factor, InPlace: *inPlace, Warmup: 2, Repeat: *repeat, Block: *block}
+	spec := benchSpec{Ranks: *ranks, Root: *root, Factor: *factor, InPlace: *inPlace, Registered: *registered, Warmup: 2, Repeat: *repeat, Block: *block}
 	if spec.Coll, err = dtype.ParseCollective(*op); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ func benchRank(args []string) error {
 		return err
 	}
 	defer node.Close()
+	spec.node = node
 	if spec.Candidates != nil {
 		return tuneRank(node, &spec, opts)
 	}
@@ -114,6 +115,7 @@ func measure(comm *ccl.Communicator, spec *benchSpec, size int64) (*benchRow, er
 	if err != nil {
 		return nil, err
 	}
+	defer b.free()
 	ctx := context.Background()
 	wrong, err := b.check(ctx)
 	if err != nil {
@@ -201,8 +203,9 @@ func newBenchBuffers(comm *ccl.Communicator, spec *benchSpec, size int64) (*benc
 	if coll == dtype.Barrier {
 		b.bytes, count = 0, 0
 	}
-	b.in = make([]byte, int64(max(nIn, 1))*count*elem)
-	b.out = make([]byte, int64(max(nOut, 1))*count*elem)
+	if err := b.alloc(int64(max(nIn, 1))*count*elem, int64(max(nOut, 1))*count*elem); err != nil {
+		return nil, err
+	}
 	b.call = ccl.Call{Coll: coll, Type: spec.Type, Op: spec.Op, Root: spec.Root, Factor: 1}
 	b.call.In, b.call.Out = cutBlocks(b.in, nIn, count, elem), cutBlocks(b.out, nOut, count, elem)
 	if spec.InPlace && nIn > 0 && nOut > 0 {
@@ -228,6 +231,26 @@ func newBenchBuffers(comm *ccl.Communicator, spec *benchSpec, size int64) (*benc
 		b.call, b.back = ping, pong
 	}
 	return b, nil
+}
+
+// alloc makes the buffers.
+func (b *benchBuffers) alloc(in, out int64) (err error) {
+	if !b.spec.Registered {
+		b.in, b.out = make([]byte, in), make([]byte, out)
+		return nil
+	}
+	if b.in, err = b.spec.node.Alloc(int(max(in, 1))); err == nil {
+		b.out, err = b.spec.node.Alloc(int(max(out, 1)))
+	}
+	return err
+}
+
+// free gives registered buffers back.
+func (b *benchBuffers) free() {
+	if b.spec.Registered {
+		b.spec.node.Free(b.in)
+		b.spec.node.Free(b.out)
+	}
 }
 
 func cutBlocks(mem []byte, n int, count, elem int64) []ccl.Block {

@@ -92,7 +92,7 @@ func TestBench(t *testing.T) {
 	for _, args := range []string{
 		"--op all_reduce --ranks 3 --dtype bf16", "--op all_gather --in-place", "--op reduce_scatter --dtype f16 --redop max",
 		"--op broadcast --root 1", "--op reduce --in-place", "--op gather --ranks 3 --root 2", "--op scatter", "--op all_to_all --dtype i8",
-		"--op barrier", "--op send", "--transport tcp --ranks 3", "--algo all_reduce=ring",
+		"--op barrier", "--registered --max 1M", "--op barrier --registered", "--op send", "--transport tcp --ranks 3", "--algo all_reduce=ring",
 		"--ranks 5 --dtype f8e5m2", "--ranks 3 --dtype f8e4m3 --redop avg", "--op reduce_scatter --ranks 3 --dtype f8e5m2 --redop prod",
 		"--op all_gather --dtype f8e4m3", "--op reduce_scatter --ranks 3 --dtype bool --redop bxor", "--dtype c64 --ranks 3 --redop avg",
 		"--op send --dtype f8e5m2 --ranks 3", "--dtype f8e4m3 --redop max --algo all_reduce=ring --ranks 3",

@@ -49,6 +49,8 @@ class GocclBackend final : public c10d::Backend {
   void enableCollectivesTiming() override {}
   void abort() override;
   void shutdown() override;
+  bool supportsTensorAlloc(c10::DeviceIndex device) override;
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;

@@ -4,6 +4,7 @@
 
 #include "backend.h"
 #include "completer.h"
+#include "registered.h"
 
 namespace py = pybind11;
 using namespace goccl;
@@ -27,6 +28,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("load", &load, py::arg("path"), NoGil());
   m.def("create", &GocclBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
         py::arg("shim_version"), NoGil());
+  m.def("empty", [](const std::vector<int64_t>& size, at::ScalarType type, const std::string& lines) { return empty(size, type, lines); },
+        py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
   m.def("close_all", &GocclBackend::close_all, NoGil());
   m.def("stop", &completer::stop, NoGil());
 }

@@ -16,7 +16,7 @@
   X(group_open) X(group_join) X(group_seq) X(group_set_timeout) X(group_abort) X(group_close) \
   X(run) X(start) X(work_wait) X(work_test) X(work_poll) X(work_urge) X(work_source)          \
   X(work_free)                                                                                \
-  X(completions) X(completions_wait)
+  X(completions) X(completions_wait) X(alloc) X(free)
 
 namespace goccl {
 

@@ -1,5 +1,6 @@
 from datetime import timedelta
 
+import torch
 from torch._C._distributed_c10d import Backend, Store
 
 class Options(Backend.Options):
@@ -23,6 +24,9 @@ def load(path: str) -> str:
 
 def create(store: Store, rank: int, size: int, options: Options, shim_version: str) -> GocclBackend:
     """Makes a group and waits for its other ranks, at most the timeout of the options."""
+
+def empty(size: list[int], dtype: torch.dtype, lines: str) -> torch.Tensor:
+    """An uninitialized tensor in registered memory. The lines count where no group was made yet."""
 
 def close_all() -> None:
     """Closes every group of this process."""

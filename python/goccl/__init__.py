@@ -17,8 +17,9 @@ Failures of communication are raised as ``torch.distributed.DistBackendError``, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 import torch
 import torch.distributed as dist
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ._C import Options as GroupOptions
     from torch._C._distributed_c10d import Backend as C10dBackend
 
-__all__ = ["Options", "monitored_barrier", "register", "version", "__version__"]
+__all__ = ["Options", "empty", "monitored_barrier", "register", "version", "__version__"]
 
 
 def version() -> str:
@@ -56,6 +57,36 @@ def register() -> None:
     devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     dist.Backend.register_backend("goccl", _create, extended_api=True, devices=devices)
     dist.is_goccl_available = lambda: True  # type: ignore[attr-defined]
+
+
+def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None, requires_grad: bool = False) -> torch.Tensor:
+    """An uninitialized CPU tensor in registered memory, which ranks on the same host read where it lies.
+
+    all_gather, all_reduce, reduce_scatter, all_to_all and broadcast of such tensors, and of views of them at any offset, save the copy
+    into shared memory: in groups whose ranks are all on one host, for large enough tensors (``docs/registered.md``). Results are the
+    same bits as with other tensors, and ranks need not agree on which tensors are registered.
+
+    It is like any other tensor otherwise. Its memory is given back with its last reference, also after destroy_process_group; a
+    process that is forked from this one sees the same memory, and not a copy of it. It may be called before
+    init_process_group.
+
+    Args:
+        size: the sizes of the dimensions, as of ``torch.empty``: ``empty(2, 3)`` or ``empty((2, 3))``.
+        dtype: the default type if None.
+        requires_grad: as of ``torch.empty``.
+
+    Raises:
+        RuntimeError: if there is no such memory (``GOCCL_REGISTERED=0``, or not on Linux).
+        torch.distributed.DistBackendError: if there is none left; the message says of what.
+    """
+    from . import _loader
+    from ._options import lines
+
+    sizes: list[int] = []
+    for part in size:
+        sizes += [int(part)] if isinstance(part, SupportsIndex) else [int(n) for n in part]
+    tensor: torch.Tensor = _loader.core().empty(sizes, dtype or torch.get_default_dtype(), lines(None))
+    return tensor.requires_grad_(requires_grad)
 
 
 def monitored_barrier(

@@ -239,6 +239,33 @@ def test_use_after_close(lib):
     assert lib.goccl_group_close(group, None) == INVALID
 
 
+def test_registered_memory(lib, pair):
+    count, error = 300_000, Error()
+    memory = [ctypes.c_void_p() for _ in pair]
+    for pointer in memory:
+        assert lib.goccl_alloc(b"", ctypes.c_size_t(4 * count), ctypes.byref(pointer), ctypes.byref(error)) == OK, error.text
+        assert pointer.value and pointer.value % 4096 == 0
+    values = [(ctypes.c_float * count).from_address(pointer.value) for pointer in memory]
+    for rank in range(2):
+        values[rank][:] = [rank + 1.0] * count
+
+    def run(rank):
+        call, _keep = all_reduce_call(values[rank])
+        return lib.goccl_run(pair[rank], ctypes.byref(call), None)
+    assert in_threads(2, run) == [OK, OK]
+    assert set(values[0]) == set(values[1]) == {3.0}
+    for pointer in memory:
+        assert lib.goccl_free(pointer, ctypes.byref(error)) == OK
+        assert lib.goccl_free(pointer, ctypes.byref(error)) == INVALID, "a second time"
+    for size, options, words in [(0, b"", "0 bytes"), (1 << 50, b"", "GOCCL_REGISTERED"), (10, b"GOCCL_X=1", "GOCCL_X")]:
+        assert lib.goccl_alloc(options, ctypes.c_size_t(size), ctypes.byref(memory[0]), ctypes.byref(error)) == INVALID
+        assert words in error.text.decode()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if lib.goccl_free(memory[0], None) == FORKED else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_forked_child_is_refused_at_once(lib, pair):
     reader, writer = os.pipe()
     child = os.fork()

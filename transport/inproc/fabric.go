@@ -19,6 +19,9 @@ const poolBytes = 16 << 20
 
 // Fabric joins the ranks of this process with each other.
 type Fabric struct {
+	// Arena is asked for the registered memory of the process, nil for none. It is set before the first Connect.
+	Arena func() *mem.Arena
+
 	bell    *park.Bell
 	address []byte
 	ended   chan struct{} // closed by Close

@@ -47,6 +47,14 @@ func (l *link) Window() []byte {
 	return nil
 }
 
+// Arena is the registered memory of the process.
+func (l *link) Arena() []byte {
+	if l.fabric.Arena == nil {
+		return nil
+	}
+	return l.fabric.Arena().Bytes()
+}
+
 // Notify rings the bell of this process.
 func (l *link) Notify() { l.fabric.bell.Ring() }
 

@@ -8,6 +8,7 @@
 //	bell       one page a process: peers ring it
 //	pool       one a process: the large slots, leased to all its links
 //	ring       one a session and side: descriptors, small slots and release counters of its channels (package ring)
+//	arena      one a process: its registered buffers (Options.Arena)
 //	window     one a rank of a group that asks for it (transport.Session.Window), the same for all sessions of the group
 //
 // # Connections
@@ -16,7 +17,7 @@
 // the first session needs it. It carries the segments' descriptors, and its end is how the death of the peer is noticed;
 // no byte of payload uses it.
 //
-//	hello      both: ids of both sides, a challenge; bell and pool
+//	hello      both: ids of both sides, a challenge; bell, pool and arena
 //	open       a side calls Connect for a session: serial number, ranks, HMAC with the session's key; its ring, and its window
 //	joined     the sender has joined an open of its own with one of the receiver
 //	bye        the sender has closed what it opened with that serial number, after its last Commit

@@ -37,6 +37,7 @@ type Fabric struct {
 	closed    bool
 	segment   *mem.Segment // of the pool, made for the first connection
 	pool      *ring.Pool
+	arena     *mem.Arena      // of the process, nil for none; known with the pool
 	processes map[id]*process // peers with a living connection
 	dialling  map[id]bool
 	changed   chan struct{}              // closed and replaced when processes or dialling change
@@ -224,6 +225,9 @@ func (f *Fabric) makePool() error {
 	s, err := mem.NewSegment("goccl-pool", f.options.PoolBytes)
 	if err != nil {
 		return err
+	}
+	if f.options.Arena != nil {
+		f.arena = f.options.Arena()
 	}
 	f.segment, f.pool = s, ring.NewPool(s.Bytes())
 	return nil

@@ -136,7 +136,8 @@ func (f *Fabric) greet(conn *net.UnixConn, expected id) (*process, error) {
 	if cred.Uid != f.self.UID {
 		return nil, fault.New(fault.Invalid, "shm: process %d belongs to user %d, this one to %d", cred.Pid, cred.Uid, f.self.UID)
 	}
-	mine := &hello{Layout: ownLayout, From: f.self.ID, To: expected, PoolBytes: uint64(f.options.PoolBytes)}
+	mine := &hello{Layout: ownLayout, From: f.self.ID, To: expected, PoolBytes: uint64(f.options.PoolBytes),
+		ArenaBytes: uint64(f.arena.Size())}
 	copy(mine.Magic[:], helloMagic)
 	rand.Read(mine.Challenge[:])
 	dialled := expected != id{}
@@ -174,6 +175,13 @@ func (f *Fabric) greet(conn *net.UnixConn, expected id) (*process, error) {
 		p.discard()
 		return nil, err
 	}
+	// Who has none lends nothing, and need not see what others have.
+	if mine.ArenaBytes > 0 && theirs.ArenaBytes > 0 {
+		if p.arena, err = mem.MapArena(fds[2], int(theirs.ArenaBytes)); err != nil {
+			p.discard()
+			return nil, err
+		}
+	}
 	if !dialled {
 		mine.To = theirs.From
 		if err := f.sendHello(conn, mine); err != nil {
@@ -191,7 +199,11 @@ func (f *Fabric) sendHello(conn *net.UnixConn, h *hello) error {
 	if f.closed {
 		return errClosed()
 	}
-	return sendPacket(conn, h, f.page.FD(), f.segment.FD())
+	fds := []int{f.page.FD(), f.segment.FD()}
+	if h.ArenaBytes > 0 {
+		fds = append(fds, f.arena.FD())
+	}
+	return sendPacket(conn, h, fds...)
 }
 
 // install makes a connection that has been set up the one to its process, and starts to read it.

@@ -49,6 +49,9 @@ func (l *link) Window() []byte {
 	return l.window.Bytes()
 }
 
+// Arena is the registered memory of the peer's process.
+func (l *link) Arena() []byte { return l.process.arena.Bytes() }
+
 // Notify rings the bell of the peer's process.
 func (l *link) Notify() { l.process.bell.Ring() }
 

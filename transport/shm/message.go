@@ -17,7 +17,7 @@ const maxMessage = 1024
 const helloMagic = "goccl shm"
 
 // version of the protocol and of the rings.
-const version = 4
+const version = 5
 
 // Kinds of message: their first byte.
 const (
@@ -33,13 +33,14 @@ type layout struct{ Version, Depth, Inline, Slot, Lease, Channel uint32 }
 
 var ownLayout = layout{version, ring.Depth, ring.InlineBytes, ring.SlotBytes, ring.LeaseBytes, uint32(ring.ChannelBytes)}
 
-// hello is the first message of each side. It comes with the descriptors of bell and pool.
+// hello is the first message of each side. It comes with the descriptors of bell and pool, and of the arena if there is one.
 type hello struct {
-	Magic     [len(helloMagic)]byte
-	Layout    layout
-	From, To  id
-	Challenge [32]byte
-	PoolBytes uint64
+	Magic      [len(helloMagic)]byte
+	Layout     layout
+	From, To   id
+	Challenge  [32]byte
+	PoolBytes  uint64
+	ArenaBytes uint64 // of registered memory, 0 for none
 }
 
 // open comes with the descriptor of a ring segment, and of the window if there is one.
@@ -124,6 +125,9 @@ func decode(packet []byte) (any, error) {
 func descriptors(message any) int {
 	switch m := message.(type) {
 	case *hello:
+		if m.ArenaBytes > 0 {
+			return 3
+		}
 		return 2
 	case *open:
 		if m.Window > 0 {
@@ -145,6 +149,8 @@ func (h *hello) check(from, to id) error {
 		return fmt.Errorf("it does not know this process's address")
 	case h.PoolBytes == 0 || h.PoolBytes > maxPoolBytes || h.PoolBytes%ring.LeaseBytes != 0:
 		return fmt.Errorf("its pool has %d bytes", h.PoolBytes)
+	case h.ArenaBytes > maxArenaBytes:
+		return fmt.Errorf("its registered memory has %d bytes", h.ArenaBytes)
 	}
 	return nil
 }

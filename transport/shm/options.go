@@ -2,6 +2,7 @@ package shm
 
 import (
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/transport/shm/ring"
 )
 
@@ -11,6 +12,8 @@ const DefaultPoolBytes = 16 << 20
 // Options of the fabric.
 type Options struct {
 	PoolBytes int // memory of this process for large fragments, allocated at the first connection; 0 is DefaultPoolBytes
+	// Arena is asked at the first connection for the registered memory of this process, which all peers map; nil for none.
+	Arena func() *mem.Arena
 }
 
 // EnsureDefaults fills what is zero, and rounds the pool up to whole slots.
@@ -33,3 +36,6 @@ func (o *Options) Validate() error {
 
 // maxPoolBytes bounds also what a peer may claim to have.
 const maxPoolBytes = 1 << 32
+
+// maxArenaBytes bounds what a peer may claim to have of registered memory.
+const maxArenaBytes = 1 << 40

@@ -28,6 +28,7 @@ type process struct {
 	page   *mem.Segment
 	bell   *park.Bell
 	pool   *mem.Segment
+	arena  *mem.Arena // the peer's, nil unless both have one
 
 	refs     int   // the connection and each link whose memory is mapped
 	dead     error // the connection has ended, and why
@@ -393,4 +394,5 @@ func (p *process) discard() {
 	if p.pool != nil {
 		p.pool.Free()
 	}
+	p.arena.Close()
 }

@@ -102,7 +102,7 @@ func TestProtocolDocumentsConstants(t *testing.T) {
 	want := map[string]string{}
 	for name, value := range map[string]any{
 		"version": version, "Depth": ring.Depth, "InlineBytes": ring.InlineBytes, "SlotBytes": ring.SlotBytes, "LeastSlot": ring.LeastSlot, "fullSessions": fullSessions, "LeaseBytes": ring.LeaseBytes,
-		"MaxLeases": ring.MaxLeases, "ChannelBytes": ring.ChannelBytes, "DefaultPoolBytes": DefaultPoolBytes, "maxPoolBytes": maxPoolBytes,
+		"MaxLeases": ring.MaxLeases, "ChannelBytes": ring.ChannelBytes, "DefaultPoolBytes": DefaultPoolBytes, "maxPoolBytes": maxPoolBytes, "maxArenaBytes": maxArenaBytes,
 		"bellPage": bellPage, "BellSize": park.BellSize, "maxMessage": maxMessage, "maxArrivals": maxArrivals, "maxHandshakes": maxHandshakes,
 		"handshakeSpan": handshakeSpan, "sendSpan": sendSpan, "probePeriod": probePeriod,
 	} {

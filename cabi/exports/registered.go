@@ -1,0 +1,31 @@
+package exports
+
+// #include "goccl.h"
+import "C"
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/pgbackend"
+)
+
+//export goccl_go_alloc
+func goccl_go_alloc(options *C.char, bytes C.size_t, memory *unsafe.Pointer, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	if uint64(bytes) > math.MaxInt64 {
+		return answer(fault.New(fault.Invalid, "%d bytes of registered memory", uint64(bytes)), record)
+	}
+	p, err := pgbackend.Alloc(C.GoString(options), int(bytes))
+	if err == nil {
+		*memory = p
+	}
+	return answer(err, record)
+}
+
+//export goccl_go_free
+func goccl_go_free(memory unsafe.Pointer, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	return answer(pgbackend.Free(memory), record)
+}

@@ -1,0 +1,196 @@
+package exec
+
+import (
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/transport"
+)
+
+// A call's buffers may lie in memory that the peers have mapped (mem.Arena). Where the plan allows it (plan.Lend, proven by package verify), a
+// chunk of the window that would be a copy of such a buffer then is that buffer: the copy is onto itself and skipped, and the notice of the operation says
+// for each chunk whether it is lent, and where in the arena it is. Each rank decides for itself, for each chunk; the others look.
+//
+// The caller may write its buffers again when the call returns, so who has lent waits at the end until all ranks have left the operation.
+//
+// What PREMUL_SUM copies into a window is multiplied by then, so such calls lend nothing.
+
+const (
+	// mostLent is how many chunks a window has at most that lends some: as many fit a notice.
+	mostLent = 47
+	// So many bytes are worth the waiting at the end. Below, a copy takes less: of an all_reduce, whose result is lent too, far longer, since its lines
+	// then go to and fro between the ranks, where those of a window are written over.
+	leastLent        = 32 << 10
+	leastLentReduced = 640 << 10
+)
+
+// lendingHash marks the calls of a group that lends: a rank that would not look for what is lent is found, and reads nothing wrong.
+const lendingHash = 0x1e4d
+
+// lending is what the operation under way lends.
+type lending struct {
+	lend    bool             // it may
+	mask    uint64           // by chunk of this rank's window: lent in the piece under way
+	at      [mostLent]uint64 // where in the arena, for those
+	parting bool             // the operation is done but for peers that still read
+}
+
+// openArenas looks for the registered memory of all ranks. Where one has none, nobody lends.
+func (w *shared) openArenas(opts *Options) {
+	if opts.Arena.Size() == 0 {
+		return
+	}
+	arenas := make([][]byte, len(opts.Links))
+	for r, link := range opts.Links {
+		if link == nil {
+			continue
+		}
+		lender, ok := link.(transport.Lender)
+		if !ok {
+			return
+		}
+		if arenas[r] = lender.Arena(); len(arenas[r]) == 0 {
+			return
+		}
+	}
+	w.arena, w.arenas = opts.Arena, arenas
+}
+
+// lends is what chunks of the window may stand for, nil where the plan, or the group, lends nothing.
+func (w *shared) lends(p *plan.Plan, prog *plan.Program, low *lowered) []plan.Ref {
+	if w.arenas == nil || p.Alias&plan.Lend == 0 || !low.words || low.counts || p.Win > mostLent {
+		return nil
+	}
+	return prog.Lent()
+}
+
+// canLend reports whether enough of a call lies where peers can read it.
+func (c *Comm) canLend(low *lowered, call *Call) bool {
+	if !low.lends || call.Coll.Reduces() && call.Op == dtype.PremulSum {
+		return false
+	}
+	bytes := 0
+	for _, r := range low.lent {
+		if r.N == 0 {
+			continue
+		}
+		blocks := call.In
+		if r.Buf == plan.Out {
+			blocks = call.Out
+		}
+		b := &blocks[r.At/low.split]
+		if _, ok := c.windows.arena.Place(b.Ptr); ok {
+			bytes += b.Count * call.Type.Size() / low.split
+		}
+	}
+	return bytes >= worthLending(call.Coll)
+}
+
+func worthLending(coll dtype.Collective) int {
+	if coll == dtype.AllReduce {
+		return leastLentReduced
+	}
+	return leastLent
+}
+
+// lendPiece makes the window of the piece that is being bound stand for what this rank lends.
+func (c *Comm) lendPiece() {
+	cur, arena := &c.cur, c.windows.arena
+	cur.mask = 0
+	for i, r := range cur.low.lent {
+		if r.N == 0 {
+			continue
+		}
+		source := cur.bufs[r.Buf][r.At]
+		at, ok := arena.Place(source.ptr)
+		if !ok || source.bytes == 0 || source.bytes > arena.Size()-at {
+			continue
+		}
+		cur.bufs[plan.Win][i] = source
+		cur.mask |= 1 << i
+		cur.at[i] = uint64(at)
+	}
+}
+
+// tell writes into a notice what this rank lends. The notices of those that lend nothing stay as they are, so that peers find them in their caches.
+func (l *lending) tell(n *notice) {
+	if l.mask != 0 {
+		copy(n.lent[:], l.at[:])
+		atomic.StoreUint64(&n.mask, l.mask) // a full fence: the caller may have written its buffers by streaming stores
+	} else if n.mask != 0 {
+		n.mask = 0
+	}
+}
+
+// borrowed is where chunk i of a rank's window is, if that rank lends it. What it says is not believed: ok is false where the chunk, of so many bytes here,
+// would not lie in its arena.
+func (w *shared) borrowed(rank, i, bytes int) (at unsafe.Pointer, lent, ok bool) {
+	n := w.notice(rank)
+	if n.mask>>i&1 == 0 {
+		return nil, false, true
+	}
+	arena, place := w.arenas[rank], atomic.LoadUint64(&n.lent[i])
+	if bytes == 0 || place > uint64(len(arena)) || uint64(bytes) > uint64(len(arena))-place {
+		return nil, true, bytes == 0
+	}
+	return unsafe.Pointer(&arena[place]), true, true
+}
+
+// astray is the error for a place outside of a peer's arena.
+func (c *Comm) astray(peer int) error {
+	return fault.Peer(fault.Internal, peer, "says that its buffer lies outside of its registered memory")
+}
+
+// part ends an operation that lent memory, when all ranks have left it.
+func (c *Comm) part() error {
+	late := c.windows.late(1)
+	if late < 0 {
+		c.cur.parting = false
+		return nil
+	}
+	if late != c.rank {
+		if err := c.opts.Links[late].Err(); err != nil && c.windows.late(1) == late {
+			return c.named(late, err)
+		}
+	}
+	return nil
+}
+
+// lateError names the rank that keeps the operation from using the windows, or from ending. It is nil where there is none.
+func (c *Comm) lateError() error {
+	switch cur := &c.cur; {
+	case cur.entering:
+		if late := c.windows.late(cur.turns); late >= 0 {
+			return fault.Peer(fault.Timeout, late, "rank %d has not ended the operation over windows before the last one", late)
+		}
+	case cur.parting:
+		if late := c.windows.late(1); late >= 0 {
+			return fault.Peer(fault.Timeout, late, "rank %d has not read the registered memory that this rank lends", late)
+		}
+	}
+	return nil
+}
+
+// Lent is the number of collectives for which this rank lent registered memory to its peers.
+func (c *Comm) Lent() uint64 { return c.lent.Load() }
+
+// hearsAll reports whether a lane waits for each rank before it reads the window of that.
+func hearsAll(lane []step, rank int) bool {
+	var heard []int
+	for i := range lane {
+		s := &lane[i]
+		if s.kind == plan.Wait {
+			heard = append(heard, s.peer)
+		}
+		for _, from := range s.from {
+			if from != rank && !slices.Contains(heard, from) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,100 @@
+package mem
+
+import (
+	"github.com/goccl/goccl/ccl/fault"
+	"golang.org/x/sys/unix"
+)
+
+// NewArena makes an arena of this process. It takes room among addresses, and no memory.
+func NewArena(bytes int) (*Arena, error) {
+	if bytes <= 0 || bytes%arenaLarge != 0 {
+		return nil, fault.New(fault.Invalid, "registered memory of %d bytes; want a multiple of %d", bytes, arenaLarge)
+	}
+	fd, err := unix.MemfdCreate("goccl-registered", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fault.Wrap(fault.System, err, "memfd_create of registered memory")
+	}
+	if err = unix.Ftruncate(fd, int64(bytes)); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, sizeSeals|unix.F_SEAL_SEAL)
+	}
+	var memory []byte
+	if err == nil {
+		memory, err = mapShared(fd, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_NORESERVE)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, fault.Wrap(fault.System, err, "no room for %d bytes of registered memory; a smaller GOCCL_REGISTERED would help", bytes)
+	}
+	return newArena(memory, fd), nil
+}
+
+// MapArena maps the arena of another process, which passed it here as fd. Nobody can cut it under us; pages that are not there are made when they
+// are first read. The caller keeps fd. Nothing can be allocated in it.
+func MapArena(fd, bytes int) (*Arena, error) {
+	if err := checkSealed(fd, bytes); err != nil {
+		return nil, err
+	}
+	memory, err := mapShared(fd, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, fault.Wrap(fault.System, err, "no room for %d bytes of a peer's registered memory; a smaller GOCCL_REGISTERED on all ranks, or 0, would help", bytes)
+	}
+	unix.Madvise(memory, unix.MADV_DONTDUMP)
+	a := newArena(memory, -1)
+	a.free = nil
+	return a, nil
+}
+
+// commit makes the pages of a range, so that a shortage is an error here and not a signal later.
+func (a *Arena) commit(at, bytes int) error {
+	if left := available(); int64(bytes) > left {
+		return fault.New(fault.System, "no memory for %d bytes of registered memory: about %d are available", bytes, left)
+	}
+	where := placementOf(bytes)
+	part := a.memory[at : at+bytes]
+	where.before(part)
+	err := again(func() error { return unix.Fallocate(a.fd, 0, int64(at), int64(bytes)) })
+	if err == nil {
+		where.after(part)
+		// Where the kernel is too old for this, the first use of each page takes a fault.
+		again(func() error { return unix.Madvise(part, unix.MADV_POPULATE_WRITE) })
+		return nil
+	}
+	a.release(at, bytes)
+	return fault.Wrap(fault.System, err, "no memory for %d bytes of registered memory", bytes)
+}
+
+// release gives the pages of a range back. After Close there is no descriptor, and another way.
+func (a *Arena) release(at, bytes int) {
+	if a.fd < 0 {
+		unix.Madvise(a.memory[at:at+bytes], unix.MADV_REMOVE)
+		return
+	}
+	again(func() error {
+		return unix.Fallocate(a.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(at), int64(bytes))
+	})
+}
+
+func (a *Arena) closeFD() error {
+	if a.fd < 0 {
+		return nil
+	}
+	fd := a.fd
+	a.fd = -1
+	if err := unix.Close(fd); err != nil {
+		return fault.Wrap(fault.System, err, "close of registered memory")
+	}
+	return nil
+}
+
+// unmapUnused unmaps a closed arena of which nothing is given out.
+func (a *Arena) unmapUnused() error {
+	if !a.closed || len(a.used) > 0 || a.memory == nil {
+		return nil
+	}
+	memory := a.memory
+	a.memory = nil
+	if err := unmapShared(memory); err != nil {
+		return fault.Wrap(fault.System, err, "unmap of registered memory")
+	}
+	return nil
+}
