@@ -55,7 +55,9 @@ func goccl_go_run(group C.goccl_group, c *C.goccl_call, record *C.goccl_error) (
 	}
 	var call ccl.Call
 	if err = callOf(c, &call); err == nil {
-		err = g.Run(&call)
+		if err = g.Run(&call); err == nil {
+			return C.GOCCL_OK
+		}
 	}
 	return answer(err, record)
 }

@@ -69,7 +69,8 @@ type Comm struct {
 	turn     atomic.Uint32
 	sleepers atomic.Int32 // of waiting: those that sleep on turn
 	stop     atomic.Pointer[fault.Error]
-	colls    atomic.Uint64 // posted so far
+	colls    atomic.Uint64 // posted so far, but for those that shortcuts ran
+	quick    atomic.Uint64 // those that shortcuts ran; only whoever drives writes it, with park.Publish
 	messages atomic.Uint64
 	lent     atomic.Uint64 // operations that lent memory of the caller
 
@@ -137,7 +138,7 @@ func (c *Comm) Rank() int { return c.rank }
 func (c *Comm) Size() int { return c.size }
 
 // Seq is the number of collectives posted so far.
-func (c *Comm) Seq() uint64 { return c.colls.Load() }
+func (c *Comm) Seq() uint64 { return c.colls.Load() + c.quick.Load() }
 
 // SetTimeout changes the timeout of operations posted from now on; 0 for none.
 func (c *Comm) SetTimeout(d time.Duration) { c.timeout.Store(int64(d)) }
@@ -173,7 +174,8 @@ func (c *Comm) Run(call *Call) error {
 	alone := c.pending.Load() == 0 && c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1)
 	if alone {
 		alone = c.pending.Load() == 0 && c.broken == nil
-		if x := c.shortcuts.of(call); alone && x != nil && x.fits(call, c.rank) && !(x.large && c.canLend(x.low, call)) {
+		x, same := c.shortcuts.of(call)
+		if alone && x != nil && (same || x.fits(call, c.rank)) && !(x.large && c.canLend(x.low, call)) {
 			return c.runExpress(x, call)
 		}
 		if !alone {

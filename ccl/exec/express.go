@@ -17,8 +17,7 @@ import (
 // It is a shortcut and nothing else. Where it would have to sleep, or anything is unusual, it leaves the operation to the cursor, at the
 // step where it stands.
 type express struct {
-	form
-	apart []uintptr // where the blocks of the call before were, of which is known that they do not overlap
+	form // of the call before; its blocks are known to be as they must be
 
 	low   *lowered
 	said  transport.Meta
@@ -30,17 +29,30 @@ type express struct {
 
 // form is what calls have in common that differ only in where their buffers are.
 type form struct {
-	call   Call  // without buffers
-	counts []int // of In, then of Out
+	call   Call     // without buffers
+	blocks []region // of In, then of Out
+}
+
+// region is a block whose memory nobody here keeps alive.
+type region struct {
+	at    uintptr
+	count int
 }
 
 // bound is a step, or one chunk of it.
 type bound struct {
-	step  *step
-	pc    int
-	bytes int
-	dst   spot
-	src   []spot
+	kind   plan.Kind // this and the next four as in step
+	first  bool
+	lends  bool
+	peer   int
+	nth    int
+	scales bool // it does arithmetic that kernels for two operands do not
+	step   *step
+	pc     int
+	bytes  int
+	elems  int // of a reduction
+	dst    spot
+	src    []spot
 }
 
 // spot is memory in a block of the call, or in the slot of a window that it is its turn to use.
@@ -66,19 +78,21 @@ type shortcuts struct {
 	nextOnce int
 }
 
-// of is the express of a call, nil if it has none. Calls come in the same order again, so the one after the last is tried first.
-func (s *shortcuts) of(call *Call) *express {
-	if x := &s.each[s.recent]; x.low != nil && x.is(call) {
-		return x
-	}
-	for i := 1; i < expresses; i++ {
+// of is the express of a call, nil if it has none, and whether the blocks are where they were. Calls come in the same order again, so the one
+// after the last is tried first.
+func (s *shortcuts) of(call *Call) (x *express, same bool) {
+	for i := range expresses {
 		at := (s.recent + i) % expresses
-		if x := &s.each[at]; x.low != nil && x.is(call) {
+		x := &s.each[at]
+		if x.low == nil {
+			continue
+		}
+		if is, same := x.compare(call); is {
 			s.recent = at
-			return x
+			return x, same
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // again reports whether a call came before, and remembers it if not.
@@ -95,50 +109,47 @@ func (s *shortcuts) again(call *Call) bool {
 }
 
 func (f *form) is(call *Call) bool {
+	is, _ := f.compare(call)
+	return is
+}
+
+// compare reports whether a call has this form, and whether its blocks are where those of the one before were.
+func (f *form) compare(call *Call) (is, same bool) {
 	if f.call.Coll != call.Coll || f.call.Type != call.Type || f.call.Op != call.Op || f.call.Root != call.Root || f.call.Factor != call.Factor ||
-		len(f.counts) != len(call.In)+len(call.Out) {
-		return false
+		len(f.blocks) != len(call.In)+len(call.Out) {
+		return false, false
 	}
-	in := f.counts[:len(call.In)]
+	blocks, moved := f.blocks, uintptr(0)
 	for i := range call.In {
-		if in[i] != call.In[i].Count {
-			return false
+		if blocks[i].count != call.In[i].Count {
+			return false, false
 		}
+		moved |= blocks[i].at ^ uintptr(call.In[i].Ptr)
 	}
-	out := f.counts[len(call.In):]
+	blocks = blocks[len(call.In):]
 	for i := range call.Out {
-		if out[i] != call.Out[i].Count {
-			return false
+		if blocks[i].count != call.Out[i].Count {
+			return false, false
 		}
+		moved |= blocks[i].at ^ uintptr(call.Out[i].Ptr)
 	}
-	return true
+	return true, moved == 0
 }
 
 // take makes f the form of a call.
 func (f *form) take(call *Call) {
 	f.call = *call
 	f.call.In, f.call.Out = nil, nil
-	f.counts = f.counts[:0]
+	f.blocks = f.blocks[:0]
 	for _, blocks := range [2][]Block{call.In, call.Out} {
 		for _, b := range blocks {
-			f.counts = append(f.counts, b.Count)
+			f.blocks = append(f.blocks, region{uintptr(b.Ptr), b.Count})
 		}
 	}
 }
 
-// fits reports whether the buffers of a call are where those of the one before were, or are as they must be.
+// fits reports whether the buffers of a call are as they must be.
 func (x *express) fits(call *Call, rank int) bool {
-	same := len(x.apart) == len(x.counts)
-	for i := 0; same && i < len(call.In); i++ {
-		same = x.apart[i] == uintptr(call.In[i].Ptr)
-	}
-	for i := 0; same && i < len(call.Out); i++ {
-		same = x.apart[len(call.In)+i] == uintptr(call.Out[i].Ptr)
-	}
-	if same {
-		return true
-	}
-	x.apart = x.apart[:0]
 	for _, blocks := range [2][]Block{call.In, call.Out} {
 		for _, b := range blocks {
 			if b.Ptr == nil && b.Count > 0 {
@@ -150,9 +161,10 @@ func (x *express) fits(call *Call, rank int) bool {
 	if err != nil || inPlace && x.low.alias&plan.InPlace == 0 {
 		return false
 	}
-	for _, blocks := range [2][]Block{call.In, call.Out} {
-		for _, b := range blocks {
-			x.apart = append(x.apart, uintptr(b.Ptr))
+	blocks := x.blocks[:0]
+	for _, of := range [2][]Block{call.In, call.Out} {
+		for _, b := range of {
+			blocks = append(blocks, region{uintptr(b.Ptr), b.Count})
 		}
 	}
 	return true
@@ -165,14 +177,13 @@ func (c *Comm) learn(op *Op, low *lowered) {
 		return
 	}
 	s := &c.shortcuts
-	if s.of(&op.call) != nil || !s.again(&op.call) {
+	if x, _ := s.of(&op.call); x != nil || !s.again(&op.call) {
 		return
 	}
 	x := &s.each[s.next]
 	s.recent = s.next
 	s.next = (s.next + 1) % expresses
 	x.take(&op.call)
-	x.apart = x.apart[:0]
 	x.low, x.said = low, c.said()
 	x.arithmetic, x.turns = cur.arithmetic, cur.turns
 	x.large = low.lends && total(cur.bufs[plan.Win]) >= worthLending(op.call.Coll)
@@ -192,6 +203,10 @@ func (c *Comm) learn(op *Op, low *lowered) {
 				}
 				b := x.add(st, pc)
 				b.bytes, b.dst = dst.bytes, c.spot(st.dst, i, c.rank)
+				b.scales = st.final && x.post != 1
+				if len(st.src) > 1 {
+					b.elems = dst.bytes / x.elem
+				}
 				for k, ref := range st.src {
 					owner := c.rank
 					if st.from != nil {
@@ -212,6 +227,7 @@ func (x *express) add(st *step, pc int) *bound {
 		x.steps = append(x.steps, bound{})
 	}
 	b := &x.steps[len(x.steps)-1]
+	b.kind, b.first, b.lends, b.peer, b.nth = st.kind, st.first, st.lends, st.peer, st.nth
 	b.step, b.pc, b.bytes, b.src = st, pc, 0, b.src[:0]
 	return b
 }
@@ -248,46 +264,86 @@ func (p *spot) in(call *Call, turn int) unsafe.Pointer {
 	return p.turns[turn]
 }
 
-// runExpress is runAlone by an express. The caller holds the lock, and it is let go.
+// runExpress is runAlone by an express. The caller holds the lock, and it is let go. Ranks wait for each other, so whatever is done here
+// between two waits counts twice; that is why steps are told apart here, and the commonest are done without another call. The words of
+// said are stored one by one: one that was just written is not read back as part of something longer, which would wait for the store.
 func (c *Comm) runExpress(x *express, call *Call) error {
 	w := &c.windows
-	seq := c.colls.Add(1)
+	quick := c.quick.Load() + 1
+	park.Publish(&c.quick, quick)
+	seq := c.colls.Load() + quick
 	x.said[0] = x.said[0]&^(1<<32-1) | uint64(uint32(seq))
 	turn := int(w.begun % windowNotices)
 	var pace park.Spinner
-	if !c.entered(x.turns, &pace) {
+	if w.late(x.turns) >= 0 && !c.entered(x.turns, &pace) {
 		return c.resume(x, call, seq, -1, &pace)
 	}
 	for i := range x.steps {
 		b := &x.steps[i]
-		switch b.step.kind {
+		switch b.kind {
 		case plan.Signal:
-			c.say(b.step, &x.said, call.In)
+			n := &w.ranks[c.rank].each[turn]
+			if b.first {
+				n.meta[0], n.meta[1], n.meta[2] = x.said[0], x.said[1], x.said[2]
+				if b.lends && n.mask != 0 {
+					n.mask = 0
+				}
+			}
+			park.Publish(&n.word, w.word(b.nth))
 		case plan.Wait:
-			if !c.listen(b.step, &pace) || b.step.first && w.notice(b.step.peer).differs(&x.said, b.step.lends) {
+			from := &w.ranks[b.peer]
+			n := &from.each[turn]
+			if n.word.Load() < w.word(b.nth) && !c.listen(b.step, &pace) {
+				return c.resume(x, call, seq, b.pc, &pace)
+			}
+			from.known = max(from.known, w.begun)
+			if b.first && n.differs(&x.said, b.lends) {
 				return c.resume(x, call, seq, b.pc, &pace)
 			}
 		case plan.Copy, plan.Get:
-			x.copy(b.step, b.dst.in(call, turn), b.src[0].in(call, turn), b.bytes)
+			dst, src := b.dst.in(call, turn), b.src[0].in(call, turn)
+			if b.bytes <= 8 && !b.scales && move(dst, src, b.bytes) {
+				continue
+			}
+			x.copy(b.step, dst, src, b.bytes)
 		default:
+			if len(b.src) == 2 && !b.scales {
+				x.kern(b.dst.in(call, turn), b.src[0].in(call, turn), b.src[1].in(call, turn), b.elems)
+				continue
+			}
 			x.reduce(b, call, turn, &c.cur.operands)
 		}
 	}
 	c.leaveSlot()
 	c.unlock()
-	c.handOver()
+	if c.pending.Load() != 0 {
+		c.handOver()
+	}
 	return nil
 }
 
 // differs reports whether a rank has called another thing than was said, or lends what an express does not look for.
 func (n *notice) differs(said *transport.Meta, lends bool) bool {
-	return n.meta != *said || lends && n.mask != 0
+	return n.meta[0] != said[0] || n.meta[1] != said[1] || n.meta[2] != said[2] || lends && n.mask != 0
+}
+
+// move copies what is as long as a number.
+func move(dst, src unsafe.Pointer, bytes int) bool {
+	switch bytes {
+	case 4:
+		*(*[4]byte)(dst) = *(*[4]byte)(src)
+	case 8:
+		*(*[8]byte)(dst) = *(*[8]byte)(src)
+	default:
+		return false
+	}
+	return true
 }
 
 func (x *express) reduce(b *bound, call *Call, turn int, o *operands) {
 	dst := b.dst.in(call, turn)
 	if len(b.src) == 2 {
-		x.pair(b.step, dst, b.src[0].in(call, turn), b.src[1].in(call, turn), b.bytes/x.elem)
+		x.pair(b.step, dst, b.src[0].in(call, turn), b.src[1].in(call, turn), b.elems)
 		return
 	}
 	o.sources = o.sources[:0]
@@ -297,17 +353,21 @@ func (x *express) reduce(b *bound, call *Call, turn int, o *operands) {
 	x.many(b.step, dst, o, b.bytes)
 }
 
-// entered waits awake until the memory whose turn it is may be used, and reports whether it may.
+// aheadPauses are those of a rank that is as far ahead of another one as notices let it, before it looks again: it has nothing to lose, and each
+// look takes the line away that the other one writes in every operation.
+const aheadPauses = 8
+
+// entered waits awake until the memory whose turn it is may be used, and reports whether it may. It was not free just now.
 func (c *Comm) entered(turns uint64, pace *park.Spinner) bool {
-	return c.windows.late(turns) < 0 || c.awake(pace, func() bool { return c.windows.late(turns) < 0 })
+	if turns == windowNotices {
+		park.Pause(aheadPauses)
+	}
+	return c.awake(pace, func() bool { return c.windows.late(turns) < 0 })
 }
 
-// listen waits awake for a signal, and reports whether it came.
+// listen waits awake for a signal that was not there yet, and reports whether it came.
 func (c *Comm) listen(s *step, pace *park.Spinner) bool {
 	w := &c.windows
-	if w.heard(s.peer, s.nth) {
-		return true
-	}
 	return c.awake(pace, func() bool { return w.heard(s.peer, s.nth) })
 }
 

@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
@@ -152,6 +153,78 @@ func TestToldLengths(t *testing.T) {
 			}
 			require.ErrorContains(t, errs[1], "the block from it has")
 			require.Error(t, errs[0])
+		})
+	}
+}
+
+// Operations are counted in one sequence, whichever way they run; the ranks need not take the same way.
+func TestShortcutsAreNumbered(t *testing.T) {
+	comms := join(t, "inproc", 2, plans{dtype.AllReduce: catalogued("one_shot_window")}.of)
+	each(t, 2, func(rank int) error {
+		c, x := comms[rank], make([]float32, 4)
+		for turn := range uint64(12) {
+			if turn%4 == 3 || rank == 1 && turn%4 == 1 {
+				op, err := c.Post(sumCall(x, x))
+				if err != nil {
+					return err
+				}
+				if op.Seq() != turn+1 {
+					return fmt.Errorf("posted as number %d, want %d", op.Seq(), turn+1)
+				}
+				if err := op.Wait(nil); err != nil {
+					return err
+				}
+				op.Free()
+			} else if err := c.Run(sumCall(x, x)); err != nil {
+				return err
+			}
+			if c.Seq() != turn+1 {
+				return fmt.Errorf("%d operations, want %d", c.Seq(), turn+1)
+			}
+		}
+		return nil
+	})
+	require.Equal(t, 1, exec.Shortcuts(comms[0]))
+}
+
+// BenchmarkShortcut is what a shortcut costs besides waiting: the peer has always said its word.
+func BenchmarkShortcut(b *testing.B) {
+	ops := []struct {
+		name string
+		plan string
+		call func(rank int, x []float32) *exec.Call
+	}{
+		{"all_reduce", "one_shot_window", func(_ int, x []float32) *exec.Call { return sumCall(x, x) }},
+		{"all_gather", "window", func(rank int, x []float32) *exec.Call {
+			return &exec.Call{Coll: dtype.AllGather, Type: dtype.F32, In: []exec.Block{blockOf(x[2:3])}, Out: []exec.Block{blockOf(x[:1]), blockOf(x[1:2])}}
+		}},
+		{"broadcast_root", "window", func(rank int, x []float32) *exec.Call {
+			call := &exec.Call{Coll: dtype.Broadcast, Type: dtype.F32, Out: []exec.Block{blockOf(x)}}
+			if rank == 0 {
+				call.In = call.Out
+			}
+			return call
+		}},
+	}
+	for _, op := range ops {
+		b.Run(op.name, func(b *testing.B) {
+			comms := join(b, "inproc", 2, plans{op.call(0, make([]float32, 4)).Coll: catalogued(op.plan)}.of)
+			each(b, 2, func(rank int) error {
+				call := op.call(rank, make([]float32, 4))
+				for range 4 {
+					if err := comms[rank].Run(call); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			call := op.call(0, make([]float32, 4))
+			for b.Loop() {
+				exec.Foretell(comms[0])
+				if err := comms[0].Run(call); err != nil {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

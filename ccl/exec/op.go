@@ -55,7 +55,7 @@ func newOp(c *Comm, call *Call) *Op {
 // number is the next place in the sequence of collectives, or of messages.
 func (c *Comm) number(call *Call) uint64 {
 	if call.Coll.Valid() {
-		return c.colls.Add(1)
+		return c.colls.Add(1) + c.quick.Load()
 	}
 	return c.messages.Add(1)
 }

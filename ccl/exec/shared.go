@@ -58,6 +58,7 @@ type shared struct {
 	own   *mem.Window
 	slot  int // bytes; 0 without windows
 	begun uint64
+	least uint64 // operations that every rank has left, as far as this rank has seen
 	ranks []sharedRank
 	fence park.Fence
 
@@ -149,15 +150,20 @@ func (w *shared) slotOf(rank int) unsafe.Pointer {
 // late is a rank that has not left the operation so many turns ago, whose memory the one under way uses again, or -1. What a rank says of itself
 // may be wrong, and then its own group gets wrong data; nothing else depends on it.
 func (w *shared) late(turns uint64) int {
+	if w.least+turns > w.begun {
+		return -1
+	}
+	least := w.begun
 	for r := range w.ranks {
 		each := &w.ranks[r]
-		if each.known+turns > w.begun {
-			continue
+		if each.known+turns <= w.begun {
+			if each.known = each.left.Load(); each.known+turns <= w.begun {
+				return r
+			}
 		}
-		if each.known = each.left.Load(); each.known+turns <= w.begun {
-			return r
-		}
+		least = min(least, each.known)
 	}
+	w.least = least
 	return -1
 }
 
