@@ -204,7 +204,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	e.log("INFO", "joined %d ranks: %s", e.cfg.Size, summary(routes))
 	comm, err := exec.New(exec.Options{Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Bell: e.node.bell,
 		Channels: channels, Window: window, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout, FastBF16: e.fastBF16(peers),
-		Arena: e.node.arenaFor(window)})
+		Arena: e.node.arenaFor(window), Cache: e.node.cache})
 	if err != nil {
 		leave()
 		closeLinks(links)

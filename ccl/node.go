@@ -10,6 +10,8 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/inproc"
 	"github.com/goccl/goccl/transport/shm"
@@ -25,6 +27,7 @@ type Node struct {
 	progress *exec.Progress
 	pollers  []transport.Poller
 	noShm    error        // why there is no shared memory here
+	cache    topo.Cache   // the last one of this machine
 	windows  atomic.Int64 // bytes of the windows of its groups
 	arena    func() (*mem.Arena, error)
 
@@ -44,7 +47,7 @@ func NewNode(opts Options) (*Node, error) {
 	}
 	var id [8]byte
 	rand.Read(id[:])
-	n := &Node{id: hex.EncodeToString(id[:]), comms: map[*Communicator]bool{}}
+	n := &Node{id: hex.EncodeToString(id[:]), comms: map[*Communicator]bool{}, cache: probe.LastCache("/")}
 	n.arena = sync.OnceValues(opts.newArena)
 	if opts.allows("shm") {
 		fabric, err := shm.New(shm.Options{Arena: n.registered})

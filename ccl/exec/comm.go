@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -49,6 +50,7 @@ type Options struct {
 	Timeout  time.Duration // of operations that bring none; 0 for none
 	FastBF16 bool          // kernels of kernel.Fast
 	Arena    *mem.Arena    // registered memory of this process, which links lend to the peers; nil for none
+	Cache    topo.Cache    // the last one of this machine before the memory; zero where nobody knows
 }
 
 // Comm is one rank of one group. All methods may be called by any thread.
@@ -73,6 +75,7 @@ type Comm struct {
 	quick    atomic.Uint64 // those that shortcuts ran; only whoever drives writes it, with park.Publish
 	messages atomic.Uint64
 	lent     atomic.Uint64 // operations that lent memory of the caller
+	straight atomic.Uint64 // messages that Run did at once; only who holds the lock counts them
 
 	// The driver's own.
 	cur        cursor
@@ -128,6 +131,7 @@ func New(opts Options) (*Comm, error) {
 		return nil, err
 	}
 	c.p2p = p2p.New(c.rank, between, c.messageDone)
+	c.p2p.SetCache(opts.Cache.Bytes)
 	return c, nil
 }
 
@@ -174,9 +178,13 @@ func (c *Comm) Run(call *Call) error {
 	alone := c.pending.Load() == 0 && c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1)
 	if alone {
 		alone = c.pending.Load() == 0 && c.broken == nil
-		x, same := c.shortcuts.of(call)
-		if alone && x != nil && (same || x.fits(call, c.rank)) && !(x.large && c.canLend(x.low, call)) {
-			return c.runExpress(x, call)
+		if alone && call.Coll.Valid() {
+			x, same := c.shortcuts.of(call)
+			if x != nil && (same || x.fits(call, c.rank)) && !(x.large && c.canLend(x.low, call)) {
+				return c.runExpress(x, call)
+			}
+		} else if alone && call.plainMessage(c.size) {
+			return c.runMessage(call)
 		}
 		if !alone {
 			c.unlock()

@@ -8,6 +8,18 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
+// plainMessage reports whether the call is a send or receive between two ranks and nothing is wrong with it. What is wrong otherwise, check says.
+func (c *Call) plainMessage(ranks int) bool {
+	blocks, others := c.In, c.Out
+	if c.Coll == dtype.Recv {
+		blocks, others = others, blocks
+	} else if c.Coll != dtype.Send {
+		return false
+	}
+	return len(blocks) == 1 && len(others) == 0 && c.Type.Valid() && uint(c.Root) < uint(ranks) && c.Timeout >= 0 &&
+		uint(blocks[0].Count) <= maxBytes/uint(c.Type.Size()) && (blocks[0].Ptr != nil || blocks[0].Count == 0)
+}
+
 // runMessage is Run for a send or receive where nothing else is posted: the thread holds the lock. Most go straight from the caller's memory to the
 // channel, or from there, and are never an operation of the Comm.
 func (c *Comm) runMessage(call *Call) error {
@@ -22,7 +34,7 @@ func (c *Comm) runMessage(call *Call) error {
 		outcome = c.p2p.Direct(&op.req)
 	}
 	op.req.Data = nil
-	c.messages.Add(1)
+	park.Publish(&c.straight, c.straight.Load()+1)
 	// Who only sends, or only receives from one rank, looks at the others now and then.
 	if c.idle++; c.idle%unaskedEvery == 0 {
 		c.p2p.Advance()

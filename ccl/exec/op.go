@@ -57,7 +57,7 @@ func (c *Comm) number(call *Call) uint64 {
 	if call.Coll.Valid() {
 		return c.colls.Add(1) + c.quick.Load()
 	}
-	return c.messages.Add(1)
+	return c.messages.Add(1) + c.straight.Load()
 }
 
 // set makes op that of a call.

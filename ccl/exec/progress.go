@@ -221,7 +221,7 @@ func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 
 // glimpse reports whether no operation has ended since the last time, when some were pending.
 func (c *Comm) glimpse() bool {
-	ended := c.Seq() + c.messages.Load() - uint64(c.pending.Load())
+	ended := c.Seq() + c.messages.Load() + c.straight.Load() - uint64(c.pending.Load())
 	same := c.glimpsed == ended
 	c.glimpsed = ended
 	return same

@@ -20,6 +20,7 @@
 //
 // Of a longer message the first headBytes follow the request without waiting, where there is credit for them: while they are copied the answer
 // comes. Eager messages and heads leave one after the other, in fragments of which the receiver copies one out while the next is copied in.
+// Messages that would not stay in the caches anyway (SetCache) are copied out past them.
 //
 // Direct is the short way of a send or receive that needs none of this: an eager message that goes at once, or is the next to arrive.
 // Whatever is less simple it leaves to the engine, half-way too.

@@ -20,6 +20,8 @@ type Engine struct {
 	finished  requestList // done, to be reported before the public method returns
 	reporting bool
 
+	past int // messages from this length on are received past the caches
+
 	live  int   // requests that are not done
 	debts int   // things owed to peers: see Active
 	err   error // of Fail
@@ -75,7 +77,7 @@ type arrival struct {
 // inside. done is called exactly once for each posted request, from Post or Advance, or from the method that ends it (PeerFailed,
 // Cancel, Fail). It may call the engine; requests that those calls end are reported after it has returned.
 func New(rank int, chans []transport.Channel, done func(*Request, error)) *Engine {
-	e := &Engine{done: done, rank: rank, peers: make([]peer, len(chans))}
+	e := &Engine{done: done, rank: rank, peers: make([]peer, len(chans)), past: pastCaches(0)}
 	for i, c := range chans {
 		e.peers[i] = peer{rank: i, window: EagerWindow}
 		if i != rank && c != nil {
@@ -83,6 +85,22 @@ func New(rank int, chans []transport.Channel, done func(*Request, error)) *Engin
 		}
 	}
 	return e
+}
+
+// SetCache says how large the last cache of this machine is; 0 means that nobody knows.
+func (e *Engine) SetCache(bytes int64) { e.past = pastCaches(bytes) }
+
+// usualCache is taken where nobody knows.
+const usualCache = 32 << 20
+
+// pastCaches is the length from which on messages are received past the caches, of which the last has so many bytes. Two ranks that send each other
+// messages have four buffers; when these do not fit, the received bytes would leave the cache before anybody reads them, and
+// push out of it what is about to be sent.
+func pastCaches(cache int64) int {
+	if cache <= 0 {
+		cache = usualCache
+	}
+	return int(max(cache/4, 4*EagerLimit))
 }
 
 // Post adds a request. It never blocks and does what can be done at once.

@@ -222,7 +222,11 @@ func (e *Engine) takeData(p *peer, payload []byte, off, id uint64) error {
 	if off != uint64(m.off) || len(payload) == 0 || len(payload) > m.length-m.off {
 		return p.broken("%d bytes at %d of a message of which %d of %d have arrived", len(payload), off, m.off, m.length)
 	}
-	if m.req != nil {
+	switch {
+	case m.req == nil:
+	case m.length >= e.past:
+		copyPast(m.req.bytes()[m.off:], payload)
+	default:
 		kernel.Copy(m.req.bytes()[m.off:], payload)
 	}
 	m.off += len(payload)

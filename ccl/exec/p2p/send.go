@@ -8,13 +8,14 @@ const (
 
 	// dataFragment is the most of a message that goes at once: small enough that the receiver copies it out of the cache and
 	// that messages take turns, large enough that the Meta costs nothing.
-	dataFragment = 64 << 10
+	dataFragment = 128 << 10
 
 	// headBytes of a rendezvous leave without waiting for the receive: while the sender copies them, the answer comes.
 	headBytes = 32 << 10
 )
 
-// fragmentOf is how much of a message of n bytes goes at once: the receiver copies one out while the sender copies the next one in.
+// fragmentOf is how much of a message of n bytes goes at once: the receiver copies one out while the sender copies the next one in. A processor's
+// string copy takes a while to read memory at full speed, so messages that do not fit the caches have the longest.
 func fragmentOf(n int) int {
 	switch {
 	case n <= 4<<10:
@@ -25,6 +26,8 @@ func fragmentOf(n int) int {
 		return 16 << 10
 	case n < 2<<20:
 		return 32 << 10
+	case n < 8<<20:
+		return 64 << 10
 	}
 	return dataFragment
 }

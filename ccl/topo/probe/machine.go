@@ -96,6 +96,16 @@ func caches(root string, processors []int) []topo.Cache {
 	return all
 }
 
+// LastCache is the last cache of data before the memory, as the first processor that this process may use has it; zero if the system does
+// not say. It reads much less than Machine.
+func LastCache(root string) topo.Cache {
+	all := caches(root, processorsOf(root)[:1])
+	if len(all) == 0 {
+		return topo.Cache{}
+	}
+	return all[len(all)-1]
+}
+
 // cacheSize reads 48K, 1024K, 32M.
 func cacheSize(text string) int64 {
 	digits := strings.TrimRight(text, "KMG")

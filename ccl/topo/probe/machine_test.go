@@ -92,6 +92,15 @@ func TestMachineThatShowsNothing(t *testing.T) {
 	require.Zero(t, m.Quota)
 }
 
+func TestLastCache(t *testing.T) {
+	for name, want := range map[string]topo.Cache{"two_sockets": {Level: 3, Bytes: 32 << 20, Processors: []int{0, 1, 2, 3}},
+		"big_little": {Level: 2, Bytes: 256 << 10, Processors: []int{0, 1}}, "bare": {}} {
+		require.Equal(t, want, LastCache(system(t, name)), name)
+	}
+	require.EqualValues(t, 32<<20, LastCache(system(t, "bound_to_one_node")).Bytes)
+	require.Zero(t, LastCache(t.TempDir()))
+}
+
 func TestSmallestCacheAndHome(t *testing.T) {
 	m := Machine(system(t, "big_little"))
 	require.Equal(t, topo.Cache{Level: 2, Bytes: 256 << 10, Processors: []int{0, 1}}, m.Cache(2))

@@ -203,7 +203,7 @@ func (c *Channel) Publish(n int, m *transport.Meta) {
 	if c.lent == nil || n > len(c.lent) {
 		panic(fmt.Sprintf("transport: Commit of %d bytes, Reserve had lent %d", n, len(c.lent)))
 	}
-	l := &c.out.lines[c.head%Depth]
+	l := c.out.line(c.head)
 	// Word by word: a wider load of words that were stored just now waits until everything stored before them, the payload too, is in the cache.
 	l.meta[0], l.meta[1], l.meta[2] = m[0], m[1], m[2]
 	l.given = c.next
@@ -253,7 +253,7 @@ func (c *Channel) Look() (payload []byte, m *transport.Meta) {
 		return nil, nil
 	}
 	at := c.next % Depth
-	l := &c.in.lines[at]
+	l := c.in.line(c.next)
 	number, kind, n := unpackWord(l.word.Load())
 	if number != uint32(c.next)+1 {
 		return nil, nil

@@ -56,6 +56,12 @@ func areaAt(memory []byte, i, slot int) *area {
 	return (*area)(unsafe.Pointer(&memory[i*n : (i+1)*n][0]))
 }
 
+// line is the descriptor of fragment i. Not &a.lines[i%Depth]: the compiler would check a for nil by reading its first byte. That lies in the line of
+// the released count, which would then move between the cores with every fragment.
+func (a *area) line(i uint64) *line {
+	return (*line)(unsafe.Add(unsafe.Pointer(a), unsafe.Offsetof(a.lines)+uintptr(i%Depth)*unsafe.Sizeof(line{})))
+}
+
 // slot is private slot i.
 func (a *area) slot(i uint64, bytes int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(a), headBytes+int(i)*bytes)), bytes)
