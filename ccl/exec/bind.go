@@ -21,6 +21,7 @@ func (c *Comm) bind(op *Op, low *lowered) error {
 	cur.print = c.printOf(op, low)
 	cur.print.phase = phaseOf(cur.piece)
 	cur.pre, cur.post = 1, 1
+	cur.past = cur.cache > 0 && call.touched(c.rank) >= cur.cache
 	if call.Coll.Reduces() {
 		real, _ := dtype.Real(call.Type)
 		cur.kern, cur.fold, cur.elem = kernel.For(real, call.Op), kernel.Reduce(real, call.Op), real.Size()

@@ -112,7 +112,7 @@ func New(opts Options) (*Comm, error) {
 	width := LinkChannels(opts.Channels)
 	c := &Comm{opts: opts, rank: opts.Rank, size: size, programs: map[program]*lowered{}, width: width,
 		chans: make([]transport.Channel, size*width), lost: make([]bool, size)}
-	c.cur.rank = c.rank
+	c.cur.rank, c.cur.cache = c.rank, cacheShare(&opts)
 	c.timeout.Store(int64(opts.Timeout))
 	between := make([]transport.Channel, size)
 	for peer, link := range opts.Links {

@@ -36,6 +36,7 @@ type laneState struct {
 // next, so that running one allocates nothing.
 type cursor struct {
 	rank  int
+	cache int // bytes of the last-level cache that this rank can count on; 0: not known
 	op    *Op
 	low   *lowered
 	lanes []laneState
@@ -235,7 +236,7 @@ func (c *Comm) receive(s *step, st *laneState) (done bool, err error) {
 			n := min(len(data), dst[st.chunk].bytes-st.off)
 			to := unsafe.Add(dst[st.chunk].ptr, st.off)
 			if s.kind == plan.Recv {
-				kernel.Copy(unsafe.Slice((*byte)(to), n), data)
+				cur.move(s, to, unsafe.Pointer(&data[0]), n)
 			} else {
 				local := cur.spans(s.src[0])[st.chunk]
 				cur.combine(s, to, unsafe.Add(local.ptr, st.off), unsafe.Pointer(&data[0]), n)
@@ -267,6 +268,9 @@ func (cur *cursor) combine(s *step, dst, local, msg unsafe.Pointer, bytes int) {
 // local does a copy, reduce, get or getreduce, chunk by chunk.
 func (c *Comm) local(s *step) error {
 	for i, dst := range c.cur.spans(s.dst) {
+		if s.twinOf != nil && c.cur.together(s.twinOf, i, dst.bytes) {
+			continue
+		}
 		if len(s.src) > 1 {
 			if err := c.reduce(s, dst, i); err != nil {
 				return err
@@ -277,9 +281,18 @@ func (c *Comm) local(s *step) error {
 		if err != nil {
 			return err
 		}
+		if s.twin != nil && c.cur.together(s, i, dst.bytes) {
+			c.cur.both(s, dst.ptr, c.cur.spans(s.twin.dst)[i].ptr, src, dst.bytes)
+			continue
+		}
 		c.cur.copy(s, dst.ptr, src, dst.bytes)
 	}
 	return nil
+}
+
+// together reports whether chunk i of a copy into the window and of its twin are done in one. What is lent is not copied into the window.
+func (cur *cursor) together(window *step, i, bytes int) bool {
+	return together(bytes) && cur.mask>>(window.dst.At+i)&1 == 0
 }
 
 // reduce combines chunk i of all sources.

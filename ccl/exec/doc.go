@@ -46,6 +46,11 @@
 // A chunk of a window that would be a copy of a buffer which peers can read is that buffer itself, where the plan allows it (lend.go). A rank that lends
 // ends the operation when all have left it.
 //
+// # Copies
+//
+// A long block that goes to the window and to Out is read once (results.go). Where an operation touches more memory than the last-level cache holds, what
+// no step reads again is stored past it.
+//
 // # Shortcuts
 //
 // A call that is made alone, over windows, by a program of one lane, and for at least the third time, runs from places that were computed before

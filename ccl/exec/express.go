@@ -47,11 +47,13 @@ type bound struct {
 	peer   int
 	nth    int
 	scales bool // it does arithmetic that kernels for two operands do not
+	both   bool // it does its twin too
 	step   *step
 	pc     int
 	bytes  int
 	elems  int // of a reduction
 	dst    spot
+	twin   spot
 	src    []spot
 }
 
@@ -198,12 +200,15 @@ func (c *Comm) learn(op *Op, low *lowered) {
 			x.add(st, pc)
 		default:
 			for i, dst := range cur.spans(st.dst) {
-				if dst.bytes == 0 {
+				if dst.bytes == 0 || st.twinOf != nil && together(dst.bytes) {
 					continue
 				}
 				b := x.add(st, pc)
 				b.bytes, b.dst = dst.bytes, c.spot(st.dst, i, c.rank)
 				b.scales = st.final && x.post != 1
+				if b.both = st.twin != nil && together(dst.bytes); b.both {
+					b.twin = c.spot(st.twin.dst, i, c.rank)
+				}
 				if len(st.src) > 1 {
 					b.elems = dst.bytes / x.elem
 				}
@@ -228,7 +233,7 @@ func (x *express) add(st *step, pc int) *bound {
 	}
 	b := &x.steps[len(x.steps)-1]
 	b.kind, b.first, b.lends, b.peer, b.nth = st.kind, st.first, st.lends, st.peer, st.nth
-	b.step, b.pc, b.bytes, b.src = st, pc, 0, b.src[:0]
+	b.step, b.pc, b.bytes, b.both, b.src = st, pc, 0, false, b.src[:0]
 	return b
 }
 
@@ -302,7 +307,11 @@ func (c *Comm) runExpress(x *express, call *Call) error {
 			}
 		case plan.Copy, plan.Get:
 			dst, src := b.dst.in(call, turn), b.src[0].in(call, turn)
-			if b.bytes <= 8 && !b.scales && move(dst, src, b.bytes) {
+			if b.both {
+				x.both(b.step, dst, b.twin.in(call, turn), src, b.bytes)
+				continue
+			}
+			if b.bytes <= 8 && !b.scales && copyNumber(dst, src, b.bytes) {
 				continue
 			}
 			x.copy(b.step, dst, src, b.bytes)
@@ -327,8 +336,8 @@ func (n *notice) differs(said *transport.Meta, lends bool) bool {
 	return n.meta[0] != said[0] || n.meta[1] != said[1] || n.meta[2] != said[2] || lends && n.mask != 0
 }
 
-// move copies what is as long as a number.
-func move(dst, src unsafe.Pointer, bytes int) bool {
+// copyNumber copies what is as long as a number.
+func copyNumber(dst, src unsafe.Pointer, bytes int) bool {
 	switch bytes {
 	case 4:
 		*(*[4]byte)(dst) = *(*[4]byte)(src)

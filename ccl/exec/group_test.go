@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/inproc"
 	"github.com/goccl/goccl/transport/shm"
@@ -32,7 +33,10 @@ type member struct {
 const slotBytes = 4 << 10
 
 // members are n ranks that are joined by a transport. Those of inproc share the fabric.
-func members(t testing.TB, name string, n int) []*member {
+func members(t testing.TB, name string, n int) []*member { return membersWith(t, name, n, slotBytes) }
+
+// membersWith have windows of which an operation may use so many bytes.
+func membersWith(t testing.TB, name string, n, slot int) []*member {
 	t.Helper()
 	all := make([]*member, n)
 	for rank := range all {
@@ -61,7 +65,7 @@ func members(t testing.TB, name string, n int) []*member {
 			m.pollers = []transport.Poller{p}
 		}
 		if m.fabric.SharesMemory() {
-			m.window, err = mem.NewWindow(exec.WindowBytes(slotBytes), name == "shm")
+			m.window, err = mem.NewWindow(exec.WindowBytes(slot), name == "shm")
 			require.NoError(t, err)
 		}
 		m.progress = exec.NewProgress(m.bell, m.pollers)
@@ -98,10 +102,10 @@ func members(t testing.TB, name string, n int) []*member {
 	return all
 }
 
-// comm makes the Comm of a rank.
+// comm makes the Comm of a rank. Odd ranks store all results past their cache.
 func (m *member) comm(t testing.TB, rank int, planner exec.Planner) *exec.Comm {
 	c, err := exec.New(exec.Options{Name: "test", Rank: rank, Links: m.links, Pollers: m.pollers, Bell: m.bell, Planner: planner,
-		Window: m.window, Progress: m.progress, Timeout: time.Minute})
+		Window: m.window, Progress: m.progress, Timeout: time.Minute, Cache: topo.Cache{Bytes: int64(rank % 2), Processors: []int{0}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c

@@ -43,6 +43,9 @@ type step struct {
 	dst             plan.Ref
 	src             []plan.Ref
 	from            []int  // whose memory each source is in; nil: this rank's
+	result          bool   // no step of the rank reads what it writes, which is in Out
+	twin            *step  // of a copy into the window: the copy of the same source to Out behind it, which it does too where chunks are long
+	twinOf          *step  // the copy that does it too where chunks are long
 	gates           []gate // in place of After
 }
 
@@ -101,6 +104,10 @@ func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) 
 			}
 		}
 		low.lanes = append(low.lanes, steps)
+	}
+	low.markResults()
+	if !p.Spec.Coll.Reduces() {
+		low.pairTwins()
 	}
 	low.straight = low.isStraight(rank)
 	return low, nil

@@ -131,7 +131,9 @@ func copyInLines(f CopyFunc, dst, src unsafe.Pointer, n int) {
 	}
 	whole := n &^ (lineBytes - 1)
 	f(dst, src, whole)
-	copyBytes(unsafe.Add(dst, whole), unsafe.Add(src, whole), n-whole)
+	if n > whole {
+		copyBytes(unsafe.Add(dst, whole), unsafe.Add(src, whole), n-whole)
+	}
 }
 
 //go:noinline
