@@ -147,6 +147,9 @@ int goccl_work_source(goccl_work work, int* source, goccl_error* error);
 /* Gives the handle back. The operation goes on if it is not done. */
 int goccl_work_free(goccl_work work);
 
+/* Gives n handles back: less than n calls cost, for who has many. All are given back even if one is stale (GOCCL_INVALID). */
+int goccl_work_free_all(const goccl_work* works, size_t n);
+
 /* A count of the works that have ended, of all groups of this process. For the one thread that completes futures: read it, test
  * the works, and wait for it to change. */
 int goccl_completions(uint32_t* count);

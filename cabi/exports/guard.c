@@ -83,6 +83,11 @@ int goccl_work_free(goccl_work work) {
   return goccl_go_work_free(work);
 }
 
+int goccl_work_free_all(const goccl_work* works, size_t n) {
+  GUARD(0);
+  return goccl_go_work_free_all((goccl_work*)works, n);
+}
+
 int goccl_completions(uint32_t* count) {
   GUARD(0);
   return goccl_go_completions(count);

@@ -153,14 +153,19 @@ func goccl_go_work_source(work C.goccl_work, source *C.int, record *C.goccl_erro
 }
 
 //export goccl_go_work_free
-func goccl_go_work_free(work C.goccl_work) (code C.int) {
+func goccl_go_work_free(work C.goccl_work) C.int { return goccl_go_work_free_all(&work, 1) }
+
+//export goccl_go_work_free_all
+func goccl_go_work_free_all(list *C.goccl_work, n C.size_t) (code C.int) {
 	defer caught(&code, nil)
-	w := works.take(uint64(work))
-	if w == nil {
-		return C.GOCCL_INVALID
+	for _, work := range unsafe.Slice(list, int(n)) {
+		if w := works.take(uint64(work)); w != nil {
+			w.Free()
+		} else {
+			code = C.GOCCL_INVALID
+		}
 	}
-	w.Free()
-	return C.GOCCL_OK
+	return code
 }
 
 //export goccl_go_completions

@@ -50,6 +50,35 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
+func TestPostedDoNotAllocate(t *testing.T) {
+	for _, n := range []int{2, 1000} {
+		all := join(t, "shm", 2, oneShot.of)
+		mine, theirs := sumCall(make([]float32, n), make([]float32, n)), sumCall(make([]float32, n), make([]float32, n))
+		burst := func(c *exec.Comm, call *exec.Call) {
+			var ops [16]*exec.Op
+			for i := range ops {
+				ops[i], _ = c.Post(call)
+			}
+			for _, op := range ops {
+				if err := op.Wait(nil); err != nil {
+					panic(err)
+				}
+				op.Free()
+			}
+		}
+		const turns = 200
+		var group sync.WaitGroup
+		group.Go(func() {
+			for range turns + 1 { // AllocsPerRun adds one
+				burst(all[1], theirs)
+			}
+		})
+		allocs := testing.AllocsPerRun(turns, func() { burst(all[0], mine) })
+		group.Wait()
+		require.Less(t, allocs, 1.0, "allocations a burst of %d elements", n)
+	}
+}
+
 // inPlace is an algorithm that may be called with one buffer: here nobody looks at what comes out.
 func inPlace(make func(plan.Spec) *plan.Plan) func(plan.Spec) *plan.Plan {
 	return func(spec plan.Spec) *plan.Plan {

@@ -53,8 +53,12 @@
 //
 // # Shortcuts
 //
-// A call that is made alone, over windows, by a program of one lane, and for at least the third time, runs from places that were computed before
+// A call that is made over windows, by a program of one lane, and for at least the third time, runs from places that were computed before
 // (express.go), without a cursor. It never sleeps: what cannot go on at once is left to the cursor, where it stands.
+//
+// A posted call that is known so is begun by Post itself, before it is counted, if nothing else is queued; most end there on the rank that comes last.
+// The others are gone on with by whoever drives, in their turn, and left to the cursor before anybody looks for what is wrong, or
+// sleeps (posted.go). A Wait that finds the lock free takes it before it counts itself, and is spared that if its operation ends while it spins.
 //
 // # Lengths
 //

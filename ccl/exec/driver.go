@@ -22,6 +22,14 @@ func (c *Comm) advance() bool {
 	}
 	for c.head != nil {
 		op := c.head
+		if c.under.x != nil || c.cur.op == nil && c.beginExpress(op) {
+			m, on := c.ride()
+			moved = moved || m
+			if on {
+				continue
+			}
+			break
+		}
 		if c.cur.op == nil {
 			if err := c.begin(op); err != nil {
 				moved = true
@@ -110,6 +118,7 @@ func (c *Comm) look() bool {
 	if c.broken != nil {
 		return false
 	}
+	c.cede()
 	changed := false
 	for peer, link := range c.opts.Links {
 		if link == nil || c.lost[peer] {
@@ -187,15 +196,26 @@ var ErrCancelled = fault.New(fault.Aborted, "the wait was cancelled")
 func (op *Op) Wait(cancel *Cancel) error {
 	c := op.comm
 	if op.state.Load() == opPending {
+		var pace park.Spinner
+		held := c.lock.CompareAndSwap(0, 1)
+		if held && c.hasten(op, &pace) {
+			c.unlock()
+			c.handOver()
+			return op.err
+		}
 		enterWait()
 		c.waiting.Add(1)
 		for op.state.Load() == opPending && !cancel.fired() {
-			if c.lock.CompareAndSwap(0, 1) {
-				c.drive(op, cancel, new(park.Spinner))
+			if held || c.lock.CompareAndSwap(0, 1) {
+				held = false
+				c.drive(op, cancel, &pace)
 				c.unlock()
 			} else {
 				c.sleepTurn(op, cancel)
 			}
+		}
+		if held { // cancelled before
+			c.unlock()
 		}
 		c.waiting.Add(-1)
 		c.handOver()

@@ -97,6 +97,15 @@ func (s *shortcuts) of(call *Call) (x *express, same bool) {
 	return nil, false
 }
 
+// shortcut is the express by which a call can run as it is, nil if there is none.
+func (c *Comm) shortcut(call *Call) *express {
+	x, same := c.shortcuts.of(call)
+	if x == nil || !same && !x.fits(call, c.rank) || x.large && c.canLend(x.low, call) {
+		return nil
+	}
+	return x
+}
+
 // again reports whether a call came before, and remembers it if not.
 func (s *shortcuts) again(call *Call) bool {
 	for i := range s.once {
@@ -172,7 +181,7 @@ func (x *express) fits(call *Call, rank int) bool {
 	return true
 }
 
-// learn is called when an operation that runs alone is bound: at the second time that the call comes, an express is made of it.
+// learn is called when an operation is bound: at the second time that the call comes, an express is made of it.
 func (c *Comm) learn(op *Op, low *lowered) {
 	cur := &c.cur
 	if !low.straight || cur.last > 0 || cur.copied != nil || cur.pre != 1 || cur.lend || low.told && evenCount(op.in) == uneven {

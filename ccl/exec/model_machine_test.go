@@ -115,7 +115,7 @@ func (m *machine) ways(s *state, i int) int {
 	case t.at == handWake || t.at == notifyWake || t.at == rouse:
 		m.at(s, i)
 		return max(1, len(m.sleepers(m.futex(t.at))))
-	case t.at == advUnasked && (!t.last || m.lazy), t.at == idleState && m.urges,
+	case t.at == hastenTurn, t.at == advUnasked && (!t.last || m.lazy), t.at == idleState && m.urges,
 		t.at == m.attend() && (!t.last || m.heedless) && s.comms[t.comm].urgent == 0:
 		return 2
 	}
@@ -265,6 +265,24 @@ func (m *machine) jump(to place) {
 	case waitTake:
 		m.locked()
 		m.call(advTake, driveLook)
+	case firstHand:
+		m.call(handPending, postStopAgain)
+	case firstOverHand:
+		m.call(handPending, firstCount)
+	case firstCount:
+		if m.watch {
+			m.call(countAdd, nextAction)
+			return
+		}
+		m.jump(nextAction)
+	case postStopAgain:
+		if !m.aborts {
+			m.jump(pushPending)
+			return
+		}
+		t.at = to
+	case hastenLook: // only the lock's holder ends operations
+		m.choose(m.s.ops[t.op].pending, hastenTurn, hastenUnlock)
 	case leaveHand, postHand, urgeHand, pollHand:
 		m.call(handPending, nextAction)
 	case handThenUrgent:
@@ -434,6 +452,14 @@ func (m *machine) posted(op uint8) bool {
 	return false
 }
 
+// entry is where Post or Run begins, when the Comm was not stopped.
+func (m *machine) entry(v verb) place {
+	if spec := &m.ops[m.t.op]; v == doPost && (spec.known || spec.unknown) {
+		return firstLock
+	}
+	return pushPending
+}
+
 // begin starts the next call of a user's script.
 func (m *machine) begin() {
 	t := m.t
@@ -458,7 +484,7 @@ func (m *machine) begin() {
 		case doPoll:
 			m.jump(pollLook)
 		default:
-			m.choose(m.aborts, postStop, pushPending)
+			m.choose(m.aborts, postStop, m.entry(a.verb))
 		}
 		return
 	}

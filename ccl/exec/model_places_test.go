@@ -9,6 +9,13 @@ const (
 	ended place = iota
 
 	postStop // Comm.Post, Comm.Run
+	firstLock
+	firstTake
+	firstRide
+	firstPending
+	firstUnlock
+	firstOver
+	postStopAgain
 	pushPending
 	pushList
 	postLock
@@ -16,6 +23,12 @@ const (
 	runLock
 
 	waitLook // Op.Wait
+	hastenTry
+	hastenTurn
+	hastenUnlock
+	hastenEnter
+	hastenCancel
+	heldUnlock
 	waitEnter
 	waitLoop
 	waitCancel
@@ -123,6 +136,10 @@ const (
 	back // from a call
 	nextAction
 	waitTake
+	firstHand
+	firstOverHand
+	firstCount
+	hastenLook
 	leaveHand
 	handThenLeave // a mutation's
 	postHand
@@ -150,7 +167,12 @@ const (
 )
 
 var text = [places]string{
-	ended: "has ended", postStop: "Post: stop.Load", pushPending: "push: pending.Add(1)",
+	ended: "has ended", postStop: "Post: stop.Load", firstLock: "Post: first lock.CompareAndSwap(0, 1)",
+	firstTake: "postExpress: posted.Swap(nil)", firstRide: "postExpress: look for the event of the call", firstPending: "postExpress: pending.Add(1)",
+	firstUnlock: "Post: lock.Store(0), no express", firstOver: "postExpress: lock.Store(0), the call has ended", postStopAgain: "allowed: stop.Load",
+	hastenTry: "Wait: first lock.CompareAndSwap(0, 1)", hastenTurn: "hasten: goes on or gives up", hastenUnlock: "Wait: lock.Store(0) after hasten",
+	hastenEnter: "Wait: waiting.Add(1), with the lock", hastenCancel: "Wait: cancel.fired, with the lock",
+	heldUnlock: "Wait: lock.Store(0), cancelled", pushPending: "push: pending.Add(1)",
 	pushList: "push: posted.CompareAndSwap", postLock: "Post: lock.CompareAndSwap(0, 1)",
 	postUnlock: "Post: lock.Store(0)", runLock: "Run: lock.Load", waitLook: "Wait: first op.state.Load",
 	waitEnter: "Wait: waiting.Add(1)", waitLoop: "Wait: op.state.Load", waitCancel: "Wait: cancel.fired",
@@ -229,7 +251,7 @@ var fused = [places]bool{
 	pushList: true, waitEnter: true, bellTicket: true, bellCancel: true, turnLeave: true, notifyWord: true, notifyState: true,
 	ringLook: true, ringAdd: true, endPending: true, endSleepers: true, wakeTurn: true, countAdd: true, countSleepers: true,
 	countWake: true, idleLook: true, awakeState: true, progressSeen: true, advBegin: true, bellLookWord: true,
-	progressUrges: true, notifyUrges: true, endUrgency: true, endUrgent: true, napLook: true,
+	progressUrges: true, notifyUrges: true, endUrgency: true, endUrgent: true, napLook: true, hastenTurn: true, hastenEnter: true,
 }
 
 type threadState struct {
@@ -274,6 +296,8 @@ type opSpec struct {
 	message   bool  // not ordered with the others
 	unasked   bool  // no operation: a message from a peer that nobody here asked for
 	cancel    bool  // is waited for with a Cancel
+	known     bool  // has an express
+	unknown   bool  // has none, and Post looks for one. Where neither is set this look is left out
 }
 
 type user struct {

@@ -15,13 +15,50 @@ func (m *machine) do(s *state, i, way int) {
 	r := &s.ranks[rank]
 	target := &s.ops[t.ending]
 	switch t.at {
-	case postStop:
+	case postStop, postStopAgain:
 		if c.stop {
 			op.pending, op.phase = false, over
 			m.jump(nextAction)
 			return
 		}
+		script := m.users[m.kinds[i].user].script
+		if t.at == postStop {
+			m.jump(m.entry(script[t.action-1].verb))
+			return
+		}
 		m.jump(pushPending)
+	case firstLock:
+		if c.lock {
+			m.jump(postStopAgain)
+			return
+		}
+		m.locked()
+		m.choose(spec.known && !c.broken, firstTake, firstUnlock)
+	case firstTake:
+		m.take()
+		m.choose(m.next(s, t.comm, queued, collective) < 0, firstRide, firstPending)
+	case firstRide: // alone: it begins before it counts as pending, and may end so
+		op.begun = true
+		if op.events == op.left {
+			op.events, op.left, op.pending, op.phase, op.urgency = 0, 0, false, over, uint8(opOver)
+			m.jump(firstOver)
+			return
+		}
+		m.jump(firstPending)
+	case firstPending:
+		c.pending++
+		c.posts++
+		alone := m.next(s, t.comm, queued, collective) < 0
+		op.phase, op.pos = queued, c.posts
+		if alone {
+			m.jump(postUnlock)
+			return
+		}
+		m.call(advTake, postUnlock)
+	case firstUnlock:
+		m.unlock(firstHand)
+	case firstOver:
+		m.unlock(firstOverHand)
 	case pushPending:
 		c.pending++
 		m.jump(pushList)
@@ -47,7 +84,29 @@ func (m *machine) do(s *state, i, way int) {
 		m.jump(waitLook)
 
 	case waitLook:
-		m.choose(op.pending, waitEnter, nextAction)
+		m.choose(op.pending, hastenTry, nextAction)
+	case hastenTry:
+		if c.lock {
+			m.jump(waitEnter)
+			return
+		}
+		m.locked()
+		m.call(advTake, hastenLook)
+	case hastenTurn:
+		if way == 1 {
+			m.call(advTake, hastenLook)
+			return
+		}
+		m.jump(hastenEnter)
+	case hastenUnlock:
+		m.unlock(leaveHand)
+	case hastenEnter:
+		c.waiting++
+		m.choose(spec.cancel, hastenCancel, driveAgain)
+	case hastenCancel:
+		m.choose(op.fire, heldUnlock, driveAgain)
+	case heldUnlock:
+		m.unlock(waitLeave)
 	case waitEnter:
 		c.waiting++
 		m.jump(waitLoop)
@@ -182,12 +241,7 @@ func (m *machine) do(s *state, i, way int) {
 
 	case advTake:
 		t.moved = false
-		for k := range m.ops {
-			if m.ops[k].comm == int(t.comm) && s.ops[k].phase == inList {
-				s.ops[k].phase = queued
-				s.ops[k].begun = m.ops[k].message && m.sends[k]
-			}
-		}
+		m.take()
 		if c.broken {
 			m.jump(advBroken)
 			return
@@ -406,6 +460,15 @@ func (m *machine) do(s *state, i, way int) {
 		m.call(ringLook, publishNext)
 	default:
 		panic("no such step: " + text[t.at])
+	}
+}
+
+// take is Comm.take.
+func (m *machine) take() {
+	for k := range m.ops {
+		if op := &m.s.ops[k]; m.ops[k].comm == int(m.t.comm) && op.phase == inList {
+			op.phase, op.begun = queued, m.ops[k].message && m.sends[k]
+		}
 	}
 }
 

@@ -5,6 +5,7 @@
 #include "backend.h"
 #include "completer.h"
 #include "registered.h"
+#include "work.h"
 
 namespace py = pybind11;
 using namespace goccl;
@@ -24,6 +25,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_property_readonly("options", [](GocclBackend& self) {
         return c10::static_intrusive_pointer_cast<GocclOptions>(self.getBackendOptions());
       });
+
+  // It has no methods of its own: known by its type, it is found at once, and dropped without giving the GIL away, as torch does for Works whose end
+  // may wait for others. This one's waits for nobody.
+  py::class_<GocclWork, c10::intrusive_ptr<GocclWork>, c10d::Work>(m, "GocclWork");
 
   m.def("load", &load, py::arg("path"), NoGil());
   m.def("create", &GocclBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),

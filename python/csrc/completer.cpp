@@ -34,7 +34,7 @@ struct Entry {
     } catch (const std::exception& e) {
       LOG(WARNING) << "goccl: the result of a dropped operation could not be copied to its tensor: " << e.what();
     }
-    for (goccl_work handle : held.works) lib.work_free(handle);
+    for (goccl_work handle : held.works) give_back(handle);
   }
 };
 

@@ -32,6 +32,30 @@ std::string load(const std::string& path) {
   return version;
 }
 
+// What a thread has to give back.
+class Returns {
+ public:
+  ~Returns() { flush(); }
+  void add(goccl_work work) {
+    works_[count_++] = work;
+    if (count_ == sizeof works_ / sizeof works_[0]) flush();
+  }
+
+ private:
+  void flush() {
+    if (count_ > 0 && !forked()) lib.work_free_all(works_, count_); // in a fork they are the parent's
+    count_ = 0;
+  }
+
+  size_t count_ = 0;
+  goccl_work works_[16];
+};
+
+void give_back(goccl_work work) {
+  static thread_local Returns returns;
+  returns.add(work);
+}
+
 bool forked() noexcept { return in_forked_child; }
 
 void check_not_forked(const char* what) {

@@ -15,7 +15,7 @@
   X(version)                                                                                  \
   X(group_open) X(group_join) X(group_seq) X(group_set_timeout) X(group_abort) X(group_close) \
   X(run) X(start) X(work_wait) X(work_test) X(work_poll) X(work_urge) X(work_source)          \
-  X(work_free)                                                                                \
+  X(work_free_all)                                                                            \
   X(completions) X(completions_wait) X(alloc) X(free)
 
 namespace goccl {
@@ -37,6 +37,9 @@ std::string load(const std::string& path);
 // library may be called then, and what the parent left behind must not be touched.
 bool forked() noexcept;
 void check_not_forked(const char* what);
+
+// Gives works that have ended back to the core, some at a time: each call into it takes longer than what is done there.
+void give_back(goccl_work work);
 
 // A goccl_error without the cost of clearing its two kilobytes.
 struct Failure : goccl_error {

@@ -27,7 +27,7 @@ GocclWork::GocclWork(int rank, const Kind& kind, goccl_group group, Held&& held,
 GocclWork::~GocclWork() {
   if (forked() || held_.works.empty()) return; // in a fork the handles belong to the parent
   if (!done()) completer::adopt(std::move(held_)); // and leaves nothing here
-  for (goccl_work work : held_.works) lib.work_free(work);
+  for (goccl_work work : held_.works) give_back(work);
 }
 
 void GocclWork::start(Request* requests, size_t count) {

@@ -1,7 +1,7 @@
 from datetime import timedelta
 
 import torch
-from torch._C._distributed_c10d import Backend, Store
+from torch._C._distributed_c10d import Backend, Store, Work
 
 class Options(Backend.Options):
     """What a group was made with. ``copy`` and ``deepcopy`` make independent ones."""
@@ -18,6 +18,9 @@ class GocclBackend(Backend):
 
     @property
     def options(self) -> Options: ...
+
+class GocclWork(Work):
+    """What an operation with ``async_op=True`` returns."""
 
 def load(path: str) -> str:
     """Opens libgoccl by its absolute path and returns its version."""

@@ -44,7 +44,7 @@ def run(options, results, say):
 
 def read(process, ranks, results, say, log):
     """Takes rank 0's lines until its last; ends it when it is silent for too long."""
-    shown = None
+    shown = set()
     while True:
         watchdog = threading.Timer(SILENCE, process.kill)
         watchdog.start()
@@ -59,8 +59,8 @@ def read(process, ranks, results, say, log):
         if kind == "time":
             op, size, name, number, micros = row
             results.add("torch", op, ranks, size, name, number, micros)
-            if (op, size) != shown:
-                shown = (op, size)
+            if (op, size) not in shown:
+                shown.add((op, size))
                 say(".")
         elif kind == "wrong":
             op, size, name, count = row

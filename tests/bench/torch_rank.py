@@ -15,6 +15,9 @@ import torch
 import torch.distributed as dist
 
 
+TOGETHER = ("all_reduce", "all_reduce_async", "burst")  # their differences matter, so their blocks alternate
+
+
 def operation(op, tensor, group):
     """A callable that does the operation once, and by how much its time is divided."""
     ranks, rank = dist.get_world_size(), dist.get_rank()
@@ -98,25 +101,27 @@ class Bench:
         dist.all_reduce(tensor, group=self.groups[name])
         return int(self.slowest((tensor != expected).sum().item()))
 
-    def case(self, op, size):
-        count = max(1, size // 4)
-        if op not in ("all_reduce", "all_reduce_async", "burst", "broadcast", "ping_pong"):
-            count = -(-count // self.ranks) * self.ranks
-        calls, turns, divisor = {}, {}, 1
-        for name, group in self.groups.items():
-            # The fake backend moves nothing: it is the floor of torch's own cost, which is the same for every size.
-            if name == "fake" and (not op.startswith("all_reduce") or size > 1024):
-                continue
-            if op == "all_reduce" and name != "fake":
-                self.say("wrong", op, size, name, self.wrong(op, size, name))
-            calls[name], divisor = operation(op, torch.zeros(count), group)
-            turns[name] = self.turns(calls[name])
+    def case(self, ops, size):
+        calls, turns = {}, {}
+        for op in ops:
+            count = max(1, size // 4)
+            if op not in (*TOGETHER, "broadcast", "ping_pong"):
+                count = -(-count // self.ranks) * self.ranks
+            for name, group in self.groups.items():
+                # The fake backend moves nothing: it is the floor of torch's own cost, which is the same for every size.
+                if name == "fake" and (not op.startswith("all_reduce") or size > 1024):
+                    continue
+                if op == "all_reduce" and name != "fake":
+                    self.say("wrong", op, size, name, self.wrong(op, size, name))
+                calls[op, name] = operation(op, torch.zeros(count), group)
+                turns[op, name] = self.turns(calls[op, name][0])
         for run in range(self.spec["runs"]):
-            blocks = {name: [] for name in calls}
+            blocks = {case: [] for case in calls}
             for _ in range(self.spec["blocks"]):
-                for name in self.dice.sample(list(calls), len(calls)):
-                    blocks[name].append(self.block(calls[name], turns[name], max(1, min(20, turns[name] // 5))) / divisor)
-            for name, times in blocks.items():
+                for case in self.dice.sample(list(calls), len(calls)):
+                    call, divisor = calls[case]
+                    blocks[case].append(self.block(call, turns[case], max(1, min(20, turns[case] // 5))) / divisor)
+            for (op, name), times in blocks.items():
                 self.say("time", op, size, name, run, self.of_blocks(times))
 
     def overlap(self, size):
@@ -162,9 +167,10 @@ def main(rank, ranks, folder, spec):
         import goccl  # noqa: F401
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=int(rank), world_size=int(ranks))
     bench = Bench(spec)
-    cases = [(op, size) for op in spec["ops"] for size in spec["sizes"]]
-    for op, size in cases:
-        bench.case(op, size)
+    together = [op for op in spec["ops"] if op in TOGETHER]
+    for ops in [together] * bool(together) + [[op] for op in spec["ops"] if op not in TOGETHER]:
+        for size in spec["sizes"]:
+            bench.case(ops, size)
     if spec["extra"]:
         bench.overlap(64 << 20)
         bench.idle(10)
