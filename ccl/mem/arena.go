@@ -13,7 +13,7 @@ import (
 // once: pages exist only where Alloc gave them out, so its size costs nothing. All methods may be called by any thread.
 type Arena struct {
 	memory []byte // the whole range, the same until the memory is gone
-	fd     int    // -1 once it is closed, and in those that were received
+	fd     int    // -1 once the memory is gone, and in those that were received
 
 	mu     sync.Mutex
 	closed bool
@@ -135,8 +135,7 @@ func (a *Arena) Free(p unsafe.Pointer) error {
 	if a.kept += bytes; a.kept > len(a.memory)/arenaKeeps || a.closed {
 		a.trim()
 	}
-	a.unmapUnused()
-	return nil
+	return a.endUnused()
 }
 
 // trim gives the pages that nobody uses back to the system.
@@ -172,11 +171,7 @@ func (a *Arena) Close() error {
 		return nil
 	}
 	a.closed = true
-	err := a.closeFD()
-	if e := a.unmapUnused(); err == nil {
-		err = e
-	}
-	return err
+	return a.endUnused()
 }
 
 // FD is the descriptor to pass on.

@@ -1,6 +1,8 @@
 package mem
 
 import (
+	"errors"
+
 	"github.com/goccl/goccl/ccl/fault"
 	"golang.org/x/sys/unix"
 )
@@ -63,37 +65,25 @@ func (a *Arena) commit(at, bytes int) error {
 	return fault.Wrap(fault.System, err, "no memory for %d bytes of registered memory", bytes)
 }
 
-// release gives the pages of a range back. After Close there is no descriptor, and another way.
+// release gives the pages of a range back.
 func (a *Arena) release(at, bytes int) {
-	if a.fd < 0 {
-		unix.Madvise(a.memory[at:at+bytes], unix.MADV_REMOVE)
-		return
-	}
 	again(func() error {
 		return unix.Fallocate(a.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(at), int64(bytes))
 	})
 }
 
-func (a *Arena) closeFD() error {
-	if a.fd < 0 {
-		return nil
-	}
-	fd := a.fd
-	a.fd = -1
-	if err := unix.Close(fd); err != nil {
-		return fault.Wrap(fault.System, err, "close of registered memory")
-	}
-	return nil
-}
-
-// unmapUnused unmaps a closed arena of which nothing is given out.
-func (a *Arena) unmapUnused() error {
+// endUnused unmaps a closed arena of which nothing is given out, and closes its descriptor.
+func (a *Arena) endUnused() error {
 	if !a.closed || len(a.used) > 0 || a.memory == nil {
 		return nil
 	}
-	memory := a.memory
-	a.memory = nil
-	if err := unmapShared(memory); err != nil {
+	memory, fd := a.memory, a.fd
+	a.memory, a.fd = nil, -1
+	err := unmapShared(memory)
+	if fd >= 0 {
+		err = errors.Join(err, unix.Close(fd))
+	}
+	if err != nil {
 		return fault.Wrap(fault.System, err, "unmap of registered memory")
 	}
 	return nil

@@ -20,6 +20,4 @@ func (a *Arena) commit(at, bytes int) error {
 
 func (a *Arena) release(at, bytes int) {}
 
-func (a *Arena) closeFD() error { return nil }
-
-func (a *Arena) unmapUnused() error { return nil }
+func (a *Arena) endUnused() error { return nil }
