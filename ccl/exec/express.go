@@ -151,6 +151,11 @@ func (f *form) compare(call *Call) (is, same bool) {
 func (f *form) take(call *Call) {
 	f.call = *call
 	f.call.In, f.call.Out = nil, nil
+	f.takeBlocks(call)
+}
+
+// takeBlocks makes the blocks of a call those that f was seen with last.
+func (f *form) takeBlocks(call *Call) {
 	f.blocks = f.blocks[:0]
 	for _, blocks := range [2][]Block{call.In, call.Out} {
 		for _, b := range blocks {
@@ -172,12 +177,7 @@ func (x *express) fits(call *Call, rank int) bool {
 	if err != nil || inPlace && x.low.alias&plan.InPlace == 0 {
 		return false
 	}
-	blocks := x.blocks[:0]
-	for _, of := range [2][]Block{call.In, call.Out} {
-		for _, b := range of {
-			blocks = append(blocks, region{uintptr(b.Ptr), b.Count})
-		}
-	}
+	x.takeBlocks(call)
 	return true
 }
 

@@ -62,9 +62,8 @@ func (c *Comm) postExpress(call *Call) *Op {
 	}
 	if way == doubts || !alone {
 		c.advance()
-	} else if c.under.quiet {
-		c.under.quiet = false
-		c.ring()
+	} else {
+		c.ringForQuiet()
 	}
 	c.unlock()
 	c.handOver()
@@ -118,15 +117,15 @@ func (c *Comm) travel(call *Call) headway {
 	turn := int(w.begun % windowNotices)
 	for ; u.at < len(x.steps); u.at++ {
 		b := &x.steps[u.at]
-		switch b.step.kind {
+		switch b.kind {
 		case plan.Signal:
 			c.say(b.step, &x.said, call.In)
 			u.quiet = true
 		case plan.Wait:
-			if !w.heard(b.step.peer, b.step.nth) {
+			if !w.heard(b.peer, b.nth) {
 				return waits
 			}
-			if b.step.first && w.notice(b.step.peer).differs(&x.said, b.lends) {
+			if b.first && w.notice(b.peer).differs(&x.said, b.lends) {
 				return doubts
 			}
 		case plan.Copy, plan.Get:
@@ -145,6 +144,14 @@ func (c *Comm) travel(call *Call) headway {
 	return done
 }
 
+// ringForQuiet rings for what was said quietly.
+func (c *Comm) ringForQuiet() {
+	if c.under.quiet {
+		c.under.quiet = false
+		c.ring()
+	}
+}
+
 // ride is run for an operation that is under way by an express, and ends it where it can. It reports whether the queue may go on.
 func (c *Comm) ride() (moved, on bool) {
 	u := &c.under
@@ -161,9 +168,8 @@ func (c *Comm) ride() (moved, on bool) {
 		c.cede()
 		return true, true
 	}
-	if u.quiet && !u.keen {
-		u.quiet = false
-		c.ring()
+	if !u.keen {
+		c.ringForQuiet()
 	}
 	return u.at != at, false
 }
@@ -176,10 +182,7 @@ func (c *Comm) cede() {
 	}
 	x, op := u.x, c.head
 	u.x = nil
-	if u.quiet {
-		u.quiet = false
-		c.ring()
-	}
+	c.ringForQuiet()
 	c.bindAt(x, op, u.at)
 }
 
@@ -210,9 +213,6 @@ func (c *Comm) hasten(op *Op, pace *park.Spinner) bool {
 		}
 	}
 	u.keen = false
-	if u.quiet {
-		u.quiet = false
-		c.ring()
-	}
+	c.ringForQuiet()
 	return op.state.Load() != opPending
 }

@@ -167,6 +167,7 @@ func parseCondition(text string, c *Condition) error {
 	}
 	return fmt.Errorf("want %s", strings.Join(conditions[:], ", "))
 }
+
 func parseRowSize(text string, size *int64) error {
 	if text == "any" {
 		*size = AnySize
