@@ -36,7 +36,7 @@ clean: ## Remove what was built, and .venv
 ##@ The stages of make test, for one at a time
 
 .PHONY: test-format
-test-format: ## gofmt has nothing to change
+test-format: ## gofmt has nothing to change, nothing is committed that was built
 	@ci/format.sh
 
 .PHONY: test-vet

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails where gofmt would change a file.
+# Fails where gofmt would change a file, and where a file is committed that was built.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$ROOT"
@@ -9,3 +9,12 @@ if [ -n "$wrong" ]; then
     exit 1
 fi
 echo "gofmt: all files formatted"
+if [ -e .git ]; then # not in an unpacked archive
+    # In numstat, binary files have "-" for lines.
+    built=$(git ls-files -ci --exclude-standard; git diff --numstat "$(git hash-object -t tree /dev/null)" -- ':!*/testdata/*' | awk '$1 == "-" { print $3 }')
+    if [ -n "$built" ]; then
+        printf 'ignored or binary, and yet committed; git rm --cached:\n%s\n' "$built"
+        exit 1
+    fi
+    echo "git: nothing committed that was built"
+fi
