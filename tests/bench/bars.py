@@ -11,6 +11,7 @@ from results import Ratio, figure, size_name
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = [8, KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB]
 OTHERS = ["all_gather", "reduce_scatter", "all_to_all", "broadcast", "ping_pong"]
+TORCH_OTHERS = [*OTHERS, "scatter", "gather", "reduce"]
 
 
 class Cell:
@@ -129,7 +130,7 @@ def torch(results):
             else:
                 cells.append(Cell(size_name(size), value, 1.0))
         yield line(f"torch {op}, 2 ranks, within 1 µs an operation of the synchronous call (µs above it)", cells, absent)
-    for op in OTHERS:
+    for op in TORCH_OTHERS:
         limits = {8: 20}
         if op != "ping_pong":
             limits[64 * MIB] = 2.5 if op == "broadcast" else 4

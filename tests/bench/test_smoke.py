@@ -12,6 +12,7 @@ sys.path.insert(0, str(HERE))
 
 import bars  # noqa: E402
 import results as measured  # noqa: E402
+import torch_level  # noqa: E402
 
 
 @pytest.mark.skipif(not shutil.which("cc") or not shutil.which("go"), reason="needs cc and go")
@@ -47,6 +48,17 @@ def test_a_bar_is_met_by_the_median_or_within_the_quartiles(goccl, verdict):
 def test_what_was_not_measured_is_no_verdict():
     lines = bars.lines(filled({"goccl": [5, 5]}))
     assert all(line.startswith("not measured") for line in lines), lines
+
+
+def test_every_operation_of_the_torch_level_has_a_bar():
+    results = measured.Results()
+    for op in torch_level.OPS:
+        for size in bars.SIZES:
+            for library in ("goccl", "gloo", "fake"):
+                results.add("torch", op, 2, size, library, 0, 1.0)
+    lines = bars.lines(results)
+    for op in torch_level.OPS:
+        assert any(line.split(maxsplit=1)[1].startswith(f"torch {op}, 2 ranks") for line in lines if not line.startswith("not measured")), op
 
 
 def test_ratio_is_paired_by_run():

@@ -9,7 +9,8 @@ import threading
 from core import Failure
 
 RIVALS = ("gloo",)
-OPS = ("all_reduce", "all_reduce_async", "burst", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "ping_pong")
+OPS = ("all_reduce", "all_reduce_async", "burst", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "scatter", "gather",
+       "reduce", "ping_pong")
 SILENCE = 300  # seconds without a line that count as a hang
 
 

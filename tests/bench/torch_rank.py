@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 
 TOGETHER = ("all_reduce", "all_reduce_async", "burst")  # their differences matter, so their blocks alternate
+IN_BLOCKS = ("all_gather", "reduce_scatter", "all_to_all", "scatter", "gather")  # the vector has a block for each rank
 
 
 def operation(op, tensor, group):
@@ -23,6 +24,7 @@ def operation(op, tensor, group):
     ranks, rank = dist.get_world_size(), dist.get_rank()
     other = torch.empty_like(tensor)
     part = tensor.new_zeros(max(1, tensor.numel() // ranks))
+    blocks = list(tensor.chunk(ranks)) if op in IN_BLOCKS and rank == 0 else None  # of the root
 
     def ping_pong():
         if rank == 0:
@@ -44,6 +46,9 @@ def operation(op, tensor, group):
         "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, tensor, group=group),
         "all_to_all": lambda: dist.all_to_all_single(other, tensor, group=group),
         "broadcast": lambda: dist.broadcast(tensor, 0, group=group),
+        "scatter": lambda: dist.scatter(part, blocks, 0, group=group),
+        "gather": lambda: dist.gather(part, blocks, 0, group=group),
+        "reduce": lambda: dist.reduce(tensor, 0, group=group),
         "ping_pong": ping_pong,
     }[op], {"burst": 16, "ping_pong": 2}.get(op, 1)
 
@@ -105,7 +110,7 @@ class Bench:
         calls, turns = {}, {}
         for op in ops:
             count = max(1, size // 4)
-            if op not in (*TOGETHER, "broadcast", "ping_pong"):
+            if op in IN_BLOCKS:
                 count = -(-count // self.ranks) * self.ranks
             for name, group in self.groups.items():
                 # The fake backend moves nothing: it is the floor of torch's own cost, which is the same for every size.
