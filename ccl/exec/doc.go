@@ -41,6 +41,8 @@
 // operation, of which there are eight. An operation whose chunks do not fit a slot runs in pieces, the same elements of every block in each; a piece is
 // to the windows and to its messages what an operation is. In a plan without gets and words the window is private memory behind Tmp.
 //
+// Ranks that outnumber the cores of their host say in their windows on which they run (seats.go).
+//
 // # Registered memory
 //
 // A chunk of a window that would be a copy of a buffer which peers can read is that buffer itself, where the plan allows it (lend.go). A rank that lends

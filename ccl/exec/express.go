@@ -25,6 +25,7 @@ type express struct {
 	arithmetic
 	turns uint64
 	large bool // it lends its blocks where they lie in registered memory
+	short bool // ranks keep their core as long as that holds up nobody (undisturbing)
 }
 
 // form is what calls have in common that differ only in where their buffers are.
@@ -197,6 +198,7 @@ func (c *Comm) learn(op *Op, low *lowered) {
 	x.take(&op.call)
 	x.low, x.said = low, c.said()
 	x.arithmetic, x.turns = cur.arithmetic, cur.turns
+	x.short = total(cur.bufs[plan.Win]) <= mostKept
 	x.large = low.lends && total(cur.bufs[plan.Win]) >= worthLending(op.call.Coll)
 	x.steps = x.steps[:0]
 	for pc := range low.lanes[0] {
@@ -307,7 +309,7 @@ func (c *Comm) runExpress(x *express, call *Call) error {
 		case plan.Wait:
 			from := &w.ranks[b.peer]
 			n := &from.each[turn]
-			if n.word.Load() < w.word(b.nth) && !c.listen(b.step, &pace) {
+			if n.word.Load() < w.word(b.nth) && !c.listen(b.step, x.short, &pace) {
 				return c.resume(x, call, seq, b.pc, &pace)
 			}
 			from.known = max(from.known, w.begun)
@@ -384,8 +386,18 @@ func (c *Comm) entered(turns uint64, pace *park.Spinner) bool {
 }
 
 // listen waits awake for a signal that was not there yet, and reports whether it came.
-func (c *Comm) listen(s *step, pace *park.Spinner) bool {
+func (c *Comm) listen(s *step, short bool, pace *park.Spinner) bool {
 	w := &c.windows
+	for short && w.undisturbing(c.rank, s.peer) {
+		if !pace.Spin() {
+			w.waitedInVain()
+			break
+		}
+		if w.heard(s.peer, s.nth) {
+			pace.Reset()
+			return true
+		}
+	}
 	return c.awake(pace, func() bool { return w.heard(s.peer, s.nth) })
 }
 

@@ -39,7 +39,9 @@ const (
 // page is the header of a window.
 type page struct {
 	left atomic.Uint64 // operations that the owner has left
-	_    [120]byte
+	_    [56]byte
+	seat atomic.Uint64 // where the owner ran (settle)
+	_    [56]byte
 	each [windowNotices]notice
 }
 
@@ -61,6 +63,11 @@ type shared struct {
 	least uint64 // operations that every rank has left, as far as this rank has seen
 	ranks []sharedRank
 	fence park.Fence
+	seats *park.Seats // nil where there are cores for all ranks
+	// All ranks have said where they run, and those are on the core of this one.
+	seated bool
+	mates  []int
+	vain   int // waits since then for which the peer was too late
 
 	arena  *mem.Arena // registered memory of this process, where all ranks have such
 	arenas [][]byte   // that of each peer
@@ -93,7 +100,7 @@ func (w *shared) open(opts *Options) error {
 		}
 		w.ranks[r] = sharedRank{page: (*page)(unsafe.Pointer(&memory[0])), slots: unsafe.Pointer(&memory[windowHeader])}
 	}
-	w.own = opts.Window
+	w.own, w.seats = opts.Window, park.NewSeats(len(w.ranks))
 	w.openArenas(opts)
 	return nil
 }
@@ -253,6 +260,9 @@ func (c *Comm) leaveSlot() {
 	w.begun++
 	w.ranks[c.rank].left.Store(w.begun) // a fence, after which nobody who sleeps is missed
 	c.notifyAll()
+	if w.seats != nil && w.begun%(seatEvery/2) == 0 {
+		w.settle(c.rank)
+	}
 }
 
 // enter reports whether the operation may use its slot.

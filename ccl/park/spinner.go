@@ -95,6 +95,22 @@ func (s *Spinner) sleep(t int64) bool {
 	return false
 }
 
+// Spin is Turn for who knows that nobody needs this core: it pauses, whatever yields have told, and reports false when that has
+// taken as long as it may. Then Turn goes on.
+func (s *Spinner) Spin() bool {
+	if s.phase != blind || s.slow == 0 && (s.Background || spinFor.Load() == 0) {
+		return false
+	}
+	if s.slow == 0 {
+		s.slow = tightTurns
+	}
+	if s.turns++; s.turns < s.slow {
+		Pause(1)
+		return true
+	}
+	return s.pause()
+}
+
 // pause goes on with the blind part, or says that it is over.
 func (s *Spinner) pause() bool {
 	switch {

@@ -1,0 +1,62 @@
+package park
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// online is the cores of the host; none if that is not known.
+var online = sync.OnceValue(func() (cores []int) {
+	list, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return nil
+	}
+	set, _ := ParseCPUs(string(list))
+	for cpu := range len(set) * 64 {
+		if set.Has(cpu) {
+			cores = append(cores, cpu)
+		}
+	}
+	return cores
+})
+
+func here() int {
+	var cpu uint32
+	if _, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); errno != 0 {
+		return -1
+	}
+	return int(cpu)
+}
+
+// move has the calling thread go on on another core, and reports whether it does. A thread that is bound to some cores stays: it cannot be
+// seen whether it is bound by itself or by its control group, and what bound it could not be restored as it was.
+func move(core int) bool {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var allowed [maxCPU / 64]uint64
+	n, ok := affinity(unix.SYS_SCHED_GETAFFINITY, allowed[:])
+	if !ok || CPUSet(allowed[:]).Count() < len(online()) {
+		return false
+	}
+	var one, all [maxCPU / 64]uint64
+	one[core/64] = 1 << (core % 64)
+	for i := range all {
+		all[i] = ^uint64(0)
+	}
+	words := max(1, n/8)
+	_, ok = affinity(unix.SYS_SCHED_SETAFFINITY, one[:words])
+	if ok {
+		affinity(unix.SYS_SCHED_SETAFFINITY, all[:words])
+	}
+	return ok
+}
+
+// affinity gets or sets where the calling thread may run.
+func affinity(call uintptr, set []uint64) (bytes int, ok bool) {
+	n, _, errno := unix.RawSyscall(call, 0, uintptr(len(set)*8), uintptr(unsafe.Pointer(&set[0])))
+	return int(n), errno == 0
+}
