@@ -6,7 +6,7 @@ SHELL := /usr/bin/env bash
 GO_ENV := . ci/env.sh;
 PYTEST := .venv/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 # Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec).
-RACE   := $$(go list ./ccl/... ./transport/... ./pgbackend/... | grep -vE '/ccl/(plan|algo|verify|sim|draw|tune|topo/network|internal/lint|kernel/asmgen)$$')
+RACE   := $$(go list ./ccl/... ./transport/... ./pgbackend/... | grep -vE '/ccl/(plan|algo|verify|sim|draw|tune|kernel|topo/network|internal/lint|kernel/asmgen)$$')
 # Collectives on contiguous tensors.
 ACCEPT_FILTER := ^(broadcast|all_reduce|reduce|all_gather|all_gather_into_tensor|gather|scatter|reduce_scatter|reduce_scatter_tensor|all_to_all|all_to_all_single|send_recv|irecv_isend|p2p|barrier|subgroup)/
 
@@ -61,7 +61,7 @@ test-go: ## Go tests with cgo, in random order
 
 .PHONY: test-race
 test-race: ## Go tests under the race detector
-	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -race -short -count=1 -timeout=170s $(RACE)
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -race -short -count=1 -timeout=230s $(RACE)
 
 .PHONY: test-cover
 test-cover: ## Coverage of what proves and simulates plans: 90 % or more
