@@ -6,7 +6,7 @@ SHELL := /usr/bin/env bash
 GO_ENV := . ci/env.sh;
 PYTEST := .venv/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 # Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec).
-RACE   := $$(go list ./ccl/... ./transport/... ./pgbackend/... | grep -vE '/ccl/(plan|algo|verify|sim|draw|tune|kernel|topo/network|internal/lint|kernel/asmgen)$$')
+RACE   := $$(go list ./ccl/... ./transport/... ./pgbackend/... | grep -vE '/ccl/(plan|algo|verify|sim|draw|tune|topo/network|internal/lint|kernel/asmgen)$$')
 # Collectives on contiguous tensors.
 ACCEPT_FILTER := ^(broadcast|all_reduce|reduce|all_gather|all_gather_into_tensor|gather|scatter|reduce_scatter|reduce_scatter_tensor|all_to_all|all_to_all_single|send_recv|irecv_isend|p2p|barrier|subgroup)/
 

@@ -38,7 +38,7 @@ func move(core int) bool {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var allowed [maxCPU / 64]uint64
-	n, ok := affinity(unix.SYS_SCHED_GETAFFINITY, allowed[:])
+	n, ok := affinity(unix.SYS_SCHED_GETAFFINITY, 0, allowed[:])
 	if !ok || CPUSet(allowed[:]).Count() < len(online()) {
 		return false
 	}
@@ -48,15 +48,9 @@ func move(core int) bool {
 		all[i] = ^uint64(0)
 	}
 	words := max(1, n/8)
-	_, ok = affinity(unix.SYS_SCHED_SETAFFINITY, one[:words])
+	_, ok = affinity(unix.SYS_SCHED_SETAFFINITY, 0, one[:words])
 	if ok {
-		affinity(unix.SYS_SCHED_SETAFFINITY, all[:words])
+		affinity(unix.SYS_SCHED_SETAFFINITY, 0, all[:words])
 	}
 	return ok
-}
-
-// affinity gets or sets where the calling thread may run.
-func affinity(call uintptr, set []uint64) (bytes int, ok bool) {
-	n, _, errno := unix.RawSyscall(call, 0, uintptr(len(set)*8), uintptr(unsafe.Pointer(&set[0])))
-	return int(n), errno == 0
 }
