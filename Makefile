@@ -87,6 +87,10 @@ test-python: ## Python tests, and that the benchmarks work
 test-packaging: ## What is in the wheel and in its libraries
 	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-packaging.xml tests/packaging
 
+.PHONY: test-conformance
+test-conformance: ## A selection of torch's own distributed tests, with goccl
+	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-conformance.xml tests/conformance
+
 ##@ Longer or by hand
 
 .PHONY: accept
@@ -95,6 +99,10 @@ accept: setup ## ACCEPT=folder with collectives.py: no case of tests/accept.txt 
 	@mkdir -p build && rm -f build/accept.json
 	@$(GO_ENV) python "$(ACCEPT)/collectives.py" --backend goccl --ranks 2,3 --filter '$(ACCEPT_FILTER)' --json build/accept.json || true
 	@.venv/bin/python tests/accept_compare.py build/accept.json tests/accept.txt $(if $(UPDATE),--update)
+
+.PHONY: conformance
+conformance: setup ## All of torch's own distributed tests at 2, 3 and 4 ranks, goccl beside gloo (docs/conformance.md; CONFORMANCE_ARGS)
+	@$(GO_ENV) .venv/bin/python tests/conformance/conformance.py $(CONFORMANCE_ARGS)
 
 .PHONY: bench
 bench: setup ## goccl beside Intel MPI, Open MPI, MPICH and Gloo in one run: ratios, CSV, picture (BENCH_ARGS: tests/bench/README.md)
