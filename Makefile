@@ -109,6 +109,10 @@ bench: setup ## goccl beside Intel MPI, Open MPI, MPICH and Gloo in one run: rat
 	@$(GO_ENV) tests/bench/install.sh
 	@$(GO_ENV) .venv/bin/python tests/bench/run.py $(or $(BENCH_ARGS),--bars)
 
+.PHONY: examples
+examples: setup ## Every example (examples/README.md) in one process and with torchrun, compared (three minutes; EXAMPLES=pipeline.py for one)
+	@$(GO_ENV) .venv/bin/python examples/run_all.py $(EXAMPLES)
+
 .PHONY: race-long
 race-long: setup ## What test-race runs, twenty times in random order (40 minutes on two cores)
 	@$(GO_ENV) go test -race -short -count=20 -shuffle=on -timeout=120m $(RACE)

@@ -12,11 +12,15 @@ PATIENCE = 60.0  # seconds until a call that has not come back is an error
 
 
 class RankPool:
-    """size processes; run calls a function on all of them. Each has initialised goccl's default group, if group is True."""
+    """size processes; run calls a function on all of them. Each has initialised goccl's default group, if group is True.
 
-    def __init__(self, size, folder, group=True, timeout=20.0):
+    patience is how many seconds a call may take, timeout those of the group, method how the processes are started.
+    """
+
+    def __init__(self, size, folder, group=True, timeout=20.0, patience=PATIENCE, method="spawn"):
         self.size = size
-        context = multiprocessing.get_context("spawn")
+        self._patience = patience
+        context = multiprocessing.get_context(method)
         self._results = context.Queue()
         self._tasks = [context.Queue() for _ in range(size)]
         self._processes = [
@@ -43,27 +47,38 @@ class RankPool:
                 process.kill()
         assert [process.exitcode for process in self._processes] == [0] * self.size
 
+    def kill(self):
+        """Ends the processes at once: after a failure their groups are of no more use."""
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.join()
+
     def _collect(self, what):
-        results, failures = [None] * self.size, {}
-        end = time.monotonic() + PATIENCE
-        for _ in range(self.size):
-            while True:
-                try:
-                    rank, value, failure = self._results.get(timeout=0.5)
-                    break
-                except queue.Empty:
-                    dead = {r: p.exitcode for r, p in enumerate(self._processes) if p.exitcode is not None}
-                    assert not dead, f"{what}: ranks ended with {dead}"
-                    assert time.monotonic() < end, f"{what}: a rank did not come back in {PATIENCE} s"
+        __tracebackhide__ = True  # what the ranks say matters, not how it came here
+        results, failures = {}, {}
+        end = time.monotonic() + self._patience
+        while len(results) < self.size:
+            try:
+                rank, value, failure = self._results.get(timeout=0.5)
+            except queue.Empty:
+                dead = {r: p.exitcode for r, p in enumerate(self._processes) if p.exitcode is not None}
+                if not dead and time.monotonic() < end:
+                    continue
+                for r in set(range(self.size)) - set(results):
+                    failures[r] = f"ended with {dead[r]}" if r in dead else "did not come back in time"
+                break
             results[rank] = value
             if failure:
                 failures[rank] = failure
+                end = min(end, time.monotonic() + 5)  # the others may wait for this one for long
         assert not failures, f"{what}: " + "\n".join(f"rank {r}:\n{text}" for r, text in sorted(failures.items()))
-        return results
+        return [results[rank] for rank in range(self.size)]
 
 
 def _serve(rank, size, folder, group, timeout, tasks, results):
     torch.set_num_threads(1)
+    multiprocessing.current_process().daemon = False  # a daemon could not have children of its own, such as data loaders' workers
     try:
         if group:
             import goccl  # noqa: F401

@@ -1,0 +1,171 @@
+"""Expert parallel: a mixture of experts whose experts live on different ranks, and tokens that travel to them and back.
+
+    torchrun --nproc-per-node 2 examples/expert_parallel.py
+    python examples/expert_parallel.py                       # one process, no communication: the same losses
+
+A router sends each token to one of eight small networks, so how many tokens a rank has for another one differs at every step: an
+all-to-all with uneven splits, and the other way round in backward. The rest of the model is data parallel. An auxiliary loss keeps
+the experts about equally busy. The data: scikit-learn's handwritten digits, where an image is one token.
+"""
+import argparse
+import hashlib
+import json
+import pathlib
+import time
+
+import torch
+import torch.distributed as dist
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.nn.functional import cross_entropy, one_hot
+
+WIDTH, EXPERTS, AUXILIARY = 64, 8, 0.01
+
+
+class AllToAll(torch.autograd.Function):
+    """Sends rows to other ranks: sent[r] of them to rank r, which has the like from us in received. The gradients travel back."""
+
+    @staticmethod
+    def forward(ctx, rows, sent, received):
+        ctx.sent, ctx.received = sent, received
+        out = rows.new_empty(sum(received), *rows.shape[1:])
+        dist.all_to_all_single(out, rows.contiguous(), received, sent)
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):
+        back = gradient.new_empty(sum(ctx.sent), *gradient.shape[1:])
+        dist.all_to_all_single(back, gradient.contiguous(), ctx.sent, ctx.received)
+        return back, None, None
+
+
+class MixtureOfExperts(nn.Module):
+    """[tokens, WIDTH] to the same, with the auxiliary loss. Each rank has EXPERTS / ranks of the experts."""
+
+    def __init__(self, rank, ranks):
+        super().__init__()
+        self.ranks = ranks
+        self.router = nn.Linear(WIDTH, EXPERTS)
+        experts = [nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Linear(2 * WIDTH, WIDTH)) for _ in range(EXPERTS)]
+        self.experts = nn.ModuleList(experts[rank * EXPERTS // ranks:(rank + 1) * EXPERTS // ranks])
+
+    def forward(self, tokens):
+        chances = self.router(tokens).softmax(-1)
+        chance, expert = chances.max(-1)
+        counts = one_hot(expert, EXPERTS).sum(0)  # of our tokens, for each expert
+        auxiliary = self.auxiliary_loss(chances, counts)
+
+        order = expert.argsort(stable=True)  # our tokens in the order of their experts, and so of the ranks that have them
+        rows = tokens[order]
+        if self.ranks > 1:
+            coming = torch.empty_like(counts)  # [rank, expert of ours]: how many tokens come
+            dist.all_to_all_single(coming, counts)
+            coming = coming.view(self.ranks, -1)
+            sent, received = counts.view(self.ranks, -1).sum(1).tolist(), coming.sum(1).tolist()
+            rows = self.run(AllToAll.apply(rows, sent, received), coming)
+            rows = AllToAll.apply(rows, received, sent)
+        else:
+            rows = self.run(rows, counts.view(1, -1))
+        return tokens + chance[:, None] * rows[order.argsort()], auxiliary
+
+    def run(self, rows, coming):
+        """The experts of this rank on the rows that came: from each rank those for the first expert, then for the next one, …"""
+        pieces = list(rows.split(coming.flatten().tolist()))
+        experts = len(self.experts)
+        done = [None] * len(pieces)
+        for i, expert in enumerate(self.experts):
+            mine = pieces[i::experts]  # all that came for it, from all ranks
+            done[i::experts] = expert(torch.cat(mine)).split([len(piece) for piece in mine])
+        return torch.cat(done)
+
+    def auxiliary_loss(self, chances, counts):
+        """Smallest where all experts get as many tokens and chances: EXPERTS · Σ (part of the tokens) · (mean chance)."""
+        total = counts.clone()
+        if self.ranks > 1:
+            dist.all_reduce(total)  # of all ranks, as one process would count; it is a constant, so no gradient is lost
+        return EXPERTS * (total / total.sum() * chances.mean(0)).sum()
+
+
+class Model(nn.Module):
+    def __init__(self, rank, ranks):
+        super().__init__()
+        self.first, self.mixture, self.last = nn.Linear(64, WIDTH), MixtureOfExperts(rank, ranks), nn.Linear(WIDTH, 10)
+
+    def forward(self, images):
+        hidden, auxiliary = self.mixture(self.first(images).relu())
+        return self.last(hidden), auxiliary
+
+
+def mean_gradients(model, ranks):
+    """The gradients of the mean loss over all ranks. An expert has met the tokens of all ranks, other weights only those of one."""
+    for name, parameter in model.named_parameters():
+        if "experts" not in name:
+            dist.all_reduce(parameter.grad)
+        parameter.grad /= ranks
+
+
+def digest(tensors):
+    """The bits of some tensors in a few letters."""
+    return hashlib.sha256(b"".join(t.detach().numpy().tobytes() for t in tensors)).hexdigest()[:16]
+
+
+def train(steps=120, batch=128, lr=2e-3, seed=0):
+    """Trains and reports. batch is the number of images in the global batch, of all ranks together."""
+    rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    if batch % ranks or EXPERTS % ranks:
+        raise ValueError(f"a batch of {batch}, or {EXPERTS} experts, cannot be shared by {ranks} ranks")
+    images, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
+    images = images.float() / 16
+
+    torch.manual_seed(seed)  # the same weights on every rank, which keeps some of the experts
+    model = Model(rank, ranks)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+
+    losses, start = [], time.perf_counter()
+    dice = torch.Generator().manual_seed(seed)  # every rank throws the same dice, and takes its part
+    for _ in range(steps):
+        chosen = torch.randint(len(images), (batch,), generator=dice).chunk(ranks)[rank]
+        scores, auxiliary = model(images[chosen])
+        loss = cross_entropy(scores, labels[chosen]) + AUXILIARY * auxiliary
+        optimizer.zero_grad()
+        loss.backward()
+        if ranks > 1:
+            mean_gradients(model, ranks)
+        optimizer.step()
+        losses.append(loss.detach())
+    seconds = time.perf_counter() - start
+
+    losses = torch.stack(losses)
+    if ranks > 1:
+        dist.all_reduce(losses, op=dist.ReduceOp.AVG)  # each rank has those of its parts
+    shared = [losses, *(p for name, p in model.named_parameters() if "experts" not in name)]
+    digests = [digest(shared)]
+    if ranks > 1:
+        digests = [None] * ranks
+        dist.all_gather_object(digests, digest(shared))
+    return {"ranks": ranks, "losses": losses.tolist(), "seconds": seconds, "digests": digests}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", default="goccl", help="goccl (the default), gloo, …")
+    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--json", help="write the results to this file")
+    options = parser.parse_args()
+
+    torch.set_num_threads(1)
+    if dist.is_torchelastic_launched():  # by torchrun, which says in the environment who the others are
+        import goccl  # noqa: F401 (makes the backend known to torch.distributed; torch 2.14 and later find it by its name)
+        dist.init_process_group(options.backend)
+    report = train(options.steps)
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        losses, where = report["losses"], f"{report['ranks']} ranks" if report["ranks"] > 1 else "one process"
+        print(f"{where}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {len(losses)} steps and {report['seconds']:.1f} s")
+        if options.json:
+            pathlib.Path(options.json).write_text(json.dumps(report))
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

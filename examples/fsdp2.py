@@ -1,0 +1,159 @@
+"""Fully sharded data parallel (FSDP2): each rank keeps a part of the weights, gradients and optimizer state, and of the checkpoint.
+
+    torchrun --nproc-per-node 2 examples/fsdp2.py
+    torchrun --nproc-per-node 2 examples/fsdp2.py --bf16                # computes in bfloat16, keeps weights and sums in float32
+    torchrun --nproc-per-node 2 examples/fsdp2.py --folder ckpt         # keeps the checkpoint that is written half-way …
+    torchrun --nproc-per-node 4 examples/fsdp2.py --folder ckpt --resume    # … from which any number of ranks goes on
+    python examples/fsdp2.py                                            # one process, no communication: the same losses
+
+Before a block runs, its weights are all-gathered; after its backward the gradients are reduce-scattered, so that each rank gets the
+mean of the part that it keeps. Nothing else of the training loop changes. The data: scikit-learn's handwritten digits.
+"""
+import argparse
+import hashlib
+import json
+import pathlib
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.functional import cross_entropy
+
+WIDTH, LAYERS = 96, 4
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Linear(2 * WIDTH, WIDTH))
+
+    def forward(self, x):
+        return x + self.inner(x)
+
+
+def build(ranks, bf16, lr, seed):
+    """The model, sharded where there is more than one rank, and its optimizer."""
+    torch.manual_seed(seed)  # the same weights on every rank, of which each keeps its part
+    model = nn.Sequential(nn.Linear(64, WIDTH), *(Block() for _ in range(LAYERS)), nn.Linear(WIDTH, 10))
+    if ranks > 1:
+        mesh = init_device_mesh("cpu", (ranks,))
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if bf16 else MixedPrecisionPolicy()
+        for layer in model:
+            if isinstance(layer, Block):  # a unit of communication: the weights of one block are whole while it runs, no others
+                fully_shard(layer, mesh=mesh, mp_policy=policy)
+        fully_shard(model, mesh=mesh, mp_policy=policy)  # what is left: the first and the last layer
+    return model, torch.optim.AdamW(model.parameters(), lr=lr)  # after sharding: its state is of the parts only
+
+
+def fit(model, optimizer, first, last, batch):
+    """Trains steps first to last; the losses of this rank's parts of the batches."""
+    rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    images, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
+    images = images.float() / 16
+    losses = []
+    for step in range(first, last):
+        # The step alone says which images: a run that goes on from a checkpoint sees the same ones.
+        chosen = torch.randint(len(images), (batch,), generator=torch.Generator().manual_seed(step)).chunk(ranks)[rank]
+        loss = cross_entropy(model(images[chosen]).float(), labels[chosen])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses
+
+
+def save(folder, model, optimizer):
+    """Writes a checkpoint: every rank what it keeps, into files of its own."""
+    weights, state = get_state_dict(model, optimizer)
+    dcp.save({"weights": weights, "state": state}, checkpoint_id=folder)
+
+
+def load(folder, model, optimizer):
+    """Reads a checkpoint: every rank what it keeps, also where other ranks wrote it, and more or fewer of them."""
+    weights, state = get_state_dict(model, optimizer)  # says what to read; the values are replaced
+    dcp.load({"weights": weights, "state": state}, checkpoint_id=folder)
+    set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=state)
+
+
+def digest(tensors):
+    """The bits of some tensors in a few letters; those that are sharded are put together first."""
+    whole = (t.detach().full_tensor() if isinstance(t, DTensor) else t.detach() for t in tensors)
+    return hashlib.sha256(b"".join(t.numpy().tobytes() for t in whole)).hexdigest()[:16]
+
+
+def train(folder, resume=False, steps=80, batch=64, lr=1e-3, bf16=False, seed=0):
+    """Trains, with a checkpoint in folder half-way, and the second half again from there; with resume only from there.
+
+    batch is the size of the global batch, of all ranks together.
+    """
+    ranks = dist.get_world_size() if dist.is_initialized() else 1
+    if batch % ranks:
+        raise ValueError(f"a batch of {batch} cannot be shared by {ranks} ranks")
+    if bf16 and ranks == 1:
+        raise ValueError("mixed precision is a part of fully_shard here: bf16 needs two ranks or more")
+    start, half, losses = time.perf_counter(), steps // 2, []
+    if not resume:
+        model, optimizer = build(ranks, bf16, lr, seed)
+        losses = fit(model, optimizer, 0, half, batch)
+        save(folder, model, optimizer)
+        losses += fit(model, optimizer, half, steps, batch)
+
+    again, optimizer = build(ranks, bf16, lr, seed + 1)  # other weights, or loading would show nothing
+    load(folder, again, optimizer)
+    resumed = fit(again, optimizer, half, steps, batch)
+    seconds = time.perf_counter() - start
+
+    losses = torch.stack(losses + resumed)
+    digests = [digest(again.parameters())]
+    if ranks > 1:
+        dist.all_reduce(losses, op=dist.ReduceOp.AVG)  # each rank has those of its parts
+        digests = [None] * ranks
+        dist.all_gather_object(digests, digest(again.parameters()))
+    report = {"ranks": ranks, "losses": losses[:steps - half if resume else steps].tolist(), "seconds": seconds, "digests": digests}
+    if not resume:
+        report["resumed_equal"] = torch.equal(losses[half:steps], losses[steps:])
+    return report
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", default="goccl", help="goccl (the default), gloo, …")
+    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16")
+    parser.add_argument("--folder", help="the checkpoint; a temporary one if left out")
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --folder")
+    parser.add_argument("--json", help="write the results to this file")
+    options = parser.parse_args()
+
+    torch.set_num_threads(1)
+    if dist.is_torchelastic_launched():  # by torchrun, which says in the environment who the others are
+        import goccl  # noqa: F401 (makes the backend known to torch.distributed; torch 2.14 and later find it by its name)
+        dist.init_process_group(options.backend)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = [options.folder or folder]
+        if dist.is_initialized():
+            dist.broadcast_object_list(folder)  # all ranks use rank 0's
+        report = train(folder[0], options.resume, options.steps, bf16=options.bf16)
+        if dist.is_initialized():
+            dist.barrier()  # no folder goes away while another rank reads it
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        losses, where = report["losses"], f"{report['ranks']} ranks" if report["ranks"] > 1 else "one process"
+        print(f"{where}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {len(losses)} steps and {report['seconds']:.1f} s")
+        if "resumed_equal" in report:
+            print(f"From the checkpoint the same losses: {'yes' if report['resumed_equal'] else 'NO'}")
+        if options.json:
+            pathlib.Path(options.json).write_text(json.dumps(report))
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Pipeline parallel: each rank has some of the layers, and the batch passes through the ranks in small parts.
+
+    torchrun --nproc-per-node 2 examples/pipeline.py
+    python examples/pipeline.py                       # one process, no communication: the same losses
+
+torch.distributed.pipelining sends activations to the next rank and gradients back. In the 1F1B schedule a rank, once the first
+parts have reached it, does one forward and one backward in turn, so it keeps few activations. The data: scikit-learn's breast cancer
+table, 569 tumours with 30 measurements each, benign or not.
+"""
+import argparse
+import hashlib
+import json
+import pathlib
+import time
+
+import torch
+import torch.distributed as dist
+from sklearn.datasets import load_breast_cancer
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.nn.functional import cross_entropy
+
+WIDTH, LAYERS = 64, 8
+PARTS = 8  # of a batch; as many as there are ranks, or more: the more, the less a rank waits for its first and after its last
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH))
+
+    def forward(self, x):
+        return x + self.inner(x)
+
+
+def digest(tensors):
+    """The bits of some tensors in a few letters."""
+    return hashlib.sha256(b"".join(t.detach().numpy().tobytes() for t in tensors)).hexdigest()[:16]
+
+
+def train(steps=80, batch=128, lr=1e-3, seed=0):
+    """Trains and reports."""
+    rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    if ranks > PARTS:
+        raise ValueError(f"a batch of {PARTS} parts cannot keep {ranks} ranks busy")
+    table, labels = (torch.tensor(part) for part in load_breast_cancer(return_X_y=True))
+    table = ((table - table.mean(0)) / table.std(0)).float()
+
+    torch.manual_seed(seed)  # the same weights on every rank, which keeps some of the layers
+    layers = [nn.Linear(30, WIDTH), *(Block() for _ in range(LAYERS)), nn.Linear(WIDTH, 2)]
+    model = nn.Sequential(*layers[rank * len(layers) // ranks:(rank + 1) * len(layers) // ranks])
+    if ranks > 1:
+        stage = PipelineStage(model, rank, ranks, torch.device("cpu"))
+        schedule = Schedule1F1B(stage, n_microbatches=PARTS, loss_fn=cross_entropy)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+
+    losses, start = torch.zeros(steps), time.perf_counter()
+    dice = torch.Generator().manual_seed(seed)  # every rank throws the same dice
+    for step in range(steps):
+        chosen = torch.randint(len(table), (batch,), generator=dice)
+        optimizer.zero_grad()
+        if ranks == 1:
+            loss = cross_entropy(model(table[chosen]), labels[chosen])
+            loss.backward()
+            losses[step] = loss.detach()
+        elif rank == 0:  # the first rank has the input …
+            schedule.step(table[chosen])
+        elif rank == ranks - 1:  # … the last one knows what should come out
+            of_parts = []
+            schedule.step(target=labels[chosen], losses=of_parts)
+            losses[step] = torch.stack(of_parts).detach().mean()
+        else:
+            schedule.step()
+        optimizer.step()  # each rank its own layers
+    seconds = time.perf_counter() - start
+
+    digests = [digest(model.parameters())]
+    if ranks > 1:
+        dist.broadcast(losses, src=ranks - 1)
+        digests = [None] * ranks
+        dist.all_gather_object(digests, digest([losses]))  # the weights are different ones on each rank
+    return {"ranks": ranks, "losses": losses.tolist(), "seconds": seconds, "digests": digests}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", default="goccl", help="goccl (the default), gloo, …")
+    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--json", help="write the results to this file")
+    options = parser.parse_args()
+
+    torch.set_num_threads(1)
+    if dist.is_torchelastic_launched():  # by torchrun, which says in the environment who the others are
+        import goccl  # noqa: F401 (makes the backend known to torch.distributed; torch 2.14 and later find it by its name)
+        dist.init_process_group(options.backend)
+    report = train(options.steps)
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        losses, where = report["losses"], f"{report['ranks']} ranks" if report["ranks"] > 1 else "one process"
+        print(f"{where}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {len(losses)} steps and {report['seconds']:.1f} s")
+        if options.json:
+            pathlib.Path(options.json).write_text(json.dumps(report))
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

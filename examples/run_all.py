@@ -1,0 +1,85 @@
+"""Runs every example in one process and then with torchrun, and compares what came out. It takes a few minutes.
+
+    python examples/run_all.py
+    python examples/run_all.py transformer.py fsdp2.py     # some of them
+
+Ends with exit code 1 if a run failed, if losses are not those of one process or do not fall, if ranks hold different bits, or if the
+transformer's losses have other bits in a second run.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).parent
+BOUND = 1e-4  # between losses of one process and of several ranks: float32 sums in another order
+EXAMPLES = [  # file, ranks, what torchrun is to add
+    ("train_digits.py", 2, ["--backend", "goccl"]),
+    ("fsdp2.py", 2, []),
+    ("tensor_parallel.py", 2, []),
+    ("pipeline.py", 2, []),
+    ("expert_parallel.py", 2, []),
+    ("two_d_parallel.py", 4, []),
+    ("transformer.py", 2, []),
+]
+COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>10} {:>22} {:>10} {:>8}"
+
+
+def run(name, ranks, rest):
+    """The report that an example writes, from one process where ranks is 1."""
+    command = [sys.executable, HERE / name]
+    if ranks > 1:
+        command[1:1] = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "report.json"
+        print(f"\n{name} {'in one process' if ranks == 1 else f'on {ranks} ranks'}:", flush=True)
+        # One thread a rank everywhere, or the single process would have the cores of all.
+        subprocess.run([*command, *rest, "--json", out], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        return json.loads(out.read_text())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("examples", nargs="*", metavar="FILE", help="all, if none is named")
+    wanted = parser.parse_args().examples
+    if unknown := set(wanted) - {name for name, _, _ in EXAMPLES}:
+        parser.error(f"no such example: {', '.join(sorted(unknown))}")
+
+    rows, complaints = [], []
+    for name, ranks, rest in EXAMPLES:
+        if wanted and name not in wanted:
+            continue
+        start = time.monotonic()
+        try:
+            single, several = run(name, 1, []), run(name, ranks, rest)
+            again = run(name, ranks, rest) if name == "transformer.py" else several
+        except subprocess.CalledProcessError as error:
+            complaints.append(f"{name}: ended with exit code {error.returncode}")
+            continue
+        losses = several["losses"]
+        apart = max(abs(a - b) for a, b in zip(losses, single["losses"], strict=True))
+        if not apart <= BOUND:  # so too where a loss is nan
+            complaints.append(f"{name}: losses are up to {apart:.1e} from those of one process; {BOUND:g} is allowed")
+        if not losses[-1] < losses[0]:
+            complaints.append(f"{name}: the loss does not fall")
+        if len(set(several["digests"])) != 1:
+            complaints.append(f"{name}: ranks hold different bits: {', '.join(several['digests'])}")
+        if again["losses"] != losses:
+            complaints.append(f"{name}: a second run gave other losses")
+        if not several.get("resumed_equal", True):
+            complaints.append(f"{name}: other losses from the checkpoint")
+        rows.append((name, ranks, len(losses), f"{losses[0]:.4f}", f"{losses[-1]:.4f}", f"{apart:.1e}", f"{several['seconds']:.1f} s",
+                     f"{time.monotonic() - start:.0f} s"))
+    print("\n" + COLUMNS.format("example", "ranks", "steps", "first loss", "last loss", "from one process by", "training", "in all"))
+    for row in rows:
+        print(COLUMNS.format(*row))
+    print("\n" + ("\n".join(complaints) or "All losses are those of one process, all ranks hold the same bits."))
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

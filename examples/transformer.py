@@ -1,0 +1,135 @@
+"""Trains a small character-level transformer on Python's own help texts, data parallel, and lets it write a few lines.
+
+    torchrun --nproc-per-node 2 examples/transformer.py
+    python examples/transformer.py                       # one process, no communication: the same losses
+
+Every rank has the whole model and computes a part of each batch; DistributedDataParallel averages the gradients while backward is
+still running. The same ranks give the same bits in every run, whatever the algorithm: goccl promises that without being asked
+(docs/determinism.md). Between different numbers of ranks only the order of the sums differs, so their losses agree but for rounding.
+"""
+import argparse
+import hashlib
+import json
+import pathlib
+import time
+from pydoc_data.topics import topics  # 700 KB of English about Python, part of every Python: what help("if") prints
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+from torch.nn.parallel import DistributedDataParallel
+
+CONTEXT = 64  # characters that the model sees
+WIDTH, HEADS, LAYERS = 64, 4, 2
+
+
+class Block(nn.Module):
+    """Attention to earlier characters, then a layer that works on each character; both add to what comes in."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        seen = scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(seen.transpose(1, 2).flatten(2))
+        return x + self.mlp(self.norm2(x))
+
+
+class Transformer(nn.Module):
+    def __init__(self, letters):
+        super().__init__()
+        self.letter, self.place = nn.Embedding(letters, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, letters)
+
+    def forward(self, text):
+        """[batch, length] numbers of letters; [batch, length, letters] scores of the letter that follows each."""
+        x = self.letter(text) + self.place(torch.arange(text.shape[1]))
+        return self.head(self.norm(self.blocks(x)))
+
+
+@torch.no_grad()
+def write(model, letters, start, length, seed):
+    """What the model writes after start."""
+    dice = torch.Generator().manual_seed(seed)
+    text = [letters.index(letter) for letter in start]
+    for _ in range(length):
+        scores = model(torch.tensor([text[-CONTEXT:]]))[0, -1]
+        text.append(torch.multinomial((scores / 0.7).softmax(0), 1, generator=dice).item())  # 0.7: likely letters more often
+    return "".join(letters[i] for i in text)
+
+
+def digest(tensors):
+    """The bits of some tensors in a few letters."""
+    return hashlib.sha256(b"".join(t.detach().numpy().tobytes() for t in tensors)).hexdigest()[:16]
+
+
+def train(steps=300, batch=32, lr=6e-3, seed=0):
+    """Trains and reports. batch is the number of sequences in the global batch, of all ranks together."""
+    rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    if batch % ranks:
+        raise ValueError(f"a batch of {batch} cannot be shared by {ranks} ranks")
+    text = "\n".join(topics[name] for name in sorted(topics))
+    letters = sorted(set(text))
+    number = {letter: i for i, letter in enumerate(letters)}
+    text = torch.tensor([number[letter] for letter in text])
+
+    torch.manual_seed(seed)  # the same weights on every rank; DistributedDataParallel would also send rank 0's
+    plain = model = Transformer(len(letters))
+    if ranks > 1:
+        model = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+
+    losses, start = [], time.perf_counter()
+    dice = torch.Generator().manual_seed(seed)  # every rank throws the same dice, and takes its part of the places
+    for _ in range(steps):
+        places = torch.randint(len(text) - CONTEXT, (batch,), generator=dice).chunk(ranks)[rank]
+        window = text[places[:, None] + torch.arange(CONTEXT + 1)]
+        scores = model(window[:, :-1])
+        loss = cross_entropy(scores.flatten(0, 1), window[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()  # the gradients are those of the mean over all ranks when it returns
+        optimizer.step()
+        losses.append(loss.detach())
+    seconds = time.perf_counter() - start
+
+    losses = torch.stack(losses)
+    digests = [digest(plain.parameters())]
+    if ranks > 1:
+        dist.all_reduce(losses, op=dist.ReduceOp.AVG)  # each rank has the loss of its part
+        digests = [None] * ranks
+        dist.all_gather_object(digests, digest(plain.parameters()))
+    return {"ranks": ranks, "losses": losses.tolist(), "seconds": seconds, "digests": digests,
+            "sample": write(plain, letters, "The ", 160, seed) if rank == 0 else ""}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", default="goccl", help="goccl (the default), gloo, …")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--json", help="write the results to this file")
+    options = parser.parse_args()
+
+    torch.set_num_threads(1)
+    if dist.is_torchelastic_launched():  # by torchrun, which says in the environment who the others are
+        import goccl  # noqa: F401 (makes the backend known to torch.distributed; torch 2.14 and later find it by its name)
+        dist.init_process_group(options.backend)
+    report = train(options.steps)
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        losses, where = report["losses"], f"{report['ranks']} ranks" if report["ranks"] > 1 else "one process"
+        print(f"{where}: loss {losses[0]:.3f} → {losses[-1]:.3f} in {len(losses)} steps and {report['seconds']:.1f} s")
+        print(f"It writes: {report['sample']}")
+        if options.json:
+            pathlib.Path(options.json).write_text(json.dumps(report))
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Two dimensions at once: FSDP2 between the rows of a mesh of ranks, tensor parallel inside each row.
+
+    torchrun --nproc-per-node 4 examples/two_d_parallel.py    # 2 × 2
+    torchrun --nproc-per-node 2 examples/two_d_parallel.py    # 2 × 1: FSDP2 alone
+    python examples/two_d_parallel.py                         # one process, no communication: the same losses
+
+With several hosts a row is a host: tensor parallel, which sends most, stays inside. Ranks of one row see the same part of the
+batch, and each computes a part of every layer; what that part needs of the weights is shared out among the ranks of a column. A mesh with
+names has the groups for both. The data: scikit-learn's handwritten digits.
+"""
+import argparse
+import hashlib
+import json
+import pathlib
+import time
+
+import torch
+import torch.distributed as dist
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.functional import cross_entropy
+
+WIDTH, LAYERS = 64, 3
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.down(self.up(self.norm(x)).relu())
+
+
+def parallelize(model, mesh):
+    """First tensor parallel, then FSDP2 of what each rank has left of a layer."""
+    for layer in model:
+        if isinstance(layer, Block):
+            parallelize_module(layer, mesh["tensor"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
+            fully_shard(layer, mesh=mesh["data"])
+    fully_shard(model, mesh=mesh["data"])
+
+
+def digest(tensor):
+    """The bits of a tensor in a few letters."""
+    return hashlib.sha256(tensor.numpy().tobytes()).hexdigest()[:16]
+
+
+def train(steps=80, batch=64, lr=0.02, seed=0):
+    """Trains and reports. batch is the size of the global batch."""
+    ranks = dist.get_world_size() if dist.is_initialized() else 1
+    columns = 2 if ranks >= 4 and ranks % 2 == 0 else 1
+    row, rows = 0, ranks // columns
+    if batch % rows:
+        raise ValueError(f"a batch of {batch} cannot be shared by {rows} rows")
+    images, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
+    images = images.float() / 16
+
+    torch.manual_seed(seed)  # the same weights on every rank, which keeps its part of them
+    model = nn.Sequential(nn.Linear(64, WIDTH), *(Block() for _ in range(LAYERS)), nn.Linear(WIDTH, 10))
+    if ranks > 1:
+        mesh = init_device_mesh("cpu", (rows, columns), mesh_dim_names=("data", "tensor"))
+        row = mesh["data"].get_local_rank()
+        parallelize(model, mesh)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+
+    losses, start = [], time.perf_counter()
+    dice = torch.Generator().manual_seed(seed)  # every rank throws the same dice, and takes the part of its row
+    for _ in range(steps):
+        chosen = torch.randint(len(images), (batch,), generator=dice).chunk(rows)[row]
+        loss = cross_entropy(model(images[chosen]), labels[chosen])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    seconds = time.perf_counter() - start
+
+    losses = torch.stack(losses)
+    digests = [digest(losses)]
+    if ranks > 1:
+        dist.all_reduce(losses, op=dist.ReduceOp.AVG, group=mesh["data"].get_group())  # each row has those of its parts
+        digests = [None] * ranks
+        dist.all_gather_object(digests, digest(losses))
+    return {"ranks": ranks, "mesh": [rows, columns], "losses": losses.tolist(), "seconds": seconds, "digests": digests}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", default="goccl", help="goccl (the default), gloo, …")
+    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--json", help="write the results to this file")
+    options = parser.parse_args()
+
+    torch.set_num_threads(1)
+    if dist.is_torchelastic_launched():  # by torchrun, which says in the environment who the others are
+        import goccl  # noqa: F401 (makes the backend known to torch.distributed; torch 2.14 and later find it by its name)
+        dist.init_process_group(options.backend)
+    report = train(options.steps)
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        losses, where = report["losses"], f"{report['ranks']} ranks" if report["ranks"] > 1 else "one process"
+        print(f"{where}, {report['mesh'][0]} × {report['mesh'][1]}: loss {losses[0]:.4f} → {losses[-1]:.4f} "
+              f"in {len(losses)} steps and {report['seconds']:.1f} s")
+        if options.json:
+            pathlib.Path(options.json).write_text(json.dumps(report))
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
