@@ -83,6 +83,10 @@ test-noasm: ## Kernels without assembly
 test-python: ## Python tests, and that the benchmarks work
 	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-python.xml tests/cabi tests/python tests/bench
 
+.PHONY: test-features
+test-features: ## torch's features on two to four ranks against one process (the quick ones), and the examples
+	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-features.xml tests/features tests/examples
+
 .PHONY: test-packaging
 test-packaging: ## What is in the wheel and in its libraries
 	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-packaging.xml tests/packaging
@@ -103,6 +107,10 @@ accept: setup ## ACCEPT=folder with collectives.py: no case of tests/accept.txt 
 .PHONY: conformance
 conformance: setup ## All of torch's own distributed tests at 2, 3 and 4 ranks, goccl beside gloo (docs/conformance.md; CONFORMANCE_ARGS)
 	@$(GO_ENV) .venv/bin/python tests/conformance/conformance.py $(CONFORMANCE_ARGS)
+
+.PHONY: features
+features: setup ## All tests of torch's features, with 2, 3 and 4 ranks (FEATURES: files, or other arguments of pytest)
+	@$(GO_ENV) $(PYTEST) --long --durations=10 $(or $(FEATURES),tests/features)
 
 .PHONY: bench
 bench: setup ## goccl beside Intel MPI, Open MPI, MPICH and Gloo in one run: ratios, CSV, picture (BENCH_ARGS: tests/bench/README.md)

@@ -1,0 +1,105 @@
+"""Ranks for tests of torch's features: pools of processes that are started once and serve all tests of the folder.
+
+Fixtures:
+    pair, trio, quartet   2, 3 and 4 ranks whose default group is goccl's.
+    world                 pair; with --long the test runs for trio and quartet as well.
+
+Each has `size` and `run(function, *args)`, which calls function(rank, *args) on every rank and returns the list of what
+the ranks returned, in their order. A rank that fails is an AssertionError with its traceback, and the pool is started anew for
+the next test. function stands at the top of a test file or of a module beside it (it is sent by name); args and results
+must be picklable. What one process computes is computed on the ranks too, or in the test itself; reference.py has a small
+model, its data and comparisons.
+
+Tests marked `long` run with --long only (make features).
+
+Rules for functions: call torch.manual_seed before drawing numbers; take meshes from reference.mesh, which makes each only
+once in a process, since torch's caches keep the first of equal meshes; destroy other groups that you make.
+"""
+import multiprocessing
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
+from rank_pool import RankPool  # noqa: E402
+
+# Imported once, in the process that the ranks are forked from: they take seconds each.
+multiprocessing.set_forkserver_preload([
+    "torch", "torch.distributed", "torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.pipelining",
+    "torch.distributed.checkpoint", "torch.distributed.optim", "torch._dynamo", "goccl",
+])
+
+
+class Ranks:
+    """A RankPool that starts with the first call, and again after a failure."""
+
+    def __init__(self, size, folders):
+        self.size, self._folders, self._pool = size, folders, None
+
+    def run(self, function, *args):
+        __tracebackhide__ = True
+        if self._pool is None:
+            self._pool = RankPool(self.size, self._folders.mktemp(f"ranks{self.size}"), timeout=40.0, patience=100.0,
+                                  method="forkserver")
+        try:
+            return self._pool.run(function, *args)
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self):
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.kill()
+
+    def close(self):
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="run the tests that are marked long, too")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: runs with --long only (make features)")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--long"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+@pytest.fixture(scope="session")
+def pools(tmp_path_factory):
+    """The pools by their sizes; all the fixtures below take theirs from here."""
+    pools = {size: Ranks(size, tmp_path_factory) for size in (2, 3, 4)}
+    yield pools
+    for pool in pools.values():
+        pool.close()
+
+
+@pytest.fixture(scope="session")
+def pair(pools):
+    return pools[2]
+
+
+@pytest.fixture(scope="session")
+def trio(pools):
+    return pools[3]
+
+
+@pytest.fixture(scope="session")
+def quartet(pools):
+    return pools[4]
+
+
+@pytest.fixture(params=[2, pytest.param(3, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)], ids="{}ranks".format)
+def world(request, pools):
+    return pools[request.param]

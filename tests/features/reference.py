@@ -1,0 +1,110 @@
+"""A small model, its data, and what one process makes of them: what the ranks' results are compared with."""
+import copy
+import re
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.distributed.device_mesh import init_device_mesh
+
+STEPS, BATCH, WIDTH = 3, 12, 16  # BATCH is that of all ranks together: 2, 3 and 4 divide it
+
+_meshes = {}
+
+
+def mesh(*shape, names=None):
+    """The CPU mesh of this shape; made once, for torch's caches hold on to the first of equal meshes."""
+    key = shape, names
+    if key not in _meshes:
+        _meshes[key] = init_device_mesh("cpu", shape, mesh_dim_names=names)
+    return _meshes[key]
+
+
+def build(seed=0, width=WIDTH):
+    """Three linear layers of sizes that nothing divides evenly."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(width, 29), nn.Tanh(), nn.Linear(29, 13), nn.Tanh(), nn.Linear(13, 4))
+
+
+def batch(step, rows=BATCH, width=WIDTH):
+    """The inputs (rows, width) and targets (rows, 4) of one step, for all ranks together."""
+    generator = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(rows, width, generator=generator), torch.randn(rows, 4, generator=generator)
+
+
+def share(tensor, group=None):
+    """This rank's equal part of the rows."""
+    return tensor.tensor_split(dist.get_world_size(group))[dist.get_rank(group)]
+
+
+def sgd(model, lr=0.1, **options):
+    return torch.optim.SGD(model.parameters(), lr=lr, **options)
+
+
+def loss_of(output, target):
+    return nn.functional.mse_loss(output, target)
+
+
+def train(model, optimizer, steps=STEPS, part=share):
+    """steps steps, each on part(batch); the losses."""
+    losses = []
+    for step in range(steps):
+        inputs, targets = batch(step)
+        loss = loss_of(model(part(inputs)), part(targets))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def alone(model, make_optimizer=sgd, steps=STEPS):
+    """A copy of the model after steps steps on the whole batches in this process, and its losses."""
+    model = copy.deepcopy(model)
+    return model, train(model, make_optimizer(model), steps, part=lambda rows: rows)
+
+
+def whole(tensor):
+    """The full value of a tensor or DTensor, without its history."""
+    tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return tensor.detach()
+
+
+def close(have, want, tolerance=1e-5, what="tensor"):
+    """have and want have one shape and differ by at most tolerance, absolute and relative; 0 asks for equal values."""
+    have, want = whole(have), whole(want)
+    torch.testing.assert_close(have.to(want.dtype), want, rtol=tolerance, atol=tolerance, msg=lambda text: f"{what}: {text}")
+
+
+def same_parameters(have, want, tolerance=1e-5):
+    """All parameters and buffers of two models of one structure are close. DTensors and plain tensors may be mixed."""
+    have, want = dict(have.state_dict()), dict(want.state_dict())
+    assert have.keys() == want.keys(), (have.keys(), want.keys())
+    for name in want:
+        close(have[name], want[name], tolerance, name)
+
+
+def same_gradients(have, want, tolerance=1e-5):
+    for (name, a), (_, b) in zip(have.named_parameters(), want.named_parameters(), strict=True):
+        assert (a.grad is None) == (b.grad is None), f"{name}: one of the gradients is missing"
+        if b.grad is not None:
+            close(a.grad, b.grad, tolerance, f"gradient of {name}")
+
+
+def same_everywhere(tensor, what="tensor", group=None):
+    """All ranks of the group hold the same bits."""
+    tensor = whole(tensor).contiguous()
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, tensor, group=group)
+    for rank, part in enumerate(parts):
+        close(part, tensor, 0, f"{what} of rank {rank}")
+
+
+def refused(pattern, function, *args, error=Exception, **kwargs):
+    """function raises error with a message in which pattern is found."""
+    try:
+        function(*args, **kwargs)
+    except error as raised:
+        assert re.search(pattern, str(raised)), f"another message than {pattern!r}: {raised}"
+        return
+    raise AssertionError(f"nothing was raised where {pattern!r} was expected")
