@@ -1,0 +1,147 @@
+"""How ranks are started: fork, forkserver, spawn, torchrun; and started again after one has died."""
+import os
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+# torch is imported up to five times, one after the other: on a busy machine that takes minutes.
+pytestmark = pytest.mark.timeout(300)
+
+# Without DDP and torch.optim, which import seconds' worth of modules into each of the four processes.
+TRAINING = """
+import os, signal, sys
+import torch, torch.distributed as dist
+import goccl
+
+torch.set_num_threads(1)
+path, dies = sys.argv[1], sys.argv[2] == "dies"
+dist.init_process_group("goccl")
+rank, size, attempt = dist.get_rank(), dist.get_world_size(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+first, weights, velocity = 0, torch.linspace(-1, 1, 8).view(4, 2), torch.zeros(4, 2)
+if os.path.exists(path):
+    first, weights, velocity = torch.load(path)
+print(f"rank {rank} of {size}, attempt {attempt}, from step {first}", flush=True)
+for step in range(first, 6):
+    inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))[4 * rank:4 * rank + 4]
+    weights.grad = None
+    inputs.matmul(weights.requires_grad_()).square().mean().backward()
+    try:
+        dist.all_reduce(weights.grad, dist.ReduceOp.AVG)
+    except dist.DistBackendError as e:
+        print(f"rank {rank} was told: {e}", flush=True)
+        raise
+    velocity = 0.9 * velocity + weights.grad
+    weights = (weights - 0.1 * velocity).detach()
+    if rank == 0:
+        torch.save([step + 1, weights, velocity], path + ".new")
+        os.replace(path + ".new", path)
+    dist.barrier()
+    if dies and attempt == 0 and step == 2 and rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+if rank == 0:
+    print("weights", weights.sum().item(), weights.square().sum().item(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+def alone():
+    """The same training in this process; the two sums that the script prints."""
+    weights, velocity = torch.linspace(-1, 1, 8).view(4, 2), torch.zeros(4, 2)
+    for step in range(6):
+        inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
+        weights.grad = None
+        inputs.matmul(weights.requires_grad_()).square().mean().backward()
+        velocity = 0.9 * velocity + weights.grad
+        weights = (weights - 0.1 * velocity).detach()
+    return [weights.sum().item(), weights.square().sum().item()]
+
+
+def torchrun(tmp_path, script, *args, restarts=0, ranks=2):
+    """What `torchrun --standalone` of the script prints; it has to end with 0."""
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(script))
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1",
+                           f"--nproc-per-node={ranks}", f"--max-restarts={restarts}", "--monitor-interval=0.1", str(path), *args],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=280,
+                          env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def sums(out):
+    return [float(x) for x in re.search(r"weights (\S+) (\S+)", out).groups()]
+
+
+def test_elastic_restart(tmp_path):
+    """Rank 1 is killed after its third step: rank 0 is told of it, both are started again and go on from the checkpoint."""
+    out = torchrun(tmp_path, TRAINING, str(tmp_path / "saved"), "dies", restarts=1)
+    for rank in range(2):
+        assert f"rank {rank} of 2, attempt 0, from step 0" in out and f"rank {rank} of 2, attempt 1, from step 3" in out, out
+    told = re.search(r"rank 0 was told: (.*)", out)
+    assert told is None or "rank 1" in told.group(1), out  # torchrun may end it before it notices
+    assert sums(out) == pytest.approx(alone(), rel=1e-5)
+
+
+@pytest.mark.long
+def test_standalone(tmp_path):
+    out = torchrun(tmp_path, TRAINING, str(tmp_path / "saved"), "lives")
+    assert sums(out) == pytest.approx(alone(), rel=1e-5)
+
+
+def rank_of(rank, folder, size):
+    torch.set_num_threads(1)
+    import goccl  # noqa: F401
+
+    dist.init_process_group("goccl", init_method=f"file://{folder}/init", rank=rank, world_size=size)
+    t = torch.tensor([float(rank)])
+    dist.all_reduce(t)
+    assert t.item() == sum(range(size))
+    dist.destroy_process_group()
+
+
+def failing_rank(rank, folder, size):
+    import goccl  # noqa: F401
+
+    dist.init_process_group("goccl", init_method=f"file://{folder}/init", rank=rank, world_size=size)
+    if rank == 1:
+        raise ValueError("rank 1 made a mistake")
+    dist.barrier()
+
+
+@pytest.mark.parametrize("method", ["fork", *(pytest.param(name, marks=pytest.mark.long) for name in ("forkserver", "spawn"))])
+def test_start_methods(tmp_path, method):
+    """fork works too, from a process that does not use goccl itself. A rank that fails ends all."""
+    mp.start_processes(rank_of, args=(str(tmp_path), 3), nprocs=3, start_method=method)
+    (tmp_path / "again").mkdir()
+    with pytest.raises(mp.ProcessRaisedException, match="rank 1"):
+        mp.start_processes(failing_rank, args=(str(tmp_path / "again"), 2), nprocs=2, start_method=method)
+
+
+@pytest.mark.long
+def test_restart_of_four(tmp_path):
+    """The whole again without a checkpoint, with four ranks, of which two die."""
+    script = """
+        import os, signal
+        import torch, torch.distributed as dist
+        import goccl
+        dist.init_process_group("goccl")
+        rank, attempt = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+        groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+        for turn in range(50):
+            t = torch.ones(1000)
+            work = dist.all_reduce(t, async_op=True)
+            dist.barrier(group=groups[rank // 2])
+            work.wait()
+            if attempt < 2 and turn == 20 and rank in (1, 2):
+                os.kill(os.getpid(), signal.SIGKILL)
+        print(f"rank {rank} is done in attempt {attempt}", flush=True)
+        dist.destroy_process_group()
+    """
+    out = torchrun(tmp_path, script, restarts=2, ranks=4)
+    assert sorted(re.findall(r"rank (\d) is done in attempt 2", out)) == list("0123"), out
