@@ -121,6 +121,10 @@ bench: setup ## goccl beside Intel MPI, Open MPI, MPICH and Gloo in one run: rat
 examples: setup ## Every example (examples/README.md) in one process and with torchrun, compared (three minutes; EXAMPLES=pipeline.py for one)
 	@$(GO_ENV) .venv/bin/python examples/run_all.py $(EXAMPLES)
 
+.PHONY: frameworks
+frameworks: setup ## Accelerate, Lightning, DeepSpeed, Ray Train: one training each with goccl, in environments of their own (FRAMEWORKS="ray lightning")
+	@$(GO_ENV) "$$VENV/bin/python" tests/frameworks/run.py $(if $(FRAMEWORKS),--frameworks "$(FRAMEWORKS)") $(FRAMEWORKS_ARGS)
+
 .PHONY: race-long
 race-long: setup ## What test-race runs, twenty times in random order (40 minutes on two cores)
 	@$(GO_ENV) go test -race -short -count=20 -shuffle=on -timeout=120m $(RACE)
