@@ -112,6 +112,10 @@ conformance: setup ## All of torch's own distributed tests at 2, 3 and 4 ranks, 
 features: setup ## All tests of torch's features, with 2, 3 and 4 ranks (FEATURES: files, or other arguments of pytest)
 	@$(GO_ENV) $(PYTEST) --long --durations=10 $(or $(FEATURES),tests/features)
 
+.PHONY: test-large
+test-large: setup ## Tensors of more than 2**31 elements on two ranks (14 GiB of free memory, some minutes)
+	@$(GO_ENV) .venv/bin/python tests/python/large.py
+
 .PHONY: bench
 bench: setup ## goccl beside Intel MPI, Open MPI, MPICH and Gloo in one run: ratios, CSV, picture (BENCH_ARGS: tests/bench/README.md)
 	@$(GO_ENV) tests/bench/install.sh

@@ -432,7 +432,7 @@ func (e *Endpoint) named(err error) error {
 		f = fault.Wrap(fault.System, err, "joining")
 	}
 	named := *f
-	named.Group, named.Op = e.cfg.Name, "join"
+	named.Group, named.Op = fmt.Sprintf("%s, rank %d of %d", e.cfg.Name, e.cfg.Rank, e.cfg.Size), "join"
 	return &named
 }
 

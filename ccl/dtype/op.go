@@ -56,7 +56,7 @@ func (o Op) Bitwise() bool { return o >= BAnd && o <= BXor }
 //
 // Real floats have every operator that is not bitwise; integers all but avg and premulsum (a mean of integers has no one
 // right rounding); Bool the logical forms (sum and max are or, prod and min are and); complex numbers sum, avg and
-// premulsum, by parts.
+// premulsum, by parts, and prod.
 func Reducible(t Type, o Op) error {
 	ok := false
 	switch {
@@ -66,12 +66,21 @@ func Reducible(t Type, o Op) error {
 	case t.Integer(), t == Bool:
 		ok = o != Avg && o != PremulSum
 	case t == C64 || t == C128:
-		ok = o == Sum || o == Avg || o == PremulSum
+		ok = o == Sum || o == Prod || o == Avg || o == PremulSum
 	}
 	if ok {
 		return nil
 	}
 	return fmt.Errorf("reduction %v is not defined for %v", o, t)
+}
+
+// Unit is what a reduction combines: the parts of complex numbers one by one, unless they are multiplied; else the elements. It
+// returns its type and how many of it one element has.
+func Unit(t Type, o Op) (Type, int) {
+	if o == Prod {
+		return t, 1
+	}
+	return Real(t)
 }
 
 // Real maps a reduction of complex numbers onto one of their parts: the element type and how many of it one element has.

@@ -23,10 +23,10 @@ func (c *Comm) bind(op *Op, low *lowered) error {
 	cur.pre, cur.post = 1, 1
 	cur.past = cur.cache > 0 && call.touched(c.rank) >= cur.cache
 	if call.Coll.Reduces() {
-		real, _ := dtype.Real(call.Type)
-		cur.kern, cur.fold, cur.elem = kernel.For(real, call.Op), kernel.Reduce(real, call.Op), real.Size()
-		cur.scale, cur.mean = kernel.Scale(real), kernel.SumScale(real)
-		if fast := kernel.Fast(real, call.Op); fast != nil && c.opts.FastBF16 {
+		unit, _ := dtype.Unit(call.Type, call.Op)
+		cur.kern, cur.fold, cur.elem = kernel.For(unit, call.Op), kernel.Reduce(unit, call.Op), unit.Size()
+		cur.scale, cur.mean = kernel.Scale(unit), kernel.SumScale(unit)
+		if fast := kernel.Fast(unit, call.Op); fast != nil && c.opts.FastBF16 {
 			cur.kern, cur.fold, cur.mean = fast.Pair, fast.Many, fast.Mean
 		}
 		switch call.Op {

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -272,11 +273,22 @@ func (c *Comm) allowed(call *Call) error {
 // refuse explains why a call was not posted.
 func (c *Comm) refuse(call *Call, err error) error {
 	explained := *(err.(*fault.Error))
-	explained.Group = c.opts.Name
+	explained.Group = c.label()
 	if explained.Op == "" && explained.Code != fault.Invalid && explained.Code != fault.NotSupported {
 		explained.Op = call.Coll.String()
+		if call.check(c.rank, c.size) == nil {
+			explained.Op = fmt.Sprintf("%v, not begun, after seq %d", call, c.Seq())
+		}
 	}
 	return &explained
+}
+
+// label names the group and this rank of it in errors, which are often read among those of other ranks.
+func (c *Comm) label() string {
+	if c.opts.Name == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s, rank %d of %d", c.opts.Name, c.rank, c.size)
 }
 
 func (c *Comm) push(op *Op) {

@@ -148,7 +148,7 @@ func (op *Op) explain(err error) error {
 		return f
 	}
 	explained := *f
-	explained.Op, explained.Group = op.describe(), op.comm.opts.Name
+	explained.Op, explained.Group = op.describe(), op.comm.label()
 	return &explained
 }
 

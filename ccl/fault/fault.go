@@ -45,7 +45,7 @@ const NoPeer = -1
 type Error struct {
 	Code  Code
 	Op    string // "all_reduce seq 17, 1048576 x f32"
-	Group string // name of the group
+	Group string // name of the group, and the rank in it that has the error
 	Peer  int    // rank within the group, NoPeer if none
 	Text  string // what happened and what to do
 	Cause error

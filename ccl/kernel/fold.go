@@ -39,8 +39,8 @@ type folds struct {
 }
 
 func reducer(t dtype.Type, op dtype.Op) ReduceFunc {
-	real, parts := dtype.Real(t)
-	r := newFolder(real, op, bestISA)
+	unit, parts := dtype.Unit(t, op)
+	r := newFolder(unit, op, bestISA)
 	if parts == 1 {
 		return r.reduce
 	}

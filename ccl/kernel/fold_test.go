@@ -86,10 +86,10 @@ func TestReduceOfEveryPair(t *testing.T) {
 			if f == nil {
 				continue
 			}
-			real, parts := dtype.Real(ty)
+			unit, parts := dtype.Unit(ty, op)
 			whole := func(dst unsafe.Pointer, src []unsafe.Pointer, n int) { f(dst, src, n/parts) }
 			for k := 1; k <= 10; k++ {
-				require.NoError(t, wrongFold(r, whole, real, plainOp(op), k, parts*r.IntN(90)))
+				require.NoError(t, wrongFold(r, whole, unit, plainOp(op), k, parts*r.IntN(90)))
 			}
 		}
 	}

@@ -78,7 +78,7 @@ func plainOp(op dtype.Op) dtype.Op {
 	return op
 }
 
-// pairKernel is the kernel of a type that is not complex by an instruction set, or the loop in Go where that has none.
+// pairKernel is the kernel of a unit (dtype.Unit) by an instruction set, or the loop in Go where that has none.
 func pairKernel(t dtype.Type, op dtype.Op, with isa) Func {
 	if v := vectorReduction(t, plainOp(op), with); v != nil {
 		return v
@@ -88,8 +88,8 @@ func pairKernel(t dtype.Type, op dtype.Op, with isa) Func {
 
 // reduction chooses the kernel of a pair that dtype.Reducible allows.
 func reduction(t dtype.Type, op dtype.Op) Func {
-	real, parts := dtype.Real(t)
-	f := pairKernel(real, op, bestISA)
+	unit, parts := dtype.Unit(t, op)
+	f := pairKernel(unit, op, bestISA)
 	if parts == 1 {
 		return f
 	}
@@ -113,7 +113,7 @@ func scaleKernel(t dtype.Type, with isa) ScaleFunc {
 	return genericScaling(t)
 }
 
-// genericReduction is the table of the loops in Go: nil where a real type has no such reduction.
+// genericReduction is the table of the loops in Go: nil where a unit has no such reduction.
 func genericReduction(t dtype.Type, op dtype.Op) Func {
 	switch t {
 	case dtype.F64:
@@ -146,6 +146,10 @@ func genericReduction(t dtype.Type, op dtype.Op) Func {
 		return integerReduction[uint64](op)
 	case dtype.Bool:
 		return boolReduction(op)
+	case dtype.C64:
+		return complexReduction[float32](op)
+	case dtype.C128:
+		return complexReduction[float64](op)
 	}
 	return nil
 }

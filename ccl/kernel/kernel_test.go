@@ -59,6 +59,10 @@ func checkReduction(t *testing.T, r *rand.Rand, f Func, ty dtype.Type, op dtype.
 		op = dtype.Sum
 	}
 	real, _ := dtype.Real(ty)
+	if real != ty && op == dtype.Prod {
+		checkComplexProduct(t, r, f, ty, n)
+		return
+	}
 	size, count := real.Size(), n*ty.Size()
 	skew := func() int { return size * r.IntN(64/size) }
 	a, b, apart := newGuarded(count, skew()), newGuarded(count, skew()), newGuarded(count, skew())
@@ -90,6 +94,32 @@ func checkReduction(t *testing.T, r *rand.Rand, f Func, ty dtype.Type, op dtype.
 		if alias == "apart" {
 			require.Equal(t, inA, x.data, "a was changed")
 			require.Equal(t, inB, y.data, "b was changed")
+		}
+		for _, g := range []guarded{a, b, apart} {
+			require.NoError(t, g.broken())
+		}
+	}
+}
+
+// checkComplexProduct is checkReduction for products of complex numbers, which are made of four products and two sums of floats.
+func checkComplexProduct(t *testing.T, r *rand.Rand, f Func, ty dtype.Type, n int) {
+	t.Helper()
+	real, _ := dtype.Real(ty)
+	size, step, minus := real.Size(), ty.Size(), formats[real].sign()
+	a, b, apart := newGuarded(n*step, 0), newGuarded(n*step, 0), newGuarded(n*step, 0)
+	for _, dst := range []guarded{a, b, apart} {
+		fill(r, ty, a.data)
+		fill(r, ty, b.data)
+		inA, inB := bytes.Clone(a.data), bytes.Clone(b.data)
+		f(dst.pointer(), a.pointer(), b.pointer(), n)
+		for i := 0; i < n*step; i += step {
+			prod := func(p, q int) uint64 {
+				return reference(real, dtype.Prod, load(inA[i+p*size:], size), load(inB[i+q*size:], size))
+			}
+			wantRe := reference(real, dtype.Sum, prod(0, 0), prod(1, 1)^minus)
+			wantIm := reference(real, dtype.Sum, prod(0, 1), prod(1, 0))
+			require.Equal(t, wantRe, load(dst.data[i:], size), "real part of %x times %x", inA[i:i+step], inB[i:i+step])
+			require.Equal(t, wantIm, load(dst.data[i+size:], size), "imaginary part of %x times %x", inA[i:i+step], inB[i:i+step])
 		}
 		for _, g := range []guarded{a, b, apart} {
 			require.NoError(t, g.broken())

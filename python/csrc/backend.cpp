@@ -75,7 +75,7 @@ goccl_group GocclBackend::group(const char* title) const {
 }
 
 void GocclBackend::setTimeout(std::chrono::milliseconds timeout) {
-  TORCH_CHECK(timeout.count() > 0, "goccl: a timeout must be longer than zero; got ", timeout.count(), " ms");
+  TORCH_CHECK_VALUE(timeout.count() > 0, "goccl: a timeout must be longer than zero; got ", timeout.count(), " ms");
   Failure failure;
   check(lib.group_set_timeout(group("goccl set_timeout"), timeout_ns(timeout), &failure), failure, "goccl set_timeout");
   options_->timeout = timeout;

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "coalescing.h"
 #include "work.h"
 
 namespace goccl {
@@ -46,7 +47,7 @@ class GocclBackend final : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override {} // it starts at 0 on every rank
   uint64_t getSequenceNumberForGroup() override;
-  void enableCollectivesTiming() override {}
+  void enableCollectivesTiming() override { timed_ = true; }
   void abort() override;
   void shutdown() override;
   bool supportsTensorAlloc(c10::DeviceIndex device) override;
@@ -54,6 +55,7 @@ class GocclBackend final : public c10d::Backend {
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
@@ -77,6 +79,10 @@ class GocclBackend final : public c10d::Backend {
   WorkPtr barrier(const c10d::BarrierOptions& opts) override;
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
 
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override { coalescing_.start(); }
+  WorkPtr endCoalescing() override;
+
  private:
   // shutdown for where nobody can be told of a failure.
   void close() noexcept;
@@ -84,8 +90,13 @@ class GocclBackend final : public c10d::Backend {
   goccl_group group(const char* title) const;
   // Checks the root and puts it into the call; returns whether this rank is the root.
   bool set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor = 0) const;
+  // What a Work of a call with this timeout (GOCCL_NO_TIMEOUT_GIVEN: the group's) has to know.
+  Origin origin(const Kind& kind, int64_t timeout_ns) const;
+  // Hands out the Work of calls that were started: ended unless asynchronous, and part of this thread's coalescing block.
+  WorkPtr issued(c10::intrusive_ptr<EndingWork> work, bool asynchronous);
   // Starts the call; or, if not asynchronous, runs it to its end on this thread, in one call of the library and without a Work
-  // (null, which torch's Python takes for an operation that has ended) unless a profiler wants one. inputs are for that.
+  // (null, which torch's Python takes for an operation that has ended) unless a profiler or a coalescing block wants one. inputs
+  // are for the profiler.
   WorkPtr issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs);
   // One call for each of the inputs, one Work for all; fill(request, i) adds the blocks of call i.
   template <typename Opts, typename Fill>
@@ -98,6 +109,8 @@ class GocclBackend final : public c10d::Backend {
   const c10::intrusive_ptr<GocclOptions> options_;
   std::atomic<goccl_group> group_;
   std::atomic<uint32_t> monitored_{0}; // monitored barriers so far
+  std::atomic<bool> timed_{false};
+  Coalescing coalescing_;
 };
 
 } // namespace goccl

@@ -25,6 +25,13 @@ constexpr Kind kBarrier{OpType::BARRIER, GOCCL_BARRIER, "goccl:barrier"};
 
 void check_one(const Kind& kind, const Tensors& tensors, const char* role) {
   GOCCL_CHECK(!tensors.empty(), kind, "requires non-empty tensor list; got no ", role, " tensor, expected 1");
+  for (size_t i = 1; i < tensors.size(); i++) { // what is wrong with such a list in any case, first
+    if (!tensors[0].defined() || !tensors[i].defined()) break;
+    GOCCL_CHECK(tensors[i].scalar_type() == tensors[0].scalar_type(), kind, "invalid tensor type at index ", i, " (expected ",
+                tensors[0].scalar_type(), ", got ", tensors[i].scalar_type(), ")");
+    GOCCL_CHECK(tensors[i].sizes() == tensors[0].sizes(), kind, "invalid tensor size at index ", i, " (expected ",
+                tensors[0].sizes(), ", got ", tensors[i].sizes(), ")");
+  }
   GOCCL_CHECK(tensors.size() == 1, kind, "requires a single-element ", role, " tensor list; got ", tensors.size());
 }
 
@@ -34,8 +41,8 @@ void check_same_length(const Kind& kind, size_t outputs, size_t inputs) {
 }
 
 void check_per_rank(const Kind& kind, const Tensors& blocks, const char* role, int ranks) {
-  GOCCL_CHECK(blocks.size() == static_cast<size_t>(ranks), kind, "Incorrect ", role, " list size ", blocks.size(), ". The ",
-              role, " list size should be ", ranks, ", same as size of the process group.");
+  GOCCL_CHECK(blocks.size() == static_cast<size_t>(ranks), kind, "Incorrect ", role, " list size ", blocks.size(), ". ",
+              (*role == 'i' ? "Input" : "Output"), " list size should be ", ranks, ", same as size of the process group.");
 }
 
 // The list of tensors, one for each rank, in a list of lists.
@@ -69,15 +76,24 @@ bool GocclBackend::set_root(const Kind& kind, Request& request, int64_t root, in
 }
 
 WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs) {
-  const goccl_group handle = group(kind.title);
-  if (!asynchronous && C10_LIKELY(!at::hasCallbacks())) {
+  if (!asynchronous && C10_LIKELY(!at::hasCallbacks() && !coalescing_.open())) {
     Failure failure;
-    check(lib.run(handle, &request.finish(), &failure), failure, kind.title);
+    check(lib.run(group(kind.title), &request.finish(), &failure), failure, kind.title);
     request.held.copy_back();
     return nullptr;
   }
-  auto work = c10::make_intrusive<GocclWork>(getRank(), kind, handle, std::move(request.held), inputs);
+  auto work = c10::make_intrusive<GocclWork>(origin(kind, request.call.timeout_ns), kind, std::move(request.held), inputs);
   work->start(&request, 1);
+  return issued(std::move(work), asynchronous);
+}
+
+Origin GocclBackend::origin(const Kind& kind, int64_t timeout_ns) const {
+  const auto given = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(timeout_ns));
+  return {getRank(), group(kind.title), timeout_ns > 0 ? given : options_->timeout, timed_.load(std::memory_order_relaxed)};
+}
+
+WorkPtr GocclBackend::issued(c10::intrusive_ptr<EndingWork> work, bool asynchronous) {
+  coalescing_.add(work);
   if (!asynchronous) work->wait();
   return work;
 }
@@ -90,9 +106,9 @@ WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& o
   if (requests.size() == 1) return issue(kind, requests[0], opts.asyncOp, inputs);
   Held held;
   for (Request& request : requests) held.absorb(std::move(request.held));
-  auto work = c10::make_intrusive<GocclWork>(getRank(), kind, group(kind.title), std::move(held), inputs);
+  auto work = c10::make_intrusive<GocclWork>(origin(kind, timeout_ns(opts.timeout)), kind, std::move(held), inputs);
   work->start(requests.data(), requests.size());
-  return work;
+  return issued(std::move(work), opts.asyncOp);
 }
 
 WorkPtr GocclBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
@@ -105,6 +121,8 @@ WorkPtr GocclBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& 
 
 WorkPtr GocclBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   check_one(kAllReduce, tensors, "input");
+  // torch asks for allreduce_sparse itself only for devices other than the CPU.
+  if (C10_UNLIKELY(tensors[0].defined() && tensors[0].layout() == at::kSparse)) return allreduce_sparse(tensors, opts);
   Request request(kAllReduce, tensors[0], opts.timeout);
   request.reduce_with(opts.reduceOp);
   request.update(tensors[0]);
@@ -125,6 +143,7 @@ WorkPtr GocclBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) 
   request.reduce_with(opts.reduceOp);
   const bool root = set_root(kReduce, request, opts.rootRank, opts.rootTensor);
   root ? request.update(tensors[0]) : request.read(tensors[0]);
+  if (!root) request.held.outputs.push_back(tensors[0]); // as with others, the future has it on every rank
   return issue(kReduce, request, opts.asyncOp, tensors);
 }
 

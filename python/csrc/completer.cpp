@@ -27,10 +27,10 @@ struct Entry {
 
   void finish() {
     if (work) return void(work->isCompleted());
-    std::exception_ptr error; // nobody is left to be told
-    all_ended(held.works, lib.work_test, "goccl", &error);
+    Outcome outcome; // nobody is left to be told
+    all_ended(held.works, lib.work_test, "goccl", &outcome);
     try {
-      if (!error) held.copy_back();
+      if (!outcome.failed()) held.copy_back();
     } catch (const std::exception& e) {
       LOG(WARNING) << "goccl: the result of a dropped operation could not be copied to its tensor: " << e.what();
     }

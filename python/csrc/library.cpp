@@ -68,7 +68,7 @@ void check_not_forked(const char* what) {
 std::exception_ptr as_exception(int code, const std::string& text) {
   const c10::SourceLocation here = {__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   switch (code) {
-    case GOCCL_INVALID: return std::make_exception_ptr(c10::Error(here, text));
+    case GOCCL_INVALID: return std::make_exception_ptr(c10::ValueError(here, text));
     case GOCCL_NOT_SUPPORTED: return std::make_exception_ptr(c10::NotImplementedError(here, text));
     default: return std::make_exception_ptr(c10::DistBackendError(here, text));
   }

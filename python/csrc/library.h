@@ -46,8 +46,9 @@ struct Failure : goccl_error {
   Failure() { code = GOCCL_OK, peer = -1, text[0] = '\0'; }
 };
 
-// Failures of communication are c10::DistBackendError, arguments that cannot be right c10::Error, and what is right but not
-// supported c10::NotImplementedError. In Python all are RuntimeErrors.
+// Failures of communication are c10::DistBackendError, arguments that cannot be right c10::ValueError, and what is right but
+// not supported c10::NotImplementedError. In Python the first and the last are RuntimeErrors. Tensors that do not fit are plain
+// RuntimeErrors (GOCCL_CHECK), as with other backends.
 std::exception_ptr as_exception(int code, const std::string& text);
 std::exception_ptr as_exception(int code, const goccl_error& error, const char* what);
 

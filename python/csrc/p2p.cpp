@@ -1,5 +1,6 @@
 // send, recv, and the monitored barrier, which is made of them.
 #include "backend.h"
+#include "tags.h"
 
 #include <cstring>
 
@@ -10,19 +11,12 @@ constexpr Kind kSend{c10d::OpType::SEND, GOCCL_SEND, "goccl:send"};
 constexpr Kind kRecv{c10d::OpType::RECV, GOCCL_RECV, "goccl:recv"};
 constexpr Kind kRecvAnySource{c10d::OpType::RECVANYSOURCE, GOCCL_RECV, "goccl:recvAnySource"};
 
-// Tags of users are ints that are not negative, so the upper half is the library's. The number of the barrier is part of
-// the tag: what a late rank sends for one that has failed is never taken for the next.
-constexpr uint32_t kMonitorTags = 0x80000000u;
 enum MonitorPhase : uint32_t { kArrival = 0, kVerdict = 1 };
 constexpr int64_t kVerdictBytes = 512; // a text; empty if all ranks came
 
 uint32_t user_tag(const Kind& kind, int tag) {
   GOCCL_CHECK(tag >= 0, kind, "tag must be nonnegative; got ", tag);
   return static_cast<uint32_t>(tag);
-}
-
-uint32_t monitor_tag(uint32_t number, MonitorPhase phase) {
-  return kMonitorTags | ((number & 0x3fffffffu) << 1) | phase;
 }
 
 at::Tensor verdict(const std::string& text) {
@@ -41,6 +35,7 @@ WorkPtr GocclBackend::message(const Kind& kind, Tensors& tensors, int peer, uint
   request.call.root = peer;
   request.call.tag = tag;
   kind.coll == GOCCL_SEND ? request.read(tensors[0]) : request.write(tensors[0]);
+  if (kind.coll == GOCCL_SEND) request.held.outputs.push_back(tensors[0]); // what the future has
   return issue(kind, request, true, tensors);
 }
 
@@ -69,8 +64,8 @@ void GocclBackend::report_arrival(uint32_t number, std::chrono::milliseconds tim
   std::string complaint;
   try {
     Tensors came{at::zeros({1}, at::kByte)}, told{verdict("")};
-    message(kSend, came, 0, monitor_tag(number, kArrival), timeout)->wait();
-    message(kRecv, told, 0, monitor_tag(number, kVerdict), timeout)->wait();
+    message(kSend, came, 0, tags::monitored_barrier(number, kArrival), timeout)->wait();
+    message(kRecv, told, 0, tags::monitored_barrier(number, kVerdict), timeout)->wait();
     complaint = static_cast<const char*>(told[0].const_data_ptr());
   } catch (const c10::Error& e) {
     complaint = e.what_without_backtrace();
@@ -86,7 +81,7 @@ void GocclBackend::collect_arrivals(uint32_t number, std::chrono::milliseconds t
   std::vector<WorkPtr> arrivals, answers;
   for (int r = 1; r < getSize() && timeout.count() > 0; r++) {
     Tensors came{at::zeros({1}, at::kByte)};
-    arrivals.push_back(message(kRecv, came, r, monitor_tag(number, kArrival), timeout));
+    arrivals.push_back(message(kRecv, came, r, tags::monitored_barrier(number, kArrival), timeout));
   }
   size_t missing = 0;
   std::string names, reason, complaint;
@@ -109,7 +104,7 @@ void GocclBackend::collect_arrivals(uint32_t number, std::chrono::milliseconds t
   for (int r = 1; r < getSize(); r++) {
     try {
       Tensors told{verdict(complaint)};
-      answers.push_back(message(kSend, told, r, monitor_tag(number, kVerdict), timeout));
+      answers.push_back(message(kSend, told, r, tags::monitored_barrier(number, kVerdict), timeout));
     } catch (const c10::Error&) {
       if (complaint.empty()) throw;
     }

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include <ATen/MemoryOverlap.h>
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace goccl {
 namespace {
@@ -17,29 +15,28 @@ constexpr std::pair<S, goccl_dtype> kTypes[] = {
   {S::ComplexDouble, GOCCL_C128}, {S::Float8_e4m3fn, GOCCL_F8E4M3}, {S::Float8_e5m2, GOCCL_F8E5M2},
 };
 
-// The core's type for a torch type; 0 for those that it can only move as bytes.
-int32_t core_type(S type) {
-  const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes), [type](auto& t) { return t.first == type; });
-  return found == std::end(kTypes) ? 0 : found->second;
-}
-
 bool reduces(goccl_coll c) { return c == GOCCL_REDUCE || c == GOCCL_REDUCE_SCATTER || c == GOCCL_ALL_REDUCE; }
 
 // Whether the tensor's elements lie one after the other in memory as they read.
 bool plain(const at::Tensor& t) { return t.is_contiguous() && !t.is_conj() && !t.is_neg() && !t._is_zerotensor(); }
 
-// Copies are the backend's own business: no autograd, and no Python (a dispatch mode) while a lock may be held.
-struct QuietCopies {
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
-  c10::impl::ExcludeDispatchKeyGuard no_python{c10::DispatchKeySet(
-      {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::PythonDispatcher})};
-};
+// The same memory as a type that torch can copy: some, like its types of bits, it can only store.
+at::Tensor copyable(const at::Tensor& t) {
+  if (core_type(t.scalar_type()) != 0 || t.is_complex()) return t;
+  switch (t.element_size()) {
+    case 1: return t.view(at::kByte);
+    case 2: return t.view(at::kShort);
+    case 4: return t.view(at::kInt);
+    default: return t;
+  }
+}
 
 // A contiguous tensor of the same sizes.
 at::Tensor packed(const at::Tensor& t, bool with_values) {
-  QuietCopies quiet;
+  Quietly quietly;
   at::Tensor p = at::empty(t.sizes(), t.options().memory_format(at::MemoryFormat::Contiguous));
-  return with_values ? p.copy_(t) : p;
+  if (with_values) copyable(p).copy_(copyable(t));
+  return p;
 }
 
 template <typename List>
@@ -48,6 +45,11 @@ void move_all(List& to, List& from) {
 }
 
 } // namespace
+
+int32_t core_type(S type) {
+  const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes), [type](auto& t) { return t.first == type; });
+  return found == std::end(kTypes) ? 0 : found->second;
+}
 
 void Held::absorb(Held&& other) {
   move_all(works, other.works);
@@ -58,8 +60,8 @@ void Held::absorb(Held&& other) {
 
 void Held::copy_back() {
   if (copies.empty()) return;
-  QuietCopies quiet;
-  for (auto& copy : copies) copy.view.copy_(copy.packed);
+  Quietly quietly;
+  for (auto& copy : copies) copyable(copy.view).copy_(copyable(copy.packed));
 }
 
 Request::Request(const Kind& kind, std::chrono::milliseconds timeout) : kind_(kind) {
@@ -72,8 +74,8 @@ Request::Request(const Kind& kind, const at::Tensor& example, std::chrono::milli
   dtype_ = example.scalar_type();
   call.dtype = core_type(dtype_);
   if (C10_UNLIKELY(call.dtype == 0)) {
-    GOCCL_CHECK(!reduces(kind.coll), kind, "cannot reduce elements of type ", dtype_);
-    GOCCL_CHECK(!at::isQIntType(dtype_), kind, "does not support quantized tensors (", dtype_, ")");
+    TORCH_CHECK_NOT_IMPLEMENTED(!reduces(kind.coll), kind.title, ": cannot reduce elements of type ", dtype_);
+    TORCH_CHECK_NOT_IMPLEMENTED(!at::isQIntType(dtype_), kind.title, ": does not support quantized tensors (", dtype_, ")");
     call.dtype = GOCCL_U8;
     scale_ = c10::elementSize(dtype_);
   }

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -21,6 +23,13 @@ struct Kind {
 
 // Refuses an argument, saying which operation was called.
 #define GOCCL_CHECK(cond, kind, ...) TORCH_CHECK(cond, (kind).title, ": ", __VA_ARGS__)
+
+// Computing on tensors is the backend's own business: no autograd, and no Python (a dispatch mode) while a lock may be held.
+struct Quietly {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_python{c10::DispatchKeySet(
+      {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::PythonDispatcher})};
+};
 
 // What the memory of an operation depends on, and what is left to do when it has ended. Empty SmallVectors and vectors
 // allocate nothing, which keeps the common case (one contiguous tensor) free of allocations.
@@ -75,6 +84,9 @@ class Request {
   uint64_t scale_ = 1; // elements of the core for each element of torch
   Blocks in_, out_;
 };
+
+// The core's type for a torch type; 0 for those that it can only move as bytes.
+int32_t core_type(at::ScalarType type);
 
 // c10d's timeouts in the core's terms: zero and negative ones mean the group's own.
 int64_t timeout_ns(std::chrono::milliseconds timeout);

@@ -9,18 +9,88 @@
 
 namespace goccl {
 
-// Whether the core is done with all of these, well or badly; if so and error is not null, *error is the first failure.
+// How an operation ended: badly if error is not null, and code then says why.
+struct Outcome {
+  std::exception_ptr error;
+  int code = GOCCL_OK;
+
+  bool failed() const { return error != nullptr; }
+  // Keeps the first failure.
+  void add(int rc, const goccl_error& failure, const char* title);
+};
+
+// Whether the core is done with all of these, well or badly; if so and outcome is not null, it takes the first failure.
 // ask is lib.work_test, or lib.work_poll, which works for it.
-bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, decltype(lib.work_test) ask, const char* title, std::exception_ptr* error);
+bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, decltype(lib.work_test) ask, const char* title, Outcome* outcome);
+
+// What a Work knows of the group and of the call that it belongs to.
+struct Origin {
+  int rank;
+  goccl_group group;
+  std::chrono::milliseconds timeout; // that holds: the call's own, else the group's
+  bool timed;                        // whether getDuration shall work
+};
+
+// What all Works of this backend have in common: each ends in settle, exactly once, and its futures are completed there.
+class EndingWork : public c10d::Work {
+ public:
+  bool isCompleted() override { return done(); }
+  bool isSuccess() const override { return done() && !exception_; }
+  std::exception_ptr exception() const override { return done() ? exception_ : nullptr; }
+  int code() const { return done() ? code_ : GOCCL_OK; }
+  void synchronize() override {} // a finished operation on CPU tensors has nothing left to order
+  void abort() override;
+  // Its value is result().
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  // Its value is a c10d::WorkResult as an int; it has no error, however the operation ends.
+  c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
+  uint64_t getSequencenumber() const override { return seq_; }
+  // Milliseconds from the call until its end was seen, with enableCollectivesTiming.
+  float getDuration() const override;
+  // Overrides from torch 2.14 on.
+  std::chrono::milliseconds getTimeout() const { return origin_.timeout; }
+
+ protected:
+  EndingWork(const Origin& origin, const Kind& kind, at::TensorList inputs);
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  void settle(Outcome outcome);
+  void rethrow() const {
+    if (C10_UNLIKELY(exception_ != nullptr)) std::rethrow_exception(exception_);
+  }
+  // Sees to it that settle is called although nobody waits. Called once at most, by who wants a future or the duration.
+  virtual void pursue() = 0;
+  // Writes the results to where the user wants them.
+  virtual void deliver() {}
+
+  const Origin origin_;
+  const Kind& kind_;
+  uint64_t seq_ = 0; // of the last call of the core
+
+ private:
+  using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
+  using Clock = std::chrono::steady_clock;
+
+  FuturePtr future(FuturePtr& slot, const c10::TypePtr& type);
+  void complete(c10::ivalue::Future& future, bool with_tensors);
+
+  const Clock::time_point begun_;
+  Clock::time_point ended_;
+  int code_ = GOCCL_OK;
+  // Set last by settle, after exception_ and the results; both never change afterwards.
+  std::atomic<bool> done_{false};
+  bool pursued_ = false; // guarded by mutex_, as are these two
+  FuturePtr value_, result_;
+};
 
 // One operation of torch: one of the core, or several (the coalesced forms).
 //
-// An operation ends for torch in settle, exactly once, on whichever thread first sees that the core is done: one in wait or
-// isCompleted, or the completer. A Work that is destroyed before that leaves its memory with the completer, so
-// that the core never writes to freed memory.
-class GocclWork final : public c10d::Work {
+// It ends for torch on whichever thread first sees that the core is done: one in wait or isCompleted, or the completer. A
+// Work that is destroyed before that leaves its memory with the completer, so that the core never writes to freed memory.
+class GocclWork final : public EndingWork {
  public:
-  GocclWork(int rank, const Kind& kind, goccl_group group, Held&& held, at::TensorList inputs);
+  GocclWork(const Origin& origin, const Kind& kind, Held&& held, at::TensorList inputs)
+      : EndingWork(origin, kind, inputs), held_(std::move(held)) {}
   ~GocclWork() override;
 
   // Starts the calls, before the Work is handed out. What the core does at once has ended then for torch too.
@@ -29,28 +99,15 @@ class GocclWork final : public c10d::Work {
   bool ended() const { return done() || all_ended(held_.works, lib.work_test, kind_.title, nullptr); }
 
   bool isCompleted() override;
-  bool isSuccess() const override { return done() && !exception_; }
-  std::exception_ptr exception() const override { return done() ? exception_ : nullptr; }
   int sourceRank() const override;
   std::vector<at::Tensor> result() override { return {held_.outputs.begin(), held_.outputs.end()}; }
-  void synchronize() override {} // a finished operation on CPU tensors has nothing left to order
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
-  void abort() override;
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  uint64_t getSequencenumber() const override { return seq_; }
 
  private:
-  bool done() const { return done_.load(std::memory_order_acquire); }
-  void settle(std::exception_ptr error);
-  void complete(c10::ivalue::Future& future);
+  void pursue() override;
+  void deliver() override { held_.copy_back(); }
 
-  const Kind& kind_;
-  const goccl_group group_;
   Held held_;
-  uint64_t seq_ = 0; // of the last call
-  // Set last by settle, after exception_ and the results; both never change afterwards.
-  std::atomic<bool> done_{false};
-  c10::intrusive_ptr<c10::ivalue::Future> future_; // guarded by mutex_
 };
 
 } // namespace goccl

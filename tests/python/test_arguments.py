@@ -49,7 +49,20 @@ CASES = {
     "negative tag": (lambda: world().send([F(2)], 1, -3), ["goccl:send", "tag must be nonnegative; got -3"]),
     "peer out of range": (lambda: world().recv([F(2)], 5, 0), ["goccl:recv", "invalid rank 5", "2 ranks"]),
     "negative peer": (lambda: world().recv([F(2)], -1, 0), ["goccl:recv", "invalid rank -1"]),
-    "sparse tensor": (lambda: dist.all_reduce(torch.eye(2).to_sparse()), ["goccl:all_reduce", "only supports dense tensors", "Sparse"]),
+    "sparse tensor": (lambda: backend().broadcast([torch.eye(2).to_sparse()]), ["goccl:broadcast", "only supports dense tensors", "Sparse"]),
+    "two tensors of other types": (lambda: world().allreduce([F(2), F(2).int()]), ["invalid tensor type at index 1"]),
+    "two tensors of other sizes": (lambda: world().reduce([F(2), F(3)]), ["invalid tensor size at index 1"]),
+    "two tensors to broadcast": (lambda: world().broadcast([F(2), F(2)]), ["goccl:broadcast", "single-element", "got 2"]),
+    "two tensors to reduce": (lambda: world().reduce([F(2), F(2)]), ["goccl:reduce", "single-element", "got 2"]),
+    "two tensors to gather from all": (lambda: world().allgather([[F(2), F(2)]] * 2, [F(2), F(2)]), ["goccl:all_gather", "single-element", "got 2"]),
+    "two tensors to gather": (lambda: world().gather([[F(2), F(2)]] * 2, [F(2), F(2)], opts(dist.GatherOptions, rootRank=0)),
+                              ["goccl:gather", "single-element", "got 2"]),
+    "two tensors to scatter": (lambda: world().scatter([F(2), F(2)], [[F(2), F(2)]] * 2, opts(dist.ScatterOptions, rootRank=0)),
+                               ["goccl:scatter", "single-element", "got 2"]),
+    "two tensors to reduce and scatter": (lambda: world().reduce_scatter([F(2), F(2)], [[F(2), F(2)]] * 2, dist.ReduceScatterOptions()),
+                                          ["goccl:reduce_scatter", "single-element", "got 2"]),
+    "two tensors to receive": (lambda: world().recv([F(2), F(2)], 1, 0), ["goccl:recv", "single-element", "got 2"]),
+    "two lists of blocks": (lambda: world().allgather([[F(2), F(2)]] * 2, [F(2)]), ["single-element output list", "got 2 lists"]),
     "quantized tensor": (lambda: backend().broadcast([torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8)]),
                          ["goccl:broadcast", "quantized"]),
     "device": (lambda: backend().allreduce([torch.zeros(2, device="meta")]), ["not supported yet", "CPU tensors", "got device meta"]),
@@ -61,7 +74,7 @@ def refused(rank, name):
     call, parts = CASES[name]
     try:
         call()
-    except RuntimeError as e:  # of which DistBackendError and NotImplementedError are kinds
+    except (RuntimeError, ValueError) as e:  # DistBackendError and NotImplementedError are kinds of the first
         missing = [part for part in parts if part not in str(e)]
         assert not missing, f"{missing} not in: {e}"
     else:

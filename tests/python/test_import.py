@@ -168,7 +168,7 @@ def test_unknown_setting_is_refused_by_name(python):
         import goccl, torch.distributed as dist
         try:
             dist.init_process_group("goccl", store=dist.HashStore(), rank=0, world_size=1)
-        except RuntimeError as e:
+        except ValueError as e:
             print(e)
     """, env={**os.environ, "GOCCL_NO_SUCH_THING": "1"})
     assert "GOCCL_NO_SUCH_THING" in out

@@ -58,7 +58,7 @@ def test_own_plan(trio, tmp_path):
 
 
 def check_wrong_plan(rank, file):
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises(ValueError) as caught:
         sum_of(rank, goccl.Options(plan=file))
     assert "the plan is wrong" in str(caught.value) and "rank 0" in str(caught.value), str(caught.value)
 

@@ -7,6 +7,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import AllgatherOptions
 
 SHORT = datetime.timedelta(seconds=1)
 
@@ -66,6 +67,138 @@ def check_future_of_lists(rank):
 
 def test_future_of_several_outputs(pair):
     pair.run(check_future_of_lists)
+
+
+def check_futures_of_every_operation(rank):
+    """The list of what the operation gave this rank; for a send and a reduce elsewhere than at the root, of what was passed."""
+    t, blocks, whole = (lambda: torch.ones(2)), (lambda: [torch.zeros(2), torch.zeros(2)]), torch.zeros(4)
+    backend = world()._get_backend(torch.device("cpu"))
+    reduced, a, b, lists = t(), blocks(), blocks(), [blocks(), blocks()]
+    root = dist.GatherOptions()
+    root.rootRank = 0
+    gathered = [blocks()] if rank == 0 else []
+    scattered, scattering = torch.zeros(2), [[t(), t()]] if rank == 0 else []
+    peer = 1 - rank
+    told, sent = torch.zeros(2), torch.full((2,), 4.0)
+    for work, expected in [
+        (world().broadcast([reduced]), [reduced]),
+        (world().reduce([reduced]), [reduced]),
+        (world().allgather([a], [t()]), a),
+        (backend._allgather_base(whole, t()), [whole]),
+        (world().allgather_into_tensor_coalesced([whole], [t()]), [whole]),
+        (world().gather(gathered, [t()], root), gathered[0] if rank == 0 else []),
+        (world().scatter([scattered], scattering, dist.ScatterOptions()), [scattered]),
+        (world().reduce_scatter([reduced], [blocks()], dist.ReduceScatterOptions()), [reduced]),
+        (backend._reduce_scatter_base(reduced, whole), [reduced]),
+        (world().alltoall(b, blocks()), b),
+        (world().alltoall_base(whole, torch.ones(4), [], [], dist.AllToAllOptions()), [whole]),
+        (world().send([sent], peer, 0), [sent]),
+        (world().recv([told], peer, 0), [told]),
+        (world().barrier(), []),
+    ]:
+        value = work.get_future().wait()
+        assert len(value) == len(expected) and all(v is e for v, e in zip(value, expected)), (value, expected)
+        assert work.get_future_result().wait() == 0 and work.result() == value
+    assert told.tolist() == [4.0] * 2
+
+
+def test_futures_of_every_operation(pair):
+    pair.run(check_futures_of_every_operation)
+
+
+def check_timing(rank):
+    group = dist.new_group()
+    work = dist.all_reduce(torch.ones(3), group=group, async_op=True)
+    work.wait()
+    with pytest.raises(RuntimeError, match="enableCollectivesTiming"):
+        work._get_duration()
+    group._enable_collectives_timing()
+    if rank == 1:
+        time.sleep(0.2)
+    work = dist.all_reduce(torch.ones(3), group=group, async_op=True)
+    if rank == 0:  # its end is seen when it comes, not when somebody asks
+        until(lambda: work._get_duration() if work.is_success() else 0, "the operation did not end")
+        took = work._get_duration()
+        time.sleep(0.05)
+        assert work._get_duration() == took and 50 < took < 20_000, took
+    work.wait()
+    assert work._get_duration() > 0
+
+
+def test_duration(pair):
+    pair.run(check_timing)
+
+
+def check_results(rank):
+    group = dist.new_group()
+    work = dist.all_reduce(torch.ones(2), group=group, async_op=True)
+    assert work.get_future_result().wait() == 0 and work.get_future_result().wait() == 0
+    if rank == 0:
+        options = dist.AllreduceOptions()
+        options.timeout = datetime.timedelta(seconds=0.3)
+        work = group.allreduce([torch.ones(2)], options)
+        assert work.get_future_result().wait() == 1, "timeout"
+        with pytest.raises(dist.DistBackendError, match="timeout"):
+            work.wait()
+        if hasattr(work, "get_timeout"):
+            assert work.get_timeout() == options.timeout
+    dist.barrier()
+
+
+def test_the_future_of_how_it_ended(pair):
+    pair.run(check_results)
+
+
+def timed_operations(rank):
+    """Each operation of a rank whose peer does not come, with a timeout of its own."""
+    t = torch.ones(2)
+
+    def two():
+        return [torch.ones(2), torch.ones(2)]
+
+    def limited(kind, **fields):
+        o = kind()
+        o.timeout = datetime.timedelta(seconds=0.15)
+        for name, value in fields.items():
+            setattr(o, name, value)
+        return o
+
+    return {
+        "allreduce": lambda g, **a: g.allreduce([t], limited(dist.AllreduceOptions, **a)),
+        "allreduce_coalesced": lambda g, **a: g.allreduce_coalesced(two(), limited(dist.AllreduceCoalescedOptions, **a)),
+        "sparse": lambda g, **a: g.allreduce([t.to_sparse()], limited(dist.AllreduceOptions, **a)),
+        "reduce": lambda g, **a: g.reduce([t], limited(dist.ReduceOptions, rootRank=0, **a)),
+        "allgather": lambda g, **a: g.allgather([two()], [t], limited(AllgatherOptions, **a)),
+        "allgather_coalesced": lambda g, **a: g._get_backend(torch.device("cpu")).allgather_coalesced(
+            [two(), two()], two(), limited(AllgatherOptions, **a)),
+        "gather": lambda g, **a: g.gather([two()], [t], limited(dist.GatherOptions, rootRank=0, **a)),
+        "broadcast": lambda g, **a: g.broadcast([t], limited(dist.BroadcastOptions, rootRank=1, **a)),
+        "scatter": lambda g, **a: g.scatter([t], [], limited(dist.ScatterOptions, rootRank=1, **a)),
+        "reduce_scatter": lambda g, **a: g.reduce_scatter([t], [two()], limited(dist.ReduceScatterOptions, **a)),
+        "reduce_scatter_tensor_coalesced": lambda g, **a: g.reduce_scatter_tensor_coalesced(
+            [torch.ones(1), torch.ones(1)], two(), limited(dist.ReduceScatterOptions, **a)),
+        "alltoall": lambda g, **a: g.alltoall(two(), two(), limited(dist.AllToAllOptions, **a)),
+        "alltoall_base": lambda g, **a: g.alltoall_base(torch.ones(2), t, [], [], limited(dist.AllToAllOptions, **a)),
+        "barrier": lambda g, **a: g.barrier(limited(dist.BarrierOptions, **a)),
+    }
+
+
+def check_own_timeouts(rank, name):
+    for asynchronous in (True, False):
+        group = dist.new_group(timeout=datetime.timedelta(seconds=60))
+        if rank == 0:
+            start = time.monotonic()
+            with pytest.raises(dist.DistBackendError, match="timeout"):
+                work = timed_operations(rank)[name](group, asyncOp=asynchronous)
+                assert asynchronous, "a synchronous call came back"
+                work.wait()
+            assert time.monotonic() - start < 30
+        dist.barrier()
+
+
+@pytest.mark.parametrize("name", timed_operations(0))
+def test_own_timeout_of_an_operation(pair, name):
+    pair.run(check_own_timeouts, name)
 
 
 def check_wait_completes_future(rank):

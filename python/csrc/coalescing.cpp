@@ -1,0 +1,116 @@
+#include "coalescing.h"
+
+#include <algorithm>
+
+#include "backend.h"
+
+namespace goccl {
+namespace {
+
+constexpr Kind kCoalesced{c10d::OpType::COALESCED, goccl_coll(0), "goccl:coalesced"};
+constexpr size_t kFewWorks = 1024;
+
+} // namespace
+
+BatchWork::BatchWork(const Origin& origin, Works&& works) : EndingWork(origin, kCoalesced, {}), works_(std::move(works)) {
+  for (const auto& work : works_) seq_ = std::max(seq_, work->getSequencenumber());
+}
+
+bool BatchWork::isCompleted() {
+  if (done()) return true;
+  for (const auto& work : works_) {
+    if (!work->isCompleted()) return false;
+  }
+  finish();
+  return true;
+}
+
+bool BatchWork::wait(std::chrono::milliseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  const bool limited = timeout.count() > 0;
+  const auto deadline = limited ? Clock::now() + timeout : Clock::time_point();
+  for (const auto& work : works_) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    try {
+      work->wait(limited ? std::max(left, std::chrono::milliseconds(1)) : kNoTimeout);
+    } catch (const std::exception&) {} // work keeps it, and the others have to end too
+  }
+  finish();
+  rethrow();
+  return true;
+}
+
+void BatchWork::finish() {
+  const auto failed = std::find_if(works_.begin(), works_.end(), [](auto& work) { return !work->isSuccess(); });
+  settle(failed == works_.end() ? Outcome{} : Outcome{(*failed)->exception(), (*failed)->code()});
+}
+
+std::vector<at::Tensor> BatchWork::result() {
+  std::vector<at::Tensor> all;
+  for (const auto& work : works_) {
+    auto some = work->result();
+    all.insert(all.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
+  }
+  return all;
+}
+
+void BatchWork::pursue() {
+  auto left = std::make_shared<std::atomic<size_t>>(works_.size());
+  auto self = c10::intrusive_ptr<BatchWork>::reclaim_copy(this);
+  for (const auto& work : works_) {
+    work->getFutureResult()->addCallback([self, left](c10::ivalue::Future&) {
+      if (--*left == 0) self->finish();
+    });
+  }
+}
+
+void Coalescing::start() {
+  Works left; // their last references are dropped without the lock
+  std::lock_guard<std::mutex> lock(mutex_);
+  Block& block = blocks_[std::this_thread::get_id()];
+  left.swap(block.works);
+  block.limit = kFewWorks;
+  count_ = blocks_.size();
+}
+
+bool Coalescing::open() const {
+  if (C10_LIKELY(count_.load(std::memory_order_relaxed) == 0)) return false;
+  std::lock_guard<std::mutex> lock(mutex_);
+  return blocks_.count(std::this_thread::get_id()) > 0;
+}
+
+void Coalescing::add(const c10::intrusive_ptr<EndingWork>& work) {
+  if (C10_LIKELY(count_.load(std::memory_order_relaxed) == 0)) return;
+  Works ended;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = blocks_.find(std::this_thread::get_id());
+  if (found == blocks_.end()) return;
+  Block& block = found->second;
+  block.works.push_back(work);
+  // torch's context manager does not end the block when an exception leaves it, so it may stay open: it must not hold ever
+  // more. What has ended well has nothing left to tell but its outputs.
+  if (block.works.size() < block.limit) return;
+  const auto open = std::stable_partition(block.works.begin(), block.works.end(), [](auto& w) { return !w->isSuccess(); });
+  ended.assign(std::make_move_iterator(open), std::make_move_iterator(block.works.end()));
+  block.works.erase(open, block.works.end());
+  block.limit = std::max(kFewWorks, 2 * block.works.size());
+}
+
+Works Coalescing::end() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = blocks_.find(std::this_thread::get_id());
+  TORCH_CHECK(found != blocks_.end(), "goccl:coalesced: endCoalescing was called, but this thread has no block open: "
+              "startCoalescing must come first, on the same thread, and blocks do not nest");
+  Works works = std::move(found->second.works);
+  blocks_.erase(found);
+  count_ = blocks_.size();
+  return works;
+}
+
+WorkPtr GocclBackend::endCoalescing() {
+  Works works = coalescing_.end();
+  if (works.empty()) return nullptr; // as with NCCL; torch's Python expects it
+  return c10::make_intrusive<BatchWork>(origin(kCoalesced, GOCCL_NO_TIMEOUT_GIVEN), std::move(works));
+}
+
+} // namespace goccl

@@ -1,0 +1,57 @@
+// What is issued between startCoalescing and endCoalescing, as one Work.
+//
+// Operations are issued at once, and sends and receives never wait when they are, so their order within the block does not
+// matter. A block belongs to the thread that started it. A synchronous collective within one has ended when it returns.
+#pragma once
+
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "work.h"
+
+namespace goccl {
+
+using Works = std::vector<c10::intrusive_ptr<EndingWork>>;
+
+// Several Works as one, which ends with the last of them. Its error is that of the first one that failed, its result all of theirs.
+class BatchWork final : public EndingWork {
+ public:
+  BatchWork(const Origin& origin, Works&& works);
+
+  bool isCompleted() override;
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  std::vector<at::Tensor> result() override;
+
+ private:
+  void pursue() override;
+  void finish();
+
+  const Works works_;
+};
+
+// The open blocks of one group.
+class Coalescing {
+ public:
+  // Opens a block of this thread. One that is open already was left by an exception: what it holds goes on by itself.
+  void start();
+  // Whether this thread has a block open.
+  bool open() const;
+  // Adds to this thread's block, if it has one.
+  void add(const c10::intrusive_ptr<EndingWork>& work);
+  // Closes this thread's block. Throws if none is open.
+  Works end();
+
+ private:
+  struct Block {
+    Works works;
+    size_t limit; // of works, see add
+  };
+
+  mutable std::mutex mutex_;
+  std::unordered_map<std::thread::id, Block> blocks_;
+  std::atomic<size_t> count_{0}; // of blocks
+};
+
+} // namespace goccl
