@@ -2,6 +2,7 @@
 #include "backend.h"
 
 #include <mutex>
+#include <random>
 #include <unordered_set>
 
 #include <c10/util/Logging.h>
@@ -14,10 +15,18 @@ std::unordered_set<GocclBackend*>& open_groups() {
   static auto* groups = new std::unordered_set<GocclBackend*>;
   return *groups;
 }
+
+std::string random_name() {
+  std::random_device device;
+  return c10::str(std::hex, device(), '-', device());
+}
 } // namespace
 
-GocclBackend::GocclBackend(int rank, int size, c10::intrusive_ptr<GocclOptions> options, goccl_group group)
-    : Backend(rank, size), options_(std::move(options)), group_(group) {
+GocclBackend::GocclBackend(StorePtr store, int rank, int size, c10::intrusive_ptr<GocclOptions> options, std::string version,
+                           goccl_group group)
+    : Backend(rank, size), store_(std::move(store)), options_(std::move(options)), version_(std::move(version)),
+      identity_(random_name()), group_(group) {
+  if (group != 0) observe(group, observers_);
   std::lock_guard<std::mutex> lock(open_mutex);
   open_groups().insert(this);
 }
@@ -47,20 +56,24 @@ void GocclBackend::close() noexcept {
 
 void GocclBackend::shutdown() {
   check_not_forked("goccl shutdown");
+  closed_ = true;
   const goccl_group group = group_.exchange(0);
   if (group == 0) return;
   WithoutGil without_gil;
+  observe_no_more(group);
   Failure failure;
   check(lib.group_close(group, &failure), failure, "goccl shutdown");
 }
 
-void GocclBackend::abort() {
+void GocclBackend::abort() { abort("abort() was called on this rank"); }
+
+void GocclBackend::abort(const std::string& reason) {
   check_not_forked("goccl abort");
   const goccl_group group = group_.load();
   if (group == 0) return;
   WithoutGil without_gil;
   Failure failure;
-  const int rc = lib.group_abort(group, "abort() was called on this rank", &failure);
+  const int rc = lib.group_abort(group, reason.c_str(), &failure);
   check(rc == GOCCL_CLOSED ? GOCCL_OK : rc, failure, "goccl abort");
 }
 
@@ -68,6 +81,10 @@ goccl_group GocclBackend::group(const char* title) const {
   check_not_forked(title);
   const goccl_group group = group_.load(std::memory_order_relaxed);
   if (C10_UNLIKELY(group == 0)) {
+    if (!closed_) {
+      fail(GOCCL_CLOSED, title, "the process group ", options_->group_name, " was made with enable_reconfigure=True and has no ",
+           "members yet; call reconfigure first");
+    }
     fail(GOCCL_CLOSED, title, "the process group ", options_->group_name,
          " was shut down (destroy_process_group) and cannot be used any more");
   }
@@ -86,6 +103,32 @@ uint64_t GocclBackend::getSequenceNumberForGroup() {
   Failure failure;
   check(lib.group_seq(group("goccl sequence number"), &seq, &failure), failure, "goccl sequence number");
   return seq;
+}
+
+void GocclBackend::lengthen(Request& request) const {
+  const std::chrono::milliseconds more = observers_->extension();
+  if (more.count() == 0) return;
+  int64_t& timeout = request.call.timeout_ns;
+  timeout = (timeout > 0 ? timeout : timeout_ns(options_->timeout)) + std::chrono::nanoseconds(more).count();
+}
+
+void GocclBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
+  observers_->on_info(std::move(hook));
+  // hasHooks, which torch asks before it closes a group, looks here.
+  onCompletionHook_ = [observers = observers_](std::shared_ptr<c10d::WorkInfo> info) { observers->tell(info); };
+}
+
+#if GOCCL_TORCH_AT_LEAST(2, 15)
+void GocclBackend::registerCompletionHook(int64_t id, c10d::CompletionHook hook) {
+  observers_->on_completion(id, [hook = std::move(hook)](uint64_t key, std::optional<float> milliseconds) {
+    hook({key, milliseconds});
+  });
+}
+#endif
+
+void GocclBackend::waitForPendingWorks() {
+  WithoutGil without_gil;
+  observers_->wait_for_pending();
 }
 
 } // namespace goccl

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "coalescing.h"
+#include "observers.h"
 #include "work.h"
 
 namespace goccl {
@@ -14,6 +15,9 @@ namespace goccl {
 using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+using OptionsPtr = c10::intrusive_ptr<c10d::Backend::Options>;
 
 // What a group is made with. lines are "NAME=value", one a line: every GOCCL_* variable of the environment, then those of
 // goccl.Options; the core reads and checks them.
@@ -25,6 +29,7 @@ struct GocclOptions final : c10d::Backend::Options {
 #endif
 
   std::string lines;
+  std::chrono::milliseconds told{0}; // the timeout that lines ask for, which wins over every other; 0 if none
 };
 
 // torch.distributed's view of one group: it translates, and knows nothing of how bytes move.
@@ -33,17 +38,51 @@ struct GocclOptions final : c10d::Backend::Options {
 class GocclBackend final : public c10d::Backend {
  public:
   // Makes a group: opens it, gives the own address to the store, collects those of the others, joins. It waits for the
-  // other ranks, at most the timeout of the options; the error names those that did not come. Call it without the GIL.
-  static c10::intrusive_ptr<GocclBackend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+  // other ranks, at most the timeout of the options; the error names those that did not come. Call it without the GIL. With
+  // enable_reconfigure the group has no members, and cannot be used, until reconfigure is called.
+  static c10::intrusive_ptr<GocclBackend> create(const StorePtr& store, int rank, int size,
                                                  const c10::intrusive_ptr<GocclOptions>& options, const std::string& version);
   // Closes every group of this process.
   static void close_all();
 
-  GocclBackend(int rank, int size, c10::intrusive_ptr<GocclOptions> options, goccl_group group);
+  GocclBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GocclOptions> options,
+               std::string version, goccl_group group);
   ~GocclBackend() override;
 
   const std::string getBackendName() const override { return "goccl"; }
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+
+  // Other groups made from this one (regroup.cpp).
+  bool supportsSplitting() const override { return true; }
+  // ranks are those of this group, in the order in which they are to be numbered. Null on ranks that are not among them.
+  BackendPtr split(const StorePtr& store, const std::vector<int>& ranks, const OptionsPtr& options) override;
+  BackendPtr merge(const StorePtr& store, const OptionsPtr& options, const int& rank, const int& size) override;
+  bool supportsShrinking() const override { return true; }
+  // Called by the ranks that stay; those that are excluded may be gone.
+  BackendPtr shrink(const std::vector<int64_t>& excluded, int flags, const OptionsPtr& options) override;
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  bool supportsReconfigure() const override { return true; }
+  c10d::ReconfigureHandle get_reconfigure_handle() const override;
+  WorkPtr reconfigure(const c10d::ReconfigureOptions& options) override;
+#endif
+
+  // Observers.
+#ifdef C10D_BACKEND_HAS_HOOKS
+  void registerAbortHook(int64_t id, c10d::AbortHook hook) override { observers_->on_abort(id, std::move(hook)); }
+  void unregisterAbortHook(int64_t id) override { observers_->off_abort(id); }
+  void addEphemeralTimeout(const std::chrono::milliseconds& timeout) override { observers_->extend(timeout); }
+#endif
+#if GOCCL_TORCH_AT_LEAST(2, 15)
+  bool supportsAbortHooks() const override { return true; }
+  bool supportsCompletionHooks() const override { return true; }
+  void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override;
+  void unregisterCompletionHook(int64_t id) override { observers_->off_completion(id); }
+  bool isInitialized() override { return group_.load() != 0; }
+#endif
+  void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
+  void waitForPendingWorks() override;
+  c10d::ErrorType getError() override { return observers_->error(); }
+
   void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override {} // it starts at 0 on every rank
   uint64_t getSequenceNumberForGroup() override;
@@ -52,6 +91,11 @@ class GocclBackend final : public c10d::Backend {
   void shutdown() override;
   bool supportsTensorAlloc(c10::DeviceIndex device) override;
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+  std::shared_ptr<c10::Allocator> getMemAllocator() override;
+#if GOCCL_TORCH_AT_LEAST(2, 12)
+  // Of registered memory, in bytes.
+  std::unordered_map<std::string, uint64_t> getMemoryStats() override;
+#endif
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
@@ -84,20 +128,29 @@ class GocclBackend final : public c10d::Backend {
   WorkPtr endCoalescing() override;
 
  private:
+  // Meets the other ranks over the store and makes the group of the core.
+  static goccl_group join(c10d::Store& store, int rank, int size, const GocclOptions& options, const std::string& version);
+  // A group with the given options, or with those of this one: its own copy.
+  c10::intrusive_ptr<GocclOptions> options_for(const OptionsPtr& given) const;
+  // The number of a rank of this group in the whole job.
+  uint64_t global_rank(int rank) const;
   // shutdown for where nobody can be told of a failure.
   void close() noexcept;
+  void abort(const std::string& reason);
   // The handle of the group; throws if it was shut down, or if this is a forked child.
   goccl_group group(const char* title) const;
   // Checks the root and puts it into the call; returns whether this rank is the root.
   bool set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor = 0) const;
-  // What a Work of a call with this timeout (GOCCL_NO_TIMEOUT_GIVEN: the group's) has to know.
-  Origin origin(const Kind& kind, int64_t timeout_ns) const;
+  // What a Work of a call with this timeout (GOCCL_NO_TIMEOUT_GIVEN: the group's) has to know. synchronous: its end is seen when it comes.
+  Origin origin(const Kind& kind, int64_t timeout_ns, bool synchronous) const;
   // Hands out the Work of calls that were started: ended unless asynchronous, and part of this thread's coalescing block.
   WorkPtr issued(c10::intrusive_ptr<EndingWork> work, bool asynchronous);
   // Starts the call; or, if not asynchronous, runs it to its end on this thread, in one call of the library and without a Work
-  // (null, which torch's Python takes for an operation that has ended) unless a profiler or a coalescing block wants one. inputs
-  // are for the profiler.
+  // (null, which torch's Python takes for an operation that has ended) unless a profiler or a coalescing block or an observer wants one.
+  // inputs are for the profiler.
   WorkPtr issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs);
+  // Adds to the timeout what addEphemeralTimeout did.
+  void lengthen(Request& request) const;
   // One call for each of the inputs, one Work for all; fill(request, i) adds the blocks of call i.
   template <typename Opts, typename Fill>
   WorkPtr coalesced(const Kind& kind, Tensors& inputs, const Opts& opts, Fill fill);
@@ -106,7 +159,13 @@ class GocclBackend final : public c10d::Backend {
   void report_arrival(uint32_t number, std::chrono::milliseconds timeout);
   void collect_arrivals(uint32_t number, std::chrono::milliseconds timeout, bool wait_all_ranks);
 
+  const StorePtr store_;
   const c10::intrusive_ptr<GocclOptions> options_;
+  const std::string version_;
+  const std::shared_ptr<Observers> observers_ = std::make_shared<Observers>();
+  const std::string identity_; // of this object, among those of all processes
+  int64_t generation_ = 0;     // how often it was reconfigured
+  std::atomic<bool> closed_{false};
   std::atomic<goccl_group> group_;
   std::atomic<uint32_t> monitored_{0}; // monitored barriers so far
   std::atomic<bool> timed_{false};

@@ -17,6 +17,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   py::class_<GocclOptions, c10::intrusive_ptr<GocclOptions>, c10d::Backend::Options>(m, "Options")
       .def(py::init<std::chrono::milliseconds, std::string>(), py::arg("timeout"), py::arg("lines") = "")
       .def_readwrite("lines", &GocclOptions::lines)
+      .def_readwrite("told", &GocclOptions::told)
       .def("__copy__", [](const GocclOptions& self) { return c10::make_intrusive<GocclOptions>(self); })
       .def("__deepcopy__", [](const GocclOptions& self, const py::dict&) { return c10::make_intrusive<GocclOptions>(self); },
            py::arg("memo"));
@@ -24,7 +25,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   py::class_<GocclBackend, c10::intrusive_ptr<GocclBackend>, c10d::Backend>(m, "GocclBackend")
       .def_property_readonly("options", [](GocclBackend& self) {
         return c10::static_intrusive_pointer_cast<GocclOptions>(self.getBackendOptions());
-      });
+      })
+      // torch calls it on the ranks that are not in a new group; NCCL needs them, goccl does not.
+      .def("perform_nocolor_split", [](GocclBackend&, const py::object&) {}, py::arg("device"));
 
   // It has no methods of its own: known by its type, it is found at once, and dropped without giving the GIL away, as torch does for Works whose end
   // may wait for others. This one's waits for nobody.
@@ -36,5 +39,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("empty", [](const std::vector<int64_t>& size, at::ScalarType type, const std::string& lines) { return empty(size, type, lines); },
         py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
   m.def("close_all", &GocclBackend::close_all, NoGil());
-  m.def("stop", &completer::stop, NoGil());
+  m.def("stop", [] { completer::stop(), Observers::stop(); }, NoGil());
 }

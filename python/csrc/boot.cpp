@@ -61,38 +61,49 @@ std::vector<std::vector<uint8_t>> collect(c10d::Store& store, const std::vector<
 
 } // namespace
 
-c10::intrusive_ptr<GocclBackend> GocclBackend::create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+c10::intrusive_ptr<GocclBackend> GocclBackend::create(const StorePtr& store, int rank, int size,
                                                       const c10::intrusive_ptr<GocclOptions>& options,
                                                       const std::string& version) {
+  TORCH_CHECK_VALUE(store, "goccl: a process group needs a store; make groups with torch.distributed");
+  goccl_group group = 0;
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  if (!options->enable_reconfigure) // else it gets its members later
+#endif
+  group = join(*store, rank, size, *options, version);
+  return c10::make_intrusive<GocclBackend>(store, rank, size, options, version, group);
+}
+
+goccl_group GocclBackend::join(c10d::Store& store, int rank, int size, const GocclOptions& options, const std::string& version) {
   TORCH_CHECK(lib.group_open != nullptr, "goccl: libgoccl is not loaded; make groups with torch.distributed");
   check_not_forked("goccl");
-  TORCH_CHECK(store, "goccl: a process group needs a store");
-  TORCH_CHECK(options->timeout.count() > 0, "goccl: a timeout must be longer than zero; got ", options->timeout.count(), " ms");
-  const auto deadline = Clock::now() + options->timeout;
+  TORCH_CHECK_VALUE(options.timeout.count() > 0, "goccl: a timeout must be longer than zero; got ", options.timeout.count(), " ms");
+  const auto deadline = Clock::now() + options.timeout;
 
   goccl_group_options open{};
   open.abi = GOCCL_ABI;
   open.rank = rank;
   open.size = size;
-  open.timeout_ns = timeout_ns(options->timeout);
-  open.name = options->group_name.c_str();
-  open.options = options->lines.c_str();
+  open.timeout_ns = timeout_ns(options.timeout);
+  open.name = options.group_name.c_str();
+  open.options = options.lines.c_str();
   open.shim_version = version.c_str();
   std::vector<uint8_t> own(GOCCL_MAX_ADDRESS);
   size_t length = 0;
   goccl_group group = 0;
   Failure failure;
-  check(lib.group_open(&open, &group, own.data(), own.size(), &length, &failure), failure, "goccl_group_open");
+  const int rc = lib.group_open(&open, &group, own.data(), own.size(), &length, &failure);
+  TORCH_CHECK_VALUE(rc != GOCCL_INVALID, failure.text); // an option, a rank or a size that cannot be
+  check(rc, failure, "goccl_group_open");
   own.resize(length);
   auto close = c10::make_scope_exit([group] { lib.group_close(group, nullptr); });
 
   // The same store and group name may be used again after destroy_process_group: each rank counts its attempts, and the keys
   // of earlier ones are left alone.
-  const int64_t attempt = store->add(c10::str("goccl/gen/", rank), 1);
+  const int64_t attempt = store.add(c10::str("goccl/gen/", rank), 1);
   std::vector<std::string> keys;
   for (int r = 0; r < size; r++) keys.push_back(c10::str("goccl/addr/", attempt, "/", r));
-  store->set(keys[rank], own);
-  const auto addresses = collect(*store, keys, rank, *options, deadline);
+  store.set(keys[rank], own);
+  const auto addresses = collect(store, keys, rank, options, deadline);
 
   std::vector<const void*> data;
   std::vector<size_t> lengths;
@@ -101,9 +112,8 @@ c10::intrusive_ptr<GocclBackend> GocclBackend::create(const c10::intrusive_ptr<c
     lengths.push_back(address.size());
   }
   check(lib.group_join(group, data.data(), lengths.data(), size, &failure), failure, "goccl_group_join");
-  auto backend = c10::make_intrusive<GocclBackend>(rank, size, options, group);
   close.release();
-  return backend;
+  return group;
 }
 
 } // namespace goccl

@@ -45,6 +45,10 @@ void BatchWork::finish() {
   settle(failed == works_.end() ? Outcome{} : Outcome{(*failed)->exception(), (*failed)->code()});
 }
 
+bool BatchWork::ended() const {
+  return std::all_of(works_.begin(), works_.end(), [](auto& work) { return work->ended(); });
+}
+
 std::vector<at::Tensor> BatchWork::result() {
   std::vector<at::Tensor> all;
   for (const auto& work : works_) {
@@ -110,7 +114,7 @@ Works Coalescing::end() {
 WorkPtr GocclBackend::endCoalescing() {
   Works works = coalescing_.end();
   if (works.empty()) return nullptr; // as with NCCL; torch's Python expects it
-  return c10::make_intrusive<BatchWork>(origin(kCoalesced, GOCCL_NO_TIMEOUT_GIVEN), std::move(works));
+  return issued(c10::make_intrusive<BatchWork>(origin(kCoalesced, GOCCL_NO_TIMEOUT_GIVEN, false), std::move(works)), true);
 }
 
 } // namespace goccl

@@ -20,6 +20,7 @@ class BatchWork final : public EndingWork {
  public:
   BatchWork(const Origin& origin, Works&& works);
 
+  bool ended() const override;
   bool isCompleted() override;
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   std::vector<at::Tensor> result() override;

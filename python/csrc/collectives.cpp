@@ -76,25 +76,34 @@ bool GocclBackend::set_root(const Kind& kind, Request& request, int64_t root, in
 }
 
 WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs) {
-  if (!asynchronous && C10_LIKELY(!at::hasCallbacks() && !coalescing_.open())) {
+  const bool watched = observers_->any();
+  if (!asynchronous && C10_LIKELY(!watched && !at::hasCallbacks() && !coalescing_.open())) {
+    const goccl_group handle = group(kind.title);
     Failure failure;
-    check(lib.run(group(kind.title), &request.finish(), &failure), failure, kind.title);
+    const int rc = lib.run(handle, &request.finish(), &failure);
+    if (C10_UNLIKELY(rc != GOCCL_OK)) fail_in(handle, as_exception(rc, failure, kind.title));
     request.held.copy_back();
     return nullptr;
   }
-  auto work = c10::make_intrusive<GocclWork>(origin(kind, request.call.timeout_ns), kind, std::move(request.held), inputs);
+  if (watched) lengthen(request);
+  auto work = c10::make_intrusive<GocclWork>(origin(kind, request.call.timeout_ns, !asynchronous), kind, std::move(request.held), inputs);
   work->start(&request, 1);
   return issued(std::move(work), asynchronous);
 }
 
-Origin GocclBackend::origin(const Kind& kind, int64_t timeout_ns) const {
+Origin GocclBackend::origin(const Kind& kind, int64_t timeout_ns, bool synchronous) const {
   const auto given = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(timeout_ns));
-  return {getRank(), group(kind.title), timeout_ns > 0 ? given : options_->timeout, timed_.load(std::memory_order_relaxed)};
+  return {getRank(), group(kind.title), timeout_ns > 0 ? given : options_->timeout, timed_.load(std::memory_order_relaxed),
+          observers_->any() ? std::make_shared<Watch>(observers_, kind.type, synchronous) : nullptr};
 }
 
 WorkPtr GocclBackend::issued(c10::intrusive_ptr<EndingWork> work, bool asynchronous) {
   coalescing_.add(work);
-  if (!asynchronous) work->wait();
+  if (!asynchronous) {
+    work->wait();
+  } else if (C10_UNLIKELY(work->watched())) {
+    Observers::look_after(work);
+  }
   return work;
 }
 
@@ -105,8 +114,12 @@ WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& o
   for (size_t i = 0; i < inputs.size(); i++) fill(requests.emplace_back(kind, inputs[i], opts.timeout), i);
   if (requests.size() == 1) return issue(kind, requests[0], opts.asyncOp, inputs);
   Held held;
-  for (Request& request : requests) held.absorb(std::move(request.held));
-  auto work = c10::make_intrusive<GocclWork>(origin(kind, timeout_ns(opts.timeout)), kind, std::move(held), inputs);
+  for (Request& request : requests) {
+    if (C10_UNLIKELY(observers_->any())) lengthen(request);
+    held.absorb(std::move(request.held));
+  }
+  const auto from = origin(kind, requests[0].call.timeout_ns, !opts.asyncOp);
+  auto work = c10::make_intrusive<GocclWork>(from, kind, std::move(held), inputs);
   work->start(requests.data(), requests.size());
   return issued(std::move(work), opts.asyncOp);
 }

@@ -12,6 +12,8 @@
 
 #include <c10/util/Logging.h>
 
+#include "observers.h"
+
 namespace goccl::completer {
 namespace {
 
@@ -35,6 +37,7 @@ struct Entry {
       LOG(WARNING) << "goccl: the result of a dropped operation could not be copied to its tensor: " << e.what();
     }
     for (goccl_work handle : held.works) give_back(handle);
+    if (held.watch) held.watch->ended(!outcome.failed());
   }
 };
 

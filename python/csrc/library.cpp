@@ -70,7 +70,7 @@ std::exception_ptr as_exception(int code, const std::string& text) {
   switch (code) {
     case GOCCL_INVALID: return std::make_exception_ptr(c10::ValueError(here, text));
     case GOCCL_NOT_SUPPORTED: return std::make_exception_ptr(c10::NotImplementedError(here, text));
-    default: return std::make_exception_ptr(c10::DistBackendError(here, text));
+    default: return std::make_exception_ptr(CommunicationError(here, text, code));
   }
 }
 

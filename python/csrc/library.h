@@ -8,6 +8,7 @@
 #include <string>
 
 #include <c10/util/Exception.h>
+#include <torch/version.h>
 
 #include "goccl.h"
 
@@ -17,6 +18,10 @@
   X(run) X(start) X(work_wait) X(work_test) X(work_poll) X(work_urge) X(work_source)          \
   X(work_free_all)                                                                            \
   X(completions) X(completions_wait) X(alloc) X(free)
+
+// Whether the headers are those of this version of torch or of a later one, where they have no macro of their own for a feature.
+#define GOCCL_TORCH_AT_LEAST(major, minor) \
+  (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
 namespace goccl {
 
@@ -46,8 +51,14 @@ struct Failure : goccl_error {
   Failure() { code = GOCCL_OK, peer = -1, text[0] = '\0'; }
 };
 
-// Failures of communication are c10::DistBackendError, arguments that cannot be right c10::ValueError, and what is right but
-// not supported c10::NotImplementedError. In Python the first and the last are RuntimeErrors. Tensors that do not fit are plain
+// A failure of communication. In Python it is a torch.distributed.DistBackendError.
+struct CommunicationError : c10::DistBackendError {
+  CommunicationError(c10::SourceLocation where, const std::string& text, int code) : c10::DistBackendError(where, text), code(code) {}
+  int code; // goccl_code
+};
+
+// Failures of communication are CommunicationErrors, arguments that cannot be right c10::ValueError, and what is right but not
+// supported c10::NotImplementedError. In Python the first and the last are RuntimeErrors. Tensors that do not fit are plain
 // RuntimeErrors (GOCCL_CHECK), as with other backends.
 std::exception_ptr as_exception(int code, const std::string& text);
 std::exception_ptr as_exception(int code, const goccl_error& error, const char* what);

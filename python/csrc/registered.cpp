@@ -1,22 +1,52 @@
 #include "registered.h"
 
+#include <algorithm>
 #include <mutex>
+#include <unordered_map>
 
 #include <ATen/EmptyTensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/Logging.h>
+#include <c10/util/ScopeExit.h>
 
 #include "backend.h"
 
 namespace goccl {
 namespace {
 
+// What is in use, for getMemoryStats.
+struct Uses {
+  std::mutex mutex;
+  std::unordered_map<void*, size_t> blocks;
+  uint64_t bytes = 0, peak = 0;
+};
+
+Uses& uses() {
+  static auto* u = new Uses; // tensors are freed until the very end
+  return *u;
+}
+
+void taken(void* memory, size_t bytes) {
+  std::lock_guard<std::mutex> lock(uses().mutex);
+  uses().blocks[memory] = bytes;
+  uses().peak = std::max(uses().peak, uses().bytes += bytes);
+}
+
 // A fork shares the memory with its parent, who keeps it.
 void give_back(void* memory) {
   if (memory == nullptr || forked()) return;
+  {
+    std::lock_guard<std::mutex> lock(uses().mutex);
+    const auto found = uses().blocks.find(memory);
+    uses().bytes -= found->second;
+    uses().blocks.erase(found);
+  }
   Failure failure;
   if (lib.free(memory, &failure) != GOCCL_OK) LOG(WARNING) << "goccl: registered memory was not given back: " << failure.text;
 }
+
+// Options for where no group was made yet; those of the thread that asks.
+thread_local const char* lines_now = "";
 
 class RegisteredMemory final : public c10::Allocator {
  public:
@@ -25,15 +55,13 @@ class RegisteredMemory final : public c10::Allocator {
     if (bytes > 0) {
       check_not_forked("goccl.empty");
       Failure failure;
-      check(lib.alloc(lines.c_str(), bytes, &memory, &failure), failure, "goccl.empty");
+      check(lib.alloc(lines_now, bytes, &memory, &failure), failure, "goccl.empty");
+      taken(memory, bytes);
     }
     return {memory, memory, &give_back, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
-
-  std::string lines;
-  std::mutex mutex; // of the lines
 };
 
 // Storages that may be resized know their allocator, so it stays until the end.
@@ -42,18 +70,25 @@ RegisteredMemory& registered_memory() {
   return *memory;
 }
 
-at::Tensor allocate(at::IntArrayRef size, at::ScalarType type) {
-  return at::detail::empty_generic(size, &registered_memory(), c10::DispatchKeySet(c10::DispatchKey::CPU), type, c10::nullopt);
-}
-
 } // namespace
 
 at::Tensor empty(at::IntArrayRef size, at::ScalarType type, const std::string& lines) {
-  RegisteredMemory& memory = registered_memory();
-  std::lock_guard<std::mutex> lock(memory.mutex);
-  memory.lines = lines;
-  return allocate(size, type);
+  lines_now = lines.c_str();
+  auto forget = c10::make_scope_exit([] { lines_now = ""; });
+  return at::detail::empty_generic(size, &registered_memory(), c10::DispatchKeySet(c10::DispatchKey::CPU), type, c10::nullopt);
 }
+
+std::shared_ptr<c10::Allocator> GocclBackend::getMemAllocator() {
+  check_not_forked("goccl mem_allocator");
+  return {std::shared_ptr<c10::Allocator>(), &registered_memory()}; // it is never destroyed
+}
+
+#if GOCCL_TORCH_AT_LEAST(2, 12)
+std::unordered_map<std::string, uint64_t> GocclBackend::getMemoryStats() {
+  std::lock_guard<std::mutex> lock(uses().mutex);
+  return {{"registered_bytes", uses().bytes}, {"registered_bytes_peak", uses().peak}, {"registered_blocks", uses().blocks.size()}};
+}
+#endif
 
 bool GocclBackend::supportsTensorAlloc(c10::DeviceIndex device) { return device < 0; } // of the CPU
 

@@ -83,7 +83,7 @@ static void check_sparse(const Tensors& tensors, const c10d::ReduceOp& op) {
 
 WorkPtr GocclBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   check_sparse(tensors, opts.reduceOp);
-  auto work = c10::make_intrusive<SparseWork>(origin(kSparse, timeout_ns(opts.timeout)), getSize(), tensors[0], opts.reduceOp);
+  auto work = c10::make_intrusive<SparseWork>(origin(kSparse, timeout_ns(opts.timeout), !opts.asyncOp), getSize(), tensors[0], opts.reduceOp);
   work->start();
   return issued(std::move(work), opts.asyncOp);
 }
@@ -107,7 +107,7 @@ void SparseWork::start() {
   Request request(kFacts, mine, origin_.timeout);
   request.read(mine);
   request.write_parts(facts_, ranks_);
-  auto phase = c10::make_intrusive<GocclWork>(origin_, kFacts, std::move(request.held), at::TensorList());
+  auto phase = c10::make_intrusive<GocclWork>(of_phases(), kFacts, std::move(request.held), at::TensorList());
   phase->start(&request, 1);
   seq_ = phase->getSequencenumber();
   then(phase, &SparseWork::exchange);
@@ -127,6 +127,12 @@ void SparseWork::then(const c10::intrusive_ptr<GocclWork>& phase, void (SparseWo
       self->settle({std::current_exception(), GOCCL_INTERNAL});
     }
   });
+}
+
+Origin SparseWork::of_phases() const {
+  Origin origin = origin_;
+  origin.watch = nullptr;
+  return origin;
 }
 
 bool SparseWork::check_same() {
@@ -180,7 +186,7 @@ void SparseWork::exchange() {
   }
   Held held;
   for (Request& request : requests) held.absorb(std::move(request.held));
-  auto phase = c10::make_intrusive<GocclWork>(origin_, kSend, std::move(held), at::TensorList());
+  auto phase = c10::make_intrusive<GocclWork>(of_phases(), kSend, std::move(held), at::TensorList());
   phase->start(requests.data(), requests.size());
   then(phase, &SparseWork::reduce);
 }

@@ -28,6 +28,8 @@ class SparseWork final : public EndingWork {
 
   void pursue() override {} // the phases follow each other by themselves
   void deliver() override;
+  // A phase is no operation of its own to those who want to know of ends.
+  Origin of_phases() const;
   // Runs next, on any thread, when the phase has ended well; the operation ends here if it has not.
   void then(const c10::intrusive_ptr<GocclWork>& phase, void (SparseWork::*next)());
   void exchange();

@@ -4,6 +4,7 @@
 #include <c10/util/Logging.h>
 
 #include "completer.h"
+#include "observers.h"
 
 namespace goccl {
 namespace {
@@ -38,7 +39,7 @@ bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, decltype(lib.work_
 EndingWork::EndingWork(const Origin& origin, const Kind& kind, at::TensorList inputs)
     : Work(origin.rank, kind.type, C10_UNLIKELY(at::hasCallbacks()) ? kind.title : nullptr,
            C10_UNLIKELY(at::hasCallbacks()) && !inputs.empty() ? std::make_optional(inputs.vec()) : std::nullopt),
-      origin_(origin), kind_(kind), begun_(origin.timed ? Clock::now() : Clock::time_point()) {}
+      origin_(origin), kind_(kind), completion_key_(origin.watch ? origin.watch->key : 0), begun_(origin.timed ? Clock::now() : Clock::time_point()) {}
 
 void EndingWork::settle(Outcome outcome) {
   std::function<void()> profiled;
@@ -62,6 +63,11 @@ void EndingWork::settle(Outcome outcome) {
   }
   cv_.notify_all();
   // These run code of others: not under the lock.
+  if (C10_UNLIKELY(exception_ != nullptr)) note_failure(origin_.group, exception_);
+  if (C10_UNLIKELY(origin_.watch != nullptr)) {
+    origin_.watch->seq = seq_;
+    origin_.watch->ended(!exception_);
+  }
   if (profiled) profiled();
   if (value) complete(*value, true);
   if (result) complete(*result, false);
@@ -116,7 +122,10 @@ void EndingWork::abort() {
 
 GocclWork::~GocclWork() {
   if (forked() || held_.works.empty()) return; // in a fork the handles belong to the parent
-  if (!done()) completer::adopt(std::move(held_)); // and leaves nothing here
+  if (!done()) {
+    held_.watch = origin_.watch;
+    completer::adopt(std::move(held_)); // and leaves nothing here
+  }
   for (goccl_work work : held_.works) give_back(work);
 }
 
@@ -124,9 +133,11 @@ void GocclWork::start(Request* requests, size_t count) {
   for (size_t i = 0; i < count; i++) {
     Failure failure;
     goccl_work work = 0;
-    check(lib.start(origin_.group, &requests[i].finish(), &work, &seq_, &failure), failure, kind_.title);
+    const int rc = lib.start(origin_.group, &requests[i].finish(), &work, &seq_, &failure);
+    if (C10_UNLIKELY(rc != GOCCL_OK)) fail_in(origin_.group, as_exception(rc, failure, kind_.title));
     if (work != 0) held_.works.push_back(work);
   }
+  if (C10_UNLIKELY(origin_.watch != nullptr)) origin_.watch->seq = seq_;
   if (held_.works.empty()) return settle({});
   // Its end has to be seen when it comes.
   if (C10_UNLIKELY(origin_.timed)) getFutureResult();

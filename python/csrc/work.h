@@ -29,11 +29,18 @@ struct Origin {
   goccl_group group;
   std::chrono::milliseconds timeout; // that holds: the call's own, else the group's
   bool timed;                        // whether getDuration shall work
+  std::shared_ptr<Watch> watch;      // null unless somebody wants to know of the end
 };
 
 // What all Works of this backend have in common: each ends in settle, exactly once, and its futures are completed there.
 class EndingWork : public c10d::Work {
  public:
+  // Whether it has ended for torch.
+  bool settled() const { return done(); }
+  // Whether nothing is left to wait for. Unlike isCompleted it runs no code of others and takes no lock.
+  virtual bool ended() const { return done(); }
+  bool watched() const { return origin_.watch != nullptr; }
+
   bool isCompleted() override { return done(); }
   bool isSuccess() const override { return done() && !exception_; }
   std::exception_ptr exception() const override { return done() ? exception_ : nullptr; }
@@ -47,6 +54,10 @@ class EndingWork : public c10d::Work {
   uint64_t getSequencenumber() const override { return seq_; }
   // Milliseconds from the call until its end was seen, with enableCollectivesTiming.
   float getDuration() const override;
+#if GOCCL_TORCH_AT_LEAST(2, 15)
+  // 0 where nobody has asked for ends.
+  uint64_t getCompletionKey() const override { return completion_key_; }
+#endif
   // Overrides from torch 2.14 on.
   std::chrono::milliseconds getTimeout() const { return origin_.timeout; }
 
@@ -65,7 +76,7 @@ class EndingWork : public c10d::Work {
 
   const Origin origin_;
   const Kind& kind_;
-  uint64_t seq_ = 0; // of the last call of the core
+  uint64_t seq_ = 0; // of the last call of the core; set before settle
 
  private:
   using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
@@ -74,6 +85,7 @@ class EndingWork : public c10d::Work {
   FuturePtr future(FuturePtr& slot, const c10::TypePtr& type);
   void complete(c10::ivalue::Future& future, bool with_tensors);
 
+  const uint64_t completion_key_; // of its watch
   const Clock::time_point begun_;
   Clock::time_point ended_;
   int code_ = GOCCL_OK;
@@ -95,8 +107,7 @@ class GocclWork final : public EndingWork {
 
   // Starts the calls, before the Work is handed out. What the core does at once has ended then for torch too.
   void start(Request* requests, size_t count);
-  // Whether the core is done. Unlike isCompleted it runs no code of others and takes no lock.
-  bool ended() const { return done() || all_ended(held_.works, lib.work_test, kind_.title, nullptr); }
+  bool ended() const override { return done() || all_ended(held_.works, lib.work_test, kind_.title, nullptr); }
 
   bool isCompleted() override;
   int sourceRank() const override;

@@ -8,6 +8,8 @@ class Options(Backend.Options):
 
     lines: str
     """``NAME=value``, one a line."""
+    told: timedelta
+    """The timeout that the lines ask for, which wins over every other; zero if none."""
 
     def __init__(self, timeout: timedelta, lines: str = "") -> None: ...
     def __copy__(self) -> Options: ...
@@ -18,6 +20,8 @@ class GocclBackend(Backend):
 
     @property
     def options(self) -> Options: ...
+    def perform_nocolor_split(self, device: object) -> None:
+        """Does nothing: ranks outside of a new group have no part in making it."""
 
 class GocclWork(Work):
     """What an operation with ``async_op=True`` returns."""

@@ -12,7 +12,8 @@ how to build it again. ::
 From torch 2.14 on the import can be left out: torch finds the backend by its name.
 
 Settings come from environment variables whose names begin with ``GOCCL_``, or, for one group, from :class:`Options`.
-Failures of communication are raised as ``torch.distributed.DistBackendError``, wrong arguments as ``RuntimeError``.
+Failures of communication are raised as ``torch.distributed.DistBackendError``, wrong arguments as ``RuntimeError``, settings
+that cannot be as ``ValueError``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ._C import Options as GroupOptions
     from torch._C._distributed_c10d import Backend as C10dBackend
 
-__all__ = ["Options", "empty", "monitored_barrier", "register", "version", "__version__"]
+__all__ = ["Options", "empty", "monitored_barrier", "register", "use_by_default", "version", "__version__"]
 
 
 def version() -> str:
@@ -59,6 +60,14 @@ def register() -> None:
     dist.is_goccl_available = lambda: True  # type: ignore[attr-defined]
 
 
+def use_by_default() -> None:
+    """Makes goccl the backend of CPU tensors where no backend is named, as in ``init_process_group()``; torch's own choice is gloo.
+
+    It holds for this process, for groups that are made afterwards.
+    """
+    dist.Backend.default_device_backend_map["cpu"] = "goccl"
+
+
 def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None, requires_grad: bool = False) -> torch.Tensor:
     """An uninitialized CPU tensor in registered memory, which ranks on the same host read where it lies.
 
@@ -77,6 +86,7 @@ def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None, requires
 
     Raises:
         RuntimeError: if there is no such memory (``GOCCL_REGISTERED=0``, or not on Linux).
+        ValueError: if more is asked for than there is in all.
         torch.distributed.DistBackendError: if there is none left; the message says of what.
     """
     from . import _loader

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from . import _loader
@@ -11,6 +12,15 @@ from ._version import __version__
 if TYPE_CHECKING:
     from ._C import GocclBackend
     from ._C import Options as GroupOptions
+
+
+def native(settings: str, timeout: timedelta) -> GroupOptions:
+    """Settings, as lines, in torch's own form of options. A timeout among them wins over the given one."""
+    told = timeout_of(settings)
+    options: GroupOptions = _loader.core().Options(told or timeout, settings)
+    if told:
+        options.told = told
+    return options
 
 
 def create(backend_options: Any, pg_options: Options | GroupOptions | None) -> GocclBackend:
@@ -34,9 +44,11 @@ def create(backend_options: Any, pg_options: Options | GroupOptions | None) -> G
             f"goccl: pg_options must be a goccl.Options or None; got {type(pg_options).__module__}."
             f"{type(pg_options).__qualname__}"
         )
-    options = core.Options(timeout_of(settings) or backend_options.timeout, settings)
+    options = native(settings, backend_options.timeout)
     options.group_name = backend_options.group_id
     options.global_ranks_in_group = list(backend_options.global_ranks_in_group or [])
+    if getattr(backend_options, "enable_reconfigure", False):  # torch 2.14 and later
+        options.enable_reconfigure = True
     return core.create(
         store=backend_options.store,
         rank=backend_options.group_rank,

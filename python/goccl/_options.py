@@ -10,6 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._C import Options as GroupOptions
 
 PREFIX = "GOCCL_"
 
@@ -78,6 +82,18 @@ class Options:
                 raise ValueError(f"goccl.Options: the names in extra begin with {PREFIX}; got {name!r}")
             found[name] = str(value)
         return found
+
+    def native(self) -> GroupOptions:
+        """These settings in the form of torch's own options, for calls that take no other: ``split_group``, ``shrink_group``.
+
+        Variables of the environment are among them. Where no timeout is set, it is torch's default of 30 minutes until the
+        call sets its own.
+        """
+        from torch.distributed.constants import default_pg_timeout
+
+        from ._group import native
+
+        return native(lines(self), default_pg_timeout)
 
 
 def lines(options: Options | None, environ: Mapping[str, str] = os.environ) -> str:

@@ -18,13 +18,13 @@ multiprocessing.set_forkserver_preload([
 
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory):
-    pool = RankPool(2, tmp_path_factory.mktemp("examples2"), timeout=60.0, patience=100.0, method="forkserver")
+    pool = RankPool(2, tmp_path_factory.mktemp("examples2"), timeout=60.0, patience=100.0)
     yield pool
     pool.close()
 
 
 @pytest.fixture(scope="session")
 def quartet(tmp_path_factory):
-    pool = RankPool(4, tmp_path_factory.mktemp("examples4"), timeout=60.0, patience=100.0, method="forkserver")
+    pool = RankPool(4, tmp_path_factory.mktemp("examples4"), timeout=60.0, patience=100.0)
     yield pool
     pool.close()

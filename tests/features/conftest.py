@@ -40,8 +40,7 @@ class Ranks:
     def run(self, function, *args):
         __tracebackhide__ = True
         if self._pool is None:
-            self._pool = RankPool(self.size, self._folders.mktemp(f"ranks{self.size}"), timeout=40.0, patience=100.0,
-                                  method="forkserver")
+            self._pool = RankPool(self.size, self._folders.mktemp(f"ranks{self.size}"), timeout=40.0, patience=100.0)
         try:
             return self._pool.run(function, *args)
         except BaseException:

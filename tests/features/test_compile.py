@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 @pytest.fixture(scope="module")
 def patient(tmp_path_factory):
     """Two ranks with all the time that a C++ compiler wants."""
-    pool = RankPool(2, tmp_path_factory.mktemp("patient"), timeout=500.0, patience=600.0, method="forkserver")
+    pool = RankPool(2, tmp_path_factory.mktemp("patient"), timeout=500.0, patience=600.0)
     yield pool
     pool.close()
 

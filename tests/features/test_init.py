@@ -21,7 +21,7 @@ def seconds(s):
 @pytest.fixture
 def bare(tmp_path):
     """Two ranks without a group."""
-    pool = RankPool(2, tmp_path, group=False, patience=100.0, method="forkserver")
+    pool = RankPool(2, tmp_path, group=False, patience=100.0)
     yield pool
     pool.close()
 

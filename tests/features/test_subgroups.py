@@ -80,7 +80,7 @@ def check_local_synchronization(rank):
 
 
 def test_local_synchronization(tmp_path):
-    pool = RankPool(4, tmp_path, patience=100.0, method="forkserver")
+    pool = RankPool(4, tmp_path, patience=100.0)
     pool.run(check_local_synchronization)
     pool.close()
 

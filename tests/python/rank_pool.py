@@ -10,17 +10,21 @@ import torch.distributed as dist
 
 PATIENCE = 60.0  # seconds until a call that has not come back is an error
 
+# Imported once, in the process that the ranks are forked from, which uses no backend: importing torch takes seconds. A conftest.py that
+# needs more of it says so anew.
+multiprocessing.set_forkserver_preload(["torch", "torch.distributed", "goccl"])
+
 
 class RankPool:
     """size processes; run calls a function on all of them. Each has initialised goccl's default group, if group is True.
 
-    patience is how many seconds a call may take, timeout those of the group, method how the processes are started.
+    patience is how many seconds a call may take, timeout those of the group.
     """
 
-    def __init__(self, size, folder, group=True, timeout=20.0, patience=PATIENCE, method="spawn"):
+    def __init__(self, size, folder, group=True, timeout=20.0, patience=PATIENCE):
         self.size = size
         self._patience = patience
-        context = multiprocessing.get_context(method)
+        context = multiprocessing.get_context("forkserver")
         self._results = context.Queue()
         self._tasks = [context.Queue() for _ in range(size)]
         self._processes = [
@@ -42,7 +46,7 @@ class RankPool:
         for tasks in self._tasks:
             tasks.put(None)
         for process in self._processes:
-            process.join(15)
+            process.join(60)
             if process.is_alive():
                 process.kill()
         assert [process.exitcode for process in self._processes] == [0] * self.size
@@ -83,7 +87,7 @@ def _serve(rank, size, folder, group, timeout, tasks, results):
         if group:
             import goccl  # noqa: F401
 
-            dist.init_process_group("goccl", store=dist.FileStore(f"{folder}/store", size), rank=rank, world_size=size,
+            dist.init_process_group("goccl", store=dist.FileStore(f"{folder}/store"), rank=rank, world_size=size,
                                     timeout=datetime.timedelta(seconds=timeout))
         results.put((rank, None, None))
     except BaseException:

@@ -155,7 +155,7 @@ def test_options(pair):
 
 def check_capabilities(rank):
     backend = dist.group.WORLD._get_backend(CPU)
-    assert backend.supports_coalescing and not backend.supports_splitting
+    assert backend.supports_coalescing and backend.supports_splitting
     backend._set_sequence_number_for_group()
     ops = [dist.P2POp(dist.isend, torch.full((2,), float(rank)), 1 - rank)]
     t = torch.zeros(2)

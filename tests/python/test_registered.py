@@ -30,7 +30,7 @@ def check_empty(rank):
     assert grown[:10].sum() == 10
     try:
         goccl.empty(1 << 44)
-    except RuntimeError as e:
+    except ValueError as e:
         assert "GOCCL_REGISTERED" in str(e), e
     else:
         raise AssertionError("more than there is room for")

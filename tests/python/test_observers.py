@@ -1,0 +1,291 @@
+"""Who is told of the ends of operations: completion and abort hooks, WorkInfo, errors, added time, torch's flight recorder."""
+import datetime
+import os
+import pickle
+import threading
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import goccl
+
+CPU = torch.device("cpu")
+TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
+def seconds(s):
+    return datetime.timedelta(seconds=s)
+
+
+def since(version, what):
+    return pytest.mark.skipif(TORCH < version, reason=f"{what}; this is torch {torch.__version__}")
+
+
+def until(condition, what):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.002)
+
+
+def check_info(rank):
+    """Operations of every kind are reported once, whether somebody waits for them or drops them."""
+    group = dist.new_group([0, 1])
+    found = []
+    group._register_on_completion_hook(found.append)
+    assert group._has_hooks()
+    with pytest.raises(RuntimeError, match="one completion hook"):
+        group._register_on_completion_hook(found.append)
+    t = torch.ones(4)
+    begin = time.monotonic()
+    dist.all_reduce(t, group=group)
+    assert len(found) == 1
+    dist.broadcast(t, 0, group=group, async_op=True).wait()
+    kept = dist.all_gather([torch.zeros(4), torch.zeros(4)], t, group=group, async_op=True)
+    until(lambda: len(found) == 3, "an operation nobody waits for was not reported")
+    dist.isend(t, 1 - rank, group=group)  # dropped at once
+    dist.irecv(torch.zeros(4), 1 - rank, group=group).wait()
+    group._wait_for_pending_works()
+    assert len(found) == 5
+    kept.wait()
+    took = seconds(time.monotonic() - begin)
+    names = [str(info.op_type).rpartition(".")[2] for info in found]
+    assert names[:3] == ["ALLREDUCE", "BROADCAST", "ALLGATHER"] and sorted(names[3:]) == ["RECV", "SEND"], names
+    assert [info.seq for info in found[:3]] == sorted({info.seq for info in found[:3]})
+    for info in found:
+        assert info.time_started <= info.time_finished and seconds(0) <= info.active_duration <= took
+    assert torch.equal(t, torch.full((4,), 2.0))
+    dist.destroy_process_group(group)
+    assert len(found) == 5
+
+
+def test_completion_hook(pair):
+    pair.run(check_info)
+
+
+def check_hook_that_fails(rank):
+    group = dist.new_group([0, 1])
+    calls = []
+
+    def hook(info):
+        calls.append(info)
+        raise RuntimeError("of the hook")
+
+    group._register_on_completion_hook(hook)
+    dist.barrier(group=group)
+    t = torch.ones(2)
+    dist.all_reduce(t, group=group, async_op=True).wait()
+    assert t.tolist() == [2.0] * 2 and len(calls) == 2
+    dist.destroy_process_group(group)
+
+
+def test_a_hook_that_fails_harms_no_operation(pair):
+    pair.run(check_hook_that_fails)
+
+
+def check_abort_hook(rank):
+    """Once for the first failure, before the caller hears of it, on whatever thread; error says of what kind it was."""
+    group = dist.new_group([0, 1], timeout=seconds(20))
+    from torch._C._distributed_c10d import ErrorType
+
+    backend = group._get_backend(CPU)
+    assert backend.supports_abort_hooks and backend.get_error() == ErrorType.SUCCESS
+    calls = []
+    backend.register_abort_hook(7, lambda: calls.append(threading.get_ident()))
+    backend.register_abort_hook(8, lambda: calls.append("gone"))
+    backend.unregister_abort_hook(8)
+    with pytest.raises(RuntimeError):  # an argument: nothing has failed
+        dist.all_reduce(torch.ones(2), op=dist.ReduceOp.BAND, group=group)
+    assert calls == [] and backend.get_error() == ErrorType.SUCCESS
+    dist.barrier()
+    if rank == 0:
+        options = dist.AllreduceOptions()
+        options.timeout, options.asyncOp = seconds(0.2), False
+        with pytest.raises(dist.DistBackendError):
+            group.allreduce([torch.ones(2)], options)
+        assert calls == [threading.get_ident()] and backend.get_error() == ErrorType.TIMEOUT
+        with pytest.raises(dist.DistBackendError):
+            dist.barrier(group=group)
+        assert len(calls) == 1
+    dist.barrier()
+    if rank == 1:
+        with pytest.raises(dist.DistBackendError):  # of the first one it may have what it needs
+            for _ in range(2):
+                dist.all_reduce(torch.ones(2), group=group, async_op=True).wait()
+        assert len(calls) == 1 and backend.get_error() != ErrorType.SUCCESS
+    dist.destroy_process_group(group)
+
+
+@since((2, 15), "supports_abort_hooks and get_error of a backend came with torch 2.15")
+def test_abort_hook(pair):
+    pair.run(check_abort_hook)
+
+
+def check_abort(rank):
+    """abort ends what others wait for, says who aborted, and leaves a group that can be shut down."""
+    group = dist.new_group([0, 1])
+    dist.barrier(group=group)
+    if rank == 0:
+        failures = []
+
+        def wait():
+            try:
+                group.recv([torch.zeros(1)], 1, 0).wait()
+            except dist.DistBackendError as e:
+                failures.append(str(e))
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        pending = dist.irecv(torch.zeros(1), 1, group=group, tag=3)
+        group.abort()
+        waiting.join(30)
+        with pytest.raises(dist.DistBackendError, match=r"abort\(\) was called on this rank"):
+            pending.wait()
+        assert len(failures) == 1 and "abort() was called on this rank" in failures[0], failures
+        with pytest.raises(dist.DistBackendError, match="abort"):
+            dist.all_reduce(torch.ones(1), group=group)
+    else:
+        with pytest.raises(dist.DistBackendError, match="rank 0"):  # who aborted
+            dist.all_reduce(torch.ones(1), group=group)
+    dist.distributed_c10d._abort_process_group(group)
+    dist.barrier()
+    # shutdown with operations that are not done
+    group = dist.new_group([0, 1])
+    work = dist.irecv(torch.zeros(1), 1 - rank, group=group)
+    dist.destroy_process_group(group)
+    with pytest.raises(dist.DistBackendError):
+        work.wait()
+    dist.barrier()
+
+
+def test_abort(pair):
+    pair.run(check_abort)
+
+
+def check_added_time(rank):
+    """The operations that begin until the first of them ends have more time; later ones do not."""
+    group = dist.new_group([0, 1], timeout=seconds(20))
+    backend = group._get_backend(CPU)
+    with pytest.raises(RuntimeError, match="more than zero"):
+        backend._add_ephemeral_timeout(seconds(0))
+    options = dist.BarrierOptions()
+    options.timeout = seconds(0.3)
+    backend._add_ephemeral_timeout(seconds(20))
+    if rank == 1:
+        time.sleep(0.8)  # later than the operation's own timeout
+    group.barrier(options).wait()
+    dist.barrier(group=group)
+    if rank == 0:
+        with pytest.raises(dist.DistBackendError, match="timeout"):
+            group.barrier(options).wait()
+    dist.barrier()
+    dist.destroy_process_group(group)
+
+
+@since((2, 14), "time that is added to timeouts came with torch 2.14")
+def test_added_time(pair):
+    pair.run(check_added_time)
+
+
+def check_memory(rank):
+    backend = dist.group.WORLD._get_backend(CPU)
+    before = backend.memory_stats()
+    tensor = goccl.empty(1000, dtype=torch.float64)
+    during = backend.memory_stats()
+    assert during["registered_bytes"] == before["registered_bytes"] + 8000
+    assert during["registered_blocks"] == before["registered_blocks"] + 1
+    del tensor
+    after = backend.memory_stats()
+    assert after["registered_bytes"] == before["registered_bytes"] and after["registered_bytes_peak"] >= 8000
+    with pytest.raises(RuntimeError, match="does not support suspend"):
+        backend.suspend()
+
+
+@since((2, 12), "memory statistics came with torch 2.12")
+def test_memory_stats(pair):
+    pair.run(check_memory)
+
+
+def check_fsdp_buffers(rank):
+    """FSDP2 takes the buffers of its collectives from the backend when it is asked to."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    backend = dist.group.WORLD._get_backend(CPU)
+    before = backend.memory_stats()["registered_bytes_peak"] if TORCH >= (2, 12) else 0
+    torch.manual_seed(3)
+    model = torch.nn.Linear(256, 256)
+    whole, bias = model.weight.detach().clone(), model.bias.detach().clone()
+    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    model.set_allocate_memory_from_process_group_for_comm(True)
+    x = torch.ones(2, 256)
+    out = model(x)
+    assert torch.allclose(out, torch.nn.functional.linear(x, whole, bias))
+    out.sum().backward()
+    assert torch.equal(model.weight.grad.full_tensor(), torch.full((256, 256), 2.0))
+    if TORCH >= (2, 12):
+        assert backend.memory_stats()["registered_bytes_peak"] >= before + 256 * 256 * 4
+
+
+def test_fsdp_buffers(pair):
+    pair.run(check_fsdp_buffers)
+
+
+def record(rank, folder, group, slow):
+    """Some operations, then one that ranks disagree about, or that rank 1 does not call."""
+    os.environ["TORCH_FR_DUMP_TEMP_FILE"] = f"{folder}/failure_"
+    torch._C._distributed_c10d._reset_fr_trace("goccl")
+    t = torch.ones(4)
+    dist.all_reduce(t, group=group)
+    dist.all_gather([torch.zeros(4), torch.zeros(4)], t, group=group, async_op=True).wait()
+    kept = dist.broadcast(t, 0, group=group, async_op=True)
+    dist.reduce_scatter_tensor(torch.zeros(2), t, group=group)
+
+    def entries():
+        return pickle.loads(torch._C._distributed_c10d._dump_fr_trace(backend="goccl"))["entries"]
+
+    until(lambda: all(e["state"] == "completed" for e in entries()), "an operation is not completed in the trace")
+    found = entries()
+    assert [e["profiling_name"].split(":")[0] for e in found] == ["goccl"] * 4
+    names = [e["profiling_name"].split(":")[1].split(" ")[0] for e in found]
+    assert names == ["all_reduce", "all_gather", "broadcast", "_reduce_scatter_base"], names
+    assert [e["collective_seq_id"] for e in found] == [1, 2, 3, 4]
+    assert found[1]["input_sizes"] == [[4]] and found[1]["output_sizes"] == [[4], [4]]
+    kept.wait()
+    if rank == 0 or not slow:
+        try:
+            dist.all_reduce(torch.ones(4 + (0 if slow else rank)), group=group)
+        except dist.DistBackendError:
+            pass
+        else:
+            raise AssertionError("the last operation did not fail")
+    assert [e["state"] for e in entries()].count("completed") == 4
+    with open(f"{folder}/trace_{rank}", "wb") as file:
+        file.write(torch._C._distributed_c10d._dump_fr_trace(backend="goccl"))
+
+
+def check_recorder(rank, folder, slow):
+    group = dist.new_group([0, 1], timeout=seconds(1 if slow else 20))
+    record(rank, folder, group, slow)
+    dist.barrier()
+    dist.destroy_process_group(group)
+
+
+@since((2, 15), "torch records operations of backends from outside, and says when they ended, from 2.15 on")
+def test_flight_recorder(pair, tmp_path, python):
+    """torch's own analyzer finds the rank that is missing, and the ranks that disagree."""
+    for slow, name in ((True, "missing"), (False, "mismatch")):
+        (tmp_path / name).mkdir()
+        pair.run(check_recorder, str(tmp_path / name), slow)
+    out = python("""
+        import sys
+        from torch.distributed.flight_recorder import fr_trace
+        for name in ("missing", "mismatch"):
+            fr_trace.main([f"{sys.argv[1]}/{name}", "-p", "trace_"])
+            print("==", flush=True)
+    """, tmp_path)
+    missing, mismatch, _ = out.split("==")
+    assert "collective: goccl:all_reduce" in missing and "missing ranks: {1}" in missing, out
+    assert "SIZE_OR_SYNTAX_MISMATCH" in mismatch and "missing ranks" not in mismatch, out
