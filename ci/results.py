@@ -1,4 +1,4 @@
-"""Reads what a stage left in build/test: `go test -json` streams (.jsonl) and pytest's JUnit files (.xml)."""
+"""Reads what a stage left in $RECORDS: `go test -json` streams (.jsonl) and pytest's JUnit files (.xml)."""
 import dataclasses
 import json
 import pathlib

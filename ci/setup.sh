@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prepares the checkout: .venv with the pinned requirements, a Go toolchain, the modules, goccl itself installed.
-# A step runs again only when what it depends on has changed: .venv/.stamps keeps a hash for each.
+# Prepares the checkout: .venv with the pinned requirements, a Go toolchain, the modules, goccl itself installed; with TORCH=2.12.1
+# .venv-torch2.12.1 instead. A step runs again only when what it depends on has changed: .stamps in there keeps a hash for each.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$ROOT"
@@ -68,6 +68,24 @@ check_tools() {
     fi
 }
 
+# Sets torch and pins from torch.txt: TORCH, or the newest that this Python can have.
+choose_torch() {
+    local minor release oldest rest
+    minor=$("$PYTHON" -c 'import sys; print(sys.version_info[1])')
+    while read -r release oldest rest; do
+        case $release in '' | '#'*) continue ;; esac
+        if [ -n "${TORCH:-}" ]; then
+            [ "${TORCH%.*}" = "${release%.*}" ] || continue
+            if [ "$minor" -lt "${oldest#3.}" ]; then
+                echo "set-up: torch $TORCH needs Python $oldest or later; $PYTHON is $("$PYTHON" -V 2>&1). Another one is named by PYTHON=…" >&2
+                exit 1
+            fi
+            torch=$TORCH pins=$rest
+        elif [ "$minor" -ge "${oldest#3.}" ]; then
+            torch=$release pins=$rest
+        fi
+    done <ci/torch.txt
+}
 make_venv() {
     rm -rf "$VENV"
     "$PYTHON" -m venv "$VENV"
@@ -81,19 +99,24 @@ install_go() {
         "$VENV/bin/python" -m pip install -r ci/requirements-go.txt
     fi
 }
+install_requirements() {
+    # Compiling all of torch ahead takes as long as the rest of the installation; Python compiles what is imported.
+    # shellcheck disable=SC2086 # pins are words
+    "$VENV/bin/python" -m pip install --no-compile "torch==$torch" -r ci/requirements.txt -c ci/constraints.txt -c <(printf '%s\n' $pins)
+}
 install_goccl() {
-    rm -rf build/lib* build/bdist* # of an earlier build: files that are gone from the tree would be packed again
+    rm -rf "build/torch-$torch"/lib* # of an earlier build: files that are gone from the tree would be packed again
     "$VENV/bin/python" -m pip install --no-build-isolation --no-deps --force-reinstall .
 }
 
 start=$(date +%s)
 check_tools
+choose_torch
 python=$("$PYTHON" -c 'import sys; print(sys.version, sys.prefix)' | sha256sum | cut -d' ' -f1)
 step venv "$python $VENV" make_venv
-step requirements "$python $(hash_of ci/requirements.txt ci/constraints.txt)" \
-    "$VENV/bin/python" -m pip install -r ci/requirements.txt -c ci/constraints.txt
+step requirements "$python $torch $pins $(hash_of ci/requirements.txt ci/constraints.txt)" install_requirements
 step go "$(go_wanted) $(hash_of ci/requirements-go.txt) $(PATH=$OUTER_PATH go version 2>/dev/null || true)" install_go
 . ci/env.sh # the toolchain may have come just now
 step modules "$(hash_of go.mod go.sum) $(go env GOMODCACHE)" go mod download
-step goccl "$python $(hash_of ci/requirements.txt) $(go version) $(sources | hash_of -)" install_goccl
-echo "set-up: ready ($(($(date +%s) - start)) s)"
+step goccl "$python $torch $(hash_of ci/requirements.txt) $(go version) $(sources | hash_of -)" install_goccl
+echo "set-up: ready with torch $torch ($(($(date +%s) - start)) s)"

@@ -1,8 +1,11 @@
 """make test: runs the stages of ci/budget.txt, each a make target, and sums up.
 
 Exit code 1 when a test or a stage failed, when a stage took longer than its budget or, with CI=true, when a test was skipped
-that ci/skips.txt does not name. With names of targets as arguments only those stages run.
+that ci/skips.txt does not name. With names of targets as arguments only those stages run; without, with TORCH set, those of the
+areas that depend on torch.
 """
+import importlib.metadata
+import operator
 import os
 import pathlib
 import re
@@ -14,13 +17,42 @@ import time
 
 import results
 
-RECORDS = pathlib.Path("build/test")
+RECORDS = pathlib.Path(os.environ.get("RECORDS", "build/test"))
+TORCH_AREAS = ("python", "torch", "packaging")
+COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def table(path):
     """Lines of words, without comments (a # inside a word is part of it)."""
     lines = (re.sub(r"(^|\s)#.*", "", line).split() for line in pathlib.Path(path).read_text().splitlines())
     return [line for line in lines if line]
+
+
+def minor(version):
+    """(2, 13) for "2.13.0+cu130"."""
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def allowed_skips(lines, torch):
+    """The names of ci/skips.txt, less those whose condition (torch<2.14) the version of torch does not meet."""
+    names = set()
+    for words in lines:
+        condition = re.fullmatch(r"torch(<=?|>=?)(\d+\.\d+)", words[-1])
+        if condition is None:
+            names.add(" ".join(words))
+        elif COMPARE[condition[1]](minor(torch), minor(condition[2])):
+            names.add(" ".join(words[:-1]))
+    return names
+
+
+def chosen(stages, names, torch):
+    """The stages to run: those named, else with a torch of one's own those of its areas, else all."""
+    stages = [(area, target, int(limit)) for area, target, limit in stages]
+    if unknown := set(names) - {target for _, target, _ in stages}:
+        sys.exit(f"ci/budget.txt has no stage {', '.join(sorted(unknown))}")
+    if names:
+        return [stage for stage in stages if stage[1] in names]
+    return [stage for stage in stages if not torch or stage[0] in TORCH_AREAS]
 
 
 def run(target, limit):
@@ -40,11 +72,9 @@ def run(target, limit):
 
 
 def main():
-    stages = [(area, target, int(limit)) for area, target, limit in table("ci/budget.txt")
-              if not sys.argv[1:] or target in sys.argv[1:]]
-    if unknown := set(sys.argv[1:]) - {target for _, target, _ in stages}:
-        sys.exit(f"ci/budget.txt has no stage {', '.join(sorted(unknown))}")
-    allowed = {" ".join(words) for words in table("ci/skips.txt")}
+    stages = chosen(table("ci/budget.txt"), sys.argv[1:], os.environ.get("TORCH"))
+    torch = importlib.metadata.version("torch")
+    allowed = allowed_skips(table("ci/skips.txt"), torch)
     os.environ.pop("MAKEFLAGS", None)
     os.environ.pop("MFLAGS", None)
     shutil.rmtree(RECORDS, ignore_errors=True)
@@ -78,7 +108,7 @@ def main():
         complaints += [f"skipped, but not in ci/skips.txt: {name}" for name in unlisted]
         failed += len(unlisted)
 
-    print()
+    print(f"\ntorch {torch}")
     for row in [("area", "stage", "passed", "failed", "skipped", "seconds", "budget"), *rows]:
         print("{:<12}{:<16}{:>8}{:>8}{:>8}{:>9}{:>8}".format(*row))
     if complaints:

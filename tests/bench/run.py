@@ -90,7 +90,7 @@ def arguments():
 
 
 def default_python():
-    python = core.ROOT / ".venv/bin/python"
+    python = pathlib.Path(os.environ.get("VENV", core.ROOT / ".venv")) / "bin/python"
     return str(python) if python.exists() else sys.executable
 
 
