@@ -100,9 +100,8 @@ install_go() {
     fi
 }
 install_requirements() {
-    # Compiling all of torch ahead takes as long as the rest of the installation; Python compiles what is imported.
     # shellcheck disable=SC2086 # pins are words
-    "$VENV/bin/python" -m pip install --no-compile "torch==$torch" -r ci/requirements.txt -c ci/constraints.txt -c <(printf '%s\n' $pins)
+    "$VENV/bin/python" -m pip install "torch==$torch" -r ci/requirements.txt -c ci/constraints.txt -c <(printf '%s\n' $pins)
 }
 install_goccl() {
     rm -rf "build/torch-$torch"/lib* # of an earlier build: files that are gone from the tree would be packed again

@@ -38,6 +38,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         py::arg("shim_version"), NoGil());
   m.def("empty", [](const std::vector<int64_t>& size, at::ScalarType type, const std::string& lines) { return empty(size, type, lines); },
         py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
-  m.def("close_all", &GocclBackend::close_all, NoGil());
-  m.def("stop", [] { completer::stop(), Observers::stop(); }, NoGil());
+  // Hooks end first: they may need the interpreter, and groups that are closed because it ends are no failures.
+  m.def("stop", [] { Observers::stop(), GocclBackend::close_all(), completer::stop(); }, NoGil());
 }

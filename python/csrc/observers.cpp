@@ -17,13 +17,32 @@ namespace {
 
 std::atomic<uint64_t> next_key{1};
 
+// The hooks that run just now: the process must not end under them.
+struct Running {
+  std::atomic<int> count{0};
+  std::atomic<bool> over{false}; // no more are begun
+  std::mutex mutex;
+  std::condition_variable changed;
+};
+
+Running& running() {
+  static auto* r = new Running;
+  return *r;
+}
+
 // Runs the code of somebody else, whose failure is not the operation's.
 template <typename Hook, typename... Args>
 void run(const char* what, const Hook& hook, Args&&... args) {
+  Running& r = running();
+  r.count++;
   try {
-    hook(std::forward<Args>(args)...);
+    if (!r.over) hook(std::forward<Args>(args)...);
   } catch (const std::exception& e) {
     LOG(ERROR) << "goccl: " << what << " failed: " << e.what();
+  }
+  if (--r.count == 0 && r.over) {
+    std::lock_guard<std::mutex> lock(r.mutex);
+    r.changed.notify_all();
   }
 }
 
@@ -221,7 +240,13 @@ void Observers::look_after(const c10::intrusive_ptr<EndingWork>& work) {
 }
 
 void Observers::stop() {
-  if (forked()) return; // the thread is the parent's
+  if (forked()) return; // the threads are the parent's
+  Running& r = running();
+  r.over = true;
+  {
+    std::unique_lock<std::mutex> lock(r.mutex);
+    r.changed.wait_for(lock, kLongestStop, [&r] { return r.count == 0; });
+  }
   Lookout& l = lookout();
   std::unique_lock<std::mutex> lock(l.mutex);
   l.stopping = true;

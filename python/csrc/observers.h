@@ -67,7 +67,7 @@ class Observers {
   static void look_after(const c10::intrusive_ptr<EndingWork>& work);
   // Returns when all watched operations have ended and their hooks have returned.
   void wait_for_pending();
-  // Ends the thread behind look_after, before the interpreter ends.
+  // Waits for the hooks that run, lets no other begin, and ends the thread behind look_after, before the interpreter ends.
   static void stop();
 
   void failed(const std::exception_ptr& error);

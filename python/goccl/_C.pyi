@@ -35,8 +35,5 @@ def create(store: Store, rank: int, size: int, options: Options, shim_version: s
 def empty(size: list[int], dtype: torch.dtype, lines: str) -> torch.Tensor:
     """An uninitialized tensor in registered memory. The lines count where no group was made yet."""
 
-def close_all() -> None:
-    """Closes every group of this process."""
-
 def stop() -> None:
-    """Ends the thread that completes futures. Groups must be closed before."""
+    """Before the interpreter ends: lets running hooks return, closes every group of this process, ends the threads that complete futures."""

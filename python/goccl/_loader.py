@@ -108,7 +108,6 @@ def _after_fork_in_child() -> None:
 
 
 def _stop() -> None:
-    """Closes the groups that are open, and ends the thread that completes futures, while Python can still run callbacks."""
+    """Ends hooks, closes the groups that are open, and ends the threads of the shim, while Python can still run callbacks."""
     if _core is not None and not _forked:
-        _core.close_all()
         _core.stop()
