@@ -21,13 +21,14 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "python"), str(ROOT / "examples")]  # the ranks get the same path
 from rank_pool import RankPool  # noqa: E402
 
 # Imported once, in the process that the ranks are forked from: they take seconds each.
 multiprocessing.set_forkserver_preload([
     "torch", "torch.distributed", "torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.pipelining",
-    "torch.distributed.checkpoint", "torch.distributed.optim", "torch._dynamo", "goccl",
+    "torch.distributed.checkpoint", "torch.distributed.optim", "torch._dynamo", "sklearn.datasets", "goccl",
 ])
 
 

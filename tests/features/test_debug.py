@@ -1,20 +1,15 @@
 """What helps to find mistakes: TORCH_DISTRIBUTED_DEBUG, monitored barriers, DDP's logging, the profiler."""
-import datetime
 
 import pytest
 import torch
 import torch.distributed as dist
+from common import TORCH, seconds
 from reference import alone, build, same_parameters, sgd, share, train
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import goccl
 
 CPU = torch.device("cpu")
-MINOR = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2])
-
-
-def seconds(s):
-    return datetime.timedelta(seconds=s)
 
 
 def at_level(level, function, *args):
@@ -119,8 +114,8 @@ def test_debug_levels(world):
 
 def check_monitored(rank):
     """Rank 0 names all that are missing; a rank that waits for them learns why it failed."""
-    barrier = dist.monitored_barrier if MINOR >= (2, 14) else goccl.monitored_barrier
-    if MINOR < (2, 14):
+    barrier = dist.monitored_barrier if TORCH >= (2, 14) else goccl.monitored_barrier
+    if TORCH < (2, 14):
         # monitored_barrier in distributed_c10d.py compares the backend's name.
         with pytest.raises(ValueError, match="only implemented for GLOO"):
             dist.monitored_barrier()

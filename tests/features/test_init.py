@@ -1,5 +1,4 @@
 """The default group: every way to make it, make it again, and end it; what wrong arguments and wrong order give."""
-import datetime
 import os
 import socket
 import time
@@ -7,15 +6,12 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from common import seconds
 from rank_pool import RankPool
 
 import goccl
 
 CPU = torch.device("cpu")
-
-
-def seconds(s):
-    return datetime.timedelta(seconds=s)
 
 
 @pytest.fixture

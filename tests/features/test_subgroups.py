@@ -1,22 +1,17 @@
 """Groups within the default one: any order of ranks, overlapping, many at once, from threads, of other backends."""
-import datetime
 import inspect
 import threading
 
 import pytest
 import torch
 import torch.distributed as dist
+from common import TORCH, seconds
 from rank_pool import RankPool
 
 import goccl
 
 CPU = torch.device("cpu")
-MINOR = tuple(int(n) for n in torch.__version__.split(".")[:2])
 SORTS = "sort_ranks" in inspect.signature(dist.new_group).parameters  # the argument is as old as torch 2.14
-
-
-def seconds(s):
-    return datetime.timedelta(seconds=s)
 
 
 def gathered(group):
@@ -110,7 +105,7 @@ def test_new_subgroups(quartet):
 def check_split(rank):
     """On CPU from torch 2.15 on; before, split_group in distributed_c10d.py asks for a bound accelerator."""
     backend = dist.group.WORLD._get_backend(CPU)
-    if MINOR < (2, 15) or not backend.supports_splitting:
+    if TORCH < (2, 15) or not backend.supports_splitting:
         with pytest.raises(RuntimeError, match="No device associated with the default pg|does not support splitting"):
             dist.split_group(split_ranks=[[0, 1], [2, 3]])
         return

@@ -1,19 +1,15 @@
 """The life of groups: making, missing ranks, options, subgroups, closing, using again."""
 import copy
-import datetime
 
 import pytest
 import torch
 import torch.distributed as dist
+from common import seconds
 from rank_pool import RankPool
 
 import goccl
 
 CPU = torch.device("cpu")
-
-
-def seconds(s):
-    return datetime.timedelta(seconds=s)
 
 
 def check_subgroups(rank):

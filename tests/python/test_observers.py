@@ -1,5 +1,4 @@
 """Who is told of the ends of operations: completion and abort hooks, WorkInfo, errors, added time, torch's flight recorder."""
-import datetime
 import os
 import pickle
 import threading
@@ -8,26 +7,11 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from common import TORCH, seconds, since, until
 
 import goccl
 
 CPU = torch.device("cpu")
-TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
-
-
-def seconds(s):
-    return datetime.timedelta(seconds=s)
-
-
-def since(version, what):
-    return pytest.mark.skipif(TORCH < version, reason=f"{what}; this is torch {torch.__version__}")
-
-
-def until(condition, what):
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.002)
 
 
 def check_info(rank):

@@ -1,23 +1,14 @@
 """Groups made from a group: split, merge, shrink, reconfigure; and the options that go with them."""
 import copy
-import datetime
 
 import pytest
 import torch
 import torch.distributed as dist
+from common import TORCH, seconds, since
 
 import goccl
 
 CPU = torch.device("cpu")
-TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
-
-
-def seconds(s):
-    return datetime.timedelta(seconds=s)
-
-
-def since(version, what):
-    return pytest.mark.skipif(TORCH < version, reason=f"{what}; this is torch {torch.__version__}")
 
 
 def total(group, value):

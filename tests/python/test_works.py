@@ -1,5 +1,4 @@
 """Work and Future: completion, failure, and what is dropped before it is done."""
-import datetime
 import gc
 import os
 import threading
@@ -8,26 +7,19 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from common import TORCH, seconds, until
 from torch.distributed.distributed_c10d import AllgatherOptions
 
-SHORT = datetime.timedelta(seconds=1)
+SHORT = seconds(1)
 
 
 def world():
     return dist.group.WORLD
 
 
-def until(condition, what):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.001)
-
-
 def has_exception(work):
     """What the Work says of its exception. torch before 2.13 cannot hand an exception_ptr to Python, there only is_success is asked."""
-    torch_minor = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    return not work.is_success() if torch_minor < (2, 13) else work.exception() is not None
+    return not work.is_success() if TORCH < (2, 13) else work.exception() is not None
 
 
 def check_synchronous(rank):
@@ -145,7 +137,7 @@ def check_results(rank):
     assert work.get_future_result().wait() == 0 and work.get_future_result().wait() == 0
     if rank == 0:
         options = dist.AllreduceOptions()
-        options.timeout = datetime.timedelta(seconds=0.3)
+        options.timeout = seconds(0.3)
         work = group.allreduce([torch.ones(2)], options)
         assert work.get_future_result().wait() == 1, "timeout"
         with pytest.raises(dist.DistBackendError, match="timeout"):
@@ -168,7 +160,7 @@ def timed_operations(rank):
 
     def limited(kind, **fields):
         o = kind()
-        o.timeout = datetime.timedelta(seconds=0.15)
+        o.timeout = seconds(0.15)
         for name, value in fields.items():
             setattr(o, name, value)
         return o
@@ -195,7 +187,7 @@ def timed_operations(rank):
 
 def check_own_timeouts(rank, name):
     for asynchronous in (True, False):
-        group = dist.new_group(timeout=datetime.timedelta(seconds=60))
+        group = dist.new_group(timeout=seconds(60))
         if rank == 0:
             start = time.monotonic()
             with pytest.raises(dist.DistBackendError, match="timeout"):
@@ -385,7 +377,7 @@ def test_a_callback_that_fails_does_not_fail_the_work(pair):
 
 def check_timeout(rank):
     """Rank 1 stays away: rank 0 gets an error that says so, from wait, from the future and from the Work."""
-    group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=20))
+    group = dist.new_group([0, 1], timeout=seconds(20))
     if rank == 0:
         t = torch.ones(2)[::1]
         work = dist.all_reduce(t, group=group, async_op=True)
