@@ -24,6 +24,8 @@ fi
 LOGS=$BUILD/log RECORDS=$BUILD/test
 OUTER_PATH=${OUTER_PATH:-$PATH} # as it was before .venv came in front
 export ROOT VENV LOGS RECORDS
+# Where torch's flight recorder writes when a rank fails, as tests make them; else it is a folder under HOME.
+export TORCH_FR_DUMP_TEMP_FILE=${TORCH_FR_DUMP_TEMP_FILE:-$LOGS/trace_rank_}
 
 # The version that go.mod asks for, as a number: 1.26.0 is 126.
 go_number() { sed -nE "s/^go(version)? *(go)?([0-9]+)\.([0-9]+).*/\3 \4/p" | { read -r major minor && echo $((major * 100 + minor)); }; }
