@@ -380,7 +380,7 @@ func (e *Endpoint) pollers(routes []string) []transport.Poller {
 // joinErrors makes one error of all, that names every rank which did not come.
 func joinErrors(errs []error, peers []address) error {
 	var late []string
-	first := fault.NoPeer
+	first, why := fault.NoPeer, ""
 	for rank, err := range errs {
 		switch {
 		case err == nil:
@@ -388,6 +388,9 @@ func joinErrors(errs []error, peers []address) error {
 			late = append(late, fmt.Sprintf("rank %d (host %s, pid %d)", rank, peers[rank].Host, peers[rank].Pid))
 			if first == fault.NoPeer {
 				first = rank
+				if f := (&fault.Error{}); errors.As(err, &f) {
+					why = "; " + f.Text
+				}
 			}
 		default:
 			f := &fault.Error{}
@@ -402,7 +405,7 @@ func joinErrors(errs []error, peers []address) error {
 	if late == nil {
 		return nil
 	}
-	return &fault.Error{Code: fault.Timeout, Peer: first, Text: "did not connect in time: " + strings.Join(late, ", ")}
+	return &fault.Error{Code: fault.Timeout, Peer: first, Text: "did not connect in time: " + strings.Join(late, ", ") + why}
 }
 
 func closeLinks(links []transport.Link) {
@@ -431,9 +434,7 @@ func (e *Endpoint) named(err error) error {
 	if !errors.As(err, &f) {
 		f = fault.Wrap(fault.System, err, "joining")
 	}
-	named := *f
-	named.Group, named.Op = fmt.Sprintf("%s, rank %d of %d", e.cfg.Name, e.cfg.Rank, e.cfg.Size), "join"
-	return &named
+	return f.In(fault.Label(e.cfg.Name, e.cfg.Rank, e.cfg.Size), "join")
 }
 
 // summary counts routes: "3 shm, 4 tcp".

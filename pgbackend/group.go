@@ -2,6 +2,7 @@ package pgbackend
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -29,12 +30,20 @@ type Group struct {
 
 // Open checks the configuration and makes a group that has not joined yet.
 func Open(cfg Config) (*Group, error) {
+	g, err := open(cfg)
+	if f := (&fault.Error{}); errors.As(err, &f) {
+		return nil, f.In(fault.Label(cfg.Name, cfg.Rank, cfg.Size), "open")
+	}
+	return g, err
+}
+
+func open(cfg Config) (*Group, error) {
 	opts, err := ccl.ParseOptions(cfg.Options)
 	if err != nil {
 		return nil, err
 	}
 	if cfg.Timeout <= 0 {
-		return nil, fault.New(fault.Invalid, "group %s: timeout %v is not more than zero", cfg.Name, cfg.Timeout)
+		return nil, fault.New(fault.Invalid, "timeout %v is not more than zero", cfg.Timeout)
 	}
 	n, err := node(opts)
 	if err != nil {

@@ -261,35 +261,29 @@ func (c *Comm) driveAlone(op *Op, pace *park.Spinner) error {
 
 // allowed refuses a call that cannot be right, before anything moves.
 func (c *Comm) allowed(call *Call) error {
+	wrong := call.check(c.rank, c.size)
 	if why := c.stop.Load(); why != nil {
-		return c.refuse(call, why)
+		op := call.Coll.String()
+		if wrong == nil {
+			op = fmt.Sprintf("%v, not begun, after seq %d", call, c.last(call))
+		}
+		return why.In(c.label(), op)
 	}
-	if err := call.check(c.rank, c.size); err != nil {
-		return c.refuse(call, err)
+	if wrong != nil {
+		return wrong.(*fault.Error).In(c.label(), "") // the text begins with the operation
 	}
 	return nil
 }
 
-// refuse explains why a call was not posted.
-func (c *Comm) refuse(call *Call, err error) error {
-	explained := *(err.(*fault.Error))
-	explained.Group = c.label()
-	if explained.Op == "" && explained.Code != fault.Invalid && explained.Code != fault.NotSupported {
-		explained.Op = call.Coll.String()
-		if call.check(c.rank, c.size) == nil {
-			explained.Op = fmt.Sprintf("%v, not begun, after seq %d", call, c.Seq())
-		}
+// last is the number of the last collective, or message, that was called before.
+func (c *Comm) last(call *Call) uint64 {
+	if call.Coll.Valid() {
+		return c.Seq()
 	}
-	return &explained
+	return c.messages.Load() + c.straight.Load()
 }
 
-// label names the group and this rank of it in errors, which are often read among those of other ranks.
-func (c *Comm) label() string {
-	if c.opts.Name == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s, rank %d of %d", c.opts.Name, c.rank, c.size)
-}
+func (c *Comm) label() string { return fault.Label(c.opts.Name, c.rank, c.size) }
 
 func (c *Comm) push(op *Op) {
 	c.pending.Add(1)

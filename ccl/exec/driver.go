@@ -108,8 +108,7 @@ func (c *Comm) pop() {
 
 // fail ends an operation that has begun, and with it the Comm.
 func (c *Comm) fail(op *Op, err error) {
-	explained := op.explain(err).(*fault.Error)
-	c.breakOff(explained)
+	c.breakOff(op.explain(err))
 }
 
 // look is what a driver does besides advancing, when nothing moves: links that broke, deadlines that passed. It

@@ -132,24 +132,16 @@ func (op *Op) Source() int { return op.source }
 
 // describe names the operation in errors.
 func (op *Op) describe() string {
-	if op.call.Coll.Valid() {
-		return op.call.String() + ", seq " + strconv.FormatUint(op.seq, 10)
-	}
-	return op.call.String()
+	return op.call.String() + ", seq " + strconv.FormatUint(op.seq, 10)
 }
 
-// explain gives an error the operation's circumstances, unless it has some already.
-func (op *Op) explain(err error) error {
+// explain gives an error the operation's circumstances.
+func (op *Op) explain(err error) *fault.Error {
 	f, ok := err.(*fault.Error)
 	if !ok {
 		f = fault.Wrap(fault.Internal, err, "")
 	}
-	if f.Op != "" {
-		return f
-	}
-	explained := *f
-	explained.Op, explained.Group = op.describe(), op.comm.label()
-	return &explained
+	return f.In(op.comm.label(), op.describe())
 }
 
 var start = time.Now()

@@ -4,6 +4,7 @@
 package fault
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -44,8 +45,8 @@ const NoPeer = -1
 // Error is a failure with its circumstances. Zero or negative fields are not known and are not printed.
 type Error struct {
 	Code  Code
-	Op    string // "all_reduce seq 17, 1048576 x f32"
-	Group string // name of the group, and the rank in it that has the error
+	Op    string // "all_reduce of 1048576 x f32 (sum), seq 17"
+	Group string // its Label
 	Peer  int    // rank within the group, NoPeer if none
 	Text  string // what happened and what to do
 	Cause error
@@ -64,6 +65,24 @@ func Peer(code Code, peer int, format string, args ...any) *Error {
 // Wrap makes an error of a class around its cause.
 func Wrap(code Code, cause error, format string, args ...any) *Error {
 	return &Error{Code: code, Peer: NoPeer, Text: fmt.Sprintf(format, args...), Cause: cause}
+}
+
+// Label names a group and the rank in it that has an error: messages of several ranks are often read together.
+func Label(name string, rank, size int) string {
+	return fmt.Sprintf("%s, rank %d of %d", cmp.Or(name, "(unnamed)"), rank, size)
+}
+
+// In is the error as an operation ends with it. Where it ended another operation of the group first, it says so.
+func (e *Error) In(group, op string) *Error {
+	in := *e
+	in.Group, in.Op = group, op
+	if e.Op != "" && e.Op != op {
+		in.Text = "the group failed in " + e.Op
+		if e.Text != "" {
+			in.Text += ": " + e.Text
+		}
+	}
+	return &in
 }
 
 func (e *Error) Error() string {

@@ -22,10 +22,14 @@ std::string random_name() {
 }
 } // namespace
 
+std::string member(const GocclOptions& options, int rank, int size) {
+  return c10::str("group ", options.group_name.empty() ? "(unnamed)" : options.group_name, ", rank ", rank, " of ", size);
+}
+
 GocclBackend::GocclBackend(StorePtr store, int rank, int size, c10::intrusive_ptr<GocclOptions> options, std::string version,
                            goccl_group group)
     : Backend(rank, size), store_(std::move(store)), options_(std::move(options)), version_(std::move(version)),
-      identity_(random_name()), group_(group) {
+      member_(member(*options_, rank, size)), identity_(random_name()), group_(group) {
   if (group != 0) observe(group, observers_);
   std::lock_guard<std::mutex> lock(open_mutex);
   open_groups().insert(this);
@@ -62,6 +66,8 @@ void GocclBackend::shutdown() {
   WithoutGil without_gil;
   observe_no_more(group);
   Failure failure;
+  uint64_t seq = 0;
+  if (lib.group_seq(group, &seq, nullptr) == GOCCL_OK) last_seq_ = seq;
   check(lib.group_close(group, &failure), failure, "goccl shutdown");
 }
 
@@ -77,22 +83,21 @@ void GocclBackend::abort(const std::string& reason) {
   check(rc == GOCCL_CLOSED ? GOCCL_OK : rc, failure, "goccl abort");
 }
 
-goccl_group GocclBackend::group(const char* title) const {
-  check_not_forked(title);
+goccl_group GocclBackend::group(const char* title, const Request* request) const {
   const goccl_group group = group_.load(std::memory_order_relaxed);
-  if (C10_UNLIKELY(group == 0)) {
-    if (!closed_) {
-      fail(GOCCL_CLOSED, title, "the process group ", options_->group_name, " was made with enable_reconfigure=True and has no ",
-           "members yet; call reconfigure first");
-    }
-    fail(GOCCL_CLOSED, title, "the process group ", options_->group_name,
-         " was shut down (destroy_process_group) and cannot be used any more");
+  if (C10_LIKELY(group != 0 && !forked())) return group;
+  const std::string what = c10::str(request != nullptr ? request->text() : title, ": ", member_);
+  check_not_forked(what);
+  if (!closed_) {
+    fail(GOCCL_CLOSED, what, "the process group was made with enable_reconfigure=True and has no members yet; call reconfigure first");
   }
-  return group;
+  fail(GOCCL_CLOSED, what, "the process group was shut down (destroy_process_group) after seq ", last_seq_.load(),
+       " and cannot be used any more");
 }
 
 void GocclBackend::setTimeout(std::chrono::milliseconds timeout) {
-  TORCH_CHECK_VALUE(timeout.count() > 0, "goccl: a timeout must be longer than zero; got ", timeout.count(), " ms");
+  TORCH_CHECK_VALUE(timeout.count() > 0, "goccl set_timeout: ", member_, ": a timeout must be longer than zero; got ",
+                    timeout.count(), " ms");
   Failure failure;
   check(lib.group_set_timeout(group("goccl set_timeout"), timeout_ns(timeout), &failure), failure, "goccl set_timeout");
   options_->timeout = timeout;

@@ -32,6 +32,9 @@ struct GocclOptions final : c10d::Backend::Options {
   std::chrono::milliseconds told{0}; // the timeout that lines ask for, which wins over every other; 0 if none
 };
 
+// A group and a rank of it, for messages: "group dp, rank 0 of 2".
+std::string member(const GocclOptions& options, int rank, int size);
+
 // torch.distributed's view of one group: it translates, and knows nothing of how bytes move.
 //
 // The names of the overridden methods are those that every torch from 2.9 on has; newer ones forward to them.
@@ -137,12 +140,14 @@ class GocclBackend final : public c10d::Backend {
   // shutdown for where nobody can be told of a failure.
   void close() noexcept;
   void abort(const std::string& reason);
-  // The handle of the group; throws if it was shut down, or if this is a forked child.
-  goccl_group group(const char* title) const;
+  // The beginning of messages.
+  Caller caller(const Kind& kind) const { return {kind, member_}; }
+  // The handle of the group; throws if it was shut down, or if this is a forked child. The message tells what was called.
+  goccl_group group(const char* title, const Request* request = nullptr) const;
   // Checks the root and puts it into the call; returns whether this rank is the root.
   bool set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor = 0) const;
   // What a Work of a call with this timeout (GOCCL_NO_TIMEOUT_GIVEN: the group's) has to know. synchronous: its end is seen when it comes.
-  Origin origin(const Kind& kind, int64_t timeout_ns, bool synchronous) const;
+  Origin origin(const Kind& kind, int64_t timeout_ns, bool synchronous, const Request* request = nullptr) const;
   // Hands out the Work of calls that were started: ended unless asynchronous, and part of this thread's coalescing block.
   WorkPtr issued(c10::intrusive_ptr<EndingWork> work, bool asynchronous);
   // Starts the call; or, if not asynchronous, runs it to its end on this thread, in one call of the library and without a Work
@@ -163,10 +168,12 @@ class GocclBackend final : public c10d::Backend {
   const c10::intrusive_ptr<GocclOptions> options_;
   const std::string version_;
   const std::shared_ptr<Observers> observers_ = std::make_shared<Observers>();
+  std::string member_;         // for messages: "group dp, rank 0 of 2"
   const std::string identity_; // of this object, among those of all processes
   int64_t generation_ = 0;     // how often it was reconfigured
   std::atomic<bool> closed_{false};
   std::atomic<goccl_group> group_;
+  std::atomic<uint64_t> last_seq_{0}; // of the last collective, once the group is closed
   std::atomic<uint32_t> monitored_{0}; // monitored barriers so far
   std::atomic<bool> timed_{false};
   Coalescing coalescing_;

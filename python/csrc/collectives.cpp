@@ -23,45 +23,45 @@ constexpr Kind kAllToAll{OpType::ALLTOALL, GOCCL_ALL_TO_ALL, "goccl:all_to_all"}
 constexpr Kind kAllToAllBase{OpType::ALLTOALL_BASE, GOCCL_ALL_TO_ALL, "goccl:all_to_all"};
 constexpr Kind kBarrier{OpType::BARRIER, GOCCL_BARRIER, "goccl:barrier"};
 
-void check_one(const Kind& kind, const Tensors& tensors, const char* role) {
-  GOCCL_CHECK(!tensors.empty(), kind, "requires non-empty tensor list; got no ", role, " tensor, expected 1");
+void check_one(const Caller& caller, const Tensors& tensors, const char* role) {
+  GOCCL_CHECK(!tensors.empty(), caller, "requires non-empty tensor list; got no ", role, " tensor, expected 1");
   for (size_t i = 1; i < tensors.size(); i++) { // what is wrong with such a list in any case, first
     if (!tensors[0].defined() || !tensors[i].defined()) break;
-    GOCCL_CHECK(tensors[i].scalar_type() == tensors[0].scalar_type(), kind, "invalid tensor type at index ", i, " (expected ",
+    GOCCL_CHECK(tensors[i].scalar_type() == tensors[0].scalar_type(), caller, "invalid tensor type at index ", i, " (expected ",
                 tensors[0].scalar_type(), ", got ", tensors[i].scalar_type(), ")");
-    GOCCL_CHECK(tensors[i].sizes() == tensors[0].sizes(), kind, "invalid tensor size at index ", i, " (expected ",
+    GOCCL_CHECK(tensors[i].sizes() == tensors[0].sizes(), caller, "invalid tensor size at index ", i, " (expected ",
                 tensors[0].sizes(), ", got ", tensors[i].sizes(), ")");
   }
-  GOCCL_CHECK(tensors.size() == 1, kind, "requires a single-element ", role, " tensor list; got ", tensors.size());
+  GOCCL_CHECK(tensors.size() == 1, caller, "requires a single-element ", role, " tensor list; got ", tensors.size());
 }
 
-void check_same_length(const Kind& kind, size_t outputs, size_t inputs) {
-  GOCCL_CHECK(inputs > 0, kind, "requires non-empty tensor list");
-  GOCCL_CHECK(outputs == inputs, kind, "requires input/output tensor lists to have the same length; got ", inputs, "/", outputs);
+void check_same_length(const Caller& caller, size_t outputs, size_t inputs) {
+  GOCCL_CHECK(inputs > 0, caller, "requires non-empty tensor list");
+  GOCCL_CHECK(outputs == inputs, caller, "requires input/output tensor lists to have the same length; got ", inputs, "/", outputs);
 }
 
-void check_per_rank(const Kind& kind, const Tensors& blocks, const char* role, int ranks) {
-  GOCCL_CHECK(blocks.size() == static_cast<size_t>(ranks), kind, "Incorrect ", role, " list size ", blocks.size(), ". ",
+void check_per_rank(const Caller& caller, const Tensors& blocks, const char* role, int ranks) {
+  GOCCL_CHECK(blocks.size() == static_cast<size_t>(ranks), caller, "Incorrect ", role, " list size ", blocks.size(), ". ",
               (*role == 'i' ? "Input" : "Output"), " list size should be ", ranks, ", same as size of the process group.");
 }
 
 // The list of tensors, one for each rank, in a list of lists.
-const Tensors& blocks_of(const Kind& kind, const TensorLists& lists, const char* role, int ranks) {
-  GOCCL_CHECK(lists.size() == 1, kind, "requires a single-element ", role, " list containing a list with ", ranks,
+const Tensors& blocks_of(const Caller& caller, const TensorLists& lists, const char* role, int ranks) {
+  GOCCL_CHECK(lists.size() == 1, caller, "requires a single-element ", role, " list containing a list with ", ranks,
               " tensors; got ", lists.size(), " lists");
-  check_per_rank(kind, lists[0], role, ranks);
+  check_per_rank(caller, lists[0], role, ranks);
   return lists[0];
 }
 
 // The whole must be n times the part; shapes do not matter.
-void check_whole(const Kind& kind, const at::Tensor& whole, const char* role, const at::Tensor& part, int n) {
-  GOCCL_CHECK(whole.defined() && part.defined(), kind, "got an undefined tensor");
-  GOCCL_CHECK(whole.numel() == part.numel() * n, kind, "the ", role, " tensor must have ", part.numel() * n, " elements, ", n,
+void check_whole(const Caller& caller, const at::Tensor& whole, const char* role, const at::Tensor& part, int n) {
+  GOCCL_CHECK(whole.defined() && part.defined(), caller, "got an undefined tensor");
+  GOCCL_CHECK(whole.numel() == part.numel() * n, caller, "the ", role, " tensor must have ", part.numel() * n, " elements, ", n,
               " (ranks) times the ", part.numel(), " of its counterpart; got ", whole.numel(), " (sizes ", whole.sizes(), ")");
 }
 
-void check_own(const Kind& kind, const at::Tensor& block, const char* role, int rank, const at::Tensor& own) {
-  GOCCL_CHECK(block.numel() == own.numel(), kind, "invalid tensor size at index ", rank, ": the ", role, " block of this rank ",
+void check_own(const Caller& caller, const at::Tensor& block, const char* role, int rank, const at::Tensor& own) {
+  GOCCL_CHECK(block.numel() == own.numel(), caller, "invalid tensor size at index ", rank, ": the ", role, " block of this rank ",
               "itself must have as many elements as its counterpart (expected ", own.numel(), " for sizes ", own.sizes(),
               ", got ", block.numel(), " for sizes ", block.sizes(), ")");
 }
@@ -69,8 +69,8 @@ void check_own(const Kind& kind, const at::Tensor& block, const char* role, int 
 } // namespace
 
 bool GocclBackend::set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor) const {
-  GOCCL_CHECK(root >= 0 && root < getSize(), kind, "invalid root rank: ", root, "; the group has ", getSize(), " ranks");
-  GOCCL_CHECK(root_tensor == 0, kind, "invalid root tensor: ", root_tensor, "; a rank has one tensor");
+  GOCCL_CHECK(root >= 0 && root < getSize(), caller(kind), "invalid root rank: ", root, "; the group has ", getSize(), " ranks");
+  GOCCL_CHECK(root_tensor == 0, caller(kind), "invalid root tensor: ", root_tensor, "; a rank has one tensor");
   request.call.root = static_cast<int32_t>(root);
   return root == getRank();
 }
@@ -78,7 +78,7 @@ bool GocclBackend::set_root(const Kind& kind, Request& request, int64_t root, in
 WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs) {
   const bool watched = observers_->any();
   if (!asynchronous && C10_LIKELY(!watched && !at::hasCallbacks() && !coalescing_.open())) {
-    const goccl_group handle = group(kind.title);
+    const goccl_group handle = group(kind.title, &request);
     Failure failure;
     const int rc = lib.run(handle, &request.finish(), &failure);
     if (C10_UNLIKELY(rc != GOCCL_OK)) fail_in(handle, as_exception(rc, failure, kind.title));
@@ -86,14 +86,14 @@ WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronou
     return nullptr;
   }
   if (watched) lengthen(request);
-  auto work = c10::make_intrusive<GocclWork>(origin(kind, request.call.timeout_ns, !asynchronous), kind, std::move(request.held), inputs);
+  auto work = c10::make_intrusive<GocclWork>(origin(kind, request.call.timeout_ns, !asynchronous, &request), kind, std::move(request.held), inputs);
   work->start(&request, 1);
   return issued(std::move(work), asynchronous);
 }
 
-Origin GocclBackend::origin(const Kind& kind, int64_t timeout_ns, bool synchronous) const {
+Origin GocclBackend::origin(const Kind& kind, int64_t timeout_ns, bool synchronous, const Request* request) const {
   const auto given = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(timeout_ns));
-  return {getRank(), group(kind.title), timeout_ns > 0 ? given : options_->timeout, timed_.load(std::memory_order_relaxed),
+  return {getRank(), group(kind.title, request), timeout_ns > 0 ? given : options_->timeout, timed_.load(std::memory_order_relaxed),
           observers_->any() ? std::make_shared<Watch>(observers_, kind.type, synchronous) : nullptr};
 }
 
@@ -111,39 +111,39 @@ template <typename Opts, typename Fill>
 WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& opts, Fill fill) {
   std::vector<Request> requests;
   requests.reserve(inputs.size());
-  for (size_t i = 0; i < inputs.size(); i++) fill(requests.emplace_back(kind, inputs[i], opts.timeout), i);
+  for (size_t i = 0; i < inputs.size(); i++) fill(requests.emplace_back(caller(kind), inputs[i], opts.timeout), i);
   if (requests.size() == 1) return issue(kind, requests[0], opts.asyncOp, inputs);
   Held held;
   for (Request& request : requests) {
     if (C10_UNLIKELY(observers_->any())) lengthen(request);
     held.absorb(std::move(request.held));
   }
-  const auto from = origin(kind, requests[0].call.timeout_ns, !opts.asyncOp);
+  const auto from = origin(kind, requests[0].call.timeout_ns, !opts.asyncOp, &requests[0]);
   auto work = c10::make_intrusive<GocclWork>(from, kind, std::move(held), inputs);
   work->start(requests.data(), requests.size());
   return issued(std::move(work), opts.asyncOp);
 }
 
 WorkPtr GocclBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
-  check_one(kBroadcast, tensors, "input");
-  Request request(kBroadcast, tensors[0], opts.timeout);
+  check_one(caller(kBroadcast), tensors, "input");
+  Request request(caller(kBroadcast), tensors[0], opts.timeout);
   const bool root = set_root(kBroadcast, request, opts.rootRank, opts.rootTensor);
   root ? request.update(tensors[0]) : request.write(tensors[0]);
   return issue(kBroadcast, request, opts.asyncOp, tensors);
 }
 
 WorkPtr GocclBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
-  check_one(kAllReduce, tensors, "input");
+  check_one(caller(kAllReduce), tensors, "input");
   // torch asks for allreduce_sparse itself only for devices other than the CPU.
   if (C10_UNLIKELY(tensors[0].defined() && tensors[0].layout() == at::kSparse)) return allreduce_sparse(tensors, opts);
-  Request request(kAllReduce, tensors[0], opts.timeout);
+  Request request(caller(kAllReduce), tensors[0], opts.timeout);
   request.reduce_with(opts.reduceOp);
   request.update(tensors[0]);
   return issue(kAllReduce, request, opts.asyncOp, tensors);
 }
 
 WorkPtr GocclBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
-  check_same_length(kAllReduceCoalesced, tensors.size(), tensors.size());
+  check_same_length(caller(kAllReduceCoalesced), tensors.size(), tensors.size());
   return coalesced(kAllReduceCoalesced, tensors, opts, [&](Request& request, size_t i) {
     request.reduce_with(opts.reduceOp);
     request.update(tensors[i]);
@@ -151,8 +151,8 @@ WorkPtr GocclBackend::allreduce_coalesced(Tensors& tensors, const c10d::Allreduc
 }
 
 WorkPtr GocclBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
-  check_one(kReduce, tensors, "input");
-  Request request(kReduce, tensors[0], opts.timeout);
+  check_one(caller(kReduce), tensors, "input");
+  Request request(caller(kReduce), tensors[0], opts.timeout);
   request.reduce_with(opts.reduceOp);
   const bool root = set_root(kReduce, request, opts.rootRank, opts.rootTensor);
   root ? request.update(tensors[0]) : request.read(tensors[0]);
@@ -161,63 +161,63 @@ WorkPtr GocclBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) 
 }
 
 WorkPtr GocclBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
-  check_one(kAllGather, inputs, "input");
-  Request request(kAllGather, inputs[0], opts.timeout);
+  check_one(caller(kAllGather), inputs, "input");
+  Request request(caller(kAllGather), inputs[0], opts.timeout);
   request.read(inputs[0]);
-  const Tensors& blocks = blocks_of(kAllGather, outputs, "output", getSize());
+  const Tensors& blocks = blocks_of(caller(kAllGather), outputs, "output", getSize());
   for (const at::Tensor& block : blocks) request.write(block);
-  check_own(kAllGather, blocks[getRank()], "output", getRank(), inputs[0]);
+  check_own(caller(kAllGather), blocks[getRank()], "output", getRank(), inputs[0]);
   return issue(kAllGather, request, opts.asyncOp, inputs);
 }
 
 WorkPtr GocclBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) {
-  check_whole(kAllGatherBase, output, "output", input, getSize());
-  Request request(kAllGatherBase, input, opts.timeout);
+  check_whole(caller(kAllGatherBase), output, "output", input, getSize());
+  Request request(caller(kAllGatherBase), input, opts.timeout);
   request.read(input);
   request.write_parts(output, getSize());
   return issue(kAllGatherBase, request, opts.asyncOp, input);
 }
 
 WorkPtr GocclBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
-  GOCCL_CHECK(outputs.size() == static_cast<size_t>(getSize()), kAllGatherCoalesced,
+  GOCCL_CHECK(outputs.size() == static_cast<size_t>(getSize()), caller(kAllGatherCoalesced),
               "output lists should be equal to world size; got ", outputs.size(), " lists for ", getSize(), " ranks");
-  for (const Tensors& of_rank : outputs) check_same_length(kAllGatherCoalesced, of_rank.size(), inputs.size());
+  for (const Tensors& of_rank : outputs) check_same_length(caller(kAllGatherCoalesced), of_rank.size(), inputs.size());
   return coalesced(kAllGatherCoalesced, inputs, opts, [&](Request& request, size_t i) {
     request.read(inputs[i]);
     for (const Tensors& of_rank : outputs) request.write(of_rank[i]);
-    check_own(kAllGatherCoalesced, outputs[getRank()][i], "output", getRank(), inputs[i]);
+    check_own(caller(kAllGatherCoalesced), outputs[getRank()][i], "output", getRank(), inputs[i]);
   });
 }
 
 WorkPtr GocclBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
-  check_same_length(kAllGatherCoalesced, outputs.size(), inputs.size());
+  check_same_length(caller(kAllGatherCoalesced), outputs.size(), inputs.size());
   return coalesced(kAllGatherCoalesced, inputs, opts, [&](Request& request, size_t i) {
-    check_whole(kAllGatherCoalesced, outputs[i], "output", inputs[i], getSize());
+    check_whole(caller(kAllGatherCoalesced), outputs[i], "output", inputs[i], getSize());
     request.read(inputs[i]);
     request.write_parts(outputs[i], getSize());
   });
 }
 
 WorkPtr GocclBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
-  check_one(kGather, inputs, "input");
-  Request request(kGather, inputs[0], opts.timeout);
+  check_one(caller(kGather), inputs, "input");
+  Request request(caller(kGather), inputs[0], opts.timeout);
   request.read(inputs[0]);
   if (set_root(kGather, request, opts.rootRank)) {
-    const Tensors& blocks = blocks_of(kGather, outputs, "output", getSize());
+    const Tensors& blocks = blocks_of(caller(kGather), outputs, "output", getSize());
     for (const at::Tensor& block : blocks) request.write(block);
-    check_own(kGather, blocks[getRank()], "output", getRank(), inputs[0]);
+    check_own(caller(kGather), blocks[getRank()], "output", getRank(), inputs[0]);
   } else {
-    GOCCL_CHECK(outputs.empty(), kGather, "requires empty output on non-root; got ", outputs.size(), " lists");
+    GOCCL_CHECK(outputs.empty(), caller(kGather), "requires empty output on non-root; got ", outputs.size(), " lists");
   }
   return issue(kGather, request, opts.asyncOp, inputs);
 }
 
 #ifdef C10D_BACKEND_HAS_HOOKS
 WorkPtr GocclBackend::gather_into_tensor(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& opts) {
-  Request request(kGather, input, opts.timeout);
+  Request request(caller(kGather), input, opts.timeout);
   request.read(input);
   if (set_root(kGather, request, opts.rootRank)) {
-    check_whole(kGather, output, "output", input, getSize());
+    check_whole(caller(kGather), output, "output", input, getSize());
     request.write_parts(output, getSize());
   }
   return issue(kGather, request, opts.asyncOp, input);
@@ -225,33 +225,33 @@ WorkPtr GocclBackend::gather_into_tensor(at::Tensor& output, at::Tensor& input, 
 #endif
 
 WorkPtr GocclBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
-  check_one(kScatter, outputs, "output");
-  Request request(kScatter, outputs[0], opts.timeout);
+  check_one(caller(kScatter), outputs, "output");
+  Request request(caller(kScatter), outputs[0], opts.timeout);
   request.write(outputs[0]);
   if (set_root(kScatter, request, opts.rootRank)) {
-    const Tensors& blocks = blocks_of(kScatter, inputs, "input", getSize());
+    const Tensors& blocks = blocks_of(caller(kScatter), inputs, "input", getSize());
     for (const at::Tensor& block : blocks) request.read(block);
-    check_own(kScatter, blocks[getRank()], "input", getRank(), outputs[0]);
+    check_own(caller(kScatter), blocks[getRank()], "input", getRank(), outputs[0]);
   } else {
-    GOCCL_CHECK(inputs.empty(), kScatter, "requires empty input on non-root; got ", inputs.size(), " lists");
+    GOCCL_CHECK(inputs.empty(), caller(kScatter), "requires empty input on non-root; got ", inputs.size(), " lists");
   }
   return issue(kScatter, request, opts.asyncOp, inputs.empty() ? at::TensorList() : at::TensorList(inputs[0]));
 }
 
 WorkPtr GocclBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) {
-  check_one(kReduceScatter, outputs, "output");
-  Request request(kReduceScatter, outputs[0], opts.timeout);
+  check_one(caller(kReduceScatter), outputs, "output");
+  Request request(caller(kReduceScatter), outputs[0], opts.timeout);
   request.reduce_with(opts.reduceOp);
   request.write(outputs[0]);
-  const Tensors& blocks = blocks_of(kReduceScatter, inputs, "input", getSize());
+  const Tensors& blocks = blocks_of(caller(kReduceScatter), inputs, "input", getSize());
   for (const at::Tensor& block : blocks) request.read(block);
-  check_own(kReduceScatter, blocks[getRank()], "input", getRank(), outputs[0]);
+  check_own(caller(kReduceScatter), blocks[getRank()], "input", getRank(), outputs[0]);
   return issue(kReduceScatter, request, opts.asyncOp, blocks);
 }
 
 WorkPtr GocclBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) {
-  check_whole(kReduceScatterBase, input, "input", output, getSize());
-  Request request(kReduceScatterBase, output, opts.timeout);
+  check_whole(caller(kReduceScatterBase), input, "input", output, getSize());
+  Request request(caller(kReduceScatterBase), output, opts.timeout);
   request.reduce_with(opts.reduceOp);
   request.read_parts(input, getSize());
   request.write(output);
@@ -259,9 +259,9 @@ WorkPtr GocclBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input
 }
 
 WorkPtr GocclBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
-  check_same_length(kReduceScatterCoalesced, outputs.size(), inputs.size());
+  check_same_length(caller(kReduceScatterCoalesced), outputs.size(), inputs.size());
   return coalesced(kReduceScatterCoalesced, inputs, opts, [&](Request& request, size_t i) {
-    check_whole(kReduceScatterCoalesced, inputs[i], "input", outputs[i], getSize());
+    check_whole(caller(kReduceScatterCoalesced), inputs[i], "input", outputs[i], getSize());
     request.reduce_with(opts.reduceOp);
     request.read_parts(inputs[i], getSize());
     request.write(outputs[i]);
@@ -270,14 +270,14 @@ WorkPtr GocclBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors&
 
 WorkPtr GocclBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                                     std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
-  Request request(kAllToAllBase, output, opts.timeout);
-  GOCCL_CHECK(input.defined(), kAllToAllBase, "got an undefined tensor");
-  GOCCL_CHECK(!output_splits.empty() || !input_splits.empty() || input.numel() == output.numel(), kAllToAllBase,
+  Request request(caller(kAllToAllBase), output, opts.timeout);
+  GOCCL_CHECK(input.defined(), caller(kAllToAllBase), "got an undefined tensor");
+  GOCCL_CHECK(!output_splits.empty() || !input_splits.empty() || input.numel() == output.numel(), caller(kAllToAllBase),
               "without splits the input and output tensors must have as many elements; got ", input.numel(), " and ",
               output.numel());
   for (const at::Tensor* t : {&input, &output}) {
     const bool split = !(t == &input ? input_splits : output_splits).empty();
-    GOCCL_CHECK(split || (t->dim() == 0 ? 1 : t->size(0)) % getSize() == 0, kAllToAllBase,
+    GOCCL_CHECK(split || (t->dim() == 0 ? 1 : t->size(0)) % getSize() == 0, caller(kAllToAllBase),
                 "Tensor's dim 0 does not divide equally across group size: sizes ", t->sizes(), ", ", getSize(), " ranks");
   }
   request.read_parts(input, getSize(), input_splits);
@@ -286,17 +286,17 @@ WorkPtr GocclBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::
 }
 
 WorkPtr GocclBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
-  check_per_rank(kAllToAll, inputs, "input", getSize());
-  check_per_rank(kAllToAll, outputs, "output", getSize());
-  Request request(kAllToAll, outputs[0], opts.timeout);
+  check_per_rank(caller(kAllToAll), inputs, "input", getSize());
+  check_per_rank(caller(kAllToAll), outputs, "output", getSize());
+  Request request(caller(kAllToAll), outputs[0], opts.timeout);
   for (const at::Tensor& block : inputs) request.read(block);
   for (const at::Tensor& block : outputs) request.write(block);
-  check_own(kAllToAll, outputs[getRank()], "output", getRank(), inputs[getRank()]);
+  check_own(caller(kAllToAll), outputs[getRank()], "output", getRank(), inputs[getRank()]);
   return issue(kAllToAll, request, opts.asyncOp, inputs);
 }
 
 WorkPtr GocclBackend::barrier(const c10d::BarrierOptions& opts) {
-  Request request(kBarrier, opts.timeout);
+  Request request(caller(kBarrier), opts.timeout);
   return issue(kBarrier, request, opts.asyncOp, {});
 }
 

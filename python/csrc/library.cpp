@@ -58,11 +58,9 @@ void give_back(goccl_work work) {
 
 bool forked() noexcept { return in_forked_child; }
 
-void check_not_forked(const char* what) {
-  if (C10_UNLIKELY(in_forked_child)) {
-    fail(GOCCL_FORKED, what, "this process was forked from one that uses goccl, and its groups do not work in a fork; start ",
-         "processes that communicate with the 'spawn' or 'forkserver' method of multiprocessing");
-  }
+void fail_forked(const std::string& what) {
+  fail(GOCCL_FORKED, what, "this process was forked from one that uses goccl, and its groups do not work in a fork; start ",
+       "processes that communicate with the 'spawn' or 'forkserver' method of multiprocessing");
 }
 
 std::exception_ptr as_exception(int code, const std::string& text) {

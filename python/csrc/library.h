@@ -41,7 +41,7 @@ std::string load(const std::string& path);
 // Whether this process is a fork of the one that loaded libgoccl. A Go runtime does not survive fork: nothing of the
 // library may be called then, and what the parent left behind must not be touched.
 bool forked() noexcept;
-void check_not_forked(const char* what);
+[[noreturn]] void fail_forked(const std::string& what);
 
 // Gives works that have ended back to the core, some at a time: each call into it takes longer than what is done there.
 void give_back(goccl_work work);
@@ -51,7 +51,8 @@ struct Failure : goccl_error {
   Failure() { code = GOCCL_OK, peer = -1, text[0] = '\0'; }
 };
 
-// A failure of communication. In Python it is a torch.distributed.DistBackendError.
+// A failure of communication. In Python it is a torch.distributed.DistBackendError. (That a peer or the store cannot be reached while a
+// group is made is a c10::DistNetworkError, see boot.cpp.)
 struct CommunicationError : c10::DistBackendError {
   CommunicationError(c10::SourceLocation where, const std::string& text, int code) : c10::DistBackendError(where, text), code(code) {}
   int code; // goccl_code
@@ -68,9 +69,15 @@ inline void check(int code, const goccl_error& error, const char* what) {
   if (C10_UNLIKELY(code != GOCCL_OK)) std::rethrow_exception(as_exception(code, error, what));
 }
 
-template <typename... Text>
-[[noreturn]] void fail(goccl_code code, const char* what, const Text&... text) {
+// what (and the text) may be anything that can be printed, and is printed only then.
+template <typename What, typename... Text>
+[[noreturn]] void fail(goccl_code code, const What& what, const Text&... text) {
   std::rethrow_exception(as_exception(code, c10::str(what, ": ", text...)));
+}
+
+template <typename What>
+void check_not_forked(const What& what) {
+  if (C10_UNLIKELY(forked())) fail_forked(c10::str(what));
 }
 
 // Gives the GIL away for a scope, if this thread has it: for what may wait, and is called from Python and from C++ threads.

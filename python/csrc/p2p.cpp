@@ -14,9 +14,14 @@ constexpr Kind kRecvAnySource{c10d::OpType::RECVANYSOURCE, GOCCL_RECV, "goccl:re
 enum MonitorPhase : uint32_t { kArrival = 0, kVerdict = 1 };
 constexpr int64_t kVerdictBytes = 512; // a text; empty if all ranks came
 
-uint32_t user_tag(const Kind& kind, int tag) {
-  GOCCL_CHECK(tag >= 0, kind, "tag must be nonnegative; got ", tag);
+uint32_t user_tag(const Caller& caller, int tag) {
+  GOCCL_CHECK(tag >= 0, caller, "tag must be nonnegative; got ", tag);
   return static_cast<uint32_t>(tag);
+}
+
+// The beginning of what is said of a monitored barrier; they are numbered from 1, as other operations are.
+std::string which(const std::string& member, uint32_t number) {
+  return c10::str("goccl:monitored_barrier: ", member, ", seq ", number + 1);
 }
 
 at::Tensor verdict(const std::string& text) {
@@ -28,10 +33,10 @@ at::Tensor verdict(const std::string& text) {
 } // namespace
 
 WorkPtr GocclBackend::message(const Kind& kind, Tensors& tensors, int peer, uint32_t tag, std::chrono::milliseconds timeout) {
-  GOCCL_CHECK(tensors.size() == 1, kind, "requires a single-element tensor list; got ", tensors.size(), " tensors");
-  GOCCL_CHECK(peer < getSize() && (peer >= 0 || &kind == &kRecvAnySource), kind, "invalid rank ", peer,
+  GOCCL_CHECK(tensors.size() == 1, caller(kind), "requires a single-element tensor list; got ", tensors.size(), " tensors");
+  GOCCL_CHECK(peer < getSize() && (peer >= 0 || &kind == &kRecvAnySource), caller(kind), "invalid rank ", peer,
               " of the peer; the group has ", getSize(), " ranks");
-  Request request(kind, tensors[0], timeout);
+  Request request(caller(kind), tensors[0], timeout);
   request.call.root = peer;
   request.call.tag = tag;
   kind.coll == GOCCL_SEND ? request.read(tensors[0]) : request.write(tensors[0]);
@@ -40,15 +45,15 @@ WorkPtr GocclBackend::message(const Kind& kind, Tensors& tensors, int peer, uint
 }
 
 WorkPtr GocclBackend::send(Tensors& tensors, int destination, int tag) {
-  return message(kSend, tensors, destination, user_tag(kSend, tag), c10d::kUnsetTimeout);
+  return message(kSend, tensors, destination, user_tag(caller(kSend), tag), c10d::kUnsetTimeout);
 }
 
 WorkPtr GocclBackend::recv(Tensors& tensors, int source, int tag) {
-  return message(kRecv, tensors, source, user_tag(kRecv, tag), c10d::kUnsetTimeout);
+  return message(kRecv, tensors, source, user_tag(caller(kRecv), tag), c10d::kUnsetTimeout);
 }
 
 WorkPtr GocclBackend::recvAnysource(Tensors& tensors, int tag) {
-  return message(kRecvAnySource, tensors, GOCCL_ANY_SOURCE, user_tag(kRecvAnySource, tag), c10d::kUnsetTimeout);
+  return message(kRecvAnySource, tensors, GOCCL_ANY_SOURCE, user_tag(caller(kRecvAnySource), tag), c10d::kUnsetTimeout);
 }
 
 // Every rank tells rank 0 that it came, and waits for rank 0's verdict. Works that are not done when this returns or throws
@@ -71,7 +76,7 @@ void GocclBackend::report_arrival(uint32_t number, std::chrono::milliseconds tim
     complaint = e.what_without_backtrace();
   }
   if (!complaint.empty()) {
-    fail(GOCCL_TIMEOUT, "goccl:monitored_barrier", "Rank ", getRank(), " successfully reached monitoredBarrier, but received ",
+    fail(GOCCL_TIMEOUT, which(member_, number), "Rank ", getRank(), " successfully reached monitoredBarrier, but received ",
          "errors while waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank.\n Original exception: ",
          complaint);
   }
@@ -109,7 +114,7 @@ void GocclBackend::collect_arrivals(uint32_t number, std::chrono::milliseconds t
       if (complaint.empty()) throw;
     }
   }
-  if (!complaint.empty()) fail(GOCCL_TIMEOUT, "goccl:monitored_barrier", "[Rank 0]: ", complaint);
+  if (!complaint.empty()) fail(GOCCL_TIMEOUT, which(member_, number), "[Rank 0]: ", complaint);
   for (const WorkPtr& told : answers) told->wait();
 }
 

@@ -37,8 +37,8 @@ BackendPtr GocclBackend::split(const StorePtr& store, const std::vector<int>& ra
   const auto mine = options_for(options);
   mine->global_ranks_in_group.clear();
   for (int rank : ranks) {
-    TORCH_CHECK_VALUE(rank >= 0 && rank < getSize(), "goccl split: ", rank, " is no rank of this group of ", getSize());
-    TORCH_CHECK_VALUE(std::count(ranks.begin(), ranks.end(), rank) == 1, "goccl split: rank ", rank, " is listed twice");
+    TORCH_CHECK_VALUE(rank >= 0 && rank < getSize(), "goccl split: ", member_, ": ", rank, " is no rank of this group of ", getSize());
+    TORCH_CHECK_VALUE(std::count(ranks.begin(), ranks.end(), rank) == 1, "goccl split: ", member_, ": rank ", rank, " is listed twice");
     mine->global_ranks_in_group.push_back(global_rank(rank));
   }
   const auto found = std::find(ranks.begin(), ranks.end(), getRank());
@@ -56,11 +56,13 @@ BackendPtr GocclBackend::merge(const StorePtr& store, const OptionsPtr& options,
 
 BackendPtr GocclBackend::shrink(const std::vector<int64_t>& excluded, int flags, const OptionsPtr& options) {
   constexpr int kAbort = 1; // SHRINK_ABORT of torch.distributed
-  TORCH_CHECK_VALUE((flags & ~kAbort) == 0, "goccl shrink: unknown flags ", flags, "; there are SHRINK_DEFAULT (0) and SHRINK_ABORT (1)");
+  TORCH_CHECK_VALUE((flags & ~kAbort) == 0, "goccl shrink: ", member_, ": unknown flags ", flags,
+                    "; there are SHRINK_DEFAULT (0) and SHRINK_ABORT (1)");
   const std::set<int64_t> gone(excluded.begin(), excluded.end());
-  TORCH_CHECK_VALUE(!gone.empty() && *gone.begin() >= 0 && *gone.rbegin() < getSize(), "goccl shrink: ", excluded,
+  TORCH_CHECK_VALUE(!gone.empty() && *gone.begin() >= 0 && *gone.rbegin() < getSize(), "goccl shrink: ", member_, ": ", excluded,
                     " are not ranks of this group of ", getSize());
-  TORCH_CHECK_VALUE(gone.count(getRank()) == 0, "goccl shrink: rank ", getRank(), " is to be excluded, and only those that stay call this");
+  TORCH_CHECK_VALUE(gone.count(getRank()) == 0, "goccl shrink: ", member_, ": this rank is to be excluded, ",
+                    "and only those that stay call this");
   WithoutGil without_gil;
   const auto mine = options_for(options);
   if (mine->group_name.empty()) mine->group_name = options_->group_name;
@@ -110,17 +112,17 @@ c10d::ReconfigureHandle GocclBackend::get_reconfigure_handle() const {
 
 WorkPtr GocclBackend::reconfigure(const c10d::ReconfigureOptions& options) {
   check_not_forked("goccl reconfigure");
-  TORCH_CHECK(!closed_, "goccl reconfigure: the process group ", options_->group_name, " was shut down (destroy_process_group)");
+  if (closed_) fail(GOCCL_CLOSED, "goccl reconfigure", member_, ": the process group was shut down (destroy_process_group)");
   const auto handles = ordered(options);
   const auto own = get_reconfigure_handle();
   const auto found = std::find(handles.begin(), handles.end(), own);
-  TORCH_CHECK_VALUE(found != handles.end(), "goccl reconfigure: the handle of this rank, ", own, ", is not among the ", handles.size(),
-                    " given; handles change with every reconfiguration, so ask for them again before the next");
+  TORCH_CHECK_VALUE(found != handles.end(), "goccl reconfigure: ", member_, ": the handle of this rank, ", own, ", is not among the ",
+                    handles.size(), " given; handles change with every reconfiguration, so ask for them again before the next");
   WithoutGil without_gil;
   const int rank = static_cast<int>(found - handles.begin());
   const StorePtr store = c10::make_intrusive<c10d::PrefixStore>(c10::str("goccl/reconfigure/", options.uuid), store_);
   const std::string claimed = store->compareSet(c10::str("claimed/", rank), "", own);
-  TORCH_CHECK_VALUE(claimed == own, "goccl reconfigure: uuid ", options.uuid, " was used before (by ", claimed,
+  TORCH_CHECK_VALUE(claimed == own, "goccl reconfigure: ", member_, ": uuid ", options.uuid, " was used before (by ", claimed,
                     "); every reconfiguration needs a number of its own");
   std::vector<uint64_t> ranks;
   for (const auto& handle : handles) ranks.push_back(std::stoull(handle.substr(std::string(kHandle).size())));
@@ -136,6 +138,7 @@ WorkPtr GocclBackend::reconfigure(const c10d::ReconfigureOptions& options) {
   const goccl_group former = group_.exchange(made);
   rank_ = rank;
   size_ = size;
+  member_ = member(*options_, rank, size);
   options_->global_ranks_in_group = std::move(ranks);
   monitored_ = 0;
   generation_++;

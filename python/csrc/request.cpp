@@ -15,7 +15,7 @@ constexpr std::pair<S, goccl_dtype> kTypes[] = {
   {S::ComplexDouble, GOCCL_C128}, {S::Float8_e4m3fn, GOCCL_F8E4M3}, {S::Float8_e5m2, GOCCL_F8E5M2},
 };
 
-bool reduces(goccl_coll c) { return c == GOCCL_REDUCE || c == GOCCL_REDUCE_SCATTER || c == GOCCL_ALL_REDUCE; }
+bool reduces(int32_t c) { return c == GOCCL_REDUCE || c == GOCCL_REDUCE_SCATTER || c == GOCCL_ALL_REDUCE; }
 
 // Whether the tensor's elements lie one after the other in memory as they read.
 bool plain(const at::Tensor& t) { return t.is_contiguous() && !t.is_conj() && !t.is_neg() && !t._is_zerotensor(); }
@@ -64,29 +64,29 @@ void Held::copy_back() {
   for (auto& copy : copies) copyable(copy.view).copy_(copyable(copy.packed));
 }
 
-Request::Request(const Kind& kind, std::chrono::milliseconds timeout) : kind_(kind) {
-  call.coll = kind.coll;
+Request::Request(const Caller& caller, std::chrono::milliseconds timeout) : caller_(caller) {
+  call.coll = caller.kind.coll;
   call.timeout_ns = timeout_ns(timeout);
 }
 
-Request::Request(const Kind& kind, const at::Tensor& example, std::chrono::milliseconds timeout) : Request(kind, timeout) {
-  GOCCL_CHECK(example.defined(), kind, "got an undefined tensor");
+Request::Request(const Caller& caller, const at::Tensor& example, std::chrono::milliseconds timeout) : Request(caller, timeout) {
+  GOCCL_CHECK(example.defined(), caller, "got an undefined tensor");
   dtype_ = example.scalar_type();
   call.dtype = core_type(dtype_);
   if (C10_UNLIKELY(call.dtype == 0)) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!reduces(kind.coll), kind.title, ": cannot reduce elements of type ", dtype_);
-    TORCH_CHECK_NOT_IMPLEMENTED(!at::isQIntType(dtype_), kind.title, ": does not support quantized tensors (", dtype_, ")");
+    TORCH_CHECK_NOT_IMPLEMENTED(!reduces(call.coll), caller, ": cannot reduce elements of type ", dtype_);
+    TORCH_CHECK_NOT_IMPLEMENTED(!at::isQIntType(dtype_), caller, ": does not support quantized tensors (", dtype_, ")");
     call.dtype = GOCCL_U8;
     scale_ = c10::elementSize(dtype_);
   }
 }
 
 void Request::check(const at::Tensor& t, const char* role) const {
-  GOCCL_CHECK(t.defined(), kind_, "an ", role, " tensor is undefined");
-  GOCCL_CHECK(t.device().is_cpu(), kind_, "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
-  GOCCL_CHECK(t.layout() == at::kStrided, kind_, "only supports dense tensors; got ", t.layout(), " (", role,
+  GOCCL_CHECK(t.defined(), caller_, "an ", role, " tensor is undefined");
+  GOCCL_CHECK(t.device().is_cpu(), caller_, "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
+  GOCCL_CHECK(t.layout() == at::kStrided, caller_, "only supports dense tensors; got ", t.layout(), " (", role,
               "): call to_dense() first");
-  GOCCL_CHECK(t.scalar_type() == dtype_, kind_, "invalid tensor type: all tensors must have the same; expected ", dtype_,
+  GOCCL_CHECK(t.scalar_type() == dtype_, caller_, "invalid tensor type: all tensors must have the same; expected ", dtype_,
               ", got an ", role, " tensor of ", t.scalar_type());
 }
 
@@ -100,7 +100,7 @@ const at::Tensor& Request::packed_output(const at::Tensor& t, bool with_values) 
   check(t, "output");
   held.outputs.push_back(t);
   if (C10_LIKELY(plain(t))) return held.outputs.back();
-  GOCCL_CHECK(at::has_internal_overlap(t) != at::MemOverlap::Yes, kind_, "cannot write to an expanded tensor (sizes ",
+  GOCCL_CHECK(at::has_internal_overlap(t) != at::MemOverlap::Yes, caller_, "cannot write to an expanded tensor (sizes ",
               t.sizes(), ", strides ", t.strides(), "): several of its elements share memory; clone() it first");
   held.copies.push_back({packed(t, with_values), t});
   return held.copies.back().packed;
@@ -140,12 +140,12 @@ void Request::add_parts(Blocks& blocks, const void* data, const at::Tensor& t, i
   const int64_t rows = t.dim() == 0 ? 1 : t.size(0);
   int64_t sum = 0;
   for (int64_t s : splits) {
-    GOCCL_CHECK(s >= 0 && s <= rows, kind_, "splits ", splits, " are not numbers of rows of a tensor of sizes ", t.sizes());
+    GOCCL_CHECK(s >= 0 && s <= rows, caller_, "splits ", splits, " are not numbers of rows of a tensor of sizes ", t.sizes());
     sum += s;
   }
-  GOCCL_CHECK(splits.empty() || splits.size() == static_cast<size_t>(ranks), kind_,
+  GOCCL_CHECK(splits.empty() || splits.size() == static_cast<size_t>(ranks), caller_,
               "Number of tensor splits not equal to group size: got ", splits.size(), " splits for ", ranks, " ranks");
-  GOCCL_CHECK(splits.empty() || sum == rows, kind_, "Split sizes doesn't match total dim 0 size: splits ", splits, " are ", sum,
+  GOCCL_CHECK(splits.empty() || sum == rows, caller_, "Split sizes doesn't match total dim 0 size: splits ", splits, " are ", sum,
               " rows, the tensor has ", rows);
   const int64_t unit = splits.empty() ? t.numel() / ranks : rows == 0 ? 0 : t.numel() / rows;
   const char* next = static_cast<const char*>(data);
@@ -162,14 +162,22 @@ void Request::reduce_with(const c10d::ReduceOp& op) {
   static_assert(GOCCL_SUM == +R::SUM && GOCCL_AVG == +R::AVG && GOCCL_PROD == +R::PRODUCT && GOCCL_MIN == +R::MIN &&
                 GOCCL_MAX == +R::MAX && GOCCL_BAND == +R::BAND && GOCCL_BOR == +R::BOR && GOCCL_BXOR == +R::BXOR &&
                 GOCCL_PREMUL_SUM == +R::PREMUL_SUM);
-  GOCCL_CHECK(op.op_ <= R::PREMUL_SUM, kind_, "unknown reduce operator ", static_cast<int>(op.op_));
+  GOCCL_CHECK(op.op_ <= R::PREMUL_SUM, caller_, "unknown reduce operator ", static_cast<int>(op.op_));
   call.redop = op.op_;
   if (op.op_ == R::PREMUL_SUM) {
-    GOCCL_CHECK(op.supplement_, kind_, "ReduceOp.PREMUL_SUM needs a factor: use ReduceOp.PREMUL_SUM(factor)");
+    GOCCL_CHECK(op.supplement_, caller_, "ReduceOp.PREMUL_SUM needs a factor: use ReduceOp.PREMUL_SUM(factor)");
     // The name that every version has; an operator of this kind always carries this supplement.
     auto* s = static_cast<c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
     call.factor = s->tensor_factor.defined() ? s->tensor_factor.item().toDouble() : s->double_factor;
   }
+}
+
+std::string Request::text() const {
+  uint64_t in = 0, out = 0;
+  for (const goccl_block& block : in_) in += block.count / scale_;
+  for (const goccl_block& block : out_) out += block.count / scale_;
+  const char* title = caller_.kind.title;
+  return in_.empty() && out_.empty() ? title : c10::str(title, " of ", std::max(in, out), " x ", dtype_);
 }
 
 const goccl_call& Request::finish() {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <ostream>
+#include <string>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -22,8 +24,16 @@ struct Kind {
   const char* title; // of the profiler's event, and the beginning of messages
 };
 
-// Refuses an argument, saying which operation was called.
-#define GOCCL_CHECK(cond, kind, ...) TORCH_CHECK(cond, (kind).title, ": ", __VA_ARGS__)
+// Who calls what: the beginning of messages, "goccl:all_reduce: group dp, rank 0 of 2".
+struct Caller {
+  const Kind& kind;
+  const std::string& member; // group and rank
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Caller& caller) { return out << caller.kind.title << ": " << caller.member; }
+
+// Refuses an argument, saying which operation was called by whom.
+#define GOCCL_CHECK(cond, caller, ...) TORCH_CHECK(cond, caller, ": ", __VA_ARGS__)
 
 // Computing on tensors is the backend's own business: no autograd, and no Python (a dispatch mode) while a lock may be held.
 struct Quietly {
@@ -56,8 +66,8 @@ struct Held {
 // anything has moved.
 class Request {
  public:
-  Request(const Kind& kind, const at::Tensor& example, std::chrono::milliseconds timeout);
-  Request(const Kind& kind, std::chrono::milliseconds timeout); // without tensors
+  Request(const Caller& caller, const at::Tensor& example, std::chrono::milliseconds timeout);
+  Request(const Caller& caller, std::chrono::milliseconds timeout); // without tensors
 
   void read(const at::Tensor& tensor);
   void write(const at::Tensor& tensor);
@@ -68,6 +78,8 @@ class Request {
   void write_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits = {});
   void reduce_with(const c10d::ReduceOp& op);
 
+  // The operation for messages: "goccl:all_reduce of 5 x Float".
+  std::string text() const;
   // The finished call; it points into this object.
   const goccl_call& finish();
 
@@ -83,7 +95,7 @@ class Request {
   void add(Blocks& blocks, const void* data, int64_t numel);
   void add_parts(Blocks& blocks, const void* data, const at::Tensor& tensor, int ranks, at::IntArrayRef splits);
 
-  const Kind& kind_;
+  const Caller caller_;
   at::ScalarType dtype_ = at::kByte;
   uint64_t scale_ = 1; // elements of the core for each element of torch
   Blocks in_, out_;

@@ -52,40 +52,46 @@ std::string described(const int64_t* facts) {
 
 } // namespace
 
-SparseWork::SparseWork(const Origin& origin, int ranks, const at::Tensor& tensor, const c10d::ReduceOp& op)
-    : EndingWork(origin, kSparse, tensor), ranks_(ranks), tensor_(tensor), average_(op.op_ == c10d::ReduceOp::AVG) {}
+SparseWork::SparseWork(const Origin& origin, std::string member, int ranks, const at::Tensor& tensor, const c10d::ReduceOp& op)
+    : EndingWork(origin, kSparse, tensor), member_(std::move(member)), ranks_(ranks), tensor_(tensor),
+      average_(op.op_ == c10d::ReduceOp::AVG) {}
 
 // Refuses what every rank can see by itself, so that nobody waits for one that has refused.
-static void check_sparse(const Tensors& tensors, const c10d::ReduceOp& op) {
-  GOCCL_CHECK(!tensors.empty(), kSparse, "requires non-empty tensor list");
-  GOCCL_CHECK(tensors.size() == 1, kSparse, "requires a single-element tensor list; got ", tensors.size());
+static void check_sparse(const Caller& caller, const Tensors& tensors, const c10d::ReduceOp& op) {
+  GOCCL_CHECK(!tensors.empty(), caller, "requires non-empty tensor list");
+  GOCCL_CHECK(tensors.size() == 1, caller, "requires a single-element tensor list; got ", tensors.size());
   const at::Tensor& t = tensors[0];
-  GOCCL_CHECK(t.defined(), kSparse, "got an undefined tensor");
-  GOCCL_CHECK(t.layout() == at::kSparse, kSparse, "only supports sparse tensors in the COO layout; got ", t.layout(),
+  GOCCL_CHECK(t.defined(), caller, "got an undefined tensor");
+  GOCCL_CHECK(t.layout() == at::kSparse, caller, "only supports sparse tensors in the COO layout; got ", t.layout(),
               ": call to_sparse() or to_dense() first");
-  GOCCL_CHECK(t.device().is_cpu(), kSparse, "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
-  GOCCL_CHECK(t.dim() <= kMostDims, kSparse, "supports at most ", kMostDims, " dimensions; got ", t.dim());
+  GOCCL_CHECK(t.device().is_cpu(), caller, "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
+  GOCCL_CHECK(t.dim() <= kMostDims, caller, "supports at most ", kMostDims, " dimensions; got ", t.dim());
   using R = c10d::ReduceOp;
   if (op.op_ != R::SUM && op.op_ != R::AVG) {
-    fail(GOCCL_NOT_SUPPORTED, kSparse.title, "sparse tensors can be reduced with ReduceOp.SUM and ReduceOp.AVG only; convert them ",
+    fail(GOCCL_NOT_SUPPORTED, caller, "sparse tensors can be reduced with ReduceOp.SUM and ReduceOp.AVG only; convert them ",
          "with to_dense() for other operators");
   }
-  if (core_type(t.scalar_type()) == 0) fail(GOCCL_NOT_SUPPORTED, kSparse.title, "cannot reduce elements of type ", t.scalar_type());
+  if (core_type(t.scalar_type()) == 0) fail(GOCCL_NOT_SUPPORTED, caller, "cannot reduce elements of type ", t.scalar_type());
   if (op.op_ == R::AVG && at::isIntegralType(t.scalar_type(), /*includeBool=*/true)) {
-    fail(GOCCL_NOT_SUPPORTED, kSparse.title, "avg is not defined for ", t.scalar_type(), ": use ReduceOp.SUM and divide");
+    fail(GOCCL_NOT_SUPPORTED, caller, "avg is not defined for ", t.scalar_type(), ": use ReduceOp.SUM and divide");
   }
   int64_t places = 1;
   for (int64_t d = 0; d < t.sparse_dim(); d++) {
-    GOCCL_CHECK(!__builtin_mul_overflow(places, t.size(d), &places), kSparse, "sizes ", t.sizes(),
+    GOCCL_CHECK(!__builtin_mul_overflow(places, t.size(d), &places), caller, "sizes ", t.sizes(),
                 " have more than 2^63 places for elements");
   }
 }
 
 WorkPtr GocclBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
-  check_sparse(tensors, opts.reduceOp);
-  auto work = c10::make_intrusive<SparseWork>(origin(kSparse, timeout_ns(opts.timeout), !opts.asyncOp), getSize(), tensors[0], opts.reduceOp);
+  check_sparse(caller(kSparse), tensors, opts.reduceOp);
+  auto work = c10::make_intrusive<SparseWork>(origin(kSparse, timeout_ns(opts.timeout), !opts.asyncOp), member_, getSize(), tensors[0],
+                                              opts.reduceOp);
   work->start();
   return issued(std::move(work), opts.asyncOp);
+}
+
+std::string SparseWork::text() const {
+  return c10::str(kSparse.title, " of ", tensor_.scalar_type(), ' ', tensor_.sizes(), ": ", member_, ", seq ", seq_, ": ");
 }
 
 void SparseWork::start() {
@@ -104,7 +110,7 @@ void SparseWork::start() {
   facts[kElements] = own_.indices.size(1);
   std::copy(tensor_.sizes().begin(), tensor_.sizes().end(), facts + kSizes);
 
-  Request request(kFacts, mine, origin_.timeout);
+  Request request({kFacts, member_}, mine, origin_.timeout);
   request.read(mine);
   request.write_parts(facts_, ranks_);
   auto phase = c10::make_intrusive<GocclWork>(of_phases(), kFacts, std::move(request.held), at::TensorList());
@@ -122,7 +128,7 @@ void SparseWork::then(const c10::intrusive_ptr<GocclWork>& phase, void (SparseWo
       std::rethrow_exception(phase->exception());
     } catch (const c10::Error& e) {
       if (code == GOCCL_OK) code = GOCCL_INTERNAL;
-      self->settle({as_exception(code, c10::str(kSparse.title, ": ", e.what_without_backtrace())), code});
+      self->settle({as_exception(code, c10::str(self->text(), e.what_without_backtrace())), code});
     } catch (...) {
       self->settle({std::current_exception(), GOCCL_INTERNAL});
     }
@@ -147,7 +153,7 @@ bool SparseWork::check_same() {
   }
   if (differ == 0) return true;
   settle({as_exception(GOCCL_MISMATCH,
-                       c10::str(kSparse.title, ": rank ", origin_.rank, ", seq ", seq_, ": mismatch: rank 0 has ", described(facts),
+                       c10::str(text(), "mismatch: rank 0 has ", described(facts),
                                 others, differ > kMostNamed ? c10::str("; and ", differ - kMostNamed, " more ranks differ") : "",
                                 "; type, sizes, sparse dimensions and operator must be the same on all ranks")),
           GOCCL_MISMATCH});
@@ -160,7 +166,7 @@ void SparseWork::exchange() {
   std::vector<Request> requests;
   const auto message = [&](const Kind& kind, int peer, uint32_t part, const at::Tensor& t) {
     if (t.numel() == 0) return; // neither side has such a message
-    Request& request = requests.emplace_back(kind, t, origin_.timeout);
+    Request& request = requests.emplace_back(Caller{kind, member_}, t, origin_.timeout);
     request.call.root = peer;
     request.call.tag = tags::sparse(static_cast<uint32_t>(seq_), part);
     kind.coll == GOCCL_SEND ? request.read(t) : request.write(t);
@@ -249,7 +255,7 @@ void SparseWork::deliver() {
 
 bool SparseWork::wait(std::chrono::milliseconds timeout) {
   if (!done()) {
-    check_not_forked(kSparse.title);
+    check_not_forked(*this);
     const auto ended = [this] { return done(); };
     std::unique_lock<std::mutex> lock(mutex_);
     if (timeout.count() <= 0) {
@@ -259,8 +265,7 @@ bool SparseWork::wait(std::chrono::milliseconds timeout) {
       const std::string late = c10::str("timeout: the operation had not ended ", timeout.count(), " ms after wait was called");
       Failure failure;
       lib.group_abort(origin_.group, c10::str(kSparse.title, ": ", late).c_str(), &failure); // as after any timeout
-      const std::string text = c10::str(kSparse.title, ": rank ", origin_.rank, ", seq ", seq_, ": ", late);
-      settle({as_exception(GOCCL_TIMEOUT, text), GOCCL_TIMEOUT});
+      settle({as_exception(GOCCL_TIMEOUT, c10::str(text(), late)), GOCCL_TIMEOUT});
     }
   }
   rethrow();

@@ -13,7 +13,8 @@ namespace goccl {
 
 class SparseWork final : public EndingWork {
  public:
-  SparseWork(const Origin& origin, int ranks, const at::Tensor& tensor, const c10d::ReduceOp& op);
+  // member: group and rank, for messages.
+  SparseWork(const Origin& origin, std::string member, int ranks, const at::Tensor& tensor, const c10d::ReduceOp& op);
 
   void start();
 
@@ -40,6 +41,10 @@ class SparseWork final : public EndingWork {
   at::Tensor indices_of(at::Tensor places) const;
   Elements merged(const Elements& elements) const;
 
+  // The beginning of messages.
+  std::string text() const;
+
+  const std::string member_;
   const int ranks_;
   const at::Tensor tensor_;
   const bool average_;

@@ -97,7 +97,7 @@ EndingWork::FuturePtr EndingWork::future(FuturePtr& slot, const c10::TypePtr& ty
     if (!ended) first = !std::exchange(pursued_, true);
   }
   if (ended) complete(*future, &slot == &value_);
-  if (first) check_not_forked(kind_.title), pursue();
+  if (first) check_not_forked(*this), pursue();
   return future;
 }
 
@@ -113,7 +113,7 @@ float EndingWork::getDuration() const {
 }
 
 void EndingWork::abort() {
-  check_not_forked(kind_.title);
+  check_not_forked(*this);
   if (done()) return;
   Failure failure;
   const int rc = lib.group_abort(origin_.group, c10::str("Work.abort() was called for ", kind_.title).c_str(), &failure);
@@ -145,7 +145,7 @@ void GocclWork::start(Request* requests, size_t count) {
 
 bool GocclWork::isCompleted() {
   if (done()) return true;
-  check_not_forked(kind_.title);
+  check_not_forked(*this);
   Outcome outcome;
   if (!all_ended(held_.works, lib.work_poll, kind_.title, &outcome)) return false;
   settle(std::move(outcome));
@@ -154,7 +154,7 @@ bool GocclWork::isCompleted() {
 
 int GocclWork::sourceRank() const {
   TORCH_CHECK(kind_.coll == GOCCL_RECV && !held_.works.empty(), kind_.title, ": only a receive has a source rank");
-  check_not_forked(kind_.title);
+  check_not_forked(*this);
   Failure failure;
   int source = -1;
   check(lib.work_source(held_.works.front(), &source, &failure), failure, kind_.title);
@@ -163,7 +163,7 @@ int GocclWork::sourceRank() const {
 
 bool GocclWork::wait(std::chrono::milliseconds timeout) {
   if (!done()) {
-    check_not_forked(kind_.title);
+    check_not_forked(*this);
     const bool limited = timeout.count() > 0; // kNoTimeout is 0, kUnsetTimeout -1
     using Clock = std::chrono::steady_clock;
     const auto deadline = limited ? Clock::now() + timeout : Clock::time_point();

@@ -40,6 +40,10 @@ class EndingWork : public c10d::Work {
   // Whether nothing is left to wait for. Unlike isCompleted it runs no code of others and takes no lock.
   virtual bool ended() const { return done(); }
   bool watched() const { return origin_.watch != nullptr; }
+  // For messages: "goccl:all_reduce: rank 0, seq 7".
+  friend std::ostream& operator<<(std::ostream& out, const EndingWork& work) {
+    return out << work.kind_.title << ": rank " << work.origin_.rank << ", seq " << work.seq_;
+  }
 
   bool isCompleted() override { return done(); }
   bool isSuccess() const override { return done() && !exception_; }

@@ -12,8 +12,8 @@ how to build it again. ::
 From torch 2.14 on the import can be left out: torch finds the backend by its name.
 
 Settings come from environment variables whose names begin with ``GOCCL_``, or, for one group, from :class:`Options`.
-Failures of communication are raised as ``torch.distributed.DistBackendError``, wrong arguments as ``RuntimeError``, settings
-that cannot be as ``ValueError``.
+Failures of communication are raised as ``torch.distributed.DistBackendError`` (as ``DistNetworkError`` where the network fails
+while a group is made), wrong arguments as ``RuntimeError``, settings that cannot be as ``ValueError``.
 """
 
 from __future__ import annotations

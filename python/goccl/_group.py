@@ -33,6 +33,7 @@ def create(backend_options: Any, pg_options: Options | GroupOptions | None) -> G
     Raises:
         TypeError: if pg_options are those of another backend.
         torch.distributed.DistBackendError: if other ranks did not come in time; it names them.
+        torch.distributed.DistNetworkError: if the store, or a rank that came, cannot be reached.
     """
     core = _loader.core()
     if isinstance(pg_options, core.Options):  # of another group, copied by torch

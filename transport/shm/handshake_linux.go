@@ -50,7 +50,7 @@ func (f *Fabric) dial(ctx context.Context, a *address, s *transport.Session) (*p
 		return nil, errMissing(ctx, s, fmt.Sprintf("its process %d has not answered: %v", a.PID, err))
 	case errors.Is(err, unix.ECONNREFUSED):
 		return nil, fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d is gone: nobody listens at its address", a.PID)
-	case errors.Is(err, errEnd):
+	case errors.Is(err, errEnd), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
 		return nil, fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d ended the connection before it was set up", a.PID)
 	}
 	e := fault.Peer(fault.System, s.Peer, "shm: its process %d cannot be joined", a.PID)
