@@ -193,7 +193,8 @@ void Observers::on_info(InfoHook hook) {
 }
 
 void Observers::extend(std::chrono::milliseconds time) {
-  TORCH_CHECK(time.count() > 0, "goccl: a timeout is extended by more than zero; got ", time.count(), " ms");
+  TORCH_CHECK_VALUE(time.count() >= 0, "goccl: time that is added to a timeout cannot be negative; got ", time.count(), " ms");
+  if (time.count() == 0) return; // torch.compile adds the whole seconds that its caches have saved
   std::lock_guard<std::mutex> lock(mutex_);
   extensions_.push_back({next_extension_++, time});
   interested_++;
