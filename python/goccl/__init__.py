@@ -63,7 +63,7 @@ def register() -> None:
 def use_by_default() -> None:
     """Makes goccl the backend of CPU tensors where no backend is named, as in ``init_process_group()``; torch's own choice is gloo.
 
-    It holds for this process, for groups that are made afterwards.
+    It holds for this process, for groups that are made afterwards. Before torch 2.14 such a group lacks what ``docs/torch.md`` says.
     """
     dist.Backend.default_device_backend_map["cpu"] = "goccl"
 

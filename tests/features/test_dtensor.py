@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn as nn
+from common import TORCH
 from reference import build, close, mesh, refused, same_everywhere
 from torch.distributed.tensor import (DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor, empty, full, ones, rand,
                                       randn, zeros)
@@ -125,6 +126,8 @@ def operates(rank, name):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators(world, name):
+    if name == "transpose" and TORCH < (2, 13):
+        pytest.skip(f"DTensor of torch {torch.__version__} does not flatten all dimensions that are sharded")
     world.run(operates, name)
 
 
@@ -205,12 +208,14 @@ def test_local_map(world):
 
 def optimizers(rank):
     """An optimizer on DTensors, with clipping of the norm, as on plain tensors; then a copy of everything."""
+    foreach = False if TORCH < (2, 12) else None  # torch 2.11 scales those alone that are sharded like the first
+
     def trained(parameters):
         optimizer = torch.optim.AdamW(parameters, lr=0.01)
         for _ in range(3):
             optimizer.zero_grad()
             (parameters[0] @ parameters[1]).pow(2).sum().backward()
-            nn.utils.clip_grad_norm_(parameters, 1.0)
+            nn.utils.clip_grad_norm_(parameters, 1.0, foreach=foreach)
             optimizer.step()
         return parameters
     values = [numbers(12, 8, seed=1), numbers(8, 12, seed=2)]

@@ -12,6 +12,7 @@ import goccl
 
 CPU = torch.device("cpu")
 SORTS = "sort_ranks" in inspect.signature(dist.new_group).parameters  # the argument is as old as torch 2.14
+LOOKS_TWICE = "duplicate" in inspect.getsource(dist.distributed_c10d._new_group_with_tag)  # a rank that is named twice is refused
 
 
 def gathered(group):
@@ -276,6 +277,7 @@ def check_messages(rank):
             assert dist.recv(t, group=group, group_src=0) == 1 and t.item() == 1.0
             work.wait()
             assert tagged.item() == 101.0
+        dist.barrier(group)  # or the receive from anywhere could take what is sent below
         send, got = torch.full((3,), float(mine)), torch.zeros(3)
         works = dist.batch_isend_irecv([
             dist.P2POp(dist.isend, send, group=group, group_peer=(mine + 1) % 3),
@@ -297,7 +299,10 @@ def test_messages_in_subgroups(quartet):
 
 
 def check_refused_arguments(rank):
-    for ranks, text in (([0, 0], "duplicate"), ([0, 9], "[Rr]ank"), ([0, 1, 2], "less or equal to the world size")):
+    wrong = [([0, 9], "[Rr]ank"), ([0, 1, 2], "less or equal to the world size")]
+    if LOOKS_TWICE:
+        wrong.append(([0, 0], "duplicate"))
+    for ranks, text in wrong:
         with pytest.raises((ValueError, RuntimeError), match=text):
             dist.new_group(ranks)
     with pytest.raises(Exception, match="(?i)unknown.*no_such_backend"):

@@ -23,3 +23,8 @@ def until(condition, what):
     while not condition():
         assert time.monotonic() < end, what
         time.sleep(0.002)
+
+
+def has_exception(work):
+    """What the Work says of its exception. torch before 2.13 cannot hand an exception_ptr to Python, there only is_success is asked."""
+    return not work.is_success() if TORCH < (2, 13) else work.exception() is not None

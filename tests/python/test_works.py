@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
-from common import TORCH, seconds, until
+from common import has_exception, seconds, until
 from torch.distributed.distributed_c10d import AllgatherOptions
 
 SHORT = seconds(1)
@@ -15,11 +15,6 @@ SHORT = seconds(1)
 
 def world():
     return dist.group.WORLD
-
-
-def has_exception(work):
-    """What the Work says of its exception. torch before 2.13 cannot hand an exception_ptr to Python, there only is_success is asked."""
-    return not work.is_success() if TORCH < (2, 13) else work.exception() is not None
 
 
 def check_synchronous(rank):
