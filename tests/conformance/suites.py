@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import unittest
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -107,6 +108,14 @@ class DistributedTest:
             tests._run(rank, case.test, str(folder / "store"), pipe)
 
 
+class Together:
+    """Here one rank calls the others when it has its group; without this it may come before they have theirs."""
+
+    def _init_process_group(self):
+        with mock.patch.dict(os.environ, TORCH_DIST_INIT_BARRIER="1"):
+            super()._init_process_group()
+
+
 @dataclasses.dataclass(frozen=True)
 class DistributedAutograd:
     """torch/testing/_internal/distributed/ddp_under_dist_autograd_test.py: DistributedDataParallel beside RPC. It sets its world sizes."""
@@ -122,7 +131,7 @@ class DistributedAutograd:
 
         loaded = retarget.load(self.module, self.backend, world)
         bases = (getattr(loaded, name) for name in self.classes[world])
-        return type("TestDistributedAutograd", (*bases, TensorPipeRpcAgentTestFixture, common_distributed.MultiProcessTestCase),
+        return type("TestDistributedAutograd", (Together, *bases, TensorPipeRpcAgentTestFixture, common_distributed.MultiProcessTestCase),
                     {"__module__": loaded.__name__})
 
     def cases(self, world):
