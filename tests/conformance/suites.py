@@ -108,12 +108,17 @@ class DistributedTest:
             tests._run(rank, case.test, str(folder / "store"), pipe)
 
 
-class Together:
-    """Here one rank calls the others when it has its group; without this it may come before they have theirs."""
+@contextlib.contextmanager
+def together():
+    """init_process_group returns when all ranks have the group: one rank calls the others then, which may not have theirs otherwise."""
+    init = dist.init_process_group
 
-    def _init_process_group(self):
+    def barrier_after(*args, **options):
         with mock.patch.dict(os.environ, TORCH_DIST_INIT_BARRIER="1"):
-            super()._init_process_group()
+            init(*args, **options)
+
+    with mock.patch.object(dist, "init_process_group", barrier_after):
+        yield
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +136,7 @@ class DistributedAutograd:
 
         loaded = retarget.load(self.module, self.backend, world)
         bases = (getattr(loaded, name) for name in self.classes[world])
-        return type("TestDistributedAutograd", (Together, *bases, TensorPipeRpcAgentTestFixture, common_distributed.MultiProcessTestCase),
+        return type("TestDistributedAutograd", (*bases, TensorPipeRpcAgentTestFixture, common_distributed.MultiProcessTestCase),
                     {"__module__": loaded.__name__})
 
     def cases(self, world):
@@ -141,7 +146,7 @@ class DistributedAutograd:
         use(self.backend)
         retarget.load(self.module, self.backend, case.world).gLogger.handlers.clear()
         tests = self.tests(case.world)
-        with dressed(getattr(tests, case.test), rank):
+        with dressed(getattr(tests, case.test), rank), together():
             tests._run(rank, case.test, str(folder / "store"), pipe)
 
 
