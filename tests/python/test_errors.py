@@ -4,11 +4,11 @@ import multiprocessing
 import os
 import re
 import threading
-import time
 
 import pytest
 import torch
 import torch.distributed as dist
+from common import until
 
 OP = dist.ReduceOp
 SHORT = datetime.timedelta(seconds=0.5)
@@ -289,8 +289,7 @@ def come_and_go(path, transport):
 
     store = dist.FileStore(path, 2)
     threading.Thread(target=join, args=(store, 1, 60, "tp", goccl.Options(transport=transport)), daemon=True).start()
-    while not store.check(["goccl/addr/1/1"]):
-        time.sleep(0.01)
+    until(lambda: store.check(["goccl/addr/1/1"]), "the address did not come into the store")
     os._exit(0)
 
 
@@ -330,15 +329,14 @@ def test_a_peer_that_cannot_be_reached(transport, tmp_path):
 def serve(ports):
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     ports.put(store.port)
-    time.sleep(600)  # until it is killed
+    threading.Event().wait()  # until it is killed
 
 
 def wait_in_store(port, waiting, results):
     store, other = [dist.TCPStore("127.0.0.1", port, is_master=False) for _ in range(2)]
     thread = threading.Thread(target=tell, args=(results, store, 60))
     thread.start()
-    while not other.check(["goccl/addr/1/0"]):
-        time.sleep(0.01)
+    other.wait(["goccl/addr/1/0"])
     waiting.put(True)
     thread.join()
 
