@@ -72,12 +72,16 @@ func (c *Comm) bindProgram(low *lowered, in, out []Block, size int) error {
 // printOf is what the messages of an operation carry.
 func (c *Comm) printOf(op *Op, low *lowered) fingerprint {
 	call := &op.call
-	print := fingerprint{seq: uint32(op.seq), coll: call.Coll, typ: call.Type, hash: low.hash}
+	print := fingerprint{seq: uint32(op.seq), coll: call.Coll, typ: call.Type, hash: low.hash ^ c.history.hash()}
 	switch call.Coll {
 	case dtype.Broadcast:
 		print.count = call.Out[0].Count
 	case dtype.Reduce, dtype.AllReduce:
 		print.count = call.In[0].Count
+	case dtype.AllGather:
+		print.blocks(call.Out)
+	case dtype.ReduceScatter:
+		print.blocks(call.In)
 	}
 	if call.Coll.Rooted() {
 		print.root = call.Root

@@ -91,6 +91,7 @@ type Comm struct {
 	under      underway
 	broken     *fault.Error
 	idle       int
+	history    history
 
 	glimpsed uint64 // the progress thread's own: how many operations had ended when it looked
 }

@@ -54,6 +54,7 @@ type cursor struct {
 	exchange
 	pieces
 	lending
+	asking
 }
 
 // run moves every lane as far as it goes. It reports whether anything moved, and whether the program has ended.
@@ -226,6 +227,13 @@ func (c *Comm) receive(s *step, st *laneState) (done bool, err error) {
 		if !ok {
 			return false, c.peerError(s.peer, ch)
 		}
+		if isTold(m) {
+			if ahead, err := c.hearTold(s.peer, ownChannels+s.channel, data, m); err != nil {
+				return false, err
+			} else if !ahead {
+				continue
+			}
+		}
 		if m != cur.print.meta(all) || len(data) > all-st.moved || len(data) == 0 && all > 0 || len(data)%cur.unit != 0 {
 			return false, c.mismatch(s.peer, m, all)
 		}
@@ -317,6 +325,16 @@ func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
 	if m == mine {
 		return fault.Peer(fault.Internal, peer, "sent a fragment that does not fit its message of %d bytes", want)
 	}
-	return fault.Peer(fault.Mismatch, peer, "this rank called %s, rank %d called %s; all ranks of a group must make the same calls in the same order",
-		c.cur.print.describe(want), peer, got.describe(bytes))
+	ours, before := c.cur.print, ""
+	if m[0] == mine[0] && m[1] == mine[1] && (m[2]^mine[2])&low48 == 0 {
+		// The same call: what differs is the plan, or the calls before.
+		before = "; either they have run different plans, or made different calls before"
+		if earlier, theirs, ok := c.parted(peer); ok {
+			ours, want = decode(earlier)
+			got, bytes = decode(theirs)
+			before = "; they find out only now"
+		}
+	}
+	return fault.Peer(fault.Mismatch, peer, "this rank called %s, rank %d called %s%s; all ranks of a group must make the same calls in the same order",
+		ours.describe(want), peer, got.describe(bytes), before)
 }

@@ -70,7 +70,9 @@
 // # Trust
 //
 // Every fragment carries the operation's fingerprint, the length of its message and the plan's hash. They are compared before a
-// byte is used, so ranks that call different things get fault.Mismatch and not wrong data. Frames also name a place in the window, which is
+// byte is used, so ranks that call different things get fault.Mismatch and not wrong data. Where each can end its own call without hearing of
+// the others' (roots of a broadcast over windows), the next one has it: a digest of the calls before is in the fingerprint. Where nobody
+// sends, and each waits for another, they ask (ask.go). Frames also name a place in the window, which is
 // checked against this rank's own lengths; lengths that peers tell are checked against those that this rank knows, and their
 // sum against MaxCounted. Places in the registered memory of peers are checked against its size.
 package exec

@@ -78,6 +78,7 @@ func (c *Comm) advance() bool {
 				continue
 			}
 		}
+		c.history.add(c.cur.print.digest())
 		c.pop()
 		c.end(op, nil)
 	}
@@ -131,15 +132,20 @@ func (c *Comm) look() bool {
 		}
 	}
 	if at := c.nextDeadline(); at != math.MaxInt64 && at <= now() {
-		c.expire()
+		if c.expire(); c.broken == nil && c.cur.op != nil && c.askTime() <= now() {
+			c.ask()
+		}
 		changed = true
 	}
 	return changed
 }
 
-// nextDeadline is the earliest deadline among the operations of the Comm.
+// nextDeadline is the earliest deadline among the operations of the Comm, or when the first of them has waited for long.
 func (c *Comm) nextDeadline() int64 {
 	at := int64(math.MaxInt64)
+	if c.cur.op != nil {
+		at = c.askTime()
+	}
 	for op := c.head; op != nil; op = op.next {
 		if d := op.due(); d != 0 {
 			at = min(at, d)

@@ -66,7 +66,8 @@ func (c *Comm) beginCounts(op *Op, low *lowered) error {
 		return err
 	}
 	cur.print = c.printOf(op, low)
-	cur.print.phase, cur.print.hash = phaseCounts, low.hash^gather.hash
+	cur.print.phase = phaseCounts
+	cur.print.hash ^= gather.hash
 	cur.pre, cur.post = 1, 1
 	return nil
 }

@@ -19,9 +19,11 @@ import (
 type express struct {
 	form // of the call before; its blocks are known to be as they must be
 
-	low   *lowered
-	said  transport.Meta
-	steps []bound
+	low    *lowered
+	said   transport.Meta
+	hash   uint64 // word 2 of said, without the history
+	digest uint64 // what the call adds to the history
+	steps  []bound
 	arithmetic
 	turns uint64
 	large bool // it lends its blocks where they lie in registered memory
@@ -197,6 +199,7 @@ func (c *Comm) learn(op *Op, low *lowered) {
 	s.next = (s.next + 1) % expresses
 	x.take(&op.call)
 	x.low, x.said = low, c.said()
+	x.hash, x.digest = x.said[2]^uint64(c.history.hash())<<48, cur.print.digest()
 	x.arithmetic, x.turns = cur.arithmetic, cur.turns
 	x.short = total(cur.bufs[plan.Win]) <= mostKept
 	x.large = low.lends && total(cur.bufs[plan.Win]) >= worthLending(op.call.Coll)
@@ -233,6 +236,12 @@ func (c *Comm) learn(op *Op, low *lowered) {
 			}
 		}
 	}
+}
+
+// begin makes said that of the call with this number.
+func (x *express) begin(seq uint64, before history) {
+	x.said[0] = x.said[0]&^(1<<32-1) | uint64(uint32(seq))
+	x.said[2] = x.hash ^ uint64(before.hash())<<48
 }
 
 // add appends a step. What its place held before is used again.
@@ -288,7 +297,7 @@ func (c *Comm) runExpress(x *express, call *Call) error {
 	quick := c.quick.Load() + 1
 	park.Publish(&c.quick, quick)
 	seq := c.colls.Load() + quick
-	x.said[0] = x.said[0]&^(1<<32-1) | uint64(uint32(seq))
+	x.begin(seq, c.history)
 	turn := int(w.begun % windowNotices)
 	var pace park.Spinner
 	if w.late(x.turns) >= 0 && !c.entered(x.turns, &pace) {
@@ -334,7 +343,8 @@ func (c *Comm) runExpress(x *express, call *Call) error {
 			x.reduce(b, call, turn, &c.cur.operands)
 		}
 	}
-	c.leaveSlot()
+	c.history.add(x.digest)
+	c.leaveSlot(&x.said)
 	c.unlock()
 	if c.pending.Load() != 0 {
 		c.handOver()

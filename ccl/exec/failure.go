@@ -53,12 +53,8 @@ func (c *Comm) timedOut(op *Op) error {
 	text, first := "", fault.NoPeer
 	named := map[int]bool{}
 	for lane, st := range c.cur.lanes {
-		steps := c.cur.low.lanes[lane]
-		if st.pc == len(steps) || c.cur.limit(&steps[st.pc]) == 0 {
-			continue
-		}
-		s := &steps[st.pc]
-		if named[s.peer] {
+		s := c.cur.waitsAt(lane)
+		if s == nil || named[s.peer] {
 			continue
 		}
 		named[s.peer] = true

@@ -101,7 +101,7 @@ func (c *Comm) beginExpress(op *Op) bool {
 
 func (c *Comm) board(x *express, seq uint64) {
 	c.under.x, c.under.at = x, -1
-	x.said[0] = x.said[0]&^(1<<32-1) | uint64(uint32(seq))
+	x.begin(seq, c.history)
 }
 
 // travel does what can be done at once of the express that is under way.
@@ -139,7 +139,8 @@ func (c *Comm) travel(call *Call) headway {
 			x.reduce(b, call, turn, &c.cur.operands)
 		}
 	}
-	c.leaveSlot()
+	c.history.add(x.digest)
+	c.leaveSlot(&x.said)
 	u.quiet = false // who leaves rings
 	return done
 }

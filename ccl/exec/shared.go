@@ -69,6 +69,9 @@ type shared struct {
 	mates  []int
 	vain   int // waits since then for which the peer was too late
 
+	// What this rank called, by turn: peers that have called another thing may have said so only then.
+	past [windowNotices]transport.Meta
+
 	arena  *mem.Arena // registered memory of this process, where all ranks have such
 	arenas [][]byte   // that of each peer
 }
@@ -254,15 +257,34 @@ func (c *Comm) hear(s *step) (done bool, err error) {
 	return true, sameCount(s.peer, count, c.cur.op.out[s.peer].Count, "the block from it")
 }
 
-// leaveSlot tells the peers that this rank has left the operation.
-func (c *Comm) leaveSlot() {
+// leaveSlot tells the peers that this rank has left the operation that it called so.
+func (c *Comm) leaveSlot(called *transport.Meta) {
 	w := &c.windows
+	w.past[w.begun%windowNotices] = *called
 	w.begun++
 	w.ranks[c.rank].left.Store(w.begun) // a fence, after which nobody who sleeps is missed
 	c.notifyAll()
 	if w.seats != nil && w.begun%(seatEvery/2) == 0 {
 		w.settle(c.rank)
 	}
+}
+
+// parted is the last operation over windows of which this rank and a peer have said different things, if neither has forgotten it.
+func (c *Comm) parted(peer int) (mine, theirs transport.Meta, found bool) {
+	w := &c.windows
+	if w.slot == 0 {
+		return mine, theirs, false
+	}
+	for back := uint64(1); back < windowNotices && back <= w.begun; back++ {
+		at := w.begun - back
+		n := &w.ranks[peer].each[at%windowNotices]
+		mine, theirs = w.past[at%windowNotices], n.meta
+		const call = 1<<56 - 1 // of word 0, without the phase
+		if n.word.Load()>>16 == at+1 && ((mine[0]^theirs[0])&call != 0 || (mine[1]^theirs[1])>>48 != 0) {
+			return mine, theirs, true
+		}
+	}
+	return mine, theirs, false
 }
 
 // enter reports whether the operation may use its slot.
@@ -290,7 +312,8 @@ func (c *Comm) leave() (again bool, err error) {
 	if cur.parting {
 		return false, c.part()
 	}
-	c.leaveSlot()
+	cur.meta = cur.print.meta(0)
+	c.leaveSlot(&cur.meta)
 	if cur.piece == cur.last {
 		if cur.parting = cur.lend; cur.parting {
 			c.lent.Add(1)

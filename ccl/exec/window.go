@@ -124,6 +124,13 @@ func (c *Comm) inboundFrom(peer int) (moved bool, err error) {
 	ch := c.channel(peer, windowChannel)
 	for {
 		frame, m, ok := ch.Peek()
+		if ok && isTold(m) {
+			if ahead, err := c.hearTold(peer, windowChannel, frame, m); err != nil {
+				return true, err
+			} else if !ahead {
+				continue
+			}
+		}
 		if !ok || c.cur.print.before(m) {
 			return moved, nil
 		}
@@ -178,38 +185,4 @@ func (c *Comm) apply(peer int, frame []byte, m transport.Meta) error {
 
 func (c *Comm) badFrame(peer int, why string) error {
 	return fault.Peer(fault.Internal, peer, "sent a frame for plan %s that %s", c.cur.low.name, why)
-}
-
-// strangers looks at what this rank's program does not ask for, now and then while it waits: puts of peers that it does not wait
-// for, and messages of another call with the same number, which would otherwise be seen at the timeout only.
-func (c *Comm) strangers() (moved bool, err error) {
-	for peer := range c.size {
-		if peer == c.rank {
-			continue
-		}
-		for i := ownChannels; i < c.width; i++ {
-			if _, m, ok := c.channel(peer, i).Peek(); ok && c.cur.print.contradicts(m) {
-				return true, c.mismatch(peer, m, 0)
-			}
-		}
-		if w := &c.windows; w.slot > 0 && !c.cur.low.words && w.heard(peer, 0) && c.cur.print.contradicts(w.notice(peer).meta) {
-			return true, c.mismatch(peer, w.notice(peer).meta, 0)
-		}
-		got, err := c.inboundFrom(peer)
-		if err != nil {
-			return true, err
-		}
-		moved = moved || got
-	}
-	return moved, nil
-}
-
-// contradicts reports whether m is of another call with the same number.
-func (f *fingerprint) contradicts(m transport.Meta) bool {
-	const call = 1<<56 - 1 // of word 0, without the phase
-	own := f.meta(0)
-	if uint32(m[0]) != f.seq {
-		return false
-	}
-	return (m[0]^own[0])&call != 0 || (m[1]^own[1])>>48 != 0 || m[0] == own[0] && m[2] != own[2]
 }

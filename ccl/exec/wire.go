@@ -12,7 +12,8 @@ import (
 //
 //	word 0  sequence number (32) | collective (8) | type (8) | operator (8) | phase (8)
 //	word 1  root (16) | bytes of the message, or of the window's chunk (48)
-//	word 2  elements of the vector, where all ranks know it (48) | hash of the plan (16)
+//	word 2  elements of the vector or of each block, where all ranks know them; or those of all blocks, with unequal (48)
+//	        | hash of the plan and of the calls before this one (16)
 type fingerprint struct {
 	seq   uint32
 	coll  dtype.Collective
@@ -45,6 +46,26 @@ func order(seqA, seqB uint32, phaseA, phaseB uint8) int {
 
 const low48 = 1<<48 - 1
 
+// unequal marks a count that is the sum of blocks of different lengths. No block is as long as that (maxBytes).
+const unequal = 1 << 47
+
+// blocks puts lengths that all ranks know into the fingerprint: over windows they travel nowhere else. Where they differ there is no room for
+// each, so the hash has a digest of them in their order.
+func (f *fingerprint) blocks(blocks []Block) {
+	same, total, digest := true, 0, uint32(0)
+	for _, b := range blocks {
+		same = same && b.Count == blocks[0].Count
+		total += b.Count
+		digest = digest*digestFactor + uint32(b.Count)
+	}
+	if f.count = blocks[0].Count; !same {
+		f.count = total&(unequal-1) | unequal
+		f.hash ^= uint16(digest>>16) ^ uint16(digest)
+	}
+}
+
+const digestFactor = 0x9e3779b1 // odd, with its bits spread
+
 func (f *fingerprint) meta(bytes int) transport.Meta {
 	return transport.Meta{
 		uint64(f.seq) | uint64(f.coll)<<32 | uint64(f.typ)<<40 | uint64(f.op)<<48 | uint64(f.phase)<<56,
@@ -61,15 +82,37 @@ func decode(m transport.Meta) (f fingerprint, bytes int) {
 	return f, bytes
 }
 
+// history is a digest of the calls that a rank has made in a group. It is part of every fingerprint: where ranks have called different things
+// and each could end its own, the root of another broadcast over windows for one, they find out in the next operation.
+type history uint64
+
+func (h *history) add(call uint64) { *h = *h*historyFactor + history(call) }
+
+// hash is the part that is in fingerprints. The upper bits depend on all that was added.
+func (h history) hash() uint16 { return uint16(h >> 48) }
+
+// digest is what a call adds to the history.
+func (f *fingerprint) digest() uint64 {
+	d := uint64(f.coll) | uint64(f.typ)<<8 | uint64(f.op)<<16 | uint64(f.root)<<24
+	return (d*historyFactor + uint64(f.count)) * historyFactor
+}
+
+const historyFactor = 0x9e3779b97f4a7c15 // odd, with its bits spread
+
 // describe shows a fingerprint as a person would write the call.
 func (f *fingerprint) describe(bytes int) string {
 	s := fmt.Sprintf("%v seq %d", f.coll, f.seq)
 	if f.coll == dtype.Barrier {
 		return s
 	}
-	if f.count > 0 {
+	switch blocks := f.coll == dtype.AllGather || f.coll == dtype.ReduceScatter; {
+	case f.count&unequal != 0:
+		s += fmt.Sprintf(", blocks of different lengths, together %d x %v", f.count&^unequal, f.typ)
+	case f.count > 0 && blocks:
+		s += fmt.Sprintf(", blocks of %d x %v", f.count, f.typ)
+	case f.count > 0:
 		s += fmt.Sprintf(", %d x %v", f.count, f.typ)
-	} else {
+	default:
 		s += fmt.Sprintf(", %v", f.typ)
 	}
 	if f.coll.Reduces() {
@@ -81,5 +124,8 @@ func (f *fingerprint) describe(bytes int) string {
 	if f.phase == phaseCounts {
 		s += ", exchanging lengths"
 	}
-	return s + fmt.Sprintf(" (message of %d bytes, plan %04x)", bytes, f.hash)
+	if bytes != told {
+		s += fmt.Sprintf(" (message of %d bytes, plan %04x)", bytes, f.hash)
+	}
+	return s
 }

@@ -46,13 +46,25 @@ void run(const char* what, const Hook& hook, Args&&... args) {
   }
 }
 
-// Works that are looked at now and then. It does not keep them, or their tensors, alive.
+// A thread that looks at Works now and then, without keeping them or their tensors alive, and runs abort hooks.
 struct Lookout {
+  using AbortHook = std::shared_ptr<const Observers::AbortHook>;
+
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<c10::weak_intrusive_ptr<EndingWork>> works;
+  std::vector<AbortHook> due;
   bool running = false, stopping = false;
+  std::thread::id busy; // with abort hooks
 
+  // What was added is seen to. The caller holds the mutex.
+  void wake() {
+    changed.notify_all();
+    if (!running) std::thread([this] { loop(); }).detach();
+    running = true;
+  }
+  // Waits until no abort hook runs or is due. One of them may itself ask for that.
+  void wait_for_hooks();
   void loop();
 };
 
@@ -73,8 +85,19 @@ void Lookout::loop() {
   pthread_setname_np(pthread_self(), "goccl-hooks");
   std::unique_lock<std::mutex> lock(mutex);
   while (!stopping) {
-    changed.wait(lock, [this] { return stopping || !works.empty(); });
-    changed.wait_for(lock, kLook, [this] { return stopping; });
+    changed.wait(lock, [this] { return stopping || !works.empty() || !due.empty(); });
+    changed.wait_for(lock, kLook, [this] { return stopping || !due.empty(); });
+    std::vector<AbortHook> hooks;
+    hooks.swap(due);
+    if (!hooks.empty()) {
+      busy = std::this_thread::get_id();
+      lock.unlock();
+      for (auto& hook : hooks) run("an abort hook", *hook), hook.reset();
+      lock.lock();
+      busy = {};
+      changed.notify_all();
+      continue;
+    }
     std::vector<c10::weak_intrusive_ptr<EndingWork>> seen, left;
     seen.swap(works);
     lock.unlock();
@@ -89,6 +112,13 @@ void Lookout::loop() {
   }
   running = false;
   changed.notify_all();
+}
+
+void Lookout::wait_for_hooks() {
+  WithoutGil without_gil;
+  std::unique_lock<std::mutex> lock(mutex);
+  const auto none = [this] { return busy == std::thread::id() ? due.empty() : busy == std::this_thread::get_id(); };
+  if (!changed.wait_for(lock, kLongestStop, none)) LOG(WARNING) << "goccl: an abort hook has not returned in time";
 }
 
 std::mutex groups_mutex;
@@ -161,11 +191,14 @@ void Observers::on_abort(int64_t id, AbortHook hook) {
 
 void Observers::off_abort(int64_t id) {
   std::shared_ptr<const AbortHook> gone;
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (const auto found = abort_hooks_.find(id); found != abort_hooks_.end()) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = abort_hooks_.find(id);
+    if (found == abort_hooks_.end()) return;
     gone = std::move(found->second);
     abort_hooks_.erase(found);
   }
+  if (error() != c10d::ErrorType::SUCCESS) lookout().wait_for_hooks();
 }
 
 void Observers::on_completion(int64_t id, CompletionHook hook) {
@@ -221,10 +254,17 @@ void Observers::failed(const std::exception_ptr& error) {
   auto none = c10d::ErrorType::SUCCESS;
   if (!error_.compare_exchange_strong(none, kind)) return;
   WithoutGil without_gil;
-  std::unique_lock<std::mutex> lock(mutex_);
-  const Hooks<AbortHook> hooks = abort_hooks_;
-  lock.unlock();
-  for (const auto& [id, hook] : hooks) run("an abort hook", *hook);
+  Hooks<AbortHook> hooks;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    hooks = abort_hooks_;
+  }
+  if (hooks.empty()) return;
+  Lookout& l = lookout();
+  std::lock_guard<std::mutex> lock(l.mutex);
+  if (l.stopping) return;
+  for (auto& [id, hook] : hooks) l.due.push_back(std::move(hook));
+  l.wake();
 }
 
 void Observers::look_after(const c10::intrusive_ptr<EndingWork>& work) {
@@ -233,22 +273,19 @@ void Observers::look_after(const c10::intrusive_ptr<EndingWork>& work) {
   std::lock_guard<std::mutex> lock(l.mutex);
   if (l.stopping) return;
   l.works.emplace_back(work);
-  if (l.works.size() == 1) l.changed.notify_all();
-  if (!l.running) {
-    std::thread([&l] { l.loop(); }).detach();
-    l.running = true;
-  }
+  if (l.works.size() == 1) l.wake();
 }
 
 void Observers::stop() {
   if (forked()) return; // the threads are the parent's
+  Lookout& l = lookout();
+  l.wait_for_hooks();
   Running& r = running();
   r.over = true;
   {
     std::unique_lock<std::mutex> lock(r.mutex);
     r.changed.wait_for(lock, kLongestStop, [&r] { return r.count == 0; });
   }
-  Lookout& l = lookout();
   std::unique_lock<std::mutex> lock(l.mutex);
   l.stopping = true;
   l.changed.notify_all();

@@ -51,10 +51,11 @@ class Observers {
   // Whether operations must be watched. All that the common case pays.
   bool any() const { return interested_.load(std::memory_order_relaxed) != 0; }
 
-  // Hooks run on the thread that sees the end of the operation, without locks and without the GIL. Completion hooks hear of
-  // operations that ended well; abort hooks of the first one that failed in communication.
+  // Hooks run without locks and without the GIL. Completion hooks hear of operations that ended well, on the thread that sees the end;
+  // abort hooks of the first one that failed in communication, on a thread of their own: whoever waits hears of it at once, however
+  // long they take. (That of torch's flight recorder writes a file.)
   void on_abort(int64_t id, AbortHook hook);
-  void off_abort(int64_t id);
+  void off_abort(int64_t id); // when it returns the hook has, too
   void on_completion(int64_t id, CompletionHook hook);
   void off_completion(int64_t id);
   void on_info(InfoHook hook);
@@ -67,7 +68,7 @@ class Observers {
   static void look_after(const c10::intrusive_ptr<EndingWork>& work);
   // Returns when all watched operations have ended and their hooks have returned.
   void wait_for_pending();
-  // Waits for the hooks that run, lets no other begin, and ends the thread behind look_after, before the interpreter ends.
+  // Waits for the hooks that run or are due, lets no other begin, and ends the thread behind look_after, before the interpreter ends.
   static void stop();
 
   void failed(const std::exception_ptr& error);

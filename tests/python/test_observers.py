@@ -70,14 +70,20 @@ def test_a_hook_that_fails_harms_no_operation(pair):
 
 
 def check_abort_hook(rank):
-    """Once for the first failure, before the caller hears of it, on whatever thread; error says of what kind it was."""
+    """Once for the first failure, on a thread of their own, for which no caller waits; error says of what kind it was."""
     group = dist.new_group([0, 1], timeout=seconds(20))
     from torch._C._distributed_c10d import ErrorType
 
     backend = group._get_backend(CPU)
     assert backend.supports_abort_hooks and backend.get_error() == ErrorType.SUCCESS
-    calls = []
-    backend.register_abort_hook(7, lambda: calls.append(threading.get_ident()))
+    calls, called, heard = [], threading.Event(), threading.Event()
+
+    def hook():
+        assert heard.wait(30)  # the caller has its error while this runs
+        calls.append(threading.get_ident())
+        called.set()
+
+    backend.register_abort_hook(7, hook)
     backend.register_abort_hook(8, lambda: calls.append("gone"))
     backend.unregister_abort_hook(8)
     with pytest.raises(RuntimeError):  # an argument: nothing has failed
@@ -89,16 +95,18 @@ def check_abort_hook(rank):
         options.timeout, options.asyncOp = seconds(0.2), False
         with pytest.raises(dist.DistBackendError):
             group.allreduce([torch.ones(2)], options)
-        assert calls == [threading.get_ident()] and backend.get_error() == ErrorType.TIMEOUT
+        assert calls == [] and backend.get_error() == ErrorType.TIMEOUT
         with pytest.raises(dist.DistBackendError):
             dist.barrier(group=group)
-        assert len(calls) == 1
     dist.barrier()
     if rank == 1:
         with pytest.raises(dist.DistBackendError):  # of the first one it may have what it needs
             for _ in range(2):
                 dist.all_reduce(torch.ones(2), group=group, async_op=True).wait()
-        assert len(calls) == 1 and backend.get_error() != ErrorType.SUCCESS
+        assert calls == [] and backend.get_error() != ErrorType.SUCCESS
+    heard.set()
+    backend.unregister_abort_hook(7)  # waits for it
+    assert called.is_set() and len(calls) == 1 and calls != [threading.get_ident()]
     dist.destroy_process_group(group)
 
 

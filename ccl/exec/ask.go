@@ -1,0 +1,181 @@
+package exec
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/transport"
+)
+
+// Ranks that call different things mostly find out at the first fragment or notice. But two of them may wait for each other with nothing
+// to compare: each is the root of its own gather, say. So a rank that has waited for long asks those it waits for: a fragment on the channel of
+// puts tells them what it is in, and in which channel it waits. Whoever is in another call with that number has the mismatch. Who has gone on
+// to a later one tells that in turn, in the channel in which the other one waits: all that it has sent before comes first, and if then
+// something is missing it never comes.
+const askAfter = 50 * time.Millisecond // the first time; then each time twice as long, and only those who were not asked yet
+
+// told is the length in the fingerprint of such a fragment, which is that of no message.
+const told = low48
+
+// isTold reports whether a fragment only tells what its sender is in.
+func isTold(m transport.Meta) bool { return m[1]&low48 == told }
+
+// asking is whom a rank has told what it is in, during the operation under way.
+type asking struct {
+	asker uint64 // number of the operation that the rest is of
+	askAt int64  // monotonic nanoseconds
+	pause int64
+	asked []bool // by peer
+}
+
+// askTime is when the operation under way will have waited for long. The first time that somebody wants to know it, it begins to wait.
+func (c *Comm) askTime() int64 {
+	a := &c.cur.asking
+	if seq := c.cur.op.seq; a.asker != seq {
+		a.asker, a.pause = seq, int64(askAfter)
+		a.askAt = now() + a.pause
+		if a.asked == nil {
+			a.asked = make([]bool, c.size)
+		}
+		clear(a.asked)
+	}
+	return a.askAt
+}
+
+// ask tells the peers that this rank waits for what it is in, each once.
+func (c *Comm) ask() {
+	a := &c.cur.asking
+	a.pause *= 2
+	a.askAt = now() + a.pause
+	once := func(peer, waits int) {
+		if peer != c.rank && !a.asked[peer] {
+			a.asked[peer] = c.tell(peer, windowChannel, waits)
+		}
+	}
+	if c.cur.entering {
+		if late := c.windows.late(c.cur.turns); late >= 0 {
+			once(late, windowChannel)
+		}
+		return
+	}
+	for lane := range c.cur.lanes {
+		switch s := c.cur.waitsAt(lane); {
+		case s == nil:
+		case s.kind == plan.Recv || s.kind == plan.RecvReduce:
+			once(s.peer, ownChannels+s.channel)
+		default:
+			once(s.peer, windowChannel)
+		}
+	}
+}
+
+// waitsAt is the step that a lane waits at for a peer, nil if there is none.
+func (cur *cursor) waitsAt(lane int) *step {
+	at, steps := cur.lanes[lane].pc, cur.low.lanes[lane]
+	if at == len(steps) || cur.limit(&steps[at]) == 0 {
+		return nil
+	}
+	return &steps[at]
+}
+
+// tell sends a peer the fingerprint of the operation under way, and the channel in which this rank waits. It reports whether there was room.
+func (c *Comm) tell(peer, channel, waits int) bool {
+	ch := c.channel(peer, channel)
+	space := ch.Reserve(askBytes)
+	if len(space) < askBytes {
+		return false
+	}
+	binary.LittleEndian.PutUint64(space, uint64(waits))
+	c.cur.meta = c.cur.print.meta(told)
+	ch.Commit(askBytes, &c.cur.meta)
+	return true
+}
+
+const askBytes = 8
+
+// hearTold takes the fragment at the head of a channel with which a peer tells what it is in. It reports an operation that this rank has not come
+// to yet, which stays there.
+func (c *Comm) hearTold(peer, channel int, data []byte, m transport.Meta) (ahead bool, err error) {
+	print := &c.cur.print
+	if print.contradicts(m) || len(data) != askBytes {
+		return false, c.mismatch(peer, m, told)
+	}
+	if print.precedes(m) {
+		return true, nil
+	}
+	waits := binary.LittleEndian.Uint64(data)
+	if channel == windowChannel && uint32(m[0]) != print.seq && waits >= windowChannel && waits < uint64(c.width) {
+		c.tell(peer, int(waits), windowChannel) // it waits for this rank, which has gone on
+	}
+	c.channel(peer, channel).Release()
+	return false, nil
+}
+
+// waitsForWord reports whether this rank waits for a word of a peer.
+func (c *Comm) waitsForWord(peer int) bool {
+	if !c.cur.low.words || c.cur.entering {
+		return false
+	}
+	for lane := range c.cur.lanes {
+		if s := c.cur.waitsAt(lane); s != nil && s.kind == plan.Wait && s.peer == peer && !c.windows.heard(peer, s.nth) {
+			return true
+		}
+	}
+	return false
+}
+
+// strangers looks at what this rank's program does not ask for, now and then while it waits: puts of peers that it does not wait
+// for, and messages of another call with the same number, or an earlier one, which would otherwise be seen at the timeout only.
+func (c *Comm) strangers() (moved bool, err error) {
+	print := &c.cur.print
+	for peer := range c.size {
+		if peer == c.rank {
+			continue
+		}
+		for i := ownChannels; i < c.width; i++ {
+			for {
+				data, m, ok := c.channel(peer, i).Peek()
+				if !ok {
+					break
+				}
+				if isTold(m) {
+					if ahead, err := c.hearTold(peer, i, data, m); err != nil {
+						return true, err
+					} else if !ahead {
+						continue
+					}
+				} else if print.contradicts(m) || print.after(m) {
+					return true, c.mismatch(peer, m, 0)
+				}
+				break
+			}
+		}
+		if w := &c.windows; w.slot > 0 && !c.cur.low.words && w.heard(peer, 0) && print.contradicts(w.notice(peer).meta) {
+			return true, c.mismatch(peer, w.notice(peer).meta, 0)
+		}
+		got, err := c.inboundFrom(peer)
+		if err != nil {
+			return true, err
+		}
+		moved = moved || got
+		// A word is there before what was committed after it.
+		if _, m, ok := c.channel(peer, windowChannel).Peek(); ok && (print.contradicts(m) || print.precedes(m) && c.waitsForWord(peer)) {
+			return true, c.mismatch(peer, m, 0)
+		}
+	}
+	return moved, nil
+}
+
+// precedes reports whether m is of a later operation. Phases do not count: what only tells may lie unread while they come round.
+func (f *fingerprint) precedes(m transport.Meta) bool { return int32(uint32(m[0])-f.seq) > 0 }
+
+// contradicts reports whether m is of another call with the same number.
+func (f *fingerprint) contradicts(m transport.Meta) bool {
+	const call = 1<<56 - 1 // of word 0, without the phase
+	own := f.meta(0)
+	if uint32(m[0]) != f.seq {
+		return false
+	}
+	return (m[0]^own[0])&call != 0 || (m[1]^own[1])>>48 != 0 || m[0] == own[0] && m[2] != own[2]
+}

@@ -1,0 +1,184 @@
+package exec_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// view is what a rank believes that all call.
+type view struct {
+	coll   dtype.Collective
+	typ    dtype.Type
+	op     dtype.Op
+	root   int
+	length func(e plan.Extent) int
+}
+
+func (v view) call(ranks, rank int) *exec.Call {
+	call := &exec.Call{Coll: v.coll, Type: v.typ, Op: v.op, Root: v.root, Timeout: 20 * time.Second}
+	spec := plan.Spec{Coll: v.coll, Ranks: ranks, Root: v.root}
+	blocks := func(buf plan.Buffer, n int) (all []exec.Block) {
+		for b := range n {
+			all = append(all, blockOf(roomFor[float32](v.length(spec.Extent(1, rank, buf, b)))))
+		}
+		return all
+	}
+	call.In = blocks(plan.In, v.coll.InBlocks(ranks, rank, v.root))
+	call.Out = blocks(plan.Out, v.coll.OutBlocks(ranks, rank, v.root))
+	return call
+}
+
+// otherViews are what the last rank may believe instead. Each has a word that the message must have of either side.
+func otherViews(v view, ranks int) map[string]view {
+	other := map[string]view{}
+	if v.coll == dtype.Barrier {
+		v.coll, v.typ, v.length = dtype.Broadcast, dtype.F32, func(plan.Extent) int { return 5 }
+		other["collective"] = v
+		return other
+	}
+	change := func(name string, edit func(v *view)) {
+		o := v
+		edit(&o)
+		other[name] = o
+	}
+	change("collective", func(o *view) { o.coll = dtype.Barrier })
+	change("type", func(o *view) { o.typ = dtype.I32 })
+	change("lengths", func(o *view) { o.length = func(e plan.Extent) int { return v.length(e) + 1 } })
+	if v.coll.Reduces() {
+		change("operator", func(o *view) { o.op = dtype.Max })
+	}
+	if v.coll.Rooted() {
+		change("root", func(o *view) { o.root = ranks - 1 })
+	}
+	switch v.coll {
+	case dtype.AllGather, dtype.ReduceScatter:
+		// Blocks of other ranks only, and as many elements together.
+		change("order of lengths", func(o *view) {
+			o.length = func(e plan.Extent) int {
+				if e.From < 2 {
+					return v.length(e) + 1 - 2*e.From
+				}
+				return v.length(e)
+			}
+		})
+		change("one length", func(o *view) {
+			o.length = func(e plan.Extent) int {
+				if e.From == 0 {
+					return v.length(e) + 1
+				}
+				return v.length(e)
+			}
+		})
+	case dtype.AllToAll:
+		change("one length", func(o *view) {
+			o.length = func(e plan.Extent) int {
+				if e.From == 0 && e.To == ranks-1 {
+					return v.length(e) + 1
+				}
+				return v.length(e)
+			}
+		})
+	}
+	return other
+}
+
+// The last rank calls something else than the others, over every algorithm: all ranks get an error in this call or the next, none waits for its
+// timeout, and those that compare say what either side called.
+func TestEveryAlgorithmNoticesAnotherCall(t *testing.T) {
+	const ranks = 3
+	names := []string{"inproc", "shm", "tcp"}
+	if testing.Short() || underRace {
+		names = names[:1]
+	}
+	all, _ := subjects(ranks)
+	for i, s := range all {
+		for _, n := range []int{1, 5000} {
+			mine := view{coll: s.Coll, typ: dtype.F32, op: dtype.Sum, length: func(plan.Extent) int { return n }}
+			if s.Coll == dtype.Barrier && n > 1 {
+				continue
+			}
+			for what, theirs := range otherViews(mine, ranks) {
+				for _, name := range names {
+					if name == "tcp" && s.gets {
+						continue
+					}
+					t.Run(fmt.Sprintf("%s/%v-%s/%s/%d", name, s.Coll, s.Name, strings.ReplaceAll(what, " ", "-"), n), func(t *testing.T) {
+						noticed(t, name, ranks, &catalogue{all: all, now: i}, mine, theirs)
+					})
+				}
+			}
+		}
+	}
+}
+
+func noticed(t *testing.T, name string, ranks int, planner *catalogue, mine, theirs view) {
+	comms := join(t, name, ranks, func(int) exec.Planner { return planner })
+	errs := make([]error, ranks)
+	begin := time.Now()
+	var group sync.WaitGroup
+	for rank, c := range comms {
+		group.Go(func() {
+			v := mine
+			if rank == ranks-1 {
+				v = theirs
+			}
+			if errs[rank] = c.Run(v.call(ranks, rank)); errs[rank] == nil {
+				errs[rank] = c.Run(&exec.Call{Coll: dtype.Barrier, Timeout: 20 * time.Second})
+			}
+		})
+	}
+	group.Wait()
+	require.Less(t, time.Since(begin), 20*time.Second, "%v", errs)
+	compared := 0
+	for rank, err := range errs {
+		require.Error(t, err, "rank %d of %v", rank, errs)
+		require.NotErrorIs(t, err, fault.Timeout, "rank %d of %v", rank, errs)
+		if errors.Is(err, fault.Mismatch) {
+			compared++
+		}
+	}
+	require.NotZero(t, compared, "%v", errs)
+}
+
+// Rank 0 waits for a message that rank 1 never sends: it has ended another broadcast, of which only rank 2 should hear, who does not come, and
+// waits in the next operation.
+func TestAPeerThatHasGoneOnSaysSo(t *testing.T) {
+	for _, name := range []string{"inproc", "shm", "tcp"} {
+		t.Run(name, func(t *testing.T) {
+			comms := join(t, name, 3, plans{dtype.Gather: catalogued("linear"), dtype.Broadcast: catalogued("chain"),
+				dtype.Barrier: catalogued("dissemination")}.of)
+			x, y := make([]float32, 3), make([]float32, 3)
+			calls := [][]exec.Call{
+				{{Coll: dtype.Gather, Type: dtype.F32, In: []exec.Block{blockOf(x[:1])}, Out: []exec.Block{blockOf(y[:1]), blockOf(y[1:2]), blockOf(y[2:])}}},
+				{{Coll: dtype.Broadcast, Type: dtype.F32, Root: 1, In: []exec.Block{blockOf(x)}, Out: []exec.Block{blockOf(x)}}, {Coll: dtype.Barrier}},
+			}
+			errs := make([]error, 2)
+			var group sync.WaitGroup
+			for rank := range errs {
+				group.Go(func() {
+					for i := range calls[rank] {
+						if errs[rank] = comms[rank].Run(&calls[rank][i]); errs[rank] != nil {
+							return
+						}
+					}
+				})
+			}
+			group.Wait()
+			require.ErrorIs(t, errs[0], fault.Mismatch)
+			require.ErrorContains(t, errs[0], "this rank called gather seq 1")
+			require.ErrorContains(t, errs[0], "rank 1 called barrier seq 2")
+			require.Error(t, errs[1])
+		})
+	}
+}
