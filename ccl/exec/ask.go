@@ -172,10 +172,13 @@ func (f *fingerprint) precedes(m transport.Meta) bool { return int32(uint32(m[0]
 
 // contradicts reports whether m is of another call with the same number.
 func (f *fingerprint) contradicts(m transport.Meta) bool {
-	const call = 1<<56 - 1 // of word 0, without the phase
 	own := f.meta(0)
-	if uint32(m[0]) != f.seq {
-		return false
-	}
-	return (m[0]^own[0])&call != 0 || (m[1]^own[1])>>48 != 0 || m[0] == own[0] && m[2] != own[2]
+	return uint32(m[0]) == f.seq && (differ(m, own) || m[0] == own[0] && m[2] != own[2])
+}
+
+// differ reports whether two fingerprints are of different calls, as far as ranks can compare them in any phase: number, collective, type, operator
+// and root.
+func differ(a, b transport.Meta) bool {
+	const call = 1<<56 - 1 // of word 0, without the phase
+	return (a[0]^b[0])&call != 0 || (a[1]^b[1])>>48 != 0
 }

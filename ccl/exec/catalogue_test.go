@@ -308,13 +308,13 @@ func TestCatalogue(t *testing.T) {
 		}
 		list, at := trials(t, all, ranks, large)
 		for _, name := range names {
-			t.Run(fmt.Sprintf("%s/%d", name, ranks), func(t *testing.T) { runTrials(t, name, ranks, all, list, at) })
+			t.Run(fmt.Sprintf("%s/%d", name, ranks), func(t *testing.T) { runTrials(t, name, ranks, all, list, at, nil) })
 		}
 	}
 }
 
-// runTrials has every rank of a group make all calls.
-func runTrials(t *testing.T, name string, ranks int, all []subject, list []runner, at []int) {
+// runTrials has every rank of a group make all calls. before, if there is one, is called by each rank ahead of call i.
+func runTrials(t *testing.T, name string, ranks int, all []subject, list []runner, at []int, before func(i, rank int)) {
 	planners := make([]*catalogue, ranks)
 	comms := join(t, name, ranks, func(rank int) exec.Planner {
 		planners[rank] = &catalogue{all: all}
@@ -331,6 +331,9 @@ func runTrials(t *testing.T, name string, ranks int, all []subject, list []runne
 				if planners[rank].now != at[i] {
 					planners[rank].now = at[i]
 					exec.Forget(comms[rank])
+				}
+				if before != nil {
+					before(i, rank)
 				}
 				times := 1
 				if all[at[i]].gets {
@@ -385,7 +388,7 @@ func TestComposed(t *testing.T) {
 				whole.inPlace = p.Alias&plan.InPlace != 0
 				list, at = append(list, &tr, &whole), append(at, i, i)
 			}
-			runTrials(t, "inproc", ranks, all, list, at)
+			runTrials(t, "inproc", ranks, all, list, at, nil)
 		})
 	}
 }

@@ -68,15 +68,20 @@ func comms(t testing.TB, n int, planner exec.Planner) []*exec.Comm {
 	return all
 }
 
-func each(t testing.TB, n int, run func(rank int) error) {
-	t.Helper()
-	errs := make([]error, n)
+// eachRank runs all ranks at the same time, and returns how each ended.
+func eachRank(ranks int, run func(rank int) error) []error {
+	errs := make([]error, ranks)
 	var group sync.WaitGroup
-	for rank := range n {
+	for rank := range ranks {
 		group.Go(func() { errs[rank] = run(rank) })
 	}
 	group.Wait()
-	for rank, err := range errs {
+	return errs
+}
+
+func each(t testing.TB, n int, run func(rank int) error) {
+	t.Helper()
+	for rank, err := range eachRank(n, run) {
 		require.NoError(t, err, "rank %d", rank)
 	}
 }

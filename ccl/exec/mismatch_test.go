@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -201,40 +200,11 @@ func TestLateRanksAreAskedAndRight(t *testing.T) {
 	for _, name := range []string{"inproc", "shm", "tcp"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			planners := make([]*catalogue, ranks)
-			comms := join(t, name, ranks, func(rank int) exec.Planner {
-				planners[rank] = &catalogue{all: all}
-				return planners[rank]
-			})
-			for rank, err := range eachRank(ranks, func(rank int) error {
-				for i := range list {
-					if name == "tcp" && all[at[i]].gets {
-						continue
-					}
-					planners[rank].now = at[i]
-					exec.Forget(comms[rank])
-					if i%ranks == rank {
-						time.Sleep(70 * time.Millisecond)
-					}
-					if err := list[i].run(comms[rank]); err != nil {
-						comms[rank].Close() // the others must not wait
-						return err
-					}
+			runTrials(t, name, ranks, all, list, at, func(i, rank int) {
+				if i%ranks == rank {
+					time.Sleep(70 * time.Millisecond)
 				}
-				return nil
-			}) {
-				require.NoError(t, err, "rank %d", rank)
-			}
+			})
 		})
 	}
-}
-
-func eachRank(ranks int, run func(rank int) error) []error {
-	errs := make([]error, ranks)
-	var group sync.WaitGroup
-	for rank := range ranks {
-		group.Go(func() { errs[rank] = run(rank) })
-	}
-	group.Wait()
-	return errs
 }

@@ -279,8 +279,7 @@ func (c *Comm) parted(peer int) (mine, theirs transport.Meta, found bool) {
 		at := w.begun - back
 		n := &w.ranks[peer].each[at%windowNotices]
 		mine, theirs = w.past[at%windowNotices], n.meta
-		const call = 1<<56 - 1 // of word 0, without the phase
-		if n.word.Load()>>16 == at+1 && ((mine[0]^theirs[0])&call != 0 || (mine[1]^theirs[1])>>48 != 0) {
+		if n.word.Load()>>16 == at+1 && differ(mine, theirs) {
 			return mine, theirs, true
 		}
 	}
