@@ -266,7 +266,7 @@ func (c *Comm) allowed(call *Call) error {
 	if why := c.stop.Load(); why != nil {
 		op := call.Coll.String()
 		if wrong == nil {
-			op = fmt.Sprintf("%v, not begun, after seq %d", call, c.last(call))
+			op = fmt.Sprintf("%s, not begun, after seq %d", call.String(), c.last(call)) // not %v, with which every call would escape
 		}
 		return why.In(c.label(), op)
 	}

@@ -26,6 +26,7 @@ func Foretell(c *Comm) {
 			n := w.notice(r)
 			n.meta = x.said
 			n.meta[0] = n.meta[0]&^(1<<32-1) | uint64(uint32(c.Seq()+1))
+			n.meta[2] = x.hash ^ uint64(c.history.hash())<<48
 			n.word.Store(w.word(mostSignals))
 			w.ranks[r].left.Store(w.begun)
 		}

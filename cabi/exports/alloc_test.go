@@ -1,0 +1,62 @@
+//go:build !race
+
+package exports_test
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	_ "github.com/goccl/goccl/cabi/exports"
+	"github.com/goccl/goccl/cabi/exports/fromc"
+)
+
+// both lets two ranks do something at the same time.
+func both(t *testing.T, ranks [2]*fromc.Rank, do func(r *fromc.Rank) error) {
+	t.Helper()
+	var errs [2]error
+	var group sync.WaitGroup
+	for i, r := range ranks {
+		group.Go(func() { errs[i] = do(r) })
+	}
+	group.Wait()
+	require.NoError(t, errs[0])
+	require.NoError(t, errs[1])
+}
+
+// A call through the C ABI allocates nothing, whichever function, size and thread it comes by.
+func TestNoAllocations(t *testing.T) {
+	const most, turns = 512 << 10, 200
+	var ranks [2]*fromc.Rank
+	for i := range ranks {
+		r, err := fromc.Open(i, most, "")
+		require.NoError(t, err)
+		ranks[i] = r
+	}
+	both(t, ranks, func(r *fromc.Rank) error { return r.Join(ranks[1-r.Number()]) })
+	defer both(t, ranks, (*fromc.Rank).Close)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would empty the pools
+	for order := range fromc.Order(fromc.Orders) {
+		for _, bytes := range []int{8, 16 << 10, most} {
+			for _, own := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%v/%d/own thread %t", order, bytes, own), func(t *testing.T) {
+					mallocs := func(turns int) int {
+						var before, after runtime.MemStats
+						runtime.ReadMemStats(&before)
+						both(t, ranks, func(r *fromc.Rank) error { return r.Do(order, bytes, turns, own) })
+						runtime.ReadMemStats(&after)
+						return int(after.Mallocs - before.Mallocs)
+					}
+					mallocs(turns) // pools and what is remembered of calls
+					few := mallocs(turns / 10)
+					// Threads and the runtime allocate now and then, too; a call that allocates does so in every turn.
+					require.Less(t, mallocs(turns+turns/10)-few, turns/3, "in %d turns of two ranks", turns)
+				})
+			}
+		}
+	}
+}
