@@ -128,6 +128,10 @@ bench: setup ## goccl beside Intel MPI, Open MPI, MPICH and Gloo in one run: rat
 	@$(GO_ENV) tests/bench/install.sh
 	@$(GO_ENV) $$VENV/bin/python tests/bench/run.py $(or $(BENCH_ARGS),--bars)
 
+.PHONY: bench-guard
+bench-guard: setup ## Latencies of core and torch beside those of an earlier commit (BASE=01397ce): a table, an error where one stays above 1.15 (GUARD_ARGS)
+	@$(GO_ENV) $$VENV/bin/python tests/bench/guard.py --base $(or $(BASE),01397ce) $(GUARD_ARGS)
+
 .PHONY: examples
 examples: setup ## Every example (examples/README.md) in one process and with torchrun, compared (three minutes; EXAMPLES=pipeline.py for one)
 	@$(GO_ENV) $$VENV/bin/python examples/run_all.py $(EXAMPLES)

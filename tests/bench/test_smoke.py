@@ -11,6 +11,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import bars  # noqa: E402
+import core  # noqa: E402
+import guard  # noqa: E402
 import results as measured  # noqa: E402
 import torch_level  # noqa: E402
 
@@ -65,3 +67,40 @@ def test_ratio_is_paired_by_run():
     results = filled({"goccl": [1, 10, 100], "mpich": [2, 20, 200]})
     assert results.ratio("core", "all_reduce", 2, 8, "goccl", "mpich") == measured.Ratio(0.5, 0.5, 0.5)
     assert results.best("core", "all_reduce", 2, 8, ("mpich", "openmpi")) == "mpich"
+
+
+class Guarded:
+    """What guard.py takes from its command line."""
+    base, limit, runs, seed = "abc", 1.15, 5, 1
+
+
+def test_the_guard_measures_again_what_is_slow_and_reports_what_stays_so(monkeypatch, capsys):
+    asked = []
+
+    def measure(make, libraries, sites, cases, options, dice):
+        asked.append(cases)
+        slow = {("broadcast", 8): 1.5, ("ping_pong", 1024): 1.3 if len(asked) < 3 else 1.0}
+        return {case: {"base": [2.0, 1.0, 3.0], "now": [2 * slow.get(case, 1.1), slow.get(case, 1.1), 9.0]} for case in cases}
+
+    monkeypatch.setattr(guard, "measure", measure)
+    assert guard.guard("core", None, {}, {}, Guarded, None) == [("broadcast", 8)]
+    assert [len(cases) for cases in asked] == [15, 2, 2]
+    table = capsys.readouterr().out
+    assert "| broadcast | 8 | 2 | 3 | 1.50 **above** |" in table and "| ping_pong | 1024 | 2 | 2 | 1.00 |" in table
+
+
+def test_the_guard_wants_a_commit():
+    with pytest.raises(core.Failure, match="no commit of this repository"):
+        guard.prepare_base("no-such-commit")
+
+
+@pytest.mark.skipif(not shutil.which("cc") or not shutil.which("go"), reason="needs cc and go")
+def test_the_guard_measures_both_levels(tmp_path):
+    """This tree beside itself."""
+    options = type("", (), {"runs": 1, "blocks": 1, "block_ms": 1})
+    core.build_program("goccl")
+    library = core.build_libgoccl()
+    for make in (guard.core_worlds, guard.torch_worlds):
+        found = guard.measure(make, dict.fromkeys(guard.SIDES, library), dict.fromkeys(guard.SIDES, ""), [("ping_pong", 8), ("all_reduce", 1024)],
+                              options, guard.random.Random(1))
+        assert all(len(times[side]) == 1 and times[side][0] > 0 for times in found.values() for side in guard.SIDES)
