@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/record"
 )
 
 // AnySource is the source of a Recv that accepts a message from every rank.
@@ -19,6 +20,8 @@ type (
 	Block = exec.Block
 	Op    = dtype.Op
 	Type  = dtype.Type
+	// Record is an operation as Communicator.Records gives it.
+	Record = record.Record
 )
 
 const (
@@ -64,6 +67,21 @@ func (c *Communicator) Seq() uint64 { return c.comm.Seq() }
 
 // Lent is the number of collectives for which this rank lent registered memory (Node.Alloc) to its peers instead of copying.
 func (c *Communicator) Lent() uint64 { return c.comm.Lent() }
+
+// Records are the last operations of this rank, the oldest first; none without Options.Recorder.
+func (c *Communicator) Records() []Record {
+	if ring := c.comm.Recorded(); ring != nil {
+		return ring.Records()
+	}
+	return nil
+}
+
+// NoteBatch adds to the records that the operations with this Call.Batch were issued as one.
+func (c *Communicator) NoteBatch(batch uint32) {
+	if ring := c.comm.Recorded(); ring != nil {
+		ring.NoteBatch(batch)
+	}
+}
 
 // SetTimeout changes the timeout of later calls that bring none; 0 for none.
 func (c *Communicator) SetTimeout(d time.Duration) { c.comm.SetTimeout(d) }

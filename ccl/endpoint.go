@@ -21,6 +21,7 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/transport"
 )
@@ -204,7 +205,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	e.log("INFO", "joined %d ranks: %s", e.cfg.Size, summary(routes))
 	comm, err := exec.New(exec.Options{Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Bell: e.node.bell,
 		Channels: channels, Window: window, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout, FastBF16: e.fastBF16(peers),
-		Arena: e.node.arenaFor(window), Cache: e.node.cache})
+		Arena: e.node.arenaFor(window), Cache: e.node.cache, Record: ringOf(e.cfg.Options.Recorder)})
 	if err != nil {
 		leave()
 		closeLinks(links)
@@ -212,6 +213,14 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		return nil, e.named(err)
 	}
 	return e.node.register(comm, leave)
+}
+
+// ringOf is what remembers so many operations; nil for none.
+func ringOf(operations int) *record.Ring {
+	if operations == 0 {
+		return nil
+	}
+	return record.New(operations)
 }
 
 // windowSlot is the slot, of most bytes at most, that the windows of one more group may have, if all its ranks were in this process.

@@ -1,6 +1,7 @@
 package ccl
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,6 +32,7 @@ type Options struct {
 	Spin         string        // microseconds that a wait stays awake; "" to learn it
 	FastBF16     bool          // sums of BF16 by AVX512_BF16, where all ranks have it
 	Registered   string        // room for registered memory, like "16G"; "0" for none, "" for the default
+	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
 }
 
 // option is one row of the table that everything about options is made from: parsing, printing, documentation.
@@ -63,6 +65,9 @@ var optionTable = []option{
 		func(o *Options) string { return map[bool]string{true: "1"}[o.FastBF16] }, setFastBF16},
 	{"GOCCL_PLAN", "", "Files with plans of your own, separated by commas; each is verified, and used for the collective, ranks and sizes that it declares.", false,
 		func(o *Options) string { return o.Plan }, func(o *Options, v string) error { o.Plan = v; return nil }},
+	{"GOCCL_RECORDER", "0", "How many of a group's last operations are remembered, for the file that is written when one fails (docs/torch.md); 0: none. The Python " +
+		"package asks for 4096.", false,
+		func(o *Options) string { return countText(o.Recorder) }, setRecorder},
 	{"GOCCL_REGISTERED", "16G", "Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only, memory is taken as it is used. 0: none. " +
 		"The first group of a process decides. See docs/registered.md.", false,
 		func(o *Options) string { return o.Registered }, func(o *Options, v string) error { o.Registered = v; return o.checkRegistered() }},
@@ -107,6 +112,25 @@ func setFastBF16(o *Options, v string) error {
 		return nil
 	}
 	return fmt.Errorf("%q is not 0 or 1", v)
+}
+
+func countText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// mostRecorded keeps a ring below 64 MiB.
+const mostRecorded = 1 << 20
+
+func setRecorder(o *Options, v string) error {
+	n, err := strconv.Atoi(cmp.Or(v, "0"))
+	if err != nil || n < 0 || n > mostRecorded {
+		return fmt.Errorf("%q is not a number from 0 to %d", v, mostRecorded)
+	}
+	o.Recorder = n
+	return nil
 }
 
 // BuffSize is for both slots of a window.

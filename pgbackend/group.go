@@ -3,6 +3,7 @@ package pgbackend
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,10 +23,13 @@ type Config struct {
 
 // Group is one rank of a torch process group.
 type Group struct {
-	endpoint *ccl.Endpoint
-	timeout  time.Duration
-	comm     atomic.Pointer[ccl.Communicator]
-	closed   atomic.Bool
+	name       string
+	rank, size int
+	endpoint   *ccl.Endpoint
+	timeout    time.Duration
+	comm       atomic.Pointer[ccl.Communicator]
+	closed     atomic.Bool
+	about      atomic.Pointer[about]
 }
 
 // Open checks the configuration and makes a group that has not joined yet.
@@ -57,7 +61,7 @@ func open(cfg Config) (*Group, error) {
 	if opts.Timeout > 0 {
 		timeout = opts.Timeout
 	}
-	return &Group{endpoint: endpoint, timeout: timeout}, nil
+	return &Group{name: cfg.Name, rank: cfg.Rank, size: cfg.Size, endpoint: endpoint, timeout: timeout}, nil
 }
 
 // Address is what the other ranks must get of this one before they join.
@@ -75,6 +79,9 @@ func (g *Group) Join(addresses [][]byte) error {
 		comm.Close()
 		return fault.New(fault.Invalid, "the group has joined already")
 	}
+	joinedGroups.Lock()
+	joinedGroups.list = append(joinedGroups.list, g)
+	joinedGroups.Unlock()
 	return nil
 }
 
@@ -136,8 +143,12 @@ func (g *Group) Abort(reason string) error {
 
 // Close leaves the group.
 func (g *Group) Close() error {
-	if comm := g.comm.Load(); comm != nil && g.closed.CompareAndSwap(false, true) {
-		return comm.Close()
+	comm := g.comm.Load()
+	if comm == nil || !g.closed.CompareAndSwap(false, true) {
+		return nil
 	}
-	return nil
+	joinedGroups.Lock()
+	joinedGroups.list = slices.DeleteFunc(joinedGroups.list, func(other *Group) bool { return other == g })
+	joinedGroups.Unlock()
+	return comm.Close()
 }

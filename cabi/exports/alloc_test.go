@@ -33,7 +33,7 @@ func TestNoAllocations(t *testing.T) {
 	const most, turns = 512 << 10, 200
 	var ranks [2]*fromc.Rank
 	for i := range ranks {
-		r, err := fromc.Open(i, most, "")
+		r, err := fromc.Open(i, most, "GOCCL_RECORDER=4096")
 		require.NoError(t, err)
 		ranks[i] = r
 	}

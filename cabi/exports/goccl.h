@@ -91,7 +91,7 @@ typedef struct {
   int32_t root;  /* rank in the group; the peer for send and recv */
   uint32_t tag;  /* send and recv */
   uint32_t n_in, n_out;
-  uint32_t reserved;
+  uint32_t batch; /* operations that are issued as one share a number, for goccl_trace; 0 for none */
   const goccl_block* in;
   const goccl_block* out;
   double factor;      /* GOCCL_PREMUL_SUM */
@@ -124,7 +124,7 @@ int goccl_group_join(goccl_group group, const void* const* addresses, const size
 int goccl_run(goccl_group group, const goccl_call* call, goccl_error* error);
 
 /* Starts one operation, and says its number among the collectives (or the messages) of the group. If it has ended well already
- * and is no receive, *work is 0 and nothing is left to do; else the work must be given back by goccl_work_free. */
+ * and is no receive from any source, *work is 0 and nothing is left to do; else the work must be given back by goccl_work_free. */
 int goccl_start(goccl_group group, const goccl_call* call, goccl_work* work, uint64_t* seq, goccl_error* error);
 
 /* Waits until the work is done, at most timeout_ns (negative: as long as the operation's own timeout lets it). When that time ends
@@ -169,6 +169,17 @@ int goccl_group_seq(goccl_group group, uint64_t* seq, goccl_error* error);
 
 /* Changes the timeout of later operations. */
 int goccl_group_set_timeout(goccl_group group, int64_t timeout_ns, goccl_error* error);
+
+/* What goccl_trace shall say of the group: a description, and its members' ranks in the whole job, by rank of the group (n 0: the same numbers). */
+int goccl_group_describe(goccl_group group, const char* description, const uint64_t* global_ranks, size_t n, goccl_error* error);
+
+/* The operations with this number in goccl_call.batch were issued as one, and there will be no more. */
+int goccl_group_batch(goccl_group group, uint32_t batch, goccl_error* error);
+
+/* What the groups of this process remember of their last operations (GOCCL_RECORDER), in the form of torch's flight recorder: a pickle that
+ * `python -m torch.distributed.flight_recorder.fr_trace` reads. With a path it is written there; else it is put into buf if cap bytes hold
+ * it. *len says how many there are. */
+int goccl_trace(const char* path, void* buf, size_t cap, size_t* len, goccl_error* error);
 
 /* Ends all operations of the group with GOCCL_ABORTED, also those that another thread waits for; later ones fail alike. */
 int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error);

@@ -118,6 +118,21 @@ int goccl_group_set_timeout(goccl_group group, int64_t timeout_ns, goccl_error* 
   return goccl_go_group_set_timeout(group, timeout_ns, error);
 }
 
+int goccl_group_describe(goccl_group group, const char* description, const uint64_t* global_ranks, size_t n, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_describe(group, (char*)description, (uint64_t*)global_ranks, n, error);
+}
+
+int goccl_group_batch(goccl_group group, uint32_t batch, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_batch(group, batch, error);
+}
+
+int goccl_trace(const char* path, void* buf, size_t cap, size_t* len, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_trace((char*)path, buf, cap, len, error);
+}
+
 int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error) {
   GUARD(error);
   return goccl_go_group_abort(group, (char*)reason, error);

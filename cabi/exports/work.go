@@ -32,7 +32,7 @@ func callOf(c *C.goccl_call, call *ccl.Call) error {
 		return fault.New(fault.Invalid, "collective %d, type %d, operator %d", int32(c.coll), int32(c.dtype), int32(c.redop))
 	}
 	call.Coll, call.Type, call.Op = dtype.Collective(c.coll), dtype.Type(c.dtype), dtype.Op(c.redop)
-	call.Root, call.Tag, call.Factor = int(c.root), uint32(c.tag), float64(c.factor)
+	call.Root, call.Tag, call.Factor, call.Batch = int(c.root), uint32(c.tag), float64(c.factor), uint32(c.batch)
 	call.In = unsafe.Slice((*ccl.Block)(unsafe.Pointer(c.in)), int(c.n_in))
 	call.Out = unsafe.Slice((*ccl.Block)(unsafe.Pointer(c.out)), int(c.n_out))
 	if c.timeout_ns != C.GOCCL_NO_TIMEOUT_GIVEN {
@@ -78,8 +78,8 @@ func goccl_go_start(group C.goccl_group, c *C.goccl_call, work *C.goccl_work, se
 		return answer(err, record)
 	}
 	*work, *seq = 0, C.uint64_t(w.Seq())
-	if ended, failed := w.Done(); ended && failed == nil && call.Coll != dtype.Recv {
-		w.Free() // a receive still has its source to tell
+	if ended, failed := w.Done(); ended && failed == nil && (call.Coll != dtype.Recv || call.Root >= 0) {
+		w.Free() // a receive from any source still has that to tell
 	} else {
 		*work = C.goccl_work(works.put(w))
 	}

@@ -26,6 +26,9 @@ type Call struct {
 	Factor  float64 // dtype.PremulSum
 	In, Out []Block
 	Timeout time.Duration // 0: the Comm's
+	Batch   uint32        // operations that were issued as one share a number, for Options.Record; 0 for none
+
+	record uint64 // its number there; 0 where nothing is recorded
 }
 
 // String is the call as messages show it: "all_reduce of 1048576 x f32 (sum)".

@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/transport"
 )
@@ -51,6 +52,7 @@ type Options struct {
 	FastBF16 bool          // kernels of kernel.Fast
 	Arena    *mem.Arena    // registered memory of this process, which links lend to the peers; nil for none
 	Cache    topo.Cache    // the last one of this machine before the memory; zero where nobody knows
+	Record   *record.Ring  // remembers the operations; nil for none
 }
 
 // Comm is one rank of one group. All methods may be called by any thread.
@@ -158,9 +160,25 @@ func (c *Comm) planChannel(s *step) transport.Channel {
 
 // Post starts an operation. It fails at once, and nothing moves, if the call cannot be right.
 func (c *Comm) Post(call *Call) (*Op, error) {
+	if c.opts.Record == nil {
+		return c.post(call)
+	}
+	noted := c.note(call)
+	op, err := c.post(&noted)
+	if err != nil {
+		c.noteEnd(&noted, err, false)
+	}
+	return op, err
+}
+
+func (c *Comm) post(call *Call) (*Op, error) {
 	if c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1) {
-		if op := c.postExpress(call); op != nil {
-			return op, nil
+		if call.Coll.Valid() {
+			if op := c.postExpress(call); op != nil {
+				return op, nil
+			}
+		} else if c.broken == nil && call.plainMessage(c.size) {
+			return c.postDirect(call), nil
 		}
 		c.unlock()
 		c.handOver()
@@ -184,6 +202,16 @@ func (c *Comm) Post(call *Call) (*Op, error) {
 
 // Run does an operation on the calling thread, from posting to its end.
 func (c *Comm) Run(call *Call) error {
+	if c.opts.Record == nil {
+		return c.do(call)
+	}
+	noted := c.note(call)
+	err := c.do(&noted)
+	c.noteEnd(&noted, err, false)
+	return err
+}
+
+func (c *Comm) do(call *Call) error {
 	alone := c.pending.Load() == 0 && c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1)
 	if alone {
 		alone = c.pending.Load() == 0 && c.broken == nil
@@ -330,6 +358,9 @@ func (c *Comm) end(op *Op, err error) {
 	notify := op.notify
 	if notify {
 		op.calm()
+	}
+	if op.call.record != 0 {
+		c.noteEnd(&op.call, err, op.deadline.Load() != 0) // it has waited for long enough that the clock was read already
 	}
 	if err != nil {
 		op.err = op.explain(err)

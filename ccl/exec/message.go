@@ -55,6 +55,43 @@ func (c *Comm) runGeneral(op *Op, call *Call, outcome p2p.Outcome, pace *park.Sp
 	return c.driveAlone(op, pace)
 }
 
+// postDirect is Post for a send or receive, by a thread that has taken the lock and lets it go. What Direct does at once has ended here; only the
+// rest is an operation that somebody has to drive.
+func (c *Comm) postDirect(call *Call) *Op {
+	c.take() // what was posted before
+	op := ops.Get().(*Op)
+	op.request(call)
+	outcome := c.p2p.Direct(&op.req)
+	seq := c.number(call)
+	if outcome == p2p.Done {
+		op.over(c, seq)
+		if op.req.Data = nil; !op.req.Send {
+			op.source = op.req.Source
+		}
+		if call.record != 0 {
+			c.noteEnd(call, nil, false)
+		}
+		if c.idle++; c.idle%unaskedEvery == 0 {
+			c.p2p.Advance()
+		}
+	} else {
+		op.set(c, call, seq)
+		op.notify = true
+		c.pending.Add(1)
+		c.keepMessage(op)
+		if outcome != p2p.Begun {
+			c.p2p.Post(&op.req)
+		}
+		c.advance()
+	}
+	c.unlock()
+	c.handOver()
+	if outcome == p2p.Done {
+		Completions.add()
+	}
+	return op
+}
+
 // request makes the engine's request of a send or receive.
 func (op *Op) request(call *Call) {
 	b, send := call.Out, call.Coll == dtype.Send

@@ -42,6 +42,9 @@ func (c *Comm) postExpress(call *Call) *Op {
 		if way = c.travel(call); way == done {
 			c.under.x = nil
 			op.over(c, seq)
+			if call.record != 0 {
+				c.noteEnd(call, nil, false)
+			}
 			c.unlock()
 			c.handOver()
 			Completions.add()
@@ -200,13 +203,15 @@ func (c *Comm) bindAt(x *express, op *Op, at int) {
 	}
 }
 
-// hasten works awake for op as long as the head of the queue is under way by an express, and reports whether op has ended. The caller holds the lock.
+// hasten works awake for op, a message, or as long as the head of the queue is under way by an express, and reports whether op has ended. The
+// caller holds the lock.
 func (c *Comm) hasten(op *Op, pace *park.Spinner) bool {
 	u := &c.under
+	message := !op.call.Coll.Valid()
 	u.keen = true
 	for {
-		moved := c.advance()
-		if op.state.Load() != opPending || !moved && (u.x == nil || !(pace.Turn() && pace.Spinning())) {
+		moved := c.advance() || message && c.poll()
+		if op.state.Load() != opPending || !moved && (u.x == nil && !message || !(pace.Turn() && pace.Spinning())) {
 			break
 		}
 		if moved {

@@ -30,6 +30,7 @@ GocclBackend::GocclBackend(StorePtr store, int rank, int size, c10::intrusive_pt
                            goccl_group group)
     : Backend(rank, size), store_(std::move(store)), options_(std::move(options)), version_(std::move(version)),
       member_(member(*options_, rank, size)), identity_(random_name()), group_(group) {
+  if (!options_->trace_prefix.empty()) observers_->trace_to(c10::str(options_->trace_prefix, global_rank(rank)));
   if (group != 0) observe(group, observers_);
   std::lock_guard<std::mutex> lock(open_mutex);
   open_groups().insert(this);
@@ -64,6 +65,7 @@ void GocclBackend::shutdown() {
   const goccl_group group = group_.exchange(0);
   if (group == 0) return;
   WithoutGil without_gil;
+  observers_->wait_for_trace();
   observe_no_more(group);
   Failure failure;
   uint64_t seq = 0;
@@ -85,7 +87,10 @@ void GocclBackend::abort(const std::string& reason) {
 
 goccl_group GocclBackend::group(const char* title, const Request* request) const {
   const goccl_group group = group_.load(std::memory_order_relaxed);
-  if (C10_LIKELY(group != 0 && !forked())) return group;
+  if (C10_LIKELY(group != 0 && !forked())) {
+    if (C10_UNLIKELY(!described_.load(std::memory_order_relaxed))) describe(group);
+    return group;
+  }
   const std::string what = c10::str(request != nullptr ? request->text() : title, ": ", member_);
   check_not_forked(what);
   if (!closed_) {
@@ -93,6 +98,12 @@ goccl_group GocclBackend::group(const char* title, const Request* request) const
   }
   fail(GOCCL_CLOSED, what, "the process group was shut down (destroy_process_group) after seq ", last_seq_.load(),
        " and cannot be used any more");
+}
+
+void GocclBackend::describe(goccl_group group) const {
+  described_ = true;
+  const auto& ranks = options_->global_ranks_in_group;
+  lib.group_describe(group, getGroupDesc().empty() ? "undefined" : getGroupDesc().c_str(), ranks.data(), ranks.size(), nullptr);
 }
 
 void GocclBackend::setTimeout(std::chrono::milliseconds timeout) {

@@ -30,6 +30,7 @@ struct GocclOptions final : c10d::Backend::Options {
 
   std::string lines;
   std::chrono::milliseconds told{0}; // the timeout that lines ask for, which wins over every other; 0 if none
+  std::string trace_prefix;          // of the file that a failure leaves, before the rank in the whole job; empty for none
 };
 
 // A group and a rank of it, for messages: "group dp, rank 0 of 2".
@@ -140,6 +141,8 @@ class GocclBackend final : public c10d::Backend {
   // shutdown for where nobody can be told of a failure.
   void close() noexcept;
   void abort(const std::string& reason);
+  // Tells the core what a trace shall say of the group: torch sets the description once the group is made.
+  void describe(goccl_group group) const;
   // The beginning of messages.
   Caller caller(const Kind& kind) const { return {kind, member_}; }
   // The handle of the group; throws if it was shut down, or if this is a forked child. The message tells what was called.
@@ -176,6 +179,7 @@ class GocclBackend final : public c10d::Backend {
   std::atomic<uint64_t> last_seq_{0}; // of the last collective, once the group is closed
   std::atomic<uint32_t> monitored_{0}; // monitored barriers so far
   std::atomic<bool> timed_{false};
+  mutable std::atomic<bool> described_{false};
   Coalescing coalescing_;
 };
 

@@ -5,6 +5,7 @@
 #include "backend.h"
 #include "completer.h"
 #include "registered.h"
+#include "trace.h"
 #include "work.h"
 
 namespace py = pybind11;
@@ -18,6 +19,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def(py::init<std::chrono::milliseconds, std::string>(), py::arg("timeout"), py::arg("lines") = "")
       .def_readwrite("lines", &GocclOptions::lines)
       .def_readwrite("told", &GocclOptions::told)
+      .def_readwrite("trace_prefix", &GocclOptions::trace_prefix)
       .def("__copy__", [](const GocclOptions& self) { return c10::make_intrusive<GocclOptions>(self); })
       .def("__deepcopy__", [](const GocclOptions& self, const py::dict&) { return c10::make_intrusive<GocclOptions>(self); },
            py::arg("memo"));
@@ -38,6 +40,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         py::arg("shim_version"), NoGil());
   m.def("empty", [](const std::vector<int64_t>& size, at::ScalarType type, const std::string& lines) { return empty(size, type, lines); },
         py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
+  m.def("trace", [] { return py::bytes(trace()); });
   // Hooks end first: they may need the interpreter, and groups that are closed because it ends are no failures.
   m.def("stop", [] { Observers::stop(), GocclBackend::close_all(), completer::stop(); }, NoGil());
 }

@@ -74,13 +74,22 @@ void Coalescing::start() {
   Block& block = blocks_[std::this_thread::get_id()];
   left.swap(block.works);
   block.limit = kFewWorks;
+  block.number = next_number();
   count_ = blocks_.size();
 }
 
-bool Coalescing::open() const {
-  if (C10_LIKELY(count_.load(std::memory_order_relaxed) == 0)) return false;
+uint32_t Coalescing::open() const {
+  if (C10_LIKELY(count_.load(std::memory_order_relaxed) == 0)) return 0;
   std::lock_guard<std::mutex> lock(mutex_);
-  return blocks_.count(std::this_thread::get_id()) > 0;
+  const auto found = blocks_.find(std::this_thread::get_id());
+  return found == blocks_.end() ? 0 : found->second.number;
+}
+
+uint32_t Coalescing::next_number() {
+  static std::atomic<uint32_t> last{0};
+  uint32_t number = 0;
+  while (number == 0) number = ++last; // 0 is none
+  return number;
 }
 
 void Coalescing::add(const c10::intrusive_ptr<EndingWork>& work) {
@@ -100,20 +109,23 @@ void Coalescing::add(const c10::intrusive_ptr<EndingWork>& work) {
   block.limit = std::max(kFewWorks, 2 * block.works.size());
 }
 
-Works Coalescing::end() {
+Works Coalescing::end(uint32_t& number) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = blocks_.find(std::this_thread::get_id());
   TORCH_CHECK(found != blocks_.end(), "goccl:coalesced: endCoalescing was called, but this thread has no block open: "
               "startCoalescing must come first, on the same thread, and blocks do not nest");
   Works works = std::move(found->second.works);
+  number = found->second.number;
   blocks_.erase(found);
   count_ = blocks_.size();
   return works;
 }
 
 WorkPtr GocclBackend::endCoalescing() {
-  Works works = coalescing_.end();
+  uint32_t number = 0;
+  Works works = coalescing_.end(number);
   if (works.empty()) return nullptr; // as with NCCL; torch's Python expects it
+  lib.group_batch(group(kCoalesced.title), number, nullptr);
   return issued(c10::make_intrusive<BatchWork>(origin(kCoalesced, GOCCL_NO_TIMEOUT_GIVEN, false), std::move(works)), true);
 }
 

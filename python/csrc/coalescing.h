@@ -37,17 +37,20 @@ class Coalescing {
  public:
   // Opens a block of this thread. One that is open already was left by an exception: what it holds goes on by itself.
   void start();
-  // Whether this thread has a block open.
-  bool open() const;
+  // The number of the block that this thread has open, 0 for none.
+  uint32_t open() const;
   // Adds to this thread's block, if it has one.
   void add(const c10::intrusive_ptr<EndingWork>& work);
-  // Closes this thread's block. Throws if none is open.
-  Works end();
+  // Closes this thread's block, and says its number. Throws if none is open.
+  Works end(uint32_t& number);
+  // A number of a block, or of operations that are issued as one: never used again in this process.
+  static uint32_t next_number();
 
  private:
   struct Block {
     Works works;
     size_t limit; // of works, see add
+    uint32_t number;
   };
 
   mutable std::mutex mutex_;

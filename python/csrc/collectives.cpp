@@ -77,7 +77,8 @@ bool GocclBackend::set_root(const Kind& kind, Request& request, int64_t root, in
 
 WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs) {
   const bool watched = observers_->any();
-  if (!asynchronous && C10_LIKELY(!watched && !at::hasCallbacks() && !coalescing_.open())) {
+  request.call.batch = coalescing_.open();
+  if (!asynchronous && C10_LIKELY(!watched && !at::hasCallbacks() && request.call.batch == 0)) {
     const goccl_group handle = group(kind.title, &request);
     Failure failure;
     const int rc = lib.run(handle, &request.finish(), &failure);
@@ -114,13 +115,16 @@ WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& o
   for (size_t i = 0; i < inputs.size(); i++) fill(requests.emplace_back(caller(kind), inputs[i], opts.timeout), i);
   if (requests.size() == 1) return issue(kind, requests[0], opts.asyncOp, inputs);
   Held held;
+  const uint32_t block = coalescing_.open(), batch = block != 0 ? block : Coalescing::next_number();
   for (Request& request : requests) {
+    request.call.batch = batch;
     if (C10_UNLIKELY(observers_->any())) lengthen(request);
     held.absorb(std::move(request.held));
   }
   const auto from = origin(kind, requests[0].call.timeout_ns, !opts.asyncOp, &requests[0]);
   auto work = c10::make_intrusive<GocclWork>(from, kind, std::move(held), inputs);
   work->start(requests.data(), requests.size());
+  if (block == 0) lib.group_batch(from.group, batch, nullptr);
   return issued(std::move(work), opts.asyncOp);
 }
 

@@ -10,6 +10,7 @@
 #include <c10/util/Logging.h>
 
 #include "library.h"
+#include "trace.h"
 #include "work.h"
 
 namespace goccl {
@@ -201,6 +202,10 @@ void Observers::off_abort(int64_t id) {
   if (error() != c10d::ErrorType::SUCCESS) lookout().wait_for_hooks();
 }
 
+void Observers::wait_for_trace() const {
+  if (!trace_.empty() && error() != c10d::ErrorType::SUCCESS) lookout().wait_for_hooks();
+}
+
 void Observers::on_completion(int64_t id, CompletionHook hook) {
   auto kept = std::make_shared<const CompletionHook>(std::move(hook));
   std::lock_guard<std::mutex> lock(mutex_);
@@ -259,10 +264,11 @@ void Observers::failed(const std::exception_ptr& error) {
     std::lock_guard<std::mutex> lock(mutex_);
     hooks = abort_hooks_;
   }
-  if (hooks.empty()) return;
+  if (hooks.empty() && trace_.empty()) return;
   Lookout& l = lookout();
   std::lock_guard<std::mutex> lock(l.mutex);
   if (l.stopping) return;
+  if (!trace_.empty()) l.due.push_back(std::make_shared<const AbortHook>([path = trace_] { leave_trace(path); }));
   for (auto& [id, hook] : hooks) l.due.push_back(std::move(hook));
   l.wake();
 }

@@ -71,6 +71,11 @@ class Observers {
   // Waits for the hooks that run or are due, lets no other begin, and ends the thread behind look_after, before the interpreter ends.
   static void stop();
 
+  // The first failure leaves a trace of the process's last operations in this file. Set before anything can fail.
+  void trace_to(std::string path) { trace_ = std::move(path); }
+  // Returns when that is written: the group will not be there any more.
+  void wait_for_trace() const;
+
   void failed(const std::exception_ptr& error);
   c10d::ErrorType error() const { return error_.load(); }
   // The group was made anew.
@@ -89,6 +94,7 @@ class Observers {
   void ended(const Watch& watch, bool well, int64_t extensions);
   void closed(int64_t extensions);
 
+  std::string trace_; // a path
   std::atomic<int> interested_{0};
   std::atomic<c10d::ErrorType> error_{c10d::ErrorType::SUCCESS}; // of the first failure
   mutable std::mutex mutex_;                                     // of what follows; never held while a hook runs

@@ -130,6 +130,7 @@ GocclWork::~GocclWork() {
 }
 
 void GocclWork::start(Request* requests, size_t count) {
+  source_ = requests[0].call.root;
   for (size_t i = 0; i < count; i++) {
     Failure failure;
     goccl_work work = 0;
@@ -153,8 +154,9 @@ bool GocclWork::isCompleted() {
 }
 
 int GocclWork::sourceRank() const {
-  TORCH_CHECK(kind_.coll == GOCCL_RECV && !held_.works.empty(), kind_.title, ": only a receive has a source rank");
+  TORCH_CHECK(kind_.coll == GOCCL_RECV, kind_.title, ": only a receive has a source rank");
   check_not_forked(*this);
+  if (source_ != GOCCL_ANY_SOURCE) return source_;
   Failure failure;
   int source = -1;
   check(lib.work_source(held_.works.front(), &source, &failure), failure, kind_.title);

@@ -123,6 +123,7 @@ class GocclWork final : public EndingWork {
   void deliver() override { held_.copy_back(); }
 
   Held held_;
+  int source_ = GOCCL_ANY_SOURCE; // of a receive
 };
 
 } // namespace goccl

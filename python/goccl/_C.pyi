@@ -11,6 +11,9 @@ class Options(Backend.Options):
     told: timedelta
     """The timeout that the lines ask for, which wins over every other; zero if none."""
 
+    trace_prefix: str
+    """Of the file that a failure leaves, before the rank in the whole job; empty for none."""
+
     def __init__(self, timeout: timedelta, lines: str = "") -> None: ...
     def __copy__(self) -> Options: ...
     def __deepcopy__(self, memo: dict[int, object]) -> Options: ...
@@ -34,6 +37,9 @@ def create(store: Store, rank: int, size: int, options: Options, shim_version: s
 
 def empty(size: list[int], dtype: torch.dtype, lines: str) -> torch.Tensor:
     """An uninitialized tensor in registered memory. The lines count where no group was made yet."""
+
+def trace() -> bytes:
+    """What the groups of this process remember of their last operations, as torch's flight recorder pickles it."""
 
 def stop() -> None:
     """Before the interpreter ends: lets running hooks return, closes every group of this process, ends the threads that complete futures."""

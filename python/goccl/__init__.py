@@ -18,9 +18,10 @@ while a group is made), wrong arguments as ``RuntimeError``, settings that canno
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import torch
 import torch.distributed as dist
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ._C import Options as GroupOptions
     from torch._C._distributed_c10d import Backend as C10dBackend
 
-__all__ = ["Options", "empty", "monitored_barrier", "register", "use_by_default", "version", "__version__"]
+__all__ = ["Options", "empty", "flight_record", "monitored_barrier", "register", "use_by_default", "version", "__version__"]
 
 
 def version() -> str:
@@ -97,6 +98,18 @@ def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None, requires
         sizes += [int(part)] if isinstance(part, SupportsIndex) else [int(n) for n in part]
     tensor: torch.Tensor = _loader.core().empty(sizes, dtype or torch.get_default_dtype(), lines(None))
     return tensor.requires_grad_(requires_grad)
+
+
+def flight_record() -> dict[str, Any]:
+    """What the groups of this process did last, in the form of torch's flight recorder: version, pg_config, pg_status, entries.
+
+    Each group remembers its last 4,096 operations (``GOCCL_RECORDER``), without the Python stacks of their callers. A failure writes
+    the same to a file, for ``python -m torch.distributed.flight_recorder.fr_trace`` (``docs/torch.md``).
+    """
+    from . import _loader
+
+    record: dict[str, Any] = pickle.loads(_loader.core().trace())
+    return record
 
 
 def monitored_barrier(

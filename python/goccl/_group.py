@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from . import _loader
+from . import _loader, _recorder
 from ._options import Options, lines, timeout_of
 from ._version import __version__
 
@@ -20,6 +20,7 @@ def native(settings: str, timeout: timedelta) -> GroupOptions:
     options: GroupOptions = _loader.core().Options(told or timeout, settings)
     if told:
         options.told = told
+    _recorder.connect(options)
     return options
 
 
@@ -39,7 +40,7 @@ def create(backend_options: Any, pg_options: Options | GroupOptions | None) -> G
     if isinstance(pg_options, core.Options):  # of another group, copied by torch
         settings = pg_options.lines
     elif pg_options is None or isinstance(pg_options, Options):
-        settings = lines(pg_options)
+        settings = _recorder.settings() + lines(pg_options)
     else:
         raise TypeError(
             f"goccl: pg_options must be a goccl.Options or None; got {type(pg_options).__module__}."

@@ -92,8 +92,9 @@ class Options:
         from torch.distributed.constants import default_pg_timeout
 
         from ._group import native
+        from ._recorder import settings
 
-        return native(lines(self), default_pg_timeout)
+        return native(settings() + lines(self), default_pg_timeout)
 
 
 def lines(options: Options | None, environ: Mapping[str, str] = os.environ) -> str:

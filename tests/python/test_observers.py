@@ -226,26 +226,14 @@ def test_fsdp_buffers(pair):
     pair.run(check_fsdp_buffers)
 
 
-def record(rank, folder, group, slow):
-    """Some operations, then one that ranks disagree about, or that rank 1 does not call."""
-    os.environ["TORCH_FR_DUMP_TEMP_FILE"] = f"{folder}/failure_"
-    torch._C._distributed_c10d._reset_fr_trace("goccl")
+def called(rank, group, slow):
+    """Some operations, then one that ranks disagree about, or that rank 1 does not call. What is remembered before that one, and after it."""
     t = torch.ones(4)
     dist.all_reduce(t, group=group)
     dist.all_gather([torch.zeros(4), torch.zeros(4)], t, group=group, async_op=True).wait()
     kept = dist.broadcast(t, 0, group=group, async_op=True)
     dist.reduce_scatter_tensor(torch.zeros(2), t, group=group)
-
-    def entries():
-        return pickle.loads(torch._C._distributed_c10d._dump_fr_trace(backend="goccl"))["entries"]
-
-    until(lambda: all(e["state"] == "completed" for e in entries()), "an operation is not completed in the trace")
-    found = entries()
-    assert [e["profiling_name"].split(":")[0] for e in found] == ["goccl"] * 4
-    names = [e["profiling_name"].split(":")[1].split(" ")[0] for e in found]
-    assert names == ["all_reduce", "all_gather", "broadcast", "_reduce_scatter_base"], names
-    assert [e["collective_seq_id"] for e in found] == [1, 2, 3, 4]
-    assert found[1]["input_sizes"] == [[4]] and found[1]["output_sizes"] == [[4], [4]]
+    yield kept
     kept.wait()
     if rank == 0 or not slow:
         try:
@@ -254,31 +242,143 @@ def record(rank, folder, group, slow):
             pass
         else:
             raise AssertionError("the last operation did not fail")
+    yield None
+
+
+def check_torch_recorder(rank, folder, slow):
+    """torch's own recorder, which is connected where one of its variables is set."""
+    os.environ.update(TORCH_FR_BUFFER_SIZE="2000", TORCH_FR_DUMP_TEMP_FILE=f"{folder}/failure_")
+    group = dist.new_group([0, 1], timeout=seconds(1 if slow else 20))
+    del os.environ["TORCH_FR_BUFFER_SIZE"], os.environ["TORCH_FR_DUMP_TEMP_FILE"]
+    torch._C._distributed_c10d._reset_fr_trace("goccl")
+
+    def entries():
+        return pickle.loads(torch._C._distributed_c10d._dump_fr_trace(backend="goccl"))["entries"]
+
+    steps = called(rank, group, slow)
+    next(steps)
+    until(lambda: all(e["state"] == "completed" for e in entries()), "an operation is not completed in the trace")
+    found = entries()
+    assert [e["profiling_name"].split(":")[0] for e in found] == ["goccl"] * 4
+    names = [e["profiling_name"].split(":")[1].split(" ")[0] for e in found]
+    assert names == ["all_reduce", "all_gather", "broadcast", "_reduce_scatter_base"], names
+    assert [e["collective_seq_id"] for e in found] == [1, 2, 3, 4]
+    assert found[1]["input_sizes"] == [[4]] and found[1]["output_sizes"] == [[4], [4]]
+    next(steps)
     assert [e["state"] for e in entries()].count("completed") == 4
     with open(f"{folder}/trace_{rank}", "wb") as file:
         file.write(torch._C._distributed_c10d._dump_fr_trace(backend="goccl"))
-
-
-def check_recorder(rank, folder, slow):
-    group = dist.new_group([0, 1], timeout=seconds(1 if slow else 20))
-    record(rank, folder, group, slow)
     dist.barrier()
     dist.destroy_process_group(group)
 
 
-@since((2, 15), "torch records operations of backends from outside, and says when they ended, from 2.15 on")
-def test_flight_recorder(pair, tmp_path, python):
-    """torch's own analyzer finds the rank that is missing, and the ranks that disagree."""
-    for slow, name in ((True, "missing"), (False, "mismatch")):
-        (tmp_path / name).mkdir()
-        pair.run(check_recorder, str(tmp_path / name), slow)
+def check_recorder(rank, folder, slow):
+    """goccl's recorder, which is always on: in memory at any time, in a file after a failure."""
+    os.environ["TORCH_FR_DUMP_TEMP_FILE"] = f"{folder}/trace_"
+    group = dist.new_group([0, 1], timeout=seconds(1 if slow else 20), group_desc="of the test")
+    del os.environ["TORCH_FR_DUMP_TEMP_FILE"]
+    name = group.group_name
+
+    def entries(record):
+        return [e for e in record["entries"] if e["process_group"] == (name, "of the test")]
+
+    steps = called(rank, group, slow)
+    next(steps)
+    until(lambda: all(e["state"] == "completed" for e in entries(goccl.flight_record())), "an operation is not completed in the record")
+    record = goccl.flight_record()
+    found = entries(record)
+    assert [e["profiling_name"] for e in found] == ["goccl:all_reduce", "goccl:all_gather", "goccl:broadcast", "goccl:reduce_scatter"]
+    assert [e["collective_seq_id"] for e in found] == [e["op_id"] for e in found] == [1, 2, 3, 4]
+    assert found[1]["input_sizes"] == [[4]] and found[1]["output_sizes"] == [[8]] and found[1]["input_dtypes"] == ["Float"]
+    assert record["pg_config"][name]["ranks"] == "[0, 1]"
+    times = [e["time_created_ns"] for e in found]
+    assert times == sorted(times) and abs(times[-1] / 1e9 - time.time()) < 60
+    assert all(e["time_created_ns"] <= e["time_discovered_completed_ns"] for e in found)
+    next(steps)
+    if rank == 1 and slow:  # nothing has failed here
+        with open(f"{folder}/trace_1", "wb") as file:
+            file.write(pickle.dumps(goccl.flight_record()))
+    dist.destroy_process_group(group)  # waits for the file
+    with open(f"{folder}/trace_{rank}", "rb") as file:
+        written = entries(pickle.load(file))
+    states = [e["state"] for e in written]
+    assert states == ["completed"] * 4 + ["scheduled"] * (rank == 0 or not slow), states
+    dist.barrier()
+
+
+def analysed(python, folder):
+    """What torch's analyzer says of the traces of an operation that rank 1 did not call, and of one that ranks disagreed about."""
     out = python("""
         import sys
         from torch.distributed.flight_recorder import fr_trace
         for name in ("missing", "mismatch"):
             fr_trace.main([f"{sys.argv[1]}/{name}", "-p", "trace_"])
             print("==", flush=True)
-    """, tmp_path)
+    """, folder)
     missing, mismatch, _ = out.split("==")
     assert "collective: goccl:all_reduce" in missing and "missing ranks: {1}" in missing, out
     assert "SIZE_OR_SYNTAX_MISMATCH" in mismatch and "missing ranks" not in mismatch, out
+
+
+def both_ways(pair, check, folder):
+    for slow, name in ((True, "missing"), (False, "mismatch")):
+        (folder / name).mkdir()
+        pair.run(check, str(folder / name), slow)
+
+
+@since((2, 15), "torch records operations of backends from outside, and says when they ended, from 2.15 on")
+def test_torch_flight_recorder(pair, tmp_path, python):
+    both_ways(pair, check_torch_recorder, tmp_path)
+    analysed(python, tmp_path)
+
+
+def test_flight_recorder(pair, tmp_path, python):
+    """The file that a failure leaves names the rank that is missing, and the ranks that disagree, to torch's own analyzer."""
+    both_ways(pair, check_recorder, tmp_path)
+    if TORCH >= (2, 15):  # older ones know their own backends only
+        analysed(python, tmp_path)
+
+
+def check_coalesced_record(rank):
+    """The parts of a batch have numbers of their own, and an entry for the batch follows them."""
+    group = dist.new_group([0, 1], group_desc="coalesced")
+    t = torch.ones(4)
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, t, 1 - rank, group), dist.P2POp(dist.irecv, torch.zeros(4), 1 - rank, group)])
+    for work in works:
+        work.wait()
+    dist.all_reduce(t, group=group)
+    with dist._coalescing_manager(group):
+        for part in (torch.ones(2), torch.ones(3)):
+            dist.all_reduce(part, group=group)
+    found = [e for e in goccl.flight_record()["entries"] if e["process_group"] == (group.group_name, "coalesced")]
+    names = [e["profiling_name"] for e in found]
+    assert names == [f"goccl:send {rank}->{1 - rank}", f"goccl:recv {rank}<-{1 - rank}", "goccl:coalesced", "goccl:all_reduce",
+                     "goccl:all_reduce", "goccl:all_reduce", "goccl:coalesced"], names
+    assert [e["op_id"] for e in found] == list(range(1, 8))
+    assert [e["is_p2p"] for e in found] == [True] * 3 + [False] * 4
+    assert [e["p2p_seq_id"] for e in found] == [2, 2, 2, 0, 0, 0, 0] and [e["collective_seq_id"] for e in found] == [0, 0, 0, 1, 3, 3, 3]
+    assert {e["state"] for e in found} == {"completed"}
+    dist.destroy_process_group(group)
+
+
+def test_coalesced_record(pair):
+    pair.run(check_coalesced_record)
+
+
+def check_recorder_off(rank):
+    os.environ["TORCH_FR_BUFFER_SIZE"] = "0"  # none at all
+    group = dist.new_group([0, 1], group_desc="off")
+    del os.environ["TORCH_FR_BUFFER_SIZE"]
+    dist.barrier(group=group)
+    assert not [e for e in goccl.flight_record()["entries"] if e["process_group"][1] == "off"]
+    dist.destroy_process_group(group)
+    group = dist.new_group([0, 1], group_desc="short", pg_options=goccl.Options(extra={"GOCCL_RECORDER": "4"}))
+    for _ in range(9):
+        dist.barrier(group=group)
+    ids = [e["op_id"] for e in goccl.flight_record()["entries"] if e["process_group"][1] == "short"]
+    assert ids == [6, 7, 8, 9], ids
+    dist.destroy_process_group(group)
+
+
+def test_recorder_off(pair):
+    pair.run(check_recorder_off)

@@ -11,6 +11,7 @@ var layers = [][]string{
 	{"ccl/dtype", "ccl/fault"},
 	{"ccl/internal"},
 	{"ccl/plan", "ccl/topo", "ccl/mem", "ccl/park", "transport"},
+	{"ccl/record"},
 	{"ccl/algo", "ccl/verify", "ccl/sim", "ccl/draw", "ccl/kernel"},
 	{"ccl/tune", "ccl/exec", "transport/*", "cuda"},
 	{"ccl"},

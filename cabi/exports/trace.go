@@ -1,0 +1,49 @@
+package exports
+
+// #include "goccl.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/pgbackend"
+)
+
+//export goccl_go_group_describe
+func goccl_go_group_describe(group C.goccl_group, description *C.char, ranks *C.uint64_t, n C.size_t, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err == nil && n > ccl.MaxRanks {
+		err = fault.New(fault.Invalid, "%d global ranks", uint64(n))
+	}
+	if err == nil {
+		g.Describe(C.GoString(description), unsafe.Slice((*uint64)(unsafe.Pointer(ranks)), int(n)))
+	}
+	return answer(err, record)
+}
+
+//export goccl_go_group_batch
+func goccl_go_group_batch(group C.goccl_group, batch C.uint32_t, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err == nil {
+		err = g.NoteBatch(uint32(batch))
+	}
+	return answer(err, record)
+}
+
+//export goccl_go_trace
+func goccl_go_trace(path *C.char, buf unsafe.Pointer, size C.size_t, length *C.size_t, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	trace := pgbackend.Trace()
+	*length = C.size_t(len(trace))
+	if path != nil {
+		return answer(pgbackend.WriteTrace(C.GoString(path), trace), record)
+	}
+	if len(trace) <= int(size) {
+		copy(unsafe.Slice((*byte)(buf), len(trace)), trace)
+	}
+	return C.GOCCL_OK
+}

@@ -1,0 +1,40 @@
+package exec
+
+import (
+	"errors"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/record"
+)
+
+// note records that a call begins, and returns it with its number.
+func (c *Comm) note(call *Call) Call {
+	noted := *call
+	noted.record = c.opts.Record.Begin(&record.Operation{
+		Seq: c.last(call) + 1, In: elements(call.In), Out: elements(call.Out),
+		Coll: call.Coll, Type: call.Type, Op: call.Op, Root: int32(call.Root), Tag: call.Tag, Batch: call.Batch,
+	})
+	return noted
+}
+
+// noteEnd records how a call ended; timed says that it took long, so that its end is worth a look at the clock.
+func (c *Comm) noteEnd(call *Call, err error, timed bool) {
+	code := fault.OK
+	if err != nil {
+		code = fault.Internal
+		if f := (*fault.Error)(nil); errors.As(err, &f) {
+			code = f.Code
+		}
+	}
+	c.opts.Record.End(call.record, code, timed)
+}
+
+func elements(blocks []Block) (n uint64) {
+	for i := range blocks {
+		n += uint64(blocks[i].Count)
+	}
+	return n
+}
+
+// Recorded is what remembers the operations; nil for none.
+func (c *Comm) Recorded() *record.Ring { return c.opts.Record }

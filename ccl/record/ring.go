@@ -1,0 +1,118 @@
+package record
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/park"
+)
+
+// Operation is what was called.
+type Operation struct {
+	Seq     uint64 // among the collectives, or among the messages, of the group
+	In, Out uint64 // elements of all input and of all output blocks
+	Coll    dtype.Collective
+	Type    dtype.Type
+	Op      dtype.Op
+	outcome uint8  // pending, or a fault.Code
+	Root    int32  // or the peer of a message
+	Tag     uint32 // of a message
+	Batch   uint32 // operations of one batch share a number; 0 for none
+}
+
+const pending = 255
+
+// Record is an operation as the ring remembers it.
+type Record struct {
+	Operation
+	ID    uint64 // operations of the group are counted from 1
+	Begun time.Time
+	Ended time.Time // zero where it was not read: the operation had ended when the next one began
+	Done  bool
+	Code  fault.Code // how it ended
+}
+
+// entry is one cache line.
+type entry struct {
+	id           atomic.Uint64 // 0 while the rest is written
+	begun, ended uint64        // ticks of the clock; 0 for an end that was not read
+	Operation
+}
+
+// Ring holds the last operations of one rank of one group.
+type Ring struct {
+	next    atomic.Uint64 // operations so far
+	entries []entry
+	clock   clock
+	guard   guard
+}
+
+// New makes a ring for at least so many operations.
+func New(operations int) *Ring {
+	return &Ring{entries: make([]entry, 1<<bits.Len(uint(max(operations, 2)-1))), clock: newClock()}
+}
+
+// Begin notes an operation that begins now, and returns its number.
+func (r *Ring) Begin(o *Operation) uint64 {
+	id := r.next.Add(1)
+	e := &r.entries[(id-1)&uint64(len(r.entries)-1)]
+	r.guard.lock()
+	park.Publish(&e.id, 0)
+	e.Operation = *o
+	e.outcome = pending
+	e.begun, e.ended = ticks(), 0
+	park.Publish(&e.id, id)
+	r.guard.unlock()
+	return id
+}
+
+// End notes how an operation ended. timed: its end is worth a look at the clock. Only the first call for an operation counts.
+func (r *Ring) End(id uint64, code fault.Code, timed bool) {
+	e := &r.entries[(id-1)&uint64(len(r.entries)-1)]
+	r.guard.lock()
+	if e.id.Load() == id && e.outcome == pending {
+		if timed {
+			e.ended = ticks()
+		}
+		e.outcome = uint8(code)
+	}
+	r.guard.unlock()
+}
+
+// NoteBatch adds an entry for the operations with this Batch: they were issued as one. Its Coll is NoCollective.
+func (r *Ring) NoteBatch(batch uint32) {
+	r.End(r.Begin(&Operation{Coll: dtype.NoCollective, Batch: batch}), fault.OK, false)
+}
+
+// Total is how many operations there have been.
+func (r *Ring) Total() uint64 { return r.next.Load() }
+
+// Records returns what is remembered, the oldest first.
+func (r *Ring) Records() []Record {
+	now := r.clock.now()
+	total := r.next.Load()
+	var all []Record
+	for id := total - min(total, uint64(len(r.entries))) + 1; id <= total; id++ {
+		e := &r.entries[(id-1)&uint64(len(r.entries)-1)]
+		r.guard.lock()
+		before, copied := e.id.Load(), Record{Operation: e.Operation, ID: id}
+		begun, ended := e.begun, e.ended
+		after := e.id.Load()
+		r.guard.unlock()
+		if before != id || after != id {
+			continue // it is being written, or was overwritten just now
+		}
+		copied.Begun = now.at(begun)
+		if copied.Done = copied.outcome != pending; copied.Done {
+			copied.Code = fault.Code(copied.outcome)
+		}
+		if ended != 0 {
+			copied.Ended = now.at(ended)
+		}
+		all = append(all, copied)
+	}
+	return all
+}

@@ -1,0 +1,8 @@
+package record
+
+import "time"
+
+var start = time.Now()
+
+// wallTicks are nanoseconds of the kernel's clock.
+func wallTicks() uint64 { return uint64(time.Since(start)) + 1 }

@@ -1,0 +1,242 @@
+package pgbackend
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// traceVersion is the form of torch's flight recorder whose files Trace writes: that of torch 2.15.
+const traceVersion = "2.10"
+
+// joinedGroups are the groups of this process that have joined and were not closed, in the order of joining.
+var joinedGroups struct {
+	sync.Mutex
+	list []*Group
+}
+
+// about is what only torch knows of a group.
+type about struct {
+	description string
+	ranks       []uint64 // in the whole job, by rank of the group
+}
+
+// Describe tells what a trace shall say of the group: torch's description, and the ranks of its members in the whole job (none: as in the group).
+func (g *Group) Describe(description string, ranks []uint64) {
+	g.about.Store(&about{description, slices.Clone(ranks)})
+}
+
+// NoteBatch says that the operations with this Call.Batch were issued as one.
+func (g *Group) NoteBatch(batch uint32) error {
+	comm, err := g.joined()
+	if err == nil {
+		comm.NoteBatch(batch)
+	}
+	return err
+}
+
+// Trace is what the groups of this process remember (Options.Recorder), as torch's flight recorder would write it: a pickle that
+// torch.distributed.flight_recorder reads. There are no Python frames in it.
+func Trace() []byte {
+	joinedGroups.Lock()
+	groups := slices.Clone(joinedGroups.list)
+	joinedGroups.Unlock()
+	config, status, entries := dict{}, dict{}, []traced{}
+	total := 0
+	for id, g := range groups {
+		records := g.comm.Load().Records()
+		if len(records) == 0 {
+			continue
+		}
+		total += int(records[len(records)-1].ID)
+		of := newTracedGroup(g, id)
+		config = append(config, pair{g.name, of.config()})
+		entries = append(entries, of.entries(records)...)
+		status = append(status, pair{fmt.Sprint(id), of.status(records)})
+	}
+	slices.SortStableFunc(entries, func(a, b traced) int { return a.begun.Compare(b.begun) })
+	written := list{}
+	for i, e := range entries {
+		// Ranks are lined up by these numbers: they count what was overwritten, too.
+		written = append(written, append(dict{{"record_id", total - len(entries) + i}}, e.fields...))
+	}
+	return pickle(dict{{"version", traceVersion}, {"comm_lib_version", "goccl " + ccl.Version}, {"pg_config", config}, {"pg_status", status},
+		{"entries", written}})
+}
+
+type traced struct {
+	begun  time.Time
+	fields dict
+}
+
+// tracedGroup writes the records of one group.
+type tracedGroup struct {
+	*Group
+	about
+	id int
+}
+
+func newTracedGroup(g *Group, id int) tracedGroup {
+	of := tracedGroup{Group: g, id: id, about: about{description: "undefined"}}
+	if a := g.about.Load(); a != nil {
+		of.about = *a
+	}
+	if len(of.ranks) == 0 {
+		for rank := range g.size {
+			of.ranks = append(of.ranks, uint64(rank))
+		}
+	}
+	return of
+}
+
+func (g tracedGroup) config() dict {
+	ranks := strings.ReplaceAll(fmt.Sprint(g.ranks), " ", ", ") // a Python list: [0, 1]
+	global := list{}
+	for _, rank := range g.ranks {
+		global = append(global, int64(rank))
+	}
+	return dict{{"name", g.name}, {"desc", g.description}, {"ranks", ranks}, {"global_ranks", global}}
+}
+
+func isMessage(r *ccl.Record) bool { return r.Coll == dtype.Send || r.Coll == dtype.Recv }
+
+// status is how far the collectives have come.
+func (g tracedGroup) status(records []ccl.Record) dict {
+	called, ended := int64(-1), int64(-1)
+	for i := range records {
+		if r := &records[i]; r.Coll.Valid() {
+			called = int64(r.Seq)
+			if r.Done && r.Code == fault.OK {
+				ended = called
+			}
+		}
+	}
+	return dict{{"last_enqueued_collective", called}, {"last_started_collective", called}, {"last_completed_collective", ended}}
+}
+
+// batch is what its parts have in common.
+type batch struct {
+	seq      uint64 // of the last of them
+	message  bool   // as that
+	ended    bool
+	lastDone time.Time
+}
+
+func (g tracedGroup) entries(records []ccl.Record) []traced {
+	batches := map[uint32]*batch{}
+	for i := range records {
+		r := &records[i]
+		if r.Batch == 0 || r.Coll == dtype.NoCollective {
+			continue
+		}
+		b := batches[r.Batch]
+		if b == nil {
+			b = &batch{ended: true}
+			batches[r.Batch] = b
+		}
+		b.seq, b.message = r.Seq, isMessage(r)
+		b.ended = b.ended && r.Done && r.Code == fault.OK
+	}
+	var all []traced
+	for i := range records {
+		until := time.Now()
+		if i+1 < len(records) {
+			until = records[i+1].Begun
+		}
+		r := &records[i]
+		if b := batches[r.Batch]; b != nil {
+			all = append(all, traced{r.Begun, g.entry(r, b, until)})
+		} else if r.Coll != dtype.NoCollective { // the parts of that batch are forgotten
+			all = append(all, traced{r.Begun, g.entry(r, nil, until)})
+		}
+	}
+	return all
+}
+
+// entry is one operation, or a batch. until is when the next one began: an end that was not read is known to be before that.
+func (g tracedGroup) entry(r *ccl.Record, of *batch, until time.Time) dict {
+	message, seq, well := isMessage(r), r.Seq, r.Done && r.Code == fault.OK
+	if of != nil {
+		seq = of.seq // torch's analyzer finds the parts of a batch by their common number
+		if r.Coll == dtype.NoCollective {
+			message, well = of.message, of.ended
+		}
+	}
+	collectiveSeq, messageSeq := seq, uint64(0)
+	if message {
+		collectiveSeq, messageSeq = 0, seq
+	}
+	e := dict{
+		{"pg_id", g.id}, {"process_group", tuple{g.name, g.description}},
+		{"collective_seq_id", int64(collectiveSeq)}, {"p2p_seq_id", int64(messageSeq)}, {"op_id", int64(r.ID)},
+		{"profiling_name", "goccl:" + g.title(r)}, {"time_created_ns", r.Begun.UnixNano()},
+	}
+	in, out := r.In, r.Out
+	if r.Coll == dtype.Broadcast || r.Coll == dtype.Reduce { // torch has them in place, on every rank
+		in = max(in, out)
+		out = in
+	}
+	e = append(e, sizes("input", r, in, r.Coll != dtype.Recv)...)
+	e = append(e, sizes("output", r, out, r.Coll != dtype.Send)...)
+	state, started, ended := "scheduled", any(nil), any(nil)
+	if well {
+		state, started = "completed", r.Begun.UnixNano()
+		if !r.Ended.IsZero() {
+			until = r.Ended
+			e = append(e, pair{"duration_ms", float64(r.Ended.Sub(r.Begun)) / float64(time.Millisecond)})
+		}
+		ended = until.UnixNano()
+	}
+	return append(e, pair{"state", state}, pair{"time_discovered_started_ns", started}, pair{"time_discovered_completed_ns", ended},
+		pair{"retired", r.Done}, pair{"timeout_ms", g.timeout.Milliseconds()}, pair{"is_p2p", message}, pair{"frames", list{}})
+}
+
+// title is the operation as torch's analyzer knows it. Its ranks are those of the group.
+func (g tracedGroup) title(r *ccl.Record) string {
+	switch {
+	case r.Coll == dtype.NoCollective:
+		return "coalesced"
+	case r.Coll == dtype.Send:
+		return fmt.Sprintf("send %d->%d", g.rank, r.Root)
+	case r.Coll == dtype.Recv && r.Root < 0:
+		return fmt.Sprintf("recv %d<-?", g.rank)
+	case r.Coll == dtype.Recv:
+		return fmt.Sprintf("recv %d<-%d", g.rank, r.Root)
+	}
+	return r.Coll.String()
+}
+
+// torchTypes are the names that torch prints.
+var torchTypes = map[dtype.Type]string{dtype.F64: "Double", dtype.F32: "Float", dtype.F16: "Half", dtype.BF16: "BFloat16",
+	dtype.I8: "Char", dtype.U8: "Byte", dtype.I16: "Short", dtype.U16: "UInt16", dtype.I32: "Int", dtype.U32: "UInt32", dtype.I64: "Long",
+	dtype.U64: "UInt64", dtype.Bool: "Bool", dtype.C64: "ComplexFloat", dtype.C128: "ComplexDouble", dtype.F8E4M3: "Float8_e4m3fn",
+	dtype.F8E5M2: "Float8_e5m2"}
+
+// sizes are those of all blocks together, as one tensor, and their type.
+func sizes(role string, r *ccl.Record, elements uint64, has bool) dict {
+	shapes, types := list{}, list{}
+	if has && r.Type.Valid() && r.Coll != dtype.NoCollective {
+		shapes, types = list{list{int64(elements)}}, list{torchTypes[r.Type]}
+	}
+	return dict{{role + "_sizes", shapes}, {role + "_dtypes", types}}
+}
+
+// WriteTrace puts a trace into a file, whose folder it makes.
+func WriteTrace(path string, trace []byte) error {
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, trace, 0o644)
+	}
+	if err != nil {
+		return fault.Wrap(fault.System, err, "the trace of this rank could not be written")
+	}
+	return nil
+}
