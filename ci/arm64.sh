@@ -10,7 +10,7 @@ if [ -z "$qemu" ]; then
     echo "test-arm64: neither qemu-aarch64-static nor qemu-aarch64 is on PATH, so nothing was run; apt-get install -y qemu-user-static, or QEMU=path" >&2
     exit 2
 fi
-[ $# -gt 0 ] || set -- ccl/park ccl/mem ccl/kernel transport/shm/ring transport/inproc transport/shm transport/tcp ccl/exec/p2p ccl/exec
+[ $# -gt 0 ] || set -- ccl/park ccl/mem ccl/kernel transport/ring transport/inproc transport/shm transport/tcp ccl/exec/p2p ccl/exec
 processor=$(sed -nE 's/^Cpus_allowed_list:[[:space:]]*([0-9]+).*/\1/p' /proc/self/status)
 out=$ROOT/build/arm64
 mkdir -p "$out"

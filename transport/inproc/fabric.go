@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/shm/ring"
+	"github.com/goccl/goccl/transport/ring"
 )
 
 // poolBytes is the memory of large fragments. Pages are taken only where they are used.

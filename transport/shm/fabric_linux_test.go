@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/shm/ring"
+	"github.com/goccl/goccl/transport/ring"
 	"github.com/goccl/goccl/transport/transporttest"
 	"github.com/stretchr/testify/require"
 )

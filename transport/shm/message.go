@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/shm/ring"
+	"github.com/goccl/goccl/transport/ring"
 )
 
 // maxMessage is longer than any message; none is split.

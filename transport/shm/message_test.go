@@ -6,7 +6,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/shm/ring"
+	"github.com/goccl/goccl/transport/ring"
 	"github.com/stretchr/testify/require"
 )
 

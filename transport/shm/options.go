@@ -3,7 +3,7 @@ package shm
 import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
-	"github.com/goccl/goccl/transport/shm/ring"
+	"github.com/goccl/goccl/transport/ring"
 )
 
 // DefaultPoolBytes is the memory of a process for large fragments.

@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/shm/ring"
+	"github.com/goccl/goccl/transport/ring"
 )
 
 // maxArrivals bounds the opens of a peer that no local Connect has answered yet; each keeps a descriptor.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/ccl/park"
-	"github.com/goccl/goccl/transport/shm/ring"
+	"github.com/goccl/goccl/transport/ring"
 	"github.com/stretchr/testify/require"
 )
 

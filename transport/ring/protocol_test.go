@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// documented are the lines "| offset | bytes | field |" of a table of ../PROTOCOL.md.
+// documented are the lines "| offset | bytes | field |" of a table of ../shm/PROTOCOL.md.
 func documented(t *testing.T, name string) (rows []string) {
-	text, err := os.ReadFile("../PROTOCOL.md")
+	text, err := os.ReadFile("../shm/PROTOCOL.md")
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(text), "\n### "+name+"\n")
 	require.True(t, found, name)
@@ -41,7 +41,7 @@ func TestProtocolDocumentsLayout(t *testing.T) {
 }
 
 func TestProtocolDocumentsKinds(t *testing.T) {
-	text, err := os.ReadFile("../PROTOCOL.md")
+	text, err := os.ReadFile("../shm/PROTOCOL.md")
 	require.NoError(t, err)
 	for kind, longest := range map[int]int{inLine: InlineBytes, inSlot: SlotBytes, inPool: LeaseBytes} {
 		require.Regexp(t, fmt.Sprintf(`(?m)^\| %d \| in [^|]* \| %d \|$`, kind, longest), string(text))
