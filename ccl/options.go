@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/tune"
@@ -144,7 +145,7 @@ func setBuffSize(o *Options, v string) error {
 		o.BuffSize = 0
 		return nil
 	}
-	n, err := tune.ParseSize(v)
+	n, err := humanize.ParseSize(v)
 	if err == nil {
 		err = checkBuffSize(n)
 	}
@@ -174,7 +175,7 @@ func sizeText(bytes int) string {
 	if bytes == 0 {
 		return ""
 	}
-	return tune.FormatSize(int64(bytes))
+	return humanize.FormatSize(int64(bytes))
 }
 
 // planFiles is Plan by file.
@@ -337,8 +338,8 @@ func suggest(name string) string {
 	for _, row := range optionTable {
 		names = append(names, row.Name)
 	}
-	if best := fault.Nearest(strings.ToUpper(name), names); best != "" {
-		return "; did you mean " + best + "?"
+	if nearest := humanize.DidYouMean(strings.ToUpper(name), names); nearest != "" {
+		return nearest
 	}
 	return "; known: " + strings.Join(names, ", ")
 }

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/mem"
-	"github.com/goccl/goccl/ccl/tune"
 )
 
 // Alloc gives out registered memory: collectives of groups whose ranks are all on this host, and have such memory too, read it where it lies instead of
@@ -74,7 +74,7 @@ func (o *Options) registered() (int, error) {
 	if o.Registered == "" || o.Registered == "0" {
 		return 0, nil
 	}
-	n, err := tune.ParseSize(o.Registered)
+	n, err := humanize.ParseSize(o.Registered)
 	if err != nil {
 		return 0, err
 	}

@@ -16,7 +16,7 @@
 //   - ranks: 2, 3-4 or 9+ (nine or more).
 //   - oversubscribed: whether ranks outnumber the cores that they share: yes, no, or any.
 //   - shared: whether all ranks share memory: yes, no, or any.
-//   - size: up to how many bytes, as ParseSize reads them, or any. It is what Choose takes as bytes. all_to_all,
+//   - size: up to how many bytes, as humanize.ParseSize reads them, or any. It is what Choose takes as bytes. all_to_all,
 //     scatter, gather and barrier always have any: there a rank does not know what the others move.
 //
 // What follows a # is a comment. Tables say in comments where their times come from; goccl tune --measure writes such tables.

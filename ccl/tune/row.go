@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/plan"
 )
 
@@ -59,7 +60,14 @@ type Row struct {
 
 // String is the row as a line of a table.
 func (r Row) String() string {
-	return fmt.Sprintf("%-14s  %-5s  %-4v %-4v  %6s  %s", r.Coll, r.ranks(), r.Oversubscribed, r.Shared, FormatSize(r.Bytes), r.Algorithm)
+	return fmt.Sprintf("%-14s  %-5s  %-4v %-4v  %6s  %s", r.Coll, r.ranks(), r.Oversubscribed, r.Shared, r.size(), r.Algorithm)
+}
+
+func (r *Row) size() string {
+	if r.Bytes == AnySize {
+		return "any"
+	}
+	return humanize.FormatSize(r.Bytes)
 }
 
 func (r *Row) ranks() string {

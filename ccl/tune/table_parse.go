@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/humanize"
 )
 
 // Header is the first line of a table.
@@ -173,9 +174,9 @@ func parseRowSize(text string, size *int64) error {
 		*size = AnySize
 		return nil
 	}
-	var ok bool
-	if *size, ok = parseSize(text); !ok {
-		return fmt.Errorf("want %s; or any", SizeForm)
+	var err error
+	if *size, err = humanize.ParseSize(text); err != nil {
+		return fmt.Errorf("want %s; or any", humanize.SizeForm)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/plan"
 )
 
@@ -94,7 +95,7 @@ func TestTableErrors(t *testing.T) {
 		{Header + "\nall_reduce 99999999999999999999 any any 1K ring", `ranks "9999`},
 		{Header + "\nall_reduce 2 maybe any 1K ring", `table:2:14: oversubscribed "maybe": want any, no, yes`},
 		{Header + "\nall_reduce 2 any Yes 1K ring", `table:2:18: shared "Yes": want any, no, yes`},
-		{Header + "\nall_reduce 2 any any 17T ring", `table:2:22: size "17T": want ` + SizeForm + "; or any"},
+		{Header + "\nall_reduce 2 any any 17T ring", `table:2:22: size "17T": want ` + humanize.SizeForm + "; or any"},
 		{Header + "\nall_reduce 2 any any -1 ring", `size "-1"`},
 		{Header + "\nall_reduce 2 any any K ring", `size "K"`},
 		{Header + "\nall_reduce 2 any any 1024KX ring", `size "1024KX"`},

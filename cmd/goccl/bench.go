@@ -13,7 +13,7 @@ import (
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/tune"
+	"github.com/goccl/goccl/ccl/humanize"
 )
 
 // benchSpec is what the ranks of a benchmark are told.
@@ -91,10 +91,10 @@ func bench(args []string, out io.Writer) error {
 			return err
 		}
 	}
-	if spec.Min, err = tune.ParseSize(*lo); err != nil {
+	if spec.Min, err = humanize.ParseSize(*lo); err != nil {
 		return err
 	}
-	if spec.Max, err = tune.ParseSize(*hi); err != nil {
+	if spec.Max, err = humanize.ParseSize(*hi); err != nil {
 		return err
 	}
 	opts.Transport, opts.Algo = *transport, *algorithm

@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/goccl/goccl/ccl"
-	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/humanize"
 )
 
 // verb is one subcommand.
@@ -90,7 +90,7 @@ func runVerb(what string, verbs []verb, args []string, out io.Writer) error {
 		}
 		names = append(names, v.name)
 	}
-	return misuse{fmt.Errorf("unknown %s %q; there are %s%s", what, args[0], strings.Join(names, ", "), didYouMean(args[0], names))}
+	return misuse{fmt.Errorf("unknown %s %q; there are %s%s", what, args[0], strings.Join(names, ", "), humanize.DidYouMean(args[0], names))}
 }
 
 // console is where verbs print. A wrong flag is noted here, since the flag package returns no type of its own for it.
@@ -134,14 +134,6 @@ func flags(name string, out io.Writer) *flag.FlagSet {
 		set.PrintDefaults()
 	}
 	return set
-}
-
-// didYouMean names the one of names that word is most like, if it is like any.
-func didYouMean(word string, names []string) string {
-	if best := fault.Nearest(word, names); best != "" {
-		return "; did you mean " + best + "?"
-	}
-	return ""
 }
 
 // environment is the options that the GOCCL_* variables give.

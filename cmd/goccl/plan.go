@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/verify"
 )
@@ -268,13 +269,13 @@ func parseCollective(name string) (dtype.Collective, error) {
 	if having != nil {
 		return coll, fmt.Errorf("%w; %s is an algorithm: %s", err, name, strings.Join(having, ", "))
 	}
-	return coll, fmt.Errorf("%w%s", err, didYouMean(name, names))
+	return coll, fmt.Errorf("%w%s", err, humanize.DidYouMean(name, names))
 }
 
 func findAlgorithm(coll dtype.Collective, name string) (algo.Algorithm, error) {
 	a, err := algo.Find(coll, name)
 	if err != nil {
-		return a, fmt.Errorf("%w%s", err, didYouMean(name, algo.Names(coll)))
+		return a, fmt.Errorf("%w%s", err, humanize.DidYouMean(name, algo.Names(coll)))
 	}
 	return a, nil
 }

@@ -15,10 +15,10 @@ import (
 
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/sim"
 	"github.com/goccl/goccl/ccl/topo/network"
-	"github.com/goccl/goccl/ccl/tune"
 )
 
 const simGCPercent = 400
@@ -59,7 +59,7 @@ func simVerb(args []string, out io.Writer) error {
 	usage := set.Usage
 	set.Usage = func() {
 		if usage(); set.Output() == out {
-			fmt.Fprintf(out, simHelp, strings.Join(network.Kinds(), "\n  "), tune.SizeForm)
+			fmt.Fprintf(out, simHelp, strings.Join(network.Kinds(), "\n  "), humanize.SizeForm)
 		}
 	}
 	if err := set.Parse(args); err != nil {
@@ -180,13 +180,13 @@ func parseSimSizes(s string) ([]int64, error) {
 	var sizes []int64
 	for _, word := range strings.Split(s, ",") {
 		lo, hi, isRange := strings.Cut(word, "..")
-		from, err := tune.ParseSize(strings.TrimSpace(lo))
+		from, err := humanize.ParseSize(strings.TrimSpace(lo))
 		if err != nil {
 			return nil, err
 		}
 		to := from
 		if isRange {
-			if to, err = tune.ParseSize(strings.TrimSpace(hi)); err != nil {
+			if to, err = humanize.ParseSize(strings.TrimSpace(hi)); err != nil {
 				return nil, err
 			}
 			if from < 1 || to < from {
@@ -319,14 +319,14 @@ func printSim(out io.Writer, t *network.Topology, spec plan.Spec, rows []simRow)
 	fmt.Fprintln(out, "\nwhich wins where:")
 	table = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i, r := range ranges {
-		sizes := tune.FormatSize(r.low) + " to " + tune.FormatSize(r.high)
+		sizes := humanize.FormatSize(r.low) + " to " + humanize.FormatSize(r.high)
 		switch {
 		case len(ranges) == 1:
 			sizes = "at all sizes"
 		case i == 0:
-			sizes = "up to " + tune.FormatSize(r.high)
+			sizes = "up to " + humanize.FormatSize(r.high)
 		case i == len(ranges)-1:
-			sizes = "from " + tune.FormatSize(r.low)
+			sizes = "from " + humanize.FormatSize(r.low)
 		}
 		fmt.Fprintf(table, "  %s\t%s\n", sizes, strings.Join(r.algorithms, ", "))
 	}

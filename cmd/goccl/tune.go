@@ -20,11 +20,11 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/sim"
 	"github.com/goccl/goccl/ccl/topo/network"
-	"github.com/goccl/goccl/ccl/tune"
 )
 
 // fitted is what a network costs: a message of m bytes takes Alpha + Beta·m seconds, reducing m bytes takes Gamma·m.
@@ -96,10 +96,10 @@ func tuneVerb(args []string, out io.Writer) error {
 	}
 	spec := benchSpec{Ranks: *ranks, Coll: dtype.Send, Type: dtype.F32, Op: dtype.Sum, Factor: *factor, Warmup: 1, Repeat: *repeat,
 		Block: 20 * time.Millisecond, Options: opts.String()}
-	if spec.Min, err = tune.ParseSize(*lo); err != nil {
+	if spec.Min, err = humanize.ParseSize(*lo); err != nil {
 		return err
 	}
-	if spec.Max, err = tune.ParseSize(*hi); err != nil {
+	if spec.Max, err = humanize.ParseSize(*hi); err != nil {
 		return err
 	}
 	switch {

@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/ccl/tune"
@@ -58,10 +59,10 @@ func tuneMeasure(args []string, out io.Writer) error {
 		return err
 	}
 	spec := benchSpec{Type: dtype.F32, Op: dtype.Sum, Factor: *factor, Repeat: *repeat, Block: *block, Options: opts.String()}
-	if spec.Min, err = tune.ParseSize(*lo); err != nil {
+	if spec.Min, err = humanize.ParseSize(*lo); err != nil {
 		return err
 	}
-	if spec.Max, err = tune.ParseSize(*hi); err != nil {
+	if spec.Max, err = humanize.ParseSize(*hi); err != nil {
 		return err
 	}
 	ranks, err := parseRankList(*rankList)

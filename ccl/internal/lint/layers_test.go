@@ -8,7 +8,7 @@ import (
 // layers are the packages from the bottom up, as ARCHITECTURE.md draws them. A package belongs to the longest entry that is
 // itself or a folder above it, and may import what lies in a lower layer.
 var layers = [][]string{
-	{"ccl/dtype", "ccl/fault"},
+	{"ccl/dtype", "ccl/fault", "ccl/humanize"},
 	{"ccl/internal"},
 	{"ccl/plan", "ccl/topo", "ccl/mem", "ccl/park", "transport"},
 	{"ccl/record"},

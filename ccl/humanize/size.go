@@ -1,4 +1,4 @@
-package tune
+package humanize
 
 import (
 	"fmt"
@@ -24,14 +24,6 @@ var sizeUnits = []struct {
 
 // ParseSize reads a number of bytes in the form of SizeForm.
 func ParseSize(text string) (int64, error) {
-	size, ok := parseSize(text)
-	if !ok {
-		return 0, fmt.Errorf("size %q: want %s", text, SizeForm)
-	}
-	return size, nil
-}
-
-func parseSize(text string) (size int64, ok bool) {
 	number, factor := strings.ToUpper(text), 1.0
 	for _, u := range sizeUnits {
 		if rest, found := strings.CutSuffix(number, u.suffix); found {
@@ -40,20 +32,19 @@ func parseSize(text string) (size int64, ok bool) {
 		}
 	}
 	if strings.Trim(number, "0123456789.E") != "" { // no signs, no infinity, no hexadecimal digits
-		return 0, false
+		return 0, refuse(text)
 	}
 	v, err := strconv.ParseFloat(number, 64)
 	if v *= factor; err != nil || v > maxSize {
-		return 0, false
+		return 0, refuse(text)
 	}
-	return int64(math.Round(v)), true
+	return int64(math.Round(v)), nil
 }
+
+func refuse(text string) error { return fmt.Errorf("size %q: want %s", text, SizeForm) }
 
 // FormatSize writes a number of bytes in the largest power of 1024 of which it is a whole number, as tables do.
 func FormatSize(bytes int64) string {
-	if bytes == AnySize {
-		return "any"
-	}
 	units := []string{"", "K", "M", "G", "T"}
 	for len(units) > 1 && bytes != 0 && bytes%1024 == 0 {
 		bytes, units = bytes/1024, units[1:]
