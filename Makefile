@@ -8,8 +8,6 @@ GO_ENV := . ci/env.sh;
 PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 # Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec).
 RACE   := $$(go list ./ccl/... ./transport/... ./pgbackend/... | grep -vE '/ccl/(plan|algo|verify|sim|draw|tune|topo/network|internal/lint|kernel/asmgen)$$')
-# Collectives on contiguous tensors.
-ACCEPT_FILTER := ^(broadcast|all_reduce|reduce|all_gather|all_gather_into_tensor|gather|scatter|reduce_scatter|reduce_scatter_tensor|all_to_all|all_to_all_single|send_recv|irecv_isend|p2p|barrier|subgroup)/
 
 ##@ Everyday
 
@@ -103,13 +101,6 @@ test-conformance: ## A selection of torch's own distributed tests, with goccl
 .PHONY: torch-versions
 torch-versions: ## make test with each torch of ci/torch.txt, for the table of the README (VERSIONS="2.12 2.14"; KEEP=1 keeps the environments)
 	@. ci/env.sh; "$${PYTHON:-python3}" ci/torch_versions.py $(VERSIONS)
-
-.PHONY: accept
-accept: setup ## ACCEPT=folder with collectives.py: no case of tests/accept.txt may fail; UPDATE=1 adds what passes now
-	@test -f "$(ACCEPT)/collectives.py" || { echo "make accept ACCEPT=folder: the folder must hold collectives.py"; exit 2; }
-	@mkdir -p build && rm -f build/accept.json
-	@$(GO_ENV) $$VENV/bin/python "$(ACCEPT)/collectives.py" --backend goccl --ranks 2,3 --filter '$(ACCEPT_FILTER)' --json build/accept.json || true
-	@$(GO_ENV) $$VENV/bin/python tests/accept_compare.py build/accept.json tests/accept.txt $(if $(UPDATE),--update)
 
 .PHONY: conformance
 conformance: setup ## All of torch's own distributed tests at 2, 3 and 4 ranks, goccl beside gloo (docs/conformance.md; CONFORMANCE_ARGS)
