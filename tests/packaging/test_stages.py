@@ -1,0 +1,26 @@
+"""ci/test.py with a stage of its own: what passes, what warns, what fails."""
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("recipe, budget, code, row, summary", [
+    ("true", 60, 0, r"0 0 0 \d+ 60", ""),
+    ("sleep 2.1", 2, 0, r"0 0 0 \d 2 WARNING", r"WARNING: stage took \d s, its budget in ci/budget.txt is 2 s\n\n"),
+    ("exit 3", 60, 1, r"0 1 0 \d+ 60", r"stage: exit code 2\n\n"),
+    ("sleep 60", 1, 1, r"0 1 0 \d 1 WARNING", r"stage: hung, ended after \d s; its budget in ci/budget.txt is 1 s\n\n"),
+])
+def test_budget(tmp_path, recipe, budget, code, row, summary):
+    (tmp_path / "ci").mkdir()
+    (tmp_path / "ci/budget.txt").write_text(f"area stage {budget}\n")
+    (tmp_path / "ci/skips.txt").touch()
+    (tmp_path / "Makefile").write_text(f"stage:\n\t@{recipe}\n")
+    done = subprocess.run([sys.executable, ROOT / "ci/test.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True, timeout=60,
+                          env={"PATH": "/usr/bin:/bin", "RECORDS": str(tmp_path / "records")})
+    assert done.returncode == code, done.stdout
+    assert re.search(rf"\narea +stage +{row.replace(' ', ' +')}\n\n{summary}0 passed, {code} failed, 0 skipped\n$", done.stdout), done.stdout
