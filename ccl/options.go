@@ -36,10 +36,13 @@ type Options struct {
 	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
 }
 
-// option is one row of the table that everything about options is made from: parsing, printing, documentation.
+//go:generate go test -count=1 -run ^TestOptionsOfPython$ . -rewrite
+
+// option is one row of the table that everything about options is made from: parsing, printing, documentation, goccl.Options of Python.
 type option struct {
 	Name    string // of the environment variable
 	Default string
+	Python  string // the type in Python
 	Doc     string
 	Agreed  bool // must be the same on all ranks
 	get     func(*Options) string
@@ -47,50 +50,69 @@ type option struct {
 }
 
 var optionTable = []option{
-	{"GOCCL_ALGO", "", "Algorithm for a collective, as all_reduce=ring,broadcast=binomial; `goccl plan list` shows them.", true,
+	{"GOCCL_ALGO", "", "str",
+		"Algorithm for a collective, as all_reduce=ring,broadcast=binomial; `goccl plan list` shows them.", true,
 		func(o *Options) string { return o.Algo }, func(o *Options, v string) error { o.Algo = v; return nil }},
-	{"GOCCL_BUFFSIZE", "2M", "Most bytes of windows that a rank has in a group, such as 512K or 8M, from 128K to 32M: half of it is what one operation uses at a time, " +
-		"longer ones run in pieces. All groups of a process share 32M; of what is left a group of n ranks takes an nth at most.", true,
+	{"GOCCL_BUFFSIZE", "2M", "int | str",
+		"Most bytes of windows that a rank has in a group, such as 512K or 8M, from 128K to 32M: half of it " +
+			"is what one operation uses at a time, longer ones run in pieces. All groups of a process share 32M; " +
+			"of what is left a group of n ranks takes an nth at most.", true,
 		func(o *Options) string { return sizeText(o.BuffSize) }, setBuffSize},
-	{"GOCCL_DEBUG", "WARN", "What is printed to standard error: WARN, INFO or TRACE.", false,
+	{"GOCCL_DEBUG", "WARN", "str",
+		"What is printed to standard error: WARN, INFO or TRACE.", false,
 		func(o *Options) string { return o.Debug }, func(o *Options, v string) error { o.Debug = strings.ToUpper(v); return nil }},
-	{"GOCCL_DETERMINISM", "2", "2: the same bits on every rank and in every run. 3: also independent of message size and bucket split. 4: also of the algorithm.", true,
+	{"GOCCL_DETERMINISM", "2", "int",
+		"2: the same bits on every rank and in every run. 3: also independent of message size and bucket " +
+			"split. 4: also of the algorithm.", true,
 		func(o *Options) string {
 			if o.Determinism == 0 {
 				return ""
 			}
 			return strconv.Itoa(o.Determinism)
 		}, setDeterminism},
-	{"GOCCL_FAST_BF16", "0", "1: where the CPUs of all ranks have AVX512_BF16, sums of bf16 use its conversions, which make subnormal results zero; " +
-		"see docs/dtypes.md for what that gains.", true,
+	{"GOCCL_FAST_BF16", "0", "bool",
+		"1: where the CPUs of all ranks have AVX512_BF16, sums of bf16 use its conversions, which make " +
+			"subnormal results zero; see docs/dtypes.md for what that gains.", true,
 		func(o *Options) string { return map[bool]string{true: "1"}[o.FastBF16] }, setFastBF16},
-	{"GOCCL_PLAN", "", "Files with plans of your own, separated by commas; each is verified, and used for the collective, ranks and sizes that it declares.", false,
+	{"GOCCL_PLAN", "", "str",
+		"Files with plans of your own, separated by commas; each is verified, and used for the collective, " +
+			"ranks and sizes that it declares.", false,
 		func(o *Options) string { return o.Plan }, func(o *Options, v string) error { o.Plan = v; return nil }},
-	{"GOCCL_RECORDER", "0", "How many of a group's last operations are remembered, for the file that is written when one fails (docs/torch.md); 0: none. The Python " +
-		"package asks for 4096.", false,
+	{"GOCCL_RECORDER", "0", "int",
+		"How many of a group's last operations are remembered, for the file that is written when one fails " +
+			"(docs/torch.md); 0: none. The Python package asks for 4096.", false,
 		func(o *Options) string { return countText(o.Recorder) }, setRecorder},
-	{"GOCCL_REGISTERED", "16G", "Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only, memory is taken as it is used. 0: none. " +
-		"The first group of a process decides. See docs/registered.md.", false,
+	{"GOCCL_REGISTERED", "16G", "int | str",
+		"Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only, memory " +
+			"is taken as it is used. 0: none. The first group of a process decides. See docs/registered.md.", false,
 		func(o *Options) string { return o.Registered }, func(o *Options, v string) error { o.Registered = v; return o.checkRegistered() }},
-	{"GOCCL_SOCKET_IFNAME", "", "Network interfaces: names or prefixes (eth0,eth1), or ^ and those to leave out (^docker,lo).", false,
+	{"GOCCL_SOCKET_IFNAME", "", "str",
+		"Network interfaces: names or prefixes (eth0,eth1), or ^ and those to leave out (^docker,lo).", false,
 		func(o *Options) string { return o.SocketIfname }, func(o *Options, v string) error { o.SocketIfname = v; return nil }},
-	{"GOCCL_SPIN_US", "", "How many microseconds a wait of this process spins and yields before it sleeps; 0 sleeps at once. Not set: learned from how long " +
-		"waits take and from who else needs the cores.", false,
+	{"GOCCL_SPIN_US", "", "int | str",
+		"How many microseconds a wait of this process spins and yields before it sleeps; 0 sleeps at once. " +
+			"Not set: learned from how long waits take and from who else needs the cores.", false,
 		func(o *Options) string { return o.Spin }, func(o *Options, v string) error { o.Spin = v; return nil }},
-	{"GOCCL_TIMEOUT", "", "Timeout of operations and of joining a group, in seconds or with a unit (90, 1.5s, 5m); the process group's own if not set.", false,
+	{"GOCCL_TIMEOUT", "", "timedelta | float | str",
+		"Timeout of operations and of joining a group, in seconds or with a unit (90, 1.5s, 5m); the process " +
+			"group's own if not set.", false,
 		func(o *Options) string {
 			if o.Timeout == 0 {
 				return ""
 			}
 			return o.Timeout.String()
 		}, setTimeout},
-	{"GOCCL_TRANSPORT", "auto", "auto: shared memory on one host, TCP between hosts; shm or tcp: only that.", true,
+	{"GOCCL_TRANSPORT", "auto", "str",
+		"auto: shared memory on one host, TCP between hosts; shm or tcp: only that.", true,
 		func(o *Options) string { return o.Transport }, func(o *Options, v string) error { o.Transport = strings.ToLower(v); return nil }},
-	{"GOCCL_TUNE", "", "File with a table of which algorithm was fastest where, as `goccl tune --measure` writes it; its rows come before those of the " +
-		"library. GOCCL_ALGO wins over it.", false,
+	{"GOCCL_TUNE", "", "str",
+		"File with a table of which algorithm was fastest where, as `goccl tune --measure` writes it; its " +
+			"rows come before those of the library. GOCCL_ALGO wins over it.", false,
 		func(o *Options) string { return o.Tune }, func(o *Options, v string) error { o.Tune = v; return nil }},
-	{"GOCCL_VERIFY", "tested", "tested: algorithms of the library run as its tests have proven them, for 1 to 64 ranks; always: each is proven again, for the " +
-		"ranks and root at hand, before its first use. Plans of your own always are.", true,
+	{"GOCCL_VERIFY", "tested", "str",
+		"tested: algorithms of the library run as its tests have proven them, for 1 to 64 ranks; always: " +
+			"each is proven again, for the ranks and root at hand, before its first use. Plans of your own " +
+			"always are.", true,
 		func(o *Options) string { return o.Verify }, func(o *Options, v string) error { o.Verify = strings.ToLower(v); return nil }},
 }
 

@@ -27,8 +27,8 @@ import torch
 import torch.distributed as dist
 
 from ._loader import check_build
-from ._options import Options
 from ._version import __version__
+from .zoptions import Options
 
 if TYPE_CHECKING:
     from ._C import Options as GroupOptions

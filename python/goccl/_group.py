@@ -6,8 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from . import _loader, _recorder
-from ._options import Options, lines, timeout_of
+from ._options import lines, timeout_of
 from ._version import __version__
+from .zoptions import Options
 
 if TYPE_CHECKING:
     from ._C import GocclBackend

@@ -77,14 +77,18 @@ def test_command_line_is_the_go_program():
 
 class TestOptions:
     def test_environment_comes_first_and_options_win(self):
-        options = goccl.Options(transport="tcp", socket_ifname="eth0,eth1", algo="ring", buffsize="8M", tune="t.table",
-                                fast_bf16=True, debug="INFO", timeout=1.5, extra={"GOCCL_PLAN": "p.json"})
+        options = goccl.Options(transport="tcp", socket_ifname="eth0,eth1", algo="ring", buffsize="8M", tune="t.table", registered=0,
+                                spin_us=20, fast_bf16=True, debug="INFO", timeout=1.5, extra={"GOCCL_PLAN": "p.json"})
         environ = {"GOCCL_TRANSPORT": "shm", "GOCCL_B": "2", "GOCCL_A": "", "PATH": "/bin", "NOT_GOCCL_C": "3"}
         assert lines(options, environ).split("\n") == [
             "GOCCL_A=", "GOCCL_B=2", "GOCCL_TRANSPORT=shm",
-            "GOCCL_TRANSPORT=tcp", "GOCCL_SOCKET_IFNAME=eth0,eth1", "GOCCL_ALGO=ring", "GOCCL_BUFFSIZE=8M", "GOCCL_TUNE=t.table",
-            "GOCCL_FAST_BF16=1", "GOCCL_DEBUG=INFO", "GOCCL_TIMEOUT=1500000us", "GOCCL_PLAN=p.json",
+            "GOCCL_ALGO=ring", "GOCCL_BUFFSIZE=8M", "GOCCL_DEBUG=INFO", "GOCCL_FAST_BF16=1", "GOCCL_REGISTERED=0",
+            "GOCCL_SOCKET_IFNAME=eth0,eth1", "GOCCL_SPIN_US=20", "GOCCL_TIMEOUT=1500000us", "GOCCL_TRANSPORT=tcp", "GOCCL_TUNE=t.table",
+            "GOCCL_PLAN=p.json",
         ]
+
+    def test_a_timeout_may_have_a_unit(self):
+        assert goccl.Options(timeout="5m").settings() == {"GOCCL_TIMEOUT": "5m"}
 
     def test_nothing_set(self):
         assert lines(None, {}) == ""
