@@ -7,10 +7,6 @@ A router sends each token to one of eight small networks, so how many tokens a r
 all-to-all with uneven splits, and the other way round in backward. The rest of the model is data parallel. An auxiliary loss keeps
 the experts about equally busy. The data: scikit-learn's handwritten digits, where an image is one token.
 """
-import argparse
-import hashlib
-import json
-import pathlib
 import time
 
 import torch
@@ -18,6 +14,8 @@ import torch.distributed as dist
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.functional import cross_entropy, one_hot
+
+import launch
 
 WIDTH, EXPERTS, AUXILIARY = 64, 8, 0.01
 
@@ -104,11 +102,6 @@ def mean_gradients(model, ranks):
         parameter.grad /= ranks
 
 
-def digest(tensors):
-    """The bits of some tensors in a few letters."""
-    return hashlib.sha256(b"".join(t.detach().numpy().tobytes() for t in tensors)).hexdigest()[:16]
-
-
 def train(steps=120, batch=128, lr=2e-3, seed=0):
     """Trains and reports. batch is the number of images in the global batch, of all ranks together."""
     rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
@@ -139,33 +132,8 @@ def train(steps=120, batch=128, lr=2e-3, seed=0):
     if ranks > 1:
         dist.all_reduce(losses, op=dist.ReduceOp.AVG)  # each rank has those of its parts
     shared = [losses, *(p for name, p in model.named_parameters() if "experts" not in name)]
-    digests = [digest(shared)]
-    if ranks > 1:
-        digests = [None] * ranks
-        dist.all_gather_object(digests, digest(shared))
-    return {"ranks": ranks, "losses": losses.tolist(), "seconds": seconds, "digests": digests}
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="goccl", help="goccl (the default), gloo, …")
-    parser.add_argument("--steps", type=int, default=120)
-    parser.add_argument("--json", help="write the results to this file")
-    options = parser.parse_args()
-
-    torch.set_num_threads(1)
-    if dist.is_torchelastic_launched():  # by torchrun, which says in the environment who the others are
-        import goccl  # noqa: F401 (makes the backend known to torch.distributed; torch 2.14 and later find it by its name)
-        dist.init_process_group(options.backend)
-    report = train(options.steps)
-    if not dist.is_initialized() or dist.get_rank() == 0:
-        losses, where = report["losses"], f"{report['ranks']} ranks" if report["ranks"] > 1 else "one process"
-        print(f"{where}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {len(losses)} steps and {report['seconds']:.1f} s")
-        if options.json:
-            pathlib.Path(options.json).write_text(json.dumps(report))
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    return {"ranks": ranks, "losses": losses.tolist(), "seconds": seconds, "digests": launch.digests(shared)}
 
 
 if __name__ == "__main__":
-    main()
+    launch.run(__doc__, train, steps=120)

@@ -9,10 +9,6 @@
 Before a block runs, its weights are all-gathered; after its backward the gradients are reduce-scattered, so that each rank gets the
 mean of the part that it keeps. Nothing else of the training loop changes. The data: scikit-learn's handwritten digits.
 """
-import argparse
-import hashlib
-import json
-import pathlib
 import tempfile
 import time
 
@@ -24,8 +20,9 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
+
+import launch
 
 WIDTH, LAYERS = 96, 4
 
@@ -83,12 +80,6 @@ def load(folder, model, optimizer):
     set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=state)
 
 
-def digest(tensors):
-    """The bits of some tensors in a few letters; those that are sharded are put together first."""
-    whole = (t.detach().full_tensor() if isinstance(t, DTensor) else t.detach() for t in tensors)
-    return hashlib.sha256(b"".join(t.numpy().tobytes() for t in whole)).hexdigest()[:16]
-
-
 def train(folder, resume=False, steps=80, batch=64, lr=1e-3, bf16=False, seed=0):
     """Trains, with a checkpoint in folder half-way, and the second half again from there; with resume only from there.
 
@@ -112,47 +103,31 @@ def train(folder, resume=False, steps=80, batch=64, lr=1e-3, bf16=False, seed=0)
     seconds = time.perf_counter() - start
 
     losses = torch.stack(losses + resumed)
-    digests = [digest(again.parameters())]
     if ranks > 1:
         dist.all_reduce(losses, op=dist.ReduceOp.AVG)  # each rank has those of its parts
-        digests = [None] * ranks
-        dist.all_gather_object(digests, digest(again.parameters()))
-    report = {"ranks": ranks, "losses": losses[:steps - half if resume else steps].tolist(), "seconds": seconds, "digests": digests}
+    report = {"ranks": ranks, "losses": losses[:steps - half if resume else steps].tolist(), "seconds": seconds,
+              "digests": launch.digests(again.parameters())}
     if not resume:
         report["resumed_equal"] = torch.equal(losses[half:steps], losses[steps:])
     return report
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="goccl", help="goccl (the default), gloo, …")
-    parser.add_argument("--steps", type=int, default=80)
+    parser = launch.parser(__doc__, steps=80)
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16")
     parser.add_argument("--folder", help="the checkpoint; a temporary one if left out")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --folder")
-    parser.add_argument("--json", help="write the results to this file")
     options = parser.parse_args()
 
-    torch.set_num_threads(1)
-    if dist.is_torchelastic_launched():  # by torchrun, which says in the environment who the others are
-        import goccl  # noqa: F401 (makes the backend known to torch.distributed; torch 2.14 and later find it by its name)
-        dist.init_process_group(options.backend)
-    with tempfile.TemporaryDirectory() as folder:
+    with launch.group(options.backend), tempfile.TemporaryDirectory() as folder:
         folder = [options.folder or folder]
         if dist.is_initialized():
             dist.broadcast_object_list(folder)  # all ranks use rank 0's
         report = train(folder[0], options.resume, options.steps, bf16=options.bf16)
         if dist.is_initialized():
             dist.barrier()  # no folder goes away while another rank reads it
-    if not dist.is_initialized() or dist.get_rank() == 0:
-        losses, where = report["losses"], f"{report['ranks']} ranks" if report["ranks"] > 1 else "one process"
-        print(f"{where}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {len(losses)} steps and {report['seconds']:.1f} s")
-        if "resumed_equal" in report:
-            print(f"From the checkpoint the same losses: {'yes' if report['resumed_equal'] else 'NO'}")
-        if options.json:
-            pathlib.Path(options.json).write_text(json.dumps(report))
-    if dist.is_initialized():
-        dist.destroy_process_group()
+        equal = "" if options.resume else f"\nFrom the checkpoint the same losses: {'yes' if report['resumed_equal'] else 'NO'}"
+        launch.show(report, options.json, equal)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,6 @@ torch.distributed.pipelining sends activations to the next rank and gradients ba
 parts have reached it, does one forward and one backward in turn, so it keeps few activations. The data: scikit-learn's breast cancer
 table, 569 tumours with 30 measurements each, benign or not.
 """
-import argparse
-import hashlib
-import json
-import pathlib
 import time
 
 import torch
@@ -19,6 +15,8 @@ from sklearn.datasets import load_breast_cancer
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.nn.functional import cross_entropy
+
+import launch
 
 WIDTH, LAYERS = 64, 8
 PARTS = 8  # of a batch; as many as there are ranks, or more: the more, the less a rank waits for its first and after its last
@@ -31,11 +29,6 @@ class Block(nn.Module):
 
     def forward(self, x):
         return x + self.inner(x)
-
-
-def digest(tensors):
-    """The bits of some tensors in a few letters."""
-    return hashlib.sha256(b"".join(t.detach().numpy().tobytes() for t in tensors)).hexdigest()[:16]
 
 
 def train(steps=80, batch=128, lr=1e-3, seed=0):
@@ -74,34 +67,11 @@ def train(steps=80, batch=128, lr=1e-3, seed=0):
         optimizer.step()  # each rank its own layers
     seconds = time.perf_counter() - start
 
-    digests = [digest(model.parameters())]
     if ranks > 1:
         dist.broadcast(losses, src=ranks - 1)
-        digests = [None] * ranks
-        dist.all_gather_object(digests, digest([losses]))  # the weights are different ones on each rank
+    digests = launch.digests([losses])  # the weights are different ones on each rank
     return {"ranks": ranks, "losses": losses.tolist(), "seconds": seconds, "digests": digests}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="goccl", help="goccl (the default), gloo, …")
-    parser.add_argument("--steps", type=int, default=80)
-    parser.add_argument("--json", help="write the results to this file")
-    options = parser.parse_args()
-
-    torch.set_num_threads(1)
-    if dist.is_torchelastic_launched():  # by torchrun, which says in the environment who the others are
-        import goccl  # noqa: F401 (makes the backend known to torch.distributed; torch 2.14 and later find it by its name)
-        dist.init_process_group(options.backend)
-    report = train(options.steps)
-    if not dist.is_initialized() or dist.get_rank() == 0:
-        losses, where = report["losses"], f"{report['ranks']} ranks" if report["ranks"] > 1 else "one process"
-        print(f"{where}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {len(losses)} steps and {report['seconds']:.1f} s")
-        if options.json:
-            pathlib.Path(options.json).write_text(json.dumps(report))
-    if dist.is_initialized():
-        dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main()
+    launch.run(__doc__, train, steps=80)

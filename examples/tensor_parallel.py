@@ -8,10 +8,6 @@ put out, so that each rank has some heads of attention and some units of the lay
 by what it takes in, and sums over ranks. Between them nothing is sent. Where every token is treated by itself (norms, additions) each
 rank has some of the tokens: that is sequence parallel, and makes the sum a reduce-scatter and the way back an all-gather.
 """
-import argparse
-import hashlib
-import json
-import pathlib
 import time
 
 import torch
@@ -19,10 +15,12 @@ import torch.distributed as dist
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel,
                                                parallelize_module)
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+
+import launch
 
 WIDTH, HEADS, LAYERS = 64, 4, 2  # heads and the 8 tokens must be divisible by the number of ranks
 
@@ -90,12 +88,6 @@ def parallelize(model, ranks):
     return parallelize_module(model, mesh, plan)
 
 
-def digest(tensors):
-    """The bits of some tensors in a few letters; those that are split are put together first."""
-    whole = (t.detach().full_tensor() if isinstance(t, DTensor) else t.detach() for t in tensors)
-    return hashlib.sha256(b"".join(t.contiguous().numpy().tobytes() for t in whole)).hexdigest()[:16]
-
-
 def train(steps=80, batch=64, lr=0.02, seed=0):
     """Trains and reports."""
     ranks = dist.get_world_size() if dist.is_initialized() else 1
@@ -121,33 +113,9 @@ def train(steps=80, batch=64, lr=0.02, seed=0):
         losses.append(loss.item())
     seconds = time.perf_counter() - start
 
-    digests = [digest([torch.tensor(losses), *model.parameters()])]
-    if ranks > 1:
-        digests = [None] * ranks
-        dist.all_gather_object(digests, digest([torch.tensor(losses), *model.parameters()]))
+    digests = launch.digests([torch.tensor(losses), *model.parameters()])
     return {"ranks": ranks, "losses": losses, "seconds": seconds, "digests": digests}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="goccl", help="goccl (the default), gloo, …")
-    parser.add_argument("--steps", type=int, default=80)
-    parser.add_argument("--json", help="write the results to this file")
-    options = parser.parse_args()
-
-    torch.set_num_threads(1)
-    if dist.is_torchelastic_launched():  # by torchrun, which says in the environment who the others are
-        import goccl  # noqa: F401 (makes the backend known to torch.distributed; torch 2.14 and later find it by its name)
-        dist.init_process_group(options.backend)
-    report = train(options.steps)
-    if not dist.is_initialized() or dist.get_rank() == 0:
-        losses, where = report["losses"], f"{report['ranks']} ranks" if report["ranks"] > 1 else "one process"
-        print(f"{where}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {len(losses)} steps and {report['seconds']:.1f} s")
-        if options.json:
-            pathlib.Path(options.json).write_text(json.dumps(report))
-    if dist.is_initialized():
-        dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main()
+    launch.run(__doc__, train, steps=80)

@@ -7,10 +7,6 @@ Every rank has the whole model and computes a part of each batch; DistributedDat
 still running. The same ranks give the same bits in every run, whatever the algorithm: goccl promises that without being asked
 (docs/determinism.md). Between different numbers of ranks only the order of the sums differs, so their losses agree but for rounding.
 """
-import argparse
-import hashlib
-import json
-import pathlib
 import time
 from pydoc_data.topics import topics  # 700 KB of English about Python, part of every Python: what help("if") prints
 
@@ -19,6 +15,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from torch.nn.parallel import DistributedDataParallel
+
+import launch
 
 CONTEXT = 64  # characters that the model sees
 WIDTH, HEADS, LAYERS = 64, 4, 2
@@ -65,11 +63,6 @@ def write(model, letters, start, length, seed):
     return "".join(letters[i] for i in text)
 
 
-def digest(tensors):
-    """The bits of some tensors in a few letters."""
-    return hashlib.sha256(b"".join(t.detach().numpy().tobytes() for t in tensors)).hexdigest()[:16]
-
-
 def train(steps=300, batch=32, lr=6e-3, seed=0):
     """Trains and reports. batch is the number of sequences in the global batch, of all ranks together."""
     rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
@@ -100,36 +93,11 @@ def train(steps=300, batch=32, lr=6e-3, seed=0):
     seconds = time.perf_counter() - start
 
     losses = torch.stack(losses)
-    digests = [digest(plain.parameters())]
     if ranks > 1:
         dist.all_reduce(losses, op=dist.ReduceOp.AVG)  # each rank has the loss of its part
-        digests = [None] * ranks
-        dist.all_gather_object(digests, digest(plain.parameters()))
-    return {"ranks": ranks, "losses": losses.tolist(), "seconds": seconds, "digests": digests,
+    return {"ranks": ranks, "losses": losses.tolist(), "seconds": seconds, "digests": launch.digests(plain.parameters()),
             "sample": write(plain, letters, "The ", 160, seed) if rank == 0 else ""}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="goccl", help="goccl (the default), gloo, …")
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--json", help="write the results to this file")
-    options = parser.parse_args()
-
-    torch.set_num_threads(1)
-    if dist.is_torchelastic_launched():  # by torchrun, which says in the environment who the others are
-        import goccl  # noqa: F401 (makes the backend known to torch.distributed; torch 2.14 and later find it by its name)
-        dist.init_process_group(options.backend)
-    report = train(options.steps)
-    if not dist.is_initialized() or dist.get_rank() == 0:
-        losses, where = report["losses"], f"{report['ranks']} ranks" if report["ranks"] > 1 else "one process"
-        print(f"{where}: loss {losses[0]:.3f} → {losses[-1]:.3f} in {len(losses)} steps and {report['seconds']:.1f} s")
-        print(f"It writes: {report['sample']}")
-        if options.json:
-            pathlib.Path(options.json).write_text(json.dumps(report))
-    if dist.is_initialized():
-        dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main()
+    launch.run(__doc__, train, steps=300, more=lambda report: f"\nIt writes: {report['sample']}")

@@ -8,10 +8,6 @@ With several hosts a row is a host: tensor parallel, which sends most, stays ins
 batch, and each computes a part of every layer; what that part needs of the weights is shared out among the ranks of a column. A mesh with
 names has the groups for both. The data: scikit-learn's handwritten digits.
 """
-import argparse
-import hashlib
-import json
-import pathlib
 import time
 
 import torch
@@ -22,6 +18,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.functional import cross_entropy
+
+import launch
 
 WIDTH, LAYERS = 64, 3
 
@@ -42,11 +40,6 @@ def parallelize(model, mesh):
             parallelize_module(layer, mesh["tensor"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
             fully_shard(layer, mesh=mesh["data"])
     fully_shard(model, mesh=mesh["data"])
-
-
-def digest(tensor):
-    """The bits of a tensor in a few letters."""
-    return hashlib.sha256(tensor.numpy().tobytes()).hexdigest()[:16]
 
 
 def train(steps=80, batch=64, lr=0.02, seed=0):
@@ -79,35 +72,11 @@ def train(steps=80, batch=64, lr=0.02, seed=0):
     seconds = time.perf_counter() - start
 
     losses = torch.stack(losses)
-    digests = [digest(losses)]
     if ranks > 1:
         dist.all_reduce(losses, op=dist.ReduceOp.AVG, group=mesh["data"].get_group())  # each row has those of its parts
-        digests = [None] * ranks
-        dist.all_gather_object(digests, digest(losses))
-    return {"ranks": ranks, "mesh": [rows, columns], "losses": losses.tolist(), "seconds": seconds, "digests": digests}
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="goccl", help="goccl (the default), gloo, …")
-    parser.add_argument("--steps", type=int, default=80)
-    parser.add_argument("--json", help="write the results to this file")
-    options = parser.parse_args()
-
-    torch.set_num_threads(1)
-    if dist.is_torchelastic_launched():  # by torchrun, which says in the environment who the others are
-        import goccl  # noqa: F401 (makes the backend known to torch.distributed; torch 2.14 and later find it by its name)
-        dist.init_process_group(options.backend)
-    report = train(options.steps)
-    if not dist.is_initialized() or dist.get_rank() == 0:
-        losses, where = report["losses"], f"{report['ranks']} ranks" if report["ranks"] > 1 else "one process"
-        print(f"{where}, {report['mesh'][0]} × {report['mesh'][1]}: loss {losses[0]:.4f} → {losses[-1]:.4f} "
-              f"in {len(losses)} steps and {report['seconds']:.1f} s")
-        if options.json:
-            pathlib.Path(options.json).write_text(json.dumps(report))
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    return {"ranks": ranks, "mesh": [rows, columns], "losses": losses.tolist(), "seconds": seconds,
+            "digests": launch.digests([losses])}
 
 
 if __name__ == "__main__":
-    main()
+    launch.run(__doc__, train, steps=80, more=lambda report: ", on a mesh of {} × {}".format(*report["mesh"]))
