@@ -1,4 +1,4 @@
-"""plot.py SUMMARY.csv OUT.png: time over size, log-log, a panel for each level, operation and number of ranks, a line a library."""
+"""plot.py SUMMARY.csv OUT.png (or .svg): time over size, log-log, a panel for each level, operation and number of ranks, a line a library."""
 import csv
 import sys
 
@@ -7,9 +7,11 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (after the choice of what draws)
 
+plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "goccl"})  # letters stay letters, and the same figures give the same file
+
 COLORS = {"goccl": "#0b7a75", "goccl_bf16": "#59b8a5", "floor": "#888888", "fake": "#888888", "intelmpi": "#0068b5", "openmpi": "#d1495b",
-          "mpich": "#edae49", "gloo": "#8d5a97"}
-NAMES = {"intelmpi": "Intel MPI", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo", "goccl_bf16": "goccl, bf16",
+          "mpich": "#edae49", "gloo": "#8d5a97", "mpi": "#d1495b"}
+NAMES = {"intelmpi": "Intel MPI", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo", "mpi": "the best MPI", "goccl_bf16": "goccl, bf16",
          "fake": "torch's fake backend"}
 LABELS = {8: "8 B", 1 << 10: "1 KiB", 16 << 10: "16 KiB", 64 << 10: "64 KiB", 256 << 10: "256 KiB", 1 << 20: "1 MiB", 4 << 20: "4 MiB",
           16 << 20: "16 MiB", 64 << 20: "64 MiB"}
@@ -29,7 +31,7 @@ def main(source, target):
         sys.exit(f"{source} has no rows")
     across = min(3, len(panels))
     down = -(-len(panels) // across)
-    figure, axes = plt.subplots(down, across, figsize=(6.2 * across, 4.6 * down), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(down, across, figsize=(4.4 * across, 3.8 * down), squeeze=False, layout="constrained")
     for axis in axes.flat[len(panels):]:
         axis.set_visible(False)
     for axis, ((level, op, ranks), lines) in zip(axes.flat, panels.items()):
@@ -46,7 +48,7 @@ def main(source, target):
         axis.yaxis.set_major_formatter(micros)
         axis.grid(True, which="major", color="#dddddd", linewidth=0.6)
         axis.legend(fontsize=8)
-    figure.savefig(target, dpi=110)
+    figure.savefig(target, dpi=160, metadata={"Date": None} if target.endswith(".svg") else None)
 
 
 if __name__ == "__main__":

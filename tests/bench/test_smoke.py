@@ -1,6 +1,7 @@
 """The benchmark itself works: goccl alone, tiny sizes. Nothing here looks at how fast it is."""
 import csv
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -104,3 +105,16 @@ def test_the_guard_measures_both_levels(tmp_path):
         found = guard.measure(make, dict.fromkeys(guard.SIDES, library), dict.fromkeys(guard.SIDES, ""), [("ping_pong", 8), ("all_reduce", 1024)],
                               options, guard.random.Random(1))
         assert all(len(times[side]) == 1 and times[side][0] > 0 for times in found.values() for side in guard.SIDES)
+
+
+def test_the_figures_of_the_readme_are_those_of_its_picture():
+    """Tables of README.md, in their order, have a row for each level, number of ranks and library of readme.csv, in its order."""
+    drawn = {}
+    with open(HERE / "readme.csv", newline="") as file:
+        for row in csv.DictReader(file):
+            drawn.setdefault((row["level"], row["ranks"], row["library"]), {})[int(row["bytes"])] = row["median_us"]
+    written = re.findall(r"(?m)^\|.*(Gloo|the best MPI|goccl) \| ([\d.,| ]+) \|$", (HERE.parents[1] / "README.md").read_text())
+    names = {"gloo": "Gloo", "mpi": "the best MPI", "goccl": "goccl"}
+    assert [(name, figures.replace(",", "").split(" | ")) for name, figures in written] == [
+        (names[library], list(figures.values())) for (_, _, library), figures in drawn.items()]
+    assert all(list(figures) == bars.SIZES for figures in drawn.values())
