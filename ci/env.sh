@@ -22,7 +22,8 @@ if [ -n "${TORCH:-}" ]; then
     export TORCH
 fi
 LOGS=$BUILD/log RECORDS=$BUILD/test
-OUTER_PATH=${OUTER_PATH:-$PATH} # as it was before .venv came in front
+OUTER_PATH=${OUTER_PATH:-$PATH}
+OUTER_PATH=${OUTER_PATH//"$VENV/bin:"/} # as it was before .venv came in front, here or where somebody activated it
 export ROOT VENV LOGS RECORDS
 # Where torch's flight recorder writes when a rank fails, as tests make them; else it is a folder under HOME.
 export TORCH_FR_DUMP_TEMP_FILE=${TORCH_FR_DUMP_TEMP_FILE:-$LOGS/trace_rank_}

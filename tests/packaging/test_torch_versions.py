@@ -41,6 +41,12 @@ def test_another_patch_release_is_itself():
     assert environment(patch)[1].startswith(f"{patch} {ROOT}/.venv-torch{patch} ")
 
 
+def test_an_activated_environment_is_not_made_with_its_own_python():
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", '. ci/env.sh; echo "$OUTER_PATH"'], cwd=ROOT, text=True, timeout=60,
+                          stdout=subprocess.PIPE, env={"PATH": f"{ROOT}/.venv/bin:/usr/bin:/bin"})
+    assert done.stdout == "/usr/bin:/bin\n"
+
+
 @pytest.mark.parametrize("torch", ["2.10.0", "2.99.0", "3.0.0", "2", "2.1", "newest", "2.13.0+cpu", "2.13.0.1", "2x13", "../x"])
 def test_others_are_refused_and_the_supported_ones_named(torch):
     code, said, message = environment(torch)
