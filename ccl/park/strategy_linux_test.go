@@ -20,13 +20,13 @@ import (
 // How to wait is decided by measuring: processes that share memory as ranks do wait for each other's flags, each by one of
 // several ways.
 //
-//	go test ./ccl/park -run '^$' -bench Strategy
+//	go test ./ccl/park -run '^$' -bench Strategy -benchtime 9x
 //
 // prints the time of a step in nanoseconds, for a token that goes round and for a barrier of flags.
 
 var (
 	member = flag.String("park.member", "", "run as a member of BenchmarkStrategy: file,rank,ranks,pattern,work")
-	span   = flag.Duration("park.span", 20*time.Millisecond, "how long BenchmarkStrategy measures a case, nine times")
+	span   = flag.Duration("park.span", 20*time.Millisecond, "how long BenchmarkStrategy measures a case at a time")
 )
 
 func TestMain(m *testing.M) {
@@ -356,7 +356,7 @@ func BenchmarkStrategy(b *testing.B) {
 		{4, 1, "barrier", 0},
 	} {
 		b.Run(fmt.Sprintf("ranks=%d/computing=%d/%s/work=%v", c.ranks, c.computing, c.pattern, c.work), func(b *testing.B) {
-			for i, steps := range measure(b, c.ranks, c.computing, c.pattern, c.work, 9) {
+			for i, steps := range measure(b, c.ranks, c.computing, c.pattern, c.work, b.N) {
 				slices.Sort(steps)
 				b.ReportMetric(steps[len(steps)/2], strategies[i].name+"_ns")
 				b.Logf("%-16s quartiles %8.0f %8.0f %8.0f ns", strategies[i].name,
