@@ -52,21 +52,26 @@ test-cross: ## Build and vet for linux/arm64 and darwin/arm64
 test-generated: ## Regenerating changes nothing
 	@ci/generated.sh
 
-.PHONY: test-nocgo
-test-nocgo: ## Go tests without cgo
-	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-nocgo -count=1 -timeout=170s ./...
-
 .PHONY: test-go
-test-go: ## Go tests with cgo, in random order
-	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-go -count=1 -shuffle=on -timeout=170s ./...
+test-go: ## Go tests without cgo, in random order, with their coverage
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -count=1 -shuffle=on -cover -timeout=170s ./...
+
+.PHONY: test-cgo
+test-cgo: ## Go tests of what needs cgo: cabi, and kernels whose instructions are emulated
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo -count=1 -shuffle=on -timeout=170s ./cabi/...
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo.kernel -count=1 -run Emulated -timeout=170s ./ccl/kernel
+
+.PHONY: test-bench
+test-bench: ## Every Go benchmark once: that it works, not how fast it is
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-bench -count=1 -run='^$$' -bench=. -benchtime=1x -timeout=170s ./...
 
 .PHONY: test-race
 test-race: ## Go tests under the race detector
 	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -race -short -count=1 -timeout=230s $(RACE)
 
 .PHONY: test-cover
-test-cover: ## Coverage of what proves and simulates plans: 90 % or more
-	@mkdir -p build && ci/cover.sh
+test-cover: ## Coverage, as test-go found it, of what proves and simulates plans: 90 % or more
+	@ci/cover.sh
 
 .PHONY: test-verify
 test-verify: ## Every algorithm is proven for 1 to 64 ranks
