@@ -25,6 +25,10 @@ setup: ## .venv with the pinned requirements, Go, goccl installed; done again on
 demo: setup ## Train a small network on digits with DistributedDataParallel: one process, goccl, gloo
 	@$(GO_ENV) $$VENV/bin/python examples/compare.py
 
+.PHONY: quick
+quick: ## gofmt, vet, lint, and the short tests of the Go packages that a change reaches; a minute, mostly
+	@$(GO_ENV) python3 ci/quick.py
+
 .PHONY: test
 test: setup ## Everything that CI runs, with a budget for each stage (ci/budget.txt)
 	@$(GO_ENV) $$VENV/bin/python ci/test.py $(STAGES)

@@ -1,4 +1,4 @@
-"""ci/test.py with a stage of its own: what passes, what warns, what fails."""
+"""ci/test.py with a stage of its own: what passes, what warns, what fails; ci/quick.py: what a change reaches."""
 import pathlib
 import re
 import subprocess
@@ -7,6 +7,9 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+sys.path.append(str(ROOT / "ci"))
+
+import quick  # noqa: E402
 
 
 @pytest.mark.parametrize("recipe, budget, code, row, summary", [
@@ -24,3 +27,18 @@ def test_budget(tmp_path, recipe, budget, code, row, summary):
                           env={"PATH": "/usr/bin:/bin", "RECORDS": str(tmp_path / "records")})
     assert done.returncode == code, done.stdout
     assert re.search(rf"\narea +stage +{row.replace(' ', ' +')}\n\n{summary}0 passed, {code} failed, 0 skipped\n$", done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("path, reached, apart", [
+    ("ccl/humanize/size.go", ["ccl/humanize", "ccl/tune", "ccl", "cmd/goccl"], ["ccl/plan", "ccl/exec/p2p"]),
+    ("ccl/algo/all_reduce_ring.go", ["ccl/algo", "ccl/verify", "cmd/goccl"], ["ccl/park", "transport/tcp"]),  # of verify the tests do
+    ("ccl/kernel/bench_test.go", ["ccl/kernel"], ["ccl/exec"]),
+    ("ccl/plan/testdata/x", ["ccl/plan"], ["ccl/algo"]),
+    ("docs/torch.md", ["cmd/goccl"], ["ccl"]),
+    ("examples/launch.py", [], ["cmd/goccl"]),
+])
+def test_a_change_reaches_what_imports_it(path, reached, apart, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    packages = {name.removeprefix("github.com/goccl/goccl/") for name in quick.reached([pathlib.Path(path)])}
+    assert packages >= set(reached) and packages.isdisjoint(apart), packages
+    assert reached or not packages
