@@ -140,7 +140,7 @@ func TestOwnPlanRefused(t *testing.T) {
 		{"a folder", ccl.Options{Plan: t.TempDir()}, []string{"GOCCL_PLAN", "want a file"}},
 		{"no plan", ccl.Options{Plan: planFile(t, "hello\n")}, []string{"own.plan is refused", "1:"}},
 		{"a send to nobody", ccl.Options{Plan: planFile(t, strings.Replace(good, "send in[0] to 2", "send in[0] to 3", 1))}, []string{"rank 0", "peer 3"}},
-		{"a wrong plan", ccl.Options{Plan: planFile(t, strings.Replace(good, "send in[0] to 2", "send in[0] to 1", 1))}, []string{"the plan is wrong"}},
+		{"a wrong plan", ccl.Options{Plan: planFile(t, strings.Replace(good, "send in[0] to 2", "send in[0] to 1", 1))}, []string{`plan "backwards" (all_reduce on 3 ranks) is wrong`}},
 		{"not in the order of ranks", ccl.Options{Plan: planFile(t, good), Determinism: 3}, []string{"GOCCL_DETERMINISM=3"}},
 		{"an algorithm of another level", ccl.Options{Algo: "all_reduce=ring", Determinism: 4}, []string{"all_reduce=ring", "level"}},
 		{"a spin that is no time", ccl.Options{Spin: "2us"}, []string{"GOCCL_SPIN_US=2us", "whole microseconds"}},

@@ -102,7 +102,7 @@ func (e *Error) Error() string {
 		b.WriteString(": " + e.Text)
 	}
 	if e.Cause != nil {
-		b.WriteString(": " + e.Cause.Error())
+		b.WriteString(": " + strings.TrimPrefix(e.Cause.Error(), "goccl: "+e.Code.Error()+": ")) // the class is said once
 	}
 	return b.String()
 }

@@ -82,7 +82,7 @@ const maxLines = 24
 
 func (c *Counterexample) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "plan %q (%v)", c.Plan, c.Spec)
+	fmt.Fprintf(&b, "plan %q (%v) is wrong", c.Plan, c.Spec)
 	if c.InPlace {
 		b.WriteString(" in place")
 	}

@@ -90,7 +90,7 @@ func Plan(p *plan.Plan, opts Options) (*Report, error) {
 }
 
 func refuse(bad *Counterexample) error {
-	return fault.Wrap(fault.Invalid, bad, "the plan is wrong")
+	return fault.Wrap(fault.Invalid, bad, "")
 }
 
 // job is what is verified: a plan, or several in sequence.

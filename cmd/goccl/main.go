@@ -23,7 +23,7 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{"bench", "[flags]", "time a collective over ranks that it starts itself", bench},
-		{"plan", "list | show | draw | export | import …", "what algorithms there are, and what each rank does", planVerb},
+		{"plan", "list | show | draw | export …", "what algorithms there are, and what each rank does", planVerb},
 		{"verify", "FILE | --all [--ranks 1-64]", "prove that plans are right: that of a file (- is standard input), or all of the catalogue", verifyVerb},
 		{"sim", "--topo T --coll C --size S [flags]", "how long algorithms take on a network, and which wins where", simVerb},
 		{"tune", "--fit | --measure [flags]", "measure what the network costs and how well that predicts an all-reduce, or which algorithm is fastest where", tuneVerb},
@@ -44,11 +44,16 @@ func exit(err error) {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		os.Exit(0)
 	}
-	fmt.Fprintln(os.Stderr, "goccl:", strings.TrimPrefix(err.Error(), "goccl: "))
+	fmt.Fprintln(os.Stderr, "goccl:", message(err))
 	if errors.As(err, new(misuse)) {
 		os.Exit(2)
 	}
 	os.Exit(1)
+}
+
+// message is what an error says, without the name of the library, and without the class that nearly all errors here have.
+func message(err error) string {
+	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "goccl: "), fault.Invalid.Error()+": ")
 }
 
 // misuse is a command line that is not understood: a verb or flag that is not there, too many arguments or too few.

@@ -29,7 +29,6 @@ func planVerbs() []verb {
 		{"draw", choiceArgs + "[--rank R] [-o FILE] PLAN", "draw a plan as SVG, also a wrong one", planDraw},
 		{"export", choiceArgs + "[--format text|json] [-o FILE] PLAN", "write a plan to a file; one from a file is verified before",
 			planExport},
-		{"import", "[--json] FILE", "verify a plan from a file and say what it is; GOCCL_PLAN=FILE uses it", planImport},
 	}
 }
 
@@ -50,7 +49,7 @@ func planVerb(args []string, out io.Writer) error {
 }
 
 func planUsage(out io.Writer) {
-	fmt.Fprintln(out, "usage: goccl plan list|show|draw|export|import …      goccl plan VERB --help for its flags")
+	fmt.Fprintln(out, "usage: goccl plan list|show|draw|export …      goccl plan VERB --help for its flags")
 	printVerbs(out, planVerbs())
 	fmt.Fprintln(out, planHelp)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -121,80 +120,22 @@ func planExport(args []string, out io.Writer) error {
 	return output(*path, file.String(), out)
 }
 
-func planImport(args []string, out io.Writer) error {
-	set := flags("plan import", out)
-	asJSON := set.Bool("json", false, "print JSON")
-	rest, err := parseMixed(set, args)
-	if err != nil {
-		return err
-	}
-	if len(rest) != 1 {
-		return misuse{fmt.Errorf("plan import needs one FILE, got %d", len(rest))}
-	}
-	if !*asJSON {
-		return verifyFile(rest[0], out)
-	}
-	i, err := importPlan(rest[0])
-	if err != nil {
-		return err
-	}
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(i)
-}
-
-// imported is a plan from a file that is right.
-type imported struct {
-	Name       string   `json:"name"`
-	Collective string   `json:"collective"`
-	Ranks      int      `json:"ranks"`
-	Root       int      `json:"root"`
-	Shape      string   `json:"shape,omitempty"`
-	Split      int      `json:"split"`
-	Needs      []string `json:"needs"`
-	InPlace    bool     `json:"in_place"`
-	MinBytes   int64    `json:"min_bytes"`
-	MaxBytes   int64    `json:"max_bytes"`
-	Hash       string   `json:"hash"`
-	Level      int      `json:"level"`
-	Messages   int      `json:"messages"`
-	Rounds     int      `json:"rounds"`
-	Sent       int      `json:"most_sent_chunks"`
-	Reduced    int      `json:"most_reduced_chunks"`
-	Tmp        int      `json:"most_tmp_chunks"`
-
-	spec   plan.Spec
-	report *verify.Report
-}
-
-// importPlan loads and verifies a plan.
-func importPlan(path string) (*imported, error) {
+// verifyFile loads and verifies a plan and says what it is.
+func verifyFile(path string, out io.Writer) error {
 	p, err := loadPlan(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	report, err := verify.Plan(p, verify.Options{})
 	if err != nil {
-		return nil, err
-	}
-	i := &imported{Name: p.Name, Collective: p.Spec.Coll.String(), Ranks: p.Spec.Ranks, Root: p.Spec.Root, Shape: p.Spec.Shape.String(),
-		Split: p.Split, Needs: needs(p.Needs), InPlace: p.Alias&plan.InPlace != 0, MinBytes: p.MinBytes, MaxBytes: p.MaxBytes,
-		Hash: fmt.Sprintf("%016x", p.Hash()), Level: int(report.Determinism), Messages: report.Messages, Rounds: report.Rounds,
-		spec: p.Spec, report: report}
-	for _, l := range report.Ranks {
-		i.Sent, i.Reduced, i.Tmp = max(i.Sent, l.Sent), max(i.Reduced, l.Reduced), max(i.Tmp, l.Tmp)
-	}
-	return i, nil
-}
-
-// verifyFile loads and verifies a plan and says what it is.
-func verifyFile(path string, out io.Writer) error {
-	i, err := importPlan(path)
-	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s: %v\n%s\n", i.Name, i.spec, verified(i.report))
-	fmt.Fprintf(out, "needs %v; %d chunks a block; a rank sends up to %d chunks, reduces %d, keeps %d in tmp\n", i.Needs, i.Split,
-		i.Sent, i.Reduced, i.Tmp)
+	var sent, reduced, tmp int
+	for _, l := range report.Ranks {
+		sent, reduced, tmp = max(sent, l.Sent), max(reduced, l.Reduced), max(tmp, l.Tmp)
+	}
+	fmt.Fprintf(out, "%s: %v\n%s\n", p.Name, p.Spec, verified(report))
+	fmt.Fprintf(out, "needs %v; %d chunks a block; a rank sends up to %d chunks, reduces %d, keeps %d in tmp\n", needs(p.Needs), p.Split,
+		sent, reduced, tmp)
 	return nil
 }
