@@ -2,13 +2,13 @@ package humanize
 
 // DidYouMean is the end of an error's text: which one of names a mistyped word is most like; "" if it is like none.
 func DidYouMean(word string, names []string) string {
-	if best := nearest(word, names); best != "" {
+	if best := Nearest(word, names); best != "" {
 		return "; did you mean " + best + "?"
 	}
 	return ""
 }
 
-func nearest(word string, names []string) string {
+func Nearest(word string, names []string) string {
 	best, least := "", 1+len(word)/4
 	for _, name := range names {
 		if d := distance(word, name); d <= least && d < len(word) {

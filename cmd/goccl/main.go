@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/humanize"
 )
 

@@ -163,7 +163,8 @@ func (c *choice) plan(args []string) (p *plan.Plan, doc string, err error) {
 		return nil, "", misuse{fmt.Errorf("%s needs one COLLECTIVE, COLLECTIVE/ALGORITHM or FILE, got %d; see goccl plan list",
 			strings.TrimPrefix(c.set.Name(), "goccl "), len(rest))}
 	}
-	if info, failed := os.Stat(rest[0]); rest[0] == "-" || failed == nil && !info.IsDir() {
+	info, failed := os.Stat(rest[0])
+	if rest[0] == "-" || failed == nil && !info.IsDir() {
 		var given []string
 		c.set.Visit(func(f *flag.Flag) {
 			if f.Name == "ranks" || f.Name == "root" || f.Name == "shape" {
@@ -180,7 +181,7 @@ func (c *choice) plan(args []string) (p *plan.Plan, doc string, err error) {
 	coll, name, named := strings.Cut(rest[0], "/")
 	spec := plan.Spec{Ranks: *c.ranks, Root: *c.root}
 	if spec.Coll, err = parseCollective(coll); err != nil {
-		return nil, "", fmt.Errorf("%w; and there is no file %s", err, rest[0])
+		return nil, "", noSuchPlan(rest[0], failed, err)
 	}
 	if spec.Shape, err = parseShape(*c.shape); err != nil {
 		return nil, "", err
@@ -197,6 +198,26 @@ func (c *choice) plan(args []string) (p *plan.Plan, doc string, err error) {
 	}
 	p, err = a.Make(spec)
 	return p, a.Doc, err
+}
+
+// noSuchPlan is the error for an argument that names no plan: stat is why it is no file, nil for a folder, and wrong why it is no collective.
+func noSuchPlan(argument string, stat, wrong error) error {
+	switch {
+	case stat == nil:
+		return fmt.Errorf("%s is a folder; a plan is COLLECTIVE/ALGORITHM, COLLECTIVE or a FILE", argument)
+	case !errors.Is(stat, os.ErrNotExist):
+		return stat
+	case looksLikeFile(argument):
+		return fmt.Errorf("there is no file %s", argument)
+	}
+	return fmt.Errorf("there is no file %s, and it is no plan of the catalogue: %w", argument, wrong)
+}
+
+// looksLikeFile reports whether an argument that names nothing was meant as a file: it has a path or an extension, and does not begin
+// like a collective.
+func looksLikeFile(argument string) bool {
+	first, _, path := strings.Cut(argument, "/")
+	return (path || strings.Contains(argument, ".")) && humanize.Nearest(first, collectiveNames()) == ""
 }
 
 // parseShape reads 4x2; the empty text is no shape.
@@ -258,9 +279,8 @@ func parseCollective(name string) (dtype.Collective, error) {
 		}
 		return coll, nil
 	}
-	var names, having []string
+	var having []string
 	for _, c := range dtype.Collectives() {
-		names = append(names, c.String())
 		if _, failed := algo.Find(c, name); failed == nil {
 			having = append(having, c.String()+"/"+name)
 		}
@@ -268,7 +288,16 @@ func parseCollective(name string) (dtype.Collective, error) {
 	if having != nil {
 		return coll, fmt.Errorf("%w; %s is an algorithm: %s", err, name, strings.Join(having, ", "))
 	}
-	return coll, fmt.Errorf("%w%s", err, humanize.DidYouMean(name, names))
+	return coll, fmt.Errorf("%w%s", err, humanize.DidYouMean(name, collectiveNames()))
+}
+
+// collectiveNames is the collectives that have plans.
+func collectiveNames() []string {
+	var names []string
+	for _, c := range dtype.Collectives() {
+		names = append(names, c.String())
+	}
+	return names
 }
 
 func findAlgorithm(coll dtype.Collective, name string) (algo.Algorithm, error) {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/plan"
@@ -46,9 +45,10 @@ func simVerb(args []string, out io.Writer) error {
 	set := flags("sim", out)
 	topo := set.String("topo", "uniform,alpha=1us,bw=25GB", "topology: a file, or KIND:SIZE,alpha=TIME,bw=BANDWIDTH")
 	coll := set.String("coll", "all_reduce", "collective")
-	names := set.String("algo", "all", "algorithms: all, or names and plan files with commas")
+	names := set.String("algo", "all", "algorithms: all, or names and plan files with commas;\n"+
+		"files are verified first, and say for which collective, ranks, root and shape they are")
 	sizes := set.String("size", "1K,64K,1M,64M", "sizes: numbers with commas, or MIN..MAX")
-	ranks := set.Int("ranks", 0, "number of ranks; 0: all of the topology, or 8")
+	ranks := set.Int("ranks", 0, "number of ranks; 0: those of the plan file, all of the topology, or 8")
 	root := set.Int("root", 0, "root of rooted collectives")
 	shape := set.String("shape", "", "shape of the ranks for algorithms that know one: AxB or AxBxC, the innermost first")
 	element := set.Int("element", 4, "bytes of an element")
@@ -71,28 +71,36 @@ func simVerb(args []string, out io.Writer) error {
 	if *element < 1 {
 		return fmt.Errorf("--element %d: want 1 or more", *element)
 	}
-	topology, err := openTopology(*topo, *ranks)
-	if err != nil {
-		return err
-	}
 	spec := plan.Spec{Ranks: *ranks, Root: *root}
-	if spec.Ranks == 0 {
-		spec.Ranks = topology.Ranks()
-	}
+	var err error
 	if spec.Coll, err = parseCollective(*coll); err != nil {
 		return err
 	}
 	if spec.Shape, err = parseShape(*shape); err != nil {
 		return err
 	}
-	if err := spec.Validate(); err != nil {
-		return err
-	}
 	bytes, err := parseSimSizes(*sizes)
 	if err != nil {
 		return err
 	}
-	plans, err := simPlans(spec, *names)
+	files, err := simFiles(*names)
+	if err != nil {
+		return err
+	}
+	if spec, err = files.spec(spec, set); err != nil {
+		return err
+	}
+	topology, err := openTopology(*topo, spec.Ranks)
+	if err != nil {
+		return err
+	}
+	if spec.Ranks == 0 {
+		spec.Ranks = topology.Ranks()
+	}
+	if err := spec.Validate(); err != nil {
+		return err
+	}
+	plans, err := simPlans(spec, *names, files)
 	if err != nil {
 		return err
 	}
@@ -201,50 +209,6 @@ func parseSimSizes(s string) ([]int64, error) {
 		}
 	}
 	return sizes, nil
-}
-
-// simPlans makes the plans of the algorithms named. Of all, those that cannot be had for the spec are left out.
-func simPlans(spec plan.Spec, names string) ([]*plan.Plan, error) {
-	var plans []*plan.Plan
-	if names == "all" {
-		var last error
-		for _, a := range algo.For(spec.Coll) {
-			p, err := a.Make(spec)
-			if err != nil {
-				last = err
-				continue
-			}
-			plans = append(plans, p)
-		}
-		if len(plans) == 0 {
-			return nil, last
-		}
-		return plans, nil
-	}
-	for _, name := range strings.Split(names, ",") {
-		name = strings.TrimSpace(name)
-		if info, failed := os.Stat(name); failed == nil && info.Mode().IsRegular() {
-			p, err := loadPlan(name)
-			if err != nil {
-				return nil, err
-			}
-			if p.Spec.Coll != spec.Coll || p.Spec.Ranks != spec.Ranks || p.Spec.Root != spec.Root {
-				return nil, fmt.Errorf("%s is a plan for %v, but --coll, --ranks, --root and --topo say %v", name, p.Spec, spec)
-			}
-			plans = append(plans, p)
-			continue
-		}
-		a, err := findAlgorithm(spec.Coll, name)
-		if err != nil {
-			return nil, err
-		}
-		p, err := a.Make(spec)
-		if err != nil {
-			return nil, err
-		}
-		plans = append(plans, p)
-	}
-	return plans, nil
 }
 
 // uniformCost is the model of the closed formulas, if the topology is the one that they are about.

@@ -149,11 +149,53 @@ func TestSimPlanFile(t *testing.T) {
 	rows := simRows(t, "--size 1M --algo ring,"+path)
 	require.Len(t, rows, 2)
 	require.Equal(t, rows[0], rows[1])
-	_, err = run(t, "sim", "--ranks", "4", "--algo", path)
-	require.ErrorContains(t, err, "is a plan for all_reduce on 8 ranks, but --coll, --ranks, --root and --topo say all_reduce on 4 ranks")
 	require.NoError(t, os.WriteFile(path, []byte("goccl plan"), 0o600))
 	_, err = run(t, "sim", "--algo", path)
 	require.ErrorContains(t, err, path+": plan:1:1: this is no plan")
+}
+
+// A plan from a file says itself for which collective, ranks, root and shape it is; flags may say the same, and nothing else.
+func TestSimPlanFileSaysWhatItIsFor(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, args string) string {
+		path := filepath.Join(dir, name)
+		_, err := run(t, append(strings.Fields("plan export -o "+path), strings.Fields(args)...)...)
+		require.NoError(t, err)
+		return path
+	}
+	gather := file("gather.plan", "gather/binomial --ranks 6 --root 5")
+	out, err := run(t, "sim", "--algo", gather+",linear", "--size", "6K")
+	require.NoError(t, err)
+	require.Contains(t, out, "# gather on 6 ranks, root 5, topology uniform-6;")
+	_, err = run(t, strings.Fields("sim --size 6K --coll gather --ranks 6 --root 5 --algo "+gather)...)
+	require.NoError(t, err)
+	grid := file("grid.plan", "all_reduce/torus_2d --ranks 8 --shape 2x4")
+	rows := simRows(t, "--size 1M --algo torus_2d,"+grid)
+	require.Equal(t, rows[0], rows[1], "the algorithm has the grid of the file")
+	require.Equal(t, simRows(t, "--size 1M --shape 2x4 --algo torus_2d"), rows[:1])
+	for args, words := range map[string]string{
+		"--ranks 8":                     "gather.plan is a plan for gather on 6 ranks, root 5, but --ranks is 8; leave it out",
+		"--root 0":                      "but --root is 0",
+		"--coll all_gather":             "but --coll is all_gather",
+		"--shape 3x2":                   "but --shape is 3x2",
+		"--topo ring:4":                 "has 4 ranks only",
+		"--algo " + gather + "," + grid: "grid.plan is a plan for all_reduce on 8 ranks (2x4), but " + gather + " is one for gather on 6 ranks, root 5",
+		"--algo dir/none.plan":          "--algo dir/none.plan: there is no such file",
+	} {
+		_, err := run(t, append([]string{"sim", "--algo", gather}, strings.Fields(args)...)...)
+		require.ErrorContains(t, err, words, args)
+	}
+}
+
+// A plan from a file that is wrong is refused with what verify says.
+func TestSimRefusesWrongPlans(t *testing.T) {
+	text, err := run(t, "plan", "export", "all_reduce/ring", "--ranks", "3")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "wrong.plan")
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, " final", "")), 0o600))
+	out, err := run(t, "sim", "--algo", "ring,"+path)
+	require.ErrorContains(t, err, path+`: plan "ring" (all_reduce on 3 ranks) is wrong: post-scaling: `)
+	require.Empty(t, out)
 }
 
 func TestSimWrongUse(t *testing.T) {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/verify"
+)
+
+// simFile is a plan file that --algo names.
+type simFile struct {
+	name string
+	plan *plan.Plan
+}
+
+type planFiles []simFile
+
+// simFiles loads and verifies the plan files among names.
+func simFiles(names string) (files planFiles, err error) {
+	for name := range strings.SplitSeq(names, ",") {
+		name = strings.TrimSpace(name)
+		if info, failed := os.Stat(name); failed != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		p, err := loadPlan(name)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := verify.Plan(p, verify.Options{}); err != nil {
+			return nil, fmt.Errorf("%s: %s", name, message(err))
+		}
+		files = append(files, simFile{name, p})
+	}
+	return files, nil
+}
+
+// spec is that of the files, or the given one where there are none. The flags in set must not contradict the files.
+func (files planFiles) spec(given plan.Spec, set *flag.FlagSet) (plan.Spec, error) {
+	spec := given
+	for i, f := range files {
+		if i > 0 && f.plan.Spec != spec {
+			return spec, fmt.Errorf("%s is a plan for %v, but %s is one for %v; compare plans for the same",
+				f.name, f.plan.Spec, files[0].name, spec)
+		}
+		spec = f.plan.Spec
+	}
+	if files == nil {
+		return spec, nil
+	}
+	says := map[string][2]any{"coll": {given.Coll, spec.Coll}, "ranks": {given.Ranks, spec.Ranks},
+		"root": {given.Root, spec.Root}, "shape": {given.Shape, spec.Shape}}
+	var err error
+	set.Visit(func(f *flag.Flag) {
+		if s, ok := says[f.Name]; ok && s[0] != s[1] {
+			err = fmt.Errorf("%s is a plan for %v, but --%s is %s; leave it out", files[0].name, spec, f.Name, f.Value)
+		}
+	})
+	return spec, err
+}
+
+func (files planFiles) find(name string) *plan.Plan {
+	for _, f := range files {
+		if f.name == name {
+			return f.plan
+		}
+	}
+	return nil
+}
+
+// simPlans makes the plans of the algorithms named, or takes them from the files. "all" leaves out what the spec has no
+// plans for.
+func simPlans(spec plan.Spec, names string, files planFiles) ([]*plan.Plan, error) {
+	var plans []*plan.Plan
+	if names == "all" {
+		var last error
+		for _, a := range algo.For(spec.Coll) {
+			p, err := a.Make(spec)
+			if err != nil {
+				last = err
+				continue
+			}
+			plans = append(plans, p)
+		}
+		if len(plans) == 0 {
+			return nil, last
+		}
+		return plans, nil
+	}
+	for _, name := range strings.Split(names, ",") {
+		name = strings.TrimSpace(name)
+		if p := files.find(name); p != nil {
+			plans = append(plans, p)
+			continue
+		}
+		a, err := findAlgorithm(spec.Coll, name)
+		if err != nil && looksLikeFile(name) {
+			return nil, fmt.Errorf("--algo %s: there is no such file", name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		p, err := a.Make(spec)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, p)
+	}
+	return plans, nil
+}
