@@ -7,4 +7,7 @@
 //
 // Ranks are rows, rounds are columns, each message is an arrow in the colour of the chunk that it carries. Rounds that do not fit
 // side by side stand in bands, one below the other.
+//
+// A plan that is wrong is drawn with what package verify says of it: a banner, an edge around what the steps to blame move,
+// and dashed what never happens since a lane waits for ever before it.
 package draw

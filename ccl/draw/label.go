@@ -55,21 +55,30 @@ func (n naming) shown(v Value) []int {
 }
 
 func (n naming) complete(v Value) bool {
-	return n.all > 1 && len(v.Sum.Terms()) >= n.all
+	terms := v.Sum.Terms()
+	return n.all > 1 && len(terms) == n.all && !repeats(terms)
 }
+
+// unknown is the label of what nobody wrote, which only wrong plans read or leave in Out.
+const unknown = "?"
 
 // label is what stands on a chip that holds these values.
 func (n naming) label(values []Value) string {
 	switch {
 	case len(values) == 0:
 		return ""
+	case slices.ContainsFunc(values, Value.unwritten):
+		return unknown
 	case n.byTerms && len(values) > 1:
 		return fmt.Sprintf("%d sums", len(values))
 	case n.byTerms:
 		if n.complete(values[0]) {
 			return "all"
 		}
-		return ranges(values[0].Sum.Terms())
+		if terms := values[0].Sum.Terms(); !repeats(terms) {
+			return ranges(terms)
+		}
+		return "twice"
 	case n.plan.Spec.Coll == dtype.AllToAll:
 		return n.pairs(values)
 	}
@@ -81,6 +90,15 @@ func (n naming) label(values []Value) string {
 		keys = append(keys, n.key(v))
 	}
 	return ranges(keys)
+}
+
+// unwritten reports whether nobody wrote the value.
+func (v Value) unwritten() bool { return v.Sum == nil }
+
+// repeats reports whether a contribution is there more than once.
+func repeats(terms []int) bool {
+	sorted := slices.Sorted(slices.Values(terms))
+	return len(slices.Compact(sorted)) < len(terms)
 }
 
 // pairs says from which ranks and for which ranks the blocks of an all-to-all are: "0→1,3", "0,4→2", or how many.

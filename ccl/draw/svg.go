@@ -19,6 +19,8 @@ const (
 type Options struct {
 	// Only, if not nil, leaves the ranks that exchange nothing with this one, and what does not concern it, out.
 	Only *int
+	// Wrong, if not nil, is what is wrong with the plan: a banner says it, and steps that never happen are marked.
+	Wrong *Verdict
 }
 
 // SVG draws a plan, as one text without references to anything outside it. The same plan gives the same text.
@@ -26,7 +28,7 @@ func SVG(p *plan.Plan, opts Options) (string, error) {
 	if opts.Only != nil && (*opts.Only < 0 || *opts.Only >= p.Spec.Ranks) {
 		return "", fault.New(fault.Invalid, "rank %d of a plan for %d ranks", *opts.Only, p.Spec.Ranks)
 	}
-	t, err := Run(p)
+	t, err := follow(p, opts.Wrong)
 	if err != nil {
 		return "", err
 	}
@@ -54,11 +56,14 @@ type chip struct {
 	reduced  bool // with a plus
 	complete bool // with an edge
 	hollow   bool // an empty message or a signal: a dot
+	never    bool // it does not happen: dashed
+	blamed   bool // with a red edge
 	told     string
 }
 
 func (c chip) same(d chip) bool {
-	return c.label == d.label && slices.Equal(c.colours, d.colours) && c.reduced == d.reduced && c.complete == d.complete && c.hollow == d.hollow
+	return c.label == d.label && slices.Equal(c.colours, d.colours) && c.reduced == d.reduced && c.complete == d.complete && c.hollow == d.hollow &&
+		c.never == d.never && c.blamed == d.blamed
 }
 
 // cell is where a rank's row and a round cross: what leaves and what arrives.
@@ -85,6 +90,8 @@ type sheet struct {
 	used   map[string]bool // what the legend must explain
 
 	crowded bool // there are more than MaxArrows
+	wrong   *Verdict
+	banner  []string // its lines
 
 	chipWidth, heldWidth, flight, columnWidth int // heldWidth is that of chips in In and Out
 	left, top, width, height                  int // left and top of the first round's first row
@@ -101,7 +108,7 @@ type band struct {
 }
 
 func newSheet(t *Trace, opts Options) *sheet {
-	s := &sheet{trace: t, names: newNaming(t), row: map[int]int{}, drawn: map[arrow]bool{}, used: map[string]bool{}}
+	s := &sheet{trace: t, wrong: opts.Wrong, names: newNaming(t), row: map[int]int{}, drawn: map[arrow]bool{}, used: map[string]bool{}}
 	var moves []Move
 	present := make([]bool, t.Plan.Spec.Ranks)
 	for _, m := range t.Moves {
@@ -143,7 +150,7 @@ func (s *sheet) held(values []Value) []chip {
 	each := (len(values) + mostHeld - 1) / mostHeld
 	for len(values) > 0 {
 		n := min(each, len(values))
-		if values[0].Sum != nil && values[n-1].Sum != nil {
+		if s.wrong != nil || values[0].Sum != nil && values[n-1].Sum != nil {
 			chips = append(chips, s.chip(values[:n], false))
 		}
 		values = values[n:]
@@ -155,6 +162,9 @@ func (s *sheet) chip(values []Value, reduced bool) chip {
 	c := chip{label: s.names.label(values), reduced: reduced, hollow: len(values) == 0}
 	c.complete = len(values) > 0
 	for _, v := range values {
+		if c.label == unknown {
+			return chip{label: unknown}
+		}
 		c.complete = c.complete && v.Sum != nil && s.names.complete(v)
 		if v.Sum == nil {
 			continue
@@ -177,9 +187,11 @@ func (s *sheet) add(m Move) {
 	round := max(m.Round, 1)
 	from, to := s.row[m.From], s.row[m.To]
 	leaving, arriving := s.chip(m.Carried, false), s.chip(m.Result, m.Reduces)
-	if arriving.reduced {
-		s.used["reduced"] = true
-	}
+	leaving.never, arriving.never = m.Never, m.Never
+	leaving.blamed, arriving.blamed = m.Blamed, m.Blamed
+	s.used["reduced"] = s.used["reduced"] || arriving.reduced && !m.Never
+	s.used["never"] = s.used["never"] || m.Never
+	s.used["blamed"] = s.used["blamed"] || m.Blamed
 	there := &s.cells[to][round]
 	share := m.Kind == plan.GetReduce || m.Kind == plan.Signal
 	there.arriving = stack(there.arriving, arriving, share)
@@ -208,7 +220,11 @@ func (s *sheet) add(m Move) {
 			a.style = "empty"
 		}
 	}
-	s.used[a.style] = true
+	if m.Never {
+		a.style = "never"
+	} else {
+		s.used[a.style] = true
+	}
 	if !s.drawn[a] {
 		s.drawn[a] = true
 		s.arrows = append(s.arrows, a)
@@ -266,14 +282,17 @@ func (s *sheet) place() {
 	most := max((widest-s.left-after)/s.columnWidth, 1)
 	bands := (rounds + most - 1) / most
 	s.perBand = (rounds + bands - 1) / bands
+	title, facts := s.title()
+	s.width = max(s.left+s.perBand*s.columnWidth+after, 560, 2*margin+10*len([]rune(title)), 2*margin+7*len([]rune(facts)))
+	if s.banner = banner(s.wrong, s.width); s.banner != nil {
+		s.top += len(s.banner)*bannerLine + bannerEdge + 8
+	}
 	y := s.top
 	for first := 1; first <= rounds; first += s.perBand {
 		b := s.band(first, min(first+s.perBand-1, rounds), y)
 		s.bands = append(s.bands, b)
 		y = b.bottom + bandGap + header
 	}
-	title, facts := s.title()
-	s.width = max(s.left+s.perBand*s.columnWidth+after, 560, 2*margin+10*len([]rune(title)), 2*margin+7*len([]rune(facts)))
 }
 
 // band finds the heights of the rows of some rounds.
@@ -302,7 +321,8 @@ func (s *sheet) longest(chips []chip) int {
 	longest := 0
 	for _, c := range chips {
 		longest = max(longest, len([]rune(c.label)))
-		s.used["complete"] = s.used["complete"] || c.complete
+		s.used["complete"] = s.used["complete"] || c.complete && !c.never
+		s.used["unknown"] = s.used["unknown"] || c.label == unknown
 	}
 	return longest
 }

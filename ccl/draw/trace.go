@@ -1,6 +1,8 @@
 package draw
 
 import (
+	"slices"
+
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
@@ -15,9 +17,12 @@ type Sum struct {
 	Rank        int
 }
 
-// Terms lists the contributions from left to right.
+// Terms lists the contributions from left to right; nil has none.
 func (s *Sum) Terms() []int {
 	var terms []int
+	if s == nil {
+		return nil
+	}
 	for todo := []*Sum{s}; len(todo) > 0; {
 		s := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -46,6 +51,8 @@ type Move struct {
 	Result   []Value  // what Dst holds afterwards
 	Reduces  bool
 	Final    bool
+	Never    bool // it does not happen: a lane of a wrong plan waits for ever before it
+	Blamed   bool // it is by a step to blame for what is wrong
 }
 
 // Trace is everything that a plan does.
@@ -55,18 +62,23 @@ type Trace struct {
 	Moves   []Move    // in an order in which they may happen
 	Sent    []int     // chunks that each rank sent to others, or that others took from its window
 	In, Out [][]Value // of each rank: In before, Out after
+
+	Steps, Never int // of a plan that is wrong: the steps of all ranks, and those that never happen
 }
 
 // Run follows a plan. Plans that are wrong may be followed too, as far as they do not stop or read what nobody wrote; package
 // verify tells them apart.
-func Run(p *plan.Plan) (*Trace, error) {
+func Run(p *plan.Plan) (*Trace, error) { return follow(p, nil) }
+
+// follow is Run, and with a verdict it follows what is wrong as far as that gets.
+func follow(p *plan.Plan, wrong *Verdict) (*Trace, error) {
 	if err := p.Spec.Validate(); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "plan %q cannot be drawn", p.Name)
 	}
 	if p.Program == nil {
 		return nil, fault.New(fault.Invalid, "plan %q has no programs", p.Name)
 	}
-	f := &follower{plan: p, trace: &Trace{Plan: p, Sent: make([]int, p.Spec.Ranks)}, messages: map[route][]message{},
+	f := &follower{plan: p, wrong: wrong, trace: &Trace{Plan: p, Sent: make([]int, p.Spec.Ranks)}, messages: map[route][]message{},
 		signals: map[route][]int{}, unsignalled: map[[2]int]int{}}
 	steps := 0
 	for r := range p.Spec.Ranks {
@@ -83,12 +95,17 @@ func Run(p *plan.Plan) (*Trace, error) {
 		}
 		f.add(r, program.Flat())
 	}
-	if err := f.run(); err != nil {
+	if wrong != nil {
+		return f.trace, f.followWrong()
+	}
+	err := f.run()
+	if err == nil {
+		err = f.ended()
+	}
+	if err != nil {
 		return nil, err
 	}
-	for r := range f.ranks {
-		f.trace.Out = append(f.trace.Out, f.ranks[r].memory[plan.Out])
-	}
+	f.keepOut()
 	return f.trace, nil
 }
 
@@ -104,6 +121,7 @@ func (t *Trace) Contributors() int {
 type route struct{ from, to, index int }
 
 type message struct {
+	by     Place
 	round  int
 	values []Value
 }
@@ -113,6 +131,8 @@ type followedLane struct {
 	pc    int
 	round int   // of the last step
 	ends  []int // the round of each step that is over
+	stuck bool  // the lane goes no further than until
+	until int
 }
 
 type followedRank struct {
@@ -122,6 +142,8 @@ type followedRank struct {
 
 type follower struct {
 	plan        *plan.Plan
+	wrong       *Verdict // nil for plans that should be right
+	never       bool     // what is followed now never happens
 	trace       *Trace
 	ranks       []followedRank
 	messages    map[route][]message
@@ -149,10 +171,13 @@ func (f *follower) run() error {
 		moved = false
 		for rank := range f.ranks {
 			for l := range f.ranks[rank].lanes {
-				for {
-					done, err := f.step(rank, &f.ranks[rank].lanes[l])
-					if err != nil {
+				for lane := &f.ranks[rank].lanes[l]; ; {
+					done, err := f.step(Place{rank, l, lane.pc}, lane)
+					if err != nil && f.wrong == nil {
 						return err
+					}
+					if err != nil {
+						lane.stuck, lane.until = true, lane.pc
 					}
 					if !done {
 						break
@@ -162,6 +187,11 @@ func (f *follower) run() error {
 			}
 		}
 	}
+	return nil
+}
+
+// ended is an error if some lane has not.
+func (f *follower) ended() error {
 	for rank := range f.ranks {
 		for l, lane := range f.ranks[rank].lanes {
 			if lane.pc < len(lane.steps) {
@@ -173,11 +203,19 @@ func (f *follower) run() error {
 	return nil
 }
 
-// step executes the next step of a lane if it can run now.
-func (f *follower) step(rank int, l *followedLane) (done bool, err error) {
-	if l.pc == len(l.steps) {
+// keepOut notes what Out holds now.
+func (f *follower) keepOut() {
+	for r := range f.ranks {
+		f.trace.Out = append(f.trace.Out, slices.Clone(f.ranks[r].memory[plan.Out]))
+	}
+}
+
+// step executes the next step of a lane, the one at a place, if it can run now.
+func (f *follower) step(at Place, l *followedLane) (done bool, err error) {
+	if l.pc == len(l.steps) || l.stuck && l.pc >= l.until {
 		return false, nil
 	}
+	rank := at.Rank
 	s := &l.steps[l.pc]
 	start := l.round
 	for _, a := range s.After {
@@ -191,12 +229,12 @@ func (f *follower) step(rank int, l *followedLane) (done bool, err error) {
 	switch s.Kind {
 	case plan.Copy, plan.Reduce:
 		end = start
-		err = f.local(rank, s, start)
+		err = f.local(at, s, start)
 	case plan.Send:
 		var values []Value
 		if values, err = f.read(rank, s.Src[0]); err == nil {
 			to := route{rank, s.Peer, s.Chan}
-			f.messages[to] = append(f.messages[to], message{end, values})
+			f.messages[to] = append(f.messages[to], message{at, end, values})
 			f.trace.Sent[rank] += len(values)
 		}
 	case plan.Recv, plan.RecvReduce:
@@ -207,9 +245,9 @@ func (f *follower) step(rank int, l *followedLane) (done bool, err error) {
 		}
 		f.messages[from] = queue[1:]
 		end = max(end, queue[0].round)
-		err = f.receive(rank, s, queue[0].values, end)
+		err = f.receive(at, s, queue[0], end)
 	case plan.Put, plan.Packet:
-		err = f.put(rank, s, end)
+		err = f.put(at, s, end)
 		if pair := [2]int{rank, s.Peer}; s.Kind == plan.Put {
 			f.unsignalled[pair] = max(f.unsignalled[pair], end)
 		} else {
@@ -221,7 +259,7 @@ func (f *follower) step(rank int, l *followedLane) (done bool, err error) {
 			end = max(start, put)
 			delete(f.unsignalled, pair)
 		} else {
-			f.trace.Moves = append(f.trace.Moves, Move{Round: end, From: rank, To: s.Peer, Kind: plan.Signal})
+			f.record(Move{Round: end, From: rank, To: s.Peer, Kind: plan.Signal}, at)
 		}
 		f.signal(rank, s, end)
 		f.trace.Rounds = max(f.trace.Rounds, end)
@@ -235,7 +273,7 @@ func (f *follower) step(rank int, l *followedLane) (done bool, err error) {
 		f.signals[from] = queue[1:]
 		end = max(start, queue[0])
 	case plan.Get, plan.GetReduce:
-		if end, err = f.get(rank, s, start); err != nil {
+		if end, err = f.get(at, s, start); err != nil {
 			return false, err
 		}
 	}
@@ -262,33 +300,44 @@ func (f *follower) read(rank int, r plan.Ref) ([]Value, error) {
 	}
 	values := append([]Value(nil), memory[r.At:r.At+r.N]...)
 	for i, v := range values {
-		if v.Sum == nil {
+		if v.Sum == nil && f.wrong == nil {
 			return nil, fault.New(fault.Invalid, "plan %q: %v[%d] of rank %d is read, but nobody wrote it", f.plan.Name, r.Buf, r.At+i, rank)
 		}
 	}
 	return values, nil
 }
 
-// write keeps values at a rank and records the move.
-func (f *follower) write(m Move) error {
+// write keeps values at a rank and records the move, which steps have made.
+func (f *follower) write(m Move, by ...Place) error {
 	memory := f.ranks[m.To].memory[m.Dst.Buf]
 	if m.Dst.At < 0 || m.Dst.At+m.Dst.N > len(memory) || m.Dst.N != len(m.Result) {
 		return fault.New(fault.Invalid, "plan %q: %d chunks do not fit into %v of rank %d", f.plan.Name, len(m.Result), m.Dst, m.To)
 	}
 	copy(memory[m.Dst.At:], m.Result)
-	f.trace.Moves = append(f.trace.Moves, m)
+	f.record(m, by...)
 	return nil
+}
+
+func (f *follower) record(m Move, by ...Place) {
+	m.Never = f.never
+	m.Blamed = f.wrong != nil && !f.never && slices.ContainsFunc(by, f.wrong.blames)
+	f.trace.Rounds = max(f.trace.Rounds, m.Round)
+	f.trace.Moves = append(f.trace.Moves, m)
 }
 
 func combine(left, right []Value) []Value {
 	sums := make([]Value, len(left))
 	for i := range left {
+		if left[i].Sum == nil || right[i].Sum == nil {
+			continue // of a plan that is wrong
+		}
 		sums[i] = Value{left[i].Chunk, &Sum{Left: left[i].Sum, Right: right[i].Sum}}
 	}
 	return sums
 }
 
-func (f *follower) local(rank int, s *plan.Step, round int) error {
+func (f *follower) local(at Place, s *plan.Step, round int) error {
+	rank := at.Rank
 	values, err := f.read(rank, s.Src[0])
 	for _, src := range s.Src[1:] {
 		more, failed := f.read(rank, src)
@@ -303,10 +352,11 @@ func (f *follower) local(rank int, s *plan.Step, round int) error {
 		return err
 	}
 	return f.write(Move{Round: round, From: rank, To: rank, Kind: s.Kind, Carried: values, Dst: s.Dst, Result: values,
-		Reduces: s.Kind == plan.Reduce, Final: s.Final})
+		Reduces: s.Kind == plan.Reduce, Final: s.Final}, at)
 }
 
-func (f *follower) receive(rank int, s *plan.Step, values []Value, round int) error {
+func (f *follower) receive(at Place, s *plan.Step, msg message, round int) error {
+	rank, values := at.Rank, msg.values
 	m := Move{Round: round, From: s.Peer, To: rank, Kind: plan.Send, Carried: values, Dst: s.Dst, Result: values, Final: s.Final}
 	if s.Kind == plan.RecvReduce {
 		own, err := f.read(rank, s.Src[0])
@@ -321,20 +371,23 @@ func (f *follower) receive(rank int, s *plan.Step, values []Value, round int) er
 			m.Result = combine(values, own)
 		}
 	}
-	return f.write(m)
+	return f.write(m, at, msg.by)
 }
 
-func (f *follower) put(rank int, s *plan.Step, round int) error {
+func (f *follower) put(at Place, s *plan.Step, round int) error {
+	rank := at.Rank
 	values, err := f.read(rank, s.Src[0])
 	if err != nil {
 		return err
 	}
 	f.trace.Sent[rank] += len(values)
-	return f.write(Move{Round: round, From: rank, To: s.Peer, Kind: s.Kind, Carried: values, Dst: s.Dst, Result: values, Final: s.Final})
+	return f.write(Move{Round: round, From: rank, To: s.Peer, Kind: s.Kind, Carried: values, Dst: s.Dst, Result: values, Final: s.Final},
+		at)
 }
 
 // get reads from windows. Where all of them are this rank's own there is no message.
-func (f *follower) get(rank int, s *plan.Step, start int) (end int, err error) {
+func (f *follower) get(at Place, s *plan.Step, start int) (end int, err error) {
+	rank := at.Rank
 	type source struct {
 		from   int
 		values []Value
@@ -367,7 +420,7 @@ func (f *follower) get(rank int, s *plan.Step, start int) (end int, err error) {
 	}
 	for _, src := range sources {
 		if err := f.write(Move{Round: end, From: src.from, To: rank, Kind: s.Kind, Carried: src.values, Dst: s.Dst, Result: result,
-			Reduces: s.Kind == plan.GetReduce, Final: s.Final}); err != nil {
+			Reduces: s.Kind == plan.GetReduce, Final: s.Final}, at); err != nil {
 			return 0, err
 		}
 	}

@@ -52,10 +52,16 @@ func (s *sheet) write() string {
 		s.width, s.height, s.width, s.height)
 	page.put(`<title id="title">%s</title>`, escaped(title))
 	page.put(`<desc id="desc">%s. Rows are ranks, columns are rounds, arrows are what one rank gives another.</desc>`, escaped(facts))
-	page.put("<style>%s%s@media (prefers-color-scheme:dark){%s%s}</style>", style, s.colours(light[:]), darkStyle, s.colours(dark[:]))
+	more, darkMore := "", ""
+	if s.wrong != nil {
+		more, darkMore = wrongStyle, darkWrongStyle
+	}
+	page.put("<style>%s%s%s@media (prefers-color-scheme:dark){%s%s%s}</style>", style, more, s.colours(light[:]), darkStyle, darkMore,
+		s.colours(dark[:]))
 	page.put(`<rect class="bg" width="%d" height="%d"/>`, s.width, s.height)
 	page.put(`<text class="title" x="%d" y="28">%s</text>`, margin, escaped(title))
 	page.put(`<text class="soft" x="%d" y="48">%s</text>`, margin, escaped(facts))
+	s.verdict(&page)
 	page.WriteString(body.String())
 	page.put("</svg>")
 	return page.String()
@@ -80,6 +86,9 @@ func (s *sheet) title() (title, facts string) {
 	}
 	if p.Spec.Coll.Rooted() {
 		title += fmt.Sprintf(", root %d", p.Spec.Root)
+	}
+	if far := s.trace.progress(); far != "" {
+		return title, far
 	}
 	facts = count(s.trace.Rounds, "round")
 	low, high := slices.Min(s.trace.Sent), slices.Max(s.trace.Sent)
@@ -186,7 +195,9 @@ func (s *sheet) arrow(p *page, a arrow) {
 	}
 	y1, y2 := s.stackY(a.round, a.from, a.tail, len(tail.leaving)), s.stackY(a.round, a.to, a.head, len(head.arriving))
 	colour := "n"
-	if a.colour >= 0 {
+	if a.style == "never" {
+		colour = "never"
+	} else if a.colour >= 0 {
 		colour = fmt.Sprintf("k%d", a.colour)
 	}
 	arrowPath(p, x1, y1, x2, y2, colour, a.style)
@@ -206,6 +217,8 @@ func arrowPath(p *page, x1, y1, x2, y2 int, colour, style string) {
 		class, head = class+" get", "o"
 	case "signal":
 		class, head, close = class+" signal", "v", ""
+	case "never":
+		head, close = "v", ""
 	}
 	p.put(`<path class="%s" d="M%d %dL%d %d"/><path class="%s %s" d="M%d %dL%d %dL%d %d%s"/>`, class, x1, y1, bx, by,
 		head, colour, bx+px, by+py, x2, y2, bx-px, by-py, close)
@@ -254,10 +267,22 @@ func (s *sheet) buffer(p *page, chips []chip, x, round, row, wide int) {
 // chipAt draws a chip with its left edge at x and its middle at y.
 func (s *sheet) chipAt(p *page, c chip, x, w, y int) {
 	if c.hollow {
-		p.put(`<circle class="n" cx="%d" cy="%d" r="3"/>`, x+w/2, y)
+		p.put(`<circle class="%s" cx="%d" cy="%d" r="3"/>`, c.dot(), x+w/2, y)
 		return
 	}
 	top := y - chipHeight/2
+	if c.blamed {
+		p.put(`<rect class="blame" x="%d" y="%d" width="%d" height="%d" rx="5"/>`, x-2, top-2, w+4, chipHeight+4)
+	}
+	if c.never || c.label == unknown {
+		class := "unknown"
+		if c.never {
+			class = "never"
+		}
+		p.put(`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="4"/>`, class, x, top, w, chipHeight)
+		p.put(`<text class="%s" x="%d" y="%d">%s</text>`, class, x+w/2, y+4, escaped(c.label))
+		return
+	}
 	if c.told != "" {
 		p.put(`<g><title>%s</title>`, c.told)
 	}
@@ -274,6 +299,17 @@ func (s *sheet) chipAt(p *page, c chip, x, w, y int) {
 	if c.told != "" {
 		p.put("</g>")
 	}
+}
+
+// dot is the class of a chip that is a dot.
+func (c chip) dot() string {
+	switch {
+	case c.never:
+		return "never"
+	case c.blamed:
+		return "blame"
+	}
+	return "n"
 }
 
 // stripes draws the box of a chip in all of its colours; it has round corners where they fit into the outer stripes.
@@ -335,10 +371,15 @@ func (s *sheet) legend(p *page) {
 		x, y = margin, y+30
 	}
 	for _, a := range []struct{ style, words string }{{"message", "message"}, {"empty", "empty message"}, {"put", "put: written into the peer's window"},
-		{"get", "get: read from the peer's window"}, {"signal", "signal"}} {
+		{"get", "get: read from the peer's window"}, {"signal", "signal"},
+		{"never", "never happens"}} {
 		if s.used[a.style] {
 			room(a.words)
-			arrowPath(p, x, y, x+34, y, "n", a.style)
+			colour := "n"
+			if a.style == "never" {
+				colour = a.style
+			}
+			arrowPath(p, x, y, x+34, y, colour, a.style)
 			x += 42
 			text(a.words)
 		}
@@ -354,6 +395,21 @@ func (s *sheet) legend(p *page) {
 		const words = "contributions of all ranks"
 		room(words)
 		p.put(`<rect class="edge" x="%d" y="%d" width="20" height="%d" rx="4"/>`, x+1, y-chipHeight/2, chipHeight)
+		x += 28
+		text(words)
+	}
+	if s.used["blamed"] {
+		const words = "by a step to blame"
+		room(words)
+		p.put(`<rect class="blame" x="%d" y="%d" width="20" height="%d" rx="5"/>`, x+1, y-chipHeight/2, chipHeight)
+		x += 28
+		text(words)
+	}
+	if s.used["unknown"] {
+		const words = "nobody wrote it"
+		room(words)
+		p.put(`<rect class="unknown" x="%d" y="%d" width="20" height="%d" rx="4"/>`, x+1, y-chipHeight/2, chipHeight)
+		p.put(`<g class="chip"><text class="unknown" x="%d" y="%d">%s</text></g>`, x+11, y+4, unknown)
 		x += 28
 		text(words)
 	}

@@ -73,6 +73,7 @@ type Counterexample struct {
 	// search. It may take no step at all: nothing writes a chunk.
 	Steps   []Line
 	Minimal bool
+	Stuck   []Where // where a step waits for ever: that step of each lane which does not end
 
 	out int // the chunk of Out, or the rank, that the end is wrong about; or 0
 }
@@ -80,7 +81,8 @@ type Counterexample struct {
 // maxLines is how many steps Error prints.
 const maxLines = 24
 
-func (c *Counterexample) Error() string {
+// Summary is what is wrong, without the steps that show it.
+func (c *Counterexample) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plan %q (%v) is wrong", c.Plan, c.Spec)
 	if c.InPlace {
@@ -90,6 +92,12 @@ func (c *Counterexample) Error() string {
 		b.WriteString(" with windows lent from in and out")
 	}
 	fmt.Fprintf(&b, ": %v: %s", c.Reason, c.Text)
+	return b.String()
+}
+
+func (c *Counterexample) Error() string {
+	var b strings.Builder
+	b.WriteString(c.Summary())
 	for i, l := range c.Steps {
 		switch {
 		case i == 0 && c.Minimal:

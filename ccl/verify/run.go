@@ -152,7 +152,11 @@ func (x *execution) run() *Counterexample {
 		}
 	}
 	if x.left > 0 {
-		return x.stuck()
+		bad := x.stuck()
+		if bad != nil && x.seek == nil {
+			bad.Stuck = x.waiting()
+		}
+		return bad
 	}
 	return x.leftover()
 }

@@ -32,6 +32,19 @@ func (x *execution) stuck() *Counterexample {
 	return first
 }
 
+// waiting is the step of each lane that is left.
+func (x *execution) waiting() []Where {
+	var at []Where
+	for r := range x.ranks {
+		for i := range x.ranks[r].lanes {
+			if l := &x.ranks[r].lanes[i]; l.pc < len(l.code) {
+				at = append(at, x.here(l))
+			}
+		}
+	}
+	return at
+}
+
 // follow goes from a lane that is left to the one it waits for, and so on.
 func (x *execution) follow(l *lane) *Counterexample {
 	var path []*lane

@@ -26,7 +26,7 @@ func planVerbs() []verb {
 	return []verb{
 		{"list", "[--json] [COLLECTIVE]", "the algorithms of the catalogue", planList},
 		{"show", choiceArgs + "[--rank R] PLAN", "verify a plan and print it", planShow},
-		{"draw", choiceArgs + "[--rank R] [-o FILE] PLAN", "draw a plan as SVG, also a wrong one", planDraw},
+		{"draw", choiceArgs + "[--rank R] [-o FILE] PLAN", "draw a plan as SVG; the drawing of a wrong one says what is wrong and what never happens", planDraw},
 		{"export", choiceArgs + "[--format text|json] [-o FILE] PLAN", "write a plan to a file; one from a file is verified before",
 			planExport},
 	}

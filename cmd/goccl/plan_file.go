@@ -72,7 +72,7 @@ func planDraw(args []string, out io.Writer) error {
 	c := choiceFlags("plan draw", out)
 	path := c.set.String("o", "", "file to write; standard output if empty")
 	only := c.set.Int("rank", -1, "only this rank and those that it exchanges something with")
-	p, _, err := c.plan(args)
+	p, name, err := c.plan(args)
 	if err != nil {
 		return err
 	}
@@ -80,11 +80,37 @@ func planDraw(args []string, out io.Writer) error {
 	if *only != -1 {
 		opts.Only = only
 	}
+	_, wrong := verify.Plan(p, verify.Options{Work: verify.DefaultWork / 64})
+	if errors.Is(wrong, fault.NotSupported) {
+		if wrong = nil; c.fromFile {
+			wrong = fmt.Errorf("%s is drawn, but not verified here: it is too large", name)
+		}
+	}
+	if bad := (*verify.Counterexample)(nil); errors.As(wrong, &bad) {
+		opts.Wrong = verdict(bad)
+	}
 	text, err := draw.SVG(p, opts)
-	if err != nil {
+	switch {
+	case err != nil && wrong != nil:
+		return fmt.Errorf("%w\nit cannot be drawn: %s", wrong, message(err))
+	case err != nil:
 		return err
 	}
-	return output(*path, text, out)
+	if err := output(*path, text, out); err != nil {
+		return err
+	}
+	return wrong
+}
+
+// verdict is a counterexample for a drawing.
+func verdict(bad *verify.Counterexample) *draw.Verdict {
+	places := func(all []verify.Where) (places []draw.Place) {
+		for _, w := range all {
+			places = append(places, draw.Place{Rank: w.Rank, Lane: w.Lane, Step: w.Step})
+		}
+		return places
+	}
+	return &draw.Verdict{Text: bad.Summary(), Blamed: places(bad.At), Stuck: places(bad.Stuck)}
 }
 
 func planExport(args []string, out io.Writer) error {

@@ -87,7 +87,7 @@ func TestWrongPlanFiles(t *testing.T) {
 	require.ErrorContains(t, err, "cannot read the plan")
 }
 
-// A plan from a file that is wrong may be drawn, to be looked at, but is neither shown nor exported.
+// A plan from a file that is wrong is drawn, to be looked at, and drawing and exit status say that it is wrong; it is neither shown nor exported.
 func TestWrongPlansAreDrawn(t *testing.T) {
 	text, err := run(t, "plan", "export", "all_reduce/ring", "--ranks", "3")
 	require.NoError(t, err)
@@ -100,8 +100,40 @@ func TestWrongPlansAreDrawn(t *testing.T) {
 		require.Empty(t, out, verb)
 	}
 	out, err := run(t, "plan", "draw", path)
-	require.NoError(t, err)
+	require.ErrorContains(t, err, `plan "ring" (all_reduce on 3 ranks) is wrong: post-scaling`)
+	require.False(t, errors.As(err, new(misuse)))
 	require.Contains(t, out, "<svg")
+	require.Contains(t, out, `class="worse"`)
+	require.Contains(t, out, "is wrong: post-scaling")
+	picture := filepath.Join(t.TempDir(), "swap.svg")
+	swap := write(t, `goccl plan format 2
+plan swap all_reduce ranks=2 needs=messages
+rank 0
+  lane 0
+    recvreduce out[0] = in[0] + msg from 1 final
+    send in[0] to 1
+rank 1
+  lane 0
+    recvreduce out[0] = msg + in[0] from 0 final
+    send in[0] to 0
+`)
+	_, err = run(t, "plan", "draw", "-o", picture, swap)
+	require.ErrorContains(t, err, "is wrong: deadlock: ")
+	drawn, err := os.ReadFile(picture)
+	require.NoError(t, err)
+	require.Contains(t, string(drawn), "is wrong: deadlock: ")
+	require.Contains(t, string(drawn), "4 of 4 steps never happen")
+	_, err = run(t, "plan", "draw", "--rank", "2", swap)
+	require.ErrorContains(t, err, "is wrong: deadlock: ")
+	require.ErrorContains(t, err, "\nit cannot be drawn: rank 2 of a plan for 2 ranks")
+}
+
+// write makes a plan file.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "own.plan")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
 }
 
 func TestPlansFromStandardInput(t *testing.T) {
