@@ -17,12 +17,11 @@ import "github.com/goccl/goccl/ccl/plan"
 //
 // It does not run in place: Out would be written before In was sent.
 func allToAllHierarchical(s plan.Spec) design {
-	sizes := levels(s, 2)
-	a := sizes[0]
-	b := s.Ranks / a
-	if b == 1 {
+	sizes := hosts(s)
+	if len(sizes) == 1 {
 		return allToAllLinear(s) // a single host, or no grid
 	}
+	a, b := sizes[0], sizes[1]
 	return design{needs: plan.Messages | plan.Counts, program: func(rank int) plan.Program {
 		groups := digits(rank, []int{a, b})
 		host, rail := groups[0], groups[1]
@@ -54,4 +53,14 @@ func allToAllHierarchical(s plan.Spec) design {
 		}
 		return program(sends, recvs, lengths...)
 	}}
+}
+
+// hosts is the ranks of a host and how many hosts there are: the innermost level of s and all others together. It is one
+// level where there is a single host.
+func hosts(s plan.Spec) []int {
+	sizes := levels(s, 2)
+	if a := sizes[0]; len(sizes) > 1 {
+		return []int{a, s.Ranks / a}
+	}
+	return sizes
 }

@@ -187,7 +187,7 @@ func lower(coll, half dtype.Collective, name string) (dtype.Collective, string) 
 
 // composition is an Algorithm whose design may fail, since those of its parts may.
 func composition(name string, coll dtype.Collective, doc string, p parts) Algorithm {
-	a := entry(name, coll, doc, nil)
+	a := entry(name, coll, doc, nil).on(func(s plan.Spec) []int { return levels(s, len(p)) })
 	a.Make = func(s plan.Spec) (*plan.Plan, error) {
 		var wrong error
 		made, err := entry(name, coll, doc, func(s plan.Spec) design {

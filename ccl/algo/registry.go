@@ -16,11 +16,18 @@ type Algorithm struct {
 	Doc   string // one line
 	Level int    // of determinism, as verify.Level counts; the least over all numbers of ranks from 3 on
 	Make  func(plan.Spec) (*plan.Plan, error)
+	Grid  func(plan.Spec) []int // the levels that the ranks are laid out in, the innermost first; nil if it knows none
 }
 
 // level declares a level of determinism other than that of entry.
 func (a Algorithm) level(l int) Algorithm {
 	a.Level = l
+	return a
+}
+
+// on declares the grid of an algorithm.
+func (a Algorithm) on(grid func(plan.Spec) []int) Algorithm {
+	a.Grid = grid
 	return a
 }
 
@@ -63,8 +70,8 @@ var algorithms = []Algorithm{
 	entry("binary_tree", dtype.AllReduce, "up and down a binary tree, in segments", allReduceBinaryTree).level(3),
 	entry("double_binary_tree", dtype.AllReduce, "two trees, each for half of the block; leaves of one are inner ranks of the other", allReduceDoubleBinaryTree),
 	entry("bcube", dtype.AllReduce, "Rabenseifner's with a radix for each prime factor of n; fewest bytes", allReduceBcube).level(3),
-	entry("torus_2d", dtype.AllReduce, "rings along rows and columns", allReduceTorus2D),
-	entry("mesh_2d", dtype.AllReduce, "lines along rows and columns, in both directions", allReduceMesh2D),
+	entry("torus_2d", dtype.AllReduce, "rings along rows and columns", allReduceTorus2D).on(grid),
+	entry("mesh_2d", dtype.AllReduce, "lines along rows and columns, in both directions", allReduceMesh2D).on(grid),
 	entry("two_shot", dtype.AllReduce, "all-pairs reduce-scatter in rank order, then all-pairs all-gather", allReduceTwoShot).level(4),
 	entry("window", dtype.Broadcast, "every rank reads the root's window", broadcastWindow),
 	entry("window", dtype.AllGather, "every rank reads all windows; one wait", allGatherWindow),
@@ -79,8 +86,8 @@ var algorithms = []Algorithm{
 	entry("window", dtype.AllToAll, "every rank reads its blocks out of all windows; one wait", allToAllWindow),
 	entry("pairwise", dtype.AllToAll, "in rounds, with one partner to send to and one to receive from in each", allToAllPairwise),
 	entry("bruck", dtype.AllToAll, "blocks are forwarded at doubling distances; log n rounds", allToAllBruck),
-	entry("hierarchical", dtype.AllToAll, "collected within hosts, then one message to each other host", allToAllHierarchical),
-	entry("2d", dtype.AllToAll, "along the rows of a grid, then along its columns", allToAll2D),
+	entry("hierarchical", dtype.AllToAll, "collected within hosts, then one message to each other host", allToAllHierarchical).on(hosts),
+	entry("2d", dtype.AllToAll, "along the rows of a grid, then along its columns", allToAll2D).on(grid),
 	entry("dissemination", dtype.Barrier, "signals at doubling distances; log n rounds", barrierDissemination),
 	entry("flags", dtype.Barrier, "every rank signals all others", barrierFlags),
 	entry("tree", dtype.Barrier, "up and down a binomial tree; fewest messages", barrierTree),

@@ -196,8 +196,31 @@ func (c *choice) plan(args []string) (p *plan.Plan, doc string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
+	doc = a.Doc
+	if a.Grid != nil {
+		doc += "\n" + gridText(a.Grid(spec), spec)
+	}
 	p, err = a.Make(spec)
-	return p, a.Doc, err
+	return p, doc, err
+}
+
+// gridText says which grid an algorithm has laid the ranks out in.
+func gridText(levels []int, spec plan.Spec) string {
+	words := make([]string, len(levels))
+	for i, n := range levels {
+		words[i] = strconv.Itoa(n)
+	}
+	text := "grid " + strings.Join(words, "x") + ", the innermost level first"
+	chosen := spec.Shape == (plan.Shape{})
+	switch {
+	case len(levels) == 1 && chosen:
+		return fmt.Sprintf("no grid: %d ranks have none, so all are in one level", spec.Ranks)
+	case len(levels) == 1:
+		return fmt.Sprintf("no grid: all ranks are in one level of %v", spec.Shape)
+	case chosen:
+		text += "; --shape sets another"
+	}
+	return text
 }
 
 // noSuchPlan is the error for an argument that names no plan: stat is why it is no file, nil for a folder, and wrong why it is no collective.

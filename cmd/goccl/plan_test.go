@@ -43,6 +43,29 @@ func TestPlanDraw(t *testing.T) {
 	require.Contains(t, out, "root 2")
 }
 
+// show says which grid it took, where the algorithm has one.
+func TestPlanShowsTheGrid(t *testing.T) {
+	for args, want := range map[string]string{
+		"all_reduce/hierarchical --ranks 5":                 "# no grid: 5 ranks have none, so all are in one level\n",
+		"all_reduce/hierarchical --ranks 12":                "# grid 4x3, the innermost level first; --shape sets another\n",
+		"all_reduce/hierarchical --ranks 12 --shape 2x6":    "# grid 2x6, the innermost level first\n",
+		"all_reduce/hierarchical --ranks 12 --shape 1x12":   "# no grid: all ranks are in one level of 1x12\n",
+		"all_reduce/hierarchical.ring.ring.ring --ranks 12": "# grid 3x2x2, the innermost level first; --shape sets another\n",
+		"all_reduce/torus_2d --ranks 5":                     "# grid 5x1, the innermost level first; --shape sets another\n",
+		"all_reduce/mesh_2d --ranks 6 --shape 2x3":          "# grid 2x3, the innermost level first\n",
+		"all_to_all/2d --ranks 8":                           "# grid 4x2, the innermost level first; --shape sets another\n",
+		"all_to_all/hierarchical --ranks 12 --shape 3x2x2":  "# grid 3x4, the innermost level first\n",
+		"all_to_all/hierarchical --ranks 7":                 "# no grid: 7 ranks have none, so all are in one level\n",
+	} {
+		out, err := run(t, append([]string{"plan", "show"}, strings.Fields(args)...)...)
+		require.NoError(t, err, args)
+		require.Contains(t, out, want, args)
+	}
+	out, err := run(t, "plan", "show", "all_reduce/ring", "--ranks", "6")
+	require.NoError(t, err)
+	require.NotContains(t, out, "grid")
+}
+
 // What export writes, verify, show and draw read.
 func TestPlanFiles(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
