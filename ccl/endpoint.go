@@ -20,7 +20,6 @@ import (
 	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
-	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/transport"
@@ -60,8 +59,8 @@ type Endpoint struct {
 	node    *Node
 	cfg     Config
 	address []byte
-	plans   []*plan.Plan // the user's own
-	table   *tune.Table  // the user's own, or nil
+	plans   []ownPlan
+	table   *tune.Table // the user's own, or nil
 }
 
 // address is what ranks tell each other before they join. It is untrusted until checked.
@@ -128,7 +127,9 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if len(text) > MaxAddress {
 		return nil, fault.New(fault.Internal, "address of %d bytes", len(text))
 	}
-	return &Endpoint{node: n, cfg: cfg, address: text, plans: plans, table: table}, nil
+	e := &Endpoint{node: n, cfg: cfg, address: text, plans: plans, table: table}
+	e.tellOtherPlans()
+	return e, nil
 }
 
 // Address is what the other ranks must know to join this one.
@@ -198,7 +199,9 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	}
 	relax, bytes := park.Join(threads(peers, local)), int64(window.Size())
 	e.node.windows.Add(bytes)
+	planner.told = e.journal(planner)
 	leave := sync.OnceFunc(func() {
+		planner.told.close()
 		relax()
 		e.node.windows.Add(-bytes)
 	})
@@ -207,6 +210,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		Channels: channels, Window: window, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout, FastBF16: e.fastBF16(peers),
 		Arena: e.node.arenaFor(window), Cache: e.node.cache, Record: ringOf(e.cfg.Options.Recorder)})
 	if err != nil {
+		planner.told = nil
 		leave()
 		closeLinks(links)
 		window.Release()
@@ -463,12 +467,4 @@ func summary(routes []string) string {
 	}
 	sort.Strings(parts)
 	return strings.Join(parts, ", ")
-}
-
-// log writes a line for people where GOCCL_DEBUG asks for it.
-func (e *Endpoint) log(level, format string, args ...any) {
-	if e.cfg.Options.Debug == "WARN" || e.cfg.Options.Debug == "INFO" && level == "TRACE" {
-		return
-	}
-	fmt.Fprintf(os.Stderr, "goccl %s rank %d group %s: %s\n", level, e.cfg.Rank, e.cfg.Name, fmt.Sprintf(format, args...))
 }

@@ -59,7 +59,9 @@ var optionTable = []option{
 			"of what is left a group of n ranks takes an nth at most.", true,
 		func(o *Options) string { return sizeText(o.BuffSize) }, setBuffSize},
 	{"GOCCL_DEBUG", "WARN", "str",
-		"What is printed to standard error: WARN, INFO or TRACE.", false,
+		"What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are " +
+			"joined, and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another " +
+			"size than the one before.", false,
 		func(o *Options) string { return o.Debug }, func(o *Options, v string) error { o.Debug = strings.ToUpper(v); return nil }},
 	{"GOCCL_DETERMINISM", "2", "int",
 		"2: the same bits on every rank and in every run. 3: also independent of message size and bucket " +
@@ -229,6 +231,9 @@ func setTimeout(o *Options, v string) error {
 	return nil
 }
 
+// debugLevels are the values of Options.Debug; each prints the lines of those before it, too.
+var debugLevels = []string{"WARN", "INFO", "TRACE"}
+
 // transports are the values of Options.Transport.
 var transports = []string{"auto", "shm", "tcp"}
 
@@ -258,8 +263,8 @@ func (o *Options) Validate() error {
 	if err := o.checkRegistered(); err != nil {
 		return fault.New(fault.Invalid, "GOCCL_REGISTERED: %v", err)
 	}
-	if levels := []string{"WARN", "INFO", "TRACE"}; o.Debug != "" && !slices.Contains(levels, o.Debug) {
-		return fault.New(fault.Invalid, "GOCCL_DEBUG=%s is not one of %v", o.Debug, levels)
+	if o.Debug != "" && !slices.Contains(debugLevels, o.Debug) {
+		return fault.New(fault.Invalid, "GOCCL_DEBUG=%s is not one of %v", o.Debug, debugLevels)
 	}
 	if o.Timeout < 0 {
 		return fault.New(fault.Invalid, "GOCCL_TIMEOUT=%v is negative", o.Timeout)

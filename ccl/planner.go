@@ -2,7 +2,9 @@ package ccl
 
 import (
 	"fmt"
+	"iter"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,9 +22,10 @@ import (
 type planner struct {
 	rules tune.Rules
 	prove bool // each plan of the catalogue before its first use
-	users []*plan.Plan
+	users []ownPlan
 	names []named // what the numbers behind users stand for
 	last  [dtype.Barrier + 1]choice
+	told  *journal // nil for none
 }
 
 // choice is what Choose said last for a collective: calls of one size come one after the other.
@@ -38,7 +41,7 @@ type named struct {
 	make func(plan.Spec) (*plan.Plan, error)
 }
 
-func newPlanner(opts *Options, users []*plan.Plan) *planner {
+func newPlanner(opts *Options, users []ownPlan) *planner {
 	p := &planner{rules: tune.Rules{Override: opts.override(), Determinism: opts.Determinism}, prove: opts.Verify == "always", users: users}
 	for _, a := range algo.All() {
 		p.names = append(p.names, named{a.Coll, a.Name, a.Make})
@@ -61,7 +64,7 @@ func (p *planner) needs(ranks int) (channels int, windows bool) {
 	}
 	for _, u := range p.users {
 		if u.Spec.Ranks == ranks {
-			add(u)
+			add(u.Plan)
 		}
 	}
 	for coll, name := range p.rules.Override {
@@ -93,6 +96,7 @@ func (p *planner) Choose(coll dtype.Collective, ranks int, bytes int64) int {
 	last := &p.last[coll]
 	if last.ranks != ranks || last.bytes != bytes {
 		*last = choice{ranks, bytes, p.choose(coll, ranks, bytes)}
+		p.told.chosen(coll, bytes, last.algorithm)
 	}
 	return last.algorithm
 }
@@ -116,10 +120,59 @@ func (p *planner) find(coll dtype.Collective, name string) int {
 	return -1
 }
 
+// mostBytes is more than any call has.
+const mostBytes = 1 << 44
+
+// span is the sizes around bytes for which choose says the same. It looks at the sizes where a user's plan or a row of a
+// table begins or ends and at all powers of two, then between the last that is the same and the first that is not.
+func (p *planner) span(coll dtype.Collective, ranks int, bytes int64) (low, high int64) {
+	points := []int64{0, mostBytes}
+	for b := int64(1); b < mostBytes; b *= 2 {
+		points = append(points, b)
+	}
+	for _, u := range p.users {
+		if u.Spec.Coll == coll {
+			points = append(points, u.MinBytes-1, u.MinBytes, u.MaxBytes, u.MaxBytes+1)
+		}
+	}
+	p.rules.Rows(ranks, func(r tune.Row) {
+		if r.Coll == coll {
+			points = append(points, r.Bytes, r.Bytes+1)
+		}
+	})
+	slices.Sort(points)
+	algorithm := p.choose(coll, ranks, bytes)
+	edge := func(points iter.Seq2[int, int64], beyond func(int64) bool) int64 {
+		same := bytes
+		for _, other := range points {
+			if other < 0 || other > mostBytes || !beyond(other) {
+				continue
+			}
+			if p.choose(coll, ranks, other) == algorithm {
+				same = other
+				continue
+			}
+			for other-same > 1 || same-other > 1 {
+				if half := same + (other-same)/2; p.choose(coll, ranks, half) == algorithm {
+					same = half
+				} else {
+					other = half
+				}
+			}
+			break
+		}
+		return same
+	}
+	low = edge(slices.Backward(points), func(b int64) bool { return b < bytes })
+	high = edge(slices.All(points), func(b int64) bool { return b > bytes })
+	return low, high
+}
+
 func (p *planner) Make(algorithm int, spec plan.Spec) (*plan.Plan, error) {
 	if algorithm >= 0 && algorithm < len(p.users) {
 		if u := p.users[algorithm]; u.Spec.Root == spec.Root {
-			return u, nil
+			p.told.made(algorithm, spec)
+			return u.Plan, nil
 		}
 		// A plan from a file is for one root. Other roots get what they would without the file for the least size that it is for: one program
 		// serves all sizes.
@@ -128,6 +181,7 @@ func (p *planner) Make(algorithm int, spec plan.Spec) (*plan.Plan, error) {
 	if algorithm < 0 {
 		return nil, fmt.Errorf("no algorithm for %v", spec)
 	}
+	p.told.made(algorithm, spec)
 	made, err := p.names[algorithm-len(p.users)].make(spec)
 	if err != nil || !p.prove {
 		return made, err
@@ -147,7 +201,7 @@ func (p *planner) Make(algorithm int, spec plan.Spec) (*plan.Plan, error) {
 var verified sync.Map // string → *plan.Plan
 
 // loadPlans reads and verifies the plans of the files that GOCCL_PLAN names. contents is what ranks compare.
-func loadPlans(opts *Options) (plans []*plan.Plan, contents string, err error) {
+func loadPlans(opts *Options) (plans []ownPlan, contents string, err error) {
 	for _, file := range opts.planFiles() {
 		data, err := readFile("GOCCL_PLAN", file, plan.MaxFileSize)
 		if err != nil {
@@ -157,7 +211,7 @@ func loadPlans(opts *Options) (plans []*plan.Plan, contents string, err error) {
 		if err != nil {
 			return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_PLAN=%s is refused", file)
 		}
-		plans = append(plans, p)
+		plans = append(plans, ownPlan{p, file})
 		contents += fmt.Sprintf(" %s:%016x", p.Name, p.Hash())
 	}
 	return plans, strings.TrimSpace(contents), nil

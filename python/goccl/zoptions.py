@@ -24,7 +24,9 @@ class Options(Settings):
         buffsize: Most bytes of windows that a rank has in a group, such as 512K or 8M, from 128K to 32M: half of it
             is what one operation uses at a time, longer ones run in pieces. All groups of a process share 32M; of what
             is left a group of n ranks takes an nth at most. (``GOCCL_BUFFSIZE``, default 2M)
-        debug: What is printed to standard error: WARN, INFO or TRACE. (``GOCCL_DEBUG``, default WARN)
+        debug: What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are joined,
+            and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another size
+            than the one before. (``GOCCL_DEBUG``, default WARN)
         determinism: 2: the same bits on every rank and in every run. 3: also independent of message size and bucket
             split. 4: also of the algorithm. (``GOCCL_DETERMINISM``, default 2)
         fast_bf16: 1: where the CPUs of all ranks have AVX512_BF16, sums of bf16 use its conversions, which make

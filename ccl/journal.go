@@ -1,0 +1,217 @@
+package ccl
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/tune"
+)
+
+// ownPlan is a plan from a file that GOCCL_PLAN names.
+type ownPlan struct {
+	*plan.Plan
+	file string
+}
+
+// journal says which plan runs for what (GOCCL_DEBUG), and at the end which of the users' plans were never used. It is
+// written when a program is made, and when a call has another size than the one before: a call like the last one never
+// comes here. A nil journal keeps nothing.
+type journal struct {
+	planner     *planner
+	group       *Endpoint
+	info, trace bool // whether to print these levels
+
+	mu    sync.Mutex // the group may be closed while a driver is at work
+	used  []bool     // of planner.users
+	calls [dtype.Barrier + 1]called
+}
+
+// called is what a group called of one collective, a few of each, for the text of a warning.
+type called struct {
+	sizes []int64
+	roots []int
+	ran   []string
+}
+
+const fewCalls = 4
+
+func note[T comparable](list *[]T, x T) {
+	if len(*list) <= fewCalls && !slices.Contains(*list, x) {
+		*list = append(*list, x)
+	}
+}
+
+// logs reports whether GOCCL_DEBUG asks for lines of a level.
+func (e *Endpoint) logs(level string) bool {
+	return slices.Index(debugLevels, level) <= slices.Index(debugLevels, e.cfg.Options.Debug)
+}
+
+// log writes a line for people where GOCCL_DEBUG asks for it.
+func (e *Endpoint) log(level, format string, args ...any) {
+	if e.logs(level) {
+		fmt.Fprintf(os.Stderr, "goccl %s rank %d group %s: %s\n", level, e.cfg.Rank, e.cfg.Name, fmt.Sprintf(format, args...))
+	}
+}
+
+// tellOtherPlans says which plans from files are for groups of another size.
+func (e *Endpoint) tellOtherPlans() {
+	for _, p := range e.plans {
+		if p.Spec.Ranks != e.cfg.Size {
+			e.log("INFO", "GOCCL_PLAN: %s is not used in this group of %d ranks: it is for %s",
+				p.file, e.cfg.Size, forWhat(p.Plan))
+		}
+	}
+}
+
+// journal is the one of a group, nil where there is nothing to keep.
+func (e *Endpoint) journal(p *planner) *journal {
+	j := &journal{planner: p, group: e, info: e.logs("INFO"), trace: e.logs("TRACE")}
+	for _, u := range p.users {
+		if u.Spec.Ranks == e.cfg.Size && e.cfg.Rank == 0 { // all ranks would say the same
+			j.used = make([]bool, len(p.users))
+		}
+	}
+	if !j.info && j.used == nil {
+		return nil
+	}
+	return j
+}
+
+// chosen notes a call of another size than the one before.
+func (j *journal) chosen(coll dtype.Collective, bytes int64, algorithm int) {
+	if j == nil {
+		return
+	}
+	if j.trace && algorithm >= 0 {
+		j.group.log("TRACE", "%v%s: plan %s", coll, sizeOf(coll, bytes), j.name(algorithm))
+	}
+	if j.used != nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		note(&j.calls[coll].sizes, bytes)
+	}
+}
+
+// made notes that the program of a plan is made.
+func (j *journal) made(algorithm int, spec plan.Spec) {
+	if j == nil {
+		return
+	}
+	if j.info {
+		low, high := j.planner.span(spec.Coll, spec.Ranks, j.planner.last[spec.Coll].bytes)
+		root := ""
+		if spec.Coll.Rooted() {
+			root = fmt.Sprintf(" with root %d", spec.Root)
+		}
+		j.group.log("INFO", "%v%s%s: plan %s", spec.Coll, root, rangeOf(spec.Coll, low, high), j.name(algorithm))
+	}
+	if j.used == nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if algorithm < len(j.used) {
+		j.used[algorithm] = true
+	}
+	c := &j.calls[spec.Coll]
+	note(&c.ran, j.name(algorithm))
+	note(&c.roots, spec.Root)
+}
+
+// name is a plan for people.
+func (j *journal) name(algorithm int) string {
+	users := j.planner.users
+	if algorithm < len(users) {
+		return fmt.Sprintf("%s of %s", users[algorithm].Name, users[algorithm].file)
+	}
+	return j.planner.names[algorithm-len(users)].name
+}
+
+// close warns of the plans for groups of this size that were never used.
+func (j *journal) close() {
+	if j == nil || j.used == nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i, u := range j.planner.users {
+		if u.Spec.Ranks == j.group.cfg.Size && !j.used[i] {
+			j.group.log("WARN", "GOCCL_PLAN: %s was never used: it is for %s; %s",
+				u.file, forWhat(u.Plan), j.instead(u.Spec.Coll))
+		}
+	}
+}
+
+// forWhat is the calls that a plan is for.
+func forWhat(p *plan.Plan) string {
+	text := p.Spec.String()
+	switch {
+	case p.MinBytes == 0 && p.MaxBytes == 0:
+		return text
+	case p.MaxBytes == 0:
+		return fmt.Sprintf("%s of %d bytes and more", text, p.MinBytes)
+	}
+	return fmt.Sprintf("%s of %d to %d bytes", text, p.MinBytes, p.MaxBytes)
+}
+
+// instead is what was called in place of a collective, or how it was called.
+func (j *journal) instead(coll dtype.Collective) string {
+	c := &j.calls[coll]
+	if c.ran != nil {
+		root := ""
+		if coll.Rooted() {
+			root = " with root " + some(c.roots)
+		}
+		if tune.Sized(coll) {
+			root += " of " + some(c.sizes) + " bytes"
+		}
+		return fmt.Sprintf("%v was called%s, and ran %s", coll, root, some(c.ran))
+	}
+	var others []string
+	for other := range j.calls {
+		if j.calls[other].ran != nil {
+			others = append(others, dtype.Collective(other).String())
+		}
+	}
+	if others == nil {
+		return "no collective was called"
+	}
+	return fmt.Sprintf("%v was never called, but %s", coll, strings.Join(others, ", "))
+}
+
+// some lists a few.
+func some[T any](list []T) string {
+	var words []string
+	for i, x := range list {
+		if i == fewCalls {
+			words = append(words, "…")
+			break
+		}
+		words = append(words, fmt.Sprint(x))
+	}
+	return strings.Join(words, ", ")
+}
+
+// sizeOf is the size of a call, for a collective whose plans depend on it.
+func sizeOf(coll dtype.Collective, bytes int64) string {
+	if !tune.Sized(coll) {
+		return ""
+	}
+	return fmt.Sprintf(" of %d bytes", bytes)
+}
+
+// rangeOf is the sizes from low to high.
+func rangeOf(coll dtype.Collective, low, high int64) string {
+	switch {
+	case !tune.Sized(coll) || low == 0 && high == mostBytes:
+		return ""
+	case high == mostBytes:
+		return fmt.Sprintf(" of %d bytes and more", low)
+	}
+	return fmt.Sprintf(" of %d to %d bytes", low, high)
+}
