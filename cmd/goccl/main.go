@@ -61,16 +61,19 @@ func message(err error) string {
 type misuse struct{ error }
 
 func dispatch(args []string, out io.Writer) error {
+	if len(args) > 1 && wantsHelp(args[0]) && !wantsHelp(args[1]) { // help plan draw is plan draw --help
+		return dispatch(append(args[1:], "--help"), out)
+	}
 	if len(args) == 0 || wantsHelp(args[0]) {
-		fmt.Fprintln(out, "usage: goccl VERB …      goccl VERB --help for its flags")
+		fmt.Fprintln(out, "usage: goccl VERB …      goccl help VERB for its flags")
 		printVerbs(out, verbs())
 		fmt.Fprintln(out, "The exit status is 0, 1 if something is wrong, 2 if the command line is not understood.")
 		return nil
 	}
 	c := &console{Writer: out}
 	err := runVerb("verb", verbs(), args, c)
-	if err != nil && c.wrongFlag {
-		return misuse{err}
+	if err != nil && c.wrongFlagOf != "" {
+		return wrongFlag(err, c.wrongFlagOf)
 	}
 	return err
 }
@@ -99,47 +102,10 @@ func runVerb(what string, verbs []verb, args []string, out io.Writer) error {
 	return misuse{fmt.Errorf("unknown %s %q; there are %s%s", what, args[0], strings.Join(names, ", "), humanize.DidYouMean(args[0], names))}
 }
 
-// console is where verbs print. A wrong flag is noted here, since the flag package returns no type of its own for it.
+// console is where verbs print. The verb that had a wrong flag is noted here: the flag package returns no type of its own for that.
 type console struct {
 	io.Writer
-	wrongFlag bool
-}
-
-// flagErrors notes that the flag package prints an error. It is printed once, when main ends, and not among the results.
-type flagErrors struct{ seen bool }
-
-func (e *flagErrors) Write(text []byte) (int, error) {
-	e.seen = true
-	return len(text), nil
-}
-
-// flags makes the flag set of a verb, or of a verb of plan, whose --help prints how to use it.
-func flags(name string, out io.Writer) *flag.FlagSet {
-	set := flag.NewFlagSet("goccl "+name, flag.ContinueOnError)
-	wrong := &flagErrors{}
-	set.SetOutput(wrong)
-	set.Usage = func() {
-		if wrong.seen {
-			if c, ok := out.(*console); ok {
-				c.wrongFlag = true
-			}
-			return
-		}
-		all := verbs()
-		for _, v := range planVerbs() {
-			v.name = "plan " + v.name
-			all = append(all, v)
-		}
-		called, _, _ := strings.Cut(name, " --")
-		for _, v := range all {
-			if v.name == called {
-				fmt.Fprintf(out, "usage: goccl %s %s\n%s\n", called, v.args, v.doc)
-			}
-		}
-		set.SetOutput(out)
-		set.PrintDefaults()
-	}
-	return set
+	wrongFlagOf string
 }
 
 // environment is the options that the GOCCL_* variables give.

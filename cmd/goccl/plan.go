@@ -49,7 +49,7 @@ func planVerb(args []string, out io.Writer) error {
 }
 
 func planUsage(out io.Writer) {
-	fmt.Fprintln(out, "usage: goccl plan list|show|draw|export …      goccl plan VERB --help for its flags")
+	fmt.Fprintln(out, "usage: goccl plan list|show|draw|export …      goccl help plan VERB for its flags")
 	printVerbs(out, planVerbs())
 	fmt.Fprintln(out, planHelp)
 }

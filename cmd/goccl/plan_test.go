@@ -208,11 +208,17 @@ func TestHelp(t *testing.T) {
 				require.ErrorIs(t, err, flag.ErrHelp, v.name)
 			}
 			require.Contains(t, out, "usage: goccl "+strings.Join(args[:len(args)-1], " "))
+			require.NotRegexp(t, `(?m)^ +-\w\w`, out, "long flags have two dashes")
+			helped, err := run(t, append([]string{"help"}, args[:len(args)-1]...)...)
+			require.True(t, err == nil || errors.Is(err, flag.ErrHelp), "%v", err)
+			require.Equal(t, out, helped)
 		}
 	}
-	out, err := run(t)
-	require.NoError(t, err)
-	require.Contains(t, out, "exit status")
+	for _, args := range []string{"", "help", "--help", "help help", "-h -h"} {
+		out, err := run(t, strings.Fields(args)...)
+		require.NoError(t, err)
+		require.Contains(t, out, "exit status")
+	}
 }
 
 // What is not understood has an exit status of its own, and prints nothing among the results.
@@ -221,12 +227,16 @@ func TestMisuse(t *testing.T) {
 		"pan":                 `unknown verb "pan"; there are bench, plan, verify, sim, tune, doctor, options, version; did you mean plan?`,
 		"plan":                "usage: goccl plan list|show",
 		"plan shw":            "did you mean show?",
-		"plan list --no":      "flag provided but not defined: -no",
+		"plan list --no":      "flag provided but not defined: --no; see goccl help plan list",
 		"plan list a b":       "one collective at most",
 		"plan show":           "got 0; see goccl plan list",
 		"plan draw a b":       "got 2; see goccl plan list",
-		"plan export --ranks": "flag needs an argument",
-		"plan draw --ranks x": "invalid value",
+		"plan export --ranks": "flag needs an argument: --ranks; see goccl help plan export",
+		"plan draw --ranks x": `invalid value "x" for flag --ranks: parse error; see goccl help plan draw`,
+		"plan draw -o":        "flag needs an argument: -o; see goccl help plan draw",
+		"help shw":            `unknown verb "shw"`,
+		"help plan shw":       `unknown verb of plan "shw"`,
+		"tune":                "usage: goccl tune --fit [flags], or goccl tune --measure [flags]; see goccl help tune",
 		"plan import x":       `unknown verb of plan "import"; there are list, show, draw, export`,
 		"sim x":               "takes no arguments",
 		"sim --gamma x":       "invalid value",

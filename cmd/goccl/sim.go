@@ -52,8 +52,9 @@ func simVerb(args []string, out io.Writer) error {
 	root := set.Int("root", 0, "root of rooted collectives")
 	shape := set.String("shape", "", "shape of the ranks for algorithms that know one: AxB or AxBxC, the innermost first")
 	element := set.Int("element", 4, "bytes of an element")
-	gamma := set.Float64("gamma", 0, "seconds that arithmetic takes for each byte")
-	copying := set.Float64("copy", 0, "seconds that a copy takes for each byte")
+	var gamma, copying perByte
+	set.Var(&gamma, "gamma", "`time` that arithmetic takes for each byte, as 0.008ns; in seconds without a unit")
+	set.Var(&copying, "copy", "`time` that a copy takes for each byte")
 	trace := set.String("trace", "", "write a trace of one algorithm at one size to this file, for ui.perfetto.dev; - prints it instead of the table")
 	asJSON := set.Bool("json", false, "print JSON")
 	usage := set.Usage
@@ -113,8 +114,8 @@ func simVerb(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o := sim.Options{ElementBytes: *element, Gamma: *gamma, Copy: *copying, Timeline: *trace != ""}
-	uniform := uniformCost(topology, *gamma)
+	o := sim.Options{ElementBytes: *element, Gamma: float64(gamma), Copy: float64(copying), Timeline: *trace != ""}
+	uniform := uniformCost(topology, float64(gamma))
 	var rows []simRow
 	for _, size := range bytes {
 		first := len(rows)

@@ -35,6 +35,13 @@ func TestSimTensorParallel(t *testing.T) {
 	require.True(t, rows[0].Wins)
 }
 
+// Times of a byte have units as those of messages have.
+func TestSimTimesPerByte(t *testing.T) {
+	const args = "--topo uniform:4,alpha=1us,bw=1GB --algo ring --size 1M "
+	require.Equal(t, simRows(t, args+"--gamma 8.25e-11 --copy 1e-10"), simRows(t, args+"--gamma 0.0825ns --copy 0.0000001ms"))
+	require.NotEqual(t, simRows(t, args), simRows(t, args+"--gamma 0.0825ns"))
+}
+
 func TestSimWinners(t *testing.T) {
 	winner := map[int64]string{}
 	for _, row := range simRows(t, "--topo uniform:8,alpha=2us,bw=25GB --algo ring,recursive_doubling --size 1K,1G") {
@@ -217,7 +224,8 @@ func TestSimWrongUse(t *testing.T) {
 		"sim --element 0":                       "--element 0",
 		"sim --root 9":                          "root 9 of 8 ranks",
 		"sim --trace x":                         "--trace needs one algorithm",
-		"sim --gamma -1 --algo ring --size 1K":  "gamma -1",
+		"sim --gamma -1 --algo ring --size 1K":  `invalid value "-1" for flag --gamma: time "-1": write a number with ns`,
+		"sim --copy 1m":                         `invalid value "1m" for flag --copy: time "1m"`,
 		"sim --algo ring --size 1K --trace /x/": "/x/",
 		"sim --topo /":                          "/",
 	} {

@@ -74,7 +74,7 @@ func tuneVerb(args []string, out io.Writer) error {
 		return err
 	}
 	set := flags("tune", out)
-	set.Bool(measureFlag, false, "measure which algorithm is fastest where, and make a table of it: goccl tune --measure --help has its flags")
+	set.Bool(measureFlag, false, "measure which algorithm is fastest where, and make a table of it: goccl help tune --measure has its flags")
 	fit := set.Bool("fit", false, "measure α, β and γ of the network, and compare simulated all-reduces with measured ones")
 	ranks := set.Int("ranks", 2, "number of ranks, each a process on this host")
 	rate := set.String("rate", "", "put each rank into a network namespace of its own, behind a switch port of this rate, as 1gbit or 100mbit;\n"+
@@ -88,7 +88,7 @@ func tuneVerb(args []string, out io.Writer) error {
 		return err
 	}
 	if !*fit || set.NArg() > 0 {
-		return misuse{errors.New("usage: goccl tune --fit [flags], or goccl tune --measure [flags]; see goccl tune --help")}
+		return misuse{errors.New("usage: goccl tune --fit [flags], or goccl tune --measure [flags]; see goccl help tune")}
 	}
 	opts.Transport, opts.Plan, opts.Tune = "tcp", "", ""
 	if *rate != "" {

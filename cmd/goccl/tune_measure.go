@@ -35,7 +35,7 @@ func tuneMeasure(args []string, out io.Writer) error {
 		return err
 	}
 	set := flags("tune --"+measureFlag, out)
-	set.Bool(measureFlag, true, "measure which algorithm is fastest where; without it see goccl tune --help")
+	set.Bool(measureFlag, true, "measure which algorithm is fastest where; without it see goccl help tune")
 	rankList := set.String("ranks", "2", "numbers of ranks, each a process on this host, as 2,4,8. A row is also for the numbers between one and the next smaller;\n"+
 		"bind the ranks (taskset) to measure how it is with fewer cores")
 	ops := set.String("op", "", "collectives, as all_reduce,broadcast; all if empty")

@@ -240,7 +240,7 @@ func TestParse(t *testing.T) {
 
 func TestUnits(t *testing.T) {
 	for text, want := range map[string]float64{"1us": 1e-6, "500ns": 500 * 1e-9, "0": 0, "2ms": 2e-3, "1e-6": 1e-6, "3µs": 3 * 1e-6, "1e-06s": 1e-6} {
-		v, err := parseAlpha(text)
+		v, err := ParseTime(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, v, text)
 	}

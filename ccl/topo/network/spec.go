@@ -93,7 +93,7 @@ func Parse(text string, ranks int) (*Topology, error) {
 	}
 	t := g.make(dims, v)
 	if startup, ok := v.of["startup"]; ok {
-		s, err := parseAlpha(startup)
+		s, err := ParseTime(startup)
 		v.keep(err)
 		t.Startup += s
 	}
@@ -133,7 +133,7 @@ func (v *values) wire(prefix string) Wire {
 	w := Wire{0, 1e9}
 	for _, p := range []string{"", prefix} {
 		if s, ok := v.of[p+"alpha"]; ok {
-			a, err := parseAlpha(s)
+			a, err := ParseTime(s)
 			v.keep(err)
 			w.Alpha = a
 		}

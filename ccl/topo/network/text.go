@@ -321,7 +321,7 @@ func (r *reader) statement() error {
 		}
 		r.t.Name = w[1]
 	case "startup":
-		v, err := parseAlpha(w[1])
+		v, err := ParseTime(w[1])
 		if err != nil {
 			return r.wrong(1, "%v", err)
 		}
@@ -356,7 +356,7 @@ func (r *reader) class() error {
 	if !ok {
 		return r.wrong(3, "want bw=BANDWIDTH")
 	}
-	a, err := parseAlpha(alpha)
+	a, err := ParseTime(alpha)
 	if err != nil {
 		return r.wrong(2, "%v", err)
 	}

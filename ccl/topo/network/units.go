@@ -22,8 +22,8 @@ var bandwidths = []unit{
 	{"kb", 1e3, 1}, {"mb", 1e6, 1}, {"gb", 1e9, 1}, {"tb", 1e12, 1}, {"b", 1, 1},
 }
 
-// parseAlpha reads "1us", "500ns", "0".
-func parseAlpha(s string) (float64, error) {
+// ParseTime reads "1us", "500ns", "0".
+func ParseTime(s string) (float64, error) {
 	v, ok := scaled(s, times)
 	if !ok {
 		return 0, fmt.Errorf("time %s: write a number with ns, us, ms or s, 0 or more", quote(s))
