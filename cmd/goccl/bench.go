@@ -32,6 +32,7 @@ type benchSpec struct {
 	Options           string
 	Candidates        []string `json:",omitempty"` // algorithms that goccl tune --measure compares; it reports tuneCells
 	Downwards         bool     `json:",omitempty"` // from Max to Min, for Candidates
+	EachBlock         bool     `json:",omitempty"` // rows have the times of all blocks, for goccl tune --fit
 	node              *ccl.Node
 }
 
@@ -45,6 +46,8 @@ type benchRow struct {
 	AlgBW  float64 `json:"algbw_gbs"`
 	BusBW  float64 `json:"busbw_gbs"`
 	Wrong  int64   `json:"wrong"`
+
+	Blocks []float64 `json:"blocks_us,omitempty"` // for EachBlock
 }
 
 const benchRankVerb = "bench-rank"

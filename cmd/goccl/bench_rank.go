@@ -148,18 +148,26 @@ func measure(comm *ccl.Communicator, spec *benchSpec, size int64) (*benchRow, er
 			return nil, err
 		}
 	}
+	if spec.Coll == dtype.Send {
+		for i := range times {
+			times[i] /= 2 // a ping and a pong
+		}
+	}
+	var blocks []float64
+	if spec.EachBlock {
+		for _, t := range times {
+			blocks = append(blocks, t*1e6)
+		}
+	}
 	slices.Sort(times)
 	seconds := times[len(times)/2]
-	if spec.Coll == dtype.Send {
-		seconds /= 2 // a ping and a pong
-	}
 	op := "none"
 	if spec.Coll.Reduces() {
 		op = spec.Op.String()
 	}
 	bw := float64(b.bytes) / math.Max(seconds, 1e-12) / 1e9
 	return &benchRow{Bytes: b.bytes, Count: b.bytes / int64(spec.Type.Size()), Type: spec.Type.String(), Op: op, Micros: seconds * 1e6,
-		AlgBW: bw, BusBW: bw * busFactor(spec.Coll, spec.Ranks), Wrong: wrong}, nil
+		AlgBW: bw, BusBW: bw * busFactor(spec.Coll, spec.Ranks), Wrong: wrong, Blocks: blocks}, nil
 }
 
 // busFactor is nccl-tests' ratio of bus bandwidth to algorithm bandwidth: what the busiest link carries for each byte of the vector.

@@ -15,24 +15,15 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
-	"unsafe"
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/humanize"
-	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/sim"
 	"github.com/goccl/goccl/ccl/topo/network"
 )
-
-// fitted is what a network costs: a message of m bytes takes Alpha + Beta·m seconds, reducing m bytes takes Gamma·m.
-type fitted struct {
-	Alpha float64 `json:"alpha_s"`
-	Beta  float64 `json:"beta_s_per_byte"`
-	Gamma float64 `json:"gamma_s_per_byte"`
-}
 
 // fitRow compares one simulated time with the measured one.
 type fitRow struct {
@@ -40,6 +31,7 @@ type fitRow struct {
 	Bytes     int64   `json:"size"`
 	Measured  float64 `json:"measured_s"`
 	Simulated float64 `json:"simulated_s"`
+	Range     spread  `json:"measured_range_s"` // of the blocks of calls
 }
 
 func (r fitRow) off() float64 { return r.Simulated/r.Measured - 1 }
@@ -210,84 +202,17 @@ func (job fitJob) run() (result fitResult, err error) {
 	return result, err
 }
 
-// fitNetwork measures a ping-pong: of small messages, and of the sizes that all-reduces are compared at. Only its two ranks run, others
-// would take their processors.
-func fitNetwork(spec benchSpec, prefix func(int) []string) (fitted, error) {
-	spec.Ranks = 2
-	var sizes, times []float64
-	collect := func(r benchRow) { sizes, times = append(sizes, float64(r.Bytes)), append(times, r.Micros/1e6) }
-	small := spec
-	small.Min, small.Max = 64, smallest
-	if err := measureRanks(small, prefix, collect); err != nil {
-		return fitted{}, err
-	}
-	if err := measureRanks(spec, prefix, collect); err != nil {
-		return fitted{}, err
-	}
-	costs := fitted{Gamma: measureGamma()}
-	var err error
-	costs.Alpha, costs.Beta, err = fitLine(sizes, times)
-	return costs, err
-}
-
-// smallest is up to what size a message tells of α and not of β.
-const smallest = 1 << 10
-
-// fitLine finds α as the mean time of small messages, and then the β that makes α + β·m closest to the times of the large ones, by the
-// least squares of relative errors. One line through all sizes would be wrong: what is between fits into buffers, and is faster.
-func fitLine(sizes, times []float64) (alpha, beta float64, err error) {
-	var small, large, top, bottom float64
-	for i, x := range sizes {
-		if times[i] <= 0 {
-			return 0, 0, fmt.Errorf("a message of %.0f bytes took no time", x)
-		}
-		if x <= smallest {
-			alpha += times[i]
-			small++
-		}
-	}
-	alpha /= max(small, 1)
-	for i, x := range sizes {
-		if x > smallest { // minimise Σ (1 - (α + βx)/y)²
-			y := times[i]
-			top += (x / y) * (1 - alpha/y)
-			bottom += (x / y) * (x / y)
-			large++
-		}
-	}
-	if small == 0 || large == 0 {
-		return 0, 0, fmt.Errorf("%.0f small and %.0f large sizes were measured, the fit needs both", small, large)
-	}
-	if top <= 0 {
-		return 0, 0, fmt.Errorf("large messages were no slower than small ones (%.1f µs), there is no bandwidth to find; try a larger --max", alpha*1e6)
-	}
-	return alpha, top / bottom, nil
-}
-
-// measureGamma is the time to add one byte of float32 to another, with both in the second-level cache as fragments are.
-func measureGamma() float64 {
-	const bytes = 128 << 10
-	mem := make([]float32, 2*bytes/4)
-	a, b := unsafe.Pointer(&mem[0]), unsafe.Pointer(&mem[bytes/4])
-	sum := kernel.For(dtype.F32, dtype.Sum)
-	best := math.Inf(1)
-	for range 50 {
-		start := time.Now()
-		sum(a, a, b, bytes/4)
-		best = math.Min(best, time.Since(start).Seconds())
-	}
-	return best / bytes
-}
-
 // compareFit measures the all-reduces and simulates them with the fitted costs.
 func compareFit(spec benchSpec, opts ccl.Options, prefix func(int) []string, costs fitted) ([]fitRow, error) {
-	spec.Coll, spec.InPlace = dtype.AllReduce, true
+	spec.Coll, spec.InPlace, spec.EachBlock = dtype.AllReduce, true, true
 	var rows []fitRow
 	for _, name := range fitAlgorithms {
 		opts.Algo = "all_reduce=" + name
 		spec.Options = opts.String()
 		err := measureRanks(spec, prefix, func(r benchRow) {
-			rows = append(rows, fitRow{Algorithm: name, Bytes: r.Bytes, Measured: r.Micros / 1e6})
+			blocks := spreadOf(r.Blocks)
+			rows = append(rows, fitRow{Algorithm: name, Bytes: r.Bytes, Measured: r.Micros / 1e6,
+				Range: spread{blocks[0] / 1e6, blocks[1] / 1e6}})
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -333,17 +258,22 @@ func printFit(out io.Writer, costs fitted, rows []fitRow, asJSON bool) error {
 		}
 		return nil
 	}
-	fmt.Fprintf(out, "α = %.1f µs, β = %.4f ns/B (%.3f GB/s), γ = %.4f ns/B\n\n", costs.Alpha*1e6, costs.Beta*1e9, 1e-9/costs.Beta, costs.Gamma*1e9)
+	costs.print(out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "all_reduce\tsize (B)\tmeasured (ms)\tsimulated (ms)\toff by\t")
+	fmt.Fprintln(table, "all_reduce\tsize (B)\tmeasured (ms)\tfrom\tto\tsimulated (ms)\toff by\t")
 	worst := 0.0
 	for _, r := range rows {
-		fmt.Fprintf(table, "%s\t%d\t%.3f\t%.3f\t%+.1f %%\t\n", r.Algorithm, r.Bytes, r.Measured*1e3, r.Simulated*1e3, 100*r.off())
+		fmt.Fprintf(table, "%s\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%+.1f %%\t\n", r.Algorithm, r.Bytes, r.Measured*1e3, r.Range[0]*1e3,
+			r.Range[1]*1e3, r.Simulated*1e3, 100*r.off())
 		worst = math.Max(worst, math.Abs(r.off()))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "\nlargest difference %.1f %%\n", 100*worst)
+	if why := costs.unsteady(rows); why != "" {
+		_, err = fmt.Fprintf(out, "warning: %s: the machine or the network is busy; measure again when it is not, "+
+			"or with a larger --repeat\n", why)
+	}
 	return err
 }

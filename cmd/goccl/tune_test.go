@@ -34,9 +34,60 @@ func TestFitLine(t *testing.T) {
 	}
 }
 
+// The range of a fit is of what each block of calls says, and a wide one is warned of.
+func TestFitRows(t *testing.T) {
+	rows := func(blocks ...float64) (rows []benchRow) { // by how much each block is slower than it should be
+		for m := int64(64); m <= 64<<20; m *= 4 {
+			exact := 25 + float64(m)*8e-3
+			row := benchRow{Bytes: m, Micros: exact}
+			for _, b := range blocks {
+				row.Blocks = append(row.Blocks, b*exact)
+			}
+			rows = append(rows, row)
+		}
+		return rows
+	}
+	costs, err := fitRows(rows(1, 1.2, 1.1))
+	if err != nil || math.Abs(costs.BetaRange.width(costs.Beta)/0.2-1) > 0.01 || costs.unsteady(nil) != "" {
+		t.Errorf("%+v, %v: %s", costs, err, costs.unsteady(nil))
+	}
+	steady := fitRow{Measured: 1, Range: spread{0.9, 1.2}}
+	slow := fitRow{Algorithm: "ring", Bytes: 64, Measured: 1, Range: spread{0.9, 1.8}}
+	if got := costs.unsteady([]fitRow{steady, slow}); got != "blocks of calls of ring with 64 B differ by 90 %" {
+		t.Error(got)
+	}
+	costs, err = fitRows(rows(1, 1.9, 1.1))
+	if err != nil || costs.unsteady(nil) != "blocks of calls of the ping-pong differ by 90 %" {
+		t.Errorf("%+v, %v: %s", costs, err, costs.unsteady(nil))
+	}
+	noisy := rows(1, 1, 1)
+	for i := range noisy {
+		if noisy[i].Bytes > smallest {
+			noisy[i].Blocks[1] = 1 // µs: as if a large message took nothing
+		}
+	}
+	costs, err = fitRows(noisy)
+	if err != nil || costs.Failed != 1 || costs.unsteady(nil) != "1 blocks of calls of the ping-pong gave no fit" {
+		t.Errorf("%+v, %v: %s", costs, err, costs.unsteady(nil))
+	}
+	var out bytes.Buffer
+	if costs.Gamma = 8.25e-12; printFit(&out, costs, nil, false) != nil {
+		t.Fatal()
+	}
+	for _, want := range []string{
+		"α = 28.6 µs (28.6 to 28.6)\nβ = 7.9271 ns/B (7.9271 to 7.9271), which is 0.126 GB/s\n",
+		"warning: 1 blocks of calls of the ping-pong gave no fit: ",
+		"goccl sim --topo uniform,alpha=28.58us,bw=0.126GB --gamma 0.0083ns has this network\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in %s", want, &out)
+		}
+	}
+}
+
 func TestMeasureGamma(t *testing.T) {
-	if g := measureGamma(); g <= 0 || g > 1e-6 {
-		t.Errorf("γ = %v s/B", g)
+	if g, all := measureGamma(); g <= 0 || g > 1e-6 || all[0] != g || all[1] < g {
+		t.Errorf("γ = %v s/B, %v", g, all)
 	}
 }
 
