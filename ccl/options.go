@@ -274,7 +274,7 @@ func (o *Options) Validate() error {
 	}
 	override, err := tune.ParseOverride(o.Algo)
 	if err != nil {
-		return fault.New(fault.Invalid, "GOCCL_ALGO=%s: %v", o.Algo, err)
+		return fault.Wrap(fault.Invalid, err, "GOCCL_ALGO=%s", o.Algo)
 	}
 	for coll, name := range override {
 		if a, err := algo.Find(coll, name); err == nil && coll.Reduces() && a.Level < int(needed(o.Determinism)) {

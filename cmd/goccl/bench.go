@@ -76,12 +76,12 @@ func bench(args []string, out io.Writer) error {
 	if err := set.Parse(args); err != nil {
 		return err
 	}
-	if set.NArg() > 0 {
-		return misuse{fmt.Errorf("bench takes no arguments, got %q", set.Args())}
+	if err := noArguments(set); err != nil {
+		return err
 	}
 	spec := benchSpec{Ranks: *ranks, Root: *root, Factor: *factor, InPlace: *inPlace, Registered: *registered, Warmup: 2, Repeat: *repeat, Block: *block}
 	if spec.Coll, err = dtype.ParseCollective(*op); err != nil {
-		return err
+		return fmt.Errorf("%w%s", err, didYouMean(*op, collectiveNames()))
 	}
 	if spec.Type, err = dtype.ParseType(*typ); err != nil {
 		return err

@@ -22,6 +22,9 @@ func doctor(args []string, out io.Writer) error {
 	if err := set.Parse(args); err != nil {
 		return err
 	}
+	if err := noArguments(set); err != nil {
+		return err
+	}
 	findings := []topo.Finding{{Name: "goccl", State: topo.OK, Value: ccl.Version}}
 	findings = append(findings, environmentFinding())
 	findings = append(findings, pythonFindings(*python)...)

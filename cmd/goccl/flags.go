@@ -78,6 +78,14 @@ func wrongFlag(err error, verb string) error {
 	return misuse{errors.New(oneDash.ReplaceAllString(err.Error(), "$1--$2") + "; see goccl help " + verb)}
 }
 
+// noArguments refuses arguments of a verb that has flags only.
+func noArguments(set *flag.FlagSet) error {
+	if set.NArg() == 0 {
+		return nil
+	}
+	return misuse{fmt.Errorf("%s takes no arguments, got %q", set.Name(), set.Args())}
+}
+
 // perByte is a flag for a time that each byte takes.
 type perByte float64
 

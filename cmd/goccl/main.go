@@ -30,7 +30,7 @@ func verbs() []verb {
 		{"tune", "--fit | --measure [flags]", "measure what the network costs and how well that predicts an all-reduce, or which algorithm is fastest where", tuneVerb},
 		{"doctor", "[--json]", "what this machine offers, and what is missing", doctor},
 		{"options", "", "the GOCCL_* environment variables", options},
-		{"version", "", "the version", func(_ []string, out io.Writer) error { fmt.Fprintln(out, ccl.Version); return nil }},
+		{"version", "", "the version", version},
 	}
 }
 
@@ -119,7 +119,19 @@ func environment() (ccl.Options, error) {
 	return ccl.ParseOptions(strings.Join(lines, "\n"))
 }
 
-func options(_ []string, out io.Writer) error {
-	_, err := io.WriteString(out, ccl.OptionHelp())
+func options(args []string, out io.Writer) error { return tell("options", ccl.OptionHelp(), args, out) }
+
+func version(args []string, out io.Writer) error { return tell("version", ccl.Version+"\n", args, out) }
+
+// tell is a verb that has nothing but a text.
+func tell(name, text string, args []string, out io.Writer) error {
+	set := flags(name, out)
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if err := noArguments(set); err != nil {
+		return err
+	}
+	_, err := io.WriteString(out, text)
 	return err
 }

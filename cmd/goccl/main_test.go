@@ -28,6 +28,7 @@ func TestWrongUse(t *testing.T) {
 	for args, words := range map[string]string{
 		"dance":                       `unknown verb "dance"; there are bench, plan, verify`,
 		"bench --op dance":            `unknown collective "dance"`,
+		"bench --op al_reduce":        "; did you mean all_reduce?",
 		"bench --dtype f33":           `unknown element type "f33"`,
 		"bench --redop plus":          `unknown reduction operator "plus"`,
 		"bench --redop band":          "reduction band is not defined for f32",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -45,7 +46,11 @@ func planVerb(args []string, out io.Writer) error {
 		planUsage(out)
 		return nil
 	}
-	return runVerb("verb of plan", planVerbs(), args, out)
+	err := runVerb("verb of plan", planVerbs(), args, out)
+	if i := slices.IndexFunc(verbs(), func(v verb) bool { return v.name == args[0] }); i >= 0 && errors.As(err, new(misuse)) {
+		return misuse{fmt.Errorf("%s is no verb of plan: it is goccl %s", args[0], args[0])}
+	}
+	return err
 }
 
 func planUsage(out io.Writer) {

@@ -201,9 +201,6 @@ func TestHelp(t *testing.T) {
 				args = append([]string{"plan"}, args...)
 			}
 			out, err := run(t, args...)
-			if v.name == "options" || v.name == "version" {
-				continue
-			}
 			if err != nil {
 				require.ErrorIs(t, err, flag.ErrHelp, v.name)
 			}
@@ -234,6 +231,11 @@ func TestMisuse(t *testing.T) {
 		"plan export --ranks": "flag needs an argument: --ranks; see goccl help plan export",
 		"plan draw --ranks x": `invalid value "x" for flag --ranks: parse error; see goccl help plan draw`,
 		"plan draw -o":        "flag needs an argument: -o; see goccl help plan draw",
+		"plan verify x":       "verify is no verb of plan: it is goccl verify",
+		"version x":           `goccl version takes no arguments, got ["x"]`,
+		"options x":           `goccl options takes no arguments, got ["x"]`,
+		"doctor x y":          `goccl doctor takes no arguments, got ["x" "y"]`,
+		"tune --measure x":    `takes no arguments, got ["x"]`,
 		"help shw":            `unknown verb "shw"`,
 		"help plan shw":       `unknown verb of plan "shw"`,
 		"tune":                "usage: goccl tune --fit [flags], or goccl tune --measure [flags]; see goccl help tune",

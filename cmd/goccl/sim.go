@@ -66,8 +66,8 @@ func simVerb(args []string, out io.Writer) error {
 	if err := set.Parse(args); err != nil {
 		return err
 	}
-	if set.NArg() > 0 {
-		return misuse{errors.New("goccl sim takes no arguments, only flags")}
+	if err := noArguments(set); err != nil {
+		return err
 	}
 	if *element < 1 {
 		return fmt.Errorf("--element %d: want 1 or more", *element)
@@ -171,6 +171,9 @@ func openTopology(name string, ranks int) (*network.Topology, error) {
 	}
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
+		if kind, _, _ := strings.Cut(name, ","); strings.ContainsAny(kind, "./") {
+			return nil, fmt.Errorf("--topo %s: there is no such file; see goccl help sim for topologies without one", name)
+		}
 		return network.Parse(name, ranks)
 	}
 	if err != nil {

@@ -50,8 +50,8 @@ func tuneMeasure(args []string, out io.Writer) error {
 	if err := set.Parse(args); err != nil {
 		return err
 	}
-	if set.NArg() > 0 {
-		return misuse{fmt.Errorf("usage: goccl tune --measure [flags]; it takes no arguments, got %q", set.Args())}
+	if err := noArguments(set); err != nil {
+		return err
 	}
 	// What is measured is what the library would do without other wishes.
 	opts.Transport, opts.Algo, opts.Plan, opts.Tune, opts.Determinism = *transport, "", "", "", 0
@@ -123,7 +123,7 @@ func parseCollectives(text string) (all []dtype.Collective, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		coll, err := dtype.ParseCollective(strings.TrimSpace(part))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w%s", err, didYouMean(part, collectiveNames()))
 		}
 		if !coll.Valid() {
 			return nil, fmt.Errorf("--op %v: it has no algorithms to choose from", coll)

@@ -16,7 +16,7 @@ import (
 
 func TestTuneMeasureRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"more":                            "it takes no arguments",
+		"more":                            "takes no arguments",
 		"--fit":                           "flag provided but not defined: -fit",
 		"--ranks 1":                       "--ranks 1: want numbers from 2 to 64",
 		"--ranks 2,65":                    "--ranks 2,65: want numbers",
