@@ -53,7 +53,7 @@ func (c *fitted) unsteady(rows []fitRow) string {
 	}
 	for _, r := range rows {
 		if w := r.Range.width(r.Measured); w > widest {
-			widest, of = w, fmt.Sprintf("%s with %d B", r.Algorithm, r.Bytes)
+			widest, of = w, fmt.Sprintf("all_reduce/%s of %d B", r.Algorithm, r.Bytes)
 		}
 	}
 	switch {

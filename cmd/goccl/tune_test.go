@@ -53,7 +53,7 @@ func TestFitRows(t *testing.T) {
 	}
 	steady := fitRow{Measured: 1, Range: spread{0.9, 1.2}}
 	slow := fitRow{Algorithm: "ring", Bytes: 64, Measured: 1, Range: spread{0.9, 1.8}}
-	if got := costs.unsteady([]fitRow{steady, slow}); got != "blocks of calls of ring with 64 B differ by 90 %" {
+	if got := costs.unsteady([]fitRow{steady, slow}); got != "blocks of calls of all_reduce/ring of 64 B differ by 90 %" {
 		t.Error(got)
 	}
 	costs, err = fitRows(rows(1, 1.9, 1.1))
