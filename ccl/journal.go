@@ -159,7 +159,7 @@ func forWhat(p *plan.Plan) string {
 	return fmt.Sprintf("%s of %d to %d bytes", text, p.MinBytes, p.MaxBytes)
 }
 
-// instead is what was called in place of a collective, or how it was called.
+// instead is how a collective was called, or which others were.
 func (j *journal) instead(coll dtype.Collective) string {
 	c := &j.calls[coll]
 	if c.ran != nil {

@@ -81,13 +81,12 @@ func planDraw(args []string, out io.Writer) error {
 		opts.Only = only
 	}
 	_, wrong := verify.Plan(p, verify.Options{Work: verify.DefaultWork / 64})
-	if errors.Is(wrong, fault.NotSupported) {
+	if bad := (*verify.Counterexample)(nil); errors.As(wrong, &bad) {
+		opts.Wrong = verdict(bad)
+	} else if errors.Is(wrong, fault.NotSupported) {
 		if wrong = nil; c.fromFile {
 			wrong = fmt.Errorf("%s is drawn, but not verified here: it is too large", name)
 		}
-	}
-	if bad := (*verify.Counterexample)(nil); errors.As(wrong, &bad) {
-		opts.Wrong = verdict(bad)
 	}
 	text, err := draw.SVG(p, opts)
 	switch {

@@ -180,6 +180,23 @@ func TestPlansFromStandardInput(t *testing.T) {
 	require.ErrorContains(t, err, os.DevNull+": plan:1:1: it is empty")
 }
 
+// The commands of docs/own-plans.md work, one after the other.
+func TestOwnPlansPage(t *testing.T) {
+	page, err := os.ReadFile(docs + "/own-plans.md")
+	require.NoError(t, err)
+	t.Chdir(t.TempDir())
+	commands := 0
+	for line := range strings.Lines(string(page)) {
+		if command, ok := strings.CutPrefix(line, "    goccl "); ok && !strings.Contains(command, " rank ") {
+			command, _, _ = strings.Cut(command, "#")
+			_, err := run(t, strings.Fields(command)...)
+			require.NoError(t, err, command)
+			commands++
+		}
+	}
+	require.Equal(t, 4, commands)
+}
+
 // Plans that are too large are shown rank by rank, unverified, and not exported to what no reader takes.
 func TestLargePlans(t *testing.T) {
 	out, err := run(t, "plan", "show", "all_reduce/ring", "--ranks", "65536", "--rank", "65535")
