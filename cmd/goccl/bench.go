@@ -81,7 +81,7 @@ func bench(args []string, out io.Writer) error {
 	}
 	spec := benchSpec{Ranks: *ranks, Root: *root, Factor: *factor, InPlace: *inPlace, Registered: *registered, Warmup: 2, Repeat: *repeat, Block: *block}
 	if spec.Coll, err = dtype.ParseCollective(*op); err != nil {
-		return fmt.Errorf("%w%s", err, didYouMean(*op, collectiveNames()))
+		return fmt.Errorf("%w%s", err, humanize.DidYouMean(*op, collectiveNames()))
 	}
 	if spec.Type, err = dtype.ParseType(*typ); err != nil {
 		return err

@@ -123,7 +123,7 @@ func parseCollectives(text string) (all []dtype.Collective, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		coll, err := dtype.ParseCollective(strings.TrimSpace(part))
 		if err != nil {
-			return nil, fmt.Errorf("%w%s", err, didYouMean(part, collectiveNames()))
+			return nil, fmt.Errorf("%w%s", err, humanize.DidYouMean(part, collectiveNames()))
 		}
 		if !coll.Valid() {
 			return nil, fmt.Errorf("--op %v: it has no algorithms to choose from", coll)
