@@ -85,16 +85,18 @@ void hand_to_torch(const std::string& bytes) {
     entries.push_back(entry_of(listed[i].toGenericDict(), no_frames));
     entries.back().id_ = i - first;
   }
+  std::lock_guard<std::mutex> lock(recorder->mutex_);
   for (const auto& group : all.at("pg_config").toGenericDict()) {
     const Dict about = group.value().toGenericDict();
     std::vector<uint64_t> ranks;
     for (const c10::IValue& rank : about.at("global_ranks").toListRef()) ranks.push_back(rank.toInt());
-    recorder->record_pg_ranks({about.at("name").toStringRef(), about.at("desc").toStringRef()}, std::move(ranks));
+    recorder->pg_name_to_ranks_[{about.at("name").toStringRef(), about.at("desc").toStringRef()}] = std::move(ranks);
   }
-  std::lock_guard<std::mutex> lock(recorder->mutex_);
   for (auto& e : entries) e.reset_epoch_ = recorder->reset_epoch_;
+  // As if they had just been recorded: torch goes on from there if it is connected later.
+  recorder->reset_epoch_start_idx_[recorder->reset_epoch_] = 0;
   recorder->id_ = entries.size();
-  recorder->next_ = 0;
+  recorder->next_ = entries.size() % recorder->max_entries_;
   recorder->entries_ = std::move(entries);
 }
 
