@@ -20,6 +20,7 @@ import (
 	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/transport"
@@ -31,11 +32,10 @@ const MaxAddress = 16 << 10
 // MaxRanks bounds a group.
 const MaxRanks = 1 << 16
 
-// A window has two slots, of which an operation uses one at a time: it should stay in the cache (GOCCL_BUFFSIZE). Windows of all groups together have
+// A window has plan.WindowSlots slots, of which an operation uses one at a time: it should stay in the cache (GOCCL_BUFFSIZE). Windows of all groups together have
 // windowBudget at most; what is left of it becomes smaller slots. After the first group windowReserve of it is kept for groups with small slots, so
 // that the sixtieth has windows, too. Then there are none, unless a group's options ask for them.
 const (
-	windowSlots  = 2
 	windowSlot   = 1 << 20 // where no other is asked for
 	smallSlot    = 128 << 10
 	leastSlot    = 64 << 10
@@ -236,7 +236,7 @@ func (n *Node) windowSlot(ranks, most int) int {
 		free -= windowReserve
 	}
 	share := max(free, min(left, ranks*exec.WindowBytes(smallSlot))) / ranks
-	slot := min(most, (share-exec.WindowBytes(0))/windowSlots) &^ (mem.Align - 1)
+	slot := min(most, (share-exec.WindowBytes(0))/plan.WindowSlots) &^ (mem.Align - 1)
 	if slot < leastSlot {
 		return 0
 	}

@@ -14,7 +14,9 @@ import (
 	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
+	"github.com/goccl/goccl/ccl/verify"
 )
 
 // Options are the choices of a user. The zero value means the defaults. Their text form is one NAME=value a line, with the names of the
@@ -26,7 +28,7 @@ type Options struct {
 	BuffSize     int           // bytes of windows that a rank may have in a group; 0 means 2 MiB
 	Timeout      time.Duration // of operations and of joining; 0 for the caller's
 	Debug        string        // "WARN", "INFO", "TRACE"
-	Determinism  int           // 2, 3 or 4; see docs/determinism.md. 0 means 2
+	Determinism  int           // 2, 3 or 4; see docs/determinism.md. 0 means DefaultDeterminism
 	Plan         string        // files with plans of the user's own, separated by commas
 	Verify       string        // "tested", "always": when plans of the catalogue are proven
 	Tune         string        // file with a table of what was measured, as `goccl tune --measure` writes it
@@ -63,7 +65,7 @@ var optionTable = []option{
 			"joined, and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another " +
 			"size than the one before.", false,
 		func(o *Options) string { return o.Debug }, func(o *Options, v string) error { o.Debug = strings.ToUpper(v); return nil }},
-	{"GOCCL_DETERMINISM", "2", "int",
+	{"GOCCL_DETERMINISM", strconv.Itoa(DefaultDeterminism), "int",
 		"2: the same bits on every rank and in every run. 3: also independent of message size and bucket " +
 			"split. 4: also of the algorithm.", true,
 		func(o *Options) string {
@@ -118,6 +120,11 @@ var optionTable = []option{
 		func(o *Options) string { return o.Verify }, func(o *Options, v string) error { o.Verify = strings.ToLower(v); return nil }},
 }
 
+// DefaultDeterminism is the level that a group has where Options name none.
+const DefaultDeterminism = 2
+
+func (o *Options) determinism() int { return cmp.Or(o.Determinism, DefaultDeterminism) }
+
 func setDeterminism(o *Options, v string) error {
 	switch v {
 	case "":
@@ -160,7 +167,7 @@ func setRecorder(o *Options, v string) error {
 
 // BuffSize is for both slots of a window.
 const (
-	leastBuffSize = windowSlots * leastSlot
+	leastBuffSize = plan.WindowSlots * leastSlot
 	mostBuffSize  = windowBudget
 )
 
@@ -191,7 +198,7 @@ func (o *Options) slot() int {
 	if o.BuffSize == 0 {
 		return windowSlot
 	}
-	return o.BuffSize / windowSlots &^ (mem.Align - 1)
+	return o.BuffSize / plan.WindowSlots &^ (mem.Align - 1)
 }
 
 // sizeText is a size as ParseSize reads it; "" for 0.
@@ -277,9 +284,10 @@ func (o *Options) Validate() error {
 		return fault.Wrap(fault.Invalid, err, "GOCCL_ALGO=%s", o.Algo)
 	}
 	for coll, name := range override {
-		if a, err := algo.Find(coll, name); err == nil && coll.Reduces() && a.Level < int(needed(o.Determinism)) {
+		level := verify.Needed(o.determinism())
+		if a, err := algo.Find(coll, name); err == nil && coll.Reduces() && a.Level < int(level) {
 			return fault.New(fault.Invalid, "GOCCL_ALGO=%v=%s has determinism level %d, GOCCL_DETERMINISM=%d asks for level %d", coll, name,
-				a.Level, o.Determinism, needed(o.Determinism))
+				a.Level, o.determinism(), level)
 		}
 	}
 	return nil

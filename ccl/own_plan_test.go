@@ -146,6 +146,8 @@ func TestOwnPlanRefused(t *testing.T) {
 		{"a spin that is no time", ccl.Options{Spin: "2us"}, []string{"GOCCL_SPIN_US=2us", "whole microseconds"}},
 		{"a spin that is too long", ccl.Options{Spin: "1000000"}, []string{"GOCCL_SPIN_US=1000000", "from 0 to 100000"}},
 		{"an unknown level", ccl.Options{Determinism: 5}, []string{"GOCCL_DETERMINISM=5"}},
+		{"ranks with different bits", ccl.Options{Plan: filepath.Join("verify", "testdata", "bits", "from_own_rank.plan")},
+			[]string{"GOCCL_DETERMINISM=2 asks for level 2", "out[0] is (x0 + x1) + x2 on rank 0 and (x1 + x2) + x0 on rank 1"}},
 	}
 	for _, test := range table {
 		t.Run(test.name, func(t *testing.T) {

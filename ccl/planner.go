@@ -207,7 +207,7 @@ func loadPlans(opts *Options) (plans []ownPlan, contents string, err error) {
 		if err != nil {
 			return nil, "", err
 		}
-		p, err := loadPlan(data, opts.Determinism)
+		p, err := loadPlan(data, opts.determinism())
 		if err != nil {
 			return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_PLAN=%s is refused", file)
 		}
@@ -257,23 +257,9 @@ func loadPlan(data []byte, determinism int) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	report, err := verify.Plan(p, verify.Options{})
-	if err != nil {
+	if _, err := verify.Accept(p, determinism, verify.Options{}); err != nil {
 		return nil, err
-	}
-	if level := needed(determinism); report.Determinism < level {
-		return nil, fault.New(fault.NotSupported, "plan %q has determinism %v, GOCCL_DETERMINISM=%d asks for %v", p.Name,
-			report.Determinism, determinism, level)
 	}
 	verified.Store(key, p)
 	return p, nil
-}
-
-// needed is the level that every plan must have. At 3 and 4 it is the order of ranks: plans with different orders in one group would make
-// the bits depend on the size.
-func needed(determinism int) verify.Level {
-	if determinism > 2 {
-		return verify.RankOrder
-	}
-	return verify.EveryRun
 }

@@ -51,19 +51,21 @@ func TestWindowPlans(t *testing.T) {
 }
 
 // TestWindowSequences verifies window plans one after the other, rooted ones and one with messages between them: the same
-// windows and flags serve all.
+// windows and flags serve all, whether chunks lie in slots or, being tiny, in notices.
 func TestWindowSequences(t *testing.T) {
+	const large, tiny = plan.WindowSlots, plan.WindowNotices
 	for _, n := range []int{2, 3, 6} {
-		var plans []*plan.Plan
+		var operations []verify.Operation
 		for _, next := range []struct {
-			coll dtype.Collective
-			name string
-			root int
+			coll  dtype.Collective
+			name  string
+			root  int
+			slots int
 		}{
-			{dtype.AllReduce, "one_shot", 0}, {dtype.AllReduce, "two_shot_window", 0}, {dtype.Broadcast, "window", n - 1},
-			{dtype.Broadcast, "window", 0}, {dtype.Broadcast, "window", 0}, {dtype.AllReduce, "hierarchical", 0},
-			{dtype.ReduceScatter, "window", 0}, {dtype.AllGather, "window", 0}, {dtype.AllReduce, "one_shot", 0},
-			{dtype.AllReduce, "two_shot_window", 0}, {dtype.AllReduce, "two_shot_window", 0},
+			{dtype.AllReduce, "one_shot", 0, large}, {dtype.AllReduce, "two_shot_window", 0, tiny}, {dtype.Broadcast, "window", n - 1, tiny},
+			{dtype.Broadcast, "window", 0, large}, {dtype.Broadcast, "window", 0, tiny}, {dtype.AllReduce, "hierarchical", 0, large},
+			{dtype.ReduceScatter, "window", 0, tiny}, {dtype.AllGather, "window", 0, large}, {dtype.AllReduce, "one_shot", 0, large},
+			{dtype.AllReduce, "two_shot_window", 0, large}, {dtype.AllReduce, "two_shot_window", 0, tiny},
 		} {
 			a, err := algo.Find(next.coll, next.name)
 			if err != nil {
@@ -73,9 +75,9 @@ func TestWindowSequences(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plans = append(plans, p)
+			operations = append(operations, verify.Operation{Plan: p, Slots: next.slots})
 		}
-		if err := verify.Sequence(plans, verify.Options{}); err != nil {
+		if err := verify.Sequence(operations, verify.Options{}); err != nil {
 			t.Errorf("%d ranks: %v", n, err)
 		}
 	}

@@ -65,7 +65,7 @@ type spot struct {
 	buf   plan.Buffer
 	block int
 	at    int
-	turns [windowNotices]unsafe.Pointer // of Win, by whose turn it is
+	turns [plan.WindowNotices]unsafe.Pointer // of Win, by whose turn it is
 }
 
 // A Comm keeps so many expresses, and remembers so many forms of calls that came once.
@@ -263,7 +263,7 @@ func (c *Comm) spot(ref plan.Ref, i, owner int) spot {
 	if ref.Buf == plan.Win {
 		p := spot{buf: plan.Win}
 		for turn := range p.turns {
-			p.turns[turn] = unsafe.Add(c.windows.ranks[owner].slots, turn%windowSlots*c.windows.slot+(ref.At+i)*cur.cell)
+			p.turns[turn] = unsafe.Add(c.windows.ranks[owner].slots, turn%plan.WindowSlots*c.windows.slot+(ref.At+i)*cur.cell)
 			if cur.tiny > 0 {
 				p.turns[turn] = unsafe.Pointer(&c.windows.ranks[owner].each[turn].tiny[(ref.At+i)*cur.tiny])
 			}
@@ -298,7 +298,7 @@ func (c *Comm) runExpress(x *express, call *Call) error {
 	park.Publish(&c.quick, quick)
 	seq := c.colls.Load() + quick
 	x.begin(seq, c.history)
-	turn := int(w.begun % windowNotices)
+	turn := int(w.begun % plan.WindowNotices)
 	var pace park.Spinner
 	if w.late(x.turns) >= 0 && !c.entered(x.turns, &pace) {
 		return c.resume(x, call, seq, -1, &pace)
@@ -389,7 +389,7 @@ const aheadPauses = 8
 
 // entered waits awake until the memory whose turn it is may be used, and reports whether it may. It was not free just now.
 func (c *Comm) entered(turns uint64, pace *park.Spinner) bool {
-	if turns == windowNotices {
+	if turns == plan.WindowNotices {
 		park.Pause(aheadPauses)
 	}
 	return c.awake(pace, func() bool { return c.windows.late(turns) < 0 })

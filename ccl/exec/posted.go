@@ -117,7 +117,7 @@ func (c *Comm) travel(call *Call) headway {
 		}
 		u.at = 0
 	}
-	turn := int(w.begun % windowNotices)
+	turn := int(w.begun % plan.WindowNotices)
 	for ; u.at < len(x.steps); u.at++ {
 		b := &x.steps[u.at]
 		switch b.kind {

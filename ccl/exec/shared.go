@@ -11,13 +11,9 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// The memory of a window that peers read: pages with what its owner says of itself, and windowSlots slots that operations use in turn. Every
-// operation has a notice in the page, of which there are more: one that needs no slot may be as many ahead of the slowest rank.
-const (
-	windowHeader  = 8192
-	windowSlots   = 2
-	windowNotices = 8
-)
+// The memory of a window that peers read: pages with what its owner says of itself, and plan.WindowSlots slots that operations use in turn. Every
+// operation has one of plan.WindowNotices notices in the page: one that needs no slot may be as many ahead of the slowest rank.
+const windowHeader = 8192
 
 // notice is what a rank says of the operation that uses a slot: how far it has come, and, written before the first signal, what it was called
 // for. The chunks of its window are here too if they are tiny: then one cache line travels, and not two.
@@ -42,7 +38,7 @@ type page struct {
 	_    [56]byte
 	seat atomic.Uint64 // where the owner ran (settle)
 	_    [56]byte
-	each [windowNotices]notice
+	each [plan.WindowNotices]notice
 }
 
 // A page fits the header, and notices begin a cache line: no array may have a length below zero.
@@ -52,7 +48,7 @@ var (
 )
 
 // WindowBytes is the size of a window of which one operation may use slot bytes, a multiple of mem.Align. Longer operations run in pieces.
-func WindowBytes(slot int) int { return windowHeader + windowSlots*slot }
+func WindowBytes(slot int) int { return windowHeader + plan.WindowSlots*slot }
 
 // shared is the windows of a group whose ranks read each other's memory. An operation, or a piece of one, enters its slot when every rank
 // has left the one before the last (plan.md, "Operations in sequence").
@@ -70,7 +66,7 @@ type shared struct {
 	vain   int // waits since then for which the peer was too late
 
 	// What this rank called, by turn: peers that have called another thing may have said so only then.
-	past [windowNotices]transport.Meta
+	past [plan.WindowNotices]transport.Meta
 
 	arena  *mem.Arena // registered memory of this process, where all ranks have such
 	arenas [][]byte   // that of each peer
@@ -88,7 +84,7 @@ func (w *shared) open(opts *Options) error {
 	if size == 0 {
 		return nil
 	}
-	w.slot = (size - windowHeader) / windowSlots &^ (mem.Align - 1)
+	w.slot = (size - windowHeader) / plan.WindowSlots &^ (mem.Align - 1)
 	if w.slot <= 0 {
 		return fault.New(fault.Invalid, "a window of %d bytes; the least is %d", size, WindowBytes(mem.Align))
 	}
@@ -154,7 +150,7 @@ func (low *lowered) tiny(count uint64, size int) int {
 
 // slotOf is the memory of the slot that the operation under way uses, in the window of a rank.
 func (w *shared) slotOf(rank int) unsafe.Pointer {
-	return unsafe.Add(w.ranks[rank].slots, int(w.begun%windowSlots)*w.slot)
+	return unsafe.Add(w.ranks[rank].slots, int(w.begun%plan.WindowSlots)*w.slot)
 }
 
 // late is a rank that has not left the operation so many turns ago, whose memory the one under way uses again, or -1. What a rank says of itself
@@ -178,7 +174,7 @@ func (w *shared) late(turns uint64) int {
 }
 
 // notice is what a rank says of the operation that this rank is in.
-func (w *shared) notice(rank int) *notice { return &w.ranks[rank].each[w.begun%windowNotices] }
+func (w *shared) notice(rank int) *notice { return &w.ranks[rank].each[w.begun%plan.WindowNotices] }
 
 // word is a notice's word after so many signals.
 func (w *shared) word(signals int) uint64 { return (w.begun+1)<<16 | uint64(signals) }
@@ -260,7 +256,7 @@ func (c *Comm) hear(s *step) (done bool, err error) {
 // leaveSlot tells the peers that this rank has left the operation that it called so.
 func (c *Comm) leaveSlot(called *transport.Meta) {
 	w := &c.windows
-	w.past[w.begun%windowNotices] = *called
+	w.past[w.begun%plan.WindowNotices] = *called
 	w.begun++
 	w.ranks[c.rank].left.Store(w.begun) // a fence, after which nobody who sleeps is missed
 	c.notifyAll()
@@ -275,10 +271,10 @@ func (c *Comm) parted(peer int) (mine, theirs transport.Meta, found bool) {
 	if w.slot == 0 {
 		return mine, theirs, false
 	}
-	for back := uint64(1); back < windowNotices && back <= w.begun; back++ {
+	for back := uint64(1); back < plan.WindowNotices && back <= w.begun; back++ {
 		at := w.begun - back
-		n := &w.ranks[peer].each[at%windowNotices]
-		mine, theirs = w.past[at%windowNotices], n.meta
+		n := &w.ranks[peer].each[at%plan.WindowNotices]
+		mine, theirs = w.past[at%plan.WindowNotices], n.meta
 		if n.word.Load()>>16 == at+1 && differ(mine, theirs) {
 			return mine, theirs, true
 		}
@@ -339,7 +335,7 @@ type pieces struct {
 // cutPieces is called before the first piece is bound.
 func (c *Comm) cutPieces(low *lowered, in, out []Block, size int) {
 	cur := &c.cur
-	cur.piece, cur.last, cur.reach, cur.tiny, cur.turns = 0, 0, 0, 0, windowNotices
+	cur.piece, cur.last, cur.reach, cur.tiny, cur.turns = 0, 0, 0, 0, plan.WindowNotices
 	if !low.slots || low.window == 0 {
 		return
 	}
@@ -362,7 +358,7 @@ func (c *Comm) cutPieces(low *lowered, in, out []Block, size int) {
 		count = evenCount(in)
 	}
 	if cur.tiny = low.tiny(count, size); cur.tiny == 0 {
-		cur.turns = windowSlots
+		cur.turns = plan.WindowSlots
 	}
 }
 

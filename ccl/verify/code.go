@@ -122,7 +122,9 @@ func writes(k plan.Kind) bool { return k != plan.Send && k != plan.Signal && k !
 // oneSided reports whether steps of a kind access, or order accesses to, the windows of others.
 func oneSided(k plan.Kind) bool { return k >= plan.Put && k <= plan.Packet }
 
-func message(k plan.Kind) bool { return k == plan.Send || k == plan.Recv || k == plan.RecvReduce }
+func message(k plan.Kind) bool { return k == plan.Send || receives(k) }
+
+func receives(k plan.Kind) bool { return k == plan.Recv || k == plan.RecvReduce }
 
 // gives reports whether steps of a kind are the first side of a message or a signal.
 func gives(k plan.Kind) bool { return k == plan.Send || k == plan.Signal || k == plan.Packet }

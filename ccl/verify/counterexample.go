@@ -32,13 +32,14 @@ const (
 	OutOfBounds               // a step accesses chunks that the window of another rank does not have
 	Crossed                   // a message or a signal of one plan of a sequence meets a step of another
 	Late                      // a put that may arrive after its target has ended
+	Bits                      // results depend on the rank, or are not reduced in the order of ranks, where that is asked for
 	numReasons
 )
 
 var reasonNames = [numReasons]string{"malformed", "deadlock", "unreceived message", "unsent message", "length", "unordered messages",
 	"race", "undefined", "overwritten", "unwritten", "wrong value", "missing contribution", "double contribution",
 	"pre-scaling", "post-scaling", "not a barrier", "missing signal", "signal left over", "out of bounds", "crossed plans",
-	"put left over"}
+	"put left over", "different bits"}
 
 func (r Reason) String() string {
 	if r >= numReasons {
@@ -69,11 +70,14 @@ type Counterexample struct {
 	Reason  Reason
 	At      []Where // the steps that are to blame, first the one to look at first
 	Text    string  // what happens
+	Remedy  string  // what to change, where that is known
 	// Steps show the failure by themselves. Where Minimal is set, it vanishes if any of them is taken away; else there was too much to
 	// search. It may take no step at all: nothing writes a chunk.
 	Steps   []Line
 	Minimal bool
 	Stuck   []Where // where a step waits for ever: that step of each lane which does not end
+
+	edges []edge // which may cure it
 
 	out int // the chunk of Out, or the rank, that the end is wrong about; or 0
 }
@@ -92,6 +96,9 @@ func (c *Counterexample) Summary() string {
 		b.WriteString(" with windows lent from in and out")
 	}
 	fmt.Fprintf(&b, ": %v: %s", c.Reason, c.Text)
+	if c.Remedy != "" {
+		b.WriteString("; " + c.Remedy)
+	}
 	return b.String()
 }
 

@@ -8,6 +8,7 @@ func Shows(plans []*plan.Plan, credits bool, bad *Counterexample, steps []Line) 
 	if err != nil {
 		return false
 	}
+	j.takeTurns(WithSlots(plans...))
 	j.noCredits = !credits
 	x, _ := j.run(bad.InPlace, true, &Report{})
 	d := &reduction{x: x, bad: bad}
@@ -20,4 +21,15 @@ func Shows(plans []*plan.Plan, credits bool, bad *Counterexample, steps []Line) 
 }
 
 // SequenceWithoutCredits is Sequence without the rule that a slot is entered only after all ranks have left it.
-func SequenceWithoutCredits(plans []*plan.Plan) error { return sequence(plans, Options{}, false) }
+func SequenceWithoutCredits(plans []*plan.Plan) error {
+	return sequence(WithSlots(plans...), Options{}, false)
+}
+
+// WithSlots is operations whose windows lie in slots.
+func WithSlots(plans ...*plan.Plan) []Operation {
+	var ops []Operation
+	for _, p := range plans {
+		ops = append(ops, Operation{p, plan.WindowSlots})
+	}
+	return ops
+}

@@ -24,13 +24,13 @@ func (x *execution) here(l *lane) Where { return x.codes[l.rank].where(l.rank, l
 // whereOf is the step of a stamp.
 func (x *execution) whereOf(s stamp) Where {
 	l := x.byID[s.lane]
-	return x.codes[l.rank].where(l.rank, l.lane, int(s.end)/2-1)
+	return x.codes[l.rank].where(l.rank, l.lane, stepOf(s.end))
 }
 
 // nameOf is the step of a stamp and what it does.
 func (x *execution) nameOf(s stamp) string {
 	l := x.byID[s.lane]
-	return x.nameAt(l, int(s.end)/2-1)
+	return x.nameAt(l, stepOf(s.end))
 }
 
 // name is the step of l and what it does.
@@ -65,17 +65,29 @@ func length(e plan.Extent) string {
 
 func (x *execution) race(l *lane, r ref, i int, other stamp, verb, otherVerb string) *Counterexample {
 	m := x.ranks[r.rank].mem[x.op(l)]
-	why := "nothing orders the two"
-	if place := m.place(r, i); m.window(place) >= 0 && m.pending[m.window(place)] && m.wrote[place] == other {
-		why = fmt.Sprintf("what is put is there only after a wait of rank %d for a later signal", r.rank)
+	why, edges := "nothing orders the two", x.edges(l, other)
+	if place := m.place(r, i); m.window(place) >= 0 && m.arrivals[m.window(place)].put && m.wrote[place] == other {
+		why, edges = fmt.Sprintf("what is put is there only after a wait of rank %d for a later signal", r.rank), nil
+		for _, s := range m.arrivals[m.window(place)].seen {
+			edges = append(edges, x.edges(l, s)...)
+		}
 	}
-	return x.counterexample(x.op(l), Race, fmt.Sprintf("%s %s %s, which %s %s, and %s", x.name(l), verb, chunk(l.rank, r, i),
-		x.nameOf(other), otherVerb, why), x.here(l), x.whereOf(other))
+	return x.disorder(l, other, edges, Race, fmt.Sprintf("%s %s %s, which %s %s, and %s", x.name(l), verb, chunk(l.rank, r, i),
+		x.nameOf(other), otherVerb, why))
+}
+
+// disorder is the counterexample of the step of l and another that nothing orders. Edges may.
+func (x *execution) disorder(l *lane, other stamp, edges []edge, reason Reason, text string) *Counterexample {
+	bad := x.counterexample(x.op(l), reason, text, x.here(l), x.whereOf(other))
+	if bad != nil {
+		bad.edges = edges
+	}
+	return bad
 }
 
 func (x *execution) unordered(l *lane, before stamp, what string) *Counterexample {
-	return x.counterexample(x.op(l), Unordered, fmt.Sprintf("nothing orders the %s by %s and %s, which use the same peer and channel",
-		what, x.nameOf(before), x.name(l)), x.here(l), x.whereOf(before))
+	return x.disorder(l, before, x.edges(l, before), Unordered, fmt.Sprintf(
+		"nothing orders the %s by %s and %s, which use the same peer and channel", what, x.nameOf(before), x.name(l)))
 }
 
 func (x *execution) undefined(l *lane, r ref, i int) *Counterexample {

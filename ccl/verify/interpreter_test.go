@@ -15,13 +15,15 @@ const (
 )
 
 // interpreter executes a plan on integers, element by element, in a random interleaving, with random lengths of blocks and
-// bounded room for messages. As the executor does, it starts a send while the recv that writes its source is running, and moves it
+// bounded room for messages, or none: then a send ends when its message was taken. One lane may be starved: it moves only when no
+// other can. As the executor does, it starts a send while the recv that writes its source is running, and moves it
 // along behind; all other dependences are on whole steps.
 type interpreter struct {
 	plan    *plan.Plan
 	rng     *rand.Rand
 	inPlace bool
 	room    int
+	strict  bool // a send ends only when all of its message was taken
 	ranks   []*machine
 	streams map[[3]int]*[]int64 // by from, to, channel: the length of each message, then its elements
 	flags   map[[3]int]*[]int   // by from, to, flag: for each signal the puts that it makes visible
@@ -53,9 +55,15 @@ type cursor struct {
 func newInterpreter(p *plan.Plan, rng *rand.Rand, inPlace bool) *interpreter {
 	x := &interpreter{plan: p, rng: rng, inPlace: inPlace, room: 1 + rng.IntN(4)*rng.IntN(8), streams: map[[3]int]*[]int64{},
 		flags: map[[3]int]*[]int{}, puts: map[[2]int][]late{}}
+	if rng.IntN(4) == 0 {
+		x.room, x.strict = 1, true
+	}
 	lengths := map[plan.Extent]int{}
 	chunk := func(rank int, prog *plan.Program, b plan.Buffer, i int) []int64 {
 		e := p.Extent(rank, prog, b, i)
+		if inPlace && e.From > e.To { // who gets what it gives in the same memory gets as much
+			e.From, e.To = e.To, e.From
+		}
 		n, ok := lengths[e]
 		if !ok {
 			n = 1 + rng.IntN(3)
@@ -121,23 +129,23 @@ func (x *interpreter) run() error {
 			all = append(all, position{m, l})
 		}
 	}
-	for idle := 0; idle < len(all); {
-		at := x.rng.IntN(len(all))
-		idle = 0
-		for range all {
-			moved := false
-			for p := all[at]; x.move(p.m, p.lane); {
+	starved := -1
+	if len(all) > 0 && x.rng.IntN(2) == 0 {
+		starved = x.rng.IntN(len(all))
+	}
+	for moved := len(all) > 0; moved; {
+		moved = false
+		first := x.rng.IntN(len(all))
+		for i := 0; i < len(all) && !moved; i++ {
+			at := (first + i) % len(all)
+			for p := all[at]; at != starved && x.move(p.m, p.lane); {
 				moved = true
 				if x.rng.IntN(4) == 0 {
 					break
 				}
 			}
-			if moved {
-				break
-			}
-			at = (at + 1) % len(all)
-			idle++
 		}
+		moved = moved || starved >= 0 && x.move(all[starved].m, all[starved].lane)
 	}
 	for _, m := range x.ranks {
 		for l, c := range m.lanes {
@@ -291,6 +299,7 @@ func (x *interpreter) act(m *machine, c *cursor, s *plan.Step) bool {
 	for i := range dst.N {
 		total += len(m.buffers[dst.Buf][dst.At+i])
 	}
+	acted := true
 	switch {
 	case !c.begun:
 		c.begun = true
@@ -306,8 +315,13 @@ func (x *interpreter) act(m *machine, c *cursor, s *plan.Step) bool {
 	case c.done < total:
 		x.element(m, s, c.done, stream)
 		c.done++
+	default:
+		acted = false
 	}
 	if c.done == total {
+		if x.strict && s.Kind == plan.Send && len(*stream) > 0 {
+			return acted
+		}
 		if s.Kind == plan.Signal || s.Kind == plan.Packet {
 			f := x.flag(m.rank, s.Peer, s.Chan)
 			*f = append(*f, len(x.puts[[2]int{m.rank, s.Peer}]))

@@ -46,7 +46,7 @@ func (x *execution) borrow(l *lane, m *memory, r ref, i int) *Counterexample {
 		return nil
 	}
 	lender := ref{r.rank, int32(loan.ref.At), 1, loan.ref.Buf}
-	if other, ok := m.conflict(l, loan.place, false, false); ok {
+	if other, ok := x.conflict(l, m, loan.place, false, false); ok {
 		return x.race(l, lender, 0, other, "reads through the window", "writes")
 	}
 	if m.wrote[loan.place] != loan.wrote {

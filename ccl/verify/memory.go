@@ -1,6 +1,10 @@
 package verify
 
-import "github.com/goccl/goccl/ccl/plan"
+import (
+	"slices"
+
+	"github.com/goccl/goccl/ccl/plan"
+)
 
 // memory is the chunks of one rank in one plan: what they hold, and who used them last.
 type memory struct {
@@ -10,16 +14,22 @@ type memory struct {
 	out         []int  // places of Out where it shares memory with In, else nil
 	vals        []value
 	wrote       []stamp         // by place: the last write
-	reads       []int32         // [place*lanes + lane], the window apart: the last read since the last write, as ended(step), 0 for none
+	reads       []int32         // [place*lanes + lane], the window apart: the last read since the last write, as the end of its stamp, 0 for none
 	winReads    [][]stamp       // by place in the window: the last reads of each lane since the last write
-	pending     []bool          // by place in the window: the last write is a put that its owner has not waited for
+	arrivals    []arrival       // by place in the window
 	shared      int             // the first place that other ranks may read, and that counts as of the window: all do where the window stands for others
 	lent        []loan          // by chunk of the window, where it may stand for memory of the caller; else nil
 	touched     map[int32]int32 // in sequences: for each lane its last access to the window
 }
 
-// stamp is a step of a lane, by its number; end is ended(step), 0 for the caller.
+// stamp is a step of a lane, as a moment of its clock from which it accesses no memory any more; end is 0 for the caller.
 type stamp struct{ lane, end int32 }
+
+// arrival says of the last write to a place in the window whether it is a put, and which waits of the owner make that visible.
+type arrival struct {
+	put  bool
+	seen []stamp
+}
 
 // newMemory lays out a rank's buffers. Where inPlace is set and the rank has both, Out is in the memory of In, or In in
 // that of Out, as plan.InPlace says.
@@ -60,7 +70,7 @@ func (m *memory) shareFrom(place int) {
 	m.shared = place
 	m.reads = make([]int32, place*m.lanes)
 	m.winReads = make([][]stamp, len(m.vals)-place)
-	m.pending = make([]bool, len(m.vals)-place)
+	m.arrivals = make([]arrival, len(m.vals)-place)
 }
 
 // place finds chunk i of r.
@@ -76,55 +86,72 @@ func (m *memory) place(r ref, i int) int {
 func (m *memory) window(place int) int { return place - m.shared }
 
 // conflict looks for a step that used a place and is not known, by the clock of l, to have ended. A read conflicts with the
-// last write, a write also with the reads since. A put that was not waited for conflicts with everything but later puts of the same rank.
-func (m *memory) conflict(l *lane, place int, write, put bool) (stamp, bool) {
-	w := m.wrote[place]
-	in := m.window(place)
+// last write, a write also with the reads since. A put conflicts with everything that does not know of a wait which makes it visible,
+// but for later puts of the same rank.
+func (x *execution) conflict(l *lane, m *memory, place int, write, put bool) (stamp, bool) {
+	known := func(s stamp) bool {
+		return s.end == 0 || s.lane == l.id || s.end <= l.clock[s.lane-l.offset] || x.behind(l, m, place, s)
+	}
+	w, in := m.wrote[place], m.window(place)
 	switch {
-	case in >= 0 && m.pending[in] && !(put && l.sameRank(w.lane)):
+	case in >= 0 && m.arrivals[in].put && !(put && l.sameRank(w.lane)):
+		if !slices.ContainsFunc(m.arrivals[in].seen, known) {
+			return w, true
+		}
+	case !known(w):
 		return w, true
-	case w.lane != l.id && w.end > 0 && w.end > l.clock[w.lane-l.offset]:
-		return w, true
-	case !write:
+	}
+	if !write {
 		return stamp{}, false
 	}
 	if in >= 0 {
 		for _, r := range m.winReads[in] {
-			if r.lane != l.id && r.end > l.clock[r.lane-l.offset] {
+			if !known(r) {
 				return r, true
 			}
 		}
 		return stamp{}, false
 	}
 	for other, end := range m.reads[place*m.lanes : (place+1)*m.lanes] {
-		if lane := m.base + int32(other); end > 0 && lane != l.id && end > l.clock[lane-l.offset] {
-			return stamp{lane, end}, true
+		if r := (stamp{m.base + int32(other), end}); !known(r) {
+			return r, true
 		}
 	}
 	return stamp{}, false
 }
 
+// see notes that a wait, the step of l, makes visible what was put at a place. Who knows of it knows of the waits that it comes after.
+func (m *memory) see(l *lane, place int) {
+	at := &m.arrivals[m.window(place)]
+	for _, s := range at.seen {
+		if s.lane == l.id || s.end <= l.clock[s.lane-l.offset] {
+			return
+		}
+	}
+	at.seen = append(at.seen, l.stamp())
+}
+
 func (m *memory) noteRead(l *lane, place int) {
 	in := m.window(place)
 	if in < 0 {
-		m.reads[place*m.lanes+l.lane] = ended(l.pc)
+		m.reads[place*m.lanes+l.lane] = l.stamp().end
 		return
 	}
 	for i := range m.winReads[in] {
 		if r := &m.winReads[in][i]; r.lane == l.id {
-			r.end = ended(l.pc)
+			r.end = l.stamp().end
 			return
 		}
 	}
-	m.winReads[in] = append(m.winReads[in], stamp{l.id, ended(l.pc)})
+	m.winReads[in] = append(m.winReads[in], l.stamp())
 }
 
 func (m *memory) noteWrite(l *lane, place int, v value, put bool) {
 	m.vals[place] = v
-	m.wrote[place] = stamp{l.id, ended(l.pc)}
+	m.wrote[place] = l.stamp()
 	if in := m.window(place); in >= 0 {
 		m.winReads[in] = m.winReads[in][:0]
-		m.pending[in] = put
+		m.arrivals[in] = arrival{put, m.arrivals[in].seen[:0]}
 		return
 	}
 	clear(m.reads[place*m.lanes : (place+1)*m.lanes])

@@ -156,7 +156,7 @@ func (d *reduction) same(c *Counterexample) bool {
 	case Deadlock:
 		return true
 	case Race, Unordered: // either may have been seen first
-		return c.At[0] == d.bad.At[0] && c.At[1] == d.bad.At[1] || c.At[0] == d.bad.At[1] && c.At[1] == d.bad.At[0]
+		return sameSteps(c, d.bad)
 	}
 	last := len(d.bad.At) - 1
 	if d.bad.At[last].Lane < 0 {

@@ -2,12 +2,13 @@ package verify
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// put is a chunk that was put into a window and that its owner has not waited for.
+// put is a chunk that was put into a window.
 type put struct {
-	mem   *memory
-	place int
-	by    stamp
-	op    uint8 // which plan of a sequence
+	mem    *memory
+	place  int
+	by     stamp
+	op     uint8 // which plan of a sequence
+	waited bool  // its owner has waited for it
 }
 
 // signal is one that was given and not waited for.
@@ -90,20 +91,24 @@ func (x *execution) wait(l *lane, a *action) (over bool, bad *Counterexample) {
 		return false, x.crossed(s.lane, s.step, l)
 	}
 	known := x.clocks.at(s.clock)
-	key := [2]int32{a.peer, int32(l.rank)}
-	later := x.puts[key][:0]
-	for _, p := range x.puts[key] {
-		switch {
-		case p.by.end > known[p.by.lane] || p.op != a.op: // a later plan's signal is too late for it
-			later = append(later, p)
-		case p.mem.wrote[p.place] == p.by: // no later put has overwritten it
-			p.mem.pending[p.mem.window(p.place)] = false
-			p.mem.wrote[p.place] = stamp{l.id, ended(l.pc)}
-		}
-	}
-	x.puts[key] = later
 	l.clock.join(known)
 	*l.clock.rounds()++
+	key := [2]int32{a.peer, int32(l.rank)}
+	left := x.puts[key][:0]
+	for _, p := range x.puts[key] {
+		last := p.mem.wrote[p.place] == p.by // no later put has overwritten it
+		if p.op == a.op && p.by.end <= known[p.by.lane] {
+			p.waited = true
+			if last {
+				p.mem.see(l, p.place)
+			}
+		}
+		// Waits of other lanes may make it visible, too. A later plan's signal is too late for it.
+		if !p.waited || last && p.op == a.op && len(x.ranks[l.rank].lanes) > 1 {
+			left = append(left, p)
+		}
+	}
+	x.puts[key] = left
 	x.clocks.giveBack(s.clock)
 	x.end(l)
 	return true, nil
@@ -123,6 +128,9 @@ func (x *execution) leftoverPut() *Counterexample {
 	for _, all := range x.puts {
 		for i := range all {
 			p := &all[i]
+			if p.waited {
+				continue
+			}
 			if first == nil || p.by.lane < first.by.lane || p.by.lane == first.by.lane && p.by.end < first.by.end {
 				first = p
 			}

@@ -211,7 +211,7 @@ func TestSequence(t *testing.T) {
 	put, barrier := putBroadcast(4), signalBarrier(4)
 	for _, plans := range [][]*plan.Plan{{put}, {put, put, put}, {put, packetReduce(4), getReduce(4), put, getBroadcast(4), barrier, put},
 		{barrier, barrier, barrier}} {
-		if err := verify.Sequence(plans, verify.Options{}); err != nil {
+		if err := verify.Sequence(verify.WithSlots(plans...), verify.Options{}); err != nil {
 			t.Errorf("%d plans: %v", len(plans), err)
 		}
 	}
@@ -229,12 +229,12 @@ func TestSequence(t *testing.T) {
 	}
 	late := edit(put, 0, add(0, signal(1)))
 	early := edit(put, 1, func(p *plan.Program) { p.Lanes[0] = slices.Insert(p.Lanes[0], 0, wait(0)) })
-	err = verify.Sequence([]*plan.Plan{late, early}, verify.Options{})
+	err = verify.Sequence(verify.WithSlots(late, early), verify.Options{})
 	if !errors.As(err, &bad) || bad.Reason != verify.Crossed {
 		t.Errorf("a signal of another plan: %v", err)
 	}
 	for _, plans := range [][]*plan.Plan{nil, {put, putBroadcast(3)}} {
-		if err := verify.Sequence(plans, verify.Options{}); err == nil {
+		if err := verify.Sequence(verify.WithSlots(plans...), verify.Options{}); err == nil {
 			t.Errorf("%d plans were accepted", len(plans))
 		}
 	}

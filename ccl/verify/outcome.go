@@ -137,7 +137,7 @@ func (x *execution) barrier(op int) *Counterexample {
 			came := other == r
 			for i := range x.ranks[other].lanes {
 				l := &x.ranks[other].lanes[i]
-				came = came || known[l.id-l.offset] > 2*x.ranks[other].code.begins[i][op]
+				came = came || known[l.id-l.offset] >= started(int(x.ranks[other].code.begins[i][op]))
 			}
 			if came {
 				continue

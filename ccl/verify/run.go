@@ -17,6 +17,22 @@ type lane struct {
 	clock       clock
 	waits       []int32 // for each step how many others come After it and have not started; nil if none ever does
 	ends        []int32 // for each step its end in clocks, while waits > 0
+
+	// Of fragments, with clocks about all ranks only (message.go).
+	followers []int32 // for each step how many of those are sends that pass on its fragments; nil if none ever does
+	begun     []begun // for each step its start, while followers > 0
+	early     clock   // of a send that passes on fragments: what is known when it sends the first
+	follows   *trail  // the recv that it passes on, else nil
+	trail     *trail  // of a recv: what its message comes through
+	chunk     int     // of a recv: the chunk of its message that is under way
+}
+
+// stamp is the moment from which the step of l accesses no memory any more.
+func (l *lane) stamp() stamp {
+	if l.code[l.pc].kind == plan.Send {
+		return stamp{l.id, arrived(l.pc)}
+	}
+	return stamp{l.id, ended(l.pc)}
 }
 
 func (l *lane) sameRank(id int32) bool { return id >= l.first && id < l.last }
@@ -42,7 +58,7 @@ type execution struct {
 	ranks    []rank
 	streams  streams            // of messages
 	flags    streams            // of signals
-	puts     map[[2]int32][]put // by writer and target: what the target has not waited for
+	puts     map[[2]int32][]put // by writer and target: what a wait of the target may make visible
 	byID     []*lane
 	clocks   clocks
 	ready    []*lane
@@ -120,6 +136,12 @@ func (x *execution) addRank(r int, load *Load) {
 					before.ends = make([]int32, len(before.code))
 				}
 				before.waits[p.step]++
+				if x.full && c.follows(&actions[i], p) {
+					if before.followers == nil {
+						before.followers, before.begun = make([]int32, len(before.code)), make([]begun, len(before.code))
+					}
+					before.followers[p.step]++
+				}
 			}
 		}
 	}
@@ -218,6 +240,9 @@ func (x *execution) waitsFor(l *lane) *lane {
 // start begins the step of l. The clock of l stays that of the start until the end.
 func (x *execution) start(l *lane, a *action) {
 	rk := &x.ranks[l.rank]
+	if x.full && a.kind == plan.Send {
+		x.startEarly(l, a)
+	}
 	for _, p := range rk.code.after[a.after:a.afterEnd] {
 		before := &rk.lanes[p.lane]
 		end := before.ends[p.step]
@@ -255,109 +280,6 @@ func (x *execution) end(l *lane) {
 			x.leave(rk)
 		}
 	}
-}
-
-// send brings a message to its stream; it is over if its receiver is there already.
-func (x *execution) send(l *lane, a *action) (over bool, bad *Counterexample) {
-	st := x.streams.of(int32(l.rank), a.peer, a.channel)
-	if bad := x.inOrder(l, &st.lastSend, "messages sent"); bad != nil {
-		return false, bad
-	}
-	if st.sender != nil {
-		return false, nil // only while other counterexamples are passed over
-	}
-	st.sender = l
-	return x.meet(st, l)
-}
-
-func (x *execution) recv(l *lane, a *action) (over bool, bad *Counterexample) {
-	st := x.streams.of(a.peer, int32(l.rank), a.channel)
-	if bad := x.inOrder(l, &st.lastRecv, "messages received"); bad != nil {
-		return false, bad
-	}
-	if st.receiver != nil {
-		return false, nil
-	}
-	st.receiver = l
-	return x.meet(st, l)
-}
-
-// inOrder checks that the step of l comes after the last one at its end of a stream in every schedule.
-func (x *execution) inOrder(l *lane, last *stamp, what string) *Counterexample {
-	before := *last
-	*last = stamp{l.id, ended(l.pc)}
-	if before.end > 0 && before.lane != l.id && l.clock[before.lane-l.offset] < before.end {
-		return x.unordered(l, before, what)
-	}
-	return nil
-}
-
-// meet moves the message of a stream when both of its ends are there; l is the one that came last.
-func (x *execution) meet(st *stream, l *lane) (over bool, bad *Counterexample) {
-	from, to := st.sender, st.receiver
-	if from == nil || to == nil {
-		return false, nil
-	}
-	st.sender, st.receiver = nil, nil
-	if bad := x.message(from, to); bad != nil {
-		return false, bad
-	}
-	if x.full {
-		to.clock.join(from.clock)
-	} else {
-		*to.clock.rounds() = max(*to.clock.rounds(), *from.clock.rounds())
-	}
-	*to.clock.rounds()++
-	*from.clock.rounds()++
-	x.end(from)
-	x.end(to)
-	if from == l {
-		x.enqueue(to)
-	} else {
-		x.enqueue(from)
-	}
-	return true, nil
-}
-
-// message moves the chunks of a message from the source of a send to the destination of a recv.
-func (x *execution) message(from, to *lane) *Counterexample {
-	s, d := &from.code[from.pc], &to.code[to.pc]
-	sender, receiver := &x.ranks[from.rank], &x.ranks[to.rank]
-	src, op := sender.code.refs[s.src], int(d.op)
-	if s.op != d.op || src.n != d.dst.n {
-		return x.mismatch(from, to, s.op != d.op)
-	}
-	for i := range int(src.n) {
-		if sent, wanted := x.extent(op, src, i), x.extent(op, d.dst, i); sent != wanted {
-			if bad := x.badLength(from, to, i, sent, wanted); bad != nil {
-				return bad
-			}
-		}
-		v, bad := x.read(from, src, i)
-		if bad != nil {
-			return bad
-		}
-		if d.kind == plan.RecvReduce {
-			own, bad := x.read(to, receiver.code.refs[d.src], i)
-			if bad != nil {
-				return bad
-			}
-			if d.msgFirst {
-				v = x.reduce(to, v, own)
-			} else {
-				v = x.reduce(to, own, v)
-			}
-			receiver.load.Reduced++
-		}
-		if bad := x.write(to, d, i, v); bad != nil {
-			return bad
-		}
-	}
-	x.messages++
-	sender.load.Messages++
-	sender.load.Sent += int(src.n)
-	receiver.load.Received += int(src.n)
-	return nil
 }
 
 // extent is the length of chunk i of r.
@@ -420,7 +342,7 @@ func (x *execution) read(l *lane, r ref, i int) (value, *Counterexample) {
 	op := l.code[l.pc].op
 	m := x.ranks[r.rank].mem[op]
 	place := m.place(r, i)
-	if other, ok := m.conflict(l, place, false, false); ok {
+	if other, ok := x.conflict(l, m, place, false, false); ok {
 		if bad := x.race(l, r, i, other, "reads", "writes"); bad != nil {
 			return nothing, bad
 		}
@@ -456,7 +378,7 @@ func (x *execution) read(l *lane, r ref, i int) (value, *Counterexample) {
 func (x *execution) write(l *lane, a *action, i int, v value) *Counterexample {
 	m := x.ranks[a.dst.rank].mem[a.op]
 	place, isPut := m.place(a.dst, i), a.kind == plan.Put || a.kind == plan.Packet
-	if other, ok := m.conflict(l, place, true, isPut); ok {
+	if other, ok := x.conflict(l, m, place, true, isPut); ok {
 		verb := "reads"
 		if other == m.wrote[place] {
 			verb = "writes"
@@ -481,7 +403,7 @@ func (x *execution) write(l *lane, a *action, i int, v value) *Counterexample {
 	m.noteWrite(l, place, v, isPut)
 	if isPut {
 		key := [2]int32{int32(l.rank), a.dst.rank}
-		x.puts[key] = append(x.puts[key], put{m, place, m.wrote[place], a.op})
+		x.puts[key] = append(x.puts[key], put{mem: m, place: place, by: m.wrote[place], op: a.op})
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func TestBrokenSequences(t *testing.T) {
 		{"a contribution is missing in the third", []*plan.Plan{put, gets,
 			edit(packets, 1, change(0, 5, func(s *plan.Step) { s.Src, s.Final = s.Src[1:], false }))}, true, verify.Missing, 3, "lacks in[0] of rank 0"},
 		{"a plan waits for the slot that a message of its own must free", []*plan.Plan{
-			write(two, lanes([]plan.Step{copied(ref(plan.Out, 0), ref(plan.In, 0))}), lanes([]plan.Step{recv})),
+			windowed(two, lanes([]plan.Step{copied(ref(plan.Out, 0), ref(plan.In, 0))}), lanes([]plan.Step{recv})),
 			putBroadcast(2),
 			windowed(two, plan.Program{Win: []plan.Extent{{}}, Lanes: [][]plan.Step{{copied(ref(plan.Win, 0), ref(plan.In, 0)), send}}}, lanes()),
 		}, true, verify.Deadlock, 3, "plan 0, rank 1, lane 0, step 0 (recv out[0] from 0)"},
@@ -57,7 +57,7 @@ func TestBrokenSequences(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			run := verify.SequenceWithoutCredits
 			if test.credits {
-				run = func(plans []*plan.Plan) error { return verify.Sequence(plans, verify.Options{}) }
+				run = func(plans []*plan.Plan) error { return verify.Sequence(verify.WithSlots(plans...), verify.Options{}) }
 			}
 			err := run(test.plans)
 			var bad *verify.Counterexample

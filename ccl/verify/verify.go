@@ -64,11 +64,15 @@ func (l Level) String() string { return fmt.Sprintf("level %d", uint8(l)) }
 
 // Plan proves that a plan is right, for all ranks, element counts and interleavings, with In and Out apart and in every way
 // of sharing memory that the plan allows. Otherwise the error is a fault.Invalid caused by a *Counterexample.
-func Plan(p *plan.Plan, opts Options) (*Report, error) {
+func Plan(p *plan.Plan, opts Options) (*Report, error) { return prove(p, opts, int(PerRank)) }
+
+// prove is Plan for a setting of GOCCL_DETERMINISM.
+func prove(p *plan.Plan, opts Options, determinism int) (*Report, error) {
 	j, err := newJob([]*plan.Plan{p}, opts)
 	if err != nil {
 		return nil, err
 	}
+	j.determinism = determinism
 	report := &Report{Split: p.Split}
 	if err := j.verify(false, report); err != nil {
 		return nil, err
@@ -99,11 +103,14 @@ type job struct {
 	codes     []code    // by rank
 	values    []*values // of each plan
 	full      bool      // clocks must be about all ranks
+	turns     []turn    // of each plan; only in sequences
 	noCredits bool      // sequences: windows are used again without waiting
 	brief     bool
-	lend      bool  // windows stand for memory of the caller, as plan.Lend allows
-	limit     int64 // on work
-	needed    int64 // work with clocks about all ranks
+	// The setting of GOCCL_DETERMINISM that the results must do for.
+	determinism int
+	lend        bool  // windows stand for memory of the caller, as plan.Lend allows
+	limit       int64 // on work
+	needed      int64 // work with clocks about all ranks
 }
 
 // newJob makes the programs of all ranks and checks their structure and their size.
@@ -211,6 +218,7 @@ func (j *job) verify(inPlace bool, report *Report) error {
 	}
 	if bad != nil {
 		if !j.brief {
+			x.remedy(bad)
 			x.minimize(bad)
 		}
 		return refuse(bad)
@@ -228,6 +236,9 @@ func (j *job) verify(inPlace bool, report *Report) error {
 	}
 	report.Messages = x.messages
 	report.Determinism = x.determinism()
+	if report.Determinism < Needed(j.determinism) {
+		return x.refuseLevel(report.Determinism, j.determinism)
+	}
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/draw"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
@@ -145,13 +146,13 @@ func planExport(args []string, out io.Writer) error {
 	return output(*path, file.String(), out)
 }
 
-// verifyFile loads and verifies a plan and says what it is.
-func verifyFile(path string, out io.Writer) error {
+// verifyFile proves that groups of a level of determinism can use a plan, and says what it is.
+func verifyFile(path string, determinism int, out io.Writer) error {
 	p, err := loadPlan(path)
 	if err != nil {
 		return err
 	}
-	report, err := verify.Plan(p, verify.Options{})
+	report, err := verify.Accept(p, determinism, verify.Options{})
 	if err != nil {
 		return err
 	}

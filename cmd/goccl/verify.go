@@ -15,6 +15,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
@@ -57,14 +58,17 @@ func verifyVerb(args []string, out io.Writer) error {
 	name := set.String("algo", "", "only the algorithms with this name, or hierarchical ones with this beginning")
 	shape := set.String("shape", "", "only this grid of the ranks, as 4x2")
 	jobs := set.Int("jobs", runtime.GOMAXPROCS(0), "how many plans to verify at a time")
+	determinism := set.Int("determinism", -1, "of a FILE: the `level` that a group asks for (GOCCL_DETERMINISM); 0 accepts results that differ "+
+		"between ranks; left out, what the environment says, or 2")
 	rest, err := parseMixed(set, args)
 	switch {
 	case err != nil:
 		return err
 	case *all == (len(rest) > 0) || len(rest) > 1:
-		return misuse{errors.New("usage: goccl verify FILE, or goccl verify --all [--ranks 1-64] [--coll COLLECTIVE] [--algo ALGORITHM] [--shape 4x2] [--jobs N]")}
+		return misuse{errors.New("usage: goccl verify FILE [--determinism 0|2|3|4], or goccl verify --all [--ranks 1-64] [--coll COLLECTIVE] " +
+			"[--algo ALGORITHM] [--shape 4x2] [--jobs N]")}
 	case !*all:
-		return verifyFile(rest[0], out)
+		return verifyOwn(rest[0], *determinism, out)
 	case *jobs < 1:
 		return fmt.Errorf("--jobs %d: want 1 or more", *jobs)
 	}
@@ -102,6 +106,27 @@ func verifyVerb(args []string, out io.Writer) error {
 	w.coverage(out)
 	fmt.Fprintf(out, "%d cases of %d algorithms verified, all right, in %.1fs\n", len(cases), algorithms, time.Since(start).Seconds())
 	return nil
+}
+
+// verifyOwn verifies the plan of a file for groups with a setting of GOCCL_DETERMINISM, or with that of the environment where it is -1.
+func verifyOwn(path string, determinism int, out io.Writer) error {
+	switch determinism {
+	case -1:
+		opts, err := environment()
+		if err != nil {
+			return err
+		}
+		determinism = cmp.Or(opts.Determinism, ccl.DefaultDeterminism)
+	case 0, 2, 3, 4:
+	default:
+		return misuse{fmt.Errorf("--determinism %d: want 0, 2, 3 or 4", determinism)}
+	}
+	err := verifyFile(path, determinism, out)
+	var bad *verify.Counterexample
+	if errors.As(err, &bad) && bad.Reason == verify.Bits {
+		return fmt.Errorf("%w\ngroups refuse this plan as GOCCL_PLAN; --determinism verifies it for another level, 0 for any", err)
+	}
+	return err
 }
 
 // coverage says what the cases are.

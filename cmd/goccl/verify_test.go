@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,6 +52,46 @@ func TestVerifyTriplesOfAnyCollective(t *testing.T) {
 	for _, c := range dtype.Collectives() {
 		require.Equal(t, len(algo.Variants(c, 2)) > 0, len(algo.Variants(c, 3)) > 0, c)
 	}
+}
+
+// TestVerifyAsGroupsDo refuses what groups refuse: plans whose ranks end with different bits, and what has less than the level asked for.
+func TestVerifyAsGroupsDo(t *testing.T) {
+	t.Setenv("GOCCL_DETERMINISM", "")
+	plans := filepath.Join("..", "..", "ccl", "verify", "testdata")
+	differing, err := filepath.Glob(filepath.Join(plans, "bits", "*.plan"))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(differing), 10)
+	for _, path := range differing {
+		for _, verb := range []string{"verify", "plan import", "plan import --json"} {
+			out, err := run(t, append(strings.Fields(verb), path)...)
+			require.ErrorContains(t, err, "different bits: out[", "%s %s", verb, path)
+			require.Empty(t, out)
+			require.False(t, errors.As(err, new(misuse)), "the exit status is 1")
+		}
+		out, err := run(t, "verify", path, "--determinism", "0")
+		require.NoError(t, err)
+		require.Contains(t, out, "determinism level 0")
+	}
+	_, err = run(t, "verify", filepath.Join(plans, "bits", "own_first.plan"))
+	require.ErrorContains(t, err, "out[0] is x0 + x1 on rank 0 and x1 + x0 on rank 1, where xR is in[0] of rank R")
+	require.ErrorContains(t, err, "--determinism verifies it for another level, 0 for any")
+
+	pairs := filepath.Join(plans, "right", "halve_swap.plan")
+	out, err := run(t, "verify", pairs)
+	require.NoError(t, err)
+	require.Contains(t, out, "determinism level 3")
+	_, err = run(t, "verify", pairs, "--determinism", "4")
+	require.ErrorContains(t, err, "GOCCL_DETERMINISM=4 asks for level 4")
+	require.ErrorContains(t, err, "out[0] of rank 0 is (x0 + x1) + (x2 + x3), which is not the order of the ranks")
+	t.Setenv("GOCCL_DETERMINISM", "3")
+	_, err = run(t, "verify", pairs)
+	require.ErrorContains(t, err, "GOCCL_DETERMINISM=3 asks for level 4")
+	_, err = run(t, "verify", pairs, "--determinism", "1")
+	require.ErrorContains(t, err, "--determinism 1: want 0, 2, 3 or 4")
+	require.ErrorAs(t, err, new(misuse))
+	t.Setenv("GOCCL_DETERMINISM", "7")
+	_, err = run(t, "verify", pairs)
+	require.ErrorContains(t, err, "GOCCL_DETERMINISM")
 }
 
 // TestVerifyStops reports the first wrong case in the order of the table, and verifies no more.

@@ -1,0 +1,47 @@
+package verify
+
+import (
+	"errors"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// Needed is the level that a group with a setting of GOCCL_DETERMINISM asks of every plan; 0 is for any. At 3 and 4 it is the order of
+// ranks: plans with different orders in one group would make the bits depend on the size.
+func Needed(determinism int) Level {
+	switch {
+	case determinism > int(EveryRun):
+		return RankOrder
+	case determinism > int(PerRank):
+		return EveryRun
+	}
+	return PerRank
+}
+
+// sequenceWork bounds what Accept spends on sequences: about a second.
+const sequenceWork = 1 << 30
+
+// Accept proves what a group with a setting of GOCCL_DETERMINISM asks of a plan that is not of the catalogue: that it is right, that its
+// operations may follow each other, and that its results have the level needed. Where they have not, the error is a
+// fault.NotSupported caused by a *Counterexample.
+func Accept(p *plan.Plan, determinism int, opts Options) (*Report, error) {
+	report, err := prove(p, opts, determinism)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Work == 0 || opts.Work > sequenceWork {
+		opts.Work = sequenceWork
+	}
+	for _, slots := range []int{plan.WindowSlots, plan.WindowNotices} {
+		times := slots + 1
+		if p.Needs&(plan.Puts|plan.Gets) == 0 {
+			times = 2 // no slot comes round
+		}
+		// A sequence that is too large for this follows from the plan alone, as the package comment says.
+		if err := Sequence(Repeat(p, slots, times), opts); err != nil && !errors.Is(err, fault.NotSupported) {
+			return nil, err
+		}
+	}
+	return report, nil
+}
