@@ -33,3 +33,8 @@ func WithSlots(plans ...*plan.Plan) []Operation {
 	}
 	return ops
 }
+
+// RepeatWithoutCredits is SequenceWithoutCredits of a plan that follows itself.
+func RepeatWithoutCredits(p *plan.Plan, slots, times int) error {
+	return sequence(Repeat(p, slots, times), Options{}, false)
+}

@@ -2,6 +2,9 @@ package verify_test
 
 import (
 	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -137,4 +140,56 @@ func beside(ordered bool, first ...plan.Step) *plan.Plan {
 	return windowed(plan.Spec{Coll: dtype.Broadcast, Ranks: 2},
 		lanes(append(first, put(ref(plan.Win, 0), in, 1)), []plan.Step{last}, []plan.Step{copied(out, in), data}),
 		plan.Program{Win: []plan.Extent{{}, {}}, Lanes: [][]plan.Step{waits}})
+}
+
+// TestRandomSequences executes plans that are right by themselves in random sequences, each operation in slots or notices: all are right, as the
+// package comment argues.
+func TestRandomSequences(t *testing.T) {
+	rng := rand.New(rand.NewPCG(17, 18))
+	byRanks := map[int][]*plan.Plan{}
+	add := func(p *plan.Plan) { byRanks[p.Spec.Ranks] = append(byRanks[p.Spec.Ranks], p) }
+	names, right := planFiles(t, "right")
+	for _, name := range names {
+		add(right[name])
+	}
+	for _, ranks := range []int{2, 3, 4} {
+		for _, name := range slices.Sorted(maps.Keys(oneSided)) {
+			add(oneSided[name](ranks))
+		}
+		for _, a := range algo.All() {
+			if p, err := a.Make(plan.Spec{Coll: a.Coll, Ranks: ranks}); err == nil {
+				add(p)
+			}
+		}
+	}
+	for range 1500 {
+		plans := byRanks[2+rng.IntN(3)]
+		var ops []verify.Operation
+		for range 2 + rng.IntN(2*plan.WindowNotices) {
+			ops = append(ops, verify.Operation{Plan: plans[rng.IntN(len(plans))], Slots: []int{plan.WindowSlots, plan.WindowNotices, 1}[rng.IntN(3)]})
+		}
+		if err := verify.Sequence(ops, verify.Options{}); err != nil {
+			for _, o := range ops {
+				t.Log(o.Plan.Name, o.Slots)
+			}
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSlots: so many operations fit side by side as there are slots, and no more.
+func TestSlots(t *testing.T) {
+	for _, slots := range []int{plan.WindowSlots, plan.WindowNotices} {
+		if err := verify.Sequence(verify.Repeat(putBroadcast(3), slots, 2*slots+1), verify.Options{}); err != nil {
+			t.Errorf("%d slots: %v", slots, err)
+		}
+		if err := verify.RepeatWithoutCredits(putBroadcast(3), slots, slots); err != nil {
+			t.Errorf("%d slots for as many operations: %v", slots, err)
+		}
+		err := verify.RepeatWithoutCredits(putBroadcast(3), slots, slots+1)
+		var bad *verify.Counterexample
+		if !errors.As(err, &bad) || bad.Reason != verify.Race || !strings.Contains(err.Error(), "the same slot") {
+			t.Errorf("%d slots, one operation more: %v, want a race", slots, err)
+		}
+	}
 }
