@@ -1,16 +1,15 @@
 package verify
 
-// clock is a vector clock: for each lane how far it is known to have come, as 3k+1 when its step k has started, 3k+2 when
-// its step k is a send whose message has arrived, and 3k+3 when it has ended. The lanes are those of all ranks, or only those of the own rank: then messages carry nothing, and the
+// clock is a vector clock: for each lane how far it is known to have come, as 2k+1 when its step k has started and 2k+2
+// when it has ended. The lanes are those of all ranks, or only those of the own rank: then messages carry nothing, and the
 // clock knows less than there is to know. The last element counts messages: the longest chain that leads here.
 type clock []int32
 
-func started(step int) int32 { return int32(3*step + 1) }
-func arrived(step int) int32 { return int32(3*step + 2) }
-func ended(step int) int32   { return int32(3*step + 3) }
+func started(step int) int32 { return int32(2*step + 1) }
+func ended(step int) int32   { return int32(2*step + 2) }
 
-// stepOf is the step of a moment that started, arrived or ended made.
-func stepOf(moment int32) int { return int(moment-1) / 3 }
+// stepOf is the step of a moment that started or ended made.
+func stepOf(moment int32) int { return int(moment-1) / 2 }
 
 // join makes c know what d knows.
 func (c clock) join(d clock) {

@@ -14,7 +14,7 @@ type memory struct {
 	out         []int  // places of Out where it shares memory with In, else nil
 	vals        []value
 	wrote       []stamp         // by place: the last write
-	reads       []int32         // [place*lanes + lane], the window apart: the last read since the last write, as the end of its stamp, 0 for none
+	reads       []int32         // [place*lanes + lane], the window apart: the last read since the last write, as ended(step), 0 for none
 	winReads    [][]stamp       // by place in the window: the last reads of each lane since the last write
 	arrivals    []arrival       // by place in the window
 	shared      int             // the first place that other ranks may read, and that counts as of the window: all do where the window stands for others
@@ -22,7 +22,7 @@ type memory struct {
 	touched     map[int32]int32 // in sequences: for each lane its last access to the window
 }
 
-// stamp is a step of a lane, as a moment of its clock from which it accesses no memory any more; end is 0 for the caller.
+// stamp is a step of a lane, by its number; end is ended(step), 0 for the caller.
 type stamp struct{ lane, end int32 }
 
 // arrival says of the last write to a place in the window whether it is a put, and which waits of the owner make that visible.
@@ -134,12 +134,12 @@ func (m *memory) see(l *lane, place int) {
 func (m *memory) noteRead(l *lane, place int) {
 	in := m.window(place)
 	if in < 0 {
-		m.reads[place*m.lanes+l.lane] = l.stamp().end
+		m.reads[place*m.lanes+l.lane] = ended(l.pc)
 		return
 	}
 	for i := range m.winReads[in] {
 		if r := &m.winReads[in][i]; r.lane == l.id {
-			r.end = l.stamp().end
+			r.end = ended(l.pc)
 			return
 		}
 	}

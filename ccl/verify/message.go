@@ -51,7 +51,11 @@ func (x *execution) recv(l *lane, a *action) (over bool, bad *Counterexample) {
 func (x *execution) inOrder(l *lane, last *stamp, what string) *Counterexample {
 	before := *last
 	*last = l.stamp()
-	if before.end > 0 && before.lane != l.id && l.clock[before.lane-l.offset] < before.end {
+	known := l.clock
+	if l.follows != nil {
+		known = l.early // its first fragment must not come between those of the message before
+	}
+	if before.end > 0 && before.lane != l.id && known[before.lane-l.offset] < before.end {
 		return x.unordered(l, before, what)
 	}
 	return nil
@@ -72,7 +76,7 @@ func (x *execution) meet(st *stream, l *lane) (over bool, bad *Counterexample) {
 	}
 	if x.full {
 		to.clock.join(from.clock)
-		to.clock[from.id] = arrived(from.pc)
+		to.clock[from.id] = ended(from.pc) // it has read all
 	} else {
 		*to.clock.rounds() = max(*to.clock.rounds(), *from.clock.rounds())
 	}
@@ -149,7 +153,6 @@ func (x *execution) arrives(from, to *lane) {
 func (x *execution) startEarly(l *lane, a *action) {
 	rk := &x.ranks[l.rank]
 	points := rk.code.after[a.after:a.afterEnd]
-	l.follows = nil
 	if !slices.ContainsFunc(points, func(p point) bool { return rk.code.follows(a, p) }) {
 		return
 	}

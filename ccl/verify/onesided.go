@@ -75,7 +75,7 @@ func (x *execution) signal(l *lane, a *action) *Counterexample {
 // wait is over if the signal is there. It makes visible what the giver had put before.
 func (x *execution) wait(l *lane, a *action) (over bool, bad *Counterexample) {
 	st := x.flags.of(a.peer, int32(l.rank), a.channel)
-	if st.lastRecv != (stamp{l.id, ended(l.pc)}) { // not when it goes on
+	if st.lastRecv != l.stamp() { // not when it goes on
 		if bad := x.inOrder(l, &st.lastRecv, "waits"); bad != nil {
 			return false, bad
 		}

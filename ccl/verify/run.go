@@ -27,13 +27,8 @@ type lane struct {
 	chunk     int     // of a recv: the chunk of its message that is under way
 }
 
-// stamp is the moment from which the step of l accesses no memory any more.
-func (l *lane) stamp() stamp {
-	if l.code[l.pc].kind == plan.Send {
-		return stamp{l.id, arrived(l.pc)}
-	}
-	return stamp{l.id, ended(l.pc)}
-}
+// stamp is the end of the step of l.
+func (l *lane) stamp() stamp { return stamp{l.id, ended(l.pc)} }
 
 func (l *lane) sameRank(id int32) bool { return id >= l.first && id < l.last }
 
@@ -240,6 +235,7 @@ func (x *execution) waitsFor(l *lane) *lane {
 // start begins the step of l. The clock of l stays that of the start until the end.
 func (x *execution) start(l *lane, a *action) {
 	rk := &x.ranks[l.rank]
+	l.follows = nil
 	if x.full && a.kind == plan.Send {
 		x.startEarly(l, a)
 	}
