@@ -25,9 +25,9 @@ type interpreter struct {
 	room    int
 	strict  bool // a send ends only when all of its message was taken
 	ranks   []*machine
-	streams map[[3]int]*[]int64 // by from, to, channel: the length of each message, then its elements
-	flags   map[[3]int]*[]int   // by from, to, flag: for each signal the puts that it makes visible
-	puts    map[[2]int][]late   // by from, to: what was put and is not visible yet
+	streams map[[3]int]*stream // by from, to, channel: the length of each message, then its elements
+	flags   map[[3]int]*[]int  // by from, to, flag: for each signal the puts that it makes visible
+	puts    map[[2]int][]late  // by from, to: what was put and is not visible yet
 	now     int
 	along   int // actions of sends while the recv that writes their source was under way
 }
@@ -36,6 +36,24 @@ type interpreter struct {
 type late struct {
 	at *int64
 	v  int64
+}
+
+// stream is what is on its way, and how much ever was put in and taken out.
+type stream struct {
+	queue         []int64
+	pushed, taken int
+}
+
+func (s *stream) push(v int64) {
+	s.queue = append(s.queue, v)
+	s.pushed++
+}
+
+func (s *stream) pop() int64 {
+	v := s.queue[0]
+	s.queue = s.queue[1:]
+	s.taken++
+	return v
 }
 
 type machine struct {
@@ -50,10 +68,11 @@ type machine struct {
 type cursor struct {
 	pc, done int
 	begun    bool
+	sent     int // of a send that is done: what was put into its stream by then
 }
 
 func newInterpreter(p *plan.Plan, rng *rand.Rand, inPlace bool) *interpreter {
-	x := &interpreter{plan: p, rng: rng, inPlace: inPlace, room: 1 + rng.IntN(4)*rng.IntN(8), streams: map[[3]int]*[]int64{},
+	x := &interpreter{plan: p, rng: rng, inPlace: inPlace, room: 1 + rng.IntN(4)*rng.IntN(8), streams: map[[3]int]*stream{},
 		flags: map[[3]int]*[]int{}, puts: map[[2]int][]late{}}
 	if rng.IntN(4) == 0 {
 		x.room, x.strict = 1, true
@@ -155,7 +174,7 @@ func (x *interpreter) run() error {
 		}
 	}
 	for key, s := range x.streams {
-		if len(*s) > 0 {
+		if len(s.queue) > 0 {
 			return fmt.Errorf("a message is left from %d to %d", key[0], key[1])
 		}
 	}
@@ -272,18 +291,18 @@ func (x *interpreter) move(m *machine, l int) bool {
 
 // act is the action of move once its dependences are met.
 func (x *interpreter) act(m *machine, c *cursor, s *plan.Step) bool {
-	var stream *[]int64
+	var stream *stream
 	dst := s.Dst
 	switch s.Kind {
 	case plan.Send:
 		dst = s.Src[0]
 		stream = x.stream(m.rank, s.Peer, s.Chan)
-		if len(*stream) >= x.room {
+		if len(stream.queue) >= x.room && !(x.strict && c.sent > 0) {
 			return false
 		}
 	case plan.Recv, plan.RecvReduce:
 		stream = x.stream(s.Peer, m.rank, s.Chan)
-		if len(*stream) == 0 {
+		if len(stream.queue) == 0 {
 			return false
 		}
 	}
@@ -304,13 +323,13 @@ func (x *interpreter) act(m *machine, c *cursor, s *plan.Step) bool {
 	case !c.begun:
 		c.begun = true
 		if s.Kind == plan.Send {
-			*stream = append(*stream, int64(total))
+			stream.push(int64(total))
 		} else if stream != nil {
-			if (*stream)[0] != int64(total) {
+			if stream.queue[0] != int64(total) {
 				c.begun = false
 				return false // another length: stuck for good
 			}
-			*stream = (*stream)[1:]
+			stream.pop()
 		}
 	case c.done < total:
 		x.element(m, s, c.done, stream)
@@ -319,7 +338,10 @@ func (x *interpreter) act(m *machine, c *cursor, s *plan.Step) bool {
 		acted = false
 	}
 	if c.done == total {
-		if x.strict && s.Kind == plan.Send && len(*stream) > 0 {
+		if acted && s.Kind == plan.Send {
+			c.sent = stream.pushed
+		}
+		if x.strict && s.Kind == plan.Send && stream.taken < c.sent {
 			return acted
 		}
 		if s.Kind == plan.Signal || s.Kind == plan.Packet {
@@ -332,10 +354,10 @@ func (x *interpreter) act(m *machine, c *cursor, s *plan.Step) bool {
 }
 
 // element executes a step for one element.
-func (x *interpreter) element(m *machine, s *plan.Step, i int, stream *[]int64) {
+func (x *interpreter) element(m *machine, s *plan.Step, i int, stream *stream) {
 	switch s.Kind {
 	case plan.Send:
-		*stream = append(*stream, x.read(m, s.Src[0], i))
+		stream.push(x.read(m, s.Src[0], i))
 		return
 	case plan.Copy:
 		if !x.plan.Spec.Coll.Reduces() && m.address(s.Dst, i) == m.address(s.Src[0], i) {
@@ -344,8 +366,7 @@ func (x *interpreter) element(m *machine, s *plan.Step, i int, stream *[]int64) 
 	}
 	var v int64
 	if stream != nil {
-		v = (*stream)[0]
-		*stream = (*stream)[1:]
+		v = stream.pop()
 	}
 	for k, src := range s.Src {
 		from := m
@@ -386,10 +407,10 @@ func (m *machine) address(r plan.Ref, i int) *int64 {
 	panic("beyond the end of " + r.String())
 }
 
-func (x *interpreter) stream(from, to, channel int) *[]int64 {
+func (x *interpreter) stream(from, to, channel int) *stream {
 	key := [3]int{from, to, channel}
 	if x.streams[key] == nil {
-		x.streams[key] = new([]int64)
+		x.streams[key] = &stream{}
 	}
 	return x.streams[key]
 }
