@@ -32,9 +32,10 @@ const MaxAddress = 16 << 10
 // MaxRanks bounds a group.
 const MaxRanks = 1 << 16
 
-// A window has plan.WindowSlots slots, of which an operation uses one at a time: it should stay in the cache (GOCCL_BUFFSIZE). Windows of all groups together have
-// windowBudget at most; what is left of it becomes smaller slots. After the first group windowReserve of it is kept for groups with small slots, so
-// that the sixtieth has windows, too. Then there are none, unless a group's options ask for them.
+// A window has plan.WindowSlots slots, of which an operation uses one at a time: it should stay in the cache
+// (GOCCL_BUFFSIZE). Windows of all groups together have windowBudget at most; what is left of it becomes smaller
+// slots. After the first group windowReserve of it is kept for groups with small slots, so that the sixtieth has
+// windows, too. Then there are none, unless a group's options ask for them.
 const (
 	windowSlot   = 1 << 20 // where no other is asked for
 	smallSlot    = 128 << 10

@@ -62,10 +62,12 @@ func TestWindowSequences(t *testing.T) {
 			root  int
 			slots int
 		}{
-			{dtype.AllReduce, "one_shot", 0, large}, {dtype.AllReduce, "two_shot_window", 0, tiny}, {dtype.Broadcast, "window", n - 1, tiny},
-			{dtype.Broadcast, "window", 0, large}, {dtype.Broadcast, "window", 0, tiny}, {dtype.AllReduce, "hierarchical", 0, large},
-			{dtype.ReduceScatter, "window", 0, tiny}, {dtype.AllGather, "window", 0, large}, {dtype.AllReduce, "one_shot", 0, large},
-			{dtype.AllReduce, "two_shot_window", 0, large}, {dtype.AllReduce, "two_shot_window", 0, tiny},
+			{dtype.AllReduce, "one_shot", 0, large}, {dtype.AllReduce, "two_shot_window", 0, tiny},
+			{dtype.Broadcast, "window", n - 1, tiny}, {dtype.Broadcast, "window", 0, large},
+			{dtype.Broadcast, "window", 0, tiny}, {dtype.AllReduce, "hierarchical", 0, large},
+			{dtype.ReduceScatter, "window", 0, tiny}, {dtype.AllGather, "window", 0, large},
+			{dtype.AllReduce, "one_shot", 0, large}, {dtype.AllReduce, "two_shot_window", 0, large},
+			{dtype.AllReduce, "two_shot_window", 0, tiny},
 		} {
 			a, err := algo.Find(next.coll, next.name)
 			if err != nil {

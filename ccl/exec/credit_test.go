@@ -17,21 +17,22 @@ import (
 // exchange is an all_reduce of two ranks that send to each other, in the lane that receives or beside it.
 func exchange(beside bool) plans {
 	return plans{dtype.AllReduce: func(spec plan.Spec) *plan.Plan {
-		return &plan.Plan{Name: "exchange", Spec: spec, Split: 1, Chans: 1, Needs: plan.Messages, Program: func(rank int) plan.Program {
-			steps := []plan.Step{
-				{Kind: plan.Send, Src: []plan.Ref{chunk(plan.In, 0)}, Peer: 1 - rank},
-				{Kind: plan.RecvReduce, Dst: chunk(plan.Out, 0), Src: []plan.Ref{chunk(plan.In, 0)}, Peer: 1 - rank, MsgFirst: rank == 1, Final: true},
-			}
+		in, out := chunk(plan.In, 0), chunk(plan.Out, 0)
+		program := func(rank int) plan.Program {
+			send := plan.Step{Kind: plan.Send, Src: []plan.Ref{in}, Peer: 1 - rank}
+			recv := plan.Step{Kind: plan.RecvReduce, Dst: out, Src: []plan.Ref{in}, Peer: 1 - rank, MsgFirst: rank == 1, Final: true}
 			if beside {
-				return plan.Program{Lanes: [][]plan.Step{steps[:1], steps[1:]}}
+				return plan.Program{Lanes: [][]plan.Step{{send}, {recv}}}
 			}
-			return plan.Program{Lanes: [][]plan.Step{steps}}
-		}}
+			return plan.Program{Lanes: [][]plan.Step{{send, recv}}}
+		}
+		return &plan.Plan{Name: "exchange", Spec: spec, Split: 1, Chans: 1, Needs: plan.Messages, Program: program}
 	}}
 }
 
-// TestNoCreditToCountOn: what a transport takes before anybody receives is bounded in bytes, and a message is not. So a plan that needs the credit
-// of one message, as verify does not let it, works with small blocks and hangs with large ones; with a lane for each direction it works.
+// TestNoCreditToCountOn: what a transport takes before anybody receives is bounded in bytes, and a message is not. So
+// a plan that needs the credit of one message, as verify does not let it, works with small blocks and hangs with
+// large ones; with a lane for each direction it works.
 func TestNoCreditToCountOn(t *testing.T) {
 	const small, large = 1 << 10, 16 << 20 // elements
 	for _, name := range []string{"inproc", "shm", "tcp"} {
@@ -62,14 +63,16 @@ func TestNoCreditToCountOn(t *testing.T) {
 	}
 }
 
-// TestOperationsAhead: a rank that waits for nobody is as many operations ahead of its peers as package plan says, and verify proves.
+// TestOperationsAhead: a rank that waits for nobody is as many operations ahead of its peers as package plan says,
+// and verify proves.
 func TestOperationsAhead(t *testing.T) {
 	window, err := algo.Find(dtype.Broadcast, "window")
 	require.NoError(t, err)
 	for _, test := range []struct{ n, ahead int }{{1, plan.WindowNotices}, {100, plan.WindowSlots}} {
 		root := join(t, "inproc", 2, func(int) exec.Planner { return fixed{window} })[0]
 		x := make([]float32, test.n)
-		call := &exec.Call{Coll: dtype.Broadcast, Type: dtype.F32, In: []exec.Block{blockOf(x)}, Out: []exec.Block{blockOf(x)}}
+		block := []exec.Block{blockOf(x)}
+		call := &exec.Call{Coll: dtype.Broadcast, Type: dtype.F32, In: block, Out: block}
 		for i := range test.ahead {
 			require.NoError(t, root.Run(call), "%d elements, operation %d", test.n, i)
 		}

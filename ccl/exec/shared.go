@@ -11,8 +11,9 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// The memory of a window that peers read: pages with what its owner says of itself, and plan.WindowSlots slots that operations use in turn. Every
-// operation has one of plan.WindowNotices notices in the page: one that needs no slot may be as many ahead of the slowest rank.
+// The memory of a window that peers read: pages with what its owner says of itself, and plan.WindowSlots slots that
+// operations use in turn. Every operation has one of plan.WindowNotices notices in the page: one that needs no slot
+// may be as many ahead of the slowest rank.
 const windowHeader = 8192
 
 // notice is what a rank says of the operation that uses a slot: how far it has come, and, written before the first signal, what it was called

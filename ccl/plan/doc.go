@@ -31,9 +31,10 @@
 //	packet      put, then signal, in one step: what small messages live on
 //	loop        Body, Times times; see Step
 //
-// A send ends when its bytes have left Src, not when they have arrived, but may have to wait for its recv: a plan must end when every
-// send does. A put, a signal and a packet never wait for the peer's program. A message is always sent, also when it is empty.
-// Messages match first in, first out for each (sender, receiver, channel), signals for each (sender, receiver, flag).
+// A send ends when its bytes have left Src, not when they have arrived, but may have to wait for its recv: a plan
+// must end when every send does. A put, a signal and a packet never wait for the peer's program. A message is always
+// sent, also when it is empty. Messages match first in, first out for each (sender, receiver, channel), signals for
+// each (sender, receiver, flag).
 //
 // Others see what a put wrote only after a wait of its target for a signal (or packet) that the writer gave after the put.
 // Neither messages nor signals to third ranks make a put visible. A window chunk that its owner wrote itself (copy, reduce,
@@ -49,9 +50,9 @@
 //
 // # Operations in sequence
 //
-// The operations of a group use its windows one after the other, in slots that they take in turn. An operation enters its slot at a rank
-// (its first access of any window) only when every rank has left the operation that used the slot before. So a plan
-// need not care what a peer still does with the windows of earlier operations.
+// The operations of a group use its windows one after the other, in slots that they take in turn. An operation enters
+// its slot at a rank (its first access of any window) only when every rank has left the operation that used the slot
+// before. So a plan need not care what a peer still does with the windows of earlier operations.
 //
 // # Scaling
 //

@@ -1,7 +1,8 @@
 package plan
 
-// How many operations of a group that use windows may be under way at the same time, and so how often there is memory for them
-// ("Operations in sequence" in PLAN.md). The executor runs with these numbers, and the verifier proves sequences with them.
+// How many operations of a group that use windows may be under way at the same time, and so how often there is memory
+// for them ("Operations in sequence" in PLAN.md). The executor runs with these numbers, and the verifier proves
+// sequences with them.
 const (
 	// WindowSlots is the slots of the chunks of windows.
 	WindowSlots = 2

@@ -13,16 +13,18 @@ func (x *execution) refuseLevel(level Level, determinism int) error {
 	if level == PerRank {
 		bad = x.differing()
 	}
-	return fault.Wrap(fault.NotSupported, bad, "determinism is %v, GOCCL_DETERMINISM=%d asks for %v", level, determinism, Needed(determinism))
+	return fault.Wrap(fault.NotSupported, bad, "determinism is %v, GOCCL_DETERMINISM=%d asks for %v", level, determinism,
+		Needed(determinism))
 }
 
 // differing is the counterexample of two ranks that reduce the same chunk in different ways.
 func (x *execution) differing() *Counterexample {
 	v := x.values[0]
-	first := map[int32]struct { // by chunk of In
+	type holder struct {
 		rank   int
 		result value
-	}{}
+	}
+	first := map[int32]holder{} // by chunk of In
 	for r := range x.ranks {
 		for i := range x.plans[0].OutChunks(r) {
 			result := x.result(0, r, i)
@@ -31,19 +33,16 @@ func (x *execution) differing() *Counterexample {
 			if ok && other.result != result {
 				t := v.trees()
 				a, b := t.narrow(other.result, result)
-				text := fmt.Sprintf("%s is %s on rank %d and %s on rank %d", outName(i), t.text(a), other.rank, t.text(b), r)
+				name, one, two := outName(i), t.text(a), t.text(b)
+				text := fmt.Sprintf("%s is %s on rank %d and %s on rank %d", name, one, other.rank, two, r)
 				if a != t.bare(other.result) {
-					text = fmt.Sprintf("%s differs between ranks %d and %d: %s in one is %s in the other", outName(i), other.rank, r,
-						t.text(a), t.text(b))
+					text = fmt.Sprintf("%s differs: the part %s on rank %d is %s on rank %d", name, one, other.rank, two, r)
 				}
 				bad := x.bits(text, n.chunk, a, b)
 				bad.Remedy = "take the operands in the same order on all ranks"
 				return bad
 			}
-			first[n.chunk] = struct {
-				rank   int
-				result value
-			}{r, result}
+			first[n.chunk] = holder{r, result}
 		}
 	}
 	return nil
@@ -58,7 +57,8 @@ func (x *execution) disordered() *Counterexample {
 			if n := v.node(x.result(0, r, i)); n.shape != want {
 				t := v.trees()
 				a := t.bare(x.result(0, r, i))
-				return x.bits(fmt.Sprintf("%s of rank %d is %s, which is not the order of the ranks", outName(i), r, t.text(a)), n.chunk, a)
+				text := fmt.Sprintf("%s of rank %d is %s, which is not the order of the ranks", outName(i), r, t.text(a))
+				return x.bits(text, n.chunk, a)
 			}
 		}
 	}

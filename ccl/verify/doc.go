@@ -26,15 +26,19 @@
 // # Races
 //
 // Two steps are ordered if one ends before the other starts in every execution with unlimited buffering: steps of a
-// lane, steps ordered by After, and what messages order: a recv accesses memory after its send has started, and ends after that
-// has read its source. Vector clocks follow this (clock.go, message.go). Accesses to the same chunk, one of them a write, must be ordered.
+// lane, steps ordered by After, and what messages order: a recv accesses memory after its send has started, and ends
+// after that has read its source. Vector clocks follow this (clock.go, message.go). Accesses to the same chunk, one
+// of them a write, must be ordered.
 //
-// The executor starts a send while the recv or recvreduce of another lane that writes its source is still running, fragment by
-// fragment, where the Refs are the same. Such a send touches no chunk that the writer does not, and only behind it; and it ends, as its
-// message arrives, after the last fragment of the writer. So its recv knows when it starts only of the start of that writer, and when it
-// ends of its end. In between each of its fragments comes after the same fragment of all sends and recvs that the message has come
-// through: its trail. Fragments are cut anywhere, but an element is as far from the beginning of each of these messages. So an access to a chunk of
-// the message comes after accesses to it that steps of the trail make as the same chunk of theirs.
+// The executor starts a send while the recv or recvreduce of another lane that writes its source is still running,
+// fragment by fragment, where the Refs are the same. Such a send touches no chunk that the writer does not, and only
+// behind it; and it ends, as its message arrives, after the last fragment of the writer.
+//
+// When the recv of such a send starts, the writer has started, and when it ends, the writer has ended. In between, each
+// element that it receives comes after the same element of all sends and recvs that the message has been passed through,
+// its trail: it is as far from the beginning in each of these messages, however they are cut. So where a chunk of
+// memory is chunk i of the message of the recv, and was chunk i of the message of a step of the trail, the access of
+// the recv comes after that of the step.
 //
 // Clocks about the lanes of all ranks cost much in large groups. So plans of messages are first executed with clocks about the own
 // rank's lanes only, as if messages ordered nothing. What has no race then has none. Only if one is found, the plan is
@@ -42,36 +46,41 @@
 //
 // # Windows
 //
-// A put writes when it is executed, but until its target waits for a signal that the writer gave after it, every other access to the
-// chunk is a race with it, wherever it comes from; only later puts of the same rank may overwrite it. Several waits may be such: who comes
-// after one of them sees the put (onesided.go). A put that is never waited for in this way may arrive when its target has ended and the
-// window serves another operation, so it is refused. Accesses to windows are checked against the lanes of all ranks. Puts, signals and
-// waits keep what was said of schedules: a wait that can go on stays able to, and the kth wait always meets the kth signal.
+// A put writes when it is executed, but until its target waits for a signal that the writer gave after it, every
+// other access to the chunk is a race with it, wherever it comes from; only later puts of the same rank may overwrite
+// it. There may be several such waits, and a step that comes after one of them sees the put (onesided.go). A put that is never waited
+// for in this way may arrive when its target has ended and the window serves another operation, so it is refused.
+// Accesses to windows are checked against the lanes of all ranks. Puts, signals and waits keep what was said of
+// schedules: a wait that can go on stays able to, and the kth wait always meets the kth signal.
 //
 // # Sequences
 //
-// Plans that are right by themselves are right in any sequence, with any number of slots, and if operations have different ones:
+// Plans that are right by themselves are right in any sequence, with any number of slots, and if operations have
+// different ones:
 //
-//   - Streams. A right plan leaves nothing over, so as many messages are sent as received in it on each (sender, receiver, channel), and as many
-//     signals given as waited for on each flag. A rank's steps of an operation come after all its steps of those before. So, by induction, the
-//     messages and signals of an operation meet steps of the same operation.
-//   - Ends. Suppose that all operations before one end at all ranks. Then every rank begins it, and every slot that it waits for is left. What
-//     the ranks do in it is an execution of its plan in which some begin late. Steps of later operations take nothing away: their messages and
-//     signals come behind its own in every stream, and their slots are not entered before it is left. So it ends at all ranks, however many
-//     slots there are, and whether a rank enters when it begins or with its first access to a window.
-//   - Memory. In, Out and Tmp of an operation are used by its own rank while it is in it; lent memory by others, too, and who lends leaves
-//     when all have. A slot is accessed between the time when a rank enters and the time when it leaves, by that rank; a put that
-//     is on its way later was waited for by its target, so it arrives before that leaves. All leave before anybody enters again. And nothing is
-//     read that was not written in the same operation.
+//   - Streams. A right plan leaves nothing over, so as many messages are sent as received in it on each (sender,
+//     receiver, channel), and as many signals given as waited for on each flag. A rank's steps of an operation come
+//     after all its steps of those before. So, by induction, the messages and signals of an operation meet steps of
+//     the same operation.
+//   - Ends. Suppose that all operations before one end at all ranks. Then every rank begins it, and every slot that
+//     it waits for is left. What the ranks do in it is an execution of its plan in which some begin late. Steps of
+//     later operations take nothing away: their messages and signals come behind its own in every stream, and
+//     those that use its slot enter when it is left. So it ends at all ranks, however many slots there are, and whether a
+//     rank enters when it begins or with its first access to a window.
+//   - Memory. In, Out and Tmp of an operation are used by their rank, between its beginning and its end; lent memory
+//     also by others, but a rank that lends does not end before all have left. Each rank accesses the windows of a slot
+//     after it has entered and before it leaves, and a put arrives before its target leaves, since that has waited for
+//     it. All leave before one enters again. And nothing is read that was not written in the same operation.
 //   - Barriers. The end of every rank comes after the start of every other in its own operation.
 //
-// Pieces of an operation are operations here. Windows whose puts travel as frames are applied by their owner alone, in the operation that they
-// are of; they have as many slots as there are operations.
+// The pieces of an operation are operations here. Puts that travel as frames are applied by the owner of the window, in
+// the operation that they belong to: such windows have as many slots as there are operations.
 //
-// Sequence looks at the same from the other side, and relies on none of this: it executes a sequence as one long plan. A rank's steps of the next plan
-// come after all its steps of the last one. Windows of plans that use the same slot are one piece of memory, in which any two accesses must
-// be ordered. The rule that a rank enters a slot only when all have left it is an edge from the ends of all ranks to that step, and may itself be
-// waited for in a deadlock (sequence.go). Accept does this for plans from files, with both numbers of slots of the executor.
+// Sequence looks at the same from the other side, and relies on none of this: it executes a sequence as one long
+// plan. A rank's steps of the next plan come after all its steps of the last one. Windows of plans that use the same
+// slot are one piece of memory, in which any two accesses must be ordered. The rule that a rank enters a slot only
+// when all have left it is an edge from the ends of all ranks to that step, and may itself be waited for in a
+// deadlock (sequence.go). Accept does this for plans from files, with both numbers of slots of the executor.
 //
 // # Counterexamples
 //

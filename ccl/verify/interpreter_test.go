@@ -14,10 +14,10 @@ const (
 	postScale = 5
 )
 
-// interpreter executes a plan on integers, element by element, in a random interleaving, with random lengths of blocks and
-// bounded room for messages, or none: then a send ends when its message was taken. One lane may be starved: it moves only when no
-// other can. As the executor does, it starts a send while the recv that writes its source is running, and moves it
-// along behind; all other dependences are on whole steps.
+// interpreter executes a plan on integers, element by element, in a random interleaving, with random lengths of
+// blocks and bounded room for messages, or none: then a send ends when its message was taken. One lane may be
+// starved: it moves only when no other can. As the executor does, it starts a send while the recv that writes its
+// source is running, and moves it along behind; all other dependences are on whole steps.
 type interpreter struct {
 	plan    *plan.Plan
 	rng     *rand.Rand
@@ -80,7 +80,7 @@ func newInterpreter(p *plan.Plan, rng *rand.Rand, inPlace bool) *interpreter {
 	lengths := map[plan.Extent]int{}
 	chunk := func(rank int, prog *plan.Program, b plan.Buffer, i int) []int64 {
 		e := p.Extent(rank, prog, b, i)
-		if inPlace && e.From > e.To { // who gets what it gives in the same memory gets as much
+		if inPlace && e.From > e.To { // what comes and what goes have the same memory, and so one length
 			e.From, e.To = e.To, e.From
 		}
 		n, ok := lengths[e]

@@ -13,8 +13,9 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// relay makes a plan of an all_reduce beside messages at random, which ranks pass on from and to chunks of Tmp in several lanes. The steps are
-// listed in an order in which they could run; of the after points that this order takes within a rank some are missing.
+// relay makes a plan of an all_reduce beside messages at random, which ranks pass on from and to chunks of Tmp in
+// several lanes. The steps are listed in an order in which they could run; of the after points that this order takes
+// within a rank some are missing.
 func relay(rng *rand.Rand) *plan.Plan {
 	const chunks = 3
 	ranks, lanes := 2+rng.IntN(2), 2+rng.IntN(3)
@@ -28,11 +29,13 @@ func relay(rng *rand.Rand) *plan.Plan {
 		progs[r].Lanes[0] = first
 		for k := 1; k < ranks; k++ {
 			to, from := (r+k)%ranks, (r+ranks-k)%ranks
-			sum := plan.Step{Kind: plan.RecvReduce, Dst: ref(plan.Out, 0), Src: []plan.Ref{ref(plan.Out, 0)}, Peer: from, Chan: 1, Final: k == ranks-1}
+			in, out := ref(plan.In, 0), ref(plan.Out, 0)
+			send := plan.Step{Kind: plan.Send, Src: []plan.Ref{in}, Peer: to, Chan: 1}
+			sum := plan.Step{Kind: plan.RecvReduce, Dst: out, Src: []plan.Ref{out}, Peer: from, Chan: 1, Final: k == ranks-1}
 			if k == 1 {
-				sum.Src[0].Buf = plan.In
+				sum.Src[0] = in
 			}
-			progs[r].Lanes[lanes] = append(progs[r].Lanes[lanes], plan.Step{Kind: plan.Send, Src: []plan.Ref{ref(plan.In, 0)}, Peer: to, Chan: 1})
+			progs[r].Lanes[lanes] = append(progs[r].Lanes[lanes], send)
 			progs[r].Lanes[lanes+1] = append(progs[r].Lanes[lanes+1], sum)
 		}
 	}
@@ -89,7 +92,8 @@ func conflict(a, b *plan.Step) bool {
 	return slices.ContainsFunc(a.Src, func(r plan.Ref) bool { return overlap(r, b.Dst) })
 }
 
-// TestRelays executes those of many random plans that are accepted: whatever the schedule, all memory is the same in the end.
+// TestRelays executes those of many random plans that are accepted: whatever the schedule, all memory is the same in
+// the end.
 func TestRelays(t *testing.T) {
 	accepted, refused := 0, map[verify.Reason]int{}
 	for seed := range uint64(*mutantsEach) * 50 {

@@ -15,9 +15,10 @@ type edge struct {
 // mostEdges is how many after points a remedy tries to add, one after the other.
 const mostEdges = 6
 
-// remedy looks for after points that cure a failure of two steps which nothing orders, and names them. It tries those there may be:
-// each of the two steps after the other, where one rank has both; or a step that reads what was put after a wait that makes it visible. Where
-// that makes the plan right, or nothing but another such failure is left, which has a remedy too, it is one. After many of them only the first is named.
+// remedy looks for after points that cure a failure of two steps which nothing orders, and names them. It tries those
+// there may be: each of the two steps after the other, where one rank has both; or a step that reads what was put
+// after a wait that makes it visible. Where that makes the plan right, or nothing but another such failure is left,
+// which has a remedy too, it is one. After many of them only the first is named.
 func (x *execution) remedy(bad *Counterexample) {
 	if x.steps() > reduceSteps {
 		return

@@ -11,13 +11,14 @@ import (
 // MaxSequence is the most plans in a sequence.
 const MaxSequence = 64
 
-// Operation is one of a sequence: a plan, and how many slots there are for its windows, plan.WindowSlots or plan.WindowNotices.
+// Operation is one of a sequence: a plan, and how many slots there are for its windows, plan.WindowSlots or
+// plan.WindowNotices.
 type Operation struct {
 	Plan  *plan.Plan
 	Slots int
 }
 
-// Repeat is a plan that follows itself so many times, with the same number of slots.
+// Repeat is a plan several times in a row, with the same number of slots.
 func Repeat(p *plan.Plan, slots, times int) []Operation {
 	ops := make([]Operation, times)
 	for k := range ops {
@@ -26,9 +27,10 @@ func Repeat(p *plan.Plan, slots, times int) []Operation {
 	return ops
 }
 
-// Sequence proves that operations of the same ranks may follow each other in one group: each rank begins with the next one when it
-// has ended its part of the last one, so that several are in flight. They share channels and flags, and windows in slots that they use in
-// turn; package plan states the rule ("Operations in sequence"). Each plan is right by itself, too, if Sequence returns nil.
+// Sequence proves that operations of the same ranks may follow each other in one group: each rank begins with the
+// next one when it has ended its part of the last one, so that several are in flight. They share channels and flags,
+// and windows in slots that they use in turn; package plan states the rule ("Operations in sequence"). Each plan is
+// right by itself, too, if Sequence returns nil.
 func Sequence(ops []Operation, opts Options) error { return sequence(ops, opts, true) }
 
 // sequence is Sequence, with or without the rule that a slot is entered only after all ranks left it.
@@ -61,7 +63,8 @@ func sequence(ops []Operation, opts Options, credits bool) error {
 	return j.verify(true, &Report{})
 }
 
-// turn is which slot an operation of a sequence uses: that of all with as many slots whose turn is a multiple of these away.
+// turn is which slot an operation of a sequence uses: that of all with as many slots whose turn is a multiple of
+// these away.
 type turn struct {
 	slots int
 	at    int // how many operations with windows come before
@@ -95,7 +98,8 @@ type credit struct {
 	clock clock
 }
 
-// frees is the plan that all ranks must have left before a step runs, since it accesses a window that was used there; -1 for none.
+// frees is the plan that all ranks must have left before a step runs, since it accesses a window that was used there;
+// -1 for none.
 func (x *execution) frees(a *action) int {
 	if !a.window || x.turns == nil || x.noCredits {
 		return -1

@@ -142,8 +142,8 @@ func beside(ordered bool, first ...plan.Step) *plan.Plan {
 		plan.Program{Win: []plan.Extent{{}, {}}, Lanes: [][]plan.Step{waits}})
 }
 
-// TestRandomSequences executes plans that are right by themselves in random sequences, each operation in slots or notices: all are right, as the
-// package comment argues.
+// TestRandomSequences executes plans that are right by themselves in random sequences, each operation in slots or
+// notices: all are right, as the package comment argues.
 func TestRandomSequences(t *testing.T) {
 	rng := rand.New(rand.NewPCG(17, 18))
 	byRanks := map[int][]*plan.Plan{}
@@ -166,7 +166,8 @@ func TestRandomSequences(t *testing.T) {
 		plans := byRanks[2+rng.IntN(3)]
 		var ops []verify.Operation
 		for range 2 + rng.IntN(2*plan.WindowNotices) {
-			ops = append(ops, verify.Operation{Plan: plans[rng.IntN(len(plans))], Slots: []int{plan.WindowSlots, plan.WindowNotices, 1}[rng.IntN(3)]})
+			slots := []int{plan.WindowSlots, plan.WindowNotices, 1}[rng.IntN(3)]
+			ops = append(ops, verify.Operation{Plan: plans[rng.IntN(len(plans))], Slots: slots})
 		}
 		if err := verify.Sequence(ops, verify.Options{}); err != nil {
 			for _, o := range ops {
@@ -177,7 +178,7 @@ func TestRandomSequences(t *testing.T) {
 	}
 }
 
-// TestSlots: so many operations fit side by side as there are slots, and no more.
+// TestSlots: as many operations fit side by side as there are slots, and no more.
 func TestSlots(t *testing.T) {
 	for _, slots := range []int{plan.WindowSlots, plan.WindowNotices} {
 		if err := verify.Sequence(verify.Repeat(putBroadcast(3), slots, 2*slots+1), verify.Options{}); err != nil {

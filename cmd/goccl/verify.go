@@ -58,15 +58,15 @@ func verifyVerb(args []string, out io.Writer) error {
 	name := set.String("algo", "", "only the algorithms with this name, or hierarchical ones with this beginning")
 	shape := set.String("shape", "", "only this grid of the ranks, as 4x2")
 	jobs := set.Int("jobs", runtime.GOMAXPROCS(0), "how many plans to verify at a time")
-	determinism := set.Int("determinism", -1, "of a FILE: the `level` that a group asks for (GOCCL_DETERMINISM); 0 accepts results that differ "+
-		"between ranks; left out, what the environment says, or 2")
+	determinism := set.Int("determinism", -1, "of a FILE: the `level` that a group asks for (GOCCL_DETERMINISM); "+
+		"0 accepts results that differ between ranks; left out, what the environment says, or 2")
 	rest, err := parseMixed(set, args)
 	switch {
 	case err != nil:
 		return err
 	case *all == (len(rest) > 0) || len(rest) > 1:
-		return misuse{errors.New("usage: goccl verify FILE [--determinism 0|2|3|4], or goccl verify --all [--ranks 1-64] [--coll COLLECTIVE] " +
-			"[--algo ALGORITHM] [--shape 4x2] [--jobs N]")}
+		return misuse{errors.New("usage: goccl verify FILE [--determinism 0|2|3|4], or goccl verify --all " +
+			"[--ranks 1-64] [--coll COLLECTIVE] [--algo ALGORITHM] [--shape 4x2] [--jobs N]")}
 	case !*all:
 		return verifyOwn(rest[0], *determinism, out)
 	case *jobs < 1:
@@ -108,7 +108,8 @@ func verifyVerb(args []string, out io.Writer) error {
 	return nil
 }
 
-// verifyOwn verifies the plan of a file for groups with a setting of GOCCL_DETERMINISM, or with that of the environment where it is -1.
+// verifyOwn verifies the plan of a file for groups with a setting of GOCCL_DETERMINISM, or with that of the
+// environment where it is -1.
 func verifyOwn(path string, determinism int, out io.Writer) error {
 	switch determinism {
 	case -1:

@@ -54,7 +54,8 @@ func TestVerifyTriplesOfAnyCollective(t *testing.T) {
 	}
 }
 
-// TestVerifyAsGroupsDo refuses what groups refuse: plans whose ranks end with different bits, and what has less than the level asked for.
+// TestVerifyAsGroupsDo refuses what groups refuse: plans whose ranks end with different bits, and what has less than
+// the level asked for.
 func TestVerifyAsGroupsDo(t *testing.T) {
 	t.Setenv("GOCCL_DETERMINISM", "")
 	plans := filepath.Join("..", "..", "ccl", "verify", "testdata")
