@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/draw"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
