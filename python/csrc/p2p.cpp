@@ -71,7 +71,8 @@ void GocclBackend::report_arrival(uint32_t number, std::chrono::milliseconds tim
     Tensors came{at::zeros({1}, at::kByte)}, told{verdict("")};
     message(kSend, came, 0, tags::monitored_barrier(number, kArrival), timeout)->wait();
     message(kRecv, told, 0, tags::monitored_barrier(number, kVerdict), timeout)->wait();
-    complaint = static_cast<const char*>(told[0].const_data_ptr());
+    const auto* text = static_cast<const char*>(told[0].const_data_ptr());
+    complaint.assign(text, strnlen(text, kVerdictBytes)); // another process wrote it
   } catch (const c10::Error& e) {
     complaint = e.what_without_backtrace();
   }

@@ -50,16 +50,17 @@ def open_group(lib, rank, size, abi=1, options=b"", timeout=10.0):
     return code, error, group, buffer.raw[:length.value]
 
 
-def join(lib, groups, addresses):
-    """Every rank joins from its own thread; returns (code, text) by rank."""
+def join_one(lib, group, addresses):
     array = (ctypes.c_char_p * len(addresses))(*addresses)
     lengths = (ctypes.c_size_t * len(addresses))(*map(len, addresses))
+    error = Error()
+    code = lib.goccl_group_join(group, array, lengths, len(addresses), ctypes.byref(error))
+    return code, error.text.decode()
 
-    def one(rank):
-        error = Error()
-        code = lib.goccl_group_join(groups[rank], array, lengths, len(addresses), ctypes.byref(error))
-        return code, error.text.decode()
-    return in_threads(len(groups), one)
+
+def join(lib, groups, addresses):
+    """Every rank joins from its own thread; returns (code, text) by rank."""
+    return in_threads(len(groups), lambda rank: join_one(lib, groups[rank], addresses))
 
 
 def in_threads(count, run):

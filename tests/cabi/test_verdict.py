@@ -1,0 +1,41 @@
+"""What another process may send is read within its bounds: rank 0 is this test, through the C ABI, and rank 1 is a group of torch."""
+import ctypes
+import datetime
+import threading
+
+import pytest
+import torch.distributed as dist
+from test_cabi import OK, SEND, Block, Call, join_one, lib, open_group  # noqa: F401
+
+U8 = 6
+VERDICT = 0x80000001  # the tag of the first monitored barrier's
+BYTES = 512
+
+
+def test_a_verdict_without_a_zero(lib):  # noqa: F811
+    from goccl import _loader
+
+    store, seen = dist.HashStore(), []
+
+    def rank_1():
+        core = _loader.core()
+        backend = core.create(store, 1, 2, core.Options(datetime.timedelta(seconds=20)), "test")
+        with pytest.raises(dist.DistBackendError) as caught:
+            backend.monitored_barrier(datetime.timedelta(seconds=10), False)
+        seen.append(str(caught.value))
+        backend.shutdown()
+
+    thread = threading.Thread(target=rank_1)
+    thread.start()
+    code, error, group, address = open_group(lib, 0, 2, timeout=20)
+    assert code == OK, error.text
+    store.set("goccl/addr/1/0", address)
+    assert join_one(lib, group, [address, store.get("goccl/addr/1/1")]) == (OK, "")
+    text = ctypes.create_string_buffer(b"A" * BYTES, BYTES)
+    block = Block(ctypes.cast(text, ctypes.c_void_p), BYTES)
+    call = Call(SEND, U8, 0, 1, VERDICT, 1, 0, 0, ctypes.pointer(block), None, 1.0, -1)
+    assert lib.goccl_run(group, ctypes.byref(call), None) == OK
+    thread.join(30)
+    lib.goccl_group_close(group, None)
+    [message] = seen
+    assert message.splitlines()[1] == " Original exception: " + "A" * BYTES
