@@ -36,8 +36,7 @@ bool BatchWork::wait(std::chrono::milliseconds timeout) {
     } catch (const std::exception&) {} // work keeps it, and the others have to end too
   }
   finish();
-  rethrow();
-  return true;
+  return waited();
 }
 
 void BatchWork::finish() {

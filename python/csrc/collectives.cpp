@@ -3,6 +3,7 @@
 
 #include <ATen/record_function.h>
 
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 namespace goccl {
 namespace {
 
@@ -78,7 +79,9 @@ bool GocclBackend::set_root(const Kind& kind, Request& request, int64_t root, in
 WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs) {
   const bool watched = observers_->any();
   request.call.batch = coalescing_.open();
-  if (!asynchronous && C10_LIKELY(!watched && !at::hasCallbacks() && request.call.batch == 0)) {
+  // torch keeps Works, if it does, without asking whether there is one.
+  const bool kept = !asynchronous && c10d::allow_inflight_collective_as_graph_input();
+  if (!asynchronous && C10_LIKELY(!watched && !kept && !at::hasCallbacks() && request.call.batch == 0)) {
     const goccl_group handle = group(kind.title, &request);
     Failure failure;
     const int rc = lib.run(handle, &request.finish(), &failure);

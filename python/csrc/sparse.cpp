@@ -268,8 +268,7 @@ bool SparseWork::wait(std::chrono::milliseconds timeout) {
       settle({as_exception(GOCCL_TIMEOUT, c10::str(text(), late)), GOCCL_TIMEOUT});
     }
   }
-  rethrow();
-  return true;
+  return waited();
 }
 
 } // namespace goccl

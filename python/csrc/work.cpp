@@ -2,6 +2,7 @@
 
 #include <ATen/record_function.h>
 #include <c10/util/Logging.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "completer.h"
 #include "observers.h"
@@ -112,6 +113,19 @@ float EndingWork::getDuration() const {
   return std::chrono::duration<float, std::milli>(ended_ - begun_).count();
 }
 
+// Within allow_inflight_collective_as_graph_input_ctx torch keeps Works for wait_tensor, until they are waited for.
+void EndingWork::synchronize() {
+  if (C10_UNLIKELY(c10d::allow_inflight_collective_as_graph_input())) {
+    c10d::unregister_work(c10::intrusive_ptr<EndingWork>::reclaim_copy(this));
+  }
+}
+
+bool EndingWork::waited() {
+  synchronize();
+  if (C10_UNLIKELY(exception_ != nullptr)) std::rethrow_exception(exception_);
+  return true;
+}
+
 void EndingWork::abort() {
   check_not_forked(*this);
   if (done()) return;
@@ -178,8 +192,7 @@ bool GocclWork::wait(std::chrono::milliseconds timeout) {
     }
     settle(std::move(outcome));
   }
-  rethrow();
-  return true;
+  return waited();
 }
 
 void GocclWork::pursue() {

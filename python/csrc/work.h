@@ -49,7 +49,8 @@ class EndingWork : public c10d::Work {
   bool isSuccess() const override { return done() && !exception_; }
   std::exception_ptr exception() const override { return done() ? exception_ : nullptr; }
   int code() const { return done() ? code_ : GOCCL_OK; }
-  void synchronize() override {} // a finished operation on CPU tensors has nothing left to order
+  // A finished operation on CPU tensors has nothing left to order; torch may keep it until this was called.
+  void synchronize() override;
   void abort() override;
   // Its value is result().
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
@@ -70,9 +71,8 @@ class EndingWork : public c10d::Work {
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   void settle(Outcome outcome);
-  void rethrow() const {
-    if (C10_UNLIKELY(exception_ != nullptr)) std::rethrow_exception(exception_);
-  }
+  // The end of every wait, once the operation has ended.
+  bool waited();
   // Sees to it that settle is called although nobody waits. Called once at most, by who wants a future or the duration.
   virtual void pursue() = 0;
   // Writes the results to where the user wants them.

@@ -3,10 +3,12 @@ import gc
 import os
 import threading
 import time
+import warnings
 
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives
 from common import has_exception, seconds, until
 from torch.distributed.distributed_c10d import AllgatherOptions
 
@@ -426,3 +428,36 @@ def check_callback_waits(rank):
 
 def test_a_callback_may_wait_for_other_futures(pair):
     pair.run(check_callback_waits)
+
+
+def check_registry(rank):
+    """Works that torch keeps for the graphs of torch.compile are let go when they were waited for, as with gloo."""
+    kept = torch._C._distributed_c10d._get_work_registry_size
+    t, peer = torch.ones(2), 1 - rank
+    with torch.distributed._functional_collectives.allow_inflight_collective_as_graph_input_ctx():
+        for _ in range(3):
+            dist.all_reduce(t, async_op=True).wait()
+        assert kept() == 0
+        got = torch.zeros(2)
+        works = dist.batch_isend_irecv([dist.P2POp(dist.isend, t, peer), dist.P2POp(dist.irecv, got, peer)])
+        assert kept() == 2
+        for work in works:
+            work.wait()
+        assert kept() == 0 and got.tolist() == [8.0] * 2
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that torch does not keep this one
+            dist.all_reduce(torch.ones(3).to_sparse(), async_op=True).wait()
+        work = dist.all_reduce(t, async_op=True)
+        until(work.is_completed, "an operation did not end")
+        assert kept() == 1
+        work.synchronize()
+        assert kept() == 0
+        # A synchronous call: torch would keep what it returns, even if that is no Work.
+        dist.all_reduce(t)
+        assert kept() == 0 and torch.ops._c10d_functional.wait_tensor(t).tolist() == [32.0] * 2
+        dist.all_reduce(t, async_op=True)
+        assert torch.ops._c10d_functional.wait_tensor(t).tolist() == [64.0] * 2 and kept() == 0
+
+
+def test_waited_works_leave_torchs_registry(pair):
+    pair.run(check_registry)
