@@ -159,9 +159,9 @@ class GocclBackend final : public c10d::Backend {
   WorkPtr issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs);
   // Adds to the timeout what addEphemeralTimeout did.
   void lengthen(Request& request) const;
-  // One call for each of the inputs, one Work for all; fill(request, i) adds the blocks of call i.
+  // One call for each of the inputs, one Work for all; fill(request, i) adds the blocks of call i. separate: see Request.
   template <typename Opts, typename Fill>
-  WorkPtr coalesced(const Kind& kind, Tensors& inputs, const Opts& opts, Fill fill);
+  WorkPtr coalesced(const Kind& kind, Tensors& inputs, const Opts& opts, bool separate, Fill fill);
   WorkPtr message(const Kind& kind, Tensors& tensors, int peer, uint32_t tag, std::chrono::milliseconds timeout);
   // The two sides of a monitored barrier.
   void report_arrival(uint32_t number, std::chrono::milliseconds timeout);

@@ -1,9 +1,10 @@
 // The collectives: each method checks its arguments, adds the blocks of its call in the order of the ranks, and issues it.
 #include "backend.h"
+#include "overlap.h"
 
 #include <ATen/record_function.h>
-
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
 namespace goccl {
 namespace {
 
@@ -61,6 +62,19 @@ void check_whole(const Caller& caller, const at::Tensor& whole, const char* role
               " (ranks) times the ", part.numel(), " of its counterpart; got ", whole.numel(), " (sizes ", whole.sizes(), ")");
 }
 
+// The blocks of a tensor as tensors of their own, in its memory.
+Tensors parts_of(const at::Tensor& whole, int n) {
+  Quietly quietly;
+  return whole.is_contiguous() ? whole.view({n, -1}).unbind() : whole.unflatten(0, {n, -1}).unbind();
+}
+
+// Whether the tensors of one call share memory.
+bool share_memory(int rank, at::TensorList read, at::TensorList written) {
+  Overlap tensors(rank);
+  tensors.add(read, written);
+  return tensors.found();
+}
+
 void check_own(const Caller& caller, const at::Tensor& block, const char* role, int rank, const at::Tensor& own) {
   GOCCL_CHECK(block.numel() == own.numel(), caller, "invalid tensor size at index ", rank, ": the ", role, " block of this rank ",
               "itself must have as many elements as its counterpart (expected ", own.numel(), " for sizes ", own.sizes(),
@@ -112,14 +126,22 @@ WorkPtr GocclBackend::issued(c10::intrusive_ptr<EndingWork> work, bool asynchron
 }
 
 template <typename Opts, typename Fill>
-WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& opts, Fill fill) {
+WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& opts, bool separate, Fill fill) {
   std::vector<Request> requests;
   requests.reserve(inputs.size());
-  for (size_t i = 0; i < inputs.size(); i++) fill(requests.emplace_back(caller(kind), inputs[i], opts.timeout), i);
+  for (size_t i = 0; i < inputs.size(); i++) {
+    requests.emplace_back(caller(kind), inputs[i], opts.timeout).separate = separate;
+    fill(requests.back(), i);
+  }
   if (requests.size() == 1) return issue(kind, requests[0], opts.asyncOp, inputs);
   Held held;
-  const uint32_t block = coalescing_.open(), batch = block != 0 ? block : Coalescing::next_number();
+  // Results are written as Gloo does it: the first block of every call, then the second ones.
+  for (size_t block = 0; separate && block < requests[0].held.copies.size(); block++) {
+    for (Request& request : requests) held.copies.push_back(request.held.copies[block]);
+  }
+  const uint32_t open = coalescing_.open(), batch = open != 0 ? open : Coalescing::next_number();
   for (Request& request : requests) {
+    if (separate) request.held.copies.clear();
     request.call.batch = batch;
     if (C10_UNLIKELY(observers_->any())) lengthen(request);
     held.absorb(std::move(request.held));
@@ -127,7 +149,7 @@ WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& o
   const auto from = origin(kind, requests[0].call.timeout_ns, !opts.asyncOp, &requests[0]);
   auto work = c10::make_intrusive<GocclWork>(from, kind, std::move(held), inputs);
   work->start(requests.data(), requests.size());
-  if (block == 0) lib.group_batch(from.group, batch, nullptr);
+  if (open == 0) lib.group_batch(from.group, batch, nullptr);
   return issued(std::move(work), opts.asyncOp);
 }
 
@@ -151,7 +173,7 @@ WorkPtr GocclBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& 
 
 WorkPtr GocclBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
   check_same_length(caller(kAllReduceCoalesced), tensors.size(), tensors.size());
-  return coalesced(kAllReduceCoalesced, tensors, opts, [&](Request& request, size_t i) {
+  return coalesced(kAllReduceCoalesced, tensors, opts, share_memory(getRank(), {}, tensors), [&](Request& request, size_t i) {
     request.reduce_with(opts.reduceOp);
     request.update(tensors[i]);
   });
@@ -170,8 +192,9 @@ WorkPtr GocclBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) 
 WorkPtr GocclBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   check_one(caller(kAllGather), inputs, "input");
   Request request(caller(kAllGather), inputs[0], opts.timeout);
-  request.read(inputs[0]);
   const Tensors& blocks = blocks_of(caller(kAllGather), outputs, "output", getSize());
+  request.separate = share_memory(getRank(), inputs, blocks);
+  request.read(inputs[0]);
   for (const at::Tensor& block : blocks) request.write(block);
   check_own(caller(kAllGather), blocks[getRank()], "output", getRank(), inputs[0]);
   return issue(kAllGather, request, opts.asyncOp, inputs);
@@ -189,7 +212,13 @@ WorkPtr GocclBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
   GOCCL_CHECK(outputs.size() == static_cast<size_t>(getSize()), caller(kAllGatherCoalesced),
               "output lists should be equal to world size; got ", outputs.size(), " lists for ", getSize(), " ranks");
   for (const Tensors& of_rank : outputs) check_same_length(caller(kAllGatherCoalesced), of_rank.size(), inputs.size());
-  return coalesced(kAllGatherCoalesced, inputs, opts, [&](Request& request, size_t i) {
+  Overlap tensors(getRank());
+  c10::SmallVector<at::Tensor, 8> blocks(outputs.size());
+  for (size_t i = 0; i < inputs.size(); i++) {
+    for (size_t r = 0; r < outputs.size(); r++) blocks[r] = outputs[r][i];
+    tensors.add(inputs[i], blocks);
+  }
+  return coalesced(kAllGatherCoalesced, inputs, opts, tensors.found(), [&](Request& request, size_t i) {
     request.read(inputs[i]);
     for (const Tensors& of_rank : outputs) request.write(of_rank[i]);
     check_own(caller(kAllGatherCoalesced), outputs[getRank()][i], "output", getRank(), inputs[i]);
@@ -198,19 +227,31 @@ WorkPtr GocclBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
 
 WorkPtr GocclBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   check_same_length(caller(kAllGatherCoalesced), outputs.size(), inputs.size());
-  return coalesced(kAllGatherCoalesced, inputs, opts, [&](Request& request, size_t i) {
+  Overlap tensors(getRank());
+  for (size_t i = 0; i < inputs.size(); i++) {
     check_whole(caller(kAllGatherCoalesced), outputs[i], "output", inputs[i], getSize());
+    tensors.add_whole(inputs[i], outputs[i], getSize(), true);
+  }
+  const bool separate = tensors.found();
+  return coalesced(kAllGatherCoalesced, inputs, opts, separate, [&](Request& request, size_t i) {
     request.read(inputs[i]);
-    request.write_parts(outputs[i], getSize());
+    if (separate) {
+      for (const at::Tensor& part : parts_of(outputs[i], getSize())) request.write(part);
+      request.held.outputs = {outputs[i]};
+    } else {
+      request.write_parts(outputs[i], getSize());
+    }
   });
 }
 
 WorkPtr GocclBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
   check_one(caller(kGather), inputs, "input");
   Request request(caller(kGather), inputs[0], opts.timeout);
+  const bool root = set_root(kGather, request, opts.rootRank);
+  if (root) request.separate = share_memory(getRank(), inputs, blocks_of(caller(kGather), outputs, "output", getSize()));
   request.read(inputs[0]);
-  if (set_root(kGather, request, opts.rootRank)) {
-    const Tensors& blocks = blocks_of(caller(kGather), outputs, "output", getSize());
+  if (root) {
+    const Tensors& blocks = outputs[0];
     for (const at::Tensor& block : blocks) request.write(block);
     check_own(caller(kGather), blocks[getRank()], "output", getRank(), inputs[0]);
   } else {
@@ -234,9 +275,11 @@ WorkPtr GocclBackend::gather_into_tensor(at::Tensor& output, at::Tensor& input, 
 WorkPtr GocclBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
   check_one(caller(kScatter), outputs, "output");
   Request request(caller(kScatter), outputs[0], opts.timeout);
+  const bool root = set_root(kScatter, request, opts.rootRank);
+  if (root) request.separate = share_memory(getRank(), blocks_of(caller(kScatter), inputs, "input", getSize()), outputs);
   request.write(outputs[0]);
-  if (set_root(kScatter, request, opts.rootRank)) {
-    const Tensors& blocks = blocks_of(caller(kScatter), inputs, "input", getSize());
+  if (root) {
+    const Tensors& blocks = inputs[0];
     for (const at::Tensor& block : blocks) request.read(block);
     check_own(caller(kScatter), blocks[getRank()], "input", getRank(), outputs[0]);
   } else {
@@ -249,8 +292,9 @@ WorkPtr GocclBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs, cons
   check_one(caller(kReduceScatter), outputs, "output");
   Request request(caller(kReduceScatter), outputs[0], opts.timeout);
   request.reduce_with(opts.reduceOp);
-  request.write(outputs[0]);
   const Tensors& blocks = blocks_of(caller(kReduceScatter), inputs, "input", getSize());
+  request.separate = share_memory(getRank(), blocks, outputs);
+  request.write(outputs[0]);
   for (const at::Tensor& block : blocks) request.read(block);
   check_own(caller(kReduceScatter), blocks[getRank()], "input", getRank(), outputs[0]);
   return issue(kReduceScatter, request, opts.asyncOp, blocks);
@@ -267,8 +311,12 @@ WorkPtr GocclBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input
 
 WorkPtr GocclBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
   check_same_length(caller(kReduceScatterCoalesced), outputs.size(), inputs.size());
-  return coalesced(kReduceScatterCoalesced, inputs, opts, [&](Request& request, size_t i) {
+  Overlap tensors(getRank());
+  for (size_t i = 0; i < inputs.size(); i++) {
     check_whole(caller(kReduceScatterCoalesced), inputs[i], "input", outputs[i], getSize());
+    tensors.add_whole(outputs[i], inputs[i], getSize(), false);
+  }
+  return coalesced(kReduceScatterCoalesced, inputs, opts, tensors.found(), [&](Request& request, size_t i) {
     request.reduce_with(opts.reduceOp);
     request.read_parts(inputs[i], getSize());
     request.write(outputs[i]);
@@ -296,6 +344,7 @@ WorkPtr GocclBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::Al
   check_per_rank(caller(kAllToAll), inputs, "input", getSize());
   check_per_rank(caller(kAllToAll), outputs, "output", getSize());
   Request request(caller(kAllToAll), outputs[0], opts.timeout);
+  request.separate = share_memory(getRank(), inputs, outputs);
   for (const at::Tensor& block : inputs) request.read(block);
   for (const at::Tensor& block : outputs) request.write(block);
   check_own(caller(kAllToAll), outputs[getRank()], "output", getRank(), inputs[getRank()]);

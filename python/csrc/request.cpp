@@ -92,14 +92,14 @@ void Request::check(const at::Tensor& t, const char* role) const {
 
 const at::Tensor& Request::packed_input(const at::Tensor& t) {
   check(t, "input");
-  held.inputs.push_back(C10_LIKELY(plain(t)) ? t : packed(t, true));
+  held.inputs.push_back(C10_LIKELY(plain(t) && !separate) ? t : packed(t, true));
   return held.inputs.back();
 }
 
 const at::Tensor& Request::packed_output(const at::Tensor& t, bool with_values) {
   check(t, "output");
   held.outputs.push_back(t);
-  if (C10_LIKELY(plain(t))) return held.outputs.back();
+  if (C10_LIKELY(plain(t) && !separate)) return held.outputs.back();
   GOCCL_CHECK(at::has_internal_overlap(t) != at::MemOverlap::Yes, caller_, "cannot write to an expanded tensor (sizes ",
               t.sizes(), ", strides ", t.strides(), "): several of its elements share memory; clone() it first");
   held.copies.push_back({packed(t, with_values), t});

@@ -85,6 +85,9 @@ class Request {
 
   goccl_call call{};
   Held held;
+  // Reads and writes copies only: set before the first of them. Inputs are read before anything is written then, and results are written in
+  // the order of the blocks when the call has ended.
+  bool separate = false;
 
  private:
   using Blocks = c10::SmallVector<goccl_block, 1>;
