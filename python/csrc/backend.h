@@ -147,8 +147,8 @@ class GocclBackend final : public c10d::Backend {
   Caller caller(const Kind& kind) const { return {kind, member_}; }
   // The handle of the group; throws if it was shut down, or if this is a forked child. The message tells what was called.
   goccl_group group(const char* title, const Request* request = nullptr) const;
-  // Checks the root and puts it into the call; returns whether this rank is the root.
-  bool set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor = 0) const;
+  // Checks the root, and which of this rank's tensors it is about, and puts it into the call; returns whether this rank is the root.
+  bool set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor = 0, size_t tensors = 1) const;
   // What a Work of a call with this timeout (GOCCL_NO_TIMEOUT_GIVEN: the group's) has to know. synchronous: its end is seen when it comes.
   Origin origin(const Kind& kind, int64_t timeout_ns, bool synchronous, const Request* request = nullptr) const;
   // Hands out the Work of calls that were started: ended unless asynchronous, and part of this thread's coalescing block.

@@ -28,6 +28,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_property_readonly("options", [](GocclBackend& self) {
         return c10::static_intrusive_pointer_cast<GocclOptions>(self.getBackendOptions());
       })
+      // torch has it for Python too, and then no type to give: its allocators are shared_ptrs there.
+      .def_property_readonly("mem_allocator", [](GocclBackend& self) -> py::object {
+        fail(GOCCL_NOT_SUPPORTED, "goccl mem_allocator", "Python has no type for an allocator; goccl.empty and allocate_tensor of the backend ",
+             "give tensors in registered memory");
+      })
       // torch calls it on the ranks that are not in a new group; NCCL needs them, goccl does not.
       .def("perform_nocolor_split", [](GocclBackend&, const py::object&) {}, py::arg("device"));
 

@@ -25,15 +25,25 @@ constexpr Kind kAllToAll{OpType::ALLTOALL, GOCCL_ALL_TO_ALL, "goccl:all_to_all"}
 constexpr Kind kAllToAllBase{OpType::ALLTOALL_BASE, GOCCL_ALL_TO_ALL, "goccl:all_to_all"};
 constexpr Kind kBarrier{OpType::BARRIER, GOCCL_BARRIER, "goccl:barrier"};
 
-void check_one(const Caller& caller, const Tensors& tensors, const char* role) {
-  GOCCL_CHECK(!tensors.empty(), caller, "requires non-empty tensor list; got no ", role, " tensor, expected 1");
-  for (size_t i = 1; i < tensors.size(); i++) { // what is wrong with such a list in any case, first
-    if (!tensors[0].defined() || !tensors[i].defined()) break;
-    GOCCL_CHECK(tensors[i].scalar_type() == tensors[0].scalar_type(), caller, "invalid tensor type at index ", i, " (expected ",
-                tensors[0].scalar_type(), ", got ", tensors[i].scalar_type(), ")");
-    GOCCL_CHECK(tensors[i].sizes() == tensors[0].sizes(), caller, "invalid tensor size at index ", i, " (expected ",
-                tensors[0].sizes(), ", got ", tensors[i].sizes(), ")");
+// Whether all tensors are as the first one of these.
+void check_alike(const Caller& caller, const Tensors& tensors, const at::Tensor& first) {
+  for (size_t i = 0; i < tensors.size(); i++) {
+    if (!first.defined() || !tensors[i].defined()) break; // refused later
+    GOCCL_CHECK(tensors[i].scalar_type() == first.scalar_type(), caller, "invalid tensor type at index ", i, " (expected ",
+                first.scalar_type(), ", got ", tensors[i].scalar_type(), ")");
+    GOCCL_CHECK(tensors[i].sizes() == first.sizes(), caller, "invalid tensor size at index ", i, " (expected ", first.sizes(), ", got ",
+                tensors[i].sizes(), ")");
   }
+}
+
+// One tensor a rank, or several of the same type and sizes.
+void check_some(const Caller& caller, const Tensors& tensors, const char* role) {
+  GOCCL_CHECK(!tensors.empty(), caller, "requires non-empty tensor list; got no ", role, " tensor, expected 1");
+  if (tensors.size() > 1) check_alike(caller, tensors, tensors[0]);
+}
+
+void check_one(const Caller& caller, const Tensors& tensors, const char* role) {
+  check_some(caller, tensors, role); // what is wrong with such a list in any case, first
   GOCCL_CHECK(tensors.size() == 1, caller, "requires a single-element ", role, " tensor list; got ", tensors.size());
 }
 
@@ -53,6 +63,19 @@ const Tensors& blocks_of(const Caller& caller, const TensorLists& lists, const c
               " tensors; got ", lists.size(), " lists");
   check_per_rank(caller, lists[0], role, ranks);
   return lists[0];
+}
+
+// all_gather of several tensors a rank. Each of the output lists gets all of them: those of rank 0, those of rank 1, ...
+void gather_several(const Caller& caller, Request& request, TensorLists& outputs, const Tensors& inputs, int ranks) {
+  check_same_length(caller, outputs.size(), inputs.size());
+  const size_t all = inputs.size() * ranks;
+  for (size_t i = 0; i < outputs.size(); i++) {
+    GOCCL_CHECK(outputs[i].size() == all, caller, "invalid output tensor list at index ", i, " (expected length ", all, ", got ",
+                outputs[i].size(), ")");
+    check_alike(caller, outputs[i], inputs[0]);
+  }
+  request.read_all(inputs);
+  request.write_all(outputs, ranks);
 }
 
 // The whole must be n times the part; shapes do not matter.
@@ -83,9 +106,10 @@ void check_own(const Caller& caller, const at::Tensor& block, const char* role, 
 
 } // namespace
 
-bool GocclBackend::set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor) const {
+bool GocclBackend::set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor, size_t tensors) const {
   GOCCL_CHECK(root >= 0 && root < getSize(), caller(kind), "invalid root rank: ", root, "; the group has ", getSize(), " ranks");
-  GOCCL_CHECK(root_tensor == 0, caller(kind), "invalid root tensor: ", root_tensor, "; a rank has one tensor");
+  GOCCL_CHECK(root_tensor >= 0 && root_tensor < static_cast<int64_t>(tensors), caller(kind), "invalid root tensor: ", root_tensor,
+              "; this rank has ", tensors, tensors == 1 ? " tensor" : " tensors");
   request.call.root = static_cast<int32_t>(root);
   return root == getRank();
 }
@@ -154,20 +178,22 @@ WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& o
 }
 
 WorkPtr GocclBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
-  check_one(caller(kBroadcast), tensors, "input");
+  check_some(caller(kBroadcast), tensors, "input");
   Request request(caller(kBroadcast), tensors[0], opts.timeout);
-  const bool root = set_root(kBroadcast, request, opts.rootRank, opts.rootTensor);
-  root ? request.update(tensors[0]) : request.write(tensors[0]);
+  const bool root = set_root(kBroadcast, request, opts.rootRank, opts.rootTensor, tensors.size());
+  const at::Tensor& own = tensors[opts.rootTensor];
+  root ? request.update(own) : request.write(own);
+  if (C10_UNLIKELY(tensors.size() > 1)) request.give_all(own, tensors);
   return issue(kBroadcast, request, opts.asyncOp, tensors);
 }
 
 WorkPtr GocclBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
-  check_one(caller(kAllReduce), tensors, "input");
+  check_some(caller(kAllReduce), tensors, "input");
   // torch asks for allreduce_sparse itself only for devices other than the CPU.
   if (C10_UNLIKELY(tensors[0].defined() && tensors[0].layout() == at::kSparse)) return allreduce_sparse(tensors, opts);
   Request request(caller(kAllReduce), tensors[0], opts.timeout);
   request.reduce_with(opts.reduceOp);
-  request.update(tensors[0]);
+  C10_LIKELY(tensors.size() == 1) ? request.update(tensors[0]) : request.update_all(tensors);
   return issue(kAllReduce, request, opts.asyncOp, tensors);
 }
 
@@ -190,8 +216,12 @@ WorkPtr GocclBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) 
 }
 
 WorkPtr GocclBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
-  check_one(caller(kAllGather), inputs, "input");
+  check_some(caller(kAllGather), inputs, "input");
   Request request(caller(kAllGather), inputs[0], opts.timeout);
+  if (C10_UNLIKELY(inputs.size() > 1)) {
+    gather_several(caller(kAllGather), request, outputs, inputs, getSize());
+    return issue(kAllGather, request, opts.asyncOp, inputs);
+  }
   const Tensors& blocks = blocks_of(caller(kAllGather), outputs, "output", getSize());
   request.separate = share_memory(getRank(), inputs, blocks);
   request.read(inputs[0]);

@@ -39,6 +39,13 @@ at::Tensor packed(const at::Tensor& t, bool with_values) {
   return p;
 }
 
+// The sizes of n tensors with these sizes, one after the other.
+std::vector<int64_t> in_front(size_t n, at::IntArrayRef sizes) {
+  std::vector<int64_t> all{static_cast<int64_t>(n)};
+  all.insert(all.end(), sizes.begin(), sizes.end());
+  return all;
+}
+
 template <typename List>
 void move_all(List& to, List& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
@@ -96,12 +103,16 @@ const at::Tensor& Request::packed_input(const at::Tensor& t) {
   return held.inputs.back();
 }
 
+void Request::check_writable(const at::Tensor& t) const {
+  GOCCL_CHECK(at::has_internal_overlap(t) != at::MemOverlap::Yes, caller_, "cannot write to an expanded tensor (sizes ",
+              t.sizes(), ", strides ", t.strides(), "): several of its elements share memory; clone() it first");
+}
+
 const at::Tensor& Request::packed_output(const at::Tensor& t, bool with_values) {
   check(t, "output");
   held.outputs.push_back(t);
   if (C10_LIKELY(plain(t) && !separate)) return held.outputs.back();
-  GOCCL_CHECK(at::has_internal_overlap(t) != at::MemOverlap::Yes, caller_, "cannot write to an expanded tensor (sizes ",
-              t.sizes(), ", strides ", t.strides(), "): several of its elements share memory; clone() it first");
+  check_writable(t);
   held.copies.push_back({packed(t, with_values), t});
   return held.copies.back().packed;
 }
@@ -124,6 +135,61 @@ void Request::update(const at::Tensor& tensor) {
   const at::Tensor& t = packed_output(tensor, true);
   add(in_, t.mutable_data_ptr(), t.numel());
   out_.push_back(in_.back());
+}
+
+void Request::read_all(at::TensorList tensors) {
+  for (const at::Tensor& t : tensors) check(t, "input");
+  Quietly quietly;
+  const at::Tensor all = at::empty(in_front(tensors.size(), tensors[0].sizes()), tensors[0].options());
+  for (size_t i = 0; i < tensors.size(); i++) copyable(all[i]).copy_(copyable(tensors[i]));
+  read(all);
+}
+
+void Request::write_all(const std::vector<std::vector<at::Tensor>>& lists, int ranks) {
+  const at::Tensor& first = lists[0][0];
+  Quietly quietly;
+  const at::Tensor all = at::empty(in_front(lists[0].size(), first.sizes()), first.options());
+  write_parts(all, ranks);
+  held.outputs.clear();
+  for (const auto& list : lists) {
+    for (size_t i = 0; i < list.size(); i++) give(all[i], list[i]);
+  }
+}
+
+void Request::update_all(at::TensorList tensors) {
+  for (const at::Tensor& t : tensors) check(t, "input");
+  at::Tensor all = packed(tensors[0], true);
+  for (const at::Tensor& t : tensors.slice(1)) reduce_into(all, t);
+  update(all);
+  give_all(all, tensors);
+}
+
+void Request::give_all(const at::Tensor& own, at::TensorList tensors) {
+  held.outputs.clear();
+  for (const at::Tensor& t : tensors) give(own, t);
+}
+
+void Request::give(const at::Tensor& own, const at::Tensor& t) {
+  check(t, "output");
+  check_writable(t);
+  held.outputs.push_back(t);
+  if (!t.is_same(own)) held.copies.push_back({own, t});
+}
+
+void Request::reduce_into(at::Tensor& sum, const at::Tensor& t) const {
+  using R = c10d::ReduceOp;
+  Quietly quietly;
+  switch (call.redop) {
+    case R::SUM: case R::PREMUL_SUM: sum.add_(t); break;
+    case R::PRODUCT: sum.mul_(t); break;
+    case R::MIN: at::minimum_out(sum, sum, t); break;
+    case R::MAX: at::maximum_out(sum, sum, t); break;
+    case R::BAND: sum.bitwise_and_(t); break;
+    case R::BOR: sum.bitwise_or_(t); break;
+    case R::BXOR: sum.bitwise_xor_(t); break;
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, caller_, ": ReduceOp.AVG is not defined for several tensors on a rank: use ReduceOp.SUM and divide");
+  }
 }
 
 void Request::read_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits) {

@@ -73,6 +73,13 @@ class Request {
   void write(const at::Tensor& tensor);
   // One block that is both input and output.
   void update(const at::Tensor& tensor);
+  // Several tensors of the same type and sizes on this rank, as one block: one after the other; the same for each rank, and all of it into
+  // each of the lists; what the operator of the call makes of them, whose result each of them gets.
+  void read_all(at::TensorList tensors);
+  void write_all(const std::vector<std::vector<at::Tensor>>& lists, int ranks);
+  void update_all(at::TensorList tensors);
+  // Each of the tensors gets what own, which is one of them, has when the call has ended.
+  void give_all(const at::Tensor& own, at::TensorList tensors);
   // A tensor as one block for each rank: equal parts if splits is empty, else splits[r] rows (of dimension 0) for rank r.
   void read_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits = {});
   void write_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits = {});
@@ -95,6 +102,11 @@ class Request {
   void check(const at::Tensor& tensor, const char* role) const;
   const at::Tensor& packed_input(const at::Tensor& tensor);
   const at::Tensor& packed_output(const at::Tensor& tensor, bool with_values);
+  void check_writable(const at::Tensor& tensor) const;
+  // tensor gets what own has when the call has ended.
+  void give(const at::Tensor& own, const at::Tensor& tensor);
+  // sum becomes sum ⊕ tensor.
+  void reduce_into(at::Tensor& sum, const at::Tensor& tensor) const;
   void add(Blocks& blocks, const void* data, int64_t numel);
   void add_parts(Blocks& blocks, const void* data, const at::Tensor& tensor, int ranks, at::IntArrayRef splits);
 

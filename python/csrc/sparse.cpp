@@ -52,18 +52,21 @@ std::string described(const int64_t* facts) {
 
 } // namespace
 
-SparseWork::SparseWork(const Origin& origin, std::string member, int ranks, const at::Tensor& tensor, const c10d::ReduceOp& op)
-    : EndingWork(origin, kSparse, tensor), member_(std::move(member)), ranks_(ranks), tensor_(tensor),
+SparseWork::SparseWork(const Origin& origin, std::string member, int ranks, at::TensorList tensors, const c10d::ReduceOp& op)
+    : EndingWork(origin, kSparse, tensors), member_(std::move(member)), ranks_(ranks), tensors_(tensors.vec()), tensor_(tensors_[0]),
       average_(op.op_ == c10d::ReduceOp::AVG) {}
 
 // Refuses what every rank can see by itself, so that nobody waits for one that has refused.
 static void check_sparse(const Caller& caller, const Tensors& tensors, const c10d::ReduceOp& op) {
   GOCCL_CHECK(!tensors.empty(), caller, "requires non-empty tensor list");
-  GOCCL_CHECK(tensors.size() == 1, caller, "requires a single-element tensor list; got ", tensors.size());
   const at::Tensor& t = tensors[0];
-  GOCCL_CHECK(t.defined(), caller, "got an undefined tensor");
-  GOCCL_CHECK(t.layout() == at::kSparse, caller, "only supports sparse tensors in the COO layout; got ", t.layout(),
-              ": call to_sparse() or to_dense() first");
+  for (const at::Tensor& each : tensors) {
+    GOCCL_CHECK(each.defined(), caller, "got an undefined tensor");
+    GOCCL_CHECK(each.layout() == at::kSparse, caller, "only supports sparse tensors in the COO layout; got ", each.layout(),
+                ": call to_sparse() or to_dense() first");
+    GOCCL_CHECK(each.sparse_dim() == t.sparse_dim(), caller, "all tensors must have as many sparse dimensions; got ", t.sparse_dim(),
+                " and ", each.sparse_dim());
+  }
   GOCCL_CHECK(t.device().is_cpu(), caller, "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
   GOCCL_CHECK(t.dim() <= kMostDims, caller, "supports at most ", kMostDims, " dimensions; got ", t.dim());
   using R = c10d::ReduceOp;
@@ -75,6 +78,9 @@ static void check_sparse(const Caller& caller, const Tensors& tensors, const c10
   if (op.op_ == R::AVG && at::isIntegralType(t.scalar_type(), /*includeBool=*/true)) {
     fail(GOCCL_NOT_SUPPORTED, caller, "avg is not defined for ", t.scalar_type(), ": use ReduceOp.SUM and divide");
   }
+  if (op.op_ == R::AVG && tensors.size() > 1) {
+    fail(GOCCL_NOT_SUPPORTED, caller, "ReduceOp.AVG is not defined for several tensors on a rank: use ReduceOp.SUM and divide");
+  }
   int64_t places = 1;
   for (int64_t d = 0; d < t.sparse_dim(); d++) {
     GOCCL_CHECK(!__builtin_mul_overflow(places, t.size(d), &places), caller, "sizes ", t.sizes(),
@@ -84,7 +90,7 @@ static void check_sparse(const Caller& caller, const Tensors& tensors, const c10
 
 WorkPtr GocclBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   check_sparse(caller(kSparse), tensors, opts.reduceOp);
-  auto work = c10::make_intrusive<SparseWork>(origin(kSparse, timeout_ns(opts.timeout), !opts.asyncOp), member_, getSize(), tensors[0],
+  auto work = c10::make_intrusive<SparseWork>(origin(kSparse, timeout_ns(opts.timeout), !opts.asyncOp), member_, getSize(), tensors,
                                               opts.reduceOp);
   work->start();
   return issued(std::move(work), opts.asyncOp);
@@ -97,8 +103,10 @@ std::string SparseWork::text() const {
 void SparseWork::start() {
   {
     Quietly quietly;
-    own_ = {plain(tensor_._indices()), plain(tensor_._values())};
-    if (!tensor_.is_coalesced()) own_ = merged(own_);
+    std::vector<at::Tensor> indices, values;
+    for (const at::Tensor& t : tensors_) indices.push_back(plain(t._indices())), values.push_back(plain(t._values()));
+    own_ = tensors_.size() == 1 ? Elements{indices[0], values[0]} : Elements{at::cat(indices, 1), at::cat(values, 0)};
+    if (tensors_.size() > 1 || !tensor_.is_coalesced()) own_ = merged(own_);
     facts_ = at::zeros({ranks_, kSizes + kMostDims}, at::kLong);
   }
   at::Tensor mine = at::zeros({kSizes + kMostDims}, at::kLong);
@@ -249,8 +257,7 @@ void SparseWork::reduce() {
 
 void SparseWork::deliver() {
   Quietly quietly;
-  at::Tensor tensor = tensor_;
-  tensor.copy_(sum_);
+  for (at::Tensor tensor : tensors_) tensor.copy_(sum_);
 }
 
 bool SparseWork::wait(std::chrono::milliseconds timeout) {

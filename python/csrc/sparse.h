@@ -14,12 +14,12 @@ namespace goccl {
 class SparseWork final : public EndingWork {
  public:
   // member: group and rank, for messages.
-  SparseWork(const Origin& origin, std::string member, int ranks, const at::Tensor& tensor, const c10d::ReduceOp& op);
+  SparseWork(const Origin& origin, std::string member, int ranks, at::TensorList tensors, const c10d::ReduceOp& op);
 
   void start();
 
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
-  std::vector<at::Tensor> result() override { return {tensor_}; }
+  std::vector<at::Tensor> result() override { return tensors_; }
 
  private:
   // The elements of one rank: indices [sparse dimensions, n], values [n, dense sizes].
@@ -46,7 +46,8 @@ class SparseWork final : public EndingWork {
 
   const std::string member_;
   const int ranks_;
-  const at::Tensor tensor_;
+  const std::vector<at::Tensor> tensors_; // of this rank; each gets the result
+  const at::Tensor& tensor_;              // the first, which has the sizes of all
   const bool average_;
   Elements own_;
   at::Tensor facts_; // a row for each rank
