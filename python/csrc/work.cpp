@@ -115,6 +115,7 @@ float EndingWork::getDuration() const {
 
 // Within allow_inflight_collective_as_graph_input_ctx torch keeps Works for wait_tensor, until they are waited for.
 void EndingWork::synchronize() {
+  if (c10::raw::intrusive_ptr::use_count(this) == 1) return; // nobody keeps it but the caller; the question below takes a lock
   if (C10_UNLIKELY(c10d::allow_inflight_collective_as_graph_input())) {
     c10d::unregister_work(c10::intrusive_ptr<EndingWork>::reclaim_copy(this));
   }
