@@ -122,7 +122,14 @@ func (c *Communicator) Abort(reason string) {
 	c.comm.Abort(fault.New(fault.Aborted, "%s", reason))
 }
 
-// Close leaves the group. Operations that are not done fail with Closed.
+// Drain works until what was started has ended, for d at most, and reports whether there is nothing more to wait for. Nobody may ever
+// send what a receive waits for: receives are waited for as long as receives says.
+func (c *Communicator) Drain(d, receives time.Duration) bool { return c.comm.Drain(d, receives) }
+
+// Timeout is what SetTimeout, or the options of the group, said.
+func (c *Communicator) Timeout() time.Duration { return c.comm.Timeout() }
+
+// Close leaves the group at once: operations that are not done fail with Closed. What was sent still arrives.
 func (c *Communicator) Close() error {
 	c.node.mu.Lock()
 	delete(c.node.comms, c)

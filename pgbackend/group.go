@@ -30,6 +30,7 @@ type Group struct {
 	comm       atomic.Pointer[ccl.Communicator]
 	closed     atomic.Bool
 	about      atomic.Pointer[about]
+	draining   atomic.Pointer[time.Time] // since when
 }
 
 // Open checks the configuration and makes a group that has not joined yet.
@@ -141,7 +142,28 @@ func (g *Group) Abort(reason string) error {
 	return nil
 }
 
-// Close leaves the group.
+// patience is how long Drain waits for receives, since nobody may ever send what they wait for: it is for ranks that leave at the same time, not for
+// peers that have yet to compute what they send. And so much longer than the group's timeout it waits for the rest, which ends at its own timeouts by then,
+// and says so.
+const patience = time.Second
+
+// Drain lets what was started end before the group is closed, on this rank and so on its peers: collectives and sends within the group's
+// timeout, receives within a second. A call waits for d at most, and reports whether there is nothing more to wait for; if not, call it again.
+func (g *Group) Drain(d time.Duration) bool {
+	comm := g.comm.Load()
+	if comm == nil || g.closed.Load() {
+		return true
+	}
+	begin := time.Now()
+	if !g.draining.CompareAndSwap(nil, &begin) {
+		begin = *g.draining.Load()
+	}
+	so := time.Since(begin)
+	left := comm.Timeout() + patience - so
+	return comm.Drain(min(d, left), patience-so) || left <= d
+}
+
+// Close leaves the group. What has not ended fails.
 func (g *Group) Close() error {
 	comm := g.comm.Load()
 	if comm == nil || !g.closed.CompareAndSwap(false, true) {

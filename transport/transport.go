@@ -59,6 +59,12 @@ type Session struct {
 	Window *mem.Window
 }
 
+// Flusher is a Link whose fragments stay in this process for a while after their Commit.
+type Flusher interface {
+	// Flushed reports whether everything committed so far has left this process, or never will. It never waits.
+	Flushed() bool
+}
+
 // Lender is a Link that also lends the registered memory of the peer's process, which the peer reads of this one, too.
 type Lender interface {
 	// Arena is that memory: buffers that the peer has told of may be read, by their place in it. It is nil where one of the two has none, and is

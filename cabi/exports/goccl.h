@@ -184,6 +184,11 @@ int goccl_trace(const char* path, void* buf, size_t cap, size_t* len, goccl_erro
 /* Ends all operations of the group with GOCCL_ABORTED, also those that another thread waits for; later ones fail alike. */
 int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error);
 
+/* For who is about to leave the group: works until what was started has ended, and has left this process. It waits for at_most_ns, then it is to be
+ * called again; *done is 1 when there is nothing more to wait for: all has ended, the group has failed, or since the first call the
+ * group's timeout is over. Receives are waited for one second only, since nobody may ever send to them. */
+int goccl_group_drain(goccl_group group, int64_t at_most_ns, int* done, goccl_error* error);
+
 /* Leaves the group in order. Operations that are not done fail with GOCCL_CLOSED. The handle is gone afterwards. */
 int goccl_group_close(goccl_group group, goccl_error* error);
 

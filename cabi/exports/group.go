@@ -108,6 +108,20 @@ func goccl_go_group_abort(group C.goccl_group, reason *C.char, record *C.goccl_e
 	return answer(g.Abort(C.GoString(reason)), record)
 }
 
+//export goccl_go_group_drain
+func goccl_go_group_drain(group C.goccl_group, atMost C.int64_t, done *C.int, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	*done = 0
+	if g.Drain(time.Duration(atMost)) {
+		*done = 1
+	}
+	return C.GOCCL_OK
+}
+
 //export goccl_go_group_close
 func goccl_go_group_close(group C.goccl_group, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)

@@ -138,6 +138,11 @@ int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error)
   return goccl_go_group_abort(group, (char*)reason, error);
 }
 
+int goccl_group_drain(goccl_group group, int64_t at_most_ns, int* done, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_drain(group, at_most_ns, done, error);
+}
+
 int goccl_group_close(goccl_group group, goccl_error* error) {
   GUARD(error);
   return goccl_go_group_close(group, error);

@@ -78,6 +78,7 @@ type Comm struct {
 	messages atomic.Uint64
 	lent     atomic.Uint64 // operations that lent memory of the caller
 	straight atomic.Uint64 // messages that Run did at once; only who holds the lock counts them
+	receives atomic.Uint64 // of pending: receives that the engine has; only who holds the lock counts them
 
 	// The driver's own.
 	cur        cursor
@@ -150,6 +151,9 @@ func (c *Comm) Seq() uint64 { return c.colls.Load() + c.quick.Load() }
 
 // SetTimeout changes the timeout of operations posted from now on; 0 for none.
 func (c *Comm) SetTimeout(d time.Duration) { c.timeout.Store(int64(d)) }
+
+// Timeout is that of operations that bring none; 0 for none.
+func (c *Comm) Timeout() time.Duration { return time.Duration(c.timeout.Load()) }
 
 func (c *Comm) channel(peer, i int) transport.Channel { return c.chans[peer*c.width+i] }
 

@@ -250,15 +250,21 @@ func (op *Op) calm() {
 
 // Poll is Done, after some work on op's Comm if nobody else is at it. It never waits.
 func (op *Op) Poll() (bool, error) {
-	c := op.comm
-	if op.state.Load() == opPending && c.lock.CompareAndSwap(0, 1) {
-		if !c.advance() && !c.poll() {
-			c.look()
-		}
-		c.unlock()
-		c.handOver()
+	if op.state.Load() == opPending {
+		op.comm.workOnce()
 	}
 	return op.Done()
+}
+
+// workOnce works on c if nobody else is at it, and reports whether anything moved.
+func (c *Comm) workOnce() bool {
+	if !c.lock.CompareAndSwap(0, 1) {
+		return false
+	}
+	moved := c.advance() || c.poll() || c.look()
+	c.unlock()
+	c.handOver()
+	return moved
 }
 
 // SetDeadline moves an operation's deadline to d from now, if that is earlier.

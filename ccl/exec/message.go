@@ -112,6 +112,7 @@ func (c *Comm) postMessage(op *Op) {
 func (c *Comm) keepMessage(op *Op) {
 	op.slot = len(c.p2pOps)
 	c.p2pOps = append(c.p2pOps, op)
+	c.countReceive(op, 1)
 }
 
 // messageDone is the engine's word that a send or receive has ended.
@@ -122,6 +123,7 @@ func (c *Comm) messageDone(req *p2p.Request, err error) {
 	c.p2pOps[op.slot].slot = op.slot
 	c.p2pOps[last] = nil
 	c.p2pOps = c.p2pOps[:last]
+	c.countReceive(op, -1)
 	if err == nil && !req.Send {
 		op.source = req.Source
 	}

@@ -1,11 +1,13 @@
 // The life of a group: construction to shutdown.
 #include "backend.h"
+#include "completer.h"
 
 #include <mutex>
 #include <random>
 #include <unordered_set>
 
 #include <c10/util/Logging.h>
+#include <pybind11/pybind11.h>
 
 namespace goccl {
 namespace {
@@ -14,6 +16,16 @@ std::mutex open_mutex;
 std::unordered_set<GocclBackend*>& open_groups() {
   static auto* groups = new std::unordered_set<GocclBackend*>;
   return *groups;
+}
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kDrainSlice = std::chrono::milliseconds(100); // between two looks for signals
+constexpr auto kLastDrain = std::chrono::seconds(1);
+
+// Whether a signal handler of Python, which runs here, has raised something, as that of Ctrl-C does. It is left for the caller.
+bool signal_came() {
+  pybind11::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
 }
 
 std::string random_name() {
@@ -42,35 +54,55 @@ GocclBackend::~GocclBackend() {
   std::unique_lock<std::mutex> lock(open_mutex);
   open_groups().erase(this);
   lock.unlock();
-  close();
+  close(Clock::time_point::max());
 }
 
 void GocclBackend::close_all() {
   if (forked()) return;
   std::lock_guard<std::mutex> lock(open_mutex);
-  for (GocclBackend* backend : open_groups()) backend->close();
+  const auto deadline = Clock::now() + kLastDrain;
+  for (GocclBackend* backend : open_groups()) backend->close(deadline);
 }
 
-void GocclBackend::close() noexcept {
+void GocclBackend::close(Clock::time_point deadline) noexcept {
   try {
-    shutdown();
+    leave(deadline, false);
   } catch (const std::exception& e) {
     LOG(WARNING) << "goccl: closing group " << options_->group_name << ": " << e.what();
   }
 }
 
 void GocclBackend::shutdown() {
+  const bool signalled = leave(Clock::time_point::max(), true);
+  {
+    WithoutGil without_gil;
+    completer::settle();
+  }
+  if (signalled) {
+    pybind11::gil_scoped_acquire gil;
+    throw pybind11::error_already_set();
+  }
+}
+
+bool GocclBackend::leave(Clock::time_point deadline, bool signals_count) {
   check_not_forked("goccl shutdown");
   closed_ = true;
   const goccl_group group = group_.exchange(0);
-  if (group == 0) return;
+  if (group == 0) return false;
   WithoutGil without_gil;
+  Failure failure;
+  bool signalled = false;
+  for (int done = 0; done == 0 && !signalled && Clock::now() < deadline;) {
+    const auto left = std::min<Clock::duration>(deadline - Clock::now(), kDrainSlice);
+    if (lib.group_drain(group, std::chrono::nanoseconds(left).count(), &done, &failure) != GOCCL_OK) break;
+    signalled = done == 0 && signals_count && signal_came();
+  }
   observers_->wait_for_trace();
   observe_no_more(group);
-  Failure failure;
   uint64_t seq = 0;
   if (lib.group_seq(group, &seq, nullptr) == GOCCL_OK) last_seq_ = seq;
   check(lib.group_close(group, &failure), failure, "goccl shutdown");
+  return signalled;
 }
 
 void GocclBackend::abort() { abort("abort() was called on this rank"); }

@@ -46,7 +46,7 @@ class GocclBackend final : public c10d::Backend {
   // enable_reconfigure the group has no members, and cannot be used, until reconfigure is called.
   static c10::intrusive_ptr<GocclBackend> create(const StorePtr& store, int rank, int size,
                                                  const c10::intrusive_ptr<GocclOptions>& options, const std::string& version);
-  // Closes every group of this process.
+  // Closes every group of this process. What was started in them has a second in all to end.
   static void close_all();
 
   GocclBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GocclOptions> options,
@@ -138,8 +138,11 @@ class GocclBackend final : public c10d::Backend {
   c10::intrusive_ptr<GocclOptions> options_for(const OptionsPtr& given) const;
   // The number of a rank of this group in the whole job.
   uint64_t global_rank(int rank) const;
-  // shutdown for where nobody can be told of a failure.
-  void close() noexcept;
+  // Leaves the group, after what was started in it has ended, or at the deadline. Returns whether Python has a signal for this thread, which ends
+  // the wait, too, if that counts.
+  bool leave(std::chrono::steady_clock::time_point deadline, bool signals_count);
+  // leave for where nobody can be told of a failure.
+  void close(std::chrono::steady_clock::time_point deadline) noexcept;
   void abort(const std::string& reason);
   // Tells the core what a trace shall say of the group: torch sets the description once the group is made.
   void describe(goccl_group group) const;

@@ -20,6 +20,7 @@ namespace {
 // stop has no way to wake the thread that sleeps until an operation ends, so the sleep is bounded.
 constexpr int64_t kLongestSleepNs = 250'000'000;
 constexpr auto kLongestStop = std::chrono::seconds(5);
+constexpr auto kLongestSettle = std::chrono::seconds(1);
 
 struct Entry {
   c10::intrusive_ptr<GocclWork> work; // null for a dropped one
@@ -48,9 +49,11 @@ struct State {
   std::mutex mutex;
   std::condition_variable changed; // any of what follows
   std::vector<Entry> entries;
-  int threads = 0, idle = 0;
+  int threads = 0, idle = 0, finishing = 0;
   bool watched = false, stopping = false; // watched: one of the threads looks after the entries
 };
+
+thread_local bool finishing_here = false; // a callback may close a group
 
 // Never destroyed: Works may be dropped until the very end of the process.
 State& state() {
@@ -104,10 +107,13 @@ void loop() {
     }
     s.watched = false;
     have_watched(s); // by another thread, since callbacks may wait for any other future
+    s.finishing++, finishing_here = true;
     lock.unlock();
     if (ended) ended->finish();
     ended.reset();
     lock.lock();
+    s.finishing--, finishing_here = false;
+    s.changed.notify_all();
   }
   s.threads--;
   s.changed.notify_all();
@@ -137,6 +143,15 @@ void adopt(Held&& held) {
   try {
     if (!add(std::move(entry))) entry.finish(); // add did not take it
   } catch (const std::system_error&) {} // no thread to be had: the memory is kept all the same
+}
+
+void settle() {
+  State& s = state();
+  std::unique_lock<std::mutex> lock(s.mutex);
+  s.changed.wait_for(lock, kLongestSettle, [&s] {
+    return s.stopping || (s.finishing == finishing_here &&
+                          std::none_of(s.entries.begin(), s.entries.end(), [](const Entry& e) { return e.done(); }));
+  });
 }
 
 void stop() {

@@ -14,6 +14,10 @@ bool watch(c10::intrusive_ptr<GocclWork> work);
 // Keeps the memory of a dropped Work until it is done, then copies back and frees.
 void adopt(Held&& held);
 
+// Waits until the entries whose operations have ended are finished, so that nothing is written to tensors any more: for a second at most, since a
+// callback of the user may hang.
+void settle();
+
 // Ends the threads, before the interpreter ends. All groups have been closed, so what was waited for is done; memory of
 // what is not is given up, never freed.
 void stop();

@@ -14,8 +14,8 @@
 
 #define GOCCL_FUNCTIONS(X)                                                                    \
   X(version)                                                                                  \
-  X(group_open) X(group_join) X(group_seq) X(group_set_timeout) X(group_abort) X(group_close) \
-  X(group_describe) X(group_batch) X(trace)                                                   \
+  X(group_open) X(group_join) X(group_seq) X(group_set_timeout) X(group_abort) X(group_drain) \
+  X(group_close) X(group_describe) X(group_batch) X(trace)                                    \
   X(run) X(start) X(work_wait) X(work_test) X(work_poll) X(work_urge) X(work_source)          \
   X(work_free_all)                                                                            \
   X(completions) X(completions_wait) X(alloc) X(free)

@@ -362,6 +362,38 @@ func TestCloseInBackground(t *testing.T) {
 	requireFault(t, lb.Err(), fault.PeerLeft, 0)
 }
 
+// TestFlushed commits more than the sockets take, of two links over one connection.
+func TestFlushed(t *testing.T) {
+	a, b, bellA, bellB := ordered(t, nil)
+	la, lb := join(t, a, b, 1, transport.MaxChannels)
+	other, _ := join(t, a, b, 2, 1)
+	require.True(t, la.Flushed())
+	text := string(make([]byte, maxPayload))
+	for c := range transport.MaxChannels {
+		for range maxLong {
+			commit(t, la.Channel(c), text)
+		}
+	}
+	commit(t, other.Channel(0), text)
+	require.False(t, la.Flushed())
+	require.False(t, other.Flushed())
+	go func() {
+		for !la.Flushed() || !other.Flushed() {
+			a.Poll()
+		}
+		bellB.Ring()
+	}()
+	await(t, b, bellB, "the rest leaves", func() bool { return la.Flushed() && other.Flushed() })
+	for c := range transport.MaxChannels {
+		for range maxLong {
+			receive(t, b, bellB, lb.Channel(c))
+		}
+	}
+	require.NoError(t, b.Close())
+	await(t, a, bellA, "the peer is gone", func() bool { return la.Err() != nil })
+	require.True(t, la.Flushed(), "nothing more will leave")
+}
+
 // TestTrack counts the sockets that a forked child would have to close.
 func TestTrack(t *testing.T) {
 	var mu sync.Mutex

@@ -81,6 +81,21 @@ func (s *session) Close() error {
 	return nil
 }
 
+// Flushed implements transport.Flusher: the socket has taken everything.
+func (s *session) Flushed() bool {
+	c := s.conn
+	if s.err.Load() != nil {
+		return true
+	}
+	if !c.writing.CompareAndSwap(false, true) {
+		return false
+	}
+	flushed := s.drained() && (len(c.writer.rest) == 0 || c.writer.of != s)
+	c.writing.Store(false)
+	c.flush() // what others have queued meanwhile
+	return flushed
+}
+
 // fail ends the session for a reason, unless it has ended before.
 func (s *session) fail(e *fault.Error) { s.err.CompareAndSwap(nil, e) }
 

@@ -6,9 +6,10 @@ import (
 
 // writer turns what is queued into the byte stream of this side.
 type writer struct {
-	head, tail *node  // taken from conn.ready, oldest first
-	rest       []byte // of the frame that is being written
-	after      func() // nil on the hot path: what to do when a frame has been written
+	head, tail *node    // taken from conn.ready, oldest first
+	rest       []byte   // of the frame that is being written
+	of         *session // whose fragment was written last
+	after      func()   // nil on the hot path: what to do when a frame has been written
 	scratch    [headerBytes + openBytes]byte
 	seq        uint64
 	finished   atomic.Bool   // our direction was ended
@@ -165,7 +166,7 @@ func (c *conn) channelFrame(ch *channel) bool {
 	released := in.released.Load()
 	switch {
 	case waiting > 0:
-		w.rest = out.ring[at%maxFragments].frame()
+		w.rest, w.of = out.ring[at%maxFragments].frame(), ch.session
 		c.stamp(in, released)
 		out.started.Store(at + 1)
 		if waiting > 1 {

@@ -1,0 +1,59 @@
+package exec
+
+import (
+	"time"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+)
+
+// Drain works until what was posted has ended and has left this process, for d at most, and reports whether there is nothing more to wait for.
+// Receives, for which perhaps nobody sends, are waited for as long as receives says.
+func (c *Comm) Drain(d, receives time.Duration) bool {
+	begin, nap := now(), shortestNap
+	for {
+		waited := time.Duration(now() - begin)
+		if c.drained(waited >= receives) {
+			return true
+		}
+		if waited >= d {
+			return false
+		}
+		ended := Completions.Count()
+		if c.workOnce() {
+			nap = shortestNap
+			continue
+		}
+		Completions.Wait(ended, min(nap, d-waited))
+		nap = min(nap+nap/8, longestNap)
+	}
+}
+
+// drained reports whether nothing is pending, or receives only where these do not count. A Comm that has failed has nothing left.
+func (c *Comm) drained(butReceives bool) bool {
+	if c.stop.Load() != nil {
+		return true
+	}
+	receives := c.receives.Load()
+	pending := uint64(c.pending.Load())
+	if pending != 0 && (!butReceives || pending != receives || receives != c.receives.Load()) {
+		return false
+	}
+	if c.lock.Load() != 0 && c.waiting.Load() == 0 {
+		return false // somebody is in the middle of a short call, which is never pending
+	}
+	for _, link := range c.opts.Links {
+		if f, ok := link.(transport.Flusher); ok && !f.Flushed() {
+			return false
+		}
+	}
+	return true
+}
+
+// countReceive counts the receives among the pending operations. The caller holds the lock.
+func (c *Comm) countReceive(op *Op, by int) {
+	if op.call.Coll == dtype.Recv {
+		park.Publish(&c.receives, c.receives.Load()+uint64(by))
+	}
+}

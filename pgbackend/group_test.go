@@ -1,0 +1,172 @@
+package pgbackend
+
+import (
+	"context"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// forever is longer than a test takes.
+const forever = time.Minute
+
+// world makes a group of n ranks, all in this process.
+func world(t *testing.T, n int, timeout time.Duration) []*Group {
+	t.Helper()
+	groups, addresses, ended := make([]*Group, n), make([][]byte, n), make(chan error, n)
+	for rank := range groups {
+		g, err := Open(Config{Name: t.Name(), Rank: rank, Size: n, Timeout: timeout, Shim: "test"})
+		require.NoError(t, err)
+		t.Cleanup(func() { g.Close() })
+		groups[rank], addresses[rank] = g, g.Address()
+	}
+	for _, g := range groups {
+		go func() { ended <- g.Join(addresses) }()
+	}
+	for range groups {
+		require.NoError(t, <-ended)
+	}
+	return groups
+}
+
+// bytesOf is one block of memory of n bytes.
+func bytesOf(n int) []ccl.Block {
+	return []ccl.Block{{Ptr: unsafe.Pointer(unsafe.SliceData(make([]byte, n))), Count: n}}
+}
+
+func start(t *testing.T, g *Group, call ccl.Call) *ccl.Work {
+	t.Helper()
+	call.Type = dtype.U8
+	w, err := g.Start(&call)
+	require.NoError(t, err)
+	return w
+}
+
+func TestRefusedConfigurations(t *testing.T) {
+	good := Config{Name: "g", Rank: 1, Size: 2, Timeout: time.Second, Shim: "test"}
+	for name, c := range map[string]struct {
+		change func(*Config)
+		text   string
+	}{
+		"no timeout":       {func(c *Config) { c.Timeout = 0 }, "timeout 0s is not more than zero"},
+		"negative timeout": {func(c *Config) { c.Timeout = -time.Second }, "timeout -1s is not more than zero"},
+		"rank":             {func(c *Config) { c.Rank = 2 }, "rank 2"},
+		"options":          {func(c *Config) { c.Options = "GOCCL_NONSENSE=1" }, "GOCCL_NONSENSE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := good
+			c.change(&cfg)
+			_, err := Open(cfg)
+			require.ErrorIs(t, err, fault.Invalid)
+			require.ErrorContains(t, err, c.text)
+			require.ErrorContains(t, err, "open")
+		})
+	}
+}
+
+func TestBeforeJoining(t *testing.T) {
+	g, err := Open(Config{Name: "early", Rank: 0, Size: 2, Timeout: time.Second, Shim: "test"})
+	require.NoError(t, err)
+	call := ccl.Call{Coll: dtype.Barrier}
+	_, started := g.Start(&call)
+	for _, err := range []error{started, g.Run(&call), g.Abort("no"), g.SetTimeout(time.Second)} {
+		require.ErrorContains(t, err, "the group has not joined yet")
+	}
+	require.ErrorContains(t, g.SetTimeout(0), "not more than zero")
+	require.Zero(t, g.Seq())
+	require.True(t, g.Drain(forever))
+	require.NoError(t, g.Close())
+}
+
+func TestJoinNamesWhoIsMissing(t *testing.T) {
+	var groups [2]*Group
+	for rank := range groups {
+		var err error
+		groups[rank], err = Open(Config{Name: "alone", Rank: rank, Size: 2, Timeout: 100 * time.Millisecond, Shim: "test"})
+		require.NoError(t, err)
+	}
+	err := groups[0].Join([][]byte{groups[0].Address(), groups[1].Address()})
+	require.ErrorIs(t, err, fault.Timeout)
+	require.ErrorContains(t, err, "rank 1")
+}
+
+func TestTimeouts(t *testing.T) {
+	groups := world(t, 2, forever)
+	require.NoError(t, groups[0].SetTimeout(20*time.Millisecond))
+	err := groups[0].Run(&ccl.Call{Coll: dtype.Barrier})
+	require.ErrorIs(t, err, fault.Timeout)
+}
+
+func TestAbortEndsWhatIsPending(t *testing.T) {
+	groups := world(t, 2, forever)
+	w := start(t, groups[0], ccl.Call{Coll: dtype.AllReduce, In: bytesOf(8), Out: bytesOf(8)})
+	require.NoError(t, groups[0].Abort("for a test"))
+	require.ErrorIs(t, w.Wait(context.Background()), fault.Aborted)
+	require.True(t, groups[0].Drain(forever), "nothing is waited for after an abort")
+}
+
+// What rank 0 has started ends although it leaves: the peers come later.
+func TestDrainWaitsForPeers(t *testing.T) {
+	for _, n := range []int{2, 3} {
+		groups := world(t, n, forever)
+		all := ccl.Call{Coll: dtype.AllReduce, In: bytesOf(1 << 20), Out: bytesOf(1 << 20)}
+		large := ccl.Call{Coll: dtype.Send, Root: 1, In: bytesOf(1 << 22)}
+		works := []*ccl.Work{start(t, groups[0], all), start(t, groups[0], large), start(t, groups[0], all)}
+		require.False(t, groups[0].Drain(10*time.Millisecond), "it does not wait")
+		left := make(chan error)
+		go func() {
+			for !groups[0].Drain(forever) {
+			}
+			left <- groups[0].Close()
+		}()
+		var late []*ccl.Work
+		for _, g := range groups[1:] {
+			call := ccl.Call{Coll: dtype.AllReduce, In: bytesOf(1 << 20), Out: bytesOf(1 << 20)}
+			late = append(late, start(t, g, call), start(t, g, call))
+		}
+		late = append(late, start(t, groups[1], ccl.Call{Coll: dtype.Recv, Out: bytesOf(1 << 22)}))
+		for _, w := range late {
+			require.NoError(t, w.Wait(context.Background()))
+		}
+		require.NoError(t, <-left)
+		for _, w := range works {
+			require.NoError(t, w.Wait(context.Background()))
+		}
+	}
+}
+
+func TestDrainEnds(t *testing.T) {
+	all := ccl.Call{Coll: dtype.AllReduce, In: bytesOf(8), Out: bytesOf(8)}
+	for name, c := range map[string]struct {
+		timeout time.Duration
+		call    ccl.Call
+		peer    func(*Group) error
+		within  time.Duration
+		code    fault.Code
+	}{
+		"when the peer leaves":          {forever, all, (*Group).Close, forever / 4, fault.PeerLeft},
+		"when the peer aborts":          {forever, all, func(g *Group) error { return g.Abort("no") }, forever / 4, fault.PeerLeft},
+		"at the timeout of the group":   {50 * time.Millisecond, all, nil, forever / 4, fault.Timeout},
+		"without what nobody will send": {forever, ccl.Call{Coll: dtype.Recv, Root: 1, Out: bytesOf(8)}, nil, forever / 4, fault.Closed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			groups := world(t, 2, c.timeout)
+			w := start(t, groups[0], c.call)
+			if c.peer != nil {
+				require.NoError(t, c.peer(groups[1]))
+			}
+			begin := time.Now()
+			for !groups[0].Drain(c.within) {
+			}
+			require.Less(t, time.Since(begin), c.within, "HANG")
+			require.NoError(t, groups[0].Close())
+			require.ErrorIs(t, w.Wait(context.Background()), c.code)
+		})
+	}
+}
