@@ -45,24 +45,12 @@ var deaths = map[string]struct {
 		return posted(c, x, func(w *ccl.Work) error { return w.Wait(background) })
 	}, 0},
 	"unattended": {4 << 20, func(c *ccl.Communicator, x []float32) error {
-		return posted(c, x, func(w *ccl.Work) error {
-			for {
-				if done, err := w.Done(); done {
-					return err
-				}
-				time.Sleep(time.Millisecond)
-			}
-		})
+		return posted(c, x, unattended)
 	}, 0},
 	"urged": {4 << 20, func(c *ccl.Communicator, x []float32) error {
 		return posted(c, x, func(w *ccl.Work) error {
 			w.Urge()
-			for {
-				if done, err := w.Done(); done {
-					return err
-				}
-				time.Sleep(time.Millisecond)
-			}
+			return unattended(w)
 		})
 	}, 0},
 	"messages": {100_000, func(c *ccl.Communicator, x []float32) error {
@@ -76,6 +64,16 @@ var deaths = map[string]struct {
 func receive(c *ccl.Communicator, x []float32) error {
 	_, err := ccl.Recv(background, c, x, 1-c.Rank(), 1)
 	return err
+}
+
+// unattended leaves an operation to the progress thread.
+func unattended(w *ccl.Work) error {
+	for {
+		if done, err := w.Done(); done {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // posted has three operations in flight at a time.

@@ -3,8 +3,8 @@
 //
 // # Groups
 //
-// A Node is this process: its transports, and the thread that progresses operations nobody waits for. A rank joins a
-// group in two steps, with an exchange of addresses between them that the caller does by any means it has (a store, a
+// A Node is this process: its transports, opened when a group may first use them, and the thread that progresses operations
+// nobody waits for. A rank joins a group in two steps, with an exchange of addresses between them that the caller does by any means it has (a store, a
 // pipe, MPI):
 //
 //	node, err := ccl.NewNode(ccl.Options{})

@@ -62,6 +62,8 @@ type Endpoint struct {
 	address []byte
 	plans   []ownPlan
 	table   *tune.Table // the user's own, or nil
+	fabrics []transport.Fabric
+	lacking string // why there are not more of them
 }
 
 // address is what ranks tell each other before they join. It is untrusted until checked.
@@ -108,6 +110,10 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
+	fabrics, lacking, err := n.fabricsFor(&cfg.Options)
+	if err != nil {
+		return nil, err
+	}
 	var nonce [16]byte
 	rand.Read(nonce[:])
 	host, _ := os.Hostname()
@@ -116,10 +122,8 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 		Cores: park.Affinity().String(), Usable: park.Cores(), Slot: n.windowSlot(cfg.Size, cfg.Options.slot()),
 		Nonce: hex.EncodeToString(nonce[:]), BF16: cfg.Options.FastBF16 && kernel.HasFastBF16(),
 		Fabrics: map[string][]byte{}}
-	for _, f := range n.fabrics {
-		if cfg.Options.allows(f.Name()) {
-			a.Fabrics[f.Name()] = f.Address()
-		}
+	for _, f := range fabrics {
+		a.Fabrics[f.Name()] = f.Address()
 	}
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -128,7 +132,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if len(text) > MaxAddress {
 		return nil, fault.New(fault.Internal, "address of %d bytes", len(text))
 	}
-	e := &Endpoint{node: n, cfg: cfg, address: text, plans: plans, table: table}
+	e := &Endpoint{node: n, cfg: cfg, address: text, plans: plans, table: table, fabrics: fabrics, lacking: lacking}
 	e.tellOtherPlans()
 	return e, nil
 }
@@ -357,9 +361,9 @@ func orNone(hash string) string {
 
 // route chooses the fabric that joins this rank to a peer. Both sides choose alike.
 func (e *Endpoint) route(peers []address, peer int) (transport.Fabric, error) {
-	for _, f := range e.node.fabrics {
+	for _, f := range e.fabrics {
 		theirs, ok := peers[peer].Fabrics[f.Name()]
-		if !ok || !e.cfg.Options.allows(f.Name()) {
+		if !ok {
 			continue
 		}
 		if f.Name() == "inproc" && peers[peer].Node != e.node.id {
@@ -369,17 +373,14 @@ func (e *Endpoint) route(peers []address, peer int) (transport.Fabric, error) {
 			return f, nil
 		}
 	}
-	why := ""
-	if e.node.noShm != nil {
-		why = fmt.Sprintf("; shared memory: %v", e.node.noShm)
-	}
-	return nil, fault.Peer(fault.NotSupported, peer, "no transport reaches it (host %s, GOCCL_TRANSPORT=%s)%s", peers[peer].Host, e.cfg.Options.Transport, why)
+	return nil, fault.Peer(fault.NotSupported, peer, "no transport reaches it (host %s, GOCCL_TRANSPORT=%s)%s", peers[peer].Host,
+		e.cfg.Options.Transport, e.lacking)
 }
 
 // pollers are those of the transports that the group uses.
 func (e *Endpoint) pollers(routes []string) []transport.Poller {
 	var used []transport.Poller
-	for _, f := range e.node.fabrics {
+	for _, f := range e.fabrics {
 		p, ok := f.(transport.Poller)
 		for _, route := range routes {
 			if ok && route == f.Name() {

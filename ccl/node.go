@@ -3,6 +3,8 @@ package ccl
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -23,20 +25,20 @@ import (
 type Node struct {
 	id       string
 	bell     *park.Bell
-	fabrics  []transport.Fabric // in the order of preference
+	page     *mem.Segment // with the bell, nil where it is private to this process
+	noPage   error        // why it is
 	progress *exec.Progress
-	pollers  []transport.Poller
-	noShm    error        // why there is no shared memory here
 	cache    topo.Cache   // the last one of this machine
 	windows  atomic.Int64 // bytes of the windows of its groups
 	arena    func() (*mem.Arena, error)
 
-	mu     sync.Mutex
-	closed bool
-	comms  map[*Communicator]bool
+	mu      sync.Mutex
+	closed  bool
+	comms   map[*Communicator]bool
+	fabrics map[string]transport.Fabric // open ones by name
 }
 
-// NewNode opens the transports of this process that opts allows.
+// NewNode makes the Node of a process. Of opts only Registered and Spin count; transports are opened for the first group that may use them.
 func NewNode(opts Options) (*Node, error) {
 	opts.EnsureDefaults()
 	if err := opts.Validate(); err != nil {
@@ -47,43 +49,73 @@ func NewNode(opts Options) (*Node, error) {
 	}
 	var id [8]byte
 	rand.Read(id[:])
-	n := &Node{id: hex.EncodeToString(id[:]), comms: map[*Communicator]bool{}, cache: probe.LastCache("/")}
+	n := &Node{id: hex.EncodeToString(id[:]), comms: map[*Communicator]bool{}, cache: probe.LastCache("/"),
+		fabrics: map[string]transport.Fabric{}}
 	n.arena = sync.OnceValues(opts.newArena)
-	if opts.allows("shm") {
-		fabric, err := shm.New(shm.Options{Arena: n.registered})
-		switch {
-		case err == nil:
-			n.bell = fabric.Bell()
-			n.fabrics = append(n.fabrics, fabric)
-		case opts.Transport == "shm":
-			return nil, fault.Wrap(fault.System, err, "transport=shm: shared memory cannot be used here")
-		default:
-			n.noShm = err
-		}
-	}
-	if n.bell == nil {
+	// One bell serves all transports, whichever comes first, so it lies where peers can map it.
+	if n.page, n.noPage = shm.NewBell(); n.noPage == nil {
+		n.bell = park.BellAt(n.page.Bytes())
+	} else {
 		n.bell = park.NewBell()
 	}
-	if opts.allows("inproc") {
+	n.progress = exec.NewProgress(n.bell)
+	return n, nil
+}
+
+// paths are the transports in the order of preference.
+var paths = []struct {
+	name string
+	open func(*Node, *Options) (transport.Fabric, error)
+}{
+	{"inproc", func(n *Node, _ *Options) (transport.Fabric, error) {
 		fabric := inproc.New(n.bell)
 		fabric.Arena = n.registered
-		n.fabrics = append([]transport.Fabric{fabric}, n.fabrics...)
-	}
-	if opts.allows("tcp") {
-		fabric, err := tcp.New(tcp.Options{Bell: n.bell, Interfaces: opts.SocketIfname})
-		if err != nil {
-			n.Close()
-			return nil, err
+		return fabric, nil
+	}},
+	{"shm", func(n *Node, _ *Options) (transport.Fabric, error) {
+		if n.noPage != nil {
+			return nil, n.noPage
 		}
-		n.fabrics = append(n.fabrics, fabric)
+		return shm.New(shm.Options{Bell: n.page, Arena: n.registered})
+	}},
+	{"tcp", func(n *Node, opts *Options) (transport.Fabric, error) {
+		return tcp.New(tcp.Options{Bell: n.bell, Interfaces: opts.SocketIfname})
+	}},
+}
+
+// fabricsFor returns the fabrics that a group with such options may use, in the order of preference, after opening those that no group has used before.
+// lacking says why there are not more of them; it is an error only where the options leave no choice.
+func (n *Node) fabricsFor(opts *Options) (fabrics []transport.Fabric, lacking string, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, "", fault.New(fault.Closed, "the node is closed")
 	}
-	for _, f := range n.fabrics {
-		if p, ok := f.(transport.Poller); ok {
-			n.pollers = append(n.pollers, p)
+	for _, path := range paths {
+		if !opts.allows(path.name) {
+			continue
 		}
+		fabric := n.fabrics[path.name]
+		if fabric == nil {
+			fabric, err = path.open(n, opts)
+			switch {
+			case err == nil:
+				n.fabrics[path.name] = fabric
+				if p, ok := fabric.(transport.Poller); ok {
+					n.progress.Watch(p)
+				}
+			case opts.Transport == "shm":
+				return nil, "", fault.Wrap(fault.System, err, "GOCCL_TRANSPORT=shm: shared memory cannot be used here")
+			case path.name == "shm" || opts.Transport == "auto" && errors.Is(err, fault.NotSupported):
+				lacking += fmt.Sprintf("; without %s: %v", path.name, err)
+				continue
+			default:
+				return nil, "", err
+			}
+		}
+		fabrics = append(fabrics, fabric)
 	}
-	n.progress = exec.NewProgress(n.bell, n.pollers)
-	return n, nil
+	return fabrics, lacking, nil
 }
 
 // Close closes the Communicators that are still open, and gives everything back.
@@ -98,17 +130,15 @@ func (n *Node) Close() error {
 	for _, c := range open {
 		c.Close()
 	}
-	if n.progress != nil {
-		n.progress.Close()
-	}
-	var first error
-	for _, f := range n.fabrics {
-		if err := f.Close(); err != nil && first == nil {
-			first = err
+	n.progress.Close()
+	var errs []error
+	for _, path := range paths {
+		if fabric := n.fabrics[path.name]; fabric != nil {
+			errs = append(errs, fabric.Close())
 		}
 	}
-	if err := n.registered().Close(); err != nil && first == nil {
-		first = err
+	if n.page != nil {
+		errs = append(errs, n.page.CloseFD()) // threads may still sleep on the bell
 	}
-	return first
+	return errors.Join(append(errs, n.registered().Close())...)
 }

@@ -91,11 +91,12 @@ var optionTable = []option{
 			"is taken as it is used. 0: none. The first group of a process decides. See docs/registered.md.", false,
 		func(o *Options) string { return o.Registered }, func(o *Options, v string) error { o.Registered = v; return o.checkRegistered() }},
 	{"GOCCL_SOCKET_IFNAME", "", "str",
-		"Network interfaces: names or prefixes (eth0,eth1), or ^ and those to leave out (^docker,lo).", false,
+		"Network interfaces: names or prefixes (eth0,eth1), or ^ and those to leave out (^docker,lo). " +
+			"The first group of a process that may use TCP decides.", false,
 		func(o *Options) string { return o.SocketIfname }, func(o *Options, v string) error { o.SocketIfname = v; return nil }},
 	{"GOCCL_SPIN_US", "", "int | str",
 		"How many microseconds a wait of this process spins and yields before it sleeps; 0 sleeps at once. " +
-			"Not set: learned from how long waits take and from who else needs the cores.", false,
+			"Not set: learned from how long waits take and from who else needs the cores. The first group of a process decides.", false,
 		func(o *Options) string { return o.Spin }, func(o *Options, v string) error { o.Spin = v; return nil }},
 	{"GOCCL_TIMEOUT", "", "timedelta | float | str",
 		"Timeout of operations and of joining a group, in seconds or with a unit (90, 1.5s, 5m); the process " +
@@ -107,7 +108,9 @@ var optionTable = []option{
 			return o.Timeout.String()
 		}, setTimeout},
 	{"GOCCL_TRANSPORT", "auto", "str",
-		"auto: shared memory on one host, TCP between hosts; shm or tcp: only that.", true,
+		"auto: shared memory on one host, TCP between hosts; shm or tcp: only that. A process opens only what " +
+			"its groups may use: with shm nothing listens on TCP and no network interface need be up, with tcp there is " +
+			"no unix socket. With auto a host without an interface that is up does with shared memory.", true,
 		func(o *Options) string { return o.Transport }, func(o *Options, v string) error { o.Transport = strings.ToLower(v); return nil }},
 	{"GOCCL_TUNE", "", "str",
 		"File with a table of which algorithm was fastest where, as `goccl tune --measure` writes it; its " +

@@ -6,8 +6,8 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// process is the Node of this process. It is made by the first group, with that group's interfaces and room for registered memory, or by the first
-// allocation of such memory, and stays.
+// process is the Node of this process. It is made by the first group, or by the first allocation of registered memory, with what their options say
+// of the process as a whole, and stays.
 var process struct {
 	sync.Mutex
 	node *ccl.Node
@@ -17,7 +17,7 @@ func node(opts ccl.Options) (*ccl.Node, error) {
 	process.Lock()
 	defer process.Unlock()
 	if process.node == nil {
-		n, err := ccl.NewNode(ccl.Options{SocketIfname: opts.SocketIfname, Registered: opts.Registered})
+		n, err := ccl.NewNode(opts)
 		if err != nil {
 			return nil, err
 		}

@@ -29,7 +29,7 @@ func (f fixed) Make(_ int, spec plan.Spec) (*plan.Plan, error) { return f.a.Make
 func comms(t testing.TB, n int, planner exec.Planner) []*exec.Comm {
 	bell := park.NewBell()
 	fabric := inproc.New(bell)
-	progress := exec.NewProgress(bell, nil)
+	progress := exec.NewProgress(bell)
 	all := make([]*exec.Comm, n)
 	links := make([][]transport.Link, n)
 	var group sync.WaitGroup

@@ -68,7 +68,10 @@ func membersWith(t testing.TB, name string, n, slot int) []*member {
 			m.window, err = mem.NewWindow(exec.WindowBytes(slot), name == "shm")
 			require.NoError(t, err)
 		}
-		m.progress = exec.NewProgress(m.bell, m.pollers)
+		m.progress = exec.NewProgress(m.bell)
+		for _, p := range m.pollers {
+			m.progress.Watch(p)
+		}
 		all[rank] = m
 	}
 	session := transport.Session{Channels: exec.LinkChannels(exec.PlanChannels)}

@@ -15,8 +15,7 @@ import (
 // Progress drives the Comms of a process whose operations nobody waits for. Its thread starts with the first posted
 // operation, and sleeps when none has been pending for a while.
 type Progress struct {
-	bell    *park.Bell
-	pollers []transport.Poller
+	bell *park.Bell
 
 	word  atomic.Uint32 // counts notifications
 	urges atomic.Uint32 // counts those for Comms with urgent operations
@@ -27,6 +26,7 @@ type Progress struct {
 	closed  atomic.Bool
 	ended   chan struct{}
 	comms   atomic.Pointer[[]*Comm]
+	pollers atomic.Pointer[[]transport.Poller]
 }
 
 const (
@@ -52,10 +52,19 @@ const (
 )
 
 // NewProgress makes the progress thread of a process, not started yet.
-func NewProgress(bell *park.Bell, pollers []transport.Poller) *Progress {
-	p := &Progress{bell: bell, pollers: pollers, ended: make(chan struct{})}
+func NewProgress(bell *park.Bell) *Progress {
+	p := &Progress{bell: bell, ended: make(chan struct{})}
 	p.comms.Store(&[]*Comm{})
+	p.pollers.Store(&[]transport.Poller{})
 	return p
+}
+
+// Watch adds a poller, before the first Comm that needs it.
+func (p *Progress) Watch(poller transport.Poller) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pollers := append(slices.Clone(*p.pollers.Load()), poller)
+	p.pollers.Store(&pollers)
 }
 
 // notify asks the thread to look at c.
@@ -212,7 +221,7 @@ func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 		found.moved = found.moved || moved
 	}
 	if found.responsible {
-		for _, each := range p.pollers {
+		for _, each := range *p.pollers.Load() {
 			found.moved = each.Poll() || found.moved
 		}
 	}
@@ -231,7 +240,7 @@ func (c *Comm) glimpse() bool {
 func (p *Progress) sleep(seen uint32, pace *park.Spinner) {
 	p.state.Store(progressBell)
 	ticket := p.bell.Prepare()
-	for _, each := range p.pollers {
+	for _, each := range *p.pollers.Load() {
 		each.Arm()
 	}
 	found := p.pass(pace, true)

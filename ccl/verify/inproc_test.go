@@ -48,7 +48,7 @@ func runInproc(plans []*plan.Plan, ranks int) error {
 	bell := park.NewBell()
 	fabric := inproc.New(bell)
 	defer fabric.Close()
-	progress := exec.NewProgress(bell, nil)
+	progress := exec.NewProgress(bell)
 	defer progress.Close()
 	links, errs := make([][]transport.Link, ranks), make([]error, ranks*ranks)
 	windows := make([]*mem.Window, ranks)

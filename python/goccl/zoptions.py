@@ -39,13 +39,16 @@ class Options(Settings):
             memory is taken as it is used. 0: none. The first group of a process decides. See docs/registered.md.
             (``GOCCL_REGISTERED``, default 16G)
         socket_ifname: Network interfaces: names or prefixes (eth0,eth1), or ^ and those to leave out (^docker,lo).
-            (``GOCCL_SOCKET_IFNAME``)
+            The first group of a process that may use TCP decides. (``GOCCL_SOCKET_IFNAME``)
         spin_us: How many microseconds a wait of this process spins and yields before it sleeps; 0 sleeps at once.
-            Not set: learned from how long waits take and from who else needs the cores. (``GOCCL_SPIN_US``)
+            Not set: learned from how long waits take and from who else needs the cores. The first group of a process
+            decides. (``GOCCL_SPIN_US``)
         timeout: Timeout of operations and of joining a group, in seconds or with a unit (90, 1.5s, 5m); the process
             group's own if not set. (``GOCCL_TIMEOUT``)
-        transport: auto: shared memory on one host, TCP between hosts; shm or tcp: only that. (``GOCCL_TRANSPORT``,
-            default auto)
+        transport: auto: shared memory on one host, TCP between hosts; shm or tcp: only that. A process opens only
+            what its groups may use: with shm nothing listens on TCP and no network interface need be up, with tcp there
+            is no unix socket. With auto a host without an interface that is up does with shared memory.
+            (``GOCCL_TRANSPORT``, default auto)
         tune: File with a table of which algorithm was fastest where, as ``goccl tune --measure`` writes it; its
             rows come before those of the library. GOCCL_ALGO wins over it. (``GOCCL_TUNE``)
         verify: tested: algorithms of the library run as its tests have proven them, for 1 to 64 ranks; always: each

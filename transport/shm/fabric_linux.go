@@ -47,7 +47,10 @@ type Fabric struct {
 
 var _ transport.Fabric = (*Fabric)(nil)
 
-// New makes the fabric of this process: its bell and the socket that peers connect to.
+// NewBell makes the page with the bell of a process, for Options.Bell.
+func NewBell() (*mem.Segment, error) { return mem.NewSegment("goccl-bell", bellPage) }
+
+// New makes the fabric of this process: the socket that peers connect to, and its bell where the options bring none.
 func New(opts Options) (*Fabric, error) {
 	opts.EnsureDefaults()
 	if err := opts.Validate(); err != nil {
@@ -57,13 +60,17 @@ func New(opts Options) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := mem.NewSegment("goccl-bell", bellPage)
-	if err != nil {
-		return nil, err
+	page := opts.Bell
+	if page == nil {
+		if page, err = NewBell(); err != nil {
+			return nil, err
+		}
 	}
 	l, err := net.ListenUnix("unixpacket", socketOf(&self))
 	if err != nil {
-		page.Free()
+		if page != opts.Bell {
+			page.Free()
+		}
 		return nil, fault.Wrap(fault.System, err, "shm: no unix socket can be opened")
 	}
 	f := &Fabric{options: opts, self: self, page: page, bell: park.BellAt(page.Bytes()), listen: l, ended: make(chan struct{}),

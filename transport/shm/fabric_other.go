@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
 )
@@ -18,6 +19,9 @@ var _ transport.Fabric = (*Fabric)(nil)
 func notSupported() error {
 	return fault.New(fault.NotSupported, "shm: shared memory between processes needs Linux; use tcp")
 }
+
+// NewBell returns fault.NotSupported.
+func NewBell() (*mem.Segment, error) { return nil, notSupported() }
 
 // New returns fault.NotSupported.
 func New(Options) (*Fabric, error) { return nil, notSupported() }

@@ -11,6 +11,7 @@ import (
 
 // selector decides by name which interfaces are used.
 type selector struct {
+	text   string // as it was written
 	except bool
 	exact  []string
 	prefix []string
@@ -18,7 +19,7 @@ type selector struct {
 
 // parseSelector reads "eth0,ib", "=eth0" or "^docker,lo".
 func parseSelector(text string) (selector, error) {
-	var s selector
+	s := selector{text: text}
 	rest := strings.TrimSpace(text)
 	if rest == "" {
 		return s, nil
@@ -87,15 +88,20 @@ func (s selector) choose(nics []nic) ([]nic, error) {
 		chosen = fallback
 	}
 	chosen = append(chosen, loops...)
-	if len(chosen) == 0 {
-		var have []string
-		for _, n := range nics {
+	if len(chosen) > 0 {
+		return chosen, nil
+	}
+	var have []string
+	for _, n := range nics {
+		if len(n.prefixes) > 0 {
 			have = append(have, n.name)
 		}
-		return nil, fault.New(fault.Invalid, "tcp: the interface list leaves no interface with an address; this host has %s",
-			strings.Join(have, ", "))
 	}
-	return chosen, nil
+	if len(have) == 0 {
+		return nil, fault.New(fault.NotSupported, "tcp: no network interface of this host is up and has an address")
+	}
+	return nil, fault.New(fault.Invalid, "tcp: the interface list %q leaves no interface; up and with an address are %s",
+		s.text, strings.Join(have, ", "))
 }
 
 // hostInterfaces reads the interfaces that are up. Link-local addresses are left out: they mean nothing without the name of the

@@ -25,13 +25,12 @@ func TestSelector(t *testing.T) {
 	for _, tt := range []struct {
 		text  string
 		nics  []nic
-		names []string // in order; nil: an error
+		names []string // in order; nil: an error of the list
 	}{
 		{"", all, []string{"eth0", "eth1", "eth10", "ib0", "lo"}},
 		{"  ", all, []string{"eth0", "eth1", "eth10", "ib0", "lo"}},
 		{"", host("lo", "docker0"), []string{"docker0", "lo"}},
 		{"", host("lo", "bare0"), []string{"lo"}},
-		{"", host("bare0"), nil},
 		{"eth0,eth1", all, []string{"eth0", "eth1", "eth10"}},
 		{"=eth1", all, []string{"eth1"}},
 		{"=eth1, ib", all, []string{"eth1", "ib0"}},
@@ -67,6 +66,28 @@ func TestSelector(t *testing.T) {
 			}
 			require.Equal(t, tt.names, names)
 		})
+	}
+}
+
+// TestNoInterface has no interface that could be used, whatever the list; or a list that leaves none, which says what there is.
+func TestNoInterface(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		nics []nic
+		code fault.Code
+		says string
+	}{
+		{"", nil, fault.NotSupported, "no network interface of this host is up and has an address"},
+		{"", host("bare0"), fault.NotSupported, "no network interface of this host is up and has an address"},
+		{"lo", nil, fault.NotSupported, "no network interface of this host is up and has an address"},
+		{"^lo", host("lo", "bare0"), fault.Invalid, `"^lo" leaves no interface; up and with an address are lo`},
+		{"wlan", host("lo", "eth0"), fault.Invalid, `"wlan" leaves no interface; up and with an address are lo, eth0`},
+	} {
+		sel, err := parseSelector(tt.text)
+		require.NoError(t, err)
+		_, err = sel.choose(tt.nics)
+		require.ErrorIs(t, err, tt.code, tt.text)
+		require.ErrorContains(t, err, tt.says)
 	}
 }
 
