@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/unproven"
 )
 
 // scanAbove is the number of connections from which Poll asks the kernel which have something, instead of trying each.
@@ -27,7 +28,8 @@ type Fabric struct {
 	blob      []byte
 	listeners []*net.TCPListener
 	poller    *poller
-	strangers chan struct{} // a token for each accepted connection without proof
+	silent    *unproven.Conns // accepted, without a hello
+	waiting   *unproven.Conns // accepted, with a hello and without proof
 	ctx       context.Context
 	cancel    context.CancelFunc
 	tasks     sync.WaitGroup // accepting and handshakes
@@ -63,8 +65,8 @@ func New(opts Options) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fabric{opts: opts, bell: opts.Bell, self: &address{}, strangers: make(chan struct{}, opts.MaxUnauthenticated),
-		done: make(chan struct{}), pairs: map[pairKey]*pair{}, registered: make(chan struct{})}
+	f := &Fabric{opts: opts, bell: opts.Bell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
+		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), pairs: map[pairKey]*pair{}, registered: make(chan struct{})}
 	f.table.Store(&[]*conn{})
 	f.identify()
 	if f.poller, err = newPoller(f); err != nil {
@@ -294,6 +296,8 @@ func (f *Fabric) Close() error {
 		f.opts.Track(descriptor(l), false)
 		l.Close()
 	}
+	f.silent.Close()
+	f.waiting.Close()
 	for _, c := range conns {
 		c.finish()
 	}

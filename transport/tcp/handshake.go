@@ -80,19 +80,20 @@ func dialHandshake(nc net.Conn, self, peer *address) (binding [32]byte, err erro
 	return prove("binding", self, peer, h, nonce), err
 }
 
-// acceptHandshake is the other side of dialHandshake. lookup finds the address of a process that may connect; it may wait.
-func acceptHandshake(nc net.Conn, self *address, lookup func(id [16]byte) *address) (binding [32]byte, err error) {
+// readHello reads what a dialer says first. Who knows the id of this process was given its address, or has listened to somebody who was.
+func readHello(nc net.Conn, self *address) (*hello, error) {
 	h := &hello{}
-	if _, err = io.ReadFull(nc, h[:]); err != nil {
-		return binding, err
+	if _, err := io.ReadFull(nc, h[:]); err != nil {
+		return nil, err
 	}
 	if !h.valid() || h.acceptor() != self.id {
-		return binding, errStranger
+		return nil, errStranger
 	}
-	peer := lookup(h.dialer())
-	if peer == nil {
-		return binding, errStranger
-	}
+	return h, nil
+}
+
+// acceptHandshake is the other side of dialHandshake, after its hello.
+func acceptHandshake(nc net.Conn, h *hello, peer, self *address) (binding [32]byte, err error) {
 	var reply [replyBytes]byte
 	nonce := reply[:32]
 	rand.Read(nonce)

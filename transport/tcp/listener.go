@@ -87,43 +87,57 @@ func (f *Fabric) accept(l *net.TCPListener) {
 			}
 			continue
 		}
-		select {
-		case f.strangers <- struct{}{}:
-			f.tasks.Go(func() {
-				defer func() { <-f.strangers }()
-				f.welcome(nc)
-			})
-		default:
-			reject(nc)
-		}
+		g := &guest{nc: nc}
+		g.ctx, g.cancel = context.WithTimeout(f.ctx, f.opts.HandshakeTimeout)
+		f.silent.Add(g)
+		f.tasks.Go(func() { f.welcome(g) })
 	}
 }
 
-// reject closes a connection at once, without waiting states left behind.
-func reject(nc *net.TCPConn) {
-	nc.SetLinger(0)
-	nc.Close()
+// guest is an accepted connection without proof. First it is silent, then it has said hello and waits until this process wants to
+// talk to it; who is silent takes no place from those that are not.
+type guest struct {
+	nc     *net.TCPConn
+	ctx    context.Context // of the handshake
+	cancel context.CancelFunc
+}
+
+// Close ends the connection at once, without waiting states left behind, and whatever is done for it.
+func (g *guest) Close() error {
+	g.cancel()
+	g.nc.SetLinger(0)
+	return g.nc.Close()
 }
 
 // welcome finds out who has connected and makes the connection that of its pair.
-func (f *Fabric) welcome(nc *net.TCPConn) {
-	ctx, cancel := context.WithTimeout(f.ctx, f.opts.HandshakeTimeout)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
-	var p *pair
-	binding, err := acceptHandshake(nc, f.self, func(id [16]byte) *address {
-		if p = f.await(ctx, pairKey{id, true}); p == nil {
-			return nil
-		}
-		return p.peer
-	})
-	if !stop() || err != nil {
-		reject(nc)
+func (f *Fabric) welcome(g *guest) {
+	defer g.cancel()
+	p, binding, err := f.authenticate(g)
+	if err != nil {
+		g.Close()
 		return
 	}
-	nc.SetDeadline(time.Time{})
-	c, err := f.newConn(nc, p, binding)
+	c, err := f.newConn(g.nc, p, binding)
 	if err == nil {
 		p.adopt(c)
 	}
+}
+
+// authenticate has the guest prove who it is.
+func (f *Fabric) authenticate(g *guest) (p *pair, binding [32]byte, err error) {
+	g.nc.SetDeadline(time.Now().Add(f.opts.HelloTimeout))
+	h, err := readHello(g.nc, f.self)
+	if !f.silent.Remove(g) || err != nil {
+		return nil, binding, errStranger
+	}
+	f.waiting.Add(g)
+	deadline, _ := g.ctx.Deadline()
+	g.nc.SetDeadline(deadline)
+	if p = f.await(g.ctx, pairKey{h.dialer(), true}); p != nil {
+		binding, err = acceptHandshake(g.nc, h, p.peer, f.self)
+	}
+	if !f.waiting.Remove(g) || p == nil || err != nil {
+		return nil, binding, errStranger
+	}
+	return p, binding, g.nc.SetDeadline(time.Time{})
 }

@@ -19,9 +19,12 @@ type Options struct {
 	Port int
 	// DialTimeout is how long one address of a peer is tried (2 s).
 	DialTimeout time.Duration
+	// HelloTimeout is how long an accepted connection may stay silent (0.5 s); a dialer speaks at once.
+	HelloTimeout time.Duration
 	// HandshakeTimeout is how long a new connection has to prove who it is (5 s).
 	HandshakeTimeout time.Duration
-	// MaxUnauthenticated is how many accepted connections may be without proof at the same time (256).
+	// MaxUnauthenticated is how many accepted connections may be silent, and how many more may have said hello and not proven who they are,
+	// at the same time (256). When one more comes the oldest is closed.
 	MaxUnauthenticated int
 	// PeerTimeout is how long a peer's host may stay silent, data or keep-alive probes unacknowledged, until it counts as lost (30 s).
 	PeerTimeout time.Duration
@@ -40,6 +43,7 @@ func (o *Options) EnsureDefaults() {
 		}
 	}
 	def(&o.DialTimeout, 2*time.Second)
+	def(&o.HelloTimeout, 500*time.Millisecond)
 	def(&o.HandshakeTimeout, 5*time.Second)
 	def(&o.PeerTimeout, 30*time.Second)
 	def(&o.Linger, 5*time.Second)
@@ -58,7 +62,7 @@ func (o *Options) Validate() error {
 		return fault.New(fault.Invalid, "tcp: Options.Bell is nil; pass the park.Bell of this process")
 	case o.Port < 0 || o.Port > 65535:
 		return fault.New(fault.Invalid, "tcp: port %d is not between 0 and 65535", o.Port)
-	case o.DialTimeout < 0 || o.HandshakeTimeout < 0 || o.PeerTimeout < 0 || o.Linger < 0:
+	case o.DialTimeout < 0 || o.HelloTimeout < 0 || o.HandshakeTimeout < 0 || o.PeerTimeout < 0 || o.Linger < 0:
 		return fault.New(fault.Invalid, "tcp: a timeout is negative")
 	case o.MaxUnauthenticated < 0:
 		return fault.New(fault.Invalid, "tcp: MaxUnauthenticated is negative")

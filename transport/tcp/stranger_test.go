@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,32 +78,97 @@ func TestImpostor(t *testing.T) {
 	requireEnd(t, nc)
 	// An acceptor that is not the peer is found out by the dialer.
 	server, client := net.Pipe()
-	go acceptHandshake(server, &victim, func([16]byte) *address { return &liar })
+	go func() {
+		if h, err := readHello(server, &victim); err == nil {
+			acceptHandshake(server, h, &liar, &victim)
+		}
+	}()
 	_, err = dialHandshake(client, a.self, b.self)
 	require.ErrorIs(t, err, errStranger)
 	require.EqualValues(t, 1, b.live.Load())
 }
 
-// TestStrangersAreFew fills all places for connections without proof.
+// TestStrangersAreFew takes all places for connections without proof, and one more, twice: of those that are silent, and of those that have
+// said hello and that nobody here waits for. One goes, and a peer comes in while the others stay: their time is longer than the test's.
 func TestStrangersAreFew(t *testing.T) {
 	const places = 3
-	a, b, _, bellB := ordered(t, func(o *Options) { o.MaxUnauthenticated, o.HandshakeTimeout = places, 500*time.Millisecond })
-	var silent []net.Conn
-	for range places {
-		silent = append(silent, dialRaw(t, b))
+	for _, tt := range []struct {
+		name string
+		say  func(b *Fabric, n byte) []byte
+	}{
+		{"silent", func(*Fabric, byte) []byte { return helloStart() }},
+		{"waiting", func(b *Fabric, n byte) []byte { return makeHello(&[16]byte{n}, &b.self.id)[:] }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b, _, bellB := ordered(t, func(o *Options) {
+				o.MaxUnauthenticated, o.HelloTimeout, o.HandshakeTimeout = places, 2*hang, 2*hang
+			})
+			ends := make(chan error, places+1)
+			for i := range places + 1 {
+				nc := dialRaw(t, b)
+				_, err := nc.Write(tt.say(b, byte(i)))
+				require.NoError(t, err)
+				go func() {
+					_, err := nc.Read(make([]byte, 1))
+					ends <- err
+				}()
+			}
+			require.NotErrorIs(t, <-ends, os.ErrDeadlineExceeded, "nobody was turned away")
+			la, lb := join(t, a, b, 1, 1)
+			commit(t, la.Channel(0), "meanwhile")
+			require.Equal(t, "meanwhile", receive(t, b, bellB, lb.Channel(0)))
+			require.NoError(t, b.Close())
+			for range places {
+				require.NotErrorIs(t, <-ends, os.ErrDeadlineExceeded, "the connection of a stranger stays open")
+			}
+		})
 	}
-	if nc, err := net.Dial("tcp", b.self.endpoints[0].addrPort().String()); err == nil { // turned away, perhaps at once
-		nc.SetDeadline(time.Now().Add(hang))
+}
+
+// TestSilence has strangers connect and stop in the middle of a hello: they have no more than the time for that.
+func TestSilence(t *testing.T) {
+	a, b, _, _ := ordered(t, func(o *Options) { o.HelloTimeout, o.HandshakeTimeout = 50*time.Millisecond, 2*hang })
+	for _, say := range [][]byte{nil, helloStart()} {
+		nc := dialRaw(t, b)
+		nc.Write(say)
 		requireEnd(t, nc)
-		nc.Close()
 	}
-	// A peer that comes meanwhile tries again until there is a place.
+	join(t, a, b, 1, 1)
+}
+
+// helloStart is the first byte of a hello.
+func helloStart() []byte { return []byte(helloMagic[:1]) }
+
+// TestSlowLoris has strangers take every place that there is, and any that becomes free at once, for longer than a peer has patience.
+func TestSlowLoris(t *testing.T) {
+	const attackers = 300 // more than there are places
+	a, b, _, bellB := ordered(t, func(o *Options) { o.HandshakeTimeout = 2 * hang })
+	over, end := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	var tries atomic.Int64
+	for range attackers {
+		group.Go(func() {
+			for over.Err() == nil {
+				nc, err := net.Dial("tcp", b.self.endpoints[0].addrPort().String())
+				if err != nil {
+					continue
+				}
+				tries.Add(1)
+				stop := context.AfterFunc(over, func() { nc.Close() })
+				nc.Write(helloStart())
+				nc.Read(make([]byte, 1)) // until it is closed
+				stop()
+				nc.Close()
+			}
+		})
+	}
+	defer group.Wait()
+	defer end()
+	await(t, b, bellB, "the attack is under way", func() bool { return tries.Load() > attackers })
 	la, lb := join(t, a, b, 1, 1)
-	commit(t, la.Channel(0), "in the end")
-	require.Equal(t, "in the end", receive(t, b, bellB, lb.Channel(0)))
-	for _, nc := range silent {
-		requireEnd(t, nc)
-	}
+	commit(t, la.Channel(0), "meanwhile")
+	require.Equal(t, "meanwhile", receive(t, b, bellB, lb.Channel(0)))
+	require.NoError(t, over.Err())
 }
 
 // TestViolations has an authenticated peer that breaks the protocol: all its links end with its name, others go on.

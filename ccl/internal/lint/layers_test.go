@@ -12,7 +12,7 @@ var layers = [][]string{
 	{"ccl/internal"},
 	{"ccl/plan", "ccl/topo", "ccl/mem", "ccl/park", "transport"},
 	{"ccl/record"},
-	{"ccl/algo", "ccl/verify", "ccl/sim", "ccl/draw", "ccl/kernel", "transport/ring"},
+	{"ccl/algo", "ccl/verify", "ccl/sim", "ccl/draw", "ccl/kernel", "transport/ring", "transport/unproven"},
 	{"ccl/tune", "ccl/exec", "transport/*", "cuda"},
 	{"ccl"},
 	{"pgbackend"},
