@@ -18,6 +18,7 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ring"
+	"github.com/goccl/goccl/transport/unproven"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,7 +31,8 @@ type Fabric struct {
 	bell    *park.Bell
 	page    *mem.Segment // with the bell; it outlives the fabric, because threads may sleep on it
 	listen  *net.UnixListener
-	ended   chan struct{} // closed by Close
+	silent  *unproven.Conns // accepted, without a hello
+	ended   chan struct{}   // closed by Close
 	running sync.WaitGroup
 
 	mu        sync.Mutex // of everything below, and of the processes and links: control plane only
@@ -40,9 +42,8 @@ type Fabric struct {
 	arena     *mem.Arena      // of the process, nil for none; known with the pool
 	processes map[id]*process // peers with a living connection
 	dialling  map[id]bool
-	changed   chan struct{}              // closed and replaced when processes or dialling change
-	links     map[*link]struct{}         // that are not closed
-	greeting  map[*net.UnixConn]struct{} // accepted, not yet a process
+	changed   chan struct{}      // closed and replaced when processes or dialling change
+	links     map[*link]struct{} // that are not closed
 }
 
 var _ transport.Fabric = (*Fabric)(nil)
@@ -75,7 +76,7 @@ func New(opts Options) (*Fabric, error) {
 	}
 	f := &Fabric{options: opts, self: self, page: page, bell: park.BellAt(page.Bytes()), listen: l, ended: make(chan struct{}),
 		processes: map[id]*process{}, dialling: map[id]bool{}, changed: make(chan struct{}), links: map[*link]struct{}{},
-		greeting: map[*net.UnixConn]struct{}{}}
+		silent: unproven.New(maxHandshakes)}
 	f.running.Add(1)
 	go f.accept()
 	return f, nil
@@ -249,9 +250,7 @@ func (f *Fabric) Close() error {
 	}
 	f.closed = true
 	close(f.ended)
-	for conn := range f.greeting {
-		conn.Close()
-	}
+	f.silent.Close()
 	// Links of lost connections are closed here too; the memory behind them goes.
 	byes := map[*process][]uint64{}
 	for _, p := range f.processes {

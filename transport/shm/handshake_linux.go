@@ -16,71 +16,88 @@ import (
 )
 
 const (
-	handshakeSpan = 10 * time.Second
-	maxHandshakes = 64 // accepted connections that have not said hello
+	helloSpan     = 500 * time.Millisecond // for the hello of who has connected here; it speaks at once
+	handshakeSpan = 10 * time.Second       // for the answer
+	maxHandshakes = 64                     // accepted connections that have not said hello; the oldest goes when one more comes
+	redialPause   = 5 * time.Millisecond
 )
 
-// dial connects to a process for the session that needs it first.
+// dial connects to a process for the session that needs it first. Where the connection ends without an answer, the process was short of places, or is
+// ending; so it is asked until nobody listens any more.
 func (f *Fabric) dial(ctx context.Context, a *address, s *transport.Session) (*process, error) {
-	if err := f.makePool(); err != nil {
-		return nil, err
-	}
-	conn, err := dialSocket(ctx, a)
-	if err == nil {
-		conn.SetDeadline(time.Now().Add(handshakeSpan))
-		stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-		var p *process
-		p, err = f.greet(conn, a.ID)
-		if stop() && err == nil {
-			err = f.install(p)
-		} else if err == nil {
-			p.discard()
-			err = ctx.Err()
-		}
-		if err == nil {
-			return p, nil
-		}
-		conn.Close()
-	}
-	var typed *fault.Error
-	switch {
-	case errors.As(err, &typed):
-		return nil, err
-	case ctx.Err() != nil:
-		return nil, errMissing(ctx, s, fmt.Sprintf("its process %d has not answered: %v", a.PID, err))
-	case errors.Is(err, unix.ECONNREFUSED):
-		return nil, fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d is gone: nobody listens at its address", a.PID)
-	case errors.Is(err, errEnd), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
-		return nil, fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d ended the connection before it was set up", a.PID)
-	}
-	e := fault.Peer(fault.System, s.Peer, "shm: its process %d cannot be joined", a.PID)
-	e.Cause = err
-	return nil, e
-}
-
-// dialSocket connects, and waits where the peer's queue of connections is full.
-func dialSocket(ctx context.Context, a *address) (*net.UnixConn, error) {
-	var d net.Dialer
 	for {
-		conn, err := d.DialContext(ctx, "unixpacket", socketOf(a).Name)
-		if err == nil {
-			return conn.(*net.UnixConn), nil
-		}
-		if !errors.Is(err, unix.EAGAIN) {
+		p, err := f.dialOnce(ctx, a)
+		var typed *fault.Error
+		switch {
+		case err == nil:
+			return p, nil
+		case errors.As(err, &typed):
 			return nil, err
+		case errors.Is(err, unix.ECONNREFUSED):
+			return nil, fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d is gone: nobody listens at its address", a.PID)
+		case ctx.Err() == nil && !errors.Is(err, errEnd) && !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) &&
+			!errors.Is(err, unix.EAGAIN): // its queue of connections is full
+			e := fault.Peer(fault.System, s.Peer, "shm: its process %d cannot be joined", a.PID)
+			e.Cause = err
+			return nil, e
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(5 * time.Millisecond):
+			return nil, errMissing(ctx, s, fmt.Sprintf("its process %d has not answered: %v", a.PID, err))
+		case <-f.ended:
+			return nil, errClosed()
+		case <-time.After(redialPause):
 		}
 	}
+}
+
+func (f *Fabric) dialOnce(ctx context.Context, a *address) (*process, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "unixpacket", socketOf(a).Name)
+	if err != nil {
+		return nil, err
+	}
+	conn := nc.(*net.UnixConn)
+	conn.SetDeadline(time.Now().Add(handshakeSpan))
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	p, err := f.meet(conn, a.ID)
+	if stop() && err == nil {
+		err = f.install(p)
+	} else if err == nil {
+		p.discard()
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// meet exchanges hellos with the process that was dialled.
+func (f *Fabric) meet(conn *net.UnixConn, expected id) (*process, error) {
+	pid, err := f.owner(conn)
+	if err != nil {
+		return nil, err
+	}
+	mine, err := f.introduce(expected)
+	if err == nil {
+		err = f.sendHello(conn, mine)
+	}
+	if err != nil {
+		return nil, err
+	}
+	theirs, fds, err := f.receiveHello(conn, pid, expected)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(fds)
+	return f.mapProcess(conn, pid, mine, theirs, fds)
 }
 
 // accept takes the connections of processes with smaller ids, until the fabric is closed.
 func (f *Fabric) accept() {
 	defer f.running.Done()
-	places := make(chan struct{}, maxHandshakes)
 	for {
 		conn, err := f.listen.AcceptUnix()
 		if err != nil {
@@ -91,105 +108,119 @@ func (f *Fabric) accept() {
 				continue
 			}
 		}
-		f.mu.Lock()
-		closed := f.closed
-		f.greeting[conn] = struct{}{}
-		f.mu.Unlock()
-		if closed {
+		pid, err := f.owner(conn)
+		if err != nil { // of another user, who takes no place from others
 			conn.Close()
-			return
+			continue
 		}
-		places <- struct{}{}
-		f.running.Add(1)
-		go func() {
-			defer f.running.Done()
-			f.welcome(conn)
-			<-places
-		}()
+		conn.SetDeadline(time.Now().Add(helloSpan))
+		f.silent.Add(conn)
+		f.running.Go(func() { f.welcome(conn, pid) })
 	}
 }
 
-// welcome makes a process of an accepted connection, or closes it.
-func (f *Fabric) welcome(conn *net.UnixConn) {
-	err := f.makePool()
-	if err == nil {
-		conn.SetDeadline(time.Now().Add(handshakeSpan))
-		var p *process
-		if p, err = f.greet(conn, id{}); err == nil {
-			err = f.install(p)
-		}
+// welcome makes a process of an accepted connection, or closes it. Before it has said a hello that only a peer can say, it costs no memory.
+func (f *Fabric) welcome(conn *net.UnixConn, pid int) {
+	theirs, fds, err := f.receiveHello(conn, pid, id{})
+	defer closeAll(fds)
+	if !f.silent.Remove(conn) || err != nil {
+		conn.Close()
+		return
 	}
-	f.mu.Lock()
-	delete(f.greeting, conn)
-	f.mu.Unlock()
-	if err != nil {
+	conn.SetDeadline(time.Now().Add(handshakeSpan))
+	if err := f.answer(conn, pid, theirs, fds); err != nil {
 		conn.Close()
 	}
 }
 
-// greet exchanges hellos. The side that dialled says which process it expects and speaks first.
-func (f *Fabric) greet(conn *net.UnixConn, expected id) (*process, error) {
-	cred, err := credentials(conn)
+// answer is for a peer, which is told if it cannot be joined.
+func (f *Fabric) answer(conn *net.UnixConn, pid int, theirs *hello, fds []int) error {
+	mine, err := f.introduce(theirs.From)
+	var p *process
+	if err == nil {
+		p, err = f.mapProcess(conn, pid, mine, theirs, fds)
+	}
 	if err != nil {
+		code := fault.System
+		if e := (&fault.Error{}); errors.As(err, &e) {
+			code = e.Code
+		}
+		sendPacket(conn, newRefuse(0, int(code), err.Error()))
+		return err
+	}
+	if err := f.sendHello(conn, mine); err != nil {
+		p.discard()
+		return err
+	}
+	return f.install(p)
+}
+
+// owner is the process at the other end, if it belongs to the same user.
+func (f *Fabric) owner(conn *net.UnixConn) (pid int, err error) {
+	cred, err := credentials(conn)
+	if err == nil && cred.Uid != f.self.UID {
+		err = fault.New(fault.Invalid, "shm: process %d belongs to user %d, this one to %d", cred.Pid, cred.Uid, f.self.UID)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int(cred.Pid), nil
+}
+
+// introduce is what this process says of itself to a peer. The first time makes the pool.
+func (f *Fabric) introduce(to id) (*hello, error) {
+	if err := f.makePool(); err != nil {
 		return nil, err
 	}
-	if cred.Uid != f.self.UID {
-		return nil, fault.New(fault.Invalid, "shm: process %d belongs to user %d, this one to %d", cred.Pid, cred.Uid, f.self.UID)
-	}
-	mine := &hello{Layout: ownLayout, From: f.self.ID, To: expected, PoolBytes: uint64(f.options.PoolBytes),
-		ArenaBytes: uint64(f.arena.Size())}
-	copy(mine.Magic[:], helloMagic)
-	rand.Read(mine.Challenge[:])
-	dialled := expected != id{}
-	if dialled {
-		if err := f.sendHello(conn, mine); err != nil {
-			return nil, err
-		}
-	}
+	h := &hello{Layout: ownLayout, From: f.self.ID, To: to, PoolBytes: uint64(f.options.PoolBytes), ArenaBytes: uint64(f.arena.Size())}
+	copy(h.Magic[:], helloMagic)
+	rand.Read(h.Challenge[:])
+	return h, nil
+}
+
+// receiveHello waits for the peer's hello and checks it, from the expected process or, where none is, from any. The descriptors are the caller's.
+func (f *Fabric) receiveHello(conn *net.UnixConn, pid int, expected id) (*hello, []int, error) {
 	message, fds, err := receivePacket(conn)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer closeAll(fds)
-	theirs, ok := message.(*hello)
-	if !ok {
-		if r, ok := message.(*refuse); ok {
-			return nil, fault.New(fault.Mismatch, "shm: process %d refuses this one: %q", cred.Pid, r.text())
+	switch m := message.(type) {
+	case *hello:
+		if expected == (id{}) {
+			expected = m.From
 		}
-		return nil, fault.New(fault.Internal, "shm: process %d begins with %T", cred.Pid, message)
-	}
-	if !dialled {
-		expected = theirs.From
-	}
-	if err := theirs.check(expected, f.self.ID); err != nil {
+		if err = m.check(expected, f.self.ID); err == nil {
+			return m, fds, nil
+		}
 		sendPacket(conn, newRefuse(0, int(fault.Mismatch), err.Error()))
-		return nil, fault.New(fault.Mismatch, "shm: process %d cannot be joined: %v", cred.Pid, err)
+		err = fault.New(fault.Mismatch, "shm: process %d cannot be joined: %v", pid, err)
+	case *refuse:
+		err = fault.New(m.code(), "shm: process %d refuses this one: %q", pid, m.text())
+	default:
+		err = fault.New(fault.Internal, "shm: process %d begins with %T", pid, message)
 	}
-	p := &process{fabric: f, conn: conn, pid: int(cred.Pid), mine: mine, theirs: theirs, refs: 1,
+	closeAll(fds)
+	return nil, nil, err
+}
+
+// mapProcess maps what came with the hello of a peer.
+func (f *Fabric) mapProcess(conn *net.UnixConn, pid int, mine, theirs *hello, fds []int) (p *process, err error) {
+	p = &process{fabric: f, conn: conn, pid: pid, mine: mine, theirs: theirs, refs: 1,
 		openings: map[sessionKey]*opening{}, arrivals: map[sessionKey]*arrival{}, links: map[uint64]*link{}}
 	if p.page, err = mem.MapSegment(fds[0], bellPage); err != nil {
 		return nil, err
 	}
 	p.bell = park.BellAt(p.page.Bytes())
-	if p.pool, err = mem.MapSegment(fds[1], int(theirs.PoolBytes)); err != nil {
+	p.pool, err = mem.MapSegment(fds[1], int(theirs.PoolBytes))
+	// Who has no arena lends nothing, and need not see what others have.
+	if err == nil && mine.ArenaBytes > 0 && theirs.ArenaBytes > 0 {
+		p.arena, err = mem.MapArena(fds[2], int(theirs.ArenaBytes))
+	}
+	if err != nil {
 		p.discard()
 		return nil, err
 	}
-	// Who has none lends nothing, and need not see what others have.
-	if mine.ArenaBytes > 0 && theirs.ArenaBytes > 0 {
-		if p.arena, err = mem.MapArena(fds[2], int(theirs.ArenaBytes)); err != nil {
-			p.discard()
-			return nil, err
-		}
-	}
-	if !dialled {
-		mine.To = theirs.From
-		if err := f.sendHello(conn, mine); err != nil {
-			p.discard()
-			return nil, err
-		}
-	}
-	return p, conn.SetDeadline(time.Time{})
+	return p, nil
 }
 
 // sendHello holds the lock, so that Close does not close the descriptors meanwhile.
@@ -218,6 +249,7 @@ func (f *Fabric) install(p *process) error {
 	if old := f.processes[p.theirs.From]; old != nil {
 		old.conn.Close()
 	}
+	p.conn.SetDeadline(time.Time{})
 	f.processes[p.theirs.From] = p
 	f.announce()
 	f.running.Add(1)

@@ -1,12 +1,20 @@
 package shm
 
 import (
+	"bytes"
+	"context"
 	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func stranger(t *testing.T, f *Fabric) *net.UnixConn {
@@ -42,8 +50,8 @@ func TestStrangers(t *testing.T) {
 		{"no descriptors", &good, nil, ""},
 		{"too many descriptors", &good, []int{page.FD(), pool.FD(), pool.FD()}, ""},
 		{"far too many descriptors", &good, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, ""},
-		{"descriptors of something else", &good, []int{0, 1}, ""},
-		{"pool is smaller than said", &short, []int{page.FD(), pool.FD()}, ""},
+		{"descriptors of something else", &good, []int{0, 1}, "no shared segment"},
+		{"pool is smaller than said", &short, []int{page.FD(), pool.FD()}, "has 1048576 bytes, want 2097152"},
 		{"wrong id", &unknown, []int{page.FD(), pool.FD()}, "address"},
 		{"old version", &old, []int{page.FD(), pool.FD()}, "another version"},
 	} {
@@ -82,6 +90,106 @@ func TestStrangers(t *testing.T) {
 	require.NoError(t, pool.Free())
 	require.NoError(t, a.Close()) // ends the silent ones too
 	eventually(t, "descriptors of strangers stay", func() bool { return holdingsNow(t).descriptors <= before.descriptors })
+}
+
+// TestStrangersCostNoMemory has others connect that prove nothing: the pool is made for a peer only.
+func TestStrangersCostNoMemory(t *testing.T) {
+	a := newFabric(t)
+	before := holdingsNow(t)
+	for _, packet := range [][]byte{nil, []byte("x"), encode(&bye{1}), encode(&hello{Layout: ownLayout, From: id{1}, To: id{7}})} {
+		conn := stranger(t, a)
+		if packet != nil {
+			_, err := conn.Write(packet)
+			require.NoError(t, err)
+		}
+		for err := error(nil); err == nil; { // a refusal may come first
+			_, _, err = receivePacket(conn)
+			require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection stays open")
+		}
+		conn.Close()
+	}
+	eventually(t, "descriptors of strangers stay", func() bool { return holdingsNow(t) == before })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	require.Nil(t, a.pool)
+}
+
+// TestAnotherUser connects as another user, even with a hello that is right.
+func TestAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can connect as another user")
+	}
+	a := newFabric(t)
+	before := holdingsNow(t)
+	conn := make(chan *net.UnixConn)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with this goroutine, and its user with it
+		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), 65534, ^uintptr(0))
+		if errno != 0 {
+			t.Error(errno)
+		}
+		c, err := net.DialUnix("unixpacket", nil, socketOf(&a.self))
+		if err != nil {
+			t.Error(err)
+		}
+		conn <- c
+	}()
+	c := <-conn
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(span)))
+	_, _, err := receivePacket(c)
+	require.ErrorIs(t, err, errEnd)
+	c.Close()
+	eventually(t, "descriptors of strangers stay", func() bool { return holdingsNow(t) == before })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	require.Nil(t, a.pool)
+}
+
+// TestIdleConnections has other processes of the same user take all places, and any that becomes free, for longer than a peer has patience.
+func TestIdleConnections(t *testing.T) {
+	a, b := newFabric(t), newFabric(t)
+	over, end := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	var tries atomic.Int64
+	for i := range 3 * maxHandshakes {
+		victim := []*Fabric{a, b}[i%2]
+		group.Go(func() {
+			for over.Err() == nil {
+				conn, err := net.DialUnix("unixpacket", nil, socketOf(&victim.self))
+				if err != nil {
+					time.Sleep(time.Millisecond) // the queue of connections is full
+					continue
+				}
+				tries.Add(1)
+				stop := context.AfterFunc(over, func() { conn.Close() })
+				conn.Read(make([]byte, 1)) // until it is closed
+				stop()
+				conn.Close()
+			}
+		})
+	}
+	defer group.Wait()
+	defer end()
+	eventually(t, "no attack", func() bool { return tries.Load() > 3*maxHandshakes })
+	la, lb := connect(t, a, b, 1, 1)
+	send(t, la.Channel(0), 100, 1)
+	receive(t, lb.Channel(0), 100, 1)
+}
+
+// TestRefusedForLackOfMemory has the side that is dialled find no memory for its pool: the dialler is told, and does not try again.
+func TestRefusedForLackOfMemory(t *testing.T) {
+	a, b := newFabric(t), newFabric(t)
+	if bytes.Compare(a.self.ID[:], b.self.ID[:]) > 0 {
+		a, b = b, a
+	}
+	b.mu.Lock()
+	b.options.PoolBytes = 1 << 50
+	b.mu.Unlock()
+	_, err := a.Connect(within(t), b.Address(), session(1, 0, 1, 1))
+	require.ErrorIs(t, err, fault.System)
+	require.ErrorContains(t, err, "refuses this one")
+	require.ErrorContains(t, err, "no shared memory for segment")
 }
 
 // TestNonsenseAfterHello breaks the one connection, not the process.

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ring"
 )
@@ -70,6 +71,14 @@ func newRefuse(serial uint64, code int, text string) *refuse {
 	r := &refuse{Serial: serial, Code: uint32(code)}
 	r.Length = uint32(copy(r.Text[:], text))
 	return r
+}
+
+// code is what the sender says, if it can be.
+func (r *refuse) code() fault.Code {
+	if code := fault.Code(r.Code); code > fault.OK && code <= fault.Internal {
+		return code
+	}
+	return fault.Internal
 }
 
 func (r *refuse) text() string { return string(r.Text[:min(int(r.Length), len(r.Text))]) }

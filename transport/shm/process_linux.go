@@ -318,10 +318,7 @@ func (p *process) arrived(a *arrival) error {
 
 // refused is called with the lock.
 func (p *process) refused(m *refuse) {
-	code := fault.Code(m.Code)
-	if code <= fault.OK || code > fault.Internal {
-		code = fault.Internal
-	}
+	code := m.code()
 	for _, w := range p.openings {
 		if w.serial == m.Serial {
 			p.fail(w, fault.Peer(code, w.session.Peer, "shm: process %d refuses session %x: %q", p.pid, w.session.ID, m.text()))

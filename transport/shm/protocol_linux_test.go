@@ -104,7 +104,7 @@ func TestProtocolDocumentsConstants(t *testing.T) {
 		"version": version, "Depth": ring.Depth, "InlineBytes": ring.InlineBytes, "SlotBytes": ring.SlotBytes, "LeastSlot": ring.LeastSlot, "fullSessions": fullSessions, "LeaseBytes": ring.LeaseBytes,
 		"MaxLeases": ring.MaxLeases, "ChannelBytes": ring.ChannelBytes, "DefaultPoolBytes": DefaultPoolBytes, "maxPoolBytes": maxPoolBytes, "maxArenaBytes": maxArenaBytes,
 		"bellPage": bellPage, "BellSize": park.BellSize, "maxMessage": maxMessage, "maxArrivals": maxArrivals, "maxHandshakes": maxHandshakes,
-		"handshakeSpan": handshakeSpan, "sendSpan": sendSpan, "probePeriod": probePeriod,
+		"helloSpan": helloSpan, "handshakeSpan": handshakeSpan, "sendSpan": sendSpan, "probePeriod": probePeriod,
 	} {
 		want[name] = fmt.Sprint(value)
 	}
