@@ -3,9 +3,9 @@
 //
 // # Groups
 //
-// A Node is this process: its transports, opened when a group may first use them, and the thread that progresses operations
-// nobody waits for. A rank joins a group in two steps, with an exchange of addresses between them that the caller does by any means it has (a store, a
-// pipe, MPI):
+// A Node is this process: its transports, opened when a group may first use them, and the thread that progresses
+// operations nobody waits for. A rank joins a group in two steps, with an exchange of addresses between them that the
+// caller does by any means it has (a store, a pipe, MPI):
 //
 //	node, err := ccl.NewNode(ccl.Options{})
 //	endpoint, err := node.Open(ccl.Config{Rank: rank, Size: size})

@@ -373,8 +373,8 @@ func (e *Endpoint) route(peers []address, peer int) (transport.Fabric, error) {
 			return f, nil
 		}
 	}
-	return nil, fault.Peer(fault.NotSupported, peer, "no transport reaches it (host %s, GOCCL_TRANSPORT=%s)%s", peers[peer].Host,
-		e.cfg.Options.Transport, e.lacking)
+	return nil, fault.Peer(fault.NotSupported, peer, "no transport reaches it (host %s, GOCCL_TRANSPORT=%s)%s",
+		peers[peer].Host, e.cfg.Options.Transport, e.lacking)
 }
 
 // pollers are those of the transports that the group uses.

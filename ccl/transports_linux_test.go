@@ -71,7 +71,8 @@ func TestTransportsAsAsked(t *testing.T) {
 	}
 }
 
-// checkGroup has a group sum what it should, by an operation that is waited for and by one that the progress thread must move.
+// checkGroup has a group sum what it should, by an operation that is waited for and by one that the progress thread
+// must move.
 func checkGroup(t *testing.T, comms []*ccl.Communicator) {
 	t.Helper()
 	const n = 100_000

@@ -28,7 +28,7 @@
 //
 // # Trust
 //
-// A peer must have this process's address (with its secret id), the same user, and for each session its key. Who has not
-// shown the first two costs a descriptor, for half a second, and keeps no peer out. Even so a peer's memory and messages are
-// checked: a damaged peer breaks its links, not this process.
+// A peer must have this process's address (with its secret id), the same user, and for each session its key. Who has
+// not shown the first two costs a descriptor, for half a second, and keeps no peer out. Even so a peer's memory and
+// messages are checked: a damaged peer breaks its links, not this process.
 package shm

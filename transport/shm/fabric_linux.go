@@ -183,7 +183,7 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 				fmt.Sprintf("its process %d has not connected to this one: it has not called Connect for any session", a.PID))
 		case <-time.After(probePeriod):
 			if !dials && refuses(a) {
-				return nil, fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d is gone: nobody listens at its address", a.PID)
+				return nil, errGone(s, a)
 			}
 		}
 	}
@@ -205,6 +205,10 @@ func refuses(a *address) bool {
 func (f *Fabric) announce() {
 	close(f.changed)
 	f.changed = make(chan struct{})
+}
+
+func errGone(s *transport.Session, a *address) error {
+	return fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d is gone: nobody listens at its address", a.PID)
 }
 
 func errClosed() error { return fault.New(fault.Closed, "shm: the fabric is closed") }

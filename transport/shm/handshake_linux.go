@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -18,12 +19,12 @@ import (
 const (
 	helloSpan     = 500 * time.Millisecond // for the hello of who has connected here; it speaks at once
 	handshakeSpan = 10 * time.Second       // for the answer
-	maxHandshakes = 64                     // accepted connections that have not said hello; the oldest goes when one more comes
+	maxHandshakes = 64                     // accepted connections without a hello; one more, and the oldest goes
 	redialPause   = 5 * time.Millisecond
 )
 
-// dial connects to a process for the session that needs it first. Where the connection ends without an answer, the process was short of places, or is
-// ending; so it is asked until nobody listens any more.
+// dial connects to a process for the session that needs it first. Where the connection ends without an answer, the
+// process was short of places, or is ending; so it is asked until nobody listens any more.
 func (f *Fabric) dial(ctx context.Context, a *address, s *transport.Session) (*process, error) {
 	for {
 		p, err := f.dialOnce(ctx, a)
@@ -34,9 +35,8 @@ func (f *Fabric) dial(ctx context.Context, a *address, s *transport.Session) (*p
 		case errors.As(err, &typed):
 			return nil, err
 		case errors.Is(err, unix.ECONNREFUSED):
-			return nil, fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d is gone: nobody listens at its address", a.PID)
-		case ctx.Err() == nil && !errors.Is(err, errEnd) && !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) &&
-			!errors.Is(err, unix.EAGAIN): // its queue of connections is full
+			return nil, errGone(s, a)
+		case ctx.Err() == nil && !passing(err):
 			e := fault.Peer(fault.System, s.Peer, "shm: its process %d cannot be joined", a.PID)
 			e.Cause = err
 			return nil, e
@@ -49,6 +49,13 @@ func (f *Fabric) dial(ctx context.Context, a *address, s *transport.Session) (*p
 		case <-time.After(redialPause):
 		}
 	}
+}
+
+// passing reports whether another attempt may succeed: the connection has ended, or the peer's queue of connections
+// is full.
+func passing(err error) bool {
+	again := []error{errEnd, unix.ECONNRESET, unix.EPIPE, unix.EAGAIN}
+	return slices.ContainsFunc(again, func(e error) bool { return errors.Is(err, e) })
 }
 
 func (f *Fabric) dialOnce(ctx context.Context, a *address) (*process, error) {
@@ -119,7 +126,8 @@ func (f *Fabric) accept() {
 	}
 }
 
-// welcome makes a process of an accepted connection, or closes it. Before it has said a hello that only a peer can say, it costs no memory.
+// welcome makes a process of an accepted connection, or closes it. Before it has said a hello that only a peer can
+// say, it costs no memory.
 func (f *Fabric) welcome(conn *net.UnixConn, pid int) {
 	theirs, fds, err := f.receiveHello(conn, pid, id{})
 	defer closeAll(fds)
@@ -159,7 +167,8 @@ func (f *Fabric) answer(conn *net.UnixConn, pid int, theirs *hello, fds []int) e
 func (f *Fabric) owner(conn *net.UnixConn) (pid int, err error) {
 	cred, err := credentials(conn)
 	if err == nil && cred.Uid != f.self.UID {
-		err = fault.New(fault.Invalid, "shm: process %d belongs to user %d, this one to %d", cred.Pid, cred.Uid, f.self.UID)
+		err = fault.New(fault.Invalid, "shm: process %d belongs to user %d, this one to %d",
+			cred.Pid, cred.Uid, f.self.UID)
 	}
 	if err != nil {
 		return 0, err
@@ -172,13 +181,15 @@ func (f *Fabric) introduce(to id) (*hello, error) {
 	if err := f.makePool(); err != nil {
 		return nil, err
 	}
-	h := &hello{Layout: ownLayout, From: f.self.ID, To: to, PoolBytes: uint64(f.options.PoolBytes), ArenaBytes: uint64(f.arena.Size())}
+	h := &hello{Layout: ownLayout, From: f.self.ID, To: to,
+		PoolBytes: uint64(f.options.PoolBytes), ArenaBytes: uint64(f.arena.Size())}
 	copy(h.Magic[:], helloMagic)
 	rand.Read(h.Challenge[:])
 	return h, nil
 }
 
-// receiveHello waits for the peer's hello and checks it, from the expected process or, where none is, from any. The descriptors are the caller's.
+// receiveHello waits for the peer's hello and checks it, from the expected process or, where none is, from any. The
+// descriptors are the caller's.
 func (f *Fabric) receiveHello(conn *net.UnixConn, pid int, expected id) (*hello, []int, error) {
 	message, fds, err := receivePacket(conn)
 	if err != nil {

@@ -96,7 +96,8 @@ func TestStrangers(t *testing.T) {
 func TestStrangersCostNoMemory(t *testing.T) {
 	a := newFabric(t)
 	before := holdingsNow(t)
-	for _, packet := range [][]byte{nil, []byte("x"), encode(&bye{1}), encode(&hello{Layout: ownLayout, From: id{1}, To: id{7}})} {
+	unknown := &hello{Layout: ownLayout, From: id{1}, To: id{7}}
+	for _, packet := range [][]byte{nil, []byte("x"), encode(&bye{1}), encode(unknown)} {
 		conn := stranger(t, a)
 		if packet != nil {
 			_, err := conn.Write(packet)
@@ -146,7 +147,8 @@ func TestAnotherUser(t *testing.T) {
 	require.Nil(t, a.pool)
 }
 
-// TestIdleConnections has other processes of the same user take all places, and any that becomes free, for longer than a peer has patience.
+// TestIdleConnections has other processes of the same user take all places, and any that becomes free, for longer
+// than a peer has patience.
 func TestIdleConnections(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	over, end := context.WithCancel(context.Background())
@@ -177,7 +179,8 @@ func TestIdleConnections(t *testing.T) {
 	receive(t, lb.Channel(0), 100, 1)
 }
 
-// TestRefusedForLackOfMemory has the side that is dialled find no memory for its pool: the dialler is told, and does not try again.
+// TestRefusedForLackOfMemory has the side that is dialled find no memory for its pool: the dialler is told, and does
+// not try again.
 func TestRefusedForLackOfMemory(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	if bytes.Compare(a.self.ID[:], b.self.ID[:]) > 0 {

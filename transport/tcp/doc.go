@@ -9,12 +9,13 @@
 //
 // # Authentication
 //
-// An Address holds a random secret of its process; addresses travel through a store that both sides trust. Each side of a new
-// connection proves that it knows both secrets (HMAC-SHA256 over both nonces) before any frame is read. Connections that have not done so
-// are few (Options.MaxUnauthenticated; the oldest goes when one more comes, so strangers keep no peer out) and short (Options.HelloTimeout until
-// the dialer has said something, HandshakeTimeout in all). Each session is authenticated again with its own
-// Session.Key, bound to the connection. Nothing is encrypted: TLS, when asked for, begins where dialOne and welcome
-// start the handshake, and receiveInto and sendFrom then go through it.
+// An Address holds a random secret of its process; addresses travel through a store that both sides trust. Each side
+// of a new connection proves that it knows both secrets (HMAC-SHA256 over both nonces) before any frame is read.
+// Connections that have not done so are few (Options.MaxUnauthenticated; the oldest goes when one more comes, so
+// strangers keep no peer out) and short (Options.HelloTimeout until the dialer has said something, HandshakeTimeout
+// in all). Each session is authenticated again with its own Session.Key, bound to the connection. Nothing is
+// encrypted: TLS, when asked for, begins where dialOne and welcome start the handshake, and receiveInto and sendFrom
+// then go through it.
 //
 // # Frames
 //

@@ -66,7 +66,8 @@ func New(opts Options) (*Fabric, error) {
 		return nil, err
 	}
 	f := &Fabric{opts: opts, bell: opts.Bell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
-		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), pairs: map[pairKey]*pair{}, registered: make(chan struct{})}
+		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}),
+		pairs: map[pairKey]*pair{}, registered: make(chan struct{})}
 	f.table.Store(&[]*conn{})
 	f.identify()
 	if f.poller, err = newPoller(f); err != nil {

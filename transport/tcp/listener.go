@@ -94,8 +94,8 @@ func (f *Fabric) accept(l *net.TCPListener) {
 	}
 }
 
-// guest is an accepted connection without proof. First it is silent, then it has said hello and waits until this process wants to
-// talk to it; who is silent takes no place from those that are not.
+// guest is an accepted connection without proof. First it is silent, then it has said hello and waits until this
+// process wants to talk to it; who is silent takes no place from those that are not.
 type guest struct {
 	nc     *net.TCPConn
 	ctx    context.Context // of the handshake

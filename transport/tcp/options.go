@@ -23,8 +23,8 @@ type Options struct {
 	HelloTimeout time.Duration
 	// HandshakeTimeout is how long a new connection has to prove who it is (5 s).
 	HandshakeTimeout time.Duration
-	// MaxUnauthenticated is how many accepted connections may be silent, and how many more may have said hello and not proven who they are,
-	// at the same time (256). When one more comes the oldest is closed.
+	// MaxUnauthenticated is how many accepted connections may be silent, and how many more may have said hello and
+	// not proven who they are, at the same time (256). When one more comes the oldest is closed.
 	MaxUnauthenticated int
 	// PeerTimeout is how long a peer's host may stay silent, data or keep-alive probes unacknowledged, until it counts as lost (30 s).
 	PeerTimeout time.Duration

@@ -1,7 +1,9 @@
-// Package unproven keeps the connections that a process has accepted and whose other ends have not proven yet that they may connect.
+// Package unproven keeps the connections that a process has accepted and whose other ends have not proven yet that
+// they may connect.
 //
-// They are few, and it is the oldest that goes when there is one too many. A peer proves itself as soon as it is heard, so it has left before it is the
-// oldest, however many others connect and stay silent. Were the newest turned away, those would keep every peer out.
+// They are few, and it is the oldest that goes when there is one too many. A peer proves itself as soon as it is
+// heard, so it has left before it is the oldest, however many others connect and stay silent. Were the newest turned
+// away, those would keep every peer out.
 package unproven
 
 import (
