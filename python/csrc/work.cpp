@@ -74,6 +74,12 @@ void EndingWork::settle(Outcome outcome) {
   if (result) complete(*result, false);
 }
 
+void EndingWork::settle_at_once() {
+  if (C10_UNLIKELY(origin_.watch != nullptr || origin_.timed || recordFunctionEndCallback_)) return settle({});
+  completed_ = true;
+  done_.store(true, std::memory_order_release);
+}
+
 void EndingWork::complete(c10::ivalue::Future& future, bool with_tensors) {
   try {
     if (!with_tensors) {
@@ -154,7 +160,7 @@ void GocclWork::start(Request* requests, size_t count) {
     if (work != 0) held_.works.push_back(work);
   }
   if (C10_UNLIKELY(origin_.watch != nullptr)) origin_.watch->seq = seq_;
-  if (held_.works.empty()) return settle({});
+  if (held_.works.empty()) return held_.copies.empty() ? settle_at_once() : settle({});
   // Its end has to be seen when it comes.
   if (C10_UNLIKELY(origin_.timed)) getFutureResult();
 }

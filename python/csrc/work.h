@@ -71,6 +71,8 @@ class EndingWork : public c10d::Work {
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   void settle(Outcome outcome);
+  // settle for a Work that has ended well, has nothing to deliver, and is known to its maker only: there is nobody to lock out or to wake.
+  void settle_at_once();
   // The end of every wait, once the operation has ended.
   bool waited();
   // Sees to it that settle is called although nobody waits. Called once at most, by who wants a future or the duration.
