@@ -144,6 +144,10 @@ frameworks: setup ## Accelerate, Lightning, DeepSpeed, Ray Train: one training e
 race-long: setup ## What test-race runs, twenty times in random order (40 minutes on two cores)
 	@$(GO_ENV) go test -race -short -count=20 -shuffle=on -timeout=120m $(RACE)
 
+.PHONY: sanitize
+sanitize: setup ## The C++ shim under ASan with UBSan, and under TSan: tests of works, futures, groups, sparse, memory, hooks, exit (SANITIZERS=thread)
+	@$(GO_ENV) $$VENV/bin/python ci/sanitize.py $(SANITIZERS)
+
 .PHONY: model
 model: setup ## The hand-over of ccl/exec over all interleavings, its large scenarios too
 	@$(GO_ENV) go test -count=1 ./ccl/exec -run Model -model.full

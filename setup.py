@@ -83,8 +83,17 @@ def check_compiler() -> None:
 
 
 class Build(BuildExtension):
+    user_options = [*BuildExtension.user_options, ("flags=", None, "for compiler and linker, where -O2 -g0 will not do (make sanitize)")]
+
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        self.flags = None
+
     def build_extensions(self) -> None:
         check_compiler()
+        for extension in self.extensions if self.flags else []:
+            extension.extra_compile_args = ["-fvisibility=hidden", *self.flags.split()]
+            extension.extra_link_args = self.flags.split()
         go = go_command()
         # The package's directory under build/, or python/goccl for an editable install.
         package = Path(self.get_ext_fullpath("goccl._C")).resolve().parent
