@@ -58,20 +58,20 @@ test-generated: ## Regenerating changes nothing
 
 .PHONY: test-go
 test-go: ## Go tests without cgo, in random order, with their coverage
-	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -count=1 -shuffle=on -cover -timeout=170s ./...
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -count=1 -shuffle=on -cover -timeout=540s ./...
 
 .PHONY: test-cgo
 test-cgo: ## Go tests of what needs cgo: cabi, and kernels whose instructions are emulated
-	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo -count=1 -shuffle=on -timeout=170s ./cabi/...
-	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo.kernel -count=1 -run Emulated -timeout=170s ./ccl/kernel
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo -count=1 -shuffle=on -timeout=540s ./cabi/...
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo.kernel -count=1 -run Emulated -timeout=540s ./ccl/kernel
 
 .PHONY: test-bench
 test-bench: ## Every Go benchmark once: that it works, not how fast it is
-	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-bench -count=1 -run='^$$' -bench=. -benchtime=1x -timeout=170s ./...
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-bench -count=1 -run='^$$' -bench=. -benchtime=1x -timeout=540s ./...
 
 .PHONY: test-race
 test-race: ## Go tests under the race detector
-	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -race -short -count=1 -timeout=230s $(RACE)
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -race -short -count=1 -timeout=720s $(RACE)
 
 .PHONY: test-cover
 test-cover: ## Coverage, as test-go found it, of what proves and simulates plans: 90 % or more
@@ -87,7 +87,7 @@ test-fuzz: ## The readers of plan files are fuzzed for two minutes
 
 .PHONY: test-noasm
 test-noasm: ## Kernels without assembly
-	@$(GO_ENV) python3 ci/gotest.py test-noasm -tags=noasm -count=1 -timeout=110s ./ccl/kernel/...
+	@$(GO_ENV) python3 ci/gotest.py test-noasm -tags=noasm -count=1 -timeout=360s ./ccl/kernel/...
 
 .PHONY: test-python
 test-python: ## Python tests, and that the benchmarks work
