@@ -363,9 +363,7 @@ func (c *Comm) end(op *Op, err error) {
 	if notify {
 		op.calm()
 	}
-	if op.call.record != 0 {
-		c.noteEnd(&op.call, err, op.deadline.Load() != 0) // it has waited for long enough that the clock was read already
-	}
+	c.noteEnd(&op.call, err, op.deadline.Load() != 0) // with a deadline it has waited for so long that the clock was read already
 	if err != nil {
 		op.err = op.explain(err)
 		op.state.Store(opFailed)

@@ -29,30 +29,35 @@ func (c *Comm) runMessage(call *Call) error {
 	outcome := c.p2p.Direct(&op.req)
 	for outcome != p2p.Done {
 		if outcome == p2p.General || op.req.Send || !c.poll() && !(pace.Turn() && pace.Spinning()) {
-			return c.runGeneral(op, call, outcome, &pace)
+			c.leaveToEngine(op, call, c.number(call), outcome, false)
+			return c.driveAlone(op, &pace)
 		}
 		outcome = c.p2p.Direct(&op.req)
 	}
 	op.req.Data = nil
 	park.Publish(&c.straight, c.straight.Load()+1)
-	// Who only sends, or only receives from one rank, looks at the others now and then.
-	if c.idle++; c.idle%unaskedEvery == 0 {
-		c.p2p.Advance()
-	}
+	c.lookAround()
 	c.unlock()
 	c.handOver()
 	return nil
 }
 
-// runGeneral makes an operation of what is left, and lets the engine do it.
-func (c *Comm) runGeneral(op *Op, call *Call, outcome p2p.Outcome, pace *park.Spinner) error {
-	op.set(c, call, c.number(call))
+// lookAround is for a rank that only sends, or only receives from one rank: it looks at the others now and then.
+func (c *Comm) lookAround() {
+	if c.idle++; c.idle%unaskedEvery == 0 {
+		c.p2p.Advance()
+	}
+}
+
+// leaveToEngine makes an operation of what Direct has left. It may end here.
+func (c *Comm) leaveToEngine(op *Op, call *Call, seq uint64, outcome p2p.Outcome, notify bool) {
+	op.set(c, call, seq)
+	op.notify = notify
 	c.pending.Add(1)
 	c.keepMessage(op)
 	if outcome != p2p.Begun {
 		c.p2p.Post(&op.req)
 	}
-	return c.driveAlone(op, pace)
 }
 
 // postDirect is Post for a send or receive, by a thread that has taken the lock and lets it go. What Direct does at once has ended here; only the
@@ -68,20 +73,10 @@ func (c *Comm) postDirect(call *Call) *Op {
 		if op.req.Data = nil; !op.req.Send {
 			op.source = op.req.Source
 		}
-		if call.record != 0 {
-			c.noteEnd(call, nil, false)
-		}
-		if c.idle++; c.idle%unaskedEvery == 0 {
-			c.p2p.Advance()
-		}
+		c.noteEnd(call, nil, false)
+		c.lookAround()
 	} else {
-		op.set(c, call, seq)
-		op.notify = true
-		c.pending.Add(1)
-		c.keepMessage(op)
-		if outcome != p2p.Begun {
-			c.p2p.Post(&op.req)
-		}
+		c.leaveToEngine(op, call, seq, outcome, true)
 		c.advance()
 	}
 	c.unlock()

@@ -42,9 +42,7 @@ func (c *Comm) postExpress(call *Call) *Op {
 		if way = c.travel(call); way == done {
 			c.under.x = nil
 			op.over(c, seq)
-			if call.record != 0 {
-				c.noteEnd(call, nil, false)
-			}
+			c.noteEnd(call, nil, false)
 			c.unlock()
 			c.handOver()
 			Completions.add()
