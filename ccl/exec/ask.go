@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -31,8 +30,8 @@ type asking struct {
 
 // askTime is when the operation under way will have waited for long. The first time that somebody wants to know it, it begins to wait.
 func (c *Comm) askTime() int64 {
-	a := &c.cur.asking
-	if seq := c.cur.op.seq; a.asker != seq {
+	a := &c.frame.asking
+	if seq := c.frame.op.seq; a.asker != seq {
 		a.asker, a.pause = seq, int64(askAfter)
 		a.askAt = now() + a.pause
 		if a.asked == nil {
@@ -45,7 +44,7 @@ func (c *Comm) askTime() int64 {
 
 // ask tells the peers that this rank waits for what it is in, each once.
 func (c *Comm) ask() {
-	a := &c.cur.asking
+	a := &c.frame.asking
 	a.pause *= 2
 	a.askAt = now() + a.pause
 	once := func(peer, waits int) {
@@ -53,30 +52,21 @@ func (c *Comm) ask() {
 			a.asked[peer] = c.tell(peer, windowChannel, waits)
 		}
 	}
-	if c.cur.entering {
-		if late := c.windows.late(c.cur.turns); late >= 0 {
+	if late, _ := c.lateRank(); late >= 0 {
+		if !c.frame.draining() {
 			once(late, windowChannel)
 		}
 		return
 	}
-	for lane := range c.cur.lanes {
-		switch s := c.cur.waitsAt(lane); {
-		case s == nil:
-		case s.kind == plan.Recv || s.kind == plan.RecvReduce:
-			once(s.peer, ownChannels+s.channel)
+	for lane := range c.frame.lanes {
+		switch b := c.frame.waitsAt(lane); {
+		case b == nil || b.step == nil:
+		case b.op == opRecv:
+			once(b.peer, ownChannels+b.step.channel)
 		default:
-			once(s.peer, windowChannel)
+			once(b.peer, windowChannel)
 		}
 	}
-}
-
-// waitsAt is the step that a lane waits at for a peer, nil if there is none.
-func (cur *cursor) waitsAt(lane int) *step {
-	at, steps := cur.lanes[lane].pc, cur.low.lanes[lane]
-	if at == len(steps) || cur.limit(&steps[at]) == 0 {
-		return nil
-	}
-	return &steps[at]
 }
 
 // tell sends a peer the fingerprint of the operation under way, and the channel in which this rank waits. It reports whether there was room.
@@ -87,8 +77,8 @@ func (c *Comm) tell(peer, channel, waits int) bool {
 		return false
 	}
 	binary.LittleEndian.PutUint64(space, uint64(waits))
-	c.cur.meta = c.cur.print.meta(told)
-	ch.Commit(askBytes, &c.cur.meta)
+	c.frame.out = c.frame.meta(told)
+	ch.Commit(askBytes, &c.frame.out)
 	return true
 }
 
@@ -97,15 +87,15 @@ const askBytes = 8
 // hearTold takes the fragment at the head of a channel with which a peer tells what it is in. It reports an operation that this rank has not come
 // to yet, which stays there.
 func (c *Comm) hearTold(peer, channel int, data []byte, m transport.Meta) (ahead bool, err error) {
-	print := &c.cur.print
-	if print.contradicts(m) || len(data) != askBytes {
+	f := &c.frame
+	if f.contradicts(m) || len(data) != askBytes {
 		return false, c.mismatch(peer, m, told)
 	}
-	if print.precedes(m) {
+	if f.precedes(m) {
 		return true, nil
 	}
 	waits := binary.LittleEndian.Uint64(data)
-	if channel == windowChannel && uint32(m[0]) != print.seq && waits >= windowChannel && waits < uint64(c.width) {
+	if channel == windowChannel && uint32(m[0]) != uint32(f.said[0]) && waits >= windowChannel && waits < uint64(c.width) {
 		c.tell(peer, int(waits), windowChannel) // it waits for this rank, which has gone on
 	}
 	c.channel(peer, channel).Release()
@@ -114,11 +104,8 @@ func (c *Comm) hearTold(peer, channel int, data []byte, m transport.Meta) (ahead
 
 // waitsForWord reports whether this rank waits for a word of a peer.
 func (c *Comm) waitsForWord(peer int) bool {
-	if !c.cur.low.words || c.cur.entering {
-		return false
-	}
-	for lane := range c.cur.lanes {
-		if s := c.cur.waitsAt(lane); s != nil && s.kind == plan.Wait && s.peer == peer && !c.windows.heard(peer, s.nth) {
+	for lane := range c.frame.lanes {
+		if b := c.frame.waitsAt(lane); b != nil && b.op == opWait && b.peer == peer && !c.windows.heard(peer, b.nth) {
 			return true
 		}
 	}
@@ -127,8 +114,8 @@ func (c *Comm) waitsForWord(peer int) bool {
 
 // strangers looks at what this rank's program does not ask for, now and then while it waits: puts of peers that it does not wait
 // for, and messages of another call with the same number, or an earlier one, which would otherwise be seen at the timeout only.
-func (c *Comm) strangers() (moved bool, err error) {
-	print := &c.cur.print
+func (c *Comm) strangers() error {
+	f := &c.frame
 	for peer := range c.size {
 		if peer == c.rank {
 			continue
@@ -141,39 +128,37 @@ func (c *Comm) strangers() (moved bool, err error) {
 				}
 				if isTold(m) {
 					if ahead, err := c.hearTold(peer, i, data, m); err != nil {
-						return true, err
+						return err
 					} else if !ahead {
 						continue
 					}
-				} else if print.contradicts(m) || print.after(m) {
-					return true, c.mismatch(peer, m, 0)
+				} else if f.contradicts(m) || f.after(m) {
+					return c.mismatch(peer, m, 0)
 				}
 				break
 			}
 		}
-		if w := &c.windows; w.slot > 0 && !c.cur.low.words && w.heard(peer, 0) && print.contradicts(w.notice(peer).meta) {
-			return true, c.mismatch(peer, w.notice(peer).meta, 0)
+		if w := &c.windows; w.slot > 0 && !f.prog.low.words && w.heard(peer, 0) && f.contradicts(w.notice(peer).meta) {
+			return c.mismatch(peer, w.notice(peer).meta, 0)
 		}
-		got, err := c.inboundFrom(peer)
-		if err != nil {
-			return true, err
+		if err := c.inboundFrom(peer); err != nil {
+			return err
 		}
-		moved = moved || got
 		// A word is there before what was committed after it.
-		if _, m, ok := c.channel(peer, windowChannel).Peek(); ok && (print.contradicts(m) || print.precedes(m) && c.waitsForWord(peer)) {
-			return true, c.mismatch(peer, m, 0)
+		if _, m, ok := c.channel(peer, windowChannel).Peek(); ok && (f.contradicts(m) || f.precedes(m) && c.waitsForWord(peer)) {
+			return c.mismatch(peer, m, 0)
 		}
 	}
-	return moved, nil
+	return nil
 }
 
 // precedes reports whether m is of a later operation. Phases do not count: what only tells may lie unread while they come round.
-func (f *fingerprint) precedes(m transport.Meta) bool { return int32(uint32(m[0])-f.seq) > 0 }
+func (f *frame) precedes(m transport.Meta) bool { return int32(uint32(m[0])-uint32(f.said[0])) > 0 }
 
 // contradicts reports whether m is of another call with the same number.
-func (f *fingerprint) contradicts(m transport.Meta) bool {
+func (f *frame) contradicts(m transport.Meta) bool {
 	own := f.meta(0)
-	return uint32(m[0]) == f.seq && (differ(m, own) || m[0] == own[0] && m[2] != own[2])
+	return uint32(m[0]) == uint32(own[0]) && (differ(m, own) || m[0] == own[0] && m[2] != own[2])
 }
 
 // differ reports whether two fingerprints are of different calls, as far as ranks can compare them in any phase: number, collective, type, operator

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/p2p"
@@ -62,6 +63,7 @@ type Comm struct {
 	width      int                 // channels of a link
 	chans      []transport.Channel // peer*width + channel
 	windows    shared
+	lastLevel  int // bytes of the last-level cache that this rank can count on; 0: not known
 	timeout    atomic.Int64
 
 	// Shared by posters, waiters and the driver.
@@ -73,25 +75,26 @@ type Comm struct {
 	turn     atomic.Uint32
 	sleepers atomic.Int32 // of waiting: those that sleep on turn
 	stop     atomic.Pointer[fault.Error]
-	colls    atomic.Uint64 // posted so far, but for those that shortcuts ran
-	quick    atomic.Uint64 // those that shortcuts ran; only whoever drives writes it, with park.Publish
+	colls    atomic.Uint64 // posted so far, but for the quick ones
+	quick    atomic.Uint64 // those that Run did by a known program; only whoever drives writes it, with park.Publish
 	messages atomic.Uint64
 	lent     atomic.Uint64 // operations that lent memory of the caller
 	straight atomic.Uint64 // messages that Run did at once; only who holds the lock counts them
 	receives atomic.Uint64 // of pending: receives that the engine has; only who holds the lock counts them
 
 	// The driver's own.
-	cur        cursor
-	head, tail *Op // collectives in order; the cursor runs head when cur.op is set
+	frame      frame
+	exchange   exchange
+	head, tail *Op // collectives in order; head is under way when frame.prog is set
 	p2p        *p2p.Engine
 	p2pOps     []*Op // posted to the engine and not ended
 	lost       []bool
-	programs   map[program]*lowered
-	recent     program // the one that was asked for last
+	lows       map[planKey]*lowered
+	recent     planKey // the one that was asked for last
 	recentLow  *lowered
-	alone      Op // of runAlone
-	shortcuts  shortcuts
-	under      underway
+	alone      Op // of Run
+	cache      cache
+	keen       bool // the driver stays awake, and rings when it gives up
 	broken     *fault.Error
 	idle       int
 	history    history
@@ -99,7 +102,7 @@ type Comm struct {
 	glimpsed uint64 // the progress thread's own: how many operations had ended when it looked
 }
 
-type program struct {
+type planKey struct {
 	coll      dtype.Collective
 	algorithm int
 	root      int
@@ -115,9 +118,8 @@ func New(opts Options) (*Comm, error) {
 		opts.Channels = PlanChannels
 	}
 	width := LinkChannels(opts.Channels)
-	c := &Comm{opts: opts, rank: opts.Rank, size: size, programs: map[program]*lowered{}, width: width,
-		chans: make([]transport.Channel, size*width), lost: make([]bool, size)}
-	c.cur.rank, c.cur.cache = c.rank, cacheShare(&opts)
+	c := &Comm{opts: opts, rank: opts.Rank, size: size, lows: map[planKey]*lowered{}, width: width,
+		chans: make([]transport.Channel, size*width), lost: make([]bool, size), lastLevel: cacheShare(&opts)}
 	c.timeout.Store(int64(opts.Timeout))
 	between := make([]transport.Channel, size)
 	for peer, link := range opts.Links {
@@ -132,6 +134,7 @@ func New(opts Options) (*Comm, error) {
 		}
 		between[peer] = link.Channel(p2pChannel)
 	}
+	c.frame.lanes = make([]laneState, 1)
 	if err := c.windows.open(&opts); err != nil {
 		return nil, err
 	}
@@ -178,7 +181,7 @@ func (c *Comm) Post(call *Call) (*Op, error) {
 func (c *Comm) post(call *Call) (*Op, error) {
 	if c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1) {
 		if call.Coll.Valid() {
-			if op := c.postExpress(call); op != nil {
+			if op := c.postKnown(call); op != nil {
 				return op, nil
 			}
 		} else if c.broken == nil && call.plainMessage(c.size) {
@@ -220,8 +223,8 @@ func (c *Comm) do(call *Call) error {
 	if alone {
 		alone = c.pending.Load() == 0 && c.broken == nil
 		if alone && call.Coll.Valid() {
-			if x := c.shortcut(call); x != nil {
-				return c.runExpress(x, call)
+			if p := c.known(call); p != nil {
+				return c.runKnown(p, call)
 			}
 		} else if alone && call.plainMessage(c.size) {
 			return c.runMessage(call)
@@ -252,6 +255,96 @@ func (c *Comm) do(call *Call) error {
 	err := op.Wait(nil)
 	op.Free()
 	return err
+}
+
+// runKnown is Run where nothing else is posted, by a program that the Comm has. The thread holds the lock, and lets it go.
+func (c *Comm) runKnown(p *program, call *Call) error {
+	quick := c.quick.Load() + 1
+	park.Publish(&c.quick, quick)
+	seq := c.colls.Load() + quick
+	var pace park.Spinner
+	ended, err := c.try(p, call, seq, &pace)
+	if ended {
+		c.unlock()
+		if c.pending.Load() != 0 {
+			c.handOver()
+		}
+		return nil
+	}
+	op := &c.alone
+	op.set(c, call, seq)
+	c.pending.Add(1)
+	c.queueUnderway(op, err)
+	return c.driveAlone(op, &pace)
+}
+
+// try begins an operation before it has an Op, and reports whether it has ended: most of the simple ones do. If not, it is to be queued.
+func (c *Comm) try(p *program, call *Call, seq uint64, pace *park.Spinner) (ended bool, err error) {
+	f := &c.frame
+	f.begin(p, seq, c.history, c.windows.begun)
+	if !p.simple {
+		return false, c.prepare(p, call)
+	}
+	s, err := c.runLane(f, 0, call, pace)
+	if s != finished || f.last > 0 {
+		return false, err
+	}
+	c.history.add(p.digest)
+	f.prog = nil
+	return true, nil
+}
+
+// postKnown is Post for a call whose program the Comm has. It returns nil if there is none; only then the lock, which the caller has taken, is still
+// held. Where nothing else is queued the operation runs before it has an Op to wait in, and most end here at the rank that comes last.
+func (c *Comm) postKnown(call *Call) *Op {
+	if c.broken != nil {
+		return nil
+	}
+	p := c.known(call)
+	if p == nil {
+		return nil
+	}
+	c.take() // what was posted before
+	seq := c.number(call)
+	op := ops.Get().(*Op)
+	alone := c.head == nil
+	var err error
+	if alone {
+		var ended bool
+		if ended, err = c.try(p, call, seq, nil); ended {
+			op.over(c, seq)
+			c.noteEnd(call, nil, false)
+			c.unlock()
+			c.handOver()
+			Completions.add()
+			return op
+		}
+	}
+	op.set(c, call, seq)
+	op.notify = true
+	c.pending.Add(1)
+	simple := p.simple
+	if alone {
+		c.queueUnderway(op, err)
+	} else {
+		c.tail.next = op
+		c.tail = op
+	}
+	if !alone || !simple {
+		c.advance()
+	}
+	c.flush()
+	c.unlock()
+	c.handOver()
+	return op
+}
+
+// queueUnderway makes op, the only one, the head of the queue after its operation was begun.
+func (c *Comm) queueUnderway(op *Op, err error) {
+	c.head, c.tail, c.frame.op = op, op, op
+	if err != nil {
+		c.fail(op, err)
+	}
 }
 
 // runAlone is Run where nothing else is posted: the thread holds the lock and goes on holding it. The operation needs no queue, and no waiter
@@ -382,14 +475,14 @@ func (c *Comm) end(op *Op, err error) {
 
 // lowered finds or makes the program for a collective.
 func (c *Comm) lowered(coll dtype.Collective, root int, bytes int64) (*lowered, error) {
-	key := program{coll: coll, algorithm: c.opts.Planner.Choose(coll, c.size, bytes)}
+	key := planKey{coll: coll, algorithm: c.opts.Planner.Choose(coll, c.size, bytes)}
 	if coll.Rooted() {
 		key.root = root
 	}
 	if key == c.recent && c.recentLow != nil {
 		return c.recentLow, nil
 	}
-	if low := c.programs[key]; low != nil {
+	if low := c.lows[key]; low != nil {
 		c.recent, c.recentLow = key, low
 		return low, nil
 	}
@@ -399,24 +492,31 @@ func (c *Comm) lowered(coll dtype.Collective, root int, bytes int64) (*lowered, 
 	}
 	low, err := lower(p, c.rank, c.opts.Channels, &c.windows)
 	if err == nil {
-		c.programs[key] = low
+		c.lows[key] = low
 	}
 	return low, err
 }
 
-// begin binds the head of the queue to the cursor. It may refuse the operation alone: before anything has moved, and
-// for reasons that every rank finds in its own call.
+// begin starts the head of the queue. It may refuse the operation alone: before anything has moved, and for reasons that every rank finds in
+// its own call.
 func (c *Comm) begin(op *Op) error {
-	low, err := c.lowered(op.call.Coll, op.call.Root, op.call.bytes())
+	f, call := &c.frame, &op.call
+	if op != &c.alone { // Run has looked for it
+		if p := c.known(call); p != nil {
+			f.op = op
+			return c.start(p, call, op.seq)
+		}
+	}
+	low, err := c.lowered(call.Coll, call.Root, call.bytes())
 	if err != nil {
 		if f, ok := err.(*fault.Error); ok {
 			return f
 		}
 		return fault.Wrap(fault.Internal, err, "no plan")
 	}
-	inPlace, err := op.call.overlap(c.rank)
+	inPlace, err := call.overlap(c.rank)
 	if err == nil && inPlace && low.alias&plan.InPlace == 0 {
-		err = c.cur.separate(op)
+		err = f.separate(op)
 	}
 	if err != nil {
 		return err
@@ -424,11 +524,34 @@ func (c *Comm) begin(op *Op) error {
 	if low.counts {
 		return c.beginCounts(op, low)
 	}
-	c.cur.lend = c.canLend(low, &op.call)
-	c.cutPieces(low, op.call.In, op.call.Out, op.call.Type.Size())
-	if err := c.bind(op, low); err != nil {
+	p, err := c.program(low, call)
+	if err != nil {
 		return err
 	}
-	c.learn(op, low)
+	f.op = op
+	return c.start(p, call, op.seq)
+}
+
+// separate gives an operation a copy of its In, for a plan that needs In and Out apart.
+func (f *frame) separate(op *Op) error {
+	size, total := op.call.Type.Size(), 0
+	for _, b := range op.in {
+		total += aligned(b.Count * size)
+	}
+	var err error
+	if f.copied, err = mem.Alloc(total); err != nil {
+		return fault.Wrap(fault.System, err, "no memory for a copy of the input")
+	}
+	at := unsafe.Pointer(unsafe.SliceData(f.copied.Bytes()))
+	for i := range op.in {
+		b := &op.in[i]
+		bytes := b.Count * size
+		if bytes == 0 {
+			continue
+		}
+		copy(unsafe.Slice((*byte)(at), bytes), unsafe.Slice((*byte)(b.Ptr), bytes))
+		b.Ptr = at
+		at = unsafe.Add(at, aligned(bytes))
+	}
 	return nil
 }

@@ -20,67 +20,38 @@ func (c *Comm) advance() bool {
 		c.breakOff(why)
 		return true
 	}
+	f := &c.frame
 	for c.head != nil {
-		op := c.head
-		if c.under.x != nil || c.cur.op == nil && c.beginExpress(op) {
-			m, on := c.ride()
-			moved = moved || m
-			if on {
-				continue
-			}
-			break
-		}
-		if c.cur.op == nil {
-			if err := c.begin(op); err != nil {
-				moved = true
-				if isSystem(err) {
-					c.fail(op, err)
-					return true
-				}
-				c.pop()
-				c.end(op, err)
-				continue
+		op, before := c.head, f.moves
+		s, err := failed, error(nil)
+		if f.prog == nil {
+			if err = c.begin(op); err != nil && !isSystem(err) {
+				s = refused
 			}
 		}
-		m, ended, err := c.run()
-		moved = moved || m
-		if err != nil {
+		if err == nil {
+			s, err = c.step(f, f.call(&c.exchange), nil)
+		}
+		moved = moved || f.moves != before || s != blocked
+		if s == failed {
 			c.fail(op, err)
 			return true
 		}
-		if !ended {
-			if !m && c.idle%unaskedEvery == 0 {
-				if m, err = c.strangers(); err != nil {
-					c.fail(op, err)
-					return true
+		if s == blocked {
+			if !c.keen {
+				c.flush()
+				if f.moves == before && c.idle%unaskedEvery == 0 {
+					if err := c.strangers(); err != nil {
+						c.fail(op, err)
+						return true
+					}
+					moved = moved || f.moves != before
 				}
-				moved = moved || m
 			}
 			break
 		}
-		if again, err := c.leave(); err != nil {
-			c.fail(op, err)
-			return true
-		} else if again {
-			continue
-		} else if c.cur.parting {
-			break
-		}
-		if c.cur.counting {
-			if refused, err := c.counted(op); err != nil {
-				c.fail(op, err)
-				return true
-			} else if refused == nil {
-				continue
-			} else {
-				c.pop()
-				c.end(op, refused)
-				continue
-			}
-		}
-		c.history.add(c.cur.print.digest())
 		c.pop()
-		c.end(op, nil)
+		c.end(op, err)
 	}
 	// Messages that nobody here asked for yet are looked at now and then: a sender must not wait for a receiver that
 	// waits for it in a collective.
@@ -104,7 +75,21 @@ func (c *Comm) pop() {
 	if c.head == nil {
 		c.tail = nil
 	}
-	c.cur.unbind()
+	c.finish()
+}
+
+// finish forgets the operation that was under way.
+func (c *Comm) finish() {
+	c.frame.finish()
+	c.exchange.forget()
+}
+
+// call is what the program under way works on.
+func (f *frame) call(x *exchange) *Call {
+	if f.counting {
+		return &x.call
+	}
+	return &f.op.call
 }
 
 // fail ends an operation that has begun, and with it the Comm.
@@ -118,7 +103,6 @@ func (c *Comm) look() bool {
 	if c.broken != nil {
 		return false
 	}
-	c.cede()
 	changed := false
 	for peer, link := range c.opts.Links {
 		if link == nil || c.lost[peer] {
@@ -131,8 +115,16 @@ func (c *Comm) look() bool {
 			changed = true
 		}
 	}
+	if c.frame.prog != nil {
+		if err := c.lostPeer(); err != nil {
+			if !c.advance() { // nothing was there that arrived before the end
+				c.fail(c.head, err)
+			}
+			return true
+		}
+	}
 	if at := c.nextDeadline(); at != math.MaxInt64 && at <= now() {
-		if c.expire(); c.broken == nil && c.cur.op != nil && c.askTime() <= now() {
+		if c.expire(); c.broken == nil && c.frame.prog != nil && c.askTime() <= now() {
 			c.ask()
 		}
 		changed = true
@@ -143,7 +135,7 @@ func (c *Comm) look() bool {
 // nextDeadline is the earliest deadline among the operations of the Comm, or when the first of them has waited for long.
 func (c *Comm) nextDeadline() int64 {
 	at := int64(math.MaxInt64)
-	if c.cur.op != nil {
+	if c.frame.prog != nil {
 		at = c.askTime()
 	}
 	for op := c.head; op != nil; op = op.next {
@@ -231,6 +223,24 @@ func (op *Op) Wait(cancel *Cancel) error {
 		return ErrCancelled
 	}
 	return err
+}
+
+// hasten works awake for op, as long as something is under way, and reports whether op has ended. The caller holds the lock.
+func (c *Comm) hasten(op *Op, pace *park.Spinner) bool {
+	message := !op.call.Coll.Valid()
+	c.keen = true
+	for {
+		moved := c.advance() || c.poll()
+		if op.state.Load() != opPending || !moved && (c.frame.prog == nil && !message || !(pace.Turn() && pace.Spinning())) {
+			break
+		}
+		if moved {
+			pace.Reset()
+		}
+	}
+	c.keen = false
+	c.flush()
+	return op.state.Load() != opPending
 }
 
 // Urge has op driven without delay although nobody may wait for it: somebody sleeps until its end, and does not work.

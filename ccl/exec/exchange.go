@@ -15,108 +15,109 @@ const MaxCounted = 16 << 30
 // exchange is the first phase of an operation whose plan has chunks as long as blocks of other ranks: an all_gather of what each
 // rank knows of its own.
 type exchange struct {
-	counting bool     // this phase runs
 	after    *lowered // the program that comes then
 	matrix   []uint64 // a row of lengths, in elements, of each rank
 	row      int      // lengths of one rank
 	own      []uint64
-	in, out  []Block
-	typeSize int
+	call     Call // the all_gather
+	typeSize int  // of the operation
 }
 
-// beginCounts binds the exchange of lengths in front of low.
+// beginCounts begins the exchange of lengths in front of low.
 func (c *Comm) beginCounts(op *Op, low *lowered) error {
-	cur := &c.cur
-	call := &op.call
-	cur.row = 1
+	x, call := &c.exchange, &op.call
+	x.row = 1
 	if call.Coll == dtype.AllToAll {
-		cur.row = c.size
+		x.row = c.size
 	}
-	gather, err := c.lowered(dtype.AllGather, 0, int64(c.size)*int64(cur.row)*8)
+	gather, err := c.lowered(dtype.AllGather, 0, int64(c.size)*int64(x.row)*8)
 	if err != nil {
 		return err
 	}
 	if gather.counts {
 		return fault.New(fault.NotSupported, "plan %s of all_gather cannot exchange the lengths of blocks, since it asks for them itself", gather.name)
 	}
-	if cap(cur.matrix) < c.size*cur.row {
-		cur.matrix, cur.own = make([]uint64, c.size*cur.row), make([]uint64, cur.row)
-	}
-	cur.matrix, cur.own = cur.matrix[:c.size*cur.row], cur.own[:cur.row]
+	x.matrix, x.own = resized(x.matrix, c.size*x.row), resized(x.own, x.row)
 	switch call.Coll {
 	case dtype.AllToAll:
 		for i, b := range call.In {
-			cur.own[i] = uint64(b.Count)
+			x.own[i] = uint64(b.Count)
 		}
 	case dtype.Gather:
-		cur.own[0] = uint64(call.In[0].Count)
+		x.own[0] = uint64(call.In[0].Count)
 	default:
-		cur.own[0] = uint64(call.Out[0].Count)
+		x.own[0] = uint64(call.Out[0].Count)
 	}
-	cur.in = append(cur.in[:0], Block{unsafe.Pointer(unsafe.SliceData(cur.own)), cur.row})
-	cur.out = cur.out[:0]
+	x.call.Coll, x.call.Type = dtype.AllGather, dtype.U64
+	x.call.In = append(x.call.In[:0], Block{unsafe.Pointer(unsafe.SliceData(x.own)), x.row})
+	x.call.Out = x.call.Out[:0]
 	for r := range c.size {
-		cur.out = append(cur.out, Block{unsafe.Pointer(&cur.matrix[r*cur.row]), cur.row})
+		x.call.Out = append(x.call.Out, Block{unsafe.Pointer(&x.matrix[r*x.row]), x.row})
 	}
-	if c.cutPieces(gather, cur.in, cur.out, 8); cur.last > 0 {
-		return fault.New(fault.NotSupported, "plan %s of all_gather cannot exchange the lengths of blocks: it has too many chunks of a window", gather.name)
-	}
-	cur.op, cur.after, cur.counting, cur.typeSize = op, low, true, call.Type.Size()
-	if err := c.bindProgram(gather, cur.in, cur.out, 8); err != nil {
+	p := &c.cache.scratch
+	if err := c.compile(p, gather, &x.call, 0); err != nil {
 		return err
 	}
-	cur.print = c.printOf(op, low)
-	cur.print.phase = phaseCounts
-	cur.print.hash ^= gather.hash
-	cur.pre, cur.post = 1, 1
-	return nil
+	if p.last > 0 {
+		return fault.New(fault.NotSupported, "plan %s of all_gather cannot exchange the lengths of blocks: it has too many chunks of a window", gather.name)
+	}
+	x.after, x.typeSize = low, call.Type.Size()
+	print := printOf(call, low.hash^gather.hash)
+	print.phase = phaseCounts
+	p.said = print.meta(0)
+	f := &c.frame
+	f.op, f.counting = op, true
+	return c.start(p, &x.call, op.seq)
 }
 
-// counted ends the exchange: it checks what the others said, and binds the program that needs it. The operation may be refused alone, for a
+// counted ends the exchange: it checks what the others said, and begins the program that needs it. The operation may be refused alone, for a
 // reason that every rank finds in the same lengths; an error ends the group.
-func (c *Comm) counted(op *Op) (refused, err error) {
-	cur := &c.cur
-	low := cur.after
-	cur.counting = false
-	limit := uint64(maxBytes / cur.typeSize)
+func (c *Comm) counted(f *frame) (status, error) {
+	x, op := &c.exchange, f.op
+	low := x.after
+	f.counting = false
+	limit := uint64(maxBytes / x.typeSize)
 	total := uint64(0)
-	for i, n := range cur.matrix {
+	for i, n := range x.matrix {
 		if n > limit {
-			return nil, fault.Peer(fault.Mismatch, i/cur.row, "says that a block of its has %d elements, more than any block", n)
+			return failed, fault.Peer(fault.Mismatch, i/x.row, "says that a block of its has %d elements, more than any block", n)
 		}
-		if total += n * uint64(cur.typeSize); total > MaxCounted {
-			return fault.New(fault.NotSupported,
+		if total += n * uint64(x.typeSize); total > MaxCounted {
+			return refused, fault.New(fault.NotSupported,
 				"plan %s forwards blocks of other ranks; together they have more than %d bytes, the most that it may take (%d up to rank %d); choose a direct algorithm",
-				low.name, MaxCounted, total, i/cur.row), nil
+				low.name, MaxCounted, total, i/x.row)
 		}
 	}
 	if err := c.checkCounts(op); err != nil {
-		return nil, err
+		return failed, err
 	}
-	c.cutPieces(low, op.call.In, op.call.Out, op.call.Type.Size())
-	return nil, c.bind(op, low)
+	p, err := c.program(low, &op.call)
+	if err == nil {
+		err = c.start(p, &op.call, op.seq)
+	}
+	return failed, err
 }
 
 // checkCounts compares what the others said with what this rank knows.
 func (c *Comm) checkCounts(op *Op) error {
-	cur := &c.cur
+	x := &c.exchange
 	var err error
 	switch call := &op.call; call.Coll {
 	case dtype.AllToAll:
 		for r, b := range call.Out {
-			if err = sameCount(r, cur.matrix[r*cur.row+c.rank], b.Count, "the block from it"); err != nil {
+			if err = sameCount(r, x.matrix[r*x.row+c.rank], b.Count, "the block from it"); err != nil {
 				return err
 			}
 		}
 	case dtype.Scatter:
 		for r, b := range call.In {
-			if err = sameCount(r, cur.matrix[r], b.Count, "the block for it"); err != nil {
+			if err = sameCount(r, x.matrix[r], b.Count, "the block for it"); err != nil {
 				return err
 			}
 		}
 	case dtype.Gather:
 		for r, b := range call.Out {
-			if err = sameCount(r, cur.matrix[r], b.Count, "the block from it"); err != nil {
+			if err = sameCount(r, x.matrix[r], b.Count, "the block from it"); err != nil {
 				return err
 			}
 		}
@@ -132,21 +133,21 @@ func sameCount(peer int, said uint64, known int, what string) error {
 	return fault.Peer(fault.Mismatch, peer, "%s has %d elements here, and rank %d says %d", what, known, peer, said)
 }
 
-// told is the bytes of a chunk, from the lengths that were exchanged.
-func (cur *cursor) told(e plan.Extent) int {
+// length is the bytes of a chunk, from the lengths that were exchanged.
+func (x *exchange) length(p *program, e plan.Extent, call *Call) int {
 	i := e.From
-	if cur.op.call.Coll == dtype.AllToAll {
-		i = e.From*cur.row + e.To
+	if call.Coll == dtype.AllToAll {
+		i = e.From*x.row + e.To
 	}
-	_, n := cur.share(int(cur.matrix[i]))
-	lo, hi := plan.Part(n, cur.low.split, e.Part)
-	return (hi - lo) * cur.typeSize
+	_, n := p.share(int(x.matrix[i]))
+	lo, hi := plan.Part(n, p.low.split, e.Part)
+	return (hi - lo) * x.typeSize
 }
 
 // forget gives the matrix of a large group back.
 func (x *exchange) forget() {
-	x.counting, x.after = false, nil
-	if 8*cap(x.matrix) > keepTmp {
+	x.after = nil
+	if 8*cap(x.matrix) > mostKeptTmp {
 		x.matrix = nil
 	}
 }

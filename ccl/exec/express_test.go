@@ -49,7 +49,7 @@ func TestShortcuts(t *testing.T) {
 			}
 			group.Wait()
 			for _, c := range comms {
-				require.Equal(t, kinds, exec.Shortcuts(c))
+				require.Equal(t, kinds, exec.Programs(c))
 			}
 		})
 	}
@@ -67,7 +67,7 @@ func TestShortcutsAreChecked(t *testing.T) {
 	for range 4 {
 		both(func(rank int, c *exec.Comm) error { return c.Run(sumCall(x[rank][:6], y[rank][:6])) })
 	}
-	require.Equal(t, 1, exec.Shortcuts(comms[0]))
+	require.Equal(t, 1, exec.Programs(comms[0]))
 	for rank, c := range comms {
 		require.ErrorContains(t, c.Run(sumCall(x[rank][:6], x[rank][2:8])), "share memory")
 		nowhere := sumCall(x[rank][:6], y[rank][:6])
@@ -184,7 +184,7 @@ func TestShortcutsAreNumbered(t *testing.T) {
 		}
 		return nil
 	})
-	require.Equal(t, 1, exec.Shortcuts(comms[0]))
+	require.Equal(t, 1, exec.Programs(comms[0]))
 }
 
 // BenchmarkShortcut is what a shortcut costs besides waiting: the peer has always said its word.

@@ -9,16 +9,30 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// peerError says why nothing arrives from a peer: nil while its link works, or while fragments are left.
-func (c *Comm) peerError(peer int, ch transport.Channel) error {
-	err := c.opts.Links[peer].Err()
-	if err == nil {
+// lostPeer is the error of a link whose peer the operation under way waits for; nil where all of these work. What arrived just before the
+// end is still there.
+func (c *Comm) lostPeer() error {
+	f := &c.frame
+	broken := func(peer int) error {
+		if peer == c.rank {
+			return nil
+		}
+		if err := c.opts.Links[peer].Err(); err != nil {
+			return c.named(peer, err)
+		}
 		return nil
 	}
-	if _, _, ok := ch.Peek(); ok {
-		return nil // it arrived just before the end
+	if late, _ := c.lateRank(); late >= 0 {
+		return broken(late)
 	}
-	return c.named(peer, err)
+	for lane := range f.lanes {
+		if b := f.waitsAt(lane); b != nil && b.step != nil {
+			if err := broken(b.peer); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // named makes a link's error one that carries the peer's rank.
@@ -37,43 +51,45 @@ func (c *Comm) named(peer int, err error) error {
 
 // timedOut names the ranks that an operation was waiting for.
 func (c *Comm) timedOut(op *Op) error {
-	if op != c.cur.op {
+	f := &c.frame
+	if op != f.op {
 		text := "its turn did not come"
 		peer := fault.NoPeer
 		if !op.call.Coll.Valid() {
 			text, peer = "no matching call on the other side", op.call.Root
-		} else if c.cur.op != nil {
-			text = fmt.Sprintf("behind %s, which has not ended", c.cur.op.describe())
+		} else if f.op != nil {
+			text = fmt.Sprintf("behind %s, which has not ended", f.op.describe())
 		}
 		return &fault.Error{Code: fault.Timeout, Peer: peer, Text: text}
 	}
-	if err := c.lateError(); err != nil {
-		return err
+	if late, why := c.lateRank(); late >= 0 {
+		return fault.Peer(fault.Timeout, late, "rank %d %s", late, why)
 	}
 	text, first := "", fault.NoPeer
 	named := map[int]bool{}
-	for lane, st := range c.cur.lanes {
-		s := c.cur.waitsAt(lane)
-		if s == nil || named[s.peer] {
+	for lane, st := range f.lanes {
+		b := f.waitsAt(lane)
+		if b == nil || b.step == nil || named[b.peer] {
 			continue
 		}
+		s := b.step
 		named[s.peer] = true
 		if text != "" {
 			text += ", "
 		}
 		switch s.kind {
 		case plan.Wait:
-			text += fmt.Sprintf("rank %d did not signal (wait, step %d.%d, flag %d)", s.peer, lane, st.pc, s.channel)
+			text += fmt.Sprintf("rank %d did not signal (wait, step %d.%d, flag %d)", s.peer, lane, b.pc, s.channel)
 		case plan.Recv, plan.RecvReduce:
-			text += fmt.Sprintf("rank %d did not send (%v, step %d.%d, %d bytes so far)", s.peer, s.kind, lane, st.pc, st.moved)
+			text += fmt.Sprintf("rank %d did not send (%v, step %d.%d, %d bytes so far)", s.peer, s.kind, lane, b.pc, st.moved)
 		default:
-			text += fmt.Sprintf("rank %d did not take (%v, step %d.%d, %d bytes so far)", s.peer, s.kind, lane, st.pc, st.moved)
+			text += fmt.Sprintf("rank %d did not take (%v, step %d.%d, %d bytes so far)", s.peer, s.kind, lane, b.pc, st.moved)
 		}
 		if first == fault.NoPeer {
 			first = s.peer
 		}
 	}
-	if c.cur.counting {
+	if f.counting {
 		text += ", while the lengths of blocks were exchanged"
 	}
 	return &fault.Error{Code: fault.Timeout, Peer: first, Text: text + "; is it in the same call?"}
@@ -113,9 +129,8 @@ func (c *Comm) breakOff(err *fault.Error) {
 		op = next
 	}
 	c.head, c.tail = nil, nil
-	c.under = underway{}
-	c.cur.unbind()
-	c.cur.freeTmp()
+	c.finish()
+	c.frame.free()
 	c.p2p.Fail(err)
 	for _, link := range c.opts.Links {
 		if link != nil {
@@ -123,4 +138,26 @@ func (c *Comm) breakOff(err *fault.Error) {
 		}
 	}
 	c.windows.own.Release()
+}
+
+// mismatch is the error for a fragment, or a notice, that belongs to another call than this rank's.
+func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
+	got, bytes := decode(m)
+	mine := c.frame.meta(want)
+	if m == mine {
+		return fault.Peer(fault.Internal, peer, "sent a fragment that does not fit its message of %d bytes", want)
+	}
+	ours, _ := decode(mine)
+	before := ""
+	if m[0] == mine[0] && m[1] == mine[1] && (m[2]^mine[2])&low48 == 0 {
+		// The same call: what differs is the plan, or the calls before.
+		before = "; either they have run different plans, or made different calls before"
+		if earlier, theirs, ok := c.parted(peer); ok {
+			ours, want = decode(earlier)
+			got, bytes = decode(theirs)
+			before = "; they find out only now"
+		}
+	}
+	return fault.Peer(fault.Mismatch, peer, "this rank called %s, rank %d called %s%s; all ranks of a group must make the same calls in the same order",
+		ours.describe(want), peer, got.describe(bytes), before)
 }

@@ -31,12 +31,12 @@ const (
 // lendingHash marks the calls of a group that lends: a rank that would not look for what is lent is found, and reads nothing wrong.
 const lendingHash = 0x1e4d
 
-// lending is what the operation under way lends.
-type lending struct {
-	lend    bool             // it may
-	mask    uint64           // by chunk of this rank's window: lent in the piece under way
-	at      [mostLent]uint64 // where in the arena, for those
-	parting bool             // the operation is done but for peers that still read
+// exposure is what this rank exposes in the operation under way.
+type exposure struct {
+	exposing bool                     // it may
+	mask     uint64                   // by chunk of this rank's window: exposed in the piece under way
+	places   [mostLent]uint64         // where in the arena, for those
+	exposed  [mostLent]unsafe.Pointer // the same here
 }
 
 // openArenas looks for the registered memory of all ranks. Where one has none, nobody lends.
@@ -97,29 +97,38 @@ func worthLending(coll dtype.Collective) int {
 	return leastLent
 }
 
-// lendPiece makes the window of the piece that is being bound stand for what this rank lends.
-func (c *Comm) lendPiece() {
-	cur, arena := &c.cur, c.windows.arena
-	cur.mask = 0
-	for i, r := range cur.low.lent {
+// expose decides what chunks of this rank's window stand for in the piece that begins.
+func (c *Comm) expose(p *program, call *Call) {
+	f, arena := &c.frame, c.windows.arena
+	if f.mask = 0; p.piece == 0 {
+		f.exposing = c.canLend(p.low, call)
+	}
+	if !f.exposing {
+		return
+	}
+	for i, r := range p.low.lent {
 		if r.N == 0 {
 			continue
 		}
-		source := cur.bufs[r.Buf][r.At]
-		at, ok := arena.Place(source.ptr)
-		if !ok || source.bytes == 0 || source.bytes > arena.Size()-at {
+		source := &p.chunks[r.Buf][r.At]
+		if source.bytes == 0 {
 			continue
 		}
-		cur.bufs[plan.Win][i] = source
-		cur.mask |= 1 << i
-		cur.at[i] = uint64(at)
+		ptr := source.in(f, call)
+		at, ok := arena.Place(ptr)
+		if !ok || source.bytes > arena.Size()-at {
+			continue
+		}
+		f.mask |= 1 << i
+		f.places[i], f.exposed[i] = uint64(at), ptr
+		f.dynamic = true
 	}
 }
 
 // tell writes into a notice what this rank lends. The notices of those that lend nothing stay as they are, so that peers find them in their caches.
-func (l *lending) tell(n *notice) {
+func (l *exposure) tell(n *notice) {
 	if l.mask != 0 {
-		copy(n.lent[:], l.at[:])
+		copy(n.lent[:], l.places[:])
 		atomic.StoreUint64(&n.mask, l.mask) // a full fence: the caller may have written its buffers by streaming stores
 	} else if n.mask != 0 {
 		n.mask = 0
@@ -145,34 +154,15 @@ func (c *Comm) astray(peer int) error {
 	return fault.Peer(fault.Internal, peer, "says that its buffer lies outside of its registered memory")
 }
 
-// part ends an operation that lent memory, when all ranks have left it.
-func (c *Comm) part() error {
-	late := c.windows.late(1)
-	if late < 0 {
-		c.cur.parting = false
-		return nil
+// lateRank is the rank that keeps the operation from using the windows, or from ending, and why; -1 if there is none.
+func (c *Comm) lateRank() (rank int, why string) {
+	switch f := &c.frame; {
+	case f.entering():
+		return c.windows.late(f.prog.turns), "has not ended the operation over windows before the last one"
+	case f.draining():
+		return c.windows.late(1), "has not read the registered memory that this rank lends"
 	}
-	if late != c.rank {
-		if err := c.opts.Links[late].Err(); err != nil && c.windows.late(1) == late {
-			return c.named(late, err)
-		}
-	}
-	return nil
-}
-
-// lateError names the rank that keeps the operation from using the windows, or from ending. It is nil where there is none.
-func (c *Comm) lateError() error {
-	switch cur := &c.cur; {
-	case cur.entering:
-		if late := c.windows.late(cur.turns); late >= 0 {
-			return fault.Peer(fault.Timeout, late, "rank %d has not ended the operation over windows before the last one", late)
-		}
-	case cur.parting:
-		if late := c.windows.late(1); late >= 0 {
-			return fault.Peer(fault.Timeout, late, "rank %d has not read the registered memory that this rank lends", late)
-		}
-	}
-	return nil
+	return -1, ""
 }
 
 // Lent is the number of collectives for which this rank lent registered memory to its peers.

@@ -51,12 +51,12 @@ func TestBorrowedBounds(t *testing.T) {
 // Notices of operations that lend nothing stay as they are.
 func TestTell(t *testing.T) {
 	var n notice
-	l := lending{mask: 5}
-	l.at[0], l.at[2] = 64, 128
+	l := exposure{mask: 5}
+	l.places[0], l.places[2] = 64, 128
 	l.tell(&n)
 	require.EqualValues(t, 5, n.mask)
 	require.EqualValues(t, 128, n.lent[2])
-	(&lending{}).tell(&n)
+	(&exposure{}).tell(&n)
 	require.Zero(t, n.mask)
 	require.EqualValues(t, 128, n.lent[2])
 }

@@ -22,7 +22,7 @@ type lowered struct {
 	slots      bool  // it uses slots of the windows: it reads those of peers, or signals are in them
 	words      bool  // signals are words in the windows, and no frames
 	told       bool  // what a rank says of its call includes the lengths of its blocks
-	straight   bool  // an express can stand for it
+	unheard    bool  // it may read windows of ranks before it has heard from them where their chunks are
 	lends      bool  // chunks of windows may be lent memory
 	window     int   // chunks of a window, the most of any rank
 	signallers []int // from whom frames are awaited; nil where there are none
@@ -109,7 +109,7 @@ func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) 
 	if !p.Spec.Coll.Reduces() {
 		low.pairTwins()
 	}
-	low.straight = low.isStraight(rank)
+	low.unheard = (low.told || low.lends) && !hearsAll(low.lanes[0], rank)
 	return low, nil
 }
 

@@ -60,6 +60,21 @@ func (c *Comm) number(call *Call) uint64 {
 	return c.messages.Add(1) + c.straight.Load()
 }
 
+// over makes op one that has ended well. Atomic stores are dear, and what an Op was before is mostly what it shall be.
+func (op *Op) over(c *Comm, seq uint64) {
+	op.comm, op.seq, op.source, op.err, op.notify, op.next, op.timeout = c, seq, -1, nil, true, nil, 0
+	if op.state.Load() != opDone {
+		op.state.Store(opDone)
+	}
+	if op.urgency.Load() != opOver {
+		op.urgency.Store(opOver)
+	}
+	if op.deadline.Load() != 0 {
+		op.deadline.Store(0)
+	}
+	op.holders.Store(1)
+}
+
 // set makes op that of a call.
 func (op *Op) set(c *Comm, call *Call, seq uint64) {
 	op.comm = c

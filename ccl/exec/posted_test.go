@@ -28,7 +28,7 @@ func warmed(t *testing.T, name string, ranks int, counts ...int) []*exec.Comm {
 		}
 	}
 	for _, c := range comms {
-		require.Equal(t, len(counts), exec.Shortcuts(c))
+		require.Equal(t, len(counts), exec.Programs(c))
 	}
 	return comms
 }

@@ -20,7 +20,7 @@ const windowHeader = 8192
 // for. The chunks of its window are here too if they are tiny: then one cache line travels, and not two.
 type notice struct {
 	word   atomic.Uint64  // number of the operation, from 1 (48) | signals that the rank has given in it (16)
-	meta   transport.Meta // as fingerprint.meta makes it; of told plans see Comm.said
+	meta   transport.Meta // as fingerprint.meta makes it; of told plans see announceMore
 	tiny   [tinyBytes]byte
 	counts [mostCounts]uint64 // told plans: the elements of this rank's blocks, where they differ
 	mask   uint64             // by chunk of the window: it is lent, and lies at
@@ -105,19 +105,6 @@ func (w *shared) open(opts *Options) error {
 	return nil
 }
 
-// said is what a rank says of its call. A plan in which every rank hears from every other before it takes anything can have blocks whose lengths only
-// two ranks know: such a plan is told, and in place of what nobody could compare there stand the number of the rank's last piece, and the
-// elements of its blocks, or uneven.
-func (c *Comm) said() transport.Meta {
-	cur := &c.cur
-	m := cur.print.meta(0)
-	if cur.low.told {
-		m[1] |= uint64(cur.last)
-		m[2] |= evenCount(cur.op.in)
-	}
-	return m
-}
-
 // evenCount is the elements of each block, or uneven.
 func evenCount(blocks []Block) uint64 {
 	for _, b := range blocks {
@@ -126,19 +113,6 @@ func evenCount(blocks []Block) uint64 {
 		}
 	}
 	return uint64(blocks[0].Count)
-}
-
-// cells is where the chunks of a rank's window are in the operation under way, and how far apart.
-func (c *Comm) cells(rank int) (base unsafe.Pointer, stride int) {
-	cur := &c.cur
-	tiny := cur.tiny
-	if cur.low.told && rank != c.rank {
-		tiny = cur.low.tiny(c.windows.notice(rank).meta[2]&low48, cur.unit)
-	}
-	if tiny > 0 {
-		return unsafe.Pointer(&c.windows.notice(rank).tiny), tiny
-	}
-	return c.windows.slotOf(rank), cur.cell
 }
 
 // tiny is the bytes of a chunk if all of a window fit a notice, else 0.
@@ -189,22 +163,43 @@ func (w *shared) heard(rank, signals int) bool {
 	return true
 }
 
-// say tells all peers how many signals this rank has given: the first time with the call, and if need be with the lengths of the blocks. Before
-// this rank waits, it must ring.
-func (c *Comm) say(s *step, said *transport.Meta, in []Block) {
-	n := c.windows.notice(c.rank)
-	if s.first {
-		n.meta = *said
-		if s.told && said[2]&low48 == uneven {
-			for i := range in {
-				n.counts[i] = uint64(in[i].Count)
-			}
-		}
-		if s.lends {
-			c.cur.tell(n)
+// announceMore writes what a notice says besides the call. In a plan in which every rank hears from every other before it takes anything blocks may have
+// lengths that only two ranks know: such a plan is told, and in place of what nobody could compare said has the number of the rank's last piece,
+// and the elements of its blocks, or uneven.
+func (c *Comm) announceMore(n *notice, call *Call) {
+	if low := c.frame.prog.low; low.told && c.frame.said[2]&low48 == uneven {
+		for i := range call.In {
+			n.counts[i] = uint64(call.In[i].Count)
 		}
 	}
-	park.Publish(&n.word, c.windows.word(s.nth))
+	c.frame.exposure.tell(n)
+}
+
+// differs reports whether a rank has announced something that has to be looked at: another call, other lengths, or memory that it exposes.
+func (n *notice) differs(said *transport.Meta, lends bool) bool {
+	return n.meta[0] != said[0] || n.meta[1] != said[1] || n.meta[2] != said[2] || lends && n.mask != 0
+}
+
+// examine compares what a peer has announced of the operation under way with what this rank knows.
+func (c *Comm) examine(f *frame, peer int, n *notice, call *Call) error {
+	low, heard := f.prog.low, n.meta
+	if low.told {
+		heard[1] &^= low48
+		heard[2] &^= low48
+	}
+	if heard != f.meta(0) {
+		return c.mismatch(peer, n.meta, 0)
+	}
+	f.dynamic = true
+	if !low.told {
+		return nil
+	}
+	f.last = max(f.last, int(n.meta[1]&low48))
+	count := n.meta[2] & low48
+	if count == uneven {
+		count = n.counts[c.rank]
+	}
+	return sameCount(peer, count, call.Out[peer].Count, "the block from it")
 }
 
 // ring wakes the peers that sleep and should see what was said.
@@ -222,42 +217,11 @@ func (c *Comm) notifyAll() {
 	}
 }
 
-// hear takes the signal that a wait asks for, if it was given.
-func (c *Comm) hear(s *step) (done bool, err error) {
-	w := &c.windows
-	if !w.heard(s.peer, s.nth) {
-		if err := c.opts.Links[s.peer].Err(); err != nil && !w.heard(s.peer, s.nth) {
-			return false, c.named(s.peer, err)
-		}
-		return false, nil
-	}
-	if !s.first {
-		return true, nil
-	}
-	n := w.notice(s.peer)
-	heard := n.meta
-	if s.told {
-		heard[1] &^= low48
-		heard[2] &^= low48
-	}
-	if heard != c.cur.print.meta(0) {
-		return false, c.mismatch(s.peer, n.meta, 0)
-	}
-	if !s.told {
-		return true, nil
-	}
-	c.cur.last = max(c.cur.last, int(n.meta[1]&low48))
-	count := n.meta[2] & low48
-	if count == uneven {
-		count = n.counts[c.rank]
-	}
-	return true, sameCount(s.peer, count, c.cur.op.out[s.peer].Count, "the block from it")
-}
-
 // leaveSlot tells the peers that this rank has left the operation that it called so.
 func (c *Comm) leaveSlot(called *transport.Meta) {
 	w := &c.windows
-	w.past[w.begun%plan.WindowNotices] = *called
+	past := &w.past[w.begun%plan.WindowNotices]
+	past[0], past[1], past[2] = called[0], called[1], called[2] // one by one, as runLane
 	w.begun++
 	w.ranks[c.rank].left.Store(w.begun) // a fence, after which nobody who sleeps is missed
 	c.notifyAll()
@@ -281,112 +245,6 @@ func (c *Comm) parted(peer int) (mine, theirs transport.Meta, found bool) {
 		}
 	}
 	return mine, theirs, false
-}
-
-// enter reports whether the operation may use its slot.
-func (c *Comm) enter() (bool, error) {
-	late := c.windows.late(c.cur.turns)
-	if late < 0 {
-		c.cur.entering = false
-		return true, nil
-	}
-	if late != c.rank {
-		if err := c.opts.Links[late].Err(); err != nil && c.windows.late(c.cur.turns) == late {
-			return false, c.named(late, err)
-		}
-	}
-	return false, nil
-}
-
-// leave ends a piece of an operation: this rank reads no window of a peer any more. It reports whether the operation has another piece, which
-// is bound then.
-func (c *Comm) leave() (again bool, err error) {
-	cur := &c.cur
-	if !cur.low.slots {
-		return false, nil
-	}
-	if cur.parting {
-		return false, c.part()
-	}
-	cur.meta = cur.print.meta(0)
-	c.leaveSlot(&cur.meta)
-	if cur.piece == cur.last {
-		if cur.parting = cur.lend; cur.parting {
-			c.lent.Add(1)
-			return false, c.part()
-		}
-		return false, nil
-	}
-	cur.piece++
-	return true, c.bind(cur.op, cur.low)
-}
-
-// pieces cuts an operation whose plan reads windows, so that every chunk of a window fits its cell of the slot. All ranks find the same,
-// because the lengths of all blocks are known to all of them, by the collective or by the exchange, or because each waits in every
-// piece for all others and hears from them how many they need.
-type pieces struct {
-	entering    bool // the slot of the piece is not free yet
-	piece, last int
-	reach       int    // elements of each block in one piece; 0: all
-	cell        int    // bytes of a chunk of a slot
-	tiny        int    // bytes of a chunk of this rank's window, which are in the notice; 0 if they are in the slot
-	turns       uint64 // operations that may be under way at the same time
-}
-
-// cutPieces is called before the first piece is bound.
-func (c *Comm) cutPieces(low *lowered, in, out []Block, size int) {
-	cur := &c.cur
-	cur.piece, cur.last, cur.reach, cur.tiny, cur.turns = 0, 0, 0, 0, plan.WindowNotices
-	if !low.slots || low.window == 0 {
-		return
-	}
-	cur.cell = c.windows.slot / low.window &^ (mem.Align - 1)
-	cur.reach = cur.cell / max(size, 1) * low.split
-	longest := 0
-	if low.counts {
-		for _, n := range cur.matrix {
-			longest = max(longest, int(n))
-		}
-	}
-	for _, blocks := range [2][]Block{in, out} {
-		for _, b := range blocks {
-			longest = max(longest, b.Count)
-		}
-	}
-	cur.last = max(0, longest-1) / cur.reach
-	count := uint64(longest)
-	if low.told {
-		count = evenCount(in)
-	}
-	if cur.tiny = low.tiny(count, size); cur.tiny == 0 {
-		cur.turns = plan.WindowSlots
-	}
-}
-
-// share is the part of a block of so many elements that the piece has: n elements from element at.
-func (p *pieces) share(count int) (at, n int) {
-	if p.reach == 0 {
-		return 0, count
-	}
-	at = min(p.piece*p.reach, count)
-	return at, min(p.reach, count-at)
-}
-
-// source is chunk i of the kth source of a step, of so many bytes: in memory of this rank, in the window of a peer, or in what that lends.
-func (c *Comm) source(s *step, k, i, bytes int) (unsafe.Pointer, error) {
-	r := s.src[k]
-	if s.from == nil || s.from[k] == c.rank {
-		return c.cur.bufs[r.Buf][r.At+i].ptr, nil
-	}
-	if c.cur.low.lends {
-		if at, lent, ok := c.windows.borrowed(s.from[k], r.At+i, bytes); !ok {
-			return nil, c.astray(s.from[k])
-		} else if lent {
-			return at, nil
-		}
-	}
-	base, stride := c.cells(s.from[k])
-	return unsafe.Add(base, (r.At+i)*stride), nil
 }
 
 // fits refuses a plan whose windows this group does not have, or for which they have no room. All ranks refuse alike.

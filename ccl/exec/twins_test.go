@@ -33,7 +33,7 @@ func TestLongBlocks(t *testing.T) {
 		return nil
 	})
 	for _, c := range comms {
-		require.Equal(t, 9, exec.Shortcuts(c), "three collectives of the three sizes that fit a slot")
+		require.Equal(t, 9, exec.Programs(c), "three collectives of the three sizes that fit a slot")
 	}
 }
 

@@ -29,137 +29,128 @@ const (
 )
 
 // put sends what a put, packet or signal has to tell, as far as the channel lends space. It reports the end.
-func (c *Comm) put(s *step, st *laneState) (done bool, err error) {
-	cur := &c.cur
-	var src []span
-	if s.kind != plan.Signal {
-		src = cur.spans(s.src[0])
-	}
-	scaled := src != nil && cur.pre != 1 && s.src[0].Buf == plan.In
+func (c *Comm) put(f *frame, b *instr, st *laneState, call *Call) (done bool) {
+	src, s := b.from, b.step
 	all := total(src)
 	for {
 		for st.chunk < len(src) && st.off == src[st.chunk].bytes {
 			st.chunk, st.off = st.chunk+1, 0
 		}
 		if st.moved == all && (all > 0 || s.kind == plan.Put) {
-			return true, nil
+			return true
 		}
 		want := 0
 		if all > 0 {
 			want = min(src[st.chunk].bytes-st.off, maxFragment-trailer)
 		}
-		ch := c.channel(s.peer, windowChannel)
+		ch := c.channel(b.peer, windowChannel)
 		space := ch.Reserve(want + trailer)
 		if len(space) <= trailer && want > 0 || space == nil {
-			// A peer that is gone gives no credit back, and this lane may be the only one that waits for it.
-			if err := c.opts.Links[s.peer].Err(); err != nil {
-				return false, c.named(s.peer, err)
-			}
-			return false, nil
+			return false
 		}
 		// What is lent is a multiple of 64 if it is less than wanted, so no element is cut.
 		n := min(want, len(space)-trailer)
 		what, chunk, bytes := 0, 0, 0
 		if all > 0 {
 			what, chunk, bytes = frameData, s.dst.At+st.chunk, src[st.chunk].bytes
-			from := unsafe.Add(src[st.chunk].ptr, st.off)
-			if scaled {
-				cur.scale(unsafe.Pointer(&space[0]), from, n/cur.elem, cur.pre)
-			} else {
-				kernel.Copy(space[:n], unsafe.Slice((*byte)(from), n))
-			}
+			c.pack(f, b, space[:n], unsafe.Add(src[st.chunk].in(f, call), st.off))
 		}
 		if s.kind != plan.Put && st.moved+n == all {
 			what |= frameSignal
 		}
 		binary.LittleEndian.PutUint64(space[n:], uint64(st.off)|uint64(s.channel)<<48|uint64(what)<<56)
 		binary.LittleEndian.PutUint64(space[n+8:], uint64(chunk))
-		cur.meta = cur.print.meta(bytes)
-		ch.Commit(n+trailer, &cur.meta)
+		f.out = f.meta(bytes)
+		ch.Commit(n+trailer, &f.out)
+		f.moves++
 		st.off += n
 		st.moved += n
 		if all == 0 {
-			return true, nil
+			return true
 		}
 	}
 }
 
-// wait takes one signal, if there is one.
-func (c *Comm) wait(s *step) (done bool, err error) {
-	at := &c.cur.signals[s.peer*c.cur.low.flags+s.channel]
+// pack fills the space of a fragment.
+func (c *Comm) pack(f *frame, b *instr, space []byte, from unsafe.Pointer) {
+	switch a := &f.prog.arithmetic; {
+	case len(space) == 0:
+	case b.plain:
+		kernel.Copy(space, unsafe.Slice((*byte)(from), len(space)))
+	default:
+		a.scale(unsafe.Pointer(&space[0]), from, len(space)/a.elem, a.pre)
+	}
+}
+
+// takeSignal takes one signal, if there is one.
+func (c *Comm) takeSignal(f *frame, b *instr) (done bool, err error) {
+	at := &f.signals[b.peer*f.prog.low.flags+b.step.channel]
 	if *at > 0 {
 		*at--
 		return true, nil
 	}
-	ch := c.channel(s.peer, windowChannel)
-	if _, m, ok := ch.Peek(); ok && c.cur.print.before(m) {
-		return false, c.mismatch(s.peer, m, 0) // it has gone on, so the signal will never come
+	if _, m, ok := c.channel(b.peer, windowChannel).Peek(); ok && f.before(m) {
+		return false, c.mismatch(b.peer, m, 0) // it has gone on, so the signal will never come
 	}
-	return false, c.peerError(s.peer, ch)
+	return false, nil
 }
 
 // before reports whether m is of an operation, or phase, after that of f.
-func (f *fingerprint) before(m transport.Meta) bool {
-	return order(f.seq, uint32(m[0]), f.phase, uint8(m[0]>>56)) < 0
-}
+func (f *frame) before(m transport.Meta) bool { return order(f.said, m) < 0 }
 
 // after reports whether m is of an operation, or phase, before that of f.
-func (f *fingerprint) after(m transport.Meta) bool {
-	return order(f.seq, uint32(m[0]), f.phase, uint8(m[0]>>56)) > 0
-}
+func (f *frame) after(m transport.Meta) bool { return order(f.said, m) > 0 }
 
-// inbound applies the frames that these peers have sent for the running operation. It reports whether there were any.
-func (c *Comm) inbound(peers []int) (moved bool, err error) {
+// inbound applies the frames that these peers have sent for the running operation.
+func (c *Comm) inbound(peers []int) error {
 	for _, peer := range peers {
-		m, err := c.inboundFrom(peer)
-		if err != nil {
-			return true, err
+		if err := c.inboundFrom(peer); err != nil {
+			return err
 		}
-		moved = moved || m
 	}
-	return moved, nil
+	return nil
 }
 
-func (c *Comm) inboundFrom(peer int) (moved bool, err error) {
-	ch := c.channel(peer, windowChannel)
+func (c *Comm) inboundFrom(peer int) error {
+	f, ch := &c.frame, c.channel(peer, windowChannel)
 	for {
 		frame, m, ok := ch.Peek()
 		if ok && isTold(m) {
 			if ahead, err := c.hearTold(peer, windowChannel, frame, m); err != nil {
-				return true, err
+				return err
 			} else if !ahead {
 				continue
 			}
 		}
-		if !ok || c.cur.print.before(m) {
-			return moved, nil
+		if !ok || f.before(m) || f.entering() && !f.after(m) {
+			return nil
 		}
 		// What came too late for its operation was asked for by nobody.
-		if !c.cur.print.after(m) {
+		if !f.after(m) {
 			if err := c.apply(peer, frame, m); err != nil {
-				return true, err
+				return err
 			}
 		}
 		ch.Release()
-		moved = true
+		f.moves++
 	}
 }
 
 // apply does what a frame of the running operation says. Everything in it was written by the peer.
 func (c *Comm) apply(peer int, frame []byte, m transport.Meta) error {
-	cur := &c.cur
-	if cur.low.signallers == nil || len(frame) < trailer {
+	f, low := &c.frame, c.frame.prog.low
+	if low.signallers == nil || len(frame) < trailer {
 		return c.mismatch(peer, m, 0)
 	}
 	n := len(frame) - trailer
 	word, chunk := binary.LittleEndian.Uint64(frame[n:]), binary.LittleEndian.Uint64(frame[n+8:])
 	at, flag, what := int(word&low48), int(uint8(word>>48)), uint8(word>>56)
-	win := cur.bufs[plan.Win]
+	win := f.prog.chunks[plan.Win]
 	bytes := 0
 	if what&frameData != 0 && chunk < uint64(len(win)) {
 		bytes = win[chunk].bytes
 	}
-	if m != cur.print.meta(bytes) {
+	if m != f.meta(bytes) {
 		return c.mismatch(peer, m, bytes)
 	}
 	switch {
@@ -169,20 +160,20 @@ func (c *Comm) apply(peer int, frame []byte, m transport.Meta) error {
 		return c.badFrame(peer, "is a signal with data")
 	case what&frameData != 0 && chunk >= uint64(len(win)):
 		return c.badFrame(peer, "is for a chunk that the window does not have")
-	case what&frameData != 0 && (n == 0 || at > bytes || n > bytes-at || at%cur.unit != 0 || n%cur.unit != 0):
+	case what&frameData != 0 && (n == 0 || at > bytes || n > bytes-at || at%f.prog.unit != 0 || n%f.prog.unit != 0):
 		return c.badFrame(peer, "lies outside its chunk of the window")
-	case what&frameSignal != 0 && flag >= cur.low.flags:
+	case what&frameSignal != 0 && flag >= low.flags:
 		return c.badFrame(peer, "signals a flag that the plan does not have")
 	}
 	if what&frameData != 0 {
-		copy(unsafe.Slice((*byte)(unsafe.Add(win[chunk].ptr, at)), n), frame[:n])
+		copy(unsafe.Slice((*byte)(unsafe.Add(win[chunk].in(f, nil), at)), n), frame[:n])
 	}
 	if what&frameSignal != 0 {
-		cur.signals[peer*cur.low.flags+flag]++
+		f.signals[peer*low.flags+flag]++
 	}
 	return nil
 }
 
 func (c *Comm) badFrame(peer int, why string) error {
-	return fault.Peer(fault.Internal, peer, "sent a frame for plan %s that %s", c.cur.low.name, why)
+	return fault.Peer(fault.Internal, peer, "sent a frame for plan %s that %s", c.frame.prog.low.name, why)
 }

@@ -31,11 +31,12 @@ const phaseCounts = 0
 // phaseOf is the phase of a piece of an operation: 1, 2, … 255, 1, …
 func phaseOf(piece int) uint8 { return uint8(piece%255 + 1) }
 
-// order compares two places in the sequence of operations and their phases: -1 if a comes first. Ranks are never more than two pieces
-// apart, so that the numbers of phases may come round.
-func order(seqA, seqB uint32, phaseA, phaseB uint8) int {
-	d := int32(seqA - seqB)
+// order compares the places of two fingerprints in the sequence of operations and their phases: -1 if a comes first. Ranks are never more
+// than two pieces apart, so that the numbers of phases may come round.
+func order(a, b transport.Meta) int {
+	d := int32(uint32(a[0]) - uint32(b[0]))
 	if d == 0 {
+		phaseA, phaseB := uint8(a[0]>>56), uint8(b[0]>>56)
 		d = int32(phaseA) - int32(phaseB)
 		if phaseA != phaseCounts && phaseB != phaseCounts && (d > 127 || d < -127) {
 			d = -d
@@ -62,6 +63,28 @@ func (f *fingerprint) blocks(blocks []Block) {
 		f.count = total&(unequal-1) | unequal
 		f.hash ^= uint16(digest>>16) ^ uint16(digest)
 	}
+}
+
+// printOf is the fingerprint of a call, without its place in the sequence.
+func printOf(call *Call, hash uint16) fingerprint {
+	f := fingerprint{coll: call.Coll, typ: call.Type, hash: hash}
+	switch call.Coll {
+	case dtype.Broadcast:
+		f.count = call.Out[0].Count
+	case dtype.Reduce, dtype.AllReduce:
+		f.count = call.In[0].Count
+	case dtype.AllGather:
+		f.blocks(call.Out)
+	case dtype.ReduceScatter:
+		f.blocks(call.In)
+	}
+	if call.Coll.Rooted() {
+		f.root = call.Root
+	}
+	if call.Coll.Reduces() {
+		f.op = call.Op
+	}
+	return f
 }
 
 const digestFactor = 0x9e3779b1 // odd, with its bits spread

@@ -25,7 +25,8 @@ func TestOrder(t *testing.T) {
 		{7, 7, phaseOf(256), phaseOf(254), 1},
 		{7, 7, phaseOf(600), phaseOf(601), -1},
 	} {
-		if got := order(test.seqA, test.seqB, test.phaseA, test.phaseB); got != test.want {
+		a, b := fingerprint{seq: test.seqA, phase: test.phaseA}, fingerprint{seq: test.seqB, phase: test.phaseB}
+		if got := order(a.meta(8), b.meta(0)); got != test.want {
 			t.Errorf("order(%d, %d, %d, %d) = %d, want %d", test.seqA, test.seqB, test.phaseA, test.phaseB, got, test.want)
 		}
 	}

@@ -1,0 +1,507 @@
+package exec
+
+import (
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/transport"
+)
+
+// frame is all the state of the operation under way, which can stop and go on anywhere. It is kept from one operation to the next, so that running one
+// allocates nothing.
+type frame struct {
+	prog  *program // nil: no operation is under way
+	op    *Op      // the head of the queue; nil while Run or Post try the operation before it is queued
+	said  transport.Meta
+	lanes []laneState
+	shift int            // of the program, in this turn
+	tmp   unsafe.Pointer // where Tmp begins
+	last  int            // the last piece
+	moves uint           // counts whatever goes on
+
+	counting bool // the lengths of blocks are being exchanged
+	unrung   bool // something was published, and no sleeping peer was woken for it
+	dynamic  bool // some chunks of windows lie elsewhere than in the windows, or are laid out in another way than this rank's
+
+	signals []uint32       // frames: counted and not waited for, by peer and flag
+	out     transport.Meta // of the fragment that is being sent; here, because Commit takes a pointer
+	memory  *mem.Block     // Tmp, and behind it a Win that no peer reads
+	size    int
+	copied  *mem.Block // of In, where the plan does not run in place
+	operands
+	exposure
+	asking
+}
+
+// laneState is how far a lane has come: instructions before at are done, of this one `moved` bytes are, which end at offset off of chunk number
+// chunk of its message.
+type laneState struct {
+	at, chunk, off, moved int
+}
+
+type status int
+
+const (
+	blocked status = iota // the next instruction of every lane has to wait
+	finished
+	refused // for a reason that all ranks find alike; nothing has moved
+	failed
+)
+
+// start begins an operation, or a piece of it. It fails where there is no memory.
+func (c *Comm) start(p *program, call *Call, seq uint64) error {
+	c.frame.begin(p, seq, c.history, c.windows.begun)
+	if p.simple {
+		return nil
+	}
+	return c.prepare(p, call)
+}
+
+// begin is all that most programs need.
+func (f *frame) begin(p *program, seq uint64, before history, begun uint64) {
+	f.prog, f.last = p, p.last
+	f.said[0] = p.said[0] | uint64(uint32(seq))
+	f.said[1] = p.said[1]
+	f.said[2] = p.said[2] ^ uint64(before.hash())<<48
+	f.shift = p.shift[begun%plan.WindowNotices]
+	f.dynamic = p.low.unheard
+	f.lanes = f.lanes[:1]
+	f.lanes[0] = laneState{}
+}
+
+// prepare is what programs of several lanes, of frames, with Tmp, or that may expose memory need besides.
+func (c *Comm) prepare(p *program, call *Call) error {
+	f := &c.frame
+	f.lanes = resized(f.lanes, max(1, len(p.lanes)))
+	clear(f.lanes)
+	if p.exposes {
+		c.expose(p, call)
+	}
+	if p.low.signallers != nil {
+		f.signals = resized(f.signals, c.size*p.low.flags)
+		clear(f.signals)
+	}
+	if p.tmp > 0 {
+		return f.allocate(p)
+	}
+	return nil
+}
+
+// allocate makes room for intermediate results.
+func (f *frame) allocate(p *program) (err error) {
+	if p.tmp > f.size {
+		f.free()
+		if f.memory, err = mem.Alloc(p.tmp); err != nil {
+			return fault.Wrap(fault.System, err, "no memory for %d bytes of intermediate results", p.tmp)
+		}
+		f.size = p.tmp
+	}
+	f.tmp = unsafe.Pointer(unsafe.SliceData(f.memory.Bytes()))
+	return nil
+}
+
+func (f *frame) free() {
+	if f.memory != nil {
+		f.memory.Free()
+		f.memory, f.size, f.tmp = nil, 0, nil
+	}
+}
+
+// mostKeptTmp is how much intermediate memory a Comm keeps between operations.
+const mostKeptTmp = 4 << 20
+
+// finish forgets the operation.
+func (f *frame) finish() {
+	f.prog, f.op, f.counting = nil, nil, false
+	f.exposing, f.mask = false, 0
+	if f.size > mostKeptTmp {
+		f.free()
+	}
+	if f.copied != nil {
+		f.copied.Free()
+		f.copied = nil
+	}
+}
+
+// meta is what a message of so many bytes carries.
+func (f *frame) meta(bytes int) transport.Meta {
+	m := f.said
+	if f.prog.low.told {
+		m[1] &^= low48
+		m[2] &^= low48
+	}
+	m[1] |= uint64(bytes) & low48
+	return m
+}
+
+// step goes on with the operation under way as far as it can without sleeping; with a pace it also waits awake, as long as that allows.
+func (c *Comm) step(f *frame, call *Call, pace *park.Spinner) (status, error) {
+	for {
+		p := f.prog
+		var s status
+		var err error
+		if p.straight {
+			s, err = c.runLane(f, 0, call, pace)
+		} else {
+			s, err = c.runLanes(f, call)
+		}
+		if s != finished {
+			return s, err
+		}
+		if p.piece == f.last && !f.counting {
+			c.history.add(p.digest)
+			return finished, nil
+		}
+		if f.counting {
+			s, err = c.counted(f)
+			call = &f.op.call
+		} else {
+			s, err = failed, c.nextPiece(f, call)
+		}
+		if err != nil {
+			return s, err
+		}
+	}
+}
+
+// nextPiece begins the next piece of the operation.
+func (c *Comm) nextPiece(f *frame, call *Call) error {
+	p, last := &c.cache.scratch, f.last
+	if err := c.compile(p, f.prog.low, call, f.prog.piece+1); err != nil {
+		return err
+	}
+	err := c.start(p, call, uint64(uint32(f.said[0])))
+	f.last = max(f.last, last)
+	return err
+}
+
+// runLanes moves every lane as far as it goes.
+func (c *Comm) runLanes(f *frame, call *Call) (status, error) {
+	for {
+		before := f.moves
+		if f.prog.low.signallers != nil {
+			if err := c.inbound(f.prog.low.signallers); err != nil {
+				return failed, err
+			}
+		}
+		all := finished
+		for lane := range f.prog.lanes {
+			s, err := c.runLane(f, lane, call, nil)
+			if s == failed {
+				return failed, err
+			}
+			all = min(all, s)
+		}
+		if all == finished || f.moves == before {
+			return all, nil
+		}
+	}
+}
+
+// runLane is the interpreter. Ranks wait for each other, so whatever is done here between two waits counts twice; that is why the commonest
+// instructions are done without another call, and the words of said are stored one by one: one that was just written is not read back as part of something
+// longer, which would wait for the store.
+func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (status, error) {
+	p, w, st := f.prog, &c.windows, &f.lanes[lane]
+	steps := p.lanes[lane]
+	turn := w.begun % plan.WindowNotices
+	for i := uint(st.at); i < uint(len(steps)); i++ {
+		b := &steps[i]
+		if b.gated && f.limit(b.gates) == 0 {
+			return f.stop(st, int(i))
+		}
+		done, err := true, error(nil)
+		switch b.op {
+		case opSignal:
+			n := &w.ranks[c.rank].each[turn]
+			if b.first {
+				n.meta[0], n.meta[1], n.meta[2] = f.said[0], f.said[1], f.said[2]
+				if b.extended {
+					c.announceMore(n, call)
+				}
+			}
+			park.Publish(&n.word, w.word(b.nth))
+			f.unrung = true
+			continue
+		case opWait:
+			from := &w.ranks[b.peer]
+			n := &from.each[turn]
+			if n.word.Load() < w.word(b.nth) && (pace == nil || !c.listen(f, b, pace)) {
+				return f.stop(st, int(i))
+			}
+			from.known = max(from.known, w.begun)
+			if !b.first || !p.strict && !n.differs(&f.said, b.extended) {
+				continue
+			}
+			err = c.examine(f, b.peer, n, call)
+		case opCopy:
+			if f.dynamic {
+				err = c.copy(f, b, call)
+				break
+			}
+			dst, src := b.dst.in(f, call), b.src[0].in(f, call)
+			if b.fused {
+				p.both(b.step, dst, b.twin.in(f, call), src, b.bytes)
+			} else if b.bytes > 8 || !b.plain || !copyNumber(dst, src, b.bytes) {
+				p.copy(b.step, dst, src, b.bytes)
+			}
+			continue
+		case opReduce:
+			if b.plain && len(b.src) == 2 && !f.dynamic {
+				p.kern(b.dst.in(f, call), b.src[0].in(f, call), b.src[1].in(f, call), b.elems)
+				continue
+			}
+			err = c.reduce(f, b, call)
+		case opEnter:
+			if w.late(p.turns) >= 0 && (pace == nil || !c.entered(f, pace)) {
+				return f.stop(st, int(i))
+			}
+			continue
+		case opLeave:
+			c.leaveSlot(&f.said)
+			f.unrung = false // who leaves rings
+			continue
+		default:
+			done, err = c.message(f, b, f.at(st, int(i)), call)
+		}
+		if err != nil {
+			return failed, err
+		}
+		if !done {
+			return f.stop(st, int(i))
+		}
+	}
+	_, _ = f.stop(st, len(steps))
+	return finished, nil
+}
+
+// message does the instructions that the commonest programs do not have.
+func (c *Comm) message(f *frame, b *instr, st *laneState, call *Call) (done bool, err error) {
+	switch b.op {
+	case opSend:
+		return c.send(f, b, st, call), nil
+	case opRecv:
+		return c.receive(f, b, st, call)
+	case opPut:
+		return c.put(f, b, st, call), nil
+	case opTake:
+		return c.takeSignal(f, b)
+	case opDrain:
+		if !f.exposing || f.prog.piece < f.last {
+			return true, nil
+		}
+		if c.windows.late(1) >= 0 {
+			return false, nil
+		}
+		c.lent.Add(1)
+	}
+
+	return true, nil
+}
+
+// at makes a lane stand at instruction i.
+func (f *frame) at(st *laneState, i int) *laneState {
+	if st.at != i {
+		*st = laneState{at: i}
+		f.moves++
+	}
+	return st
+}
+
+func (f *frame) stop(st *laneState, i int) (status, error) {
+	f.at(st, i)
+	return blocked, nil
+}
+
+// limit is how many bytes gates let through: 0 when the instruction has to wait, else a count that it may reach. An open gate, or none, gives
+// maxBytes.
+func (f *frame) limit(gates []gate) int {
+	limit := maxBytes
+	for _, g := range gates {
+		st, steps := &f.lanes[g.lane], f.prog.lanes[g.lane]
+		switch {
+		case st.at == len(steps) || steps[st.at].pc > g.step:
+		case steps[st.at].pc == g.step && g.pipelined && st.moved > 0:
+			limit = min(limit, st.moved)
+		default:
+			return 0
+		}
+	}
+	return limit
+}
+
+// waitsAt is the instruction that a lane waits at, nil if it has finished or waits for another lane.
+func (f *frame) waitsAt(lane int) *instr {
+	at, steps := f.lanes[lane].at, f.prog.lanes[lane]
+	if at == len(steps) || f.limit(steps[at].gates) == 0 {
+		return nil
+	}
+	return &steps[at]
+}
+
+// entering reports whether the slot of the operation is not free yet.
+func (f *frame) entering() bool {
+	b := f.waitsAt(0)
+	return b != nil && b.op == opEnter
+}
+
+// draining reports whether the operation is done but for peers that still read what this rank exposes.
+func (f *frame) draining() bool {
+	b := f.waitsAt(len(f.lanes) - 1)
+	return b != nil && b.op == opDrain
+}
+
+// copyNumber copies what is as long as a number.
+func copyNumber(dst, src unsafe.Pointer, bytes int) bool {
+	switch bytes {
+	case 4:
+		*(*[4]byte)(dst) = *(*[4]byte)(src)
+	case 8:
+		*(*[8]byte)(dst) = *(*[8]byte)(src)
+	default:
+		return false
+	}
+	return true
+}
+
+// copy does one chunk of a copy or get. Memory that this rank exposes in place of its window is copied onto itself, which is nothing.
+func (c *Comm) copy(f *frame, b *instr, call *Call) error {
+	dst, err := c.locate(f, &b.dst, call, b.bytes)
+	if err != nil {
+		return err
+	}
+	src, err := c.locate(f, &b.src[0], call, b.bytes)
+	if err != nil {
+		return err
+	}
+	a := &f.prog.arithmetic
+	switch {
+	case !b.fused:
+		a.copy(b.step, dst, src, b.bytes)
+	case dst == src:
+		a.copy(b.step.twin, b.twin.in(f, call), src, b.bytes)
+	default:
+		a.both(b.step, dst, b.twin.in(f, call), src, b.bytes)
+	}
+	return nil
+}
+
+// reduce combines one chunk of all sources.
+func (c *Comm) reduce(f *frame, b *instr, call *Call) error {
+	dst, err := c.locate(f, &b.dst, call, b.bytes)
+	if err != nil {
+		return err
+	}
+	o := &f.operands
+	o.sources = o.sources[:0]
+	for k := range b.src {
+		src, err := c.locate(f, &b.src[k], call, b.bytes)
+		if err != nil {
+			return err
+		}
+		o.sources = append(o.sources, src)
+	}
+	if a := &f.prog.arithmetic; len(o.sources) == 2 && a.pre == 1 {
+		a.pair(b.step, dst, o.sources[0], o.sources[1], b.elems)
+	} else {
+		a.many(b.step, dst, o, b.bytes)
+	}
+	return nil
+}
+
+// locate is where an operand of so many bytes lies, whoever exposes memory in place of a window, and however the windows of peers are laid out.
+func (c *Comm) locate(f *frame, o *operand, call *Call, bytes int) (unsafe.Pointer, error) {
+	if f.dynamic {
+		switch o.base {
+		case baseOwn:
+			if f.mask>>o.chunk&1 != 0 {
+				return f.exposed[o.chunk], nil
+			}
+		case basePeer:
+			return c.locatePeer(f, o, bytes)
+		}
+	}
+	return o.in(f, call), nil
+}
+
+// locatePeer is where a chunk of a peer's window lies.
+func (c *Comm) locatePeer(f *frame, o *operand, bytes int) (unsafe.Pointer, error) {
+	peer, i, low := int(o.index), int(o.chunk), f.prog.low
+	if low.lends {
+		if at, lent, ok := c.windows.borrowed(peer, i, bytes); !ok {
+			return nil, c.astray(peer)
+		} else if lent {
+			return at, nil
+		}
+	}
+	tiny, n := f.prog.tiny, c.windows.notice(peer)
+	if low.told {
+		tiny = low.tiny(n.meta[2]&low48, f.prog.unit)
+	}
+	if tiny > 0 {
+		return unsafe.Pointer(&n.tiny[i*tiny]), nil
+	}
+	return unsafe.Add(c.windows.slotOf(peer), i*f.prog.cell), nil
+}
+
+// flush wakes the peers that sleep and should see what was published.
+func (c *Comm) flush() {
+	if c.frame.unrung {
+		c.frame.unrung = false
+		c.ring()
+	}
+}
+
+// aheadPauses are those of a rank that is as far ahead of another one as notices let it, before it looks again: it has nothing to lose, and each
+// look takes the line away that the other one writes in every operation.
+const aheadPauses = 8
+
+// entered waits awake until the memory whose turn it is may be used, and reports whether it may. It was not free just now.
+func (c *Comm) entered(f *frame, pace *park.Spinner) bool {
+	turns := f.prog.turns
+	if turns == plan.WindowNotices {
+		park.Pause(aheadPauses)
+	}
+	return c.awake(pace, func() bool { return c.windows.late(turns) < 0 })
+}
+
+// listen waits awake for a signal that was not there yet, and reports whether it came.
+func (c *Comm) listen(f *frame, b *instr, pace *park.Spinner) bool {
+	w := &c.windows
+	for f.prog.short && w.undisturbing(c.rank, b.peer) {
+		if !pace.Spin() {
+			w.waitedInVain()
+			break
+		}
+		if w.heard(b.peer, b.nth) {
+			pace.Reset()
+			return true
+		}
+	}
+	return c.awake(pace, func() bool { return w.heard(b.peer, b.nth) })
+}
+
+// awake waits for something without sleeping. It gives up when the thread should sleep, or somebody wants something of the driver.
+func (c *Comm) awake(pace *park.Spinner, ready func() bool) bool {
+	for pace.Turn() && pace.Spinning() {
+		if ready() {
+			pace.Reset()
+			return true
+		}
+	}
+	c.flush() // only now: who is awake has seen it, and the fence would hold this thread up until then
+	enterWait()
+	defer leaveWait()
+	for {
+		if ready() {
+			pace.Reset()
+			return true
+		}
+		if c.stop.Load() != nil || c.posted.Load() != nil || !pace.Turn() {
+			return false
+		}
+	}
+}
