@@ -117,7 +117,7 @@ func TestNoAllocations(t *testing.T) {
 			})
 		}
 		for _, coll := range collectives {
-			for _, n := range []int{2, 3000, 50_000} { // a shortcut, one piece, several
+			for _, n := range []int{2, 3000, 50_000} { // a kept program, one piece, several
 				sync(fmt.Sprintf("%v/%d", coll, n), 100, func(rank int) []*ccl.Call { return []*ccl.Call{callOf(coll, rank, ranks, n)} })
 			}
 		}

@@ -37,7 +37,7 @@ var deaths = map[string]struct {
 	next     func(c *ccl.Communicator, x []float32) error
 	turns    int // that the rank which is killed takes part in; 0: all
 }{
-	"shortcut":   {2, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 0},
+	"kept":       {2, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 0},
 	"asleep":     {2, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 100},
 	"pieces":     {16 << 20, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 0},
 	"registered": {16 << 20, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 0},

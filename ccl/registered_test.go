@@ -55,7 +55,7 @@ func lentCall(coll dtype.Collective, rank, ranks, n int, inPlace bool, in, out [
 }
 
 // Whoever of the ranks has registered memory lends it, at any offset; the others copy. The results have the same bits as without, also where
-// shortcuts were learned before and where an operation has several pieces.
+// programs were kept before and where an operation has several pieces.
 func TestRegistered(t *testing.T) {
 	lenders := []dtype.Collective{dtype.AllGather, dtype.AllReduce, dtype.ReduceScatter, dtype.AllToAll, dtype.Broadcast}
 	colls := append(slices.Clone(lenders), dtype.Reduce, dtype.Gather, dtype.Scatter)

@@ -337,7 +337,7 @@ func runTrials(t *testing.T, name string, ranks int, all []subject, list []runne
 				}
 				times := 1
 				if all[at[i]].gets {
-					times = 3 // the third time is a shortcut
+					times = 3 // the third time is by a kept program
 				}
 				for range times {
 					if errs[rank] = list[i].run(comms[rank]); errs[rank] != nil {

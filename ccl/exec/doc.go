@@ -1,9 +1,9 @@
-// Package exec runs plans: it lowers one rank's program, binds it to the buffers of a call, and moves the bytes over
-// transport links. A Comm is one rank of one group.
+// Package exec runs plans: it lowers one rank's part of a plan, compiles that for a shape of call, and moves the bytes
+// over transport links. A Comm is one rank of one group.
 //
 // # Whoever waits, works
 //
-// An operation is a cursor over a rank's program, resumable anywhere; no thread belongs to it. A thread that waits for an
+// An operation is a frame over a program, resumable anywhere; no thread belongs to it. A thread that waits for an
 // operation drives its Comm: it takes the driver's lock (one word, only ever tried), and advances whatever can be
 // advanced. Others that wait on the same Comm sleep on its turn word. Operations that nobody waits for are
 // driven by the process's one progress thread, which does not start at once: most are soon waited for, and its help would only hinder
@@ -53,14 +53,19 @@
 // A long block that goes to the window and to Out is read once (results.go). Where an operation touches more memory than the last-level cache holds, what
 // no step reads again is stored past it.
 //
-// # Shortcuts
+// # Programs
 //
-// A call that is made over windows, by a program of one lane, and for at least the third time, runs from places that were computed before
-// (express.go), without a cursor. It never sleeps: what cannot go on at once is left to the cursor, where it stands.
+// A plan is compiled for one shape of call (program.go): each step, or each chunk of one, becomes an instruction whose operands
+// are base (In, Out, Tmp, a window), block and offset; what surrounds the steps, entering and leaving a slot of the windows and
+// draining exposed memory, are instructions too. A program holds no pointers of the caller, so it serves every call of its shape:
+// those that came more than once are kept (cache), others are compiled into memory that is used again. Compiling takes longer
+// than running what is small.
 //
-// A posted call that is known so is begun by Post itself, before it is counted, if nothing else is queued; most end there on the rank that comes last.
-// The others are gone on with by whoever drives, in their turn, and left to the cursor before anybody looks for what is wrong, or
-// sleeps (posted.go). A Wait that finds the lock free takes it before it counts itself, and is spared that if its operation ends while it spins.
+// There is one interpreter (run.go). It never sleeps, and goes on where it has stopped; with a pace it waits awake. Run and Post
+// first try a call whose program is kept before they count it as pending, if nothing else is queued: most end there. What does
+// not is queued as it stands, for whoever drives. Before a driver sleeps it looks at the links of the peers that instructions
+// wait for. A Wait that finds the lock free takes it before it counts itself, and is spared that if its operation ends while it
+// spins.
 //
 // # Lengths
 //

@@ -43,6 +43,7 @@ type step struct {
 	dst             plan.Ref
 	src             []plan.Ref
 	from            []int  // whose memory each source is in; nil: this rank's
+	readsIn         bool   // one of its sources is In
 	result          bool   // no step of the rank reads what it writes, which is in Out
 	twin            *step  // of a copy into the window: the copy of the same source to Out behind it, which it does too where chunks are long
 	twinOf          *step  // the copy that does it too where chunks are long
@@ -86,6 +87,7 @@ func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) 
 		for i := range lane {
 			s := &lane[i]
 			steps[i] = step{kind: s.Kind, msgFirst: s.MsgFirst, final: s.Final, peer: s.Peer, channel: s.Chan, dst: s.Dst, src: s.Src, from: s.From}
+			steps[i].readsIn = slices.ContainsFunc(s.Src, func(r plan.Ref) bool { return r.Buf == plan.In })
 			if s.Kind == plan.Get {
 				steps[i].from = []int{s.Peer}
 			}

@@ -168,8 +168,8 @@ const (
 
 var text = [places]string{
 	ended: "has ended", postStop: "Post: stop.Load", firstLock: "Post: first lock.CompareAndSwap(0, 1)",
-	firstTake: "postExpress: posted.Swap(nil)", firstRide: "postExpress: look for the event of the call", firstPending: "postExpress: pending.Add(1)",
-	firstUnlock: "Post: lock.Store(0), no express", firstOver: "postExpress: lock.Store(0), the call has ended", postStopAgain: "allowed: stop.Load",
+	firstTake: "postKnown: posted.Swap(nil)", firstRide: "postKnown: look for the event of the call", firstPending: "postKnown: pending.Add(1)",
+	firstUnlock: "Post: lock.Store(0), no program", firstOver: "postKnown: lock.Store(0), the call has ended", postStopAgain: "allowed: stop.Load",
 	hastenTry: "Wait: first lock.CompareAndSwap(0, 1)", hastenTurn: "hasten: goes on or gives up", hastenUnlock: "Wait: lock.Store(0) after hasten",
 	hastenEnter: "Wait: waiting.Add(1), with the lock", hastenCancel: "Wait: cancel.fired, with the lock",
 	heldUnlock: "Wait: lock.Store(0), cancelled", pushPending: "push: pending.Add(1)",
@@ -296,7 +296,7 @@ type opSpec struct {
 	message   bool  // not ordered with the others
 	unasked   bool  // no operation: a message from a peer that nobody here asked for
 	cancel    bool  // is waited for with a Cancel
-	known     bool  // has an express
+	known     bool  // has a kept program
 	unknown   bool  // has none, and Post looks for one. Where neither is set this look is left out
 }
 

@@ -34,7 +34,7 @@ func warmed(t *testing.T, name string, ranks int, counts ...int) []*exec.Comm {
 }
 
 // Small operations in flight together, of the same memory and of other, are done in their order, whoever waits for them and however.
-func TestPostedShortcuts(t *testing.T) {
+func TestPostedKnown(t *testing.T) {
 	const ranks, burst, rounds = 3, 20, 6 // more than notices
 	for _, name := range []string{"inproc", "shm"} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestPostedShortcuts(t *testing.T) {
 }
 
 // An operation that only one rank posts, and that then nobody looks at, ends soon after the others come.
-func TestPostedShortcutUnattended(t *testing.T) {
+func TestPostedKnownUnattended(t *testing.T) {
 	for _, name := range []string{"inproc", "shm"} {
 		comms := warmed(t, name, 2, 6)
 		for range 20 {
@@ -120,7 +120,7 @@ func TestPostedShortcutUnattended(t *testing.T) {
 }
 
 // One thread posts and runs, another waits.
-func TestPostedShortcutsOfTwoThreads(t *testing.T) {
+func TestPostedKnownOfTwoThreads(t *testing.T) {
 	comms := warmed(t, "inproc", 2, 6)
 	var group sync.WaitGroup
 	for _, c := range comms {
@@ -155,7 +155,7 @@ func TestPostedShortcutsOfTwoThreads(t *testing.T) {
 }
 
 // What is wrong with a posted call, or comes to be, is told as of any other, to it and to those behind it.
-func TestPostedShortcutFaults(t *testing.T) {
+func TestPostedKnownFaults(t *testing.T) {
 	post := func(t *testing.T, c *exec.Comm, n int, d time.Duration) *exec.Op {
 		t.Helper()
 		x := make([]float32, n)

@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"slices"
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
@@ -80,11 +79,12 @@ const (
 	basePeer // that of another rank, or what that exposes
 )
 
-// operand is a place that depends on the buffers of a call and on whose turn the slots of the windows are.
+// operand is a chunk of a buffer: a place that depends on the buffers of a call and on whose turn the slots of the windows are.
 type operand struct {
 	base  base
+	buf   plan.Buffer
 	index int32 // block of In or Out; rank of a window
-	chunk int32 // of a window
+	chunk int32 // of the buffer
 	off   int
 	at    unsafe.Pointer // of a window: the first chunk, in the first turn; else nil
 }
@@ -169,6 +169,7 @@ func (l *layout) share(count int) (at, n int) {
 // compile makes p the program for a call, or for one piece of it. It keeps nothing of the call's memory.
 func (c *Comm) compile(p *program, low *lowered, call *Call, piece int) error {
 	size := call.Type.Size()
+	changed := p.low != low
 	p.low, p.unit = low, max(size, 1)
 	p.cut(c, low, call, piece)
 	p.chunks[plan.In] = p.cutBlocks(p.chunks[plan.In][:0], baseIn, call.In, size)
@@ -178,12 +179,15 @@ func (c *Comm) compile(p *program, low *lowered, call *Call, piece int) error {
 	if low.slots {
 		p.chunks[plan.Win] = p.chunks[plan.Win][:0]
 		for i, e := range low.win {
-			p.chunks[plan.Win] = append(p.chunks[plan.Win], chunk{c.windowOperand(p, c.rank, i), c.length(p, e, call)})
+			o := operand{base: baseOwn, chunk: int32(i)}
+			o.off, o.at = c.windowPlace(p, c.rank, i)
+			p.chunks[plan.Win] = append(p.chunks[plan.Win], chunk{o, c.length(p, e, call)})
 		}
 	} else {
 		p.chunks[plan.Win] = c.layOut(p, p.chunks[plan.Win][:0], low.win, call)
 	}
 	if p.tmp > maxBytes {
+		p.low = nil
 		return fault.New(fault.System, "no memory for the intermediate results of plan %s: more than %d bytes", low.name, maxBytes)
 	}
 	window := total(p.chunks[plan.Win])
@@ -194,12 +198,13 @@ func (c *Comm) compile(p *program, low *lowered, call *Call, piece int) error {
 	p.strict = low.told && !sameCounts(call)
 	p.calculate(c, call)
 	p.sign(call)
-	p.lanes = resized(p.lanes, len(low.lanes))
-	for i, steps := range low.lanes {
-		p.lanes[i] = c.compileLane(p, p.lanes[i][:0], steps)
+	if changed {
+		c.structure(p)
 	}
-	if low.slots {
-		p.end()
+	for _, lane := range p.lanes {
+		for i := range lane {
+			c.fit(p, &lane[i])
+		}
 	}
 	return nil
 }
@@ -274,16 +279,12 @@ func (c *Comm) layOut(p *program, chunks []chunk, extents []plan.Extent, call *C
 
 func aligned(bytes int) int { return (bytes + mem.Align - 1) &^ (mem.Align - 1) }
 
-// windowOperand is chunk i of a rank's window, where that is laid out as this rank's.
-func (c *Comm) windowOperand(p *program, rank, i int) operand {
-	o := operand{base: basePeer, index: int32(rank), chunk: int32(i), off: i * p.cell, at: c.windows.ranks[rank].slots}
-	if rank == c.rank {
-		o.base = baseOwn
-	}
+// windowPlace is where chunk i of a rank's window is, if that is laid out as this rank's.
+func (c *Comm) windowPlace(p *program, rank, i int) (off int, at unsafe.Pointer) {
 	if p.tiny > 0 {
-		o.off, o.at = i*p.tiny, unsafe.Pointer(&c.windows.ranks[rank].each[0].tiny)
+		return i * p.tiny, unsafe.Pointer(&c.windows.ranks[rank].each[0].tiny)
 	}
-	return o
+	return i * p.cell, c.windows.ranks[rank].slots
 }
 
 // length is the bytes of a chunk that is as long as e: from the blocks of the call, or from what the ranks have told each other.
@@ -323,6 +324,25 @@ func total(chunks []chunk) int {
 
 func (p *program) of(r plan.Ref) []chunk { return p.chunks[r.Buf][r.At : r.At+r.N] }
 
+// structure makes the instructions of p from the steps of its plan, and says which chunks they work on.
+func (c *Comm) structure(p *program) {
+	low := p.low
+	p.lanes = resized(p.lanes, len(low.lanes))
+	for i, steps := range low.lanes {
+		lane := p.lanes[i][:0]
+		if low.slots {
+			lane, _ = add(lane, opEnter, nil, -1)
+		}
+		for pc := range steps {
+			lane = c.addStep(low, lane, &steps[pc], pc)
+		}
+		p.lanes[i] = lane
+	}
+	if low.slots {
+		p.end()
+	}
+}
+
 // add appends an instruction for a step. What its place held before is used again.
 func add(lane []instr, op opcode, s *step, pc int) ([]instr, *instr) {
 	n := len(lane)
@@ -332,83 +352,78 @@ func add(lane []instr, op opcode, s *step, pc int) ([]instr, *instr) {
 		lane = append(lane, instr{})
 	}
 	b := &lane[n]
-	src := b.src[:0]
-	*b = instr{op: op, src: src, step: s, pc: pc}
+	*b = instr{op: op, src: b.src[:0], step: s, pc: pc}
 	if s != nil {
-		b.peer, b.nth, b.first, b.gates, b.gated = s.peer, s.nth, s.first, s.gates, s.gates != nil
+		b.peer, b.nth, b.first = s.peer, s.nth, s.first
+		b.gates, b.gated = s.gates, s.gates != nil
 	}
 	return lane, b
 }
 
-// compileLane appends the instructions of a lane.
-func (c *Comm) compileLane(p *program, lane []instr, steps []step) []instr {
-	low := p.low
-	if low.slots {
-		lane, _ = add(lane, opEnter, nil, -1)
+// addStep appends the instructions of a step: one for each chunk of a copy, reduce, get or getreduce.
+func (c *Comm) addStep(low *lowered, lane []instr, s *step, pc int) []instr {
+	switch s.kind {
+	case plan.Send:
+		lane, _ = add(lane, opSend, s, pc)
+		return lane
+	case plan.Recv, plan.RecvReduce:
+		lane, _ = add(lane, opRecv, s, pc)
+		return lane
+	case plan.Wait:
+		op := opWait
+		if !low.words {
+			op = opTake
+		}
+		lane, _ = add(lane, op, s, pc)
+		return lane
+	case plan.Put, plan.Packet, plan.Signal:
+		if !low.words {
+			lane, _ = add(lane, opPut, s, pc)
+		} else if s.nth > 0 { // else the next signal says it
+			lane, _ = add(lane, opSignal, s, pc)
+		}
+		return lane
 	}
-	var b *instr
-	for pc := range steps {
-		switch s := &steps[pc]; s.kind {
-		case plan.Send:
-			lane, b = add(lane, opSend, s, pc)
-			b.from, b.plain = p.of(s.src[0]), p.pre == 1 || s.src[0].Buf != plan.In
-		case plan.Recv, plan.RecvReduce:
-			lane, b = add(lane, opRecv, s, pc)
-			if b.to = p.of(s.dst); s.kind == plan.RecvReduce {
-				b.from = p.of(s.src[0])
+	if s.dst.N == 0 && s.gates != nil {
+		lane, _ = add(lane, opGate, s, pc) // what comes behind it may rely on that
+	}
+	for i := range s.dst.N {
+		var b *instr
+		if lane, b = add(lane, opCopy, s, pc); i > 0 {
+			b.gates, b.gated = nil, false
+		}
+		if len(s.src) > 1 {
+			b.op = opReduce
+		}
+		b.dst = low.operand(s.dst, i)
+		if s.twin != nil {
+			b.twin = low.operand(s.twin.dst, i)
+		}
+		for k, r := range s.src {
+			o := low.operand(r, i)
+			if s.from != nil && s.from[k] != c.rank {
+				o.base, o.index = basePeer, int32(s.from[k])
 			}
-		case plan.Wait:
-			lane, b = add(lane, opWait, s, pc)
-			if b.extended = low.lends; !low.words {
-				b.op = opTake
-			}
-		case plan.Put, plan.Packet, plan.Signal:
-			switch {
-			case !low.words:
-				lane, b = add(lane, opPut, s, pc)
-				if s.kind != plan.Signal {
-					b.from, b.plain = p.of(s.src[0]), p.pre == 1 || s.src[0].Buf != plan.In
-				}
-			case s.nth > 0: // else the next signal says it
-				lane, b = add(lane, opSignal, s, pc)
-				b.extended = low.lends || p.strict
-			}
-		default:
-			lane = c.compileLocal(p, lane, s, pc)
+			b.src = append(b.src, o)
 		}
 	}
 	return lane
 }
 
-// compileLocal appends an instruction for each chunk of a copy, reduce, get or getreduce.
-func (c *Comm) compileLocal(p *program, lane []instr, s *step, pc int) []instr {
-	if s.gates != nil {
-		lane, _ = add(lane, opGate, s, pc) // also where the chunks are empty: what comes behind it may rely on that
+// operand is chunk i of a Ref.
+func (low *lowered) operand(r plan.Ref, i int) operand {
+	o := operand{buf: r.Buf, chunk: int32(r.At + i)}
+	switch {
+	case r.Buf == plan.In:
+		o.base, o.index = baseIn, o.chunk/int32(low.split)
+	case r.Buf == plan.Out:
+		o.base, o.index = baseOut, o.chunk/int32(low.split)
+	case r.Buf == plan.Win && low.slots:
+		o.base = baseOwn
+	default:
+		o.base = baseTmp
 	}
-	for i, dst := range p.of(s.dst) {
-		if dst.bytes == 0 || s.twinOf != nil && together(dst.bytes) {
-			continue
-		}
-		var b *instr
-		lane, b = add(lane, opCopy, s, pc)
-		b.gates, b.gated = nil, false
-		b.bytes, b.dst, b.plain = dst.bytes, dst.operand, !s.final || p.post == 1
-		if b.fused = s.twin != nil && together(dst.bytes); b.fused {
-			b.twin = p.of(s.twin.dst)[i].operand
-		}
-		if len(s.src) > 1 {
-			b.op, b.elems = opReduce, dst.bytes/p.elem
-		}
-		for k, r := range s.src {
-			b.plain = b.plain && (p.pre == 1 || r.Buf != plan.In)
-			if s.from != nil && s.from[k] != c.rank {
-				b.src = append(b.src, c.windowOperand(p, s.from[k], r.At+i))
-			} else {
-				b.src = append(b.src, p.chunks[r.Buf][r.At+i].operand)
-			}
-		}
-	}
-	return lane
+	return o
 }
 
 // end appends what a program that uses the slots of the windows ends with, in a lane of its own behind all others if there are several.
@@ -427,11 +442,54 @@ func (p *program) end() {
 		pc = len(p.low.lanes[0])
 	}
 	var b *instr
-	if p.lanes[last], b = add(p.lanes[last], opLeave, nil, pc); gates != nil {
-		b.gates, b.gated = gates, true
-	}
+	p.lanes[last], b = add(p.lanes[last], opLeave, nil, pc)
+	b.gates, b.gated = gates, gates != nil
 	if p.low.lends {
 		p.lanes[last], _ = add(p.lanes[last], opDrain, nil, pc)
+	}
+}
+
+// fit gives an instruction the places and lengths of its chunks. Empty ones are left out when it runs: a place must not lie behind the memory, not even
+// unused, since the garbage collector would find what is there.
+func (c *Comm) fit(p *program, b *instr) {
+	s := b.step
+	switch b.op {
+	case opSignal:
+		b.extended = p.low.lends || p.strict
+	case opWait:
+		b.extended = p.low.lends
+	case opCopy, opReduce:
+		dst := &p.chunks[b.dst.buf][b.dst.chunk]
+		b.bytes, b.dst.off, b.dst.at = dst.bytes, dst.off, dst.at
+		b.plain = (!s.final || p.post == 1) && (p.pre == 1 || !s.readsIn)
+		fused := together(b.bytes)
+		if b.fused = fused && s.twin != nil; b.fused {
+			twin := &p.chunks[b.twin.buf][b.twin.chunk]
+			b.twin.off, b.twin.at = twin.off, twin.at
+		}
+		if fused && s.twinOf != nil {
+			b.bytes = 0
+		}
+		if b.op == opReduce {
+			b.elems = b.bytes / p.elem
+		}
+		for k := range b.src {
+			o := &b.src[k]
+			if o.base == basePeer {
+				o.off, o.at = c.windowPlace(p, int(o.index), int(o.chunk))
+			} else {
+				src := &p.chunks[o.buf][o.chunk]
+				o.off, o.at = src.off, src.at
+			}
+		}
+	case opSend, opRecv, opPut:
+		b.plain = p.pre == 1 || !s.readsIn
+		if s.kind == plan.Recv || s.kind == plan.RecvReduce {
+			b.to = p.of(s.dst)
+		}
+		if len(s.src) > 0 {
+			b.from = p.of(s.src[0])
+		}
 	}
 }
 
@@ -587,9 +645,11 @@ func (p *program) size() int {
 
 // seenBefore reports whether a call came before, and remembers it if not.
 func (s *cache) seenBefore(call *Call) bool {
-	if i := slices.IndexFunc(s.seen[:], func(each shape) bool { return each.is(call) }); i >= 0 {
-		s.seen[i].call.Coll = dtype.NoCollective
-		return true
+	for i := range s.seen {
+		if s.seen[i].is(call) {
+			s.seen[i].call.Coll = dtype.NoCollective
+			return true
+		}
 	}
 	s.seen[s.nextSeen].take(call)
 	s.nextSeen = (s.nextSeen + 1) % keptShapes

@@ -238,6 +238,9 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 			}
 			err = c.examine(f, b.peer, n, call)
 		case opCopy:
+			if b.bytes == 0 {
+				continue
+			}
 			if f.dynamic {
 				err = c.copy(f, b, call)
 				break
@@ -245,11 +248,14 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 			dst, src := b.dst.in(f, call), b.src[0].in(f, call)
 			if b.fused {
 				p.both(b.step, dst, b.twin.in(f, call), src, b.bytes)
-			} else if b.bytes > 8 || !b.plain || !copyNumber(dst, src, b.bytes) {
+			} else if b.bytes > 16 || !b.plain || !copyNumber(dst, src, b.bytes) {
 				p.copy(b.step, dst, src, b.bytes)
 			}
 			continue
 		case opReduce:
+			if b.bytes == 0 {
+				continue
+			}
 			if b.plain && len(b.src) == 2 && !f.dynamic {
 				p.kern(b.dst.in(f, call), b.src[0].in(f, call), b.src[1].in(f, call), b.elems)
 				continue
@@ -354,13 +360,15 @@ func (f *frame) draining() bool {
 	return b != nil && b.op == opDrain
 }
 
-// copyNumber copies what is as long as a number.
+// copyNumber copies what is as long as a number, or a complex one.
 func copyNumber(dst, src unsafe.Pointer, bytes int) bool {
 	switch bytes {
 	case 4:
 		*(*[4]byte)(dst) = *(*[4]byte)(src)
 	case 8:
 		*(*[8]byte)(dst) = *(*[8]byte)(src)
+	case 16:
+		*(*[16]byte)(dst) = *(*[16]byte)(src)
 	default:
 		return false
 	}

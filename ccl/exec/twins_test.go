@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 )
 
-// Long blocks, which go to the window and to Out together, by the cursor and by shortcuts, in one piece and in several. Odd ranks store
+// Long blocks, which go to the window and to Out together, by new programs and by kept ones, in one piece and in several. Odd ranks store
 // their results past the cache.
 func TestLongBlocks(t *testing.T) {
 	const ranks, slot = 2, 192 << 10

@@ -11,9 +11,9 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 )
 
-// Different small calls that take turns, each with other buffers than the time before, become shortcuts, give the right result, and allocate nothing
-// once they are known. Calls that differ from a known one in anything are no shortcuts of it.
-func TestShortcuts(t *testing.T) {
+// Different small calls that take turns, each with other buffers than the time before, are kept as programs, give the right result, and allocate nothing
+// once they are known. Calls that differ from a known one in anything do not run by it.
+func TestKnownCalls(t *testing.T) {
 	const ranks, kinds, rounds = 3, 12, 5
 	for _, name := range []string{"inproc", "shm"} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestShortcuts(t *testing.T) {
 }
 
 // A call that is wrong is refused in the same words whether its shape is known or not, and harms nobody.
-func TestShortcutsAreChecked(t *testing.T) {
+func TestKnownCallsAreChecked(t *testing.T) {
 	comms := join(t, "inproc", 2, plans{dtype.AllReduce: catalogued("one_shot_window")}.of)
 	both := func(f func(rank int, c *exec.Comm) error) {
 		t.Helper()
@@ -78,7 +78,7 @@ func TestShortcutsAreChecked(t *testing.T) {
 }
 
 // Another call in place of a known one is a mismatch on both sides, and no wrong sum.
-func TestShortcutMismatch(t *testing.T) {
+func TestKnownMismatch(t *testing.T) {
 	comms := join(t, "inproc", 2, plans{dtype.AllReduce: catalogued("one_shot_window")}.of)
 	var group sync.WaitGroup
 	errs := make([]error, 2)
@@ -158,7 +158,7 @@ func TestToldLengths(t *testing.T) {
 }
 
 // Operations are counted in one sequence, whichever way they run; the ranks need not take the same way.
-func TestShortcutsAreNumbered(t *testing.T) {
+func TestKnownCallsAreNumbered(t *testing.T) {
 	comms := join(t, "inproc", 2, plans{dtype.AllReduce: catalogued("one_shot_window")}.of)
 	each(t, 2, func(rank int) error {
 		c, x := comms[rank], make([]float32, 4)
@@ -187,8 +187,8 @@ func TestShortcutsAreNumbered(t *testing.T) {
 	require.Equal(t, 1, exec.Programs(comms[0]))
 }
 
-// BenchmarkShortcut is what a shortcut costs besides waiting: the peer has always said its word.
-func BenchmarkShortcut(b *testing.B) {
+// BenchmarkKnown is what a kept program costs besides waiting: the peer has always said its word.
+func BenchmarkKnown(b *testing.B) {
 	ops := []struct {
 		name string
 		plan string
@@ -226,5 +226,48 @@ func BenchmarkShortcut(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkShapes is what operations of one shape, and of more shapes than are kept, cost their ranks together, without any waiting: one thread posts them
+// at all ranks and works for each in turn.
+func BenchmarkShapes(b *testing.B) {
+	for _, name := range []string{"one_shot_window", "ring"} {
+		for _, ranks := range []int{2, 8} {
+			for _, shapes := range []int{1, 40} {
+				b.Run(fmt.Sprintf("%s/%dranks/%d", name, ranks, shapes), func(b *testing.B) {
+					comms := join(b, "inproc", ranks, plans{dtype.AllReduce: catalogued(name)}.of)
+					x := make([][]float32, ranks)
+					for rank := range x {
+						x[rank] = make([]float32, 64)
+					}
+					ops := make([]*exec.Op, ranks)
+					turn := 0
+					for b.Loop() {
+						turn = (turn + 1) % shapes
+						for rank, c := range comms {
+							op, err := c.Post(sumCall(x[rank][:1+turn], x[rank][:1+turn]))
+							if err != nil {
+								b.Fatal(err)
+							}
+							ops[rank] = op
+						}
+						for rank := 0; rank < ranks; {
+							rank = 0
+							for _, op := range ops {
+								if done, err := op.Poll(); err != nil {
+									b.Fatal(err)
+								} else if done {
+									rank++
+								}
+							}
+						}
+						for _, op := range ops {
+							op.Free()
+						}
+					}
+				})
+			}
+		}
 	}
 }
