@@ -224,7 +224,18 @@ func (c *Comm) do(call *Call) error {
 		alone = c.pending.Load() == 0 && c.broken == nil
 		if alone && call.Coll.Valid() {
 			if p := c.known(call); p != nil {
-				return c.runKnown(p, call)
+				quick := c.quick.Load() + 1
+				park.Publish(&c.quick, quick)
+				seq := c.colls.Load() + quick
+				var pace park.Spinner
+				if ended, err := c.try(p, call, seq, &pace); !ended {
+					return c.goOn(call, seq, err, &pace)
+				}
+				c.unlock()
+				if c.pending.Load() != 0 {
+					c.handOver()
+				}
+				return nil
 			}
 		} else if alone && call.plainMessage(c.size) {
 			return c.runMessage(call)
@@ -257,27 +268,6 @@ func (c *Comm) do(call *Call) error {
 	return err
 }
 
-// runKnown is Run where nothing else is posted, by a program that the Comm has. The thread holds the lock, and lets it go.
-func (c *Comm) runKnown(p *program, call *Call) error {
-	quick := c.quick.Load() + 1
-	park.Publish(&c.quick, quick)
-	seq := c.colls.Load() + quick
-	var pace park.Spinner
-	ended, err := c.try(p, call, seq, &pace)
-	if ended {
-		c.unlock()
-		if c.pending.Load() != 0 {
-			c.handOver()
-		}
-		return nil
-	}
-	op := &c.alone
-	op.set(c, call, seq)
-	c.pending.Add(1)
-	c.queueUnderway(op, err)
-	return c.driveAlone(op, &pace)
-}
-
 // try begins an operation before it has an Op, and reports whether it has ended: most of the simple ones do. If not, it is to be queued.
 func (c *Comm) try(p *program, call *Call, seq uint64, pace *park.Spinner) (ended bool, err error) {
 	f := &c.frame
@@ -292,6 +282,15 @@ func (c *Comm) try(p *program, call *Call, seq uint64, pace *park.Spinner) (ende
 	c.history.add(p.digest)
 	f.prog = nil
 	return true, nil
+}
+
+// goOn is the rest of Run after try. The lock is let go.
+func (c *Comm) goOn(call *Call, seq uint64, err error, pace *park.Spinner) error {
+	op := &c.alone
+	op.set(c, call, seq)
+	c.pending.Add(1)
+	c.queueUnderway(op, err)
+	return c.driveAlone(op, pace)
 }
 
 // postKnown is Post for a call whose program the Comm has. It returns nil if there is none; only then the lock, which the caller has taken, is still

@@ -28,6 +28,7 @@ type program struct {
 	short    bool           // ranks keep their core as long as that holds up nobody (undisturbing)
 	exposes  bool           // it may expose registered memory to the peers
 	strict   bool           // lengths that peers announce are compared with those of this rank, one by one
+	unheard  bool           // it may read windows of ranks before it has heard from them where their chunks are
 }
 
 type opcode uint8
@@ -195,7 +196,7 @@ func (c *Comm) compile(p *program, low *lowered, call *Call, piece int) error {
 	p.exposes = low.lends && !(call.Coll.Reduces() && call.Op == dtype.PremulSum) && (p.last > 0 || window >= worthLending(call.Coll))
 	p.straight = len(low.lanes) == 1 && low.signallers == nil
 	p.simple = p.straight && p.tmp == 0 && !p.exposes
-	p.strict = low.told && !sameCounts(call)
+	p.strict, p.unheard = low.told && !sameCounts(call), low.unheard
 	p.calculate(c, call)
 	p.sign(call)
 	if changed {

@@ -67,7 +67,7 @@ func (f *frame) begin(p *program, seq uint64, before history, begun uint64) {
 	f.said[1] = p.said[1]
 	f.said[2] = p.said[2] ^ uint64(before.hash())<<48
 	f.shift = p.shift[begun%plan.WindowNotices]
-	f.dynamic = p.low.unheard
+	f.dynamic = p.unheard
 	f.lanes = f.lanes[:1]
 	f.lanes[0] = laneState{}
 }
@@ -213,10 +213,9 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 		if b.gated && f.limit(b.gates) == 0 {
 			return f.stop(st, int(i))
 		}
-		done, err := true, error(nil)
 		switch b.op {
 		case opSignal:
-			n := &w.ranks[c.rank].each[turn]
+			n := &w.page.each[turn]
 			if b.first {
 				n.meta[0], n.meta[1], n.meta[2] = f.said[0], f.said[1], f.said[2]
 				if b.extended {
@@ -225,7 +224,6 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 			}
 			park.Publish(&n.word, w.word(b.nth))
 			f.unrung = true
-			continue
 		case opWait:
 			from := &w.ranks[b.peer]
 			n := &from.each[turn]
@@ -233,17 +231,20 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 				return f.stop(st, int(i))
 			}
 			from.known = max(from.known, w.begun)
-			if !b.first || !p.strict && !n.differs(&f.said, b.extended) {
-				continue
+			if b.first && (p.strict || n.differs(&f.said, b.extended)) {
+				if err := c.examine(f, b.peer, n, call); err != nil {
+					return failed, err
+				}
 			}
-			err = c.examine(f, b.peer, n, call)
 		case opCopy:
 			if b.bytes == 0 {
 				continue
 			}
 			if f.dynamic {
-				err = c.copy(f, b, call)
-				break
+				if err := c.copy(f, b, call); err != nil {
+					return failed, err
+				}
+				continue
 			}
 			dst, src := b.dst.in(f, call), b.src[0].in(f, call)
 			if b.fused {
@@ -251,7 +252,6 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 			} else if b.bytes > 16 || !b.plain || !copyNumber(dst, src, b.bytes) {
 				p.copy(b.step, dst, src, b.bytes)
 			}
-			continue
 		case opReduce:
 			if b.bytes == 0 {
 				continue
@@ -260,27 +260,28 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 				p.kern(b.dst.in(f, call), b.src[0].in(f, call), b.src[1].in(f, call), b.elems)
 				continue
 			}
-			err = c.reduce(f, b, call)
+			if err := c.reduce(f, b, call); err != nil {
+				return failed, err
+			}
 		case opEnter:
 			if w.late(p.turns) >= 0 && (pace == nil || !c.entered(f, pace)) {
 				return f.stop(st, int(i))
 			}
-			continue
 		case opLeave:
 			c.leaveSlot(&f.said)
 			f.unrung = false // who leaves rings
-			continue
 		default:
-			done, err = c.message(f, b, f.at(st, int(i)), call)
-		}
-		if err != nil {
-			return failed, err
-		}
-		if !done {
-			return f.stop(st, int(i))
+			done, err := c.message(f, b, f.at(st, int(i)), call)
+			if err != nil {
+				return failed, err
+			}
+			if !done {
+				return f.stop(st, int(i))
+			}
 		}
 	}
-	_, _ = f.stop(st, len(steps))
+	st.at = len(steps)
+	f.moves++
 	return finished, nil
 }
 

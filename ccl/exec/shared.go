@@ -59,6 +59,7 @@ type shared struct {
 	begun uint64
 	least uint64 // operations that every rank has left, as far as this rank has seen
 	ranks []sharedRank
+	page  *page // of this rank
 	fence park.Fence
 	seats *park.Seats // nil where there are cores for all ranks
 	// All ranks have said where they run, and those are on the core of this one.
@@ -100,6 +101,7 @@ func (w *shared) open(opts *Options) error {
 		}
 		w.ranks[r] = sharedRank{page: (*page)(unsafe.Pointer(&memory[0])), slots: unsafe.Pointer(&memory[windowHeader])}
 	}
+	w.page = w.ranks[opts.Rank].page
 	w.own, w.seats = opts.Window, park.NewSeats(len(w.ranks))
 	w.openArenas(opts)
 	return nil
@@ -223,7 +225,7 @@ func (c *Comm) leaveSlot(called *transport.Meta) {
 	past := &w.past[w.begun%plan.WindowNotices]
 	past[0], past[1], past[2] = called[0], called[1], called[2] // one by one, as runLane
 	w.begun++
-	w.ranks[c.rank].left.Store(w.begun) // a fence, after which nobody who sleeps is missed
+	w.page.left.Store(w.begun) // a fence, after which nobody who sleeps is missed
 	c.notifyAll()
 	if w.seats != nil && w.begun%(seatEvery/2) == 0 {
 		w.settle(c.rank)
