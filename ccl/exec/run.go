@@ -280,8 +280,10 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 			}
 		}
 	}
-	st.at = len(steps)
-	f.moves++
+	if st.at != len(steps) {
+		st.at = len(steps)
+		f.moves++
+	}
 	return finished, nil
 }
 
