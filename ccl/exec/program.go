@@ -200,7 +200,7 @@ func (c *Comm) compile(p *program, low *lowered, call *Call, piece int) error {
 	p.calculate(c, call)
 	p.sign(call)
 	if changed {
-		c.structure(p)
+		p.structure(c.rank)
 	}
 	for _, lane := range p.lanes {
 		for i := range lane {
@@ -326,7 +326,7 @@ func total(chunks []chunk) int {
 func (p *program) of(r plan.Ref) []chunk { return p.chunks[r.Buf][r.At : r.At+r.N] }
 
 // structure makes the instructions of p from the steps of its plan, and says which chunks they work on.
-func (c *Comm) structure(p *program) {
+func (p *program) structure(rank int) {
 	low := p.low
 	p.lanes = resized(p.lanes, len(low.lanes))
 	for i, steps := range low.lanes {
@@ -335,7 +335,7 @@ func (c *Comm) structure(p *program) {
 			lane, _ = add(lane, opEnter, nil, -1)
 		}
 		for pc := range steps {
-			lane = c.addStep(low, lane, &steps[pc], pc)
+			lane = low.add(rank, lane, &steps[pc], pc)
 		}
 		p.lanes[i] = lane
 	}
@@ -361,8 +361,8 @@ func add(lane []instr, op opcode, s *step, pc int) ([]instr, *instr) {
 	return lane, b
 }
 
-// addStep appends the instructions of a step: one for each chunk of a copy, reduce, get or getreduce.
-func (c *Comm) addStep(low *lowered, lane []instr, s *step, pc int) []instr {
+// add appends the instructions of a step: one for each chunk of a copy, reduce, get or getreduce.
+func (low *lowered) add(rank int, lane []instr, s *step, pc int) []instr {
 	switch s.kind {
 	case plan.Send:
 		lane, _ = add(lane, opSend, s, pc)
@@ -402,7 +402,7 @@ func (c *Comm) addStep(low *lowered, lane []instr, s *step, pc int) []instr {
 		}
 		for k, r := range s.src {
 			o := low.operand(r, i)
-			if s.from != nil && s.from[k] != c.rank {
+			if s.from != nil && s.from[k] != rank {
 				o.base, o.index = basePeer, int32(s.from[k])
 			}
 			b.src = append(b.src, o)

@@ -2,6 +2,7 @@ package exec_test
 
 import (
 	"fmt"
+	"math/rand"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
@@ -20,12 +21,18 @@ type reference[T number] struct {
 	pc       [][]int    // by rank, lane
 	messages map[[3]int][][][]T
 	signals  map[[3]int]int
+	dice     *rand.Rand // of the schedule; nil for one that is always the same
 }
 
 // result is every rank's blocks of Out. in is every rank's blocks of In; length the elements of a block.
 func result[T number](p *plan.Plan, op dtype.Op, factor float64, in [][][]T, length func(plan.Extent) int) ([][][]T, error) {
+	return scheduled(p, op, factor, in, length, nil)
+}
+
+// scheduled is result in a schedule that dice draw.
+func scheduled[T number](p *plan.Plan, op dtype.Op, factor float64, in [][][]T, length func(plan.Extent) int, dice *rand.Rand) ([][][]T, error) {
 	ranks := p.Spec.Ranks
-	m := &reference[T]{p: p, op: op, factor: factor, messages: map[[3]int][][][]T{}, signals: map[[3]int]int{}}
+	m := &reference[T]{p: p, op: op, factor: factor, dice: dice, messages: map[[3]int][][][]T{}, signals: map[[3]int]int{}}
 	for rank := range ranks {
 		program := p.Program(rank)
 		program = program.Flat()
@@ -47,12 +54,22 @@ func result[T number](p *plan.Plan, op dtype.Op, factor float64, in [][][]T, len
 		}
 		m.memory = append(m.memory, memory)
 	}
+	var lanes [][2]int
+	for rank := range ranks {
+		for lane := range m.programs[rank].Lanes {
+			lanes = append(lanes, [2]int{rank, lane})
+		}
+	}
 	for moved := true; moved; {
 		moved = false
-		for rank := range ranks {
-			for lane := range m.programs[rank].Lanes {
-				for m.step(rank, lane) {
-					moved = true
+		if dice != nil {
+			dice.Shuffle(len(lanes), func(i, k int) { lanes[i], lanes[k] = lanes[k], lanes[i] })
+		}
+		for _, at := range lanes {
+			for m.step(at[0], at[1]) {
+				moved = true
+				if dice != nil && dice.Intn(2) == 0 {
+					break
 				}
 			}
 		}

@@ -1,0 +1,115 @@
+package exec_test
+
+import (
+	"fmt"
+	"math/rand"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/verify"
+)
+
+// The plan that runs is right: every plan of the catalogue, for each root, as groups with windows and without run it, with short and with long blocks.
+func TestCatalogueAsRun(t *testing.T) {
+	most := 8
+	if testing.Short() || underRace {
+		most = 4
+	}
+	proven := 0
+	for ranks := 1; ranks <= most; ranks++ {
+		all, _ := subjects(ranks)
+		for _, s := range all {
+			for root := range ranks {
+				if root > 0 && !s.Coll.Rooted() {
+					break
+				}
+				p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Root: root, Shape: s.shape})
+				require.NoError(t, err)
+				for _, windows := range []bool{false, true} {
+					if s.gets && !windows {
+						continue
+					}
+					for _, long := range []bool{false, true} {
+						what := fmt.Sprintf("%v/%s %v on %d ranks, root %d, windows %v, long blocks %v", s.Coll, s.Name, s.shape, ranks, root, windows, long)
+						made, err := exec.AsRun(p, windows, long)
+						require.NoError(t, err, what)
+						for rank := range ranks {
+							require.NoError(t, made.Validate(rank), what)
+						}
+						_, err = verify.Plan(made, verify.Options{})
+						require.NoError(t, err, "%s\n%s", what, made.Text())
+						proven++
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d plans as they run", proven)
+}
+
+// Programs with a mistake are refused, or do the same as before in whatever order their ranks come.
+func TestMutantsOfPrograms(t *testing.T) {
+	ranks := []int{2, 3, 4}
+	if testing.Short() || underRace {
+		ranks = ranks[:2]
+	}
+	dice := rand.New(rand.NewSource(1))
+	killed, total, harmless := 0, 0, map[string]int{}
+	for _, n := range ranks {
+		all, _ := subjects(n)
+		for _, s := range all {
+			p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: n, Shape: s.shape})
+			require.NoError(t, err)
+			for rank := range n {
+				long := rank%2 == 1
+				require.NoError(t, exec.Mutants(p, true, long, rank, func(what string, mutant *plan.Plan) {
+					total++
+					if _, err := verify.Plan(mutant, verify.Options{Brief: true}); err != nil {
+						killed++
+						return
+					}
+					harmless[what[strings.Index(what, ")")+2:]]++
+					for range 10 {
+						require.NoError(t, likeThePlan(p, mutant, dice), "%v/%s %v on %d ranks, %s\n%s\n%s", s.Coll, s.Name, s.shape, n, what, p.Text(), mutant.Text())
+					}
+				}))
+			}
+		}
+	}
+	t.Logf("%d of %d killed; %d do the same as before: %v", killed, total, total-killed, harmless)
+	require.Greater(t, killed, total/2)
+}
+
+// likeThePlan compares what a mutant does, in an order that dice draw, with what its plan does.
+func likeThePlan(p, mutant *plan.Plan, dice *rand.Rand) error {
+	coll, ranks := p.Spec.Coll, p.Spec.Ranks
+	length := func(e plan.Extent) int { return 4 * p.Split }
+	in := make([][][]int32, ranks)
+	for rank := range in {
+		for range coll.InBlocks(ranks, rank, p.Spec.Root) {
+			block := make([]int32, 4*p.Split)
+			for i := range block {
+				block[i] = dice.Int31n(1000)
+			}
+			in[rank] = append(in[rank], block)
+		}
+	}
+	want, err := result(p, dtype.Sum, 1, in, length)
+	if err != nil {
+		return err
+	}
+	got, err := scheduled(mutant, dtype.Sum, 1, in, length, dice)
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("got %v, want %v", got, want)
+	}
+	return nil
+}
