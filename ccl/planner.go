@@ -1,6 +1,7 @@
 package ccl
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -190,7 +191,10 @@ func (p *planner) Make(algorithm int, spec plan.Spec) (*plan.Plan, error) {
 	if _, known := verified.Load(key); known {
 		return made, nil
 	}
-	if _, err := verify.Plan(made, verify.Options{Brief: true}); err != nil {
+	if _, err = verify.Plan(made, verify.Options{Brief: true}); err == nil {
+		err = provenAsRun(made)
+	}
+	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "GOCCL_VERIFY=always: algorithm %s for %v is wrong; choose another and report this", made.Name, spec)
 	}
 	verified.Store(key, made)
@@ -260,6 +264,29 @@ func loadPlan(data []byte, determinism int) (*plan.Plan, error) {
 	if _, err := verify.Accept(p, determinism, verify.Options{}); err != nil {
 		return nil, err
 	}
+	if err := provenAsRun(p); err != nil {
+		return nil, err
+	}
 	verified.Store(key, p)
 	return p, nil
+}
+
+// provenAsRun proves a plan in the forms in which groups run it: with windows and without, with short and with long blocks. What a group
+// refuses to run needs no proof.
+func provenAsRun(p *plan.Plan) error {
+	for _, windows := range []bool{false, true} {
+		for _, long := range []bool{false, true} {
+			made, err := exec.AsRun(p, windows, long)
+			if errors.Is(err, fault.NotSupported) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if _, err := verify.Plan(made, verify.Options{Brief: true}); err != nil {
+				return fault.Wrap(fault.Internal, err, "plan %s is right and would run wrongly (windows %v, long blocks %v); please report this", p.Name, windows, long)
+			}
+		}
+	}
+	return nil
 }

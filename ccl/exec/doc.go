@@ -67,6 +67,13 @@
 // wait for. A Wait that finds the lock free takes it before it counts itself, and is spared that if its operation ends while it
 // spins.
 //
+// # Proof
+//
+// What runs is no longer the plan as it was written: signals are words, copies are fused and stand earlier, steps are cut into
+// chunks. AsRun makes a plan of the programs again (asrun.go), which package verify proves like any other: those of the
+// catalogue in tests, those of users before their first use. How operations follow each other (slots, draining) is proven apart
+// (package verify, "Sequences").
+//
 // # Lengths
 //
 // A plan that forwards blocks of other ranks (plan.Counts) needs to know how long they are. Its operations begin with an all_gather of lengths,
