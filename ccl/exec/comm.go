@@ -358,24 +358,12 @@ func (c *Comm) runAlone(call *Call) error {
 
 // driveAlone is the rest of runAlone. The lock is let go.
 func (c *Comm) driveAlone(op *Op, pace *park.Spinner) error {
-	for {
-		moved := c.advance()
-		if op.state.Load() != opPending {
-			break
-		}
-		if moved {
-			pace.Reset()
-			continue
-		}
-		if c.poll() || pace.Turn() && pace.Spinning() {
-			continue
-		}
+	if !c.hasten(op, pace) {
 		enterWait()
 		c.waiting.Add(1)
 		c.drive(op, nil, pace)
 		c.waiting.Add(-1)
 		leaveWait()
-		break
 	}
 	err := op.err
 	op.forget()

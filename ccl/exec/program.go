@@ -45,7 +45,6 @@ const (
 	opRecv
 	opPut  // frames: puts, packets and signals
 	opTake // frames: a signal was counted
-	opGate // nothing but its gates
 )
 
 // instr is a step of a plan, or one chunk of it.
@@ -384,9 +383,6 @@ func (low *lowered) add(rank int, lane []instr, s *step, pc int) []instr {
 			lane, _ = add(lane, opSignal, s, pc)
 		}
 		return lane
-	}
-	if s.dst.N == 0 && s.gates != nil {
-		lane, _ = add(lane, opGate, s, pc) // what comes behind it may rely on that
 	}
 	for i := range s.dst.N {
 		var b *instr
