@@ -6,12 +6,14 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// AsRun is a plan in the form in which Comms run it, to be proven: what its signals have become, and in which order its copies
-// are made. windows says that ranks share memory, long that blocks are so long that copies are fused. Where the group cannot run the plan
-// it fails as the group does.
+// AsRun is a plan in the form in which Comms run it, to be proven: what its signals have become,
+// and in which order its copies are made. windows says that ranks share memory, long that blocks
+// are so long that copies are fused. Where the group cannot run the plan it fails as the group
+// does.
 //
-// A signal that is a word in a window is given to nobody in particular: the word counts. So a wait for it becomes a wait for the first
-// instruction that publishes as much, and that one a signal to whoever waits for it.
+// A signal that is a word in a window is given to nobody in particular: the word counts. So a wait
+// for it becomes a wait for the first instruction that publishes as much, and that one a signal to
+// whoever waits for it.
 func AsRun(p *plan.Plan, windows, long bool) (*plan.Plan, error) {
 	programs, err := compileAll(p, windows)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Channels of a link: the one of send and recv, the one of puts and signals, and behind them those of the messages of plans.
+// Channels of a link: the one of send and recv, the one of puts and signals, and behind them those
+// of the messages of plans.
 const (
 	p2pChannel = iota
 	windowChannel
@@ -32,7 +33,8 @@ func LinkChannels(plan int) int { return ownChannels + plan }
 
 // Planner chooses and makes the plans of a Comm. It is a pure function of values that all ranks agree on.
 type Planner interface {
-	// Choose names the algorithm for a vector of so many bytes (0 where ranks may not know alike), as a small number.
+	// Choose names the algorithm for a vector of so many bytes (0 where ranks may not know alike),
+	// as a small number.
 	Choose(coll dtype.Collective, ranks int, bytes int64) int
 	// Make makes the plan of an algorithm that Choose named.
 	Make(algorithm int, spec plan.Spec) (*plan.Plan, error)
@@ -196,7 +198,8 @@ func (c *Comm) post(call *Call) (*Op, error) {
 	op := newOp(c, call)
 	op.notify = true
 	c.push(op)
-	// A first turn of work on this thread: what fits the channels is on its way before the caller computes on.
+	// A first turn of work on this thread: what fits the channels is on its way before the caller
+	// computes on.
 	if c.lock.CompareAndSwap(0, 1) {
 		c.advance()
 		c.unlock()
@@ -268,7 +271,8 @@ func (c *Comm) do(call *Call) error {
 	return err
 }
 
-// try begins an operation before it has an Op, and reports whether it has ended: most of the simple ones do. If not, it is to be queued.
+// try begins an operation before it has an Op, and reports whether it has ended: most of the simple
+// ones do. If not, it is to be queued.
 func (c *Comm) try(p *program, call *Call, seq uint64, pace *park.Spinner) (ended bool, err error) {
 	f := &c.frame
 	f.begin(p, seq, c.history, c.windows.begun)
@@ -293,8 +297,9 @@ func (c *Comm) goOn(call *Call, seq uint64, err error, pace *park.Spinner) error
 	return c.driveAlone(op, pace)
 }
 
-// postKnown is Post for a call whose program the Comm has. It returns nil if there is none; only then the lock, which the caller has taken, is still
-// held. Where nothing else is queued the operation runs before it has an Op to wait in, and most end here at the rank that comes last.
+// postKnown is Post for a call whose program the Comm has. It returns nil if there is none; only
+// then the lock, which the caller has taken, is still held. Where nothing else is queued the
+// operation runs before it has an Op to wait in, and most end here at the rank that comes last.
 func (c *Comm) postKnown(call *Call) *Op {
 	if c.broken != nil {
 		return nil
@@ -346,8 +351,8 @@ func (c *Comm) queueUnderway(op *Op, err error) {
 	}
 }
 
-// runAlone is Run where nothing else is posted: the thread holds the lock and goes on holding it. The operation needs no queue, and no waiter
-// but this thread ever knows of it.
+// runAlone is Run where nothing else is posted: the thread holds the lock and goes on holding it.
+// The operation needs no queue, and no waiter but this thread ever knows of it.
 func (c *Comm) runAlone(call *Call) error {
 	op := &c.alone
 	op.set(c, call, c.number(call))
@@ -484,8 +489,8 @@ func (c *Comm) lowered(coll dtype.Collective, root int, bytes int64) (*lowered, 
 	return low, err
 }
 
-// begin starts the head of the queue. It may refuse the operation alone: before anything has moved, and for reasons that every rank finds in
-// its own call.
+// begin starts the head of the queue. It may refuse the operation alone: before anything has moved,
+// and for reasons that every rank finds in its own call.
 func (c *Comm) begin(op *Op) error {
 	f, call := &c.frame, &op.call
 	if op != &c.alone { // Run has looked for it

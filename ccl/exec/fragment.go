@@ -10,12 +10,13 @@ const (
 	// maxFragment is how much a send asks for at once: large enough to hide the hand-over, small enough that
 	// both sides find it in the cache and that several are in flight.
 	maxFragment = 128 << 10
-	// tile is the piece of local work that is done before the next: it stays in the first-level cache, and keeps
-	// the time in assembly short.
+	// tile is the piece of local work that is done before the next: it stays in the first-level
+	// cache, and keeps the time in assembly short.
 	tile = 16 << 10
 )
 
-// send puts fragments of the message into the channel until the space, or the limit, is used up. It reports the end.
+// send puts fragments of the message into the channel until the space, or the limit, is used up. It
+// reports the end.
 func (c *Comm) send(f *frame, b *instr, st *laneState, call *Call) (done bool) {
 	src, limit := b.from, f.limit(b.gates)
 	all := total(src)
@@ -57,7 +58,8 @@ func (c *Comm) send(f *frame, b *instr, st *laneState, call *Call) (done bool) {
 	}
 }
 
-// receive takes fragments of the message out of the channel as they are there. It reports the end of the message.
+// receive takes fragments of the message out of the channel as they are there. It reports the end
+// of the message.
 func (c *Comm) receive(f *frame, b *instr, st *laneState, call *Call) (done bool, err error) {
 	dst, s := b.to, b.step
 	all := total(dst)

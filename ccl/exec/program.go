@@ -11,8 +11,9 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// program is one rank's part of a plan, compiled for one shape of call: every instruction has its operands as base, block and
-// offset, so that a repeated call needs only its base pointers. It is not changed while an operation runs by it.
+// program is one rank's part of a plan, compiled for one shape of call: every instruction has its
+// operands as base, block and offset, so that a repeated call needs only its base pointers. It is
+// not changed while an operation runs by it.
 type program struct {
 	low   *lowered
 	lanes [][]instr
@@ -79,7 +80,8 @@ const (
 	basePeer // that of another rank, or what that exposes
 )
 
-// operand is a chunk of a buffer: a place that depends on the buffers of a call and on whose turn the slots of the windows are.
+// operand is a chunk of a buffer: a place that depends on the buffers of a call and on whose turn
+// the slots of the windows are.
 type operand struct {
 	base  base
 	buf   plan.Buffer
@@ -109,9 +111,11 @@ func (o *operand) in(f *frame, call *Call) unsafe.Pointer {
 	return unsafe.Add(blocks[o.index].Ptr, o.off)
 }
 
-// layout says which part of each block an operation, or a piece of it, has, and where the chunks of a window are. A plan that reads windows is cut into
-// pieces so that every chunk of a window fits its cell of the slot. All ranks find the same, because the lengths of all blocks are known
-// to all of them, by the collective or by the exchange, or because each waits in every piece for all others and hears from them how many they need.
+// layout says which part of each block an operation, or a piece of it, has, and where the chunks of
+// a window are. A plan that reads windows is cut into pieces so that every chunk of a window fits
+// its cell of the slot. All ranks find the same, because the lengths of all blocks are known to all
+// of them, by the collective or by the exchange, or because each waits in every piece for all
+// others and hears from them how many they need.
 type layout struct {
 	piece, last int
 	reach       int                     // elements of each block in one piece; 0: all
@@ -287,7 +291,8 @@ func (c *Comm) windowPlace(p *program, rank, i int) (off int, at unsafe.Pointer)
 	return i * p.cell, c.windows.ranks[rank].slots
 }
 
-// length is the bytes of a chunk that is as long as e: from the blocks of the call, or from what the ranks have told each other.
+// length is the bytes of a chunk that is as long as e: from the blocks of the call, or from what
+// the ranks have told each other.
 func (c *Comm) length(p *program, e plan.Extent, call *Call) int {
 	if p.low.counts {
 		return c.exchange.length(p, e, call)
@@ -334,7 +339,7 @@ func (p *program) structure(rank int) {
 			lane, _ = add(lane, opEnter, nil, -1)
 		}
 		for pc := range steps {
-			lane = low.add(rank, lane, &steps[pc], pc)
+			lane = low.addStep(rank, lane, &steps[pc], pc)
 		}
 		p.lanes[i] = lane
 	}
@@ -360,8 +365,8 @@ func add(lane []instr, op opcode, s *step, pc int) ([]instr, *instr) {
 	return lane, b
 }
 
-// add appends the instructions of a step: one for each chunk of a copy, reduce, get or getreduce.
-func (low *lowered) add(rank int, lane []instr, s *step, pc int) []instr {
+// addStep appends the instructions of a step: one for each chunk of a copy, reduce, get or getreduce.
+func (low *lowered) addStep(rank int, lane []instr, s *step, pc int) []instr {
 	switch s.kind {
 	case plan.Send:
 		lane, _ = add(lane, opSend, s, pc)
@@ -423,7 +428,8 @@ func (low *lowered) operand(r plan.Ref, i int) operand {
 	return o
 }
 
-// end appends what a program that uses the slots of the windows ends with, in a lane of its own behind all others if there are several.
+// end appends what a program that uses the slots of the windows ends with, in a lane of its own
+// behind all others if there are several.
 func (p *program) end() {
 	last := len(p.lanes) - 1
 	var gates []gate
@@ -446,8 +452,9 @@ func (p *program) end() {
 	}
 }
 
-// fit gives an instruction the places and lengths of its chunks. Empty ones are left out when it runs: a place must not lie behind the memory, not even
-// unused, since the garbage collector would find what is there.
+// fit gives an instruction the places and lengths of its chunks. Empty ones are left out when it
+// runs: a place must not lie behind the memory, not even unused, since the garbage collector would
+// find what is there.
 func (c *Comm) fit(p *program, b *instr) {
 	s := b.step
 	switch b.op {
@@ -507,7 +514,8 @@ func (f *shape) is(call *Call) bool {
 	return is
 }
 
-// compare reports whether a call has this shape, and whether its blocks are where those of the one before were.
+// compare reports whether a call has this shape, and whether its blocks are where those of the one
+// before were.
 func (f *shape) compare(call *Call) (is, same bool) {
 	if f.call.Coll != call.Coll || f.call.Type != call.Type || f.call.Op != call.Op || f.call.Root != call.Root || f.call.Factor != call.Factor ||
 		len(f.blocks) != len(call.In)+len(call.Out) {
@@ -547,14 +555,16 @@ func (f *shape) takeBlocks(call *Call) {
 	}
 }
 
-// A Comm keeps so many programs, none of more instructions than mostKeptInstrs, and remembers so many shapes of calls that came once.
+// A Comm keeps so many programs, none of more instructions than mostKeptInstrs, and remembers so
+// many shapes of calls that came once.
 const (
 	keptPrograms   = 16
 	keptShapes     = 16
 	mostKeptInstrs = 1024
 )
 
-// cache keeps the programs of calls that came more than once. The same calls come again and again, and to compile one takes longer than to run it.
+// cache keeps the programs of calls that came more than once. The same calls come again and again,
+// and to compile one takes longer than to run it.
 type cache struct {
 	each     [keptPrograms]cached
 	recent   uint // the one that was used last
@@ -569,8 +579,8 @@ type cached struct {
 	program
 }
 
-// of is the program of a call, nil if it has none, and whether the blocks are where they were. Calls come in the same order again, so the one
-// after the last is tried first.
+// of is the program of a call, nil if it has none, and whether the blocks are where they were.
+// Calls come in the same order again, so the one after the last is tried first.
 func (s *cache) of(call *Call) (x *cached, same bool) {
 	for i := range uint(keptPrograms) {
 		at := (s.recent + i) % keptPrograms
@@ -586,7 +596,8 @@ func (s *cache) of(call *Call) (x *cached, same bool) {
 	return nil, false
 }
 
-// known is the program by which a call can run as it is, nil if there is none. What it returns is checked, as Call.check and begin would.
+// known is the program by which a call can run as it is, nil if there is none. What it returns is
+// checked, as Call.check and begin would.
 func (c *Comm) known(call *Call) *program {
 	x, same := c.cache.of(call)
 	if x == nil || !same && !x.fits(call, c.rank) {

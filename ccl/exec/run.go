@@ -10,8 +10,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// frame is all the state of the operation under way, which can stop and go on anywhere. It is kept from one operation to the next, so that running one
-// allocates nothing.
+// frame is all the state of the operation under way, which can stop and go on anywhere. It is kept
+// from one operation to the next, so that running one allocates nothing.
 type frame struct {
 	prog  *program // nil: no operation is under way
 	op    *Op      // the head of the queue; nil while Run or Post try the operation before it is queued
@@ -36,8 +36,8 @@ type frame struct {
 	asking
 }
 
-// laneState is how far a lane has come: instructions before at are done, of this one `moved` bytes are, which end at offset off of chunk number
-// chunk of its message.
+// laneState is how far a lane has come: instructions before at are done, of this one `moved` bytes
+// are, which end at offset off of chunk number chunk of its message.
 type laneState struct {
 	at, chunk, off, moved int
 }
@@ -137,7 +137,8 @@ func (f *frame) meta(bytes int) transport.Meta {
 	return m
 }
 
-// step goes on with the operation under way as far as it can without sleeping; with a pace it also waits awake, as long as that allows.
+// step goes on with the operation under way as far as it can without sleeping; with a pace it also
+// waits awake, as long as that allows.
 func (c *Comm) step(f *frame, call *Call, pace *park.Spinner) (status, error) {
 	for {
 		p := f.prog
@@ -201,8 +202,9 @@ func (c *Comm) runLanes(f *frame, call *Call) (status, error) {
 	}
 }
 
-// runLane is the interpreter. Ranks wait for each other, so whatever is done here between two waits counts twice; that is why the commonest
-// instructions are done without another call, and the words of said are stored one by one: one that was just written is not read back as part of something
+// runLane is the interpreter. Ranks wait for each other, so whatever is done here between two waits
+// counts twice; that is why the commonest instructions are done without another call, and the words
+// of said are stored one by one: one that was just written is not read back as part of something
 // longer, which would wait for the store.
 func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (status, error) {
 	p, w, st := f.prog, &c.windows, &f.lanes[lane]
@@ -325,8 +327,8 @@ func (f *frame) stop(st *laneState, i int) (status, error) {
 	return blocked, nil
 }
 
-// limit is how many bytes gates let through: 0 when the instruction has to wait, else a count that it may reach. An open gate, or none, gives
-// maxBytes.
+// limit is how many bytes gates let through: 0 when the instruction has to wait, else a count that
+// it may reach. An open gate, or none, gives maxBytes.
 func (f *frame) limit(gates []gate) int {
 	limit := maxBytes
 	for _, g := range gates {
@@ -378,7 +380,8 @@ func copyNumber(dst, src unsafe.Pointer, bytes int) bool {
 	return true
 }
 
-// copy does one chunk of a copy or get. Memory that this rank exposes in place of its window is copied onto itself, which is nothing.
+// copy does one chunk of a copy or get. Memory that this rank exposes in place of its window is
+// copied onto itself, which is nothing.
 func (c *Comm) copy(f *frame, b *instr, call *Call) error {
 	dst, err := c.locate(f, &b.dst, call, b.bytes)
 	if err != nil {
@@ -423,7 +426,8 @@ func (c *Comm) reduce(f *frame, b *instr, call *Call) error {
 	return nil
 }
 
-// locate is where an operand of so many bytes lies, whoever exposes memory in place of a window, and however the windows of peers are laid out.
+// locate is where an operand of so many bytes lies, whoever exposes memory in place of a window,
+// and however the windows of peers are laid out.
 func (c *Comm) locate(f *frame, o *operand, call *Call, bytes int) (unsafe.Pointer, error) {
 	if f.dynamic {
 		switch o.base {
@@ -466,11 +470,13 @@ func (c *Comm) flush() {
 	}
 }
 
-// aheadPauses are those of a rank that is as far ahead of another one as notices let it, before it looks again: it has nothing to lose, and each
-// look takes the line away that the other one writes in every operation.
+// aheadPauses are those of a rank that is as far ahead of another one as notices let it, before it
+// looks again: it has nothing to lose, and each look takes the line away that the other one writes
+// in every operation.
 const aheadPauses = 8
 
-// entered waits awake until the memory whose turn it is may be used, and reports whether it may. It was not free just now.
+// entered waits awake until the memory whose turn it is may be used, and reports whether it may. It
+// was not free just now.
 func (c *Comm) entered(f *frame, pace *park.Spinner) bool {
 	turns := f.prog.turns
 	if turns == plan.WindowNotices {
@@ -495,7 +501,8 @@ func (c *Comm) listen(f *frame, b *instr, pace *park.Spinner) bool {
 	return c.awake(pace, func() bool { return w.heard(b.peer, b.nth) })
 }
 
-// awake waits for something without sleeping. It gives up when the thread should sleep, or somebody wants something of the driver.
+// awake waits for something without sleeping. It gives up when the thread should sleep, or somebody
+// wants something of the driver.
 func (c *Comm) awake(pace *park.Spinner, ready func() bool) bool {
 	for pace.Turn() && pace.Spinning() {
 		if ready() {
