@@ -3,6 +3,7 @@ package exec
 import (
 	"slices"
 
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 )
 
@@ -19,7 +20,57 @@ func AsRun(p *plan.Plan, windows, long bool) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	for rank := range programs {
+		if why := programs[rank].wrongEnds(); why != "" {
+			return nil, fault.New(fault.Internal, "plan %s as rank %d runs it: %s", p.Name, rank, why)
+		}
+	}
 	return lift(p, programs, long), nil
+}
+
+// wrongEnds says what is wrong with the instructions that stand around the steps; nothing if windows
+// are accessed behind opEnter and before opLeave only, in all lanes, and exposed memory is drained
+// after that. Package verify proves sequences of operations that do so.
+func (p *program) wrongEnds() string {
+	if !p.low.slots {
+		return ""
+	}
+	left, drained := 0, 0
+	for l, lane := range p.lanes {
+		inside := false
+		for i := range lane {
+			switch b := &lane[i]; {
+			case b.op == opEnter:
+				inside = true
+			case b.op == opLeave:
+				if left++; len(b.gates) != len(p.lanes)-1 {
+					return "it leaves the slot while other lanes run"
+				}
+				for _, g := range b.gates {
+					if g.pipelined || g.step != len(p.low.lanes[g.lane])-1 {
+						return "it leaves the slot while other lanes run"
+					}
+				}
+				inside = false
+			case b.op == opDrain:
+				if drained++; left == 0 || i != len(lane)-1 || l != len(p.lanes)-1 {
+					return "it drains what it exposes before it has left the slot"
+				}
+			case !inside:
+				return "it uses the slot before it has entered, or after it has left"
+			}
+		}
+		if inside && len(p.lanes) == 1 {
+			return "it does not leave the slot"
+		}
+	}
+	if left != 1 {
+		return "it does not leave the slot once"
+	}
+	if p.low.lends && drained != 1 {
+		return "it does not drain what it exposes"
+	}
+	return ""
 }
 
 // compileAll is the structure of the programs of all ranks.
