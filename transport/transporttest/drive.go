@@ -66,12 +66,10 @@ func (s *side) sleep(what string, deadline time.Time, look func() bool) (bool, e
 		s.bell.Cancel()
 		return true, nil
 	}
-	left := time.Until(deadline)
-	if left <= 0 {
-		s.bell.Cancel()
+	s.bell.Sleep(ticket, max(time.Until(deadline), 0))
+	if !time.Now().Before(deadline) { // and what may have come meanwhile does not count: nobody rang for it
 		return false, fmt.Errorf("side %s hangs: %s", s.name, what)
 	}
-	s.bell.Sleep(ticket, left)
 	return false, nil
 }
 
