@@ -90,14 +90,19 @@ func testLook(t *testing.T, p *pair) {
 				t.Fatal(err)
 			}
 		}
-		// Peek and Consume go together, and so do Look and Release.
+		// Peek and Consume go together, and so do Look and Release. What was lent meanwhile stays lent.
+		lent := to.Reserve(5000)
 		to.Consume()
 		p.until(t, "fragment does not arrive", func() bool { payload, m = to.Look(); return m != nil })
 		if err := isFragment(5, 100+i)(payload, *m); err != nil {
 			t.Fatal(err)
 		}
 		to.Release()
+		pattern(300 + i)(lent)
+		meta := metaOf(300 + i)
+		to.Commit(len(lent), &meta)
 		p.expect(t, from, 5, 200+i)
+		p.expect(t, from, len(lent), 300+i)
 	}
 }
 
