@@ -21,12 +21,26 @@ type Channel interface {
 	// Reserve lends space for one payload of up to n bytes: n bytes, or fewer where space is short, or nil without
 	// credit. For n = 0 it lends an empty, non-nil slice. The memory is aligned to 64 bytes where n > 32.
 	Reserve(n int) []byte
-	// Commit publishes the first n bytes of what the last Reserve lent, with m.
+	// Publish sends the first n bytes of what the last Reserve lent, with m, as a part of a series. A peer that looks may find
+	// the fragment at once; a peer that sleeps is woken for it by Flush, which must follow.
+	Publish(n int, m *Meta)
+	// Commit is Publish and Flush: a series of one, or the end of one.
 	Commit(n int, m *Meta)
-	// Peek returns the oldest unread fragment, the same one until Release. The payload is valid until then.
+
+	// Look returns the oldest unread fragment, the same one until Consume or Release; m is nil if there is none. Payload and m
+	// point into the transport's memory and are valid until then.
+	Look() (payload []byte, m *Meta)
+	// Peek is Look with a copy of the Meta, which the caller may keep.
 	Peek() (payload []byte, m Meta, ok bool)
-	// Release gives the fragment of the last Peek back to the sender.
+	// Consume gives the fragment of the last Look or Peek back to the sender, as a part of a series. A sender without credit
+	// may find the space at once; one that sleeps is woken for it by Flush, which must follow.
+	Consume()
+	// Release is Consume and Flush.
 	Release()
+
+	// Flush ends a series: from here on the peer learns of everything that was published or consumed, even if it sleeps. It
+	// leaves alone what Reserve has lent, and costs next to nothing where there is no series.
+	Flush()
 }
 
 // Link joins a local rank of a group to one peer of it.
@@ -41,7 +55,7 @@ type Link interface {
 	// Err is nil while the path works, and for good the reason once it does not. It is cheap: called whenever
 	// nothing arrives.
 	Err() error
-	// Close ends this side in order: what was committed still arrives, then the peer sees fault.PeerLeft. It does not wait
+	// Close ends this side in order, a series too: what was published still arrives, then the peer sees fault.PeerLeft. It does not wait
 	// for the peer. Memory lent by the link must not be touched afterwards.
 	Close() error
 }
@@ -59,9 +73,9 @@ type Session struct {
 	Window *mem.Window
 }
 
-// Flusher is a Link whose fragments stay in this process for a while after their Commit.
+// Flusher is a Link whose fragments stay in this process for a while after their Commit, and after Channel.Flush, which does not wait for them.
 type Flusher interface {
-	// Flushed reports whether everything committed so far has left this process, or never will. It never waits.
+	// Flushed reports whether everything published so far has left this process, or never will. It never waits.
 	Flushed() bool
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/inproc"
 	"github.com/goccl/goccl/transport/tcp"
 	"github.com/goccl/goccl/transport/transporttest"
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,15 @@ func TestConformancePassThrough(t *testing.T) {
 		a, bellA := wrapped(t, n)
 		b, bellB := wrapped(t, n)
 		return transporttest.Pair{A: a, B: b, BellA: bellA, BellB: bellB}
+	}, transporttest.Options{})
+}
+
+// TestConformanceOfMemory wraps a fabric that wakes nobody before Flush.
+func TestConformanceOfMemory(t *testing.T) {
+	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
+		bell := park.NewBell()
+		f := NewNetwork().Wrap(inproc.New(bell), bell)
+		return transporttest.Pair{A: f, B: f, BellA: bell, BellB: bell}
 	}, transporttest.Options{})
 }
 

@@ -57,7 +57,7 @@ type channel struct {
 	slow   bool // one of the faults is a delay
 
 	mu      sync.Mutex // Err looks at channels too
-	number  int        // of the fragment that Peek looks at
+	number  int        // of the oldest unread fragment
 	seen    bool       // its faults have acted
 	due     time.Time  // when it may be seen
 	spoiled []byte     // its payload, if corrupted
@@ -76,20 +76,36 @@ func (c *channel) Commit(n int, m *transport.Meta) {
 	}
 }
 
+func (c *channel) Publish(n int, m *transport.Meta) {
+	if !c.link.cut.done.Load() {
+		c.inner.Publish(n, m)
+	}
+}
+
+func (c *channel) Flush() { c.inner.Flush() }
+
 func (c *channel) Peek() ([]byte, transport.Meta, bool) {
-	payload, m, ok := c.inner.Peek()
-	if !ok || len(c.faults) == 0 {
-		return payload, m, ok
+	payload, m := c.Look()
+	if m == nil {
+		return nil, transport.Meta{}, false
+	}
+	return payload, *m, true
+}
+
+func (c *channel) Look() ([]byte, *transport.Meta) {
+	payload, m := c.inner.Look()
+	if m == nil || len(c.faults) == 0 {
+		return payload, m
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.arrived(payload) {
-		return nil, transport.Meta{}, false
+		return nil, nil
 	}
 	if c.spoiled != nil {
 		payload = c.spoiled
 	}
-	return payload, m, true
+	return payload, m
 }
 
 // arrived reports whether the fragment may be seen; c.mu is held.
@@ -105,10 +121,10 @@ func (c *channel) arrived(payload []byte) bool {
 
 // late reports whether a fragment is being held back.
 func (c *channel) late() bool {
-	payload, _, ok := c.inner.Peek()
+	payload, m := c.inner.Look()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return ok && !c.arrived(payload) && !c.link.cut.done.Load()
+	return m != nil && !c.arrived(payload) && !c.link.cut.done.Load()
 }
 
 // act lets the faults of a fragment happen. It reports that the link was cut.
@@ -138,13 +154,18 @@ func (c *channel) act(payload []byte) bool {
 }
 
 func (c *channel) Release() {
+	c.Consume()
+	c.Flush()
+}
+
+func (c *channel) Consume() {
 	if len(c.faults) == 0 {
-		c.inner.Release()
+		c.inner.Consume()
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.inner.Release()
+	c.inner.Consume()
 	c.number++
 	c.seen, c.due, c.spoiled = false, time.Time{}, nil
 }

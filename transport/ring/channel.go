@@ -189,13 +189,13 @@ func (c *Channel) settle(released uint64) {
 	}
 }
 
-// Commit publishes the first n bytes of what the last Reserve lent.
+// Commit is Publish and Flush.
 func (c *Channel) Commit(n int, m *transport.Meta) {
 	c.Publish(n, m)
 	c.Flush()
 }
 
-// Publish is Commit without the peer being woken, for all of a series but the last: Flush must follow.
+// Publish sends the first n bytes of what the last Reserve lent. The peer may see them at once, and is not woken.
 func (c *Channel) Publish(n int, m *transport.Meta) {
 	if c.closed {
 		return
@@ -221,7 +221,7 @@ func (c *Channel) Publish(n int, m *transport.Meta) {
 	park.Publish(&l.word, packWord(uint32(c.head), c.kind, n))
 }
 
-// Flush ends a series of Publish and Consume: whoever sleeps in the peer's process is woken if there was any.
+// Flush ends a series: whoever sleeps in the peer's process is woken if anything was published or consumed.
 func (c *Channel) Flush() {
 	if !c.quiet || c.closed {
 		return
@@ -234,7 +234,7 @@ func (c *Channel) Flush() {
 	c.bell.Ring()
 }
 
-// Peek returns the oldest unread fragment.
+// Peek is Look with a copy of the Meta.
 func (c *Channel) Peek() (payload []byte, m transport.Meta, ok bool) {
 	payload, in := c.Look()
 	if in == nil {
@@ -244,7 +244,7 @@ func (c *Channel) Peek() (payload []byte, m transport.Meta, ok bool) {
 	return payload, m, true
 }
 
-// Look is Peek for who does not keep the Meta, which is nil if there is no fragment.
+// Look returns the oldest unread fragment.
 func (c *Channel) Look() (payload []byte, m *transport.Meta) {
 	if c.held {
 		return c.payload, &c.meta
@@ -279,13 +279,13 @@ func (c *Channel) Look() (payload []byte, m *transport.Meta) {
 	return payload, &c.meta
 }
 
-// Release gives the fragment of the last Peek back to the sender.
+// Release is Consume and Flush.
 func (c *Channel) Release() {
 	c.Consume()
 	c.Flush()
 }
 
-// Consume is Release without the peer being woken, for all of a series but the last: Flush must follow.
+// Consume gives the fragment of the last Look back to the sender, which is not woken.
 func (c *Channel) Consume() {
 	if c.closed {
 		return

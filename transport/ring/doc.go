@@ -15,8 +15,9 @@
 //
 // # Series
 //
-// Publish and Consume are Commit and Release without a fence and without the bell, which Flush makes good at the end of a series. The fragments of a
-// series follow each other in one slot of the pool, so that a long message uses little of the caches, and the next one the same memory.
+// Publish and Consume store a word each, which the peer may see at once; Flush passes a fence and rings the bell, once for a series.
+// The fragments of a series follow each other in one slot of the pool, so that a long message uses little of the caches, and the next
+// one the same memory.
 //
 // # Trust
 //

@@ -63,7 +63,10 @@ func (ch *channel) Reserve(n int) []byte {
 }
 
 // Commit implements transport.Channel.
-func (ch *channel) Commit(n int, m *transport.Meta) {
+func (ch *channel) Commit(n int, m *transport.Meta) { ch.Publish(n, m) }
+
+// Publish implements transport.Channel. It writes at once: every frame is a call of the kernel anyway, and the peer can work on it meanwhile.
+func (ch *channel) Publish(n int, m *transport.Meta) {
 	q := &ch.out
 	if q.lent == nil || n < 0 || n > q.lentBytes {
 		panic("tcp: Commit of more than the last Reserve lent")
@@ -80,19 +83,34 @@ func (ch *channel) Commit(n int, m *transport.Meta) {
 	c.flush()
 }
 
+// Flush implements transport.Channel. Nothing is held back.
+func (ch *channel) Flush() {}
+
 // Peek implements transport.Channel.
 func (ch *channel) Peek() ([]byte, transport.Meta, bool) {
+	payload, m := ch.Look()
+	if m == nil {
+		return nil, transport.Meta{}, false
+	}
+	return payload, *m, true
+}
+
+// Look implements transport.Channel.
+func (ch *channel) Look() ([]byte, *transport.Meta) {
 	q := &ch.in
 	at := q.released.Load()
 	if at == q.arrived.Load() || ch.session.closing.Load() {
-		return nil, transport.Meta{}, false
+		return nil, nil
 	}
 	f := &q.ring[at%maxFragments]
-	return f.payload(), f.meta, true
+	return f.payload(), &f.meta
 }
 
 // Release implements transport.Channel.
-func (ch *channel) Release() {
+func (ch *channel) Release() { ch.Consume() }
+
+// Consume implements transport.Channel.
+func (ch *channel) Consume() {
 	q := &ch.in
 	at := q.released.Load()
 	arrived := q.arrived.Load()

@@ -46,7 +46,7 @@
 //
 // # Threads
 //
-// Sockets do not block and have no goroutine each: Commit and Release write at once, Poll reads and writes all sockets. One thread at a time
+// Sockets do not block and have no goroutine each: Publish and Consume write at once, Poll reads and writes all sockets. One thread at a time
 // reads a socket and one writes it (try-locks); what a thread could not write because another was writing, that other writes. One
 // goroutine for the whole fabric waits for events on behalf of threads that sleep (Arm), of Connect, and of sessions that were closed
 // before all was sent.

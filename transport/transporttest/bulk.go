@@ -21,23 +21,29 @@ type stream struct {
 	bytes  int
 	sum    uint32
 	frames uint64
-	want   int // bytes left of the message that is being sent
+	want   int  // bytes left of the message that is being sent
+	series bool // what goes at once is a series
 }
 
-func newStream(seed byte) *stream {
-	return &stream{random: rand.New(rand.NewPCG(uint64(seed), 7)), source: rand.NewChaCha8([32]byte{seed})}
+func newStream(seed byte, series bool) *stream {
+	return &stream{random: rand.New(rand.NewPCG(uint64(seed), 7)), source: rand.NewChaCha8([32]byte{seed}), series: series}
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // advance sends what credit allows of the stream. The Meta carries number and running hash of the sender.
 func (s *stream) advance(ch transport.Channel) error {
+	send := put
+	if s.series {
+		send = publish
+		defer ch.Flush()
+	}
 	for s.bytes < bulkBytes {
 		if s.want == 0 {
 			s.want = 1 + s.random.IntN([]int{32, 3000, 60000, 400000}[s.random.IntN(4)])
 			s.want = min(s.want, bulkBytes-s.bytes)
 		}
-		n, err := put(ch, s.want, func(b []byte) {
+		n, err := send(ch, s.want, func(b []byte) {
 			s.source.Read(b)
 			s.sum = crc32.Update(s.sum, castagnoli, b)
 		}, transport.Meta{s.frames, 0, ^uint64(0)})
@@ -52,8 +58,13 @@ func (s *stream) advance(ch transport.Channel) error {
 }
 
 func (s *stream) receive(ch transport.Channel) error {
+	get := take
+	if s.series {
+		get = consume
+		defer ch.Flush()
+	}
 	for s.bytes < bulkBytes {
-		ok, err := take(ch, func(b []byte, m transport.Meta) error {
+		ok, err := get(ch, func(b []byte, m transport.Meta) error {
 			if m != (transport.Meta{s.frames, 0, ^uint64(0)}) {
 				return fmt.Errorf("meta %x arrived as fragment %d", m, s.frames)
 			}
@@ -69,7 +80,7 @@ func (s *stream) receive(ch transport.Channel) error {
 	return nil
 }
 
-// testBulk sends both ways on several channels at once, one goroutine for each end of each.
+// testBulk sends both ways on several channels at once, in series on one of them, one goroutine for each end of each.
 func testBulk(t *testing.T, p *pair) {
 	j := p.join(t, bulkChannels)
 	defer j.close()
@@ -85,7 +96,7 @@ func testBulk(t *testing.T, p *pair) {
 	}{{p.a, j.a}, {p.b, j.b}} {
 		for c := range bulkChannels {
 			r, ch := &results[k][c], end.link.Channel(c)
-			r.out, r.in = newStream(byte(10*k+c)), newStream(0)
+			r.out, r.in = newStream(byte(10*k+c), c == 1), newStream(0, c == 1)
 			go func() {
 				var failed error
 				r.err = end.side.await("bulk transfer stands still", func() bool {

@@ -55,14 +55,18 @@ func drain(s *side, l transport.Link, lengths [][]int) error {
 	return nil
 }
 
-// testCloseDelivers closes right after the last Commit, with all channels full.
+// testCloseDelivers closes right after the last fragment, with all channels full, on one of them in the middle of a series.
 func testCloseDelivers(t *testing.T, p *pair) {
 	for round, n := range []int{8, 1500, transport.MaxFragment} {
 		j := p.join(t, 3)
 		lengths := make([][]int, 3)
 		for c := range lengths {
+			send := put
+			if c == 1 {
+				send = publish
+			}
 			for i := range 500 {
-				got, err := put(j.a.Channel(c), n, pattern(uint64(i)), metaOf(uint64(i)))
+				got, err := send(j.a.Channel(c), n, pattern(uint64(i)), metaOf(uint64(i)))
 				if err != nil {
 					t.Fatal(err)
 				}

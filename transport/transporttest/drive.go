@@ -66,12 +66,10 @@ func (s *side) sleep(what string, deadline time.Time, look func() bool) (bool, e
 		s.bell.Cancel()
 		return true, nil
 	}
-	left := time.Until(deadline)
-	if left <= 0 {
-		s.bell.Cancel()
+	s.bell.Sleep(ticket, max(time.Until(deadline), 0))
+	if !time.Now().Before(deadline) { // and what may have come meanwhile does not count: nobody rang for it
 		return false, fmt.Errorf("side %s hangs: %s", s.name, what)
 	}
-	s.bell.Sleep(ticket, left)
 	return false, nil
 }
 
@@ -210,9 +208,26 @@ func (p *pair) joinAs(t *testing.T, sa, sb transport.Session) joined {
 	return joined{a.link, b.link}
 }
 
-// put sends one fragment if Reserve lends at least one byte of n (none is needed for n = 0). It checks what the contract
-// says of Reserve.
+// put sends one fragment, if there is credit, and says of how many bytes, or -1.
 func put(ch transport.Channel, n int, fill func([]byte), m transport.Meta) (int, error) {
+	got, err := reserve(ch, n, fill)
+	if got >= 0 && err == nil {
+		ch.Commit(got, &m)
+	}
+	return got, err
+}
+
+// publish is put in the course of a series.
+func publish(ch transport.Channel, n int, fill func([]byte), m transport.Meta) (int, error) {
+	got, err := reserve(ch, n, fill)
+	if got >= 0 && err == nil {
+		ch.Publish(got, &m)
+	}
+	return got, err
+}
+
+// reserve fills what Reserve lends, at least one byte of n (none is needed for n = 0). It checks what the contract says of it.
+func reserve(ch transport.Channel, n int, fill func([]byte)) (int, error) {
 	space := ch.Reserve(n)
 	if space == nil {
 		return -1, nil
@@ -228,7 +243,6 @@ func put(ch transport.Channel, n int, fill func([]byte), m transport.Meta) (int,
 		return 0, fmt.Errorf("Reserve(%d) lent memory that is not aligned to 64 bytes: %p", n, &space[0])
 	}
 	fill(space)
-	ch.Commit(len(space), &m)
 	return len(space), nil
 }
 
@@ -243,6 +257,20 @@ func take(ch transport.Channel, look func(payload []byte, m transport.Meta) erro
 	}
 	err := look(payload, m)
 	ch.Release()
+	return true, err
+}
+
+// consume is take in the course of a series.
+func consume(ch transport.Channel, look func(payload []byte, m transport.Meta) error) (bool, error) {
+	payload, m := ch.Look()
+	if m == nil {
+		return false, nil
+	}
+	if len(payload) > transport.MaxFragment {
+		return false, fmt.Errorf("Look returned %d bytes, more than MaxFragment", len(payload))
+	}
+	err := look(payload, *m)
+	ch.Consume()
 	return true, err
 }
 
@@ -295,19 +323,24 @@ func (p *pair) expect(t *testing.T, ch transport.Channel, n int, i uint64) {
 	var err error
 	p.until(t, fmt.Sprintf("fragment %d of %d bytes does not arrive", i, n), func() bool {
 		var ok bool
-		ok, err = take(ch, func(b []byte, m transport.Meta) error {
-			if m != metaOf(i) {
-				return fmt.Errorf("fragment with meta %x arrived, want number %d, %x", m, i, metaOf(i))
-			}
-			if len(b) != n {
-				return fmt.Errorf("fragment %d has %d bytes, %d were committed", i, len(b), n)
-			}
-			return checkPattern(b, i)
-		})
+		ok, err = take(ch, isFragment(n, i))
 		return ok || err != nil
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// isFragment checks that what take or consume looks at is fragment i of exactly n bytes.
+func isFragment(n int, i uint64) func([]byte, transport.Meta) error {
+	return func(b []byte, m transport.Meta) error {
+		if m != metaOf(i) {
+			return fmt.Errorf("fragment with meta %x arrived, want number %d, %x", m, i, metaOf(i))
+		}
+		if len(b) != n {
+			return fmt.Errorf("fragment %d has %d bytes, %d were sent", i, len(b), n)
+		}
+		return checkPattern(b, i)
 	}
 }
 

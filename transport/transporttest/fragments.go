@@ -192,10 +192,32 @@ func testNoAllocations(t *testing.T, p *pair) {
 			panic(err)
 		}
 	}
+	series := func(from, to transport.Channel, n int) {
+		sent := 0
+		for range 4 {
+			if space := from.Reserve(n); space != nil {
+				from.Publish(copy(space, data), &m)
+				sent++
+			}
+		}
+		from.Flush()
+		for sent > 0 {
+			if _, m := to.Look(); m != nil {
+				to.Consume()
+				sent--
+				continue
+			}
+			p.a.poll()
+			p.b.poll()
+		}
+		to.Flush()
+	}
 	for _, n := range []int{8, 1000, 1 << 16} {
 		both := func() {
 			trip(j.a.Channel(0), j.b.Channel(0), n)
 			trip(j.b.Channel(0), j.a.Channel(0), n)
+			series(j.a.Channel(0), j.b.Channel(0), n)
+			series(j.b.Channel(0), j.a.Channel(0), n)
 		}
 		both()
 		if got := testing.AllocsPerRun(100, both); got != 0 {

@@ -81,25 +81,26 @@ func testWakeOnRelease(t *testing.T, p *pair) {
 	for _, n := range []int{8, 20000} {
 		lengths := p.fill(t, from, n)
 		done := asleep(p.a, "nobody rang after the Releases", func() bool { return from.Reserve(n) != nil })
-		for i, n := range lengths {
-			// Only B works here: A sleeps and must be woken by what B does.
-			err := p.b.await("fragment does not arrive", func() bool {
-				ok, err := take(to, func(b []byte, m transport.Meta) error {
-					if m != metaOf(uint64(i)) || len(b) != n {
-						return fmt.Errorf("fragment %x of %d bytes, want number %d of %d", m, len(b), i, n)
-					}
-					return checkPattern(b, uint64(i))
-				})
-				if err != nil {
-					t.Error(err)
-				}
-				return ok
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		p.takeAll(t, to, lengths, take)
 		p.awake(t, p.b, done)
+	}
+}
+
+// takeAll lets B take what fill has sent, while A sleeps.
+func (p *pair) takeAll(t *testing.T, to transport.Channel, lengths []int,
+	take func(transport.Channel, func([]byte, transport.Meta) error) (bool, error)) {
+	t.Helper()
+	for i, n := range lengths {
+		err := p.b.await("fragment does not arrive", func() bool {
+			ok, err := take(to, isFragment(n, uint64(i)))
+			if err != nil {
+				t.Error(err)
+			}
+			return ok
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

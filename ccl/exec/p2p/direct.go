@@ -53,8 +53,7 @@ func (e *Engine) sendDirect(p *peer, r *Request) Outcome {
 		if k, _ := parse(meta); k != kindCredit || len(payload) != 0 || p.takeCredit(meta[1]) != nil {
 			return General
 		}
-		p.channel.Consume()
-		p.channel.Flush()
+		p.channel.Release()
 	}
 	piece := fragmentOf(r.Bytes)
 	lent := p.channel.Reserve(piece)
@@ -95,8 +94,7 @@ func (e *Engine) receiveDirect(p *peer, r *Request) Outcome {
 		}
 		k, tag := parse(meta)
 		if k == kindCredit && len(payload) == 0 && p.takeCredit(meta[1]) == nil {
-			p.channel.Consume()
-			p.channel.Flush()
+			p.channel.Release()
 			continue
 		}
 		n, cost := len(payload), eagerCost(r.Bytes)

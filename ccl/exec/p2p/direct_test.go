@@ -196,7 +196,7 @@ func TestDirectRefusesNonsense(t *testing.T) {
 			o := newOp(0, 1, 0, 8, false, 1)
 			in := net.pipes[1][0]
 			in.Reserve(c.n)
-			in.Commit(c.n, &c.meta)
+			in.Publish(c.n, &c.meta)
 			require.Equal(t, General, e.Direct(&o.Request))
 			require.True(t, o.holds(1))
 			e.Post(&o.Request)

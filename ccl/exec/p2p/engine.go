@@ -30,7 +30,7 @@ type Engine struct {
 
 // peer is what the engine knows of one rank.
 type peer struct {
-	channel channel
+	channel transport.Channel // a message is a series, which no public method leaves open
 	rank    int
 	err     error // the peer has failed
 
@@ -80,8 +80,8 @@ func New(rank int, chans []transport.Channel, done func(*Request, error)) *Engin
 	e := &Engine{done: done, rank: rank, peers: make([]peer, len(chans)), past: pastCaches(0)}
 	for i, c := range chans {
 		e.peers[i] = peer{rank: i, window: EagerWindow}
-		if i != rank && c != nil {
-			e.peers[i].channel = channelOf(c)
+		if i != rank {
+			e.peers[i].channel = c
 		}
 	}
 	return e

@@ -118,7 +118,7 @@ func TestRandomTrafficInproc(t *testing.T) {
 		for rank := range chans {
 			for peer, c := range chans[rank] {
 				if c != nil {
-					chans[rank][peer] = tap{c, w.net.pipes[rank][peer].onCommit, w.net.pipes[peer][rank].onRelease}
+					chans[rank][peer] = tap{c, w.net.pipes[rank][peer].onPublish, w.net.pipes[peer][rank].onConsume}
 				}
 			}
 			w.engines[rank] = New(rank, chans[rank], w.done)
@@ -130,16 +130,16 @@ func TestRandomTrafficInproc(t *testing.T) {
 // tap tells what passes.
 type tap struct {
 	transport.Channel
-	onCommit, onRelease func(transport.Meta)
+	onPublish, onConsume func(transport.Meta)
 }
 
-func (c tap) Commit(n int, m *transport.Meta) {
-	c.Channel.Commit(n, m)
-	c.onCommit(*m)
+func (c tap) Publish(n int, m *transport.Meta) {
+	c.Channel.Publish(n, m)
+	c.onPublish(*m)
 }
 
-func (c tap) Release() {
+func (c tap) Consume() {
 	_, m, _ := c.Peek()
-	c.Channel.Release()
-	c.onRelease(m)
+	c.Channel.Consume()
+	c.onConsume(m)
 }

@@ -224,7 +224,7 @@ func TestFailureForgetsWhatIsOwed(t *testing.T) {
 		}
 		transmit := func(k kind, tag uint32, w1, w2 uint64, n int) {
 			in.Reserve(n)
-			in.Commit(n, &transport.Meta{magic<<48 | uint64(k)<<32 | uint64(tag), w1, w2})
+			in.Publish(n, &transport.Meta{magic<<48 | uint64(k)<<32 | uint64(tag), w1, w2})
 		}
 		cut := post(0, 100, true)
 		require.Equal(t, leaving, cut.state)

@@ -19,7 +19,7 @@ type pipe struct {
 	lent     []byte
 	rng      *rand.Rand // nil: lends all it has
 
-	onCommit, onRelease func(transport.Meta)
+	onPublish, onConsume func(transport.Meta)
 }
 
 type fragment struct {
@@ -30,6 +30,8 @@ type fragment struct {
 
 // stale overwrites what was released: whoever looks again sees it.
 var stale = bytes.Repeat([]byte{0xDD}, transport.MaxFragment)
+
+const staleWord = 0xDDDDDDDDDDDDDDDD
 
 func newPipe(fragments, capacity int) *pipe {
 	return &pipe{ring: make([]fragment, fragments), capacity: capacity}
@@ -60,52 +62,76 @@ func (p *pipe) Reserve(n int) []byte {
 	return p.lent
 }
 
-func (p *pipe) Commit(n int, m *transport.Meta) {
+func (p *pipe) Publish(n int, m *transport.Meta) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.lent == nil || n > len(p.lent) {
-		panic("commit of more than was lent")
+		panic("more was published than was lent")
 	}
 	p.lent = nil
 	f := &p.ring[(p.first+p.count)%len(p.ring)]
 	f.n, f.meta = n, *m
 	p.count++
 	p.bytes += n
-	if p.onCommit != nil {
-		p.onCommit(*m)
+	if p.onPublish != nil {
+		p.onPublish(*m)
 	}
 }
 
-func (p *pipe) Peek() ([]byte, transport.Meta, bool) {
+func (p *pipe) Look() ([]byte, *transport.Meta) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.count == 0 {
-		return nil, transport.Meta{}, false
+		return nil, nil
 	}
 	f := &p.ring[p.first]
-	return f.memory[:f.n:f.n], f.meta, true
+	return f.memory[:f.n:f.n], &f.meta
 }
 
-func (p *pipe) Release() {
+func (p *pipe) Consume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := &p.ring[p.first]
 	copy(f.memory[:f.n], stale)
+	meta := f.meta
+	f.meta = transport.Meta{staleWord, staleWord, staleWord}
 	p.first = (p.first + 1) % len(p.ring)
 	p.count--
 	p.bytes -= f.n
-	if p.onRelease != nil {
-		p.onRelease(f.meta)
+	if p.onConsume != nil {
+		p.onConsume(meta)
 	}
 }
 
 // end is one side of a fake channel.
-type end struct{ out, in *pipe }
+type end struct {
+	out, in *pipe
+	series  int // how much was published and consumed since the last Flush
+}
 
-func (e end) Reserve(n int) []byte                 { return e.out.Reserve(n) }
-func (e end) Commit(n int, m *transport.Meta)      { e.out.Commit(n, m) }
-func (e end) Peek() ([]byte, transport.Meta, bool) { return e.in.Peek() }
-func (e end) Release()                             { e.in.Release() }
+func (e *end) Reserve(n int) []byte             { return e.out.Reserve(n) }
+func (e *end) Publish(n int, m *transport.Meta) { e.series++; e.out.Publish(n, m) }
+func (e *end) Look() ([]byte, *transport.Meta)  { return e.in.Look() }
+func (e *end) Consume()                         { e.series++; e.in.Consume() }
+func (e *end) Flush()                           { e.series = 0 }
+
+func (e *end) Commit(n int, m *transport.Meta) {
+	e.Publish(n, m)
+	e.Flush()
+}
+
+func (e *end) Peek() ([]byte, transport.Meta, bool) {
+	payload, m := e.Look()
+	if m == nil {
+		return nil, transport.Meta{}, false
+	}
+	return payload, *m, true
+}
+
+func (e *end) Release() {
+	e.Consume()
+	e.Flush()
+}
 
 // network joins every rank to every other. pipes[s][d] carries from s to d.
 type network struct {
@@ -128,7 +154,7 @@ func newNetwork(ranks, fragments, capacity int, rng *rand.Rand) *network {
 	for s := range ranks {
 		for d := range ranks {
 			if s != d {
-				n.chans[s][d] = end{out: n.pipes[s][d], in: n.pipes[d][s]}
+				n.chans[s][d] = &end{out: n.pipes[s][d], in: n.pipes[d][s]}
 			}
 		}
 	}

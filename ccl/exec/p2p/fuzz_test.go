@@ -115,7 +115,7 @@ func hostile(t *testing.T, data []byte) {
 	transmit := func(m transport.Meta, n int) {
 		n = min(n, len(payload))
 		if lent := in.Reserve(n); lent != nil {
-			in.Commit(copy(lent, payload[:n]), &m)
+			in.Publish(copy(lent, payload[:n]), &m)
 		}
 	}
 	for len(s.rest) > 0 && len(ops) < 64 {
@@ -128,8 +128,8 @@ func hostile(t *testing.T, data []byte) {
 		case stepAdvance:
 			e.Advance()
 			for range s.byte() & 3 {
-				if _, _, ok := out.Peek(); ok {
-					out.Release()
+				if _, m := out.Look(); m != nil {
+					out.Consume()
 				}
 			}
 		case stepReceive, stepSend:
@@ -153,8 +153,8 @@ func hostile(t *testing.T, data []byte) {
 		require.LessOrEqual(t, buffers, EagerWindow)
 	}
 	for e.Advance() {
-		for _, _, ok := out.Peek(); ok; _, _, ok = out.Peek() {
-			out.Release()
+		for _, m := out.Look(); m != nil; _, m = out.Look() {
+			out.Consume()
 		}
 	}
 	e.Fail(fault.New(fault.Aborted, "end"))
@@ -243,11 +243,11 @@ func TestProtocolErrors(t *testing.T) {
 			in := net.pipes[1][0]
 			request := meta(kindRequest, long, 5)
 			in.Reserve(0)
-			in.Commit(0, &request)
+			in.Publish(0, &request)
 			e.Advance()
 			require.Empty(t, errs)
 			require.NotNil(t, in.Reserve(c.n))
-			in.Commit(c.n, &c.meta)
+			in.Publish(c.n, &c.meta)
 			e.Advance()
 			require.Len(t, errs, 2)
 			for _, err := range errs {
@@ -285,11 +285,11 @@ func TestPeerLimits(t *testing.T) {
 			for i := range m.allowed + 1 {
 				require.NoError(t, e.peers[1].err, "after %d", i)
 				in.Reserve(n)
-				in.Commit(n, &meta)
+				in.Publish(n, &meta)
 				e.Advance()
 				if m.kind == kindHead && i < m.allowed {
 					in.Reserve(headBytes)
-					in.Commit(headBytes, &transport.Meta{magic<<48 | uint64(kindEagerRest)<<32, 0, 0})
+					in.Publish(headBytes, &transport.Meta{magic<<48 | uint64(kindEagerRest)<<32, 0, 0})
 					e.Advance()
 				}
 			}

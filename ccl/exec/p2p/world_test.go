@@ -107,7 +107,7 @@ func newWorld(t testing.TB, ranks, fragments, capacity int, rng *rand.Rand) *wor
 			if s == d {
 				continue
 			}
-			w.net.pipes[s][d].onCommit = func(m transport.Meta) {
+			w.net.pipes[s][d].onPublish = func(m transport.Meta) {
 				if k, _ := parse(&m); k == kindEager || k == kindRequest || k == kindHead {
 					o := w.pending[s][d][0]
 					o.announced, o.eager = true, k == kindEager
@@ -115,7 +115,7 @@ func newWorld(t testing.TB, ranks, fragments, capacity int, rng *rand.Rand) *wor
 					w.flying[s][d] = append(w.flying[s][d], o)
 				}
 			}
-			w.net.pipes[s][d].onRelease = func(m transport.Meta) {
+			w.net.pipes[s][d].onConsume = func(m transport.Meta) {
 				if k, _ := parse(&m); k == kindEager || k == kindRequest || k == kindHead {
 					o := w.flying[s][d][0]
 					w.flying[s][d] = w.flying[s][d][1:]
