@@ -54,7 +54,7 @@ type instr struct {
 	first    bool // words: the first that this rank publishes, or hears from the peer, in the operation
 	extended bool // words: more than the call is announced
 	plain    bool // its elements are not multiplied
-	fused    bool // it also does the step's twin
+	way      way
 	gated    bool
 	peer     int
 	nth      int // words
@@ -68,6 +68,19 @@ type instr struct {
 	gates    []gate
 	pc       int // the step in its lane; -1 and the length of the lane for what comes before and after
 }
+
+// way is how a copy, get, reduce or getreduce is done: the commonest ones are told apart before they run.
+type way uint8
+
+const (
+	wayGeneral way = iota
+	wayNothing     // there is nothing to do
+	way4           // the copy of a number
+	way8           // of a longer one
+	way16          // of a complex one
+	wayFused       // the copy does the step's twin, too
+	wayOfTwo       // the reduction is of two sources, and nothing is multiplied
+)
 
 // base says in what memory an operand lies.
 type base uint8
@@ -466,16 +479,12 @@ func (c *Comm) fit(p *program, b *instr) {
 		dst := &p.chunks[b.dst.buf][b.dst.chunk]
 		b.bytes, b.dst.off, b.dst.at = dst.bytes, dst.off, dst.at
 		b.plain = (!s.final || p.post == 1) && (p.pre == 1 || !s.readsIn)
-		fused := together(b.bytes)
-		if b.fused = fused && s.twin != nil; b.fused {
-			twin := &p.chunks[b.twin.buf][b.twin.chunk]
-			b.twin.off, b.twin.at = twin.off, twin.at
-		}
-		if fused && s.twinOf != nil {
-			b.bytes = 0
-		}
 		if b.op == opReduce {
 			b.elems = b.bytes / p.elem
+		}
+		if b.way = b.chooseWay(); b.way == wayFused {
+			twin := &p.chunks[b.twin.buf][b.twin.chunk]
+			b.twin.off, b.twin.at = twin.off, twin.at
 		}
 		for k := range b.src {
 			o := &b.src[k]
@@ -495,6 +504,27 @@ func (c *Comm) fit(p *program, b *instr) {
 			b.from = p.of(s.src[0])
 		}
 	}
+}
+
+func (b *instr) chooseWay() way {
+	long := together(b.bytes)
+	switch {
+	case b.bytes == 0 || long && b.step.twinOf != nil:
+		return wayNothing
+	case b.op == opReduce && len(b.src) == 2 && b.plain:
+		return wayOfTwo
+	case b.op == opReduce:
+		return wayGeneral
+	case long && b.step.twin != nil:
+		return wayFused
+	case b.bytes == 4 && b.plain:
+		return way4
+	case b.bytes == 8 && b.plain:
+		return way8
+	case b.bytes == 16 && b.plain:
+		return way16
+	}
+	return wayGeneral
 }
 
 // shape is what calls have in common that differ only in where their buffers are.

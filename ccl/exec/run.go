@@ -239,7 +239,7 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 				}
 			}
 		case opCopy:
-			if b.bytes == 0 {
+			if b.way == wayNothing {
 				continue
 			}
 			if f.dynamic {
@@ -249,16 +249,23 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 				continue
 			}
 			dst, src := b.dst.in(f, call), b.src[0].in(f, call)
-			if b.fused {
+			switch b.way {
+			case way4:
+				*(*[4]byte)(dst) = *(*[4]byte)(src)
+			case way8:
+				*(*[8]byte)(dst) = *(*[8]byte)(src)
+			case way16:
+				*(*[16]byte)(dst) = *(*[16]byte)(src)
+			case wayFused:
 				p.both(b.step, dst, b.twin.in(f, call), src, b.bytes)
-			} else if b.bytes > 16 || !b.plain || !copyNumber(dst, src, b.bytes) {
+			default:
 				p.copy(b.step, dst, src, b.bytes)
 			}
 		case opReduce:
-			if b.bytes == 0 {
+			if b.way == wayNothing {
 				continue
 			}
-			if b.plain && len(b.src) == 2 && !f.dynamic {
+			if b.way == wayOfTwo && !f.dynamic {
 				p.kern(b.dst.in(f, call), b.src[0].in(f, call), b.src[1].in(f, call), b.elems)
 				continue
 			}
@@ -365,21 +372,6 @@ func (f *frame) draining() bool {
 	return b != nil && b.op == opDrain
 }
 
-// copyNumber copies what is as long as a number, or a complex one.
-func copyNumber(dst, src unsafe.Pointer, bytes int) bool {
-	switch bytes {
-	case 4:
-		*(*[4]byte)(dst) = *(*[4]byte)(src)
-	case 8:
-		*(*[8]byte)(dst) = *(*[8]byte)(src)
-	case 16:
-		*(*[16]byte)(dst) = *(*[16]byte)(src)
-	default:
-		return false
-	}
-	return true
-}
-
 // copy does one chunk of a copy or get. Memory that this rank exposes in place of its window is
 // copied onto itself, which is nothing.
 func (c *Comm) copy(f *frame, b *instr, call *Call) error {
@@ -393,7 +385,7 @@ func (c *Comm) copy(f *frame, b *instr, call *Call) error {
 	}
 	a := &f.prog.arithmetic
 	switch {
-	case !b.fused:
+	case b.way != wayFused:
 		a.copy(b.step, dst, src, b.bytes)
 	case dst == src:
 		a.copy(b.step.twin, b.twin.in(f, call), src, b.bytes)
