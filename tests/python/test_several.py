@@ -68,7 +68,7 @@ def test_several_tensors_are_as_with_gloo(trio):
 
 def check_premultiplied(rank):
     a, b, options = torch.ones(2, 3)[:, 1], torch.full((4,), 2.0)[::2], dist.AllreduceOptions()
-    options.reduceOp = ReduceOp.PREMUL_SUM(0.5)
+    options.reduceOp = dist._make_nccl_premul_sum(0.5)
     options.asyncOp = False
     dist.group.WORLD.allreduce([a, b], options)
     assert a.tolist() == b.tolist() == [4.5] * 2
