@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/faulty"
 	"github.com/goccl/goccl/transport/inproc"
 	"github.com/goccl/goccl/transport/shm"
 	"github.com/goccl/goccl/transport/tcp"
@@ -37,6 +38,11 @@ func members(t testing.TB, name string, n int) []*member { return membersWith(t,
 
 // membersWith have windows of which an operation may use so many bytes.
 func membersWith(t testing.TB, name string, n, slot int) []*member {
+	return membersThrough(t, nil, name, n, slot)
+}
+
+// membersThrough have links with the faults of a network; nil for none.
+func membersThrough(t testing.TB, network *faulty.Network, name string, n, slot int) []*member {
 	t.Helper()
 	all := make([]*member, n)
 	for rank := range all {
@@ -60,6 +66,9 @@ func membersWith(t testing.TB, name string, n, slot int) []*member {
 			m.bell = park.NewBell()
 			m.fabric, err = tcp.New(tcp.Options{Bell: m.bell, Interfaces: "lo"})
 			require.NoError(t, err)
+		}
+		if network != nil && (rank == 0 || name != "inproc") {
+			m.fabric = network.Wrap(m.fabric, m.bell)
 		}
 		if p, ok := m.fabric.(transport.Poller); ok {
 			m.pollers = []transport.Poller{p}
