@@ -21,6 +21,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/transport/faulty"
 )
@@ -62,6 +63,7 @@ const (
 	drawnFaults
 	drawnWays // in which a rank makes calls, and waits for them
 	drawnPlans
+	drawnMakeUp
 )
 
 // kinds of plans, by what carries the bytes.
@@ -145,7 +147,7 @@ func drawTurns(seed uint64, ranks, count int) []turn {
 	random := randomOf(seed, drawnCalls, 0)
 	var all []turn
 	for len(all) < count {
-		u := turn{coll: dtype.Send, typ: dtype.F32, root: random.IntN(ranks), n: []int{0, 1, 13, 13, 13, 700, 3_000, 20_000}[random.IntN(8)]}
+		u := turn{coll: dtype.Send, typ: dtype.F32, root: random.IntN(ranks), n: []int{0, 1, 13, 13, 13, 13, 700, 700, 3_000, 20_000}[random.IntN(10)]}
 		if random.IntN(5) > 0 {
 			every := dtype.Collectives()
 			if u.coll = every[random.IntN(len(every))]; random.IntN(3) == 0 {
@@ -161,6 +163,9 @@ func drawTurns(seed uint64, ranks, count int) []turn {
 		case u.coll == dtype.Send && random.IntN(10) == 0:
 			u.n = p2p.EagerLimit/4 + 100
 		}
+		if u.coll == dtype.AllReduce && random.IntN(16) == 0 {
+			u.n = 170_000 // so long that registered memory is lent
+		}
 		for range 1 + random.IntN(2)*random.IntN(6) {
 			all = append(all, u)
 		}
@@ -172,9 +177,11 @@ func drawTurns(seed uint64, ranks, count int) []turn {
 type memory struct {
 	in, out [][]byte
 	given   [][]byte // what in was
+	lent    [][]byte // what is registered memory
 }
 
-func (u *turn) memory(seed uint64, rank, ranks, number int) *memory {
+// memory makes it. Where there is an arena, some of it is registered, at any offset.
+func (u *turn) memory(seed uint64, rank, ranks, number int, arena *mem.Arena) *memory {
 	random, m := randomOf(seed, drawnInput, rank<<16|number), &memory{}
 	room := func(buf plan.Buffer, blocks int) (all [][]byte) {
 		for b := range blocks {
@@ -185,6 +192,14 @@ func (u *turn) memory(seed uint64, rank, ranks, number int) *memory {
 			}
 			// 8 bytes more than needed, which are nobody's.
 			bytes := n * u.typ.Size()
+			if arena != nil && random.IntN(3) > 0 {
+				shift := 8 * random.IntN(10)
+				if x, err := arena.Alloc(bytes + shift + 8); err == nil {
+					m.lent = append(m.lent, x)
+					all = append(all, x[shift:][:bytes:bytes])
+					continue
+				}
+			}
 			words := make([]uint64, bytes/8+2)
 			all = append(all, unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), bytes))
 		}
@@ -198,6 +213,9 @@ func (u *turn) memory(seed uint64, rank, ranks, number int) *memory {
 	if u.inPlace && u.coll == dtype.AllReduce {
 		m.out = m.in
 	}
+	for _, x := range m.out {
+		clear(x)
+	}
 	for _, x := range m.in {
 		for i := 0; i+u.typ.Size() <= len(x); i += u.typ.Size() {
 			if u.typ == dtype.F32 {
@@ -206,9 +224,17 @@ func (u *turn) memory(seed uint64, rank, ranks, number int) *memory {
 				binary.LittleEndian.PutUint64(x[i:], random.Uint64()>>16)
 			}
 		}
-		m.given = append(m.given, bytes.Clone(x))
 	}
+	m.given = cloned(m.in)
 	return m
+}
+
+func cloned(all [][]byte) [][]byte {
+	copies := make([][]byte, len(all))
+	for i, x := range all {
+		copies[i] = bytes.Clone(x)
+	}
+	return copies
 }
 
 func (u *turn) blocks(of [][]byte) (all []exec.Block) {
@@ -228,6 +254,7 @@ type started struct {
 // walker is a rank on its way through the turns.
 type walker struct {
 	c       *exec.Comm
+	arena   *mem.Arena // nil for no registered memory
 	seed    uint64
 	turns   []turn
 	want    [][][]byte // Out by turn, of the undisturbed run; nil in that run itself
@@ -250,7 +277,7 @@ func (w *walker) walk() error {
 		if w.at != nil {
 			w.at(rank, i)
 		}
-		m := u.memory(w.seed, rank, ranks, i)
+		m := u.memory(w.seed, rank, ranks, i, w.arena)
 		w.memory, w.done = append(w.memory, m), append(w.done, false)
 		call := &exec.Call{Coll: u.coll, Type: u.typ, Op: u.op, Root: u.root, Factor: premultiplied, In: u.blocks(m.in), Out: u.blocks(m.out)}
 		var wrong error
@@ -443,14 +470,27 @@ func (w *walker) afterFailure() error {
 // hang is the deadline that names a hang: no run takes a tenth of it.
 const hang = 30 * time.Second
 
+// makeUpOf draws how the windows are, and whether there is registered memory.
+func makeUpOf(seed uint64, network *faulty.Network) makeUp {
+	random := randomOf(seed, drawnMakeUp, 0)
+	with := makeUp{slot: slotBytes, network: network}
+	if random.IntN(3) == 0 {
+		with.slot *= 64
+	}
+	if random.IntN(2) == 0 {
+		with.registered = 512 << 20
+	}
+	return with
+}
+
 // journey has all ranks of a group walk. network is nil for links without faults.
 func journey(t *testing.T, name string, m *mixture, ranks int, turns []turn, network *faulty.Network, change func(w *walker)) []*walker {
 	t.Helper()
 	walkers := make([]*walker, ranks)
-	for rank, member := range membersThrough(t, network, name, ranks, slotBytes) {
+	for rank, member := range membersOf(t, name, ranks, makeUpOf(m.seed, network)) {
 		c := member.comm(t, rank, m)
 		c.SetTimeout(hang)
-		walkers[rank] = &walker{c: c, seed: m.seed, turns: turns, ways: randomOf(m.seed, drawnWays, rank)}
+		walkers[rank] = &walker{c: c, arena: member.arena, seed: m.seed, turns: turns, ways: randomOf(m.seed, drawnWays, rank)}
 		if change != nil {
 			change(walkers[rank])
 		}
@@ -468,10 +508,23 @@ func journey(t *testing.T, name string, m *mixture, ranks int, turns []turn, net
 		t.Logf("%s", stacks[:runtime.Stack(stacks, true)])
 		t.Fatalf("HANG; again with -faulty.seed=%d", m.seed)
 	}
+	lent := uint64(0)
+	for _, w := range walkers {
+		lent += w.c.Lent()
+	}
+	t.Logf("seed %d: %d turns of %d ranks, %d of them lent memory, took %v", m.seed, len(turns), ranks, lent, time.Since(begin))
 	// A sleeper that nobody wakes looks again at its deadline, and may then find that all is well.
 	require.Less(t, time.Since(begin), hang, "somebody was not woken; again with -faulty.seed=%d", m.seed)
 	for _, w := range walkers {
 		w.c.Close()
+	}
+	for _, w := range walkers {
+		for _, each := range w.memory {
+			each.out = cloned(each.out)
+			for _, x := range each.lent {
+				require.NoError(t, w.arena.Free(unsafe.Pointer(&x[0])))
+			}
+		}
 	}
 	return walkers
 }
@@ -512,9 +565,9 @@ func crossings(t *testing.T, fixed int, run func(t *testing.T, name string, seed
 // How many calls a sequence has.
 func turnsOf() int {
 	if testing.Short() || underRace {
-		return 60
+		return 40
 	}
-	return 100
+	return 60
 }
 
 // undisturbed is what the sequence gives over links without faults: the blocks of Out by rank and turn.
@@ -535,13 +588,11 @@ func TestDisturbed(t *testing.T) {
 	crossings(t, 3, func(t *testing.T, name string, seed uint64, ranks int) {
 		turns := drawTurns(seed, ranks, turnsOf())
 		m := newMixture(ranks, seed, name != "tcp")
-		begin := time.Now()
 		want := undisturbed(t, name, m, ranks, turns)
-		calm := time.Since(begin)
 		network := faulty.NewNetwork(drawFaults(seed, ranks)...)
 		network.Seed = seed
 		journey(t, name, m, ranks, turns, network, func(w *walker) { w.want = want[w.c.Rank()] })
-		t.Logf("seed %d: %d turns, %v calm, %v in all, plans %v, faults %+v", seed, len(turns), calm, time.Since(begin), m.made, drawFaults(seed, ranks))
+		t.Logf("seed %d: plans %v, %+v, faults %+v", seed, m.made, makeUpOf(seed, nil), drawFaults(seed, ranks))
 		for kind, n := range m.made {
 			made[kind] += n
 		}
