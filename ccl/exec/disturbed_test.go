@@ -177,6 +177,8 @@ func drawTurns(seed uint64, ranks, count int) []turn {
 type memory struct {
 	in, out [][]byte
 	given   [][]byte // what in was
+	got     [][]byte // the result
+	spoiled [][]byte // what belongs to the caller again
 	lent    [][]byte // what is registered memory
 }
 
@@ -260,7 +262,6 @@ type walker struct {
 	want    [][][]byte // Out by turn, of the undisturbed run; nil in that run itself
 	ways    *rand.Rand
 	memory  []*memory
-	done    []bool // its result is there
 	open    []started
 	cuts    bool // operations may fail
 	err     error
@@ -278,7 +279,7 @@ func (w *walker) walk() error {
 			w.at(rank, i)
 		}
 		m := u.memory(w.seed, rank, ranks, i, w.arena)
-		w.memory, w.done = append(w.memory, m), append(w.done, false)
+		w.memory = append(w.memory, m)
 		call := &exec.Call{Coll: u.coll, Type: u.typ, Op: u.op, Root: u.root, Factor: premultiplied, In: u.blocks(m.in), Out: u.blocks(m.out)}
 		var wrong error
 		if u.coll.Valid() {
@@ -331,17 +332,12 @@ func (w *walker) walk() error {
 			return fmt.Errorf("turn %d, %v, waited for at the end: %w", s.turn, &w.turns[s.turn], wrong)
 		}
 	}
-	// What has ended stays as it is.
 	for i, m := range w.memory {
-		if !w.done[i] {
-			continue
-		}
-		if err := w.compare(i); err != nil {
-			return fmt.Errorf("turn %d, %v, at the end: %w", i, &w.turns[i], err)
-		}
-		for b, x := range m.in {
-			if (!w.turns[i].inPlace || w.turns[i].coll != dtype.AllReduce) && !bytes.Equal(x, m.given[b]) {
-				return fmt.Errorf("turn %d, %v: input block %d was changed", i, &w.turns[i], b)
+		for _, x := range m.spoiled {
+			for k := range x {
+				if x[k] != spoil {
+					return fmt.Errorf("turn %d, %v: byte %d of %d was written after the end", i, &w.turns[i], k, len(x))
+				}
 			}
 		}
 	}
@@ -393,11 +389,35 @@ func (w *walker) ended(err error, turn int, send, message bool) error {
 		}
 		return nil
 	}
-	if send {
-		return nil
+	u, m := &w.turns[turn], w.memory[turn]
+	if !message || !send {
+		m.got = cloned(m.out)
+		if err := w.compare(turn); err != nil {
+			return err
+		}
+		m.giveBack(m.out)
 	}
-	w.done[turn] = true
-	return w.compare(turn)
+	if !message || send {
+		for b, x := range m.in {
+			if !(u.inPlace && u.coll == dtype.AllReduce) && !bytes.Equal(x, m.given[b]) {
+				return fmt.Errorf("input block %d was changed", b)
+			}
+		}
+		m.giveBack(m.in)
+	}
+	return nil
+}
+
+// spoil is what the caller writes into its buffers when an operation has ended: nobody reads or writes them any more.
+const spoil = 0xa5
+
+func (m *memory) giveBack(all [][]byte) {
+	m.spoiled = append(m.spoiled, all...)
+	for _, x := range all {
+		for k := range x {
+			x[k] = spoil
+		}
+	}
 }
 
 // properly reports what is wrong with an error: it must say that a peer is gone, which, and of what operation of what rank.
@@ -418,7 +438,7 @@ func (w *walker) compare(turn int) error {
 	if w.want == nil {
 		return nil
 	}
-	for b, got := range w.memory[turn].out {
+	for b, got := range w.memory[turn].got {
 		if want := w.want[turn][b]; !bytes.Equal(got, want) {
 			at := 0
 			for at < len(want) && got[at] == want[at] {
@@ -520,7 +540,6 @@ func journey(t *testing.T, name string, m *mixture, ranks int, turns []turn, net
 	}
 	for _, w := range walkers {
 		for _, each := range w.memory {
-			each.out = cloned(each.out)
 			for _, x := range each.lent {
 				require.NoError(t, w.arena.Free(unsafe.Pointer(&x[0])))
 			}
@@ -575,7 +594,7 @@ func undisturbed(t *testing.T, name string, m *mixture, ranks int, turns []turn)
 	want := make([][][][]byte, ranks)
 	for rank, w := range journey(t, name, m, ranks, turns, nil, nil) {
 		for _, each := range w.memory {
-			want[rank] = append(want[rank], each.out)
+			want[rank] = append(want[rank], each.got)
 		}
 	}
 	return want
