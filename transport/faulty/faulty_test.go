@@ -67,6 +67,9 @@ func TestConformanceDisturbed(t *testing.T) {
 	hungry.Starve = 500 * time.Microsecond
 	wakes.Channel, wakes.OneIn, wakes.Jitter = Wakes, 2, time.Millisecond
 	for name, pair := range pairs {
+		if testing.Short() && name != "shm" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			transporttest.Run(t, func(t *testing.T) transporttest.Pair {
 				return pair(t, NewNetwork(first, some, late, short, hungry, wakes))
