@@ -187,6 +187,26 @@ func TestCredit(t *testing.T) {
 	require.Len(t, lb.Channel(1).Reserve(1000), 1000, "so is the other direction")
 }
 
+// TestLateWakes: the sleeper wakes when the delay is over, and is not left asleep.
+func TestLateWakes(t *testing.T) {
+	const delay = 30 * time.Millisecond
+	bell := park.NewBell()
+	f := NewNetwork(Fault{From: 0, To: 1, Channel: Wakes, Fragment: 1, Delay: delay}).Wrap(inproc.New(bell), bell)
+	defer f.Close()
+	la, lb := join(t, f, f)
+	slept := func(l transport.Link) time.Duration {
+		begin, ticket := time.Now(), bell.Prepare()
+		l.Notify()
+		bell.Sleep(ticket, 10*time.Second)
+		return time.Since(begin)
+	}
+	require.Less(t, slept(la), 5*time.Second)
+	late := slept(la)
+	require.GreaterOrEqual(t, late, delay)
+	require.Less(t, late, 5*time.Second)
+	require.Less(t, slept(lb), 5*time.Second)
+}
+
 // TestDraw: what is drawn is the same for the same seed, and hits as often as it should.
 func TestDraw(t *testing.T) {
 	f := Fault{From: Any, To: Any, Channel: Any, Fragment: Any, OneIn: 4, Delay: 10, Jitter: 5}
