@@ -627,10 +627,12 @@ func crossings(t *testing.T, fixed int, run func(t *testing.T, name string, seed
 	}
 }
 
+const fewTurns = 30
+
 // turnsOf is how many calls a sequence has.
 func turnsOf() int {
 	if testing.Short() || underRace {
-		return 30
+		return fewTurns
 	}
 	return 50
 }
@@ -691,7 +693,7 @@ func TestCutOff(t *testing.T) {
 			fragment = random.IntN(30)
 			faults = append(faults, faulty.Fault{From: a, To: b, Channel: faulty.Any, Fragment: fragment, Cut: true})
 		} else {
-			cutter, moment = random.IntN(ranks), random.IntN(len(turns))
+			cutter, moment = random.IntN(ranks), random.IntN(fewTurns) // the same in a short run
 		}
 		network := faulty.NewNetwork(faults...)
 		network.Seed = seed
