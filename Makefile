@@ -152,6 +152,10 @@ sanitize: setup ## The C++ shim under ASan with UBSan, and under TSan: tests of 
 model: setup ## The hand-over of ccl/exec over all interleavings, its large scenarios too
 	@$(GO_ENV) go test -count=1 ./ccl/exec -run Model -model.full
 
+.PHONY: disturbed
+disturbed: setup ## Sequences of calls over links that are late, short of space, or cut, for SEEDS (100) fresh seeds
+	@$(GO_ENV) go test -count=1 -timeout=60m ./ccl/exec -run 'Disturbed|CutOff' -faulty.seeds=$(or $(SEEDS),100)
+
 .PHONY: test-arm64
 test-arm64: ## Go tests of kernels, memory, waiting, transports and executor, built for arm64, under qemu-aarch64 (ci/arm64_skips.txt)
 	@ci/arm64.sh

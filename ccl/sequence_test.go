@@ -1,13 +1,18 @@
 package ccl_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand"
 	"testing"
+	"time"
 	"unsafe"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/transport/faulty"
 )
 
 // TestRandomSequences runs random programs: collectives of all kinds and sizes, sends and receives among them, waited for
@@ -23,7 +28,58 @@ func TestRandomSequences(t *testing.T) {
 			ranks := 2 + seed%3
 			t.Run(fmt.Sprintf("%s/%d", transport, seed), func(t *testing.T) {
 				comms := group(t, transport, ranks, ccl.Options{})
-				each(t, ranks, func(rank int) error { return sequence(comms[rank], int64(seed)) })
+				each(t, ranks, func(rank int) error { return sequence(comms[rank], int64(seed), 150) })
+			})
+		}
+	}
+}
+
+var faultySeed = flag.Uint64("faulty.seed", 0, "run only this seed of TestRandomSequencesDisturbed")
+
+// TestRandomSequencesDisturbed: what travels between ranks, and the wake-ups, may be late, and space may be little.
+func TestRandomSequencesDisturbed(t *testing.T) {
+	turns, seeds := 30, []uint64{1, uint64(rand.Int63())}
+	if testing.Short() {
+		turns, seeds = 10, seeds[1:]
+	}
+	if *faultySeed != 0 {
+		seeds = []uint64{*faultySeed}
+	}
+	for _, transport := range allTransports {
+		for _, seed := range seeds {
+			ranks := 2 + int(seed%3)
+			t.Run(fmt.Sprintf("%s/%d", transport, seed), func(t *testing.T) {
+				every := faulty.Fault{From: faulty.Any, To: faulty.Any, Channel: faulty.Any, Fragment: faulty.Any, OneIn: 8}
+				late, short, hungry, wakes := every, every, every, every
+				late.Jitter = 300 * time.Microsecond
+				short.Short = 64 << (seed % 8)
+				hungry.Starve = 100 * time.Microsecond
+				wakes.Channel, wakes.Jitter = faulty.Wakes, 300*time.Microsecond
+				network := faulty.NewNetwork(late, short, hungry, wakes)
+				network.Seed = seed
+				opts := ccl.Options{Transport: transport}
+				if transport == "inproc" {
+					opts.Transport = "shm" // within a process that is inproc
+				}
+				var all []*ccl.Node
+				for rank := range ranks {
+					if rank > 0 && transport == "inproc" {
+						all = append(all, all[0])
+						continue
+					}
+					node := nodes(t, 1, opts)[0]
+					require.NoError(t, node.Disturb(network, opts))
+					all = append(all, node)
+				}
+				comms := join(t, all, opts, "disturbed")
+				begin := time.Now()
+				each(t, ranks, func(rank int) error {
+					if err := sequence(comms[rank], int64(seed), turns); err != nil {
+						return fmt.Errorf("again with -faulty.seed=%d: %w", seed, err)
+					}
+					return nil
+				})
+				t.Logf("seed %d: %d turns of %d ranks took %v", seed, turns, ranks, time.Since(begin))
 			})
 		}
 	}
@@ -51,7 +107,7 @@ func (p *pending) settle() error {
 	return nil
 }
 
-func sequence(c *ccl.Communicator, seed int64) error {
+func sequence(c *ccl.Communicator, seed int64, turns int) error {
 	rank, ranks := c.Rank(), c.Size()
 	calls, own := rand.New(rand.NewSource(seed)), rand.New(rand.NewSource(seed*100+int64(rank)))
 	var open []pending
@@ -63,7 +119,7 @@ func sequence(c *ccl.Communicator, seed int64) error {
 		open = append(open, pending{work, what, got, want})
 		return nil
 	}
-	for turn := range 150 {
+	for turn := range turns {
 		n := []int{0, 1, 13, 700, 9_000, 120_000}[calls.Intn(6)]
 		root, part := calls.Intn(ranks), turn
 		what := fmt.Sprintf("turn %d, %d elements, root %d", turn, n, root)

@@ -37,7 +37,7 @@ func TestOverWindows(t *testing.T) {
 					if ranks == 1 || testing.Short() { // TestRandomSequence is over windows too, where there are any
 						return nil
 					}
-					return sequence(comms[rank], int64(ranks))
+					return sequence(comms[rank], int64(ranks), 150)
 				})
 			})
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/faulty"
 	"github.com/goccl/goccl/transport/inproc"
 	"github.com/goccl/goccl/transport/shm"
 	"github.com/goccl/goccl/transport/tcp"
@@ -27,6 +28,14 @@ type member struct {
 	progress *exec.Progress
 	links    []transport.Link
 	window   *mem.Window // nil where ranks share no memory
+	arena    *mem.Arena  // registered memory, nil for none
+}
+
+// make-up of a group, besides its transport.
+type makeUp struct {
+	slot       int             // bytes of a window that an operation may use
+	registered int             // bytes of registered memory of a process, where ranks share memory
+	network    *faulty.Network // that the links lead through; nil for none
 }
 
 // slotBytes is what an operation may use of a window: so little that most run in pieces.
@@ -37,22 +46,35 @@ func members(t testing.TB, name string, n int) []*member { return membersWith(t,
 
 // membersWith have windows of which an operation may use so many bytes.
 func membersWith(t testing.TB, name string, n, slot int) []*member {
+	return membersOf(t, name, n, makeUp{slot: slot})
+}
+
+func membersOf(t testing.TB, name string, n int, with makeUp) []*member {
 	t.Helper()
 	all := make([]*member, n)
 	for rank := range all {
 		m := &member{links: make([]transport.Link, n)}
 		var err error
+		if with.registered > 0 && (name == "shm" || name == "inproc" && rank == 0) {
+			if m.arena, err = mem.NewArena(with.registered); err != nil {
+				t.Skipf("memory cannot be registered here: %v", err)
+			}
+			t.Cleanup(func() { m.arena.Close() })
+		}
+		registered := func() *mem.Arena { return m.arena }
 		switch name {
 		case "inproc":
 			if rank > 0 {
-				m.fabric, m.bell = all[0].fabric, all[0].bell
+				m.fabric, m.bell, m.arena = all[0].fabric, all[0].bell, all[0].arena
 				break
 			}
 			m.bell = park.NewBell()
-			m.fabric = inproc.New(m.bell)
+			fabric := inproc.New(m.bell)
+			fabric.Arena = registered
+			m.fabric = fabric
 		case "shm":
 			var fabric *shm.Fabric
-			if fabric, err = shm.New(shm.Options{PoolBytes: 2 << 20}); err != nil {
+			if fabric, err = shm.New(shm.Options{PoolBytes: 2 << 20, Arena: registered}); err != nil {
 				t.Skipf("shared memory cannot be used here: %v", err)
 			}
 			m.fabric, m.bell = fabric, fabric.Bell()
@@ -61,11 +83,14 @@ func membersWith(t testing.TB, name string, n, slot int) []*member {
 			m.fabric, err = tcp.New(tcp.Options{Bell: m.bell, Interfaces: "lo"})
 			require.NoError(t, err)
 		}
+		if with.network != nil && (rank == 0 || name != "inproc") {
+			m.fabric = with.network.Wrap(m.fabric, m.bell)
+		}
 		if p, ok := m.fabric.(transport.Poller); ok {
 			m.pollers = []transport.Poller{p}
 		}
 		if m.fabric.SharesMemory() {
-			m.window, err = mem.NewWindow(exec.WindowBytes(slot), name == "shm")
+			m.window, err = mem.NewWindow(exec.WindowBytes(with.slot), name == "shm")
 			require.NoError(t, err)
 		}
 		m.progress = exec.NewProgress(m.bell)
@@ -108,7 +133,7 @@ func membersWith(t testing.TB, name string, n, slot int) []*member {
 // comm makes the Comm of a rank. Odd ranks store all results past their cache.
 func (m *member) comm(t testing.TB, rank int, planner exec.Planner) *exec.Comm {
 	c, err := exec.New(exec.Options{Name: "test", Rank: rank, Links: m.links, Pollers: m.pollers, Bell: m.bell, Planner: planner,
-		Window: m.window, Progress: m.progress, Timeout: time.Minute, Cache: topo.Cache{Bytes: int64(rank % 2), Processors: []int{0}}})
+		Window: m.window, Arena: m.arena, Progress: m.progress, Timeout: time.Minute, Cache: topo.Cache{Bytes: int64(rank % 2), Processors: []int{0}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c

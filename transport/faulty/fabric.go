@@ -39,12 +39,17 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	if err != nil {
 		return nil, err
 	}
-	l := &link{inner: inner, cut: f.network.attach(&s, f.bell), lost: lost(s.Peer), channels: make([]channel, s.Channels)}
+	n := f.network
+	l := &link{inner: inner, cut: n.attach(&s, f.bell), lost: lost(s.Peer), channels: make([]channel, s.Channels)}
+	l.flusher, _ = inner.(transport.Flusher)
+	l.lender, _ = inner.(transport.Lender)
+	l.wakes.faults = n.faultsOf(s.Rank, s.Peer, Wakes, (*Fault).late)
 	for i := range l.channels {
-		faults := f.network.incoming(&s, i)
-		slow := slices.ContainsFunc(faults, func(x Fault) bool { return x.Delay > 0 })
 		c := &l.channels[i]
-		c.link, c.inner, c.bell, c.faults, c.slow = l, inner.Channel(i), f.bell, faults, slow
+		c.link, c.inner, c.bell = l, inner.Channel(i), f.bell
+		c.faults = n.faultsOf(s.Peer, s.Rank, i, func(x *Fault) bool { return x.late() || x.Corrupt != 0 || x.Cut })
+		c.slow = slices.ContainsFunc(c.faults, func(x lot) bool { return x.late() })
+		c.sending.faults = n.faultsOf(s.Rank, s.Peer, i, (*Fault).credit)
 	}
 	return l, nil
 }

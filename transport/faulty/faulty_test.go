@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/inproc"
+	"github.com/goccl/goccl/transport/shm"
 	"github.com/goccl/goccl/transport/tcp"
 	"github.com/goccl/goccl/transport/transporttest"
 	"github.com/stretchr/testify/require"
@@ -41,15 +42,49 @@ func TestConformanceOfMemory(t *testing.T) {
 	}, transporttest.Options{})
 }
 
-// TestConformanceSlow delays every fragment a little: late is not wrong.
-func TestConformanceSlow(t *testing.T) {
-	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
-		n := NewNetwork(Fault{From: Any, To: Any, Channel: 0, Fragment: 1, Delay: 5 * time.Millisecond},
-			Fault{From: 3, To: Any, Channel: Any, Fragment: 0, Delay: time.Millisecond})
-		a, bellA := wrapped(t, n)
-		b, bellB := wrapped(t, n)
-		return transporttest.Pair{A: a, B: b, BellA: bellA, BellB: bellB}
-	}, transporttest.Options{Allocates: true})
+// TestConformanceDisturbed has faults on every link that are none by the contract: late is not wrong, and little space is not wrong either.
+func TestConformanceDisturbed(t *testing.T) {
+	pairs := map[string]func(t *testing.T, n *Network) transporttest.Pair{
+		"tcp": func(t *testing.T, n *Network) transporttest.Pair {
+			a, bellA := wrapped(t, n)
+			b, bellB := wrapped(t, n)
+			return transporttest.Pair{A: a, B: b, BellA: bellA, BellB: bellB}
+		},
+		"inproc": func(t *testing.T, n *Network) transporttest.Pair {
+			bell := park.NewBell()
+			f := n.Wrap(inproc.New(bell), bell)
+			return transporttest.Pair{A: f, B: f, BellA: bell, BellB: bell}
+		},
+		"shm": func(t *testing.T, n *Network) transporttest.Pair {
+			sharing := func() *shm.Fabric {
+				f, err := shm.New(shm.Options{PoolBytes: 2 << 20})
+				if err != nil {
+					t.Skipf("shared memory cannot be used here: %v", err)
+				}
+				return f
+			}
+			a, b := sharing(), sharing()
+			return transporttest.Pair{A: n.Wrap(a, a.Bell()), B: n.Wrap(b, b.Bell()), BellA: a.Bell(), BellB: b.Bell()}
+		},
+	}
+	all := Fault{From: Any, To: Any, Channel: Any, Fragment: Any, OneIn: 200}
+	first, some, late, short, hungry, wakes := all, all, all, all, all, all
+	first.Channel, first.Fragment, first.OneIn, first.Delay = 0, 1, 0, 5*time.Millisecond
+	some.From, some.Fragment, some.OneIn, some.Delay = 3, 0, 0, time.Millisecond
+	late.Jitter = time.Millisecond
+	short.OneIn, short.Short = 4, 1024 // the suite takes it for granted that an empty channel has that much
+	hungry.Starve = 500 * time.Microsecond
+	wakes.Channel, wakes.OneIn, wakes.Jitter = Wakes, 2, time.Millisecond
+	for name, pair := range pairs {
+		if testing.Short() && name != "shm" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			transporttest.Run(t, func(t *testing.T) transporttest.Pair {
+				return pair(t, NewNetwork(first, some, late, short, hungry, wakes))
+			}, transporttest.Options{Allocates: true})
+		})
+	}
 }
 
 // join links rank 0 of a with rank 1 of b.
@@ -138,6 +173,80 @@ func TestDelay(t *testing.T) {
 	require.Equal(t, "late", receive(t, b, bell, lb.Channel(0)))
 	require.GreaterOrEqual(t, time.Since(begin), delay)
 	require.Equal(t, "after it", receive(t, b, bell, lb.Channel(0)))
+}
+
+// TestCredit: the sender gets less than there is, or nothing until its bell rings.
+func TestCredit(t *testing.T) {
+	const hunger = 30 * time.Millisecond
+	n := NewNetwork(Fault{From: 0, To: 1, Channel: 1, Fragment: 1, Short: 128},
+		Fault{From: 0, To: 1, Channel: 1, Fragment: 3, Starve: hunger})
+	a, bellA := wrapped(t, n)
+	b, bellB := wrapped(t, n)
+	la, lb := join(t, a, b)
+	ch, begin := la.Channel(1), time.Now()
+	for i, want := range []int{1000, 128, 1000, 1000} {
+		var space []byte
+		await(t, a, bellA, func() bool { space = ch.Reserve(1000); return space != nil })
+		require.Len(t, space, want, "fragment %d", i)
+		ch.Commit(len(space), &transport.Meta{})
+		require.Len(t, receive(t, b, bellB, lb.Channel(1)), want)
+		require.Equal(t, i == 3, time.Since(begin) >= hunger)
+		require.Len(t, la.Channel(0).Reserve(1000), 1000, "the other channel is left alone")
+	}
+	require.Len(t, lb.Channel(1).Reserve(1000), 1000, "so is the other direction")
+}
+
+// TestLateWakes: the sleeper wakes when the delay is over, and is not left asleep.
+func TestLateWakes(t *testing.T) {
+	const delay = 30 * time.Millisecond
+	bell := park.NewBell()
+	f := NewNetwork(Fault{From: 0, To: 1, Channel: Wakes, Fragment: 1, Delay: delay}).Wrap(inproc.New(bell), bell)
+	defer f.Close()
+	la, lb := join(t, f, f)
+	slept := func(l transport.Link) time.Duration {
+		begin, ticket := time.Now(), bell.Prepare()
+		l.Notify()
+		bell.Sleep(ticket, 10*time.Second)
+		return time.Since(begin)
+	}
+	require.Less(t, slept(la), 5*time.Second)
+	late := slept(la)
+	require.GreaterOrEqual(t, late, delay)
+	require.Less(t, late, 5*time.Second)
+	require.Less(t, slept(lb), 5*time.Second)
+}
+
+// TestDraw: what is drawn is the same for the same seed, and hits as often as it should.
+func TestDraw(t *testing.T) {
+	f := Fault{From: Any, To: Any, Channel: Any, Fragment: Any, OneIn: 4, Delay: 10, Jitter: 5}
+	drawn := func(seed uint64, channel int) (hits []int, delays []time.Duration) {
+		n := NewNetwork(f)
+		n.Seed = seed
+		lots := n.faultsOf(0, 1, channel, (*Fault).late)
+		require.Len(t, lots, 1)
+		for i := range 4000 {
+			if lots[0].hits(i) {
+				hits, delays = append(hits, i), append(delays, lots[0].delay(i))
+			}
+		}
+		return hits, delays
+	}
+	hits, delays := drawn(1, 0)
+	require.InDelta(t, 1000, len(hits), 150)
+	for _, d := range []time.Duration{10, 12, 14} {
+		require.Contains(t, delays, d)
+	}
+	require.NotContains(t, delays, time.Duration(15))
+	again, _ := drawn(1, 0)
+	require.Equal(t, hits, again)
+	for _, other := range []struct {
+		seed    uint64
+		channel int
+	}{{2, 0}, {1, 1}} {
+		differently, _ := drawn(other.seed, other.channel)
+		require.NotEqual(t, hits, differently)
+	}
+	require.Empty(t, NewNetwork(f).faultsOf(0, 1, Wakes, (*Fault).late), "Any is no wake-up")
 }
 
 func TestCut(t *testing.T) {

@@ -12,17 +12,68 @@ import (
 
 type link struct {
 	inner    transport.Link
+	flusher  transport.Flusher // nil if inner is none
+	lender   transport.Lender  // nil if inner is none
 	cut      *cut
 	lost     *fault.Error
 	ended    atomic.Bool // Err has said so
 	channels []channel
+	wakes    wakes
+}
+
+var (
+	_ transport.Flusher = (*link)(nil)
+	_ transport.Lender  = (*link)(nil)
+)
+
+// wakes are the late calls of Notify.
+type wakes struct {
+	faults []lot
+	mu     sync.Mutex // a late call must not come after Close
+	number int
+	closed bool
 }
 
 func (l *link) Channel(i int) transport.Channel { return &l.channels[i] }
 
 func (l *link) Window() []byte { return l.inner.Window() }
 
-func (l *link) Notify() { l.inner.Notify() }
+func (l *link) Flushed() bool { return l.flusher == nil || l.flusher.Flushed() }
+
+func (l *link) Arena() []byte {
+	if l.lender == nil {
+		return nil
+	}
+	return l.lender.Arena()
+}
+
+func (l *link) Notify() {
+	w := &l.wakes
+	if len(w.faults) == 0 {
+		l.inner.Notify()
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delay := time.Duration(0)
+	for i := range w.faults {
+		if f := &w.faults[i]; f.hits(w.number) {
+			delay += f.delay(w.number)
+		}
+	}
+	w.number++
+	if delay == 0 {
+		l.inner.Notify()
+		return
+	}
+	time.AfterFunc(delay, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.closed {
+			l.inner.Notify()
+		}
+	})
+}
 
 func (l *link) Err() error {
 	if l.cut.done.Load() {
@@ -46,40 +97,90 @@ func (l *link) Err() error {
 	return err
 }
 
-func (l *link) Close() error { return l.inner.Close() }
+// Close gives the wake-ups that are late up: that the link ends wakes the peer.
+func (l *link) Close() error {
+	l.wakes.mu.Lock()
+	defer l.wakes.mu.Unlock()
+	l.wakes.closed = true
+	return l.inner.Close()
+}
 
-// channel holds back, changes and counts what arrives; what is sent passes through until the link is cut.
+// channel holds back, changes and counts what arrives. It is mean with space for what is sent, until the link is cut.
 type channel struct {
 	link   *link
 	inner  transport.Channel
 	bell   *park.Bell
-	faults []Fault
-	slow   bool // one of the faults is a delay
+	faults []lot // of what arrives
+	slow   bool  // one of the faults is a delay
 
 	mu      sync.Mutex // Err looks at channels too
 	number  int        // of the oldest unread fragment
 	seen    bool       // its faults have acted
 	due     time.Time  // when it may be seen
 	spoiled []byte     // its payload, if corrupted
+
+	sending sending
+}
+
+// sending is what the side that sends knows of the faults of credit.
+type sending struct {
+	faults []lot
+	number int       // of the fragment that is next
+	asked  bool      // for space for it, and its faults have acted
+	short  int       // it may have at most; 0 for what there is
+	since  time.Time // when it may have any
 }
 
 func (c *channel) Reserve(n int) []byte {
 	if c.link.cut.done.Load() {
 		return nil
 	}
+	if s := &c.sending; len(s.faults) > 0 {
+		if !s.asked {
+			s.ask(c.bell)
+		}
+		if !s.since.IsZero() && time.Now().Before(s.since) {
+			return nil
+		}
+		if s.short > 0 {
+			n = min(n, s.short)
+		}
+	}
 	return c.inner.Reserve(n)
 }
 
-func (c *channel) Commit(n int, m *transport.Meta) {
-	if !c.link.cut.done.Load() {
-		c.inner.Commit(n, m)
+// ask lets the faults of credit of a fragment happen.
+func (s *sending) ask(bell *park.Bell) {
+	s.asked, s.short, s.since = true, 0, time.Time{}
+	hunger := time.Duration(0)
+	for i := range s.faults {
+		f := &s.faults[i]
+		if !f.hits(s.number) {
+			continue
+		}
+		if f.Short > 0 && (s.short == 0 || f.Short < s.short) {
+			s.short = f.Short
+		}
+		hunger += f.Starve
+	}
+	if hunger > 0 {
+		s.since = time.Now().Add(hunger)
+		time.AfterFunc(hunger, bell.Ring)
 	}
 }
 
+func (c *channel) Commit(n int, m *transport.Meta) {
+	c.Publish(n, m)
+	c.Flush()
+}
+
 func (c *channel) Publish(n int, m *transport.Meta) {
-	if !c.link.cut.done.Load() {
-		c.inner.Publish(n, m)
+	if c.link.cut.done.Load() {
+		return
 	}
+	c.inner.Publish(n, m)
+	c.sending.number++
+	c.sending.asked = false
 }
 
 func (c *channel) Flush() { c.inner.Flush() }
@@ -130,15 +231,16 @@ func (c *channel) late() bool {
 // act lets the faults of a fragment happen. It reports that the link was cut.
 func (c *channel) act(payload []byte) bool {
 	delay := time.Duration(0)
-	for _, f := range c.faults {
-		if !matches(f.Fragment, c.number) {
+	for i := range c.faults {
+		f := &c.faults[i]
+		if !f.hits(c.number) {
 			continue
 		}
 		if f.Cut {
 			c.link.cut.now()
 			return true
 		}
-		delay += f.Delay
+		delay += f.delay(c.number)
 		if f.Corrupt != 0 && len(payload) > 0 {
 			if c.spoiled == nil {
 				c.spoiled = append([]byte{}, payload...)

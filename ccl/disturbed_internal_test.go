@@ -1,0 +1,20 @@
+package ccl
+
+import "github.com/goccl/goccl/transport/faulty"
+
+// Disturb leads all links of n through a network with faults, before the first group.
+func (n *Node) Disturb(network *faulty.Network, opts Options) error {
+	for _, path := range paths {
+		if !opts.allows(path.name) {
+			continue
+		}
+		inner, err := path.open(n, &opts)
+		if err != nil {
+			return err
+		}
+		fabric := network.Wrap(inner, n.bell)
+		n.progress.Watch(fabric)
+		n.fabrics[path.name] = fabric
+	}
+	return nil
+}
