@@ -210,17 +210,19 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 	p, w, st := f.prog, &c.windows, &f.lanes[lane]
 	steps := p.lanes[lane]
 	turn := w.begun % plan.WindowNotices
-	for i := uint(st.at); i < uint(len(steps)); i++ {
+	i := uint(st.at)
+loop:
+	for ; i < uint(len(steps)); i++ {
 		b := &steps[i]
-		if b.gated && f.limit(b.gates) == 0 {
-			return f.stop(st, int(i))
+		if b.gated && f.closed(b.gates) {
+			break
 		}
 		switch b.op {
 		case opSignal:
 			n := &w.page.each[turn]
 			if b.first {
 				n.meta[0], n.meta[1], n.meta[2] = f.said[0], f.said[1], f.said[2]
-				if b.extended {
+				if b.extended && (f.mask|n.mask != 0 || p.strict) {
 					c.announceMore(n, call)
 				}
 			}
@@ -230,7 +232,7 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 			from := &w.ranks[b.peer]
 			n := &from.each[turn]
 			if n.word.Load() < w.word(b.nth) && (pace == nil || !c.listen(f, b, pace)) {
-				return f.stop(st, int(i))
+				break loop
 			}
 			from.known = max(from.known, w.begun)
 			if b.first && (p.strict || n.differs(&f.said, b.extended)) {
@@ -256,10 +258,8 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 				*(*[8]byte)(dst) = *(*[8]byte)(src)
 			case way16:
 				*(*[16]byte)(dst) = *(*[16]byte)(src)
-			case wayFused:
-				p.both(b.step, dst, b.twin.in(f, call), src, b.bytes)
 			default:
-				p.copy(b.step, dst, src, b.bytes)
+				f.copyLong(b, dst, src, call)
 			}
 		case opReduce:
 			if b.way == wayNothing {
@@ -274,7 +274,7 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 			}
 		case opEnter:
 			if w.late(p.turns) >= 0 && (pace == nil || !c.entered(f, pace)) {
-				return f.stop(st, int(i))
+				break loop
 			}
 		case opLeave:
 			c.leaveSlot(&f.said)
@@ -285,13 +285,13 @@ func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (stat
 				return failed, err
 			}
 			if !done {
-				return f.stop(st, int(i))
+				break loop
 			}
 		}
 	}
-	if st.at != len(steps) {
-		st.at = len(steps)
-		f.moves++
+	f.at(st, int(i))
+	if i < uint(len(steps)) {
+		return blocked, nil
 	}
 	return finished, nil
 }
@@ -329,9 +329,21 @@ func (f *frame) at(st *laneState, i int) *laneState {
 	return st
 }
 
-func (f *frame) stop(st *laneState, i int) (status, error) {
-	f.at(st, i)
-	return blocked, nil
+// closed reports whether gates hold an instruction back. It stays out of the interpreter, whose code
+// is to be short: programs of one lane have no gates.
+//
+//go:noinline
+func (f *frame) closed(gates []gate) bool { return f.limit(gates) == 0 }
+
+// copyLong copies what is longer than a number, or is multiplied, by an instruction and its twin.
+//
+//go:noinline
+func (f *frame) copyLong(b *instr, dst, src unsafe.Pointer, call *Call) {
+	if a := &f.prog.arithmetic; b.way == wayFused {
+		a.both(b.step, dst, b.twin.in(f, call), src, b.bytes)
+	} else {
+		a.copy(b.step, dst, src, b.bytes)
+	}
 }
 
 // limit is how many bytes gates let through: 0 when the instruction has to wait, else a count that
