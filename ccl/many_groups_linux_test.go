@@ -62,7 +62,7 @@ func TestManyGroups(t *testing.T) {
 		comms = append(comms, join(t, all, opts, fmt.Sprint(len(comms))))
 	}
 	many := holdingNow(t)
-	require.Equal(t, one.descriptors, many.descriptors)
+	require.LessOrEqual(t, many.descriptors, one.descriptors) // those of other tests may just have gone
 	require.Equal(t, map[string]int{"pool": 2 * ranks, "registered": 2 * ranks, "ring": 2 * ranks * groups, "window": 2 * ranks * groups}, many.mappings)
 	require.Equal(t, one.bytes["pool"], many.bytes["pool"])
 	// A rank maps its own segments and those of its peer.

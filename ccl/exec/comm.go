@@ -279,7 +279,7 @@ func (c *Comm) try(p *program, call *Call, seq uint64, pace *park.Spinner) (ende
 	if !p.simple {
 		return false, c.prepare(p, call)
 	}
-	s, err := c.runLane(f, 0, call, pace)
+	s, err := c.runLane(f, p, p.lanes[0], &f.lanes[0], 0, call, pace)
 	if s != finished || f.last > 0 {
 		return false, err
 	}

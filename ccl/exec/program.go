@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
@@ -25,7 +26,8 @@ type program struct {
 	chunks   [4][]chunk     // by plan.Buffer
 	tmp      int            // bytes of Tmp, and of a Win that no peer reads
 	straight bool           // one lane, and no frames to look for
-	simple   bool           // straight, without Tmp, and nothing is exposed
+	messages bool           // it sends or receives
+	simple   bool           // straight, without messages and Tmp, and nothing is exposed
 	short    bool           // ranks keep their core as long as that holds up nobody (undisturbing)
 	exposes  bool           // it may expose registered memory to the peers
 	strict   bool           // lengths that peers announce are compared with those of this rank, one by one
@@ -110,9 +112,12 @@ type chunk struct {
 }
 
 // in is where an operand lies, if it is in no window or nobody exposes memory in place of its window.
-func (o *operand) in(f *frame, call *Call) unsafe.Pointer {
+func (o *operand) in(f *frame, call *Call) unsafe.Pointer { return o.place(f, call, f.shift) }
+
+// place is in with the shift of the turn.
+func (o *operand) place(f *frame, call *Call, shift int) unsafe.Pointer {
 	if o.at != nil {
-		return unsafe.Add(o.at, o.off+f.shift)
+		return unsafe.Add(o.at, o.off+shift)
 	}
 	if o.base == baseTmp {
 		return unsafe.Add(f.tmp, o.off)
@@ -211,13 +216,13 @@ func (c *Comm) compile(p *program, low *lowered, call *Call, piece int) error {
 	p.short = window <= mostKept
 	p.exposes = low.lends && !(call.Coll.Reduces() && call.Op == dtype.PremulSum) && (p.last > 0 || window >= worthLending(call.Coll))
 	p.straight = len(low.lanes) == 1 && low.signallers == nil
-	p.simple = p.straight && p.tmp == 0 && !p.exposes
 	p.strict, p.unheard = low.told && !sameCounts(call), low.unheard
 	p.calculate(c, call)
 	p.sign(call)
 	if changed {
 		p.structure(c.rank)
 	}
+	p.simple = p.straight && !p.messages && p.tmp == 0 && !p.exposes
 	for _, lane := range p.lanes {
 		for i := range lane {
 			c.fit(p, &lane[i])
@@ -356,6 +361,9 @@ func (p *program) structure(rank int) {
 		}
 		p.lanes[i] = lane
 	}
+	p.messages = slices.ContainsFunc(p.lanes, func(lane []instr) bool {
+		return slices.ContainsFunc(lane, func(b instr) bool { return b.op >= opSend })
+	})
 	if low.slots {
 		p.end()
 	}

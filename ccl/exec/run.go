@@ -69,7 +69,7 @@ func (f *frame) begin(p *program, seq uint64, before history, begun uint64) {
 	f.shift = p.shift[begun%plan.WindowNotices]
 	f.dynamic = p.unheard
 	f.lanes = f.lanes[:1]
-	f.lanes[0] = laneState{}
+	f.lanes[0].at = 0 // the rest is of messages, which prepare has cleared
 }
 
 // prepare is what programs of several lanes, of frames, with Tmp, or that may expose memory need besides.
@@ -145,7 +145,7 @@ func (c *Comm) step(f *frame, call *Call, pace *park.Spinner) (status, error) {
 		var s status
 		var err error
 		if p.straight {
-			s, err = c.runLane(f, 0, call, pace)
+			s, err = c.runLane(f, p, p.lanes[0], &f.lanes[0], uint(f.lanes[0].at), call, pace)
 		} else {
 			s, err = c.runLanes(f, call)
 		}
@@ -190,7 +190,7 @@ func (c *Comm) runLanes(f *frame, call *Call) (status, error) {
 		}
 		all := finished
 		for lane := range f.prog.lanes {
-			s, err := c.runLane(f, lane, call, nil)
+			s, err := c.runLane(f, f.prog, f.prog.lanes[lane], &f.lanes[lane], uint(f.lanes[lane].at), call, nil)
 			if s == failed {
 				return failed, err
 			}
@@ -206,11 +206,10 @@ func (c *Comm) runLanes(f *frame, call *Call) (status, error) {
 // counts twice; that is why the commonest instructions are done without another call, and the words
 // of said are stored one by one: one that was just written is not read back as part of something
 // longer, which would wait for the store.
-func (c *Comm) runLane(f *frame, lane int, call *Call, pace *park.Spinner) (status, error) {
-	p, w, st := f.prog, &c.windows, &f.lanes[lane]
-	steps := p.lanes[lane]
+func (c *Comm) runLane(f *frame, p *program, steps []instr, st *laneState, i uint, call *Call, pace *park.Spinner) (status, error) {
+	w := &c.windows
 	turn := w.begun % plan.WindowNotices
-	i := uint(st.at)
+	shift, unrung := p.shift[turn], f.unrung
 loop:
 	for ; i < uint(len(steps)); i++ {
 		b := &steps[i]
@@ -227,12 +226,16 @@ loop:
 				}
 			}
 			park.Publish(&n.word, w.word(b.nth))
-			f.unrung = true
+			unrung = true
 		case opWait:
 			from := &w.ranks[b.peer]
 			n := &from.each[turn]
-			if n.word.Load() < w.word(b.nth) && (pace == nil || !c.listen(f, b, pace)) {
-				break loop
+			if n.word.Load() < w.word(b.nth) {
+				f.unrung = unrung
+				if pace == nil || !c.listen(f, b, pace) {
+					break loop
+				}
+				unrung = f.unrung
 			}
 			from.known = max(from.known, w.begun)
 			if b.first && (p.strict || n.differs(&f.said, b.extended)) {
@@ -250,7 +253,7 @@ loop:
 				}
 				continue
 			}
-			dst, src := b.dst.in(f, call), b.src[0].in(f, call)
+			dst, src := b.dst.place(f, call, shift), b.src[0].place(f, call, shift)
 			switch b.way {
 			case way4:
 				*(*[4]byte)(dst) = *(*[4]byte)(src)
@@ -266,7 +269,7 @@ loop:
 				continue
 			}
 			if b.way == wayOfTwo && !f.dynamic {
-				p.kern(b.dst.in(f, call), b.src[0].in(f, call), b.src[1].in(f, call), b.elems)
+				p.kern(b.dst.place(f, call, shift), b.src[0].place(f, call, shift), b.src[1].place(f, call, shift), b.elems)
 				continue
 			}
 			if err := c.reduce(f, b, call); err != nil {
@@ -278,7 +281,7 @@ loop:
 			}
 		case opLeave:
 			c.leaveSlot(&f.said)
-			f.unrung = false // who leaves rings
+			unrung = false // who leaves rings
 		default:
 			done, err := c.message(f, b, f.at(st, int(i)), call)
 			if err != nil {
@@ -289,9 +292,14 @@ loop:
 			}
 		}
 	}
-	f.at(st, int(i))
+	f.unrung = unrung
 	if i < uint(len(steps)) {
+		f.at(st, int(i))
 		return blocked, nil
+	}
+	if st.at != len(steps) {
+		st.at = len(steps)
+		f.moves++
 	}
 	return finished, nil
 }
