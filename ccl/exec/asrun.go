@@ -186,7 +186,8 @@ func (l *lifted) appendSteps(steps []plan.Step, lane, i int, long bool) []plan.S
 	if s == nil {
 		return steps // how operations follow each other is proven apart
 	}
-	made := plan.Step{Kind: s.kind, Dst: s.dst, Src: s.src, From: s.from, Peer: s.peer, Chan: s.channel, MsgFirst: s.msgFirst, Final: s.final}
+	made := plan.Step{Kind: s.kind, Dst: s.dst, Src: s.src, From: s.from, Peer: s.peer, Chan: s.channel,
+		MsgFirst: s.msgFirst, Final: s.final}
 	if s.kind == plan.Get {
 		made.From = nil
 	}

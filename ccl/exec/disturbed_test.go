@@ -412,8 +412,12 @@ func (w *walker) settle(s started) error {
 		}
 	case 1:
 		s.op.Urge() // the progress thread does it
-		for done, _ := s.op.Done(); !done; done, _ = s.op.Done() {
-			time.Sleep(50 * time.Microsecond)
+		for {
+			ended := exec.Completions.Count()
+			if done, _ := s.op.Done(); done {
+				break
+			}
+			exec.Completions.Wait(ended, -1)
 		}
 	}
 	err := s.op.Wait(nil)

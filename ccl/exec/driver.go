@@ -30,7 +30,7 @@ func (c *Comm) advance() bool {
 			}
 		}
 		if err == nil {
-			s, err = c.step(f, f.call(&c.exchange), nil)
+			s, err = c.step(f, f.call(&c.exchange))
 		}
 		moved = moved || f.moves != before || s != blocked
 		if s == failed {

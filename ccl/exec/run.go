@@ -137,15 +137,14 @@ func (f *frame) meta(bytes int) transport.Meta {
 	return m
 }
 
-// step goes on with the operation under way as far as it can without sleeping; with a pace it also
-// waits awake, as long as that allows.
-func (c *Comm) step(f *frame, call *Call, pace *park.Spinner) (status, error) {
+// step goes on with the operation under way as far as it can without waiting.
+func (c *Comm) step(f *frame, call *Call) (status, error) {
 	for {
 		p := f.prog
 		var s status
 		var err error
 		if p.straight {
-			s, err = c.runLane(f, p, p.lanes[0], &f.lanes[0], uint(f.lanes[0].at), call, pace)
+			s, err = c.runLane(f, p, p.lanes[0], &f.lanes[0], uint(f.lanes[0].at), call, nil)
 		} else {
 			s, err = c.runLanes(f, call)
 		}
@@ -324,7 +323,6 @@ func (c *Comm) message(f *frame, b *instr, st *laneState, call *Call) (done bool
 		}
 		c.lent.Add(1)
 	}
-
 	return true, nil
 }
 
@@ -403,14 +401,10 @@ func (c *Comm) copy(f *frame, b *instr, call *Call) error {
 	if err != nil {
 		return err
 	}
-	a := &f.prog.arithmetic
-	switch {
-	case b.way != wayFused:
-		a.copy(b.step, dst, src, b.bytes)
-	case dst == src:
-		a.copy(b.step.twin, b.twin.in(f, call), src, b.bytes)
-	default:
-		a.both(b.step, dst, b.twin.in(f, call), src, b.bytes)
+	if b.way == wayFused && dst == src {
+		f.prog.copy(b.step.twin, b.twin.in(f, call), src, b.bytes)
+	} else {
+		f.copyLong(b, dst, src, call)
 	}
 	return nil
 }
