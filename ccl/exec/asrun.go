@@ -7,25 +7,25 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// AsRun is a plan in the form in which Comms run it, to be proven: what its signals have become,
-// and in which order its copies are made. windows says that ranks share memory, long that blocks
-// are so long that copies are fused. Where the group cannot run the plan it fails as the group
-// does.
+// AsRun is a plan in the forms in which Comms run it, to be proven: what its signals have become,
+// and in which order its copies are made, where blocks are short and where they are so long that
+// copies are fused. windows says that ranks share memory. Where the group cannot run the plan it
+// fails as the group does.
 //
 // A signal that is a word in a window is given to nobody in particular: the word counts. So a wait
 // for it becomes a wait for the first instruction that publishes as much, and that one a signal to
 // whoever waits for it.
-func AsRun(p *plan.Plan, windows, long bool) (*plan.Plan, error) {
+func AsRun(p *plan.Plan, windows bool) (short, long *plan.Plan, err error) {
 	programs, err := compileAll(p, windows)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for rank := range programs {
 		if why := programs[rank].wrongEnds(); why != "" {
-			return nil, fault.New(fault.Internal, "plan %s as rank %d runs it: %s", p.Name, rank, why)
+			return nil, nil, fault.New(fault.Internal, "plan %s as rank %d runs it: %s", p.Name, rank, why)
 		}
 	}
-	return lift(p, programs, long), nil
+	return lift(p, programs, false), lift(p, programs, true), nil
 }
 
 // wrongEnds says what is wrong with the instructions that stand around the steps; nothing if windows

@@ -35,10 +35,10 @@ func TestCatalogueAsRun(t *testing.T) {
 					if s.gets && !windows {
 						continue
 					}
-					for _, long := range []bool{false, true} {
-						what := fmt.Sprintf("%v/%s %v on %d ranks, root %d, windows %v, long blocks %v", s.Coll, s.Name, s.shape, ranks, root, windows, long)
-						made, err := exec.AsRun(p, windows, long)
-						require.NoError(t, err, what)
+					what := fmt.Sprintf("%v/%s %v on %d ranks, root %d, windows %v", s.Coll, s.Name, s.shape, ranks, root, windows)
+					short, long, err := exec.AsRun(p, windows)
+					require.NoError(t, err, what)
+					for _, made := range []*plan.Plan{short, long} {
 						for rank := range ranks {
 							require.NoError(t, made.Validate(rank), what)
 						}
