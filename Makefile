@@ -46,7 +46,7 @@ test-format: ## gofmt has nothing to change, nothing is committed that was built
 
 .PHONY: test-vet
 test-vet: ## go vet
-	@$(GO_ENV) go vet ./...
+	@$(GO_ENV) go vet -pgo=off ./...
 
 .PHONY: test-cross
 test-cross: ## Build and vet for linux/arm64 and darwin/arm64
@@ -62,7 +62,7 @@ test-go: ## Go tests without cgo, in random order, with their coverage
 
 .PHONY: test-cgo
 test-cgo: ## Go tests of what needs cgo: cabi, and kernels whose instructions are emulated
-	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo -count=1 -shuffle=on -timeout=540s ./cabi/...
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo -count=1 -shuffle=on -bench=. -benchtime=1x -timeout=540s ./cabi/...
 	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo.kernel -count=1 -run Emulated -timeout=540s ./ccl/kernel
 
 .PHONY: test-bench
@@ -128,6 +128,11 @@ bench: setup ## goccl beside Intel MPI, Open MPI, MPICH and Gloo in one run: rat
 	@$(GO_ENV) tests/bench/install.sh
 	@$(GO_ENV) $$VENV/bin/python tests/bench/run.py $(or $(BENCH_ARGS),--bars)
 
+.PHONY: profile
+profile: ## The profile by which the compiler chooses what to inline in libgoccl.so, made again: after a change of the way of small calls
+	@$(GO_ENV) d=$$(mktemp -d) && trap "rm -rf $$d" EXIT && CGO_ENABLED=1 go test -run='^$$' -bench=Calls -benchtime=4s -cpuprofile=$$d/raw -o $$d/test ./cabi/exports \
+		&& go tool pprof -proto -output=cabi/libgoccl/default.pgo $$d/test $$d/raw
+
 .PHONY: bench-guard
 bench-guard: setup ## Latencies of core and torch beside those of an earlier commit (BASE=01397ce): a table, an error where one stays above 1.15 (GUARD_ARGS)
 	@$(GO_ENV) $$VENV/bin/python tests/bench/guard.py --base $(or $(BASE),01397ce) $(GUARD_ARGS)
@@ -167,7 +172,7 @@ fuzz: setup ## Every fuzz test for FUZZTIME (30s)
 .PHONY: lint
 lint: setup ## gofmt, vet, the rules of ccl/internal/lint, and golangci-lint where it is installed
 	@ci/format.sh
-	@$(GO_ENV) go vet ./... && go test -count=1 ./ccl/internal/lint
+	@$(GO_ENV) go vet -pgo=off ./... && go test -count=1 ./ccl/internal/lint
 	@if command -v golangci-lint >/dev/null; then $(GO_ENV) golangci-lint run ./...; else echo "golangci-lint is not installed: its rules (.golangci.yml) were not checked"; fi
 
 .PHONY: wheel

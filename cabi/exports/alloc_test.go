@@ -16,7 +16,7 @@ import (
 )
 
 // both lets two ranks do something at the same time.
-func both(t *testing.T, ranks [2]*fromc.Rank, do func(r *fromc.Rank) error) {
+func both(t testing.TB, ranks [2]*fromc.Rank, do func(r *fromc.Rank) error) {
 	t.Helper()
 	var errs [2]error
 	var group sync.WaitGroup

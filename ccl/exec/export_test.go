@@ -35,7 +35,7 @@ func Foretell(c *Comm) {
 			n.meta[1] = p.said[1]
 			n.meta[2] = p.said[2] ^ uint64(c.history.hash())<<48
 			n.word.Store(w.word(mostSignals))
-			w.ranks[r].left.Store(w.begun)
+			w.ranks[r].page.left.Store(w.begun)
 		}
 	}
 }

@@ -14,7 +14,7 @@ func TestBorrowedBounds(t *testing.T) {
 	const size = 1 << 16
 	arena := make([]byte, size)
 	window := make([]byte, windowHeader)
-	w := shared{ranks: []sharedRank{{}, {page: (*page)(unsafe.Pointer(&window[0]))}}, arenas: [][]byte{nil, arena}}
+	w := shared{ranks: []sharedRank{{}, windowOf((*page)(unsafe.Pointer(&window[0])), nil)}, arenas: [][]byte{nil, arena}}
 	n := w.notice(1)
 	at, lent, ok := w.borrowed(1, 0, 8)
 	require.True(t, ok)

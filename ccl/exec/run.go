@@ -217,7 +217,7 @@ loop:
 		}
 		switch b.op {
 		case opSignal:
-			n := &w.page.each[turn]
+			n := w.each[turn]
 			if b.first {
 				n.meta[0], n.meta[1], n.meta[2] = f.said[0], f.said[1], f.said[2]
 				if b.extended && (f.mask|n.mask != 0 || p.strict) {
@@ -228,7 +228,7 @@ loop:
 			unrung = true
 		case opWait:
 			from := &w.ranks[b.peer]
-			n := &from.each[turn]
+			n := from.each[turn]
 			if n.word.Load() < w.word(b.nth) {
 				f.unrung = unrung
 				if pace == nil || !c.listen(f, b, pace) {

@@ -15,12 +15,12 @@ const mostVain = 4
 // everybody waits for everybody, to go elsewhere if too many are there.
 func (w *shared) settle(rank int) {
 	if w.begun%seatEvery == 0 {
-		w.ranks[rank].seat.Store(w.begun<<16 | uint64(uint16(w.seats.Here())))
+		w.ranks[rank].page.seat.Store(w.begun<<16 | uint64(uint16(w.seats.Here())))
 		return
 	}
 	w.seated, w.mates, w.vain = false, w.mates[:0], 0
 	for r := range w.ranks {
-		seat := w.ranks[r].seat.Load()
+		seat := w.ranks[r].page.seat.Load()
 		if seat>>16 != w.begun-seatEvery/2 {
 			return
 		}

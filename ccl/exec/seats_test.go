@@ -15,7 +15,7 @@ func seated(t *testing.T, ranks int) *shared {
 		t.Skip("here threads cannot be told to move, or there are cores for all ranks")
 	}
 	for r := range w.ranks {
-		w.ranks[r].page = new(page)
+		w.ranks[r] = windowOf(new(page), nil)
 	}
 	return w
 }
@@ -43,7 +43,7 @@ func TestRanksSayWhereTheyRun(t *testing.T) {
 func TestWhoKeepsItsCore(t *testing.T) {
 	w := &shared{ranks: make([]sharedRank, 4), begun: 5}
 	for r := range w.ranks {
-		w.ranks[r].page = new(page)
+		w.ranks[r] = windowOf(new(page), nil)
 	}
 	say := func(rank, signals int) { w.notice(rank).word.Store(w.word(signals)) }
 	say(0, 1)

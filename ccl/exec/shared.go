@@ -59,7 +59,8 @@ type shared struct {
 	begun uint64
 	least uint64 // operations that every rank has left, as far as this rank has seen
 	ranks []sharedRank
-	page  *page // of this rank
+	page  *page // of this rank, and its notices
+	each  noticePointers
 	fence park.Fence
 	seats *park.Seats // nil where there are cores for all ranks
 	// All ranks have said where they run, and those are on the core of this one.
@@ -74,10 +75,24 @@ type shared struct {
 	arenas [][]byte   // that of each peer
 }
 
+// noticePointers are the notices of a page. Each has a pointer of its own because Go, asked for one of
+// the page's by its number, would first read the page's first byte, to fail if the page is nil. That is
+// in the line that the owner writes in every operation.
+type noticePointers [plan.WindowNotices]*notice
+
 type sharedRank struct {
-	*page
+	page  *page
+	each  noticePointers
 	slots unsafe.Pointer
 	known uint64 // operations that it has left, as far as this rank has seen
+}
+
+func windowOf(p *page, slots unsafe.Pointer) sharedRank {
+	r := sharedRank{page: p, slots: slots}
+	for turn := range p.each {
+		r.each[turn] = &p.each[turn]
+	}
+	return r
 }
 
 // open looks for the windows of all peers. Without an own window there are none.
@@ -99,9 +114,9 @@ func (w *shared) open(opts *Options) error {
 		if len(memory) != size {
 			return fault.Peer(fault.Internal, r, "its window has %d bytes, that of rank %d has %d", len(memory), opts.Rank, size)
 		}
-		w.ranks[r] = sharedRank{page: (*page)(unsafe.Pointer(&memory[0])), slots: unsafe.Pointer(&memory[windowHeader])}
+		w.ranks[r] = windowOf((*page)(unsafe.Pointer(&memory[0])), unsafe.Pointer(&memory[windowHeader]))
 	}
-	w.page = w.ranks[opts.Rank].page
+	w.page, w.each = w.ranks[opts.Rank].page, w.ranks[opts.Rank].each
 	w.own, w.seats = opts.Window, park.NewSeats(len(w.ranks))
 	w.openArenas(opts)
 	return nil
@@ -140,7 +155,7 @@ func (w *shared) late(turns uint64) int {
 	for r := range w.ranks {
 		each := &w.ranks[r]
 		if each.known+turns <= w.begun {
-			if each.known = each.left.Load(); each.known+turns <= w.begun {
+			if each.known = each.page.left.Load(); each.known+turns <= w.begun {
 				return r
 			}
 		}
@@ -151,7 +166,7 @@ func (w *shared) late(turns uint64) int {
 }
 
 // notice is what a rank says of the operation that this rank is in.
-func (w *shared) notice(rank int) *notice { return &w.ranks[rank].each[w.begun%plan.WindowNotices] }
+func (w *shared) notice(rank int) *notice { return w.ranks[rank].each[w.begun%plan.WindowNotices] }
 
 // word is a notice's word after so many signals.
 func (w *shared) word(signals int) uint64 { return (w.begun+1)<<16 | uint64(signals) }
@@ -240,7 +255,7 @@ func (c *Comm) parted(peer int) (mine, theirs transport.Meta, found bool) {
 	}
 	for back := uint64(1); back < plan.WindowNotices && back <= w.begun; back++ {
 		at := w.begun - back
-		n := &w.ranks[peer].each[at%plan.WindowNotices]
+		n := w.ranks[peer].each[at%plan.WindowNotices]
 		mine, theirs = w.past[at%plan.WindowNotices], n.meta
 		if n.word.Load()>>16 == at+1 && differ(mine, theirs) {
 			return mine, theirs, true

@@ -1,0 +1,29 @@
+//go:build cgo && !race
+
+package exports_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/cabi/exports/fromc"
+)
+
+// BenchmarkCalls is two ranks of one process that C code calls, in every order of calls. The compiler's profile of libgoccl is of it (make profile).
+func BenchmarkCalls(b *testing.B) {
+	const bytes = 8
+	var ranks [2]*fromc.Rank
+	for i := range ranks {
+		r, err := fromc.Open(i, bytes, "GOCCL_RECORDER=4096")
+		require.NoError(b, err)
+		ranks[i] = r
+	}
+	both(b, ranks, func(r *fromc.Rank) error { return r.Join(ranks[1-r.Number()]) })
+	defer both(b, ranks, (*fromc.Rank).Close)
+	for order := range fromc.Order(fromc.Orders) {
+		b.Run(order.String(), func(b *testing.B) {
+			both(b, ranks, func(r *fromc.Rank) error { return r.Do(order, bytes, b.N, false) })
+		})
+	}
+}
