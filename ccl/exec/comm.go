@@ -73,15 +73,12 @@ type Comm struct {
 	posted   atomic.Pointer[Op]
 	pending  atomic.Int32 // posted and not ended
 	urgent   atomic.Int32 // of pending: those that were urged
-	waiting  atomic.Int32 // threads inside Wait
-	turn     atomic.Uint32
-	sleepers atomic.Int32 // of waiting: those that sleep on turn
+	waiting  atomic.Int32 // threads that wait, and are no longer young
+	turns    *park.Bell   // for those of waiting that sleep while another thread drives
 	stop     atomic.Pointer[fault.Error]
-	colls    atomic.Uint64 // posted so far, but for the quick ones
-	quick    atomic.Uint64 // those that Run did by a known program; only whoever drives writes it, with park.Publish
-	messages atomic.Uint64
+	colls    atomic.Uint64 // collectives so far
+	messages atomic.Uint64 // sends and receives so far
 	lent     atomic.Uint64 // operations that lent memory of the caller
-	straight atomic.Uint64 // messages that Run did at once; only who holds the lock counts them
 	receives atomic.Uint64 // of pending: receives that the engine has; only who holds the lock counts them
 
 	// The driver's own.
@@ -96,7 +93,7 @@ type Comm struct {
 	recentLow  *lowered
 	alone      Op // of Run
 	cache      cache
-	keen       bool // the driver stays awake, and rings when it gives up
+	young      bool // the driver's wait is: it rings when it gives that up
 	broken     *fault.Error
 	idle       int
 	history    history
@@ -136,7 +133,7 @@ func New(opts Options) (*Comm, error) {
 		}
 		between[peer] = link.Channel(p2pChannel)
 	}
-	c.frame.lanes = make([]laneState, 1)
+	c.frame.lanes, c.turns = make([]laneState, 1), park.NewBell()
 	if err := c.windows.open(&opts); err != nil {
 		return nil, err
 	}
@@ -152,7 +149,7 @@ func (c *Comm) Rank() int { return c.rank }
 func (c *Comm) Size() int { return c.size }
 
 // Seq is the number of collectives posted so far.
-func (c *Comm) Seq() uint64 { return c.colls.Load() + c.quick.Load() }
+func (c *Comm) Seq() uint64 { return c.colls.Load() }
 
 // SetTimeout changes the timeout of operations posted from now on; 0 for none.
 func (c *Comm) SetTimeout(d time.Duration) { c.timeout.Store(int64(d)) }
@@ -227,13 +224,12 @@ func (c *Comm) do(call *Call) error {
 		alone = c.pending.Load() == 0 && c.broken == nil
 		if alone && call.Coll.Valid() {
 			if p := c.known(call); p != nil {
-				quick := c.quick.Load() + 1
-				park.Publish(&c.quick, quick)
-				seq := c.colls.Load() + quick
-				var pace park.Spinner
-				if ended, err := c.try(p, call, seq, &pace); !ended {
-					return c.goOn(call, seq, err, &pace)
+				seq := c.colls.Add(1)
+				var w waiter
+				if ended, err := c.try(p, call, seq, &w); !ended {
+					return c.goOn(call, seq, err, &w)
 				}
+				w.leave(c)
 				c.unlock()
 				if c.pending.Load() != 0 {
 					c.handOver()
@@ -273,13 +269,13 @@ func (c *Comm) do(call *Call) error {
 
 // try begins an operation before it has an Op, and reports whether it has ended: most of the simple
 // ones do. If not, it is to be queued.
-func (c *Comm) try(p *program, call *Call, seq uint64, pace *park.Spinner) (ended bool, err error) {
+func (c *Comm) try(p *program, call *Call, seq uint64, w *waiter) (ended bool, err error) {
 	f := &c.frame
 	f.begin(p, seq, c.history, c.windows.begun)
 	if !p.simple {
 		return false, c.prepare(p, call)
 	}
-	s, err := c.runLane(f, p, p.lanes[0], &f.lanes[0], 0, call, pace)
+	s, err := c.runLane(f, p, p.lanes[0], &f.lanes[0], 0, call, w)
 	if s != finished || f.last > 0 {
 		return false, err
 	}
@@ -289,12 +285,12 @@ func (c *Comm) try(p *program, call *Call, seq uint64, pace *park.Spinner) (ende
 }
 
 // goOn is the rest of Run after try. The lock is let go.
-func (c *Comm) goOn(call *Call, seq uint64, err error, pace *park.Spinner) error {
+func (c *Comm) goOn(call *Call, seq uint64, err error, w *waiter) error {
 	op := &c.alone
 	op.set(c, call, seq)
 	c.pending.Add(1)
 	c.queueUnderway(op, err)
-	return c.driveAlone(op, pace)
+	return c.driveAlone(op, w)
 }
 
 // postKnown is Post for a call whose program the Comm has. It returns nil if there is none; only
@@ -358,18 +354,14 @@ func (c *Comm) runAlone(call *Call) error {
 	op.set(c, call, c.number(call))
 	c.pending.Add(1)
 	c.head, c.tail = op, op
-	return c.driveAlone(op, new(park.Spinner))
+	return c.driveAlone(op, new(waiter))
 }
 
 // driveAlone is the rest of runAlone. The lock is let go.
-func (c *Comm) driveAlone(op *Op, pace *park.Spinner) error {
-	if !c.hasten(op, pace) {
-		enterWait()
-		c.waiting.Add(1)
-		c.drive(op, nil, pace)
-		c.waiting.Add(-1)
-		leaveWait()
-	}
+func (c *Comm) driveAlone(op *Op, w *waiter) error {
+	w.op = op
+	c.drive(w)
+	w.leave(c)
 	err := op.err
 	op.forget()
 	c.unlock()
@@ -398,7 +390,7 @@ func (c *Comm) last(call *Call) uint64 {
 	if call.Coll.Valid() {
 		return c.Seq()
 	}
-	return c.messages.Load() + c.straight.Load()
+	return c.messages.Load()
 }
 
 func (c *Comm) label() string { return fault.Label(c.opts.Name, c.rank, c.size) }
@@ -457,9 +449,7 @@ func (c *Comm) end(op *Op, err error) {
 	}
 	op.release()
 	c.pending.Add(-1)
-	if c.sleepers.Load() != 0 {
-		c.wake(1 << 30)
-	}
+	c.turns.Ring()
 	if notify {
 		Completions.add()
 	}

@@ -2,13 +2,7 @@ package exec
 
 import (
 	"math"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/park"
 )
 
 // advance does everything that can be done without waiting, and reports whether anything was. The caller holds the lock.
@@ -38,7 +32,7 @@ func (c *Comm) advance() bool {
 			return true
 		}
 		if s == blocked {
-			if !c.keen {
+			if !c.young {
 				c.flush()
 				if f.moves == before && c.idle%unaskedEvery == 0 {
 					if err := c.strangers(); err != nil {
@@ -172,77 +166,6 @@ func (c *Comm) expire() {
 	}
 }
 
-// Cancel ends waits from outside (a context). The zero value is not cancelled.
-type Cancel struct{ set atomic.Bool }
-
-// Fire ends the wait; the waiter must be woken by Comm.Nudge.
-func (x *Cancel) Fire() { x.set.Store(true) }
-
-// Nudge makes the waiters of c look at their Cancel.
-func (c *Comm) Nudge() {
-	c.opts.Bell.Ring()
-	c.wake(1 << 30)
-}
-
-func (x *Cancel) fired() bool { return x != nil && x.set.Load() }
-
-// ErrCancelled is returned by Wait when its Cancel fired before the operation's end. The operation goes on.
-var ErrCancelled = fault.New(fault.Aborted, "the wait was cancelled")
-
-// Wait works until op is done, and returns how it ended.
-func (op *Op) Wait(cancel *Cancel) error {
-	c := op.comm
-	if op.state.Load() == opPending {
-		var pace park.Spinner
-		held := c.lock.CompareAndSwap(0, 1)
-		if held && c.hasten(op, &pace) {
-			c.unlock()
-			c.handOver()
-			return op.err
-		}
-		enterWait()
-		c.waiting.Add(1)
-		for op.state.Load() == opPending && !cancel.fired() {
-			if held || c.lock.CompareAndSwap(0, 1) {
-				held = false
-				c.drive(op, cancel, &pace)
-				c.unlock()
-			} else {
-				c.sleepTurn(op, cancel)
-			}
-		}
-		if held { // cancelled before
-			c.unlock()
-		}
-		c.waiting.Add(-1)
-		c.handOver()
-		leaveWait()
-	}
-	done, err := op.Done()
-	if !done {
-		return ErrCancelled
-	}
-	return err
-}
-
-// hasten works awake for op, as long as something is under way, and reports whether op has ended. The caller holds the lock.
-func (c *Comm) hasten(op *Op, pace *park.Spinner) bool {
-	message := !op.call.Coll.Valid()
-	c.keen = true
-	for {
-		moved := c.advance() || c.poll()
-		if op.state.Load() != opPending || !moved && (c.frame.prog == nil && !message || !(pace.Turn() && pace.Spinning())) {
-			break
-		}
-		if moved {
-			pace.Reset()
-		}
-	}
-	c.keen = false
-	c.flush()
-	return op.state.Load() != opPending
-}
-
 // Urge has op driven without delay although nobody may wait for it: somebody sleeps until its end, and does not work.
 func (op *Op) Urge() {
 	if op.urgency.CompareAndSwap(opCalm, opUrged) {
@@ -288,51 +211,12 @@ func (op *Op) SetDeadline(d time.Duration) {
 	}
 }
 
-// drive advances c until op is done. The caller holds the lock.
-func (c *Comm) drive(op *Op, cancel *Cancel, pace *park.Spinner) {
-	defer pace.Reset()
-	for {
-		moved := c.advance()
-		if op.state.Load() != opPending || cancel.fired() {
-			return
-		}
-		if moved {
-			pace.Reset()
-			continue
-		}
-		if c.poll() {
-			continue
-		}
-		if !pace.Spinning() && c.look() {
-			continue
-		}
-		if pace.Turn() {
-			continue
-		}
-		c.sleep(op, cancel)
-		pace.Reset()
-	}
-}
-
 func (c *Comm) poll() bool {
 	moved := false
 	for _, p := range c.opts.Pollers {
 		moved = p.Poll() || moved
 	}
 	return moved
-}
-
-// sleep lets the driver sleep on the bell, after one more look at everything.
-func (c *Comm) sleep(op *Op, cancel *Cancel) {
-	ticket := c.opts.Bell.Prepare()
-	for _, p := range c.opts.Pollers {
-		p.Arm()
-	}
-	if c.poll() || c.advanceAll() || c.look() || op.state.Load() != opPending || cancel.fired() {
-		c.opts.Bell.Cancel()
-		return
-	}
-	c.opts.Bell.Sleep(ticket, until(c.nextDeadline()))
 }
 
 // until is the time left to a deadline, negative for none.
@@ -342,62 +226,3 @@ func until(at int64) time.Duration {
 	}
 	return max(0, time.Duration(at-now()))
 }
-
-// sleepTurn waits for op while another thread drives, until that one has finished op or leaves.
-func (c *Comm) sleepTurn(op *Op, cancel *Cancel) {
-	var pace park.Spinner
-	for pace.Turn() {
-		if op.state.Load() != opPending || c.lock.Load() == 0 || cancel.fired() {
-			return
-		}
-	}
-	turn := c.turn.Load()
-	c.sleepers.Add(1)
-	if op.state.Load() == opPending && c.lock.Load() != 0 && !cancel.fired() {
-		park.Wait(&c.turn, turn, -1)
-	}
-	c.sleepers.Add(-1)
-}
-
-func (c *Comm) wake(n int) {
-	c.turn.Add(1)
-	park.Wake(&c.turn, n)
-}
-
-func (c *Comm) unlock() { c.lock.Store(0) }
-
-// handOver is called by whoever has let the lock go or leaves Wait: operations that are pending get another driver.
-func (c *Comm) handOver() {
-	if c.pending.Load() == 0 || c.lock.Load() != 0 {
-		return
-	}
-	if c.sleepers.Load() != 0 {
-		c.wake(1)
-	} else if c.waiting.Load() == 0 && c.opts.Progress != nil {
-		c.opts.Progress.notify(c)
-	}
-}
-
-// waiters counts the threads of this process inside Wait. Each of them may hold one of the Go runtime's processors
-// while it spins, so there are always two more.
-var (
-	waiters atomic.Int32
-	procs   atomic.Int32
-	raise   sync.Mutex
-)
-
-func enterWait() {
-	if n := waiters.Add(1) + 2; n > procs.Load() {
-		raise.Lock()
-		if n > procs.Load() {
-			want := max(int(n)*2, 4)
-			if runtime.GOMAXPROCS(0) < want {
-				runtime.GOMAXPROCS(want)
-			}
-			procs.Store(int32(runtime.GOMAXPROCS(0)))
-		}
-		raise.Unlock()
-	}
-}
-
-func leaveWait() { waiters.Add(-1) }

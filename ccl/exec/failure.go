@@ -5,7 +5,6 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/park"
-	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -49,6 +48,9 @@ func (c *Comm) named(peer int, err error) error {
 	return &copied
 }
 
+// missingOf is what a peer did not do if an instruction still waits.
+var missingOf = [...]string{opWait: "signal", opTake: "signal", opRecv: "send", opSend: "take", opPut: "take"}
+
 // timedOut names the ranks that an operation was waiting for.
 func (c *Comm) timedOut(op *Op) error {
 	f := &c.frame
@@ -77,13 +79,12 @@ func (c *Comm) timedOut(op *Op) error {
 		if text != "" {
 			text += ", "
 		}
-		switch s.kind {
-		case plan.Wait:
-			text += fmt.Sprintf("rank %d did not signal (wait, step %d.%d, flag %d)", s.peer, lane, b.pc, s.channel)
-		case plan.Recv, plan.RecvReduce:
-			text += fmt.Sprintf("rank %d did not send (%v, step %d.%d, %d bytes so far)", s.peer, s.kind, lane, b.pc, st.moved)
-		default:
-			text += fmt.Sprintf("rank %d did not take (%v, step %d.%d, %d bytes so far)", s.peer, s.kind, lane, b.pc, st.moved)
+		missing := missingOf[b.op]
+		text += fmt.Sprintf("rank %d did not %s (%v, step %d.%d, ", s.peer, missing, s.kind, lane, b.pc)
+		if missing == "signal" {
+			text += fmt.Sprintf("flag %d)", s.channel)
+		} else {
+			text += fmt.Sprintf("%d bytes so far)", st.moved)
 		}
 		if first == fault.NoPeer {
 			first = s.peer

@@ -5,7 +5,6 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/p2p"
-	"github.com/goccl/goccl/ccl/park"
 )
 
 // plainMessage reports whether the call is a send or receive between two ranks and nothing is wrong with it. What is wrong otherwise, check says.
@@ -25,17 +24,17 @@ func (c *Call) plainMessage(ranks int) bool {
 func (c *Comm) runMessage(call *Call) error {
 	op := &c.alone
 	op.request(call)
-	var pace park.Spinner
+	var w waiter
 	outcome := c.p2p.Direct(&op.req)
 	for outcome != p2p.Done {
-		if outcome == p2p.General || op.req.Send || !c.poll() && !(pace.Turn() && pace.Spinning()) {
+		if outcome == p2p.General || op.req.Send || !c.poll() && !(w.pause(c) && !w.counted) {
 			c.leaveToEngine(op, call, c.number(call), outcome, false)
-			return c.driveAlone(op, &pace)
+			return c.driveAlone(op, &w)
 		}
 		outcome = c.p2p.Direct(&op.req)
 	}
 	op.req.Data = nil
-	park.Publish(&c.straight, c.straight.Load()+1)
+	c.messages.Add(1)
 	c.lookAround()
 	c.unlock()
 	c.handOver()

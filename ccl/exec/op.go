@@ -55,9 +55,9 @@ func newOp(c *Comm, call *Call) *Op {
 // number is the next place in the sequence of collectives, or of messages.
 func (c *Comm) number(call *Call) uint64 {
 	if call.Coll.Valid() {
-		return c.colls.Add(1) + c.quick.Load()
+		return c.colls.Add(1)
 	}
-	return c.messages.Add(1) + c.straight.Load()
+	return c.messages.Add(1)
 }
 
 // over makes op one that has ended well. Atomic stores are dear, and what an Op was before is mostly what it shall be.

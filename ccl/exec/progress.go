@@ -17,9 +17,11 @@ import (
 type Progress struct {
 	bell *park.Bell
 
-	word  atomic.Uint32 // counts notifications
-	urges atomic.Uint32 // counts those for Comms with urgent operations
-	state atomic.Uint32
+	word   atomic.Uint32 // counts notifications
+	urges  atomic.Uint32 // counts those for Comms with urgent operations
+	idle   *park.Bell    // nothing to drive: sleeps until a notification
+	nap    *park.Bell    // most likely nothing to drive: sleeps for a short time, or until an urgent one
+	onBell atomic.Bool   // what it drives waits for peers: sleeps on bell
 
 	mu      sync.Mutex
 	started bool
@@ -28,13 +30,6 @@ type Progress struct {
 	comms   atomic.Pointer[[]*Comm]
 	pollers atomic.Pointer[[]transport.Poller]
 }
-
-const (
-	progressAwake uint32 = iota
-	progressIdle         // sleeps on word: nothing to drive
-	progressBell         // sleeps on the bell: what it drives waits for peers
-	progressNap          // sleeps on urges for a glance: most likely nothing to drive
-)
 
 // Most operations are waited for soon by whoever posted them, and to wake a thread for each costs more than a small one takes. So a post wakes
 // the thread only where it sleeps for good. It then glances at the Comms, with a nap after each glance, and drives what it finds
@@ -53,7 +48,7 @@ const (
 
 // NewProgress makes the progress thread of a process, not started yet.
 func NewProgress(bell *park.Bell) *Progress {
-	p := &Progress{bell: bell, ended: make(chan struct{})}
+	p := &Progress{bell: bell, idle: park.NewBell(), nap: park.NewBell(), ended: make(chan struct{})}
 	p.comms.Store(&[]*Comm{})
 	p.pollers.Store(&[]transport.Poller{})
 	return p
@@ -77,14 +72,11 @@ func (p *Progress) notify(c *Comm) {
 		p.urges.Add(1)
 	}
 	p.word.Add(1)
-	switch p.state.Load() {
-	case progressIdle:
-		park.Wake(&p.word, 1)
-	case progressNap:
-		if urgent {
-			park.Wake(&p.urges, 1)
-		}
-	case progressBell:
+	p.idle.Ring()
+	if urgent {
+		p.nap.Ring()
+	}
+	if p.onBell.Load() {
 		p.bell.Ring()
 	}
 }
@@ -118,10 +110,8 @@ func (p *Progress) Close() {
 	p.closed.Store(true)
 	p.mu.Unlock()
 	if started {
-		p.word.Add(1)
-		park.Wake(&p.word, 1)
-		p.urges.Add(1)
-		park.Wake(&p.urges, 1)
+		p.idle.Ring()
+		p.nap.Ring()
 		p.bell.Ring()
 		<-p.ended
 	}
@@ -149,33 +139,15 @@ func (p *Progress) run() {
 				pace.Reset()
 			}
 		case !now.attended && vain >= glances:
-			p.idle(seen)
+			rest(p.idle, func() (time.Duration, bool) { return -1, p.word.Load() == seen && !p.closed.Load() })
 			pace.Reset()
 		default:
-			p.nap(urged, nap)
+			rest(p.nap, func() (time.Duration, bool) { return nap, p.urges.Load() == urged && !p.closed.Load() })
 			nap = min(nap+nap/8, longestNap)
 			vain++
 			pace.Reset()
 		}
 	}
-}
-
-// idle sleeps until the next notification.
-func (p *Progress) idle(seen uint32) {
-	p.state.Store(progressIdle)
-	if p.word.Load() == seen && !p.closed.Load() {
-		park.Wait(&p.word, seen, -1)
-	}
-	p.state.Store(progressAwake)
-}
-
-// nap sleeps for d, or until there is an urgent operation that nobody waits for.
-func (p *Progress) nap(urged uint32, d time.Duration) {
-	p.state.Store(progressNap)
-	if p.urges.Load() == urged && !p.closed.Load() {
-		park.Wait(&p.urges, urged, d)
-	}
-	p.state.Store(progressAwake)
 }
 
 // A finding is what a pass over the Comms has found.
@@ -215,7 +187,7 @@ func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 		c.glimpse() // what has ended here was not the work of others
 		c.unlock()
 		// Somebody came while this thread held the lock; or the Comm is being closed, and this was its last turn here.
-		if c.sleepers.Load() != 0 || c.stop.Load() != nil {
+		if c.waiting.Load() != 0 || c.stop.Load() != nil {
 			c.handOver()
 		}
 		found.moved = found.moved || moved
@@ -230,7 +202,7 @@ func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 
 // glimpse reports whether no operation has ended since the last time, when some were pending.
 func (c *Comm) glimpse() bool {
-	ended := c.Seq() + c.messages.Load() + c.straight.Load() - uint64(c.pending.Load())
+	ended := c.colls.Load() + c.messages.Load() - uint64(c.pending.Load())
 	same := c.glimpsed == ended
 	c.glimpsed = ended
 	return same
@@ -238,34 +210,29 @@ func (c *Comm) glimpse() bool {
 
 // sleep waits for the bell, after one more look.
 func (p *Progress) sleep(seen uint32, pace *park.Spinner) {
-	p.state.Store(progressBell)
-	ticket := p.bell.Prepare()
-	for _, each := range *p.pollers.Load() {
-		each.Arm()
-	}
-	found := p.pass(pace, true)
-	if !found.responsible || found.moved || p.word.Load() != seen || p.closed.Load() {
-		p.bell.Cancel()
-	} else {
-		p.bell.Sleep(ticket, until(found.deadline))
-	}
-	p.state.Store(progressAwake)
+	p.onBell.Store(true)
+	rest(p.bell, func() (time.Duration, bool) {
+		for _, each := range *p.pollers.Load() {
+			each.Arm()
+		}
+		found := p.pass(pace, true)
+		return until(found.deadline), found.responsible && !found.moved && p.word.Load() == seen && !p.closed.Load()
+	})
+	p.onBell.Store(false)
 }
 
 // completions counts operations that ended, for the thread that completes futures.
 type completions struct {
-	count    atomic.Uint32
-	sleepers atomic.Int32
+	count atomic.Uint32
+	bell  *park.Bell
 }
 
 // Completions counts the posted (not the run) operations of this process that have ended.
-var Completions completions
+var Completions = completions{bell: park.NewBell()}
 
 func (x *completions) add() {
 	x.count.Add(1)
-	if x.sleepers.Load() != 0 {
-		park.Wake(&x.count, 1<<30)
-	}
+	x.bell.Ring()
 }
 
 // Count is the number of ends so far, modulo 2³².
@@ -273,9 +240,5 @@ func (x *completions) Count() uint32 { return x.count.Load() }
 
 // Wait sleeps until the count differs from seen, at most d (for ever if negative). It may return early.
 func (x *completions) Wait(seen uint32, d time.Duration) {
-	x.sleepers.Add(1)
-	if x.count.Load() == seen {
-		park.Wait(&x.count, seen, d)
-	}
-	x.sleepers.Add(-1)
+	rest(x.bell, func() (time.Duration, bool) { return d, x.count.Load() == seen })
 }

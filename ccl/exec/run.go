@@ -205,9 +205,9 @@ func (c *Comm) runLanes(f *frame, call *Call) (status, error) {
 // counts twice; that is why the commonest instructions are done without another call, and the words
 // of said are stored one by one: one that was just written is not read back as part of something
 // longer, which would wait for the store.
-func (c *Comm) runLane(f *frame, p *program, steps []instr, st *laneState, i uint, call *Call, pace *park.Spinner) (status, error) {
-	w := &c.windows
-	turn := w.begun % plan.WindowNotices
+func (c *Comm) runLane(f *frame, p *program, steps []instr, st *laneState, i uint, call *Call, w *waiter) (status, error) {
+	win := &c.windows
+	turn := win.begun % plan.WindowNotices
 	shift, unrung := p.shift[turn], f.unrung
 loop:
 	for ; i < uint(len(steps)); i++ {
@@ -215,42 +215,42 @@ loop:
 		if b.gated && f.closed(b.gates) {
 			break
 		}
+		var done bool
+		var err error
 		switch b.op {
 		case opSignal:
-			n := w.each[turn]
+			n := win.each[turn]
 			if b.first {
 				n.meta[0], n.meta[1], n.meta[2] = f.said[0], f.said[1], f.said[2]
 				if b.extended && (f.mask|n.mask != 0 || p.strict) {
 					c.announceMore(n, call)
 				}
 			}
-			park.Publish(&n.word, w.word(b.nth))
+			park.Publish(&n.word, win.word(b.nth))
 			unrung = true
+			continue
 		case opWait:
-			from := &w.ranks[b.peer]
+			from := &win.ranks[b.peer]
 			n := from.each[turn]
-			if n.word.Load() < w.word(b.nth) {
+			if n.word.Load() < win.word(b.nth) {
 				f.unrung = unrung
-				if pace == nil || !c.listen(f, b, pace) {
+				if w == nil || !c.listen(f, b, w) {
 					break loop
 				}
 				unrung = f.unrung
 			}
-			from.known = max(from.known, w.begun)
-			if b.first && (p.strict || n.differs(&f.said, b.extended)) {
-				if err := c.examine(f, b.peer, n, call); err != nil {
-					return failed, err
-				}
+			from.known = max(from.known, win.begun)
+			if !b.first || !p.strict && !n.differs(&f.said, b.extended) {
+				continue
 			}
+			done, err = true, c.examine(f, b.peer, n, call)
 		case opCopy:
 			if b.way == wayNothing {
 				continue
 			}
 			if f.dynamic {
-				if err := c.copy(f, b, call); err != nil {
-					return failed, err
-				}
-				continue
+				done, err = true, c.copy(f, b, call)
+				break
 			}
 			dst, src := b.dst.place(f, call, shift), b.src[0].place(f, call, shift)
 			switch b.way {
@@ -263,6 +263,7 @@ loop:
 			default:
 				f.copyLong(b, dst, src, call)
 			}
+			continue
 		case opReduce:
 			if b.way == wayNothing {
 				continue
@@ -271,24 +272,34 @@ loop:
 				p.kern(b.dst.place(f, call, shift), b.src[0].place(f, call, shift), b.src[1].place(f, call, shift), b.elems)
 				continue
 			}
-			if err := c.reduce(f, b, call); err != nil {
-				return failed, err
-			}
+			done, err = true, c.reduce(f, b, call)
 		case opEnter:
-			if w.late(p.turns) >= 0 && (pace == nil || !c.entered(f, pace)) {
+			if win.late(p.turns) >= 0 && (w == nil || !c.entered(f, w)) {
 				break loop
 			}
+			continue
 		case opLeave:
 			c.leaveSlot(&f.said)
 			unrung = false // who leaves rings
-		default:
-			done, err := c.message(f, b, f.at(st, int(i)), call)
-			if err != nil {
-				return failed, err
-			}
-			if !done {
-				break loop
-			}
+			continue
+		case opSend:
+			done = c.send(f, b, f.at(st, int(i)), call)
+		case opRecv:
+			done, err = c.receive(f, b, f.at(st, int(i)), call)
+		case opPut:
+			done = c.put(f, b, f.at(st, int(i)), call)
+		case opTake:
+			f.at(st, int(i))
+			done, err = c.takeSignal(f, b)
+		case opDrain:
+			f.at(st, int(i))
+			done = c.drain(f)
+		}
+		if err != nil {
+			return failed, err
+		}
+		if !done {
+			break
 		}
 	}
 	f.unrung = unrung
@@ -303,27 +314,15 @@ loop:
 	return finished, nil
 }
 
-// message does the instructions that the commonest programs do not have.
-func (c *Comm) message(f *frame, b *instr, st *laneState, call *Call) (done bool, err error) {
-	switch b.op {
-	case opSend:
-		return c.send(f, b, st, call), nil
-	case opRecv:
-		return c.receive(f, b, st, call)
-	case opPut:
-		return c.put(f, b, st, call), nil
-	case opTake:
-		return c.takeSignal(f, b)
-	case opDrain:
-		if !f.exposing || f.prog.piece < f.last {
-			return true, nil
-		}
+// drain reports whether no peer reads memory any more that this rank exposes.
+func (c *Comm) drain(f *frame) bool {
+	if f.exposing && f.prog.piece == f.last {
 		if c.windows.late(1) >= 0 {
-			return false, nil
+			return false
 		}
 		c.lent.Add(1)
 	}
-	return true, nil
+	return true
 }
 
 // at makes a lane stand at instruction i.
@@ -483,49 +482,26 @@ const aheadPauses = 8
 
 // entered waits awake until the memory whose turn it is may be used, and reports whether it may. It
 // was not free just now.
-func (c *Comm) entered(f *frame, pace *park.Spinner) bool {
+func (c *Comm) entered(f *frame, w *waiter) bool {
 	turns := f.prog.turns
 	if turns == plan.WindowNotices {
 		park.Pause(aheadPauses)
 	}
-	return c.awake(pace, func() bool { return c.windows.late(turns) < 0 })
+	return c.awake(w, func() bool { return c.windows.late(turns) < 0 })
 }
 
 // listen waits awake for a signal that was not there yet, and reports whether it came.
-func (c *Comm) listen(f *frame, b *instr, pace *park.Spinner) bool {
-	w := &c.windows
-	for f.prog.short && w.undisturbing(c.rank, b.peer) {
-		if !pace.Spin() {
-			w.waitedInVain()
+func (c *Comm) listen(f *frame, b *instr, w *waiter) bool {
+	win := &c.windows
+	for f.prog.short && win.undisturbing(c.rank, b.peer) {
+		if !w.pace.Spin() {
+			win.waitedInVain()
 			break
 		}
-		if w.heard(b.peer, b.nth) {
-			pace.Reset()
+		if win.heard(b.peer, b.nth) {
+			w.pace.Reset()
 			return true
 		}
 	}
-	return c.awake(pace, func() bool { return w.heard(b.peer, b.nth) })
-}
-
-// awake waits for something without sleeping. It gives up when the thread should sleep, or somebody
-// wants something of the driver.
-func (c *Comm) awake(pace *park.Spinner, ready func() bool) bool {
-	for pace.Turn() && pace.Spinning() {
-		if ready() {
-			pace.Reset()
-			return true
-		}
-	}
-	c.flush() // only now: who is awake has seen it, and the fence would hold this thread up until then
-	enterWait()
-	defer leaveWait()
-	for {
-		if ready() {
-			pace.Reset()
-			return true
-		}
-		if c.stop.Load() != nil || c.posted.Load() != nil || !pace.Turn() {
-			return false
-		}
-	}
+	return c.awake(w, func() bool { return win.heard(b.peer, b.nth) })
 }

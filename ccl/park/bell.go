@@ -38,6 +38,16 @@ func (b *Bell) Ring() {
 	}
 }
 
+// RingOne is Ring for one sleeper, and reports whether anybody slept.
+func (b *Bell) RingOne() bool {
+	if b.sleepers.Load() == 0 {
+		return false
+	}
+	b.rings.Add(1)
+	Wake(b.rings, 1)
+	return true
+}
+
 // Prepare announces that the caller is about to sleep. Sleep or Cancel must follow.
 func (b *Bell) Prepare() (ticket uint32) {
 	b.sleepers.Add(1)

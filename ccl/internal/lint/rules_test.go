@@ -27,6 +27,8 @@ var rules = []struct {
 	{"environment", "variables set from Python are invisible to Go: they are read in one place and passed down as options", checkEnvironment},
 	{"exit", "a library returns errors; the process belongs to somebody else", checkExit},
 	{"print", "standard output belongs to the training program; errors are returned, traces have their own writer", checkPrint},
+	{"interpreter", "a new kind of step is written once in the compiler, once in the interpreter and once in what proves its programs", checkInterpreter},
+	{"sleep", "a thread that sleeps anywhere else needs a proof of its own that no wake-up is lost", checkSleep},
 	{"package doc", "a reader should learn from the package comment what a package is for", checkPackageDoc},
 	{"package name", "a name says what is inside, and these say nothing", checkPackageName},
 	{"generated", "the file names of generated code start with z, and its header says Code generated … DO NOT EDIT.", checkGenerated},
@@ -93,6 +95,69 @@ func checkPrint(m *module) []finding {
 		})
 	}
 	return all
+}
+
+// checkInterpreter finds switches over instructions or kinds of steps in the executor, but for those that there must be.
+func checkInterpreter(m *module) []finding {
+	return inExecutor(m, []string{"runLane", "addStep", "fit", "appendSteps"}, func(node ast.Node) string {
+		s, ok := node.(*ast.SwitchStmt)
+		if !ok {
+			return ""
+		}
+		tag, ok := s.Tag.(*ast.SelectorExpr)
+		if ok && (tag.Sel.Name == "kind" || tag.Sel.Name == "op" && mentions(s.Body, "opSignal", "opWait", "opCopy", "opSend", "opRecv", "opPut")) {
+			return "a switch over " + tag.Sel.Name
+		}
+		return ""
+	})
+}
+
+// checkSleep finds places in the executor where a thread sleeps, but for the one.
+func checkSleep(m *module) []finding {
+	return inExecutor(m, []string{"rest"}, func(node ast.Node) string {
+		if call, ok := node.(*ast.CallExpr); ok {
+			if to, ok := call.Fun.(*ast.SelectorExpr); ok {
+				pkg, _ := to.X.(*ast.Ident)
+				if to.Sel.Name == "Sleep" || to.Sel.Name == "Wait" && pkg != nil && pkg.Name == "park" {
+					return "a call of " + to.Sel.Name
+				}
+			}
+		}
+		return ""
+	})
+}
+
+// inExecutor finds something in the functions of the executor, but for some.
+func inExecutor(m *module, allowed []string, find func(ast.Node) string) []finding {
+	var all []finding
+	for _, f := range m.files {
+		if f.test || !within(f.dir, "ccl/exec") || within(f.dir, "ccl/exec/p2p") {
+			continue
+		}
+		for _, decl := range f.ast.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			if !ok || slices.Contains(allowed, fn.Name.Name) {
+				continue
+			}
+			ast.Inspect(fn, func(node ast.Node) bool {
+				if what := find(node); what != "" {
+					all = append(all, finding{f.path, f.line(node), what + " in " + fn.Name.Name})
+				}
+				return true
+			})
+		}
+	}
+	return all
+}
+
+// mentions reports whether any of these names is in a piece of code.
+func mentions(node ast.Node, names ...string) (found bool) {
+	ast.Inspect(node, func(node ast.Node) bool {
+		name, ok := node.(*ast.Ident)
+		found = found || ok && slices.Contains(names, name.Name)
+		return !found
+	})
+	return found
 }
 
 func checkPackageDoc(m *module) []finding {

@@ -1,0 +1,202 @@
+package exec
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/park"
+)
+
+// waiter is a thread that waits for an operation. Whoever waits works: the thread that holds the lock
+// drives the Comm, the others wait until that has ended their operation, or until the lock is theirs.
+//
+// A wait is paced in three parts. While it is young the driver only looks, and wakes no peer: one that
+// is awake sees what was published. Then it is counted, wakes peers, looks at links and deadlines too,
+// and yields its core between two looks. At last it sleeps.
+type waiter struct {
+	pace    park.Spinner
+	op      *Op
+	cancel  *Cancel
+	counted bool // the wait is no longer young
+}
+
+// pause is called after a look that found nothing. It reports false when the thread should sleep.
+func (w *waiter) pause(c *Comm) bool {
+	awake := w.pace.Turn()
+	if !w.pace.Spinning() {
+		w.count(c)
+	}
+	return awake
+}
+
+// count makes the wait one that others know of.
+func (w *waiter) count(c *Comm) {
+	if !w.counted {
+		w.counted = true
+		enterWait()
+		c.waiting.Add(1)
+	}
+}
+
+// leave ends the wait.
+func (w *waiter) leave(c *Comm) {
+	if w.counted {
+		w.counted = false
+		c.waiting.Add(-1)
+		leaveWait()
+	}
+}
+
+// over reports whether there is nothing more to wait for.
+func (w *waiter) over() bool { return w.op.state.Load() != opPending || w.cancel.fired() }
+
+// awake waits for something inside a step, without sleeping. It gives up, to go on in drive, when the
+// thread should sleep, or somebody wants something of the driver.
+func (c *Comm) awake(w *waiter, ready func() bool) bool {
+	for w.pause(c) {
+		if w.counted {
+			c.flush() // not before: the fence would hold this thread up
+		}
+		if ready() {
+			w.pace.Reset()
+			return true
+		}
+		if w.counted && (c.stop.Load() != nil || c.posted.Load() != nil) {
+			break
+		}
+	}
+	return false
+}
+
+// drive works until w is over. The caller holds the lock.
+func (c *Comm) drive(w *waiter) {
+	for {
+		c.young = !w.counted
+		moved := c.advance()
+		if w.over() {
+			break
+		}
+		switch {
+		case moved:
+			w.pace.Reset()
+		case c.poll(), !w.pace.Spinning() && c.look(), w.pause(c):
+		default:
+			rest(c.opts.Bell, func() (time.Duration, bool) {
+				for _, p := range c.opts.Pollers {
+					p.Arm()
+				}
+				if c.poll() || c.advanceAll() || c.look() || w.over() {
+					return 0, false
+				}
+				return until(c.nextDeadline()), true
+			})
+			w.pace.Reset()
+		}
+	}
+	c.young = false
+	c.flush()
+	w.pace.Reset()
+}
+
+// awaitTurn waits while another thread drives, until that has ended w's operation or leaves.
+func (c *Comm) awaitTurn(w *waiter) {
+	w.count(c)
+	for w.pause(c) {
+		if w.over() || c.lock.Load() == 0 {
+			return
+		}
+	}
+	rest(c.turns, func() (time.Duration, bool) { return -1, !w.over() && c.lock.Load() != 0 })
+	w.pace.Reset()
+}
+
+// rest is where the threads of this package sleep, for d at most, for ever if that is negative. The
+// last look comes after the sleeper was announced: whoever makes anything of it true later rings.
+func rest(b *park.Bell, last func() (d time.Duration, sleep bool)) {
+	ticket := b.Prepare()
+	if d, sleep := last(); sleep {
+		b.Sleep(ticket, d)
+	} else {
+		b.Cancel()
+	}
+}
+
+// Wait works until op is done, and returns how it ended.
+func (op *Op) Wait(cancel *Cancel) error {
+	if c := op.comm; op.state.Load() == opPending {
+		w := waiter{op: op, cancel: cancel}
+		for tried := false; !tried || !w.over(); tried = true {
+			if c.lock.CompareAndSwap(0, 1) {
+				c.drive(&w)
+				c.unlock()
+			} else {
+				c.awaitTurn(&w)
+			}
+		}
+		w.leave(c)
+		c.handOver()
+	}
+	done, err := op.Done()
+	if !done {
+		return ErrCancelled
+	}
+	return err
+}
+
+// Cancel ends waits from outside (a context). The zero value is not cancelled.
+type Cancel struct{ set atomic.Bool }
+
+// Fire ends the wait; the waiter must be woken by Comm.Nudge.
+func (x *Cancel) Fire() { x.set.Store(true) }
+
+func (x *Cancel) fired() bool { return x != nil && x.set.Load() }
+
+// Nudge makes the waiters of c look at their Cancel.
+func (c *Comm) Nudge() {
+	c.opts.Bell.Ring()
+	c.turns.Ring()
+}
+
+// ErrCancelled is returned by Wait when its Cancel fired before the operation's end. The operation
+// goes on.
+var ErrCancelled = fault.New(fault.Aborted, "the wait was cancelled")
+
+func (c *Comm) unlock() { c.lock.Store(0) }
+
+// handOver is called by whoever has let the lock go or leaves Wait: operations that are pending get
+// another driver.
+func (c *Comm) handOver() {
+	if c.pending.Load() == 0 || c.lock.Load() != 0 {
+		return
+	}
+	if !c.turns.RingOne() && c.waiting.Load() == 0 && c.opts.Progress != nil {
+		c.opts.Progress.notify(c)
+	}
+}
+
+// waiters counts the threads of this process that wait and are no longer young. Each of them may hold
+// one of the Go runtime's processors while it spins, so there are always two more.
+var (
+	waiters atomic.Int32
+	procs   atomic.Int32
+	raise   sync.Mutex
+)
+
+func enterWait() {
+	if n := waiters.Add(1) + 2; n > procs.Load() {
+		raise.Lock()
+		if n > procs.Load() {
+			want := max(int(n)*2, 4)
+			if runtime.GOMAXPROCS(0) < want {
+				runtime.GOMAXPROCS(want)
+			}
+			procs.Store(int32(runtime.GOMAXPROCS(0)))
+		}
+		raise.Unlock()
+	}
+}
+
+func leaveWait() { waiters.Add(-1) }
