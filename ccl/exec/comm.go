@@ -178,7 +178,7 @@ func (c *Comm) Post(call *Call) (*Op, error) {
 }
 
 func (c *Comm) post(call *Call) (*Op, error) {
-	if c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1) {
+	if c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1) { // model: postStop, postLock
 		if call.Coll.Valid() {
 			if op := c.postKnown(call); op != nil {
 				return op, nil
@@ -197,7 +197,7 @@ func (c *Comm) post(call *Call) (*Op, error) {
 	c.push(op)
 	// A first turn of work on this thread: what fits the channels is on its way before the caller
 	// computes on.
-	if c.lock.CompareAndSwap(0, 1) {
+	if c.lock.CompareAndSwap(0, 1) { // model: postAgain
 		c.advance()
 		c.unlock()
 	} else {
@@ -219,9 +219,9 @@ func (c *Comm) Run(call *Call) error {
 }
 
 func (c *Comm) do(call *Call) error {
-	alone := c.pending.Load() == 0 && c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1)
+	alone := c.pending.Load() == 0 && c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1) // model: runPending, runStop, runLock
 	if alone {
-		alone = c.pending.Load() == 0 && c.broken == nil
+		alone = c.pending.Load() == 0 && c.broken == nil // model: runAgain
 		if alone && call.Coll.Valid() {
 			if p := c.known(call); p != nil {
 				seq := c.colls.Add(1)
@@ -231,7 +231,7 @@ func (c *Comm) do(call *Call) error {
 				}
 				w.leave(c)
 				c.unlock()
-				if c.pending.Load() != 0 {
+				if c.pending.Load() != 0 { // model: runAfter
 					c.handOver()
 				}
 				return nil
@@ -259,7 +259,7 @@ func (c *Comm) do(call *Call) error {
 	}
 	op := newOp(c, call)
 	c.push(op)
-	if c.lock.Load() != 0 {
+	if c.lock.Load() != 0 { // model: runRing
 		c.opts.Bell.Ring() // the driver may sleep, and not for this operation
 	}
 	err := op.Wait(nil)
@@ -288,7 +288,6 @@ func (c *Comm) try(p *program, call *Call, seq uint64, w *waiter) (ended bool, e
 func (c *Comm) goOn(call *Call, seq uint64, err error, w *waiter) error {
 	op := &c.alone
 	op.set(c, call, seq)
-	c.pending.Add(1)
 	c.queueUnderway(op, err)
 	return c.driveAlone(op, w)
 }
@@ -322,7 +321,6 @@ func (c *Comm) postKnown(call *Call) *Op {
 	}
 	op.set(c, call, seq)
 	op.notify = true
-	c.pending.Add(1)
 	simple := p.simple
 	if alone {
 		c.queueUnderway(op, err)
@@ -352,7 +350,6 @@ func (c *Comm) queueUnderway(op *Op, err error) {
 func (c *Comm) runAlone(call *Call) error {
 	op := &c.alone
 	op.set(c, call, c.number(call))
-	c.pending.Add(1)
 	c.head, c.tail = op, op
 	return c.driveAlone(op, new(waiter))
 }
@@ -372,7 +369,7 @@ func (c *Comm) driveAlone(op *Op, w *waiter) error {
 // allowed refuses a call that cannot be right, before anything moves.
 func (c *Comm) allowed(call *Call) error {
 	wrong := call.check(c.rank, c.size)
-	if why := c.stop.Load(); why != nil {
+	if why := c.stop.Load(); why != nil { // model: allowed
 		op := call.Coll.String()
 		if wrong == nil {
 			op = fmt.Sprintf("%s, not begun, after seq %d", call.String(), c.last(call)) // not %v, with which every call would escape
@@ -396,10 +393,9 @@ func (c *Comm) last(call *Call) uint64 {
 func (c *Comm) label() string { return fault.Label(c.opts.Name, c.rank, c.size) }
 
 func (c *Comm) push(op *Op) {
-	c.pending.Add(1)
 	for {
-		op.next = c.posted.Load()
-		if c.posted.CompareAndSwap(op.next, op) {
+		op.next = c.posted.Load()                 // model: none: push compares it
+		if c.posted.CompareAndSwap(op.next, op) { // model: push
 			return
 		}
 	}
@@ -407,11 +403,11 @@ func (c *Comm) push(op *Op) {
 
 // take moves what was posted to the driver's queues, in the order of posting.
 func (c *Comm) take() {
-	if c.posted.Load() == nil {
+	if c.posted.Load() == nil { // model: none: what is pushed now is as if it had been pushed after take
 		return
 	}
 	var first *Op
-	for op := c.posted.Swap(nil); op != nil; {
+	for op := c.posted.Swap(nil); op != nil; { // model: take
 		next := op.next
 		op.next = first
 		first, op = op, next
@@ -443,12 +439,12 @@ func (c *Comm) end(op *Op, err error) {
 	c.noteEnd(&op.call, err, op.deadline.Load() != 0) // with a deadline it has waited for so long that the clock was read already
 	if err != nil {
 		op.err = op.explain(err)
-		op.state.Store(opFailed)
+		op.state.Store(opFailed) // model: none: as endState
 	} else {
-		op.state.Store(opDone)
+		op.state.Store(opDone) // model: endState
 	}
 	op.release()
-	c.pending.Add(-1)
+	c.pending.Add(-1) // model: endPending
 	c.turns.Ring()
 	if notify {
 		Completions.add()

@@ -32,15 +32,15 @@ func (c *Comm) Drain(d, receives time.Duration) bool {
 
 // drained reports whether nothing is pending, or receives only where these do not count. A Comm that has failed has nothing left.
 func (c *Comm) drained(butReceives bool) bool {
-	if c.stop.Load() != nil {
+	if c.stop.Load() != nil { // model: none: Drain only looks, and looks again after a nap
 		return true
 	}
 	receives := c.receives.Load()
-	pending := uint64(c.pending.Load())
+	pending := uint64(c.pending.Load()) // model: none: as above
 	if pending != 0 && (!butReceives || pending != receives || receives != c.receives.Load()) {
 		return false
 	}
-	if c.lock.Load() != 0 && c.waiting.Load() == 0 {
+	if c.lock.Load() != 0 && c.waiting.Load() == 0 { // model: none: as above
 		return false // somebody is in the middle of a short call, which is never pending
 	}
 	for _, link := range c.opts.Links {

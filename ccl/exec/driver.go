@@ -10,7 +10,7 @@ func (c *Comm) advance() bool {
 	moved := false
 	c.idle++
 	c.take()
-	if why := c.stop.Load(); why != nil && c.broken == nil {
+	if why := c.stop.Load(); why != nil && c.broken == nil { // model: advStop
 		c.breakOff(why)
 		return true
 	}
@@ -168,22 +168,22 @@ func (c *Comm) expire() {
 
 // Urge has op driven without delay although nobody may wait for it: somebody sleeps until its end, and does not work.
 func (op *Op) Urge() {
-	if op.urgency.CompareAndSwap(opCalm, opUrged) {
-		op.comm.urgent.Add(1)
+	if op.urgency.CompareAndSwap(opCalm, opUrged) { // model: urgeMark
+		op.comm.urgent.Add(1) // model: urgeCount
 		op.comm.handOver()
 	}
 }
 
 // calm takes Urge back, before op ends.
 func (op *Op) calm() {
-	if op.urgency.Swap(opOver) == opUrged {
-		op.comm.urgent.Add(-1)
+	if op.urgency.Swap(opOver) == opUrged { // model: endUrgency
+		op.comm.urgent.Add(-1) // model: endUrgent
 	}
 }
 
 // Poll is Done, after some work on op's Comm if nobody else is at it. It never waits.
 func (op *Op) Poll() (bool, error) {
-	if op.state.Load() == opPending {
+	if op.state.Load() == opPending { // model: pollState
 		op.comm.workOnce()
 	}
 	return op.Done()
@@ -191,7 +191,7 @@ func (op *Op) Poll() (bool, error) {
 
 // workOnce works on c if nobody else is at it, and reports whether anything moved.
 func (c *Comm) workOnce() bool {
-	if !c.lock.CompareAndSwap(0, 1) {
+	if !c.lock.CompareAndSwap(0, 1) { // model: pollLock
 		return false
 	}
 	moved := c.advance() || c.poll() || c.look()

@@ -99,9 +99,9 @@ func (c *Comm) timedOut(op *Op) error {
 // Abort ends every operation with err, those that other threads wait for too, and refuses later ones with it. Peers
 // see this rank leave the group.
 func (c *Comm) Abort(err *fault.Error) {
-	c.stop.CompareAndSwap(nil, err)
+	c.stop.CompareAndSwap(nil, err) // model: abortStop
 	var pace park.Spinner
-	for !c.lock.CompareAndSwap(0, 1) {
+	for !c.lock.CompareAndSwap(0, 1) { // model: abortLock
 		c.opts.Bell.Ring()
 		pace.Relax()
 	}
@@ -123,7 +123,7 @@ func (c *Comm) Close() error {
 // breakOff ends the Comm for good: a failed collective leaves channels in a state that no later operation could use.
 func (c *Comm) breakOff(err *fault.Error) {
 	c.broken = err
-	c.stop.CompareAndSwap(nil, err)
+	c.stop.CompareAndSwap(nil, err) // model: none: as advStop, the lock's holder breaks off
 	for op := c.head; op != nil; {
 		next := op.next
 		c.end(op, err)

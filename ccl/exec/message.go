@@ -52,7 +52,6 @@ func (c *Comm) lookAround() {
 func (c *Comm) leaveToEngine(op *Op, call *Call, seq uint64, outcome p2p.Outcome, notify bool) {
 	op.set(c, call, seq)
 	op.notify = notify
-	c.pending.Add(1)
 	c.keepMessage(op)
 	if outcome != p2p.Begun {
 		c.p2p.Post(&op.req)

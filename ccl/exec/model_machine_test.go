@@ -7,6 +7,22 @@ import (
 	"slices"
 )
 
+// modelStep is what a thread does at a place.
+type modelStep struct {
+	// name is that of the atomic operation: the code says "model: NAME" beside it. Steps that are not
+	// in this package, or are no atomic operation, have none there.
+	name   string
+	absent bool
+	// fused steps are done together with the one before in coarse scenarios. What they do is searched
+	// step by step in the others; what is left are the lock, the looks of handOver, awaitTurn and pass,
+	// and the last looks before sleeping.
+	fused bool
+	// between is the code up to the next step. It reports false where the place is a step.
+	between func(m *machine) bool
+	do      func(m *machine, way int)
+	ways    func(m *machine) int // how many things it can do, where the kernel or the model chooses; nil for 1
+}
+
 // A mutation sends edges elsewhere.
 type mutation struct {
 	name, in string // in: the scenario that shows it
@@ -82,7 +98,9 @@ func newMachine(sc *scenario, mu *mutation) (*machine, state) {
 		m.at(&s, i)
 		m.t.op, m.t.comm = uint8(k.op), uint8(sc.ops[k.op].comm)
 		if k.start == progressSeen && !sc.fresh {
-			m.t.at, m.t.asleep, m.t.word, s.ranks[k.rank].state = idleSleep, true, true, 1
+			m.t.at, m.t.asleep, m.t.rests, m.t.ticket, m.t.word = sleep, true, idleBell, true, true
+			m.t.stack[0], m.t.depth = progressSeen, 1
+			s.ranks[k.rank].idle = 1
 			continue
 		}
 		m.jump(k.start)
@@ -92,110 +110,47 @@ func newMachine(sc *scenario, mu *mutation) (*machine, state) {
 
 func (m *machine) at(s *state, thread int) { m.s, m.t, m.self = s, &s.threads[thread], thread }
 
-// ways is how many things thread i can do next: 0 if it sleeps, waits or has ended, more than 1 where the kernel or
-// the model chooses.
+func (m *machine) comm() *commState { return &m.s.comms[m.t.comm] }
+func (m *machine) op() *opState     { return &m.s.ops[m.t.op] }
+func (m *machine) spec() *opSpec    { return &m.ops[m.t.op] }
+func (m *machine) target() *opState { return &m.s.ops[m.t.ending] }
+func (m *machine) rank() *rankState { return &m.s.ranks[m.kinds[m.self].rank] }
+func (m *machine) progresses() bool { return m.kinds[m.self].start == progressSeen }
+func (m *machine) script() []action { return m.users[m.kinds[m.self].user].script }
+func (m *machine) current() verb    { return m.script()[m.t.action-1].verb }
+func (m *machine) do(s *state, i, way int) {
+	m.at(s, i)
+	steps[m.t.at].do(m, way)
+}
+
+// ways is how many things thread i can do next: 0 if it sleeps, waits or has ended.
 func (m *machine) ways(s *state, i int) int {
-	t := &s.threads[i]
-	switch {
-	case t.at == ended || t.asleep && t.at != napSleep:
+	m.at(s, i)
+	t := m.t
+	if t.at == ended || t.asleep && t.rests != napBell {
 		return 0
-	case t.at == publish:
-		for _, n := range m.ops[t.op].needs {
-			if !s.ops[n].begun {
-				return 0
-			}
-		}
-		if m.queue && t.op > 0 && s.threads[i-1].at != ended {
-			return 0
-		}
-	case t.at == waitLook || t.at == urgeMark || t.at == pollLook:
-		if s.ops[t.op].phase == unposted && s.ops[t.op].pending {
-			return 0 // another thread posts it
-		}
-	case t.at == handWake || t.at == notifyWake || t.at == rouse:
-		m.at(s, i)
-		return max(1, len(m.sleepers(m.futex(t.at))))
-	case t.at == hastenTurn, t.at == advUnasked && (!t.last || m.lazy), t.at == idleState && m.urges,
-		t.at == m.attend() && (!t.last || m.heedless) && s.comms[t.comm].urgent == 0:
-		return 2
+	}
+	if ways := steps[t.at].ways; ways != nil {
+		return ways(m)
 	}
 	return 1
 }
 
-// attend is the step of a pass at which Comms may be left to others.
-func (m *machine) attend() place {
-	if m.urges {
-		return passUrgent
+// jump goes on at a step: what lies between two atomic operations is done here.
+func (m *machine) jump(to place) {
+	t := m.t
+	if w := m.wires[t.at][to]; w != 0 {
+		to = w
+	} else if w := m.wires[ended][to]; w != 0 {
+		to = w
 	}
-	return passLock
-}
-
-// futex names the step whose sleepers a wake is for.
-func (m *machine) futex(wake place) place {
-	switch wake {
-	case handWake, wakeTurn:
-		return turnSleep
-	case ringAdd:
-		return bellSleep
-	case notifyWake:
-		return idleSleep
-	case rouse:
-		return napSleep
-	}
-	return watchSleep
-}
-
-// sleepers are the threads that sleep at a futex: those of the same Comm or rank.
-func (m *machine) sleepers(at place) (list []int) {
-	for i := range m.kinds {
-		t := &m.s.threads[i]
-		if !t.asleep || t.at != at || at == turnSleep && t.comm != m.t.comm ||
-			at != watchSleep && m.kinds[i].rank != m.kinds[m.self].rank {
-			continue
-		}
-		list = append(list, i)
-	}
-	return list
-}
-
-// wake lets thread i go on after its futex wait.
-func (m *machine) wake(i int) {
-	self := m.self
-	m.at(m.s, i)
-	m.t.asleep = false
-	m.awake()
-	m.at(m.s, self)
-}
-
-// sleep is a futex wait.
-func (m *machine) sleep(newest bool) {
-	if newest {
-		m.t.asleep = true
+	s := &steps[to]
+	if s.between != nil && s.between(m) {
 		return
 	}
-	m.awake()
-}
-
-func (m *machine) awake() {
-	switch m.t.at {
-	case turnSleep:
-		m.t.turn = false
-		m.jump(turnLeave)
-	case bellSleep:
-		m.t.ring = false
-		m.t.word = false
-		m.jump(bellCancel)
-	case idleSleep, napSleep:
-		m.jump(awakeState)
-	case watchSleep:
-		m.t.word = false
-		m.jump(watchLeave)
-	}
-}
-
-func (m *machine) wakeEach() {
-	for _, i := range m.sleepers(m.futex(m.t.at)) {
-		m.wake(i)
+	t.at = to
+	if m.coarse && s.fused {
+		s.do(m, 0)
 	}
 }
 
@@ -214,18 +169,63 @@ func (m *machine) choose(cond bool, yes, no place) {
 	}
 }
 
-func (m *machine) locked() {
-	c := &m.s.comms[m.t.comm]
-	c.lock = true
-	c.drivers++
+// ring calls Bell.Ring.
+func (m *machine) ring(b bell, then place) {
+	m.t.rings = b
+	m.call(ringLook, then)
 }
 
-func (m *machine) unlock(next place) {
-	c := &m.s.comms[m.t.comm]
-	c.lock = false
-	c.drivers--
-	m.t.moved = false
-	m.jump(next)
+// sleepersOf is the count of a bell of this thread's Comm, or rank.
+func (m *machine) sleepersOf(b bell) *uint8 {
+	switch b {
+	case processBell:
+		return &m.rank().bell
+	case turnsBell:
+		return &m.comm().turns
+	case idleBell:
+		return &m.rank().idle
+	case napBell:
+		return &m.rank().nap
+	}
+	return &m.s.watchers
+}
+
+// at are the threads that have a ticket of a bell of this thread's Comm, or rank.
+func (m *machine) atBell(b bell, visit func(i int, t *threadState)) {
+	for i := range m.kinds {
+		t := &m.s.threads[i]
+		if t.rests == b && (b != turnsBell || t.comm == m.t.comm) && (b == countBell || m.kinds[i].rank == m.kinds[m.self].rank) {
+			visit(i, t)
+		}
+	}
+}
+
+// outdate makes all tickets of a bell old, and returns who sleeps on it.
+func (m *machine) outdate(b bell) (asleep []int) {
+	m.atBell(b, func(i int, t *threadState) {
+		t.ticket = false
+		if t.asleep {
+			asleep = append(asleep, i)
+		}
+	})
+	return asleep
+}
+
+// wake lets thread i go on after its futex wait.
+func (m *machine) wake(i int) {
+	self := m.self
+	m.at(m.s, i)
+	m.t.asleep = false
+	m.t.ticket = false
+	m.jump(cancelSleep)
+	m.at(m.s, self)
+}
+
+func (m *machine) locked() {
+	c := m.comm()
+	c.lock = true
+	c.drivers++
+	m.t.holds = true
 }
 
 // next finds the operation of a Comm in some phase that was posted first, or -1.
@@ -241,205 +241,28 @@ func (m *machine) next(s *state, comm uint8, phase uint8, pick func(*opSpec) boo
 }
 
 func anyOp(*opSpec) bool         { return true }
-func isMessage(op *opSpec) bool  { return op.message }
 func collective(op *opSpec) bool { return !op.message && !op.unasked }
 func unaskedFor(op *opSpec) bool { return op.unasked }
 
-// jump goes on at a step: what lies between two atomic operations is done here.
-func (m *machine) jump(to place) {
-	t := m.t
-	if w := m.wires[t.at][to]; w != 0 {
-		to = w
-	} else if w := m.wires[ended][to]; w != 0 {
-		to = w
+// free reports whether no collective of the Comm is queued.
+func (m *machine) free() bool { return m.next(m.s, m.t.comm, queued, collective) < 0 }
+
+// try is an operation that is tried before it counts as pending. It reports whether it has ended so.
+func (m *machine) try() bool {
+	op := m.op()
+	op.begun = true
+	m.comm().clash = m.comm().clash || !m.spec().message && !m.free()
+	if op.events < op.left {
+		return false
 	}
-	c := &m.s.comms[t.comm]
-	switch to {
-	case back:
-		t.depth--
-		then := t.stack[t.depth]
-		t.stack[t.depth] = 0
-		m.jump(then)
-	case nextAction:
-		m.begin()
-	case waitTake:
-		m.locked()
-		m.call(advTake, driveLook)
-	case firstHand:
-		m.call(handPending, postStopAgain)
-	case firstOverHand:
-		m.call(handPending, firstCount)
-	case firstCount:
-		if m.watch {
-			m.call(countAdd, nextAction)
-			return
-		}
-		m.jump(nextAction)
-	case postStopAgain:
-		if !m.aborts {
-			m.jump(pushPending)
-			return
-		}
-		t.at = to
-	case hastenLook: // only the lock's holder ends operations
-		m.choose(m.s.ops[t.op].pending, hastenTurn, hastenUnlock)
-	case leaveHand, postHand, urgeHand, pollHand:
-		m.call(handPending, nextAction)
-	case handThenUrgent:
-		m.call(handPending, urgeCount)
-	case handThenLeave:
-		m.call(handPending, waitLeave)
-	case driveLook: // only the lock's holder ends operations
-		if op := &m.s.ops[t.op]; op.pending && m.ops[t.op].cancel {
-			m.jump(driveCancel)
-		} else {
-			m.choose(op.pending, driveNext, waitUnlock)
-		}
-	case bellLookOp:
-		if op := &m.s.ops[t.op]; op.pending && m.ops[t.op].cancel {
-			m.jump(bellLookCancel)
-		} else {
-			m.choose(op.pending, bellSleep, bellCancel)
-		}
-	case driveNext:
-		m.choose(t.moved, driveAgain, bellAnnounce)
-	case driveAgain:
-		t.last = false
-		m.call(advTake, driveLook)
-	case bellLookedAgain:
-		m.choose(t.moved, bellCancel, bellLookOp)
-	case passLocked:
-		t.passMoved = t.passMoved || t.moved
-		m.jump(passUnlock)
-	case passNext:
-		if t.todo == 0 {
-			t.comm = 0
-			m.jump(passDone)
-			return
-		}
-		t.comm = 0
-		for t.todo>>t.comm&1 == 0 {
-			t.comm++
-		}
-		t.todo &^= 1 << t.comm
-		m.jump(passPending)
-	case passDone:
-		responsible, attended, moved := t.responsible, t.attended, t.passMoved
-		t.responsible, t.attended, t.passMoved = false, false, false
-		switch {
-		case t.last:
-			t.last = false
-			m.choose(responsible && !moved, bellLookWord, bellCancel)
-		case !responsible:
-			m.choose(attended, napState, idleState)
-		default:
-			t.word = t.word && !moved
-			m.choose(moved, progressSeen, bellState)
-		}
-	case notifyLook:
-		if c.listed && !m.closes {
-			m.jump(notifyUrgent) // it stays so
-			return
-		}
-		t.at = to
-	case notifyUrgent:
-		if !m.urges {
-			m.jump(notifyWord)
-			return
-		}
-		t.at = to
-	case progressUrges:
-		if !m.urges {
-			m.jump(passStart)
-			return
-		}
-		t.at = to
-		if m.coarse {
-			m.do(m.s, m.self, 0)
-		}
-	case napState:
-		if !m.urges { // as if it had not come to the pass yet
-			m.t.word = false
-			m.jump(progressSeen)
-			return
-		}
-		t.at = to
-	case endOp:
-		m.choose(m.urges && m.posted(t.ending), endUrgency, endState)
-	case passStart:
-		t.at = to
-		if !m.closes && !m.fresh {
-			m.do(m.s, m.self, 0)
-		}
-	case notifyAct:
-		saw, urgent := t.saw, t.urgent
-		t.saw, t.urgent = 0, false
-		switch {
-		case saw == 1:
-			m.jump(notifyWake)
-		case saw == 2:
-			m.jump(ringLook) // its return is notify's
-		case saw == 3 && urgent:
-			m.jump(rouse)
-		default:
-			m.jump(back)
-		}
-	case advHead:
-		if i := m.next(m.s, t.comm, queued, collective); i >= 0 {
-			t.ending = uint8(i)
-			m.choose(m.sends[i] && !m.s.ops[i].begun, advBegin, advLook)
-			return
-		}
-		t.saw = 0
-		m.jump(advMessages)
-	case advMessages: // saw counts the operations looked at
-		for ; int(t.saw) < len(m.ops); t.saw++ {
-			if spec := &m.ops[t.saw]; spec.message && spec.comm == int(t.comm) && m.s.ops[t.saw].phase == queued {
-				t.ending = t.saw
-				t.saw++
-				m.jump(advMessage)
-				return
-			}
-		}
-		t.saw, t.ending = 0, 0
-		m.choose(m.unasked[t.comm] && !c.broken, advUnasked, back)
-	case advBroken:
-		if i := m.next(m.s, t.comm, queued, anyOp); i >= 0 {
-			m.s.ops[i].phase, m.s.ops[i].pos = over, 0
-			t.ending = uint8(i)
-			m.call(endOp, advBroken)
-			return
-		}
-		t.ending = 0
-		m.jump(back)
-	case endWake:
-		saw := t.saw
-		t.saw &^= 0x80
-		if saw&0x80 != 0 {
-			m.call(wakeTurn, endCount)
-			return
-		}
-		m.jump(endCount)
-	case endCount:
-		m.choose(m.watch && m.posted(t.ending), countAdd, back)
-	case abortAgain:
-		m.jump(abortTry)
-	case abortHand:
-		then := nextAction
-		if m.users[m.kinds[m.self].user].script[t.action-1].verb == doClose {
-			then = closeRemove
-		}
-		m.call(handPending, then)
-	case nudgeWake:
-		m.call(wakeTurn, nextAction)
-	case publishNext:
-		m.choose(t.action < max(1, m.ops[t.op].fragments), publish, ended)
-	default:
-		t.at = to
-		if m.coarse && fused[to] {
-			m.do(m.s, m.self, 0)
-		}
-	}
+	op.events, op.left, op.pending, op.phase, op.urgency = 0, 0, false, done, uint8(opOver)
+	return true
+}
+
+// enqueue puts the operation, which counts as pending, behind the others.
+func (m *machine) enqueue(phase uint8) {
+	m.comm().posts++
+	m.op().phase, m.op().pos = phase, m.comm().posts
 }
 
 // posted reports whether an operation is posted by Post, not by Run.
@@ -452,21 +275,12 @@ func (m *machine) posted(op uint8) bool {
 	return false
 }
 
-// entry is where Post or Run begins, when the Comm was not stopped.
-func (m *machine) entry(v verb) place {
-	if spec := &m.ops[m.t.op]; v == doPost && (spec.known || spec.unknown) {
-		return firstLock
-	}
-	return pushPending
-}
-
 // begin starts the next call of a user's script.
 func (m *machine) begin() {
 	t := m.t
-	script := m.users[m.kinds[m.self].user].script
 	t.moved, t.last = false, false
-	for int(t.action) < len(script) {
-		a := script[t.action]
+	for int(t.action) < len(m.script()) {
+		a := m.script()[t.action]
 		t.action++
 		if a.verb == doAbort || a.verb == doClose {
 			t.comm = a.arg
@@ -474,20 +288,98 @@ func (m *machine) begin() {
 			return
 		}
 		t.op, t.comm = a.arg, uint8(m.ops[a.arg].comm)
-		switch a.verb {
-		case doWait:
-			m.jump(waitLook)
-		case doCancel:
-			m.jump(cancelFire)
-		case doUrge:
-			m.jump(urgeMark)
-		case doPoll:
-			m.jump(pollLook)
-		default:
-			m.choose(m.aborts, postStop, m.entry(a.verb))
-		}
+		m.jump(map[verb]place{doPost: postStop, doRun: runPending, doWait: waitState, doCancel: cancelFire,
+			doUrge: urgeMark, doPoll: pollState}[a.verb])
 		return
 	}
 	t.op, t.comm = 0, 0
 	m.jump(ended)
+}
+
+func (m *machine) done(s *state) bool {
+	for i := range m.ops {
+		if s.ops[i].pending {
+			return false
+		}
+	}
+	return true
+}
+
+// fault says what is wrong in a state, judged by itself; quiet means that nothing but a peer can do a step, still
+// that nothing but a peer or the end of a nap can.
+func (m *machine) fault(s *state, quiet, still, dead bool) string {
+	for i := range m.comms {
+		if s.comms[i].drivers > 1 {
+			return "two drivers of one Comm"
+		}
+		if s.comms[i].clash {
+			return "an operation runs in the frame of another"
+		}
+	}
+	if !still {
+		return ""
+	}
+	for i := range m.ops {
+		op, spec := &s.ops[i], &m.ops[i]
+		if !quiet && s.comms[spec.comm].urgent == 0 {
+			continue // it has to go on after the nap
+		}
+		head := m.next(s, uint8(spec.comm), queued, collective)
+		if head < 0 {
+			head = m.next(s, uint8(spec.comm), inList, collective)
+		}
+		first := head == i || spec.message
+		switch {
+		case spec.unasked && op.events > 0 && s.comms[spec.comm].pending > 0:
+			return fmt.Sprintf("message %c has arrived, and everybody sleeps", 'a'+i)
+		case op.phase == inList && first:
+			return fmt.Sprintf("operation %c was posted and nobody has taken it, and everybody sleeps", 'a'+i)
+		case op.phase == queued && first && (op.events > 0 || m.sends[i] && !op.begun):
+			return fmt.Sprintf("operation %c could go on, and everybody sleeps", 'a'+i)
+		}
+	}
+	for i := range m.kinds {
+		if t := &s.threads[i]; t.asleep && t.rests == turnsBell && !s.ops[t.op].pending {
+			return m.kinds[i].name + " sleeps, and its operation is done"
+		} else if t.asleep && quiet && m.kinds[i].start != progressSeen && t.rests != countBell && s.ops[t.op].fire {
+			return m.kinds[i].name + " sleeps, and its wait was cancelled"
+		}
+	}
+	if !dead {
+		return ""
+	}
+	return m.faultAtRest(s)
+}
+
+// faultAtRest says what is wrong in a state in which nobody can do anything any more.
+func (m *machine) faultAtRest(s *state) string {
+	var asleep [maxRanks]rankState
+	for i, k := range m.kinds {
+		t := &s.threads[i]
+		if k.start != progressSeen && t.at != ended {
+			return k.name + " never goes on: " + steps[t.at].name
+		}
+		switch r := &asleep[k.rank]; {
+		case t.asleep && t.rests == processBell:
+			r.bell++
+		case t.asleep && t.rests == idleBell:
+			r.idle++
+		case t.asleep && t.rests == napBell:
+			r.nap++
+		}
+	}
+	if !m.done(s) {
+		return "an operation does not end"
+	}
+	for i, c := range s.comms {
+		if c.lock || c.pending != 0 || c.waiting != 0 || c.turns != 0 || c.urgent != 0 {
+			return fmt.Sprintf("wrong counts at rest: comm %d %+v", i, c)
+		}
+	}
+	for r := range asleep {
+		if asleep[r].onBell = s.ranks[r].onBell; asleep[r] != s.ranks[r] {
+			return fmt.Sprintf("rank %d's bells count %+v where %+v sleep", r, s.ranks[r], asleep[r])
+		}
+	}
+	return ""
 }

@@ -52,8 +52,8 @@ func (g *graph) slot(s *state) (slot *uint64, mark uint64) {
 	}
 }
 
-// maxStates bounds the memory of a search to some 3 GB.
-const maxStates = 6 << 20
+// maxStates bounds the memory of a search to some 6 GB.
+const maxStates = 14 << 20
 
 // check searches all states of a scenario. It returns how many it has found, and what is wrong with the shortest way
 // there, or "". The memory of earlier searches is used again.
@@ -79,7 +79,7 @@ func (g *graph) check(sc *scenario, mu *mutation) (states int, wrong string) {
 			}
 			rests := ways == 0 || from.threads[i].at == publish
 			quiet = quiet && rests
-			still = still && (rests || from.threads[i].at == napSleep && from.threads[i].asleep)
+			still = still && (rests || from.threads[i].rests == napBell && from.threads[i].asleep)
 			dead = dead && ways == 0
 		}
 		if why := m.fault(&from, quiet, still, dead); why != "" {
@@ -146,7 +146,7 @@ func (m *machine) trace(g *graph, n int32) string {
 						asleep = " (sleeps)"
 					}
 					fmt.Fprintf(&b, "\n%3d %-10s %-52s %s", k+1, m.kinds[i].name,
-						text[from.threads[i].at]+asleep, m.words(&to))
+						steps[from.threads[i].at].name+asleep, m.words(&to))
 					break search
 				}
 			}
@@ -164,10 +164,10 @@ func (m *machine) words(s *state) string {
 		if c.lock {
 			lock = 1
 		}
-		fmt.Fprintf(&b, "[lock %d pending %d waiting %d sleepers %d] ", lock, c.pending, c.waiting, c.sleepers)
+		fmt.Fprintf(&b, "[lock %d pending %d waiting %d turns %d] ", lock, c.pending, c.waiting, c.turns)
 	}
 	for r := range slices.Max(m.comms) + 1 {
-		fmt.Fprintf(&b, "bell %d progress %s ", s.ranks[r].bell, [...]string{"awake", "idle", "bell", "nap"}[s.ranks[r].state])
+		fmt.Fprintf(&b, "bells %+v ", s.ranks[r])
 	}
 	for i := range m.ops {
 		if !s.ops[i].pending {

@@ -2,549 +2,794 @@
 
 package exec
 
-import (
-	"fmt"
-)
+// steps is the model: what a thread does at each place.
+var steps [places]modelStep
 
-// do is one step of thread i, in the way chosen.
-func (m *machine) do(s *state, i, way int) {
-	m.at(s, i)
-	t := m.t
-	c, op, spec := &s.comms[t.comm], &s.ops[t.op], &m.ops[t.op]
-	rank := m.kinds[i].rank
-	r := &s.ranks[rank]
-	target := &s.ops[t.ending]
-	switch t.at {
-	case postStop, postStopAgain:
-		if c.stop {
-			op.pending, op.phase = false, over
-			m.jump(nextAction)
-			return
+// then is code that always goes on to a step.
+func then(do func(m *machine)) modelStep {
+	return modelStep{between: func(m *machine) bool {
+		do(m)
+		return true
+	}}
+}
+
+// to is code that calls one place and goes on at another.
+func to(call, next place) modelStep { return then(func(m *machine) { m.call(call, next) }) }
+
+// unless is the code before a step that is left out where a condition holds.
+func unless(cond func(m *machine) bool, next place) func(m *machine) bool {
+	return func(m *machine) bool {
+		if cond(m) {
+			m.jump(next)
+			return true
 		}
-		script := m.users[m.kinds[i].user].script
-		if t.at == postStop {
-			m.jump(m.entry(script[t.action-1].verb))
-			return
+		return false
+	}
+}
+
+func noAborts(m *machine) bool { return !m.aborts }
+func noUrges(m *machine) bool  { return !m.urges }
+
+// posts is for what waits until another thread has posted the operation.
+func posts(m *machine) int {
+	if m.op().phase == unposted && m.op().pending {
+		return 0
+	}
+	return 1
+}
+
+func init() {
+	for _, part := range []map[place]modelStep{postSteps, waitSteps, bellSteps, handSteps, advanceSteps, progressSteps, otherSteps} {
+		for at, s := range part {
+			steps[at] = s
 		}
-		m.jump(pushPending)
-	case firstLock:
-		if c.lock {
-			m.jump(postStopAgain)
+	}
+}
+
+var postSteps = map[place]modelStep{
+	back: then(func(m *machine) {
+		t := m.t
+		t.depth--
+		next := t.stack[t.depth]
+		t.stack[t.depth] = 0
+		m.jump(next)
+	}),
+	nextAction: then(func(m *machine) { m.begin() }),
+
+	postStop: {name: "postStop", between: unless(noAborts, postLock),
+		do: func(m *machine, _ int) { m.choose(m.comm().stop, callAllowed, postLock) }},
+	postLock: {name: "postLock", do: func(m *machine, _ int) {
+		if m.comm().lock {
+			m.jump(callAllowed)
 			return
 		}
 		m.locked()
-		m.choose(spec.known && !c.broken, firstTake, firstUnlock)
-	case firstTake:
-		m.take()
-		m.choose(m.next(s, t.comm, queued, collective) < 0, firstRide, firstPending)
-	case firstRide: // alone: it begins before it counts as pending, and may end so
-		op.begun = true
-		if op.events == op.left {
-			op.events, op.left, op.pending, op.phase, op.urgency = 0, 0, false, over, uint8(opOver)
-			m.jump(firstOver)
+		if m.spec().unknown || m.comm().broken {
+			m.call(unlock, lockedInVain)
 			return
 		}
-		m.jump(firstPending)
-	case firstPending:
-		c.pending++
-		c.posts++
-		alone := m.next(s, t.comm, queued, collective) < 0
-		op.phase, op.pos = queued, c.posts
-		if alone {
+		m.call(take, postTry)
+	}},
+	lockedInVain: to(handPending, callAllowed),
+	// A known call or plain message runs before it counts as pending, if nothing is in front of it.
+	postTry: {name: "a post's look for its event", absent: true, do: func(m *machine, _ int) {
+		m.choose((m.spec().message || m.free()) && m.try(), postOver, postCount)
+	}},
+	postOver: to(unlock, postNotify),
+	postNotify: then(func(m *machine) {
+		m.call(handPending, endNotify)
+	}),
+	postCount: to(pend, postQueued),
+	postQueued: then(func(m *machine) {
+		alone := m.free()
+		m.enqueue(queued)
+		if alone && !m.spec().message {
 			m.jump(postUnlock)
 			return
 		}
-		m.call(advTake, postUnlock)
-	case firstUnlock:
-		m.unlock(firstHand)
-	case firstOver:
-		m.unlock(firstOverHand)
-	case pushPending:
-		c.pending++
-		m.jump(pushList)
-	case pushList:
-		c.posts++
-		op.phase, op.pos = inList, c.posts
-		script := m.users[m.kinds[i].user].script
-		m.choose(script[t.action-1].verb == doRun, runLock, postLock)
-	case postLock:
-		if !c.lock {
-			m.locked()
-			m.call(advTake, postUnlock)
-			return
-		}
-		m.call(ringLook, postHand)
-	case postUnlock:
-		m.unlock(postHand)
-	case runLock:
-		if c.lock {
-			m.call(ringLook, waitLook)
-			return
-		}
-		m.jump(waitLook)
+		m.call(advance, postUnlock)
+	}),
+	postUnlock: to(unlock, postHand),
+	postHand:   to(handPending, nextAction),
 
-	case waitLook:
-		m.choose(op.pending, hastenTry, nextAction)
-	case hastenTry:
-		if c.lock {
-			m.jump(waitEnter)
+	runPending: {name: "runPending", do: func(m *machine, _ int) { m.choose(m.comm().pending != 0, callAllowed, runStop) }},
+	runStop: {name: "runStop", between: unless(noAborts, runLock),
+		do: func(m *machine, _ int) { m.choose(m.comm().stop, callAllowed, runLock) }},
+	runLock: {name: "runLock", do: func(m *machine, _ int) {
+		if m.comm().lock {
+			m.jump(callAllowed)
 			return
 		}
 		m.locked()
-		m.call(advTake, hastenLook)
-	case hastenTurn:
-		if way == 1 {
-			m.call(advTake, hastenLook)
+		m.jump(runAgain)
+	}},
+	runAgain: {name: "runAgain", do: func(m *machine, _ int) {
+		if m.comm().pending != 0 || m.comm().broken {
+			m.call(unlock, lockedInVain)
 			return
 		}
-		m.jump(hastenEnter)
-	case hastenUnlock:
-		m.unlock(leaveHand)
-	case hastenEnter:
-		c.waiting++
-		m.choose(spec.cancel, hastenCancel, driveAgain)
-	case hastenCancel:
-		m.choose(op.fire, heldUnlock, driveAgain)
-	case heldUnlock:
-		m.unlock(waitLeave)
-	case waitEnter:
-		c.waiting++
-		m.jump(waitLoop)
-	case waitLoop:
-		if op.pending && spec.cancel {
-			m.jump(waitCancel)
+		m.t.alone = true
+		m.choose(m.spec().unknown, callAllowed, runTry)
+	}},
+	runBlind: then(func(m *machine) { m.t.alone = true; m.jump(runTry) }),
+	// It waits awake, and may be counted by then, or gives up.
+	runTry: {name: "a run's look for its event", absent: true,
+		ways: func(m *machine) int {
+			if m.t.counted || m.spec().message {
+				return 1
+			}
+			return 2
+		},
+		do: func(m *machine, way int) {
+			switch {
+			case m.try():
+				m.jump(runOver)
+			case way == 1:
+				m.call(count, runTry)
+			default:
+				m.jump(runCount)
+			}
+		}},
+	runOver:  to(leave, runFreed),
+	runFreed: then(func(m *machine) { m.t.alone = false; m.call(unlock, runAfter) }),
+	runAfter: {name: "runAfter", fused: true, do: func(m *machine, _ int) { m.choose(m.comm().pending != 0, postHand, nextAction) }},
+	runCount: then(func(m *machine) { m.t.alone = false; m.call(pend, runQueued) }),
+	runQueued: then(func(m *machine) {
+		m.enqueue(queued)
+		m.call(drive, runDriven)
+	}),
+	runDriven: to(leave, runUnlock),
+	runUnlock: to(unlock, postHand),
+
+	callAllowed: then(func(m *machine) { m.call(allowed, stillToPost) }),
+	allowed: {name: "allowed", between: unless(func(m *machine) bool { return !m.aborts && !m.spec().wrong }, back), do: func(m *machine, _ int) {
+		if !m.comm().stop && !m.spec().wrong {
+			m.jump(back)
 			return
 		}
-		m.choose(op.pending, waitTry, waitLeave)
-	case waitCancel:
-		m.choose(op.fire, waitLeave, waitTry)
-	case waitTry:
-		m.choose(c.lock, turnLoad, waitTake)
-	case waitTryLate:
+		m.t.depth--
+		m.t.stack[m.t.depth] = 0
+		m.op().pending, m.op().phase = false, done
+		m.jump(turnedAway)
+	}},
+	turnedAway: then(func(m *machine) {
+		alone := m.t.alone
+		m.t.alone = false
+		m.choose(alone, postUnlock, nextAction)
+	}),
+	stillToPost: then(func(m *machine) { m.choose(m.t.alone, runCount, pushing) }),
+	pushing:     to(pend, push),
+	pend: {name: "pend", do: func(m *machine, _ int) {
+		m.comm().pending++
+		m.jump(back)
+	}},
+	push: {name: "push", fused: true, do: func(m *machine, _ int) {
+		m.enqueue(inList)
+		m.choose(m.current() == doRun, runRing, postAgain)
+	}},
+	postAgain: {name: "postAgain", do: func(m *machine, _ int) {
+		if m.comm().lock {
+			m.ring(processBell, postHand)
+			return
+		}
+		m.locked()
+		m.call(advance, postUnlock)
+	}},
+	runRing: {name: "runRing", do: func(m *machine, _ int) {
+		if m.comm().lock {
+			m.ring(processBell, waitState)
+			return
+		}
+		m.jump(waitState)
+	}},
+	unlock: {name: "unlock", do: func(m *machine, _ int) {
+		m.comm().lock = false
+		m.comm().drivers--
+		m.t.moved, m.t.holds, m.t.last = false, false, m.t.last && m.progresses()
+		m.jump(back)
+	}},
+}
+
+var waitSteps = map[place]modelStep{
+	waitState: {name: "waitState", ways: posts, do: func(m *machine, _ int) { m.choose(m.op().pending, waitLock, nextAction) }},
+	waitLock: {name: "waitLock", do: func(m *machine, _ int) {
+		if m.comm().lock {
+			m.call(count, waitTurn)
+			return
+		}
 		m.jump(waitTake)
-	case driveCancel:
-		m.choose(op.fire, waitUnlock, driveNext)
-	case waitUnlock:
-		m.unlock(waitLoop)
-	case waitLeave:
-		c.waiting--
-		m.jump(leaveHand)
+	}},
+	waitTakeLate: {name: "lock.Store(1)", absent: true, do: func(m *machine, _ int) { m.jump(waitTake) }},
+	waitTake: then(func(m *machine) {
+		m.locked()
+		m.call(drive, waitDriven)
+	}),
+	waitDriven: to(unlock, waitOver),
+	waitTurn:   then(func(m *machine) { m.t.rests = turnsBell; m.call(resting, waitOver) }),
+	waitOver:   to(over, waitAgain),
+	waitAgain: then(func(m *machine) {
+		yes := m.t.yes
+		m.t.yes = false
+		m.choose(yes, waitLeave, waitLock)
+	}),
+	waitLeave: to(leave, waitHand),
+	waitHand:  to(handPending, nextAction),
+	handThenLeave: then(func(m *machine) {
+		m.t.stack[m.t.depth] = nextAction // from leave
+		m.t.depth++
+		m.call(handPending, leave)
+	}),
 
-	case bellAnnounce:
-		r.bell++
-		m.jump(bellTicket)
-	case bellTicket:
-		t.last, t.ring = true, true
-		if m.kinds[i].start == progressSeen {
-			m.jump(passStart)
+	over: then(func(m *machine) {
+		if m.t.holds { // only the lock's holder ends operations
+			m.t.yes = !m.op().pending
+			m.choose(!m.t.yes && m.spec().cancel, overCancel, back)
 			return
 		}
-		m.call(advTake, bellLookedAgain)
-	case bellLookCancel:
-		m.choose(op.fire, bellCancel, bellSleep)
-	case bellSleep:
-		m.sleep(t.ring)
-	case bellCancel:
-		if r.bell > 0 {
-			r.bell--
-		}
-		t.ring, t.word = false, false
-		m.choose(m.kinds[i].start == progressSeen, awakeState, driveAgain)
+		m.jump(overState)
+	}),
+	overState: {name: "overState", do: func(m *machine, _ int) {
+		m.t.yes = !m.op().pending
+		m.choose(!m.t.yes && m.spec().cancel, overCancel, back)
+	}},
+	overCancel: {name: "overCancel", do: func(m *machine, _ int) {
+		m.t.yes = m.op().fire
+		m.jump(back)
+	}},
+	count: {name: "count", fused: true, between: unless(func(m *machine) bool { return m.t.counted }, back), do: func(m *machine, _ int) {
+		m.comm().waiting++
+		m.t.counted = true
+		m.jump(back)
+	}},
+	leave: {name: "leave", between: unless(func(m *machine) bool { return !m.t.counted }, back), do: func(m *machine, _ int) {
+		m.comm().waiting--
+		m.t.counted = false
+		m.jump(back)
+	}},
 
-	case turnLoad:
-		t.turn = true
-		m.jump(turnAnnounce)
-	case turnAnnounce:
-		c.sleepers++
-		m.jump(turnLookOp)
-	case turnLookOp:
-		m.choose(op.pending, turnLookLock, turnLeave)
-	case turnLookLock:
-		if c.lock && spec.cancel {
-			m.jump(turnLookCancel)
+	drive:     then(func(m *machine) { m.t.last = false; m.call(advance, driveOver) }),
+	driveOver: to(over, driveWaits),
+	driveWaits: then(func(m *machine) {
+		yes := m.t.yes
+		m.t.yes = false
+		switch {
+		case yes:
+			m.jump(back)
+		case m.t.moved:
+			m.jump(drive)
+		default:
+			m.call(count, driveSleeps)
+		}
+	}),
+	driveSleeps: then(func(m *machine) { m.t.rests = processBell; m.call(resting, drive) }),
+}
+
+var bellSteps = map[place]modelStep{
+	resting: then(func(m *machine) { m.jump(announce) }),
+	announce: {name: "Bell.Prepare: sleepers.Add(1)", absent: true, do: func(m *machine, _ int) {
+		*m.sleepersOf(m.t.rests)++
+		m.jump(ticket)
+	}},
+	ticket: {name: "Bell.Prepare: rings.Load", absent: true, fused: true, do: func(m *machine, _ int) {
+		m.t.ticket = true
+		m.jump(look)
+	}},
+	// The last look.
+	look: then(func(m *machine) {
+		switch {
+		case m.t.rests == turnsBell:
+			m.call(over, turnOver)
+		case m.t.rests == idleBell:
+			m.jump(idleWord)
+		case m.t.rests == napBell:
+			m.jump(napUrges)
+		case m.t.rests == countBell:
+			m.jump(watchCount)
+		case m.progresses():
+			m.t.last = true
+			m.jump(passComms)
+		default:
+			m.t.last = true
+			m.call(advance, lookDriven)
+		}
+	}),
+	lookDriven: then(func(m *machine) {
+		if m.t.moved {
+			m.jump(cancelSleep)
 			return
 		}
-		m.choose(c.lock, turnSleep, turnLeave)
-	case turnLookCancel:
-		m.choose(op.fire, turnLeave, turnSleep)
-	case turnSleep:
-		m.sleep(t.turn)
-	case turnLeave:
-		c.sleepers--
-		t.turn = false
-		m.jump(waitLoop)
+		m.call(over, lookOver)
+	}),
+	lookOver: then(func(m *machine) {
+		yes := m.t.yes
+		m.t.yes = false
+		m.choose(yes, cancelSleep, sleep)
+	}),
+	turnOver: then(func(m *machine) {
+		yes := m.t.yes
+		m.t.yes = false
+		m.choose(yes, cancelSleep, turnLock)
+	}),
+	turnLock: {name: "turnLock", do: func(m *machine, _ int) { m.choose(m.comm().lock, sleep, cancelSleep) }},
+	sleep: {name: "Bell.Sleep: futex wait on rings", absent: true, do: func(m *machine, _ int) {
+		switch {
+		case m.t.asleep: // the time of a nap is over
+			m.wake(m.self)
+		case m.t.ticket:
+			m.t.asleep = true
+		default:
+			m.jump(cancelSleep)
+		}
+	}},
+	cancelSleep: {name: "Bell.Cancel: sleepers-1", absent: true, fused: true, do: func(m *machine, _ int) {
+		*m.sleepersOf(m.t.rests)--
+		m.t.rests, m.t.ticket = noBell, false
+		if m.progresses() || m.t.at == watchCount || m.kinds[m.self].start == watchSeen {
+			m.t.word, m.t.urges = false, false // they are read again
+		}
+		m.jump(back)
+	}},
+	ringLook: {name: "Bell.Ring: sleepers.Load", absent: true, fused: true, do: func(m *machine, _ int) {
+		if *m.sleepersOf(m.t.rings) != 0 {
+			m.jump(ringAdd)
+			return
+		}
+		m.t.rings = noBell
+		m.jump(back)
+	}},
+	// Adding and waking is one step: that leaves out only that who falls asleep in between is woken for nothing.
+	ringAdd: {name: "Bell.Ring: rings.Add(1), futex wake of all", absent: true, fused: true, do: func(m *machine, _ int) {
+		for _, i := range m.outdate(m.t.rings) {
+			m.wake(i)
+		}
+		m.t.rings = noBell
+		m.jump(back)
+	}},
+}
 
-	case handPending:
-		m.choose(c.pending == 0, back, handLock)
-	case handLock:
-		m.choose(c.lock, back, handSleepers)
-	case handSleepers:
-		m.choose(c.sleepers != 0, handTurn, handWaiting)
-	case handTurn, wakeTurn:
-		for k := range s.threads {
-			if s.threads[k].comm == t.comm {
-				s.threads[k].turn = false
+var handSteps = map[place]modelStep{
+	handPending: {name: "handPending", do: func(m *machine, _ int) { m.choose(m.comm().pending == 0, back, handLock) }},
+	handLock:    {name: "handLock", do: func(m *machine, _ int) { m.choose(m.comm().lock, back, handTurns) }},
+	handTurns:   {name: "handTurns", do: func(m *machine, _ int) { m.choose(m.comm().turns != 0, handRing, handWaiting) }},
+	handRing: {name: "Bell.RingOne: rings.Add(1), futex wake of 1", absent: true,
+		ways: func(m *machine) (n int) {
+			m.atBell(turnsBell, func(_ int, t *threadState) {
+				if t.asleep {
+					n++
+				}
+			})
+			return max(1, n)
+		},
+		do: func(m *machine, way int) {
+			if asleep := m.outdate(turnsBell); len(asleep) > 0 {
+				m.wake(asleep[way])
 			}
-		}
-		if t.at == handTurn {
-			m.jump(handWake)
-			return
-		}
-		m.wakeEach()
-		m.jump(back)
-	case handWake, notifyWake, rouse:
-		if list := m.sleepers(m.futex(t.at)); len(list) > 0 {
-			m.wake(list[way])
-		}
-		m.jump(back)
-	case handWaiting:
-		m.choose(c.waiting != 0 || m.alone[rank], back, notifyLook)
-	case notifyLook:
-		m.choose(c.listed, notifyUrgent, notifyAdd)
-	case notifyAdd:
-		c.listed = true
+			m.jump(back)
+		}},
+	handWaiting: {name: "handWaiting", do: func(m *machine, _ int) {
+		m.choose(m.comm().waiting != 0 || m.scenario.alone[m.kinds[m.self].rank], back, notifyComms)
+	}},
+	notifyComms: {name: "notifyComms", between: unless(func(m *machine) bool { return m.comm().listed && !m.closes }, notifyUrgent), // it stays so
+		do: func(m *machine, _ int) { m.choose(m.comm().listed, notifyUrgent, notifyAdd) }},
+	notifyAdd: {name: "notifyAdd", do: func(m *machine, _ int) {
+		m.comm().listed = true
 		m.jump(notifyUrgent)
-	case notifyUrgent:
-		t.urgent = c.urgent > 0
-		m.choose(t.urgent, notifyUrges, notifyWord)
-	case notifyUrges:
-		for k := range m.kinds {
-			if m.kinds[k].rank == rank && m.kinds[k].start == progressSeen {
-				s.threads[k].urges = false
-			}
-		}
+	}},
+	notifyUrgent: {name: "notifyUrgent", between: unless(noUrges, notifyWord), do: func(m *machine, _ int) {
+		m.t.urgent = m.comm().urgent > 0
+		m.choose(m.t.urgent, notifyUrges, notifyWord)
+	}},
+	notifyUrges: {name: "notifyUrges", fused: true, do: func(m *machine, _ int) {
+		m.eachProgress(func(t *threadState) { t.urges = false })
 		m.jump(notifyWord)
-	case notifyWord:
-		for k := range m.kinds {
-			if m.kinds[k].rank == rank && m.kinds[k].start == progressSeen {
-				s.threads[k].word = false
-			}
-		}
-		m.jump(notifyState)
-	case notifyState:
-		t.saw = r.state
-		m.jump(notifyAct)
-
-	case ringLook:
-		m.choose(r.bell != 0, ringAdd, back)
-	case ringAdd:
-		for k := range m.kinds {
-			if m.kinds[k].rank == rank {
-				s.threads[k].ring = false
-			}
-		}
-		m.wakeEach()
-		m.jump(back)
-	case countWake:
-		m.wakeEach()
-		m.jump(back)
-
-	case advTake:
-		t.moved = false
-		m.take()
-		if c.broken {
-			m.jump(advBroken)
+	}},
+	notifyWord: {name: "notifyWord", fused: true, do: func(m *machine, _ int) {
+		m.eachProgress(func(t *threadState) { t.word = false })
+		m.jump(notifyIdle)
+	}},
+	notifyIdle: then(func(m *machine) { m.ring(idleBell, notifyNap) }),
+	notifyNap: then(func(m *machine) {
+		if urgent := m.t.urgent; urgent {
+			m.t.urgent = false
+			m.ring(napBell, notifyBell)
 			return
 		}
-		m.choose(m.aborts, advStop, advHead)
-	case advStop:
-		if c.stop && !c.broken {
-			c.broken, t.moved = true, true
+		m.jump(notifyBell)
+	}),
+	notifyBell: {name: "notifyBell", fused: true, do: func(m *machine, _ int) {
+		if m.rank().onBell {
+			m.t.rings = processBell
+			m.jump(ringLook) // its return is notify's
+			return
+		}
+		m.jump(back)
+	}},
+}
+
+// eachProgress visits the progress thread of the rank.
+func (m *machine) eachProgress(visit func(t *threadState)) {
+	for k := range m.kinds {
+		if m.kinds[k].rank == m.kinds[m.self].rank && m.kinds[k].start == progressSeen {
+			visit(&m.s.threads[k])
+		}
+	}
+}
+
+var advanceSteps = map[place]modelStep{
+	advance: then(func(m *machine) { m.t.moved = false; m.call(take, advTaken) }),
+	take: {name: "take", do: func(m *machine, _ int) {
+		for k := range m.ops {
+			if op := &m.s.ops[k]; m.ops[k].comm == int(m.t.comm) && op.phase == inList {
+				op.phase, op.begun = queued, m.ops[k].message && m.sends[k]
+			}
+		}
+		m.jump(back)
+	}},
+	advTaken: then(func(m *machine) {
+		switch {
+		case m.comm().broken:
+			m.jump(advBroken)
+		default:
+			m.choose(m.aborts, advStop, advHead)
+		}
+	}),
+	advStop: {name: "advStop", do: func(m *machine, _ int) {
+		if c := m.comm(); c.stop && !c.broken {
+			c.broken, m.t.moved = true, true
 			m.jump(advBroken)
 			return
 		}
 		m.jump(advHead)
-	case advBegin:
-		target.begun, t.moved = true, true
+	}},
+	advHead: then(func(m *machine) {
+		if i := m.next(m.s, m.t.comm, queued, collective); i >= 0 {
+			m.t.ending = uint8(i)
+			m.choose(m.sends[i] && !m.s.ops[i].begun, advBegin, advLook)
+			return
+		}
+		m.t.saw = 0
+		m.jump(advMessages)
+	}),
+	advBegin: {name: "advance: begin, first bytes sent", absent: true, fused: true, do: func(m *machine, _ int) {
+		m.target().begun, m.t.moved = true, true
 		m.jump(advLook)
-	case advLook, advMessage:
-		more := advHead
-		if t.at == advMessage {
-			more = advMessages
+	}},
+	advLook:    {name: "advance: look for the event of the head", absent: true, do: func(m *machine, _ int) { m.event(advHead) }},
+	advMessage: {name: "advance: look for the event of a message", absent: true, do: func(m *machine, _ int) { m.event(advMessages) }},
+	advMessages: then(func(m *machine) { // saw counts the operations looked at
+		t := m.t
+		for ; int(t.saw) < len(m.ops); t.saw++ {
+			if spec := &m.ops[t.saw]; spec.message && spec.comm == int(t.comm) && m.s.ops[t.saw].phase == queued {
+				t.ending = t.saw
+				t.saw++
+				m.jump(advMessage)
+				return
+			}
 		}
-		if target.events == 0 {
-			m.jump(advMessages)
+		t.saw, t.ending = 0, 0
+		m.choose(m.unasked[t.comm] && !m.comm().broken, advUnasked, back)
+	}),
+	advUnasked: {name: "advance: p2p for messages nobody asked for", absent: true,
+		ways: func(m *machine) int {
+			if !m.t.last || m.lazy {
+				return 2
+			}
+			return 1
+		},
+		do: func(m *machine, way int) {
+			if mail := m.next(m.s, m.t.comm, unposted, unaskedFor); mail >= 0 && way == 0 && m.s.ops[mail].events > 0 {
+				m.s.ops[mail].events--
+				m.s.ops[mail].begun, m.t.moved = true, true
+			}
+			m.jump(back)
+		}},
+	advBroken: then(func(m *machine) {
+		if i := m.next(m.s, m.t.comm, queued, anyOp); i >= 0 {
+			m.s.ops[i].phase, m.s.ops[i].pos = done, 0
+			m.t.ending = uint8(i)
+			m.call(endOp, advBroken)
 			return
 		}
-		target.events--
-		target.left--
-		t.moved = true
-		if target.left > 0 {
-			m.jump(more)
-			return
-		}
-		target.phase, target.pos = over, 0
-		m.call(endOp, more)
-		if t.at == endState {
-			m.do(s, i, 0) // nobody else sees what is between
-		}
-	case advUnasked:
-		if mail := m.next(s, t.comm, unposted, unaskedFor); mail >= 0 && way == 0 && s.ops[mail].events > 0 {
-			s.ops[mail].events--
-			s.ops[mail].begun, t.moved = true, true
-		}
+		m.t.ending = 0
 		m.jump(back)
-	case endUrgency:
-		urged := uint32(target.urgency) == opUrged
-		target.urgency = uint8(opOver)
+	}),
+	endOp: then(func(m *machine) { m.choose(m.urges && m.posted(m.t.ending), endUrgency, endState) }),
+	endUrgency: {name: "endUrgency", fused: true, do: func(m *machine, _ int) {
+		urged := uint32(m.target().urgency) == opUrged
+		m.target().urgency = uint8(opOver)
 		m.choose(urged, endUrgent, endState)
-	case endUrgent:
-		c.urgent--
+	}},
+	endUrgent: {name: "endUrgent", fused: true, do: func(m *machine, _ int) {
+		m.comm().urgent--
 		m.jump(endState)
-	case endState:
-		target.pending = false
+	}},
+	endState: {name: "endState", do: func(m *machine, _ int) {
+		m.target().pending = false
 		m.jump(endPending)
-	case endPending:
-		c.pending--
-		m.jump(endSleepers)
-	case endSleepers:
-		if c.sleepers != 0 {
-			t.saw |= 0x80
+	}},
+	endPending: {name: "endPending", fused: true, do: func(m *machine, _ int) {
+		m.comm().pending--
+		m.jump(endTurns)
+	}},
+	endTurns: then(func(m *machine) { m.ring(turnsBell, endNotify) }),
+	endNotify: then(func(m *machine) {
+		user := m.t.depth == 0 // a post that has ended before it was queued
+		switch watched := m.watch && (user || m.posted(m.t.ending)); {
+		case watched && user:
+			m.call(countAdd, nextAction)
+		case watched:
+			m.jump(countAdd)
+		default:
+			m.choose(user, nextAction, back)
 		}
-		m.jump(endWake)
-	case countAdd:
+	}),
+	countAdd: {name: "countAdd", fused: true, do: func(m *machine, _ int) {
 		for k := range m.kinds {
 			if m.kinds[k].start == watchSeen {
-				s.threads[k].word = false
+				m.s.threads[k].word = false
 			}
 		}
-		m.jump(countSleepers)
-	case countSleepers:
-		m.choose(s.watchers != 0, countWake, back)
+		m.t.rings = countBell
+		m.jump(ringLook)
+	}},
+}
 
-	case progressSeen:
-		t.word, t.last = true, false
+// event uses up an event of the operation looked at, or finds none; more is where it goes on after one.
+func (m *machine) event(more place) {
+	target := m.target()
+	if target.events == 0 {
+		m.jump(advMessages)
+		return
+	}
+	target.events--
+	target.left--
+	m.t.moved = true
+	if target.left > 0 {
+		m.jump(more)
+		return
+	}
+	target.phase, target.pos = done, 0
+	m.call(endOp, more)
+	if m.t.at == endState {
+		steps[endState].do(m, 0) // nobody else sees what is between
+	}
+}
+
+var progressSteps = map[place]modelStep{
+	progressSeen: {name: "progressSeen", fused: true, do: func(m *machine, _ int) {
+		m.t.word, m.t.last = true, false
 		m.jump(progressUrges)
-	case progressUrges:
-		t.urges = true
-		m.jump(passStart)
-	case passStart:
-		for k, of := range m.comms {
-			if of == rank && s.comms[k].listed {
-				t.todo |= 1 << k
+	}},
+	progressUrges: {name: "progressUrges", fused: true, between: unless(noUrges, passComms), do: func(m *machine, _ int) {
+		m.t.urges = true
+		m.jump(passComms)
+	}},
+	passComms: {name: "passComms",
+		between: func(m *machine) bool {
+			if m.closes || m.fresh {
+				return false
 			}
-		}
-		m.jump(passNext)
-	case passPending:
-		m.choose(c.pending != 0, passWaiting, passNext)
-	case passWaiting:
-		m.choose(c.waiting == 0, passLock, passNext)
-	case passLock, passUrgent:
-		switch {
-		case t.at == passLock && c.lock:
+			steps[passComms].do(m, 0)
+			return true
+		},
+		do: func(m *machine, _ int) {
+			for k, of := range m.comms {
+				if of == m.kinds[m.self].rank && m.s.comms[k].listed {
+					m.t.todo |= 1 << k
+				}
+			}
 			m.jump(passNext)
-		case t.at == passLock && m.urges:
-			m.jump(passUrgent)
-		default:
-			t.attended = t.attended || way == 1 && !t.last
-			m.choose(way == 0, passTry, passNext)
-		}
-	case passTry:
-		if !c.lock {
-			t.responsible = true
-			m.locked()
-			m.call(advTake, passLocked)
+		}},
+	passNext: then(func(m *machine) {
+		t := m.t
+		t.comm = 0
+		if t.todo == 0 {
+			m.jump(passDone)
 			return
 		}
-		m.jump(passNext)
-	case passUnlock:
-		m.unlock(passSleepers)
-	case passSleepers:
-		if c.sleepers != 0 {
+		for t.todo>>t.comm&1 == 0 {
+			t.comm++
+		}
+		t.todo &^= 1 << t.comm
+		m.jump(passPending)
+	}),
+	passPending: {name: "passPending", do: func(m *machine, _ int) { m.choose(m.comm().pending != 0, passWaiting, passNext) }},
+	passWaiting: {name: "passWaiting", do: func(m *machine, _ int) { m.choose(m.comm().waiting == 0, passLock, passNext) }},
+	passLock: {name: "passLock", ways: func(m *machine) int { return m.attends(!m.urges) }, do: func(m *machine, way int) {
+		switch {
+		case m.comm().lock:
+			m.jump(passNext)
+		case m.urges:
+			m.jump(passUrgent)
+		default:
+			m.attend(way)
+		}
+	}},
+	passUrgent: {name: "passUrgent", ways: func(m *machine) int { return m.attends(true) }, do: (*machine).attend},
+	passTry: {name: "passTry", do: func(m *machine, _ int) {
+		if m.comm().lock {
+			m.jump(passNext)
+			return
+		}
+		m.t.responsible = true
+		m.locked()
+		m.call(advance, passLocked)
+	}},
+	passLocked: then(func(m *machine) {
+		m.t.passMoved = m.t.passMoved || m.t.moved
+		m.call(unlock, passUnlocked)
+	}),
+	passUnlocked: then(func(m *machine) { m.jump(passHand) }),
+	passHand: {name: "passHand", do: func(m *machine, _ int) {
+		if m.comm().waiting != 0 {
 			m.call(handPending, passNext)
 			return
 		}
 		m.choose(m.closes, passStop, passNext)
-	case passStop:
-		if c.stop {
+	}},
+	passStop: {name: "passStop", do: func(m *machine, _ int) {
+		if m.comm().stop {
 			m.call(handPending, passNext)
 			return
 		}
 		m.jump(passNext)
-	case idleState:
-		if way == 1 {
-			m.jump(napState)
+	}},
+	passDone: then(func(m *machine) {
+		t := m.t
+		responsible, attended, moved := t.responsible, t.attended, t.passMoved
+		t.responsible, t.attended, t.passMoved = false, false, false
+		switch {
+		case t.last:
+			t.last = false
+			m.choose(responsible && !moved, sleep, cancelSleep)
+		case !responsible:
+			m.choose(attended, nap, doze)
+		default:
+			t.word = false // it is read again before it matters
+			m.choose(moved, progressSeen, bellSay)
+		}
+	}),
+	doze: {name: "the progress thread sleeps or naps", absent: true,
+		ways: func(m *machine) int {
+			if m.urges {
+				return 2
+			}
+			return 1
+		},
+		do: func(m *machine, way int) {
+			if way == 1 {
+				m.jump(nap)
+				return
+			}
+			m.t.rests = idleBell
+			m.call(resting, progressSeen)
+		}},
+	nap: then(func(m *machine) {
+		if !m.urges { // as if it had not come to the pass yet
+			m.t.word = false
+			m.jump(progressSeen)
 			return
 		}
-		r.state = 1
-		m.jump(idleLook)
-	case idleLook:
-		m.choose(t.word, idleSleep, awakeState)
-	case idleSleep:
-		m.sleep(t.word)
-	case napState:
-		r.state = 3
-		m.jump(napLook)
-	case napLook:
-		m.choose(t.urges, napSleep, awakeState)
-	case napSleep:
-		if t.asleep {
-			m.wake(i) // its time is over
-			return
-		}
-		m.sleep(t.urges)
-	case bellState:
-		r.state = 2
-		m.jump(bellAnnounce)
-	case bellLookWord:
-		newest := t.word
-		t.word = false // it is read again before it matters
-		m.choose(newest, bellSleep, bellCancel)
-	case awakeState:
-		r.state, t.word, t.urges = 0, false, false
+		m.t.rests = napBell
+		m.call(resting, progressSeen)
+	}),
+	bellQuiet: then(func(m *machine) { m.t.rests = processBell; m.call(resting, progressSeen) }),
+	idleWord:  {name: "idleWord", fused: true, do: func(m *machine, _ int) { m.choose(m.t.word, sleep, cancelSleep) }},
+	napUrges:  {name: "napUrges", fused: true, do: func(m *machine, _ int) { m.choose(m.t.urges, sleep, cancelSleep) }},
+	bellSay: {name: "bellSay", do: func(m *machine, _ int) {
+		m.rank().onBell = true
+		m.t.rests = processBell
+		m.call(resting, bellUnsay)
+	}},
+	bellUnsay: {name: "bellUnsay", fused: true, do: func(m *machine, _ int) {
+		m.rank().onBell = false
 		m.jump(progressSeen)
+	}},
+}
 
-	case abortStop:
-		c.stop = true
-		m.jump(abortTry)
-	case abortTry:
-		if !c.lock {
-			m.locked()
-			m.call(advTake, abortUnlock)
+// attends is how many things a pass can do where Comms may be left to others.
+func (m *machine) attends(here bool) int {
+	if here && (!m.t.last || m.heedless) && m.comm().urgent == 0 {
+		return 2
+	}
+	return 1
+}
+
+// attend leaves the Comm to others, or not.
+func (m *machine) attend(way int) {
+	m.t.attended = m.t.attended || way == 1 && !m.t.last
+	m.choose(way == 0, passTry, passNext)
+}
+
+var otherSteps = map[place]modelStep{
+	abortStop: {name: "abortStop", do: func(m *machine, _ int) {
+		m.comm().stop = true
+		m.jump(abortLock)
+	}},
+	abortLock: {name: "abortLock", do: func(m *machine, _ int) {
+		if m.comm().lock {
+			m.ring(processBell, abortLock)
 			return
 		}
-		m.call(ringLook, abortAgain)
-	case abortUnlock:
-		m.unlock(abortHand)
-	case closeRemove:
-		c.listed = false
+		m.locked()
+		m.call(advance, abortUnlock)
+	}},
+	abortUnlock: to(unlock, abortHand),
+	abortHand: then(func(m *machine) {
+		next := nextAction
+		if m.current() == doClose {
+			next = closeRemove
+		}
+		m.call(handPending, next)
+	}),
+	closeRemove: {name: "closeRemove", do: func(m *machine, _ int) {
+		m.comm().listed = false
 		m.call(handPending, nextAction)
+	}},
 
-	case cancelFire:
-		op.fire = true
-		m.call(ringLook, nudgeWake)
+	cancelFire: {name: "cancelFire", do: func(m *machine, _ int) {
+		m.op().fire = true
+		m.ring(processBell, nudgeTurns)
+	}},
+	nudgeTurns: then(func(m *machine) { m.ring(turnsBell, nextAction) }),
 
-	case urgeMark:
-		if uint32(op.urgency) != opCalm {
+	urgeMark: {name: "urgeMark", ways: posts, do: func(m *machine, _ int) {
+		if uint32(m.op().urgency) != opCalm {
 			m.jump(nextAction)
 			return
 		}
-		op.urgency = uint8(opUrged)
+		m.op().urgency = uint8(opUrged)
 		m.jump(urgeCount)
-	case urgeCount:
-		c.urgent++
+	}},
+	urgeCount: {name: "urgeCount", do: func(m *machine, _ int) {
+		m.comm().urgent++
 		m.jump(urgeHand)
+	}},
+	urgeHand:       to(handPending, nextAction),
+	handThenUrgent: to(handPending, urgeCount),
 
-	case pollLook:
-		m.choose(op.pending, pollTry, nextAction)
-	case pollTry:
-		if !c.lock {
-			m.locked()
-			m.call(advTake, pollUnlock)
+	pollState: {name: "pollState", ways: posts, do: func(m *machine, _ int) { m.choose(m.op().pending, pollLock, nextAction) }},
+	pollLock: {name: "pollLock", do: func(m *machine, _ int) {
+		if m.comm().lock {
+			m.jump(nextAction)
 			return
 		}
-		m.jump(nextAction)
-	case pollUnlock:
-		m.unlock(pollHand)
+		m.locked()
+		m.call(advance, pollUnlock)
+	}},
+	pollUnlock: to(unlock, pollHand),
+	pollHand:   to(handPending, nextAction),
 
-	case watchSeen:
-		t.word = true
-		m.jump(watchLook)
-	case watchLook:
-		m.choose(m.done(s), ended, watchAnnounce)
-	case watchAnnounce:
-		s.watchers++
-		m.jump(watchCheck)
-	case watchCheck:
-		m.choose(t.word, watchSleep, watchLeave)
-	case watchSleep:
-		m.sleep(t.word)
-	case watchLeave:
-		s.watchers--
-		t.word = false
-		m.jump(watchSeen)
+	watchSeen: {name: "watchSeen", do: func(m *machine, _ int) {
+		m.t.word = true
+		m.jump(watchStates)
+	}},
+	watchStates: {name: "a watcher's look at all operations", absent: true, do: func(m *machine, _ int) {
+		if m.done(m.s) {
+			m.jump(ended)
+			return
+		}
+		m.t.rests = countBell
+		m.call(resting, watchSeen)
+	}},
+	watchCount: {name: "watchCount", do: func(m *machine, _ int) { m.choose(m.t.word, sleep, cancelSleep) }},
 
-	case publish:
-		t.action++
-		op.events++
-		m.call(ringLook, publishNext)
-	default:
-		panic("no such step: " + text[t.at])
-	}
-}
-
-// take is Comm.take.
-func (m *machine) take() {
-	for k := range m.ops {
-		if op := &m.s.ops[k]; m.ops[k].comm == int(m.t.comm) && op.phase == inList {
-			op.phase, op.begun = queued, m.ops[k].message && m.sends[k]
-		}
-	}
-}
-
-func (m *machine) done(s *state) bool {
-	for i := range m.ops {
-		if s.ops[i].pending {
-			return false
-		}
-	}
-	return true
-}
-
-// fault says what is wrong in a state, judged by itself; quiet means that nothing but a peer can do a step, still
-// that nothing but a peer or the end of a nap can.
-func (m *machine) fault(s *state, quiet, still, dead bool) string {
-	for i := range m.comms {
-		if s.comms[i].drivers > 1 {
-			return "two drivers of one Comm"
-		}
-	}
-	if !still {
-		return ""
-	}
-	for i := range m.ops {
-		op, spec := &s.ops[i], &m.ops[i]
-		if !quiet && s.comms[spec.comm].urgent == 0 {
-			continue // it has to go on after the nap
-		}
-		head := m.next(s, uint8(spec.comm), queued, collective)
-		if head < 0 {
-			head = m.next(s, uint8(spec.comm), inList, collective)
-		}
-		first := head == i || spec.message
-		switch {
-		case spec.unasked && op.events > 0 && s.comms[spec.comm].pending > 0:
-			return fmt.Sprintf("message %c has arrived, and everybody sleeps", 'a'+i)
-		case op.phase == inList && first:
-			return fmt.Sprintf("operation %c was posted and nobody has taken it, and everybody sleeps", 'a'+i)
-		case op.phase == queued && first && (op.events > 0 || m.sends[i] && !op.begun):
-			return fmt.Sprintf("operation %c could go on, and everybody sleeps", 'a'+i)
-		}
-	}
-	for i := range m.kinds {
-		if t := &s.threads[i]; t.asleep && t.at == turnSleep && !s.ops[t.op].pending {
-			return m.kinds[i].name + " sleeps, and its operation is done"
-		}
-	}
-	if !dead {
-		return ""
-	}
-	for i, c := range s.comms {
-		if c.urgent != 0 {
-			return fmt.Sprintf("comm %d counts %d urgent operations at rest", i, c.urgent)
-		}
-	}
-	bells := [maxRanks]uint8{}
-	for i, k := range m.kinds {
-		switch t := &s.threads[i]; {
-		case k.start != progressSeen && t.at != ended:
-			return k.name + " never goes on: " + text[t.at]
-		case t.at == bellSleep:
-			bells[k.rank]++
-		}
-	}
-	if !m.done(s) {
-		return "an operation does not end"
-	}
-	for i, c := range s.comms {
-		if c.lock || c.pending != 0 || c.waiting != 0 || c.sleepers != 0 {
-			return fmt.Sprintf("wrong counts at rest: comm %d %+v", i, c)
-		}
-	}
-	for i := range bells {
-		if s.ranks[i].bell != bells[i] {
-			return fmt.Sprintf("rank %d's bell counts %d sleepers where %d sleep", i, s.ranks[i].bell, bells[i])
-		}
-	}
-	return ""
+	publish: {name: "a peer publishes its event", absent: true,
+		ways: func(m *machine) int {
+			for _, n := range m.spec().needs {
+				if !m.s.ops[n].begun {
+					return 0
+				}
+			}
+			if m.queue && m.t.op > 0 && m.s.threads[m.self-1].at != ended {
+				return 0
+			}
+			return 1
+		},
+		do: func(m *machine, _ int) {
+			m.t.action++
+			m.op().events++
+			m.ring(processBell, publishNext)
+		}},
+	publishNext: then(func(m *machine) { m.choose(m.t.action < max(1, m.spec().fragments), publish, ended) }),
 }

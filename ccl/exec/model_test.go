@@ -8,21 +8,25 @@ import (
 	"testing"
 )
 
-// The model checks the rules in doc.go and the hand-over of driver.go, comm.go and progress.go over all interleavings: a
-// model in which every atomic operation is one step, and a breadth-first search through all its states. It checks that
+// The model checks the rules in doc.go and the hand-over of comm.go, driver.go, wait.go and progress.go over all
+// interleavings: a model in which every atomic operation is one step (model_steps_test.go), and a breadth-first search
+// through all its states. It checks that
 //
 //   - every run can still come to its end: nobody sleeps for ever, and no state is a trap;
-//   - whenever all threads sleep, there is nothing they could do: a peer may be slow, this process is not. The nap of the progress thread
-//     is no such sleep, except for Comms with urgent operations;
-//   - a Comm never has two drivers.
+//   - whenever all threads sleep, there is nothing they could do: a peer may be slow, this process is not. The nap of
+//     the progress thread is no such sleep, except for Comms with urgent operations;
+//   - a Comm never has two drivers, nor two operations in one frame;
+//   - whoever was cancelled, or whose operation has ended, does not sleep.
 //
-// What the model leaves out: spinning (a thread may sleep at once, the worst case), what only the lock's holder
-// touches (part of the step before), deadlines, broken links, pollers, GOMAXPROCS, the end of the progress thread. What the progress thread
-// finds attended is anybody's guess, and so is whether it naps or sleeps; a nap may end at any time.
-// Words that only count (turn, rings, word, count) are modelled by what can be seen of them: whether a value that some
-// thread keeps is still the newest. Adding to turn or rings and waking all who sleep there is one step: it leaves out
-// only that who falls asleep in between is woken for nothing. Peers are threads that publish one event after another,
-// each followed by Bell.Ring.
+// TestModelIsOfTheCode holds it to the code: each step is one access there, and each access is one step, or says why it
+// is none.
+//
+// What the model leaves out: spinning (a thread may sleep at once, the worst case), what only the lock's holder touches
+// (part of the step before), deadlines, broken links, pollers, GOMAXPROCS, the end of the progress thread. What the
+// progress thread finds attended is anybody's guess, and so is whether it naps or sleeps; a nap may end at any time.
+// Words that only count (rings, notified, urged, count) are modelled by what can be seen of them: whether a value that
+// some thread keeps is still the newest. Peers are threads that publish one event after another, each followed by
+// Bell.Ring.
 //
 // A mutation changes the order of some steps or leaves one out. Each must be found in the scenario named with it,
 // which shows that the search sees such faults and that the step is needed.
@@ -33,11 +37,15 @@ var scenarios = []scenario{
 	{name: "post, wait", comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{post(0), wait(0)}}}},
 	{name: "wait in reverse order", comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0), post(1), wait(1), wait(0)}}}},
-	{name: "two threads run", comms: []int{0}, ops: []opSpec{{}, {}},
+	{name: "two threads run", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}}},
-	{name: "one runs, one posts", comms: []int{0}, ops: []opSpec{{}, {}},
+	{name: "one runs, one posts", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{run(0)}}, {0, []action{post(1)}}}},
-	{name: "two threads post", comms: []int{0}, ops: []opSpec{{}, {}},
+	{name: "one posts, one is wrong", comms: []int{0}, ops: []opSpec{{}, {wrong: true, unknown: true}},
+		users: []user{{0, []action{post(0)}}, {0, []action{run(1)}}}},
+	{name: "two threads post", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}},
+		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}}},
+	{name: "two threads post, step by step", large: true, comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}}},
 	{name: "two threads post three", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}, {}},
 		users: []user{{0, []action{post(0), post(1)}}, {0, []action{post(2)}}}},
@@ -47,7 +55,7 @@ var scenarios = []scenario{
 		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{post(1), wait(1)}}}},
 	{name: "another thread waits", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0), run(1)}}, {0, []action{wait(0)}}}},
-	{name: "three threads run", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}, {}},
+	{name: "three threads run", coarse: true, queue: true, large: true, comms: []int{0}, ops: []opSpec{{}, {}, {}},
 		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}, {0, []action{run(2)}}}},
 	{name: "two run, one posts", coarse: true, queue: true, large: true, comms: []int{0}, ops: []opSpec{{}, {}, {}},
 		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}, {0, []action{post(2)}}}},
@@ -62,16 +70,16 @@ var scenarios = []scenario{
 	{name: "B.async B.wait A.sync", comms: []int{0, 0}, ops: []opSpec{{comm: 0}, {comm: 1}},
 		users: []user{{0, []action{post(1), wait(1), run(0)}}}},
 	// a, b: A and B of rank 0; c, d: those of rank 1.
-	{name: "both ranks", coarse: true, comms: []int{0, 0, 1, 1}, alone: [maxRanks]bool{1: true},
+	{name: "both ranks", coarse: true, large: true, comms: []int{0, 0, 1, 1}, alone: [maxRanks]bool{1: true},
 		ops: []opSpec{{comm: 0, needs: []int{2}}, {comm: 1, needs: []int{3}},
 			{comm: 2, needs: []int{0}}, {comm: 3, needs: []int{1}}},
 		users: []user{{0, []action{post(1), run(0), wait(1)}}, {1, []action{post(3), wait(3), run(2)}}}},
 	// a: a receive whose sender first needs what b sends.
-	{name: "receive and send", comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {message: true}},
+	{name: "receive and send", coarse: true, comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {message: true}},
 		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}}},
-	{name: "receive and collective", comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {}},
+	{name: "receive and collective", coarse: true, comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {}},
 		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}}},
-	{name: "receive and posted collective", comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {}},
+	{name: "receive and posted collective", coarse: true, comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {}},
 		users: []user{{0, []action{run(0)}}, {0, []action{post(1)}}}},
 	// b: a message that a peer must get rid of before it joins in a.
 	{name: "unasked message, run", comms: []int{0}, ops: []opSpec{{needs: []int{1}}, {unasked: true}},
@@ -80,8 +88,10 @@ var scenarios = []scenario{
 		users: []user{{0, []action{post(0)}}}},
 	{name: "cancel", comms: []int{0}, ops: []opSpec{{cancel: true}},
 		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{cancel(0)}}}},
-	{name: "cancel of two", coarse: true, comms: []int{0}, ops: []opSpec{{cancel: true}, {}},
+	{name: "cancel of two", coarse: true, large: true, comms: []int{0}, ops: []opSpec{{cancel: true}, {}},
 		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{run(1), cancel(0)}}}},
+	{name: "cancel while another drives", coarse: true, large: true, comms: []int{0}, ops: []opSpec{{cancel: true}, {}},
+		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{run(1)}}, {0, []action{cancel(0)}}}},
 	{name: "cancel, then run", coarse: true, comms: []int{0}, ops: []opSpec{{cancel: true}, {}},
 		users: []user{{0, []action{post(0), wait(0), run(1)}}, {0, []action{cancel(0)}}}},
 	{name: "abort", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}}, silent: true,
@@ -105,24 +115,24 @@ var scenarios = []scenario{
 	{name: "one polls, one runs", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0), poll(0)}}, {0, []action{run(1)}}}},
 	// Calls that have a kept program: Post says at once, and counts them later.
-	{name: "known, never wait", fresh: true, comms: []int{0}, ops: []opSpec{{known: true}}, users: []user{{0, []action{post(0)}}}},
+	{name: "known, never wait", fresh: true, comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{post(0)}}}},
 	{name: "no program, wait", comms: []int{0}, ops: []opSpec{{unknown: true}}, users: []user{{0, []action{post(0), wait(0)}}}},
-	{name: "known, wait in reverse order", comms: []int{0}, ops: []opSpec{{known: true}, {known: true}},
+	{name: "known, wait in reverse order", comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0), post(1), wait(1), wait(0)}}}},
-	{name: "two threads post known calls", coarse: true, comms: []int{0}, ops: []opSpec{{known: true}, {known: true}},
+	{name: "two threads post known calls", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}}},
-	{name: "one posts a known call, one runs", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{known: true}, {}},
+	{name: "one posts a known call, one runs", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{run(1)}}}},
-	{name: "one posts a known call, one posts", coarse: true, comms: []int{0}, ops: []opSpec{{known: true}, {unknown: true}},
+	{name: "one posts a known call, one posts", coarse: true, comms: []int{0}, ops: []opSpec{{}, {unknown: true}},
 		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}}},
-	{name: "known, receive", coarse: true, comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {known: true}},
+	{name: "known, receive", coarse: true, comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {}},
 		users: []user{{0, []action{run(0)}}, {0, []action{post(1)}}}},
-	{name: "known, urge", comms: []int{0}, ops: []opSpec{{known: true}}, users: []user{{0, []action{post(0), urge(0)}}}},
-	{name: "abort of a known call", coarse: true, comms: []int{0}, ops: []opSpec{{known: true}, {known: true}}, silent: true,
+	{name: "known, urge", comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{post(0), urge(0)}}}},
+	{name: "abort of a known call", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}}, silent: true,
 		users: []user{{0, []action{post(0)}}, {0, []action{post(1), wait(1)}}, {0, []action{abort(0)}}}},
-	{name: "cancel of a known call", comms: []int{0}, ops: []opSpec{{cancel: true, known: true}},
+	{name: "cancel of a known call", comms: []int{0}, ops: []opSpec{{cancel: true}},
 		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{cancel(0)}}}},
-	{name: "known calls watched", coarse: true, comms: []int{0}, ops: []opSpec{{known: true}, {known: true}}, watch: true,
+	{name: "known calls watched", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}}, watch: true,
 		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}}},
 	{name: "watcher", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}}, watch: true,
 		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}}},
@@ -148,75 +158,49 @@ func TestModel(t *testing.T) {
 }
 
 var mutations = []mutation{
-	{name: "who leaves Wait does not hand over", in: "one runs, one posts",
-		rewire: map[edge]place{{0, leaveHand}: nextAction}},
-	{name: "Wait hands over before it is counted out", in: "one runs, one posts",
-		rewire: map[edge]place{{waitLoop, waitLeave}: handThenLeave, {0, leaveHand}: nextAction}},
+	{name: "who leaves Wait does not hand over", in: "one runs, one posts", rewire: map[edge]place{{0, waitHand}: nextAction}},
+	{name: "Wait hands over before it is counted out", in: "one runs, one posts", rewire: map[edge]place{{0, waitLeave}: handThenLeave}},
 	{name: "Post does not hand over", in: "post, never wait", rewire: map[edge]place{{0, postHand}: nextAction}},
-	{name: "Post does not ring when the lock is held", in: "two threads post",
-		rewire: map[edge]place{{postLock, ringLook}: back}},
-	{name: "Run does not ring when the lock is held", in: "receive and send",
-		rewire: map[edge]place{{runLock, ringLook}: back}},
-	{name: "Run does not ring when the lock is held", in: "receive and collective",
-		rewire: map[edge]place{{runLock, ringLook}: back}},
-	{name: "a waiter does not look again after Bell.Prepare", in: "run",
-		rewire: map[edge]place{{bellTicket, advTake}: back}},
-	{name: "progress does not look again after Bell.Prepare", in: "post, never wait",
-		rewire: map[edge]place{{bellTicket, passStart}: bellLookWord}},
-	{name: "sleepTurn announces after its looks", in: "two threads run",
-		rewire: map[edge]place{{turnLoad, turnAnnounce}: turnLookOp, {turnLookLock, turnSleep}: turnAnnounce,
-			{turnAnnounce, turnLookOp}: turnSleep, {turnLookOp, turnLeave}: waitLoop, {turnLookLock, turnLeave}: waitLoop}},
-	{name: "sleepTurn reads turn after its looks", in: "two threads run",
-		rewire: map[edge]place{{waitTry, turnLoad}: turnAnnounce, {turnLookLock, turnSleep}: turnLoad,
-			{turnLoad, turnAnnounce}: turnSleep}},
-	{name: "handOver wakes without counting turn", in: "two threads run",
-		rewire: map[edge]place{{handSleepers, handTurn}: handWake}},
-	{name: "handOver does not look for sleepers", in: "two threads run",
-		rewire: map[edge]place{{handLock, handSleepers}: handWaiting}},
-	{name: "handOver does not notify", in: "post, never wait", rewire: map[edge]place{{0, notifyLook}: back}},
-	{name: "notify looks at the state before it counts", in: "post, never wait",
-		rewire: map[edge]place{{0, notifyWord}: notifyState, {notifyState, notifyAct}: notifyWord,
-			{notifyWord, notifyState}: notifyAct}},
-	{name: "progress does not say that it is idle", in: "post, never wait",
-		rewire: map[edge]place{{0, idleState}: idleLook}},
-	{name: "progress reads word after the pass", in: "post, never wait",
-		rewire: map[edge]place{{0, progressSeen}: passStart, {0, idleState}: progressSeen, {progressSeen, passStart}: idleState}},
-	{name: "progress says bell after its look at word", in: "posts to two Comms",
-		rewire: map[edge]place{{0, bellState}: bellAnnounce, {bellLookWord, bellSleep}: bellState,
-			{bellState, bellAnnounce}: bellSleep}},
+	{name: "Post does not ring when the lock is held", in: "two threads post, step by step", rewire: map[edge]place{{postAgain, ringLook}: back}},
+	{name: "Run does not ring when the lock is held", in: "receive and send", rewire: map[edge]place{{runRing, ringLook}: back}},
+	{name: "Run does not ring when the lock is held", in: "receive and collective", rewire: map[edge]place{{runRing, ringLook}: back}},
+	{name: "Run does not hand over after a known call", in: "one runs, one posts", rewire: map[edge]place{{runAfter, postHand}: nextAction}},
+	{name: "Run does not look at pending again, with the lock", in: "one runs, one posts", rewire: map[edge]place{{runLock, runAgain}: runBlind}},
+	{name: "a call that is wrong does not hand over", in: "one posts, one is wrong", rewire: map[edge]place{{0, lockedInVain}: callAllowed}},
+	{name: "a driver does not look again after Bell.Prepare", in: "run", rewire: map[edge]place{{ticket, advance}: back}},
+	{name: "progress does not look again after Bell.Prepare", in: "post, never wait", rewire: map[edge]place{{ticket, passComms}: sleep}},
+	{name: "awaitTurn does not look again at the lock", in: "two threads run", rewire: map[edge]place{{overState, turnLock}: sleep}},
+	{name: "awaitTurn does not look again at its operation", in: "two threads run", rewire: map[edge]place{{ticket, overState}: back}},
+	{name: "awaitTurn does not look at its Cancel", in: "cancel while another drives", rewire: map[edge]place{{overState, overCancel}: back}},
+	{name: "Nudge does not ring those that await their turn", in: "cancel while another drives", rewire: map[edge]place{{0, nudgeTurns}: nextAction}},
+	{name: "handOver does not look for sleepers", in: "two threads run", rewire: map[edge]place{{handLock, handTurns}: handWaiting}},
+	{name: "handOver does not notify", in: "post, never wait", rewire: map[edge]place{{handWaiting, notifyComms}: back}},
+	{name: "notify does not count", in: "post, never wait", rewire: map[edge]place{{0, notifyWord}: notifyIdle}},
+	{name: "notify does not ring who sleeps for good", in: "post, never wait", rewire: map[edge]place{{notifyWord, ringLook}: back}},
+	{name: "notify does not look who sleeps on the bell", in: "posts to two Comms", rewire: map[edge]place{{0, notifyBell}: back}},
+	{name: "progress does not look at word before it sleeps for good", in: "post, never wait", rewire: map[edge]place{{ticket, idleWord}: sleep}},
+	{name: "progress does not say that it sleeps on the bell", in: "posts to two Comms", rewire: map[edge]place{{0, bellSay}: bellQuiet}},
 	{name: "Urge does not hand over", in: "another thread urges", rewire: map[edge]place{{0, urgeHand}: nextAction}},
 	{name: "Urge hands over before it counts", in: "another thread urges",
 		rewire: map[edge]place{{urgeMark, urgeCount}: handThenUrgent, {urgeCount, urgeHand}: nextAction}},
 	{name: "notify does not count urges", in: "another thread urges", rewire: map[edge]place{{notifyUrgent, notifyUrges}: notifyWord}},
-	{name: "notify does not rouse", in: "another thread urges", rewire: map[edge]place{{0, rouse}: back}},
-	{name: "progress reads urges after the pass", in: "another thread urges",
-		rewire: map[edge]place{{0, progressUrges}: passStart, {napState, napLook}: progressUrges, {progressUrges, passStart}: napLook}},
-	{name: "progress does not say that it naps", in: "another thread urges", rewire: map[edge]place{{0, napState}: napLook}},
+	{name: "notify does not ring who naps", in: "another thread urges", rewire: map[edge]place{{ringLook, ringLook}: back, {ringAdd, ringLook}: back}},
+	{name: "progress does not look at urges before it naps", in: "another thread urges", rewire: map[edge]place{{ticket, napUrges}: sleep}},
 	{name: "an operation that has ended stays urgent", in: "post, urge, wait", rewire: map[edge]place{{endUrgency, endUrgent}: endState}},
 	{name: "the last look leaves out what seems attended", in: "two Comms, one urged", heedless: true},
 	{name: "Poll does not hand over", in: "one polls, one runs", rewire: map[edge]place{{0, pollHand}: nextAction}},
-	{name: "pass does not hand over", in: "one runs, one posts",
-		rewire: map[edge]place{{passUnlock, passSleepers}: passNext}},
-	{name: "end looks for sleepers before it sets the state", in: "two threads run",
-		rewire: map[edge]place{{advLook, endState}: endSleepers, {endSleepers, endWake}: endState,
-			{endPending, endSleepers}: endWake}},
-	{name: "end wakes one", in: "three threads run", rewire: map[edge]place{{0, wakeTurn}: handTurn}},
-	{name: "the lock is looked at and then taken", in: "two threads run",
-		rewire: map[edge]place{{waitTry, waitTake}: waitTryLate}},
-	{name: "Abort does not ring", in: "abort", rewire: map[edge]place{{abortTry, ringLook}: back}},
+	{name: "pass does not hand over", in: "one runs, one posts", rewire: map[edge]place{{unlock, passHand}: passNext}},
+	{name: "pass does not hand over a Comm that was stopped", in: "close", rewire: map[edge]place{{passHand, passStop}: passNext}},
+	{name: "end does not ring those that await their turn", in: "two threads run", rewire: map[edge]place{{endPending, ringLook}: back}},
+	{name: "the lock is looked at and then taken", in: "two threads run", rewire: map[edge]place{{waitLock, waitTake}: waitTakeLate}},
+	{name: "Wait keeps the lock", in: "cancel", rewire: map[edge]place{{0, waitDriven}: waitOver}},
+	{name: "Abort does not ring", in: "abort", rewire: map[edge]place{{abortLock, ringLook}: back}},
 	{name: "Close does not hand over", in: "close", rewire: map[edge]place{{closeRemove, handPending}: back}},
-	{name: "pass does not hand over a Comm that was stopped", in: "close",
-		rewire: map[edge]place{{passSleepers, passStop}: passNext}},
 	{name: "the last look leaves out unasked messages", in: "unasked message, run", lazy: true},
 	{name: "the last look leaves out unasked messages", in: "unasked message, post", lazy: true},
-	{name: "Post of a known call does not hand over", in: "known, never wait", rewire: map[edge]place{{0, postHand}: nextAction}},
-	{name: "Post of a known call that has ended does not hand over", in: "two threads post known calls",
-		rewire: map[edge]place{{0, firstOverHand}: firstCount}},
-	{name: "Wait does not hand over after hasten", in: "one runs, one posts", rewire: map[edge]place{{hastenUnlock, leaveHand}: nextAction}},
-	{name: "a cancelled Wait keeps the lock", in: "cancel", rewire: map[edge]place{{hastenCancel, heldUnlock}: waitLeave}},
-	{name: "Completions.Wait does not announce", in: "watcher",
-		rewire: map[edge]place{{watchLook, watchAnnounce}: watchCheck, {watchSleep, watchLeave}: watchSeen,
-			{watchCheck, watchLeave}: watchSeen}},
+	{name: "Post of a known call that has ended does not hand over", in: "two threads post known calls", rewire: map[edge]place{{0, postNotify}: endNotify}},
+	{name: "Completions.Wait does not look again", in: "watcher", rewire: map[edge]place{{ticket, watchCount}: sleep}},
+	{name: "Completions.add does not ring", in: "watcher", rewire: map[edge]place{{countAdd, ringLook}: back}},
 }
 
 func TestModelMutations(t *testing.T) {

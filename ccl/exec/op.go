@@ -63,11 +63,11 @@ func (c *Comm) number(call *Call) uint64 {
 // over makes op one that has ended well. Atomic stores are dear, and what an Op was before is mostly what it shall be.
 func (op *Op) over(c *Comm, seq uint64) {
 	op.comm, op.seq, op.source, op.err, op.notify, op.next, op.timeout = c, seq, -1, nil, true, nil, 0
-	if op.state.Load() != opDone {
-		op.state.Store(opDone)
+	if op.state.Load() != opDone { // model: none: nobody else has this Op yet
+		op.state.Store(opDone) // model: none: as above
 	}
-	if op.urgency.Load() != opOver {
-		op.urgency.Store(opOver)
+	if op.urgency.Load() != opOver { // model: none: as above
+		op.urgency.Store(opOver) // model: none: as above
 	}
 	if op.deadline.Load() != 0 {
 		op.deadline.Store(0)
@@ -75,7 +75,7 @@ func (op *Op) over(c *Comm, seq uint64) {
 	op.holders.Store(1)
 }
 
-// set makes op that of a call.
+// set makes op that of a call, which is pending from then on.
 func (op *Op) set(c *Comm, call *Call, seq uint64) {
 	op.comm = c
 	op.in = append(op.in[:0], call.In...)
@@ -83,8 +83,8 @@ func (op *Op) set(c *Comm, call *Call, seq uint64) {
 	op.call = *call
 	op.call.In, op.call.Out = op.in, op.out
 	op.err, op.source, op.notify, op.next = nil, -1, false, nil
-	op.state.Store(opPending)
-	op.urgency.Store(opCalm)
+	op.state.Store(opPending) // model: none: nobody else has this Op yet
+	op.urgency.Store(opCalm)  // model: none: as above
 	op.holders.Store(2)
 	op.seq = seq
 	timeout := call.Timeout
@@ -93,6 +93,7 @@ func (op *Op) set(c *Comm, call *Call, seq uint64) {
 	}
 	op.deadline.Store(0)
 	op.timeout = int64(timeout)
+	c.pending.Add(1) // model: pend
 }
 
 // forget lets the caller's memory go.
@@ -127,7 +128,7 @@ func (op *Op) due() int64 {
 
 // Done reports whether the operation has ended, and how. It never waits.
 func (op *Op) Done() (bool, error) {
-	switch op.state.Load() {
+	switch op.state.Load() { // model: none: it only reports
 	case opPending:
 		return false, nil
 	case opFailed:

@@ -17,11 +17,11 @@ import (
 type Progress struct {
 	bell *park.Bell
 
-	word   atomic.Uint32 // counts notifications
-	urges  atomic.Uint32 // counts those for Comms with urgent operations
-	idle   *park.Bell    // nothing to drive: sleeps until a notification
-	nap    *park.Bell    // most likely nothing to drive: sleeps for a short time, or until an urgent one
-	onBell atomic.Bool   // what it drives waits for peers: sleeps on bell
+	notified atomic.Uint32 // counts notifications
+	urged    atomic.Uint32 // counts those for Comms with urgent operations
+	idle     *park.Bell    // nothing to drive: sleeps until a notification
+	nap      *park.Bell    // most likely nothing to drive: sleeps for a short time, or until an urgent one
+	onBell   atomic.Bool   // what it drives waits for peers: sleeps on bell
 
 	mu      sync.Mutex
 	started bool
@@ -49,7 +49,7 @@ const (
 // NewProgress makes the progress thread of a process, not started yet.
 func NewProgress(bell *park.Bell) *Progress {
 	p := &Progress{bell: bell, idle: park.NewBell(), nap: park.NewBell(), ended: make(chan struct{})}
-	p.comms.Store(&[]*Comm{})
+	p.comms.Store(&[]*Comm{}) // model: none: the thread has not started
 	p.pollers.Store(&[]transport.Poller{})
 	return p
 }
@@ -64,19 +64,19 @@ func (p *Progress) Watch(poller transport.Poller) {
 
 // notify asks the thread to look at c.
 func (p *Progress) notify(c *Comm) {
-	if !slices.Contains(*p.comms.Load(), c) {
+	if !slices.Contains(*p.comms.Load(), c) { // model: notifyComms
 		p.add(c)
 	}
-	urgent := c.urgent.Load() > 0
+	urgent := c.urgent.Load() > 0 // model: notifyUrgent
 	if urgent {
-		p.urges.Add(1)
+		p.urged.Add(1) // model: notifyUrges
 	}
-	p.word.Add(1)
+	p.notified.Add(1) // model: notifyWord
 	p.idle.Ring()
 	if urgent {
 		p.nap.Ring()
 	}
-	if p.onBell.Load() {
+	if p.onBell.Load() { // model: notifyBell
 		p.bell.Ring()
 	}
 }
@@ -84,12 +84,12 @@ func (p *Progress) notify(c *Comm) {
 func (p *Progress) add(c *Comm) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	old := *p.comms.Load()
+	old := *p.comms.Load() // model: none: under mu, as notifyAdd
 	if p.closed.Load() || slices.Contains(old, c) {
 		return
 	}
 	list := append(slices.Clone(old), c)
-	p.comms.Store(&list)
+	p.comms.Store(&list) // model: notifyAdd
 	if !p.started {
 		p.started = true
 		go p.run()
@@ -99,8 +99,9 @@ func (p *Progress) add(c *Comm) {
 func (p *Progress) remove(c *Comm) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := slices.DeleteFunc(slices.Clone(*p.comms.Load()), func(each *Comm) bool { return each == c })
-	p.comms.Store(&list)
+	old := *p.comms.Load() // model: none: under mu, as closeRemove
+	list := slices.DeleteFunc(slices.Clone(old), func(each *Comm) bool { return each == c })
+	p.comms.Store(&list) // model: closeRemove
 }
 
 // Close ends the thread and waits for it.
@@ -124,7 +125,7 @@ func (p *Progress) run() {
 	pace := park.Spinner{Background: true}
 	last, vain, nap := uint32(0), 0, shortestNap
 	for !p.closed.Load() {
-		seen, urged := p.word.Load(), p.urges.Load()
+		seen, urged := p.notified.Load(), p.urged.Load() // model: progressSeen, progressUrges
 		if seen != last {
 			last, vain = seen, 0
 		}
@@ -135,14 +136,18 @@ func (p *Progress) run() {
 			nap = shortestNap
 		case now.responsible:
 			if !pace.Turn() {
-				p.sleep(seen, &pace)
+				p.sleep(&pace)
 				pace.Reset()
 			}
 		case !now.attended && vain >= glances:
-			rest(p.idle, func() (time.Duration, bool) { return -1, p.word.Load() == seen && !p.closed.Load() })
+			rest(p.idle, func() (time.Duration, bool) {
+				return -1, p.notified.Load() == seen && !p.closed.Load() // model: idleWord
+			})
 			pace.Reset()
 		default:
-			rest(p.nap, func() (time.Duration, bool) { return nap, p.urges.Load() == urged && !p.closed.Load() })
+			rest(p.nap, func() (time.Duration, bool) {
+				return nap, p.urged.Load() == urged && !p.closed.Load() // model: napUrges
+			})
 			nap = min(nap+nap/8, longestNap)
 			vain++
 			pace.Reset()
@@ -162,15 +167,15 @@ type finding struct {
 // before a sleep takes what seems attended, too, since nobody looks again until an event comes.
 func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 	found.deadline = math.MaxInt64
-	for _, c := range *p.comms.Load() {
-		if c.pending.Load() == 0 || c.waiting.Load() != 0 || c.lock.Load() != 0 {
+	for _, c := range *p.comms.Load() { // model: passComms
+		if c.pending.Load() == 0 || c.waiting.Load() != 0 || c.lock.Load() != 0 { // model: passPending, passWaiting, passLock
 			continue
 		}
-		if c.urgent.Load() == 0 && !c.glimpse() && !last {
+		if c.urgent.Load() == 0 && !c.glimpse() && !last { // model: passUrgent
 			found.attended = true
 			continue
 		}
-		if !c.lock.CompareAndSwap(0, 1) {
+		if !c.lock.CompareAndSwap(0, 1) { // model: passTry
 			continue
 		}
 		found.responsible = true
@@ -187,7 +192,7 @@ func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 		c.glimpse() // what has ended here was not the work of others
 		c.unlock()
 		// Somebody came while this thread held the lock; or the Comm is being closed, and this was its last turn here.
-		if c.waiting.Load() != 0 || c.stop.Load() != nil {
+		if c.waiting.Load() != 0 || c.stop.Load() != nil { // model: passHand, passStop
 			c.handOver()
 		}
 		found.moved = found.moved || moved
@@ -202,23 +207,23 @@ func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 
 // glimpse reports whether no operation has ended since the last time, when some were pending.
 func (c *Comm) glimpse() bool {
-	ended := c.colls.Load() + c.messages.Load() - uint64(c.pending.Load())
+	ended := c.colls.Load() + c.messages.Load() - uint64(c.pending.Load()) // model: none: what it finds attended is anybody's guess
 	same := c.glimpsed == ended
 	c.glimpsed = ended
 	return same
 }
 
 // sleep waits for the bell, after one more look.
-func (p *Progress) sleep(seen uint32, pace *park.Spinner) {
-	p.onBell.Store(true)
+func (p *Progress) sleep(pace *park.Spinner) {
+	p.onBell.Store(true) // model: bellSay
 	rest(p.bell, func() (time.Duration, bool) {
 		for _, each := range *p.pollers.Load() {
 			each.Arm()
 		}
 		found := p.pass(pace, true)
-		return until(found.deadline), found.responsible && !found.moved && p.word.Load() == seen && !p.closed.Load()
+		return until(found.deadline), found.responsible && !found.moved && !p.closed.Load()
 	})
-	p.onBell.Store(false)
+	p.onBell.Store(false) // model: bellUnsay
 }
 
 // completions counts operations that ended, for the thread that completes futures.
@@ -231,14 +236,14 @@ type completions struct {
 var Completions = completions{bell: park.NewBell()}
 
 func (x *completions) add() {
-	x.count.Add(1)
+	x.count.Add(1) // model: countAdd
 	x.bell.Ring()
 }
 
 // Count is the number of ends so far, modulo 2³².
-func (x *completions) Count() uint32 { return x.count.Load() }
+func (x *completions) Count() uint32 { return x.count.Load() } // model: watchSeen
 
 // Wait sleeps until the count differs from seen, at most d (for ever if negative). It may return early.
 func (x *completions) Wait(seen uint32, d time.Duration) {
-	rest(x.bell, func() (time.Duration, bool) { return d, x.count.Load() == seen })
+	rest(x.bell, func() (time.Duration, bool) { return d, x.count.Load() == seen }) // model: watchCount
 }

@@ -37,7 +37,7 @@ func (w *waiter) count(c *Comm) {
 	if !w.counted {
 		w.counted = true
 		enterWait()
-		c.waiting.Add(1)
+		c.waiting.Add(1) // model: count
 	}
 }
 
@@ -45,13 +45,15 @@ func (w *waiter) count(c *Comm) {
 func (w *waiter) leave(c *Comm) {
 	if w.counted {
 		w.counted = false
-		c.waiting.Add(-1)
+		c.waiting.Add(-1) // model: leave
 		leaveWait()
 	}
 }
 
 // over reports whether there is nothing more to wait for.
-func (w *waiter) over() bool { return w.op.state.Load() != opPending || w.cancel.fired() }
+func (w *waiter) over() bool {
+	return w.op.state.Load() != opPending || w.cancel.fired() // model: overState
+}
 
 // awake waits for something inside a step, without sleeping. It gives up, to go on in drive, when the
 // thread should sleep, or somebody wants something of the driver.
@@ -64,7 +66,7 @@ func (c *Comm) awake(w *waiter, ready func() bool) bool {
 			w.pace.Reset()
 			return true
 		}
-		if w.counted && (c.stop.Load() != nil || c.posted.Load() != nil) {
+		if w.counted && (c.stop.Load() != nil || c.posted.Load() != nil) { // model: none: it may give up at any time
 			break
 		}
 	}
@@ -105,11 +107,11 @@ func (c *Comm) drive(w *waiter) {
 func (c *Comm) awaitTurn(w *waiter) {
 	w.count(c)
 	for w.pause(c) {
-		if w.over() || c.lock.Load() == 0 {
+		if w.over() || c.lock.Load() == 0 { // model: none: spinning is left out
 			return
 		}
 	}
-	rest(c.turns, func() (time.Duration, bool) { return -1, !w.over() && c.lock.Load() != 0 })
+	rest(c.turns, func() (time.Duration, bool) { return -1, !w.over() && c.lock.Load() != 0 }) // model: turnLock
 	w.pace.Reset()
 }
 
@@ -126,10 +128,10 @@ func rest(b *park.Bell, last func() (d time.Duration, sleep bool)) {
 
 // Wait works until op is done, and returns how it ended.
 func (op *Op) Wait(cancel *Cancel) error {
-	if c := op.comm; op.state.Load() == opPending {
+	if c := op.comm; op.state.Load() == opPending { // model: waitState
 		w := waiter{op: op, cancel: cancel}
 		for tried := false; !tried || !w.over(); tried = true {
-			if c.lock.CompareAndSwap(0, 1) {
+			if c.lock.CompareAndSwap(0, 1) { // model: waitLock
 				c.drive(&w)
 				c.unlock()
 			} else {
@@ -150,9 +152,9 @@ func (op *Op) Wait(cancel *Cancel) error {
 type Cancel struct{ set atomic.Bool }
 
 // Fire ends the wait; the waiter must be woken by Comm.Nudge.
-func (x *Cancel) Fire() { x.set.Store(true) }
+func (x *Cancel) Fire() { x.set.Store(true) } // model: cancelFire
 
-func (x *Cancel) fired() bool { return x != nil && x.set.Load() }
+func (x *Cancel) fired() bool { return x != nil && x.set.Load() } // model: overCancel
 
 // Nudge makes the waiters of c look at their Cancel.
 func (c *Comm) Nudge() {
@@ -164,15 +166,15 @@ func (c *Comm) Nudge() {
 // goes on.
 var ErrCancelled = fault.New(fault.Aborted, "the wait was cancelled")
 
-func (c *Comm) unlock() { c.lock.Store(0) }
+func (c *Comm) unlock() { c.lock.Store(0) } // model: unlock
 
 // handOver is called by whoever has let the lock go or leaves Wait: operations that are pending get
 // another driver.
 func (c *Comm) handOver() {
-	if c.pending.Load() == 0 || c.lock.Load() != 0 {
+	if c.pending.Load() == 0 || c.lock.Load() != 0 { // model: handPending, handLock
 		return
 	}
-	if !c.turns.RingOne() && c.waiting.Load() == 0 && c.opts.Progress != nil {
+	if !c.turns.RingOne() && c.waiting.Load() == 0 && c.opts.Progress != nil { // model: handTurns, handWaiting
 		c.opts.Progress.notify(c)
 	}
 }
