@@ -52,8 +52,8 @@ func (g *graph) slot(s *state) (slot *uint64, mark uint64) {
 	}
 }
 
-// maxStates bounds the memory of a search to some 6 GB.
-const maxStates = 14 << 20
+// maxStates bounds the memory of a search to some 4 GB.
+const maxStates = 8 << 20
 
 // check searches all states of a scenario. It returns how many it has found, and what is wrong with the shortest way
 // there, or "". The memory of earlier searches is used again.
