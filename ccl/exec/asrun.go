@@ -81,9 +81,19 @@ func compileAll(p *plan.Plan, windows bool) ([]program, error) {
 		w.ranks = make([]sharedRank, p.Spec.Ranks)
 		w.arenas = make([][]byte, p.Spec.Ranks)
 	}
+	made := *p // makes each rank's program once: all ask for all
+	flat := make([]plan.Program, p.Spec.Ranks)
+	made.Program = func(rank int) plan.Program { return flat[rank] }
+	for rank := range flat {
+		prog := p.Program(rank)
+		if err := p.ValidateProgram(rank, &prog); err != nil {
+			return nil, err
+		}
+		flat[rank] = prog.Flat()
+	}
 	programs := make([]program, p.Spec.Ranks)
 	for rank := range programs {
-		low, err := lower(p, rank, max(p.Chans, PlanChannels), &w)
+		low, err := lower(&made, rank, max(p.Chans, PlanChannels), &w)
 		if err != nil {
 			return nil, err
 		}
