@@ -119,7 +119,7 @@ var optionTable = []option{
 	{"GOCCL_VERIFY", "tested", "str",
 		"tested: plans of your own, and all plans of groups of more than 64 ranks, are proven in the form that " +
 			"runs, before their first use; other algorithms of the library run as its tests have proven them. What " +
-			"is too large to be proven in a second or two runs all the same, and a WARN names it. always: each " +
+			"is too large to be proven in a few seconds runs all the same, and a WARN names it. always: each " +
 			"plan is proven before its first use, for the ranks and root at hand, however long that takes.", true,
 		func(o *Options) string { return o.Verify }, func(o *Options, v string) error { o.Verify = strings.ToLower(v); return nil }},
 }

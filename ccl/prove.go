@@ -18,8 +18,8 @@ const provenRanks = 64
 // of users, those that nobody has proven, and all where GOCCL_VERIFY asks for it.
 func mustProve(own, always bool, ranks int) bool { return own || always || ranks > provenRanks }
 
-// What such a proof may cost. mostProof bounds the steps of all ranks, times the ranks: one to two
-// seconds of a core. mostWork bounds what package verify counts, and with it the memory. Neither is
+// What such a proof may cost. mostProof bounds the steps of all ranks, times the ranks: some seconds of
+// a core at the most. mostWork bounds what package verify counts, and with it the memory. Neither is
 // measured while a proof is made, so all ranks prove a plan or none does.
 const (
 	mostProof = 1 << 24
@@ -93,9 +93,9 @@ func runsUnproven(made *plan.Plan, own string) string {
 		made.Name, made.Spec, errTooLarge, command)
 }
 
-// provenAsRun proves a plan in the forms in which groups run it: with short and with long blocks. What
-// a group refuses to run needs no proof. A plan that is too large for so much work gives a
-// fault.NotSupported.
+// provenAsRun proves a plan in the forms in which groups run it, with short and with long blocks, and
+// that it may follow itself. What a group refuses to run needs no proof. A plan that is too large for so
+// much work gives a fault.NotSupported.
 func provenAsRun(p *plan.Plan, windows bool, determinism int, work int64) error {
 	short, long, err := exec.AsRun(p, windows)
 	if errors.Is(err, fault.NotSupported) {
@@ -104,13 +104,21 @@ func provenAsRun(p *plan.Plan, windows bool, determinism int, work int64) error 
 	if err != nil {
 		return err
 	}
-	for _, made := range []*plan.Plan{short, long} {
-		report, err := verify.Plan(made, verify.Options{Brief: true, Work: work})
+	for _, op := range []verify.Operation{short, long} {
+		report, err := verify.Plan(op.Plan, verify.Options{Brief: true, Work: work})
 		if err != nil {
 			return err
 		}
 		if report.Determinism < verify.Needed(determinism) {
 			return fault.New(fault.Internal, "its results have determinism level %d", report.Determinism)
+		}
+		if op.Slots == 0 {
+			continue // all plans may follow each other that share no memory (package verify, "Sequences")
+		}
+		// With one slot each operation has that of the one before: what is right so is right with more.
+		op.Slots, op.Records = 1, min(1, op.Records)
+		if err := verify.Sequence([]verify.Operation{op, op}, verify.Options{Brief: true, Work: work}); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -53,7 +53,7 @@ class Options(Settings):
             rows come before those of the library. GOCCL_ALGO wins over it. (``GOCCL_TUNE``)
         verify: tested: plans of your own, and all plans of groups of more than 64 ranks, are proven in the form
             that runs, before their first use; other algorithms of the library run as its tests have proven them. What
-            is too large to be proven in a second or two runs all the same, and a WARN names it. always: each plan is
+            is too large to be proven in a few seconds runs all the same, and a WARN names it. always: each plan is
             proven before its first use, for the ranks and root at hand, however long that takes. (``GOCCL_VERIFY``,
             default tested)
         extra: other settings, by the names of their environment variables.
