@@ -82,11 +82,12 @@ func padded(p *plan.Plan, copies int) *plan.Plan {
 	return &made
 }
 
-// altered makes the catalogue have other plans for some algorithms until the test ends. Proofs are remembered by
-// name, so the plans have others.
+// altered makes the catalogue have other plans for some algorithms, and other names for these, until the test ends.
 func altered(t *testing.T, by map[string]func(*plan.Plan) *plan.Plan) {
 	was := catalogue
-	t.Cleanup(func() { catalogue = was })
+	forget := func() { proofs.Clear(); unproven.Clear() }
+	forget()
+	t.Cleanup(func() { catalogue = was; forget() })
 	catalogue = func() []algo.Algorithm {
 		all := was()
 		for i, right := range all {
