@@ -85,12 +85,23 @@ func (p *planner) prove(made *plan.Plan, own string) error {
 
 // runsUnproven says that a plan runs without a proof, and what makes one.
 func runsUnproven(made *plan.Plan, own string) string {
-	command := fmt.Sprintf("verify --all --ranks %d --coll %v --algo %s", made.Spec.Ranks, made.Spec.Coll, made.Name)
+	remedy := fmt.Sprintf("`goccl verify --all --ranks %d --coll %v --algo %s` proves it as it is written, GOCCL_VERIFY=always as it runs",
+		made.Spec.Ranks, made.Spec.Coll, made.Name)
 	if own != "" {
-		command = "verify " + own
+		remedy = fmt.Sprintf("`goccl verify %s` proves it, GOCCL_VERIFY=always does here", own)
 	}
-	return fmt.Sprintf("plan %s (%v) is %v, and runs without a proof: `goccl %s` proves it as it is written, GOCCL_VERIFY=always in the form that runs",
-		made.Name, made.Spec, errTooLarge, command)
+	return fmt.Sprintf("plan %s (%v) is %v, and runs without a proof: %s", made.Name, made.Spec, errTooLarge, remedy)
+}
+
+// ProveAsRun proves a plan in the forms in which groups with a setting of GOCCL_DETERMINISM run it, over
+// windows and without, however long it takes.
+func ProveAsRun(p *plan.Plan, determinism int) error {
+	for _, windows := range []bool{false, true} {
+		if err := provenAsRun(p, windows, determinism, verify.DefaultWork); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // provenAsRun proves a plan in the forms in which groups run it, with short and with long blocks, and

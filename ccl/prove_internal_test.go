@@ -201,7 +201,7 @@ func TestPlansOfManyRanks(t *testing.T) {
 	require.Len(t, lines, 1)
 	require.Contains(t, lines[0], "WARN rank 0 group local: plan altered_ring (all_gather on 65 ranks) is too large to be proven")
 	require.Contains(t, lines[0], "`goccl verify --all --ranks 65 --coll all_gather --algo altered_ring`")
-	require.Contains(t, runsUnproven(&plan.Plan{Name: "own"}, "own.plan"), "`goccl verify own.plan`")
+	require.Contains(t, runsUnproven(&plan.Plan{Name: "own"}, "own.plan"), "`goccl verify own.plan` proves it, GOCCL_VERIFY")
 }
 
 // What is proven again is what runs; a plan that is wrong is refused before anything moves.
@@ -222,4 +222,31 @@ func TestProve(t *testing.T) {
 	_, err := p.Make(0, spec)
 	require.ErrorIs(t, err, fault.Internal)
 	require.ErrorContains(t, err, "plan forgets (all_reduce on 5 ranks) is refused")
+}
+
+// What goccl verify proves is every form that a group may run.
+func TestProveAsRun(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(rank int, prog *plan.Program)
+		want   string
+	}{
+		{"right", func(int, *plan.Program) {}, ""},
+		{"a rank does not wait", func(rank int, prog *plan.Program) {
+			if rank == 1 {
+				prog.Lanes[0] = prog.Lanes[0][1:]
+			}
+		}, "before anything was written"},
+	} {
+		a, err := algo.Find(dtype.Broadcast, "window")
+		require.NoError(t, err)
+		p, err := a.Make(plan.Spec{Coll: dtype.Broadcast, Ranks: 3})
+		require.NoError(t, err)
+		err = ProveAsRun(edited(test.change)(p), DefaultDeterminism)
+		if test.want == "" {
+			require.NoError(t, err, test.name)
+		} else {
+			require.ErrorContains(t, err, test.want, test.name)
+		}
+	}
 }
