@@ -165,6 +165,9 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		}
 	}
 	planner := newPlanner(&e.cfg.Options, e.plans)
+	if e.cfg.Rank == 0 { // all ranks would say the same
+		planner.warn = func(format string, args ...any) { e.log("WARN", format, args...) }
+	}
 	planner.rules.Table = e.table
 	planner.rules.Shared = len(local) == e.cfg.Size
 	planner.rules.Oversubscribed = park.Oversubscribed(places(peers, planner.rules.Shared))

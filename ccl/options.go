@@ -117,9 +117,10 @@ var optionTable = []option{
 			"rows come before those of the library. GOCCL_ALGO wins over it.", false,
 		func(o *Options) string { return o.Tune }, func(o *Options, v string) error { o.Tune = v; return nil }},
 	{"GOCCL_VERIFY", "tested", "str",
-		"tested: algorithms of the library run as its tests have proven them, for 1 to 64 ranks; always: " +
-			"each is proven again, for the ranks and root at hand, before its first use. Plans of your own " +
-			"always are.", true,
+		"tested: plans of your own, and all plans of groups of more than 64 ranks, are proven in the form that " +
+			"runs, before their first use; other algorithms of the library run as its tests have proven them. What " +
+			"is too large to be proven in a few seconds runs all the same, and a WARN names it. always: each " +
+			"plan is proven before its first use, for the ranks and root at hand, however long that takes.", true,
 		func(o *Options) string { return o.Verify }, func(o *Options, v string) error { o.Verify = strings.ToLower(v); return nil }},
 }
 

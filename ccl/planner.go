@@ -1,7 +1,6 @@
 package ccl
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -21,12 +20,13 @@ import (
 // planner joins the users' plans, the catalogue (algo) and the choice (tune) for package exec. An algorithm's number is its place in
 // users, or behind them in the catalogue.
 type planner struct {
-	rules tune.Rules
-	prove bool // each plan of the catalogue before its first use
-	users []ownPlan
-	names []named // what the numbers behind users stand for
-	last  [dtype.Barrier + 1]choice
-	told  *journal // nil for none
+	rules  tune.Rules
+	always bool // each plan is proven before its first use
+	users  []ownPlan
+	names  []named // what the numbers behind users stand for
+	last   [dtype.Barrier + 1]choice
+	told   *journal                         // nil for none
+	warn   func(format string, args ...any) // nil for nobody who is to be warned
 }
 
 // choice is what Choose said last for a collective: calls of one size come one after the other.
@@ -42,9 +42,11 @@ type named struct {
 	make func(plan.Spec) (*plan.Plan, error)
 }
 
+var catalogue = algo.All // tests put a wrong algorithm into it
+
 func newPlanner(opts *Options, users []ownPlan) *planner {
-	p := &planner{rules: tune.Rules{Override: opts.override(), Determinism: opts.Determinism}, prove: opts.Verify == "always", users: users}
-	for _, a := range algo.All() {
+	p := &planner{rules: tune.Rules{Override: opts.override(), Determinism: opts.Determinism}, always: opts.Verify == "always", users: users}
+	for _, a := range catalogue() {
 		p.names = append(p.names, named{a.Coll, a.Name, a.Make})
 	}
 	for coll, name := range p.rules.Override { // names that stand for a family, like hierarchical.ring.direct
@@ -69,7 +71,7 @@ func (p *planner) needs(ranks int) (channels int, windows bool) {
 		}
 	}
 	for coll, name := range p.rules.Override {
-		if made, err := p.Make(p.find(coll, name), plan.Spec{Coll: coll, Ranks: ranks}); err == nil {
+		if made, _, err := p.make(p.find(coll, name), plan.Spec{Coll: coll, Ranks: ranks}); err == nil {
 			add(made)
 		}
 	}
@@ -169,39 +171,38 @@ func (p *planner) span(coll dtype.Collective, ranks int, bytes int64) (low, high
 	return low, high
 }
 
+// Make makes a plan, proven in the form that runs where that has to be (prove.go).
 func (p *planner) Make(algorithm int, spec plan.Spec) (*plan.Plan, error) {
+	made, own, err := p.make(algorithm, spec)
+	if err == nil && mustProve(own != "", p.always, spec.Ranks) {
+		err = p.prove(made, own)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+// make is Make without the proof. own is the file of a user's plan.
+func (p *planner) make(algorithm int, spec plan.Spec) (made *plan.Plan, own string, err error) {
 	if algorithm >= 0 && algorithm < len(p.users) {
 		if u := p.users[algorithm]; u.Spec.Root == spec.Root {
 			p.told.made(algorithm, spec)
-			return u.Plan, nil
+			return u.Plan, u.file, nil
 		}
 		// A plan from a file is for one root. Other roots get what they would without the file for the least size that it is for: one program
 		// serves all sizes.
 		algorithm = p.find(spec.Coll, tune.Choose(spec.Coll, spec.Ranks, p.users[algorithm].MinBytes, p.rules))
 	}
 	if algorithm < 0 {
-		return nil, fmt.Errorf("no algorithm for %v", spec)
+		return nil, "", fmt.Errorf("no algorithm for %v", spec)
 	}
 	p.told.made(algorithm, spec)
-	made, err := p.names[algorithm-len(p.users)].make(spec)
-	if err != nil || !p.prove {
-		return made, err
-	}
-	key := fmt.Sprintf("%s %v", made.Name, made.Spec)
-	if _, known := verified.Load(key); known {
-		return made, nil
-	}
-	if _, err = verify.Plan(made, verify.Options{Brief: true}); err == nil {
-		err = provenAsRun(made)
-	}
-	if err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "GOCCL_VERIFY=always: algorithm %s for %v is wrong; choose another and report this", made.Name, spec)
-	}
-	verified.Store(key, made)
-	return made, nil
+	made, err = p.names[algorithm-len(p.users)].make(spec)
+	return made, "", err
 }
 
-// verified remembers what this process has verified: the texts of plans, for a file is read anew for every group, and what the catalogue has made.
+// verified remembers the texts of plans that this process has verified, for a file is read anew for every group.
 var verified sync.Map // string → *plan.Plan
 
 // loadPlans reads and verifies the plans of the files that GOCCL_PLAN names. contents is what ranks compare.
@@ -264,30 +265,6 @@ func loadPlan(data []byte, determinism int) (*plan.Plan, error) {
 	if _, err := verify.Accept(p, determinism, verify.Options{}); err != nil {
 		return nil, err
 	}
-	if err := provenAsRun(p); err != nil {
-		return nil, err
-	}
 	verified.Store(key, p)
 	return p, nil
-}
-
-// provenAsRun proves a plan in the forms in which groups run it: with windows and without, with short and with long blocks. What a group
-// refuses to run needs no proof.
-func provenAsRun(p *plan.Plan) error {
-	for _, windows := range []bool{false, true} {
-		short, long, err := exec.AsRun(p, windows)
-		if errors.Is(err, fault.NotSupported) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		for _, made := range []*plan.Plan{short, long} {
-			if _, err := verify.Plan(made, verify.Options{Brief: true}); err != nil {
-				return fault.Wrap(fault.Internal, err, "plan %s is right and would run wrongly (windows %v, long blocks %v); please report this",
-					p.Name, windows, made == long)
-			}
-		}
-	}
-	return nil
 }

@@ -1,76 +1,27 @@
 package exec
 
 import (
+	"math"
 	"slices"
 
-	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/verify"
 )
 
 // AsRun is a plan in the forms in which Comms run it, to be proven: what its signals have become,
 // and in which order its copies are made, where blocks are short and where they are so long that
-// copies are fused. windows says that ranks share memory. Where the group cannot run the plan it
-// fails as the group does.
+// copies are fused; and what stands around its steps, for sequences. windows says that ranks share
+// memory. Where the group cannot run the plan it fails as the group does.
 //
 // A signal that is a word in a window is given to nobody in particular: the word counts. So a wait
 // for it becomes a wait for the first instruction that publishes as much, and that one a signal to
 // whoever waits for it.
-func AsRun(p *plan.Plan, windows bool) (short, long *plan.Plan, err error) {
+func AsRun(p *plan.Plan, windows bool) (short, long verify.Operation, err error) {
 	programs, err := compileAll(p, windows)
 	if err != nil {
-		return nil, nil, err
-	}
-	for rank := range programs {
-		if why := programs[rank].wrongEnds(); why != "" {
-			return nil, nil, fault.New(fault.Internal, "plan %s as rank %d runs it: %s", p.Name, rank, why)
-		}
+		return short, long, err
 	}
 	return lift(p, programs, false), lift(p, programs, true), nil
-}
-
-// wrongEnds says what is wrong with the instructions that stand around the steps; nothing if windows
-// are accessed behind opEnter and before opLeave only, in all lanes, and exposed memory is drained
-// after that. Package verify proves sequences of operations that do so.
-func (p *program) wrongEnds() string {
-	if !p.low.slots {
-		return ""
-	}
-	left, drained := 0, 0
-	for l, lane := range p.lanes {
-		inside := false
-		for i := range lane {
-			switch b := &lane[i]; {
-			case b.op == opEnter:
-				inside = true
-			case b.op == opLeave:
-				if left++; len(b.gates) != len(p.lanes)-1 {
-					return "it leaves the slot while other lanes run"
-				}
-				for _, g := range b.gates {
-					if g.pipelined || g.step != len(p.low.lanes[g.lane])-1 {
-						return "it leaves the slot while other lanes run"
-					}
-				}
-				inside = false
-			case b.op == opDrain:
-				if drained++; left == 0 || i != len(lane)-1 || l != len(p.lanes)-1 {
-					return "it drains what it exposes before it has left the slot"
-				}
-			case !inside:
-				return "it uses the slot before it has entered, or after it has left"
-			}
-		}
-		if inside && len(p.lanes) == 1 {
-			return "it does not leave the slot"
-		}
-	}
-	if left != 1 {
-		return "it does not leave the slot once"
-	}
-	if p.low.lends && drained != 1 {
-		return "it does not drain what it exposes"
-	}
-	return ""
 }
 
 // compileAll is the structure of the programs of all ranks.
@@ -81,9 +32,19 @@ func compileAll(p *plan.Plan, windows bool) ([]program, error) {
 		w.ranks = make([]sharedRank, p.Spec.Ranks)
 		w.arenas = make([][]byte, p.Spec.Ranks)
 	}
+	made := *p // makes each rank's program once: all ask for all
+	flat := make([]plan.Program, p.Spec.Ranks)
+	made.Program = func(rank int) plan.Program { return flat[rank] }
+	for rank := range flat {
+		prog := p.Program(rank)
+		if err := p.ValidateProgram(rank, &prog); err != nil {
+			return nil, err
+		}
+		flat[rank] = prog.Flat()
+	}
 	programs := make([]program, p.Spec.Ranks)
 	for rank := range programs {
-		low, err := lower(p, rank, max(p.Chans, PlanChannels), &w)
+		low, err := lower(&made, rank, max(p.Chans, PlanChannels), &w)
 		if err != nil {
 			return nil, err
 		}
@@ -94,22 +55,69 @@ func compileAll(p *plan.Plan, windows bool) ([]program, error) {
 }
 
 // lift makes a plan of programs again.
-func lift(p *plan.Plan, programs []program, long bool) *plan.Plan {
+func lift(p *plan.Plan, programs []program, long bool) verify.Operation {
 	all := make([]lifted, len(programs))
 	for rank := range all {
 		all[rank] = lifted{program: &programs[rank], signals: map[int][]int{}}
 	}
-	if programs[0].low.words {
+	low := programs[0].low
+	made := *p
+	if !low.lends {
+		made.Alias &^= plan.Lend // for want of room in a notice, say
+	}
+	op := verify.Operation{Plan: &made}
+	if low.words {
+		made.Flags, op.Records = 1, plan.WindowNotices
 		for rank := range all {
 			all[rank].meet(rank, all)
 		}
 	}
-	made := *p
-	if programs[0].low.words {
-		made.Flags = 1
-	}
 	made.Program = func(rank int) plan.Program { return all[rank].plan(long) }
-	return &made
+	if low.slots {
+		op.Slots, op.Ends = plan.WindowSlots, func(rank int) verify.Ends { return all[rank].ends(long) }
+	}
+	return op
+}
+
+// ends is what stands around the steps of plan.
+func (l *lifted) ends(long bool) verify.Ends {
+	e := verify.Ends{Enter: make([]int, len(l.low.lanes)), Leave: make([]int, len(l.low.lanes)), Never: true}
+	for lane := range l.lanes {
+		if lane < len(e.Enter) {
+			e.Enter[lane] = math.MaxInt
+		}
+		for i := range l.lanes[lane] {
+			switch b := &l.lanes[lane][i]; b.op {
+			case opEnter:
+				e.Enter[lane] = l.count(lane, long, func(before int) bool { return before < i })
+			case opLeave:
+				e.Never = false
+				if lane < len(e.Leave) {
+					e.Leave[lane] = l.count(lane, long, func(before int) bool { return before < i })
+				}
+				for _, g := range b.gates {
+					e.Leave[g.lane] = l.count(g.lane, long, func(before int) bool { return l.lanes[g.lane][before].pc <= g.step })
+				}
+			case opDrain:
+				e.Drain = true
+				if e.Never { // it waits for itself
+					return e
+				}
+			}
+		}
+	}
+	return e
+}
+
+// count is how many steps of plan a lane makes of some instructions.
+func (l *lifted) count(lane int, long bool, of func(i int) bool) int {
+	var steps []plan.Step
+	for i := range l.lanes[lane] {
+		if of(i) {
+			steps = l.appendSteps(steps, lane, i, long)
+		}
+	}
+	return len(steps)
 }
 
 // lifted is the program of one rank on its way back to a plan.
@@ -184,7 +192,7 @@ func (l *lifted) appendSteps(steps []plan.Step, lane, i int, long bool) []plan.S
 	b := &l.lanes[lane][i]
 	s := b.step
 	if s == nil {
-		return steps // how operations follow each other is proven apart
+		return steps // see ends
 	}
 	made := plan.Step{Kind: s.kind, Dst: s.dst, Src: s.src, From: s.from, Peer: s.peer, Chan: s.channel,
 		MsgFirst: s.msgFirst, Final: s.final}

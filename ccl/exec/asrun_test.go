@@ -38,7 +38,7 @@ func TestCatalogueAsRun(t *testing.T) {
 					what := fmt.Sprintf("%v/%s %v on %d ranks, root %d, windows %v", s.Coll, s.Name, s.shape, ranks, root, windows)
 					short, long, err := exec.AsRun(p, windows)
 					require.NoError(t, err, what)
-					for _, made := range []*plan.Plan{short, long} {
+					for _, made := range []*plan.Plan{short.Plan, long.Plan} {
 						for rank := range ranks {
 							require.NoError(t, made.Validate(rank), what)
 						}
@@ -88,18 +88,8 @@ func TestMutantsOfPrograms(t *testing.T) {
 
 // likeThePlan compares what a mutant does, in an order that dice draw, with what its plan does.
 func likeThePlan(p, mutant *plan.Plan, dice *rand.Rand) error {
-	coll, ranks := p.Spec.Coll, p.Spec.Ranks
 	length := func(e plan.Extent) int { return 4 * p.Split }
-	in := make([][][]int32, ranks)
-	for rank := range in {
-		for range coll.InBlocks(ranks, rank, p.Spec.Root) {
-			block := make([]int32, 4*p.Split)
-			for i := range block {
-				block[i] = dice.Int31n(1000)
-			}
-			in[rank] = append(in[rank], block)
-		}
-	}
+	in := randomBlocks(p, dice)
 	want, err := result(p, dtype.Sum, 1, in, length)
 	if err != nil {
 		return err

@@ -70,9 +70,9 @@
 // # Proof
 //
 // What runs is no longer the plan as it was written: signals are words, copies are fused and stand earlier, steps are cut into
-// chunks. AsRun makes a plan of the programs again (asrun.go), which package verify proves like any other: those of the
-// catalogue in tests, those of users before their first use. How operations follow each other (slots, draining) is proven apart
-// (package verify, "Sequences").
+// chunks. AsRun makes a plan of the programs again, with what stands around its steps: where each rank enters and leaves its slot, and
+// drains (asrun.go). Package verify proves that like any other plan, and sequences of such operations: those of the catalogue in
+// tests, those of users and of large groups before their first use.
 //
 // # Lengths
 //

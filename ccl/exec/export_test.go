@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/verify"
 )
 
 // WindowChannel is the channel of puts and signals.
@@ -57,7 +59,7 @@ func Mutants(p *plan.Plan, windows, long bool, rank int, visit func(what string,
 			with := func(change string, mutant []instr) {
 				programs[rank].lanes = slices.Clone(right)
 				programs[rank].lanes[l] = mutant
-				visit(fmt.Sprintf("rank %d, %d.%d (%v) %s", rank, l, b.pc, b.step.kind, change), lift(p, programs, long))
+				visit(fmt.Sprintf("rank %d, %d.%d (%v) %s", rank, l, b.pc, b.step.kind, change), lift(p, programs, long).Plan)
 			}
 			altered := func(change string, alter func(b *instr)) {
 				mutant := slices.Clone(lane)
@@ -92,4 +94,68 @@ func Mutants(p *plan.Plan, windows, long bool, rank int, visit func(what string,
 	}
 	programs[rank].lanes = right
 	return nil
+}
+
+// EndMutants makes operations of the programs of p with one mistake each in what stands around the steps of one rank's
+// program: it enters or leaves the slot too early, too late or not at all, or does not drain.
+func EndMutants(p *plan.Plan, long bool, rank int, visit func(what string, mutant verify.Operation)) error {
+	programs, err := compileAll(p, true)
+	if err != nil {
+		return err
+	}
+	names := map[opcode]string{opEnter: "enters", opLeave: "leaves", opDrain: "drains"}
+	right := programs[rank].lanes
+	for l, lane := range right {
+		for i := range lane {
+			name := names[lane[i].op]
+			if name == "" {
+				continue
+			}
+			with := func(change string, mutant []instr) {
+				programs[rank].lanes = slices.Clone(right)
+				programs[rank].lanes[l] = mutant
+				visit(fmt.Sprintf("rank %d %s %s", rank, name, change), lift(p, programs, long))
+			}
+			without := slices.Delete(slices.Clone(lane), i, i+1)
+			with("never", without)
+			for k := range lane {
+				if k != i {
+					with(map[bool]string{true: "too early", false: "too late"}[k < i], slices.Insert(slices.Clone(without), k, lane[i]))
+				}
+			}
+			for k := range lane[i].gates {
+				mutant := slices.Clone(lane)
+				mutant[i].gates = slices.Delete(slices.Clone(lane[i].gates), k, k+1)
+				with("before a lane has ended", mutant)
+			}
+		}
+	}
+	programs[rank].lanes = right
+	return nil
+}
+
+// Turns is how a group lays out the windows of a call with so many elements in a block: in how many slots, and how many operations may
+// be under way.
+func Turns(p *plan.Plan, elements int) (slots, turns int, err error) {
+	programs, err := compileAll(p, true)
+	if err != nil || !programs[0].low.slots {
+		return 0, 0, err
+	}
+	low := programs[0].low
+	c := &Comm{size: p.Spec.Ranks}
+	c.windows.slot = 1 << 20
+	call := &Call{Coll: p.Spec.Coll, Type: dtype.F32}
+	for range p.Spec.Coll.InBlocks(p.Spec.Ranks, p.Spec.Root, p.Spec.Root) {
+		call.In = append(call.In, Block{Count: elements})
+	}
+	var l layout
+	l.cut(c, low, call, 0)
+	if low.window == 0 {
+		return plan.WindowNotices, int(l.turns), nil // there are records only
+	}
+	shifts := map[int]bool{}
+	for _, shift := range l.shift {
+		shifts[shift] = true
+	}
+	return len(shifts), int(l.turns), nil
 }

@@ -21,7 +21,6 @@ type reference[T number] struct {
 	pc       [][]int    // by rank, lane
 	messages map[[3]int][][][]T
 	signals  map[[3]int]int
-	dice     *rand.Rand // of the schedule; nil for one that is always the same
 }
 
 // result is every rank's blocks of Out. in is every rank's blocks of In; length the elements of a block.
@@ -32,28 +31,7 @@ func result[T number](p *plan.Plan, op dtype.Op, factor float64, in [][][]T, len
 // scheduled is result in a schedule that dice draw.
 func scheduled[T number](p *plan.Plan, op dtype.Op, factor float64, in [][][]T, length func(plan.Extent) int, dice *rand.Rand) ([][][]T, error) {
 	ranks := p.Spec.Ranks
-	m := &reference[T]{p: p, op: op, factor: factor, dice: dice, messages: map[[3]int][][][]T{}, signals: map[[3]int]int{}}
-	for rank := range ranks {
-		program := p.Program(rank)
-		program = program.Flat()
-		m.programs = append(m.programs, program)
-		m.pc = append(m.pc, make([]int, len(program.Lanes)))
-		var memory [4][][]T
-		for _, block := range in[rank] {
-			for j := range p.Split {
-				lo, hi := plan.Part(len(block), p.Split, j)
-				memory[plan.In] = append(memory[plan.In], block[lo:hi:hi])
-			}
-		}
-		for buf, chunks := range map[plan.Buffer]int{plan.Out: p.OutChunks(rank), plan.Tmp: len(program.Tmp), plan.Win: len(program.Win)} {
-			for i := range chunks {
-				e := p.Extent(rank, &program, buf, i)
-				lo, hi := plan.Part(length(e), p.Split, e.Part)
-				memory[buf] = append(memory[buf], make([]T, hi-lo))
-			}
-		}
-		m.memory = append(m.memory, memory)
-	}
+	m := newReference(p, op, factor, in, length)
 	var lanes [][2]int
 	for rank := range ranks {
 		for lane := range m.programs[rank].Lanes {
@@ -81,16 +59,49 @@ func scheduled[T number](p *plan.Plan, op dtype.Op, factor float64, in [][][]T, 
 				return nil, fmt.Errorf("the reference is stuck at rank %d, lane %d, step %d: %v", rank, lane, m.pc[rank][lane], steps[m.pc[rank][lane]].Kind)
 			}
 		}
-		chunks := m.memory[rank][plan.Out]
-		for b := 0; b < len(chunks); b += p.Split {
-			var block []T
-			for j := range p.Split {
-				block = append(block, chunks[b+j]...)
-			}
-			out[rank] = append(out[rank], block)
-		}
+		out[rank] = m.result(rank)
 	}
 	return out, nil
+}
+
+// newReference lays out the memory of all ranks.
+func newReference[T number](p *plan.Plan, op dtype.Op, factor float64, in [][][]T, length func(plan.Extent) int) *reference[T] {
+	m := &reference[T]{p: p, op: op, factor: factor, messages: map[[3]int][][][]T{}, signals: map[[3]int]int{}}
+	for rank := range p.Spec.Ranks {
+		program := p.Program(rank)
+		program = program.Flat()
+		m.programs = append(m.programs, program)
+		m.pc = append(m.pc, make([]int, len(program.Lanes)))
+		var memory [4][][]T
+		for _, block := range in[rank] {
+			for j := range p.Split {
+				lo, hi := plan.Part(len(block), p.Split, j)
+				memory[plan.In] = append(memory[plan.In], block[lo:hi:hi])
+			}
+		}
+		for buf, chunks := range map[plan.Buffer]int{plan.Out: p.OutChunks(rank), plan.Tmp: len(program.Tmp), plan.Win: len(program.Win)} {
+			for i := range chunks {
+				e := p.Extent(rank, &program, buf, i)
+				lo, hi := plan.Part(length(e), p.Split, e.Part)
+				memory[buf] = append(memory[buf], make([]T, hi-lo))
+			}
+		}
+		m.memory = append(m.memory, memory)
+	}
+	return m
+}
+
+// result is a rank's blocks of Out.
+func (m *reference[T]) result(rank int) (out [][]T) {
+	chunks := m.memory[rank][plan.Out]
+	for b := 0; b < len(chunks); b += m.p.Split {
+		var block []T
+		for j := range m.p.Split {
+			block = append(block, chunks[b+j]...)
+		}
+		out = append(out, block)
+	}
+	return out
 }
 
 // step does the next step of a lane, if it can be done.

@@ -11,6 +11,8 @@ type action struct {
 	kind            plan.Kind
 	msgFirst, final bool
 	window          bool  // it accesses a window
+	enters          bool  // sequences: it comes after its rank has entered the slot
+	inside          bool  // sequences: it comes before its rank leaves that
 	op              uint8 // which plan of a sequence
 	peer, channel   int32
 	dst             ref

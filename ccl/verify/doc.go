@@ -82,6 +82,12 @@
 // when all have left it is an edge from the ends of all ranks to that step, and may itself be waited for in a
 // deadlock (sequence.go). Accept does this for plans from files, with both numbers of slots of the executor.
 //
+// Where it is known at which steps a program enters, leaves and drains (Ends), that is what is executed: steps behind the
+// entering wait for it, a rank has left behind the steps that come before its leaving, and where it lends memory of its
+// caller, that is the caller's again when it has ended. A signal or wait accesses the record of its operation, as others
+// access windows. Package exec lifts its programs to such operations, and the tests that do wrong there what can be done
+// wrong (one operation too many under way, left too early, not drained) show what is found.
+//
 // # Counterexamples
 //
 // A failure is reduced to steps that show it when all others are taken away, by trying (minimal.go).

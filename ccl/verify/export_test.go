@@ -8,8 +8,11 @@ func Shows(plans []*plan.Plan, credits bool, bad *Counterexample, steps []Line) 
 	if err != nil {
 		return false
 	}
-	j.takeTurns(WithSlots(plans...))
-	j.noCredits = !credits
+	ops := WithSlots(plans...)
+	if !credits {
+		ops = withoutCredits(ops)
+	}
+	j.takeTurns(ops)
 	x, _ := j.run(bad.InPlace, true, &Report{})
 	d := &reduction{x: x, bad: bad}
 	d.number()
@@ -22,19 +25,27 @@ func Shows(plans []*plan.Plan, credits bool, bad *Counterexample, steps []Line) 
 
 // SequenceWithoutCredits is Sequence without the rule that a slot is entered only after all ranks have left it.
 func SequenceWithoutCredits(plans []*plan.Plan) error {
-	return sequence(WithSlots(plans...), Options{}, false)
+	return Sequence(withoutCredits(WithSlots(plans...)), Options{})
+}
+
+// withoutCredits makes nobody wait before a slot is entered.
+func withoutCredits(ops []Operation) []Operation {
+	for k := range ops {
+		ops[k].Turns = len(ops)
+	}
+	return ops
 }
 
 // WithSlots is operations whose windows lie in slots.
 func WithSlots(plans ...*plan.Plan) []Operation {
 	var ops []Operation
 	for _, p := range plans {
-		ops = append(ops, Operation{p, plan.WindowSlots})
+		ops = append(ops, Operation{Plan: p, Slots: plan.WindowSlots})
 	}
 	return ops
 }
 
 // RepeatWithoutCredits is SequenceWithoutCredits of a plan that follows itself.
 func RepeatWithoutCredits(p *plan.Plan, slots, times int) error {
-	return sequence(Repeat(p, slots, times), Options{}, false)
+	return Sequence(withoutCredits(Repeat(p, slots, times)), Options{})
 }

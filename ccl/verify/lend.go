@@ -45,6 +45,10 @@ func (x *execution) borrow(l *lane, m *memory, r ref, i int) *Counterexample {
 	if loan.ref.N == 0 || loan.place < 0 {
 		return nil
 	}
+	if x.credits != nil && x.ranks[r.rank].op > x.op(l) {
+		return x.counterexample(x.op(l), Overwritten, fmt.Sprintf("%s reads %s, which stands for %v, after rank %d has ended, whose caller may write that",
+			x.name(l), chunk(l.rank, r, i), loan.ref, r.rank), x.here(l))
+	}
 	lender := ref{r.rank, int32(loan.ref.At), 1, loan.ref.Buf}
 	if other, ok := x.conflict(l, m, loan.place, false, false); ok {
 		return x.race(l, lender, 0, other, "reads through the window", "writes")

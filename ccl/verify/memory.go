@@ -20,6 +20,7 @@ type memory struct {
 	shared      int             // the first place that other ranks may read, and that counts as of the window: all do where the window stands for others
 	lent        []loan          // by chunk of the window, where it may stand for memory of the caller; else nil
 	touched     map[int32]int32 // in sequences: for each lane its last access to the window
+	recorded    map[int32]int32 // in sequences: the same of the record
 }
 
 // stamp is a step of a lane, by its number; end is ended(step), 0 for the caller.

@@ -191,7 +191,7 @@ func (c *code) follows(a *action, p point) bool {
 // that may not have ended: fragment by fragment, since its message has come through that step, which has the place in
 // the same chunk.
 func (x *execution) behind(l *lane, m *memory, place int, s stamp) bool {
-	if !x.full || !receives(l.code[l.pc].kind) {
+	if !x.full || l.pc == len(l.code) || !receives(l.code[l.pc].kind) {
 		return false
 	}
 	t := l.trail

@@ -61,6 +61,9 @@ func (x *execution) signal(l *lane, a *action) *Counterexample {
 	if bad := x.inOrder(l, &st.lastSend, "signals given"); bad != nil {
 		return bad
 	}
+	if bad := x.touchRecord(l, a, l.rank); bad != nil {
+		return bad
+	}
 	known := x.clocks.copyOf(l.clock)
 	x.clocks.at(known)[l.id-l.offset] = ended(l.pc)
 	*l.clock.rounds()++
@@ -89,6 +92,9 @@ func (x *execution) wait(l *lane, a *action) (over bool, bad *Counterexample) {
 	given := &s.lane.code[s.step]
 	if given.op != a.op {
 		return false, x.crossed(s.lane, s.step, l)
+	}
+	if bad := x.touchRecord(l, a, int(a.peer)); bad != nil {
+		return false, bad
 	}
 	known := x.clocks.at(s.clock)
 	l.clock.join(known)

@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"cmp"
+
 	"github.com/goccl/goccl/ccl/plan"
 )
 
@@ -17,6 +19,7 @@ type lane struct {
 	clock       clock
 	waits       []int32 // for each step how many others come After it and have not started; nil if none ever does
 	ends        []int32 // for each step its end in clocks, while waits > 0
+	past        []bool  // sequences: for each plan whether all ranks are known to have ended it
 
 	// Of fragments, with clocks about all ranks only (message.go).
 	followers []int32 // for each step how many of those are sends that pass on its fragments; nil if none ever does
@@ -40,9 +43,14 @@ type rank struct {
 	code  *code
 	mem   []*memory // of each plan
 	load  *Load
-	op    int     // the plan it is in; only in sequences
-	left  []int   // for each plan the steps that are left; only in sequences
-	knew  []clock // for each plan what was known when the rank left it; only of barriers in sequences
+
+	// Only in sequences:
+	op      int     // the plan it is in
+	gone    bool    // it has left the slot of that
+	left    []int   // for each plan the steps that are left
+	inside  []int   // for each plan those of them that come before leaving
+	outside []bool  // for each plan whether there were none
+	knew    []clock // for each plan what was known when it ended; only of barriers
 }
 
 // execution runs all ranks of a job on symbols.
@@ -62,6 +70,7 @@ type execution struct {
 	credits  []credit                   // of each plan; only in sequences
 	seek     func(*Counterexample) bool // if not nil, other counterexamples are passed over
 	out      int                        // chunk of Out, or rank, that is looked at in the end
+	returned *Counterexample            // sequences: memory was returned to its caller too early
 }
 
 func newExecution(j *job, inPlace, full bool, report *Report) *execution {
@@ -87,6 +96,9 @@ func newExecution(j *job, inPlace, full bool, report *Report) *execution {
 	}
 	if len(j.plans) > 1 {
 		x.credits = make([]credit, len(j.plans))
+		for op := range x.credits {
+			x.credits[op].clock, x.credits[op].ends = make(clock, x.clocks.size), make(clock, x.clocks.size)
+		}
 		for r := range x.ranks {
 			x.leave(&x.ranks[r])
 		}
@@ -100,11 +112,11 @@ func (x *execution) addRank(r int, load *Load) {
 	base, count := int32(len(x.byID)), len(c.lanes)
 	for k, p := range x.plans {
 		rk.mem = append(rk.mem, newMemory(p, r, base, count, &c.progs[k], x.values[k], x.inPlace))
-		if x.lend {
+		if x.lend && (len(x.plans) == 1 || x.turns[k].lends) {
 			rk.mem[k].lend(c.lent[k])
 		}
 		if len(x.plans) > 1 {
-			rk.mem[k].touched = map[int32]int32{}
+			rk.mem[k].touched, rk.mem[k].recorded = map[int32]int32{}, map[int32]int32{}
 		}
 	}
 	rk.lanes = make([]lane, count)
@@ -115,7 +127,7 @@ func (x *execution) addRank(r int, load *Load) {
 	for i, actions := range c.lanes {
 		l := &rk.lanes[i]
 		*l = lane{rank: r, lane: i, id: base + int32(i), offset: offset, first: base, last: base + int32(count), code: actions,
-			clock: make(clock, x.clocks.size)}
+			clock: make(clock, x.clocks.size), past: make([]bool, len(x.plans))}
 		x.byID = append(x.byID, l)
 		if len(actions) > 0 {
 			x.left++
@@ -141,12 +153,19 @@ func (x *execution) addRank(r int, load *Load) {
 		}
 	}
 	if len(x.plans) > 1 {
-		rk.left = make([]int, len(x.plans))
+		rk.left, rk.inside = make([]int, len(x.plans)), make([]int, len(x.plans))
+		rk.outside = make([]bool, len(x.plans))
 		rk.knew = make([]clock, len(x.plans))
 		for _, actions := range c.lanes {
 			for i := range actions {
 				rk.left[actions[i].op]++
+				if actions[i].inside {
+					rk.inside[actions[i].op]++
+				}
 			}
+		}
+		for op := range rk.outside {
+			rk.outside[op] = rk.inside[op] == 0
 		}
 	}
 }
@@ -164,7 +183,7 @@ func (x *execution) run() *Counterexample {
 		l := x.ready[len(x.ready)-1]
 		x.ready = x.ready[:len(x.ready)-1]
 		l.queued = false
-		if bad := x.advance(l); bad != nil {
+		if bad := cmp.Or(x.advance(l), x.returned); bad != nil {
 			return bad
 		}
 	}
@@ -183,7 +202,7 @@ func (x *execution) advance(l *lane) *Counterexample {
 	for l.pc < len(l.code) {
 		a := &l.code[l.pc]
 		if !l.running {
-			if x.waitsFor(l) != nil || !x.entered(a) {
+			if x.waitsFor(l) != nil || !x.entered(&x.ranks[l.rank], a) {
 				return nil // whoever ends this step enqueues the lane
 			}
 			x.start(l, a)
@@ -266,15 +285,13 @@ func (x *execution) end(l *lane) {
 		}
 	}
 	rk.load.Steps++
-	op := l.code[l.pc].op
+	a := &l.code[l.pc]
 	l.running = false
 	if l.pc++; l.pc == len(l.code) {
 		x.left--
 	}
 	if rk.left != nil {
-		if rk.left[op]--; rk.left[op] == 0 {
-			x.leave(rk)
-		}
+		x.pass(l, a)
 	}
 }
 

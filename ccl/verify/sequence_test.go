@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
@@ -193,4 +195,57 @@ func TestSlots(t *testing.T) {
 			t.Errorf("%d slots, one operation more: %v, want a race", slots, err)
 		}
 	}
+}
+
+// TestEnds has operations that do not enter, leave or end where they should.
+func TestEnds(t *testing.T) {
+	p := getBroadcast(3)
+	p.Alias |= plan.Lend
+	right := func(rank int) verify.Ends {
+		return verify.Ends{Enter: []int{0}, Leave: []int{plan.Len(p.Program(rank).Lanes[0])}, Drain: true}
+	}
+	but := func(wrong int, change func(*verify.Ends)) func(int) verify.Ends {
+		return func(rank int) verify.Ends {
+			e := right(rank)
+			if rank == wrong {
+				change(&e)
+			}
+			return e
+		}
+	}
+	for _, test := range []struct {
+		name           string
+		ends           func(rank int) verify.Ends
+		slots, records int
+		want           string
+	}{
+		{"right", right, 1, 1, ""},
+		{"right, in more slots", right, plan.WindowSlots, plan.WindowNotices, ""},
+		{"rank 0 enters when it has written", but(0, func(e *verify.Ends) { e.Enter[0] = 2 }), 1, 0, "the same slot"},
+		{"rank 0 does not enter", but(0, func(e *verify.Ends) { e.Enter = nil }), 1, 0, "the same slot"},
+		{"rank 1 leaves before it reads", but(1, func(e *verify.Ends) { e.Leave[0] = 1 }), 1, 0, "the same slot"},
+		{"rank 2 leaves before it begins", but(2, func(e *verify.Ends) { e.Leave[0] = 0 }), 1, 0, "the same slot"},
+		{"rank 2 does not leave", but(2, func(e *verify.Ends) { e.Never = true }), 1, 1, "deadlock"},
+		{"rank 0 does not drain", but(0, func(e *verify.Ends) { e.Drain = false }), 1, 1, "caller"},
+		{"rank 1, which lends nothing, does not drain", but(1, func(e *verify.Ends) { e.Drain = false }), 1, 1, ""},
+		{"rank 0 drains before it leaves", but(0, func(e *verify.Ends) { e.Never = true }), 2, 8, "deadlock"},
+		{"a record is used again too early", right, verify.MaxSequence, 1, "the record of rank 0"},
+		{"a slot is used again too early", right, 1, plan.WindowNotices, "the same slot"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			op := verify.Operation{Plan: p, Slots: test.slots, Records: test.records, Ends: test.ends}
+			if strings.HasSuffix(test.name, "used again too early") {
+				op.Turns = 2
+			}
+			err := verify.Sequence(slices.Repeat([]verify.Operation{op}, 4), verify.Options{})
+			if test.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, fault.Invalid)
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+	bad := verify.Operation{Plan: p, Turns: -1}
+	require.ErrorContains(t, verify.Sequence([]verify.Operation{bad, bad}, verify.Options{}), "-1 turns")
 }

@@ -99,13 +99,12 @@ func refuse(bad *Counterexample) error {
 
 // job is what is verified: a plan, or several in sequence.
 type job struct {
-	plans     []*plan.Plan
-	codes     []code    // by rank
-	values    []*values // of each plan
-	full      bool      // clocks must be about all ranks
-	turns     []turn    // of each plan; only in sequences
-	noCredits bool      // sequences: windows are used again without waiting
-	brief     bool
+	plans  []*plan.Plan
+	codes  []code    // by rank
+	values []*values // of each plan
+	full   bool      // clocks must be about all ranks
+	turns  []turn    // of each plan; only in sequences
+	brief  bool
 	// The setting of GOCCL_DETERMINISM that the results must do for.
 	determinism int
 	lend        bool  // windows stand for memory of the caller, as plan.Lend allows

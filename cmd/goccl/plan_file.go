@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/draw"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
@@ -152,6 +153,9 @@ func verifyFile(path string, determinism int, out io.Writer) error {
 		return err
 	}
 	report, err := verify.Accept(p, determinism, verify.Options{})
+	if err == nil {
+		err = ccl.ProveAsRun(p, determinism)
+	}
 	if err != nil {
 		return err
 	}

@@ -51,9 +51,11 @@ class Options(Settings):
             (``GOCCL_TRANSPORT``, default auto)
         tune: File with a table of which algorithm was fastest where, as ``goccl tune --measure`` writes it; its
             rows come before those of the library. GOCCL_ALGO wins over it. (``GOCCL_TUNE``)
-        verify: tested: algorithms of the library run as its tests have proven them, for 1 to 64 ranks; always: each
-            is proven again, for the ranks and root at hand, before its first use. Plans of your own always are.
-            (``GOCCL_VERIFY``, default tested)
+        verify: tested: plans of your own, and all plans of groups of more than 64 ranks, are proven in the form
+            that runs, before their first use; other algorithms of the library run as its tests have proven them. What
+            is too large to be proven in a few seconds runs all the same, and a WARN names it. always: each plan is
+            proven before its first use, for the ranks and root at hand, however long that takes. (``GOCCL_VERIFY``,
+            default tested)
         extra: other settings, by the names of their environment variables.
 
     Making the group raises an error that names a setting that the core does not know, or its value.

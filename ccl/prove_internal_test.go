@@ -1,0 +1,252 @@
+package ccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+)
+
+// Plans of users and of more than 64 ranks are proven before their first use, others where that is asked for.
+func TestMustProve(t *testing.T) {
+	for _, test := range []struct {
+		own, always bool
+		ranks       int
+		want        bool
+	}{
+		{false, false, 1, false},
+		{false, false, 64, false},
+		{false, false, 65, true},
+		{false, false, 4096, true},
+		{true, false, 2, true},
+		{true, false, 65, true},
+		{false, true, 2, true},
+		{true, true, 100, true},
+	} {
+		require.Equal(t, test.want, mustProve(test.own, test.always, test.ranks), "%+v", test)
+	}
+}
+
+// What a proof costs is counted, and not far beyond the bound.
+func TestProofCost(t *testing.T) {
+	made := func(coll dtype.Collective, name string, ranks int) *plan.Plan {
+		a, err := algo.Find(coll, name)
+		require.NoError(t, err)
+		p, err := a.Make(plan.Spec{Coll: coll, Ranks: ranks})
+		require.NoError(t, err)
+		return p
+	}
+	for _, test := range []struct {
+		plan *plan.Plan
+		want int
+	}{
+		{made(dtype.AllReduce, "ring", 65), 65 * 65 * 4 * 64},
+		{made(dtype.AllReduce, "ring", 128), 128 * 128 * 4 * 127},
+		{made(dtype.Barrier, "dissemination", 512), 512 * 512 * 2 * 9},
+		{made(dtype.AllReduce, "ring", 4096), -1},
+		{padded(made(dtype.Broadcast, "binomial", 65), math.MaxInt32), -1},
+	} {
+		cost := proofCost(test.plan)
+		if test.want > 0 {
+			require.Equal(t, test.want, cost, test.plan.Name)
+			require.LessOrEqual(t, cost, mostProof)
+		} else {
+			require.Greater(t, cost, mostProof)
+		}
+	}
+}
+
+// padded is a plan with so many copies more at the end of each rank's first lane, which do nothing.
+func padded(p *plan.Plan, copies int) *plan.Plan {
+	made := *p
+	made.Program = func(rank int) plan.Program {
+		prog := p.Program(rank)
+		prog.Tmp = append(prog.Tmp, plan.Extent{}, plan.Extent{})
+		copied := plan.Step{Kind: plan.Copy, Dst: plan.Ref{Buf: plan.Tmp, At: len(prog.Tmp) - 1, N: 1},
+			Src: []plan.Ref{{Buf: plan.Out, N: 1}}}
+		prog.Lanes[0] = append(prog.Lanes[0], plan.Step{Kind: plan.Loop, Times: copies, Body: []plan.Step{copied}})
+		return prog
+	}
+	return &made
+}
+
+// altered makes the catalogue have other plans for some algorithms, and other names for these, until the test ends.
+func altered(t *testing.T, by map[string]func(*plan.Plan) *plan.Plan) {
+	was := catalogue
+	forget := func() { proofs.Clear(); unproven.Clear() }
+	forget()
+	t.Cleanup(func() { catalogue = was; forget() })
+	catalogue = func() []algo.Algorithm {
+		all := was()
+		for i, right := range all {
+			change := by[right.Coll.String()+"="+right.Name]
+			if change == nil {
+				continue
+			}
+			all[i].Make = func(spec plan.Spec) (*plan.Plan, error) {
+				p, err := right.Make(spec)
+				if err != nil {
+					return nil, err
+				}
+				p = change(p)
+				p.Name = "altered_" + p.Name
+				return p, nil
+			}
+		}
+		return all
+	}
+}
+
+// edited is a plan with other programs.
+func edited(edit func(rank int, prog *plan.Program)) func(*plan.Plan) *plan.Plan {
+	return func(p *plan.Plan) *plan.Plan {
+		made := *p
+		made.Program = func(rank int) plan.Program {
+			prog := p.Program(rank)
+			prog = prog.Flat()
+			edit(rank, &prog)
+			return prog
+		}
+		return &made
+	}
+}
+
+// Groups of more ranks than the catalogue is proven for refuse wrong plans, all ranks alike and before anything has
+// moved, and go on. What is too large to be proven runs, and one line of the process says so for each plan.
+func TestPlansOfManyRanks(t *testing.T) {
+	const ranks = provenRanks + 1
+	altered(t, map[string]func(*plan.Plan) *plan.Plan{
+		"broadcast=window": edited(func(rank int, prog *plan.Program) {
+			if rank == ranks-1 { // reads the window before it is written
+				prog.Lanes[0] = slices.DeleteFunc(prog.Lanes[0], func(s plan.Step) bool { return s.Kind == plan.Wait })
+			}
+		}),
+		"barrier=dissemination": edited(func(rank int, prog *plan.Program) {
+			if rank == 3 {
+				prog.Lanes = nil
+			}
+		}),
+		"all_gather=ring": func(p *plan.Plan) *plan.Plan { return padded(p, mostProof/ranks/ranks) },
+	})
+	sum := func(ctx context.Context, c *Communicator) error {
+		x := []float32{1}
+		if err := AllReduce(ctx, c, x, x, Sum); err != nil || x[0] != ranks {
+			return fmt.Errorf("the sum is %v: %w", x[0], err)
+		}
+		return nil
+	}
+	gather := func(ctx context.Context, c *Communicator) error {
+		x := make([]float32, ranks)
+		return AllGather(ctx, c, []float32{float32(c.Rank())}, x)
+	}
+	calls := []struct {
+		name    string
+		call    groupCall
+		refused bool
+	}{
+		{"sum", sum, false},
+		{"broadcast", broadcast(0, 3), true},
+		{"barrier", barrier, true},
+		{"gather", gather, false},
+		{"sum again", sum, false},
+		{"broadcast again", broadcast(0, 3), true},
+	}
+	opts := Options{Determinism: DefaultDeterminism, Algo: "broadcast=window,barrier=dissemination,all_gather=ring"}
+	lines := printed(t, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		node, comms, err := Local(ctx, ranks, opts)
+		require.NoError(t, err)
+		defer node.Close()
+		errs := make([]error, ranks)
+		var group sync.WaitGroup
+		for rank, c := range comms {
+			group.Go(func() {
+				for _, test := range calls {
+					err := test.call(ctx, c)
+					switch {
+					case !test.refused && err != nil:
+						errs[rank] = fmt.Errorf("%s: %w", test.name, err)
+						return
+					case test.refused && (!errors.Is(err, fault.Internal) || !strings.Contains(err.Error(), "is not proven in the form that runs")):
+						errs[rank] = fmt.Errorf("%s should be refused: %w", test.name, err)
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		for rank, err := range errs {
+			require.NoError(t, err, "rank %d", rank)
+		}
+		other := newPlanner(&opts, nil) // of another group with such windows
+		other.rules.Windows = true
+		other.warn = func(format string, args ...any) { t.Errorf("warned twice: "+format, args...) }
+		spec := plan.Spec{Coll: dtype.AllGather, Ranks: ranks}
+		_, err = other.Make(other.Choose(spec.Coll, ranks, 4), spec)
+		require.NoError(t, err)
+	})
+	require.Len(t, lines, 1)
+	require.Contains(t, lines[0], "WARN rank 0 group local: plan altered_ring (all_gather on 65 ranks) is too large to be proven")
+	require.Contains(t, lines[0], "`goccl verify --all --ranks 65 --coll all_gather --algo altered_ring`")
+	require.Contains(t, runsUnproven(&plan.Plan{Name: "own"}, "own.plan"), "`goccl verify own.plan` proves it, GOCCL_VERIFY")
+}
+
+// What is proven again is what runs; a plan that is wrong is refused before anything moves.
+func TestProve(t *testing.T) {
+	p := newPlanner(&Options{Verify: "always", Algo: "all_reduce=direct"}, nil)
+	spec := plan.Spec{Coll: dtype.AllReduce, Ranks: 5}
+	for range 2 {
+		made, err := p.Make(p.Choose(spec.Coll, spec.Ranks, 8), spec)
+		require.NoError(t, err)
+		require.Equal(t, "direct", made.Name)
+	}
+	p.names = []named{{dtype.AllReduce, "forgets", func(s plan.Spec) (*plan.Plan, error) {
+		return &plan.Plan{Name: "forgets", Spec: s, Split: 1, Program: func(int) plan.Program {
+			one := plan.Ref{Buf: plan.Out, N: 1}
+			return plan.Program{Lanes: [][]plan.Step{{{Kind: plan.Copy, Dst: one, Src: []plan.Ref{{Buf: plan.In, N: 1}}, Final: true}}}}
+		}}, nil
+	}}}
+	_, err := p.Make(0, spec)
+	require.ErrorIs(t, err, fault.Internal)
+	require.ErrorContains(t, err, "plan forgets (all_reduce on 5 ranks) is refused")
+}
+
+// What goccl verify proves is every form that a group may run.
+func TestProveAsRun(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(rank int, prog *plan.Program)
+		want   string
+	}{
+		{"right", func(int, *plan.Program) {}, ""},
+		{"a rank does not wait", func(rank int, prog *plan.Program) {
+			if rank == 1 {
+				prog.Lanes[0] = prog.Lanes[0][1:]
+			}
+		}, "before anything was written"},
+	} {
+		a, err := algo.Find(dtype.Broadcast, "window")
+		require.NoError(t, err)
+		p, err := a.Make(plan.Spec{Coll: dtype.Broadcast, Ranks: 3})
+		require.NoError(t, err)
+		err = ProveAsRun(edited(test.change)(p), DefaultDeterminism)
+		if test.want == "" {
+			require.NoError(t, err, test.name)
+		} else {
+			require.ErrorContains(t, err, test.want, test.name)
+		}
+	}
+}
