@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/mem"
@@ -177,14 +178,14 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	if planner.rules.Shared {
 		slot = agreedSlot(peers, windows)
 	}
-	var window *mem.Window
+	var shared *mem.Window
 	if slot > 0 {
 		between := func(route string) bool { return route != "" && route != "inproc" }
-		if window, err = mem.NewWindow(exec.WindowBytes(slot), slices.ContainsFunc(routes, between)); err != nil {
+		if shared, err = mem.NewWindow(window.Bytes(slot), slices.ContainsFunc(routes, between)); err != nil {
 			return nil, e.named(err)
 		}
 	}
-	planner.rules.Windows = window != nil
+	planner.rules.Windows = shared != nil
 	var group sync.WaitGroup
 	limit := make(chan struct{}, 64) // connections being made at the same time
 	for peer, fabric := range fabrics {
@@ -195,17 +196,17 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 			limit <- struct{}{}
 			defer func() { <-limit }()
 			links[peer], errs[peer] = fabric.Connect(ctx, peers[peer].Fabrics[fabric.Name()],
-				transport.Session{ID: session, Rank: e.cfg.Rank, Peer: peer, Channels: exec.LinkChannels(channels), Key: key, Window: window})
+				transport.Session{ID: session, Rank: e.cfg.Rank, Peer: peer, Channels: exec.LinkChannels(channels), Key: key, Window: shared})
 		})
 	}
 	group.Wait()
-	window.Joined()
+	shared.Joined()
 	if err := joinErrors(errs, peers); err != nil {
 		closeLinks(links)
-		window.Release()
+		shared.Release()
 		return nil, e.named(err)
 	}
-	relax, bytes := park.Join(threads(peers, local)), int64(window.Size())
+	relax, bytes := park.Join(threads(peers, local)), int64(shared.Size())
 	e.node.windows.Add(bytes)
 	planner.told = e.journal(planner)
 	leave := sync.OnceFunc(func() {
@@ -215,13 +216,13 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	})
 	e.log("INFO", "joined %d ranks: %s", e.cfg.Size, summary(routes))
 	comm, err := exec.New(exec.Options{Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Bell: e.node.bell,
-		Channels: channels, Window: window, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout, FastBF16: e.fastBF16(peers),
-		Arena: e.node.arenaFor(window), Cache: e.node.cache, Record: ringOf(e.cfg.Options.Recorder)})
+		Channels: channels, Window: shared, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout, FastBF16: e.fastBF16(peers),
+		Arena: e.node.arenaFor(shared), Cache: e.node.cache, Record: ringOf(e.cfg.Options.Recorder)})
 	if err != nil {
 		planner.told = nil
 		leave()
 		closeLinks(links)
-		window.Release()
+		shared.Release()
 		return nil, e.named(err)
 	}
 	return e.node.register(comm, leave)
@@ -243,8 +244,8 @@ func (n *Node) windowSlot(ranks, most int) int {
 	if used > 0 {
 		free -= windowReserve
 	}
-	share := max(free, min(left, ranks*exec.WindowBytes(smallSlot))) / ranks
-	slot := min(most, (share-exec.WindowBytes(0))/plan.WindowSlots) &^ (mem.Align - 1)
+	share := max(free, min(left, ranks*window.Bytes(smallSlot))) / ranks
+	slot := min(most, (share-window.Bytes(0))/plan.WindowSlots) &^ (mem.Align - 1)
 	if slot < leastSlot {
 		return 0
 	}

@@ -105,7 +105,7 @@ func (c *Comm) hearTold(peer, channel int, data []byte, m transport.Meta) (ahead
 // waitsForWord reports whether this rank waits for a word of a peer.
 func (c *Comm) waitsForWord(peer int) bool {
 	for lane := range c.frame.lanes {
-		if b := c.frame.waitsAt(lane); b != nil && b.op == opWait && b.peer == peer && !c.windows.heard(peer, b.nth) {
+		if b := c.frame.waitsAt(lane); b != nil && b.op == opWait && b.peer == peer && !c.windows.Heard(peer, b.nth) {
 			return true
 		}
 	}
@@ -138,8 +138,8 @@ func (c *Comm) strangers() error {
 				break
 			}
 		}
-		if w := &c.windows; w.slot > 0 && !f.prog.low.words && w.heard(peer, 0) && f.contradicts(w.notice(peer).meta) {
-			return c.mismatch(peer, w.notice(peer).meta, 0)
+		if w := &c.windows; w.Slot > 0 && !f.prog.low.words && w.Heard(peer, 0) && f.contradicts(w.Record(peer).Call) {
+			return c.mismatch(peer, w.Record(peer).Call, 0)
 		}
 		if err := c.inboundFrom(peer); err != nil {
 			return err

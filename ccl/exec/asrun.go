@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/verify"
 )
@@ -26,11 +27,9 @@ func AsRun(p *plan.Plan, windows bool) (short, long verify.Operation, err error)
 
 // compileAll is the structure of the programs of all ranks.
 func compileAll(p *plan.Plan, windows bool) ([]program, error) {
-	var w shared
+	w := new(window.Set)
 	if windows {
-		w.slot = max(p.Win, 1) << 10
-		w.ranks = make([]sharedRank, p.Spec.Ranks)
-		w.arenas = make([][]byte, p.Spec.Ranks)
+		w = window.Planned(p.Spec.Ranks, max(p.Win, 1)<<10)
 	}
 	made := *p // makes each rank's program once: all ask for all
 	flat := make([]plan.Program, p.Spec.Ranks)
@@ -44,7 +43,7 @@ func compileAll(p *plan.Plan, windows bool) ([]program, error) {
 	}
 	programs := make([]program, p.Spec.Ranks)
 	for rank := range programs {
-		low, err := lower(&made, rank, max(p.Chans, PlanChannels), &w)
+		low, err := lower(&made, rank, max(p.Chans, PlanChannels), w)
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +139,7 @@ func (l *lifted) meet(rank int, all []lifted) {
 			l.implied[i] = true
 			continue
 		}
-		known[b.peer] = mostSignals // it never comes
+		known[b.peer] = window.MaxSignals // it never comes
 		peer := &all[b.peer]
 		for k := range peer.lanes[0] {
 			if s := &peer.lanes[0][k]; s.op == opSignal && s.nth >= b.nth {

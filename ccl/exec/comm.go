@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/p2p"
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
@@ -64,7 +65,7 @@ type Comm struct {
 	rank, size int
 	width      int                 // channels of a link
 	chans      []transport.Channel // peer*width + channel
-	windows    shared
+	windows    window.Set
 	lastLevel  int // bytes of the last-level cache that this rank can count on; 0: not known
 	timeout    atomic.Int64
 
@@ -93,6 +94,7 @@ type Comm struct {
 	recentLow  *lowered
 	alone      Op // of Run
 	cache      cache
+	fence      park.Fence
 	young      bool // the driver's wait is: it rings when it gives that up
 	broken     *fault.Error
 	idle       int
@@ -134,7 +136,7 @@ func New(opts Options) (*Comm, error) {
 		between[peer] = link.Channel(p2pChannel)
 	}
 	c.frame.lanes, c.turns = make([]laneState, 1), park.NewBell()
-	if err := c.windows.open(&opts); err != nil {
+	if err := c.windows.Open(opts.Rank, opts.Window, opts.Links, opts.Arena); err != nil {
 		return nil, err
 	}
 	c.p2p = p2p.New(c.rank, between, c.messageDone)
@@ -271,7 +273,7 @@ func (c *Comm) do(call *Call) error {
 // ones do. If not, it is to be queued.
 func (c *Comm) try(p *program, call *Call, seq uint64, w *waiter) (ended bool, err error) {
 	f := &c.frame
-	f.begin(p, seq, c.history, c.windows.begun)
+	f.begin(p, seq, c.history, c.windows.Begun)
 	if !p.simple {
 		return false, c.prepare(p, call)
 	}

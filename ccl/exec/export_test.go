@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/verify"
 )
@@ -30,14 +31,13 @@ func Programs(c *Comm) int {
 func Foretell(c *Comm) {
 	w := &c.windows
 	p := &c.cache.each[c.cache.recent]
-	for r := range w.ranks {
+	for r := range c.size {
 		if r != c.rank {
-			n := w.notice(r)
-			n.meta[0] = p.said[0] | uint64(uint32(c.Seq()+1))
-			n.meta[1] = p.said[1]
-			n.meta[2] = p.said[2] ^ uint64(c.history.hash())<<48
-			n.word.Store(w.word(mostSignals))
-			w.ranks[r].page.left.Store(w.begun)
+			n := w.Record(r)
+			n.Call[0] = p.said[0] | uint64(uint32(c.Seq()+1))
+			n.Call[1] = p.said[1]
+			n.Call[2] = p.said[2] ^ uint64(c.history.hash())<<48
+			w.Rank(r).Foretell(w.Turn(), w.Word(window.MaxSignals), w.Begun)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func Turns(p *plan.Plan, elements int) (slots, turns int, err error) {
 	}
 	low := programs[0].low
 	c := &Comm{size: p.Spec.Ranks}
-	c.windows.slot = 1 << 20
+	c.windows.Slot = 1 << 20
 	call := &Call{Coll: p.Spec.Coll, Type: dtype.F32}
 	for range p.Spec.Coll.InBlocks(p.Spec.Ranks, p.Spec.Root, p.Spec.Root) {
 		call.In = append(call.In, Block{Count: elements})

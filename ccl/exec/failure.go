@@ -138,7 +138,7 @@ func (c *Comm) breakOff(err *fault.Error) {
 			link.Close()
 		}
 	}
-	c.windows.own.Release()
+	c.windows.Release()
 }
 
 // mismatch is the error for a fragment, or a notice, that belongs to another call than this rank's.
@@ -153,7 +153,7 @@ func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
 	if m[0] == mine[0] && m[1] == mine[1] && (m[2]^mine[2])&low48 == 0 {
 		// The same call: what differs is the plan, or the calls before.
 		before = "; either they have run different plans, or made different calls before"
-		if earlier, theirs, ok := c.parted(peer); ok {
+		if earlier, theirs, ok := c.windows.Diverged(peer, differ); ok {
 			ours, want = decode(earlier)
 			got, bytes = decode(theirs)
 			before = "; they find out only now"

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/topo"
@@ -90,7 +91,7 @@ func membersOf(t testing.TB, name string, n int, with makeUp) []*member {
 			m.pollers = []transport.Poller{p}
 		}
 		if m.fabric.SharesMemory() {
-			m.window, err = mem.NewWindow(exec.WindowBytes(with.slot), name == "shm")
+			m.window, err = mem.NewWindow(window.Bytes(with.slot), name == "shm")
 			require.NoError(t, err)
 		}
 		m.progress = exec.NewProgress(m.bell)

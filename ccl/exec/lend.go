@@ -2,13 +2,12 @@ package exec
 
 import (
 	"slices"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
-	"github.com/goccl/goccl/transport"
 )
 
 // A call's buffers may lie in memory that the peers have mapped (mem.Arena). Where the plan allows it (plan.Lend, proven by package verify), a
@@ -20,8 +19,6 @@ import (
 // What PREMUL_SUM copies into a window is multiplied by then, so such calls lend nothing.
 
 const (
-	// mostLent is how many chunks a window has at most that lends some: as many fit a notice.
-	mostLent = 47
 	// So many bytes are worth the waiting at the end. Below, a copy takes less: of an all_reduce, whose result is lent too, far longer, since its lines
 	// then go to and fro between the ranks, where those of a window are written over.
 	leastLent        = 32 << 10
@@ -33,36 +30,14 @@ const lendingHash = 0x1e4d
 
 // exposure is what this rank exposes in the operation under way.
 type exposure struct {
-	exposing bool                     // it may
-	mask     uint64                   // by chunk of this rank's window: exposed in the piece under way
-	places   [mostLent]uint64         // where in the arena, for those
-	exposed  [mostLent]unsafe.Pointer // the same here
-}
-
-// openArenas looks for the registered memory of all ranks. Where one has none, nobody lends.
-func (w *shared) openArenas(opts *Options) {
-	if opts.Arena.Size() == 0 {
-		return
-	}
-	arenas := make([][]byte, len(opts.Links))
-	for r, link := range opts.Links {
-		if link == nil {
-			continue
-		}
-		lender, ok := link.(transport.Lender)
-		if !ok {
-			return
-		}
-		if arenas[r] = lender.Arena(); len(arenas[r]) == 0 {
-			return
-		}
-	}
-	w.arena, w.arenas = opts.Arena, arenas
+	exposing        bool                              // it may
+	window.Exposure                                   // in the piece under way
+	exposed         [window.MaxExposed]unsafe.Pointer // where, for those
 }
 
 // lends is what chunks of the window may stand for, nil where the plan, or the group, lends nothing.
-func (w *shared) lends(p *plan.Plan, prog *plan.Program, low *lowered) []plan.Ref {
-	if w.arenas == nil || p.Alias&plan.Lend == 0 || !low.words || low.counts || p.Win > mostLent {
+func lends(w *window.Set, p *plan.Plan, prog *plan.Program, low *lowered) []plan.Ref {
+	if !w.Exposes() || p.Alias&plan.Lend == 0 || !low.words || low.counts || p.Win > window.MaxExposed {
 		return nil
 	}
 	return prog.Lent()
@@ -83,7 +58,7 @@ func (c *Comm) canLend(low *lowered, call *Call) bool {
 			blocks = call.Out
 		}
 		b := &blocks[r.At/low.split]
-		if _, ok := c.windows.arena.Place(b.Ptr); ok {
+		if _, ok := c.windows.Place(b.Ptr, 0); ok {
 			bytes += b.Count * call.Type.Size() / low.split
 		}
 	}
@@ -99,8 +74,8 @@ func worthLending(coll dtype.Collective) int {
 
 // expose decides what chunks of this rank's window stand for in the piece that begins.
 func (c *Comm) expose(p *program, call *Call) {
-	f, arena := &c.frame, c.windows.arena
-	if f.mask = 0; p.piece == 0 {
+	f := &c.frame
+	if f.Mask = 0; p.piece == 0 {
 		f.exposing = c.canLend(p.low, call)
 	}
 	if !f.exposing {
@@ -115,38 +90,14 @@ func (c *Comm) expose(p *program, call *Call) {
 			continue
 		}
 		ptr := source.in(f, call)
-		at, ok := arena.Place(ptr)
-		if !ok || source.bytes > arena.Size()-at {
+		at, ok := c.windows.Place(ptr, source.bytes)
+		if !ok {
 			continue
 		}
-		f.mask |= 1 << i
-		f.places[i], f.exposed[i] = uint64(at), ptr
+		f.Mask |= 1 << i
+		f.Places[i], f.exposed[i] = uint64(at), ptr
 		f.dynamic = true
 	}
-}
-
-// tell writes into a notice what this rank lends. The notices of those that lend nothing stay as they are, so that peers find them in their caches.
-func (l *exposure) tell(n *notice) {
-	if l.mask != 0 {
-		copy(n.lent[:], l.places[:])
-		atomic.StoreUint64(&n.mask, l.mask) // a full fence: the caller may have written its buffers by streaming stores
-	} else if n.mask != 0 {
-		n.mask = 0
-	}
-}
-
-// borrowed is where chunk i of a rank's window is, if that rank lends it. What it says is not believed: ok is false where the chunk, of so many bytes here,
-// would not lie in its arena.
-func (w *shared) borrowed(rank, i, bytes int) (at unsafe.Pointer, lent, ok bool) {
-	n := w.notice(rank)
-	if n.mask>>i&1 == 0 {
-		return nil, false, true
-	}
-	arena, place := w.arenas[rank], atomic.LoadUint64(&n.lent[i])
-	if bytes == 0 || place > uint64(len(arena)) || uint64(bytes) > uint64(len(arena))-place {
-		return nil, true, bytes == 0
-	}
-	return unsafe.Pointer(&arena[place]), true, true
 }
 
 // astray is the error for a place outside of a peer's arena.
@@ -158,9 +109,9 @@ func (c *Comm) astray(peer int) error {
 func (c *Comm) lateRank() (rank int, why string) {
 	switch f := &c.frame; {
 	case f.entering():
-		return c.windows.late(f.prog.turns), "has not ended the operation over windows before the last one"
+		return c.windows.FirstBehind(f.prog.turns), "has not ended the operation over windows before the last one"
 	case f.draining():
-		return c.windows.late(1), "has not read the registered memory that this rank lends"
+		return c.windows.FirstBehind(1), "has not read the registered memory that this rank lends"
 	}
 	return -1, ""
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 )
@@ -56,7 +57,7 @@ type gate struct {
 	pipelined  bool
 }
 
-func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) {
+func lower(p *plan.Plan, rank, channels int, windows *window.Set) (*lowered, error) {
 	prog := p.Program(rank)
 	if err := p.ValidateProgram(rank, &prog); err != nil {
 		return nil, err
@@ -67,15 +68,15 @@ func lower(p *plan.Plan, rank, channels int, windows *shared) (*lowered, error) 
 	}
 	low := &lowered{name: p.Name, split: p.Split, flags: p.Flags, alias: p.Alias, hash: hashOf(p), window: p.Win, tmp: flat.Tmp, win: flat.Win}
 	var count *signals
-	if windows.slot > 0 && p.Needs&plan.Puts != 0 {
+	if windows.Slot > 0 && p.Needs&plan.Puts != 0 {
 		count = countSignals(p, rank)
 	}
 	low.words = count != nil
 	low.slots = low.words || p.Needs&plan.Gets != 0
 	// Where every rank waits for every other, each says with its first signal how long its blocks are, and in how many pieces it sends them.
-	low.told = low.words && count.everyone && p.Spec.Coll == dtype.AllToAll && p.Spec.Ranks <= mostCounts
+	low.told = low.words && count.everyone && p.Spec.Coll == dtype.AllToAll && p.Spec.Ranks <= window.MaxCounts
 	low.counts = exchanges(p) && !low.told
-	low.lent = windows.lends(p, &flat, low)
+	low.lent = lends(windows, p, &flat, low)
 	if low.lends = low.lent != nil; low.lends {
 		low.hash ^= lendingHash
 	}
@@ -123,11 +124,11 @@ func exchanges(p *plan.Plan) bool {
 }
 
 // supported refuses what this executor cannot run. What a plan declares is the same on all ranks, so all refuse alike.
-func supported(p *plan.Plan, prog *plan.Program, rank, channels int, windows *shared) error {
+func supported(p *plan.Plan, prog *plan.Program, rank, channels int, windows *window.Set) error {
 	if p.Chans > channels {
 		return fault.New(fault.NotSupported, "plan %s needs %d channels, links have %d", p.Name, p.Chans, channels)
 	}
-	if err := windows.fits(p, prog); err != nil {
+	if err := fits(windows, p, prog); err != nil {
 		return err
 	}
 	for l, lane := range prog.Lanes {

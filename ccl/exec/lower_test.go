@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 )
@@ -77,7 +78,7 @@ func TestSupported(t *testing.T) {
 	} {
 		t.Run(wrong.name, func(t *testing.T) {
 			prog := wrong.p.Program(0)
-			err := supported(wrong.p, &prog, 0, PlanChannels, &shared{})
+			err := supported(wrong.p, &prog, 0, PlanChannels, new(window.Set))
 			require.ErrorIs(t, err, wrong.code)
 			require.ErrorContains(t, err, wrong.want)
 		})

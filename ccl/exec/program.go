@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/mem"
@@ -150,7 +151,7 @@ func (l *layout) cut(c *Comm, low *lowered, call *Call, piece int) {
 		return
 	}
 	size := call.Type.Size()
-	l.cell = c.windows.slot / low.window &^ (mem.Align - 1)
+	l.cell = c.windows.Slot / low.window &^ (mem.Align - 1)
 	l.reach = l.cell / max(size, 1) * low.split
 	longest := 0
 	if low.counts {
@@ -172,9 +173,9 @@ func (l *layout) cut(c *Comm, low *lowered, call *Call, piece int) {
 		l.turns = plan.WindowSlots
 	}
 	for turn := range l.shift {
-		l.shift[turn] = turn * int(unsafe.Sizeof(notice{}))
+		l.shift[turn] = turn * window.RecordBytes
 		if l.tiny == 0 {
-			l.shift[turn] = turn % plan.WindowSlots * c.windows.slot
+			l.shift[turn] = turn % plan.WindowSlots * c.windows.Slot
 		}
 	}
 }
@@ -212,9 +213,9 @@ func (c *Comm) compile(p *program, low *lowered, call *Call, piece int) error {
 		p.low = nil
 		return fault.New(fault.System, "no memory for the intermediate results of plan %s: more than %d bytes", low.name, maxBytes)
 	}
-	window := total(p.chunks[plan.Win])
-	p.short = window <= mostKept
-	p.exposes = low.lends && !(call.Coll.Reduces() && call.Op == dtype.PremulSum) && (p.last > 0 || window >= worthLending(call.Coll))
+	bytes := total(p.chunks[plan.Win])
+	p.short = bytes <= window.MaxKept
+	p.exposes = low.lends && !(call.Coll.Reduces() && call.Op == dtype.PremulSum) && (p.last > 0 || bytes >= worthLending(call.Coll))
 	p.straight = len(low.lanes) == 1 && low.signallers == nil
 	p.strict, p.unheard = low.told && !sameCounts(call), low.unheard
 	p.calculate(c, call)
@@ -304,9 +305,9 @@ func aligned(bytes int) int { return (bytes + mem.Align - 1) &^ (mem.Align - 1) 
 // windowPlace is where chunk i of a rank's window is, if that is laid out as this rank's.
 func (c *Comm) windowPlace(p *program, rank, i int) (off int, at unsafe.Pointer) {
 	if p.tiny > 0 {
-		return i * p.tiny, unsafe.Pointer(&c.windows.ranks[rank].each[0].tiny)
+		return i * p.tiny, c.windows.Rank(rank).Inline()
 	}
-	return i * p.cell, c.windows.ranks[rank].slots
+	return i * p.cell, c.windows.Rank(rank).Slots()
 }
 
 // length is the bytes of a chunk that is as long as e: from the blocks of the call, or from what

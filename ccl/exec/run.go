@@ -53,7 +53,7 @@ const (
 
 // start begins an operation, or a piece of it. It fails where there is no memory.
 func (c *Comm) start(p *program, call *Call, seq uint64) error {
-	c.frame.begin(p, seq, c.history, c.windows.begun)
+	c.frame.begin(p, seq, c.history, c.windows.Begun)
 	if p.simple {
 		return nil
 	}
@@ -116,7 +116,7 @@ const mostKeptTmp = 4 << 20
 // finish forgets the operation.
 func (f *frame) finish() {
 	f.prog, f.op, f.counting = nil, nil, false
-	f.exposing, f.mask = false, 0
+	f.exposing, f.Mask = false, 0
 	if f.size > mostKeptTmp {
 		f.free()
 	}
@@ -207,7 +207,7 @@ func (c *Comm) runLanes(f *frame, call *Call) (status, error) {
 // longer, which would wait for the store.
 func (c *Comm) runLane(f *frame, p *program, steps []instr, st *laneState, i uint, call *Call, w *waiter) (status, error) {
 	win := &c.windows
-	turn := win.begun % plan.WindowNotices
+	turn := win.Turn()
 	shift, unrung := p.shift[turn], f.unrung
 loop:
 	for ; i < uint(len(steps)); i++ {
@@ -219,28 +219,28 @@ loop:
 		var err error
 		switch b.op {
 		case opSignal:
-			n := win.each[turn]
+			n := win.Own(turn)
 			if b.first {
-				n.meta[0], n.meta[1], n.meta[2] = f.said[0], f.said[1], f.said[2]
-				if b.extended && (f.mask|n.mask != 0 || p.strict) {
+				n.Call[0], n.Call[1], n.Call[2] = f.said[0], f.said[1], f.said[2]
+				if b.extended && (p.strict || n.MayExpose(&f.Exposure)) {
 					c.announceMore(n, call)
 				}
 			}
-			park.Publish(&n.word, win.word(b.nth))
+			n.Publish(win.Word(b.nth))
 			unrung = true
 			continue
 		case opWait:
-			from := &win.ranks[b.peer]
-			n := from.each[turn]
-			if n.word.Load() < win.word(b.nth) {
+			from := win.Rank(b.peer)
+			n := from.Record(turn)
+			if n.Word() < win.Word(b.nth) {
 				f.unrung = unrung
 				if w == nil || !c.listen(f, b, w) {
 					break loop
 				}
 				unrung = f.unrung
 			}
-			from.known = max(from.known, win.begun)
-			if !b.first || !p.strict && !n.differs(&f.said, b.extended) {
+			from.Entered(win.Begun)
+			if !b.first || !p.strict && !n.Differs(&f.said, b.extended) {
 				continue
 			}
 			done, err = true, c.examine(f, b.peer, n, call)
@@ -274,7 +274,7 @@ loop:
 			}
 			done, err = true, c.reduce(f, b, call)
 		case opEnter:
-			if win.late(p.turns) >= 0 && (w == nil || !c.entered(f, w)) {
+			if win.FirstBehind(p.turns) >= 0 && (w == nil || !c.entered(f, w)) {
 				break loop
 			}
 			continue
@@ -317,7 +317,7 @@ loop:
 // drain reports whether no peer reads memory any more that this rank exposes.
 func (c *Comm) drain(f *frame) bool {
 	if f.exposing && f.prog.piece == f.last {
-		if c.windows.late(1) >= 0 {
+		if c.windows.FirstBehind(1) >= 0 {
 			return false
 		}
 		c.lent.Add(1)
@@ -437,7 +437,7 @@ func (c *Comm) locate(f *frame, o *operand, call *Call, bytes int) (unsafe.Point
 	if f.dynamic {
 		switch o.base {
 		case baseOwn:
-			if f.mask>>o.chunk&1 != 0 {
+			if f.Mask>>o.chunk&1 != 0 {
 				return f.exposed[o.chunk], nil
 			}
 		case basePeer:
@@ -451,20 +451,20 @@ func (c *Comm) locate(f *frame, o *operand, call *Call, bytes int) (unsafe.Point
 func (c *Comm) locatePeer(f *frame, o *operand, bytes int) (unsafe.Pointer, error) {
 	peer, i, low := int(o.index), int(o.chunk), f.prog.low
 	if low.lends {
-		if at, lent, ok := c.windows.borrowed(peer, i, bytes); !ok {
+		if at, lent, ok := c.windows.Exposed(peer, i, bytes); !ok {
 			return nil, c.astray(peer)
 		} else if lent {
 			return at, nil
 		}
 	}
-	tiny, n := f.prog.tiny, c.windows.notice(peer)
+	tiny, n := f.prog.tiny, c.windows.Record(peer)
 	if low.told {
-		tiny = low.tiny(n.meta[2]&low48, f.prog.unit)
+		tiny = low.tiny(n.Call[2]&low48, f.prog.unit)
 	}
 	if tiny > 0 {
-		return unsafe.Pointer(&n.tiny[i*tiny]), nil
+		return unsafe.Pointer(&n.Inline[i*tiny]), nil
 	}
-	return unsafe.Add(c.windows.slotOf(peer), i*f.prog.cell), nil
+	return unsafe.Add(c.windows.SlotOf(peer), i*f.prog.cell), nil
 }
 
 // flush wakes the peers that sleep and should see what was published.
@@ -487,21 +487,21 @@ func (c *Comm) entered(f *frame, w *waiter) bool {
 	if turns == plan.WindowNotices {
 		park.Pause(aheadPauses)
 	}
-	return c.awake(w, func() bool { return c.windows.late(turns) < 0 })
+	return c.awake(w, func() bool { return c.windows.FirstBehind(turns) < 0 })
 }
 
 // listen waits awake for a signal that was not there yet, and reports whether it came.
 func (c *Comm) listen(f *frame, b *instr, w *waiter) bool {
 	win := &c.windows
-	for f.prog.short && win.undisturbing(c.rank, b.peer) {
+	for f.prog.short && win.MaySpin(c.rank, b.peer) {
 		if !w.pace.Spin() {
-			win.waitedInVain()
+			win.SpunInVain()
 			break
 		}
-		if win.heard(b.peer, b.nth) {
+		if win.Heard(b.peer, b.nth) {
 			w.pace.Reset()
 			return true
 		}
 	}
-	return c.awake(w, func() bool { return win.heard(b.peer, b.nth) })
+	return c.awake(w, func() bool { return win.Heard(b.peer, b.nth) })
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
@@ -219,14 +220,14 @@ func TestWindowsAreGivenBack(t *testing.T) {
 func TestWindowTooSmall(t *testing.T) {
 	all := members(t, "inproc", 2)
 	_, err := exec.New(exec.Options{Rank: 0, Links: all[0].links, Bell: all[0].bell, Window: func() *mem.Window {
-		w, err := mem.NewWindow(exec.WindowBytes(64)-1, false)
+		w, err := mem.NewWindow(window.Bytes(64)-1, false)
 		require.NoError(t, err)
 		t.Cleanup(w.Release)
 		return w
 	}()})
 	require.ErrorIs(t, err, fault.Invalid)
 	require.ErrorContains(t, err, "the least is 8320")
-	w, err := mem.NewWindow(exec.WindowBytes(2*slotBytes), false)
+	w, err := mem.NewWindow(window.Bytes(2*slotBytes), false)
 	require.NoError(t, err)
 	defer w.Release()
 	_, err = exec.New(exec.Options{Rank: 0, Links: all[0].links, Bell: all[0].bell, Window: w})

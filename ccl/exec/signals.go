@@ -1,12 +1,12 @@
 package exec
 
-import "github.com/goccl/goccl/ccl/plan"
+import (
+	"github.com/goccl/goccl/ccl/exec/window"
+	"github.com/goccl/goccl/ccl/plan"
+)
 
 // mostCounted is the largest group whose signals are words: to know what a word means a rank looks at the programs of all others.
 const mostCounted = 256
-
-// mostSignals is what fits a word.
-const mostSignals = 1<<16 - 1
 
 // signals is what a rank knows of a plan whose signals are words: one word of each rank counts the signals that it has given to anybody. A
 // wait for the third signal of a peer, say, waits for the word that the peer has when it gives that.
@@ -47,7 +47,7 @@ func countSignals(p *plan.Plan, rank int) *signals {
 				}
 			}
 		}
-		if n >= mostSignals {
+		if n >= window.MaxSignals {
 			return nil
 		}
 		c.everyone = c.everyone && len(waits) == p.Spec.Ranks-1
@@ -75,7 +75,7 @@ func (c *signals) nth(i int, lane []plan.Step) (nth int, first bool) {
 		first = !c.heard[s.Peer]
 		c.heard[s.Peer] = true
 		if at >= len(c.of[key]) {
-			return mostSignals, first // it never comes
+			return window.MaxSignals, first // it never comes
 		}
 		return c.of[key][at], first
 	}

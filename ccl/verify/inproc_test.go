@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
@@ -55,7 +56,7 @@ func runInproc(plans []*plan.Plan, ranks int) error {
 	for rank := range ranks {
 		links[rank] = make([]transport.Link, ranks)
 		var err error
-		if windows[rank], err = mem.NewWindow(exec.WindowBytes(slot), false); err != nil {
+		if windows[rank], err = mem.NewWindow(window.Bytes(slot), false); err != nil {
 			return err
 		}
 	}

@@ -1,26 +1,24 @@
-package exec
+package window
 
 import (
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/goccl/goccl/ccl/fault"
 )
 
 // What a peer says of a place is compared with what this rank has mapped, and with the length that this rank expects.
-func TestBorrowedBounds(t *testing.T) {
+func TestExposedBounds(t *testing.T) {
 	const size = 1 << 16
 	arena := make([]byte, size)
-	window := make([]byte, windowHeader)
-	w := shared{ranks: []sharedRank{{}, windowOf((*page)(unsafe.Pointer(&window[0])), nil)}, arenas: [][]byte{nil, arena}}
-	n := w.notice(1)
-	at, lent, ok := w.borrowed(1, 0, 8)
+	window := make([]byte, header)
+	w := Set{ranks: []Rank{{}, windowOf((*page)(unsafe.Pointer(&window[0])), nil)}, arenas: [][]byte{nil, arena}}
+	n := w.Record(1)
+	at, lent, ok := w.Exposed(1, 0, 8)
 	require.True(t, ok)
 	require.False(t, lent)
 	require.Nil(t, at)
-	n.mask = 1<<0 | 1<<(mostLent-1)
+	n.mask = 1<<0 | 1<<(MaxExposed-1)
 	for _, c := range []struct {
 		place uint64
 		bytes int
@@ -30,9 +28,9 @@ func TestBorrowedBounds(t *testing.T) {
 		{0, size + 1, false}, {size - 7, 8, false}, {size, 1, false}, {size + 1, 8, false}, {1 << 63, 8, false}, {^uint64(0), 8, false},
 		{^uint64(0) - 6, 8, false}, {^uint64(0), 0, true}, {8, 1 << 46, false},
 	} {
-		for _, chunk := range []int{0, mostLent - 1} {
-			n.lent[chunk] = c.place
-			at, lent, ok := w.borrowed(1, chunk, c.bytes)
+		for _, chunk := range []int{0, MaxExposed - 1} {
+			n.places[chunk] = c.place
+			at, lent, ok := w.Exposed(1, chunk, c.bytes)
 			require.Equal(t, c.ok, ok, "%+v", c)
 			require.True(t, lent)
 			if ok && c.bytes > 0 {
@@ -42,21 +40,20 @@ func TestBorrowedBounds(t *testing.T) {
 			}
 		}
 	}
-	_, lent, ok = w.borrowed(1, 1, 8)
+	_, lent, ok = w.Exposed(1, 1, 8)
 	require.True(t, ok)
 	require.False(t, lent, "of this chunk nothing was said")
-	require.ErrorIs(t, (&Comm{}).astray(1), fault.Internal)
 }
 
-// Notices of operations that lend nothing stay as they are.
-func TestTell(t *testing.T) {
-	var n notice
-	l := exposure{mask: 5}
-	l.places[0], l.places[2] = 64, 128
-	l.tell(&n)
+// Records of operations that expose nothing stay as they are.
+func TestExpose(t *testing.T) {
+	var n Record
+	e := Exposure{Mask: 5}
+	e.Places[0], e.Places[2] = 64, 128
+	n.Expose(&e)
 	require.EqualValues(t, 5, n.mask)
-	require.EqualValues(t, 128, n.lent[2])
-	(&exposure{}).tell(&n)
+	require.EqualValues(t, 128, n.places[2])
+	n.Expose(&Exposure{})
 	require.Zero(t, n.mask)
-	require.EqualValues(t, 128, n.lent[2])
+	require.EqualValues(t, 128, n.places[2])
 }

@@ -1,0 +1,73 @@
+package window
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/transport"
+)
+
+// Exposure is what this rank exposes in the operation under way.
+type Exposure struct {
+	Mask   uint64             // by chunk of this rank's window: it is exposed
+	Places [MaxExposed]uint64 // where in the arena, for those
+}
+
+// openArenas looks for the registered memory of all ranks. Where one has none, nobody exposes any.
+func (s *Set) openArenas(links []transport.Link, own *mem.Arena) {
+	if own.Size() == 0 {
+		return
+	}
+	arenas := make([][]byte, len(links))
+	for r, link := range links {
+		if link == nil {
+			continue
+		}
+		lender, ok := link.(transport.Lender)
+		if !ok {
+			return
+		}
+		if arenas[r] = lender.Arena(); len(arenas[r]) == 0 {
+			return
+		}
+	}
+	s.arena, s.arenas = own, arenas
+}
+
+// Exposes reports whether ranks may expose registered memory.
+func (s *Set) Exposes() bool { return s.arenas != nil }
+
+// Place is where a buffer of so many bytes lies in this rank's registered memory.
+func (s *Set) Place(at unsafe.Pointer, bytes int) (place int, ok bool) {
+	place, ok = s.arena.Place(at)
+	return place, ok && bytes <= s.arena.Size()-place
+}
+
+// MayExpose reports whether Expose has something to write. The records of those that expose nothing stay as they
+// are, so that peers find them in their caches.
+func (r *Record) MayExpose(e *Exposure) bool { return e.Mask|r.mask != 0 }
+
+// Expose writes into a record what this rank exposes.
+func (r *Record) Expose(e *Exposure) {
+	if e.Mask != 0 {
+		copy(r.places[:], e.Places[:])
+		atomic.StoreUint64(&r.mask, e.Mask) // a full fence: the caller may have written its buffers by streaming stores
+	} else if r.mask != 0 {
+		r.mask = 0
+	}
+}
+
+// Exposed is where a chunk of a rank's window is, if that rank exposes it. What it says is not believed: ok is false where
+// the chunk, of so many bytes here, would not lie in its registered memory.
+func (s *Set) Exposed(rank, chunk, bytes int) (at unsafe.Pointer, exposed, ok bool) {
+	r := s.Record(rank)
+	if r.mask>>chunk&1 == 0 {
+		return nil, false, true
+	}
+	arena, place := s.arenas[rank], atomic.LoadUint64(&r.places[chunk])
+	if bytes == 0 || place > uint64(len(arena)) || uint64(bytes) > uint64(len(arena))-place {
+		return nil, true, bytes == 0
+	}
+	return unsafe.Pointer(&arena[place]), true, true
+}
