@@ -1,8 +1,6 @@
 package exec
 
 import (
-	"unsafe"
-
 	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/plan"
 )
@@ -20,7 +18,7 @@ type arithmetic struct {
 }
 
 // copy is one chunk of a copy or get.
-func (a *arithmetic) copy(s *step, dst, src unsafe.Pointer, bytes int) {
+func (a *arithmetic) copy(s *step, dst, src address, bytes int) {
 	factor := 1.0
 	if s.src[0].Buf == plan.In {
 		factor = a.pre
@@ -37,12 +35,12 @@ func (a *arithmetic) copy(s *step, dst, src unsafe.Pointer, bytes int) {
 }
 
 // move copies what a step writes to where it stays.
-func (a *arithmetic) move(s *step, dst, src unsafe.Pointer, bytes int) {
+func (a *arithmetic) move(s *step, dst, src address, bytes int) {
 	if a.past && s.result {
 		kernel.CopyStream(dst, src, bytes)
 		return
 	}
-	kernel.Copy(unsafe.Slice((*byte)(dst), bytes), unsafe.Slice((*byte)(src), bytes))
+	kernel.Copy(bytesAt(dst, bytes), bytesAt(src, bytes))
 }
 
 // pass is how much of a source is copied to one place and then, while it is in the first-level cache, to another. With 4 to 16 KiB the string copy,
@@ -53,19 +51,19 @@ const pass = 32 << 10
 func together(bytes int) bool { return bytes > pass }
 
 // both copies one chunk to a window and to where it stays, by a step and its twin.
-func (a *arithmetic) both(s *step, window, dst, src unsafe.Pointer, bytes int) {
+func (a *arithmetic) both(s *step, window, dst, src address, bytes int) {
 	for at := 0; at < bytes; at += pass {
 		n := min(pass, bytes-at)
-		from := unsafe.Add(src, at)
-		a.move(s, unsafe.Add(window, at), from, n)
+		from := plus(src, at)
+		a.move(s, plus(window, at), from, n)
 		if dst != src {
-			a.move(s.twin, unsafe.Add(dst, at), from, n)
+			a.move(s.twin, plus(dst, at), from, n)
 		}
 	}
 }
 
 // pair combines n elements of two sources.
-func (a *arithmetic) pair(s *step, dst, left, right unsafe.Pointer, n int) {
+func (a *arithmetic) pair(s *step, dst, left, right address, n int) {
 	if s.final && a.post != 1 {
 		a.mean(dst, left, right, n, a.post)
 	} else {
@@ -75,14 +73,14 @@ func (a *arithmetic) pair(s *step, dst, left, right unsafe.Pointer, n int) {
 
 // operands is the memory of many, kept from one operation to the next.
 type operands struct {
-	sources []unsafe.Pointer
-	from    []unsafe.Pointer // a tile of each
-	scaled  []byte           // a tile for each source in In, where these are multiplied
+	sources []address
+	from    []address // a tile of each
+	scaled  []byte    // a tile for each source in In, where these are multiplied
 }
 
 // many combines one chunk of all o.sources, tile by tile; dst may be one of them. A pointer must not stand behind its memory, not even
 // unused: the garbage collector would find what lies there.
-func (a *arithmetic) many(s *step, dst unsafe.Pointer, o *operands, bytes int) {
+func (a *arithmetic) many(s *step, dst address, o *operands, bytes int) {
 	if a.pre != 1 && len(o.scaled) < len(s.src)*tile {
 		o.scaled = make([]byte, len(s.src)*tile)
 	}
@@ -90,15 +88,15 @@ func (a *arithmetic) many(s *step, dst unsafe.Pointer, o *operands, bytes int) {
 		n := min(tile, bytes-off) / a.elem
 		o.from = o.from[:0]
 		for k, source := range o.sources {
-			from := unsafe.Add(source, off)
+			from := plus(source, off)
 			if a.pre != 1 && s.src[k].Buf == plan.In {
-				scaled := unsafe.Pointer(&o.scaled[k*tile])
+				scaled := address(&o.scaled[k*tile])
 				a.scale(scaled, from, n, a.pre)
 				from = scaled
 			}
 			o.from = append(o.from, from)
 		}
-		to := unsafe.Add(dst, off)
+		to := plus(dst, off)
 		a.fold(to, o.from, n)
 		if s.final && a.post != 1 {
 			a.scale(to, to, n, a.post)

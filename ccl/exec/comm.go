@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/p2p"
@@ -522,16 +521,16 @@ func (f *frame) separate(op *Op) error {
 	if f.copied, err = mem.Alloc(total); err != nil {
 		return fault.Wrap(fault.System, err, "no memory for a copy of the input")
 	}
-	at := unsafe.Pointer(unsafe.SliceData(f.copied.Bytes()))
+	at := addressOf(f.copied.Bytes())
 	for i := range op.in {
 		b := &op.in[i]
 		bytes := b.Count * size
 		if bytes == 0 {
 			continue
 		}
-		copy(unsafe.Slice((*byte)(at), bytes), unsafe.Slice((*byte)(b.Ptr), bytes))
+		copy(bytesAt(at, bytes), bytesAt(b.Ptr, bytes))
 		b.Ptr = at
-		at = unsafe.Add(at, aligned(bytes))
+		at = plus(at, aligned(bytes))
 	}
 	return nil
 }

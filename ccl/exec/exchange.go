@@ -1,8 +1,6 @@
 package exec
 
 import (
-	"unsafe"
-
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
@@ -49,10 +47,10 @@ func (c *Comm) beginCounts(op *Op, low *lowered) error {
 		x.own[0] = uint64(call.Out[0].Count)
 	}
 	x.call.Coll, x.call.Type = dtype.AllGather, dtype.U64
-	x.call.In = append(x.call.In[:0], Block{unsafe.Pointer(unsafe.SliceData(x.own)), x.row})
+	x.call.In = append(x.call.In[:0], Block{addressOf(x.own), x.row})
 	x.call.Out = x.call.Out[:0]
 	for r := range c.size {
-		x.call.Out = append(x.call.Out, Block{unsafe.Pointer(&x.matrix[r*x.row]), x.row})
+		x.call.Out = append(x.call.Out, Block{address(&x.matrix[r*x.row]), x.row})
 	}
 	p := &c.cache.scratch
 	if err := c.compile(p, gather, &x.call, 0); err != nil {

@@ -1,8 +1,6 @@
 package exec
 
 import (
-	"unsafe"
-
 	"github.com/goccl/goccl/ccl/plan"
 )
 
@@ -45,7 +43,7 @@ func (c *Comm) send(f *frame, b *instr, st *laneState, call *Call) (done bool) {
 		}
 		n := min(want, len(space))
 		if n > 0 {
-			c.pack(f, b, space[:n], unsafe.Add(src[st.chunk].in(f, call), st.off))
+			c.pack(f, b, space[:n], plus(src[st.chunk].in(f, call), st.off))
 		}
 		f.out = f.meta(all)
 		ch.Commit(n, &f.out)
@@ -84,11 +82,11 @@ func (c *Comm) receive(f *frame, b *instr, st *laneState, call *Call) (done bool
 				st.chunk, st.off = st.chunk+1, 0
 			}
 			n := min(len(data), dst[st.chunk].bytes-st.off)
-			to := unsafe.Add(dst[st.chunk].in(f, call), st.off)
+			to := plus(dst[st.chunk].in(f, call), st.off)
 			if s.kind == plan.Recv {
-				f.prog.move(s, to, unsafe.Pointer(&data[0]), n)
+				f.prog.move(s, to, address(&data[0]), n)
 			} else {
-				f.prog.combine(s, to, unsafe.Add(b.from[st.chunk].in(f, call), st.off), unsafe.Pointer(&data[0]), n)
+				f.prog.combine(s, to, plus(b.from[st.chunk].in(f, call), st.off), address(&data[0]), n)
 			}
 			data = data[n:]
 			st.off += n
@@ -103,7 +101,7 @@ func (c *Comm) receive(f *frame, b *instr, st *laneState, call *Call) (done bool
 }
 
 // combine is one fragment of a recvreduce.
-func (a *arithmetic) combine(s *step, dst, local, msg unsafe.Pointer, bytes int) {
+func (a *arithmetic) combine(s *step, dst, local, msg address, bytes int) {
 	n := bytes / a.elem
 	if a.pre != 1 && s.src[0].Buf == plan.In {
 		a.scale(dst, local, n, a.pre)

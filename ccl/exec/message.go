@@ -1,8 +1,6 @@
 package exec
 
 import (
-	"unsafe"
-
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/p2p"
 )
@@ -110,7 +108,7 @@ func (c *Comm) keepMessage(op *Op) {
 
 // messageDone is the engine's word that a send or receive has ended.
 func (c *Comm) messageDone(req *p2p.Request, err error) {
-	op := (*Op)(unsafe.Add(unsafe.Pointer(req), -int(unsafe.Offsetof(Op{}.req))))
+	op := opOf(req)
 	last := len(c.p2pOps) - 1
 	c.p2pOps[op.slot] = c.p2pOps[last]
 	c.p2pOps[op.slot].slot = op.slot

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"slices"
-	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/window"
@@ -104,7 +103,7 @@ type operand struct {
 	index int32 // block of In or Out; rank of a window
 	chunk int32 // of the buffer
 	off   int
-	at    unsafe.Pointer // of a window: the first chunk, in the first turn; else nil
+	at    address // of a window: the first chunk, in the first turn; else nil
 }
 
 type chunk struct {
@@ -113,21 +112,21 @@ type chunk struct {
 }
 
 // in is where an operand lies, if it is in no window or nobody exposes memory in place of its window.
-func (o *operand) in(f *frame, call *Call) unsafe.Pointer { return o.place(f, call, f.shift) }
+func (o *operand) in(f *frame, call *Call) address { return o.place(f, call, f.shift) }
 
 // place is in with the shift of the turn.
-func (o *operand) place(f *frame, call *Call, shift int) unsafe.Pointer {
+func (o *operand) place(f *frame, call *Call, shift int) address {
 	if o.at != nil {
-		return unsafe.Add(o.at, o.off+shift)
+		return plus(o.at, o.off+shift)
 	}
 	if o.base == baseTmp {
-		return unsafe.Add(f.tmp, o.off)
+		return plus(f.tmp, o.off)
 	}
 	blocks := call.In
 	if o.base == baseOut {
 		blocks = call.Out
 	}
-	return unsafe.Add(blocks[o.index].Ptr, o.off)
+	return plus(blocks[o.index].Ptr, o.off)
 }
 
 // layout says which part of each block an operation, or a piece of it, has, and where the chunks of
@@ -303,7 +302,7 @@ func (c *Comm) layOut(p *program, chunks []chunk, extents []plan.Extent, call *C
 func aligned(bytes int) int { return (bytes + mem.Align - 1) &^ (mem.Align - 1) }
 
 // windowPlace is where chunk i of a rank's window is, if that is laid out as this rank's.
-func (c *Comm) windowPlace(p *program, rank, i int) (off int, at unsafe.Pointer) {
+func (c *Comm) windowPlace(p *program, rank, i int) (off int, at address) {
 	if p.tiny > 0 {
 		return i * p.tiny, c.windows.Rank(rank).Inline()
 	}

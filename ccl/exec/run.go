@@ -1,8 +1,6 @@
 package exec
 
 import (
-	"unsafe"
-
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
@@ -17,10 +15,10 @@ type frame struct {
 	op    *Op      // the head of the queue; nil while Run or Post try the operation before it is queued
 	said  transport.Meta
 	lanes []laneState
-	shift int            // of the program, in this turn
-	tmp   unsafe.Pointer // where Tmp begins
-	last  int            // the last piece
-	moves uint           // counts whatever goes on
+	shift int     // of the program, in this turn
+	tmp   address // where Tmp begins
+	last  int     // the last piece
+	moves uint    // counts whatever goes on
 
 	counting bool // the lengths of blocks are being exchanged
 	unrung   bool // something was published, and no sleeping peer was woken for it
@@ -99,7 +97,7 @@ func (f *frame) allocate(p *program) (err error) {
 		}
 		f.size = p.tmp
 	}
-	f.tmp = unsafe.Pointer(unsafe.SliceData(f.memory.Bytes()))
+	f.tmp = addressOf(f.memory.Bytes())
 	return nil
 }
 
@@ -343,7 +341,7 @@ func (f *frame) closed(gates []gate) bool { return f.limit(gates) == 0 }
 // copyLong copies what is longer than a number, or is multiplied, by an instruction and its twin.
 //
 //go:noinline
-func (f *frame) copyLong(b *instr, dst, src unsafe.Pointer, call *Call) {
+func (f *frame) copyLong(b *instr, dst, src address, call *Call) {
 	if a := &f.prog.arithmetic; b.way == wayFused {
 		a.both(b.step, dst, b.twin.in(f, call), src, b.bytes)
 	} else {
@@ -433,7 +431,7 @@ func (c *Comm) reduce(f *frame, b *instr, call *Call) error {
 
 // locate is where an operand of so many bytes lies, whoever exposes memory in place of a window,
 // and however the windows of peers are laid out.
-func (c *Comm) locate(f *frame, o *operand, call *Call, bytes int) (unsafe.Pointer, error) {
+func (c *Comm) locate(f *frame, o *operand, call *Call, bytes int) (address, error) {
 	if f.dynamic {
 		switch o.base {
 		case baseOwn:
@@ -448,7 +446,7 @@ func (c *Comm) locate(f *frame, o *operand, call *Call, bytes int) (unsafe.Point
 }
 
 // locatePeer is where a chunk of a peer's window lies.
-func (c *Comm) locatePeer(f *frame, o *operand, bytes int) (unsafe.Pointer, error) {
+func (c *Comm) locatePeer(f *frame, o *operand, bytes int) (address, error) {
 	peer, i, low := int(o.index), int(o.chunk), f.prog.low
 	if low.lends {
 		if at, lent, ok := c.windows.Exposed(peer, i, bytes); !ok {
@@ -462,9 +460,9 @@ func (c *Comm) locatePeer(f *frame, o *operand, bytes int) (unsafe.Pointer, erro
 		tiny = low.tiny(n.Call[2]&low48, f.prog.unit)
 	}
 	if tiny > 0 {
-		return unsafe.Pointer(&n.Inline[i*tiny]), nil
+		return address(&n.Inline[i*tiny]), nil
 	}
-	return unsafe.Add(c.windows.SlotOf(peer), i*f.prog.cell), nil
+	return plus(c.windows.SlotOf(peer), i*f.prog.cell), nil
 }
 
 // flush wakes the peers that sleep and should see what was published.

@@ -98,6 +98,6 @@
 //
 // Where the plan allows Lend, all is done again under the rule that a chunk of a window which is a mere copy of one of In or Out stands for that: who
 // reads the one reads the other, too. So the source must not have been written since it was copied, and may be written only when all who read it
-// are known to have done so (lend.go). Then a read finds the same value whether the chunk is lent or not, and since this holds for each chunk alone, each rank
+// are known to have done so (package exec, expose.go). Then a read finds the same value whether the chunk is lent or not, and since this holds for each chunk alone, each rank
 // may lend some of its chunks, all or none, and need not tell anybody but those that look for them.
 package verify

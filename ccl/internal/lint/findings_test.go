@@ -63,6 +63,8 @@ func TestFindings(t *testing.T) {
 		{"sleep", "ccl/exec/x.go", "package exec\nfunc f() {\n\tpark.Wait(&w, 1, 2)\n}", 3},
 		{"sleep", "ccl/exec/x.go", "package exec\nfunc rest() {\n\tb.Sleep(1, 2)\n}", 0},
 		{"sleep", "ccl/exec/x.go", "package exec\nfunc f() {\n\top.Wait(nil)\n}", 0},
+		{"unsafe", "ccl/exec/x.go", "package exec\nimport \"unsafe\"", 2},
+		{"unsafe", "ccl/exec/memory.go", "package exec\nimport \"unsafe\"", 0},
 		{"package doc", "ccl/tune/x.go", "package tune", 1},
 		{"package doc", "ccl/tune/x.go", "// Package tune chooses.\npackage tune", 0},
 		{"package name", "ccl/util/x.go", "package util", 1},

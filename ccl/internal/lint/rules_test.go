@@ -29,6 +29,7 @@ var rules = []struct {
 	{"print", "standard output belongs to the training program; errors are returned, traces have their own writer", checkPrint},
 	{"interpreter", "a new kind of step is written once in the compiler, once in the interpreter and once in what proves its programs", checkInterpreter},
 	{"sleep", "a thread that sleeps anywhere else needs a proof of its own that no wake-up is lost", checkSleep},
+	{"unsafe", "addresses and what is done to them stand in memory.go, Block in call.go: elsewhere a slip is a plain error", checkUnsafe},
 	{"package doc", "a reader should learn from the package comment what a package is for", checkPackageDoc},
 	{"package name", "a name says what is inside, and these say nothing", checkPackageName},
 	{"generated", "the file names of generated code start with z, and its header says Code generated … DO NOT EDIT.", checkGenerated},
@@ -125,6 +126,22 @@ func checkSleep(m *module) []finding {
 		}
 		return ""
 	})
+}
+
+// checkUnsafe finds files of the executor that import unsafe, but for those that must.
+func checkUnsafe(m *module) []finding {
+	var all []finding
+	for _, f := range m.files {
+		if f.test || f.dir != "ccl/exec" || f.path == "ccl/exec/memory.go" || f.path == "ccl/exec/call.go" {
+			continue
+		}
+		for _, i := range f.ast.Imports {
+			if i.Path.Value == `"unsafe"` {
+				all = append(all, finding{f.path, f.line(i), "imports unsafe"})
+			}
+		}
+	}
+	return all
 }
 
 // inExecutor finds something in the functions of the executor, but for some.

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"encoding/binary"
-	"unsafe"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/kernel"
@@ -53,7 +52,7 @@ func (c *Comm) put(f *frame, b *instr, st *laneState, call *Call) (done bool) {
 		what, chunk, bytes := 0, 0, 0
 		if all > 0 {
 			what, chunk, bytes = frameData, s.dst.At+st.chunk, src[st.chunk].bytes
-			c.pack(f, b, space[:n], unsafe.Add(src[st.chunk].in(f, call), st.off))
+			c.pack(f, b, space[:n], plus(src[st.chunk].in(f, call), st.off))
 		}
 		if s.kind != plan.Put && st.moved+n == all {
 			what |= frameSignal
@@ -72,13 +71,13 @@ func (c *Comm) put(f *frame, b *instr, st *laneState, call *Call) (done bool) {
 }
 
 // pack fills the space of a fragment.
-func (c *Comm) pack(f *frame, b *instr, space []byte, from unsafe.Pointer) {
+func (c *Comm) pack(f *frame, b *instr, space []byte, from address) {
 	switch a := &f.prog.arithmetic; {
 	case len(space) == 0:
 	case b.plain:
-		kernel.Copy(space, unsafe.Slice((*byte)(from), len(space)))
+		kernel.Copy(space, bytesAt(from, len(space)))
 	default:
-		a.scale(unsafe.Pointer(&space[0]), from, len(space)/a.elem, a.pre)
+		a.scale(address(&space[0]), from, len(space)/a.elem, a.pre)
 	}
 }
 
@@ -166,7 +165,7 @@ func (c *Comm) apply(peer int, frame []byte, m transport.Meta) error {
 		return c.badFrame(peer, "signals a flag that the plan does not have")
 	}
 	if what&frameData != 0 {
-		copy(unsafe.Slice((*byte)(unsafe.Add(win[chunk].in(f, nil), at)), n), frame[:n])
+		copy(bytesAt(plus(win[chunk].in(f, nil), at), n), frame[:n])
 	}
 	if what&frameSignal != 0 {
 		f.signals[peer*low.flags+flag]++

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"slices"
-	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/window"
@@ -30,9 +29,9 @@ const lendingHash = 0x1e4d
 
 // exposure is what this rank exposes in the operation under way.
 type exposure struct {
-	exposing        bool                              // it may
-	window.Exposure                                   // in the piece under way
-	exposed         [window.MaxExposed]unsafe.Pointer // where, for those
+	exposing        bool                       // it may
+	window.Exposure                            // in the piece under way
+	exposed         [window.MaxExposed]address // where, for those
 }
 
 // lends is what chunks of the window may stand for, nil where the plan, or the group, lends nothing.
