@@ -21,19 +21,19 @@ func evenCount(blocks []Block) uint64 {
 	return uint64(blocks[0].Count)
 }
 
-// tiny is the bytes of a chunk if all of a window fit a notice, else 0.
-func (low *lowered) tiny(count uint64, size int) int {
+// inline is the bytes of a chunk if all of a window fit a record, else 0.
+func (low *lowered) inline(count uint64, size int) int {
 	if low.split > 1 || count > window.InlineBytes || low.window*int(count)*size > window.InlineBytes {
 		return 0
 	}
 	return int(count) * size
 }
 
-// announceMore writes what a notice says besides the call. In a plan in which every rank hears from every other before it takes anything blocks may have
-// lengths that only two ranks know: such a plan is told, and in place of what nobody could compare said has the number of the rank's last piece,
+// announceMore writes what a record says besides the call. In a plan in which every rank hears from every other before it takes anything blocks may have
+// lengths that only two ranks know: such a plan announces lengths, and in place of what nobody could compare the fingerprint has the number of the rank's last piece,
 // and the elements of its blocks, or uneven.
 func (c *Comm) announceMore(n *window.Record, call *Call) {
-	if low := c.frame.prog.low; low.told && c.frame.said[2]&low48 == uneven {
+	if low := c.frame.prog.low; low.announces && c.frame.fingerprint[2]&low48 == uneven {
 		for i := range call.In {
 			n.Counts[i] = uint64(call.In[i].Count)
 		}
@@ -44,7 +44,7 @@ func (c *Comm) announceMore(n *window.Record, call *Call) {
 // examine compares what a peer has announced of the operation under way with what this rank knows.
 func (c *Comm) examine(f *frame, peer int, n *window.Record, call *Call) error {
 	low, heard := f.prog.low, n.Call
-	if low.told {
+	if low.announces {
 		heard[1] &^= low48
 		heard[2] &^= low48
 	}
@@ -52,7 +52,7 @@ func (c *Comm) examine(f *frame, peer int, n *window.Record, call *Call) error {
 		return c.mismatch(peer, n.Call, 0)
 	}
 	f.dynamic = true
-	if !low.told {
+	if !low.announces {
 		return nil
 	}
 	f.last = max(f.last, int(n.Call[1]&low48))

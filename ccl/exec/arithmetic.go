@@ -7,14 +7,14 @@ import (
 
 // arithmetic is what an operation does to elements: its kernels and factors.
 type arithmetic struct {
-	kern  kernel.Func
-	fold  kernel.ReduceFunc
-	scale kernel.ScaleFunc
-	mean  kernel.SumScaleFunc // of AVG
-	elem  int                 // bytes of what kern works on
-	pre   float64             // factor on reading In; 1 for none
-	post  float64             // factor on Final; 1 for none
-	past  bool                // results are stored past the caches
+	kern    kernel.Func
+	fold    kernel.ReduceFunc
+	scale   kernel.ScaleFunc
+	mean    kernel.SumScaleFunc // of AVG
+	elem    int                 // bytes of what kern works on
+	pre     float64             // factor on reading In; 1 for none
+	post    float64             // factor on Final; 1 for none
+	streams bool                // results are stored past the caches
 }
 
 // copy is one chunk of a copy or get.
@@ -36,28 +36,28 @@ func (a *arithmetic) copy(s *step, dst, src address, bytes int) {
 
 // move copies what a step writes to where it stays.
 func (a *arithmetic) move(s *step, dst, src address, bytes int) {
-	if a.past && s.result {
+	if a.streams && s.result {
 		kernel.CopyStream(dst, src, bytes)
 		return
 	}
 	kernel.Copy(bytesAt(dst, bytes), bytesAt(src, bytes))
 }
 
-// pass is how much of a source is copied to one place and then, while it is in the first-level cache, to another. With 4 to 16 KiB the string copy,
+// fuseTile is how much of a source is copied to one place and then, while it is in the first-level cache, to another. With 4 to 16 KiB the string copy,
 // which begins anew each time, was slower than two whole copies.
-const pass = 32 << 10
+const fuseTile = 32 << 10
 
-// together reports whether twins are done in one.
-func together(bytes int) bool { return bytes > pass }
+// fuses reports whether a copy and the one behind it are done in one.
+func fuses(bytes int) bool { return bytes > fuseTile }
 
-// both copies one chunk to a window and to where it stays, by a step and its twin.
-func (a *arithmetic) both(s *step, window, dst, src address, bytes int) {
-	for at := 0; at < bytes; at += pass {
-		n := min(pass, bytes-at)
+// copyTwice copies one chunk to a window and to where it stays, by a step and its fusedCopy.
+func (a *arithmetic) copyTwice(s *step, window, dst, src address, bytes int) {
+	for at := 0; at < bytes; at += fuseTile {
+		n := min(fuseTile, bytes-at)
 		from := plus(src, at)
 		a.move(s, plus(window, at), from, n)
 		if dst != src {
-			a.move(s.twin, plus(dst, at), from, n)
+			a.move(s.fusedCopy, plus(dst, at), from, n)
 		}
 	}
 }

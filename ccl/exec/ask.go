@@ -7,18 +7,18 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Ranks that call different things mostly find out at the first fragment or notice. But two of them may wait for each other with nothing
+// Ranks that call different things mostly find out at the first fragment or record. But two of them may wait for each other with nothing
 // to compare: each is the root of its own gather, say. So a rank that has waited for long asks those it waits for: a fragment on the channel of
 // puts tells them what it is in, and in which channel it waits. Whoever is in another call with that number has the mismatch. Who has gone on
 // to a later one tells that in turn, in the channel in which the other one waits: all that it has sent before comes first, and if then
 // something is missing it never comes.
 const askAfter = 50 * time.Millisecond // the first time; then each time twice as long, and only those who were not asked yet
 
-// told is the length in the fingerprint of such a fragment, which is that of no message.
-const told = low48
+// askLength is the length in the fingerprint of such a fragment, which is that of no message.
+const askLength = low48
 
-// isTold reports whether a fragment only tells what its sender is in.
-func isTold(m transport.Meta) bool { return m[1]&low48 == told }
+// isQuestion reports whether a fragment only tells what its sender is in.
+func isQuestion(m transport.Meta) bool { return m[1]&low48 == askLength }
 
 // asking is whom a rank has told what it is in, during the operation under way.
 type asking struct {
@@ -49,7 +49,7 @@ func (c *Comm) ask() {
 	a.askAt = now() + a.pause
 	once := func(peer, waits int) {
 		if peer != c.rank && !a.asked[peer] {
-			a.asked[peer] = c.tell(peer, windowChannel, waits)
+			a.asked[peer] = c.question(peer, windowChannel, waits)
 		}
 	}
 	if late, _ := c.lateRank(); late >= 0 {
@@ -69,34 +69,34 @@ func (c *Comm) ask() {
 	}
 }
 
-// tell sends a peer the fingerprint of the operation under way, and the channel in which this rank waits. It reports whether there was room.
-func (c *Comm) tell(peer, channel, waits int) bool {
+// question sends a peer the fingerprint of the operation under way, and the channel in which this rank waits. It reports whether there was room.
+func (c *Comm) question(peer, channel, waits int) bool {
 	ch := c.channel(peer, channel)
 	space := ch.Reserve(askBytes)
 	if len(space) < askBytes {
 		return false
 	}
 	binary.LittleEndian.PutUint64(space, uint64(waits))
-	c.frame.out = c.frame.meta(told)
+	c.frame.out = c.frame.meta(askLength)
 	ch.Commit(askBytes, &c.frame.out)
 	return true
 }
 
 const askBytes = 8
 
-// hearTold takes the fragment at the head of a channel with which a peer tells what it is in. It reports an operation that this rank has not come
+// hearQuestion takes the fragment at the head of a channel with which a peer tells what it is in. It reports an operation that this rank has not come
 // to yet, which stays there.
-func (c *Comm) hearTold(peer, channel int, data []byte, m transport.Meta) (ahead bool, err error) {
+func (c *Comm) hearQuestion(peer, channel int, data []byte, m transport.Meta) (ahead bool, err error) {
 	f := &c.frame
 	if f.contradicts(m) || len(data) != askBytes {
-		return false, c.mismatch(peer, m, told)
+		return false, c.mismatch(peer, m, askLength)
 	}
 	if f.precedes(m) {
 		return true, nil
 	}
 	waits := binary.LittleEndian.Uint64(data)
-	if channel == windowChannel && uint32(m[0]) != uint32(f.said[0]) && waits >= windowChannel && waits < uint64(c.width) {
-		c.tell(peer, int(waits), windowChannel) // it waits for this rank, which has gone on
+	if channel == windowChannel && uint32(m[0]) != uint32(f.fingerprint[0]) && waits >= windowChannel && waits < uint64(c.width) {
+		c.question(peer, int(waits), windowChannel) // it waits for this rank, which has gone on
 	}
 	c.channel(peer, channel).Release()
 	return false, nil
@@ -112,9 +112,9 @@ func (c *Comm) waitsForWord(peer int) bool {
 	return false
 }
 
-// strangers looks at what this rank's program does not ask for, now and then while it waits: puts of peers that it does not wait
+// unexpected looks at what this rank's program does not ask for, now and then while it waits: puts of peers that it does not wait
 // for, and messages of another call with the same number, or an earlier one, which would otherwise be seen at the timeout only.
-func (c *Comm) strangers() error {
+func (c *Comm) unexpected() error {
 	f := &c.frame
 	for peer := range c.size {
 		if peer == c.rank {
@@ -126,8 +126,8 @@ func (c *Comm) strangers() error {
 				if !ok {
 					break
 				}
-				if isTold(m) {
-					if ahead, err := c.hearTold(peer, i, data, m); err != nil {
+				if isQuestion(m) {
+					if ahead, err := c.hearQuestion(peer, i, data, m); err != nil {
 						return err
 					} else if !ahead {
 						continue
@@ -153,7 +153,9 @@ func (c *Comm) strangers() error {
 }
 
 // precedes reports whether m is of a later operation. Phases do not count: what only tells may lie unread while they come round.
-func (f *frame) precedes(m transport.Meta) bool { return int32(uint32(m[0])-uint32(f.said[0])) > 0 }
+func (f *frame) precedes(m transport.Meta) bool {
+	return int32(uint32(m[0])-uint32(f.fingerprint[0])) > 0
+}
 
 // contradicts reports whether m is of another call with the same number.
 func (f *frame) contradicts(m transport.Meta) bool {

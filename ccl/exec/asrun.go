@@ -61,7 +61,7 @@ func lift(p *plan.Plan, programs []program, long bool) verify.Operation {
 	}
 	low := programs[0].low
 	made := *p
-	if !low.lends {
+	if !low.exposes {
 		made.Alias &^= plan.Lend // for want of room in a notice, say
 	}
 	op := verify.Operation{Plan: &made}
@@ -213,7 +213,7 @@ func (l *lifted) appendSteps(steps []plan.Step, lane, i int, long bool) []plan.S
 		}
 		made = plan.Step{Kind: plan.Wait, Peer: s.peer}
 	case opCopy, opReduce:
-		if long && s.twinOf != nil {
+		if long && s.fusedInto != nil {
 			return steps
 		}
 		made.Dst, made.Src = b.dst.ref(), nil
@@ -227,9 +227,9 @@ func (l *lifted) appendSteps(steps []plan.Step, lane, i int, long bool) []plan.S
 				made.From[k] = int(o.index)
 			}
 		}
-		if long && s.twin != nil {
+		if long && s.fusedCopy != nil {
 			both := made
-			both.Dst = b.twin.ref()
+			both.Dst = b.fusedCopy.ref()
 			return append(steps, made, both)
 		}
 	}

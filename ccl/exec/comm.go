@@ -46,14 +46,14 @@ type Options struct {
 	Rank     int
 	Links    []transport.Link // by peer rank; nil at the own one
 	Channels int              // of plans; 0 is PlanChannels. The links have LinkChannels of it
-	Window   *mem.Window      // of this rank, which all links have lent to the peers; nil for none. The Comm releases it
+	Window   *mem.Window      // of this rank, which all links have exposed to the peers; nil for none. The Comm releases it
 	Pollers  []transport.Poller
 	Bell     *park.Bell
 	Planner  Planner
 	Progress *Progress
 	Timeout  time.Duration // of operations that bring none; 0 for none
 	FastBF16 bool          // kernels of kernel.Fast
-	Arena    *mem.Arena    // registered memory of this process, which links lend to the peers; nil for none
+	Arena    *mem.Arena    // registered memory of this process, which links expose to the peers; nil for none
 	Cache    topo.Cache    // the last one of this machine before the memory; zero where nobody knows
 	Record   *record.Ring  // remembers the operations; nil for none
 }
@@ -78,7 +78,7 @@ type Comm struct {
 	stop     atomic.Pointer[fault.Error]
 	colls    atomic.Uint64 // collectives so far
 	messages atomic.Uint64 // sends and receives so far
-	lent     atomic.Uint64 // operations that lent memory of the caller
+	exposed  atomic.Uint64 // operations that exposed memory of the caller
 	receives atomic.Uint64 // of pending: receives that the engine has; only who holds the lock counts them
 
 	// The driver's own.
@@ -289,7 +289,7 @@ func (c *Comm) try(p *program, call *Call, seq uint64, w *waiter) (ended bool, e
 func (c *Comm) goOn(call *Call, seq uint64, err error, w *waiter) error {
 	op := &c.alone
 	op.set(c, call, seq)
-	c.queueUnderway(op, err)
+	c.queueInFlight(op, err)
 	return c.driveAlone(op, w)
 }
 
@@ -324,7 +324,7 @@ func (c *Comm) postKnown(call *Call) *Op {
 	op.notify = true
 	simple := p.simple
 	if alone {
-		c.queueUnderway(op, err)
+		c.queueInFlight(op, err)
 	} else {
 		c.tail.next = op
 		c.tail = op
@@ -338,8 +338,8 @@ func (c *Comm) postKnown(call *Call) *Op {
 	return op
 }
 
-// queueUnderway makes op, the only one, the head of the queue after its operation was begun.
-func (c *Comm) queueUnderway(op *Op, err error) {
+// queueInFlight makes op, the only one, the head of the queue after its operation was begun.
+func (c *Comm) queueInFlight(op *Op, err error) {
 	c.head, c.tail, c.frame.op = op, op, op
 	if err != nil {
 		c.fail(op, err)

@@ -35,7 +35,7 @@ func (c *Comm) advance() bool {
 			if !c.young {
 				c.flush()
 				if f.moves == before && c.idle%unaskedEvery == 0 {
-					if err := c.strangers(); err != nil {
+					if err := c.unexpected(); err != nil {
 						c.fail(op, err)
 						return true
 					}

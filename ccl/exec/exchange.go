@@ -62,7 +62,7 @@ func (c *Comm) beginCounts(op *Op, low *lowered) error {
 	x.after, x.typeSize = low, call.Type.Size()
 	print := printOf(call, low.hash^gather.hash)
 	print.phase = phaseCounts
-	p.said = print.meta(0)
+	p.fingerprint = print.meta(0)
 	f := &c.frame
 	f.op, f.counting = op, true
 	return c.start(p, &x.call, op.seq)

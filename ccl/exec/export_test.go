@@ -34,9 +34,9 @@ func Foretell(c *Comm) {
 	for r := range c.size {
 		if r != c.rank {
 			n := w.Record(r)
-			n.Call[0] = p.said[0] | uint64(uint32(c.Seq()+1))
-			n.Call[1] = p.said[1]
-			n.Call[2] = p.said[2] ^ uint64(c.history.hash())<<48
+			n.Call[0] = p.fingerprint[0] | uint64(uint32(c.Seq()+1))
+			n.Call[1] = p.fingerprint[1]
+			n.Call[2] = p.fingerprint[2] ^ uint64(c.history.hash())<<48
 			w.Rank(r).Foretell(w.Turn(), w.Word(window.MaxSignals), w.Begun)
 		}
 	}
@@ -151,11 +151,11 @@ func Turns(p *plan.Plan, elements int) (slots, turns int, err error) {
 	var l layout
 	l.cut(c, low, call, 0)
 	if low.window == 0 {
-		return plan.WindowNotices, int(l.turns), nil // there are records only
+		return plan.WindowNotices, int(l.depth), nil // there are records only
 	}
 	shifts := map[int]bool{}
 	for _, shift := range l.shift {
 		shifts[shift] = true
 	}
-	return len(shifts), int(l.turns), nil
+	return len(shifts), int(l.depth), nil
 }

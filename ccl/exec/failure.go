@@ -141,7 +141,7 @@ func (c *Comm) breakOff(err *fault.Error) {
 	c.windows.Release()
 }
 
-// mismatch is the error for a fragment, or a notice, that belongs to another call than this rank's.
+// mismatch is the error for a fragment, or a record, that belongs to another call than this rank's.
 func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
 	got, bytes := decode(m)
 	mine := c.frame.meta(want)

@@ -67,8 +67,8 @@ func (c *Comm) receive(f *frame, b *instr, st *laneState, call *Call) (done bool
 		if !ok {
 			return false, nil
 		}
-		if isTold(m) {
-			if ahead, err := c.hearTold(b.peer, ownChannels+s.channel, data, m); err != nil {
+		if isQuestion(m) {
+			if ahead, err := c.hearQuestion(b.peer, ownChannels+s.channel, data, m); err != nil {
 				return false, err
 			} else if !ahead {
 				continue

@@ -95,10 +95,10 @@ func (c *Comm) takeSignal(f *frame, b *instr) (done bool, err error) {
 }
 
 // before reports whether m is of an operation, or phase, after that of f.
-func (f *frame) before(m transport.Meta) bool { return order(f.said, m) < 0 }
+func (f *frame) before(m transport.Meta) bool { return order(f.fingerprint, m) < 0 }
 
 // after reports whether m is of an operation, or phase, before that of f.
-func (f *frame) after(m transport.Meta) bool { return order(f.said, m) > 0 }
+func (f *frame) after(m transport.Meta) bool { return order(f.fingerprint, m) > 0 }
 
 // inbound applies the frames that these peers have sent for the running operation.
 func (c *Comm) inbound(peers []int) error {
@@ -114,8 +114,8 @@ func (c *Comm) inboundFrom(peer int) error {
 	f, ch := &c.frame, c.channel(peer, windowChannel)
 	for {
 		frame, m, ok := ch.Peek()
-		if ok && isTold(m) {
-			if ahead, err := c.hearTold(peer, windowChannel, frame, m); err != nil {
+		if ok && isQuestion(m) {
+			if ahead, err := c.hearQuestion(peer, windowChannel, frame, m); err != nil {
 				return err
 			} else if !ahead {
 				continue

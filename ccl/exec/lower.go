@@ -14,22 +14,22 @@ import (
 // lowered is one rank's program in the form that is run: flat, with gates decided, and everything that does not depend
 // on the buffers of a call computed. It is made once for each plan.
 type lowered struct {
-	name       string
-	split      int
-	flags      int
-	alias      plan.Alias
-	hash       uint16
-	counts     bool  // the lengths of other ranks' blocks are exchanged first
-	slots      bool  // it uses slots of the windows: it reads those of peers, or signals are in them
-	words      bool  // signals are words in the windows, and no frames
-	told       bool  // what a rank says of its call includes the lengths of its blocks
-	unheard    bool  // it may read windows of ranks before it has heard from them where their chunks are
-	lends      bool  // chunks of windows may be lent memory
-	window     int   // chunks of a window, the most of any rank
-	signallers []int // from whom frames are awaited; nil where there are none
-	tmp, win   []plan.Extent
-	lent       []plan.Ref // what chunks of this rank's window may stand for
-	lanes      [][]step
+	name             string
+	split            int
+	flags            int
+	alias            plan.Alias
+	hash             uint16
+	counts           bool  // the lengths of other ranks' blocks are exchanged first
+	slots            bool  // it uses slots of the windows: it reads those of peers, or signals are in them
+	words            bool  // signals are words in the windows, and no frames
+	announces        bool  // what a rank says of its call includes the lengths of its blocks
+	readsUnannounced bool  // it may read windows of ranks before it has heard from them where their chunks are
+	exposes          bool  // chunks of windows may be exposed memory
+	window           int   // chunks of a window, the most of any rank
+	signallers       []int // from whom frames are awaited; nil where there are none
+	tmp, win         []plan.Extent
+	exposable        []plan.Ref // what chunks of this rank's window may stand for
+	lanes            [][]step
 }
 
 // step is a plan.Step, without what running it does not need.
@@ -39,15 +39,15 @@ type step struct {
 	peer, channel   int  // channel or flag
 	nth             int  // words: how many signals the rank, or for a wait the peer, has given by then; 0: its next step says so
 	first           bool // words: the first that a rank says, or hears from the peer, in the operation
-	told            bool // words: of a told plan
-	lends           bool // words: of a plan that lends
+	announces       bool // words: of a plan that announces lengths
+	exposes         bool // words: of a plan that exposes
 	dst             plan.Ref
 	src             []plan.Ref
 	from            []int  // whose memory each source is in; nil: this rank's
 	readsIn         bool   // one of its sources is In
 	result          bool   // no step of the rank reads what it writes, which is in Out
-	twin            *step  // of a copy into the window: the copy of the same source to Out behind it, which it does too where chunks are long
-	twinOf          *step  // the copy that does it too where chunks are long
+	fusedCopy       *step  // of a copy into the window: the copy of the same source to Out behind it, which it does too where chunks are long
+	fusedInto       *step  // the copy that does it too where chunks are long
 	gates           []gate // in place of After
 }
 
@@ -74,11 +74,11 @@ func lower(p *plan.Plan, rank, channels int, windows *window.Set) (*lowered, err
 	low.words = count != nil
 	low.slots = low.words || p.Needs&plan.Gets != 0
 	// Where every rank waits for every other, each says with its first signal how long its blocks are, and in how many pieces it sends them.
-	low.told = low.words && count.everyone && p.Spec.Coll == dtype.AllToAll && p.Spec.Ranks <= window.MaxCounts
-	low.counts = exchanges(p) && !low.told
-	low.lent = lends(windows, p, &flat, low)
-	if low.lends = low.lent != nil; low.lends {
-		low.hash ^= lendingHash
+	low.announces = low.words && count.everyone && p.Spec.Coll == dtype.AllToAll && p.Spec.Ranks <= window.MaxCounts
+	low.counts = exchanges(p) && !low.announces
+	low.exposable = exposableRefs(windows, p, &flat, low)
+	if low.exposes = low.exposable != nil; low.exposes {
+		low.hash ^= exposingHash
 	}
 	if p.Needs&plan.Puts != 0 && !low.words {
 		low.signallers = []int{}
@@ -95,7 +95,7 @@ func lower(p *plan.Plan, rank, channels int, windows *window.Set) (*lowered, err
 			switch {
 			case low.words:
 				steps[i].nth, steps[i].first = count.nth(i, lane)
-				steps[i].told, steps[i].lends = low.told, low.lends
+				steps[i].announces, steps[i].exposes = low.announces, low.exposes
 			case s.Kind == plan.Wait && !slices.Contains(low.signallers, s.Peer):
 				low.signallers = append(low.signallers, s.Peer)
 			}
@@ -112,7 +112,7 @@ func lower(p *plan.Plan, rank, channels int, windows *window.Set) (*lowered, err
 	if !p.Spec.Coll.Reduces() {
 		low.pairTwins()
 	}
-	low.unheard = (low.told || low.lends) && !hearsAll(low.lanes[0], rank)
+	low.readsUnannounced = (low.announces || low.exposes) && !waitsForAll(low.lanes[0], rank)
 	return low, nil
 }
 

@@ -20,18 +20,18 @@ type program struct {
 	lanes [][]instr
 	arithmetic
 	layout
-	said     transport.Meta // what fingerprints have of the call, without number and history
-	digest   uint64         // what the call adds to the history
-	unit     int            // bytes of an element; 1 where there are none
-	chunks   [4][]chunk     // by plan.Buffer
-	tmp      int            // bytes of Tmp, and of a Win that no peer reads
-	straight bool           // one lane, and no frames to look for
-	messages bool           // it sends or receives
-	simple   bool           // straight, without messages and Tmp, and nothing is exposed
-	short    bool           // ranks keep their core as long as that holds up nobody (undisturbing)
-	exposes  bool           // it may expose registered memory to the peers
-	strict   bool           // lengths that peers announce are compared with those of this rank, one by one
-	unheard  bool           // it may read windows of ranks before it has heard from them where their chunks are
+	fingerprint      transport.Meta // what fingerprints have of the call, without number and history
+	digest           uint64         // what the call adds to the history
+	unit             int            // bytes of an element; 1 where there are none
+	chunks           [4][]chunk     // by plan.Buffer
+	tmp              int            // bytes of Tmp, and of a Win that no peer reads
+	straight         bool           // one lane, and no frames to look for
+	messages         bool           // it sends or receives
+	simple           bool           // straight, without messages and Tmp, and nothing is exposed
+	short            bool           // ranks keep their core as long as that holds up nobody (window.Set.MaySpin)
+	exposes          bool           // it may expose registered memory to the peers
+	strict           bool           // lengths that peers announce are compared with those of this rank, one by one
+	readsUnannounced bool           // it may read windows of ranks before it has heard from them where their chunks are
 }
 
 type opcode uint8
@@ -52,23 +52,23 @@ const (
 
 // instr is a step of a plan, or one chunk of it.
 type instr struct {
-	op       opcode
-	first    bool // words: the first that this rank publishes, or hears from the peer, in the operation
-	extended bool // words: more than the call is announced
-	plain    bool // its elements are not multiplied
-	way      way
-	gated    bool
-	peer     int
-	nth      int // words
-	bytes    int
-	elems    int   // of a reduction
-	step     *step // nil for what no step says
-	src      []operand
-	dst      operand
-	twin     operand
-	to, from []chunk // of messages
-	gates    []gate
-	pc       int // the step in its lane; -1 and the length of the lane for what comes before and after
+	op        opcode
+	first     bool // words: the first that this rank publishes, or hears from the peer, in the operation
+	extended  bool // words: more than the call is announced
+	plain     bool // its elements are not multiplied
+	way       way
+	gated     bool
+	peer      int
+	nth       int // words
+	bytes     int
+	elems     int   // of a reduction
+	step      *step // nil for what no step says
+	src       []operand
+	dst       operand
+	fusedCopy operand
+	to, from  []chunk // of messages
+	gates     []gate
+	pc        int // the step in its lane; -1 and the length of the lane for what comes before and after
 }
 
 // way is how a copy, get, reduce or getreduce is done: the commonest ones are told apart before they run.
@@ -80,7 +80,7 @@ const (
 	way4           // the copy of a number
 	way8           // of a longer one
 	way16          // of a complex one
-	wayFused       // the copy does the step's twin, too
+	wayFused       // the copy does the step's fusedCopy, too
 	wayOfTwo       // the reduction is of two sources, and nothing is multiplied
 )
 
@@ -138,14 +138,14 @@ type layout struct {
 	piece, last int
 	reach       int                     // elements of each block in one piece; 0: all
 	cell        int                     // bytes of a chunk of a slot
-	tiny        int                     // bytes of a chunk of this rank's window, which are in the notice; 0 if they are in the slot
-	turns       uint64                  // operations that may be under way at the same time
+	inline      int                     // bytes of a chunk of this rank's window, which are in the record; 0 if they are in the slot
+	depth       uint64                  // operations that may be under way at the same time
 	shift       [plan.WindowNotices]int // by turn: how far chunks of windows lie behind those of the first turn
 }
 
 // cut makes the layout of a piece.
 func (l *layout) cut(c *Comm, low *lowered, call *Call, piece int) {
-	*l = layout{piece: piece, turns: plan.WindowNotices}
+	*l = layout{piece: piece, depth: plan.WindowNotices}
 	if !low.slots || low.window == 0 {
 		return
 	}
@@ -165,15 +165,15 @@ func (l *layout) cut(c *Comm, low *lowered, call *Call, piece int) {
 	}
 	l.last = max(0, longest-1) / l.reach
 	count := uint64(longest)
-	if low.told {
+	if low.announces {
 		count = evenCount(call.In)
 	}
-	if l.tiny = low.tiny(count, size); l.tiny == 0 {
-		l.turns = plan.WindowSlots
+	if l.inline = low.inline(count, size); l.inline == 0 {
+		l.depth = plan.WindowSlots
 	}
 	for turn := range l.shift {
 		l.shift[turn] = turn * window.RecordBytes
-		if l.tiny == 0 {
+		if l.inline == 0 {
 			l.shift[turn] = turn % plan.WindowSlots * c.windows.Slot
 		}
 	}
@@ -214,9 +214,9 @@ func (c *Comm) compile(p *program, low *lowered, call *Call, piece int) error {
 	}
 	bytes := total(p.chunks[plan.Win])
 	p.short = bytes <= window.MaxKept
-	p.exposes = low.lends && !(call.Coll.Reduces() && call.Op == dtype.PremulSum) && (p.last > 0 || bytes >= worthLending(call.Coll))
+	p.exposes = low.exposes && !(call.Coll.Reduces() && call.Op == dtype.PremulSum) && (p.last > 0 || bytes >= worthExposing(call.Coll))
 	p.straight = len(low.lanes) == 1 && low.signallers == nil
-	p.strict, p.unheard = low.told && !sameCounts(call), low.unheard
+	p.strict, p.readsUnannounced = low.announces && !sameCounts(call), low.readsUnannounced
 	p.calculate(c, call)
 	p.sign(call)
 	if changed {
@@ -247,7 +247,7 @@ func sameCounts(call *Call) bool {
 
 // calculate chooses the kernels of a call.
 func (a *arithmetic) calculate(c *Comm, call *Call) {
-	*a = arithmetic{pre: 1, post: 1, past: c.lastLevel > 0 && call.touched(c.rank) >= c.lastLevel}
+	*a = arithmetic{pre: 1, post: 1, streams: c.lastLevel > 0 && call.touched(c.rank) >= c.lastLevel}
 	if !call.Coll.Reduces() {
 		return
 	}
@@ -270,10 +270,10 @@ func (p *program) sign(call *Call) {
 	print := printOf(call, p.low.hash)
 	print.phase = phaseOf(p.piece)
 	p.digest = print.digest()
-	p.said = print.meta(0)
-	if p.low.told {
-		p.said[1] |= uint64(p.last)
-		p.said[2] |= evenCount(call.In)
+	p.fingerprint = print.meta(0)
+	if p.low.announces {
+		p.fingerprint[1] |= uint64(p.last)
+		p.fingerprint[2] |= evenCount(call.In)
 	}
 }
 
@@ -303,8 +303,8 @@ func aligned(bytes int) int { return (bytes + mem.Align - 1) &^ (mem.Align - 1) 
 
 // windowPlace is where chunk i of a rank's window is, if that is laid out as this rank's.
 func (c *Comm) windowPlace(p *program, rank, i int) (off int, at address) {
-	if p.tiny > 0 {
-		return i * p.tiny, c.windows.Rank(rank).Inline()
+	if p.inline > 0 {
+		return i * p.inline, c.windows.Rank(rank).Inline()
 	}
 	return i * p.cell, c.windows.Rank(rank).Slots()
 }
@@ -419,8 +419,8 @@ func (low *lowered) addStep(rank int, lane []instr, s *step, pc int) []instr {
 			b.op = opReduce
 		}
 		b.dst = low.operand(s.dst, i)
-		if s.twin != nil {
-			b.twin = low.operand(s.twin.dst, i)
+		if s.fusedCopy != nil {
+			b.fusedCopy = low.operand(s.fusedCopy.dst, i)
 		}
 		for k, r := range s.src {
 			o := low.operand(r, i)
@@ -468,7 +468,7 @@ func (p *program) end() {
 	var b *instr
 	p.lanes[last], b = add(p.lanes[last], opLeave, nil, pc)
 	b.gates, b.gated = gates, gates != nil
-	if p.low.lends {
+	if p.low.exposes {
 		p.lanes[last], _ = add(p.lanes[last], opDrain, nil, pc)
 	}
 }
@@ -480,9 +480,9 @@ func (c *Comm) fit(p *program, b *instr) {
 	s := b.step
 	switch b.op {
 	case opSignal:
-		b.extended = p.low.lends || p.strict
+		b.extended = p.low.exposes || p.strict
 	case opWait:
-		b.extended = p.low.lends
+		b.extended = p.low.exposes
 	case opCopy, opReduce:
 		dst := &p.chunks[b.dst.buf][b.dst.chunk]
 		b.bytes, b.dst.off, b.dst.at = dst.bytes, dst.off, dst.at
@@ -491,8 +491,8 @@ func (c *Comm) fit(p *program, b *instr) {
 			b.elems = b.bytes / p.elem
 		}
 		if b.way = b.chooseWay(); b.way == wayFused {
-			twin := &p.chunks[b.twin.buf][b.twin.chunk]
-			b.twin.off, b.twin.at = twin.off, twin.at
+			fusedCopy := &p.chunks[b.fusedCopy.buf][b.fusedCopy.chunk]
+			b.fusedCopy.off, b.fusedCopy.at = fusedCopy.off, fusedCopy.at
 		}
 		for k := range b.src {
 			o := &b.src[k]
@@ -515,15 +515,15 @@ func (c *Comm) fit(p *program, b *instr) {
 }
 
 func (b *instr) chooseWay() way {
-	long := together(b.bytes)
+	long := fuses(b.bytes)
 	switch {
-	case b.bytes == 0 || long && b.step.twinOf != nil:
+	case b.bytes == 0 || long && b.step.fusedInto != nil:
 		return wayNothing
 	case b.op == opReduce && len(b.src) == 2 && b.plain:
 		return wayOfTwo
 	case b.op == opReduce:
 		return wayGeneral
-	case long && b.step.twin != nil:
+	case long && b.step.fusedCopy != nil:
 		return wayFused
 	case b.bytes == 4 && b.plain:
 		return way4

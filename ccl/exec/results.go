@@ -82,7 +82,7 @@ func (low *lowered) pairTwins() {
 			}
 			if k < len(lane) && lane[k].kind == plan.Copy && lane[k].dst.Buf == plan.Out && lane[k].src[0] == s.src[0] &&
 				len(s.gates) == 0 && len(lane[k].gates) == 0 {
-				s.twin, lane[k].twinOf = &lane[k], s
+				s.fusedCopy, lane[k].fusedInto = &lane[k], s
 			}
 		}
 	}

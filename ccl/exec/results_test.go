@@ -91,7 +91,7 @@ func TestTwins(t *testing.T) {
 		low := &lowered{lanes: [][]step{c.lane}}
 		low.pairTwins()
 		last := &c.lane[len(c.lane)-1]
-		require.Equal(t, c.twins, last.twinOf == &c.lane[0], c.name)
-		require.Equal(t, c.twins, c.lane[0].twin == last, c.name)
+		require.Equal(t, c.twins, last.fusedInto == &c.lane[0], c.name)
+		require.Equal(t, c.twins, c.lane[0].fusedCopy == last, c.name)
 	}
 }

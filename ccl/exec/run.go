@@ -11,14 +11,14 @@ import (
 // frame is all the state of the operation under way, which can stop and go on anywhere. It is kept
 // from one operation to the next, so that running one allocates nothing.
 type frame struct {
-	prog  *program // nil: no operation is under way
-	op    *Op      // the head of the queue; nil while Run or Post try the operation before it is queued
-	said  transport.Meta
-	lanes []laneState
-	shift int     // of the program, in this turn
-	tmp   address // where Tmp begins
-	last  int     // the last piece
-	moves uint    // counts whatever goes on
+	prog        *program // nil: no operation is under way
+	op          *Op      // the head of the queue; nil while Run or Post try the operation before it is queued
+	fingerprint transport.Meta
+	lanes       []laneState
+	shift       int     // of the program, in this turn
+	tmp         address // where Tmp begins
+	last        int     // the last piece
+	moves       uint    // counts whatever goes on
 
 	counting bool // the lengths of blocks are being exchanged
 	unrung   bool // something was published, and no sleeping peer was woken for it
@@ -61,11 +61,11 @@ func (c *Comm) start(p *program, call *Call, seq uint64) error {
 // begin is all that most programs need.
 func (f *frame) begin(p *program, seq uint64, before history, begun uint64) {
 	f.prog, f.last = p, p.last
-	f.said[0] = p.said[0] | uint64(uint32(seq))
-	f.said[1] = p.said[1]
-	f.said[2] = p.said[2] ^ uint64(before.hash())<<48
+	f.fingerprint[0] = p.fingerprint[0] | uint64(uint32(seq))
+	f.fingerprint[1] = p.fingerprint[1]
+	f.fingerprint[2] = p.fingerprint[2] ^ uint64(before.hash())<<48
 	f.shift = p.shift[begun%plan.WindowNotices]
-	f.dynamic = p.unheard
+	f.dynamic = p.readsUnannounced
 	f.lanes = f.lanes[:1]
 	f.lanes[0].at = 0 // the rest is of messages, which prepare has cleared
 }
@@ -126,8 +126,8 @@ func (f *frame) finish() {
 
 // meta is what a message of so many bytes carries.
 func (f *frame) meta(bytes int) transport.Meta {
-	m := f.said
-	if f.prog.low.told {
+	m := f.fingerprint
+	if f.prog.low.announces {
 		m[1] &^= low48
 		m[2] &^= low48
 	}
@@ -171,7 +171,7 @@ func (c *Comm) nextPiece(f *frame, call *Call) error {
 	if err := c.compile(p, f.prog.low, call, f.prog.piece+1); err != nil {
 		return err
 	}
-	err := c.start(p, call, uint64(uint32(f.said[0])))
+	err := c.start(p, call, uint64(uint32(f.fingerprint[0])))
 	f.last = max(f.last, last)
 	return err
 }
@@ -219,7 +219,7 @@ loop:
 		case opSignal:
 			n := win.Own(turn)
 			if b.first {
-				n.Call[0], n.Call[1], n.Call[2] = f.said[0], f.said[1], f.said[2]
+				n.Call[0], n.Call[1], n.Call[2] = f.fingerprint[0], f.fingerprint[1], f.fingerprint[2]
 				if b.extended && (p.strict || n.MayExpose(&f.Exposure)) {
 					c.announceMore(n, call)
 				}
@@ -238,7 +238,7 @@ loop:
 				unrung = f.unrung
 			}
 			from.Entered(win.Begun)
-			if !b.first || !p.strict && !n.Differs(&f.said, b.extended) {
+			if !b.first || !p.strict && !n.Differs(&f.fingerprint, b.extended) {
 				continue
 			}
 			done, err = true, c.examine(f, b.peer, n, call)
@@ -272,12 +272,12 @@ loop:
 			}
 			done, err = true, c.reduce(f, b, call)
 		case opEnter:
-			if win.FirstBehind(p.turns) >= 0 && (w == nil || !c.entered(f, w)) {
+			if win.FirstBehind(p.depth) >= 0 && (w == nil || !c.entered(f, w)) {
 				break loop
 			}
 			continue
 		case opLeave:
-			c.leaveSlot(&f.said)
+			c.leaveSlot(&f.fingerprint)
 			unrung = false // who leaves rings
 			continue
 		case opSend:
@@ -318,7 +318,7 @@ func (c *Comm) drain(f *frame) bool {
 		if c.windows.FirstBehind(1) >= 0 {
 			return false
 		}
-		c.lent.Add(1)
+		c.exposed.Add(1)
 	}
 	return true
 }
@@ -338,12 +338,12 @@ func (f *frame) at(st *laneState, i int) *laneState {
 //go:noinline
 func (f *frame) closed(gates []gate) bool { return f.limit(gates) == 0 }
 
-// copyLong copies what is longer than a number, or is multiplied, by an instruction and its twin.
+// copyLong copies what is longer than a number, or is multiplied, by an instruction and its fusedCopy.
 //
 //go:noinline
 func (f *frame) copyLong(b *instr, dst, src address, call *Call) {
 	if a := &f.prog.arithmetic; b.way == wayFused {
-		a.both(b.step, dst, b.twin.in(f, call), src, b.bytes)
+		a.copyTwice(b.step, dst, b.fusedCopy.in(f, call), src, b.bytes)
 	} else {
 		a.copy(b.step, dst, src, b.bytes)
 	}
@@ -399,7 +399,7 @@ func (c *Comm) copy(f *frame, b *instr, call *Call) error {
 		return err
 	}
 	if b.way == wayFused && dst == src {
-		f.prog.copy(b.step.twin, b.twin.in(f, call), src, b.bytes)
+		f.prog.copy(b.step.fusedCopy, b.fusedCopy.in(f, call), src, b.bytes)
 	} else {
 		f.copyLong(b, dst, src, call)
 	}
@@ -448,19 +448,19 @@ func (c *Comm) locate(f *frame, o *operand, call *Call, bytes int) (address, err
 // locatePeer is where a chunk of a peer's window lies.
 func (c *Comm) locatePeer(f *frame, o *operand, bytes int) (address, error) {
 	peer, i, low := int(o.index), int(o.chunk), f.prog.low
-	if low.lends {
-		if at, lent, ok := c.windows.Exposed(peer, i, bytes); !ok {
-			return nil, c.astray(peer)
-		} else if lent {
+	if low.exposes {
+		if at, exposed, ok := c.windows.Exposed(peer, i, bytes); !ok {
+			return nil, c.outOfRange(peer)
+		} else if exposed {
 			return at, nil
 		}
 	}
-	tiny, n := f.prog.tiny, c.windows.Record(peer)
-	if low.told {
-		tiny = low.tiny(n.Call[2]&low48, f.prog.unit)
+	inline, n := f.prog.inline, c.windows.Record(peer)
+	if low.announces {
+		inline = low.inline(n.Call[2]&low48, f.prog.unit)
 	}
-	if tiny > 0 {
-		return address(&n.Inline[i*tiny]), nil
+	if inline > 0 {
+		return address(&n.Inline[i*inline]), nil
 	}
 	return plus(c.windows.SlotOf(peer), i*f.prog.cell), nil
 }
@@ -473,7 +473,7 @@ func (c *Comm) flush() {
 	}
 }
 
-// aheadPauses are those of a rank that is as far ahead of another one as notices let it, before it
+// aheadPauses are those of a rank that is as far ahead of another one as records let it, before it
 // looks again: it has nothing to lose, and each look takes the line away that the other one writes
 // in every operation.
 const aheadPauses = 8
@@ -481,11 +481,11 @@ const aheadPauses = 8
 // entered waits awake until the memory whose turn it is may be used, and reports whether it may. It
 // was not free just now.
 func (c *Comm) entered(f *frame, w *waiter) bool {
-	turns := f.prog.turns
-	if turns == plan.WindowNotices {
+	depth := f.prog.depth
+	if depth == plan.WindowNotices {
 		park.Pause(aheadPauses)
 	}
-	return c.awake(w, func() bool { return c.windows.FirstBehind(turns) < 0 })
+	return c.awake(w, func() bool { return c.windows.FirstBehind(depth) < 0 })
 }
 
 // listen waits awake for a signal that was not there yet, and reports whether it came.

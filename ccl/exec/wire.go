@@ -147,7 +147,7 @@ func (f *fingerprint) describe(bytes int) string {
 	if f.phase == phaseCounts {
 		s += ", exchanging lengths"
 	}
-	if bytes != told {
+	if bytes != askLength {
 		s += fmt.Sprintf(" (message of %d bytes, plan %04x)", bytes, f.hash)
 	}
 	return s

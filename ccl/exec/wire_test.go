@@ -72,7 +72,7 @@ func TestBlocksInTheFingerprint(t *testing.T) {
 		"barrier seq 4":                                                   {seq: 4, coll: dtype.Barrier},
 	} {
 		f.phase = 1
-		if got := f.describe(told); got != want {
+		if got := f.describe(askLength); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
