@@ -29,9 +29,10 @@ func (low *lowered) inline(count uint64, size int) int {
 	return int(count) * size
 }
 
-// announceMore writes what a record says besides the call. In a plan in which every rank hears from every other before it takes anything blocks may have
-// lengths that only two ranks know: such a plan announces lengths, and in place of what nobody could compare the fingerprint has the number of the rank's last piece,
-// and the elements of its blocks, or uneven.
+// announceMore writes what a record says besides the call. In a plan in which every rank hears from
+// every other before it takes anything blocks may have lengths that only two ranks know: such a
+// plan announces lengths, and in place of what nobody could compare the fingerprint has the number
+// of the rank's last piece, and the elements of its blocks, or uneven.
 func (c *Comm) announceMore(n *window.Record, call *Call) {
 	if low := c.frame.prog.low; low.announces && c.frame.fingerprint[2]&low48 == uneven {
 		for i := range call.In {
@@ -85,7 +86,8 @@ func (c *Comm) leaveSlot(called *transport.Meta) {
 	c.windows.Settle(c.rank)
 }
 
-// fits refuses a plan whose windows this group does not have, or for which they have no room. All ranks refuse alike.
+// fits refuses a plan whose windows this group does not have, or for which they have no room. All
+// ranks refuse alike.
 func fits(w *window.Set, p *plan.Plan, prog *plan.Program) error {
 	switch {
 	case p.Needs&plan.Gets == 0:

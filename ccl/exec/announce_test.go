@@ -17,7 +17,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// A plan that reads windows of peers is refused on all ranks that share no memory, and nothing else is hurt.
+// A plan that reads windows of peers is refused on all ranks that share no memory, and nothing else
+// is hurt.
 func TestGetsAreRefused(t *testing.T) {
 	gets := func(spec plan.Spec) *plan.Plan {
 		return &plan.Plan{Name: "gets", Spec: spec, Split: 1, Flags: 1, Win: 1, Needs: plan.Puts | plan.Gets, Program: func(rank int) plan.Program {
@@ -43,7 +44,8 @@ func TestGetsAreRefused(t *testing.T) {
 	})
 }
 
-// shelf is an all_to_all over windows: every rank lays its blocks out, and fetches those that are for it.
+// shelf is an all_to_all over windows: every rank lays its blocks out, and fetches those that are
+// for it.
 func shelf(spec plan.Spec) *plan.Plan {
 	n := spec.Ranks
 	return &plan.Plan{Name: "shelf", Spec: spec, Split: 1, Flags: 1, Win: n, Needs: plan.Puts | plan.Gets, Program: func(rank int) plan.Program {
@@ -67,8 +69,9 @@ func shelf(spec plan.Spec) *plan.Plan {
 	}}
 }
 
-// The ranks of an all_to_all know only the lengths of their own blocks. They tell each other, so that all cut the operation into the same
-// pieces; also where the exchange of lengths itself runs over windows.
+// The ranks of an all_to_all know only the lengths of their own blocks. They tell each other, so
+// that all cut the operation into the same pieces; also where the exchange of lengths itself runs
+// over windows.
 func TestShelf(t *testing.T) {
 	for _, gather := range []func(plan.Spec) *plan.Plan{everybody, catalogued("window")} {
 		for _, ranks := range []int{1, 2, 3} {
@@ -104,8 +107,8 @@ func TestShelf(t *testing.T) {
 	}
 }
 
-// A root that broadcasts over its window runs ahead of the others by as many operations as there are slots, and no further: then
-// what it has left there would be written over.
+// A root that broadcasts over its window runs ahead of the others by as many operations as there
+// are slots, and no further: then what it has left there would be written over.
 func TestSlotsAreWaitedFor(t *testing.T) {
 	for _, name := range []string{"inproc", "shm"} {
 		t.Run(name, func(t *testing.T) {

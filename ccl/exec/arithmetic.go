@@ -43,8 +43,9 @@ func (a *arithmetic) move(s *step, dst, src address, bytes int) {
 	kernel.Copy(bytesAt(dst, bytes), bytesAt(src, bytes))
 }
 
-// fuseTile is how much of a source is copied to one place and then, while it is in the first-level cache, to another. With 4 to 16 KiB the string copy,
-// which begins anew each time, was slower than two whole copies.
+// fuseTile is how much of a source is copied to one place and then, while it is in the first-level
+// cache, to another. With 4 to 16 KiB the string copy, which begins anew each time, was slower than
+// two whole copies.
 const fuseTile = 32 << 10
 
 // fuses reports whether a copy and the one behind it are done in one.
@@ -78,8 +79,8 @@ type operands struct {
 	scaled  []byte    // a tile for each source in In, where these are multiplied
 }
 
-// many combines one chunk of all o.sources, tile by tile; dst may be one of them. A pointer must not stand behind its memory, not even
-// unused: the garbage collector would find what lies there.
+// many combines one chunk of all o.sources, tile by tile; dst may be one of them. A pointer must
+// not stand behind its memory, not even unused: the garbage collector would find what lies there.
 func (a *arithmetic) many(s *step, dst address, o *operands, bytes int) {
 	if a.pre != 1 && len(o.scaled) < len(s.src)*tile {
 		o.scaled = make([]byte, len(s.src)*tile)

@@ -7,11 +7,13 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Ranks that call different things mostly find out at the first fragment or record. But two of them may wait for each other with nothing
-// to compare: each is the root of its own gather, say. So a rank that has waited for long asks those it waits for: a fragment on the channel of
-// puts tells them what it is in, and in which channel it waits. Whoever is in another call with that number has the mismatch. Who has gone on
-// to a later one tells that in turn, in the channel in which the other one waits: all that it has sent before comes first, and if then
-// something is missing it never comes.
+// Ranks that call different things mostly find out at the first fragment or record. But two of them
+// may wait for each other with nothing to compare: each is the root of its own gather, say. So a
+// rank that has waited for long asks those it waits for: a fragment on the channel of puts tells
+// them what it is in, and in which channel it waits. Whoever is in another call with that number
+// has the mismatch. Who has gone on to a later one tells that in turn, in the channel in which the
+// other one waits: all that it has sent before comes first, and if then something is missing it
+// never comes.
 const askAfter = 50 * time.Millisecond // the first time; then each time twice as long, and only those who were not asked yet
 
 // askLength is the length in the fingerprint of such a fragment, which is that of no message.
@@ -28,7 +30,8 @@ type asking struct {
 	asked []bool // by peer
 }
 
-// askTime is when the operation under way will have waited for long. The first time that somebody wants to know it, it begins to wait.
+// askTime is when the operation under way will have waited for long. The first time that somebody
+// wants to know it, it begins to wait.
 func (c *Comm) askTime() int64 {
 	a := &c.frame.asking
 	if seq := c.frame.op.seq; a.asker != seq {
@@ -69,7 +72,8 @@ func (c *Comm) ask() {
 	}
 }
 
-// question sends a peer the fingerprint of the operation under way, and the channel in which this rank waits. It reports whether there was room.
+// question sends a peer the fingerprint of the operation under way, and the channel in which this
+// rank waits. It reports whether there was room.
 func (c *Comm) question(peer, channel, waits int) bool {
 	ch := c.channel(peer, channel)
 	space := ch.Reserve(askBytes)
@@ -84,8 +88,8 @@ func (c *Comm) question(peer, channel, waits int) bool {
 
 const askBytes = 8
 
-// hearQuestion takes the fragment at the head of a channel with which a peer tells what it is in. It reports an operation that this rank has not come
-// to yet, which stays there.
+// hearQuestion takes the fragment at the head of a channel with which a peer tells what it is in.
+// It reports an operation that this rank has not come to yet, which stays there.
 func (c *Comm) hearQuestion(peer, channel int, data []byte, m transport.Meta) (ahead bool, err error) {
 	f := &c.frame
 	if f.contradicts(m) || len(data) != askBytes {
@@ -112,8 +116,9 @@ func (c *Comm) waitsForWord(peer int) bool {
 	return false
 }
 
-// unexpected looks at what this rank's program does not ask for, now and then while it waits: puts of peers that it does not wait
-// for, and messages of another call with the same number, or an earlier one, which would otherwise be seen at the timeout only.
+// unexpected looks at what this rank's program does not ask for, now and then while it waits: puts
+// of peers that it does not wait for, and messages of another call with the same number, or an
+// earlier one, which would otherwise be seen at the timeout only.
 func (c *Comm) unexpected() error {
 	f := &c.frame
 	for peer := range c.size {
@@ -152,7 +157,8 @@ func (c *Comm) unexpected() error {
 	return nil
 }
 
-// precedes reports whether m is of a later operation. Phases do not count: what only tells may lie unread while they come round.
+// precedes reports whether m is of a later operation. Phases do not count: what only tells may lie
+// unread while they come round.
 func (f *frame) precedes(m transport.Meta) bool {
 	return int32(uint32(m[0])-uint32(f.fingerprint[0])) > 0
 }
@@ -163,8 +169,8 @@ func (f *frame) contradicts(m transport.Meta) bool {
 	return uint32(m[0]) == uint32(own[0]) && (differ(m, own) || m[0] == own[0] && m[2] != own[2])
 }
 
-// differ reports whether two fingerprints are of different calls, as far as ranks can compare them in any phase: number, collective, type, operator
-// and root.
+// differ reports whether two fingerprints are of different calls, as far as ranks can compare them
+// in any phase: number, collective, type, operator and root.
 func differ(a, b transport.Meta) bool {
 	const call = 1<<56 - 1 // of word 0, without the phase
 	return (a[0]^b[0])&call != 0 || (a[1]^b[1])>>48 != 0

@@ -186,7 +186,8 @@ func (l *lifted) plan(long bool) plan.Program {
 	return made
 }
 
-// appendSteps appends what an instruction does. The points of After are those of the plan that was lowered.
+// appendSteps appends what an instruction does. The points of After are those of the plan that was
+// lowered.
 func (l *lifted) appendSteps(steps []plan.Step, lane, i int, long bool) []plan.Step {
 	b := &l.lanes[lane][i]
 	s := b.step

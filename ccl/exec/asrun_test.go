@@ -15,7 +15,8 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// The plan that runs is right: every plan of the catalogue, for each root, as groups with windows and without run it, with short and with long blocks.
+// The plan that runs is right: every plan of the catalogue, for each root, as groups with windows
+// and without run it, with short and with long blocks.
 func TestCatalogueAsRun(t *testing.T) {
 	most := 8
 	if testing.Short() || underRace {

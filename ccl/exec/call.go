@@ -9,14 +9,15 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Block is one contiguous piece of a caller's buffer: Count elements at Ptr. It must stay valid until the operation is done.
+// Block is one contiguous piece of a caller's buffer: Count elements at Ptr. It must stay valid
+// until the operation is done.
 type Block struct {
 	Ptr   unsafe.Pointer
 	Count int
 }
 
-// Call says what a rank asks for. In and Out have the blocks that dtype.Collective.InBlocks and OutBlocks say; send has one In
-// block and recv one Out block.
+// Call says what a rank asks for. In and Out have the blocks that dtype.Collective.InBlocks and
+// OutBlocks say; send has one In block and recv one Out block.
 type Call struct {
 	Coll    dtype.Collective
 	Type    dtype.Type
@@ -127,7 +128,8 @@ func (c *Call) check(rank, ranks int) error {
 	return c.checkLengths(rank)
 }
 
-// checkLengths compares the lengths that one rank can compare: where the same data is in In and in Out.
+// checkLengths compares the lengths that one rank can compare: where the same data is in In and in
+// Out.
 func (c *Call) checkLengths(rank int) error {
 	if len(c.In) == 0 || len(c.Out) == 0 {
 		return nil
@@ -145,8 +147,8 @@ func (c *Call) checkLengths(rank int) error {
 	return nil
 }
 
-// overlap reports whether In and Out share memory in the one way that there is a meaning for: the same memory for the same block of the
-// data. Any other way is refused.
+// overlap reports whether In and Out share memory in the one way that there is a meaning for: the
+// same memory for the same block of the data. Any other way is refused.
 func (c *Call) overlap(rank int) (inPlace bool, err error) {
 	size := uintptr(c.Type.Size())
 	for i, a := range c.In {
@@ -168,7 +170,8 @@ func (c *Call) overlap(rank int) (inPlace bool, err error) {
 	return inPlace, nil
 }
 
-// bytes is the size of the whole vector where all ranks know it alike, else 0. The choice of the algorithm depends on it.
+// bytes is the size of the whole vector where all ranks know it alike, else 0. The choice of the
+// algorithm depends on it.
 func (c *Call) bytes() int64 {
 	var blocks []Block
 	switch c.Coll {

@@ -50,7 +50,8 @@ func subjects(ranks int) (all []subject, skipped []string) {
 	return all, skipped
 }
 
-// catalogue is a planner that makes the plan of the subject of the moment. Ranks change it one by one, each before its own call.
+// catalogue is a planner that makes the plan of the subject of the moment. Ranks change it one by
+// one, each before its own call.
 type catalogue struct {
 	all []subject
 	now int
@@ -84,7 +85,8 @@ type trial[T number] struct {
 
 const premultiplied = 0.5
 
-// lengths of the blocks of a trial: equal, or as different as can be where the collective allows that.
+// lengths of the blocks of a trial: equal, or as different as can be where the collective allows
+// that.
 func blockLength(coll dtype.Collective, n int, uneven bool, e plan.Extent) int {
 	if !uneven || n == 0 {
 		return n
@@ -130,8 +132,8 @@ func newTrial[T number](t *testing.T, subjects []subject, i, ranks, root, n int,
 	return tr
 }
 
-// checkDefinition compares what the plan yields with what the collective is: on whole numbers, where every order gives the same. The
-// only rounding is that of the mean.
+// checkDefinition compares what the plan yields with what the collective is: on whole numbers,
+// where every order gives the same. The only rounding is that of the mean.
 func (tr *trial[T]) checkDefinition(t *testing.T, ranks int) {
 	for rank, blocks := range tr.want {
 		for b, got := range blocks {
@@ -222,8 +224,9 @@ func (tr *trial[T]) run(c *exec.Comm) error {
 	return nil
 }
 
-// roomFor is memory with a little behind it: the kernels convert pointers to arrays of four, of which there may be none, and the
-// race detector's pointer checks look at where the first one would end.
+// roomFor is memory with a little behind it: the kernels convert pointers to arrays of four, of
+// which there may be none, and the race detector's pointer checks look at where the first one would
+// end.
 func roomFor[T number](n int) []T { return make([]T, n, n+4) }
 
 func bits[T number](x T) uint64 {
@@ -235,7 +238,8 @@ func bits[T number](x T) uint64 {
 
 type runner interface{ run(c *exec.Comm) error }
 
-// trials are the calls for a group of so many ranks. large is the elements of a message of several fragments.
+// trials are the calls for a group of so many ranks. large is the elements of a message of several
+// fragments.
 func trials(t *testing.T, all []subject, ranks int, large int) (list []runner, at []int) {
 	random := rand.New(rand.NewSource(int64(ranks)))
 	add := func(i int, r ...runner) {
@@ -286,9 +290,9 @@ func trials(t *testing.T, all []subject, ranks int, large int) (list []runner, a
 	return list, at
 }
 
-// Every algorithm of the catalogue, on every transport: the bits of the plan evaluated by the reference, which on whole numbers are
-// those of the collective's definition. The ranks of a group run all calls one behind the other and wait for each other
-// only as the calls do.
+// Every algorithm of the catalogue, on every transport: the bits of the plan evaluated by the
+// reference, which on whole numbers are those of the collective's definition. The ranks of a group
+// run all calls one behind the other and wait for each other only as the calls do.
 func TestCatalogue(t *testing.T) {
 	counts, wide := []int{1, 2, 3, 4, 5, 6}, []int{8}
 	if testing.Short() || underRace {
@@ -313,7 +317,8 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// runTrials has every rank of a group make all calls. before, if there is one, is called by each rank ahead of call i.
+// runTrials has every rank of a group make all calls. before, if there is one, is called by each
+// rank ahead of call i.
 func runTrials(t *testing.T, name string, ranks int, all []subject, list []runner, at []int, before func(i, rank int)) {
 	planners := make([]*catalogue, ranks)
 	comms := join(t, name, ranks, func(rank int) exec.Planner {
@@ -355,7 +360,8 @@ func runTrials(t *testing.T, name string, ranks int, all []subject, list []runne
 	t.Logf("%d algorithms, %d calls", len(all), len(list))
 }
 
-// Every hierarchical algorithm, of two levels and of three: each choice of an algorithm for each level.
+// Every hierarchical algorithm, of two levels and of three: each choice of an algorithm for each
+// level.
 func TestComposed(t *testing.T) {
 	shapes := []plan.Shape{{2, 3}, {3, 2}, {2, 2, 2}}
 	if testing.Short() || underRace {

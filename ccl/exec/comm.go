@@ -31,7 +31,8 @@ const PlanChannels = 2
 // LinkChannels is how many channels a link needs in whose group plans have so many.
 func LinkChannels(plan int) int { return ownChannels + plan }
 
-// Planner chooses and makes the plans of a Comm. It is a pure function of values that all ranks agree on.
+// Planner chooses and makes the plans of a Comm. It is a pure function of values that all ranks
+// agree on.
 type Planner interface {
 	// Choose names the algorithm for a vector of so many bytes (0 where ranks may not know alike),
 	// as a small number.

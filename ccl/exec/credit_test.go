@@ -14,7 +14,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// exchange is an all_reduce of two ranks that send to each other, in the lane that receives or beside it.
+// exchange is an all_reduce of two ranks that send to each other, in the lane that receives or
+// beside it.
 func exchange(beside bool) plans {
 	return plans{dtype.AllReduce: func(spec plan.Spec) *plan.Plan {
 		in, out := chunk(plan.In, 0), chunk(plan.Out, 0)
@@ -30,9 +31,9 @@ func exchange(beside bool) plans {
 	}}
 }
 
-// TestNoCreditToCountOn: what a transport takes before anybody receives is bounded in bytes, and a message is not. So
-// a plan that needs the credit of one message, as verify does not let it, works with small blocks and hangs with
-// large ones; with a lane for each direction it works.
+// TestNoCreditToCountOn: what a transport takes before anybody receives is bounded in bytes, and a
+// message is not. So a plan that needs the credit of one message, as verify does not let it, works
+// with small blocks and hangs with large ones; with a lane for each direction it works.
 func TestNoCreditToCountOn(t *testing.T) {
 	const small, large = 1 << 10, 16 << 20 // elements
 	for _, name := range []string{"inproc", "shm", "tcp"} {
@@ -63,8 +64,8 @@ func TestNoCreditToCountOn(t *testing.T) {
 	}
 }
 
-// TestOperationsAhead: a rank that waits for nobody is as many operations ahead of its peers as package plan says,
-// and verify proves.
+// TestOperationsAhead: a rank that waits for nobody is as many operations ahead of its peers as
+// package plan says, and verify proves.
 func TestOperationsAhead(t *testing.T) {
 	window, err := algo.Find(dtype.Broadcast, "window")
 	require.NoError(t, err)

@@ -71,7 +71,8 @@ const (
 // kinds of plans, by what carries the bytes.
 var kinds = []plan.Need{plan.Messages, plan.Puts, plan.Gets}
 
-// mixture is a planner that takes any algorithm of the catalogue for any size of call, first by its kind.
+// mixture is a planner that takes any algorithm of the catalogue for any size of call, first by its
+// kind.
 type mixture struct {
 	all    []subject
 	seed   uint64
@@ -136,8 +137,8 @@ func (m *mixture) Make(i int, spec plan.Spec) (*plan.Plan, error) {
 	return m.all[i].Make(spec)
 }
 
-// relay is an all_gather in which each rank puts its block into the window of the next one, where the others get it: the catalogue has no
-// plan whose frames go into windows that are read.
+// relay is an all_gather in which each rank puts its block into the window of the next one, where
+// the others get it: the catalogue has no plan whose frames go into windows that are read.
 func relay(spec plan.Spec) *plan.Plan {
 	n := spec.Ranks
 	return &plan.Plan{Name: "relay", Spec: spec, Split: 1, Flags: 2, Win: n, Needs: plan.Puts | plan.Gets, Program: func(rank int) plan.Program {
@@ -316,7 +317,8 @@ type walker struct {
 	at      func(rank, turn int) // is called before each turn; may be nil
 }
 
-// walk makes all calls. It returns what is wrong with the results, or with the way in which operations fail.
+// walk makes all calls. It returns what is wrong with the results, or with the way in which
+// operations fail.
 func (w *walker) walk() error {
 	rank, ranks := w.c.Rank(), w.c.Size()
 	for i := range w.turns {
@@ -425,7 +427,8 @@ func (w *walker) settle(s started) error {
 	return w.ended(err, s.turn, s.send, w.turns[s.turn].coll == dtype.Send)
 }
 
-// ended looks at how an operation has ended: with the result of the undisturbed run, or, where links were cut, with the error that says so.
+// ended looks at how an operation has ended: with the result of the undisturbed run, or, where
+// links were cut, with the error that says so.
 func (w *walker) ended(err error, turn int, send, message bool) error {
 	if err != nil {
 		if w.closed && errors.Is(err, fault.Closed) {
@@ -458,7 +461,8 @@ func (w *walker) ended(err error, turn int, send, message bool) error {
 	return nil
 }
 
-// spoil is what the caller writes into its buffers when an operation has ended: nobody reads or writes them any more.
+// spoil is what the caller writes into its buffers when an operation has ended: nobody reads or
+// writes them any more.
 const spoil = 0xa5
 
 func (m *memory) giveBack(all [][]byte) {
@@ -470,7 +474,8 @@ func (m *memory) giveBack(all [][]byte) {
 	}
 }
 
-// properly reports what is wrong with an error: it must say that a peer is gone, which, and of what operation of what rank.
+// properly reports what is wrong with an error: it must say that a peer is gone, which, and of what
+// operation of what rank.
 func (w *walker) properly(err error) error {
 	var f *fault.Error
 	switch {
@@ -501,8 +506,9 @@ func (w *walker) compare(turn int) error {
 	return nil
 }
 
-// afterFailure has the later calls fail as well, at once: all of them where a collective has failed, else messages of the same peer. Then the rank
-// leaves, so that those that wait for it learn of it.
+// afterFailure has the later calls fail as well, at once: all of them where a collective has
+// failed, else messages of the same peer. Then the rank leaves, so that those that wait for it
+// learn of it.
 func (w *walker) afterFailure() error {
 	var f *fault.Error
 	errors.As(w.err, &f)
@@ -641,7 +647,8 @@ func turnsOf() int {
 	return 50
 }
 
-// undisturbed is what the sequence gives over links without faults: the blocks of Out by rank and turn.
+// undisturbed is what the sequence gives over links without faults: the blocks of Out by rank and
+// turn.
 func undisturbed(t *testing.T, name string, m *mixture, ranks int, turns []turn) [][][][]byte {
 	want := make([][][][]byte, ranks)
 	for rank, w := range journey(t, name, m, ranks, turns, nil, nil) {
@@ -652,8 +659,9 @@ func undisturbed(t *testing.T, name string, m *mixture, ranks int, turns []turn)
 	return want
 }
 
-// TestDisturbed: a sequence of calls of all kinds gives the same bits whatever the links do that the contract lets them: fragments and wake-ups
-// that are late, and channels that overtake each other, little space and for a while none.
+// TestDisturbed: a sequence of calls of all kinds gives the same bits whatever the links do that
+// the contract lets them: fragments and wake-ups that are late, and channels that overtake each
+// other, little space and for a while none.
 func TestDisturbed(t *testing.T) {
 	made := map[plan.Need]int{}
 	crossings(t, 3, func(t *testing.T, name string, seed uint64, ranks int) {
@@ -675,8 +683,8 @@ func TestDisturbed(t *testing.T) {
 	}
 }
 
-// TestCutOff: a link breaks in the middle of a sequence. Each operation of each rank ends with the right result or says which peer is lost, and
-// so do those after it.
+// TestCutOff: a link breaks in the middle of a sequence. Each operation of each rank ends with the
+// right result or says which peer is lost, and so do those after it.
 func TestCutOff(t *testing.T) {
 	var mu sync.Mutex
 	failed, messages, passed := 0, 0, 0
@@ -691,7 +699,8 @@ func TestCutOff(t *testing.T) {
 		if random.IntN(2) == 0 {
 			faults = drawFaults(seed, ranks)
 		}
-		// Either a fragment does not arrive, or the wire is cut when a rank comes to a turn: where all is in windows, there are no fragments.
+		// Either a fragment does not arrive, or the wire is cut when a rank comes to a turn: where
+		// all is in windows, there are no fragments.
 		fragment, cutter, moment := -1, -1, -1
 		if random.IntN(2) == 0 {
 			fragment = random.IntN(30)

@@ -8,8 +8,9 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Drain works until what was posted has ended and has left this process, for d at most, and reports whether there is nothing more to wait for.
-// Receives, for which perhaps nobody sends, are waited for as long as receives says.
+// Drain works until what was posted has ended and has left this process, for d at most, and reports
+// whether there is nothing more to wait for. Receives, for which perhaps nobody sends, are waited
+// for as long as receives says.
 func (c *Comm) Drain(d, receives time.Duration) bool {
 	begin, nap := now(), shortestNap
 	for {
@@ -30,7 +31,8 @@ func (c *Comm) Drain(d, receives time.Duration) bool {
 	}
 }
 
-// drained reports whether nothing is pending, or receives only where these do not count. A Comm that has failed has nothing left.
+// drained reports whether nothing is pending, or receives only where these do not count. A Comm
+// that has failed has nothing left.
 func (c *Comm) drained(butReceives bool) bool {
 	if c.stop.Load() != nil { // model: none: Drain only looks, and looks again after a nap
 		return true

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// advance does everything that can be done without waiting, and reports whether anything was. The caller holds the lock.
+// advance does everything that can be done without waiting, and reports whether anything was. The
+// caller holds the lock.
 func (c *Comm) advance() bool {
 	moved := false
 	c.idle++
@@ -47,8 +48,8 @@ func (c *Comm) advance() bool {
 		c.pop()
 		c.end(op, err)
 	}
-	// Messages that nobody here asked for yet are looked at now and then: a sender must not wait for a receiver that
-	// waits for it in a collective.
+	// Messages that nobody here asked for yet are looked at now and then: a sender must not wait
+	// for a receiver that waits for it in a collective.
 	if !moved && (c.p2p.Active() || c.idle%unaskedEvery == 0) || len(c.p2pOps) > 0 {
 		moved = c.p2p.Advance() || moved
 	}
@@ -91,8 +92,8 @@ func (c *Comm) fail(op *Op, err error) {
 	c.breakOff(op.explain(err))
 }
 
-// look is what a driver does besides advancing, when nothing moves: links that broke, deadlines that passed. It
-// reports whether that changed anything.
+// look is what a driver does besides advancing, when nothing moves: links that broke, deadlines
+// that passed. It reports whether that changed anything.
 func (c *Comm) look() bool {
 	if c.broken != nil {
 		return false
@@ -126,7 +127,8 @@ func (c *Comm) look() bool {
 	return changed
 }
 
-// nextDeadline is the earliest deadline among the operations of the Comm, or when the first of them has waited for long.
+// nextDeadline is the earliest deadline among the operations of the Comm, or when the first of them
+// has waited for long.
 func (c *Comm) nextDeadline() int64 {
 	at := int64(math.MaxInt64)
 	if c.frame.prog != nil {
@@ -166,7 +168,8 @@ func (c *Comm) expire() {
 	}
 }
 
-// Urge has op driven without delay although nobody may wait for it: somebody sleeps until its end, and does not work.
+// Urge has op driven without delay although nobody may wait for it: somebody sleeps until its end,
+// and does not work.
 func (op *Op) Urge() {
 	if op.urgency.CompareAndSwap(opCalm, opUrged) { // model: urgeMark
 		op.comm.urgent.Add(1) // model: urgeCount

@@ -6,12 +6,13 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// MaxCounted is how many bytes the blocks of an operation may have together when its plan forwards blocks of other ranks
-// (plan.Counts). It bounds the intermediate memory that the lengths of peers can make a rank take.
+// MaxCounted is how many bytes the blocks of an operation may have together when its plan forwards
+// blocks of other ranks (plan.Counts). It bounds the intermediate memory that the lengths of peers
+// can make a rank take.
 const MaxCounted = 16 << 30
 
-// exchange is the first phase of an operation whose plan has chunks as long as blocks of other ranks: an all_gather of what each
-// rank knows of its own.
+// exchange is the first phase of an operation whose plan has chunks as long as blocks of other
+// ranks: an all_gather of what each rank knows of its own.
 type exchange struct {
 	after    *lowered // the program that comes then
 	matrix   []uint64 // a row of lengths, in elements, of each rank
@@ -68,8 +69,9 @@ func (c *Comm) beginCounts(op *Op, low *lowered) error {
 	return c.start(p, &x.call, op.seq)
 }
 
-// counted ends the exchange: it checks what the others said, and begins the program that needs it. The operation may be refused alone, for a
-// reason that every rank finds in the same lengths; an error ends the group.
+// counted ends the exchange: it checks what the others said, and begins the program that needs it.
+// The operation may be refused alone, for a reason that every rank finds in the same lengths; an
+// error ends the group.
 func (c *Comm) counted(f *frame) (status, error) {
 	x, op := &c.exchange, f.op
 	low := x.after
@@ -150,7 +152,8 @@ func (x *exchange) forget() {
 	}
 }
 
-// isSystem reports whether a rank that could not begin an operation is alone with that: the others have begun it.
+// isSystem reports whether a rank that could not begin an operation is alone with that: the others
+// have begun it.
 func isSystem(err error) bool {
 	f, ok := err.(*fault.Error)
 	return ok && f.Code == fault.System

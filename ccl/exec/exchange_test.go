@@ -13,7 +13,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// hub is an all_to_all in which rank 0 forwards every block: it has chunks whose lengths it cannot know.
+// hub is an all_to_all in which rank 0 forwards every block: it has chunks whose lengths it cannot
+// know.
 func hub(spec plan.Spec) *plan.Plan {
 	n := spec.Ranks
 	return &plan.Plan{Name: "hub", Spec: spec, Split: 1, Chans: 1, Needs: plan.Messages | plan.Counts, Program: func(rank int) plan.Program {
@@ -106,7 +107,8 @@ func exchangeOnce(c *exec.Comm, turn int) error {
 	return nil
 }
 
-// A rank that expects another length than its peer sends finds it before anything else moves, and names both.
+// A rank that expects another length than its peer sends finds it before anything else moves, and
+// names both.
 func TestCountsMismatch(t *testing.T) {
 	all := join(t, "inproc", 3, plans{dtype.AllToAll: hub, dtype.AllGather: everybody}.of)
 	var x [10]float32

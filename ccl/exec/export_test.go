@@ -13,7 +13,8 @@ import (
 // WindowChannel is the channel of puts and signals.
 const WindowChannel = windowChannel
 
-// Forget makes c forget the calls that came before, after its planner has changed its mind: planners outside of tests never do.
+// Forget makes c forget the calls that came before, after its planner has changed its mind:
+// planners outside of tests never do.
 func Forget(c *Comm) { c.cache = cache{} }
 
 // Programs counts the programs that c keeps.
@@ -27,7 +28,8 @@ func Programs(c *Comm) int {
 	return n
 }
 
-// Foretell makes all peers of c say what c itself will say when its last program runs again, so that this waits for nobody.
+// Foretell makes all peers of c say what c itself will say when its last program runs again, so
+// that this waits for nobody.
 func Foretell(c *Comm) {
 	w := &c.windows
 	p := &c.cache.each[c.cache.recent]
@@ -42,8 +44,9 @@ func Foretell(c *Comm) {
 	}
 }
 
-// Mutants makes plans of the programs of p with one mistake each, in the program of one of its ranks: an instruction left out, one before the
-// one ahead of it, a count of signals that is wrong by one, an operand that is another chunk.
+// Mutants makes plans of the programs of p with one mistake each, in the program of one of its
+// ranks: an instruction left out, one before the one ahead of it, a count of signals that is wrong
+// by one, an operand that is another chunk.
 func Mutants(p *plan.Plan, windows, long bool, rank int, visit func(what string, mutant *plan.Plan)) error {
 	programs, err := compileAll(p, windows)
 	if err != nil {
@@ -96,8 +99,9 @@ func Mutants(p *plan.Plan, windows, long bool, rank int, visit func(what string,
 	return nil
 }
 
-// EndMutants makes operations of the programs of p with one mistake each in what stands around the steps of one rank's
-// program: it enters or leaves the slot too early, too late or not at all, or does not drain.
+// EndMutants makes operations of the programs of p with one mistake each in what stands around the
+// steps of one rank's program: it enters or leaves the slot too early, too late or not at all, or
+// does not drain.
 func EndMutants(p *plan.Plan, long bool, rank int, visit func(what string, mutant verify.Operation)) error {
 	programs, err := compileAll(p, true)
 	if err != nil {
@@ -134,8 +138,8 @@ func EndMutants(p *plan.Plan, long bool, rank int, visit func(what string, mutan
 	return nil
 }
 
-// Turns is how a group lays out the windows of a call with so many elements in a block: in how many slots, and how many operations may
-// be under way.
+// Turns is how a group lays out the windows of a call with so many elements in a block: in how many
+// slots, and how many operations may be under way.
 func Turns(p *plan.Plan, elements int) (slots, turns int, err error) {
 	programs, err := compileAll(p, true)
 	if err != nil || !programs[0].low.slots {

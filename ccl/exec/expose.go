@@ -9,22 +9,27 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// A call's buffers may lie in memory that the peers have mapped (mem.Arena). Where the plan allows it (plan.Lend, proven by package verify), a
-// chunk of the window that would be a copy of such a buffer then is that buffer: the copy is onto itself and skipped, and the record of the operation says
-// for each chunk whether it is exposed, and where in the arena it is. Each rank decides for itself, for each chunk; the others look.
+// A call's buffers may lie in memory that the peers have mapped (mem.Arena). Where the plan allows
+// it (plan.Lend, proven by package verify), a chunk of the window that would be a copy of such a
+// buffer then is that buffer: the copy is onto itself and skipped, and the record of the operation
+// says for each chunk whether it is exposed, and where in the arena it is. Each rank decides for
+// itself, for each chunk; the others look.
 //
-// The caller may write its buffers again when the call returns, so who has exposed waits at the end until all ranks have left the operation.
+// The caller may write its buffers again when the call returns, so who has exposed waits at the end
+// until all ranks have left the operation.
 //
 // What PREMUL_SUM copies into a window is multiplied by then, so such calls expose nothing.
 
 const (
-	// So many bytes are worth the waiting at the end. Below, a copy takes less: of an all_reduce, whose result is exposed too, far longer, since its lines
-	// then go to and fro between the ranks, where those of a window are written over.
+	// So many bytes are worth the waiting at the end. Below, a copy takes less: of an all_reduce,
+	// whose result is exposed too, far longer, since its lines then go to and fro between the
+	// ranks, where those of a window are written over.
 	leastExposed        = 32 << 10
 	leastExposedReduced = 640 << 10
 )
 
-// exposingHash marks the calls of a group that exposes: a rank that would not look for what is exposed is found, and reads nothing wrong.
+// exposingHash marks the calls of a group that exposes: a rank that would not look for what is
+// exposed is found, and reads nothing wrong.
 const exposingHash = 0x1e4d
 
 // exposure is what this rank exposes in the operation under way.
@@ -34,7 +39,8 @@ type exposure struct {
 	exposed         [window.MaxExposed]address // where, for those
 }
 
-// exposableRefs is what chunks of the window may stand for, nil where the plan, or the group, exposes nothing.
+// exposableRefs is what chunks of the window may stand for, nil where the plan, or the group,
+// exposes nothing.
 func exposableRefs(w *window.Set, p *plan.Plan, prog *plan.Program, low *lowered) []plan.Ref {
 	if !w.Exposes() || p.Alias&plan.Lend == 0 || !low.words || low.counts || p.Win > window.MaxExposed {
 		return nil
@@ -104,7 +110,8 @@ func (c *Comm) outOfRange(peer int) error {
 	return fault.Peer(fault.Internal, peer, "says that its buffer lies outside of its registered memory")
 }
 
-// lateRank is the rank that keeps the operation from using the windows, or from ending, and why; -1 if there is none.
+// lateRank is the rank that keeps the operation from using the windows, or from ending, and why; -1
+// if there is none.
 func (c *Comm) lateRank() (rank int, why string) {
 	switch f := &c.frame; {
 	case f.entering():

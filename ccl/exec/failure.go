@@ -8,8 +8,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// lostPeer is the error of a link whose peer the operation under way waits for; nil where all of these work. What arrived just before the
-// end is still there.
+// lostPeer is the error of a link whose peer the operation under way waits for; nil where all of
+// these work. What arrived just before the end is still there.
 func (c *Comm) lostPeer() error {
 	f := &c.frame
 	broken := func(peer int) error {
@@ -96,8 +96,8 @@ func (c *Comm) timedOut(op *Op) error {
 	return &fault.Error{Code: fault.Timeout, Peer: first, Text: text + "; is it in the same call?"}
 }
 
-// Abort ends every operation with err, those that other threads wait for too, and refuses later ones with it. Peers
-// see this rank leave the group.
+// Abort ends every operation with err, those that other threads wait for too, and refuses later
+// ones with it. Peers see this rank leave the group.
 func (c *Comm) Abort(err *fault.Error) {
 	c.stop.CompareAndSwap(nil, err) // model: abortStop
 	var pace park.Spinner
@@ -110,7 +110,8 @@ func (c *Comm) Abort(err *fault.Error) {
 	c.handOver()
 }
 
-// Close leaves the group in order and gives its memory back. Operations that are not done fail with fault.Closed.
+// Close leaves the group in order and gives its memory back. Operations that are not done fail with
+// fault.Closed.
 func (c *Comm) Close() error {
 	c.Abort(fault.New(fault.Closed, "the group is closed"))
 	if c.opts.Progress != nil {
@@ -120,7 +121,8 @@ func (c *Comm) Close() error {
 	return nil
 }
 
-// breakOff ends the Comm for good: a failed collective leaves channels in a state that no later operation could use.
+// breakOff ends the Comm for good: a failed collective leaves channels in a state that no later
+// operation could use.
 func (c *Comm) breakOff(err *fault.Error) {
 	c.broken = err
 	c.stop.CompareAndSwap(nil, err) // model: none: as advStop, the lock's holder breaks off

@@ -5,8 +5,8 @@ import (
 )
 
 const (
-	// maxFragment is how much a send asks for at once: large enough to hide the hand-over, small enough that
-	// both sides find it in the cache and that several are in flight.
+	// maxFragment is how much a send asks for at once: large enough to hide the hand-over, small
+	// enough that both sides find it in the cache and that several are in flight.
 	maxFragment = 128 << 10
 	// tile is the piece of local work that is done before the next: it stays in the first-level
 	// cache, and keeps the time in assembly short.
@@ -30,7 +30,8 @@ func (c *Comm) send(f *frame, b *instr, st *laneState, call *Call) (done bool) {
 		if all > 0 {
 			want = min(src[st.chunk].bytes-st.off, maxFragment)
 			if st.moved+want > limit {
-				// Only the first bytes of the chunk are there: send what makes a whole fragment, else wait.
+				// Only the first bytes of the chunk are there: send what makes a whole fragment,
+				// else wait.
 				if want = limit - st.moved; want < maxFragment/4 {
 					return false
 				}

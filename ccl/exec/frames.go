@@ -9,15 +9,17 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Put, packet and signal travel as frames on a channel of their own, so that they need no shared memory. A frame is a piece of one chunk
-// of the receiver's window, then a trailer (behind it, so that the piece is aligned):
+// Put, packet and signal travel as frames on a channel of their own, so that they need no shared
+// memory. A frame is a piece of one chunk of the receiver's window, then a trailer (behind it, so
+// that the piece is aligned):
 //
 //	offset of the piece in the chunk, in bytes (48) | flag (8) | what (8)
 //	chunk (64)
 //
-// The receiver applies the frames of the operation that it runs whenever it is driven, whatever its program waits for; those
-// of later operations stay in the channel, and behind them everything else of that peer. So the frames of one peer are
-// applied in the order in which they were given: who has seen a signal sees the puts before it.
+// The receiver applies the frames of the operation that it runs whenever it is driven, whatever its
+// program waits for; those of later operations stay in the channel, and behind them everything else
+// of that peer. So the frames of one peer are applied in the order in which they were given: who
+// has seen a signal sees the puts before it.
 const trailer = 16
 
 // What a frame does.
@@ -27,7 +29,8 @@ const (
 	frameKinds  = frameData | frameSignal
 )
 
-// put sends what a put, packet or signal has to tell, as far as the channel lends space. It reports the end.
+// put sends what a put, packet or signal has to tell, as far as the channel lends space. It reports
+// the end.
 func (c *Comm) put(f *frame, b *instr, st *laneState, call *Call) (done bool) {
 	src, s := b.from, b.step
 	all := total(src)

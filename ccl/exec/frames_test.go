@@ -34,7 +34,8 @@ func (p plans) of(int) exec.Planner { return p }
 
 func chunk(buf plan.Buffer, i int) plan.Ref { return plan.Ref{Buf: buf, At: i, N: 1} }
 
-// packets is an all_reduce in one shot: every rank writes its vector into the windows of all others, and reduces in rank order.
+// packets is an all_reduce in one shot: every rank writes its vector into the windows of all
+// others, and reduces in rank order.
 func packets(spec plan.Spec) *plan.Plan {
 	n := spec.Ranks
 	return &plan.Plan{Name: "packets", Spec: spec, Split: 1, Flags: 1, Win: n, Needs: plan.Puts, Program: func(rank int) plan.Program {
@@ -50,7 +51,8 @@ func packets(spec plan.Spec) *plan.Plan {
 	}}
 }
 
-// sumOfWindow reduces what ranks put into the chunks 0 to n of a window, with the rank's own in its place.
+// sumOfWindow reduces what ranks put into the chunks 0 to n of a window, with the rank's own in its
+// place.
 func sumOfWindow(rank, n int, dst, own plan.Ref) plan.Step {
 	sum := plan.Step{Kind: plan.Reduce, Dst: dst, Final: true}
 	for r := range n {
@@ -63,8 +65,8 @@ func sumOfWindow(rank, n int, dst, own plan.Ref) plan.Step {
 	return sum
 }
 
-// twoShot is an all_reduce in two shots: rank r reduces part r of all vectors, and writes it into the windows of all others. It puts and
-// signals in loops, in another lane than the one that waits.
+// twoShot is an all_reduce in two shots: rank r reduces part r of all vectors, and writes it into
+// the windows of all others. It puts and signals in loops, in another lane than the one that waits.
 func twoShot(spec plan.Spec) *plan.Plan {
 	n := spec.Ranks
 	around := plan.Stride{By: 1, Mod: n}
@@ -133,8 +135,8 @@ func sumCall(in, out []float32) *exec.Call {
 	return &exec.Call{Coll: dtype.AllReduce, Type: dtype.F32, In: []exec.Block{blockOf(in)}, Out: []exec.Block{blockOf(out)}}
 }
 
-// Puts, signals, packets and waits do what they say on every transport, with several operations in flight over the same
-// windows, and with other kinds of plans between them.
+// Puts, signals, packets and waits do what they say on every transport, with several operations in
+// flight over the same windows, and with other kinds of plans between them.
 func TestWindows(t *testing.T) {
 	for _, name := range []string{"inproc", "shm", "tcp"} {
 		for _, ranks := range []int{2, 4} {
@@ -213,7 +215,8 @@ func windows(c *exec.Comm) error {
 	return nil
 }
 
-// A rank that waits for a signal names who did not give it: at the deadline, when the peer leaves, when it calls something else.
+// A rank that waits for a signal names who did not give it: at the deadline, when the peer leaves,
+// when it calls something else.
 func TestWaitFails(t *testing.T) {
 	for _, name := range []string{"inproc", "shm", "tcp"} {
 		t.Run(name, func(t *testing.T) {
@@ -301,7 +304,8 @@ func TestForeignFrames(t *testing.T) {
 			op, err := c.Post(sumCall(vector(0, 10, 0), make([]float32, 10)))
 			require.NoError(t, err)
 			defer op.Free()
-			// The other end is not a Comm but this test, which knows from the first frame what this call's frames carry.
+			// The other end is not a Comm but this test, which knows from the first frame what this
+			// call's frames carry.
 			ch := two[1].links[0].Channel(exec.WindowChannel)
 			var m transport.Meta
 			for ok := false; !ok; {

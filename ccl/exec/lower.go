@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// lowered is one rank's program in the form that is run: flat, with gates decided, and everything that does not depend
-// on the buffers of a call computed. It is made once for each plan.
+// lowered is one rank's program in the form that is run: flat, with gates decided, and everything
+// that does not depend on the buffers of a call computed. It is made once for each plan.
 type lowered struct {
 	name             string
 	split            int
@@ -73,7 +73,8 @@ func lower(p *plan.Plan, rank, channels int, windows *window.Set) (*lowered, err
 	}
 	low.words = count != nil
 	low.slots = low.words || p.Needs&plan.Gets != 0
-	// Where every rank waits for every other, each says with its first signal how long its blocks are, and in how many pieces it sends them.
+	// Where every rank waits for every other, each says with its first signal how long its blocks
+	// are, and in how many pieces it sends them.
 	low.announces = low.words && count.everyone && p.Spec.Coll == dtype.AllToAll && p.Spec.Ranks <= window.MaxCounts
 	low.counts = exchanges(p) && !low.announces
 	low.exposable = exposableRefs(windows, p, &flat, low)
@@ -116,14 +117,16 @@ func lower(p *plan.Plan, rank, channels int, windows *window.Set) (*lowered, err
 	return low, nil
 }
 
-// exchanges reports whether operations begin with an exchange of lengths: if the plan asks for it, or all ranks must cut the operation
-// into the same pieces, and do not know the lengths of all blocks.
+// exchanges reports whether operations begin with an exchange of lengths: if the plan asks for it,
+// or all ranks must cut the operation into the same pieces, and do not know the lengths of all
+// blocks.
 func exchanges(p *plan.Plan) bool {
 	some := p.Spec.Coll == dtype.AllToAll || p.Spec.Coll == dtype.Scatter || p.Spec.Coll == dtype.Gather
 	return p.Needs&plan.Counts != 0 || p.Needs&plan.Gets != 0 && some
 }
 
-// supported refuses what this executor cannot run. What a plan declares is the same on all ranks, so all refuse alike.
+// supported refuses what this executor cannot run. What a plan declares is the same on all ranks,
+// so all refuse alike.
 func supported(p *plan.Plan, prog *plan.Program, rank, channels int, windows *window.Set) error {
 	if p.Chans > channels {
 		return fault.New(fault.NotSupported, "plan %s needs %d channels, links have %d", p.Name, p.Chans, channels)
@@ -167,8 +170,9 @@ func firstGet(prog *plan.Program) string {
 	return ""
 }
 
-// maxHashed is the largest group in which the programs of all ranks are hashed. In larger ones this would cost more than the operation; the plan's
-// description stands for them, except for plans that are bounded to some sizes, which come from files.
+// maxHashed is the largest group in which the programs of all ranks are hashed. In larger ones this
+// would cost more than the operation; the plan's description stands for them, except for plans that
+// are bounded to some sizes, which come from files.
 const maxHashed = 16
 
 // hashOf names a plan on the wire: ranks that run different algorithms must not mix their messages.

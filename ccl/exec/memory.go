@@ -6,9 +6,9 @@ import (
 	"github.com/goccl/goccl/ccl/exec/p2p"
 )
 
-// address is a place in memory that no Go type describes: in buffers of callers, which may be C's, or in
-// windows. It must never lie behind the memory, not even unused: the garbage collector would find what
-// lies there.
+// address is a place in memory that no Go type describes: in buffers of callers, which may be C's,
+// or in windows. It must never lie behind the memory, not even unused: the garbage collector would
+// find what lies there.
 type address = unsafe.Pointer
 
 // plus is the address so many bytes behind another one.

@@ -5,7 +5,8 @@ import (
 	"github.com/goccl/goccl/ccl/exec/p2p"
 )
 
-// plainMessage reports whether the call is a send or receive between two ranks and nothing is wrong with it. What is wrong otherwise, check says.
+// plainMessage reports whether the call is a send or receive between two ranks and nothing is wrong
+// with it. What is wrong otherwise, check says.
 func (c *Call) plainMessage(ranks int) bool {
 	blocks, others := c.In, c.Out
 	if c.Coll == dtype.Recv {
@@ -17,8 +18,9 @@ func (c *Call) plainMessage(ranks int) bool {
 		uint(blocks[0].Count) <= maxBytes/uint(c.Type.Size()) && (blocks[0].Ptr != nil || blocks[0].Count == 0)
 }
 
-// runMessage is Run for a send or receive where nothing else is posted: the thread holds the lock. Most go straight from the caller's memory to the
-// channel, or from there, and are never an operation of the Comm.
+// runMessage is Run for a send or receive where nothing else is posted: the thread holds the lock.
+// Most go straight from the caller's memory to the channel, or from there, and are never an
+// operation of the Comm.
 func (c *Comm) runMessage(call *Call) error {
 	op := &c.alone
 	op.request(call)
@@ -39,7 +41,8 @@ func (c *Comm) runMessage(call *Call) error {
 	return nil
 }
 
-// lookAround is for a rank that only sends, or only receives from one rank: it looks at the others now and then.
+// lookAround is for a rank that only sends, or only receives from one rank: it looks at the others
+// now and then.
 func (c *Comm) lookAround() {
 	if c.idle++; c.idle%unaskedEvery == 0 {
 		c.p2p.Advance()
@@ -56,8 +59,9 @@ func (c *Comm) leaveToEngine(op *Op, call *Call, seq uint64, outcome p2p.Outcome
 	}
 }
 
-// postDirect is Post for a send or receive, by a thread that has taken the lock and lets it go. What Direct does at once has ended here; only the
-// rest is an operation that somebody has to drive.
+// postDirect is Post for a send or receive, by a thread that has taken the lock and lets it go.
+// What Direct does at once has ended here; only the rest is an operation that somebody has to
+// drive.
 func (c *Comm) postDirect(call *Call) *Op {
 	c.take() // what was posted before
 	op := ops.Get().(*Op)

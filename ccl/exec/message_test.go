@@ -42,8 +42,9 @@ func (l *letter) content() []byte {
 	return data
 }
 
-// TestMessagesRunAndPosted: sends and receives that are run and such that are posted, in any mixture, give what their order says.
-// All ranks go through one list of messages, so that none waits for one that waits for it.
+// TestMessagesRunAndPosted: sends and receives that are run and such that are posted, in any
+// mixture, give what their order says. All ranks go through one list of messages, so that none
+// waits for one that waits for it.
 func TestMessagesRunAndPosted(t *testing.T) {
 	sizes := []int{0, 1, 8, 100, 2000, 5000, 16 << 10, 40_000, 200_000, p2p.EagerLimit, p2p.EagerLimit + 1, 700_000}
 	for _, name := range []string{"inproc", "shm", "tcp"} {

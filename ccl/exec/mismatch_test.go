@@ -92,8 +92,9 @@ func otherViews(v view, ranks int) map[string]view {
 	return other
 }
 
-// The last rank calls something else than the others, over every algorithm: all ranks get an error in this call or the next, none waits for its
-// timeout, and those that compare say what either side called.
+// The last rank calls something else than the others, over every algorithm: all ranks get an error
+// in this call or the next, none waits for its timeout, and those that compare say what either side
+// called.
 func TestEveryAlgorithmNoticesAnotherCall(t *testing.T) {
 	const ranks = 3
 	names := []string{"inproc", "shm", "tcp"}
@@ -146,8 +147,9 @@ func noticed(t *testing.T, name string, ranks int, planner *catalogue, mine, the
 	require.NotZero(t, compared, "%v", errs)
 }
 
-// Rank 0 waits for a message or a word that its peer never sends: that one has ended another gather, of which only the third rank should hear,
-// who does not come, and waits in the next operation.
+// Rank 0 waits for a message or a word that its peer never sends: that one has ended another
+// gather, of which only the third rank should hear, who does not come, and waits in the next
+// operation.
 func TestAPeerThatHasGoneOnSaysSo(t *testing.T) {
 	for _, test := range []struct {
 		coll       dtype.Collective
@@ -181,7 +183,8 @@ func TestAPeerThatHasGoneOnSaysSo(t *testing.T) {
 	}
 }
 
-// In each operation another rank comes so late that the others ask what it is in; they have called the same, and nobody takes it for anything else.
+// In each operation another rank comes so late that the others ask what it is in; they have called
+// the same, and nobody takes it for anything else.
 func TestLateRanksAreAskedAndRight(t *testing.T) {
 	const ranks = 3
 	all, _ := subjects(ranks)

@@ -18,8 +18,8 @@ import (
 // sharedWords are those that several threads of a process access without the lock.
 var sharedWords = []string{"lock", "posted", "pending", "waiting", "turns", "urgent", "stop", "state", "urgency", "notified", "urged", "onBell", "comms", "count", "set"}
 
-// TestModelIsOfTheCode holds the model to the code: beside every atomic access to a shared word stands which step of the model it is, or why it is
-// none, and each step is one access.
+// TestModelIsOfTheCode holds the model to the code: beside every atomic access to a shared word
+// stands which step of the model it is, or why it is none, and each step is one access.
 func TestModelIsOfTheCode(t *testing.T) {
 	seen := map[string]string{}
 	for _, a := range accesses(t) {
@@ -45,7 +45,8 @@ func TestModelIsOfTheCode(t *testing.T) {
 
 type access struct{ where, what, step string }
 
-// accesses are the atomic accesses to shared words in this package, with the comments of their lines.
+// accesses are the atomic accesses to shared words in this package, with the comments of their
+// lines.
 func accesses(t *testing.T) (all []access) {
 	entries, err := os.ReadDir(".")
 	require.NoError(t, err)

@@ -9,13 +9,13 @@ import (
 
 // modelStep is what a thread does at a place.
 type modelStep struct {
-	// name is that of the atomic operation: the code says "model: NAME" beside it. Steps that are not
-	// in this package, or are no atomic operation, have none there.
+	// name is that of the atomic operation: the code says "model: NAME" beside it. Steps that are
+	// not in this package, or are no atomic operation, have none there.
 	name   string
 	absent bool
-	// fused steps are done together with the one before in coarse scenarios. What they do is searched
-	// step by step in the others; what is left are the lock, the looks of handOver, awaitTurn and pass,
-	// and the last looks before sleeping.
+	// fused steps are done together with the one before in coarse scenarios. What they do is
+	// searched step by step in the others; what is left are the lock, the looks of handOver,
+	// awaitTurn and pass, and the last looks before sleeping.
 	fused bool
 	// between is the code up to the next step. It reports false where the place is a step.
 	between func(m *machine) bool
@@ -247,7 +247,8 @@ func unaskedFor(op *opSpec) bool { return op.unasked }
 // free reports whether no collective of the Comm is queued.
 func (m *machine) free() bool { return m.next(m.s, m.t.comm, queued, collective) < 0 }
 
-// try is an operation that is tried before it counts as pending. It reports whether it has ended so.
+// try is an operation that is tried before it counts as pending. It reports whether it has ended
+// so.
 func (m *machine) try() bool {
 	op := m.op()
 	op.begun = true
@@ -305,8 +306,8 @@ func (m *machine) done(s *state) bool {
 	return true
 }
 
-// fault says what is wrong in a state, judged by itself; quiet means that nothing but a peer can do a step, still
-// that nothing but a peer or the end of a nap can.
+// fault says what is wrong in a state, judged by itself; quiet means that nothing but a peer can do
+// a step, still that nothing but a peer or the end of a nap can.
 func (m *machine) fault(s *state, quiet, still, dead bool) string {
 	for i := range m.comms {
 		if s.comms[i].drivers > 1 {

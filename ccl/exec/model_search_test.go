@@ -55,8 +55,8 @@ func (g *graph) slot(s *state) (slot *uint64, mark uint64) {
 // maxStates bounds the memory of a search to some 4 GB.
 const maxStates = 8 << 20
 
-// check searches all states of a scenario. It returns how many it has found, and what is wrong with the shortest way
-// there, or "". The memory of earlier searches is used again.
+// check searches all states of a scenario. It returns how many it has found, and what is wrong with
+// the shortest way there, or "". The memory of earlier searches is used again.
 func (g *graph) check(sc *scenario, mu *mutation) (states int, wrong string) {
 	m, start := newMachine(sc, mu)
 	g.states, g.parent, g.edges = g.states[:0], g.parent[:0], g.edges[:0]

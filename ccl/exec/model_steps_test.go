@@ -337,7 +337,8 @@ var bellSteps = map[place]modelStep{
 		m.t.rings = noBell
 		m.jump(back)
 	}},
-	// Adding and waking is one step: that leaves out only that who falls asleep in between is woken for nothing.
+	// Adding and waking is one step: that leaves out only that who falls asleep in between is woken
+	// for nothing.
 	ringAdd: {name: "Bell.Ring: rings.Add(1), futex wake of all", absent: true, fused: true, do: func(m *machine, _ int) {
 		for _, i := range m.outdate(m.t.rings) {
 			m.wake(i)
@@ -534,7 +535,8 @@ var advanceSteps = map[place]modelStep{
 	}},
 }
 
-// event uses up an event of the operation looked at, or finds none; more is where it goes on after one.
+// event uses up an event of the operation looked at, or finds none; more is where it goes on after
+// one.
 func (m *machine) event(more place) {
 	target := m.target()
 	if target.events == 0 {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// The model checks the rules in doc.go and the hand-over of comm.go, driver.go, wait.go and progress.go over all
-// interleavings: a model in which every atomic operation is one step (model_steps_test.go), and a breadth-first search
-// through all its states. It checks that
+// The model checks the rules in doc.go and the hand-over of comm.go, driver.go, wait.go and
+// progress.go over all interleavings: a model in which every atomic operation is one step
+// (model_steps_test.go), and a breadth-first search through all its states. It checks that
 //
 //   - every run can still come to its end: nobody sleeps for ever, and no state is a trap;
 //   - whenever all threads sleep, there is nothing they could do: a peer may be slow, this process is not. The nap of
@@ -18,18 +18,19 @@ import (
 //   - a Comm never has two drivers, nor two operations in one frame;
 //   - whoever was cancelled, or whose operation has ended, does not sleep.
 //
-// TestModelIsOfTheCode holds it to the code: each step is one access there, and each access is one step, or says why it
-// is none.
+// TestModelIsOfTheCode holds it to the code: each step is one access there, and each access is one
+// step, or says why it is none.
 //
-// What the model leaves out: spinning (a thread may sleep at once, the worst case), what only the lock's holder touches
-// (part of the step before), deadlines, broken links, pollers, GOMAXPROCS, the end of the progress thread. What the
-// progress thread finds attended is anybody's guess, and so is whether it naps or sleeps; a nap may end at any time.
-// Words that only count (rings, notified, urged, count) are modelled by what can be seen of them: whether a value that
-// some thread keeps is still the newest. Peers are threads that publish one event after another, each followed by
-// Bell.Ring.
+// What the model leaves out: spinning (a thread may sleep at once, the worst case), what only the
+// lock's holder touches (part of the step before), deadlines, broken links, pollers, GOMAXPROCS,
+// the end of the progress thread. What the progress thread finds attended is anybody's guess, and
+// so is whether it naps or sleeps; a nap may end at any time. Words that only count (rings,
+// notified, urged, count) are modelled by what can be seen of them: whether a value that some
+// thread keeps is still the newest. Peers are threads that publish one event after another, each
+// followed by Bell.Ring.
 //
-// A mutation changes the order of some steps or leaves one out. Each must be found in the scenario named with it,
-// which shows that the search sees such faults and that the step is needed.
+// A mutation changes the order of some steps or leaves one out. Each must be found in the scenario
+// named with it, which shows that the search sees such faults and that the step is needed.
 
 var scenarios = []scenario{
 	{name: "run", comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{run(0)}}}},
@@ -64,7 +65,8 @@ var scenarios = []scenario{
 	{name: "two Comms, two threads", coarse: true, queue: true, large: true, comms: []int{0, 0},
 		ops:   []opSpec{{comm: 0}, {comm: 1}, {comm: 1}},
 		users: []user{{0, []action{post(1), run(0)}}, {0, []action{run(2)}}}},
-	// a: A.sync, b: B.async. The peer does B.async, B.wait, A.sync, so that A needs what this rank sends for B.
+	// a: A.sync, b: B.async. The peer does B.async, B.wait, A.sync, so that A needs what this rank
+	// sends for B.
 	{name: "B.async A.sync B.wait", comms: []int{0, 0}, ops: []opSpec{{comm: 0, needs: []int{1}}, {comm: 1}},
 		users: []user{{0, []action{post(1), run(0), wait(1)}}}},
 	{name: "B.async B.wait A.sync", comms: []int{0, 0}, ops: []opSpec{{comm: 0}, {comm: 1}},

@@ -17,7 +17,8 @@ func (c *Comm) note(call *Call) Call {
 	return noted
 }
 
-// noteEnd records how a call ended, if it was recorded; timed says that it took long, so that its end is worth a look at the clock.
+// noteEnd records how a call ended, if it was recorded; timed says that it took long, so that its
+// end is worth a look at the clock.
 func (c *Comm) noteEnd(call *Call, err error, timed bool) {
 	if call.record == 0 {
 		return

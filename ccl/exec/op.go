@@ -60,7 +60,8 @@ func (c *Comm) number(call *Call) uint64 {
 	return c.messages.Add(1)
 }
 
-// over makes op one that has ended well. Atomic stores are dear, and what an Op was before is mostly what it shall be.
+// over makes op one that has ended well. Atomic stores are dear, and what an Op was before is
+// mostly what it shall be.
 func (op *Op) over(c *Comm, seq uint64) {
 	op.comm, op.seq, op.source, op.err, op.notify, op.next, op.timeout = c, seq, -1, nil, true, nil, 0
 	if op.state.Load() != opDone { // model: none: nobody else has this Op yet
@@ -112,12 +113,12 @@ func (op *Op) release() {
 	}
 }
 
-// Free gives the Op back. An operation that is not done goes on; its memory must stay valid until then (Done and
-// Completions are the only ways to know).
+// Free gives the Op back. An operation that is not done goes on; its memory must stay valid until
+// then (Done and Completions are the only ways to know).
 func (op *Op) Free() { op.release() }
 
-// due is the deadline, 0 for none. The timeout begins when a driver first looks, since most operations end before that and reading the
-// clock is a good part of what they take.
+// due is the deadline, 0 for none. The timeout begins when a driver first looks, since most
+// operations end before that and reading the clock is a good part of what they take.
 func (op *Op) due() int64 {
 	if d := op.deadline.Load(); d != 0 || op.timeout == 0 {
 		return d
@@ -140,7 +141,8 @@ func (op *Op) Done() (bool, error) {
 // Comm is where the operation was posted.
 func (op *Op) Comm() *Comm { return op.comm }
 
-// Seq is the operation's position among the collectives (or the sends and receives) of its Comm, from 1.
+// Seq is the operation's position among the collectives (or the sends and receives) of its Comm,
+// from 1.
 func (op *Op) Seq() uint64 { return op.seq }
 
 // Source is the rank that a finished receive came from, else -1.

@@ -11,7 +11,8 @@ import (
 	"github.com/goccl/goccl/ccl/exec/p2p"
 )
 
-// TestPlainMessage: what plainMessage lets pass is what check lets pass, but for receives from any rank.
+// TestPlainMessage: what plainMessage lets pass is what check lets pass, but for receives from any
+// rank.
 func TestPlainMessage(t *testing.T) {
 	const ranks = 3
 	var memory [64]byte

@@ -33,7 +33,8 @@ func warmed(t *testing.T, name string, ranks int, counts ...int) []*exec.Comm {
 	return comms
 }
 
-// Small operations in flight together, of the same memory and of other, are done in their order, whoever waits for them and however.
+// Small operations in flight together, of the same memory and of other, are done in their order,
+// whoever waits for them and however.
 func TestPostedKnown(t *testing.T) {
 	const ranks, burst, rounds = 3, 20, 6 // more than notices
 	for _, name := range []string{"inproc", "shm"} {
@@ -97,7 +98,8 @@ func TestPostedKnown(t *testing.T) {
 	}
 }
 
-// An operation that only one rank posts, and that then nobody looks at, ends soon after the others come.
+// An operation that only one rank posts, and that then nobody looks at, ends soon after the others
+// come.
 func TestPostedKnownUnattended(t *testing.T) {
 	for _, name := range []string{"inproc", "shm"} {
 		comms := warmed(t, name, 2, 6)
@@ -154,7 +156,8 @@ func TestPostedKnownOfTwoThreads(t *testing.T) {
 	group.Wait()
 }
 
-// What is wrong with a posted call, or comes to be, is told as of any other, to it and to those behind it.
+// What is wrong with a posted call, or comes to be, is told as of any other, to it and to those
+// behind it.
 func TestPostedKnownFaults(t *testing.T) {
 	post := func(t *testing.T, c *exec.Comm, n int, d time.Duration) *exec.Op {
 		t.Helper()

@@ -71,7 +71,8 @@ type instr struct {
 	pc        int // the step in its lane; -1 and the length of the lane for what comes before and after
 }
 
-// way is how a copy, get, reduce or getreduce is done: the commonest ones are told apart before they run.
+// way is how a copy, get, reduce or getreduce is done: the commonest ones are told apart before
+// they run.
 type way uint8
 
 const (
@@ -111,7 +112,8 @@ type chunk struct {
 	bytes int
 }
 
-// in is where an operand lies, if it is in no window or nobody exposes memory in place of its window.
+// in is where an operand lies, if it is in no window or nobody exposes memory in place of its
+// window.
 func (o *operand) in(f *frame, call *Call) address { return o.place(f, call, f.shift) }
 
 // place is in with the shift of the turn.
@@ -188,7 +190,8 @@ func (l *layout) share(count int) (at, n int) {
 	return at, min(l.reach, count-at)
 }
 
-// compile makes p the program for a call, or for one piece of it. It keeps nothing of the call's memory.
+// compile makes p the program for a call, or for one piece of it. It keeps nothing of the call's
+// memory.
 func (c *Comm) compile(p *program, low *lowered, call *Call, piece int) error {
 	size := call.Type.Size()
 	changed := p.low != low
@@ -347,7 +350,8 @@ func total(chunks []chunk) int {
 
 func (p *program) of(r plan.Ref) []chunk { return p.chunks[r.Buf][r.At : r.At+r.N] }
 
-// structure makes the instructions of p from the steps of its plan, and says which chunks they work on.
+// structure makes the instructions of p from the steps of its plan, and says which chunks they work
+// on.
 func (p *program) structure(rank int) {
 	low := p.low
 	p.lanes = resized(p.lanes, len(low.lanes))
@@ -386,7 +390,8 @@ func add(lane []instr, op opcode, s *step, pc int) ([]instr, *instr) {
 	return lane, b
 }
 
-// addStep appends the instructions of a step: one for each chunk of a copy, reduce, get or getreduce.
+// addStep appends the instructions of a step: one for each chunk of a copy, reduce, get or
+// getreduce.
 func (low *lowered) addStep(rank int, lane []instr, s *step, pc int) []instr {
 	switch s.kind {
 	case plan.Send:
@@ -661,7 +666,8 @@ func (x *cached) fits(call *Call, rank int) bool {
 	return true
 }
 
-// program finds or compiles the program of a call. It is kept from the second time on that the call comes.
+// program finds or compiles the program of a call. It is kept from the second time on that the call
+// comes.
 func (c *Comm) program(low *lowered, call *Call) (*program, error) {
 	s := &c.cache
 	if !low.counts {

@@ -11,8 +11,9 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 )
 
-// Different small calls that take turns, each with other buffers than the time before, are kept as programs, give the right result, and allocate nothing
-// once they are known. Calls that differ from a known one in anything do not run by it.
+// Different small calls that take turns, each with other buffers than the time before, are kept as
+// programs, give the right result, and allocate nothing once they are known. Calls that differ from
+// a known one in anything do not run by it.
 func TestKnownCalls(t *testing.T) {
 	const ranks, kinds, rounds = 3, 12, 5
 	for _, name := range []string{"inproc", "shm"} {
@@ -55,7 +56,8 @@ func TestKnownCalls(t *testing.T) {
 	}
 }
 
-// A call that is wrong is refused in the same words whether its shape is known or not, and harms nobody.
+// A call that is wrong is refused in the same words whether its shape is known or not, and harms
+// nobody.
 func TestKnownCallsAreChecked(t *testing.T) {
 	comms := join(t, "inproc", 2, plans{dtype.AllReduce: catalogued("one_shot_window")}.of)
 	both := func(f func(rank int, c *exec.Comm) error) {
@@ -100,7 +102,8 @@ func TestKnownMismatch(t *testing.T) {
 	}
 }
 
-// A plan whose blocks only two ranks know says so, or finds it: blocks of an all_to_all that do not have the length which their receiver expects.
+// A plan whose blocks only two ranks know says so, or finds it: blocks of an all_to_all that do not
+// have the length which their receiver expects.
 func TestToldLengths(t *testing.T) {
 	for _, test := range []struct {
 		what string
@@ -157,7 +160,8 @@ func TestToldLengths(t *testing.T) {
 	}
 }
 
-// Operations are counted in one sequence, whichever way they run; the ranks need not take the same way.
+// Operations are counted in one sequence, whichever way they run; the ranks need not take the same
+// way.
 func TestKnownCallsAreNumbered(t *testing.T) {
 	comms := join(t, "inproc", 2, plans{dtype.AllReduce: catalogued("one_shot_window")}.of)
 	each(t, 2, func(rank int) error {
@@ -229,8 +233,9 @@ func BenchmarkKnown(b *testing.B) {
 	}
 }
 
-// BenchmarkShapes is what operations of one shape, and of more shapes than are kept, cost their ranks together, without any waiting: one thread posts them
-// at all ranks and works for each in turn.
+// BenchmarkShapes is what operations of one shape, and of more shapes than are kept, cost their
+// ranks together, without any waiting: one thread posts them at all ranks and works for each in
+// turn.
 func BenchmarkShapes(b *testing.B) {
 	for _, name := range []string{"one_shot_window", "ring"} {
 		for _, ranks := range []int{2, 8} {

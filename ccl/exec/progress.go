@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Progress drives the Comms of a process whose operations nobody waits for. Its thread starts with the first posted
-// operation, and sleeps when none has been pending for a while.
+// Progress drives the Comms of a process whose operations nobody waits for. Its thread starts with
+// the first posted operation, and sleeps when none has been pending for a while.
 type Progress struct {
 	bell *park.Bell
 
@@ -31,15 +31,18 @@ type Progress struct {
 	pollers atomic.Pointer[[]transport.Poller]
 }
 
-// Most operations are waited for soon by whoever posted them, and to wake a thread for each costs more than a small one takes. So a post wakes
-// the thread only where it sleeps for good. It then glances at the Comms, with a nap after each glance, and drives what it finds
-// unattended: an urgent operation is pending, or none has ended since the last glance. After so many glances without a notification it sleeps
-// for good again.
+// Most operations are waited for soon by whoever posted them, and to wake a thread for each costs
+// more than a small one takes. So a post wakes the thread only where it sleeps for good. It then
+// glances at the Comms, with a nap after each glance, and drives what it finds unattended: an
+// urgent operation is pending, or none has ended since the last glance. After so many glances
+// without a notification it sleeps for good again.
 //
-// The shortest nap is some 20 times what a glance costs the threads whose core it needs, and no longer than an operation that is worth
-// being done beside computation. It bounds by how much a peer is held up that needs this rank's part: two naps, once for a number of
-// operations, since the thread goes on with what it has found. As long as all are attended, naps grow by an eighth each, until they take less than
-// 1 % of a core: two naps are a quarter of the time that went well without this thread.
+// The shortest nap is some 20 times what a glance costs the threads whose core it needs, and no
+// longer than an operation that is worth being done beside computation. It bounds by how much a
+// peer is held up that needs this rank's part: two naps, once for a number of operations, since the
+// thread goes on with what it has found. As long as all are attended, naps grow by an eighth each,
+// until they take less than 1 % of a core: two naps are a quarter of the time that went well
+// without this thread.
 const (
 	shortestNap = 100 * time.Microsecond
 	longestNap  = time.Millisecond
@@ -163,8 +166,9 @@ type finding struct {
 	deadline    int64
 }
 
-// pass gives every Comm that nobody waits on one turn. One whose lock is held is not this thread's: the holder hands it over. The last pass
-// before a sleep takes what seems attended, too, since nobody looks again until an event comes.
+// pass gives every Comm that nobody waits on one turn. One whose lock is held is not this thread's:
+// the holder hands it over. The last pass before a sleep takes what seems attended, too, since
+// nobody looks again until an event comes.
 func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 	found.deadline = math.MaxInt64
 	for _, c := range *p.comms.Load() { // model: passComms
@@ -191,7 +195,8 @@ func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 		found.deadline = min(found.deadline, c.nextDeadline())
 		c.glimpse() // what has ended here was not the work of others
 		c.unlock()
-		// Somebody came while this thread held the lock; or the Comm is being closed, and this was its last turn here.
+		// Somebody came while this thread held the lock; or the Comm is being closed, and this was
+		// its last turn here.
 		if c.waiting.Load() != 0 || c.stop.Load() != nil { // model: passHand, passStop
 			c.handOver()
 		}
@@ -243,7 +248,8 @@ func (x *completions) add() {
 // Count is the number of ends so far, modulo 2³².
 func (x *completions) Count() uint32 { return x.count.Load() } // model: watchSeen
 
-// Wait sleeps until the count differs from seen, at most d (for ever if negative). It may return early.
+// Wait sleeps until the count differs from seen, at most d (for ever if negative). It may return
+// early.
 func (x *completions) Wait(seen uint32, d time.Duration) {
 	rest(x.bell, func() (time.Duration, bool) { return d, x.count.Load() == seen }) // model: watchCount
 }

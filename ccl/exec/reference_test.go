@@ -10,8 +10,9 @@ import (
 
 type number interface{ ~int32 | ~int64 | ~float32 }
 
-// reference is a second implementation of what plans mean, as plain as possible: all ranks in one loop, whole steps, unlimited
-// channels, one element at a time. What the executor does must have the same bits, since the order of the operators is the plan's.
+// reference is a second implementation of what plans mean, as plain as possible: all ranks in one
+// loop, whole steps, unlimited channels, one element at a time. What the executor does must have
+// the same bits, since the order of the operators is the plan's.
 type reference[T number] struct {
 	p        *plan.Plan
 	op       dtype.Op
@@ -23,7 +24,8 @@ type reference[T number] struct {
 	signals  map[[3]int]int
 }
 
-// result is every rank's blocks of Out. in is every rank's blocks of In; length the elements of a block.
+// result is every rank's blocks of Out. in is every rank's blocks of In; length the elements of a
+// block.
 func result[T number](p *plan.Plan, op dtype.Op, factor float64, in [][][]T, length func(plan.Extent) int) ([][][]T, error) {
 	return scheduled(p, op, factor, in, length, nil)
 }

@@ -6,11 +6,12 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// Where the memory that an operation touches does not fit the last-level cache, results that no step reads again are stored past it: there they
-// would take the place of the slots of the windows. Each rank decides for itself.
+// Where the memory that an operation touches does not fit the last-level cache, results that no
+// step reads again are stored past it: there they would take the place of the slots of the windows.
+// Each rank decides for itself.
 
-// cacheShare is how much of the last-level cache a rank can count on; 0 where it is not known. Ranks that share windows are on one host, spread over its
-// processors.
+// cacheShare is how much of the last-level cache a rank can count on; 0 where it is not known.
+// Ranks that share windows are on one host, spread over its processors.
 func cacheShare(opts *Options) int {
 	ranks := 1
 	if opts.Window != nil {
@@ -67,8 +68,9 @@ func (low *lowered) markResults() {
 	}
 }
 
-// pairTwins finds the copies of In into the window behind which, after signals only, the same goes to Out. Each pair reads its source once
-// from the cache if it is done together; the signals are a little later then, so it pays for long chunks only.
+// pairTwins finds the copies of In into the window behind which, after signals only, the same goes
+// to Out. Each pair reads its source once from the cache if it is done together; the signals are a
+// little later then, so it pays for long chunks only.
 func (low *lowered) pairTwins() {
 	for _, lane := range low.lanes {
 		for i := range lane {

@@ -70,7 +70,8 @@ func (f *frame) begin(p *program, seq uint64, before history, begun uint64) {
 	f.lanes[0].at = 0 // the rest is of messages, which prepare has cleared
 }
 
-// prepare is what programs of several lanes, of frames, with Tmp, or that may expose memory need besides.
+// prepare is what programs of several lanes, of frames, with Tmp, or that may expose memory need
+// besides.
 func (c *Comm) prepare(p *program, call *Call) error {
 	f := &c.frame
 	f.lanes = resized(f.lanes, max(1, len(p.lanes)))
@@ -332,13 +333,14 @@ func (f *frame) at(st *laneState, i int) *laneState {
 	return st
 }
 
-// closed reports whether gates hold an instruction back. It stays out of the interpreter, whose code
-// is to be short: programs of one lane have no gates.
+// closed reports whether gates hold an instruction back. It stays out of the interpreter, whose
+// code is to be short: programs of one lane have no gates.
 //
 //go:noinline
 func (f *frame) closed(gates []gate) bool { return f.limit(gates) == 0 }
 
-// copyLong copies what is longer than a number, or is multiplied, by an instruction and its fusedCopy.
+// copyLong copies what is longer than a number, or is multiplied, by an instruction and its
+// fusedCopy.
 //
 //go:noinline
 func (f *frame) copyLong(b *instr, dst, src address, call *Call) {
@@ -366,7 +368,8 @@ func (f *frame) limit(gates []gate) int {
 	return limit
 }
 
-// waitsAt is the instruction that a lane waits at, nil if it has finished or waits for another lane.
+// waitsAt is the instruction that a lane waits at, nil if it has finished or waits for another
+// lane.
 func (f *frame) waitsAt(lane int) *instr {
 	at, steps := f.lanes[lane].at, f.prog.lanes[lane]
 	if at == len(steps) || f.limit(steps[at].gates) == 0 {
@@ -381,7 +384,8 @@ func (f *frame) entering() bool {
 	return b != nil && b.op == opEnter
 }
 
-// draining reports whether the operation is done but for peers that still read what this rank exposes.
+// draining reports whether the operation is done but for peers that still read what this rank
+// exposes.
 func (f *frame) draining() bool {
 	b := f.waitsAt(len(f.lanes) - 1)
 	return b != nil && b.op == opDrain

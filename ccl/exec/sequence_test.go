@@ -17,7 +17,8 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// inTurn is a plan as operations over windows run it: once for each layout of its windows, with short and with long blocks.
+// inTurn is a plan as operations over windows run it: once for each layout of its windows, with
+// short and with long blocks.
 func inTurn(t *testing.T, s subject, ranks int) (ops []verify.Operation) {
 	t.Helper()
 	p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Shape: s.shape})
@@ -85,11 +86,12 @@ func namesOf(ops []verify.Operation) string {
 	return strings.Join(names, ", ")
 }
 
-// tally counts mutants by what was changed: killed, of these gone wrong in a random schedule, and all.
+// tally counts mutants by what was changed: killed, of these gone wrong in a random schedule, and
+// all.
 type tally map[string][3]int
 
-// judge proves a sequence that has a mistake, or sees what really runs do what the plan does in random schedules. Some of what is
-// killed goes wrong in a few such schedules, too.
+// judge proves a sequence that has a mistake, or sees what really runs do what the plan does in
+// random schedules. Some of what is killed goes wrong in a few such schedules, too.
 func (c tally) judge(t *testing.T, what string, p *plan.Plan, ops, really []verify.Operation, dice *rand.Rand) {
 	t.Helper()
 	const schedules = 16
@@ -122,8 +124,8 @@ func (c tally) report(t *testing.T) (killed, wrong, total int) {
 	return killed, wrong, total
 }
 
-// A group that lets a rank be one operation further ahead than its records or slots allow is found, or harmless: where ranks hear from
-// each other in every operation none gets so far ahead.
+// A group that lets a rank be one operation further ahead than its records or slots allow is found,
+// or harmless: where ranks hear from each other in every operation none gets so far ahead.
 func TestMutantsOfTurns(t *testing.T) {
 	most := 4
 	if testing.Short() || underRace {
@@ -156,8 +158,9 @@ func TestMutantsOfTurns(t *testing.T) {
 	require.Greater(t, wrong, killed/2)
 }
 
-// A rank that enters its slot late, leaves it early, or ends before its peers have read what it lends is found, or does the same
-// as before. One slot shows it, since then each operation has that of the one before.
+// A rank that enters its slot late, leaves it early, or ends before its peers have read what it
+// lends is found, or does the same as before. One slot shows it, since then each operation has that
+// of the one before.
 func TestMutantsOfEnds(t *testing.T) {
 	ranks := []int{2, 3}
 	if testing.Short() || underRace {
@@ -188,7 +191,8 @@ func TestMutantsOfEnds(t *testing.T) {
 	require.Greater(t, wrong, killed/2)
 }
 
-// sequenced runs operations one after the other at each rank, as plainly as reference runs one, in a schedule that dice draw.
+// sequenced runs operations one after the other at each rank, as plainly as reference runs one, in
+// a schedule that dice draw.
 type sequenced struct {
 	ops   []verify.Operation
 	each  []*reference[int32] // by operation

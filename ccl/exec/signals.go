@@ -5,11 +5,13 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// mostCounted is the largest group whose signals are words: to know what a word means a rank looks at the programs of all others.
+// mostCounted is the largest group whose signals are words: to know what a word means a rank looks
+// at the programs of all others.
 const mostCounted = 256
 
-// signals is what a rank knows of a plan whose signals are words: one word of each rank counts the signals that it has given to anybody. A
-// wait for the third signal of a peer, say, waits for the word that the peer has when it gives that.
+// signals is what a rank knows of a plan whose signals are words: one word of each rank counts the
+// signals that it has given to anybody. A wait for the third signal of a peer, say, waits for the
+// word that the peer has when it gives that.
 type signals struct {
 	everyone bool             // every rank waits for every other
 	of       map[[2]int][]int // by peer and flag: the peer's word at each of its signals to this rank
@@ -19,8 +21,9 @@ type signals struct {
 	heard    map[int]bool   // peers that were waited for
 }
 
-// countSignals counts the signals of all ranks. It returns nil where words cannot stand for them: a program has several lanes, whose
-// order nobody knows, or puts, which travel as frames and must not be overtaken. All ranks find the same.
+// countSignals counts the signals of all ranks. It returns nil where words cannot stand for them: a
+// program has several lanes, whose order nobody knows, or puts, which travel as frames and must not
+// be overtaken. All ranks find the same.
 func countSignals(p *plan.Plan, rank int) *signals {
 	if p.Spec.Ranks > mostCounted {
 		return nil
@@ -55,8 +58,8 @@ func countSignals(p *plan.Plan, rank int) *signals {
 	return c
 }
 
-// nth is the word of step i of this rank's lane, whose steps are asked for in their order, and whether it is the first such step: of all
-// signals, or of the waits for its peer.
+// nth is the word of step i of this rank's lane, whose steps are asked for in their order, and
+// whether it is the first such step: of all signals, or of the waits for its peer.
 func (c *signals) nth(i int, lane []plan.Step) (nth int, first bool) {
 	s := &lane[i]
 	switch s.Kind {

@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 )
 
-// Long blocks, which go to the window and to Out together, by new programs and by kept ones, in one piece and in several. Odd ranks store
-// their results past the cache.
+// Long blocks, which go to the window and to Out together, by new programs and by kept ones, in one
+// piece and in several. Odd ranks store their results past the cache.
 func TestLongBlocks(t *testing.T) {
 	const ranks, slot = 2, 192 << 10
 	window := catalogued("window")

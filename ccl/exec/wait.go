@@ -10,12 +10,13 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// waiter is a thread that waits for an operation. Whoever waits works: the thread that holds the lock
-// drives the Comm, the others wait until that has ended their operation, or until the lock is theirs.
+// waiter is a thread that waits for an operation. Whoever waits works: the thread that holds the
+// lock drives the Comm, the others wait until that has ended their operation, or until the lock is
+// theirs.
 //
-// A wait is paced in three parts. While it is young the driver only looks, and wakes no peer: one that
-// is awake sees what was published. Then it is counted, wakes peers, looks at links and deadlines too,
-// and yields its core between two looks. At last it sleeps.
+// A wait is paced in three parts. While it is young the driver only looks, and wakes no peer: one
+// that is awake sees what was published. Then it is counted, wakes peers, looks at links and
+// deadlines too, and yields its core between two looks. At last it sleeps.
 type waiter struct {
 	pace    park.Spinner
 	op      *Op
@@ -55,8 +56,8 @@ func (w *waiter) over() bool {
 	return w.op.state.Load() != opPending || w.cancel.fired() // model: overState
 }
 
-// awake waits for something inside a step, without sleeping. It gives up, to go on in drive, when the
-// thread should sleep, or somebody wants something of the driver.
+// awake waits for something inside a step, without sleeping. It gives up, to go on in drive, when
+// the thread should sleep, or somebody wants something of the driver.
 func (c *Comm) awake(w *waiter, ready func() bool) bool {
 	for w.pause(c) {
 		if w.counted {
@@ -179,8 +180,8 @@ func (c *Comm) handOver() {
 	}
 }
 
-// waiters counts the threads of this process that wait and are no longer young. Each of them may hold
-// one of the Go runtime's processors while it spins, so there are always two more.
+// waiters counts the threads of this process that wait and are no longer young. Each of them may
+// hold one of the Go runtime's processors while it spins, so there are always two more.
 var (
 	waiters atomic.Int32
 	procs   atomic.Int32

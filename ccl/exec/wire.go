@@ -8,7 +8,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// fingerprint is what must be the same on both sides of a message. It rides in the transport.Meta of every fragment:
+// fingerprint is what must be the same on both sides of a message. It rides in the transport.Meta
+// of every fragment:
 //
 //	word 0  sequence number (32) | collective (8) | type (8) | operator (8) | phase (8)
 //	word 1  root (16) | bytes of the message, or of the window's chunk (48)
@@ -31,8 +32,9 @@ const phaseCounts = 0
 // phaseOf is the phase of a piece of an operation: 1, 2, … 255, 1, …
 func phaseOf(piece int) uint8 { return uint8(piece%255 + 1) }
 
-// order compares the places of two fingerprints in the sequence of operations and their phases: -1 if a comes first. Ranks are never more
-// than two pieces apart, so that the numbers of phases may come round.
+// order compares the places of two fingerprints in the sequence of operations and their phases: -1
+// if a comes first. Ranks are never more than two pieces apart, so that the numbers of phases may
+// come round.
 func order(a, b transport.Meta) int {
 	d := int32(uint32(a[0]) - uint32(b[0]))
 	if d == 0 {
@@ -47,11 +49,13 @@ func order(a, b transport.Meta) int {
 
 const low48 = 1<<48 - 1
 
-// unequal marks a count that is the sum of blocks of different lengths. No block is as long as that (maxBytes).
+// unequal marks a count that is the sum of blocks of different lengths. No block is as long as that
+// (maxBytes).
 const unequal = 1 << 47
 
-// blocks puts lengths that all ranks know into the fingerprint: over windows they travel nowhere else. Where they differ there is no room for
-// each, so the hash has a digest of them in their order.
+// blocks puts lengths that all ranks know into the fingerprint: over windows they travel nowhere
+// else. Where they differ there is no room for each, so the hash has a digest of them in their
+// order.
 func (f *fingerprint) blocks(blocks []Block) {
 	same, total, digest := true, 0, uint32(0)
 	for _, b := range blocks {
@@ -105,8 +109,9 @@ func decode(m transport.Meta) (f fingerprint, bytes int) {
 	return f, bytes
 }
 
-// history is a digest of the calls that a rank has made in a group. It is part of every fingerprint: where ranks have called different things
-// and each could end its own, the root of another broadcast over windows for one, they find out in the next operation.
+// history is a digest of the calls that a rank has made in a group. It is part of every
+// fingerprint: where ranks have called different things and each could end its own, the root of
+// another broadcast over windows for one, they find out in the next operation.
 type history uint64
 
 func (h *history) add(call uint64) { *h = *h*historyFactor + history(call) }

@@ -9,15 +9,17 @@ const (
 	// EagerLimit is the longest message that is sent before its receive is known.
 	EagerLimit = 256 << 10
 
-	// EagerWindow is the memory that unmatched eager messages of one rank take at another, the records counted.
+	// EagerWindow is the memory that unmatched eager messages of one rank take at another, the
+	// records counted.
 	EagerWindow = 1 << 20
 
-	// MaxAnnounced is how many messages of one rank to another may wait to be matched after the eager window is used up.
+	// MaxAnnounced is how many messages of one rank to another may wait to be matched after the
+	// eager window is used up.
 	MaxAnnounced = 64 << 10
 )
 
-// Request is one posted send or receive. The caller owns the struct (usually inside a larger one) and the memory,
-// and keeps both until done was called for it; then it may post the struct again.
+// Request is one posted send or receive. The caller owns the struct (usually inside a larger one)
+// and the memory, and keeps both until done was called for it; then it may post the struct again.
 type Request struct {
 	Peer  int // destination, or source, or AnySource
 	Tag   uint32

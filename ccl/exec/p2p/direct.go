@@ -5,7 +5,8 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// fillTurns is how long Direct waits for the next fragment of a message before it lets the sender be woken: a microsecond or two.
+// fillTurns is how long Direct waits for the next fragment of a message before it lets the sender
+// be woken: a microsecond or two.
 const fillTurns = 32
 
 // Outcome says how far Direct came.
@@ -18,9 +19,10 @@ const (
 	General                // nothing of it has moved, and something is in its way: Post it
 )
 
-// Direct does a send or receive at once if it can: an eager message goes into the channel, or comes from there into the caller's memory,
-// without any queue. What is not as simple as that is left to Post and Advance, in the middle of a message too; the result is the same
-// as that of Post, but for done, which is not called when Direct returns Done.
+// Direct does a send or receive at once if it can: an eager message goes into the channel, or comes
+// from there into the caller's memory, without any queue. What is not as simple as that is left to
+// Post and Advance, in the middle of a message too; the result is the same as that of Post, but for
+// done, which is not called when Direct returns Done.
 func (e *Engine) Direct(r *Request) Outcome {
 	if uint(r.Peer) >= uint(len(e.peers)) || e.err != nil || e.reporting {
 		return General
@@ -81,7 +83,8 @@ func (e *Engine) sendDirect(p *peer, r *Request) Outcome {
 	return Done
 }
 
-// receiveDirect takes the next message of a peer, if it is eager and what r waits for, and no receive is older than r.
+// receiveDirect takes the next message of a peer, if it is eager and what r waits for, and no
+// receive is older than r.
 func (e *Engine) receiveDirect(p *peer, r *Request) Outcome {
 	t := &e.table
 	if p.filling.active || t.waiting != 0 || t.arrived != 0 && t.oldestMessage(p.rank, r.Tag) != nil {
@@ -124,7 +127,8 @@ func (e *Engine) fillDirect(p *peer, r *Request) Outcome {
 	for patience := fillTurns; ; {
 		payload, meta := p.channel.Look()
 		if meta == nil {
-			// The rest is on its way: the sender wakes this rank for the end, and need not be woken unless it has run out of credit.
+			// The rest is on its way: the sender wakes this rank for the end, and need not be woken
+			// unless it has run out of credit.
 			if patience--; patience > 0 {
 				park.Pause(1)
 				continue
@@ -150,7 +154,8 @@ func (e *Engine) fillDirect(p *peer, r *Request) Outcome {
 	}
 }
 
-// endDirect sends the credit that is due, since nobody may call Advance for a while, and ends the series.
+// endDirect sends the credit that is due, since nobody may call Advance for a while, and ends the
+// series.
 func (e *Engine) endDirect(p *peer) {
 	if p.credit >= creditDue && p.owed.head == nil {
 		e.sendCredit(p)

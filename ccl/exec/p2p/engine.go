@@ -8,7 +8,8 @@ import (
 // readBudget is how many fragments of one peer an Advance takes before it turns to the next peer.
 const readBudget = 64
 
-// Engine matches the messages of one rank of one group. Its methods are called by one thread at a time.
+// Engine matches the messages of one rank of one group. Its methods are called by one thread at a
+// time.
 type Engine struct {
 	done func(*Request, error)
 	rank int
@@ -64,8 +65,9 @@ type departure struct {
 	off    int
 }
 
-// arrival is an eager message on its way in, to a receive, to an unexpected message, or (neither) to nowhere. Of the head of a rendezvous it has
-// the message, which knows the receive if there is one.
+// arrival is an eager message on its way in, to a receive, to an unexpected message, or (neither)
+// to nowhere. Of the head of a rendezvous it has the message, which knows the receive if there is
+// one.
 type arrival struct {
 	active      bool
 	req         *Request
@@ -73,9 +75,10 @@ type arrival struct {
 	off, length int
 }
 
-// New makes the engine of a rank. chans[p] is the channel to peer p; chans[rank] is nil, messages to oneself are matched
-// inside. done is called exactly once for each posted request, from Post or Advance, or from the method that ends it (PeerFailed,
-// Cancel, Fail). It may call the engine; requests that those calls end are reported after it has returned.
+// New makes the engine of a rank. chans[p] is the channel to peer p; chans[rank] is nil, messages
+// to oneself are matched inside. done is called exactly once for each posted request, from Post or
+// Advance, or from the method that ends it (PeerFailed, Cancel, Fail). It may call the engine;
+// requests that those calls end are reported after it has returned.
 func New(rank int, chans []transport.Channel, done func(*Request, error)) *Engine {
 	e := &Engine{done: done, rank: rank, peers: make([]peer, len(chans)), past: pastCaches(0)}
 	for i, c := range chans {
@@ -93,9 +96,10 @@ func (e *Engine) SetCache(bytes int64) { e.past = pastCaches(bytes) }
 // usualCache is taken where nobody knows.
 const usualCache = 32 << 20
 
-// pastCaches is the length from which on messages are received past the caches, of which the last has so many bytes. Two ranks that send each other
-// messages have four buffers; when these do not fit, the received bytes would leave the cache before anybody reads them, and
-// push out of it what is about to be sent.
+// pastCaches is the length from which on messages are received past the caches, of which the last
+// has so many bytes. Two ranks that send each other messages have four buffers; when these do not
+// fit, the received bytes would leave the cache before anybody reads them, and push out of it what
+// is about to be sent.
 func pastCaches(cache int64) int {
 	if cache <= 0 {
 		cache = usualCache
@@ -130,7 +134,8 @@ func (e *Engine) Post(r *Request) {
 	e.report()
 }
 
-// refuse returns why a request cannot be taken, or nil. Receives from a failed peer are taken: something may have arrived.
+// refuse returns why a request cannot be taken, or nil. Receives from a failed peer are taken:
+// something may have arrived.
 func (e *Engine) refuse(r *Request) error {
 	switch {
 	case e.err != nil:
@@ -151,8 +156,9 @@ func (e *Engine) refuse(r *Request) error {
 	return nil
 }
 
-// Advance moves everything that can move without waiting, and reports whether anything did. It takes a bounded number of fragments from
-// each peer and sends each a bounded number, so that one busy peer does not keep the others waiting; callers call it again.
+// Advance moves everything that can move without waiting, and reports whether anything did. It
+// takes a bounded number of fragments from each peer and sends each a bounded number, so that one
+// busy peer does not keep the others waiting; callers call it again.
 func (e *Engine) Advance() bool {
 	if e.err != nil {
 		return false
@@ -175,11 +181,13 @@ func (e *Engine) Advance() bool {
 	return moved
 }
 
-// Active reports whether the engine has requests that are not done, or owes its peers anything (credit, data): answers, and the
-// rendezvous of cancelled requests that are not settled yet. A driver may stop calling Advance while it is false.
+// Active reports whether the engine has requests that are not done, or owes its peers anything
+// (credit, data): answers, and the rendezvous of cancelled requests that are not settled yet. A
+// driver may stop calling Advance while it is false.
 func (e *Engine) Active() bool { return e.live > 0 || e.debts > 0 }
 
-// finish ends a request that is in no queue any more. Its done is called by report, when the engine is consistent.
+// finish ends a request that is in no queue any more. Its done is called by report, when the engine
+// is consistent.
 func (e *Engine) finish(r *Request, err error) {
 	r.state, r.msg, r.err = finished, nil, err
 	e.live--
@@ -207,8 +215,8 @@ func (e *Engine) owe(p *peer, m *message, what kind) {
 	e.debts++
 }
 
-// creditDue is how much credit is collected before it is sent back. Withholding less starves nobody: without credit a sender sends requests.
-// Eager messages the other way carry what there is.
+// creditDue is how much credit is collected before it is sent back. Withholding less starves
+// nobody: without credit a sender sends requests. Eager messages the other way carry what there is.
 const creditDue = EagerWindow / 2
 
 // giveBack notes that an eager message of the peer was matched.

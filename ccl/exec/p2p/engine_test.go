@@ -65,7 +65,8 @@ func TestTagsInReverse(t *testing.T) {
 	w.finish()
 }
 
-// TestOrderAcrossProtocols: eager and rendezvous messages of one tag keep their order, before and after the window is used up.
+// TestOrderAcrossProtocols: eager and rendezvous messages of one tag keep their order, before and
+// after the window is used up.
 func TestOrderAcrossProtocols(t *testing.T) {
 	sizes := []int{EagerLimit + 1, 8, long - 10_000, 0, EagerLimit}
 	w := newWorld(t, 2, 4, 16<<10, nil)
@@ -117,7 +118,8 @@ func TestUnexpectedMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestAnnouncedLimit: sends beyond MaxAnnounced wait at home and go on when the receiver catches up.
+// TestAnnouncedLimit: sends beyond MaxAnnounced wait at home and go on when the receiver catches
+// up.
 func TestAnnouncedLimit(t *testing.T) {
 	chans := newNetwork(2, 64, 1<<20, nil).chans
 	dones := [2]int{}
@@ -172,7 +174,8 @@ func TestWrongLength(t *testing.T) {
 				require.True(t, r.holds(r.seed), "a receive that failed was written")
 				require.Equal(t, 1, s.dones)
 
-				// An eager send may be done with success before; then the next one carries the news, and is delivered.
+				// An eager send may be done with success before; then the next one carries the
+				// news, and is delivered.
 				second, got := w.send(0, 1, 3, 16), w.recv(1, 0, 3, 16)
 				w.settle()
 				require.NoError(t, got.err)
@@ -248,7 +251,8 @@ func TestSelf(t *testing.T) {
 	})
 }
 
-// TestTurns: messages in flight at the same time make progress alike, and a small one overtakes them.
+// TestTurns: messages in flight at the same time make progress alike, and a small one overtakes
+// them.
 func TestTurns(t *testing.T) {
 	w := newWorld(t, 2, 2, dataFragment, nil)
 	var receives []*op

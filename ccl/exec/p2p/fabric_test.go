@@ -46,8 +46,8 @@ func TestConcurrentRanksFake(t *testing.T) {
 
 func TestConcurrentRanksInproc(t *testing.T) { concurrentRanks(t, connect(t, 3)) }
 
-// concurrentRanks lets every rank send every other the same messages, each rank driven by a goroutine of its own, posting in
-// an order of its own.
+// concurrentRanks lets every rank send every other the same messages, each rank driven by a
+// goroutine of its own, posting in an order of its own.
 func concurrentRanks(t *testing.T, chans [][]transport.Channel) {
 	ranks := len(chans)
 	sizes := []int{0, 8, EagerLimit, EagerLimit + 1, 300, 1 << 20, 64, 8}
@@ -63,7 +63,8 @@ func concurrentRanks(t *testing.T, chans [][]transport.Channel) {
 				byReq[r].dones++
 				byReq[r].err = err
 			})
-			// One list for each peer, direction and tag: their order counts, that among them does not.
+			// One list for each peer, direction and tag: their order counts, that among them does
+			// not.
 			var lists [][]*op
 			for peer := range ranks {
 				for i := range 2 * tags {
@@ -110,7 +111,8 @@ func concurrentRanks(t *testing.T, chans [][]transport.Channel) {
 	}
 }
 
-// TestRandomTrafficInproc is the model test over a real ring. The reference matcher listens between engine and channel.
+// TestRandomTrafficInproc is the model test over a real ring. The reference matcher listens between
+// engine and channel.
 func TestRandomTrafficInproc(t *testing.T) {
 	for seed := range uint64(10) {
 		w := newWorld(t, 3, 1, 64, nil)

@@ -2,11 +2,12 @@ package p2p
 
 import "github.com/goccl/goccl/ccl/fault"
 
-// PeerFailed ends the requests that need that peer (AnySource receives too, unless a message that arrived matches) with
-// err; requests posted later for that peer fail at once, after what had arrived from it was used up. What its channel still holds is taken first.
-// An AnySource receive that is posted later fails as well unless a message that arrived matches, with the error of the first peer
-// that failed: the peer might have been the one to send. A message of which only a part or the request had arrived
-// fails the receive that matches it.
+// PeerFailed ends the requests that need that peer (AnySource receives too, unless a message that
+// arrived matches) with err; requests posted later for that peer fail at once, after what had
+// arrived from it was used up. What its channel still holds is taken first. An AnySource receive
+// that is posted later fails as well unless a message that arrived matches, with the error of the
+// first peer that failed: the peer might have been the one to send. A message of which only a part
+// or the request had arrived fails the receive that matches it.
 func (e *Engine) PeerFailed(peer int, err error) {
 	if peer < 0 || peer >= len(e.peers) || peer == e.rank || e.err != nil || e.peers[peer].err != nil {
 		return
@@ -27,7 +28,8 @@ func (e *Engine) PeerFailed(peer int, err error) {
 	e.report()
 }
 
-// failPeer ends everything with p. Unexpected messages that arrived whole remain, and the others as marks of their turn.
+// failPeer ends everything with p. Unexpected messages that arrived whole remain, and the others as
+// marks of their turn.
 func (e *Engine) failPeer(p *peer, err error) {
 	p.err = err
 	if e.lost == nil {
@@ -86,8 +88,9 @@ func (e *Engine) failReceives(source int, err error) {
 	}
 }
 
-// Cancel ends one request that is not done with err. It reports false if the request is not in the engine.
-// After it returns, the engine does not touch the request's memory. done is called before it returns.
+// Cancel ends one request that is not done with err. It reports false if the request is not in the
+// engine. After it returns, the engine does not touch the request's memory. done is called before
+// it returns.
 func (e *Engine) Cancel(r *Request, err error) bool {
 	switch r.state {
 	case idle, finished:
@@ -119,7 +122,8 @@ func (e *Engine) Cancel(r *Request, err error) bool {
 	return true
 }
 
-// cancelAnnounced takes the request from a rendezvous whose data has not begun. Its head may be leaving, and the answer may be here.
+// cancelAnnounced takes the request from a rendezvous whose data has not begun. Its head may be
+// leaving, and the answer may be here.
 func (e *Engine) cancelAnnounced(p *peer, m *message) {
 	if p.leaving.msg == m {
 		e.keepCopy(&p.leaving)
@@ -132,7 +136,8 @@ func (e *Engine) cancelAnnounced(p *peer, m *message) {
 	}
 }
 
-// keepCopy lets an eager message, or a head, leave without its request. The peer has begun to receive it.
+// keepCopy lets an eager message, or a head, leave without its request. The peer has begun to
+// receive it.
 func (e *Engine) keepCopy(l *departure) {
 	if l.copied {
 		return

@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// TestCancelEverywhere cancels a send or a receive after each number of steps, for each protocol, and checks with the reference
-// matcher that later messages of the same tag are not disturbed.
+// TestCancelEverywhere cancels a send or a receive after each number of steps, for each protocol,
+// and checks with the reference matcher that later messages of the same tag are not disturbed.
 func TestCancelEverywhere(t *testing.T) {
 	stride := 1
 	if testing.Short() {
@@ -210,7 +210,8 @@ func TestFailureTakesWhatArrived(t *testing.T) {
 	require.Equal(t, []error{errLost, nil, errLost}, got, "the message that is lost keeps its turn")
 }
 
-// TestFailureForgetsWhatIsOwed: nothing can be sent, so that all sorts of answers wait; then the peer fails, or everything.
+// TestFailureForgetsWhatIsOwed: nothing can be sent, so that all sorts of answers wait; then the
+// peer fails, or everything.
 func TestFailureForgetsWhatIsOwed(t *testing.T) {
 	for _, everything := range []bool{false, true} {
 		net := newNetwork(2, 700, 1<<20, nil)

@@ -8,7 +8,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// pipe is one direction of a fake channel: a bounded queue in memory that lends short, or nothing, at random.
+// pipe is one direction of a fake channel: a bounded queue in memory that lends short, or nothing,
+// at random.
 type pipe struct {
 	mu       sync.Mutex
 	ring     []fragment

@@ -28,7 +28,8 @@ func (s *script) word() uint64 {
 	return binary.LittleEndian.Uint64(w[:])
 }
 
-// number is a value that often means something: small, near a limit, an id that exists, or anything.
+// number is a value that often means something: small, near a limit, an id that exists, or
+// anything.
 func (s *script) number() uint64 {
 	b := s.byte()
 	switch small := uint64(b >> 3); b & 7 {
@@ -60,8 +61,9 @@ const (
 	steps
 )
 
-// FuzzHostilePeer lets a peer send anything. There must be no panic, no byte outside of the posted buffers, none in a send or after
-// the end of a request, bounded memory, and each request must be done once.
+// FuzzHostilePeer lets a peer send anything. There must be no panic, no byte outside of the posted
+// buffers, none in a send or after the end of a request, bounded memory, and each request must be
+// done once.
 func FuzzHostilePeer(f *testing.F) {
 	for _, seed := range hostileSeeds() {
 		f.Add(seed)

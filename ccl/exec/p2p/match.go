@@ -7,8 +7,9 @@ import (
 
 const tableBits = 6
 
-// matchTable finds the oldest partner of a receive or a message. Receives that name a source and unexpected messages are hashed by
-// (source, tag), AnySource receives by tag; where both kinds of list have a candidate, the order of posting or arrival decides.
+// matchTable finds the oldest partner of a receive or a message. Receives that name a source and
+// unexpected messages are hashed by (source, tag), AnySource receives by tag; where both kinds of
+// list have a candidate, the order of posting or arrival decides.
 type matchTable struct {
 	posted, postedAny [1 << tableBits]requestList
 	unexpected        [1 << tableBits]messageList
@@ -88,7 +89,8 @@ func (t *matchTable) oldestMessage(source int, tag uint32) *message {
 	return nil
 }
 
-// takeMessage removes the oldest message of a rank (or of any of the ranks) with a tag, or returns nil.
+// takeMessage removes the oldest message of a rank (or of any of the ranks) with a tag, or returns
+// nil.
 func (t *matchTable) takeMessage(source int, tag uint32, ranks int) *message {
 	if t.arrived == 0 {
 		return nil
@@ -177,7 +179,8 @@ func (e *Engine) refuseEager(p *peer, m *message, expected int) {
 	e.owe(p, m, kindEagerMismatch)
 }
 
-// accept answers a request to send that r matches: with a clear-to-send, or that its length is wrong.
+// accept answers a request to send that r matches: with a clear-to-send, or that its length is
+// wrong.
 func (e *Engine) accept(p *peer, m *message, r *Request) {
 	if m.head {
 		e.giveBack(p, eagerCost(headBytes))
@@ -203,7 +206,8 @@ func (e *Engine) accept(p *peer, m *message, r *Request) {
 	e.owe(p, m, kindClear)
 }
 
-// postToSelf matches a message to oneself. Up to the eager limits it is copied and done, as it would be with a peer.
+// postToSelf matches a message to oneself. Up to the eager limits it is copied and done, as it
+// would be with a peer.
 func (e *Engine) postToSelf(r *Request) {
 	p := &e.peers[e.rank]
 	if q := e.table.takeReceive(e.rank, r.Tag); q != nil {

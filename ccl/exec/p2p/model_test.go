@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestRandomTraffic compares the engines with the reference matcher: which message each receive gets, its bytes, what is left over.
+// TestRandomTraffic compares the engines with the reference matcher: which message each receive
+// gets, its bytes, what is left over.
 func TestRandomTraffic(t *testing.T) {
 	seeds := 100
 	if testing.Short() {

@@ -26,7 +26,8 @@ func TestPastCaches(t *testing.T) {
 	}
 }
 
-// TestReceivePastCaches: messages as long as the limit, and around it, arrive whole, whatever lines of the caches they begin and end in.
+// TestReceivePastCaches: messages as long as the limit, and around it, arrive whole, whatever lines
+// of the caches they begin and end in.
 func TestReceivePastCaches(t *testing.T) {
 	net := newNetwork(2, 4, dataFragment, nil)
 	var engines [2]*Engine

@@ -2,7 +2,8 @@ package p2p
 
 import "math/bits"
 
-// Buffers of eager messages come in sizes of 64 bytes to EagerLimit, doubling. Of what is free, so much is kept:
+// Buffers of eager messages come in sizes of 64 bytes to EagerLimit, doubling. Of what is free, so
+// much is kept:
 const (
 	smallestClass = 6 // 64 bytes
 	classes       = 13
@@ -10,10 +11,12 @@ const (
 	keepMessages  = 4096
 )
 
-// recordCost is what an eager message is charged beside its buffer: the record, so that empty messages are bounded too.
+// recordCost is what an eager message is charged beside its buffer: the record, so that empty
+// messages are bounded too.
 const recordCost = 128
 
-// pool keeps what unexpected messages and rendezvous need, so that steady traffic does not allocate.
+// pool keeps what unexpected messages and rendezvous need, so that steady traffic does not
+// allocate.
 type pool struct {
 	messages  *message // linked by next
 	count     int
@@ -24,7 +27,8 @@ type pool struct {
 // class of the buffer for n bytes, 1 ≤ n ≤ EagerLimit.
 func class(n int) int { return max(bits.Len(uint(n-1)), smallestClass) - smallestClass }
 
-// eagerCost is the credit that an eager message of n bytes uses: what it takes of the receiver's memory if nobody waits for it.
+// eagerCost is the credit that an eager message of n bytes uses: what it takes of the receiver's
+// memory if nobody waits for it.
 func eagerCost(n int) int {
 	if n == 0 {
 		return recordCost

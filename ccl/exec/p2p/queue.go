@@ -35,7 +35,8 @@ func (l *requestList) pop() *Request {
 	return r
 }
 
-// message is the engine's record of an unexpected message, of a rendezvous in either direction, or of an answer owed.
+// message is the engine's record of an unexpected message, of a rendezvous in either direction, or
+// of an answer owed.
 type message struct {
 	next, prev *message
 

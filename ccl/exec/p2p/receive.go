@@ -24,7 +24,8 @@ func (e *Engine) read(p *peer) (moved bool) {
 	return moved
 }
 
-// take moves the state on by one fragment. An error means that the peer does not keep to the protocol; nothing of the fragment was used.
+// take moves the state on by one fragment. An error means that the peer does not keep to the
+// protocol; nothing of the fragment was used.
 func (e *Engine) take(p *peer, payload []byte, meta *transport.Meta) error {
 	k, tag := parse(meta)
 	switch k {

@@ -3,19 +3,23 @@ package p2p
 import "github.com/goccl/goccl/ccl/kernel"
 
 const (
-	// flushBudget is how many rounds of one fragment of each sort a flush makes before it leaves the rest to the next Advance.
+	// flushBudget is how many rounds of one fragment of each sort a flush makes before it leaves
+	// the rest to the next Advance.
 	flushBudget = 16
 
-	// dataFragment is the most of a message that goes at once: small enough that the receiver copies it out of the cache and
-	// that messages take turns, large enough that the Meta costs nothing.
+	// dataFragment is the most of a message that goes at once: small enough that the receiver
+	// copies it out of the cache and that messages take turns, large enough that the Meta costs
+	// nothing.
 	dataFragment = 128 << 10
 
-	// headBytes of a rendezvous leave without waiting for the receive: while the sender copies them, the answer comes.
+	// headBytes of a rendezvous leave without waiting for the receive: while the sender copies
+	// them, the answer comes.
 	headBytes = 32 << 10
 )
 
-// fragmentOf is how much of a message of n bytes goes at once: the receiver copies one out while the sender copies the next one in. A processor's
-// string copy takes a while to read memory at full speed, so messages that do not fit the caches have the longest.
+// fragmentOf is how much of a message of n bytes goes at once: the receiver copies one out while
+// the sender copies the next one in. A processor's string copy takes a while to read memory at full
+// speed, so messages that do not fit the caches have the longest.
 func fragmentOf(n int) int {
 	switch {
 	case n <= 4<<10:
@@ -46,7 +50,8 @@ func (p *peer) busy() bool {
 	return p.owed.head != nil || p.queue.head != nil || p.ring.head != nil || p.leaving.active || p.credit >= creditDue
 }
 
-// flush sends what there is: answers first, then by turns a message of the queue and a piece of a rendezvous.
+// flush sends what there is: answers first, then by turns a message of the queue and a piece of a
+// rendezvous.
 func (e *Engine) flush(p *peer) (moved bool) {
 	for range flushBudget {
 		answers := e.sendAnswer(p)
@@ -138,7 +143,8 @@ func (e *Engine) takeCreditDue(p *peer) int {
 	return n
 }
 
-// sendNext sends the next fragment of the eager message that is leaving, or begins with the oldest send.
+// sendNext sends the next fragment of the eager message that is leaving, or begins with the oldest
+// send.
 func (e *Engine) sendNext(p *peer) outcome {
 	if p.leaving.active {
 		return e.sendEagerRest(p)
@@ -256,7 +262,8 @@ func (e *Engine) sendData(p *peer) outcome {
 	return sent
 }
 
-// finishSend ends a send whose bytes have left. It carries the news of an earlier one that did not fit its receive.
+// finishSend ends a send whose bytes have left. It carries the news of an earlier one that did not
+// fit its receive.
 func (e *Engine) finishSend(p *peer, r *Request) {
 	err := p.late
 	p.late = nil

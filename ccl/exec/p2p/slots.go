@@ -1,7 +1,7 @@
 package p2p
 
-// slots gives ids to the rendezvous with one peer. An id is a generation and an index: one that the peer invents or uses
-// after its end is not found.
+// slots gives ids to the rendezvous with one peer. An id is a generation and an index: one that the
+// peer invents or uses after its end is not found.
 type slots struct {
 	entries []slot
 	free    []uint32

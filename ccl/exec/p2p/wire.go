@@ -5,7 +5,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// kind says what a fragment is. Word 0 of its Meta is magic (16 bits), kind (16 bits) and tag (32 bits).
+// kind says what a fragment is. Word 0 of its Meta is magic (16 bits), kind (16 bits) and tag (32
+// bits).
 //
 //	kind           word 1              word 2               payload
 //	eager          message length      credit, as of credit first bytes of the message
@@ -19,7 +20,8 @@ import (
 //	credit         bytes               0                    none, returns eager credit
 //	eager mismatch receive length      message length       none, returns the credit of that message
 //
-// A head or a request gets one answer; each clear gets the data in order, or an abort at any point of it. A message of no bytes is done with its clear.
+// A head or a request gets one answer; each clear gets the data in order, or an abort at any point
+// of it. A message of no bytes is done with its clear.
 type kind uint16
 
 const (

@@ -20,7 +20,8 @@ const long = EagerLimit + 16_000
 
 const guard = 32 // bytes before and behind each buffer
 
-// op is a request of a test, with guards around its memory and what the reference matcher says of it.
+// op is a request of a test, with guards around its memory and what the reference matcher says of
+// it.
 type op struct {
 	Request
 	rank   int
@@ -77,8 +78,8 @@ func (o *op) guarded() bool {
 	return true
 }
 
-// world is a group of engines over fake channels with a reference matcher beside it: queues of the plainest kind, told of each
-// departure and arrival by the channels.
+// world is a group of engines over fake channels with a reference matcher beside it: queues of the
+// plainest kind, told of each departure and arrival by the channels.
 type world struct {
 	t       testing.TB
 	net     *network
@@ -268,7 +269,8 @@ func (w *world) checkReceive(o *op) {
 	}
 }
 
-// settle advances all until nothing moves. First only those that are active: no receive may need more than that.
+// settle advances all until nothing moves. First only those that are active: no receive may need
+// more than that.
 func (w *world) settle() {
 	w.net.calm()
 	w.advanceWhile(func(e *Engine) bool { return e.Active() })

@@ -44,8 +44,8 @@ func (s *Set) Place(at unsafe.Pointer, bytes int) (place int, ok bool) {
 	return place, ok && bytes <= s.arena.Size()-place
 }
 
-// MayExpose reports whether Expose has something to write. The records of those that expose nothing stay as they
-// are, so that peers find them in their caches.
+// MayExpose reports whether Expose has something to write. The records of those that expose nothing
+// stay as they are, so that peers find them in their caches.
 func (r *Record) MayExpose(e *Exposure) bool { return e.Mask|r.mask != 0 }
 
 // Expose writes into a record what this rank exposes.
@@ -58,8 +58,9 @@ func (r *Record) Expose(e *Exposure) {
 	}
 }
 
-// Exposed is where a chunk of a rank's window is, if that rank exposes it. What it says is not believed: ok is false where
-// the chunk, of so many bytes here, would not lie in its registered memory.
+// Exposed is where a chunk of a rank's window is, if that rank exposes it. What it says is not
+// believed: ok is false where the chunk, of so many bytes here, would not lie in its registered
+// memory.
 func (s *Set) Exposed(rank, chunk, bytes int) (at unsafe.Pointer, exposed, ok bool) {
 	r := s.Record(rank)
 	if r.mask>>chunk&1 == 0 {

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a peer says of a place is compared with what this rank has mapped, and with the length that this rank expects.
+// What a peer says of a place is compared with what this rank has mapped, and with the length that
+// this rank expects.
 func TestExposedBounds(t *testing.T) {
 	const size = 1 << 16
 	arena := make([]byte, size)

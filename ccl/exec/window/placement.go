@@ -6,14 +6,15 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// MaxKept is how much of a window an operation may use in which ranks keep their core while they wait. In longer ones
-// others have work to do, having heard some peers.
+// MaxKept is how much of a window an operation may use in which ranks keep their core while they
+// wait. In longer ones others have work to do, having heard some peers.
 const MaxKept = 16 << 10
 
 // seatEvery is how many operations pass between two times that ranks say where they run.
 const seatEvery = 32
 
-// mostVain is how many waits may be in vain until a rank doubts what it knows of the others: they may have moved since.
+// mostVain is how many waits may be in vain until a rank doubts what it knows of the others: they
+// may have moved since.
 const mostVain = 4
 
 // placement is on which cores ranks run, where they outnumber them.
@@ -25,8 +26,9 @@ type placement struct {
 	vain   int // waits since then for which the peer was too late
 }
 
-// Settle is called behind each operation. Now and then a rank says on which core it runs, and, when all must have said it
-// unless there were operations in which not everybody waits for everybody, goes elsewhere if too many are there.
+// Settle is called behind each operation. Now and then a rank says on which core it runs, and, when
+// all must have said it unless there were operations in which not everybody waits for everybody,
+// goes elsewhere if too many are there.
 func (s *Set) Settle(rank int) {
 	if s.seats == nil || s.Begun%(seatEvery/2) != 0 {
 		return
@@ -48,9 +50,10 @@ func (s *Set) Settle(rank int) {
 	}
 }
 
-// MaySpin reports whether a rank that waits for a peer delays nobody if it keeps its core: the peer is on another one, and
-// those on this one have come as far in the operation. To yield to them would cost two switches, for nothing, and when it has
-// heard the peer the rank goes on to its next operation: so ranks take turns on their core half as often.
+// MaySpin reports whether a rank that waits for a peer delays nobody if it keeps its core: the peer
+// is on another one, and those on this one have come as far in the operation. To yield to them
+// would cost two switches, for nothing, and when it has heard the peer the rank goes on to its next
+// operation: so ranks take turns on their core half as often.
 func (s *Set) MaySpin(rank, peer int) bool {
 	if !s.seated || slices.Contains(s.mates, peer) {
 		return false

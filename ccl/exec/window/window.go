@@ -25,8 +25,8 @@ const (
 	RecordBytes = int(unsafe.Sizeof(Record{}))
 )
 
-// Record is what a rank announces of one operation: how far it has come, and, written before the first
-// signal, what it was called for.
+// Record is what a rank announces of one operation: how far it has come, and, written before the
+// first signal, what it was called for.
 type Record struct {
 	word   atomic.Uint64     // number of the operation, from 1 (48) | signals that the rank has given in it (16)
 	Call   transport.Meta    // of the call
@@ -55,7 +55,8 @@ var (
 // Longer operations run in pieces.
 func Bytes(slot int) int { return header + plan.WindowSlots*slot }
 
-// Set is the windows of a group as one of its ranks sees them. The zero value is that of a group without.
+// Set is the windows of a group as one of its ranks sees them. The zero value is that of a group
+// without.
 type Set struct {
 	Slot   int    // bytes of a slot; 0 without windows
 	Begun  uint64 // operations that this rank has left; so the one under way has this number, from 0
@@ -68,16 +69,17 @@ type Set struct {
 	arena  *mem.Arena // registered memory of this process, where all ranks have such
 	arenas [][]byte   // that of each peer
 
-	// What this rank called, by turn: peers that have called another thing may have said so only then.
+	// What this rank called, by turn: peers that have called another thing may have said so only
+	// then.
 	past [plan.WindowNotices]transport.Meta
 }
 
 // Rank is the window of one rank.
 type Rank struct {
 	page *page
-	// Each record has a pointer of its own because Go, asked for one of the page's by its number, would
-	// first read the page's first byte, to fail if the page is nil. That is in the line that the owner
-	// writes in every operation.
+	// Each record has a pointer of its own because Go, asked for one of the page's by its number,
+	// would first read the page's first byte, to fail if the page is nil. That is in the line that
+	// the owner writes in every operation.
 	records [plan.WindowNotices]*Record
 	slots   unsafe.Pointer
 	known   uint64 // operations that it has left, as far as this rank has seen
@@ -91,8 +93,8 @@ func windowOf(p *page, slots unsafe.Pointer) Rank {
 	return r
 }
 
-// Open looks for the windows of all peers, which their links lend. Without an own window there are none.
-// The Set releases that.
+// Open looks for the windows of all peers, which their links lend. Without an own window there are
+// none. The Set releases that.
 func (s *Set) Open(rank int, own *mem.Window, links []transport.Link, arena *mem.Arena) error {
 	size := own.Size()
 	if size == 0 {
@@ -119,7 +121,8 @@ func (s *Set) Open(rank int, own *mem.Window, links []transport.Link, arena *mem
 	return nil
 }
 
-// Planned is the windows of a group of so many ranks that nobody uses: for programs that are only looked at.
+// Planned is the windows of a group of so many ranks that nobody uses: for programs that are only
+// looked at.
 func Planned(ranks, slot int) *Set {
 	return &Set{Slot: slot, ranks: make([]Rank, ranks), arenas: make([][]byte, ranks)}
 }
@@ -148,8 +151,8 @@ func (r *Rank) Record(turn uint64) *Record { return r.records[turn] }
 // Entered is called when the rank was found to be in an operation: it has left those before.
 func (r *Rank) Entered(operation uint64) { r.known = max(r.known, operation) }
 
-// Inline is where the chunks of the rank's window lie that stand in records, in the first turn; those of
-// later turns lie RecordBytes behind.
+// Inline is where the chunks of the rank's window lie that stand in records, in the first turn;
+// those of later turns lie RecordBytes behind.
 func (r *Rank) Inline() unsafe.Pointer { return unsafe.Pointer(&r.records[0].Inline) }
 
 // Slots is the first slot of the rank's window. The others follow.
@@ -167,8 +170,8 @@ func (r *Rank) Foretell(turn, word, left uint64) {
 	r.page.left.Store(left)
 }
 
-// Differs reports whether a rank has announced something that has to be looked at: another call, or, where that
-// may be, memory that it exposes.
+// Differs reports whether a rank has announced something that has to be looked at: another call,
+// or, where that may be, memory that it exposes.
 func (r *Record) Differs(call *transport.Meta, exposes bool) bool {
 	return r.Call[0] != call[0] || r.Call[1] != call[1] || r.Call[2] != call[2] || exposes && r.mask != 0
 }
@@ -183,9 +186,9 @@ func (s *Set) Heard(rank, signals int) bool {
 	return true
 }
 
-// FirstBehind is a rank that has not left the operation so many turns ago, whose memory the one under way uses
-// again, or -1. What a rank says of itself may be wrong, and then its own group gets wrong data; nothing
-// else depends on it.
+// FirstBehind is a rank that has not left the operation so many turns ago, whose memory the one
+// under way uses again, or -1. What a rank says of itself may be wrong, and then its own group gets
+// wrong data; nothing else depends on it.
 func (s *Set) FirstBehind(turns uint64) int {
 	if s.least+turns > s.Begun {
 		return -1
@@ -213,8 +216,8 @@ func (s *Set) SlotOf(rank int) unsafe.Pointer {
 	return unsafe.Add(s.ranks[rank].slots, int(s.Begun%plan.WindowSlots)*s.Slot)
 }
 
-// Leave tells the peers that this rank has left the operation that it called so. It ends with a fence,
-// after which nobody who sleeps is missed.
+// Leave tells the peers that this rank has left the operation that it called so. It ends with a
+// fence, after which nobody who sleeps is missed.
 func (s *Set) Leave(call *transport.Meta) {
 	past := &s.past[s.Turn()]
 	past[0], past[1], past[2] = call[0], call[1], call[2] // one by one: so they were stored just now
@@ -222,8 +225,8 @@ func (s *Set) Leave(call *transport.Meta) {
 	s.own.page.left.Store(s.Begun)
 }
 
-// Diverged is the last operation of which this rank and a peer have said different things, as differ finds,
-// if neither has forgotten it.
+// Diverged is the last operation of which this rank and a peer have said different things, as
+// differ finds, if neither has forgotten it.
 func (s *Set) Diverged(peer int, differ func(mine, theirs transport.Meta) bool) (mine, theirs transport.Meta, found bool) {
 	if s.Slot == 0 {
 		return mine, theirs, false
