@@ -15,7 +15,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// allocations is how often ranks that do the same again and again allocate: in so many turns, without the first ones.
+// allocations is how often ranks that do the same again and again allocate: in so many turns,
+// without the first ones.
 func allocations(t *testing.T, ranks, turns int, turn func(rank, turn int) error) int {
 	t.Helper()
 	mallocs := func(n int) int {
@@ -32,7 +33,8 @@ func allocations(t *testing.T, ranks, turns int, turn func(rank, turn int) error
 		runtime.ReadMemStats(&after)
 		return int(after.Mallocs - before.Mallocs)
 	}
-	// A collection would empty the pools. The first turns fill them, for as many operations as happen to be in flight.
+	// A collection would empty the pools. The first turns fill them, for as many operations as
+	// happen to be in flight.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	mallocs(turns)
 	few := mallocs(turns / 10) // what the test itself needs
@@ -96,7 +98,8 @@ var ends = map[string]func(w *ccl.Work) error{
 	},
 }
 
-// Operations allocate nothing, whichever way they take. That the counter counts is seen where a work is not given back.
+// Operations allocate nothing, whichever way they take. That the counter counts is seen where a
+// work is not given back.
 func TestNoAllocations(t *testing.T) {
 	const ranks = 2
 	for _, transport := range []string{"inproc", "shm"} {

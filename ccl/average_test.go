@@ -12,7 +12,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// floatFormat is how many bits exponent and fraction have. It decodes and rounds by arithmetic, without package kernel.
+// floatFormat is how many bits exponent and fraction have. It decodes and rounds by arithmetic,
+// without package kernel.
 type floatFormat struct {
 	typ                dtype.Type
 	exponent, fraction int
@@ -84,8 +85,9 @@ func random(f floatFormat, n int, r *rand.Rand) vector {
 	return v
 }
 
-// TestAverage holds docs/determinism.md: the mean is the sum, rounded to the type at each addition, times 1/n as a float64,
-// rounded to float64 and then to the type. That is the rounded quotient in all types but float64.
+// TestAverage holds docs/determinism.md: the mean is the sum, rounded to the type at each addition,
+// times 1/n as a float64, rounded to float64 and then to the type. That is the rounded quotient in
+// all types but float64.
 func TestAverage(t *testing.T) {
 	for _, transport := range []string{"inproc", "tcp"} { // many operands at once, and one after the other
 		for n := 2; n <= 8; n++ {

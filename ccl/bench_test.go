@@ -7,7 +7,8 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// Both ranks are goroutines of this process with Nodes of their own, so each transport's whole path is in the profile.
+// Both ranks are goroutines of this process with Nodes of their own, so each transport's whole path
+// is in the profile.
 func BenchmarkAllReduce(b *testing.B) {
 	for _, transport := range allTransports {
 		for _, n := range []int{2, 1 << 10, 1 << 18, 4 << 20} {

@@ -35,7 +35,8 @@ func TestBuffSizeText(t *testing.T) {
 	require.Equal(t, 2<<20, opts.BuffSize)
 }
 
-// The windows of a group are as large as was asked for, and collectives over them right: in many pieces where they are small.
+// The windows of a group are as large as was asked for, and collectives over them right: in many
+// pieces where they are small.
 func TestBuffSize(t *testing.T) {
 	windows := func(transport string, buffSize int) int64 {
 		before := mem.InUse()

@@ -8,7 +8,8 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Element is what the generic functions work on. For other element types (16-bit floats, Bool) use Communicator.Do.
+// Element is what the generic functions work on. For other element types (16-bit floats, Bool) use
+// Communicator.Do.
 type Element interface {
 	float64 | float32 | int8 | uint8 | int16 | uint16 | int32 | uint32 | int64 | uint64 | complex64 | complex128
 }
@@ -71,12 +72,14 @@ func Broadcast[T Element](ctx context.Context, c *Communicator, buf []T, root in
 	return c.Do(ctx, &call)
 }
 
-// AllReduce combines the in of all ranks, element by element, into every rank's out. in and out may be the same slice.
+// AllReduce combines the in of all ranks, element by element, into every rank's out. in and out may
+// be the same slice.
 func AllReduce[T Element](ctx context.Context, c *Communicator, in, out []T, op Op) error {
 	return c.Do(ctx, &Call{Coll: dtype.AllReduce, Type: TypeOf[T](), Op: op, In: one(in), Out: one(out)})
 }
 
-// Reduce combines the in of all ranks into the root's out; out is not used elsewhere and may be nil.
+// Reduce combines the in of all ranks into the root's out; out is not used elsewhere and may be
+// nil.
 func Reduce[T Element](ctx context.Context, c *Communicator, in, out []T, op Op, root int) error {
 	call := Call{Coll: dtype.Reduce, Type: TypeOf[T](), Op: op, Root: root, In: one(in)}
 	if c.Rank() == root {
@@ -85,7 +88,8 @@ func Reduce[T Element](ctx context.Context, c *Communicator, in, out []T, op Op,
 	return c.Do(ctx, &call)
 }
 
-// ReduceScatter combines the in of all ranks and leaves block r of the result in rank r's out; len(in) = Size × len(out).
+// ReduceScatter combines the in of all ranks and leaves block r of the result in rank r's out;
+// len(in) = Size × len(out).
 func ReduceScatter[T Element](ctx context.Context, c *Communicator, in, out []T, op Op) error {
 	blocks, err := even(c, dtype.ReduceScatter, in)
 	if err != nil {
@@ -129,7 +133,8 @@ func Scatter[T Element](ctx context.Context, c *Communicator, in, out []T, root 
 	return c.Do(ctx, &call)
 }
 
-// AllToAll puts block r of this rank's in into block Rank of rank r's out. in and out have Size equal blocks.
+// AllToAll puts block r of this rank's in into block Rank of rank r's out. in and out have Size
+// equal blocks.
 func AllToAll[T Element](ctx context.Context, c *Communicator, in, out []T) error {
 	from, err := even(c, dtype.AllToAll, in)
 	if err != nil {
@@ -147,12 +152,14 @@ func Barrier(ctx context.Context, c *Communicator) error {
 	return c.Do(ctx, &Call{Coll: dtype.Barrier})
 }
 
-// Send sends buf to a peer, where a Recv with the same tag and length takes it. It returns when buf may be used again.
+// Send sends buf to a peer, where a Recv with the same tag and length takes it. It returns when buf
+// may be used again.
 func Send[T Element](ctx context.Context, c *Communicator, buf []T, peer int, tag uint32) error {
 	return c.Do(ctx, &Call{Coll: dtype.Send, Type: TypeOf[T](), Root: peer, Tag: tag, In: one(buf)})
 }
 
-// Recv receives a message with a tag from a peer, or from AnySource, into buf, and returns the rank that sent it.
+// Recv receives a message with a tag from a peer, or from AnySource, into buf, and returns the rank
+// that sent it.
 func Recv[T Element](ctx context.Context, c *Communicator, buf []T, peer int, tag uint32) (source int, err error) {
 	work, err := c.Start(&Call{Coll: dtype.Recv, Type: TypeOf[T](), Root: peer, Tag: tag, Out: one(buf)})
 	if err != nil {

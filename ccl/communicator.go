@@ -35,8 +35,9 @@ const (
 	BXor = dtype.BXor
 )
 
-// Communicator is one rank of one group. All methods may be called by any goroutine; the order of the calls of several goroutines must
-// be the same on every rank, so they need an order of their own.
+// Communicator is one rank of one group. All methods may be called by any goroutine; the order of
+// the calls of several goroutines must be the same on every rank, so they need an order of their
+// own.
 type Communicator struct {
 	node  *Node
 	comm  *exec.Comm
@@ -65,7 +66,8 @@ func (c *Communicator) Size() int { return c.comm.Size() }
 // Seq is the number of collectives that this rank has called so far.
 func (c *Communicator) Seq() uint64 { return c.comm.Seq() }
 
-// Lent is the number of collectives for which this rank lent registered memory (Node.Alloc) to its peers instead of copying.
+// Lent is the number of collectives for which this rank lent registered memory (Node.Alloc) to its
+// peers instead of copying.
 func (c *Communicator) Lent() uint64 { return c.comm.Lent() }
 
 // Records are the last operations of this rank, the oldest first; none without Options.Recorder.
@@ -86,7 +88,8 @@ func (c *Communicator) NoteBatch(batch uint32) {
 // SetTimeout changes the timeout of later calls that bring none; 0 for none.
 func (c *Communicator) SetTimeout(d time.Duration) { c.comm.SetTimeout(d) }
 
-// Do makes a call and returns when it has ended on this rank. When ctx ends first, the Communicator is aborted.
+// Do makes a call and returns when it has ended on this rank. When ctx ends first, the Communicator
+// is aborted.
 func (c *Communicator) Do(ctx context.Context, call *Call) error {
 	if ctx.Done() == nil {
 		return c.comm.Run(call)
@@ -108,7 +111,8 @@ func (c *Communicator) Do(ctx context.Context, call *Call) error {
 	return err
 }
 
-// Start makes a call and returns at once. The memory of the call must stay valid until the Work is done.
+// Start makes a call and returns at once. The memory of the call must stay valid until the Work is
+// done.
 func (c *Communicator) Start(call *Call) (*Work, error) {
 	op, err := c.comm.Post(call)
 	if err != nil {
@@ -122,14 +126,16 @@ func (c *Communicator) Abort(reason string) {
 	c.comm.Abort(fault.New(fault.Aborted, "%s", reason))
 }
 
-// Drain works until what was started has ended, for d at most, and reports whether there is nothing more to wait for. Nobody may ever
-// send what a receive waits for: receives are waited for as long as receives says.
+// Drain works until what was started has ended, for d at most, and reports whether there is nothing
+// more to wait for. Nobody may ever send what a receive waits for: receives are waited for as long
+// as receives says.
 func (c *Communicator) Drain(d, receives time.Duration) bool { return c.comm.Drain(d, receives) }
 
 // Timeout is what SetTimeout, or the options of the group, said.
 func (c *Communicator) Timeout() time.Duration { return c.comm.Timeout() }
 
-// Close leaves the group at once: operations that are not done fail with Closed. What was sent still arrives.
+// Close leaves the group at once: operations that are not done fail with Closed. What was sent
+// still arrives.
 func (c *Communicator) Close() error {
 	c.node.mu.Lock()
 	delete(c.node.comms, c)
@@ -143,8 +149,8 @@ type Work exec.Op
 
 func (w *Work) op() *exec.Op { return (*exec.Op)(w) }
 
-// Wait works until the operation is done and returns how it ended, or ctx's error when that ends first; the operation then
-// goes on.
+// Wait works until the operation is done and returns how it ended, or ctx's error when that ends
+// first; the operation then goes on.
 func (w *Work) Wait(ctx context.Context) error {
 	if ctx.Done() == nil {
 		return w.op().Wait(nil)
@@ -175,8 +181,9 @@ func (w *Work) Done() (bool, error) { return w.op().Done() }
 // Poll is Done, after some work if nobody else is at it. It never waits.
 func (w *Work) Poll() (bool, error) { return w.op().Poll() }
 
-// Urge has the operation done without delay although nobody is inside Wait. Most operations are soon waited for, so otherwise the Node's own
-// thread goes on with one some milliseconds later at the most. It is for whoever learns of the end in another way than Wait or Poll.
+// Urge has the operation done without delay although nobody is inside Wait. Most operations are
+// soon waited for, so otherwise the Node's own thread goes on with one some milliseconds later at
+// the most. It is for whoever learns of the end in another way than Wait or Poll.
 func (w *Work) Urge() { w.op().Urge() }
 
 // Seq is the operation's position among the collectives (or messages) of this rank, from 1.
@@ -191,5 +198,6 @@ func (w *Work) Free() { w.op().Free() }
 // CompletionCount counts the Works of this process that have ended, modulo 2³².
 func CompletionCount() uint32 { return exec.Completions.Count() }
 
-// WaitCompletions sleeps until CompletionCount differs from seen, for d at the most (for ever if negative). It may return early.
+// WaitCompletions sleeps until CompletionCount differs from seen, for d at the most (for ever if
+// negative). It may return early.
 func WaitCompletions(seen uint32, d time.Duration) { exec.Completions.Wait(seen, d) }

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// deaths are what two ranks do when one of them is killed. Each does the next thing and reports how it ended.
+// deaths are what two ranks do when one of them is killed. Each does the next thing and reports how
+// it ended.
 var deaths = map[string]struct {
 	elements int
 	next     func(c *ccl.Communicator, x []float32) error
@@ -98,7 +99,8 @@ func posted(c *ccl.Communicator, x []float32, wait func(*ccl.Work) error) error 
 	return failed
 }
 
-// memoryOf is what a rank gives to the operation of a death: of one, memory that its peer reads where it lies.
+// memoryOf is what a rank gives to the operation of a death: of one, memory that its peer reads
+// where it lies.
 func memoryOf(node *ccl.Node, name string) ([]float32, error) {
 	n := deaths[name].elements
 	if name != "registered" {
@@ -158,7 +160,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// quiet fails if this process goes on using more than so much of a processor. What the Go runtime still has to do may come first.
+// quiet fails if this process goes on using more than so much of a processor. What the Go runtime
+// still has to do may come first.
 func quiet(t *testing.T, span time.Duration, share float64) {
 	t.Helper()
 	var used time.Duration
@@ -175,8 +178,8 @@ func quiet(t *testing.T, span time.Duration, share float64) {
 	t.Errorf("somebody spins: used %v in %v", used, span)
 }
 
-// TestKilledRank kills a rank in the middle of operations of each kind. The other one learns who has died, and uses no processor after that, though
-// its group stays open.
+// TestKilledRank kills a rank in the middle of operations of each kind. The other one learns who
+// has died, and uses no processor after that, though its group stays open.
 func TestKilledRank(t *testing.T) {
 	program, err := os.Executable()
 	require.NoError(t, err)

@@ -33,10 +33,11 @@ const MaxAddress = 16 << 10
 // MaxRanks bounds a group.
 const MaxRanks = 1 << 16
 
-// A window has plan.WindowSlots slots, of which an operation uses one at a time: it should stay in the cache
-// (GOCCL_BUFFSIZE). Windows of all groups together have windowBudget at most; what is left of it becomes smaller
-// slots. After the first group windowReserve of it is kept for groups with small slots, so that the sixtieth has
-// windows, too. Then there are none, unless a group's options ask for them.
+// A window has plan.WindowSlots slots, of which an operation uses one at a time: it should stay in
+// the cache (GOCCL_BUFFSIZE). Windows of all groups together have windowBudget at most; what is
+// left of it becomes smaller slots. After the first group windowReserve of it is kept for groups
+// with small slots, so that the sixtieth has windows, too. Then there are none, unless a group's
+// options ask for them.
 const (
 	windowSlot   = 1 << 20 // where no other is asked for
 	smallSlot    = 128 << 10
@@ -141,8 +142,8 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 // Address is what the other ranks must know to join this one.
 func (e *Endpoint) Address() []byte { return e.address }
 
-// Join connects this rank to all others. addresses[r] is the Address of rank r, the own one too. It returns when every rank has
-// joined, or with an error that names who did not when ctx ends.
+// Join connects this rank to all others. addresses[r] is the Address of rank r, the own one too. It
+// returns when every rank has joined, or with an error that names who did not when ctx ends.
 func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator, error) {
 	peers, err := e.parse(addresses)
 	if err != nil {
@@ -174,7 +175,8 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	planner.rules.Oversubscribed = park.Oversubscribed(places(peers, planner.rules.Shared))
 	channels, windows := planner.needs(e.cfg.Size)
 	slot := 0
-	// Memory is shared within a host: where a rank shares it with all others, all share it with each other, and all decide alike.
+	// Memory is shared within a host: where a rank shares it with all others, all share it with
+	// each other, and all decide alike.
 	if planner.rules.Shared {
 		slot = agreedSlot(peers, windows)
 	}
@@ -236,7 +238,8 @@ func ringOf(operations int) *record.Ring {
 	return record.New(operations)
 }
 
-// windowSlot is the slot, of most bytes at most, that the windows of one more group may have, if all its ranks were in this process.
+// windowSlot is the slot, of most bytes at most, that the windows of one more group may have, if
+// all its ranks were in this process.
 func (n *Node) windowSlot(ranks, most int) int {
 	used := int(n.windows.Load())
 	left := windowBudget - used
@@ -252,7 +255,8 @@ func (n *Node) windowSlot(ranks, most int) int {
 	return slot
 }
 
-// fastBF16 reports whether all ranks have what GOCCL_FAST_BF16 asks for: it changes bits, so all use it or none.
+// fastBF16 reports whether all ranks have what GOCCL_FAST_BF16 asks for: it changes bits, so all
+// use it or none.
 func (e *Endpoint) fastBF16(peers []address) bool {
 	if !e.cfg.Options.FastBF16 {
 		return false
@@ -279,7 +283,8 @@ func agreedSlot(peers []address, needed bool) int {
 	return 0
 }
 
-// places is where the ranks of a group run. Where all share memory they are on one host, whatever they call it.
+// places is where the ranks of a group run. Where all share memory they are on one host, whatever
+// they call it.
 func places(peers []address, oneHost bool) []park.Place {
 	all := make([]park.Place, len(peers))
 	for rank := range peers {
@@ -291,7 +296,8 @@ func places(peers []address, oneHost bool) []park.Place {
 	return all
 }
 
-// threads is the ranks of this host as package park counts them. Ranks of one process wait in threads of their own.
+// threads is the ranks of this host as package park counts them. Ranks of one process wait in
+// threads of their own.
 func threads(peers []address, local []int) []park.Local {
 	var all []park.Local
 	inProcess := map[string]int{}
@@ -435,7 +441,8 @@ func closeLinks(links []transport.Link) {
 	}
 }
 
-// sessionOf derives the group's identity and key from the addresses, each of which has a random part that only the members know.
+// sessionOf derives the group's identity and key from the addresses, each of which has a random
+// part that only the members know.
 func sessionOf(addresses [][]byte) (id [16]byte, key [32]byte) {
 	h := sha256.New()
 	for _, a := range addresses {

@@ -22,7 +22,8 @@ func sendCall(n int, peer int, tag uint32) *ccl.Call {
 	return call
 }
 
-// Every error of an operation names the group, the rank that has it, the operation, its size and its number, on whatever way it fails.
+// Every error of an operation names the group, the rank that has it, the operation, its size and
+// its number, on whatever way it fails.
 func TestErrorsNameTheOperation(t *testing.T) {
 	sum := func(n int) *ccl.Call { return allReduceCall(make([]float32, n)) }
 	start := func(t *testing.T, c *ccl.Communicator, call *ccl.Call) *ccl.Work {

@@ -29,7 +29,8 @@ func TestFastBF16Text(t *testing.T) {
 	require.ErrorContains(t, err, "GOCCL_FAST_BF16: \"yes\" is not 0 or 1")
 }
 
-// What gives subnormal sums shows which kernels run: in a group they are the fast ones on every rank, or on none.
+// What gives subnormal sums shows which kernels run: in a group they are the fast ones on every
+// rank, or on none.
 func TestFastBF16IsUsedWhereAllRanksHaveIt(t *testing.T) {
 	for _, tt := range []struct {
 		asked, lacking bool

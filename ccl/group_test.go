@@ -16,7 +16,8 @@ import (
 // deadline names a hang: no test here takes a tenth of it.
 const deadline = 60 * time.Second
 
-// group joins n ranks over one transport: "inproc" (one Node), "shm" or "tcp" (a Node a rank, as if in processes of their own).
+// group joins n ranks over one transport: "inproc" (one Node), "shm" or "tcp" (a Node a rank, as if
+// in processes of their own).
 func group(t testing.TB, transport string, n int, opts ccl.Options) []*ccl.Communicator {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)

@@ -18,9 +18,9 @@ type ownPlan struct {
 	file string
 }
 
-// journal says which plan runs for what (GOCCL_DEBUG), and at the end which of the users' plans were never used. It is
-// written when a program is made, and when a call has another size than the one before: a call like the last one never
-// comes here. A nil journal keeps nothing.
+// journal says which plan runs for what (GOCCL_DEBUG), and at the end which of the users' plans
+// were never used. It is written when a program is made, and when a call has another size than the
+// one before: a call like the last one never comes here. A nil journal keeps nothing.
 type journal struct {
 	planner     *planner
 	group       *Endpoint

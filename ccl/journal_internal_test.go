@@ -22,7 +22,8 @@ import (
 	"github.com/goccl/goccl/ccl/tune"
 )
 
-// printed is what is written to standard error while run runs, by line and without what begins each.
+// printed is what is written to standard error while run runs, by line and without what begins
+// each.
 func printed(t *testing.T, run func()) []string {
 	t.Helper()
 	read, write, err := os.Pipe()
@@ -47,7 +48,8 @@ func printed(t *testing.T, run func()) []string {
 	return lines
 }
 
-// ownFile writes the plan of an algorithm of the catalogue as one of the user's own, for some sizes.
+// ownFile writes the plan of an algorithm of the catalogue as one of the user's own, for some
+// sizes.
 func ownFile(t *testing.T, spec plan.Spec, name string, low, high int64) string {
 	t.Helper()
 	a, err := algo.Find(spec.Coll, name)
@@ -134,7 +136,8 @@ func TestWhichPlanRunsIsPrinted(t *testing.T) {
 	}
 }
 
-// A plan that matched no call is named when the group is closed, at every level and by one rank, with what was called.
+// A plan that matched no call is named when the group is closed, at every level and by one rank,
+// with what was called.
 func TestPlansThatWereNotUsedAreNamed(t *testing.T) {
 	allReduce := plan.Spec{Coll: dtype.AllReduce, Ranks: 2}
 	for _, test := range []struct {

@@ -14,7 +14,8 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 )
 
-// holding is what this process holds: descriptors, and mapped segments by name. The page with the bell is left out: it stays for ever.
+// holding is what this process holds: descriptors, and mapped segments by name. The page with the
+// bell is left out: it stays for ever.
 type holding struct {
 	descriptors     int
 	mappings, bytes map[string]int
@@ -45,8 +46,9 @@ func holdingNow(t *testing.T) holding {
 	return h
 }
 
-// TestManyGroups has the same processes make 64 groups: that takes no more descriptors and large slots than one group, little more memory, and
-// no processor time while nobody calls. All groups have windows, and work.
+// TestManyGroups has the same processes make 64 groups: that takes no more descriptors and large
+// slots than one group, little more memory, and no processor time while nobody calls. All groups
+// have windows, and work.
 func TestManyGroups(t *testing.T) {
 	const (
 		ranks, groups = 2, 64

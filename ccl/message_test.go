@@ -14,7 +14,8 @@ func allReduceCall(x []float32) *ccl.Call {
 	return &ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, In: b, Out: b}
 }
 
-// Every rank sends to the next one, first and only then receives, with messages of every size class.
+// Every rank sends to the next one, first and only then receives, with messages of every size
+// class.
 func TestSendRecv(t *testing.T) {
 	for _, transport := range allTransports {
 		for _, ranks := range []int{2, 3} {

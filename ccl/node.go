@@ -20,8 +20,8 @@ import (
 	"github.com/goccl/goccl/transport/tcp"
 )
 
-// Node is this process as a member of groups: its transports and its progress thread. All groups of a process share
-// one; several Nodes in a process behave like several processes.
+// Node is this process as a member of groups: its transports and its progress thread. All groups of
+// a process share one; several Nodes in a process behave like several processes.
 type Node struct {
 	id       string
 	bell     *park.Bell
@@ -38,8 +38,8 @@ type Node struct {
 	fabrics map[string]transport.Fabric // open ones by name
 }
 
-// NewNode makes the Node of a process. Of opts only Registered and Spin count; transports are opened for the first
-// group that may use them.
+// NewNode makes the Node of a process. Of opts only Registered and Spin count; transports are
+// opened for the first group that may use them.
 func NewNode(opts Options) (*Node, error) {
 	opts.EnsureDefaults()
 	if err := opts.Validate(); err != nil {
@@ -84,9 +84,9 @@ var paths = []struct {
 	}},
 }
 
-// fabricsFor returns the fabrics that a group with such options may use, in the order of preference, after opening
-// those that no group has used before. lacking says why there are not more of them; it is an error only where the
-// options leave no choice.
+// fabricsFor returns the fabrics that a group with such options may use, in the order of
+// preference, after opening those that no group has used before. lacking says why there are not
+// more of them; it is an error only where the options leave no choice.
 func (n *Node) fabricsFor(opts *Options) (fabrics []transport.Fabric, lacking string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -19,8 +19,9 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// Options are the choices of a user. The zero value means the defaults. Their text form is one NAME=value a line, with the names of the
-// environment variables: String and ParseOptions are each other's inverse.
+// Options are the choices of a user. The zero value means the defaults. Their text form is one
+// NAME=value a line, with the names of the environment variables: String and ParseOptions are each
+// other's inverse.
 type Options struct {
 	Transport    string        // "auto" (shared memory on one host, TCP between hosts), "shm", "tcp"
 	SocketIfname string        // interfaces of TCP: "eth0,eth1", "^docker,lo", prefixes; "" for those that are reachable
@@ -40,7 +41,8 @@ type Options struct {
 
 //go:generate go test -count=1 -run ^TestOptionsOfPython$ . -rewrite
 
-// option is one row of the table that everything about options is made from: parsing, printing, documentation, goccl.Options of Python.
+// option is one row of the table that everything about options is made from: parsing, printing,
+// documentation, goccl.Options of Python.
 type option struct {
 	Name    string // of the environment variable
 	Default string
@@ -342,7 +344,8 @@ func (o *Options) agreed() string {
 	return strings.TrimSpace(b.String())
 }
 
-// ParseOptions reads the text form. Later lines win. A name or value that is not known is an error that says what is.
+// ParseOptions reads the text form. Later lines win. A name or value that is not known is an error
+// that says what is.
 func ParseOptions(text string) (Options, error) {
 	var o Options
 	for _, line := range strings.Split(text, "\n") {

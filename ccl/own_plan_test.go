@@ -17,7 +17,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// A plan of one's own: all_reduce of two ranks by one exchange. Written to a file, it is what the group runs.
+// A plan of one's own: all_reduce of two ranks by one exchange. Written to a file, it is what the
+// group runs.
 func Example_plan() {
 	in, out := plan.Ref{Buf: plan.In, N: 1}, plan.Ref{Buf: plan.Out, N: 1}
 	exchange := &plan.Plan{Name: "exchange", Spec: plan.Spec{Coll: dtype.AllReduce, Ranks: 2}, Split: 1, Chans: 1, Needs: plan.Messages,
@@ -90,7 +91,8 @@ func planFile(t *testing.T, text string) string {
 	return file
 }
 
-// TestOwnPlan tells from the last bits who has added: from left to right the sum of these is 0, from right to left 1.
+// TestOwnPlan tells from the last bits who has added: from left to right the sum of these is 0,
+// from right to left 1.
 func TestOwnPlan(t *testing.T) {
 	x := [3]float32{1, 1 << 30, -1 << 30}
 	sum := func(opts ccl.Options, count int) float32 {

@@ -24,8 +24,8 @@ func tableFile(t *testing.T, rows ...string) string {
 	return file
 }
 
-// TestOwnTable tells from the last bits who has added: from left to right the sum of these is 0. A ring begins at another rank for each
-// chunk, and where that is rank 1 the sum is 1.
+// TestOwnTable tells from the last bits who has added: from left to right the sum of these is 0. A
+// ring begins at another rank for each chunk, and where that is rank 1 the sum is 1.
 func TestOwnTable(t *testing.T) {
 	x := [3]float32{1, 1 << 30, -1 << 30}
 	ringed := func(opts ccl.Options, count int) bool {

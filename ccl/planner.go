@@ -17,8 +17,8 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// planner joins the users' plans, the catalogue (algo) and the choice (tune) for package exec. An algorithm's number is its place in
-// users, or behind them in the catalogue.
+// planner joins the users' plans, the catalogue (algo) and the choice (tune) for package exec. An
+// algorithm's number is its place in users, or behind them in the catalogue.
 type planner struct {
 	rules  tune.Rules
 	always bool // each plan is proven before its first use
@@ -57,8 +57,8 @@ func newPlanner(opts *Options, users []ownPlan) *planner {
 	return p
 }
 
-// needs says what the links of a group must have for every plan that may be chosen: channels for messages, and windows that
-// peers read.
+// needs says what the links of a group must have for every plan that may be chosen: channels for
+// messages, and windows that peers read.
 func (p *planner) needs(ranks int) (channels int, windows bool) {
 	channels = exec.PlanChannels
 	add := func(x *plan.Plan) {
@@ -79,7 +79,8 @@ func (p *planner) needs(ranks int) (channels int, windows bool) {
 	return channels, windows
 }
 
-// rows calls use with the plan of each row of the tables that the group may come to if it has windows.
+// rows calls use with the plan of each row of the tables that the group may come to if it has
+// windows.
 func (p *planner) rows(ranks int, use func(*plan.Plan)) {
 	rules := p.rules
 	rules.Windows = true
@@ -126,8 +127,9 @@ func (p *planner) find(coll dtype.Collective, name string) int {
 // mostBytes is more than any call has.
 const mostBytes = 1 << 44
 
-// span is the sizes around bytes for which choose says the same. It looks at the sizes where a user's plan or a row of a
-// table begins or ends and at all powers of two, then between the last that is the same and the first that is not.
+// span is the sizes around bytes for which choose says the same. It looks at the sizes where a
+// user's plan or a row of a table begins or ends and at all powers of two, then between the last
+// that is the same and the first that is not.
 func (p *planner) span(coll dtype.Collective, ranks int, bytes int64) (low, high int64) {
 	points := []int64{0, mostBytes}
 	for b := int64(1); b < mostBytes; b *= 2 {
@@ -190,8 +192,8 @@ func (p *planner) make(algorithm int, spec plan.Spec) (made *plan.Plan, own stri
 			p.told.made(algorithm, spec)
 			return u.Plan, u.file, nil
 		}
-		// A plan from a file is for one root. Other roots get what they would without the file for the least size that it is for: one program
-		// serves all sizes.
+		// A plan from a file is for one root. Other roots get what they would without the file for
+		// the least size that it is for: one program serves all sizes.
 		algorithm = p.find(spec.Coll, tune.Choose(spec.Coll, spec.Ranks, p.users[algorithm].MinBytes, p.rules))
 	}
 	if algorithm < 0 {
@@ -202,10 +204,12 @@ func (p *planner) make(algorithm int, spec plan.Spec) (made *plan.Plan, own stri
 	return made, "", err
 }
 
-// verified remembers the texts of plans that this process has verified, for a file is read anew for every group.
+// verified remembers the texts of plans that this process has verified, for a file is read anew for
+// every group.
 var verified sync.Map // string → *plan.Plan
 
-// loadPlans reads and verifies the plans of the files that GOCCL_PLAN names. contents is what ranks compare.
+// loadPlans reads and verifies the plans of the files that GOCCL_PLAN names. contents is what ranks
+// compare.
 func loadPlans(opts *Options) (plans []ownPlan, contents string, err error) {
 	for _, file := range opts.planFiles() {
 		data, err := readFile("GOCCL_PLAN", file, plan.MaxFileSize)
@@ -222,7 +226,8 @@ func loadPlans(opts *Options) (plans []ownPlan, contents string, err error) {
 	return plans, strings.TrimSpace(contents), nil
 }
 
-// loadTable reads the table of the file that GOCCL_TUNE names, nil if it names none. hash is what ranks compare.
+// loadTable reads the table of the file that GOCCL_TUNE names, nil if it names none. hash is what
+// ranks compare.
 func loadTable(opts *Options) (table *tune.Table, hash string, err error) {
 	if opts.Tune == "" {
 		return nil, "", nil

@@ -9,7 +9,8 @@ import (
 	"github.com/goccl/goccl/ccl/tune"
 )
 
-// What is chosen without options runs on the links that a group has without options: anything else must be found by planner.needs.
+// What is chosen without options runs on the links that a group has without options: anything else
+// must be found by planner.needs.
 func TestDefaultsNeedNothing(t *testing.T) {
 	for _, determinism := range []int{2, 4} {
 		p := newPlanner(&Options{Determinism: determinism}, nil)

@@ -14,13 +14,13 @@ import (
 // provenRanks is the largest group whose plans of the catalogue are proven before a release.
 const provenRanks = 64
 
-// mustProve is the rule of which plans are proven in the form that runs, before their first use: those
-// of users, those that nobody has proven, and all where GOCCL_VERIFY asks for it.
+// mustProve is the rule of which plans are proven in the form that runs, before their first use:
+// those of users, those that nobody has proven, and all where GOCCL_VERIFY asks for it.
 func mustProve(own, always bool, ranks int) bool { return own || always || ranks > provenRanks }
 
-// What such a proof may cost. mostProof bounds the steps of all ranks, times the ranks: some seconds of
-// a core at the most. mostWork bounds what package verify counts, and with it the memory. Neither is
-// measured while a proof is made, so all ranks prove a plan or none does.
+// What such a proof may cost. mostProof bounds the steps of all ranks, times the ranks: some
+// seconds of a core at the most. mostWork bounds what package verify counts, and with it the
+// memory. Neither is measured while a proof is made, so all ranks prove a plan or none does.
 const (
 	mostProof = 1 << 24
 	mostWork  = 1 << 30
@@ -93,8 +93,8 @@ func runsUnproven(made *plan.Plan, own string) string {
 	return fmt.Sprintf("plan %s (%v) is %v, and runs without a proof: %s", made.Name, made.Spec, errTooLarge, remedy)
 }
 
-// ProveAsRun proves a plan in the forms in which groups with a setting of GOCCL_DETERMINISM run it, over
-// windows and without, however long it takes.
+// ProveAsRun proves a plan in the forms in which groups with a setting of GOCCL_DETERMINISM run it,
+// over windows and without, however long it takes.
 func ProveAsRun(p *plan.Plan, determinism int) error {
 	for _, windows := range []bool{false, true} {
 		if err := provenAsRun(p, windows, determinism, verify.DefaultWork); err != nil {
@@ -104,9 +104,9 @@ func ProveAsRun(p *plan.Plan, determinism int) error {
 	return nil
 }
 
-// provenAsRun proves a plan in the forms in which groups run it, with short and with long blocks, and
-// that it may follow itself. What a group refuses to run needs no proof. A plan that is too large for so
-// much work gives a fault.NotSupported.
+// provenAsRun proves a plan in the forms in which groups run it, with short and with long blocks,
+// and that it may follow itself. What a group refuses to run needs no proof. A plan that is too
+// large for so much work gives a fault.NotSupported.
 func provenAsRun(p *plan.Plan, windows bool, determinism int, work int64) error {
 	short, long, err := exec.AsRun(p, windows)
 	if errors.Is(err, fault.NotSupported) {
@@ -126,7 +126,8 @@ func provenAsRun(p *plan.Plan, windows bool, determinism int, work int64) error 
 		if op.Slots == 0 {
 			continue // all plans may follow each other that share no memory (package verify, "Sequences")
 		}
-		// With one slot each operation has that of the one before: what is right so is right with more.
+		// With one slot each operation has that of the one before: what is right so is right with
+		// more.
 		op.Slots, op.Records = 1, min(1, op.Records)
 		if err := verify.Sequence([]verify.Operation{op, op}, verify.Options{Brief: true, Work: work}); err != nil {
 			return err

@@ -19,7 +19,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// Plans of users and of more than 64 ranks are proven before their first use, others where that is asked for.
+// Plans of users and of more than 64 ranks are proven before their first use, others where that is
+// asked for.
 func TestMustProve(t *testing.T) {
 	for _, test := range []struct {
 		own, always bool
@@ -82,7 +83,8 @@ func padded(p *plan.Plan, copies int) *plan.Plan {
 	return &made
 }
 
-// altered makes the catalogue have other plans for some algorithms, and other names for these, until the test ends.
+// altered makes the catalogue have other plans for some algorithms, and other names for these,
+// until the test ends.
 func altered(t *testing.T, by map[string]func(*plan.Plan) *plan.Plan) {
 	was := catalogue
 	forget := func() { proofs.Clear(); unproven.Clear() }
@@ -123,8 +125,9 @@ func edited(edit func(rank int, prog *plan.Program)) func(*plan.Plan) *plan.Plan
 	}
 }
 
-// Groups of more ranks than the catalogue is proven for refuse wrong plans, all ranks alike and before anything has
-// moved, and go on. What is too large to be proven runs, and one line of the process says so for each plan.
+// Groups of more ranks than the catalogue is proven for refuse wrong plans, all ranks alike and
+// before anything has moved, and go on. What is too large to be proven runs, and one line of the
+// process says so for each plan.
 func TestPlansOfManyRanks(t *testing.T) {
 	const ranks = provenRanks + 1
 	altered(t, map[string]func(*plan.Plan) *plan.Plan{

@@ -9,12 +9,15 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 )
 
-// Alloc gives out registered memory: collectives of groups whose ranks are all on this host, and have such memory too, read it where it lies instead of
-// copying it into a window first. It may be used for anything else as well. It begins at a page, has as many bytes as were asked for, and what is in it is not
-// defined. It must be given back by Free, and not while an operation uses it; after the Node is closed it is still there.
+// Alloc gives out registered memory: collectives of groups whose ranks are all on this host, and
+// have such memory too, read it where it lies instead of copying it into a window first. It may be
+// used for anything else as well. It begins at a page, has as many bytes as were asked for, and
+// what is in it is not defined. It must be given back by Free, and not while an operation uses it;
+// after the Node is closed it is still there.
 //
-// Each rank decides for itself which of its buffers are registered, call by call; the results are the same bits either way. Buffers are taken at any offset,
-// where they have 32 KiB or more, or 640 KiB for an all-reduce: below, a copy takes less.
+// Each rank decides for itself which of its buffers are registered, call by call; the results are
+// the same bits either way. Buffers are taken at any offset, where they have 32 KiB or more, or 640
+// KiB for an all-reduce: below, a copy takes less.
 func (n *Node) Alloc(bytes int) ([]byte, error) {
 	arena, err := n.arena()
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// floats is registered memory of n elements, of which the first lies so many elements behind the beginning.
+// floats is registered memory of n elements, of which the first lies so many elements behind the
+// beginning.
 func floats(t testing.TB, node *ccl.Node, n, shift int) []float32 {
 	memory, err := node.Alloc(4 * (n + shift))
 	require.NoError(t, err)
@@ -27,7 +28,8 @@ func block(x []float32) exec.Block {
 	return exec.Block{Ptr: unsafe.Pointer(unsafe.SliceData(x)), Count: len(x)}
 }
 
-// lentCall is a call of a collective over buffers of n elements a block; in place Out is where In is.
+// lentCall is a call of a collective over buffers of n elements a block; in place Out is where In
+// is.
 func lentCall(coll dtype.Collective, rank, ranks, n int, inPlace bool, in, out []float32) *exec.Call {
 	call := &exec.Call{Coll: coll, Type: dtype.F32, Root: ranks - 1}
 	blocks := func(x []float32, count int) []exec.Block {
@@ -54,8 +56,9 @@ func lentCall(coll dtype.Collective, rank, ranks, n int, inPlace bool, in, out [
 	return call
 }
 
-// Whoever of the ranks has registered memory lends it, at any offset; the others copy. The results have the same bits as without, also where
-// programs were kept before and where an operation has several pieces.
+// Whoever of the ranks has registered memory lends it, at any offset; the others copy. The results
+// have the same bits as without, also where programs were kept before and where an operation has
+// several pieces.
 func TestRegistered(t *testing.T) {
 	lenders := []dtype.Collective{dtype.AllGather, dtype.AllReduce, dtype.ReduceScatter, dtype.AllToAll, dtype.Broadcast}
 	colls := append(slices.Clone(lenders), dtype.Reduce, dtype.Gather, dtype.Scatter)
@@ -164,7 +167,8 @@ func TestRegisteredFactors(t *testing.T) {
 	require.EqualValues(t, 2, comms[0].Lent())
 }
 
-// Ranks of one process lend, too. Where a process has no registered memory nobody lends to it, and all works.
+// Ranks of one process lend, too. Where a process has no registered memory nobody lends to it, and
+// all works.
 func TestRegisteredHereAndThere(t *testing.T) {
 	const n = 300_000
 	run := func(t *testing.T, nodes []*ccl.Node, comms []*ccl.Communicator, lends bool) {

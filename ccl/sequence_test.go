@@ -15,9 +15,9 @@ import (
 	"github.com/goccl/goccl/transport/faulty"
 )
 
-// TestRandomSequences runs random programs: collectives of all kinds and sizes, sends and receives among them, waited for
-// at once, later, in another order on each rank, or by the progress thread. Every rank draws the calls from one
-// source and the way it waits from its own.
+// TestRandomSequences runs random programs: collectives of all kinds and sizes, sends and receives
+// among them, waited for at once, later, in another order on each rank, or by the progress thread.
+// Every rank draws the calls from one source and the way it waits from its own.
 func TestRandomSequences(t *testing.T) {
 	first, end := 0, 6
 	if testing.Short() {
@@ -36,7 +36,8 @@ func TestRandomSequences(t *testing.T) {
 
 var faultySeed = flag.Uint64("faulty.seed", 0, "run only this seed of TestRandomSequencesDisturbed")
 
-// TestRandomSequencesDisturbed: what travels between ranks, and the wake-ups, may be late, and space may be little.
+// TestRandomSequencesDisturbed: what travels between ranks, and the wake-ups, may be late, and
+// space may be little.
 func TestRandomSequencesDisturbed(t *testing.T) {
 	turns, seeds := 30, []uint64{1, uint64(rand.Int63())}
 	if testing.Short() {

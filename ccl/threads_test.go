@@ -8,7 +8,8 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// Groups never wait for each other: rank 0 does B.async, A.sync, B.wait, rank 1 B.async, B.wait, A.sync.
+// Groups never wait for each other: rank 0 does B.async, A.sync, B.wait, rank 1 B.async, B.wait,
+// A.sync.
 func TestGroupsDoNotWaitForEachOther(t *testing.T) {
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {
@@ -53,7 +54,8 @@ func TestGroupsDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// Sixteen threads wait on sixteen groups while a seventeenth calls: the call must not wait for them.
+// Sixteen threads wait on sixteen groups while a seventeenth calls: the call must not wait for
+// them.
 func TestManyWaiters(t *testing.T) {
 	members := nodes(t, 2, ccl.Options{Transport: "shm"})
 	var groups [17][]*ccl.Communicator

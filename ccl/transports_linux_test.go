@@ -71,8 +71,8 @@ func TestTransportsAsAsked(t *testing.T) {
 	}
 }
 
-// checkGroup has a group sum what it should, by an operation that is waited for and by one that the progress thread
-// must move.
+// checkGroup has a group sum what it should, by an operation that is waited for and by one that the
+// progress thread must move.
 func checkGroup(t *testing.T, comms []*ccl.Communicator) {
 	t.Helper()
 	const n = 100_000
@@ -94,7 +94,8 @@ func checkGroup(t *testing.T, comms []*ccl.Communicator) {
 	})
 }
 
-// TestLaterGroupByAnotherTransport makes groups by all transports with the same Nodes, in different orders.
+// TestLaterGroupByAnotherTransport makes groups by all transports with the same Nodes, in different
+// orders.
 func TestLaterGroupByAnotherTransport(t *testing.T) {
 	for _, order := range [][]string{{"shm", "tcp", "auto"}, {"tcp", "shm", "auto"}, {"auto", "shm", "tcp"}} {
 		t.Run(strings.Join(order, " "), func(t *testing.T) {
@@ -110,7 +111,8 @@ func TestLaterGroupByAnotherTransport(t *testing.T) {
 	}
 }
 
-// TestWithoutInterfaces runs itself in a network namespace where no interface is up: shared memory needs none.
+// TestWithoutInterfaces runs itself in a network namespace where no interface is up: shared memory
+// needs none.
 func TestWithoutInterfaces(t *testing.T) {
 	interfaces, err := net.Interfaces()
 	require.NoError(t, err)

@@ -16,8 +16,9 @@ import (
 
 const overWindows = "all_reduce=two_shot_window,all_gather=window,broadcast=window,reduce_scatter=window"
 
-// Algorithms that read windows of peers, in a process and between processes: all sizes, those of several pieces too, and random
-// sequences with several operations in flight. The memory of the windows comes back.
+// Algorithms that read windows of peers, in a process and between processes: all sizes, those of
+// several pieces too, and random sequences with several operations in flight. The memory of the
+// windows comes back.
 func TestOverWindows(t *testing.T) {
 	opts := ccl.Options{Algo: overWindows}
 	counts, sizes := []int{0, 1, 7, 1000, 40_000, 600_001}, []int{1, 2, 3, 4}

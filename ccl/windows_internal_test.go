@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// The windows of many groups stay within the budget of the process: they become smaller, then groups have none; when groups end there is room again.
+// The windows of many groups stay within the budget of the process: they become smaller, then
+// groups have none; when groups end there is room again.
 func TestWindowBudget(t *testing.T) {
 	node, err := NewNode(Options{})
 	if err != nil {
