@@ -129,7 +129,8 @@ func size(t *testing.T, text string) (width, height int) {
 	return width, height
 }
 
-// Rounds that do not fit side by side stand below each other, so a picture is no wider than a page; nothing is outside it.
+// Rounds that do not fit side by side stand below each other, so a picture is no wider than a page;
+// nothing is outside it.
 func TestBands(t *testing.T) {
 	for _, ranks := range []int{2, 5, 8, 20} {
 		text, err := draw.SVG(ring(t, ranks), draw.Options{})

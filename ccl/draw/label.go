@@ -10,7 +10,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// naming is how the chunks of a plan are told apart: what is written on them, and which colour they have.
+// naming is how the chunks of a plan are told apart: what is written on them, and which colour they
+// have.
 type naming struct {
 	plan    *plan.Plan
 	by      string // heading of the legend
@@ -46,7 +47,8 @@ func (n naming) key(v Value) int {
 	return v.Chunk.Part
 }
 
-// shown is the keys whose colours a value has: those of its contributions in the order in which they were added, or its own.
+// shown is the keys whose colours a value has: those of its contributions in the order in which
+// they were added, or its own.
 func (n naming) shown(v Value) []int {
 	if n.byTerms {
 		return v.Sum.Terms()
@@ -101,7 +103,8 @@ func repeats(terms []int) bool {
 	return len(slices.Compact(sorted)) < len(terms)
 }
 
-// pairs says from which ranks and for which ranks the blocks of an all-to-all are: "0→1,3", "0,4→2", or how many.
+// pairs says from which ranks and for which ranks the blocks of an all-to-all are: "0→1,3",
+// "0,4→2", or how many.
 func (n naming) pairs(values []Value) string {
 	var from, to []int
 	for _, v := range values {
@@ -160,7 +163,8 @@ func ranges(numbers []int) string {
 	return text
 }
 
-// The colours of chunks, on light and on dark paper; text in the colour of the paper is legible on all of them.
+// The colours of chunks, on light and on dark paper; text in the colour of the paper is legible on
+// all of them.
 var light = [...]string{"#2563c9", "#b45309", "#15803d", "#7c3aed", "#c81e3a", "#0e7490", "#be2f8f", "#5f6b00",
 	"#475569", "#4338ca", "#7c2d12", "#065f46", "#9d174d", "#0369a1", "#6b21a8", "#854d0e"}
 

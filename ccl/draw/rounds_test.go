@@ -13,8 +13,8 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// windowRounds is the rounds of the plans with windows. A report of verify has more: it counts every signal and every wait, which
-// take no column in a picture unless nothing else is in it.
+// windowRounds is the rounds of the plans with windows. A report of verify has more: it counts
+// every signal and every wait, which take no column in a picture unless nothing else is in it.
 var windowRounds = map[string]func(ranks int) int{
 	"broadcast/window":           func(int) int { return 2 },       // signals; all read the root's window
 	"all_gather/window":          func(n int) int { return n },     // signals; one get after the other

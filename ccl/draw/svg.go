@@ -9,7 +9,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// MaxCells is how many cells, rows times columns, a picture has at most, and MaxArrows how many arrows.
+// MaxCells is how many cells, rows times columns, a picture has at most, and MaxArrows how many
+// arrows.
 const (
 	MaxCells  = 2048
 	MaxArrows = 1 << 14
@@ -17,13 +18,16 @@ const (
 
 // Options says what to draw.
 type Options struct {
-	// Only, if not nil, leaves the ranks that exchange nothing with this one, and what does not concern it, out.
+	// Only, if not nil, leaves the ranks that exchange nothing with this one, and what does not
+	// concern it, out.
 	Only *int
-	// Wrong, if not nil, is what is wrong with the plan: a banner says it, and steps that never happen are marked.
+	// Wrong, if not nil, is what is wrong with the plan: a banner says it, and steps that never
+	// happen are marked.
 	Wrong *Verdict
 }
 
-// SVG draws a plan, as one text without references to anything outside it. The same plan gives the same text.
+// SVG draws a plan, as one text without references to anything outside it. The same plan gives the
+// same text.
 func SVG(p *plan.Plan, opts Options) (string, error) {
 	if opts.Only != nil && (*opts.Only < 0 || *opts.Only >= p.Spec.Ranks) {
 		return "", fault.New(fault.Invalid, "rank %d of a plan for %d ranks", *opts.Only, p.Spec.Ranks)
@@ -69,7 +73,8 @@ func (c chip) same(d chip) bool {
 // cell is where a rank's row and a round cross: what leaves and what arrives.
 type cell struct{ leaving, arriving []chip }
 
-// arrow joins chip tail of the leaving ones of rank from to chip head of the arriving ones of rank to.
+// arrow joins chip tail of the leaving ones of rank from to chip head of the arriving ones of rank
+// to.
 type arrow struct {
 	round, from, tail, to, head int // from and to are rows
 	colour                      int
@@ -333,7 +338,8 @@ func widthOf(label int) int { return 10 + 7*label + label/4 }
 // heightOf is how many lines the chips of a buffer take.
 func heightOf(chips []chip, wide int) int { return (len(chips) + max(wide, 1) - 1) / max(wide, 1) }
 
-// linesOf is how many chips stand side by side so that a buffer is about twice as wide as it is high.
+// linesOf is how many chips stand side by side so that a buffer is about twice as wide as it is
+// high.
 func linesOf(buffers [][]chip) int {
 	most := 0
 	for _, b := range buffers {

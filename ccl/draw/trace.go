@@ -41,7 +41,8 @@ type Value struct {
 	Sum   *Sum // nil where nobody wrote
 }
 
-// Move is a step that changed something at a rank. What a rank does by itself goes from the rank to itself.
+// Move is a step that changed something at a rank. What a rank does by itself goes from the rank to
+// itself.
 type Move struct {
 	Round    int // from 1; 0 for what precedes all messages
 	From, To int
@@ -66,8 +67,8 @@ type Trace struct {
 	Steps, Never int // of a plan that is wrong: the steps of all ranks, and those that never happen
 }
 
-// Run follows a plan. Plans that are wrong may be followed too, as far as they do not stop or read what nobody wrote; package
-// verify tells them apart.
+// Run follows a plan. Plans that are wrong may be followed too, as far as they do not stop or read
+// what nobody wrote; package verify tells them apart.
 func Run(p *plan.Plan) (*Trace, error) { return follow(p, nil) }
 
 // follow is Run, and with a verdict it follows what is wrong as far as that gets.

@@ -312,7 +312,8 @@ func (c chip) dot() string {
 	return "n"
 }
 
-// stripes draws the box of a chip in all of its colours; it has round corners where they fit into the outer stripes.
+// stripes draws the box of a chip in all of its colours; it has round corners where they fit into
+// the outer stripes.
 func stripes(p *page, colours []int, x, top, w int) {
 	n := len(colours)
 	if n == 1 {

@@ -20,8 +20,9 @@ type Verdict struct {
 // Place is a step of a rank. Steps count with loops unrolled.
 type Place struct{ Rank, Lane, Step int }
 
-// followWrong follows a plan that is wrong as far as it gets, which is what Out and Sent of the trace are about. Then it follows the rest, as
-// if nothing waited for ever: these moves never happen.
+// followWrong follows a plan that is wrong as far as it gets, which is what Out and Sent of the
+// trace are about. Then it follows the rest, as if nothing waited for ever: these moves never
+// happen.
 func (f *follower) followWrong() error {
 	for _, at := range f.wrong.Stuck {
 		f.ranks[at.Rank].lanes[at.Lane].stuck = true
@@ -47,7 +48,8 @@ func (f *follower) followWrong() error {
 	return err
 }
 
-// oneSided records the messages that have one side only: those that nobody receives, and those that nobody sends.
+// oneSided records the messages that have one side only: those that nobody receives, and those that
+// nobody sends.
 func (f *follower) oneSided() {
 	for _, from := range slices.SortedFunc(maps.Keys(f.messages), compareRoutes) {
 		for _, m := range f.messages[from] {

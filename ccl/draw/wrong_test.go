@@ -12,7 +12,8 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// wrongPlans are all_reduce plans in the text form, and what the drawing of each must show: how far it gets, and its marks.
+// wrongPlans are all_reduce plans in the text form, and what the drawing of each must show: how far
+// it gets, and its marks.
 var wrongPlans = []struct {
 	name, text string
 	facts      string
@@ -101,7 +102,8 @@ rank 1
 `, "1 of 3 steps never happen", 0, 1, 0, []string{"never happens"}},
 }
 
-// TestWrongPlansShowIt: the verdict is above the picture, what never happens is dashed, and what is to blame has an edge.
+// TestWrongPlansShowIt: the verdict is above the picture, what never happens is dashed, and what is
+// to blame has an edge.
 func TestWrongPlansShowIt(t *testing.T) {
 	for _, test := range wrongPlans {
 		t.Run(test.name, func(t *testing.T) {
