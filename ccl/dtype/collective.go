@@ -2,8 +2,9 @@ package dtype
 
 import "fmt"
 
-// Collective is a communication primitive of a whole group. Send and Recv are numbered beside them, since errors, traces
-// and the C ABI name them in the same place; they have no plans (package exec/p2p).
+// Collective is a communication primitive of a whole group. Send and Recv are numbered beside them,
+// since errors, traces and the C ABI name them in the same place; they have no plans (package
+// exec/p2p).
 type Collective uint8
 
 const (
@@ -81,7 +82,8 @@ func (c Collective) String() string {
 	return collectives[c].name
 }
 
-// ParseCollective finds a collective by its name, with or without underscores ("all_reduce", "allreduce").
+// ParseCollective finds a collective by its name, with or without underscores ("all_reduce",
+// "allreduce").
 func ParseCollective(name string) (Collective, error) {
 	plain := squeeze(name)
 	for c := Broadcast; c < numCollectives; c++ {

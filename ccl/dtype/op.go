@@ -54,9 +54,9 @@ func (o Op) Bitwise() bool { return o >= BAnd && o <= BXor }
 
 // Reducible says why elements of type t cannot be reduced with o, or nil when they can.
 //
-// Real floats have every operator that is not bitwise; integers all but avg and premulsum (a mean of integers has no one
-// right rounding); Bool the logical forms (sum and max are or, prod and min are and); complex numbers sum, avg and
-// premulsum, by parts, and prod.
+// Real floats have every operator that is not bitwise; integers all but avg and premulsum (a mean
+// of integers has no one right rounding); Bool the logical forms (sum and max are or, prod and min
+// are and); complex numbers sum, avg and premulsum, by parts, and prod.
 func Reducible(t Type, o Op) error {
 	ok := false
 	switch {
@@ -74,8 +74,8 @@ func Reducible(t Type, o Op) error {
 	return fmt.Errorf("reduction %v is not defined for %v", o, t)
 }
 
-// Unit is what a reduction combines: the parts of complex numbers one by one, unless they are multiplied; else the elements. It
-// returns its type and how many of it one element has.
+// Unit is what a reduction combines: the parts of complex numbers one by one, unless they are
+// multiplied; else the elements. It returns its type and how many of it one element has.
 func Unit(t Type, o Op) (Type, int) {
 	if o == Prod {
 		return t, 1
@@ -83,8 +83,8 @@ func Unit(t Type, o Op) (Type, int) {
 	return Real(t)
 }
 
-// Real maps a reduction of complex numbers onto one of their parts: the element type and how many of it one element has.
-// Other types map to themselves and 1.
+// Real maps a reduction of complex numbers onto one of their parts: the element type and how many
+// of it one element has. Other types map to themselves and 1.
 func Real(t Type) (Type, int) {
 	switch t {
 	case C64:
