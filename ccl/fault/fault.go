@@ -1,4 +1,5 @@
-// Package fault is the one typed error of the library: what class of failure, of which operation, with which peer.
+// Package fault is the one typed error of the library: what class of failure, of which operation,
+// with which peer.
 //
 // errors.Is matches a class (errors.Is(err, fault.Timeout)), errors.As gets the record.
 package fault
@@ -9,8 +10,8 @@ import (
 	"strings"
 )
 
-// Code is the class of a failure. It is an error itself, so that it can be matched with errors.Is. The numbers are
-// part of the C ABI.
+// Code is the class of a failure. It is an error itself, so that it can be matched with errors.Is.
+// The numbers are part of the C ABI.
 type Code int
 
 const (
@@ -42,7 +43,8 @@ func (c Code) Error() string {
 // NoPeer is the Peer of an error that no single rank caused.
 const NoPeer = -1
 
-// Error is a failure with its circumstances. Zero or negative fields are not known and are not printed.
+// Error is a failure with its circumstances. Zero or negative fields are not known and are not
+// printed.
 type Error struct {
 	Code  Code
 	Op    string // "all_reduce of 1048576 x f32 (sum), seq 17"
@@ -67,12 +69,14 @@ func Wrap(code Code, cause error, format string, args ...any) *Error {
 	return &Error{Code: code, Peer: NoPeer, Text: fmt.Sprintf(format, args...), Cause: cause}
 }
 
-// Label names a group and the rank in it that has an error: messages of several ranks are often read together.
+// Label names a group and the rank in it that has an error: messages of several ranks are often
+// read together.
 func Label(name string, rank, size int) string {
 	return fmt.Sprintf("%s, rank %d of %d", cmp.Or(name, "(unnamed)"), rank, size)
 }
 
-// In is the error as an operation ends with it. Where it ended another operation of the group first, it says so.
+// In is the error as an operation ends with it. Where it ended another operation of the group
+// first, it says so.
 func (e *Error) In(group, op string) *Error {
 	in := *e
 	in.Group, in.Op = group, op

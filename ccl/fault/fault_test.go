@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A cause of the same class does not say the class, nor the name of the library, again; one of another class does.
+// A cause of the same class does not say the class, nor the name of the library, again; one of
+// another class does.
 func TestErrorSaysItsClassOnce(t *testing.T) {
 	broken := New(Invalid, "line 1 is empty")
 	for _, test := range []struct {
