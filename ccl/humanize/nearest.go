@@ -1,6 +1,7 @@
 package humanize
 
-// DidYouMean is the end of an error's text: which one of names a mistyped word is most like; "" if it is like none.
+// DidYouMean is the end of an error's text: which one of names a mistyped word is most like; "" if
+// it is like none.
 func DidYouMean(word string, names []string) string {
 	if best := Nearest(word, names); best != "" {
 		return "; did you mean " + best + "?"

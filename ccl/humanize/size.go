@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// SizeForm is how a number of bytes is written, wherever one is read: in options, in tables, on the command line. Letters may be large or
-// small; a number may have a fraction, and is rounded to whole bytes.
+// SizeForm is how a number of bytes is written, wherever one is read: in options, in tables, on the
+// command line. Letters may be large or small; a number may have a fraction, and is rounded to
+// whole bytes.
 const SizeForm = "bytes, or a number with K, M, G or T (powers of 1024, also KiB and so on) or KB, MB, GB or TB (powers of 1000), up to 16T"
 
 const maxSize = 1 << 44
@@ -43,7 +44,8 @@ func ParseSize(text string) (int64, error) {
 
 func refuse(text string) error { return fmt.Errorf("size %q: want %s", text, SizeForm) }
 
-// FormatSize writes a number of bytes in the largest power of 1024 of which it is a whole number, as tables do.
+// FormatSize writes a number of bytes in the largest power of 1024 of which it is a whole number,
+// as tables do.
 func FormatSize(bytes int64) string {
 	units := []string{"", "K", "M", "G", "T"}
 	for len(units) > 1 && bytes != 0 && bytes%1024 == 0 {
