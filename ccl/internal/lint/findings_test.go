@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// TestFindings shows each rule something that it must find, and something close to it that it must not.
+// TestFindings shows each rule something that it must find, and something close to it that it must
+// not.
 func TestFindings(t *testing.T) {
 	const ours = modulePath + "/"
 	cases := []struct {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// layers are the packages from the bottom up, as ARCHITECTURE.md draws them. A package belongs to the longest entry that is
-// itself or a folder above it, and may import what lies in a lower layer.
+// layers are the packages from the bottom up, as ARCHITECTURE.md draws them. A package belongs to
+// the longest entry that is itself or a folder above it, and may import what lies in a lower layer.
 var layers = [][]string{
 	{"ccl/dtype", "ccl/fault", "ccl/humanize"},
 	{"ccl/internal"},
@@ -20,8 +20,8 @@ var layers = [][]string{
 	{"cmd"},
 }
 
-// sideways are the imports within one layer; any other pair of the same layer must not know each other. Packages of one
-// folder (exec and exec/p2p) are one part.
+// sideways are the imports within one layer; any other pair of the same layer must not know each
+// other. Packages of one folder (exec and exec/p2p) are one part.
 var sideways = map[[2]string]string{
 	{"transport", "ccl/park"}:      "a fabric rings the bell of the process",
 	{"transport", "ccl/mem"}:       "a session lends a window",

@@ -18,7 +18,8 @@ import (
 
 const modulePath = "github.com/goccl/goccl"
 
-// module is what the rules look at: every text file of the repository, and the syntax of those in Go.
+// module is what the rules look at: every text file of the repository, and the syntax of those in
+// Go.
 type module struct {
 	texts []textFile
 	files []*goFile

@@ -51,7 +51,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// library reports code that is linked into other people's programs. Commands and generators are not.
+// library reports code that is linked into other people's programs. Commands and generators are
+// not.
 func (f *goFile) library() bool {
 	return !f.test && !within(f.dir, "cmd") && (f.ast.Name.Name != "main" || within(f.dir, "cabi"))
 }
@@ -98,7 +99,8 @@ func checkPrint(m *module) []finding {
 	return all
 }
 
-// checkInterpreter finds switches over instructions or kinds of steps in the executor, but for those that there must be.
+// checkInterpreter finds switches over instructions or kinds of steps in the executor, but for
+// those that there must be.
 func checkInterpreter(m *module) []finding {
 	return inExecutor(m, []string{"runLane", "addStep", "fit", "appendSteps"}, func(node ast.Node) string {
 		s, ok := node.(*ast.SwitchStmt)
@@ -230,7 +232,8 @@ func checkGenerated(m *module) []finding {
 	return all
 }
 
-// checkStages finds Python tests in folders that no stage gives to pytest. Tests in Go are run by their packages, all of them.
+// checkStages finds Python tests in folders that no stage gives to pytest. Tests in Go are run by
+// their packages, all of them.
 func checkStages(m *module) []finding {
 	texts := map[string]string{}
 	for _, f := range m.texts {
