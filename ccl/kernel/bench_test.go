@@ -9,14 +9,16 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// Throughput is given in bytes of dst, to be compared with copies; three times that crosses the memory bus in a reduction.
+// Throughput is given in bytes of dst, to be compared with copies; three times that crosses the
+// memory bus in a reduction.
 
 var benchSizes = []struct {
 	name  string
 	bytes int
 }{{"64B", 64}, {"4KiB", 4 << 10}, {"256KiB", 256 << 10}, {"64MiB", 64 << 20}}
 
-// plain fills p with ordinary numbers, the same ones in each MiB: NaN and subnormals would measure something else.
+// plain fills p with ordinary numbers, the same ones in each MiB: NaN and subnormals would measure
+// something else.
 func plain(t dtype.Type, p []byte) {
 	const period = 1 << 20
 	r := rand.New(rand.NewPCG(1, 1))

@@ -4,8 +4,8 @@ package kernel
 
 import "unsafe"
 
-// chunkBytes bounds one call of assembly, in bytes of one operand: a goroutine cannot be stopped inside it, and everything
-// that stops the world waits.
+// chunkBytes bounds one call of assembly, in bytes of one operand: a goroutine cannot be stopped
+// inside it, and everything that stops the world waits.
 const chunkBytes = 256 << 10
 
 // inChunks calls f for at most chunkBytes at a time.

@@ -6,7 +6,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// complexReduction serves products of complex numbers; the other operators work on their parts (dtype.Unit).
+// complexReduction serves products of complex numbers; the other operators work on their parts
+// (dtype.Unit).
 func complexReduction[E float](op dtype.Op) Func {
 	if op == dtype.Prod {
 		return prodComplex[E]
@@ -14,7 +15,8 @@ func complexReduction[E float](op dtype.Op) Func {
 	return nil
 }
 
-// prodComplex rounds each product and each sum, so that all CPUs give the same bits: the compiler must not fuse them.
+// prodComplex rounds each product and each sum, so that all CPUs give the same bits: the compiler
+// must not fuse them.
 func prodComplex[E float](dst, a, b unsafe.Pointer, n int) {
 	d, x, y := unsafe.Slice((*[2]E)(dst), n), unsafe.Slice((*[2]E)(a), n), unsafe.Slice((*[2]E)(b), n)
 	for i := range d {

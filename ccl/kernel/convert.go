@@ -10,9 +10,10 @@ import (
 // ConvertFunc sets dst[i] to src[i] in another type, for n elements. dst and src do not overlap.
 type ConvertFunc func(dst, src unsafe.Pointer, n int)
 
-// Convert returns the conversion between F32 and a shorter float, in either direction; nil for other pairs. Widening is
-// exact, narrowing rounds to nearest even, as inside the reductions. A NaN stays one of its sign; of its payload it keeps what fits, with
-// the quiet bit set (only widening BF16, which moves bits, leaves a signalling one as it is); from F32 to 8 bits all of it is set.
+// Convert returns the conversion between F32 and a shorter float, in either direction; nil for
+// other pairs. Widening is exact, narrowing rounds to nearest even, as inside the reductions. A NaN
+// stays one of its sign; of its payload it keeps what fits, with the quiet bit set (only widening
+// BF16, which moves bits, leaves a signalling one as it is); from F32 to 8 bits all of it is set.
 func Convert(dst, src dtype.Type) ConvertFunc {
 	if dst >= typeCount || src >= typeCount {
 		return nil

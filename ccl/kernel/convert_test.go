@@ -72,7 +72,8 @@ func TestEveryShortFloatIsWidened(t *testing.T) {
 	}
 }
 
-// At random, and where rounding can go wrong: at the values of the short format, at the middles between them, and beside these.
+// At random, and where rounding can go wrong: at the values of the short format, at the middles
+// between them, and beside these.
 func TestF32IsNarrowed(t *testing.T) {
 	r := rand.New(rand.NewPCG(43, 44))
 	for _, ty := range shorterFloats {

@@ -8,8 +8,9 @@ const (
 	cacheLine   = 64
 )
 
-// Copy copies as much of src as dst has room for, and returns how much, like the built-in copy; the two must not overlap. It is for memory
-// that another core has read or will read: see copy_amd64.go.
+// Copy copies as much of src as dst has room for, and returns how much, like the built-in copy; the
+// two must not overlap. It is for memory that another core has read or will read: see
+// copy_amd64.go.
 func Copy(dst, src []byte) int {
 	n := min(len(dst), len(src))
 	if !stringCopy || n < stringLeast {

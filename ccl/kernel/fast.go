@@ -6,7 +6,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// FastKernels are those that use arithmetic of the hardware which does not give the bits of the others.
+// FastKernels are those that use arithmetic of the hardware which does not give the bits of the
+// others.
 type FastKernels struct {
 	Pair Func         // as For
 	Many ReduceFunc   // as Reduce
@@ -29,8 +30,9 @@ func fastKernels() *FastKernels {
 // HasFastBF16 reports whether this machine has kernels of Fast.
 func HasFastBF16() bool { return hasFastBF16 && bestISA.whole() == avx512 }
 
-// Fast returns the kernels of AVX512_BF16 for sums of BF16, nil for other pairs and on other machines. They round
-// as all others do, but a sum that is subnormal becomes a zero of its sign. All ranks of a group must use them, or none.
+// Fast returns the kernels of AVX512_BF16 for sums of BF16, nil for other pairs and on other
+// machines. They round as all others do, but a sum that is subnormal becomes a zero of its sign.
+// All ranks of a group must use them, or none.
 func Fast(t dtype.Type, op dtype.Op) *FastKernels {
 	if t != dtype.BF16 || plainOp(op) != dtype.Sum {
 		return nil

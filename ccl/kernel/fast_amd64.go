@@ -11,7 +11,8 @@ import (
 // hasFastBF16 is for CPUs that have AVX-512 too.
 var hasFastBF16 = cpu.X86.HasAVX512BF16
 
-// interleavedWords is a constant of the assembly: the order in which the halves of a vector go into each other.
+// interleavedWords is a constant of the assembly: the order in which the halves of a vector go into
+// each other.
 var interleavedWords = func() (order [32]uint16) {
 	for i := range order {
 		order[i] = uint16(i/2 + i%2*16)

@@ -75,8 +75,8 @@ func prodNaN[E float](d, x, y []E) {
 	}
 }
 
-// nanOf is the NaN that an operation on x and y gives. It is spelt out because CPUs differ in it, and because
-// the compiler may exchange the operands of an addition.
+// nanOf is the NaN that an operation on x and y gives. It is spelt out because CPUs differ in it,
+// and because the compiler may exchange the operands of an addition.
 //
 //go:noinline
 func nanOf[E float](x, y E) E {

@@ -13,7 +13,8 @@ func widenF16(h uint16) float32 {
 	return math.Float32frombits(u | uint32(h&0x8000)<<16)
 }
 
-// narrowF16 rounds to nearest even. A NaN keeps its sign and what fits of its payload, and becomes quiet.
+// narrowF16 rounds to nearest even. A NaN keeps its sign and what fits of its payload, and becomes
+// quiet.
 func narrowF16(f float32) uint16 {
 	u := math.Float32bits(f)
 	m := u & (1<<31 - 1)
@@ -34,14 +35,16 @@ func narrowOddF16(u uint32) uint16 {
 	case m >= 0x477ff000:
 		return sign | 0x7c00
 	}
-	// The last place of 0.5 is the last place of a subnormal F16, so the addition rounds where it should.
+	// The last place of 0.5 is the last place of a subnormal F16, so the addition rounds where it
+	// should.
 	return sign | uint16(math.Float32bits(math.Float32frombits(m)+0.5)-math.Float32bits(0.5))
 }
 
 // widenBF16 is exact; a signalling NaN stays one.
 func widenBF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// narrowBF16 rounds to nearest even. A NaN keeps its sign and what fits of its payload, and becomes quiet.
+// narrowBF16 rounds to nearest even. A NaN keeps its sign and what fits of its payload, and becomes
+// quiet.
 func narrowBF16(f float32) uint16 {
 	u := math.Float32bits(f)
 	if f != f {
@@ -53,9 +56,10 @@ func narrowBF16(f float32) uint16 {
 // lostBits are those that roundToOdd drops from a float64; 14 remain.
 const lostBits = 1<<39 - 1
 
-// roundToOdd cuts p to 14 bits and sets the last of them if that lost anything. Rounding the result to the 11 bits of F16 or
-// the 8 of BF16 is then the same as rounding p at once. The result is exact, even where BF16 is subnormal: there
-// F32 has 16 bits more, and what is so small that F32 cannot hold it rounds to zero in any case.
+// roundToOdd cuts p to 14 bits and sets the last of them if that lost anything. Rounding the result
+// to the 11 bits of F16 or the 8 of BF16 is then the same as rounding p at once. The result is
+// exact, even where BF16 is subnormal: there F32 has 16 bits more, and what is so small that F32
+// cannot hold it rounds to zero in any case.
 func roundToOdd(p float64) float32 {
 	u := math.Float64bits(p)
 	return float32(math.Float64frombits((u | (u&lostBits + lostBits)) &^ lostBits))

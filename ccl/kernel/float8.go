@@ -5,8 +5,9 @@ import (
 	"unsafe"
 )
 
-// The conversions are torch's. E5M2 is IEEE: what is too large becomes infinite. E4M3 (e4m3fn) has no infinity: what is too
-// large, and infinity, becomes the largest number, 448. A NaN keeps its sign and has all other bits set.
+// The conversions are torch's. E5M2 is IEEE: what is too large becomes infinite. E4M3 (e4m3fn) has
+// no infinity: what is too large, and infinity, becomes the largest number, 448. A NaN keeps its
+// sign and has all other bits set.
 
 // widenedF8E4M3 and widenedF8E5M2 are the values of all 8-bit floats. F32 holds them exactly.
 var widenedF8E4M3, widenedF8E5M2 = widenAll(4), widenAll(5)

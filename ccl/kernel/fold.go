@@ -7,14 +7,14 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// ReduceFunc sets dst[i] = (src[0][i] ⊕ src[1][i]) ⊕ src[2][i] … for n elements, with the bits that the kernel of two operands
-// gives when it is used again and again from left to right. There is at least one source. dst may be the same memory as any
-// of them, or apart from all.
+// ReduceFunc sets dst[i] = (src[0][i] ⊕ src[1][i]) ⊕ src[2][i] … for n elements, with the bits that
+// the kernel of two operands gives when it is used again and again from left to right. There is at
+// least one source. dst may be the same memory as any of them, or apart from all.
 type ReduceFunc func(dst unsafe.Pointer, src []unsafe.Pointer, n int)
 
-// Reduce returns the kernel for any number of operands, nil where dtype.Reducible refuses. Avg and PremulSum have the kernel of
-// Sum, as in For. It reads each source once and writes dst once, instead of reading and writing what it has so far
-// for every source.
+// Reduce returns the kernel for any number of operands, nil where dtype.Reducible refuses. Avg and
+// PremulSum have the kernel of Sum, as in For. It reads each source once and writes dst once,
+// instead of reading and writing what it has so far for every source.
 func Reduce(t dtype.Type, op dtype.Op) ReduceFunc {
 	if t >= typeCount || op >= opCount {
 		return nil
@@ -29,10 +29,12 @@ const (
 	foldBytes = 64 << 10  // bounds one call of assembly, in bytes of one of several operands
 )
 
-// foldBlock reduces n elements from a byte offset on, of as many sources as its place in folds says.
+// foldBlock reduces n elements from a byte offset on, of as many sources as its place in folds
+// says.
 type foldBlock func(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
 
-// folds are the blocks by number of sources, nil where there is none, and what n must be a multiple of, 0 without blocks.
+// folds are the blocks by number of sources, nil where there is none, and what n must be a multiple
+// of, 0 without blocks.
 type folds struct {
 	blocks   [maxFold + 1]foldBlock
 	multiple int
@@ -86,8 +88,8 @@ func runFold(f foldBlock, dst unsafe.Pointer, src *unsafe.Pointer, offset, n int
 	f(dst, src, offset, n)
 }
 
-// inTiles reduces n elements from element first on in several passes over parts that stay in a cache. The result
-// so far is kept in dst, unless that is a source which is still to come.
+// inTiles reduces n elements from element first on in several passes over parts that stay in a
+// cache. The result so far is kept in dst, unless that is a source which is still to come.
 func (f *folder) inTiles(dst unsafe.Pointer, src []unsafe.Pointer, first, n int) {
 	s := takeScratch()
 	apart, most := false, n
@@ -138,8 +140,8 @@ func (f *folder) reduceTile(s *scratch, dst, soFar unsafe.Pointer, src []unsafe.
 	}
 }
 
-// group is how many operands the next pass takes, when so many sources remain: the result so far counts as one if there is
-// one.
+// group is how many operands the next pass takes, when so many sources remain: the result so far
+// counts as one if there is one.
 func (f *folder) group(remaining int, started bool, n int) int {
 	if started {
 		remaining++
@@ -154,7 +156,8 @@ func (f *folder) group(remaining int, started bool, n int) int {
 	return 2
 }
 
-// scratch is what inTiles needs beyond its operands. It is taken from a fixed few, as a reduction must not allocate.
+// scratch is what inTiles needs beyond its operands. It is taken from a fixed few, as a reduction
+// must not allocate.
 type scratch struct {
 	taken atomic.Bool
 	group [maxFold]unsafe.Pointer

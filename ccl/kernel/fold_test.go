@@ -13,7 +13,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// wrongFold compares f with the loop in Go, used from left to right, for k sources of which dst is one or none.
+// wrongFold compares f with the loop in Go, used from left to right, for k sources of which dst is
+// one or none.
 func wrongFold(r *rand.Rand, f ReduceFunc, ty dtype.Type, op dtype.Op, k, n int) error {
 	size := ty.Size()
 	pieces, src := make([]guarded, k), make([]unsafe.Pointer, k)

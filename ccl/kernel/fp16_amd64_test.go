@@ -45,8 +45,9 @@ func TestF16IsByTheKernelsOfAVX512FP16(t *testing.T) {
 	require.Equal(t, codeOf(sumF32AVX512), codeOf(For(dtype.F32, dtype.Sum)))
 }
 
-// The tests of this package run once more where both instructions are emulated, as on a processor that has them: the
-// kernels themselves run, and every encoding that they have is taken apart by something that shares nothing with the generator.
+// The tests of this package run once more where both instructions are emulated, as on a processor
+// that has them: the kernels themselves run, and every encoding that they have is taken apart by
+// something that shares nothing with the generator.
 func TestAVX512FP16Emulated(t *testing.T) {
 	compiler, err := exec.LookPath("cc")
 	switch {

@@ -10,7 +10,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// roundedOnce is the F16 nearest to v, which is exact and no NaN: what arithmetic of half precision gives.
+// roundedOnce is the F16 nearest to v, which is exact and no NaN: what arithmetic of half precision
+// gives.
 func roundedOnce(v float64) uint16 {
 	u := math.Float64bits(v)
 	sign, m := uint16(u>>48&0x8000), u&^(1<<63)
@@ -37,8 +38,9 @@ func hardF16() []uint16 {
 	return append(all, 0x8000, 0x7c00, 0xfc00)
 }
 
-// F16 is computed in F32 and then rounded, and by AVX512-FP16 rounded once: the same, since the 24 bits of F32 are not fewer than twice
-// 11 bits and two. Every F16 that is a number, against those that are hard.
+// F16 is computed in F32 and then rounded, and by AVX512-FP16 rounded once: the same, since the 24
+// bits of F32 are not fewer than twice 11 bits and two. Every F16 that is a number, against those
+// that are hard.
 func TestTwoRoundingsOfF16AreOne(t *testing.T) {
 	var values [1 << 16]float64
 	a, b, got := newGuarded(2<<16, 0), newGuarded(2<<16, 0), newGuarded(2<<16, 0)

@@ -14,7 +14,8 @@ const (
 
 func (i isa) String() string { return [...]string{"go", "avx2", "avx512", "avx512fp16", "neon"}[i] }
 
-// whole is the instruction set that has the kernels which i has not: AVX512-FP16 adds some to those of AVX-512.
+// whole is the instruction set that has the kernels which i has not: AVX512-FP16 adds some to those
+// of AVX-512.
 func (i isa) whole() isa {
 	if i == avx512fp16 {
 		return avx512

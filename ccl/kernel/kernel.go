@@ -6,10 +6,12 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// Func sets dst[i] = a[i] ⊕ b[i] for n elements. dst may be the same memory as a or b, or apart from both.
+// Func sets dst[i] = a[i] ⊕ b[i] for n elements. dst may be the same memory as a or b, or apart
+// from both.
 type Func func(dst, a, b unsafe.Pointer, n int)
 
-// ScaleFunc sets dst[i] = src[i] × factor for n elements, in one rounding from float64. dst may be src.
+// ScaleFunc sets dst[i] = src[i] × factor for n elements, in one rounding from float64. dst may be
+// src.
 type ScaleFunc func(dst, src unsafe.Pointer, n int, factor float64)
 
 const (
@@ -53,8 +55,8 @@ func choose() {
 	}
 }
 
-// For returns the kernel of a type and an operator, nil where dtype.Reducible refuses. Avg and PremulSum have the
-// kernel of Sum: their scaling is done apart, by Scale.
+// For returns the kernel of a type and an operator, nil where dtype.Reducible refuses. Avg and
+// PremulSum have the kernel of Sum: their scaling is done apart, by Scale.
 func For(t dtype.Type, op dtype.Op) Func {
 	if t >= typeCount || op >= opCount {
 		return nil
@@ -62,7 +64,8 @@ func For(t dtype.Type, op dtype.Op) Func {
 	return reductions[t][op]
 }
 
-// Scale returns the kernel that multiplies elements of a floating-point (real or complex) type, nil for others.
+// Scale returns the kernel that multiplies elements of a floating-point (real or complex) type, nil
+// for others.
 func Scale(t dtype.Type) ScaleFunc {
 	if t >= typeCount {
 		return nil
@@ -78,7 +81,8 @@ func plainOp(op dtype.Op) dtype.Op {
 	return op
 }
 
-// pairKernel is the kernel of a unit (dtype.Unit) by an instruction set, or the loop in Go where that has none.
+// pairKernel is the kernel of a unit (dtype.Unit) by an instruction set, or the loop in Go where
+// that has none.
 func pairKernel(t dtype.Type, op dtype.Op, with isa) Func {
 	if v := vectorReduction(t, plainOp(op), with); v != nil {
 		return v
@@ -172,7 +176,8 @@ func genericScaling(t dtype.Type) ScaleFunc {
 	return nil
 }
 
-// blocks cuts n elements into fours, which the compiler indexes without bounds checks, and the rest.
+// blocks cuts n elements into fours, which the compiler indexes without bounds checks, and the
+// rest.
 func blocks[E any](p unsafe.Pointer, n int) (fours [][4]E, rest []E) {
 	if n < 4 { // no pointer to four of them then, not even for a moment
 		return nil, unsafe.Slice((*E)(p), n)

@@ -51,8 +51,8 @@ func TestForAndReducibleAgree(t *testing.T) {
 	}
 }
 
-// checkReduction compares f with the reference for one length, in each way in which dst may lie (in one of them, by
-// chance, for larger n: the reference is slow).
+// checkReduction compares f with the reference for one length, in each way in which dst may lie (in
+// one of them, by chance, for larger n: the reference is slow).
 func checkReduction(t *testing.T, r *rand.Rand, f Func, ty dtype.Type, op dtype.Op, n int) {
 	t.Helper()
 	if op == dtype.Avg || op == dtype.PremulSum {
@@ -101,7 +101,8 @@ func checkReduction(t *testing.T, r *rand.Rand, f Func, ty dtype.Type, op dtype.
 	}
 }
 
-// checkComplexProduct is checkReduction for products of complex numbers, which are made of four products and two sums of floats.
+// checkComplexProduct is checkReduction for products of complex numbers, which are made of four
+// products and two sums of floats.
 func checkComplexProduct(t *testing.T, r *rand.Rand, f Func, ty dtype.Type, n int) {
 	t.Helper()
 	real, _ := dtype.Real(ty)
@@ -208,7 +209,8 @@ func TestScalesMatchTheReference(t *testing.T) {
 	}
 }
 
-// An average over three ranks is where a second rounding shows: every value of the 16-bit formats, by every path.
+// An average over three ranks is where a second rounding shows: every value of the 16-bit formats,
+// by every path.
 func TestScaleRoundsOnce(t *testing.T) {
 	all := newGuarded(2<<16, 0)
 	for u := range 1 << 16 {

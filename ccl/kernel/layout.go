@@ -4,8 +4,8 @@ import "unsafe"
 
 type signed interface{ int8 | int16 | int32 | int64 }
 
-// layout is an IEEE format seen as integers of its size. Min, Max and the choice of a NaN need no arithmetic, so they are
-// written once, on the bits.
+// layout is an IEEE format seen as integers of its size. Min, Max and the choice of a NaN need no
+// arithmetic, so they are written once, on the bits.
 type layout[I signed] struct {
 	magnitude I // all but the sign
 	infinity  I // what is above it is NaN

@@ -23,7 +23,8 @@ func mismatch(a, b []byte) int {
 	return len(a)
 }
 
-// operands are two sources and a destination, at any alignment that the type allows, with guards around each.
+// operands are two sources and a destination, at any alignment that the type allows, with guards
+// around each.
 type operands struct {
 	dst, a, b guarded
 	way       string
@@ -58,7 +59,8 @@ func (o operands) broken() error {
 	return nil
 }
 
-// someLengths are 0 to 70 elements, and some more bytes around those where the code changes its loop.
+// someLengths are 0 to 70 elements, and some more bytes around those where the code changes its
+// loop.
 func someLengths(r *rand.Rand, size int) []int {
 	var all []int
 	for n := range 71 {

@@ -61,7 +61,8 @@ var fewerPairs = map[isa]map[dtype.Type][]dtype.Op{
 	neon: {dtype.F32: {dtype.Sum}, dtype.BF16: {dtype.Sum}},
 }
 
-// folded are the pairs that have kernels of many operands, and foldedToo those that they have in one instruction set more.
+// folded are the pairs that have kernels of many operands, and foldedToo those that they have in
+// one instruction set more.
 var folded = map[dtype.Type][]dtype.Op{
 	dtype.F32: {dtype.Sum, dtype.Prod, dtype.Min, dtype.Max}, dtype.F64: {dtype.Sum},
 	dtype.BF16: {dtype.Sum, dtype.Prod},

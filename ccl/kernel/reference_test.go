@@ -13,11 +13,12 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// The reference works on one element at a time, as bits in a uint64, and shares nothing with the kernels: integers through
-// big.Int, floats through big.Float and exact tables of the formats of 16 and 8 bits.
+// The reference works on one element at a time, as bits in a uint64, and shares nothing with the
+// kernels: integers through big.Int, floats through big.Float and exact tables of the formats of 16
+// and 8 bits.
 
-// format describes a float by the widths of its fields, and whether the largest number stands in the place of infinity, with
-// one NaN after it.
+// format describes a float by the widths of its fields, and whether the largest number stands in
+// the place of infinity, with one NaN after it.
 type format struct {
 	exponent, fraction int
 	finite             bool
@@ -71,8 +72,8 @@ func (f format) float(u uint64) float64 {
 	return v
 }
 
-// magnitudes lists the values of a format of 16 or 8 bits from 0 to infinity, where infinity stands as the power of two that
-// would come next: that is where rounding puts it.
+// magnitudes lists the values of a format of 16 or 8 bits from 0 to infinity, where infinity stands
+// as the power of two that would come next: that is where rounding puts it.
 var magnitudes = map[format][]float64{
 	formats[dtype.F16]: values(formats[dtype.F16]), formats[dtype.BF16]: values(formats[dtype.BF16]),
 	formats[dtype.F8E4M3]: values(formats[dtype.F8E4M3]), formats[dtype.F8E5M2]: values(formats[dtype.F8E5M2]),
@@ -150,7 +151,8 @@ func referenceFloat(f format, op dtype.Op, a, b uint64) uint64 {
 	return f.round(float64(float32(x + y))) // 53 bits are enough for a second rounding to 24 to do no harm
 }
 
-// exact rounds the exact result once. Zero and infinity, where big.Float has other ideas of the sign, are left to plain.
+// exact rounds the exact result once. Zero and infinity, where big.Float has other ideas of the
+// sign, are left to plain.
 func exact(x, y float64, op func(z, x, y *big.Float) *big.Float, plain float64) float64 {
 	if plain == 0 && (x == 0 || y == 0 || x == -y) || math.IsInf(x, 0) || math.IsInf(y, 0) {
 		return plain
@@ -238,7 +240,8 @@ func referenceScale(t dtype.Type, a uint64, factor float64) uint64 {
 	return f.round(p)
 }
 
-// interesting makes the bits of an element: corners, neighbours of corners, ordinary values, anything.
+// interesting makes the bits of an element: corners, neighbours of corners, ordinary values,
+// anything.
 func interesting(r *rand.Rand, t dtype.Type) uint64 {
 	size := t.Size()
 	any := r.Uint64() >> (64 - 8*size)
@@ -280,7 +283,8 @@ func store(p []byte, size int, u uint64) {
 	copy(p[:size], b[:])
 }
 
-// fill makes elements at random. What is long repeats them, at a distance that is no multiple of a vector.
+// fill makes elements at random. What is long repeats them, at a distance that is no multiple of a
+// vector.
 func fill(r *rand.Rand, t dtype.Type, p []byte) {
 	real, _ := dtype.Real(t)
 	size := real.Size()
@@ -295,7 +299,8 @@ func fill(r *rand.Rand, t dtype.Type, p []byte) {
 
 const guard = 0xa5
 
-// guarded is n bytes that start skew bytes after a multiple of 64, between guards that a kernel must not touch.
+// guarded is n bytes that start skew bytes after a multiple of 64, between guards that a kernel
+// must not touch.
 type guarded struct {
 	all, data []byte
 	start     int

@@ -9,9 +9,10 @@ import (
 // CopyFunc copies n bytes from src to dst, which do not overlap.
 type CopyFunc func(dst, src unsafe.Pointer, n int)
 
-// Stream returns a kernel that gives what For's gives and writes dst past the caches, for operands that are much larger than
-// these: a dst that is not read before it is written saves a third of the traffic. Where there is none of its own it
-// is the one of For. What it has written is visible to others like any other store when it returns.
+// Stream returns a kernel that gives what For's gives and writes dst past the caches, for operands
+// that are much larger than these: a dst that is not read before it is written saves a third of the
+// traffic. Where there is none of its own it is the one of For. What it has written is visible to
+// others like any other store when it returns.
 func Stream(t dtype.Type, op dtype.Op) Func {
 	if t >= typeCount || op >= opCount {
 		return nil

@@ -6,12 +6,13 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// SumScaleFunc sets dst[i] = (a[i] + b[i]) × factor for n elements, with the bits that Sum and then Scale give: the sum is
-// rounded to the element type first. dst may be the same memory as a or b, or apart from both.
+// SumScaleFunc sets dst[i] = (a[i] + b[i]) × factor for n elements, with the bits that Sum and then
+// Scale give: the sum is rounded to the element type first. dst may be the same memory as a or b,
+// or apart from both.
 type SumScaleFunc func(dst, a, b unsafe.Pointer, n int, factor float64)
 
-// SumScale returns the kernel that does the last sum of an average and its scaling in one pass, for floating-point types (real
-// or complex), nil for others.
+// SumScale returns the kernel that does the last sum of an average and its scaling in one pass, for
+// floating-point types (real or complex), nil for others.
 func SumScale(t dtype.Type) SumScaleFunc {
 	if t >= typeCount {
 		return nil
@@ -28,7 +29,8 @@ func sumScaling(t dtype.Type) SumScaleFunc {
 	return func(dst, a, b unsafe.Pointer, n int, factor float64) { f(dst, a, b, n*parts, factor) }
 }
 
-// sumScaleKernel is the kernel of a type that is not complex by an instruction set: made of two where there is no better.
+// sumScaleKernel is the kernel of a type that is not complex by an instruction set: made of two
+// where there is no better.
 func sumScaleKernel(t dtype.Type, with isa) SumScaleFunc {
 	if v := vectorSumScaling(t, with); v != nil {
 		return v

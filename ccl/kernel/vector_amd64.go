@@ -34,7 +34,8 @@ func hasAVX512FP16() bool {
 	return highest >= 7 && edx>>23&1 != 0
 }
 
-// cpuid7 returns the highest leaf of CPUID, and EDX of leaf 7, which says nothing where that is more.
+// cpuid7 returns the highest leaf of CPUID, and EDX of leaf 7, which says nothing where that is
+// more.
 func cpuid7() (highest, edx uint32)
 
 // The functions below return the kernel in assembly, nil where there is none.

@@ -11,8 +11,9 @@ import (
 
 const haveAssembly = true
 
-// machineISAs are those that this machine can run, the best last. NEON is part of every arm64 CPU, but its kernels are used only
-// where they show that they give the bits of the loops in Go: an emulator or a control word may differ.
+// machineISAs are those that this machine can run, the best last. NEON is part of every arm64 CPU,
+// but its kernels are used only where they show that they give the bits of the loops in Go: an
+// emulator or a control word may differ.
 var machineISAs = detectISAs()
 
 func detectISAs() []isa {
@@ -22,8 +23,8 @@ func detectISAs() []isa {
 	return nil
 }
 
-// corners are F32 of which each half is a hard case of BF16 too: zeros, subnormals, ties of rounding, the largest numbers;
-// then infinities and NaN of both kinds.
+// corners are F32 of which each half is a hard case of BF16 too: zeros, subnormals, ties of
+// rounding, the largest numbers; then infinities and NaN of both kinds.
 var corners = [...]uint32{
 	0, 0x80000000, 1, 0x80000001, 0x00010001, 0x00808080, 0x00400040, 0x007fff7f, 0x00800000, 0x80808080, 0x3f800000, 0xbf800001,
 	0x3f803f81, 0x3f818000, 0x40004000, 0x4b000001, 0x7f7f7f7f, 0xff7f7f7f,
@@ -32,8 +33,8 @@ var corners = [...]uint32{
 
 const finiteCorners = 18
 
-// givesTheBits compares f with the loop in Go on every pair of corners: without infinities and NaN, which assembly leaves to
-// the loop, and then with them.
+// givesTheBits compares f with the loop in Go on every pair of corners: without infinities and NaN,
+// which assembly leaves to the loop, and then with them.
 func givesTheBits(f, loop Func, size int) bool {
 	for _, some := range [][]uint32{corners[:finiteCorners], corners[:]} {
 		count := len(some) * len(some)
@@ -76,7 +77,8 @@ func vectorCopy(isa) CopyFunc { return nil }
 
 func vectorConversion(dst, src dtype.Type, with isa) ConvertFunc { return nil }
 
-// neonBlock does whole sixteens of n elements up to the first in which a sum is NaN, and returns how many elements that were.
+// neonBlock does whole sixteens of n elements up to the first in which a sum is NaN, and returns
+// how many elements that were.
 type neonBlock func(dst, a, b unsafe.Pointer, n int) (done int)
 
 //go:noescape
@@ -93,11 +95,12 @@ func sumBF16NEON(dst, a, b unsafe.Pointer, n int) {
 	inSixteens(sumBF16NEONBlock, sumBF16, 2, dst, a, b, n)
 }
 
-// chunkBytes bounds one call of assembly, in bytes of one operand: a goroutine cannot be stopped inside it, and everything
-// that stops the world waits.
+// chunkBytes bounds one call of assembly, in bytes of one operand: a goroutine cannot be stopped
+// inside it, and everything that stops the world waits.
 const chunkBytes = 256 << 10
 
-// inSixteens gives f at most chunkBytes at a time, and to the loop in Go the sixteens that f leaves and the rest.
+// inSixteens gives f at most chunkBytes at a time, and to the loop in Go the sixteens that f leaves
+// and the rest.
 func inSixteens(f neonBlock, loop Func, size int, dst, a, b unsafe.Pointer, n int) {
 	for n >= 16 {
 		part := min(n, chunkBytes/size)

@@ -36,7 +36,8 @@ func TestOtherBitsAreRefused(t *testing.T) {
 	}
 }
 
-// One call of assembly is bounded, and the calls and the loop in Go cover all elements once, in order, wherever a NaN is.
+// One call of assembly is bounded, and the calls and the loop in Go cover all elements once, in
+// order, wherever a NaN is.
 func TestSixteensAreBounded(t *testing.T) {
 	const size = 4
 	for _, n := range []int{0, 1, 15, 16, 17, 300, chunkBytes / size, 2*chunkBytes/size + 37} {
