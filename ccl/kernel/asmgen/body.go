@@ -1,9 +1,9 @@
 package main
 
-// body is what a loop does with one vector of elements. Several vectors are in flight at once: r(0), r(1) … are the registers
-// of one of them, of which r(0), or the first few, hold the result so far; the others are shared, as they are needed
-// for a few instructions only. A source or a destination is memory or, where the end of the operands cuts a vector,
-// a register.
+// body is what a loop does with one vector of elements. Several vectors are in flight at once:
+// r(0), r(1) … are the registers of one of them, of which r(0), or the first few, hold the result
+// so far; the others are shared, as they are needed for a few instructions only. A source or a
+// destination is memory or, where the end of the operands cuts a vector, a register.
 type body struct {
 	step        int            // bytes of an operand in one vector
 	own, shared int            // registers
@@ -38,7 +38,8 @@ func copyBody(v vector) body {
 	}
 }
 
-// simple is an operator that is one instruction, whose first source is a: of two NaN the first counts.
+// simple is an operator that is one instruction, whose first source is a: of two NaN the first
+// counts.
 func simple(v vector, move, instruction string) body {
 	b := copyBody(v)
 	b.load = func(e *emitter, r regs, src string) { e.op(move, src, r(0)) }
@@ -47,7 +48,8 @@ func simple(v vector, move, instruction string) body {
 	return b
 }
 
-// composed is an operator of several instructions: f sets a, and may use the registers from t(0) on and spoil b.
+// composed is an operator of several instructions: f sets a, and may use the registers from t(0) on
+// and spoil b.
 func composed(v vector, temporaries int, constants []uint64, f func(e *emitter, a, b string, t regs)) body {
 	b := copyBody(v)
 	b.shared = 1 + temporaries

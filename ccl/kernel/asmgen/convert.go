@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// conversion is a function in assembly that changes the type of a multiple of as many elements as a vector has F32.
+// conversion is a function in assembly that changes the type of a multiple of as many elements as a
+// vector has F32.
 type conversion struct {
 	name      string
 	constants []uint64
@@ -29,7 +30,8 @@ func conversions(v vector) []conversion {
 			e.op("VMOVUPS", src, r(0))
 			e.op("VCVTPS2PH", imm(0), r(0), dst)
 		}},
-		// The upper half of x + 0x7fff + (bit 16 of x), or of x with the quiet bit where that is a NaN.
+		// The upper half of x + 0x7fff + (bit 16 of x), or of x with the quiet bit where that is a
+		// NaN.
 		{"narrowBF16" + v.isa + "Block", []uint64{every(32, 0x00400000), every(32, 1), every(32, 0x7fff)}, 4, 2,
 			func(e *emitter, r regs, src, dst string) {
 				e.op("VMOVUPS", src, r(0))

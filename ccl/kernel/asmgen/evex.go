@@ -2,7 +2,8 @@ package main
 
 import "fmt"
 
-// instruction is one of three 512-bit registers that Go's assembler does not know. It is written as its bytes.
+// instruction is one of three 512-bit registers that Go's assembler does not know. It is written as
+// its bytes.
 type instruction struct {
 	mnemonic  string
 	opcodeMap int // 1 is 0F, 2 is 0F38, 5 is that of half precision
@@ -11,8 +12,9 @@ type instruction struct {
 	nearest   bool // rounds to nearest whatever the control word says, and raises no exceptions
 }
 
-// bytes encodes it: EVEX (the marker, R X B R' and the map, W vvvv 1 pp, z L'L b V' aaa), opcode, ModRM. The bits that extend a
-// register's number stand inverted. With b set a register form has its rounding in L'L, which then is 512 bits wide.
+// bytes encodes it: EVEX (the marker, R X B R' and the map, W vvvv 1 pp, z L'L b V' aaa), opcode,
+// ModRM. The bits that extend a register's number stand inverted. With b set a register form has
+// its rounding in L'L, which then is 512 bits wide.
 func (i instruction) bytes(second, first, to int) [6]byte {
 	not := func(n, bit int) int { return ^n >> bit & 1 }
 	width := 0x40
@@ -29,7 +31,8 @@ func (i instruction) bytes(second, first, to int) [6]byte {
 	}
 }
 
-// write emits it with its operands in the order of Go's assembly: of two NaN the one in first counts.
+// write emits it with its operands in the order of Go's assembly: of two NaN the one in first
+// counts.
 func (i instruction) write(e *emitter, second, first, to string) {
 	number := func(reg string) (n int) {
 		fmt.Sscanf(reg[1:], "%d", &n)

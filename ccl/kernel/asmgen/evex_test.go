@@ -31,8 +31,8 @@ func TestEncodingsAreThoseOfAnAssembler(t *testing.T) {
 	}
 }
 
-// decode reads the register form of an EVEX instruction of three operands, without masking, bit by bit as the public format has them. It
-// shares nothing with the encoder.
+// decode reads the register form of an EVEX instruction of three operands, without masking, bit by
+// bit as the public format has them. It shares nothing with the encoder.
 func decode(code [6]byte) (text string, err error) {
 	bit := func(at, bit int) int { return int(code[at]) >> bit & 1 }
 	number := func(bits ...int) (n int) {

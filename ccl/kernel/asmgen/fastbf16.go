@@ -2,7 +2,8 @@ package main
 
 import "fmt"
 
-// BF16 by the conversions of AVX512_BF16, which take and give 0 for a subnormal. GOCCL_FAST_BF16 asks for them.
+// BF16 by the conversions of AVX512_BF16, which take and give 0 for a subnormal. GOCCL_FAST_BF16
+// asks for them.
 
 // interleave is a variable of package kernel: the words 0, 16, 1, 17 … of a vector.
 const interleave = "·interleavedWords(SB)"

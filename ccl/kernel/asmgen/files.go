@@ -82,7 +82,8 @@ func declare(b *bytes.Buffer, f family) {
 	}
 }
 
-// wrap writes the functions that give a block no more than it may take at once, and the rest to a loop in Go.
+// wrap writes the functions that give a block no more than it may take at once, and the rest to a
+// loop in Go.
 func wrap(b *bytes.Buffer, f family) {
 	for _, x := range f.entries {
 		if x.wrapper == "" {

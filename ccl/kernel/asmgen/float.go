@@ -48,10 +48,11 @@ func arithmeticF16(v vector, instruction string) body {
 	}
 }
 
-// BF16: the 32-bit lanes of a vector hold an even and an odd element. Shifted left the even one is an F32, with the lower half
-// cleared the odd one is; so there is no shuffling. r(0) holds the even, r(1) the odd ones. A sum s becomes
-// s + 0x7fff + (bit 16 of s), of which the upper half counts. That does no harm to a NaN: its lower half is 0, as both
-// operands' were, so nothing carries.
+// BF16: the 32-bit lanes of a vector hold an even and an odd element. Shifted left the even one is
+// an F32, with the lower half cleared the odd one is; so there is no shuffling. r(0) holds the
+// even, r(1) the odd ones. A sum s becomes s + 0x7fff + (bit 16 of s), of which the upper half
+// counts. That does no harm to a NaN: its lower half is 0, as both operands' were, so nothing
+// carries.
 func arithmeticBF16(v vector, instruction string) body {
 	upper, one, half, last := v.constant(0), v.constant(1), v.constant(2), v.constant(3)
 	nearest := func(e *emitter, x, spare string) {

@@ -1,10 +1,12 @@
 package main
 
-// 8-bit floats are computed with as F32, and get there and back by way of F16: E5M2 is the upper half of one, and E4M3 has one
-// bit less of exponent, which makes the F16 with the same fields 2⁻⁸ of the value, subnormals too. Rounding to F16 on the
-// way back does no harm: it has so many bits more that the second rounding gives what a single one gives.
+// 8-bit floats are computed with as F32, and get there and back by way of F16: E5M2 is the upper
+// half of one, and E4M3 has one bit less of exponent, which makes the F16 with the same fields 2⁻⁸
+// of the value, subnormals too. Rounding to F16 on the way back does no harm: it has so many bits
+// more that the second rounding gives what a single one gives.
 //
-// The 16-bit lanes of a vector hold an even and an odd element. r(0) and r(1) hold the even ones, r(2) and r(3) the odd ones.
+// The 16-bit lanes of a vector hold an even and an odd element. r(0) and r(1) hold the even ones,
+// r(2) and r(3) the odd ones.
 
 // float8 is how a format lies in an F16.
 type float8 struct {

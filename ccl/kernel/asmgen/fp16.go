@@ -2,15 +2,17 @@ package main
 
 import "fmt"
 
-// F16 by the arithmetic of AVX512-FP16, with the bits of all other paths: the F32 between has 24 bits, which is 2 × 11 + 2, so that
-// a sum or product of two F16 that is rounded to it first becomes the same F16. Rounding stands in the instruction, and
-// neither it nor subnormals heed the control word, as in the conversions that the other paths use.
+// F16 by the arithmetic of AVX512-FP16, with the bits of all other paths: the F32 between has 24
+// bits, which is 2 × 11 + 2, so that a sum or product of two F16 that is rounded to it first
+// becomes the same F16. Rounding stands in the instruction, and neither it nor subnormals heed the
+// control word, as in the conversions that the other paths use.
 var (
 	addF16 = instruction{"VADDPH.RN_SAE", 5, 0, 0x58, true}
 	mulF16 = instruction{"VMULPH.RN_SAE", 5, 0, 0x59, true}
 )
 
-// arithmeticFP16 holds the result so far as F16, so that nothing is left to round between two operators.
+// arithmeticFP16 holds the result so far as F16, so that nothing is left to round between two
+// operators.
 func arithmeticFP16(v vector, i instruction) body {
 	b := copyBody(v)
 	b.shared = 1

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// foldSources are the numbers of sources that one kernel adds up; those in between are done in two passes.
+// foldSources are the numbers of sources that one kernel adds up; those in between are done in two
+// passes.
 var foldSources = []int{3, 4, 8}
 
 // entry is a row of a dispatch table: the kernel and the function in Go around it.
@@ -158,8 +159,9 @@ func scalings(v vector) []entry {
 	return all
 }
 
-// folds leaves out what is hardly faster in one pass than in several, or slower: sums and products of F16 and of 8-bit floats, where
-// widening after every rounding makes too long a chain of instructions, and the order of 16-bit floats, for the same reason.
+// folds leaves out what is hardly faster in one pass than in several, or slower: sums and products
+// of F16 and of 8-bit floats, where widening after every rounding makes too long a chain of
+// instructions, and the order of 16-bit floats, for the same reason.
 func folds(v vector) []entry {
 	var all []entry
 	add := func(op, name string, size int, b body, types ...string) {

@@ -50,7 +50,8 @@ type kernel struct {
 	sources int
 }
 
-// uncached reports whether the stores go past the caches. Such kernels take whole lines, of an aligned dst.
+// uncached reports whether the stores go past the caches. Such kernels take whole lines, of an
+// aligned dst.
 func (k kernel) uncached() bool { return k.kind == stream || k.kind == move }
 
 func (k kernel) scales() bool { return k.kind == scale || k.kind == pairScale }
@@ -74,8 +75,9 @@ func (k kernel) scratch() string {
 	return k.vector.constant(i)
 }
 
-// unrolled is how many vectors are in flight. Rounding between additions makes a long chain of instructions of each of them,
-// for which a CPU finds enough others to do only if they stand close by.
+// unrolled is how many vectors are in flight. Rounding between additions makes a long chain of
+// instructions of each of them, for which a CPU finds enough others to do only if they stand close
+// by.
 func (k kernel) unrolled() int {
 	free := k.vector.registers - len(k.body.constants) - k.body.shared
 	if k.scales() {
@@ -206,8 +208,8 @@ func (k kernel) writeConstants(e *emitter) {
 	}
 }
 
-// writeHead brings dst to a multiple of a cache line by a cut vector, where that brings a or b there too, as in place: an
-// access across lines costs two.
+// writeHead brings dst to a multiple of a cache line by a cut vector, where that brings a or b
+// there too, as in place: an access across lines costs two.
 func (k kernel) writeHead(e *emitter) {
 	e.op("CMPQ", left, imm(1024))
 	e.op("JB", "lines")

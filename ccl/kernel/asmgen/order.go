@@ -2,8 +2,9 @@ package main
 
 import "fmt"
 
-// Min and Max of floats compare the bits, as the loops in Go do: the control word has no say, and -0 comes before +0. As
-// integers two floats are in order, or in the opposite one where both are negative.
+// Min and Max of floats compare the bits, as the loops in Go do: the control word has no say, and
+// -0 comes before +0. As integers two floats are in order, or in the opposite one where both are
+// negative.
 
 func floatOrder(v vector, f float, larger bool) body {
 	switch {
@@ -51,8 +52,8 @@ func narrowOrder(v vector, f float, larger bool) body {
 	})
 }
 
-// shortNaN tells the NaN of formats that have no arithmetic of their own to find one with: what is above infinity, in magnitude,
-// and what is set in a result.
+// shortNaN tells the NaN of formats that have no arithmetic of their own to find one with: what is
+// above infinity, in magnitude, and what is set in a result.
 var shortNaN = map[float]struct{ infinity, quiet uint64 }{
 	f16: {0x7c00, 0x0200}, bf16: {0x7f80, 0x0040}, f8e4: {0x7e, 0x7f}, f8e5: {0x7c, 0x7f},
 }

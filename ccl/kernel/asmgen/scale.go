@@ -1,7 +1,8 @@
 package main
 
-// Scaling multiplies in F64, whose first source is the element: its NaN wins. 16-bit floats: two roundings would not be one, so
-// the product is rounded to odd before it becomes an F32; see roundToOdd.
+// Scaling multiplies in F64, whose first source is the element: its NaN wins. 16-bit floats: two
+// roundings would not be one, so the product is rounded to odd before it becomes an F32; see
+// roundToOdd.
 
 const lostBits = 1<<39 - 1
 
@@ -39,8 +40,8 @@ func scaling(v vector, f float) body {
 	return b
 }
 
-// sumScaling is the sum, rounded, and then multiplied, for F32 and F64. For 16-bit floats the chain of instructions on an element
-// is so long that one pass is slower than two.
+// sumScaling is the sum, rounded, and then multiplied, for F32 and F64. For 16-bit floats the chain
+// of instructions on an element is so long that one pass is slower than two.
 func sumScaling(v vector, f float) body {
 	b := scaling(v, f)
 	sum, half := "VADD"+f.suffix, func(r string) string { return r }
