@@ -9,8 +9,9 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Arena is memory of this process for buffers that its peers on the host may read where they lie. It is one sparse segment, which each peer maps
-// once: pages exist only where Alloc gave them out, so its size costs nothing. All methods may be called by any thread.
+// Arena is memory of this process for buffers that its peers on the host may read where they lie.
+// It is one sparse segment, which each peer maps once: pages exist only where Alloc gave them out,
+// so its size costs nothing. All methods may be called by any thread.
 type Arena struct {
 	memory []byte // the whole range, the same until the memory is gone
 	fd     int    // -1 once the memory is gone, and in those that were received
@@ -30,7 +31,8 @@ type extent struct{ at, bytes int }
 const (
 	arenaPage  = 4096
 	arenaLarge = 2 << 20
-	// arenaKeeps is the part of an Arena that may have pages which nobody uses: who allocates the same again in each step finds them.
+	// arenaKeeps is the part of an Arena that may have pages which nobody uses: who allocates the
+	// same again in each step finds them.
 	arenaKeeps = 8
 )
 

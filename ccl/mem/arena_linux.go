@@ -30,8 +30,9 @@ func NewArena(bytes int) (*Arena, error) {
 	return newArena(memory, fd), nil
 }
 
-// MapArena maps the arena of another process, which passed it here as fd. Nobody can cut it under us; pages that are not there are made when they
-// are first read. The caller keeps fd. Nothing can be allocated in it.
+// MapArena maps the arena of another process, which passed it here as fd. Nobody can cut it under
+// us; pages that are not there are made when they are first read. The caller keeps fd. Nothing can
+// be allocated in it.
 func MapArena(fd, bytes int) (*Arena, error) {
 	if err := checkSealed(fd, bytes); err != nil {
 		return nil, err

@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// available is how many bytes the system could still give to this process without killing anybody, as far as it can be read:
-// the kernel fills a memfd until its out-of-memory killer comes, so a shortage must be found before.
+// available is how many bytes the system could still give to this process without killing anybody,
+// as far as it can be read: the kernel fills a memfd until its out-of-memory killer comes, so a
+// shortage must be found before.
 func available() int64 {
 	least := int64(math.MaxInt64)
 	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
@@ -34,7 +35,8 @@ func available() int64 {
 		} else if part[1] != "" {
 			continue
 		}
-		// Each ancestor may have a limit. In a container the path may not exist; its own limit lies at the root.
+		// Each ancestor may have a limit. In a container the path may not exist; its own limit lies
+		// at the root.
 		for dir := path.Clean("/" + part[2]); ; dir = path.Dir(dir) {
 			least = min(least, group.left(dir))
 			if dir == "/" {

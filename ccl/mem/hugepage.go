@@ -11,8 +11,9 @@ import (
 	"sync"
 )
 
-// hugeBytes is the size of the huge pages that segments use: what amd64 has, and arm64 with small pages of 4 KiB. Segments of this size or
-// more begin at a multiple of it, in the processes that receive them too.
+// hugeBytes is the size of the huge pages that segments use: what amd64 has, and arm64 with small
+// pages of 4 KiB. Segments of this size or more begin at a multiple of it, in the processes that
+// receive them too.
 const hugeBytes = 2 << 20
 
 // HugeWay is how shared memory comes to lie in huge pages.
@@ -36,17 +37,19 @@ type HugePages struct {
 	Reserved string // why memory of reserved huge pages (hugetlbfs) cannot be had; "" if it can
 }
 
-// ProbeHugePages finds out by trying. The settings, and the kernel's account of what the trial got, are read from the /sys and /proc below
-// root ("/" for the real ones).
+// ProbeHugePages finds out by trying. The settings, and the kernel's account of what the trial got,
+// are read from the /sys and /proc below root ("/" for the real ones).
 //
-// The setting alone says too little. "never", which kernels come with, means that no shared memory gets huge pages by itself or on advice, but
-// since Linux 6.1 a process may put its pages together; only "deny" forbids that too. And under each of the others there may be no huge page left, or a
+// The setting alone says too little. "never", which kernels come with, means that no shared memory
+// gets huge pages by itself or on advice, but since Linux 6.1 a process may put its pages together;
+// only "deny" forbids that too. And under each of the others there may be no huge page left, or a
 // process may have been set to do without.
 func ProbeHugePages(root string) HugePages {
 	return probeHugePages(root, func(way HugeWay) (int, error) { return tryHugePage(root, way) }, tryReserved)
 }
 
-// probeHugePages is given the trials: bytes in huge pages, of hugeBytes, that memory allocated in a way has.
+// probeHugePages is given the trials: bytes in huge pages, of hugeBytes, that memory allocated in a
+// way has.
 func probeHugePages(root string, try func(HugeWay) (int, error), reserved func() error) HugePages {
 	const settings = "sys/kernel/mm/transparent_hugepage"
 	var h HugePages
@@ -90,7 +93,8 @@ func probeHugePages(root string, try func(HugeWay) (int, error), reserved func()
 // hugePages is the probe of this process, done when the first large segment is made.
 var hugePages = sync.OnceValue(func() HugePages { return ProbeHugePages("/") })
 
-// hugeIn adds up how much of the shared memory from start to end is mapped in huge pages, by the text of /proc/PID/smaps.
+// hugeIn adds up how much of the shared memory from start to end is mapped in huge pages, by the
+// text of /proc/PID/smaps.
 func hugeIn(smaps io.Reader, start, end uint64) (bytes int) {
 	inside := false
 	for lines := bufio.NewScanner(smaps); lines.Scan(); {

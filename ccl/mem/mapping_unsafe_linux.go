@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapShared maps a segment. One that may hold huge pages begins at a multiple of their size: elsewhere none could be mapped.
+// mapShared maps a segment. One that may hold huge pages begins at a multiple of their size:
+// elsewhere none could be mapped.
 func mapShared(fd, bytes, protection, populate int) ([]byte, error) {
 	size, flags := uintptr(bytes), unix.MAP_SHARED|populate
 	if bytes < hugeBytes {
@@ -38,7 +39,8 @@ func mapShared(fd, bytes, protection, populate int) ([]byte, error) {
 	return unsafe.Slice((*byte)(at), bytes), nil
 }
 
-// populate makes the page tables of a writable segment whose pages exist, so that its first use takes no faults.
+// populate makes the page tables of a writable segment whose pages exist, so that its first use
+// takes no faults.
 func populate(fd int, memory []byte) error {
 	if again(func() error { return unix.Madvise(memory, unix.MADV_POPULATE_WRITE) }) == nil {
 		return nil
@@ -53,7 +55,8 @@ func unmapShared(memory []byte) error {
 	return unix.MunmapPtr(unsafe.Pointer(&memory[0]), uintptr(len(memory)))
 }
 
-// prefer asks for pages of a node where there are any, and of others where not: never an error for want of memory there.
+// prefer asks for pages of a node where there are any, and of others where not: never an error for
+// want of memory there.
 func prefer(memory []byte, node int) error {
 	mask := make([]uint64, node/64+1)
 	mask[node/64] = 1 << (node % 64)

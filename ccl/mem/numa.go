@@ -21,8 +21,8 @@ type Home struct {
 	Why   string // where Node is -1
 }
 
-// ProbeHome reads the nodes and what this process may use from the /sys and /proc below root ("/" for the real ones), and tries whether the kernel
-// places memory on the node that it finds.
+// ProbeHome reads the nodes and what this process may use from the /sys and /proc below root ("/"
+// for the real ones), and tries whether the kernel places memory on the node that it finds.
 func ProbeHome(root string) Home { return probeHome(root, tryNode) }
 
 func probeHome(root string, try func(node int) error) Home {
@@ -73,7 +73,8 @@ func probeHome(root string, try func(node int) error) Home {
 	return h
 }
 
-// allowed is the processors and the memory nodes that this process may use; nil where that cannot be read.
+// allowed is the processors and the memory nodes that this process may use; nil where that cannot
+// be read.
 func allowed(root string) (processors, memory park.CPUSet) {
 	text, _ := os.ReadFile(path.Join(root, "proc/self/status"))
 	for line := range bytes.Lines(text) {

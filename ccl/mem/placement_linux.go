@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// placement is where the pages of a new segment should lie. The kernel does it or does not; a segment works either way.
+// placement is where the pages of a new segment should lie. The kernel does it or does not; a
+// segment works either way.
 type placement struct {
 	way  HugeWay
 	node int // -1 for no wish
@@ -30,7 +31,8 @@ func (at placement) before(memory []byte) {
 		prefer(memory, at.node)
 	}
 	if whole := wholePages(memory); at.way == Advised && len(whole) > 0 {
-		// The advice counts for pages that this mapping faults in, not for those that fallocate makes.
+		// The advice counts for pages that this mapping faults in, not for those that fallocate
+		// makes.
 		unix.Madvise(whole, unix.MADV_HUGEPAGE)
 		again(func() error { return unix.Madvise(whole, unix.MADV_POPULATE_WRITE) })
 	}
@@ -46,7 +48,8 @@ func (at placement) after(memory []byte) {
 // wholePages is the huge pages that fit into memory.
 func wholePages(memory []byte) []byte { return memory[:len(memory)&^(hugeBytes-1)] }
 
-// tryHugePage makes a segment of one huge page as NewSegment would, and asks the kernel what it is made of.
+// tryHugePage makes a segment of one huge page as NewSegment would, and asks the kernel what it is
+// made of.
 func tryHugePage(root string, way HugeWay) (huge int, err error) {
 	s, err := newSegment("goccl-probe", hugeBytes, placement{way, -1})
 	if err != nil {

@@ -18,8 +18,8 @@ func huge(t *testing.T, memory []byte) int {
 	return hugeIn(f, address(memory), address(memory)+uint64(len(memory)))
 }
 
-// Segments work whatever the kernel makes of the wish; where the probe has found a way, they lie in huge pages at their maker, and at a
-// receiver, to which other mappings would help nothing.
+// Segments work whatever the kernel makes of the wish; where the probe has found a way, they lie in
+// huge pages at their maker, and at a receiver, to which other mappings would help nothing.
 func TestPlacedSegments(t *testing.T) {
 	found := ProbeHugePages("/")
 	t.Logf("%+v, %+v", found, ProbeHome("/"))
@@ -38,7 +38,8 @@ func TestPlacedSegments(t *testing.T) {
 				}
 			}
 			if whole := bytes &^ (hugeBytes - 1); at.way == found.Way && found.Way != SmallPages && huge(t, own.Bytes()) == whole {
-				// A kernel that is short of memory may have given less, but the receiver has what the maker has.
+				// A kernel that is short of memory may have given less, but the receiver has what
+				// the maker has.
 				require.Equal(t, whole, huge(t, peer.Bytes()))
 			}
 			for i := 0; i < bytes; i += 1000 {

@@ -2,9 +2,10 @@ package mem
 
 import "sync"
 
-// Segment is memory that processes share: a nameless file of the kernel (memfd), passed as a descriptor. Its size is sealed, so
-// that nobody can take pages away under a reader, and its pages exist from the start, so that a shortage is an error of
-// NewSegment and not a signal later. It is gone with the last mapping.
+// Segment is memory that processes share: a nameless file of the kernel (memfd), passed as a
+// descriptor. Its size is sealed, so that nobody can take pages away under a reader, and its pages
+// exist from the start, so that a shortage is an error of NewSegment and not a signal later. It is
+// gone with the last mapping.
 type Segment struct {
 	mu     sync.Mutex
 	memory []byte

@@ -56,8 +56,9 @@ func (s *Segment) prepare(bytes int, at placement) error {
 	return err
 }
 
-// MapSegment maps a segment that another process made and passed here as fd. It refuses what is not a memfd of exactly that size with
-// sealed size: another process could cut it under us. The caller keeps fd, and may close it at once.
+// MapSegment maps a segment that another process made and passed here as fd. It refuses what is not
+// a memfd of exactly that size with sealed size: another process could cut it under us. The caller
+// keeps fd, and may close it at once.
 func MapSegment(fd, bytes int) (*Segment, error) {
 	if err := checkSealed(fd, bytes); err != nil {
 		return nil, err
@@ -66,7 +67,8 @@ func MapSegment(fd, bytes int) (*Segment, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, fault.Wrap(fault.System, err, "fstat of a received segment")
 	}
-	// A hole would be filled at the first touch, or end this process with a signal where memory is short.
+	// A hole would be filled at the first touch, or end this process with a signal where memory is
+	// short.
 	if st.Blocks*512 < int64(bytes) {
 		return nil, fault.New(fault.Invalid, "a received segment of %d bytes is not allocated (%d are)", bytes, st.Blocks*512)
 	}

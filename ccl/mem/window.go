@@ -2,7 +2,8 @@ package mem
 
 import "sync/atomic"
 
-// Window is memory that one rank writes and its peers on the same host only read. It is freed by the Release of its last user.
+// Window is memory that one rank writes and its peers on the same host only read. It is freed by
+// the Release of its last user.
 type Window struct {
 	users   atomic.Int32
 	memory  []byte
@@ -10,7 +11,8 @@ type Window struct {
 	block   *Block
 }
 
-// NewWindow makes a window with one user, the caller. One that is shared can be passed to other processes.
+// NewWindow makes a window with one user, the caller. One that is shared can be passed to other
+// processes.
 func NewWindow(bytes int, shared bool) (*Window, error) {
 	w := &Window{}
 	w.users.Store(1)
@@ -42,7 +44,8 @@ func (w *Window) Size() int {
 // Segment is what other processes map, nil in a window that is not shared.
 func (w *Window) Segment() *Segment { return w.segment }
 
-// Joined is called once all peers have the window: it closes the descriptor that was passed to them.
+// Joined is called once all peers have the window: it closes the descriptor that was passed to
+// them.
 func (w *Window) Joined() {
 	if w != nil && w.segment != nil {
 		w.segment.CloseFD()
