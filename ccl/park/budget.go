@@ -13,16 +13,19 @@ var spinFor atomic.Int64
 
 func init() { spinFor.Store(-1) }
 
-// SetSpin says how long every wait of this process stays awake (spinning, then yielding) before it sleeps: 0 never does, and a
-// negative value lets waits learn it, which is the default. More than MaxSpin is MaxSpin.
+// SetSpin says how long every wait of this process stays awake (spinning, then yielding) before it
+// sleeps: 0 never does, and a negative value lets waits learn it, which is the default. More than
+// MaxSpin is MaxSpin.
 func SetSpin(d time.Duration) { spinFor.Store(int64(min(max(d, -1), MaxSpin))) }
 
-// A learner chooses how long a wait that outlasted blind spinning stays awake. It knows afterwards how long each wait took,
-// hence what every choice would have cost, keeps a moving average for a few choices, and takes the cheapest. A choice costs the
-// time awake, at the rate below, and where it was too short a sleep and a wake.
+// A learner chooses how long a wait that outlasted blind spinning stays awake. It knows afterwards
+// how long each wait took, hence what every choice would have cost, keeps a moving average for a
+// few choices, and takes the cheapest. A choice costs the time awake, at the rate below, and where
+// it was too short a sleep and a wake.
 //
-// In the foreground the longest choice costs one wakeCost, so that no wait costs more than about twice what it would have cost
-// had its length been known beforehand. What is learned only makes it better.
+// In the foreground the longest choice costs one wakeCost, so that no wait costs more than about
+// twice what it would have cost had its length been known beforehand. What is learned only makes it
+// better.
 type learner struct {
 	costs  [len(choices)]atomic.Int64
 	chosen atomic.Int32 // index into choices, from the end
@@ -33,11 +36,13 @@ var choices = [...]int64{0, 1, 4, 16}
 
 const weight = 8 // of the past in the moving average
 
-// crowdSpan is how long to yield on a core that peers need, and use: that is cheap, and to be woken there is dear. Measured
-// with the executor, 8 ranks on 2 cores: 8 bytes were reduced in 22 µs, with sleep after the first vain yield in 38 µs.
+// crowdSpan is how long to yield on a core that peers need, and use: that is cheap, and to be woken
+// there is dear. Measured with the executor, 8 ranks on 2 cores: 8 bytes were reduced in 22 µs,
+// with sleep after the first vain yield in 38 µs.
 const crowdSpan = int64(500 * time.Microsecond)
 
-// foreground is of threads whose caller waits for the result; background is of threads that nobody waits for.
+// foreground is of threads whose caller waits for the result; background is of threads that nobody
+// waits for.
 var foreground, background learner
 
 // rate is what a nanosecond awake costs, in quarters, where one of delay costs four.

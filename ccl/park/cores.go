@@ -28,7 +28,8 @@ type rank struct {
 	cores  CPUSet
 }
 
-// rereadEvery is how long limits on processor time are believed: containers are resized while they run.
+// rereadEvery is how long limits on processor time are believed: containers are resized while they
+// run.
 const rereadEvery = int64(time.Second)
 
 // findLimits looks for what limits this process, and reads it. The caller holds host.mu.
@@ -47,7 +48,8 @@ func readLimits() {
 	crowd()
 }
 
-// crowd finds out whether ranks outnumber cores. Where that has changed, it is what waits go by until yields tell more.
+// crowd finds out whether ranks outnumber cores. Where that has changed, it is what waits go by
+// until yields tell more.
 func crowd() {
 	if c := crowding(); c != host.crowded {
 		host.crowded = c
@@ -55,8 +57,8 @@ func crowd() {
 	}
 }
 
-// reread reads the limits again if that is due, unless somebody else is about to. Who is about to sleep calls it: nothing waits
-// for him.
+// reread reads the limits again if that is due, unless somebody else is about to. Who is about to
+// sleep calls it: nothing waits for him.
 func reread(t int64) {
 	if due := host.due.Load(); due == 0 || t < due || !host.due.CompareAndSwap(due, t+rereadEvery) {
 		return
@@ -66,8 +68,8 @@ func reread(t int64) {
 	readLimits()
 }
 
-// Cores is the number of cores that this process may use at the same time: those that it may run on, and no more than
-// its control groups grant it.
+// Cores is the number of cores that this process may use at the same time: those that it may run
+// on, and no more than its control groups grant it.
 func Cores() int {
 	host.mu.Lock()
 	defer host.mu.Unlock()
@@ -91,8 +93,9 @@ type Local struct {
 	Cores   string // where it may run: Affinity().String() there; "" if not known
 }
 
-// Join says which ranks of a group share this host, and is taken back by leave when the group ends. A process is counted once
-// however many groups it is in. Together with the cores this decides whether waiting may spin.
+// Join says which ranks of a group share this host, and is taken back by leave when the group ends.
+// A process is counted once however many groups it is in. Together with the cores this decides
+// whether waiting may spin.
 func Join(local []Local) (leave func()) {
 	sets := make([]CPUSet, len(local))
 	for i, l := range local {
@@ -131,8 +134,9 @@ func LocalRanks() int {
 	return len(host.ranks)
 }
 
-// crowding reports whether the ranks that may run where this process does outnumber the cores that they have together. Ranks
-// bound to cores of their own do not crowd each other, however few cores each of them has.
+// crowding reports whether the ranks that may run where this process does outnumber the cores that
+// they have together. Ranks bound to cores of their own do not crowd each other, however few cores
+// each of them has.
 func crowding() bool {
 	n, union := 0, append(CPUSet(nil), host.affinity...)
 	for _, r := range host.ranks {

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// alone gives the test a host without other groups, on which this process may run on the listed processors, and puts things back.
+// alone gives the test a host without other groups, on which this process may run on the listed
+// processors, and puts things back.
 func alone(t *testing.T, processors string) {
 	t.Helper()
 	host.mu.Lock()

@@ -9,9 +9,11 @@
 //     yielding for a while;
 //   - how long waits last: where the core is free, the time awake is chosen among a few, by what each would have cost.
 //
-// Where ranks outnumber cores, Seats spreads them evenly, and who knows that the peer runs on another core, and that nobody needs this one, spins (Spin).
+// Where ranks outnumber cores, Seats spreads them evenly, and who knows that the peer runs on
+// another core, and that nobody needs this one, spins (Spin).
 //
-// No wait stays awake for longer than MaxSpin, whatever was learned or set. BenchmarkStrategy compares ways to wait.
+// No wait stays awake for longer than MaxSpin, whatever was learned or set. BenchmarkStrategy
+// compares ways to wait.
 //
 // Its API is not stable.
 package park

@@ -14,7 +14,8 @@ const (
 	futexWake = 1
 )
 
-// Wait sleeps while *word == val, for d at the most (for ever if negative). It may return early; callers look again.
+// Wait sleeps while *word == val, for d at the most (for ever if negative). It may return early;
+// callers look again.
 func Wait(word *atomic.Uint32, val uint32, d time.Duration) {
 	var ts *unix.Timespec
 	if d >= 0 {

@@ -7,10 +7,11 @@ type Place struct {
 	Usable int    // how many cores it may use at the same time: Cores() there; 0 if not known
 }
 
-// Oversubscribed reports whether ranks outnumber the cores that they share, on any host. It is a function of the places alone, so all
-// ranks of a group find the same; other groups, and what changes later, do not count. Ranks share cores if they may run on the same one, or
-// both share some with a third rank; one whose cores are not known shares cores with all of its host. Ranks bound to cores of their own do not
-// crowd each other.
+// Oversubscribed reports whether ranks outnumber the cores that they share, on any host. It is a
+// function of the places alone, so all ranks of a group find the same; other groups, and what
+// changes later, do not count. Ranks share cores if they may run on the same one, or both share
+// some with a third rank; one whose cores are not known shares cores with all of its host. Ranks
+// bound to cores of their own do not crowd each other.
 func Oversubscribed(ranks []Place) bool {
 	type list struct{ host, cores string }
 	places := map[list]*tenants{}

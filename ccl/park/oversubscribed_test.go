@@ -56,7 +56,8 @@ func TestOversubscribed(t *testing.T) {
 	}
 }
 
-// Where all is known and nothing changes, it says what crowding says of one host to whom that host belongs.
+// Where all is known and nothing changes, it says what crowding says of one host to whom that host
+// belongs.
 func TestOversubscribedIsCrowding(t *testing.T) {
 	for ranks := 1; ranks <= 9; ranks++ {
 		for cores := 1; cores <= 9; cores++ {

@@ -13,9 +13,9 @@ type quotaFile struct {
 	quota, period string // files; version 2 has both numbers in quota
 }
 
-// Quota reads how many cores' worth of time the control groups of a process grant it, below root ("/" for the real system), and
-// from which file. Without a limit it is +Inf. Both versions of control groups are read, and all groups from the process's own
-// up to the mount.
+// Quota reads how many cores' worth of time the control groups of a process grant it, below root
+// ("/" for the real system), and from which file. Without a limit it is +Inf. Both versions of
+// control groups are read, and all groups from the process's own up to the mount.
 func Quota(root string) (cores float64, file string) { return readQuota(quotaFiles(root)) }
 
 func readQuota(files []quotaFile) (cores float64, file string) {
@@ -38,7 +38,8 @@ func readQuota(files []quotaFile) (cores float64, file string) {
 	return cores, file
 }
 
-// parseQuota understands cpu.max ("max 100000", "150000 100000"), and cpu.cfs_quota_us (-1 for none) with cpu.cfs_period_us.
+// parseQuota understands cpu.max ("max 100000", "150000 100000"), and cpu.cfs_quota_us (-1 for
+// none) with cpu.cfs_period_us.
 func parseQuota(quota, period []byte) float64 {
 	q, rest := number(quota)
 	if period == nil {
@@ -63,8 +64,9 @@ func number(text []byte) (n int64, rest []byte) {
 	return n, text
 }
 
-// quotaFiles finds the files that may limit this process. It reads /proc/self/cgroup for the group and /proc/self/mountinfo for
-// where groups are seen: a container often mounts its own group as the root.
+// quotaFiles finds the files that may limit this process. It reads /proc/self/cgroup for the group
+// and /proc/self/mountinfo for where groups are seen: a container often mounts its own group as the
+// root.
 func quotaFiles(root string) []quotaFile {
 	groups, err := os.ReadFile(path.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -112,7 +114,8 @@ func hasWord(list, word string) bool {
 	return false
 }
 
-// groupMount reads a line of mountinfo: where control groups of that version are mounted, and which group is its top.
+// groupMount reads a line of mountinfo: where control groups of that version are mounted, and which
+// group is its top.
 func groupMount(line string, version2 bool) (at, top string, ok bool) {
 	// 36 35 98:0 /top /at options [optional fields] - type source super-options
 	left, right, found := strings.Cut(line, " - ")
@@ -145,7 +148,8 @@ func unescape(s string) string {
 	return out.String()
 }
 
-// groupFolders are the folders of group and of all groups around it, as far as they can be seen below the mount.
+// groupFolders are the folders of group and of all groups around it, as far as they can be seen
+// below the mount.
 func groupFolders(at, top, group string) []string {
 	below, ok := strings.CutPrefix(group, strings.TrimSuffix(top, "/"))
 	if !ok || below != "" && !strings.HasPrefix(below, "/") {

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each file of testdata/quota is a made-up system: prose, a line "want CORES FILE" or "want none", and the files.
+// Each file of testdata/quota is a made-up system: prose, a line "want CORES FILE" or "want none",
+// and the files.
 func TestQuota(t *testing.T) {
 	files, err := filepath.Glob("testdata/quota/*.txt")
 	require.NoError(t, err)

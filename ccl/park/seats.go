@@ -2,11 +2,14 @@ package park
 
 import "time"
 
-// Seats spreads the ranks of a group evenly over the cores of this host where they outnumber them. A scheduler does that too, but takes its time:
-// threads that yield to each other are never cold, and load balancing passes over warm ones. Measured on Linux 6.18, 4 ranks on 2 cores, after something
-// that made them sleep: three or all of them stayed on one core for 30 ms and more, and reduced 8 bytes in 24 to 40 µs in place of 15.
+// Seats spreads the ranks of a group evenly over the cores of this host where they outnumber them.
+// A scheduler does that too, but takes its time: threads that yield to each other are never cold,
+// and load balancing passes over warm ones. Measured on Linux 6.18, 4 ranks on 2 cores, after
+// something that made them sleep: three or all of them stayed on one core for 30 ms and more, and
+// reduced 8 bytes in 24 to 40 µs in place of 15.
 //
-// Ranks tell each other where they are, and each finds out for itself who is to move. One that may not run on all cores of the host stays where it is.
+// Ranks tell each other where they are, and each finds out for itself who is to move. One that may
+// not run on all cores of the host stays where it is.
 type Seats struct {
 	cores  []int // of the host
 	taken  []int // by place in cores: how many ranks are there
@@ -15,13 +18,15 @@ type Seats struct {
 	gap    int64
 }
 
-// A move takes some ten microseconds. One that was in vain, because the ranks are together again at once, is tried later and later.
+// A move takes some ten microseconds. One that was in vain, because the ranks are together again at
+// once, is tried later and later.
 const (
 	leastGap = int64(500 * time.Microsecond)
 	mostGap  = int64(32 * time.Millisecond)
 )
 
-// NewSeats is for a group of so many ranks, all on this host. It is nil where there is a core for each, or where threads cannot be told to move.
+// NewSeats is for a group of so many ranks, all on this host. It is nil where there is a core for
+// each, or where threads cannot be told to move.
 func NewSeats(ranks int) *Seats {
 	cores := online()
 	if len(cores) < 2 || ranks <= len(cores) {
@@ -43,8 +48,9 @@ func (s *Seats) Put(rank, core int) {
 	}
 }
 
-// Settle moves the calling thread, which is rank own, to another core if it is this rank's to move. Where it may run is as before afterwards.
-// It reports whether the ranks are known to be spread evenly now.
+// Settle moves the calling thread, which is rank own, to another core if it is this rank's to move.
+// Where it may run is as before afterwards. It reports whether the ranks are known to be spread
+// evenly now.
 func (s *Seats) Settle(own int) bool {
 	from := s.places[own]
 	if !s.spread() {
@@ -67,8 +73,9 @@ func (s *Seats) Settle(own int) bool {
 	return move(s.cores[to])
 }
 
-// spread changes places to what they should be, or reports that it does not know them. All ranks that know the same find the same: the last rank of the
-// fullest core goes to the emptiest one, until they differ by one rank at the most.
+// spread changes places to what they should be, or reports that it does not know them. All ranks
+// that know the same find the same: the last rank of the fullest core goes to the emptiest one,
+// until they differ by one rank at the most.
 func (s *Seats) spread() bool {
 	clear(s.taken)
 	for _, place := range s.places {

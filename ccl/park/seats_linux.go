@@ -32,8 +32,9 @@ func here() int {
 	return int(cpu)
 }
 
-// move has the calling thread go on on another core, and reports whether it does. A thread that is bound to some cores stays: it cannot be
-// seen whether it is bound by itself or by its control group, and what bound it could not be restored as it was.
+// move has the calling thread go on on another core, and reports whether it does. A thread that is
+// bound to some cores stays: it cannot be seen whether it is bound by itself or by its control
+// group, and what bound it could not be restored as it was.
 func move(core int) bool {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

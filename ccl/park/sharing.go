@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// share is what yields have told about this process's cores. A yield that comes back at once gave the core to nobody: to spin
-// is as good for the others, and sees the event sooner. One that takes as long as a switch to another process and back did give
-// it: peers share the core, and need it. One that takes as long as a time slice gave it to somebody who computes, and whom a
-// woken sleeper would have interrupted: measured on Linux 6.18, a wait of 16 µs asleep took 1400 µs by yielding.
+// share is what yields have told about this process's cores. A yield that comes back at once gave
+// the core to nobody: to spin is as good for the others, and sees the event sooner. One that takes
+// as long as a switch to another process and back did give it: peers share the core, and need it.
+// One that takes as long as a time slice gave it to somebody who computes, and whom a woken sleeper
+// would have interrupted: measured on Linux 6.18, a wait of 16 µs asleep took 1400 µs by yielding.
 var share sharing
 
 type sharing struct {
@@ -48,8 +49,9 @@ func (x *sharing) presume(crowded bool) {
 	x.patience.Store(0)
 }
 
-// blindly reports whether waits begin by spinning. Where peers share the core it hinders them. Those who compute there lose
-// next to nothing, and it is how a wait is short again when they have stopped.
+// blindly reports whether waits begin by spinning. Where peers share the core it hinders them.
+// Those who compute there lose next to nothing, and it is how a wait is short again when they have
+// stopped.
 func (x *sharing) blindly() bool { return x.core.Load() < shared || x.patience.Load() != 0 }
 
 // yielded takes a yield that was called at from and returned at to.
@@ -69,8 +71,8 @@ func (x *sharing) yielded(from, to int64) {
 	x.lose(took, to)
 }
 
-// lose keeps account of what yields lose. Where that is more than sleeping costs, waits sleep at once for a while; then one
-// yield shows whether it is still so.
+// lose keeps account of what yields lose. Where that is more than sleeping costs, waits sleep at
+// once for a while; then one yield shows whether it is still so.
 func (x *sharing) lose(took, to int64) {
 	lost := x.lost.Load()
 	switch {

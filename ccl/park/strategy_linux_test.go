@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How to wait is decided by measuring: processes that share memory as ranks do wait for each other's flags, each by one of
-// several ways.
+// How to wait is decided by measuring: processes that share memory as ranks do wait for each
+// other's flags, each by one of several ways.
 //
 //	go test ./ccl/park -run '^$' -bench Strategy -benchtime 9x
 //
@@ -96,7 +96,8 @@ func spinnerWait(bell *Bell, look func() bool) {
 	s.Reset()
 }
 
-// phases pauses up to spins times, then yields up to yields times or for half a millisecond, then sleeps.
+// phases pauses up to spins times, then yields up to yields times or for half a millisecond, then
+// sleeps.
 func phases(spins, yields int) func(*Bell, func() bool) {
 	return func(bell *Bell, look func() bool) {
 		var since time.Time
@@ -256,8 +257,8 @@ func work(d time.Duration) {
 	}
 }
 
-// measure runs ranks processes that wait by each strategy in turns, round after round, beside some that compute, and gives the
-// nanoseconds a step of each round.
+// measure runs ranks processes that wait by each strategy in turns, round after round, beside some
+// that compute, and gives the nanoseconds a step of each round.
 func measure(tb testing.TB, ranks, computing int, pattern string, work time.Duration, rounds int) [][]float64 {
 	path := filepath.Join(tb.TempDir(), "board")
 	if err := os.WriteFile(path, make([]byte, (ranks+1+computing)*pageSize), 0o600); err != nil {

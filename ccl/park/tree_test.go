@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// grow makes the files of a made-up system from text: after some lines of prose, "-- name --" and then what that file holds.
+// grow makes the files of a made-up system from text: after some lines of prose, "-- name --" and
+// then what that file holds.
 func grow(t testing.TB, text string) (root, prose string) {
 	root = t.TempDir()
 	var file *os.File

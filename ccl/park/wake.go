@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// measuredWakeCost is what it takes to put a thread to sleep and wake it, in nanoseconds; 0 until it has been measured.
+// measuredWakeCost is what it takes to put a thread to sleep and wake it, in nanoseconds; 0 until
+// it has been measured.
 var measuredWakeCost atomic.Int64
 
 // Bounds of what is believed of a measurement: a loaded machine says too much.
@@ -33,8 +34,8 @@ var calibrate = sync.OnceFunc(func() {
 	measuredWakeCost.Store(min(max(cost, leastWakeCost), mostWakeCost))
 })
 
-// measureWake wakes a thread again and again from one that stays awake, as a ringer does, and gives the median of the times
-// until it ran.
+// measureWake wakes a thread again and again from one that stays awake, as a ringer does, and gives
+// the median of the times until it ran.
 func measureWake(rounds int) time.Duration {
 	const patience = time.Millisecond
 	var ping, pong atomic.Uint32
