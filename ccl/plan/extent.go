@@ -2,13 +2,15 @@ package plan
 
 import "github.com/goccl/goccl/ccl/dtype"
 
-// Extent names the length of a chunk: chunks with equal Extents have equal lengths in every call, others may differ.
+// Extent names the length of a chunk: chunks with equal Extents have equal lengths in every call,
+// others may differ.
 //
-// From and To are the ranks whose pair the block belongs to. Where blocks belong to one rank both are that rank; where all
-// ranks have the same block both are 0. Part is the part of the block.
+// From and To are the ranks whose pair the block belongs to. Where blocks belong to one rank both
+// are that rank; where all ranks have the same block both are 0. Part is the part of the block.
 type Extent struct{ From, To, Part int }
 
-// Extent is the length of a chunk of a rank's buffer; prog is the rank's program. The chunk must exist.
+// Extent is the length of a chunk of a rank's buffer; prog is the rank's program. The chunk must
+// exist.
 func (p *Plan) Extent(rank int, prog *Program, buf Buffer, chunk int) Extent {
 	switch buf {
 	case Tmp:
@@ -19,7 +21,8 @@ func (p *Plan) Extent(rank int, prog *Program, buf Buffer, chunk int) Extent {
 	return p.Spec.Extent(p.Split, rank, buf, chunk)
 }
 
-// Extent is the length of a chunk of a rank's In or Out, in a plan that cuts blocks into split chunks.
+// Extent is the length of a chunk of a rank's In or Out, in a plan that cuts blocks into split
+// chunks.
 func (s Spec) Extent(split, rank int, buf Buffer, chunk int) Extent {
 	block, part := chunk/split, chunk%split
 	switch s.Coll {
@@ -51,7 +54,8 @@ func (s Spec) Knows(rank int, e Extent) bool {
 	return true
 }
 
-// Has reports whether some rank has a block with the length e, in a plan that cuts blocks into split chunks.
+// Has reports whether some rank has a block with the length e, in a plan that cuts blocks into
+// split chunks.
 func (s Spec) Has(split int, e Extent) bool {
 	if e.Part < 0 || e.Part >= split {
 		return false

@@ -5,8 +5,9 @@ import (
 	"strconv"
 )
 
-// extentRun is a list of Extents in short: each From, for it each To, for it each Part, from the first of the two numbers to the second,
-// up or down; the whole Times times. Where block is set, From is not looked at: each block has From = To.
+// extentRun is a list of Extents in short: each From, for it each To, for it each Part, from the
+// first of the two numbers to the second, up or down; the whole Times times. Where block is set,
+// From is not looked at: each block has From = To.
 type extentRun struct {
 	From, To, Part [2]int
 	block          bool

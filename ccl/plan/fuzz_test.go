@@ -31,7 +31,8 @@ func seeds(f *testing.F) []*plan.Plan {
 	return plans
 }
 
-// readFuzzed holds for every file: it is refused with a typed error, or it is valid and is written and read as the same.
+// readFuzzed holds for every file: it is refused with a typed error, or it is valid and is written
+// and read as the same.
 func readFuzzed(t *testing.T, data []byte, read func([]byte) (*plan.Plan, error)) {
 	if len(data) > 1<<16 {
 		return

@@ -5,8 +5,8 @@ import "strconv"
 // jsonFormat is the value of the field "format" of the JSON form. Its version is TextFormat too.
 const jsonFormat = "goccl plan"
 
-// JSON is the plan in a form for tools, with one step a line; ParseJSON reads it back. PLAN.md has the fields. It fails for a plan that
-// Validate refuses.
+// JSON is the plan in a form for tools, with one step a line; ParseJSON reads it back. PLAN.md has
+// the fields. It fails for a plan that Validate refuses.
 func (p *Plan) JSON() ([]byte, error) {
 	w := jsonWriter{}
 	w.str(`{"format":"` + jsonFormat + `","version":`)

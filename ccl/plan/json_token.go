@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// jsonReader reads the JSON form (RFC 8259) token by token. It is strict, knows where it stands, and takes no memory for what it passes over;
-// encoding/json needs ten times as long for a hostile file.
+// jsonReader reads the JSON form (RFC 8259) token by token. It is strict, knows where it stands,
+// and takes no memory for what it passes over; encoding/json needs ten times as long for a hostile
+// file.
 type jsonReader struct {
 	*file
 	at   int // the next character

@@ -1,7 +1,9 @@
 package plan
 
-// Lent says for each chunk of the rank's window which chunk of In or Out it is a mere copy of: it is written by one step of the rank, a copy that
-// does nothing else. The Ref has no chunks where there is none. Whether the window may then stand for that memory is for verification to say (Lend).
+// Lent says for each chunk of the rank's window which chunk of In or Out it is a mere copy of: it
+// is written by one step of the rank, a copy that does nothing else. The Ref has no chunks where
+// there is none. Whether the window may then stand for that memory is for verification to say
+// (Lend).
 func (p *Program) Lent() []Ref {
 	sources, writers := make([]Ref, len(p.Win)), make([]int, len(p.Win))
 	flat := p.Flat()

@@ -16,8 +16,8 @@ const (
 	maxFileSteps = 1 << 24 // of all ranks, loops unrolled: who verifies or runs the plan holds them in memory
 )
 
-// Load reads a plan in either form: JSON if the first character is '{', text otherwise. Validate accepts all its programs; what they do
-// together is for package verify to check.
+// Load reads a plan in either form: JSON if the first character is '{', text otherwise. Validate
+// accepts all its programs; what they do together is for package verify to check.
 func Load(data []byte) (*Plan, error) {
 	if rest := bytes.TrimLeft(data, " \t\r\n"); len(rest) > 0 && rest[0] == '{' {
 		return ParseJSON(data)
@@ -57,7 +57,8 @@ type places struct {
 	body           []int32
 }
 
-// number is the field of the head that holds one number, and its least and most; nil if the key is of another kind, or none.
+// number is the field of the head that holds one number, and its least and most; nil if the key is
+// of another kind, or none.
 func (p *Plan) number(key string) (field *int, low, high int) {
 	switch key {
 	case "ranks":
@@ -111,7 +112,8 @@ func (f *file) number(at int, what string, n, lo, hi int64) int64 {
 	return n
 }
 
-// maxRead bounds the numbers of a file, so that sums of a few do not overflow. What they may be is checked later.
+// maxRead bounds the numbers of a file, so that sums of a few do not overflow. What they may be is
+// checked later.
 const maxRead = 1 << 40
 
 // headRead checks the head, which is written at an offset.

@@ -13,7 +13,8 @@ func Len(lane []Step) int {
 	return n
 }
 
-// Advanced is the step in iteration i of the loop that it is in the body of. It shares nothing with s that the caller may write.
+// Advanced is the step in iteration i of the loop that it is in the body of. It shares nothing with
+// s that the caller may write.
 func (s *Step) Advanced(i int) Step {
 	t := *s
 	t.By = nil
@@ -45,8 +46,8 @@ func (s *Step) Advanced(i int) Step {
 	return t
 }
 
-// Flat is the program with its loops unrolled; the program itself where it has none. Validate first: what a file says may
-// be longer than memory.
+// Flat is the program with its loops unrolled; the program itself where it has none. Validate
+// first: what a file says may be longer than memory.
 func (p *Program) Flat() Program {
 	q := Program{Tmp: p.Tmp, Win: p.Win, Lanes: make([][]Step, len(p.Lanes))}
 	for l, lane := range p.Lanes {

@@ -202,7 +202,8 @@ func TestMalformedJSON(t *testing.T) {
 	}
 }
 
-// A plan that ends too early, or has one wrong byte, is refused with a place, or is right as it stands.
+// A plan that ends too early, or has one wrong byte, is refused with a place, or is right as it
+// stands.
 func TestDamaged(t *testing.T) {
 	files, err := filepath.Glob("testdata/*_*.txt")
 	if err != nil || len(files) < 5 {
@@ -248,8 +249,9 @@ func damage(t *testing.T, data []byte, isJSON bool) {
 	}
 }
 
-// The time and memory that a file takes are in proportion to its size, and what it may ask for beyond that is bounded. The limit of time is far
-// above what is needed; work that grows with the square of a file would take hours.
+// The time and memory that a file takes are in proportion to its size, and what it may ask for
+// beyond that is bounded. The limit of time is far above what is needed; work that grows with the
+// square of a file would take hours.
 func TestHostileSizes(t *testing.T) {
 	const text = "goccl plan format 2\nplan x all_reduce ranks=2 chans=2 flags=1 win=2 needs=messages+puts+gets\n"
 	const object = `{"version":2,"name":"x","collective":"all_reduce","ranks":2,"flags":1,"needs":["messages","puts"],"programs":[{"rank":0,`

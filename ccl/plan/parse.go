@@ -9,9 +9,11 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// Parse reads what Text writes for all ranks. It also accepts comments (from '#' to the end of the line), blank lines, any indentation (only
-// the body of a loop must stand deeper than the loop), ranks in any order, and steps without their numbers. Every rank must be listed. An error is
-// "plan:LINE:COLUMN: reason", a fault.Invalid. Validate accepts all programs of a plan that was read.
+// Parse reads what Text writes for all ranks. It also accepts comments (from '#' to the end of the
+// line), blank lines, any indentation (only the body of a loop must stand deeper than the loop),
+// ranks in any order, and steps without their numbers. Every rank must be listed. An error is
+// "plan:LINE:COLUMN: reason", a fault.Invalid. Validate accepts all programs of a plan that was
+// read.
 func Parse(text []byte) (*Plan, error) {
 	r := reader{file: newFile(text)}
 	if r.err == nil {

@@ -7,8 +7,9 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// ParseJSON reads what JSON writes. Unknown fields and fields given twice are refused; "programs" must be the last field. An error is
-// "plan:LINE:COLUMN: reason", a fault.Invalid. Validate accepts all programs of a plan that was read.
+// ParseJSON reads what JSON writes. Unknown fields and fields given twice are refused; "programs"
+// must be the last field. An error is "plan:LINE:COLUMN: reason", a fault.Invalid. Validate accepts
+// all programs of a plan that was read.
 func ParseJSON(data []byte) (*Plan, error) {
 	r := jsonReader{file: newFile(data)}
 	if r.err == nil && !utf8.Valid(data) {

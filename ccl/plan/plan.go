@@ -8,7 +8,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// Limits on what a plan may ask for. They keep a plan from a file from exhausting the process that checks it.
+// Limits on what a plan may ask for. They keep a plan from a file from exhausting the process that
+// checks it.
 const (
 	MaxRanks = 1 << 16
 	MaxLanes = 64      // of one rank
@@ -91,8 +92,8 @@ type Point struct{ Lane, Step int }
 
 // Step is one instruction; see the package comment.
 //
-// A loop stands for Times copies of its Body, one after the other. In copy i (from 0) every number that a step's By names has advanced
-// i times. Loops are not nested.
+// A loop stands for Times copies of its Body, one after the other. In copy i (from 0) every number
+// that a step's By names has advanced i times. Loops are not nested.
 type Step struct {
 	Kind     Kind
 	Dst      Ref      // all that write; of put and packet it is in the window of Peer
@@ -108,7 +109,8 @@ type Step struct {
 	Body     []Step   // loop
 }
 
-// Advance says how the numbers of a step in a loop advance. Src, From and After are parallel to those of the step, or nil.
+// Advance says how the numbers of a step in a loop advance. Src, From and After are parallel to
+// those of the step, or nil.
 type Advance struct {
 	Dst   Stride   // of Dst.At
 	Src   []Stride // of each Src[i].At
@@ -144,12 +146,13 @@ type Program struct {
 type Alias uint8
 
 const (
-	// InPlace: In and Out are the same memory where both exist on a rank. For collectives with one block on one side
-	// and one for each rank on the other (all_gather, reduce_scatter, gather, scatter), the single block is the rank's own
-	// block of the other buffer.
+	// InPlace: In and Out are the same memory where both exist on a rank. For collectives with one
+	// block on one side and one for each rank on the other (all_gather, reduce_scatter, gather,
+	// scatter), the single block is the rank's own block of the other buffer.
 	InPlace Alias = 1 << iota
-	// Lend: a chunk of a window that is only a copy of one of In or Out (Program.Lent) may be that one itself, on any ranks. Then peers read the
-	// memory of the caller, which the operation keeps until all ranks have ended.
+	// Lend: a chunk of a window that is only a copy of one of In or Out (Program.Lent) may be that
+	// one itself, on any ranks. Then peers read the memory of the caller, which the operation keeps
+	// until all ranks have ended.
 	Lend
 )
 
@@ -163,15 +166,17 @@ const (
 	Puts
 	// Gets: get, getreduce. Only ranks that share memory can do them.
 	Gets
-	// Counts: some rank's Tmp or Win has the lengths of blocks that are neither in its In nor in its Out.
+	// Counts: some rank's Tmp or Win has the lengths of blocks that are neither in its In nor in
+	// its Out.
 	Counts
 )
 
 // MaxLevels is how many levels a Shape has.
 const MaxLevels = 3
 
-// Shape arranges ranks in a grid, the innermost level first: rank = i₀ + Shape[0]·(i₁ + Shape[1]·i₂). Levels that are not
-// used are 0 and follow the others. {8, 16} is 16 hosts of 8 ranks, or 16 rows of 8 columns. The zero Shape is no grid.
+// Shape arranges ranks in a grid, the innermost level first: rank = i₀ + Shape[0]·(i₁ +
+// Shape[1]·i₂). Levels that are not used are 0 and follow the others. {8, 16} is 16 hosts of 8
+// ranks, or 16 rows of 8 columns. The zero Shape is no grid.
 type Shape [MaxLevels]int
 
 // Levels is how many levels s has.
@@ -242,8 +247,8 @@ func (s Shape) validate(ranks int) error {
 	return nil
 }
 
-// Plan is an algorithm applied to a Spec. Program yields the program of one rank; it is a pure function, called for
-// the ranks that somebody looks at and for no others.
+// Plan is an algorithm applied to a Spec. Program yields the program of one rank; it is a pure
+// function, called for the ranks that somebody looks at and for no others.
 type Plan struct {
 	Name  string // of the algorithm
 	Spec  Spec
@@ -253,8 +258,9 @@ type Plan struct {
 	Win   int // the most chunks that a rank's window has
 	Needs Need
 	Alias Alias
-	// MinBytes and MaxBytes bound the calls that the plan is meant for: the bytes of a block where a rank has one block on both sides, and of
-	// all blocks together where it has one for each rank. MaxBytes 0 is no bound. Plans from files declare them; nothing else looks at them.
+	// MinBytes and MaxBytes bound the calls that the plan is meant for: the bytes of a block where
+	// a rank has one block on both sides, and of all blocks together where it has one for each
+	// rank. MaxBytes 0 is no bound. Plans from files declare them; nothing else looks at them.
 	MinBytes, MaxBytes int64
 	Program            func(rank int) Program
 }
@@ -269,7 +275,8 @@ func (p *Plan) OutChunks(rank int) int {
 	return p.Split * p.Spec.Coll.OutBlocks(p.Spec.Ranks, rank, p.Spec.Root)
 }
 
-// Part is the half-open range of elements of chunk j of a block of n elements cut into split chunks.
+// Part is the half-open range of elements of chunk j of a block of n elements cut into split
+// chunks.
 func Part(n, split, j int) (lo, hi int) {
 	each, more := n/split, n%split
 	lo = j*each + min(j, more)

@@ -5,11 +5,12 @@ import (
 	"strconv"
 )
 
-// TextFormat is the version of what Text writes and Parse reads; PLAN.md has the grammar and the history.
+// TextFormat is the version of what Text writes and Parse reads; PLAN.md has the grammar and the
+// history.
 const TextFormat = 2
 
-// Text is the plan in readable form, for the ranks given or for all. The text of all ranks holds everything that the plan holds;
-// Parse reads it back:
+// Text is the plan in readable form, for the ranks given or for all. The text of all ranks holds
+// everything that the plan holds; Parse reads it back:
 //
 //	goccl plan format 2
 //	plan NAME COLLECTIVE ranks=N [root=R] [shape=AxB] split=N chans=N flags=N win=N needs=A+B alias=A [bytes=MIN..MAX]
@@ -19,8 +20,8 @@ const TextFormat = 2
 //	  lane L
 //	    I STEP
 //
-// PLAN.md has the grammar. The number I of a step counts loops unrolled, as in what stands behind "after". A program must be one that
-// Validate accepts.
+// PLAN.md has the grammar. The number I of a step counts loops unrolled, as in what stands behind
+// "after". A program must be one that Validate accepts.
 func (p *Plan) Text(ranks ...int) string {
 	b := p.appendHead(nil)
 	if len(ranks) > 0 {

@@ -35,7 +35,8 @@ func golden(t *testing.T, name, text string) {
 	}
 }
 
-// TestTextOfAlgorithms shows some algorithms on four ranks; a change in one of them is to be seen in review.
+// TestTextOfAlgorithms shows some algorithms on four ranks; a change in one of them is to be seen
+// in review.
 func TestTextOfAlgorithms(t *testing.T) {
 	for _, test := range []struct {
 		coll dtype.Collective

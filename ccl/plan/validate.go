@@ -7,8 +7,9 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Validate checks the structure of the plan and of one rank's program: everything that can be seen without looking at
-// another rank. Package verify checks what the programs do together. The error names rank, lane and step.
+// Validate checks the structure of the plan and of one rank's program: everything that can be seen
+// without looking at another rank. Package verify checks what the programs do together. The error
+// names rank, lane and step.
 func (p *Plan) Validate(rank int) error {
 	if err := p.validateHead(); err != nil {
 		return err
@@ -88,8 +89,9 @@ func (p *Plan) invalid(format string, args ...any) error {
 	return fault.New(fault.Invalid, "plan %q (%v): %s", p.Name, p.Spec, fmt.Sprintf(format, args...))
 }
 
-// problem is what is wrong with a program, and where: lane and item (of the list of steps), both -1 where it is no step, and body, the
-// step of a loop's body or -1. In that case chunk may say which of the lists of lengths it is.
+// problem is what is wrong with a program, and where: lane and item (of the list of steps), both -1
+// where it is no step, and body, the step of a loop's body or -1. In that case chunk may say which
+// of the lists of lengths it is.
 type problem struct {
 	lane, item, body int
 	list             Buffer // Tmp or Win where a list of lengths is wrong; In otherwise
@@ -99,7 +101,8 @@ type problem struct {
 
 func (w *problem) String() string { return w.text }
 
-// check says what is wrong with a rank's program, nil for nothing. The head must be right. It takes what it looks at from budget.
+// check says what is wrong with a rank's program, nil for nothing. The head must be right. It takes
+// what it looks at from budget.
 func (p *Plan) check(rank int, prog *Program, budget *int) *problem {
 	v := validator{p: p, rank: rank, prog: prog, budget: budget}
 	v.chunks = [...]int{In: p.InChunks(rank), Out: p.OutChunks(rank), Tmp: len(prog.Tmp), Win: len(prog.Win)}
@@ -180,7 +183,8 @@ func (v *validator) lengths(buf Buffer, list []Extent, most int) *problem {
 	return nil
 }
 
-// operandChecks is what a source or an after point of a step in a loop counts: each copy of the step may have its own.
+// operandChecks is what a source or an after point of a step in a loop counts: each copy of the
+// step may have its own.
 const operandChecks = 3
 
 // tooMuch is why a plan is refused whose check would take too long.
@@ -247,7 +251,8 @@ func (v *validator) loop(s *Step) string {
 	return ""
 }
 
-// advance says what is wrong with how a step of a Body advances; "" for nothing. It keeps the numbers of unrolled steps from overflowing.
+// advance says what is wrong with how a step of a Body advances; "" for nothing. It keeps the
+// numbers of unrolled steps from overflowing.
 func (v *validator) advance(s *Step) string {
 	if s.Kind >= numKinds {
 		return "unknown kind"
@@ -358,7 +363,8 @@ func (v *validator) advanced(b *Step, i int) *Step {
 	return t
 }
 
-// at is a problem of a step: item i of lane l, step j of its body or -1, number n of the lane, unrolled.
+// at is a problem of a step: item i of lane l, step j of its body or -1, number n of the lane,
+// unrolled.
 func (v *validator) at(l, i, j, n int, s *Step, reason string) *problem {
 	reason = fmt.Sprintf("(%s): %s", describe(s), reason)
 	return &problem{lane: l, item: i, body: j, text: fmt.Sprintf("rank %d, lane %d, step %d %s", v.rank, l, n, reason), reason: reason}

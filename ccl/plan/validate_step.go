@@ -114,7 +114,8 @@ func (v *validator) refs(s *Step) string {
 	return ""
 }
 
-// ref checks that r exists, here or in a peer's window. It is written so that no sum of foreign numbers overflows.
+// ref checks that r exists, here or in a peer's window. It is written so that no sum of foreign
+// numbers overflows.
 func (v *validator) ref(what string, r Ref, mayBeEmpty, remote bool) string {
 	if r.Buf >= numBuffers {
 		return fmt.Sprintf("%s is in no buffer", what)
@@ -135,7 +136,8 @@ func (v *validator) ref(what string, r Ref, mayBeEmpty, remote bool) string {
 	return ""
 }
 
-// pair checks a source against the Dst of its step. Where one of them is in another rank's window, only the numbers of chunks can be compared here.
+// pair checks a source against the Dst of its step. Where one of them is in another rank's window,
+// only the numbers of chunks can be compared here.
 func (v *validator) pair(s *Step, src Ref, remote bool) string {
 	if src.N != s.Dst.N {
 		return fmt.Sprintf("%v and %v have different numbers of chunks", s.Dst, src)
@@ -156,7 +158,8 @@ func (v *validator) pair(s *Step, src Ref, remote bool) string {
 	return ""
 }
 
-// congruent compares the Extents of Refs with the same number of chunks, run by run, and says where they differ.
+// congruent compares the Extents of Refs with the same number of chunks, run by run, and says where
+// they differ.
 func (v *validator) congruent(a, b Ref) (int, bool) {
 	for i := 0; i < a.N; {
 		if v.extent(a, i) != v.extent(b, i) {
