@@ -2,8 +2,8 @@ package record
 
 import "time"
 
-// clock turns ticks into times: the time at two moments tells the rate, and everything that is remembered lies between them. So ticks need no
-// known frequency, only a steady one.
+// clock turns ticks into times: the time at two moments tells the rate, and everything that is
+// remembered lies between them. So ticks need no known frequency, only a steady one.
 type clock struct {
 	ticks uint64
 	time  time.Time

@@ -69,7 +69,8 @@ func (r *Ring) Begin(o *Operation) uint64 {
 	return id
 }
 
-// End notes how an operation ended. timed: its end is worth a look at the clock. Only the first call for an operation counts.
+// End notes how an operation ended. timed: its end is worth a look at the clock. Only the first
+// call for an operation counts.
 func (r *Ring) End(id uint64, code fault.Code, timed bool) {
 	e := &r.entries[(id-1)&uint64(len(r.entries)-1)]
 	r.guard.lock()
@@ -82,7 +83,8 @@ func (r *Ring) End(id uint64, code fault.Code, timed bool) {
 	r.guard.unlock()
 }
 
-// NoteBatch adds an entry for the operations with this Batch: they were issued as one. Its Coll is NoCollective.
+// NoteBatch adds an entry for the operations with this Batch: they were issued as one. Its Coll is
+// NoCollective.
 func (r *Ring) NoteBatch(batch uint32) {
 	r.End(r.Begin(&Operation{Coll: dtype.NoCollective, Batch: batch}), fault.OK, false)
 }

@@ -2,8 +2,9 @@
 
 package record
 
-// ticks reads the time-stamp counter: a third of what the kernel's clock costs. That it runs steadily and is the same on all cores is what
-// Linux asks of it, too, before it takes it as a clock; see steady.
+// ticks reads the time-stamp counter: a third of what the kernel's clock costs. That it runs
+// steadily and is the same on all cores is what Linux asks of it, too, before it takes it as a
+// clock; see steady.
 func ticks() uint64 {
 	if !steady {
 		return wallTicks()
