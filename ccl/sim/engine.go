@@ -8,10 +8,12 @@ import (
 	"github.com/goccl/goccl/ccl/topo/network"
 )
 
-// simultaneous is how far apart, relatively, two times may be to be one moment: the rounding of a few additions.
+// simultaneous is how far apart, relatively, two times may be to be one moment: the rounding of a
+// few additions.
 const simultaneous = 2e-15
 
-// longest is the time, in seconds, after which a simulation is given up: beyond any use, and far from where numbers overflow.
+// longest is the time, in seconds, after which a simulation is given up: beyond any use, and far
+// from where numbers overflow.
 const longest = 1e100
 
 // maxPaths bounds the paths that are remembered.

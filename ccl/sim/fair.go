@@ -2,14 +2,17 @@ package sim
 
 import "math"
 
-// maxGrowth is how often the flows that are computed anew may become more before all are that have to do with them.
+// maxGrowth is how often the flows that are computed anew may become more before all are that have
+// to do with them.
 const maxGrowth = 16
 
-// solve makes the rates max-min fair again around a flow without a rate, or around a link that a flow has left.
+// solve makes the rates max-min fair again around a flow without a rate, or around a link that a
+// flow has left.
 //
-// Rates are max-min fair if and only if every flow has a bottleneck: a link that is full and where no flow is faster
-// (Bertsekas, Gallager, "Data Networks", §6.5.2). So it is enough to compute a few flows anew, with what all others
-// leave, and to look for flows that have no bottleneck then; these are computed anew as well, until there are none.
+// Rates are max-min fair if and only if every flow has a bottleneck: a link that is full and where
+// no flow is faster (Bertsekas, Gallager, "Data Networks", §6.5.2). So it is enough to compute a
+// few flows anew, with what all others leave, and to look for flows that have no bottleneck then;
+// these are computed anew as well, until there are none.
 func (n *links) solve(id, link int32, now float64) {
 	n.stamp++
 	n.comp, n.mates = n.comp[:0], n.mates[:0]
@@ -101,9 +104,9 @@ func (n *links) spread(link int32, all bool) {
 	}
 }
 
-// fill shares out what others leave: all rates rise together; when a link is full, its flows keep what they have, and the
-// others rise on. What a link offers to each of its open flows never shrinks, so a heap of old offers, put right when
-// popped, finds the next full link.
+// fill shares out what others leave: all rates rise together; when a link is full, its flows keep
+// what they have, and the others rise on. What a link offers to each of its open flows never
+// shrinks, so a heap of old offers, put right when popped, finds the next full link.
 func (n *links) fill() {
 	n.heap = n.heap[:0]
 	for _, link := range n.comp {
@@ -150,7 +153,8 @@ func (n *links) fill() {
 	}
 }
 
-// check takes the flows that have lost their bottleneck, and those that are faster than a flow that has it where they are.
+// check takes the flows that have lost their bottleneck, and those that are faster than a flow that
+// has it where they are.
 func (n *links) check() {
 	for i, links := 0, len(n.comp); i < links; i++ {
 		link := n.comp[i]

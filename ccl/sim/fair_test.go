@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fairRates is progressive filling, written down as it is defined: all rates rise together until a link is full.
+// fairRates is progressive filling, written down as it is defined: all rates rise together until a
+// link is full.
 func fairRates(n *links, active []int32) map[int32]float64 {
 	rates, spare := map[int32]float64{}, make([]float64, len(n.pipes))
 	for i := range n.pipes {
@@ -49,7 +50,8 @@ func fairRates(n *links, active []int32) map[int32]float64 {
 	return rates
 }
 
-// TestRatesStayFair lets flows come and go, one or many at a time, and compares the rates with those of all flows computed anew.
+// TestRatesStayFair lets flows come and go, one or many at a time, and compares the rates with
+// those of all flows computed anew.
 func TestRatesStayFair(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -103,8 +105,9 @@ func TestRatesStayFair(t *testing.T) {
 	}
 }
 
-// TestChangeTravels: a flow on links i and i+1 for each i, every one held back where it meets the one before it. When the first goes
-// faster, the second goes slower, so the third goes faster, to the end of the row.
+// TestChangeTravels: a flow on links i and i+1 for each i, every one held back where it meets the
+// one before it. When the first goes faster, the second goes slower, so the third goes faster, to
+// the end of the row.
 func TestChangeTravels(t *testing.T) {
 	const flows = 3 * maxGrowth
 	n := &links{queue: newQueue()}

@@ -17,7 +17,8 @@ type flow struct {
 	lane      int32 // whose step sent it
 }
 
-// hop is a link of a path, and how many flows of the kind cross it. That is more than one only where the link stands for many.
+// hop is a link of a path, and how many flows of the kind cross it. That is more than one only
+// where the link stands for many.
 type hop struct{ link, times int32 }
 
 type path struct {
@@ -72,7 +73,8 @@ type links struct {
 	queue *queue
 }
 
-// tight is how far apart, relatively, two rates may be to be the same one: the rounding of some additions.
+// tight is how far apart, relatively, two rates may be to be the same one: the rounding of some
+// additions.
 const tight = 1e-12
 
 // same is how far apart, relatively, an old and a new rate may be to be left alone.
@@ -152,7 +154,8 @@ func (n *links) share(now float64) {
 	n.loose = n.loose[:0]
 }
 
-// unhindered gives a flow all it could ever get, if that is there and nobody waits for it, and reports whether.
+// unhindered gives a flow all it could ever get, if that is there and nobody waits for it, and
+// reports whether.
 func (n *links) unhindered(id int32, now float64) bool {
 	f := &n.flows[id]
 	way := &n.paths[f.path]

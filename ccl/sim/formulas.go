@@ -7,11 +7,13 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// Cost is Hockney's model of a uniform network: a message of b bytes takes Alpha + b·Beta, arithmetic Gamma a byte (Hockney,
-// "The communication challenge for MPP: Intel Paragon and Meiko CS-2", 1994).
+// Cost is Hockney's model of a uniform network: a message of b bytes takes Alpha + b·Beta,
+// arithmetic Gamma a byte (Hockney, "The communication challenge for MPP: Intel Paragon and Meiko
+// CS-2", 1994).
 type Cost struct{ Alpha, Beta, Gamma float64 }
 
-// Formula is the closed form of the time of an algorithm on a uniform network where every step stores and forwards.
+// Formula is the closed form of the time of an algorithm on a uniform network where every step
+// stores and forwards.
 type Formula struct {
 	Coll   dtype.Collective
 	Name   string // of the algorithm, as package algo calls it
@@ -81,7 +83,8 @@ func DoublingReduce(c Cost, ranks int, m float64) float64 {
 	return log(ranks)*c.Alpha + rest(ranks)*m*(c.Beta+c.Gamma)
 }
 
-// ScatterAllGather is (log n + n-1)α + 2(n-1)βm/n: a broadcast by a binomial scatter and a ring (van de Geijn).
+// ScatterAllGather is (log n + n-1)α + 2(n-1)βm/n: a broadcast by a binomial scatter and a ring
+// (van de Geijn).
 func ScatterAllGather(c Cost, ranks int, m float64) float64 {
 	return (log(ranks)+float64(ranks-1))*c.Alpha + 2*rest(ranks)*m*c.Beta
 }
@@ -125,8 +128,8 @@ func FormulaOf(coll dtype.Collective, name string) (Formula, bool) {
 	return Formula{}, false
 }
 
-// AllReduceCrossover is the bytes above which the ring beats recursive doubling, where their formulas meet; infinite where they do
-// not.
+// AllReduceCrossover is the bytes above which the ring beats recursive doubling, where their
+// formulas meet; infinite where they do not.
 func AllReduceCrossover(c Cost, ranks int) float64 {
 	n, steps := float64(ranks), log(ranks)
 	alpha := (2*(n-1) - steps) * c.Alpha

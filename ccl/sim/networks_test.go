@@ -24,7 +24,8 @@ func messages(ranks int, to map[int]int) *plan.Plan {
 	return hand(ranks, lanes)
 }
 
-// TestLatencyOfEachHop: a message costs the startup, the alpha of every link of its path, and its bytes once.
+// TestLatencyOfEachHop: a message costs the startup, the alpha of every link of its path, and its
+// bytes once.
 func TestLatencyOfEachHop(t *testing.T) {
 	wire, slow := network.Wire{Alpha: 1, Bandwidth: 100}, network.Wire{Alpha: 10, Bandwidth: 50}
 	for name, c := range map[string]struct {
@@ -59,7 +60,8 @@ func TestLatencyOfEachHop(t *testing.T) {
 	}
 }
 
-// TestFlowsShareWhatTheyMeetAt: both GPUs under a PCIe switch have its uplink to share; in opposite directions, nothing.
+// TestFlowsShareWhatTheyMeetAt: both GPUs under a PCIe switch have its uplink to share; in opposite
+// directions, nothing.
 func TestFlowsShareWhatTheyMeetAt(t *testing.T) {
 	pcie := network.PCIe(8, network.Wire{Bandwidth: 100}, network.Wire{Bandwidth: 40})
 	o := Options{Elements: 200}
@@ -76,8 +78,8 @@ func TestFlowsShareWhatTheyMeetAt(t *testing.T) {
 	equal(t, 2, r.Finish[5])
 }
 
-// TestOversubscription: ranks of one leaf that all send to another take as many times longer as ranks share an uplink, where the hash
-// spreads them evenly; inside a leaf nothing changes.
+// TestOversubscription: ranks of one leaf that all send to another take as many times longer as
+// ranks share an uplink, where the hash spreads them evenly; inside a leaf nothing changes.
 func TestOversubscription(t *testing.T) {
 	const leaf, alpha, bandwidth, m = 8, 1e-6, 25e9, 1 << 26
 	for _, over := range []int{1, 2, 4, 8} {
@@ -108,7 +110,8 @@ func TestOversubscription(t *testing.T) {
 	}
 }
 
-// TestRailsBeatTheRing: a flat ring leaves a host through one NIC, the hierarchy through all, and in fewer steps.
+// TestRailsBeatTheRing: a flat ring leaves a host through one NIC, the hierarchy through all, and
+// in fewer steps.
 func TestRailsBeatTheRing(t *testing.T) {
 	const hosts, gpus = 16, 8
 	inside, nic := network.Wire{Alpha: 1e-6, Bandwidth: 450e9}, network.Wire{Alpha: 5e-6, Bandwidth: 50e9}
@@ -144,8 +147,9 @@ func furthest(a, b []float64) float64 {
 	return most
 }
 
-// TestSharedProgramsEqualTheirOwn: where programs repeat but the network does not, ranks share programs, and paths that no
-// other lane uses are taken out of the shares. The result is that of the full simulation, on each kind of network.
+// TestSharedProgramsEqualTheirOwn: where programs repeat but the network does not, ranks share
+// programs, and paths that no other lane uses are taken out of the shares. The result is that of
+// the full simulation, on each kind of network.
 func TestSharedProgramsEqualTheirOwn(t *testing.T) {
 	wire, fast := network.Wire{Alpha: 1e-6, Bandwidth: 25e9}, network.Wire{Alpha: 1e-7, Bandwidth: 450e9}
 	for _, topology := range []*network.Topology{

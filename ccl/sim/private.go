@@ -2,8 +2,9 @@ package sim
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// claim finds the paths whose links no other lane ever uses. A lane has one message under way at a time, so those have all
-// of their links, and need no share of anything. With Options.Full no path is treated so.
+// claim finds the paths whose links no other lane ever uses. A lane has one message under way at a
+// time, so those have all of their links, and need no share of anything. With Options.Full no path
+// is treated so.
 func (e *engine) claim() {
 	if e.o.Full || e.o.Timeline {
 		return

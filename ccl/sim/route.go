@@ -34,8 +34,8 @@ func (e *engine) join(rank, peer int32, w way, slot uint8) joint {
 	case writes:
 		return joint{-1, e.path(rank, peer)}
 	}
-	// The receiver may be one that is not simulated, but stood for by another: then the message is the one that reaches that
-	// rank from as far away.
+	// The receiver may be one that is not simulated, but stood for by another: then the message is
+	// the one that reaches that rank from as far away.
 	n, s := int32(e.p.Spec.Ranks), int32(e.shift)
 	receiver := peer % s
 	sender := (rank - (peer - receiver) + n) % n
@@ -93,8 +93,8 @@ func (e *engine) newPath(from, to int) (int32, error) {
 	return int32(len(e.net.paths) - 1), nil
 }
 
-// cross adds a link to a path. One that stands for others is crossed by all flows that this one stands for: they cross
-// each link of the orbit equally often.
+// cross adds a link to a path. One that stands for others is crossed by all flows that this one
+// stands for: they cross each link of the orbit equally often.
 func (e *engine) cross(hops []hop, link int32) []hop {
 	times := int32(1)
 	if e.orbit != nil {

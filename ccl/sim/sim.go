@@ -47,7 +47,8 @@ type Result struct {
 	Timeline  []Span  // in the order of their ends
 }
 
-// Simulator simulates plans over one topology. It remembers paths; one goroutine at a time may use it.
+// Simulator simulates plans over one topology. It remembers paths; one goroutine at a time may use
+// it.
 type Simulator struct{ router *network.Router }
 
 // New checks the topology, which must not change afterwards.
@@ -68,7 +69,8 @@ func Run(p *plan.Plan, t *network.Topology, o Options) (*Result, error) {
 	return s.Run(p, o)
 }
 
-// Run simulates p. The plan should be a verified one; what has no end is reported with the step that hangs.
+// Run simulates p. The plan should be a verified one; what has no end is reported with the step
+// that hangs.
 func (s *Simulator) Run(p *plan.Plan, o Options) (*Result, error) {
 	if o.ElementBytes == 0 {
 		o.ElementBytes = 1

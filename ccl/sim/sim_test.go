@@ -172,7 +172,8 @@ func TestMaxMinFairness(t *testing.T) {
 		}
 	})
 	t.Run("unequal links", func(t *testing.T) {
-		// The long flow is held to 20 by the narrow link it shares, so the short flow of the wide link gets 80.
+		// The long flow is held to 20 by the narrow link it shares, so the short flow of the wide
+		// link gets 80.
 		p := hand(3, map[int][][]plan.Step{
 			0: {{send(2, 1)}, {send(1, 4)}}, 1: {{send(2, 1)}, {recv(0, 4)}}, 2: {{recv(0, 1)}, {recv(1, 1)}}})
 		r := simulate(t, p, line(100, 40), Options{Elements: 20})
@@ -182,7 +183,8 @@ func TestMaxMinFairness(t *testing.T) {
 }
 
 func TestFirstInFirstOut(t *testing.T) {
-	// Two lanes send on one channel; the second message is shorter and comes first, but the first recv takes the first message.
+	// Two lanes send on one channel; the second message is shorter and comes first, but the first
+	// recv takes the first message.
 	p := hand(2, map[int][][]plan.Step{0: {{send(1, 2)}, {send(1, 1)}}, 1: one(recv(0, 2), recv(0, 1))})
 	order := simulate(t, p, line(100), Options{Elements: 100, Timeline: true})
 	ends := map[int32]float64{}
@@ -427,7 +429,8 @@ func TestBrokenPlans(t *testing.T) {
 	}
 }
 
-// TestShiftedStrides: peers that advance, with and without wrapping around, are recognised as the same.
+// TestShiftedStrides: peers that advance, with and without wrapping around, are recognised as the
+// same.
 func TestShiftedStrides(t *testing.T) {
 	const n = 6
 	p := &plan.Plan{Name: "rotation", Spec: plan.Spec{Coll: dtype.AllToAll, Ranks: n}, Split: 1, Chans: 1,

@@ -10,10 +10,12 @@ import (
 // maxRoutes bounds the work of looking for a symmetry of the network.
 const maxRoutes = 1 << 25
 
-// findShift looks for the smallest s such that the whole simulation stays the same when every rank r becomes r+s (modulo the number of
-// ranks): the programs of r and r+s are the same but for the peers, which are s further, and so are the links of the
-// paths that messages take, under one mapping of links to links of the same class. Then whatever happens at r happens
-// at r+s at the same time, and ranks 0 to s-1 are enough. Chunks must be equally long, since shifted ranks use others.
+// findShift looks for the smallest s such that the whole simulation stays the same when every rank
+// r becomes r+s (modulo the number of ranks): the programs of r and r+s are the same but for the
+// peers, which are s further, and so are the links of the paths that messages take, under one
+// mapping of links to links of the same class. Then whatever happens at r happens at r+s at the
+// same time, and ranks 0 to s-1 are enough. Chunks must be equally long, since shifted ranks use
+// others.
 func (e *engine) findShift() error {
 	n := e.p.Spec.Ranks
 	e.shift = n
@@ -33,7 +35,8 @@ func (e *engine) findShift() error {
 	return e.compile(n)
 }
 
-// shiftsNetwork looks for the smallest shift that the paths allow as well, if the programs repeat after so many ranks.
+// shiftsNetwork looks for the smallest shift that the paths allow as well, if the programs repeat
+// after so many ranks.
 func (e *engine) shiftsNetwork(period int) error {
 	n := e.p.Spec.Ranks
 	for s := period; s <= n/2; s += period {
@@ -149,8 +152,9 @@ func apart(x, y int, p, q plan.Stride, times, by, n int) bool {
 	return true
 }
 
-// shiftsPaths reports whether links can be mapped to links such that the paths between ranks shifted by s are the shifted
-// paths. If so it makes s the shift, and a pipe of each orbit of links.
+// shiftsPaths reports whether links can be mapped to links such that the paths between ranks
+// shifted by s are the shifted paths. If so it makes s the shift, and a pipe of each orbit of
+// links.
 func (e *engine) shiftsPaths(s int) (bool, error) {
 	n := e.p.Spec.Ranks
 	t := e.router.Topology()

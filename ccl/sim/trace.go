@@ -9,8 +9,9 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// WriteTrace writes the timeline as Chrome trace JSON, which ui.perfetto.dev and chrome://tracing open: a process for each rank, a
-// thread for each lane, a slice for each step. Run must have been asked for a Timeline.
+// WriteTrace writes the timeline as Chrome trace JSON, which ui.perfetto.dev and chrome://tracing
+// open: a process for each rank, a thread for each lane, a slice for each step. Run must have been
+// asked for a Timeline.
 func (r *Result) WriteTrace(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprint(out, `{"displayTimeUnit":"ns","traceEvents":[`)
