@@ -33,7 +33,8 @@ type Pages struct {
 	Free      int    // of those
 }
 
-// Cache gives the smallest cache of a level: what every processor can count on, and how many share it. Zero if there is none.
+// Cache gives the smallest cache of a level: what every processor can count on, and how many share
+// it. Zero if there is none.
 func (m *Machine) Cache(level int) Cache {
 	var least Cache
 	for _, c := range m.Caches {
