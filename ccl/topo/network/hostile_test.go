@@ -11,7 +11,8 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// TestImpossibleSizes: generators make nothing of sizes that cannot be, quickly, and say so when the topology is checked.
+// TestImpossibleSizes: generators make nothing of sizes that cannot be, quickly, and say so when
+// the topology is checked.
 func TestImpossibleSizes(t *testing.T) {
 	const huge = math.MaxInt
 	for _, c := range []struct {

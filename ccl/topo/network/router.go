@@ -8,8 +8,8 @@ const unreached = ^uint16(0)
 // maxDistances bounds the memory that a Router keeps distances in.
 const maxDistances = 512 << 20 / 2
 
-// Router finds paths in a Topology, which must not change meanwhile. It remembers what it found out, so one goroutine at a
-// time may use it.
+// Router finds paths in a Topology, which must not change meanwhile. It remembers what it found
+// out, so one goroutine at a time may use it.
 type Router struct {
 	t        *Topology
 	ranks    []int32 // node of each rank
@@ -119,7 +119,8 @@ func (r *Router) next(distance []uint16, node, target int32, seed uint64) int32 
 	return first
 }
 
-// leads reports whether link l goes to a node that forwards, or to the target, and is so near to it.
+// leads reports whether link l goes to a node that forwards, or to the target, and is so near to
+// it.
 func (r *Router) leads(distance []uint16, l, target int32, near uint16) bool {
 	to := int32(r.t.Links[l].To)
 	return distance[to] == near && (to == target || r.forwards(to))

@@ -9,8 +9,9 @@ type entry struct {
 	offset int // where it begins
 }
 
-// scan goes through the entries of the object that text should be, in their order, until visit returns false. It knows little
-// JSON and finds no mistakes: it is there to count before anything is allocated, and to find places.
+// scan goes through the entries of the object that text should be, in their order, until visit
+// returns false. It knows little JSON and finds no mistakes: it is there to count before anything
+// is allocated, and to find places.
 func scan(text []byte, visit func(entry) bool) {
 	var key, word string
 	depth, index, pending := 0, 0, false // pending: an entry begins at the next word

@@ -55,8 +55,9 @@ func Kinds() []string {
 	return lines
 }
 
-// Parse makes the topology that a text such as "torus:8x8,alpha=1us,bw=25GB" names; Kinds lists them. Where the text has no size, it
-// is that many ranks. Alpha defaults to 0 and bw to 1 GB/s; socket_, global_ and nic_ ones to the plain ones.
+// Parse makes the topology that a text such as "torus:8x8,alpha=1us,bw=25GB" names; Kinds lists
+// them. Where the text has no size, it is that many ranks. Alpha defaults to 0 and bw to 1 GB/s;
+// socket_, global_ and nic_ ones to the plain ones.
 func Parse(text string, ranks int) (*Topology, error) {
 	words := strings.Split(text, ",")
 	name, size, sized := strings.Cut(words[0], ":")

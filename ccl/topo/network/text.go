@@ -28,7 +28,8 @@ const Format = 1
 //	link FROM TO CLASS
 //	duplex A B CLASS                 a link from A to B, then one from B to A
 //
-// TIME is a number with ns, us, ms or s; BANDWIDTH one with B, KB, KiB, Kbit, … a second. What follows a # is a comment.
+// TIME is a number with ns, us, ms or s; BANDWIDTH one with B, KB, KiB, Kbit, … a second. What
+// follows a # is a comment.
 func (t *Topology) WriteText(w io.Writer) error {
 	if err := t.Validate(); err != nil {
 		return err
@@ -76,7 +77,8 @@ type file struct {
 	Links   []Link  `json:"links"`
 }
 
-// WriteJSON writes t as JSON, for tools; Read reads it back. Times are in seconds, bandwidths in bytes a second.
+// WriteJSON writes t as JSON, for tools; Read reads it back. Times are in seconds, bandwidths in
+// bytes a second.
 func (t *Topology) WriteJSON(w io.Writer) error {
 	if err := t.Validate(); err != nil {
 		return err
@@ -253,8 +255,8 @@ func readText(text []byte) (*Topology, error) {
 // maxWords is more words than any statement has.
 const maxWords = 8
 
-// split cuts a line into words and notes where they start, counted in characters. Of a line with too many words it leaves
-// out the last ones.
+// split cuts a line into words and notes where they start, counted in characters. Of a line with
+// too many words it leaves out the last ones.
 func (r *reader) split(line []byte) {
 	r.words, r.columns = r.words[:0], r.columns[:0]
 	line, _, _ = bytes.Cut(line, []byte{'#'})

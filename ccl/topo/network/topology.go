@@ -113,7 +113,8 @@ func (t *Topology) Validate() error {
 	return nil
 }
 
-// place is where a problem is: an element of classes, nodes or links, or a whole list, or none of them.
+// place is where a problem is: an element of classes, nodes or links, or a whole list, or none of
+// them.
 type place struct {
 	list  string
 	index int

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// unit is how a factor is written. It is a fraction of numbers that are exact, so that 500ns is the number nearest to 5e-7.
+// unit is how a factor is written. It is a fraction of numbers that are exact, so that 500ns is the
+// number nearest to 5e-7.
 type unit struct {
 	suffix      string
 	times, over float64
