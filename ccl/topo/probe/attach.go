@@ -6,7 +6,8 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 )
 
-// attachFinding judges a try and Yama's scope ("" without Yama). A child may always be read under scope 1, a sibling rank may not.
+// attachFinding judges a try and Yama's scope ("" without Yama). A child may always be read under
+// scope 1, a sibling rank may not.
 func attachFinding(whose string, err error, scope string) topo.Finding {
 	found := topo.Finding{Name: "cross-memory attach", State: topo.OK, Value: "process_vm_readv reads " + whose}
 	if err != nil {

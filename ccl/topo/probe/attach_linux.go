@@ -16,8 +16,9 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 )
 
-// crossMemory tries process_vm_readv as ranks would use it on each other: on a process of the same user, a child here. The call
-// may be missing, or refused by a seccomp profile, by Yama or by credentials; only trying tells.
+// crossMemory tries process_vm_readv as ranks would use it on each other: on a process of the same
+// user, a child here. The call may be missing, or refused by a seccomp profile, by Yama or by
+// credentials; only trying tells.
 func crossMemory(root string) topo.Finding {
 	whose, err := "a child", readChild()
 	if err == errNoChild {
@@ -46,8 +47,8 @@ func readChild() error {
 		input.Close() // ends it
 		child.Wait()
 	}()
-	// It runs once it has answered; before, its memory may still be that of the call that starts it. The first mapping is its image then: the magic
-	// of an ELF file.
+	// It runs once it has answered; before, its memory may still be that of the call that starts
+	// it. The first mapping is its image then: the magic of an ELF file.
 	answer := make([]byte, 1)
 	if _, err := input.Write([]byte("x")); err != nil {
 		return errNoChild

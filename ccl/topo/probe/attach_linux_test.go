@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whether it is permitted depends on the machine; that a child and this process are judged alike does not.
+// Whether it is permitted depends on the machine; that a child and this process are judged alike
+// does not.
 func TestReadMemory(t *testing.T) {
 	child, self := readChild(), readSelf()
 	t.Logf("child: %v, self: %v", child, self)

@@ -15,8 +15,8 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 )
 
-// Machine reads processors, caches, NUMA nodes and page sizes from the /proc and /sys below root ("/" for the real ones). What
-// cannot be read stays empty.
+// Machine reads processors, caches, NUMA nodes and page sizes from the /proc and /sys below root
+// ("/" for the real ones). What cannot be read stays empty.
 func Machine(root string) *topo.Machine {
 	m := &topo.Machine{Processors: processorsOf(root)}
 	if quota, file := park.Quota(root); !math.IsInf(quota, 1) {
@@ -28,7 +28,8 @@ func Machine(root string) *topo.Machine {
 	return m
 }
 
-// processorsOf reads the processors of this process: from the kernel's status of it, so that a made-up tree can say it too.
+// processorsOf reads the processors of this process: from the kernel's status of it, so that a
+// made-up tree can say it too.
 func processorsOf(root string) []int {
 	for line := range bytes.Lines(read(root, "proc/self/status")) {
 		if list, ok := bytes.CutPrefix(line, []byte("Cpus_allowed_list:")); ok {
@@ -72,7 +73,8 @@ func nodes(root string) []topo.Node {
 	return all
 }
 
-// caches reads the caches of data of the processors; each is found at every processor that shares it, and listed once.
+// caches reads the caches of data of the processors; each is found at every processor that shares
+// it, and listed once.
 func caches(root string, processors []int) []topo.Cache {
 	var all []topo.Cache
 	seen := map[string]bool{}
@@ -96,8 +98,8 @@ func caches(root string, processors []int) []topo.Cache {
 	return all
 }
 
-// LastCache is the last cache of data before the memory, as the first processor that this process may use has it; zero if the system does
-// not say. It reads much less than Machine.
+// LastCache is the last cache of data before the memory, as the first processor that this process
+// may use has it; zero if the system does not say. It reads much less than Machine.
 func LastCache(root string) topo.Cache {
 	all := caches(root, processorsOf(root)[:1])
 	if len(all) == 0 {

@@ -27,7 +27,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestLibraryThatIsNotThere asks from many goroutines at once: while they change threads, each must still get its own reason.
+// TestLibraryThatIsNotThere asks from many goroutines at once: while they change threads, each must
+// still get its own reason.
 func TestLibraryThatIsNotThere(t *testing.T) {
 	const askers, times = 8, 50
 	findings := make(chan topo.Finding)

@@ -68,7 +68,8 @@ func nodeFinding(m *topo.Machine) topo.Finding {
 	return found
 }
 
-// pageFinding says which pages segments get: huge ones save address translations, a few percent on large messages.
+// pageFinding says which pages segments get: huge ones save address translations, a few percent on
+// large messages.
 func pageFinding(m *topo.Machine, h mem.HugePages) topo.Finding {
 	const setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 	p := m.Pages
