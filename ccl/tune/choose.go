@@ -2,24 +2,28 @@ package tune
 
 import "github.com/goccl/goccl/ccl/dtype"
 
-// The bounds of what is small: one exchange of everybody with everybody costs fewer steps than a ring, until the bytes
-// that a rank has to send, or to hold for one message, weigh more than the steps.
+// The bounds of what is small: one exchange of everybody with everybody costs fewer steps than a
+// ring, until the bytes that a rank has to send, or to hold for one message, weigh more than the
+// steps.
 const (
 	smallMessage = 32 << 10 // one message
 	smallTotal   = 96 << 10 // the messages that a rank sends to all others: three of the former
 )
 
-// fewRanks is up to how many ranks an all_to_all without rounds is better: no more of them can meet at one receiver.
+// fewRanks is up to how many ranks an all_to_all without rounds is better: no more of them can meet
+// at one receiver.
 const fewRanks = 8
 
-// Rules are what the choice depends on beside the call: the wishes of the user and what the group is like. All ranks have the same.
+// Rules are what the choice depends on beside the call: the wishes of the user and what the group
+// is like. All ranks have the same.
 type Rules struct {
 	// Override names the algorithm of a collective; it is taken as it is.
 	Override map[dtype.Collective]string
 	// Table comes before the table of the library; it may be nil.
 	Table *Table
-	// Determinism 3 or 4 leaves only algorithms that reduce in the order of the ranks (level 4 of package verify). They give the same bits
-	// at every size, so the choice among them may depend on the size.
+	// Determinism 3 or 4 leaves only algorithms that reduce in the order of the ranks (level 4 of
+	// package verify). They give the same bits at every size, so the choice among them may depend
+	// on the size.
 	Determinism int
 	// Oversubscribed says that ranks outnumber the cores that they share.
 	Oversubscribed bool
@@ -29,11 +33,13 @@ type Rules struct {
 	Windows bool
 }
 
-// Choose returns the name of the algorithm for a collective; algo.Find knows it. bytes is the size of a block where a rank
-// has one block on both sides (all_reduce, reduce, broadcast), and of all blocks together where it has one for each rank.
-// All ranks must call it with the same values. It allocates nothing.
+// Choose returns the name of the algorithm for a collective; algo.Find knows it. bytes is the size
+// of a block where a rank has one block on both sides (all_reduce, reduce, broadcast), and of all
+// blocks together where it has one for each rank. All ranks must call it with the same values. It
+// allocates nothing.
 //
-// An override is taken first, then the first row that fits of the table in rules and of the library's. For what no row is for:
+// An override is taken first, then the first row that fits of the table in rules and of the
+// library's. For what no row is for:
 //
 //	all_reduce                  direct while a message, of bytes, is small; else ring.
 //	all_gather, reduce_scatter  direct while a message, of bytes/ranks, is small; else ring.
@@ -43,10 +49,12 @@ type Rules struct {
 //	scatter, gather             linear
 //	barrier                     dissemination
 //
-// A message is small up to 32 KiB, where those that a rank sends come to no more than 96 KiB. Where Rules.Determinism asks for
-// it, all_reduce is direct or two_shot, reduce_scatter direct and reduce flat.
+// A message is small up to 32 KiB, where those that a rank sends come to no more than 96 KiB. Where
+// Rules.Determinism asks for it, all_reduce is direct or two_shot, reduce_scatter direct and reduce
+// flat.
 //
-// Ranks that read each other's windows have other choices, all of which satisfy every Rules.Determinism:
+// Ranks that read each other's windows have other choices, all of which satisfy every
+// Rules.Determinism:
 //
 //	all_reduce                            one_shot_window while the windows that a rank reads have up to 96 KiB, else two_shot_window
 //	all_gather, reduce_scatter, all_to_all  window
@@ -65,7 +73,8 @@ func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name st
 	return unmeasured(coll, ranks, bytes, &rules)
 }
 
-// Rows calls use with each row that a group of so many ranks may come to, in the order in which they are tried.
+// Rows calls use with each row that a group of so many ranks may come to, in the order in which
+// they are tried.
 func (r Rules) Rows(ranks int, use func(Row)) {
 	r.Table.of(ranks, &r, use)
 	defaultTable.of(ranks, &r, use)
@@ -113,7 +122,8 @@ func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) str
 	return ""
 }
 
-// overWindows is the algorithm for ranks that read each other's windows, "" where messages are better.
+// overWindows is the algorithm for ranks that read each other's windows, "" where messages are
+// better.
 func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
 	switch coll {
 	case dtype.AllReduce:

@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// ParseOverride reads a choice of algorithms like "all_reduce=ring,broadcast=binomial". Spaces and empty parts do not
-// matter; the empty text overrides nothing.
+// ParseOverride reads a choice of algorithms like "all_reduce=ring,broadcast=binomial". Spaces and
+// empty parts do not matter; the empty text overrides nothing.
 func ParseOverride(text string) (map[dtype.Collective]string, error) {
 	override := map[dtype.Collective]string{}
 	for part := range strings.SplitSeq(text, ",") {

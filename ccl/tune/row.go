@@ -39,7 +39,8 @@ func (c Condition) allows(has bool) bool { return c == Any || c == If(has) }
 // covers reports whether c allows all that other allows.
 func (c Condition) covers(other Condition) bool { return c == Any || c == other }
 
-// AnySize as Row.Bytes means that the size does not matter; Unbounded as Row.Last that there may be more ranks than any number.
+// AnySize as Row.Bytes means that the size does not matter; Unbounded as Row.Last that there may be
+// more ranks than any number.
 const (
 	AnySize   = math.MaxInt64
 	Unbounded = math.MaxInt32
@@ -80,7 +81,8 @@ func (r *Row) ranks() string {
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 
-// Sized reports whether the choice for a collective may depend on bytes: for the others all ranks say 0.
+// Sized reports whether the choice for a collective may depend on bytes: for the others all ranks
+// say 0.
 func Sized(coll dtype.Collective) bool {
 	switch coll {
 	case dtype.AllReduce, dtype.Reduce, dtype.ReduceScatter, dtype.Broadcast, dtype.AllGather:
@@ -89,7 +91,8 @@ func Sized(coll dtype.Collective) bool {
 	return false
 }
 
-// rankOrder is the level of determinism of algorithms that reduce in the order of the ranks (verify.RankOrder).
+// rankOrder is the level of determinism of algorithms that reduce in the order of the ranks
+// (verify.RankOrder).
 const rankOrder = 4
 
 // entry is a row as Choose reads it.

@@ -28,7 +28,8 @@ var defaultTable = func() *Table {
 // DefaultTable is the library's own.
 func DefaultTable() *Table { return defaultTable }
 
-// NewTable makes a table of rows. An error is a fault.Invalid that says which row cannot be, from 1.
+// NewTable makes a table of rows. An error is a fault.Invalid that says which row cannot be, from
+// 1.
 func NewTable(rows []Row) (*Table, error) {
 	var b strings.Builder
 	b.WriteString(Header + "\n")

@@ -162,7 +162,8 @@ func TestTableText(t *testing.T) {
 	}
 }
 
-// TestDefaultTable: the algorithms of the library's rows are there, and make a plan for every number of ranks that a row is for.
+// TestDefaultTable: the algorithms of the library's rows are there, and make a plan for every
+// number of ranks that a row is for.
 func TestDefaultTable(t *testing.T) {
 	rows := DefaultTable().Rows()
 	if len(rows) == 0 {
@@ -181,7 +182,8 @@ func TestDefaultTable(t *testing.T) {
 	}
 }
 
-// TestChoice asks for everything: there is an answer, always the same one, that the group can run, and it costs no memory.
+// TestChoice asks for everything: there is an answer, always the same one, that the group can run,
+// and it costs no memory.
 func TestChoice(t *testing.T) {
 	own := table(t, "all_reduce 2 any yes 1K two_shot_window", "reduce 3+ any any any chain", "broadcast 2+ yes any any flat")
 	for _, coll := range dtype.Collectives() {

@@ -55,7 +55,8 @@ func TestUnmeasured(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredExists asks for every collective at all sizes: algo knows the answer, and it goes from small to large once.
+// TestUnmeasuredExists asks for every collective at all sizes: algo knows the answer, and it goes
+// from small to large once.
 func TestUnmeasuredExists(t *testing.T) {
 	for _, coll := range dtype.Collectives() {
 		for _, ranks := range []int{1, 2, 3, 4, 5, 8, 9, 64, 4096} {
@@ -77,7 +78,8 @@ func TestUnmeasuredExists(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredWindows: ranks that have windows use them at every level, except for large broadcasts.
+// TestUnmeasuredWindows: ranks that have windows use them at every level, except for large
+// broadcasts.
 func TestUnmeasuredWindows(t *testing.T) {
 	for _, determinism := range []int{2, 3, 4} {
 		rules := Rules{Windows: true, Determinism: determinism}
