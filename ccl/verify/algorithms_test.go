@@ -44,7 +44,8 @@ func TestAllAlgorithms(t *testing.T) {
 	}
 }
 
-// TestManyRanks verifies a plan of more ranks than streams have tables for, and finds a message left over in it.
+// TestManyRanks verifies a plan of more ranks than streams have tables for, and finds a message
+// left over in it.
 func TestManyRanks(t *testing.T) {
 	a, err := algo.Find(dtype.Broadcast, "binomial")
 	if err != nil {

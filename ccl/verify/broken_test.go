@@ -153,7 +153,8 @@ func rejected(t *testing.T, p *plan.Plan, reason verify.Reason, inPlace bool, te
 	minimal(t, []*plan.Plan{p}, true, bad)
 }
 
-// minimal expects that the steps of a counterexample show the failure, and do not when any of them is missing.
+// minimal expects that the steps of a counterexample show the failure, and do not when any of them
+// is missing.
 func minimal(t *testing.T, plans []*plan.Plan, credits bool, bad *verify.Counterexample) {
 	t.Helper()
 	if bad.Reason == verify.Malformed {

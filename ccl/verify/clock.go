@@ -1,8 +1,9 @@
 package verify
 
-// clock is a vector clock: for each lane how far it is known to have come, as 2k+1 when its step k has started and 2k+2
-// when it has ended. The lanes are those of all ranks, or only those of the own rank: then messages carry nothing, and the
-// clock knows less than there is to know. The last element counts messages: the longest chain that leads here.
+// clock is a vector clock: for each lane how far it is known to have come, as 2k+1 when its step k
+// has started and 2k+2 when it has ended. The lanes are those of all ranks, or only those of the
+// own rank: then messages carry nothing, and the clock knows less than there is to know. The last
+// element counts messages: the longest chain that leads here.
 type clock []int32
 
 func started(step int) int32 { return int32(2*step + 1) }
@@ -24,7 +25,8 @@ func (c clock) join(d clock) {
 // rounds is the counter of messages.
 func (c clock) rounds() *int32 { return &c[len(c)-1] }
 
-// clocks lends clocks by number, which live as long as somebody has yet to join them. Number 0 is none.
+// clocks lends clocks by number, which live as long as somebody has yet to join them. Number 0 is
+// none.
 type clocks struct {
 	size  int
 	pages [][]int32

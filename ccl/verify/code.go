@@ -6,7 +6,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// action is a step in the form that is executed: small, since large groups have millions of them, and with loops unrolled.
+// action is a step in the form that is executed: small, since large groups have millions of them,
+// and with loops unrolled.
 type action struct {
 	kind            plan.Kind
 	msgFirst, final bool
@@ -43,8 +44,8 @@ type code struct {
 	begins [][]int32 // the same, as it is now
 }
 
-// newCode makes the code of a rank from its programs, whose loops are unrolled. The first action of a lane in a plan comes
-// after everything that the rank did before.
+// newCode makes the code of a rank from its programs, whose loops are unrolled. The first action of
+// a lane in a plan comes after everything that the rank did before.
 func newCode(rank int, progs []plan.Program) code {
 	var c code
 	lanes, refs, after := 0, 0, 0
@@ -165,8 +166,8 @@ func (c *code) step(lane, i int) plan.Step {
 	return s
 }
 
-// only is the code with the actions that keep[lane][i] names, and the dependences between them. Those of a plan still come after those of the
-// plans before it.
+// only is the code with the actions that keep[lane][i] names, and the dependences between them.
+// Those of a plan still come after those of the plans before it.
 func (c *code) only(keep [][]bool) code {
 	d := code{progs: c.progs, lent: c.lent, refs: c.refs, starts: c.starts, lanes: make([][]action, len(c.lanes)), origin: make([][]int32, len(c.lanes)),
 		begins: make([][]int32, len(c.lanes))}

@@ -71,8 +71,9 @@ type Counterexample struct {
 	At      []Where // the steps that are to blame, first the one to look at first
 	Text    string  // what happens
 	Remedy  string  // what to change, where that is known
-	// Steps show the failure by themselves. Where Minimal is set, it vanishes if any of them is taken away; else there was too much to
-	// search. It may take no step at all: nothing writes a chunk.
+	// Steps show the failure by themselves. Where Minimal is set, it vanishes if any of them is
+	// taken away; else there was too much to search. It may take no step at all: nothing writes a
+	// chunk.
 	Steps   []Line
 	Minimal bool
 	Stuck   []Where // where a step waits for ever: that step of each lane which does not end

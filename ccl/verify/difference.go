@@ -7,7 +7,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// refuseLevel is the error for results that do not have the level which a setting of GOCCL_DETERMINISM asks for.
+// refuseLevel is the error for results that do not have the level which a setting of
+// GOCCL_DETERMINISM asks for.
 func (x *execution) refuseLevel(level Level, determinism int) error {
 	bad := x.disordered()
 	if level == PerRank {

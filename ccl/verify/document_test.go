@@ -14,8 +14,9 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// TestPlansOfDocument reads and verifies the examples of PLAN.md: the plan, as text and as JSON, is one and right,
-// and what the writer makes; the steps that are no whole plan are read as part of one.
+// TestPlansOfDocument reads and verifies the examples of PLAN.md: the plan, as text and as JSON, is
+// one and right, and what the writer makes; the steps that are no whole plan are read as part of
+// one.
 func TestPlansOfDocument(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "plan", "PLAN.md"))
 	require.NoError(t, err)

@@ -2,7 +2,8 @@ package verify
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// Shows reports whether some steps of a plan, or of several in sequence, show the failure that a counterexample is about.
+// Shows reports whether some steps of a plan, or of several in sequence, show the failure that a
+// counterexample is about.
 func Shows(plans []*plan.Plan, credits bool, bad *Counterexample, steps []Line) bool {
 	j, err := newJob(plans, Options{})
 	if err != nil {
@@ -23,7 +24,8 @@ func Shows(plans []*plan.Plan, credits bool, bad *Counterexample, steps []Line) 
 	return d.shows(numbers)
 }
 
-// SequenceWithoutCredits is Sequence without the rule that a slot is entered only after all ranks have left it.
+// SequenceWithoutCredits is Sequence without the rule that a slot is entered only after all ranks
+// have left it.
 func SequenceWithoutCredits(plans []*plan.Plan) error {
 	return Sequence(withoutCredits(WithSlots(plans...)), Options{})
 }

@@ -100,7 +100,8 @@ func (x *execution) overwritten(l *lane, r ref, i int, by stamp) *Counterexample
 		x.name(l), chunk(l.rank, r, i), x.nameOf(by)), x.here(l), x.whereOf(by))
 }
 
-// mismatch is the counterexample of a message of another number of chunks, or of another plan of a sequence.
+// mismatch is the counterexample of a message of another number of chunks, or of another plan of a
+// sequence.
 func (x *execution) mismatch(from, to *lane, crossed bool) *Counterexample {
 	if crossed {
 		return x.crossed(from, from.pc, to)

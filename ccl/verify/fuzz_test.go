@@ -9,7 +9,8 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// FuzzPlan verifies arbitrary plans: nothing panics, and what is accepted is right when it is executed.
+// FuzzPlan verifies arbitrary plans: nothing panics, and what is accepted is right when it is
+// executed.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{byte(dtype.Barrier), 0, 2, 2, 0, 0, 0, 3, 1, 1, 3, 0, 0, 1, 0, 2, 1})
 	f.Add([]byte{byte(dtype.Broadcast), 1, 2, 3, 2, 0, 1})

@@ -36,8 +36,8 @@ func planFiles(t *testing.T, folder string) (names []string, plans map[string]*p
 	return names, plans
 }
 
-// TestVerdicts compares what is said of the plans in testdata with the golden file: those in right are accepted,
-// those in wrong and bits are refused with the reason.
+// TestVerdicts compares what is said of the plans in testdata with the golden file: those in right
+// are accepted, those in wrong and bits are refused with the reason.
 func TestVerdicts(t *testing.T) {
 	var got strings.Builder
 	for _, folder := range []string{"right", "bits", "wrong"} {
@@ -61,8 +61,8 @@ func TestVerdicts(t *testing.T) {
 	require.Equal(t, string(want), got.String(), "go test ./ccl/verify -rewrite writes it anew")
 }
 
-// TestRightPlansRun executes the right plans in thousands of schedules, and so those with results that depend on the
-// rank: as the interpreter's sums are of integers, these are right, too.
+// TestRightPlansRun executes the right plans in thousands of schedules, and so those with results
+// that depend on the rank: as the interpreter's sums are of integers, these are right, too.
 func TestRightPlansRun(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, folder := range []string{"right", "bits"} {
@@ -82,8 +82,8 @@ func TestWrongPlansGoWrong(t *testing.T) {
 	}
 }
 
-// TestMutantsOfRightPlans changes the right plans at random, twice: what is still accepted is right in hundreds of
-// schedules.
+// TestMutantsOfRightPlans changes the right plans at random, twice: what is still accepted is right
+// in hundreds of schedules.
 func TestMutantsOfRightPlans(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	names, plans := planFiles(t, "right")

@@ -43,7 +43,8 @@ func (o *inOrder) Make(i int, s plan.Spec) (*plan.Plan, error) {
 	return a.Make(s)
 }
 
-// runInproc runs plans for so many ranks, one after the other, in a group in this process. After an error it goes no further.
+// runInproc runs plans for so many ranks, one after the other, in a group in this process. After an
+// error it goes no further.
 func runInproc(plans []*plan.Plan, ranks int) error {
 	const slot = 4 << 10
 	bell := park.NewBell()

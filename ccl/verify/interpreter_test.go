@@ -14,10 +14,11 @@ const (
 	postScale = 5
 )
 
-// interpreter executes a plan on integers, element by element, in a random interleaving, with random lengths of
-// blocks and bounded room for messages, or none: then a send ends when its message was taken. One lane may be
-// starved: it moves only when no other can. As the executor does, it starts a send while the recv that writes its
-// source is running, and moves it along behind; all other dependences are on whole steps.
+// interpreter executes a plan on integers, element by element, in a random interleaving, with
+// random lengths of blocks and bounded room for messages, or none: then a send ends when its
+// message was taken. One lane may be starved: it moves only when no other can. As the executor
+// does, it starts a send while the recv that writes its source is running, and moves it along
+// behind; all other dependences are on whole steps.
 type interpreter struct {
 	plan    *plan.Plan
 	rng     *rand.Rand
@@ -64,7 +65,8 @@ type machine struct {
 	first, lastly int // moments of the first and the last action
 }
 
-// cursor is a lane: its step, whether it has begun (for messages: the length has passed), and the elements done.
+// cursor is a lane: its step, whether it has begun (for messages: the length has passed), and the
+// elements done.
 type cursor struct {
 	pc, done int
 	begun    bool

@@ -38,8 +38,8 @@ func shuffled(p *plan.Plan, rng *rand.Rand) *plan.Plan {
 	return p
 }
 
-// TestVerdictsOfShuffledLanes: whether a plan is right does not depend on the order of its lanes, of plans in
-// testdata, of one-sided ones, of mutants of both, and of messages at random.
+// TestVerdictsOfShuffledLanes: whether a plan is right does not depend on the order of its lanes,
+// of plans in testdata, of one-sided ones, of mutants of both, and of messages at random.
 func TestVerdictsOfShuffledLanes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	var all []*plan.Plan
@@ -78,8 +78,8 @@ func TestVerdictsOfShuffledLanes(t *testing.T) {
 	require.Less(t, right, len(all)-len(all)/10)
 }
 
-// TestRemedies takes after points away from plans that are right. What a counterexample says to add makes them right
-// again.
+// TestRemedies takes after points away from plans that are right. What a counterexample says to add
+// makes them right again.
 func TestRemedies(t *testing.T) {
 	cured := 0
 	for _, name := range []string{"ring", "direct", "recursive_doubling", "two_shot", "binary_tree"} {

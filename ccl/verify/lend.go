@@ -22,8 +22,8 @@ func (m *memory) lend(lent []plan.Ref) {
 	}
 }
 
-// lendChunk is the step of l writing chunk i of its Dst, in a window that may stand for other memory. Lent has seen to it that this
-// is the one copy that makes it so, or a put of another rank.
+// lendChunk is the step of l writing chunk i of its Dst, in a window that may stand for other
+// memory. Lent has seen to it that this is the one copy that makes it so, or a put of another rank.
 func (x *execution) lendChunk(l *lane, m *memory, a *action, i int) *Counterexample {
 	chunk := int(a.dst.at) + i
 	loan := &m.lent[chunk]

@@ -14,7 +14,8 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// Plans whose windows may stand for memory of the caller are proven so, and every chunk that a peer reads is then lent.
+// Plans whose windows may stand for memory of the caller are proven so, and every chunk that a peer
+// reads is then lent.
 func TestLentPlans(t *testing.T) {
 	lending := 0
 	for _, a := range algo.All() {
@@ -51,7 +52,8 @@ func TestLentPlans(t *testing.T) {
 	require.Equal(t, 5*4, lending, "all_gather, all_reduce, all_to_all, broadcast, reduce_scatter")
 }
 
-// A plan that is right with windows of its own may be wrong where they stand for memory of the caller.
+// A plan that is right with windows of its own may be wrong where they stand for memory of the
+// caller.
 func TestLendingIsRefused(t *testing.T) {
 	out, in := ref(plan.Out, 0), ref(plan.In, 0)
 	gather := func(before, after []plan.Step) *plan.Plan {

@@ -26,15 +26,15 @@ type memory struct {
 // stamp is a step of a lane, by its number; end is ended(step), 0 for the caller.
 type stamp struct{ lane, end int32 }
 
-// arrival says of the last write to a place in the window whether it is a put, and which waits of the owner make that
-// visible.
+// arrival says of the last write to a place in the window whether it is a put, and which waits of
+// the owner make that visible.
 type arrival struct {
 	put  bool
 	seen []stamp
 }
 
-// newMemory lays out a rank's buffers. Where inPlace is set and the rank has both, Out is in the memory of In, or In in
-// that of Out, as plan.InPlace says.
+// newMemory lays out a rank's buffers. Where inPlace is set and the rank has both, Out is in the
+// memory of In, or In in that of Out, as plan.InPlace says.
 func newMemory(p *plan.Plan, rank int, base int32, lanes int, prog *plan.Program, v *values, inPlace bool) *memory {
 	ins, outs := p.InChunks(rank), p.OutChunks(rank)
 	window := ins + outs + len(prog.Tmp)
@@ -87,9 +87,10 @@ func (m *memory) place(r ref, i int) int {
 // window is the index of a place in the window, negative for places elsewhere.
 func (m *memory) window(place int) int { return place - m.shared }
 
-// conflict looks for a step that used a place and is not known, by the clock of l, to have ended. A read conflicts
-// with the last write, a write also with the reads since. A put conflicts with everything that does not know of a
-// wait which makes it visible, but for later puts of the same rank.
+// conflict looks for a step that used a place and is not known, by the clock of l, to have ended. A
+// read conflicts with the last write, a write also with the reads since. A put conflicts with
+// everything that does not know of a wait which makes it visible, but for later puts of the same
+// rank.
 func (x *execution) conflict(l *lane, m *memory, place int, write, put bool) (stamp, bool) {
 	known := func(s stamp) bool {
 		return s.end == 0 || s.lane == l.id || s.end <= l.clock[s.lane-l.offset] || x.behind(l, m, place, s)
@@ -122,8 +123,8 @@ func (x *execution) conflict(l *lane, m *memory, place int, write, put bool) (st
 	return stamp{}, false
 }
 
-// see notes that a wait, the step of l, makes visible what was put at a place. Who knows of it knows of the waits
-// that it comes after.
+// see notes that a wait, the step of l, makes visible what was put at a place. Who knows of it
+// knows of the waits that it comes after.
 func (m *memory) see(l *lane, place int) {
 	at := &m.arrivals[m.window(place)]
 	for _, s := range at.seen {

@@ -6,8 +6,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// trail is the steps that the fragments of a message come through: its send and, where that passes on what a recv
-// receives, that recv and the trail of its message.
+// trail is the steps that the fragments of a message come through: its send and, where that passes
+// on what a recv receives, that recv and the trail of its message.
 type trail struct {
 	by   stamp
 	next *trail
@@ -47,7 +47,8 @@ func (x *execution) recv(l *lane, a *action) (over bool, bad *Counterexample) {
 	return x.meet(st, l)
 }
 
-// inOrder checks that the step of l comes after the last one at its end of a stream in every schedule.
+// inOrder checks that the step of l comes after the last one at its end of a stream in every
+// schedule.
 func (x *execution) inOrder(l *lane, last *stamp, what string) *Counterexample {
 	before := *last
 	*last = l.stamp()
@@ -134,8 +135,9 @@ func (x *execution) message(from, to *lane) *Counterexample {
 	return nil
 }
 
-// arrives is the first fragment of a message coming to its recv: what came before the send started also came before
-// the recv accesses memory. A send that passes on what a recv receives starts with the start of that.
+// arrives is the first fragment of a message coming to its recv: what came before the send started
+// also came before the recv accesses memory. A send that passes on what a recv receives starts with
+// the start of that.
 func (x *execution) arrives(from, to *lane) {
 	first := from.clock
 	if from.follows != nil {
@@ -148,8 +150,8 @@ func (x *execution) arrives(from, to *lane) {
 	}
 }
 
-// startEarly finds out what is known when a send sends its first fragment. It has followed the recv whose fragments
-// it passes on, if there is one, and all else that it comes after has ended.
+// startEarly finds out what is known when a send sends its first fragment. It has followed the recv
+// whose fragments it passes on, if there is one, and all else that it comes after has ended.
 func (x *execution) startEarly(l *lane, a *action) {
 	rk := &x.ranks[l.rank]
 	points := rk.code.after[a.after:a.afterEnd]
@@ -167,8 +169,8 @@ func (x *execution) startEarly(l *lane, a *action) {
 	l.early[l.id-l.offset] = started(l.pc)
 }
 
-// passOn notes that a send of l passes on what the step of a recv receives, fragment by fragment: it starts when that
-// has started.
+// passOn notes that a send of l passes on what the step of a recv receives, fragment by fragment:
+// it starts when that has started.
 func (x *execution) passOn(l *lane, p point) {
 	before := &x.ranks[l.rank].lanes[p.lane]
 	b := before.begun[p.step]
@@ -180,16 +182,16 @@ func (x *execution) passOn(l *lane, p point) {
 	}
 }
 
-// follows reports whether step a of a rank is a send that may start while the step of p, a recv of the same Ref, is
-// under way.
+// follows reports whether step a of a rank is a send that may start while the step of p, a recv of
+// the same Ref, is under way.
 func (c *code) follows(a *action, p point) bool {
 	w := &c.lanes[p.lane][p.step]
 	return a.kind == plan.Send && receives(w.kind) && w.op == a.op && c.refs[a.src] == w.dst
 }
 
-// behind reports whether the step of l is a recv that accesses a place only after the step of s has done so, though
-// that may not have ended: fragment by fragment, since its message has come through that step, which has the place in
-// the same chunk.
+// behind reports whether the step of l is a recv that accesses a place only after the step of s has
+// done so, though that may not have ended: fragment by fragment, since its message has come through
+// that step, which has the place in the same chunk.
 func (x *execution) behind(l *lane, m *memory, place int, s stamp) bool {
 	if !x.full || l.pc == len(l.code) || !receives(l.code[l.pc].kind) {
 		return false

@@ -12,7 +12,8 @@ type Line struct {
 	Text string
 }
 
-// reduction looks for few steps that show a failure by themselves: executed without all others, they still do.
+// reduction looks for few steps that show a failure by themselves: executed without all others,
+// they still do.
 type reduction struct {
 	x      *execution // that failed
 	bad    *Counterexample
@@ -165,7 +166,8 @@ func (d *reduction) same(c *Counterexample) bool {
 	return c.At[0] == d.bad.At[0]
 }
 
-// thin takes away steps, with the other sides of their messages or one by one, first many at once, until none can be spared.
+// thin takes away steps, with the other sides of their messages or one by one, first many at once,
+// until none can be spared.
 func (d *reduction) thin(steps []int, pairs bool) []int {
 	for size := max(len(steps)/2, 1); ; size = max(size/2, 1) {
 		spared := false

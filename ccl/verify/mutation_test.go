@@ -13,7 +13,8 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// concrete executes a plan in some interleavings and layouts, and returns the first thing that went wrong.
+// concrete executes a plan in some interleavings and layouts, and returns the first thing that went
+// wrong.
 func concrete(p *plan.Plan, rng *rand.Rand, times int) error {
 	for range times {
 		for _, inPlace := range []bool{false, true} {
@@ -47,7 +48,8 @@ func TestConcrete(t *testing.T) {
 	}
 }
 
-// TestConcretePipelines sees that sends move along with what they pass on, as After points on recvs allow.
+// TestConcretePipelines sees that sends move along with what they pass on, as After points on recvs
+// allow.
 func TestConcretePipelines(t *testing.T) {
 	for _, test := range []struct {
 		coll dtype.Collective
@@ -125,8 +127,9 @@ func mutants(t *testing.T, rng *rand.Rand, each int, sizes ...int) tally {
 	return all
 }
 
-// TestMutants changes sound plans at random. Those that are still accepted must still be right when they are executed, by the interpreter
-// and by package exec: what hangs, leaves messages over or changes the result is refused.
+// TestMutants changes sound plans at random. Those that are still accepted must still be right when
+// they are executed, by the interpreter and by package exec: what hangs, leaves messages over or
+// changes the result is refused.
 func TestMutants(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	all := mutants(t, rng, *mutantsEach, 2, 3, 4, 5)

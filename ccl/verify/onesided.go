@@ -41,7 +41,8 @@ func (x *execution) put(l *lane, a *action) *Counterexample {
 	return nil
 }
 
-// reaches checks a Ref in the window of another rank, remote, against that window and against the Ref on this side.
+// reaches checks a Ref in the window of another rank, remote, against that window and against the
+// Ref on this side.
 func (x *execution) reaches(l *lane, own, remote ref) (ok bool, bad *Counterexample) {
 	op := int(l.code[l.pc].op)
 	if remote.buf == plan.Win && int(remote.at)+int(remote.n) > len(x.codes[remote.rank].progs[op].Win) {
@@ -55,7 +56,8 @@ func (x *execution) reaches(l *lane, own, remote ref) (ok bool, bad *Counterexam
 	return true, nil
 }
 
-// signal executes the signalling part of a signal or a packet. What a packet put counts as done before its signal.
+// signal executes the signalling part of a signal or a packet. What a packet put counts as done
+// before its signal.
 func (x *execution) signal(l *lane, a *action) *Counterexample {
 	st := x.flags.of(int32(l.rank), a.peer, a.channel)
 	if bad := x.inOrder(l, &st.lastSend, "signals given"); bad != nil {

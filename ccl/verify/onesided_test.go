@@ -74,7 +74,8 @@ func packetReduce(ranks int) *plan.Plan {
 	return windowed(plan.Spec{Coll: dtype.AllReduce, Ranks: ranks}, progs...)
 }
 
-// getReduce has every rank copy its block into its window, and read all windows once all ranks have.
+// getReduce has every rank copy its block into its window, and read all windows once all ranks
+// have.
 func getReduce(ranks int) *plan.Plan {
 	var progs []plan.Program
 	for me := range ranks {

@@ -53,8 +53,8 @@ func (x *execution) result(op, r, i int) value {
 	return m.vals[m.place(ref{rank: int32(r), at: int32(i), n: 1, buf: plan.Out}, 0)]
 }
 
-// untouched reports whether a chunk of Out that is also a chunk of In, in a reducing collective, is as the caller left it.
-// Moving collectives may leave it so, where it is right.
+// untouched reports whether a chunk of Out that is also a chunk of In, in a reducing collective, is
+// as the caller left it. Moving collectives may leave it so, where it is right.
 func (x *execution) untouched(op, r, i int) bool {
 	return x.plans[op].Spec.Coll.Reduces() && x.values[op].node(x.result(op, r, i)).kind == raw
 }

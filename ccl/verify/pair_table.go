@@ -2,8 +2,8 @@ package verify
 
 import "math/bits"
 
-// pairTable maps pairs of numbers to positive numbers: a hash table with linear probing. It is a large part of what verifying costs, and a
-// map takes twice as long.
+// pairTable maps pairs of numbers to positive numbers: a hash table with linear probing. It is a
+// large part of what verifying costs, and a map takes twice as long.
 type pairTable struct {
 	entries []pair // a power of two, at most half of them used; v is 0 where unused
 	count   int
@@ -13,7 +13,8 @@ type pair struct{ a, b, v int32 }
 
 const fewPairs = 64 // to begin with
 
-// at is the index of the entry of a pair, or of the unused one where it would be. There are entries.
+// at is the index of the entry of a pair, or of the unused one where it would be. There are
+// entries.
 func (p *pairTable) at(a, b int32) int {
 	hash := (uint64(uint32(a))<<32 | uint64(uint32(b))) * 0x9e3779b97f4a7c15 // 2⁶⁴ over the golden ratio
 	mask := len(p.entries) - 1

@@ -13,9 +13,9 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// relay makes a plan of an all_reduce beside messages at random, which ranks pass on from and to chunks of Tmp in
-// several lanes. The steps are listed in an order in which they could run; of the after points that this order takes
-// within a rank some are missing.
+// relay makes a plan of an all_reduce beside messages at random, which ranks pass on from and to
+// chunks of Tmp in several lanes. The steps are listed in an order in which they could run; of the
+// after points that this order takes within a rank some are missing.
 func relay(rng *rand.Rand) *plan.Plan {
 	const chunks = 3
 	ranks, lanes := 2+rng.IntN(2), 2+rng.IntN(3)
@@ -43,7 +43,8 @@ func relay(rng *rand.Rand) *plan.Plan {
 		own = plan.Ref{Buf: plan.Tmp, At: rng.IntN(chunks - 1), N: 1 + rng.IntN(2)}
 		return rng.IntN(ranks), rng.IntN(lanes), own
 	}
-	// add puts a step behind those of a lane, and after those of other lanes that use the same memory.
+	// add puts a step behind those of a lane, and after those of other lanes that use the same
+	// memory.
 	add := func(r, lane int, s plan.Step) {
 		for other := range lanes {
 			for i := len(progs[r].Lanes[other]) - 1; i >= 0 && other != lane; i-- {
@@ -79,7 +80,8 @@ func relay(rng *rand.Rand) *plan.Plan {
 	return p
 }
 
-// conflict reports whether two steps of a rank use the same chunk of Tmp, and one of them writes it.
+// conflict reports whether two steps of a rank use the same chunk of Tmp, and one of them writes
+// it.
 func conflict(a, b *plan.Step) bool {
 	overlap := func(r, s plan.Ref) bool {
 		return r.N > 0 && s.N > 0 && r.Buf == s.Buf && r.At < s.At+s.N && s.At < r.At+r.N
@@ -92,8 +94,8 @@ func conflict(a, b *plan.Step) bool {
 	return slices.ContainsFunc(a.Src, func(r plan.Ref) bool { return overlap(r, b.Dst) })
 }
 
-// TestRelays executes those of many random plans that are accepted: whatever the schedule, all memory is the same in
-// the end.
+// TestRelays executes those of many random plans that are accepted: whatever the schedule, all
+// memory is the same in the end.
 func TestRelays(t *testing.T) {
 	accepted, refused := 0, map[verify.Reason]int{}
 	for seed := range uint64(*mutantsEach) * 50 {

@@ -15,10 +15,11 @@ type edge struct {
 // mostEdges is how many after points a remedy tries to add, one after the other.
 const mostEdges = 6
 
-// remedy looks for after points that cure a failure of two steps which nothing orders, and names them. It tries those
-// there may be: each of the two steps after the other, where one rank has both; or a step that reads what was put
-// after a wait that makes it visible. Where that makes the plan right, or nothing but another such failure is left,
-// which has a remedy too, it is one. After many of them only the first is named.
+// remedy looks for after points that cure a failure of two steps which nothing orders, and names
+// them. It tries those there may be: each of the two steps after the other, where one rank has
+// both; or a step that reads what was put after a wait that makes it visible. Where that makes the
+// plan right, or nothing but another such failure is left, which has a remedy too, it is one. After
+// many of them only the first is named.
 func (x *execution) remedy(bad *Counterexample) {
 	if x.steps() > reduceSteps {
 		return
@@ -38,7 +39,8 @@ func (x *execution) remedy(bad *Counterexample) {
 	}
 }
 
-// order is up to most edges that cure a failure and those that are found then, nil if there are none.
+// order is up to most edges that cure a failure and those that are found then, nil if there are
+// none.
 func (j *job) order(bad *Counterexample, most int, inPlace bool) []edge {
 	var next job
 	var left *Counterexample
@@ -89,7 +91,8 @@ func (x *execution) steps() int {
 	return n
 }
 
-// edges is the after points that may order the step of l and that of s: none between steps of one lane or of two ranks.
+// edges is the after points that may order the step of l and that of s: none between steps of one
+// lane or of two ranks.
 func (x *execution) edges(l *lane, s stamp) []edge {
 	if !l.sameRank(s.lane) || s.lane == l.id {
 		return nil
@@ -99,7 +102,8 @@ func (x *execution) edges(l *lane, s stamp) []edge {
 	return []edge{{l.rank, there, here}, {l.rank, here, there}}
 }
 
-// sameSteps reports whether two counterexamples are about the same two steps, of which either may have been seen first.
+// sameSteps reports whether two counterexamples are about the same two steps, of which either may
+// have been seen first.
 func sameSteps(a, b *Counterexample) bool {
 	return a.At[0] == b.At[0] && a.At[1] == b.At[1] || a.At[0] == b.At[1] && a.At[1] == b.At[0]
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// costs is what the comments in package algo claim: rounds, and the most chunks that a rank sends, reduces and keeps in Tmp.
+// costs is what the comments in package algo claim: rounds, and the most chunks that a rank sends,
+// reduces and keeps in Tmp.
 var costs = map[string]func(n, root int) (rounds, sent, reduced, tmp int){
 	"broadcast/binomial":    func(n, root int) (int, int, int, int) { return logarithm(n), logarithm(n), 0, 0 },
 	"scatter/linear":        func(n, root int) (int, int, int, int) { return n - 1, n - 1, 0, 0 },

@@ -240,7 +240,8 @@ func (x *execution) act(l *lane, a *action) (over bool, bad *Counterexample) {
 	return true, bad
 }
 
-// waitsFor returns the lane that has yet to execute a step that the next step of l comes After, nil if none has.
+// waitsFor returns the lane that has yet to execute a step that the next step of l comes After, nil
+// if none has.
 func (x *execution) waitsFor(l *lane) *lane {
 	a, rk := &l.code[l.pc], &x.ranks[l.rank]
 	for _, p := range rk.code.after[a.after:a.afterEnd] {
@@ -300,9 +301,9 @@ func (x *execution) extent(op int, r ref, i int) plan.Extent {
 	return x.plans[op].Extent(int(r.rank), &x.codes[r.rank].progs[op], r.buf, int(r.at)+i)
 }
 
-// local executes a step that reads, perhaps in windows of others, and writes to its own rank's memory. Chunk i of a source
-// is the memory of chunk i of Dst or of none, in place too: Refs of one step are congruent, and In and Out in the same memory
-// have each length in the same place.
+// local executes a step that reads, perhaps in windows of others, and writes to its own rank's
+// memory. Chunk i of a source is the memory of chunk i of Dst or of none, in place too: Refs of one
+// step are congruent, and In and Out in the same memory have each length in the same place.
 func (x *execution) local(l *lane, a *action) *Counterexample {
 	rk, op := &x.ranks[l.rank], int(a.op)
 	m, refs := rk.mem[op], rk.code.refs[a.src:a.srcEnd]

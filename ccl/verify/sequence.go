@@ -13,24 +13,25 @@ import (
 // MaxSequence is the most plans in a sequence.
 const MaxSequence = 64
 
-// Operation is one of a sequence: a plan, and how many slots there are for its windows, plan.WindowSlots or
-// plan.WindowNotices; 0 if no peer reads them, so that each operation has its own.
+// Operation is one of a sequence: a plan, and how many slots there are for its windows,
+// plan.WindowSlots or plan.WindowNotices; 0 if no peer reads them, so that each operation has its
+// own.
 type Operation struct {
 	Plan  *plan.Plan
 	Slots int
-	// Turns is how many operations over windows may be under way: a rank enters when all have left that many before. 0
-	// stands for Slots.
+	// Turns is how many operations over windows may be under way: a rank enters when all have left
+	// that many before. 0 stands for Slots.
 	Turns int
-	// Ends says what stands around the steps of a rank's program; nil for: it enters with its first access to a window,
-	// leaves after its last step, and has then ended.
+	// Ends says what stands around the steps of a rank's program; nil for: it enters with its first
+	// access to a window, leaves after its last step, and has then ended.
 	Ends func(rank int) Ends
 	// Records is how many records there are for signals, which operations over windows use in turn;
 	// 0 if this one's signals are in none.
 	Records int
 }
 
-// Ends is where a rank's program enters its slot, where it leaves it, and when it has ended. Lanes that are not named
-// have all their steps before entering, and none before leaving.
+// Ends is where a rank's program enters its slot, where it leaves it, and when it has ended. Lanes
+// that are not named have all their steps before entering, and none before leaving.
 type Ends struct {
 	Enter []int // by lane, the first step behind that
 	Leave []int // by lane, how many steps come before that
@@ -43,11 +44,12 @@ func Repeat(p *plan.Plan, slots, times int) []Operation {
 	return slices.Repeat([]Operation{{Plan: p, Slots: slots}}, times)
 }
 
-// Sequence proves that operations of the same ranks may follow each other in one group: each rank begins with the
-// next one when it has ended its part of the last one, so that several are in flight. They share channels and flags,
-// and windows in slots that they use in turn; package plan states the rule ("Operations in sequence"). Each plan is
-// right by itself, too, if Sequence returns nil. Chunks of windows stand for memory of the caller where a plan says so
-// and its Ends are known.
+// Sequence proves that operations of the same ranks may follow each other in one group: each rank
+// begins with the next one when it has ended its part of the last one, so that several are in
+// flight. They share channels and flags, and windows in slots that they use in turn; package plan
+// states the rule ("Operations in sequence"). Each plan is right by itself, too, if Sequence
+// returns nil. Chunks of windows stand for memory of the caller where a plan says so and its Ends
+// are known.
 func Sequence(ops []Operation, opts Options) error {
 	if len(ops) == 0 || len(ops) > MaxSequence {
 		return fault.New(fault.Invalid, "a sequence of %d plans; want 1 to %d", len(ops), MaxSequence)
@@ -88,8 +90,8 @@ func Sequence(ops []Operation, opts Options) error {
 // lends reports whether chunks of the operation's windows may stand for memory of the caller.
 func (o *Operation) lends() bool { return o.Ends != nil && o.Plan.Alias&plan.Lend != 0 }
 
-// turn is which slot an operation of a sequence uses: that of all with as many slots whose turn is a multiple of
-// these away.
+// turn is which slot an operation of a sequence uses: that of all with as many slots whose turn is
+// a multiple of these away.
 type turn struct {
 	slots   int
 	at      int    // how many operations with windows come before
@@ -99,8 +101,8 @@ type turn struct {
 	ends    []Ends // by rank, or nil
 }
 
-// takeTurns gives slots to the operations that use windows, and says of each step on which side of entering and leaving
-// it is.
+// takeTurns gives slots to the operations that use windows, and says of each step on which side of
+// entering and leaving it is.
 func (j *job) takeTurns(ops []Operation) {
 	j.turns = make([]turn, len(ops))
 	var with []int // operations with windows
@@ -149,14 +151,15 @@ func (j *job) shareRecord(k, op int) bool {
 	return k != op && a.records > 0 && a.records == b.records && (a.at-b.at)%a.records == 0
 }
 
-// credit counts the ranks that have left a plan of a sequence, and those that have ended it; clock is what is known once all have left,
-// and all their ends what is known once all have ended.
+// credit counts the ranks that have left a plan of a sequence, and those that have ended it; clock
+// is what is known once all have left, and all their ends what is known once all have ended.
 type credit struct {
 	ranks, ended int
 	clock, ends  clock
 }
 
-// past reports whether l knows that all ranks have ended a plan. Then it need not look for what they did in it.
+// past reports whether l knows that all ranks have ended a plan. Then it need not look for what
+// they did in it.
 func (x *execution) past(l *lane, op int) bool {
 	if l.past[op] || x.credits[op].ended < len(x.ranks) {
 		return l.past[op]
@@ -170,8 +173,8 @@ func (x *execution) past(l *lane, op int) bool {
 	return true
 }
 
-// frees is the plan that all ranks must have left before a step runs, since it uses the slot that was used there; -1 for
-// none.
+// frees is the plan that all ranks must have left before a step runs, since it uses the slot that
+// was used there; -1 for none.
 func (x *execution) frees(a *action) int {
 	if !a.enters || x.turns == nil {
 		return -1
@@ -179,7 +182,8 @@ func (x *execution) frees(a *action) int {
 	return x.turns[a.op].frees
 }
 
-// entered reports whether the step of a rank may run, as far as its slot is concerned, and the plans before.
+// entered reports whether the step of a rank may run, as far as its slot is concerned, and the
+// plans before.
 func (x *execution) entered(rk *rank, a *action) bool {
 	before := x.frees(a)
 	return (x.credits == nil || rk.op == int(a.op)) && (before < 0 || x.credits[before].ranks == len(x.ranks))
@@ -212,7 +216,8 @@ func (x *execution) pass(l *lane, a *action) {
 	x.leave(rk)
 }
 
-// leave notes that a rank has left the slot of the plan it is in, and moves it on to the next plan that it has steps of.
+// leave notes that a rank has left the slot of the plan it is in, and moves it on to the next plan
+// that it has steps of.
 func (x *execution) leave(rk *rank) {
 	for rk.op < len(x.plans) {
 		op := rk.op
@@ -304,8 +309,9 @@ func (x *execution) laggard(l *lane) *lane {
 	return nil
 }
 
-// touch notes that the step of l accesses a window, and checks that this is ordered with all accesses of other plans to
-// the same slot: what lies where differs between plans, and nothing stays in it.
+// touch notes that the step of l accesses a window, and checks that this is ordered with all
+// accesses of other plans to the same slot: what lies where differs between plans, and nothing
+// stays in it.
 func (x *execution) touch(l *lane, m *memory, r ref, i int) *Counterexample {
 	op := int(l.code[l.pc].op)
 	for k := range x.plans {
@@ -325,8 +331,8 @@ func (x *execution) touch(l *lane, m *memory, r ref, i int) *Counterexample {
 	return nil
 }
 
-// touchRecord notes that the step of l, a signal or a wait, accesses the record of a rank, and checks that this is ordered
-// with all accesses of other plans to the same record.
+// touchRecord notes that the step of l, a signal or a wait, accesses the record of a rank, and
+// checks that this is ordered with all accesses of other plans to the same record.
 func (x *execution) touchRecord(l *lane, a *action, rank int) *Counterexample {
 	op := int(a.op)
 	if x.turns == nil || x.turns[op].records == 0 {

@@ -17,7 +17,8 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// TestBrokenSequences has plans that are wrong one after the other: the counterexamples are as small as those of single plans.
+// TestBrokenSequences has plans that are wrong one after the other: the counterexamples are as
+// small as those of single plans.
 func TestBrokenSequences(t *testing.T) {
 	dissemination, err := algo.Find(dtype.Barrier, "dissemination")
 	if err != nil {
@@ -80,7 +81,8 @@ func TestBrokenSequences(t *testing.T) {
 // put3 is a put into chunk 2 of the window of a rank of packetReduce(3).
 func put3(to int) plan.Step { return put(ref(plan.Win, 2), ref(plan.In, 0), to) }
 
-// TestBrokenWindows has single plans whose failure takes more than one step, or more than one kind of step, to show.
+// TestBrokenWindows has single plans whose failure takes more than one step, or more than one kind
+// of step, to show.
 func TestBrokenWindows(t *testing.T) {
 	in, win := ref(plan.In, 0), ref(plan.Win, 0)
 	table := []struct {
@@ -122,8 +124,9 @@ func TestBrokenWindows(t *testing.T) {
 	}
 }
 
-// beside is a broadcast to rank 1 by packet, and a put into its window that nobody reads, followed by a signal of another lane: after the put
-// if ordered, else beside it. What is given comes before the put, in its lane.
+// beside is a broadcast to rank 1 by packet, and a put into its window that nobody reads, followed
+// by a signal of another lane: after the put if ordered, else beside it. What is given comes before
+// the put, in its lane.
 func beside(ordered bool, first ...plan.Step) *plan.Plan {
 	in, out := ref(plan.In, 0), ref(plan.Out, 0)
 	last := plan.Step{Kind: plan.Signal, Peer: 1, Chan: 1}
@@ -144,8 +147,8 @@ func beside(ordered bool, first ...plan.Step) *plan.Plan {
 		plan.Program{Win: []plan.Extent{{}, {}}, Lanes: [][]plan.Step{waits}})
 }
 
-// TestRandomSequences executes plans that are right by themselves in random sequences, each operation in slots or
-// notices: all are right, as the package comment argues.
+// TestRandomSequences executes plans that are right by themselves in random sequences, each
+// operation in slots or notices: all are right, as the package comment argues.
 func TestRandomSequences(t *testing.T) {
 	rng := rand.New(rand.NewPCG(17, 18))
 	byRanks := map[int][]*plan.Plan{}

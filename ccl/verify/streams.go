@@ -3,14 +3,16 @@ package verify
 // streamKey names the messages, or the signals, that match first in, first out.
 type streamKey struct{ from, to, channel int32 }
 
-// stream holds who is at its ends: the lane that waits there now, and the last step that used it. Signals queue up.
+// stream holds who is at its ends: the lane that waits there now, and the last step that used it.
+// Signals queue up.
 type stream struct {
 	sender, receiver   *lane
 	lastSend, lastRecv stamp
 	signals            []signal
 }
 
-// tabled is up to how many ranks streams are found in tables, a row for each sender; in larger groups these would be too large.
+// tabled is up to how many ranks streams are found in tables, a row for each sender; in larger
+// groups these would be too large.
 const tabled = 1024
 
 // streams finds streams by their ends, and makes those that are asked for.

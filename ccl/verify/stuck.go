@@ -7,8 +7,9 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// stuck explains why nothing moves although lanes are left. Each of them waits for a step of another lane: one that it comes
-// After, or the other side of its message or signal. Following this leads to one without another side, or in a circle.
+// stuck explains why nothing moves although lanes are left. Each of them waits for a step of
+// another lane: one that it comes After, or the other side of its message or signal. Following this
+// leads to one without another side, or in a circle.
 func (x *execution) stuck() *Counterexample {
 	var first *Counterexample
 	for r := range x.ranks {
@@ -75,7 +76,8 @@ func (x *execution) follow(l *lane) *Counterexample {
 	return x.counterexample(x.op(path[0]), Deadlock, b.String(), at...)
 }
 
-// blocker is the lane that a lane which is left waits for, and the step of it; nil if there is none.
+// blocker is the lane that a lane which is left waits for, and the step of it; nil if there is
+// none.
 func (x *execution) blocker(l *lane) (*lane, int) {
 	if l.running {
 		return x.partner(l)
@@ -92,7 +94,8 @@ func (x *execution) blocker(l *lane) (*lane, int) {
 	return l, l.pc
 }
 
-// partner finds the lane that holds the other side of the message or signal that l waits with, nil if there is none.
+// partner finds the lane that holds the other side of the message or signal that l waits with, nil
+// if there is none.
 func (x *execution) partner(l *lane) (*lane, int) {
 	a := &l.code[l.pc]
 	lanes := x.ranks[a.peer].lanes

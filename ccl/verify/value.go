@@ -42,7 +42,8 @@ type flaw struct {
 	at     spot
 }
 
-// values is the trees of one plan. Large groups have millions of them, so they are kept in pages, which do not move.
+// values is the trees of one plan. Large groups have millions of them, so they are kept in pages,
+// which do not move.
 type values struct {
 	ranks  int
 	words  int // of a set of ranks

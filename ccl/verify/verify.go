@@ -11,8 +11,8 @@ import (
 
 // Options limits a verification.
 type Options struct {
-	// Work bounds time and memory: the most elementary actions to spend. Plans that would need more are refused with
-	// fault.NotSupported. 0 means DefaultWork.
+	// Work bounds time and memory: the most elementary actions to spend. Plans that would need more
+	// are refused with fault.NotSupported. 0 means DefaultWork.
 	Work int64
 	// Brief leaves out the reduction of a counterexample to the steps that show it.
 	Brief bool
@@ -28,7 +28,8 @@ const (
 	clockWork = 16   // an element of a clock that is kept
 )
 
-// Report is what a verification found out about a sound plan. Amounts of data are in chunks: Split of them are a block.
+// Report is what a verification found out about a sound plan. Amounts of data are in chunks: Split
+// of them are a block.
 type Report struct {
 	Split       int
 	Steps       int // of all ranks
@@ -50,7 +51,8 @@ type Load struct {
 	Win      int // chunks of the window
 }
 
-// Level says how far the bits of a result depend on circumstances. Each level includes those before it.
+// Level says how far the bits of a result depend on circumstances. Each level includes those before
+// it.
 type Level uint8
 
 const (
@@ -62,8 +64,9 @@ const (
 
 func (l Level) String() string { return fmt.Sprintf("level %d", uint8(l)) }
 
-// Plan proves that a plan is right, for all ranks, element counts and interleavings, with In and Out apart and in every way
-// of sharing memory that the plan allows. Otherwise the error is a fault.Invalid caused by a *Counterexample.
+// Plan proves that a plan is right, for all ranks, element counts and interleavings, with In and
+// Out apart and in every way of sharing memory that the plan allows. Otherwise the error is a
+// fault.Invalid caused by a *Counterexample.
 func Plan(p *plan.Plan, opts Options) (*Report, error) { return prove(p, opts, int(PerRank)) }
 
 // prove is Plan for a setting of GOCCL_DETERMINISM.
@@ -205,8 +208,8 @@ func tooLarge(p *plan.Plan, limit int64) error {
 
 // verify executes a job in one layout of memory and fills in the report.
 //
-// Clocks about all ranks cost much in large groups. So the first run knows only what orders steps within a rank. It may find a
-// race that is none, but overlooks none; then a second run finds out.
+// Clocks about all ranks cost much in large groups. So the first run knows only what orders steps
+// within a rank. It may find a race that is none, but overlooks none; then a second run finds out.
 func (j *job) verify(inPlace bool, report *Report) error {
 	x, bad := j.run(inPlace, j.full, report)
 	if bad != nil && !j.full && (bad.Reason == Race || bad.Reason == Unordered) {
