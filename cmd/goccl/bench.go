@@ -132,8 +132,8 @@ func runBench(spec benchSpec, asJSON bool, out io.Writer) error {
 	return printer.end()
 }
 
-// measureRanks starts the ranks, passes their addresses around, and hands on what rank 0 reports. prefix(rank) is put before
-// the command of a rank, if there is any.
+// measureRanks starts the ranks, passes their addresses around, and hands on what rank 0 reports.
+// prefix(rank) is put before the command of a rank, if there is any.
 func measureRanks[Row benchRow | tuneCell](spec benchSpec, prefix func(rank int) []string, report func(Row)) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -11,11 +11,12 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// The check of a benchmark: ranks give small whole numbers of which the results are known. They are such that every partial result is exact
-// in the type, however short that is, so that neither the order in which an algorithm combines them nor the number of its
-// roundings matters.
+// The check of a benchmark: ranks give small whole numbers of which the results are known. They are
+// such that every partial result is exact in the type, however short that is, so that neither the
+// order in which an algorithm combines them nor the number of its roundings matters.
 
-// largestGiven is the largest number that ranks give, and where nothing speaks against it they give 1 to that.
+// largestGiven is the largest number that ranks give, and where nothing speaks against it they give
+// 1 to that.
 const largestGiven = 4
 
 // check runs the call once on known values and counts the wrong elements over all ranks.
@@ -80,7 +81,8 @@ func oneOf(at, ranks, most int) int {
 	return 0
 }
 
-// exactTo is the number up to which all whole numbers are of the type. Sums of integers wrap and are always right.
+// exactTo is the number up to which all whole numbers are of the type. Sums of integers wrap and
+// are always right.
 func exactTo(t dtype.Type) int {
 	real, _ := dtype.Real(t)
 	if f, ok := floats[real]; ok {
@@ -161,7 +163,8 @@ func (s *benchSpec) pattern(at func(place int) int) []byte {
 	return all
 }
 
-// means are the averages of a period: the sum, which is exact, by the number of ranks, rounded once.
+// means are the averages of a period: the sum, which is exact, by the number of ranks, rounded
+// once.
 func (s *benchSpec) means(i int) []byte {
 	var all []byte
 	for place := range s.period() {
@@ -209,7 +212,8 @@ var floats = map[dtype.Type]shortFloat{
 	dtype.F64: {11, 52}, dtype.F32: {8, 23}, dtype.F16: {5, 10}, dtype.BF16: {8, 7}, dtype.F8E4M3: {4, 3}, dtype.F8E5M2: {5, 2},
 }
 
-// encode appends an element: of a float v rounded to nearest even, which must be 0 or a normal number; of a complex number v in both parts.
+// encode appends an element: of a float v rounded to nearest even, which must be 0 or a normal
+// number; of a complex number v in both parts.
 func encode(to []byte, t dtype.Type, v float64) []byte {
 	real, parts := dtype.Real(t)
 	bits := uint64(int64(v))

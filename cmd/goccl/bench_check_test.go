@@ -35,8 +35,8 @@ func TestElementsOfAPattern(t *testing.T) {
 	}
 }
 
-// Whatever ranks are combined first, the result is exact: all numbers are positive, and all of them together come to no more than the
-// type holds, at every place.
+// Whatever ranks are combined first, the result is exact: all numbers are positive, and all of them
+// together come to no more than the type holds, at every place.
 func TestWhatRanksGiveIsExact(t *testing.T) {
 	for _, ty := range dtype.Types() {
 		for _, op := range dtype.Ops() {

@@ -16,7 +16,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// benchRank is one rank: it prints its address, reads all of them, measures; rank 0 prints the rows.
+// benchRank is one rank: it prints its address, reads all of them, measures; rank 0 prints the
+// rows.
 func benchRank(args []string) error {
 	var spec benchSpec
 	if len(args) != 1 {
@@ -58,7 +59,8 @@ func benchRank(args []string) error {
 	}
 }
 
-// joinRanks makes one group for each of the options: it prints its addresses, reads those of all ranks, and joins.
+// joinRanks makes one group for each of the options: it prints its addresses, reads those of all
+// ranks, and joins.
 func joinRanks(node *ccl.Node, spec *benchSpec, each ...ccl.Options) ([]*ccl.Communicator, error) {
 	endpoints, mine := make([]*ccl.Endpoint, len(each)), make([]json.RawMessage, len(each))
 	for i, opts := range each {
@@ -103,13 +105,15 @@ func joinRanks(node *ccl.Node, spec *benchSpec, each ...ccl.Options) ([]*ccl.Com
 	return comms, nil
 }
 
-// endWithParent ends this process once the one that started it is gone, in whatever way: the pipe from there is open as long.
+// endWithParent ends this process once the one that started it is gone, in whatever way: the pipe
+// from there is open as long.
 func endWithParent(pipe io.Reader) {
 	io.Copy(io.Discard, pipe)
 	os.Exit(1)
 }
 
-// measure times one size. A block of calls takes as long as its slowest rank; the median of all blocks counts.
+// measure times one size. A block of calls takes as long as its slowest rank; the median of all
+// blocks counts.
 func measure(comm *ccl.Communicator, spec *benchSpec, size int64) (*benchRow, error) {
 	b, err := newBenchBuffers(comm, spec, size)
 	if err != nil {
@@ -170,7 +174,8 @@ func measure(comm *ccl.Communicator, spec *benchSpec, size int64) (*benchRow, er
 		AlgBW: bw, BusBW: bw * busFactor(spec.Coll, spec.Ranks), Wrong: wrong, Blocks: blocks}, nil
 }
 
-// busFactor is nccl-tests' ratio of bus bandwidth to algorithm bandwidth: what the busiest link carries for each byte of the vector.
+// busFactor is nccl-tests' ratio of bus bandwidth to algorithm bandwidth: what the busiest link
+// carries for each byte of the vector.
 func busFactor(coll dtype.Collective, ranks int) float64 {
 	n := float64(ranks)
 	switch coll {

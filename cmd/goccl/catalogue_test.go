@@ -28,7 +28,8 @@ import (
 
 const docs = "../../docs"
 
-// largestDrawing is how many bytes a drawing of the catalogue has at most; there are fewer ranks on it otherwise.
+// largestDrawing is how many bytes a drawing of the catalogue has at most; there are fewer ranks on
+// it otherwise.
 const largestDrawing = 40 << 10
 
 // golden compares a generated file with what is there, or writes it.
@@ -62,8 +63,8 @@ func (c comment) fact(name string) string {
 	return ""
 }
 
-// comments reads the doc comments of package algo: of each function that a line of the registry names, by COLLECTIVE/ALGORITHM; designs has
-// that name for each function.
+// comments reads the doc comments of package algo: of each function that a line of the registry
+// names, by COLLECTIVE/ALGORITHM; designs has that name for each function.
 func comments(t *testing.T) (found map[string]comment, designs map[string]string) {
 	t.Helper()
 	functions := map[string]comment{}

@@ -13,10 +13,12 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// group is what formulas are about: n ranks, on b hosts, rows or lines of a; a is n and b is 1 where n is prime.
+// group is what formulas are about: n ranks, on b hosts, rows or lines of a; a is n and b is 1
+// where n is prime.
 type group struct{ n, a, b int }
 
-// figure is a number that a doc comment of package algo claims, and how it says it. Amounts of data are in blocks.
+// figure is a number that a doc comment of package algo claims, and how it says it. Amounts of data
+// are in blocks.
 type figure struct {
 	text   string // in the comment
 	of     func(g group) *big.Rat
@@ -54,7 +56,8 @@ func primes(n int, of func(f int) int) int {
 	return sum
 }
 
-// folded is log₂ n in each of so many passes, and some more where n is no power of two and ranks have to be folded.
+// folded is log₂ n in each of so many passes, and some more where n is no power of two and ranks
+// have to be folded.
 func folded(passes, more int) func(g group) int {
 	return func(g group) int {
 		if powerOfTwo(g) {
@@ -104,8 +107,8 @@ var (
 	inRankOrder = whole("2n-3", func(g group) int { return 2*g.n - 3 })
 )
 
-// claims is the steps, and the bytes of the rank that sends most, of each algorithm, with root 0. The steps of plans with windows are
-// the rounds of their drawings.
+// claims is the steps, and the bytes of the rank that sends most, of each algorithm, with root 0.
+// The steps of plans with windows are the rounds of their drawings.
 var claims = map[string]struct{ steps, bytes figure }{
 	"broadcast/binomial": {log, whole("m·⌈log₂ n⌉", ceilLog)},
 	"broadcast/flat":     {oneEach, allOthers},
@@ -220,8 +223,8 @@ func (f figure) check(t *testing.T, g group, counted *big.Rat, what, name string
 	}
 }
 
-// The steps and bytes that doc comments, and so docs/catalogue.md, claim are those that package verify counts; a plan that needs Tmp or a
-// window says how much.
+// The steps and bytes that doc comments, and so docs/catalogue.md, claim are those that package
+// verify counts; a plan that needs Tmp or a window says how much.
 func TestClaims(t *testing.T) {
 	known, _ := comments(t)
 	for _, a := range algo.All() {

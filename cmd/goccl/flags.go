@@ -12,7 +12,8 @@ import (
 	"github.com/goccl/goccl/ccl/topo/network"
 )
 
-// flagErrors notes that the flag package prints an error. It is printed once, when main ends, and not among the results.
+// flagErrors notes that the flag package prints an error. It is printed once, when main ends, and
+// not among the results.
 type flagErrors struct{ seen bool }
 
 func (e *flagErrors) Write(text []byte) (int, error) {
@@ -73,7 +74,8 @@ func dashes(name string) string {
 
 var oneDash = regexp.MustCompile(`(: |for flag )-(\w[-\w]+)`)
 
-// wrongFlag is the flag package's error about a flag of a verb, with two dashes and with what helps.
+// wrongFlag is the flag package's error about a flag of a verb, with two dashes and with what
+// helps.
 func wrongFlag(err error, verb string) error {
 	return misuse{errors.New(oneDash.ReplaceAllString(err.Error(), "$1--$2") + "; see goccl help " + verb)}
 }

@@ -75,7 +75,8 @@ func TestLevelsPage(t *testing.T) {
 	require.Contains(t, string(page), "\n"+rows.String()+"\n")
 }
 
-// Every link from a page of the repository to another, or to a heading, leads there; docs/README.md lists all pages of docs.
+// Every link from a page of the repository to another, or to a heading, leads there; docs/README.md
+// lists all pages of docs.
 func TestLinks(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"../../*.md", docs + "/*.md", "../../ccl/*/*.md", "../../*/README.md"} {

@@ -52,12 +52,14 @@ func exit(err error) {
 	os.Exit(1)
 }
 
-// message is what an error says, without the name of the library, and without the class that nearly all errors here have.
+// message is what an error says, without the name of the library, and without the class that nearly
+// all errors here have.
 func message(err error) string {
 	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "goccl: "), fault.Invalid.Error()+": ")
 }
 
-// misuse is a command line that is not understood: a verb or flag that is not there, too many arguments or too few.
+// misuse is a command line that is not understood: a verb or flag that is not there, too many
+// arguments or too few.
 type misuse struct{ error }
 
 func dispatch(args []string, out io.Writer) error {
@@ -102,7 +104,8 @@ func runVerb(what string, verbs []verb, args []string, out io.Writer) error {
 	return misuse{fmt.Errorf("unknown %s %q; there are %s%s", what, args[0], strings.Join(names, ", "), humanize.DidYouMean(args[0], names))}
 }
 
-// console is where verbs print. The verb that had a wrong flag is noted here: the flag package returns no type of its own for that.
+// console is where verbs print. The verb that had a wrong flag is noted here: the flag package
+// returns no type of its own for that.
 type console struct {
 	io.Writer
 	wrongFlagOf string

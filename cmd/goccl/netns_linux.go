@@ -8,10 +8,11 @@ import (
 	"syscall"
 )
 
-// A shaped network is a switch with a port for each rank, and each port is held to a rate in both directions. It is made of network
-// namespaces by a process that is alone in namespaces itself: its own network is the switch, the names that it gives are seen by nobody
-// else, and when it ends, in whatever way, the kernel ends the ranks and removes the network. Nothing is left to clean up, and runs at
-// the same time cannot meet.
+// A shaped network is a switch with a port for each rank, and each port is held to a rate in both
+// directions. It is made of network namespaces by a process that is alone in namespaces itself: its
+// own network is the switch, the names that it gives are seen by nobody else, and when it ends, in
+// whatever way, the kernel ends the ranks and removes the network. Nothing is left to clean up, and
+// runs at the same time cannot meet.
 
 const (
 	rankInterface = "eth0" // of a rank, in its namespace
@@ -24,7 +25,8 @@ func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// ownNetwork is for the process that makes a network. Who is not root becomes so within a user namespace.
+// ownNetwork is for the process that makes a network. Who is not root becomes so within a user
+// namespace.
 func ownNetwork() (*syscall.SysProcAttr, error) {
 	for _, tool := range []string{"ip", "tc"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -52,10 +54,12 @@ func makeNetwork(ranks int, rate string) error {
 	if err := syscall.Mount("tmpfs", names, "tmpfs", 0, ""); err != nil {
 		return fmt.Errorf("--rate: mount a tmpfs at %s: %w: %s", names, err, namespaceHint)
 	}
-	// The bucket holds two of the largest packets. With less they are cut up and get lost, with more the head of every message is free.
-	// A deep queue holds up what the other direction waits for, acknowledgements and credit; in a short one TCP loses little.
+	// The bucket holds two of the largest packets. With less they are cut up and get lost, with
+	// more the head of every message is free. A deep queue holds up what the other direction waits
+	// for, acknowledgements and credit; in a short one TCP loses little.
 	shape := " root tbf rate " + rate + " burst 128kb latency 10ms"
-	// All know each other for good: what ranks learn of their neighbours goes into one table of the whole machine, too small for 64 ranks.
+	// All know each other for good: what ranks learn of their neighbours goes into one table of the
+	// whole machine, too small for 64 ranks.
 	var neighbours strings.Builder
 	for rank := range ranks {
 		fmt.Fprintf(&neighbours, "neigh add %s lladdr %s dev %s nud permanent\n", ipOf(rank), macOf(rank), rankInterface)

@@ -228,7 +228,8 @@ func gridText(levels []int, spec plan.Spec) string {
 	return text
 }
 
-// noSuchPlan is the error for an argument that names no plan: stat is why it is no file, nil for a folder, and wrong why it is no collective.
+// noSuchPlan is the error for an argument that names no plan: stat is why it is no file, nil for a
+// folder, and wrong why it is no collective.
 func noSuchPlan(argument string, stat, wrong error) error {
 	switch {
 	case stat == nil:
@@ -241,8 +242,8 @@ func noSuchPlan(argument string, stat, wrong error) error {
 	return fmt.Errorf("there is no file %s, and it is no plan of the catalogue: %w", argument, wrong)
 }
 
-// looksLikeFile reports whether an argument that names nothing was meant as a file: it has a path or an extension, and does not begin
-// like a collective.
+// looksLikeFile reports whether an argument that names nothing was meant as a file: it has a path
+// or an extension, and does not begin like a collective.
 func looksLikeFile(argument string) bool {
 	first, _, path := strings.Cut(argument, "/")
 	return (path || strings.Contains(argument, ".")) && humanize.Nearest(first, collectiveNames()) == ""

@@ -110,7 +110,8 @@ func TestWrongPlanFiles(t *testing.T) {
 	require.ErrorContains(t, err, "cannot read the plan")
 }
 
-// A plan from a file that is wrong is drawn, to be looked at, and drawing and exit status say that it is wrong; it is neither shown nor exported.
+// A plan from a file that is wrong is drawn, to be looked at, and drawing and exit status say that
+// it is wrong; it is neither shown nor exported.
 func TestWrongPlansAreDrawn(t *testing.T) {
 	text, err := run(t, "plan", "export", "all_reduce/ring", "--ranks", "3")
 	require.NoError(t, err)
@@ -197,7 +198,8 @@ func TestOwnPlansPage(t *testing.T) {
 	require.Equal(t, 4, commands)
 }
 
-// Plans that are too large are shown rank by rank, unverified, and not exported to what no reader takes.
+// Plans that are too large are shown rank by rank, unverified, and not exported to what no reader
+// takes.
 func TestLargePlans(t *testing.T) {
 	out, err := run(t, "plan", "show", "all_reduce/ring", "--ranks", "65536", "--rank", "65535")
 	require.NoError(t, err)

@@ -108,7 +108,8 @@ func simVerb(args []string, out io.Writer) error {
 	if *trace != "" && (len(plans) != 1 || len(bytes) != 1) {
 		return errors.New("--trace needs one algorithm (--algo NAME) and one size")
 	}
-	// Programs come and go; with few of them alive, collecting garbage often is half of the time of a large simulation.
+	// Programs come and go; with few of them alive, collecting garbage often is half of the time of
+	// a large simulation.
 	defer debug.SetGCPercent(debug.SetGCPercent(simGCPercent))
 	simulator, err := sim.New(topology)
 	if err != nil {
@@ -307,8 +308,8 @@ type sizeRange struct {
 	algorithms []string
 }
 
-// winners are the ranges of the sizes that rows have, from the smallest. Of algorithms that are equally fast at one size those are kept that win at
-// more of the sizes next to it.
+// winners are the ranges of the sizes that rows have, from the smallest. Of algorithms that are
+// equally fast at one size those are kept that win at more of the sizes next to it.
 func winners(rows []simRow) []sizeRange {
 	fastest := map[int64][]string{}
 	for _, row := range rows {

@@ -59,7 +59,8 @@ func TestSimWinners(t *testing.T) {
 	require.NotEmpty(t, simRows(t, "--coll barrier --ranks 6 --size 0"))
 }
 
-// On 8 ranks recursive doubling costs 3(α+βm), the ring 14(α+βm/8): they cross at m = 8.8α/β, here 220,000 bytes.
+// On 8 ranks recursive doubling costs 3(α+βm), the ring 14(α+βm/8): they cross at m = 8.8α/β, here
+// 220,000 bytes.
 func TestSimCrossover(t *testing.T) {
 	const args = "--topo uniform:8,alpha=1us,bw=25GB --algo ring,recursive_doubling --size "
 	for size, want := range map[string]string{"219968": "recursive_doubling", "220032": "ring"} {
@@ -90,8 +91,8 @@ func TestWinners(t *testing.T) {
 	require.Equal(t, []sizeRange{{1, 4, []string{"b"}}, {8, 9, []string{"c"}}, {10, 10, []string{"a"}}}, winners(rows))
 }
 
-// The trace is what the Trace Event Format asks for: complete events with times and durations in microseconds, no two at a time on a thread, and
-// a name for each process and thread.
+// The trace is what the Trace Event Format asks for: complete events with times and durations in
+// microseconds, no two at a time on a thread, and a name for each process and thread.
 func TestSimTrace(t *testing.T) {
 	out, err := run(t, strings.Fields("sim --ranks 4 --algo ring --size 4K --trace -")...)
 	require.NoError(t, err)
@@ -161,7 +162,8 @@ func TestSimPlanFile(t *testing.T) {
 	require.ErrorContains(t, err, path+": plan:1:1: this is no plan")
 }
 
-// A plan from a file says itself for which collective, ranks, root and shape it is; flags may say the same, and nothing else.
+// A plan from a file says itself for which collective, ranks, root and shape it is; flags may say
+// the same, and nothing else.
 func TestSimPlanFileSaysWhatItIsFor(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, args string) string {

@@ -128,7 +128,8 @@ func (s *benchSpec) largest() int64 {
 	return size
 }
 
-// fitApart measures in a process of its own, so that an interrupt ends that one with all of its ranks, and takes the network with it.
+// fitApart measures in a process of its own, so that an interrupt ends that one with all of its
+// ranks, and takes the network with it.
 func fitApart(job fitJob) (*fitResult, error) {
 	self, err := os.Executable()
 	if err != nil {

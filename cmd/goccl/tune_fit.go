@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/ccl/kernel"
 )
 
-// fitted is what a network costs: a message of m bytes takes Alpha + Beta·m seconds, reducing m bytes takes Gamma·m. The
-// ranges are of what single blocks of calls say.
+// fitted is what a network costs: a message of m bytes takes Alpha + Beta·m seconds, reducing m
+// bytes takes Gamma·m. The ranges are of what single blocks of calls say.
 type fitted struct {
 	Alpha      float64 `json:"alpha_s"`
 	Beta       float64 `json:"beta_s_per_byte"`
@@ -74,8 +74,8 @@ func (c *fitted) print(out io.Writer) {
 		1e-9/c.Beta, c.Gamma*1e9)
 }
 
-// fitNetwork measures a ping-pong: of small messages, and of the sizes that all-reduces are compared at. Only its two ranks run, others
-// would take their processors.
+// fitNetwork measures a ping-pong: of small messages, and of the sizes that all-reduces are
+// compared at. Only its two ranks run, others would take their processors.
 func fitNetwork(spec benchSpec, prefix func(int) []string) (fitted, error) {
 	spec.Ranks, spec.EachBlock = 2, true
 	var rows []benchRow
@@ -93,7 +93,8 @@ func fitNetwork(spec benchSpec, prefix func(int) []string) (fitted, error) {
 	return costs, err
 }
 
-// fitRows fits the medians, and the blocks one by one: the first of each size, the second of each, and so on.
+// fitRows fits the medians, and the blocks one by one: the first of each size, the second of each,
+// and so on.
 func fitRows(rows []benchRow) (costs fitted, err error) {
 	sizes, times := make([]float64, len(rows)), make([]float64, len(rows))
 	blocks := len(rows[0].Blocks)
@@ -123,8 +124,9 @@ func fitRows(rows []benchRow) (costs fitted, err error) {
 // smallest is up to what size a message tells of α and not of β.
 const smallest = 1 << 10
 
-// fitLine finds α as the mean time of small messages, and then the β that makes α + β·m closest to the times of the large ones, by the
-// least squares of relative errors. One line through all sizes would be wrong: what is between fits into buffers, and is faster.
+// fitLine finds α as the mean time of small messages, and then the β that makes α + β·m closest to
+// the times of the large ones, by the least squares of relative errors. One line through all sizes
+// would be wrong: what is between fits into buffers, and is faster.
 func fitLine(sizes, times []float64) (alpha, beta float64, err error) {
 	var small, large, top, bottom float64
 	for i, x := range sizes {
@@ -154,8 +156,8 @@ func fitLine(sizes, times []float64) (alpha, beta float64, err error) {
 	return alpha, top / bottom, nil
 }
 
-// measureGamma is the time to add one byte of float32 to another, with both in the second-level cache as fragments are: the
-// shortest of many, and the range of the shortest of ten each.
+// measureGamma is the time to add one byte of float32 to another, with both in the second-level
+// cache as fragments are: the shortest of many, and the range of the shortest of ten each.
 func measureGamma() (gamma float64, all spread) {
 	const bytes = 128 << 10
 	mem := make([]float32, 2*bytes/4)

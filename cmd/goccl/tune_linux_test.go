@@ -121,7 +121,8 @@ func machine(t *testing.T) string {
 	return all.String()
 }
 
-// nothingLeft is asked after a run has ended. A process that lost its parent may take a moment to go.
+// nothingLeft is asked after a run has ended. A process that lost its parent may take a moment to
+// go.
 func (c *tuner) nothingLeft(t *testing.T, before string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(c.processes()) == 0 }, hang, 5*time.Millisecond, "processes are left: %v", c.processes())
@@ -152,8 +153,8 @@ func checkFit(t *testing.T, text string, sizes ...int64) fitted {
 	return costs
 }
 
-// longRun measures for much longer than the tests that interrupt it take; long is how its ranks are told from those of the short
-// measurement before.
+// longRun measures for much longer than the tests that interrupt it take; long is how its ranks are
+// told from those of the short measurement before.
 var longRun = strings.Fields("--min 16M --max 256M --repeat 5")
 
 const (

@@ -17,7 +17,8 @@ type tuneCell struct {
 	Wrong []int64     `json:"wrong"`   // elements
 }
 
-// Candidates are given up when the fastest is far ahead: at once, or after two blocks. It saves time with calls that are longer than a block.
+// Candidates are given up when the fastest is far ahead: at once, or after two blocks. It saves
+// time with calls that are longer than a block.
 const (
 	hopeless = 4.0
 	behind   = 1.5
@@ -29,7 +30,8 @@ const (
 	leastBlocks = 3
 )
 
-// tuneRank is one rank that compares algorithms: it has one group for each, which take turns on the same buffers.
+// tuneRank is one rank that compares algorithms: it has one group for each, which take turns on the
+// same buffers.
 func tuneRank(node *ccl.Node, spec *benchSpec, opts ccl.Options) error {
 	each := []ccl.Options{opts} // the first is for what the measuring itself needs
 	for _, name := range spec.Candidates {
@@ -76,8 +78,8 @@ func (s *benchSpec) sizes() (all []int64) {
 	return all
 }
 
-// compare measures all groups on one size. A block of calls takes as long as its slowest rank, which all ranks are told, so all
-// decide alike whom to give up.
+// compare measures all groups on one size. A block of calls takes as long as its slowest rank,
+// which all ranks are told, so all decide alike whom to give up.
 func compare(control *ccl.Communicator, groups []*ccl.Communicator, spec *benchSpec, size int64) (*tuneCell, error) {
 	b, err := newBenchBuffers(control, spec, size)
 	if err != nil {
@@ -141,7 +143,8 @@ func compare(control *ccl.Communicator, groups []*ccl.Communicator, spec *benchS
 	return cell, nil
 }
 
-// without leaves those of list that take less than a block, or no more than so many times as long as the fastest of all.
+// without leaves those of list that take less than a block, or no more than so many times as long
+// as the fastest of all.
 func without(list []int, once []float64, times float64, block time.Duration) []int {
 	limit := max(slices.Min(once)*times, block.Seconds())
 	return slices.DeleteFunc(list, func(i int) bool { return once[i] > limit })

@@ -12,12 +12,14 @@ import (
 	"github.com/goccl/goccl/ccl/tune"
 )
 
-// To replace what would be chosen without the measurement, an algorithm must be faster by margin, in the median of the ratios of blocks that were
-// measured one after the other, in every run, and by more than the noise: in three of four such ratios. So rows do not flap from one
-// measurement to the next, and it does no harm that the whole machine is slower for a while.
+// To replace what would be chosen without the measurement, an algorithm must be faster by margin,
+// in the median of the ratios of blocks that were measured one after the other, in every run, and
+// by more than the noise: in three of four such ratios. So rows do not flap from one measurement to
+// the next, and it does no harm that the whole machine is slower for a while.
 const margin = 1.05
 
-// What wins for beyondBytes is taken to win for all that is larger: by then only how often memory is read and written counts.
+// What wins for beyondBytes is taken to win for all that is larger: by then only how often memory
+// is read and written counts.
 const beyondBytes = 4 << 20
 
 // candidate is an algorithm that may be measured.
@@ -27,7 +29,8 @@ type candidate struct {
 	ordered bool // it reduces in the order of the ranks, or nothing
 }
 
-// candidates are the algorithms of a collective that run on a group of so many ranks of one host, with the links that groups have.
+// candidates are the algorithms of a collective that run on a group of so many ranks of one host,
+// with the links that groups have.
 func candidates(coll dtype.Collective, ranks int, shared bool, channels int) (all []candidate) {
 	for _, a := range algo.For(coll) {
 		p, err := a.Make(plan.Spec{Coll: coll, Ranks: ranks})
@@ -52,7 +55,8 @@ func (t timing) median() float64 {
 	return all[len(all)/2]
 }
 
-// ratios is how much longer t took than other, for each pair of blocks that were measured one after the other, from the least.
+// ratios is how much longer t took than other, for each pair of blocks that were measured one after
+// the other, from the least.
 func (t timing) ratios(other timing) (all []float64) {
 	for run := range t {
 		for block := range min(len(t[run]), len(other[run])) {
@@ -90,7 +94,8 @@ type measured struct {
 	times      [][]timing // size × candidate
 }
 
-// add takes the cells of one more run. Small sizes that come to the same, since every rank has an element, count once.
+// add takes the cells of one more run. Small sizes that come to the same, since every rank has an
+// element, count once.
 func (m *measured) add(run []tuneCell) error {
 	first, s := len(m.sizes) == 0, 0
 	for k, cell := range run {
@@ -122,7 +127,8 @@ func (m *measured) add(run []tuneCell) error {
 // kind is a sort of groups that a size has a winner for.
 type kind struct{ noWindows, ordered bool }
 
-// kinds are groups with all that the host offers, and what is left without windows or in the order of ranks.
+// kinds are groups with all that the host offers, and what is left without windows or in the order
+// of ranks.
 var kinds = [...]kind{{}, {noWindows: true}, {ordered: true}, {true, true}}
 
 func (k kind) runs(c candidate) bool {
@@ -162,7 +168,8 @@ func (m *measured) pick() []picks {
 	return all
 }
 
-// incumbent is what the library chooses without the measurement for a size and one of kinds; -1 if that was not measured.
+// incumbent is what the library chooses without the measurement for a size and one of kinds; -1 if
+// that was not measured.
 func (m *measured) incumbent(s, k int) int {
 	rules, size := m.rules, m.sizes[s]
 	rules.Windows = rules.Windows && !kinds[k].noWindows
@@ -176,7 +183,8 @@ func (m *measured) incumbent(s, k int) int {
 	return slices.IndexFunc(m.candidates, func(c candidate) bool { return c.name == name })
 }
 
-// winner is the fastest for a size, unless incumbent is hardly slower. Of several that are equal, it is what has won the size before.
+// winner is the fastest for a size, unless incumbent is hardly slower. Of several that are equal,
+// it is what has won the size before.
 func (m *measured) winner(s int, allowed []int, incumbent, before int) int {
 	best := -1
 	times := m.times[s]
@@ -196,7 +204,8 @@ func (m *measured) winner(s int, allowed []int, incumbent, before int) int {
 	return best
 }
 
-// overall is the one that is fastest over all sizes, in the geometric mean, unless incumbent is hardly slower.
+// overall is the one that is fastest over all sizes, in the geometric mean, unless incumbent is
+// hardly slower.
 func (m *measured) overall(allowed []int, incumbent int) int {
 	best := -1
 	for _, i := range allowed {
@@ -271,7 +280,8 @@ func (m *measured) bands(firstRanks int) (all []band) {
 	return all
 }
 
-// between is the geometric mean of two sizes, rounded down to a multiple of 1 MiB, 1 KiB or 4 bytes.
+// between is the geometric mean of two sizes, rounded down to a multiple of 1 MiB, 1 KiB or 4
+// bytes.
 func between(a, b int64) int64 {
 	mean := max(a, int64(math.Sqrt(float64(a)*float64(b))))
 	unit := int64(4)
@@ -283,8 +293,8 @@ func between(a, b int64) int64 {
 	return max(a, mean/unit*unit)
 }
 
-// firstRanks is where the range of ranks that a measurement stands for begins: behind the next smaller number that was measured, or behind
-// the next smaller power of two.
+// firstRanks is where the range of ranks that a measurement stands for begins: behind the next
+// smaller number that was measured, or behind the next smaller power of two.
 func firstRanks(ranks int, all []int) int {
 	first := 1
 	for first*2 < ranks {

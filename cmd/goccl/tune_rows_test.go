@@ -59,7 +59,8 @@ func rows(t *testing.T, m *measured) (lines []string) {
 
 func TestTableRows(t *testing.T) {
 	const M = 1 << 20
-	// What would be chosen without a measurement and without windows: direct, then ring. Nothing here depends on the library's own rows: they are for other ranks.
+	// What would be chosen without a measurement and without windows: direct, then ring. Nothing
+	// here depends on the library's own rows: they are for other ranks.
 	names := []string{"direct", "ring", "rabenseifner", "two_shot"}
 	m := fake(t, dtype.AllReduce, 64, names, []int64{1 << 10, 64 << 10, M, 16 * M},
 		[]float64{10, 20, 9.8, 30},   // faster by 2 %
@@ -84,7 +85,8 @@ func TestTableRows(t *testing.T) {
 		[]float64{90, 30, 40, 10}, []float64{90, 30, 40, 10})
 	require.Equal(t, []string{"any two_shot_window", "any ring", "any two_shot"}, rows(t, m))
 
-	// A winner in the order of ranks is for groups too that keep to it, though it hardly beats what they had.
+	// A winner in the order of ranks is for groups too that keep to it, though it hardly beats what
+	// they had.
 	m = fake(t, dtype.Reduce, 64, []string{"binomial", "flat", "chain"}, []int64{16 * M, 64 * M}, []float64{90, 31, 30}, []float64{90, 31, 30})
 	require.Equal(t, []string{"any chain"}, rows(t, m))
 

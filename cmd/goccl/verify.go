@@ -108,8 +108,8 @@ func verifyVerb(args []string, out io.Writer) error {
 	return nil
 }
 
-// verifyOwn verifies the plan of a file for groups with a setting of GOCCL_DETERMINISM, or with that of the
-// environment where it is -1.
+// verifyOwn verifies the plan of a file for groups with a setting of GOCCL_DETERMINISM, or with
+// that of the environment where it is -1.
 func verifyOwn(path string, determinism int, out io.Writer) error {
 	switch determinism {
 	case -1:
@@ -230,8 +230,8 @@ func (w wantedCases) list() ([]verifyCase, []verifyRow, error) {
 	return cases, rows, nil
 }
 
-// specs is what to verify of an algorithm for n ranks: every root up to 16 ranks, then the first, the second and the last; every
-// grid for algorithms that know one.
+// specs is what to verify of an algorithm for n ranks: every root up to 16 ranks, then the first,
+// the second and the last; every grid for algorithms that know one.
 func (w wantedCases) specs(a algo.Algorithm, n int) []plan.Spec {
 	shapes := w.shapes(a, n)
 	roots := []int{0}
@@ -253,8 +253,8 @@ func (w wantedCases) specs(a algo.Algorithm, n int) []plan.Spec {
 	return specs
 }
 
-// triples is the grids that every algorithm made of three others is verified on: small ones, since there are hundreds of these, with a large
-// level inside, in the middle and outside.
+// triples is the grids that every algorithm made of three others is verified on: small ones, since
+// there are hundreds of these, with a large level inside, in the middle and outside.
 func (w wantedCases) triples() []plan.Shape {
 	all := []plan.Shape{{2, 2, 2}, {3, 2, 2}, {2, 3, 2}, {2, 2, 3}}
 	return slices.DeleteFunc(all, func(s plan.Shape) bool {
@@ -282,10 +282,11 @@ func (w wantedCases) shapes(a algo.Algorithm, n int) []plan.Shape {
 	return slices.DeleteFunc(shapes, func(s plan.Shape) bool { return s != w.shape })
 }
 
-// verifyCases verifies all cases, some at a time, and fills in the rows. The error is that of the first case, in their order,
-// that was found wrong before the others stopped.
+// verifyCases verifies all cases, some at a time, and fills in the rows. The error is that of the
+// first case, in their order, that was found wrong before the others stopped.
 func verifyCases(cases []verifyCase, rows []verifyRow, jobs int) error {
-	// Each case leaves much garbage and little else, so collecting it later saves a third of the time.
+	// Each case leaves much garbage and little else, so collecting it later saves a third of the
+	// time.
 	defer debug.SetGCPercent(debug.SetGCPercent(verifyGCPercent))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(verifyMemory))
 	var next atomic.Int64

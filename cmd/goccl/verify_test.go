@@ -16,7 +16,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// TestVerifyTriples verifies all algorithms made of three others that there are, and counts them in the table.
+// TestVerifyTriples verifies all algorithms made of three others that there are, and counts them in
+// the table.
 func TestVerifyTriples(t *testing.T) {
 	cases, algorithms := 0, 0
 	out, err := run(t, "verify", "--all", "--ranks", "8", "--algo", "hierarchical")
@@ -46,15 +47,16 @@ func TestVerifyTriples(t *testing.T) {
 	require.ErrorContains(t, err, "no algorithm fits")
 }
 
-// TestVerifyTriplesOfAnyCollective keeps the table in step with the catalogue: what has pairs has triples.
+// TestVerifyTriplesOfAnyCollective keeps the table in step with the catalogue: what has pairs has
+// triples.
 func TestVerifyTriplesOfAnyCollective(t *testing.T) {
 	for _, c := range dtype.Collectives() {
 		require.Equal(t, len(algo.Variants(c, 2)) > 0, len(algo.Variants(c, 3)) > 0, c)
 	}
 }
 
-// TestVerifyAsGroupsDo refuses what groups refuse: plans whose ranks end with different bits, and what has less than
-// the level asked for.
+// TestVerifyAsGroupsDo refuses what groups refuse: plans whose ranks end with different bits, and
+// what has less than the level asked for.
 func TestVerifyAsGroupsDo(t *testing.T) {
 	t.Setenv("GOCCL_DETERMINISM", "")
 	plans := filepath.Join("..", "..", "ccl", "verify", "testdata")
