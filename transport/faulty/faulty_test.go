@@ -42,7 +42,8 @@ func TestConformanceOfMemory(t *testing.T) {
 	}, transporttest.Options{})
 }
 
-// TestConformanceDisturbed has faults on every link that are none by the contract: late is not wrong, and little space is not wrong either.
+// TestConformanceDisturbed has faults on every link that are none by the contract: late is not
+// wrong, and little space is not wrong either.
 func TestConformanceDisturbed(t *testing.T) {
 	pairs := map[string]func(t *testing.T, n *Network) transporttest.Pair{
 		"tcp": func(t *testing.T, n *Network) transporttest.Pair {

@@ -83,8 +83,8 @@ func (l *link) Err() error {
 	if err == nil || l.ended.Load() {
 		return err
 	}
-	// The end of the link does not overtake fragments that are on their way. Once it is known, nothing is late any more:
-	// what has arrived can be read.
+	// The end of the link does not overtake fragments that are on their way. Once it is known,
+	// nothing is late any more: what has arrived can be read.
 	for i := range l.channels {
 		if c := &l.channels[i]; c.slow && c.late() {
 			return nil
@@ -105,7 +105,8 @@ func (l *link) Close() error {
 	return l.inner.Close()
 }
 
-// channel holds back, changes and counts what arrives. It is mean with space for what is sent, until the link is cut.
+// channel holds back, changes and counts what arrives. It is mean with space for what is sent,
+// until the link is cut.
 type channel struct {
 	link   *link
 	inner  transport.Channel

@@ -13,7 +13,8 @@ import (
 // Any matches every rank, channel or fragment.
 const Any = -1
 
-// Wakes, as Channel of a Fault, are the wake-ups of Link.Notify instead of fragments. They can be late.
+// Wakes, as Channel of a Fault, are the wake-ups of Link.Notify instead of fragments. They can be
+// late.
 const Wakes = -2
 
 // Fault is something that goes wrong with certain fragments. Where several match, all of them act.
@@ -37,7 +38,8 @@ func (f *Fault) late() bool { return f.Delay > 0 || f.Jitter > 0 }
 
 func (f *Fault) credit() bool { return f.Short > 0 || f.Starve > 0 }
 
-// lot draws for one fault of one direction of a channel: what happens to a fragment depends on nothing but its number and the seed.
+// lot draws for one fault of one direction of a channel: what happens to a fragment depends on
+// nothing but its number and the seed.
 type lot struct {
 	Fault
 	seed uint64
