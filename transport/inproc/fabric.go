@@ -19,7 +19,8 @@ const poolBytes = 16 << 20
 
 // Fabric joins the ranks of this process with each other.
 type Fabric struct {
-	// Arena is asked for the registered memory of the process, nil for none. It is set before the first Connect.
+	// Arena is asked for the registered memory of the process, nil for none. It is set before the
+	// first Connect.
 	Arena func() *mem.Arena
 
 	bell    *park.Bell
@@ -136,7 +137,8 @@ func (f *Fabric) meet(s transport.Session) (*link, *meeting, error) {
 	return mine, nil, nil
 }
 
-// result is what the end that came first returns. A link that was opened when its context ended is not lost.
+// result is what the end that came first returns. A link that was opened when its context ended is
+// not lost.
 func (f *Fabric) result(ctx context.Context, m *meeting) (transport.Link, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

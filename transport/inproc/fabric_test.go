@@ -81,7 +81,8 @@ func TestCancelled(t *testing.T) {
 	require.ErrorContains(t, err, "rank 1")
 }
 
-// TestPoolComesBack opens and closes more links with fragments unread than the pool has slots, and measures what is left.
+// TestPoolComesBack opens and closes more links with fragments unread than the pool has slots, and
+// measures what is left.
 func TestPoolComesBack(t *testing.T) {
 	before := mem.InUse()
 	f := inproc.New(park.NewBell())
