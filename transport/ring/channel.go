@@ -166,7 +166,8 @@ func (c *Channel) returned(s filled) {
 	c.leases--
 }
 
-// reclaim takes note of what the peer has released: of what it said with its own fragments, and, if that is no news, of its count.
+// reclaim takes note of what the peer has released: of what it said with its own fragments, and, if
+// that is no news, of its count.
 func (c *Channel) reclaim() {
 	if c.told > c.tail {
 		if c.settle(c.told); c.closed || c.leases < MaxLeases {
@@ -195,7 +196,8 @@ func (c *Channel) Commit(n int, m *transport.Meta) {
 	c.Flush()
 }
 
-// Publish sends the first n bytes of what the last Reserve lent. The peer may see them at once, and is not woken.
+// Publish sends the first n bytes of what the last Reserve lent. The peer may see them at once, and
+// is not woken.
 func (c *Channel) Publish(n int, m *transport.Meta) {
 	if c.closed {
 		return
@@ -204,7 +206,8 @@ func (c *Channel) Publish(n int, m *transport.Meta) {
 		panic(fmt.Sprintf("transport: Commit of %d bytes, Reserve had lent %d", n, len(c.lent)))
 	}
 	l := c.out.line(c.head)
-	// Word by word: a wider load of words that were stored just now waits until everything stored before them, the payload too, is in the cache.
+	// Word by word: a wider load of words that were stored just now waits until everything stored
+	// before them, the payload too, is in the cache.
 	l.meta[0], l.meta[1], l.meta[2] = m[0], m[1], m[2]
 	l.given = c.next
 	switch c.kind {
@@ -221,7 +224,8 @@ func (c *Channel) Publish(n int, m *transport.Meta) {
 	park.Publish(&l.word, packWord(uint32(c.head), c.kind, n))
 }
 
-// Flush ends a series: whoever sleeps in the peer's process is woken if anything was published or consumed.
+// Flush ends a series: whoever sleeps in the peer's process is woken if anything was published or
+// consumed.
 func (c *Channel) Flush() {
 	if !c.quiet || c.closed {
 		return
@@ -304,8 +308,8 @@ func (c *Channel) fail(text string) {
 	c.broken(text)
 }
 
-// Close ends the channel. It returns how many slots of the pool the peer may still read: Forget must wait until it
-// does not, and the peer's memory must stay mapped until then.
+// Close ends the channel. It returns how many slots of the pool the peer may still read: Forget
+// must wait until it does not, and the peer's memory must stay mapped until then.
 func (c *Channel) Close() (unread int) {
 	c.Flush() // nobody ends a series any more
 	if c.slot != 0 && c.used == 0 {

@@ -99,7 +99,8 @@ func TestNumbersWrap(t *testing.T) {
 	require.Equal(t, 2, pools[0].Free())
 }
 
-// TestSeriesShareSlots: the fragments of a series follow each other in one slot of the pool, until it is full or the series ends.
+// TestSeriesShareSlots: the fragments of a series follow each other in one slot of the pool, until
+// it is full or the series ends.
 func TestSeriesShareSlots(t *testing.T) {
 	a, b, pools := newLink(t, 1, 2)
 	s, r := &a.channels[0], &b.channels[0]
@@ -132,7 +133,8 @@ func TestSeriesShareSlots(t *testing.T) {
 	require.Equal(t, 2, pools[0].Free())
 }
 
-// TestSeriesAtRandom sends series of fragments of all sizes in both directions, and finds every byte where it should be and all slots at the end.
+// TestSeriesAtRandom sends series of fragments of all sizes in both directions, and finds every
+// byte where it should be and all slots at the end.
 func TestSeriesAtRandom(t *testing.T) {
 	a, b, pools := newLink(t, 1, 3)
 	ends := [2]*Channel{&a.channels[0], &b.channels[0]}
@@ -355,7 +357,8 @@ func TestDamageIsFound(t *testing.T) {
 	})
 }
 
-// TestSmallSlots has one end with the smallest private slots: what does not fit them takes a slot of the pool, and is cut where that is empty.
+// TestSmallSlots has one end with the smallest private slots: what does not fit them takes a slot
+// of the pool, and is cut where that is empty.
 func TestSmallSlots(t *testing.T) {
 	require.Equal(t, headBytes+Depth*LeastSlot, AreaBytes(LeastSlot))
 	require.Zero(t, AreaBytes(LeastSlot)%64)
@@ -404,8 +407,8 @@ func TestMisuseIsLoud(t *testing.T) {
 	require.Panics(t, func() { a.channels[0].Commit(11, &someMeta) })
 }
 
-// TestPoolUnderThreads has channels of several threads share a small pool. Each fills its slots with its own byte and looks
-// whether that is what arrives.
+// TestPoolUnderThreads has channels of several threads share a small pool. Each fills its slots
+// with its own byte and looks whether that is what arrives.
 func TestPoolUnderThreads(t *testing.T) {
 	const channels = 4
 	a, b, pools := newLink(t, channels, 5)
@@ -449,7 +452,8 @@ func TestPoolUnderThreads(t *testing.T) {
 	require.Equal(t, 5, pools[0].Free())
 }
 
-// FuzzHostilePeer lets a peer write what it likes where this side reads, between calls of every method.
+// FuzzHostilePeer lets a peer write what it likes where this side reads, between calls of every
+// method.
 func FuzzHostilePeer(f *testing.F) {
 	word := binary.LittleEndian.AppendUint64(nil, packWord(1, inPool, 100))
 	f.Add([]byte{0, 8, 0, 1, 2, 3}, word)

@@ -42,8 +42,8 @@ type line struct {
 	inline inline
 }
 
-// area is the head of what one end owns of a channel; the private slots follow. The released line has a neighbour of padding: processors fetch
-// lines in pairs.
+// area is the head of what one end owns of a channel; the private slots follow. The released line
+// has a neighbour of padding: processors fetch lines in pairs.
 type area struct {
 	released atomic.Uint64
 	_        [120]byte
@@ -56,8 +56,9 @@ func areaAt(memory []byte, i, slot int) *area {
 	return (*area)(unsafe.Pointer(&memory[i*n : (i+1)*n][0]))
 }
 
-// line is the descriptor of fragment i. Not &a.lines[i%Depth]: the compiler would check a for nil by reading its first byte. That lies in the line of
-// the released count, which would then move between the cores with every fragment.
+// line is the descriptor of fragment i. Not &a.lines[i%Depth]: the compiler would check a for nil
+// by reading its first byte. That lies in the line of the released count, which would then move
+// between the cores with every fragment.
 func (a *area) line(i uint64) *line {
 	return (*line)(unsafe.Add(unsafe.Pointer(a), unsafe.Offsetof(a.lines)+uintptr(i%Depth)*unsafe.Sizeof(line{})))
 }

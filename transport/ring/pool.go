@@ -6,8 +6,9 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// Pool lends the large slots of one process to all its channels. The last slot that came back is lent first: it is still in the
-// caches. The books are private memory; only the slots themselves are seen by peers.
+// Pool lends the large slots of one process to all its channels. The last slot that came back is
+// lent first: it is still in the caches. The books are private memory; only the slots themselves
+// are seen by peers.
 type Pool struct {
 	lock   atomic.Uint32 // held for some ten instructions, or one scan
 	misses int           // takes that found nothing, since the last scan
@@ -16,8 +17,9 @@ type Pool struct {
 	memory []byte
 }
 
-// lease is who has a slot, and for which fragment. A slot that is being filled is nobody else's, whatever the peer's counter says. One
-// whose fragment was released is the owner's to fill again, without the lock, or anybody's who scans: state decides.
+// lease is who has a slot, and for which fragment. A slot that is being filled is nobody else's,
+// whatever the peer's counter says. One whose fragment was released is the owner's to fill again,
+// without the lock, or anybody's who scans: state decides.
 type lease struct {
 	owner *Channel      // with the lock
 	state atomic.Uint64 // fragment << 32 | generation << 1 | committed; the generation changes when the slot goes back to the pool
@@ -25,7 +27,8 @@ type lease struct {
 
 const generationMask = 1<<32 - 2
 
-// scanEvery is how many vain takes go by between two scans for slots that other channels have not claimed back.
+// scanEvery is how many vain takes go by between two scans for slots that other channels have not
+// claimed back.
 const scanEvery = 16
 
 // NewPool makes a pool over memory, as many slots as fit.
@@ -85,7 +88,8 @@ func (p *Pool) commit(slot int32, fragment uint32) uint64 {
 	return state
 }
 
-// retake lets the owner of a slot fill it again after its fragment was released, unless a scan has taken it away.
+// retake lets the owner of a slot fill it again after its fragment was released, unless a scan has
+// taken it away.
 func (p *Pool) retake(slot int32, state uint64) bool {
 	return p.leases[slot].state.CompareAndSwap(state, state&generationMask)
 }
@@ -109,8 +113,8 @@ func (p *Pool) giveLocked(slot int32, state uint64) {
 	}
 }
 
-// scan takes back what receivers have released but the senders, idle since, have not looked for or keep to themselves. A peer that lies
-// about its counter spoils only what is sent to itself.
+// scan takes back what receivers have released but the senders, idle since, have not looked for or
+// keep to themselves. A peer that lies about its counter spoils only what is sent to itself.
 func (p *Pool) scan() {
 	for i := range p.leases {
 		l := &p.leases[i]
