@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 
 var childSizes = []int{20, 2000, ring.LeaseBytes}
 
-// child joins two sessions with the process whose address it is told, sends on the first, and lives until its input ends.
+// child joins two sessions with the process whose address it is told, sends on the first, and lives
+// until its input ends.
 func child() {
 	ctx, cancel := context.WithTimeout(context.Background(), span)
 	defer cancel()
@@ -64,8 +65,8 @@ func check(err error) {
 	}
 }
 
-// TestKilledPeer kills a process with SIGKILL: its links say so within a second, sleepers wake, what it had sent is there, and
-// nothing of it stays.
+// TestKilledPeer kills a process with SIGKILL: its links say so within a second, sleepers wake,
+// what it had sent is there, and nothing of it stays.
 func TestKilledPeer(t *testing.T) {
 	for range 2 { // the ids are random: most often either side dials once
 		f := newFabric(t)

@@ -51,7 +51,8 @@ var _ transport.Fabric = (*Fabric)(nil)
 // NewBell makes the page with the bell of a process, for Options.Bell.
 func NewBell() (*mem.Segment, error) { return mem.NewSegment("goccl-bell", bellPage) }
 
-// New makes the fabric of this process: the socket that peers connect to, and its bell where the options bring none.
+// New makes the fabric of this process: the socket that peers connect to, and its bell where the
+// options bring none.
 func New(opts Options) (*Fabric, error) {
 	opts.EnsureDefaults()
 	if err := opts.Validate(); err != nil {
@@ -118,8 +119,8 @@ func (f *Fabric) Name() string { return "shm" }
 // Address says on which host, and where there, this process is.
 func (f *Fabric) Address() []byte { return f.self.encode() }
 
-// Reaches reports whether the peer runs on the same kernel, in the same network namespace, for the same user. A process does
-// not reach itself: that is what inproc is for.
+// Reaches reports whether the peer runs on the same kernel, in the same network namespace, for the
+// same user. A process does not reach itself: that is what inproc is for.
 func (f *Fabric) Reaches(peer []byte) bool {
 	a, ok := parseAddress(peer)
 	return ok && f.self.reaches(&a)

@@ -106,7 +106,8 @@ func holdingsNow(t *testing.T) (h holdings) {
 	return holdings{len(fds), count("goccl-bell"), count("goccl-pool"), count("goccl-ring")}
 }
 
-// TestNothingStays opens 64 sessions with fragments unread, closes them and looks what is left; then closes the fabrics.
+// TestNothingStays opens 64 sessions with fragments unread, closes them and looks what is left;
+// then closes the fabrics.
 func TestNothingStays(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	la, lb := connect(t, a, b, 0, 1) // makes the connection and the pools
@@ -143,7 +144,8 @@ func TestNothingStays(t *testing.T) {
 	a.Bell().Ring() // still there
 }
 
-// TestUnreadSlotsAreKept closes a link with large fragments unread, and has other links use the pool meanwhile.
+// TestUnreadSlotsAreKept closes a link with large fragments unread, and has other links use the
+// pool meanwhile.
 func TestUnreadSlotsAreKept(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	la, lb := connect(t, a, b, 1, 1)
@@ -229,7 +231,8 @@ func TestSecondConnect(t *testing.T) {
 	require.ErrorIs(t, <-first, fault.Aborted)
 }
 
-// TestPeerIsGone connects to the address of a process that has ended: whoever would dial, it does not take the whole timeout.
+// TestPeerIsGone connects to the address of a process that has ended: whoever would dial, it does
+// not take the whole timeout.
 func TestPeerIsGone(t *testing.T) {
 	for range 4 {
 		a, b := newFabric(t), newFabric(t)
@@ -263,7 +266,8 @@ func TestDamagedPeer(t *testing.T) {
 	receive(t, xa.Channel(0), 100, 1)
 }
 
-// TestSmallRings has so many sessions between two fabrics that later ones get the smallest rings, and those keep the contract.
+// TestSmallRings has so many sessions between two fabrics that later ones get the smallest rings,
+// and those keep the contract.
 func TestSmallRings(t *testing.T) {
 	ringOf := func(l transport.Link) int { return len(l.(*link).own.Bytes()) }
 	transporttest.Run(t, func(t *testing.T) transporttest.Pair {

@@ -23,8 +23,9 @@ const (
 	redialPause   = 5 * time.Millisecond
 )
 
-// dial connects to a process for the session that needs it first. Where the connection ends without an answer, the
-// process was short of places, or is ending; so it is asked until nobody listens any more.
+// dial connects to a process for the session that needs it first. Where the connection ends without
+// an answer, the process was short of places, or is ending; so it is asked until nobody listens any
+// more.
 func (f *Fabric) dial(ctx context.Context, a *address, s *transport.Session) (*process, error) {
 	for {
 		p, err := f.dialOnce(ctx, a)
@@ -51,8 +52,8 @@ func (f *Fabric) dial(ctx context.Context, a *address, s *transport.Session) (*p
 	}
 }
 
-// passing reports whether another attempt may succeed: the connection has ended, or the peer's queue of connections
-// is full.
+// passing reports whether another attempt may succeed: the connection has ended, or the peer's
+// queue of connections is full.
 func passing(err error) bool {
 	again := []error{errEnd, unix.ECONNRESET, unix.EPIPE, unix.EAGAIN}
 	return slices.ContainsFunc(again, func(e error) bool { return errors.Is(err, e) })
@@ -126,8 +127,8 @@ func (f *Fabric) accept() {
 	}
 }
 
-// welcome makes a process of an accepted connection, or closes it. Before it has said a hello that only a peer can
-// say, it costs no memory.
+// welcome makes a process of an accepted connection, or closes it. Before it has said a hello that
+// only a peer can say, it costs no memory.
 func (f *Fabric) welcome(conn *net.UnixConn, pid int) {
 	theirs, fds, err := f.receiveHello(conn, pid, id{})
 	defer closeAll(fds)
@@ -188,8 +189,8 @@ func (f *Fabric) introduce(to id) (*hello, error) {
 	return h, nil
 }
 
-// receiveHello waits for the peer's hello and checks it, from the expected process or, where none is, from any. The
-// descriptors are the caller's.
+// receiveHello waits for the peer's hello and checks it, from the expected process or, where none
+// is, from any. The descriptors are the caller's.
 func (f *Fabric) receiveHello(conn *net.UnixConn, pid int, expected id) (*hello, []int, error) {
 	message, fds, err := receivePacket(conn)
 	if err != nil {
@@ -256,7 +257,8 @@ func (f *Fabric) install(p *process) error {
 		p.discard()
 		return errClosed()
 	}
-	// A process dials again only after it has lost the connection before, though this side may not know yet.
+	// A process dials again only after it has lost the connection before, though this side may not
+	// know yet.
 	if old := f.processes[p.theirs.From]; old != nil {
 		old.conn.Close()
 	}

@@ -25,7 +25,8 @@ func stranger(t *testing.T, f *Fabric) *net.UnixConn {
 	return conn
 }
 
-// TestStrangers connects without the right to, or says what cannot be right; the fabric goes on working.
+// TestStrangers connects without the right to, or says what cannot be right; the fabric goes on
+// working.
 func TestStrangers(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	connect(t, a, b, 0, 1)
@@ -92,7 +93,8 @@ func TestStrangers(t *testing.T) {
 	eventually(t, "descriptors of strangers stay", func() bool { return holdingsNow(t).descriptors <= before.descriptors })
 }
 
-// TestStrangersCostNoMemory has others connect that prove nothing: the pool is made for a peer only.
+// TestStrangersCostNoMemory has others connect that prove nothing: the pool is made for a peer
+// only.
 func TestStrangersCostNoMemory(t *testing.T) {
 	a := newFabric(t)
 	before := holdingsNow(t)
@@ -147,8 +149,8 @@ func TestAnotherUser(t *testing.T) {
 	require.Nil(t, a.pool)
 }
 
-// TestIdleConnections has other processes of the same user take all places, and any that becomes free, for longer
-// than a peer has patience.
+// TestIdleConnections has other processes of the same user take all places, and any that becomes
+// free, for longer than a peer has patience.
 func TestIdleConnections(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	over, end := context.WithCancel(context.Background())
@@ -179,8 +181,8 @@ func TestIdleConnections(t *testing.T) {
 	receive(t, lb.Channel(0), 100, 1)
 }
 
-// TestRefusedForLackOfMemory has the side that is dialled find no memory for its pool: the dialler is told, and does
-// not try again.
+// TestRefusedForLackOfMemory has the side that is dialled find no memory for its pool: the dialler
+// is told, and does not try again.
 func TestRefusedForLackOfMemory(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	if bytes.Compare(a.self.ID[:], b.self.ID[:]) > 0 {

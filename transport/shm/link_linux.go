@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/transport/ring"
 )
 
-// link is this side of a session. Between Close and the peer's bye it stays in its process: the peer may still read slots
-// of the pool, and its release counters say which.
+// link is this side of a session. Between Close and the peer's bye it stays in its process: the
+// peer may still read slots of the pool, and its release counters say which.
 type link struct {
 	process  *process
 	session  transport.Session

@@ -34,7 +34,8 @@ type layout struct{ Version, Depth, Inline, Slot, Lease, Channel uint32 }
 
 var ownLayout = layout{version, ring.Depth, ring.InlineBytes, ring.SlotBytes, ring.LeaseBytes, uint32(ring.ChannelBytes)}
 
-// hello is the first message of each side. It comes with the descriptors of bell and pool, and of the arena if there is one.
+// hello is the first message of each side. It comes with the descriptors of bell and pool, and of
+// the arena if there is one.
 type hello struct {
 	Magic      [len(helloMagic)]byte
 	Layout     layout
@@ -57,7 +58,8 @@ type open struct {
 
 type bye struct{ Serial uint64 }
 
-// joined says that the sender has joined its open of serial number From with the receiver's of number To.
+// joined says that the sender has joined its open of serial number From with the receiver's of
+// number To.
 type joined struct{ From, To uint64 }
 
 type refuse struct {
@@ -164,7 +166,8 @@ func (h *hello) check(from, to id) error {
 	return nil
 }
 
-// seal is the HMAC of an open with the key of its session. It holds for one direction of one connection only.
+// seal is the HMAC of an open with the key of its session. It holds for one direction of one
+// connection only.
 func (o *open) seal(key [32]byte, from, to *hello) (mac [32]byte) {
 	h := hmac.New(sha256.New, key[:])
 	h.Write([]byte("goccl shm open"))

@@ -12,10 +12,11 @@ const DefaultPoolBytes = 16 << 20
 // Options of the fabric.
 type Options struct {
 	PoolBytes int // memory of this process for large fragments, allocated at the first connection; 0 is DefaultPoolBytes
-	// Bell is the page with the bell of this process (NewBell), where other fabrics ring it, too; nil for one of its
-	// own.
+	// Bell is the page with the bell of this process (NewBell), where other fabrics ring it, too;
+	// nil for one of its own.
 	Bell *mem.Segment
-	// Arena is asked at the first connection for the registered memory of this process, which all peers map; nil for none.
+	// Arena is asked at the first connection for the registered memory of this process, which all
+	// peers map; nil for none.
 	Arena func() *mem.Arena
 }
 

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sendSpan bounds the sending of a message. They are small and rare; a peer that lets its socket fill up has stopped.
+// sendSpan bounds the sending of a message. They are small and rare; a peer that lets its socket
+// fill up has stopped.
 const sendSpan = 5 * time.Second
 
 // sendPacket sends a message with descriptors.
@@ -23,12 +24,14 @@ func sendPacket(conn *net.UnixConn, message any, fds ...int) error {
 	return err
 }
 
-// receivePacket waits for a message and its descriptors, which are the caller's then. After an error none are open.
+// receivePacket waits for a message and its descriptors, which are the caller's then. After an
+// error none are open.
 func receivePacket(conn *net.UnixConn) (message any, fds []int, err error) {
 	packet, rights := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*8))
 	n, nr, flags, _, err := conn.ReadMsgUnix(packet, rights)
 	if errors.Is(err, unix.ECONNRESET) {
-		// The peer closed while something of ours lay unread there. What it had sent before comes after this error.
+		// The peer closed while something of ours lay unread there. What it had sent before comes
+		// after this error.
 		n, nr, flags, _, err = conn.ReadMsgUnix(packet, rights)
 	}
 	if errors.Is(err, io.EOF) || err == nil && n == 0 {

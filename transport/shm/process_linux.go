@@ -15,10 +15,12 @@ import (
 	"github.com/goccl/goccl/transport/ring"
 )
 
-// maxArrivals bounds the opens of a peer that no local Connect has answered yet; each keeps a descriptor.
+// maxArrivals bounds the opens of a peer that no local Connect has answered yet; each keeps a
+// descriptor.
 const maxArrivals = 4096
 
-// process is the connection to one peer process, and its memory that is mapped here. The fabric's lock guards what changes.
+// process is the connection to one peer process, and its memory that is mapped here. The fabric's
+// lock guards what changes.
 type process struct {
 	fabric *Fabric
 	conn   *net.UnixConn
@@ -38,7 +40,8 @@ type process struct {
 	links    map[uint64]*link        // by the serial number of the peer
 }
 
-// opening is a Connect of this side. It stays among the openings until it is confirmed or has failed.
+// opening is a Connect of this side. It stays among the openings until it is confirmed or has
+// failed.
 type opening struct {
 	session   transport.Session
 	serial    uint64
@@ -108,8 +111,8 @@ func (p *process) open(ctx context.Context, s transport.Session) (transport.Link
 	}
 }
 
-// fullSessions is how many sessions of two processes have rings with private slots of the largest size. Those of more are small: what does not
-// fit them travels in the pool, which all share.
+// fullSessions is how many sessions of two processes have rings with private slots of the largest
+// size. Those of more are small: what does not fit them travels in the pool, which all share.
 const fullSessions = 8
 
 // slotBytes is for the ring of one more session.

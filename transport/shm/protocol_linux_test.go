@@ -43,7 +43,8 @@ func table(t *testing.T, name string) (rows []row) {
 	return rows
 }
 
-// packed is the layout of a struct as encoding/binary writes it, after so many bytes of a first field.
+// packed is the layout of a struct as encoding/binary writes it, after so many bytes of a first
+// field.
 func packed(first string, bytes int, value any) []row {
 	rows := []row{{0, bytes, first}}
 	s := reflect.ValueOf(value).Elem()
