@@ -115,8 +115,8 @@ func parseAddress(b []byte) (*address, error) {
 	return a, nil
 }
 
-// usable returns the endpoints of to that from may dial, nearest first: loopback on the same host, the same subnet, then the rest in the
-// peer's order with IPv4 before IPv6.
+// usable returns the endpoints of to that from may dial, nearest first: loopback on the same host,
+// the same subnet, then the rest in the peer's order with IPv4 before IPv6.
 func usable(from, to *address) []endpoint {
 	var v4, v6 bool
 	for _, e := range from.endpoints {

@@ -2,7 +2,8 @@ package tcp
 
 import "github.com/goccl/goccl/transport"
 
-// headroom is the space before a payload: the header, placed so that header and payload are one piece and the payload is aligned.
+// headroom is the space before a payload: the header, placed so that header and payload are one
+// piece and the payload is aligned.
 const headroom = 64
 
 // fragment is a buffer with headroom and the payload in it.
@@ -15,8 +16,9 @@ type fragment struct {
 func (f *fragment) payload() []byte { return f.buf[headroom : headroom+f.n : headroom+f.n] }
 func (f *fragment) frame() []byte   { return f.buf[headroom-headerBytes : headroom+f.n] }
 
-// buffers is the memory of one direction of one channel: at most maxFragments short buffers and maxLong long ones, made when
-// first needed. The one used last is used first, so a channel of small messages stays in the cache.
+// buffers is the memory of one direction of one channel: at most maxFragments short buffers and
+// maxLong long ones, made when first needed. The one used last is used first, so a channel of small
+// messages stays in the cache.
 type buffers struct {
 	short [maxFragments][]byte
 	long  [maxLong][]byte

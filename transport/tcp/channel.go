@@ -6,9 +6,10 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// channel is one end of a channel: a queue of fragments out, one in. Three parties touch it at the same time: the driver of the group (the
-// methods of transport.Channel), whoever reads the socket and whoever writes it. Each counter has one writer; all count fragments since the
-// start and wrap around.
+// channel is one end of a channel: a queue of fragments out, one in. Three parties touch it at the
+// same time: the driver of the group (the methods of transport.Channel), whoever reads the socket
+// and whoever writes it. Each counter has one writer; all count fragments since the start and wrap
+// around.
 type channel struct {
 	node    node
 	session *session
@@ -65,7 +66,8 @@ func (ch *channel) Reserve(n int) []byte {
 // Commit implements transport.Channel.
 func (ch *channel) Commit(n int, m *transport.Meta) { ch.Publish(n, m) }
 
-// Publish implements transport.Channel. It writes at once: every frame is a call of the kernel anyway, and the peer can work on it meanwhile.
+// Publish implements transport.Channel. It writes at once: every frame is a call of the kernel
+// anyway, and the peer can work on it meanwhile.
 func (ch *channel) Publish(n int, m *transport.Meta) {
 	q := &ch.out
 	if q.lent == nil || n < 0 || n > q.lentBytes {

@@ -14,7 +14,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// node makes a session or a channel a member of a connection's list of those that have something to write.
+// node makes a session or a channel a member of a connection's list of those that have something to
+// write.
 type node struct {
 	next    *node
 	queued  atomic.Bool
@@ -173,7 +174,8 @@ func (c *conn) announced(in *incoming) {
 	c.inbounds[key] = in
 }
 
-// forget takes a session that closes out of the tables of those that wait. Its index stays taken until the goodbye is written.
+// forget takes a session that closes out of the tables of those that wait. Its index stays taken
+// until the goodbye is written.
 func (c *conn) forget(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 	"github.com/goccl/goccl/transport/unproven"
 )
 
-// scanAbove is the number of connections from which Poll asks the kernel which have something, instead of trying each.
+// scanAbove is the number of connections from which Poll asks the kernel which have something,
+// instead of trying each.
 const scanAbove = 3
 
 // Fabric joins this process to others by TCP. It implements transport.Fabric and transport.Poller.
@@ -264,8 +265,9 @@ func (f *Fabric) Arm() {
 	}
 }
 
-// serve handles an event of a connection, in the poller's goroutine. hup says that the peer has ended its direction, or that the
-// connection broke: then this goroutine reads the rest, in case nobody polls.
+// serve handles an event of a connection, in the poller's goroutine. hup says that the peer has
+// ended its direction, or that the connection broke: then this goroutine reads the rest, in case
+// nobody polls.
 func (f *Fabric) serve(c *conn, hup bool) {
 	c.watch.armed.Store(0)
 	f.bell.Ring()
@@ -277,11 +279,13 @@ func (f *Fabric) serve(c *conn, hup bool) {
 	f.poller.rearm(c)
 }
 
-// drainTime is how long Close goes on reading after the peer's host has everything, for the peer to end its direction: data that arrives
-// at a closed socket would make the kernel reset the connection.
+// drainTime is how long Close goes on reading after the peer's host has everything, for the peer to
+// end its direction: data that arrives at a closed socket would make the kernel reset the
+// connection.
 const drainTime = 200 * time.Millisecond
 
-// Close implements transport.Fabric. It waits until what was committed has reached the peers' hosts, up to Options.Linger.
+// Close implements transport.Fabric. It waits until what was committed has reached the peers'
+// hosts, up to Options.Linger.
 func (f *Fabric) Close() error {
 	f.mu.Lock()
 	first := !f.closed

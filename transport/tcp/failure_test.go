@@ -164,7 +164,8 @@ func TestManyPeers(t *testing.T) {
 	require.Equal(t, "still there", receive(t, hub, bell, here[0].Channel(0)))
 }
 
-// TestBrokenConnection resets the connection: what has arrived stays, all links over it end, and the next Connect makes a new one.
+// TestBrokenConnection resets the connection: what has arrived stays, all links over it end, and
+// the next Connect makes a new one.
 func TestBrokenConnection(t *testing.T) {
 	a, b, bellA, bellB := ordered(t, nil)
 	la, lb := join(t, a, b, 1, 2)
@@ -235,7 +236,8 @@ func (r *relay) cut() {
 	}
 }
 
-// TestHalfOpen loses a connection that the other side believes to be alive, until the peer comes back with a new one.
+// TestHalfOpen loses a connection that the other side believes to be alive, until the peer comes
+// back with a new one.
 func TestHalfOpen(t *testing.T) {
 	a, b, bellA, bellB := ordered(t, nil)
 	_, address := newRelay(t, b)
@@ -330,7 +332,8 @@ func TestChannelsDiffer(t *testing.T) {
 	require.ErrorContains(t, err, "2 channels here and 1 at")
 }
 
-// TestCloseInBackground closes a link of which the socket has not taken everything, and then polls no more: it must leave all the same.
+// TestCloseInBackground closes a link of which the socket has not taken everything, and then polls
+// no more: it must leave all the same.
 func TestCloseInBackground(t *testing.T) {
 	a, b, _, bellB := ordered(t, nil)
 	la, lb := join(t, a, b, 1, transport.MaxChannels)
@@ -432,7 +435,8 @@ func TestDefaultInterfaces(t *testing.T) {
 
 var parentAddress = flag.String("parent", "", "this process is the child of TestPeerKilled: the address of its parent, in hex")
 
-// TestPeerKilled kills a process. Its link must end with its name, what it had sent must be readable.
+// TestPeerKilled kills a process. Its link must end with its name, what it had sent must be
+// readable.
 func TestPeerKilled(t *testing.T) {
 	if *parentAddress != "" {
 		doomed(t, *parentAddress)

@@ -80,8 +80,8 @@ func dialHandshake(nc net.Conn, self, peer *address) (binding [32]byte, err erro
 	return prove("binding", self, peer, h, nonce), err
 }
 
-// readHello reads what a dialer says first. Who knows the id of this process was given its address, or has listened
-// to somebody who was.
+// readHello reads what a dialer says first. Who knows the id of this process was given its address,
+// or has listened to somebody who was.
 func readHello(nc net.Conn, self *address) (*hello, error) {
 	h := &hello{}
 	if _, err := io.ReadFull(nc, h[:]); err != nil {

@@ -104,8 +104,8 @@ func (s selector) choose(nics []nic) ([]nic, error) {
 		s.text, strings.Join(have, ", "))
 }
 
-// hostInterfaces reads the interfaces that are up. Link-local addresses are left out: they mean nothing without the name of the
-// interface on the other host.
+// hostInterfaces reads the interfaces that are up. Link-local addresses are left out: they mean
+// nothing without the name of the interface on the other host.
 func hostInterfaces() ([]nic, error) {
 	all, err := net.Interfaces()
 	if err != nil {

@@ -69,8 +69,8 @@ func TestSelector(t *testing.T) {
 	}
 }
 
-// TestNoInterface has no interface that could be used, whatever the list; or a list that leaves none, which says what
-// there is.
+// TestNoInterface has no interface that could be used, whatever the list; or a list that leaves
+// none, which says what there is.
 func TestNoInterface(t *testing.T) {
 	for _, tt := range []struct {
 		text string

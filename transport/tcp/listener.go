@@ -15,8 +15,8 @@ import (
 // portAttempts is how often a port is drawn that must be free on every address.
 const portAttempts = 16
 
-// listen binds one port on all addresses of the interfaces. Addresses that cannot be bound (not ready, taken away meanwhile) are left
-// out as long as there are others.
+// listen binds one port on all addresses of the interfaces. Addresses that cannot be bound (not
+// ready, taken away meanwhile) are left out as long as there are others.
 func listen(nics []nic, port int) (listeners []*net.TCPListener, endpoints []endpoint, err error) {
 	var prefixes []netip.Prefix
 	for _, n := range nics {
@@ -94,15 +94,17 @@ func (f *Fabric) accept(l *net.TCPListener) {
 	}
 }
 
-// guest is an accepted connection without proof. First it is silent, then it has said hello and waits until this
-// process wants to talk to it; who is silent takes no place from those that are not.
+// guest is an accepted connection without proof. First it is silent, then it has said hello and
+// waits until this process wants to talk to it; who is silent takes no place from those that are
+// not.
 type guest struct {
 	nc     *net.TCPConn
 	ctx    context.Context // of the handshake
 	cancel context.CancelFunc
 }
 
-// Close ends the connection at once, without waiting states left behind, and whatever is done for it.
+// Close ends the connection at once, without waiting states left behind, and whatever is done for
+// it.
 func (g *guest) Close() error {
 	g.cancel()
 	g.nc.SetLinger(0)

@@ -14,8 +14,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// pairKey names a peer process and the part that this process plays: the side with the smaller id dials. A process that is
-// linked with itself plays both parts; there the smaller rank dials.
+// pairKey names a peer process and the part that this process plays: the side with the smaller id
+// dials. A process that is linked with itself plays both parts; there the smaller rank dials.
 type pairKey struct {
 	id     [16]byte
 	accept bool
@@ -26,7 +26,8 @@ func keyOf(self, peer *address, s *transport.Session) pairKey {
 	return pairKey{peer.id, order > 0 || order == 0 && s.Rank > s.Peer}
 }
 
-// pair is the path to one peer process. It holds one connection at a time; a new one is made by the next Connect after the old one was lost.
+// pair is the path to one peer process. It holds one connection at a time; a new one is made by the
+// next Connect after the old one was lost.
 type pair struct {
 	f     *Fabric
 	key   pairKey
@@ -133,8 +134,8 @@ func (p *pair) broadcast() {
 	p.changed = make(chan struct{})
 }
 
-// adopt takes an accepted connection. The peer dials only when it has none: if this side knows of another, that one is
-// broken and it has not heard of it yet.
+// adopt takes an accepted connection. The peer dials only when it has none: if this side knows of
+// another, that one is broken and it has not heard of it yet.
 func (p *pair) adopt(c *conn) {
 	p.mu.Lock()
 	old := p.conn

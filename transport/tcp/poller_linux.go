@@ -23,8 +23,9 @@ type watch struct {
 	on    bool
 }
 
-// poller waits for events of all connections with one goroutine. Each event is reported once (EPOLLONESHOT) and then armed
-// again by whoever goes to sleep, so that a busy process does not wake it.
+// poller waits for events of all connections with one goroutine. Each event is reported once
+// (EPOLLONESHOT) and then armed again by whoever goes to sleep, so that a busy process does not
+// wake it.
 type poller struct {
 	f     *Fabric
 	armed int // epoll instance that the goroutine waits on
@@ -88,7 +89,8 @@ func (p *poller) run() {
 	}
 }
 
-// connAt finds the connection of an event. The slot may have a new owner by now, whom a spare event does not harm.
+// connAt finds the connection of an event. The slot may have a new owner by now, whom a spare event
+// does not harm.
 func connAt(table []*conn, slot int32) *conn {
 	if int(slot) >= len(table) {
 		return nil
@@ -128,7 +130,8 @@ func (p *poller) arm(c *conn) {
 	}
 }
 
-// rearm goes on waiting after an event: for the peer's end always, for more if the connection has work in the background.
+// rearm goes on waiting after an event: for the peer's end always, for more if the connection has
+// work in the background.
 func (p *poller) rearm(c *conn) {
 	want := uint32(0)
 	if c.background.Load() > 0 {

@@ -21,7 +21,8 @@ type watch struct {
 	off   atomic.Bool
 }
 
-// poller waits for events of all connections with one goroutine in poll(2). It starts anew when a connection is armed.
+// poller waits for events of all connections with one goroutine in poll(2). It starts anew when a
+// connection is armed.
 type poller struct {
 	f      *Fabric
 	pipe   [2]int

@@ -10,8 +10,8 @@ const (
 	readBudget   = 1 << 20 // bytes that one progress reads before it looks elsewhere
 )
 
-// reader takes the byte stream of the peer apart. It needs no lookahead: every byte goes into a header, into its place in a
-// channel, or to nowhere.
+// reader takes the byte stream of the peer apart. It needs no lookahead: every byte goes into a
+// header, into its place in a channel, or to nowhere.
 type reader struct {
 	staging  []byte
 	head     [headerBytes]byte

@@ -11,7 +11,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// sessionKey finds the session that an open frame of the peer belongs to. The ranks are those of this side.
+// sessionKey finds the session that an open frame of the peer belongs to. The ranks are those of
+// this side.
 type sessionKey struct {
 	id         [16]byte
 	rank, peer int
@@ -68,7 +69,8 @@ func (s *session) Err() error {
 
 func (s *session) ended() bool { return s.err.Load() != nil || s.closing.Load() }
 
-// Close implements transport.Link. What was committed lies within the peer's credit, so it needs nothing but the socket to leave.
+// Close implements transport.Link. What was committed lies within the peer's credit, so it needs
+// nothing but the socket to leave.
 func (s *session) Close() error {
 	if s.closing.Swap(true) {
 		return nil
@@ -133,7 +135,8 @@ func (o *opening) get(b []byte) {
 	copy(o.proof[:], b[28:openBytes])
 }
 
-// prove fills in the proof of knowing the session's key, valid on this connection in this direction only.
+// prove fills in the proof of knowing the session's key, valid on this connection in this direction
+// only.
 func (o *opening) prove(key [32]byte, binding [32]byte, byDialer bool) {
 	var text [1 + 32 + openBytes]byte
 	if byDialer {

@@ -23,8 +23,8 @@ func shutdown(fd int, both bool) {
 
 func closeSocket(fd int) { unix.Close(fd) }
 
-// takeSocket sets up an authenticated connection for frames and takes its socket away from the net package, whose
-// poller would wake a goroutine for each event. The descriptor stays non-blocking.
+// takeSocket sets up an authenticated connection for frames and takes its socket away from the net
+// package, whose poller would wake a goroutine for each event. The descriptor stays non-blocking.
 func takeSocket(nc *net.TCPConn, peerTimeout time.Duration) (int, error) {
 	nc.SetNoDelay(true)
 	nc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: max(peerTimeout/3, time.Second),

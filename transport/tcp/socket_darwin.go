@@ -46,7 +46,8 @@ func number(err error) syscall.Errno {
 	return unix.EIO
 }
 
-// setPlatformOptions keeps a broken connection from raising SIGPIPE. A silent host is noticed by keep-alive probes.
+// setPlatformOptions keeps a broken connection from raising SIGPIPE. A silent host is noticed by
+// keep-alive probes.
 func setPlatformOptions(fd int, _ time.Duration) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NOSIGPIPE, 1)
 }

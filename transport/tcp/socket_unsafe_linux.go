@@ -11,7 +11,8 @@ import (
 // scatter is the memory of one readv.
 type scatter [2]unix.Iovec
 
-// receiveInto reads into rest first and into staging what comes after. room is what could have come.
+// receiveInto reads into rest first and into staging what comes after. room is what could have
+// come.
 func receiveInto(fd int, rest, staging []byte, iov *scatter) (n, room int, errno syscall.Errno) {
 	room = len(rest) + len(staging)
 	for {

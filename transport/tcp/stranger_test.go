@@ -88,9 +88,9 @@ func TestImpostor(t *testing.T) {
 	require.EqualValues(t, 1, b.live.Load())
 }
 
-// TestStrangersAreFew takes all places for connections without proof, and one more, twice: of those that are silent,
-// and of those that have said hello and that nobody here waits for. One goes, and a peer comes in while the others
-// stay: their time is longer than the test's.
+// TestStrangersAreFew takes all places for connections without proof, and one more, twice: of those
+// that are silent, and of those that have said hello and that nobody here waits for. One goes, and
+// a peer comes in while the others stay: their time is longer than the test's.
 func TestStrangersAreFew(t *testing.T) {
 	const places = 3
 	for _, tt := range []struct {
@@ -126,7 +126,8 @@ func TestStrangersAreFew(t *testing.T) {
 	}
 }
 
-// TestSilence has strangers connect and stop in the middle of a hello: they have no more than the time for that.
+// TestSilence has strangers connect and stop in the middle of a hello: they have no more than the
+// time for that.
 func TestSilence(t *testing.T) {
 	a, b, _, _ := ordered(t, func(o *Options) { o.HelloTimeout, o.HandshakeTimeout = 50*time.Millisecond, 2*hang })
 	for _, say := range [][]byte{nil, helloStart()} {
@@ -140,8 +141,8 @@ func TestSilence(t *testing.T) {
 // helloStart is the first byte of a hello.
 func helloStart() []byte { return []byte(helloMagic[:1]) }
 
-// TestSlowLoris has strangers take every place that there is, and any that becomes free at once, for longer than a
-// peer has patience.
+// TestSlowLoris has strangers take every place that there is, and any that becomes free at once,
+// for longer than a peer has patience.
 func TestSlowLoris(t *testing.T) {
 	const attackers = 300 // more than there are places
 	a, b, _, bellB := ordered(t, func(o *Options) { o.HandshakeTimeout = 2 * hang })
@@ -173,7 +174,8 @@ func TestSlowLoris(t *testing.T) {
 	require.NoError(t, over.Err())
 }
 
-// TestViolations has an authenticated peer that breaks the protocol: all its links end with its name, others go on.
+// TestViolations has an authenticated peer that breaks the protocol: all its links end with its
+// name, others go on.
 func TestViolations(t *testing.T) {
 	spec := transport.Session{ID: [16]byte{1}, Rank: 1, Peer: 0, Channels: 2}
 	many := [][]byte{}

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// deaf is a connection without a socket, over which session 0 with two channels is open. The peer has the ranks swapped.
+// deaf is a connection without a socket, over which session 0 with two channels is open. The peer
+// has the ranks swapped.
 func deaf() (*conn, *session) {
 	f := &Fabric{bell: park.NewBell()}
 	c := newConn(newPair(f, pairKey{}, sample(2, "10.0.0.1/24")), -1, "10.0.0.1:4000", [32]byte{9})
@@ -44,7 +45,8 @@ func frameOf(h header, payload []byte) []byte {
 	return b
 }
 
-// renumber gives the frames in b the sequence numbers that are expected, as far as their lengths make sense.
+// renumber gives the frames in b the sequence numbers that are expected, as far as their lengths
+// make sense.
 func renumber(b []byte) []byte {
 	b = bytes.Clone(b)
 	seq := uint64(0)
@@ -147,7 +149,8 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// TestLastByteRings has a fragment arrive in two pieces: whoever sleeps for it must be woken by the second one too.
+// TestLastByteRings has a fragment arrive in two pieces: whoever sleeps for it must be woken by the
+// second one too.
 func TestLastByteRings(t *testing.T) {
 	c, s := deaf()
 	frame := frameOf(header{kind: kindData}, []byte("payload"))

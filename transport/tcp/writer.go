@@ -32,7 +32,8 @@ func (c *conn) enqueue(n *node) {
 
 func (c *conn) pending() bool { return c.backlog.Load() || c.ready.Load() != nil }
 
-// flush writes what the socket takes, unless another thread is writing: that one then writes ours too.
+// flush writes what the socket takes, unless another thread is writing: that one then writes ours
+// too.
 func (c *conn) flush() bool {
 	moved := false
 	for c.pending() && c.writing.CompareAndSwap(false, true) {
@@ -47,7 +48,8 @@ func (c *conn) flush() bool {
 		c.writing.Store(false)
 		if full {
 			if !had {
-				// A thread may have gone to sleep without waiting for the socket, because this one was about to write.
+				// A thread may have gone to sleep without waiting for the socket, because this one
+				// was about to write.
 				c.f.bell.Ring()
 			}
 			if c.background.Load() > 0 {
@@ -76,7 +78,8 @@ func (c *conn) send() (moved, full bool) {
 			if again(errno) {
 				return moved, true
 			}
-			// Data may still lie in the receive buffer, so it is the reader that ends the connection.
+			// Data may still lie in the receive buffer, so it is the reader that ends the
+			// connection.
 			w.failed.Store(uint32(errno))
 			shutdown(c.fd, true)
 			continue
