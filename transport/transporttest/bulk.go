@@ -31,7 +31,8 @@ func newStream(seed byte, series bool) *stream {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// advance sends what credit allows of the stream. The Meta carries number and running hash of the sender.
+// advance sends what credit allows of the stream. The Meta carries number and running hash of the
+// sender.
 func (s *stream) advance(ch transport.Channel) error {
 	send := put
 	if s.series {
@@ -80,7 +81,8 @@ func (s *stream) receive(ch transport.Channel) error {
 	return nil
 }
 
-// testBulk sends both ways on several channels at once, in series on one of them, one goroutine for each end of each.
+// testBulk sends both ways on several channels at once, in series on one of them, one goroutine for
+// each end of each.
 func testBulk(t *testing.T, p *pair) {
 	j := p.join(t, bulkChannels)
 	defer j.close()

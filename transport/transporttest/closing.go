@@ -8,8 +8,9 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// drain takes what is left of the channels of a link whose peer has closed: lengths[c] says what must arrive on channel c, then
-// comes the end. A last look follows Err, because the peer may have committed and closed after the first.
+// drain takes what is left of the channels of a link whose peer has closed: lengths[c] says what
+// must arrive on channel c, then comes the end. A last look follows Err, because the peer may have
+// committed and closed after the first.
 func drain(s *side, l transport.Link, lengths [][]int) error {
 	next := make([]int, len(lengths))
 	takeAll := func() error {
@@ -55,7 +56,8 @@ func drain(s *side, l transport.Link, lengths [][]int) error {
 	return nil
 }
 
-// testCloseDelivers closes right after the last fragment, with all channels full, on one of them in the middle of a series.
+// testCloseDelivers closes right after the last fragment, with all channels full, on one of them in
+// the middle of a series.
 func testCloseDelivers(t *testing.T, p *pair) {
 	for round, n := range []int{8, 1500, transport.MaxFragment} {
 		j := p.join(t, 3)

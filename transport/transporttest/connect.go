@@ -118,7 +118,8 @@ func testWrongKey(t *testing.T, p *pair) {
 	j.close()
 }
 
-// testManySessions opens 64 sessions at once, the sides in opposite order, and uses them all before it closes any.
+// testManySessions opens 64 sessions at once, the sides in opposite order, and uses them all before
+// it closes any.
 func testManySessions(t *testing.T, p *pair) {
 	const sessions = 64
 	ctx, cancel := context.WithTimeout(context.Background(), hang)

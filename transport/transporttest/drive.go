@@ -39,7 +39,8 @@ func (s *side) poll() {
 	}
 }
 
-// await waits as the executor does: look and poll, then announce, arm, look once more and sleep. A ring that was lost shows as a hang.
+// await waits as the executor does: look and poll, then announce, arm, look once more and sleep. A
+// ring that was lost shows as a hang.
 func (s *side) await(what string, look func() bool) error {
 	for deadline := time.Now().Add(hang); ; {
 		for range 64 {
@@ -91,7 +92,8 @@ func newPair(m Pair) *pair {
 	return p
 }
 
-// progress is the progress thread of a process. It polls besides the threads of the test, so what it moves must ring for them.
+// progress is the progress thread of a process. It polls besides the threads of the test, so what
+// it moves must ring for them.
 func (p *pair) progress(s *side) {
 	defer p.stopped.Done()
 	for !p.stop.Load() {
@@ -127,8 +129,8 @@ func (p *pair) until(t *testing.T, what string, look func() bool) {
 	}
 }
 
-// settle gives what is on its way time to arrive, and reports whether look came true. It is for conditions that
-// must not become true.
+// settle gives what is on its way time to arrive, and reports whether look came true. It is for
+// conditions that must not become true.
 func (p *pair) settle(look func() bool) bool {
 	for deadline := time.Now().Add(20 * time.Millisecond); time.Now().Before(deadline); {
 		p.a.poll()
@@ -226,7 +228,8 @@ func publish(ch transport.Channel, n int, fill func([]byte), m transport.Meta) (
 	return got, err
 }
 
-// reserve fills what Reserve lends, at least one byte of n (none is needed for n = 0). It checks what the contract says of it.
+// reserve fills what Reserve lends, at least one byte of n (none is needed for n = 0). It checks
+// what the contract says of it.
 func reserve(ch transport.Channel, n int, fill func([]byte)) (int, error) {
 	space := ch.Reserve(n)
 	if space == nil {

@@ -12,7 +12,8 @@ import (
 var sizes = []int{0, 1, 7, 8, 31, 32, 33, 63, 64, 65, 127, 128, 1000, 2047, 2048, 2049, 4096, 65535, 65536, 65537, 131072, 131073,
 	transport.MaxFragment - 1, transport.MaxFragment}
 
-// testSizes sends messages of every size in both directions; what Reserve cuts is followed by the rest.
+// testSizes sends messages of every size in both directions; what Reserve cuts is followed by the
+// rest.
 func testSizes(t *testing.T, p *pair) {
 	j := p.join(t, 1)
 	defer j.close()

@@ -7,8 +7,9 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// testSeries sends series of fragments, some of which end with a Commit, and takes them by either pair of methods. What was not flushed
-// may be there or not; after Flush, or the Commit, all of it is.
+// testSeries sends series of fragments, some of which end with a Commit, and takes them by either
+// pair of methods. What was not flushed may be there or not; after Flush, or the Commit, all of it
+// is.
 func testSeries(t *testing.T, p *pair) {
 	j := p.join(t, 1)
 	defer j.close()
@@ -63,7 +64,8 @@ func testSeries(t *testing.T, p *pair) {
 	}
 }
 
-// testLook checks that Look and Peek show the same fragment, which stays as it is until it is given back.
+// testLook checks that Look and Peek show the same fragment, which stays as it is until it is given
+// back.
 func testLook(t *testing.T, p *pair) {
 	j := p.join(t, 1)
 	defer j.close()
@@ -90,7 +92,8 @@ func testLook(t *testing.T, p *pair) {
 				t.Fatal(err)
 			}
 		}
-		// Peek and Consume go together, and so do Look and Release. What was lent meanwhile stays lent.
+		// Peek and Consume go together, and so do Look and Release. What was lent meanwhile stays
+		// lent.
 		lent := to.Reserve(5000)
 		to.Consume()
 		p.until(t, "fragment does not arrive", func() bool { payload, m = to.Look(); return m != nil })
@@ -141,7 +144,8 @@ func testWakeOnFlush(t *testing.T, p *pair) {
 	}
 }
 
-// testWakeOnFlushOfConsumed has a sender sleep for want of credit while the peer takes all fragments in one series.
+// testWakeOnFlushOfConsumed has a sender sleep for want of credit while the peer takes all
+// fragments in one series.
 func testWakeOnFlushOfConsumed(t *testing.T, p *pair) {
 	j := p.join(t, 1)
 	defer j.close()

@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Pair is two fabrics of one kind as two processes have them, each with the bell of its process. Where one fabric joins
-// the ranks of one process, A and B are the same.
+// Pair is two fabrics of one kind as two processes have them, each with the bell of its process.
+// Where one fabric joins the ranks of one process, A and B are the same.
 type Pair struct {
 	A, B         transport.Fabric
 	BellA, BellB *park.Bell

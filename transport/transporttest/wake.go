@@ -10,8 +10,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// asleep runs a sleeper of side s that never spins: only the bell can make it look again. It returns after the sleeper is
-// about to sleep; the channel yields its result.
+// asleep runs a sleeper of side s that never spins: only the bell can make it look again. It
+// returns after the sleeper is about to sleep; the channel yields its result.
 func asleep(s *side, what string, look func() bool) <-chan error {
 	done := make(chan error, 1)
 	var once atomic.Bool

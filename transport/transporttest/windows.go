@@ -28,8 +28,8 @@ func (p *pair) windows(t *testing.T, bytesA, bytesB int) (a, b *mem.Window) {
 	return a, b
 }
 
-// testWindows reads what the peer has written, after a fragment, after Notify, and after the peer has gone. Where ranks share no memory
-// there is nothing to read, and nothing else changes.
+// testWindows reads what the peer has written, after a fragment, after Notify, and after the peer
+// has gone. Where ranks share no memory there is nothing to read, and nothing else changes.
 func testWindows(t *testing.T, p *pair) {
 	if shares := p.a.fabric.SharesMemory(); shares != p.b.fabric.SharesMemory() {
 		t.Fatalf("A says that it shares memory: %v, B: %v", shares, !shares)
@@ -78,7 +78,8 @@ func testWindows(t *testing.T, p *pair) {
 	}
 }
 
-// testWindowSizes refuses sides with windows of different size: both learn it, or one learns that the other has gone.
+// testWindowSizes refuses sides with windows of different size: both learn it, or one learns that
+// the other has gone.
 func testWindowSizes(t *testing.T, p *pair) {
 	if !p.a.fabric.SharesMemory() {
 		return
