@@ -1,9 +1,9 @@
-// Package unproven keeps the connections that a process has accepted and whose other ends have not proven yet that
-// they may connect.
+// Package unproven keeps the connections that a process has accepted and whose other ends have not
+// proven yet that they may connect.
 //
-// They are few, and it is the oldest that goes when there is one too many. A peer proves itself as soon as it is
-// heard, so it has left before it is the oldest, however many others connect and stay silent. Were the newest turned
-// away, those would keep every peer out.
+// They are few, and it is the oldest that goes when there is one too many. A peer proves itself as
+// soon as it is heard, so it has left before it is the oldest, however many others connect and stay
+// silent. Were the newest turned away, those would keep every peer out.
 package unproven
 
 import (
@@ -24,7 +24,8 @@ type Conns struct {
 // New keeps that many connections at most, 1 or more.
 func New(most int) *Conns { return &Conns{most: most} }
 
-// Add keeps a connection until Remove, and closes the oldest if there are too many. After Close it closes conn.
+// Add keeps a connection until Remove, and closes the oldest if there are too many. After Close it
+// closes conn.
 func (c *Conns) Add(conn io.Closer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
