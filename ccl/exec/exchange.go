@@ -100,26 +100,20 @@ func (c *Comm) counted(f *frame) (status, error) {
 
 // checkCounts compares what the others said with what this rank knows.
 func (c *Comm) checkCounts(op *Op) error {
-	x := &c.exchange
-	var err error
-	switch call := &op.call; call.Coll {
+	x, call := &c.exchange, &op.call
+	blocks, own, what := call.Out, 0, "the block from it"
+	switch call.Coll {
 	case dtype.AllToAll:
-		for r, b := range call.Out {
-			if err = sameCount(r, x.matrix[r*x.row+c.rank], b.Count, "the block from it"); err != nil {
-				return err
-			}
-		}
+		own = c.rank
 	case dtype.Scatter:
-		for r, b := range call.In {
-			if err = sameCount(r, x.matrix[r], b.Count, "the block for it"); err != nil {
-				return err
-			}
-		}
+		blocks, what = call.In, "the block for it"
 	case dtype.Gather:
-		for r, b := range call.Out {
-			if err = sameCount(r, x.matrix[r], b.Count, "the block from it"); err != nil {
-				return err
-			}
+	default:
+		return nil
+	}
+	for r, b := range blocks {
+		if err := sameCount(r, x.matrix[r*x.row+own], b.Count, what); err != nil {
+			return err
 		}
 	}
 	return nil

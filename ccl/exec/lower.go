@@ -63,7 +63,7 @@ func lower(p *plan.Plan, rank, channels int, windows *window.Set) (*lowered, err
 		return nil, err
 	}
 	flat := prog.Flat()
-	if err := supported(p, &flat, rank, channels, windows); err != nil {
+	if err := supported(p, &flat, channels, windows); err != nil {
 		return nil, err
 	}
 	low := &lowered{name: p.Name, split: p.Split, flags: p.Flags, alias: p.Alias, hash: hashOf(p), window: p.Win, tmp: flat.Tmp, win: flat.Win}
@@ -127,35 +127,11 @@ func exchanges(p *plan.Plan) bool {
 
 // supported refuses what this executor cannot run. What a plan declares is the same on all ranks,
 // so all refuse alike.
-func supported(p *plan.Plan, prog *plan.Program, rank, channels int, windows *window.Set) error {
+func supported(p *plan.Plan, prog *plan.Program, channels int, windows *window.Set) error {
 	if p.Chans > channels {
 		return fault.New(fault.NotSupported, "plan %s needs %d channels, links have %d", p.Name, p.Chans, channels)
 	}
-	if err := fits(windows, p, prog); err != nil {
-		return err
-	}
-	for l, lane := range prog.Lanes {
-		for i := range lane {
-			s := &lane[i]
-			switch {
-			case (s.Kind == plan.Get || s.Kind == plan.GetReduce) && p.Needs&plan.Gets == 0:
-				return fault.New(fault.Invalid, "plan %s: lane %d, step %d is a %v, but the plan does not declare that it needs gets", p.Name, l, i, s.Kind)
-			case (s.Kind == plan.Put || s.Kind == plan.Packet || s.Kind == plan.Signal || s.Kind == plan.Wait) && p.Needs&plan.Puts == 0:
-				return fault.New(fault.Invalid, "plan %s: lane %d, step %d is a %v, but the plan does not declare that it needs puts", p.Name, l, i, s.Kind)
-			}
-		}
-	}
-	if p.Needs&plan.Counts != 0 {
-		return nil
-	}
-	for _, extents := range [2][]plan.Extent{prog.Tmp, prog.Win} {
-		for _, e := range extents {
-			if !p.Spec.Knows(rank, e) {
-				return fault.New(fault.Invalid, "plan %s: rank %d cannot know the length %v, and the plan does not declare that it needs counts", p.Name, rank, e)
-			}
-		}
-	}
-	return nil
+	return fits(windows, p, prog)
 }
 
 // firstGet names the first step of a program that reads a window, or nothing.

@@ -49,9 +49,9 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// What a plan does without declaring it, and what this executor cannot do, is refused.
+// What this executor cannot do is refused.
 func TestSupported(t *testing.T) {
-	in, win := []plan.Ref{{Buf: plan.In, N: 1}}, plan.Ref{Buf: plan.Win, N: 1}
+	win := plan.Ref{Buf: plan.Win, N: 1}
 	for _, wrong := range []struct {
 		name string
 		p    *plan.Plan
@@ -67,18 +67,10 @@ func TestSupported(t *testing.T) {
 			return []plan.Step{{Kind: plan.Get, Dst: plan.Ref{Buf: plan.Out, N: 1}, Src: []plan.Ref{win}, Peer: peer}}
 		}), fault.NotSupported, "plan p reads windows of peers (lane 0, step 0 is a get): it needs ranks that all share memory"},
 		{"gets of another rank", lane(plan.Gets, nil, func(int) []plan.Step { return nil }), fault.NotSupported, "needs ranks that all share memory"},
-		{"gets not declared", lane(plan.Puts, nil, func(peer int) []plan.Step {
-			return []plan.Step{{Kind: plan.Get, Dst: plan.Ref{Buf: plan.Out, N: 1}, Src: []plan.Ref{win}, Peer: peer}}
-		}), fault.Invalid, "does not declare that it needs gets"},
-		{"puts not declared", lane(plan.Messages, nil, func(peer int) []plan.Step {
-			return []plan.Step{{Kind: plan.Put, Dst: win, Src: in, Peer: peer}}
-		}), fault.Invalid, "does not declare that it needs puts"},
-		{"counts not declared", lane(plan.Messages, []plan.Extent{{From: 1, To: 1}}, func(int) []plan.Step { return nil }),
-			fault.Invalid, "does not declare that it needs counts"},
 	} {
 		t.Run(wrong.name, func(t *testing.T) {
 			prog := wrong.p.Program(0)
-			err := supported(wrong.p, &prog, 0, PlanChannels, new(window.Set))
+			err := supported(wrong.p, &prog, PlanChannels, new(window.Set))
 			require.ErrorIs(t, err, wrong.code)
 			require.ErrorContains(t, err, wrong.want)
 		})
