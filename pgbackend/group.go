@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/fault"
@@ -31,6 +32,8 @@ type Group struct {
 	closed     atomic.Bool
 	about      atomic.Pointer[about]
 	draining   atomic.Pointer[time.Time] // since when
+	monitored  atomic.Uint64             // monitored barriers so far
+	sparse     atomic.Int32              // Sparses that have not ended
 }
 
 // Open checks the configuration and makes a group that has not joined yet.
@@ -160,7 +163,12 @@ func (g *Group) Drain(d time.Duration) bool {
 	}
 	so := time.Since(begin)
 	left := comm.Timeout() + patience - so
-	return comm.Drain(min(d, left), patience-so) || left <= d
+	drained := comm.Drain(min(d, left), patience-so)
+	if drained && g.sparse.Load() > 0 { // between two phases
+		time.Sleep(min(d, time.Millisecond))
+		drained = false
+	}
+	return drained || left <= d
 }
 
 // Close leaves the group. What has not ended fails.
@@ -173,4 +181,9 @@ func (g *Group) Close() error {
 	joinedGroups.list = slices.DeleteFunc(joinedGroups.list, func(other *Group) bool { return other == g })
 	joinedGroups.Unlock()
 	return comm.Close()
+}
+
+// blockOf is memory of Go as one block of a call. The operation keeps it for as long as it needs it.
+func blockOf(data []byte) []ccl.Block {
+	return []ccl.Block{{Ptr: unsafe.Pointer(unsafe.SliceData(data)), Count: len(data)}}
 }

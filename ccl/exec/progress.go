@@ -279,3 +279,6 @@ func (x *completions) Wait(seen uint32, d time.Duration) {
 	}
 	x.sleepers.Add(-1)
 }
+
+// Interrupt has those who are inside Wait return.
+func (x *completions) Interrupt() { x.add() }
