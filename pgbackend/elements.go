@@ -9,7 +9,8 @@ import (
 	"github.com/goccl/goccl/ccl/kernel"
 )
 
-// elements are those of one rank, or of the sum. A place is where an element is in the sparse dimensions, counted in the order of memory.
+// elements are those of one rank, or of the sum. A place is where an element is in the sparse
+// dimensions, counted in the order of memory.
 type elements struct {
 	places  []int64
 	indices []int64
@@ -44,8 +45,9 @@ func (t *SparseTensor) indicesOf(places []int64) []int64 {
 	return indices
 }
 
-// sum merges parts: the elements of all in the order of their places, those at the same place added up in the order in which they come, and
-// multiplied by factor. Short floats are added in F32, and rounded once.
+// sum merges parts: the elements of all in the order of their places, those at the same place added
+// up in the order in which they come, and multiplied by factor. Short floats are added in F32, and
+// rounded once.
 func (t *SparseTensor) sum(parts []elements, factor float64) elements {
 	var places []int64
 	for i := range parts {

@@ -12,14 +12,17 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// verdictBytes is the length of rank 0's answer to an arrival: a text, filled up with zeros; no text if all ranks came.
+// verdictBytes is the length of rank 0's answer to an arrival: a text, filled up with zeros; no
+// text if all ranks came.
 const verdictBytes = 512
 
-// MonitoredBarrier returns when all ranks have called it; the error names those that have not. Every rank tells rank 0 that it came,
-// and waits for rank 0's verdict. A late rank finds the verdict when it comes. It is made of messages: the group goes on after a failure.
+// MonitoredBarrier returns when all ranks have called it; the error names those that have not.
+// Every rank tells rank 0 that it came, and waits for rank 0's verdict. A late rank finds the
+// verdict when it comes. It is made of messages: the group goes on after a failure.
 //
-// timeout is what rank 0 grants the others, and the others grant rank 0: the group's own if negative; with 0 rank 0 fails at once. all
-// makes rank 0 wait for every rank, and name all that are missing; else it ends with the first one.
+// timeout is what rank 0 grants the others, and the others grant rank 0: the group's own if
+// negative; with 0 rank 0 fails at once. all makes rank 0 wait for every rank, and name all that
+// are missing; else it ends with the first one.
 func (g *Group) MonitoredBarrier(timeout time.Duration, all bool) error {
 	comm, err := g.joined()
 	if err != nil {
@@ -36,7 +39,7 @@ func (g *Group) MonitoredBarrier(timeout time.Duration, all bool) error {
 		err = b.report()
 	}
 	if f, ok := err.(*fault.Error); ok { // numbered from 1, as other operations are
-		return f.In(fault.Label(g.name, g.rank, g.size), fmt.Sprintf("monitored_barrier, seq %d", b.number+1))
+		return f.In(g.member(), fmt.Sprintf("monitored_barrier, seq %d", b.number+1))
 	}
 	return err
 }
@@ -50,7 +53,8 @@ type monitored struct {
 	works   []*ccl.Work
 }
 
-// free gives back the messages, also those that nobody waits for any more: their memory stays for as long as they need it.
+// free gives back the messages, also those that nobody waits for any more: their memory stays for
+// as long as they need it.
 func (b *monitored) free() {
 	for _, w := range b.works {
 		w.Free()
@@ -146,7 +150,8 @@ func (b *monitored) collect() error {
 	return first
 }
 
-// complaint is what rank 0 says to all, nothing if all came. torch's own tests look for these words.
+// complaint is what rank 0 says to all, nothing if all came. torch's own tests look for these
+// words.
 func (b *monitored) complaint(missing []string, why error, ranks int) string {
 	ms := b.timeout.Milliseconds()
 	switch {

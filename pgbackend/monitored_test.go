@@ -78,7 +78,8 @@ func TestMonitoredBarrier(t *testing.T) {
 	}
 }
 
-// A rank that comes late is told that the barrier has failed, and the next one is not disturbed by what that left behind.
+// A rank that comes late is told that the barrier has failed, and the next one is not disturbed by
+// what that left behind.
 func TestMonitoredBarrierAfterAFailure(t *testing.T) {
 	groups := world(t, 3, forever)
 	first := each(t, groups, []int{0, 2}, func(g *Group) error {

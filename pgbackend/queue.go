@@ -14,12 +14,14 @@ type Operation interface {
 	Done() (bool, error)
 }
 
-// A Queue decides what the helper threads of a process have to do, and how many of them there are. An entry is a number of the
-// caller's, its token: it is due when all of its operations have ended (then futures are completed, and results copied to where they
-// belong), or at once if it has none (hooks). Go cannot run the code behind a token, so threads of the caller ask for it by Next.
+// A Queue decides what the helper threads of a process have to do, and how many of them there are.
+// An entry is a number of the caller's, its token: it is due when all of its operations have ended
+// (then futures are completed, and results copied to where they belong), or at once if it has none
+// (hooks). Go cannot run the code behind a token, so threads of the caller ask for it by Next.
 //
-// That code may wait for other operations, and for other entries. So while a thread runs it another one watches, and one is kept
-// in reserve: threads are started when Watch or Next say that one is needed, and end when Next says that there are enough.
+// That code may wait for other operations, and for other entries. So while a thread runs it another
+// one watches, and one is kept in reserve: threads are started when Watch or Next say that one is
+// needed, and end when Next says that there are enough.
 type Queue struct {
 	mu       sync.Mutex
 	turn     *sync.Cond // of the thread in reserve
@@ -54,8 +56,9 @@ func (e *entry) due() bool {
 	return true
 }
 
-// Watch adds an entry, unless its operations have ended already: watched is false then. The operations must stay valid until Next has
-// given the token. thread says that a thread has to be started, to call Next. A stopped Queue forgets the entry, whose token is never given.
+// Watch adds an entry, unless its operations have ended already: watched is false then. The
+// operations must stay valid until Next has given the token. thread says that a thread has to be
+// started, to call Next. A stopped Queue forgets the entry, whose token is never given.
 func (q *Queue) Watch(token uint64, ops []Operation) (watched, thread bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -76,9 +79,10 @@ func (q *Queue) Watch(token uint64, ops []Operation) (watched, thread bool) {
 	return true, !q.watching && !q.reserve
 }
 
-// Next waits for the next entry that is due, and gives its token; 0 if the calling thread is not needed any more. last is what it was
-// given before, which it has done, or 0. thread says that another thread has to be started before the calling one goes on: nobody looks after
-// the other entries otherwise.
+// Next waits for the next entry that is due, and gives its token; 0 if the calling thread is not
+// needed any more. last is what it was given before, which it has done, or 0. thread says that
+// another thread has to be started before the calling one goes on: nobody looks after the other
+// entries otherwise.
 func (q *Queue) Next(last uint64) (token uint64, thread bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,9 +127,9 @@ func (q *Queue) give(i int) (token uint64, thread bool) {
 	return e.token, len(q.entries) > 0 && !q.reserve && !q.stopped
 }
 
-// Settle waits until no entry is due or under way, for d at most, and reports whether that is so. With hooks only those count that have no
-// operations. own is the entry that the calling thread is at itself, which does not count, or 0; where that is a hook, it does not
-// wait for others.
+// Settle waits until no entry is due or under way, for d at most, and reports whether that is so.
+// With hooks only those count that have no operations. own is the entry that the calling thread is
+// at itself, which does not count, or 0; where that is a hook, it does not wait for others.
 func (q *Queue) Settle(own uint64, hooks bool, d time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -143,8 +147,9 @@ func (q *Queue) Settle(own uint64, hooks bool, d time.Duration) bool {
 	})
 }
 
-// Stop ends the threads, and waits until they have left Next and done what they were given, for d at most. What is due then is given to who
-// calls Next; other entries stay where they are for good, and so does what comes later.
+// Stop ends the threads, and waits until they have left Next and done what they were given, for d
+// at most. What is due then is given to who calls Next; other entries stay where they are for good,
+// and so does what comes later.
 func (q *Queue) Stop(d time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -20,7 +20,8 @@ func (o *ending) end() {
 	ccl.InterruptCompletions()
 }
 
-// crew is the threads behind a Queue, as the shim has them. What they are given runs code of the test, by token.
+// crew is the threads behind a Queue, as the shim has them. What they are given runs code of the
+// test, by token.
 type crew struct {
 	*Queue
 	code    map[uint64]func()

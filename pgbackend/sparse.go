@@ -113,12 +113,15 @@ func (f *facts) String() string {
 	return fmt.Sprintf("%s of sizes %s with %d sparse dimensions (%v)", name, listed(sizes), f[factSparseDims], dtype.Op(f[factOp]))
 }
 
-// Sparse is an all_reduce of sparse tensors that was started: the sum, or the mean, of tensors that have different elements on each rank.
+// Sparse is an all_reduce of sparse tensors that was started: the sum, or the mean, of tensors that
+// have different elements on each rank.
 //
-// Two phases: the ranks gather what each of them has (facts), which is a collective like others, and takes its place in their order; then
-// each sends its indices and values to every other one. These are messages with tags of their own, because the second phase begins
-// when the first has ended, and only messages need no order that is the same on all ranks. So the call never waits, and other
-// operations may be issued meanwhile. Each rank then adds up the same numbers in the order of the ranks: the results have the same bits.
+// Two phases: the ranks gather what each of them has (facts), which is a collective like others,
+// and takes its place in their order; then each sends its indices and values to every other one.
+// These are messages with tags of their own, because the second phase begins when the first has
+// ended, and only messages need no order that is the same on all ranks. So the call never waits,
+// and other operations may be issued meanwhile. Each rank then adds up the same numbers in the
+// order of the ranks: the results have the same bits.
 type Sparse struct {
 	group  *Group
 	comm   *ccl.Communicator
@@ -138,18 +141,18 @@ func (g *Group) StartSparse(tensor SparseTensor) (*Sparse, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sparse{group: g, comm: comm, tensor: tensor, all: make([]facts, g.size), done: make(chan struct{})}
+	s := &Sparse{group: g, comm: comm, tensor: tensor, all: make([]facts, comm.Size()), done: make(chan struct{})}
 	own, err := s.own()
 	if err != nil {
 		return nil, s.explain(err)
 	}
 	s.tensor.Count, s.tensor.Indices, s.tensor.Values = 0, nil, nil
-	s.parts = make([]elements, g.size)
-	s.parts[g.rank] = own
+	s.parts = make([]elements, comm.Size())
+	s.parts[comm.Rank()] = own
 	mine := facts{factType: int64(tensor.Type), factOp: int64(tensor.Op), factSparseDims: int64(tensor.SparseDims),
 		factDims: int64(len(tensor.Sizes)), factCount: int64(own.count())}
 	copy(mine[factSizes:], tensor.Sizes)
-	out := make([]ccl.Block, g.size)
+	out := make([]ccl.Block, comm.Size())
 	for rank := range out {
 		out[rank] = blockOfInts(s.all[rank][:])[0]
 	}
@@ -214,7 +217,7 @@ func (s *Sparse) explain(err error) error {
 	if s.seq > 0 {
 		op += fmt.Sprintf(", seq %d", s.seq)
 	}
-	return e.In(fault.Label(s.group.name, s.group.rank, s.group.size), op)
+	return e.In(s.group.member(), op)
 }
 
 // Seq is the operation's number among the collectives of the group.
@@ -230,8 +233,8 @@ func (s *Sparse) Done() (bool, error) {
 	}
 }
 
-// Wait waits until the operation has ended, and returns how. After d (if that is not negative) it fails, and ends the group, as any other
-// operation does at its timeout.
+// Wait waits until the operation has ended, and returns how. After d (if that is not negative) it
+// fails, and ends the group, as any other operation does at its timeout.
 func (s *Sparse) Wait(d time.Duration) error {
 	var late <-chan time.Time
 	if d >= 0 {
@@ -249,8 +252,8 @@ func (s *Sparse) Wait(d time.Duration) error {
 	return s.err
 }
 
-// Result gives the elements of the sum in the order of their places, each place at most once, and how many they are. They are there when
-// the operation has ended well.
+// Result gives the elements of the sum in the order of their places, each place at most once, and
+// how many they are. They are there when the operation has ended well.
 func (s *Sparse) Result() (count int, indices []int64, values []byte) {
 	return s.result.count(), s.result.indices, s.result.values
 }
@@ -300,7 +303,7 @@ func (s *Sparse) exchange() error {
 		}
 		failed = err
 	}
-	rank, ranks := s.group.rank, s.group.size
+	rank, ranks := s.comm.Rank(), s.comm.Size()
 	for peer := range ranks {
 		if peer != rank {
 			n := int(s.all[peer][factCount])
@@ -320,7 +323,8 @@ func (s *Sparse) exchange() error {
 	return failed
 }
 
-// reduce adds up what all ranks have. Each rank has an element at most once at a place, so sums are made in the order of the ranks.
+// reduce adds up what all ranks have. Each rank has an element at most once at a place, so sums are
+// made in the order of the ranks.
 func (s *Sparse) reduce() error {
 	for rank := range s.parts {
 		var err error
@@ -330,7 +334,7 @@ func (s *Sparse) reduce() error {
 	}
 	factor := 1.0
 	if s.tensor.Op == dtype.Avg {
-		factor = 1 / float64(s.group.size)
+		factor = 1 / float64(s.comm.Size())
 	}
 	s.result = s.tensor.sum(s.parts, factor)
 	s.parts = nil

@@ -150,7 +150,7 @@ func TestRefusedSparse(t *testing.T) {
 			require.ErrorContains(t, err, "rank 0 of 1: sparse_all_reduce of ")
 		})
 	}
-	require.Zero(t, g.Seq(), "nothing was called")
+	require.Zero(t, g.State().Seq, "nothing was called")
 }
 
 // Ranks whose tensors differ learn of it, and the group goes on.
@@ -253,7 +253,8 @@ func TestSparseWithoutARank(t *testing.T) {
 	}
 }
 
-// The call does not wait, other operations may be issued before it has ended, and Drain waits for both phases.
+// The call does not wait, other operations may be issued before it has ended, and Drain waits for
+// both phases.
 func TestSparseWithOthers(t *testing.T) {
 	groups := world(t, 2, forever)
 	begin := func(g *Group) []*Sparse {
