@@ -201,3 +201,6 @@ func CompletionCount() uint32 { return exec.Completions.Count() }
 // WaitCompletions sleeps until CompletionCount differs from seen, for d at the most (for ever if
 // negative). It may return early.
 func WaitCompletions(seen uint32, d time.Duration) { exec.Completions.Wait(seen, d) }
+
+// InterruptCompletions ends the sleep of whoever is inside WaitCompletions, which has something else to look at.
+func InterruptCompletions() { exec.Completions.Interrupt() }

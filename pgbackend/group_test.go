@@ -54,8 +54,8 @@ func TestRefusedConfigurations(t *testing.T) {
 		change func(*Config)
 		text   string
 	}{
-		"no timeout":       {func(c *Config) { c.Timeout = 0 }, "timeout 0s is not more than zero"},
-		"negative timeout": {func(c *Config) { c.Timeout = -time.Second }, "timeout -1s is not more than zero"},
+		"no timeout":       {func(c *Config) { c.Timeout = 0 }, "timeout 0s is not longer than zero"},
+		"negative timeout": {func(c *Config) { c.Timeout = -time.Second }, "timeout -1s is not longer than zero"},
 		"rank":             {func(c *Config) { c.Rank = 2 }, "rank 2"},
 		"options":          {func(c *Config) { c.Options = "GOCCL_NONSENSE=1" }, "GOCCL_NONSENSE"},
 	} {
@@ -78,10 +78,65 @@ func TestBeforeJoining(t *testing.T) {
 	for _, err := range []error{started, g.Run(&call), g.Abort("no"), g.SetTimeout(time.Second)} {
 		require.ErrorContains(t, err, "the group has not joined yet")
 	}
-	require.ErrorContains(t, g.SetTimeout(0), "not more than zero")
-	require.Zero(t, g.Seq())
+	require.ErrorContains(t, g.SetTimeout(0), "not longer than zero")
+	require.Zero(t, g.State())
 	require.True(t, g.Drain(forever))
 	require.NoError(t, g.Close())
+}
+
+func TestStates(t *testing.T) {
+	barrier := ccl.Call{Coll: dtype.Barrier}
+	all := func(groups []*Group) {
+		t.Helper()
+		for _, err := range each(t, groups, []int{0, 1}, func(g *Group) error { return g.Run(&barrier) }) {
+			require.NoError(t, err)
+		}
+	}
+	var groups []*Group
+	for range 2 {
+		g, err := Open(Config{Name: "changing", Timeout: forever, Shim: "test"})
+		require.NoError(t, err)
+		require.Empty(t, g.Address())
+		groups = append(groups, g)
+	}
+	for _, err := range []error{groups[0].Run(&barrier), groups[0].Join(nil), groups[0].MonitoredBarrier(-1, false)} {
+		require.ErrorIs(t, err, fault.Closed)
+		require.ErrorContains(t, err, "has no members yet; call reconfigure first")
+	}
+	require.Equal(t, State{}, groups[0].State())
+	for generation := range 3 {
+		next := world(t, 2, forever)
+		if generation == 1 { // the ranks change places
+			next[0], next[1] = next[1], next[0]
+		}
+		for i, g := range groups {
+			require.NoError(t, g.Become(next[i]))
+			require.Error(t, next[i].Run(&barrier), "it is the other one now")
+		}
+		require.Equal(t, State{Generation: uint64(generation) + 1, Joined: true}, groups[0].State())
+		all(groups)
+		all(groups)
+		require.EqualValues(t, 2, groups[1].State().Seq)
+		for _, err := range each(t, groups, []int{0, 1}, func(g *Group) error { return g.MonitoredBarrier(forever, true) }) {
+			require.NoError(t, err, "its messages are those of the first one again")
+		}
+	}
+	unjoined, err := Open(Config{Name: "early", Size: 2, Timeout: forever, Shim: "test"})
+	require.NoError(t, err)
+	require.ErrorContains(t, groups[0].Become(unjoined), "have not joined yet")
+	for range 2 {
+		require.NoError(t, groups[0].Close())
+	}
+	require.Equal(t, State{Generation: 3, Seq: 2, Closed: true}, groups[0].State())
+	require.True(t, groups[0].Drain(forever))
+	_, started := groups[0].Start(&barrier)
+	_, sparse := groups[0].StartSparse(coo([]int64{1}, nil))
+	for _, err := range []error{groups[0].Run(&barrier), started, sparse, groups[0].MonitoredBarrier(-1, false), groups[0].Become(world(t, 2, forever)[0])} {
+		require.ErrorIs(t, err, fault.Closed)
+		require.ErrorContains(t, err, "group changing, rank 0 of 2: ")
+		require.ErrorContains(t, err, "was shut down (destroy_process_group) after seq 2 and cannot be used any more")
+	}
+	require.ErrorContains(t, started, "barrier: closed")
 }
 
 func TestJoinNamesWhoIsMissing(t *testing.T) {

@@ -1,6 +1,7 @@
 package pgbackend
 
 import (
+	"sync"
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl"
@@ -21,7 +22,27 @@ func Alloc(options string, bytes int) (unsafe.Pointer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return unsafe.Pointer(unsafe.SliceData(memory)), nil
+	at := unsafe.Pointer(unsafe.SliceData(memory))
+	lent.Lock()
+	defer lent.Unlock()
+	lent.blocks[at] = uint64(bytes)
+	lent.bytes += uint64(bytes)
+	lent.peak = max(lent.peak, lent.bytes)
+	return at, nil
+}
+
+// lent is what Alloc gave out and Free has not got back.
+var lent = struct {
+	sync.Mutex
+	blocks      map[unsafe.Pointer]uint64
+	bytes, peak uint64
+}{blocks: map[unsafe.Pointer]uint64{}}
+
+// Lent tells how many bytes of registered memory are given out, in how many blocks, and how many bytes at the most were.
+func Lent() (bytes, peak uint64, blocks int) {
+	lent.Lock()
+	defer lent.Unlock()
+	return lent.bytes, lent.peak, len(lent.blocks)
 }
 
 // Free gives back what Alloc gave out.
@@ -32,5 +53,12 @@ func Free(memory unsafe.Pointer) error {
 	if n == nil {
 		return fault.New(fault.Invalid, "no registered memory was given out in this process")
 	}
-	return n.FreePointer(memory)
+	lent.Lock() // until it is free: another thread may get the same place at once
+	defer lent.Unlock()
+	err := n.FreePointer(memory)
+	if err == nil {
+		lent.bytes -= lent.blocks[memory]
+		delete(lent.blocks, memory)
+	}
+	return err
 }

@@ -52,12 +52,16 @@ func Trace() []byte {
 	config, status, entries := dict{}, dict{}, []traced{}
 	total := 0
 	for id, g := range groups {
-		records := g.comm.Load().Records()
+		comm := g.comm.Load()
+		if comm == nil { // closed just now
+			continue
+		}
+		records := comm.Records()
 		if len(records) == 0 {
 			continue
 		}
 		total += int(records[len(records)-1].ID)
-		of := newTracedGroup(g, id)
+		of := newTracedGroup(g, comm.Rank(), comm.Size(), id)
 		config = append(config, pair{g.name, of.config()})
 		entries = append(entries, of.entries(records)...)
 		status = append(status, pair{fmt.Sprint(id), of.status(records)})
@@ -79,18 +83,20 @@ type traced struct {
 
 // tracedGroup writes the records of one group.
 type tracedGroup struct {
-	*Group
 	about
-	id int
+	name    string
+	timeout time.Duration
+	rank    int
+	id      int
 }
 
-func newTracedGroup(g *Group, id int) tracedGroup {
-	of := tracedGroup{Group: g, id: id, about: about{description: "undefined"}}
+func newTracedGroup(g *Group, rank, size, id int) tracedGroup {
+	of := tracedGroup{name: g.name, timeout: g.timeout, rank: rank, id: id, about: about{description: "undefined"}}
 	if a := g.about.Load(); a != nil {
 		of.about = *a
 	}
 	if len(of.ranks) == 0 {
-		for rank := range g.size {
+		for rank := range size {
 			of.ranks = append(of.ranks, uint64(rank))
 		}
 	}

@@ -44,7 +44,7 @@ func TestTraceOfRecords(t *testing.T) {
 		op(record.Operation{Batch: 2}, true, fault.OK),
 		op(record.Operation{Coll: dtype.AllGather, Seq: 7, In: 2, Out: 8}, true, fault.Timeout),
 	}
-	of := newTracedGroup(g, 9)
+	of := newTracedGroup(g, g.rank, g.size, 9)
 	got := of.entries(records)
 	require.Len(t, got, 6)
 	for i, want := range []struct {
@@ -74,7 +74,7 @@ func TestTraceOfRecords(t *testing.T) {
 		of.status(records))
 	require.Equal(t, "[0, 1, 2, 3]", of.config()[2].value)
 	g.Describe("dp", []uint64{4, 5, 6, 7})
-	of = newTracedGroup(g, 9)
+	of = newTracedGroup(g, g.rank, g.size, 9)
 	require.Equal(t, []any{"dp", "[4, 5, 6, 7]"}, []any{of.config()[1].value, of.config()[2].value})
 }
 

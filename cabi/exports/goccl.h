@@ -101,7 +101,7 @@ typedef struct {
 /* Options of a group. Strings are NUL-terminated; NULL is the empty string. */
 typedef struct {
   uint32_t abi; /* GOCCL_ABI */
-  int32_t rank, size;
+  int32_t rank, size;       /* 0 and 0: it has no members, and cannot be joined, until goccl_group_become */
   int64_t timeout_ns;       /* of operations and of connecting; > 0 */
   const char* name;         /* for messages: "default_pg", "dp" */
   const char* options;      /* "NAME=value" lines: every GOCCL_* variable of the environment, then the caller's; see ccl.Options */
@@ -127,6 +127,29 @@ int goccl_run(goccl_group group, const goccl_call* call, goccl_error* error);
  * and is no receive from any source, *work is 0 and nothing is left to do; else the work must be given back by goccl_work_free. */
 int goccl_start(goccl_group group, const goccl_call* call, goccl_work* work, uint64_t* seq, goccl_error* error);
 
+/* A tensor in coordinate form. Indices are those of the first sparse dimension, count of them,
+ * then those of the second one, and so on; each of the values is a dense block. Elements at the
+ * same place are added up. The memory is not used any more when the call returns. */
+typedef struct {
+  int32_t dtype;
+  int32_t redop; /* GOCCL_SUM or GOCCL_AVG */
+  uint32_t dims, sparse_dims;
+  const int64_t* sizes; /* dims of them */
+  uint64_t count;       /* elements */
+  const int64_t* indices;
+  const void* values;
+  int64_t timeout_ns; /* GOCCL_NO_TIMEOUT_GIVEN or > 0 */
+} goccl_sparse;
+
+/* Starts an all_reduce of sparse tensors, a collective whose number is *seq. Where type, sizes,
+ * sparse dimensions or operator differ among the ranks it fails with GOCCL_MISMATCH, and the
+ * group goes on. The work is like others, but has no source. */
+int goccl_group_sparse_all_reduce(goccl_group group, const goccl_sparse* tensor, goccl_work* work, uint64_t* seq, goccl_error* error);
+
+/* What such a work that has ended well has made: *count elements in the order of their places.
+ * Their indices and values are put where the pointers say that are not NULL. */
+int goccl_work_sparse(goccl_work work, uint64_t* count, int64_t* indices, void* values, goccl_error* error);
+
 /* Waits until the work is done, at most timeout_ns (negative: as long as the operation's own timeout lets it). When that time ends
  * first, the operation fails with GOCCL_TIMEOUT, on this rank and soon on the others. Returns the operation's code. */
 int goccl_work_wait(goccl_work work, int64_t timeout_ns, goccl_error* error);
@@ -137,8 +160,9 @@ int goccl_work_test(goccl_work work, int* done, goccl_error* error);
 /* goccl_work_test, after some work for the group on this thread unless another one is at it: for who asks again and again. */
 int goccl_work_poll(goccl_work work, int* done, goccl_error* error);
 
-/* Has the work done without delay although no thread waits for it. Most works are soon waited for, so otherwise a thread of the library
- * looks after it some milliseconds later at the most. For who needs its end soon and learns of it by goccl_completions. */
+/* Has the work done without delay although no thread waits for it. Most works are soon waited
+ * for, so otherwise a thread of the library looks after it some milliseconds later at the most.
+ * For who needs its end soon and learns of it in another way than by waiting. */
 int goccl_work_urge(goccl_work work, goccl_error* error);
 
 /* The rank that a finished receive came from, -1 for other works. */
@@ -150,12 +174,27 @@ int goccl_work_free(goccl_work work);
 /* Gives n handles back: less than n calls cost, for who has many. All are given back even if one is stale (GOCCL_INVALID). */
 int goccl_work_free_all(const goccl_work* works, size_t n);
 
-/* A count of the works that have ended, of all groups of this process. For the one thread that completes futures: read it, test
- * the works, and wait for it to change. */
-int goccl_completions(uint32_t* count);
+/* The queue of what the caller's helper threads have to do. An entry is a token, a number other
+ * than 0 that means something to the caller, and the works that have to end before it is due;
+ * they must not be given back before. Without works it is due at once. urgent: goccl_work_urge
+ * for each of them. *watched is 0, and the entry is not in the queue, if there are works and all
+ * have ended already. *thread is 1 if a thread has to be started that calls goccl_queue_next
+ * again and again. */
+int goccl_queue_watch(const goccl_work* works, size_t n, int urgent, uint64_t token, int* watched, int* thread, goccl_error* error);
 
-/* Sleeps until the count differs from seen, or for timeout_ns (negative: for ever). May return early. */
-int goccl_completions_wait(uint32_t seen, int64_t timeout_ns);
+/* Waits for the next entry that is due. *token is the one that this thread was given last, which
+ * it has done by now, or 0; then the next one, or 0 if the thread is not needed any more. With
+ * *thread another one has to be started first: what this one does may wait for other entries. */
+int goccl_queue_next(uint64_t* token, int* thread);
+
+/* Waits until no entry is due or being done, for timeout_ns at most. hooks: those without works
+ * only. own is the token that the calling thread is at itself, or 0. *settled is 0 if the time
+ * was over first. */
+int goccl_queue_settle(uint64_t own, int hooks, int64_t timeout_ns, int* settled);
+
+/* Ends the threads, and waits for them, for timeout_ns at most. What is due goes to who calls
+ * goccl_queue_next afterwards, which does not wait any more; no other entry is ever given. */
+int goccl_queue_stop(int64_t timeout_ns);
 
 /* Registered memory: collectives of groups whose ranks are all on this host read it where it lies, instead of copying it first.
  * Each rank decides for itself which of its buffers are in it, call by call, at any offset. It may be used for anything else, too; it is
@@ -164,8 +203,22 @@ int goccl_completions_wait(uint32_t seen, int64_t timeout_ns);
 int goccl_alloc(const char* options, size_t bytes, void** memory, goccl_error* error);
 int goccl_free(void* memory, goccl_error* error);
 
-/* Sequence number of the last collective that was posted. */
-int goccl_group_seq(goccl_group group, uint64_t* seq, goccl_error* error);
+/* How many bytes of it this process has in use, how many at the most it had, and in how many
+ * blocks. */
+int goccl_memory_stats(uint64_t* bytes, uint64_t* peak, uint64_t* blocks);
+
+/* What a group has come to. */
+typedef struct {
+  uint64_t seq;        /* of the last collective that was posted, also after goccl_group_close */
+  uint64_t generation; /* how often goccl_group_become was called */
+  int32_t joined;      /* 1 from goccl_group_join to goccl_group_close */
+  int32_t closed;
+} goccl_group_state;
+int goccl_group_state_of(goccl_group group, goccl_group_state* state, goccl_error* error);
+
+/* The group gets the members of another one, which has joined and is gone afterwards, whatever
+ * comes of it. Operations that are not done fail with GOCCL_CLOSED. */
+int goccl_group_become(goccl_group group, goccl_group next, goccl_error* error);
 
 /* Changes the timeout of later operations. */
 int goccl_group_set_timeout(goccl_group group, int64_t timeout_ns, goccl_error* error);
@@ -181,6 +234,11 @@ int goccl_group_batch(goccl_group group, uint32_t batch, goccl_error* error);
  * it. *len says how many there are. */
 int goccl_trace(const char* path, void* buf, size_t cap, size_t* len, goccl_error* error);
 
+/* Returns when all ranks have called it, GOCCL_TIMEOUT if some have not: the error names the
+ * first one that is missing, with all_ranks all of them. timeout_ns: GOCCL_NO_TIMEOUT_GIVEN is
+ * the group's, 0 none at all. The group goes on after a failure. */
+int goccl_group_monitored_barrier(goccl_group group, int64_t timeout_ns, int all_ranks, goccl_error* error);
+
 /* Ends all operations of the group with GOCCL_ABORTED, also those that another thread waits for; later ones fail alike. */
 int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error);
 
@@ -189,8 +247,12 @@ int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error)
  * group's timeout is over. Receives are waited for one second only, since nobody may ever send to them. */
 int goccl_group_drain(goccl_group group, int64_t at_most_ns, int* done, goccl_error* error);
 
-/* Leaves the group in order. Operations that are not done fail with GOCCL_CLOSED. The handle is gone afterwards. */
+/* Leaves the group in order. Operations that are not done fail with GOCCL_CLOSED, and so do
+ * later calls, which say how far it had come. To close it again changes nothing. */
 int goccl_group_close(goccl_group group, goccl_error* error);
+
+/* Gives the handle back, of a group that is closed or not. */
+int goccl_group_free(goccl_group group);
 
 #ifdef __cplusplus
 }

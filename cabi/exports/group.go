@@ -77,15 +77,31 @@ func goccl_go_group_join(group C.goccl_group, addresses *unsafe.Pointer, lengths
 	return answer(g.Join(all), record)
 }
 
-//export goccl_go_group_seq
-func goccl_go_group_seq(group C.goccl_group, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
+//export goccl_go_group_state
+func goccl_go_group_state(group C.goccl_group, state *C.goccl_group_state, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)
 	}
-	*seq = C.uint64_t(g.Seq())
+	s := g.State()
+	state.seq, state.generation = C.uint64_t(s.Seq), C.uint64_t(s.Generation)
+	state.joined, state.closed = C.int32_t(truth(s.Joined)), C.int32_t(truth(s.Closed))
 	return C.GOCCL_OK
+}
+
+//export goccl_go_group_become
+func goccl_go_group_become(group, next C.goccl_group, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	other := groups.take(uint64(next))
+	if other == nil {
+		return answer(stale("group", uint64(next)), record)
+	}
+	return answer(g.Become(other), record)
 }
 
 //export goccl_go_group_set_timeout
@@ -96,6 +112,16 @@ func goccl_go_group_set_timeout(group C.goccl_group, timeout C.int64_t, record *
 		return answer(err, record)
 	}
 	return answer(g.SetTimeout(time.Duration(timeout)), record)
+}
+
+//export goccl_go_group_monitored_barrier
+func goccl_go_group_monitored_barrier(group C.goccl_group, timeout C.int64_t, all C.int, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	return answer(g.MonitoredBarrier(time.Duration(timeout), all != 0), record)
 }
 
 //export goccl_go_group_abort
@@ -125,9 +151,19 @@ func goccl_go_group_drain(group C.goccl_group, atMost C.int64_t, done *C.int, re
 //export goccl_go_group_close
 func goccl_go_group_close(group C.goccl_group, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
-	g := groups.take(uint64(group))
+	g := groups.get(uint64(group))
 	if g == nil {
 		return answer(stale("group", uint64(group)), record)
 	}
 	return answer(g.Close(), record)
+}
+
+//export goccl_go_group_free
+func goccl_go_group_free(group C.goccl_group) (code C.int) {
+	defer caught(&code, nil)
+	g := groups.take(uint64(group))
+	if g == nil {
+		return C.GOCCL_INVALID
+	}
+	return answer(g.Close(), nil)
 }

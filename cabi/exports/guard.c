@@ -53,6 +53,16 @@ int goccl_start(goccl_group group, const goccl_call* call, goccl_work* work, uin
   return goccl_go_start(group, (goccl_call*)call, work, seq, error);
 }
 
+int goccl_group_sparse_all_reduce(goccl_group group, const goccl_sparse* tensor, goccl_work* work, uint64_t* seq, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_sparse_all_reduce(group, (goccl_sparse*)tensor, work, seq, error);
+}
+
+int goccl_work_sparse(goccl_work work, uint64_t* count, int64_t* indices, void* values, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_work_sparse(work, count, indices, values, error);
+}
+
 int goccl_work_wait(goccl_work work, int64_t timeout_ns, goccl_error* error) {
   GUARD(error);
   return goccl_go_work_wait(work, timeout_ns, error);
@@ -88,14 +98,24 @@ int goccl_work_free_all(const goccl_work* works, size_t n) {
   return goccl_go_work_free_all((goccl_work*)works, n);
 }
 
-int goccl_completions(uint32_t* count) {
-  GUARD(0);
-  return goccl_go_completions(count);
+int goccl_queue_watch(const goccl_work* works, size_t n, int urgent, uint64_t token, int* watched, int* thread, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_queue_watch((goccl_work*)works, n, urgent, token, watched, thread, error);
 }
 
-int goccl_completions_wait(uint32_t seen, int64_t timeout_ns) {
+int goccl_queue_next(uint64_t* token, int* thread) {
   GUARD(0);
-  return goccl_go_completions_wait(seen, timeout_ns);
+  return goccl_go_queue_next(token, thread);
+}
+
+int goccl_queue_settle(uint64_t own, int hooks, int64_t timeout_ns, int* settled) {
+  GUARD(0);
+  return goccl_go_queue_settle(own, hooks, timeout_ns, settled);
+}
+
+int goccl_queue_stop(int64_t timeout_ns) {
+  GUARD(0);
+  return goccl_go_queue_stop(timeout_ns);
 }
 
 int goccl_alloc(const char* options, size_t bytes, void** memory, goccl_error* error) {
@@ -108,9 +128,19 @@ int goccl_free(void* memory, goccl_error* error) {
   return goccl_go_free(memory, error);
 }
 
-int goccl_group_seq(goccl_group group, uint64_t* seq, goccl_error* error) {
+int goccl_memory_stats(uint64_t* bytes, uint64_t* peak, uint64_t* blocks) {
+  GUARD(0);
+  return goccl_go_memory_stats(bytes, peak, blocks);
+}
+
+int goccl_group_state_of(goccl_group group, goccl_group_state* state, goccl_error* error) {
   GUARD(error);
-  return goccl_go_group_seq(group, seq, error);
+  return goccl_go_group_state(group, state, error);
+}
+
+int goccl_group_become(goccl_group group, goccl_group next, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_become(group, next, error);
 }
 
 int goccl_group_set_timeout(goccl_group group, int64_t timeout_ns, goccl_error* error) {
@@ -133,6 +163,11 @@ int goccl_trace(const char* path, void* buf, size_t cap, size_t* len, goccl_erro
   return goccl_go_trace((char*)path, buf, cap, len, error);
 }
 
+int goccl_group_monitored_barrier(goccl_group group, int64_t timeout_ns, int all_ranks, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_monitored_barrier(group, timeout_ns, all_ranks, error);
+}
+
 int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error) {
   GUARD(error);
   return goccl_go_group_abort(group, (char*)reason, error);
@@ -146,4 +181,9 @@ int goccl_group_drain(goccl_group group, int64_t at_most_ns, int* done, goccl_er
 int goccl_group_close(goccl_group group, goccl_error* error) {
   GUARD(error);
   return goccl_go_group_close(group, error);
+}
+
+int goccl_group_free(goccl_group group) {
+  GUARD(0);
+  return goccl_go_group_free(group);
 }

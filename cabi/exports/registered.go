@@ -29,3 +29,11 @@ func goccl_go_free(memory unsafe.Pointer, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	return answer(pgbackend.Free(memory), record)
 }
+
+//export goccl_go_memory_stats
+func goccl_go_memory_stats(bytes, peak, blocks *C.uint64_t) (code C.int) {
+	defer caught(&code, nil)
+	inUse, most, count := pgbackend.Lent()
+	*bytes, *peak, *blocks = C.uint64_t(inUse), C.uint64_t(most), C.uint64_t(count)
+	return C.GOCCL_OK
+}

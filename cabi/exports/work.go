@@ -98,6 +98,9 @@ func goccl_go_work_wait(work C.goccl_work, timeout C.int64_t, record *C.goccl_er
 	defer caught(&code, record)
 	w, err := findWork(work)
 	if err != nil {
+		if s := findSparse(work); s != nil {
+			err = s.Wait(time.Duration(timeout))
+		}
 		return answer(err, record)
 	}
 	if timeout >= 0 {
@@ -108,11 +111,15 @@ func goccl_go_work_wait(work C.goccl_work, timeout C.int64_t, record *C.goccl_er
 
 // askWork asks a work in one of two ways whether it has ended, and how.
 func askWork(work C.goccl_work, done *C.int, record *C.goccl_error, ask func(*ccl.Work) (bool, error)) C.int {
+	var is bool
 	w, err := findWork(work)
-	if err != nil {
+	if err == nil {
+		is, err = ask(w)
+	} else if s := findSparse(work); s != nil {
+		is, err = s.Done()
+	} else {
 		return answer(err, record)
 	}
-	is, err := ask(w)
 	*done = 0
 	if is {
 		*done = 1
@@ -161,22 +168,9 @@ func goccl_go_work_free_all(list *C.goccl_work, n C.size_t) (code C.int) {
 	for _, work := range unsafe.Slice(list, int(n)) {
 		if w := works.take(uint64(work)); w != nil {
 			w.Free()
-		} else {
+		} else if sparses.take(uint64(work)&^sparseHandle) == nil || work&sparseHandle == 0 {
 			code = C.GOCCL_INVALID
 		}
 	}
 	return code
-}
-
-//export goccl_go_completions
-func goccl_go_completions(count *C.uint32_t) C.int {
-	*count = C.uint32_t(ccl.CompletionCount())
-	return C.GOCCL_OK
-}
-
-//export goccl_go_completions_wait
-func goccl_go_completions_wait(seen C.uint32_t, timeout C.int64_t) (code C.int) {
-	defer caught(&code, nil)
-	ccl.WaitCompletions(uint32(seen), time.Duration(timeout))
-	return C.GOCCL_OK
 }

@@ -253,3 +253,6 @@ func (x *completions) Count() uint32 { return x.count.Load() } // model: watchSe
 func (x *completions) Wait(seen uint32, d time.Duration) {
 	rest(x.bell, func() (time.Duration, bool) { return d, x.count.Load() == seen }) // model: watchCount
 }
+
+// Interrupt has those who are inside Wait return.
+func (x *completions) Interrupt() { x.add() }

@@ -1,6 +1,6 @@
 // The life of a group: construction to shutdown.
 #include "backend.h"
-#include "completer.h"
+#include "helper.h"
 
 #include <mutex>
 #include <random>
@@ -21,6 +21,7 @@ std::unordered_set<GocclBackend*>& open_groups() {
 using Clock = std::chrono::steady_clock;
 constexpr auto kDrainSlice = std::chrono::milliseconds(100); // between two looks for signals
 constexpr auto kLastDrain = std::chrono::seconds(1);
+constexpr int64_t kInfoHook = -1; // torch's own hooks have numbers from 0
 
 // Whether a signal handler of Python, which runs here, has raised something, as that of Ctrl-C does. It is left for the caller.
 bool signal_came() {
@@ -38,12 +39,10 @@ std::string member(const GocclOptions& options, int rank, int size) {
   return c10::str("group ", options.group_name.empty() ? "(unnamed)" : options.group_name, ", rank ", rank, " of ", size);
 }
 
-GocclBackend::GocclBackend(StorePtr store, int rank, int size, c10::intrusive_ptr<GocclOptions> options, std::string version,
-                           goccl_group group)
-    : Backend(rank, size), store_(std::move(store)), options_(std::move(options)), version_(std::move(version)),
-      member_(member(*options_, rank, size)), identity_(random_name()), group_(group) {
+GocclBackend::GocclBackend(StorePtr store, int rank, int size, GroupOptionsPtr options, goccl_group group)
+    : Backend(rank, size), store_(std::move(store)), options_(std::move(options)), group_(group), member_(member(*options_, rank, size)),
+      identity_(random_name()) {
   if (!options_->trace_prefix.empty()) observers_->trace_to(c10::str(options_->trace_prefix, global_rank(rank)));
-  if (group != 0) observe(group, observers_);
   std::lock_guard<std::mutex> lock(open_mutex);
   open_groups().insert(this);
 }
@@ -54,7 +53,9 @@ GocclBackend::~GocclBackend() {
   std::unique_lock<std::mutex> lock(open_mutex);
   open_groups().erase(this);
   lock.unlock();
+  if (group_ == 0) return;
   close(Clock::time_point::max());
+  lib.group_free(group_);
 }
 
 void GocclBackend::close_all() {
@@ -74,10 +75,7 @@ void GocclBackend::close(Clock::time_point deadline) noexcept {
 
 void GocclBackend::shutdown() {
   const bool signalled = leave(Clock::time_point::max(), true);
-  {
-    WithoutGil without_gil;
-    completer::settle();
-  }
+  helper::settle();
   if (signalled) {
     pybind11::gil_scoped_acquire gil;
     throw pybind11::error_already_set();
@@ -86,71 +84,55 @@ void GocclBackend::shutdown() {
 
 bool GocclBackend::leave(Clock::time_point deadline, bool signals_count) {
   check_not_forked("goccl shutdown");
-  closed_ = true;
-  const goccl_group group = group_.exchange(0);
-  if (group == 0) return false;
   WithoutGil without_gil;
   Failure failure;
   bool signalled = false;
   for (int done = 0; done == 0 && !signalled && Clock::now() < deadline;) {
     const auto left = std::min<Clock::duration>(deadline - Clock::now(), kDrainSlice);
-    if (lib.group_drain(group, std::chrono::nanoseconds(left).count(), &done, &failure) != GOCCL_OK) break;
+    if (lib.group_drain(group_, std::chrono::nanoseconds(left).count(), &done, &failure) != GOCCL_OK) break;
     signalled = done == 0 && signals_count && signal_came();
   }
   observers_->wait_for_trace();
-  observe_no_more(group);
-  uint64_t seq = 0;
-  if (lib.group_seq(group, &seq, nullptr) == GOCCL_OK) last_seq_ = seq;
-  check(lib.group_close(group, &failure), failure, "goccl shutdown");
+  check(lib.group_close(group_, &failure), failure, "goccl shutdown");
   return signalled;
 }
 
-void GocclBackend::abort() { abort("abort() was called on this rank"); }
-
 void GocclBackend::abort(const std::string& reason) {
   check_not_forked("goccl abort");
-  const goccl_group group = group_.load();
-  if (group == 0) return;
   WithoutGil without_gil;
   Failure failure;
-  const int rc = lib.group_abort(group, reason.c_str(), &failure);
+  const int rc = lib.group_abort(group_, reason.c_str(), &failure);
   check(rc == GOCCL_CLOSED ? GOCCL_OK : rc, failure, "goccl abort");
 }
 
 goccl_group GocclBackend::group(const char* title, const Request* request) const {
-  const goccl_group group = group_.load(std::memory_order_relaxed);
-  if (C10_LIKELY(group != 0 && !forked())) {
-    if (C10_UNLIKELY(!described_.load(std::memory_order_relaxed))) describe(group);
-    return group;
-  }
-  const std::string what = c10::str(request != nullptr ? request->text() : title, ": ", member_);
-  check_not_forked(what);
-  if (!closed_) {
-    fail(GOCCL_CLOSED, what, "the process group was made with enable_reconfigure=True and has no members yet; call reconfigure first");
-  }
-  fail(GOCCL_CLOSED, what, "the process group was shut down (destroy_process_group) after seq ", last_seq_.load(),
-       " and cannot be used any more");
+  if (C10_UNLIKELY(forked())) fail_forked(c10::str(request != nullptr ? request->text() : title, ": ", member_));
+  if (C10_UNLIKELY(!described_.load(std::memory_order_relaxed))) describe();
+  return group_;
 }
 
-void GocclBackend::describe(goccl_group group) const {
+void GocclBackend::describe() const {
   described_ = true;
   const auto& ranks = options_->global_ranks_in_group;
-  lib.group_describe(group, getGroupDesc().empty() ? "undefined" : getGroupDesc().c_str(), ranks.data(), ranks.size(), nullptr);
+  lib.group_describe(group_, getGroupDesc().empty() ? "undefined" : getGroupDesc().c_str(), ranks.data(), ranks.size(), nullptr);
+}
+
+goccl_group_state GocclBackend::state() const {
+  goccl_group_state state{};
+  Failure failure;
+  check(lib.group_state_of(group_, &state, &failure), failure, "goccl state of a group");
+  return state;
+}
+
+void GocclBackend::check_open(const char* title) const {
+  if (state().closed != 0) fail(GOCCL_CLOSED, title, member_, ": the process group was shut down (destroy_process_group)");
 }
 
 void GocclBackend::setTimeout(std::chrono::milliseconds timeout) {
-  TORCH_CHECK_VALUE(timeout.count() > 0, "goccl set_timeout: ", member_, ": a timeout must be longer than zero; got ",
-                    timeout.count(), " ms");
   Failure failure;
-  check(lib.group_set_timeout(group("goccl set_timeout"), timeout_ns(timeout), &failure), failure, "goccl set_timeout");
+  const int64_t ns = std::chrono::nanoseconds(timeout).count();
+  check(lib.group_set_timeout(group("goccl set_timeout"), ns, &failure), failure, "goccl set_timeout");
   options_->timeout = timeout;
-}
-
-uint64_t GocclBackend::getSequenceNumberForGroup() {
-  uint64_t seq = 0;
-  Failure failure;
-  check(lib.group_seq(group("goccl sequence number"), &seq, &failure), failure, "goccl sequence number");
-  return seq;
 }
 
 void GocclBackend::lengthen(Request& request) const {
@@ -161,22 +143,17 @@ void GocclBackend::lengthen(Request& request) const {
 }
 
 void GocclBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
-  observers_->on_info(std::move(hook));
-  // hasHooks, which torch asks before it closes a group, looks here.
-  onCompletionHook_ = [observers = observers_](std::shared_ptr<c10d::WorkInfo> info) { observers->tell(info); };
+  TORCH_CHECK(!onCompletionHook_, "goccl: a group has one completion hook (_register_on_completion_hook), and this one has it already");
+  onCompletionHook_ = hook; // hasHooks, which torch asks before it closes a group, looks here
+  observers_->on_end(kInfoHook, [hook = std::move(hook)](const Watch& of) {
+    hook(std::make_shared<c10d::WorkInfo>(of.type, of.seq, of.started, of.finished, of.finished - of.started));
+  });
 }
 
 #if GOCCL_TORCH_AT_LEAST(2, 15)
 void GocclBackend::registerCompletionHook(int64_t id, c10d::CompletionHook hook) {
-  observers_->on_completion(id, [hook = std::move(hook)](uint64_t key, std::optional<float> milliseconds) {
-    hook({key, milliseconds});
-  });
+  observers_->on_end(id, [hook = std::move(hook)](const Watch& of) { hook({of.key, of.duration()}); });
 }
 #endif
-
-void GocclBackend::waitForPendingWorks() {
-  WithoutGil without_gil;
-  observers_->wait_for_pending();
-}
 
 } // namespace goccl

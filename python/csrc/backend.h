@@ -7,7 +7,6 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "coalescing.h"
-#include "observers.h"
 #include "work.h"
 
 namespace goccl {
@@ -33,8 +32,14 @@ struct GocclOptions final : c10d::Backend::Options {
   std::string trace_prefix;          // of the file that a failure leaves, before the rank in the whole job; empty for none
 };
 
+using GroupOptionsPtr = c10::intrusive_ptr<GocclOptions>;
+
 // A group and a rank of it, for messages: "group dp, rank 0 of 2".
 std::string member(const GocclOptions& options, int rank, int size);
+
+// An uninitialized CPU tensor in registered memory, which is given back with its last reference, also after the last group is gone. Where no group
+// was made yet, lines are the options that count. Throws where there is no such memory. Call it without the GIL.
+at::Tensor empty(at::IntArrayRef size, at::ScalarType type, const std::string& lines);
 
 // torch.distributed's view of one group: it translates, and knows nothing of how bytes move.
 //
@@ -44,13 +49,12 @@ class GocclBackend final : public c10d::Backend {
   // Makes a group: opens it, gives the own address to the store, collects those of the others, joins. It waits for the
   // other ranks, at most the timeout of the options; the error names those that did not come. Call it without the GIL. With
   // enable_reconfigure the group has no members, and cannot be used, until reconfigure is called.
-  static c10::intrusive_ptr<GocclBackend> create(const StorePtr& store, int rank, int size,
-                                                 const c10::intrusive_ptr<GocclOptions>& options, const std::string& version);
+  static c10::intrusive_ptr<GocclBackend> create(const StorePtr& store, int rank, int size, const GroupOptionsPtr& options,
+                                                 const std::string& version);
   // Closes every group of this process. What was started in them has a second in all to end.
   static void close_all();
 
-  GocclBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GocclOptions> options,
-               std::string version, goccl_group group);
+  GocclBackend(StorePtr store, int rank, int size, GroupOptionsPtr options, goccl_group group);
   ~GocclBackend() override;
 
   const std::string getBackendName() const override { return "goccl"; }
@@ -69,6 +73,8 @@ class GocclBackend final : public c10d::Backend {
   c10d::ReconfigureHandle get_reconfigure_handle() const override;
   WorkPtr reconfigure(const c10d::ReconfigureOptions& options) override;
 #endif
+  // Takes over the members of another group, of which nothing is left, and forgets its own.
+  void become(GocclBackend& next);
 
   // Observers.
 #ifdef C10D_BACKEND_HAS_HOOKS
@@ -80,20 +86,21 @@ class GocclBackend final : public c10d::Backend {
   bool supportsAbortHooks() const override { return true; }
   bool supportsCompletionHooks() const override { return true; }
   void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override;
-  void unregisterCompletionHook(int64_t id) override { observers_->off_completion(id); }
-  bool isInitialized() override { return group_.load() != 0; }
+  void unregisterCompletionHook(int64_t id) override { observers_->off_end(id); }
+  bool isInitialized() override { return state().joined != 0; }
 #endif
   void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
-  void waitForPendingWorks() override;
+  void waitForPendingWorks() override { observers_->wait_for_pending(); }
   c10d::ErrorType getError() override { return observers_->error(); }
 
   void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override {} // it starts at 0 on every rank
-  uint64_t getSequenceNumberForGroup() override;
+  uint64_t getSequenceNumberForGroup() override { return state().seq; }
   void enableCollectivesTiming() override { timed_ = true; }
-  void abort() override;
+  void abort() override { abort("abort() was called on this rank"); }
+  void abort(const std::string& reason);
   void shutdown() override;
-  bool supportsTensorAlloc(c10::DeviceIndex device) override;
+  bool supportsTensorAlloc(c10::DeviceIndex device) override { return device < 0; } // of the CPU
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   std::shared_ptr<c10::Allocator> getMemAllocator() override;
 #if GOCCL_TORCH_AT_LEAST(2, 12)
@@ -132,10 +139,9 @@ class GocclBackend final : public c10d::Backend {
   WorkPtr endCoalescing() override;
 
  private:
-  // Meets the other ranks over the store and makes the group of the core.
-  static goccl_group join(c10d::Store& store, int rank, int size, const GocclOptions& options, const std::string& version);
-  // A group with the given options, or with those of this one: its own copy.
-  c10::intrusive_ptr<GocclOptions> options_for(const OptionsPtr& given) const;
+  // Has a function of goccl/_regroup.py make a group from this one.
+  template <typename... Args>
+  BackendPtr regroup(const char* how, const Args&... args);
   // The number of a rank of this group in the whole job.
   uint64_t global_rank(int rank) const;
   // Leaves the group, after what was started in it has ended, or at the deadline. Returns whether Python has a signal for this thread, which ends
@@ -143,12 +149,14 @@ class GocclBackend final : public c10d::Backend {
   bool leave(std::chrono::steady_clock::time_point deadline, bool signals_count);
   // leave for where nobody can be told of a failure.
   void close(std::chrono::steady_clock::time_point deadline) noexcept;
-  void abort(const std::string& reason);
   // Tells the core what a trace shall say of the group: torch sets the description once the group is made.
-  void describe(goccl_group group) const;
+  void describe() const;
   // The beginning of messages.
   Caller caller(const Kind& kind) const { return {kind, member_}; }
-  // The handle of the group; throws if it was shut down, or if this is a forked child. The message tells what was called.
+  goccl_group_state state() const;
+  // Throws if the group was shut down.
+  void check_open(const char* title) const;
+  // The handle of the group; throws if this is a forked child. The message tells what was called.
   goccl_group group(const char* title, const Request* request = nullptr) const;
   // Checks the root, and which of this rank's tensors it is about, and puts it into the call; returns whether this rank is the root.
   bool set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor = 0, size_t tensors = 1) const;
@@ -165,22 +173,14 @@ class GocclBackend final : public c10d::Backend {
   // One call for each of the inputs, one Work for all; fill(request, i) adds the blocks of call i. separate: see Request.
   template <typename Opts, typename Fill>
   WorkPtr coalesced(const Kind& kind, Tensors& inputs, const Opts& opts, bool separate, Fill fill);
-  WorkPtr message(const Kind& kind, Tensors& tensors, int peer, uint32_t tag, std::chrono::milliseconds timeout);
-  // The two sides of a monitored barrier.
-  void report_arrival(uint32_t number, std::chrono::milliseconds timeout);
-  void collect_arrivals(uint32_t number, std::chrono::milliseconds timeout, bool wait_all_ranks);
+  WorkPtr message(const Kind& kind, Tensors& tensors, int peer, int tag);
 
   const StorePtr store_;
-  const c10::intrusive_ptr<GocclOptions> options_;
-  const std::string version_;
+  const GroupOptionsPtr options_;
+  goccl_group group_; // until the end; 0 once another one has become it
   const std::shared_ptr<Observers> observers_ = std::make_shared<Observers>();
   std::string member_;         // for messages: "group dp, rank 0 of 2"
   const std::string identity_; // of this object, among those of all processes
-  int64_t generation_ = 0;     // how often it was reconfigured
-  std::atomic<bool> closed_{false};
-  std::atomic<goccl_group> group_;
-  std::atomic<uint64_t> last_seq_{0}; // of the last collective, once the group is closed
-  std::atomic<uint32_t> monitored_{0}; // monitored barriers so far
   std::atomic<bool> timed_{false};
   mutable std::atomic<bool> described_{false};
   Coalescing coalescing_;

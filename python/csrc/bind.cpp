@@ -3,10 +3,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.h"
-#include "completer.h"
-#include "registered.h"
-#include "trace.h"
-#include "work.h"
+#include "helper.h"
 
 namespace py = pybind11;
 using namespace goccl;
@@ -33,6 +30,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         fail(GOCCL_NOT_SUPPORTED, "goccl mem_allocator", "Python has no type for an allocator; goccl.empty and allocate_tensor of the backend ",
              "give tensors in registered memory");
       })
+      .def("_abort_because", [](GocclBackend& self, const std::string& reason) { self.abort(reason); }, py::arg("reason"), NoGil())
+      .def("_become", &GocclBackend::become, py::arg("next"))
       // torch calls it on the ranks that are not in a new group; NCCL needs them, goccl does not.
       .def("perform_nocolor_split", [](GocclBackend&, const py::object&) {}, py::arg("device"));
 
@@ -47,5 +46,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
   m.def("trace", [] { return py::bytes(trace()); });
   // Hooks end first: they may need the interpreter, and groups that are closed because it ends are no failures.
-  m.def("stop", [] { Observers::stop(), GocclBackend::close_all(), completer::stop(); }, NoGil());
+  m.def("stop", [] { Observers::stop(), GocclBackend::close_all(), helper::stop(); }, NoGil());
 }

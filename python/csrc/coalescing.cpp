@@ -12,7 +12,7 @@ constexpr size_t kFewWorks = 1024;
 
 } // namespace
 
-BatchWork::BatchWork(const Origin& origin, Works&& works) : EndingWork(origin, kCoalesced, {}), works_(std::move(works)) {
+BatchWork::BatchWork(Origin origin, Works&& works) : EndingWork(std::move(origin), kCoalesced, {}), works_(std::move(works)) {
   for (const auto& work : works_) seq_ = std::max(seq_, work->getSequencenumber());
 }
 
@@ -44,10 +44,6 @@ void BatchWork::finish() {
   settle(failed == works_.end() ? Outcome{} : Outcome{(*failed)->exception(), (*failed)->code()});
 }
 
-bool BatchWork::ended() const {
-  return std::all_of(works_.begin(), works_.end(), [](auto& work) { return work->ended(); });
-}
-
 std::vector<at::Tensor> BatchWork::result() {
   std::vector<at::Tensor> all;
   for (const auto& work : works_) {
@@ -57,7 +53,7 @@ std::vector<at::Tensor> BatchWork::result() {
   return all;
 }
 
-void BatchWork::pursue() {
+void BatchWork::pursue(bool) {
   auto left = std::make_shared<std::atomic<size_t>>(works_.size());
   auto self = c10::intrusive_ptr<BatchWork>::reclaim_copy(this);
   for (const auto& work : works_) {

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <thread>
 #include <unordered_map>
-#include <vector>
 
 #include "work.h"
 
@@ -18,15 +17,14 @@ using Works = std::vector<c10::intrusive_ptr<EndingWork>>;
 // Several Works as one, which ends with the last of them. Its error is that of the first one that failed, its result all of theirs.
 class BatchWork final : public EndingWork {
  public:
-  BatchWork(const Origin& origin, Works&& works);
+  BatchWork(Origin origin, Works&& works);
 
-  bool ended() const override;
   bool isCompleted() override;
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   std::vector<at::Tensor> result() override;
 
  private:
-  void pursue() override;
+  void pursue(bool urgent) override;
   void finish();
 
   const Works works_;

@@ -65,6 +65,14 @@ const Tensors& blocks_of(const Caller& caller, const TensorLists& lists, const c
   return lists[0];
 }
 
+// The root's blocks, one for each rank. The others give none.
+const Tensors& root_blocks(const Caller& caller, const TensorLists& lists, const char* role, bool root, int ranks) {
+  static const Tensors none;
+  if (root) return blocks_of(caller, lists, role, ranks);
+  GOCCL_CHECK(lists.empty(), caller, "requires empty ", role, " on non-root; got ", lists.size(), " lists");
+  return none;
+}
+
 // all_gather of several tensors a rank. Each of the output lists gets all of them: those of rank 0, those of rank 1, ...
 void gather_several(const Caller& caller, Request& request, TensorLists& outputs, const Tensors& inputs, int ranks) {
   check_same_length(caller, outputs.size(), inputs.size());
@@ -83,6 +91,16 @@ void check_whole(const Caller& caller, const at::Tensor& whole, const char* role
   GOCCL_CHECK(whole.defined() && part.defined(), caller, "got an undefined tensor");
   GOCCL_CHECK(whole.numel() == part.numel() * n, caller, "the ", role, " tensor must have ", part.numel() * n, " elements, ", n,
               " (ranks) times the ", part.numel(), " of its counterpart; got ", whole.numel(), " (sizes ", whole.sizes(), ")");
+}
+
+// Pairs of a tensor and one that is n times as large; whether tensors of them share memory.
+bool check_wholes(const Caller& caller, const Tensors& wholes, const char* role, bool written, const Tensors& parts, int rank, int n) {
+  Overlap tensors(rank);
+  for (size_t i = 0; i < parts.size(); i++) {
+    check_whole(caller, wholes[i], role, parts[i], n);
+    tensors.add_whole(parts[i], wholes[i], n, written);
+  }
+  return tensors.found();
 }
 
 // The blocks of a tensor as tensors of their own, in its memory.
@@ -123,7 +141,7 @@ WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronou
     const goccl_group handle = group(kind.title, &request);
     Failure failure;
     const int rc = lib.run(handle, &request.finish(), &failure);
-    if (C10_UNLIKELY(rc != GOCCL_OK)) fail_in(handle, as_exception(rc, failure, kind.title));
+    if (C10_UNLIKELY(rc != GOCCL_OK)) observers_->fail(as_exception(rc, failure, kind.title));
     request.held.copy_back();
     return nullptr;
   }
@@ -136,7 +154,7 @@ WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronou
 Origin GocclBackend::origin(const Kind& kind, int64_t timeout_ns, bool synchronous, const Request* request) const {
   const auto given = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(timeout_ns));
   return {getRank(), group(kind.title, request), timeout_ns > 0 ? given : options_->timeout, timed_.load(std::memory_order_relaxed),
-          observers_->any() ? std::make_shared<Watch>(observers_, kind.type, synchronous) : nullptr};
+          observers_, observers_->any() ? std::make_shared<Watch>(observers_, kind.type, synchronous) : nullptr};
 }
 
 WorkPtr GocclBackend::issued(c10::intrusive_ptr<EndingWork> work, bool asynchronous) {
@@ -144,7 +162,7 @@ WorkPtr GocclBackend::issued(c10::intrusive_ptr<EndingWork> work, bool asynchron
   if (!asynchronous) {
     work->wait();
   } else if (C10_UNLIKELY(work->watched())) {
-    Observers::look_after(work);
+    work->look_after();
   }
   return work;
 }
@@ -257,12 +275,7 @@ WorkPtr GocclBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
 
 WorkPtr GocclBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   check_same_length(caller(kAllGatherCoalesced), outputs.size(), inputs.size());
-  Overlap tensors(getRank());
-  for (size_t i = 0; i < inputs.size(); i++) {
-    check_whole(caller(kAllGatherCoalesced), outputs[i], "output", inputs[i], getSize());
-    tensors.add_whole(inputs[i], outputs[i], getSize(), true);
-  }
-  const bool separate = tensors.found();
+  const bool separate = check_wholes(caller(kAllGatherCoalesced), outputs, "output", true, inputs, getRank(), getSize());
   return coalesced(kAllGatherCoalesced, inputs, opts, separate, [&](Request& request, size_t i) {
     request.read(inputs[i]);
     if (separate) {
@@ -278,15 +291,11 @@ WorkPtr GocclBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::
   check_one(caller(kGather), inputs, "input");
   Request request(caller(kGather), inputs[0], opts.timeout);
   const bool root = set_root(kGather, request, opts.rootRank);
-  if (root) request.separate = share_memory(getRank(), inputs, blocks_of(caller(kGather), outputs, "output", getSize()));
+  const Tensors& blocks = root_blocks(caller(kGather), outputs, "output", root, getSize());
+  request.separate = share_memory(getRank(), inputs, blocks);
   request.read(inputs[0]);
-  if (root) {
-    const Tensors& blocks = outputs[0];
-    for (const at::Tensor& block : blocks) request.write(block);
-    check_own(caller(kGather), blocks[getRank()], "output", getRank(), inputs[0]);
-  } else {
-    GOCCL_CHECK(outputs.empty(), caller(kGather), "requires empty output on non-root; got ", outputs.size(), " lists");
-  }
+  for (const at::Tensor& block : blocks) request.write(block);
+  if (root) check_own(caller(kGather), blocks[getRank()], "output", getRank(), inputs[0]);
   return issue(kGather, request, opts.asyncOp, inputs);
 }
 
@@ -306,16 +315,12 @@ WorkPtr GocclBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d:
   check_one(caller(kScatter), outputs, "output");
   Request request(caller(kScatter), outputs[0], opts.timeout);
   const bool root = set_root(kScatter, request, opts.rootRank);
-  if (root) request.separate = share_memory(getRank(), blocks_of(caller(kScatter), inputs, "input", getSize()), outputs);
+  const Tensors& blocks = root_blocks(caller(kScatter), inputs, "input", root, getSize());
+  request.separate = share_memory(getRank(), blocks, outputs);
   request.write(outputs[0]);
-  if (root) {
-    const Tensors& blocks = inputs[0];
-    for (const at::Tensor& block : blocks) request.read(block);
-    check_own(caller(kScatter), blocks[getRank()], "input", getRank(), outputs[0]);
-  } else {
-    GOCCL_CHECK(inputs.empty(), caller(kScatter), "requires empty input on non-root; got ", inputs.size(), " lists");
-  }
-  return issue(kScatter, request, opts.asyncOp, inputs.empty() ? at::TensorList() : at::TensorList(inputs[0]));
+  for (const at::Tensor& block : blocks) request.read(block);
+  if (root) check_own(caller(kScatter), blocks[getRank()], "input", getRank(), outputs[0]);
+  return issue(kScatter, request, opts.asyncOp, blocks);
 }
 
 WorkPtr GocclBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) {
@@ -341,12 +346,8 @@ WorkPtr GocclBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input
 
 WorkPtr GocclBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
   check_same_length(caller(kReduceScatterCoalesced), outputs.size(), inputs.size());
-  Overlap tensors(getRank());
-  for (size_t i = 0; i < inputs.size(); i++) {
-    check_whole(caller(kReduceScatterCoalesced), inputs[i], "input", outputs[i], getSize());
-    tensors.add_whole(outputs[i], inputs[i], getSize(), false);
-  }
-  return coalesced(kReduceScatterCoalesced, inputs, opts, tensors.found(), [&](Request& request, size_t i) {
+  const bool separate = check_wholes(caller(kReduceScatterCoalesced), inputs, "input", false, outputs, getRank(), getSize());
+  return coalesced(kReduceScatterCoalesced, inputs, opts, separate, [&](Request& request, size_t i) {
     request.reduce_with(opts.reduceOp);
     request.read_parts(inputs[i], getSize());
     request.write(outputs[i]);
@@ -360,11 +361,6 @@ WorkPtr GocclBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::
   GOCCL_CHECK(!output_splits.empty() || !input_splits.empty() || input.numel() == output.numel(), caller(kAllToAllBase),
               "without splits the input and output tensors must have as many elements; got ", input.numel(), " and ",
               output.numel());
-  for (const at::Tensor* t : {&input, &output}) {
-    const bool split = !(t == &input ? input_splits : output_splits).empty();
-    GOCCL_CHECK(split || (t->dim() == 0 ? 1 : t->size(0)) % getSize() == 0, caller(kAllToAllBase),
-                "Tensor's dim 0 does not divide equally across group size: sizes ", t->sizes(), ", ", getSize(), " ranks");
-  }
   request.read_parts(input, getSize(), input_splits);
   request.write_parts(output, getSize(), output_splits);
   return issue(kAllToAllBase, request, opts.asyncOp, input);

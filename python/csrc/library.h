@@ -12,13 +12,11 @@
 
 #include "goccl.h"
 
-#define GOCCL_FUNCTIONS(X)                                                                    \
-  X(version)                                                                                  \
-  X(group_open) X(group_join) X(group_seq) X(group_set_timeout) X(group_abort) X(group_drain) \
-  X(group_close) X(group_describe) X(group_batch) X(trace)                                    \
-  X(run) X(start) X(work_wait) X(work_test) X(work_poll) X(work_urge) X(work_source)          \
-  X(work_free_all)                                                                            \
-  X(completions) X(completions_wait) X(alloc) X(free)
+#define GOCCL_FUNCTIONS(X)                                                                                        \
+  X(version) X(group_open) X(group_join) X(group_state_of) X(group_become) X(group_set_timeout) X(group_abort)   \
+  X(group_drain) X(group_close) X(group_free) X(group_describe) X(group_batch) X(group_monitored_barrier)        \
+  X(group_sparse_all_reduce) X(trace) X(run) X(start) X(work_wait) X(work_poll) X(work_source) X(work_sparse)    \
+  X(work_free_all) X(queue_watch) X(queue_next) X(queue_settle) X(queue_stop) X(alloc) X(free) X(memory_stats)
 
 // Whether the headers are those of this version of torch or of a later one, where they have no macro of their own for a feature.
 #define GOCCL_TORCH_AT_LEAST(major, minor) \

@@ -1,46 +1,17 @@
-#include "registered.h"
-
-#include <algorithm>
-#include <mutex>
-#include <unordered_map>
+// Tensors in registered memory, which ranks of one host read where it lies.
+#include "backend.h"
 
 #include <ATen/EmptyTensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/Logging.h>
 #include <c10/util/ScopeExit.h>
 
-#include "backend.h"
-
 namespace goccl {
 namespace {
-
-// What is in use, for getMemoryStats.
-struct Uses {
-  std::mutex mutex;
-  std::unordered_map<void*, size_t> blocks;
-  uint64_t bytes = 0, peak = 0;
-};
-
-Uses& uses() {
-  static auto* u = new Uses; // tensors are freed until the very end
-  return *u;
-}
-
-void taken(void* memory, size_t bytes) {
-  std::lock_guard<std::mutex> lock(uses().mutex);
-  uses().blocks[memory] = bytes;
-  uses().peak = std::max(uses().peak, uses().bytes += bytes);
-}
 
 // A fork shares the memory with its parent, who keeps it.
 void give_back(void* memory) {
   if (memory == nullptr || forked()) return;
-  {
-    std::lock_guard<std::mutex> lock(uses().mutex);
-    const auto found = uses().blocks.find(memory);
-    uses().bytes -= found->second;
-    uses().blocks.erase(found);
-  }
   Failure failure;
   if (lib.free(memory, &failure) != GOCCL_OK) LOG(WARNING) << "goccl: registered memory was not given back: " << failure.text;
 }
@@ -56,7 +27,6 @@ class RegisteredMemory final : public c10::Allocator {
       check_not_forked("goccl.empty");
       Failure failure;
       check(lib.alloc(lines_now, bytes, &memory, &failure), failure, "goccl.empty");
-      taken(memory, bytes);
     }
     return {memory, memory, &give_back, c10::Device(c10::kCPU)};
   }
@@ -85,14 +55,14 @@ std::shared_ptr<c10::Allocator> GocclBackend::getMemAllocator() {
 
 #if GOCCL_TORCH_AT_LEAST(2, 12)
 std::unordered_map<std::string, uint64_t> GocclBackend::getMemoryStats() {
-  std::lock_guard<std::mutex> lock(uses().mutex);
-  return {{"registered_bytes", uses().bytes}, {"registered_bytes_peak", uses().peak}, {"registered_blocks", uses().blocks.size()}};
+  uint64_t bytes = 0, peak = 0, blocks = 0;
+  lib.memory_stats(&bytes, &peak, &blocks);
+  return {{"registered_bytes", bytes}, {"registered_bytes_peak", peak}, {"registered_blocks", blocks}};
 }
 #endif
 
-bool GocclBackend::supportsTensorAlloc(c10::DeviceIndex device) { return device < 0; } // of the CPU
-
-// FSDP and others ask for buffers of collectives here. They do without where there is no registered memory, or none left.
+// FSDP and others ask for buffers of collectives here. They do without where there is no registered
+// memory, or none left.
 at::Tensor GocclBackend::allocateTensor(long size, at::TensorOptions options) {
   check_not_forked("goccl allocate_tensor");
   if (options.device().is_cpu()) {

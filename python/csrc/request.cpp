@@ -204,6 +204,8 @@ void Request::write_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef s
 
 void Request::add_parts(Blocks& blocks, const void* data, const at::Tensor& t, int ranks, at::IntArrayRef splits) {
   const int64_t rows = t.dim() == 0 ? 1 : t.size(0);
+  GOCCL_CHECK(call.coll != GOCCL_ALL_TO_ALL || !splits.empty() || rows % ranks == 0, caller_,
+              "Tensor's dim 0 does not divide equally across group size: sizes ", t.sizes(), ", ", ranks, " ranks");
   int64_t sum = 0;
   for (int64_t s : splits) {
     GOCCL_CHECK(s >= 0 && s <= rows, caller_, "splits ", splits, " are not numbers of rows of a tensor of sizes ", t.sizes());

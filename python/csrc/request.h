@@ -1,10 +1,8 @@
 // From tensors to a goccl_call: which element type, which memory, what must be packed first and copied back afterwards.
 #pragma once
 
-#include <memory>
 #include <ostream>
 #include <string>
-#include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -42,8 +40,6 @@ struct Quietly {
       {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::PythonDispatcher})};
 };
 
-class Watch;
-
 // What the memory of an operation depends on, and what is left to do when it has ended. Empty SmallVectors and vectors
 // allocate nothing, which keeps the common case (one contiguous tensor) free of allocations.
 struct Held {
@@ -55,7 +51,6 @@ struct Held {
   c10::SmallVector<at::Tensor, 1> inputs;
   c10::SmallVector<at::Tensor, 1> outputs; // the user's
   std::vector<CopyBack> copies;
-  std::shared_ptr<Watch> watch; // of a dropped operation; null unless somebody wants to know of its end
 
   void absorb(Held&& other);
   // Writes packed results into the tensors they belong to.

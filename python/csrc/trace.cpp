@@ -1,8 +1,6 @@
-#include "trace.h"
+#include "observers.h"
 
 #include <c10/util/Logging.h>
-
-#include "library.h"
 
 #if GOCCL_TORCH_AT_LEAST(2, 15)
 #include <unordered_map>
@@ -81,18 +79,18 @@ void hand_to_torch(const std::string& bytes) {
   const auto listed = all.at("entries").toListRef();
   const size_t first = listed.size() - std::min(listed.size(), recorder->max_entries_);
   std::vector<Recorder::Entry> entries;
+  std::lock_guard<std::mutex> lock(recorder->mutex_);
   for (size_t i = first; i < listed.size(); i++) {
     entries.push_back(entry_of(listed[i].toGenericDict(), no_frames));
     entries.back().id_ = i - first;
+    entries.back().reset_epoch_ = recorder->reset_epoch_;
   }
-  std::lock_guard<std::mutex> lock(recorder->mutex_);
   for (const auto& group : all.at("pg_config").toGenericDict()) {
     const Dict about = group.value().toGenericDict();
     std::vector<uint64_t> ranks;
     for (const c10::IValue& rank : about.at("global_ranks").toListRef()) ranks.push_back(rank.toInt());
     recorder->pg_name_to_ranks_[{about.at("name").toStringRef(), about.at("desc").toStringRef()}] = std::move(ranks);
   }
-  for (auto& e : entries) e.reset_epoch_ = recorder->reset_epoch_;
   // As if they had just been recorded: torch goes on from there if it is connected later.
   recorder->reset_epoch_start_idx_[recorder->reset_epoch_] = 0;
   recorder->id_ = entries.size();

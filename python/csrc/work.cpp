@@ -4,8 +4,7 @@
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "completer.h"
-#include "observers.h"
+#include "helper.h"
 
 namespace goccl {
 namespace {
@@ -19,28 +18,43 @@ c10d::WorkResult as_result(int code) {
   }
 }
 
+// Whether the core is done with all of these, well or badly; if so outcome takes the first failure. It works for them.
+bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, const char* title, Outcome& outcome) {
+  for (goccl_work work : works) {
+    Failure failure;
+    int done = 0;
+    const int rc = lib.work_poll(work, &done, &failure);
+    if (rc == GOCCL_OK && done == 0) return false;
+    outcome.add(rc, failure, title);
+  }
+  return true;
+}
+
+// The end of an operation whose Work was dropped: nobody is left to be told.
+void finish_dropped(Held* held) {
+  Outcome outcome;
+  all_ended(held->works, "goccl", outcome);
+  try {
+    if (!outcome.failed()) held->copy_back();
+  } catch (const std::exception& e) {
+    LOG(WARNING) << "goccl: the result of a dropped operation could not be copied to its tensor: " << e.what();
+  }
+  for (goccl_work work : held->works) give_back(work);
+  delete held;
+}
+
 } // namespace
 
 void Outcome::add(int rc, const goccl_error& failure, const char* title) {
   if (rc != GOCCL_OK && !error) error = as_exception(rc, failure, title), code = rc;
 }
 
-bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, decltype(lib.work_test) ask, const char* title, Outcome* outcome) {
-  for (goccl_work work : works) {
-    Failure failure;
-    int done = 0;
-    const int rc = ask(work, &done, &failure);
-    if (rc == GOCCL_OK && done == 0) return false;
-    if (outcome != nullptr) outcome->add(rc, failure, title);
-  }
-  return true;
-}
-
 // Making the profiler's event costs allocations: only when somebody listens.
-EndingWork::EndingWork(const Origin& origin, const Kind& kind, at::TensorList inputs)
+EndingWork::EndingWork(Origin origin, const Kind& kind, at::TensorList inputs)
     : Work(origin.rank, kind.type, C10_UNLIKELY(at::hasCallbacks()) ? kind.title : nullptr,
            C10_UNLIKELY(at::hasCallbacks()) && !inputs.empty() ? std::make_optional(inputs.vec()) : std::nullopt),
-      origin_(origin), kind_(kind), completion_key_(origin.watch ? origin.watch->key : 0), begun_(origin.timed ? Clock::now() : Clock::time_point()) {}
+      origin_(std::move(origin)), kind_(kind), completion_key_(origin_.watch ? origin_.watch->key : 0),
+      begun_(origin_.timed ? Clock::now() : Clock::time_point()) {}
 
 void EndingWork::settle(Outcome outcome) {
   std::function<void()> profiled;
@@ -64,7 +78,7 @@ void EndingWork::settle(Outcome outcome) {
   }
   cv_.notify_all();
   // These run code of others: not under the lock.
-  if (C10_UNLIKELY(exception_ != nullptr)) note_failure(origin_.group, exception_);
+  if (C10_UNLIKELY(exception_ != nullptr)) origin_.observers->failed(exception_);
   if (C10_UNLIKELY(origin_.watch != nullptr)) {
     origin_.watch->seq = seq_;
     origin_.watch->ended(!exception_);
@@ -95,17 +109,28 @@ void EndingWork::complete(c10::ivalue::Future& future, bool with_tensors) {
 
 EndingWork::FuturePtr EndingWork::future(FuturePtr& slot, const c10::TypePtr& type) {
   FuturePtr future;
-  bool ended = false, first = false;
+  bool ended = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (slot) return slot;
     slot = future = c10::make_intrusive<c10::ivalue::Future>(type);
     ended = completed_;
-    if (!ended) first = !std::exchange(pursued_, true);
   }
-  if (ended) complete(*future, &slot == &value_);
-  if (first) check_not_forked(*this), pursue();
+  if (ended) {
+    complete(*future, &slot == &value_);
+  } else {
+    pursue_once(true); // whoever waits for a future, or for what follows it, sleeps, and works for nothing
+  }
   return future;
+}
+
+void EndingWork::pursue_once(bool urgent) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (completed_ || std::exchange(pursued_[urgent], true)) return;
+  }
+  check_not_forked(*this);
+  pursue(urgent);
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> EndingWork::getFuture() { return future(value_, c10::ListType::ofTensors()); }
@@ -143,21 +168,22 @@ void EndingWork::abort() {
 
 GocclWork::~GocclWork() {
   if (forked() || held_.works.empty()) return; // in a fork the handles belong to the parent
-  if (!done()) {
-    held_.watch = origin_.watch;
-    completer::adopt(std::move(held_)); // and leaves nothing here
+  if (done()) {
+    for (goccl_work work : held_.works) give_back(work);
+    return;
   }
-  for (goccl_work work : held_.works) give_back(work);
+  auto* held = new Held(std::move(held_)); // kept for good if there is no memory to remember it by
+  try {
+    if (!helper::when_ended(held->works, false, [held] { finish_dropped(held); })) finish_dropped(held);
+  } catch (const std::exception& e) {
+    LOG(ERROR) << "goccl: the memory of a dropped operation is kept for good: " << e.what();
+  }
 }
 
 void GocclWork::start(Request* requests, size_t count) {
   source_ = requests[0].call.root;
   for (size_t i = 0; i < count; i++) {
-    Failure failure;
-    goccl_work work = 0;
-    const int rc = lib.start(origin_.group, &requests[i].finish(), &work, &seq_, &failure);
-    if (C10_UNLIKELY(rc != GOCCL_OK)) fail_in(origin_.group, as_exception(rc, failure, kind_.title));
-    if (work != 0) held_.works.push_back(work);
+    begin([&](goccl_work* work, Failure* failure) { return lib.start(origin_.group, &requests[i].finish(), work, &seq_, failure); });
   }
   if (C10_UNLIKELY(origin_.watch != nullptr)) origin_.watch->seq = seq_;
   if (held_.works.empty()) return held_.copies.empty() ? settle_at_once() : settle({});
@@ -169,7 +195,7 @@ bool GocclWork::isCompleted() {
   if (done()) return true;
   check_not_forked(*this);
   Outcome outcome;
-  if (!all_ended(held_.works, lib.work_poll, kind_.title, &outcome)) return false;
+  if (!all_ended(held_.works, kind_.title, outcome)) return false;
   settle(std::move(outcome));
   return true;
 }
@@ -202,17 +228,10 @@ bool GocclWork::wait(std::chrono::milliseconds timeout) {
   return waited();
 }
 
-void GocclWork::pursue() {
-  // Held by the completer from here on, so that the futures are completed even if the caller drops this Work.
-  if (!completer::watch(c10::intrusive_ptr<GocclWork>::reclaim_copy(this))) {
-    isCompleted();
-    return;
-  }
-  // Whoever waits for a future, or for what follows it, sleeps, and works for nothing.
-  for (goccl_work work : held_.works) {
-    Failure failure;
-    check(lib.work_urge(work, &failure), failure, kind_.title);
-  }
+void GocclWork::pursue(bool urgent) {
+  // Held by the helper from here on, so that the futures are completed even if the caller drops this Work.
+  auto self = c10::intrusive_ptr<GocclWork>::reclaim_copy(this);
+  if (!helper::when_ended(held_.works, urgent, [self] { self->isCompleted(); })) isCompleted();
 }
 
 } // namespace goccl

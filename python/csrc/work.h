@@ -1,10 +1,8 @@
 #pragma once
 
-#include <atomic>
-
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include "library.h"
+#include "observers.h"
 #include "request.h"
 
 namespace goccl {
@@ -19,27 +17,22 @@ struct Outcome {
   void add(int rc, const goccl_error& failure, const char* title);
 };
 
-// Whether the core is done with all of these, well or badly; if so and outcome is not null, it takes the first failure.
-// ask is lib.work_test, or lib.work_poll, which works for it.
-bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, decltype(lib.work_test) ask, const char* title, Outcome* outcome);
-
 // What a Work knows of the group and of the call that it belongs to.
 struct Origin {
   int rank;
   goccl_group group;
   std::chrono::milliseconds timeout; // that holds: the call's own, else the group's
   bool timed;                        // whether getDuration shall work
+  std::shared_ptr<Observers> observers;
   std::shared_ptr<Watch> watch;      // null unless somebody wants to know of the end
 };
 
 // What all Works of this backend have in common: each ends in settle, exactly once, and its futures are completed there.
 class EndingWork : public c10d::Work {
  public:
-  // Whether it has ended for torch.
-  bool settled() const { return done(); }
-  // Whether nothing is left to wait for. Unlike isCompleted it runs no code of others and takes no lock.
-  virtual bool ended() const { return done(); }
   bool watched() const { return origin_.watch != nullptr; }
+  // Sees to it that its end is seen when it comes, even if nobody waits for it.
+  void look_after() { pursue_once(false); }
   // For messages: "goccl:all_reduce: rank 0, seq 7".
   friend std::ostream& operator<<(std::ostream& out, const EndingWork& work) {
     return out << work.kind_.title << ": rank " << work.origin_.rank << ", seq " << work.seq_;
@@ -67,7 +60,7 @@ class EndingWork : public c10d::Work {
   std::chrono::milliseconds getTimeout() const { return origin_.timeout; }
 
  protected:
-  EndingWork(const Origin& origin, const Kind& kind, at::TensorList inputs);
+  EndingWork(Origin origin, const Kind& kind, at::TensorList inputs);
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   void settle(Outcome outcome);
@@ -75,8 +68,8 @@ class EndingWork : public c10d::Work {
   void settle_at_once();
   // The end of every wait, once the operation has ended.
   bool waited();
-  // Sees to it that settle is called although nobody waits. Called once at most, by who wants a future or the duration.
-  virtual void pursue() = 0;
+  // Sees to it that settle is called although nobody waits: urgent, if somebody may sleep until then. Called once at most with each.
+  virtual void pursue(bool urgent) = 0;
   // Writes the results to where the user wants them.
   virtual void deliver() {}
 
@@ -90,6 +83,7 @@ class EndingWork : public c10d::Work {
 
   FuturePtr future(FuturePtr& slot, const c10::TypePtr& type);
   void complete(c10::ivalue::Future& future, bool with_tensors);
+  void pursue_once(bool urgent);
 
   const uint64_t completion_key_; // of its watch
   const Clock::time_point begun_;
@@ -97,34 +91,45 @@ class EndingWork : public c10d::Work {
   int code_ = GOCCL_OK;
   // Set last by settle, after exception_ and the results; both never change afterwards.
   std::atomic<bool> done_{false};
-  bool pursued_ = false; // guarded by mutex_, as are these two
+  bool pursued_[2] = {false, false}; // whether urgent; guarded by mutex_, as are these two
   FuturePtr value_, result_;
 };
 
 // One operation of torch: one of the core, or several (the coalesced forms).
 //
-// It ends for torch on whichever thread first sees that the core is done: one in wait or isCompleted, or the completer. A
-// Work that is destroyed before that leaves its memory with the completer, so that the core never writes to freed memory.
-class GocclWork final : public EndingWork {
+// It ends for torch on whichever thread first sees that the core is done: one in wait or isCompleted, or a helper. A Work
+// that is destroyed before that leaves its memory with the helper, so that the core never writes to freed memory.
+class GocclWork : public EndingWork {
  public:
-  GocclWork(const Origin& origin, const Kind& kind, Held&& held, at::TensorList inputs)
-      : EndingWork(origin, kind, inputs), held_(std::move(held)) {}
+  GocclWork(Origin origin, const Kind& kind, Held&& held, at::TensorList inputs)
+      : EndingWork(std::move(origin), kind, inputs), held_(std::move(held)) {}
   ~GocclWork() override;
 
   // Starts the calls, before the Work is handed out. What the core does at once has ended then for torch too.
   void start(Request* requests, size_t count);
-  bool ended() const override { return done() || all_ended(held_.works, lib.work_test, kind_.title, nullptr); }
 
   bool isCompleted() override;
   int sourceRank() const override;
   std::vector<at::Tensor> result() override { return {held_.outputs.begin(), held_.outputs.end()}; }
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
 
- private:
-  void pursue() override;
+ protected:
+  // Starts one call of the core: call(&work, &failure) is its code.
+  template <typename Call>
+  void begin(Call call) {
+    Failure failure;
+    goccl_work work = 0;
+    const int rc = call(&work, &failure);
+    if (C10_UNLIKELY(rc != GOCCL_OK)) origin_.observers->fail(as_exception(rc, failure, kind_.title));
+    if (work != 0) held_.works.push_back(work);
+  }
   void deliver() override { held_.copy_back(); }
 
   Held held_;
+
+ private:
+  void pursue(bool urgent) override;
+
   int source_ = GOCCL_ANY_SOURCE; // of a receive
 };
 

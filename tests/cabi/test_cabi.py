@@ -150,7 +150,7 @@ def slack(thread):
         return int(f.read())
 before = set(os.listdir("/proc/self/task"))
 own = slack(os.getpid())
-ctypes.CDLL(sys.argv[1]).goccl_completions(ctypes.byref(ctypes.c_uint32()))
+ctypes.CDLL(sys.argv[1]).goccl_version(ctypes.create_string_buffer(64), ctypes.c_size_t(64))
 threads = set(os.listdir("/proc/self/task")) - before
 print(own == slack(os.getpid()), len(threads) > 0, {slack(t) for t in threads})
 """
@@ -192,6 +192,99 @@ def test_a_receive_says_its_source(lib, pair):
         assert lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == INVALID, "a wait after the free"
         return set(values) == {1.0}
     assert in_threads(2, one) == [True] * 2
+
+
+class Sparse(ctypes.Structure):
+    _fields_ = [("dtype", ctypes.c_int32), ("redop", ctypes.c_int32), ("dims", ctypes.c_uint32), ("sparse_dims", ctypes.c_uint32),
+                ("sizes", ctypes.POINTER(ctypes.c_int64)), ("count", ctypes.c_uint64), ("indices", ctypes.POINTER(ctypes.c_int64)),
+                ("values", ctypes.c_void_p), ("timeout_ns", ctypes.c_int64)]
+
+
+def sparse_sum(lib, group, places, numbers, size=9, error=None):
+    """The code, and the indices and values of the sum."""
+    values, work, seq = (ctypes.c_float * len(numbers))(*numbers), ctypes.c_uint64(), ctypes.c_uint64()
+    tensor = Sparse(F32, SUM, 1, 1, (ctypes.c_int64 * 1)(size), len(places), (ctypes.c_int64 * len(places))(*places),
+                    ctypes.cast(values, ctypes.c_void_p), -1)
+    code = lib.goccl_group_sparse_all_reduce(group, ctypes.byref(tensor), ctypes.byref(work), ctypes.byref(seq), error)
+    if code != OK:
+        return code, [], []
+    code, count, done = lib.goccl_work_wait(work, ctypes.c_int64(-1), error), ctypes.c_uint64(), ctypes.c_int()
+    assert lib.goccl_work_test(work, ctypes.byref(done), None) == code and done.value == 1
+    assert lib.goccl_work_sparse(work, ctypes.byref(count), None, None, None) == OK
+    at, sums = (ctypes.c_int64 * count.value)(), (ctypes.c_float * count.value)()
+    assert lib.goccl_work_sparse(work, ctypes.byref(count), at, sums, None) == OK
+    assert lib.goccl_work_free(work) == OK
+    assert lib.goccl_work_free(work) == lib.goccl_work_sparse(work, ctypes.byref(count), None, None, None) == INVALID
+    return code, list(at), list(sums)
+
+
+def test_sparse(lib, pair):
+    def one(rank):
+        error = Error()
+        first = sparse_sum(lib, pair[rank], [7, 2, 7], [1, 2, 4]) if rank == 0 else sparse_sum(lib, pair[rank], [3, 2], [5, 6])
+        assert first == (OK, [2, 3, 7], [8.0, 5.0, 5.0])
+        assert sparse_sum(lib, pair[rank], [], [], 9 + rank, ctypes.byref(error))[0] == MISMATCH
+        assert b"rank 1 has Float of sizes [10]" in error.text
+        assert sparse_sum(lib, pair[rank], [9], [1], 9, ctypes.byref(error))[0] == INVALID and b"index 9" in error.text
+        return sparse_sum(lib, pair[rank], [], [])
+    assert in_threads(2, one) == [(OK, [], [])] * 2
+
+
+def test_monitored_barrier(lib, pair):
+    def one(rank):
+        return lib.goccl_group_monitored_barrier(pair[rank], ctypes.c_int64(-1), 0, None)
+    assert in_threads(2, one) == [OK] * 2
+    error = Error()
+    assert lib.goccl_group_monitored_barrier(pair[0], ctypes.c_int64(50_000_000), 1, ctypes.byref(error)) == TIMEOUT
+    assert b"Rank 1 failed to pass monitoredBarrier in 50 ms" in error.text
+
+
+class State(ctypes.Structure):
+    _fields_ = [("seq", ctypes.c_uint64), ("generation", ctypes.c_uint64), ("joined", ctypes.c_int32), ("closed", ctypes.c_int32)]
+
+
+def test_other_members(lib):
+    def state():
+        now = State()
+        assert lib.goccl_group_state_of(group, ctypes.byref(now), None) == OK
+        return now.seq, now.generation, now.joined, now.closed
+    code, _, group, address = open_group(lib, 0, 0)
+    assert code == OK and address == b"" and state() == (0, 0, 0, 0)
+    values, error = (ctypes.c_float * 10)(), Error()
+    call, _ = all_reduce_call(values)
+    assert lib.goccl_run(group, ctypes.byref(call), ctypes.byref(error)) == CLOSED and b"call reconfigure first" in error.text
+    for generation in (1, 2):
+        code, _, other, address = open_group(lib, 0, 1)
+        assert code == OK and join(lib, [other], [address]) == [(OK, "")]
+        assert lib.goccl_group_become(group, other, None) == OK and state() == (0, generation, 1, 0)
+        assert lib.goccl_group_free(other) == INVALID, "it is gone"
+        assert lib.goccl_run(group, ctypes.byref(call), None) == OK
+    assert lib.goccl_group_close(group, None) == OK and state() == (1, 2, 0, 1)
+    assert lib.goccl_group_free(group) == OK
+
+
+QUEUE = """
+import ctypes, sys, threading
+lib = ctypes.CDLL(sys.argv[1])
+token, other, flags = ctypes.c_uint64(0), ctypes.c_uint64(0), [ctypes.c_int(7) for _ in range(3)]
+def watch(token):
+    assert lib.goccl_queue_watch(None, ctypes.c_size_t(0), 0, ctypes.c_uint64(token), ctypes.byref(flags[0]), ctypes.byref(flags[1]), None) == 0
+    return flags[0].value, flags[1].value
+assert watch(5) == (1, 1), "a thread is needed"
+assert lib.goccl_queue_next(ctypes.byref(token), ctypes.byref(flags[2])) == 0 and token.value == 5
+assert lib.goccl_queue_settle(ctypes.c_uint64(0), 1, ctypes.c_int64(1), ctypes.byref(flags[2])) == 0 and flags[2].value == 0
+assert lib.goccl_queue_settle(ctypes.c_uint64(5), 1, ctypes.c_int64(1), ctypes.byref(flags[2])) == 0 and flags[2].value == 1
+thread = threading.Thread(target=lambda: lib.goccl_queue_next(ctypes.byref(token), ctypes.byref(flags[2])))
+thread.start()  # it is done with 5, and waits
+assert lib.goccl_queue_stop(ctypes.c_int64(10**10)) == 0
+thread.join(20)
+print(token.value, watch(6), lib.goccl_queue_next(ctypes.byref(other), ctypes.byref(flags[2])), other.value)
+"""
+
+
+def test_queue(lib):
+    done = subprocess.run([sys.executable, "-c", QUEUE, lib._name], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "0 (1, 0) 0 0", done.stderr
 
 
 def test_wait_timeout_names_the_missing_rank(lib, pair):
@@ -236,8 +329,11 @@ def test_use_after_close(lib):
     values, error = (ctypes.c_float * 10)(), Error()
     call, _ = all_reduce_call(values)
     assert lib.goccl_run(group, ctypes.byref(call), ctypes.byref(error)) == CLOSED
-    assert "destroyed" in error.text.decode()
-    assert lib.goccl_group_close(group, None) == INVALID
+    assert "rank 0 of 1: all_reduce of 10 x f32 (sum): closed: the process group was shut down" in error.text.decode()
+    assert lib.goccl_group_close(group, None) == OK
+    assert lib.goccl_group_free(group) == OK
+    assert lib.goccl_run(group, ctypes.byref(call), ctypes.byref(error)) == CLOSED
+    assert lib.goccl_group_close(group, None) == lib.goccl_group_free(group) == INVALID
 
 
 def test_registered_memory(lib, pair):

@@ -155,10 +155,10 @@ TABLE = {
     "a message of another size": (other_message, "mismatch", [None, ["recv of 5 x f32 from rank 0, tag 0, seq 1", "20 bytes", "16 bytes"]]),
     "a message that does not come": (no_message, "timeout", [["recv of 5 x f32 from rank 1, tag 9, seq 1"], None]),
     "the end of the own group": (closed, "closed", [["recv of 5 x f32 from rank 1, tag 0, seq 1"], None]),
-    "after the end of the group": (closed_before, "was shut down", [["goccl:all_reduce of 5 x Float", "after seq 1"], None]),
+    "after the end of the group": (closed_before, "was shut down", [["all_reduce of 5 x f32 (sum)", "after seq 1"], None]),
     "after the end, asynchronous": (lambda *args: closed_before(*args, asynchronous=True), "was shut down",
-                                    [["goccl:all_reduce of 5 x Float", "after seq 1"], None]),
-    "a monitored barrier": (monitored, "timeout", [["goccl:monitored_barrier", "seq 1", "Rank 1 failed to pass", "recv of 1 x u8 from rank 1"],
+                                    [["all_reduce of 5 x f32 (sum)", "after seq 1"], None]),
+    "a monitored barrier": (monitored, "timeout", [["monitored_barrier, seq 1", "Rank 1 failed to pass", "recv of 1 x u8 from rank 1"],
                                                    None]),
 }
 
@@ -244,7 +244,7 @@ def check_values(rank):
         (RuntimeError, ["goccl:_all_gather_base", "must have 4 elements", "got 5"],
          lambda: backend._allgather_base(torch.ones(5), torch.ones(2))),
         (RuntimeError, ["goccl:send", "invalid rank 7", "2 ranks"], lambda: world.send([torch.ones(2)], 7, 0)),
-        (NotImplementedError, ["goccl:sparse_all_reduce", "SUM and"], lambda: dist.all_reduce(torch.eye(2).to_sparse(), op=OP.MAX)),
+        (NotImplementedError, ["sparse_all_reduce", "SUM and"], lambda: dist.all_reduce(torch.eye(2).to_sparse(), op=OP.MAX)),
     ]:
         with pytest.raises(kind) as caught:
             call()

@@ -1,0 +1,171 @@
+package pgbackend
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// verdictBytes is the length of rank 0's answer to an arrival: a text, filled up with zeros; no
+// text if all ranks came.
+const verdictBytes = 512
+
+// MonitoredBarrier returns when all ranks have called it; the error names those that have not.
+// Every rank tells rank 0 that it came, and waits for rank 0's verdict. A late rank finds the
+// verdict when it comes. It is made of messages: the group goes on after a failure.
+//
+// timeout is what rank 0 grants the others, and the others grant rank 0: the group's own if
+// negative; with 0 rank 0 fails at once. all makes rank 0 wait for every rank, and name all that
+// are missing; else it ends with the first one.
+func (g *Group) MonitoredBarrier(timeout time.Duration, all bool) error {
+	comm, err := g.joined()
+	if err != nil {
+		return err
+	}
+	if timeout < 0 {
+		timeout = comm.Timeout()
+	}
+	b := monitored{comm: comm, number: g.monitored.Add(1) - 1, timeout: timeout, all: all}
+	defer b.free()
+	if comm.Rank() == 0 {
+		err = b.collect()
+	} else {
+		err = b.report()
+	}
+	if f, ok := err.(*fault.Error); ok { // numbered from 1, as other operations are
+		return f.In(g.member(), fmt.Sprintf("monitored_barrier, seq %d", b.number+1))
+	}
+	return err
+}
+
+// monitored is one rank in one monitored barrier.
+type monitored struct {
+	comm    *ccl.Communicator
+	number  uint64
+	timeout time.Duration
+	all     bool
+	works   []*ccl.Work
+}
+
+// free gives back the messages, also those that nobody waits for any more: their memory stays for
+// as long as they need it.
+func (b *monitored) free() {
+	for _, w := range b.works {
+		w.Free()
+	}
+}
+
+// message starts a send or a receive.
+func (b *monitored) message(coll dtype.Collective, peer int, part uint32, data []byte) (*ccl.Work, error) {
+	call := ccl.Call{Coll: coll, Type: dtype.U8, Root: peer, Tag: monitoredTag(b.number, part), Timeout: b.timeout}
+	if coll == dtype.Send {
+		call.In = blockOf(data)
+	} else {
+		call.Out = blockOf(data)
+	}
+	w, err := b.comm.Start(&call)
+	if err == nil {
+		b.works = append(b.works, w)
+	}
+	return w, err
+}
+
+// exchange is message, to its end.
+func (b *monitored) exchange(coll dtype.Collective, peer int, part uint32, data []byte) error {
+	w, err := b.message(coll, peer, part, data)
+	if err == nil {
+		err = w.Wait(context.Background())
+	}
+	return err
+}
+
+// report is the part of every rank but 0.
+func (b *monitored) report() error {
+	verdict := make([]byte, verdictBytes)
+	err := b.exchange(dtype.Send, 0, 0, make([]byte, 1))
+	if err == nil {
+		err = b.exchange(dtype.Recv, 0, 1, verdict)
+	}
+	complaint := ""
+	if err != nil {
+		complaint = err.Error()
+	} else if text, _, _ := bytes.Cut(verdict, []byte{0}); len(text) > 0 { // another process wrote it
+		complaint = string(text)
+	}
+	if complaint == "" {
+		return nil
+	}
+	return fault.New(fault.Timeout, "Rank %d successfully reached monitoredBarrier, but received errors while waiting for send/recv from "+
+		"rank 0. Please check rank 0 logs for faulty rank.\n Original exception: %s", b.comm.Rank(), complaint)
+}
+
+// collect is rank 0's part.
+func (b *monitored) collect() error {
+	ranks := b.comm.Size()
+	var arrivals []*ccl.Work
+	for r := 1; r < ranks && b.timeout > 0; r++ {
+		w, err := b.message(dtype.Recv, r, 0, make([]byte, 1))
+		if err != nil {
+			return err
+		}
+		arrivals = append(arrivals, w)
+	}
+	var missing []string
+	var why error
+	for i, w := range arrivals {
+		if err := w.Wait(context.Background()); err != nil {
+			missing, why = append(missing, fmt.Sprint(i+1)), err
+			if !b.all {
+				break
+			}
+		}
+	}
+	complaint := b.complaint(missing, why, ranks)
+	verdict := make([]byte, verdictBytes)
+	copy(verdict[:verdictBytes-1], complaint)
+	// Late ranks are told too; with a complaint it does not matter whether the answer can be sent.
+	var answers []*ccl.Work
+	for r := 1; r < ranks; r++ {
+		w, err := b.message(dtype.Send, r, 1, verdict)
+		if err != nil && complaint == "" {
+			return err
+		}
+		answers = append(answers, w)
+	}
+	if complaint != "" {
+		return fault.New(fault.Timeout, "[Rank 0]: %s", complaint)
+	}
+	var first error
+	for _, w := range answers {
+		if err := w.Wait(context.Background()); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// complaint is what rank 0 says to all, nothing if all came. torch's own tests look for these
+// words.
+func (b *monitored) complaint(missing []string, why error, ranks int) string {
+	ms := b.timeout.Milliseconds()
+	switch {
+	case len(missing) > 0:
+		who, only := "Rank ", " (the first one; wait_all_ranks=True names all)"
+		if len(missing) > 1 {
+			who = "Ranks "
+		}
+		if b.all {
+			only = ""
+		}
+		return fmt.Sprintf("%s%s failed to pass monitoredBarrier in %d ms%s: %v", who, strings.Join(missing, ", "), ms, only, why)
+	case b.timeout <= 0 && ranks > 1:
+		return fmt.Sprintf("Rank 0 timed out in monitoredBarrier after %d ms. No ranks successfully processed in monitoredBarrier.", ms)
+	}
+	return ""
+}

@@ -1,0 +1,218 @@
+package pgbackend
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl"
+)
+
+// ending is an operation that ends when the test says so.
+type ending struct{ done atomic.Bool }
+
+func (o *ending) Done() (bool, error) { return o.done.Load(), nil }
+
+func (o *ending) end() {
+	o.done.Store(true)
+	ccl.InterruptCompletions()
+}
+
+// crew is the threads behind a Queue, as the shim has them. What they are given runs code of the
+// test, by token.
+type crew struct {
+	*Queue
+	code    map[uint64]func()
+	ran     chan uint64
+	threads atomic.Int32
+	most    atomic.Int32
+}
+
+func newCrew(code map[uint64]func()) *crew {
+	return &crew{Queue: NewQueue(), code: code, ran: make(chan uint64, 100)}
+}
+
+func (c *crew) thread() {
+	if n := c.threads.Add(1); n > c.most.Load() {
+		c.most.Store(n)
+	}
+	defer c.threads.Add(-1)
+	token, more := c.Next(0)
+	for ; token != 0; token, more = c.Next(token) {
+		if more {
+			go c.thread()
+		}
+		if f := c.code[token]; f != nil {
+			f()
+		}
+		c.ran <- token
+	}
+}
+
+func (c *crew) watch(t *testing.T, token uint64, ops ...Operation) {
+	t.Helper()
+	watched, thread := c.Watch(token, ops)
+	require.True(t, watched)
+	if thread {
+		go c.thread()
+	}
+}
+
+func (c *crew) next(t *testing.T) uint64 {
+	t.Helper()
+	select {
+	case token := <-c.ran:
+		return token
+	case <-time.After(forever):
+		t.Fatal("HANG")
+		return 0
+	}
+}
+
+func TestQueueGivesWhatHasEnded(t *testing.T) {
+	c := newCrew(nil)
+	var ops [4]ending
+	c.watch(t, 1, &ops[0])
+	c.watch(t, 2, &ops[1])
+	c.watch(t, 3, &ops[2], &ops[3]) // both of them
+	ops[2].end()
+	ops[1].end()
+	require.EqualValues(t, 2, c.next(t))
+	ops[0].end()
+	require.EqualValues(t, 1, c.next(t))
+	c.watch(t, 9) // a hook is due at once, also while a thread sleeps until something ends
+	require.EqualValues(t, 9, c.next(t))
+	require.Empty(t, c.ran)
+	ops[3].end()
+	require.EqualValues(t, 3, c.next(t))
+	watched, thread := c.Watch(4, []Operation{&ops[0], &ops[1]})
+	require.False(t, watched || thread, "they have ended")
+	require.True(t, c.Stop(forever))
+}
+
+// The code of an entry may wait for another entry, and that for a third one.
+func TestQueueWhileCodeWaits(t *testing.T) {
+	const depth = 5
+	var ops [depth]ending
+	var did [depth]chan struct{}
+	code := map[uint64]func(){}
+	for i := range depth {
+		did[i] = make(chan struct{})
+		code[uint64(i+1)] = func() {
+			if i+1 < depth {
+				ops[i+1].end()
+				<-did[i+1]
+			}
+			close(did[i])
+		}
+	}
+	c := newCrew(code)
+	for i := range depth {
+		c.watch(t, uint64(i+1), &ops[i])
+	}
+	ops[0].end()
+	for i := depth; i > 0; i-- {
+		require.EqualValues(t, i, c.next(t))
+	}
+	require.Eventually(t, func() bool { return c.threads.Load() <= 1 }, forever, time.Millisecond, "one in reserve is enough")
+	require.LessOrEqual(t, c.most.Load(), int32(depth+2))
+	require.True(t, c.Stop(forever))
+}
+
+// Code may add entries of its own, and wait for them.
+func TestQueueWhileCodeAdds(t *testing.T) {
+	var first, second ending
+	inner := make(chan struct{})
+	c := newCrew(nil)
+	c.code = map[uint64]func(){
+		1: func() {
+			c.watch(t, 2, &second)
+			second.end()
+			<-inner
+		},
+		2: func() { close(inner) },
+	}
+	c.watch(t, 1, &first)
+	first.end()
+	require.EqualValues(t, 2, c.next(t))
+	require.EqualValues(t, 1, c.next(t))
+	require.True(t, c.Stop(forever))
+}
+
+func TestSettle(t *testing.T) {
+	const soon = 20 * time.Millisecond
+	var ended, pending ending
+	ended.done.Store(true)
+	for name, c := range map[string]struct {
+		prepare func(q *Queue)
+		own     uint64
+		hooks   bool
+		settled bool
+	}{
+		"nothing":                   {func(q *Queue) {}, 0, false, true},
+		"what has not ended":        {func(q *Queue) { q.add(1, &pending) }, 0, false, true},
+		"what is due":               {func(q *Queue) { q.add(1, &ended) }, 0, false, false},
+		"a hook that is due":        {func(q *Queue) { q.add(1) }, 0, true, false},
+		"of hooks, a work":          {func(q *Queue) { q.add(1, &ended) }, 0, true, true},
+		"what runs":                 {func(q *Queue) { q.add(1, &ended); q.Next(0) }, 0, false, false},
+		"what runs here":            {func(q *Queue) { q.add(1, &ended); q.Next(0) }, 1, false, true},
+		"a hook that runs":          {func(q *Queue) { q.add(1); q.Next(0) }, 0, true, false},
+		"within a hook":             {func(q *Queue) { q.add(1); q.Next(0); q.add(2) }, 1, true, true},
+		"hooks, from within a work": {func(q *Queue) { q.add(1, &ended); q.Next(0); q.add(2) }, 1, true, false},
+		"what has run":              {func(q *Queue) { q.add(1, &ended); q.Next(0); q.add(2, &ended); q.Next(1) }, 2, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := NewQueue()
+			c.prepare(q)
+			require.Equal(t, c.settled, q.Settle(c.own, c.hooks, soon))
+		})
+	}
+}
+
+// add is Watch, whatever has ended already.
+func (q *Queue) add(token uint64, ops ...Operation) { q.entries = append(q.entries, entry{token, ops}) }
+
+func TestSettleWaits(t *testing.T) {
+	var op ending
+	release := make(chan struct{})
+	c := newCrew(map[uint64]func(){1: func() { <-release }})
+	c.watch(t, 1, &op)
+	op.end()
+	settled := make(chan bool)
+	go func() { settled <- c.Settle(0, false, forever) }()
+	select {
+	case <-settled:
+		t.Fatal("code still runs")
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(release)
+	require.True(t, <-settled)
+	require.True(t, c.Stop(forever))
+}
+
+func TestStop(t *testing.T) {
+	var pending, ended ending
+	c := newCrew(nil)
+	c.watch(t, 1, &pending)
+	require.True(t, c.Stop(forever), "a thread that sleeps is no obstacle")
+	require.Eventually(t, func() bool { return c.threads.Load() == 0 }, forever, time.Millisecond)
+	pending.end()
+	token, _ := c.Next(0)
+	require.EqualValues(t, 1, token, "what ended later is for who has stopped")
+	token, _ = c.Next(token)
+	require.Zero(t, token)
+	watched, thread := c.Watch(2, []Operation{&ending{}})
+	require.True(t, watched && !thread, "it is forgotten")
+	token, _ = c.Next(0)
+	require.Zero(t, token)
+
+	begun, hang := make(chan struct{}), make(chan struct{})
+	defer close(hang)
+	c = newCrew(map[uint64]func(){7: func() { close(begun); <-hang }})
+	c.watch(t, 7, &ended)
+	ended.end()
+	<-begun
+	require.False(t, c.Stop(20*time.Millisecond), "code that hangs is not waited for")
+}

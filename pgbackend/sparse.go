@@ -1,0 +1,372 @@
+package pgbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/kernel"
+)
+
+const (
+	mostDims  = 64 // of a sparse tensor
+	mostNamed = 16 // ranks in a message
+)
+
+// SparseTensor is a tensor in coordinate form, and what is to be done with it.
+type SparseTensor struct {
+	Type       dtype.Type
+	Op         dtype.Op      // Sum or Avg
+	Sizes      []int64       // of all dimensions; the sparse ones come first
+	SparseDims int           // those that Indices tell
+	Count      int           // elements
+	Indices    []int64       // all of the first sparse dimension, then all of the second one, …
+	Values     []byte        // an element for each index: a dense block each; those at the same place are added up
+	Timeout    time.Duration // of each phase; 0: the group's
+}
+
+// check refuses what every rank can see by itself, so that nobody waits for one that has refused.
+func (t *SparseTensor) check() error {
+	if t.Op != dtype.Sum && t.Op != dtype.Avg {
+		return fault.New(fault.NotSupported, "sparse tensors can be reduced with ReduceOp.SUM and ReduceOp.AVG only; convert them with "+
+			"to_dense() for other operators")
+	}
+	if !t.Type.Valid() {
+		return fault.New(fault.Invalid, "%v is not an element type", t.Type)
+	}
+	if t.Op == dtype.Avg && kernel.Scale(t.Type) == nil {
+		return fault.New(fault.NotSupported, "avg is not defined for %s: use ReduceOp.SUM and divide", torchTypes[t.Type])
+	}
+	if len(t.Sizes) > mostDims || t.SparseDims < 0 || t.SparseDims > len(t.Sizes) {
+		return fault.New(fault.NotSupported, "%d dimensions, %d of them sparse; at most %d are supported", len(t.Sizes), t.SparseDims, mostDims)
+	}
+	if _, ok := product(t.Sizes[:t.SparseDims]); !ok {
+		return fault.New(fault.NotSupported, "sizes %s have more than 2^63 places for elements", listed(t.Sizes))
+	}
+	n := t.Count
+	if n < 0 || len(t.Indices) != n*t.SparseDims || len(t.Values) != n*t.block() {
+		return fault.New(fault.Invalid, "%d indices and %d bytes of values do not fit %d elements of sizes %s with %d sparse dimensions",
+			len(t.Indices), len(t.Values), n, listed(t.Sizes), t.SparseDims)
+	}
+	return nil
+}
+
+// product is that of sizes, if it is less than 2⁶³ and none of them is negative.
+func product(sizes []int64) (int64, bool) {
+	p := int64(1)
+	for _, s := range sizes {
+		if s < 0 || s > 0 && p > (1<<63-1)/s {
+			return 0, false
+		}
+		p *= s
+	}
+	return p, true
+}
+
+// listed is a list as Python writes it: [2, 3].
+func listed(numbers []int64) string { return strings.ReplaceAll(fmt.Sprint(numbers), " ", ", ") }
+
+// width is the number of numbers in an element's dense block, block that of its bytes.
+func (t *SparseTensor) width() int {
+	n, ok := product(t.Sizes[t.SparseDims:])
+	if !ok {
+		return 0
+	}
+	return int(n)
+}
+
+func (t *SparseTensor) block() int { return t.width() * t.Type.Size() }
+
+// facts is what a rank says of its tensor before elements are exchanged: a row of numbers.
+type facts [5 + mostDims]int64
+
+const (
+	factType = iota
+	factOp
+	factSparseDims
+	factDims
+	factCount // the only one that may differ
+	factSizes
+)
+
+func (f *facts) same(other *facts) bool {
+	mine, theirs := *f, *other
+	mine[factCount], theirs[factCount] = 0, 0
+	return mine == theirs
+}
+
+func (f *facts) String() string {
+	sizes := f[factSizes:][:min(max(f[factDims], 0), mostDims)] // another process wrote it
+	name, known := torchTypes[dtype.Type(f[factType])]
+	if !known {
+		name = fmt.Sprintf("type %d", f[factType])
+	}
+	return fmt.Sprintf("%s of sizes %s with %d sparse dimensions (%v)", name, listed(sizes), f[factSparseDims], dtype.Op(f[factOp]))
+}
+
+// Sparse is an all_reduce of sparse tensors that was started: the sum, or the mean, of tensors that
+// have different elements on each rank.
+//
+// Two phases: the ranks gather what each of them has (facts), which is a collective like others,
+// and takes its place in their order; then each sends its indices and values to every other one.
+// These are messages with tags of their own, because the second phase begins when the first has
+// ended, and only messages need no order that is the same on all ranks. So the call never waits,
+// and other operations may be issued meanwhile. Each rank then adds up the same numbers in the
+// order of the ranks: the results have the same bits.
+type Sparse struct {
+	group  *Group
+	comm   *ccl.Communicator
+	tensor SparseTensor // its elements are this rank's, merged; those of the caller are not needed any more
+	seq    uint64
+	all    []facts // by rank
+	parts  []elements
+	result elements
+	done   chan struct{}
+	once   sync.Once
+	err    error // set before done is closed
+}
+
+// StartSparse starts an all_reduce of sparse tensors. It copies what it needs of the tensor.
+func (g *Group) StartSparse(tensor SparseTensor) (*Sparse, error) {
+	comm, err := g.joined()
+	if err != nil {
+		return nil, err
+	}
+	s := &Sparse{group: g, comm: comm, tensor: tensor, all: make([]facts, comm.Size()), done: make(chan struct{})}
+	own, err := s.own()
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	s.tensor.Count, s.tensor.Indices, s.tensor.Values = 0, nil, nil
+	s.parts = make([]elements, comm.Size())
+	s.parts[comm.Rank()] = own
+	mine := facts{factType: int64(tensor.Type), factOp: int64(tensor.Op), factSparseDims: int64(tensor.SparseDims),
+		factDims: int64(len(tensor.Sizes)), factCount: int64(own.count())}
+	copy(mine[factSizes:], tensor.Sizes)
+	out := make([]ccl.Block, comm.Size())
+	for rank := range out {
+		out[rank] = blockOfInts(s.all[rank][:])[0]
+	}
+	call := ccl.Call{Coll: dtype.AllGather, Type: dtype.I64, In: blockOfInts(mine[:]), Out: out, Timeout: tensor.Timeout}
+	gather, err := comm.Start(&call)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	s.seq = gather.Seq()
+	g.sparse.Add(1)
+	go s.run(gather)
+	return s, nil
+}
+
+func (s *Sparse) run(gather *ccl.Work) {
+	defer s.group.sparse.Add(-1)
+	defer func() { // a broken invariant must not take the trainer with it
+		if p := recover(); p != nil {
+			s.end(fault.New(fault.Internal, "%v\n%s", p, debug.Stack()))
+		}
+	}()
+	err := wait(gather)
+	for _, phase := range []func() error{s.compare, s.exchange, s.reduce} {
+		if err == nil {
+			err = phase()
+		}
+	}
+	s.end(err)
+}
+
+// wait works until all have ended, gives them back, and returns the first failure.
+func wait(works ...*ccl.Work) (first error) {
+	for _, w := range works {
+		if err := w.Wait(context.Background()); err != nil && first == nil {
+			first = err
+		}
+		w.Free()
+	}
+	return first
+}
+
+// end is the end of the operation, unless it has ended before.
+func (s *Sparse) end(err error) {
+	s.once.Do(func() {
+		s.err = s.explain(err)
+		close(s.done)
+		ccl.InterruptCompletions() // a Queue may watch it
+	})
+}
+
+// explain says of an error which operation it ended.
+func (s *Sparse) explain(err error) error {
+	f := &fault.Error{}
+	if !errors.As(err, &f) {
+		return err
+	}
+	e := *f
+	if e.Op != "" { // of the phase
+		e.Text, e.Op = e.Op+": "+e.Text, ""
+	}
+	op := fmt.Sprintf("sparse_all_reduce of %s %s", torchTypes[s.tensor.Type], listed(s.tensor.Sizes))
+	if s.seq > 0 {
+		op += fmt.Sprintf(", seq %d", s.seq)
+	}
+	return e.In(s.group.member(), op)
+}
+
+// Seq is the operation's number among the collectives of the group.
+func (s *Sparse) Seq() uint64 { return s.seq }
+
+// Done reports whether the operation has ended, and how. It never waits.
+func (s *Sparse) Done() (bool, error) {
+	select {
+	case <-s.done:
+		return true, s.err
+	default:
+		return false, nil
+	}
+}
+
+// Wait waits until the operation has ended, and returns how. After d (if that is not negative) it
+// fails, and ends the group, as any other operation does at its timeout.
+func (s *Sparse) Wait(d time.Duration) error {
+	var late <-chan time.Time
+	if d >= 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-s.done:
+	case <-late:
+		err := fault.New(fault.Timeout, "the operation had not ended %v after wait was called", d)
+		s.end(err)
+		s.comm.Abort("sparse_all_reduce: " + err.Text)
+	}
+	return s.err
+}
+
+// Result gives the elements of the sum in the order of their places, each place at most once, and
+// how many they are. They are there when the operation has ended well.
+func (s *Sparse) Result() (count int, indices []int64, values []byte) {
+	return s.result.count(), s.result.indices, s.result.values
+}
+
+// compare holds the ranks to the same kind of tensor. The group goes on where they differ.
+func (s *Sparse) compare() error {
+	var others []string
+	differ := 0
+	places, _ := product(s.tensor.Sizes[:s.tensor.SparseDims])
+	for rank := range s.all {
+		f := &s.all[rank]
+		if !f.same(&s.all[0]) {
+			if differ++; differ <= mostNamed {
+				others = append(others, fmt.Sprintf("; rank %d has %v", rank, f))
+			}
+		} else if n := f[factCount]; n < 0 || n > places {
+			return fault.Peer(fault.Mismatch, rank, "it says that it has %d elements at %d places", n, places)
+		}
+	}
+	if differ == 0 {
+		return nil
+	}
+	if differ > mostNamed {
+		others = append(others, fmt.Sprintf("; and %d more ranks differ", differ-mostNamed))
+	}
+	return fault.New(fault.Mismatch, "rank 0 has %v%s; type, sizes, sparse dimensions and operator must be the same on all ranks",
+		&s.all[0], strings.Join(others, ""))
+}
+
+// exchange has every rank's elements sent to every other one.
+func (s *Sparse) exchange() error {
+	var works []*ccl.Work
+	var failed error
+	message := func(coll dtype.Collective, peer int, part uint32, blocks []ccl.Block, t dtype.Type) {
+		if failed != nil || blocks[0].Count == 0 { // neither side has such a message
+			return
+		}
+		call := ccl.Call{Coll: coll, Type: t, Root: peer, Tag: sparseTag(s.seq, part), Timeout: s.tensor.Timeout}
+		if coll == dtype.Send {
+			call.In = blocks
+		} else {
+			call.Out = blocks
+		}
+		w, err := s.comm.Start(&call)
+		if err == nil {
+			works = append(works, w)
+		}
+		failed = err
+	}
+	rank, ranks := s.comm.Rank(), s.comm.Size()
+	for peer := range ranks {
+		if peer != rank {
+			n := int(s.all[peer][factCount])
+			s.parts[peer] = elements{indices: make([]int64, n*s.tensor.SparseDims), values: make([]byte, n*s.tensor.block())}
+			message(dtype.Recv, peer, 0, blockOfInts(s.parts[peer].indices), dtype.I64)
+			message(dtype.Recv, peer, 1, blockOf(s.parts[peer].values), dtype.U8)
+		}
+	}
+	for step := 1; step < ranks; step++ { // not all to the same rank at first
+		peer := (rank + step) % ranks
+		message(dtype.Send, peer, 0, blockOfInts(s.parts[rank].indices), dtype.I64)
+		message(dtype.Send, peer, 1, blockOf(s.parts[rank].values), dtype.U8)
+	}
+	if err := wait(works...); failed == nil {
+		failed = err
+	}
+	return failed
+}
+
+// reduce adds up what all ranks have. Each rank has an element at most once at a place, so sums are
+// made in the order of the ranks.
+func (s *Sparse) reduce() error {
+	for rank := range s.parts {
+		var err error
+		if s.parts[rank].places, err = s.tensor.places(s.parts[rank].indices, int(s.all[rank][factCount])); err != nil {
+			return fault.Peer(fault.Mismatch, rank, "%v", err)
+		}
+	}
+	factor := 1.0
+	if s.tensor.Op == dtype.Avg {
+		factor = 1 / float64(s.comm.Size())
+	}
+	s.result = s.tensor.sum(s.parts, factor)
+	s.parts = nil
+	return nil
+}
+
+// own checks the caller's tensor, and returns its elements merged.
+func (s *Sparse) own() (elements, error) {
+	t := &s.tensor
+	if err := t.check(); err != nil {
+		return elements{}, err
+	}
+	places, err := t.places(t.Indices, t.Count)
+	if err != nil {
+		return elements{}, fault.New(fault.Invalid, "%v", err)
+	}
+	if increasing(places) {
+		return elements{places, slices.Clone(t.Indices), slices.Clone(t.Values)}, nil
+	}
+	return t.sum([]elements{{places, t.Indices, t.Values}}, 1), nil
+}
+
+// increasing reports whether each place is there once, and they are in order.
+func increasing(places []int64) bool {
+	for i := 1; i < len(places); i++ {
+		if places[i] <= places[i-1] {
+			return false
+		}
+	}
+	return true
+}
+
+func blockOfInts(numbers []int64) []ccl.Block {
+	return []ccl.Block{{Ptr: unsafe.Pointer(unsafe.SliceData(numbers)), Count: len(numbers)}}
+}

@@ -1,0 +1,99 @@
+#include "helper.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <memory>
+#include <system_error>
+#include <thread>
+
+#include <c10/util/Logging.h>
+
+namespace goccl::helper {
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+thread_local uint64_t here = 0;    // the token of the job that this thread is at, a Job*
+std::atomic<bool> starting{false}; // a thread that has not come to the queue yet
+
+// Signals are for the threads of Python. Those of faults and Go's own preemption are not held back.
+void block_signals() {
+  sigset_t set;
+  sigfillset(&set);
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGURG, SIGPROF}) sigdelset(&set, signal);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+void loop();
+void start_thread() {
+  if (starting.exchange(true)) return;
+  try {
+    std::thread(loop).detach();
+  } catch (const std::system_error& e) { // whoever comes to the queue next does it
+    starting = false;
+    LOG(WARNING) << "goccl: no thread could be started to complete futures: " << e.what();
+  }
+}
+
+// Does what is due until the core says that it is enough.
+void work() {
+  std::unique_ptr<Job> job;
+  int thread = 0;
+  while (lib.queue_next(&here, &thread) == GOCCL_OK && here != 0) {
+    if (thread != 0) start_thread();
+    job.reset(reinterpret_cast<Job*>(here)); // the address of the one before is free only now, when the core has forgotten it
+    try {
+      (*job)();
+    } catch (const std::exception& e) {
+      LOG(ERROR) << "goccl: the end of an operation could not be passed on: " << e.what();
+    }
+    *job = nullptr; // drops what it holds before it counts as done
+  }
+  here = 0;
+}
+
+void loop() {
+  block_signals();
+  pthread_setname_np(pthread_self(), "goccl-helper");
+  starting = false;
+  work();
+}
+
+} // namespace
+
+bool when_ended(c10::ArrayRef<goccl_work> works, bool urgent, Job job) {
+  auto kept = std::make_unique<Job>(std::move(job));
+  int watched = 0, thread = 0;
+  Failure failure;
+  const auto token = reinterpret_cast<uint64_t>(kept.get());
+  check(lib.queue_watch(works.data(), works.size(), urgent, token, &watched, &thread, &failure), failure, "goccl");
+  if (watched != 0) kept.release();
+  if (thread != 0) start_thread();
+  return watched != 0;
+}
+
+void soon(Job hook) { when_ended({}, false, std::move(hook)); }
+
+void settle_hooks() {
+  WithoutGil without_gil;
+  int settled = 0;
+  if (lib.queue_settle(here, true, 5 * kSecondNs, &settled) == GOCCL_OK && settled == 0) {
+    LOG(WARNING) << "goccl: an abort hook has not returned in time";
+  }
+}
+
+void settle() {
+  WithoutGil without_gil;
+  int settled = 0;
+  lib.queue_settle(here, false, kSecondNs, &settled);
+}
+
+void stop() {
+  if (forked() || lib.queue_stop == nullptr) return; // the threads are the parent's; or nothing was ever loaded
+  lib.queue_stop(5 * kSecondNs); // a callback of the user may hang in a thread; that must not hang the process
+  work();
+}
+
+} // namespace goccl::helper

@@ -1,0 +1,70 @@
+"""How the ranks of a group find each other: everyone puts its address into the store and collects those of the others."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from ._C import Options as GroupOptions
+
+_MOST_NAMED = 32  # ranks in a message
+
+
+def member(options: GroupOptions, rank: int, size: int) -> str:
+    """A group and a rank of it, for messages: "group dp, rank 0 of 2"."""
+    return f"group {options.group_name or '(unnamed)'}, rank {rank} of {size}"
+
+
+def exchange(store: dist.Store, own: bytes, rank: int, size: int, options: GroupOptions) -> list[bytes]:
+    """Puts the own address into the store, and returns those of all ranks, by rank. The extension calls it to make a group.
+
+    Raises:
+        torch.distributed.DistBackendError: if ranks did not come within the timeout of the options; it names them.
+        torch.distributed.DistNetworkError: if the store fails.
+    """
+    deadline = time.monotonic() + options._timeout.total_seconds()
+    try:
+        # The same store and group name may be used again after destroy_process_group: each rank counts its attempts, and the keys
+        # of earlier ones are left alone.
+        attempt = store.add(f"goccl/gen/{rank}", 1)
+        keys = [f"goccl/addr/{attempt}/{r}" for r in range(size)]
+        store.set(keys[rank], own)
+        if _await(store, keys, deadline):
+            return store.multi_get(keys) if store.has_extended_api() else [store.get(key) for key in keys]
+        missing = [r for r in range(size) if not store.check([keys[r]])]
+        if not missing:
+            return [store.get(key) for key in keys]
+    except Exception as e:
+        raise dist.DistNetworkError(
+            f"goccl: {member(options, rank, size)}: join: the store, over which ranks exchange their addresses, failed; is the "
+            f"process that serves it (rank 0, as a rule) alive? {e}"
+        ) from e
+    raise dist.DistBackendError(
+        f"goccl: {member(options, rank, size)}: join: timeout: {_named(missing, options.global_ranks_in_group)} (of {size}) did "
+        f"not come to group {options.group_name} within {options._timeout.total_seconds():g} s: not started, still busy, or failed "
+        "before the call of init_process_group or new_group; look at the output there, or raise the timeout"
+    )
+
+
+def _await(store: dist.Store, keys: list[str], deadline: float) -> bool:
+    """Whether all keys are there before the deadline. It asks again and again: a wait in the store would hold up every other
+    thread that uses the same client, and a client of its own (clone) takes seconds to connect now and then."""
+    pause = 100e-6
+    while not store.check(keys):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, 20e-3)
+    return True
+
+
+def _named(missing: list[int], of_job: list[int]) -> str:
+    """The ranks, with their numbers in the whole job where those are others."""
+    names = [
+        f"{r} (global rank {of_job[r]})" if r < len(of_job) and of_job[r] != r else str(r) for r in missing[:_MOST_NAMED]
+    ]
+    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+    return f"{'rank' if len(missing) == 1 else 'ranks'} {', '.join(names)}{more}"
