@@ -62,7 +62,7 @@ func lift(p *plan.Plan, programs []program, long bool) verify.Operation {
 	low := programs[0].low
 	made := *p
 	if !low.exposes {
-		made.Alias &^= plan.Lend // for want of room in a notice, say
+		made.Alias &^= plan.Lend // for want of room in a record, say
 	}
 	op := verify.Operation{Plan: &made}
 	if low.words {

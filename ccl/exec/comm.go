@@ -47,14 +47,14 @@ type Options struct {
 	Rank     int
 	Links    []transport.Link // by peer rank; nil at the own one
 	Channels int              // of plans; 0 is PlanChannels. The links have LinkChannels of it
-	Window   *mem.Window      // of this rank, which all links have exposed to the peers; nil for none. The Comm releases it
+	Window   *mem.Window      // of this rank, which all links have lent to the peers; nil for none. The Comm releases it
 	Pollers  []transport.Poller
 	Bell     *park.Bell
 	Planner  Planner
 	Progress *Progress
 	Timeout  time.Duration // of operations that bring none; 0 for none
 	FastBF16 bool          // kernels of kernel.Fast
-	Arena    *mem.Arena    // registered memory of this process, which links expose to the peers; nil for none
+	Arena    *mem.Arena    // registered memory of this process, which links lend to the peers; nil for none
 	Cache    topo.Cache    // the last one of this machine before the memory; zero where nobody knows
 	Record   *record.Ring  // remembers the operations; nil for none
 }

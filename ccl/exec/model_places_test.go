@@ -152,7 +152,6 @@ const (
 	endNotify
 	passNext
 	passLocked
-	passUnlocked
 	passDone
 	nap
 	bellQuiet // a mutation's

@@ -13,6 +13,13 @@ func then(do func(m *machine)) modelStep {
 	}}
 }
 
+// answer is what over has found.
+func (m *machine) answer() bool {
+	yes := m.t.yes
+	m.t.yes = false
+	return yes
+}
+
 // to is code that calls one place and goes on at another.
 func to(call, next place) modelStep { return then(func(m *machine) { m.call(call, next) }) }
 
@@ -208,9 +215,7 @@ var waitSteps = map[place]modelStep{
 	waitTurn:   then(func(m *machine) { m.t.rests = turnsBell; m.call(resting, waitOver) }),
 	waitOver:   to(over, waitAgain),
 	waitAgain: then(func(m *machine) {
-		yes := m.t.yes
-		m.t.yes = false
-		m.choose(yes, waitLeave, waitLock)
+		m.choose(m.answer(), waitLeave, waitLock)
 	}),
 	waitLeave: to(leave, waitHand),
 	waitHand:  to(handPending, nextAction),
@@ -250,10 +255,8 @@ var waitSteps = map[place]modelStep{
 	drive:     then(func(m *machine) { m.t.last = false; m.call(advance, driveOver) }),
 	driveOver: to(over, driveWaits),
 	driveWaits: then(func(m *machine) {
-		yes := m.t.yes
-		m.t.yes = false
 		switch {
-		case yes:
+		case m.answer():
 			m.jump(back)
 		case m.t.moved:
 			m.jump(drive)
@@ -301,14 +304,10 @@ var bellSteps = map[place]modelStep{
 		m.call(over, lookOver)
 	}),
 	lookOver: then(func(m *machine) {
-		yes := m.t.yes
-		m.t.yes = false
-		m.choose(yes, cancelSleep, sleep)
+		m.choose(m.answer(), cancelSleep, sleep)
 	}),
 	turnOver: then(func(m *machine) {
-		yes := m.t.yes
-		m.t.yes = false
-		m.choose(yes, cancelSleep, turnLock)
+		m.choose(m.answer(), cancelSleep, turnLock)
 	}),
 	turnLock: {name: "turnLock", do: func(m *machine, _ int) { m.choose(m.comm().lock, sleep, cancelSleep) }},
 	sleep: {name: "Bell.Sleep: futex wait on rings", absent: true, do: func(m *machine, _ int) {
@@ -324,7 +323,7 @@ var bellSteps = map[place]modelStep{
 	cancelSleep: {name: "Bell.Cancel: sleepers-1", absent: true, fused: true, do: func(m *machine, _ int) {
 		*m.sleepersOf(m.t.rests)--
 		m.t.rests, m.t.ticket = noBell, false
-		if m.progresses() || m.t.at == watchCount || m.kinds[m.self].start == watchSeen {
+		if m.progresses() || m.kinds[m.self].start == watchSeen {
 			m.t.word, m.t.urges = false, false // they are read again
 		}
 		m.jump(back)
@@ -390,7 +389,7 @@ var handSteps = map[place]modelStep{
 	}},
 	notifyIdle: then(func(m *machine) { m.ring(idleBell, notifyNap) }),
 	notifyNap: then(func(m *machine) {
-		if urgent := m.t.urgent; urgent {
+		if m.t.urgent {
 			m.t.urgent = false
 			m.ring(napBell, notifyBell)
 			return
@@ -619,9 +618,8 @@ var progressSteps = map[place]modelStep{
 	}},
 	passLocked: then(func(m *machine) {
 		m.t.passMoved = m.t.passMoved || m.t.moved
-		m.call(unlock, passUnlocked)
+		m.call(unlock, passHand)
 	}),
-	passUnlocked: then(func(m *machine) { m.jump(passHand) }),
 	passHand: {name: "passHand", do: func(m *machine, _ int) {
 		if m.comm().waiting != 0 {
 			m.call(handPending, passNext)

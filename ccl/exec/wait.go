@@ -131,12 +131,15 @@ func rest(b *park.Bell, last func() (d time.Duration, sleep bool)) {
 func (op *Op) Wait(cancel *Cancel) error {
 	if c := op.comm; op.state.Load() == opPending { // model: waitState
 		w := waiter{op: op, cancel: cancel}
-		for tried := false; !tried || !w.over(); tried = true {
+		for {
 			if c.lock.CompareAndSwap(0, 1) { // model: waitLock
 				c.drive(&w)
 				c.unlock()
 			} else {
 				c.awaitTurn(&w)
+			}
+			if w.over() {
+				break
 			}
 		}
 		w.leave(c)
