@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// floatFormat is how many bits exponent and fraction have. It decodes and rounds by arithmetic,
-// without package kernel.
+// floatFormat is the number of exponent and fraction bits of a type. It decodes and rounds by
+// arithmetic, without package kernel.
 type floatFormat struct {
 	typ                dtype.Type
 	exponent, fraction int
@@ -21,7 +21,7 @@ type floatFormat struct {
 
 func (f floatFormat) size() int { return (1 + f.exponent + f.fraction) / 8 }
 
-// least is the exponent of the smallest number.
+// least returns the exponent of the smallest number.
 func (f floatFormat) least() int { return 2 - 1<<(f.exponent-1) - f.fraction }
 
 func (f floatFormat) decode(bits uint64) float64 {
@@ -37,7 +37,7 @@ func (f floatFormat) decode(bits uint64) float64 {
 	return x
 }
 
-// round is the nearest number of the format, the even one of two that are equally near.
+// round returns the nearest number of the format, and the even one of two that are equally near.
 func (f floatFormat) round(x float64) float64 {
 	if f.fraction == 52 {
 		return x
@@ -50,7 +50,7 @@ func (f floatFormat) round(x float64) float64 {
 var floatFormats = []floatFormat{{dtype.F64, 11, 52}, {dtype.F32, 8, 23}, {dtype.F16, 5, 10}, {dtype.BF16, 8, 7},
 	{dtype.F8E4M3, 4, 3}, {dtype.F8E5M2, 5, 2}}
 
-// vector is elements of a format.
+// vector holds elements of a format.
 type vector struct {
 	floatFormat
 	mem []byte
@@ -66,7 +66,7 @@ func (v vector) block() []ccl.Block {
 	return []ccl.Block{{Ptr: unsafe.Pointer(&v.mem[0]), Count: len(v.mem) / v.size()}}
 }
 
-// random is numbers below 16, and so their sums are finite; some are subnormal.
+// random returns numbers below 16, so that their sums are finite. Some are subnormal.
 func random(f floatFormat, n int, r *rand.Rand) vector {
 	v := vector{f, make([]byte, n*f.size())}
 	for i := range n {
@@ -85,9 +85,9 @@ func random(f floatFormat, n int, r *rand.Rand) vector {
 	return v
 }
 
-// TestAverage holds docs/determinism.md: the mean is the sum, rounded to the type at each addition,
-// times 1/n as a float64, rounded to float64 and then to the type. That is the rounded quotient in
-// all types but float64.
+// TestAverage checks what docs/determinism.md promises: the mean is the sum, rounded to the type at
+// each addition, times 1/n as a float64, rounded to float64 and then to the type. That is the
+// rounded quotient in all types but float64.
 func TestAverage(t *testing.T) {
 	for _, transport := range []string{"inproc", "tcp"} { // many operands at once, and one after the other
 		for n := 2; n <= 8; n++ {
@@ -134,7 +134,8 @@ func checkAverage(t *testing.T, comms []*ccl.Communicator, f floatFormat) {
 	exact := n&(n-1) == 0
 	require.Equal(t, !exact && f.typ == dtype.F64, quotients > 0, "%v, %d ranks: %d no quotients", f.typ, n, quotients)
 	if f.typ == dtype.F64 || f.typ == dtype.F32 {
-		require.Equal(t, !exact, products > 0, "%v, %d ranks: %d are not the product with a float32", f.typ, n, products)
+		require.Equal(t, !exact, products > 0,
+			"%v, %d ranks: %d are not the product with a float32", f.typ, n, products)
 	}
 }
 

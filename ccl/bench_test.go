@@ -31,7 +31,7 @@ func BenchmarkAllReduce(b *testing.B) {
 	}
 }
 
-// BenchmarkAlone is what an operation costs besides its messages: a group of one rank.
+// BenchmarkAlone measures what an operation costs besides its messages, in a group of one rank.
 func BenchmarkAlone(b *testing.B) {
 	comms := group(b, "inproc", 1, ccl.Options{})
 	call := allReduceCall(make([]float32, 2))

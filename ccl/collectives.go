@@ -8,13 +8,13 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Element is what the generic functions work on. For other element types (16-bit floats, Bool) use
-// Communicator.Do.
+// Element lists the element types of the generic functions. For other types (16-bit floats, Bool)
+// use Communicator.Do.
 type Element interface {
 	float64 | float32 | int8 | uint8 | int16 | uint16 | int32 | uint32 | int64 | uint64 | complex64 | complex128
 }
 
-// TypeOf is the dtype of T.
+// TypeOf returns the dtype of T.
 func TypeOf[T Element]() Type {
 	var x T
 	switch any(x).(type) {
@@ -50,7 +50,7 @@ func block[T Element](s []T) Block {
 
 func one[T Element](s []T) []Block { return []Block{block(s)} }
 
-// even cuts a slice into one block for each rank.
+// even splits a slice into one block for each rank.
 func even[T Element](c *Communicator, coll dtype.Collective, s []T) ([]Block, error) {
 	n := c.Size()
 	if len(s)%n != 0 {
@@ -78,8 +78,8 @@ func AllReduce[T Element](ctx context.Context, c *Communicator, in, out []T, op 
 	return c.Do(ctx, &Call{Coll: dtype.AllReduce, Type: TypeOf[T](), Op: op, In: one(in), Out: one(out)})
 }
 
-// Reduce combines the in of all ranks into the root's out; out is not used elsewhere and may be
-// nil.
+// Reduce combines the in of all ranks into the root's out. Other ranks do not use out, which may be
+// nil there.
 func Reduce[T Element](ctx context.Context, c *Communicator, in, out []T, op Op, root int) error {
 	call := Call{Coll: dtype.Reduce, Type: TypeOf[T](), Op: op, Root: root, In: one(in)}
 	if c.Rank() == root {
@@ -88,7 +88,7 @@ func Reduce[T Element](ctx context.Context, c *Communicator, in, out []T, op Op,
 	return c.Do(ctx, &call)
 }
 
-// ReduceScatter combines the in of all ranks and leaves block r of the result in rank r's out;
+// ReduceScatter combines the in of all ranks and leaves block r of the result in rank r's out.
 // len(in) = Size × len(out).
 func ReduceScatter[T Element](ctx context.Context, c *Communicator, in, out []T, op Op) error {
 	blocks, err := even(c, dtype.ReduceScatter, in)
@@ -98,7 +98,7 @@ func ReduceScatter[T Element](ctx context.Context, c *Communicator, in, out []T,
 	return c.Do(ctx, &Call{Coll: dtype.ReduceScatter, Type: TypeOf[T](), Op: op, In: blocks, Out: one(out)})
 }
 
-// AllGather puts the in of rank r into block r of every rank's out; len(out) = Size × len(in).
+// AllGather puts the in of rank r into block r of every rank's out. len(out) = Size × len(in).
 func AllGather[T Element](ctx context.Context, c *Communicator, in, out []T) error {
 	blocks, err := even(c, dtype.AllGather, out)
 	if err != nil {
@@ -107,7 +107,7 @@ func AllGather[T Element](ctx context.Context, c *Communicator, in, out []T) err
 	return c.Do(ctx, &Call{Coll: dtype.AllGather, Type: TypeOf[T](), In: one(in), Out: blocks})
 }
 
-// Gather puts the in of rank r into block r of the root's out; out is not used elsewhere.
+// Gather puts the in of rank r into block r of the root's out. Other ranks do not use out.
 func Gather[T Element](ctx context.Context, c *Communicator, in, out []T, root int) error {
 	call := Call{Coll: dtype.Gather, Type: TypeOf[T](), Root: root, In: one(in)}
 	if c.Rank() == root {
@@ -120,7 +120,7 @@ func Gather[T Element](ctx context.Context, c *Communicator, in, out []T, root i
 	return c.Do(ctx, &call)
 }
 
-// Scatter puts block r of the root's in into rank r's out; in is not used elsewhere.
+// Scatter puts block r of the root's in into rank r's out. Other ranks do not use in.
 func Scatter[T Element](ctx context.Context, c *Communicator, in, out []T, root int) error {
 	call := Call{Coll: dtype.Scatter, Type: TypeOf[T](), Root: root, Out: one(out)}
 	if c.Rank() == root {
@@ -152,8 +152,8 @@ func Barrier(ctx context.Context, c *Communicator) error {
 	return c.Do(ctx, &Call{Coll: dtype.Barrier})
 }
 
-// Send sends buf to a peer, where a Recv with the same tag and length takes it. It returns when buf
-// may be used again.
+// Send sends buf to a peer, which takes it by a Recv with the same tag and length. It returns when
+// buf may be used again.
 func Send[T Element](ctx context.Context, c *Communicator, buf []T, peer int, tag uint32) error {
 	return c.Do(ctx, &Call{Coll: dtype.Send, Type: TypeOf[T](), Root: peer, Tag: tag, In: one(buf)})
 }

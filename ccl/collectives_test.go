@@ -11,7 +11,7 @@ import (
 
 var background = context.Background()
 
-// oneOfEach calls every collective once and compares with what one process computes.
+// oneOfEach calls every collective once and compares the results with what one process computes.
 func oneOfEach(c *ccl.Communicator, n, root int) error {
 	rank, size := c.Rank(), c.Size()
 	root %= size
@@ -59,7 +59,8 @@ func oneOfEach(c *ccl.Communicator, n, root int) error {
 
 	out = make([]float32, n)
 	x = input(rank, n*size, 5)
-	add(check("reduce_scatter", ccl.ReduceScatter(background, c, x, out, ccl.Sum), out, sums(size, n*size, 5)[rank*n:(rank+1)*n]))
+	add(check("reduce_scatter", ccl.ReduceScatter(background, c, x, out, ccl.Sum),
+		out, sums(size, n*size, 5)[rank*n:(rank+1)*n]))
 	add(check("reduce_scatter leaves its input", nil, x, input(rank, n*size, 5)))
 
 	out, want = make([]float32, n*size), make([]float32, n*size)
@@ -69,7 +70,8 @@ func oneOfEach(c *ccl.Communicator, n, root int) error {
 	add(check("gather", ccl.Gather(background, c, input(rank, n, 6), out, root), out, want))
 
 	out = make([]float32, n)
-	add(check("scatter", ccl.Scatter(background, c, input(rank, n*size, 7), out, root), out, input(root, n*size, 7)[rank*n:(rank+1)*n]))
+	add(check("scatter", ccl.Scatter(background, c, input(rank, n*size, 7), out, root),
+		out, input(root, n*size, 7)[rank*n:(rank+1)*n]))
 
 	out, want = make([]float32, n*size), nil
 	for r := range size {
@@ -125,7 +127,7 @@ func TestLargeMessages(t *testing.T) {
 	}
 }
 
-// Many operations are started, and waited for in another order on every rank.
+// Many operations are in flight, and each rank waits for them in another order.
 func TestInFlight(t *testing.T) {
 	const depth, ranks = 32, 3
 	for _, transport := range allTransports {

@@ -1,11 +1,11 @@
-// Package ccl is a collective-communication library: all-reduce, all-gather and their kin among the
-// ranks of a group, in one process, on one host or on many.
+// Package ccl is a collective-communication library: all-reduce, all-gather and related operations
+// among the ranks of a group, in one process, on one host or on many.
 //
 // # Groups
 //
-// A Node is this process: its transports, opened when a group may first use them, and the thread
-// that progresses operations nobody waits for. A rank joins a group in two steps, with an exchange
-// of addresses between them that the caller does by any means it has (a store, a pipe, MPI):
+// A Node represents this process: its transports, each opened when a group may first use it, and
+// the thread that progresses operations that no thread waits for. A rank joins a group in two
+// steps. Between them the caller exchanges addresses by any means available (a store, a pipe, MPI):
 //
 //	node, err := ccl.NewNode(ccl.Options{})
 //	endpoint, err := node.Open(ccl.Config{Rank: rank, Size: size})
@@ -18,11 +18,11 @@
 //
 // The generic functions (AllReduce, Broadcast, …) work on typed slices and return when the
 // operation has ended on this rank. Communicator.Do and Start take a Call: blocks of memory and an
-// element type. Every rank of a group makes the same calls in the same order; a difference is found
-// and reported (fault.Mismatch). Sends and receives have no order against collectives.
+// element type. Every rank of a group must make the same calls in the same order; a difference is
+// detected and reported (fault.Mismatch). Sends and receives have no order relative to collectives.
 //
-// A context that ends while an operation runs aborts the Communicator: its channels are in a state
-// that no later operation could use. The context of Work.Wait ends the wait only.
+// A context that ends while an operation runs aborts the Communicator, because its channels are
+// left in a state that no later operation could use. The context of Work.Wait ends only the wait.
 //
 // # Errors
 //

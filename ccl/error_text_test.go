@@ -13,7 +13,8 @@ import (
 
 func recvCall(n int, peer int, tag uint32) *ccl.Call {
 	x := make([]float32, n)
-	return &ccl.Call{Coll: dtype.Recv, Type: dtype.F32, Root: peer, Tag: tag, Out: []ccl.Block{{Ptr: unsafe.Pointer(unsafe.SliceData(x)), Count: n}}}
+	return &ccl.Call{Coll: dtype.Recv, Type: dtype.F32, Root: peer, Tag: tag,
+		Out: []ccl.Block{{Ptr: unsafe.Pointer(unsafe.SliceData(x)), Count: n}}}
 }
 
 func sendCall(n int, peer int, tag uint32) *ccl.Call {
@@ -23,7 +24,7 @@ func sendCall(n int, peer int, tag uint32) *ccl.Call {
 }
 
 // Every error of an operation names the group, the rank that has it, the operation, its size and
-// its number, on whatever way it fails.
+// its number, whichever way it fails.
 func TestErrorsNameTheOperation(t *testing.T) {
 	sum := func(n int) *ccl.Call { return allReduceCall(make([]float32, n)) }
 	start := func(t *testing.T, c *ccl.Communicator, call *ccl.Call) *ccl.Work {
@@ -47,27 +48,32 @@ func TestErrorsNameTheOperation(t *testing.T) {
 			start(t, c, sum(10))
 			c.SetTimeout(deadline)
 			return start(t, c, sum(20)).Wait(background)
-		}, ccl.Timeout, []string{"all_reduce of 20 x f32 (sum), seq 2: timeout (rank 1)", "the group failed in all_reduce of 10 x f32 (sum), seq 1: rank 1"}},
+		}, ccl.Timeout, []string{"all_reduce of 20 x f32 (sum), seq 2: timeout (rank 1)",
+			"the group failed in all_reduce of 10 x f32 (sum), seq 1: rank 1"}},
 		"a message beside one that fails": {func(t *testing.T, c, _ *ccl.Communicator) error {
 			work := start(t, c, recvCall(7, 1, 3))
 			late(c)
 			start(t, c, sum(10))
 			return work.Wait(background)
-		}, ccl.Timeout, []string{"recv of 7 x f32 from rank 1, tag 3, seq 1: timeout", "the group failed in all_reduce of 10 x f32 (sum), seq 1"}},
+		}, ccl.Timeout, []string{"recv of 7 x f32 from rank 1, tag 3, seq 1: timeout",
+			"the group failed in all_reduce of 10 x f32 (sum), seq 1"}},
 		"after one that failed": {func(t *testing.T, c, _ *ccl.Communicator) error {
 			late(c)
 			require.Error(t, c.Do(background, sum(10)))
 			return c.Do(background, sum(20))
-		}, ccl.Timeout, []string{"all_reduce of 20 x f32 (sum), not begun, after seq 1: timeout (rank 1)", "the group failed in all_reduce of 10 x f32 (sum), seq 1"}},
+		}, ccl.Timeout, []string{"all_reduce of 20 x f32 (sum), not begun, after seq 1: timeout (rank 1)",
+			"the group failed in all_reduce of 10 x f32 (sum), seq 1"}},
 		"a message that does not come": {func(t *testing.T, c, _ *ccl.Communicator) error {
 			late(c)
 			require.Error(t, c.Do(background, recvCall(5, 1, 8)))
 			return c.Do(background, recvCall(5, 1, 9))
-		}, ccl.Timeout, []string{"recv of 5 x f32 from rank 1, tag 9, seq 2: timeout (rank 1): no matching call on the other side"}},
+		}, ccl.Timeout, []string{
+			"recv of 5 x f32 from rank 1, tag 9, seq 2: timeout (rank 1): no matching call on the other side"}},
 		"a message of another size": {func(t *testing.T, c, peer *ccl.Communicator) error {
 			start(t, peer, sendCall(4, 0, 2))
 			return c.Do(background, recvCall(5, 1, 2))
-		}, ccl.Mismatch, []string{"recv of 5 x f32 from rank 1, tag 2, seq 1: mismatch (rank 1)", "20 bytes", "16 bytes"}},
+		}, ccl.Mismatch, []string{"recv of 5 x f32 from rank 1, tag 2, seq 1: mismatch (rank 1)",
+			"20 bytes", "16 bytes"}},
 		"abort": {func(t *testing.T, c, _ *ccl.Communicator) error {
 			work := start(t, c, sum(10))
 			c.Abort("enough")

@@ -77,7 +77,7 @@ func ExampleSend() {
 	// Output: [1 2 3] from rank 0
 }
 
-// A Work is an operation that goes on while the caller does something else.
+// A Work is an operation that goes on while the caller does other work.
 func ExampleCommunicator_Start() {
 	ranks(2, func(ctx context.Context, c *ccl.Communicator) error {
 		x := input(c.Rank(), 1000, 0)
@@ -98,7 +98,8 @@ func ExampleCommunicator_Start() {
 	// Output: true
 }
 
-// Ranks of several processes exchange their addresses by any means; here both are in one program.
+// Ranks of several processes exchange their addresses by any means; here both ranks are in one
+// program.
 func ExampleEndpoint_Join() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -106,7 +107,7 @@ func ExampleEndpoint_Join() {
 	var endpoints [size]*ccl.Endpoint
 	addresses := make([][]byte, size)
 	for rank := range size {
-		node, err := ccl.NewNode(ccl.Options{}) // one a process
+		node, err := ccl.NewNode(ccl.Options{}) // one per process
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// outcomes runs every rank and returns how each ended; not coming back is a failure of the test.
+// outcomes runs every rank and returns how each ended. A rank that does not return fails the test.
 func outcomes(t *testing.T, n int, run func(rank int) error) []error {
 	errs := make([]error, n)
 	each(t, n, func(rank int) error { errs[rank] = run(rank); return nil })
@@ -84,7 +84,8 @@ func TestTimeoutNamesWhoDidNotCome(t *testing.T) {
 				}
 			}
 			require.NotZero(t, named, "%v", errs)
-			// Every later call fails alike (what it says: TestErrorsNameTheOperation).
+			// Every later call fails with the same class (for the text see
+			// TestErrorsNameTheOperation).
 			x := make([]float32, 1)
 			var first *ccl.Error
 			require.True(t, errors.As(errs[0], &first))
@@ -112,7 +113,7 @@ func TestAbortEndsAWait(t *testing.T) {
 			require.Contains(t, err.Error(), "the user said so")
 			_, err = comms[0].Start(allReduceCall(x))
 			require.ErrorIs(t, err, ccl.Aborted)
-			// The peer has got what was sent before; then it notices.
+			// The peer has received what was sent before; then it notices the abort.
 			y := make([]float32, 10)
 			if err := ccl.AllReduce(background, comms[1], y, y, ccl.Sum); err == nil {
 				err = ccl.AllReduce(background, comms[1], y, y, ccl.Sum)
@@ -124,7 +125,7 @@ func TestAbortEndsAWait(t *testing.T) {
 	}
 }
 
-// A rank that only sends notices, too, when it has no credit left and the peer is gone.
+// A rank that only sends and has no credit left must also notice that its peer is gone.
 func TestSenderNoticesAPeerThatCloses(t *testing.T) {
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {
@@ -169,8 +170,9 @@ func TestRefusedBeforeAnythingMoves(t *testing.T) {
 		"overlap":  {ccl.AllReduce(background, c, x[:4], x[2:6], ccl.Sum), "share memory"},
 		"peer":     {ccl.Send(background, c, x, 7, 0), "peer 7"},
 		"type":     {c.Do(background, &ccl.Call{Coll: dtype.AllReduce, Type: 99}), "not an element type"},
-		"fp8":      {c.Do(background, &ccl.Call{Coll: dtype.AllReduce, Type: dtype.F8E4M3, Op: dtype.BAnd}), "not defined for f8e4m3"},
-		"nothing":  {c.Do(background, &ccl.Call{}), "not an operation"},
+		"fp8": {c.Do(background, &ccl.Call{Coll: dtype.AllReduce, Type: dtype.F8E4M3, Op: dtype.BAnd}),
+			"not defined for f8e4m3"},
+		"nothing": {c.Do(background, &ccl.Call{}), "not an operation"},
 	}
 	for name, tt := range cases {
 		require.Error(t, tt.err, name)

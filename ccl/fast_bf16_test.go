@@ -29,8 +29,7 @@ func TestFastBF16Text(t *testing.T) {
 	require.ErrorContains(t, err, "GOCCL_FAST_BF16: \"yes\" is not 0 or 1")
 }
 
-// What gives subnormal sums shows which kernels run: in a group they are the fast ones on every
-// rank, or on none.
+// Subnormal sums show which kernels run: in a group either all ranks use the fast ones, or none.
 func TestFastBF16IsUsedWhereAllRanksHaveIt(t *testing.T) {
 	for _, tt := range []struct {
 		asked, lacking bool
@@ -44,10 +43,12 @@ func TestFastBF16IsUsedWhereAllRanksHaveIt(t *testing.T) {
 					e, err := node.Open(ccl.Config{Name: "test", Rank: rank, Size: ranks, Options: opts})
 					require.NoError(t, err)
 					endpoints[rank], addresses[rank] = e, e.Address()
-					require.Equal(t, tt.asked && kernel.HasFastBF16(), bytes.Contains(addresses[rank], []byte(`"bf16":true`)))
+					require.Equal(t, tt.asked && kernel.HasFastBF16(),
+						bytes.Contains(addresses[rank], []byte(`"bf16":true`)))
 				}
 				if tt.lacking {
-					addresses[ranks-1] = bytes.Replace(addresses[ranks-1], []byte(`"bf16":true`), []byte(`"bf16":false`), 1)
+					addresses[ranks-1] = bytes.Replace(addresses[ranks-1],
+						[]byte(`"bf16":true`), []byte(`"bf16":false`), 1)
 				}
 				comms := make([]*ccl.Communicator, ranks)
 				each(t, ranks, func(rank int) (err error) {
@@ -69,12 +70,14 @@ func TestFastBF16IsUsedWhereAllRanksHaveIt(t *testing.T) {
 								x[rank][i] = 1
 							}
 							block := []ccl.Block{{Ptr: unsafe.Pointer(&x[rank][0]), Count: count}}
-							return comms[rank].Do(background, &ccl.Call{Coll: dtype.AllReduce, Type: dtype.BF16, Op: op, Factor: 1, In: block, Out: block})
+							return comms[rank].Do(background, &ccl.Call{Coll: dtype.AllReduce, Type: dtype.BF16,
+								Op: op, Factor: 1, In: block, Out: block})
 						})
 						for rank := range x {
 							for i, got := range x[rank] {
 								if got != want {
-									t.Fatalf("rank %d, %v of %d, element %d: %#x, want %#x", rank, op, count, i, got, want)
+									t.Fatalf("rank %d, %v of %d, element %d: %#x, want %#x",
+										rank, op, count, i, got, want)
 								}
 							}
 						}

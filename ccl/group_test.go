@@ -13,11 +13,11 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// deadline names a hang: no test here takes a tenth of it.
+// deadline detects a hang: no test here takes a tenth of it.
 const deadline = 60 * time.Second
 
-// group joins n ranks over one transport: "inproc" (one Node), "shm" or "tcp" (a Node a rank, as if
-// in processes of their own).
+// group joins n ranks over one transport: "inproc" (one Node), "shm" or "tcp" (one Node per rank,
+// as if each were in a process of its own).
 func group(t testing.TB, transport string, n int, opts ccl.Options) []*ccl.Communicator {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
@@ -51,7 +51,8 @@ func join(t testing.TB, nodes []*ccl.Node, opts ccl.Options, name string) []*ccl
 	addresses := make([][]byte, len(nodes))
 	for rank, node := range nodes {
 		var err error
-		endpoints[rank], err = node.Open(ccl.Config{Name: name, Rank: rank, Size: len(nodes), Timeout: deadline, Options: opts})
+		endpoints[rank], err = node.Open(ccl.Config{Name: name, Rank: rank, Size: len(nodes), Timeout: deadline,
+			Options: opts})
 		require.NoError(t, err)
 		addresses[rank] = endpoints[rank].Address()
 	}
@@ -64,7 +65,7 @@ func join(t testing.TB, nodes []*ccl.Node, opts ccl.Options, name string) []*ccl
 	return comms
 }
 
-// each runs every rank in a goroutine and fails for the ranks that fail or do not come back.
+// each runs every rank in a goroutine and fails for the ranks that fail or do not return.
 func each(t testing.TB, n int, run func(rank int) error) {
 	t.Helper()
 	errs := make([]error, n)
@@ -86,7 +87,7 @@ func each(t testing.TB, n int, run func(rank int) error) {
 
 var allTransports = []string{"inproc", "shm", "tcp"}
 
-// input is what a rank contributes: small integers, so that sums are exact in every type.
+// input returns the contribution of a rank: small integers, so that sums are exact in every type.
 func input(rank, n, part int) []float32 {
 	r := rand.New(rand.NewSource(int64(rank*1000 + part)))
 	x := make([]float32, n)

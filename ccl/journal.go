@@ -18,20 +18,21 @@ type ownPlan struct {
 	file string
 }
 
-// journal says which plan runs for what (GOCCL_DEBUG), and at the end which of the users' plans
-// were never used. It is written when a program is made, and when a call has another size than the
-// one before: a call like the last one never comes here. A nil journal keeps nothing.
+// journal prints which plan runs for which calls (GOCCL_DEBUG) and, at the end, which of the users'
+// plans were never used. It is updated when a program is made, and when a call has another size
+// than the one before: a call like the last one never reaches it. A nil journal keeps nothing.
 type journal struct {
 	planner     *planner
 	group       *Endpoint
 	info, trace bool // whether to print these levels
 
 	mu    sync.Mutex // the group may be closed while a driver is at work
-	used  []bool     // of planner.users
+	used  []bool     // by index of planner.users
 	calls [dtype.Barrier + 1]called
 }
 
-// called is what a group called of one collective, a few of each, for the text of a warning.
+// called is how a group called one collective, a few values of each kind, for the text of a
+// warning.
 type called struct {
 	sizes []int64
 	roots []int
@@ -51,14 +52,15 @@ func (e *Endpoint) logs(level string) bool {
 	return slices.Index(debugLevels, level) <= slices.Index(debugLevels, e.cfg.Options.Debug)
 }
 
-// log writes a line for people where GOCCL_DEBUG asks for it.
+// log prints a line for users if GOCCL_DEBUG asks for its level.
 func (e *Endpoint) log(level, format string, args ...any) {
 	if e.logs(level) {
-		fmt.Fprintf(os.Stderr, "goccl %s rank %d group %s: %s\n", level, e.cfg.Rank, e.cfg.Name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(os.Stderr, "goccl %s rank %d group %s: %s\n",
+			level, e.cfg.Rank, e.cfg.Name, fmt.Sprintf(format, args...))
 	}
 }
 
-// tellOtherPlans says which plans from files are for groups of another size.
+// tellOtherPlans logs which plans from files are for groups of another size.
 func (e *Endpoint) tellOtherPlans() {
 	for _, p := range e.plans {
 		if p.Spec.Ranks != e.cfg.Size {
@@ -68,11 +70,11 @@ func (e *Endpoint) tellOtherPlans() {
 	}
 }
 
-// journal is the one of a group, nil where there is nothing to keep.
+// journal returns the journal of a group, or nil where there is nothing to keep.
 func (e *Endpoint) journal(p *planner) *journal {
 	j := &journal{planner: p, group: e, info: e.logs("INFO"), trace: e.logs("TRACE")}
 	for _, u := range p.users {
-		if u.Spec.Ranks == e.cfg.Size && e.cfg.Rank == 0 { // all ranks would say the same
+		if u.Spec.Ranks == e.cfg.Size && e.cfg.Rank == 0 { // all ranks would print the same
 			j.used = make([]bool, len(p.users))
 		}
 	}
@@ -97,7 +99,7 @@ func (j *journal) chosen(coll dtype.Collective, bytes int64, algorithm int) {
 	}
 }
 
-// made notes that the program of a plan is made.
+// made notes that the program of a plan is being made.
 func (j *journal) made(algorithm int, spec plan.Spec) {
 	if j == nil {
 		return
@@ -123,7 +125,7 @@ func (j *journal) made(algorithm int, spec plan.Spec) {
 	note(&c.roots, spec.Root)
 }
 
-// name is a plan for people.
+// name returns the name of a plan for users.
 func (j *journal) name(algorithm int) string {
 	users := j.planner.users
 	if algorithm < len(users) {
@@ -132,7 +134,7 @@ func (j *journal) name(algorithm int) string {
 	return j.planner.names[algorithm-len(users)].name
 }
 
-// close warns of the plans for groups of this size that were never used.
+// close warns about the plans for groups of this size that were never used.
 func (j *journal) close() {
 	if j == nil || j.used == nil {
 		return
@@ -147,7 +149,7 @@ func (j *journal) close() {
 	}
 }
 
-// forWhat is the calls that a plan is for.
+// forWhat describes the calls that a plan is for.
 func forWhat(p *plan.Plan) string {
 	text := p.Spec.String()
 	switch {
@@ -159,7 +161,7 @@ func forWhat(p *plan.Plan) string {
 	return fmt.Sprintf("%s of %d to %d bytes", text, p.MinBytes, p.MaxBytes)
 }
 
-// instead is how a collective was called, or which others were.
+// instead describes how a collective was called or, if it was not, which others were.
 func (j *journal) instead(coll dtype.Collective) string {
 	c := &j.calls[coll]
 	if c.ran != nil {
@@ -184,7 +186,7 @@ func (j *journal) instead(coll dtype.Collective) string {
 	return fmt.Sprintf("%v was never called, but %s", coll, strings.Join(others, ", "))
 }
 
-// some lists a few.
+// some lists the first few elements.
 func some[T any](list []T) string {
 	var words []string
 	for i, x := range list {
@@ -197,7 +199,7 @@ func some[T any](list []T) string {
 	return strings.Join(words, ", ")
 }
 
-// sizeOf is the size of a call, for a collective whose plans depend on it.
+// sizeOf describes the size of a call, for a collective whose plans depend on it.
 func sizeOf(coll dtype.Collective, bytes int64) string {
 	if !tune.Sized(coll) {
 		return ""
@@ -205,7 +207,7 @@ func sizeOf(coll dtype.Collective, bytes int64) string {
 	return fmt.Sprintf(" of %d bytes", bytes)
 }
 
-// rangeOf is the sizes from low to high.
+// rangeOf describes the sizes from low to high.
 func rangeOf(coll dtype.Collective, low, high int64) string {
 	switch {
 	case !tune.Sized(coll) || low == 0 && high == mostBytes:

@@ -22,8 +22,8 @@ import (
 	"github.com/goccl/goccl/ccl/tune"
 )
 
-// printed is what is written to standard error while run runs, by line and without what begins
-// each.
+// printed returns the lines that run writes to standard error, sorted and without their common
+// prefix.
 func printed(t *testing.T, run func()) []string {
 	t.Helper()
 	read, write, err := os.Pipe()
@@ -48,8 +48,7 @@ func printed(t *testing.T, run func()) []string {
 	return lines
 }
 
-// ownFile writes the plan of an algorithm of the catalogue as one of the user's own, for some
-// sizes.
+// ownFile writes the plan of an algorithm of the catalogue as a user's plan, for a range of sizes.
 func ownFile(t *testing.T, spec plan.Spec, name string, low, high int64) string {
 	t.Helper()
 	a, err := algo.Find(spec.Coll, name)
@@ -62,7 +61,7 @@ func ownFile(t *testing.T, spec plan.Spec, name string, low, high int64) string 
 	return file
 }
 
-// makeCalls makes a group of two ranks that makes some calls, and closes it.
+// makeCalls opens a group of two ranks, each of which makes the calls, and closes it.
 func makeCalls(t *testing.T, opts Options, calls ...groupCall) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -102,7 +101,7 @@ func broadcast(root, n int) groupCall {
 
 func barrier(ctx context.Context, c *Communicator) error { return Barrier(ctx, c) }
 
-// What is printed of plans, at each level of GOCCL_DEBUG.
+// TestWhichPlanRunsIsPrinted checks the lines about plans at each level of GOCCL_DEBUG.
 func TestWhichPlanRunsIsPrinted(t *testing.T) {
 	allReduce := plan.Spec{Coll: dtype.AllReduce, Ranks: 2}
 	opts := Options{Algo: "all_reduce=direct,broadcast=binomial,barrier=flags"}
@@ -137,7 +136,7 @@ func TestWhichPlanRunsIsPrinted(t *testing.T) {
 }
 
 // A plan that matched no call is named when the group is closed, at every level and by one rank,
-// with what was called.
+// together with the calls that were made.
 func TestPlansThatWereNotUsedAreNamed(t *testing.T) {
 	allReduce := plan.Spec{Coll: dtype.AllReduce, Ranks: 2}
 	for _, test := range []struct {
@@ -166,7 +165,8 @@ func TestPlansThatWereNotUsedAreNamed(t *testing.T) {
 		require.Equal(t, []string{want}, got)
 	}
 	opts := Options{Plan: ownFile(t, plan.Spec{Coll: dtype.AllReduce, Ranks: 3}, "ring", 0, 64)}
-	require.Empty(t, printed(t, func() { makeCalls(t, opts, sum(1)) }), "it is for groups of another size, as there may be")
+	require.Empty(t, printed(t, func() { makeCalls(t, opts, sum(1)) }),
+		"it is for groups of another size, as there may be")
 	opts.Debug = "INFO"
 	const other = `INFO rank [01] group local: GOCCL_PLAN: .*/own.plan is not used in this group of 2 ranks: ` +
 		`it is for all_reduce on 3 ranks of 0 to 64 bytes$`
@@ -179,7 +179,7 @@ func TestPlansThatWereNotUsedAreNamed(t *testing.T) {
 	require.Equal(t, 2, said)
 }
 
-// The sizes that are printed for a plan are those for which it is chosen.
+// The sizes that are printed for a plan must be those for which it is chosen.
 func TestSpan(t *testing.T) {
 	table, err := tune.ParseTable([]byte("goccl tune table 1\nall_reduce 2 any any 1000 direct\n" +
 		"all_reduce 2 any any 1M two_shot\nall_reduce 2 any any any ring"))
@@ -189,7 +189,8 @@ func TestSpan(t *testing.T) {
 	p.rules.Table = table
 	for bytes, want := range map[int64][2]int64{
 		0: {0, 1000}, 1: {0, 1000}, 1000: {0, 1000}, 1001: {1001, 1499}, 1600: {1500, 1777},
-		5000: {1778, 1 << 20}, 1 << 20: {1778, 1 << 20}, 1<<20 + 1: {1<<20 + 1, mostBytes}, 1 << 40: {1<<20 + 1, mostBytes},
+		5000: {1778, 1 << 20}, 1 << 20: {1778, 1 << 20},
+		1<<20 + 1: {1<<20 + 1, mostBytes}, 1 << 40: {1<<20 + 1, mostBytes},
 	} {
 		low, high := p.span(dtype.AllReduce, 2, bytes)
 		require.Equal(t, want, [2]int64{low, high}, "%d bytes", bytes)

@@ -14,8 +14,7 @@ func allReduceCall(x []float32) *ccl.Call {
 	return &ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, In: b, Out: b}
 }
 
-// Every rank sends to the next one, first and only then receives, with messages of every size
-// class.
+// Every rank sends to the next one first and only then receives, with messages of every size class.
 func TestSendRecv(t *testing.T) {
 	for _, transport := range allTransports {
 		for _, ranks := range []int{2, 3} {
@@ -28,7 +27,8 @@ func TestSendRecv(t *testing.T) {
 						out := make([]float32, n)
 						x := input(rank, n, tag)
 						b := []ccl.Block{{Ptr: unsafe.Pointer(unsafe.SliceData(x)), Count: n}}
-						send, err := c.Start(&ccl.Call{Coll: dtype.Send, Type: dtype.F32, Root: next, Tag: uint32(tag), In: b})
+						send, err := c.Start(&ccl.Call{Coll: dtype.Send, Type: dtype.F32, Root: next,
+							Tag: uint32(tag), In: b})
 						if err != nil {
 							return err
 						}
@@ -58,7 +58,7 @@ func TestSendRecv(t *testing.T) {
 	}
 }
 
-// Messages and collectives have no order against each other.
+// Messages and collectives have no order relative to each other.
 func TestMessagesBesideCollectives(t *testing.T) {
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {

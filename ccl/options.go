@@ -19,12 +19,12 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// Options are the choices of a user. The zero value means the defaults. Their text form is one
-// NAME=value a line, with the names of the environment variables: String and ParseOptions are each
-// other's inverse.
+// Options are the choices of a user. The zero value means the defaults. The text form of Options
+// has one NAME=value per line, with the names of the environment variables. String and ParseOptions
+// are inverses of each other.
 type Options struct {
 	Transport    string        // "auto" (shared memory on one host, TCP between hosts), "shm", "tcp"
-	SocketIfname string        // interfaces of TCP: "eth0,eth1", "^docker,lo", prefixes; "" for those that are reachable
+	SocketIfname string        // interfaces of TCP: "eth0,eth1", "^docker,lo", prefixes; "" for all reachable ones
 	Algo         string        // "all_reduce=ring,broadcast=binomial"; "" for the library's choice
 	BuffSize     int           // bytes of windows that a rank may have in a group; 0 means 2 MiB
 	Timeout      time.Duration // of operations and of joining; 0 for the caller's
@@ -32,7 +32,7 @@ type Options struct {
 	Determinism  int           // 2, 3 or 4; see docs/determinism.md. 0 means DefaultDeterminism
 	Plan         string        // files with plans of the user's own, separated by commas
 	Verify       string        // "tested", "always": when plans of the catalogue are proven
-	Tune         string        // file with a table of what was measured, as `goccl tune --measure` writes it
+	Tune         string        // file with a table of measurements, as `goccl tune --measure` writes it
 	Spin         string        // microseconds that a wait stays awake; "" to learn it
 	FastBF16     bool          // sums of BF16 by AVX512_BF16, where all ranks have it
 	Registered   string        // room for registered memory, like "16G"; "0" for none, "" for the default
@@ -41,8 +41,8 @@ type Options struct {
 
 //go:generate go test -count=1 -run ^TestOptionsOfPython$ . -rewrite
 
-// option is one row of the table that everything about options is made from: parsing, printing,
-// documentation, goccl.Options of Python.
+// option is one row of the table that defines everything about options: parsing, printing,
+// documentation and goccl.Options of Python.
 type option struct {
 	Name    string // of the environment variable
 	Default string
@@ -66,7 +66,8 @@ var optionTable = []option{
 		"What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are " +
 			"joined, and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another " +
 			"size than the one before.", false,
-		func(o *Options) string { return o.Debug }, func(o *Options, v string) error { o.Debug = strings.ToUpper(v); return nil }},
+		func(o *Options) string { return o.Debug },
+		func(o *Options, v string) error { o.Debug = strings.ToUpper(v); return nil }},
 	{"GOCCL_DETERMINISM", strconv.Itoa(DefaultDeterminism), "int",
 		"2: the same bits on every rank and in every run. 3: also independent of message size and bucket " +
 			"split. 4: also of the algorithm.", true,
@@ -91,11 +92,13 @@ var optionTable = []option{
 	{"GOCCL_REGISTERED", "16G", "int | str",
 		"Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only, memory " +
 			"is taken as it is used. 0: none. The first group of a process decides. See docs/registered.md.", false,
-		func(o *Options) string { return o.Registered }, func(o *Options, v string) error { o.Registered = v; return o.checkRegistered() }},
+		func(o *Options) string { return o.Registered },
+		func(o *Options, v string) error { o.Registered = v; return o.checkRegistered() }},
 	{"GOCCL_SOCKET_IFNAME", "", "str",
 		"Network interfaces: names or prefixes (eth0,eth1), or ^ and those to leave out (^docker,lo). " +
 			"The first group of a process that may use TCP decides.", false,
-		func(o *Options) string { return o.SocketIfname }, func(o *Options, v string) error { o.SocketIfname = v; return nil }},
+		func(o *Options) string { return o.SocketIfname },
+		func(o *Options, v string) error { o.SocketIfname = v; return nil }},
 	{"GOCCL_SPIN_US", "", "int | str",
 		"How many microseconds a wait of this process spins and yields before it sleeps; 0 sleeps at once. " +
 			"Not set: learned from how long waits take and from who else needs the cores. The first group of a process decides.", false,
@@ -113,7 +116,8 @@ var optionTable = []option{
 		"auto: shared memory on one host, TCP between hosts; shm or tcp: only that. A process opens only what " +
 			"its groups may use: with shm nothing listens on TCP and no network interface need be up, with tcp there is " +
 			"no unix socket. With auto a host without an interface that is up does with shared memory.", true,
-		func(o *Options) string { return o.Transport }, func(o *Options, v string) error { o.Transport = strings.ToLower(v); return nil }},
+		func(o *Options) string { return o.Transport },
+		func(o *Options, v string) error { o.Transport = strings.ToLower(v); return nil }},
 	{"GOCCL_TUNE", "", "str",
 		"File with a table of which algorithm was fastest where, as `goccl tune --measure` writes it; its " +
 			"rows come before those of the library. GOCCL_ALGO wins over it.", false,
@@ -123,10 +127,11 @@ var optionTable = []option{
 			"runs, before their first use; other algorithms of the library run as its tests have proven them. What " +
 			"is too large to be proven in a few seconds runs all the same, and a WARN names it. always: each " +
 			"plan is proven before its first use, for the ranks and root at hand, however long that takes.", true,
-		func(o *Options) string { return o.Verify }, func(o *Options, v string) error { o.Verify = strings.ToLower(v); return nil }},
+		func(o *Options) string { return o.Verify },
+		func(o *Options, v string) error { o.Verify = strings.ToLower(v); return nil }},
 }
 
-// DefaultDeterminism is the level that a group has where Options name none.
+// DefaultDeterminism is the level of a group whose Options name none.
 const DefaultDeterminism = 2
 
 func (o *Options) determinism() int { return cmp.Or(o.Determinism, DefaultDeterminism) }
@@ -171,7 +176,7 @@ func setRecorder(o *Options, v string) error {
 	return nil
 }
 
-// BuffSize is for both slots of a window.
+// BuffSize covers both slots of a window.
 const (
 	leastBuffSize = plan.WindowSlots * leastSlot
 	mostBuffSize  = windowBudget
@@ -199,7 +204,7 @@ func checkBuffSize(bytes int64) error {
 	return nil
 }
 
-// slot is the most bytes of a window that one operation uses.
+// slot returns the number of bytes of a window that one operation may use.
 func (o *Options) slot() int {
 	if o.BuffSize == 0 {
 		return windowSlot
@@ -207,7 +212,7 @@ func (o *Options) slot() int {
 	return o.BuffSize / plan.WindowSlots &^ (mem.Align - 1)
 }
 
-// sizeText is a size as ParseSize reads it; "" for 0.
+// sizeText formats a size as ParseSize reads it, or "" for 0.
 func sizeText(bytes int) string {
 	if bytes == 0 {
 		return ""
@@ -215,7 +220,7 @@ func sizeText(bytes int) string {
 	return humanize.FormatSize(int64(bytes))
 }
 
-// planFiles is Plan by file.
+// planFiles returns the files that Plan names.
 func (o *Options) planFiles() []string {
 	var files []string
 	for file := range strings.SplitSeq(o.Plan, ",") {
@@ -244,13 +249,13 @@ func setTimeout(o *Options, v string) error {
 	return nil
 }
 
-// debugLevels are the values of Options.Debug; each prints the lines of those before it, too.
+// debugLevels are the values of Options.Debug. Each level also prints the lines of those before it.
 var debugLevels = []string{"WARN", "INFO", "TRACE"}
 
 // transports are the values of Options.Transport.
 var transports = []string{"auto", "shm", "tcp"}
 
-// EnsureDefaults fills in what is not set.
+// EnsureDefaults gives every option that is not set its default.
 func (o *Options) EnsureDefaults() {
 	for _, row := range optionTable {
 		if row.get(o) == "" && row.Default != "" {
@@ -259,7 +264,7 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Validate says which option has a value that cannot be.
+// Validate returns an error that names an option with an invalid value, or nil.
 func (o *Options) Validate() error {
 	if o.Transport != "" && !slices.Contains(transports, o.Transport) {
 		return fault.New(fault.Invalid, "GOCCL_TRANSPORT=%s is not one of %v", o.Transport, transports)
@@ -292,14 +297,15 @@ func (o *Options) Validate() error {
 	for coll, name := range override {
 		level := verify.Needed(o.determinism())
 		if a, err := algo.Find(coll, name); err == nil && coll.Reduces() && a.Level < int(level) {
-			return fault.New(fault.Invalid, "GOCCL_ALGO=%v=%s has determinism level %d, GOCCL_DETERMINISM=%d asks for level %d", coll, name,
+			return fault.New(fault.Invalid,
+				"GOCCL_ALGO=%v=%s has determinism level %d, GOCCL_DETERMINISM=%d asks for level %d", coll, name,
 				a.Level, o.determinism(), level)
 		}
 	}
 	return nil
 }
 
-// spin is Spin for park.SetSpin.
+// spin returns Spin in the form of park.SetSpin.
 func (o *Options) spin() (time.Duration, error) {
 	if o.Spin == "" {
 		return -1, nil
@@ -308,7 +314,8 @@ func (o *Options) spin() (time.Duration, error) {
 	if d := time.Duration(us) * time.Microsecond; err == nil && d <= park.MaxSpin {
 		return d, nil
 	}
-	return 0, fault.New(fault.Invalid, "GOCCL_SPIN_US=%s: want whole microseconds, from 0 to %d", o.Spin, park.MaxSpin.Microseconds())
+	return 0, fault.New(fault.Invalid, "GOCCL_SPIN_US=%s: want whole microseconds, from 0 to %d",
+		o.Spin, park.MaxSpin.Microseconds())
 }
 
 // allows reports whether a transport may be used.
@@ -322,7 +329,8 @@ func (o *Options) allows(transport string) bool {
 	return false
 }
 
-// String is the text form: one NAME=value a line, in the order of names, without what is not set.
+// String returns the text form: one NAME=value per line, in the order of names, without options
+// that are not set.
 func (o Options) String() string {
 	var b strings.Builder
 	for _, row := range optionTable {
@@ -333,7 +341,7 @@ func (o Options) String() string {
 	return b.String()
 }
 
-// agreed is the part of String that all ranks must have alike.
+// agreed returns, as text, the options that must be the same on all ranks.
 func (o *Options) agreed() string {
 	var b strings.Builder
 	for _, row := range optionTable {
@@ -344,8 +352,8 @@ func (o *Options) agreed() string {
 	return strings.TrimSpace(b.String())
 }
 
-// ParseOptions reads the text form. Later lines win. A name or value that is not known is an error
-// that says what is.
+// ParseOptions parses the text form. Later lines win. The error for an unknown name or value lists
+// the known ones.
 func ParseOptions(text string) (Options, error) {
 	var o Options
 	for _, line := range strings.Split(text, "\n") {
@@ -374,7 +382,7 @@ func findOption(name string) *option {
 	return nil
 }
 
-// suggest names the nearest option, or all.
+// suggest names the nearest option, or all of them.
 func suggest(name string) string {
 	var names []string
 	for _, row := range optionTable {
@@ -386,7 +394,7 @@ func suggest(name string) string {
 	return "; known: " + strings.Join(names, ", ")
 }
 
-// OptionHelp is the table of all options for people: name, default and meaning, in Markdown.
+// OptionHelp returns the table of all options for users: name, default and meaning, in Markdown.
 func OptionHelp() string {
 	var b strings.Builder
 	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
@@ -396,7 +404,7 @@ func OptionHelp() string {
 	return b.String()
 }
 
-// override is Algo by collective; Validate has checked that it can be read.
+// override returns Algo by collective. Validate has checked that it can be parsed.
 func (o *Options) override() map[dtype.Collective]string {
 	m, _ := tune.ParseOverride(o.Algo)
 	return m

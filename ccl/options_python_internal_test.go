@@ -54,7 +54,8 @@ func TestOptionsOfPython(t *testing.T) {
 		doc.WriteString("        " + wrapped(text, "            ") + "\n")
 		fmt.Fprintf(&fields, "    %s: %s | None = None\n", name, row.Python)
 	}
-	want := optionsHead + doc.String() + optionsTail + fields.String() + "    extra: Mapping[str, str] = field(default_factory=dict)\n"
+	want := optionsHead + doc.String() + optionsTail + fields.String() +
+		"    extra: Mapping[str, str] = field(default_factory=dict)\n"
 	if *rewrite {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -69,7 +70,7 @@ func TestOptionsOfPython(t *testing.T) {
 	}
 }
 
-// wrapped breaks a text into lines of at most 120 columns, the later ones with an indent.
+// wrapped breaks a text into lines of at most 120 columns, and indents all but the first.
 func wrapped(text, indent string) string {
 	var lines []string
 	line := ""

@@ -17,15 +17,16 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// A plan of one's own: all_reduce of two ranks by one exchange. Written to a file, it is what the
-// group runs.
+// A user's plan for all_reduce of two ranks by one exchange. The group runs it from a file.
 func Example_plan() {
 	in, out := plan.Ref{Buf: plan.In, N: 1}, plan.Ref{Buf: plan.Out, N: 1}
-	exchange := &plan.Plan{Name: "exchange", Spec: plan.Spec{Coll: dtype.AllReduce, Ranks: 2}, Split: 1, Chans: 1, Needs: plan.Messages,
+	exchange := &plan.Plan{Name: "exchange", Spec: plan.Spec{Coll: dtype.AllReduce, Ranks: 2},
+		Split: 1, Chans: 1, Needs: plan.Messages,
 		Program: func(rank int) plan.Program {
 			return plan.Program{Lanes: [][]plan.Step{
 				{{Kind: plan.Send, Src: []plan.Ref{in}, Peer: 1 - rank}},
-				{{Kind: plan.RecvReduce, Dst: out, Src: []plan.Ref{in}, Peer: 1 - rank, MsgFirst: rank == 1, Final: true}},
+				{{Kind: plan.RecvReduce, Dst: out, Src: []plan.Ref{in}, Peer: 1 - rank,
+					MsgFirst: rank == 1, Final: true}},
 			}}
 		}}
 	file := filepath.Join(os.TempDir(), fmt.Sprintf("exchange-%d.plan", os.Getpid()))
@@ -71,7 +72,8 @@ func backwards() *plan.Plan {
 			{Kind: plan.RecvReduce, Dst: out, Src: []plan.Ref{tmp}, Peer: 0, Final: true},
 		},
 	}
-	return &plan.Plan{Name: "backwards", Spec: plan.Spec{Coll: dtype.AllReduce, Ranks: 3}, Split: 1, Chans: 1, Needs: plan.Messages,
+	return &plan.Plan{Name: "backwards", Spec: plan.Spec{Coll: dtype.AllReduce, Ranks: 3},
+		Split: 1, Chans: 1, Needs: plan.Messages,
 		Program: func(rank int) plan.Program {
 			var sends []plan.Step
 			for _, to := range [3][2]int{{1, 2}, {0, 2}, {0, 1}}[rank] {
@@ -81,7 +83,7 @@ func backwards() *plan.Plan {
 		}}
 }
 
-// planFile writes the text of a plan.
+// planFile writes the text of a plan to a file.
 func planFile(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "own.plan")
@@ -91,8 +93,8 @@ func planFile(t *testing.T, text string) string {
 	return file
 }
 
-// TestOwnPlan tells from the last bits who has added: from left to right the sum of these is 0,
-// from right to left 1.
+// TestOwnPlan detects from the last bits which plan has run: the sum of these numbers is 0 from
+// left to right, and 1 from right to left.
 func TestOwnPlan(t *testing.T) {
 	x := [3]float32{1, 1 << 30, -1 << 30}
 	sum := func(opts ccl.Options, count int) float32 {
@@ -141,15 +143,24 @@ func TestOwnPlanRefused(t *testing.T) {
 		{"no file", ccl.Options{Plan: filepath.Join(t.TempDir(), "nowhere")}, []string{"GOCCL_PLAN", "nowhere"}},
 		{"a folder", ccl.Options{Plan: t.TempDir()}, []string{"GOCCL_PLAN", "want a file"}},
 		{"no plan", ccl.Options{Plan: planFile(t, "hello\n")}, []string{"own.plan is refused", "1:"}},
-		{"a send to nobody", ccl.Options{Plan: planFile(t, strings.Replace(good, "send in[0] to 2", "send in[0] to 3", 1))}, []string{"rank 0", "peer 3"}},
-		{"a wrong plan", ccl.Options{Plan: planFile(t, strings.Replace(good, "send in[0] to 2", "send in[0] to 1", 1))}, []string{`plan "backwards" (all_reduce on 3 ranks) is wrong`}},
-		{"not in the order of ranks", ccl.Options{Plan: planFile(t, good), Determinism: 3}, []string{"GOCCL_DETERMINISM=3"}},
-		{"an algorithm of another level", ccl.Options{Algo: "all_reduce=ring", Determinism: 4}, []string{"all_reduce=ring", "level"}},
+		{"a send to nobody",
+			ccl.Options{Plan: planFile(t, strings.Replace(good, "send in[0] to 2", "send in[0] to 3", 1))},
+			[]string{"rank 0", "peer 3"}},
+		{"a wrong plan",
+			ccl.Options{Plan: planFile(t, strings.Replace(good, "send in[0] to 2", "send in[0] to 1", 1))},
+			[]string{`plan "backwards" (all_reduce on 3 ranks) is wrong`}},
+		{"not in the order of ranks", ccl.Options{Plan: planFile(t, good), Determinism: 3},
+			[]string{"GOCCL_DETERMINISM=3"}},
+		{"an algorithm of another level", ccl.Options{Algo: "all_reduce=ring", Determinism: 4},
+			[]string{"all_reduce=ring", "level"}},
 		{"a spin that is no time", ccl.Options{Spin: "2us"}, []string{"GOCCL_SPIN_US=2us", "whole microseconds"}},
-		{"a spin that is too long", ccl.Options{Spin: "1000000"}, []string{"GOCCL_SPIN_US=1000000", "from 0 to 100000"}},
+		{"a spin that is too long", ccl.Options{Spin: "1000000"},
+			[]string{"GOCCL_SPIN_US=1000000", "from 0 to 100000"}},
 		{"an unknown level", ccl.Options{Determinism: 5}, []string{"GOCCL_DETERMINISM=5"}},
-		{"ranks with different bits", ccl.Options{Plan: filepath.Join("verify", "testdata", "bits", "from_own_rank.plan")},
-			[]string{"GOCCL_DETERMINISM=2 asks for level 2", "out[0] is (x0 + x1) + x2 on rank 0 and (x1 + x2) + x0 on rank 1"}},
+		{"ranks with different bits",
+			ccl.Options{Plan: filepath.Join("verify", "testdata", "bits", "from_own_rank.plan")},
+			[]string{"GOCCL_DETERMINISM=2 asks for level 2",
+				"out[0] is (x0 + x1) + x2 on rank 0 and (x1 + x2) + x0 on rank 1"}},
 	}
 	for _, test := range table {
 		t.Run(test.name, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/ccl/tune"
 )
 
-// What is chosen without options runs on the links that a group has without options: anything else
-// must be found by planner.needs.
+// Plans that are chosen without options must run on the links that a group has without options:
+// planner.needs must find anything else.
 func TestDefaultsNeedNothing(t *testing.T) {
 	for _, determinism := range []int{2, 4} {
 		p := newPlanner(&Options{Determinism: determinism}, nil)
@@ -19,10 +19,11 @@ func TestDefaultsNeedNothing(t *testing.T) {
 				for _, bytes := range []int64{0, 8, 64 << 10, 1 << 30} {
 					made, err := p.Make(p.Choose(coll, ranks, bytes), plan.Spec{Coll: coll, Ranks: ranks})
 					if err != nil {
-						continue // refused in words when it is called
+						continue // refused with an error when it is called
 					}
 					if made.Needs&plan.Gets != 0 || made.Chans > exec.PlanChannels {
-						t.Errorf("%v of %d bytes on %d ranks: %s needs windows or %d channels", coll, bytes, ranks, made.Name, made.Chans)
+						t.Errorf("%v of %d bytes on %d ranks: %s needs windows or %d channels",
+							coll, bytes, ranks, made.Name, made.Chans)
 					}
 				}
 			}

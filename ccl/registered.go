@@ -9,15 +9,15 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 )
 
-// Alloc gives out registered memory: collectives of groups whose ranks are all on this host, and
-// have such memory too, read it where it lies instead of copying it into a window first. It may be
-// used for anything else as well. It begins at a page, has as many bytes as were asked for, and
-// what is in it is not defined. It must be given back by Free, and not while an operation uses it;
-// after the Node is closed it is still there.
+// Alloc allocates registered memory. Collectives of groups whose ranks are all on this host, and
+// have registered memory too, read it in place instead of copying it into a window first. It may be
+// used for anything else as well. It begins at a page and has the requested number of bytes; its
+// contents are undefined. The caller must give it back by Free, but not while an operation uses it.
+// The memory remains after the Node is closed.
 //
-// Each rank decides for itself which of its buffers are registered, call by call; the results are
-// the same bits either way. Buffers are taken at any offset, where they have 32 KiB or more, or 640
-// KiB for an all-reduce: below, a copy takes less.
+// Each rank decides for itself which of its buffers are registered, call by call; the results have
+// the same bits either way. Buffers are used at any offset if they have at least 32 KiB, or 640 KiB
+// for an all-reduce: below that a copy is cheaper.
 func (n *Node) Alloc(bytes int) ([]byte, error) {
 	arena, err := n.arena()
 	if err != nil {
@@ -26,12 +26,12 @@ func (n *Node) Alloc(bytes int) ([]byte, error) {
 	return arena.Alloc(bytes)
 }
 
-// Free gives back what Alloc gave out; memory begins where that began.
+// Free gives back memory from Alloc. memory must begin where Alloc's result began.
 func (n *Node) Free(memory []byte) error {
 	return n.FreePointer(unsafe.Pointer(unsafe.SliceData(memory)))
 }
 
-// FreePointer is Free for who keeps no slice.
+// FreePointer is Free for callers that keep no slice.
 func (n *Node) FreePointer(memory unsafe.Pointer) error {
 	arena, err := n.arena()
 	if err != nil {
@@ -40,13 +40,13 @@ func (n *Node) FreePointer(memory unsafe.Pointer) error {
 	return arena.Free(memory)
 }
 
-// registered is the registered memory of the process, nil where there is none.
+// registered returns the registered memory of the process, or nil if there is none.
 func (n *Node) registered() *mem.Arena {
 	arena, _ := n.arena()
 	return arena
 }
 
-// arenaFor is what a group with such windows lends.
+// arenaFor returns the arena that a group with this window lends, or nil.
 func (n *Node) arenaFor(window *mem.Window) *mem.Arena {
 	if window == nil {
 		return nil
@@ -66,13 +66,13 @@ func (o *Options) newArena() (*mem.Arena, error) {
 	return mem.NewArena(bytes)
 }
 
-// The room is a multiple of registeredUnit, so that huge pages fit.
+// The size of the arena is a multiple of registeredUnit, so that huge pages fit.
 const (
 	registeredUnit = 2 << 20
 	mostRegistered = 1 << 40
 )
 
-// registered is Registered in bytes.
+// registered returns Registered in bytes.
 func (o *Options) registered() (int, error) {
 	if o.Registered == "" || o.Registered == "0" {
 		return 0, nil

@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// Whether waits sleep at once or spin for long, every collective comes to its end.
+// Every collective must complete, whether waits sleep at once or spin for long.
 func TestSpin(t *testing.T) {
 	defer park.SetSpin(-1)
 	for _, spin := range []string{"0", "300", ""} {

@@ -8,8 +8,8 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// Groups never wait for each other: rank 0 does B.async, A.sync, B.wait, rank 1 B.async, B.wait,
-// A.sync.
+// Groups must never wait for each other: rank 0 does B.async, A.sync, B.wait, rank 1 B.async,
+// B.wait, A.sync.
 func TestGroupsDoNotWaitForEachOther(t *testing.T) {
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestManyWaiters(t *testing.T) {
 	}
 }
 
-// Works that nobody waits for are finished by the progress thread.
+// The progress thread must finish Works that no thread waits for.
 func TestNobodyWaits(t *testing.T) {
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// sockets are those of this process that anybody may connect to.
+// sockets counts the sockets of this process that accept connections.
 type sockets struct{ tcp, unix int }
 
 func socketsNow(t *testing.T) (s sockets) {
@@ -44,7 +44,8 @@ func socketsNow(t *testing.T) (s sockets) {
 	return sockets{count("tcp", 3, 9, "0A") + count("tcp6", 3, 9, "0A"), count("unix", 3, 6, "00010000")}
 }
 
-// TestTransportsAsAsked looks what listens when a group is open: only what its options allow.
+// TestTransportsAsAsked checks which sockets listen when a group is open: only those that its
+// options allow.
 func TestTransportsAsAsked(t *testing.T) {
 	for _, tt := range []struct {
 		transport string
@@ -71,7 +72,7 @@ func TestTransportsAsAsked(t *testing.T) {
 	}
 }
 
-// checkGroup has a group sum what it should, by an operation that is waited for and by one that the
+// checkGroup checks sums of a group, by an operation that is waited for and by operations that the
 // progress thread must move.
 func checkGroup(t *testing.T, comms []*ccl.Communicator) {
 	t.Helper()

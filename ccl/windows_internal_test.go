@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The windows of many groups stay within the budget of the process: they become smaller, then
-// groups have none; when groups end there is room again.
+// The windows of many groups must stay within the budget of the process: they become smaller, then
+// groups have none. When groups end there is room again.
 func TestWindowBudget(t *testing.T) {
 	node, err := NewNode(Options{})
 	if err != nil {
@@ -22,7 +22,8 @@ func TestWindowBudget(t *testing.T) {
 		var endpoints [3]*Endpoint
 		var addresses [][]byte
 		for rank := range endpoints {
-			if endpoints[rank], err = node.Open(Config{Name: name, Rank: rank, Size: 3, Timeout: time.Minute, Options: opts}); err != nil {
+			if endpoints[rank], err = node.Open(Config{Name: name, Rank: rank, Size: 3, Timeout: time.Minute,
+				Options: opts}); err != nil {
 				t.Fatal(err)
 			}
 			addresses = append(addresses, endpoints[rank].Address())
@@ -81,7 +82,7 @@ func TestWindowBudget(t *testing.T) {
 	}
 	sum(all[0])
 	sum(all[39])
-	asked := join("asked", Options{Algo: "all_reduce=two_shot_window"}) // has them all the same
+	asked := join("asked", Options{Algo: "all_reduce=two_shot_window"}) // has windows nevertheless
 	sum(asked)
 	for _, comms := range append(all, asked) {
 		for _, c := range comms {

@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/ccl/kernel"
 )
 
-// elements are those of one rank, or of the sum. A place is where an element is in the sparse
-// dimensions, counted in the order of memory.
+// elements are the elements of one rank, or of the sum. The place of an element is its position in
+// the sparse dimensions, numbered in memory order.
 type elements struct {
 	places  []int64
 	indices []int64
@@ -19,7 +19,7 @@ type elements struct {
 
 func (e *elements) count() int { return len(e.places) }
 
-// places says where n elements with these indices are.
+// places returns the places of the n elements with these indices.
 func (t *SparseTensor) places(indices []int64, n int) ([]int64, error) {
 	places := make([]int64, n)
 	for d, size := range t.Sizes[:t.SparseDims] {
@@ -33,7 +33,7 @@ func (t *SparseTensor) places(indices []int64, n int) ([]int64, error) {
 	return places, nil
 }
 
-// indicesOf is places the other way round.
+// indicesOf is the inverse of places.
 func (t *SparseTensor) indicesOf(places []int64) []int64 {
 	indices, n := make([]int64, len(places)*t.SparseDims), len(places)
 	for i, at := range places {
@@ -45,9 +45,9 @@ func (t *SparseTensor) indicesOf(places []int64) []int64 {
 	return indices
 }
 
-// sum merges parts: the elements of all in the order of their places, those at the same place added
-// up in the order in which they come, and multiplied by factor. Short floats are added in F32, and
-// rounded once.
+// sum merges the elements of all parts, sorted by place. Elements at the same place are added in
+// the order of the parts, then multiplied by factor. Short floats are added in F32 and rounded
+// once.
 func (t *SparseTensor) sum(parts []elements, factor float64) elements {
 	var places []int64
 	for i := range parts {
@@ -70,7 +70,7 @@ func (t *SparseTensor) sum(parts []elements, factor float64) elements {
 		}
 		at := 0
 		for j, place := range parts[i].places {
-			if at == len(places) || places[at] != place { // it is the next one, mostly
+			if at == len(places) || places[at] != place { // mostly it is the next one
 				at, _ = slices.BinarySearch(places, place)
 			}
 			from, to := values[j*row:][:row], sums[at*row:][:row]

@@ -12,17 +12,17 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// verdictBytes is the length of rank 0's answer to an arrival: a text, filled up with zeros; no
-// text if all ranks came.
+// verdictBytes is the length of rank 0's answer to an arrival: text padded with zeros, empty if all
+// ranks arrived.
 const verdictBytes = 512
 
-// MonitoredBarrier returns when all ranks have called it; the error names those that have not.
-// Every rank tells rank 0 that it came, and waits for rank 0's verdict. A late rank finds the
-// verdict when it comes. It is made of messages: the group goes on after a failure.
+// MonitoredBarrier returns when all ranks have called it; otherwise its error names the missing
+// ranks. Every rank reports its arrival to rank 0 and waits for rank 0's verdict. A late rank finds
+// the verdict waiting. The barrier is made of messages, so the group goes on after a failure.
 //
-// timeout is what rank 0 grants the others, and the others grant rank 0: the group's own if
-// negative; with 0 rank 0 fails at once. all makes rank 0 wait for every rank, and name all that
-// are missing; else it ends with the first one.
+// timeout is how long rank 0 waits for the others, and the others for rank 0. A negative timeout
+// means the group's own; with 0, rank 0 fails at once. With all, rank 0 waits for every rank and
+// names all missing ones; without it, rank 0 stops at the first.
 func (g *Group) MonitoredBarrier(timeout time.Duration, all bool) error {
 	comm, err := g.joined()
 	if err != nil {
@@ -38,13 +38,13 @@ func (g *Group) MonitoredBarrier(timeout time.Duration, all bool) error {
 	} else {
 		err = b.report()
 	}
-	if f, ok := err.(*fault.Error); ok { // numbered from 1, as other operations are
+	if f, ok := err.(*fault.Error); ok { // numbered from 1, like other operations
 		return f.In(g.member(), fmt.Sprintf("monitored_barrier, seq %d", b.number+1))
 	}
 	return err
 }
 
-// monitored is one rank in one monitored barrier.
+// monitored is one rank's part in one monitored barrier.
 type monitored struct {
 	comm    *ccl.Communicator
 	number  uint64
@@ -53,8 +53,8 @@ type monitored struct {
 	works   []*ccl.Work
 }
 
-// free gives back the messages, also those that nobody waits for any more: their memory stays for
-// as long as they need it.
+// free gives back the messages, including those that no thread waits for any more. Their memory
+// stays valid for as long as they need it.
 func (b *monitored) free() {
 	for _, w := range b.works {
 		w.Free()
@@ -76,7 +76,7 @@ func (b *monitored) message(coll dtype.Collective, peer int, part uint32, data [
 	return w, err
 }
 
-// exchange is message, to its end.
+// exchange starts a message and waits for its end.
 func (b *monitored) exchange(coll dtype.Collective, peer int, part uint32, data []byte) error {
 	w, err := b.message(coll, peer, part, data)
 	if err == nil {
@@ -85,7 +85,7 @@ func (b *monitored) exchange(coll dtype.Collective, peer int, part uint32, data 
 	return err
 }
 
-// report is the part of every rank but 0.
+// report is the part of every rank but rank 0.
 func (b *monitored) report() error {
 	verdict := make([]byte, verdictBytes)
 	err := b.exchange(dtype.Send, 0, 0, make([]byte, 1))
@@ -95,14 +95,16 @@ func (b *monitored) report() error {
 	complaint := ""
 	if err != nil {
 		complaint = err.Error()
-	} else if text, _, _ := bytes.Cut(verdict, []byte{0}); len(text) > 0 { // another process wrote it
+		// Another process wrote the verdict: it may lack the final zero.
+	} else if text, _, _ := bytes.Cut(verdict, []byte{0}); len(text) > 0 {
 		complaint = string(text)
 	}
 	if complaint == "" {
 		return nil
 	}
-	return fault.New(fault.Timeout, "Rank %d successfully reached monitoredBarrier, but received errors while waiting for send/recv from "+
-		"rank 0. Please check rank 0 logs for faulty rank.\n Original exception: %s", b.comm.Rank(), complaint)
+	return fault.New(fault.Timeout,
+		"Rank %d successfully reached monitoredBarrier, but received errors while waiting for send/recv from "+
+			"rank 0. Please check rank 0 logs for faulty rank.\n Original exception: %s", b.comm.Rank(), complaint)
 }
 
 // collect is rank 0's part.
@@ -129,7 +131,7 @@ func (b *monitored) collect() error {
 	complaint := b.complaint(missing, why, ranks)
 	verdict := make([]byte, verdictBytes)
 	copy(verdict[:verdictBytes-1], complaint)
-	// Late ranks are told too; with a complaint it does not matter whether the answer can be sent.
+	// Late ranks get the verdict too. With a complaint, it does not matter whether it can be sent.
 	var answers []*ccl.Work
 	for r := 1; r < ranks; r++ {
 		w, err := b.message(dtype.Send, r, 1, verdict)
@@ -150,8 +152,8 @@ func (b *monitored) collect() error {
 	return first
 }
 
-// complaint is what rank 0 says to all, nothing if all came. torch's own tests look for these
-// words.
+// complaint returns the text that rank 0 sends to all ranks, empty if all arrived. torch's own
+// tests look for these words.
 func (b *monitored) complaint(missing []string, why error, ranks int) string {
 	ms := b.timeout.Milliseconds()
 	switch {
@@ -163,9 +165,12 @@ func (b *monitored) complaint(missing []string, why error, ranks int) string {
 		if b.all {
 			only = ""
 		}
-		return fmt.Sprintf("%s%s failed to pass monitoredBarrier in %d ms%s: %v", who, strings.Join(missing, ", "), ms, only, why)
+		return fmt.Sprintf("%s%s failed to pass monitoredBarrier in %d ms%s: %v",
+			who, strings.Join(missing, ", "), ms, only, why)
 	case b.timeout <= 0 && ranks > 1:
-		return fmt.Sprintf("Rank 0 timed out in monitoredBarrier after %d ms. No ranks successfully processed in monitoredBarrier.", ms)
+		return fmt.Sprintf(
+			"Rank 0 timed out in monitoredBarrier after %d ms. No ranks successfully processed in monitoredBarrier.",
+			ms)
 	}
 	return ""
 }

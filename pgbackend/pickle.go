@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// pair is one entry of a Python dict, in the order in which it is written.
+// pair is one entry of a Python dict; entries are written in order.
 type pair struct {
 	key   string
 	value any
@@ -19,8 +19,8 @@ type (
 	tuple [2]any
 )
 
-// pickle writes a value as Python's pickle, protocol 2: nil, bool, int, int64, float64, string, dict, list and tuple.
-// https://docs.python.org/3/library/pickletools.html lists the opcodes.
+// pickle writes a value as a Python pickle, protocol 2: nil, bool, int, int64, float64, string,
+// dict, list and tuple. https://docs.python.org/3/library/pickletools.html lists the opcodes.
 func pickle(value any) []byte {
 	var b bytes.Buffer
 	b.Write([]byte{0x80, 2})

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What Python's pickle.dumps(value, protocol=2) writes, but for the memo, which readers do not need.
+// The output of Python's pickle.dumps(value, protocol=2), without the memo, which readers do not
+// need.
 func TestPickle(t *testing.T) {
 	for _, c := range []struct {
 		value any

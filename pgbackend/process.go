@@ -6,8 +6,8 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// process is the Node of this process. It is made by the first group, or by the first allocation of registered
-// memory, with what their options say of the process as a whole, and stays.
+// process is the Node of this process. The first group, or the first allocation of registered
+// memory, makes it with the process-wide part of its options; it is never replaced or closed.
 var process struct {
 	sync.Mutex
 	node *ccl.Node

@@ -8,28 +8,29 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// Operation is what a Queue watches: a ccl.Work, or a Sparse.
+// Operation is what a Queue watches: a ccl.Work or a Sparse.
 type Operation interface {
-	// Done reports whether the operation has ended, and how. It never waits.
+	// Done reports whether the operation has ended, and its error. It never waits.
 	Done() (bool, error)
 }
 
-// A Queue decides what the helper threads of a process have to do, and how many of them there are.
-// An entry is a number of the caller's, its token: it is due when all of its operations have ended
-// (then futures are completed, and results copied to where they belong), or at once if it has none
-// (hooks). Go cannot run the code behind a token, so threads of the caller ask for it by Next.
+// A Queue decides what the helper threads of a process do, and how many of them there are. An entry
+// is a token, a number chosen by the caller. It is due when all of its operations have ended (then
+// futures are completed, and results are copied to their destination), or at once if it has no
+// operations (hooks). Go cannot run the code behind a token, so threads of the caller call Next for
+// the next one.
 //
-// That code may wait for other operations, and for other entries. So while a thread runs it another
-// one watches, and one is kept in reserve: threads are started when Watch or Next say that one is
-// needed, and end when Next says that there are enough.
+// That code may wait for other operations, and for other entries. So while one thread runs it,
+// another one watches, and one more is kept in reserve: Watch and Next report when the caller must
+// start a thread, and Next tells a thread to end when there are enough.
 type Queue struct {
 	mu       sync.Mutex
-	turn     *sync.Cond // of the thread in reserve
+	turn     *sync.Cond // for the thread in reserve
 	changed  *sync.Cond // for Settle and Stop
 	entries  []entry    // in the order of Watch
 	underway map[uint64]entry
-	watching bool // a thread is inside Next, looking after the entries
-	reserve  bool // another one is, and waits for its turn
+	watching bool // a thread inside Next watches the entries
+	reserve  bool // another thread inside Next waits for its turn
 	stopped  bool
 }
 
@@ -56,9 +57,9 @@ func (e *entry) due() bool {
 	return true
 }
 
-// Watch adds an entry, unless its operations have ended already: watched is false then. The
-// operations must stay valid until Next has given the token. thread says that a thread has to be
-// started, to call Next. A stopped Queue forgets the entry, whose token is never given.
+// Watch adds an entry, unless all of its operations have ended already: watched is false then. The
+// operations must stay valid until Next has returned the token. thread reports that the caller must
+// start a thread that calls Next. A stopped Queue forgets the entry and never returns its token.
 func (q *Queue) Watch(token uint64, ops []Operation) (watched, thread bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -72,17 +73,17 @@ func (q *Queue) Watch(token uint64, ops []Operation) (watched, thread bool) {
 	q.entries = append(q.entries, e)
 	switch {
 	case q.watching && e.hook():
-		ccl.InterruptCompletions() // the thread that watches sleeps until an operation ends
+		ccl.InterruptCompletions() // the watching thread sleeps until an operation ends
 	case !q.watching:
 		q.turn.Signal()
 	}
 	return true, !q.watching && !q.reserve
 }
 
-// Next waits for the next entry that is due, and gives its token; 0 if the calling thread is not
-// needed any more. last is what it was given before, which it has done, or 0. thread says that
-// another thread has to be started before the calling one goes on: nobody looks after the other
-// entries otherwise.
+// Next waits for the next entry that is due and returns its token, or 0 if the calling thread is no
+// longer needed. last is the token that the thread received before and has finished with, or 0.
+// thread reports that another thread must be started before the calling one goes on; otherwise no
+// thread watches the remaining entries.
 func (q *Queue) Next(last uint64) (token uint64, thread bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -101,7 +102,7 @@ func (q *Queue) Next(last uint64) (token uint64, thread bool) {
 			}
 			q.reserve = false
 		}
-		seen := ccl.CompletionCount() // before the look, so that what ends after it is noticed
+		seen := ccl.CompletionCount() // read before the check, so that later completions are noticed
 		if i := slices.IndexFunc(q.entries, func(e entry) bool { return e.due() }); i >= 0 {
 			return q.give(i)
 		}
@@ -127,9 +128,9 @@ func (q *Queue) give(i int) (token uint64, thread bool) {
 	return e.token, len(q.entries) > 0 && !q.reserve && !q.stopped
 }
 
-// Settle waits until no entry is due or under way, for d at most, and reports whether that is so.
-// With hooks only those count that have no operations. own is the entry that the calling thread is
-// at itself, which does not count, or 0; where that is a hook, it does not wait for others.
+// Settle waits until no entry is due or running, for at most d, and reports whether that is so.
+// With hooks, only entries without operations count. own is the entry that the calling thread is
+// running, or 0; it does not count. If own is a hook, Settle with hooks does not wait at all.
 func (q *Queue) Settle(own uint64, hooks bool, d time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -147,9 +148,9 @@ func (q *Queue) Settle(own uint64, hooks bool, d time.Duration) bool {
 	})
 }
 
-// Stop ends the threads, and waits until they have left Next and done what they were given, for d
-// at most. What is due then is given to who calls Next; other entries stay where they are for good,
-// and so does what comes later.
+// Stop ends the threads and waits, for at most d, until they have left Next and finished their
+// entries. Entries that are due afterwards are returned to the threads that call Next; other
+// entries stay where they are for good. Watch no longer adds entries.
 func (q *Queue) Stop(d time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -159,7 +160,7 @@ func (q *Queue) Stop(d time.Duration) bool {
 	return q.until(d, func() bool { return !q.watching && !q.reserve && len(q.underway) == 0 })
 }
 
-// until waits for a condition, which holds when something has changed, for d at most.
+// until waits, for at most d, for a condition that can become true only when changed is signalled.
 func (q *Queue) until(d time.Duration, holds func() bool) bool {
 	deadline := time.Now().Add(d)
 	timer := time.AfterFunc(d, func() {

@@ -8,7 +8,8 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Alloc gives out registered memory of this process (ccl.Node.Alloc). options count where no group was made yet.
+// Alloc allocates registered memory of this process (ccl.Node.Alloc). options count only if no
+// group was made yet.
 func Alloc(options string, bytes int) (unsafe.Pointer, error) {
 	opts, err := ccl.ParseOptions(options)
 	if err != nil {
@@ -31,21 +32,22 @@ func Alloc(options string, bytes int) (unsafe.Pointer, error) {
 	return at, nil
 }
 
-// lent is what Alloc gave out and Free has not got back.
+// lent is the memory that Alloc handed out and Free has not taken back.
 var lent = struct {
 	sync.Mutex
 	blocks      map[unsafe.Pointer]uint64
 	bytes, peak uint64
 }{blocks: map[unsafe.Pointer]uint64{}}
 
-// Lent tells how many bytes of registered memory are given out, in how many blocks, and how many bytes at the most were.
+// Lent returns how many bytes of registered memory are handed out now and in how many blocks, and
+// the peak of these bytes.
 func Lent() (bytes, peak uint64, blocks int) {
 	lent.Lock()
 	defer lent.Unlock()
 	return lent.bytes, lent.peak, len(lent.blocks)
 }
 
-// Free gives back what Alloc gave out.
+// Free gives back memory from Alloc.
 func Free(memory unsafe.Pointer) error {
 	process.Lock()
 	n := process.node
@@ -53,7 +55,7 @@ func Free(memory unsafe.Pointer) error {
 	if n == nil {
 		return fault.New(fault.Invalid, "no registered memory was given out in this process")
 	}
-	lent.Lock() // until it is free: another thread may get the same place at once
+	lent.Lock() // held until the memory is free: another thread may get the same address at once
 	defer lent.Unlock()
 	err := n.FreePointer(memory)
 	if err == nil {

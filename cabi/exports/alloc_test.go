@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/cabi/exports/fromc"
 )
 
-// both lets two ranks do something at the same time.
+// both makes two ranks run do at the same time.
 func both(t testing.TB, ranks [2]*fromc.Rank, do func(r *fromc.Rank) error) {
 	t.Helper()
 	var errs [2]error
@@ -28,7 +28,7 @@ func both(t testing.TB, ranks [2]*fromc.Rank, do func(r *fromc.Rank) error) {
 	require.NoError(t, errs[1])
 }
 
-// A call through the C ABI allocates nothing, whichever function, size and thread it comes by.
+// A call through the C ABI allocates nothing, for every order of calls and size, on every thread.
 func TestNoAllocations(t *testing.T) {
 	const most, turns = 512 << 10, 200
 	var ranks [2]*fromc.Rank
@@ -51,9 +51,10 @@ func TestNoAllocations(t *testing.T) {
 						runtime.ReadMemStats(&after)
 						return int(after.Mallocs - before.Mallocs)
 					}
-					mallocs(turns) // pools and what is remembered of calls
+					mallocs(turns) // fill the pools and the recorded calls
 					few := mallocs(turns / 10)
-					// Threads and the runtime allocate now and then, too; a call that allocates does so in every turn.
+					// Threads and the runtime also allocate now and then; a call that allocates
+					// does so in every turn.
 					require.Less(t, mallocs(turns+turns/10)-few, turns/3, "in %d turns of two ranks", turns)
 				})
 			}

@@ -10,7 +10,8 @@ import (
 	"github.com/goccl/goccl/cabi/exports/fromc"
 )
 
-// BenchmarkCalls is two ranks of one process that C code calls, in every order of calls. The compiler's profile of libgoccl is of it (make profile).
+// BenchmarkCalls runs two ranks of one process, called by C code, in every order of calls. It is
+// the source of the compiler's profile of libgoccl (make profile).
 func BenchmarkCalls(b *testing.B) {
 	const bytes = 8
 	var ranks [2]*fromc.Rank

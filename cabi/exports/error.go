@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// answer turns an error into its code, and fills the caller's record.
+// answer returns the code of an error and fills the caller's record.
 func answer(err error, record *C.goccl_error) C.int {
 	if err == nil {
 		return C.GOCCL_OK
@@ -38,5 +38,6 @@ func caught(code *C.int, record *C.goccl_error) {
 }
 
 func stale(what string, handle uint64) error {
-	return fault.New(fault.Invalid, "%s: not a handle, or one that was given back (%s)", what, fmt.Sprintf("%#x", handle))
+	return fault.New(fault.Invalid,
+		"%s: not a handle, or one that was given back (%s)", what, fmt.Sprintf("%#x", handle))
 }

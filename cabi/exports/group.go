@@ -32,23 +32,26 @@ func goccl_go_version(buf *C.char, size C.size_t) C.int {
 }
 
 //export goccl_go_group_open
-func goccl_go_group_open(options *C.goccl_group_options, group *C.goccl_group, buf unsafe.Pointer, size C.size_t, length *C.size_t,
-	record *C.goccl_error) (code C.int) {
+func goccl_go_group_open(options *C.goccl_group_options, group *C.goccl_group,
+	buf unsafe.Pointer, size C.size_t, length *C.size_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	if options.abi != C.GOCCL_ABI {
-		return answer(fault.New(fault.Mismatch, "the caller was built for C ABI %d, this library (goccl %s) has %d; install both from the same source",
+		return answer(fault.New(fault.Mismatch,
+			"the caller was built for C ABI %d, this library (goccl %s) has %d; install both from the same source",
 			uint32(options.abi), ccl.Version, C.GOCCL_ABI), record)
 	}
 	g, err := pgbackend.Open(pgbackend.Config{
 		Name: C.GoString(options.name), Rank: int(options.rank), Size: int(options.size),
-		Timeout: time.Duration(options.timeout_ns), Options: C.GoString(options.options), Shim: C.GoString(options.shim_version),
+		Timeout: time.Duration(options.timeout_ns), Options: C.GoString(options.options),
+		Shim: C.GoString(options.shim_version),
 	})
 	if err != nil {
 		return answer(err, record)
 	}
 	address := g.Address()
 	if len(address) > int(size) {
-		return answer(fault.New(fault.Invalid, "the address has %d bytes, the buffer %d", len(address), int(size)), record)
+		return answer(fault.New(fault.Invalid,
+			"the address has %d bytes, the buffer %d", len(address), int(size)), record)
 	}
 	copy(unsafe.Slice((*byte)(buf), len(address)), address)
 	*length = C.size_t(len(address))
@@ -57,7 +60,8 @@ func goccl_go_group_open(options *C.goccl_group_options, group *C.goccl_group, b
 }
 
 //export goccl_go_group_join
-func goccl_go_group_join(group C.goccl_group, addresses *unsafe.Pointer, lengths *C.size_t, n C.int, record *C.goccl_error) (code C.int) {
+func goccl_go_group_join(group C.goccl_group, addresses *unsafe.Pointer, lengths *C.size_t,
+	n C.int, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	g, err := findGroup(group)
 	if err != nil {
@@ -115,7 +119,8 @@ func goccl_go_group_set_timeout(group C.goccl_group, timeout C.int64_t, record *
 }
 
 //export goccl_go_group_monitored_barrier
-func goccl_go_group_monitored_barrier(group C.goccl_group, timeout C.int64_t, all C.int, record *C.goccl_error) (code C.int) {
+func goccl_go_group_monitored_barrier(group C.goccl_group, timeout C.int64_t, all C.int,
+	record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	g, err := findGroup(group)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// table turns pointers into numbers that C may keep. A handle is a generation and a place; one that was given back is
-// known to be stale. Looking one up takes no lock.
+// table maps pointers to numbers that C may keep. A handle is a generation and an index, so a
+// handle that was given back is recognized as stale. A lookup takes no lock.
 type table[T any] struct {
 	mu    sync.Mutex
 	free  []uint32
@@ -58,7 +58,7 @@ func (t *table[T]) find(handle uint64) (*slot[T], uint32) {
 	return s, at
 }
 
-// get returns nil for a handle that was never given or was given back.
+// get returns nil for a handle that was never handed out or was given back.
 func (t *table[T]) get(handle uint64) *T {
 	if s, _ := t.find(handle); s != nil {
 		return s.value.Load()
@@ -66,7 +66,7 @@ func (t *table[T]) get(handle uint64) *T {
 	return nil
 }
 
-// take ends a handle and returns what it stood for, nil if it was stale.
+// take invalidates a handle and returns its pointer, nil if the handle was stale.
 func (t *table[T]) take(handle uint64) *T {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 )
 
 //export goccl_go_group_describe
-func goccl_go_group_describe(group C.goccl_group, description *C.char, ranks *C.uint64_t, n C.size_t, record *C.goccl_error) (code C.int) {
+func goccl_go_group_describe(group C.goccl_group, description *C.char,
+	ranks *C.uint64_t, n C.size_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	g, err := findGroup(group)
 	if err == nil && n > ccl.MaxRanks {
@@ -35,7 +36,8 @@ func goccl_go_group_batch(group C.goccl_group, batch C.uint32_t, record *C.goccl
 }
 
 //export goccl_go_trace
-func goccl_go_trace(path *C.char, buf unsafe.Pointer, size C.size_t, length *C.size_t, record *C.goccl_error) (code C.int) {
+func goccl_go_trace(path *C.char, buf unsafe.Pointer, size C.size_t,
+	length *C.size_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	trace := pgbackend.Trace()
 	*length = C.size_t(len(trace))

@@ -2,18 +2,22 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// allGatherDoubling is recursive doubling. In each step a rank exchanges all the blocks it has with one at twice the distance
-// of the step before (1, 2, 4, …). What it has are neighbouring blocks, so each step is one message, straight from and
-// into Out. Where n is no power of two, the first ranks form pairs: the even rank gives its block to the odd one, which acts
-// for both and at the end gives it everything.
+// allGatherDoubling is recursive doubling. In each step a rank swaps all the blocks it has with a
+// rank at twice the distance of the step before (1, 2, 4, …). These blocks are contiguous, so each
+// step is one message, directly from and into Out. If n is not a power of two, the first ranks form
+// pairs: the even rank sends its block to the odd rank, which acts for both and at the end sends
+// back all blocks.
 //
-//	steps   log₂ n; ⌊log₂ n⌋ + 2 where n is no power of two
-//	bytes   a rank sends m·(n-1); where n is no power of two, m at even ranks of pairs and up to 7/3·m·n at odd ones
+//	steps   log₂ n; ⌊log₂ n⌋ + 2 where n is not a power of two
+//	bytes   a rank sends m·(n-1); where n is not a power of two, m at even ranks of pairs and up to
+//	        7/3·m·n at odd ranks
 //	time    log₂ n·α + (n-1)·m·β; else (⌊log₂ n⌋+2)·α + up to 7/3·n·m·β
-//	wins    small and medium blocks where n is a power of two; it needs no Tmp and copies nothing but the own block
+//	wins    small and medium blocks where n is a power of two; it needs no Tmp and copies only the
+//	        rank's own block
 //	source  Thakur, Rabenseifner, Gropp (2005)
 //
-// In place: In is the rank's own block of Out. An even rank of a pair receives it back, after it has sent it.
+// In place: In is the rank's own block of Out. An even rank of a pair receives this block back
+// after it has sent it.
 func allGatherDoubling(s plan.Spec) design {
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
 		f := foldRanks(s.Ranks)

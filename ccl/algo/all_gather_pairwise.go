@@ -2,17 +2,18 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// allGatherPairwise is allGatherDirect in rounds: the message of round k+1 goes out after that of round k has come in. A rank
-// is sent to by one other at a time, also when some ranks are late.
+// allGatherPairwise is allGatherDirect in rounds: a rank sends its message of round k+1 after it
+// has received the message of round k. So only one rank at a time sends to a rank, even if some
+// ranks are late.
 //
 //	steps   n-1
 //	bytes   a rank sends m·(n-1), m to each other rank
 //	time    (n-1)·(α + m·β)
-//	wins    large blocks on a network with full bisection, where several senders to one receiver would fill a switch's
-//	        buffers; a late rank delays the others less than in a ring
+//	wins    large blocks on a network with full bisection, where several senders to one receiver
+//	        would fill a switch's buffers; a late rank delays the others less than in a ring
 //	source  Thakur, Rabenseifner, Gropp (2005), for all-to-all
 //
-// In place: In is the rank's own block of Out, which nobody else writes.
+// In place: In is the rank's own block of Out, which no receive writes.
 func allGatherPairwise(s plan.Spec) design {
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
 		n := s.Ranks

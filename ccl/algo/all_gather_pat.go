@@ -2,17 +2,20 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// allGatherPAT is parallel aggregated trees: every block goes down a binomial tree of its own, all at the same time, and what
-// a rank has to pass on to the same rank goes in one message. It has the steps and bytes of allGatherBruck, but the
-// other way round: the small messages go far and the large ones to neighbours.
+// allGatherPAT is parallel aggregated trees: every block goes down a binomial tree of its own, all
+// trees run at the same time, and a rank passes on all blocks for the same peer in one message. It
+// has the steps and bytes of allGatherBruck, but in reverse: small messages go far, and large
+// messages go to neighbours.
 //
 //	steps   ⌈log₂ n⌉
 //	bytes   a rank sends m·(n-1)
 //	time    ⌈log₂ n⌉·α + (n-1)·m·β, and a copy of everything
-//	wins    small blocks in large groups whose far ranks share narrow links: each block crosses them only once
-//	memory  n blocks of Tmp. (NCCL bounds it by sending large blocks in pieces, one after the other, through the same buffer; here
-//	        blocks may have different lengths)
-//	source  Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale" (2025); NCCL 2.23
+//	wins    small blocks in large groups whose far ranks share narrow links: each block crosses them
+//	        only once
+//	memory  n blocks of Tmp. (NCCL limits this memory by sending large blocks in pieces, one after
+//	        the other, through the same buffer; here blocks may have different lengths)
+//	source  Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale"
+//	        (2025); NCCL 2.23
 //
 // In place: In is the rank's own block of Out. It is read first, and Out is written last.
 func allGatherPAT(s plan.Spec) design {

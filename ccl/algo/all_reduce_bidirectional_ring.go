@@ -2,18 +2,20 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// allReduceBidirectionalRing is two rings at once: the first half of the block goes around as in allReduceRing, the second
-// half the other way. Each half is cut into n chunks. Where the two neighbours of a rank are the same one, with two ranks,
-// each ring has its own channel.
+// allReduceBidirectionalRing runs two rings at once: the first half of the block goes around as in
+// allReduceRing, the second half in the opposite direction. Each half is cut into n chunks. With
+// two ranks, where both neighbours of a rank are the same rank, each ring has its own channel.
 //
 //	steps   2(n-1) in each ring
 //	bytes   a rank sends 2·m·(n-1)/n, half of it to each neighbour
-//	time    2(n-1)·α + m·(n-1)/n·(β + γ/2) where a rank can send and receive in both directions at once; that of the ring
-//	        where it cannot
-//	wins    large blocks where each neighbour has a link of its own (a torus, NVLink bridges, PCIe switches in a row): it uses both
-//	order   chunk c of the first half from rank c on upwards, of the second one from rank c on downwards (in rank order with
-//	        two ranks); all ranks get the same bits, in every run: level 2
-//	source  Jain, Sabharwal, "Optimal bucket algorithms for large MPI collectives on torus interconnects" (2010), for one dimension
+//	time    2(n-1)·α + m·(n-1)/n·(β + γ/2) where a rank can send and receive in both directions at
+//	        once; the time of the ring where it cannot
+//	wins    large blocks where each neighbour has a link of its own (a torus, NVLink bridges, PCIe
+//	        switches in a row): it uses both links
+//	order   chunk c of the first half from rank c upwards, of the second half from rank c downwards
+//	        (in rank order with two ranks); all ranks get the same bits, in every run: level 2
+//	source  Jain, Sabharwal, "Optimal bucket algorithms for large MPI collectives on torus
+//	        interconnects" (2010), for one dimension
 //
 // In place for the reasons of allReduceRing.
 func allReduceBidirectionalRing(s plan.Spec) design {

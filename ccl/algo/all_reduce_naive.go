@@ -2,19 +2,21 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// allReduceNaive reduces to rank 0 up a binomial tree, as reduceBinomial does, and then broadcasts the result down the
-// same tree, as broadcastBinomial does.
+// allReduceNaive reduces to rank 0 up a binomial tree, as reduceBinomial does, and then broadcasts
+// the result down the same tree, as broadcastBinomial does.
 //
 //	steps   2⌈log₂ n⌉
-//	bytes   rank 0 sends m·⌈log₂ n⌉, another one m to its parent and m to each child; 2·m·(n-1) in all
+//	bytes   rank 0 sends m·⌈log₂ n⌉, another rank m to its parent and m to each child; 2·m·(n-1) in
+//	        all
 //	time    2⌈log₂ n⌉·(α + m·β) + ⌈log₂ n⌉·m·γ
-//	wins    nowhere; it is what the others are measured by
-//	order   each partial result is over neighbouring ranks, in order, but in brackets of the tree: (x₀+x₁) + (x₂+x₃). The same
-//	        for all elements and message sizes: level 3
-//	source  MPICH before 2005; Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH"
-//	        (2005)
+//	wins    nowhere; it is the baseline of the others
+//	order   each partial result is over consecutive ranks, in order, but bracketed by the tree:
+//	        (x₀+x₁) + (x₂+x₃). The same for all elements and message sizes: level 3
+//	source  MPICH before 2005; Thakur, Rabenseifner, Gropp, "Optimization of Collective
+//	        Communication Operations in MPICH" (2005)
 //
-// In place: partial results are in Out from the first one on; the result comes after the partial one was sent.
+// In place: all partial results are in Out; the result arrives after the partial result has been
+// sent.
 func allReduceNaive(s plan.Spec) design {
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
 		b := newLanes(2, 1)

@@ -2,22 +2,27 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// allReduceRecursiveDoubling has each rank swap what it has with the rank whose number differs in bit k, in round k, and add the
-// two: the ranks that share all bits but the lowest k+1 then have the sum of their block. Ranks beyond a power of two are
-// folded: with n = p + r and p = 2^⌊log₂ n⌋, the even ones among the first 2r ranks give their contribution to the odd one after
-// them, and get the result from it.
+// allReduceRecursiveDoubling has each rank, in round k, swap its partial sum with the rank whose
+// number differs in bit k, and add the two. The ranks that share all bits but the lowest k+1 then
+// have the sum of their contributions. Ranks beyond a power of two are folded: with n = p + r and p
+// = 2^⌊log₂ n⌋, each even rank among the first 2r ranks gives its contribution to the odd rank
+// after it, and gets the result from that rank.
 //
-//	steps   ⌊log₂ n⌋, and 2 more where n is no power of two
-//	bytes   a rank sends m·⌊log₂ n⌋; of those that are paired, the first sends m, and the second m more than the others
+//	steps   ⌊log₂ n⌋, and 2 more where n is not a power of two
+//	bytes   a rank sends m·⌊log₂ n⌋; of paired ranks, the first sends m, and the second m more than
+//	        the others
 //	time    log₂ n·(α + m·β + m·γ) for powers of two
-//	wins    small blocks: fewest steps of all in which a rank talks to one other at a time
-//	order   in rank order, in brackets of halves: (x₀+x₁) + (x₂+x₃). The lower rank's operand is the left one on both sides.
-//	        The same for all elements and message sizes: level 3
-//	memory  two blocks of Tmp, which take turns: a rank must not overwrite what it is still sending. One for n < 5
-//	source  Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005)
+//	wins    small blocks: fewest steps of all algorithms in which a rank exchanges messages with one
+//	        other rank at a time
+//	order   in rank order, bracketed by halves: (x₀+x₁) + (x₂+x₃). The lower rank's operand is the
+//	        left one on both sides. The same for all elements and message sizes: level 3
+//	memory  two blocks of Tmp, used in turn: a rank must not overwrite a block that it is still
+//	        sending. One block for n < 5
+//	source  Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
+//	        MPICH" (2005)
 //
-// In place: only the last sum goes to Out. If it is the only one, the message waits in Tmp until In has been sent, for both ranks
-// would wait for each other.
+// In place: only the last sum goes to Out. If it is the only sum, the rank receives the message in
+// Tmp and adds it after In has been sent; otherwise both ranks would wait for each other.
 func allReduceRecursiveDoubling(s plan.Spec) design {
 	f := foldRanks(s.Ranks)
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
@@ -73,5 +78,5 @@ func allReduceRecursiveDoubling(s plan.Spec) design {
 	}}
 }
 
-// blocksOfTmp is one or two blocks of Tmp that take turns, of so many that are wanted.
+// blocksOfTmp returns the wanted number of blocks of Tmp, but at most two, which are used in turn.
 func blocksOfTmp(wanted int) []plan.Extent { return make([]plan.Extent, min(wanted, 2)) }

@@ -26,7 +26,7 @@ func TestAllReduce(t *testing.T) {
 	}
 	ceilLog := func(n, _ int) int { return bits.Len(uint(n - 1)) }
 	floorLog := func(n int) int { return bits.Len(uint(n)) - 1 }
-	beyondPower := func(more int) func(n, root int) int { // ⌊log₂ n⌋, and more where n is no power of two
+	beyondPower := func(more int) func(n, root int) int { // ⌊log₂ n⌋, plus more where n is not a power of two
 		return func(n, _ int) int {
 			if n == 1<<floorLog(n) {
 				return floorLog(n)
@@ -54,8 +54,11 @@ func TestAllReduce(t *testing.T) {
 				return 2
 			}
 			return perFactor(func(f int) int { return 2*f - 3 })(n, root)
-		}, false, perFactor(func(f int) int { return f - 1 }), func(n, _ int) int { return max(1, min(len(primes(n))-1, 2)) }},
-		{"rabenseifner", func(n, root int) int { return floorLog(n) + beyondPower(2)(n, root) }, false, func(n, _ int) int {
+		}, false, perFactor(func(f int) int { return f - 1 }),
+			func(n, _ int) int { return max(1, min(len(primes(n))-1, 2)) }},
+		{"rabenseifner", func(n, root int) int {
+			return floorLog(n) + beyondPower(2)(n, root)
+		}, false, func(n, _ int) int {
 			p := 1 << floorLog(n)
 			if n == p {
 				return 2 * (p - 1)
@@ -115,7 +118,7 @@ func lineRounds(n int) int {
 	return 2*n - 1
 }
 
-// lineSent is what an inner rank of a line sends, in parts of the block.
+// lineSent returns how many parts of the block an inner rank of a line sends.
 func lineSent(n int) int {
 	if n < 3 {
 		return 2 * (n - 1)
@@ -156,7 +159,7 @@ func TestGridShapes(t *testing.T) {
 	}
 }
 
-// TestRingPrograms checks that the programs of rings are as long for any number of ranks.
+// TestRingPrograms checks that the programs of rings have the same length for any number of ranks.
 func TestRingPrograms(t *testing.T) {
 	for name, most := range map[string]int{"ring": 5, "bidirectional_ring": 10, "segmented_ring": 11} {
 		a, err := algo.Find(dtype.AllReduce, name)
@@ -174,13 +177,15 @@ func TestRingPrograms(t *testing.T) {
 				messages += plan.Len(lane)
 			}
 			if steps > most || messages != 4*(n-1)*p.Split/n {
-				t.Errorf("%s on %d ranks: %d steps, want at most %d; %d messages, want %d", name, n, steps, most, messages, 4*(n-1)*p.Split/n)
+				t.Errorf("%s on %d ranks: %d steps, want at most %d; %d messages, want %d",
+					name, n, steps, most, messages, 4*(n-1)*p.Split/n)
 			}
 		}
 	}
 }
 
-// TestTreesComplement checks that whoever has children in one of the two trees has none in the other.
+// TestTreesComplement checks that a rank with children in one of the two trees has none in the
+// other.
 func TestTreesComplement(t *testing.T) {
 	a, err := algo.Find(dtype.AllReduce, "double_binary_tree")
 	if err != nil {

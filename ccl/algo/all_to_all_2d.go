@@ -2,19 +2,22 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// allToAll2D arranges the ranks in rows of a and columns of b. A rank first sends each rank of its row everything that
-// is for the column of that rank, in one message of b blocks; then each rank of its column everything that its row has
-// for it, in one message of a blocks. The grid is the Shape where this has two levels, else the most square one.
+// allToAll2D arranges the ranks in rows of a and columns of b. A rank first sends each rank of its
+// row all blocks for that rank's column, in one message of b blocks. Then it sends each rank of its
+// column all blocks that its row has for that rank, in one message of a blocks. The grid is the
+// Shape if this has two levels, else the most square grid.
 //
 //	steps   (a-1) + (b-1), about 2·√n
 //	bytes   a rank sends m·(a-1)·b + m·a·(b-1), about twice as much as with a message to every rank
 //	time    (a+b-2)·α + m·(2n-a-b)·β, and up to two copies of In to pack the messages
-//	wins    small blocks that are too long for the copies and bytes of Bruck; between it and pairwise
+//	wins    small blocks that are too long for the copies and bytes of Bruck; sizes between Bruck
+//	        and pairwise
 //	memory  up to 3n blocks of Tmp. A rank forwards blocks of others, so lengths are exchanged first
-//	source  Bokhari, Berryman, "Complete exchange on a circuit switched mesh" (1992); Thakur, Choudhary (1994)
+//	source  Bokhari, Berryman, "Complete exchange on a circuit switched mesh" (1992); Thakur,
+//	        Choudhary (1994)
 //
-// It does not run in place: Out would be written before In was sent. With a prime number of ranks it is a message to
-// every rank.
+// It does not run in place: Out would be written before In was sent. With a prime number of ranks
+// it is allToAllLinear.
 func allToAll2D(s plan.Spec) design {
 	sizes := grid(s)
 	a, b := sizes[0], sizes[1]
@@ -53,7 +56,7 @@ func allToAll2D(s plan.Spec) design {
 			}
 			packs := copies(chunksOf(packed), have[to*a:to*a+a])
 			if q == 1 {
-				packs[0].After = []plan.Point{afterRecv(a - 2)} // the last one of the row
+				packs[0].After = []plan.Point{afterRecv(a - 2)} // the last message from the row
 			}
 			sends = append(append(sends, packs...), send(packed, column.rank(to)))
 			recvs = append(recvs, recv(plan.Ref{Buf: plan.Out, At: from * a, N: a}, column.rank(from)))

@@ -2,17 +2,21 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// allToAllBruck moves blocks by the binary digits of their distance. In round k a rank sends, in one message to rank
-// r+2^k, every block that it has and whose distance from its origin to its target has bit k; so a block is there after
-// one hop for each 1.
+// allToAllBruck moves blocks by the binary digits of their distance. In round k, rank r sends rank
+// r+2^k one message with every block that it has and whose distance from origin to target has bit k
+// set. So a block takes one hop for each 1 in its distance.
 //
 //	steps   ⌈log₂ n⌉
-//	bytes   a rank sends m·(n/2)·log₂ n where n is a power of two, at most m·(n/2)·⌈log₂ n⌉ elsewhere
+//	bytes   a rank sends m·(n/2)·log₂ n where n is a power of two, at most m·(n/2)·⌈log₂ n⌉
+//	        elsewhere
 //	time    ⌈log₂ n⌉·(α + m·(n/2)·β), and the copies that pack the messages
-//	wins    small blocks, many ranks: no algorithm with messages to single ranks has fewer rounds
-//	memory  up to n·⌈log₂ n⌉ blocks of Tmp: what is sent and what is received in each round, since every block has a length
-//	        of its own. A rank forwards blocks of others, so lengths are exchanged first
-//	source  Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing systems" (1997)
+//	wins    small blocks, many ranks: no algorithm in which a rank sends one message per round has
+//	        fewer rounds
+//	memory  up to n·⌈log₂ n⌉ blocks of Tmp: the messages sent and received in each round, since
+//	        every block has a length of its own. A rank forwards blocks of others, so lengths are
+//	        exchanged first
+//	source  Bruck et al., "Efficient algorithms for all-to-all communications in multiport
+//	        message-passing systems" (1997)
 //
 // It does not run in place: Out would be written before In was sent.
 func allToAllBruck(s plan.Spec) design {
@@ -20,7 +24,7 @@ func allToAllBruck(s plan.Spec) design {
 		n := s.Ranks
 		var sends, recvs []plan.Step
 		var lengths []plan.Extent
-		where := make([]plan.Ref, n) // the block at each distance
+		where := make([]plan.Ref, n) // where the block for each distance is
 		for j := range n {
 			where[j] = in(wrap(rank+j, n))
 		}
@@ -74,7 +78,7 @@ func allToAllBruck(s plan.Spec) design {
 	}}
 }
 
-// chunksOf is the chunks of a Ref, one by one.
+// chunksOf returns the chunks of r as Refs of one chunk each.
 func chunksOf(r plan.Ref) []plan.Ref {
 	refs := make([]plan.Ref, r.N)
 	for i := range refs {
@@ -83,7 +87,7 @@ func chunksOf(r plan.Ref) []plan.Ref {
 	return refs
 }
 
-// adjoin is Refs as a single one, if they are neighbours in this order.
+// adjoin returns refs as a single Ref, if they are adjacent in this order.
 func adjoin(refs []plan.Ref) (plan.Ref, bool) {
 	all := refs[0]
 	for _, r := range refs[1:] {
@@ -95,7 +99,7 @@ func adjoin(refs []plan.Ref) (plan.Ref, bool) {
 	return all, true
 }
 
-// copies copies each src to the dst beside it, neighbours in one step.
+// copies copies each src to the dst at the same index, adjacent ones in one step.
 func copies(dst, src []plan.Ref) []plan.Step {
 	var steps []plan.Step
 	for i := range dst {

@@ -8,8 +8,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// TestAllToAll verifies every algorithm for 1 to 33 ranks. Each block has a length of its own in a proof, so this is
-// all_to_all_v too.
+// TestAllToAll verifies every algorithm for 1 to 33 ranks. Each block has a length of its own in a
+// proof, so this covers all_to_all_v too.
 func TestAllToAll(t *testing.T) {
 	for _, a := range algo.For(dtype.AllToAll) {
 		for n := 1; n <= 33; n++ {
@@ -18,7 +18,7 @@ func TestAllToAll(t *testing.T) {
 	}
 }
 
-// TestAllToAllShapes verifies those that know a grid on every grid.
+// TestAllToAllShapes verifies the algorithms that use a grid, on every grid.
 func TestAllToAllShapes(t *testing.T) {
 	for _, name := range []string{"hierarchical", "2d"} {
 		a, err := algo.Find(dtype.AllToAll, name)
@@ -36,8 +36,8 @@ func TestAllToAllShapes(t *testing.T) {
 	}
 }
 
-// TestAllToAllMessages checks the numbers of messages and blocks that the comments state, on a grid of 4 columns and 3
-// rows.
+// TestAllToAllMessages checks the numbers of messages and blocks that the comments state, on a grid
+// of 4 columns and 3 rows.
 func TestAllToAllMessages(t *testing.T) {
 	const a, b, n = 4, 3, 12
 	bits := 0 // of all distances
@@ -73,7 +73,7 @@ func TestAllToAllMessages(t *testing.T) {
 	}
 }
 
-// foreign reports whether some rank has Tmp that is as long as a block between two others.
+// foreign reports whether some rank has Tmp as long as a block between two other ranks.
 func foreign(p *plan.Plan) bool {
 	for rank := range p.Spec.Ranks {
 		prog := p.Program(rank)

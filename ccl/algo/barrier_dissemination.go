@@ -2,8 +2,9 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// barrierDissemination has rank r send an empty message to r+2^k and receive one from r-2^k in round k, which begins when
-// round k-1 is over. After round k a rank knows that the 2^(k+1)-1 ranks before it have come.
+// barrierDissemination has rank r send an empty message to r+2^k and receive one from r-2^k in
+// round k, which begins when round k-1 is over. After round k a rank knows that the 2^(k+1)-1 ranks
+// before it have entered the barrier.
 //
 //	steps   ⌈log₂ n⌉
 //	bytes   none; a rank sends ⌈log₂ n⌉ empty messages

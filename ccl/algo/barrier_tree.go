@@ -2,14 +2,15 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// barrierTree gathers empty messages up a binomial tree to rank 0, which then knows that all have come, and broadcasts
-// one down the same tree.
+// barrierTree gathers empty messages up a binomial tree to rank 0, which then knows that all ranks
+// have entered the barrier, and broadcasts an empty message down the same tree.
 //
 //	steps   2·⌈log₂ n⌉
 //	bytes   none; 2(n-1) empty messages in all, while barrierDissemination has n·⌈log₂ n⌉
 //	time    2·⌈log₂ n⌉·α
 //	wins    where messages in flight at the same time cost more than the second way through the tree
-//	source  Mellor-Crummey, Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors" (1991), §3.5
+//	source  Mellor-Crummey, Scott, "Algorithms for scalable synchronization on shared-memory
+//	        multiprocessors" (1991), §3.5
 func barrierTree(s plan.Spec) design {
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
 		children := binomialChildren(rank, s.Ranks)

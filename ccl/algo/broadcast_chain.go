@@ -2,18 +2,18 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// broadcastChain passes the block along a chain from the root to the rank before it, cut into S = 8 segments.
-// A rank passes on a segment while it receives the next.
+// broadcastChain passes the block along a chain from the root to the rank before it, cut into S = 8
+// segments. A rank passes on a segment while it receives the next.
 //
-//	steps   n-2+S; with two ranks one, since nothing is to be passed on
-//	bytes   a rank sends m, the last one nothing
-//	time    (n-2+S)·(α + m/S·β); for large blocks (1 + (n-2)/S)·m·β, and close to m·β where the transport passes fragments on while
-//	        they arrive
-//	wins    large blocks, few ranks; nobody sends more than once what it has
-//	source  Open MPI coll/base "pipeline"; Barnett, Littlefield, Payne, van de Geijn, "Global combine on mesh architectures
-//	        with wormhole routing" (1993)
+//	steps   n-2+S; one with two ranks, since no rank passes anything on
+//	bytes   a rank sends m, the last rank nothing
+//	time    (n-2+S)·(α + m/S·β); for large blocks (1 + (n-2)/S)·m·β, and close to m·β where the
+//	        transport passes fragments on while they arrive
+//	wins    large blocks, few ranks; no rank sends the block more than once
+//	source  Open MPI coll/base "pipeline"; Barnett, Littlefield, Payne, van de Geijn, "Global
+//	        combine on mesh architectures with wormhole routing" (1993)
 //
-// In place: the root's copy is nothing, and nobody else has an In.
+// In place: the root's copy does nothing, and no other rank has an In.
 func broadcastChain(s plan.Spec) design {
 	if s.Ranks == 2 {
 		return broadcastFlat(s)
@@ -26,7 +26,8 @@ func broadcastChain(s plan.Spec) design {
 			step := send(in(0), wrap(rank+1, n))
 			step.By = &plan.Advance{Src: []plan.Stride{forward}}
 			block := piece{0, segments}
-			return program(append(loop(segments, []plan.Step{step}), copyStep(block.of(plan.Out), block.of(plan.In))), nil)
+			return program(append(loop(segments, []plan.Step{step}),
+				copyStep(block.of(plan.Out), block.of(plan.In))), nil)
 		}
 		take := recv(out(0), wrap(rank-1, n))
 		take.By = &plan.Advance{Dst: forward}

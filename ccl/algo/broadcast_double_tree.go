@@ -2,18 +2,20 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// broadcastDoubleTree sends each half of the block, in S = 8 segments, down a binary tree of its own. A rank that passes on one
-// half is a leaf for the other, so all links are busy in both directions. The root is above both trees and sends each segment
-// once. A rank sends in lane 0 and receives each half in a lane of its own, since the two do not wait for each other.
+// broadcastDoubleTree sends each half of the block, in S = 8 segments, down a binary tree of its
+// own. A rank that passes on one half is a leaf for the other, so all links are busy in both
+// directions. The root is above both trees and sends each segment once. A rank sends in lane 0 and
+// receives each half in a lane of its own, since the halves do not wait for each other.
 //
-//	steps   at most 2(⌈log₂ n⌉ + S); with two ranks one
-//	bytes   the root sends m, another rank m/2 for each child; at most m
-//	time    about 2(⌈log₂ n⌉ + S)·(α + m/(2S)·β); for large blocks (1 + ⌈log₂ n⌉/S)·m·β, and closer to m·β where the transport
-//	        passes fragments on while they arrive
+//	steps   at most 2(⌈log₂ n⌉ + S); one with two ranks
+//	bytes   the root sends m, another rank m/2 to each child; at most m
+//	time    about 2(⌈log₂ n⌉ + S)·(α + m/(2S)·β); for large blocks (1 + ⌈log₂ n⌉/S)·m·β, and closer
+//	        to m·β where the transport passes fragments on while they arrive
 //	wins    large blocks, many ranks: the bandwidth of the chain with the start of a tree
-//	source  Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (2009); NCCL tree
+//	source  Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
+//	        scan" (2009); NCCL tree
 //
-// In place: the root's copy is nothing, and nobody else has an In.
+// In place: the root's copy does nothing, and no other rank has an In.
 func broadcastDoubleTree(s plan.Spec) design {
 	if s.Ranks == 2 {
 		return broadcastFlat(s)

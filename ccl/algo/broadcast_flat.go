@@ -7,10 +7,10 @@ import "github.com/goccl/goccl/ccl/plan"
 //	steps   n-1
 //	bytes   the root sends m·(n-1), the others nothing
 //	time    (n-1)·(α + m·β), all of it at the root
-//	wins    two or three ranks, and small blocks where the root can have many messages under way
+//	wins    two or three ranks, and small blocks where the root can have many messages in flight
 //	source  MPI folklore; Open MPI coll/base "linear"
 //
-// In place: the root's copy is nothing, and nobody else has an In.
+// In place: the root's copy does nothing, and no other rank has an In.
 func broadcastFlat(s plan.Spec) design {
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
 		if rank != s.Root {

@@ -2,18 +2,20 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// broadcastScatterAllGather is the broadcast of van de Geijn: the block is cut into n chunks, which are scattered down a binomial tree
-// and then gathered by all around a ring. Ranks are numbered by their distance from the root, and rank v is to get chunk v. An
-// inner rank of the tree has the chunks of its subtree, so its neighbour in the ring leaves these out.
+// broadcastScatterAllGather is the broadcast of van de Geijn: the block is cut into n chunks, which
+// are scattered down a binomial tree and then all-gathered around a ring. Ranks are numbered by
+// their distance from the root, and the scatter gives chunk v to rank v. An inner rank of the tree
+// already has the chunks of its subtree, so the rank before it in the ring leaves these out.
 //
 //	steps   ⌈log₂ n⌉ + n-1
 //	bytes   the root sends 2·m·(n-1)/n, another rank less
 //	time    (⌈log₂ n⌉ + n-1)·α + 2·m·(n-1)/n·β
 //	wins    large blocks; no rank needs to send more than 2·m
-//	source  Barnett, Shuler, van de Geijn, Gupta, Payne, Watts, "Interprocessor collective communication library (InterCom)"
-//	        (1994); Thakur, Rabenseifner, Gropp (2005); Zhou, Marjanović, Niethammer, Gracia (2015) for what the ring leaves out
+//	source  Barnett, Shuler, van de Geijn, Gupta, Payne, Watts, "Interprocessor collective
+//	        communication library (InterCom)" (1994); Thakur, Rabenseifner, Gropp (2005); Zhou,
+//	        Marjanović, Niethammer, Gracia (2015) for what the ring leaves out
 //
-// In place: the root's copy is nothing, and nobody else has an In.
+// In place: the root's copy does nothing, and no other rank has an In.
 func broadcastScatterAllGather(s plan.Spec) design {
 	return design{split: s.Ranks, alias: plan.InPlace, program: func(rank int) plan.Program {
 		n := s.Ranks

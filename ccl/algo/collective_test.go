@@ -10,16 +10,16 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// claim is what the comment of an algorithm says that it costs. Amounts are in chunks.
+// claim is the cost that the comment of an algorithm states. Amounts are in chunks.
 type claim struct {
 	name   string
-	rounds func(n, root int) int // nil: not claimed
+	rounds func(n, root int) int // messages of the longest chain
 	atMost bool                  // rounds is a bound
-	sent   func(n, root int) int // the most that a rank sends
-	tmp    func(n, root int) int // the most that a rank keeps
+	sent   func(n, root int) int // most chunks that a rank sends
+	tmp    func(n, root int) int // most Tmp of a rank
 }
 
-// rankCounts are those that the tests of collectives go through.
+// rankCounts returns the numbers of ranks that the tests of collectives go through.
 func rankCounts() []int {
 	var counts []int
 	for n := 1; n <= 33; n++ {
@@ -28,7 +28,7 @@ func rankCounts() []int {
 	return counts
 }
 
-// roots are all of a small group, and the first, second and last of a larger one.
+// roots returns all roots of a small group, and the first, second and last rank of a larger group.
 func roots(coll dtype.Collective, n int) []int {
 	if !coll.Rooted() {
 		return []int{0}
@@ -43,7 +43,7 @@ func roots(coll dtype.Collective, n int) []int {
 	return all
 }
 
-// sound verifies a plan.
+// sound makes a plan and verifies it.
 func sound(t *testing.T, coll dtype.Collective, name string, n, root int) (*plan.Plan, *verify.Report) {
 	t.Helper()
 	a, err := algo.Find(coll, name)
@@ -61,7 +61,8 @@ func sound(t *testing.T, coll dtype.Collective, name string, n, root int) (*plan
 	return p, r
 }
 
-// testClaims proves the plans of some algorithms for all rank counts and roots, and compares them with what is claimed.
+// testClaims verifies the plans of some algorithms for all rank counts and roots, and compares them
+// with the claims.
 func testClaims(t *testing.T, coll dtype.Collective, claims []claim) {
 	for _, c := range claims {
 		t.Run(c.name, func(t *testing.T) {
@@ -116,7 +117,8 @@ func others(n, _ int) int   { return n - 1 }
 func none(int, int) int     { return 0 }
 func allRanks(n, _ int) int { return n }
 
-// folded is the steps of an algorithm for powers of two, which for other rank counts has some more.
+// folded returns the steps of an algorithm that takes log₂ n steps for powers of two, and ⌊log₂ n⌋
+// + more steps for other rank counts.
 func folded(more int) func(n, root int) int {
 	return func(n, _ int) int {
 		if n == 1<<down(n) {
@@ -126,12 +128,13 @@ func folded(more int) func(n, root int) int {
 	}
 }
 
-// segments is how many the pipelined algorithms cut a path's data into.
+// segments is the number of segments into which the pipelined algorithms cut the data of a path.
 const segments = 8
 
 func exactly(x int) func(n, root int) int { return func(int, int) int { return x } }
 
-// many is a claim for three and more ranks; with two, algorithms that pipeline send the block in one message.
+// many returns a claim for three and more ranks. With two ranks, pipelined algorithms send the
+// block in one message.
 func many(two int, more func(n, root int) int) func(n, root int) int {
 	return func(n, root int) int {
 		if n == 2 {
@@ -152,7 +155,8 @@ func unlessPowerOfTwo(others, powers func(n, root int) int) func(n, root int) in
 
 func doubleTreeRounds(n, _ int) int { return 2 * (up(n) + segments) }
 
-// TestLoops checks that programs which go through all ranks one by one are loops: they are as long for any number of ranks.
+// TestLoops checks that programs that go through all ranks one by one are loops: they have the same
+// length for any number of ranks.
 func TestLoops(t *testing.T) {
 	for _, c := range []struct {
 		coll dtype.Collective
@@ -182,7 +186,8 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// TestCounts checks that a plan asks for the lengths of other ranks' blocks just where it uses them.
+// TestCounts checks that a plan asks for the lengths of other ranks' blocks if and only if it uses
+// them.
 func TestCounts(t *testing.T) {
 	for _, coll := range []dtype.Collective{dtype.Scatter, dtype.Gather} {
 		for n := 1; n <= 17; n++ {

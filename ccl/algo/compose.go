@@ -6,51 +6,55 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// composer makes the program of one rank out of stages that run one after the other, each a plan of fewer ranks.
+// composer makes the program of one rank from stages that run one after the other. Each stage is a
+// plan of fewer ranks.
 //
-// The chunks of the whole plan have a home: the buffer that has all of them (In of reduce_scatter, Out of all_gather,
-// both of all_reduce). A stage says which home chunks its blocks stand for; where these are at the moment is a matter
-// of regions.
+// The home chunks are the chunks of the buffer that has all chunks of the whole plan (In of
+// reduce_scatter, Out of all_gather, both of all_reduce). A stage defines which home chunks its
+// blocks stand for; a region defines where home chunks are at the moment.
 type composer struct {
 	spec  plan.Spec
 	split int
 	rank  int
 	home  plan.Buffer
 	prog  plan.Program
-	tails []plan.Point // the last steps of the stage before
+	tails []plan.Point // the last steps of the previous stage
 }
 
 // stage is one plan inside another.
 type stage struct {
 	sub   *plan.Plan
-	ranks []int // of the whole group, by rank of sub
+	ranks []int // ranks of the whole group, by rank of sub
 	self  int   // this rank in sub
 	final bool  // the stage completes the reduction, so its Final steps stay Final
 
-	// A block of sub is runs runs of length home chunks each, a multiple of sub.Split; run i of it begins at start(block, i).
+	// A block of sub is runs runs of length home chunks each. length is a multiple of sub.Split,
+	// and run i of a block begins at start(block, i).
 	runs, length int
 	start        func(block, run int) int
-	// merge: consecutive chunks of sub are neighbours in all buffers of all ranks, so a step over several stays one step.
+	// merge means that consecutive chunks of sub are adjacent in all buffers of all ranks, so a
+	// step over several chunks stays one step.
 	merge    bool
-	src, dst region // where its In and Out are
+	src, dst region // where the In and Out of sub are
 }
 
-// region is where home chunks are: units of so many chunks, the first of them unit number low, then every stride-th,
-// one behind the other from chunk base of buf on.
+// region is where home chunks are. It has units of unit chunks each: unit number low, then every
+// stride-th unit, one behind the other from chunk base of buf on.
 type region struct {
 	buf                     plan.Buffer
 	base, unit, low, stride int
 }
 
-// at is the chunk of buf that a home chunk is in.
+// at returns the chunk of buf that holds a home chunk.
 func (r region) at(home int) int {
 	return r.base + (home/r.unit-r.low)/r.stride*r.unit + home%r.unit
 }
 
-// whole is a buffer that has all home chunks.
+// whole returns the region of a buffer that has all home chunks.
 func whole(buf plan.Buffer) region { return region{buf: buf, unit: 1, stride: 1} }
 
-// temporary makes a region in Tmp of so many units. Its base is set here.
+// temporary makes a region of the given number of units in Tmp. It sets the buffer and the base of
+// r.
 func (c *composer) temporary(r region, units int) region {
 	r.buf, r.base = plan.Tmp, len(c.prog.Tmp)
 	for u := range units {
@@ -66,22 +70,22 @@ func (c *composer) grow(start, chunks int) {
 	}
 }
 
-// expansion is a stage on its way into a program. A step becomes pieces, one for each run of each of its chunks, in
-// this order. A sub-plan in which every step is done several times before the next is right if the sub-plan is: any
-// schedule of it is one of the pieces too.
+// expansion is a stage while it is added to a program. A step becomes pieces, one for each run of
+// each of its chunks, in this order. If the sub-plan is right, it is also right with every step
+// done several times before the next: any schedule of the sub-plan is a schedule of the pieces too.
 type expansion struct {
 	*composer
 	stage
-	steps  plan.Program // of sub, loops unrolled
+	steps  plan.Program // program of sub, with loops unrolled
 	factor int          // home chunks of a run for each chunk of sub
-	tmp    int          // chunk 0 of sub's Tmp in Tmp
-	places [][]place    // of each step of each lane
+	tmp    int          // where chunk 0 of sub's Tmp is in Tmp
+	places [][]place    // [lane][step]
 }
 
-// place is the pieces of a step in the program that is made.
+// place is the range of pieces that a step has in the composed program.
 type place struct{ first, pieces int }
 
-// add appends a stage: it begins at a rank when all steps of the one before have ended there.
+// add appends a stage. It begins at a rank when all steps of the previous stage have ended there.
 func (c *composer) add(st stage) {
 	steps := st.sub.Program(st.self)
 	x := &expansion{composer: c, stage: st, steps: steps.Flat(), factor: st.length / st.sub.Split, tmp: len(c.prog.Tmp)}
@@ -120,7 +124,8 @@ func (c *composer) add(st stage) {
 	}
 }
 
-// addPoint adds a step to those that a step of a lane comes after, once, and not if it is in the same lane.
+// addPoint adds p to the After points of a step of a lane, unless they have it already or p is in
+// the same lane.
 func addPoint(after []plan.Point, lane int, p plan.Point) []plan.Point {
 	if p.Lane == lane || slices.Contains(after, p) {
 		return after
@@ -128,7 +133,7 @@ func addPoint(after []plan.Point, lane int, p plan.Point) []plan.Point {
 	return append(after, p)
 }
 
-// arrange finds the places of all steps. A copy onto itself has none.
+// arrange finds the places of all steps. A copy onto itself has no pieces.
 func (x *expansion) arrange() {
 	for l, lane := range x.steps.Lanes {
 		places := make([]place, len(lane))
@@ -149,7 +154,7 @@ func (x *expansion) arrange() {
 	}
 }
 
-// width is how many chunks the Refs of a step have.
+// width returns how many chunks the Refs of a step have.
 func width(s *plan.Step) int {
 	if len(s.Src) > 0 {
 		return s.Src[0].N
@@ -157,7 +162,7 @@ func width(s *plan.Step) int {
 	return s.Dst.N
 }
 
-// piece is a piece of step i of a lane of sub.
+// piece returns one piece of step i of lane l of sub.
 func (x *expansion) piece(l, i, piece int) plan.Step {
 	s := x.steps.Lanes[l][i]
 	s.Final = s.Final && x.final
@@ -180,11 +185,12 @@ func (x *expansion) piece(l, i, piece int) plan.Step {
 	return s
 }
 
-// after adds to a list what stands for step a of sub, which a piece of step i of lane l comes after.
+// after adds to a list the steps that stand for step a of sub, after which a piece of step i of
+// lane l comes.
 func (x *expansion) after(list []plan.Point, l, i, piece int, a plan.Point) []plan.Point {
 	to := x.places[a.Lane][a.Step]
 	switch mine := x.places[l][i].pieces; {
-	case to.pieces == 0: // it is no step any more: what it came after
+	case to.pieces == 0: // it is no step any more: take the steps that it came after
 		if a.Step > 0 {
 			list = x.after(list, l, i, piece, plan.Point{Lane: a.Lane, Step: a.Step - 1})
 		}
@@ -192,13 +198,13 @@ func (x *expansion) after(list []plan.Point, l, i, piece int, a plan.Point) []pl
 			list = x.after(list, l, i, piece, b)
 		}
 		return list
-	case to.pieces == x.runs && mine == x.runs: // one chunk each: runs of it have nothing to do with each other
+	case to.pieces == x.runs && mine == x.runs: // one chunk each: its runs are independent of each other
 		return addPoint(list, l, plan.Point{Lane: a.Lane, Step: to.first + piece})
 	}
 	return addPoint(list, l, plan.Point{Lane: a.Lane, Step: to.first + to.pieces - 1})
 }
 
-// ref is a piece of a Ref of sub.
+// ref returns the Ref of one piece of a Ref of sub.
 func (x *expansion) ref(r plan.Ref, piece int) plan.Ref {
 	buf := r.Buf
 	switch buf {

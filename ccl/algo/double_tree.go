@@ -1,17 +1,19 @@
 package algo
 
-// A double tree is two binary trees over the nodes 1 to k below the same root 0, which has one child in each. A node that has
-// children in one of them has none in the other, so a rank that passes on one half of the data in each tree
-// sends no more than it receives.
+// A double tree is two binary trees over the nodes 1 to k below the same root 0, which has one
+// child in each tree. A node with children in one tree has none in the other, so a rank that passes
+// on one half of the data in each tree sends no more than it receives.
 //
-// The first tree is numbered in order: odd nodes are leaves, and a node's level is the number of its trailing zeros. The second
-// is the first with the nodes in reverse for even k, and moved on by one for odd k.
+// The first tree is numbered in order: odd nodes are leaves, and a node's level is the number of
+// its trailing zeros. The second tree is the first with the nodes in reverse order for even k, and
+// shifted by one for odd k.
 
-// treeNode is a node's place in one of the trees. Parent is -1 at the root; children are -1 where there are none.
-// In a tree of the first kind all of the left subtree has lower numbers than the node, all of the right one higher ones.
+// treeNode is a node's place in one of the trees. parent is -1 at the root; left and right are -1
+// where there is no child. In the first tree, except at the root, the nodes of the left subtree
+// have lower numbers than the node, and the nodes of the right subtree have higher numbers.
 type treeNode struct{ parent, left, right int }
 
-// children are those that exist.
+// children returns the children that exist.
 func (t treeNode) children() []int {
 	var all []int
 	for _, c := range []int{t.left, t.right} {
@@ -22,7 +24,7 @@ func (t treeNode) children() []int {
 	return all
 }
 
-// inOrderTree is the place of node v in the first tree, over nodes 1 to k.
+// inOrderTree returns the place of node v in the first tree, over nodes 1 to k.
 func inOrderTree(v, k int) treeNode {
 	if v == 0 {
 		return treeNode{-1, 1 << treeHeight(k), -1}
@@ -38,7 +40,7 @@ func inOrderTree(v, k int) treeNode {
 	return t
 }
 
-// doubleTree is the places of node v in both trees.
+// doubleTree returns the places of node v in both trees.
 func doubleTree(v, k int) [2]treeNode {
 	there := func(v int) int { // the node's number in the first tree
 		switch {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestDoubleTree checks that both are trees which reach all nodes, that parents and children agree, and that no node passes on
-// data in both.
+// TestDoubleTree checks that both trees reach all nodes, that parents and children agree, and that
+// no node passes on data in both.
 func TestDoubleTree(t *testing.T) {
 	for k := 2; k <= 130; k++ {
 		for half := range 2 {
@@ -43,7 +43,8 @@ func TestDoubleTree(t *testing.T) {
 	}
 }
 
-// TestFold checks that seats are neighbouring ranks, one or two each, of which the last is the odd one.
+// TestFold checks that a seat is one rank or two consecutive ranks, and that the last of them is
+// the rank that odd returns.
 func TestFold(t *testing.T) {
 	for n := 1; n <= 70; n++ {
 		f := foldRanks(n)
@@ -53,13 +54,14 @@ func TestFold(t *testing.T) {
 		for rank := range n {
 			seat := f.seat(rank)
 			if rank < f.start(seat) || rank > f.odd(seat) || f.paired(seat) != (f.odd(seat) > f.start(seat)) {
-				t.Errorf("%d ranks: rank %d is in seat %d, which has ranks %d to %d", n, rank, seat, f.start(seat), f.odd(seat))
+				t.Errorf("%d ranks: rank %d is in seat %d, which has ranks %d to %d",
+					n, rank, seat, f.start(seat), f.odd(seat))
 			}
 		}
 	}
 }
 
-// TestPAT checks that the hops bring every place to order once, from places that are there already.
+// TestPAT checks that the hops reach every place once, from places that have been reached before.
 func TestPAT(t *testing.T) {
 	for n := 1; n <= 130; n++ {
 		p := newPAT(n)

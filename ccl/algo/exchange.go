@@ -2,8 +2,8 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// scheme is one of the ways in which a group reduces a piece such that each member has its part of the sum, and in which it
-// puts the parts together again. Member i has part i.
+// scheme is a way in which a group reduces a piece such that member i has part i of the sum, and in
+// which it puts the parts together again.
 type scheme struct {
 	lanes         int
 	reduceScatter func(b *lanes, g group, p piece, from plan.Buffer, final bool)
@@ -11,7 +11,7 @@ type scheme struct {
 	tmp           func(groups []group, p piece) []plan.Extent
 }
 
-// allReduce is the program that reduces a block of so many chunks over groups.
+// allReduce returns the program that reduces a block of the given number of chunks over groups.
 func (f scheme) allReduce(groups []group, chunks int) plan.Program {
 	block := piece{0, chunks}
 	var tmp []plan.Extent
@@ -23,8 +23,9 @@ func (f scheme) allReduce(groups []group, chunks int) plan.Program {
 	return b.program()
 }
 
-// over reduces the contributions to a piece, which are in a buffer, over the groups one by one, each a part of the part of the
-// group before, and then goes back through the groups to put the parts together.
+// over reduces a piece, whose contributions are in buffer from, over the groups one by one. Each
+// group reduces the part that this rank has from the group before. Then it goes back through the
+// groups to put the parts together.
 func (f scheme) over(b *lanes, groups []group, p piece, from plan.Buffer) {
 	pieces := make([]piece, len(groups))
 	for i, g := range groups {
@@ -37,10 +38,12 @@ func (f scheme) over(b *lanes, groups []group, p piece, from plan.Buffer) {
 	}
 }
 
-// exchange is the scheme in which every member sends to every other, and reduces in the order of the members.
+// exchange is the scheme in which every member sends to every other member, and reduces in the
+// order of the members.
 var exchange = scheme{2, exchangeReduceScatter, exchangeAllGather, exchangeTmp}
 
-// exchangeTmp is the Tmp that exchange needs over groups: that of the largest part which begins with two messages.
+// exchangeTmp returns the Tmp that exchange needs over groups: the largest part whose reduction
+// begins with two messages.
 func exchangeTmp(groups []group, p piece) []plan.Extent {
 	for _, g := range groups {
 		if p = p.part(g.pos, g.size); g.pos > 1 {
@@ -57,13 +60,14 @@ func exchangeReduceScatter(b *lanes, g group, p piece, from plan.Buffer, final b
 	own := p.part(g.pos, g.size)
 	start := piece{0, own.n}
 	if len(b.tmp) > 0 {
-		start.at = own.at - b.tmp[0].Part // Tmp is a part that this one is in
+		start.at = own.at - b.tmp[0].Part // Tmp is a part that contains this one
 	}
 	b.reduceInOrder(g, start.of(plan.Tmp), own.of(plan.Out), own.of(from), final)
 }
 
-// reduceInOrder receives a message from each other member of a group, and reduces them with own, from left to right in the order
-// of the members: it begins in start, and goes on in dst from own on.
+// reduceInOrder receives a message from each other member of a group and reduces the messages and
+// own, from left to right in the order of the members. The partial sum is in start until own is
+// added, then in dst.
 func (b *lanes) reduceInOrder(g group, start, dst, own plan.Ref, final bool) {
 	for i := range g.size {
 		var step plan.Step
@@ -71,7 +75,7 @@ func (b *lanes) reduceInOrder(g group, start, dst, own plan.Ref, final bool) {
 		case i == g.pos && i > 1:
 			step = reduce(dst, start, own)
 		case i == 0 && g.pos < 2:
-			continue // the next step takes it too
+			continue // the next step takes this operand too
 		case i == 1 && g.pos == 1:
 			step = msgReduce(dst, own, g.rank(0))
 		case i == 0:

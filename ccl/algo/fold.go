@@ -2,17 +2,18 @@ package algo
 
 import "math/bits"
 
-// A fold makes a power of two of any number of ranks: the first 2·extra ranks are pairs, and one rank of each pair (the active
-// one) acts for both. The p = 2^log active ranks are numbered, in the order of ranks, by seats.
+// A fold turns any number of ranks into a power of two: the first 2·extra ranks are pairs, and one
+// rank of each pair (the active rank) acts for both. Seats number the p = 2^log active ranks in
+// rank order.
 type fold struct{ p, log, extra int }
 
-// foldRanks is the fold of n ranks.
+// foldRanks returns the fold of n ranks.
 func foldRanks(n int) fold {
 	log := bits.Len(uint(n)) - 1
 	return fold{1 << log, log, n - 1<<log}
 }
 
-// seat is the seat of a rank, its own or that of its pair.
+// seat returns the seat of a rank: its own, or that of its pair.
 func (f fold) seat(rank int) int {
 	if rank < 2*f.extra {
 		return rank / 2
@@ -20,14 +21,15 @@ func (f fold) seat(rank int) int {
 	return rank - f.extra
 }
 
-// start is the first rank of a seat; start(p) is the number of ranks. So seats [a, b) stand for ranks [start(a), start(b)).
+// start returns the first rank of a seat; start(p) is the number of ranks. So seats [a, b) stand
+// for ranks [start(a), start(b)).
 func (f fold) start(seat int) int { return seat + min(seat, f.extra) }
 
 // paired reports whether a seat stands for two ranks.
 func (f fold) paired(seat int) bool { return seat < f.extra }
 
-// ranks is the ranks that seats [a, b) stand for.
+// ranks returns the ranks that seats [a, b) stand for.
 func (f fold) ranks(a, b int) piece { return piece{f.start(a), f.start(b) - f.start(a)} }
 
-// odd is the active rank of a seat where the second rank of each pair is active.
+// odd returns the active rank of a seat, if the second rank of each pair is active.
 func (f fold) odd(seat int) int { return f.start(seat+1) - 1 }

@@ -2,18 +2,19 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// group is ranks at equal distances: a row or a column of a grid, or those that differ in one digit of their number. The
-// rank whose program is made is the one at pos. Where extra ranks are folded, distances are those of seats; see fold.
+// group is a set of ranks at equal distances: a row or a column of a grid, or the ranks that differ
+// in one digit of their number. The rank whose program is made is at pos. Where extra ranks are
+// folded, the distances are between seats; see fold.
 type group struct {
 	first, stride, size, pos int
 	fold                     fold
 }
 
-// rank is member i, which wraps around.
+// rank returns member i; i wraps around.
 func (g group) rank(i int) int { return g.fold.odd(g.first + wrap(i, g.size)*g.stride) }
 
-// digits returns, for each level of a grid of ranks or seats, the group of those that differ from rank in this level only. The
-// innermost level is first; levels of one rank are left out.
+// digits returns, for each level of a grid of ranks or seats, the group of ranks that differ from
+// rank in this level only. The innermost level is first; levels of one rank are left out.
 func digits(rank int, sizes []int) []group {
 	var groups []group
 	stride := 1
@@ -27,7 +28,7 @@ func digits(rank int, sizes []int) []group {
 	return groups
 }
 
-// factors are the prime factors of n, the smallest first.
+// factors returns the prime factors of n, the smallest first.
 func factors(n int) []int {
 	var primes []int
 	for f := 2; f*f <= n; f++ {
@@ -41,8 +42,9 @@ func factors(n int) []int {
 	return primes
 }
 
-// grid is the columns (the innermost level, so ranks that are neighbours share a row) and rows of a spec: its shape where
-// this has two levels, else the most square shape of so many ranks, with at least as many columns as rows.
+// grid returns the columns (the innermost level, so neighbouring ranks share a row) and rows of a
+// spec: its shape if this has two levels, else the most square shape of its ranks, with at least as
+// many columns as rows.
 func grid(s plan.Spec) []int {
 	if s.Shape.Levels() == 2 {
 		return s.Shape[:2]
@@ -56,18 +58,18 @@ func grid(s plan.Spec) []int {
 	return []int{s.Ranks / rows, rows}
 }
 
-// piece is the chunks [at, at+n) of In and Out.
+// piece is the chunks [at, at+n) of a buffer.
 type piece struct{ at, n int }
 
 func (p piece) of(buf plan.Buffer) plan.Ref { return plan.Ref{Buf: buf, At: p.at, N: p.n} }
 
-// part is part i of p cut into equal parts; i wraps around.
+// part returns part i of p cut into equal parts; i wraps around.
 func (p piece) part(i, parts int) piece {
 	n := p.n / parts
 	return piece{p.at + wrap(i, parts)*n, n}
 }
 
-// lengths is the length of each chunk of p, where all ranks have the same block.
+// lengths returns the length of each chunk of p, where all ranks have the same block.
 func (p piece) lengths() []plan.Extent {
 	var all []plan.Extent
 	for i := range p.n {

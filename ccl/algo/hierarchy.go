@@ -9,12 +9,13 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// A hierarchical algorithm is named hierarchical.INNER.OUTER, or hierarchical.INNER.MIDDLE.OUTER with three levels, by
-// what runs in each level of the Shape. Plain "hierarchical" is the first of defaultParts, with as many levels as the
-// Shape has.
+// A hierarchical algorithm is named hierarchical.INNER.OUTER, or hierarchical.INNER.MIDDLE.OUTER
+// with three levels, by the algorithms that run in the levels of the Shape. Plain "hierarchical"
+// uses defaultParts, with as many levels as the Shape has.
 const hierarchicalName = "hierarchical"
 
-// inners are what can run below the top of an all_reduce: a reduce_scatter and the all_gather that goes with it.
+// inners are the algorithms that can run below the top level of an all_reduce: a reduce_scatter and
+// the all_gather that goes with it.
 var inners = []struct{ name, reduceScatter, allGather string }{
 	{"direct", "direct", "direct"},
 	{"ring", "ring", "ring"},
@@ -24,8 +25,8 @@ var inners = []struct{ name, reduceScatter, allGather string }{
 	{"pat", "pat", "pat"},
 }
 
-// registered is the registry. It is a variable since the registry refers to the hierarchical algorithms, which look
-// others up in it.
+// registered is For. It is a variable since the registry refers to the hierarchical algorithms,
+// which look up others in it.
 var registered func(dtype.Collective) []Algorithm
 
 func init() { registered = For }
@@ -40,8 +41,8 @@ func flat(coll dtype.Collective, name string) (Algorithm, bool) {
 	return Algorithm{}, false
 }
 
-// composable reports whether an algorithm can be a stage of another: it works with messages only, and is no composition
-// itself.
+// composable reports whether an algorithm can be a stage of another: it must work with messages
+// only, and not be hierarchical itself.
 func composable(a Algorithm) bool {
 	if a.Name == hierarchicalName {
 		return false
@@ -50,14 +51,14 @@ func composable(a Algorithm) bool {
 	return err == nil && p.Needs == plan.Messages && p.Win == 0
 }
 
-// parts is the names of the algorithms of all levels, the innermost first.
+// parts holds the names of the algorithms of all levels, the innermost first.
 type parts []string
 
-// defaultParts is what plain "hierarchical" uses: within a host all ranks reach each other at once, between hosts the
-// bytes count.
+// defaultParts are the parts of plain "hierarchical": within a host all ranks reach each other at
+// once, between hosts the bytes count.
 var defaultParts = parts{"direct", "ring"}
 
-// level is the name for level l of so many.
+// level returns the name for level l of levels.
 func (p parts) level(l, levels int) string {
 	if l == levels-1 {
 		return p[len(p)-1]
@@ -92,8 +93,9 @@ func outerNames(coll dtype.Collective) []string {
 	return names
 }
 
-// Variants returns the hierarchical algorithms of a collective with so many levels, 2 or 3: one for each choice of an
-// algorithm for each level. It is empty for collectives without hierarchical algorithms that are made of others.
+// Variants returns the hierarchical algorithms of a collective with the given number of levels, 2
+// or 3: one for each choice of an algorithm for each level. It returns none for collectives without
+// hierarchical algorithms that are made of others.
 func Variants(coll dtype.Collective, levels int) []Algorithm {
 	if designers[coll] == nil || levels < 2 || levels > plan.MaxLevels {
 		return nil
@@ -123,11 +125,13 @@ func Variants(coll dtype.Collective, levels int) []Algorithm {
 func findHierarchical(coll dtype.Collective, name string) (Algorithm, error) {
 	words := strings.Split(name, ".")
 	if designers[coll] == nil {
-		return Algorithm{}, fault.New(fault.Invalid, "unknown algorithm %q for %v: it has no algorithms made of others", name, coll)
+		return Algorithm{}, fault.New(fault.Invalid,
+			"unknown algorithm %q for %v: it has no algorithms made of others", name, coll)
 	}
 	if words[0] != hierarchicalName || len(words) < 3 || len(words) > 1+plan.MaxLevels {
 		return Algorithm{}, fault.New(fault.Invalid,
-			"unknown algorithm %q for %v; names with dots are hierarchical.INNER.OUTER or hierarchical.INNER.MIDDLE.OUTER", name, coll)
+			"unknown algorithm %q for %v; names with dots are hierarchical.INNER.OUTER or hierarchical.INNER.MIDDLE.OUTER",
+			name, coll)
 	}
 	for l, word := range words[1:] {
 		known := innerNames(coll)
@@ -142,21 +146,22 @@ func findHierarchical(coll dtype.Collective, name string) (Algorithm, error) {
 	return hierarchical(coll, words[1:]), nil
 }
 
-// designers make a hierarchical plan's design from its parts and the sizes of its levels, of which there are two or three.
+// designers make a hierarchical plan's design from its parts and the sizes of its levels, of which
+// there are two or three.
 var designers = map[dtype.Collective]func(plan.Spec, parts, []int) (design, error){
 	dtype.AllReduce:     allReduceHierarchical,
 	dtype.ReduceScatter: reduceScatterHierarchical,
 	dtype.AllGather:     allGatherHierarchical,
 }
 
-// hierarchical is the algorithm of these parts.
+// hierarchical returns the algorithm made of these parts.
 func hierarchical(coll dtype.Collective, p parts) Algorithm {
 	name := hierarchicalName + "." + strings.Join(p, ".")
 	a := composition(name, coll, strings.Join(p, " within, ")+" across", p)
 	if !coll.Reduces() {
 		return a
 	}
-	a.Level = 3 // not the order of the ranks, since each level puts brackets around what it adds
+	a.Level = 3 // not rank order, since each level puts brackets around its sums
 	for l, part := range p {
 		of := coll
 		if l < len(p)-1 {
@@ -169,8 +174,8 @@ func hierarchical(coll dtype.Collective, p parts) Algorithm {
 	return a
 }
 
-// lower is the collective and the algorithm that stand for a name in a level below the top: in all_reduce it means a
-// pair, half says which one of it.
+// lower returns the collective and the algorithm that a name stands for in a level below the top.
+// In all_reduce a name stands for a pair, and half selects one of the pair.
 func lower(coll, half dtype.Collective, name string) (dtype.Collective, string) {
 	if coll != dtype.AllReduce {
 		return coll, name
@@ -185,7 +190,7 @@ func lower(coll, half dtype.Collective, name string) (dtype.Collective, string) 
 	return half, name
 }
 
-// composition is an Algorithm whose design may fail, since those of its parts may.
+// composition returns an Algorithm whose design may fail, since the designs of its parts may fail.
 func composition(name string, coll dtype.Collective, doc string, p parts) Algorithm {
 	a := entry(name, coll, doc, nil).on(func(s plan.Spec) []int { return levels(s, len(p)) })
 	a.Make = func(s plan.Spec) (*plan.Plan, error) {
@@ -203,7 +208,8 @@ func composition(name string, coll dtype.Collective, doc string, p parts) Algori
 	return a
 }
 
-// hierarchicalDesign chooses the levels. With a single one, the algorithm for the top does it all.
+// hierarchicalDesign chooses the levels. With a single level, the algorithm for the top level does
+// everything.
 func hierarchicalDesign(s plan.Spec, p parts) (design, error) {
 	if s.Ranks == 1 {
 		return design{alias: plan.InPlace}, nil
@@ -228,8 +234,9 @@ func subPlan(coll dtype.Collective, name string, ranks int) (*plan.Plan, error) 
 	return a.Make(plan.Spec{Coll: coll, Ranks: ranks})
 }
 
-// levels is the sizes of the levels of s that have more than one rank, the innermost first. Without a Shape they are as
-// equal as can be, the larger ones inside; there may be fewer than wanted then, and one if the number of ranks is prime.
+// levels returns the sizes of the levels of s that have more than one rank, the innermost first.
+// Without a Shape they are as equal as possible, the larger levels inside. Then there may be fewer
+// levels than wanted, and only one if the number of ranks is prime.
 func levels(s plan.Spec, want int) []int {
 	if s.Shape != (plan.Shape{}) {
 		var sizes []int
@@ -258,7 +265,7 @@ func levels(s plan.Spec, want int) []int {
 	return []int{s.Ranks}
 }
 
-// Shapes returns the grids of n ranks with so many levels, each of two ranks or more.
+// Shapes returns the grids of n ranks with the given number of levels, each of two ranks or more.
 func Shapes(n, levels int) []plan.Shape {
 	var shapes []plan.Shape
 	var extend func(shape plan.Shape, l, left int)
@@ -283,7 +290,7 @@ func Shapes(n, levels int) []plan.Shape {
 	return shapes
 }
 
-// ranksOf is the ranks of a group, in order.
+// ranksOf returns the ranks of a group, in order.
 func ranksOf(g group) []int {
 	ranks := make([]int, g.size)
 	for i := range ranks {
@@ -292,7 +299,7 @@ func ranksOf(g group) []int {
 	return ranks
 }
 
-// product is the product of sizes.
+// product returns the product of sizes.
 func product(sizes []int) int {
 	p := 1
 	for _, n := range sizes {
@@ -301,7 +308,7 @@ func product(sizes []int) int {
 	return p
 }
 
-// commonSplit is the fewest chunks that can be cut as every one of some plans does.
+// commonSplit returns the fewest chunks that are a multiple of the chunks of each plan.
 func commonSplit(plans []*plan.Plan) int {
 	split := 1
 	for _, p := range plans {
@@ -314,7 +321,7 @@ func commonSplit(plans []*plan.Plan) int {
 	return split
 }
 
-// mostChans is the most channels that one of some plans uses.
+// mostChans returns the most channels that any of the plans uses.
 func mostChans(plans []*plan.Plan) int {
 	chans := 1
 	for _, p := range plans {

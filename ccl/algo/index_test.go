@@ -22,7 +22,7 @@ func TestCeilLog2(t *testing.T) {
 	}
 }
 
-// TestBinomialTree checks what the comment in index.go says of the tree, for every rank count.
+// TestBinomialTree checks what the comment in index.go states about the tree, for up to 70 ranks.
 func TestBinomialTree(t *testing.T) {
 	for n := 1; n <= 70; n++ {
 		parents := make([]int, n)
@@ -58,7 +58,7 @@ func TestBinomialTree(t *testing.T) {
 	}
 }
 
-// subtree is v and those below it, in the order in which a reduction takes them.
+// subtree returns v and the ranks below it, in the order in which a reduction takes them.
 func subtree(v, n int) []int {
 	all := []int{v}
 	for _, c := range binomialChildren(v, n) {

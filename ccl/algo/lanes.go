@@ -6,15 +6,18 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// lanes collects the steps of a rank and orders them: it gives each step the After points that it needs, so that it reads
-// what the steps added before it wrote, and writes only what they have done with. It takes In and Out as the same memory,
-// so that a program is right in place too, and serves collectives where both have the same blocks.
+// lanes collects the steps of a rank and orders them. It gives each step the After points that it
+// needs, so that the step reads what earlier steps have written, and writes only chunks that
+// earlier steps no longer use. It treats In and Out as the same memory, so that a program is also
+// right in place. It is for collectives where In and Out have the same blocks.
 type lanes struct {
 	steps [][]plan.Step
-	seen  [][]int // seen[a][b]: so many steps of lane b come before the next step of lane a
-	split int     // chunks of In and of Out; those of Tmp are numbered after them
+	seen  [][]int // seen[a][b]: number of steps of lane b that come before the next step of lane a
+	split int     // chunks of In and of Out; the chunks of Tmp are numbered after them
 	wrote []plan.Point
-	reads []int // [chunk*len(steps) + lane]: so many steps of the lane, up to the last that read the chunk since it was written
+	// reads[chunk*len(steps)+lane] is the number of steps of the lane up to the last step that has
+	// read the chunk since it was written.
+	reads []int
 	tmp   []plan.Extent
 }
 
@@ -32,7 +35,7 @@ func newLanes(n, split int, tmp ...plan.Extent) *lanes {
 
 // add appends a step to a lane.
 func (b *lanes) add(lane int, s plan.Step) {
-	need := make([]int, len(b.steps)) // so many steps of each lane come first
+	need := make([]int, len(b.steps)) // number of steps of each lane that come first
 	for _, r := range s.Src {
 		for i := b.place(r); i < b.place(r)+r.N; i++ {
 			b.afterWrite(need, i)
@@ -79,7 +82,8 @@ func (b *lanes) place(r plan.Ref) int {
 	return r.At
 }
 
-// program is the steps as a program. Lanes without steps are left out and the others renumbered.
+// program returns the steps as a program. It leaves out lanes without steps and renumbers the
+// others.
 func (b *lanes) program() plan.Program {
 	p := plan.Program{Tmp: b.tmp}
 	number := make([]int, len(b.steps))

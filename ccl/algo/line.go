@@ -2,9 +2,10 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// line is the scheme in which members talk to their neighbours only, and the first and the last are no neighbours. Each part
-// goes from both ends towards the member that it belongs to, or from this to both ends. What goes up (to higher members)
-// and what goes down have lanes of their own.
+// line is the scheme in which members exchange messages with their neighbours only, and the first
+// and the last member are not neighbours. Each part goes from both ends to the member that it
+// belongs to, or from that member to both ends. Messages up (to higher members) and messages down
+// have lanes of their own.
 var line = scheme{4, lineReduceScatter, lineAllGather, nil}
 
 // The lanes of line.
@@ -15,8 +16,9 @@ const (
 	receivingDown
 )
 
-// lineReduceScatter sends the part first that has the longest way, so that all parts are at their goals after size-1 steps. A
-// part that passes by goes up or down, not both, so the partial sums have their place in Out.
+// lineReduceScatter sends the part with the longest way first, so that all parts have arrived after
+// size-1 steps. A part passes a member either up or down, not both, so its partial sum can be in
+// Out.
 func lineReduceScatter(b *lanes, g group, p piece, from plan.Buffer, final bool) {
 	have := func(i int) plan.Ref { return p.part(i, g.size).of(from) }
 	to := func(i int) plan.Ref { return p.part(i, g.size).of(plan.Out) }

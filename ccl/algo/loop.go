@@ -2,7 +2,8 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// loop is so many times the steps of body, whose numbers advance by their By: nothing, the steps themselves, or a loop.
+// loop returns the steps of body repeated times times: no steps, the steps themselves, or a loop.
+// Their numbers advance by their By.
 func loop(times int, body []plan.Step) []plan.Step {
 	switch {
 	case times <= 0:

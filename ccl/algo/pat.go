@@ -1,26 +1,28 @@
 package algo
 
-// A pat is the index mathematics of parallel aggregated trees: n binomial trees, one for the block of each rank, which are the same
-// but for their root. A rank's place in a tree is its distance from the root: rank = root + place, modulo n. A block goes
-// from the root to the others over the largest distance first (n/2, n/4, …, 1), so the first messages, of one block, go
-// far, and the last ones, of n/2 blocks, go to neighbours.
+// A pat is the index mathematics of parallel aggregated trees: n binomial trees, one for the block
+// of each rank, which differ only in their root. A rank's place in a tree is its distance from the
+// root: rank = root + place, modulo n. A block goes from the root to the other ranks over the
+// largest distance first (n/2, n/4, …, 1), so the first messages, of one block, go far, and the
+// last messages, of n/2 blocks, go to neighbours.
 type pat struct {
 	hops  []patHop
 	order []int // the places in the order in which Tmp has them
-	root  int   // where order has place 0
+	root  int   // index of place 0 in order
 }
 
-// patHop is a step: the places of a range of order send to the places dist further on, which are another range, in the same order.
+// patHop is a step: the places in a range of order send to the places dist further on. These are
+// another range of order, in the same order.
 type patHop struct {
 	dist     int
 	from, to piece
 }
 
-// newPAT grows order at both ends. The largest place is always its last, so that the places which have a child at some
-// distance are a range: all that there are, or all but the last.
+// newPAT grows order at both ends. The largest place is always its last, so the places that have a
+// child at some distance are a range: all places so far, or all but the last.
 func newPAT(n int) pat {
 	t := pat{order: []int{0}}
-	left := 0 // where order begins, counted from the root
+	left := 0 // where order begins, relative to the root
 	for d := 1 << ceilLog2(n) / 2; d > 0; d /= 2 {
 		have := len(t.order)
 		all := t.order[have-1]+d < n

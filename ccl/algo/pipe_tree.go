@@ -2,7 +2,8 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// treeSegments is how many pieces trees cut a block, or their half of it, into. While a rank sends one on, it receives the next.
+// treeSegments is the number of segments into which trees cut a block, or their half of it. While a
+// rank passes one segment on, it receives the next.
 const treeSegments = 4
 
 // orderedTree is the tree of tree.go over ranks, in one of three numberings.
@@ -35,10 +36,10 @@ func (t orderedTree) rank(v int) int {
 	return v
 }
 
-// parent is the parent of a rank, -1 for the root.
+// parent returns the parent of a rank, -1 for the root.
 func (t orderedTree) parent(rank int) int { return t.rank(treeParent(t.number(rank), t.ranks)) }
 
-// children returns the children of a rank, those that come before it in order and those after it.
+// children returns the children of a rank: those that come before it in order, and those after it.
 func (t orderedTree) children(rank int) (before, after []int) {
 	left, right := treeChildren(t.number(rank), t.ranks)
 	if t.mirrored {
@@ -53,7 +54,7 @@ func (t orderedTree) children(rank int) (before, after []int) {
 	return before, after
 }
 
-// The lanes of a tree, from its first one on.
+// The lanes of a tree, relative to its first lane.
 const (
 	upSends = iota
 	upRecvs
@@ -62,7 +63,8 @@ const (
 	treeLanes
 )
 
-// allReduce reduces treeSegments chunks from the given one on up the tree, and sends the sums down.
+// allReduce adds the steps that reduce treeSegments chunks, from the given chunk on, up the tree
+// and send the sums down.
 func (t orderedTree) allReduce(b *lanes, rank, lane, channel, chunk int) {
 	add := func(l int, s plan.Step) {
 		s.Chan = channel

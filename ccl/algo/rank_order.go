@@ -2,11 +2,12 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// inRankOrder is the steps that receive one message from each other rank and reduce them with the rank's own
-// contribution, from left to right in the order of the ranks: out[0] = x₀ + x₁ + … + xₙ₋₁, where own is this rank's.
-// The result is Final.
+// inRankOrder returns the steps that receive one message from each other rank and reduce the
+// messages with the rank's own contribution, from left to right in rank order: out[0] = x₀ + x₁ + …
+// + xₙ₋₁, where own is this rank's contribution. The result is Final.
 //
-// Out may be the memory of own, so it is not written before own has been read; until then the sum is in tmp[0].
+// Out may be the memory of own, so it is not written before own has been read; until then the sum
+// is in tmp[0].
 func inRankOrder(ranks, rank int, own plan.Ref) []plan.Step {
 	var steps []plan.Step
 	sum := tmp(0)
@@ -34,7 +35,7 @@ func inRankOrder(ranks, rank int, own plan.Ref) []plan.Step {
 	return steps
 }
 
-// tmpInRankOrder is the Tmp that inRankOrder needs.
+// tmpInRankOrder returns the Tmp that inRankOrder needs.
 func tmpInRankOrder(s plan.Spec, rank int, own plan.Ref) []plan.Extent {
 	if rank < 2 {
 		return nil

@@ -2,20 +2,23 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// reduceChain reduces along the chain of ranks 0, 1, …, n-1, cut into S = 8 segments: a rank adds its own
-// contribution to what comes from the rank before, and passes it on while it receives the next segment. The last rank
-// sends the result to the root, if it is another.
+// reduceChain reduces along the chain of ranks 0, 1, …, n-1, with the block cut into S = 8
+// segments. A rank adds its own contribution to the segment that it receives from the rank before,
+// and passes the sum on while it receives the next segment. The last rank sends the result to the
+// root, if the root is another rank.
 //
-//	steps   n-2+S where the root is rank n-1, else n-1+S; with two ranks one
+//	steps   n-2+S where the root is rank n-1, else n-1+S; one with two ranks
 //	bytes   a rank sends m; rank n-1 nothing where it is the root
-//	time    (n-1+S)·(α + m/S·(β+γ)); for large blocks (1 + (n-1)/S)·m·(β+γ), and close to m·(β+γ) where the transport passes fragments
-//	        on while they arrive; a root that is neither the first nor the last receives 2·m
+//	time    (n-1+S)·(α + m/S·(β+γ)); for large blocks (1 + (n-1)/S)·m·(β+γ), and close to m·(β+γ)
+//	        where the transport passes fragments on while they arrive; a root that is neither the
+//	        first nor the last receives 2·m
 //	wins    large blocks, few ranks, and wherever large blocks must be reduced in rank order
 //	order   x₀ + x₁ + … from left to right, for every element and root
 //	memory  a block of Tmp
 //	source  Open MPI coll/base "pipeline"; Barnett, Littlefield, Payne, van de Geijn (1993)
 //
-// In place: the root's Out is its In, whose segments it has read or sent before it receives their results.
+// In place: the root's Out is its In, whose segments it has read or sent before it receives their
+// results.
 func reduceChain(s plan.Spec) design {
 	if s.Ranks == 2 {
 		return reduceFlat(s)
@@ -48,7 +51,8 @@ func reduceChain(s plan.Spec) design {
 			lengths = piece{0, segments}.lengths()
 		}
 		if rank == s.Root {
-			// Behind the step that reads the same segment of In, which is in the lane just before.
+			// After the step that reads the same segment of In, which is in the lane just before
+			// this one.
 			step := recv(out(0), last, plan.Point{Lane: sending})
 			if rank > 0 {
 				step.After[0].Lane = receiving

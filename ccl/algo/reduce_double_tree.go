@@ -2,17 +2,18 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// reduceDoubleTree is broadcastDoubleTree run backwards: each half of the block, in S = 8 segments, is reduced up a binary
-// tree of its own, and a rank that reduces one half is a leaf for the other. A rank receives in one lane; what it sends of
-// each half has a lane of its own, and so has each half that the root receives.
+// reduceDoubleTree is broadcastDoubleTree run backwards: each half of the block, in S = 8 segments,
+// is reduced up a binary tree of its own, and a rank that reduces one half is a leaf for the other.
+// A rank receives in one lane and sends each half in a lane of its own; the root receives each half
+// in a lane of its own.
 //
-//	steps   at most 2(⌈log₂ n⌉ + S); with two ranks one
+//	steps   at most 2(⌈log₂ n⌉ + S); one with two ranks
 //	bytes   a rank sends m, the root nothing
-//	time    about 2(⌈log₂ n⌉ + S)·(α + m/(2S)·(β+γ)); for large blocks (1 + ⌈log₂ n⌉/S)·m·(β+γ), and closer to m·(β+γ) where the
-//	        transport passes fragments on while they arrive
+//	time    about 2(⌈log₂ n⌉ + S)·(α + m/(2S)·(β+γ)); for large blocks (1 + ⌈log₂ n⌉/S)·m·(β+γ), and
+//	        closer to m·(β+γ) where the transport passes fragments on while they arrive
 //	wins    large blocks, many ranks
-//	order   a node's left subtree, itself, its right subtree, by distance from the root. The halves have
-//	        different trees; the same bits in every run
+//	order   a node's left subtree, the node itself, its right subtree, by distance from the root.
+//	        The halves have different trees; the same bits in every run
 //	memory  half a block of Tmp at inner nodes
 //	source  Sanders, Speck, Träff (2009); NCCL tree
 //

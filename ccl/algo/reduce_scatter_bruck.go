@@ -2,18 +2,20 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// reduceScatterBruck is the all-gather of Bruck run backwards, for any number of ranks. Tmp has the rank's contributions, to
-// its own block first, then to those of the next ranks. In a step with distance d, from the largest power of two below n
-// down to 1, rank r sends to r+d what it has of blocks r+d to r+2d-1, and adds what comes from r-d to its first blocks.
+// reduceScatterBruck is the all-gather of Bruck run backwards, for any number of ranks. Tmp has the
+// rank's contributions, first to its own block, then to the blocks of the next ranks. In a step
+// with distance d, from the largest power of two below n down to 1, rank r sends its sums of blocks
+// r+d to r+2d-1 to r+d, and adds the sums from r-d to its first blocks.
 //
 //	steps   ⌈log₂ n⌉
 //	bytes   a rank sends m·(n-1)
 //	time    ⌈log₂ n⌉·α + (n-1)·m·(β+γ), and a copy of everything
-//	wins    small blocks where n is no power of two; nothing has fewer steps
-//	order   that of a tree which begins at the rank of the block, so it differs between blocks; the same bits in every run
+//	wins    small blocks where n is not a power of two; nothing has fewer steps
+//	order   by a tree that begins at the rank of the block, so the order differs between blocks; the
+//	        same bits in every run
 //	memory  n blocks of Tmp
-//	source  Bruck, Ho, Kipnis, Upfal, Weathersby (1997), reversed; Träff, "Optimal, non-pipelined reduce-scatter and allreduce
-//	        algorithms" (2024)
+//	source  Bruck, Ho, Kipnis, Upfal, Weathersby (1997), reversed; Träff, "Optimal, non-pipelined
+//	        reduce-scatter and allreduce algorithms" (2024)
 //
 // In place: Out is the rank's own block of In, which is read first and written last.
 func reduceScatterBruck(s plan.Spec) design {

@@ -2,27 +2,32 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// reduceScatterHalving is recursive halving. In each step a rank exchanges with one at half the distance of the step before
-// (n/2, n/4, …, 1): it sends the half of its blocks that the other is to keep, and reduces the half that it keeps itself.
-// Blocks of a half are neighbours, so each step is one message, also where their lengths differ. Where n is no power of two,
-// the first ranks form pairs: the even rank gives all its blocks to the odd one, which acts for both.
+// reduceScatterHalving is recursive halving. In each step a rank exchanges messages with a rank at
+// half the distance of the step before (n/2, n/4, …, 1): it sends the half of its blocks that the
+// other rank keeps, and reduces the half that it keeps itself. The blocks of a half are contiguous,
+// so each step is one message, even if their lengths differ. If n is not a power of two, the first
+// ranks form pairs: the even rank gives all its blocks to the odd rank, which acts for both.
 //
-//	steps   log₂ n; ⌊log₂ n⌋ + 2 where n is no power of two
-//	bytes   a rank sends m·(n-1); where n is no power of two, m·n at even ranks of pairs and at most m·n at odd ones
+//	steps   log₂ n; ⌊log₂ n⌋ + 2 where n is not a power of two
+//	bytes   a rank sends m·(n-1); where n is not a power of two, m·n at even ranks of pairs and at
+//	        most m·n at odd ranks
 //	time    log₂ n·α + (n-1)·m·(β+γ); else (⌊log₂ n⌋+2)·α + about 2·n·m·β + 2·n·m·γ
 //	wins    small and medium blocks where n is a power of two
-//	order   (x₀+x₄)+(x₂+x₆) + …: far ranks first, in the order of the ranks where two are added; pairs are added before.
-//	        The same for all blocks and sizes
-//	memory  the n/2 blocks kept in the first step (none with two ranks); n blocks at the odd ranks of pairs
+//	order   (x₀+x₄)+(x₂+x₆) + …: far ranks first, in rank order where two operands are added; pairs
+//	        are added before. The same for all blocks and sizes
+//	memory  the n/2 blocks kept in the first step (none with two ranks); n blocks at the odd ranks
+//	        of pairs
 //	source  Thakur, Rabenseifner, Gropp (2005); Rabenseifner (2004) for other rank counts
 //
-// In place: Out is the rank's own block of In, which only itself reads, or which an even rank of a pair has sent before.
+// In place: Out is the rank's own block of In, which only the rank itself reads, or which an even
+// rank of a pair has sent before.
 func reduceScatterHalving(s plan.Spec) design {
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
 		f := foldRanks(s.Ranks)
 		seat := f.seat(rank)
 		if f.paired(seat) && rank != f.odd(seat) {
-			return program([]plan.Step{send(piece{0, s.Ranks}.of(plan.In), rank+1)}, []plan.Step{recv(out(0), rank+1, afterSend(0))})
+			return program([]plan.Step{send(piece{0, s.Ranks}.of(plan.In), rank+1)},
+				[]plan.Step{recv(out(0), rank+1, afterSend(0))})
 		}
 		var sends, recvs []plan.Step
 		var lengths []plan.Extent

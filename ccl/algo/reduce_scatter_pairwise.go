@@ -2,18 +2,21 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// reduceScatterPairwise is an exchange in rounds: in round k rank r sends block r+k straight to its owner and adds what
-// comes from r-k to its own block. The message of round k+1 goes out after that of round k has come in, so a rank is sent
-// to by one other at a time, also when some ranks are late.
+// reduceScatterPairwise is an exchange in rounds: in round k, rank r sends block r+k directly to
+// its owner and adds the block that comes from r-k to its own. A rank sends its message of round
+// k+1 after it has received the message of round k, so only one rank at a time sends to a rank,
+// even if some ranks are late.
 //
 //	steps   n-1
 //	bytes   a rank sends m·(n-1), m to each other rank
 //	time    (n-1)·(α + m·β + m·γ)
-//	wins    large blocks on a network with full bisection, and where Tmp is dear: it needs none
-//	order   the block's own rank r, then r-1, r-2, …, so it differs between blocks; the same bits in every run
+//	wins    large blocks on a network with full bisection, and where memory for Tmp is scarce: it
+//	        needs none
+//	order   the block's own rank r, then r-1, r-2, …, so the order differs between blocks; the same
+//	        bits in every run
 //	source  Thakur, Rabenseifner, Gropp (2005)
 //
-// In place: Out is the rank's own block of In, which it sends to nobody.
+// In place: Out is the rank's own block of In, which it does not send.
 func reduceScatterPairwise(s plan.Spec) design {
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
 		n := s.Ranks

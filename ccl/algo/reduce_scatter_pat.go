@@ -2,17 +2,20 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// reduceScatterPAT is allGatherPAT run backwards: every block is reduced up a binomial tree of its own, all at the same time,
-// and what a rank has for the same rank goes in one message. The large messages, which come first, go to neighbours, the last
-// ones, of one block, go far.
+// reduceScatterPAT is allGatherPAT run backwards: every block is reduced up a binomial tree of its
+// own, all trees run at the same time, and a rank sends all its sums for the same peer in one
+// message. The large messages, which come first, go to neighbours; the last messages, of one block,
+// go far.
 //
 //	steps   ⌈log₂ n⌉
 //	bytes   a rank sends m·(n-1)
 //	time    ⌈log₂ n⌉·α + (n-1)·m·(β+γ), and a copy of everything
 //	wins    small blocks in large groups whose far ranks share narrow links
-//	order   that of a tree which begins at the rank of the block, so it differs between blocks; the same bits in every run
+//	order   by a tree that begins at the rank of the block, so the order differs between blocks; the
+//	        same bits in every run
 //	memory  n blocks of Tmp; see allGatherPAT
-//	source  Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale" (2025); NCCL 2.23
+//	source  Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale"
+//	        (2025); NCCL 2.23
 //
 // In place: Out is the rank's own block of In, which is read first and written last.
 func reduceScatterPAT(s plan.Spec) design {

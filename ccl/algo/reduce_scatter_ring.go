@@ -2,19 +2,22 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// reduceScatterRing sends partial results around the ring. Block b starts at rank b+1, each rank adds its own
-// contribution and passes it on, and it ends at rank b: in step k rank r sends block r-1-k to r+1 and receives block
-// r-2-k from r-1. A block is passed on while it arrives.
+// reduceScatterRing sends partial results around the ring. Block b starts at rank b+1, each rank
+// adds its own contribution and passes the block on, and it ends at rank b. In step k, rank r sends
+// block r-1-k to r+1 and receives block r-2-k from r-1. A rank passes a block on while the block
+// still arrives.
 //
 //	steps   n-1
 //	bytes   a rank sends m·(n-1), all of it to one neighbour
 //	time    (n-1)·(α + m·β + m·γ)
-//	wins    large blocks; every rank reduces at the same time, and only neighbours talk
-//	order   along the ring from rank b+1 on, so it differs between blocks; the same bits in every run
+//	wins    large blocks; all ranks reduce at the same time, and only neighbours exchange messages
+//	order   along the ring from rank b+1 on, so the order differs between blocks; the same bits in
+//	        every run
 //	memory  n-2 blocks of Tmp, one for each block passed on, since blocks may have different lengths
-//	source  Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009); NCCL ring
+//	source  Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations"
+//	        (2009); NCCL ring
 //
-// Programs are loops, as long for any number of ranks.
+// Programs are loops, of the same length for any number of ranks.
 //
 // In place: Out is the rank's own block of In, which is read and written last.
 func reduceScatterRing(s plan.Spec) design {
@@ -37,8 +40,8 @@ func reduceScatterRing(s plan.Spec) design {
 	}}
 }
 
-// passOn adds a rank's own contribution to a partial result that comes around a ring. Rank 0 puts its own first, so that
-// with two ranks the reduction is in rank order.
+// passOn returns the step that adds a rank's own contribution to a partial result that comes around
+// a ring. Rank 0 puts its own first, so that with two ranks the reduction is in rank order.
 func passOn(rank int, dst, own plan.Ref, from int, after ...plan.Point) plan.Step {
 	if rank == 0 {
 		return recvReduce(dst, own, from, after...)

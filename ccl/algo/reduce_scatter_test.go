@@ -8,7 +8,8 @@ import (
 
 func TestReduceScatter(t *testing.T) {
 	testClaims(t, dtype.ReduceScatter, []claim{
-		{name: "direct", rounds: func(n, _ int) int { return 2*n - 3 }, sent: others, tmp: func(n, _ int) int { return min(n-2, 1) }},
+		{name: "direct", rounds: func(n, _ int) int { return 2*n - 3 }, sent: others,
+			tmp: func(n, _ int) int { return min(n-2, 1) }},
 		{name: "ring", rounds: others, sent: others, tmp: func(n, _ int) int { return n - 2 }},
 		{name: "pairwise", rounds: others, sent: others, tmp: none},
 		{name: "recursive_halving", rounds: folded(2), sent: unlessPowerOfTwo(allRanks, others),

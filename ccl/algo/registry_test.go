@@ -37,7 +37,8 @@ func TestRegistry(t *testing.T) {
 
 func TestFindNames(t *testing.T) {
 	_, err := Find(dtype.AllReduce, "rings")
-	if !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), `unknown algorithm "rings" for all_reduce; known: direct, ring`) {
+	if !errors.Is(err, fault.Invalid) ||
+		!strings.Contains(err.Error(), `unknown algorithm "rings" for all_reduce; known: direct, ring`) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := Find(dtype.Send, "direct"); err == nil || !strings.Contains(err.Error(), "send has no algorithms") {
@@ -52,7 +53,8 @@ func TestMakeRefuses(t *testing.T) {
 		code fault.Code
 		want string
 	}{
-		{plan.Spec{Coll: dtype.AllGather, Ranks: 2}, fault.Invalid, "ring of all_reduce asked for a plan of all_gather"},
+		{plan.Spec{Coll: dtype.AllGather, Ranks: 2}, fault.Invalid,
+			"ring of all_reduce asked for a plan of all_gather"},
 		{plan.Spec{Coll: dtype.AllReduce}, fault.Invalid, "0 ranks"},
 		{plan.Spec{Coll: dtype.AllReduce, Ranks: 3, Root: 1}, fault.Invalid, "has no root"},
 		{plan.Spec{Coll: dtype.AllReduce, Ranks: plan.MaxRanks + 1}, fault.Invalid, "65537 ranks"},
@@ -72,7 +74,8 @@ func TestMakeTooFine(t *testing.T) {
 	}
 }
 
-// TestPure checks that a program is a function of its rank: asked twice it is equal, and shares nothing.
+// TestPure checks that a program is a function of its rank: two calls return equal programs, which
+// share no memory.
 func TestPure(t *testing.T) {
 	for _, a := range All() {
 		for _, n := range []int{1, 2, 5} {
@@ -99,7 +102,7 @@ func TestPure(t *testing.T) {
 	}
 }
 
-// TestLargeGroups asks for single programs of large groups: nothing is made for the other ranks.
+// TestLargeGroups asks for single programs of large groups; no program is made for other ranks.
 func TestLargeGroups(t *testing.T) {
 	for _, a := range All() {
 		p, err := a.Make(plan.Spec{Coll: a.Coll, Ranks: 4096})

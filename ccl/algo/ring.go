@@ -2,8 +2,8 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// ring is the scheme in which each member sends to the next one and receives from the one before, and the last sends to the
-// first. The partial sums have their place in Out.
+// ring is the scheme in which each member sends to the next member and receives from the one
+// before, and the last member sends to the first. The partial sums are in Out.
 var ring = scheme{2, ringReduceScatter, ringAllGather, nil}
 
 func ringReduceScatter(b *lanes, g group, p piece, from plan.Buffer, final bool) {
@@ -27,18 +27,20 @@ func ringAllGather(b *lanes, g group, p piece) {
 	}
 }
 
-// circle is a ring all-reduce of all ranks, as loops. Its programs have as many steps for any number of ranks.
+// circle is a ring all-reduce of all ranks, as loops. Its programs have the same number of steps
+// for any number of ranks.
 type circle struct {
 	ranks    int
 	way      int // 1: to the next higher rank, -1: to the next lower one
-	first    int // chunk; the others follow
-	segments int // a chunk of the ring is so many chunks of the plan
-	lane     int // that sends; the one after it receives
+	first    int // first chunk of the ring; its other chunks follow
+	segments int // chunks of the plan in a chunk of the ring
+	lane     int // lane that sends; the next lane receives
 	channel  int
 }
 
-// steps are the sending and the receiving lane of a rank. It sends chunk rank first, and then what comes in; it receives and
-// reduces the chunks from rank-way down to rank+way, and then receives results from chunk rank down.
+// steps returns the sending and the receiving lane of a rank. The rank sends chunk rank first, and
+// then the chunks that it receives. It receives and reduces the chunks from rank-way down to
+// rank+way, and then receives results from chunk rank down.
 func (c circle) steps(rank int) (sends, recvs []plan.Step) {
 	n, s := c.ranks, c.segments
 	left, right := wrap(rank-c.way, n), wrap(rank+c.way, n)

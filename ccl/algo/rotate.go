@@ -2,16 +2,17 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// rotation is a range of blocks: where it is in the order of ranks, and where in the order that begins with some rank.
+// rotation is a range of blocks: where it is in rank order, and where it is in the order that
+// begins with some rank.
 type rotation struct{ ordered, rotated piece }
 
-// rotated cuts n blocks into one or two ranges which are contiguous in both orders, that of the ranks and that which
-// begins with rank first and wraps around.
+// rotated cuts n blocks into one or two ranges that are contiguous in both orders: rank order, and
+// the order that begins with rank first and wraps around.
 func rotated(first, n int) []rotation {
 	return rotatedRange(first, 0, n, n)
 }
 
-// rotatedRange is the part of rotated which the blocks [at, at+count) of the rotated order make up.
+// rotatedRange is rotated for the blocks [at, at+count) of the rotated order only.
 func rotatedRange(first, at, count, n int) []rotation {
 	from := wrap(first+at, n)
 	head := min(count, n-from)
@@ -22,7 +23,7 @@ func rotatedRange(first, at, count, n int) []rotation {
 	return parts
 }
 
-// rotatedRefs is all blocks of a buffer with one for each rank, from rank first on.
+// rotatedRefs returns all blocks of a buffer that has one for each rank, from rank first on.
 func rotatedRefs(first, n int, buf plan.Buffer) []plan.Ref {
 	var refs []plan.Ref
 	for _, part := range rotated(first, n) {

@@ -20,7 +20,8 @@ func TestGather(t *testing.T) {
 	})
 }
 
-// passedOn is the blocks of the largest subtree below the root of a binomial tree, if that is more than a leaf.
+// passedOn returns the number of blocks of the largest subtree below the root of a binomial tree, 0
+// if it is a leaf.
 func passedOn(n, _ int) int {
 	p := 1 << (up(n) - 1)
 	if most := max(p/2, n-p); most > 1 {

@@ -7,10 +7,11 @@ import "github.com/goccl/goccl/ccl/plan"
 //	steps   n-1
 //	bytes   the root sends m·(n-1), the others nothing
 //	time    (n-1)·(α + m·β)
-//	wins    wherever the root's link is the limit, which it is from small blocks on; a rank needs to know only its own length
+//	wins    wherever the root's link is the limit, which it is even for small blocks; a rank needs
+//	        to know only its own length
 //	source  MPI folklore; Open MPI coll/base "linear"
 //
-// In place: the root's Out is its own block of In, and its copy is nothing.
+// In place: the root's Out is its own block of In, and its copy does nothing.
 func scatterLinear(s plan.Spec) design {
 	return design{alias: plan.InPlace, program: func(rank int) plan.Program {
 		if rank != s.Root {

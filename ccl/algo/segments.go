@@ -1,5 +1,6 @@
 package algo
 
-// segments is into how many chunks the pipelined algorithms cut what travels along one path. More of them fill a
-// longer pipeline better, but each costs α at every rank; the executor cuts large chunks further.
+// segments is the number of chunks into which the pipelined algorithms cut the data of one path.
+// More chunks fill a longer pipeline better, but each costs α at every rank; the executor cuts
+// large chunks further.
 const segments = 8

@@ -20,7 +20,7 @@ func copyStep(dst, src plan.Ref) plan.Step {
 	return plan.Step{Kind: plan.Copy, Dst: dst, Src: []plan.Ref{src}}
 }
 
-// reduce is dst = left ⊕ right.
+// reduce is the step dst = left ⊕ right.
 func reduce(dst, left, right plan.Ref) plan.Step {
 	return plan.Step{Kind: plan.Reduce, Dst: dst, Src: []plan.Ref{left, right}}
 }
@@ -33,12 +33,12 @@ func recv(dst plan.Ref, from int, after ...plan.Point) plan.Step {
 	return plan.Step{Kind: plan.Recv, Dst: dst, Peer: from, After: after}
 }
 
-// recvReduce is dst = src ⊕ message.
+// recvReduce is the step dst = src ⊕ message.
 func recvReduce(dst, src plan.Ref, from int, after ...plan.Point) plan.Step {
 	return plan.Step{Kind: plan.RecvReduce, Dst: dst, Src: []plan.Ref{src}, Peer: from, After: after}
 }
 
-// msgReduce is dst = message ⊕ src.
+// msgReduce is the step dst = message ⊕ src.
 func msgReduce(dst, src plan.Ref, from int, after ...plan.Point) plan.Step {
 	s := recvReduce(dst, src, from, after...)
 	s.MsgFirst = true
@@ -56,7 +56,7 @@ func program(sends, recvs []plan.Step, tmp ...plan.Extent) plan.Program {
 	return p
 }
 
-// like is the lengths of the chunks of some Refs of a rank's In or Out.
+// like returns the lengths of the chunks of some Refs of a rank's In or Out.
 func like(s plan.Spec, split, rank int, refs ...plan.Ref) []plan.Extent {
 	var lengths []plan.Extent
 	for _, r := range refs {

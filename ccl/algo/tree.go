@@ -2,11 +2,12 @@ package algo
 
 import "math/bits"
 
-// A tree of n ranks in order: with ranks counted from 1, those with k zeros at the end are at height k, if all of that height
-// exist. Odd ones are leaves. The subtree of a rank is neighbouring ranks, those below its left child before it and those
-// below its right child after it. The tree is ⌊log₂ n⌋ high.
+// A tree of n ranks in order: with ranks counted from 1, the ranks with k trailing zero bits are at
+// height k, if all ranks of that height exist. Odd ranks are leaves. The subtree of a rank is
+// consecutive ranks: those below its left child before it, and those below its right child after
+// it. The tree is ⌊log₂ n⌋ high.
 
-// treeParent is the parent of v, counted from 0, among n ranks; -1 for the root.
+// treeParent returns the parent of v, counted from 0, among n ranks; -1 for the root.
 func treeParent(v, n int) int {
 	u := v + 1
 	low := u & -u
@@ -31,5 +32,5 @@ func treeChildren(v, n int) (left, right int) {
 	return u - half - 1, -1
 }
 
-// treeHeight is the number of edges from the root of n ranks down to the farthest leaf.
+// treeHeight returns the number of edges from the root of n ranks down to the farthest leaf.
 func treeHeight(n int) int { return bits.Len(uint(n)) - 1 }

@@ -2,19 +2,21 @@ package algo
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// win is chunk i of a window: of the rank's own, or of its peer's where a step accesses that.
+// win is chunk i of a window: of the rank's own, or of its peer's in a step that accesses the
+// peer's.
 func win(i int) plan.Ref { return plan.Ref{Buf: plan.Win, At: i, N: 1} }
 
 func signal(to int) plan.Step { return plan.Step{Kind: plan.Signal, Peer: to} }
 
 func wait(from int) plan.Step { return plan.Step{Kind: plan.Wait, Peer: from} }
 
-// get is dst = src, in the window of from.
+// get is the step dst = src, where src is in the window of from.
 func get(dst, src plan.Ref, from int) plan.Step {
 	return plan.Step{Kind: plan.Get, Dst: dst, Src: []plan.Ref{src}, Peer: from}
 }
 
-// windowReduce is dst = x₀ ⊕ x₁ ⊕ …, where the operand of this rank is own and that of every other is src, in its window.
+// windowReduce is the step dst = x₀ ⊕ x₁ ⊕ …, where the operand of this rank is own and the operand
+// of every other rank is src in that rank's window.
 func windowReduce(dst, src, own plan.Ref, ranks, rank int) plan.Step {
 	s := plan.Step{Kind: plan.GetReduce, Dst: dst, Final: true}
 	for r := range ranks {
@@ -27,8 +29,8 @@ func windowReduce(dst, src, own plan.Ref, ranks, rank int) plan.Step {
 	return s
 }
 
-// meet is a signal to and a wait for each other rank, in rotated order: what every rank has written into its window before
-// is visible to all after it.
+// meet returns the steps that signal each other rank and wait for each other rank, in rotated
+// order. Data that a rank has written into its window before is visible to all ranks after it.
 func meet(ranks, rank int) []plan.Step {
 	var steps []plan.Step
 	for k := 1; k < ranks; k++ {
@@ -40,7 +42,7 @@ func meet(ranks, rank int) []plan.Step {
 	return steps
 }
 
-// othersInto copies the blocks of In that are for other ranks into the window, at the same place.
+// othersInto copies the blocks of In for other ranks into the window, at the same index.
 func othersInto(ranks, rank int) []plan.Step {
 	var dst, src []plan.Ref
 	for r := range ranks {

@@ -33,7 +33,8 @@ func wellFormed(t *testing.T, text string) map[string]int {
 	}
 }
 
-// What every algorithm computes is complete, and its picture is the same each time.
+// TestCatalogue checks that the results of every algorithm are complete, and that its picture is
+// the same each time.
 func TestCatalogue(t *testing.T) {
 	for _, a := range algo.All() {
 		for _, ranks := range []int{1, 2, 3, 4, 5, 8} {
@@ -46,7 +47,8 @@ func TestCatalogue(t *testing.T) {
 					require.NotNil(t, v.Sum, "%s %v: out[%d] of rank %d", a.Name, p.Spec, i, r)
 					terms := v.Sum.Terms()
 					slices.Sort(terms)
-					require.Len(t, slices.Compact(terms), trace.Contributors(), "%s %v: out[%d] of rank %d", a.Name, p.Spec, i, r)
+					require.Len(t, slices.Compact(terms), trace.Contributors(),
+						"%s %v: out[%d] of rank %d", a.Name, p.Spec, i, r)
 				}
 			}
 			text, err := draw.SVG(p, draw.Options{})
@@ -105,9 +107,10 @@ func TestLimits(t *testing.T) {
 	require.ErrorContains(t, err, "more than 262144 steps")
 }
 
-// Names are restricted, and a long one makes the picture wider.
+// TestNames checks that names are restricted, and that a long one makes the picture wider.
 func TestNames(t *testing.T) {
-	for _, name := range []string{`</text><script>alert("1")</script>`, `"'&<>]]>`, "a\x00b", "", strings.Repeat("w", 256)} {
+	for _, name := range []string{`</text><script>alert("1")</script>`, `"'&<>]]>`, "a\x00b", "",
+		strings.Repeat("w", 256)} {
 		p := ring(t, 3)
 		p.Name = name
 		_, err := draw.SVG(p, draw.Options{})
@@ -129,8 +132,8 @@ func size(t *testing.T, text string) (width, height int) {
 	return width, height
 }
 
-// Rounds that do not fit side by side stand below each other, so a picture is no wider than a page;
-// nothing is outside it.
+// TestBands checks that rounds that do not fit side by side are placed below each other, so that a
+// picture is no wider than a page, and that nothing is outside it.
 func TestBands(t *testing.T) {
 	for _, ranks := range []int{2, 5, 8, 20} {
 		text, err := draw.SVG(ring(t, ranks), draw.Options{})
@@ -139,7 +142,8 @@ func TestBands(t *testing.T) {
 		require.LessOrEqual(t, width, 1280)
 		bands := strings.Count(text, ">rank 0<")
 		require.Equal(t, ranks > 5, bands > 1, "%d ranks have %d bands", ranks, bands)
-		require.Equal(t, 2*(ranks-1)+2, strings.Count(text, `class="soft mid"`), "in, out and the rounds have a name each")
+		require.Equal(t, 2*(ranks-1)+2, strings.Count(text, `class="soft mid"`),
+			"in, out and the rounds have a name each")
 		for d := xml.NewDecoder(strings.NewReader(text)); ; {
 			token, err := d.Token()
 			if err == io.EOF {
@@ -161,13 +165,15 @@ func TestBands(t *testing.T) {
 	}
 }
 
-// A picture has bounds, whatever a plan does in one round; the same arrow again is not drawn again.
+// TestCrowded checks that a picture has bounds, whatever a plan does in one round, and that an
+// identical arrow is drawn only once.
 func TestCrowded(t *testing.T) {
 	busy := one(dtype.AllReduce, 2, func(rank int) plan.Program {
 		prog := plan.Program{Win: make([]plan.Extent, 1)}
 		for range plan.MaxLanes {
 			prog.Lanes = append(prog.Lanes, []plan.Step{
-				{Kind: plan.Loop, Times: 140, Body: []plan.Step{{Kind: plan.Packet, Dst: win, Src: []plan.Ref{in}, Peer: 1 - rank}}},
+				{Kind: plan.Loop, Times: 140,
+					Body: []plan.Step{{Kind: plan.Packet, Dst: win, Src: []plan.Ref{in}, Peer: 1 - rank}}},
 				{Kind: plan.Copy, Dst: out, Src: []plan.Ref{in}}})
 		}
 		return prog
@@ -185,7 +191,7 @@ func TestCrowded(t *testing.T) {
 	require.Less(t, len(text), 4<<10)
 }
 
-// one is the plan in which every rank has these lanes.
+// one returns the plan in which every rank runs program.
 func one(coll dtype.Collective, ranks int, program func(rank int) plan.Program) *plan.Plan {
 	return &plan.Plan{Name: "test", Spec: plan.Spec{Coll: coll, Ranks: ranks}, Split: 1, Chans: 1, Flags: 1, Win: 1,
 		Needs: plan.Messages | plan.Puts | plan.Gets, Program: program}
@@ -223,7 +229,8 @@ func TestWindows(t *testing.T) {
 		for k := 1; k < 3; k++ {
 			lane = append(lane, plan.Step{Kind: plan.Wait, Peer: (rank + k) % 3})
 		}
-		lane = append(lane, plan.Step{Kind: plan.GetReduce, Dst: out, Src: []plan.Ref{win, win, win}, From: []int{0, 1, 2}, Final: true})
+		lane = append(lane, plan.Step{Kind: plan.GetReduce, Dst: out, Src: []plan.Ref{win, win, win},
+			From: []int{0, 1, 2}, Final: true})
 		return plan.Program{Win: window, Lanes: [][]plan.Step{lane}}
 	})
 	trace, err = draw.Run(gets)
@@ -267,7 +274,8 @@ func TestWrongPlans(t *testing.T) {
 	_, err := draw.SVG(stuck, draw.Options{})
 	require.ErrorContains(t, err, "rank 0 waits for ever at step 0 of lane 0 (recv); goccl verify says why")
 	undefined := one(dtype.AllReduce, 1, func(int) plan.Program {
-		return plan.Program{Tmp: []plan.Extent{{}}, Lanes: [][]plan.Step{{{Kind: plan.Copy, Dst: out, Src: []plan.Ref{{Buf: plan.Tmp, N: 1}}}}}}
+		return plan.Program{Tmp: []plan.Extent{{}},
+			Lanes: [][]plan.Step{{{Kind: plan.Copy, Dst: out, Src: []plan.Ref{{Buf: plan.Tmp, N: 1}}}}}}
 	})
 	_, err = draw.SVG(undefined, draw.Options{})
 	require.ErrorContains(t, err, "tmp[0] of rank 0 is read, but nobody wrote it")

@@ -10,14 +10,13 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// naming is how the chunks of a plan are told apart: what is written on them, and which colour they
-// have.
+// naming defines how the chunks of a plan are told apart: by their labels and colours.
 type naming struct {
 	plan    *plan.Plan
 	by      string // heading of the legend
-	keys    int    // how many different keys there are
-	byTerms bool   // there is one chunk only: what matters is whose contributions it holds
-	all     int    // contributions of a complete chunk
+	keys    int    // number of different keys
+	byTerms bool   // there is only one chunk: chunks are told apart by the contributions in them
+	all     int    // number of contributions of a complete chunk
 }
 
 func newNaming(t *Trace) naming {
@@ -39,7 +38,7 @@ func newNaming(t *Trace) naming {
 	return n
 }
 
-// key numbers the chunks.
+// key returns the number by which a chunk is coloured.
 func (n naming) key(v Value) int {
 	if perBlock(n.plan.Spec.Coll) {
 		return v.Chunk.To
@@ -47,8 +46,8 @@ func (n naming) key(v Value) int {
 	return v.Chunk.Part
 }
 
-// shown is the keys whose colours a value has: those of its contributions in the order in which
-// they were added, or its own.
+// shown returns the keys whose colours a value has: those of its contributions in the order in
+// which they were added, or its own key.
 func (n naming) shown(v Value) []int {
 	if n.byTerms {
 		return v.Sum.Terms()
@@ -61,10 +60,11 @@ func (n naming) complete(v Value) bool {
 	return n.all > 1 && len(terms) == n.all && !repeats(terms)
 }
 
-// unknown is the label of what nobody wrote, which only wrong plans read or leave in Out.
+// unknown is the label of memory that no step has written, which only wrong plans read or leave in
+// Out.
 const unknown = "?"
 
-// label is what stands on a chip that holds these values.
+// label returns the text of a chip that holds these values.
 func (n naming) label(values []Value) string {
 	switch {
 	case len(values) == 0:
@@ -94,17 +94,17 @@ func (n naming) label(values []Value) string {
 	return ranges(keys)
 }
 
-// unwritten reports whether nobody wrote the value.
+// unwritten reports whether no step has written the value.
 func (v Value) unwritten() bool { return v.Sum == nil }
 
-// repeats reports whether a contribution is there more than once.
+// repeats reports whether a contribution occurs more than once.
 func repeats(terms []int) bool {
 	sorted := slices.Sorted(slices.Values(terms))
 	return len(slices.Compact(sorted)) < len(terms)
 }
 
-// pairs says from which ranks and for which ranks the blocks of an all-to-all are: "0→1,3",
-// "0,4→2", or how many.
+// pairs describes from which ranks and for which ranks the blocks of an all-to-all are: "0→1,3",
+// "0,4→2", or the number of blocks.
 func (n naming) pairs(values []Value) string {
 	var from, to []int
 	for _, v := range values {
@@ -121,7 +121,7 @@ func (n naming) pairs(values []Value) string {
 	return fmt.Sprintf("%d blocks", len(values))
 }
 
-// part tells the chunks of one block apart.
+// part returns a suffix that tells the chunks of one block apart.
 func (n naming) part(v Value) string {
 	if n.plan.Split == 1 {
 		return ""
@@ -129,7 +129,7 @@ func (n naming) part(v Value) string {
 	return "." + strconv.Itoa(v.Chunk.Part)
 }
 
-// longest is how many characters a label of ranges has at most.
+// longest is the maximum number of characters of a label of ranges.
 const longest = 9
 
 // ranges writes a set of numbers as "0–2,5".
@@ -163,15 +163,15 @@ func ranges(numbers []int) string {
 	return text
 }
 
-// The colours of chunks, on light and on dark paper; text in the colour of the paper is legible on
-// all of them.
+// light and dark are the colours of chunks on light and on dark paper; text in the colour of the
+// paper is legible on all of them.
 var light = [...]string{"#2563c9", "#b45309", "#15803d", "#7c3aed", "#c81e3a", "#0e7490", "#be2f8f", "#5f6b00",
 	"#475569", "#4338ca", "#7c2d12", "#065f46", "#9d174d", "#0369a1", "#6b21a8", "#854d0e"}
 
 var dark = [len(light)]string{"#6ea8fe", "#f0a35e", "#5fd18a", "#b79bff", "#ff8593", "#4cc9dc", "#f38ad0", "#c3cc4a",
 	"#a3b1c6", "#9aa2ff", "#e29578", "#4fd1b0", "#f48fb1", "#67b7f7", "#d0a2f7", "#e0b04c"}
 
-// colour is the colour of a key; where there are more keys than colours neighbours share one.
+// colour returns the colour of a key; if there are more keys than colours, neighbours share one.
 func (n naming) colour(key int) int {
 	if n.keys <= len(light) {
 		return key % len(light)

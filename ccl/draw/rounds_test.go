@@ -13,20 +13,20 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// windowRounds is the rounds of the plans with windows. A report of verify has more: it counts
-// every signal and every wait, which take no column in a picture unless nothing else is in it.
+// windowRounds holds the rounds of the plans with windows. A report of verify has more: it counts
+// every signal and every wait, which take a column of a picture only if nothing else is in it.
 var windowRounds = map[string]func(ranks int) int{
-	"broadcast/window":           func(int) int { return 2 },       // signals; all read the root's window
+	"broadcast/window":           func(int) int { return 2 },       // signals; all ranks read the root's window
 	"all_gather/window":          func(n int) int { return n },     // signals; one get after the other
-	"reduce_scatter/window":      func(int) int { return 2 },       // signals; one get from all
+	"reduce_scatter/window":      func(int) int { return 2 },       // signals; one get from all ranks
 	"all_reduce/one_shot":        func(n int) int { return n - 1 }, // one packet after the other
-	"all_reduce/one_shot_window": func(int) int { return 2 },       // signals; one get from all
+	"all_reduce/one_shot_window": func(int) int { return 2 },       // signals; one get from all ranks
 	"all_reduce/two_shot_window": func(n int) int { return n + 2 }, // as reduce_scatter, then as all_gather
 	"all_to_all/window":          func(n int) int { return n },     // as all_gather
 	"barrier/flags":              func(int) int { return 1 },       // signals
 }
 
-// same checks a plan's trace against what verify counts.
+// same compares a plan's trace with the report of verify.
 func same(t *testing.T, p *plan.Plan) {
 	t.Helper()
 	name := fmt.Sprintf("%v/%s", p.Spec.Coll, p.Name)
@@ -46,7 +46,8 @@ func same(t *testing.T, p *plan.Plan) {
 	require.LessOrEqual(t, trace.Rounds, report.Rounds, "%s %v: rounds of verify", name, p.Spec)
 }
 
-// A picture has the rounds, and says the bytes, that verify finds.
+// TestRoundsAndBytesAreThoseOfVerify checks that a picture has the rounds, and states the bytes,
+// that verify finds.
 func TestRoundsAndBytesAreThoseOfVerify(t *testing.T) {
 	for _, a := range algo.All() {
 		for ranks := 2; ranks <= 9; ranks++ {

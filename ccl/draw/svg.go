@@ -9,25 +9,25 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// MaxCells is how many cells, rows times columns, a picture has at most, and MaxArrows how many
-// arrows.
+// MaxCells is the maximum number of cells, rows times columns, of a picture, and MaxArrows the
+// maximum number of arrows.
 const (
 	MaxCells  = 2048
 	MaxArrows = 1 << 14
 )
 
-// Options says what to draw.
+// Options selects what to draw.
 type Options struct {
-	// Only, if not nil, leaves the ranks that exchange nothing with this one, and what does not
-	// concern it, out.
+	// Only, if not nil, restricts the picture to what concerns this rank: ranks that exchange
+	// nothing with it are left out.
 	Only *int
-	// Wrong, if not nil, is what is wrong with the plan: a banner says it, and steps that never
-	// happen are marked.
+	// Wrong, if not nil, describes what is wrong with the plan: a banner states it, and steps that
+	// never happen are marked.
 	Wrong *Verdict
 }
 
-// SVG draws a plan, as one text without references to anything outside it. The same plan gives the
-// same text.
+// SVG draws a plan as a self-contained text, without references to anything outside it. The same
+// plan yields the same text.
 func SVG(p *plan.Plan, opts Options) (string, error) {
 	if opts.Only != nil && (*opts.Only < 0 || *opts.Only >= p.Spec.Ranks) {
 		return "", fault.New(fault.Invalid, "rank %d of a plan for %d ranks", *opts.Only, p.Spec.Ranks)
@@ -39,15 +39,19 @@ func SVG(p *plan.Plan, opts Options) (string, error) {
 	s := newSheet(t, opts)
 	if rows, columns := len(s.ranks), max(t.Rounds, 1); rows*columns > MaxCells {
 		if opts.Only != nil {
-			return "", fault.New(fault.NotSupported, "%v: rank %d and its peers, %d ranks in %d rounds, are too many to draw (%d cells, at most %d): "+
-				"use fewer --ranks", p.Spec, *opts.Only, rows, columns, rows*columns, MaxCells)
+			return "", fault.New(fault.NotSupported,
+				"%v: rank %d and its peers, %d ranks in %d rounds, are too many to draw (%d cells, at most %d): "+
+					"use fewer --ranks", p.Spec, *opts.Only, rows, columns, rows*columns, MaxCells)
 		}
-		return "", fault.New(fault.NotSupported, "%v: %d ranks in %d rounds are too many to draw (%d cells, at most %d): "+
-			"use fewer --ranks, or draw one rank and its peers with --rank N", p.Spec, rows, columns, rows*columns, MaxCells)
+		return "", fault.New(fault.NotSupported,
+			"%v: %d ranks in %d rounds are too many to draw (%d cells, at most %d): "+
+				"use fewer --ranks, or draw one rank and its peers with --rank N",
+			p.Spec, rows, columns, rows*columns, MaxCells)
 	}
 	if s.crowded {
-		return "", fault.New(fault.NotSupported, "%v: more than %d messages are too many to draw: use fewer --ranks, or draw one rank and its peers "+
-			"with --rank N", p.Spec, MaxArrows)
+		return "", fault.New(fault.NotSupported,
+			"%v: more than %d messages are too many to draw: use fewer --ranks, or draw one rank and its peers "+
+				"with --rank N", p.Spec, MaxArrows)
 	}
 	s.place()
 	return s.write(), nil
@@ -60,20 +64,20 @@ type chip struct {
 	reduced  bool // with a plus
 	complete bool // with an edge
 	hollow   bool // an empty message or a signal: a dot
-	never    bool // it does not happen: dashed
+	never    bool // it never happens: dashed
 	blamed   bool // with a red edge
 	told     string
 }
 
 func (c chip) same(d chip) bool {
-	return c.label == d.label && slices.Equal(c.colours, d.colours) && c.reduced == d.reduced && c.complete == d.complete && c.hollow == d.hollow &&
-		c.never == d.never && c.blamed == d.blamed
+	return c.label == d.label && slices.Equal(c.colours, d.colours) && c.reduced == d.reduced &&
+		c.complete == d.complete && c.hollow == d.hollow && c.never == d.never && c.blamed == d.blamed
 }
 
-// cell is where a rank's row and a round cross: what leaves and what arrives.
+// cell is the crossing of a rank's row and a round: the chips that leave and those that arrive.
 type cell struct{ leaving, arriving []chip }
 
-// arrow joins chip tail of the leaving ones of rank from to chip head of the arriving ones of rank
+// arrow connects chip tail among those leaving row from with chip head among those arriving at row
 // to.
 type arrow struct {
 	round, from, tail, to, head int // from and to are rows
@@ -81,7 +85,7 @@ type arrow struct {
 	style                       string
 }
 
-// sheet is a picture in the making.
+// sheet is a picture being made.
 type sheet struct {
 	trace  *Trace
 	names  naming
@@ -89,23 +93,24 @@ type sheet struct {
 	row    map[int]int
 	cells  [][]cell // by row, then by round from 1
 	arrows []arrow
-	drawn  map[arrow]bool // those that are there already: the same again is seen once
+	drawn  map[arrow]bool // arrows that exist already; an identical arrow is drawn once
 	in     [][]chip
 	out    [][]chip
-	used   map[string]bool // what the legend must explain
+	used   map[string]bool // marks that the legend must explain
 
-	crowded bool // there are more than MaxArrows
+	crowded bool // there are more than MaxArrows arrows
 	wrong   *Verdict
-	banner  []string // its lines
+	banner  []string // lines of the banner
 
-	chipWidth, heldWidth, flight, columnWidth int // heldWidth is that of chips in In and Out
-	left, top, width, height                  int // left and top of the first round's first row
+	chipWidth, heldWidth, flight, columnWidth int // heldWidth is the width of chips in In and Out
+	left, top, width, height                  int // left and top are those of the first round's first row
 	inLines, outLines                         int // chips side by side in the columns of In and Out
 	perBand                                   int // rounds in a band
 	bands                                     []band
 }
 
-// band is some rounds side by side; bands stand one below the other, as lines of music do.
+// band is a group of rounds side by side; bands are placed one below the other, like lines of
+// music.
 type band struct {
 	first, last int   // rounds
 	top, bottom int   // of its rows
@@ -113,11 +118,13 @@ type band struct {
 }
 
 func newSheet(t *Trace, opts Options) *sheet {
-	s := &sheet{trace: t, wrong: opts.Wrong, names: newNaming(t), row: map[int]int{}, drawn: map[arrow]bool{}, used: map[string]bool{}}
+	s := &sheet{trace: t, wrong: opts.Wrong, names: newNaming(t),
+		row: map[int]int{}, drawn: map[arrow]bool{}, used: map[string]bool{}}
 	var moves []Move
 	present := make([]bool, t.Plan.Spec.Ranks)
 	for _, m := range t.Moves {
-		if opts.Only != nil && m.From != *opts.Only && m.To != *opts.Only || m.Kind == plan.Copy || m.From == m.To && !m.Reduces {
+		if opts.Only != nil && m.From != *opts.Only && m.To != *opts.Only || m.Kind == plan.Copy ||
+			m.From == m.To && !m.Reduces {
 			continue
 		}
 		moves = append(moves, m)
@@ -130,7 +137,7 @@ func newSheet(t *Trace, opts Options) *sheet {
 		}
 	}
 	if len(s.ranks)*max(t.Rounds, 1) > MaxCells {
-		return s // which is refused
+		return s // SVG refuses it
 	}
 	s.cells = make([][]cell, len(s.ranks))
 	for i, r := range s.ranks {
@@ -147,7 +154,8 @@ func newSheet(t *Trace, opts Options) *sheet {
 	return s
 }
 
-// mostHeld is how many chips show what a buffer holds; more chunks share chips.
+// mostHeld is the maximum number of chips that show the contents of a buffer; more chunks share
+// chips.
 const mostHeld = 32
 
 func (s *sheet) held(values []Value) []chip {
@@ -209,7 +217,8 @@ func (s *sheet) add(m Move) {
 	}
 	here := &s.cells[from][round]
 	here.leaving = stack(here.leaving, leaving, true)
-	a := arrow{round: round, from: from, tail: find(here.leaving, leaving), to: to, head: head, colour: -1, style: "message"}
+	a := arrow{round: round, from: from, tail: find(here.leaving, leaving), to: to, head: head,
+		colour: -1, style: "message"}
 	if len(leaving.colours) > 0 {
 		a.colour = leaving.colours[0]
 	}
@@ -238,7 +247,7 @@ func (s *sheet) add(m Move) {
 
 func find(chips []chip, c chip) int { return slices.IndexFunc(chips, c.same) }
 
-// stack adds a chip; one that is there already is shared.
+// stack adds a chip, unless it may be shared and an equal one is there.
 func stack(chips []chip, c chip, share bool) []chip {
 	if share && find(chips, c) >= 0 {
 		return chips
@@ -246,7 +255,7 @@ func stack(chips []chip, c chip, share bool) []chip {
 	return append(chips, c)
 }
 
-// The measures of a picture, in pixels.
+// Dimensions of a picture, in pixels.
 const (
 	chipHeight = 18
 	chipPitch  = 23
@@ -256,11 +265,11 @@ const (
 	port       = 9 // between a chip and the edge of its column
 	header     = 26
 	bandGap    = 18
-	buffersGap = 18   // between rounds and what is before or after them
-	widest     = 1280 // what a page shows without making it smaller
+	buffersGap = 18   // between the rounds and the buffers before and after them
+	widest     = 1280 // what a page shows without scaling it down
 )
 
-// place computes where everything is.
+// place computes the positions of everything.
 func (s *sheet) place() {
 	held := func(buffers [][]chip) (longest int) {
 		for _, chips := range buffers {
@@ -288,7 +297,8 @@ func (s *sheet) place() {
 	bands := (rounds + most - 1) / most
 	s.perBand = (rounds + bands - 1) / bands
 	title, facts := s.title()
-	s.width = max(s.left+s.perBand*s.columnWidth+after, 560, 2*margin+10*len([]rune(title)), 2*margin+7*len([]rune(facts)))
+	s.width = max(s.left+s.perBand*s.columnWidth+after, 560, 2*margin+10*len([]rune(title)),
+		2*margin+7*len([]rune(facts)))
 	if s.banner = banner(s.wrong, s.width); s.banner != nil {
 		s.top += len(s.banner)*bannerLine + bannerEdge + 8
 	}
@@ -300,7 +310,7 @@ func (s *sheet) place() {
 	}
 }
 
-// band finds the heights of the rows of some rounds.
+// band computes the heights of the rows of some rounds.
 func (s *sheet) band(first, last, top int) band {
 	b := band{first: first, last: last, top: top, bottom: top}
 	for i := range s.ranks {
@@ -321,7 +331,7 @@ func (s *sheet) band(first, last, top int) band {
 	return b
 }
 
-// longest is the length of the longest label; it notes on its way what the legend must explain.
+// longest returns the length of the longest label, and records which marks the legend must explain.
 func (s *sheet) longest(chips []chip) int {
 	longest := 0
 	for _, c := range chips {
@@ -332,13 +342,13 @@ func (s *sheet) longest(chips []chip) int {
 	return longest
 }
 
-// widthOf is the width of a chip with so many characters.
+// widthOf returns the width of a chip whose label has the given number of characters.
 func widthOf(label int) int { return 10 + 7*label + label/4 }
 
-// heightOf is how many lines the chips of a buffer take.
+// heightOf returns the number of lines that the chips of a buffer take.
 func heightOf(chips []chip, wide int) int { return (len(chips) + max(wide, 1) - 1) / max(wide, 1) }
 
-// linesOf is how many chips stand side by side so that a buffer is about twice as wide as it is
+// linesOf returns the number of chips side by side that makes a buffer about twice as wide as it is
 // high.
 func linesOf(buffers [][]chip) int {
 	most := 0

@@ -8,16 +8,17 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// MaxSteps is how many steps, of all ranks and with loops unrolled, a plan may have to be followed.
+// MaxSteps is the maximum number of steps, of all ranks and with loops unrolled, of a plan that can
+// be followed.
 const MaxSteps = 1 << 18
 
-// Sum is the value of a chunk: what one rank contributed, or two sums combined.
+// Sum is the value of a chunk: the contribution of one rank, or two sums combined.
 type Sum struct {
-	Left, Right *Sum // nil where Rank contributed
+	Left, Right *Sum // nil for a contribution, which is Rank's
 	Rank        int
 }
 
-// Terms lists the contributions from left to right; nil has none.
+// Terms returns the contributions from left to right; nil has none.
 func (s *Sum) Terms() []int {
 	var terms []int
 	if s == nil {
@@ -35,25 +36,26 @@ func (s *Sum) Terms() []int {
 	return terms
 }
 
-// Value is what a chunk of memory holds: which chunk of the collective, and of whose contributions.
+// Value is the content of a chunk of memory: the chunk of the collective, and whose contributions
+// it holds.
 type Value struct {
 	Chunk plan.Extent
-	Sum   *Sum // nil where nobody wrote
+	Sum   *Sum // nil if no step has written it
 }
 
-// Move is a step that changed something at a rank. What a rank does by itself goes from the rank to
+// Move is a step that changed something at a rank. A local step of a rank goes from the rank to
 // itself.
 type Move struct {
-	Round    int // from 1; 0 for what precedes all messages
+	Round    int // from 1; 0 for steps that precede all messages
 	From, To int
-	Kind     plan.Kind // send for messages however they are received
+	Kind     plan.Kind // send for messages, by whichever kind of step they are received
 	Carried  []Value
 	Dst      plan.Ref // at To
-	Result   []Value  // what Dst holds afterwards
+	Result   []Value  // the content of Dst afterwards
 	Reduces  bool
 	Final    bool
-	Never    bool // it does not happen: a lane of a wrong plan waits for ever before it
-	Blamed   bool // it is by a step to blame for what is wrong
+	Never    bool // it never happens: a lane of a wrong plan waits forever before it
+	Blamed   bool // it belongs to a step at fault
 }
 
 // Trace is everything that a plan does.
@@ -61,17 +63,17 @@ type Trace struct {
 	Plan    *plan.Plan
 	Rounds  int
 	Moves   []Move    // in an order in which they may happen
-	Sent    []int     // chunks that each rank sent to others, or that others took from its window
+	Sent    []int     // chunks that each rank sent to others, or that others fetched from its window
 	In, Out [][]Value // of each rank: In before, Out after
 
-	Steps, Never int // of a plan that is wrong: the steps of all ranks, and those that never happen
+	Steps, Never int // of a wrong plan: the steps of all ranks, and those that never happen
 }
 
-// Run follows a plan. Plans that are wrong may be followed too, as far as they do not stop or read
-// what nobody wrote; package verify tells them apart.
+// Run follows a plan. Wrong plans may be followed too, unless they get stuck or read memory that no
+// step has written; package verify tells right plans from wrong ones.
 func Run(p *plan.Plan) (*Trace, error) { return follow(p, nil) }
 
-// follow is Run, and with a verdict it follows what is wrong as far as that gets.
+// follow is like Run, but given a verdict it follows a wrong plan as far as it gets.
 func follow(p *plan.Plan, wrong *Verdict) (*Trace, error) {
 	if err := p.Spec.Validate(); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "plan %q cannot be drawn", p.Name)
@@ -79,8 +81,8 @@ func follow(p *plan.Plan, wrong *Verdict) (*Trace, error) {
 	if p.Program == nil {
 		return nil, fault.New(fault.Invalid, "plan %q has no programs", p.Name)
 	}
-	f := &follower{plan: p, wrong: wrong, trace: &Trace{Plan: p, Sent: make([]int, p.Spec.Ranks)}, messages: map[route][]message{},
-		signals: map[route][]int{}, unsignalled: map[[2]int]int{}}
+	f := &follower{plan: p, wrong: wrong, trace: &Trace{Plan: p, Sent: make([]int, p.Spec.Ranks)},
+		messages: map[route][]message{}, signals: map[route][]int{}, unsignalled: map[[2]int]int{}}
 	steps := 0
 	for r := range p.Spec.Ranks {
 		program := p.Program(r)
@@ -91,7 +93,8 @@ func follow(p *plan.Plan, wrong *Verdict) (*Trace, error) {
 			steps += plan.Len(l)
 		}
 		if steps > MaxSteps {
-			return nil, fault.New(fault.NotSupported, "plan %q (%v) is too large to draw: it has more than %d steps; draw it for fewer ranks",
+			return nil, fault.New(fault.NotSupported,
+				"plan %q (%v) is too large to draw: it has more than %d steps; draw it for fewer ranks",
 				p.Name, p.Spec, MaxSteps)
 		}
 		f.add(r, program.Flat())
@@ -110,7 +113,7 @@ func follow(p *plan.Plan, wrong *Verdict) (*Trace, error) {
 	return f.trace, nil
 }
 
-// Contributors is how many ranks contribute to a chunk that is fully reduced.
+// Contributors returns the number of ranks that contribute to a fully reduced chunk.
 func (t *Trace) Contributors() int {
 	if t.Plan.Spec.Coll.Reduces() {
 		return t.Plan.Spec.Ranks
@@ -131,8 +134,8 @@ type followedLane struct {
 	steps []plan.Step
 	pc    int
 	round int   // of the last step
-	ends  []int // the round of each step that is over
-	stuck bool  // the lane goes no further than until
+	ends  []int // the round of each step that has ended
+	stuck bool  // the lane stops before step until
 	until int
 }
 
@@ -144,12 +147,12 @@ type followedRank struct {
 type follower struct {
 	plan        *plan.Plan
 	wrong       *Verdict // nil for plans that should be right
-	never       bool     // what is followed now never happens
+	never       bool     // the moves being followed never happen
 	trace       *Trace
 	ranks       []followedRank
 	messages    map[route][]message
 	signals     map[route][]int // rounds
-	unsignalled map[[2]int]int  // the last round of puts from, to that no signal has followed yet
+	unsignalled map[[2]int]int  // by (from, to): the last round of puts that no signal has followed yet
 }
 
 func (f *follower) add(rank int, program plan.Program) {
@@ -161,8 +164,8 @@ func (f *follower) add(rank int, program plan.Program) {
 	for i := range in {
 		in[i] = Value{f.plan.Extent(rank, &program, plan.In, i), &Sum{Rank: rank}}
 	}
-	r.memory = [4][]Value{plan.In: in, plan.Out: make([]Value, f.plan.OutChunks(rank)), plan.Tmp: make([]Value, len(program.Tmp)),
-		plan.Win: make([]Value, len(program.Win))}
+	r.memory = [4][]Value{plan.In: in, plan.Out: make([]Value, f.plan.OutChunks(rank)),
+		plan.Tmp: make([]Value, len(program.Tmp)), plan.Win: make([]Value, len(program.Win))}
 	f.ranks = append(f.ranks, r)
 	f.trace.In = append(f.trace.In, in)
 }
@@ -191,12 +194,13 @@ func (f *follower) run() error {
 	return nil
 }
 
-// ended is an error if some lane has not.
+// ended returns an error if some lane has not ended.
 func (f *follower) ended() error {
 	for rank := range f.ranks {
 		for l, lane := range f.ranks[rank].lanes {
 			if lane.pc < len(lane.steps) {
-				return fault.New(fault.Invalid, "plan %q (%v) stops: rank %d waits for ever at step %d of lane %d (%v); goccl verify says why",
+				return fault.New(fault.Invalid,
+					"plan %q (%v) stops: rank %d waits for ever at step %d of lane %d (%v); goccl verify says why",
 					f.plan.Name, f.plan.Spec, rank, lane.pc, l, lane.steps[lane.pc].Kind)
 			}
 		}
@@ -204,14 +208,14 @@ func (f *follower) ended() error {
 	return nil
 }
 
-// keepOut notes what Out holds now.
+// keepOut records the current contents of Out.
 func (f *follower) keepOut() {
 	for r := range f.ranks {
 		f.trace.Out = append(f.trace.Out, slices.Clone(f.ranks[r].memory[plan.Out]))
 	}
 }
 
-// step executes the next step of a lane, the one at a place, if it can run now.
+// step executes the next step of a lane, which is the one at the given place, if it can run now.
 func (f *follower) step(at Place, l *followedLane) (done bool, err error) {
 	if l.pc == len(l.steps) || l.stuck && l.pc >= l.until {
 		return false, nil
@@ -256,7 +260,7 @@ func (f *follower) step(at Place, l *followedLane) (done bool, err error) {
 		}
 	case plan.Signal:
 		pair := [2]int{rank, s.Peer}
-		if put := f.unsignalled[pair]; put > 0 { // the put is what is seen
+		if put := f.unsignalled[pair]; put > 0 { // the picture shows the put instead of the signal
 			end = max(start, put)
 			delete(f.unsignalled, pair)
 		} else {
@@ -264,7 +268,7 @@ func (f *follower) step(at Place, l *followedLane) (done bool, err error) {
 		}
 		f.signal(rank, s, end)
 		f.trace.Rounds = max(f.trace.Rounds, end)
-		end = start // a signal takes its sender no time: those to several peers are one round
+		end = start // a signal takes its sender no time: signals to several peers are one round
 	case plan.Wait:
 		from := route{s.Peer, rank, s.Chan}
 		queue := f.signals[from]
@@ -293,7 +297,7 @@ func (f *follower) signal(rank int, s *plan.Step, round int) {
 	f.signals[to] = append(f.signals[to], round)
 }
 
-// read is the values of a range of a rank's memory.
+// read returns the values of a range of a rank's memory.
 func (f *follower) read(rank int, r plan.Ref) ([]Value, error) {
 	memory := f.ranks[rank].memory[r.Buf]
 	if r.At < 0 || r.At+r.N > len(memory) {
@@ -302,17 +306,20 @@ func (f *follower) read(rank int, r plan.Ref) ([]Value, error) {
 	values := append([]Value(nil), memory[r.At:r.At+r.N]...)
 	for i, v := range values {
 		if v.Sum == nil && f.wrong == nil {
-			return nil, fault.New(fault.Invalid, "plan %q: %v[%d] of rank %d is read, but nobody wrote it", f.plan.Name, r.Buf, r.At+i, rank)
+			return nil, fault.New(fault.Invalid, "plan %q: %v[%d] of rank %d is read, but nobody wrote it",
+				f.plan.Name, r.Buf, r.At+i, rank)
 		}
 	}
 	return values, nil
 }
 
-// write keeps values at a rank and records the move, which steps have made.
+// write stores the result of a move at its target and records the move, which the given steps have
+// made.
 func (f *follower) write(m Move, by ...Place) error {
 	memory := f.ranks[m.To].memory[m.Dst.Buf]
 	if m.Dst.At < 0 || m.Dst.At+m.Dst.N > len(memory) || m.Dst.N != len(m.Result) {
-		return fault.New(fault.Invalid, "plan %q: %d chunks do not fit into %v of rank %d", f.plan.Name, len(m.Result), m.Dst, m.To)
+		return fault.New(fault.Invalid, "plan %q: %d chunks do not fit into %v of rank %d",
+			f.plan.Name, len(m.Result), m.Dst, m.To)
 	}
 	copy(memory[m.Dst.At:], m.Result)
 	f.record(m, by...)
@@ -330,7 +337,7 @@ func combine(left, right []Value) []Value {
 	sums := make([]Value, len(left))
 	for i := range left {
 		if left[i].Sum == nil || right[i].Sum == nil {
-			continue // of a plan that is wrong
+			continue // only in a wrong plan
 		}
 		sums[i] = Value{left[i].Chunk, &Sum{Left: left[i].Sum, Right: right[i].Sum}}
 	}
@@ -358,14 +365,16 @@ func (f *follower) local(at Place, s *plan.Step, round int) error {
 
 func (f *follower) receive(at Place, s *plan.Step, msg message, round int) error {
 	rank, values := at.Rank, msg.values
-	m := Move{Round: round, From: s.Peer, To: rank, Kind: plan.Send, Carried: values, Dst: s.Dst, Result: values, Final: s.Final}
+	m := Move{Round: round, From: s.Peer, To: rank, Kind: plan.Send, Carried: values, Dst: s.Dst, Result: values,
+		Final: s.Final}
 	if s.Kind == plan.RecvReduce {
 		own, err := f.read(rank, s.Src[0])
 		if err != nil {
 			return err
 		}
 		if len(own) != len(values) {
-			return fault.New(fault.Invalid, "plan %q: rank %d adds %d chunks to %d", f.plan.Name, rank, len(values), len(own))
+			return fault.New(fault.Invalid, "plan %q: rank %d adds %d chunks to %d",
+				f.plan.Name, rank, len(values), len(own))
 		}
 		m.Reduces = true
 		if m.Result = combine(own, values); s.MsgFirst {
@@ -382,11 +391,11 @@ func (f *follower) put(at Place, s *plan.Step, round int) error {
 		return err
 	}
 	f.trace.Sent[rank] += len(values)
-	return f.write(Move{Round: round, From: rank, To: s.Peer, Kind: s.Kind, Carried: values, Dst: s.Dst, Result: values, Final: s.Final},
-		at)
+	return f.write(Move{Round: round, From: rank, To: s.Peer, Kind: s.Kind, Carried: values, Dst: s.Dst,
+		Result: values, Final: s.Final}, at)
 }
 
-// get reads from windows. Where all of them are this rank's own there is no message.
+// get reads from windows. If all of them are this rank's own, there is no message.
 func (f *follower) get(at Place, s *plan.Step, start int) (end int, err error) {
 	rank := at.Rank
 	type source struct {
@@ -420,8 +429,8 @@ func (f *follower) get(at Place, s *plan.Step, start int) (end int, err error) {
 		sources = []source{{rank, result}}
 	}
 	for _, src := range sources {
-		if err := f.write(Move{Round: end, From: src.from, To: rank, Kind: s.Kind, Carried: src.values, Dst: s.Dst, Result: result,
-			Reduces: s.Kind == plan.GetReduce, Final: s.Final}, at); err != nil {
+		if err := f.write(Move{Round: end, From: src.from, To: rank, Kind: s.Kind, Carried: src.values,
+			Dst: s.Dst, Result: result, Reduces: s.Kind == plan.GetReduce, Final: s.Final}, at); err != nil {
 			return 0, err
 		}
 	}

@@ -30,10 +30,10 @@ func (p *page) put(format string, args ...any) {
 	p.WriteByte('\n')
 }
 
-// escaped is text as XML has it; characters that XML has none for are replaced.
+// escaped returns text escaped for XML; characters that XML cannot represent are replaced.
 func escaped(text string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes everything
+	_ = xml.EscapeText(&b, []byte(text)) // writing to a Builder never fails
 	return b.String()
 }
 
@@ -51,13 +51,14 @@ func (s *sheet) write() string {
 	page.put(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title desc">`,
 		s.width, s.height, s.width, s.height)
 	page.put(`<title id="title">%s</title>`, escaped(title))
-	page.put(`<desc id="desc">%s. Rows are ranks, columns are rounds, arrows are what one rank gives another.</desc>`, escaped(facts))
+	page.put(`<desc id="desc">%s. Rows are ranks, columns are rounds, arrows are what one rank gives another.</desc>`,
+		escaped(facts))
 	more, darkMore := "", ""
 	if s.wrong != nil {
 		more, darkMore = wrongStyle, darkWrongStyle
 	}
-	page.put("<style>%s%s%s@media (prefers-color-scheme:dark){%s%s%s}</style>", style, more, s.colours(light[:]), darkStyle, darkMore,
-		s.colours(dark[:]))
+	page.put("<style>%s%s%s@media (prefers-color-scheme:dark){%s%s%s}</style>",
+		style, more, s.colours(light[:]), darkStyle, darkMore, s.colours(dark[:]))
 	page.put(`<rect class="bg" width="%d" height="%d"/>`, s.width, s.height)
 	page.put(`<text class="title" x="%d" y="28">%s</text>`, margin, escaped(title))
 	page.put(`<text class="soft" x="%d" y="48">%s</text>`, margin, escaped(facts))
@@ -67,7 +68,7 @@ func (s *sheet) write() string {
 	return page.String()
 }
 
-// colours is the classes of the colours that are used.
+// colours returns the CSS classes of the colours in use.
 func (s *sheet) colours(palette []string) string {
 	var b strings.Builder
 	for i, c := range palette[:min(s.names.keys, len(palette))] {
@@ -77,7 +78,7 @@ func (s *sheet) colours(palette []string) string {
 	return b.String()
 }
 
-// title is what the picture is called, and what is to know about it.
+// title returns the title of the picture and the main facts about it.
 func (s *sheet) title() (title, facts string) {
 	p := s.trace.Plan
 	title = fmt.Sprintf("%v, %s, %d ranks", p.Spec.Coll, p.Name, p.Spec.Ranks)
@@ -110,7 +111,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// bytes says an amount of chunks in units of a block.
+// bytes expresses a number of chunks in units of a block.
 func bytes(chunks, split int) string {
 	r := big.NewRat(int64(chunks), int64(split))
 	if r.IsInt() && r.Num().Int64() == 1 {
@@ -119,12 +120,13 @@ func bytes(chunks, split int) string {
 	return r.RatString() + "·m bytes (m: one block)"
 }
 
-// columnX is how far right a round is, and bandOf in which band.
+// columnX returns the x coordinate of a round, and bandOf its band.
 func (s *sheet) columnX(round int) int { return s.left + (round-1)%s.perBand*s.columnWidth }
 
 func (s *sheet) bandOf(round int) *band { return &s.bands[(round-1)/s.perBand] }
 
-// last is the round that Out stands behind; without any round it takes the place of the first.
+// last returns the round that Out is placed behind; without any round it takes the place of the
+// first.
 func (s *sheet) last() int { return max(s.trace.Rounds, 1) }
 
 func (s *sheet) outX() int {
@@ -139,7 +141,8 @@ func (s *sheet) frame(p *page) {
 	for round := 1; round <= s.trace.Rounds; round++ {
 		x, b := s.columnX(round), s.bandOf(round)
 		if round%2 == 1 {
-			p.put(`<rect class="band" x="%d" y="%d" width="%d" height="%d"/>`, x, b.top-header, s.columnWidth, b.bottom-b.top+header)
+			p.put(`<rect class="band" x="%d" y="%d" width="%d" height="%d"/>`,
+				x, b.top-header, s.columnWidth, b.bottom-b.top+header)
 		}
 		p.put(`<text class="soft mid" x="%d" y="%d">%s</text>`, x+s.columnWidth/2, b.top-9, s.roundName(round))
 	}
@@ -147,7 +150,8 @@ func (s *sheet) frame(p *page) {
 		p.put(`<text class="soft mid" x="%d" y="%d">in</text>`, s.left-buffersGap-s.inLines*(s.heldWidth+4)/2, s.top-9)
 	}
 	if s.outLines > 0 {
-		p.put(`<text class="soft mid" x="%d" y="%d">out</text>`, s.outX()+s.outLines*(s.heldWidth+4)/2, s.bandOf(s.last()).top-9)
+		p.put(`<text class="soft mid" x="%d" y="%d">out</text>`,
+			s.outX()+s.outLines*(s.heldWidth+4)/2, s.bandOf(s.last()).top-9)
 	}
 	for _, b := range s.bands {
 		end := s.left
@@ -178,7 +182,7 @@ func (s *sheet) roundName(round int) string {
 	return fmt.Sprint(round)
 }
 
-// stackY is the middle of chip i of n on a row, in the band of a round.
+// stackY returns the middle of chip i of n on a row, in the band of a round.
 func (s *sheet) stackY(round, row, i, n int) int {
 	return s.bandOf(round).middle[row] + (2*i-n+1)*chipPitch/2
 }
@@ -203,14 +207,14 @@ func (s *sheet) arrow(p *page, a arrow) {
 	arrowPath(p, x1, y1, x2, y2, colour, a.style)
 }
 
-// arrowPath draws a line that ends in a head; integers keep the text the same everywhere.
+// arrowPath draws a line with a head; integers keep the text the same on all machines.
 func arrowPath(p *page, x1, y1, x2, y2 int, colour, style string) {
 	dx, dy := x2-x1, y2-y1
 	length := max(root(dx*dx+dy*dy), 1)
 	bx, by := x2-9*dx/length, y2-9*dy/length // where the head begins
 	px, py := 4*dy/length, -4*dx/length
 	class, head, close := "a "+colour, "h", "z"
-	switch style { // what the peer takes has an open head, a signal has none but two strokes
+	switch style { // a get has an open head; a signal has two strokes for a head
 	case "put":
 		class += " put"
 	case "get":
@@ -224,7 +228,7 @@ func arrowPath(p *page, x1, y1, x2, y2 int, colour, style string) {
 		head, colour, bx+px, by+py, x2, y2, bx-px, by-py, close)
 }
 
-// root is the integer square root.
+// root returns the integer square root of n.
 func root(n int) int {
 	r := 0
 	for b := 1 << 20; b > 0; b >>= 1 {
@@ -245,7 +249,8 @@ func (s *sheet) chips(p *page) {
 				s.chipAt(p, chip, s.columnX(round)+port, s.chipWidth, s.stackY(round, i, k, len(c.leaving)))
 			}
 			for k, chip := range c.arriving {
-				s.chipAt(p, chip, s.columnX(round)+s.columnWidth-port-s.chipWidth, s.chipWidth, s.stackY(round, i, k, len(c.arriving)))
+				s.chipAt(p, chip, s.columnX(round)+s.columnWidth-port-s.chipWidth,
+					s.chipWidth, s.stackY(round, i, k, len(c.arriving)))
 			}
 		}
 		s.buffer(p, s.out[i], s.outX(), s.last(), i, s.outLines)
@@ -253,7 +258,7 @@ func (s *sheet) chips(p *page) {
 	p.put("</g>")
 }
 
-// buffer draws what In or Out holds, in the band of a round.
+// buffer draws the contents of In or Out, in the band of a round.
 func (s *sheet) buffer(p *page, chips []chip, x, round, row, wide int) {
 	if len(chips) == 0 {
 		return
@@ -301,7 +306,7 @@ func (s *sheet) chipAt(p *page, c chip, x, w, y int) {
 	}
 }
 
-// dot is the class of a chip that is a dot.
+// dot returns the class of a chip that is a dot.
 func (c chip) dot() string {
 	switch {
 	case c.never:
@@ -312,8 +317,8 @@ func (c chip) dot() string {
 	return "n"
 }
 
-// stripes draws the box of a chip in all of its colours; it has round corners where they fit into
-// the outer stripes.
+// stripes draws the box of a chip in all of its colours; it has round corners if they fit into the
+// outer stripes.
 func stripes(p *page, colours []int, x, top, w int) {
 	n := len(colours)
 	if n == 1 {
@@ -324,9 +329,11 @@ func stripes(p *page, colours []int, x, top, w int) {
 		from, to := x+i*w/n, x+(i+1)*w/n
 		switch {
 		case i == 0 && to-from >= 4:
-			p.put(`<path class="c k%d" d="M%d %dh-%da4 4 0 0 1 -4 -4v-%da4 4 0 0 1 4 -4h%dz"/>`, k, to, top+chipHeight, to-from-4, chipHeight-8, to-from-4)
+			p.put(`<path class="c k%d" d="M%d %dh-%da4 4 0 0 1 -4 -4v-%da4 4 0 0 1 4 -4h%dz"/>`,
+				k, to, top+chipHeight, to-from-4, chipHeight-8, to-from-4)
 		case i == n-1 && to-from >= 4:
-			p.put(`<path class="c k%d" d="M%d %dh%da4 4 0 0 1 4 4v%da4 4 0 0 1 -4 4h-%dz"/>`, k, from, top, to-from-4, chipHeight-8, to-from-4)
+			p.put(`<path class="c k%d" d="M%d %dh%da4 4 0 0 1 4 4v%da4 4 0 0 1 -4 4h-%dz"/>`,
+				k, from, top, to-from-4, chipHeight-8, to-from-4)
 		default:
 			p.put(`<rect class="c k%d" x="%d" y="%d" width="%d" height="%d"/>`, k, from, top, to-from, chipHeight)
 		}
@@ -337,7 +344,7 @@ func plusAt(p *page, x, y int) {
 	p.put(`<circle class="ink ring" cx="%d" cy="%d" r="6"/><path class="plus" d="M%d %dh6m-3 -3v6"/>`, x, y, x-3, y)
 }
 
-// legend explains colours and marks; it also finds the height of the picture.
+// legend explains colours and marks; it also sets the height of the picture.
 func (s *sheet) legend(p *page) {
 	x, y := margin, s.bands[len(s.bands)-1].bottom+24
 	next := func(width int) {
@@ -371,7 +378,9 @@ func (s *sheet) legend(p *page) {
 		}
 		x, y = margin, y+30
 	}
-	for _, a := range []struct{ style, words string }{{"message", "message"}, {"empty", "empty message"}, {"put", "put: written into the peer's window"},
+	for _, a := range []struct{ style, words string }{
+		{"message", "message"}, {"empty", "empty message"},
+		{"put", "put: written into the peer's window"},
 		{"get", "get: read from the peer's window"}, {"signal", "signal"},
 		{"never", "never happens"}} {
 		if s.used[a.style] {
@@ -421,7 +430,7 @@ func (s *sheet) anyColour() bool {
 	return slices.ContainsFunc(s.in, func(c []chip) bool { return len(c) > 0 })
 }
 
-// firstKey is the first key of a colour group.
+// firstKey returns the first key of a colour group.
 func (s *sheet) firstKey(group, groups int) int {
 	return (group*s.names.keys + groups - 1) / groups
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// Verdict says what is wrong with a plan, as package verify found it, for a drawing that shows it.
+// Verdict describes what is wrong with a plan, as found by package verify, for a drawing that shows
+// it.
 type Verdict struct {
 	Text   string
-	Blamed []Place // the steps to blame
-	Stuck  []Place // for each lane that does not end the step at which it waits for ever
+	Blamed []Place // the steps at fault
+	Stuck  []Place // for each lane that does not end, the step at which it waits forever
 }
 
-// Place is a step of a rank. Steps count with loops unrolled.
+// Place is a step of a rank. Step numbers count loops unrolled.
 type Place struct{ Rank, Lane, Step int }
 
-// followWrong follows a plan that is wrong as far as it gets, which is what Out and Sent of the
-// trace are about. Then it follows the rest, as if nothing waited for ever: these moves never
-// happen.
+// followWrong follows a wrong plan as far as it gets; Out and Sent of the trace describe this part.
+// Then it follows the rest as if no lane waited forever: these moves never happen.
 func (f *follower) followWrong() error {
 	for _, at := range f.wrong.Stuck {
 		f.ranks[at.Rank].lanes[at.Lane].stuck = true
@@ -48,8 +48,8 @@ func (f *follower) followWrong() error {
 	return err
 }
 
-// oneSided records the messages that have one side only: those that nobody receives, and those that
-// nobody sends.
+// oneSided records the messages that have only one side: messages without a recv, and messages
+// without a send.
 func (f *follower) oneSided() {
 	for _, from := range slices.SortedFunc(maps.Keys(f.messages), compareRoutes) {
 		for _, m := range f.messages[from] {
@@ -75,7 +75,7 @@ func compareRoutes(a, b route) int {
 
 func (v *Verdict) blames(p Place) bool { return slices.Contains(v.Blamed, p) }
 
-// The style of what wrong plans have besides, on light and on dark paper.
+// Additional styles of the drawings of wrong plans, on light and on dark paper.
 const (
 	wrongStyle = `.bad{fill:#fde8e8;stroke:#cf222e}.worse,text.worse{font-weight:600;fill:#a40e26}
 path.never,rect.never,circle.never{fill:none;stroke:#cf222e;stroke-width:1.4;stroke-dasharray:3 3}
@@ -87,14 +87,14 @@ path.never,rect.never,circle.never,.blame{stroke:#ff7b72}rect.unknown{stroke:#9a
 `
 )
 
-// The measures of the banner.
+// Dimensions of the banner.
 const (
 	bannerTop  = 60
 	bannerLine = 17
 	bannerEdge = 10
 )
 
-// banner is the lines of the verdict, for a picture of some width.
+// banner breaks the verdict into lines, for a picture of the given width.
 func banner(v *Verdict, width int) []string {
 	if v == nil {
 		return nil
@@ -121,11 +121,12 @@ func (s *sheet) verdict(p *page) {
 	p.put(`<rect class="bad" x="%d" y="%d" width="%d" height="%d" rx="4"/>`, margin, bannerTop, s.width-2*margin,
 		len(s.banner)*bannerLine+bannerEdge)
 	for i, line := range s.banner {
-		p.put(`<text class="worse" x="%d" y="%d">%s</text>`, margin+bannerEdge, bannerTop+bannerLine*(i+1), escaped(line))
+		p.put(`<text class="worse" x="%d" y="%d">%s</text>`,
+			margin+bannerEdge, bannerTop+bannerLine*(i+1), escaped(line))
 	}
 }
 
-// progress says how far a plan that is wrong gets, "" where it ends.
+// progress describes how far a wrong plan gets; "" if all its steps happen.
 func (t *Trace) progress() string {
 	if t.Never == 0 {
 		return ""

@@ -12,13 +12,13 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// wrongPlans are all_reduce plans in the text form, and what the drawing of each must show: how far
-// it gets, and its marks.
+// wrongPlans are all_reduce plans in the text form, with what the drawing of each must show: how
+// far it gets, and its marks.
 var wrongPlans = []struct {
 	name, text string
 	facts      string
 	arrows     int // of messages that move
-	never      int // arrows of messages that never do
+	never      int // arrows of messages that never move
 	blamed     int // chips and dots
 	out        []string
 }{
@@ -102,8 +102,8 @@ rank 1
 `, "1 of 3 steps never happen", 0, 1, 0, []string{"never happens"}},
 }
 
-// TestWrongPlansShowIt: the verdict is above the picture, what never happens is dashed, and what is
-// to blame has an edge.
+// TestWrongPlansShowIt: the verdict is above the picture, steps that never happen are dashed, and
+// steps at fault have an edge.
 func TestWrongPlansShowIt(t *testing.T) {
 	for _, test := range wrongPlans {
 		t.Run(test.name, func(t *testing.T) {

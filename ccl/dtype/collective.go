@@ -2,8 +2,8 @@ package dtype
 
 import "fmt"
 
-// Collective is a communication primitive of a whole group. Send and Recv are numbered beside them,
-// since errors, traces and the C ABI name them in the same place; they have no plans (package
+// Collective is a communication primitive of a whole group. Send and Recv share its numbering
+// because errors, traces and the C ABI name them in the same field; they have no plans (see package
 // exec/p2p).
 type Collective uint8
 
@@ -43,7 +43,7 @@ var collectives = [numCollectives]struct {
 	Recv:          {"recv", none, one, false, false},
 }
 
-// blocks says what one rank's In or Out of a collective is made of.
+// blocks describes the blocks of one rank's In or Out buffer in a collective.
 type blocks uint8
 
 const (
@@ -104,18 +104,18 @@ func squeeze(s string) string {
 	return string(b)
 }
 
-// Rooted reports whether one rank plays a part of its own.
+// Rooted reports whether c has a root.
 func (c Collective) Rooted() bool { return c < numCollectives && collectives[c].rooted }
 
 // Reduces reports whether c combines elements with an operator.
 func (c Collective) Reduces() bool { return c < numCollectives && collectives[c].reduction }
 
-// InBlocks is how many blocks the In buffer of a rank has: 0, 1 or one for each rank.
+// InBlocks returns the number of blocks in the In buffer of a rank: 0, 1 or one for each rank.
 func (c Collective) InBlocks(ranks, rank, root int) int {
 	return collectives[c].in.count(ranks, rank, root)
 }
 
-// OutBlocks is how many blocks the Out buffer of a rank has: 0, 1 or one for each rank.
+// OutBlocks returns the number of blocks in the Out buffer of a rank: 0, 1 or one for each rank.
 func (c Collective) OutBlocks(ranks, rank, root int) int {
 	return collectives[c].out.count(ranks, rank, root)
 }

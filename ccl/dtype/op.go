@@ -49,14 +49,15 @@ func ParseOp(name string) (Op, error) {
 	return 0, fmt.Errorf("unknown reduction operator %q; known: %v", name, Ops())
 }
 
-// Bitwise reports whether o works on bits: integers and Bool only.
+// Bitwise reports whether o is a bitwise operator. Such operators apply to integers and Bool only.
 func (o Op) Bitwise() bool { return o >= BAnd && o <= BXor }
 
-// Reducible says why elements of type t cannot be reduced with o, or nil when they can.
+// Reducible returns an error if elements of type t cannot be reduced with o, and nil if they can.
 //
-// Real floats have every operator that is not bitwise; integers all but avg and premulsum (a mean
-// of integers has no one right rounding); Bool the logical forms (sum and max are or, prod and min
-// are and); complex numbers sum, avg and premulsum, by parts, and prod.
+// Real floats support every operator that is not bitwise. Integers support all but avg and
+// premulsum (a mean of integers has no one right rounding). Bool supports the same operators in
+// their logical forms (sum and max are or, prod and min are and). Complex numbers support sum, avg
+// and premulsum, part by part, and prod.
 func Reducible(t Type, o Op) error {
 	ok := false
 	switch {
@@ -74,8 +75,9 @@ func Reducible(t Type, o Op) error {
 	return fmt.Errorf("reduction %v is not defined for %v", o, t)
 }
 
-// Unit is what a reduction combines: the parts of complex numbers one by one, unless they are
-// multiplied; else the elements. It returns its type and how many of it one element has.
+// Unit returns the type of the units that a reduction combines, and the number of units in one
+// element of t. The units are the two parts of a complex number, unless the operator multiplies;
+// otherwise they are the elements.
 func Unit(t Type, o Op) (Type, int) {
 	if o == Prod {
 		return t, 1
@@ -83,8 +85,8 @@ func Unit(t Type, o Op) (Type, int) {
 	return Real(t)
 }
 
-// Real maps a reduction of complex numbers onto one of their parts: the element type and how many
-// of it one element has. Other types map to themselves and 1.
+// Real returns the type of the real numbers in an element of t, and their number: two for complex
+// numbers. Other types map to themselves and 1.
 func Real(t Type) (Type, int) {
 	switch t {
 	case C64:

@@ -51,7 +51,7 @@ func Types() []Type {
 // Valid reports whether t is one of the constants other than Invalid.
 func (t Type) Valid() bool { return t > Invalid && t < numTypes }
 
-// Size is the number of bytes of one element; 0 for an invalid type.
+// Size returns the number of bytes of one element, or 0 for an invalid type.
 func (t Type) Size() int {
 	if t >= numTypes {
 		return 0
@@ -66,14 +66,14 @@ func (t Type) String() string {
 	return types[t].name
 }
 
-// aliases are the names that users of torch, numpy and NCCL know.
+// aliases maps the names that users of torch, numpy and NCCL know.
 var aliases = map[string]Type{
 	"float64": F64, "double": F64, "float32": F32, "float": F32, "float16": F16, "half": F16, "bfloat16": BF16,
 	"int8": I8, "uint8": U8, "int16": I16, "uint16": U16, "int32": I32, "uint32": U32, "int64": I64, "uint64": U64,
 	"complex64": C64, "complex128": C128, "float8_e4m3fn": F8E4M3, "float8_e5m2": F8E5M2,
 }
 
-// ParseType finds a type by its name ("f32") or by torch's ("float32").
+// ParseType finds a type by its name ("f32") or by torch's name for it ("float32").
 func ParseType(name string) (Type, error) {
 	for _, t := range Types() {
 		if types[t].name == name {

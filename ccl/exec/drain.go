@@ -8,9 +8,9 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Drain works until what was posted has ended and has left this process, for d at most, and reports
-// whether there is nothing more to wait for. Receives, for which perhaps nobody sends, are waited
-// for as long as receives says.
+// Drain drives c until all posted operations have ended and their data has left this process, but
+// for at most d. It reports whether there is nothing left to wait for. It waits for receives, which
+// may never get a message, only as long as receives allows.
 func (c *Comm) Drain(d, receives time.Duration) bool {
 	begin, nap := now(), shortestNap
 	for {
@@ -31,8 +31,8 @@ func (c *Comm) Drain(d, receives time.Duration) bool {
 	}
 }
 
-// drained reports whether nothing is pending, or receives only where these do not count. A Comm
-// that has failed has nothing left.
+// drained reports whether no operation is pending, or only receives if butReceives is set, and all
+// data has left this process. A Comm that has failed has nothing left to wait for.
 func (c *Comm) drained(butReceives bool) bool {
 	if c.stop.Load() != nil { // model: none: Drain only looks, and looks again after a nap
 		return true
@@ -43,7 +43,7 @@ func (c *Comm) drained(butReceives bool) bool {
 		return false
 	}
 	if c.lock.Load() != 0 && c.waiting.Load() == 0 { // model: none: as above
-		return false // somebody is in the middle of a short call, which is never pending
+		return false // a thread is in the middle of a short call, which is never pending
 	}
 	for _, link := range c.opts.Links {
 		if f, ok := link.(transport.Flusher); ok && !f.Flushed() {
@@ -53,7 +53,8 @@ func (c *Comm) drained(butReceives bool) bool {
 	return true
 }
 
-// countReceive counts the receives among the pending operations. The caller holds the lock.
+// countReceive adds by to the number of pending receives if op is a receive. The caller holds the
+// lock.
 func (c *Comm) countReceive(op *Op, by int) {
 	if op.call.Coll == dtype.Recv {
 		park.Publish(&c.receives, c.receives.Load()+uint64(by))

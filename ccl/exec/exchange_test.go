@@ -13,58 +13,61 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// hub is an all_to_all in which rank 0 forwards every block: it has chunks whose lengths it cannot
-// know.
+// hub is an all_to_all in which rank 0 forwards every block, so that it has chunks whose lengths it
+// cannot know.
 func hub(spec plan.Spec) *plan.Plan {
 	n := spec.Ranks
-	return &plan.Plan{Name: "hub", Spec: spec, Split: 1, Chans: 1, Needs: plan.Messages | plan.Counts, Program: func(rank int) plan.Program {
-		own := plan.Step{Kind: plan.Copy, Dst: chunk(plan.Out, rank), Src: []plan.Ref{chunk(plan.In, rank)}}
-		send := func(from plan.Ref, to int) plan.Step {
-			return plan.Step{Kind: plan.Send, Src: []plan.Ref{from}, Peer: to}
-		}
-		recv := func(to plan.Ref, from int) plan.Step { return plan.Step{Kind: plan.Recv, Dst: to, Peer: from} }
-		if rank != 0 {
-			sends, recvs := []plan.Step{own}, []plan.Step(nil)
-			for i := range n {
-				if i != rank {
-					sends, recvs = append(sends, send(chunk(plan.In, i), 0)), append(recvs, recv(chunk(plan.Out, i), 0))
+	return &plan.Plan{Name: "hub", Spec: spec, Split: 1, Chans: 1, Needs: plan.Messages | plan.Counts,
+		Program: func(rank int) plan.Program {
+			own := plan.Step{Kind: plan.Copy, Dst: chunk(plan.Out, rank), Src: []plan.Ref{chunk(plan.In, rank)}}
+			send := func(from plan.Ref, to int) plan.Step {
+				return plan.Step{Kind: plan.Send, Src: []plan.Ref{from}, Peer: to}
+			}
+			recv := func(to plan.Ref, from int) plan.Step { return plan.Step{Kind: plan.Recv, Dst: to, Peer: from} }
+			if rank != 0 {
+				sends, recvs := []plan.Step{own}, []plan.Step(nil)
+				for i := range n {
+					if i != rank {
+						sends, recvs =
+							append(sends, send(chunk(plan.In, i), 0)), append(recvs, recv(chunk(plan.Out, i), 0))
+					}
+				}
+				return plan.Program{Lanes: [][]plan.Step{sends, recvs}}
+			}
+			var tmp []plan.Extent
+			recvs, sends := []plan.Step{own}, []plan.Step(nil)
+			for from := 1; from < n; from++ {
+				for to := range n {
+					switch to {
+					case from:
+					case 0:
+						recvs = append(recvs, recv(chunk(plan.Out, from), from))
+					default:
+						tmp = append(tmp, plan.Extent{From: from, To: to})
+						recvs = append(recvs, recv(chunk(plan.Tmp, len(tmp)-1), from))
+					}
 				}
 			}
-			return plan.Program{Lanes: [][]plan.Step{sends, recvs}}
-		}
-		var tmp []plan.Extent
-		recvs, sends := []plan.Step{own}, []plan.Step(nil)
-		for from := 1; from < n; from++ {
-			for to := range n {
-				switch to {
-				case from:
-				case 0:
-					recvs = append(recvs, recv(chunk(plan.Out, from), from))
-				default:
-					tmp = append(tmp, plan.Extent{From: from, To: to})
-					recvs = append(recvs, recv(chunk(plan.Tmp, len(tmp)-1), from))
+			for to := 1; to < n; to++ {
+				sends = append(sends, send(chunk(plan.In, to), to))
+				for i, e := range tmp {
+					if e.To == to {
+						sends = append(sends, send(chunk(plan.Tmp, i), to))
+					}
 				}
 			}
-		}
-		for to := 1; to < n; to++ {
-			sends = append(sends, send(chunk(plan.In, to), to))
-			for i, e := range tmp {
-				if e.To == to {
-					sends = append(sends, send(chunk(plan.Tmp, i), to))
-				}
+			if len(sends) > 0 {
+				sends[0].After = []plan.Point{{Lane: 0, Step: len(recvs) - 1}}
 			}
-		}
-		if len(sends) > 0 {
-			sends[0].After = []plan.Point{{Lane: 0, Step: len(recvs) - 1}}
-		}
-		return plan.Program{Tmp: tmp, Lanes: [][]plan.Step{recvs, sends}}
-	}}
+			return plan.Program{Tmp: tmp, Lanes: [][]plan.Step{recvs, sends}}
+		}}
 }
 
-// lengthOf is how many elements go from a rank to another: any number, also none.
+// lengthOf returns how many elements one rank sends to another: any number, including none.
 func lengthOf(from, to, turn int) int { return (from*13 + to*7 + turn*3) % 5 * (1 + turn*turn*9) }
 
-// Ranks that forward blocks of others learn their lengths first; each operation anew.
+// TestCounts checks that ranks which forward blocks of other ranks learn the lengths first, anew in
+// each operation.
 func TestCounts(t *testing.T) {
 	for _, name := range []string{"inproc", "shm", "tcp"} {
 		for _, n := range []int{1, 2, 4} {
@@ -100,15 +103,16 @@ func exchangeOnce(c *exec.Comm, turn int) error {
 	for peer, out := range outs {
 		for i, x := range out {
 			if x != value(peer, c.Rank(), i) {
-				return fmt.Errorf("element %d of %d from rank %d is %v, want %v", i, len(out), peer, x, value(peer, c.Rank(), i))
+				return fmt.Errorf("element %d of %d from rank %d is %v, want %v",
+					i, len(out), peer, x, value(peer, c.Rank(), i))
 			}
 		}
 	}
 	return nil
 }
 
-// A rank that expects another length than its peer sends finds it before anything else moves, and
-// names both.
+// TestCountsMismatch checks that a rank which expects another length than its peer sends detects
+// this before other data moves, and names both lengths.
 func TestCountsMismatch(t *testing.T) {
 	all := join(t, "inproc", 3, plans{dtype.AllToAll: hub, dtype.AllGather: everybody}.of)
 	var x [10]float32
@@ -132,14 +136,16 @@ func TestCountsMismatch(t *testing.T) {
 	require.Error(t, errs[1])
 }
 
-// More than the limit is refused by every rank, before memory is asked for, and the group goes on.
+// TestCountsLimit checks that every rank refuses lengths above the limit before it allocates memory
+// for them, and that the group still works afterwards.
 func TestCountsLimit(t *testing.T) {
 	all := join(t, "inproc", 2, plans{dtype.AllToAll: hub, dtype.AllGather: everybody}.of)
 	var x float32 // never read
 	each(t, 2, func(rank int) error {
 		var none, huge exec.Block
 		huge = exec.Block{Ptr: unsafe.Pointer(&x), Count: exec.MaxCounted/4 + 1}
-		call := exec.Call{Coll: dtype.AllToAll, Type: dtype.F32, In: []exec.Block{none, none}, Out: []exec.Block{none, none}}
+		call := exec.Call{Coll: dtype.AllToAll, Type: dtype.F32,
+			In: []exec.Block{none, none}, Out: []exec.Block{none, none}}
 		if rank == 0 {
 			call.In[1] = huge
 		} else {

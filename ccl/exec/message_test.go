@@ -27,7 +27,7 @@ func messageCall(coll dtype.Collective, data []byte, peer int, tag uint32) *exec
 	return call
 }
 
-// letter is one message that all ranks know of.
+// letter is one message of a list that all ranks know.
 type letter struct {
 	from, to int
 	tag      uint32
@@ -42,9 +42,9 @@ func (l *letter) content() []byte {
 	return data
 }
 
-// TestMessagesRunAndPosted: sends and receives that are run and such that are posted, in any
-// mixture, give what their order says. All ranks go through one list of messages, so that none
-// waits for one that waits for it.
+// TestMessagesRunAndPosted checks that sends and receives match in their order, in any mixture of
+// run and posted calls. All ranks go through one list of messages, so that no two ranks wait for
+// each other.
 func TestMessagesRunAndPosted(t *testing.T) {
 	sizes := []int{0, 1, 8, 100, 2000, 5000, 16 << 10, 40_000, 200_000, p2p.EagerLimit, p2p.EagerLimit + 1, 700_000}
 	for _, name := range []string{"inproc", "shm", "tcp"} {
@@ -61,7 +61,7 @@ func TestMessagesRunAndPosted(t *testing.T) {
 						l.to = (l.from + 1) % ranks
 					}
 					if l.any = rng.IntN(8) == 0; l.any {
-						l.tag = uint32(100 + i) // its own: the source must not be open
+						l.tag = uint32(100 + i) // its own tag, so that only one source can match
 					}
 				}
 				each(t, ranks, func(rank int) error { return correspond(all[rank], letters, rank) })
@@ -70,7 +70,7 @@ func TestMessagesRunAndPosted(t *testing.T) {
 	}
 }
 
-// correspond is the part of one rank.
+// correspond makes the calls of one rank.
 func correspond(c *exec.Comm, letters []letter, rank int) error {
 	type posted struct {
 		letter *letter
@@ -81,7 +81,8 @@ func correspond(c *exec.Comm, letters []letter, rank int) error {
 	var open []posted
 	received := func(l *letter, data []byte) error {
 		if !bytes.Equal(data, l.content()) {
-			return fmt.Errorf("message %d, of %d bytes with tag %d from rank %d, is not what was sent", l.seed, l.size, l.tag, l.from)
+			return fmt.Errorf("message %d, of %d bytes with tag %d from rank %d, is not what was sent",
+				l.seed, l.size, l.tag, l.from)
 		}
 		return nil
 	}
@@ -123,7 +124,7 @@ func correspond(c *exec.Comm, letters []letter, rank int) error {
 				return err
 			}
 		}
-		for len(open) > 0 && rng.IntN(3) == 0 { // those that others have come to
+		for len(open) > 0 && rng.IntN(3) == 0 { // operations that may have ended by now
 			p := open[0]
 			if done, _ := p.op.Done(); !done {
 				break
@@ -134,7 +135,7 @@ func correspond(c *exec.Comm, letters []letter, rank int) error {
 			open = open[1:]
 		}
 		if rng.IntN(20) == 0 {
-			time.Sleep(100 * time.Microsecond) // what comes meanwhile is unexpected
+			time.Sleep(100 * time.Microsecond) // messages that arrive meanwhile are unexpected
 		}
 	}
 	for _, p := range open {
@@ -145,7 +146,8 @@ func correspond(c *exec.Comm, letters []letter, rank int) error {
 	return nil
 }
 
-// TestMessageTimeout: a receive that nobody answers ends alone, and the next one is served.
+// TestMessageTimeout checks that the timeout of a receive without a matching send fails only that
+// receive, and that the next one succeeds.
 func TestMessageTimeout(t *testing.T) {
 	all := join(t, "inproc", 2, func(int) exec.Planner { return plans{} })
 	data := []byte("01234567")
@@ -160,7 +162,8 @@ func TestMessageTimeout(t *testing.T) {
 	}
 }
 
-// TestMessageMismatch: the lengths differ, and what comes later is right.
+// TestMessageMismatch checks that a message whose length differs from that of its receive is a
+// mismatch, and that later messages arrive.
 func TestMessageMismatch(t *testing.T) {
 	for _, size := range []int{8, 30_000, p2p.EagerLimit + 8} {
 		all := join(t, "inproc", 2, func(int) exec.Planner { return plans{} })
@@ -182,7 +185,8 @@ func TestMessageMismatch(t *testing.T) {
 	}
 }
 
-// TestMessagePeerCloses: who waits for a message of a rank that leaves is told.
+// TestMessagePeerCloses checks that a rank which waits for a message learns that its peer has left,
+// after it has received what the peer sent before.
 func TestMessagePeerCloses(t *testing.T) {
 	all := join(t, "inproc", 2, func(int) exec.Planner { return plans{} })
 	require.NoError(t, all[1].Run(messageCall(dtype.Send, []byte("last"), 0, 1)))

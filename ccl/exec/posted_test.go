@@ -15,7 +15,7 @@ import (
 
 var oneShot = plans{dtype.AllReduce: catalogued("one_shot_window")}
 
-// warmed is a group that knows all-reduces of the counts.
+// warmed returns a group that has kept the programs of all_reduces of the given counts.
 func warmed(t *testing.T, name string, ranks int, counts ...int) []*exec.Comm {
 	t.Helper()
 	comms := join(t, name, ranks, oneShot.of)
@@ -33,10 +33,10 @@ func warmed(t *testing.T, name string, ranks int, counts ...int) []*exec.Comm {
 	return comms
 }
 
-// Small operations in flight together, of the same memory and of other, are done in their order,
-// whoever waits for them and however.
+// TestPostedKnown checks that small operations in flight together, on the same memory and on other
+// memory, are done in their order, in whatever way the ranks wait for them.
 func TestPostedKnown(t *testing.T) {
-	const ranks, burst, rounds = 3, 20, 6 // more than notices
+	const ranks, burst, rounds = 3, 20, 6 // a burst is more than the records of a window
 	for _, name := range []string{"inproc", "shm"} {
 		t.Run(name, func(t *testing.T) {
 			comms := warmed(t, name, ranks, 1, 6)
@@ -98,8 +98,8 @@ func TestPostedKnown(t *testing.T) {
 	}
 }
 
-// An operation that only one rank posts, and that then nobody looks at, ends soon after the others
-// come.
+// TestPostedKnownUnattended checks that operations for which no thread waits end soon after all
+// ranks have posted them.
 func TestPostedKnownUnattended(t *testing.T) {
 	for _, name := range []string{"inproc", "shm"} {
 		comms := warmed(t, name, 2, 6)
@@ -121,7 +121,8 @@ func TestPostedKnownUnattended(t *testing.T) {
 	}
 }
 
-// One thread posts and runs, another waits.
+// TestPostedKnownOfTwoThreads has one thread of each rank post and run operations, and another wait
+// for them.
 func TestPostedKnownOfTwoThreads(t *testing.T) {
 	comms := warmed(t, "inproc", 2, 6)
 	var group sync.WaitGroup
@@ -156,8 +157,8 @@ func TestPostedKnownOfTwoThreads(t *testing.T) {
 	group.Wait()
 }
 
-// What is wrong with a posted call, or comes to be, is told as of any other, to it and to those
-// behind it.
+// TestPostedKnownFaults checks that an error of a posted call is reported as that of any other
+// call, whether the call is invalid or fails later, and to the operations behind it.
 func TestPostedKnownFaults(t *testing.T) {
 	post := func(t *testing.T, c *exec.Comm, n int, d time.Duration) *exec.Op {
 		t.Helper()

@@ -2,5 +2,5 @@
 
 package exec_test
 
-// underRace: the race detector makes everything ten times slower.
+// underRace reports that the race detector is on, which makes everything ten times slower.
 const underRace = true

@@ -8,13 +8,15 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// fingerprint is what must be the same on both sides of a message. It rides in the transport.Meta
-// of every fragment:
+// fingerprint holds the values that must be the same on both sides of a message. It travels in the
+// transport.Meta of every fragment:
 //
 //	word 0  sequence number (32) | collective (8) | type (8) | operator (8) | phase (8)
 //	word 1  root (16) | bytes of the message, or of the window's chunk (48)
-//	word 2  elements of the vector or of each block, where all ranks know them; or those of all blocks, with unequal (48)
-//	        | hash of the plan and of the calls before this one (16)
+//	word 2  count of elements (48) | hash of the plan and of the calls before this one (16)
+//
+// The count is that of the vector or of each block, if all ranks know it. For blocks of different
+// lengths it is the sum, marked with unequal.
 type fingerprint struct {
 	seq   uint32
 	coll  dtype.Collective
@@ -29,11 +31,11 @@ type fingerprint struct {
 // phaseCounts is the phase in which the lengths of blocks are exchanged.
 const phaseCounts = 0
 
-// phaseOf is the phase of a piece of an operation: 1, 2, … 255, 1, …
+// phaseOf returns the phase of a piece of an operation: 1, 2, … 255, 1, …
 func phaseOf(piece int) uint8 { return uint8(piece%255 + 1) }
 
-// order compares the places of two fingerprints in the sequence of operations and their phases: -1
-// if a comes first. Ranks are never more than two pieces apart, so that the numbers of phases may
+// order compares the positions of two fingerprints in the sequence of operations and their phases:
+// -1 if a comes first. Ranks are never more than two pieces apart, so the numbers of phases may
 // come round.
 func order(a, b transport.Meta) int {
 	d := int32(uint32(a[0]) - uint32(b[0]))
@@ -49,13 +51,13 @@ func order(a, b transport.Meta) int {
 
 const low48 = 1<<48 - 1
 
-// unequal marks a count that is the sum of blocks of different lengths. No block is as long as that
-// (maxBytes).
+// unequal marks a count that is the sum of blocks of different lengths. No block is that long
+// (program.MaxBytes).
 const unequal = 1 << 47
 
-// blocks puts lengths that all ranks know into the fingerprint: over windows they travel nowhere
-// else. Where they differ there is no room for each, so the hash has a digest of them in their
-// order.
+// blocks puts lengths that all ranks know into the fingerprint: over windows they are sent nowhere
+// else. If the lengths differ, there is no room for each of them, so the hash includes a digest of
+// them in their order.
 func (f *fingerprint) blocks(blocks []Block) {
 	same, total, digest := true, 0, uint32(0)
 	for _, b := range blocks {
@@ -69,7 +71,7 @@ func (f *fingerprint) blocks(blocks []Block) {
 	}
 }
 
-// printOf is the fingerprint of a call, without its place in the sequence.
+// printOf returns the fingerprint of a call, without its position in the sequence.
 func printOf(call *Call, hash uint16) fingerprint {
 	f := fingerprint{coll: call.Coll, typ: call.Type, hash: hash}
 	switch call.Coll {
@@ -110,16 +112,18 @@ func decode(m transport.Meta) (f fingerprint, bytes int) {
 }
 
 // history is a digest of the calls that a rank has made in a group. It is part of every
-// fingerprint: where ranks have called different things and each could end its own, the root of
-// another broadcast over windows for one, they find out in the next operation.
+// fingerprint. If ranks have called different operations and each could end its own (each as the
+// root of another broadcast over windows, for example), they find the mismatch in the next
+// operation.
 type history uint64
 
 func (h *history) add(call uint64) { *h = *h*historyFactor + history(call) }
 
-// hash is the part that is in fingerprints. The upper bits depend on all that was added.
+// hash returns the part of h that fingerprints include. The upper bits depend on everything that
+// was added.
 func (h history) hash() uint16 { return uint16(h >> 48) }
 
-// digest is what a call adds to the history.
+// digest returns what a call adds to the history.
 func (f *fingerprint) digest() uint64 {
 	d := uint64(f.coll) | uint64(f.typ)<<8 | uint64(f.op)<<16 | uint64(f.root)<<24
 	return (d*historyFactor + uint64(f.count)) * historyFactor
@@ -127,7 +131,7 @@ func (f *fingerprint) digest() uint64 {
 
 const historyFactor = 0x9e3779b97f4a7c15 // odd, with its bits spread
 
-// describe shows a fingerprint as a person would write the call.
+// describe formats a fingerprint as a person would write the call.
 func (f *fingerprint) describe(bytes int) string {
 	s := fmt.Sprintf("%v seq %d", f.coll, f.seq)
 	if f.coll == dtype.Barrier {

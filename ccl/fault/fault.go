@@ -1,7 +1,7 @@
-// Package fault is the one typed error of the library: what class of failure, of which operation,
-// with which peer.
+// Package fault defines the one error type of the library. An error records the class of the
+// failure, the operation and the peer.
 //
-// errors.Is matches a class (errors.Is(err, fault.Timeout)), errors.As gets the record.
+// errors.Is matches a class (errors.Is(err, fault.Timeout)); errors.As returns the *Error.
 package fault
 
 import (
@@ -10,22 +10,22 @@ import (
 	"strings"
 )
 
-// Code is the class of a failure. It is an error itself, so that it can be matched with errors.Is.
-// The numbers are part of the C ABI.
+// Code is the class of a failure. It is an error itself, so that errors.Is can match it. The
+// numbers are part of the C ABI.
 type Code int
 
 const (
 	OK           Code = iota
-	Invalid           // an argument, option or environment value that cannot be right
-	NotSupported      // right, but not here: dtype and operator, device, platform
+	Invalid           // an invalid argument, option or environment value
+	NotSupported      // a valid request that is not supported here: dtype and operator, device, platform
 	Timeout           // a deadline passed
 	PeerLost          // a peer process died or broke its connection
 	PeerLeft          // a peer closed its group while this rank still needed it
-	Mismatch          // ranks called different things
+	Mismatch          // ranks made different calls
 	Aborted           // the group was aborted on this side
 	Closed            // used after close
 	Forked            // used in a forked child
-	System            // the operating system refused something
+	System            // the operating system refused a request
 	Internal          // a broken invariant of this library
 	numCodes
 )
@@ -43,13 +43,13 @@ func (c Code) Error() string {
 // NoPeer is the Peer of an error that no single rank caused.
 const NoPeer = -1
 
-// Error is a failure with its circumstances. Zero or negative fields are not known and are not
+// Error is a failure with its circumstances. Zero or negative fields are unknown and are not
 // printed.
 type Error struct {
 	Code  Code
 	Op    string // "all_reduce of 1048576 x f32 (sum), seq 17"
-	Group string // its Label
-	Peer  int    // rank within the group, NoPeer if none
+	Group string // as Label formats it
+	Peer  int    // rank within the group, or NoPeer
 	Text  string // what happened and what to do
 	Cause error
 }
@@ -69,14 +69,14 @@ func Wrap(code Code, cause error, format string, args ...any) *Error {
 	return &Error{Code: code, Peer: NoPeer, Text: fmt.Sprintf(format, args...), Cause: cause}
 }
 
-// Label names a group and the rank in it that has an error: messages of several ranks are often
-// read together.
+// Label formats the name of a group and the rank in it that reports an error. Messages of several
+// ranks are often read together.
 func Label(name string, rank, size int) string {
 	return fmt.Sprintf("%s, rank %d of %d", cmp.Or(name, "(unnamed)"), rank, size)
 }
 
-// In is the error as an operation ends with it. Where it ended another operation of the group
-// first, it says so.
+// In returns e as the error that ends operation op of a group. If e ended another operation of the
+// group first, the text names that operation.
 func (e *Error) In(group, op string) *Error {
 	in := *e
 	in.Group, in.Op = group, op
@@ -106,7 +106,8 @@ func (e *Error) Error() string {
 		b.WriteString(": " + e.Text)
 	}
 	if e.Cause != nil {
-		b.WriteString(": " + strings.TrimPrefix(e.Cause.Error(), "goccl: "+e.Code.Error()+": ")) // the class is said once
+		// Print the class once.
+		b.WriteString(": " + strings.TrimPrefix(e.Cause.Error(), "goccl: "+e.Code.Error()+": "))
 	}
 	return b.String()
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A cause of the same class does not say the class, nor the name of the library, again; one of
-// another class does.
+// A cause of the same class repeats neither the class nor the name of the library. A cause of
+// another class, or one that names a rank, repeats both.
 func TestErrorSaysItsClassOnce(t *testing.T) {
 	broken := New(Invalid, "line 1 is empty")
 	for _, test := range []struct {
@@ -14,9 +14,11 @@ func TestErrorSaysItsClassOnce(t *testing.T) {
 		want string
 	}{
 		{Wrap(Invalid, broken, "FILE is refused"), "goccl: invalid argument: FILE is refused: line 1 is empty"},
-		{Wrap(Invalid, Wrap(Invalid, broken, ""), "FILE is refused"), "goccl: invalid argument: FILE is refused: line 1 is empty"},
+		{Wrap(Invalid, Wrap(Invalid, broken, ""), "FILE is refused"),
+			"goccl: invalid argument: FILE is refused: line 1 is empty"},
 		{Wrap(Internal, broken, "FILE"), "goccl: internal error: FILE: goccl: invalid argument: line 1 is empty"},
-		{Wrap(Invalid, Peer(Invalid, 3, "late"), "FILE"), "goccl: invalid argument: FILE: goccl: invalid argument (rank 3): late"},
+		{Wrap(Invalid, Peer(Invalid, 3, "late"), "FILE"),
+			"goccl: invalid argument: FILE: goccl: invalid argument (rank 3): late"},
 		{Wrap(System, errors.New("no such file"), "FILE"), "goccl: system error: FILE: no such file"},
 	} {
 		if got := test.err.Error(); got != test.want {

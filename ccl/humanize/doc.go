@@ -1,4 +1,4 @@
-// Package humanize reads and writes what people type: sizes with units, and names with a letter
-// wrong. It is shared by the options and the command line, and no part of the library's stable
-// interface.
+// Package humanize parses and formats text for people: sizes with units, and suggestions for
+// misspelled names. The options and the command line share it. It is not part of the library's
+// stable interface.
 package humanize

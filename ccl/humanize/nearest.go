@@ -1,7 +1,7 @@
 package humanize
 
-// DidYouMean is the end of an error's text: which one of names a mistyped word is most like; "" if
-// it is like none.
+// DidYouMean returns the end of an error's text that suggests the name most like a mistyped word,
+// or "" if no name is like it.
 func DidYouMean(word string, names []string) string {
 	if best := Nearest(word, names); best != "" {
 		return "; did you mean " + best + "?"
@@ -9,6 +9,7 @@ func DidYouMean(word string, names []string) string {
 	return ""
 }
 
+// Nearest returns the name most like word, or "" if no name is like it.
 func Nearest(word string, names []string) string {
 	best, least := "", 1+len(word)/4
 	for _, name := range names {
@@ -19,7 +20,7 @@ func Nearest(word string, names []string) string {
 	return best
 }
 
-// distance is how many letters one has to insert, delete or replace to make b of a.
+// distance returns how many letters must be inserted, deleted or replaced to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -5,7 +5,8 @@ import (
 	"unsafe"
 )
 
-// Operators on bits do not care where an element ends, so all integers share the loops on bytes.
+// Bitwise operators do not depend on where an element ends, so all integers share the loops on
+// bytes.
 
 func andIntegers[E integer](dst, a, b unsafe.Pointer, n int) {
 	andBytes(dst, a, b, n*int(unsafe.Sizeof(E(0))))

@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// boolReduction serves logical values: sum and max are or, prod and min are and. A byte other than
-// 0 counts as true.
+// boolReduction returns the kernel of logical values: sum and max are or, prod and min are and. A
+// byte other than 0 counts as true.
 func boolReduction(op dtype.Op) Func {
 	switch op {
 	case dtype.Sum, dtype.Max, dtype.BOr:

@@ -20,12 +20,14 @@ func inChunks(f Func, size int, dst, a, b unsafe.Pointer, n int) {
 	}
 }
 
-// preemptible is not inlined for its prologue, which is where the scheduler can stop the goroutine.
+// preemptible is not inlined, so that it has a prologue, where the scheduler can stop the
+// goroutine.
 //
 //go:noinline
 func preemptible(f Func, dst, a, b unsafe.Pointer, n int) { f(dst, a, b, n) }
 
-// inVectors gives f a multiple of so many elements, and the rest to the loop in Go.
+// inVectors gives f a number of elements that is divisible by multiple, and the rest to the loop in
+// Go.
 func inVectors(f, rest Func, size, multiple int, dst, a, b unsafe.Pointer, n int) {
 	whole := n &^ (multiple - 1)
 	inChunks(f, size, dst, a, b, whole)
@@ -96,7 +98,7 @@ const (
 	streamBytes = 4 << 10 // less than this is not worth the fence
 )
 
-// inLines gives f the whole cache lines of dst, and to plain what comes before and after them.
+// inLines gives f the whole cache lines of dst, and plain the elements before and after them.
 func inLines(f, plain Func, size int, dst, a, b unsafe.Pointer, n int) {
 	if n*size < streamBytes {
 		plain(dst, a, b, n)
@@ -114,7 +116,7 @@ func inLines(f, plain Func, size int, dst, a, b unsafe.Pointer, n int) {
 	}
 }
 
-// toLine is the number of bytes from p to the next start of a cache line.
+// toLine returns the number of bytes from p to the next start of a cache line.
 func toLine(p unsafe.Pointer) int { return int(-uintptr(p) & (lineBytes - 1)) }
 
 func copyInLines(f CopyFunc, dst, src unsafe.Pointer, n int) {

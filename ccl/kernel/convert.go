@@ -10,10 +10,11 @@ import (
 // ConvertFunc sets dst[i] to src[i] in another type, for n elements. dst and src do not overlap.
 type ConvertFunc func(dst, src unsafe.Pointer, n int)
 
-// Convert returns the conversion between F32 and a shorter float, in either direction; nil for
-// other pairs. Widening is exact, narrowing rounds to nearest even, as inside the reductions. A NaN
-// stays one of its sign; of its payload it keeps what fits, with the quiet bit set (only widening
-// BF16, which moves bits, leaves a signalling one as it is); from F32 to 8 bits all of it is set.
+// Convert returns the conversion between F32 and a shorter float, in either direction, or nil for
+// other pairs. Widening is exact; narrowing rounds to nearest even, as inside the reductions. A NaN
+// stays a NaN of the same sign. It keeps the part of its payload that fits, with the quiet bit set
+// (only widening BF16, which moves bits, leaves a signalling NaN as it is). From F32 to 8 bits all
+// payload bits are set.
 func Convert(dst, src dtype.Type) ConvertFunc {
 	if dst >= typeCount || src >= typeCount {
 		return nil
@@ -23,7 +24,7 @@ func Convert(dst, src dtype.Type) ConvertFunc {
 
 var converters [typeCount][typeCount]ConvertFunc
 
-// shorterFloats are those that Convert knows beside F32.
+// shorterFloats lists the types that Convert knows beside F32.
 var shorterFloats = [...]dtype.Type{dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2}
 
 func converter(dst, src dtype.Type, with isa) ConvertFunc {
@@ -61,7 +62,7 @@ func genericConversion(dst, src dtype.Type) ConvertFunc {
 	return nil
 }
 
-// views are the elements of both sides of a conversion.
+// views returns the elements of both sides of a conversion.
 func views[D, S any](dst, src unsafe.Pointer, n int) ([]D, []S) {
 	return unsafe.Slice((*D)(dst), n), unsafe.Slice((*S)(src), n)
 }

@@ -50,7 +50,8 @@ func vectorConversion(dst, src dtype.Type, with isa) ConvertFunc {
 	return func(dst, src unsafe.Pointer, n int) { convertInVectors(block, rest, to, from, lanes, dst, src, n) }
 }
 
-// convertInVectors gives f whole vectors, chunkBytes at a time, and the rest to the loop in Go.
+// convertInVectors gives f whole vectors, chunkBytes of F32 at a time, and the rest to the loop in
+// Go.
 func convertInVectors(f, rest ConvertFunc, to, from, lanes int, dst, src unsafe.Pointer, n int) {
 	for n >= lanes {
 		part := min(n&^(lanes-1), chunkBytes/4)

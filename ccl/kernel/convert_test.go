@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// pathsOf are the ways in which a conversion is done, by name.
+// pathsOf returns all implementations of a conversion, by name.
 func pathsOf(dst, src dtype.Type) map[string]ConvertFunc {
 	all := map[string]ConvertFunc{"chosen": Convert(dst, src), "go": genericConversion(dst, src)}
 	for _, i := range machineISAs {
@@ -72,8 +72,8 @@ func TestEveryShortFloatIsWidened(t *testing.T) {
 	}
 }
 
-// At random, and where rounding can go wrong: at the values of the short format, at the middles
-// between them, and beside these.
+// The inputs are random, and where rounding can go wrong: the values of the short format, the
+// middles between them, and the neighbours of these.
 func TestF32IsNarrowed(t *testing.T) {
 	r := rand.New(rand.NewPCG(43, 44))
 	for _, ty := range shorterFloats {
@@ -108,7 +108,7 @@ func TestConversionsOfEveryLength(t *testing.T) {
 	}
 }
 
-const chunkElements = 64 << 10 // of a conversion in one call of assembly
+const chunkElements = 64 << 10 // elements of a conversion in one call of assembly
 
 func TestWhatConverts(t *testing.T) {
 	for _, dst := range append(dtype.Types(), dtype.Invalid, 200) {
@@ -135,7 +135,7 @@ func TestWhatConverts(t *testing.T) {
 	}
 }
 
-// Throughput is in bytes of F32.
+// BenchmarkConvert reports throughput in bytes of F32.
 func BenchmarkConvert(b *testing.B) {
 	for _, short := range shorterFloats {
 		for _, pair := range [][2]dtype.Type{{dtype.F32, short}, {short, dtype.F32}} {

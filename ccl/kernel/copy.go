@@ -3,14 +3,14 @@ package kernel
 import "unsafe"
 
 const (
-	stringLeast = 1 << 10   // below, to start the string copy costs more than it saves
-	stringMost  = 256 << 10 // in one call: the runtime cannot stop a thread in the midst of it
+	stringLeast = 1 << 10   // below this, starting the string copy costs more than it saves
+	stringMost  = 256 << 10 // in one call: the runtime cannot stop a thread in the middle of it
 	cacheLine   = 64
 )
 
-// Copy copies as much of src as dst has room for, and returns how much, like the built-in copy; the
-// two must not overlap. It is for memory that another core has read or will read: see
-// copy_amd64.go.
+// Copy copies as much of src as dst has room for, and returns the number of bytes, like the
+// built-in copy; the two must not overlap. It is for memory that another core has read or will
+// read: see copy_amd64.go.
 func Copy(dst, src []byte) int {
 	n := min(len(dst), len(src))
 	if !stringCopy || n < stringLeast {

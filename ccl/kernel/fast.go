@@ -6,12 +6,12 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// FastKernels are those that use arithmetic of the hardware which does not give the bits of the
-// others.
+// FastKernels are kernels that use hardware arithmetic whose bits differ from those of all other
+// kernels.
 type FastKernels struct {
-	Pair Func         // as For
-	Many ReduceFunc   // as Reduce
-	Mean SumScaleFunc // as SumScale
+	Pair Func         // like For
+	Many ReduceFunc   // like Reduce
+	Mean SumScaleFunc // like SumScale
 }
 
 var fastBF16 *FastKernels
@@ -27,12 +27,12 @@ func fastKernels() *FastKernels {
 	}}
 }
 
-// HasFastBF16 reports whether this machine has kernels of Fast.
+// HasFastBF16 reports whether this machine has the kernels that Fast returns.
 func HasFastBF16() bool { return hasFastBF16 && bestISA.whole() == avx512 }
 
-// Fast returns the kernels of AVX512_BF16 for sums of BF16, nil for other pairs and on other
-// machines. They round as all others do, but a sum that is subnormal becomes a zero of its sign.
-// All ranks of a group must use them, or none.
+// Fast returns the kernels of AVX512_BF16 for sums of BF16, or nil for other pairs and on other
+// machines. They round as all other kernels do, but a subnormal sum becomes a zero of its sign.
+// Either all ranks of a group must use them, or none.
 func Fast(t dtype.Type, op dtype.Op) *FastKernels {
 	if t != dtype.BF16 || plainOp(op) != dtype.Sum {
 		return nil

@@ -8,11 +8,11 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// hasFastBF16 is for CPUs that have AVX-512 too.
+// hasFastBF16 counts only where the CPU has AVX-512 too.
 var hasFastBF16 = cpu.X86.HasAVX512BF16
 
-// interleavedWords is a constant of the assembly: the order in which the halves of a vector go into
-// each other.
+// interleavedWords is a constant of the assembly: the order that interleaves the halves of a
+// vector.
 var interleavedWords = func() (order [32]uint16) {
 	for i := range order {
 		order[i] = uint16(i/2 + i%2*16)
@@ -20,7 +20,7 @@ var interleavedWords = func() (order [32]uint16) {
 	return order
 }()
 
-// fastFolder adds BF16 by the hardware's conversions.
+// fastFolder returns the folder that adds BF16 by the hardware's conversions.
 func fastFolder() *folder {
 	f := &folder{pair: sumFastBF16AVX512, size: dtype.BF16.Size(), folds: folds{multiple: 1}}
 	f.blocks[3], f.blocks[4], f.blocks[8] = sum3FastBF16AVX512Block, sum4FastBF16AVX512Block, sum8FastBF16AVX512Block

@@ -12,7 +12,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// flushed is the sum that Fast promises: the one of all others, but 0 where that is subnormal.
+// flushed returns the sum that Fast promises: that of all other kernels, but 0 where it is
+// subnormal.
 func flushed(a, b uint64) uint64 {
 	sum := reference(dtype.BF16, dtype.Sum, a, b)
 	f := formats[dtype.BF16]
@@ -64,7 +65,7 @@ func TestFastSumsRoundAndFlush(t *testing.T) {
 	for _, n := range append(someLengths(r, 2), 1<<18) {
 		check(newOperands(r, dtype.BF16, n), n)
 	}
-	for range 8 { // every value against some
+	for range 8 { // every value against a few others
 		o := operands{newGuarded(2<<16, 0), newGuarded(2<<16, 0), newGuarded(2<<16, 0), "apart"}
 		other := interesting(r, dtype.BF16)
 		for u := range 1 << 16 {
@@ -111,7 +112,7 @@ func TestFastFoldsAndMeansEqualFastPairs(t *testing.T) {
 	}))
 }
 
-// BenchmarkFastBF16 sets the hardware's conversions beside the usual kernel.
+// BenchmarkFastBF16 compares the hardware's conversions with the usual kernel.
 func BenchmarkFastBF16(b *testing.B) {
 	f := Fast(dtype.BF16, dtype.Sum)
 	if f == nil {
@@ -121,7 +122,9 @@ func BenchmarkFastBF16(b *testing.B) {
 		name  string
 		bytes int
 	}{{"4KiB", 4 << 10}, {"64KiB", 64 << 10}, {"4MiB", 4 << 20}} {
-		b.Run(s.name+"/usual", func(b *testing.B) { benchReduction(b, For(dtype.BF16, dtype.Sum), dtype.BF16, s.bytes, 0) })
+		b.Run(s.name+"/usual", func(b *testing.B) {
+			benchReduction(b, For(dtype.BF16, dtype.Sum), dtype.BF16, s.bytes, 0)
+		})
 		b.Run(s.name+"/fast", func(b *testing.B) { benchReduction(b, f.Pair, dtype.BF16, s.bytes, 0) })
 		for _, k := range []int{4, 8} {
 			src := make([]unsafe.Pointer, k)
@@ -134,7 +137,9 @@ func BenchmarkFastBF16(b *testing.B) {
 			b.Run(s.name+"/"+string(rune('0'+k))+"sources/usual", func(b *testing.B) {
 				benchReduction(b, of(Reduce(dtype.BF16, dtype.Sum)), dtype.BF16, s.bytes, 0)
 			})
-			b.Run(s.name+"/"+string(rune('0'+k))+"sources/fast", func(b *testing.B) { benchReduction(b, of(f.Many), dtype.BF16, s.bytes, 0) })
+			b.Run(s.name+"/"+string(rune('0'+k))+"sources/fast", func(b *testing.B) {
+				benchReduction(b, of(f.Many), dtype.BF16, s.bytes, 0)
+			})
 		}
 	}
 }

@@ -54,7 +54,7 @@ func prodFloats[E float](dst, a, b unsafe.Pointer, n int) {
 	prodNaN(dRest, xRest, yRest)
 }
 
-// sumNaN and prodNaN are the loops for few elements, of which some may give NaN.
+// sumNaN and prodNaN are the loops for few elements, some of which may give NaN.
 func sumNaN[E float](d, x, y []E) {
 	for i := range d {
 		s := x[i] + y[i]
@@ -75,8 +75,8 @@ func prodNaN[E float](d, x, y []E) {
 	}
 }
 
-// nanOf is the NaN that an operation on x and y gives. It is spelt out because CPUs differ in it,
-// and because the compiler may exchange the operands of an addition.
+// nanOf returns the NaN that an operation on x and y gives. It is spelt out because CPUs differ in
+// this NaN, and because the compiler may exchange the operands of an addition.
 //
 //go:noinline
 func nanOf[E float](x, y E) E {

@@ -21,7 +21,7 @@ var conversions = map[string]conversion{
 	"bf16": {formats[dtype.BF16], widenBF16, narrowBF16},
 }
 
-// narrowed is what narrow should give for the bits of an F32.
+// narrowed returns the correct result of narrow for the bits of an F32.
 func (c conversion) narrowed(u uint32) uint16 {
 	single := formats[dtype.F32]
 	if !single.nan(uint64(u)) {
@@ -53,7 +53,7 @@ func TestEveryHalfWidensExactlyAndComesBack(t *testing.T) {
 	}
 }
 
-// Rounding can only go wrong at a value, at the middle between two, and beside these.
+// Rounding can only go wrong at a value, at the middle between two values, and at their neighbours.
 func TestNarrowRoundsToNearestEven(t *testing.T) {
 	for name, c := range conversions {
 		check := func(u uint32) {

@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// The conversions are torch's. E5M2 is IEEE: what is too large becomes infinite. E4M3 (e4m3fn) has
-// no infinity: what is too large, and infinity, becomes the largest number, 448. A NaN keeps its
-// sign and has all other bits set.
+// The conversions are torch's. E5M2 is IEEE: a value that is too large becomes infinite. E4M3
+// (e4m3fn) has no infinity: a value that is too large, or infinite, becomes the largest number,
+// 448. A NaN keeps its sign and has all other bits set.
 
 // widenedF8E4M3 and widenedF8E5M2 are the values of all 8-bit floats. F32 holds them exactly.
 var widenedF8E4M3, widenedF8E5M2 = widenAll(4), widenAll(5)
@@ -23,7 +23,7 @@ func widenAll(exponentBits int) *[256]float32 {
 		case exponent == 0:
 			v = math.Ldexp(float64(fraction), 1-bias-fractionBits)
 		case exponentBits == 4 && u == 0x7f, exponentBits == 5 && u > 0x7c:
-			nan := 0x7fc00000 | uint32(fraction)<<(23-fractionBits) // quiet, as other payloads
+			nan := 0x7fc00000 | uint32(fraction)<<(23-fractionBits) // quiet, with the payload
 			all[u], all[u|0x80] = math.Float32frombits(nan), math.Float32frombits(nan|1<<31)
 			continue
 		case exponentBits == 5 && u == 0x7c:
@@ -43,7 +43,8 @@ func narrowF8E4M3(f float32) uint8 {
 		return sign | 0x7f
 	case m >= 0x43e00000: // 448
 		return sign | 0x7e
-	case m < 0x3c800000: // 2⁻⁶: the last place of 2¹⁴ is that of a subnormal, so the addition rounds where it should
+	case m < 0x3c800000: // 2⁻⁶
+		// The last place of 2¹⁴ is that of a subnormal, so the addition rounds where it should.
 		return sign | uint8(math.Float32bits(math.Float32frombits(m)+0x1p14)-math.Float32bits(0x1p14))
 	}
 	return sign | uint8((m-120<<23+0x7ffff+m>>20&1)>>20)
@@ -63,7 +64,7 @@ func narrowF8E5M2(f float32) uint8 {
 	return sign | uint8((m-112<<23+0xfffff+m>>21&1)>>21)
 }
 
-// quarters views the operands of an 8-bit kernel.
+// quarters returns the operands of an 8-bit kernel as slices.
 func quarters(dst, a, b unsafe.Pointer, n int) (d, x, y []uint8) {
 	return unsafe.Slice((*uint8)(dst), n), unsafe.Slice((*uint8)(a), n), unsafe.Slice((*uint8)(b), n)
 }
@@ -123,7 +124,7 @@ func prodF8E5M2(dst, a, b unsafe.Pointer, n int) {
 	}
 }
 
-// Scaling maps one byte to one, so a long buffer is scaled by a table that is made once.
+// Scaling maps one byte to one byte, so a long buffer is scaled by a table that is made once.
 
 const tableLeast = 1024 // elements that are worth a table
 

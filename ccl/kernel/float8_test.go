@@ -23,7 +23,8 @@ const quarterOperands = 1 << 16 // every pair
 
 var quarterOps = []dtype.Op{dtype.Sum, dtype.Prod, dtype.Min, dtype.Max}
 
-// everyPairOfQuarters makes operands a and b: element i is i/256 and i%256.
+// everyPairOfQuarters returns operands a and b with every pair: element i is i/256 in a and i%256
+// in b.
 func everyPairOfQuarters() (a, b guarded) {
 	a, b = newGuarded(quarterOperands, 5), newGuarded(quarterOperands, 9)
 	for i := range quarterOperands {
@@ -50,7 +51,8 @@ func TestEveryPairOfQuartersByEveryPath(t *testing.T) {
 				dst := newGuarded(quarterOperands, 0)
 				f(dst.pointer(), a.pointer(), b.pointer(), quarterOperands)
 				if i := mismatch(want, dst.data); i >= 0 {
-					t.Fatalf("%v of %v by %s: %#x and %#x gave %#x, want %#x", op, ty, name, i>>8, i&255, dst.data[i], want[i])
+					t.Fatalf("%v of %v by %s: %#x and %#x gave %#x, want %#x",
+						op, ty, name, i>>8, i&255, dst.data[i], want[i])
 				}
 				require.NoError(t, dst.broken())
 			}
@@ -58,7 +60,7 @@ func TestEveryPairOfQuartersByEveryPath(t *testing.T) {
 	}
 }
 
-// By the table and without it.
+// The lengths make the kernels scale with the table and without it.
 func TestEveryQuarterIsScaledInOneRounding(t *testing.T) {
 	src := newGuarded(2*tableLeast+3, 1)
 	for i := range src.data {
@@ -85,7 +87,7 @@ func TestEveryQuarterIsScaledInOneRounding(t *testing.T) {
 	}
 }
 
-// The conversions, and with them sums and products, are torch's.
+// The conversions, and with them sums and products, must be torch's.
 func TestQuartersAreThoseOfTorch(t *testing.T) {
 	const file = "testdata/float8.txt"
 	if *torch != "" {

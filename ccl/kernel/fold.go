@@ -8,13 +8,13 @@ import (
 )
 
 // ReduceFunc sets dst[i] = (src[0][i] ⊕ src[1][i]) ⊕ src[2][i] … for n elements, with the bits that
-// the kernel of two operands gives when it is used again and again from left to right. There is at
-// least one source. dst may be the same memory as any of them, or apart from all.
+// the kernel of two operands gives when it is applied repeatedly from left to right. There is at
+// least one source. dst may be the same memory as any source, or separate from all.
 type ReduceFunc func(dst unsafe.Pointer, src []unsafe.Pointer, n int)
 
-// Reduce returns the kernel for any number of operands, nil where dtype.Reducible refuses. Avg and
-// PremulSum have the kernel of Sum, as in For. It reads each source once and writes dst once,
-// instead of reading and writing what it has so far for every source.
+// Reduce returns the kernel for any number of operands, or nil where dtype.Reducible refuses. Avg
+// and PremulSum have the kernel of Sum, as in For. The kernel reads each source once and writes dst
+// once, instead of reading and writing the result so far for every source.
 func Reduce(t dtype.Type, op dtype.Op) ReduceFunc {
 	if t >= typeCount || op >= opCount {
 		return nil
@@ -23,18 +23,20 @@ func Reduce(t dtype.Type, op dtype.Op) ReduceFunc {
 }
 
 const (
-	maxFold   = 8         // sources that one block of assembly takes
-	tileBytes = 16 << 10  // of dst: what stays in the nearest cache between two passes
-	partBytes = 256 << 10 // of dst: what stays in the next cache, and is long enough for the CPU to read ahead in the sources
-	foldBytes = 64 << 10  // bounds one call of assembly, in bytes of one of several operands
+	maxFold   = 8        // sources that one block of assembly takes
+	tileBytes = 16 << 10 // of dst: these stay in the nearest cache between two passes
+	// partBytes of dst stay in the next cache, and are long enough for the CPU to read ahead in the
+	// sources.
+	partBytes = 256 << 10
+	foldBytes = 64 << 10 // bounds one call of assembly, in bytes of one of several operands
 )
 
-// foldBlock reduces n elements from a byte offset on, of as many sources as its place in folds
-// says.
+// foldBlock reduces n elements from a byte offset on. Its index in folds.blocks is the number of
+// sources.
 type foldBlock func(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
 
-// folds are the blocks by number of sources, nil where there is none, and what n must be a multiple
-// of, 0 without blocks.
+// folds holds the blocks by number of sources, nil where there is none. n must be divisible by
+// multiple, which is 0 without blocks.
 type folds struct {
 	blocks   [maxFold + 1]foldBlock
 	multiple int
@@ -81,15 +83,15 @@ func (f *folder) reduce(dst unsafe.Pointer, src []unsafe.Pointer, n int) {
 	}
 }
 
-// runFold is not inlined for its prologue, as preemptible is.
+// runFold is not inlined, so that it has a prologue, like preemptible.
 //
 //go:noinline
 func runFold(f foldBlock, dst unsafe.Pointer, src *unsafe.Pointer, offset, n int) {
 	f(dst, src, offset, n)
 }
 
-// inTiles reduces n elements from element first on in several passes over parts that stay in a
-// cache. The result so far is kept in dst, unless that is a source which is still to come.
+// inTiles reduces n elements from element first on, in several passes over parts that stay in a
+// cache. It keeps the result so far in dst, unless dst is a source that is still to come.
 func (f *folder) inTiles(dst unsafe.Pointer, src []unsafe.Pointer, first, n int) {
 	s := takeScratch()
 	apart, most := false, n
@@ -140,8 +142,8 @@ func (f *folder) reduceTile(s *scratch, dst, soFar unsafe.Pointer, src []unsafe.
 	}
 }
 
-// group is how many operands the next pass takes, when so many sources remain: the result so far
-// counts as one if there is one.
+// group returns how many operands the next pass takes, given the number of sources that remain. The
+// result so far, if there is one, counts as an operand.
 func (f *folder) group(remaining int, started bool, n int) int {
 	if started {
 		remaining++
@@ -156,8 +158,8 @@ func (f *folder) group(remaining int, started bool, n int) int {
 	return 2
 }
 
-// scratch is what inTiles needs beyond its operands. It is taken from a fixed few, as a reduction
-// must not allocate.
+// scratch is the memory that inTiles needs beyond its operands. It comes from a small fixed set,
+// because a reduction must not allocate.
 type scratch struct {
 	taken atomic.Bool
 	group [maxFold]unsafe.Pointer
@@ -172,7 +174,7 @@ func takeScratch() *scratch {
 			return s
 		}
 	}
-	return new(scratch) // more goroutines at once than there are cores to run them on
+	return new(scratch) // more reductions at once than there are scratches
 }
 
 func (s *scratch) release() {

@@ -13,8 +13,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// wrongFold compares f with the loop in Go, used from left to right, for k sources of which dst is
-// one or none.
+// wrongFold compares f with the loop in Go, applied from left to right, for k sources. dst is one
+// of the sources or none.
 func wrongFold(r *rand.Rand, f ReduceFunc, ty dtype.Type, op dtype.Op, k, n int) error {
 	size := ty.Size()
 	pieces, src := make([]guarded, k), make([]unsafe.Pointer, k)
@@ -98,7 +98,7 @@ func TestReduceOfEveryPair(t *testing.T) {
 	require.NoError(t, wrongFold(r, f, dtype.I32, dtype.Max, 5, 3*tileBytes/4+11))
 }
 
-// More at once than there are scratches.
+// More folds run at once than there are scratches.
 func TestFoldsAtTheSameTime(t *testing.T) {
 	failed := make(chan error, 3*len(scratches))
 	for g := range uint64(cap(failed)) {
@@ -106,7 +106,8 @@ func TestFoldsAtTheSameTime(t *testing.T) {
 			r := rand.New(rand.NewPCG(g, 15))
 			var err error
 			for range 12 {
-				err = errors.Join(err, wrongFold(r, Reduce(dtype.F32, dtype.Sum), dtype.F32, dtype.Sum, 5+r.IntN(8), r.IntN(900)))
+				err = errors.Join(err, wrongFold(r, Reduce(dtype.F32, dtype.Sum), dtype.F32, dtype.Sum,
+					5+r.IntN(8), r.IntN(900)))
 			}
 			failed <- err
 		}()

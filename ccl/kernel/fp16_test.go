@@ -10,8 +10,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// roundedOnce is the F16 nearest to v, which is exact and no NaN: what arithmetic of half precision
-// gives.
+// roundedOnce returns the F16 nearest to v, which is exact and no NaN: the result of half-precision
+// arithmetic.
 func roundedOnce(v float64) uint16 {
 	u := math.Float64bits(v)
 	sign, m := uint16(u>>48&0x8000), u&^(1<<63)
@@ -24,7 +24,8 @@ func roundedOnce(v float64) uint16 {
 	return sign | uint16((m-1008<<52+1<<41-1+m>>42&1)>>42)
 }
 
-// hardF16 are all subnormals, with both signs in turn, and the ends of every range of exponents.
+// hardF16 returns all subnormals, with both signs in turn, and the ends of every range of
+// exponents.
 func hardF16() []uint16 {
 	var all []uint16
 	for u := range uint16(1024) {
@@ -38,9 +39,9 @@ func hardF16() []uint16 {
 	return append(all, 0x8000, 0x7c00, 0xfc00)
 }
 
-// F16 is computed in F32 and then rounded, and by AVX512-FP16 rounded once: the same, since the 24
-// bits of F32 are not fewer than twice 11 bits and two. Every F16 that is a number, against those
-// that are hard.
+// Other paths compute F16 in F32 and then round; AVX512-FP16 rounds once. The results are the same,
+// since the 24 bits of F32 are not fewer than twice 11 bits and two. The test combines every F16
+// that is a number with the hard ones.
 func TestTwoRoundingsOfF16AreOne(t *testing.T) {
 	var values [1 << 16]float64
 	a, b, got := newGuarded(2<<16, 0), newGuarded(2<<16, 0), newGuarded(2<<16, 0)
@@ -62,11 +63,11 @@ func TestTwoRoundingsOfF16AreOne(t *testing.T) {
 		for _, op := range []dtype.Op{dtype.Sum, dtype.Prod} {
 			For(dtype.F16, op)(got.pointer(), a.pointer(), b.pointer(), len(values))
 			for u, x := range values {
-				v := x + y // exact: no more than 41 bits
+				v := x + y // exact: at most 41 bits
 				if op == dtype.Prod {
 					v = x * y
 				}
-				if v != v { // a NaN has a rule of its own
+				if v != v { // NaN has a rule of its own
 					continue
 				}
 				is := uint16(got.data[2*u]) | uint16(got.data[2*u+1])<<8
@@ -84,7 +85,7 @@ func TestRoundedOnce(t *testing.T) {
 		v := math.Ldexp(1+r.Float64(), r.IntN(50)-30)
 		require.Equal(t, formats[dtype.F16].round(v), uint64(roundedOnce(v)), "%v", v)
 	}
-	for u := range 0x7c00 { // what is, and what lies half-way between two
+	for u := range 0x7c00 { // the values, and the middles between two of them
 		v, next := formats[dtype.F16].float(uint64(u)), magnitudes[formats[dtype.F16]][u+1]
 		require.Equal(t, uint16(u), roundedOnce(v))
 		require.Equal(t, uint16(u+u&1), roundedOnce((v+next)/2))

@@ -6,7 +6,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// halfReduction serves the floats of 16 and 8 bits.
+// halfReduction chooses the kernel of a float of 16 or 8 bits.
 func halfReduction(op dtype.Op, sum, prod, smaller, larger Func) Func {
 	switch op {
 	case dtype.Sum:
@@ -21,7 +21,7 @@ func halfReduction(op dtype.Op, sum, prod, smaller, larger Func) Func {
 	return nil
 }
 
-// halves views the operands of a 16-bit kernel.
+// halves returns the operands of a 16-bit kernel as slices.
 func halves(dst, a, b unsafe.Pointer, n int) (d, x, y []uint16) {
 	return unsafe.Slice((*uint16)(dst), n), unsafe.Slice((*uint16)(a), n), unsafe.Slice((*uint16)(b), n)
 }

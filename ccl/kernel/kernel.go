@@ -6,7 +6,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// Func sets dst[i] = a[i] ⊕ b[i] for n elements. dst may be the same memory as a or b, or apart
+// Func sets dst[i] = a[i] ⊕ b[i] for n elements. dst may be the same memory as a or b, or separate
 // from both.
 type Func func(dst, a, b unsafe.Pointer, n int)
 
@@ -31,7 +31,7 @@ var (
 
 func init() { choose() }
 
-// choose fills the tables for the best of machineISAs.
+// choose fills the tables with the kernels of the best of machineISAs.
 func choose() {
 	if len(machineISAs) > 0 {
 		bestISA = machineISAs[len(machineISAs)-1]
@@ -41,7 +41,8 @@ func choose() {
 		streamCopy = c
 	}
 	for _, t := range shorterFloats {
-		converters[dtype.F32][t], converters[t][dtype.F32] = converter(dtype.F32, t, bestISA), converter(t, dtype.F32, bestISA)
+		converters[dtype.F32][t], converters[t][dtype.F32] =
+			converter(dtype.F32, t, bestISA), converter(t, dtype.F32, bestISA)
 	}
 	for _, t := range dtype.Types() {
 		scalings[t], sumScalings[t] = scaling(t), sumScaling(t)
@@ -55,8 +56,8 @@ func choose() {
 	}
 }
 
-// For returns the kernel of a type and an operator, nil where dtype.Reducible refuses. Avg and
-// PremulSum have the kernel of Sum: their scaling is done apart, by Scale.
+// For returns the kernel of a type and an operator, or nil where dtype.Reducible refuses. Avg and
+// PremulSum have the kernel of Sum: Scale does their scaling separately.
 func For(t dtype.Type, op dtype.Op) Func {
 	if t >= typeCount || op >= opCount {
 		return nil
@@ -64,8 +65,8 @@ func For(t dtype.Type, op dtype.Op) Func {
 	return reductions[t][op]
 }
 
-// Scale returns the kernel that multiplies elements of a floating-point (real or complex) type, nil
-// for others.
+// Scale returns the kernel that multiplies elements of a floating-point type (real or complex), or
+// nil for other types.
 func Scale(t dtype.Type) ScaleFunc {
 	if t >= typeCount {
 		return nil
@@ -73,7 +74,7 @@ func Scale(t dtype.Type) ScaleFunc {
 	return scalings[t]
 }
 
-// plainOp is the operator by which two contributions are combined.
+// plainOp returns the operator that combines two contributions.
 func plainOp(op dtype.Op) dtype.Op {
 	if op == dtype.Avg || op == dtype.PremulSum {
 		return dtype.Sum
@@ -81,8 +82,8 @@ func plainOp(op dtype.Op) dtype.Op {
 	return op
 }
 
-// pairKernel is the kernel of a unit (dtype.Unit) by an instruction set, or the loop in Go where
-// that has none.
+// pairKernel returns the kernel of an instruction set for a unit (dtype.Unit), or the loop in Go
+// where the set has none.
 func pairKernel(t dtype.Type, op dtype.Op, with isa) Func {
 	if v := vectorReduction(t, plainOp(op), with); v != nil {
 		return v
@@ -109,7 +110,7 @@ func scaling(t dtype.Type) ScaleFunc {
 	return func(dst, src unsafe.Pointer, n int, factor float64) { f(dst, src, n*parts, factor) }
 }
 
-// scaleKernel is to scaling what pairKernel is to a reduction.
+// scaleKernel is for scaling what pairKernel is for reductions.
 func scaleKernel(t dtype.Type, with isa) ScaleFunc {
 	if v := vectorScaling(t, with); v != nil {
 		return v
@@ -117,7 +118,7 @@ func scaleKernel(t dtype.Type, with isa) ScaleFunc {
 	return genericScaling(t)
 }
 
-// genericReduction is the table of the loops in Go: nil where a unit has no such reduction.
+// genericReduction returns the loop in Go, or nil where a unit has no such reduction.
 func genericReduction(t dtype.Type, op dtype.Op) Func {
 	switch t {
 	case dtype.F64:
@@ -176,10 +177,10 @@ func genericScaling(t dtype.Type) ScaleFunc {
 	return nil
 }
 
-// blocks cuts n elements into fours, which the compiler indexes without bounds checks, and the
+// blocks splits n elements into fours, which the compiler indexes without bounds checks, and the
 // rest.
 func blocks[E any](p unsafe.Pointer, n int) (fours [][4]E, rest []E) {
-	if n < 4 { // no pointer to four of them then, not even for a moment
+	if n < 4 { // then there must be no pointer to four of them, not even for a moment
 		return nil, unsafe.Slice((*E)(p), n)
 	}
 	return unsafe.Slice((*[4]E)(p), n/4), unsafe.Slice((*E)(p), n)[n&^3:]

@@ -4,12 +4,12 @@ import "unsafe"
 
 type signed interface{ int8 | int16 | int32 | int64 }
 
-// layout is an IEEE format seen as integers of its size. Min, Max and the choice of a NaN need no
-// arithmetic, so they are written once, on the bits.
+// layout describes a floating-point format by integers of its size. Min, Max and the choice of a
+// NaN need no arithmetic, so they are written once, on the bits.
 type layout[I signed] struct {
-	magnitude I // all but the sign
-	infinity  I // what is above it is NaN
-	quiet     I // the bit that tells a quiet NaN from a signalling one; with 8 bits all of the payload
+	magnitude I // all bits but the sign
+	infinity  I // magnitudes above it are NaN
+	quiet     I // the bit that tells a quiet NaN from a signalling one; with 8 bits the whole payload
 }
 
 var (
@@ -17,13 +17,13 @@ var (
 	float32Layout  = layout[int32]{1<<31 - 1, 0xff << 23, 1 << 22}
 	float16Layout  = layout[int16]{1<<15 - 1, 0x1f << 10, 1 << 9}
 	bfloat16Layout = layout[int16]{1<<15 - 1, 0xff << 7, 1 << 6}
-	float8e4Layout = layout[int8]{1<<7 - 1, 0x7e, 0x7f} // the largest number stands where others have infinity
+	float8e4Layout = layout[int8]{1<<7 - 1, 0x7e, 0x7f} // the largest number takes the place of infinity
 	float8e5Layout = layout[int8]{1<<7 - 1, 0x1f << 2, 0x7f}
 )
 
 func (l layout[I]) isNaN(x I) bool { return x&l.magnitude > l.infinity }
 
-// nan is the result of an operation on x and y that gives NaN: see the package comment.
+// nan returns the result of an operation on x and y that gives NaN: see the package comment.
 //
 //go:noinline
 func (l layout[I]) nan(x, y I) I {

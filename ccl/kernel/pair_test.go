@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// mismatch is the first byte in which a and b differ, -1 where they do not.
+// mismatch returns the first byte in which a and b differ, or -1.
 func mismatch(a, b []byte) int {
 	if bytes.Equal(a, b) {
 		return -1
@@ -23,8 +23,8 @@ func mismatch(a, b []byte) int {
 	return len(a)
 }
 
-// operands are two sources and a destination, at any alignment that the type allows, with guards
-// around each.
+// operands are two sources and a destination, each at any alignment that the type allows and
+// between guards.
 type operands struct {
 	dst, a, b guarded
 	way       string
@@ -34,7 +34,7 @@ func newOperands(r *rand.Rand, t dtype.Type, n int) operands {
 	size := t.Size()
 	piece := func() guarded { return newGuarded(n*size, size*r.IntN(64/size)) }
 	o := operands{piece(), piece(), piece(), "apart"}
-	if r.IntN(3) == 0 { // all three the same distance from a cache line, as in most calls
+	if r.IntN(3) == 0 { // all three at the same distance from a cache line, as in most calls
 		skew := size * r.IntN(64/size)
 		o.dst, o.a, o.b = newGuarded(n*size, skew), newGuarded(n*size, skew), newGuarded(n*size, skew)
 	}
@@ -49,7 +49,7 @@ func newOperands(r *rand.Rand, t dtype.Type, n int) operands {
 	return o
 }
 
-// broken tells of the first write outside the data.
+// broken reports the first write outside the data.
 func (o operands) broken() error {
 	for _, g := range []guarded{o.dst, o.a, o.b} {
 		if err := g.broken(); err != nil {
@@ -59,8 +59,8 @@ func (o operands) broken() error {
 	return nil
 }
 
-// someLengths are 0 to 70 elements, and some more bytes around those where the code changes its
-// loop.
+// someLengths returns 0 to 70 elements, and longer lengths around those at which the code changes
+// its loop.
 func someLengths(r *rand.Rand, size int) []int {
 	var all []int
 	for n := range 71 {
@@ -92,8 +92,9 @@ func TestEveryPairEqualsTheLoopInGo(t *testing.T) {
 					if at := mismatch(want.data, o.dst.data); at >= 0 {
 						size := ty.Size()
 						at -= at % size
-						t.Fatalf("%v of %v by %v, %s, n %d, element %d: %#x and %#x gave %#x, want %#x", op, ty, i, o.way, n, at/size,
-							load(inA[at:], size), load(inB[at:], size), load(o.dst.data[at:], size), load(want.data[at:], size))
+						t.Fatalf("%v of %v by %v, %s, n %d, element %d: %#x and %#x gave %#x, want %#x",
+							op, ty, i, o.way, n, at/size, load(inA[at:], size), load(inB[at:], size),
+							load(o.dst.data[at:], size), load(want.data[at:], size))
 					}
 					require.NoError(t, o.broken(), "%v of %v by %v, %s, n %d", op, ty, i, o.way, n)
 				}
@@ -102,7 +103,8 @@ func TestEveryPairEqualsTheLoopInGo(t *testing.T) {
 	}
 }
 
-// Every 16-bit value against some: all corners of rounding, of order and of NaN, in every lane.
+// Every 16-bit value meets a few others: all corners of rounding, of order and of NaN, in every
+// lane.
 func TestEveryHalfByEveryPath(t *testing.T) {
 	a, b := newGuarded(2<<16, 0), newGuarded(2<<16, 0)
 	for u := range 1 << 16 {
@@ -127,7 +129,8 @@ func TestEveryHalfByEveryPath(t *testing.T) {
 					f(got.pointer(), a.pointer(), b.pointer(), 1<<16)
 					if at := mismatch(want.data, got.data); at >= 0 {
 						at &^= 1
-						t.Fatalf("%v of %v by %v: %#x and %#x gave %#x, want %#x", op, ty, i, at/2, other, load(got.data[at:], 2), load(want.data[at:], 2))
+						t.Fatalf("%v of %v by %v: %#x and %#x gave %#x, want %#x",
+							op, ty, i, at/2, other, load(got.data[at:], 2), load(want.data[at:], 2))
 					}
 				}
 			}
@@ -135,7 +138,7 @@ func TestEveryHalfByEveryPath(t *testing.T) {
 	}
 }
 
-// Stores past the caches, and a sum that is scaled, give the same bits as the plain ones.
+// Stores past the caches give the bits of the loop in Go.
 func TestStreamsEqualTheLoopInGo(t *testing.T) {
 	for ty := range formats {
 		for _, i := range machineISAs {
@@ -196,7 +199,8 @@ func TestSumScaleEqualsSumThenScale(t *testing.T) {
 				f(o.dst.pointer(), o.a.pointer(), o.b.pointer(), n, factor)
 				if at := mismatch(want.data, o.dst.data); at >= 0 {
 					at -= at % size
-					t.Fatalf("%v by %v × %v, %s, n %d, element %d: %#x, want %#x", ty, i, factor, o.way, n, at/size, load(o.dst.data[at:], size), load(want.data[at:], size))
+					t.Fatalf("%v by %v × %v, %s, n %d, element %d: %#x, want %#x",
+						ty, i, factor, o.way, n, at/size, load(o.dst.data[at:], size), load(want.data[at:], size))
 				}
 				require.NoError(t, o.broken())
 			}

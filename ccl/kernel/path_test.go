@@ -11,10 +11,10 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// codeOf identifies a function, to prove which path is chosen.
+// codeOf identifies a function, to prove which path was chosen.
 func codeOf(f any) uintptr { return reflect.ValueOf(f).Pointer() }
 
-// realTypes are those that have kernels of their own.
+// realTypes returns the types that have kernels of their own.
 func realTypes() []dtype.Type {
 	var all []dtype.Type
 	for _, t := range dtype.Types() {
@@ -56,13 +56,14 @@ func TestTheBestPathIsChosen(t *testing.T) {
 	t.Logf("kernels run by %v", bestISA)
 }
 
-// fewerPairs says which pairs an instruction set has kernels for, where it has not all of them.
+// fewerPairs lists the pairs for which an instruction set has kernels, where it does not have all
+// of them.
 var fewerPairs = map[isa]map[dtype.Type][]dtype.Op{
 	neon: {dtype.F32: {dtype.Sum}, dtype.BF16: {dtype.Sum}},
 }
 
-// folded are the pairs that have kernels of many operands, and foldedToo those that they have in
-// one instruction set more.
+// folded lists the pairs that have kernels of many operands; foldedToo lists those that one
+// instruction set has in addition.
 var folded = map[dtype.Type][]dtype.Op{
 	dtype.F32: {dtype.Sum, dtype.Prod, dtype.Min, dtype.Max}, dtype.F64: {dtype.Sum},
 	dtype.BF16: {dtype.Sum, dtype.Prod},

@@ -17,8 +17,8 @@ import (
 // kernels: integers through big.Int, floats through big.Float and exact tables of the formats of 16
 // and 8 bits.
 
-// format describes a float by the widths of its fields, and whether the largest number stands in
-// the place of infinity, with one NaN after it.
+// format describes a float by the widths of its fields. With finite set, the largest number takes
+// the place of infinity, and one NaN follows it.
 type format struct {
 	exponent, fraction int
 	finite             bool
@@ -29,7 +29,7 @@ var formats = map[dtype.Type]format{
 	dtype.F8E4M3: {4, 3, true}, dtype.F8E5M2: {5, 2, false},
 }
 
-// infinity is what the largest results become.
+// infinity returns the result of operations whose exact result is too large.
 func (f format) infinity() uint64 {
 	if f.finite {
 		return f.sign() - 2
@@ -37,7 +37,7 @@ func (f format) infinity() uint64 {
 	return (1<<f.exponent - 1) << f.fraction
 }
 
-// quiet is what is set in every NaN that is a result.
+// quiet returns the bits that are set in every NaN result.
 func (f format) quiet() uint64 {
 	if f.exponent+f.fraction == 7 {
 		return f.sign() - 1
@@ -48,7 +48,7 @@ func (f format) quiet() uint64 {
 func (f format) sign() uint64      { return 1 << (f.exponent + f.fraction) }
 func (f format) nan(u uint64) bool { return u&^f.sign() > f.infinity() }
 
-// float decodes u, exactly.
+// float decodes u exactly.
 func (f format) float(u uint64) float64 {
 	if f.fraction == 52 {
 		return math.Float64frombits(u)
@@ -72,8 +72,9 @@ func (f format) float(u uint64) float64 {
 	return v
 }
 
-// magnitudes lists the values of a format of 16 or 8 bits from 0 to infinity, where infinity stands
-// as the power of two that would come next: that is where rounding puts it.
+// magnitudes lists the values of the formats of 16 and 8 bits from 0 to infinity. In place of
+// infinity it has the power of two that would come next, which is where rounding puts infinity; a
+// finite format ends with its largest number.
 var magnitudes = map[format][]float64{
 	formats[dtype.F16]: values(formats[dtype.F16]), formats[dtype.BF16]: values(formats[dtype.BF16]),
 	formats[dtype.F8E4M3]: values(formats[dtype.F8E4M3]), formats[dtype.F8E5M2]: values(formats[dtype.F8E5M2]),
@@ -91,7 +92,7 @@ func values(f format) []float64 {
 	return all
 }
 
-// round gives the bits of v, which is not NaN, rounded once to nearest even.
+// round returns the bits of v, which is not NaN, rounded once to nearest even.
 func (f format) round(v float64) uint64 {
 	switch f.fraction {
 	case 52:
@@ -151,8 +152,8 @@ func referenceFloat(f format, op dtype.Op, a, b uint64) uint64 {
 	return f.round(float64(float32(x + y))) // 53 bits are enough for a second rounding to 24 to do no harm
 }
 
-// exact rounds the exact result once. Zero and infinity, where big.Float has other ideas of the
-// sign, are left to plain.
+// exact rounds the exact result once. For zero and infinity, where big.Float treats the sign
+// differently, it returns plain.
 func exact(x, y float64, op func(z, x, y *big.Float) *big.Float, plain float64) float64 {
 	if plain == 0 && (x == 0 || y == 0 || x == -y) || math.IsInf(x, 0) || math.IsInf(y, 0) {
 		return plain
@@ -227,7 +228,7 @@ func reference(t dtype.Type, op dtype.Op, a, b uint64) uint64 {
 	return referenceFloat(formats[t], op, a, b)
 }
 
-// referenceScale multiplies one element of a real float type.
+// referenceScale multiplies one element of a real floating-point type.
 func referenceScale(t dtype.Type, a uint64, factor float64) uint64 {
 	f := formats[t]
 	if f.nan(a) {
@@ -240,8 +241,8 @@ func referenceScale(t dtype.Type, a uint64, factor float64) uint64 {
 	return f.round(p)
 }
 
-// interesting makes the bits of an element: corners, neighbours of corners, ordinary values,
-// anything.
+// interesting returns the bits of a random element: a corner, a neighbour of a corner, an ordinary
+// value, or anything.
 func interesting(r *rand.Rand, t dtype.Type) uint64 {
 	size := t.Size()
 	any := r.Uint64() >> (64 - 8*size)
@@ -283,7 +284,7 @@ func store(p []byte, size int, u uint64) {
 	copy(p[:size], b[:])
 }
 
-// fill makes elements at random. What is long repeats them, at a distance that is no multiple of a
+// fill writes random elements. In a long p they repeat, at a distance that is no multiple of a
 // vector.
 func fill(r *rand.Rand, t dtype.Type, p []byte) {
 	real, _ := dtype.Real(t)
@@ -314,7 +315,7 @@ func newGuarded(n, skew int) guarded {
 
 func (g guarded) pointer() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(g.data)) }
 
-// broken tells which byte outside the data was written.
+// broken reports where a byte outside the data was written.
 func (g guarded) broken() error {
 	end := g.start + len(g.data)
 	for _, at := range []int{g.start - 64, end} {

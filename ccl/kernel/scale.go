@@ -41,6 +41,6 @@ func scaleBF16(dst, src unsafe.Pointer, n int, factor float64) {
 	}
 }
 
-// defaultNaN is what an invalid operation gives: a NaN factor is replaced by it before assembly
-// would pass its payload on.
+// defaultNaN is the result of an invalid operation. It replaces a NaN factor, whose payload
+// assembly would pass on.
 var defaultNaN = math.Float64frombits(0xfff8 << 48)

@@ -9,10 +9,10 @@ import (
 // CopyFunc copies n bytes from src to dst, which do not overlap.
 type CopyFunc func(dst, src unsafe.Pointer, n int)
 
-// Stream returns a kernel that gives what For's gives and writes dst past the caches, for operands
-// that are much larger than these: a dst that is not read before it is written saves a third of the
-// traffic. Where there is none of its own it is the one of For. What it has written is visible to
-// others like any other store when it returns.
+// Stream returns a kernel that gives the results of For's and writes dst past the caches. It is for
+// operands that are much larger than the caches: not reading dst before writing it saves a third of
+// the traffic. A pair without such a kernel gets that of For. When the kernel returns, its stores
+// are visible to others like any other stores.
 func Stream(t dtype.Type, op dtype.Op) Func {
 	if t >= typeCount || op >= opCount {
 		return nil
@@ -29,7 +29,7 @@ func copyBytes(dst, src unsafe.Pointer, n int) {
 
 var streamCopy CopyFunc = copyBytes
 
-// streaming chooses the kernel of Stream for a pair that dtype.Reducible allows.
+// streaming returns the kernel of Stream for a pair that dtype.Reducible allows.
 func streaming(t dtype.Type, op dtype.Op) Func {
 	real, parts := dtype.Real(t)
 	f := vectorStream(real, bestISA)

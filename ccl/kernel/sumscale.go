@@ -8,11 +8,11 @@ import (
 
 // SumScaleFunc sets dst[i] = (a[i] + b[i]) × factor for n elements, with the bits that Sum and then
 // Scale give: the sum is rounded to the element type first. dst may be the same memory as a or b,
-// or apart from both.
+// or separate from both.
 type SumScaleFunc func(dst, a, b unsafe.Pointer, n int, factor float64)
 
 // SumScale returns the kernel that does the last sum of an average and its scaling in one pass, for
-// floating-point types (real or complex), nil for others.
+// floating-point types (real or complex), or nil for other types.
 func SumScale(t dtype.Type) SumScaleFunc {
 	if t >= typeCount {
 		return nil
@@ -29,8 +29,8 @@ func sumScaling(t dtype.Type) SumScaleFunc {
 	return func(dst, a, b unsafe.Pointer, n int, factor float64) { f(dst, a, b, n*parts, factor) }
 }
 
-// sumScaleKernel is the kernel of a type that is not complex by an instruction set: made of two
-// where there is no better.
+// sumScaleKernel returns the kernel of an instruction set for a type that is not complex. It
+// combines two kernels where there is no better one.
 func sumScaleKernel(t dtype.Type, with isa) SumScaleFunc {
 	if v := vectorSumScaling(t, with); v != nil {
 		return v
@@ -44,7 +44,8 @@ func sumScaleKernel(t dtype.Type, with isa) SumScaleFunc {
 	}
 }
 
-// sumScaleInTiles scales what it has just summed while that is still in the nearest cache.
+// sumScaleInTiles scales each tile that it has just summed while the tile is still in the nearest
+// cache.
 func sumScaleInTiles(sum Func, scale ScaleFunc, size int, dst, a, b unsafe.Pointer, n int, factor float64) {
 	for n > 0 {
 		part := min(n, tileBytes/size)
@@ -55,7 +56,7 @@ func sumScaleInTiles(sum Func, scale ScaleFunc, size int, dst, a, b unsafe.Point
 	}
 }
 
-// sumScaleF32 and sumScaleF64 are the loops in Go for the rest that is no whole vector.
+// sumScaleF32 and sumScaleF64 are the loops in Go for the elements that do not fill a vector.
 
 func sumScaleF32(dst, a, b unsafe.Pointer, n int, factor float64) {
 	sumScaleInTiles(sumFloats[float32], scaleFloats[float32], 4, dst, a, b, n, factor)

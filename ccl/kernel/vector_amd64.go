@@ -12,7 +12,8 @@ import (
 
 const haveAssembly = true
 
-// machineISAs are those that this CPU and its operating system offer, the best last.
+// machineISAs lists the instruction sets that this CPU and its operating system offer, the best
+// last.
 var machineISAs = detectISAs()
 
 func detectISAs() []isa {
@@ -28,17 +29,17 @@ func detectISAs() []isa {
 	return []isa{avx2, avx512, avx512fp16}
 }
 
-// hasAVX512FP16 is for CPUs that have AVX-512, and an operating system that keeps its registers.
+// hasAVX512FP16 is for CPUs that have AVX-512, under an operating system that keeps its registers.
 func hasAVX512FP16() bool {
 	highest, edx := cpuid7()
 	return highest >= 7 && edx>>23&1 != 0
 }
 
-// cpuid7 returns the highest leaf of CPUID, and EDX of leaf 7, which says nothing where that is
-// more.
+// cpuid7 returns the highest leaf of CPUID, and EDX of leaf 7, which means nothing if the highest
+// leaf is less than 7.
 func cpuid7() (highest, edx uint32)
 
-// The functions below return the kernel in assembly, nil where there is none.
+// The functions below return the kernel in assembly, or nil if there is none.
 
 func vectorReduction(t dtype.Type, op dtype.Op, with isa) Func {
 	if f := vectorReductions[with][t][op]; f != nil {
@@ -60,7 +61,7 @@ func vectorFold(t dtype.Type, op dtype.Op, with isa) folds {
 	}
 	switch {
 	case f.blocks[3] == nil:
-	case with == avx2: // which takes whole vectors only
+	case with == avx2: // AVX2 takes whole vectors only
 		f.multiple = 32 / t.Size()
 	default:
 		f.multiple = 1

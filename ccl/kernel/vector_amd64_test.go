@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// The kernel of the operating system says independently what the CPU has.
+// The kernel of the operating system reports independently what the CPU has.
 func TestTheInstructionSetIsTheOneOfThisCPU(t *testing.T) {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if runtime.GOOS != "linux" || err != nil {
@@ -41,7 +41,7 @@ func TestTheInstructionSetIsTheOneOfThisCPU(t *testing.T) {
 	require.Equal(t, want.whole() == avx512 && has["avx512_bf16"], HasFastBF16())
 }
 
-// Lengths and alignments around those where the code changes its loop.
+// The lengths and alignments are around those at which the code changes its loop.
 func TestSumsEqualTheLoopInGoAtEveryAlignment(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for ty := range formats {
@@ -87,7 +87,7 @@ func TestScalesEqualTheLoopInGoAcrossChunks(t *testing.T) {
 	}
 }
 
-// One call of assembly is bounded, and the calls cover all elements once, in order.
+// One call of assembly must be bounded, and the calls must cover all elements once, in order.
 func TestChunksAreBounded(t *testing.T) {
 	const size = 4
 	for _, n := range []int{0, 1, chunkBytes/size - 1, chunkBytes / size, chunkBytes/size + 1, 5*chunkBytes/size + 3} {

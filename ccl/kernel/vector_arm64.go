@@ -11,9 +11,9 @@ import (
 
 const haveAssembly = true
 
-// machineISAs are those that this machine can run, the best last. NEON is part of every arm64 CPU,
-// but its kernels are used only where they show that they give the bits of the loops in Go: an
-// emulator or a control word may differ.
+// machineISAs lists the instruction sets that this machine can run, the best last. NEON is part of
+// every arm64 CPU, but its kernels are used only if they show that they give the bits of the loops
+// in Go: an emulator or a control word may differ.
 var machineISAs = detectISAs()
 
 func detectISAs() []isa {
@@ -23,18 +23,19 @@ func detectISAs() []isa {
 	return nil
 }
 
-// corners are F32 of which each half is a hard case of BF16 too: zeros, subnormals, ties of
+// corners are F32 of which each half is also a hard case of BF16: zeros, subnormals, ties of
 // rounding, the largest numbers; then infinities and NaN of both kinds.
 var corners = [...]uint32{
-	0, 0x80000000, 1, 0x80000001, 0x00010001, 0x00808080, 0x00400040, 0x007fff7f, 0x00800000, 0x80808080, 0x3f800000, 0xbf800001,
+	0, 0x80000000, 1, 0x80000001, 0x00010001, 0x00808080, 0x00400040, 0x007fff7f, 0x00800000, 0x80808080,
+	0x3f800000, 0xbf800001,
 	0x3f803f81, 0x3f818000, 0x40004000, 0x4b000001, 0x7f7f7f7f, 0xff7f7f7f,
 	0x7f800000, 0xff800000, 0x7fc00001, 0xffc0ffc1, 0x7f800001, 0xff817f81,
 }
 
 const finiteCorners = 18
 
-// givesTheBits compares f with the loop in Go on every pair of corners: without infinities and NaN,
-// which assembly leaves to the loop, and then with them.
+// givesTheBits compares f with the loop in Go on every pair of corners: first without infinities
+// and NaN, which assembly leaves to the loop, then with them.
 func givesTheBits(f, loop Func, size int) bool {
 	for _, some := range [][]uint32{corners[:finiteCorners], corners[:]} {
 		count := len(some) * len(some)
@@ -52,7 +53,7 @@ func givesTheBits(f, loop Func, size int) bool {
 	return true
 }
 
-// The functions below return the kernel in assembly, nil where there is none.
+// The functions below return the kernel in assembly, or nil if there is none.
 
 func vectorReduction(t dtype.Type, op dtype.Op, with isa) Func {
 	switch {
@@ -77,8 +78,8 @@ func vectorCopy(isa) CopyFunc { return nil }
 
 func vectorConversion(dst, src dtype.Type, with isa) ConvertFunc { return nil }
 
-// neonBlock does whole sixteens of n elements up to the first in which a sum is NaN, and returns
-// how many elements that were.
+// neonBlock does whole sixteens of n elements up to the first sixteen in which a sum is NaN, and
+// returns the number of elements done.
 type neonBlock func(dst, a, b unsafe.Pointer, n int) (done int)
 
 //go:noescape
@@ -99,8 +100,8 @@ func sumBF16NEON(dst, a, b unsafe.Pointer, n int) {
 // inside it, and everything that stops the world waits.
 const chunkBytes = 256 << 10
 
-// inSixteens gives f at most chunkBytes at a time, and to the loop in Go the sixteens that f leaves
-// and the rest.
+// inSixteens gives f at most chunkBytes at a time. The loop in Go does the sixteens at which f
+// stops, and the rest.
 func inSixteens(f neonBlock, loop Func, size int, dst, a, b unsafe.Pointer, n int) {
 	for n >= 16 {
 		part := min(n, chunkBytes/size)
@@ -118,7 +119,8 @@ func inSixteens(f neonBlock, loop Func, size int, dst, a, b unsafe.Pointer, n in
 	}
 }
 
-// preemptible is not inlined for its prologue, which is where the scheduler can stop the goroutine.
+// preemptible is not inlined, so that it has a prologue, where the scheduler can stop the
+// goroutine.
 //
 //go:noinline
 func preemptible(f neonBlock, dst, a, b unsafe.Pointer, n int) int { return f(dst, a, b, n) }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What differs in one bit of one kind of element is not used.
+// A kernel that differs in one bit of one kind of element must be refused.
 func TestOtherBitsAreRefused(t *testing.T) {
 	require.True(t, givesTheBits(sumFloats[float32], sumFloats[float32], 4))
 	for name, wrong := range map[string]func(u uint32) uint32{
@@ -36,12 +36,12 @@ func TestOtherBitsAreRefused(t *testing.T) {
 	}
 }
 
-// One call of assembly is bounded, and the calls and the loop in Go cover all elements once, in
-// order, wherever a NaN is.
+// One call of assembly must be bounded, and the calls and the loop in Go must cover all elements
+// once, in order, wherever a NaN is.
 func TestSixteensAreBounded(t *testing.T) {
 	const size = 4
 	for _, n := range []int{0, 1, 15, 16, 17, 300, chunkBytes / size, 2*chunkBytes/size + 37} {
-		for _, every := range []int{1 << 30, 100, 5} { // sixteens of which the last is left
+		for _, every := range []int{1 << 30, 100, 5} { // of this many sixteens f leaves the last one
 			next := 0
 			base := make([]byte, n*size+1)
 			step := func(p unsafe.Pointer, count int) {
@@ -53,7 +53,9 @@ func TestSixteensAreBounded(t *testing.T) {
 				done := min(count/16, every-1) * 16
 				step(dst, done)
 				return done
-			}, func(dst, a, b unsafe.Pointer, count int) { step(dst, count) }, size, unsafe.Pointer(&base[0]), unsafe.Pointer(&base[0]), unsafe.Pointer(&base[0]), n)
+			}, func(dst, a, b unsafe.Pointer, count int) {
+				step(dst, count)
+			}, size, unsafe.Pointer(&base[0]), unsafe.Pointer(&base[0]), unsafe.Pointer(&base[0]), n)
 			require.Equal(t, n, next)
 		}
 	}

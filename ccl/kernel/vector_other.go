@@ -6,7 +6,7 @@ import "github.com/goccl/goccl/ccl/dtype"
 
 const haveAssembly = false
 
-// machineISAs are those that this machine can run, the best last.
+// machineISAs lists the instruction sets that this machine can run, the best last.
 var machineISAs []isa
 
 func vectorReduction(dtype.Type, dtype.Op, isa) Func { return nil }

@@ -2,10 +2,11 @@ package mem
 
 import "sync/atomic"
 
-// Align is what every block and segment is aligned to, at least.
+// Align is the minimum alignment of blocks and segments, in bytes.
 const Align = 64
 
 var inUse atomic.Int64
 
-// InUse is how many bytes of blocks and mapped segments this process holds now.
+// InUse returns the number of bytes of blocks, mapped segments and arena allocations that this
+// process holds now.
 func InUse() int64 { return inUse.Load() }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewArena makes an arena of this process. It takes room among addresses, and no memory.
+// NewArena makes an arena of this process. It reserves addresses, but no memory.
 func NewArena(bytes int) (*Arena, error) {
 	if bytes <= 0 || bytes%arenaLarge != 0 {
 		return nil, fault.New(fault.Invalid, "registered memory of %d bytes; want a multiple of %d", bytes, arenaLarge)
@@ -25,21 +25,24 @@ func NewArena(bytes int) (*Arena, error) {
 	}
 	if err != nil {
 		unix.Close(fd)
-		return nil, fault.Wrap(fault.System, err, "no room for %d bytes of registered memory; a smaller GOCCL_REGISTERED would help", bytes)
+		return nil, fault.Wrap(fault.System, err,
+			"no room for %d bytes of registered memory; a smaller GOCCL_REGISTERED would help", bytes)
 	}
 	return newArena(memory, fd), nil
 }
 
-// MapArena maps the arena of another process, which passed it here as fd. Nobody can cut it under
-// us; pages that are not there are made when they are first read. The caller keeps fd. Nothing can
-// be allocated in it.
+// MapArena maps an arena of another process, received as the descriptor fd. Its size is sealed, so
+// no process can shrink it while it is mapped. Missing pages are created when they are first read.
+// The caller keeps fd. Nothing can be allocated in the arena that MapArena returns.
 func MapArena(fd, bytes int) (*Arena, error) {
 	if err := checkSealed(fd, bytes); err != nil {
 		return nil, err
 	}
 	memory, err := mapShared(fd, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_NORESERVE)
 	if err != nil {
-		return nil, fault.Wrap(fault.System, err, "no room for %d bytes of a peer's registered memory; a smaller GOCCL_REGISTERED on all ranks, or 0, would help", bytes)
+		return nil, fault.Wrap(fault.System, err,
+			"no room for %d bytes of a peer's registered memory; a smaller GOCCL_REGISTERED on all ranks, or 0, would help",
+			bytes)
 	}
 	unix.Madvise(memory, unix.MADV_DONTDUMP)
 	a := newArena(memory, -1)
@@ -47,10 +50,11 @@ func MapArena(fd, bytes int) (*Arena, error) {
 	return a, nil
 }
 
-// commit makes the pages of a range, so that a shortage is an error here and not a signal later.
+// commit creates the pages of a range, so that a shortage is an error here and not a signal later.
 func (a *Arena) commit(at, bytes int) error {
 	if left := available(); int64(bytes) > left {
-		return fault.New(fault.System, "no memory for %d bytes of registered memory: about %d are available", bytes, left)
+		return fault.New(fault.System,
+			"no memory for %d bytes of registered memory: about %d are available", bytes, left)
 	}
 	where := placementOf(bytes)
 	part := a.memory[at : at+bytes]
@@ -58,7 +62,7 @@ func (a *Arena) commit(at, bytes int) error {
 	err := again(func() error { return unix.Fallocate(a.fd, 0, int64(at), int64(bytes)) })
 	if err == nil {
 		where.after(part)
-		// Where the kernel is too old for this, the first use of each page takes a fault.
+		// If the kernel is too old for this, the first use of each page causes a page fault.
 		again(func() error { return unix.Madvise(part, unix.MADV_POPULATE_WRITE) })
 		return nil
 	}
@@ -66,14 +70,14 @@ func (a *Arena) commit(at, bytes int) error {
 	return fault.Wrap(fault.System, err, "no memory for %d bytes of registered memory", bytes)
 }
 
-// release gives the pages of a range back.
+// release returns the pages of a range to the system.
 func (a *Arena) release(at, bytes int) {
 	again(func() error {
 		return unix.Fallocate(a.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(at), int64(bytes))
 	})
 }
 
-// endUnused unmaps a closed arena of which nothing is given out, and closes its descriptor.
+// endUnused unmaps a closed arena that has no allocations, and closes its descriptor.
 func (a *Arena) endUnused() error {
 	if !a.closed || len(a.used) > 0 || a.memory == nil {
 		return nil

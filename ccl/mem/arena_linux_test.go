@@ -13,7 +13,7 @@ import (
 
 func pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
-// pages is how many bytes of a descriptor have memory.
+// pages returns the number of bytes of a descriptor that have memory.
 func pages(t *testing.T, fd int) int64 {
 	var st unix.Stat_t
 	require.NoError(t, unix.Fstat(fd, &st))
@@ -40,7 +40,7 @@ func TestArena(t *testing.T) {
 	require.Zero(t, uintptr(pointer(large))%(2<<20))
 	large[0], large[len(large)-1], small[0] = 1, 2, 3
 
-	// A peer sees the same bytes at the same places.
+	// A peer sees the same bytes at the same offsets.
 	peer, err := mem.MapArena(fd, size)
 	require.NoError(t, err)
 	at, ok := a.Place(unsafe.Pointer(&large[len(large)-1]))
@@ -53,7 +53,7 @@ func TestArena(t *testing.T) {
 	_, ok = a.Place(nil)
 	require.False(t, ok)
 
-	// What is given back is found again by who asks for as much, and its pages with it.
+	// An allocation of the same size reuses a freed range, which has kept its pages.
 	had := pages(t, fd)
 	require.NoError(t, a.Free(pointer(large)))
 	require.Equal(t, had, pages(t, fd))
@@ -64,7 +64,8 @@ func TestArena(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, pointer(large), pointer(same))
 
-	// Full: an error that says so; then what is kept is given up.
+	// Allocation fails in a full arena. Once all is freed, the kept pages are given up for another
+	// size.
 	_, err = a.Alloc(size - 4096)
 	require.ErrorIs(t, err, fault.System)
 	require.ErrorContains(t, err, "GOCCL_REGISTERED")
@@ -84,7 +85,7 @@ func TestArena(t *testing.T) {
 		require.ErrorIs(t, err, fault.Invalid)
 	}
 
-	// The memory outlives the arena while somebody has some of it, here and at peers.
+	// The memory outlives the closed arena while an allocation remains, here and at peers.
 	last, err := a.Alloc(3 << 20)
 	require.NoError(t, err)
 	last[77] = 9

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// available is how many bytes the system could still give to this process without killing anybody,
-// as far as it can be read: the kernel fills a memfd until its out-of-memory killer comes, so a
-// shortage must be found before.
+// available returns the number of bytes that the system could still give to this process without
+// killing any process, as far as this can be read. The kernel fills a memfd until its out-of-memory
+// killer acts, so a shortage must be detected before.
 func available() int64 {
 	least := int64(math.MaxInt64)
 	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
@@ -31,12 +31,13 @@ func available() int64 {
 		}
 		group := cgroup{"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"}
 		if part[1] == "memory" { // version 1
-			group = cgroup{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
+			group = cgroup{"/sys/fs/cgroup/memory",
+				"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
 		} else if part[1] != "" {
 			continue
 		}
-		// Each ancestor may have a limit. In a container the path may not exist; its own limit lies
-		// at the root.
+		// Each ancestor may have a limit. In a container the path may not exist; the container's
+		// own limit is at the root.
 		for dir := path.Clean("/" + part[2]); ; dir = path.Dir(dir) {
 			least = min(least, group.left(dir))
 			if dir == "/" {
@@ -47,7 +48,7 @@ func available() int64 {
 	return least
 }
 
-// cgroup is where one version of the control groups keeps its numbers.
+// cgroup names the files of one version of control groups, and a field of memory.stat.
 type cgroup struct{ root, limit, usage, reclaimable string }
 
 func (c cgroup) left(dir string) int64 {
@@ -65,7 +66,7 @@ func (c cgroup) left(dir string) int64 {
 	return max(left, 0)
 }
 
-// field finds "name value" in the lines of data.
+// field finds a line "name value" in data and returns the value.
 func field(data []byte, name string) (int64, bool) {
 	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
 		if words := strings.Fields(lines.Text()); len(words) >= 2 && words[0] == name {

@@ -6,7 +6,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Block is memory of this process alone, zeroed and aligned to Align.
+// Block is memory private to this process, zeroed and aligned to Align.
 type Block struct {
 	mu     sync.Mutex
 	memory []byte
@@ -25,14 +25,14 @@ func Alloc(bytes int) (*Block, error) {
 	return &Block{memory: memory}, nil
 }
 
-// Bytes is the memory, nil after Free.
+// Bytes returns the memory, nil after Free.
 func (b *Block) Bytes() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.memory
 }
 
-// Free gives the memory back. A second Free does nothing.
+// Free releases the memory. A second Free does nothing.
 func (b *Block) Free() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -4,7 +4,7 @@ package mem
 
 import "unsafe"
 
-// Off Linux blocks live in the Go heap, which promises less alignment than needed.
+// Outside Linux, blocks are in the Go heap, which guarantees less alignment than is needed.
 func mapBlock(bytes int) ([]byte, error) {
 	memory := make([]byte, bytes+Align-1)
 	skip := -int(uintptr(unsafe.Pointer(&memory[0]))) & (Align - 1)

@@ -11,45 +11,46 @@ import (
 	"sync"
 )
 
-// hugeBytes is the size of the huge pages that segments use: what amd64 has, and arm64 with small
-// pages of 4 KiB. Segments of this size or more begin at a multiple of it, in the processes that
-// receive them too.
+// hugeBytes is the size of the huge pages that segments use: the size on amd64, and on arm64 with
+// small pages of 4 KiB. Segments of this size or more begin at a multiple of it, also in the
+// processes that receive them.
 const hugeBytes = 2 << 20
 
-// HugeWay is how shared memory comes to lie in huge pages.
+// HugeWay is the way in which shared memory gets huge pages.
 type HugeWay int
 
 const (
-	SmallPages HugeWay = iota // it does not
+	SmallPages HugeWay = iota // it gets none
 	Advised                   // the kernel is asked before the first touch (MADV_HUGEPAGE)
-	Collapsed                 // pages are put together after they were allocated (MADV_COLLAPSE)
+	Collapsed                 // pages are collapsed after their allocation (MADV_COLLAPSE)
 )
 
 func (w HugeWay) String() string {
 	return [...]string{"small pages", "on advice", "put together afterwards"}[w]
 }
 
-// HugePages is what became of a trial of huge pages in shared memory.
+// HugePages is the result of a trial of huge pages in shared memory.
 type HugePages struct {
 	Way      HugeWay
-	Why      string // where Way is SmallPages
+	Why      string // the reason, where Way is SmallPages
 	Setting  string // shmem_enabled, in the kernel's words; "" where it has no such setting
-	Reserved string // why memory of reserved huge pages (hugetlbfs) cannot be had; "" if it can
+	Reserved string // why no reserved huge page (hugetlbfs) can be allocated; "" if one can
 }
 
-// ProbeHugePages finds out by trying. The settings, and the kernel's account of what the trial got,
-// are read from the /sys and /proc below root ("/" for the real ones).
+// ProbeHugePages finds out by a trial how shared memory gets huge pages. The settings, and the
+// kernel's account of the pages that the trial got, are read from the /sys and /proc below root
+// ("/" for the real ones).
 //
-// The setting alone says too little. "never", which kernels come with, means that no shared memory
-// gets huge pages by itself or on advice, but since Linux 6.1 a process may put its pages together;
-// only "deny" forbids that too. And under each of the others there may be no huge page left, or a
-// process may have been set to do without.
+// The setting alone does not decide. "never", the default of kernels, means that no shared memory
+// gets huge pages by itself or on advice, but since Linux 6.1 a process may collapse its pages;
+// only "deny" forbids that too. Under each of the other settings there may be no huge page left, or
+// huge pages may have been disabled for the process.
 func ProbeHugePages(root string) HugePages {
 	return probeHugePages(root, func(way HugeWay) (int, error) { return tryHugePage(root, way) }, tryReserved)
 }
 
-// probeHugePages is given the trials: bytes in huge pages, of hugeBytes, that memory allocated in a
-// way has.
+// probeHugePages is ProbeHugePages with the trials as arguments. try returns how many bytes of a
+// memory of hugeBytes, allocated in the given way, are in huge pages.
 func probeHugePages(root string, try func(HugeWay) (int, error), reserved func() error) HugePages {
 	const settings = "sys/kernel/mm/transparent_hugepage"
 	var h HugePages
@@ -93,8 +94,8 @@ func probeHugePages(root string, try func(HugeWay) (int, error), reserved func()
 // hugePages is the probe of this process, done when the first large segment is made.
 var hugePages = sync.OnceValue(func() HugePages { return ProbeHugePages("/") })
 
-// hugeIn adds up how much of the shared memory from start to end is mapped in huge pages, by the
-// text of /proc/PID/smaps.
+// hugeIn returns how many bytes of the shared memory from start to end are mapped in huge pages,
+// according to the text of /proc/PID/smaps.
 func hugeIn(smaps io.Reader, start, end uint64) (bytes int) {
 	inside := false
 	for lines := bufio.NewScanner(smaps); lines.Scan(); {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// files makes a root folder with these files.
+// files makes a root folder with the given files.
 func files(t *testing.T, content map[string]string) (root string) {
 	root = t.TempDir()
 	for name, text := range content {
@@ -21,7 +21,8 @@ func files(t *testing.T, content map[string]string) (root string) {
 	return root
 }
 
-// Every setting of the kernel, with kernels that do, do not, or refuse what they are asked for.
+// TestProbeHugePages goes through every setting of the kernel, with kernels that give huge pages,
+// give small pages, or refuse the request.
 func TestProbeHugePages(t *testing.T) {
 	refused, none := errors.New("invalid argument"), errors.New("no space left on device")
 	type answer struct {
@@ -44,19 +45,26 @@ func TestProbeHugePages(t *testing.T) {
 			HugePages{Advised, "", "within_size", ""}, []HugeWay{Advised}},
 		{"force", "always within_size advise never deny [force]", "2097152", yes, no, nil,
 			HugePages{Advised, "", "force", ""}, []HugeWay{Advised}},
-		{"advice does nothing, putting together does", "always within_size [advise] never deny force", "2097152", no, yes, none,
+		{"advice does nothing, putting together does",
+			"always within_size [advise] never deny force", "2097152", no, yes, none,
 			HugePages{Collapsed, "", "advise", none.Error()}, []HugeWay{Advised, Collapsed}},
-		{"half of it is not enough", "always within_size [advise] never deny force", "2097152", answer{hugeBytes / 2, nil}, refusal, none,
-			HugePages{SmallPages, "on advice: the kernel gave small pages; put together afterwards: invalid argument", "advise", none.Error()},
+		{"half of it is not enough",
+			"always within_size [advise] never deny force", "2097152", answer{hugeBytes / 2, nil}, refusal, none,
+			HugePages{SmallPages, "on advice: the kernel gave small pages; put together afterwards: invalid argument",
+				"advise", none.Error()},
 			[]HugeWay{Advised, Collapsed}},
-		{"never, but the kernel puts together", "always within_size advise [never] deny force", "2097152", yes, yes, none,
+		{"never, but the kernel puts together",
+			"always within_size advise [never] deny force", "2097152", yes, yes, none,
 			HugePages{Collapsed, "", "never", none.Error()}, []HugeWay{Collapsed}},
 		{"never, and an old kernel", "always within_size advise [never] deny force", "2097152", yes, refusal, none,
-			HugePages{SmallPages, "put together afterwards: invalid argument", "never", none.Error()}, []HugeWay{Collapsed}},
+			HugePages{SmallPages, "put together afterwards: invalid argument", "never", none.Error()},
+			[]HugeWay{Collapsed}},
 		{"deny", "always within_size advise never [deny] force", "2097152", yes, refusal, none,
-			HugePages{SmallPages, "put together afterwards: invalid argument", "deny", none.Error()}, []HugeWay{Collapsed}},
+			HugePages{SmallPages, "put together afterwards: invalid argument", "deny", none.Error()},
+			[]HugeWay{Collapsed}},
 		{"no setting", "", "2097152", yes, no, none,
-			HugePages{SmallPages, "put together afterwards: the kernel gave small pages", "", none.Error()}, []HugeWay{Collapsed}},
+			HugePages{SmallPages, "put together afterwards: the kernel gave small pages", "", none.Error()},
+			[]HugeWay{Collapsed}},
 		{"larger pages", "[always] within_size advise never deny force", "536870912", yes, yes, none,
 			HugePages{SmallPages, "huge pages of 524288 KiB are too large for segments", "always", none.Error()}, nil},
 		{"no huge pages", "", "", yes, yes, none,

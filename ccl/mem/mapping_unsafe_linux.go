@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapShared maps a segment. One that may hold huge pages begins at a multiple of their size:
-// elsewhere none could be mapped.
+// mapShared maps a segment. A segment that may have huge pages begins at a multiple of their size,
+// since they cannot be mapped elsewhere.
 func mapShared(fd, bytes, protection, populate int) ([]byte, error) {
 	size, flags := uintptr(bytes), unix.MAP_SHARED|populate
 	if bytes < hugeBytes {
@@ -20,7 +20,8 @@ func mapShared(fd, bytes, protection, populate int) ([]byte, error) {
 	}
 	page := uintptr(os.Getpagesize())
 	size = (size + page - 1) &^ (page - 1)
-	room, err := unix.MmapPtr(-1, 0, nil, size+hugeBytes, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	room, err := unix.MmapPtr(-1, 0, nil, size+hugeBytes, unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, err
 	}
@@ -39,13 +40,13 @@ func mapShared(fd, bytes, protection, populate int) ([]byte, error) {
 	return unsafe.Slice((*byte)(at), bytes), nil
 }
 
-// populate makes the page tables of a writable segment whose pages exist, so that its first use
-// takes no faults.
+// populate fills the page tables of a writable segment whose pages exist, so that its first use
+// causes no page faults.
 func populate(fd int, memory []byte) error {
 	if again(func() error { return unix.Madvise(memory, unix.MADV_POPULATE_WRITE) }) == nil {
 		return nil
 	}
-	// Kernels before 5.14 do it only while they map.
+	// Kernels before 5.14 can populate only while they map.
 	_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(&memory[0]), uintptr(len(memory)), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_SHARED|unix.MAP_FIXED|unix.MAP_POPULATE)
 	return err
@@ -55,25 +56,25 @@ func unmapShared(memory []byte) error {
 	return unix.MunmapPtr(unsafe.Pointer(&memory[0]), uintptr(len(memory)))
 }
 
-// prefer asks for pages of a node where there are any, and of others where not: never an error for
-// want of memory there.
+// prefer asks for pages of a NUMA node. The kernel takes pages of other nodes if that node has none
+// left, so a shortage on the node is never an error.
 func prefer(memory []byte, node int) error {
 	mask := make([]uint64, node/64+1)
 	mask[node/64] = 1 << (node % 64)
-	// The kernel takes one bit less than it is told.
-	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&memory[0])), uintptr(len(memory)), unix.MPOL_PREFERRED,
-		uintptr(unsafe.Pointer(&mask[0])), uintptr(len(mask)*64+1), 0)
+	// The kernel uses one bit less than the length it is given.
+	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&memory[0])), uintptr(len(memory)),
+		unix.MPOL_PREFERRED, uintptr(unsafe.Pointer(&mask[0])), uintptr(len(mask)*64+1), 0)
 	if errno != 0 {
 		return errno
 	}
 	return nil
 }
 
-// nodeOf is the node of the page at the beginning of memory.
+// nodeOf returns the NUMA node of the first page of memory.
 func nodeOf(memory []byte) (int, error) {
 	var node int32
-	_, _, errno := unix.Syscall6(unix.SYS_GET_MEMPOLICY, uintptr(unsafe.Pointer(&node)), 0, 0, uintptr(unsafe.Pointer(&memory[0])),
-		unix.MPOL_F_NODE|unix.MPOL_F_ADDR, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_GET_MEMPOLICY, uintptr(unsafe.Pointer(&node)), 0, 0,
+		uintptr(unsafe.Pointer(&memory[0])), unix.MPOL_F_NODE|unix.MPOL_F_ADDR, 0)
 	if errno != 0 {
 		return -1, errno
 	}

@@ -14,21 +14,22 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// Home is the NUMA node on which a process wants its segments: that of its processors.
+// Home is the NUMA node on which a process wants its segments: the node of its processors.
 type Home struct {
-	Nodes int    // of the machine, with memory
+	Nodes int    // number of nodes of the machine that have memory
 	Node  int    // -1: the kernel's choice, which is the node of the processor that touches a page first
-	Why   string // where Node is -1
+	Why   string // the reason, where Node is -1
 }
 
-// ProbeHome reads the nodes and what this process may use from the /sys and /proc below root ("/"
-// for the real ones), and tries whether the kernel places memory on the node that it finds.
+// ProbeHome reads the nodes, and the processors and memory that this process may use, from the /sys
+// and /proc below root ("/" for the real ones). It then tries whether the kernel places memory on
+// the node that it has found.
 func ProbeHome(root string) Home { return probeHome(root, tryNode) }
 
 func probeHome(root string, try func(node int) error) Home {
 	h := Home{Node: -1}
 	processors, memory := allowed(root)
-	var near []int // nodes with processors of this process
+	var near []int // nodes that have processors of this process
 	withMemory := map[int]bool{}
 	dirs, _ := filepath.Glob(path.Join(root, "sys/devices/system/node/node[0-9]*"))
 	for _, dir := range dirs {
@@ -73,8 +74,8 @@ func probeHome(root string, try func(node int) error) Home {
 	return h
 }
 
-// allowed is the processors and the memory nodes that this process may use; nil where that cannot
-// be read.
+// allowed returns the processors and the memory nodes that this process may use, nil where these
+// cannot be read.
 func allowed(root string) (processors, memory park.CPUSet) {
 	text, _ := os.ReadFile(path.Join(root, "proc/self/status"))
 	for line := range bytes.Lines(text) {
@@ -89,7 +90,8 @@ func allowed(root string) (processors, memory park.CPUSet) {
 	return processors, memory
 }
 
-// hasMemory reads the folder of a node. Its lines are "Node 0 MemTotal:  7940436 kB".
+// hasMemory reports whether a node has memory, by the file meminfo in its folder. The lines of that
+// file are such as "Node 0 MemTotal: 7940436 kB".
 func hasMemory(dir string) bool {
 	text, _ := os.ReadFile(path.Join(dir, "meminfo"))
 	for line := range bytes.Lines(text) {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// number reads a file of one number; "max" is none.
+// number reads a file that holds one number. It returns false for "max".
 func number(file string) (int64, bool) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// placement is where the pages of a new segment should lie. The kernel does it or does not; a
-// segment works either way.
+// placement is the wanted place of the pages of a new segment. The kernel may ignore it; a segment
+// works either way.
 type placement struct {
 	way  HugeWay
-	node int // -1 for no wish
+	node int // -1 for no preference
 }
 
-// placementOf is what the probes of this process have found.
+// placementOf returns the placement of a segment, by the results of this process's probes.
 func placementOf(bytes int) placement {
 	at := placement{node: home().Node}
 	if bytes >= hugeBytes {
@@ -31,25 +31,25 @@ func (at placement) before(memory []byte) {
 		prefer(memory, at.node)
 	}
 	if whole := wholePages(memory); at.way == Advised && len(whole) > 0 {
-		// The advice counts for pages that this mapping faults in, not for those that fallocate
-		// makes.
+		// The advice applies to pages that this mapping faults in, not to pages that fallocate
+		// creates.
 		unix.Madvise(whole, unix.MADV_HUGEPAGE)
 		again(func() error { return unix.Madvise(whole, unix.MADV_POPULATE_WRITE) })
 	}
 }
 
-// after is called once all pages are there.
+// after is called once all pages exist.
 func (at placement) after(memory []byte) {
 	if whole := wholePages(memory); at.way == Collapsed && len(whole) > 0 {
 		again(func() error { return unix.Madvise(whole, unix.MADV_COLLAPSE) })
 	}
 }
 
-// wholePages is the huge pages that fit into memory.
+// wholePages returns the part of memory that is whole huge pages.
 func wholePages(memory []byte) []byte { return memory[:len(memory)&^(hugeBytes-1)] }
 
-// tryHugePage makes a segment of one huge page as NewSegment would, and asks the kernel what it is
-// made of.
+// tryHugePage makes a segment of one huge page as NewSegment would, and reads from the kernel how
+// many of its bytes are in huge pages.
 func tryHugePage(root string, way HugeWay) (huge int, err error) {
 	s, err := newSegment("goccl-probe", hugeBytes, placement{way, -1})
 	if err != nil {
@@ -65,7 +65,7 @@ func tryHugePage(root string, way HugeWay) (huge int, err error) {
 	return hugeIn(smaps, start, start+hugeBytes), nil
 }
 
-// tryReserved allocates one page of those that an administrator has set aside for hugetlbfs.
+// tryReserved allocates one of the pages that an administrator has reserved for hugetlbfs.
 func tryReserved() error {
 	fd, err := unix.MemfdCreate("goccl-probe", unix.MFD_CLOEXEC|unix.MFD_HUGETLB|unix.MFD_HUGE_2MB)
 	if err != nil {
@@ -78,7 +78,7 @@ func tryReserved() error {
 	return again(func() error { return unix.Fallocate(fd, 0, 0, hugeBytes) })
 }
 
-// tryNode asks for memory of a node as segments do, and where it lies then.
+// tryNode asks for memory of a node as segments do, and checks on which node it is then.
 func tryNode(node int) error {
 	fresh, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

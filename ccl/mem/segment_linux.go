@@ -10,13 +10,14 @@ const (
 	remedy    = "a smaller pool, fewer groups or a higher memory limit of the container would help"
 )
 
-// NewSegment makes a segment and maps it. The name is what /proc/PID/maps shows.
+// NewSegment makes a segment and maps it. The name appears in /proc/PID/maps.
 func NewSegment(name string, bytes int) (*Segment, error) {
 	if bytes <= 0 {
 		return nil, fault.New(fault.Invalid, "a shared segment %q of %d bytes was asked for", name, bytes)
 	}
 	if left := available(); int64(bytes) > left {
-		return nil, fault.New(fault.System, "no shared memory for segment %q of %d bytes: about %d are available; %s", name, bytes, left, remedy)
+		return nil, fault.New(fault.System, "no shared memory for segment %q of %d bytes: about %d are available; %s",
+			name, bytes, left, remedy)
 	}
 	return newSegment(name, bytes, placementOf(bytes))
 }
@@ -29,7 +30,8 @@ func newSegment(name string, bytes int, at placement) (*Segment, error) {
 	s := &Segment{fd: fd}
 	if err := s.prepare(bytes, at); err != nil {
 		s.Free()
-		return nil, fault.Wrap(fault.System, err, "no shared memory for segment %q of %d bytes; %s", name, bytes, remedy)
+		return nil, fault.Wrap(fault.System, err,
+			"no shared memory for segment %q of %d bytes; %s", name, bytes, remedy)
 	}
 	return s, nil
 }
@@ -56,9 +58,9 @@ func (s *Segment) prepare(bytes int, at placement) error {
 	return err
 }
 
-// MapSegment maps a segment that another process made and passed here as fd. It refuses what is not
-// a memfd of exactly that size with sealed size: another process could cut it under us. The caller
-// keeps fd, and may close it at once.
+// MapSegment maps a segment that another process made, received as the descriptor fd. It refuses a
+// descriptor that is not a memfd of exactly this size with a sealed size: another process could
+// shrink it while it is mapped. The caller keeps fd, and may close it at once.
 func MapSegment(fd, bytes int) (*Segment, error) {
 	if err := checkSealed(fd, bytes); err != nil {
 		return nil, err
@@ -67,12 +69,13 @@ func MapSegment(fd, bytes int) (*Segment, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, fault.Wrap(fault.System, err, "fstat of a received segment")
 	}
-	// A hole would be filled at the first touch, or end this process with a signal where memory is
-	// short.
+	// A hole would be filled at its first use or, where memory is short, end this process with a
+	// signal.
 	if st.Blocks*512 < int64(bytes) {
-		return nil, fault.New(fault.Invalid, "a received segment of %d bytes is not allocated (%d are)", bytes, st.Blocks*512)
+		return nil, fault.New(fault.Invalid,
+			"a received segment of %d bytes is not allocated (%d are)", bytes, st.Blocks*512)
 	}
-	// Nobody but the maker writes, but a mapping that may is faster to read (RATIONALE.md).
+	// Only the maker writes, but a writable mapping is faster to read (RATIONALE.md).
 	const protection = unix.PROT_READ | unix.PROT_WRITE
 	memory, err := mapShared(fd, bytes, protection, unix.MAP_POPULATE)
 	if err != nil {
@@ -82,7 +85,7 @@ func MapSegment(fd, bytes int) (*Segment, error) {
 	return &Segment{memory: memory, fd: -1}, nil
 }
 
-// checkSealed refuses what is not a memfd of exactly that size with sealed size.
+// checkSealed refuses a descriptor that is not a memfd of exactly this size with a sealed size.
 func checkSealed(fd, bytes int) error {
 	if bytes <= 0 {
 		return fault.New(fault.Invalid, "a received segment is said to have %d bytes", bytes)
@@ -94,7 +97,7 @@ func checkSealed(fd, bytes int) error {
 	if seals&sizeSeals != sizeSeals {
 		return fault.New(fault.Invalid, "a received segment is not sealed against resizing (seals %#x)", seals)
 	}
-	// The size is looked at after the seals: before, it could still change.
+	// The size is read after the seals are checked: before, it could still change.
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fault.Wrap(fault.System, err, "fstat of a received segment")
@@ -105,7 +108,8 @@ func checkSealed(fd, bytes int) error {
 	return nil
 }
 
-// CloseFD closes the descriptor; the memory stays mapped. It is called once all peers have it.
+// CloseFD closes the descriptor; the memory stays mapped. It is called once all peers have the
+// segment.
 func (s *Segment) CloseFD() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +143,8 @@ func (s *Segment) Free() error {
 	return err
 }
 
-// again repeats a call that a signal interrupted; the Go runtime sends signals of its own.
+// again repeats a call for as long as signals interrupt it; the Go runtime sends signals of its
+// own.
 func again(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {

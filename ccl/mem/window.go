@@ -2,8 +2,8 @@ package mem
 
 import "sync/atomic"
 
-// Window is memory that one rank writes and its peers on the same host only read. It is freed by
-// the Release of its last user.
+// Window is memory that one rank writes and its peers on the same host only read. The Release of
+// its last user frees it.
 type Window struct {
 	users   atomic.Int32
 	memory  []byte
@@ -11,7 +11,7 @@ type Window struct {
 	block   *Block
 }
 
-// NewWindow makes a window with one user, the caller. One that is shared can be passed to other
+// NewWindow makes a window with one user, the caller. A shared window can be passed to other
 // processes.
 func NewWindow(bytes int, shared bool) (*Window, error) {
 	w := &Window{}
@@ -30,10 +30,10 @@ func NewWindow(bytes int, shared bool) (*Window, error) {
 	return w, nil
 }
 
-// Bytes is the memory. It must not be touched after the last Release.
+// Bytes returns the memory. It must not be touched after the last Release.
 func (w *Window) Bytes() []byte { return w.memory }
 
-// Size is the bytes of the window, 0 of none.
+// Size returns the size of the window in bytes, 0 for a nil Window.
 func (w *Window) Size() int {
 	if w == nil {
 		return 0
@@ -41,11 +41,11 @@ func (w *Window) Size() int {
 	return len(w.memory)
 }
 
-// Segment is what other processes map, nil in a window that is not shared.
+// Segment returns the segment that other processes map, nil in a window that is not shared.
 func (w *Window) Segment() *Segment { return w.segment }
 
-// Joined is called once all peers have the window: it closes the descriptor that was passed to
-// them.
+// Joined closes the descriptor that was passed to the peers. It is called once all of them have the
+// window.
 func (w *Window) Joined() {
 	if w != nil && w.segment != nil {
 		w.segment.CloseFD()
@@ -55,7 +55,7 @@ func (w *Window) Joined() {
 // Retain adds a user.
 func (w *Window) Retain() { w.users.Add(1) }
 
-// Release takes a user away. A window that is nil has none.
+// Release removes a user. A nil Window has no users.
 func (w *Window) Release() {
 	if w == nil || w.users.Add(-1) != 0 {
 		return

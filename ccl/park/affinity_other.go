@@ -2,5 +2,5 @@
 
 package park
 
-// Affinity is empty where the system does not say on which processors a process may run.
+// Affinity returns an empty set: this system does not report where a process may run.
 func Affinity() CPUSet { return nil }

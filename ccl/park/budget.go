@@ -5,47 +5,46 @@ import (
 	"time"
 )
 
-// MaxSpin is the longest that a wait may be told to stay awake.
+// MaxSpin is the longest time that a wait may be set to stay awake.
 const MaxSpin = 100 * time.Millisecond
 
-// spinFor is what SetSpin has set; negative is adaptive.
+// spinFor is the value given to SetSpin; negative is adaptive.
 var spinFor atomic.Int64
 
 func init() { spinFor.Store(-1) }
 
-// SetSpin says how long every wait of this process stays awake (spinning, then yielding) before it
-// sleeps: 0 never does, and a negative value lets waits learn it, which is the default. More than
-// MaxSpin is MaxSpin.
+// SetSpin sets how long every wait of this process stays awake (spinning, then yielding) before it
+// sleeps. With 0 waits never stay awake; a negative value, the default, lets waits learn the time.
+// Values above MaxSpin are reduced to MaxSpin.
 func SetSpin(d time.Duration) { spinFor.Store(int64(min(max(d, -1), MaxSpin))) }
 
-// A learner chooses how long a wait that outlasted blind spinning stays awake. It knows afterwards
-// how long each wait took, hence what every choice would have cost, keeps a moving average for a
-// few choices, and takes the cheapest. A choice costs the time awake, at the rate below, and where
-// it was too short a sleep and a wake.
+// A learner chooses how long a wait that outlasted blind spinning stays awake. After each wait it
+// knows how long the wait took, and hence what every choice would have cost. It keeps a moving
+// average of these costs for a few choices and takes the cheapest. A choice costs the time awake,
+// at the rate below, and, where it was too short, a sleep and a wake.
 //
-// In the foreground the longest choice costs one wakeCost, so that no wait costs more than about
-// twice what it would have cost had its length been known beforehand. What is learned only makes it
-// better.
+// In the foreground the longest choice costs one wakeCost, so no wait costs more than about twice
+// what it would have cost had its length been known beforehand. Learning only improves on that.
 type learner struct {
 	costs  [len(choices)]atomic.Int64
 	chosen atomic.Int32 // index into choices, from the end
 }
 
-// choices are in quarters of a wakeCost, which makes the longest 16 to 200 µs.
+// choices are in quarters of a wakeCost. The longest is thus 16 to 200 µs.
 var choices = [...]int64{0, 1, 4, 16}
 
-const weight = 8 // of the past in the moving average
+const weight = 8 // a new sample counts 1/weight in the moving average
 
-// crowdSpan is how long to yield on a core that peers need, and use: that is cheap, and to be woken
-// there is dear. Measured with the executor, 8 ranks on 2 cores: 8 bytes were reduced in 22 µs,
-// with sleep after the first vain yield in 38 µs.
+// crowdSpan is how long to yield on a core that peers need and use: yielding is cheap there, and
+// being woken is expensive. Measured with the executor, 8 ranks on 2 cores: reducing 8 bytes took
+// 22 µs, and 38 µs with sleep after the first vain yield.
 const crowdSpan = int64(500 * time.Microsecond)
 
-// foreground is of threads whose caller waits for the result; background is of threads that nobody
-// waits for.
+// foreground learns from threads whose caller waits for the result, background from threads for
+// which no caller waits.
 var foreground, background learner
 
-// rate is what a nanosecond awake costs, in quarters, where one of delay costs four.
+// rate returns the cost of a nanosecond awake, in quarters; a nanosecond of delay costs four.
 func (l *learner) rate() int64 {
 	if l == &background {
 		return 4
@@ -53,12 +52,12 @@ func (l *learner) rate() int64 {
 	return 1
 }
 
-// budget is how long to stay awake.
+// budget returns how long to stay awake.
 func (l *learner) budget() int64 {
 	return choices[len(choices)-1-int(l.chosen.Load())] * wakeCost() / 4
 }
 
-// observe takes a wait that took d in all.
+// observe records a wait that took d in all.
 func (l *learner) observe(d int64) {
 	cost, rate := wakeCost(), l.rate()
 	best, least := 0, int64(-1)
@@ -69,7 +68,9 @@ func (l *learner) observe(d int64) {
 			c += cost
 		}
 		old := l.costs[i].Load()
-		c = old + (c*16-old)/weight // sixteenths, for the rounding. A store that another thread's overtakes loses one sample
+		// Sixteenths, for the rounding. If another thread stores at the same time, one sample is
+		// lost.
+		c = old + (c*16-old)/weight
 		l.costs[i].Store(c)
 		if least < 0 || c < least {
 			best, least = i, c
@@ -85,7 +86,7 @@ func (s *Spinner) learner() *learner {
 	return &foreground
 }
 
-// budget is how long s may yield.
+// budget returns how long s may yield.
 func (s *Spinner) budget() int64 {
 	switch d := spinFor.Load(); {
 	case d >= 0:
@@ -103,7 +104,7 @@ func (s *Spinner) learn() {
 	}
 	d := now() - s.since
 	if s.phase == spent {
-		d = max(s.limit-s.since, d-wakeCost()) // it would have ended that much earlier, awake
+		d = max(s.limit-s.since, d-wakeCost()) // awake, it would have ended that much earlier
 	}
 	s.learner().observe(d)
 }

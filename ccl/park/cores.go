@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// host is what this process knows of the machine that it shares with other ranks.
+// host is what this process knows about the machine that it shares with other ranks.
 var host = struct {
-	due atomic.Int64 // when the limits are to be read again; 0 before the first Join
+	due atomic.Int64 // when the limits are to be read again; 0 until they are first read
 
 	mu       sync.Mutex
 	root     string // of /proc and /sys
@@ -19,20 +19,20 @@ var host = struct {
 	files    []quotaFile
 	affinity CPUSet
 	quota    float64
-	crowded  bool // ranks outnumber cores: a waiter's core is needed by those it waits for
+	crowded  bool // ranks outnumber cores: a waiter's core is needed by the ranks that it waits for
 	ranks    map[string]*rank
 }{root: "/", allowed: Affinity, quota: math.Inf(1), ranks: map[string]*rank{}}
 
 type rank struct {
-	groups int // that it is in, with this process
+	groups int // groups that it shares with this process
 	cores  CPUSet
 }
 
-// rereadEvery is how long limits on processor time are believed: containers are resized while they
+// rereadEvery is how long limits on processor time are trusted: containers are resized while they
 // run.
 const rereadEvery = int64(time.Second)
 
-// findLimits looks for what limits this process, and reads it. The caller holds host.mu.
+// findLimits finds the limits on this process and reads them. The caller holds host.mu.
 func findLimits() {
 	host.loaded = true
 	host.files = quotaFiles(host.root)
@@ -48,8 +48,8 @@ func readLimits() {
 	crowd()
 }
 
-// crowd finds out whether ranks outnumber cores. Where that has changed, it is what waits go by
-// until yields tell more.
+// crowd determines whether ranks outnumber cores. After a change, waits rely on the result until
+// yields tell more.
 func crowd() {
 	if c := crowding(); c != host.crowded {
 		host.crowded = c
@@ -57,8 +57,8 @@ func crowd() {
 	}
 }
 
-// reread reads the limits again if that is due, unless somebody else is about to. Who is about to
-// sleep calls it: nothing waits for him.
+// reread reads the limits again if that is due and no other thread is about to. A thread that is
+// about to sleep calls it, since nothing waits for that thread.
 func reread(t int64) {
 	if due := host.due.Load(); due == 0 || t < due || !host.due.CompareAndSwap(due, t+rereadEvery) {
 		return
@@ -68,8 +68,8 @@ func reread(t int64) {
 	readLimits()
 }
 
-// Cores is the number of cores that this process may use at the same time: those that it may run
-// on, and no more than its control groups grant it.
+// Cores returns the number of cores that this process may use at the same time: those that it may
+// run on, but no more than its control groups grant.
 func Cores() int {
 	host.mu.Lock()
 	defer host.mu.Unlock()
@@ -87,19 +87,19 @@ func cores(set CPUSet) int {
 	return max(1, int(min(float64(n), host.quota)))
 }
 
-// Local is one rank of a group that runs on this host, this process's own included.
+// Local describes one rank of a group that runs on this host; the rank of this process is included.
 type Local struct {
-	Process string // tells processes apart; the same in every group
+	Process string // identifies the process; the same in every group
 	Cores   string // where it may run: Affinity().String() there; "" if not known
 }
 
-// Join says which ranks of a group share this host, and is taken back by leave when the group ends.
-// A process is counted once however many groups it is in. Together with the cores this decides
-// whether waiting may spin.
+// Join registers the ranks of a group that share this host; leave unregisters them when the group
+// ends. A process is counted once, however many groups it is in. The ranks and the cores together
+// decide whether waits may spin.
 func Join(local []Local) (leave func()) {
 	sets := make([]CPUSet, len(local))
 	for i, l := range local {
-		sets[i], _ = ParseCPUs(l.Cores) // a list that cannot be read is not known
+		sets[i], _ = ParseCPUs(l.Cores) // an unreadable list counts as not known
 	}
 	calibrate()
 	host.mu.Lock()
@@ -127,16 +127,16 @@ func Join(local []Local) (leave func()) {
 	})
 }
 
-// LocalRanks is how many ranks of all groups share this host.
+// LocalRanks returns how many ranks of all groups share this host.
 func LocalRanks() int {
 	host.mu.Lock()
 	defer host.mu.Unlock()
 	return len(host.ranks)
 }
 
-// crowding reports whether the ranks that may run where this process does outnumber the cores that
-// they have together. Ranks bound to cores of their own do not crowd each other, however few cores
-// each of them has.
+// crowding reports whether the ranks that may run on the cores of this process outnumber the cores
+// that they have together. Ranks bound to cores of their own do not crowd each other, however few
+// cores each of them has.
 func crowding() bool {
 	n, union := 0, append(CPUSet(nil), host.affinity...)
 	for _, r := range host.ranks {

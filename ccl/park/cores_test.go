@@ -12,7 +12,7 @@ import (
 )
 
 // alone gives the test a host without other groups, on which this process may run on the listed
-// processors, and puts things back.
+// processors, and restores the real host afterwards.
 func alone(t *testing.T, processors string) {
 	t.Helper()
 	host.mu.Lock()
@@ -37,7 +37,7 @@ func crowded() bool {
 	return host.crowded
 }
 
-// group makes n ranks of processes p0, p1, …, all of which may run on cores.
+// group returns n ranks of processes p0, p1, …, all of which may run on cores.
 func group(n int, cores string) []Local {
 	var all []Local
 	for i := range n {
@@ -65,7 +65,7 @@ func TestRanksOfSeveralGroups(t *testing.T) {
 	other := Join([]Local{{"p0", "0-3"}, {"p100", "0-3"}})
 	require.Equal(t, 9, LocalRanks(), "p100 is in no other group")
 	eight()
-	eight() // once is enough
+	eight() // a second call does nothing
 	require.Equal(t, 3, LocalRanks())
 	require.False(t, crowded())
 	two()
@@ -114,7 +114,8 @@ func TestCrowding(t *testing.T) {
 	}
 }
 
-// The limits change while the process runs; whoever is about to sleep notices, once a second.
+// TestLimitsAreReadAgain changes the limits while the process runs. A thread that is about to sleep
+// notices, at most once a second.
 func TestLimitsAreReadAgain(t *testing.T) {
 	alone(t, "0-3")
 	root, _ := grow(t, `
@@ -143,7 +144,7 @@ max 100000
 	reread(host.due.Load())
 	require.Equal(t, 1, Cores())
 
-	// That is what a wait does before it sleeps.
+	// A wait rereads the limits before it sleeps.
 	require.NoError(t, os.WriteFile(filepath.Join(root, "sys/fs/cgroup/cpu.max"), []byte("50000 100000\n"), 0o600))
 	host.due.Store(now())
 	s := Spinner{Background: true}

@@ -10,10 +10,10 @@ import (
 // CPUSet is a set of processors, one bit each. Its text form is Linux's list: "0-3,8".
 type CPUSet []uint64
 
-// maxCPU bounds the numbers that a list may name: peers send such lists.
+// maxCPU bounds the processor numbers in a list, because peers send such lists.
 const maxCPU = 1 << 13
 
-// ParseCPUs reads a list; "" is the empty set.
+// ParseCPUs parses a list; "" is the empty set.
 func ParseCPUs(list string) (CPUSet, error) {
 	var s CPUSet
 	list = strings.TrimSpace(list)
@@ -37,7 +37,7 @@ func ParseCPUs(list string) (CPUSet, error) {
 	return s, nil
 }
 
-// With is s and one processor more.
+// With returns s with one more processor.
 func (s CPUSet) With(cpu int) CPUSet {
 	for len(s) <= cpu/64 {
 		s = append(s, 0)
@@ -49,7 +49,7 @@ func (s CPUSet) With(cpu int) CPUSet {
 // Has reports whether cpu is in s.
 func (s CPUSet) Has(cpu int) bool { return cpu >= 0 && cpu/64 < len(s) && s[cpu/64]>>(cpu%64)&1 != 0 }
 
-// Count is how many processors are in s.
+// Count returns the number of processors in s.
 func (s CPUSet) Count() int {
 	n := 0
 	for _, word := range s {
@@ -58,7 +58,7 @@ func (s CPUSet) Count() int {
 	return n
 }
 
-// Overlaps reports whether some processor is in both.
+// Overlaps reports whether the two sets have a processor in common.
 func (s CPUSet) Overlaps(other CPUSet) bool {
 	for i := range min(len(s), len(other)) {
 		if s[i]&other[i] != 0 {
@@ -79,7 +79,7 @@ func (s CPUSet) union(other CPUSet) CPUSet {
 	return s
 }
 
-// String is the list form.
+// String returns the list form of s.
 func (s CPUSet) String() string {
 	var parts []string
 	for cpu := 0; cpu < len(s)*64; cpu++ {

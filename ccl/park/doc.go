@@ -1,19 +1,22 @@
-// Package park waits: spin, then yield, then sleep in the kernel until somebody rings.
+// Package park waits: it spins, then yields, then sleeps in the kernel until a thread rings.
 //
-// A Spinner paces one wait, a Bell is slept on. What a wait does is decided by what can be known:
+// A Spinner paces one wait; a thread sleeps on a Doorbell. What a wait does depends on what is
+// known:
 //
-//   - whether ranks outnumber cores, for a start (Join, Cores): cores are those that affinity and the quota of control groups
-//     allow, shared by all ranks of this host, and read again once a second by whoever is about to sleep;
-//   - what yields do, afterwards: ones that come back at once gave the core to nobody, so waits spin first; ones that peers
-//     took are all that waits do; ones that last as long as a time slice went to threads that compute, and waits sleep without
-//     yielding for a while;
-//   - how long waits last: where the core is free, the time awake is chosen among a few, by what each would have cost.
+//   - At the start, whether ranks outnumber cores (Join, Cores). Cores are those that affinity and
+//     the quota of control groups allow, shared by all ranks of this host. The limits are read
+//     again once a second by a thread that is about to sleep.
+//   - Afterwards, what yields do. If they return at once, no thread took the core, so waits spin
+//     first. If peers took the core, waits only yield. If they last as long as a time slice,
+//     threads that compute took the core, and waits sleep without yielding for a while.
+//   - How long waits last. Where the core is free, the time awake is chosen among a few values by
+//     what each would have cost.
 //
-// Where ranks outnumber cores, Seats spreads them evenly, and who knows that the peer runs on
-// another core, and that nobody needs this one, spins (Spin).
+// Where ranks outnumber cores, Seats spreads them evenly, and a thread spins (Spin) if it knows
+// that the peer runs on another core and that no other rank needs this one.
 //
 // No wait stays awake for longer than MaxSpin, whatever was learned or set. BenchmarkStrategy
 // compares ways to wait.
 //
-// Its API is not stable.
+// The API of this package is not stable.
 package park

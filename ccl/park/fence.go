@@ -2,9 +2,9 @@ package park
 
 import "sync/atomic"
 
-// Fence is what makes everything written before, with Publish too, visible to others before
-// anything is loaded after it. Each thread has a word of its own for it.
+// Fence is a full fence: everything written before it, also by Publish, becomes visible to others
+// before anything is loaded after it. Each thread has a Fence of its own.
 type Fence struct{ word atomic.Uint32 }
 
-// Pass is the fence.
+// Pass executes the fence.
 func (f *Fence) Pass() { f.word.Swap(0) }

@@ -14,16 +14,17 @@ const (
 	futexWake = 1
 )
 
-// Wait sleeps while *word == val, for d at the most (for ever if negative). It may return early;
-// callers look again.
+// Wait sleeps while *word == val, for at most d (for ever if negative). It may return early;
+// callers check again.
 func Wait(word *atomic.Uint32, val uint32, d time.Duration) {
 	var ts *unix.Timespec
 	if d >= 0 {
 		t := unix.NsecToTimespec(int64(d))
 		ts = &t
 	}
-	// Syscall, not RawSyscall: the thread must let its P go while it sleeps.
-	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWait, uintptr(val), uintptr(unsafe.Pointer(ts)), 0, 0)
+	// Syscall, not RawSyscall: the thread must release its P while it sleeps.
+	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWait, uintptr(val),
+		uintptr(unsafe.Pointer(ts)), 0, 0)
 }
 
 // Wake wakes up to n threads that wait on word.

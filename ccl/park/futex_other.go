@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Without futexes (macOS) words are waited on through one table of this process; memory is not
-// shared with others there.
+// Without futexes (macOS), all waits on words go through one table of this process; there, memory
+// is not shared with other processes.
 var table = struct {
 	sync.Mutex
 	waiters map[*atomic.Uint32]map[chan struct{}]bool
 }{waiters: map[*atomic.Uint32]map[chan struct{}]bool{}}
 
-// Wait sleeps while *word == val, for d at the most (for ever if negative). It may return early;
-// callers look again.
+// Wait sleeps while *word == val, for at most d (for ever if negative). It may return early;
+// callers check again.
 func Wait(word *atomic.Uint32, val uint32, d time.Duration) {
 	woken := make(chan struct{}, 1)
 	table.Lock()

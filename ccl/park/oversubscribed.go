@@ -1,17 +1,17 @@
 package park
 
-// Place is where a rank of a group runs, as it says itself.
+// Place describes where a rank of a group runs, as reported by that rank.
 type Place struct {
-	Host   string // ranks of one host have the same
+	Host   string // equal for ranks of one host
 	Cores  string // where it may run: Affinity().String() there; "" if not known
 	Usable int    // how many cores it may use at the same time: Cores() there; 0 if not known
 }
 
-// Oversubscribed reports whether ranks outnumber the cores that they share, on any host. It is a
-// function of the places alone, so all ranks of a group find the same; other groups, and what
-// changes later, do not count. Ranks share cores if they may run on the same one, or both share
-// some with a third rank; one whose cores are not known shares cores with all of its host. Ranks
-// bound to cores of their own do not crowd each other.
+// Oversubscribed reports whether, on any host, ranks outnumber the cores that they share. The
+// result depends only on the places, so all ranks of a group get the same one; other groups and
+// later changes do not count. Ranks share cores if they may run on the same one, or if both share
+// some with a third rank. A rank whose cores are not known shares cores with all ranks of its host.
+// Ranks bound to cores of their own do not crowd each other.
 func Oversubscribed(ranks []Place) bool {
 	type list struct{ host, cores string }
 	places := map[list]*tenants{}
@@ -21,7 +21,7 @@ func Oversubscribed(ranks []Place) bool {
 		t := places[key]
 		if t == nil {
 			t = &tenants{}
-			t.cores, _ = ParseCPUs(r.Cores) // a list that cannot be read is not known
+			t.cores, _ = ParseCPUs(r.Cores) // an unreadable list counts as not known
 			t.unknown = len(t.cores) == 0
 			places[key], lists = t, append(lists, key)
 		}
@@ -57,13 +57,15 @@ func Oversubscribed(ranks []Place) bool {
 	return false
 }
 
-// tenants are ranks that share cores.
+// tenants is a set of ranks that share cores.
 type tenants struct {
 	cores   CPUSet
-	unknown bool // those of some rank are not known
-	guess   int  // how many such a rank says that it may use
+	unknown bool // the cores of some rank are not known
+	guess   int  // the most cores that such a rank reports as usable
 	ranks   int
-	grant   int // the least that control groups grant one of them, where that is less than its cores; else 0
+	// grant is the least that control groups grant one of the ranks, if that is less than its
+	// cores; else 0.
+	grant int
 }
 
 func (t *tenants) merge(other *tenants) {

@@ -37,7 +37,8 @@ func TestOversubscribed(t *testing.T) {
 		{"8 cores of which 2 are granted", on("a", "0-7", 2, 4), true},
 		{"8 cores of which 4 are granted", on("a", "0-7", 4, 4), false},
 		{"one of two is granted less", each(on("a", "0-7", 8, 1), on("a", "0-7", 1, 1)), true},
-		{"a chain of lists that overlap", each(on("a", "0-1", 2, 2), on("a", "1-2", 2, 1), on("a", "2-3", 2, 1)), false},
+		{"a chain of lists that overlap",
+			each(on("a", "0-1", 2, 2), on("a", "1-2", 2, 1), on("a", "2-3", 2, 1)), false},
 		{"a chain with a rank too many", each(on("a", "0-1", 2, 2), on("a", "1-2", 2, 1), on("a", "2-3", 2, 2)), true},
 		{"two nodes of a host, one crowded", each(on("a", "0-3", 4, 2), on("a", "4-7", 4, 5)), true},
 		{"cores not known, as many as ranks", on("a", "", 2, 2), false},
@@ -51,13 +52,15 @@ func TestOversubscribed(t *testing.T) {
 			if got := Oversubscribed(test.ranks); got != test.want {
 				t.Errorf("%s: %v, want %v (%v)", test.name, got, test.want, test.ranks)
 			}
-			rand.Shuffle(len(test.ranks), func(i, j int) { test.ranks[i], test.ranks[j] = test.ranks[j], test.ranks[i] })
+			rand.Shuffle(len(test.ranks), func(i, j int) {
+				test.ranks[i], test.ranks[j] = test.ranks[j], test.ranks[i]
+			})
 		}
 	}
 }
 
-// Where all is known and nothing changes, it says what crowding says of one host to whom that host
-// belongs.
+// TestOversubscribedIsCrowding checks that, for a single host with known cores, the result is the
+// same as crowding's for a host without other groups: ranks outnumber cores.
 func TestOversubscribedIsCrowding(t *testing.T) {
 	for ranks := 1; ranks <= 9; ranks++ {
 		for cores := 1; cores <= 9; cores++ {

@@ -2,7 +2,7 @@
 
 package park
 
-// Pause wastes about as much time as n spin-wait hints.
+// Pause takes about as much time as n spin-wait hints.
 //
 //go:noinline
 func Pause(n int) {

@@ -4,6 +4,6 @@ package park
 
 import "sync/atomic"
 
-// Publish stores v, so that whoever loads it sees everything that was written before. What is
-// loaded afterwards may be older: call Fence before a look at whether somebody sleeps.
+// Publish stores v, so that a thread that loads it sees everything written before. Later loads may
+// return older values: pass a Fence before checking for sleepers.
 func Publish(word *atomic.Uint64, v uint64) { word.Store(v) }

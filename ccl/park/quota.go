@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// quotaFile is one limit on processor time that a control group above this process sets.
+// quotaFile is one limit on processor time, set by a control group that contains this process.
 type quotaFile struct {
-	quota, period string // files; version 2 has both numbers in quota
+	quota, period string // paths; in version 2, quota contains both numbers
 }
 
-// Quota reads how many cores' worth of time the control groups of a process grant it, below root
-// ("/" for the real system), and from which file. Without a limit it is +Inf. Both versions of
-// control groups are read, and all groups from the process's own up to the mount.
+// Quota returns how many cores' worth of time the control groups of this process grant it, and the
+// file that sets this limit. Files are read below root ("/" for the real system). Without a limit,
+// cores is +Inf. Quota reads both versions of control groups, and all groups from the process's own
+// up to the mount.
 func Quota(root string) (cores float64, file string) { return readQuota(quotaFiles(root)) }
 
 func readQuota(files []quotaFile) (cores float64, file string) {
@@ -38,8 +39,8 @@ func readQuota(files []quotaFile) (cores float64, file string) {
 	return cores, file
 }
 
-// parseQuota understands cpu.max ("max 100000", "150000 100000"), and cpu.cfs_quota_us (-1 for
-// none) with cpu.cfs_period_us.
+// parseQuota parses cpu.max ("max 100000", "150000 100000"), and cpu.cfs_quota_us (-1 for none)
+// with cpu.cfs_period_us.
 func parseQuota(quota, period []byte) float64 {
 	q, rest := number(quota)
 	if period == nil {
@@ -52,7 +53,7 @@ func parseQuota(quota, period []byte) float64 {
 	return float64(q) / float64(p)
 }
 
-// number reads the first word of text; 0 if it is none. It allocates nothing.
+// number parses the number at the start of text; n is 0 if there is none. It does not allocate.
 func number(text []byte) (n int64, rest []byte) {
 	for len(text) > 0 && text[0] == ' ' {
 		text = text[1:]
@@ -64,9 +65,9 @@ func number(text []byte) (n int64, rest []byte) {
 	return n, text
 }
 
-// quotaFiles finds the files that may limit this process. It reads /proc/self/cgroup for the group
-// and /proc/self/mountinfo for where groups are seen: a container often mounts its own group as the
-// root.
+// quotaFiles returns the files that may limit this process. It reads /proc/self/cgroup for the
+// group and /proc/self/mountinfo for the mounts of groups: a container often mounts its own group
+// as the root.
 func quotaFiles(root string) []quotaFile {
 	groups, err := os.ReadFile(path.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -96,7 +97,8 @@ func quotaFiles(root string) []quotaFile {
 				if version2 {
 					files = append(files, quotaFile{quota: path.Join(dir, "cpu.max")})
 				} else {
-					files = append(files, quotaFile{path.Join(dir, "cpu.cfs_quota_us"), path.Join(dir, "cpu.cfs_period_us")})
+					files = append(files,
+						quotaFile{path.Join(dir, "cpu.cfs_quota_us"), path.Join(dir, "cpu.cfs_period_us")})
 				}
 			}
 			break
@@ -114,8 +116,8 @@ func hasWord(list, word string) bool {
 	return false
 }
 
-// groupMount reads a line of mountinfo: where control groups of that version are mounted, and which
-// group is its top.
+// groupMount parses a line of mountinfo. It returns where control groups of the given version are
+// mounted, and which group is at the top of the mount.
 func groupMount(line string, version2 bool) (at, top string, ok bool) {
 	// 36 35 98:0 /top /at options [optional fields] - type source super-options
 	left, right, found := strings.Cut(line, " - ")
@@ -129,7 +131,7 @@ func groupMount(line string, version2 bool) (at, top string, ok bool) {
 	return unescape(l[4]), unescape(l[3]), true
 }
 
-// unescape undoes mountinfo's \040 and the like.
+// unescape decodes the octal escapes of mountinfo, such as \040.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -148,12 +150,13 @@ func unescape(s string) string {
 	return out.String()
 }
 
-// groupFolders are the folders of group and of all groups around it, as far as they can be seen
-// below the mount.
+// groupFolders returns the folders of group and of all groups that contain it, as far as they are
+// visible below the mount.
 func groupFolders(at, top, group string) []string {
 	below, ok := strings.CutPrefix(group, strings.TrimSuffix(top, "/"))
 	if !ok || below != "" && !strings.HasPrefix(below, "/") {
-		below = "/" // the group lies outside of what is mounted: what is seen is the best there is
+		// The group lies outside the mount: the visible groups are the best available.
+		below = "/"
 	}
 	below = path.Clean("/" + below)
 	var dirs []string

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each file of testdata/quota is a made-up system: prose, a line "want CORES FILE" or "want none",
-// and the files.
+// TestQuota reads the files of testdata/quota. Each is a made-up system: prose, a line "want CORES
+// FILE" or "want none", and the files of the system.
 func TestQuota(t *testing.T) {
 	files, err := filepath.Glob("testdata/quota/*.txt")
 	require.NoError(t, err)
@@ -53,7 +53,8 @@ func FuzzQuota(f *testing.F) {
 	require.NoError(f, os.MkdirAll(filepath.Join(root, "proc/self"), 0o700))
 	require.NoError(f, os.MkdirAll(filepath.Join(root, "g"), 0o700))
 	f.Fuzz(func(t *testing.T, groups, mounts, limit string) {
-		for name, text := range map[string]string{"proc/self/cgroup": groups, "proc/self/mountinfo": mounts, "g/cpu.max": limit} {
+		for name, text := range map[string]string{
+			"proc/self/cgroup": groups, "proc/self/mountinfo": mounts, "g/cpu.max": limit} {
 			require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
 		}
 		for _, file := range quotaFiles(root) {

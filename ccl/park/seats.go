@@ -2,31 +2,32 @@ package park
 
 import "time"
 
-// Seats spreads the ranks of a group evenly over the cores of this host where they outnumber them.
-// A scheduler does that too, but takes its time: threads that yield to each other are never cold,
-// and load balancing passes over warm ones. Measured on Linux 6.18, 4 ranks on 2 cores, after
-// something that made them sleep: three or all of them stayed on one core for 30 ms and more, and
-// reduced 8 bytes in 24 to 40 µs in place of 15.
+// Seats spreads the ranks of a group evenly over the cores of this host where they outnumber the
+// cores. A scheduler does that too, but slowly: threads that yield to each other are never cold,
+// and load balancing passes over warm threads. Measured on Linux 6.18, 4 ranks on 2 cores, after an
+// event that made them sleep: three or all of them stayed on one core for 30 ms and more, and
+// reduced 8 bytes in 24 to 40 µs instead of 15.
 //
-// Ranks tell each other where they are, and each finds out for itself who is to move. One that may
+// Ranks tell each other which core they are on, and each rank determines by itself which rank has
+// to move. A rank that may not run on all cores of the host stays where it is.
 // not run on all cores of the host stays where it is.
 type Seats struct {
 	cores  []int // of the host
-	taken  []int // by place in cores: how many ranks are there
-	places []int // by rank: place in cores, or -1
-	next   int64 // the earliest time of another move
+	taken  []int // by index into cores: how many ranks are there
+	places []int // by rank: index into cores, or -1
+	next   int64 // the earliest time of the next move
 	gap    int64
 }
 
-// A move takes some ten microseconds. One that was in vain, because the ranks are together again at
-// once, is tried later and later.
+// A move takes some ten microseconds. If the ranks are together again at once, the move was in
+// vain, and the gap to the next one doubles.
 const (
 	leastGap = int64(500 * time.Microsecond)
 	mostGap  = int64(32 * time.Millisecond)
 )
 
-// NewSeats is for a group of so many ranks, all on this host. It is nil where there is a core for
-// each, or where threads cannot be told to move.
+// NewSeats returns seats for a group of the given number of ranks, all on this host. It returns nil
+// if there is a core for each rank, or if threads cannot be moved.
 func NewSeats(ranks int) *Seats {
 	cores := online()
 	if len(cores) < 2 || ranks <= len(cores) {
@@ -35,10 +36,10 @@ func NewSeats(ranks int) *Seats {
 	return &Seats{cores: cores, taken: make([]int, len(cores)), places: make([]int, ranks), gap: leastGap}
 }
 
-// Here is the core that the calling thread runs on, -1 if that is not known.
+// Here returns the core that the calling thread runs on, or -1 if that is not known.
 func (s *Seats) Here() int { return here() }
 
-// Put says on which core a rank is.
+// Put records the core that a rank is on.
 func (s *Seats) Put(rank, core int) {
 	s.places[rank] = -1
 	for i, each := range s.cores {
@@ -48,9 +49,9 @@ func (s *Seats) Put(rank, core int) {
 	}
 }
 
-// Settle moves the calling thread, which is rank own, to another core if it is this rank's to move.
-// Where it may run is as before afterwards. It reports whether the ranks are known to be spread
-// evenly now.
+// Settle moves the calling thread, which is rank own, to another core if this rank has to move. Its
+// affinity is afterwards as before. Settle reports whether the ranks are known to be spread evenly
+// now.
 func (s *Seats) Settle(own int) bool {
 	from := s.places[own]
 	if !s.spread() {
@@ -65,7 +66,7 @@ func (s *Seats) Settle(own int) bool {
 		return false
 	}
 	if t-s.next > mostGap {
-		s.gap = leastGap // it was not needed for a while
+		s.gap = leastGap // no move was needed for a while
 	} else {
 		s.gap = min(2*s.gap, mostGap)
 	}
@@ -73,9 +74,9 @@ func (s *Seats) Settle(own int) bool {
 	return move(s.cores[to])
 }
 
-// spread changes places to what they should be, or reports that it does not know them. All ranks
-// that know the same find the same: the last rank of the fullest core goes to the emptiest one,
-// until they differ by one rank at the most.
+// spread changes places to what they should be, or reports false if some are not known. All ranks
+// with the same knowledge get the same result: the last rank of the fullest core goes to the
+// emptiest one, until cores differ by at most one rank.
 func (s *Seats) spread() bool {
 	clear(s.taken)
 	for _, place := range s.places {
@@ -107,7 +108,7 @@ func (s *Seats) spread() bool {
 	}
 }
 
-// Mates appends to list the other ranks on the core of rank own, as they are after Settle.
+// Mates appends to list the other ranks on the core of rank own, as placed after Settle.
 func (s *Seats) Mates(own int, list []int) []int {
 	for r, place := range s.places {
 		if r != own && place == s.places[own] {

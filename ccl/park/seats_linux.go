@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// online is the cores of the host; none if that is not known.
+// online returns the cores of the host, or none if they are not known.
 var online = sync.OnceValue(func() (cores []int) {
 	list, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {
@@ -32,9 +32,9 @@ func here() int {
 	return int(cpu)
 }
 
-// move has the calling thread go on on another core, and reports whether it does. A thread that is
-// bound to some cores stays: it cannot be seen whether it is bound by itself or by its control
-// group, and what bound it could not be restored as it was.
+// move moves the calling thread to another core, and reports whether it has moved. A thread that is
+// bound to some cores stays: it cannot be told whether the thread itself or its control group bound
+// it, and that binding could not be restored.
 func move(core int) bool {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

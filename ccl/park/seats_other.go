@@ -2,7 +2,7 @@
 
 package park
 
-// online is empty where threads cannot be told which core to run on.
+// online returns no cores: threads cannot be moved on this system.
 func online() []int { return nil }
 
 func here() int { return -1 }

@@ -5,31 +5,34 @@ import (
 	"time"
 )
 
-// share is what yields have told about this process's cores. A yield that comes back at once gave
-// the core to nobody: to spin is as good for the others, and sees the event sooner. One that takes
-// as long as a switch to another process and back did give it: peers share the core, and need it.
-// One that takes as long as a time slice gave it to somebody who computes, and whom a woken sleeper
-// would have interrupted: measured on Linux 6.18, a wait of 16 µs asleep took 1400 µs by yielding.
+// share is what yields have shown about this process's cores. If a yield returns at once, no other
+// thread took the core: spinning is as good for the others, and sees the event sooner. If a yield
+// takes as long as a switch to another process and back, peers share the core and need it. If it
+// takes as long as a time slice, the core went to a thread that computes, which a woken sleeper
+// would have interrupted: measured on Linux 6.18, a wait of 16 µs asleep took 1400 µs by
+// yielding.
 var share sharing
 
 type sharing struct {
-	core       atomic.Int32 // 0 to 2×shared: how much this core is needed by others
-	lost       atomic.Int64 // nanoseconds that a yield loses to those who compute, a moving average
-	sleepUntil atomic.Int64 // until when waits do not yield
-	patience   atomic.Int64 // how long that was, the last time; 0 if yields are as they should be
+	core       atomic.Int32 // 0 to 2×shared: how much others need this core
+	lost       atomic.Int64 // nanoseconds that a yield loses to threads that compute, a moving average
+	sleepUntil atomic.Int64 // until this time waits do not yield
+	patience   atomic.Int64 // the length of the last such span; 0 if yields behave normally
 }
 
 const (
-	shared       = 128 // at this and above, waits do not spin blindly
-	coreWeight   = 8
-	lostWeight   = 16
-	mostLost     = int64(250 * time.Microsecond) // several time slices in a row: sleeping costs ranks that share a core up to 150 µs
-	computeSpan  = int64(600 * time.Microsecond) // near a time slice: peers that work between waits take less
+	shared     = 128 // at this value and above, waits do not spin blindly
+	coreWeight = 8
+	lostWeight = 16
+	// Several time slices in a row: sleeping costs ranks that share a core up to 150 µs.
+	mostLost     = int64(250 * time.Microsecond)
+	computeSpan  = int64(600 * time.Microsecond) // near a time slice; peers that work between waits take less
 	leastPatient = int64(5 * time.Millisecond)
-	mostPatient  = int64(100 * time.Millisecond) // the yield that tries it again is 2 % of that
+	mostPatient  = int64(100 * time.Millisecond) // the yield that then tests again is 2 % of that
 )
 
-// bareYield is how long a yield takes that nobody takes the core at; 0 until it has been measured.
+// bareYield is how long a yield takes when no other thread takes the core; 0 until it has been
+// measured.
 var bareYield atomic.Int64
 
 const (
@@ -37,7 +40,7 @@ const (
 	mostBareYield  = int64(600 * time.Nanosecond)
 )
 
-// presume sets what is believed before there were yields.
+// presume sets the initial assumption, before any yields.
 func (x *sharing) presume(crowded bool) {
 	if crowded {
 		x.core.Store(2 * shared)
@@ -49,12 +52,12 @@ func (x *sharing) presume(crowded bool) {
 	x.patience.Store(0)
 }
 
-// blindly reports whether waits begin by spinning. Where peers share the core it hinders them.
-// Those who compute there lose next to nothing, and it is how a wait is short again when they have
-// stopped.
+// blindly reports whether waits begin by spinning. Where peers share the core, spinning hinders
+// them. Threads that compute there lose next to nothing, and spinning makes waits short again once
+// they have stopped.
 func (x *sharing) blindly() bool { return x.core.Load() < shared || x.patience.Load() != 0 }
 
-// yielded takes a yield that was called at from and returned at to.
+// yielded records a yield that was called at from and returned at to.
 func (x *sharing) yielded(from, to int64) {
 	took, bare := to-from, bareYield.Load()
 	if bare == 0 {
@@ -71,8 +74,8 @@ func (x *sharing) yielded(from, to int64) {
 	x.lose(took, to)
 }
 
-// lose keeps account of what yields lose. Where that is more than sleeping costs, waits sleep at
-// once for a while; then one yield shows whether it is still so.
+// lose tracks what yields lose. Where that is more than sleeping costs, waits sleep at once for a
+// while; then one yield shows whether this is still so.
 func (x *sharing) lose(took, to int64) {
 	lost := x.lost.Load()
 	switch {

@@ -4,5 +4,5 @@ package park
 
 import "time"
 
-// Slack lets timed waits of the calling thread end so much late, where the system has such a thing.
+// Slack does nothing: this system has no timer slack.
 func Slack(time.Duration) {}

@@ -2,37 +2,38 @@ package park
 
 import "time"
 
-// A wait has three parts. Spinning is for a peer that runs on another core right now: it sees the
-// event first, and hinders whoever needs this core. Yielding lets a peer that shares this core go
-// on. Sleeping uses no processor, and being woken is dear. Which of the first two helps is seen by
-// what yields do (sharing.go); how long to stay awake is learned from how long waits take
+// A wait has three parts. Spinning serves a peer that runs on another core right now: it sees the
+// event first, but hinders threads that need this core. Yielding lets a peer that shares this core
+// continue. Sleeping uses no processor time, but being woken is expensive. Yields show which of the
+// first two helps (sharing.go); how long to stay awake is learned from how long waits take
 // (budget.go).
 const (
-	tightTurns = 16 // with one pause each; later turns have several
+	tightTurns = 16 // with one pause each; later turns have turnPauses
 	turnPauses = 4
-	clockTurns = 8 // blind turns between two looks at the clock
+	clockTurns = 8 // blind turns between two readings of the clock
 
-	// Longer than peers on other cores are usually apart in an operation that fits the caches. Less
-	// was measured to feed on itself where somebody disturbs the ranks now and then: who yields
-	// makes the others late, which yield then. Where ranks share a core nobody spins blindly.
+	// Longer than the usual skew of peers on other cores in an operation that fits the caches. In
+	// measurements a shorter span fed on itself where ranks were disturbed now and then: a rank
+	// that yields makes the others late, and these yield then. Where ranks share a core, none spins
+	// blindly.
 	blindSpan = int64(20 * time.Microsecond)
 )
 
 var epoch = time.Now()
 
-// now is monotonic nanoseconds.
+// now returns monotonic nanoseconds.
 func now() int64 { return int64(time.Since(epoch)) }
 
 // Spinner paces one wait. The zero value is ready.
 type Spinner struct {
-	// Background is set by a thread that nobody waits for: it leaves the processor to those who
-	// compute.
+	// Background is set by a thread that no caller waits for: it leaves the processor to threads
+	// that compute.
 	Background bool
 
 	phase phase
 	turns int32
-	slow  int32 // the turn that has more to do than to pause
-	since int64 // when blind spinning began to be timed, then when yielding began
+	slow  int32 // the first turn that has more to do than to pause
+	since int64 // when timing of blind spinning began, then when yielding began
 	limit int64 // when yielding ends
 }
 
@@ -40,12 +41,12 @@ type phase uint8
 
 const (
 	blind    phase = iota
-	yielding       // since says since when
-	spent          // Turn has said so
+	yielding       // since is the time when yielding began
+	spent          // Turn has returned false
 )
 
-// Reset ends a wait, after progress or a sleep, and starts a new one. How long waits take is
-// learned from those that are ended by it.
+// Reset ends a wait, after progress or a sleep, and starts a new one. The waits that it ends are
+// those from which durations are learned.
 func (s *Spinner) Reset() {
 	if s.phase != blind {
 		s.learn()
@@ -53,11 +54,11 @@ func (s *Spinner) Reset() {
 	s.phase, s.turns, s.slow, s.since = blind, 0, 0, 0
 }
 
-// Spinning reports whether the wait is still young; callers skip dear checks (deadlines, sockets)
-// then.
+// Spinning reports whether the wait is still young. Callers then skip expensive checks (deadlines,
+// sockets).
 func (s *Spinner) Spinning() bool { return s.phase == blind }
 
-// Turn is called after a look that found nothing. It pauses, or yields the core, and reports false
+// Turn is called after a check that found nothing. It pauses or yields the core. It returns false
 // once the budget is spent and the caller should sleep.
 func (s *Spinner) Turn() bool {
 	s.turns++
@@ -72,7 +73,7 @@ func (s *Spinner) Turn() bool {
 	return s.turn()
 }
 
-// turn is the rest of Turn: once in a while in the blind part, always after it.
+// turn is the rest of Turn: it is called once in a while in the blind part, and always after it.
 func (s *Spinner) turn() bool {
 	if s.phase == blind && s.pause() {
 		return true
@@ -84,7 +85,8 @@ func (s *Spinner) turn() bool {
 			s.limit = t
 			return s.sleep(t)
 		}
-		s.phase = yielding // once at least: that alone is often enough, and much cheaper than to be woken
+		// At least one yield: that alone is often enough, and much cheaper than being woken.
+		s.phase = yielding
 	} else if t >= s.limit {
 		return s.sleep(t)
 	}
@@ -99,8 +101,9 @@ func (s *Spinner) sleep(t int64) bool {
 	return false
 }
 
-// Spin is Turn for who knows that nobody needs this core: it pauses, whatever yields have told, and
-// reports false when that has taken as long as it may. Then Turn goes on.
+// Spin is Turn for a caller that knows that no other thread needs this core. It pauses, whatever
+// yields have shown, and returns false when that has taken as long as it may. The caller then
+// continues with Turn.
 func (s *Spinner) Spin() bool {
 	if s.phase != blind || s.slow == 0 && (s.Background || spinFor.Load() == 0) {
 		return false
@@ -115,7 +118,7 @@ func (s *Spinner) Spin() bool {
 	return s.pause()
 }
 
-// pause goes on with the blind part, or says that it is over.
+// pause continues the blind part, or reports false when it is over.
 func (s *Spinner) pause() bool {
 	switch {
 	case s.slow == 0:
@@ -136,8 +139,8 @@ func (s *Spinner) pause() bool {
 	return true
 }
 
-// Relax is Turn for a lock that is held for some instructions: it never says that the caller should
-// sleep, and yields again and again to a holder that lost its core.
+// Relax is Turn for a lock that is held for a few instructions. It never asks the caller to sleep,
+// and it yields repeatedly to a holder that has lost its core.
 func (s *Spinner) Relax() {
 	if s.turns++; s.turns%tightTurns != 0 {
 		Pause(turnPauses)

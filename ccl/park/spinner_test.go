@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fresh forgets what this process has learned, and gives it back after the test.
+// fresh resets what this process has learned, and restores it after the test.
 func fresh(t testing.TB) {
 	core, lost, until, patience := share.core.Load(), share.lost.Load(), share.sleepUntil.Load(), share.patience.Load()
 	spin := spinFor.Load()
@@ -37,7 +37,7 @@ func fresh(t testing.TB) {
 	})
 }
 
-// vain turns until s says to sleep, and counts the turns.
+// vain calls Turn until s wants to sleep, and counts the turns.
 func vain(t testing.TB, s *Spinner) (turns int, took time.Duration) {
 	start := time.Now()
 	for s.Turn() {
@@ -91,11 +91,12 @@ func TestSetSpin(t *testing.T) {
 	require.Equal(t, int64(MaxSpin), spinFor.Load())
 	SetSpin(-time.Hour)
 	require.Negative(t, spinFor.Load(), "adaptive")
-	share.presume(false) // whatever the yields above have shown of this machine
+	share.presume(false) // discards what the yields above have shown about this machine
 	require.Equal(t, foreground.budget(), s.budget())
 }
 
-// Spinning blindly is for cores that nobody else needs, and for waits that somebody waits for.
+// TestBlindPart checks that waits spin blindly only on cores that no other thread needs, and only
+// if a caller waits for them.
 func TestBlindPart(t *testing.T) {
 	blindly := func(s *Spinner) bool {
 		defer s.Reset()
@@ -108,7 +109,8 @@ func TestBlindPart(t *testing.T) {
 	require.False(t, blindly(&Spinner{}))
 	share.patience.Store(1)
 	require.True(t, blindly(&Spinner{}), "those who compute may stop")
-	share.presume(true) // the yields above may have lasted, on a machine that does something else
+	// Discards the yields above, which may have been long on a busy machine.
+	share.presume(true)
 	s := Spinner{}
 	require.True(t, s.Turn(), "it yields once at least")
 	require.False(t, s.Spinning())
@@ -156,7 +158,7 @@ func TestWhatYieldsTell(t *testing.T) {
 	yields(1000, int64(300*time.Microsecond))
 	require.Zero(t, x.sleepUntil.Load(), "peers that work between waits are no reason to sleep")
 
-	// One time slice lost in many yields is worth it, several in a row are not.
+	// One time slice lost in many yields is worth it; several in a row are not.
 	for range 20 {
 		yields(1, slice)
 		yields(1000, quick)
@@ -165,7 +167,7 @@ func TestWhatYieldsTell(t *testing.T) {
 	yields(10, slice)
 	require.Greater(t, x.sleepUntil.Load(), at)
 	require.GreaterOrEqual(t, x.patience.Load(), leastPatient)
-	for range 100 { // each time that it is tried again, it is the same
+	for range 100 { // each new attempt finds the same
 		at = max(at, x.sleepUntil.Load())
 		yields(1, slice)
 		require.LessOrEqual(t, x.sleepUntil.Load(), at+mostPatient)
@@ -185,7 +187,7 @@ func TestLearnerChoosesTheCheapest(t *testing.T) {
 	cost := wakeCost()
 	for _, c := range []struct {
 		name  string
-		waits []int64 // in hundredths of a wakeCost, again and again
+		waits []int64 // in hundredths of a wakeCost, repeated
 		fore  int64   // the budget, in quarters of a wakeCost
 		back  int64
 	}{
@@ -211,7 +213,8 @@ func TestLearnerChoosesTheCheapest(t *testing.T) {
 	}
 }
 
-// Whatever was learned, what is paid for a wait has a bound that does not depend on it.
+// TestLearnerNeverRegretsMuch checks that the cost of a wait has a bound that does not depend on
+// what was learned.
 func TestLearnerNeverRegretsMuch(t *testing.T) {
 	fresh(t)
 	cost := wakeCost()
@@ -233,7 +236,7 @@ func TestWaitsAreLearnedFrom(t *testing.T) {
 		share.presume(false)
 		var s Spinner
 		vain(t, &s)
-		s.since -= int64(time.Second) // slept that long
+		s.since -= int64(time.Second) // as if it had slept that long
 		s.Reset()
 	}
 	require.Zero(t, foreground.budget())
@@ -251,7 +254,8 @@ func TestCalibrate(t *testing.T) {
 	require.LessOrEqual(t, wakeCost(), mostWakeCost)
 	require.GreaterOrEqual(t, bareYield.Load(), leastBareYield)
 	require.LessOrEqual(t, bareYield.Load(), mostBareYield)
-	t.Logf("to sleep and be woken takes %v, to yield %v", time.Duration(measureWake(16)), time.Duration(measureYield(32)))
+	t.Logf("to sleep and be woken takes %v, to yield %v",
+		time.Duration(measureWake(16)), time.Duration(measureYield(32)))
 }
 
 func TestRelax(t *testing.T) {
@@ -274,7 +278,7 @@ func TestTurnAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// The cost of a young wait that ends after a few looks.
+// BenchmarkTurn measures the cost of a young wait that ends after a few checks.
 func BenchmarkTurn(b *testing.B) {
 	for _, looks := range []int{1, 8, 64} {
 		b.Run(map[int]string{1: "first", 8: "eight", 64: "sixty-four"}[looks], func(b *testing.B) {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// grow makes the files of a made-up system from text: after some lines of prose, "-- name --" and
-// then what that file holds.
+// grow creates the files of a made-up system from text: some lines of prose, then for each file a
+// line "-- name --" and its content.
 func grow(t testing.TB, text string) (root, prose string) {
 	root = t.TempDir()
 	var file *os.File

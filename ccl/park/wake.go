@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// measuredWakeCost is what it takes to put a thread to sleep and wake it, in nanoseconds; 0 until
-// it has been measured.
+// measuredWakeCost is the time to put a thread to sleep and wake it, in nanoseconds; 0 until it has
+// been measured.
 var measuredWakeCost atomic.Int64
 
-// Bounds of what is believed of a measurement: a loaded machine says too much.
+// Bounds on measured values: a loaded machine gives values that are too high.
 const (
 	leastWakeCost   = int64(4 * time.Microsecond)
 	guessedWakeCost = int64(25 * time.Microsecond)
@@ -27,15 +27,15 @@ func wakeCost() int64 {
 	return guessedWakeCost
 }
 
-// calibrate measures what waiting costs here, once, in about a millisecond.
+// calibrate measures what waiting costs on this machine, once, in about a millisecond.
 var calibrate = sync.OnceFunc(func() {
 	bareYield.Store(min(max(measureYield(32), leastBareYield), mostBareYield))
 	cost := int64(measureWake(16))
 	measuredWakeCost.Store(min(max(cost, leastWakeCost), mostWakeCost))
 })
 
-// measureWake wakes a thread again and again from one that stays awake, as a ringer does, and gives
-// the median of the times until it ran.
+// measureWake wakes a thread repeatedly from one that stays awake, as a ringer does, and returns
+// the median of the times until the woken thread ran.
 func measureWake(rounds int) time.Duration {
 	const patience = time.Millisecond
 	var ping, pong atomic.Uint32
@@ -59,7 +59,7 @@ func measureWake(rounds int) time.Duration {
 	took := make([]time.Duration, rounds)
 	for i := range took {
 		for start := now(); now()-start < int64(40*time.Microsecond); {
-			Pause(turnPauses) // it falls asleep
+			Pause(turnPauses) // meanwhile the other thread falls asleep
 		}
 		start := time.Now()
 		ping.Add(1)
@@ -74,7 +74,7 @@ func measureWake(rounds int) time.Duration {
 	return took[rounds/2]
 }
 
-// measureYield is the fastest of some yields: one that nobody took the core at.
+// measureYield returns the fastest of some yields: one during which no other thread took the core.
 func measureYield(times int) int64 {
 	least := mostBareYield
 	for range times {

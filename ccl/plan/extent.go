@@ -2,15 +2,16 @@ package plan
 
 import "github.com/goccl/goccl/ccl/dtype"
 
-// Extent names the length of a chunk: chunks with equal Extents have equal lengths in every call,
-// others may differ.
+// Extent names the length of a chunk: chunks with equal Extents have equal lengths in every call;
+// chunks with different Extents may have different lengths.
 //
-// From and To are the ranks whose pair the block belongs to. Where blocks belong to one rank both
-// are that rank; where all ranks have the same block both are 0. Part is the part of the block.
+// From and To are the pair of ranks that the block belongs to. If blocks belong to one rank, both
+// are that rank; if all ranks have the same block, both are 0. Part is the index of the chunk in
+// the block.
 type Extent struct{ From, To, Part int }
 
-// Extent is the length of a chunk of a rank's buffer; prog is the rank's program. The chunk must
-// exist.
+// Extent returns the length of a chunk of a rank's buffer; prog is the rank's program. The chunk
+// must exist.
 func (p *Plan) Extent(rank int, prog *Program, buf Buffer, chunk int) Extent {
 	switch buf {
 	case Tmp:
@@ -21,7 +22,7 @@ func (p *Plan) Extent(rank int, prog *Program, buf Buffer, chunk int) Extent {
 	return p.Spec.Extent(p.Split, rank, buf, chunk)
 }
 
-// Extent is the length of a chunk of a rank's In or Out, in a plan that cuts blocks into split
+// Extent returns the length of a chunk of a rank's In or Out, in a plan that cuts blocks into split
 // chunks.
 func (s Spec) Extent(split, rank int, buf Buffer, chunk int) Extent {
 	block, part := chunk/split, chunk%split
@@ -43,7 +44,7 @@ func (s Spec) Extent(split, rank int, buf Buffer, chunk int) Extent {
 	return Extent{block, block, part}
 }
 
-// Knows reports whether a rank can tell the length e from its own In and Out.
+// Knows reports whether a rank can derive the length e from its own In and Out.
 func (s Spec) Knows(rank int, e Extent) bool {
 	switch s.Coll {
 	case dtype.AllToAll:

@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// extentRun is a list of Extents in short: each From, for it each To, for it each Part, from the
-// first of the two numbers to the second, up or down; the whole Times times. Where block is set,
-// From is not looked at: each block has From = To.
+// extentRun is the short form of a list of Extents: each From, for it each To, for it each Part,
+// from the first of the two numbers to the second, up or down; the whole list times times. If block
+// is set, From is ignored: each block has From = To.
 type extentRun struct {
 	From, To, Part [2]int
 	block          bool
@@ -23,7 +23,8 @@ func toward(r [2]int, i int) int {
 	return r[0] + i
 }
 
-// len is how many Extents r has, or -1 if more than most. The numbers of r must be 0 to MaxInt32.
+// len returns the number of Extents of r, or -1 if there are more than most. The numbers of r must
+// be 0 to MaxInt32.
 func (r *extentRun) len(most int) int {
 	n := 1
 	for _, k := range []int{r.froms(), span(r.To), span(r.Part), r.times} {
@@ -61,7 +62,7 @@ func (r *extentRun) expand(list []Extent) []Extent {
 	return list
 }
 
-// expand is the Extents of runs.
+// expand returns the Extents of runs.
 func expand(runs []extentRun) []Extent {
 	n := 0
 	for i := range runs {
@@ -77,7 +78,8 @@ func expand(runs []extentRun) []Extent {
 	return list
 }
 
-// append writes r: TO/PART, or FROM>TO/PART, then *TIMES if they are many; ranges as FIRST..LAST.
+// append writes r: TO/PART, or FROM>TO/PART, then *TIMES if times is more than 1; ranges as
+// FIRST..LAST.
 func (r *extentRun) append(b []byte) []byte {
 	number := func(n [2]int) {
 		b = strconv.AppendInt(b, int64(n[0]), 10)
@@ -98,11 +100,12 @@ func (r *extentRun) append(b []byte) []byte {
 	return b
 }
 
-// compress is the runs of a list. It is greedy, so that it depends on the list alone.
+// compress returns the runs of a list. It is greedy, so that its result depends on the list alone.
 func compress(list []Extent) []extentRun {
 	var runs []extentRun
 	for i, e := range list {
-		r := extentRun{From: [2]int{e.From, e.From}, To: [2]int{e.To, e.To}, Part: [2]int{e.Part, e.Part}, block: e.From == e.To, times: 1}
+		r := extentRun{From: [2]int{e.From, e.From}, To: [2]int{e.To, e.To}, Part: [2]int{e.Part, e.Part},
+			block: e.From == e.To, times: 1}
 		if i > 0 {
 			last := &runs[len(runs)-1]
 			if last.From == r.From && last.To == r.To && grows(last.Part, e.Part) {
@@ -112,7 +115,7 @@ func compress(list []Extent) []extentRun {
 		}
 		runs = append(runs, r)
 	}
-	// parts of neighbouring blocks, then pairs of neighbouring ranks, then repetitions
+	// Parts of neighbouring blocks, then pairs of neighbouring ranks, then repetitions.
 	runs = merge(runs, func(a, b *extentRun) bool {
 		if a.Part != b.Part || !grows(a.To, b.To[0]) {
 			return false
@@ -158,7 +161,7 @@ func grows(r [2]int, n int) bool {
 	return n == r[1]+(r[1]-r[0])/(span(r)-1)
 }
 
-// merge joins neighbours, from the left, where join can.
+// merge joins neighbouring runs, from the left, if join succeeds.
 func merge(runs []extentRun, join func(a, b *extentRun) bool) []extentRun {
 	kept := runs[:0]
 	for i := range runs {
@@ -170,5 +173,5 @@ func merge(runs []extentRun, join func(a, b *extentRun) bool) []extentRun {
 	return kept
 }
 
-// text is e in the text form.
+// text returns e in the text form.
 func (e Extent) text() string { return string(compress([]Extent{e})[0].append(nil)) }

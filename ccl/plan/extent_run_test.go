@@ -34,7 +34,8 @@ func TestCompress(t *testing.T) {
 	}
 }
 
-// What compress writes is what was there, for lists with and without patterns.
+// TestCompressExpands checks that the runs of compress expand to the original list, for lists with
+// and without patterns.
 func TestCompressExpands(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {

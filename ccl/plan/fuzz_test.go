@@ -11,13 +11,14 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// seeds are plans to begin with.
+// seeds returns the initial plans of the fuzz corpus.
 func seeds(f *testing.F) []*plan.Plan {
 	plans := []*plan.Plan{everyForm()}
 	for _, test := range []struct {
 		coll dtype.Collective
 		name string
-	}{{dtype.AllReduce, "ring"}, {dtype.AllToAll, "pairwise"}, {dtype.Broadcast, "binomial"}, {dtype.ReduceScatter, "ring"}} {
+	}{{dtype.AllReduce, "ring"}, {dtype.AllToAll, "pairwise"}, {dtype.Broadcast, "binomial"},
+		{dtype.ReduceScatter, "ring"}} {
 		a, err := algo.Find(test.coll, test.name)
 		if err != nil {
 			f.Fatal(err)
@@ -31,8 +32,8 @@ func seeds(f *testing.F) []*plan.Plan {
 	return plans
 }
 
-// readFuzzed holds for every file: it is refused with a typed error, or it is valid and is written
-// and read as the same.
+// readFuzzed checks what must be true of every file: it is refused with a typed error, or it is
+// valid and survives being written and read back.
 func readFuzzed(t *testing.T, data []byte, read func([]byte) (*plan.Plan, error)) {
 	if len(data) > 1<<16 {
 		return

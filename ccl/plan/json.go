@@ -2,11 +2,12 @@ package plan
 
 import "strconv"
 
-// jsonFormat is the value of the field "format" of the JSON form. Its version is TextFormat too.
+// jsonFormat is the value of the field "format" of the JSON form. TextFormat is the version of this
+// form too.
 const jsonFormat = "goccl plan"
 
-// JSON is the plan in a form for tools, with one step a line; ParseJSON reads it back. PLAN.md has
-// the fields. It fails for a plan that Validate refuses.
+// JSON returns the plan in a form for tools, with one step per line; ParseJSON reads it back.
+// PLAN.md lists the fields. JSON fails if Validate refuses the plan.
 func (p *Plan) JSON() ([]byte, error) {
 	w := jsonWriter{}
 	w.str(`{"format":"` + jsonFormat + `","version":`)
@@ -58,7 +59,7 @@ func (w *jsonWriter) key(name string, n int) {
 	w.int(n)
 }
 
-// nonzero writes a field that is left out where it is 0.
+// nonzero writes a field that is omitted if it is 0.
 func (w *jsonWriter) nonzero(name string, n int) {
 	if n != 0 {
 		w.key(name, n)

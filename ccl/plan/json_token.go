@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// jsonReader reads the JSON form (RFC 8259) token by token. It is strict, knows where it stands,
-// and takes no memory for what it passes over; encoding/json needs ten times as long for a hostile
+// jsonReader reads the JSON form (RFC 8259) token by token. It is strict, knows its position, and
+// allocates no memory for input that it skips; encoding/json takes ten times as long for a hostile
 // file.
 type jsonReader struct {
 	*file
-	at   int // the next character
-	rank int // whose program is read
+	at   int // offset of the next character
+	rank int // rank whose program is being read
 }
 
-// here is the offset of the next token.
+// here skips white space and returns the offset of the next token.
 func (r *jsonReader) here() int {
 	for r.at < len(r.data) {
 		switch r.data[r.at] {
@@ -29,7 +29,7 @@ func (r *jsonReader) here() int {
 	return r.at
 }
 
-// take goes over a character if it comes next.
+// take consumes the character c if it comes next.
 func (r *jsonReader) take(c byte) bool {
 	if at := r.here(); r.err != nil || at == len(r.data) || r.data[at] != c {
 		return false
@@ -38,7 +38,7 @@ func (r *jsonReader) take(c byte) bool {
 	return true
 }
 
-// want fails: something else comes next.
+// want records the error that something other than wanted comes next.
 func (r *jsonReader) want(what, wanted string) {
 	if at := r.here(); at == len(r.data) {
 		r.fail(at, "the file ends in the middle")
@@ -47,7 +47,8 @@ func (r *jsonReader) want(what, wanted string) {
 	}
 }
 
-// object reads an object. Field reads the value of a key, and reports whether there is such a key.
+// object reads an object. The function field reads the value of a key, and reports whether there is
+// such a key.
 func (r *jsonReader) object(what string, field func(key string, at int) bool) {
 	if !r.take('{') {
 		r.want(what, "'{'")
@@ -81,7 +82,7 @@ func (r *jsonReader) object(what string, field func(key string, at int) bool) {
 	}
 }
 
-// array reads an array; element reads one.
+// array reads an array; the function element reads one element.
 func (r *jsonReader) array(what string, element func(i int)) {
 	if !r.take('[') {
 		r.want(what, "'['")
@@ -112,7 +113,7 @@ func (r *jsonReader) text(what string) string {
 		switch r.data[r.at] {
 		case '\\':
 			escaped = true
-			r.at++ // what follows is no end
+			r.at++ // the escaped character does not end the string
 		case '"':
 			r.at++
 			if !escaped {
@@ -180,7 +181,7 @@ func (r *jsonReader) integer(what string, lo, hi int64) int64 {
 	return r.number(at, what, n, lo, hi)
 }
 
-// invalidUTF8 is where data, which is not UTF-8, is wrong first.
+// invalidUTF8 returns the offset of the first invalid byte of data, which is not UTF-8.
 func invalidUTF8(data []byte) int {
 	for at := 0; at < len(data); {
 		c, n := utf8.DecodeRune(data[at:])

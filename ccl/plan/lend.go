@@ -1,16 +1,17 @@
 package plan
 
-// Lent says for each chunk of the rank's window which chunk of In or Out it is a mere copy of: it
-// is written by one step of the rank, a copy that does nothing else. The Ref has no chunks where
-// there is none. Whether the window may then stand for that memory is for verification to say
-// (Lend).
+// Lent returns, for each chunk of the rank's window, the chunk of In or Out that it is merely a
+// copy of: the chunk is written by only one step of the rank, a copy that is not final. The Ref has
+// no chunks if there is no such source. Verification decides whether the caller's memory may then
+// take the place of the window chunk (Lend).
 func (p *Program) Lent() []Ref {
 	sources, writers := make([]Ref, len(p.Win)), make([]int, len(p.Win))
 	flat := p.Flat()
 	for _, lane := range flat.Lanes {
 		for i := range lane {
 			s := &lane[i]
-			if s.Kind == Send || s.Kind == Put || s.Kind == Packet || s.Kind == Signal || s.Kind == Wait || s.Dst.Buf != Win {
+			if s.Kind == Send || s.Kind == Put || s.Kind == Packet || s.Kind == Signal || s.Kind == Wait ||
+				s.Dst.Buf != Win {
 				continue
 			}
 			for k := range s.Dst.N {

@@ -8,16 +8,20 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Limits on plans from files, and on how long a check takes.
+// Limits on plans from files and on the duration of a check.
 const (
 	MaxFileSize = 32 << 20 // bytes
-	MaxChecks   = 1 << 27  // steps (loops unrolled) and chunk lengths that the check of one program, or of one file, looks at
+	// MaxChecks bounds the steps (loops unrolled) and chunk lengths that the check of one program,
+	// or of one file, visits.
+	MaxChecks = 1 << 27
 
-	maxFileSteps = 1 << 24 // of all ranks, loops unrolled: who verifies or runs the plan holds them in memory
+	// Steps of all ranks, loops unrolled: code that verifies or runs the plan holds them in memory.
+	maxFileSteps = 1 << 24
 )
 
 // Load reads a plan in either form: JSON if the first character is '{', text otherwise. Validate
-// accepts all its programs; what they do together is for package verify to check.
+// accepts all programs of the plan that Load returns; package verify checks what the programs do
+// together.
 func Load(data []byte) (*Plan, error) {
 	if rest := bytes.TrimLeft(data, " \t\r\n"); len(rest) > 0 && rest[0] == '{' {
 		return ParseJSON(data)
@@ -28,22 +32,24 @@ func Load(data []byte) (*Plan, error) {
 // file is a plan that is being read.
 type file struct {
 	data     []byte
-	err      error // the first one; nothing more is read
+	err      error // the first error; reading stops at it
 	plan     Plan
 	programs map[int]*fileProgram
 	budget   int
-	unrolled int // steps of the programs that were read
+	unrolled int // steps of the programs read so far
 
-	// of the program that is being read
+	// State of the program that is being read.
 	program *fileProgram
 	places  places
 	chunks  [numBuffers]int // of tmp and win so far
 	steps   int             // so far, each step of a loop once
-	items   []Step          // of the lane that is being read, if reading is set; the next one uses the memory again
+	// Steps of the lane that is being read, if reading is set; the next lane reuses the memory.
+	items   []Step
 	reading bool
 }
 
-// fileProgram is a program as it was written, loops and lists of lengths in short.
+// fileProgram is a program as the file has it, with loops and lists of lengths in their short
+// forms.
 type fileProgram struct {
 	tmp, win []extentRun
 	lanes    [][]Step
@@ -52,13 +58,13 @@ type fileProgram struct {
 // places are offsets into the data.
 type places struct {
 	rank, tmp, win int
-	items          [][]int32      // of each item of each lane
-	bodies         map[[2]int]int // of the first step of a loop's body in body, by lane and item
+	items          [][]int32      // of each step and each loop of each lane
+	bodies         map[[2]int]int // index in body of the first step of a loop's body, by lane and item
 	body           []int32
 }
 
-// number is the field of the head that holds one number, and its least and most; nil if the key is
-// of another kind, or none.
+// number returns the field of the head that holds one number, with its minimum and maximum. The
+// field is nil if the key is unknown or of another kind.
 func (p *Plan) number(key string) (field *int, low, high int) {
 	switch key {
 	case "ranks":
@@ -91,7 +97,7 @@ func newFile(data []byte) *file {
 	return f
 }
 
-// fail records what is wrong at an offset.
+// fail records an error at an offset, unless there is one already.
 func (f *file) fail(offset int, format string, args ...any) {
 	if f.err != nil {
 		return
@@ -103,7 +109,7 @@ func (f *file) fail(offset int, format string, args ...any) {
 	f.err = fault.New(fault.Invalid, "plan:%d:%d: %s", line, column, fmt.Sprintf(format, args...))
 }
 
-// number accepts n between lo and hi.
+// number checks that n is between lo and hi.
 func (f *file) number(at int, what string, n, lo, hi int64) int64 {
 	if n < lo || n > hi {
 		f.fail(at, "%s %d, want %d to %d", what, n, lo, hi)
@@ -112,11 +118,11 @@ func (f *file) number(at int, what string, n, lo, hi int64) int64 {
 	return n
 }
 
-// maxRead bounds the numbers of a file, so that sums of a few do not overflow. What they may be is
-// checked later.
+// maxRead bounds the numbers of a file, so that sums of a few of them do not overflow. Their valid
+// ranges are checked later.
 const maxRead = 1 << 40
 
-// headRead checks the head, which is written at an offset.
+// headRead checks the head, which begins at offset at.
 func (f *file) headRead(at int) {
 	if f.err != nil {
 		return
@@ -142,7 +148,7 @@ func (f *file) beginRank(rank, at int) {
 	f.places = places{rank: at, tmp: at, win: at, items: f.places.items[:0], body: f.places.body[:0]}
 }
 
-// addRun adds to a list of lengths.
+// addRun adds a run to the list of lengths of buf.
 func (f *file) addRun(buf Buffer, r extentRun, at int) {
 	if f.err != nil {
 		return
@@ -174,7 +180,7 @@ func (f *file) beginLane(at int) {
 	f.places.items = append(f.places.items, nil)
 }
 
-// endLane ends the lane that was begun, if one was.
+// endLane ends the lane that is being read, if there is one.
 func (f *file) endLane() {
 	if f.reading {
 		f.program.lanes = append(f.program.lanes, append([]Step(nil), f.items...))
@@ -200,7 +206,7 @@ func (f *file) addStep(s *Step, at int) {
 	f.places.bodies[[2]int{l, len(f.items) - 1}] = len(f.places.body)
 }
 
-// addBody adds a step to the loop that was added last.
+// addBody adds a step to the body of the most recently added loop.
 func (f *file) addBody(s *Step, at int) {
 	if f.err != nil {
 		return
@@ -217,7 +223,7 @@ func (f *file) countStep(at int) {
 	}
 }
 
-// endRank checks the program that was begun.
+// endRank checks the program that is being read, if there is one.
 func (f *file) endRank(rank int) {
 	if f.err != nil || f.program == nil {
 		return
@@ -240,7 +246,7 @@ func (f *file) endRank(rank int) {
 	f.program = nil
 }
 
-// place is where a problem is.
+// place returns the offset of a problem.
 func (f *file) place(w *problem) int {
 	switch {
 	case w.list == Tmp:
@@ -255,7 +261,7 @@ func (f *file) place(w *problem) int {
 	return int(f.places.items[w.lane][w.item])
 }
 
-// expanded is the program of a rank.
+// expanded returns the program of a rank with its lists of lengths expanded.
 func (f *file) expanded(rank int) Program {
 	written := f.programs[rank]
 	if written == nil {
@@ -266,7 +272,7 @@ func (f *file) expanded(rank int) Program {
 	return prog
 }
 
-// finish is the plan that was read to its end.
+// finish returns the plan after the whole file was read, or the first error.
 func (f *file) finish() (*Plan, error) {
 	if f.err == nil && len(f.programs) < f.plan.Spec.Ranks {
 		rank := 0
@@ -279,7 +285,7 @@ func (f *file) finish() (*Plan, error) {
 		return nil, f.err
 	}
 	p := f.plan
-	programs := file{programs: f.programs} // not the data
+	programs := file{programs: f.programs} // without the data
 	p.Program = programs.expanded
 	return &p, nil
 }

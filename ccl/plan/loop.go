@@ -1,6 +1,6 @@
 package plan
 
-// Len is the number of steps of a lane with its loops unrolled.
+// Len returns the number of steps of a lane with its loops unrolled.
 func Len(lane []Step) int {
 	n := 0
 	for i := range lane {
@@ -13,8 +13,8 @@ func Len(lane []Step) int {
 	return n
 }
 
-// Advanced is the step in iteration i of the loop that it is in the body of. It shares nothing with
-// s that the caller may write.
+// Advanced returns the step as iteration i of the loop around it executes it. The result may share
+// lists with s; only lists that advance are copied.
 func (s *Step) Advanced(i int) Step {
 	t := *s
 	t.By = nil
@@ -46,8 +46,8 @@ func (s *Step) Advanced(i int) Step {
 	return t
 }
 
-// Flat is the program with its loops unrolled; the program itself where it has none. Validate
-// first: what a file says may be longer than memory.
+// Flat returns the program with its loops unrolled. A lane without loops is returned as it is.
+// Validate the program first: a file can describe more steps than fit in memory.
 func (p *Program) Flat() Program {
 	q := Program{Tmp: p.Tmp, Win: p.Win, Lanes: make([][]Step, len(p.Lanes))}
 	for l, lane := range p.Lanes {
@@ -81,7 +81,7 @@ func flatLane(lane []Step) []Step {
 	return flat
 }
 
-// StepAt is step i of a lane, counted with its loops unrolled. The lane must be that long.
+// StepAt returns step i of a lane, counted with its loops unrolled. The lane must have that step.
 func StepAt(lane []Step, i int) Step {
 	for k := range lane {
 		s := &lane[k]

@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// Len, StepAt, Flat and Advanced say the same of every program.
+// TestLoops checks that Len, StepAt, Flat and Advanced agree on a program.
 func TestLoops(t *testing.T) {
 	p := everyForm()
 	prog := p.Program(1)
@@ -43,8 +43,8 @@ func TestLoops(t *testing.T) {
 	if got := flat.Lanes[0][4+3*5].String(); got != "recv out[6] from 2" {
 		t.Error(got)
 	}
-	q := plan.Plan{Spec: p.Spec, Split: p.Split, Chans: p.Chans, Flags: p.Flags, Win: p.Win, Needs: p.Needs, Name: p.Name,
-		Program: func(int) plan.Program { return flat }}
+	q := plan.Plan{Spec: p.Spec, Split: p.Split, Chans: p.Chans, Flags: p.Flags, Win: p.Win, Needs: p.Needs,
+		Name: p.Name, Program: func(int) plan.Program { return flat }}
 	if err := q.Validate(1); err != nil {
 		t.Errorf("unrolled: %v", err)
 	}

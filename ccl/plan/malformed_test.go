@@ -16,7 +16,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// Every refusal of a file reads like this.
+// refusal matches every error about a file.
 var refusal = regexp.MustCompile(`^goccl: invalid argument: plan:[1-9][0-9]*:[1-9][0-9]*: [^\n]{5,999}$`)
 
 func TestMalformedText(t *testing.T) {
@@ -101,14 +101,17 @@ func TestMalformedText(t *testing.T) {
 		{lane + "loop -1\n  wait 1", "7:6: times -1, want 1 to 1048576"},
 		{lane + "loop 1048577\n  wait 1", "7:6: times 1048577"},
 		{lane + "loop 3 after 1.0", `7:8: found "after", want the end`},
-		{lane + " loop 3\n wait 1", "7:2: a loop without steps; its body is the lines that follow and are indented deeper"},
+		{lane + " loop 3\n wait 1",
+			"7:2: a loop without steps; its body is the lines that follow and are indented deeper"},
 		{lane + " loop 3\n  loop 3\n   loop 3", "8:3: loops are not nested"},
-		{lane + " loop 3\n  send in[0 by 1] to 1\n  send in[0 by 2] to 1", "9:3: rank 0, lane 0, step 5 (send in[4] to 1): source is chunks 4"},
+		{lane + " loop 3\n  send in[0 by 1] to 1\n  send in[0 by 2] to 1",
+			"9:3: rank 0, lane 0, step 5 (send in[4] to 1): source is chunks 4"},
 		{lane + " loop 2\n  send in[0 by -9223372036854775807] to 1", "8:16: advance -9223372036854775807, want"},
 		{lane + " loop 2\n  send in[0 by -9223372036854775808] to 1", "8:16: advance: the number is too large"},
 		{lane + " loop 2\n  send in[0 by 1 in 5:4] to 1", "8:23: the range is empty"},
 		{lane + " loop 2\n  send in[0 by 1099511627776] to 1", "it advances by what cannot be"},
-		{lane + " loop 600000\n  wait 1\n loop 600000\n  wait 1", "9:2: rank 0, lane 0, step 600000 (loop 600000): more than 1048576 steps in all lanes"},
+		{lane + " loop 600000\n  wait 1\n loop 600000\n  wait 1",
+			"9:2: rank 0, lane 0, step 600000 (loop 600000): more than 1048576 steps in all lanes"},
 		{lane + " loop 1000000\n  reduce out[0 by 0 in 0:1] = in[0]" + strings.Repeat(" + in[0]", 200),
 			"8:3: rank 0, lane 0, step 0 (reduce): too large to check"},
 		{lane + " wait 1\n lane 1\n  loop 1000000\n   wait 1 by 1 in 1:2 after" + strings.Repeat(" 0.0", 200),
@@ -117,7 +120,8 @@ func TestMalformedText(t *testing.T) {
 	}
 	for _, test := range table {
 		_, err := plan.Load([]byte(test.text))
-		if !errors.Is(err, fault.Invalid) || !refusal.MatchString(err.Error()) || !strings.Contains(err.Error(), test.want) {
+		if !errors.Is(err, fault.Invalid) || !refusal.MatchString(err.Error()) ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%.150q: got %v, want %q", strings.TrimPrefix(test.text, lane), err, test.want)
 		}
 	}
@@ -172,8 +176,10 @@ func TestMalformedJSON(t *testing.T) {
 		{head + strings.Repeat("[", 99999), "2:1: program: want '{'"},
 		{head + `{"rank":0,"lanes":{}}]}`, "2:19: lanes: want '['"},
 		{head + `{"rank":0,"lanes":[` + strings.Repeat("[],", 64) + `[]]}]}`, "2:212: a rank has at most 64 lanes"},
-		{head + `{"rank":0,"tmp":[{"block":[0,0],"from":[0,0],"to":[0,0],"part":[0,0]}]}]}`, `2:18: lengths: want "part", and "block" or`},
-		{head + `{"rank":0,"tmp":[{"block":[0,0],"part":[0,3],"times":262144},{"block":[0,0],"part":[0,0]}]}]}`, "2:62: with these tmp has more than"},
+		{head + `{"rank":0,"tmp":[{"block":[0,0],"from":[0,0],"to":[0,0],"part":[0,0]}]}]}`,
+			`2:18: lengths: want "part", and "block" or`},
+		{head + `{"rank":0,"tmp":[{"block":[0,0],"part":[0,3],"times":262144},{"block":[0,0],"part":[0,0]}]}]}`,
+			"2:62: with these tmp has more than"},
 		{head + `{"rank":2}]}`, "2:9: rank 2, want 0 to 1"},
 		{head + `{"rank":0},]}`, "2:12: program: want '{'"},
 		{head + `{"rank":0}]}{`, "2:13: something follows the plan"},
@@ -182,16 +188,22 @@ func TestMalformedJSON(t *testing.T) {
 		{lane + `{"kind":"wait","peer":1,"from":[1]}]]}]}`, "only the sources of getreduce have ranks"},
 		{lane + `{"kind":"wait","peer":1,"dst":{"buf":"out"}}]]}]}`, "it writes nothing"},
 		{lane + `{"kind":"loop","times":2}]]}]}`, "3:1: a loop without steps"},
-		{lane + `{"kind":"loop","body":[{"kind":"wait","peer":1}]}]]}]}`, "3:1: rank 0, lane 0, step 0 (loop 0): 0 times"},
-		{lane + `{"kind":"loop","times":2,"after":[[1,0]],"body":[{"kind":"wait","peer":1}]}]]}]}`, "a loop comes after nothing itself"},
-		{lane + `{"kind":"loop","times":2,"body":[{"kind":"wait","peer":1,"by":{"src":[{"by":1}]}}]}]]}]}`, "By has not as many sources"},
-		{lane + `{"kind":"loop","times":2,"body":[{"kind":"wait","peer":1,"by":{"peer":{"low":1}}}]}]]}]}`, "it advances by what cannot be"},
+		{lane + `{"kind":"loop","body":[{"kind":"wait","peer":1}]}]]}]}`,
+			"3:1: rank 0, lane 0, step 0 (loop 0): 0 times"},
+		{lane + `{"kind":"loop","times":2,"after":[[1,0]],"body":[{"kind":"wait","peer":1}]}]]}]}`,
+			"a loop comes after nothing itself"},
+		{lane + `{"kind":"loop","times":2,"body":[{"kind":"wait","peer":1,"by":{"src":[{"by":1}]}}]}]]}]}`,
+			"By has not as many sources"},
+		{lane + `{"kind":"loop","times":2,"body":[{"kind":"wait","peer":1,"by":{"peer":{"low":1}}}]}]]}]}`,
+			"it advances by what cannot be"},
 		{lane + `{"kind":"send","src":[{"buf":"in","n":-1}],"peer":1}]]}]}`, "3:39: n -1, want 0"},
-		{lane + `{"kind":"send","src":[{"buf":"in","at":1099511627776,"n":1099511627776}],"peer":1}]]}]}`, "source is chunks"},
+		{lane + `{"kind":"send","src":[{"buf":"in","at":1099511627776,"n":1099511627776}],"peer":1}]]}]}`,
+			"source is chunks"},
 	}
 	for _, test := range table {
 		_, err := plan.Load([]byte(test.text))
-		if !errors.Is(err, fault.Invalid) || !refusal.MatchString(err.Error()) || !strings.Contains(err.Error(), test.want) {
+		if !errors.Is(err, fault.Invalid) || !refusal.MatchString(err.Error()) ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%.150q: got %v, want %q", strings.TrimPrefix(test.text, head), err, test.want)
 		}
 	}
@@ -202,8 +214,8 @@ func TestMalformedJSON(t *testing.T) {
 	}
 }
 
-// A plan that ends too early, or has one wrong byte, is refused with a place, or is right as it
-// stands.
+// TestDamaged checks that a plan that is truncated, or has one wrong byte, is either refused with a
+// position or still valid.
 func TestDamaged(t *testing.T) {
 	files, err := filepath.Glob("testdata/*_*.txt")
 	if err != nil || len(files) < 5 {
@@ -249,9 +261,9 @@ func damage(t *testing.T, data []byte, isJSON bool) {
 	}
 }
 
-// The time and memory that a file takes are in proportion to its size, and what it may ask for
-// beyond that is bounded. The limit of time is far above what is needed; work that grows with the
-// square of a file would take hours.
+// TestHostileSizes: the time and memory that a file takes are in proportion to its size, and what
+// it may ask for beyond that is bounded. The time limit is far above the time needed; work that
+// grows with the square of the file size would take hours.
 func TestHostileSizes(t *testing.T) {
 	const text = "goccl plan format 2\nplan x all_reduce ranks=2 chans=2 flags=1 win=2 needs=messages+puts+gets\n"
 	const object = `{"version":2,"name":"x","collective":"all_reduce","ranks":2,"flags":1,"needs":["messages","puts"],"programs":[{"rank":0,`
@@ -263,8 +275,10 @@ func TestHostileSizes(t *testing.T) {
 		{text + "rank 0\n lane 0\n loop 1\n", "  wait 1\n", "1 is missing"},
 		{text + "rank 0\n lane 0\n reduce out[0] = in[0]", "+in[0]", "1 is missing"},
 		{text + "rank 0\n lane 0\n wait 1\n lane 1\n wait 1 after", " 0.0", "1 is missing"},
-		{text + "rank 0\n lane 0\n wait 1\n lane 1\n loop 1000000\n  wait 1 by 1 in 1:2 after", " 0.0", "too large to check"},
-		{text + "rank 0\n lane 0\n loop 1000000\n  reduce out[0] = out[0 by 1 in 0:1]", "+out[0]", "too large to check"},
+		{text + "rank 0\n lane 0\n wait 1\n lane 1\n loop 1000000\n  wait 1 by 1 in 1:2 after", " 0.0",
+			"too large to check"},
+		{text + "rank 0\n lane 0\n loop 1000000\n  reduce out[0] = out[0 by 1 in 0:1]", "+out[0]",
+			"too large to check"},
 		{"{", " ", "ends in the middle"},
 		{`{"programs":`, "[", `"version" is missing`},
 		{`{"name":"`, `\u0061`, "ends in the middle"},

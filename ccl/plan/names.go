@@ -11,10 +11,10 @@ var (
 	needNames  = []string{"messages", "puts", "gets", "counts"}
 )
 
-// String is "none", or the names of the ways joined by '+': "in_place+lend".
+// String returns "none", or the names of the set joined by '+': "in_place+lend".
 func (a Alias) String() string { return setString("alias", uint8(a), aliasNames) }
 
-// String is "none", or the names of the needs joined by '+': "messages+counts".
+// String returns "none", or the names of the needs joined by '+': "messages+counts".
 func (n Need) String() string { return setString("need", uint8(n), needNames) }
 
 func setString(what string, set uint8, names []string) string {
@@ -37,7 +37,7 @@ func setNames(set uint8, names []string) []string {
 	return words
 }
 
-// parseName is the bit of a name, 0 if there is none.
+// parseName returns the bit of a name, or 0 if the name is unknown.
 func parseName(word string, names []string) uint8 {
 	for i, name := range names {
 		if name == word {

@@ -9,11 +9,11 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// Parse reads what Text writes for all ranks. It also accepts comments (from '#' to the end of the
-// line), blank lines, any indentation (only the body of a loop must stand deeper than the loop),
-// ranks in any order, and steps without their numbers. Every rank must be listed. An error is
-// "plan:LINE:COLUMN: reason", a fault.Invalid. Validate accepts all programs of a plan that was
-// read.
+// Parse reads the form that Text writes for all ranks. It also accepts comments (from '#' to the
+// end of the line), blank lines, any indentation (only the body of a loop must be indented deeper
+// than the loop), ranks in any order, and steps without their numbers. Every rank must be listed.
+// An error is "plan:LINE:COLUMN: reason", a fault.Invalid. Validate accepts all programs of the
+// plan that Parse returns.
 func Parse(text []byte) (*Plan, error) {
 	r := reader{file: newFile(text)}
 	if r.err == nil {
@@ -25,21 +25,21 @@ func Parse(text []byte) (*Plan, error) {
 // reader reads the text form line by line.
 type reader struct {
 	*file
-	start    int // of the line
-	at       int // the next character
-	end      int // of the line, without its comment
+	start    int // offset of the line
+	at       int // offset of the next character
+	end      int // offset of the end of the line, without its comment
 	nextLine int
 
-	rank   int // whose program is read
+	rank   int // rank whose program is being read
 	inLane bool
-	step   int // number of the next one, unrolled
+	step   int // number of the next step, unrolled
 
-	loopAt    int // the indentation of the loop whose body is read, or -1
+	loopAt    int // indentation of the loop whose body is being read, or -1
 	loopPlace int // its offset
 	loopFrom  int // number of the first step of its body
 }
 
-// line goes on to the next line that says something.
+// line advances to the next line that is neither blank nor only a comment.
 func (r *reader) line() bool {
 	for r.err == nil && r.nextLine < len(r.data) {
 		r.start, r.at = r.nextLine, r.nextLine
@@ -68,7 +68,7 @@ func (r *reader) skip() {
 	}
 }
 
-// peek is the next character after spaces, 0 at the end of the line.
+// peek returns the next character after spaces, or 0 at the end of the line.
 func (r *reader) peek() byte {
 	r.skip()
 	if r.at == r.end {
@@ -77,7 +77,7 @@ func (r *reader) peek() byte {
 	return r.data[r.at]
 }
 
-// accept goes over mark if it comes next.
+// accept consumes mark if it comes next.
 func (r *reader) accept(mark string) bool {
 	r.skip()
 	if !bytes.HasPrefix(r.data[r.at:r.end], []byte(mark)) {
@@ -87,14 +87,14 @@ func (r *reader) accept(mark string) bool {
 	return true
 }
 
-// expect goes over mark, which must come next.
+// expect consumes mark, which must come next.
 func (r *reader) expect(mark string) {
 	if r.err == nil && !r.accept(mark) {
 		r.fail(r.at, "%s, want %q", r.found(), mark)
 	}
 }
 
-// found says what comes next.
+// found describes what comes next.
 func (r *reader) found() string {
 	r.skip()
 	if r.at == r.end {
@@ -111,7 +111,7 @@ func (r *reader) found() string {
 func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' }
 func digit(c byte) bool  { return c >= '0' && c <= '9' }
 
-// word reads letters; "" if there are none.
+// word reads letters and underscores; it returns "" if there are none.
 func (r *reader) word() string {
 	r.skip()
 	from := r.at
@@ -121,7 +121,7 @@ func (r *reader) word() string {
 	return string(r.data[from:r.at])
 }
 
-// acceptWord goes over a word if it comes next.
+// acceptWord consumes a word if it comes next.
 func (r *reader) acceptWord(word string) bool {
 	r.skip()
 	from := r.at
@@ -171,7 +171,7 @@ func (r *reader) integer(what string, lo, hi int64) int64 {
 
 func (r *reader) int(what string, lo, hi int) int { return int(r.integer(what, int64(lo), int64(hi))) }
 
-// endLine must be at the end of the line.
+// endLine checks that the line ends here.
 func (r *reader) endLine() {
 	if r.err == nil && r.peek() != 0 {
 		r.fail(r.at, "%s, want the end of the line", r.found())
@@ -201,7 +201,7 @@ func (r *reader) read() {
 	r.programs()
 }
 
-// head reads the line of the plan.
+// head reads the line that begins with "plan".
 func (r *reader) head() {
 	if r.err != nil {
 		return
@@ -236,7 +236,8 @@ func (r *reader) head() {
 		seen[key] = true
 		if !r.field(key) {
 			r.at = from
-			r.fail(from, "%s, want one of ranks= root= shape= split= chans= flags= win= needs= alias= bytes=", r.found())
+			r.fail(from, "%s, want one of ranks= root= shape= split= chans= flags= win= needs= alias= bytes=",
+				r.found())
 		}
 	}
 	if r.err == nil && !seen["ranks"] {

@@ -7,9 +7,9 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// ParseJSON reads what JSON writes. Unknown fields and fields given twice are refused; "programs"
-// must be the last field. An error is "plan:LINE:COLUMN: reason", a fault.Invalid. Validate accepts
-// all programs of a plan that was read.
+// ParseJSON reads the form that JSON writes. Unknown fields and duplicate fields are refused;
+// "programs" must be the last field. An error is "plan:LINE:COLUMN: reason", a fault.Invalid.
+// Validate accepts all programs of the plan that ParseJSON returns.
 func ParseJSON(data []byte) (*Plan, error) {
 	r := jsonReader{file: newFile(data)}
 	if r.err == nil && !utf8.Valid(data) {
@@ -103,7 +103,7 @@ func (r *jsonReader) top() {
 	}
 }
 
-// field reads a field of the head.
+// field reads a field of the head and reports whether there is such a field.
 func (r *jsonReader) field(key string, at int) bool {
 	p := &r.plan
 	if number, low, high := p.number(key); number != nil {
@@ -191,7 +191,7 @@ func (r *jsonReader) readProgram() {
 	r.endRank(r.rank)
 }
 
-// run reads some lengths of chunks.
+// run reads one run of chunk lengths.
 func (r *jsonReader) run(buf Buffer) {
 	start := r.here()
 	run := extentRun{times: 1}
@@ -222,7 +222,7 @@ func (r *jsonReader) run(buf Buffer) {
 	r.addRun(buf, run, start)
 }
 
-// step reads a step, and where the steps of its body are.
+// step reads a step, and returns with it the offsets of the steps of its body.
 func (r *jsonReader) step(inBody bool) (Step, []int32) {
 	start := r.here()
 	var s Step

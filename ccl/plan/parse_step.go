@@ -2,7 +2,7 @@ package plan
 
 import "slices"
 
-// oneStep reads a step from its kind on.
+// oneStep reads a step, beginning with its kind.
 func (r *reader) oneStep() Step {
 	from := r.at
 	kind, ok := parseKind(r.word())
@@ -76,7 +76,7 @@ func (r *reader) oneStep() Step {
 	return s
 }
 
-// setBy gives s the Advance by, without what does not advance.
+// setBy sets the Advance of s to by, without the lists that do not advance.
 func (s *Step) setBy(by *Advance) {
 	if !advances(by.Src) {
 		by.Src = nil
@@ -119,7 +119,7 @@ func (r *reader) source(s *Step, by *Advance) {
 	}
 }
 
-// padded is list, filled up to n strides, and one more.
+// padded returns list, padded with zero strides to length n, with more appended.
 func padded(list []Stride, n int, more Stride) []Stride {
 	for len(list) < n {
 		list = append(list, Stride{})
@@ -127,7 +127,7 @@ func padded(list []Stride, n int, more Stride) []Stride {
 	return append(list, more)
 }
 
-// sourceRank reads the rank of a source of getreduce; only those in windows name one.
+// sourceRank reads the rank of a source of getreduce; only sources in windows name one.
 func (r *reader) sourceRank(s *Step, by *Advance) {
 	r.skip()
 	at := r.at
@@ -152,7 +152,7 @@ func (r *reader) peer(s *Step, by *Advance) {
 	by.Peer = r.stride()
 }
 
-// ref reads BUFFER[FROM], BUFFER[FROM:TO], or one of them with how it advances inside the brackets.
+// ref reads BUFFER[FROM] or BUFFER[FROM:TO], either with a stride inside the brackets.
 func (r *reader) ref(by *Stride) Ref {
 	if r.err != nil {
 		return Ref{}

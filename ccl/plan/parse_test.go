@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// friendly is a plan as a person writes it.
+// friendly is a plan as a person might write it.
 const friendly = `# swap, then add
 
 goccl plan format 2
@@ -50,7 +50,7 @@ rank 1
 	}
 }
 
-// A few bytes may name many steps and chunks; they stay short.
+// TestParseKeepsLoops: a few bytes may stand for many steps and chunks; loops stay loops in memory.
 func TestParseKeepsLoops(t *testing.T) {
 	text := "goccl plan format 2\nplan loops all_to_all ranks=2 needs=puts flags=1\n" +
 		"rank 0\n tmp 0>0..1/0*50000 1/0*2\n lane 0\n  loop 50000\n   signal 1\n   wait 1\n  signal 1\nrank 1\n"
@@ -97,7 +97,8 @@ func TestParseErrors(t *testing.T) {
 		{"goccl plan format 2\nplan x reduce ranks=8 chans=5", "plan:2:29: chans 5"},
 		{"goccl plan format 2\nplan x reduce ranks=8 flags=17", "plan:2:29: flags 17"},
 		{"goccl plan format 2\nplan x reduce ranks=8 win=-1", "plan:2:27: win -1"},
-		{"goccl plan format 2\nplan x reduce ranks=8 needs=puts+love", "plan:2:34: needs: want none, or some of [messages"},
+		{"goccl plan format 2\nplan x reduce ranks=8 needs=puts+love",
+			"plan:2:34: needs: want none, or some of [messages"},
 		{"goccl plan format 2\nplan x reduce ranks=8 needs=puts+puts", "plan:2:34: needs:"},
 		{"goccl plan format 2\nplan x reduce ranks=8 alias=me", "plan:2:29: alias: want none"},
 		{"goccl plan format 2\nplan x reduce ranks=8 bytes=5", "plan:2:30: the line ends, want \"..\""},
@@ -128,13 +129,18 @@ func TestParseErrors(t *testing.T) {
 		{head + "rank 0\nlane 0\n send at[0] to 1", "plan:5:7: found \"at\", want in[I], out[I]"},
 		{head + "rank 0\nlane 0\n send in[3:2] to 1", "plan:5:12: chunks 3 to 2"},
 		{head + "rank 0\nlane 0\n send in[0:\x80\x01] to 1", "plan:5:12: found \"\\x80\", want a number: chunk"},
-		{head + "rank 0\nlane 0\n send in[1] to 1", "plan:5:2: rank 0, lane 0, step 0 (send in[1] to 1): source is chunks 1 to 1+1"},
-		{head + "rank 0\nlane 0\n send in[0] to 0", "plan:5:2: rank 0, lane 0, step 0 (send in[0] to 0): a rank sends no messages to itself"},
-		{head + "rank 0\nlane 0\n send in[0] to 1 chan 2", "plan:5:2: rank 0, lane 0, step 0 (send in[0] to 1 chan 2): channel 2"},
+		{head + "rank 0\nlane 0\n send in[1] to 1",
+			"plan:5:2: rank 0, lane 0, step 0 (send in[1] to 1): source is chunks 1 to 1+1"},
+		{head + "rank 0\nlane 0\n send in[0] to 0",
+			"plan:5:2: rank 0, lane 0, step 0 (send in[0] to 0): a rank sends no messages to itself"},
+		{head + "rank 0\nlane 0\n send in[0] to 1 chan 2",
+			"plan:5:2: rank 0, lane 0, step 0 (send in[0] to 1 chan 2): channel 2"},
 		{head + "rank 0\nlane 0\n send in[0] to 1 flag 0", "plan:5:18: found \"flag\", want the end of the line"},
 		{head + "rank 0\nlane 0\n send in[0] to 1 after 0", "plan:5:25: the line ends, want \".\""},
-		{head + "rank 0\nlane 0\n send in[0] to 1 after 1.0", "plan:5:2: rank 0, lane 0, step 0 (send in[0] to 1 after 1.0): it comes after lane 1"},
-		{head + "rank 0\nlane 0\n send in[0 by 1] to 1", "plan:5:2: rank 0, lane 0, step 0 (send in[0 by 1] to 1): only steps of a loop advance"},
+		{head + "rank 0\nlane 0\n send in[0] to 1 after 1.0",
+			"plan:5:2: rank 0, lane 0, step 0 (send in[0] to 1 after 1.0): it comes after lane 1"},
+		{head + "rank 0\nlane 0\n send in[0 by 1] to 1",
+			"plan:5:2: rank 0, lane 0, step 0 (send in[0 by 1] to 1): only steps of a loop advance"},
 		{head + "rank 0\nlane 0\n send in[0 by 1 in 3:3] to 1", "plan:5:22: the range is empty"},
 		{head + "rank 0\nlane 0\n recvreduce out[0] = msg in[0]", "plan:5:26: found \"in\", want \"+\""},
 		{head + "rank 0\nlane 0\n recvreduce out[0] = in[0] + in[0]", "plan:5:30: found \"in\", want \"msg\""},
@@ -146,9 +152,12 @@ func TestParseErrors(t *testing.T) {
 		{head + "rank 0\nlane 0\n loop 3\n  loop 2\n", "plan:6:3: loops are not nested"},
 		{head + "rank 0\nlane 0\n loop 3\n  wait 1\n  4 wait 1", "plan:7:3: step 4, the next one is 1"},
 		{head + "rank 0\nlane 0\n loop 3\n  wait 1\n 4 wait 1", "plan:7:2: step 4, the next one is 3"},
-		{head + "rank 0\nlane 0\n loop 3\n  wait 1\n  wait 1 by 1", "plan:7:3: rank 0, lane 0, step 3 (wait 2): peer 2 of 2"},
-		{head + "rank 0\nlane 0\n wait 1\n loop 9\n  wait 1\n  wait 1 by 5000000000", "plan:8:3: rank 0, lane 0, step 2 (wait 1 by 5000000000): it advances by what cannot be"},
-		{head + "rank 0\nlane 0\n loop 1000000\n  wait 1\n  wait 1", "plan:5:2: rank 0, lane 0, step 0 (loop 1000000): 1000000 times 2 steps"},
+		{head + "rank 0\nlane 0\n loop 3\n  wait 1\n  wait 1 by 1",
+			"plan:7:3: rank 0, lane 0, step 3 (wait 2): peer 2 of 2"},
+		{head + "rank 0\nlane 0\n wait 1\n loop 9\n  wait 1\n  wait 1 by 5000000000",
+			"plan:8:3: rank 0, lane 0, step 2 (wait 1 by 5000000000): it advances by what cannot be"},
+		{head + "rank 0\nlane 0\n loop 1000000\n  wait 1\n  wait 1",
+			"plan:5:2: rank 0, lane 0, step 0 (loop 1000000): 1000000 times 2 steps"},
 	}
 	for _, test := range table {
 		_, err := plan.Parse([]byte(test.text))
@@ -163,7 +172,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// A file may not name more than can be checked.
+// TestParseBudget: a file may not contain more steps than can be checked.
 func TestParseBudget(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("goccl plan format 2\nplan x barrier ranks=200 needs=puts flags=1\n")
@@ -171,7 +180,8 @@ func TestParseBudget(t *testing.T) {
 		b.WriteString("rank " + strconv.Itoa(r) +
 			"\nlane 0\nloop 1048576\n signal " + map[bool]string{true: "0", false: "1"}[r != 0] + "\n")
 	}
-	if _, err := plan.Parse([]byte(b.String())); err == nil || !strings.Contains(err.Error(), "plan:67:1: with rank 16 the plan has more than 16777216 steps") {
+	if _, err := plan.Parse([]byte(b.String())); err == nil ||
+		!strings.Contains(err.Error(), "plan:67:1: with rank 16 the plan has more than 16777216 steps") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -203,7 +213,8 @@ func TestParseJSONErrors(t *testing.T) {
 		{`{"programs":[]}`, `plan:1:13: "version" is missing`},
 		{`{"version":2,"programs":[]}`, `plan:1:25: "ranks" is missing`},
 		{`{"version":2,"ranks":2,"programs":[]}`, "has no plans"},
-		{`{"version":2,"name":"x","collective":"barrier","ranks":1,"programs":[]}` + "\n", "plan:2:1: rank 0 is missing"},
+		{`{"version":2,"name":"x","collective":"barrier","ranks":1,"programs":[]}` + "\n",
+			"plan:2:1: rank 0 is missing"},
 		{head + `{"rank":0}],"split":1}`, `plan:3:21: "programs" must be the last field`},
 		{head + `{"rank":0}]} 5`, `plan:3:14: something follows the plan`},
 		{head + `{"rank":0}]`, `plan:3:12: the file ends in the middle`},
@@ -218,7 +229,8 @@ func TestParseJSONErrors(t *testing.T) {
 		{head + `{"rank":0,"tmp":[{"block":[0,0],"part":[0,2000000]}]}]}`, `plan:3:18: with these tmp has more than`},
 		{head + `{"rank":0,"tmp":[{"block":[0,0],"part":[0,1]}]}]}`, `plan:3:17: rank 0: tmp[1] is as long as`},
 		{head + `{"rank":0,"tmp":[{"long":1}]}]}`, `plan:3:19: lengths: unknown field "long"`},
-		{head + `{"rank":0,"win":[{"from":[0,0],"to":[0,0],"part":[0,0],"times":3}]}]}`, `plan:3:17: rank 0: 3 chunks of win`},
+		{head + `{"rank":0,"win":[{"from":[0,0],"to":[0,0],"part":[0,0],"times":3}]}]}`,
+			`plan:3:17: rank 0: 3 chunks of win`},
 		{lane + `{}]]}]}`, `plan:4:1: step: "kind" is missing`},
 		{lane + `{"kind":"throw"}]]}]}`, `plan:4:9: kind: want one of [copy`},
 		{lane + `{"kind":"loop","love":1}]]}]}`, `plan:4:16: step: unknown field "love"`},
@@ -230,7 +242,8 @@ func TestParseJSONErrors(t *testing.T) {
 		{lane + `{"kind":"copy","after":[[1,2,3]]}]]}]}`, `plan:4:25: after: want [LANE, STEP]`},
 		{lane + `{"kind":"copy","by":{"x":1}}]]}]}`, `plan:4:22: by: unknown field "x"`},
 		{lane + `{"kind":"copy","by":{"peer":{"x":1}}}]]}]}`, `plan:4:30: advance: unknown field "x"`},
-		{lane + `{"kind":"copy","dst":{"buf":"out","at":0},"src":[]}]]}]}`, `plan:4:1: rank 0, lane 0, step 0 (copy): 0 sources`},
+		{lane + `{"kind":"copy","dst":{"buf":"out","at":0},"src":[]}]]}]}`,
+			`plan:4:1: rank 0, lane 0, step 0 (copy): 0 sources`},
 		{lane + `{"kind":"loop","times":2,"body":[
 {"kind":"wait","peer":1},
  {"kind":"wait","peer":2}]}]]}]}`, `plan:6:2: rank 0, lane 0, step 1 (wait 2): peer 2 of 2`},

@@ -8,14 +8,14 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// Limits on what a plan may ask for. They keep a plan from a file from exhausting the process that
-// checks it.
+// Limits on the size of a plan. They keep a plan from a file from exhausting the memory of the
+// process that checks it.
 const (
 	MaxRanks = 1 << 16
 	MaxLanes = 64      // of one rank
-	MaxChans = 4       // channels a pair of ranks
-	MaxFlags = 16      // a pair of ranks
-	MaxSplit = 1 << 17 // chunks a block
+	MaxChans = 4       // channels per pair of ranks
+	MaxFlags = 16      // flags per pair of ranks
+	MaxSplit = 1 << 17 // chunks per block
 	MaxTmp   = 1 << 20 // chunks of one rank
 	MaxWin   = 1 << 16 // chunks of one rank
 	MaxSteps = 1 << 20 // of one rank, loops unrolled
@@ -77,8 +77,8 @@ const (
 	numKinds
 )
 
-var kindNames = [numKinds]string{"copy", "reduce", "send", "recv", "recvreduce", "put", "get", "getreduce", "signal", "wait",
-	"packet", "loop"}
+var kindNames = [numKinds]string{"copy", "reduce", "send", "recv", "recvreduce", "put", "get", "getreduce",
+	"signal", "wait", "packet", "loop"}
 
 func (k Kind) String() string {
 	if k >= numKinds {
@@ -87,30 +87,30 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Point names a step of the same rank: step Step of lane Lane, counted with loops unrolled.
+// Point names a step of the same rank: step Step of lane Lane. Step numbers count loops unrolled.
 type Point struct{ Lane, Step int }
 
 // Step is one instruction; see the package comment.
 //
-// A loop stands for Times copies of its Body, one after the other. In copy i (from 0) every number
-// that a step's By names has advanced i times. Loops are not nested.
+// A loop stands for Times copies of its Body, executed one after the other. In copy i (from 0)
+// every number that a step's By names has advanced i times. Loops are not nested.
 type Step struct {
 	Kind     Kind
-	Dst      Ref      // all that write; of put and packet it is in the window of Peer
+	Dst      Ref      // all kinds that write; of put and packet: in the window of Peer
 	Src      []Ref    // copy, send, recvreduce, put, get, packet: one; reduce, getreduce: two or more
 	From     []int    // getreduce: the rank of each source
 	Peer     int      // send, recv, recvreduce, put, get, signal, wait, packet
 	Chan     int      // channel of send, recv, recvreduce; flag of signal, wait, packet
 	MsgFirst bool     // recvreduce: the message is the left operand
 	Final    bool     // copy, reduce, recvreduce, get, getreduce: Dst is fully reduced by this step
-	After    []Point  // steps of other lanes that come first
+	After    []Point  // steps of other lanes that must end first
 	By       *Advance // steps of a loop's Body: how their numbers advance; nil if they do not
 	Times    int      // loop
 	Body     []Step   // loop
 }
 
-// Advance says how the numbers of a step in a loop advance. Src, From and After are parallel to
-// those of the step, or nil.
+// Advance states how the numbers of a step in a loop advance. Src, From and After are parallel to
+// the step's fields of these names, or nil.
 type Advance struct {
 	Dst   Stride   // of Dst.At
 	Src   []Stride // of each Src[i].At
@@ -119,10 +119,10 @@ type Advance struct {
 	After []int // of each After[i].Step
 }
 
-// Stride advances a number x by By an iteration, wrapping around in [Low, Low+Mod) if Mod > 0.
+// Stride advances a number x by By in each iteration, wrapping around in [Low, Low+Mod) if Mod > 0.
 type Stride struct{ By, Low, Mod int }
 
-// At is x after i iterations.
+// At returns x after i iterations.
 func (s Stride) At(x, i int) int {
 	x += i * s.By
 	if s.Mod > 0 {
@@ -135,7 +135,7 @@ func (s Stride) At(x, i int) int {
 	return x
 }
 
-// Program is what one rank does.
+// Program is the part of a plan that one rank executes.
 type Program struct {
 	Tmp   []Extent // the length of each chunk of Tmp
 	Win   []Extent // the length of each chunk of this rank's window
@@ -146,40 +146,40 @@ type Program struct {
 type Alias uint8
 
 const (
-	// InPlace: In and Out are the same memory where both exist on a rank. For collectives with one
+	// InPlace: In and Out are the same memory on every rank that has both. For collectives with one
 	// block on one side and one for each rank on the other (all_gather, reduce_scatter, gather,
 	// scatter), the single block is the rank's own block of the other buffer.
 	InPlace Alias = 1 << iota
-	// Lend: a chunk of a window that is only a copy of one of In or Out (Program.Lent) may be that
-	// one itself, on any ranks. Then peers read the memory of the caller, which the operation keeps
-	// until all ranks have ended.
+	// Lend: any rank may substitute the caller's own chunk of In or Out for a window chunk that is
+	// only a copy of it (Program.Lent). Peers then read the memory of the caller, which the
+	// operation keeps until all ranks have ended it.
 	Lend
 )
 
-// Need is a set of things that a plan asks of a group.
+// Need is a set of requirements that a plan has of its group.
 type Need uint8
 
 const (
 	// Messages: send, recv, recvreduce.
 	Messages Need = 1 << iota
-	// Puts: put, signal, wait, packet. Any transport can do them.
+	// Puts: put, signal, wait, packet. Any transport supports them.
 	Puts
-	// Gets: get, getreduce. Only ranks that share memory can do them.
+	// Gets: get, getreduce. Only ranks that share memory support them.
 	Gets
 	// Counts: some rank's Tmp or Win has the lengths of blocks that are neither in its In nor in
 	// its Out.
 	Counts
 )
 
-// MaxLevels is how many levels a Shape has.
+// MaxLevels is the maximum number of levels of a Shape.
 const MaxLevels = 3
 
 // Shape arranges ranks in a grid, the innermost level first: rank = i₀ + Shape[0]·(i₁ +
-// Shape[1]·i₂). Levels that are not used are 0 and follow the others. {8, 16} is 16 hosts of 8
-// ranks, or 16 rows of 8 columns. The zero Shape is no grid.
+// Shape[1]·i₂). Unused levels are 0 and follow the used ones. {8, 16} is 16 hosts of 8 ranks, or 16
+// rows of 8 columns. The zero Shape is no grid.
 type Shape [MaxLevels]int
 
-// Levels is how many levels s has.
+// Levels returns the number of levels of s.
 func (s Shape) Levels() int {
 	n := 0
 	for n < MaxLevels && s[n] != 0 {
@@ -188,7 +188,7 @@ func (s Shape) Levels() int {
 	return n
 }
 
-// String is "8x16", or "" for the zero Shape.
+// String returns s in the form "8x16", and "" for the zero Shape.
 func (s Shape) String() string {
 	var words []string
 	for _, n := range s[:s.Levels()] {
@@ -197,12 +197,12 @@ func (s Shape) String() string {
 	return strings.Join(words, "x")
 }
 
-// Spec is what an algorithm is a function of.
+// Spec holds the parameters from which an algorithm makes a plan.
 type Spec struct {
 	Coll  dtype.Collective
 	Ranks int
 	Root  int   // rooted collectives; 0 otherwise
-	Shape Shape // of algorithms that know one; the others ignore it
+	Shape Shape // of algorithms that use a grid; the others ignore it
 }
 
 func (s Spec) String() string {
@@ -229,7 +229,7 @@ func (s Spec) Validate() error {
 	return s.Shape.validate(s.Ranks)
 }
 
-// validate checks that s is a grid of so many ranks.
+// validate checks that s is a grid of the given number of ranks.
 func (s Shape) validate(ranks int) error {
 	if s == (Shape{}) {
 		return nil
@@ -247,36 +247,36 @@ func (s Shape) validate(ranks int) error {
 	return nil
 }
 
-// Plan is an algorithm applied to a Spec. Program yields the program of one rank; it is a pure
-// function, called for the ranks that somebody looks at and for no others.
+// Plan is an algorithm applied to a Spec. Program returns the program of one rank; it is a pure
+// function and is called only for the ranks whose programs are needed.
 type Plan struct {
 	Name  string // of the algorithm
 	Spec  Spec
-	Split int // chunks a block
+	Split int // chunks per block
 	Chans int // channels used, numbered from 0
 	Flags int // flags used, numbered from 0
-	Win   int // the most chunks that a rank's window has
+	Win   int // maximum number of chunks of a rank's window
 	Needs Need
 	Alias Alias
-	// MinBytes and MaxBytes bound the calls that the plan is meant for: the bytes of a block where
-	// a rank has one block on both sides, and of all blocks together where it has one for each
-	// rank. MaxBytes 0 is no bound. Plans from files declare them; nothing else looks at them.
+	// MinBytes and MaxBytes bound the calls that the plan is meant for: the bytes of a block if a
+	// rank has one block on both sides, and of all blocks together if it has one for each rank.
+	// MaxBytes 0 means no bound. Only plans from files declare these bounds.
 	MinBytes, MaxBytes int64
 	Program            func(rank int) Program
 }
 
-// InChunks is the number of chunks of a rank's In.
+// InChunks returns the number of chunks of a rank's In.
 func (p *Plan) InChunks(rank int) int {
 	return p.Split * p.Spec.Coll.InBlocks(p.Spec.Ranks, rank, p.Spec.Root)
 }
 
-// OutChunks is the number of chunks of a rank's Out.
+// OutChunks returns the number of chunks of a rank's Out.
 func (p *Plan) OutChunks(rank int) int {
 	return p.Split * p.Spec.Coll.OutBlocks(p.Spec.Ranks, rank, p.Spec.Root)
 }
 
-// Part is the half-open range of elements of chunk j of a block of n elements cut into split
-// chunks.
+// Part returns the half-open range [lo, hi) of the elements of chunk j of a block of n elements
+// that is cut into split chunks.
 func Part(n, split, j int) (lo, hi int) {
 	each, more := n/split, n%split
 	lo = j*each + min(j, more)

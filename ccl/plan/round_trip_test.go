@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// roundTrip writes a plan in both forms, reads them and compares.
+// roundTrip writes a plan in both forms, reads both back and compares.
 func roundTrip(t *testing.T, p *plan.Plan) {
 	t.Helper()
 	text := p.Text()
@@ -32,7 +32,7 @@ func roundTrip(t *testing.T, p *plan.Plan) {
 	}
 }
 
-// same fails unless q, which was read, says what p says.
+// same fails unless the plan q, which was read, has the same contents as p.
 func same(t *testing.T, p, q *plan.Plan) {
 	t.Helper()
 	if p.Text() != q.Text() {
@@ -61,7 +61,7 @@ func sameExtents(a, b []plan.Extent) bool {
 	return len(a) == len(b) && (len(a) == 0 || reflect.DeepEqual(a, b))
 }
 
-// plain makes empty lists nil.
+// plain makes empty lists nil, and drops By.
 func plain(s plan.Step) plan.Step {
 	s.By = nil
 	if len(s.Src) == 0 {
@@ -87,7 +87,7 @@ func TestRoundTrip(t *testing.T) {
 			p, err := a.Make(spec)
 			if err != nil {
 				if errors.Is(err, fault.NotSupported) {
-					continue // not for so many ranks
+					continue // not for this number of ranks
 				}
 				t.Fatal(err)
 			}

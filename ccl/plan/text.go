@@ -5,23 +5,24 @@ import (
 	"strconv"
 )
 
-// TextFormat is the version of what Text writes and Parse reads; PLAN.md has the grammar and the
-// history.
+// TextFormat is the version of the format that Text writes and Parse reads; PLAN.md has the grammar
+// and the history.
 const TextFormat = 2
 
-// Text is the plan in readable form, for the ranks given or for all. The text of all ranks holds
-// everything that the plan holds; Parse reads it back:
+// Text returns the plan in readable form, for the given ranks or for all. The text of all ranks
+// holds everything that the plan holds; Parse reads it back:
 //
 //	goccl plan format 2
-//	plan NAME COLLECTIVE ranks=N [root=R] [shape=AxB] split=N chans=N flags=N win=N needs=A+B alias=A [bytes=MIN..MAX]
+//	plan NAME COLLECTIVE ranks=N [root=R] [shape=AxB] split=N chans=N flags=N win=N
+//	  needs=A+B alias=A [bytes=MIN..MAX]
 //	rank R
 //	  tmp LENGTHS                  of its chunks, in order
 //	  win LENGTHS
 //	  lane L
 //	    I STEP
 //
-// PLAN.md has the grammar. The number I of a step counts loops unrolled, as in what stands behind
-// "after". A program must be one that Validate accepts.
+// The keys of the plan are on one line. PLAN.md has the grammar. The number I of a step counts
+// loops unrolled, as do the points behind "after". Validate must accept the programs.
 func (p *Plan) Text(ranks ...int) string {
 	b := p.appendHead(nil)
 	if len(ranks) > 0 {
@@ -36,7 +37,8 @@ func (p *Plan) Text(ranks ...int) string {
 	return string(b)
 }
 
-// Hash is the FNV-1a hash of the Text of all ranks. Plans with the same hash say the same.
+// Hash returns the FNV-1a hash of the Text of all ranks. Plans with the same hash have the same
+// text, barring collisions.
 func (p *Plan) Hash() uint64 {
 	h := fnv.New64a()
 	b := p.appendHead(nil)
@@ -117,7 +119,8 @@ func appendLengths(b []byte, name string, list []Extent) []byte {
 	return append(b, '\n')
 }
 
-// String is the line of Text for a step that Validate accepts. Of a loop it is the first line.
+// String returns the line of Text for a step that Validate accepts; for a loop, the line of the
+// loop itself.
 func (s *Step) String() string { return string(s.append(nil)) }
 
 func (s *Step) append(b []byte) []byte {
@@ -219,7 +222,7 @@ func (r Ref) append(b []byte, by Stride) []byte {
 	return append(by.append(b), ']')
 }
 
-// append writes " by BY in LOW:HIGH", and nothing where s does not advance.
+// append writes " by BY in LOW:HIGH", without the range if s has none, and nothing if s is zero.
 func (s Stride) append(b []byte) []byte {
 	if s == (Stride{}) {
 		return b

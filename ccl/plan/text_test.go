@@ -13,7 +13,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-// golden compares text with a file of testdata, or writes it.
+// golden compares text with a file of testdata, or writes the file.
 func golden(t *testing.T, name, text string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".txt")
@@ -35,14 +35,15 @@ func golden(t *testing.T, name, text string) {
 	}
 }
 
-// TestTextOfAlgorithms shows some algorithms on four ranks; a change in one of them is to be seen
-// in review.
+// TestTextOfAlgorithms prints some algorithms for four ranks, so that a change in one of them is
+// seen in review.
 func TestTextOfAlgorithms(t *testing.T) {
 	for _, test := range []struct {
 		coll dtype.Collective
 		name string
 	}{
-		{dtype.AllReduce, "ring"}, {dtype.AllReduce, "direct"}, {dtype.AllToAll, "pairwise"}, {dtype.Broadcast, "binomial"},
+		{dtype.AllReduce, "ring"}, {dtype.AllReduce, "direct"}, {dtype.AllToAll, "pairwise"},
+		{dtype.Broadcast, "binomial"},
 		{dtype.ReduceScatter, "ring"},
 	} {
 		a, err := algo.Find(test.coll, test.name)
@@ -61,14 +62,16 @@ func TestTextOfAlgorithms(t *testing.T) {
 	}
 }
 
-// everyForm has every form of every step.
+// everyForm returns a plan with every form of every step.
 func everyForm() *plan.Plan {
 	in := func(i, n int) plan.Ref { return plan.Ref{Buf: plan.In, At: i, N: n} }
 	out := func(i, n int) plan.Ref { return plan.Ref{Buf: plan.Out, At: i, N: n} }
 	tmp := func(i, n int) plan.Ref { return plan.Ref{Buf: plan.Tmp, At: i, N: n} }
 	win := func(i, n int) plan.Ref { return plan.Ref{Buf: plan.Win, At: i, N: n} }
-	return &plan.Plan{Name: "every-form", Spec: plan.Spec{Coll: dtype.Reduce, Ranks: 8, Root: 1, Shape: plan.Shape{2, 4}}, Split: 8,
-		Chans: 2, Flags: 3, Win: 10, Needs: plan.Messages | plan.Puts | plan.Gets, Alias: plan.InPlace, MinBytes: 64, MaxBytes: 1 << 20,
+	return &plan.Plan{Name: "every-form",
+		Spec: plan.Spec{Coll: dtype.Reduce, Ranks: 8, Root: 1, Shape: plan.Shape{2, 4}}, Split: 8,
+		Chans: 2, Flags: 3, Win: 10, Needs: plan.Messages | plan.Puts | plan.Gets, Alias: plan.InPlace,
+		MinBytes: 64, MaxBytes: 1 << 20,
 		Program: func(rank int) plan.Program {
 			if rank != 1 {
 				return plan.Program{}
@@ -80,16 +83,21 @@ func everyForm() *plan.Plan {
 				Lanes: [][]plan.Step{
 					{
 						{Kind: plan.Copy, Dst: tmp(0, 1), Src: []plan.Ref{in(0, 1)}},
-						{Kind: plan.Reduce, Dst: tmp(0, 2), Src: []plan.Ref{tmp(0, 2), in(0, 2), in(0, 2)}, Final: true},
-						{Kind: plan.RecvReduce, Dst: out(0, 4), Src: []plan.Ref{in(0, 4)}, Peer: 2, After: []plan.Point{{Lane: 1, Step: 0}}},
-						{Kind: plan.RecvReduce, Dst: out(0, 1), Src: []plan.Ref{out(0, 1)}, Peer: 2, Chan: 1, MsgFirst: true, Final: true,
+						{Kind: plan.Reduce, Dst: tmp(0, 2), Src: []plan.Ref{tmp(0, 2), in(0, 2), in(0, 2)},
+							Final: true},
+						{Kind: plan.RecvReduce, Dst: out(0, 4), Src: []plan.Ref{in(0, 4)}, Peer: 2,
+							After: []plan.Point{{Lane: 1, Step: 0}}},
+						{Kind: plan.RecvReduce, Dst: out(0, 1), Src: []plan.Ref{out(0, 1)}, Peer: 2, Chan: 1,
+							MsgFirst: true, Final: true,
 							After: []plan.Point{{Lane: 1, Step: 0}, {Lane: 2, Step: 1}}},
 						{Kind: plan.Loop, Times: 7, Body: []plan.Step{
 							{Kind: plan.Recv, Dst: out(3, 1), Peer: 2, By: &plan.Advance{Dst: around(-1)}},
-							{Kind: plan.Send, Src: []plan.Ref{out(0, 2)}, Peer: 2, Chan: 1, After: []plan.Point{{Lane: 2, Step: 1}, {Lane: 1, Step: 0}},
-								By: &plan.Advance{Src: []plan.Stride{{By: 1}}, Peer: plan.Stride{By: 1, Low: 2, Mod: 6}, After: []int{1, 0}}},
-							{Kind: plan.GetReduce, Dst: out(0, 1), Src: []plan.Ref{in(0, 1), win(0, 1), win(0, 1)}, From: []int{1, 2, 1},
-								By: &plan.Advance{From: []plan.Stride{{}, {By: 1, Mod: 8}, {}}}},
+							{Kind: plan.Send, Src: []plan.Ref{out(0, 2)}, Peer: 2, Chan: 1,
+								After: []plan.Point{{Lane: 2, Step: 1}, {Lane: 1, Step: 0}},
+								By: &plan.Advance{Src: []plan.Stride{{By: 1}}, Peer: plan.Stride{By: 1, Low: 2, Mod: 6},
+									After: []int{1, 0}}},
+							{Kind: plan.GetReduce, Dst: out(0, 1), Src: []plan.Ref{in(0, 1), win(0, 1), win(0, 1)},
+								From: []int{1, 2, 1}, By: &plan.Advance{From: []plan.Stride{{}, {By: 1, Mod: 8}, {}}}},
 						}},
 						{Kind: plan.Wait, Peer: 3},
 					},
@@ -101,18 +109,21 @@ func everyForm() *plan.Plan {
 						{Kind: plan.Signal, Peer: 2, Chan: 1},
 						{Kind: plan.Wait, Peer: 2},
 						{Kind: plan.Get, Dst: tmp(0, 1), Src: []plan.Ref{win(9, 1)}, Peer: 2, Final: true},
-						{Kind: plan.GetReduce, Dst: out(0, 1), Src: []plan.Ref{in(0, 1), win(0, 1), win(0, 1), tmp(0, 1)}, From: []int{1, 0, 2, 1},
+						{Kind: plan.GetReduce, Dst: out(0, 1),
+							Src: []plan.Ref{in(0, 1), win(0, 1), win(0, 1), tmp(0, 1)}, From: []int{1, 0, 2, 1},
 							Final: true, After: []plan.Point{{Lane: 1, Step: 0}}},
 						{Kind: plan.Packet, Dst: win(3, 1), Src: []plan.Ref{in(0, 1)}, Peer: 2, Chan: 2},
-						{Kind: plan.Loop, Times: 3, Body: []plan.Step{{Kind: plan.Packet, Dst: win(3, 1), Src: []plan.Ref{in(7, 1)}, Peer: 2,
-							By: &plan.Advance{Dst: plan.Stride{By: 2}, Src: []plan.Stride{around(3)}, Peer: plan.Stride{By: 1, Low: 2, Mod: 3}}}}},
+						{Kind: plan.Loop, Times: 3, Body: []plan.Step{
+							{Kind: plan.Packet, Dst: win(3, 1), Src: []plan.Ref{in(7, 1)}, Peer: 2,
+								By: &plan.Advance{Dst: plan.Stride{By: 2}, Src: []plan.Stride{around(3)},
+									Peer: plan.Stride{By: 1, Low: 2, Mod: 3}}}}},
 					},
 					{},
 				}}
 		}}
 }
 
-// TestTextOfEverything has every form of every step.
+// TestTextOfEverything prints every form of every step.
 func TestTextOfEverything(t *testing.T) {
 	p := everyForm()
 	if err := p.Validate(1); err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Validate checks the structure of the plan and of one rank's program: everything that can be seen
-// without looking at another rank. Package verify checks what the programs do together. The error
-// names rank, lane and step.
+// Validate checks the structure of the plan and of one rank's program: everything that can be
+// checked without the programs of other ranks. Package verify checks what the programs do together.
+// The error names rank, lane and step.
 func (p *Plan) Validate(rank int) error {
 	if err := p.validateHead(); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (p *Plan) ValidateProgram(rank int, prog *Program) error {
 	return nil
 }
 
-// validateHead checks what is the same for all ranks.
+// validateHead checks the fields that are the same for all ranks.
 func (p *Plan) validateHead() error {
 	if err := p.Spec.Validate(); err != nil {
 		return fault.Wrap(fault.Invalid, err, "plan %q", p.Name)
@@ -47,7 +47,8 @@ func (p *Plan) validateHead() error {
 	return nil
 }
 
-// checkHead says what is wrong with the fields of a plan, beyond those of its Spec; "" for nothing.
+// checkHead describes what is wrong with the fields of a plan beyond those of its Spec; "" if
+// nothing is.
 func (p *Plan) checkHead() string {
 	const needs = Messages | Puts | Gets | Counts
 	switch {
@@ -68,7 +69,8 @@ func (p *Plan) checkHead() string {
 	case p.Alias&^(InPlace|Lend) != 0:
 		return fmt.Sprintf("unknown alias bits %#x", uint8(p.Alias&^(InPlace|Lend)))
 	case p.MinBytes < 0 || p.MaxBytes < 0 || p.MaxBytes != 0 && p.MaxBytes < p.MinBytes:
-		return fmt.Sprintf("it is meant for calls of %d to %d bytes, want 0 <= least <= most (most 0: no bound)", p.MinBytes, p.MaxBytes)
+		return fmt.Sprintf("it is meant for calls of %d to %d bytes, want 0 <= least <= most (most 0: no bound)",
+			p.MinBytes, p.MaxBytes)
 	}
 	return ""
 }
@@ -89,20 +91,20 @@ func (p *Plan) invalid(format string, args ...any) error {
 	return fault.New(fault.Invalid, "plan %q (%v): %s", p.Name, p.Spec, fmt.Sprintf(format, args...))
 }
 
-// problem is what is wrong with a program, and where: lane and item (of the list of steps), both -1
-// where it is no step, and body, the step of a loop's body or -1. In that case chunk may say which
-// of the lists of lengths it is.
+// problem describes what is wrong with a program, and where: lane and item (index in the list of
+// steps) are both -1 if no step is at fault; body is the index of the step in a loop's body, or -1.
+// If no step is at fault, list may name a list of lengths.
 type problem struct {
 	lane, item, body int
-	list             Buffer // Tmp or Win where a list of lengths is wrong; In otherwise
-	text             string // names rank, lane and step
-	reason           string // does not
+	list             Buffer // Tmp or Win if that list of lengths is wrong; In otherwise
+	text             string // includes rank, lane and step
+	reason           string // without rank, lane and step
 }
 
 func (w *problem) String() string { return w.text }
 
-// check says what is wrong with a rank's program, nil for nothing. The head must be right. It takes
-// what it looks at from budget.
+// check returns what is wrong with a rank's program, or nil. The head must be valid. check deducts
+// the cost of its work from budget.
 func (p *Plan) check(rank int, prog *Program, budget *int) *problem {
 	v := validator{p: p, rank: rank, prog: prog, budget: budget}
 	v.chunks = [...]int{In: p.InChunks(rank), Out: p.OutChunks(rank), Tmp: len(prog.Tmp), Win: len(prog.Win)}
@@ -119,7 +121,7 @@ type validator struct {
 	lens   []int // of each lane, unrolled
 	budget *int
 
-	// where an unrolled step is made
+	// Memory in which advanced makes an unrolled step.
 	unrolled Step
 	src      []Ref
 	from     []int
@@ -177,20 +179,22 @@ func (v *validator) lengths(buf Buffer, list []Extent, most int) *problem {
 			return wrong("%v[%d] is as long as %s, which no rank has", buf, i, e.text())
 		}
 		if !counts && !v.p.Spec.Knows(v.rank, e) {
-			return wrong("%v[%d] is as long as %s, which this rank cannot know; the plan must declare the need counts", buf, i, e.text())
+			return wrong("%v[%d] is as long as %s, which this rank cannot know; the plan must declare the need counts",
+				buf, i, e.text())
 		}
 	}
 	return nil
 }
 
-// operandChecks is what a source or an after point of a step in a loop counts: each copy of the
+// operandChecks is the cost of a source or an after point of a step in a loop: each copy of the
 // step may have its own.
 const operandChecks = 3
 
-// tooMuch is why a plan is refused whose check would take too long.
-var tooMuch = fmt.Sprintf("too large to check: more than %d steps, operands of loops and chunk lengths, loops unrolled", MaxChecks)
+// tooMuch is the reason given for refusing a plan whose check would take too long.
+var tooMuch = fmt.Sprintf(
+	"too large to check: more than %d steps, operands of loops and chunk lengths, loops unrolled", MaxChecks)
 
-// shapes checks what must be right before a loop is unrolled, and counts the steps.
+// shapes checks what must be valid before a loop is unrolled, and counts the steps.
 func (v *validator) shapes() *problem {
 	total, operands := 0, 0
 	v.lens = make([]int, len(v.prog.Lanes))
@@ -216,7 +220,8 @@ func (v *validator) shapes() *problem {
 					}
 				}
 				if s.Times > MaxSteps/len(s.Body) {
-					return v.at(l, i, -1, v.lens[l], s, fmt.Sprintf("%d times %d steps, a rank has at most %d", s.Times, len(s.Body), MaxSteps))
+					return v.at(l, i, -1, v.lens[l], s,
+						fmt.Sprintf("%d times %d steps, a rank has at most %d", s.Times, len(s.Body), MaxSteps))
 				}
 				n = s.Times * len(s.Body)
 			} else if s.By != nil {
@@ -224,7 +229,8 @@ func (v *validator) shapes() *problem {
 			}
 			v.lens[l] += n
 			if total += n; total > MaxSteps {
-				return v.at(l, i, -1, v.lens[l]-n, s, fmt.Sprintf("more than %d steps in all lanes, loops unrolled", MaxSteps))
+				return v.at(l, i, -1, v.lens[l]-n, s,
+					fmt.Sprintf("more than %d steps in all lanes, loops unrolled", MaxSteps))
 			}
 		}
 	}
@@ -234,7 +240,7 @@ func (v *validator) shapes() *problem {
 	return nil
 }
 
-// loop says what is wrong with a loop apart from its Body's steps; "" for nothing.
+// loop describes what is wrong with a loop apart from the steps of its Body; "" if nothing is.
 func (v *validator) loop(s *Step) string {
 	switch {
 	case s.Times < 1 || s.Times > MaxSteps:
@@ -243,7 +249,8 @@ func (v *validator) loop(s *Step) string {
 		return "it has no steps"
 	case len(s.Body) > MaxSteps:
 		return fmt.Sprintf("%d steps, at most %d", len(s.Body), MaxSteps)
-	case s.Dst != Ref{} || len(s.Src) > 0 || len(s.From) > 0 || s.Peer != 0 || s.Chan != 0 || s.MsgFirst || s.Final || s.By != nil:
+	case s.Dst != Ref{} || len(s.Src) > 0 || len(s.From) > 0 || s.Peer != 0 || s.Chan != 0 ||
+		s.MsgFirst || s.Final || s.By != nil:
 		return "a loop has only Times and Body"
 	case len(s.After) > 0:
 		return "a loop comes after nothing itself; say so at a step of its body"
@@ -251,8 +258,8 @@ func (v *validator) loop(s *Step) string {
 	return ""
 }
 
-// advance says what is wrong with how a step of a Body advances; "" for nothing. It keeps the
-// numbers of unrolled steps from overflowing.
+// advance describes what is wrong with the Advance of a step of a Body; "" if nothing is. Its
+// checks keep the numbers of unrolled steps from overflowing.
 func (v *validator) advance(s *Step) string {
 	if s.Kind >= numKinds {
 		return "unknown kind"
@@ -265,7 +272,8 @@ func (v *validator) advance(s *Step) string {
 		return ""
 	}
 	switch {
-	case by.Src != nil && len(by.Src) != len(s.Src), by.From != nil && len(by.From) != len(s.From), by.After != nil && len(by.After) != len(s.After):
+	case by.Src != nil && len(by.Src) != len(s.Src), by.From != nil && len(by.From) != len(s.From),
+		by.After != nil && len(by.After) != len(s.After):
 		return "By has not as many sources, ranks or dependences as the step"
 	case by.Dst != Stride{} && !uses.dst:
 		return "its Dst advances, but it writes nothing"
@@ -286,7 +294,8 @@ func (v *validator) advance(s *Step) string {
 		ok = ok && numberFits(b) && numberFits(s.After[i].Step)
 	}
 	if !ok {
-		return fmt.Sprintf("it advances by what cannot be: numbers must be %d to %d, and in LOW:HIGH not be empty", -maxNumber, maxNumber)
+		return fmt.Sprintf("it advances by what cannot be: numbers must be %d to %d, and in LOW:HIGH not be empty",
+			-maxNumber, maxNumber)
 	}
 	return ""
 }
@@ -297,11 +306,12 @@ const maxNumber = math.MaxInt32
 func numberFits(n int) bool { return n >= -maxNumber && n <= maxNumber }
 
 func (s Stride) fits() bool {
-	return numberFits(s.By) && numberFits(s.Low) && s.Mod >= 0 && numberFits(s.Mod) && numberFits(s.Low+s.Mod) && (s.Mod > 0 || s.Low == 0)
+	return numberFits(s.By) && numberFits(s.Low) && s.Mod >= 0 && numberFits(s.Mod) && numberFits(s.Low+s.Mod) &&
+		(s.Mod > 0 || s.Low == 0)
 }
 
 func (v *validator) lane(l int, lane []Step) *problem {
-	n := 0 // steps before, unrolled
+	n := 0 // steps before item i, unrolled
 	for i := range lane {
 		s := &lane[i]
 		if s.Kind != Loop {
@@ -315,7 +325,7 @@ func (v *validator) lane(l int, lane []Step) *problem {
 			b := &s.Body[j]
 			times := s.Times
 			if b.By == nil {
-				times = 1 // they are all the same
+				times = 1 // all copies are the same
 			}
 			for k := range times {
 				t := b
@@ -332,7 +342,7 @@ func (v *validator) lane(l int, lane []Step) *problem {
 	return nil
 }
 
-// advanced is b.Advanced(i) in memory that the next call uses again.
+// advanced is like b.Advanced(i), but returns memory that the next call reuses.
 func (v *validator) advanced(b *Step, i int) *Step {
 	t, by := &v.unrolled, b.By
 	*t = *b
@@ -363,14 +373,15 @@ func (v *validator) advanced(b *Step, i int) *Step {
 	return t
 }
 
-// at is a problem of a step: item i of lane l, step j of its body or -1, number n of the lane,
-// unrolled.
+// at returns a problem of a step: item i of lane l, step j of its body or -1, step number n of the
+// lane, unrolled.
 func (v *validator) at(l, i, j, n int, s *Step, reason string) *problem {
 	reason = fmt.Sprintf("(%s): %s", describe(s), reason)
-	return &problem{lane: l, item: i, body: j, text: fmt.Sprintf("rank %d, lane %d, step %d %s", v.rank, l, n, reason), reason: reason}
+	return &problem{lane: l, item: i, body: j,
+		text: fmt.Sprintf("rank %d, lane %d, step %d %s", v.rank, l, n, reason), reason: reason}
 }
 
-// describe prints a step, or only its kind when it is too broken to be printed.
+// describe returns a step as text, or only its kind if the step is too broken to be printed.
 func describe(s *Step) string {
 	if s.Kind >= numKinds {
 		return s.Kind.String()

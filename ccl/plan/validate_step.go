@@ -2,7 +2,7 @@ package plan
 
 import "fmt"
 
-// has says which fields the steps of a kind use, and which need covers them.
+// has records which fields the steps of a kind use, and which need covers them.
 var has = [numKinds]struct {
 	dst, src, peer, channel, flag, reduces bool
 	remoteDst, remoteSrc, mayBeEmpty       bool
@@ -21,7 +21,8 @@ var has = [numKinds]struct {
 	Packet:     {dst: true, src: true, peer: true, flag: true, remoteDst: true, need: Puts},
 }
 
-// step says what is wrong with a step of lane l that is no loop, unrolled; "" for nothing.
+// step describes what is wrong with an unrolled step of lane l, which must not be a loop; "" if
+// nothing is.
 func (v *validator) step(l int, s *Step) string {
 	if s.Kind >= numKinds || s.Kind == Loop {
 		return "unknown kind"
@@ -35,7 +36,7 @@ func (v *validator) step(l int, s *Step) string {
 	return v.dependences(l, s)
 }
 
-// fields checks everything about a step but its Refs and dependences.
+// fields checks everything about a step except its Refs and dependences.
 func (v *validator) fields(s *Step) string {
 	uses := &has[s.Kind]
 	many := s.Kind == Reduce || s.Kind == GetReduce
@@ -82,7 +83,7 @@ func (v *validator) fields(s *Step) string {
 	return ""
 }
 
-// refs checks the Refs of a step whose fields are right.
+// refs checks the Refs of a step whose fields are valid.
 func (v *validator) refs(s *Step) string {
 	uses := &has[s.Kind]
 	if uses.dst {
@@ -114,8 +115,8 @@ func (v *validator) refs(s *Step) string {
 	return ""
 }
 
-// ref checks that r exists, here or in a peer's window. It is written so that no sum of foreign
-// numbers overflows.
+// ref checks that r exists, in a buffer of this rank or in a peer's window. It is written so that
+// no sum of unchecked numbers overflows.
 func (v *validator) ref(what string, r Ref, mayBeEmpty, remote bool) string {
 	if r.Buf >= numBuffers {
 		return fmt.Sprintf("%s is in no buffer", what)
@@ -136,8 +137,8 @@ func (v *validator) ref(what string, r Ref, mayBeEmpty, remote bool) string {
 	return ""
 }
 
-// pair checks a source against the Dst of its step. Where one of them is in another rank's window,
-// only the numbers of chunks can be compared here.
+// pair checks a source against the Dst of its step. If one of them is in another rank's window,
+// only their numbers of chunks can be compared here.
 func (v *validator) pair(s *Step, src Ref, remote bool) string {
 	if src.N != s.Dst.N {
 		return fmt.Sprintf("%v and %v have different numbers of chunks", s.Dst, src)
@@ -158,8 +159,8 @@ func (v *validator) pair(s *Step, src Ref, remote bool) string {
 	return ""
 }
 
-// congruent compares the Extents of Refs with the same number of chunks, run by run, and says where
-// they differ.
+// congruent compares the Extents of two Refs with the same number of chunks, run by run. If they
+// differ, it returns the index of the first chunk that does.
 func (v *validator) congruent(a, b Ref) (int, bool) {
 	for i := 0; i < a.N; {
 		if v.extent(a, i) != v.extent(b, i) {
@@ -177,7 +178,7 @@ func (v *validator) extent(r Ref, i int) Extent {
 	return v.p.Extent(v.rank, v.prog, r.Buf, r.At+i)
 }
 
-// run is how many chunks from this one on are consecutive parts of one block.
+// run returns how many chunks from this one on are consecutive parts of one block.
 func (v *validator) run(buf Buffer, chunk int) int {
 	if buf == In || buf == Out {
 		return v.p.Split - chunk%v.p.Split
@@ -201,7 +202,7 @@ func (v *validator) run(buf Buffer, chunk int) int {
 	return int(v.runs[buf][chunk])
 }
 
-// dependences says what is wrong with the After of a step of lane l.
+// dependences describes what is wrong with the After of a step of lane l; "" if nothing is.
 func (v *validator) dependences(l int, s *Step) string {
 	for _, a := range s.After {
 		switch {

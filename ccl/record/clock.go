@@ -2,8 +2,9 @@ package record
 
 import "time"
 
-// clock turns ticks into times: the time at two moments tells the rate, and everything that is
-// remembered lies between them. So ticks need no known frequency, only a steady one.
+// clock converts ticks to times. Its rate follows from ticks and time at two moments, and all
+// recorded ticks lie between these. So the frequency of the ticks need not be known, but it must be
+// constant.
 type clock struct {
 	ticks uint64
 	time  time.Time
@@ -11,10 +12,10 @@ type clock struct {
 
 func newClock() clock { return clock{ticks(), time.Now()} }
 
-// reading is a clock with its second moment.
+// reading is a clock at its second moment, and the rate since the first.
 type reading struct {
 	clock
-	rate float64 // nanoseconds a tick
+	rate float64 // nanoseconds per tick
 }
 
 func (c clock) now() reading {
@@ -26,7 +27,7 @@ func (c clock) now() reading {
 	return r
 }
 
-// at is the time of a tick before the reading.
+// at returns the time of a tick before the reading.
 func (r reading) at(tick uint64) time.Time {
 	return r.time.Add(-time.Duration(float64(int64(r.ticks-tick)) * r.rate))
 }

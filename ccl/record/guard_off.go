@@ -2,8 +2,8 @@
 
 package record
 
-// guard is for the race detector, which cannot see that Records throws away what it has read while
-// the entry was written.
+// guard is a lock in builds with the race detector, which cannot see that Records discards what it
+// has read while the entry was written.
 type guard struct{}
 
 func (guard) lock()   {}

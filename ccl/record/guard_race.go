@@ -4,8 +4,8 @@ package record
 
 import "sync"
 
-// guard is for the race detector, which cannot see that Records throws away what it has read while
-// the entry was written.
+// guard is a lock in builds with the race detector, which cannot see that Records discards what it
+// has read while the entry was written.
 type guard struct{ mu sync.Mutex }
 
 func (g *guard) lock()   { g.mu.Lock() }

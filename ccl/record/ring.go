@@ -10,16 +10,16 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// Operation is what was called.
+// Operation describes a call.
 type Operation struct {
-	Seq     uint64 // among the collectives, or among the messages, of the group
+	Seq     uint64 // number among the collectives, or among the messages, of the group
 	In, Out uint64 // elements of all input and of all output blocks
 	Coll    dtype.Collective
 	Type    dtype.Type
 	Op      dtype.Op
 	outcome uint8  // pending, or a fault.Code
-	Root    int32  // or the peer of a message
-	Tag     uint32 // of a message
+	Root    int32  // root of a collective, or peer of a message
+	Tag     uint32 // tag of a message
 	Batch   uint32 // operations of one batch share a number; 0 for none
 }
 
@@ -30,7 +30,7 @@ type Record struct {
 	Operation
 	ID    uint64 // operations of the group are counted from 1
 	Begun time.Time
-	Ended time.Time // zero where it was not read: the operation had ended when the next one began
+	Ended time.Time // zero if End did not read the clock, since the operation ended soon
 	Done  bool
 	Code  fault.Code // how it ended
 }
@@ -38,24 +38,24 @@ type Record struct {
 // entry is one cache line.
 type entry struct {
 	id           atomic.Uint64 // 0 while the rest is written
-	begun, ended uint64        // ticks of the clock; 0 for an end that was not read
+	begun, ended uint64        // ticks; ended is 0 if End did not read the clock
 	Operation
 }
 
 // Ring holds the last operations of one rank of one group.
 type Ring struct {
-	next    atomic.Uint64 // operations so far
+	next    atomic.Uint64 // number of operations so far
 	entries []entry
 	clock   clock
 	guard   guard
 }
 
-// New makes a ring for at least so many operations.
+// New makes a ring for at least the given number of operations.
 func New(operations int) *Ring {
 	return &Ring{entries: make([]entry, 1<<bits.Len(uint(max(operations, 2)-1))), clock: newClock()}
 }
 
-// Begin notes an operation that begins now, and returns its number.
+// Begin records an operation that begins now, and returns its number.
 func (r *Ring) Begin(o *Operation) uint64 {
 	id := r.next.Add(1)
 	e := &r.entries[(id-1)&uint64(len(r.entries)-1)]
@@ -69,8 +69,8 @@ func (r *Ring) Begin(o *Operation) uint64 {
 	return id
 }
 
-// End notes how an operation ended. timed: its end is worth a look at the clock. Only the first
-// call for an operation counts.
+// End records how an operation ended. It reads the clock only if timed is set. Only the first call
+// for an operation counts.
 func (r *Ring) End(id uint64, code fault.Code, timed bool) {
 	e := &r.entries[(id-1)&uint64(len(r.entries)-1)]
 	r.guard.lock()
@@ -83,16 +83,16 @@ func (r *Ring) End(id uint64, code fault.Code, timed bool) {
 	r.guard.unlock()
 }
 
-// NoteBatch adds an entry for the operations with this Batch: they were issued as one. Its Coll is
-// NoCollective.
+// NoteBatch adds an entry for the operations with this Batch, which were issued as one. The Coll of
+// the entry is NoCollective.
 func (r *Ring) NoteBatch(batch uint32) {
 	r.End(r.Begin(&Operation{Coll: dtype.NoCollective, Batch: batch}), fault.OK, false)
 }
 
-// Total is how many operations there have been.
+// Total returns the number of operations so far.
 func (r *Ring) Total() uint64 { return r.next.Load() }
 
-// Records returns what is remembered, the oldest first.
+// Records returns the operations that the ring remembers, the oldest first.
 func (r *Ring) Records() []Record {
 	now := r.clock.now()
 	total := r.next.Load()

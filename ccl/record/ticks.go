@@ -4,5 +4,5 @@ import "time"
 
 var start = time.Now()
 
-// wallTicks are nanoseconds of the kernel's clock.
+// wallTicks returns nanoseconds of the kernel's clock.
 func wallTicks() uint64 { return uint64(time.Since(start)) + 1 }

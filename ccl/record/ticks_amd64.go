@@ -2,9 +2,9 @@
 
 package record
 
-// ticks reads the time-stamp counter: a third of what the kernel's clock costs. That it runs
-// steadily and is the same on all cores is what Linux asks of it, too, before it takes it as a
-// clock; see steady.
+// ticks reads the time-stamp counter, at a third of the cost of the kernel's clock. The counter
+// must run steadily and be the same on all cores; Linux requires the same before it uses it as a
+// clock. See steady.
 func ticks() uint64 {
 	if !steady {
 		return wallTicks()

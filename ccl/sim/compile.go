@@ -7,11 +7,11 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// op is a step, reduced to what costs time.
+// op is a step, reduced to what affects its time.
 type op struct {
 	bytes    int64 // of one operand
-	peer     int32 // -1: none
-	after    int32 // step of lane afterLane that comes first
+	peer     int32 // -1 for none
+	after    int32 // step of the lane named by lane that must end first
 	more     int32 // index in program.more, or -1
 	port     int32 // index in program.ports, or -1
 	operands uint16
@@ -20,12 +20,12 @@ type op struct {
 	slot     uint8 // channel, or plan.MaxChans + flag
 }
 
-// more is what few steps have.
+// more holds the fields that only few steps have.
 type more struct {
-	after   []plan.Point // those that are not in op
-	afterBy []int        // op.after first, then those of after
+	after   []plan.Point // the after points that are not in op
+	afterBy []int        // first that of op.after, then those of after
 	peer    plan.Stride
-	moves   bool // peer changes
+	moves   bool // peer advances
 	ref     plan.Ref
 	refBy   plan.Stride
 	varies  bool // the length of ref may change
@@ -33,7 +33,7 @@ type more struct {
 	fromBy  []plan.Stride
 }
 
-// port is one way to talk to one peer.
+// port is one way to communicate with one peer.
 type port struct {
 	peer int32
 	way  way
@@ -44,12 +44,12 @@ type way uint8
 
 const (
 	pushes   way = iota // send, signal, packet
-	writes              // put: nobody waits for it
+	writes              // put: no step waits for it
 	fetches             // get
 	receives            // recv, recvreduce, wait
 )
 
-// wayOf is what a step of a kind does to its peer.
+// wayOf returns the way in which a step of a kind communicates with its peer.
 func wayOf(k plan.Kind) way {
 	switch k {
 	case plan.Put:
@@ -62,7 +62,7 @@ func wayOf(k plan.Kind) way {
 	return pushes
 }
 
-// segment is a piece of a lane: ops that are done so many times.
+// segment is a part of a lane: n ops, executed the given number of times.
 type segment struct{ first, n, times int32 }
 
 type lane struct {
@@ -71,21 +71,21 @@ type lane struct {
 	total    int32
 }
 
-// program is what one rank does.
+// program is the compiled program of one rank.
 type program struct {
 	lanes []lane
 	more  []more
-	ports []port  // what the steps whose peer stays the same use
-	tmp   []int64 // bytes of the chunks before each chunk; nil where all chunks are equal
+	ports []port  // used by the steps whose peer is constant
+	tmp   []int64 // bytes of the chunks before each chunk; nil if all chunks are equal
 	win   []int64
 	loops bool
 }
 
-// sizes says how long chunks are.
+// sizes computes the lengths of chunks.
 type sizes struct {
 	p     *plan.Plan
 	o     *Options
-	chunk int64 // bytes of every chunk, or -1 where they differ
+	chunk int64 // bytes of every chunk, or -1 if they differ
 }
 
 func newSizes(p *plan.Plan, o *Options) sizes {
@@ -108,7 +108,7 @@ func (s *sizes) extent(e plan.Extent) int64 {
 	return int64(hi-lo) * int64(s.o.ElementBytes)
 }
 
-// ref is the bytes of a Ref of a rank.
+// ref returns the bytes of a Ref of a rank.
 func (s *sizes) ref(rank int, prog *program, r plan.Ref) int64 {
 	if s.chunk >= 0 {
 		return int64(r.N) * s.chunk
@@ -129,7 +129,7 @@ func (s *sizes) ref(rank int, prog *program, r plan.Ref) int64 {
 	return total
 }
 
-// before is the elements of In or Out before a chunk.
+// before returns the number of elements of In or Out before a chunk.
 func (s *sizes) before(chunk int) int64 {
 	lo, _ := plan.Part(s.o.Elements, s.p.Split, chunk%s.p.Split)
 	return int64(chunk/s.p.Split)*int64(s.o.Elements) + int64(lo)
@@ -183,16 +183,16 @@ func (s *sizes) compile(rank int) (*program, error) {
 		}
 	}
 	if !prog.loops {
-		prog.tmp, prog.win = nil, nil // no length is asked for again
+		prog.tmp, prog.win = nil, nil // no length will be needed again
 	}
 	return prog, nil
 }
 
-// connect finds the ports.
+// connect assigns ports to the steps.
 func (p *program) connect() {
 	known := map[port]int32{}
 	for l := range p.lanes {
-		last := int32(-1) // most steps use that of the one before
+		last := int32(-1) // most steps use the port of the step before
 		for i := range p.lanes[l].ops {
 			o := &p.lanes[l].ops[i]
 			if o.peer < 0 || o.more >= 0 && p.more[o.more].moves {

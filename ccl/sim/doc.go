@@ -4,42 +4,42 @@
 // # The model
 //
 // A message (send, put, get, signal, packet) costs the startup of the topology and the latencies of
-// the links of its path; this is its α. Then its bytes flow, at a rate that the links of the path
-// share out among all that flow at that moment: max-min fair, by progressive filling. It has
-// arrived when the last byte has. Until then the step that sent it goes on, so a lane has one
-// message under way at a time. A message waits at the receiver until somebody wants it; a send
+// the links of its path; this is its α. Then its bytes flow, at a rate that results from sharing
+// each link among all flows that cross it at that moment: max-min fair, by progressive filling. The
+// message has arrived when its last byte has. Until then the sending step goes on, so a lane has
+// one message in flight at a time. A message waits at the receiver until a step takes it; a send
 // never waits for its recv. The kth recv of a (sender, receiver, channel) takes the kth message,
-// also when the one after it came first. A put, a signal and a packet are messages into the window,
-// which a wait waits for; a get is one in the other direction, and a getreduce is as many at a time
-// as it has sources in windows of other ranks.
+// even if a later message arrives first. A put, a signal and a packet are messages into the window,
+// which a wait waits for; a get is a message in the other direction, and a getreduce is as many
+// concurrent messages as it has sources in windows of other ranks.
 //
 // Arithmetic costs Gamma for each byte of each operand after the first, in a reduce, recvreduce or
-// getreduce, when all operands are there. A copy costs Copy a byte. Lanes do not slow each other
+// getreduce, once all operands are there. A copy costs Copy per byte. Lanes do not slow each other
 // down.
 //
-// Steps store and forward: nothing is passed on before it is there as a whole. The closed formulas
-// assume the same; a pipelined executor is faster where a step passes on what another receives.
+// Steps store and forward: no data is passed on before all of it has arrived. The closed formulas
+// assume the same; a pipelined executor is faster if a step passes on what another step receives.
 //
-// On network.Uniform the results equal the closed formulas (Formulas), which a test holds.
+// On network.Uniform the results equal the closed formulas (Formulas); a test checks this.
 //
 // # Scale
 //
-// Events of one moment are handled together. Where a flow begins or ends, rates are computed anew
-// for as few flows as leave every flow a bottleneck, which makes them max-min fair for all. A path
-// whose links only one lane ever uses needs no shares. Programs are compiled to 32 bytes a step,
-// loops as loops.
+// Events of one moment are handled together. When a flow begins or ends, rates are recomputed for
+// only as few flows as leave every flow a bottleneck, which makes the rates max-min fair for all. A
+// path whose links only one lane ever uses needs no shares. Programs are compiled to 32 bytes per
+// step, with loops as loops.
 //
-// Where the programs of rank r and r+s are the same, for all r, s of them are kept. Where the
-// routes look the same too, only s ranks are simulated (or a multiple of s), each link standing for
-// all links that the shift maps it to. Result.Simulated says how many. Options.Full gives every
-// rank its own program and every link its own share, as a check.
+// If the programs of ranks r and r+s are the same, for all r, only s of them are kept. If the
+// routes repeat in the same way, only s ranks (or a multiple of s) are simulated, each link
+// standing for all links that the shift maps it to. Result.Simulated is their number. As a check,
+// Options.Full gives every rank its own program and every link its own share.
 //
-// # How sure it is
+// # Accuracy
 //
-// On an irregular network, such as a fat tree whose hash piles some flows up, when a flow begins
-// decides with whom it shares, and that decides when the next one begins. Such a chain of thousands
-// of steps is chaotic: an alpha that differs in its twelfth digit has changed the time of a
-// hierarchical all-reduce on 1,024 ranks by 0.2 %. The last bits of a rounding do the same. The
-// result is always that of some fair schedule of nearly the same network; differences of less than
-// a percent mean nothing there.
+// On an irregular network, such as a fat tree whose hash puts several flows on one link, the time
+// when a flow begins decides which flows it shares links with, and that decides when the next one
+// begins. Such a chain of thousands of steps is chaotic: an alpha that differs in its twelfth digit
+// has changed the time of a hierarchical all-reduce on 1,024 ranks by 0.2 %. Rounding in the last
+// bits has the same effect. The result is always that of some fair schedule of nearly the same
+// network; differences of less than a percent mean nothing there.
 package sim

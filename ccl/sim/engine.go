@@ -8,26 +8,26 @@ import (
 	"github.com/goccl/goccl/ccl/topo/network"
 )
 
-// simultaneous is how far apart, relatively, two times may be to be one moment: the rounding of a
-// few additions.
+// simultaneous is the largest relative difference of two times that count as one moment: the
+// rounding error of a few additions.
 const simultaneous = 2e-15
 
-// longest is the time, in seconds, after which a simulation is given up: beyond any use, and far
-// from where numbers overflow.
+// longest is the time, in seconds, after which a simulation is abandoned: beyond any use, and far
+// below the point where numbers overflow.
 const longest = 1e100
 
-// maxPaths bounds the paths that are remembered.
+// maxPaths bounds the number of cached paths.
 const maxPaths = 1 << 25
 
-// cursor is where a lane is.
+// cursor is the position of a lane.
 type cursor struct {
 	prog    *program
 	ops     *lane
-	start   float64 // of the step at hand
-	rank    int32   // one of the simulated ones
+	start   float64 // of the current step
+	rank    int32   // one of the simulated ranks
 	lane    int32
-	by      int32 // the rank whose program it is is so many before
-	port    int32 // joint of port 0
+	by      int32 // rank minus the rank that its program was compiled for
+	port    int32 // index in engine.joints of port 0
 	segment int32
 	pos     int32 // in the segment
 	iter    int32
@@ -36,10 +36,10 @@ type cursor struct {
 	state   state
 }
 
-// op is the step at hand.
+// op returns the current step.
 func (c *cursor) op() *op { return &c.ops.ops[c.ops.segments[c.segment].first+c.pos] }
 
-// peer is the peer of the step at hand.
+// peer returns the peer of the current step.
 func (e *engine) peer(c *cursor, o *op, m *more) int32 {
 	peer := o.peer
 	if m != nil && m.moves {
@@ -48,7 +48,7 @@ func (e *engine) peer(c *cursor, o *op, m *more) int32 {
 	return e.shifted(c, peer)
 }
 
-// shifted is the rank that is to c what a rank is to the one whose program it is.
+// shifted translates a rank from the numbering of c's program to that of c itself.
 func (e *engine) shifted(c *cursor, rank int32) int32 {
 	if rank >= 0 && c.by > 0 {
 		rank = (rank + c.by) % int32(e.p.Spec.Ranks)
@@ -59,8 +59,8 @@ func (e *engine) shifted(c *cursor, rank int32) int32 {
 type state uint8
 
 const (
-	waiting  state = iota // for After
-	underway              // something will end the step
+	waiting  state = iota // for the steps in After
+	underway              // an event will end the step
 	finished
 )
 
@@ -79,9 +79,9 @@ type engine struct {
 	sizes  sizes
 
 	shift    int        // ranks r and r+shift behave alike; the number of ranks if none do
-	orbit    []int32    // of each link, its pipe; nil where each link is its own
-	size     []int32    // of each pipe, the links it stands for
-	programs []*program // of the first ranks; they repeat, shifted
+	orbit    []int32    // of each link, its pipe; nil if each link has its own
+	size     []int32    // of each pipe, the number of links it stands for
+	programs []*program // of the first ranks; the other ranks have them too, shifted
 	joints   []joint    // of the ports of all simulated ranks
 	first    []int32    // lane number of the first lane of each rank
 	lanes    []cursor
@@ -119,7 +119,8 @@ func (e *engine) prepare() error {
 		prog := e.programs[at]
 		e.first = append(e.first, int32(len(e.lanes)))
 		for l := range prog.lanes {
-			c := cursor{prog: prog, ops: &prog.lanes[l], rank: int32(rank), lane: int32(l), by: int32(rank - at), port: int32(ports)}
+			c := cursor{prog: prog, ops: &prog.lanes[l], rank: int32(rank), lane: int32(l),
+				by: int32(rank - at), port: int32(ports)}
 			if len(c.ops.segments) == 0 {
 				c.state = finished
 			} else {
@@ -146,7 +147,7 @@ func (e *engine) prepare() error {
 	return nil
 }
 
-// run handles events until there are none.
+// run handles events until there are none left.
 func (e *engine) run() error {
 	e.advance()
 	e.net.share(0)
@@ -157,8 +158,9 @@ func (e *engine) run() error {
 			break
 		}
 		if !(t <= longest) {
-			return wrong(e.p, "it takes longer than %g s; check the latencies and bandwidths of topology %s, gamma and copy", longest,
-				e.router.Topology().Name)
+			return wrong(e.p,
+				"it takes longer than %g s; check the latencies and bandwidths of topology %s, gamma and copy",
+				longest, e.router.Topology().Name)
 		}
 		e.now = max(e.now, t)
 		for ok && t <= e.now*(1+simultaneous) {
@@ -219,7 +221,7 @@ func (e *engine) happen(each event) {
 
 // advance runs lanes until all of them wait for time to pass.
 func (e *engine) advance() {
-	for i := 0; i < len(e.ready) && e.failed == nil; i++ { // more come while it runs
+	for i := 0; i < len(e.ready) && e.failed == nil; i++ { // e.ready grows in this loop
 		if id := e.ready[i]; e.lanes[id].state == waiting {
 			e.try(id)
 		}
@@ -227,7 +229,7 @@ func (e *engine) advance() {
 	e.ready = e.ready[:0]
 }
 
-// try starts the step that a lane is at, if what comes before it has ended.
+// try starts the current step of a lane, if the steps before it have ended.
 func (e *engine) try(id int32) {
 	c := &e.lanes[id]
 	o := c.op()
@@ -273,7 +275,7 @@ func (e *engine) try(id int32) {
 	}
 }
 
-// after reports whether the steps that come before the one at hand have ended.
+// after reports whether the steps that the current one comes after have ended.
 func (e *engine) after(c *cursor, o *op, m *more) bool {
 	step := o.after
 	if m != nil && m.afterBy != nil {
@@ -303,7 +305,7 @@ func (e *engine) arithmetic(o *op, bytes int64) float64 {
 	return e.o.Gamma * float64(bytes) * float64(o.operands-1)
 }
 
-// work ends the step of a lane after so many seconds.
+// work ends the step of a lane after the given time.
 func (e *engine) work(id int32, seconds float64) {
 	if seconds == 0 {
 		e.done(id)
@@ -312,7 +314,7 @@ func (e *engine) work(id int32, seconds float64) {
 	e.queue.push(e.now+seconds, event{kind: worked, id: id})
 }
 
-// got is a recv or a wait whose message has arrived.
+// got handles a recv or a wait whose message has arrived.
 func (e *engine) got(id int32, o *op, bytes int64) {
 	if o.kind == plan.RecvReduce {
 		e.work(id, e.arithmetic(o, bytes))
@@ -362,14 +364,14 @@ func (e *engine) flow(id, path int32, bytes int64, box int32) {
 	e.queue.push(e.now+way.alpha, event{kind: begins, id: k})
 }
 
-// account counts a message. In a shift, each simulated rank stands for as many.
+// account counts a message. With a shift, every simulated rank stands for the same number of ranks.
 func (e *engine) account(from, to int32, bytes int64) {
 	e.messages++
 	e.sent[int(from)%e.shift] += bytes
 	e.received[int(to)%e.shift] += bytes
 }
 
-// arrived is the end of a flow.
+// arrived handles the end of a flow.
 func (e *engine) arrived(k int32) {
 	f := &e.net.flows[k]
 	id, box, number, bytes := f.lane, f.box, f.number, f.left
@@ -389,7 +391,8 @@ func (e *engine) arrived(k int32) {
 	e.done(id)
 }
 
-// deliver counts a message in, in the order in which they were sent, and wakes who waits for it.
+// deliver counts messages as arrived, in the order in which they were sent, and wakes the lanes
+// that wait for them.
 func (e *engine) deliver(box, number int32) {
 	b := &e.boxes[box]
 	if number != b.arrived {
@@ -416,14 +419,14 @@ func (e *engine) deliver(box, number int32) {
 	}
 }
 
-// receive is got for a lane that waited.
+// receive calls got for a lane that has waited.
 func (e *engine) receive(id int32) {
 	c := &e.lanes[id]
 	o := c.op()
 	e.got(id, o, e.bytes(c, o))
 }
 
-// bytes is the length of an operand of the step at hand.
+// bytes returns the length of an operand of the current step.
 func (e *engine) bytes(c *cursor, o *op) int64 {
 	if o.more < 0 || !c.prog.more[o.more].varies {
 		return o.bytes
@@ -434,7 +437,7 @@ func (e *engine) bytes(c *cursor, o *op) int64 {
 	return e.sizes.ref(int(c.rank), c.prog, r)
 }
 
-// done ends the step of a lane and looks who may go on.
+// done ends the step of a lane and enqueues the lanes of its rank that may be able to go on.
 func (e *engine) done(id int32) {
 	c := &e.lanes[id]
 	if e.o.Timeline {
@@ -467,7 +470,8 @@ func (e *engine) record(c *cursor) {
 		m = &c.prog.more[o.more]
 	}
 	if len(e.timeline) == maxSpans {
-		e.failed = fault.New(fault.NotSupported, "simulating plan %q (%v): a timeline of more than %d steps; leave it out, or take fewer ranks",
+		e.failed = fault.New(fault.NotSupported,
+			"simulating plan %q (%v): a timeline of more than %d steps; leave it out, or take fewer ranks",
 			e.p.Name, e.p.Spec, maxSpans)
 		return
 	}
@@ -479,6 +483,7 @@ func (e *engine) record(c *cursor) {
 	if o.kind == plan.Signal || o.kind == plan.Wait {
 		bytes = 0
 	}
-	e.timeline = append(e.timeline, Span{Rank: c.rank, Lane: c.lane, Step: c.done, Peer: e.peer(c, o, m), Kind: o.kind, Slot: slot,
-		Bytes: bytes, Start: c.start, End: e.now})
+	e.timeline = append(e.timeline,
+		Span{Rank: c.rank, Lane: c.lane, Step: c.done, Peer: e.peer(c, o, m), Kind: o.kind, Slot: slot,
+			Bytes: bytes, Start: c.start, End: e.now})
 }

@@ -2,17 +2,17 @@ package sim
 
 import "math"
 
-// maxGrowth is how often the flows that are computed anew may become more before all are that have
-// to do with them.
+// maxGrowth is how often the set of flows to recompute may grow before all flows connected to it
+// are added.
 const maxGrowth = 16
 
 // solve makes the rates max-min fair again around a flow without a rate, or around a link that a
 // flow has left.
 //
-// Rates are max-min fair if and only if every flow has a bottleneck: a link that is full and where
-// no flow is faster (Bertsekas, Gallager, "Data Networks", §6.5.2). So it is enough to compute a
-// few flows anew, with what all others leave, and to look for flows that have no bottleneck then;
-// these are computed anew as well, until there are none.
+// Rates are max-min fair if and only if every flow has a bottleneck: a link that is full and on
+// which no flow is faster (Bertsekas, Gallager, "Data Networks", §6.5.2). So it is enough to
+// recompute a few flows, with the bandwidth that all others leave, and to look for flows that then
+// have no bottleneck; these are recomputed as well, until there are none.
 func (n *links) solve(id, link int32, now float64) {
 	n.stamp++
 	n.comp, n.mates = n.comp[:0], n.mates[:0]
@@ -40,7 +40,7 @@ func (n *links) solve(id, link int32, now float64) {
 	n.commit(now)
 }
 
-// touch makes a link one of those that are computed anew.
+// touch adds a link to those that are recomputed.
 func (n *links) touch(link int32) *share {
 	s := &n.parts[link]
 	if s.visited == n.stamp {
@@ -68,7 +68,7 @@ func (n *links) times(id, link int32) int32 {
 	return 0
 }
 
-// take makes a flow one of those that are computed anew.
+// take adds a flow to those that are recomputed.
 func (n *links) take(id int32) {
 	f := &n.flows[id]
 	if f.visited == n.stamp {
@@ -84,7 +84,7 @@ func (n *links) take(id int32) {
 	}
 }
 
-// spread takes the flows of a link that are certain, or likely, to change; or all.
+// spread takes the flows of a link that are certain, or likely, to change; or all of them.
 func (n *links) spread(link int32, all bool) {
 	p := &n.pipes[link]
 	changed := p.loose
@@ -104,9 +104,10 @@ func (n *links) spread(link int32, all bool) {
 	}
 }
 
-// fill shares out what others leave: all rates rise together; when a link is full, its flows keep
-// what they have, and the others rise on. What a link offers to each of its open flows never
-// shrinks, so a heap of old offers, put right when popped, finds the next full link.
+// fill shares out the bandwidth that other flows leave: all rates rise together; when a link is
+// full, its flows keep their rates, and the others rise on. The offer of a link to each of its open
+// flows never shrinks, so a heap of old offers, corrected when they are popped, finds the next full
+// link.
 func (n *links) fill() {
 	n.heap = n.heap[:0]
 	for _, link := range n.comp {
@@ -147,14 +148,14 @@ func (n *links) fill() {
 				q := &n.parts[h.link]
 				q.open -= h.times
 				q.spare -= level * float64(h.times)
-				q.fastest = level // it only rises
+				q.fastest = level // level only rises
 			}
 		}
 	}
 }
 
-// check takes the flows that have lost their bottleneck, and those that are faster than a flow that
-// has it where they are.
+// check takes the flows that have lost their bottleneck, and those that are faster than the flows
+// that a recomputed link now holds back.
 func (n *links) check() {
 	for i, links := 0, len(n.comp); i < links; i++ {
 		link := n.comp[i]

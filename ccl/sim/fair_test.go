@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fairRates is progressive filling, written down as it is defined: all rates rise together until a
-// link is full.
+// fairRates is progressive filling, written as it is defined: all rates rise together until a link
+// is full.
 func fairRates(n *links, active []int32) map[int32]float64 {
 	rates, spare := map[int32]float64{}, make([]float64, len(n.pipes))
 	for i := range n.pipes {
@@ -51,7 +51,7 @@ func fairRates(n *links, active []int32) map[int32]float64 {
 }
 
 // TestRatesStayFair lets flows come and go, one or many at a time, and compares the rates with
-// those of all flows computed anew.
+// those recomputed for all flows.
 func TestRatesStayFair(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -105,9 +105,9 @@ func TestRatesStayFair(t *testing.T) {
 	}
 }
 
-// TestChangeTravels: a flow on links i and i+1 for each i, every one held back where it meets the
-// one before it. When the first goes faster, the second goes slower, so the third goes faster, to
-// the end of the row.
+// TestChangeTravels has a flow on links i and i+1 for each i, each of them held back where it meets
+// the one before it. When the first goes faster, the second goes slower, so the third goes faster,
+// and so on to the end of the row.
 func TestChangeTravels(t *testing.T) {
 	const flows = 3 * maxGrowth
 	n := &links{queue: newQueue()}
@@ -134,7 +134,7 @@ func TestChangeTravels(t *testing.T) {
 		if i < flows {
 			way(int32(i), int32(i+1))
 		} else {
-			way(0, flows+1) // the one that will leave
+			way(0, flows+1) // the flow that will leave
 		}
 		id := n.newFlow()
 		n.flows[id].path, n.flows[id].left = int32(i), 1<<40

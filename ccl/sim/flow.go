@@ -1,86 +1,86 @@
 package sim
 
-// flow is bytes under way.
+// flow is a number of bytes in flight.
 type flow struct {
 	remaining float64 // bytes, when rate was last set
-	rate      float64 // bytes a second; 0 until it has got one
-	next      float64 // while rates are computed: the new one
+	rate      float64 // bytes per second; 0 until it has one
+	next      float64 // the new rate, while rates are computed
 	since     float64
-	left      int64 // all its bytes
+	left      int64 // its total number of bytes
 	path      int32
-	version   int32 // counts up when what is foreseen changes
+	version   int32 // incremented when its predicted end changes
 	visited   int32
 	bound     int32 // the full link that holds it back: no flow there is faster; -1 without a rate
-	nextBound int32 // while rates are computed: the new one
-	box       int32 // where it arrives, or -1
-	number    int32 // which message of the box
-	lane      int32 // whose step sent it
+	nextBound int32 // the new value of bound, while rates are computed
+	box       int32 // mailbox where it arrives, or -1
+	number    int32 // index of the message in its mailbox
+	lane      int32 // the lane whose step sent it
 }
 
-// hop is a link of a path, and how many flows of the kind cross it. That is more than one only
-// where the link stands for many.
+// hop is a link of a path, and how many flows like this one cross it. There is more than one only
+// if the link stands for several links.
 type hop struct{ link, times int32 }
 
 type path struct {
 	hops    []hop
 	alpha   float64
-	limit   float64 // the rate of a flow that has the path for itself
-	bound   int32   // the link that sets it
+	limit   float64 // the rate of a flow that is alone on the path
+	bound   int32   // the link that determines limit
 	private bool    // no flow ever has to share it
-	bytes   int64   // carried, if it is private
-	busy    float64 // likewise
+	bytes   int64   // carried so far, if it is private
+	busy    float64 // seconds in use, if it is private
 }
 
 // pipe is a link, or all links that a shift maps it to.
 type pipe struct {
 	bandwidth float64
-	used      float64 // the rates of all crossings
+	used      float64 // sum of the rates of all crossings
 	flows     []int32
-	bytes     int64 // carried, on each
+	bytes     int64 // carried, on each link
 	busy      float64
 	since     float64
-	bound     int32 // how many of flows it holds back
-	stale     int32 // changes of used since it was computed from the flows
-	loose     bool  // a flow has left, so those that it holds back may go faster
+	bound     int32 // number of flows that it holds back
+	stale     int32 // number of changes of used since it was computed from the flows
+	loose     bool  // a flow has left, so the flows that it holds back may get faster
 }
 
-// share is what is known of a pipe while rates are computed.
+// share is the state of a pipe while rates are computed.
 type share struct {
-	rest      float64 // bandwidth that the flows leave that take no part
+	rest      float64 // bandwidth that the flows that are not recomputed leave
 	spare     float64 // bandwidth that no flow has
-	level     float64 // the rate of the flows that it holds back, or infinite
-	fastest   float64 // the rate of the fastest flow that takes part
-	heap      float64 // what it offered a flow when it was put into the heap
-	mine      int32   // flows that take part
-	crossings int32   // their crossings
-	open      int32   // crossings by flows without a rate
+	level     float64 // the rate of the flows that it holds back, or infinity
+	fastest   float64 // the rate of the fastest recomputed flow
+	heap      float64 // its offer to a flow when it was put into the heap
+	mine      int32   // recomputed flows
+	crossings int32   // crossings of the recomputed flows
+	open      int32   // crossings of flows without a new rate
 	visited   int32
 }
 
-// links is the flows and the links that they share.
+// links holds the flows and the links that they share.
 type links struct {
 	pipes []pipe
-	parts []share // of the pipes
+	parts []share // one for each pipe
 	paths []path
 	flows []flow
 	free  []int32
 	loose []int32 // pipes
 	fresh []int32 // flows without a rate
 	stamp int32
-	comp  []int32 // pipes that are computed anew
-	mates []int32 // flows that are computed anew
+	comp  []int32 // pipes that are recomputed
+	mates []int32 // flows that are recomputed
 	heap  []int32
 	queue *queue
 }
 
-// tight is how far apart, relatively, two rates may be to be the same one: the rounding of some
-// additions.
+// tight is the largest relative difference of two rates that count as equal: the rounding error of
+// some additions.
 const tight = 1e-12
 
-// same is how far apart, relatively, an old and a new rate may be to be left alone.
+// same is the relative difference of an old and a new rate up to which the old one is kept.
 const same = 1e-13
 
-// maxStale is how often a sum is changed before it is computed anew.
+// maxStale is how often a sum is updated before it is recomputed.
 const maxStale = 64
 
 func (n *links) newFlow() int32 {
@@ -95,7 +95,7 @@ func (n *links) newFlow() int32 {
 	return int32(len(n.flows) - 1)
 }
 
-// begin puts a flow on its links.
+// begin adds a flow to its links.
 func (n *links) begin(id int32, now float64) {
 	f := &n.flows[id]
 	f.remaining, f.since = float64(f.left), now
@@ -110,7 +110,7 @@ func (n *links) begin(id int32, now float64) {
 	n.fresh = append(n.fresh, id)
 }
 
-// end takes it off.
+// end removes a flow from its links.
 func (n *links) end(id int32, now float64) {
 	f := &n.flows[id]
 	n.pipes[f.bound].bound--
@@ -137,7 +137,7 @@ func (n *links) end(id int32, now float64) {
 	f.bound = -1
 }
 
-// share computes rates anew wherever flows began or ended.
+// share recomputes rates wherever flows have begun or ended.
 func (n *links) share(now float64) {
 	for _, id := range n.fresh {
 		if n.flows[id].rate == 0 && !n.unhindered(id, now) {
@@ -154,8 +154,8 @@ func (n *links) share(now float64) {
 	n.loose = n.loose[:0]
 }
 
-// unhindered gives a flow all it could ever get, if that is there and nobody waits for it, and
-// reports whether.
+// unhindered gives a flow the highest rate that its path allows, if its links have that much
+// bandwidth left and no other flow may claim it. It reports whether it did.
 func (n *links) unhindered(id int32, now float64) bool {
 	f := &n.flows[id]
 	way := &n.paths[f.path]
@@ -175,7 +175,7 @@ func (n *links) unhindered(id int32, now float64) bool {
 	return true
 }
 
-// hold notes which link holds a flow back.
+// hold records the link that holds a flow back.
 func (n *links) hold(f *flow, link int32) {
 	if f.bound >= 0 {
 		n.pipes[f.bound].bound--
@@ -184,7 +184,7 @@ func (n *links) hold(f *flow, link int32) {
 	n.pipes[link].bound++
 }
 
-// set gives a flow a rate and foresees its end.
+// set gives a flow a rate and schedules its end.
 func (n *links) set(id int32, rate, now float64) {
 	f := &n.flows[id]
 	if rate == f.rate {

@@ -8,18 +8,20 @@ import (
 )
 
 // Cost is Hockney's model of a uniform network: a message of b bytes takes Alpha + b·Beta,
-// arithmetic Gamma a byte (Hockney, "The communication challenge for MPP: Intel Paragon and Meiko
+// arithmetic Gamma per byte (Hockney, "The communication challenge for MPP: Intel Paragon and Meiko
 // CS-2", 1994).
 type Cost struct{ Alpha, Beta, Gamma float64 }
 
 // Formula is the closed form of the time of an algorithm on a uniform network where every step
 // stores and forwards.
 type Formula struct {
-	Coll   dtype.Collective
-	Name   string // of the algorithm, as package algo calls it
-	Text   string // m is the bytes of a block where a rank has one, and of all blocks together where it has one for each rank
+	Coll dtype.Collective
+	Name string // of the algorithm in package algo
+	// Text is the formula; m is the bytes of a block if a rank has one, and of all blocks together
+	// if it has one for each rank.
+	Text   string
 	Source string
-	Exact  func(ranks int) bool // whether it is exact for so many; elsewhere it is near
+	Exact  func(ranks int) bool // whether it is exact for the given number of ranks; otherwise it is approximate
 	Time   func(c Cost, ranks int, m float64) float64
 }
 
@@ -34,65 +36,65 @@ const (
 func anyRanks(int) bool         { return true }
 func powerOfTwo(ranks int) bool { return ranks&(ranks-1) == 0 }
 
-// log is the rounds of an algorithm whose reach doubles in each.
+// log returns the number of rounds of an algorithm whose reach doubles in each round.
 func log(ranks int) float64 { return float64(bits.Len(uint(ranks - 1))) }
 
-// rest is the part of a vector that n-1 of n ranks have.
+// rest returns the share of a vector that n-1 of n ranks hold.
 func rest(ranks int) float64 { return float64(ranks-1) / float64(ranks) }
 
-// AllReduceRing is 2(n-1)(α + βm/n) + (n-1)γm/n.
+// AllReduceRing returns 2(n-1)(α + βm/n) + (n-1)γm/n.
 func AllReduceRing(c Cost, ranks int, m float64) float64 {
 	return 2*float64(ranks-1)*c.Alpha + rest(ranks)*m*(2*c.Beta+c.Gamma)
 }
 
-// AllReduceRecursiveDoubling is log n (α + βm + γm).
+// AllReduceRecursiveDoubling returns log n (α + βm + γm).
 func AllReduceRecursiveDoubling(c Cost, ranks int, m float64) float64 {
 	return log(ranks) * (c.Alpha + m*(c.Beta+c.Gamma))
 }
 
-// AllReduceRabenseifner is 2 log n α + 2(n-1)βm/n + (n-1)γm/n.
+// AllReduceRabenseifner returns 2 log n α + 2(n-1)βm/n + (n-1)γm/n.
 func AllReduceRabenseifner(c Cost, ranks int, m float64) float64 {
 	return 2*log(ranks)*c.Alpha + rest(ranks)*m*(2*c.Beta+c.Gamma)
 }
 
-// Binomial is log n (α + βm): a tree that every message goes down or up as a whole.
+// Binomial returns log n (α + βm): a tree in which every message travels down or up as a whole.
 func Binomial(c Cost, ranks int, m float64) float64 { return log(ranks) * (c.Alpha + m*c.Beta) }
 
-// BinomialReduce is log n (α + βm + γm).
+// BinomialReduce returns log n (α + βm + γm).
 func BinomialReduce(c Cost, ranks int, m float64) float64 {
 	return log(ranks) * (c.Alpha + m*(c.Beta+c.Gamma))
 }
 
-// Steps is (n-1)(α + βm/n): one block of n a step.
+// Steps returns (n-1)(α + βm/n): one of n blocks per step.
 func Steps(c Cost, ranks int, m float64) float64 {
 	return float64(ranks-1)*c.Alpha + rest(ranks)*m*c.Beta
 }
 
-// StepsReduce is (n-1)(α + βm/n + γm/n).
+// StepsReduce returns (n-1)(α + βm/n + γm/n).
 func StepsReduce(c Cost, ranks int, m float64) float64 {
 	return float64(ranks-1)*c.Alpha + rest(ranks)*m*(c.Beta+c.Gamma)
 }
 
-// Doubling is log n α + (n-1)βm/n: distances and messages that double, or halve.
+// Doubling returns log n α + (n-1)βm/n: distances and messages that double, or halve.
 func Doubling(c Cost, ranks int, m float64) float64 {
 	return log(ranks)*c.Alpha + rest(ranks)*m*c.Beta
 }
 
-// DoublingReduce is log n α + (n-1)(β+γ)m/n.
+// DoublingReduce returns log n α + (n-1)(β+γ)m/n.
 func DoublingReduce(c Cost, ranks int, m float64) float64 {
 	return log(ranks)*c.Alpha + rest(ranks)*m*(c.Beta+c.Gamma)
 }
 
-// ScatterAllGather is (log n + n-1)α + 2(n-1)βm/n: a broadcast by a binomial scatter and a ring
-// (van de Geijn).
+// ScatterAllGather returns (log n + n-1)α + 2(n-1)βm/n: a broadcast by a binomial scatter and a
+// ring (van de Geijn).
 func ScatterAllGather(c Cost, ranks int, m float64) float64 {
 	return (log(ranks)+float64(ranks-1))*c.Alpha + 2*rest(ranks)*m*c.Beta
 }
 
-// Dissemination is log n α.
+// Dissemination returns log n α.
 func Dissemination(c Cost, ranks int, _ float64) float64 { return log(ranks) * c.Alpha }
 
-// Formulas are the closed forms that simulations equal on network.Uniform.
+// Formulas returns the closed forms that simulations equal on network.Uniform.
 func Formulas() []Formula {
 	return []Formula{
 		{dtype.AllReduce, "ring", "2(n-1)(α + βm/n) + (n-1)γm/n", pataras, anyRanks, AllReduceRing},
@@ -118,7 +120,7 @@ func Formulas() []Formula {
 	}
 }
 
-// FormulaOf is the closed form of an algorithm, if there is one.
+// FormulaOf returns the closed form of an algorithm, if there is one.
 func FormulaOf(coll dtype.Collective, name string) (Formula, bool) {
 	for _, f := range Formulas() {
 		if f.Coll == coll && f.Name == name {
@@ -128,8 +130,8 @@ func FormulaOf(coll dtype.Collective, name string) (Formula, bool) {
 	return Formula{}, false
 }
 
-// AllReduceCrossover is the bytes above which the ring beats recursive doubling, where their
-// formulas meet; infinite where they do not.
+// AllReduceCrossover returns the number of bytes above which the ring beats recursive doubling,
+// where their formulas meet; infinity if they do not meet.
 func AllReduceCrossover(c Cost, ranks int) float64 {
 	n, steps := float64(ranks), log(ranks)
 	alpha := (2*(n-1) - steps) * c.Alpha

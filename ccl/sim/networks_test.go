@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl/ccl/topo/network"
 )
 
-// messages is a plan in which some ranks send a block to another, all at once.
+// messages returns a plan in which some ranks send a block to another, all at once.
 func messages(ranks int, to map[int]int) *plan.Plan {
 	lanes := map[int][][]plan.Step{}
 	for from, at := range to {
@@ -24,8 +24,8 @@ func messages(ranks int, to map[int]int) *plan.Plan {
 	return hand(ranks, lanes)
 }
 
-// TestLatencyOfEachHop: a message costs the startup, the alpha of every link of its path, and its
-// bytes once.
+// TestLatencyOfEachHop: a message costs the startup, the alpha of every link of its path, and the
+// transfer of its bytes once.
 func TestLatencyOfEachHop(t *testing.T) {
 	wire, slow := network.Wire{Alpha: 1, Bandwidth: 100}, network.Wire{Alpha: 10, Bandwidth: 50}
 	for name, c := range map[string]struct {
@@ -60,8 +60,8 @@ func TestLatencyOfEachHop(t *testing.T) {
 	}
 }
 
-// TestFlowsShareWhatTheyMeetAt: both GPUs under a PCIe switch have its uplink to share; in opposite
-// directions, nothing.
+// TestFlowsShareWhatTheyMeetAt: two GPUs under a PCIe switch share its uplink; flows in opposite
+// directions share nothing.
 func TestFlowsShareWhatTheyMeetAt(t *testing.T) {
 	pcie := network.PCIe(8, network.Wire{Bandwidth: 100}, network.Wire{Bandwidth: 40})
 	o := Options{Elements: 200}
@@ -78,8 +78,9 @@ func TestFlowsShareWhatTheyMeetAt(t *testing.T) {
 	equal(t, 2, r.Finish[5])
 }
 
-// TestOversubscription: ranks of one leaf that all send to another take as many times longer as
-// ranks share an uplink, where the hash spreads them evenly; inside a leaf nothing changes.
+// TestOversubscription: if all ranks of one leaf send to another leaf, they take as many times
+// longer as ranks share an uplink, provided that the hash spreads them evenly; inside a leaf
+// nothing changes.
 func TestOversubscription(t *testing.T) {
 	const leaf, alpha, bandwidth, m = 8, 1e-6, 25e9, 1 << 26
 	for _, over := range []int{1, 2, 4, 8} {
@@ -135,10 +136,11 @@ func TestRailsBeatTheRing(t *testing.T) {
 	alone, err := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: gpus, Shape: plan.Shape{gpus, 1}})
 	require.NoError(t, err)
 	o := Options{Elements: 1 << 26}
-	equal(t, simulate(t, build(t, dtype.AllReduce, "ring", gpus), topology, o).Makespan, simulate(t, alone, topology, o).Makespan)
+	equal(t, simulate(t, build(t, dtype.AllReduce, "ring", gpus), topology, o).Makespan,
+		simulate(t, alone, topology, o).Makespan)
 }
 
-// furthest is the largest difference between two numbers at the same place.
+// furthest returns the largest difference between two numbers at the same index.
 func furthest(a, b []float64) float64 {
 	most := 0.0
 	for i := range a {
@@ -147,17 +149,19 @@ func furthest(a, b []float64) float64 {
 	return most
 }
 
-// TestSharedProgramsEqualTheirOwn: where programs repeat but the network does not, ranks share
-// programs, and paths that no other lane uses are taken out of the shares. The result is that of
-// the full simulation, on each kind of network.
+// TestSharedProgramsEqualTheirOwn: if programs repeat but the network does not, ranks share
+// programs, and paths that no other lane uses are excluded from the sharing. The result equals that
+// of the full simulation, on each kind of network.
 func TestSharedProgramsEqualTheirOwn(t *testing.T) {
 	wire, fast := network.Wire{Alpha: 1e-6, Bandwidth: 25e9}, network.Wire{Alpha: 1e-7, Bandwidth: 450e9}
 	for _, topology := range []*network.Topology{
-		network.NVLink(256, fast), network.PCIe(256, wire, fast), network.Ring(256, wire), network.Torus([]int{16, 16}, wire),
-		network.FatTree(256, 32, 1, wire),
-		network.FatTree(256, 32, 4, wire), network.FatTree(256, 24, 3, wire), network.Dragonfly(8, 8, 4, wire, fast), network.Rail(32, 8, fast, wire),
+		network.NVLink(256, fast), network.PCIe(256, wire, fast), network.Ring(256, wire),
+		network.Torus([]int{16, 16}, wire), network.FatTree(256, 32, 1, wire),
+		network.FatTree(256, 32, 4, wire), network.FatTree(256, 24, 3, wire), network.Dragonfly(8, 8, 4, wire, fast),
+		network.Rail(32, 8, fast, wire),
 	} {
-		for name, shape := range map[string]plan.Shape{"ring": {}, "hierarchical": {8, 32}, "hierarchical.ring.halving.ring": {8, 4, 8}} {
+		for name, shape := range map[string]plan.Shape{"ring": {}, "hierarchical": {8, 32},
+			"hierarchical.ring.halving.ring": {8, 4, 8}} {
 			a, err := algo.Find(dtype.AllReduce, name)
 			require.NoError(t, err)
 			p, err := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: 256, Shape: shape})

@@ -2,9 +2,9 @@ package sim
 
 import "github.com/goccl/goccl/ccl/plan"
 
-// claim finds the paths whose links no other lane ever uses. A lane has one message under way at a
-// time, so those have all of their links, and need no share of anything. With Options.Full no path
-// is treated so.
+// claim finds the paths whose links no other lane ever uses. A lane has one message in flight at a
+// time, so such a path has the whole bandwidth of its links and need not share it. With
+// Options.Full no path is treated this way.
 func (e *engine) claim() {
 	if e.o.Full || e.o.Timeline {
 		return
@@ -56,7 +56,7 @@ func (e *engine) claim() {
 	}
 }
 
-// ports lists those that the steps of a lane use, if they are known before.
+// ports returns the ports that the steps of a lane use, if they are known in advance.
 func (ln *lane) ports(all int) ([]int32, bool) {
 	var ports []int32
 	seen := make([]bool, all)
@@ -80,7 +80,7 @@ func (e *engine) pass(k int32, way *path) {
 	e.queue.push(f.since+float64(f.left)/way.limit, event{kind: ends, version: f.version, id: k})
 }
 
-// passed is the end of a flow along a private path.
+// passed handles the end of a flow along a private path.
 func (e *engine) passed(k int32, way *path) {
 	f := &e.net.flows[k]
 	if f.left > 0 {
@@ -90,7 +90,7 @@ func (e *engine) passed(k int32, way *path) {
 	e.arrived(k)
 }
 
-// settle adds what went along private paths to the links.
+// settle adds the traffic of private paths to the links.
 func (n *links) settle() {
 	for i := range n.paths {
 		way := &n.paths[i]

@@ -2,36 +2,37 @@ package sim
 
 import "math"
 
-// event is something that happens at a time.
+// event is something that happens at a certain time.
 type event struct {
 	kind    eventKind
-	version int32 // finish: of the flow when this was foreseen
+	version int32 // ends: the version of the flow when this event was scheduled
 	id      int32 // of a flow or a lane
 }
 
 type eventKind uint8
 
 const (
-	begins eventKind = iota // a message is past its latencies
+	begins eventKind = iota // a message has passed its latencies
 	ends                    // the last byte of a flow has arrived
-	worked                  // a lane has done its arithmetic
+	worked                  // a lane has finished its arithmetic
 )
 
-// queue holds events by time, those of one moment together as far as it finds that out.
+// queue holds events by time. It groups the events of one moment as far as it finds them.
 type queue struct {
-	heap   []moment
-	lists  [][]event
-	free   []int32
-	recent [recents]moment // the last list of a time, by a hash of the time; most events have the time of a recent one
+	heap  []moment
+	lists [][]event
+	free  []int32
+	// The last list of a time, by a hash of the time; most events have the time of a recent one.
+	recent [recents]moment
 }
 
-// moment is a time and its list of events; its time is NaN where there is none.
+// moment is a time and its list of events; its time is NaN if there is none.
 type moment struct {
 	time float64
 	list int32
 }
 
-// recents is a power of two.
+// recents must be a power of two.
 const recents = 256
 
 func newQueue() *queue {
@@ -42,7 +43,7 @@ func newQueue() *queue {
 	return q
 }
 
-// slot is where the last list of a time is remembered.
+// slot returns where the last list of a time is remembered.
 func (q *queue) slot(t float64) *moment {
 	return &q.recent[math.Float64bits(t)*0x9e3779b97f4a7c15>>(64-8)]
 }
@@ -66,7 +67,7 @@ func (q *queue) newList() int32 {
 	return int32(len(q.lists) - 1)
 }
 
-// next is the time of the earliest event.
+// next returns the time of the earliest event.
 func (q *queue) next() (float64, bool) {
 	if len(q.heap) == 0 {
 		return 0, false
@@ -83,7 +84,7 @@ func (q *queue) pop(events []event) []event {
 	list := q.lists[first.list]
 	events = append(events, list...)
 	if cap(list) > 1<<16 {
-		list = nil // one crowd must not be remembered by every list
+		list = nil // one large batch must not make every list keep as much memory
 	}
 	q.lists[first.list] = list[:0]
 	q.free = append(q.free, first.list)

@@ -7,15 +7,16 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// slots is how many mailboxes a pair of ranks may have.
+// slots is the maximum number of mailboxes of a pair of ranks.
 const slots = plan.MaxChans + plan.MaxFlags
 
-// joint is what a port of a simulated rank leads to, once known; -1 before.
+// joint is the mailbox and the path of a port of a simulated rank; -1 if there is none or it is not
+// yet known.
 type joint struct{ box, path int32 }
 
-// joint finds what a step uses to talk to its peer.
+// joint returns the mailbox and the path that a step uses to communicate with its peer.
 func (e *engine) joint(c *cursor, peer int32, o *op) joint {
-	if o.port < 0 { // the peer changes
+	if o.port < 0 { // the peer advances
 		return e.join(c.rank, peer, wayOf(o.kind), o.slot)
 	}
 	at := &e.joints[c.port+o.port]
@@ -34,15 +35,15 @@ func (e *engine) join(rank, peer int32, w way, slot uint8) joint {
 	case writes:
 		return joint{-1, e.path(rank, peer)}
 	}
-	// The receiver may be one that is not simulated, but stood for by another: then the message is
-	// the one that reaches that rank from as far away.
+	// The receiver may not be simulated itself but be represented by another rank: then the message
+	// stands for the one that reaches the representative from the same distance.
 	n, s := int32(e.p.Spec.Ranks), int32(e.shift)
 	receiver := peer % s
 	sender := (rank - (peer - receiver) + n) % n
 	return joint{e.box(receiver, sender, slot), e.path(rank, peer)}
 }
 
-// box is the mailbox of what a simulated rank receives from another.
+// box returns the mailbox of a simulated rank for messages from another rank.
 func (e *engine) box(receiver, sender int32, slot uint8) int32 {
 	key := (uint64(receiver)*uint64(e.p.Spec.Ranks)+uint64(sender))*slots + uint64(slot)
 	box, ok := e.boxOf[key]
@@ -54,7 +55,7 @@ func (e *engine) box(receiver, sender int32, slot uint8) int32 {
 	return box
 }
 
-// path is the way from one rank to another; some path after an error.
+// path returns the path from one rank to another; after an error it returns an arbitrary path.
 func (e *engine) path(from, to int32) int32 {
 	key := uint64(from)<<32 | uint64(to)
 	id, ok := e.pathOf[key]
@@ -71,7 +72,8 @@ func (e *engine) path(from, to int32) int32 {
 
 func (e *engine) newPath(from, to int) (int32, error) {
 	if len(e.net.paths) == maxPaths {
-		return 0, fault.New(fault.NotSupported, "simulating plan %q (%v): more than %d pairs of ranks talk; take fewer ranks", e.p.Name, e.p.Spec, maxPaths)
+		return 0, fault.New(fault.NotSupported,
+			"simulating plan %q (%v): more than %d pairs of ranks talk; take fewer ranks", e.p.Name, e.p.Spec, maxPaths)
 	}
 	links, err := e.route(e.scratch[:0], from, to)
 	if err != nil {
@@ -93,8 +95,8 @@ func (e *engine) newPath(from, to int) (int32, error) {
 	return int32(len(e.net.paths) - 1), nil
 }
 
-// cross adds a link to a path. One that stands for others is crossed by all flows that this one
-// stands for: they cross each link of the orbit equally often.
+// cross adds a link to a path. A link that stands for several links is crossed by all flows that
+// this flow stands for: they cross each link of the orbit equally often.
 func (e *engine) cross(hops []hop, link int32) []hop {
 	times := int32(1)
 	if e.orbit != nil {
@@ -110,7 +112,7 @@ func (e *engine) cross(hops []hop, link int32) []hop {
 	return append(hops, hop{link, times})
 }
 
-// route is the links from one rank of the plan to another.
+// route appends the links from one rank of the plan to another.
 func (e *engine) route(links []int32, from, to int) ([]int32, error) {
 	if e.o.Placement != nil {
 		from, to = e.o.Placement[from], e.o.Placement[to]
@@ -118,14 +120,15 @@ func (e *engine) route(links []int32, from, to int) ([]int32, error) {
 	return e.router.Route(links, from, to)
 }
 
-// result is what the engine has found, for all ranks and links.
+// result returns the results for all ranks and links.
 func (e *engine) result() *Result {
 	e.net.settle()
 	n := e.p.Spec.Ranks
 	each := int64(n / e.shift)
 	links := len(e.router.Topology().Links)
 	r := &Result{Finish: make([]float64, n), Sent: make([]int64, n), Received: make([]int64, n), Simulated: e.shift,
-		LinkBytes: make([]int64, links), LinkBusy: make([]float64, links), Messages: e.messages * each, Timeline: e.timeline}
+		LinkBytes: make([]int64, links), LinkBusy: make([]float64, links),
+		Messages: e.messages * each, Timeline: e.timeline}
 	for rank := range n {
 		k := rank % e.shift
 		r.Finish[rank], r.Sent[rank], r.Received[rank] = e.finish[k], e.sent[k], e.received[k]

@@ -8,22 +8,25 @@ import (
 	"github.com/goccl/goccl/ccl/topo/network"
 )
 
-// maxSpans bounds a timeline.
+// maxSpans bounds the length of a timeline.
 const maxSpans = 1 << 24
 
-// Options says what is simulated.
+// Options holds the parameters of a simulation.
 type Options struct {
-	Elements     int                    // of a block
-	ElementBytes int                    // 0 is 1
-	Counts       func(from, to int) int // elements of the block of a pair of ranks (plan.Extent), where blocks differ; nil: Elements
-	Gamma        float64                // seconds a byte of arithmetic
-	Copy         float64                // seconds a byte of a copy
-	Placement    []int                  // for each rank of the plan, the rank of the topology that it is; nil: the same number
-	Full         bool                   // every rank by itself, also where they all do the same
-	Timeline     bool                   // fill Result.Timeline; implies Full
+	Elements     int // elements of a block
+	ElementBytes int // 0 means 1
+	// Counts returns the elements of the block of a pair of ranks (plan.Extent), if blocks differ;
+	// nil means Elements.
+	Counts    func(from, to int) int
+	Gamma     float64 // seconds per byte of arithmetic
+	Copy      float64 // seconds per byte of a copy
+	Placement []int   // for each rank of the plan, its rank in the topology; nil means the same number
+	Full      bool    // simulate every rank separately, even if all do the same
+	Timeline  bool    // fill Result.Timeline; implies Full
 }
 
-// Span is the time of a step, from when its turn came to its end.
+// Span is the time of a step. It starts when the step before it in its lane has ended and its
+// dependences are met.
 type Span struct {
 	Rank, Lane, Step int32 // loops unrolled
 	Peer             int32 // -1: none
@@ -33,25 +36,24 @@ type Span struct {
 	Start, End       float64
 }
 
-// Result is what a simulation found. Times are in seconds from the start.
+// Result holds the results of a simulation. Times are in seconds from the start.
 type Result struct {
 	Makespan  float64
 	Finish    []float64 // of each rank
-	LinkBytes []int64   // that crossed each link of the topology
-	LinkBusy  []float64 // seconds in which something flowed there
+	LinkBytes []int64   // bytes that crossed each link of the topology
+	LinkBusy  []float64 // seconds in which each link carried a flow
 	Messages  int64
-	Bytes     int64   // delivered, of all messages
-	Sent      []int64 // bytes that each rank gave to others, also those that were fetched from it
-	Received  []int64 // bytes that each rank got
-	Simulated int     // ranks that stood for all
+	Bytes     int64   // delivered, in all messages
+	Sent      []int64 // bytes that each rank sent to others, including those that others fetched
+	Received  []int64 // bytes that each rank received
+	Simulated int     // number of ranks that stood for all
 	Timeline  []Span  // in the order of their ends
 }
 
-// Simulator simulates plans over one topology. It remembers paths; one goroutine at a time may use
-// it.
+// Simulator simulates plans over one topology. It caches paths and must not be used concurrently.
 type Simulator struct{ router *network.Router }
 
-// New checks the topology, which must not change afterwards.
+// New checks the topology, which must not change afterwards, and returns a Simulator for it.
 func New(t *network.Topology) (*Simulator, error) {
 	r, err := network.NewRouter(t)
 	if err != nil {
@@ -69,7 +71,7 @@ func Run(p *plan.Plan, t *network.Topology, o Options) (*Result, error) {
 	return s.Run(p, o)
 }
 
-// Run simulates p. The plan should be a verified one; what has no end is reported with the step
+// Run simulates p. The plan should be a verified one; if it never ends, the error names the step
 // that hangs.
 func (s *Simulator) Run(p *plan.Plan, o Options) (*Result, error) {
 	if o.ElementBytes == 0 {
@@ -101,14 +103,16 @@ func (s *Simulator) check(p *plan.Plan, o *Options) error {
 	case !(o.Gamma >= 0) || !(o.Copy >= 0) || math.IsInf(o.Gamma+o.Copy, 0):
 		return wrong(p, "gamma %v and copy %v seconds a byte, want 0 or more", o.Gamma, o.Copy)
 	case o.Placement == nil && s.router.Ranks() < n:
-		return wrong(p, "topology %s has %d ranks only; take a larger one, or fewer ranks", s.router.Topology().Name, s.router.Ranks())
+		return wrong(p, "topology %s has %d ranks only; take a larger one, or fewer ranks",
+			s.router.Topology().Name, s.router.Ranks())
 	case o.Placement != nil && len(o.Placement) != n:
 		return wrong(p, "%d ranks are placed", len(o.Placement))
 	}
 	seen := make([]bool, s.router.Ranks())
 	for rank, at := range o.Placement {
 		if at < 0 || at >= len(seen) || seen[at] {
-			return wrong(p, "rank %d is placed at rank %d of the topology, which has %d; two ranks cannot share one", rank, at, len(seen))
+			return wrong(p, "rank %d is placed at rank %d of the topology, which has %d; two ranks cannot share one",
+				rank, at, len(seen))
 		}
 		seen[at] = true
 	}

@@ -36,7 +36,7 @@ func simulate(t testing.TB, p *plan.Plan, topology *network.Topology, o Options)
 	}
 	require.Equal(t, r.Bytes, sent, "what is sent arrives")
 	require.Equal(t, r.Bytes, received)
-	for l, busy := range r.LinkBusy { // a link carries no more than it can
+	for l, busy := range r.LinkBusy { // a link carries no more than its capacity
 		c := topology.Classes[topology.Links[l].Class]
 		require.LessOrEqual(t, float64(r.LinkBytes[l]), busy*c.Bandwidth*(1+1e-9)+1e-9)
 		require.LessOrEqual(t, busy, r.Makespan*(1+1e-9))
@@ -53,7 +53,7 @@ func equal(t testing.TB, want, got float64, words ...any) {
 	require.InEpsilon(t, want, got, 1e-9, words...)
 }
 
-// perBlock is the elements of a block of a vector of m bytes, with elements of a byte.
+// perBlock returns the elements of a block of a vector of m bytes, with elements of one byte.
 func perBlock(coll dtype.Collective, ranks, m int) int {
 	switch coll {
 	case dtype.AllGather, dtype.ReduceScatter, dtype.AllToAll, dtype.Gather, dtype.Scatter:
@@ -114,7 +114,7 @@ func TestCrossover(t *testing.T) {
 	require.True(t, math.IsInf(AllReduceCrossover(c, 2), 1), "with two ranks, doubling is never worse")
 }
 
-// line is nodes in a row, each a rank that forwards.
+// line returns a topology of nodes in a row, each a rank that forwards.
 func line(bandwidths ...float64) *network.Topology {
 	t := &network.Topology{Name: "line"}
 	last := t.AddRank("r0", true)
@@ -126,7 +126,7 @@ func line(bandwidths ...float64) *network.Topology {
 	return t
 }
 
-// hand is a plan from a list of lanes of each rank; everybody has n blocks of In and Out.
+// hand returns a plan from lists of lanes by rank; every rank has n blocks of In and Out.
 func hand(ranks int, lanes map[int][][]plan.Step) *plan.Plan {
 	return &plan.Plan{Name: "hand", Spec: plan.Spec{Coll: dtype.AllToAll, Ranks: ranks}, Split: 1, Chans: 2, Flags: 2,
 		Program: func(rank int) plan.Program {
@@ -165,15 +165,15 @@ func TestMaxMinFairness(t *testing.T) {
 	t.Run("three links in a row", func(t *testing.T) {
 		// One flow over all links and one over each: all get a half.
 		p := hand(4, map[int][][]plan.Step{
-			0: {{send(3, 1)}, {send(1, 1)}}, 1: {{send(2, 1)}, {recv(0, 1)}}, 2: {{send(3, 1)}, {recv(1, 1)}}, 3: {{recv(0, 1)}, {recv(2, 1)}}})
+			0: {{send(3, 1)}, {send(1, 1)}}, 1: {{send(2, 1)}, {recv(0, 1)}}, 2: {{send(3, 1)}, {recv(1, 1)}},
+			3: {{recv(0, 1)}, {recv(2, 1)}}})
 		r := simulate(t, p, line(100, 100, 100), Options{Elements: 100})
 		for rank := range 4 {
 			equal(t, 2, r.Finish[rank])
 		}
 	})
 	t.Run("unequal links", func(t *testing.T) {
-		// The long flow is held to 20 by the narrow link it shares, so the short flow of the wide
-		// link gets 80.
+		// The narrow link holds the long flow to 20, so the short flow of the wide link gets 80.
 		p := hand(3, map[int][][]plan.Step{
 			0: {{send(2, 1)}, {send(1, 4)}}, 1: {{send(2, 1)}, {recv(0, 4)}}, 2: {{recv(0, 1)}, {recv(1, 1)}}})
 		r := simulate(t, p, line(100, 40), Options{Elements: 20})
@@ -183,7 +183,7 @@ func TestMaxMinFairness(t *testing.T) {
 }
 
 func TestFirstInFirstOut(t *testing.T) {
-	// Two lanes send on one channel; the second message is shorter and comes first, but the first
+	// Two lanes send on one channel; the second message is shorter and arrives first, but the first
 	// recv takes the first message.
 	p := hand(2, map[int][][]plan.Step{0: {{send(1, 2)}, {send(1, 1)}}, 1: one(recv(0, 2), recv(0, 1))})
 	order := simulate(t, p, line(100), Options{Elements: 100, Timeline: true})
@@ -195,8 +195,10 @@ func TestFirstInFirstOut(t *testing.T) {
 	}
 	require.Equal(t, ends[0], ends[1], "both wait for the longer message")
 	equal(t, 3, ends[0])
-	late := hand(2, map[int][][]plan.Step{0: one(send(1, 1)), 1: one(plan.Step{Kind: plan.Copy, Dst: out(0, 2), Src: in(0, 2)}, recv(0, 1))})
-	equal(t, 2, simulate(t, late, line(100), Options{Elements: 100, Copy: 0.01}).Makespan, "a message waits for its recv, a send does not")
+	late := hand(2, map[int][][]plan.Step{0: one(send(1, 1)),
+		1: one(plan.Step{Kind: plan.Copy, Dst: out(0, 2), Src: in(0, 2)}, recv(0, 1))})
+	equal(t, 2, simulate(t, late, line(100), Options{Elements: 100, Copy: 0.01}).Makespan,
+		"a message waits for its recv, a send does not")
 }
 
 func TestOneSided(t *testing.T) {
@@ -206,8 +208,10 @@ func TestOneSided(t *testing.T) {
 	wait := plan.Step{Kind: plan.Wait, Peer: 0, Chan: 1}
 	packet := plan.Step{Kind: plan.Packet, Peer: 1, Chan: 1, Dst: win(0, 1), Src: in(0, 1)}
 	get := plan.Step{Kind: plan.Get, Peer: 1, Dst: out(0, 1), Src: []plan.Ref{win(0, 1)}}
-	fetch := plan.Step{Kind: plan.GetReduce, Dst: out(0, 1), Src: []plan.Ref{in(0, 1)[0], win(0, 1), win(0, 1)}, From: []int{0, 1, 2}}
-	local := plan.Step{Kind: plan.GetReduce, Dst: out(0, 1), Src: []plan.Ref{in(0, 1)[0], in(1, 1)[0]}, From: []int{0, 0}}
+	fetch := plan.Step{Kind: plan.GetReduce, Dst: out(0, 1), Src: []plan.Ref{in(0, 1)[0], win(0, 1), win(0, 1)},
+		From: []int{0, 1, 2}}
+	local := plan.Step{Kind: plan.GetReduce, Dst: out(0, 1), Src: []plan.Ref{in(0, 1)[0], in(1, 1)[0]},
+		From: []int{0, 0}}
 	reduce := plan.Step{Kind: plan.Reduce, Dst: out(0, 1), Src: []plan.Ref{in(0, 1)[0], in(1, 1)[0], in(2, 1)[0]}}
 	for name, c := range map[string]struct {
 		lanes map[int][][]plan.Step
@@ -221,7 +225,8 @@ func TestOneSided(t *testing.T) {
 		"local":          {map[int][][]plan.Step{0: one(local)}, 0.5, 0},
 		"reduce":         {map[int][][]plan.Step{0: one(reduce)}, 2 * 0.5, 0},
 		"nothing":        {map[int][][]plan.Step{}, 0, 0},
-		"empty loop":     {map[int][][]plan.Step{0: one(plan.Step{Kind: plan.Loop, Times: 0, Body: []plan.Step{put}})}, 0, 0},
+		"empty loop": {map[int][][]plan.Step{0: one(plan.Step{Kind: plan.Loop, Times: 0, Body: []plan.Step{put}})},
+			0, 0},
 	} {
 		r := simulate(t, hand(3, c.lanes), both(), Options{Elements: 100, Gamma: 0.005})
 		equal(t, c.want, r.Makespan, name)
@@ -234,13 +239,15 @@ func TestLoopsEqualTheirUnrolledForm(t *testing.T) {
 		for _, n := range []int{5, 6, 8} {
 			p, err := a.Make(plan.Spec{Coll: a.Coll, Ranks: n})
 			if err != nil {
-				continue // some algorithms want another number of ranks, or a shape
+				continue // some algorithms need another number of ranks, or a shape
 			}
 			flat := *p
 			flat.Program = func(rank int) plan.Program { prog := p.Program(rank); return prog.Flat() }
 			counts := func(from, to int) int { return 100 + 7*from + 3*to }
-			topology := network.Rail(n, 1, network.Wire{Alpha: 1e-6, Bandwidth: 1e9}, network.Wire{Alpha: 2e-6, Bandwidth: 5e8})
-			for _, o := range []Options{{Elements: 1 << 12, Gamma: 1e-10}, {Elements: 1001, ElementBytes: 4}, {Counts: counts}} {
+			topology := network.Rail(n, 1, network.Wire{Alpha: 1e-6, Bandwidth: 1e9},
+				network.Wire{Alpha: 2e-6, Bandwidth: 5e8})
+			for _, o := range []Options{{Elements: 1 << 12, Gamma: 1e-10}, {Elements: 1001, ElementBytes: 4},
+				{Counts: counts}} {
 				x, y := simulate(t, p, topology, o), simulate(t, &flat, topology, o)
 				equal(t, y.Makespan, x.Makespan, a.Coll, a.Name, n)
 				require.Equal(t, y.Sent, x.Sent)
@@ -254,7 +261,8 @@ func TestMoreBandwidthIsNeverSlower(t *testing.T) {
 	p := build(t, dtype.AllReduce, "ring", 6)
 	last := math.Inf(1)
 	for _, bandwidth := range []float64{1e8, 3e8, 1e9, 7e9, 1e11} {
-		wide, narrow := network.Wire{Alpha: 1e-6, Bandwidth: bandwidth}, network.Wire{Alpha: 1e-6, Bandwidth: bandwidth / 2}
+		wide, narrow := network.Wire{Alpha: 1e-6, Bandwidth: bandwidth},
+			network.Wire{Alpha: 1e-6, Bandwidth: bandwidth / 2}
 		r := simulate(t, p, network.PCIe(6, wide, narrow), Options{Elements: 123457, ElementBytes: 4})
 		require.LessOrEqual(t, r.Makespan, last)
 		last = r.Makespan
@@ -322,14 +330,15 @@ func TestSymmetry(t *testing.T) {
 
 func TestFourThousandRanks(t *testing.T) {
 	p := build(t, dtype.AllReduce, "ring", 4096)
-	r, err := Run(p, network.Uniform(4096, network.Wire{Alpha: 1e-6, Bandwidth: 25e9}), Options{Elements: 1 << 28, ElementBytes: 4})
+	r, err := Run(p, network.Uniform(4096, network.Wire{Alpha: 1e-6, Bandwidth: 25e9}),
+		Options{Elements: 1 << 28, ElementBytes: 4})
 	require.NoError(t, err)
 	equal(t, AllReduceRing(Cost{Alpha: 1e-6, Beta: 1. / 25e9}, 4096, 1<<30), r.Makespan)
 	require.EqualValues(t, 2*4095*4096, r.Messages)
 }
 
 func TestPlacement(t *testing.T) {
-	// Neighbours of the ring next to each other, or on different hosts.
+	// Neighbours of the ring are next to each other, or on different hosts.
 	p := build(t, dtype.AllReduce, "ring", 8)
 	topology := network.PCIe(8, network.Wire{Bandwidth: 1e9}, network.Wire{Bandwidth: 1e9})
 	near := simulate(t, p, topology, Options{Elements: 1 << 20})
@@ -339,7 +348,8 @@ func TestPlacement(t *testing.T) {
 
 func TestTrace(t *testing.T) {
 	p := build(t, dtype.AllReduce, "ring", 3)
-	r := simulate(t, p, network.Uniform(3, network.Wire{Alpha: 1e-6, Bandwidth: 1e9}), Options{Elements: 3000, Timeline: true})
+	r := simulate(t, p, network.Uniform(3, network.Wire{Alpha: 1e-6, Bandwidth: 1e9}),
+		Options{Elements: 3000, Timeline: true})
 	require.Equal(t, 3, r.Simulated)
 	var text bytes.Buffer
 	require.NoError(t, r.WriteTrace(&text))
@@ -390,9 +400,11 @@ func TestWrongUse(t *testing.T) {
 	}
 	_, err := Run(p, network.Uniform(3, network.Wire{Bandwidth: 1}), Options{})
 	require.ErrorContains(t, err, "has 3 ranks only")
-	for name, wire := range map[string]network.Wire{"slow": {Bandwidth: 5e-324}, "late": {Alpha: math.MaxFloat64, Bandwidth: 1}} {
+	for name, wire := range map[string]network.Wire{"slow": {Bandwidth: 5e-324},
+		"late": {Alpha: math.MaxFloat64, Bandwidth: 1}} {
 		_, err = Run(p, network.Ring(4, wire), Options{Elements: 1 << 20})
-		require.ErrorContains(t, err, "it takes longer than 1e+100 s; check the latencies and bandwidths of topology ring-4", name)
+		require.ErrorContains(t, err,
+			"it takes longer than 1e+100 s; check the latencies and bandwidths of topology ring-4", name)
 	}
 	_, err = Run(p, uniform, Options{Elements: 1 << 20, Gamma: 1e300})
 	require.ErrorContains(t, err, "it takes longer than 1e+100 s")
@@ -418,8 +430,9 @@ func TestBrokenPlans(t *testing.T) {
 		"rank 1, lane 0, step 0: recv waits for something of rank 0 that never comes": {1: one(recv(0, 1))},
 		"recv waits for steps of other lanes, [{1 0}], that never end":                {1: {{after}, {recv(2, 1)}}},
 		"rank 0, lane 0, step 0: peer 9 of 3 ranks":                                   {0: one(send(9, 1))},
-		"peer 0 of 3 ranks":       {0: one(send(0, 1))},
-		"source rank 7":           {0: one(plan.Step{Kind: plan.GetReduce, Dst: out(0, 1), Src: in(0, 1), From: []int{7}})},
+		"peer 0 of 3 ranks": {0: one(send(0, 1))},
+		"source rank 7": {0: one(
+			plan.Step{Kind: plan.GetReduce, Dst: out(0, 1), Src: in(0, 1), From: []int{7}})},
 		"a step loop here":        {0: one(plan.Step{Kind: plan.Loop, Times: 1, Body: []plan.Step{{Kind: plan.Loop}}})},
 		"has 65 lanes":            {0: make([][]plan.Step, 65)},
 		"more than 1048576 steps": {0: one(big)},
@@ -436,7 +449,8 @@ func TestShiftedStrides(t *testing.T) {
 	p := &plan.Plan{Name: "rotation", Spec: plan.Spec{Coll: dtype.AllToAll, Ranks: n}, Split: 1, Chans: 1,
 		Program: func(rank int) plan.Program {
 			step := func(kind plan.Kind, first, by int) plan.Step {
-				s := plan.Step{Kind: kind, Peer: (rank + first + n) % n, By: &plan.Advance{Peer: plan.Stride{By: by, Mod: n}}}
+				s := plan.Step{Kind: kind, Peer: (rank + first + n) % n,
+					By: &plan.Advance{Peer: plan.Stride{By: by, Mod: n}}}
 				if kind == plan.Send {
 					s.Src = in(0, 1)
 				} else {
@@ -455,7 +469,8 @@ func TestShiftedStrides(t *testing.T) {
 			fetch.By = &plan.Advance{From: make([]plan.Stride, n)}
 			get := plan.Step{Kind: plan.Get, Peer: (rank + 1) % n, Dst: out(0, 1), Src: []plan.Ref{win(0, 1)}}
 			return plan.Program{Win: make([]plan.Extent, 1), Lanes: [][]plan.Step{
-				{step(plan.Send, 1, 1)}, {step(plan.Recv, -1, -1)}, {{Kind: plan.Loop, Times: 2, Body: []plan.Step{fetch}}}, {get}}}
+				{step(plan.Send, 1, 1)}, {step(plan.Recv, -1, -1)},
+				{{Kind: plan.Loop, Times: 2, Body: []plan.Step{fetch}}}, {get}}}
 		}}
 	topology := network.Ring(n, network.Wire{Alpha: 1e-6, Bandwidth: 1e9})
 	batched := simulate(t, p, topology, Options{Elements: 1000, Gamma: 1e-9})

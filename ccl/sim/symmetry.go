@@ -7,15 +7,14 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// maxRoutes bounds the work of looking for a symmetry of the network.
+// maxRoutes bounds the work of searching for a symmetry of the network.
 const maxRoutes = 1 << 25
 
 // findShift looks for the smallest s such that the whole simulation stays the same when every rank
-// r becomes r+s (modulo the number of ranks): the programs of r and r+s are the same but for the
-// peers, which are s further, and so are the links of the paths that messages take, under one
-// mapping of links to links of the same class. Then whatever happens at r happens at r+s at the
-// same time, and ranks 0 to s-1 are enough. Chunks must be equally long, since shifted ranks use
-// others.
+// r becomes r+s (modulo the number of ranks): the programs of r and r+s are the same except for the
+// peers, which are s further, and the links of the message paths correspond, under one mapping of
+// links to links of the same class. Then whatever happens at r happens at r+s at the same time, and
+// ranks 0 to s-1 are enough. Chunks must be equally long, since shifted ranks use other chunks.
 func (e *engine) findShift() error {
 	n := e.p.Spec.Ranks
 	e.shift = n
@@ -27,7 +26,7 @@ func (e *engine) findShift() error {
 			if same, err := e.shiftsPrograms(s); err != nil {
 				return err
 			} else if same {
-				e.programs = e.programs[:s] // those of the others follow from these
+				e.programs = e.programs[:s] // the programs of the other ranks follow from these
 				return e.shiftsNetwork(s)
 			}
 		}
@@ -35,8 +34,8 @@ func (e *engine) findShift() error {
 	return e.compile(n)
 }
 
-// shiftsNetwork looks for the smallest shift that the paths allow as well, if the programs repeat
-// after so many ranks.
+// shiftsNetwork looks for the smallest shift that the paths allow as well, given that the programs
+// repeat after period ranks.
 func (e *engine) shiftsNetwork(period int) error {
 	n := e.p.Spec.Ranks
 	for s := period; s <= n/2; s += period {
@@ -62,13 +61,13 @@ func (e *engine) compile(ranks int) error {
 	return nil
 }
 
-// shiftsPrograms reports whether the programs of ranks s apart are the same.
+// shiftsPrograms reports whether programs s ranks apart are the same.
 func (e *engine) shiftsPrograms(s int) (bool, error) {
 	n := e.p.Spec.Ranks
 	if err := e.compile(s); err != nil {
 		return false, err
 	}
-	likely := []int{s, n - s, n - 1, n / 2, n/2 - 1} // most that differ do so here
+	likely := []int{s, n - s, n - 1, n / 2, n/2 - 1} // most plans that differ do so here
 	for i := 0; i < len(likely)+n-s; i++ {
 		rank := s + i - len(likely)
 		if i < len(likely) {
@@ -88,7 +87,7 @@ func (e *engine) shiftsPrograms(s int) (bool, error) {
 	return true, nil
 }
 
-// shifted reports whether b is a with all ranks by so many further.
+// shifted reports whether b is a with by added to all ranks, modulo n.
 func shifted(a, b *program, by, n int) bool {
 	if len(a.lanes) != len(b.lanes) {
 		return false
@@ -110,8 +109,8 @@ func shifted(a, b *program, by, n int) bool {
 }
 
 func shiftedOp(a, b *program, x, y *op, times, by, n int) bool {
-	if x.kind != y.kind || x.bytes != y.bytes || x.slot != y.slot || x.operands != y.operands || x.lane != y.lane || x.after != y.after ||
-		(x.peer < 0) != (y.peer < 0) || (x.more < 0) != (y.more < 0) {
+	if x.kind != y.kind || x.bytes != y.bytes || x.slot != y.slot || x.operands != y.operands || x.lane != y.lane ||
+		x.after != y.after || (x.peer < 0) != (y.peer < 0) || (x.more < 0) != (y.more < 0) {
 		return false
 	}
 	var v, w more
@@ -139,7 +138,7 @@ func shiftedOp(a, b *program, x, y *op, times, by, n int) bool {
 	return true
 }
 
-// apart reports whether two numbers stay by apart, modulo n, while they advance.
+// apart reports whether y stays by further than x, modulo n, while both advance.
 func apart(x, y int, p, q plan.Stride, times, by, n int) bool {
 	if p == q && (p.By == 0 || p.Mod == n && p.Low == 0) {
 		times = 1
@@ -153,8 +152,8 @@ func apart(x, y int, p, q plan.Stride, times, by, n int) bool {
 }
 
 // shiftsPaths reports whether links can be mapped to links such that the paths between ranks
-// shifted by s are the shifted paths. If so it makes s the shift, and a pipe of each orbit of
-// links.
+// shifted by s are the shifted paths. If so, it sets the shift to s, and makes a pipe for each
+// orbit of links.
 func (e *engine) shiftsPaths(s int) (bool, error) {
 	n := e.p.Spec.Ranks
 	t := e.router.Topology()
@@ -214,7 +213,7 @@ func (e *engine) shiftsPaths(s int) (bool, error) {
 	return true, nil
 }
 
-// pairs is the (sender, receiver) of all messages of the first s ranks, each once.
+// pairs returns the (sender, receiver) of all messages of the first s ranks, each pair once.
 func (e *engine) pairs(s int) []uint64 {
 	n, period := uint64(e.p.Spec.Ranks), len(e.programs)
 	var all []uint64

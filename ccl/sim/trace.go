@@ -11,7 +11,7 @@ import (
 
 // WriteTrace writes the timeline as Chrome trace JSON, which ui.perfetto.dev and chrome://tracing
 // open: a process for each rank, a thread for each lane, a slice for each step. Run must have been
-// asked for a Timeline.
+// called with Options.Timeline.
 func (r *Result) WriteTrace(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprint(out, `{"displayTimeUnit":"ns","traceEvents":[`)
@@ -26,7 +26,8 @@ func (r *Result) WriteTrace(w io.Writer) error {
 		s := &r.Timeline[i]
 		if key := [2]int32{s.Rank, s.Lane}; !lanes[key] {
 			lanes[key] = true
-			fmt.Fprintf(out, ",\n"+`{"ph":"M","pid":%d,"tid":%d,"name":"thread_name","args":{"name":"lane %d"}}`, s.Rank, s.Lane, s.Lane)
+			fmt.Fprintf(out, ",\n"+`{"ph":"M","pid":%d,"tid":%d,"name":"thread_name","args":{"name":"lane %d"}}`,
+				s.Rank, s.Lane, s.Lane)
 		}
 		fmt.Fprintf(out, ",\n"+`{"ph":"X","pid":%d,"tid":%d,"name":%q,"ts":%s,"dur":%s,"args":{"step":%d,"bytes":%d}}`,
 			s.Rank, s.Lane, s.name(), micros(s.Start), micros(s.End-s.Start), s.Step, s.Bytes)
@@ -37,7 +38,7 @@ func (r *Result) WriteTrace(w io.Writer) error {
 
 func micros(seconds float64) string { return strconv.FormatFloat(seconds*1e6, 'f', -1, 64) }
 
-// name is the step as a slice shows it.
+// name returns the title of the step's slice.
 func (s *Span) name() string {
 	switch s.Kind {
 	case plan.Send, plan.Put, plan.Signal, plan.Packet:

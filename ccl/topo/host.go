@@ -4,15 +4,15 @@ package topo
 type Finding struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	Value string `json:"value"`          // what there is
-	Hint  string `json:"hint,omitempty"` // what to do, or what follows, where it is missing
+	Value string `json:"value"`          // what was found
+	Hint  string `json:"hint,omitempty"` // what to do if it is missing, or the consequence
 }
 
-// State says whether a Finding is good.
+// State tells whether a Finding is good.
 type State string
 
 const (
 	OK      State = "ok"
-	Missing State = "missing" // something goes slower, or not at all
+	Missing State = "missing" // something is slower, or does not work
 	Info    State = "info"    // neither good nor bad
 )

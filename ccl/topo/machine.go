@@ -1,12 +1,12 @@
 package topo
 
-// Machine is the processors and the memory that the ranks of one host share.
+// Machine describes the processors and the memory that the ranks of one host share.
 type Machine struct {
-	Processors []int   // that this process may run on
-	Quota      float64 // cores' worth of time that control groups grant it; 0 for no limit
-	QuotaFile  string  // which of them says so
-	Nodes      []Node  // NUMA nodes with processors; at least one where the system tells
-	Caches     []Cache // of data, by level; those of one level are distinct
+	Processors []int   // processors that this process may run on
+	Quota      float64 // processor time that control groups grant the process, in cores; 0 for no limit
+	QuotaFile  string  // file with that limit
+	Nodes      []Node  // NUMA nodes with processors; none if the system does not report them
+	Caches     []Cache // data caches by level, each listed once
 	Pages      Pages
 }
 
@@ -21,20 +21,21 @@ type Node struct {
 type Cache struct {
 	Level      int
 	Bytes      int64
-	Processors []int // that share it
+	Processors []int // processors that share it
 }
 
-// Pages are the settings of the memory's page sizes, in the kernel's words; "" where it has none.
+// Pages holds the kernel's settings of page sizes, in its own words; "" where it has no such
+// setting.
 type Pages struct {
 	Anonymous string // transparent huge pages for private memory: always, madvise, never
 	Shared    string // for shared memory: always, within_size, advise, never, deny, force
-	Bytes     int64  // of a huge page
+	Bytes     int64  // size of a huge page
 	Reserved  int    // huge pages set aside for hugetlbfs
-	Free      int    // of those
+	Free      int    // reserved huge pages that are free
 }
 
-// Cache gives the smallest cache of a level: what every processor can count on, and how many share
-// it. Zero if there is none.
+// Cache returns the smallest cache of a level: the size that every processor can count on, and the
+// processors that share it. It is zero if there is none.
 func (m *Machine) Cache(level int) Cache {
 	var least Cache
 	for _, c := range m.Caches {
@@ -45,7 +46,7 @@ func (m *Machine) Cache(level int) Cache {
 	return least
 }
 
-// Home is the NUMA nodes that this process may run on.
+// Home returns the NUMA nodes that this process may run on.
 func (m *Machine) Home() []Node {
 	mine := map[int]bool{}
 	for _, p := range m.Processors {

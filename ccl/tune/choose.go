@@ -2,64 +2,66 @@ package tune
 
 import "github.com/goccl/goccl/ccl/dtype"
 
-// The bounds of what is small: one exchange of everybody with everybody costs fewer steps than a
-// ring, until the bytes that a rank has to send, or to hold for one message, weigh more than the
+// Bounds of small messages. A direct exchange between all ranks takes fewer steps than a ring. It
+// is better until the bytes that a rank has to send, or to hold for one message, cost more than the
 // steps.
 const (
 	smallMessage = 32 << 10 // one message
-	smallTotal   = 96 << 10 // the messages that a rank sends to all others: three of the former
+	smallTotal   = 96 << 10 // the messages that a rank sends to all others: three small messages
 )
 
-// fewRanks is up to how many ranks an all_to_all without rounds is better: no more of them can meet
-// at one receiver.
+// fewRanks is the most ranks for which an all_to_all without rounds is better, since only so few
+// senders can meet at one receiver.
 const fewRanks = 8
 
-// Rules are what the choice depends on beside the call: the wishes of the user and what the group
-// is like. All ranks have the same.
+// Rules are what the choice depends on besides the call: the user's wishes and the properties of
+// the group. They are the same on all ranks.
 type Rules struct {
-	// Override names the algorithm of a collective; it is taken as it is.
+	// Override names the algorithm of a collective. It takes precedence over everything else.
 	Override map[dtype.Collective]string
-	// Table comes before the table of the library; it may be nil.
+	// Table is tried before the library's table; it may be nil.
 	Table *Table
-	// Determinism 3 or 4 leaves only algorithms that reduce in the order of the ranks (level 4 of
-	// package verify). They give the same bits at every size, so the choice among them may depend
-	// on the size.
+	// Determinism 3 or 4 allows only algorithms that reduce in rank order (level 4 of package
+	// verify). They give the same bits at every size, so the choice among them may depend on the
+	// size.
 	Determinism int
-	// Oversubscribed says that ranks outnumber the cores that they share.
+	// Oversubscribed means that ranks outnumber the cores that they share.
 	Oversubscribed bool
-	// Shared says that all ranks share memory.
+	// Shared means that all ranks share memory.
 	Shared bool
-	// Windows says that the ranks read each other's windows.
+	// Windows means that the ranks read each other's windows.
 	Windows bool
 }
 
 // Choose returns the name of the algorithm for a collective; algo.Find knows it. bytes is the size
 // of a block where a rank has one block on both sides (all_reduce, reduce, broadcast), and of all
-// blocks together where it has one for each rank. All ranks must call it with the same values. It
-// allocates nothing.
+// blocks together where it has a block for each rank. All ranks must call Choose with the same
+// values. Choose allocates nothing.
 //
-// An override is taken first, then the first row that fits of the table in rules and of the
-// library's. For what no row is for:
+// An override comes first, then the first row that fits in rules.Table, then the first row that
+// fits in the library's table. For calls that no row fits:
 //
 //	all_reduce                  direct while a message, of bytes, is small; else ring.
 //	all_gather, reduce_scatter  direct while a message, of bytes/ranks, is small; else ring.
-//	all_to_all                  linear up to 8 ranks, pairwise for more. It does not depend on bytes, since a rank knows only the
-//	                            lengths of its own blocks.
+//	all_to_all                  linear up to 8 ranks, pairwise for more. It does not depend on
+//	                            bytes, since a rank knows only the lengths of its own blocks.
 //	broadcast, reduce           binomial
 //	scatter, gather             linear
 //	barrier                     dissemination
 //
-// A message is small up to 32 KiB, where those that a rank sends come to no more than 96 KiB. Where
-// Rules.Determinism asks for it, all_reduce is direct or two_shot, reduce_scatter direct and reduce
-// flat.
+// A message is small up to 32 KiB, if all messages that a rank sends are at most 96 KiB together.
+// Where Rules.Determinism asks for rank order, all_reduce is direct or two_shot, reduce_scatter is
+// direct and reduce is flat.
 //
 // Ranks that read each other's windows have other choices, all of which satisfy every
 // Rules.Determinism:
 //
-//	all_reduce                            one_shot_window while the windows that a rank reads have up to 96 KiB, else two_shot_window
-//	all_gather, reduce_scatter, all_to_all  window
-//	broadcast                             window while the message is small, else binomial
-//	barrier                               flags
+//	all_reduce                  one_shot_window while the windows that a rank reads have up to
+//	                            96 KiB, else two_shot_window
+//	all_gather, reduce_scatter, all_to_all
+//	                            window
+//	broadcast                   window while the message is small, else binomial
+//	barrier                     flags
 func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name string) {
 	if name, ok := rules.Override[coll]; ok {
 		return name
@@ -73,14 +75,14 @@ func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name st
 	return unmeasured(coll, ranks, bytes, &rules)
 }
 
-// Rows calls use with each row that a group of so many ranks may come to, in the order in which
-// they are tried.
+// Rows calls use with each row that a group of the given number of ranks may use, in the order in
+// which rows are tried.
 func (r Rules) Rows(ranks int, use func(Row)) {
 	r.Table.of(ranks, &r, use)
 	defaultTable.of(ranks, &r, use)
 }
 
-// unmeasured is the choice where no row fits.
+// unmeasured returns the choice for calls that no row fits.
 func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
 	if rules.Windows {
 		if name := overWindows(coll, ranks, bytes); name != "" {
@@ -122,7 +124,7 @@ func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) str
 	return ""
 }
 
-// overWindows is the algorithm for ranks that read each other's windows, "" where messages are
+// overWindows returns the algorithm for ranks that read each other's windows, "" where messages are
 // better.
 func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
 	switch coll {
@@ -143,7 +145,7 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
 	return ""
 }
 
-// small reports whether a rank should send a message to each other rank.
+// small reports whether a rank should send a message of this size to each other rank.
 func small(ranks int, message int64) bool {
 	return message <= smallMessage && message*int64(ranks-1) <= smallTotal
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// ParseOverride reads a choice of algorithms like "all_reduce=ring,broadcast=binomial". Spaces and
-// empty parts do not matter; the empty text overrides nothing.
+// ParseOverride parses a choice of algorithms such as "all_reduce=ring,broadcast=binomial". Spaces
+// and empty parts are ignored; an empty text overrides nothing.
 func ParseOverride(text string) (map[dtype.Collective]string, error) {
 	override := map[dtype.Collective]string{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -20,12 +20,13 @@ func ParseOverride(text string) (map[dtype.Collective]string, error) {
 		}
 		left, right, ok := strings.Cut(part, "=")
 		if !ok {
-			return nil, fault.New(fault.Invalid, "algorithm override %q: want collective=algorithm, as in all_reduce=ring", part)
+			return nil, fault.New(fault.Invalid,
+				"algorithm override %q: want collective=algorithm, as in all_reduce=ring", part)
 		}
 		coll, err := dtype.ParseCollective(strings.TrimSpace(left))
 		if err != nil || !coll.Valid() {
-			return nil, fault.New(fault.Invalid, "algorithm override %q: unknown collective %q; known: %s", part, strings.TrimSpace(left),
-				names(dtype.Collectives()))
+			return nil, fault.New(fault.Invalid, "algorithm override %q: unknown collective %q; known: %s", part,
+				strings.TrimSpace(left), names(dtype.Collectives()))
 		}
 		found, err := algo.Find(coll, strings.TrimSpace(right))
 		if err != nil {
@@ -33,14 +34,15 @@ func ParseOverride(text string) (map[dtype.Collective]string, error) {
 				strings.TrimSpace(right), coll, strings.Join(algo.Names(coll), ", "))
 		}
 		if old, twice := override[coll]; twice && old != found.Name {
-			return nil, fault.New(fault.Invalid, "algorithm override %q: %v is to be both %s and %s; leave one", text, coll, old, found.Name)
+			return nil, fault.New(fault.Invalid, "algorithm override %q: %v is to be both %s and %s; leave one",
+				text, coll, old, found.Name)
 		}
 		override[coll] = found.Name
 	}
 	return override, nil
 }
 
-// FormatOverride is the text that ParseOverride reads, ordered by collective.
+// FormatOverride returns the text that ParseOverride parses, ordered by collective.
 func FormatOverride(override map[dtype.Collective]string) string {
 	var parts []string
 	for _, coll := range sortedKeys(override) {

@@ -13,7 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// Condition is what a row asks of a property that a group has or has not.
+// Condition is what a row requires of a yes-or-no property of a group.
 type Condition uint8
 
 const (
@@ -26,7 +26,7 @@ var conditions = [...]string{"any", "no", "yes"}
 
 func (c Condition) String() string { return conditions[c] }
 
-// If is Yes or No.
+// If returns Yes if has is set, else No.
 func If(has bool) Condition {
 	if has {
 		return Yes
@@ -36,20 +36,20 @@ func If(has bool) Condition {
 
 func (c Condition) allows(has bool) bool { return c == Any || c == If(has) }
 
-// covers reports whether c allows all that other allows.
+// covers reports whether c allows everything that other allows.
 func (c Condition) covers(other Condition) bool { return c == Any || c == other }
 
-// AnySize as Row.Bytes means that the size does not matter; Unbounded as Row.Last that there may be
-// more ranks than any number.
+// AnySize as Row.Bytes means that the row is for all sizes; Unbounded as Row.Last means that the
+// row has no upper limit of ranks.
 const (
 	AnySize   = math.MaxInt64
 	Unbounded = math.MaxInt32
 )
 
-// maxRanks bounds the numbers of ranks of a table.
+// maxRanks is the largest number of ranks in a table.
 const maxRanks = 1 << 16
 
-// Row is one row of a table: what groups of a kind use for vectors up to a size.
+// Row is one row of a table: the algorithm that groups of a kind use for vectors up to a size.
 type Row struct {
 	Coll           dtype.Collective
 	First, Last    int // ranks
@@ -59,9 +59,10 @@ type Row struct {
 	Algorithm      string
 }
 
-// String is the row as a line of a table.
+// String returns the row as a line of a table.
 func (r Row) String() string {
-	return fmt.Sprintf("%-14s  %-5s  %-4v %-4v  %6s  %s", r.Coll, r.ranks(), r.Oversubscribed, r.Shared, r.size(), r.Algorithm)
+	return fmt.Sprintf("%-14s  %-5s  %-4v %-4v  %6s  %s",
+		r.Coll, r.ranks(), r.Oversubscribed, r.Shared, r.size(), r.Algorithm)
 }
 
 func (r *Row) size() string {
@@ -81,8 +82,8 @@ func (r *Row) ranks() string {
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 
-// Sized reports whether the choice for a collective may depend on bytes: for the others all ranks
-// say 0.
+// Sized reports whether the choice for a collective may depend on bytes. For other collectives all
+// ranks pass 0.
 func Sized(coll dtype.Collective) bool {
 	switch coll {
 	case dtype.AllReduce, dtype.Reduce, dtype.ReduceScatter, dtype.Broadcast, dtype.AllGather:
@@ -91,19 +92,18 @@ func Sized(coll dtype.Collective) bool {
 	return false
 }
 
-// rankOrder is the level of determinism of algorithms that reduce in the order of the ranks
-// (verify.RankOrder).
+// rankOrder is the level of determinism of algorithms that reduce in rank order (verify.RankOrder).
 const rankOrder = 4
 
 // entry is a row as Choose reads it.
 type entry struct {
 	Row
 	windows bool // the algorithm reads windows
-	ordered bool // it reduces in the order of the ranks, or nothing
-	line    int  // of the file
+	ordered bool // it reduces in rank order, or does not reduce
+	line    int  // line in the file
 }
 
-// compile looks up the algorithm of a row. The error is for people, without a place.
+// compile looks up the algorithm of a row. Its error is text for people and names no place.
 func compile(r Row) (entry, error) {
 	e := entry{Row: r}
 	for _, a := range algo.For(r.Coll) {
@@ -130,15 +130,16 @@ func compile(r Row) (entry, error) {
 	return e, fmt.Errorf("unknown; %v has %s", r.Coll, strings.Join(algo.Names(r.Coll), ", "))
 }
 
-// covers reports whether no group comes to later, because it stops at e.
+// covers reports whether no group ever uses later, because e comes first for it.
 func (e *entry) covers(later *entry) bool {
 	return e.Coll == later.Coll && e.First <= later.First && e.Last >= later.Last && e.Bytes >= later.Bytes &&
 		e.Oversubscribed.covers(later.Oversubscribed) && e.Shared.covers(later.Shared) &&
 		(!e.windows || later.windows) && (e.ordered || !later.ordered)
 }
 
-// fits reports whether groups of so many ranks come to e, and can run it.
+// fits reports whether e is for groups of the given number of ranks, and they can run it.
 func (e *entry) fits(ranks int, rules *Rules) bool {
-	return e.First <= ranks && ranks <= e.Last && (!e.windows || rules.Windows) && (e.ordered || rules.Determinism < 3) &&
+	return e.First <= ranks && ranks <= e.Last &&
+		(!e.windows || rules.Windows) && (e.ordered || rules.Determinism < 3) &&
 		e.Oversubscribed.allows(rules.Oversubscribed) && e.Shared.allows(rules.Shared)
 }

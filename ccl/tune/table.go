@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// Table is rows in the order in which they are tried. A nil Table has none.
+// Table is a list of rows in the order in which they are tried. A nil Table has no rows.
 type Table struct {
 	each [dtype.Barrier + 1][]entry
 }
@@ -20,16 +20,15 @@ var defaultText []byte
 var defaultTable = func() *Table {
 	t, err := ParseTable(defaultText)
 	if err != nil {
-		panic("default.table: " + err.Error()) // a test reads it too
+		panic("default.table: " + err.Error()) // cannot happen: a test parses it too
 	}
 	return t
 }()
 
-// DefaultTable is the library's own.
+// DefaultTable returns the library's own table.
 func DefaultTable() *Table { return defaultTable }
 
-// NewTable makes a table of rows. An error is a fault.Invalid that says which row cannot be, from
-// 1.
+// NewTable makes a table of rows. Its error is a fault.Invalid that names the row that is wrong.
 func NewTable(rows []Row) (*Table, error) {
 	var b strings.Builder
 	b.WriteString(Header + "\n")
@@ -39,7 +38,8 @@ func NewTable(rows []Row) (*Table, error) {
 	return ParseTable([]byte(b.String()))
 }
 
-// Rows returns all rows, ordered by collective, and within one as they are tried.
+// Rows returns all rows, ordered by collective, and for each collective in the order in which they
+// are tried.
 func (t *Table) Rows() []Row {
 	var rows []Row
 	if t == nil {
@@ -53,7 +53,7 @@ func (t *Table) Rows() []Row {
 	return rows
 }
 
-// Text is the table as a file, without comments.
+// Text returns the table as the text of a file, without comments.
 func (t *Table) Text() string {
 	var b strings.Builder
 	b.WriteString(Header + "\n")
@@ -63,13 +63,13 @@ func (t *Table) Text() string {
 	return b.String()
 }
 
-// Hash is the same for tables with the same rows, whatever their comments.
+// Hash returns a hash of the rows. Comments do not change it.
 func (t *Table) Hash() string {
 	sum := sha256.Sum256([]byte(t.Text()))
 	return fmt.Sprintf("%x", sum[:8])
 }
 
-// choose is the first row that fits, "" if there is none.
+// choose returns the algorithm of the first row that fits, "" if there is none.
 func (t *Table) choose(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
 	if t == nil || int(coll) >= len(t.each) {
 		return ""
@@ -83,7 +83,7 @@ func (t *Table) choose(coll dtype.Collective, ranks int, bytes int64, rules *Rul
 	return ""
 }
 
-// of is the rows that a group may come to.
+// of calls add with each row that a group may use.
 func (t *Table) of(ranks int, rules *Rules, add func(Row)) {
 	if t == nil {
 		return

@@ -14,19 +14,19 @@ import (
 // Header is the first line of a table.
 const Header = "goccl tune table 1"
 
-// MaxTable bounds the text of a table, in bytes, and maxRows its rows.
+// MaxTable is the largest text of a table, in bytes; maxRows is the most rows.
 const (
 	MaxTable = 1 << 20
 	maxRows  = 2048
 )
 
-// word is a piece of a line, and where it begins.
+// word is a word of a line, and the column where it begins.
 type word struct {
 	text   string
 	column int // from 1
 }
 
-// words cuts a line, without its comment, at spaces and tabs.
+// words cuts a line, without its comment, at white space.
 func words(line string) []word {
 	line, _, _ = strings.Cut(line, "#")
 	var all []word
@@ -48,7 +48,8 @@ func words(line string) []word {
 // columns names the words of a row, for errors.
 var columns = [...]string{"collective", "ranks", "oversubscribed", "shared", "size", "algorithm"}
 
-// ParseTable reads a table. An error is "table:LINE:COLUMN: reason", a fault.Invalid.
+// ParseTable parses a table. Its error is a fault.Invalid with the text "table:LINE:COLUMN:
+// reason".
 func ParseTable(text []byte) (*Table, error) {
 	if len(text) > MaxTable {
 		return nil, refuse(1, 1, "the file is too large; a table has at most %d bytes", MaxTable)
@@ -75,7 +76,8 @@ func ParseTable(text []byte) (*Table, error) {
 			earlier := t.each[e.Coll]
 			for i := range earlier {
 				if earlier[i].covers(&e) {
-					return nil, refuse(number, row[0].column, "this row is never used, line %d comes first for all that it is for", earlier[i].line)
+					return nil, refuse(number, row[0].column,
+						"this row is never used, line %d comes first for all that it is for", earlier[i].line)
 				}
 			}
 			e.line = number
@@ -100,11 +102,12 @@ func refuse(line, column int, format string, args ...any) error {
 	return fault.New(fault.Invalid, "table:%d:%d: %s", line, column, fmt.Sprintf(format, args...))
 }
 
-// parseRow reads a row; with an error it says in which column.
+// parseRow parses a row. With an error it returns the column of that error.
 func parseRow(row []word) (e entry, column int, err error) {
 	if len(row) != len(columns) {
-		at := row[min(len(row), len(columns)+1)-1] // the last one, or the first that is too much
-		return e, at.column, fmt.Errorf("a row has %d words (%s), this one has %d", len(columns), strings.Join(columns[:], ", "), len(row))
+		at := row[min(len(row), len(columns)+1)-1] // the last word, or the first one too many
+		return e, at.column, fmt.Errorf("a row has %d words (%s), this one has %d",
+			len(columns), strings.Join(columns[:], ", "), len(row))
 	}
 	var r Row
 	for i, parse := range [len(columns)]func(string) error{
@@ -153,7 +156,7 @@ func parseRanks(text string, r *Row) error {
 	return nil
 }
 
-// count reads digits and nothing else.
+// count parses a number of digits only.
 func count(text string) (int, bool) {
 	n, err := strconv.ParseUint(text, 10, 31)
 	return int(n), err == nil

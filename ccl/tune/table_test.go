@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// table reads rows that must be right.
+// table parses rows that must be valid.
 func table(t testing.TB, rows ...string) *Table {
 	t.Helper()
 	made, err := ParseTable([]byte(Header + "\n" + strings.Join(rows, "\n")))
@@ -41,7 +41,7 @@ func TestTableChoice(t *testing.T) {
 		ranks int
 		bytes int64
 		rules Rules
-		want  string // "" for what is chosen without the table
+		want  string // "" for the choice without the table
 	}{
 		{dtype.AllReduce, 2, 0, Rules{}, "one_shot"},
 		{dtype.AllReduce, 2, K, Rules{}, "one_shot"},
@@ -68,8 +68,10 @@ func TestTableChoice(t *testing.T) {
 	} {
 		without := Choose(test.coll, test.ranks, test.bytes, test.rules)
 		test.rules.Table = own
-		if got := Choose(test.coll, test.ranks, test.bytes, test.rules); got != test.want && (test.want != "" || got != without) {
-			t.Errorf("%v on %d ranks, %d bytes, %+v: %s, want %q (without: %s)", test.coll, test.ranks, test.bytes, test.rules, got, test.want, without)
+		if got := Choose(test.coll, test.ranks, test.bytes, test.rules); got != test.want &&
+			(test.want != "" || got != without) {
+			t.Errorf("%v on %d ranks, %d bytes, %+v: %s, want %q (without: %s)",
+				test.coll, test.ranks, test.bytes, test.rules, got, test.want, without)
 		}
 	}
 }
@@ -82,8 +84,10 @@ func TestTableErrors(t *testing.T) {
 		{"\n  goccl tune table 2", "table:2:3: want"},
 		{good, "table:1:1: want"},
 		{Header + " 3", "table:1:1: want"},
-		{Header + "\n" + good + " more", "table:2:30: a row has 6 words (collective, ranks, oversubscribed, shared, size, algorithm), this one has 7"},
-		{Header + "\n all_reduce 2", "table:2:13: a row has 6 words (collective, ranks, oversubscribed, shared, size, algorithm), this one has 2"},
+		{Header + "\n" + good + " more",
+			"table:2:30: a row has 6 words (collective, ranks, oversubscribed, shared, size, algorithm), this one has 7"},
+		{Header + "\n all_reduce 2",
+			"table:2:13: a row has 6 words (collective, ranks, oversubscribed, shared, size, algorithm), this one has 2"},
 		{Header + "\nall_reduces 2 any any 1K ring", `table:2:1: collective "all_reduces": want one of broadcast`},
 		{Header + "\nsend 2 any any any ring", `table:2:1: collective "send"`},
 		{Header + "\nall_reduce 1 any any 1K ring", `table:2:12: ranks "1": want 2, 3-4 or 9+`},
@@ -99,14 +103,19 @@ func TestTableErrors(t *testing.T) {
 		{Header + "\nall_reduce 2 any any -1 ring", `size "-1"`},
 		{Header + "\nall_reduce 2 any any K ring", `size "K"`},
 		{Header + "\nall_reduce 2 any any 1024KX ring", `size "1024KX"`},
-		{Header + "\nbarrier 2 any any 1K tree", `table:2:19: size "1K": not all ranks know the size of barrier; want any`},
-		{Header + "\nall_reduce 2 any any 1K wring", `table:2:25: algorithm "wring": unknown; all_reduce has direct, ring`},
-		{Header + "\nall_reduce 2 any any 1K hierarchical.ring.direct", `algorithm "hierarchical.ring.direct": unknown`},
+		{Header + "\nbarrier 2 any any 1K tree",
+			`table:2:19: size "1K": not all ranks know the size of barrier; want any`},
+		{Header + "\nall_reduce 2 any any 1K wring",
+			`table:2:25: algorithm "wring": unknown; all_reduce has direct, ring`},
+		{Header + "\nall_reduce 2 any any 1K hierarchical.ring.direct",
+			`algorithm "hierarchical.ring.direct": unknown`},
 		{Header + "\nall_reduce 2 any no 1K two_shot_window", `algorithm "two_shot_window": it reads windows`},
 		{Header + "\n# a comment\n" + good + "\n\n" + good, "table:5:1: this row is never used, line 3 comes first"},
 		{Header + "\n" + good + "\nall_reduce 2 yes no 512 naive", "table:3:1: this row is never used, line 2"},
-		{Header + "\nall_reduce 2+ any any any direct\n all_reduce 9 any any any ring", "table:3:2: this row is never used, line 2"},
-		{Header + strings.Repeat("\n", MaxTable), "table:1:1: the file is too large; a table has at most 1048576 bytes"},
+		{Header + "\nall_reduce 2+ any any any direct\n all_reduce 9 any any any ring",
+			"table:3:2: this row is never used, line 2"},
+		{Header + strings.Repeat("\n", MaxTable),
+			"table:1:1: the file is too large; a table has at most 1048576 bytes"},
 		{many(maxRows + 1), "table:2050:1: too many rows; a table has at most 2048"},
 	} {
 		_, err := ParseTable([]byte(test.text))
@@ -116,8 +125,8 @@ func TestTableErrors(t *testing.T) {
 	}
 	for _, text := range []string{
 		"# first\r\n" + Header + "\r\n" + good + "\r\n",
-		Header + "\n" + good + "\nall_reduce 2 any any 2K ring",        // a longer one
-		Header + "\n" + good + "\nall_reduce 2 any any 1K direct",      // in the order of ranks
+		Header + "\n" + good + "\nall_reduce 2 any any 2K ring",        // for a larger size
+		Header + "\n" + good + "\nall_reduce 2 any any 1K direct",      // reduces in rank order
 		Header + "\n" + good + "\nall_reduce 2-3 any any 1K naive",     // other ranks
 		Header + "\nall_reduce 2 any any any two_shot_window\n" + good, // without windows
 		Header + "\nall_reduce 2 yes any any ring\n" + good,
@@ -129,7 +138,7 @@ func TestTableErrors(t *testing.T) {
 	}
 }
 
-// many is a table of n rows.
+// many returns the text of a table of n rows.
 func many(n int) string {
 	var b strings.Builder
 	b.WriteString(Header)
@@ -139,9 +148,11 @@ func many(n int) string {
 	return b.String()
 }
 
-// A table that is written is read as the same; comments and spaces are not part of it.
+// TestTableText checks that a table which is written and read again is the same; comments and
+// spaces are not part of it.
 func TestTableText(t *testing.T) {
-	one := table(t, "all_reduce 2 any any 1536 ring", "broadcast 9+ yes no 3M flat", "all_reduce 3-4 no yes any direct", "reduce 2 any any 0 flat")
+	one := table(t, "all_reduce 2 any any 1536 ring", "broadcast 9+ yes no 3M flat",
+		"all_reduce 3-4 no yes any direct", "reduce 2 any any 0 flat")
 	again, err := ParseTable([]byte(one.Text()))
 	if err != nil || !slices.Equal(again.Rows(), one.Rows()) || again.Hash() != one.Hash() {
 		t.Errorf("%v, read again %v: %v", one.Rows(), again.Rows(), err)
@@ -162,8 +173,8 @@ func TestTableText(t *testing.T) {
 	}
 }
 
-// TestDefaultTable: the algorithms of the library's rows are there, and make a plan for every
-// number of ranks that a row is for.
+// TestDefaultTable checks that the algorithms of the library's rows exist, and make a plan for
+// every number of ranks that a row is for.
 func TestDefaultTable(t *testing.T) {
 	rows := DefaultTable().Rows()
 	if len(rows) == 0 {
@@ -182,14 +193,16 @@ func TestDefaultTable(t *testing.T) {
 	}
 }
 
-// TestChoice asks for everything: there is an answer, always the same one, that the group can run,
-// and it costs no memory.
+// TestChoice asks for all kinds of calls: there is a choice, always the same, that the group can
+// run, and choosing allocates nothing.
 func TestChoice(t *testing.T) {
-	own := table(t, "all_reduce 2 any yes 1K two_shot_window", "reduce 3+ any any any chain", "broadcast 2+ yes any any flat")
+	own := table(t, "all_reduce 2 any yes 1K two_shot_window", "reduce 3+ any any any chain",
+		"broadcast 2+ yes any any flat")
 	for _, coll := range dtype.Collectives() {
 		for _, ranks := range []int{1, 2, 3, 4, 5, 7, 8, 9, 16, 64, 100} {
 			for flags := range 32 {
-				rules := Rules{Oversubscribed: flags&1 != 0, Shared: flags&6 != 0, Windows: flags&4 != 0, Determinism: 2 + flags>>3&1*2}
+				rules := Rules{Oversubscribed: flags&1 != 0, Shared: flags&6 != 0, Windows: flags&4 != 0,
+					Determinism: 2 + flags>>3&1*2}
 				if flags&16 != 0 {
 					rules.Table = own
 				}
@@ -205,7 +218,8 @@ func TestChoice(t *testing.T) {
 						t.Fatalf("%v on %d ranks, %d bytes, %+v: %v", coll, ranks, size, rules, err)
 					}
 					p, err := a.Make(plan.Spec{Coll: coll, Ranks: ranks})
-					if err != nil || p.Needs&plan.Gets != 0 && !rules.Windows || coll.Reduces() && rules.Determinism > 2 && a.Level < rankOrder {
+					if err != nil || p.Needs&plan.Gets != 0 && !rules.Windows ||
+						coll.Reduces() && rules.Determinism > 2 && a.Level < rankOrder {
 						t.Errorf("%v on %d ranks, %d bytes, %+v: %s, %v", coll, ranks, size, rules, name, err)
 					}
 				}
@@ -219,8 +233,8 @@ func TestChoice(t *testing.T) {
 }
 
 func TestRows(t *testing.T) {
-	rules := Rules{Table: table(t, "barrier 2 any no any tree", "barrier 2 any yes any dissemination", "all_reduce 2 any any any two_shot_window",
-		"all_reduce 2-9 any any any ring")}
+	rules := Rules{Table: table(t, "barrier 2 any no any tree", "barrier 2 any yes any dissemination",
+		"all_reduce 2 any any any two_shot_window", "all_reduce 2-9 any any any ring")}
 	list := func() (names []string) {
 		rules.Rows(2, func(r Row) { names = append(names, r.Algorithm) })
 		return names
@@ -236,7 +250,8 @@ func TestRows(t *testing.T) {
 
 var refusal = regexp.MustCompile(`table:[1-9][0-9]*:[1-9][0-9]*: .`)
 
-// Every file is refused with a typed error that has a place, or is written and read as the same.
+// FuzzParseTable checks that every file is refused with a typed error that has a place, or is the
+// same when written and read again.
 func FuzzParseTable(f *testing.F) {
 	f.Add(defaultText)
 	f.Add([]byte(Header + "\nall_reduce 3-4 yes no 32K direct # comment\n\tbarrier 2+ any any any tree\r\n"))

@@ -44,7 +44,7 @@ func TestAllAlgorithms(t *testing.T) {
 	}
 }
 
-// TestManyRanks verifies a plan of more ranks than streams have tables for, and finds a message
+// TestManyRanks verifies a plan with more ranks than streams have tables for, and finds a message
 // left over in it.
 func TestManyRanks(t *testing.T) {
 	a, err := algo.Find(dtype.Broadcast, "binomial")
@@ -59,6 +59,6 @@ func TestManyRanks(t *testing.T) {
 	if err != nil || r.Messages != 1499 {
 		t.Errorf("%v, %d messages; want 1499", err, r.Messages)
 	}
-	rejected(t, edit(p, 7, add(0, plan.Step{Kind: plan.Send, Src: []plan.Ref{ref(plan.In, 0)}, Peer: 1400})), verify.Unreceived, false,
-		"rank 1400 does not receive the message of rank 7")
+	rejected(t, edit(p, 7, add(0, plan.Step{Kind: plan.Send, Src: []plan.Ref{ref(plan.In, 0)}, Peer: 1400})),
+		verify.Unreceived, false, "rank 1400 does not receive the message of rank 7")
 }

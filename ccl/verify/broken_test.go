@@ -27,7 +27,7 @@ func edit(p *plan.Plan, rank int, change func(*plan.Program)) *plan.Plan {
 	return &q
 }
 
-// unrolled is a program without loops that shares nothing with prog.
+// unrolled returns a program without loops that shares nothing with prog.
 func unrolled(prog plan.Program) plan.Program {
 	flat := prog.Flat()
 	q := plan.Program{Tmp: slices.Clone(flat.Tmp), Win: slices.Clone(flat.Win)}
@@ -75,9 +75,11 @@ func TestBrokenPlans(t *testing.T) {
 		text      string // part of the counterexample
 	}{
 		{name: "a send is dropped", coll: dtype.AllGather, algorithm: "direct", ranks: 3, rank: 1, change: drop(0, 0),
-			reason: verify.Unsent, text: "rank 1 does not send the message of rank 2, lane 1, step 0 (recv out[1] from 1)"},
+			reason: verify.Unsent,
+			text:   "rank 1 does not send the message of rank 2, lane 1, step 0 (recv out[1] from 1)"},
 		{name: "a recv is dropped", coll: dtype.AllGather, algorithm: "direct", ranks: 3, rank: 1, change: drop(1, 1),
-			reason: verify.Unreceived, text: "rank 1 does not receive the message of rank 2, lane 0, step 1 (send in[0] to 1)"},
+			reason: verify.Unreceived,
+			text:   "rank 1 does not receive the message of rank 2, lane 0, step 1 (send in[0] to 1)"},
 		{name: "a copy is dropped", coll: dtype.AllGather, algorithm: "direct", ranks: 3, rank: 2, change: drop(0, 2),
 			reason: verify.Unwritten, text: "rank 2 ends without having written out[2]"},
 		{name: "a message is left over", coll: dtype.Broadcast, algorithm: "binomial", ranks: 3, rank: 0,
@@ -97,12 +99,14 @@ func TestBrokenPlans(t *testing.T) {
 			change: change(0, 2, free), reason: verify.Race, text: "nothing orders the two"},
 		{name: "a send does not wait for the sum", coll: dtype.AllReduce, algorithm: "ring", ranks: 3, rank: 0,
 			change: change(0, 1, free), reason: verify.Race},
-		{name: "in place, a sum does not wait for the sends", coll: dtype.AllReduce, algorithm: "direct", ranks: 3, rank: 0,
-			change: change(1, 1, free), reason: verify.Race, inPlace: true},
+		{name: "in place, a sum does not wait for the sends", coll: dtype.AllReduce, algorithm: "direct", ranks: 3,
+			rank: 0, change: change(1, 1, free), reason: verify.Race, inPlace: true},
 		{name: "nothing is final", coll: dtype.AllReduce, algorithm: "ring", ranks: 3, rank: 1,
-			change: change(1, 1, func(s *plan.Step) { s.Final = false }), reason: verify.PostScale, text: "no step has marked Final"},
+			change: change(1, 1, func(s *plan.Step) { s.Final = false }), reason: verify.PostScale,
+			text: "no step has marked Final"},
 		{name: "final too early", coll: dtype.AllReduce, algorithm: "ring", ranks: 3, rank: 1,
-			change: change(1, 0, func(s *plan.Step) { s.Final = true }), reason: verify.PostScale, text: "before all contributions"},
+			change: change(1, 0, func(s *plan.Step) { s.Final = true }), reason: verify.PostScale,
+			text: "before all contributions"},
 		{name: "the only rank is not final", coll: dtype.AllReduce, algorithm: "direct", ranks: 1, rank: 0,
 			change: change(0, 0, func(s *plan.Step) { s.Final = false }), reason: verify.PostScale},
 		{name: "a contribution counts twice", coll: dtype.Reduce, algorithm: "binomial", ranks: 4, rank: 0,
@@ -112,7 +116,8 @@ func TestBrokenPlans(t *testing.T) {
 					Src: []plan.Ref{ref(plan.Out, 0), ref(plan.In, 0)}, Final: true})
 			}, reason: verify.Twice, text: "in[0] of rank 0 is added to a sum that has it already"},
 		{name: "In is written", coll: dtype.Reduce, algorithm: "binomial", ranks: 4, rank: 2,
-			change: change(1, 0, func(s *plan.Step) { s.Dst.Buf = plan.In }), reason: verify.Malformed, text: "writes in"},
+			change: change(1, 0, func(s *plan.Step) { s.Dst.Buf = plan.In }), reason: verify.Malformed,
+			text: "writes in"},
 		{name: "Tmp is read before it is written", coll: dtype.ReduceScatter, algorithm: "direct", ranks: 4, rank: 3,
 			change: change(1, 0, func(s *plan.Step) {
 				s.Kind, s.Src = plan.RecvReduce, []plan.Ref{ref(plan.Tmp, 0)}
@@ -147,14 +152,15 @@ func rejected(t *testing.T, p *plan.Plan, reason verify.Reason, inPlace bool, te
 		t.Fatalf("got %v, want a counterexample", err)
 	}
 	if bad.Reason != reason || bad.InPlace != inPlace || !strings.Contains(err.Error(), text) || len(bad.At) == 0 {
-		t.Errorf("got %v (in place: %v)\n%v\nwant %v (in place: %v) with %q", bad.Reason, bad.InPlace, err, reason, inPlace, text)
+		t.Errorf("got %v (in place: %v)\n%v\nwant %v (in place: %v) with %q",
+			bad.Reason, bad.InPlace, err, reason, inPlace, text)
 	}
 	t.Log(err)
 	minimal(t, []*plan.Plan{p}, true, bad)
 }
 
-// minimal expects that the steps of a counterexample show the failure, and do not when any of them
-// is missing.
+// minimal expects that the steps of a counterexample show the failure, and no longer do when any of
+// them is removed.
 func minimal(t *testing.T, plans []*plan.Plan, credits bool, bad *verify.Counterexample) {
 	t.Helper()
 	if bad.Reason == verify.Malformed {
@@ -170,13 +176,14 @@ func minimal(t *testing.T, plans []*plan.Plan, credits bool, bad *verify.Counter
 	}
 }
 
-// write makes a plan from the steps of its ranks.
+// write creates a plan from the programs of its ranks.
 func write(s plan.Spec, progs ...plan.Program) *plan.Plan {
-	return &plan.Plan{Name: "written", Spec: s, Split: 1, Chans: 2, Needs: plan.Messages, Program: func(r int) plan.Program {
-		prog := progs[r]
-		prog.Lanes = slices.Clone(prog.Lanes)
-		return prog
-	}}
+	return &plan.Plan{Name: "written", Spec: s, Split: 1, Chans: 2, Needs: plan.Messages,
+		Program: func(r int) plan.Program {
+			prog := progs[r]
+			prog.Lanes = slices.Clone(prog.Lanes)
+			return prog
+		}}
 }
 
 func lanes(lanes ...[]plan.Step) plan.Program { return plan.Program{Lanes: lanes} }
@@ -196,12 +203,14 @@ func TestWrittenPlans(t *testing.T) {
 	t.Run("both send first in one lane", func(t *testing.T) {
 		p := write(two(dtype.AllReduce), lanes([]plan.Step{send(in, 1), final(out, in, 1)}),
 			lanes([]plan.Step{send(in, 0), final(out, in, 0)}))
-		rejected(t, p, verify.Deadlock, false, "rank 0, lane 0, step 0 (send in[0] to 1), which waits for rank 1, lane 0, step 0")
+		rejected(t, p, verify.Deadlock, false,
+			"rank 0, lane 0, step 0 (send in[0] to 1), which waits for rank 1, lane 0, step 0")
 	})
 	t.Run("steps come after each other", func(t *testing.T) {
 		a, b := copied(out, in), copied(ref(plan.Tmp, 0), in)
 		a.After, b.After = []plan.Point{{Lane: 1, Step: 0}}, []plan.Point{{Lane: 0, Step: 0}}
-		p := write(plan.Spec{Coll: dtype.Broadcast, Ranks: 1}, plan.Program{Tmp: []plan.Extent{{}}, Lanes: [][]plan.Step{{a}, {b}}})
+		p := write(plan.Spec{Coll: dtype.Broadcast, Ranks: 1},
+			plan.Program{Tmp: []plan.Extent{{}}, Lanes: [][]plan.Step{{a}, {b}}})
 		rejected(t, p, verify.Deadlock, false, "which waits for the first")
 	})
 	t.Run("two lanes send on one channel", func(t *testing.T) {
@@ -215,7 +224,8 @@ func TestWrittenPlans(t *testing.T) {
 		rejected(t, p, verify.Unordered, false, "received by")
 	})
 	t.Run("only one way is no barrier", func(t *testing.T) {
-		p := write(two(dtype.Barrier), lanes([]plan.Step{send(plan.Ref{}, 1)}), lanes([]plan.Step{recv(plan.Ref{Buf: plan.Out}, 0)}))
+		p := write(two(dtype.Barrier), lanes([]plan.Step{send(plan.Ref{}, 1)}),
+			lanes([]plan.Step{recv(plan.Ref{Buf: plan.Out}, 0)}))
 		rejected(t, p, verify.NotABarrier, false, "rank 0 may leave before rank 1 has come")
 	})
 	t.Run("in place, the peer's block is overwritten before it is sent", func(t *testing.T) {
@@ -237,10 +247,11 @@ func TestWrittenPlans(t *testing.T) {
 	})
 	t.Run("in place, a step reads and writes the same memory askew", func(t *testing.T) {
 		p := write(plan.Spec{Coll: dtype.AllGather, Ranks: 1},
-			lanes([]plan.Step{{Kind: plan.Copy, Dst: plan.Ref{Buf: plan.Out, N: 2}, Src: []plan.Ref{{Buf: plan.In, N: 2}}}}))
+			lanes([]plan.Step{{Kind: plan.Copy, Dst: plan.Ref{Buf: plan.Out, N: 2},
+				Src: []plan.Ref{{Buf: plan.In, N: 2}}}}))
 		p.Split, p.Alias = 2, plan.InPlace
 		if _, err := verify.Plan(p, verify.Options{}); err != nil {
-			t.Fatal(err) // straight: sound
+			t.Fatal(err) // not shifted: right
 		}
 		q := write(plan.Spec{Coll: dtype.AllToAll, Ranks: 1},
 			lanes([]plan.Step{
@@ -256,7 +267,8 @@ func TestWrittenPlans(t *testing.T) {
 		if _, err := verify.Plan(p, verify.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		q := write(two(dtype.Broadcast), lanes([]plan.Step{copied(out, in), send(out, 1)}), lanes([]plan.Step{recv(out, 0)}))
+		q := write(two(dtype.Broadcast), lanes([]plan.Step{copied(out, in), send(out, 1)}),
+			lanes([]plan.Step{recv(out, 0)}))
 		if _, err := verify.Plan(q, verify.Options{}); err != nil {
 			t.Fatal(err)
 		}
@@ -268,12 +280,14 @@ func TestWrittenPlans(t *testing.T) {
 	})
 	t.Run("a sum of unlike chunks", func(t *testing.T) {
 		p := write(two(dtype.AllReduce),
-			lanes([]plan.Step{send(ref(plan.In, 1), 1)}), lanes([]plan.Step{{Kind: plan.RecvReduce, Dst: out, Src: []plan.Ref{in}, Peer: 0}}))
+			lanes([]plan.Step{send(ref(plan.In, 1), 1)}),
+			lanes([]plan.Step{{Kind: plan.RecvReduce, Dst: out, Src: []plan.Ref{in}, Peer: 0}}))
 		p.Split = 2
 		rejected(t, p, verify.Length, false, "part 1 of block 0")
 	})
 	t.Run("final and then more", func(t *testing.T) {
-		p := write(two(dtype.Reduce), lanes([]plan.Step{copied(out, in), final(out, out, 1)}), lanes([]plan.Step{send(in, 0)}))
+		p := write(two(dtype.Reduce), lanes([]plan.Step{copied(out, in), final(out, out, 1)}),
+			lanes([]plan.Step{send(in, 0)}))
 		if _, err := verify.Plan(p, verify.Options{}); err != nil {
 			t.Fatal(err)
 		}

@@ -2,11 +2,11 @@ package verify
 
 import "github.com/goccl/goccl/ccl/dtype"
 
-// allRoots is up to how many ranks every root is a case.
+// allRoots is the largest number of ranks for which every root is verified.
 const allRoots = 16
 
-// Roots is the roots to verify a collective with: all of them in small groups, then the first, the
-// second and the last; 0 where the collective has none.
+// Roots returns the roots to verify a collective with: all of them in small groups, otherwise the
+// first, the second and the last; 0 if the collective has no root.
 func Roots(coll dtype.Collective, ranks int) []int {
 	switch {
 	case !coll.Rooted():

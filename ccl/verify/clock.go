@@ -1,18 +1,18 @@
 package verify
 
-// clock is a vector clock: for each lane how far it is known to have come, as 2k+1 when its step k
-// has started and 2k+2 when it has ended. The lanes are those of all ranks, or only those of the
-// own rank: then messages carry nothing, and the clock knows less than there is to know. The last
-// element counts messages: the longest chain that leads here.
+// clock is a vector clock: it records for each lane how far the lane is known to have come, as 2k+1
+// when its step k has started and 2k+2 when it has ended. It covers the lanes of all ranks, or only
+// those of the own rank: then messages order nothing, and the clock underestimates what is ordered.
+// The last element counts messages: the length of the longest chain that leads here.
 type clock []int32
 
 func started(step int) int32 { return int32(2*step + 1) }
 func ended(step int) int32   { return int32(2*step + 2) }
 
-// stepOf is the step of a moment that started or ended made.
+// stepOf returns the step of a moment that started or ended returned.
 func stepOf(moment int32) int { return int(moment-1) / 2 }
 
-// join makes c know what d knows.
+// join adds to c everything that d knows.
 func (c clock) join(d clock) {
 	d = d[:len(c)]
 	for i, known := range d {
@@ -22,11 +22,11 @@ func (c clock) join(d clock) {
 	}
 }
 
-// rounds is the counter of messages.
+// rounds returns the counter of messages.
 func (c clock) rounds() *int32 { return &c[len(c)-1] }
 
-// clocks lends clocks by number, which live as long as somebody has yet to join them. Number 0 is
-// none.
+// clocks allocates clocks by number. A clock lives until every lane that has to join it has done
+// so. Number 0 is no clock.
 type clocks struct {
 	size  int
 	pages [][]int32

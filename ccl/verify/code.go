@@ -6,15 +6,15 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// action is a step in the form that is executed: small, since large groups have millions of them,
-// and with loops unrolled.
+// action is a step in the form that is executed: with loops unrolled, and small, since large groups
+// have millions of them.
 type action struct {
 	kind            plan.Kind
 	msgFirst, final bool
 	window          bool  // it accesses a window
 	enters          bool  // sequences: it comes after its rank has entered the slot
-	inside          bool  // sequences: it comes before its rank leaves that
-	op              uint8 // which plan of a sequence
+	inside          bool  // sequences: it comes before its rank leaves the slot
+	op              uint8 // index of its plan in a sequence
 	peer, channel   int32
 	dst             ref
 	src, srcEnd     int32 // in code.refs
@@ -32,20 +32,21 @@ func (r ref) plan() plan.Ref { return plan.Ref{Buf: r.buf, At: int(r.at), N: int
 // point names an action of another lane of the same rank.
 type point struct{ lane, step int32 }
 
-// code is what one rank does: its programs, one after the other.
+// code is everything that one rank executes: its programs, one after the other.
 type code struct {
-	progs  []plan.Program // of each plan; without lanes
-	lent   [][]plan.Ref   // of each plan: what its window may stand for
-	lanes  [][]action
-	origin [][]int32 // for each lane and action its index before actions were taken away; nil if none were
+	progs []plan.Program // of each plan; without lanes
+	lent  [][]plan.Ref   // of each plan: the chunks that its window may stand for
+	lanes [][]action
+	// For each lane and action, its index before actions were removed; nil if none were.
+	origin [][]int32
 	refs   []ref
 	after  []point
-	starts [][]int32 // for each lane and plan the index of the first action, before any were taken away
-	begins [][]int32 // the same, as it is now
+	starts [][]int32 // for each lane and plan, the index of the first action before any were removed
+	begins [][]int32 // the same, after removals
 }
 
-// newCode makes the code of a rank from its programs, whose loops are unrolled. The first action of
-// a lane in a plan comes after everything that the rank did before.
+// newCode creates the code of a rank from its programs, whose loops are unrolled. The first action
+// of a lane in a plan comes after all actions of the rank in earlier plans.
 func newCode(rank int, progs []plan.Program) code {
 	var c code
 	lanes, refs, after := 0, 0, 0
@@ -88,8 +89,10 @@ func newCode(rank int, progs []plan.Program) code {
 }
 
 func (c *code) add(rank, op, lane int, s *plan.Step, before []int32, first bool) {
-	a := action{kind: s.Kind, msgFirst: s.MsgFirst, final: s.Final, op: uint8(op), peer: int32(s.Peer), channel: int32(s.Chan),
-		dst: ref{int32(rank), int32(s.Dst.At), int32(s.Dst.N), s.Dst.Buf}, src: int32(len(c.refs)), after: int32(len(c.after))}
+	a := action{kind: s.Kind, msgFirst: s.MsgFirst, final: s.Final, op: uint8(op),
+		peer: int32(s.Peer), channel: int32(s.Chan),
+		dst: ref{int32(rank), int32(s.Dst.At), int32(s.Dst.N), s.Dst.Buf},
+		src: int32(len(c.refs)), after: int32(len(c.after))}
 	if s.Kind == plan.Put || s.Kind == plan.Packet {
 		a.dst.rank = a.peer
 	}
@@ -122,7 +125,7 @@ func (c *code) add(rank, op, lane int, s *plan.Step, before []int32, first bool)
 // writes reports whether steps of a kind have a Dst.
 func writes(k plan.Kind) bool { return k != plan.Send && k != plan.Signal && k != plan.Wait }
 
-// oneSided reports whether steps of a kind access, or order accesses to, the windows of others.
+// oneSided reports whether steps of a kind access windows of other ranks, or order such accesses.
 func oneSided(k plan.Kind) bool { return k >= plan.Put && k <= plan.Packet }
 
 func message(k plan.Kind) bool { return k == plan.Send || receives(k) }
@@ -134,7 +137,7 @@ func gives(k plan.Kind) bool { return k == plan.Send || k == plan.Signal || k ==
 
 func waits(k plan.Kind) bool { return k == plan.Wait }
 
-// index is where an action was before others were taken away.
+// index returns the index that an action had before other actions were removed.
 func (c *code) index(lane, i int) int {
 	if c.origin == nil {
 		return i
@@ -142,16 +145,17 @@ func (c *code) index(lane, i int) int {
 	return int(c.origin[lane][i])
 }
 
-// where names an action as a step of its plan.
+// where returns the place of an action as a step of its plan.
 func (c *code) where(rank, lane, i int) Where {
 	op := int(c.lanes[lane][i].op)
 	return Where{Rank: rank, Lane: lane, Step: c.index(lane, i) - int(c.starts[lane][op]), Op: op}
 }
 
-// step is an action as a step of its plan.
+// step returns an action as a step of its plan.
 func (c *code) step(lane, i int) plan.Step {
 	a := &c.lanes[lane][i]
-	s := plan.Step{Kind: a.kind, Dst: a.dst.plan(), Peer: int(a.peer), Chan: int(a.channel), MsgFirst: a.msgFirst, Final: a.final}
+	s := plan.Step{Kind: a.kind, Dst: a.dst.plan(), Peer: int(a.peer), Chan: int(a.channel),
+		MsgFirst: a.msgFirst, Final: a.final}
 	for _, r := range c.refs[a.src:a.srcEnd] {
 		s.Src = append(s.Src, r.plan())
 		if a.kind == plan.GetReduce {
@@ -160,16 +164,18 @@ func (c *code) step(lane, i int) plan.Step {
 	}
 	for _, p := range c.after[a.after:a.afterEnd] {
 		if b := &c.lanes[p.lane][p.step]; b.op == a.op {
-			s.After = append(s.After, plan.Point{Lane: int(p.lane), Step: c.index(int(p.lane), int(p.step)) - int(c.starts[p.lane][a.op])})
+			s.After = append(s.After,
+				plan.Point{Lane: int(p.lane), Step: c.index(int(p.lane), int(p.step)) - int(c.starts[p.lane][a.op])})
 		}
 	}
 	return s
 }
 
-// only is the code with the actions that keep[lane][i] names, and the dependences between them.
-// Those of a plan still come after those of the plans before it.
+// only returns the code with only the actions that keep[lane][i] selects, and the dependences
+// between them. The actions of a plan still come after those of earlier plans.
 func (c *code) only(keep [][]bool) code {
-	d := code{progs: c.progs, lent: c.lent, refs: c.refs, starts: c.starts, lanes: make([][]action, len(c.lanes)), origin: make([][]int32, len(c.lanes)),
+	d := code{progs: c.progs, lent: c.lent, refs: c.refs, starts: c.starts,
+		lanes: make([][]action, len(c.lanes)), origin: make([][]int32, len(c.lanes)),
 		begins: make([][]int32, len(c.lanes))}
 	moved := make([][]int32, len(c.lanes))
 	for l, lane := range c.lanes {

@@ -7,39 +7,42 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// Reason is the class of what is wrong with a plan.
+// Reason is the class of a failure of a plan.
 type Reason uint8
 
 const (
-	Malformed   Reason = iota // the structure of a program: plan.Validate refuses it
-	Deadlock                  // steps wait for each other in a circle
-	Unreceived                // a message that nobody receives
-	Unsent                    // a recv that nobody sends to
+	Malformed   Reason = iota // a program has an invalid structure: plan.Validate refuses it
+	Deadlock                  // steps wait for each other in a cycle
+	Unreceived                // a message without a recv
+	Unsent                    // a recv without a send
 	Length                    // a message and its recv may have different lengths
 	Unordered                 // two steps use the same stream of messages, and either may come first
 	Race                      // two steps use the same memory, one writes, and either may come first
-	Undefined                 // a step reads what nobody wrote
+	Undefined                 // a step reads memory that no step has written
 	Overwritten               // in place, a step reads In after Out, the same memory, was written
-	Unwritten                 // a chunk of Out that nobody wrote
-	WrongValue                // a chunk of Out holds contributions to something else (mostly Length tells it first)
+	Unwritten                 // no step has written a chunk of Out
+	WrongValue                // a chunk of Out holds contributions to another chunk (mostly Length is found first)
 	Missing                   // a chunk of Out lacks a contribution
 	Twice                     // a contribution was counted more than once
-	PreScale                  // a contribution was not scaled, or twice, on its way in
+	PreScale                  // a contribution was not scaled on its way in, or was scaled twice
 	PostScale                 // a result was not marked Final, or twice, or too early
-	NotABarrier               // a rank may leave a barrier before another one has come
-	Unsignalled               // a wait for a signal that nobody gives
-	Unwaited                  // a signal that nobody waits for
+	NotABarrier               // a rank may leave a barrier before another rank has entered it
+	Unsignalled               // a wait without a signal
+	Unwaited                  // a signal without a wait
 	OutOfBounds               // a step accesses chunks that the window of another rank does not have
 	Crossed                   // a message or a signal of one plan of a sequence meets a step of another
 	Late                      // a put that may arrive after its target has ended
-	Bits                      // results depend on the rank, or are not reduced in the order of ranks, where that is asked for
+	// Results depend on the rank, or are not reduced in the order of ranks, although that is
+	// required.
+	Bits
 	numReasons
 )
 
-var reasonNames = [numReasons]string{"malformed", "deadlock", "unreceived message", "unsent message", "length", "unordered messages",
-	"race", "undefined", "overwritten", "unwritten", "wrong value", "missing contribution", "double contribution",
-	"pre-scaling", "post-scaling", "not a barrier", "missing signal", "signal left over", "out of bounds", "crossed plans",
-	"put left over", "different bits"}
+var reasonNames = [numReasons]string{"malformed", "deadlock", "unreceived message", "unsent message", "length",
+	"unordered messages", "race", "undefined", "overwritten", "unwritten", "wrong value",
+	"missing contribution", "double contribution",
+	"pre-scaling", "post-scaling", "not a barrier", "missing signal", "signal left over", "out of bounds",
+	"crossed plans", "put left over", "different bits"}
 
 func (r Reason) String() string {
 	if r >= numReasons {
@@ -48,10 +51,10 @@ func (r Reason) String() string {
 	return reasonNames[r]
 }
 
-// Where is a step of a rank, or, with Lane -1, the rank as a whole.
+// Where names a step of a rank or, with Lane -1, the rank as a whole.
 type Where struct {
 	Rank, Lane, Step int
-	Op               int // which plan of a sequence
+	Op               int // index of the plan in a sequence
 }
 
 func (w Where) String() string {
@@ -61,32 +64,32 @@ func (w Where) String() string {
 	return fmt.Sprintf("rank %d, lane %d, step %d", w.Rank, w.Lane, w.Step)
 }
 
-// Counterexample says why a plan is wrong. Plan returns it as the cause of a fault.Invalid.
+// Counterexample describes why a plan is wrong. Plan returns it as the cause of a fault.Invalid.
 type Counterexample struct {
 	Plan    string // name of the algorithm
 	Spec    plan.Spec
 	InPlace bool // found with Out in the memory of In
 	Lent    bool // found with windows in the memory of In and Out
 	Reason  Reason
-	At      []Where // the steps that are to blame, first the one to look at first
+	At      []Where // the steps at fault, the most important one first
 	Text    string  // what happens
-	Remedy  string  // what to change, where that is known
-	// Steps show the failure by themselves. Where Minimal is set, it vanishes if any of them is
-	// taken away; else there was too much to search. It may take no step at all: nothing writes a
-	// chunk.
+	Remedy  string  // what to change, if that is known
+	// Steps show the failure without any other steps. If Minimal is set, the failure vanishes if
+	// any of them is removed; otherwise there was too much to search. Steps may be empty, as when
+	// nothing writes a chunk.
 	Steps   []Line
 	Minimal bool
-	Stuck   []Where // where a step waits for ever: that step of each lane which does not end
+	Stuck   []Where // if steps wait forever: for each lane that does not end, the step that it stops at
 
-	edges []edge // which may cure it
+	edges []edge // after points that may cure the failure
 
-	out int // the chunk of Out, or the rank, that the end is wrong about; or 0
+	out int // the chunk of Out, or the rank, whose final state is wrong; or 0
 }
 
-// maxLines is how many steps Error prints.
+// maxLines is the maximum number of steps that Error prints.
 const maxLines = 24
 
-// Summary is what is wrong, without the steps that show it.
+// Summary describes the failure without the steps that show it.
 func (c *Counterexample) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plan %q (%v) is wrong", c.Plan, c.Spec)

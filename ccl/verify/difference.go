@@ -7,18 +7,18 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// refuseLevel is the error for results that do not have the level which a setting of
-// GOCCL_DETERMINISM asks for.
+// refuseLevel returns the error for results that do not have the level that a setting of
+// GOCCL_DETERMINISM requires.
 func (x *execution) refuseLevel(level Level, determinism int) error {
 	bad := x.disordered()
 	if level == PerRank {
 		bad = x.differing()
 	}
-	return fault.Wrap(fault.NotSupported, bad, "determinism is %v, GOCCL_DETERMINISM=%d asks for %v", level, determinism,
-		Needed(determinism))
+	return fault.Wrap(fault.NotSupported, bad, "determinism is %v, GOCCL_DETERMINISM=%d asks for %v",
+		level, determinism, Needed(determinism))
 }
 
-// differing is the counterexample of two ranks that reduce the same chunk in different ways.
+// differing returns a counterexample of two ranks that reduce the same chunk in different ways.
 func (x *execution) differing() *Counterexample {
 	v := x.values[0]
 	type holder struct {
@@ -37,7 +37,8 @@ func (x *execution) differing() *Counterexample {
 				name, one, two := outName(i), t.text(a), t.text(b)
 				text := fmt.Sprintf("%s is %s on rank %d and %s on rank %d", name, one, other.rank, two, r)
 				if a != t.bare(other.result) {
-					text = fmt.Sprintf("%s differs: the part %s on rank %d is %s on rank %d", name, one, other.rank, two, r)
+					text = fmt.Sprintf("%s differs: the part %s on rank %d is %s on rank %d",
+						name, one, other.rank, two, r)
 				}
 				bad := x.bits(text, n.chunk, a, b)
 				bad.Remedy = "take the operands in the same order on all ranks"
@@ -49,7 +50,7 @@ func (x *execution) differing() *Counterexample {
 	return nil
 }
 
-// disordered is the counterexample of a chunk that is not reduced in the order of ranks.
+// disordered returns a counterexample of a chunk that is not reduced in the order of ranks.
 func (x *execution) disordered() *Counterexample {
 	v := x.values[0]
 	want := v.rankOrder()
@@ -58,7 +59,8 @@ func (x *execution) disordered() *Counterexample {
 			if n := v.node(x.result(0, r, i)); n.shape != want {
 				t := v.trees()
 				a := t.bare(x.result(0, r, i))
-				text := fmt.Sprintf("%s of rank %d is %s, which is not the order of the ranks", outName(i), r, t.text(a))
+				text := fmt.Sprintf("%s of rank %d is %s, which is not the order of the ranks",
+					outName(i), r, t.text(a))
 				return x.bits(text, n.chunk, a)
 			}
 		}
@@ -68,7 +70,7 @@ func (x *execution) disordered() *Counterexample {
 
 func outName(i int) string { return plan.Ref{Buf: plan.Out, At: i, N: 1}.String() }
 
-// bits is the counterexample of trees that should be others.
+// bits returns a counterexample for trees that are not as required.
 func (x *execution) bits(text string, chunk int32, of ...value) *Counterexample {
 	bad := x.counterexample(0, Bits, fmt.Sprintf("%s, where xR is in[%d] of rank R", text, chunk))
 	for _, tree := range of {
@@ -82,10 +84,10 @@ func (x *execution) bits(text string, chunk int32, of ...value) *Counterexample 
 	return bad
 }
 
-// trees finds the operands of values, which are known by their operands.
+// trees maps values back to their operands.
 type trees struct {
 	*values
-	parts map[value][2]value // of a mark: what is marked, and nothing
+	parts map[value][2]value // of a mark: the marked value, and nothing
 }
 
 func (v *values) trees() *trees {
@@ -103,7 +105,7 @@ func (v *values) trees() *trees {
 	return t
 }
 
-// bare is x without marks.
+// bare returns x without marks.
 func (t *trees) bare(x value) value {
 	for p, ok := t.parts[x]; ok && p[1] == nothing; p, ok = t.parts[x] {
 		x = p[0]
@@ -111,16 +113,16 @@ func (t *trees) bare(x value) value {
 	return x
 }
 
-// operands of x, if it is a sum.
+// operands returns the operands of x, if it is a sum.
 func (t *trees) operands(x value) (a, b value, sum bool) {
 	p, sum := t.parts[x]
 	return t.bare(p[0]), t.bare(p[1]), sum
 }
 
-// wholeTree is how many ranks a tree has at most that is shown with all its parts.
+// wholeTree is the maximum number of ranks of a tree that is shown with all its parts.
 const wholeTree = 8
 
-// narrow finds parts of two different trees where they differ.
+// narrow returns parts of two different trees in which they differ.
 func (t *trees) narrow(a, b value) (value, value) {
 	a, b = t.bare(a), t.bare(b)
 	for t.node(a).count > wholeTree {
@@ -140,7 +142,7 @@ func (t *trees) narrow(a, b value) (value, value) {
 	return a, b
 }
 
-// text shows a tree: whole if it is small, else what its first levels are.
+// text returns a tree as text: the whole tree if it is small, else its first levels.
 func (t *trees) text(x value) string {
 	depth := 3
 	if t.node(x).count <= wholeTree {

@@ -14,9 +14,9 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// TestPlansOfDocument reads and verifies the examples of PLAN.md: the plan, as text and as JSON, is
-// one and right, and what the writer makes; the steps that are no whole plan are read as part of
-// one.
+// TestPlansOfDocument reads and verifies the examples of PLAN.md: the plan is the same as text and
+// as JSON, is right, and is what the writer produces; the steps that are not a whole plan are read
+// as part of one.
 func TestPlansOfDocument(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "plan", "PLAN.md"))
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func TestPlansOfDocument(t *testing.T) {
 	require.Equal(t, 1, steps)
 }
 
-// TestNamesOfSets compares the names that PLAN.md lists with those that are read.
+// TestNamesOfSets compares the names that PLAN.md lists with those that the reader accepts.
 func TestNamesOfSets(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "plan", "PLAN.md"))
 	require.NoError(t, err)
@@ -57,6 +57,7 @@ func TestNamesOfSets(t *testing.T) {
 	for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllSubmatch(list[1], -1) {
 		names = append(names, string(m[1]))
 	}
-	all := plan.Need(plan.Messages|plan.Puts|plan.Gets|plan.Counts).String() + "+" + plan.Alias(plan.InPlace|plan.Lend).String()
+	all := plan.Need(plan.Messages|plan.Puts|plan.Gets|plan.Counts).String() + "+" +
+		plan.Alias(plan.InPlace|plan.Lend).String()
 	require.Equal(t, strings.Split(all, "+"), names)
 }

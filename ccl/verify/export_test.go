@@ -30,7 +30,7 @@ func SequenceWithoutCredits(plans []*plan.Plan) error {
 	return Sequence(withoutCredits(WithSlots(plans...)), Options{})
 }
 
-// withoutCredits makes nobody wait before a slot is entered.
+// withoutCredits removes all waiting before a slot is entered.
 func withoutCredits(ops []Operation) []Operation {
 	for k := range ops {
 		ops[k].Turns = len(ops)
@@ -38,7 +38,7 @@ func withoutCredits(ops []Operation) []Operation {
 	return ops
 }
 
-// WithSlots is operations whose windows lie in slots.
+// WithSlots returns operations whose windows are in slots.
 func WithSlots(plans ...*plan.Plan) []Operation {
 	var ops []Operation
 	for _, p := range plans {
@@ -47,7 +47,7 @@ func WithSlots(plans ...*plan.Plan) []Operation {
 	return ops
 }
 
-// RepeatWithoutCredits is SequenceWithoutCredits of a plan that follows itself.
+// RepeatWithoutCredits is SequenceWithoutCredits for a plan that follows itself.
 func RepeatWithoutCredits(p *plan.Plan, slots, times int) error {
 	return Sequence(withoutCredits(Repeat(p, slots, times)), Options{})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// FuzzPlan verifies arbitrary plans: nothing panics, and what is accepted is right when it is
-// executed.
+// FuzzPlan verifies arbitrary plans: nothing panics, and an accepted plan computes the right result
+// when it is executed.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{byte(dtype.Barrier), 0, 2, 2, 0, 0, 0, 3, 1, 1, 3, 0, 0, 1, 0, 2, 1})
 	f.Add([]byte{byte(dtype.Broadcast), 1, 2, 3, 2, 0, 1})
@@ -34,7 +34,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// decode makes a plan of bytes; when they run out, the rest is zero.
+// decode creates a plan from bytes; when they run out, the rest is zero.
 func decode(b []byte) *plan.Plan {
 	next := func(n int) int {
 		if len(b) == 0 {
@@ -71,7 +71,7 @@ func decode(b []byte) *plan.Plan {
 	return p
 }
 
-// decodeExtent makes a length that some rank may have.
+// decodeExtent creates a length that some rank may have.
 func decodeExtent(next func(int) int, s plan.Spec) plan.Extent {
 	e := plan.Extent{Part: next(2)}
 	switch s.Coll {

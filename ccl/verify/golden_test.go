@@ -17,7 +17,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-// planFiles are the plans of a folder of testdata, by name.
+// planFiles returns the plans of a folder of testdata, by name.
 func planFiles(t *testing.T, folder string) (names []string, plans map[string]*plan.Plan) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", folder, "*.plan"))
@@ -36,8 +36,8 @@ func planFiles(t *testing.T, folder string) (names []string, plans map[string]*p
 	return names, plans
 }
 
-// TestVerdicts compares what is said of the plans in testdata with the golden file: those in right
-// are accepted, those in wrong and bits are refused with the reason.
+// TestVerdicts compares the verdicts on the plans in testdata with the golden file: plans in right
+// are accepted, plans in wrong and bits are refused with the reason.
 func TestVerdicts(t *testing.T) {
 	var got strings.Builder
 	for _, folder := range []string{"right", "bits", "wrong"} {
@@ -61,8 +61,8 @@ func TestVerdicts(t *testing.T) {
 	require.Equal(t, string(want), got.String(), "go test ./ccl/verify -rewrite writes it anew")
 }
 
-// TestRightPlansRun executes the right plans in thousands of schedules, and so those with results
-// that depend on the rank: as the interpreter's sums are of integers, these are right, too.
+// TestRightPlansRun executes the right plans in thousands of schedules, and likewise the plans
+// whose results depend on the rank: the interpreter adds integers, so their sums are right, too.
 func TestRightPlansRun(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, folder := range []string{"right", "bits"} {
@@ -73,7 +73,7 @@ func TestRightPlansRun(t *testing.T) {
 	}
 }
 
-// TestWrongPlansGoWrong finds for each of the wrong plans a schedule in which it does.
+// TestWrongPlansGoWrong finds for each of the wrong plans a schedule in which it fails.
 func TestWrongPlansGoWrong(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	names, plans := planFiles(t, "wrong")
@@ -82,8 +82,8 @@ func TestWrongPlansGoWrong(t *testing.T) {
 	}
 }
 
-// TestMutantsOfRightPlans changes the right plans at random, twice: what is still accepted is right
-// in hundreds of schedules.
+// TestMutantsOfRightPlans changes the right plans at random, once or twice: mutants that are still
+// accepted are right in hundreds of schedules.
 func TestMutantsOfRightPlans(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	names, plans := planFiles(t, "right")

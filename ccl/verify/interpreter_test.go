@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// The factors that stand for the scaling of PremulSum and Avg.
+// Factors that stand for the scaling of PremulSum and Avg.
 const (
 	preScale  = 3
 	postScale = 5
@@ -16,30 +16,30 @@ const (
 
 // interpreter executes a plan on integers, element by element, in a random interleaving, with
 // random lengths of blocks and bounded room for messages, or none: then a send ends when its
-// message was taken. One lane may be starved: it moves only when no other can. As the executor
-// does, it starts a send while the recv that writes its source is running, and moves it along
-// behind; all other dependences are on whole steps.
+// message was taken. One lane may be starved: it moves only when no other lane can. Like the
+// executor, the interpreter starts a send while the recv that writes its source is running, and
+// moves it along behind the recv; all other dependences are on whole steps.
 type interpreter struct {
 	plan    *plan.Plan
 	rng     *rand.Rand
 	inPlace bool
 	room    int
-	strict  bool // a send ends only when all of its message was taken
+	strict  bool // a send ends only when its whole message was taken
 	ranks   []*machine
 	streams map[[3]int]*stream // by from, to, channel: the length of each message, then its elements
-	flags   map[[3]int]*[]int  // by from, to, flag: for each signal the puts that it makes visible
-	puts    map[[2]int][]late  // by from, to: what was put and is not visible yet
+	flags   map[[3]int]*[]int  // by from, to, flag: for each signal, the number of puts that it makes visible
+	puts    map[[2]int][]late  // by from, to: puts that are not visible yet
 	now     int
-	along   int // actions of sends while the recv that writes their source was under way
+	along   int // actions of sends while the recv that writes their source was still running
 }
 
-// late is an element that was put.
+// late is an element of a put.
 type late struct {
 	at *int64
 	v  int64
 }
 
-// stream is what is on its way, and how much ever was put in and taken out.
+// stream holds the numbers in flight, and counts all that were ever put in and taken out.
 type stream struct {
 	queue         []int64
 	pushed, taken int
@@ -65,24 +65,24 @@ type machine struct {
 	first, lastly int // moments of the first and the last action
 }
 
-// cursor is a lane: its step, whether it has begun (for messages: the length has passed), and the
-// elements done.
+// cursor is the state of a lane: its step, whether the step has begun (for messages: the length has
+// passed), and the number of elements done.
 type cursor struct {
 	pc, done int
 	begun    bool
-	sent     int // of a send that is done: what was put into its stream by then
+	sent     int // of a send that has sent everything: the value of pushed of its stream at that time
 }
 
 func newInterpreter(p *plan.Plan, rng *rand.Rand, inPlace bool) *interpreter {
-	x := &interpreter{plan: p, rng: rng, inPlace: inPlace, room: 1 + rng.IntN(4)*rng.IntN(8), streams: map[[3]int]*stream{},
-		flags: map[[3]int]*[]int{}, puts: map[[2]int][]late{}}
+	x := &interpreter{plan: p, rng: rng, inPlace: inPlace, room: 1 + rng.IntN(4)*rng.IntN(8),
+		streams: map[[3]int]*stream{}, flags: map[[3]int]*[]int{}, puts: map[[2]int][]late{}}
 	if rng.IntN(4) == 0 {
 		x.room, x.strict = 1, true
 	}
 	lengths := map[plan.Extent]int{}
 	chunk := func(rank int, prog *plan.Program, b plan.Buffer, i int) []int64 {
 		e := p.Extent(rank, prog, b, i)
-		if inPlace && e.From > e.To { // what comes and what goes have the same memory, and so one length
+		if inPlace && e.From > e.To { // the received and the sent block have the same memory, and so one length
 			e.From, e.To = e.To, e.From
 		}
 		n, ok := lengths[e]
@@ -133,10 +133,10 @@ func newInterpreter(p *plan.Plan, rng *rand.Rand, inPlace bool) *interpreter {
 	return x
 }
 
-// run executes the plan and returns what went wrong.
+// run executes the plan and returns the first failure.
 func (x *interpreter) run() error {
 	want := x.expected()
-	var before [][][]int64 // In, to see that it stays
+	var before [][][]int64 // In, to check that it does not change
 	for _, m := range x.ranks {
 		before = append(before, clone(m.buffers[plan.In]))
 	}
@@ -212,7 +212,7 @@ func (x *interpreter) compare(want, before [][][]int64) error {
 	return nil
 }
 
-// expected is Out of all ranks as the collective defines it.
+// expected returns Out of all ranks as the collective defines it.
 func (x *interpreter) expected() [][][]int64 {
 	var all [][][]int64
 	p, split := x.plan, x.plan.Split
@@ -260,7 +260,7 @@ func clone(chunks [][]int64) [][]int64 {
 	return all
 }
 
-// move does one elementary action of a lane, if it can.
+// move executes one elementary action of a lane, if it can.
 func (x *interpreter) move(m *machine, l int) bool {
 	c := &m.lanes[l]
 	if c.pc == len(m.prog.Lanes[l]) {
@@ -271,7 +271,8 @@ func (x *interpreter) move(m *machine, l int) bool {
 	for _, a := range s.After {
 		writer, w := &m.prog.Lanes[a.Lane][a.Step], m.lanes[a.Lane]
 		receives := writer.Kind == plan.Recv || writer.Kind == plan.RecvReduce
-		along := s.Kind == plan.Send && receives && s.Src[0] == writer.Dst && w.pc == a.Step && w.begun && (!c.begun || w.done > c.done)
+		along := s.Kind == plan.Send && receives && s.Src[0] == writer.Dst && w.pc == a.Step && w.begun &&
+			(!c.begun || w.done > c.done)
 		if w.pc <= a.Step && !along {
 			return false
 		}
@@ -291,7 +292,7 @@ func (x *interpreter) move(m *machine, l int) bool {
 	return true
 }
 
-// act is the action of move once its dependences are met.
+// act executes the action of move once its dependences are met.
 func (x *interpreter) act(m *machine, c *cursor, s *plan.Step) bool {
 	var stream *stream
 	dst := s.Dst
@@ -329,7 +330,7 @@ func (x *interpreter) act(m *machine, c *cursor, s *plan.Step) bool {
 		} else if stream != nil {
 			if stream.queue[0] != int64(total) {
 				c.begun = false
-				return false // another length: stuck for good
+				return false // another length: stuck forever
 			}
 			stream.pop()
 		}
@@ -398,7 +399,7 @@ func (x *interpreter) read(m *machine, r plan.Ref, i int) int64 {
 	return v
 }
 
-// address finds element i of a Ref.
+// address returns the address of element i of a Ref.
 func (m *machine) address(r plan.Ref, i int) *int64 {
 	for _, c := range m.buffers[r.Buf][r.At : r.At+r.N] {
 		if i < len(c) {
@@ -417,7 +418,7 @@ func (x *interpreter) stream(from, to, channel int) *stream {
 	return x.streams[key]
 }
 
-// put has an element arrive at once, or not before the target waits for it.
+// put lets an element arrive at once, or only when the target waits for it.
 func (x *interpreter) put(from, to int, e late) {
 	key := [2]int{from, to}
 	if len(x.puts[key]) == 0 && x.rng.IntN(2) == 0 {
@@ -427,7 +428,7 @@ func (x *interpreter) put(from, to int, e late) {
 	x.puts[key] = append(x.puts[key], e)
 }
 
-// wait takes a signal, if it is there, and has what was put before it arrive.
+// wait takes a signal, if there is one, and lets the puts before it arrive.
 func (x *interpreter) wait(rank int, s *plan.Step) bool {
 	f := x.flag(s.Peer, rank, s.Chan)
 	if len(*f) == 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// shuffled is a plan with the lanes of each rank in another order, which means the same.
+// shuffled returns a plan with the lanes of each rank in another order, which has the same meaning.
 func shuffled(p *plan.Plan, rng *rand.Rand) *plan.Plan {
 	for r := range p.Spec.Ranks {
 		p = edit(p, r, func(prog *plan.Program) {
@@ -38,8 +38,8 @@ func shuffled(p *plan.Plan, rng *rand.Rand) *plan.Plan {
 	return p
 }
 
-// TestVerdictsOfShuffledLanes: whether a plan is right does not depend on the order of its lanes,
-// of plans in testdata, of one-sided ones, of mutants of both, and of messages at random.
+// TestVerdictsOfShuffledLanes: whether a plan is right does not depend on the order of its lanes.
+// It tests the plans in testdata, one-sided plans, mutants of both, and random messages.
 func TestVerdictsOfShuffledLanes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	var all []*plan.Plan
@@ -78,8 +78,8 @@ func TestVerdictsOfShuffledLanes(t *testing.T) {
 	require.Less(t, right, len(all)-len(all)/10)
 }
 
-// TestRemedies takes after points away from plans that are right. What a counterexample says to add
-// makes them right again.
+// TestRemedies removes after points from right plans. Adding the after points that a counterexample
+// recommends makes them right again.
 func TestRemedies(t *testing.T) {
 	cured := 0
 	for _, name := range []string{"ring", "direct", "recursive_doubling", "two_shot", "binary_tree"} {
@@ -112,14 +112,16 @@ func TestRemedies(t *testing.T) {
 	require.Greater(t, cured, 20)
 }
 
-// remedied is a plan with the after points that a counterexample says to add.
+// remedied returns a plan with the after points that a counterexample recommends.
 func remedied(t *testing.T, p *plan.Plan, remedy string) *plan.Plan {
-	edges := regexp.MustCompile("`after (\\d+)\\.(\\d+)` to step (\\d+)\\.(\\d+) of rank (\\d+)").FindAllString(remedy, -1)
+	edges := regexp.MustCompile("`after (\\d+)\\.(\\d+)` to step (\\d+)\\.(\\d+) of rank (\\d+)").
+		FindAllString(remedy, -1)
 	require.Equal(t, "add "+strings.Join(edges, " and "), remedy)
 	for _, text := range edges {
 		var before plan.Point
 		var lane, step, rank int
-		_, err := fmt.Sscanf(text, "`after %d.%d` to step %d.%d of rank %d", &before.Lane, &before.Step, &lane, &step, &rank)
+		_, err := fmt.Sscanf(text, "`after %d.%d` to step %d.%d of rank %d",
+			&before.Lane, &before.Step, &lane, &step, &rank)
 		require.NoError(t, err)
 		p = edit(p, rank, change(lane, step, func(s *plan.Step) { s.After = append(s.After, before) }))
 	}

@@ -10,10 +10,10 @@ import (
 type loan struct {
 	ref   plan.Ref
 	place int   // -1 for none
-	wrote stamp // the last write of it when it was copied
+	wrote stamp // the last write to it before it was copied
 }
 
-// lend makes the window stand for what it is a copy of.
+// lend lets window chunks stand for the chunks that they are copies of.
 func (m *memory) lend(lent []plan.Ref) {
 	m.shareFrom(0)
 	m.lent = make([]loan, len(lent))
@@ -22,8 +22,9 @@ func (m *memory) lend(lent []plan.Ref) {
 	}
 }
 
-// lendChunk is the step of l writing chunk i of its Dst, in a window that may stand for other
-// memory. Lent has seen to it that this is the one copy that makes it so, or a put of another rank.
+// lendChunk handles the step of l writing chunk i of its Dst, in a window whose chunks may be lent.
+// Because of Lent, the write is either the one copy that makes the chunk lendable or a put of
+// another rank.
 func (x *execution) lendChunk(l *lane, m *memory, a *action, i int) *Counterexample {
 	chunk := int(a.dst.at) + i
 	loan := &m.lent[chunk]
@@ -39,23 +40,26 @@ func (x *execution) lendChunk(l *lane, m *memory, a *action, i int) *Counterexam
 	return nil
 }
 
-// borrow is the step of l reading chunk i of r, in a window that may stand for other memory.
+// borrow handles the step of l reading chunk i of r, in a window whose chunks may be lent.
 func (x *execution) borrow(l *lane, m *memory, r ref, i int) *Counterexample {
 	loan := &m.lent[int(r.at)+i]
 	if loan.ref.N == 0 || loan.place < 0 {
 		return nil
 	}
 	if x.credits != nil && x.ranks[r.rank].op > x.op(l) {
-		return x.counterexample(x.op(l), Overwritten, fmt.Sprintf("%s reads %s, which stands for %v, after rank %d has ended, whose caller may write that",
-			x.name(l), chunk(l.rank, r, i), loan.ref, r.rank), x.here(l))
+		return x.counterexample(x.op(l), Overwritten,
+			fmt.Sprintf("%s reads %s, which stands for %v, after rank %d has ended, whose caller may write that",
+				x.name(l), chunk(l.rank, r, i), loan.ref, r.rank), x.here(l))
 	}
 	lender := ref{r.rank, int32(loan.ref.At), 1, loan.ref.Buf}
 	if other, ok := x.conflict(l, m, loan.place, false, false); ok {
 		return x.race(l, lender, 0, other, "reads through the window", "writes")
 	}
 	if m.wrote[loan.place] != loan.wrote {
-		return x.counterexample(x.op(l), Overwritten, fmt.Sprintf("%s reads %s, which stands for %v, after %s has written that",
-			x.name(l), chunk(l.rank, r, i), loan.ref, x.nameOf(m.wrote[loan.place])), x.here(l), x.whereOf(m.wrote[loan.place]))
+		return x.counterexample(x.op(l), Overwritten,
+			fmt.Sprintf("%s reads %s, which stands for %v, after %s has written that",
+				x.name(l), chunk(l.rank, r, i), loan.ref, x.nameOf(m.wrote[loan.place])),
+			x.here(l), x.whereOf(m.wrote[loan.place]))
 	}
 	m.noteRead(l, loan.place)
 	return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// Plans whose windows may stand for memory of the caller are proven so, and every chunk that a peer
-// reads is then lent.
+// TestLentPlans checks that plans that declare Lend are proven right with lent windows, and that
+// every chunk that a peer reads is then lent.
 func TestLentPlans(t *testing.T) {
 	lending := 0
 	for _, a := range algo.All() {
@@ -41,7 +41,8 @@ func TestLentPlans(t *testing.T) {
 								from = s.From[k]
 							}
 							if ref.Buf == plan.Win && from != r {
-								require.Equal(t, 1, lent[from][ref.At].N, "%v %s: rank %d reads %v of rank %d", p.Spec, p.Name, r, ref, from)
+								require.Equal(t, 1, lent[from][ref.At].N, "%v %s: rank %d reads %v of rank %d",
+									p.Spec, p.Name, r, ref, from)
 							}
 						}
 					}
@@ -52,8 +53,8 @@ func TestLentPlans(t *testing.T) {
 	require.Equal(t, 5*4, lending, "all_gather, all_reduce, all_to_all, broadcast, reduce_scatter")
 }
 
-// A plan that is right with windows of its own may be wrong where they stand for memory of the
-// caller.
+// TestLendingIsRefused: a plan that is right with windows of its own may be wrong if window chunks
+// stand for memory of the caller.
 func TestLendingIsRefused(t *testing.T) {
 	out, in := ref(plan.Out, 0), ref(plan.In, 0)
 	gather := func(before, after []plan.Step) *plan.Plan {
@@ -61,14 +62,16 @@ func TestLendingIsRefused(t *testing.T) {
 		for me := range 2 {
 			steps := append([]plan.Step{copied(ref(plan.Win, 0), in)}, before...)
 			steps = append(steps, signal(1-me), wait(1-me),
-				plan.Step{Kind: plan.GetReduce, Dst: ref(plan.Tmp, 0), Src: []plan.Ref{ref(plan.Win, 0), ref(plan.Win, 0)}, From: []int{0, 1}, Final: true})
+				plan.Step{Kind: plan.GetReduce, Dst: ref(plan.Tmp, 0),
+					Src: []plan.Ref{ref(plan.Win, 0), ref(plan.Win, 0)}, From: []int{0, 1}, Final: true})
 			for _, s := range after {
 				if s.Kind == plan.Signal || s.Kind == plan.Wait {
 					s.Peer = 1 - me
 				}
 				steps = append(steps, s)
 			}
-			progs = append(progs, plan.Program{Tmp: []plan.Extent{{}}, Win: []plan.Extent{{}}, Lanes: [][]plan.Step{append(steps, copied(out, ref(plan.Tmp, 0)))}})
+			progs = append(progs, plan.Program{Tmp: []plan.Extent{{}}, Win: []plan.Extent{{}},
+				Lanes: [][]plan.Step{append(steps, copied(out, ref(plan.Tmp, 0)))}})
 		}
 		return windowed(plan.Spec{Coll: dtype.AllReduce, Ranks: 2}, progs...)
 	}
@@ -86,9 +89,11 @@ func TestLendingIsRefused(t *testing.T) {
 		{"out of place, one shot writes what nobody reads", oneShot, plan.Lend, 0, true},
 		{"in place it writes what others may still read", oneShot, plan.InPlace | plan.Lend, verify.Race, false},
 		{"the end comes before the others have read", gather(nil, nil), plan.InPlace | plan.Lend, verify.Race, false},
-		{"the end comes when they have", gather(nil, []plan.Step{signal(0), wait(0)}), plan.InPlace | plan.Lend, 0, true},
-		{"out, which is in, is written between", gather([]plan.Step{copied(ref(plan.Tmp, 0), ref(plan.Win, 0)), copied(out, ref(plan.Tmp, 0))},
-			[]plan.Step{signal(0), wait(0)}), plan.InPlace | plan.Lend, verify.Overwritten, false},
+		{"the end comes when they have", gather(nil, []plan.Step{signal(0), wait(0)}),
+			plan.InPlace | plan.Lend, 0, true},
+		{"out, which is in, is written between",
+			gather([]plan.Step{copied(ref(plan.Tmp, 0), ref(plan.Win, 0)), copied(out, ref(plan.Tmp, 0))},
+				[]plan.Step{signal(0), wait(0)}), plan.InPlace | plan.Lend, verify.Overwritten, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.p.Alias = c.alias &^ plan.Lend
@@ -110,7 +115,7 @@ func TestLendingIsRefused(t *testing.T) {
 	}
 }
 
-// Only chunks that one plain copy writes are lent.
+// TestLent checks that only chunks that one plain copy writes are lent.
 func TestLent(t *testing.T) {
 	w, in := ref(plan.Win, 0), ref(plan.In, 0)
 	final := copied(w, in)
@@ -125,7 +130,8 @@ func TestLent(t *testing.T) {
 		{[]plan.Step{final}, false},
 		{[]plan.Step{copied(w, in), copied(w, in)}, false},
 		{[]plan.Step{copied(w, in), {Kind: plan.Recv, Dst: w, Peer: 1}}, false},
-		{[]plan.Step{copied(w, in), {Kind: plan.Put, Dst: w, Src: []plan.Ref{in}, Peer: 1}}, true}, // in the window of another rank
+		{[]plan.Step{copied(w, in), {Kind: plan.Put, Dst: w, Src: []plan.Ref{in}, Peer: 1}}, true},
+		// in the window of another rank
 		{[]plan.Step{{Kind: plan.Loop, Times: 2, Body: []plan.Step{copied(w, in)}}}, false},
 		{nil, false},
 	} {

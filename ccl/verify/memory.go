@@ -6,35 +6,39 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// memory is the chunks of one rank in one plan: what they hold, and who used them last.
+// memory holds the chunks of one rank in one plan: their values, and the steps that used them last.
 type memory struct {
 	rank, lanes int
-	base        int32  // number of the rank's lane 0
+	base        int32  // id of the rank's lane 0
 	first       [4]int // place of chunk 0 of each plan.Buffer; the window comes last
 	out         []int  // places of Out where it shares memory with In, else nil
 	vals        []value
-	wrote       []stamp         // by place: the last write
-	reads       []int32         // [place*lanes + lane], the window apart: the last read since the last write, as ended(step), 0 for none
-	winReads    [][]stamp       // by place in the window: the last reads of each lane since the last write
-	arrivals    []arrival       // by place in the window
-	shared      int             // the first place that other ranks may read, and that counts as of the window: all do where the window stands for others
-	lent        []loan          // by chunk of the window, where it may stand for memory of the caller; else nil
-	touched     map[int32]int32 // in sequences: for each lane its last access to the window
-	recorded    map[int32]int32 // in sequences: the same of the record
+	wrote       []stamp // by place: the last write
+	// Indexed by place*lanes + lane, without the window: the last read since the last write, as
+	// ended(step), 0 for none.
+	reads    []int32
+	winReads [][]stamp // by place in the window: the last read of each lane since the last write
+	arrivals []arrival // by place in the window
+	// The first place that other ranks may read and that is treated like the window: place 0 if
+	// window chunks may be lent.
+	shared   int
+	lent     []loan          // by chunk of the window, if it may stand for memory of the caller; else nil
+	touched  map[int32]int32 // in sequences: for each lane, its last access to the window
+	recorded map[int32]int32 // in sequences: the same for the record
 }
 
-// stamp is a step of a lane, by its number; end is ended(step), 0 for the caller.
+// stamp names a step of a lane by the lane's id; end is ended(step), or 0 for the caller.
 type stamp struct{ lane, end int32 }
 
-// arrival says of the last write to a place in the window whether it is a put, and which waits of
-// the owner make that visible.
+// arrival records whether the last write to a place in the window is a put, and which waits of the
+// owner make that put visible.
 type arrival struct {
 	put  bool
 	seen []stamp
 }
 
-// newMemory lays out a rank's buffers. Where inPlace is set and the rank has both, Out is in the
-// memory of In, or In in that of Out, as plan.InPlace says.
+// newMemory lays out a rank's buffers. If inPlace is set and the rank has both, Out is in the
+// memory of In, or In in that of Out, as plan.InPlace defines.
 func newMemory(p *plan.Plan, rank int, base int32, lanes int, prog *plan.Program, v *values, inPlace bool) *memory {
 	ins, outs := p.InChunks(rank), p.OutChunks(rank)
 	window := ins + outs + len(prog.Tmp)
@@ -67,7 +71,7 @@ func newMemory(p *plan.Plan, rank int, base int32, lanes int, prog *plan.Program
 	return m
 }
 
-// shareFrom makes the memory from a place on count as of the window.
+// shareFrom makes the memory from a place on count as the window.
 func (m *memory) shareFrom(place int) {
 	m.shared = place
 	m.reads = make([]int32, place*m.lanes)
@@ -75,7 +79,7 @@ func (m *memory) shareFrom(place int) {
 	m.arrivals = make([]arrival, len(m.vals)-place)
 }
 
-// place finds chunk i of r.
+// place returns the place of chunk i of r.
 func (m *memory) place(r ref, i int) int {
 	at := int(r.at) + i
 	if r.buf == plan.Out && m.out != nil {
@@ -84,12 +88,12 @@ func (m *memory) place(r ref, i int) int {
 	return m.first[r.buf] + at
 }
 
-// window is the index of a place in the window, negative for places elsewhere.
+// window returns the index of a place in the window; it is negative for places elsewhere.
 func (m *memory) window(place int) int { return place - m.shared }
 
 // conflict looks for a step that used a place and is not known, by the clock of l, to have ended. A
-// read conflicts with the last write, a write also with the reads since. A put conflicts with
-// everything that does not know of a wait which makes it visible, but for later puts of the same
+// read conflicts with the last write, a write also with the reads since. A put conflicts with every
+// access that does not know of a wait that makes the put visible, except for later puts of the same
 // rank.
 func (x *execution) conflict(l *lane, m *memory, place int, write, put bool) (stamp, bool) {
 	known := func(s stamp) bool {
@@ -123,8 +127,8 @@ func (x *execution) conflict(l *lane, m *memory, place int, write, put bool) (st
 	return stamp{}, false
 }
 
-// see notes that a wait, the step of l, makes visible what was put at a place. Who knows of it
-// knows of the waits that it comes after.
+// see records that a wait, the step of l, makes visible the put at a place. A wait that comes after
+// a recorded one is not recorded: any step that knows of it knows of the recorded one.
 func (m *memory) see(l *lane, place int) {
 	at := &m.arrivals[m.window(place)]
 	for _, s := range at.seen {

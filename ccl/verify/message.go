@@ -6,30 +6,30 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// trail is the steps that the fragments of a message come through: its send and, where that passes
-// on what a recv receives, that recv and the trail of its message.
+// trail is the list of steps that the fragments of a message have come through: its send and, if
+// that passes on what a recv receives, the recv and the trail of the recv's message.
 type trail struct {
 	by   stamp
 	next *trail
 }
 
-// mostTrail bounds how far back a trail is followed. What comes before that counts as not ordered.
+// mostTrail bounds how far back a trail is followed. Older steps count as not ordered.
 const mostTrail = 1 << 12
 
-// begun is what was known when the first fragment of a recv had come.
+// begun is what was known when the first fragment of a recv had arrived.
 type begun struct {
 	clock int32 // in clocks
 	trail *trail
 }
 
-// send brings a message to its stream; it is over if its receiver is there already.
+// send adds a message to its stream; the send is over if its receiver is already there.
 func (x *execution) send(l *lane, a *action) (over bool, bad *Counterexample) {
 	st := x.streams.of(int32(l.rank), a.peer, a.channel)
 	if bad := x.inOrder(l, &st.lastSend, "messages sent"); bad != nil {
 		return false, bad
 	}
 	if st.sender != nil {
-		return false, nil // only while other counterexamples are passed over
+		return false, nil // only while other counterexamples are ignored
 	}
 	st.sender = l
 	return x.meet(st, l)
@@ -47,14 +47,14 @@ func (x *execution) recv(l *lane, a *action) (over bool, bad *Counterexample) {
 	return x.meet(st, l)
 }
 
-// inOrder checks that the step of l comes after the last one at its end of a stream in every
+// inOrder checks that the step of l comes after the previous step at its end of a stream in every
 // schedule.
 func (x *execution) inOrder(l *lane, last *stamp, what string) *Counterexample {
 	before := *last
 	*last = l.stamp()
 	known := l.clock
 	if l.follows != nil {
-		known = l.early // its first fragment must not come between those of the message before
+		known = l.early // its first fragment must not come between those of the previous message
 	}
 	if before.end > 0 && before.lane != l.id && known[before.lane-l.offset] < before.end {
 		return x.unordered(l, before, what)
@@ -62,7 +62,7 @@ func (x *execution) inOrder(l *lane, last *stamp, what string) *Counterexample {
 	return nil
 }
 
-// meet moves the message of a stream when both of its ends are there; l is the one that came last.
+// meet moves the message of a stream when both of its ends are there; l is the end that came last.
 func (x *execution) meet(st *stream, l *lane) (over bool, bad *Counterexample) {
 	from, to := st.sender, st.receiver
 	if from == nil || to == nil {
@@ -77,7 +77,7 @@ func (x *execution) meet(st *stream, l *lane) (over bool, bad *Counterexample) {
 	}
 	if x.full {
 		to.clock.join(from.clock)
-		to.clock[from.id] = ended(from.pc) // it has read all
+		to.clock[from.id] = ended(from.pc) // the send has read its whole source
 	} else {
 		*to.clock.rounds() = max(*to.clock.rounds(), *from.clock.rounds())
 	}
@@ -135,9 +135,9 @@ func (x *execution) message(from, to *lane) *Counterexample {
 	return nil
 }
 
-// arrives is the first fragment of a message coming to its recv: what came before the send started
-// also came before the recv accesses memory. A send that passes on what a recv receives starts with
-// the start of that.
+// arrives delivers the first fragment of a message to its recv: everything that came before the
+// start of the send also came before the recv accesses memory. A send that passes on what a recv
+// receives starts when that recv starts.
 func (x *execution) arrives(from, to *lane) {
 	first := from.clock
 	if from.follows != nil {
@@ -150,8 +150,9 @@ func (x *execution) arrives(from, to *lane) {
 	}
 }
 
-// startEarly finds out what is known when a send sends its first fragment. It has followed the recv
-// whose fragments it passes on, if there is one, and all else that it comes after has ended.
+// startEarly computes what is known when a send sends its first fragment. At that time the recv
+// whose fragments it passes on, if there is one, has started, and all other steps that the send
+// comes after have ended.
 func (x *execution) startEarly(l *lane, a *action) {
 	rk := &x.ranks[l.rank]
 	points := rk.code.after[a.after:a.afterEnd]
@@ -169,8 +170,8 @@ func (x *execution) startEarly(l *lane, a *action) {
 	l.early[l.id-l.offset] = started(l.pc)
 }
 
-// passOn notes that a send of l passes on what the step of a recv receives, fragment by fragment:
-// it starts when that has started.
+// passOn records that a send of l passes on what the recv at p receives, fragment by fragment: the
+// send starts once the recv has started.
 func (x *execution) passOn(l *lane, p point) {
 	before := &x.ranks[l.rank].lanes[p.lane]
 	b := before.begun[p.step]
@@ -182,16 +183,16 @@ func (x *execution) passOn(l *lane, p point) {
 	}
 }
 
-// follows reports whether step a of a rank is a send that may start while the step of p, a recv of
-// the same Ref, is under way.
+// follows reports whether action a of a rank is a send that may start while the step at p, a recv
+// of the same Ref, is still running.
 func (c *code) follows(a *action, p point) bool {
 	w := &c.lanes[p.lane][p.step]
 	return a.kind == plan.Send && receives(w.kind) && w.op == a.op && c.refs[a.src] == w.dst
 }
 
 // behind reports whether the step of l is a recv that accesses a place only after the step of s has
-// done so, though that may not have ended: fragment by fragment, since its message has come through
-// that step, which has the place in the same chunk.
+// accessed it, although that step may not have ended: the order holds fragment by fragment, since
+// the recv's message has come through that step, which has the place in the same chunk.
 func (x *execution) behind(l *lane, m *memory, place int, s stamp) bool {
 	if !x.full || l.pc == len(l.code) || !receives(l.code[l.pc].kind) {
 		return false
@@ -206,7 +207,7 @@ func (x *execution) behind(l *lane, m *memory, place int, s stamp) bool {
 	return false
 }
 
-// has reports whether a chunk of a Ref of a send or recv is at a place.
+// has reports whether the given chunk of a Ref of a send or recv is at a place.
 func (x *execution) has(s stamp, chunk int, m *memory, place int) bool {
 	l := x.byID[s.lane]
 	c, a := &x.codes[l.rank], &l.code[stepOf(s.end)]

@@ -1,33 +1,33 @@
 package verify
 
-// What the reduction of a counterexample may cost.
+// Limits on the cost of reducing a counterexample.
 const (
-	reduceSteps = 1 << 16 // steps of a plan to begin with
-	reduceWork  = 1 << 22 // steps executed and chunks laid out, of all attempts
+	reduceSteps = 1 << 16 // steps of the whole plan
+	reduceWork  = 1 << 22 // steps executed and chunks laid out, over all attempts
 )
 
-// Line is a step of a counterexample, and what it does.
+// Line is a step of a counterexample, with its text.
 type Line struct {
 	Where
 	Text string
 }
 
-// reduction looks for few steps that show a failure by themselves: executed without all others,
-// they still do.
+// reduction looks for a small set of steps that still show a failure when all other steps are
+// removed.
 type reduction struct {
-	x      *execution // that failed
+	x      *execution // the execution that failed
 	bad    *Counterexample
 	places int // chunks of all ranks
 	work   int
-	lanes  [][]int    // for each rank and lane the number of its first step
+	lanes  [][]int    // for each rank and lane, the number of its first step
 	steps  []pos      // by number
-	pair   []int      // for each step the other side of its message or signal, or itself
+	pair   []int      // for each step, the other side of its message or signal, or itself
 	keep   [][][]bool // by rank, lane and step
 }
 
 type pos struct{ rank, lane, step int }
 
-// minimize lists the steps that show a failure, so that it vanishes when any of them is taken away.
+// minimize lists steps that show a failure, such that it vanishes when any of them is removed.
 func (x *execution) minimize(bad *Counterexample) {
 	d := &reduction{x: x, bad: bad}
 	d.number()
@@ -54,7 +54,8 @@ func (x *execution) minimize(bad *Counterexample) {
 	d.list(start, d.work < reduceWork)
 }
 
-// number gives the steps numbers and pairs the sides of messages and signals: the kth with the kth.
+// number assigns numbers to the steps and pairs the sides of messages and signals: the kth with the
+// kth.
 func (d *reduction) number() {
 	type end struct {
 		streamKey
@@ -75,7 +76,8 @@ func (d *reduction) number() {
 				a := &lane[i]
 				n := len(d.steps)
 				d.steps, d.pair = append(d.steps, pos{r, l, i}), append(d.pair, n)
-				e := end{streamKey: streamKey{int32(r), a.peer, a.channel}, signal: !message(a.kind), giving: gives(a.kind)}
+				e := end{streamKey: streamKey{int32(r), a.peer, a.channel},
+					signal: !message(a.kind), giving: gives(a.kind)}
 				if !e.giving {
 					e.from, e.to = a.peer, int32(r)
 				}
@@ -94,7 +96,8 @@ func (d *reduction) number() {
 	}
 }
 
-// seed is the steps that are at fault, the other sides of their messages and what they wait for.
+// seed returns the steps at fault, the other sides of their messages, and the steps that they wait
+// for.
 func (d *reduction) seed() []int {
 	in := map[int]bool{}
 	for _, w := range d.bad.At {
@@ -121,7 +124,7 @@ func (d *reduction) seed() []int {
 	return all
 }
 
-// shows reports whether the steps given show the failure.
+// shows reports whether the given steps show the failure.
 func (d *reduction) shows(steps []int) bool {
 	for r := range d.keep {
 		for l := range d.keep[r] {
@@ -148,7 +151,7 @@ func (d *reduction) shows(steps []int) bool {
 	return bad != nil
 }
 
-// same reports whether a counterexample is of the failure that is looked for.
+// same reports whether a counterexample describes the failure that is being reduced.
 func (d *reduction) same(c *Counterexample) bool {
 	if c.Reason != d.bad.Reason || c.out != d.bad.out {
 		return false
@@ -156,7 +159,7 @@ func (d *reduction) same(c *Counterexample) bool {
 	switch c.Reason {
 	case Deadlock:
 		return true
-	case Race, Unordered: // either may have been seen first
+	case Race, Unordered: // either step may have been found first
 		return sameSteps(c, d.bad)
 	}
 	last := len(d.bad.At) - 1
@@ -166,8 +169,8 @@ func (d *reduction) same(c *Counterexample) bool {
 	return c.At[0] == d.bad.At[0]
 }
 
-// thin takes away steps, with the other sides of their messages or one by one, first many at once,
-// until none can be spared.
+// thin removes steps, with the other sides of their messages or one by one, first many at once,
+// until no step can be spared.
 func (d *reduction) thin(steps []int, pairs bool) []int {
 	for size := max(len(steps)/2, 1); ; size = max(size/2, 1) {
 		spared := false

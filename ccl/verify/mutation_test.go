@@ -13,8 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// concrete executes a plan in some interleavings and layouts, and returns the first thing that went
-// wrong.
+// concrete executes a plan in some interleavings and layouts, and returns the first failure.
 func concrete(p *plan.Plan, rng *rand.Rand, times int) error {
 	for range times {
 		for _, inPlace := range []bool{false, true} {
@@ -29,7 +28,7 @@ func concrete(p *plan.Plan, rng *rand.Rand, times int) error {
 	return nil
 }
 
-// TestConcrete executes the algorithms as they are.
+// TestConcrete executes the algorithms unchanged.
 func TestConcrete(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, a := range algo.All() {
@@ -38,7 +37,7 @@ func TestConcrete(t *testing.T) {
 			for _, s := range []plan.Spec{specs[0], specs[len(specs)-1]} {
 				p, err := a.Make(s)
 				if err != nil {
-					continue // not for so many ranks
+					continue // not for this number of ranks
 				}
 				if err := concrete(p, rng, 4); err != nil {
 					t.Errorf("%s, %v: %v\n%s", a.Name, s, err, p.Text())
@@ -48,8 +47,8 @@ func TestConcrete(t *testing.T) {
 	}
 }
 
-// TestConcretePipelines sees that sends move along with what they pass on, as After points on recvs
-// allow.
+// TestConcretePipelines checks that sends run along with the recvs whose data they pass on, as
+// After points on recvs allow.
 func TestConcretePipelines(t *testing.T) {
 	for _, test := range []struct {
 		coll dtype.Collective
@@ -80,21 +79,21 @@ func TestConcretePipelines(t *testing.T) {
 
 var mutantsEach = flag.Int("mutants", 100, "mutants of each algorithm and number of ranks")
 
-// sound is mutants that verify accepted.
+// sound is a mutant that verify accepted.
 type sound struct {
 	plan *plan.Plan
 	what string
 }
 
-// tally is what became of mutants.
+// tally counts the verdicts on mutants.
 type tally struct {
 	total    int
 	accepted []sound
-	kinds    map[string]int // how many there were of each
+	kinds    map[string]int // number of mutants of each kind
 	reasons  map[verify.Reason]int
 }
 
-// mutants makes mutants of the catalogue and verifies them.
+// mutants creates mutants of the catalogue and verifies them.
 func mutants(t *testing.T, rng *rand.Rand, each int, sizes ...int) tally {
 	all := tally{kinds: map[string]int{}, reasons: map[verify.Reason]int{}}
 	for _, a := range algo.All() {
@@ -102,7 +101,7 @@ func mutants(t *testing.T, rng *rand.Rand, each int, sizes ...int) tally {
 			s := specs(a, ranks)
 			p, err := a.Make(s[rng.IntN(len(s))])
 			if err != nil {
-				continue // not for so many ranks
+				continue // not for this number of ranks
 			}
 			for range each {
 				mutant, what := mutate(p, rng)
@@ -127,9 +126,9 @@ func mutants(t *testing.T, rng *rand.Rand, each int, sizes ...int) tally {
 	return all
 }
 
-// TestMutants changes sound plans at random. Those that are still accepted must still be right when
-// they are executed, by the interpreter and by package exec: what hangs, leaves messages over or
-// changes the result is refused.
+// TestMutants changes right plans at random. Mutants that are still accepted must compute the right
+// result when they are executed, by the interpreter and by package exec: mutants that hang, leave
+// messages over or change the result must be refused.
 func TestMutants(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	all := mutants(t, rng, *mutantsEach, 2, 3, 4, 5)
@@ -159,15 +158,16 @@ func TestMutants(t *testing.T) {
 			t.Errorf("%s: none of %d mutants was killed", what, n)
 		}
 	}
-	for _, r := range []verify.Reason{verify.Deadlock, verify.Unsent, verify.Unreceived, verify.Race, verify.Unwritten, verify.Length,
-		verify.PostScale} {
+	for _, r := range []verify.Reason{verify.Deadlock, verify.Unsent, verify.Unreceived, verify.Race, verify.Unwritten,
+		verify.Length, verify.PostScale} {
 		if all.reasons[r] == 0 {
 			t.Errorf("no mutant was killed for %v", r)
 		}
 	}
 }
 
-// mutate changes one thing in the program of one rank, nil if there is nothing to change.
+// mutate changes one thing in the program of one rank; the mutant is nil if there is nothing to
+// change.
 func mutate(p *plan.Plan, rng *rand.Rand) (mutant *plan.Plan, what string) {
 	rank := rng.IntN(p.Spec.Ranks)
 	seed := rng.Uint64()
@@ -198,7 +198,7 @@ func mutateProgram(p *plan.Plan, prog *plan.Program, rng *rand.Rand) string {
 	switch kind {
 	case 0:
 		prog.Lanes[l] = slices.Delete(lane, i, i+1)
-		for _, other := range prog.Lanes { // dependences on the steps behind it move along
+		for _, other := range prog.Lanes { // dependences on the steps behind the deleted one move along
 			for j := range other {
 				for k := range other[j].After {
 					if a := &other[j].After[k]; a.Lane == l && (a.Step > i || a.Step == len(lane)-1) {
@@ -235,7 +235,8 @@ func mutateProgram(p *plan.Plan, prog *plan.Program, rng *rand.Rand) string {
 		s.After = []plan.Point{{Lane: other, Step: rng.IntN(len(prog.Lanes[other]))}}
 		return "another dependence"
 	case 5:
-		writes := s.Kind == plan.Copy || s.Kind == plan.Reduce || s.Kind == plan.RecvReduce || s.Kind == plan.Get || s.Kind == plan.GetReduce
+		writes := s.Kind == plan.Copy || s.Kind == plan.Reduce || s.Kind == plan.RecvReduce || s.Kind == plan.Get ||
+			s.Kind == plan.GetReduce
 		if !writes || !p.Spec.Coll.Reduces() {
 			return ""
 		}
@@ -271,7 +272,7 @@ func mutateProgram(p *plan.Plan, prog *plan.Program, rng *rand.Rand) string {
 	}
 }
 
-// mutateAfter takes one dependence away, or turns it into one on the step before.
+// mutateAfter removes one dependence, or turns it into a dependence on the previous step.
 func mutateAfter(prog *plan.Program, rng *rand.Rand, drop bool) string {
 	type at struct {
 		step *plan.Step

@@ -7,13 +7,13 @@ type put struct {
 	mem    *memory
 	place  int
 	by     stamp
-	op     uint8 // which plan of a sequence
-	waited bool  // its owner has waited for it
+	op     uint8 // index of its plan in a sequence
+	waited bool  // its target has waited for it
 }
 
-// signal is one that was given and not waited for.
+// signal is a signal that was given and not yet waited for.
 type signal struct {
-	clock int32 // what its giver knew, in clocks
+	clock int32 // number of the clock of its giver
 	lane  *lane
 	step  int // index of the step in the lane
 }
@@ -41,8 +41,8 @@ func (x *execution) put(l *lane, a *action) *Counterexample {
 	return nil
 }
 
-// reaches checks a Ref in the window of another rank, remote, against that window and against the
-// Ref on this side.
+// reaches checks remote, a Ref in the window of another rank, against that window and against own,
+// the Ref on this side.
 func (x *execution) reaches(l *lane, own, remote ref) (ok bool, bad *Counterexample) {
 	op := int(l.code[l.pc].op)
 	if remote.buf == plan.Win && int(remote.at)+int(remote.n) > len(x.codes[remote.rank].progs[op].Win) {
@@ -56,8 +56,8 @@ func (x *execution) reaches(l *lane, own, remote ref) (ok bool, bad *Counterexam
 	return true, nil
 }
 
-// signal executes the signalling part of a signal or a packet. What a packet put counts as done
-// before its signal.
+// signal executes the signalling part of a signal or a packet. The put of a packet counts as
+// executed before its signal.
 func (x *execution) signal(l *lane, a *action) *Counterexample {
 	st := x.flags.of(int32(l.rank), a.peer, a.channel)
 	if bad := x.inOrder(l, &st.lastSend, "signals given"); bad != nil {
@@ -77,10 +77,11 @@ func (x *execution) signal(l *lane, a *action) *Counterexample {
 	return nil
 }
 
-// wait is over if the signal is there. It makes visible what the giver had put before.
+// wait ends if the signal is there. It makes visible all puts that the giver made before the
+// signal.
 func (x *execution) wait(l *lane, a *action) (over bool, bad *Counterexample) {
 	st := x.flags.of(a.peer, int32(l.rank), a.channel)
-	if st.lastRecv != l.stamp() { // not when it goes on
+	if st.lastRecv != l.stamp() { // not when the wait resumes
 		if bad := x.inOrder(l, &st.lastRecv, "waits"); bad != nil {
 			return false, bad
 		}
@@ -111,7 +112,8 @@ func (x *execution) wait(l *lane, a *action) (over bool, bad *Counterexample) {
 				p.mem.see(l, p.place)
 			}
 		}
-		// Waits of other lanes may make it visible, too. A later plan's signal is too late for it.
+		// Waits of other lanes may make the put visible, too. A signal of a later plan is too late
+		// for it.
 		if !p.waited || last && p.op == a.op && len(x.ranks[l.rank].lanes) > 1 {
 			left = append(left, p)
 		}
@@ -122,7 +124,7 @@ func (x *execution) wait(l *lane, a *action) (over bool, bad *Counterexample) {
 	return true, nil
 }
 
-// leftover finds signals that nobody waited for, and puts whose arrival nobody waited for.
+// leftover finds signals, and puts, that their target has not waited for.
 func (x *execution) leftover() *Counterexample {
 	if bad := x.leftoverSignal(); bad != nil {
 		return bad
@@ -130,7 +132,7 @@ func (x *execution) leftover() *Counterexample {
 	return x.leftoverPut()
 }
 
-// leftoverPut finds the first step whose put may arrive when its target has ended.
+// leftoverPut finds the first step whose put may arrive after its target has ended.
 func (x *execution) leftoverPut() *Counterexample {
 	var first *put
 	for _, all := range x.puts {

@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// windowed makes a plan from programs with windows.
+// windowed creates a plan from programs with windows.
 func windowed(s plan.Spec, progs ...plan.Program) *plan.Plan {
 	p := write(s, progs...)
 	p.Needs, p.Flags = plan.Messages|plan.Puts|plan.Gets|plan.Counts, 4
@@ -37,7 +37,7 @@ func copied(dst, src plan.Ref) plan.Step {
 	return plan.Step{Kind: plan.Copy, Dst: dst, Src: []plan.Ref{src}}
 }
 
-// putBroadcast puts the block of rank 0 into the windows of the others.
+// putBroadcast puts the block of rank 0 into the windows of the other ranks.
 func putBroadcast(ranks int) *plan.Plan {
 	var progs []plan.Program
 	root := []plan.Step{copied(ref(plan.Out, 0), ref(plan.In, 0))}
@@ -46,12 +46,13 @@ func putBroadcast(ranks int) *plan.Plan {
 	}
 	progs = append(progs, lanes(root))
 	for range ranks - 1 {
-		progs = append(progs, plan.Program{Win: []plan.Extent{{}}, Lanes: [][]plan.Step{{wait(0), copied(ref(plan.Out, 0), ref(plan.Win, 0))}}})
+		progs = append(progs, plan.Program{Win: []plan.Extent{{}},
+			Lanes: [][]plan.Step{{wait(0), copied(ref(plan.Out, 0), ref(plan.Win, 0))}}})
 	}
 	return windowed(plan.Spec{Coll: dtype.Broadcast, Ranks: ranks}, progs...)
 }
 
-// packetReduce has every rank send a packet to every other, and all reduce in the order of ranks.
+// packetReduce lets every rank send a packet to every other, and all reduce in the order of ranks.
 func packetReduce(ranks int) *plan.Plan {
 	var progs []plan.Program
 	for me := range ranks {
@@ -69,13 +70,14 @@ func packetReduce(ranks int) *plan.Plan {
 			steps = append(steps, wait(r))
 			sum.Src = append(sum.Src, ref(plan.Win, r))
 		}
-		progs = append(progs, plan.Program{Tmp: []plan.Extent{{}}, Win: make([]plan.Extent, ranks), Lanes: [][]plan.Step{append(steps, sum)}})
+		progs = append(progs, plan.Program{Tmp: []plan.Extent{{}}, Win: make([]plan.Extent, ranks),
+			Lanes: [][]plan.Step{append(steps, sum)}})
 	}
 	return windowed(plan.Spec{Coll: dtype.AllReduce, Ranks: ranks}, progs...)
 }
 
-// getReduce has every rank copy its block into its window, and read all windows once all ranks
-// have.
+// getReduce lets every rank copy its block into its window, and read all windows once all ranks
+// have done so.
 func getReduce(ranks int) *plan.Plan {
 	var progs []plan.Program
 	for me := range ranks {
@@ -95,7 +97,7 @@ func getReduce(ranks int) *plan.Plan {
 	return windowed(plan.Spec{Coll: dtype.AllReduce, Ranks: ranks}, progs...)
 }
 
-// getBroadcast has the others read the window of rank 0.
+// getBroadcast lets the other ranks read the window of rank 0.
 func getBroadcast(ranks int) *plan.Plan {
 	root := []plan.Step{copied(ref(plan.Win, 0), ref(plan.In, 0)), copied(ref(plan.Out, 0), ref(plan.In, 0))}
 	for r := 1; r < ranks; r++ {
@@ -103,12 +105,13 @@ func getBroadcast(ranks int) *plan.Plan {
 	}
 	progs := []plan.Program{{Win: []plan.Extent{{}}, Lanes: [][]plan.Step{root}}}
 	for range ranks - 1 {
-		progs = append(progs, lanes([]plan.Step{wait(0), {Kind: plan.Get, Dst: ref(plan.Out, 0), Src: []plan.Ref{ref(plan.Win, 0)}, Peer: 0}}))
+		progs = append(progs, lanes(
+			[]plan.Step{wait(0), {Kind: plan.Get, Dst: ref(plan.Out, 0), Src: []plan.Ref{ref(plan.Win, 0)}, Peer: 0}}))
 	}
 	return windowed(plan.Spec{Coll: dtype.Broadcast, Ranks: ranks}, progs...)
 }
 
-// signalBarrier is a barrier of signals between all.
+// signalBarrier is a barrier of signals between all ranks.
 func signalBarrier(ranks int) *plan.Plan {
 	var progs []plan.Program
 	for me := range ranks {
@@ -124,9 +127,9 @@ func signalBarrier(ranks int) *plan.Plan {
 	return windowed(plan.Spec{Coll: dtype.Barrier, Ranks: ranks}, progs...)
 }
 
-// oneSided is plans with windows, by name.
-var oneSided = map[string]func(ranks int) *plan.Plan{"put": putBroadcast, "packet": packetReduce, "getreduce": getReduce,
-	"get": getBroadcast, "barrier": signalBarrier}
+// oneSided holds plans with windows, by name.
+var oneSided = map[string]func(ranks int) *plan.Plan{"put": putBroadcast, "packet": packetReduce,
+	"getreduce": getReduce, "get": getBroadcast, "barrier": signalBarrier}
 
 func TestOneSided(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -158,20 +161,24 @@ func TestOneSidedBroken(t *testing.T) {
 		reason     verify.Reason
 		text       string
 	}{
-		{"no signal", "put", 0, drop(0, 2), verify.Unsignalled, "rank 0 does not give the signal of rank 1, lane 0, step 0 (wait"},
+		{"no signal", "put", 0, drop(0, 2), verify.Unsignalled,
+			"rank 0 does not give the signal of rank 1, lane 0, step 0 (wait"},
 		{"no wait", "put", 1, drop(0, 0), verify.Undefined, "reads win[0] before"},
 		{"read before the wait", "put", 1, swap(0, 0, 1), verify.Undefined, ""},
 		{"signal before the put", "put", 0, swap(0, 1, 2), verify.Race, ""},
-		{"beyond the window", "put", 0, change(0, 1, func(s *plan.Step) { s.Dst.At = 1 }), verify.OutOfBounds, "whose window has 1 chunks"},
+		{"beyond the window", "put", 0, change(0, 1, func(s *plan.Step) { s.Dst.At = 1 }), verify.OutOfBounds,
+			"whose window has 1 chunks"},
 		{"no put", "put", 0, drop(0, 1), verify.Undefined, "reads win[0]"},
 		{"a signal too many", "put", 0, add(0, signal(1)), verify.Unwaited, "rank 1 does not wait for the signal"},
 		{"a put too many", "packet", 0, add(0, put(ref(plan.Win, 2), ref(plan.In, 0), 2)), verify.Late,
 			"rank 2 may end, and a later operation use its window, before what rank 0, lane 0, step 6 (put win[2]@2 = in[0]) puts has arrived"},
 		{"a put behind its signal", "put", 0, swap(0, 3, 4), verify.Race, ""},
-		{"to another place", "packet", 0, change(0, 0, func(s *plan.Step) { s.Dst.At = 2 }), verify.Race, "win[2] of rank 1"},
+		{"to another place", "packet", 0, change(0, 0, func(s *plan.Step) { s.Dst.At = 2 }), verify.Race,
+			"win[2] of rank 1"},
 		{"get before all came", "getreduce", 2, drop(0, 3), verify.Undefined, "win[0] of rank"},
 		{"get before the wait", "get", 1, swap(0, 0, 1), verify.Undefined, "win[0] of rank 0"},
-		{"get beyond the window", "get", 1, change(0, 1, func(s *plan.Step) { s.Src[0].At = 3 }), verify.OutOfBounds, ""},
+		{"get beyond the window", "get", 1, change(0, 1, func(s *plan.Step) { s.Src[0].At = 3 }),
+			verify.OutOfBounds, ""},
 		{"a barrier that waits for itself", "barrier", 1, drop(0, 0), verify.Unsignalled, ""},
 	}
 	for _, test := range table {
@@ -184,25 +191,31 @@ func TestOneSidedBroken(t *testing.T) {
 		})
 	}
 	t.Run("waits in a circle", func(t *testing.T) {
-		p := windowed(plan.Spec{Coll: dtype.Barrier, Ranks: 2}, lanes([]plan.Step{wait(1), signal(1)}), lanes([]plan.Step{wait(0), signal(0)}))
+		p := windowed(plan.Spec{Coll: dtype.Barrier, Ranks: 2}, lanes([]plan.Step{wait(1), signal(1)}),
+			lanes([]plan.Step{wait(0), signal(0)}))
 		rejected(t, p, verify.Deadlock, false, "wait")
 	})
 	t.Run("signals from two lanes", func(t *testing.T) {
-		p := windowed(plan.Spec{Coll: dtype.Barrier, Ranks: 2}, lanes([]plan.Step{signal(1)}, []plan.Step{signal(1)}, []plan.Step{wait(1)}),
+		p := windowed(plan.Spec{Coll: dtype.Barrier, Ranks: 2},
+			lanes([]plan.Step{signal(1)}, []plan.Step{signal(1)}, []plan.Step{wait(1)}),
 			lanes([]plan.Step{signal(0), wait(0), wait(0)}))
 		rejected(t, p, verify.Unordered, false, "signals given")
 	})
 	t.Run("a message makes no put visible to a third rank", func(t *testing.T) {
 		p := windowed(plan.Spec{Coll: dtype.Broadcast, Ranks: 3},
-			lanes([]plan.Step{copied(ref(plan.Out, 0), ref(plan.In, 0)), put(ref(plan.Win, 0), ref(plan.In, 0), 1), signal(1), signal(2)}),
-			plan.Program{Win: []plan.Extent{{}}, Lanes: [][]plan.Step{{wait(0), copied(ref(plan.Out, 0), ref(plan.Win, 0))}}},
-			lanes([]plan.Step{wait(0), {Kind: plan.Get, Dst: ref(plan.Out, 0), Src: []plan.Ref{ref(plan.Win, 0)}, Peer: 1}}))
+			lanes([]plan.Step{copied(ref(plan.Out, 0), ref(plan.In, 0)), put(ref(plan.Win, 0), ref(plan.In, 0), 1),
+				signal(1), signal(2)}),
+			plan.Program{Win: []plan.Extent{{}},
+				Lanes: [][]plan.Step{{wait(0), copied(ref(plan.Out, 0), ref(plan.Win, 0))}}},
+			lanes([]plan.Step{wait(0),
+				{Kind: plan.Get, Dst: ref(plan.Out, 0), Src: []plan.Ref{ref(plan.Win, 0)}, Peer: 1}}))
 		rejected(t, p, verify.Race, false, "")
 	})
 	t.Run("windows of other lengths", func(t *testing.T) {
 		p := putBroadcast(2)
 		p.Split = 2
-		rejected(t, edit(p, 1, func(prog *plan.Program) { prog.Win[0].Part = 1 }), verify.Malformed, false, "different lengths")
+		rejected(t, edit(p, 1, func(prog *plan.Program) { prog.Win[0].Part = 1 }), verify.Malformed, false,
+			"different lengths")
 		q := edit(p, 0, func(prog *plan.Program) { prog.Lanes[0][1].Src[0].At = 1 })
 		rejected(t, q, verify.Length, false, "win[0] of rank 1 has the length of part 0")
 	})
@@ -210,7 +223,8 @@ func TestOneSidedBroken(t *testing.T) {
 
 func TestSequence(t *testing.T) {
 	put, barrier := putBroadcast(4), signalBarrier(4)
-	for _, plans := range [][]*plan.Plan{{put}, {put, put, put}, {put, packetReduce(4), getReduce(4), put, getBroadcast(4), barrier, put},
+	for _, plans := range [][]*plan.Plan{{put}, {put, put, put},
+		{put, packetReduce(4), getReduce(4), put, getBroadcast(4), barrier, put},
 		{barrier, barrier, barrier}} {
 		if err := verify.Sequence(verify.WithSlots(plans...), verify.Options{}); err != nil {
 			t.Errorf("%d plans: %v", len(plans), err)
@@ -224,7 +238,7 @@ func TestSequence(t *testing.T) {
 	if !errors.As(err, &bad) || bad.Reason != verify.Race || !strings.Contains(err.Error(), "same slot") {
 		t.Errorf("without credits: %v, want a race", err)
 	}
-	// Waiting for all in between is as good as credits.
+	// A barrier in between is as good as credits.
 	if err := verify.SequenceWithoutCredits([]*plan.Plan{put, barrier, put}); err != nil {
 		t.Errorf("a barrier in between: %v", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// outcome checks what the collectives promise, once all lanes have ended.
+// outcome checks the guarantees of the collectives, once all lanes have ended.
 func (x *execution) outcome() *Counterexample {
 	defer func() { x.out = 0 }()
 	for op, p := range x.plans {
@@ -41,25 +41,28 @@ func (x *execution) outChunk(op, r, i int) *Counterexample {
 	}
 	if vs := x.values[op]; v != vs.raw(from, chunk) {
 		n := vs.node(v)
-		return x.counterexample(op, WrongValue, fmt.Sprintf("rank %d ends with in[%d] of rank %d in %v, which should have in[%d] of rank %d",
-			r, n.chunk, n.rank, at, chunk, from), end)
+		return x.counterexample(op, WrongValue,
+			fmt.Sprintf("rank %d ends with in[%d] of rank %d in %v, which should have in[%d] of rank %d",
+				r, n.chunk, n.rank, at, chunk, from), end)
 	}
 	return nil
 }
 
-// result is what chunk i of a rank's Out holds.
+// result returns the value of chunk i of a rank's Out.
 func (x *execution) result(op, r, i int) value {
 	m := x.ranks[r].mem[op]
 	return m.vals[m.place(ref{rank: int32(r), at: int32(i), n: 1, buf: plan.Out}, 0)]
 }
 
 // untouched reports whether a chunk of Out that is also a chunk of In, in a reducing collective, is
-// as the caller left it. Moving collectives may leave it so, where it is right.
+// still as the caller left it. Moving collectives may leave a chunk untouched if its content is
+// right.
 func (x *execution) untouched(op, r, i int) bool {
 	return x.plans[op].Spec.Coll.Reduces() && x.values[op].node(x.result(op, r, i)).kind == raw
 }
 
-// wanted is what chunk i of rank r's Out consists of: chunk of In, of rank from or of all ranks.
+// wanted returns the content of chunk i of rank r's Out: a chunk of In, of rank from or summed over
+// all ranks.
 func (x *execution) wanted(op, r, i int) (from, chunk int) {
 	p := x.plans[op]
 	split := p.Split
@@ -83,24 +86,27 @@ func (x *execution) sum(op, r int, at plan.Ref, v value, chunk int) *Counterexam
 	n := vs.node(v)
 	end, made := Where{Rank: r, Lane: -1, Step: -1, Op: op}, x.made(n.at)
 	if n.flaw != nil {
-		return x.counterexample(op, n.flaw.reason, fmt.Sprintf("rank %d ends with a wrong result in %v: at %s %s", r, at,
-			x.nameSpot(n.flaw.at), n.flaw.text), x.made(n.flaw.at), end)
+		return x.counterexample(op, n.flaw.reason,
+			fmt.Sprintf("rank %d ends with a wrong result in %v: at %s %s", r, at,
+				x.nameSpot(n.flaw.at), n.flaw.text), x.made(n.flaw.at), end)
 	}
 	if int(n.chunk) != chunk {
-		return x.counterexample(op, WrongValue, fmt.Sprintf("rank %d ends with the sum of all in[%d] in %v, which should have that of in[%d]",
-			r, n.chunk, at, chunk), made, end)
+		return x.counterexample(op, WrongValue,
+			fmt.Sprintf("rank %d ends with the sum of all in[%d] in %v, which should have that of in[%d]",
+				r, n.chunk, at, chunk), made, end)
 	}
 	if rank := vs.absent(v); rank >= 0 {
 		return x.counterexample(op, Missing, fmt.Sprintf("rank %d ends with a sum in %v that lacks in[%d] of rank %d",
 			r, at, chunk, rank), made, end)
 	}
 	if n.kind != final {
-		return x.counterexample(op, PostScale, fmt.Sprintf("rank %d ends with a result in %v that no step has marked Final", r, at), made, end)
+		return x.counterexample(op, PostScale,
+			fmt.Sprintf("rank %d ends with a result in %v that no step has marked Final", r, at), made, end)
 	}
 	return nil
 }
 
-// made is the step that a tree names.
+// made returns the step that a tree names.
 func (x *execution) made(s spot) Where {
 	if s.lane < 0 {
 		return Where{Rank: int(s.rank), Lane: -1, Step: -1}
@@ -115,7 +121,7 @@ func (x *execution) nameSpot(s spot) string {
 	return x.nameAt(&x.ranks[s.rank].lanes[s.lane], int(s.step))
 }
 
-// known is what all lanes of a rank know together.
+// known returns the combined knowledge of all lanes of a rank.
 func (x *execution) known(rk *rank) clock {
 	known := make(clock, x.clocks.size)
 	for i := range rk.lanes {
@@ -143,7 +149,8 @@ func (x *execution) barrier(op int) *Counterexample {
 				continue
 			}
 			x.out = other
-			if bad := x.counterexample(op, NotABarrier, fmt.Sprintf("rank %d may leave before rank %d has come", r, other),
+			if bad := x.counterexample(op, NotABarrier,
+				fmt.Sprintf("rank %d may leave before rank %d has come", r, other),
 				Where{Rank: r, Lane: -1, Step: -1, Op: op}); bad != nil {
 				return bad
 			}

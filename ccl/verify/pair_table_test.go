@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPairTable compares a pairTable with a map, on few numbers, so that most are seen again, and
-// on any.
+// TestPairTable compares a pairTable with a map, on small ranges of numbers, so that most pairs
+// recur, and on a large range.
 func TestPairTable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 9))
 	for _, most := range []int32{3, 40, 1 << 30} {

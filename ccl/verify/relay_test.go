@@ -13,9 +13,9 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// relay makes a plan of an all_reduce beside messages at random, which ranks pass on from and to
-// chunks of Tmp in several lanes. The steps are listed in an order in which they could run; of the
-// after points that this order takes within a rank some are missing.
+// relay creates a plan of an all_reduce next to random messages, which ranks pass on from and to
+// chunks of Tmp in several lanes. The steps are listed in an order in which they could run; some of
+// the after points that this order requires within a rank are missing.
 func relay(rng *rand.Rand) *plan.Plan {
 	const chunks = 3
 	ranks, lanes := 2+rng.IntN(2), 2+rng.IntN(3)
@@ -31,7 +31,8 @@ func relay(rng *rand.Rand) *plan.Plan {
 			to, from := (r+k)%ranks, (r+ranks-k)%ranks
 			in, out := ref(plan.In, 0), ref(plan.Out, 0)
 			send := plan.Step{Kind: plan.Send, Src: []plan.Ref{in}, Peer: to, Chan: 1}
-			sum := plan.Step{Kind: plan.RecvReduce, Dst: out, Src: []plan.Ref{out}, Peer: from, Chan: 1, Final: k == ranks-1}
+			sum := plan.Step{Kind: plan.RecvReduce, Dst: out, Src: []plan.Ref{out}, Peer: from, Chan: 1,
+				Final: k == ranks-1}
 			if k == 1 {
 				sum.Src[0] = in
 			}
@@ -43,12 +44,13 @@ func relay(rng *rand.Rand) *plan.Plan {
 		own = plan.Ref{Buf: plan.Tmp, At: rng.IntN(chunks - 1), N: 1 + rng.IntN(2)}
 		return rng.IntN(ranks), rng.IntN(lanes), own
 	}
-	// add puts a step behind those of a lane, and after those of other lanes that use the same
-	// memory.
+	// add appends a step to a lane and puts it after the steps of other lanes that use the same
+	// memory, except for some that it omits at random.
 	add := func(r, lane int, s plan.Step) {
 		for other := range lanes {
 			for i := len(progs[r].Lanes[other]) - 1; i >= 0 && other != lane; i-- {
-				if before := &progs[r].Lanes[other][i]; conflict(before, &s) && (i < chunks && other == 0 || rng.IntN(3) > 0) {
+				if before := &progs[r].Lanes[other][i]; conflict(before, &s) &&
+					(i < chunks && other == 0 || rng.IntN(3) > 0) {
 					s.After = append(s.After, plan.Point{Lane: other, Step: i})
 					break
 				}
@@ -80,8 +82,7 @@ func relay(rng *rand.Rand) *plan.Plan {
 	return p
 }
 
-// conflict reports whether two steps of a rank use the same chunk of Tmp, and one of them writes
-// it.
+// conflict reports whether two steps of a rank use the same chunk, and one of them writes it.
 func conflict(a, b *plan.Step) bool {
 	overlap := func(r, s plan.Ref) bool {
 		return r.N > 0 && s.N > 0 && r.Buf == s.Buf && r.At < s.At+s.N && s.At < r.At+r.N
@@ -94,8 +95,8 @@ func conflict(a, b *plan.Step) bool {
 	return slices.ContainsFunc(a.Src, func(r plan.Ref) bool { return overlap(r, b.Dst) })
 }
 
-// TestRelays executes those of many random plans that are accepted: whatever the schedule, all
-// memory is the same in the end.
+// TestRelays executes the accepted ones of many random plans: whatever the schedule, all memory has
+// the same contents at the end.
 func TestRelays(t *testing.T) {
 	accepted, refused := 0, map[verify.Reason]int{}
 	for seed := range uint64(*mutantsEach) * 50 {

@@ -6,20 +6,21 @@ import (
 	"strings"
 )
 
-// edge is an after point: the step of one lane of a rank after that of another.
+// edge is an after point: the step after of one lane of a rank comes after the step before of
+// another lane.
 type edge struct {
 	rank          int
 	before, after spot
 }
 
-// mostEdges is how many after points a remedy tries to add, one after the other.
+// mostEdges is the maximum number of after points that a remedy adds, one after the other.
 const mostEdges = 6
 
-// remedy looks for after points that cure a failure of two steps which nothing orders, and names
-// them. It tries those there may be: each of the two steps after the other, where one rank has
-// both; or a step that reads what was put after a wait that makes it visible. Where that makes the
-// plan right, or nothing but another such failure is left, which has a remedy too, it is one. After
-// many of them only the first is named.
+// remedy looks for after points that cure a failure of two unordered steps, and names them. The
+// candidates are each of the two steps after the other, if one rank has both; or, for a step that
+// accesses memory that was put, this step after a wait that makes the put visible. An after point
+// is part of a remedy if it makes the plan right, or if the only failure left is another one of
+// this kind, which has a remedy too. If many of them are needed, only the first is named.
 func (x *execution) remedy(bad *Counterexample) {
 	if x.steps() > reduceSteps {
 		return
@@ -32,15 +33,16 @@ func (x *execution) remedy(bad *Counterexample) {
 	var all []string
 	for _, e := range found {
 		before, after := x.made(e.before), x.made(e.after)
-		all = append(all, fmt.Sprintf("`after %d.%d` to step %d.%d of rank %d", before.Lane, before.Step, after.Lane, after.Step, e.rank))
+		all = append(all, fmt.Sprintf("`after %d.%d` to step %d.%d of rank %d",
+			before.Lane, before.Step, after.Lane, after.Step, e.rank))
 	}
 	if len(all) > 0 {
 		bad.Remedy = "add " + strings.Join(all, " and ")
 	}
 }
 
-// order is up to most edges that cure a failure and those that are found then, nil if there are
-// none.
+// order returns up to most edges that cure a failure and the failures found after it, or nil if
+// there are none.
 func (j *job) order(bad *Counterexample, most int, inPlace bool) []edge {
 	var next job
 	var left *Counterexample
@@ -68,7 +70,7 @@ func (j *job) order(bad *Counterexample, most int, inPlace bool) []edge {
 	return append([]edge{*chosen}, more...)
 }
 
-// with is the job with one more after point.
+// with returns the job with one more after point.
 func (j *job) with(e *edge) job {
 	k := *j
 	k.codes, k.values = slices.Clone(j.codes), nil
@@ -91,7 +93,7 @@ func (x *execution) steps() int {
 	return n
 }
 
-// edges is the after points that may order the step of l and that of s: none between steps of one
+// edges returns the after points that may order the step of l and that of s: none for steps of one
 // lane or of two ranks.
 func (x *execution) edges(l *lane, s stamp) []edge {
 	if !l.sameRank(s.lane) || s.lane == l.id {
@@ -102,8 +104,7 @@ func (x *execution) edges(l *lane, s stamp) []edge {
 	return []edge{{l.rank, there, here}, {l.rank, here, there}}
 }
 
-// sameSteps reports whether two counterexamples are about the same two steps, of which either may
-// have been seen first.
+// sameSteps reports whether two counterexamples are about the same two steps, in either order.
 func sameSteps(a, b *Counterexample) bool {
 	return a.At[0] == b.At[0] && a.At[1] == b.At[1] || a.At[0] == b.At[1] && a.At[1] == b.At[0]
 }

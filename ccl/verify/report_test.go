@@ -10,15 +10,17 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// costs is what the comments in package algo claim: rounds, and the most chunks that a rank sends,
-// reduces and keeps in Tmp.
+// costs are the claims of the comments in package algo: rounds, and the maximum number of chunks
+// that a rank sends, reduces and keeps in Tmp.
 var costs = map[string]func(n, root int) (rounds, sent, reduced, tmp int){
-	"broadcast/binomial":    func(n, root int) (int, int, int, int) { return logarithm(n), logarithm(n), 0, 0 },
-	"scatter/linear":        func(n, root int) (int, int, int, int) { return n - 1, n - 1, 0, 0 },
-	"gather/linear":         func(n, root int) (int, int, int, int) { return n - 1, 1, 0, 0 },
-	"all_gather/direct":     func(n, root int) (int, int, int, int) { return n - 1, n - 1, 0, 0 },
-	"all_gather/ring":       func(n, root int) (int, int, int, int) { return n - 1, n - 1, 0, 0 },
-	"reduce/binomial":       func(n, root int) (int, int, int, int) { return logarithm(n), 1, logarithm(n), min(n/4, 1) },
+	"broadcast/binomial": func(n, root int) (int, int, int, int) { return logarithm(n), logarithm(n), 0, 0 },
+	"scatter/linear":     func(n, root int) (int, int, int, int) { return n - 1, n - 1, 0, 0 },
+	"gather/linear":      func(n, root int) (int, int, int, int) { return n - 1, 1, 0, 0 },
+	"all_gather/direct":  func(n, root int) (int, int, int, int) { return n - 1, n - 1, 0, 0 },
+	"all_gather/ring":    func(n, root int) (int, int, int, int) { return n - 1, n - 1, 0, 0 },
+	"reduce/binomial": func(n, root int) (int, int, int, int) {
+		return logarithm(n), 1, logarithm(n), min(n/4, 1)
+	},
 	"reduce/direct":         func(n, root int) (int, int, int, int) { return n - 1, 1, n - 1, min(root/2, 1) },
 	"reduce_scatter/direct": func(n, root int) (int, int, int, int) { return 2*n - 3, n - 1, n - 1, min(n-2, 1) },
 	"reduce_scatter/ring":   func(n, root int) (int, int, int, int) { return n - 1, n - 1, n - 1, n - 2 },
@@ -45,7 +47,8 @@ func TestCosts(t *testing.T) {
 				var got verify.Load
 				chunks, reductions := 0, 0
 				for _, l := range r.Ranks {
-					got.Sent, got.Reduced, got.Tmp = max(got.Sent, l.Sent), max(got.Reduced, l.Reduced), max(got.Tmp, l.Tmp)
+					got.Sent, got.Reduced, got.Tmp =
+						max(got.Sent, l.Sent), max(got.Reduced, l.Reduced), max(got.Tmp, l.Tmp)
 					chunks += l.Sent - l.Received
 					reductions += l.Reduced
 				}
@@ -65,7 +68,8 @@ func TestCosts(t *testing.T) {
 }
 
 func TestDeterminism(t *testing.T) {
-	want := map[string]verify.Level{ // for three and more ranks; collectives that only move are at the top level
+	// For three and more ranks; collectives that only move data are at the top level.
+	want := map[string]verify.Level{
 		"reduce/binomial": verify.AnySize, "reduce/direct": verify.RankOrder,
 		"reduce_scatter/direct": verify.RankOrder, "reduce_scatter/ring": verify.EveryRun,
 		"all_reduce/direct": verify.RankOrder, "all_reduce/ring": verify.EveryRun,
@@ -91,7 +95,7 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// TestDifferentBits has a plan whose ranks bracket the same sum in different ways.
+// TestDifferentBits has a plan whose ranks add the operands of the same sum in different orders.
 func TestDifferentBits(t *testing.T) {
 	a, _ := algo.Find(dtype.AllReduce, "direct")
 	p, _ := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: 2})

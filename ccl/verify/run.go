@@ -6,38 +6,42 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// lane is one lane of one rank in execution.
+// lane is one lane of one rank during execution.
 type lane struct {
 	rank, lane  int
-	id          int32 // number among the lanes of all ranks
-	offset      int32 // number of the lane that element 0 of clocks is about
-	first, last int32 // numbers of the rank's first lane and the one behind its last
+	id          int32 // index among the lanes of all ranks
+	offset      int32 // id of the lane that element 0 of clocks is about
+	first, last int32 // ids of the rank's first lane and of the one behind its last
 	code        []action
 	pc          int
 	running     bool // step pc has started
 	queued      bool // in execution.ready
 	clock       clock
-	waits       []int32 // for each step how many others come After it and have not started; nil if none ever does
-	ends        []int32 // for each step its end in clocks, while waits > 0
-	past        []bool  // sequences: for each plan whether all ranks are known to have ended it
+	// For each step, how many others come After it and have not started; nil if no step ever does.
+	waits []int32
+	ends  []int32 // for each step, the number of the clock of its end, while waits > 0
+	past  []bool  // sequences: for each plan, whether all ranks are known to have ended it
 
-	// Of fragments, with clocks about all ranks only (message.go).
-	followers []int32 // for each step how many of those are sends that pass on its fragments; nil if none ever does
-	begun     []begun // for each step its start, while followers > 0
-	early     clock   // of a send that passes on fragments: what is known when it sends the first
-	follows   *trail  // the recv that it passes on, else nil
-	trail     *trail  // of a recv: what its message comes through
-	chunk     int     // of a recv: the chunk of its message that is under way
+	// Of fragments, only used with clocks over all ranks (message.go).
+
+	// For each step, how many of its waiting steps are sends that pass on its fragments; nil if no
+	// send ever does.
+	followers []int32
+	begun     []begun // for each step, its start, while followers > 0
+	early     clock   // of a send that passes on fragments: the clock when it sends the first fragment
+	follows   *trail  // the recv whose fragments the send passes on, else nil
+	trail     *trail  // of a recv: the steps that its message has come through
+	chunk     int     // of a recv: the chunk of its message that is being moved
 }
 
-// stamp is the end of the step of l.
+// stamp returns the end of the current step of l.
 func (l *lane) stamp() stamp { return stamp{l.id, ended(l.pc)} }
 
 func (l *lane) sameRank(id int32) bool { return id >= l.first && id < l.last }
 
 func (l *lane) self() *int32 { return &l.clock[l.id-l.offset] }
 
-// rank is one rank in execution.
+// rank is one rank during execution.
 type rank struct {
 	lanes []lane
 	code  *code
@@ -45,31 +49,31 @@ type rank struct {
 	load  *Load
 
 	// Only in sequences:
-	op      int     // the plan it is in
-	gone    bool    // it has left the slot of that
-	left    []int   // for each plan the steps that are left
-	inside  []int   // for each plan those of them that come before leaving
-	outside []bool  // for each plan whether there were none
-	knew    []clock // for each plan what was known when it ended; only of barriers
+	op      int     // the plan that the rank is in
+	gone    bool    // the rank has left the slot of that plan
+	left    []int   // for each plan, the number of steps left
+	inside  []int   // for each plan, the number of steps left that come before leaving its slot
+	outside []bool  // for each plan, whether it had no steps before leaving
+	knew    []clock // for each plan, what was known when it ended; only of barriers
 }
 
 // execution runs all ranks of a job on symbols.
 type execution struct {
 	*job
 	inPlace  bool
-	full     bool // clocks are about the lanes of all ranks
+	full     bool // clocks cover the lanes of all ranks
 	ranks    []rank
 	streams  streams            // of messages
 	flags    streams            // of signals
-	puts     map[[2]int32][]put // by writer and target: what a wait of the target may make visible
+	puts     map[[2]int32][]put // by writer and target: puts that a wait of the target may make visible
 	byID     []*lane
 	clocks   clocks
 	ready    []*lane
 	left     int // lanes that have not ended
 	messages int
 	credits  []credit                   // of each plan; only in sequences
-	seek     func(*Counterexample) bool // if not nil, other counterexamples are passed over
-	out      int                        // chunk of Out, or rank, that is looked at in the end
+	seek     func(*Counterexample) bool // if not nil, counterexamples that it rejects are ignored
+	out      int                        // the chunk of Out, or the rank, that outcome is checking
 	returned *Counterexample            // sequences: memory was returned to its caller too early
 }
 
@@ -126,8 +130,8 @@ func (x *execution) addRank(r int, load *Load) {
 	}
 	for i, actions := range c.lanes {
 		l := &rk.lanes[i]
-		*l = lane{rank: r, lane: i, id: base + int32(i), offset: offset, first: base, last: base + int32(count), code: actions,
-			clock: make(clock, x.clocks.size), past: make([]bool, len(x.plans))}
+		*l = lane{rank: r, lane: i, id: base + int32(i), offset: offset, first: base, last: base + int32(count),
+			code: actions, clock: make(clock, x.clocks.size), past: make([]bool, len(x.plans))}
 		x.byID = append(x.byID, l)
 		if len(actions) > 0 {
 			x.left++
@@ -145,7 +149,8 @@ func (x *execution) addRank(r int, load *Load) {
 				before.waits[p.step]++
 				if x.full && c.follows(&actions[i], p) {
 					if before.followers == nil {
-						before.followers, before.begun = make([]int32, len(before.code)), make([]begun, len(before.code))
+						before.followers, before.begun = make([]int32, len(before.code)),
+							make([]begun, len(before.code))
 					}
 					before.followers[p.step]++
 				}
@@ -177,7 +182,7 @@ func (x *execution) enqueue(l *lane) {
 	}
 }
 
-// run executes the job until all lanes have ended or something is wrong.
+// run executes the job until all lanes have ended or a failure is found.
 func (x *execution) run() *Counterexample {
 	for len(x.ready) > 0 {
 		l := x.ready[len(x.ready)-1]
@@ -197,17 +202,17 @@ func (x *execution) run() *Counterexample {
 	return x.leftover()
 }
 
-// advance runs a lane as far as it gets.
+// advance runs a lane as far as it can go.
 func (x *execution) advance(l *lane) *Counterexample {
 	for l.pc < len(l.code) {
 		a := &l.code[l.pc]
 		if !l.running {
 			if x.waitsFor(l) != nil || !x.entered(&x.ranks[l.rank], a) {
-				return nil // whoever ends this step enqueues the lane
+				return nil // the lane that ends the awaited step enqueues this lane
 			}
 			x.start(l, a)
 		} else if message(a.kind) {
-			return nil // whoever brings the other side of the message ends this step
+			return nil // the lane that brings the other side of the message ends this step
 		}
 		if over, bad := x.act(l, a); bad != nil || !over {
 			return bad
@@ -216,7 +221,7 @@ func (x *execution) advance(l *lane) *Counterexample {
 	return nil
 }
 
-// act executes the step of l, which has started, if the other side is there.
+// act executes the step of l, which has started, if the other side of it is present.
 func (x *execution) act(l *lane, a *action) (over bool, bad *Counterexample) {
 	switch a.kind {
 	case plan.Send:
@@ -240,8 +245,8 @@ func (x *execution) act(l *lane, a *action) (over bool, bad *Counterexample) {
 	return true, bad
 }
 
-// waitsFor returns the lane that has yet to execute a step that the next step of l comes After, nil
-// if none has.
+// waitsFor returns a lane that has yet to execute a step that the next step of l comes After, or
+// nil if there is none.
 func (x *execution) waitsFor(l *lane) *lane {
 	a, rk := &l.code[l.pc], &x.ranks[l.rank]
 	for _, p := range rk.code.after[a.after:a.afterEnd] {
@@ -252,7 +257,7 @@ func (x *execution) waitsFor(l *lane) *lane {
 	return nil
 }
 
-// start begins the step of l. The clock of l stays that of the start until the end.
+// start begins the step of l. The clock of l keeps the moment of the start until the step ends.
 func (x *execution) start(l *lane, a *action) {
 	rk := &x.ranks[l.rank]
 	l.follows = nil
@@ -296,14 +301,15 @@ func (x *execution) end(l *lane) {
 	}
 }
 
-// extent is the length of chunk i of r.
+// extent returns the length of chunk i of r.
 func (x *execution) extent(op int, r ref, i int) plan.Extent {
 	return x.plans[op].Extent(int(r.rank), &x.codes[r.rank].progs[op], r.buf, int(r.at)+i)
 }
 
-// local executes a step that reads, perhaps in windows of others, and writes to its own rank's
-// memory. Chunk i of a source is the memory of chunk i of Dst or of none, in place too: Refs of one
-// step are congruent, and In and Out in the same memory have each length in the same place.
+// local executes a step that reads, possibly from windows of other ranks, and writes to the memory
+// of its own rank. Chunk i of a source shares memory either with chunk i of Dst or with no chunk of
+// Dst, even in place: Refs of one step are congruent, and In and Out in the same memory have each
+// length in the same place.
 func (x *execution) local(l *lane, a *action) *Counterexample {
 	rk, op := &x.ranks[l.rank], int(a.op)
 	m, refs := rk.mem[op], rk.code.refs[a.src:a.srcEnd]
@@ -343,15 +349,15 @@ func (x *execution) local(l *lane, a *action) *Counterexample {
 	return nil
 }
 
-// reduce is v ⊕ w, by the step of l.
+// reduce returns v ⊕ w, computed by the step of l.
 func (x *execution) reduce(l *lane, v, w value) value {
 	if v == nothing || w == nothing {
-		return nothing // only while other counterexamples are passed over
+		return nothing // only while other counterexamples are ignored
 	}
 	return x.values[l.code[l.pc].op].reduce(v, w, l.at())
 }
 
-// read is the value that the step of l reads as chunk i of r.
+// read returns the value that the step of l reads as chunk i of r.
 func (x *execution) read(l *lane, r ref, i int) (value, *Counterexample) {
 	op := l.code[l.pc].op
 	m := x.ranks[r.rank].mem[op]
@@ -388,7 +394,7 @@ func (x *execution) read(l *lane, r ref, i int) (value, *Counterexample) {
 	return v, nil
 }
 
-// write is the step of l writing v as chunk i of its Dst.
+// write lets the step of l write v as chunk i of its Dst.
 func (x *execution) write(l *lane, a *action, i int, v value) *Counterexample {
 	m := x.ranks[a.dst.rank].mem[a.op]
 	place, isPut := m.place(a.dst, i), a.kind == plan.Put || a.kind == plan.Packet
@@ -422,5 +428,5 @@ func (x *execution) write(l *lane, a *action, i int, v value) *Counterexample {
 	return nil
 }
 
-// at names the step of l in trees.
+// at returns the name of the step of l in trees.
 func (l *lane) at() spot { return spot{int32(l.rank), int32(l.lane), int32(l.pc)} }

@@ -10,45 +10,45 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// MaxSequence is the most plans in a sequence.
+// MaxSequence is the maximum number of plans in a sequence.
 const MaxSequence = 64
 
-// Operation is one of a sequence: a plan, and how many slots there are for its windows,
-// plan.WindowSlots or plan.WindowNotices; 0 if no peer reads them, so that each operation has its
-// own.
+// Operation is one operation of a sequence: a plan, and the number of slots for its windows,
+// plan.WindowSlots or plan.WindowRecords. Slots is 0 if no peer reads the windows, so that each
+// operation has its own.
 type Operation struct {
 	Plan  *plan.Plan
 	Slots int
-	// Turns is how many operations over windows may be under way: a rank enters when all have left
-	// that many before. 0 stands for Slots.
+	// Turns is how many operations over windows may be in flight: a rank enters when all ranks have
+	// left the operation that many before. 0 means Slots.
 	Turns int
-	// Ends says what stands around the steps of a rank's program; nil for: it enters with its first
-	// access to a window, leaves after its last step, and has then ended.
+	// Ends returns where a rank's program enters, leaves and ends. If Ends is nil, the rank enters
+	// with its first access to a window, leaves after its last step, and has then ended.
 	Ends func(rank int) Ends
-	// Records is how many records there are for signals, which operations over windows use in turn;
-	// 0 if this one's signals are in none.
+	// Records is the number of records for signals, which operations over windows use in turn; 0 if
+	// the signals of this operation are in no record.
 	Records int
 }
 
-// Ends is where a rank's program enters its slot, where it leaves it, and when it has ended. Lanes
-// that are not named have all their steps before entering, and none before leaving.
+// Ends describes where a rank's program enters its slot, where it leaves it, and when it has ended.
+// Lanes that are not listed have all their steps before entering, and none before leaving.
 type Ends struct {
-	Enter []int // by lane, the first step behind that
-	Leave []int // by lane, how many steps come before that
-	Never bool  // it does not leave
-	Drain bool  // where it lends memory of its caller, it ends when all ranks have left
+	Enter []int // by lane, the first step behind the entry
+	Leave []int // by lane, the number of steps before leaving
+	Never bool  // the rank does not leave
+	Drain bool  // if it lends memory of its caller, the rank ends only when all ranks have left
 }
 
-// Repeat is a plan several times in a row, with the same number of slots.
+// Repeat returns a plan several times in a row, with the same number of slots.
 func Repeat(p *plan.Plan, slots, times int) []Operation {
 	return slices.Repeat([]Operation{{Plan: p, Slots: slots}}, times)
 }
 
 // Sequence proves that operations of the same ranks may follow each other in one group: each rank
-// begins with the next one when it has ended its part of the last one, so that several are in
+// begins the next operation when it has ended its part of the last one, so that several are in
 // flight. They share channels and flags, and windows in slots that they use in turn; package plan
-// states the rule ("Operations in sequence"). Each plan is right by itself, too, if Sequence
-// returns nil. Chunks of windows stand for memory of the caller where a plan says so and its Ends
+// states the rule ("Operations in sequence"). If Sequence returns nil, each plan is right
+// individually, too. Window chunks stand for memory of the caller if a plan allows it and its Ends
 // are known.
 func Sequence(ops []Operation, opts Options) error {
 	if len(ops) == 0 || len(ops) > MaxSequence {
@@ -58,11 +58,12 @@ func Sequence(ops []Operation, opts Options) error {
 	plans := make([]*plan.Plan, len(ops))
 	for k, o := range ops {
 		if o.Plan.Spec.Ranks != ops[0].Plan.Spec.Ranks {
-			return fault.New(fault.Invalid, "plan %d of a sequence is for %d ranks, the first one for %d", k, o.Plan.Spec.Ranks,
-				ops[0].Plan.Spec.Ranks)
+			return fault.New(fault.Invalid, "plan %d of a sequence is for %d ranks, the first one for %d",
+				k, o.Plan.Spec.Ranks, ops[0].Plan.Spec.Ranks)
 		}
 		if o.Slots < 0 || o.Turns < 0 || o.Records < 0 {
-			return fault.New(fault.Invalid, "plan %d of a sequence has %d slots, %d turns and %d records; want none or more",
+			return fault.New(fault.Invalid,
+				"plan %d of a sequence has %d slots, %d turns and %d records; want none or more",
 				k, o.Slots, o.Turns, o.Records)
 		}
 		inPlace = inPlace && o.Plan.Alias&plan.InPlace != 0
@@ -90,19 +91,19 @@ func Sequence(ops []Operation, opts Options) error {
 // lends reports whether chunks of the operation's windows may stand for memory of the caller.
 func (o *Operation) lends() bool { return o.Ends != nil && o.Plan.Alias&plan.Lend != 0 }
 
-// turn is which slot an operation of a sequence uses: that of all with as many slots whose turn is
-// a multiple of these away.
+// turn describes the slot of an operation in a sequence. Operations with the same number of slots
+// share a slot if their turns differ by a multiple of that number.
 type turn struct {
 	slots   int
-	at      int    // how many operations with windows come before
-	frees   int    // the operation that all ranks must have left before; -1 for none
+	at      int    // number of earlier operations with windows
+	frees   int    // the operation that all ranks must have left before this one enters; -1 for none
 	records int    // for its signals
 	lends   bool   // its windows may stand for memory of the caller
 	ends    []Ends // by rank, or nil
 }
 
-// takeTurns gives slots to the operations that use windows, and says of each step on which side of
-// entering and leaving it is.
+// takeTurns assigns slots to the operations that use windows, and records for each step on which
+// side of entering and leaving it is.
 func (j *job) takeTurns(ops []Operation) {
 	j.turns = make([]turn, len(ops))
 	var with []int // operations with windows
@@ -152,14 +153,14 @@ func (j *job) shareRecord(k, op int) bool {
 }
 
 // credit counts the ranks that have left a plan of a sequence, and those that have ended it; clock
-// is what is known once all have left, and all their ends what is known once all have ended.
+// is what is known once all have left, and ends what is known once all have ended.
 type credit struct {
 	ranks, ended int
 	clock, ends  clock
 }
 
-// past reports whether l knows that all ranks have ended a plan. Then it need not look for what
-// they did in it.
+// past reports whether l knows that all ranks have ended a plan. Then it need not check their
+// accesses in it.
 func (x *execution) past(l *lane, op int) bool {
 	if l.past[op] || x.credits[op].ended < len(x.ranks) {
 		return l.past[op]
@@ -173,8 +174,8 @@ func (x *execution) past(l *lane, op int) bool {
 	return true
 }
 
-// frees is the plan that all ranks must have left before a step runs, since it uses the slot that
-// was used there; -1 for none.
+// frees returns the plan that all ranks must have left before a step runs, since that plan used the
+// same slot; -1 for none.
 func (x *execution) frees(a *action) int {
 	if !a.enters || x.turns == nil {
 		return -1
@@ -182,28 +183,28 @@ func (x *execution) frees(a *action) int {
 	return x.turns[a.op].frees
 }
 
-// entered reports whether the step of a rank may run, as far as its slot is concerned, and the
-// plans before.
+// entered reports whether the step of a rank may run as far as its slot and the earlier plans of
+// the rank are concerned.
 func (x *execution) entered(rk *rank, a *action) bool {
 	before := x.frees(a)
 	return (x.credits == nil || rk.op == int(a.op)) && (before < 0 || x.credits[before].ranks == len(x.ranks))
 }
 
-// enter makes the step of l know that all ranks have left the plan that used its windows before.
+// enter adds to the clock of l that all ranks have left the plan that used its slot before.
 func (x *execution) enter(l *lane, a *action) {
 	if before := x.frees(a); before >= 0 {
 		x.learn(l, x.credits[before].clock)
 	}
 }
 
-// learn makes a lane know a clock that no message has brought.
+// learn joins known into the clock of a lane without counting a message.
 func (x *execution) learn(l *lane, known clock) {
 	rounds := *l.clock.rounds()
 	l.clock.join(known)
 	*l.clock.rounds() = rounds
 }
 
-// pass notes that l has executed a step, its last one so far, of a plan of a sequence.
+// pass records that l has executed a step of a plan of a sequence.
 func (x *execution) pass(l *lane, a *action) {
 	rk, op := &x.ranks[l.rank], int(a.op)
 	rk.left[op]--
@@ -216,8 +217,8 @@ func (x *execution) pass(l *lane, a *action) {
 	x.leave(rk)
 }
 
-// leave notes that a rank has left the slot of the plan it is in, and moves it on to the next plan
-// that it has steps of.
+// leave records that a rank has left the slot of the plan it is in, once it has, and moves the rank
+// on to the next plan that it has steps of.
 func (x *execution) leave(rk *rank) {
 	for rk.op < len(x.plans) {
 		op := rk.op
@@ -232,7 +233,7 @@ func (x *execution) leave(rk *rank) {
 			}
 			if c.ranks == len(x.ranks) {
 				x.allLeft()
-				continue // which may have moved this rank on
+				continue // allLeft may have moved this rank on
 			}
 		}
 		drains := ends.Drain && x.lend
@@ -243,7 +244,7 @@ func (x *execution) leave(rk *rank) {
 	}
 }
 
-// allLeft goes on with whatever waits for all ranks to have left a plan.
+// allLeft resumes everything that waits for all ranks to have left a plan.
 func (x *execution) allLeft() {
 	for r := range x.ranks {
 		x.leave(&x.ranks[r])
@@ -255,7 +256,8 @@ func (x *execution) allLeft() {
 	}
 }
 
-// finish is the end of a plan at a rank. Its caller may write again what it has lent.
+// finish ends a plan at a rank. From then on the caller may write the memory that the rank has
+// lent.
 func (x *execution) finish(rk *rank, op int, drained bool) {
 	rk.op++
 	rk.gone = false
@@ -287,14 +289,15 @@ func (x *execution) finish(rk *rank, op int, drained bool) {
 	}
 }
 
-// laggard is a lane that keeps the step of l from entering its slot, nil if nothing does.
+// laggard returns a lane that keeps the step of l from entering its slot, or nil if there is none.
 func (x *execution) laggard(l *lane) *lane {
 	a := &l.code[l.pc]
 	if x.entered(&x.ranks[l.rank], a) {
 		return nil
 	}
 	before := x.frees(a)
-	if own := x.ranks[l.rank].op; own < int(a.op) { // it has not ended, and waits for others to leave
+	if own := x.ranks[l.rank].op; own < int(a.op) {
+		// The rank has not ended its own plan, and waits for others to leave.
 		before = max(before, own)
 	}
 	for r := range x.ranks {
@@ -309,9 +312,9 @@ func (x *execution) laggard(l *lane) *lane {
 	return nil
 }
 
-// touch notes that the step of l accesses a window, and checks that this is ordered with all
-// accesses of other plans to the same slot: what lies where differs between plans, and nothing
-// stays in it.
+// touch records that the step of l accesses a window, and checks that this access is ordered with
+// all accesses of other plans to the same slot: the layout of the slot differs between plans, and
+// its contents do not survive a plan.
 func (x *execution) touch(l *lane, m *memory, r ref, i int) *Counterexample {
 	op := int(l.code[l.pc].op)
 	for k := range x.plans {
@@ -320,7 +323,8 @@ func (x *execution) touch(l *lane, m *memory, r ref, i int) *Counterexample {
 		}
 		for id, end := range x.ranks[m.rank].mem[k].touched {
 			if id != l.id && end > l.clock[id-l.offset] {
-				verb, otherVerb := fmt.Sprintf("(plan %d) accesses", op), fmt.Sprintf("(plan %d) accesses the same slot in", k)
+				verb, otherVerb := fmt.Sprintf("(plan %d) accesses", op),
+					fmt.Sprintf("(plan %d) accesses the same slot in", k)
 				if bad := x.race(l, r, i, stamp{id, end}, verb, otherVerb); bad != nil {
 					return bad
 				}
@@ -331,7 +335,7 @@ func (x *execution) touch(l *lane, m *memory, r ref, i int) *Counterexample {
 	return nil
 }
 
-// touchRecord notes that the step of l, a signal or a wait, accesses the record of a rank, and
+// touchRecord records that the step of l, a signal or a wait, accesses the record of a rank, and
 // checks that this is ordered with all accesses of other plans to the same record.
 func (x *execution) touchRecord(l *lane, a *action, rank int) *Counterexample {
 	op := int(a.op)

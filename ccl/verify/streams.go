@@ -1,21 +1,21 @@
 package verify
 
-// streamKey names the messages, or the signals, that match first in, first out.
+// streamKey names a stream of messages, or of signals, that match first in, first out.
 type streamKey struct{ from, to, channel int32 }
 
-// stream holds who is at its ends: the lane that waits there now, and the last step that used it.
-// Signals queue up.
+// stream holds the state of its two ends: the lane that waits there now, and the last step that
+// used it. Signals queue up.
 type stream struct {
 	sender, receiver   *lane
 	lastSend, lastRecv stamp
 	signals            []signal
 }
 
-// tabled is up to how many ranks streams are found in tables, a row for each sender; in larger
-// groups these would be too large.
+// tabled is the largest number of ranks for which streams are found in tables, with a row for each
+// sender; for larger groups the tables would be too large.
 const tabled = 1024
 
-// streams finds streams by their ends, and makes those that are asked for.
+// streams finds streams by their ends, and creates them on demand.
 type streams struct {
 	ranks, channels int
 	rows            [][]*stream // by sender, then by receiver and channel
@@ -33,7 +33,7 @@ func newStreams(ranks, channels int) streams {
 	return s
 }
 
-// of is the stream with these ends.
+// of returns the stream with these ends.
 func (s *streams) of(from, to, channel int32) *stream {
 	if s.rows == nil {
 		key := streamKey{from, to, channel}

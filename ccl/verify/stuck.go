@@ -7,9 +7,9 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// stuck explains why nothing moves although lanes are left. Each of them waits for a step of
-// another lane: one that it comes After, or the other side of its message or signal. Following this
-// leads to one without another side, or in a circle.
+// stuck explains why nothing moves although some lanes have not ended. Each of them waits for a
+// step of another lane: one that it comes After, or the other side of its message or signal.
+// Following these waits leads to a step without another side, or into a cycle.
 func (x *execution) stuck() *Counterexample {
 	var first *Counterexample
 	for r := range x.ranks {
@@ -23,7 +23,7 @@ func (x *execution) stuck() *Counterexample {
 				continue
 			}
 			if bad.Reason != Deadlock {
-				return bad // says more than a circle that it may have caused
+				return bad // explains more than a cycle that it may have caused
 			}
 			if first == nil {
 				first = bad
@@ -33,7 +33,7 @@ func (x *execution) stuck() *Counterexample {
 	return first
 }
 
-// waiting is the step of each lane that is left.
+// waiting returns the next step of each lane that has not ended.
 func (x *execution) waiting() []Where {
 	var at []Where
 	for r := range x.ranks {
@@ -46,7 +46,7 @@ func (x *execution) waiting() []Where {
 	return at
 }
 
-// follow goes from a lane that is left to the one it waits for, and so on.
+// follow goes from a lane that has not ended to the lane that it waits for, and so on.
 func (x *execution) follow(l *lane) *Counterexample {
 	var path []*lane
 	seen := map[*lane]int{}
@@ -76,8 +76,8 @@ func (x *execution) follow(l *lane) *Counterexample {
 	return x.counterexample(x.op(path[0]), Deadlock, b.String(), at...)
 }
 
-// blocker is the lane that a lane which is left waits for, and the step of it; nil if there is
-// none.
+// blocker returns the lane that l, which has not ended, waits for, and the step of that lane. The
+// lane is nil if l waits for a message or signal without another side.
 func (x *execution) blocker(l *lane) (*lane, int) {
 	if l.running {
 		return x.partner(l)
@@ -94,8 +94,8 @@ func (x *execution) blocker(l *lane) (*lane, int) {
 	return l, l.pc
 }
 
-// partner finds the lane that holds the other side of the message or signal that l waits with, nil
-// if there is none.
+// partner returns the lane that has the other side of the message or signal that l waits with, or
+// nil if there is none.
 func (x *execution) partner(l *lane) (*lane, int) {
 	a := &l.code[l.pc]
 	lanes := x.ranks[a.peer].lanes
@@ -110,7 +110,7 @@ func (x *execution) partner(l *lane) (*lane, int) {
 	return nil, 0
 }
 
-// pairs reports whether a step of kind a that is stuck can go on with one of kind b.
+// pairs reports whether a step of kind a that is stuck can go on once a step of kind b runs.
 func pairs(a, b plan.Kind) bool {
 	switch a {
 	case plan.Send:
@@ -121,7 +121,7 @@ func pairs(a, b plan.Kind) bool {
 	return b == plan.Send
 }
 
-// alone is the counterexample of a message or signal that has no other side.
+// alone returns a counterexample for a message or signal that has no other side.
 func (x *execution) alone(l *lane) *Counterexample {
 	a := &l.code[l.pc]
 	reason, text := Unsent, "send the message"
@@ -131,5 +131,6 @@ func (x *execution) alone(l *lane) *Counterexample {
 	case plan.Wait:
 		reason, text = Unsignalled, "give the signal"
 	}
-	return x.counterexample(x.op(l), reason, fmt.Sprintf("rank %d does not %s of %s", a.peer, text, x.name(l)), x.here(l))
+	return x.counterexample(x.op(l), reason,
+		fmt.Sprintf("rank %d does not %s of %s", a.peer, text, x.name(l)), x.here(l))
 }

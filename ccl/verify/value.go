@@ -5,7 +5,8 @@ import (
 	"math/bits"
 )
 
-// value is the content of a chunk: a tree, by number. Equal trees have equal numbers. 0 is nothing.
+// value is the content of a chunk: the number of a tree. Equal trees have equal numbers. 0 is
+// nothing.
 type value int32
 
 // nothing is the content of memory that was never written.
@@ -14,56 +15,56 @@ const nothing value = 0
 type nodeKind uint8
 
 const (
-	raw     nodeKind = iota // a chunk of In, as the caller left it
-	scaled                  // the same, read by a step of a reducing collective
+	raw     nodeKind = iota // a chunk of In as the caller left it
+	scaled                  // the same chunk, read by a step of a reducing collective
 	reduced                 // left ⊕ right
 	final                   // left, marked by a Final step
 )
 
-// spot is a step of a rank, as its index in the code; lane is -1 for none.
+// spot names a step of a rank by its index in the code; lane is -1 for none.
 type spot struct{ rank, lane, step int32 }
 
-// node is a tree. chunk and count speak of the contributions in it.
+// node is a tree. chunk and count describe the contributions in it.
 type node struct {
 	kind  nodeKind
-	chunk int32 // of In, that all contributions are
-	rank  int32 // of a contribution, the first one of a tree
+	chunk int32 // chunk of In that all contributions come from
+	rank  int32 // of a contribution; in a tree, of its first one
 	count int32
-	set   int32 // number of the set of ranks that contribute; -1-rank for one rank alone
-	shape int32 // number of the tree of ranks that remains when chunks and marks are taken away
-	at    spot  // the step that made it first
-	flaw  *flaw // nil if the tree is sound
+	set   int32 // number of the set of contributing ranks; -1-rank for one rank alone
+	shape int32 // number of the tree of ranks that remains without chunks and marks
+	at    spot  // the first step that made the tree
+	flaw  *flaw // nil if the tree is right
 }
 
-// flaw is why a tree can be no part of a right result.
+// flaw is the reason why a tree cannot be part of a right result.
 type flaw struct {
 	reason Reason
 	text   string
 	at     spot
 }
 
-// values is the trees of one plan. Large groups have millions of them, so they are kept in pages,
-// which do not move.
+// values holds the trees of one plan. Large groups have millions of them, so they are kept in
+// pages, which do not move.
 type values struct {
 	ranks  int
-	words  int // of a set of ranks
+	words  int // words of a set of ranks
 	count  int
 	nodes  [][]node
 	sets   [][]uint64 // pages of sets, one bit for each rank
 	nsets  int
-	base   []int     // for each rank the value of the first chunk of its In
-	scaled []value   // for each contribution the same, scaled, or nothing
-	known  pairTable // what values are reduced to, or marked
+	base   []int     // for each rank, the value of the first chunk of its In
+	scaled []value   // for each contribution, its scaled value, or nothing
+	known  pairTable // results of reducing or marking values
 	shapes pairTable
 }
 
-// What a page holds.
+// Sizes of pages.
 const (
 	nodePage = 1 << 9
 	setPage  = 1 << 8
 )
 
-// newValues makes the contributions of ranks that have chunks[rank] chunks of In.
+// newValues creates the contributions of ranks that have chunks[rank] chunks of In.
 func newValues(chunks []int) *values {
 	n := len(chunks)
 	v := &values{ranks: n, words: (n + 63) / 64}
@@ -72,15 +73,15 @@ func newValues(chunks []int) *values {
 	for rank, c := range chunks {
 		v.base[rank] = v.count
 		for i := range c {
-			v.add(node{kind: raw, chunk: int32(i), rank: int32(rank), count: 1, set: -1 - int32(rank), shape: int32(rank),
-				at: spot{int32(rank), -1, -1}})
+			v.add(node{kind: raw, chunk: int32(i), rank: int32(rank), count: 1, set: -1 - int32(rank),
+				shape: int32(rank), at: spot{int32(rank), -1, -1}})
 		}
 	}
 	v.scaled = make([]value, v.count)
 	return v
 }
 
-// raw is the caller's content of a chunk of In.
+// raw returns the caller's content of a chunk of In.
 func (v *values) raw(rank, chunk int) value { return value(v.base[rank] + chunk) }
 
 func (v *values) node(x value) *node { return &v.nodes[x/nodePage][x%nodePage] }
@@ -94,7 +95,7 @@ func (v *values) add(n node) value {
 	return value(x)
 }
 
-// words of a set that is stored.
+// stored returns the words of a stored set.
 func (v *values) stored(set int32) []uint64 {
 	lo := int(set%setPage) * v.words
 	return v.sets[set/setPage][lo : lo+v.words]
@@ -108,7 +109,7 @@ func (v *values) has(set int32, rank int) bool {
 	return v.stored(set)[rank/64]>>(rank%64)&1 != 0
 }
 
-// union is the set of ranks in a or in b.
+// union returns the set of ranks in a or in b.
 func (v *values) union(a, b int32) int32 {
 	s := int32(v.nsets)
 	if v.nsets++; int(s/setPage) == len(v.sets) {
@@ -128,13 +129,13 @@ func (v *values) union(a, b int32) int32 {
 	return s
 }
 
-// Keys of marks in known; trees of ⊕ have two values that are not negative.
+// Keys of marks in known; both keys of a tree of ⊕ are non-negative values.
 const (
 	scaledMark value = -1
 	finalMark  value = -2
 )
 
-// mark is x scaled on its way in, or x divided.
+// mark returns x scaled, as it is when read from In, or x divided.
 func (v *values) mark(x value, kind nodeKind, at spot) value {
 	if kind == scaled && int(x) < len(v.scaled) && v.scaled[x] != nothing {
 		return v.scaled[x]
@@ -164,13 +165,14 @@ func (v *values) mark(x value, kind nodeKind, at spot) value {
 	return y
 }
 
-// reduce is a ⊕ b.
+// reduce returns a ⊕ b.
 func (v *values) reduce(a, b value, at spot) value {
 	if y := v.known.get(int32(a), int32(b)); y != 0 {
 		return value(y)
 	}
 	l, r := v.node(a), v.node(b)
-	n := node{kind: reduced, chunk: l.chunk, rank: l.rank, count: l.count + r.count, at: at, shape: v.shape(l.shape, r.shape), flaw: l.flaw}
+	n := node{kind: reduced, chunk: l.chunk, rank: l.rank, count: l.count + r.count, at: at,
+		shape: v.shape(l.shape, r.shape), flaw: l.flaw}
 	switch {
 	case n.flaw != nil:
 	case r.flaw != nil:
@@ -180,10 +182,12 @@ func (v *values) reduce(a, b value, at spot) value {
 	case l.kind == final || r.kind == final:
 		n.flaw = &flaw{PostScale, "something is added to a Final result", at}
 	case l.chunk != r.chunk:
-		n.flaw = &flaw{WrongValue, fmt.Sprintf("in[%d] of rank %d is added to in[%d] of rank %d", r.chunk, r.rank, l.chunk, l.rank), at}
+		n.flaw = &flaw{WrongValue,
+			fmt.Sprintf("in[%d] of rank %d is added to in[%d] of rank %d", r.chunk, r.rank, l.chunk, l.rank), at}
 	default:
 		if rank := v.common(l.set, r.set); rank >= 0 {
-			n.flaw = &flaw{Twice, fmt.Sprintf("in[%d] of rank %d is added to a sum that has it already", l.chunk, rank), at}
+			n.flaw = &flaw{Twice,
+				fmt.Sprintf("in[%d] of rank %d is added to a sum that has it already", l.chunk, rank), at}
 		}
 	}
 	n.set = v.union(l.set, r.set)
@@ -192,7 +196,7 @@ func (v *values) reduce(a, b value, at spot) value {
 	return y
 }
 
-// common is a rank in both sets, -1 if none is.
+// common returns a rank that is in both sets, or -1 if there is none.
 func (v *values) common(a, b int32) int {
 	switch {
 	case a < 0 && v.has(b, int(-1-a)):
@@ -211,7 +215,7 @@ func (v *values) common(a, b int32) int {
 	return -1
 }
 
-// absent is a rank that does not contribute to x, -1 if all do.
+// absent returns a rank that does not contribute to x, or -1 if all do.
 func (v *values) absent(x value) int {
 	n := v.node(x)
 	if int(n.count) == v.ranks && n.flaw == nil {
@@ -225,7 +229,7 @@ func (v *values) absent(x value) int {
 	return -1
 }
 
-// shape numbers trees of ranks; the numbers below ranks are the ranks.
+// shape returns the number of a tree of ranks; the numbers below ranks are the ranks themselves.
 func (v *values) shape(a, b int32) int32 {
 	s := v.shapes.get(a, b)
 	if s == 0 {
@@ -235,7 +239,7 @@ func (v *values) shape(a, b int32) int32 {
 	return s
 }
 
-// rankOrder is the shape of x₀ + x₁ + … from left to right.
+// rankOrder returns the shape of x₀ + x₁ + … from left to right.
 func (v *values) rankOrder() int32 {
 	s := int32(0)
 	for rank := 1; rank < v.ranks; rank++ {

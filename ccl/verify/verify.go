@@ -11,65 +11,67 @@ import (
 
 // Options limits a verification.
 type Options struct {
-	// Work bounds time and memory: the most elementary actions to spend. Plans that would need more
-	// are refused with fault.NotSupported. 0 means DefaultWork.
+	// Work bounds time and memory: the maximum number of elementary actions to spend. Plans that
+	// would need more are refused with fault.NotSupported. 0 means DefaultWork.
 	Work int64
-	// Brief leaves out the reduction of a counterexample to the steps that show it.
+	// Brief skips the reduction of a counterexample to the steps that show it.
 	Brief bool
 }
 
-// DefaultWork keeps a verification below some ten seconds and a few GiB.
+// DefaultWork keeps a verification below about ten seconds and a few GiB.
 const DefaultWork = 1 << 34
 
-// What costs memory is counted as so many elementary actions.
+// Work charged for what takes memory, in elementary actions.
 const (
 	chunkWork = 1000 // a chunk: its place, and the trees that it may hold
-	stepWork  = 400  // a step, before what it moves
+	stepWork  = 400  // a step, without the chunks that it moves
 	clockWork = 16   // an element of a clock that is kept
 )
 
-// Report is what a verification found out about a sound plan. Amounts of data are in chunks: Split
-// of them are a block.
+// Report holds the results of verifying a right plan. Amounts of data are in chunks: Split of them
+// are a block.
 type Report struct {
 	Split       int
 	Steps       int // of all ranks
 	Messages    int // of all ranks
-	Rounds      int // messages, signals and gets on the longest chain of them; a lane does one at a time
+	Rounds      int // messages, signals and gets on the longest chain of them; a lane executes one at a time
 	Ranks       []Load
 	Determinism Level
 }
 
-// Load is what one rank does.
+// Load is the work of one rank.
 type Load struct {
 	Steps    int
 	Messages int // sends, puts and packets
-	Signals  int // given, those of packets too
-	Sent     int // chunks, to other ranks or fetched by them
+	Signals  int // given, including those of packets
+	Sent     int // chunks sent to other ranks or fetched by them
 	Received int // chunks
-	Reduced  int // chunks, once for each operand beyond the first
+	Reduced  int // chunks, counted once for each operand beyond the first
 	Tmp      int // chunks
 	Win      int // chunks of the window
 }
 
-// Level says how far the bits of a result depend on circumstances. Each level includes those before
-// it.
+// Level states how far the bits of a result depend on circumstances. Each level includes the levels
+// below it.
 type Level uint8
 
 const (
-	PerRank   Level = 0 // ranks may get different bits
-	EveryRun  Level = 2 // all ranks get the same bits (level 1), in every run
-	AnySize   Level = 3 // and an element's order of reduction does not depend on its position in a block or of blocks
-	RankOrder Level = 4 // and it is the order of the ranks, from left to right, whatever the algorithm
+	PerRank  Level = 0 // ranks may get different bits
+	EveryRun Level = 2 // all ranks get the same bits (level 1), in every run
+	// Also, the order in which an element is reduced depends neither on its position in a block nor
+	// on the block.
+	AnySize   Level = 3
+	RankOrder Level = 4 // also, that order is the order of the ranks, from left to right, for every algorithm
 )
 
 func (l Level) String() string { return fmt.Sprintf("level %d", uint8(l)) }
 
-// Plan proves that a plan is right, for all ranks, element counts and interleavings, with In and
-// Out apart and in every way of sharing memory that the plan allows. Otherwise the error is a
+// Plan proves that a plan is right for all ranks, element counts and interleavings, with In and Out
+// apart and with every form of shared memory that the plan allows. Otherwise the error is a
 // fault.Invalid caused by a *Counterexample.
 func Plan(p *plan.Plan, opts Options) (*Report, error) { return prove(p, opts, int(PerRank)) }
 
-// prove is Plan for a setting of GOCCL_DETERMINISM.
+// prove is Plan with a minimum level for a setting of GOCCL_DETERMINISM.
 func prove(p *plan.Plan, opts Options, determinism int) (*Report, error) {
 	j, err := newJob([]*plan.Plan{p}, opts)
 	if err != nil {
@@ -100,22 +102,22 @@ func refuse(bad *Counterexample) error {
 	return fault.Wrap(fault.Invalid, bad, "")
 }
 
-// job is what is verified: a plan, or several in sequence.
+// job is the subject of a verification: a plan, or several in sequence.
 type job struct {
 	plans  []*plan.Plan
 	codes  []code    // by rank
 	values []*values // of each plan
-	full   bool      // clocks must be about all ranks
+	full   bool      // clocks must cover all ranks
 	turns  []turn    // of each plan; only in sequences
 	brief  bool
-	// The setting of GOCCL_DETERMINISM that the results must do for.
+	// The setting of GOCCL_DETERMINISM that the results must satisfy.
 	determinism int
-	lend        bool  // windows stand for memory of the caller, as plan.Lend allows
+	lend        bool  // window chunks stand for memory of the caller, as plan.Lend allows
 	limit       int64 // on work
-	needed      int64 // work with clocks about all ranks
+	needed      int64 // work with clocks over all ranks
 }
 
-// newJob makes the programs of all ranks and checks their structure and their size.
+// newJob creates the programs of all ranks and checks their structure and size.
 func newJob(plans []*plan.Plan, opts Options) (*job, error) {
 	ranks := plans[0].Spec.Ranks
 	j := &job{plans: plans, full: len(plans) > 1, brief: opts.Brief, limit: opts.Work}
@@ -163,7 +165,7 @@ func newJob(plans []*plan.Plan, opts Options) (*job, error) {
 	return j, nil
 }
 
-// contributions makes the values that In holds.
+// contributions creates the initial values of In.
 func (j *job) contributions() {
 	for _, p := range j.plans {
 		chunks := make([]int, len(j.codes))
@@ -174,7 +176,7 @@ func (j *job) contributions() {
 	}
 }
 
-// measure is the work of a rank's steps, and how many clocks they copy and join.
+// measure returns the work of a rank's steps, and the number of clocks that they copy and join.
 func (j *job) measure(c *code) (work, joins int64) {
 	for _, lane := range c.lanes {
 		for i := range lane {
@@ -202,14 +204,16 @@ func malformed(p *plan.Plan, at Where, err error) *Counterexample {
 }
 
 func tooLarge(p *plan.Plan, limit int64) error {
-	return fault.New(fault.NotSupported, "plan %q (%v) is too large to verify: it needs more than %d actions; raise Options.Work",
+	return fault.New(fault.NotSupported,
+		"plan %q (%v) is too large to verify: it needs more than %d actions; raise Options.Work",
 		p.Name, p.Spec, limit)
 }
 
 // verify executes a job in one layout of memory and fills in the report.
 //
-// Clocks about all ranks cost much in large groups. So the first run knows only what orders steps
-// within a rank. It may find a race that is none, but overlooks none; then a second run finds out.
+// Clocks over all ranks are expensive in large groups. So the first run tracks only the order
+// within each rank, unless the job requires full clocks. It may report a race that is none, but
+// misses no real race; if it reports one, a second run with full clocks decides.
 func (j *job) verify(inPlace bool, report *Report) error {
 	x, bad := j.run(inPlace, j.full, report)
 	if bad != nil && !j.full && (bad.Reason == Race || bad.Reason == Unordered) {

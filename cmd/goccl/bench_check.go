@@ -11,12 +11,12 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// The check of a benchmark: ranks give small whole numbers of which the results are known. They are
-// such that every partial result is exact in the type, however short that is, so that neither the
-// order in which an algorithm combines them nor the number of its roundings matters.
+// The check of a benchmark: ranks contribute small whole numbers whose results are known. The
+// numbers are chosen so that every partial result is exact in the type, however short the type is.
+// Neither the order in which an algorithm combines them nor the number of its roundings matters.
 
-// largestGiven is the largest number that ranks give, and where nothing speaks against it they give
-// 1 to that.
+// largestGiven is the largest number that ranks contribute. Unless the type is too short, they use
+// all numbers from 1 to largestGiven.
 const largestGiven = 4
 
 // check runs the call once on known values and counts the wrong elements over all ranks.
@@ -29,7 +29,8 @@ func (b *benchBuffers) check(ctx context.Context) (int64, error) {
 			sending, receiving = receiving, sending
 		}
 	}
-	for _, block := range receiving.Out { // what ran before may have left the right results there
+	// A previous run may have left the right results in the output.
+	for _, block := range receiving.Out {
 		fill(block, spec.Type, []byte{0xa5})
 	}
 	for i, block := range sending.In {
@@ -53,7 +54,7 @@ func (b *benchBuffers) check(ctx context.Context) (int64, error) {
 	return total[0], err
 }
 
-// given is what a rank has at a place of one of its blocks.
+// given returns the number that a rank contributes at a place of one of its blocks.
 func (s *benchSpec) given(rank, block, place int) int {
 	at := rank + block + place
 	if !s.Coll.Reduces() {
@@ -73,7 +74,8 @@ func (s *benchSpec) given(rank, block, place int) int {
 	return 1 + at%largestGiven
 }
 
-// oneOf is 1 for most of all ranks and 0 for the others, and at every place for others of them.
+// oneOf returns 1 for most of the ranks (most is a count) and 0 for the others. Which ranks get 1
+// changes from place to place.
 func oneOf(at, ranks, most int) int {
 	if at%ranks*most%ranks < most {
 		return 1
@@ -81,8 +83,8 @@ func oneOf(at, ranks, most int) int {
 	return 0
 }
 
-// exactTo is the number up to which all whole numbers are of the type. Sums of integers wrap and
-// are always right.
+// exactTo returns the number up to which the type represents every whole number. Sums of integers
+// wrap and are always right.
 func exactTo(t dtype.Type) int {
 	real, _ := dtype.Real(t)
 	if f, ok := floats[real]; ok {
@@ -91,10 +93,10 @@ func exactTo(t dtype.Type) int {
 	return math.MaxInt
 }
 
-// period is the number of places after which all that ranks give begins anew.
+// period is the number of places after which the contributions of all ranks repeat.
 func (s *benchSpec) period() int { return largestGiven * s.Ranks }
 
-// expected is the result at a place of output block i, of an average the sum.
+// expected returns the result at a place of output block i; for an average, the sum.
 func (s *benchSpec) expected(i, place int) int {
 	switch s.Coll {
 	case dtype.Send:
@@ -119,7 +121,7 @@ func (s *benchSpec) expected(i, place int) int {
 	return result
 }
 
-// truth is a number as the type has it: of Bool the last bit.
+// truth returns v as the type represents it: for Bool, its last bit.
 func (s *benchSpec) truth(v int) int {
 	if s.Type == dtype.Bool {
 		return v & 1
@@ -154,7 +156,7 @@ func (s *benchSpec) combined(a, b int) int {
 	return a + b
 }
 
-// pattern encodes the numbers of a period.
+// pattern encodes the numbers of one period.
 func (s *benchSpec) pattern(at func(place int) int) []byte {
 	var all []byte
 	for place := range s.period() {
@@ -163,8 +165,8 @@ func (s *benchSpec) pattern(at func(place int) int) []byte {
 	return all
 }
 
-// means are the averages of a period: the sum, which is exact, by the number of ranks, rounded
-// once.
+// means encodes the averages of one period: the exact sum times the inverse of the number of ranks,
+// rounded once.
 func (s *benchSpec) means(i int) []byte {
 	var all []byte
 	for place := range s.period() {
@@ -173,7 +175,7 @@ func (s *benchSpec) means(i int) []byte {
 	return all
 }
 
-// bytesOf are the bytes of a block.
+// bytesOf returns the bytes of a block.
 func bytesOf(block ccl.Block, t dtype.Type) []byte {
 	return unsafe.Slice((*byte)(block.Ptr), block.Count*t.Size())
 }
@@ -186,10 +188,10 @@ func fill(block ccl.Block, t dtype.Type, pattern []byte) {
 	}
 }
 
-// count counts the elements of a block that are not those of a repeated pattern.
+// count returns the number of elements of a block that differ from the repeated pattern.
 func count(block ccl.Block, t dtype.Type, pattern []byte) int64 {
 	size := t.Size()
-	pattern = bytes.Repeat(pattern, 1+4096/len(pattern)) // to compare much at a time
+	pattern = bytes.Repeat(pattern, 1+4096/len(pattern)) // to compare long runs at a time
 	wrong := int64(0)
 	for mem := bytesOf(block, t); len(mem) > 0; {
 		n := min(len(mem), len(pattern))
@@ -205,15 +207,16 @@ func count(block ccl.Block, t dtype.Type, pattern []byte) int64 {
 	return wrong
 }
 
-// shortFloat is the widths of the fields of a float.
+// shortFloat holds the widths of the fields of a float.
 type shortFloat struct{ exponent, fraction int }
 
 var floats = map[dtype.Type]shortFloat{
-	dtype.F64: {11, 52}, dtype.F32: {8, 23}, dtype.F16: {5, 10}, dtype.BF16: {8, 7}, dtype.F8E4M3: {4, 3}, dtype.F8E5M2: {5, 2},
+	dtype.F64: {11, 52}, dtype.F32: {8, 23}, dtype.F16: {5, 10}, dtype.BF16: {8, 7}, dtype.F8E4M3: {4, 3},
+	dtype.F8E5M2: {5, 2},
 }
 
-// encode appends an element: of a float v rounded to nearest even, which must be 0 or a normal
-// number; of a complex number v in both parts.
+// encode appends an element: for a float, v rounded to nearest even, which must be 0 or a normal
+// number; for a complex number, v in both parts.
 func encode(to []byte, t dtype.Type, v float64) []byte {
 	real, parts := dtype.Real(t)
 	bits := uint64(int64(v))
@@ -230,7 +233,7 @@ func (f shortFloat) bits(v float64) uint64 {
 	if v == 0 {
 		return 0
 	}
-	fraction, exponent := math.Frexp(v) // v is fraction × 2^exponent, and the fraction from 1/2 on
+	fraction, exponent := math.Frexp(v) // v = fraction × 2^exponent, 1/2 ≤ fraction < 1
 	whole := uint64(math.RoundToEven(math.Ldexp(fraction, f.fraction+1)))
 	return uint64(exponent+1<<(f.exponent-1)-3)<<f.fraction + whole
 }

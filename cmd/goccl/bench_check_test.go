@@ -19,8 +19,10 @@ func TestElementsOfAPattern(t *testing.T) {
 		v    float64
 		want string
 	}{
-		{dtype.F64, 1.5, "000000000000f83f"}, {dtype.F32, 3, "00004040"}, {dtype.F16, 2048, "0068"}, {dtype.BF16, 256, "8043"},
-		{dtype.F8E4M3, 16, "58"}, {dtype.F8E4M3, 1, "38"}, {dtype.F8E5M2, 7, "47"}, {dtype.F8E5M2, 8, "48"}, {dtype.F8E5M2, 1.0 / 3, "35"},
+		{dtype.F64, 1.5, "000000000000f83f"}, {dtype.F32, 3, "00004040"},
+		{dtype.F16, 2048, "0068"}, {dtype.BF16, 256, "8043"},
+		{dtype.F8E4M3, 16, "58"}, {dtype.F8E4M3, 1, "38"},
+		{dtype.F8E5M2, 7, "47"}, {dtype.F8E5M2, 8, "48"}, {dtype.F8E5M2, 1.0 / 3, "35"},
 		{dtype.F8E4M3, 15.6, "58"}, {dtype.F8E4M3, 0, "00"}, {dtype.C64, 2, "0000004000000040"},
 		{dtype.I8, 8, "08"}, {dtype.U16, 513, "0102"}, {dtype.I64, 5, "0500000000000000"}, {dtype.Bool, 1, "01"},
 	} {
@@ -35,8 +37,8 @@ func TestElementsOfAPattern(t *testing.T) {
 	}
 }
 
-// Whatever ranks are combined first, the result is exact: all numbers are positive, and all of them
-// together come to no more than the type holds, at every place.
+// The result is exact whatever the order in which ranks are combined: no number is negative, and at
+// every place the total of all numbers does not exceed what the type represents.
 func TestWhatRanksGiveIsExact(t *testing.T) {
 	for _, ty := range dtype.Types() {
 		for _, op := range dtype.Ops() {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The ranks of a bench end with it, even if it is killed amid a size that takes them a quarter of
-// an hour.
+// The ranks of a bench end when it ends, even if it is killed in the middle of a size that takes
+// them a quarter of an hour.
 func TestRanksEndWithBench(t *testing.T) {
 	c := newTuner(t)
 	var errors bytes.Buffer

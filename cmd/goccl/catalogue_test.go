@@ -28,11 +28,11 @@ import (
 
 const docs = "../../docs"
 
-// largestDrawing is how many bytes a drawing of the catalogue has at most; there are fewer ranks on
-// it otherwise.
+// largestDrawing is the largest size of a drawing in the catalogue, in bytes. Larger drawings are
+// made again with fewer ranks.
 const largestDrawing = 40 << 10
 
-// golden compares a generated file with what is there, or writes it.
+// golden compares a generated file with the existing one, or rewrites it.
 func golden(t *testing.T, path, want string) {
 	t.Helper()
 	if *rewrite {
@@ -41,7 +41,8 @@ func golden(t *testing.T, path, want string) {
 	}
 	have, err := os.ReadFile(path)
 	require.NoError(t, err, "go test ./cmd/goccl -rewrite writes it anew")
-	require.True(t, want == string(have), "%s is not what the code says; go test ./cmd/goccl -rewrite writes it anew", path)
+	require.True(t, want == string(have),
+		"%s is not what the code says; go test ./cmd/goccl -rewrite writes it anew", path)
 }
 
 // fact is a line of the block in an algorithm's doc comment: steps, bytes, time, …
@@ -49,7 +50,7 @@ type fact struct{ name, text string }
 
 // comment is the doc comment of an algorithm.
 type comment struct {
-	text  string // what comes before the facts
+	text  string // the text before the facts
 	facts []fact
 	file  string
 }
@@ -63,8 +64,9 @@ func (c comment) fact(name string) string {
 	return ""
 }
 
-// comments reads the doc comments of package algo: of each function that a line of the registry
-// names, by COLLECTIVE/ALGORITHM; designs has that name for each function.
+// comments reads the doc comments of package algo. found maps COLLECTIVE/ALGORITHM to the comment
+// of the function that a line of the registry names; designs maps each such function to
+// COLLECTIVE/ALGORITHM.
 func comments(t *testing.T) (found map[string]comment, designs map[string]string) {
 	t.Helper()
 	functions := map[string]comment{}
@@ -95,7 +97,7 @@ func comments(t *testing.T) (found map[string]comment, designs map[string]string
 	return found, designs
 }
 
-// registered notes a call of entry or composition: its name, its collective and its function.
+// registered records a call of entry or composition: its name, its collective and its function.
 func registered(call *ast.CallExpr, makers map[string]string) {
 	kind, ok := call.Fun.(*ast.Ident)
 	if !ok || kind.Name != "entry" && kind.Name != "composition" || len(call.Args) < 4 {
@@ -136,7 +138,7 @@ func readComment(function, text, file string) comment {
 	return c
 }
 
-// drawn is the drawing of an algorithm on as many ranks as are legible in few bytes.
+// drawn returns the drawing of an algorithm, on as many ranks as the size limit allows.
 func drawn(t *testing.T, a algo.Algorithm) string {
 	t.Helper()
 	for _, ranks := range []int{5, 4, 3} {
@@ -164,7 +166,7 @@ func drawn(t *testing.T, a algo.Algorithm) string {
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
 
-// What the tables of the page are about.
+// The setting of the tables of the page.
 const (
 	tableRanks            = 8
 	tableAlpha, tableRate = 5e-6, 10e9
@@ -172,10 +174,10 @@ const (
 
 var tableShape = plan.Shape{4, 2}
 
-// row is what one algorithm does on 8 ranks, in figures.
+// row holds the figures of one algorithm on 8 ranks.
 type row struct {
 	steps int
-	sends *big.Rat   // blocks, of the rank that sends most
+	sends *big.Rat   // in blocks, by the rank that sends most
 	times [2]float64 // for small and large blocks
 }
 
@@ -189,14 +191,15 @@ func figures(t *testing.T, a algo.Algorithm) row {
 	require.NoError(t, err)
 	r := row{steps: trace.Rounds, sends: big.NewRat(int64(slices.Max(trace.Sent)), int64(p.Split))}
 	for i, size := range tableSizes {
-		result, err := sim.Run(p, network.Uniform(tableRanks, network.Wire{Alpha: tableAlpha, Bandwidth: tableRate}), sim.Options{Elements: size})
+		result, err := sim.Run(p, network.Uniform(tableRanks, network.Wire{Alpha: tableAlpha, Bandwidth: tableRate}),
+			sim.Options{Elements: size})
 		require.NoError(t, err)
 		r.times[i] = result.Makespan
 	}
 	return r
 }
 
-// blocks writes an amount of blocks as a number of m.
+// blocks writes a number of blocks as a multiple of m.
 func blocks(r *big.Rat) string {
 	switch {
 	case r.Sign() == 0:
@@ -207,7 +210,7 @@ func blocks(r *big.Rat) string {
 	return r.RatString() + "·m"
 }
 
-// duration writes a time with three digits or so; the shortest one of a table is bold.
+// duration writes a time with about three digits; the shortest time of a table is bold.
 func duration(seconds, shortest float64) string {
 	text := fmt.Sprintf("%.1f µs", seconds*1e6)
 	if seconds >= 1e-3 {
@@ -255,7 +258,7 @@ of the last round is the steps of the algorithm. With windows a round is a put, 
 ` + "`goccl plan draw --ranks N COLLECTIVE/ALGORITHM`" + ` draws others, ` + "`goccl plan show`" + ` prints them.
 `
 
-// linked replaces the names of functions by links to what they design.
+// linked replaces the names of functions by links to the algorithms that they design.
 func linked(text string, designs map[string]string) string {
 	return goName.ReplaceAllStringFunc(text, func(word string) string {
 		name, ok := designs[word]
@@ -268,7 +271,7 @@ func linked(text string, designs map[string]string) string {
 
 var goName = regexp.MustCompile(`\b[a-z]+[A-Z][A-Za-z0-9]*\b`)
 
-// section writes what there is to know about one algorithm.
+// section writes all information about one algorithm.
 func section(t *testing.T, b *strings.Builder, a algo.Algorithm, c comment, designs map[string]string) {
 	t.Helper()
 	p, err := a.Make(plan.Spec{Coll: a.Coll, Ranks: 4})
@@ -281,7 +284,8 @@ func section(t *testing.T, b *strings.Builder, a algo.Algorithm, c comment, desi
 	if p.Alias&plan.InPlace != 0 {
 		inPlace = "yes"
 	}
-	fmt.Fprintf(b, "| needs | %s |\n| in place | %s |\n| level | %d |\n| code | [%s](../ccl/algo/%s) |\n\n![%v %s](catalogue/%s)\n\n",
+	fmt.Fprintf(b,
+		"| needs | %s |\n| in place | %s |\n| level | %d |\n| code | [%s](../ccl/algo/%s) |\n\n![%v %s](catalogue/%s)\n\n",
 		strings.Join(needs(p.Needs), ", "), inPlace, a.Level, c.file, c.file, a.Coll, a.Name, picture(a))
 }
 
@@ -304,13 +308,15 @@ func table(t *testing.T, b *strings.Builder, coll dtype.Collective) {
 		p, err := a.Make(plan.Spec{Coll: coll, Ranks: 4})
 		require.NoError(t, err)
 		r := rows[a.Name]
-		fmt.Fprintf(b, "| [%s](#%v-%s) | %s | %d | %s | %s | %s | %d | %s |\n", a.Name, coll, a.Name, cell(a.Doc), r.steps, blocks(r.sends),
-			duration(r.times[0], shortest[0]), duration(r.times[1], shortest[1]), a.Level, strings.Join(needs(p.Needs), ", "))
+		fmt.Fprintf(b, "| [%s](#%v-%s) | %s | %d | %s | %s | %s | %d | %s |\n",
+			a.Name, coll, a.Name, cell(a.Doc), r.steps, blocks(r.sends),
+			duration(r.times[0], shortest[0]), duration(r.times[1], shortest[1]),
+			a.Level, strings.Join(needs(p.Needs), ", "))
 	}
 	b.WriteByte('\n')
 }
 
-// docs/catalogue.md is made of the registry, the doc comments and the plans.
+// docs/catalogue.md is generated from the registry, the doc comments and the plans.
 func TestCataloguePage(t *testing.T) {
 	known, designs := comments(t)
 	var b strings.Builder
@@ -346,6 +352,7 @@ func TestCataloguePage(t *testing.T) {
 			require.NoError(t, os.Remove(filepath.Join(docs, "catalogue", f.Name())))
 			continue
 		}
-		require.True(t, names[f.Name()], "docs/catalogue/%s is the drawing of no algorithm; go test ./cmd/goccl -rewrite removes it", f.Name())
+		require.True(t, names[f.Name()],
+			"docs/catalogue/%s is the drawing of no algorithm; go test ./cmd/goccl -rewrite removes it", f.Name())
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/ccl/topo/network"
 )
 
-// flagErrors notes that the flag package prints an error. It is printed once, when main ends, and
-// not among the results.
+// flagErrors records that the flag package prints an error. The error is printed once, when main
+// ends, and not among the results.
 type flagErrors struct{ seen bool }
 
 func (e *flagErrors) Write(text []byte) (int, error) {
@@ -21,7 +21,7 @@ func (e *flagErrors) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// flags makes the flag set of a verb, or of a verb of plan, whose --help prints how to use it.
+// flags returns the flag set of a verb, or of a verb of plan; its --help prints the usage.
 func flags(name string, out io.Writer) *flag.FlagSet {
 	set := flag.NewFlagSet("goccl "+name, flag.ContinueOnError)
 	wrong := &flagErrors{}
@@ -50,11 +50,12 @@ func flags(name string, out io.Writer) *flag.FlagSet {
 	return set
 }
 
-// printFlags is flag.PrintDefaults with the two dashes that all other texts have.
+// printFlags is flag.PrintDefaults with two dashes, as in all other texts.
 func printFlags(set *flag.FlagSet, out io.Writer) {
 	set.VisitAll(func(f *flag.Flag) {
 		kind, usage := flag.UnquoteUsage(f)
-		fmt.Fprintf(out, "  %s\n    \t%s", strings.TrimSpace(dashes(f.Name)+" "+kind), strings.ReplaceAll(usage, "\n", "\n    \t"))
+		fmt.Fprintf(out, "  %s\n    \t%s",
+			strings.TrimSpace(dashes(f.Name)+" "+kind), strings.ReplaceAll(usage, "\n", "\n    \t"))
 		switch f.DefValue {
 		case "", "0", "-1", "false": // not set
 		default:
@@ -64,7 +65,7 @@ func printFlags(set *flag.FlagSet, out io.Writer) {
 	})
 }
 
-// dashes is a flag as one writes it.
+// dashes returns a flag as it is written on the command line.
 func dashes(name string) string {
 	if len(name) == 1 {
 		return "-" + name
@@ -74,13 +75,13 @@ func dashes(name string) string {
 
 var oneDash = regexp.MustCompile(`(: |for flag )-(\w[-\w]+)`)
 
-// wrongFlag is the flag package's error about a flag of a verb, with two dashes and with what
-// helps.
+// wrongFlag returns the flag package's error about a flag of a verb with two dashes, and with a
+// reference to the help.
 func wrongFlag(err error, verb string) error {
 	return misuse{errors.New(oneDash.ReplaceAllString(err.Error(), "$1--$2") + "; see goccl help " + verb)}
 }
 
-// noArguments refuses arguments of a verb that has flags only.
+// noArguments refuses arguments of a verb that only has flags.
 func noArguments(set *flag.FlagSet) error {
 	if set.NArg() == 0 {
 		return nil
@@ -88,7 +89,7 @@ func noArguments(set *flag.FlagSet) error {
 	return misuse{fmt.Errorf("%s takes no arguments, got %q", set.Name(), set.Args())}
 }
 
-// perByte is a flag for a time that each byte takes.
+// perByte is a flag whose value is the time per byte.
 type perByte float64
 
 func (t *perByte) String() string { return strconv.FormatFloat(float64(*t), 'g', -1, 64) }

@@ -21,7 +21,7 @@ var (
 	inlineCode   = regexp.MustCompile("`[^`]*`")
 )
 
-// anchors are the names that GitHub gives the headings of a page.
+// anchors returns the anchors that GitHub gives the headings of a page.
 func anchors(t *testing.T, path string) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -43,7 +43,7 @@ func anchors(t *testing.T, path string) map[string]bool {
 	return found
 }
 
-// prose is the lines of a page that are not code.
+// prose returns the lines of a page outside code blocks.
 func prose(text string) []string {
 	var lines []string
 	code := false
@@ -57,7 +57,7 @@ func prose(text string) []string {
 	return lines
 }
 
-// The table of levels in docs/determinism.md is that of the registry.
+// The table of levels in docs/determinism.md matches the registry.
 func TestLevelsPage(t *testing.T) {
 	var rows strings.Builder
 	for _, coll := range dtype.Collectives() {
@@ -68,15 +68,16 @@ func TestLevelsPage(t *testing.T) {
 		for _, a := range algo.For(coll) {
 			levels[a.Level] = append(levels[a.Level], "`"+a.Name+"`")
 		}
-		fmt.Fprintf(&rows, "| %v | %s | %s | %s |\n", coll, strings.Join(levels[2], ", "), strings.Join(levels[3], ", "), strings.Join(levels[4], ", "))
+		fmt.Fprintf(&rows, "| %v | %s | %s | %s |\n", coll,
+			strings.Join(levels[2], ", "), strings.Join(levels[3], ", "), strings.Join(levels[4], ", "))
 	}
 	page, err := os.ReadFile(docs + "/determinism.md")
 	require.NoError(t, err)
 	require.Contains(t, string(page), "\n"+rows.String()+"\n")
 }
 
-// Every link from a page of the repository to another, or to a heading, leads there; docs/README.md
-// lists all pages of docs.
+// Every link from a page of the repository to another page, or to a heading, has a target;
+// docs/README.md lists all pages of docs.
 func TestLinks(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"../../*.md", docs + "/*.md", "../../ccl/*/*.md", "../../*/README.md"} {

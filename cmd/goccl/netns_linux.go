@@ -8,30 +8,31 @@ import (
 	"syscall"
 )
 
-// A shaped network is a switch with a port for each rank, and each port is held to a rate in both
-// directions. It is made of network namespaces by a process that is alone in namespaces itself: its
-// own network is the switch, the names that it gives are seen by nobody else, and when it ends, in
-// whatever way, the kernel ends the ranks and removes the network. Nothing is left to clean up, and
-// runs at the same time cannot meet.
+// A shaped network is a switch with a port for each rank; each port is limited to a rate in both
+// directions. It consists of network namespaces created by a process that runs in namespaces of its
+// own: its own network is the switch, and no other process sees the names it assigns. When the
+// process ends in any way, the kernel ends the ranks and removes the network. No cleanup is needed,
+// and concurrent runs cannot collide.
 
 const (
-	rankInterface = "eth0" // of a rank, in its namespace
+	rankInterface = "eth0" // a rank's interface, in its namespace
 	namespaceHint = "the system refuses namespaces: be root (in a container, with CAP_SYS_ADMIN), or allow them to users (sysctl " +
 		"user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
 )
 
-// ownGroup is for a process whose children are to be ended with it.
+// ownGroup returns the attributes of a process whose children are to be ended with it.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// ownNetwork is for the process that makes a network. Who is not root becomes so within a user
-// namespace.
+// ownNetwork returns the attributes of the process that creates a network. A user other than root
+// becomes root within a user namespace.
 func ownNetwork() (*syscall.SysProcAttr, error) {
 	for _, tool := range []string{"ip", "tc"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return nil, fmt.Errorf("--rate needs the command %s, and PATH has none: install iproute2 (iproute and iproute-tc on Fedora), "+
-				"or add /usr/sbin to PATH", tool)
+			return nil, fmt.Errorf(
+				"--rate needs the command %s, and PATH has none: install iproute2 (iproute and iproute-tc on Fedora), "+
+					"or add /usr/sbin to PATH", tool)
 		}
 	}
 	a := ownGroup()
@@ -45,24 +46,26 @@ func ownNetwork() (*syscall.SysProcAttr, error) {
 	return a, nil
 }
 
-// makeNetwork makes the network around this process, which ownNetwork started.
+// makeNetwork creates the network around this process, which was started with ownNetwork.
 func makeNetwork(ranks int, rate string) error {
-	names := "/run/netns" // where ip keeps the names of namespaces
+	names := "/run/netns" // where ip stores the names of namespaces
 	if os.MkdirAll(names, 0o755) != nil {
 		names = "/run"
 	}
 	if err := syscall.Mount("tmpfs", names, "tmpfs", 0, ""); err != nil {
 		return fmt.Errorf("--rate: mount a tmpfs at %s: %w: %s", names, err, namespaceHint)
 	}
-	// The bucket holds two of the largest packets. With less they are cut up and get lost, with
-	// more the head of every message is free. A deep queue holds up what the other direction waits
-	// for, acknowledgements and credit; in a short one TCP loses little.
+	// The bucket holds two of the largest packets. With a smaller bucket, packets are cut up and
+	// lost; with a larger one, the start of every message is free. A deep queue delays
+	// acknowledgements and credit, for which the other direction waits; with a short queue TCP
+	// loses little.
 	shape := " root tbf rate " + rate + " burst 128kb latency 10ms"
-	// All know each other for good: what ranks learn of their neighbours goes into one table of the
-	// whole machine, too small for 64 ranks.
+	// All ranks know each other permanently: neighbours that ranks learn go into one table of the
+	// whole machine, which is too small for 64 ranks.
 	var neighbours strings.Builder
 	for rank := range ranks {
-		fmt.Fprintf(&neighbours, "neigh add %s lladdr %s dev %s nud permanent\n", ipOf(rank), macOf(rank), rankInterface)
+		fmt.Fprintf(&neighbours, "neigh add %s lladdr %s dev %s nud permanent\n",
+			ipOf(rank), macOf(rank), rankInterface)
 	}
 	script := []string{"ip link add switch type bridge", "ip link set switch up"}
 	for rank := range ranks {
@@ -82,7 +85,7 @@ func makeNetwork(ranks int, rate string) error {
 	for _, line := range script {
 		words := strings.Fields(line)
 		cmd := exec.Command(words[0], words[1:]...)
-		cmd.Stdin = strings.NewReader(neighbours.String()) // only a batch reads it
+		cmd.Stdin = strings.NewReader(neighbours.String()) // only the batch command reads it
 		if said, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("--rate: making the network: %s: %v: %s", line, err, strings.TrimSpace(string(said)))
 		}
@@ -95,5 +98,5 @@ func macOf(rank int) string { return fmt.Sprintf("02:00:00:00:00:%02x", 1+rank) 
 
 func namespaceOf(rank int) string { return fmt.Sprintf("rank%d", rank) }
 
-// inNamespace goes before the command of a rank.
+// inNamespace returns the prefix of the command of a rank.
 func inNamespace(rank int) []string { return []string{"ip", "netns", "exec", namespaceOf(rank)} }

@@ -36,12 +36,12 @@ func loadPlan(path string) (*plan.Plan, error) {
 	return p, err
 }
 
-// writeText writes the text of all ranks, one by one: together they may be larger than memory.
+// writeText writes the text of the ranks one at a time: all together may be larger than memory.
 func writeText(out io.Writer, p *plan.Plan) error {
 	for rank := range p.Spec.Ranks {
 		text := p.Text(rank)
 		if rank > 0 {
-			text = text[strings.Index(text, "\nrank ")+1:] // without the head
+			text = text[strings.Index(text, "\nrank ")+1:] // without the head of the file
 		}
 		if _, err := io.WriteString(out, text); err != nil {
 			return err
@@ -50,17 +50,18 @@ func writeText(out io.Writer, p *plan.Plan) error {
 	return nil
 }
 
-// planFile is a buffer that takes no more than a plan file may have.
+// planFile is a buffer limited to the maximum size of a plan file.
 type planFile struct{ bytes.Buffer }
 
 func (f *planFile) WriteString(text string) (int, error) {
 	if f.Len()+len(text) > plan.MaxFileSize {
-		return 0, fmt.Errorf("the plan is too large for a file, which may have %d bytes; take fewer ranks", plan.MaxFileSize)
+		return 0, fmt.Errorf(
+			"the plan is too large for a file, which may have %d bytes; take fewer ranks", plan.MaxFileSize)
 	}
 	return f.Buffer.WriteString(text)
 }
 
-// output writes text to a file, or to out where there is no path.
+// output writes text to a file, or to out if there is no path.
 func output(path, text string, out io.Writer) error {
 	if path == "" || path == "-" {
 		_, err := io.WriteString(out, text)
@@ -102,7 +103,7 @@ func planDraw(args []string, out io.Writer) error {
 	return wrong
 }
 
-// verdict is a counterexample for a drawing.
+// verdict converts a counterexample for a drawing.
 func verdict(bad *verify.Counterexample) *draw.Verdict {
 	places := func(all []verify.Where) (places []draw.Place) {
 		for _, w := range all {
@@ -133,7 +134,7 @@ func planExport(args []string, out io.Writer) error {
 	if err := writeText(file, p); err != nil {
 		return err
 	}
-	if *format == "json" { // it is longer than the text
+	if *format == "json" { // JSON is longer than the text, so the text was checked first
 		data, err := p.JSON()
 		if err != nil {
 			return err
@@ -146,7 +147,8 @@ func planExport(args []string, out io.Writer) error {
 	return output(*path, file.String(), out)
 }
 
-// verifyFile proves that groups of a level of determinism can use a plan, and says what it is.
+// verifyFile proves that groups of a level of determinism can use a plan, and prints a summary of
+// it.
 func verifyFile(path string, determinism int, out io.Writer) error {
 	p, err := loadPlan(path)
 	if err != nil {
@@ -164,7 +166,8 @@ func verifyFile(path string, determinism int, out io.Writer) error {
 		sent, reduced, tmp = max(sent, l.Sent), max(reduced, l.Reduced), max(tmp, l.Tmp)
 	}
 	fmt.Fprintf(out, "%s: %v\n%s\n", p.Name, p.Spec, verified(report))
-	fmt.Fprintf(out, "needs %v; %d chunks a block; a rank sends up to %d chunks, reduces %d, keeps %d in tmp\n", needs(p.Needs), p.Split,
+	fmt.Fprintf(out, "needs %v; %d chunks a block; a rank sends up to %d chunks, reduces %d, keeps %d in tmp\n",
+		needs(p.Needs), p.Split,
 		sent, reduced, tmp)
 	return nil
 }

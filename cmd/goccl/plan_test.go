@@ -43,7 +43,7 @@ func TestPlanDraw(t *testing.T) {
 	require.Contains(t, out, "root 2")
 }
 
-// show says which grid it took, where the algorithm has one.
+// show prints which grid it used, if the algorithm has one.
 func TestPlanShowsTheGrid(t *testing.T) {
 	for args, want := range map[string]string{
 		"all_reduce/hierarchical --ranks 5":                 "# no grid: 5 ranks have none, so all are in one level\n",
@@ -66,7 +66,7 @@ func TestPlanShowsTheGrid(t *testing.T) {
 	require.NotContains(t, out, "grid")
 }
 
-// What export writes, verify, show and draw read.
+// verify, show and draw read what export writes.
 func TestPlanFiles(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		path := filepath.Join(t.TempDir(), "plan")
@@ -110,8 +110,8 @@ func TestWrongPlanFiles(t *testing.T) {
 	require.ErrorContains(t, err, "cannot read the plan")
 }
 
-// A plan from a file that is wrong is drawn, to be looked at, and drawing and exit status say that
-// it is wrong; it is neither shown nor exported.
+// A wrong plan from a file is drawn for inspection, and both the drawing and the exit status report
+// that it is wrong; it is neither shown nor exported.
 func TestWrongPlansAreDrawn(t *testing.T) {
 	text, err := run(t, "plan", "export", "all_reduce/ring", "--ranks", "3")
 	require.NoError(t, err)
@@ -152,7 +152,7 @@ rank 1
 	require.ErrorContains(t, err, "\nit cannot be drawn: rank 2 of a plan for 2 ranks")
 }
 
-// write makes a plan file.
+// write writes a plan file.
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "own.plan")
@@ -162,7 +162,8 @@ func write(t *testing.T, text string) string {
 
 func TestPlansFromStandardInput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plan.json")
-	_, err := run(t, "plan", "export", "reduce", "--ranks", "6", "--root", "5", "--shape", "3x2", "--format", "json", "-o", path)
+	_, err := run(t, "plan", "export", "reduce", "--ranks", "6",
+		"--root", "5", "--shape", "3x2", "--format", "json", "-o", path)
 	require.NoError(t, err)
 	stdin := os.Stdin
 	defer func() { os.Stdin = stdin }()
@@ -181,7 +182,7 @@ func TestPlansFromStandardInput(t *testing.T) {
 	require.ErrorContains(t, err, os.DevNull+": plan:1:1: it is empty")
 }
 
-// The commands of docs/own-plans.md work, one after the other.
+// The commands of docs/own-plans.md work, in their order.
 func TestOwnPlansPage(t *testing.T) {
 	page, err := os.ReadFile(docs + "/own-plans.md")
 	require.NoError(t, err)
@@ -198,8 +199,8 @@ func TestOwnPlansPage(t *testing.T) {
 	require.Equal(t, 4, commands)
 }
 
-// Plans that are too large are shown rank by rank, unverified, and not exported to what no reader
-// takes.
+// Plans that are too large are shown rank by rank, unverified, and are not exported as files that
+// no reader accepts.
 func TestLargePlans(t *testing.T) {
 	out, err := run(t, "plan", "show", "all_reduce/ring", "--ranks", "65536", "--rank", "65535")
 	require.NoError(t, err)
@@ -237,7 +238,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// What is not understood has an exit status of its own, and prints nothing among the results.
+// A misunderstood command line has an exit status of its own, and prints nothing among the results.
 func TestMisuse(t *testing.T) {
 	for args, words := range map[string]string{
 		"pan":                 `unknown verb "pan"; there are bench, plan, verify, sim, tune, doctor, options, version; did you mean plan?`,
@@ -279,7 +280,8 @@ func TestVerifyAll(t *testing.T) {
 	require.Contains(t, out, "binomial")
 	require.Contains(t, out, "  15  ", "every root of 1 to 5 ranks")
 	require.Contains(t, out, "algorithms verified, all right")
-	out, err = run(t, "verify", "--all", "--ranks", "8", "--algo", "hierarchical", "--coll", "all_gather", "--shape", "4x2")
+	out, err = run(t, "verify", "--all", "--ranks", "8",
+		"--algo", "hierarchical", "--coll", "all_gather", "--shape", "4x2")
 	require.NoError(t, err)
 	require.Contains(t, out, "hierarchical.ring.ring")
 	out, err = run(t, "verify", "--all", "--ranks", "8", "--algo", "hierarchical.ring.ring.ring")

@@ -22,7 +22,7 @@ import (
 
 const simGCPercent = 400
 
-// simRow is one algorithm at one size. Size is that of the larger buffer, as in goccl bench.
+// simRow is one algorithm at one size. Bytes is the size of the larger buffer, as in goccl bench.
 type simRow struct {
 	Bytes     int64   `json:"size"`
 	Algorithm string  `json:"algorithm"`
@@ -30,7 +30,7 @@ type simRow struct {
 	AlgBW     float64 `json:"algbw_gbs"`
 	BusBW     float64 `json:"busbw_gbs"`
 	Messages  int64   `json:"messages"`
-	Formula   float64 `json:"formula_seconds,omitempty"` // on a uniform network, where it is exact
+	Formula   float64 `json:"formula_seconds,omitempty"` // on a uniform network, if the formula is exact
 	Wins      bool    `json:"wins"`
 }
 
@@ -50,12 +50,14 @@ func simVerb(args []string, out io.Writer) error {
 	sizes := set.String("size", "1K,64K,1M,64M", "sizes: numbers with commas, or MIN..MAX")
 	ranks := set.Int("ranks", 0, "number of ranks; 0: those of the plan file, all of the topology, or 8")
 	root := set.Int("root", 0, "root of rooted collectives")
-	shape := set.String("shape", "", "shape of the ranks for algorithms that know one: AxB or AxBxC, the innermost first")
+	shape := set.String("shape", "",
+		"shape of the ranks for algorithms that know one: AxB or AxBxC, the innermost first")
 	element := set.Int("element", 4, "bytes of an element")
 	var gamma, copying perByte
 	set.Var(&gamma, "gamma", "`time` that arithmetic takes for each byte, as 0.008ns; in seconds without a unit")
 	set.Var(&copying, "copy", "`time` that a copy takes for each byte")
-	trace := set.String("trace", "", "write a trace of one algorithm at one size to this file, for ui.perfetto.dev; - prints it instead of the table")
+	trace := set.String("trace", "",
+		"write a trace of one algorithm at one size to this file, for ui.perfetto.dev; - prints it instead of the table")
 	asJSON := set.Bool("json", false, "print JSON")
 	usage := set.Usage
 	set.Usage = func() {
@@ -108,8 +110,8 @@ func simVerb(args []string, out io.Writer) error {
 	if *trace != "" && (len(plans) != 1 || len(bytes) != 1) {
 		return errors.New("--trace needs one algorithm (--algo NAME) and one size")
 	}
-	// Programs come and go; with few of them alive, collecting garbage often is half of the time of
-	// a large simulation.
+	// Programs are short-lived. With few of them alive, frequent garbage collection takes half of
+	// the time of a large simulation.
 	defer debug.SetGCPercent(debug.SetGCPercent(simGCPercent))
 	simulator, err := sim.New(topology)
 	if err != nil {
@@ -152,7 +154,7 @@ func simVerb(args []string, out io.Writer) error {
 	return printSim(out, topology, spec, rows)
 }
 
-// compareTimes compares, but for rounding.
+// compareTimes compares two times and ignores differences by rounding.
 func compareTimes(a, b float64) int {
 	switch {
 	case math.Abs(a-b) <= 1e-9*max(a, b):
@@ -173,7 +175,8 @@ func openTopology(name string, ranks int) (*network.Topology, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
 		if kind, _, _ := strings.Cut(name, ","); strings.ContainsAny(kind, "./") {
-			return nil, fmt.Errorf("--topo %s: there is no such file; see goccl help sim for topologies without one", name)
+			return nil, fmt.Errorf(
+				"--topo %s: there is no such file; see goccl help sim for topologies without one", name)
 		}
 		return network.Parse(name, ranks)
 	}
@@ -188,7 +191,7 @@ func openTopology(name string, ranks int) (*network.Topology, error) {
 	return t, nil
 }
 
-// parseSimSizes reads "1K,1.6GB" or "1K..1G".
+// parseSimSizes parses "1K,1.6GB" or "1K..1G".
 func parseSimSizes(s string) ([]int64, error) {
 	var sizes []int64
 	for _, word := range strings.Split(s, ",") {
@@ -216,7 +219,7 @@ func parseSimSizes(s string) ([]int64, error) {
 	return sizes, nil
 }
 
-// uniformCost is the model of the closed formulas, if the topology is the one that they are about.
+// uniformCost returns the cost model of the closed formulas, nil unless the topology is uniform.
 func uniformCost(t *network.Topology, gamma float64) *sim.Cost {
 	if !strings.HasPrefix(t.Name, "uniform-") || len(t.Classes) != 1 {
 		return nil
@@ -224,7 +227,8 @@ func uniformCost(t *network.Topology, gamma float64) *sim.Cost {
 	return &sim.Cost{Alpha: t.Startup, Beta: 1 / t.Classes[0].Bandwidth, Gamma: gamma}
 }
 
-func simulateOne(s *sim.Simulator, p *plan.Plan, o sim.Options, size int64, uniform *sim.Cost) (simRow, *sim.Result, error) {
+func simulateOne(s *sim.Simulator, p *plan.Plan, o sim.Options, size int64,
+	uniform *sim.Cost) (simRow, *sim.Result, error) {
 	coll, n := p.Spec.Coll, p.Spec.Ranks
 	count := size / int64(o.ElementBytes)
 	switch coll {
@@ -276,13 +280,14 @@ func printSim(out io.Writer, t *network.Topology, spec plan.Spec, rows []simRow)
 		if row.Wins {
 			mark = "*"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%.3f\t%.3f\t%.3f\t%d\t%s\t\n", row.Bytes, row.Algorithm, row.Seconds*1e6, row.AlgBW, row.BusBW, row.Messages, mark)
+		fmt.Fprintf(table, "%d\t%s\t%.3f\t%.3f\t%.3f\t%d\t%s\t\n",
+			row.Bytes, row.Algorithm, row.Seconds*1e6, row.AlgBW, row.BusBW, row.Messages, mark)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(rows, func(r simRow) bool { return r.Algorithm != rows[0].Algorithm }) {
-		return nil // there was nothing to choose from
+		return nil // there was no choice
 	}
 	ranges := winners(rows)
 	fmt.Fprintln(out, "\nwhich wins where:")
@@ -302,14 +307,14 @@ func printSim(out io.Writer, t *network.Topology, spec plan.Spec, rows []simRow)
 	return table.Flush()
 }
 
-// sizeRange is neighbouring sizes at which the same algorithms are the fastest.
+// sizeRange is a run of neighbouring sizes at which the same algorithms are the fastest.
 type sizeRange struct {
 	low, high  int64
 	algorithms []string
 }
 
-// winners are the ranges of the sizes that rows have, from the smallest. Of algorithms that are
-// equally fast at one size those are kept that win at more of the sizes next to it.
+// winners returns the ranges of the sizes in rows, from the smallest. Of algorithms that are
+// equally fast at one size, it keeps those that win at more of the following sizes.
 func winners(rows []simRow) []sizeRange {
 	fastest := map[int64][]string{}
 	for _, row := range rows {

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// simFile is a plan file that --algo names.
+// simFile is a plan file named by --algo.
 type simFile struct {
 	name string
 	plan *plan.Plan
@@ -38,8 +38,8 @@ func simFiles(names string) (files planFiles, err error) {
 	return files, nil
 }
 
-// spec is that of the files, or the given one where there are none. The flags in set must not
-// contradict the files.
+// spec returns the spec of the files, or the given one if there are no files. The flags in set must
+// not contradict the files.
 func (files planFiles) spec(given plan.Spec, set *flag.FlagSet) (plan.Spec, error) {
 	spec := given
 	for i, f := range files {
@@ -72,8 +72,8 @@ func (files planFiles) find(name string) *plan.Plan {
 	return nil
 }
 
-// simPlans makes the plans of the algorithms named, or takes them from the files. "all" leaves out
-// what the spec has no plans for.
+// simPlans makes the plans of the named algorithms, or takes them from the files. "all" leaves out
+// the algorithms that have no plan for the spec.
 func simPlans(spec plan.Spec, names string, files planFiles) ([]*plan.Plan, error) {
 	var plans []*plan.Plan
 	if names == "all" {

@@ -35,10 +35,11 @@ func TestSimTensorParallel(t *testing.T) {
 	require.True(t, rows[0].Wins)
 }
 
-// Times of a byte have units as those of messages have.
+// Times per byte take units, as the times of messages do.
 func TestSimTimesPerByte(t *testing.T) {
 	const args = "--topo uniform:4,alpha=1us,bw=1GB --algo ring --size 1M "
-	require.Equal(t, simRows(t, args+"--gamma 8.25e-11 --copy 1e-10"), simRows(t, args+"--gamma 0.0825ns --copy 0.0000001ms"))
+	require.Equal(t, simRows(t, args+"--gamma 8.25e-11 --copy 1e-10"),
+		simRows(t, args+"--gamma 0.0825ns --copy 0.0000001ms"))
 	require.NotEqual(t, simRows(t, args), simRows(t, args+"--gamma 0.0825ns"))
 }
 
@@ -85,13 +86,15 @@ func TestWinners(t *testing.T) {
 		return simRow{Bytes: bytes, Algorithm: algorithm, Wins: wins}
 	}
 	rows := []simRow{
-		row(1, "a", true), row(1, "b", true), row(1, "c", false), row(2, "a", true), row(2, "b", true), row(2, "c", false),
-		row(4, "b", true), row(4, "a", false), row(8, "c", true), row(9, "c", true), row(9, "a", true), row(10, "a", true),
+		row(1, "a", true), row(1, "b", true), row(1, "c", false),
+		row(2, "a", true), row(2, "b", true), row(2, "c", false),
+		row(4, "b", true), row(4, "a", false), row(8, "c", true),
+		row(9, "c", true), row(9, "a", true), row(10, "a", true),
 	}
 	require.Equal(t, []sizeRange{{1, 4, []string{"b"}}, {8, 9, []string{"c"}}, {10, 10, []string{"a"}}}, winners(rows))
 }
 
-// The trace is what the Trace Event Format asks for: complete events with times and durations in
+// The trace follows the Trace Event Format: complete events with times and durations in
 // microseconds, no two at a time on a thread, and a name for each process and thread.
 func TestSimTrace(t *testing.T) {
 	out, err := run(t, strings.Fields("sim --ranks 4 --algo ring --size 4K --trace -")...)
@@ -149,7 +152,7 @@ func TestSimFiles(t *testing.T) {
 	require.ErrorContains(t, err, "line 2, column 1")
 }
 
-// A plan from a file takes as long as the algorithm that it came from.
+// A plan from a file takes as long as the algorithm from which it was exported.
 func TestSimPlanFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "own.plan")
 	_, err := run(t, "plan", "export", "all_reduce/ring", "--ranks", "8", "-o", path)
@@ -162,8 +165,8 @@ func TestSimPlanFile(t *testing.T) {
 	require.ErrorContains(t, err, path+": plan:1:1: this is no plan")
 }
 
-// A plan from a file says itself for which collective, ranks, root and shape it is; flags may say
-// the same, and nothing else.
+// A plan from a file determines its collective, ranks, root and shape; flags may repeat them, but
+// not contradict them.
 func TestSimPlanFileSaysWhatItIsFor(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, args string) string {
@@ -183,20 +186,21 @@ func TestSimPlanFileSaysWhatItIsFor(t *testing.T) {
 	require.Equal(t, rows[0], rows[1], "the algorithm has the grid of the file")
 	require.Equal(t, simRows(t, "--size 1M --shape 2x4 --algo torus_2d"), rows[:1])
 	for args, words := range map[string]string{
-		"--ranks 8":                     "gather.plan is a plan for gather on 6 ranks, root 5, but --ranks is 8; leave it out",
-		"--root 0":                      "but --root is 0",
-		"--coll all_gather":             "but --coll is all_gather",
-		"--shape 3x2":                   "but --shape is 3x2",
-		"--topo ring:4":                 "has 4 ranks only",
-		"--algo " + gather + "," + grid: "grid.plan is a plan for all_reduce on 8 ranks (2x4), but " + gather + " is one for gather on 6 ranks, root 5",
-		"--algo dir/none.plan":          "--algo dir/none.plan: there is no such file",
+		"--ranks 8":         "gather.plan is a plan for gather on 6 ranks, root 5, but --ranks is 8; leave it out",
+		"--root 0":          "but --root is 0",
+		"--coll all_gather": "but --coll is all_gather",
+		"--shape 3x2":       "but --shape is 3x2",
+		"--topo ring:4":     "has 4 ranks only",
+		"--algo " + gather + "," + grid: "grid.plan is a plan for all_reduce on 8 ranks (2x4), but " + gather +
+			" is one for gather on 6 ranks, root 5",
+		"--algo dir/none.plan": "--algo dir/none.plan: there is no such file",
 	} {
 		_, err := run(t, append([]string{"sim", "--algo", gather}, strings.Fields(args)...)...)
 		require.ErrorContains(t, err, words, args)
 	}
 }
 
-// A plan from a file that is wrong is refused with what verify says.
+// A wrong plan from a file is refused with verify's message.
 func TestSimRefusesWrongPlans(t *testing.T) {
 	text, err := run(t, "plan", "export", "all_reduce/ring", "--ranks", "3")
 	require.NoError(t, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/ccl/kernel"
 )
 
-// fitted is what a network costs: a message of m bytes takes Alpha + Beta·m seconds, reducing m
-// bytes takes Gamma·m. The ranges are of what single blocks of calls say.
+// fitted holds the costs of a network: a message of m bytes takes Alpha + Beta·m seconds, reducing
+// m bytes takes Gamma·m. The ranges cover the fits of single blocks of calls.
 type fitted struct {
 	Alpha      float64 `json:"alpha_s"`
 	Beta       float64 `json:"beta_s_per_byte"`
@@ -24,7 +24,7 @@ type fitted struct {
 	Failed     int     `json:"blocks_without_fit"` // blocks whose large messages were no slower than the small ones
 }
 
-// spread is the least and the largest of some values.
+// spread is the smallest and the largest of some values.
 type spread [2]float64
 
 func spreadOf(values []float64) spread {
@@ -34,7 +34,7 @@ func spreadOf(values []float64) spread {
 	return spread{slices.Min(values), slices.Max(values)}
 }
 
-// width is how far apart the values are, as a part of the one that counts; 0 where there are none.
+// width returns how far apart the values are, relative to of, the value used; 0 if of is 0.
 func (s spread) width(of float64) float64 {
 	if of == 0 {
 		return 0
@@ -42,10 +42,10 @@ func (s spread) width(of float64) float64 {
 	return (s[1] - s[0]) / of
 }
 
-// wideSpread is the width from which on the costs are not to be relied on.
+// wideSpread is the width above which the costs are unreliable.
 const wideSpread = 0.5
 
-// unsteady says what is wrong with the measurement, "" if nothing is.
+// unsteady returns what is wrong with the measurement, "" if nothing is.
 func (c *fitted) unsteady(rows []fitRow) string {
 	widest, of := 0.0, "the ping-pong"
 	for _, w := range []float64{c.AlphaRange.width(c.Alpha), c.BetaRange.width(c.Beta), c.GammaRange.width(c.Gamma)} {
@@ -74,8 +74,8 @@ func (c *fitted) print(out io.Writer) {
 		1e-9/c.Beta, c.Gamma*1e9)
 }
 
-// fitNetwork measures a ping-pong: of small messages, and of the sizes that all-reduces are
-// compared at. Only its two ranks run, others would take their processors.
+// fitNetwork measures a ping-pong, of small messages and of the sizes at which all-reduces are
+// compared. Only its two ranks run, because others would take their processors.
 func fitNetwork(spec benchSpec, prefix func(int) []string) (fitted, error) {
 	spec.Ranks, spec.EachBlock = 2, true
 	var rows []benchRow
@@ -93,8 +93,8 @@ func fitNetwork(spec benchSpec, prefix func(int) []string) (fitted, error) {
 	return costs, err
 }
 
-// fitRows fits the medians, and the blocks one by one: the first of each size, the second of each,
-// and so on.
+// fitRows fits the medians, and then the blocks one by one: the first of each size, the second of
+// each size, and so on.
 func fitRows(rows []benchRow) (costs fitted, err error) {
 	sizes, times := make([]float64, len(rows)), make([]float64, len(rows))
 	blocks := len(rows[0].Blocks)
@@ -121,12 +121,12 @@ func fitRows(rows []benchRow) (costs fitted, err error) {
 	return costs, nil
 }
 
-// smallest is up to what size a message tells of α and not of β.
+// smallest is the size up to which a message measures α and not β.
 const smallest = 1 << 10
 
-// fitLine finds α as the mean time of small messages, and then the β that makes α + β·m closest to
-// the times of the large ones, by the least squares of relative errors. One line through all sizes
-// would be wrong: what is between fits into buffers, and is faster.
+// fitLine takes the mean time of small messages as α, and then finds the β that brings α + β·m
+// closest to the times of the large ones, by least squares of relative errors. One line through all
+// sizes would be wrong: the sizes in between fit into buffers and are faster.
 func fitLine(sizes, times []float64) (alpha, beta float64, err error) {
 	var small, large, top, bottom float64
 	for i, x := range sizes {
@@ -151,13 +151,16 @@ func fitLine(sizes, times []float64) (alpha, beta float64, err error) {
 		return 0, 0, fmt.Errorf("%.0f small and %.0f large sizes were measured, the fit needs both", small, large)
 	}
 	if top <= 0 {
-		return 0, 0, fmt.Errorf("large messages were no slower than small ones (%.1f µs), there is no bandwidth to find; try a larger --max", alpha*1e6)
+		return 0, 0, fmt.Errorf(
+			"large messages were no slower than small ones (%.1f µs), there is no bandwidth to find; try a larger --max",
+			alpha*1e6)
 	}
 	return alpha, top / bottom, nil
 }
 
-// measureGamma is the time to add one byte of float32 to another, with both in the second-level
-// cache as fragments are: the shortest of many, and the range of the shortest of ten each.
+// measureGamma returns the time to add one byte of float32 to another, with both operands in the
+// second-level cache, as fragments are: the shortest of all runs, and the range of the shortest
+// runs of every ten.
 func measureGamma() (gamma float64, all spread) {
 	const bytes = 128 << 10
 	mem := make([]float32, 2*bytes/4)

@@ -16,10 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hang names what must end by then; nothing here is about speed.
+// hang is the time by which every awaited event must have happened; no test here is about speed.
 const hang = time.Minute
 
-// tuner runs the real command, out of a folder by whose name its processes are known.
+// tuner runs the real command from a folder of its own; its processes are found by the folder's
+// name.
 type tuner struct{ folder string }
 
 func newTuner(t *testing.T) *tuner {
@@ -27,12 +28,12 @@ func newTuner(t *testing.T) *tuner {
 	require.NoError(t, err)
 	c := &tuner{folder}
 	t.Cleanup(func() {
-		for _, pid := range c.processes() { // of failed tests
+		for _, pid := range c.processes() { // left over from failed tests
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
 		os.RemoveAll(folder)
 	})
-	require.NoError(t, os.Chmod(folder, 0o755)) // for other users too
+	require.NoError(t, os.Chmod(folder, 0o755)) // so that other users can run the command
 	build, err := exec.Command("go", "build", "-o", filepath.Join(folder, "goccl"), ".").CombinedOutput()
 	require.NoError(t, err, "%s", build)
 	return c
@@ -48,7 +49,7 @@ func (c *tuner) start(t *testing.T, path string, user *syscall.Credential, args 
 	r := &running{cmd: exec.Command(filepath.Join(c.folder, "goccl"), append([]string{"tune", "--fit"}, args...)...)}
 	r.cmd.Stdout, r.cmd.Stderr, r.cmd.Dir = &r.out, &r.errors, "/"
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
-	r.cmd.WaitDelay = 5 * time.Second // for who is left over and still has its standard error
+	r.cmd.WaitDelay = 5 * time.Second // for leftover processes that still hold its standard error
 	if path != "" {
 		r.cmd.Env = append(os.Environ(), "PATH="+path)
 	}
@@ -64,13 +65,13 @@ func (c *tuner) start(t *testing.T, path string, user *syscall.Credential, args 
 	return r
 }
 
-// processes are those whose command has the folder and all of the words in it.
+// processes returns the processes whose command line contains the folder and all of the words.
 func (c *tuner) processes(words ...string) (pids []int) {
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 next:
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		if err != nil { // ended meanwhile
+		if err != nil { // the process has ended meanwhile
 			continue
 		}
 		for _, word := range append(words, c.folder) {
@@ -85,7 +86,7 @@ next:
 	return pids
 }
 
-// await returns the processes once there are so many.
+// await returns the processes once there are count of them.
 func (c *tuner) await(t *testing.T, r *running, count int, words ...string) (pids []int) {
 	t.Helper()
 	for end := time.Now().Add(hang); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -97,18 +98,18 @@ func (c *tuner) await(t *testing.T, r *running, count int, words ...string) (pid
 	return nil
 }
 
-// connected tells if there is a TCP connection in the network of a process.
+// connected reports whether there is a TCP connection in the network of a process.
 func connected(pid int) bool {
 	const established = " 01 "
 	var all []byte
 	for _, name := range []string{"tcp", "tcp6"} {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, name)) // there is no tcp6 where IPv6 is off
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, name)) // there is no tcp6 if IPv6 is off
 		all = append(all, text...)
 	}
 	return bytes.Contains(all, []byte(established))
 }
 
-// machine is what a run could leave behind, other than processes.
+// machine lists everything that a run could leave behind, other than processes.
 func machine(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -121,15 +122,16 @@ func machine(t *testing.T) string {
 	return all.String()
 }
 
-// nothingLeft is asked after a run has ended. A process that lost its parent may take a moment to
-// go.
+// nothingLeft is called after a run has ended. A process that lost its parent may take a moment to
+// end.
 func (c *tuner) nothingLeft(t *testing.T, before string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(c.processes()) == 0 }, hang, 5*time.Millisecond, "processes are left: %v", c.processes())
+	require.Eventually(t, func() bool { return len(c.processes()) == 0 }, hang, 5*time.Millisecond,
+		"processes are left: %v", c.processes())
 	require.Equal(t, before, machine(t))
 }
 
-// checkFit reads what --json prints: the costs and a row for each algorithm and size.
+// checkFit reads the output of --json: the costs, and a row for each algorithm and size.
 func checkFit(t *testing.T, text string, sizes ...int64) fitted {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(text))
@@ -153,17 +155,17 @@ func checkFit(t *testing.T, text string, sizes ...int64) fitted {
 	return costs
 }
 
-// longRun measures for much longer than the tests that interrupt it take; long is how its ranks are
-// told from those of the short measurement before.
+// longRun measures for much longer than the tests that interrupt it take. long distinguishes its
+// ranks from those of the short measurement before.
 var longRun = strings.Fields("--min 16M --max 256M --repeat 5")
 
 const (
 	long = `"Min":16777216,`
-	slow = "10mbit" // ranks that nobody ends run on for minutes
+	slow = "10mbit" // ranks that are not ended would run for minutes
 )
 
 func TestTune(t *testing.T) {
-	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin") // where ip and tc are, for those who are not root too
+	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin") // the folders of ip and tc, also for users other than root
 	c := newTuner(t)
 	t.Run("Unshaped", c.testUnshaped)
 	t.Run("Shaped", c.testShaped)
@@ -193,7 +195,8 @@ func (c *tuner) testShaped(t *testing.T) {
 		r := c.start(t, "", nil, append(quick, "--json")...)
 		require.NoError(t, r.cmd.Wait(), &r.errors)
 		costs := checkFit(t, r.out.String(), 1<<20, 2<<20)
-		rate := 1e-6 / costs.Beta // of a factor of 8 there is no doubt even on a busy machine
+		// A factor of 8 is beyond doubt even on a busy machine.
+		rate := 1e-6 / costs.Beta
 		require.True(t, 25 < rate && rate < 160, "1 Gbit/s is 125 MB/s, fitted were %.1f", rate)
 		c.nothingLeft(t, before)
 	})
@@ -253,7 +256,7 @@ func (c *tuner) testShaped(t *testing.T) {
 	})
 }
 
-// Who is not root makes the network within a user namespace.
+// A user other than root creates the network within a user namespace.
 func (c *tuner) testShapedByUser(t *testing.T) {
 	var nobody *syscall.Credential
 	if os.Geteuid() == 0 {
@@ -267,7 +270,7 @@ func (c *tuner) testShapedByUser(t *testing.T) {
 	c.nothingLeft(t, before)
 }
 
-// tools is a PATH with ip, and with a script for tc if there is one.
+// tools returns a PATH with ip, and with a script for tc if one is given.
 func (c *tuner) tools(t *testing.T, tc string) string {
 	folder, err := os.MkdirTemp(c.folder, "tools")
 	require.NoError(t, err)
@@ -280,7 +283,7 @@ func (c *tuner) tools(t *testing.T, tc string) string {
 	return folder
 }
 
-// needNamespaces skips the test where a network cannot be made, and says why.
+// needNamespaces skips the test if a network cannot be created, and reports the reason.
 func needNamespaces(t *testing.T, user *syscall.Credential) {
 	t.Helper()
 	attributes, err := ownNetwork()
@@ -291,8 +294,10 @@ func needNamespaces(t *testing.T, user *syscall.Credential) {
 		"tc qdisc add dev one root tbf rate 1gbit burst 128kb latency 10ms"
 	cmd := exec.Command("sh", "-c", probe)
 	attributes.Pdeathsig = 0
-	if user != nil { // becomes this user first, as the parent of the network
-		cmd = exec.Command("unshare", "--user", "--map-root-user", "--net", "--mount", "sh", "-c", "mount -t tmpfs none /run && "+probe)
+	// The command becomes this user first, as the parent of the network.
+	if user != nil {
+		cmd = exec.Command("unshare", "--user", "--map-root-user",
+			"--net", "--mount", "sh", "-c", "mount -t tmpfs none /run && "+probe)
 		attributes = &syscall.SysProcAttr{Credential: user}
 	}
 	cmd.SysProcAttr = attributes

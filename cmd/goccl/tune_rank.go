@@ -10,30 +10,32 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// tuneCell is what the algorithms took for one size. The order is that of benchSpec.Candidates.
+// tuneCell holds the times of the algorithms for one size, in the order of benchSpec.Candidates.
 type tuneCell struct {
 	Bytes int64       `json:"size"`
-	Times [][]float64 `json:"times_s"` // of a call, for each block of calls; those given up early have fewer
+	Times [][]float64 `json:"times_s"` // of a call, for each block of calls; candidates given up early have fewer
 	Wrong []int64     `json:"wrong"`   // elements
 }
 
-// Candidates are given up when the fastest is far ahead: at once, or after two blocks. It saves
-// time with calls that are longer than a block.
+// Candidates are given up when the fastest is far ahead: at once if it is hopeless times faster,
+// after two blocks if it is behind times faster. This saves time with calls that are longer than a
+// block.
 const (
 	hopeless = 4.0
 	behind   = 1.5
 )
 
-// cellTime is about how long one candidate is measured for one size; at least leastBlocks are.
+// cellTime is roughly how long one candidate is measured for one size, but for at least leastBlocks
+// blocks.
 const (
 	cellTime    = time.Second
 	leastBlocks = 3
 )
 
-// tuneRank is one rank that compares algorithms: it has one group for each, which take turns on the
-// same buffers.
+// tuneRank is one rank that compares algorithms: it has a group for each algorithm; the groups take
+// turns on the same buffers.
 func tuneRank(node *ccl.Node, spec *benchSpec, opts ccl.Options) error {
-	each := []ccl.Options{opts} // the first is for what the measuring itself needs
+	each := []ccl.Options{opts} // the first group carries the control messages of the measurement
 	for _, name := range spec.Candidates {
 		own := opts
 		own.Algo = fmt.Sprintf("%v=%s", spec.Coll, name)
@@ -53,7 +55,7 @@ func tuneRank(node *ccl.Node, spec *benchSpec, opts ccl.Options) error {
 		if err != nil {
 			return err
 		}
-		if spec.Rank == 0 && n > 0 { // the first is for what processes learn in their first second
+		if spec.Rank == 0 && n > 0 { // the first cell warms up the processes and is not reported
 			text, err := json.Marshal(cell)
 			if err != nil {
 				return err
@@ -64,7 +66,7 @@ func tuneRank(node *ccl.Node, spec *benchSpec, opts ccl.Options) error {
 	return ccl.Barrier(context.Background(), comms[0])
 }
 
-// sizes are those from Min, each Factor times the one before, and Max.
+// sizes returns the sizes from Min, each Factor times the previous one, and Max.
 func (s *benchSpec) sizes() (all []int64) {
 	for size := s.Min; ; size *= s.Factor {
 		all = append(all, size)
@@ -78,8 +80,8 @@ func (s *benchSpec) sizes() (all []int64) {
 	return all
 }
 
-// compare measures all groups on one size. A block of calls takes as long as its slowest rank,
-// which all ranks are told, so all decide alike whom to give up.
+// compare measures all groups at one size. The time of a block of calls is that of its slowest
+// rank. All ranks learn it, so all give up the same candidates.
 func compare(control *ccl.Communicator, groups []*ccl.Communicator, spec *benchSpec, size int64) (*tuneCell, error) {
 	b, err := newBenchBuffers(control, spec, size)
 	if err != nil {
@@ -110,7 +112,7 @@ func compare(control *ccl.Communicator, groups []*ccl.Communicator, spec *benchS
 		if cell.Wrong[i], err = b.check(ctx); err != nil {
 			return nil, fmt.Errorf("%s: %w", spec.Candidates[i], err)
 		}
-		if once[i], err = block(i, 1); err != nil { // the check has paid for what is new
+		if once[i], err = block(i, 1); err != nil { // the check has done all one-time work
 			return nil, err
 		}
 		again, err := block(i, turns(i, spec.Block.Seconds()/8))
@@ -143,7 +145,7 @@ func compare(control *ccl.Communicator, groups []*ccl.Communicator, spec *benchS
 	return cell, nil
 }
 
-// without leaves those of list that take less than a block, or no more than so many times as long
+// without returns the entries of list that take no more than a block, or no more than times as long
 // as the fastest of all.
 func without(list []int, once []float64, times float64, block time.Duration) []int {
 	limit := max(slices.Min(once)*times, block.Seconds())

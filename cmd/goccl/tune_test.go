@@ -34,9 +34,9 @@ func TestFitLine(t *testing.T) {
 	}
 }
 
-// The range of a fit is of what each block of calls says, and a wide one is warned of.
+// The range of a fit covers the fits of single blocks of calls, and a wide range causes a warning.
 func TestFitRows(t *testing.T) {
-	rows := func(blocks ...float64) (rows []benchRow) { // by how much each block is slower than it should be
+	rows := func(blocks ...float64) (rows []benchRow) { // blocks: by what factor each is slower than it should be
 		for m := int64(64); m <= 64<<20; m *= 4 {
 			exact := 25 + float64(m)*8e-3
 			row := benchRow{Bytes: m, Micros: exact}
@@ -53,7 +53,8 @@ func TestFitRows(t *testing.T) {
 	}
 	steady := fitRow{Measured: 1, Range: spread{0.9, 1.2}}
 	slow := fitRow{Algorithm: "ring", Bytes: 64, Measured: 1, Range: spread{0.9, 1.8}}
-	if got := costs.unsteady([]fitRow{steady, slow}); got != "blocks of calls of all_reduce/ring of 64 B differ by 90 %" {
+	if got := costs.unsteady([]fitRow{steady, slow}); got !=
+		"blocks of calls of all_reduce/ring of 64 B differ by 90 %" {
 		t.Error(got)
 	}
 	costs, err = fitRows(rows(1, 1.9, 1.1))

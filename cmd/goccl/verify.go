@@ -24,10 +24,10 @@ import (
 
 const (
 	verifyGCPercent = 800
-	verifyMemory    = 2 << 30 // from here on garbage is collected as often as it takes
+	verifyMemory    = 2 << 30 // above this, garbage is collected as often as needed
 )
 
-// verifyCase is one plan to verify; row is its line in the table.
+// verifyCase is one plan to verify; row is the index of its line in the table.
 type verifyCase struct {
 	row       int
 	algorithm algo.Algorithm
@@ -43,7 +43,7 @@ type verifyRow struct {
 	time       time.Duration
 }
 
-// wantedCases is what verify --all is to look at.
+// wantedCases selects the cases of verify --all.
 type wantedCases struct {
 	low, high  int
 	coll, name string
@@ -104,12 +104,13 @@ func verifyVerb(args []string, out io.Writer) error {
 		algorithms += r.algorithms
 	}
 	w.coverage(out)
-	fmt.Fprintf(out, "%d cases of %d algorithms verified, all right, in %.1fs\n", len(cases), algorithms, time.Since(start).Seconds())
+	fmt.Fprintf(out, "%d cases of %d algorithms verified, all right, in %.1fs\n",
+		len(cases), algorithms, time.Since(start).Seconds())
 	return nil
 }
 
-// verifyOwn verifies the plan of a file for groups with a setting of GOCCL_DETERMINISM, or with
-// that of the environment where it is -1.
+// verifyOwn verifies the plan of a file for groups with the given GOCCL_DETERMINISM, or with the
+// setting of the environment if determinism is -1.
 func verifyOwn(path string, determinism int, out io.Writer) error {
 	switch determinism {
 	case -1:
@@ -125,14 +126,16 @@ func verifyOwn(path string, determinism int, out io.Writer) error {
 	err := verifyFile(path, determinism, out)
 	var bad *verify.Counterexample
 	if errors.As(err, &bad) && bad.Reason == verify.Bits {
-		return fmt.Errorf("%w\ngroups refuse this plan as GOCCL_PLAN; --determinism verifies it for another level, 0 for any", err)
+		return fmt.Errorf(
+			"%w\ngroups refuse this plan as GOCCL_PLAN; --determinism verifies it for another level, 0 for any", err)
 	}
 	return err
 }
 
-// coverage says what the cases are.
+// coverage prints which cases are covered.
 func (w wantedCases) coverage(out io.Writer) {
-	fmt.Fprintf(out, "ranks %d–%d; all roots of up to 16 ranks, then the first, the second and the last\n", w.low, w.high)
+	fmt.Fprintf(out, "ranks %d–%d; all roots of up to 16 ranks, then the first, the second and the last\n",
+		w.low, w.high)
 	if w.shape != (plan.Shape{}) {
 		fmt.Fprintf(out, "grid %v only\n", w.shape)
 		return
@@ -141,14 +144,15 @@ func (w wantedCases) coverage(out io.Writer) {
 	for _, s := range w.triples() {
 		triples = append(triples, s.String())
 	}
-	fmt.Fprint(out, "grids: every one of two levels for 2d, hierarchical and each of its pairs; of three levels every one for hierarchical")
+	fmt.Fprint(out,
+		"grids: every one of two levels for 2d, hierarchical and each of its pairs; of three levels every one for hierarchical")
 	if len(triples) > 0 {
 		fmt.Fprintf(out, ", %s for each triple", strings.Join(triples, ", "))
 	}
 	fmt.Fprintln(out)
 }
 
-// parseRange reads 8 or 1-64.
+// parseRange parses 8 or 1-64.
 func parseRange(text string) (low, high int, err error) {
 	first, last, both := strings.Cut(text, "-")
 	if !both {
@@ -162,7 +166,7 @@ func parseRange(text string) (low, high int, err error) {
 	return low, high, nil
 }
 
-// list is the cases, and an empty row for each algorithm.
+// list returns the cases, and an empty row for each algorithm.
 func (w wantedCases) list() ([]verifyCase, []verifyRow, error) {
 	var only dtype.Collective
 	if w.coll != "" {
@@ -190,7 +194,8 @@ func (w wantedCases) list() ([]verifyCase, []verifyRow, error) {
 	var rows []verifyRow
 	wanted := func(a algo.Algorithm) bool {
 		variant := strings.Contains(a.Name, ".")
-		return (only == dtype.NoCollective || a.Coll == only) && (w.name == "" || a.Name == w.name || variant && strings.HasPrefix(a.Name, w.name+"."))
+		return (only == dtype.NoCollective || a.Coll == only) &&
+			(w.name == "" || a.Name == w.name || variant && strings.HasPrefix(a.Name, w.name+"."))
 	}
 	for _, a := range candidates {
 		if !wanted(a) {
@@ -206,7 +211,7 @@ func (w wantedCases) list() ([]verifyCase, []verifyRow, error) {
 			rows = append(rows, verifyRow{coll: a.Coll.String(), name: a.Name, algorithms: 1})
 		}
 	}
-	for _, c := range dtype.Collectives() { // a row for all triples of a collective: hundreds
+	for _, c := range dtype.Collectives() { // one row for all triples of a collective: there are hundreds
 		row := verifyRow{coll: c.String()}
 		before := len(cases)
 		for _, a := range algo.Variants(c, 3) {
@@ -220,7 +225,8 @@ func (w wantedCases) list() ([]verifyCase, []verifyRow, error) {
 		}
 		if len(cases) > before {
 			begin := cmp.Or(w.name, "hierarchical")
-			row.name = fmt.Sprintf("%s%s (all %d)", begin, strings.Repeat(".*", 3-strings.Count(begin, ".")), row.algorithms)
+			row.name = fmt.Sprintf("%s%s (all %d)",
+				begin, strings.Repeat(".*", 3-strings.Count(begin, ".")), row.algorithms)
 			rows = append(rows, row)
 		}
 	}
@@ -230,8 +236,8 @@ func (w wantedCases) list() ([]verifyCase, []verifyRow, error) {
 	return cases, rows, nil
 }
 
-// specs is what to verify of an algorithm for n ranks: every root up to 16 ranks, then the first,
-// the second and the last; every grid for algorithms that know one.
+// specs returns the specs of an algorithm to verify for n ranks: every root up to 16 ranks, then
+// the first, the second and the last; every grid for algorithms that use a grid.
 func (w wantedCases) specs(a algo.Algorithm, n int) []plan.Spec {
 	shapes := w.shapes(a, n)
 	roots := []int{0}
@@ -253,8 +259,9 @@ func (w wantedCases) specs(a algo.Algorithm, n int) []plan.Spec {
 	return specs
 }
 
-// triples is the grids that every algorithm made of three others is verified on: small ones, since
-// there are hundreds of these, with a large level inside, in the middle and outside.
+// triples returns the grids on which every algorithm made of three others is verified. They are
+// small, because there are hundreds of these algorithms; the large level is inside, in the middle
+// or outside.
 func (w wantedCases) triples() []plan.Shape {
 	all := []plan.Shape{{2, 2, 2}, {3, 2, 2}, {2, 3, 2}, {2, 2, 3}}
 	return slices.DeleteFunc(all, func(s plan.Shape) bool {
@@ -282,11 +289,11 @@ func (w wantedCases) shapes(a algo.Algorithm, n int) []plan.Shape {
 	return slices.DeleteFunc(shapes, func(s plan.Shape) bool { return s != w.shape })
 }
 
-// verifyCases verifies all cases, some at a time, and fills in the rows. The error is that of the
-// first case, in their order, that was found wrong before the others stopped.
+// verifyCases verifies all cases, several at a time, and fills in the rows. It returns the error of
+// the first case, in their order, that was found wrong before all workers stopped.
 func verifyCases(cases []verifyCase, rows []verifyRow, jobs int) error {
-	// Each case leaves much garbage and little else, so collecting it later saves a third of the
-	// time.
+	// Each case leaves much garbage and keeps little memory, so less frequent garbage collection
+	// saves a third of the time.
 	defer debug.SetGCPercent(debug.SetGCPercent(verifyGCPercent))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(verifyMemory))
 	var next atomic.Int64
@@ -301,7 +308,7 @@ func verifyCases(cases []verifyCase, rows []verifyRow, jobs int) error {
 				if i >= len(cases) {
 					return
 				}
-				c := &cases[len(cases)-1-i] // the large ones at the end of an algorithm come first
+				c := &cases[len(cases)-1-i] // backwards: the large cases are at the end of an algorithm
 				start := time.Now()
 				level, err := verifyOne(c)
 				took := time.Since(start)
@@ -335,8 +342,8 @@ func verifyOne(c *verifyCase) (verify.Level, error) {
 		return 0, err
 	}
 	if level := int(report.Determinism); c.spec.Ranks > 2 && level < c.algorithm.Level {
-		return 0, fmt.Errorf("%v/%s, %v: determinism is level %d, but the algorithm declares level %d", c.spec.Coll, c.algorithm.Name, c.spec,
-			level, c.algorithm.Level)
+		return 0, fmt.Errorf("%v/%s, %v: determinism is level %d, but the algorithm declares level %d",
+			c.spec.Coll, c.algorithm.Name, c.spec, level, c.algorithm.Level)
 	}
 	return report.Determinism, nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// TestVerifyTriples verifies all algorithms made of three others that there are, and counts them in
-// the table.
+// TestVerifyTriples verifies all existing algorithms that are made of three others, and counts them
+// in the table.
 func TestVerifyTriples(t *testing.T) {
 	cases, algorithms := 0, 0
 	out, err := run(t, "verify", "--all", "--ranks", "8", "--algo", "hierarchical")
@@ -39,7 +39,8 @@ func TestVerifyTriples(t *testing.T) {
 	require.Contains(t, out, fmt.Sprintf("\n%d cases of ", cases), "the rows add up")
 	require.Contains(t, out, "2x2x2 for each triple")
 
-	out, err = run(t, "verify", "--all", "--ranks", "8-12", "--algo", "hierarchical.ring", "--coll", "all_gather", "--shape", "2x3x2")
+	out, err = run(t, "verify", "--all", "--ranks", "8-12",
+		"--algo", "hierarchical.ring", "--coll", "all_gather", "--shape", "2x3x2")
 	require.NoError(t, err)
 	require.Regexp(t, `hierarchical\.ring\.\*\.\* \(all 36\) +36 `, out)
 	require.Contains(t, out, "grid 2x3x2 only")
@@ -47,16 +48,16 @@ func TestVerifyTriples(t *testing.T) {
 	require.ErrorContains(t, err, "no algorithm fits")
 }
 
-// TestVerifyTriplesOfAnyCollective keeps the table in step with the catalogue: what has pairs has
-// triples.
+// TestVerifyTriplesOfAnyCollective checks that a collective has triples if and only if it has
+// pairs.
 func TestVerifyTriplesOfAnyCollective(t *testing.T) {
 	for _, c := range dtype.Collectives() {
 		require.Equal(t, len(algo.Variants(c, 2)) > 0, len(algo.Variants(c, 3)) > 0, c)
 	}
 }
 
-// TestVerifyAsGroupsDo refuses what groups refuse: plans whose ranks end with different bits, and
-// what has less than the level asked for.
+// TestVerifyAsGroupsDo checks that verify refuses what groups refuse: plans whose ranks end with
+// different bits, and plans below the requested level.
 func TestVerifyAsGroupsDo(t *testing.T) {
 	t.Setenv("GOCCL_DETERMINISM", "")
 	plans := filepath.Join("..", "..", "ccl", "verify", "testdata")
@@ -94,7 +95,8 @@ func TestVerifyAsGroupsDo(t *testing.T) {
 	require.ErrorContains(t, err, "GOCCL_DETERMINISM")
 }
 
-// TestVerifyStops reports the first wrong case in the order of the table, and verifies no more.
+// TestVerifyStops checks that the first wrong case in the order of the table is reported, and that
+// no more cases are verified.
 func TestVerifyStops(t *testing.T) {
 	wrong, err := algo.Find(dtype.AllGather, "ring")
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ The ring is at its best with large blocks. With small ones nearly all of its tim
 [the catalogue](catalogue.md#all_reduce) has algorithms with about log₂ n steps for these.
 `
 
-// docs/ring-walkthrough.md is what the plan does, and what the simulator says of it.
+// docs/ring-walkthrough.md describes what the plan does and the simulator's times for it.
 func TestRingWalkthrough(t *testing.T) {
 	const ranks = 5
 	a, err := algo.Find(dtype.AllReduce, "ring")
@@ -63,14 +63,16 @@ func TestRingWalkthrough(t *testing.T) {
 	step := alpha + float64(block)/ranks/bandwidth
 	require.InDelta(t, 2*(ranks-1)*step, simulated.Makespan, 1e-9)
 
-	held := make([][]draw.Value, ranks) // of each chunk: what In holds, until Out is written
+	held := make([][]draw.Value, ranks) // by chunk: the value in In, until Out is written
 	for r := range held {
 		held[r] = append([]draw.Value(nil), trace.In[r]...)
 	}
 	b := &strings.Builder{}
 	b.WriteString(walkthroughStart)
-	fmt.Fprintf(b, "The times are the simulator's, for a block of 5 MiB (chunks of 1 MiB) on a uniform network with α = 5 µs and 10 GB/s a link. They\n"+
-		"are those of the formula: each step takes α + β·m/n = %s, all of them 2(n−1)·(α + β·m/n) = %s.\n\n", micros(step), micros(simulated.Makespan))
+	fmt.Fprintf(b,
+		"The times are the simulator's, for a block of 5 MiB (chunks of 1 MiB) on a uniform network with α = 5 µs and 10 GB/s a link. They\n"+
+			"are those of the formula: each step takes α + β·m/n = %s, all of them 2(n−1)·(α + β·m/n) = %s.\n\n",
+		micros(step), micros(simulated.Makespan))
 	fmt.Fprintf(b, "A rank sends 8 chunks, 8 MiB in all. In the terms of nccl-tests the block goes through at %.2f GB/s (algbw, bytes by time), which is\n"+
 		"%.2f GB/s on each link (busbw, times 2(n−1)/n); what is missing to 10 GB/s is α. The simulator prints the same:\n"+
 		"`goccl sim --topo uniform,alpha=5us,bw=10GB --ranks 5 --algo ring --size 5MiB`.\n\n",
@@ -88,7 +90,8 @@ func TestRingWalkthrough(t *testing.T) {
 		end := 0.0
 		for _, s := range simulated.Timeline {
 			lane := p.Program(int(s.Rank)).Lanes[s.Lane]
-			if kind := plan.StepAt(lane, int(s.Step)).Kind; kind != plan.Recv && kind != plan.RecvReduce || int(s.Step) != round-1 {
+			if kind := plan.StepAt(lane, int(s.Step)).Kind; kind != plan.Recv && kind != plan.RecvReduce ||
+				int(s.Step) != round-1 {
 				continue
 			}
 			end = max(end, s.End)
@@ -126,7 +129,7 @@ func TestRingWalkthrough(t *testing.T) {
 	golden(t, filepath.Join(docs, "ring-walkthrough.md"), b.String())
 }
 
-// sentChunk says which chunk rank r sends.
+// sentChunk returns the chunk that rank r sends.
 func sentChunk(round, ranks int) string {
 	switch offset := sentOffset(round, ranks); {
 	case offset == 0:
@@ -138,7 +141,7 @@ func sentChunk(round, ranks int) string {
 	}
 }
 
-// sentOffset is how far that chunk is from r.
+// sentOffset returns the offset of that chunk from r.
 func sentOffset(round, ranks int) int {
 	if round >= ranks {
 		return 1 - (round - ranks)
@@ -148,7 +151,7 @@ func sentOffset(round, ranks int) int {
 
 func micros(seconds float64) string { return fmt.Sprintf("%.1f µs", seconds*1e6) }
 
-// holdings is the table of what each rank holds.
+// holdings writes the table of the values that each rank holds.
 func holdings(b *strings.Builder, held [][]draw.Value, changed map[[2]int]bool) {
 	b.WriteString("| rank |")
 	for c := range held[0] {

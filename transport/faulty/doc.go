@@ -1,13 +1,14 @@
-// Package faulty wraps fabrics, for tests: it delays fragments and wake-ups, corrupts fragments,
-// lends less space than there is or for a while none, and cuts links. Channels are delayed each for
-// itself, so what travels in one overtakes what travels in another.
+// Package faulty wraps fabrics for tests. It delays fragments and wake-ups, corrupts fragments,
+// lends less space than there is or for a while none, and cuts links. Each channel is delayed on
+// its own, so fragments of one channel may overtake those of another.
 //
-// A Network is shared by the fabrics of all sides of a test, so that a cut is noticed on both sides
-// of a link, as a broken wire would be. Faults act where fragments are received, those of space and
-// of wake-ups where they are sent. Without faults a wrapped fabric keeps every promise of the one
-// it wraps, zero allocations included.
+// The fabrics of all sides of a test share a Network, so that a cut appears on both sides of a
+// link, as with a broken wire. Faults act where fragments are received; faults of space and of
+// wake-ups act where they are sent. Without faults a wrapped fabric keeps every guarantee of the
+// inner one, zero allocations included.
 //
-//	net := faulty.NewNetwork(faulty.Fault{From: 1, To: 0, Channel: faulty.Any, Fragment: 3, Cut: true})
-//	a := net.Wrap(innerA, bellA)
-//	b := net.Wrap(innerB, bellB)
+//	net := faulty.NewNetwork(
+//		faulty.Fault{From: 1, To: 0, Channel: faulty.Any, Fragment: 3, Cut: true})
+//	a := net.Wrap(innerA, doorbellA)
+//	b := net.Wrap(innerB, doorbellB)
 package faulty

@@ -2,8 +2,8 @@ package inproc
 
 import "unsafe"
 
-// alignedMemory is memory of the Go heap, aligned to 64: the last user of a ring frees it by
-// forgetting it.
+// alignedMemory returns n bytes of the Go heap, aligned to 64. The garbage collector frees them
+// after the last user of a ring has dropped its reference.
 func alignedMemory(n int) []byte {
 	const align = 64
 	memory := make([]byte, n+align-1)

@@ -6,32 +6,34 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// Pool lends the large slots of one process to all its channels. The last slot that came back is
-// lent first: it is still in the caches. The books are private memory; only the slots themselves
-// are seen by peers.
+// Pool lends the large slots of one process to all its channels. The slot that came back last is
+// lent first, because it is still in the caches. The bookkeeping is private memory; peers see only
+// the slots themselves.
 type Pool struct {
-	lock   atomic.Uint32 // held for some ten instructions, or one scan
-	misses int           // takes that found nothing, since the last scan
+	lock   atomic.Uint32 // held for about ten instructions, or for one scan
+	misses int           // calls of take that found no free slot since the last scan
 	free   []int32
 	leases []lease
 	memory []byte
 }
 
-// lease is who has a slot, and for which fragment. A slot that is being filled is nobody else's,
-// whatever the peer's counter says. One whose fragment was released is the owner's to fill again,
-// without the lock, or anybody's who scans: state decides.
+// lease records which channel has a slot, and for which fragment. No other channel can take a slot
+// that is being filled, whatever the peer's counter is. A slot whose fragment was released may be
+// filled again by its owner, without the lock, or taken by any thread that scans: state decides.
 type lease struct {
-	owner *Channel      // with the lock
-	state atomic.Uint64 // fragment << 32 | generation << 1 | committed; the generation changes when the slot goes back to the pool
+	owner *Channel // guarded by the lock
+	// state is fragment << 32 | generation << 1 | committed. The generation changes when the slot
+	// goes back to the pool.
+	state atomic.Uint64
 }
 
 const generationMask = 1<<32 - 2
 
-// scanEvery is how many vain takes go by between two scans for slots that other channels have not
-// claimed back.
+// scanEvery is the number of failed takes between two scans for slots that other channels have not
+// reclaimed.
 const scanEvery = 16
 
-// NewPool makes a pool over memory, as many slots as fit.
+// NewPool returns a pool of as many slots as fit into memory.
 func NewPool(memory []byte) *Pool {
 	n := len(memory) / LeaseBytes
 	p := &Pool{memory: memory, leases: make([]lease, n), free: make([]int32, n), misses: scanEvery}
@@ -41,7 +43,8 @@ func NewPool(memory []byte) *Pool {
 	return p
 }
 
-// Free is how many slots are not lent, nor kept by a channel for its next fragments.
+// Free returns the number of slots that are neither lent nor kept by a channel for its next
+// fragments.
 func (p *Pool) Free() int {
 	p.acquire()
 	defer p.release()
@@ -60,7 +63,7 @@ func (p *Pool) acquire() {
 
 func (p *Pool) release() { p.lock.Store(0) }
 
-// take lends a slot to owner, to be filled, or returns -1.
+// take lends owner a slot to be filled; it returns -1 if there is none.
 func (p *Pool) take(owner *Channel) int32 {
 	p.acquire()
 	if len(p.free) == 0 {
@@ -80,16 +83,16 @@ func (p *Pool) take(owner *Channel) int32 {
 	return slot
 }
 
-// commit notes that a slot was filled with a fragment, and returns its state.
+// commit records that a slot has been filled up to the given fragment, and returns its state.
 func (p *Pool) commit(slot int32, fragment uint32) uint64 {
 	l := &p.leases[slot]
 	state := uint64(fragment)<<32 | l.state.Load()&generationMask | 1
-	park.Publish(&l.state, state) // who scans may find it later
+	park.Publish(&l.state, state) // from here on a scan may find it
 	return state
 }
 
 // retake lets the owner of a slot fill it again after its fragment was released, unless a scan has
-// taken it away.
+// taken it away. It reports whether the owner has the slot.
 func (p *Pool) retake(slot int32, state uint64) bool {
 	return p.leases[slot].state.CompareAndSwap(state, state&generationMask)
 }
@@ -104,7 +107,7 @@ func (p *Pool) give(slot int32, state uint64) {
 // drop takes back a slot that was not committed.
 func (p *Pool) drop(slot int32) { p.give(slot, p.leases[slot].state.Load()) }
 
-// giveLocked frees a slot that is still in this state.
+// giveLocked frees a slot if it is still in the given state.
 func (p *Pool) giveLocked(slot int32, state uint64) {
 	l := &p.leases[slot]
 	if l.state.CompareAndSwap(state, (state+2)&generationMask) {
@@ -113,18 +116,20 @@ func (p *Pool) giveLocked(slot int32, state uint64) {
 	}
 }
 
-// scan takes back what receivers have released but the senders, idle since, have not looked for or
-// keep to themselves. A peer that lies about its counter spoils only what is sent to itself.
+// scan takes back slots that receivers have released but whose senders, idle since, have not
+// reclaimed or keep for themselves. A peer with a false counter spoils only what is sent to that
+// peer.
 func (p *Pool) scan() {
 	for i := range p.leases {
 		l := &p.leases[i]
-		if state := l.state.Load(); l.owner != nil && state&1 != 0 && int32(uint32(l.owner.back.Load())-uint32(state>>32)) > 0 {
+		if state := l.state.Load(); l.owner != nil && state&1 != 0 &&
+			int32(uint32(l.owner.back.Load())-uint32(state>>32)) > 0 {
 			p.giveLocked(int32(i), state)
 		}
 	}
 }
 
-// forget takes back all slots of owner: its peer reads no more.
+// forget takes back all slots of owner, once its peer no longer reads them.
 func (p *Pool) forget(owner *Channel) {
 	p.acquire()
 	for i := range p.leases {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// documented are the lines "| offset | bytes | field |" of a table of ../shm/PROTOCOL.md.
+// documented returns the cells "| offset | bytes | field |" of a table of ../shm/PROTOCOL.md.
 func documented(t *testing.T, name string) (rows []string) {
 	text, err := os.ReadFile("../shm/PROTOCOL.md")
 	require.NoError(t, err)
@@ -18,7 +18,8 @@ func documented(t *testing.T, name string) (rows []string) {
 	require.True(t, found, name)
 	body, _, _ := strings.Cut(rest, "\n#")
 	body, _, _ = strings.Cut(body, "\n\n|") // the second table of a section
-	for line := range strings.Lines(strings.TrimPrefix(body, "\n| offset | bytes | field | what |\n|---|---|---|---|\n")) {
+	for line := range strings.Lines(
+		strings.TrimPrefix(body, "\n| offset | bytes | field | what |\n|---|---|---|---|\n")) {
 		if cells := strings.Split(line, "|"); len(cells) > 4 {
 			rows = append(rows, strings.Join(cells[1:4], "|"))
 		}
@@ -47,5 +48,6 @@ func TestProtocolDocumentsKinds(t *testing.T) {
 		require.Regexp(t, fmt.Sprintf(`(?m)^\| %d \| in [^|]* \| %d \|$`, kind, longest), string(text))
 	}
 	require.Contains(t, string(text), fmt.Sprintf("\n| scanEvery | %d |\n", scanEvery))
-	require.Equal(t, uint64(7)<<32|uint64(inPool)<<28|9, packWord(7, inPool, 9), "number (32 bits), kind (4), length (28), from the top")
+	require.Equal(t, uint64(7)<<32|uint64(inPool)<<28|9, packWord(7, inPool, 9),
+		"number (32 bits), kind (4), length (28), from the top")
 }

@@ -7,15 +7,15 @@ import (
 
 const addressMagic = "goccl shm 1\x00"
 
-// id of a process: random, and known only to those who were given its address.
+// id of a process: random, and known only to processes that were given its address.
 type id [16]byte
 
-// address is what Fabric.Address says.
+// address is the content of Fabric.Address.
 type address struct {
 	Boot    [16]byte // of the kernel
 	Network uint64   // inode of the network namespace: abstract sockets live in it
 	UID     uint32
-	PID     uint32 // as the process sees itself, for messages
+	PID     uint32 // as the process sees itself; for error messages
 	ID      id
 	Socket  [16]byte // random part of the socket's name
 }

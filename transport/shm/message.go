@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/transport/ring"
 )
 
-// maxMessage is longer than any message; none is split.
+// maxMessage is larger than any message, so no message is split.
 const maxMessage = 1024
 
 const helloMagic = "goccl shm"
@@ -20,7 +20,7 @@ const helloMagic = "goccl shm"
 // version of the protocol and of the rings.
 const version = 5
 
-// Kinds of message: their first byte.
+// Kinds of message. The kind is the first byte.
 const (
 	kindHello = iota + 1
 	kindOpen
@@ -29,20 +29,21 @@ const (
 	kindJoined
 )
 
-// layout is what both sides must agree on before they look into each other's memory.
+// layout lists the values that both sides must agree on before they read each other's memory.
 type layout struct{ Version, Depth, Inline, Slot, Lease, Channel uint32 }
 
-var ownLayout = layout{version, ring.Depth, ring.InlineBytes, ring.SlotBytes, ring.LeaseBytes, uint32(ring.ChannelBytes)}
+var ownLayout = layout{
+	version, ring.Depth, ring.InlineBytes, ring.SlotBytes, ring.LeaseBytes, uint32(ring.ChannelBytes)}
 
-// hello is the first message of each side. It comes with the descriptors of bell and pool, and of
-// the arena if there is one.
+// hello is the first message of each side. It comes with the descriptors of doorbell and pool, and
+// of the arena if there is one.
 type hello struct {
 	Magic      [len(helloMagic)]byte
 	Layout     layout
 	From, To   id
 	Challenge  [32]byte
 	PoolBytes  uint64
-	ArenaBytes uint64 // of registered memory, 0 for none
+	ArenaBytes uint64 // size of registered memory, 0 for none
 }
 
 // open comes with the descriptor of a ring segment, and of the window if there is one.
@@ -51,15 +52,15 @@ type open struct {
 	Session    [16]byte
 	Rank, Peer uint32 // of the sender
 	Channels   uint32
-	Slot       uint32 // bytes of each private slot of its ring
-	Window     uint64 // bytes, 0 for none
+	Slot       uint32 // size of each private slot of its ring
+	Window     uint64 // size, 0 for none
 	MAC        [32]byte
 }
 
 type bye struct{ Serial uint64 }
 
-// joined says that the sender has joined its open of serial number From with the receiver's of
-// number To.
+// joined announces that the sender has joined its open of serial number From with the receiver's
+// open of serial number To.
 type joined struct{ From, To uint64 }
 
 type refuse struct {
@@ -75,7 +76,7 @@ func newRefuse(serial uint64, code int, text string) *refuse {
 	return r
 }
 
-// code is what the sender says, if it can be.
+// code returns the code that the sender gave, or Internal if that is no known error code.
 func (r *refuse) code() fault.Code {
 	if code := fault.Code(r.Code); code > fault.OK && code <= fault.Internal {
 		return code
@@ -85,7 +86,7 @@ func (r *refuse) code() fault.Code {
 
 func (r *refuse) text() string { return string(r.Text[:min(int(r.Length), len(r.Text))]) }
 
-// encode makes a packet of a message.
+// encode returns the packet for a message.
 func encode(message any) []byte {
 	kind := byte(0)
 	switch message.(type) {
@@ -105,7 +106,7 @@ func encode(message any) []byte {
 	return b.Bytes()
 }
 
-// decode is the reverse. Every packet has exactly the size of its kind.
+// decode returns the message in a packet. Every packet must have exactly the size of its kind.
 func decode(packet []byte) (any, error) {
 	if len(packet) == 0 {
 		return nil, fmt.Errorf("empty message")
@@ -132,7 +133,7 @@ func decode(packet []byte) (any, error) {
 	return message, err
 }
 
-// descriptors is how many descriptors must come with a message.
+// descriptors returns how many descriptors must come with a message.
 func descriptors(message any) int {
 	switch m := message.(type) {
 	case *hello:
@@ -149,7 +150,7 @@ func descriptors(message any) int {
 	return 0
 }
 
-// check says what is wrong with a peer's hello.
+// check returns an error if a peer's hello is invalid.
 func (h *hello) check(from, to id) error {
 	switch {
 	case string(h.Magic[:]) != helloMagic:
@@ -166,8 +167,8 @@ func (h *hello) check(from, to id) error {
 	return nil
 }
 
-// seal is the HMAC of an open with the key of its session. It holds for one direction of one
-// connection only.
+// seal returns the HMAC of an open with the key of its session. It is valid for one direction of
+// one connection only.
 func (o *open) seal(key [32]byte, from, to *hello) (mac [32]byte) {
 	h := hmac.New(sha256.New, key[:])
 	h.Write([]byte("goccl shm open"))
@@ -182,7 +183,7 @@ func (o *open) seal(key [32]byte, from, to *hello) (mac [32]byte) {
 	return mac
 }
 
-// sessionKey finds the two ends of a session, as this side sees it.
+// sessionKey identifies the two ends of a session, as seen from this side.
 type sessionKey struct {
 	id         [16]byte
 	rank, peer int
@@ -190,5 +191,5 @@ type sessionKey struct {
 
 func keyOf(s *transport.Session) sessionKey { return sessionKey{s.ID, s.Rank, s.Peer} }
 
-// key of the end that is to answer o.
+// key returns the key of the end that is to answer o.
 func (o *open) key() sessionKey { return sessionKey{o.Session, int(o.Peer), int(o.Rank)} }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sendSpan bounds the sending of a message. They are small and rare; a peer that lets its socket
-// fill up has stopped.
+// sendSpan bounds the time for sending a message. Messages are small and rare; a peer that lets its
+// socket fill up has stopped.
 const sendSpan = 5 * time.Second
 
 // sendPacket sends a message with descriptors.
@@ -24,14 +24,14 @@ func sendPacket(conn *net.UnixConn, message any, fds ...int) error {
 	return err
 }
 
-// receivePacket waits for a message and its descriptors, which are the caller's then. After an
-// error none are open.
+// receivePacket waits for a message and its descriptors, which then belong to the caller. After an
+// error no descriptor stays open.
 func receivePacket(conn *net.UnixConn) (message any, fds []int, err error) {
 	packet, rights := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*8))
 	n, nr, flags, _, err := conn.ReadMsgUnix(packet, rights)
 	if errors.Is(err, unix.ECONNRESET) {
-		// The peer closed while something of ours lay unread there. What it had sent before comes
-		// after this error.
+		// The peer closed its end with a message of this side unread. Messages that it had sent
+		// before come after this error.
 		n, nr, flags, _, err = conn.ReadMsgUnix(packet, rights)
 	}
 	if errors.Is(err, io.EOF) || err == nil && n == 0 {
@@ -76,12 +76,12 @@ func closeAll(fds []int) {
 // errEnd is the end of a connection.
 var errEnd = errors.New("the connection has ended")
 
-// protocolError is a message that no working peer sends.
+// protocolError reports a message that no working peer sends.
 type protocolError struct{ cause error }
 
 func (e *protocolError) Error() string { return "it sent what cannot be right: " + e.cause.Error() }
 
-// credentials of the process at the other end, as the kernel knows them.
+// credentials returns the credentials of the process at the other end, as the kernel knows them.
 func credentials(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -89,6 +89,8 @@ func credentials(conn *net.UnixConn) (*unix.Ucred, error) {
 	}
 	var cred *unix.Ucred
 	var failed error
-	err = raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	err = raw.Control(func(fd uintptr) {
+		cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
 	return cred, errors.Join(err, failed)
 }

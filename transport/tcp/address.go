@@ -18,7 +18,7 @@ const (
 	addressPrefix = len(addressMagic) + 1 + 16 + 16 + 32 + 4
 )
 
-// endpoint is one address that a process listens on, with its network.
+// endpoint is one address that a process listens on, with its network prefix.
 type endpoint struct {
 	prefix netip.Prefix
 	port   uint16
@@ -27,9 +27,9 @@ type endpoint struct {
 func (e endpoint) addrPort() netip.AddrPort { return netip.AddrPortFrom(e.prefix.Addr(), e.port) }
 func (e endpoint) loopback() bool           { return e.prefix.Addr().IsLoopback() }
 
-// address is what a peer must know of a process.
+// address is what a peer needs to know about a process.
 type address struct {
-	host      [16]byte // same for processes that share loopback
+	host      [16]byte // equal for processes that share loopback
 	id        [16]byte // random
 	secret    [32]byte // random
 	pid       uint32
@@ -37,7 +37,7 @@ type address struct {
 	endpoints []endpoint
 }
 
-// who names the process in messages.
+// who identifies the process in messages.
 func (a *address) who() string { return fmt.Sprintf("host %s, pid %d", a.hostname, a.pid) }
 
 func (a *address) encode() []byte {
@@ -58,7 +58,7 @@ func (a *address) encode() []byte {
 	return b
 }
 
-// parseAddress reads a foreign blob. It accepts exactly what encode writes.
+// parseAddress parses an address received from a peer. It accepts exactly what encode writes.
 func parseAddress(b []byte) (*address, error) {
 	bad := func(format string, args ...any) (*address, error) {
 		return nil, fault.New(fault.Invalid, "tcp: peer address of %d bytes: %s", len(b), fmt.Sprintf(format, args...))
@@ -68,7 +68,9 @@ func parseAddress(b []byte) (*address, error) {
 	}
 	r := b[len(addressMagic):]
 	if r[0] != protocol {
-		return bad("the peer speaks version %d of the TCP transport, this process version %d; run the same goccl everywhere", r[0], protocol)
+		return bad(
+			"the peer speaks version %d of the TCP transport, this process version %d; run the same goccl everywhere",
+			r[0], protocol)
 	}
 	r = r[1:]
 	a := &address{}

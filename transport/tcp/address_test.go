@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sample is the address of a process on a host; the endpoints are prefixes, all with port 4000.
+// sample returns the address of a process on a host. The endpoints are prefixes, all with port
+// 4000.
 func sample(host byte, prefixes ...string) *address {
 	a := &address{host: [16]byte{host}, id: [16]byte{host, 1}, secret: [32]byte{2}, pid: 77, hostname: "node"}
 	for _, p := range prefixes {
@@ -20,7 +21,8 @@ func sample(host byte, prefixes ...string) *address {
 func TestAddressRoundTrip(t *testing.T) {
 	full := sample(1)
 	for i := range maxEndpoints {
-		full.endpoints = append(full.endpoints, endpoint{netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, byte(i)}), 64), 1})
+		full.endpoints = append(full.endpoints,
+			endpoint{netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, byte(i)}), 64), 1})
 	}
 	for len(full.hostname) < maxHostname {
 		full.hostname += "n"
@@ -48,17 +50,24 @@ func TestUsable(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		from, to *address
-		want     []string // of to, nearest first; empty: not reachable
+		want     []string // endpoints of to, nearest first; empty: not reachable
 	}{
-		{"loopback first on one host", sample(1, "10.0.0.1/24", "127.0.0.1/8"), sample(1, "10.0.0.1/24", "127.0.0.1/8"), []string{"127.0.0.1", "10.0.0.1"}},
-		{"no loopback between hosts", sample(1, "10.0.0.1/24", "127.0.0.1/8"), sample(2, "10.0.0.2/24", "127.0.0.1/8"), []string{"10.0.0.2"}},
+		{"loopback first on one host", sample(1, "10.0.0.1/24", "127.0.0.1/8"),
+			sample(1, "10.0.0.1/24", "127.0.0.1/8"), []string{"127.0.0.1", "10.0.0.1"}},
+		{"no loopback between hosts", sample(1, "10.0.0.1/24", "127.0.0.1/8"),
+			sample(2, "10.0.0.2/24", "127.0.0.1/8"), []string{"10.0.0.2"}},
 		{"loopback alone leads nowhere", sample(1, "127.0.0.1/8"), sample(2, "127.0.0.1/8"), nil},
-		{"same subnet first", sample(1, "10.0.5.1/24"), sample(2, "172.16.0.9/16", "10.0.5.9/24"), []string{"10.0.5.9", "172.16.0.9"}},
-		{"same subnet IPv6 first", sample(1, "10.0.5.1/24", "fd00:1::1/64"), sample(2, "172.16.0.9/16", "fd00:1::9/64"), []string{"fd00:1::9", "172.16.0.9"}},
-		{"IPv4 before IPv6", sample(1, "10.0.5.1/24", "fd00:1::1/64"), sample(2, "fd00:2::9/64", "172.16.0.9/16"), []string{"172.16.0.9", "fd00:2::9"}},
-		{"only families of both", sample(1, "10.0.5.1/24"), sample(2, "fd00:2::9/64", "172.16.0.9/16"), []string{"172.16.0.9"}},
+		{"same subnet first", sample(1, "10.0.5.1/24"),
+			sample(2, "172.16.0.9/16", "10.0.5.9/24"), []string{"10.0.5.9", "172.16.0.9"}},
+		{"same subnet IPv6 first", sample(1, "10.0.5.1/24", "fd00:1::1/64"),
+			sample(2, "172.16.0.9/16", "fd00:1::9/64"), []string{"fd00:1::9", "172.16.0.9"}},
+		{"IPv4 before IPv6", sample(1, "10.0.5.1/24", "fd00:1::1/64"),
+			sample(2, "fd00:2::9/64", "172.16.0.9/16"), []string{"172.16.0.9", "fd00:2::9"}},
+		{"only families of both", sample(1, "10.0.5.1/24"),
+			sample(2, "fd00:2::9/64", "172.16.0.9/16"), []string{"172.16.0.9"}},
 		{"no family in common", sample(1, "10.0.5.1/24"), sample(2, "fd00:2::9/64"), nil},
-		{"families do not matter on one host", sample(1, "127.0.0.1/8"), sample(1, "fd00:2::9/64"), []string{"fd00:2::9"}},
+		{"families do not matter on one host", sample(1, "127.0.0.1/8"),
+			sample(1, "fd00:2::9/64"), []string{"fd00:2::9"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string

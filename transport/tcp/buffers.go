@@ -2,11 +2,11 @@ package tcp
 
 import "github.com/goccl/goccl/transport"
 
-// headroom is the space before a payload: the header, placed so that header and payload are one
-// piece and the payload is aligned.
+// headroom is the space before a payload. The header lies at its end, so that header and payload
+// are contiguous and the payload is aligned.
 const headroom = 64
 
-// fragment is a buffer with headroom and the payload in it.
+// fragment is a buffer that holds headroom and a payload.
 type fragment struct {
 	buf  []byte
 	n    int
@@ -17,16 +17,16 @@ func (f *fragment) payload() []byte { return f.buf[headroom : headroom+f.n : hea
 func (f *fragment) frame() []byte   { return f.buf[headroom-headerBytes : headroom+f.n] }
 
 // buffers is the memory of one direction of one channel: at most maxFragments short buffers and
-// maxLong long ones, made when first needed. The one used last is used first, so a channel of small
-// messages stays in the cache.
+// maxLong long ones, allocated when first needed. The buffer used last is reused first, so a
+// channel of small messages stays in the cache.
 type buffers struct {
 	short [maxFragments][]byte
 	long  [maxLong][]byte
-	// The free ones come first in the arrays; made counts those in use too.
+	// The free buffers come first in the arrays; made counts those in use too.
 	freeShort, freeLong, madeShort, madeLong int
 }
 
-// take returns a buffer for a payload of n bytes, or nil if those are all in use.
+// take returns a buffer for a payload of n bytes, or nil if all buffers of that size are in use.
 func (b *buffers) take(n int) []byte {
 	if n > shortPayload {
 		if b.freeLong > 0 {

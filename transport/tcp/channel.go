@@ -6,10 +6,10 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// channel is one end of a channel: a queue of fragments out, one in. Three parties touch it at the
-// same time: the driver of the group (the methods of transport.Channel), whoever reads the socket
-// and whoever writes it. Each counter has one writer; all count fragments since the start and wrap
-// around.
+// channel is one end of a channel: a queue of outgoing fragments and one of incoming fragments.
+// Three threads may use it at the same time: the driver of the group (the methods of
+// transport.Channel), the thread that reads the socket and the thread that writes it. Each counter
+// has one writer. All counters count fragments since the start and wrap around.
 type channel struct {
 	node    node
 	session *session
@@ -23,21 +23,21 @@ type outQueue struct {
 	memory    buffers       // driver
 	lent      []byte        // driver
 	lentBytes int           // driver
-	reclaimed uint32        // driver: memory taken back
+	reclaimed uint32        // driver: fragments whose memory was taken back
 	committed atomic.Uint32 // driver
-	started   atomic.Uint32 // writer: frames that it began to write
-	freed     atomic.Uint32 // reader: released by the peer
+	started   atomic.Uint32 // writer: fragments that it began to write
+	freed     atomic.Uint32 // reader: fragments released by the peer
 }
 
 type inQueue struct {
 	ring       [maxFragments]fragment
 	memory     buffers       // reader
-	begun      uint32        // reader: headers seen
+	begun      uint32        // reader: fragments whose header has arrived
 	reclaimed  uint32        // reader
 	arrived    atomic.Uint32 // reader
 	released   atomic.Uint32 // driver
-	advertised atomic.Uint32 // writer: what the peer was told of released
-	due        atomic.Bool   // a credit frame of its own is wanted
+	advertised atomic.Uint32 // writer: the value of released last sent to the peer
+	due        atomic.Bool   // a separate credit frame is wanted
 }
 
 // Reserve implements transport.Channel.
@@ -66,8 +66,8 @@ func (ch *channel) Reserve(n int) []byte {
 // Commit implements transport.Channel.
 func (ch *channel) Commit(n int, m *transport.Meta) { ch.Publish(n, m) }
 
-// Publish implements transport.Channel. It writes at once: every frame is a call of the kernel
-// anyway, and the peer can work on it meanwhile.
+// Publish implements transport.Channel. It writes at once: every frame needs a system call anyway,
+// and the peer can work on the fragment meanwhile.
 func (ch *channel) Publish(n int, m *transport.Meta) {
 	q := &ch.out
 	if q.lent == nil || n < 0 || n > q.lentBytes {
@@ -85,7 +85,8 @@ func (ch *channel) Publish(n int, m *transport.Meta) {
 	c.flush()
 }
 
-// Flush implements transport.Channel. Nothing is held back.
+// Flush implements transport.Channel. It does nothing, because Publish and Consume hold nothing
+// back.
 func (ch *channel) Flush() {}
 
 // Peek implements transport.Channel.
@@ -121,7 +122,7 @@ func (ch *channel) Consume() {
 	}
 	q.released.Store(at + 1)
 	if arrived-q.advertised.Load() < creditStep {
-		return // it travels with the next fragment, or later
+		return // credit travels with the next fragment, or later
 	}
 	q.due.Store(true)
 	c := ch.session.conn
@@ -129,7 +130,8 @@ func (ch *channel) Consume() {
 	c.flush()
 }
 
-// credit takes over what the peer says it has released; false if that cannot be.
+// credit adopts the number of fragments that the peer reports as released. It returns false if that
+// number is impossible.
 func (q *outQueue) credit(total uint32) bool {
 	freed := q.freed.Load()
 	if total-freed > q.started.Load()-freed {
@@ -139,7 +141,8 @@ func (q *outQueue) credit(total uint32) bool {
 	return true
 }
 
-// begin finds the place of the next fragment of n bytes; false if the peer had no credit for it.
+// begin reserves the place of the next fragment of n bytes. It returns false if the peer had no
+// credit for it.
 func (q *inQueue) begin(n int, m transport.Meta) bool {
 	released := q.released.Load()
 	for ; q.reclaimed != released; q.reclaimed++ {
@@ -159,5 +162,5 @@ func (q *inQueue) begin(n int, m transport.Meta) bool {
 	return true
 }
 
-// rest is the memory of the fragment begun last.
+// rest returns the payload memory of the fragment begun last.
 func (q *inQueue) rest() []byte { return q.ring[(q.begun-1)%maxFragments].payload() }

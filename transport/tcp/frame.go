@@ -14,16 +14,16 @@ const (
 	kindGoodbye = 4
 )
 
-// Sizes that both sides must have in common; part of the protocol.
+// Sizes that both sides must agree on; part of the protocol.
 const (
 	headerBytes  = 48
 	openBytes    = 16 + 4 + 4 + 4 + 32 // id, rank, peer, channels, proof
-	maxFragments = 16                  // unreleased ones of a channel and direction
-	maxLong      = 8                   // of these longer than shortPayload
+	maxFragments = 16                  // unreleased fragments of one direction of a channel
+	maxLong      = 8                   // those of them that may be longer than shortPayload
 	shortPayload = 8 << 10
 	maxPayload   = 64 << 10
 	maxSessions  = 1 << 16 // of one connection
-	creditStep   = 4       // a receiver that owes so many fragments of credit says so at once
+	creditStep   = 4       // a receiver that owes credit for this many fragments sends it at once
 )
 
 // header is the decoded head of a frame; doc.go describes its layout.
@@ -51,7 +51,7 @@ func (h *header) put(b []byte) {
 	}
 }
 
-// putStamp fills in what is known only when the frame leaves.
+// putStamp fills in the fields that are known only when the frame is written.
 func putStamp(b []byte, credit uint32, seq uint64) {
 	binary.LittleEndian.PutUint32(b[12:], credit)
 	binary.LittleEndian.PutUint64(b[16:], seq)

@@ -17,14 +17,15 @@ import (
 //	acceptor → dialer   nonce, proof "accept"
 //	dialer → acceptor   proof "dial"
 //
-// A proof is an HMAC over everything that both have said, under a key derived from both secrets.
+// A proof is an HMAC over its label, the hello and the acceptor's nonce, under a key derived from
+// both secrets.
 const (
 	helloMagic = "gocclTCP"
 	helloBytes = len(helloMagic) + 1 + 16 + 16 + 32
 	replyBytes = 32 + 32
 )
 
-// hello is the first message.
+// hello is the first message of the handshake.
 type hello [helloBytes]byte
 
 func makeHello(dialer, acceptor *[16]byte) *hello {
@@ -45,7 +46,8 @@ func (h *hello) valid() bool {
 func (h *hello) dialer() (id [16]byte)   { copy(id[:], h[len(helloMagic)+1:]); return id }
 func (h *hello) acceptor() (id [16]byte) { copy(id[:], h[len(helloMagic)+1+16:]); return id }
 
-// prove is the proof of one side, or with another label what ties sessions to the connection.
+// prove returns the proof of one side or, with the label "binding", the value that binds sessions
+// to the connection.
 func prove(label string, dialer, acceptor *address, h *hello, nonce []byte) (proof [32]byte) {
 	key := hmac.New(sha256.New, append(dialer.secret[:len(dialer.secret):len(dialer.secret)], acceptor.secret[:]...))
 	io.WriteString(key, "goccl tcp key 1")
@@ -58,9 +60,10 @@ func prove(label string, dialer, acceptor *address, h *hello, nonce []byte) (pro
 	return proof
 }
 
-var errStranger = errors.New("it does not prove that it is the peer; something else listens there, or its address is outdated")
+var errStranger = errors.New(
+	"it does not prove that it is the peer; something else listens there, or its address is outdated")
 
-// dialHandshake proves this process to the acceptor, and the acceptor to it.
+// dialHandshake proves this process to the acceptor, and the acceptor to this process.
 func dialHandshake(nc net.Conn, self, peer *address) (binding [32]byte, err error) {
 	h := makeHello(&self.id, &peer.id)
 	if _, err = nc.Write(h[:]); err != nil {
@@ -80,8 +83,8 @@ func dialHandshake(nc net.Conn, self, peer *address) (binding [32]byte, err erro
 	return prove("binding", self, peer, h, nonce), err
 }
 
-// readHello reads what a dialer says first. Who knows the id of this process was given its address,
-// or has listened to somebody who was.
+// readHello reads the first message of a dialer. A dialer that knows the id of this process was
+// given its address, or has overheard a process that was.
 func readHello(nc net.Conn, self *address) (*hello, error) {
 	h := &hello{}
 	if _, err := io.ReadFull(nc, h[:]); err != nil {
@@ -93,7 +96,7 @@ func readHello(nc net.Conn, self *address) (*hello, error) {
 	return h, nil
 }
 
-// acceptHandshake is the other side of dialHandshake, after its hello.
+// acceptHandshake is the acceptor's side of dialHandshake, after the hello.
 func acceptHandshake(nc net.Conn, h *hello, peer, self *address) (binding [32]byte, err error) {
 	var reply [replyBytes]byte
 	nonce := reply[:32]

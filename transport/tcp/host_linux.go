@@ -2,8 +2,9 @@ package tcp
 
 import "os"
 
-// hostIdentity is equal for processes that share loopback: the same boot of the same machine, the
-// same network namespace. A wrong guess is harmless, a dialled process must prove who it is.
+// hostIdentity returns a value that is equal for processes that share loopback: those of the same
+// boot of the same machine and the same network namespace. A wrong guess is harmless, because a
+// dialled process must prove its identity.
 func hostIdentity() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

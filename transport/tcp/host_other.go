@@ -4,8 +4,8 @@ package tcp
 
 import "os"
 
-// hostIdentity is equal for processes that share loopback. A wrong guess is harmless, a dialled
-// process must prove who it is.
+// hostIdentity returns a value that is equal for processes that share loopback. A wrong guess is
+// harmless, because a dialled process must prove its identity.
 func hostIdentity() string {
 	name, _ := os.Hostname()
 	return name

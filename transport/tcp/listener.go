@@ -12,11 +12,11 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// portAttempts is how often a port is drawn that must be free on every address.
+// portAttempts is how often listen draws a port that must be free on every address.
 const portAttempts = 16
 
-// listen binds one port on all addresses of the interfaces. Addresses that cannot be bound (not
-// ready, taken away meanwhile) are left out as long as there are others.
+// listen binds one port on all addresses of the interfaces. It leaves out addresses that cannot be
+// bound (not ready yet, or removed meanwhile) as long as there are others.
 func listen(nics []nic, port int) (listeners []*net.TCPListener, endpoints []endpoint, err error) {
 	var prefixes []netip.Prefix
 	for _, n := range nics {
@@ -30,7 +30,8 @@ func listen(nics []nic, port int) (listeners []*net.TCPListener, endpoints []end
 		}
 	}
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.System, err, "tcp: cannot listen; is the port taken (Options.Port), or the interface down?")
+		return nil, nil, fault.Wrap(fault.System, err,
+			"tcp: cannot listen; is the port taken (Options.Port), or the interface down?")
 	}
 	return listeners, endpoints, nil
 }
@@ -62,7 +63,7 @@ func closeAll(listeners []*net.TCPListener) {
 	}
 }
 
-// descriptor is the socket of a listener, for Options.Track.
+// descriptor returns the socket of a listener, for Options.Track.
 func descriptor(l *net.TCPListener) int {
 	fd := -1
 	if raw, err := l.SyscallConn(); err == nil {
@@ -71,7 +72,7 @@ func descriptor(l *net.TCPListener) int {
 	return fd
 }
 
-// accept takes connections until the listener is closed.
+// accept accepts connections until the listener is closed.
 func (f *Fabric) accept(l *net.TCPListener) {
 	for {
 		nc, err := l.AcceptTCP()
@@ -79,7 +80,7 @@ func (f *Fabric) accept(l *net.TCPListener) {
 			if f.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// Short of descriptors or memory, or the dialer gave up: others come.
+			// Descriptors or memory are short, or the dialer gave up: other connections will come.
 			select {
 			case <-f.ctx.Done():
 				return
@@ -94,24 +95,23 @@ func (f *Fabric) accept(l *net.TCPListener) {
 	}
 }
 
-// guest is an accepted connection without proof. First it is silent, then it has said hello and
-// waits until this process wants to talk to it; who is silent takes no place from those that are
-// not.
+// guest is an accepted connection without proof. At first it is silent; after its hello it waits
+// until this process also wants to connect. Silent connections take no place from those that have
+// sent a hello.
 type guest struct {
 	nc     *net.TCPConn
 	ctx    context.Context // of the handshake
 	cancel context.CancelFunc
 }
 
-// Close ends the connection at once, without waiting states left behind, and whatever is done for
-// it.
+// Close resets the connection, so that it leaves no waiting state behind, and ends its handshake.
 func (g *guest) Close() error {
 	g.cancel()
 	g.nc.SetLinger(0)
 	return g.nc.Close()
 }
 
-// welcome finds out who has connected and makes the connection that of its pair.
+// welcome authenticates a new connection and makes it the connection of its pair.
 func (f *Fabric) welcome(g *guest) {
 	defer g.cancel()
 	p, binding, err := f.authenticate(g)
@@ -125,7 +125,7 @@ func (f *Fabric) welcome(g *guest) {
 	}
 }
 
-// authenticate has the guest prove who it is.
+// authenticate has the guest prove its identity.
 func (f *Fabric) authenticate(g *guest) (p *pair, binding [32]byte, err error) {
 	g.nc.SetDeadline(time.Now().Add(f.opts.HelloTimeout))
 	h, err := readHello(g.nc, f.self)

@@ -14,8 +14,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// pairKey names a peer process and the part that this process plays: the side with the smaller id
-// dials. A process that is linked with itself plays both parts; there the smaller rank dials.
+// pairKey identifies a peer process and the role of this process. The side with the smaller id
+// dials. A process that is linked with itself has both roles; there the smaller rank dials.
 type pairKey struct {
 	id     [16]byte
 	accept bool
@@ -26,13 +26,13 @@ func keyOf(self, peer *address, s *transport.Session) pairKey {
 	return pairKey{peer.id, order > 0 || order == 0 && s.Rank > s.Peer}
 }
 
-// pair is the path to one peer process. It holds one connection at a time; a new one is made by the
-// next Connect after the old one was lost.
+// pair is the path to one peer process. It holds one connection at a time; after a connection is
+// lost, the next Connect makes a new one.
 type pair struct {
 	f     *Fabric
 	key   pairKey
 	peer  *address
-	users int // Connects under way; under Fabric.mu
+	users int // Connects in flight; guarded by Fabric.mu
 
 	mu      sync.Mutex
 	conn    *conn
@@ -44,7 +44,7 @@ func newPair(f *Fabric, key pairKey, peer *address) *pair {
 	return &pair{f: f, key: key, peer: peer, changed: make(chan struct{})}
 }
 
-// connect opens a session, over a new connection if need be.
+// connect opens a session, over a new connection if necessary.
 func (p *pair) connect(ctx context.Context, spec transport.Session) (*session, error) {
 	for {
 		c, err := p.connection(ctx, spec.Peer)
@@ -55,14 +55,15 @@ func (p *pair) connect(ctx context.Context, spec transport.Session) (*session, e
 		if !errors.Is(err, errRetry) {
 			return s, err
 		}
-		// The peer had a reason to end it: a deadline of its own, a restart. Leave it some time.
+		// The peer had a reason to end the connection, such as a deadline of its own or a restart.
+		// Give it some time.
 		if !sleep(ctx, p.f, 20*time.Millisecond) {
 			return nil, p.missing(ctx, spec.Peer, "the connection to "+c.where()+" ended before the session was open")
 		}
 	}
 }
 
-// sleep reports false if ctx or the fabric ends first.
+// sleep waits for d. It reports false if ctx or the fabric ends first.
 func sleep(ctx context.Context, f *Fabric, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -80,7 +81,7 @@ func (p *pair) missing(ctx context.Context, rank int, what string) error {
 	return contextFault(ctx, rank, what)
 }
 
-// contextFault is the error of a Connect whose context ended.
+// contextFault returns the error of a Connect whose context ended.
 func contextFault(ctx context.Context, rank int, what string) error {
 	code := fault.Timeout
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -91,7 +92,7 @@ func contextFault(ctx context.Context, rank int, what string) error {
 	return e
 }
 
-// connection returns the live connection, after dialling or waiting for one.
+// connection returns the live connection. If there is none it dials or waits for the peer to dial.
 func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 	for {
 		p.mu.Lock()
@@ -120,22 +121,24 @@ func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, p.missing(ctx, rank, fmt.Sprintf("no connection from %s, which has to dial this process at %s; "+
-				"it did not call Connect, or cannot reach these addresses (firewall, Options.Interfaces)", p.peer.who(), list(p.f.self.endpoints)))
+			return nil, p.missing(ctx, rank, fmt.Sprintf(
+				"no connection from %s, which has to dial this process at %s; "+
+					"it did not call Connect, or cannot reach these addresses (firewall, Options.Interfaces)",
+				p.peer.who(), list(p.f.self.endpoints)))
 		case <-p.f.ctx.Done():
 			return nil, errFabricClosed
 		}
 	}
 }
 
-// broadcast wakes those that wait in connection; p.mu is held.
+// broadcast wakes the threads that wait in connection. p.mu is held.
 func (p *pair) broadcast() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// adopt takes an accepted connection. The peer dials only when it has none: if this side knows of
-// another, that one is broken and it has not heard of it yet.
+// adopt takes an accepted connection. The peer dials only when it has none: if this side still has
+// another, that one is broken and this side has not learned of it yet.
 func (p *pair) adopt(c *conn) {
 	p.mu.Lock()
 	old := p.conn
@@ -149,7 +152,7 @@ func (p *pair) adopt(c *conn) {
 
 var errReplaced = errors.New("the peer lost the connection and made a new one")
 
-// dial tries the peer's addresses, nearest first, again and again until ctx ends.
+// dial tries the peer's addresses, nearest first, repeatedly until ctx ends.
 func (p *pair) dial(ctx context.Context, rank int) (*conn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -170,8 +173,9 @@ func (p *pair) dial(ctx context.Context, rank int) (*conn, error) {
 			}
 		}
 		if !sleep(ctx, p.f, pause) {
-			return nil, p.missing(ctx, rank, fmt.Sprintf("cannot connect to %s; it may be gone, not have called Connect, "+
-				"or be behind a firewall: %s", p.peer.who(),
+			return nil, p.missing(ctx, rank, fmt.Sprintf(
+				"cannot connect to %s; it may be gone, not have called Connect, "+
+					"or be behind a firewall: %s", p.peer.who(),
 				strings.Join(slices.DeleteFunc(failures, func(s string) bool { return s == "" }), "; ")))
 		}
 	}

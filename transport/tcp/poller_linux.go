@@ -9,27 +9,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What an armed connection waits for. The end of the peer's direction is waited for always.
+// Events that an armed connection waits for. It always waits for the end of the peer's direction.
 const (
 	waitIn  = unix.EPOLLIN
 	waitOut = unix.EPOLLOUT
 	waitEnd = unix.EPOLLRDHUP
 )
 
-// watch is the poller's part of a connection.
+// watch is the poller's state of a connection.
 type watch struct {
 	mu    sync.Mutex
-	armed atomic.Uint32 // waitIn, waitOut: what the kernel will report, once
+	armed atomic.Uint32 // waitIn, waitOut: what the kernel will report once
 	on    bool
 }
 
 // poller waits for events of all connections with one goroutine. Each event is reported once
-// (EPOLLONESHOT) and then armed again by whoever goes to sleep, so that a busy process does not
-// wake it.
+// (EPOLLONESHOT) and then armed again by the thread that goes to sleep, so that a busy process does
+// not wake the goroutine.
 type poller struct {
 	f     *Fabric
 	armed int // epoll instance that the goroutine waits on
-	state int // epoll instance that says at once which connections have something
+	state int // epoll instance that reports without waiting which connections have data
 	wake  int // eventfd that ends the goroutine
 	done  chan struct{}
 }
@@ -62,7 +62,7 @@ func (p *poller) release() {
 	}
 }
 
-// close ends the goroutine; no connection is left.
+// close ends the goroutine. No connection is left by then.
 func (p *poller) close() {
 	one := [8]byte{1}
 	unix.Write(p.wake, one[:])
@@ -76,7 +76,7 @@ func (p *poller) run() {
 	for {
 		n, err := unix.EpollWait(p.armed, events[:], -1)
 		if err != nil && err != unix.EINTR {
-			return // the descriptor is ours until close: cannot happen
+			return // cannot happen: the descriptor stays open until close
 		}
 		for _, e := range events[:max(n, 0)] {
 			if e.Fd == wakeSlot {
@@ -89,8 +89,8 @@ func (p *poller) run() {
 	}
 }
 
-// connAt finds the connection of an event. The slot may have a new owner by now, whom a spare event
-// does not harm.
+// connAt returns the connection of an event. The slot may have a new owner by now, to which a
+// spurious event does no harm.
 func connAt(table []*conn, slot int32) *conn {
 	if int(slot) >= len(table) {
 		return nil
@@ -103,7 +103,8 @@ func (p *poller) add(c *conn) error {
 	defer c.watch.mu.Unlock()
 	err := unix.EpollCtl(p.state, unix.EPOLL_CTL_ADD, c.fd, &unix.EpollEvent{Events: waitIn, Fd: int32(c.slot)})
 	if err == nil {
-		err = unix.EpollCtl(p.armed, unix.EPOLL_CTL_ADD, c.fd, &unix.EpollEvent{Events: waitEnd | unix.EPOLLONESHOT, Fd: int32(c.slot)})
+		err = unix.EpollCtl(p.armed, unix.EPOLL_CTL_ADD, c.fd,
+			&unix.EpollEvent{Events: waitEnd | unix.EPOLLONESHOT, Fd: int32(c.slot)})
 	}
 	c.watch.on = err == nil
 	return err
@@ -119,7 +120,7 @@ func (p *poller) remove(c *conn) {
 	}
 }
 
-// arm makes the next event of c ring the bell.
+// arm makes the next event of c ring the doorbell.
 func (p *poller) arm(c *conn) {
 	want := uint32(waitIn)
 	if c.backlog.Load() {
@@ -130,8 +131,8 @@ func (p *poller) arm(c *conn) {
 	}
 }
 
-// rearm goes on waiting after an event: for the peer's end always, for more if the connection has
-// work in the background.
+// rearm continues to wait after an event: always for the peer's end, and for more if the connection
+// has work in the background.
 func (p *poller) rearm(c *conn) {
 	want := uint32(0)
 	if c.background.Load() > 0 {
@@ -151,10 +152,11 @@ func (p *poller) set(c *conn, want uint32) {
 		return
 	}
 	c.watch.armed.Store(want)
-	unix.EpollCtl(p.armed, unix.EPOLL_CTL_MOD, c.fd, &unix.EpollEvent{Events: want | waitEnd | unix.EPOLLONESHOT, Fd: int32(c.slot)})
+	unix.EpollCtl(p.armed, unix.EPOLL_CTL_MOD, c.fd,
+		&unix.EpollEvent{Events: want | waitEnd | unix.EPOLLONESHOT, Fd: int32(c.slot)})
 }
 
-// scan moves what it can on those of many connections that have something.
+// scan reads and writes on those of many connections that have something to move.
 func (p *poller) scan(table []*conn) bool {
 	moved := false
 	var events [64]unix.EpollEvent

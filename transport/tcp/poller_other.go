@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What an armed connection waits for.
+// Events that an armed connection waits for.
 const (
 	waitIn  = unix.POLLIN
 	waitOut = unix.POLLOUT
 )
 
-// watch is the poller's part of a connection.
+// watch is the poller's state of a connection.
 type watch struct {
-	armed atomic.Uint32 // waitIn, waitOut: what will be reported, once
+	armed atomic.Uint32 // waitIn, waitOut: what will be reported once
 	off   atomic.Bool
 }
 
-// poller waits for events of all connections with one goroutine in poll(2). It starts anew when a
-// connection is armed.
+// poller waits for events of all connections with one goroutine in poll(2). The goroutine calls
+// poll again when a connection is armed.
 type poller struct {
 	f      *Fabric
 	pipe   [2]int
@@ -47,14 +47,14 @@ func newPoller(f *Fabric) (*poller, error) {
 	return p, nil
 }
 
-// poke makes the goroutine look at the connections again.
+// poke makes the goroutine check the connections again.
 func (p *poller) poke() {
 	if !p.poked.Swap(true) {
 		unix.Write(p.pipe[1], []byte{0})
 	}
 }
 
-// close ends the goroutine; no connection is left.
+// close ends the goroutine. No connection is left by then.
 func (p *poller) close() {
 	p.once.Do(func() {
 		p.ending.Store(true)
@@ -84,7 +84,8 @@ func (p *poller) run() {
 		}
 		if fds[0].Revents != 0 {
 			unix.Read(p.pipe[0], junk[:])
-			p.poked.Store(false) // a poke before this wrote nothing, but what it stands for is seen in the next round
+			// A poke before this line writes nothing, but the next round sees the change behind it.
+			p.poked.Store(false)
 		}
 		for i, fd := range fds[1:] {
 			// A socket that was closed meanwhile reports nonsense; its connection has ended.
@@ -105,7 +106,7 @@ func (p *poller) remove(c *conn) {
 	p.poke()
 }
 
-// arm makes the next event of c ring the bell.
+// arm makes the next event of c ring the doorbell.
 func (p *poller) arm(c *conn) {
 	want := uint32(waitIn)
 	if c.backlog.Load() {
@@ -114,7 +115,7 @@ func (p *poller) arm(c *conn) {
 	p.set(c, want)
 }
 
-// rearm goes on waiting after an event if the connection has work in the background.
+// rearm continues to wait after an event if the connection has work in the background.
 func (p *poller) rearm(c *conn) {
 	if c.background.Load() > 0 {
 		p.arm(c)
@@ -127,7 +128,7 @@ func (p *poller) set(c *conn, want uint32) {
 	}
 }
 
-// scan moves what it can on all connections.
+// scan reads and writes on all connections.
 func (p *poller) scan(table []*conn) bool {
 	moved := false
 	for _, c := range table {

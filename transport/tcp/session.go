@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// sessionKey finds the session that an open frame of the peer belongs to. The ranks are those of
-// this side.
+// sessionKey identifies the session that an open frame of the peer belongs to, with the ranks as
+// seen from this side.
 type sessionKey struct {
 	id         [16]byte
 	rank, peer int
@@ -23,12 +23,12 @@ type session struct {
 	node     node
 	conn     *conn
 	spec     transport.Session
-	index    uint32 // in our frames
+	index    uint32 // in the frames of this side
 	channels []channel
 	err      atomic.Pointer[fault.Error] // why it ended; the first reason stays
 	closing  atomic.Bool                 // Close was called
-	opened   chan struct{}               // closed when the peer's open matched, or when the session failed before
-	announce bool                        // under conn.mu: opened is closed
+	opened   chan struct{}               // closed when the peer's open has arrived, even if it does not match
+	announce bool                        // guarded by conn.mu: opened is closed
 	openSent bool                        // writer
 	byeSent  bool                        // writer
 }
@@ -36,7 +36,8 @@ type session struct {
 var errLinkClosed = fault.New(fault.Closed, "tcp: the link was closed on this side")
 
 func newSession(c *conn, spec transport.Session, index uint32) *session {
-	s := &session{conn: c, spec: spec, index: index, opened: make(chan struct{}), channels: make([]channel, spec.Channels)}
+	s := &session{conn: c, spec: spec, index: index, opened: make(chan struct{}),
+		channels: make([]channel, spec.Channels)}
 	s.node.session = s
 	for i := range s.channels {
 		ch := &s.channels[i]
@@ -69,21 +70,21 @@ func (s *session) Err() error {
 
 func (s *session) ended() bool { return s.err.Load() != nil || s.closing.Load() }
 
-// Close implements transport.Link. What was committed lies within the peer's credit, so it needs
-// nothing but the socket to leave.
+// Close implements transport.Link. Committed fragments lie within the peer's credit, so they need
+// only the socket to leave.
 func (s *session) Close() error {
 	if s.closing.Swap(true) {
 		return nil
 	}
 	c := s.conn
 	c.forget(s)
-	c.background.Add(1) // until the goodbye has left
+	c.background.Add(1) // until the goodbye has been written
 	c.enqueue(&s.node)
 	c.flush()
 	return nil
 }
 
-// Flushed implements transport.Flusher: the socket has taken everything.
+// Flushed implements transport.Flusher. It reports whether the socket has taken everything.
 func (s *session) Flushed() bool {
 	c := s.conn
 	if s.err.Load() != nil {
@@ -94,14 +95,15 @@ func (s *session) Flushed() bool {
 	}
 	flushed := s.drained() && (len(c.writer.rest) == 0 || c.writer.of != s)
 	c.writing.Store(false)
-	c.flush() // what others have queued meanwhile
+	c.flush() // for frames that other threads have queued meanwhile
 	return flushed
 }
 
-// fail ends the session for a reason, unless it has ended before.
+// fail records why the session ended, unless it has ended before.
 func (s *session) fail(e *fault.Error) { s.err.CompareAndSwap(nil, e) }
 
-// drained reports that all fragments were written or are being written; the writer asks.
+// drained reports whether all fragments have been written or are being written. conn.writing is
+// held.
 func (s *session) drained() bool {
 	for i := range s.channels {
 		if q := &s.channels[i].out; q.started.Load() != q.committed.Load() {
@@ -135,8 +137,8 @@ func (o *opening) get(b []byte) {
 	copy(o.proof[:], b[28:openBytes])
 }
 
-// prove fills in the proof of knowing the session's key, valid on this connection in this direction
-// only.
+// prove fills in the proof of knowing the session's key, which is valid on this connection in this
+// direction only.
 func (o *opening) prove(key [32]byte, binding [32]byte, byDialer bool) {
 	var text [1 + 32 + openBytes]byte
 	if byDialer {
@@ -150,23 +152,25 @@ func (o *opening) prove(key [32]byte, binding [32]byte, byDialer bool) {
 	mac.Sum(o.proof[:0])
 }
 
-// opening is what this side announces.
+// opening returns the announcement of this side.
 func (s *session) opening() opening {
 	o := opening{id: s.spec.ID, from: uint32(s.spec.Rank), to: uint32(s.spec.Peer), channels: uint32(s.spec.Channels)}
 	o.prove(s.spec.Key, s.conn.binding, s.conn.dialer)
 	return o
 }
 
-// check compares the peer's announcement with this side's.
+// check compares the peer's announcement with this side's session.
 func (s *session) check(o *opening) *fault.Error {
 	want := opening{id: s.spec.ID, from: uint32(s.spec.Peer), to: uint32(s.spec.Rank), channels: o.channels}
 	want.prove(s.spec.Key, s.conn.binding, !s.conn.dialer)
 	if !hmac.Equal(want.proof[:], o.proof[:]) {
-		return fault.Peer(fault.Mismatch, s.spec.Peer, "tcp: %s does not know the key of session %x; do all ranks of the group use the same store?",
+		return fault.Peer(fault.Mismatch, s.spec.Peer,
+			"tcp: %s does not know the key of session %x; do all ranks of the group use the same store?",
 			s.conn.where(), s.spec.ID)
 	}
 	if int(o.channels) != s.spec.Channels {
-		return fault.Peer(fault.Mismatch, s.spec.Peer, "tcp: session %x has %d channels here and %d at %s; all ranks need the same options",
+		return fault.Peer(fault.Mismatch, s.spec.Peer,
+			"tcp: session %x has %d channels here and %d at %s; all ranks need the same options",
 			s.spec.ID, s.spec.Channels, o.channels, s.conn.where())
 	}
 	return nil
@@ -183,5 +187,5 @@ func checkSpec(s *transport.Session) error {
 	return nil
 }
 
-// where names the peer process in messages.
+// where identifies the peer process in messages.
 func (c *conn) where() string { return fmt.Sprintf("%s (%s)", c.remote, c.who) }

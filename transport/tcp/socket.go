@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// again says that the socket has nothing or takes nothing now.
+// again reports whether an error means that the socket has nothing to read or takes nothing just
+// now.
 func again(e syscall.Errno) bool { return e == unix.EAGAIN || e == unix.ENOBUFS || e == unix.ENOMEM }
 
-// shutdown ends our direction of a connection, or both.
+// shutdown ends this side's direction of a connection, or both directions.
 func shutdown(fd int, both bool) {
 	how := unix.SHUT_WR
 	if both {

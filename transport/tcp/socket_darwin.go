@@ -9,7 +9,8 @@ import (
 
 type scatter struct{}
 
-// receiveInto reads into rest, or into staging if there is no rest. room is what could have come.
+// receiveInto reads into rest, or into staging if rest is empty. room is the most it could have
+// read.
 func receiveInto(fd int, rest, staging []byte, _ *scatter) (n, room int, errno syscall.Errno) {
 	to := staging
 	if len(rest) > 0 {
@@ -46,13 +47,13 @@ func number(err error) syscall.Errno {
 	return unix.EIO
 }
 
-// setPlatformOptions keeps a broken connection from raising SIGPIPE. A silent host is noticed by
-// keep-alive probes.
+// setPlatformOptions keeps a broken connection from raising SIGPIPE. Keep-alive probes detect a
+// silent host.
 func setPlatformOptions(fd int, _ time.Duration) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NOSIGPIPE, 1)
 }
 
-// unacknowledged is how many bytes the peer's host has not acknowledged.
+// unacknowledged returns the number of bytes that the peer's host has not acknowledged.
 func unacknowledged(fd int) int {
 	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NWRITE)
 	if err != nil {

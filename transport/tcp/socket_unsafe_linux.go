@@ -8,17 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scatter is the memory of one readv.
+// scatter holds the I/O vectors of one readv.
 type scatter [2]unix.Iovec
 
-// receiveInto reads into rest first and into staging what comes after. room is what could have
-// come.
+// receiveInto reads into rest first and the remainder into staging. room is the most it could have
+// read.
 func receiveInto(fd int, rest, staging []byte, iov *scatter) (n, room int, errno syscall.Errno) {
 	room = len(rest) + len(staging)
 	for {
 		var got uintptr
 		if len(rest) == 0 {
-			got, _, errno = unix.Syscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&staging[0])), uintptr(len(staging)))
+			got, _, errno = unix.Syscall(
+				unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&staging[0])), uintptr(len(staging)))
 		} else {
 			iov[0].Base, iov[1].Base = &rest[0], &staging[0]
 			iov[0].SetLen(len(rest))
@@ -38,7 +39,8 @@ func receiveInto(fd int, rest, staging []byte, iov *scatter) (n, room int, errno
 // sendFrom writes b, which is not empty. A broken connection raises no SIGPIPE.
 func sendFrom(fd int, b []byte) (int, syscall.Errno) {
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(fd),
+			uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
 		if errno == 0 {
 			return int(n), 0
 		}
@@ -48,12 +50,12 @@ func sendFrom(fd int, b []byte) (int, syscall.Errno) {
 	}
 }
 
-// setPlatformOptions makes the kernel give up on a peer whose host is silent for d.
+// setPlatformOptions makes the kernel give up on a peer whose host stays silent for d.
 func setPlatformOptions(fd int, d time.Duration) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
 }
 
-// unacknowledged is how many bytes the peer's host has not acknowledged.
+// unacknowledged returns the number of bytes that the peer's host has not acknowledged.
 func unacknowledged(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	bulkBytes    = 6 << 20 // of each direction of each channel
+	bulkBytes    = 6 << 20 // in each direction of each channel
 	bulkChannels = 2
 )
 
@@ -22,17 +22,18 @@ type stream struct {
 	sum    uint32
 	frames uint64
 	want   int  // bytes left of the message that is being sent
-	series bool // what goes at once is a series
+	series bool // fragments sent or received in one go form a series
 }
 
 func newStream(seed byte, series bool) *stream {
-	return &stream{random: rand.New(rand.NewPCG(uint64(seed), 7)), source: rand.NewChaCha8([32]byte{seed}), series: series}
+	return &stream{random: rand.New(rand.NewPCG(uint64(seed), 7)), source: rand.NewChaCha8([32]byte{seed}),
+		series: series}
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// advance sends what credit allows of the stream. The Meta carries number and running hash of the
-// sender.
+// advance sends as much of the stream as credit allows. The Meta carries the number of the
+// fragment.
 func (s *stream) advance(ch transport.Channel) error {
 	send := put
 	if s.series {
@@ -81,8 +82,8 @@ func (s *stream) receive(ch transport.Channel) error {
 	return nil
 }
 
-// testBulk sends both ways on several channels at once, in series on one of them, one goroutine for
-// each end of each.
+// testBulk sends both ways on several channels at once, on one of them in series, with one
+// goroutine for each end of each channel.
 func testBulk(t *testing.T, p *pair) {
 	j := p.join(t, bulkChannels)
 	defer j.close()
@@ -122,11 +123,12 @@ func testBulk(t *testing.T, p *pair) {
 		for c := range bulkChannels {
 			r, peer := &results[k][c], &results[1-k][c]
 			if r.err != nil {
-				t.Fatalf("side %d channel %d: %v (out %d, in %d of %d bytes)", k, c, r.err, r.out.bytes, r.in.bytes, bulkBytes)
+				t.Fatalf("side %d channel %d: %v (out %d, in %d of %d bytes)",
+					k, c, r.err, r.out.bytes, r.in.bytes, bulkBytes)
 			}
 			if r.in.sum != peer.out.sum || r.in.frames != peer.out.frames {
-				t.Errorf("side %d channel %d: received %d fragments, hash %x; %d were sent, hash %x", k, c, r.in.frames, r.in.sum,
-					peer.out.frames, peer.out.sum)
+				t.Errorf("side %d channel %d: received %d fragments, hash %x; %d were sent, hash %x",
+					k, c, r.in.frames, r.in.sum, peer.out.frames, peer.out.sum)
 			}
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// drain takes what is left of the channels of a link whose peer has closed: lengths[c] says what
-// must arrive on channel c, then comes the end. A last look follows Err, because the peer may have
-// committed and closed after the first.
+// drain takes the remaining fragments of a link whose peer has closed: lengths[c] lists the
+// fragments that must arrive on channel c before the end. It checks once more after Err, because
+// the peer may have committed and closed after the first check.
 func drain(s *side, l transport.Link, lengths [][]int) error {
 	next := make([]int, len(lengths))
 	takeAll := func() error {
@@ -50,13 +50,14 @@ func drain(s *side, l transport.Link, lengths [][]int) error {
 	}
 	for c := range lengths {
 		if next[c] != len(lengths[c]) {
-			return fmt.Errorf("channel %d: %d fragments of %d arrived before the end: %v", c, next[c], len(lengths[c]), l.Err())
+			return fmt.Errorf("channel %d: %d fragments of %d arrived before the end: %v",
+				c, next[c], len(lengths[c]), l.Err())
 		}
 	}
 	return nil
 }
 
-// testCloseDelivers closes right after the last fragment, with all channels full, on one of them in
+// testCloseDelivers closes right after the last fragment, with all channels full, one of them in
 // the middle of a series.
 func testCloseDelivers(t *testing.T, p *pair) {
 	for round, n := range []int{8, 1500, transport.MaxFragment} {
@@ -90,7 +91,7 @@ func testCloseDelivers(t *testing.T, p *pair) {
 				t.Error(err)
 			}
 		}
-		// Sending to a peer that has left leads nowhere, and harms nothing.
+		// Sending to a peer that has left goes nowhere and does no harm.
 		for range 100 {
 			if _, err := put(j.b.Channel(0), n, pattern(0), metaOf(0)); err != nil {
 				t.Fatal(err)
@@ -102,7 +103,7 @@ func testCloseDelivers(t *testing.T, p *pair) {
 	}
 }
 
-// testCloseOneOfMany checks that other sessions of the same two processes go on.
+// testCloseOneOfMany checks that other sessions of the same two processes go on working.
 func testCloseOneOfMany(t *testing.T, p *pair) {
 	stays, leaves := p.join(t, 1), p.join(t, 1)
 	defer stays.close()
@@ -136,7 +137,8 @@ func testCloseFabric(t *testing.T, p *pair) {
 	}
 	j, k := p.join(t, 1), p.join(t, 1)
 	n := p.send(t, j.a.Channel(0), 70000, 0)
-	done := asleep(p.b, "nobody rang after the peer's fabric closed", func() bool { return j.b.Err() != nil && k.b.Err() != nil })
+	done := asleep(p.b, "nobody rang after the peer's fabric closed",
+		func() bool { return j.b.Err() != nil && k.b.Err() != nil })
 	if err := p.a.fabric.Close(); err != nil {
 		t.Error(err)
 	}

@@ -45,7 +45,7 @@ func testAddress(t *testing.T, p *pair) {
 	}
 }
 
-// testConnectOrder lets A come first, then B, then both at once.
+// testConnectOrder lets A connect first, then B, then both at once.
 func testConnectOrder(t *testing.T, p *pair) {
 	for i, lag := range []struct{ a, b time.Duration }{{0, 20 * time.Millisecond}, {20 * time.Millisecond, 0}, {0, 0}} {
 		sa, sb := newSession(2)
@@ -93,7 +93,7 @@ func testConnectTimeout(t *testing.T, p *pair) {
 			t.Error(err)
 		}
 	}
-	// Sessions that nobody answered are in no other's way.
+	// Unanswered sessions do not affect other sessions.
 	j := p.join(t, 1)
 	p.send(t, j.a.Channel(0), 1, 1)
 	p.expect(t, j.b.Channel(0), 1, 1)
@@ -118,8 +118,8 @@ func testWrongKey(t *testing.T, p *pair) {
 	j.close()
 }
 
-// testManySessions opens 64 sessions at once, the sides in opposite order, and uses them all before
-// it closes any.
+// testManySessions opens 64 sessions at once, the two sides in opposite orders, and uses them all
+// before closing any.
 func testManySessions(t *testing.T, p *pair) {
 	const sessions = 64
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -202,7 +202,7 @@ func testChannelIdentity(t *testing.T, p *pair) {
 	if len(seen) != 2*transport.MaxChannels {
 		t.Errorf("%d channels, %d of them different", 2*transport.MaxChannels, len(seen))
 	}
-	// Each channel is joined to the one of the same number.
+	// Each channel is joined to the channel of the same number.
 	for i := range transport.MaxChannels {
 		p.send(t, j.a.Channel(i), 8, uint64(100+i))
 	}

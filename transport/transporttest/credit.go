@@ -6,7 +6,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// fill commits fragments until the channel has no credit, also after what is on its way has moved.
+// fill commits fragments until the channel has no credit, even after fragments in flight have
+// moved.
 func (p *pair) fill(t *testing.T, ch transport.Channel, n int) (lengths []int) {
 	t.Helper()
 	bytes := 0
@@ -23,7 +24,8 @@ func (p *pair) fill(t *testing.T, ch transport.Channel, n int) (lengths []int) {
 		}
 		lengths = append(lengths, got)
 		if bytes += got; bytes > 256<<20 || len(lengths) > 1<<17 {
-			t.Fatalf("no limit: %d fragments of %d bytes (%d in all) lie in a channel that nobody reads", len(lengths), n, bytes)
+			t.Fatalf("no limit: %d fragments of %d bytes (%d in all) lie in a channel that nobody reads",
+				len(lengths), n, bytes)
 		}
 	}
 }
@@ -38,7 +40,7 @@ func testCredit(t *testing.T, p *pair) {
 			if len(lengths) == 0 {
 				t.Fatalf("Reserve(%d) lends nothing on an empty channel", n)
 			}
-			// Half of it comes back as credit.
+			// Half of the fragments are taken, so that credit comes back.
 			half := (len(lengths) + 1) / 2
 			for i := range half {
 				p.expect(t, to, lengths[i], uint64(i))
@@ -49,7 +51,9 @@ func testCredit(t *testing.T, p *pair) {
 				p.expect(t, to, lengths[i], uint64(i))
 			}
 			p.until(t, "last fragment does not arrive", func() bool {
-				ok, err := take(to, func(b []byte, m transport.Meta) error { return checkPattern(b, uint64(len(lengths))) })
+				ok, err := take(to, func(b []byte, m transport.Meta) error {
+					return checkPattern(b, uint64(len(lengths)))
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -59,7 +63,7 @@ func testCredit(t *testing.T, p *pair) {
 	}
 }
 
-// testIndependence fills channels that nobody reads, and then uses the others.
+// testIndependence fills channels that no peer reads, and then uses the others.
 func testIndependence(t *testing.T, p *pair) {
 	full, other := p.join(t, 3), p.join(t, 2)
 	defer full.close()
@@ -79,7 +83,7 @@ func testIndependence(t *testing.T, p *pair) {
 	exchange(full.a.Channel(2), full.b.Channel(2)) // another channel of the link
 	exchange(other.a.Channel(0), other.b.Channel(0))
 	exchange(other.b.Channel(1), other.a.Channel(1))
-	late := p.join(t, 1) // a session that is opened meanwhile
+	late := p.join(t, 1) // a session opened while they are full
 	exchange(late.a.Channel(0), late.b.Channel(0))
 	late.close()
 	for i := range lengths {

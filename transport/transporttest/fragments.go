@@ -9,11 +9,12 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-var sizes = []int{0, 1, 7, 8, 31, 32, 33, 63, 64, 65, 127, 128, 1000, 2047, 2048, 2049, 4096, 65535, 65536, 65537, 131072, 131073,
+var sizes = []int{
+	0, 1, 7, 8, 31, 32, 33, 63, 64, 65, 127, 128, 1000, 2047, 2048, 2049, 4096, 65535, 65536, 65537, 131072, 131073,
 	transport.MaxFragment - 1, transport.MaxFragment}
 
-// testSizes sends messages of every size in both directions; what Reserve cuts is followed by the
-// rest.
+// testSizes sends messages of every size in both directions; if Reserve cuts a message, the rest
+// follows.
 func testSizes(t *testing.T, p *pair) {
 	j := p.join(t, 1)
 	defer j.close()
@@ -52,7 +53,7 @@ func testForgottenReserve(t *testing.T, p *pair) {
 	j := p.join(t, 1)
 	defer j.close()
 	from, to := j.a.Channel(0), j.b.Channel(0)
-	// Far more forgotten Reserves than any channel has credit for.
+	// Far more reservations without Commit than any channel has credit for.
 	for i := range 5000 {
 		n := sizes[i%len(sizes)]
 		if space := from.Reserve(n); space == nil {
@@ -84,7 +85,7 @@ func testPeekIdempotent(t *testing.T, p *pair) {
 				t.Fatalf("second Peek of fragment %d (%d bytes): ok %v, %d bytes, meta %x", i, n, ok, len(b), m)
 			}
 		}
-		// The payload stays as it is while more arrives.
+		// The payload does not change while more fragments arrive.
 		p.settle(func() bool { return false })
 		if err := checkPattern(first, i); err != nil {
 			t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 )
 
 // testSeries sends series of fragments, some of which end with a Commit, and takes them by either
-// pair of methods. What was not flushed may be there or not; after Flush, or the Commit, all of it
-// is.
+// pair of methods. Fragments not yet flushed may or may not be there; after Flush or Commit all of
+// them are.
 func testSeries(t *testing.T, p *pair) {
 	j := p.join(t, 1)
 	defer j.close()
@@ -64,8 +64,8 @@ func testSeries(t *testing.T, p *pair) {
 	}
 }
 
-// testLook checks that Look and Peek show the same fragment, which stays as it is until it is given
-// back.
+// testLook checks that Look and Peek return the same fragment, which does not change until it is
+// given back.
 func testLook(t *testing.T, p *pair) {
 	j := p.join(t, 1)
 	defer j.close()
@@ -92,8 +92,8 @@ func testLook(t *testing.T, p *pair) {
 				t.Fatal(err)
 			}
 		}
-		// Peek and Consume go together, and so do Look and Release. What was lent meanwhile stays
-		// lent.
+		// Peek can be followed by Consume, and Look by Release. Space reserved meanwhile stays
+		// reserved.
 		lent := to.Reserve(5000)
 		to.Consume()
 		p.until(t, "fragment does not arrive", func() bool { payload, m = to.Look(); return m != nil })
@@ -109,7 +109,8 @@ func testLook(t *testing.T, p *pair) {
 	}
 }
 
-// testWakeOnFlush has a peer sleep while a series is sent; it has seen a part of it or not.
+// testWakeOnFlush has a peer sleep while a series is sent; it may have seen part of the series by
+// then.
 func testWakeOnFlush(t *testing.T, p *pair) {
 	j := p.join(t, 2)
 	defer j.close()
@@ -144,7 +145,7 @@ func testWakeOnFlush(t *testing.T, p *pair) {
 	}
 }
 
-// testWakeOnFlushOfConsumed has a sender sleep for want of credit while the peer takes all
+// testWakeOnFlushOfConsumed has a sender sleep for lack of credit while the peer takes all
 // fragments in one series.
 func testWakeOnFlushOfConsumed(t *testing.T, p *pair) {
 	j := p.join(t, 1)

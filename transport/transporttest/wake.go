@@ -10,8 +10,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// asleep runs a sleeper of side s that never spins: only the bell can make it look again. It
-// returns after the sleeper is about to sleep; the channel yields its result.
+// asleep runs a sleeper of side s that never spins: only the doorbell can make it check again. It
+// returns when the sleeper is about to sleep; the channel yields the sleeper's result.
 func asleep(s *side, what string, look func() bool) <-chan error {
 	done := make(chan error, 1)
 	var once atomic.Bool
@@ -32,7 +32,8 @@ func asleep(s *side, what string, look func() bool) <-chan error {
 		}
 	}()
 	<-ready
-	time.Sleep(2 * time.Millisecond) // most often the sleeper sleeps now; the test holds either way
+	// Now the sleeper usually sleeps; the test is valid either way.
+	time.Sleep(2 * time.Millisecond)
 	return done
 }
 
@@ -86,7 +87,7 @@ func testWakeOnRelease(t *testing.T, p *pair) {
 	}
 }
 
-// takeAll lets B take what fill has sent, while A sleeps.
+// takeAll lets B take all fragments that fill has sent, while A sleeps.
 func (p *pair) takeAll(t *testing.T, to transport.Channel, lengths []int,
 	take func(transport.Channel, func([]byte, transport.Meta) error) (bool, error)) {
 	t.Helper()

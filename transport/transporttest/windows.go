@@ -14,7 +14,7 @@ import (
 
 const windowBytes = 3 * 4096
 
-// windows makes a window of each side.
+// windows makes one window for each side.
 func (p *pair) windows(t *testing.T, bytesA, bytesB int) (a, b *mem.Window) {
 	t.Helper()
 	shared := p.a.fabric.SharesMemory() && p.a.fabric != p.b.fabric
@@ -28,8 +28,8 @@ func (p *pair) windows(t *testing.T, bytesA, bytesB int) (a, b *mem.Window) {
 	return a, b
 }
 
-// testWindows reads what the peer has written, after a fragment, after Notify, and after the peer
-// has gone. Where ranks share no memory there is nothing to read, and nothing else changes.
+// testWindows reads the peer's writes after a fragment, after Notify, and after the peer has gone.
+// If the ranks share no memory there is nothing to read, and the rest must still work.
 func testWindows(t *testing.T, p *pair) {
 	if shares := p.a.fabric.SharesMemory(); shares != p.b.fabric.SharesMemory() {
 		t.Fatalf("A says that it shares memory: %v, B: %v", shares, !shares)
@@ -70,7 +70,7 @@ func testWindows(t *testing.T, p *pair) {
 		d.from.Notify()
 		p.awake(t, d.here, done)
 	}
-	// What the peer has left can still be read.
+	// What a departed peer has written can still be read.
 	j.b.Close()
 	b.Release()
 	if seen := j.a.Window(); seen != nil && word(seen).Load() != 77 {
@@ -78,8 +78,8 @@ func testWindows(t *testing.T, p *pair) {
 	}
 }
 
-// testWindowSizes refuses sides with windows of different size: both learn it, or one learns that
-// the other has gone.
+// testWindowSizes checks that windows of different sizes are refused and that both sides get the
+// error.
 func testWindowSizes(t *testing.T, p *pair) {
 	if !p.a.fabric.SharesMemory() {
 		return

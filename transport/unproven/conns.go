@@ -1,9 +1,10 @@
 // Package unproven keeps the connections that a process has accepted and whose other ends have not
-// proven yet that they may connect.
+// yet proven that they may connect.
 //
-// They are few, and it is the oldest that goes when there is one too many. A peer proves itself as
-// soon as it is heard, so it has left before it is the oldest, however many others connect and stay
-// silent. Were the newest turned away, those would keep every peer out.
+// Their number is small, and one connection too many closes the oldest. A peer proves itself as
+// soon as it is read, so its connection has left the set before it becomes the oldest, however many
+// others connect and stay silent. If the newest connection were closed instead, silent ones would
+// keep every peer out.
 package unproven
 
 import (
@@ -12,7 +13,7 @@ import (
 	"sync"
 )
 
-// Conns are such connections. Its methods may be called at the same time.
+// Conns is a set of such connections. Its methods may be called concurrently.
 type Conns struct {
 	most int
 
@@ -21,7 +22,7 @@ type Conns struct {
 	conns  []io.Closer // the oldest first
 }
 
-// New keeps that many connections at most, 1 or more.
+// New returns a set of at most the given number of connections, 1 or more.
 func New(most int) *Conns { return &Conns{most: most} }
 
 // Add keeps a connection until Remove, and closes the oldest if there are too many. After Close it
@@ -40,7 +41,7 @@ func (c *Conns) Add(conn io.Closer) {
 	c.conns = append(c.conns, conn)
 }
 
-// Remove hands a connection back. It reports false if that was closed here meanwhile.
+// Remove hands a connection back. It reports false if the set has closed the connection meanwhile.
 func (c *Conns) Remove(conn io.Closer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +53,7 @@ func (c *Conns) Remove(conn io.Closer) bool {
 	return true
 }
 
-// Close closes all that are left, and those that come later.
+// Close closes the connections that are left, and those added later.
 func (c *Conns) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -3,23 +3,24 @@ package p2p
 import "unsafe"
 
 const (
-	// AnySource is the Peer of a receive that takes a message of any rank.
+	// AnySource is the Peer of a receive that accepts a message from any rank.
 	AnySource = -1
 
-	// EagerLimit is the longest message that is sent before its receive is known.
+	// EagerLimit is the length of the longest message that is sent before its receive is known.
 	EagerLimit = 256 << 10
 
-	// EagerWindow is the memory that unmatched eager messages of one rank take at another, the
-	// records counted.
+	// EagerWindow is the memory that unmatched eager messages of one rank may use at another,
+	// including their records.
 	EagerWindow = 1 << 20
 
-	// MaxAnnounced is how many messages of one rank to another may wait to be matched after the
-	// eager window is used up.
+	// MaxAnnounced is the number of requests to send from one rank to another that may await an
+	// answer. Later sends wait at the sender.
 	MaxAnnounced = 64 << 10
 )
 
 // Request is one posted send or receive. The caller owns the struct (usually inside a larger one)
-// and the memory, and keeps both until done was called for it; then it may post the struct again.
+// and the memory, and keeps both until done has been called for the request. Then it may post the
+// struct again.
 type Request struct {
 	Peer  int // destination, or source, or AnySource
 	Tag   uint32
@@ -29,25 +30,25 @@ type Request struct {
 
 	Source int // of a finished receive: the rank it came from; AnySource if no message was matched
 
-	next, prev *Request // the engine's queues
+	next, prev *Request // links in the engine's queues
 	state      state
-	order      uint64   // of posting, among receives
-	msg        *message // its rendezvous, or where a message to oneself waits
+	order      uint64   // order of posting among receives
+	msg        *message // its rendezvous; of a send to oneself that waits, the unexpected message
 	err        error    // between finish and report
 }
 
-// state says where in the engine a request is, and so what Cancel has to undo.
+// state is the place of a request in the engine. It determines what Cancel has to undo.
 type state uint8
 
 const (
 	idle      state = iota // not in the engine
 	posted                 // receive: in Engine.posted or Engine.postedAny
-	filling                // receive: peer.filling, some of an eager message has arrived
+	filling                // receive: in peer.filling, a part of its eager message has arrived
 	receiving              // receive: matched with a rendezvous
 	queued                 // send: in peer.queue
-	leaving                // send: peer.leaving, some of an eager message has left
-	announced              // send: the request to send has left, no answer yet, or its head is leaving
+	leaving                // send: in peer.leaving, a part of its eager message has left
+	announced              // send: the request to send has left; the answer has not come, or the head is still leaving
 	sending                // send: in peer.ring
-	waiting                // send to oneself without a receive
+	waiting                // send to oneself that has no receive yet
 	finished               // in Engine.finished, about to be reported
 )

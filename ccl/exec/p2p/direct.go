@@ -5,24 +5,24 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// fillTurns is how long Direct waits for the next fragment of a message before it lets the sender
-// be woken: a microsecond or two.
+// fillTurns is the number of times that Direct polls for the next fragment of a message before it
+// lets the sender be woken: a microsecond or two.
 const fillTurns = 32
 
-// Outcome says how far Direct came.
+// Outcome is how far Direct came.
 type Outcome uint8
 
 const (
-	Done    Outcome = iota // it is done, and the engine has forgotten it
-	Later                  // nothing of it has moved, nothing is in its way: call Direct again, or Post it
+	Done    Outcome = iota // the request is done, and the engine keeps nothing of it
+	Later                  // nothing of it has moved, and nothing is in its way: call Direct again, or Post it
 	Begun                  // it is in the engine as if it had been posted: call Direct again, or Advance
 	General                // nothing of it has moved, and something is in its way: Post it
 )
 
-// Direct does a send or receive at once if it can: an eager message goes into the channel, or comes
-// from there into the caller's memory, without any queue. What is not as simple as that is left to
-// Post and Advance, in the middle of a message too; the result is the same as that of Post, but for
-// done, which is not called when Direct returns Done.
+// Direct performs a send or receive at once if it can: it copies an eager message into the channel,
+// or from there into the caller's memory, without any queue. It leaves anything less simple to Post
+// and Advance, even in the middle of a message. The result is the same as that of Post, except that
+// done is not called when Direct returns Done.
 func (e *Engine) Direct(r *Request) Outcome {
 	if uint(r.Peer) >= uint(len(e.peers)) || e.err != nil || e.reporting {
 		return General
@@ -41,7 +41,7 @@ func (e *Engine) Direct(r *Request) Outcome {
 	return e.receiveDirect(p, r)
 }
 
-// sendDirect sends an eager message before which nothing waits to be sent.
+// sendDirect sends an eager message if nothing has to be sent before it.
 func (e *Engine) sendDirect(p *peer, r *Request) Outcome {
 	if p.late != nil || p.leaving.active || p.queue.head != nil || p.owed.head != nil {
 		return General
@@ -83,7 +83,7 @@ func (e *Engine) sendDirect(p *peer, r *Request) Outcome {
 	return Done
 }
 
-// receiveDirect takes the next message of a peer, if it is eager and what r waits for, and no
+// receiveDirect takes the next message of a peer if that message is eager and matches r, and no
 // receive is older than r.
 func (e *Engine) receiveDirect(p *peer, r *Request) Outcome {
 	t := &e.table
@@ -103,7 +103,7 @@ func (e *Engine) receiveDirect(p *peer, r *Request) Outcome {
 		n, cost := len(payload), eagerCost(r.Bytes)
 		if k != kindEager || tag != r.Tag || meta[1] != uint64(r.Bytes) || n > r.Bytes || n == 0 && r.Bytes > 0 ||
 			p.held+cost > EagerWindow || meta[2] != 0 && p.takeCredit(meta[2]) != nil {
-			return General // and what is wrong with it is found there
+			return General // read reports what is wrong with it, if anything
 		}
 		kernel.Copy(r.bytes(), payload)
 		p.channel.Consume()
@@ -121,14 +121,14 @@ func (e *Engine) receiveDirect(p *peer, r *Request) Outcome {
 	}
 }
 
-// fillDirect takes more of the eager message that r receives.
+// fillDirect receives more of the eager message that r has matched.
 func (e *Engine) fillDirect(p *peer, r *Request) Outcome {
 	f := &p.filling
 	for patience := fillTurns; ; {
 		payload, meta := p.channel.Look()
 		if meta == nil {
-			// The rest is on its way: the sender wakes this rank for the end, and need not be woken
-			// unless it has run out of credit.
+			// The rest is in flight. The sender wakes this rank at the end of the message, and need
+			// not be woken itself unless it has run out of credit.
 			if patience--; patience > 0 {
 				park.Pause(1)
 				continue
@@ -154,8 +154,8 @@ func (e *Engine) fillDirect(p *peer, r *Request) Outcome {
 	}
 }
 
-// endDirect sends the credit that is due, since nobody may call Advance for a while, and ends the
-// series.
+// endDirect sends the credit that is due, because the caller may not call Advance for a while, and
+// ends the series.
 func (e *Engine) endDirect(p *peer) {
 	if p.credit >= creditDue && p.owed.head == nil {
 		e.sendCredit(p)

@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// TestDirectStandsBack: Direct does nothing where something is in the way of a request.
+// TestDirectStandsBack checks that Direct does nothing where something is in the way of a request.
 func TestDirectStandsBack(t *testing.T) {
 	w := newWorld(t, 2, 4, 128<<10, nil)
 	e := w.engines[0]
@@ -59,7 +59,8 @@ func TestDirectStandsBack(t *testing.T) {
 	w.finish()
 }
 
-// TestDirectWithoutCredit: the last credit is not spent twice, and what comes back is used at once.
+// TestDirectWithoutCredit checks that Direct spends no credit twice and uses returned credit at
+// once.
 func TestDirectWithoutCredit(t *testing.T) {
 	chans := newNetwork(2, 64, 1<<20, nil).chans
 	var engines [2]*Engine
@@ -80,14 +81,15 @@ func TestDirectWithoutCredit(t *testing.T) {
 			require.Equal(t, Done, engines[1].Direct(request(0, false)))
 		}
 		require.Equal(t, Later, engines[1].Direct(request(0, false)))
-		// Credit for two is back by itself, the rest with a message the other way.
+		// The credit of two messages has come back by itself; the rest comes with a message the
+		// other way.
 		require.Equal(t, Done, engines[1].Direct(request(0, true)))
 		require.Equal(t, Done, engines[0].Direct(request(1, false)))
 	}
 	require.False(t, engines[0].Active() || engines[1].Active())
 }
 
-// TestDirectHalfway ends messages of which Direct has moved a part.
+// TestDirectHalfway ends requests whose messages Direct has moved in part.
 func TestDirectHalfway(t *testing.T) {
 	const size = 40_000
 	lost := fault.Peer(fault.PeerLost, 0, "died")
@@ -119,7 +121,7 @@ func TestDirectHalfway(t *testing.T) {
 					moved = engines[0].Advance()
 					moved = engines[1].Advance() || moved
 				}
-				if name == "cancel" { // what follows is not disturbed
+				if name == "cancel" { // later messages are not disturbed
 					if sending {
 						require.Equal(t, 1, engines[1].table.arrived, "the message arrives all the same")
 						engines[1].Post(&r.Request)
@@ -137,7 +139,7 @@ func TestDirectHalfway(t *testing.T) {
 	}
 }
 
-// TestDirectDoesNotAllocate, with one side that goes straight and one that does not, too.
+// TestDirectDoesNotAllocate also covers pairs of ranks of which only one uses Direct.
 func TestDirectDoesNotAllocate(t *testing.T) {
 	for _, size := range []int{8, 1000, 20_000, EagerLimit} {
 		for _, direct := range [][2]bool{{true, true}, {true, false}, {false, true}} {
@@ -176,7 +178,8 @@ func TestDirectDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestDirectRefusesNonsense: what a peer must not send is left to the engine, which says so.
+// TestDirectRefusesNonsense checks that Direct leaves invalid fragments to the engine, which
+// reports them.
 func TestDirectRefusesNonsense(t *testing.T) {
 	for name, c := range map[string]struct {
 		meta transport.Meta

@@ -5,11 +5,12 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// readBudget is how many fragments of one peer an Advance takes before it turns to the next peer.
+// readBudget is the number of fragments that Advance takes from one peer before it turns to the
+// next.
 const readBudget = 64
 
-// Engine matches the messages of one rank of one group. Its methods are called by one thread at a
-// time.
+// Engine matches the messages of one rank of one group. Only one thread at a time may call its
+// methods.
 type Engine struct {
 	done func(*Request, error)
 	rank int
@@ -18,56 +19,56 @@ type Engine struct {
 	table matchTable
 	pool  pool
 
-	finished  requestList // done, to be reported before the public method returns
+	finished  requestList // ended requests, reported before the public method returns
 	reporting bool
 
-	past int // messages from this length on are received past the caches
+	past int // messages of at least this length are received past the caches
 
 	live  int   // requests that are not done
-	debts int   // things owed to peers: see Active
-	err   error // of Fail
-	lost  error // of the first peer that failed: what AnySource receives end with
+	debts int   // obligations to peers: see Active
+	err   error // the error passed to Fail
+	lost  error // the error of the first peer that failed: AnySource receives end with it
 }
 
-// peer is what the engine knows of one rank.
+// peer is what the engine knows about one rank.
 type peer struct {
-	channel transport.Channel // a message is a series, which no public method leaves open
+	channel transport.Channel // a message is a series, and no public method leaves one open
 	rank    int
-	err     error // the peer has failed
+	err     error // set if the peer has failed
 
 	// To the peer.
 	queue     requestList // sends that have not begun, oldest first
-	leaving   departure   // the eager message that has left in part
-	owed      messageList // answers to be sent: message.owe says which
-	ring      messageList // rendezvous that were cleared, taking turns
+	leaving   departure   // the eager message or head of which a part has left
+	owed      messageList // answers to send; message.owe is the kind
+	ring      messageList // cleared rendezvous, which take turns
 	window    int         // eager credit left
-	announced int         // requests to send without an answer
-	late      error       // a mismatch of an eager send that was done already
+	announced int         // requests to send that have no answer yet
+	late      error       // a mismatch of an eager send that was already done
 	meta      transport.Meta
 
 	// From the peer.
-	filling arrival // the eager message that has arrived in part
+	filling arrival // the eager message or head of which a part has arrived
 	held    int     // eager credit that the peer has used and not got back
-	credit  int     // the part of held that is matched and may go back
-	asked   int     // the peer's requests to send without an answer
+	credit  int     // the part of held whose messages are matched, so that it may go back
+	asked   int     // the peer's requests to send that have no answer yet
 
 	slots slots // rendezvous in both directions
 }
 
-// departure is an eager message or the head of a rendezvous on its way out.
+// departure is an eager message, or the head of a rendezvous, that is leaving.
 type departure struct {
 	active bool
 	tag    uint32
-	req    *Request // of an eager message
-	msg    *message // of a head
-	copied bool     // after Cancel: there is neither, data is a pooled copy
+	req    *Request // set for an eager message
+	msg    *message // set for a head
+	copied bool     // after Cancel: req and msg are nil, data is a pooled copy
 	data   []byte
 	off    int
 }
 
-// arrival is an eager message on its way in, to a receive, to an unexpected message, or (neither)
-// to nowhere. Of the head of a rendezvous it has the message, which knows the receive if there is
-// one.
+// arrival is an eager message that is arriving: for a receive (req), for an unexpected message
+// (msg), or for nothing if both are nil. For the head of a rendezvous msg is set; it knows the
+// receive if there is one.
 type arrival struct {
 	active      bool
 	req         *Request
@@ -75,10 +76,11 @@ type arrival struct {
 	off, length int
 }
 
-// New makes the engine of a rank. chans[p] is the channel to peer p; chans[rank] is nil, messages
-// to oneself are matched inside. done is called exactly once for each posted request, from Post or
-// Advance, or from the method that ends it (PeerFailed, Cancel, Fail). It may call the engine;
-// requests that those calls end are reported after it has returned.
+// New makes the engine of a rank. chans[p] is the channel to peer p; chans[rank] is nil because the
+// engine matches messages to oneself internally. done is called exactly once for each posted
+// request, from Post or Advance, or from the method that ends it (PeerFailed, Cancel, Fail). done
+// may call the engine; except for Cancel, requests that those calls end are reported after done has
+// returned.
 func New(rank int, chans []transport.Channel, done func(*Request, error)) *Engine {
 	e := &Engine{done: done, rank: rank, peers: make([]peer, len(chans)), past: pastCaches(0)}
 	for i, c := range chans {
@@ -90,16 +92,16 @@ func New(rank int, chans []transport.Channel, done func(*Request, error)) *Engin
 	return e
 }
 
-// SetCache says how large the last cache of this machine is; 0 means that nobody knows.
+// SetCache sets the size in bytes of this machine's last-level cache; 0 means that it is unknown.
 func (e *Engine) SetCache(bytes int64) { e.past = pastCaches(bytes) }
 
-// usualCache is taken where nobody knows.
+// usualCache is assumed where the size of the cache is unknown.
 const usualCache = 32 << 20
 
-// pastCaches is the length from which on messages are received past the caches, of which the last
-// has so many bytes. Two ranks that send each other messages have four buffers; when these do not
-// fit, the received bytes would leave the cache before anybody reads them, and push out of it what
-// is about to be sent.
+// pastCaches returns the length from which on messages are received past the caches, given the size
+// of the last-level cache in bytes. Two ranks that send each other messages use four buffers. If
+// these do not fit, the received bytes would leave the cache before the receiver reads them, and
+// would evict the bytes that are about to be sent.
 func pastCaches(cache int64) int {
 	if cache <= 0 {
 		cache = usualCache
@@ -107,7 +109,7 @@ func pastCaches(cache int64) int {
 	return int(max(cache/4, 4*EagerLimit))
 }
 
-// Post adds a request. It never blocks and does what can be done at once.
+// Post adds a request and does what can be done at once. It never blocks.
 func (e *Engine) Post(r *Request) {
 	if r.state != idle {
 		panic("p2p: a request was posted that is not done")
@@ -134,8 +136,8 @@ func (e *Engine) Post(r *Request) {
 	e.report()
 }
 
-// refuse returns why a request cannot be taken, or nil. Receives from a failed peer are taken:
-// something may have arrived.
+// refuse returns why a request cannot be taken, or nil. It takes receives from a failed peer,
+// because a message may have arrived before the failure.
 func (e *Engine) refuse(r *Request) error {
 	switch {
 	case e.err != nil:
@@ -158,7 +160,7 @@ func (e *Engine) refuse(r *Request) error {
 
 // Advance moves everything that can move without waiting, and reports whether anything did. It
 // takes a bounded number of fragments from each peer and sends each a bounded number, so that one
-// busy peer does not keep the others waiting; callers call it again.
+// busy peer does not delay the others; the caller calls it again.
 func (e *Engine) Advance() bool {
 	if e.err != nil {
 		return false
@@ -181,20 +183,21 @@ func (e *Engine) Advance() bool {
 	return moved
 }
 
-// Active reports whether the engine has requests that are not done, or owes its peers anything
-// (credit, data): answers, and the rendezvous of cancelled requests that are not settled yet. A
-// driver may stop calling Advance while it is false.
+// Active reports whether the engine has requests that are not done, or owes its peers credit, data,
+// answers, or the settlement of rendezvous whose requests were cancelled. A driver may stop calling
+// Advance while Active is false.
 func (e *Engine) Active() bool { return e.live > 0 || e.debts > 0 }
 
-// finish ends a request that is in no queue any more. Its done is called by report, when the engine
-// is consistent.
+// finish ends a request that is no longer in any queue. report calls its done later, when the
+// engine is consistent.
 func (e *Engine) finish(r *Request, err error) {
 	r.state, r.msg, r.err = finished, nil, err
 	e.live--
 	e.finished.push(r)
 }
 
-// report calls done. A call from within done leaves the rest to the outer one.
+// report calls done for the ended requests. A call from within done leaves the rest to the outer
+// call.
 func (e *Engine) report() {
 	if e.reporting {
 		return
@@ -215,11 +218,13 @@ func (e *Engine) owe(p *peer, m *message, what kind) {
 	e.debts++
 }
 
-// creditDue is how much credit is collected before it is sent back. Withholding less starves
-// nobody: without credit a sender sends requests. Eager messages the other way carry what there is.
+// creditDue is how much credit is collected before it is sent back. Withholding less starves no
+// sender: without credit a sender sends requests. Eager messages in the other direction carry all
+// credit collected so far.
 const creditDue = EagerWindow / 2
 
-// giveBack notes that an eager message of the peer was matched.
+// giveBack adds to the credit that may go back to the peer. An eager message or head of the peer
+// was matched.
 func (e *Engine) giveBack(p *peer, cost int) {
 	if p.err != nil {
 		return
@@ -230,13 +235,13 @@ func (e *Engine) giveBack(p *peer, cost int) {
 	p.credit += cost
 }
 
-// orphan takes the request from a rendezvous that has to be finished without it.
+// orphan detaches the request from a rendezvous that must be completed without it.
 func (e *Engine) orphan(m *message) {
 	m.req, m.orphan = nil, true
 	e.debts++
 }
 
-// release forgets a message that is in no list.
+// release frees a message that is in no list.
 func (e *Engine) release(p *peer, m *message) {
 	if m.id != 0 {
 		p.slots.drop(m.id)

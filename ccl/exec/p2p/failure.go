@@ -2,12 +2,13 @@ package p2p
 
 import "github.com/goccl/goccl/ccl/fault"
 
-// PeerFailed ends the requests that need that peer (AnySource receives too, unless a message that
-// arrived matches) with err; requests posted later for that peer fail at once, after what had
-// arrived from it was used up. What its channel still holds is taken first. An AnySource receive
-// that is posted later fails as well unless a message that arrived matches, with the error of the
-// first peer that failed: the peer might have been the one to send. A message of which only a part
-// or the request had arrived fails the receive that matches it.
+// PeerFailed ends the requests that need the peer with err. It first takes what the peer's channel
+// still holds. AnySource receives end too, unless a message that has arrived matches.
+//
+// Later requests for the peer fail at once; receives first use up the messages that had arrived
+// from it. A later AnySource receive also fails, unless a message that has arrived matches: the
+// failed peer might have been its sender. Its error is that of the first peer that failed. A
+// message of which only a part or the request had arrived fails the receive that matches it.
 func (e *Engine) PeerFailed(peer int, err error) {
 	if peer < 0 || peer >= len(e.peers) || peer == e.rank || e.err != nil || e.peers[peer].err != nil {
 		return
@@ -16,7 +17,8 @@ func (e *Engine) PeerFailed(peer int, err error) {
 		err = fault.Peer(fault.PeerLost, peer, "")
 	}
 	p := &e.peers[peer]
-	// This ends even if the peer lives: without answers the protocol lets it send only so much.
+	// This loop ends even if the peer lives: without answers the protocol limits what the peer may
+	// send.
 	for p.channel != nil && p.err == nil && e.read(p) {
 	}
 	if p.channel != nil {
@@ -28,8 +30,8 @@ func (e *Engine) PeerFailed(peer int, err error) {
 	e.report()
 }
 
-// failPeer ends everything with p. Unexpected messages that arrived whole remain, and the others as
-// marks of their turn.
+// failPeer ends everything that involves p. Unexpected messages that arrived whole remain; the
+// others remain only to keep their turn.
 func (e *Engine) failPeer(p *peer, err error) {
 	p.err = err
 	if e.lost == nil {
@@ -40,7 +42,7 @@ func (e *Engine) failPeer(p *peer, err error) {
 			e.dropCopy(l)
 		} else if l.req != nil {
 			e.finish(l.req, err)
-		} // the request of a head is that of its message
+		} // the request of a head is that of its message, which ends below
 		*l = departure{}
 	}
 	for r := p.queue.pop(); r != nil; r = p.queue.pop() {
@@ -72,7 +74,7 @@ func (e *Engine) failPeer(p *peer, err error) {
 	e.failReceives(p.rank, err)
 }
 
-// failReceives ends the posted receives that name a source, and those that name none.
+// failReceives ends the posted receives from source and from AnySource.
 func (e *Engine) failReceives(source int, err error) {
 	for _, lists := range [...]*[1 << tableBits]requestList{&e.table.posted, &e.table.postedAny} {
 		for i := range lists {
@@ -88,9 +90,9 @@ func (e *Engine) failReceives(source int, err error) {
 	}
 }
 
-// Cancel ends one request that is not done with err. It reports false if the request is not in the
-// engine. After it returns, the engine does not touch the request's memory. done is called before
-// it returns.
+// Cancel ends one request with err. It reports false if the request is done or not in the engine.
+// After Cancel returns, the engine does not touch the request's memory. done is called before it
+// returns.
 func (e *Engine) Cancel(r *Request, err error) bool {
 	switch r.state {
 	case idle, finished:
@@ -122,8 +124,8 @@ func (e *Engine) Cancel(r *Request, err error) bool {
 	return true
 }
 
-// cancelAnnounced takes the request from a rendezvous whose data has not begun. Its head may be
-// leaving, and the answer may be here.
+// cancelAnnounced detaches the request from a rendezvous of which no data has left yet. Its head
+// may be leaving, and the answer may have arrived.
 func (e *Engine) cancelAnnounced(p *peer, m *message) {
 	if p.leaving.msg == m {
 		e.keepCopy(&p.leaving)
@@ -136,8 +138,8 @@ func (e *Engine) cancelAnnounced(p *peer, m *message) {
 	}
 }
 
-// keepCopy lets an eager message, or a head, leave without its request. The peer has begun to
-// receive it.
+// keepCopy lets an eager message or a head leave without its request, from a copy. The peer has
+// begun to receive it.
 func (e *Engine) keepCopy(l *departure) {
 	if l.copied {
 		return
@@ -148,7 +150,7 @@ func (e *Engine) keepCopy(l *departure) {
 	e.debts++
 }
 
-// Fail ends every request with err, now and from now on. Nothing is sent or read any more.
+// Fail ends every request with err, now and in future. Nothing is sent or read any more.
 func (e *Engine) Fail(err error) {
 	if e.err != nil {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// pipe is one direction of a fake channel: a bounded queue in memory that lends short, or nothing,
-// at random.
+// pipe is one direction of a fake channel: a bounded queue in memory that at random lends less than
+// requested, or nothing.
 type pipe struct {
 	mu       sync.Mutex
 	ring     []fragment
@@ -29,7 +29,7 @@ type fragment struct {
 	meta   transport.Meta
 }
 
-// stale overwrites what was released: whoever looks again sees it.
+// stale overwrites released memory, so that a later read of it is noticed.
 var stale = bytes.Repeat([]byte{0xDD}, transport.MaxFragment)
 
 const staleWord = 0xDDDDDDDDDDDDDDDD
@@ -107,7 +107,7 @@ func (p *pipe) Consume() {
 // end is one side of a fake channel.
 type end struct {
 	out, in *pipe
-	series  int // how much was published and consumed since the last Flush
+	series  int // fragments published and consumed since the last Flush
 }
 
 func (e *end) Reserve(n int) []byte             { return e.out.Reserve(n) }
@@ -162,7 +162,7 @@ func newNetwork(ranks, fragments, capacity int, rng *rand.Rand) *network {
 	return n
 }
 
-// calm ends the random behaviour.
+// calm ends the random behaviour of the pipes.
 func (n *network) calm() {
 	for _, row := range n.pipes {
 		for _, p := range row {

@@ -28,7 +28,7 @@ func (s *script) word() uint64 {
 	return binary.LittleEndian.Uint64(w[:])
 }
 
-// number is a value that often means something: small, near a limit, an id that exists, or
+// number returns a value that is often meaningful: small, near a limit, an id that exists, or
 // anything.
 func (s *script) number() uint64 {
 	b := s.byte()
@@ -48,7 +48,7 @@ func (s *script) number() uint64 {
 	}
 }
 
-// The actions of a script are these bytes; those below stepFragment are kinds of fragments.
+// The actions of a script are these bytes; lower ones are kinds of fragments.
 const (
 	stepFragment = 16 + iota
 	stepGarbage
@@ -61,9 +61,9 @@ const (
 	steps
 )
 
-// FuzzHostilePeer lets a peer send anything. There must be no panic, no byte outside of the posted
-// buffers, none in a send or after the end of a request, bounded memory, and each request must be
-// done once.
+// FuzzHostilePeer lets a peer send anything. The engine must not panic, must not write outside
+// posted buffers, into a send's memory or after the end of a request, must use bounded memory, and
+// must end each request once.
 func FuzzHostilePeer(f *testing.F) {
 	for _, seed := range hostileSeeds() {
 		f.Add(seed)
@@ -87,7 +87,7 @@ func hostile(t *testing.T, data []byte) {
 	e := New(0, net.chans[0], func(r *Request, err error) {
 		o := byReq[r]
 		o.dones++
-		// From here on the memory is the owner's.
+		// From here on the memory belongs to its owner.
 		require.True(t, o.guarded(), "written outside of a buffer")
 		if o.Send {
 			require.True(t, o.holds(o.seed), "a send was written")
@@ -124,7 +124,8 @@ func hostile(t *testing.T, data []byte) {
 		switch b := s.byte() % steps; b {
 		default:
 			k := uint64(b)
-			transmit(transport.Meta{magic<<48 | k<<32 | uint64(s.byte()&3), s.number(), s.number()}, int(s.number()%(70<<10)))
+			transmit(transport.Meta{magic<<48 | k<<32 | uint64(s.byte()&3), s.number(), s.number()},
+				int(s.number()%(70<<10)))
 		case stepGarbage:
 			transmit(transport.Meta{s.word(), s.word(), s.word()}, int(s.byte()))
 		case stepAdvance:
@@ -142,7 +143,7 @@ func hostile(t *testing.T, data []byte) {
 				o := ops[int(s.byte())%len(ops)]
 				require.Equal(t, o.dones == 0, e.Cancel(&o.Request, errCancel))
 			}
-		case stepFill: // a request that was begun by Direct goes on so
+		case stepFill: // Direct continues a request that Direct has begun
 			if f := &e.peers[1].filling; f.req != nil {
 				if r := f.req; e.Direct(r) == Done {
 					e.done(r, nil)
@@ -173,10 +174,10 @@ func TestHostileSeeds(t *testing.T) {
 	}
 }
 
-// hostileSeeds are scripts that follow the protocol for a while.
+// hostileSeeds returns scripts that follow the protocol for a while.
 func hostileSeeds() [][]byte {
 	small := func(n byte) byte { return n << 3 }
-	const id1, twenty = 4, 6 // number(): generation 1 index 0, and 80,000
+	const id1, twenty = 4, 6 // number() of these bytes: generation 1 with index 0, and long
 	receive := func(tag, size byte) []byte { return []byte{stepReceive, tag | size<<2} }
 	send := func(tag, size byte) []byte { return []byte{stepSend, tag | size<<2} }
 	fragment := func(k kind, tag, w1, w2, n byte) []byte { return []byte{byte(k), tag, w1, w2, n} }
@@ -189,19 +190,25 @@ func hostileSeeds() [][]byte {
 	}
 	return [][]byte{
 		join(receive(1, 1), fragment(kindEager, 1, small(1), 0, small(1)), advance),
-		join(fragment(kindEager, 1, small(2), 0, small(1)), advance, receive(1, 1), fragment(kindEagerRest, 1, small(1), 0, small(1)), advance),
-		join(receive(1, 6), fragment(kindRequest, 1, twenty, 0, 0), advance, fragment(kindData, 1, 0, id1, twenty), advance),
-		join(receive(1, 6), fragment(kindRequest, 1, twenty, 0, 0), advance, fragment(kindData, 1, 0, id1, small(9)), advance, cancel,
+		join(fragment(kindEager, 1, small(2), 0, small(1)), advance, receive(1, 1),
+			fragment(kindEagerRest, 1, small(1), 0, small(1)), advance),
+		join(receive(1, 6), fragment(kindRequest, 1, twenty, 0, 0), advance,
+			fragment(kindData, 1, 0, id1, twenty), advance),
+		join(receive(1, 6), fragment(kindRequest, 1, twenty, 0, 0), advance,
+			fragment(kindData, 1, 0, id1, small(9)), advance, cancel,
 			fragment(kindData, 1, small(9), id1, small(9)), advance, fragment(kindAbort, 1, 0, id1, 0), advance),
 		join(send(1, 6), advance, fragment(kindClear, 1, small(3), id1, 0), advance, advance),
 		join(send(1, 6), advance, fragment(kindMismatch, 1, small(3), id1, 0), advance, advance),
 		join(send(1, 6), advance, cancel, fragment(kindClear, 1, small(3), id1, 0), advance, fail),
-		join(send(1, 2), advance, fragment(kindEagerMismatch, 1, small(3), 2<<3, 0), fragment(kindCredit, 0, small(5), 0, 0), advance, advance),
-		join(receive(0, 3), receive(2, 3), fragment(kindEager, 0, 1<<3|2, 0, 1<<3|2), fail, []byte{stepGarbage}, make([]byte, 25), advance),
+		join(send(1, 2), advance, fragment(kindEagerMismatch, 1, small(3), 2<<3, 0),
+			fragment(kindCredit, 0, small(5), 0, 0), advance, advance),
+		join(receive(0, 3), receive(2, 3), fragment(kindEager, 0, 1<<3|2, 0, 1<<3|2), fail,
+			[]byte{stepGarbage}, make([]byte, 25), advance),
 	}
 }
 
-// TestProtocolErrors: each thing that a peer must not do ends in a fault.Internal that names it.
+// TestProtocolErrors checks that each violation of the protocol ends in a fault.Internal that names
+// the peer.
 func TestProtocolErrors(t *testing.T) {
 	meta := func(k kind, w1, w2 uint64) transport.Meta {
 		return transport.Meta{magic<<48 | uint64(k)<<32 | 1, w1, w2}
@@ -262,7 +269,7 @@ func TestProtocolErrors(t *testing.T) {
 	}
 }
 
-// TestPeerLimits: a peer that sends more than it may keep here is refused.
+// TestPeerLimits checks that the engine refuses a peer that sends more than it may keep here.
 func TestPeerLimits(t *testing.T) {
 	for name, m := range map[string]struct {
 		kind    kind
@@ -273,7 +280,7 @@ func TestPeerLimits(t *testing.T) {
 		"empty eager messages": {kindEager, 0, EagerWindow / recordCost},
 		"requests":             {kindRequest, long, MaxAnnounced},
 		"heads":                {kindHead, long, EagerWindow / eagerCost(headBytes)},
-		"eager in another":     {kindEager, 1001, 1}, // of which 1000 bytes come
+		"eager in another":     {kindEager, 1001, 1}, // of which only 1000 bytes arrive
 	} {
 		t.Run(name, func(t *testing.T) {
 			net := newNetwork(2, 8, 32<<10, nil)

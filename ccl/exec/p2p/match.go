@@ -7,9 +7,9 @@ import (
 
 const tableBits = 6
 
-// matchTable finds the oldest partner of a receive or a message. Receives that name a source and
-// unexpected messages are hashed by (source, tag), AnySource receives by tag; where both kinds of
-// list have a candidate, the order of posting or arrival decides.
+// matchTable finds the oldest partner of a receive or a message. Receives that name a source, and
+// unexpected messages, are hashed by (source, tag); AnySource receives are hashed by tag. Where
+// several lists have a candidate, the order of posting or arrival decides.
 type matchTable struct {
 	posted, postedAny [1 << tableBits]requestList
 	unexpected        [1 << tableBits]messageList
@@ -41,7 +41,8 @@ func (t *matchTable) removeReceive(r *Request) {
 	t.receives(r.Peer, r.Tag).remove(r)
 }
 
-// oldestReceive finds the oldest posted receive that names this source, or AnySource, and this tag.
+// oldestReceive returns the oldest posted receive with this source (a rank or AnySource) and tag,
+// or nil.
 func (t *matchTable) oldestReceive(source int, tag uint32) *Request {
 	for r := t.receives(source, tag).head; r != nil; r = r.next {
 		if r.Peer == source && r.Tag == tag {
@@ -51,7 +52,7 @@ func (t *matchTable) oldestReceive(source int, tag uint32) *Request {
 	return nil
 }
 
-// takeReceive removes the oldest posted receive that accepts a message, or returns nil.
+// takeReceive removes and returns the oldest posted receive that accepts a message, or returns nil.
 func (t *matchTable) takeReceive(source int, tag uint32) *Request {
 	r := t.oldestReceive(source, tag)
 	if o := t.oldestReceive(AnySource, tag); r == nil || o != nil && o.order < r.order {
@@ -89,8 +90,8 @@ func (t *matchTable) oldestMessage(source int, tag uint32) *message {
 	return nil
 }
 
-// takeMessage removes the oldest message of a rank (or of any of the ranks) with a tag, or returns
-// nil.
+// takeMessage removes and returns the oldest message with a tag from a rank, or from any of the
+// ranks, or returns nil.
 func (t *matchTable) takeMessage(source int, tag uint32, ranks int) *message {
 	if t.arrived == 0 {
 		return nil
@@ -111,7 +112,7 @@ func (t *matchTable) takeMessage(source int, tag uint32, ranks int) *message {
 	return m
 }
 
-// postReceive matches a receive with what has arrived, or queues it.
+// postReceive matches a receive with an arrived message, or queues it.
 func (e *Engine) postReceive(r *Request) {
 	m := e.table.takeMessage(r.Peer, r.Tag, len(e.peers))
 	if m != nil {
@@ -130,14 +131,14 @@ func (e *Engine) postReceive(r *Request) {
 	e.table.addReceive(r)
 }
 
-// join brings a receive and the unexpected message that it matches together.
+// join matches a receive with an unexpected message.
 func (e *Engine) join(m *message, r *Request) {
 	p := &e.peers[m.peer]
 	switch {
 	case m.peer == e.rank:
 		e.joinSelf(p, m, r)
 	case p.err != nil && !m.whole():
-		// The message takes its turn all the same, or later ones would overtake it.
+		// The message takes its turn nevertheless; otherwise later messages would overtake it.
 		e.finish(r, p.err)
 		e.release(p, m)
 	case !m.eager:
@@ -147,7 +148,7 @@ func (e *Engine) join(m *message, r *Request) {
 	}
 }
 
-// joinEager delivers an eager message that was unexpected. Some of it may still be on its way.
+// joinEager delivers an unexpected eager message. A part of it may still be in flight.
 func (e *Engine) joinEager(p *peer, m *message, r *Request) {
 	f := &p.filling
 	partial := f.msg == m
@@ -169,7 +170,7 @@ func (e *Engine) joinEager(p *peer, m *message, r *Request) {
 	e.release(p, m)
 }
 
-// refuseEager owes the sender of an eager message the news that it was too long or too short.
+// refuseEager queues the answer to the sender that its eager message was too long or too short.
 func (e *Engine) refuseEager(p *peer, m *message, expected int) {
 	if p.err != nil {
 		e.release(p, m)
@@ -179,8 +180,8 @@ func (e *Engine) refuseEager(p *peer, m *message, expected int) {
 	e.owe(p, m, kindEagerMismatch)
 }
 
-// accept answers a request to send that r matches: with a clear-to-send, or that its length is
-// wrong.
+// accept answers a request to send that r matches: with a clear-to-send, or with a mismatch if its
+// length is wrong.
 func (e *Engine) accept(p *peer, m *message, r *Request) {
 	if m.head {
 		e.giveBack(p, eagerCost(headBytes))
@@ -190,7 +191,7 @@ func (e *Engine) accept(p *peer, m *message, r *Request) {
 			p.filling.msg = nil
 		}
 		e.finish(r, receiveMismatch(p.rank, m.tag, m.length, r.Bytes))
-		m.off = r.Bytes // what the answer says
+		m.off = r.Bytes // the length that the answer reports
 		e.owe(p, m, kindMismatch)
 		return
 	}
@@ -206,8 +207,8 @@ func (e *Engine) accept(p *peer, m *message, r *Request) {
 	e.owe(p, m, kindClear)
 }
 
-// postToSelf matches a message to oneself. Up to the eager limits it is copied and done, as it
-// would be with a peer.
+// postToSelf matches a message to oneself. Up to the eager limits it is copied and done at once, as
+// a message to a peer would be.
 func (e *Engine) postToSelf(r *Request) {
 	p := &e.peers[e.rank]
 	if q := e.table.takeReceive(e.rank, r.Tag); q != nil {
@@ -264,6 +265,7 @@ func receiveMismatch(source int, tag uint32, sent, expected int) error {
 }
 
 func sendMismatch(dest int, tag uint32, sent, expected int) error {
-	return fault.Peer(fault.Mismatch, dest, "send of %d bytes with tag %d, but the receive that it matched has %d bytes; "+
-		"send and receive must name the same size", sent, tag, expected)
+	return fault.Peer(fault.Mismatch, dest,
+		"send of %d bytes with tag %d, but the receive that it matched has %d bytes; "+
+			"send and receive must name the same size", sent, tag, expected)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/goccl/goccl/ccl/kernel"
 )
 
-// bytes is the memory of a request.
+// bytes returns the memory of a request.
 func (r *Request) bytes() []byte { return unsafe.Slice((*byte)(r.Data), r.Bytes) }
 
 // copyPast copies src to dst, which has room for it, past the caches.

@@ -7,7 +7,7 @@ import (
 )
 
 // TestRandomTraffic compares the engines with the reference matcher: which message each receive
-// gets, its bytes, what is left over.
+// gets, the bytes of that message, and what is left over.
 func TestRandomTraffic(t *testing.T) {
 	seeds := 100
 	if testing.Short() {

@@ -18,7 +18,7 @@ func TestPastCaches(t *testing.T) {
 		{32 << 20, 8 << 20},
 		{96 << 20, 24 << 20},
 		{1 << 40, 1 << 38},
-		{512 << 10, 4 * EagerLimit}, // what is eager, and some more, is always kept near
+		{512 << 10, 4 * EagerLimit}, // eager messages, and somewhat longer ones, always go through the caches
 		{0, usualCache / 4},
 		{-1, usualCache / 4},
 	} {
@@ -26,8 +26,8 @@ func TestPastCaches(t *testing.T) {
 	}
 }
 
-// TestReceivePastCaches: messages as long as the limit, and around it, arrive whole, whatever lines
-// of the caches they begin and end in.
+// TestReceivePastCaches checks that messages as long as the limit, and around it, arrive whole at
+// any position within a cache line.
 func TestReceivePastCaches(t *testing.T) {
 	net := newNetwork(2, 4, dataFragment, nil)
 	var engines [2]*Engine

@@ -2,8 +2,8 @@ package p2p
 
 import "math/bits"
 
-// Buffers of eager messages come in sizes of 64 bytes to EagerLimit, doubling. Of what is free, so
-// much is kept:
+// Buffers of eager messages have sizes from 64 bytes to EagerLimit, doubling. The pool keeps at
+// most keepBytes of free buffers and keepMessages free records.
 const (
 	smallestClass = 6 // 64 bytes
 	classes       = 13
@@ -11,12 +11,12 @@ const (
 	keepMessages  = 4096
 )
 
-// recordCost is what an eager message is charged beside its buffer: the record, so that empty
-// messages are bounded too.
+// recordCost is what an eager message costs beside its buffer: its record. So empty messages are
+// bounded too.
 const recordCost = 128
 
-// pool keeps what unexpected messages and rendezvous need, so that steady traffic does not
-// allocate.
+// pool keeps free buffers and records of unexpected messages and rendezvous, so that steady traffic
+// does not allocate.
 type pool struct {
 	messages  *message // linked by next
 	count     int
@@ -24,11 +24,11 @@ type pool struct {
 	freeBytes int
 }
 
-// class of the buffer for n bytes, 1 ≤ n ≤ EagerLimit.
+// class returns the class of the buffer for n bytes, 1 ≤ n ≤ EagerLimit.
 func class(n int) int { return max(bits.Len(uint(n-1)), smallestClass) - smallestClass }
 
-// eagerCost is the credit that an eager message of n bytes uses: what it takes of the receiver's
-// memory if nobody waits for it.
+// eagerCost returns the credit that an eager message of n bytes uses: the memory that it takes at
+// the receiver if no receive is posted for it.
 func eagerCost(n int) int {
 	if n == 0 {
 		return recordCost
@@ -58,7 +58,7 @@ func (p *pool) putMessage(m *message) {
 	}
 }
 
-// buffer returns n bytes, nil for none.
+// buffer returns n bytes, or nil if n is 0.
 func (p *pool) buffer(n int) []byte {
 	if n == 0 {
 		return nil

@@ -1,6 +1,6 @@
 package p2p
 
-// requestList is a queue of requests, linked through them. A request is in one list at the most.
+// requestList is a queue of requests, linked through them. A request is in at most one list.
 type requestList struct{ head, tail *Request }
 
 func (l *requestList) push(r *Request) {
@@ -43,21 +43,23 @@ type message struct {
 	peer   int // the source, or the destination
 	tag    uint32
 	eager  bool
-	head   bool // a rendezvous whose first headBytes come with the request
-	orphan bool // its request was cancelled: Engine.debts counts it
+	head   bool // a rendezvous whose first headBytes follow the request
+	orphan bool // its request was cancelled; Engine.debts counts it
 	owe    kind // the answer to send, while in peer.owed
 	stage  stage
 
 	length int
-	off    int    // eager: bytes that have arrived; rendezvous: bytes that were moved; of a mismatch: the length of the receive
-	buf    []byte // eager, and the head of a rendezvous without a receive: what has arrived
+	// Of an eager message, the bytes that have arrived; of a rendezvous, the bytes that have moved;
+	// of a mismatch, the length of the receive.
+	off    int
+	buf    []byte // the arrived bytes of an eager message, or of the head of a rendezvous without a receive
 	req    *Request
-	id     uint64 // in slots, 0 if not
+	id     uint64 // in slots; 0 if it has none
 	remote uint64 // the peer's id
-	order  uint64 // of arrival
+	order  uint64 // order of arrival
 }
 
-// stage is how far a rendezvous has come. What the peer may send depends on it.
+// stage is how far a rendezvous has come. It determines what the peer may send.
 type stage uint8
 
 const (
@@ -67,10 +69,10 @@ const (
 	streaming              // outgoing: answered
 )
 
-// whole reports whether nothing of an unexpected message is missing.
+// whole reports whether all of an unexpected message has arrived.
 func (m *message) whole() bool { return m.eager && m.off == m.length }
 
-// messageList is a queue of messages, linked through them. A message is in one list at the most.
+// messageList is a queue of messages, linked through them. A message is in at most one list.
 type messageList struct{ head, tail *message }
 
 func (l *messageList) push(m *message) {

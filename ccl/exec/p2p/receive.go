@@ -6,7 +6,7 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// read takes what has arrived from a peer.
+// read takes up to readBudget fragments that have arrived from a peer.
 func (e *Engine) read(p *peer) (moved bool) {
 	for range readBudget {
 		payload, meta := p.channel.Look()
@@ -24,8 +24,8 @@ func (e *Engine) read(p *peer) (moved bool) {
 	return moved
 }
 
-// take moves the state on by one fragment. An error means that the peer does not keep to the
-// protocol; nothing of the fragment was used.
+// take processes one fragment. An error means that the peer violates the protocol; in that case
+// nothing of the fragment was used.
 func (e *Engine) take(p *peer, payload []byte, meta *transport.Meta) error {
 	k, tag := parse(meta)
 	switch k {
@@ -101,13 +101,15 @@ func (e *Engine) takeEager(p *peer, tag uint32, payload []byte, length, credit u
 func (e *Engine) takeEagerRest(p *peer, payload []byte, off uint64) error {
 	f := &p.filling
 	if !f.active || off != uint64(f.off) || len(payload) == 0 || len(payload) > f.length-f.off {
-		return p.broken("%d more bytes at %d of an eager message of which %d of %d have arrived", len(payload), off, f.off, f.length)
+		return p.broken("%d more bytes at %d of an eager message of which %d of %d have arrived",
+			len(payload), off, f.off, f.length)
 	}
 	e.fill(f, payload)
 	return nil
 }
 
-// fill adds bytes, checked to be within its length, to the eager message that is arriving.
+// fill adds payload to the eager message or head that is arriving. The caller has checked that it
+// fits.
 func (e *Engine) fill(f *arrival, payload []byte) {
 	switch {
 	case f.req != nil:
@@ -148,7 +150,7 @@ func (e *Engine) takeRequest(p *peer, tag uint32, length, id uint64) error {
 	return nil
 }
 
-// takeHead takes a request of whose message the first part is on its way.
+// takeHead takes a request to send whose first headBytes follow.
 func (e *Engine) takeHead(p *peer, tag uint32, length, id uint64) error {
 	f := &p.filling
 	switch {
@@ -221,7 +223,8 @@ func (e *Engine) takeData(p *peer, payload []byte, off, id uint64) error {
 		return p.broken("data of a message whose head has not arrived")
 	}
 	if off != uint64(m.off) || len(payload) == 0 || len(payload) > m.length-m.off {
-		return p.broken("%d bytes at %d of a message of which %d of %d have arrived", len(payload), off, m.off, m.length)
+		return p.broken("%d bytes at %d of a message of which %d of %d have arrived",
+			len(payload), off, m.off, m.length)
 	}
 	switch {
 	case m.req == nil:
@@ -249,7 +252,8 @@ func (e *Engine) takeAbort(p *peer, id uint64) error {
 		p.filling.msg = nil
 	}
 	if m.req != nil {
-		e.finish(m.req, fault.Peer(fault.Aborted, p.rank, "the send of %d bytes with tag %d was cancelled there", m.length, m.tag))
+		e.finish(m.req, fault.Peer(fault.Aborted, p.rank,
+			"the send of %d bytes with tag %d was cancelled there", m.length, m.tag))
 	}
 	e.release(p, m)
 	return nil
@@ -265,7 +269,8 @@ func (p *peer) takeCredit(n uint64) error {
 
 func (p *peer) takeEagerMismatch(tag uint32, expected, length uint64) error {
 	if length > EagerLimit || expected > maxLength || eagerCost(int(length)) > EagerWindow-p.window {
-		return p.broken("a mismatch of an eager message of %d bytes, credit for %d is out", length, EagerWindow-p.window)
+		return p.broken("a mismatch of an eager message of %d bytes, credit for %d is out",
+			length, EagerWindow-p.window)
 	}
 	p.window += eagerCost(int(length))
 	if p.late == nil {

@@ -3,23 +3,23 @@ package p2p
 import "github.com/goccl/goccl/ccl/kernel"
 
 const (
-	// flushBudget is how many rounds of one fragment of each sort a flush makes before it leaves
+	// flushBudget is how many rounds, of one fragment of each sort, a flush makes before it leaves
 	// the rest to the next Advance.
 	flushBudget = 16
 
-	// dataFragment is the most of a message that goes at once: small enough that the receiver
+	// dataFragment is the size of the largest fragment of a message: small enough that the receiver
 	// copies it out of the cache and that messages take turns, large enough that the Meta costs
 	// nothing.
 	dataFragment = 128 << 10
 
-	// headBytes of a rendezvous leave without waiting for the receive: while the sender copies
-	// them, the answer comes.
+	// headBytes of a rendezvous message leave without waiting for the receive; the answer comes
+	// while the sender copies them.
 	headBytes = 32 << 10
 )
 
-// fragmentOf is how much of a message of n bytes goes at once: the receiver copies one out while
-// the sender copies the next one in. A processor's string copy takes a while to read memory at full
-// speed, so messages that do not fit the caches have the longest.
+// fragmentOf returns the fragment size of a message of n bytes. The receiver copies one fragment
+// out while the sender copies the next in. A processor's string copy takes a while to read memory
+// at full speed, so messages that do not fit the caches have the longest fragments.
 func fragmentOf(n int) int {
 	switch {
 	case n <= 4<<10:
@@ -36,7 +36,7 @@ func fragmentOf(n int) int {
 	return dataFragment
 }
 
-// outcome of an attempt to send something.
+// outcome is the result of an attempt to send something.
 type outcome uint8
 
 const (
@@ -50,8 +50,8 @@ func (p *peer) busy() bool {
 	return p.owed.head != nil || p.queue.head != nil || p.ring.head != nil || p.leaving.active || p.credit >= creditDue
 }
 
-// flush sends what there is: answers first, then by turns a message of the queue and a piece of a
-// rendezvous.
+// flush sends what is pending: answers first, then alternately a fragment of the queue and a
+// fragment of a rendezvous.
 func (e *Engine) flush(p *peer) (moved bool) {
 	for range flushBudget {
 		answers := e.sendAnswer(p)
@@ -85,7 +85,7 @@ func (p *peer) control(k kind, tag uint32, w1, w2 uint64) bool {
 	return true
 }
 
-// sendAnswer sends the oldest answer that is owed, or the credit that is due.
+// sendAnswer sends the oldest answer that is owed or, if there is none, the credit that is due.
 func (e *Engine) sendAnswer(p *peer) outcome {
 	m := p.owed.head
 	if m == nil {
@@ -132,7 +132,7 @@ func (e *Engine) sendCredit(p *peer) outcome {
 	return sent
 }
 
-// takeCreditDue is the credit that is on its way to the peer now.
+// takeCreditDue returns the credit that is sent to the peer now, and resets it.
 func (e *Engine) takeCreditDue(p *peer) int {
 	n := p.credit
 	if n >= creditDue {
@@ -143,8 +143,8 @@ func (e *Engine) takeCreditDue(p *peer) int {
 	return n
 }
 
-// sendNext sends the next fragment of the eager message that is leaving, or begins with the oldest
-// send.
+// sendNext sends the next fragment of the eager message or head that is leaving, or begins the
+// oldest send in the queue.
 func (e *Engine) sendNext(p *peer) outcome {
 	if p.leaving.active {
 		return e.sendEagerRest(p)
@@ -206,13 +206,13 @@ func (e *Engine) sendEagerRest(p *peer) outcome {
 	return sent
 }
 
-// stream lets the data of a rendezvous that was cleared, and whose head has left, take its turns.
+// stream adds a rendezvous that was cleared, and whose head has left, to those that take turns.
 func (p *peer) stream(m *message) {
 	m.req.state = sending
 	p.ring.push(m)
 }
 
-// dropCopy gives back the copy from which a cancelled eager send, or a head, was completed.
+// dropCopy frees the copy from which a cancelled eager send or head was completed.
 func (e *Engine) dropCopy(l *departure) {
 	e.pool.putBuffer(l.data)
 	e.debts--
@@ -239,7 +239,7 @@ func (e *Engine) sendRequest(p *peer, r *Request, head bool) outcome {
 	return sent
 }
 
-// sendData sends a piece of the rendezvous whose turn it is.
+// sendData sends a fragment of the rendezvous whose turn it is.
 func (e *Engine) sendData(p *peer) outcome {
 	m := p.ring.head
 	if m == nil {
@@ -262,8 +262,8 @@ func (e *Engine) sendData(p *peer) outcome {
 	return sent
 }
 
-// finishSend ends a send whose bytes have left. It carries the news of an earlier one that did not
-// fit its receive.
+// finishSend ends a send whose bytes have left. It also reports the mismatch of an earlier eager
+// send, if there was one.
 func (e *Engine) finishSend(p *peer, r *Request) {
 	err := p.late
 	p.late = nil

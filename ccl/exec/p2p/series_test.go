@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSeriesEnd: no public method leaves a series open, so that a peer that sleeps is woken for
-// everything it waits for.
+// TestSeriesEnd checks that no public method leaves a series open, so that a sleeping peer is woken
+// for everything it waits for.
 func TestSeriesEnd(t *testing.T) {
 	net := newNetwork(2, 16, 4*EagerLimit, nil)
 	var engines [2]*Engine

@@ -1,7 +1,7 @@
 package p2p
 
-// slots gives ids to the rendezvous with one peer. An id is a generation and an index: one that the
-// peer invents or uses after its end is not found.
+// slots assigns ids to the rendezvous with one peer. An id is a generation and an index, so that
+// get does not find an id that the peer invents or uses after its end.
 type slots struct {
 	entries []slot
 	free    []uint32

@@ -5,23 +5,24 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// kind says what a fragment is. Word 0 of its Meta is magic (16 bits), kind (16 bits) and tag (32
+// kind is the type of a fragment. Word 0 of its Meta is magic (16 bits), kind (16 bits) and tag (32
 // bits).
 //
 //	kind           word 1              word 2               payload
-//	eager          message length      credit, as of credit first bytes of the message
-//	eager rest     offset              0                    more of the eager message or the head that was begun last
+//	eager          message length      returned credit      first bytes of the message
+//	eager rest     offset              0                    more of the last eager message or head
 //	request        message length      sender's id          none
-//	head           message length      sender's id          none, a request; the first headBytes follow as eager rest
-//	clear          receiver's id       sender's id          none, answers a request
-//	mismatch       receive length      sender's id          none, answers a request
-//	data           offset              receiver's id        bytes of a message that was cleared
-//	abort          0                   receiver's id        none, ends a message that was cleared
-//	credit         bytes               0                    none, returns eager credit
-//	eager mismatch receive length      message length       none, returns the credit of that message
+//	head           message length      sender's id          none; headBytes follow as eager rest
+//	clear          receiver's id       sender's id          none; answers a request
+//	mismatch       receive length      sender's id          none; answers a request
+//	data           offset              receiver's id        bytes of a cleared message
+//	abort          0                   receiver's id        none; ends a cleared message
+//	credit         bytes               0                    none; returns eager credit
+//	eager mismatch receive length      message length       none; returns the message's credit
 //
-// A head or a request gets one answer; each clear gets the data in order, or an abort at any point
-// of it. A message of no bytes is done with its clear.
+// A head is a request whose first headBytes follow at once. A head or a request gets one answer.
+// Each clear gets the data in order, or an abort at any point in the data. An empty message is done
+// with its clear.
 type kind uint16
 
 const (
@@ -44,13 +45,13 @@ const (
 	maxLength = 1 << 62
 )
 
-// setMeta fills the scratch Meta of p: a local one would escape to the heap through the interface.
+// setMeta fills the scratch Meta of p. A local Meta would escape to the heap through the interface.
 func (p *peer) setMeta(k kind, tag uint32, w1, w2 uint64) *transport.Meta {
 	p.meta = transport.Meta{magic<<48 | uint64(k)<<32 | uint64(tag), w1, w2}
 	return &p.meta
 }
 
-// parse splits word 0. The kind of a fragment without magic is 0.
+// parse splits word 0 into kind and tag. The kind of a fragment without magic is 0.
 func parse(m *transport.Meta) (k kind, tag uint32) {
 	if m[0]>>48 != magic {
 		return 0, 0
@@ -58,9 +59,10 @@ func parse(m *transport.Meta) (k kind, tag uint32) {
 	return kind(m[0] >> 32), uint32(m[0])
 }
 
-// broken is the error of a peer that does not keep to the protocol.
+// broken returns the error of a peer that violates the protocol.
 func (p *peer) broken(format string, args ...any) error {
 	err := fault.Peer(fault.Internal, p.rank, format, args...)
-	err.Text = "the point-to-point protocol was broken by this rank: " + err.Text + "; check that all ranks run the same version of goccl"
+	err.Text = "the point-to-point protocol was broken by this rank: " + err.Text +
+		"; check that all ranks run the same version of goccl"
 	return err
 }

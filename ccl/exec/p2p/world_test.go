@@ -20,7 +20,7 @@ const long = EagerLimit + 16_000
 
 const guard = 32 // bytes before and behind each buffer
 
-// op is a request of a test, with guards around its memory and what the reference matcher says of
+// op is a request of a test, with guards around its memory and the reference matcher's record of
 // it.
 type op struct {
 	Request
@@ -28,7 +28,7 @@ type op struct {
 	seed   uint64
 	memory []byte
 
-	match     *op // a receive: the send that it gets; a send: the receive
+	match     *op // of a receive: the send that it gets; of a send: the receive
 	eager     bool
 	announced bool
 	cancelled bool
@@ -52,7 +52,7 @@ func newOp(rank, peer int, tag uint32, size int, send bool, seed uint64) *op {
 
 func (o *op) data() []byte { return o.memory[guard : guard+o.Bytes] }
 
-// noise is what messages are filled from, each at an offset that its seed gives.
+// noise is the source of the messages' contents; the seed of a message gives its offset.
 var noise = func() []byte {
 	b := make([]byte, 5<<20)
 	rand.NewChaCha8([32]byte{1}).Read(b)
@@ -63,10 +63,10 @@ func (o *op) pattern(seed uint64) []byte {
 	return noise[seed*0x9E3779B97F4A7C15>>44:][:o.Bytes] // offsets below 1 MiB
 }
 
-// fill writes what the seed says; a receive is filled too, so that a wrong write is seen.
+// fill writes the pattern of the seed. Receives are filled too, so that a wrong write is noticed.
 func (o *op) fill(seed uint64) { copy(o.data(), o.pattern(seed)) }
 
-// holds reports whether the memory is what the seed says and the guards are whole.
+// holds reports whether the memory has the pattern of the seed and the guards are intact.
 func (o *op) holds(seed uint64) bool { return o.guarded() && bytes.Equal(o.data(), o.pattern(seed)) }
 
 func (o *op) guarded() bool {
@@ -78,8 +78,8 @@ func (o *op) guarded() bool {
 	return true
 }
 
-// world is a group of engines over fake channels with a reference matcher beside it: queues of the
-// plainest kind, told of each departure and arrival by the channels.
+// world is a group of engines over fake channels, and beside it a reference matcher: the plainest
+// queues, which the channels notify of each departure and arrival.
 type world struct {
 	t       testing.TB
 	net     *network
@@ -91,11 +91,11 @@ type world struct {
 	flying   [][][]*op // announced, not arrived
 	posted   [][]*op   // [rank] receives without a message
 	arrived  [][]*op   // [rank] sends without a receive
-	mismatch bool      // some length was wrong: sends may carry news
+	mismatch bool      // some length was wrong: sends may report a mismatch
 
-	straight, halfway int // of them: done by Direct; begun by it
+	straight, halfway int // requests that Direct completed; requests that it began
 
-	direct *rand.Rand // half of the requests are tried by Direct first; nil: none
+	direct *rand.Rand // if not nil: half of the requests are tried with Direct first
 }
 
 func newWorld(t testing.TB, ranks, fragments, capacity int, rng *rand.Rand) *world {
@@ -171,14 +171,14 @@ func (w *world) recv(at, from int, tag uint32, size int) *op {
 	return o
 }
 
-// post gives a request to its engine, in one way or the other.
+// post gives a request to its engine, with Direct or with Post.
 func (w *world) post(o *op) {
 	e := w.engines[o.rank]
 	if w.direct != nil && w.direct.IntN(2) == 0 {
 		outcome := e.Direct(&o.Request)
 		for (outcome == Later || outcome == Begun) && w.direct.IntN(3) > 0 {
 			w.engines[w.direct.IntN(len(w.engines))].Advance()
-			if o.dones > 0 { // begun, and then the engine went on with it
+			if o.dones > 0 { // Direct began it, and the engine completed it
 				return
 			}
 			outcome = e.Direct(&o.Request)
@@ -198,7 +198,8 @@ func (w *world) post(o *op) {
 
 var errCancel = fault.New(fault.Timeout, "cancelled by the test")
 
-// cancel ends an op and spoils its memory: the engine may neither read nor write it any more.
+// cancel cancels an op and overwrites its memory: the engine may neither read nor write it any
+// more.
 func (w *world) cancel(o *op) bool {
 	if o.dones > 0 {
 		require.False(w.t, w.engines[o.rank].Cancel(&o.Request, errCancel))
@@ -263,14 +264,14 @@ func (w *world) checkReceive(o *op) {
 		require.NoError(w.t, o.err)
 		seed := s.seed
 		if s.cancelled {
-			seed ^= 0xDEAD // as it was before
+			seed ^= 0xDEAD // as it was before Cancel
 		}
 		require.True(w.t, o.holds(seed), "wrong bytes: tag %d, %d bytes, rank %d to %d", o.Tag, o.Bytes, s.rank, o.rank)
 	}
 }
 
-// settle advances all until nothing moves. First only those that are active: no receive may need
-// more than that.
+// settle advances all engines until nothing moves. First it advances only active ones: no receive
+// may need more than that.
 func (w *world) settle() {
 	w.net.calm()
 	w.advanceWhile(func(e *Engine) bool { return e.Active() })
@@ -282,7 +283,8 @@ func (w *world) settle() {
 	}
 	w.advanceWhile(func(*Engine) bool { return true })
 	for _, o := range open {
-		require.Zero(w.t, o.dones, "a receive was done by an engine that is not active: rank %d, peer %d, tag %d", o.rank, o.Peer, o.Tag)
+		require.Zero(w.t, o.dones, "a receive was done by an engine that is not active: rank %d, peer %d, tag %d",
+			o.rank, o.Peer, o.Tag)
 	}
 }
 
@@ -295,21 +297,22 @@ func (w *world) advanceWhile(active func(*Engine) bool) {
 	}
 }
 
-// checkQuiet asserts that exactly what has a partner is done.
+// checkQuiet asserts that exactly the ops that were matched, cancelled or sent eagerly are done.
 func (w *world) checkQuiet() {
 	for i, o := range w.ops {
 		want := o.cancelled || o.match != nil || o.eager
 		if o.Send && o.rank == o.Peer && o.Bytes <= EagerLimit {
 			want = o.dones == 1 // eager while the window lasts
 		}
-		require.Equal(w.t, want, o.dones == 1, "op %d: send %v, rank %d, peer %d, tag %d, %d bytes", i, o.Send, o.rank, o.Peer, o.Tag, o.Bytes)
+		require.Equal(w.t, want, o.dones == 1, "op %d: send %v, rank %d, peer %d, tag %d, %d bytes",
+			i, o.Send, o.rank, o.Peer, o.Tag, o.Bytes)
 		if o.cancelled {
 			require.True(w.t, o.holds(o.seed), "op %d was touched after Cancel", i)
 		}
 	}
 }
 
-// finish gives everything a partner or cancels it, and asserts that the engines are as new.
+// finish gives every op a partner or cancels it, and asserts that the engines are as new.
 func (w *world) finish() {
 	w.settle()
 	w.checkQuiet()

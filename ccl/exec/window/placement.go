@@ -6,29 +6,31 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// MaxKept is how much of a window an operation may use in which ranks keep their core while they
-// wait. In longer ones others have work to do, having heard some peers.
+// MaxKept is the largest number of bytes of a window that an operation may use if its ranks are to
+// keep their cores while they wait. In longer operations, other ranks have work to do after the
+// signals of only some peers.
 const MaxKept = 16 << 10
 
-// seatEvery is how many operations pass between two times that ranks say where they run.
+// seatEvery is the number of operations between two announcements of where a rank runs.
 const seatEvery = 32
 
-// mostVain is how many waits may be in vain until a rank doubts what it knows of the others: they
-// may have moved since.
+// mostVain is the number of waits in vain after which a rank doubts what it knows about the others:
+// they may have moved since.
 const mostVain = 4
 
-// placement is on which cores ranks run, where they outnumber them.
+// placement records on which cores ranks run, where ranks outnumber cores.
 type placement struct {
 	seats *park.Seats // nil where there are cores for all ranks
-	// All ranks have said where they run, and those are on the core of this one.
+	// All ranks have announced where they run; mates are those on the core of this one.
 	seated bool
 	mates  []int
-	vain   int // waits since then for which the peer was too late
+	vain   int // waits since then in which the peer came too late
 }
 
-// Settle is called behind each operation. Now and then a rank says on which core it runs, and, when
-// all must have said it unless there were operations in which not everybody waits for everybody,
-// goes elsewhere if too many are there.
+// Settle is called after each operation. Every seatEvery operations a rank announces on which core
+// it runs. Half that interval later all ranks must have announced theirs, unless there were
+// operations in which not every rank waits for every other; then this rank moves elsewhere if too
+// many ranks share its core.
 func (s *Set) Settle(rank int) {
 	if s.seats == nil || s.Begun%(seatEvery/2) != 0 {
 		return
@@ -50,15 +52,15 @@ func (s *Set) Settle(rank int) {
 	}
 }
 
-// MaySpin reports whether a rank that waits for a peer delays nobody if it keeps its core: the peer
-// is on another one, and those on this one have come as far in the operation. To yield to them
-// would cost two switches, for nothing, and when it has heard the peer the rank goes on to its next
-// operation: so ranks take turns on their core half as often.
+// MaySpin reports whether a rank that waits for a peer can keep its core without delaying other
+// ranks: the peer is on another core, and the ranks on this core have come as far in the operation.
+// Yielding to them would cost two switches for nothing. After the peer's signal the rank goes on to
+// its next operation, so ranks take turns on their core half as often.
 func (s *Set) MaySpin(rank, peer int) bool {
 	if !s.seated || slices.Contains(s.mates, peer) {
 		return false
 	}
-	own := max(s.Record(rank).word.Load(), s.Word(1)) // also where this rank only listens
+	own := max(s.Record(rank).word.Load(), s.Word(1)) // s.Word(1) also where this rank gives no signal
 	for _, mate := range s.mates {
 		if s.Record(mate).word.Load() < own {
 			return false
@@ -67,7 +69,7 @@ func (s *Set) MaySpin(rank, peer int) bool {
 	return true
 }
 
-// SpunInVain is called when a peer was not heard in the time that a rank keeps its core for it.
+// SpunInVain is called when a peer gave no signal in the time that a rank keeps its core for it.
 func (s *Set) SpunInVain() {
 	if s.vain++; s.vain == mostVain {
 		s.seated = false

@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// seated is the windows of rank 0 of some ranks, which have said that they run where it does.
+// seated returns the windows of a group of ranks that outnumber the cores.
 func seated(t *testing.T, ranks int) *Set {
 	w := &Set{ranks: make([]Rank, ranks), placement: placement{seats: park.NewSeats(ranks)}}
 	if w.seats == nil {

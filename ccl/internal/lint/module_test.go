@@ -18,8 +18,8 @@ import (
 
 const modulePath = "github.com/goccl/goccl"
 
-// module is what the rules look at: every text file of the repository, and the syntax of those in
-// Go.
+// module is the input of the rules: every text file of the repository, and the syntax of the Go
+// files.
 type module struct {
 	texts []textFile
 	files []*goFile
@@ -39,9 +39,9 @@ type goFile struct {
 }
 
 type importSpec struct {
-	path  string // for a package of this module its dir, else the import path
+	path  string // for a package of this module its dir, otherwise the import path
 	ours  bool
-	local string // the name that the file knows it by
+	local string // the name of the package in the file
 	line  int
 }
 
@@ -54,7 +54,7 @@ type finding struct {
 
 func (f finding) String() string { return fmt.Sprintf("%s:%d: %s", f.path, f.line, f.what) }
 
-// loadRepository reads the repository that this package stands in.
+// loadRepository reads the repository that contains this package.
 func loadRepository(t *testing.T) *module {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
@@ -80,11 +80,11 @@ func loadRepository(t *testing.T) *module {
 			}
 			return nil
 		}
-		if !entry.Type().IsRegular() || rel == ".git" { // a file in a worktree of git
+		if !entry.Type().IsRegular() || rel == ".git" { // a file in a git worktree
 			return nil
 		}
 		text, err := os.ReadFile(name)
-		if err != nil || bytes.IndexByte(text, 0) >= 0 { // gone meanwhile, or not text
+		if err != nil || bytes.IndexByte(text, 0) >= 0 { // removed meanwhile, or not text
 			return nil
 		}
 		return m.add(rel, text)
@@ -95,19 +95,21 @@ func loadRepository(t *testing.T) *module {
 	return m
 }
 
-// notOurs reports the folders that are not committed.
+// notOurs reports whether a folder is not committed.
 func notOurs(dir string) bool {
 	base := path.Base(dir)
 	if dir == "." || dir == ".ci" {
 		return false
 	}
-	return strings.HasPrefix(base, ".") || base == "__pycache__" || strings.HasSuffix(base, ".egg-info") || dir == "build" || dir == "dist"
+	return strings.HasPrefix(base, ".") || base == "__pycache__" || strings.HasSuffix(base, ".egg-info") ||
+		dir == "build" || dir == "dist"
 }
 
 func (m *module) add(name string, text []byte) error {
 	m.texts = append(m.texts, textFile{name, text})
 	parts := strings.Split(name, "/")
-	if path.Ext(name) != ".go" || slices.Contains(parts, "testdata") || slices.ContainsFunc(parts, func(p string) bool { return p[0] == '_' }) {
+	if path.Ext(name) != ".go" || slices.Contains(parts, "testdata") ||
+		slices.ContainsFunc(parts, func(p string) bool { return p[0] == '_' }) {
 		return nil
 	}
 	set := token.NewFileSet()
@@ -140,7 +142,7 @@ func (f *goFile) imports() []importSpec {
 	return all
 }
 
-// uses lists the places where the file names one of the functions of a package.
+// uses returns the places where the file names one of the given functions of a package.
 func (f *goFile) uses(pkg string, names ...string) []finding {
 	var all []finding
 	for _, imported := range f.imports() {
@@ -152,7 +154,8 @@ func (f *goFile) uses(pkg string, names ...string) []finding {
 			if !ok {
 				return true
 			}
-			if of, ok := selector.X.(*ast.Ident); ok && of.Name == imported.local && slices.Contains(names, selector.Sel.Name) {
+			if of, ok := selector.X.(*ast.Ident); ok && of.Name == imported.local &&
+				slices.Contains(names, selector.Sel.Name) {
 				all = append(all, finding{f.path, f.line(selector), pkg + "." + selector.Sel.Name})
 			}
 			return true
@@ -161,7 +164,9 @@ func (f *goFile) uses(pkg string, names ...string) []finding {
 	return all
 }
 
-// within reports whether a package is one of the folders or lies below one.
+// within reports whether a package is one of the folders or lies below one of them.
 func within(dir string, folders ...string) bool {
-	return slices.ContainsFunc(folders, func(folder string) bool { return dir == folder || strings.HasPrefix(dir, folder+"/") })
+	return slices.ContainsFunc(folders, func(folder string) bool {
+		return dir == folder || strings.HasPrefix(dir, folder+"/")
+	})
 }

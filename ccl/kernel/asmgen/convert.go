@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// conversion is a function in assembly that changes the type of a multiple of as many elements as a
-// vector has F32.
+// conversion is an assembly function that changes the type of elements. Their number is a multiple
+// of the number of F32 in a vector.
 type conversion struct {
 	name      string
 	constants []uint64
@@ -30,8 +30,8 @@ func conversions(v vector) []conversion {
 			e.op("VMOVUPS", src, r(0))
 			e.op("VCVTPS2PH", imm(0), r(0), dst)
 		}},
-		// The upper half of x + 0x7fff + (bit 16 of x), or of x with the quiet bit where that is a
-		// NaN.
+		// The upper half of x + 0x7fff + (bit 16 of x) or, where x is a NaN, of x with the quiet
+		// bit set.
 		{"narrowBF16" + v.isa + "Block", []uint64{every(32, 0x00400000), every(32, 1), every(32, 0x7fff)}, 4, 2,
 			func(e *emitter, r regs, src, dst string) {
 				e.op("VMOVUPS", src, r(0))
@@ -57,11 +57,12 @@ func conversions(v vector) []conversion {
 	}
 }
 
-const inFlight = 4 // vectors, of three registers at most
+const inFlight = 4 // vectors, of at most three registers each
 
 func (c conversion) write(e *emitter, v vector) {
 	lanes := v.bytes / 4
-	fmt.Fprintf(e, "\n// func %s(%s)\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", c.name, signatures[move].parameters, c.name, signatures[move].arguments)
+	fmt.Fprintf(e, "\n// func %s(%s)\nTEXT ·%s(SB), NOSPLIT, $0-%d\n",
+		c.name, signatures[move].parameters, c.name, signatures[move].arguments)
 	e.op("MOVQ", "dst+0(FP)", dstPointer)
 	e.op("MOVQ", "src+8(FP)", srcPointers[0])
 	e.op("MOVQ", "n+16(FP)", left)
@@ -91,7 +92,7 @@ func (c conversion) write(e *emitter, v vector) {
 	e.op("RET")
 }
 
-// writeConversions returns the assembly of all, and declares them.
+// writeConversions returns the assembly of all conversions and writes their declarations.
 func writeConversions(v vector, declarations *bytes.Buffer) []byte {
 	var e emitter
 	e.WriteString(notice + "\n#include \"textflag.h\"\n\n// F32 from and to 16-bit floats.\n")

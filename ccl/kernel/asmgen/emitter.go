@@ -10,7 +10,7 @@ type emitter struct {
 	strings.Builder
 }
 
-// op writes an instruction. As everywhere in Go's assembly the destination comes last.
+// op writes an instruction. The destination comes last, as everywhere in Go's assembly.
 func (e *emitter) op(mnemonic string, operands ...string) {
 	if len(operands) == 0 {
 		fmt.Fprintf(e, "\t%s\n", mnemonic)
@@ -23,7 +23,7 @@ func (e *emitter) label(name string) { fmt.Fprintf(e, "\n%s:\n", name) }
 
 func imm(n int) string { return fmt.Sprintf("$%d", n) }
 
-// at addresses displacement bytes after the running offset into the operand that pointer holds.
+// at returns the operand that lies displacement bytes after the running offset from pointer.
 func at(displacement int, pointer string) string {
 	if displacement == 0 {
 		return fmt.Sprintf("(%s)(%s*1)", pointer, offset)

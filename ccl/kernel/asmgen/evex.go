@@ -2,19 +2,19 @@ package main
 
 import "fmt"
 
-// instruction is one of three 512-bit registers that Go's assembler does not know. It is written as
-// its bytes.
+// instruction is an instruction on three 512-bit registers that Go's assembler does not know. It is
+// written as bytes.
 type instruction struct {
 	mnemonic  string
-	opcodeMap int // 1 is 0F, 2 is 0F38, 5 is that of half precision
+	opcodeMap int // 1 is 0F, 2 is 0F38, 5 is the map of half precision
 	prefix    int // 0 for none, 1 for 66, 2 for F3, 3 for F2
 	opcode    int
 	nearest   bool // rounds to nearest whatever the control word says, and raises no exceptions
 }
 
-// bytes encodes it: EVEX (the marker, R X B R' and the map, W vvvv 1 pp, z L'L b V' aaa), opcode,
-// ModRM. The bits that extend a register's number stand inverted. With b set a register form has
-// its rounding in L'L, which then is 512 bits wide.
+// bytes returns the encoding: EVEX (the marker, R X B R' and the map, W vvvv 1 pp, z L'L b V' aaa),
+// opcode, ModRM. The bits that extend the number of a register are inverted. With b set, a register
+// form has its rounding mode in L'L, and its width is 512 bits.
 func (i instruction) bytes(second, first, to int) [6]byte {
 	not := func(n, bit int) int { return ^n >> bit & 1 }
 	width := 0x40
@@ -31,8 +31,8 @@ func (i instruction) bytes(second, first, to int) [6]byte {
 	}
 }
 
-// write emits it with its operands in the order of Go's assembly: of two NaN the one in first
-// counts.
+// write emits the instruction with its operands in the order of Go's assembly. Of two NaN the one
+// in first wins.
 func (i instruction) write(e *emitter, second, first, to string) {
 	number := func(reg string) (n int) {
 		fmt.Sscanf(reg[1:], "%d", &n)

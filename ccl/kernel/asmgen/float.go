@@ -2,9 +2,9 @@ package main
 
 // float is a floating-point type.
 type float struct {
-	name   string // in the names of kernels
+	name   string // as it appears in the names of kernels
 	size   int
-	suffix string // of the instructions for it
+	suffix string // of the instructions for the type
 }
 
 var (
@@ -18,7 +18,7 @@ var (
 
 var formats = []float{f32, f64, f16, bf16}
 
-// arithmetic is "ADD" or "MUL" of a format.
+// arithmetic returns the body of "ADD" or "MUL" for a format.
 func arithmetic(v vector, f float, instruction string) body {
 	switch f {
 	case f16:
@@ -31,7 +31,8 @@ func arithmetic(v vector, f float, instruction string) body {
 	return simple(v, "VMOVU"+f.suffix, "V"+instruction+f.suffix)
 }
 
-// F16: the conversions are instructions, which know subnormals whatever the control word says.
+// arithmeticF16 computes in F32. The conversions are instructions, which handle subnormals whatever
+// the control word says.
 func arithmeticF16(v vector, instruction string) body {
 	return body{
 		step: v.bytes / 2, own: 1, shared: 1,
@@ -48,11 +49,11 @@ func arithmeticF16(v vector, instruction string) body {
 	}
 }
 
-// BF16: the 32-bit lanes of a vector hold an even and an odd element. Shifted left the even one is
-// an F32, with the lower half cleared the odd one is; so there is no shuffling. r(0) holds the
-// even, r(1) the odd ones. A sum s becomes s + 0x7fff + (bit 16 of s), of which the upper half
-// counts. That does no harm to a NaN: its lower half is 0, as both operands' were, so nothing
-// carries.
+// arithmeticBF16 computes in F32. Each 32-bit lane of a vector holds an even and an odd element.
+// Shifted left, the lane is the even element as an F32; with the lower half cleared it is the odd
+// one; so no shuffling is needed. r(0) holds the even elements, r(1) the odd ones. A sum s becomes
+// the upper half of s + 0x7fff + (bit 16 of s). That leaves a NaN intact: its lower half is 0, as
+// both operands' were, so nothing carries.
 func arithmeticBF16(v vector, instruction string) body {
 	upper, one, half, last := v.constant(0), v.constant(1), v.constant(2), v.constant(3)
 	nearest := func(e *emitter, x, spare string) {

@@ -1,17 +1,17 @@
 package main
 
-// 8-bit floats are computed with as F32, and get there and back by way of F16: E5M2 is the upper
-// half of one, and E4M3 has one bit less of exponent, which makes the F16 with the same fields 2⁻⁸
-// of the value, subnormals too. Rounding to F16 on the way back does no harm: it has so many bits
-// more that the second rounding gives what a single one gives.
+// The arithmetic of 8-bit floats is done in F32, and the conversions go by way of F16. E5M2 is the
+// upper half of an F16. E4M3 has one exponent bit less, so the F16 with the same fields is 2⁻⁸ of
+// the value, subnormals included. Rounding to F16 on the way back does no harm: F16 has enough
+// additional bits that the second rounding gives the result of a single one.
 //
-// The 16-bit lanes of a vector hold an even and an odd element. r(0) and r(1) hold the even ones,
-// r(2) and r(3) the odd ones.
+// Each 16-bit lane of a vector holds an even and an odd element. r(0) and r(1) hold the even
+// elements, r(2) and r(3) the odd ones.
 
-// float8 is how a format lies in an F16.
+// float8 describes how a format lies in an F16.
 type float8 struct {
 	constants []uint64
-	// word makes F16 of the elements in the upper (odd) or lower bytes of x.
+	// word sets w to the F16 of the elements in the upper (odd) or lower bytes of x.
 	word func(e *emitter, x, w, t string, odd bool)
 	// bytes rounds the F16 in w to elements in the upper bytes of the lanes.
 	bytes func(e *emitter, w, t, u string)
@@ -34,7 +34,7 @@ func layoutE5M2(v vector) float8 {
 			e.op("VPADDW", half, w, w)
 			e.op("VPADDW", t, w, w)
 			e.op("VPADDW", w, w, t)
-			e.op("VPSUBUSW", nan, t, t) // not 0 for a NaN, and sets the last bit of it
+			e.op("VPSUBUSW", nan, t, t) // not 0 for a NaN, whose last bit it sets
 			e.op(v.or, t, w, w)
 		},
 	}
@@ -54,7 +54,9 @@ func layoutE4M3(v vector) float8 {
 				e.op("VPSRAW", imm(1), w, w)
 			}
 			e.op(v.and, fields, w, w)
-			e.op("VPADDW", last, w, t) // carries into the top of the exponent if all bits of the element are set: a NaN
+			// This carries into the top of the exponent if all bits of the element are set, which
+			// is a NaN.
+			e.op("VPADDW", last, w, t)
 			v.orAnd(e, top, t, w)
 		},
 		bytes: func(e *emitter, w, t, u string) {
@@ -62,7 +64,7 @@ func layoutE4M3(v vector) float8 {
 			e.op("VPSRLW", imm(15), t, t) // bit 7
 			e.op("VPADDW", half, w, u)
 			e.op("VPADDW", t, u, u)
-			e.op("VPADDW", u, u, u) // the sign falls out, and the last bit becomes bit 8
+			e.op("VPADDW", u, u, u) // the sign drops out, and the last bit becomes bit 8
 			e.op("VPSUBUSW", nan, u, t)
 			e.op("VPMINUW", largest, u, u)
 			e.op(v.or, t, u, u)
@@ -72,7 +74,7 @@ func layoutE4M3(v vector) float8 {
 	}
 }
 
-// orAnd sets w to w | t & mask, and spoils t.
+// orAnd sets w to w | t & mask, and overwrites t.
 func (v vector) orAnd(e *emitter, mask, t, w string) {
 	if v.masks() {
 		e.op("VPTERNLOGD", "$0xf8", mask, t, w)
@@ -82,7 +84,7 @@ func (v vector) orAnd(e *emitter, mask, t, w string) {
 	e.op(v.or, t, w, w)
 }
 
-// arithmeticF8 is "ADD" or "MUL".
+// arithmeticF8 returns the body of "ADD" or "MUL" for an 8-bit format.
 func arithmeticF8(v vector, f float, instruction string) body {
 	layout := layoutE5M2(v)
 	if f == f8e4 {
@@ -92,7 +94,8 @@ func arithmeticF8(v vector, f float, instruction string) body {
 	scaled := ""
 	if f == f8e4 && instruction == "MUL" {
 		scaled = v.constant(len(b.constants))
-		b.constants = append(b.constants, every(32, 0x43800000)) // 2⁸, since both operands are 2⁻⁸ of their values
+		// 2⁸, because both operands are 2⁻⁸ of their values.
+		b.constants = append(b.constants, every(32, 0x43800000))
 	}
 	b.load = func(e *emitter, r regs, src string) {
 		x := registerOf(e, v, src, r(3))

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// lane is the letter of an integer size in the names of instructions.
+// lane maps the size of an integer to its letter in the names of instructions.
 var lane = map[int]string{1: "B", 2: "W", 4: "D", 8: "Q"}
 
 func integerSum(v vector, size int) body { return simple(v, v.move, "VPADD"+lane[size]) }
@@ -33,7 +33,7 @@ func integerProd(v vector, size int) body {
 	return simple(v, v.move, "VPMULL"+lane[size])
 }
 
-// integerOrder is the smaller or, with larger set, the larger.
+// integerOrder returns the minimum or, with larger set, the maximum.
 func integerOrder(v vector, size int, signed, larger bool) body {
 	if size == 8 && !v.masks() {
 		return quadOrder(v, signed, larger)
@@ -48,7 +48,7 @@ func integerOrder(v vector, size int, signed, larger bool) body {
 	return simple(v, v.move, fmt.Sprintf("VP%s%s%s", name, sign, lane[size]))
 }
 
-// quadOrder is for AVX2, which compares 64-bit integers, but signed ones only.
+// quadOrder is for AVX2, which compares 64-bit integers only as signed ones.
 func quadOrder(v vector, signed, larger bool) body {
 	var constants []uint64
 	if !signed {
@@ -71,7 +71,7 @@ func quadOrder(v vector, signed, larger bool) body {
 	})
 }
 
-// logical works on bytes that are 0 or not; the smaller of such a byte and 1 is its truth.
+// logical works on bytes that are 0 or not; the minimum of such a byte and 1 is its truth value.
 func logical(v vector, op string) body {
 	return composed(v, 0, []uint64{every(8, 1)}, func(e *emitter, a, b string, _ regs) {
 		switch op {

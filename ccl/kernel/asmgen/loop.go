@@ -9,9 +9,9 @@ import (
 const (
 	dstPointer = "DI"
 	offset     = "R8"  // bytes done
-	left       = "R12" // bytes to do, less what the loop ahead takes at once
+	left       = "R12" // bytes to do, less the bytes that the next loop takes at once
 	spare      = "R13"
-	spare2     = "CX" // where there are no more than four sources
+	spare2     = "CX" // free where there are at most four sources
 )
 
 var srcPointers = []string{"SI", "DX", "AX", "BX", "CX", "R9", "R10", "R11"}
@@ -23,7 +23,7 @@ const (
 	pair      kind = iota // dst = a ⊕ b
 	pairScale             // dst = (a + b) × factor
 	scale                 // dst = src × factor
-	fold                  // dst = src[0] + src[1] + … from a byte offset on
+	fold                  // dst = src[0] ⊕ src[1] ⊕ … from a byte offset on
 	stream                // a ⊕ b past the caches
 	move                  // a copy past the caches
 )
@@ -46,24 +46,26 @@ type kernel struct {
 	kind    kind
 	vector  vector
 	body    body
-	size    int // bytes of one of n
+	size    int // bytes of one unit of n
 	sources int
 }
 
-// uncached reports whether the stores go past the caches. Such kernels take whole lines, of an
-// aligned dst.
+// uncached reports whether the stores go past the caches. Such kernels take whole cache lines, of
+// an aligned dst.
 func (k kernel) uncached() bool { return k.kind == stream || k.kind == move }
 
 func (k kernel) scales() bool { return k.kind == scale || k.kind == pairScale }
 
-// anyLength reports whether n may be any number, not only a multiple of what one vector holds.
+// anyLength reports whether n may be any number, not only a multiple of the elements in a vector.
 func (k kernel) anyLength() bool { return k.vector.masks() && !k.uncached() }
 
 func (k kernel) multiple() int { return k.body.step / k.size }
 
-// factor is the register of the factor; scratch is where a cut vector comes in and goes out.
+// factor returns the register of the factor.
 func (k kernel) factor() string { return k.vector.constant(len(k.body.constants)) }
 
+// scratch returns the register by which a cut vector is loaded and stored, and by which stores go
+// past the caches.
 func (k kernel) scratch() string {
 	i := len(k.body.constants)
 	if k.scales() {
@@ -75,9 +77,9 @@ func (k kernel) scratch() string {
 	return k.vector.constant(i)
 }
 
-// unrolled is how many vectors are in flight. Rounding between additions makes a long chain of
-// instructions of each of them, for which a CPU finds enough others to do only if they stand close
-// by.
+// unrolled returns the number of vectors in flight. Rounding between additions makes a long chain
+// of instructions of each vector, for which a CPU finds enough other instructions only if they are
+// close by.
 func (k kernel) unrolled() int {
 	free := k.vector.registers - len(k.body.constants) - k.body.shared
 	if k.scales() {
@@ -98,7 +100,7 @@ func (k kernel) unrolled() int {
 	return 1
 }
 
-// registersOf are those of the u-th vector in flight.
+// registersOf returns the registers of the u-th vector in flight.
 func (k kernel) registersOf(u int) regs {
 	return func(i int) string {
 		if i < k.body.own {
@@ -108,7 +110,7 @@ func (k kernel) registersOf(u int) regs {
 	}
 }
 
-// shift is the logarithm of the size.
+// shift returns the logarithm of the size.
 func shift(size int) int { return strings.Index("1248", fmt.Sprint(size)) }
 
 // write emits the whole function.
@@ -149,7 +151,7 @@ func (k kernel) write(e *emitter) {
 	}
 	e.op("VZEROUPPER")
 	if k.uncached() {
-		e.op("SFENCE") // such stores are not ordered with those that tell others of them
+		e.op("SFENCE") // these stores are not ordered with later ones that announce them to others
 	}
 	e.op("RET")
 }
@@ -208,8 +210,8 @@ func (k kernel) writeConstants(e *emitter) {
 	}
 }
 
-// writeHead brings dst to a multiple of a cache line by a cut vector, where that brings a or b
-// there too, as in place: an access across lines costs two.
+// writeHead advances dst to a multiple of a cache line by a cut vector, if that aligns a or b too,
+// as it does in place: an access across lines costs two.
 func (k kernel) writeHead(e *emitter) {
 	e.op("CMPQ", left, imm(1024))
 	e.op("JB", "lines")
@@ -232,7 +234,7 @@ func (k kernel) writeHead(e *emitter) {
 	e.label("lines")
 }
 
-// writeVectors does so many vectors from the offset on.
+// writeVectors processes count vectors from the offset on.
 func (k kernel) writeVectors(e *emitter, count int) {
 	for s := range k.sources {
 		for u := range count {
@@ -257,7 +259,7 @@ func (k kernel) writeVectors(e *emitter, count int) {
 	}
 }
 
-// writeBetween rounds and scales after source s, as far as that is to be done.
+// writeBetween rounds and scales after source s, where that is needed.
 func (k kernel) writeBetween(e *emitter, r regs, s int) {
 	last := s == k.sources-1
 	if k.body.round != nil && s > 0 && (!last || k.scales()) {
@@ -268,7 +270,7 @@ func (k kernel) writeBetween(e *emitter, r regs, s int) {
 	}
 }
 
-// writeCut does the first bytes of a vector, of which the register count says how many.
+// writeCut processes the first bytes of a vector. The register count holds their number.
 func (k kernel) writeCut(e *emitter, count string) {
 	scratch, r := k.scratch(), k.registersOf(0)
 	e.op("MOVQ", "$-1", spare)

@@ -1,9 +1,9 @@
-// Command asmgen writes the assembly of package kernel for amd64, its declarations in Go and the
-// tables by which it is found.
+// Command asmgen writes the assembly of package kernel for amd64, its declarations in Go and its
+// dispatch tables.
 //
 //	go generate ./ccl/kernel
 //
-// A loop (loop.go) runs a body (body.go and the files by type) over vectors; the same body serves
+// A loop (loop.go) runs a body (body.go and the files by type) over vectors. The same body serves
 // two operands, many (fold), stores past the caches (stream) and sums that are scaled. So an
 // operator is written once for each width.
 package main

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The committed files are what the generator writes, and there are no others.
+// The committed files must be what the generator writes, and there must be no others.
 func TestTheCommittedFilesAreTheGenerated(t *testing.T) {
 	all, err := files()
 	if err != nil {
@@ -33,7 +33,7 @@ func TestTheCommittedFilesAreTheGenerated(t *testing.T) {
 	}
 }
 
-// Every vector in flight has registers of its own, apart from the constants.
+// Every vector in flight must have its own registers, apart from the constants.
 func TestRegistersDoNotClash(t *testing.T) {
 	for _, v := range vectors {
 		for _, c := range conversions(v) {

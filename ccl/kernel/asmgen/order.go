@@ -2,9 +2,9 @@ package main
 
 import "fmt"
 
-// Min and Max of floats compare the bits, as the loops in Go do: the control word has no say, and
-// -0 comes before +0. As integers two floats are in order, or in the opposite one where both are
-// negative.
+// Min and Max of floats compare the bits, as the loops in Go do: the control word has no influence,
+// and -0 comes before +0. As integers two floats are in order or, where both are negative, in the
+// opposite order.
 
 func floatOrder(v vector, f float, larger bool) body {
 	switch {
@@ -16,7 +16,7 @@ func floatOrder(v vector, f float, larger bool) body {
 	return narrowOrder(v, f, larger)
 }
 
-// wideOrder is for AVX-512. The sum of two operands is the NaN that counts, if one of them is.
+// wideOrder is for AVX-512. If an operand is NaN, the sum of the operands is the NaN that wins.
 func wideOrder(v vector, f float, larger bool) body {
 	l := lane[f.size]
 	return composed(v, 3, nil, func(e *emitter, a, b string, t regs) {
@@ -35,12 +35,12 @@ func wideOrder(v vector, f float, larger bool) body {
 	})
 }
 
-// narrowOrder is for AVX2, whose blends look at the sign of a lane alone.
+// narrowOrder is for AVX2, whose blends use only the sign of a lane.
 func narrowOrder(v vector, f float, larger bool) body {
 	return composed(v, 3, nil, func(e *emitter, a, b string, t regs) {
 		e.op("VPCMPGT"+lane[f.size], b, a, t(0))
 		e.op("VPAND", b, a, t(1))
-		e.op("VPXOR", t(1), t(0), t(0)) // a is larger, or both are the same
+		e.op("VPXOR", t(1), t(0), t(0)) // the sign: a is larger, or both are the same negative number
 		e.op("VCMP"+f.suffix, imm(3), b, a, t(1))
 		e.op("VADD"+f.suffix, b, a, t(2))
 		if larger {
@@ -52,8 +52,8 @@ func narrowOrder(v vector, f float, larger bool) body {
 	})
 }
 
-// shortNaN tells the NaN of formats that have no arithmetic of their own to find one with: what is
-// above infinity, in magnitude, and what is set in a result.
+// shortNaN describes the NaN of formats that have no arithmetic of their own to find one with. A
+// magnitude above infinity is a NaN; quiet is set in a result.
 var shortNaN = map[float]struct{ infinity, quiet uint64 }{
 	f16: {0x7c00, 0x0200}, bf16: {0x7f80, 0x0040}, f8e4: {0x7e, 0x7f}, f8e5: {0x7c, 0x7f},
 }
@@ -76,12 +76,12 @@ func halfOrder(v vector, f float, larger bool) body {
 			e.op("VPMOV"+l+"2M", t(2), "K2")
 			e.op(moved, swapped, "K2", usual)
 		} else {
-			if f.size == 2 { // blending looks at the sign of a byte
+			if f.size == 2 { // a blend uses the sign of a byte
 				e.op("VPSRAW", imm(15), t(2), t(2))
 			}
 			e.op("VPBLENDVB", t(2), swapped, usual, usual)
 		}
-		// What is usual so far gives way to b, and that to a, where these are NaN.
+		// The result so far gives way to b, and that to a, where these are NaN.
 		for _, x := range []string{b, a} {
 			e.op(v.and, magnitude, x, t(2))
 			if v.masks() {

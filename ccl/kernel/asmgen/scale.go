@@ -1,19 +1,20 @@
 package main
 
-// Scaling multiplies in F64, whose first source is the element: its NaN wins. 16-bit floats: two
-// roundings would not be one, so the product is rounded to odd before it becomes an F32; see
-// roundToOdd.
+// Scaling multiplies in F64, with the element as the first source, so that its NaN wins. For 16-bit
+// floats two roundings would not be the same as one, so the product is rounded to odd before it
+// becomes an F32; see roundToOdd.
 
 const lostBits = 1<<39 - 1
 
-// scaling is multiplication by the factor, in the register after the constants of the body.
+// scaling returns the multiplication by the factor, which is in the register after the constants of
+// the body.
 func scaling(v vector, f float) body {
 	switch f {
 	case f64:
 		b := simple(v, "VMOVUPD", "")
 		b.scale = func(e *emitter, r regs) { e.op("VMULPD", v.constant(0), r(0), r(0)) }
 		return b
-	case f32: // widened on the way in, which costs no shuffle
+	case f32: // widened when it is loaded, which costs no shuffle
 		return body{
 			step: v.bytes / 2, own: 1,
 			load:  func(e *emitter, r regs, src string) { e.op("VCVTPS2PD", src, r(0)) },
@@ -40,12 +41,12 @@ func scaling(v vector, f float) body {
 	return b
 }
 
-// sumScaling is the sum, rounded, and then multiplied, for F32 and F64. For 16-bit floats the chain
-// of instructions on an element is so long that one pass is slower than two.
+// sumScaling returns the sum, rounded and then multiplied, for F32 and F64. For 16-bit floats the
+// chain of instructions of an element is so long that one pass is slower than two.
 func sumScaling(v vector, f float) body {
 	b := scaling(v, f)
 	sum, half := "VADD"+f.suffix, func(r string) string { return r }
-	if f == f32 { // as many at once as there will be F64
+	if f == f32 { // as many elements as a vector has F64
 		half = v.lower
 		b.load = func(e *emitter, r regs, src string) { e.op("VMOVUPS", src, half(r(0))) }
 		b.scale = func(e *emitter, r regs) {
@@ -57,7 +58,8 @@ func sumScaling(v vector, f float) body {
 	return b
 }
 
-// product multiplies the F32 in x, half of them at a time, and rounds the products to odd.
+// product multiplies the F32 in x by the factor, half of them at a time, and rounds the products to
+// odd.
 func product(e *emitter, v vector, x string, spare []string, factor, lost string) {
 	s, low, high := spare[0], spare[1], spare[2]
 	e.op(v.extract, imm(1), x, v.lower(s))

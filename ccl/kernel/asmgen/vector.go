@@ -2,17 +2,17 @@ package main
 
 import "fmt"
 
-// vector is a width of registers with the instructions that have another name there.
+// vector is a width of registers, with the instructions whose names depend on it.
 type vector struct {
-	isa        string // as it stands in names
+	isa        string // as it appears in names
 	full, half string // letters of a register and of its lower half
 	bytes      int
 	registers  int
-	addition   bool // to another vector's instruction set, which has all that is not better here
+	addition   bool // it adds to another vector's instruction set the kernels that are better with it
 
-	move, and, andNot, or, xor string // on bits
-	narrowF64                  string // to F32 in the lower half
-	extract, insert            string // the upper half
+	move, and, andNot, or, xor string // bitwise
+	narrowF64                  string // F64 to F32, in the lower half
+	extract, insert            string // of the upper half
 }
 
 var avx2 = vector{
@@ -35,13 +35,13 @@ var avx512FP16 = func() vector {
 
 var vectors = []vector{avx2, avx512, avx512FP16}
 
-// masks reports whether loads and stores of a part of a vector are to be had.
+// masks reports whether loads and stores of a part of a vector exist.
 func (v vector) masks() bool { return v.bytes == 64 }
 
 func (v vector) reg(i int) string { return fmt.Sprintf("%s%d", v.full, i) }
 
-// lower is the name of the lower half of a register.
+// lower returns the name of the lower half of a register.
 func (v vector) lower(reg string) string { return v.half + reg[1:] }
 
-// constant is the register of the i-th constant: they are taken from the end.
+// constant returns the register of the i-th constant. Constants take registers from the end.
 func (v vector) constant(i int) string { return v.reg(v.registers - 1 - i) }

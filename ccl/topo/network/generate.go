@@ -5,11 +5,13 @@ import (
 	"strconv"
 )
 
-// Wire is what the links of one class are like.
+// Wire is the latency and the bandwidth of one class of links.
 type Wire struct{ Alpha, Bandwidth float64 }
 
-// fits checks the sizes of a network before it is made: those whose product is its ranks, other
-// ones, and its links. What does not fit is left without nodes, and Validate says why.
+// fits checks the sizes of a network before it is made: ranks are the sizes whose product is the
+// number of ranks, others are its other sizes, and links counts its links. It returns false for
+// sizes that are out of range; then the network stays without nodes, and Validate reports the
+// reason.
 func (t *Topology) fits(ranks, others []int, links func() int) bool {
 	total := 1
 	for _, size := range ranks {
@@ -32,9 +34,9 @@ func (t *Topology) fits(ranks, others []int, links func() int) bool {
 	return true
 }
 
-// Uniform is full bisection: every rank has one port in and one out, and nothing else is ever busy.
-// A message costs alpha, then 1/Bandwidth a byte. It is the model of the closed formulas (package
-// sim).
+// Uniform has full bisection bandwidth: every rank has one port in and one port out, and nothing
+// else is ever busy. A message costs w.Alpha, then 1/w.Bandwidth per byte. It is the model of the
+// closed formulas (package sim).
 func Uniform(ranks int, w Wire) *Topology {
 	t := &Topology{Name: fmt.Sprintf("uniform-%d", ranks), Startup: w.Alpha}
 	if !t.fits([]int{ranks}, nil, nil) {
@@ -56,9 +58,9 @@ func (t *Topology) star(ranks, class int) {
 	}
 }
 
-// NVLink is a host whose GPUs meet at NVSwitches. A GPU has one link to each switch in hardware,
-// and spreads every message over all of them; here that is one link with the bandwidth of all. Half
-// of Alpha is spent on each side of the switch.
+// NVLink is a host whose GPUs are connected by NVSwitches. In hardware a GPU has one link to each
+// switch and spreads every message over all of them; here it has one link with the bandwidth of
+// all. Half of Alpha is spent on each side of the switch.
 func NVLink(ranks int, w Wire) *Topology {
 	t := &Topology{Name: fmt.Sprintf("nvlink-%d", ranks)}
 	if !t.fits([]int{ranks}, nil, nil) {
@@ -68,8 +70,8 @@ func NVLink(ranks int, w Wire) *Topology {
 	return t
 }
 
-// PCIe is a host with two sockets: a host bridge each, joined by an inter-socket link, switches
-// with two GPUs below each bridge. With four ranks or fewer there is one socket.
+// PCIe is a host with two sockets. Each socket has a host bridge and, below it, switches with two
+// GPUs each; an inter-socket link joins the bridges. With four ranks or fewer there is one socket.
 func PCIe(ranks int, lane, socket Wire) *Topology {
 	t := &Topology{Name: fmt.Sprintf("pcie-%d", ranks)}
 	if !t.fits([]int{ranks}, nil, nil) {
@@ -108,8 +110,8 @@ func Ring(ranks int, w Wire) *Topology {
 	return t
 }
 
-// Torus is a grid whose rows close to rings, in any number of dimensions, the first the innermost.
-// Messages go in dimension order. A dimension of two has one link each way, not two.
+// Torus is a grid in any number of dimensions, the first the innermost, whose rows are closed to
+// rings. Messages go in dimension order. A dimension of two has one link each way, not two.
 func Torus(dims []int, w Wire) *Topology {
 	t := &Topology{Name: "torus"}
 	for _, d := range dims {
@@ -142,9 +144,9 @@ func Torus(dims []int, w Wire) *Topology {
 	return t
 }
 
-// FatTree has leaf switches with some ranks each and spine switches that each leaf has one link to.
-// There are leaf/over spines, rounded up, so over ranks share the bandwidth of one link upward: 1
-// is full bisection.
+// FatTree has leaf switches with leaf ranks each, and spine switches. Each leaf switch has one link
+// to each spine switch. There are leaf/over spines, rounded up, so over ranks share the bandwidth
+// of one uplink: over = 1 is full bisection.
 func FatTree(ranks, leaf, over int, w Wire) *Topology {
 	t := &Topology{Name: fmt.Sprintf("fattree-%d-%d-%d", ranks, leaf, over), Routing: ECMP}
 	if !t.fits([]int{ranks}, []int{leaf, over}, func() int { return fatTreeLinks(ranks, leaf, over) }) {
@@ -179,9 +181,10 @@ func fatTreeLinks(ranks, leaf, over int) int {
 	return 2 * (ranks + (ranks+leaf-1)/leaf*((leaf+over-1)/over))
 }
 
-// Dragonfly has groups of routers, all routers of a group joined, and one link between each two
-// groups (Kim, Dally, Scott, Abts, "Technology-driven, highly-scalable dragonfly topology", 2008).
-// Each router has so many ranks. The global links of a group are dealt out to its routers in turn.
+// Dragonfly has groups of routers. All routers of a group are connected to each other, and there is
+// one link between each two groups (Kim, Dally, Scott, Abts, "Technology-driven, highly-scalable
+// dragonfly topology", 2008). Each router has the given number of ranks. The global links of a
+// group are dealt out to its routers in turn.
 func Dragonfly(groups, routers, ranks int, local, global Wire) *Topology {
 	t := &Topology{Name: fmt.Sprintf("dragonfly-%d-%d-%d", groups, routers, ranks), Routing: ECMP}
 	if !t.fits([]int{groups, routers, ranks}, nil, func() int { return dragonflyLinks(groups, routers, ranks) }) {
@@ -204,7 +207,7 @@ func Dragonfly(groups, routers, ranks int, local, global Wire) *Topology {
 			}
 		}
 	}
-	// The kth other group of group g, counted upwards from g, hangs on router (k-1) mod routers.
+	// The link to the kth group after g is at router (k-1) mod routers of g.
 	router := func(g, other int) int { return total + g*routers + ((other-g+groups)%groups-1)%routers }
 	for a := range groups {
 		for b := a + 1; b < groups; b++ {
@@ -218,9 +221,9 @@ func dragonflyLinks(groups, routers, ranks int) int {
 	return groups*routers*(routers-1) + groups*(groups-1) + 2*groups*routers*ranks
 }
 
-// Rail is a cluster of hosts with so many GPUs each: inside a host they meet at an NVSwitch; GPU i
-// of every host has a NIC on rail switch i; the rail switches meet at as many spines as there are
-// rails. Rank h·gpus+i is GPU i of host h.
+// Rail is a cluster of hosts with the given number of GPUs each. Inside a host an NVSwitch connects
+// the GPUs. GPU i of every host has a NIC on rail switch i. The rail switches are connected by as
+// many spines as there are rails. Rank h·gpus+i is GPU i of host h.
 func Rail(hosts, gpus int, inside, nic Wire) *Topology {
 	t := &Topology{Name: fmt.Sprintf("rail-%d-%d", hosts, gpus), Routing: ECMP}
 	if !t.fits([]int{hosts, gpus}, nil, func() int { return railLinks(hosts, gpus) }) {

@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// TestImpossibleSizes: generators make nothing of sizes that cannot be, quickly, and say so when
-// the topology is checked.
+// TestImpossibleSizes checks that generators make nothing of impossible sizes, quickly, and that
+// Validate reports it.
 func TestImpossibleSizes(t *testing.T) {
 	const huge = math.MaxInt
 	for _, c := range []struct {
@@ -39,7 +39,8 @@ func TestImpossibleSizes(t *testing.T) {
 		{Ring(2, Wire{0, math.Inf(1)}), "finite, not +Inf"},
 		{Ring(2, Wire{-1, 1}), "alpha must be 0 or more seconds, not -1"},
 		{Ring(2, Wire{0, -1}), "not -1"},
-		{Rail(1<<10, 2, wire, Wire{0, math.MaxFloat64}), "class 2: the bandwidth must be more than 0 bytes a second, and finite"},
+		{Rail(1<<10, 2, wire, Wire{0, math.MaxFloat64}),
+			"class 2: the bandwidth must be more than 0 bytes a second, and finite"},
 	} {
 		err := c.topology.Validate()
 		require.ErrorContains(t, err, c.words)
@@ -103,25 +104,32 @@ func TestHostileFiles(t *testing.T) {
 		{head + "class d alpha=-1us bw=1GB", `line 6, column 9: time "-1us"`},
 		{head + "class d alpha=0 bw=Inf", `line 6, column 17: bandwidth "Inf"`},
 		{head + "class d alpha=0 bw=0", `line 6, column 17: bandwidth "0"`},
-		{head + "link a b c\n\nlink a b c", `line 8, column 1: link 1 is a second one from "a" to "b", which routing first never takes`},
+		{head + "link a b c\n\nlink a b c",
+			`line 8, column 1: link 1 is a second one from "a" to "b", which routing first never takes`},
 		{head + "duplex a b c\nduplex b a c", `line 7, column 1: link 2 is a second one from "b" to "a"`},
 		{"goccl topology format 1\nname x\nswitch s\n", "line 3, column 1: no node is a rank; add one"},
 		{head + "switch a", `line 6, column 8: a second node "a"; names are unique`},
 		{"\x00\xff", "line 1, column 1: want"},
 		{`{"goccl_topology":1,"name":"x","name":"y"}`, `line 1, column 39: a second "name"`},
 		{"{\"goccl_topology\":1,\n \"Links\":[],\"links\":[]}", `line 2, column 21: a second "links"`},
-		{"{\"goccl_topology\":1,\n \"speed\":[1]}", `line 2, column 10: unknown field "speed"; known: goccl_topology, name`},
-		{`{"goccl_topology":1,"classes":[` + strings.Repeat("{},", MaxClasses) + `{}]}`, `column 800: more than 256 elements in "classes"`},
-		{`{"goccl_topology":1,"links":[` + strings.Repeat("0,", MaxLinks) + `0]}`, `more than 2097152 elements in "links"`},
+		{"{\"goccl_topology\":1,\n \"speed\":[1]}",
+			`line 2, column 10: unknown field "speed"; known: goccl_topology, name`},
+		{`{"goccl_topology":1,"classes":[` + strings.Repeat("{},", MaxClasses) + `{}]}`,
+			`column 800: more than 256 elements in "classes"`},
+		{`{"goccl_topology":1,"links":[` + strings.Repeat("0,", MaxLinks) + `0]}`,
+			`more than 2097152 elements in "links"`},
 		{`{"goccl_topology":1,"name":["x"]}`, `more than 0 elements in "name"`},
 		{jsonFile(`{"name":"c","alpha":1e999,"bandwidth":1}`, ``), "line 2, column"},
-		{jsonFile(`{"name":"c","alpha":-1,"bandwidth":1}`, ``), "line 2, column 13: class 0: alpha must be 0 or more seconds, not -1"},
+		{jsonFile(`{"name":"c","alpha":-1,"bandwidth":1}`, ``),
+			"line 2, column 13: class 0: alpha must be 0 or more seconds, not -1"},
 		{jsonFile(`{"name":"c","alpha":0}`, ``), "line 2, column 13: class 0: the bandwidth must be more than 0"},
-		{jsonFile(`{"name":"c","alpha":0,"bandwidth":1}`, `{"from":0,"to":1,"class":0},`+"\n"+`{"from":0,"to":7,"class":0}`),
+		{jsonFile(`{"name":"c","alpha":0,"bandwidth":1}`,
+			`{"from":0,"to":1,"class":0},`+"\n"+`{"from":0,"to":7,"class":0}`),
 			"line 5, column 1: link 1 leads from node 0 to 7, there are 2 nodes"},
 		{jsonFile(`{"name":"c","alpha":0,"bandwidth":1}`, `{"from":0,"to":1,"class":-1}`),
 			"line 4, column 11: link 0 is of class -1, there are 1"},
-		{jsonFile(`{"name":"c","alpha":0,"bandwidth":1}`, `null`), `line 4, column 11: link 0 leads from node "a" to itself`},
+		{jsonFile(`{"name":"c","alpha":0,"bandwidth":1}`, `null`),
+			`line 4, column 11: link 0 leads from node "a" to itself`},
 		{jsonFile(`{"name":"c","alpha":0,"bandwidth":1}`, `{"from":0.5}`), "line 4, column"},
 		{jsonFile(`{"name":"c","alpha":0,"bandwidth":1,"colour":1}`, ``), "unknown field"},
 		{`{"goccl_topology":1,"name":"` + long, "unexpected EOF"},
@@ -137,17 +145,19 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// jsonFile has two ranks; its classes are on line 2 and its links on line 4.
+// jsonFile returns a file with two ranks; its classes are on line 2 and its links on line 4.
 func jsonFile(classes, links string) string {
 	return `{"goccl_topology":1,"name":"x","routing":"first",` + "\n" + ` "classes":[` + classes + "],\n" +
 		` "nodes":[{"name":"a","rank":true},{"name":"b","rank":true}],` + "\n" + ` "links":[` + links + "]}"
 }
 
-// TestParallelLinks: two links between the same nodes are of use where a hash chooses.
+// TestParallelLinks checks that two links between the same nodes are both used where a hash
+// chooses.
 func TestParallelLinks(t *testing.T) {
 	const head = "goccl topology format 1\nname x\nrouting ecmp\nclass c alpha=0 bw=1GB\n" +
 		"rank a\nrank b\nrank c\nrank d\nswitch s\nswitch z\n"
-	topology, err := Read(strings.NewReader(head + "duplex a s c\nduplex b s c\nduplex c z c\nduplex d z c\nlink s z c\nlink s z c\nlink z s c\n"))
+	topology, err := Read(strings.NewReader(head +
+		"duplex a s c\nduplex b s c\nduplex c z c\nduplex d z c\nlink s z c\nlink s z c\nlink z s c\n"))
 	require.NoError(t, err)
 	r, err := NewRouter(topology)
 	require.NoError(t, err)

@@ -2,19 +2,19 @@ package network
 
 import "github.com/goccl/goccl/ccl/fault"
 
-// unreached is the distance of a node without a way to the target.
+// unreached is the distance of a node without a path to the target.
 const unreached = ^uint16(0)
 
-// maxDistances bounds the memory that a Router keeps distances in.
+// maxDistances limits the distances that a Router keeps, to 512 MiB.
 const maxDistances = 512 << 20 / 2
 
-// Router finds paths in a Topology, which must not change meanwhile. It remembers what it found
-// out, so one goroutine at a time may use it.
+// Router finds paths in a Topology, which must not change meanwhile. It remembers distances, so
+// only one goroutine at a time may use it.
 type Router struct {
 	t        *Topology
 	ranks    []int32 // node of each rank
 	out, in  adjacency
-	distance [][]uint16 // of each rank as the target: links from each node to it; nil if not yet known
+	distance [][]uint16 // [target rank][node]: links from the node to the target; nil if not yet known
 	kept     int        // numbers in distance
 	queue    []int32
 }
@@ -58,10 +58,10 @@ func adjacent(t *Topology, end func(l *Link) int) adjacency {
 	return a
 }
 
-// Topology is what r routes in.
+// Topology returns the topology that r finds paths in.
 func (r *Router) Topology() *Topology { return r.t }
 
-// Ranks is how many ranks the topology has.
+// Ranks returns the number of ranks of the topology.
 func (r *Router) Ranks() int { return len(r.ranks) }
 
 // Route appends the links of the path from one rank to another to path.
@@ -88,7 +88,7 @@ func (r *Router) Route(path []int32, from, to int) ([]int32, error) {
 	return path, nil
 }
 
-// next is the link that a message takes at a node.
+// next returns the link that a message takes at a node.
 func (r *Router) next(distance []uint16, node, target int32, seed uint64) int32 {
 	links := r.out.at(node)
 	nearer := distance[node] - 1
@@ -119,8 +119,8 @@ func (r *Router) next(distance []uint16, node, target int32, seed uint64) int32 
 	return first
 }
 
-// leads reports whether link l goes to a node that forwards, or to the target, and is so near to
-// it.
+// leads reports whether link l goes to the target, or to a node that forwards, and that node has
+// distance near to the target.
 func (r *Router) leads(distance []uint16, l, target int32, near uint16) bool {
 	to := int32(r.t.Links[l].To)
 	return distance[to] == near && (to == target || r.forwards(to))

@@ -2,16 +2,16 @@ package network
 
 import "strings"
 
-// entry is a value in a JSON object: that of a key, or an element of the list that a key has.
+// entry is a value in a JSON object: the value of a key, or an element of the list that a key has.
 type entry struct {
 	key    string
-	index  int // of an element; -1 for the value of the key
-	offset int // where it begins
+	index  int // of an element of a list; -1 for the value of the key
+	offset int // where the value begins
 }
 
-// scan goes through the entries of the object that text should be, in their order, until visit
-// returns false. It knows little JSON and finds no mistakes: it is there to count before anything
-// is allocated, and to find places.
+// scan calls visit for the entries of the JSON object in text, in their order, until visit returns
+// false. It parses little of JSON and finds no errors: it serves to count before anything is
+// allocated, and to find places.
 func scan(text []byte, visit func(entry) bool) {
 	var key, word string
 	depth, index, pending := 0, 0, false // pending: an entry begins at the next word
@@ -46,7 +46,7 @@ func scan(text []byte, visit func(entry) bool) {
 			if depth == 2 && c == '[' {
 				index, pending = 0, true
 			} else if depth == 2 {
-				index = -1 // an object; its entries are of no interest
+				index = -1 // an object; its entries are not visited
 			}
 		case ']', '}':
 			depth--
@@ -58,7 +58,8 @@ func scan(text []byte, visit func(entry) bool) {
 	}
 }
 
-// stringEnd is where the string that begins at text[i] has its closing quote, or the end of text.
+// stringEnd returns where the string that begins at text[i] has its closing quote, or the end of
+// text.
 func stringEnd(text []byte, i int) int {
 	for i++; i < len(text) && text[i] != '"'; i++ {
 		if text[i] == '\\' {

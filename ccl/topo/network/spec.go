@@ -7,13 +7,15 @@ import (
 	"strings"
 )
 
-// MaxRanks is how many ranks a generated topology may have.
+// MaxRanks is the most ranks that a generated topology may have.
 const MaxRanks = 1 << 16
 
 // generator is a kind of network that Parse knows.
 type generator struct {
 	name string
-	dims [2]int   // how many numbers its size may have, at least and at most; with 0 the caller's number of ranks is taken
+	// dims is how many numbers the size has, at least and at most. If the least is 0, the size may
+	// be left out and is then the caller's number of ranks.
+	dims [2]int
 	size string   // how the size is written
 	keys []string // parameters besides alpha, bw and startup
 	make func(d []int, v *values) *Topology
@@ -30,15 +32,16 @@ var generators = []generator{
 	{"fattree", [2]int{0, 1}, "RANKS", []string{"leaf", "over"}, func(d []int, v *values) *Topology {
 		return FatTree(d[0], v.count("leaf", 8), v.count("over", 1), v.wire(""))
 	}},
-	{"dragonfly", [2]int{3, 3}, "GROUPSxROUTERSxRANKS", []string{"global_alpha", "global_bw"}, func(d []int, v *values) *Topology {
-		return Dragonfly(d[0], d[1], d[2], v.wire(""), v.wire("global_"))
-	}},
+	{"dragonfly", [2]int{3, 3}, "GROUPSxROUTERSxRANKS", []string{"global_alpha", "global_bw"},
+		func(d []int, v *values) *Topology {
+			return Dragonfly(d[0], d[1], d[2], v.wire(""), v.wire("global_"))
+		}},
 	{"rail", [2]int{2, 2}, "HOSTSxGPUS", []string{"nic_alpha", "nic_bw"}, func(d []int, v *values) *Topology {
 		return Rail(d[0], d[1], v.wire(""), v.wire("nic_"))
 	}},
 }
 
-// Kinds lists what Parse understands, a line each.
+// Kinds returns the forms of text that Parse understands, one per line.
 func Kinds() []string {
 	var lines []string
 	for _, g := range generators {
@@ -55,9 +58,9 @@ func Kinds() []string {
 	return lines
 }
 
-// Parse makes the topology that a text such as "torus:8x8,alpha=1us,bw=25GB" names; Kinds lists
-// them. Where the text has no size, it is that many ranks. Alpha defaults to 0 and bw to 1 GB/s;
-// socket_, global_ and nic_ ones to the plain ones.
+// Parse makes the topology that a text such as "torus:8x8,alpha=1us,bw=25GB" names; Kinds lists the
+// forms of the text. A text without a size means the given number of ranks. alpha defaults to 0 and
+// bw to 1 GB/s; the parameters that begin with socket_, global_ or nic_ default to alpha and bw.
 func Parse(text string, ranks int) (*Topology, error) {
 	words := strings.Split(text, ",")
 	name, size, sized := strings.Cut(words[0], ":")
@@ -85,7 +88,8 @@ func Parse(text string, ranks int) (*Topology, error) {
 		key, value, ok := strings.Cut(word, "=")
 		known := append([]string{"alpha", "bw", "startup"}, g.keys...)
 		if _, twice := v.of[key]; !ok || twice || !slices.Contains(known, key) {
-			return nil, invalid("%s: %s is not one of %s=VALUE, each at most once", name, quote(word), strings.Join(known, "=VALUE, "))
+			return nil, invalid("%s: %s is not one of %s=VALUE, each at most once",
+				name, quote(word), strings.Join(known, "=VALUE, "))
 		}
 		v.of[key] = value
 	}
@@ -104,7 +108,7 @@ func Parse(text string, ranks int) (*Topology, error) {
 	return t, t.Validate()
 }
 
-// parseDims reads "8x16".
+// parseDims parses sizes such as "8x16".
 func parseDims(s string) ([]int, error) {
 	var dims []int
 	for _, word := range strings.Split(s, "x") {
@@ -117,7 +121,7 @@ func parseDims(s string) ([]int, error) {
 	return dims, nil
 }
 
-// values are the parameters of a text, and the first thing that was wrong with them.
+// values holds the parameters of a text, and the first error in them.
 type values struct {
 	of  map[string]string
 	err error
@@ -129,7 +133,7 @@ func (v *values) keep(err error) {
 	}
 }
 
-// wire reads alpha and bw with a prefix, or without one where those are missing.
+// wire reads alpha and bw with a prefix; a missing one is taken without the prefix.
 func (v *values) wire(prefix string) Wire {
 	w := Wire{0, 1e9}
 	for _, p := range []string{"", prefix} {
@@ -147,7 +151,7 @@ func (v *values) wire(prefix string) Wire {
 	return w
 }
 
-// count reads a number of ranks.
+// count reads a number from 1 to MaxRanks; a missing one is otherwise.
 func (v *values) count(key string, otherwise int) int {
 	s, ok := v.of[key]
 	if !ok {
@@ -161,7 +165,8 @@ func (v *values) count(key string, otherwise int) int {
 	return n
 }
 
-// links is how many links a network will have, where that may be many more than it has ranks.
+// links returns the number of links of a network whose kind may have many more links than ranks,
+// and 0 for other kinds.
 func (v *values) links(name string, d []int) int {
 	switch name {
 	case "fattree":

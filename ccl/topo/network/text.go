@@ -13,10 +13,10 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Format is the version of the files.
+// Format is the version of the file formats.
 const Format = 1
 
-// WriteText writes t as lines that people read; Read reads them back.
+// WriteText writes t as text for people; Read reads it back.
 //
 //	goccl topology format 1
 //	name NAME
@@ -28,8 +28,8 @@ const Format = 1
 //	link FROM TO CLASS
 //	duplex A B CLASS                 a link from A to B, then one from B to A
 //
-// TIME is a number with ns, us, ms or s; BANDWIDTH one with B, KB, KiB, Kbit, … a second. What
-// follows a # is a comment.
+// TIME is a number with ns, us, ms or s; BANDWIDTH is a number with B, KB, KiB, Kbit, … per second.
+// A # begins a comment.
 func (t *Topology) WriteText(w io.Writer) error {
 	if err := t.Validate(); err != nil {
 		return err
@@ -78,12 +78,13 @@ type file struct {
 }
 
 // WriteJSON writes t as JSON, for tools; Read reads it back. Times are in seconds, bandwidths in
-// bytes a second.
+// bytes per second.
 func (t *Topology) WriteJSON(w io.Writer) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(file{Format, t.Name, t.Startup, t.Routing.String(), t.Classes, t.Nodes, t.Links}, "", " ")
+	text, err := json.MarshalIndent(
+		file{Format, t.Name, t.Startup, t.Routing.String(), t.Classes, t.Nodes, t.Links}, "", " ")
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (t *Topology) WriteJSON(w io.Writer) error {
 	return err
 }
 
-// Read reads either form and checks it. Errors name line and column.
+// Read reads either form and checks it. Errors report line and column.
 func Read(r io.Reader) (*Topology, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
@@ -144,7 +145,8 @@ func readJSON(text []byte) (*Topology, error) {
 	if !ok {
 		return nil, invalid("line 1, column 1: unknown routing %s; known: first, ecmp", quote(f.Routing))
 	}
-	t := &Topology{Name: f.Name, Startup: f.Startup, Routing: routing, Classes: f.Classes, Nodes: f.Nodes, Links: f.Links}
+	t := &Topology{Name: f.Name, Startup: f.Startup, Routing: routing,
+		Classes: f.Classes, Nodes: f.Nodes, Links: f.Links}
 	if at, wrong := t.problem(); wrong != "" {
 		line, column := 1, 1
 		scan(text, func(e entry) bool {
@@ -159,11 +161,12 @@ func readJSON(text []byte) (*Topology, error) {
 	return t, nil
 }
 
-// fields are the keys of the JSON form, and how many elements their lists may have.
+// fields maps the keys of the JSON form to the most elements that their lists may have.
 var fields = map[string]int{"goccl_topology": 0, "name": 0, "startup": 0, "routing": 0,
 	"classes": MaxClasses, "nodes": MaxNodes, "links": MaxLinks}
 
-// crowded refuses what would fill the memory, what is unknown, and what is said twice.
+// crowded refuses lists that are too long, unknown keys, and keys that occur twice, before the
+// decoder allocates memory for them.
 func crowded(text []byte) error {
 	seen := map[string]bool{}
 	wrong := ""
@@ -173,7 +176,8 @@ func crowded(text []byte) error {
 		limit, known := fields[key]
 		switch {
 		case !known:
-			wrong = fmt.Sprintf("unknown field %s; known: goccl_topology, name, startup, routing, classes, nodes, links", quote(e.key))
+			wrong = fmt.Sprintf(
+				"unknown field %s; known: goccl_topology, name, startup, routing, classes, nodes, links", quote(e.key))
 		case e.index < 0 && seen[key]:
 			wrong = fmt.Sprintf("a second %q; leave one", e.key)
 		case e.index >= 0 && e.index >= limit:
@@ -214,8 +218,8 @@ type reader struct {
 	columns []int
 	nodes   map[string]int
 	classes map[string]int
-	said    map[string]bool  // statements that may come once
-	lines   map[string][]int // of each class, node and link
+	said    map[string]bool  // statements that may occur once, and have occurred
+	lines   map[string][]int // line of each class, node and link
 }
 
 func readText(text []byte) (*Topology, error) {
@@ -243,7 +247,7 @@ func readText(text []byte) (*Topology, error) {
 		return nil, invalid("line 1, column 1: the file is empty; want \"goccl topology format %d\"", Format)
 	}
 	if at, wrong := r.t.problem(); wrong != "" {
-		line := r.line // what concerns all is found at the end
+		line := r.line // a problem of the whole file is reported at its last line
 		if lines := r.lines[at.list]; at.index >= 0 && at.index < len(lines) {
 			line = lines[at.index]
 		}
@@ -255,8 +259,8 @@ func readText(text []byte) (*Topology, error) {
 // maxWords is more words than any statement has.
 const maxWords = 8
 
-// split cuts a line into words and notes where they start, counted in characters. Of a line with
-// too many words it leaves out the last ones.
+// split cuts a line into words and records where they start, counted in characters. It drops the
+// last words of a line that has too many.
 func (r *reader) split(line []byte) {
 	r.words, r.columns = r.words[:0], r.columns[:0]
 	line, _, _ = bytes.Cut(line, []byte{'#'})
@@ -285,7 +289,7 @@ func (r *reader) wrong(word int, format string, args ...any) error {
 	return invalid("line %d, column %d: %s", r.line, column, fmt.Sprintf(format, args...))
 }
 
-// usage is how many words each statement has, and what they are.
+// usage is the least and the most words of each statement, and its form.
 var usage = map[string]struct {
 	low, high int
 	text      string
@@ -304,7 +308,8 @@ func (r *reader) statement() error {
 	w := r.words
 	form, ok := usage[w[0]]
 	if !ok {
-		return r.wrong(0, "unknown word %s; known: name, startup, routing, class, rank, switch, link, duplex", quote(w[0]))
+		return r.wrong(0, "unknown word %s; known: name, startup, routing, class, rank, switch, link, duplex",
+			quote(w[0]))
 	}
 	if len(w) < form.low || len(w) > form.high {
 		return r.wrong(min(len(w), form.high), "want %q", form.text)

@@ -21,17 +21,17 @@ const (
 type Class struct {
 	Name      string  `json:"name"`
 	Alpha     float64 `json:"alpha"`     // seconds from one end to the other
-	Bandwidth float64 `json:"bandwidth"` // bytes a second
+	Bandwidth float64 `json:"bandwidth"` // bytes per second
 }
 
 // Node is a rank or a switch.
 type Node struct {
 	Name     string `json:"name"`
 	Rank     bool   `json:"rank,omitempty"`
-	Forwards bool   `json:"forwards,omitempty"` // of a rank: it passes on what is for others. Switches always do
+	Forwards bool   `json:"forwards,omitempty"` // the rank forwards messages for other ranks. Switches always do
 }
 
-// Link leads from a node to another, in one direction. The numbers are indices.
+// Link leads from one node to another, in one direction. Its fields are indices.
 type Link struct {
 	From  int `json:"from"`
 	To    int `json:"to"`
@@ -61,10 +61,10 @@ type Topology struct {
 	Classes []Class
 	Nodes   []Node
 	Links   []Link
-	refused string // why a generator made nothing
+	refused string // why a generator made no nodes
 }
 
-// Ranks is how many nodes are ranks.
+// Ranks returns the number of nodes that are ranks.
 func (t *Topology) Ranks() int {
 	n := 0
 	for i := range t.Nodes {
@@ -105,7 +105,7 @@ func (t *Topology) AddDuplex(a, b, class int) {
 	t.AddLink(b, a, class)
 }
 
-// Validate checks everything but that ranks can reach each other, which Router.Route reports.
+// Validate checks everything except that ranks can reach each other, which Router.Route checks.
 func (t *Topology) Validate() error {
 	if _, wrong := t.problem(); wrong != "" {
 		return invalid("%s", wrong)
@@ -113,14 +113,13 @@ func (t *Topology) Validate() error {
 	return nil
 }
 
-// place is where a problem is: an element of classes, nodes or links, or a whole list, or none of
-// them.
+// place is where a problem is: an element of classes, nodes or links, a whole key, or no key.
 type place struct {
 	list  string
 	index int
 }
 
-// problem is the first thing that is wrong with t, and where.
+// problem returns the first error in t, and its place.
 func (t *Topology) problem() (place, string) {
 	switch {
 	case t.refused != "":
@@ -184,15 +183,17 @@ func (t *Topology) problem() (place, string) {
 	return t.idle()
 }
 
-// idle finds a link that another one next to it keeps from ever being used.
+// idle finds a link that is never used because of a parallel one.
 func (t *Topology) idle() (place, string) {
 	if t.Routing == First {
 		seen := make(map[[2]int32]bool, len(t.Links))
 		for i, l := range t.Links {
 			ends := [2]int32{int32(l.From), int32(l.To)}
 			if seen[ends] {
-				return place{"links", i}, fmt.Sprintf("link %d is a second one from %q to %q, which routing first never takes; "+
-					"add their bandwidths up in one link, or use routing ecmp", i, t.Nodes[l.From].Name, t.Nodes[l.To].Name)
+				return place{"links", i}, fmt.Sprintf(
+					"link %d is a second one from %q to %q, which routing first never takes; "+
+						"add their bandwidths up in one link, or use routing ecmp",
+					i, t.Nodes[l.From].Name, t.Nodes[l.To].Name)
 			}
 			seen[ends] = true
 		}
@@ -212,12 +213,12 @@ func (c *Class) wrong() string {
 	return ""
 }
 
-// badName says what is wrong with a name.
+// badName describes what is wrong with a name.
 func badName(s string) string {
 	return fmt.Sprintf("the name %s must be 1 to %d letters, digits and any of _-./:", quote(s), MaxName)
 }
 
-// quote quotes a word of a user, or the beginning of it.
+// quote quotes a user's word, or its beginning if it is long.
 func quote(s string) string {
 	if len(s) > MaxName {
 		s = s[:MaxName] + "…"

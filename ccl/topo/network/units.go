@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// unit is how a factor is written. It is a fraction of numbers that are exact, so that 500ns is the
-// number nearest to 5e-7.
+// unit is a suffix and its factor. The factor is a fraction of two exact numbers, so that 500ns is
+// the number nearest to 5e-7.
 type unit struct {
 	suffix      string
 	times, over float64
 }
 
-// The longer suffixes come first.
+// Longer suffixes come first.
 var times = []unit{{"ns", 1, 1e9}, {"us", 1, 1e6}, {"µs", 1, 1e6}, {"ms", 1, 1e3}, {"s", 1, 1}}
 
 var bandwidths = []unit{
@@ -23,7 +23,7 @@ var bandwidths = []unit{
 	{"kb", 1e3, 1}, {"mb", 1e6, 1}, {"gb", 1e9, 1}, {"tb", 1e12, 1}, {"b", 1, 1},
 }
 
-// ParseTime reads "1us", "500ns", "0".
+// ParseTime parses a time such as "1us", "500ns" or "0".
 func ParseTime(s string) (float64, error) {
 	v, ok := scaled(s, times)
 	if !ok {
@@ -32,7 +32,7 @@ func ParseTime(s string) (float64, error) {
 	return v, nil
 }
 
-// parseBandwidth reads "25GB", "600GB/s", "100Gbit".
+// parseBandwidth parses a bandwidth such as "25GB", "600GB/s" or "100Gbit".
 func parseBandwidth(s string) (float64, error) {
 	v, ok := scaled(strings.TrimSuffix(strings.ToLower(s), "/s"), bandwidths)
 	if !ok || v == 0 {

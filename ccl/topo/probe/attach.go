@@ -6,8 +6,8 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 )
 
-// attachFinding judges a try and Yama's scope ("" without Yama). A child may always be read under
-// scope 1, a sibling rank may not.
+// attachFinding rates the result of a trial and Yama's ptrace scope ("" without Yama). Under scope
+// 1 a child may always be read, but a sibling rank may not.
 func attachFinding(whose string, err error, scope string) topo.Finding {
 	found := topo.Finding{Name: "cross-memory attach", State: topo.OK, Value: "process_vm_readv reads " + whose}
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 )
 
-// crossMemory tries process_vm_readv as ranks would use it on each other: on a process of the same
-// user, a child here. The call may be missing, or refused by a seccomp profile, by Yama or by
-// credentials; only trying tells.
+// crossMemory tries process_vm_readv as ranks would use it on each other: on another process of the
+// same user, here a child. The call may be missing, or refused by a seccomp profile, by Yama or for
+// lack of credentials; only a trial shows which.
 func crossMemory(root string) topo.Finding {
 	whose, err := "a child", readChild()
 	if err == errNoChild {
@@ -44,11 +44,12 @@ func readChild() error {
 		return errNoChild
 	}
 	defer func() {
-		input.Close() // ends it
+		input.Close() // ends the child
 		child.Wait()
 	}()
-	// It runs once it has answered; before, its memory may still be that of the call that starts
-	// it. The first mapping is its image then: the magic of an ELF file.
+	// The child's program runs once it has answered; before, its memory may still be that of the
+	// process that starts it. Its first mapping is then the program's image, which begins with the
+	// magic of an ELF file.
 	answer := make([]byte, 1)
 	if _, err := input.Write([]byte("x")); err != nil {
 		return errNoChild

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whether it is permitted depends on the machine; that a child and this process are judged alike
-// does not.
+// TestReadMemory checks that reads of a child and of this process agree. Whether they are permitted
+// depends on the machine.
 func TestReadMemory(t *testing.T) {
 	child, self := readChild(), readSelf()
 	t.Logf("child: %v, self: %v", child, self)

@@ -1,3 +1,3 @@
-// Package probe reads from the system what package topo describes. It changes nothing, needs no
-// rights, and every probe is quick.
+// Package probe reads from the system the data that package topo describes. It changes nothing,
+// needs no privileges, and every probe is quick.
 package probe

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 )
 
-// Host gives everything that can be found out about this machine.
+// Host returns everything that the probes find out about this machine.
 func Host() []topo.Finding {
 	const root = "/"
 	machine := Machine(root)
@@ -32,7 +32,7 @@ func Host() []topo.Finding {
 	return append(findings, rdma())
 }
 
-// features are the instruction sets that kernels are chosen by.
+// features are the instruction sets by which kernels are chosen.
 var features = []string{"avx2", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16", "asimd", "sve"}
 
 func processor() topo.Finding {
@@ -55,7 +55,8 @@ func processor() topo.Finding {
 			have = append(have, f)
 		}
 	}
-	found := topo.Finding{Name: "processor", State: topo.OK, Value: strings.TrimSpace(model + " " + strings.Join(have, " "))}
+	found := topo.Finding{Name: "processor", State: topo.OK,
+		Value: strings.TrimSpace(model + " " + strings.Join(have, " "))}
 	if runtime.GOARCH == "amd64" && runtime.GOOS == "linux" && !flags["avx2"] {
 		found.State, found.Hint = topo.Missing, "without AVX2 reductions run in portable Go, several times slower"
 	}
@@ -66,7 +67,8 @@ func interfaces() topo.Finding {
 	found := topo.Finding{Name: "interfaces", State: topo.OK}
 	all, err := net.Interfaces()
 	if err != nil {
-		return topo.Finding{Name: "interfaces", State: topo.Missing, Value: err.Error(), Hint: "ranks on other hosts cannot be reached"}
+		return topo.Finding{Name: "interfaces", State: topo.Missing, Value: err.Error(),
+			Hint: "ranks on other hosts cannot be reached"}
 	}
 	var parts []string
 	outside := false

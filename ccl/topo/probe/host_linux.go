@@ -16,12 +16,14 @@ func memory() topo.Finding {
 		return topo.Finding{Name: "memory", State: topo.Info, Value: err.Error()}
 	}
 	unit := uint64(info.Unit)
-	return topo.Finding{Name: "memory", State: topo.Info, Value: fmt.Sprintf("%d MiB, %d MiB free", uint64(info.Totalram)*unit>>20, uint64(info.Freeram)*unit>>20)}
+	return topo.Finding{Name: "memory", State: topo.Info, Value: fmt.Sprintf("%d MiB, %d MiB free",
+		uint64(info.Totalram)*unit>>20, uint64(info.Freeram)*unit>>20)}
 }
 
-// sharedMemory tries what the shm transport does: a sealed memfd, shared.
+// sharedMemory tries the kind of memory that the shm transport uses: a sealed memfd, mapped shared.
 func sharedMemory() topo.Finding {
-	found := topo.Finding{Name: "shared memory", State: topo.Missing, Hint: "ranks of one host will talk over TCP, many times slower"}
+	found := topo.Finding{Name: "shared memory", State: topo.Missing,
+		Hint: "ranks of one host will talk over TCP, many times slower"}
 	fd, err := unix.MemfdCreate("goccl-probe", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		found.Value = "memfd_create: " + err.Error()
@@ -50,10 +52,12 @@ func rdma() topo.Finding {
 	for i := range devices {
 		devices[i] = filepath.Base(devices[i])
 	}
-	found := library("RDMA (libibverbs)", []string{"libibverbs.so.1"}, "ibv_get_device_list", "apt-get install -y libibverbs1 ibverbs-providers")
+	found := library("RDMA (libibverbs)", []string{"libibverbs.so.1"}, "ibv_get_device_list",
+		"apt-get install -y libibverbs1 ibverbs-providers")
 	switch {
 	case found.State == topo.OK && len(devices) == 0:
-		found.State, found.Value, found.Hint = topo.Missing, found.Value+", no device", "no RDMA hardware (or driver) here: other hosts are reached over TCP"
+		found.State, found.Value, found.Hint = topo.Missing, found.Value+", no device",
+			"no RDMA hardware (or driver) here: other hosts are reached over TCP"
 	case len(devices) > 0:
 		found.Value += ", devices " + strings.Join(devices, " ")
 	}

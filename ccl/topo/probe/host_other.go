@@ -9,7 +9,8 @@ func memory() topo.Finding {
 }
 
 func sharedMemory() topo.Finding {
-	return topo.Finding{Name: "shared memory", State: topo.Missing, Value: "Linux only", Hint: "ranks of one host talk over TCP"}
+	return topo.Finding{Name: "shared memory", State: topo.Missing, Value: "Linux only",
+		Hint: "ranks of one host talk over TCP"}
 }
 
 func crossMemory(string) topo.Finding {

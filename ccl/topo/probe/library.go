@@ -11,8 +11,8 @@ import (
 // library tries to open a shared library as the code that uses it would, at run time, and to find
 // one of its functions.
 func library(name string, sonames []string, symbol, hint string) topo.Finding {
-	// The loader keeps its error text for the thread that asked, so this goroutine must not move
-	// between the call and the text.
+	// The loader keeps the text of an error for the thread that caused it, so this goroutine must
+	// not change threads before it has read the text.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var last error

@@ -18,8 +18,8 @@ func TestHost(t *testing.T) {
 		require.NotContains(t, names, f.Name)
 		names[f.Name] = f
 	}
-	for _, name := range []string{"system", "processor", "cores", "caches", "NUMA nodes", "memory placement", "memory", "huge pages",
-		"shared memory", "cross-memory attach", "interfaces"} {
+	for _, name := range []string{"system", "processor", "cores", "caches", "NUMA nodes", "memory placement", "memory",
+		"huge pages", "shared memory", "cross-memory attach", "interfaces"} {
 		require.Contains(t, names, name)
 	}
 	if runtime.GOOS == "linux" {
@@ -27,8 +27,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestLibraryThatIsNotThere asks from many goroutines at once: while they change threads, each must
-// still get its own reason.
+// TestLibraryThatIsNotThere asks for a library from many goroutines at once: although they change
+// threads, each must get its own error.
 func TestLibraryThatIsNotThere(t *testing.T) {
 	const askers, times = 8, 50
 	findings := make(chan topo.Finding)

@@ -11,9 +11,11 @@ import (
 
 func cores(m *topo.Machine) topo.Finding {
 	n := len(m.Processors)
-	found := topo.Finding{Name: "cores", State: topo.OK, Value: fmt.Sprintf("%d (processors %s)", n, list(m.Processors))}
+	found := topo.Finding{Name: "cores", State: topo.OK,
+		Value: fmt.Sprintf("%d (processors %s)", n, list(m.Processors))}
 	if m.Quota > 0 && m.Quota < float64(n) {
-		found.Value = fmt.Sprintf("%s of processors %s, by %s", strconv.FormatFloat(m.Quota, 'g', 3, 64), list(m.Processors), m.QuotaFile)
+		found.Value = fmt.Sprintf("%s of processors %s, by %s",
+			strconv.FormatFloat(m.Quota, 'g', 3, 64), list(m.Processors), m.QuotaFile)
 		found.State = topo.Info
 		found.Hint = "a control group grants less time than there are processors: ranks beyond that give each other the core at every wait"
 		n = int(m.Quota)
@@ -68,14 +70,15 @@ func nodeFinding(m *topo.Machine) topo.Finding {
 	return found
 }
 
-// pageFinding says which pages segments get: huge ones save address translations, a few percent on
-// large messages.
+// pageFinding reports which pages segments get. Huge pages save address translations, a few percent
+// on large messages.
 func pageFinding(m *topo.Machine, h mem.HugePages) topo.Finding {
 	const setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 	p := m.Pages
 	found := topo.Finding{Name: "huge pages", State: topo.OK}
 	if p.Bytes == 0 {
-		found.State, found.Value, found.Hint = topo.Info, "not supported by this kernel", "windows are made of small pages"
+		found.State, found.Value, found.Hint = topo.Info, "not supported by this kernel",
+			"windows are made of small pages"
 		return found
 	}
 	reserved := "memfd gets them"
@@ -105,7 +108,7 @@ func trial(h mem.HugePages) string {
 	return "them, " + h.Way.String()
 }
 
-// homeFinding says on which NUMA node the segments of this process lie.
+// homeFinding reports on which NUMA node the segments of this process are.
 func homeFinding(h mem.Home) topo.Finding {
 	found := topo.Finding{Name: "memory placement", State: topo.OK}
 	switch {
@@ -127,7 +130,8 @@ func or(text, otherwise string) string {
 	return text
 }
 
-// size is bytes in the largest unit that leaves a whole number, or nearly.
+// size formats bytes in the largest unit of which there is at least one, with at most one digit
+// after the point.
 func size(bytes int64) string {
 	for _, unit := range []struct {
 		name  string
@@ -140,5 +144,5 @@ func size(bytes int64) string {
 	return strconv.FormatInt(bytes, 10) + " B"
 }
 
-// trim prints at most one digit after the point.
+// trim formats x with at most one digit after the point.
 func trim(x float64) string { return strings.TrimSuffix(strconv.FormatFloat(x, 'f', 1, 64), ".0") }
