@@ -1,9 +1,10 @@
-"""Runs train_digits.py in one process, then on two ranks with each backend, and compares what came out.
+"""Runs train_digits.py in one process, then on two ranks with each backend, and compares the results.
 
     python examples/compare.py                          # single, goccl, gloo
     python examples/compare.py --backends single,gloo
 
-Ends with exit code 1 if a run failed, if goccl's losses are not those of the single process, or if its ranks hold different bits.
+Ends with exit code 1 if a run failed, if goccl's losses differ from those of the single process, or if its ranks hold
+different bits.
 """
 import argparse
 import json
@@ -23,13 +24,14 @@ def run(backend, ranks, rest, out):
     if backend != "single":
         command[1:1] = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     result = pathlib.Path(out) / f"{backend}.json"
-    # One thread a rank everywhere, or the single process would have the cores of both.
+    # One thread for each rank, otherwise the single process would have the cores of both ranks.
     subprocess.run([*command, *rest, "--json", result], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     return json.loads(result.read_text())
 
 
 def print_table(runs):
-    print("\n" + COLUMNS.format("run", "ranks", "final loss", "test accuracy", "samples/s", "waiting for communication"))
+    print("\n" + COLUMNS.format("run", "ranks", "final loss", "test accuracy", "samples/s",
+                                "waiting for communication"))
     for each in runs:
         waiting = f"{each['waiting_seconds']:.2f} s ({each['waiting_seconds'] / each['seconds']:.0%})"
         print(COLUMNS.format(each["backend"], each["ranks"], f"{each['losses'][-1]:.6f}", f"{each['accuracy']:.1%}",
@@ -37,13 +39,13 @@ def print_table(runs):
 
 
 def check(run, single):
-    """Prints what was compared; says whether all is well."""
+    """Prints the comparison; returns whether all checks passed."""
     name = run["backend"]
     good = len(set(run["digests"])) == 1
     print(f"{name}: same bits on every rank: {'yes' if good else 'NO, ' + ', '.join(run['digests'])}")
     if single:
         apart = max(abs(ours - theirs) for ours, theirs in zip(run["losses"], single["losses"], strict=True))
-        close = apart <= LOSS_BOUND  # not so either where a loss is nan
+        close = apart <= LOSS_BOUND  # false also where a loss is nan
         print(f"{name}: losses of {len(run['losses'])} steps against one process: at most {apart:.1e} apart "
               f"({'within' if close else 'NOT within'} {LOSS_BOUND:g})")
         good = good and close

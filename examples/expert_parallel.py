@@ -1,11 +1,12 @@
-"""Expert parallel: a mixture of experts whose experts live on different ranks, and tokens that travel to them and back.
+"""Expert parallel: a mixture of experts whose experts are on different ranks, and an exchange of tokens with them.
 
     torchrun --nproc-per-node 2 examples/expert_parallel.py
     python examples/expert_parallel.py                       # one process, no communication: the same losses
 
-A router sends each token to one of eight small networks, so how many tokens a rank has for another one differs at every step: an
-all-to-all with uneven splits, and the other way round in backward. The rest of the model is data parallel. An auxiliary loss keeps
-the experts about equally busy. The data: scikit-learn's handwritten digits, where an image is one token.
+A router sends each token to one of eight small networks, so the number of tokens that a rank has for another rank
+differs at every step: an all-to-all with uneven splits, and the reverse all-to-all in backward. The rest of the model
+is data parallel. An auxiliary loss keeps the experts about equally busy. The data: scikit-learn's handwritten digits,
+where an image is one token.
 """
 import time
 
@@ -21,7 +22,7 @@ WIDTH, EXPERTS, AUXILIARY = 64, 8, 0.01
 
 
 class AllToAll(torch.autograd.Function):
-    """Sends rows to other ranks: sent[r] of them to rank r, which has the like from us in received. The gradients travel back."""
+    """Sends sent[r] rows to rank r and receives received[r] rows from it. The gradients take the reverse way."""
 
     @staticmethod
     def forward(ctx, rows, sent, received):
@@ -38,25 +39,30 @@ class AllToAll(torch.autograd.Function):
 
 
 class MixtureOfExperts(nn.Module):
-    """[tokens, WIDTH] to the same, with the auxiliary loss. Each rank has EXPERTS / ranks of the experts."""
+    """Maps [tokens, WIDTH] to the same shape, and returns the auxiliary loss too.
+
+    Each rank has EXPERTS / ranks of the experts.
+    """
 
     def __init__(self, rank, ranks):
         super().__init__()
         self.ranks = ranks
         self.router = nn.Linear(WIDTH, EXPERTS)
-        experts = [nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Linear(2 * WIDTH, WIDTH)) for _ in range(EXPERTS)]
+        experts = [nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Linear(2 * WIDTH, WIDTH))
+                   for _ in range(EXPERTS)]
         self.experts = nn.ModuleList(experts[rank * EXPERTS // ranks:(rank + 1) * EXPERTS // ranks])
 
     def forward(self, tokens):
         chances = self.router(tokens).softmax(-1)
         chance, expert = chances.max(-1)
-        counts = one_hot(expert, EXPERTS).sum(0)  # of our tokens, for each expert
+        counts = one_hot(expert, EXPERTS).sum(0)  # this rank's tokens for each expert
         auxiliary = self.auxiliary_loss(chances, counts)
 
-        order = expert.argsort(stable=True)  # our tokens in the order of their experts, and so of the ranks that have them
+        # This rank's tokens in the order of their experts, and so of the ranks that have the experts.
+        order = expert.argsort(stable=True)
         rows = tokens[order]
         if self.ranks > 1:
-            coming = torch.empty_like(counts)  # [rank, expert of ours]: how many tokens come
+            coming = torch.empty_like(counts)  # [rank, expert of this rank]: the number of tokens that arrive
             dist.all_to_all_single(coming, counts)
             coming = coming.view(self.ranks, -1)
             sent, received = counts.view(self.ranks, -1).sum(1).tolist(), coming.sum(1).tolist()
@@ -67,20 +73,27 @@ class MixtureOfExperts(nn.Module):
         return tokens + chance[:, None] * rows[order.argsort()], auxiliary
 
     def run(self, rows, coming):
-        """The experts of this rank on the rows that came: from each rank those for the first expert, then for the next one, …"""
+        """Runs this rank's experts on the received rows.
+
+        From each rank come the rows for the first expert, then for the next one, …
+        """
         pieces = list(rows.split(coming.flatten().tolist()))
         experts = len(self.experts)
         done = [None] * len(pieces)
         for i, expert in enumerate(self.experts):
-            mine = pieces[i::experts]  # all that came for it, from all ranks
+            mine = pieces[i::experts]  # all rows for this expert, from all ranks
             done[i::experts] = expert(torch.cat(mine)).split([len(piece) for piece in mine])
         return torch.cat(done)
 
     def auxiliary_loss(self, chances, counts):
-        """Smallest where all experts get as many tokens and chances: EXPERTS · Σ (part of the tokens) · (mean chance)."""
+        """Returns EXPERTS · Σ (share of the tokens) · (mean chance).
+
+        This is smallest where all experts get equal tokens and chances.
+        """
         total = counts.clone()
         if self.ranks > 1:
-            dist.all_reduce(total)  # of all ranks, as one process would count; it is a constant, so no gradient is lost
+            # The counts of all ranks, as one process has them; they are constants, so no gradient is lost.
+            dist.all_reduce(total)
         return EXPERTS * (total / total.sum() * chances.mean(0)).sum()
 
 
@@ -95,7 +108,10 @@ class Model(nn.Module):
 
 
 def mean_gradients(model, ranks):
-    """The gradients of the mean loss over all ranks. An expert has met the tokens of all ranks, other weights only those of one."""
+    """Makes the gradients those of the mean loss over all ranks.
+
+    An expert's gradient already has the tokens of all ranks, other gradients only those of one rank.
+    """
     for name, parameter in model.named_parameters():
         if "experts" not in name:
             dist.all_reduce(parameter.grad)
@@ -115,7 +131,7 @@ def train(steps=120, batch=128, lr=2e-3, seed=0):
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
 
     losses, start = [], time.perf_counter()
-    dice = torch.Generator().manual_seed(seed)  # every rank throws the same dice, and takes its part
+    dice = torch.Generator().manual_seed(seed)  # every rank draws the same random numbers, and takes its part
     for _ in range(steps):
         chosen = torch.randint(len(images), (batch,), generator=dice).chunk(ranks)[rank]
         scores, auxiliary = model(images[chosen])
@@ -130,7 +146,7 @@ def train(steps=120, batch=128, lr=2e-3, seed=0):
 
     losses = torch.stack(losses)
     if ranks > 1:
-        dist.all_reduce(losses, op=dist.ReduceOp.AVG)  # each rank has those of its parts
+        dist.all_reduce(losses, op=dist.ReduceOp.AVG)  # each rank has the losses of its parts
     shared = [losses, *(p for name, p in model.named_parameters() if "experts" not in name)]
     return {"ranks": ranks, "losses": losses.tolist(), "seconds": seconds, "digests": launch.digests(shared)}
 

@@ -1,4 +1,4 @@
-"""What the examples share: how a program joins the other ranks and leaves them, and how it reports."""
+"""Code that the examples share: how a program joins the other ranks and leaves them, and how it reports."""
 import argparse
 import contextlib
 import hashlib
@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 
 
 def parser(about, steps):
-    """The arguments that every example takes."""
+    """Returns a parser of the arguments that every example takes."""
     made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--backend", default="goccl", help="goccl (the default), gloo, …")
     made.add_argument("--steps", type=int, default=steps)
@@ -21,10 +21,10 @@ def parser(about, steps):
 
 @contextlib.contextmanager
 def group(backend):
-    """The group of the ranks that torchrun started; started with python alone, one process without a group."""
+    """Makes the group of the ranks that torchrun started. Without torchrun there is one process and no group."""
     torch.set_num_threads(1)
-    if dist.is_torchelastic_launched():  # by torchrun, which says in the environment who the others are
-        import goccl  # noqa: F401 (makes the backend known to torch.distributed; torch 2.14 and later find it by its name)
+    if dist.is_torchelastic_launched():  # started by torchrun, whose environment has the addresses of the other ranks
+        import goccl  # noqa: F401 (registers the backend; torch 2.14 and later find it by its name)
         dist.init_process_group(backend)
     yield
     if dist.is_initialized():
@@ -32,17 +32,18 @@ def group(backend):
 
 
 def show(report, file, more=""):
-    """Rank 0 prints what came out, and writes it to the file if there is one."""
+    """Prints the result on rank 0, and writes it to the file if one is given."""
     if dist.is_initialized() and dist.get_rank() != 0:
         return
     losses, where = report["losses"], f"{report['ranks']} ranks" if report["ranks"] > 1 else "one process"
-    print(f"{where}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {len(losses)} steps and {report['seconds']:.1f} s{more}")
+    print(f"{where}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {len(losses)} steps "
+          f"and {report['seconds']:.1f} s{more}")
     if file:
         pathlib.Path(file).write_text(json.dumps(report))
 
 
 def run(about, train, steps, more=lambda report: ""):
-    """A whole program: train(steps) gives the report, more what else there is to say of it."""
+    """Runs a whole program: train(steps) returns the report, more(report) the additional text to print."""
     options = parser(about, steps).parse_args()
     with group(options.backend):
         report = train(options.steps)
@@ -50,7 +51,7 @@ def run(about, train, steps, more=lambda report: ""):
 
 
 def digests(tensors):
-    """The bits of some tensors in a few letters, of each rank. Those that are split over ranks are put together first."""
+    """Returns a short hash of some tensors for each rank. Tensors that are split over ranks are put together first."""
     whole = (t.detach().full_tensor() if isinstance(t, DTensor) else t.detach() for t in tensors)
     own = hashlib.sha256(b"".join(t.contiguous().numpy().tobytes() for t in whole)).hexdigest()[:16]
     if not dist.is_initialized():

@@ -3,9 +3,9 @@
     torchrun --nproc-per-node 2 examples/pipeline.py
     python examples/pipeline.py                       # one process, no communication: the same losses
 
-torch.distributed.pipelining sends activations to the next rank and gradients back. In the 1F1B schedule a rank, once the first
-parts have reached it, does one forward and one backward in turn, so it keeps few activations. The data: scikit-learn's breast cancer
-table, 569 tumours with 30 measurements each, benign or not.
+torch.distributed.pipelining sends activations to the next rank and gradients back. In the 1F1B schedule a rank that has
+received the first parts alternates one forward and one backward, so it keeps few activations. The data: scikit-learn's
+breast cancer table, 569 tumours with 30 measurements each, benign or not.
 """
 import time
 
@@ -19,7 +19,8 @@ from torch.nn.functional import cross_entropy
 import launch
 
 WIDTH, LAYERS = 64, 8
-PARTS = 8  # of a batch; as many as there are ranks, or more: the more, the less a rank waits for its first and after its last
+# Parts of a batch, at least as many as ranks: more parts mean less idle time at the beginning and the end of a batch.
+PARTS = 8
 
 
 class Block(nn.Module):
@@ -48,7 +49,7 @@ def train(steps=80, batch=128, lr=1e-3, seed=0):
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
 
     losses, start = torch.zeros(steps), time.perf_counter()
-    dice = torch.Generator().manual_seed(seed)  # every rank throws the same dice
+    dice = torch.Generator().manual_seed(seed)  # every rank draws the same random numbers
     for step in range(steps):
         chosen = torch.randint(len(table), (batch,), generator=dice)
         optimizer.zero_grad()
@@ -58,18 +59,18 @@ def train(steps=80, batch=128, lr=1e-3, seed=0):
             losses[step] = loss.detach()
         elif rank == 0:  # the first rank has the input …
             schedule.step(table[chosen])
-        elif rank == ranks - 1:  # … the last one knows what should come out
+        elif rank == ranks - 1:  # … the last one knows the expected output
             of_parts = []
             schedule.step(target=labels[chosen], losses=of_parts)
             losses[step] = torch.stack(of_parts).detach().mean()
         else:
             schedule.step()
-        optimizer.step()  # each rank its own layers
+        optimizer.step()  # each rank updates its own layers
     seconds = time.perf_counter() - start
 
     if ranks > 1:
         dist.broadcast(losses, src=ranks - 1)
-    digests = launch.digests([losses])  # the weights are different ones on each rank
+    digests = launch.digests([losses])  # the weights differ between ranks
     return {"ranks": ranks, "losses": losses.tolist(), "seconds": seconds, "digests": digests}
 
 

@@ -1,10 +1,10 @@
-"""Runs every example in one process and then with torchrun, and compares what came out. It takes a few minutes.
+"""Runs every example in one process and then with torchrun, and compares the results. It takes a few minutes.
 
     python examples/run_all.py
     python examples/run_all.py transformer.py fsdp2.py     # some of them
 
-Ends with exit code 1 if a run failed, if losses are not those of one process or do not fall, if ranks hold different bits, or if the
-transformer's losses have other bits in a second run.
+Ends with exit code 1 if a run failed, if losses differ from those of one process or do not fall, if ranks hold
+different bits, or if the transformer's losses have other bits in a second run.
 """
 import argparse
 import json
@@ -17,7 +17,7 @@ import time
 
 HERE = pathlib.Path(__file__).parent
 BOUND = 1e-4  # between losses of one process and of several ranks: float32 sums in another order
-EXAMPLES = [  # file, ranks, what torchrun is to add
+EXAMPLES = [  # file, ranks, arguments to add with torchrun
     ("train_digits.py", 2, ["--backend", "goccl"]),
     ("fsdp2.py", 2, []),
     ("tensor_parallel.py", 2, []),
@@ -30,14 +30,14 @@ COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>10} {:>22} {:>10} {:>8}"
 
 
 def run(name, ranks, rest):
-    """The report that an example writes, from one process where ranks is 1."""
+    """Returns the report that an example writes; with ranks 1 it runs in one process."""
     command = [sys.executable, HERE / name]
     if ranks > 1:
         command[1:1] = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "report.json"
         print(f"\n{name} {'in one process' if ranks == 1 else f'on {ranks} ranks'}:", flush=True)
-        # One thread a rank everywhere, or the single process would have the cores of all.
+        # One thread for each rank, otherwise the single process would have the cores of all ranks.
         subprocess.run([*command, *rest, "--json", out], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
         return json.loads(out.read_text())
 
@@ -62,7 +62,7 @@ def main():
             continue
         losses = several["losses"]
         apart = max(abs(a - b) for a, b in zip(losses, single["losses"], strict=True))
-        if not apart <= BOUND:  # so too where a loss is nan
+        if not apart <= BOUND:  # true also where a loss is nan
             complaints.append(f"{name}: losses are up to {apart:.1e} from those of one process; {BOUND:g} is allowed")
         if not losses[-1] < losses[0]:
             complaints.append(f"{name}: the loss does not fall")
@@ -72,9 +72,10 @@ def main():
             complaints.append(f"{name}: a second run gave other losses")
         if not several.get("resumed_equal", True):
             complaints.append(f"{name}: other losses from the checkpoint")
-        rows.append((name, ranks, len(losses), f"{losses[0]:.4f}", f"{losses[-1]:.4f}", f"{apart:.1e}", f"{several['seconds']:.1f} s",
-                     f"{time.monotonic() - start:.0f} s"))
-    print("\n" + COLUMNS.format("example", "ranks", "steps", "first loss", "last loss", "from one process by", "training", "in all"))
+        rows.append((name, ranks, len(losses), f"{losses[0]:.4f}", f"{losses[-1]:.4f}", f"{apart:.1e}",
+                     f"{several['seconds']:.1f} s", f"{time.monotonic() - start:.0f} s"))
+    print("\n" + COLUMNS.format("example", "ranks", "steps", "first loss", "last loss", "from one process by",
+                                "training", "in all"))
     for row in rows:
         print(COLUMNS.format(*row))
     print("\n" + ("\n".join(complaints) or "All losses are those of one process, all ranks hold the same bits."))

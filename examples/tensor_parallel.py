@@ -3,10 +3,11 @@
     torchrun --nproc-per-node 2 examples/tensor_parallel.py
     python examples/tensor_parallel.py                       # one process, no communication: the same losses
 
-A small transformer reads scikit-learn's handwritten digits row by row: 8 tokens an image. Column-wise layers are split by what they
-put out, so that each rank has some heads of attention and some units of the layer after it; the row-wise layer that follows is split
-by what it takes in, and sums over ranks. Between them nothing is sent. Where every token is treated by itself (norms, additions) each
-rank has some of the tokens: that is sequence parallel, and makes the sum a reduce-scatter and the way back an all-gather.
+A small transformer reads scikit-learn's handwritten digits row by row: 8 tokens an image. Column-wise layers are split
+by their outputs, so that each rank has some heads of attention and some units of the layer after it. The row-wise layer
+that follows is split by its inputs, and sums over ranks. No data is sent between the two. In layers that treat every
+token separately (norms, additions) each rank has some of the tokens. This is sequence parallel; it makes the sum a
+reduce-scatter and the way back an all-gather.
 """
 import time
 
@@ -31,8 +32,9 @@ class Attention(nn.Module):
         self.q, self.k, self.v, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
 
     def forward(self, x):
-        # -1: as many heads as this rank has.
-        q, k, v = (part.unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2) for part in (self.q(x), self.k(x), self.v(x)))
+        # -1: the number of heads that this rank has.
+        q, k, v = (part.unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2)
+                   for part in (self.q(x), self.k(x), self.v(x)))
         return self.out(scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
@@ -49,7 +51,7 @@ class Block(nn.Module):
 
 
 class Reader(nn.Module):
-    """[images, 8 rows, 8 pixels]; scores of the ten digits."""
+    """Maps [images, 8 rows, 8 pixels] to scores of the ten digits."""
 
     def __init__(self):
         super().__init__()
@@ -63,14 +65,17 @@ class Reader(nn.Module):
 
 
 def parallelize(model, ranks):
-    """Splits the layers over the ranks. The layouts say where a tensor is whole and where its tokens (dimension 1) are split."""
+    """Splits the layers over the ranks.
+
+    The layouts specify where a tensor is whole and where its tokens (dimension 1) are split.
+    """
     mesh = init_device_mesh("cpu", (ranks,))
     tokens, whole = Shard(1), Replicate()
 
     def change(before, after):
         return PrepareModuleInput(input_layouts=before, desired_input_layouts=after, use_local_output=True)
 
-    plan = {"blocks": change(whole, tokens)}  # each rank keeps its tokens: nothing is sent, but in backward
+    plan = {"blocks": change(whole, tokens)}  # each rank keeps its tokens: communication only in backward
     for i in range(LAYERS):
         plan |= {
             f"blocks.{i}.norm1": SequenceParallel(use_local_output=True),

@@ -4,7 +4,7 @@
     torchrun --nproc-per-node 2 examples/train_digits.py --backend gloo
     python examples/train_digits.py                                          # one process, no communication
 
-Every form sees the same global batches in the same order and starts from the same weights, so their losses agree.
+All three see the same global batches in the same order and start from the same weights, so their losses agree.
 """
 import argparse
 import hashlib
@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 
 def digits():
-    """1,437 images of 8 x 8 pixels to train with, 360 to test with."""
+    """Returns 1,437 images of 8 x 8 pixels for training and 360 for testing."""
     images, labels = load_digits(return_X_y=True)
     images = torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
     parts = train_test_split(images, torch.tensor(labels), test_size=360, random_state=0, stratify=labels)
@@ -30,7 +30,8 @@ def digits():
 
 
 def network():
-    # Normalised over each image, not over the batch: a rank sees only its part of the batch, and would have other statistics.
+    # Normalised over each image, not over the batch: a rank sees only its part of the batch, so its statistics would
+    # differ.
     return nn.Sequential(
         nn.Conv2d(1, 32, 3, padding=1), nn.GroupNorm(4, 32), nn.GELU(),
         nn.Conv2d(32, 64, 3, padding=1), nn.GroupNorm(4, 64), nn.GELU(), nn.AvgPool2d(2),
@@ -39,18 +40,19 @@ def network():
 
 
 class CommunicationClock:
-    """Seconds in which this rank could do nothing but communicate.
+    """Measures the seconds in which this rank could do nothing but communicate.
 
-    They are the same for every backend: the time that the training thread spends issuing the all-reduce of each bucket, and, since
-    nothing is left to compute once the last bucket is issued, all the time from then until backward() returns. An all-reduce
-    that runs while gradients are still being computed costs nothing here, as it should. Waiting for a rank that is late counts too.
+    The definition is the same for every backend: the time that the training thread spends issuing the all-reduce of
+    each bucket and, since nothing is left to compute once the last bucket is issued, all the time from then until
+    backward() returns. An all-reduce that runs while gradients are still being computed adds nothing. The wait for a
+    rank that is late counts too.
     """
 
     def __init__(self, ranks):
         self.ranks, self.seconds, self.issued = ranks, 0.0, None
 
     def all_reduce_mean(self, group, bucket):
-        """The hook that DistributedDataParallel calls for each bucket: what it does by itself, with a clock."""
+        """Does and measures the default reduction: the hook that DistributedDataParallel calls for each bucket."""
         start = time.perf_counter()
         work = dist.all_reduce(bucket.buffer().div_(self.ranks), group=group, async_op=True)
         future = work.get_future().then(lambda done: done.value()[0])
@@ -64,7 +66,7 @@ class CommunicationClock:
 
 
 def digest(tensors):
-    """The bits of some tensors in a few letters."""
+    """Returns a short hash of some tensors."""
     total = hashlib.sha256()
     for tensor in tensors:
         total.update(tensor.detach().contiguous().numpy().tobytes())
@@ -72,7 +74,7 @@ def digest(tensors):
 
 
 def train(model, data, options, rank, ranks):
-    """Returns the losses of all steps, those of the global batches, with the seconds taken and those spent waiting."""
+    """Returns the losses of the global batches of all steps, the seconds taken and the seconds spent waiting."""
     sampler = DistributedSampler(data, ranks, rank, shuffle=True, seed=options.seed, drop_last=True)
     loader = DataLoader(data, batch_size=options.batch // ranks, sampler=sampler, drop_last=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
@@ -83,7 +85,8 @@ def train(model, data, options, rank, ranks):
 
     losses = []
     start = time.perf_counter()
-    with tqdm(total=options.epochs * len(loader), desc=options.backend, unit="step", disable=rank != 0, mininterval=0.5) as bar:
+    with tqdm(total=options.epochs * len(loader), desc=options.backend, unit="step",
+              disable=rank != 0, mininterval=0.5) as bar:
         for epoch in range(options.epochs):
             sampler.set_epoch(epoch)
             for images, labels in loader:
@@ -113,7 +116,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="single", help="goccl, gloo, …; single: one process (the default)")
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--batch", type=int, default=64, help="size of the global batch; each rank computes its part of it")
+    parser.add_argument("--batch", type=int, default=64,
+                        help="size of the global batch; each rank computes its part of it")
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", help="write the results to this file")
@@ -123,7 +127,7 @@ def main():
     rank, ranks = 0, 1
     if options.backend != "single":
         if options.backend == "goccl":
-            import goccl  # noqa: F401 (makes the backend known to torch.distributed)
+            import goccl  # noqa: F401 (registers the backend with torch.distributed)
         dist.init_process_group(options.backend)
         rank, ranks = dist.get_rank(), dist.get_world_size()
     if options.batch % ranks:
@@ -139,11 +143,12 @@ def main():
         digests = [None] * ranks
         dist.all_gather_object(digests, digest([losses, *model.parameters()]))
     if rank == 0:
-        report = {"backend": options.backend, "ranks": ranks, "losses": losses.tolist(), "accuracy": accuracy(model, test),
-                  "samples_per_second": len(losses) * options.batch / seconds, "seconds": seconds,
-                  "waiting_seconds": waiting, "digests": digests}
+        report = {"backend": options.backend, "ranks": ranks, "losses": losses.tolist(),
+                  "accuracy": accuracy(model, test), "samples_per_second": len(losses) * options.batch / seconds,
+                  "seconds": seconds, "waiting_seconds": waiting, "digests": digests}
         print(f"loss {report['losses'][-1]:.6f}, test accuracy {report['accuracy']:.1%}, "
-              f"{report['samples_per_second']:.0f} samples/s, {waiting:.2f} of {seconds:.2f} s waiting for communication")
+              f"{report['samples_per_second']:.0f} samples/s, "
+              f"{waiting:.2f} of {seconds:.2f} s waiting for communication")
         if options.json:
             with open(options.json, "w") as out:
                 json.dump(report, out)

@@ -3,12 +3,14 @@
     torchrun --nproc-per-node 2 examples/transformer.py
     python examples/transformer.py                       # one process, no communication: the same losses
 
-Every rank has the whole model and computes a part of each batch; DistributedDataParallel averages the gradients while backward is
-still running. The same ranks give the same bits in every run, whatever the algorithm: goccl promises that without being asked
-(docs/determinism.md). Between different numbers of ranks only the order of the sums differs, so their losses agree but for rounding.
+Every rank has the whole model and computes a part of each batch; DistributedDataParallel averages the gradients while
+backward is still running. The same ranks give the same bits in every run, whatever the algorithm: goccl guarantees that
+without an option (docs/determinism.md). Between different numbers of ranks only the order of the sums differs, so their
+losses agree except for rounding.
 """
 import time
-from pydoc_data.topics import topics  # 700 KB of English about Python, part of every Python: what help("if") prints
+# 700 KB of English about Python, part of every Python installation: the text that help("if") prints.
+from pydoc_data.topics import topics
 
 import torch
 import torch.distributed as dist
@@ -18,12 +20,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 import launch
 
-CONTEXT = 64  # characters that the model sees
+CONTEXT = 64  # number of characters that the model sees
 WIDTH, HEADS, LAYERS = 64, 4, 2
 
 
 class Block(nn.Module):
-    """Attention to earlier characters, then a layer that works on each character; both add to what comes in."""
+    """Attention to earlier characters, then a layer that works on each character; both add to their input."""
 
     def __init__(self):
         super().__init__()
@@ -47,19 +49,20 @@ class Transformer(nn.Module):
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, letters)
 
     def forward(self, text):
-        """[batch, length] numbers of letters; [batch, length, letters] scores of the letter that follows each."""
+        """Maps [batch, length] numbers of letters to [batch, length, letters] scores of the next letters."""
         x = self.letter(text) + self.place(torch.arange(text.shape[1]))
         return self.head(self.norm(self.blocks(x)))
 
 
 @torch.no_grad()
 def write(model, letters, start, length, seed):
-    """What the model writes after start."""
+    """Returns the text that the model writes after start."""
     dice = torch.Generator().manual_seed(seed)
     text = [letters.index(letter) for letter in start]
     for _ in range(length):
         scores = model(torch.tensor([text[-CONTEXT:]]))[0, -1]
-        text.append(torch.multinomial((scores / 0.7).softmax(0), 1, generator=dice).item())  # 0.7: likely letters more often
+        # 0.7 makes likely letters more frequent.
+        text.append(torch.multinomial((scores / 0.7).softmax(0), 1, generator=dice).item())
     return "".join(letters[i] for i in text)
 
 
@@ -73,21 +76,22 @@ def train(steps=300, batch=32, lr=6e-3, seed=0):
     number = {letter: i for i, letter in enumerate(letters)}
     text = torch.tensor([number[letter] for letter in text])
 
-    torch.manual_seed(seed)  # the same weights on every rank; DistributedDataParallel would also send rank 0's
+    torch.manual_seed(seed)  # the same weights on every rank; DistributedDataParallel would also send those of rank 0
     plain = model = Transformer(len(letters))
     if ranks > 1:
         model = DistributedDataParallel(model, gradient_as_bucket_view=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
 
     losses, start = [], time.perf_counter()
-    dice = torch.Generator().manual_seed(seed)  # every rank throws the same dice, and takes its part of the places
+    # Every rank draws the same random numbers, and takes its part of the places.
+    dice = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         places = torch.randint(len(text) - CONTEXT, (batch,), generator=dice).chunk(ranks)[rank]
         window = text[places[:, None] + torch.arange(CONTEXT + 1)]
         scores = model(window[:, :-1])
         loss = cross_entropy(scores.flatten(0, 1), window[:, 1:].flatten())
         optimizer.zero_grad()
-        loss.backward()  # the gradients are those of the mean over all ranks when it returns
+        loss.backward()  # when it returns, the gradients are those of the mean over all ranks
         optimizer.step()
         losses.append(loss.detach())
     seconds = time.perf_counter() - start
@@ -95,7 +99,8 @@ def train(steps=300, batch=32, lr=6e-3, seed=0):
     losses = torch.stack(losses)
     if ranks > 1:
         dist.all_reduce(losses, op=dist.ReduceOp.AVG)  # each rank has the loss of its part
-    return {"ranks": ranks, "losses": losses.tolist(), "seconds": seconds, "digests": launch.digests(plain.parameters()),
+    return {"ranks": ranks, "losses": losses.tolist(), "seconds": seconds,
+            "digests": launch.digests(plain.parameters()),
             "sample": write(plain, letters, "The ", 160, seed) if rank == 0 else ""}
 
 

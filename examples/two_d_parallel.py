@@ -4,9 +4,9 @@
     torchrun --nproc-per-node 2 examples/two_d_parallel.py    # 2 × 1: FSDP2 alone
     python examples/two_d_parallel.py                         # one process, no communication: the same losses
 
-With several hosts a row is a host: tensor parallel, which sends most, stays inside. Ranks of one row see the same part of the
-batch, and each computes a part of every layer; what that part needs of the weights is shared out among the ranks of a column. A mesh with
-names has the groups for both. The data: scikit-learn's handwritten digits.
+With several hosts a row is a host: tensor parallel, which sends the most data, stays inside a host. Ranks of one row
+see the same part of the batch, and each computes a part of every layer; the weights of that part are sharded over the
+ranks of a column. A mesh with names has the groups for both. The data: scikit-learn's handwritten digits.
 """
 import time
 
@@ -34,7 +34,7 @@ class Block(nn.Module):
 
 
 def parallelize(model, mesh):
-    """First tensor parallel, then FSDP2 of what each rank has left of a layer."""
+    """Applies tensor parallel first, then FSDP2 to the part of each layer that a rank still has."""
     for layer in model:
         if isinstance(layer, Block):
             parallelize_module(layer, mesh["tensor"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
@@ -61,7 +61,8 @@ def train(steps=80, batch=64, lr=0.02, seed=0):
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
 
     losses, start = [], time.perf_counter()
-    dice = torch.Generator().manual_seed(seed)  # every rank throws the same dice, and takes the part of its row
+    # Every rank draws the same random numbers, and takes the part of its row.
+    dice = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         chosen = torch.randint(len(images), (batch,), generator=dice).chunk(rows)[row]
         loss = cross_entropy(model(images[chosen]), labels[chosen])
@@ -73,7 +74,8 @@ def train(steps=80, batch=64, lr=0.02, seed=0):
 
     losses = torch.stack(losses)
     if ranks > 1:
-        dist.all_reduce(losses, op=dist.ReduceOp.AVG, group=mesh["data"].get_group())  # each row has those of its parts
+        # Each row has the losses of its parts.
+        dist.all_reduce(losses, op=dist.ReduceOp.AVG, group=mesh["data"].get_group())
     return {"ranks": ranks, "mesh": [rows, columns], "losses": losses.tolist(), "seconds": seconds,
             "digests": launch.digests([losses])}
 

@@ -1,9 +1,9 @@
-"""All tests of torch's that fit, with goccl beside gloo: a table of what passed, failed and was skipped, and why.
+"""Runs all of torch's tests that apply, with goccl beside gloo, and prints a table of results and reasons.
 
 usage: conformance.py [--worlds 2,3,4] [--filter REGEX] [--baseline gloo] [--jobs 4] [--fresh] [--markdown FILE]
 
 The exit code is 1 if a test failed that is not in known.txt. Results of the baseline are kept in build/conformance, and
-not made again while torch and these files are the same; --fresh makes them again.
+used again while torch and these files are the same; --fresh makes them again.
 """
 import argparse
 import collections
@@ -26,7 +26,7 @@ BUILD = pathlib.Path("build/conformance")
 
 
 def fingerprint():
-    """Of these files: other results of the baseline are not comparable."""
+    """Returns a hash of these files: results of the baseline are comparable only with the same files."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(suites.HERE.glob("*.py")))).hexdigest()[:12]
 
 
@@ -35,7 +35,7 @@ def key(case):
 
 
 def run(backend, options, cached=False):
-    """Results by key, and the seconds that each world size of each suite took."""
+    """Returns the results by key, and the seconds that each world size of each suite took."""
     kept = BUILD / f"{backend}-{torch.__version__.split('+')[0]}-{fingerprint()}.json"
     old = json.loads(kept.read_text()) if cached and kept.exists() and not options.fresh else {}
     results, seconds = {}, {}
@@ -43,25 +43,28 @@ def run(backend, options, cached=False):
         for world in suite.worlds:
             if options.worlds and world not in options.worlds:
                 continue
-            start, cases = time.monotonic(), [case for case in suite.cases(world) if re.search(options.filter, case.name)]
+            start, cases = time.monotonic(), [case for case in suite.cases(world)
+                                              if re.search(options.filter, case.name)]
             results.update({key(case): Result(case, *old[key(case)]) for case in cases if key(case) in old})
             runner = Runner([case for case in cases if key(case) not in old], options.jobs)
             try:
                 for result in runner:
                     results[key(result.case)] = result
                     if result.status == "failed" or result.seconds > 20:
-                        print(f"  {backend} {result.status:8}{result.seconds:6.1f} s  {key(result.case)}  {result.detail[:160]}", flush=True)
+                        print(f"  {backend} {result.status:8}{result.seconds:6.1f} s  {key(result.case)}  "
+                              f"{result.detail[:160]}", flush=True)
             finally:
                 runner.close()
             seconds[suite.label, world] = time.monotonic() - start
     kept.parent.mkdir(parents=True, exist_ok=True)
     if cached:
-        kept.write_text(json.dumps(old | {name: (result.status, result.detail) for name, result in results.items()}, indent=0))
+        kept.write_text(json.dumps(old | {name: (result.status, result.detail) for name, result in results.items()},
+                                   indent=0))
     return results, seconds
 
 
 def rows(results, others, known, seconds):
-    """Counts, one line for each suite and world size; others are the baseline's results."""
+    """Yields counts, one line for each suite and world size; others are the baseline's results."""
     for suite, world in seconds:
         here = [result for result in results.values() if (result.case.suite.label, result.case.world) == (suite, world)]
         counts = collections.Counter(result.status for result in here)
@@ -72,7 +75,7 @@ def rows(results, others, known, seconds):
 
 
 def reasons(results):
-    """Why tests were skipped: for each reason its tests and world sizes."""
+    """Returns the reasons why tests were skipped, with the tests and world sizes of each."""
     found = collections.defaultdict(lambda: collections.defaultdict(list))
     for result in results.values():
         if result.status == "skipped":
@@ -81,7 +84,7 @@ def reasons(results):
 
 
 def report(options, results, others, known, seconds):
-    """Markdown."""
+    """Yields the lines of the report in Markdown."""
     backend, base = options.backend, options.baseline
     yield f"torch {torch.__version__.split('+')[0]}, {os.cpu_count()} cores"
     yield ""
@@ -104,7 +107,8 @@ def report(options, results, others, known, seconds):
         "Failed, and not in known.txt": lambda name, result: result.status == "failed" and name not in known,
         "Known failures": lambda name, result: result.status == "failed" and name in known,
         "In known.txt, but passed": lambda name, result: result.status == "passed" and name in known,
-        f"Passed with {backend}, failed with {base}": lambda name, result: result.status == "passed" and status(name) == "failed",
+        f"Passed with {backend}, failed with {base}":
+            lambda name, result: result.status == "passed" and status(name) == "failed",
     }
     for title, wanted in sections.items():
         if lines := by_test(wanted):
@@ -137,10 +141,12 @@ def main():
     if options.markdown:
         pathlib.Path(options.markdown).write_text("\n".join([*lines, ""]))
     failed = {name: result for name, result in results.items() if result.status == "failed"}
-    (BUILD / "failed.txt").write_text("".join(f"=== {name}\n{result.detail}\n{result.text}\n" for name, result in failed.items()))
+    (BUILD / "failed.txt").write_text("".join(
+        f"=== {name}\n{result.detail}\n{result.text}\n" for name, result in failed.items()))
     new = [name for name in failed if name not in known]
     counts = collections.Counter(result.status for result in results.values())
-    print(f"\n{counts['passed']} passed, {len(new)} failed, {len(failed) - len(new)} failed as known.txt says, {counts['skipped']} skipped"
+    print(f"\n{counts['passed']} passed, {len(new)} failed, {len(failed) - len(new)} failed as known.txt says, "
+          f"{counts['skipped']} skipped"
           + (f"; what the ranks said: {BUILD / 'failed.txt'}" if failed else ""))
     return 1 if new or not counts["passed"] else 0
 

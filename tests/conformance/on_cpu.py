@@ -1,6 +1,7 @@
-"""Tests that torch wrote for one GPU a rank, on CPU tensors: what asks for a GPU gets the CPU.
+"""Runs tests that torch wrote for one GPU a rank on CPU tensors: calls for a GPU get the CPU.
 
-Most of these tests are about DistributedDataParallel or about process groups, and use a GPU only because NCCL needs one.
+Most of these tests are about DistributedDataParallel or about process groups, and use a GPU only because NCCL needs
+one.
 """
 import contextlib
 from unittest import mock
@@ -17,7 +18,7 @@ def is_device(value):
 
 
 class Tensors(TorchFunctionMode):
-    """Every call of torch that names a device is done on the CPU."""
+    """Executes on the CPU every call of torch that names a device."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -47,7 +48,7 @@ def ddp_init(init):
 
 
 class Stream(contextlib.nullcontext):
-    """A stream, an event or a choice of device, where everything is done at once."""
+    """A stream, an event or a choice of device, for a device that does everything at once."""
 
     def __init__(self, *_args, **_kwargs):
         super().__init__()
@@ -57,13 +58,13 @@ class Stream(contextlib.nullcontext):
 
 
 def nothing(result):
-    """A function of its own each time: torch.compile tells them apart."""
+    """Returns a new function each time, so that torch.compile can tell the functions apart."""
     return lambda *_args, **_kwargs: result
 
 
 @contextlib.contextmanager
 def dressed(rank):
-    """Inside, this process acts as if its CPU were the GPU with its rank's number."""
+    """Inside this context the process acts as if its CPU were the GPU with its rank's number."""
     replacements = [
         (torch.nn.Module, "cuda", lambda self, device=None: self),
         (torch.nn.Module, "to", module_to(torch.nn.Module.to)),
@@ -72,7 +73,8 @@ def dressed(rank):
         (torch, "Event", type("Event", (Stream,), {})),
     ]
     for module in (torch.cuda, torch.accelerator):
-        replacements += [(module, name, nothing(None)) for name in ("set_device", "set_device_index", "synchronize", "empty_cache")]
+        replacements += [(module, name, nothing(None))
+                         for name in ("set_device", "set_device_index", "synchronize", "empty_cache")]
         replacements += [(module, name, nothing(rank)) for name in ("current_device", "current_device_index")]
         replacements += [(module, name, type("Stream", (Stream,), {})) for name in ("Stream", "Event", "device")]
         replacements += [(module, name, type("Stream", (Stream,), {})) for name in ("stream", "current_stream")]

@@ -1,8 +1,11 @@
-"""Runs cases: each forks its ranks from this process, which has imported torch and the test modules but used no backend.
+"""Runs cases. The ranks of each case are forked from this process.
 
-A rank costs a fork instead of a new interpreter that imports torch, and nothing of a case is left for the next. Go's runtime
-does not survive a fork, nor do gloo's threads: both are loaded in the ranks only. Several cases run at once, for ranks mostly
-wait. A case that is not done at its deadline is a failure called HANG; whatever a rank has started ends with it.
+This process has imported torch and the test modules but used no backend.
+
+A rank costs a fork instead of a new interpreter that imports torch, and leaves nothing to the next case. Neither Go's
+runtime nor gloo's threads survive a fork, so both are loaded in the ranks only. Several cases run at once, since ranks
+mostly wait. A case that has not ended at its deadline is a failure called HANG; all processes that a rank has started
+end with it.
 """
 import ctypes
 import dataclasses
@@ -25,8 +28,8 @@ import traceback
 import torch
 from torch.testing._internal import common_distributed
 
-GRACE = 1.0      # seconds for the other ranks to say something, when one has failed
-SHOWN = 4000     # characters of a rank's output that a failure shows
+GRACE = 1.0      # seconds that the other ranks have for their output when one has failed
+SHOWN = 4000     # characters of a rank's output that are shown for a failure
 PR_SET_PDEATHSIG = 1
 SKIPS = {skip.exit_code: skip.message for skip in common_distributed.TEST_SKIPS.values()}
 ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception|Failure|Interrupt|Skip)\b\S*:")
@@ -34,11 +37,11 @@ ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception|Failure|Interrupt|Skip)\b\S*:")
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One test for a number of ranks: suite.run(rank, case, folder, pipe) is one of them."""
+    """One test for a number of ranks: suite.run(rank, case, folder, pipe) runs one of the ranks."""
     suite: object
     test: str
     world: int
-    skip: str = ""           # why it cannot run here, known before it starts
+    skip: str = ""           # why it cannot run here, if this is known before it starts
     deadline: float = 90.0   # seconds
 
     @property
@@ -51,13 +54,16 @@ class Result:
     case: Case
     status: str              # passed, failed, skipped
     detail: str = ""         # why it was skipped, or the line of the error
-    text: str = ""           # what the ranks said, if it failed
+    text: str = ""           # the output of the ranks, if it failed
     seconds: float = 0.0
     work: float = 0.0        # processor seconds of its ranks
 
 
 class Rank:
-    """A forked process. It leads a session of its own, and is waited for only after that has been ended: its number is its own until then."""
+    """A forked process, which leads its own session.
+
+    It is waited for only after its session has been ended, so that its process number stays its own until then.
+    """
 
     def __init__(self, case, rank, folder):
         self.pipe, theirs = multiprocessing.Pipe()
@@ -66,16 +72,16 @@ class Rank:
         if self.pid == 0:
             _run(case, rank, folder, theirs, parent)
         theirs.close()
-        self.over = os.pidfd_open(self.pid)  # readable when it has ended
+        self.over = os.pidfd_open(self.pid)  # readable when the process has ended
 
     def poll(self):
-        """The exit code, or None."""
+        """Returns the exit code, or None."""
         if self.code is None and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             self.end()
         return self.code
 
     def end(self):
-        """Ends it and what it has started."""
+        """Ends the process and all processes that it has started."""
         if self.code is not None:
             return
         for kill in (os.killpg, os.kill):
@@ -88,7 +94,7 @@ class Rank:
         os.close(self.over)
 
     def error(self):
-        """The traceback that torch's harness sent, or nothing."""
+        """Returns the traceback that torch's harness sent, or ""."""
         try:
             return self.pipe.recv() if self.pipe.poll(0) else ""
         except (EOFError, OSError):
@@ -107,7 +113,7 @@ class Running:
         self.ranks = [Rank(case, rank, self.folder) for rank in range(case.world)]
 
     def poll(self):
-        """The result, once there is one."""
+        """Returns the result, or None while there is none."""
         codes = [rank.poll() for rank in self.ranks]
         hung = False
         if None in codes:
@@ -127,7 +133,7 @@ class Running:
         return Result(self.case, status, detail, text, seconds, sum(rank.work for rank in self.ranks))
 
     def close(self):
-        """Ends all ranks; returns their errors, and what they have printed."""
+        """Ends all ranks; returns their errors and their output."""
         for rank in self.ranks:
             rank.end()
         errors = [rank.error() for rank in self.ranks]
@@ -137,7 +143,7 @@ class Running:
         return errors, said
 
     def _stacks(self):
-        """Where the ranks hang."""
+        """Returns the stacks of the ranks that hang."""
         for rank in self.ranks:
             if rank.poll() is None:
                 os.kill(rank.pid, signal.SIGUSR1)
@@ -161,15 +167,15 @@ def _verdict(codes, errors, said, hung, deadline):
 
 
 def _run(case, rank, folder, pipe, parent):
-    """In the forked process: everything of a rank, until it exits."""
+    """Runs a rank in the forked process, until it exits."""
     code = 1
     try:
         os.setsid()
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            return  # it has gone already
+            return  # the parent has already ended
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a rank is large
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core file, since a rank is large
         output = os.open(folder / f"rank{rank}", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
@@ -177,7 +183,7 @@ def _run(case, rank, folder, pipe, parent):
         sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
         sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         logging.root.handlers[:] = [logging.StreamHandler(sys.stderr)]
-        faulthandler.disable()  # pytest's writes elsewhere
+        faulthandler.disable()  # pytest's handler writes elsewhere
         faulthandler.enable(sys.stderr)
         faulthandler.register(signal.SIGUSR1, file=open(folder / f"stack{rank}", "w"), all_threads=True)
         os.chdir(folder)
@@ -202,16 +208,16 @@ class Runner:
         self.waiting, self.running, self.results, self.jobs = list(reversed(cases)), [], {}, jobs
         torch.set_num_threads(1)
         gc.collect()
-        gc.freeze()  # a collection in a rank would copy the pages of everything that was imported
+        gc.freeze()  # otherwise a collection in a rank would copy the pages of all imported modules
 
     def result(self, case):
-        """The result of one of the cases."""
+        """Returns the result of one case."""
         while case not in self.results:
             self._step()
         return self.results[case]
 
     def __iter__(self):
-        """All results, as they come."""
+        """Yields all results, as they come."""
         given = 0
         while self.waiting or self.running or given < len(self.results):
             for result in list(self.results.values())[given:]:
@@ -221,7 +227,7 @@ class Runner:
                 self._step()
 
     def close(self):
-        """Ends what still runs."""
+        """Ends the cases that still run."""
         self.waiting.clear()
         while self.running:
             self.running.pop().close()

@@ -1,9 +1,9 @@
-"""Test modules that the installed torch ships, aimed at another backend when they are loaded. Nothing of torch is kept here.
+"""Loads test modules that the installed torch ships, with another backend in place of gloo. No file of torch is copied.
 
-The text of the module is parsed, names of gloo in it are replaced, and the result is compiled under the path and with the line
-numbers of the original: a traceback points into torch. What torch skips for other backends than gloo is decided while the module
-is executed (decorators), so a module is executed once for each backend and world size, with torch's decorators replaced by
-those below.
+The text of the module is parsed, the names of gloo in it are replaced, and the result is compiled with the path and the
+line numbers of the original, so a traceback points into torch. Decorators decide while the module is executed which
+tests torch skips for other backends than gloo. So a module is executed once for each backend and world size, with
+torch's decorators replaced by those below.
 """
 import ast
 import contextlib
@@ -17,14 +17,16 @@ import types
 import unittest
 from unittest import mock
 
-# Skips that do not hold for a backend which can do what the test does, by the reason that torch gives.
+# Reasons of torch's skips that do not hold for a backend which supports what the test needs.
 LIFTED = re.compile(
-    r"Only MPI supports (CPU )?all_to_all"                            # written when no other backend had it for the CPU
-    r"|issues/(164195|179691|70755|162584|76428|162676|77342|85012)"  # instabilities of gloo or of machines that torch is tested on
+    # Written when no other backend supported it for the CPU.
+    r"Only MPI supports (CPU )?all_to_all"
+    # Instabilities of gloo or of machines that torch is tested on.
+    r"|issues/(164195|179691|70755|162584|76428|162676|77342|85012)"
     r"|pull/113620"
     r"|Currently failing in NVIDIA internal CI"
 )
-# Skips of tests for GPUs, which are run on the CPU (on_cpu.py).
+# Reasons of torch's skips of tests for GPUs, which run on the CPU here (on_cpu.py).
 FOR_GPU = re.compile(
     r"Only (Nccl|NCCL) supports (CUDA|all_gather_v|reduce_scatter_v)|NCCL (Batch )?Send Recv Only"
     r"|Coalescing manager currently tests with NCCL only|on CUDA devices|to be one of {'nccl'}"
@@ -33,7 +35,7 @@ GROUP_OF_TWO = 3  # tests for "large" worlds use the group [1, 2]
 
 
 class Names(ast.NodeTransformer):
-    """Replaces names of gloo by the backend's."""
+    """Replaces names of gloo by the name of the backend."""
 
     def __init__(self, backend):
         self.backend = backend
@@ -52,13 +54,16 @@ class Names(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_keyword(self, node):
-        """new_group(backend="nccl")"""
+        """Replaces the backend in new_group(backend="nccl")."""
         if node.arg == "backend" and ("'nccl'" in ast.dump(node.value) or "'NCCL'" in ast.dump(node.value)):
             return ast.copy_location(ast.keyword("backend", ast.Constant(self.backend)), node)
         return self.generic_visit(node)
 
     def visit_Compare(self, node):
-        """What DDP logs of gloo's own settings (sockets, threads) is not asked of others."""
+        """Keeps comparisons of DDP's logged backend name.
+
+        Other backends do not log gloo's own settings (sockets, threads).
+        """
         if "backend_name" in ast.dump(node.left):
             return node
         return self.generic_visit(node)
@@ -66,7 +71,7 @@ class Names(ast.NodeTransformer):
 
 @functools.cache
 def code_of(module, backend):
-    """The installed module with other names, compiled."""
+    """Returns the installed module with other names, compiled."""
     root = importlib.util.find_spec("torch").submodule_search_locations[0]
     path = pathlib.Path(root, *module.split(".")[1:]).with_suffix(".py")
     tree = Names(backend).visit(ast.parse(path.read_text(), str(path)))
@@ -77,7 +82,7 @@ _skip = unittest.skip
 
 
 def skip_if(condition, reason):
-    """In place of unittest's and torch's, which skip for reasons that do not hold here."""
+    """Replaces the decorators of unittest and torch, which skip for reasons that do not hold here."""
     if condition and FOR_GPU.search(reason):
         return for_gpu
     return _skip(reason) if condition and not LIFTED.search(reason) else lambda test: test
@@ -88,17 +93,18 @@ def skip(reason=""):
 
 
 def for_gpu(test):
-    """In place of decorators that ask for GPUs: the test is run on the CPU (on_cpu.py)."""
+    """Replaces decorators that require GPUs: the test runs on the CPU (on_cpu.py)."""
     test.for_gpu = True
     return test
 
 
 @contextlib.contextmanager
 def torch_decorators(backend, world):
-    """While a module is executed: torch's own decorators know the backend, and decide when the module is loaded."""
+    """While a module is executed, makes torch's own decorators know the backend and decide at once."""
     from torch.testing._internal import common_distributed, common_utils
 
-    environment = {"BACKEND": backend, "WORLD_SIZE": str(world), "INIT_METHOD": "file:///set-when-a-test-runs", "TEMP_DIR": "/nonexistent"}
+    environment = {"BACKEND": backend, "WORLD_SIZE": str(world), "INIT_METHOD": "file:///set-when-a-test-runs",
+                   "TEMP_DIR": "/nonexistent"}
     features = common_distributed.DistTestCases.backend_feature
     knowing = {feature: backends | {backend} if "gloo" in backends or feature == "plugin" else backends
                for feature, backends in features.items()}
@@ -123,12 +129,12 @@ def torch_decorators(backend, world):
 
 @functools.cache
 def load(module, backend, world):
-    """The module of torch, executed for a backend and a number of ranks."""
+    """Returns the module of torch, executed for a backend and a number of ranks."""
     name = f"{module.rsplit('.', 1)[1]}_{backend}_{world}"
     code = code_of(module, backend)
     loaded = types.ModuleType(name)
     loaded.__file__ = code.co_filename
-    sys.modules[name] = loaded  # pickled objects of the tests name it
+    sys.modules[name] = loaded  # pickled objects of the tests refer to it by name
     with torch_decorators(backend, world):
         exec(code, loaded.__dict__)
     return loaded

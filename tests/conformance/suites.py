@@ -1,4 +1,4 @@
-"""The suites: which tests there are in a module of torch for a backend and a world size, and how a rank runs one."""
+"""The suites: which tests a module of torch has for a backend and a world size, and how a rank runs one of them."""
 import contextlib
 import dataclasses
 import functools
@@ -17,16 +17,17 @@ import retarget
 from ranks import Case
 
 HERE = pathlib.Path(__file__).parent
-SECONDS = {"test_ddp_uneven_inputs": 300.0, "compile": 400.0}  # deadlines, by a part of the name, of tests that take long by themselves
+# Deadlines of tests that take long even alone, by a part of the name.
+SECONDS = {"test_ddp_uneven_inputs": 300.0, "compile": 400.0}
 
 
 def version():
-    """Of torch, as numbers."""
+    """Returns the major and minor version of torch as numbers."""
     return tuple(int(number) for number in torch.__version__.split("+")[0].split(".")[:2])
 
 
 def table(name):
-    """Lines of a file as lists of words, the last of which is what stands behind the #."""
+    """Yields the lines of a file as lists of words; the last word is the text after the #."""
     for line in (HERE / name).read_text().splitlines():
         words, _, comment = line.partition("#")
         if words.strip():
@@ -34,17 +35,17 @@ def table(name):
 
 
 def use(backend):
-    """In a rank: makes the backend known to torch."""
+    """Makes the backend known to torch, in a rank."""
     if backend != "goccl":
         return
     import goccl
 
-    if version() < (2, 14):  # torch's own refuses by name what the group can do
+    if version() < (2, 14):  # torch's own function refuses by name what the group supports
         dist.monitored_barrier = goccl.monitored_barrier
 
 
 def holds(condition):
-    """Of a version of torch: * or for example <2.14 or >=2.15."""
+    """Returns whether a condition holds for this version of torch: * or for example <2.14 or >=2.15."""
     if condition == "*":
         return True
     sign, number = re.fullmatch(r"(<|>=)(\d+\.\d+)", condition).groups()
@@ -53,7 +54,7 @@ def holds(condition):
 
 
 def known(case):
-    """Why the test fails with goccl, from known.txt, or nothing."""
+    """Returns why the test fails with goccl, from known.txt, or ""."""
     for test, worlds, versions, reason in table("known.txt"):
         if test == case.test and (worlds == "*" or str(case.world) in worlds.split(",")) and holds(versions):
             return reason
@@ -74,13 +75,16 @@ def cases_of(suite, tests, world):
 
 
 def dressed(test, rank):
-    """The context in which the test method runs."""
+    """Returns the context in which the test method runs."""
     return on_cpu.dressed(rank) if getattr(test, "for_gpu", False) else contextlib.nullcontext()
 
 
 @dataclasses.dataclass(frozen=True)
 class DistributedTest:
-    """torch/testing/_internal/distributed/distributed_test.py: process groups, all collectives, DistributedDataParallel."""
+    """Process groups, all collectives and DistributedDataParallel.
+
+    The tests are torch/testing/_internal/distributed/distributed_test.py.
+    """
     backend: str
     label = "distributed_test"
     worlds = (2, 3, 4)
@@ -110,7 +114,10 @@ class DistributedTest:
 
 @contextlib.contextmanager
 def together():
-    """init_process_group returns when all ranks have the group: one rank calls the others then, which may not have theirs otherwise."""
+    """Makes init_process_group return only when all ranks have the group.
+
+    One rank calls the others right after it, and without this barrier they might not have the group yet.
+    """
     init = dist.init_process_group
 
     def barrier_after(*args, **options):
@@ -123,7 +130,10 @@ def together():
 
 @dataclasses.dataclass(frozen=True)
 class DistributedAutograd:
-    """torch/testing/_internal/distributed/ddp_under_dist_autograd_test.py: DistributedDataParallel beside RPC. It sets its world sizes."""
+    """DistributedDataParallel beside RPC, with the world sizes that the tests determine.
+
+    The tests are torch/testing/_internal/distributed/ddp_under_dist_autograd_test.py.
+    """
     backend: str
     label = "ddp_under_dist_autograd_test"
     worlds = (4, 6)
@@ -132,11 +142,14 @@ class DistributedAutograd:
 
     @functools.lru_cache
     def tests(self, world):
-        from torch.testing._internal.distributed.rpc.tensorpipe_rpc_agent_test_fixture import TensorPipeRpcAgentTestFixture
+        from torch.testing._internal.distributed.rpc.tensorpipe_rpc_agent_test_fixture import (
+            TensorPipeRpcAgentTestFixture,
+        )
 
         loaded = retarget.load(self.module, self.backend, world)
         bases = (getattr(loaded, name) for name in self.classes[world])
-        return type("TestDistributedAutograd", (*bases, TensorPipeRpcAgentTestFixture, common_distributed.MultiProcessTestCase),
+        return type("TestDistributedAutograd",
+                    (*bases, TensorPipeRpcAgentTestFixture, common_distributed.MultiProcessTestCase),
                     {"__module__": loaded.__name__})
 
     def cases(self, world):

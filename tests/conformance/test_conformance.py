@@ -1,6 +1,7 @@
-"""A quick selection of torch's own distributed tests, run with goccl: quick.txt. `make conformance` runs all of them, beside gloo.
+"""A quick selection of torch's own distributed tests (quick.txt), run with goccl.
 
-Ranks are forked from this process, so nothing here may import goccl or start a process group.
+`make conformance` runs all of them, beside gloo. Ranks are forked from this process, so nothing here may import goccl
+or start a process group.
 """
 import os
 
@@ -15,7 +16,7 @@ WRITTEN_FOR = (2, 15)  # the version of torch that has every test of quick.txt; 
 
 
 def chosen():
-    """The cases of quick.txt."""
+    """Yields the cases of quick.txt."""
     cases = {(case.test, case.world): case
              for suite in suites.suites("goccl") for world in suite.worlds for case in suite.cases(world)}
     for test, worlds, _ in suites.table("quick.txt"):
@@ -25,7 +26,8 @@ def chosen():
             if not wrong:
                 yield case
             elif suites.version() == WRITTEN_FOR:
-                raise ValueError(f"quick.txt names {test} for {world} ranks, which torch {suites.version()} does not run: {wrong}")
+                raise ValueError(f"quick.txt names {test} for {world} ranks, "
+                                 f"which torch {suites.version()} does not run: {wrong}")
 
 
 def label(case):
@@ -34,7 +36,7 @@ def label(case):
 
 @pytest.fixture(scope="module")
 def runner(request):
-    """Runs the cases that are selected, several at once, ahead of the test that asks for their result."""
+    """Runs the selected cases, several at once, ahead of the tests that request their results."""
     cases = [item.callspec.params["case"] for item in request.session.items if item.function is test_of_torch]
     running = ranks.Runner(cases, jobs=2 * (os.cpu_count() or 1))
     yield running

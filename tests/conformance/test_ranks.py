@@ -1,4 +1,4 @@
-"""The runner itself: what it says of ranks that fail, hang, skip, or leave something behind."""
+"""Tests the runner itself: what it reports of ranks that fail, hang, skip, or leave processes behind."""
 import os
 
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # before numpy starts threads: ranks are forked

@@ -1,4 +1,4 @@
-"""A small model, its data, and what one process makes of them: what the ranks' results are compared with."""
+"""A small model, its data, and its training in one process, with which the ranks' results are compared."""
 import copy
 import re
 
@@ -7,13 +7,13 @@ import torch.distributed as dist
 import torch.nn as nn
 from torch.distributed.device_mesh import init_device_mesh
 
-STEPS, BATCH, WIDTH = 3, 12, 16  # BATCH is that of all ranks together: 2, 3 and 4 divide it
+STEPS, BATCH, WIDTH = 3, 12, 16  # BATCH is the batch size of all ranks together: 2, 3 and 4 divide it
 
 _meshes = {}
 
 
 def mesh(*shape, names=None):
-    """The CPU mesh of this shape; made once, for torch's caches hold on to the first of equal meshes."""
+    """Returns the CPU mesh of this shape, made once, since torch's caches keep the first of equal meshes."""
     key = shape, names
     if key not in _meshes:
         _meshes[key] = init_device_mesh("cpu", shape, mesh_dim_names=names)
@@ -21,19 +21,19 @@ def mesh(*shape, names=None):
 
 
 def build(seed=0, width=WIDTH):
-    """Three linear layers of sizes that nothing divides evenly."""
+    """Returns three linear layers of sizes that no number of ranks divides evenly."""
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(width, 29), nn.Tanh(), nn.Linear(29, 13), nn.Tanh(), nn.Linear(13, 4))
 
 
 def batch(step, rows=BATCH, width=WIDTH):
-    """The inputs (rows, width) and targets (rows, 4) of one step, for all ranks together."""
+    """Returns the inputs (rows, width) and targets (rows, 4) of one step, for all ranks together."""
     generator = torch.Generator().manual_seed(1000 + step)
     return torch.randn(rows, width, generator=generator), torch.randn(rows, 4, generator=generator)
 
 
 def share(tensor, group=None):
-    """This rank's equal part of the rows."""
+    """Returns this rank's equal part of the rows."""
     return tensor.tensor_split(dist.get_world_size(group))[dist.get_rank(group)]
 
 
@@ -46,7 +46,7 @@ def loss_of(output, target):
 
 
 def train(model, optimizer, steps=STEPS, part=share):
-    """steps steps, each on part(batch); the losses."""
+    """Trains the given number of steps, each on part(batch); returns the losses."""
     losses = []
     for step in range(steps):
         inputs, targets = batch(step)
@@ -59,25 +59,32 @@ def train(model, optimizer, steps=STEPS, part=share):
 
 
 def alone(model, make_optimizer=sgd, steps=STEPS):
-    """A copy of the model after steps steps on the whole batches in this process, and its losses."""
+    """Returns a copy of the model after training on whole batches in this process, and its losses."""
     model = copy.deepcopy(model)
     return model, train(model, make_optimizer(model), steps, part=lambda rows: rows)
 
 
 def whole(tensor):
-    """The full value of a tensor or DTensor, without its history."""
+    """Returns the full value of a tensor or DTensor, without its history."""
     tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return tensor.detach()
 
 
 def close(have, want, tolerance=1e-5, what="tensor"):
-    """have and want have one shape and differ by at most tolerance, absolute and relative; 0 asks for equal values."""
+    """Checks that have and want have the same shape and differ by at most tolerance, absolute and relative.
+
+    Tolerance 0 requires equal values.
+    """
     have, want = whole(have), whole(want)
-    torch.testing.assert_close(have.to(want.dtype), want, rtol=tolerance, atol=tolerance, msg=lambda text: f"{what}: {text}")
+    torch.testing.assert_close(have.to(want.dtype), want, rtol=tolerance, atol=tolerance,
+                               msg=lambda text: f"{what}: {text}")
 
 
 def same_parameters(have, want, tolerance=1e-5):
-    """All parameters and buffers of two models of one structure are close. DTensors and plain tensors may be mixed."""
+    """Checks that all parameters and buffers of two models of the same structure are close.
+
+    DTensors and plain tensors may be mixed.
+    """
     have, want = dict(have.state_dict()), dict(want.state_dict())
     assert have.keys() == want.keys(), (have.keys(), want.keys())
     for name in want:
@@ -92,7 +99,7 @@ def same_gradients(have, want, tolerance=1e-5):
 
 
 def same_everywhere(tensor, what="tensor", group=None):
-    """All ranks of the group hold the same bits."""
+    """Checks that all ranks of the group hold the same bits."""
     tensor = whole(tensor).contiguous()
     parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
     dist.all_gather(parts, tensor, group=group)
@@ -101,7 +108,7 @@ def same_everywhere(tensor, what="tensor", group=None):
 
 
 def refused(pattern, function, *args, error=Exception, **kwargs):
-    """function raises error with a message in which pattern is found."""
+    """Checks that function raises error with a message that matches pattern."""
     try:
         function(*args, **kwargs)
     except error as raised:

@@ -1,4 +1,4 @@
-"""Collectives that are differentiable: torch.distributed.nn.functional and functional collectives; values and gradients."""
+"""Differentiable collectives: torch.distributed.nn.functional and functional collectives; values and gradients."""
 import pytest
 import torch
 import torch.distributed as dist
@@ -9,7 +9,7 @@ from reference import close, refused
 
 
 def world_of():
-    return {"group": dist.group.WORLD}  # the default argument would be the group of import time
+    return {"group": dist.group.WORLD}  # the default argument would be the group at import time
 
 
 def inputs(rank, *shape):
@@ -17,7 +17,7 @@ def inputs(rank, *shape):
 
 
 def weights(rank, *shape):
-    """What the loss of a rank weighs the values of its output with, so that every gradient is another."""
+    """Returns the factors of a rank's output values in its loss; all differ, so that every gradient differs."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(100 + rank))
 
 
@@ -26,27 +26,33 @@ def gather_to_one(x, rank, size):
     return torch.stack(parts) if rank == size - 1 else torch.stack(parts) * 0
 
 
-# What a rank calls, and what all ranks' outputs are, made of all ranks' inputs: every input is (2 · size, 3).
+# For each name the call of a rank, and a function from all ranks' inputs to all ranks' outputs. Every input is (2 ·
+# size, 3).
 CALLS = {
     "all_reduce": (lambda x, rank, size: differentiable.all_reduce(x, **world_of()), lambda xs: [sum(xs)] * len(xs)),
     "broadcast": (lambda x, rank, size: differentiable.broadcast(x, 1, **world_of()), lambda xs: [xs[1]] * len(xs)),
     "reduce": (lambda x, rank, size: differentiable.reduce(x, 0, **world_of()) * (rank == 0),
                lambda xs: [sum(xs)] + [xs[0] * 0] * (len(xs) - 1)),
-    "all_gather": (lambda x, rank, size: torch.stack(differentiable.all_gather(x, **world_of())), lambda xs: [torch.stack(xs)] * len(xs)),
+    "all_gather": (lambda x, rank, size: torch.stack(differentiable.all_gather(x, **world_of())),
+                   lambda xs: [torch.stack(xs)] * len(xs)),
     "gather": (gather_to_one, lambda xs: [torch.stack(xs) * 0] * (len(xs) - 1) + [torch.stack(xs)]),
-    "scatter": (lambda x, rank, size: differentiable.scatter(list(x.chunk(size)), 0, **world_of()), lambda xs: list(xs[0].chunk(len(xs)))),
-    "reduce_scatter": (lambda x, rank, size: differentiable.reduce_scatter(torch.empty(2, 3), list(x.chunk(size)), **world_of()),
+    "scatter": (lambda x, rank, size: differentiable.scatter(list(x.chunk(size)), 0, **world_of()),
+                lambda xs: list(xs[0].chunk(len(xs)))),
+    "reduce_scatter": (lambda x, rank, size: differentiable.reduce_scatter(torch.empty(2, 3), list(x.chunk(size)),
+                                                                           **world_of()),
                        lambda xs: list(sum(xs).chunk(len(xs)))),
-    "all_to_all": (lambda x, rank, size: torch.cat(differentiable.all_to_all([torch.empty(2, 3) for _ in range(size)], list(x.chunk(size)),
-                                                                             **world_of())),
+    "all_to_all": (lambda x, rank, size: torch.cat(differentiable.all_to_all(
+                       [torch.empty(2, 3) for _ in range(size)], list(x.chunk(size)), **world_of())),
                    lambda xs: [torch.cat([x.chunk(len(xs))[r] for x in xs]) for r in range(len(xs))]),
     "all_to_all_single": (lambda x, rank, size: differentiable.all_to_all_single(torch.empty_like(x), x, **world_of()),
                           lambda xs: [torch.cat([x.chunk(len(xs))[r] for x in xs]) for r in range(len(xs))]),
-    "funcol.all_gather": (lambda x, rank, size: funcol.all_gather_tensor_autograd(x, 0, dist.group.WORLD), lambda xs: [torch.cat(xs)] * len(xs)),
+    "funcol.all_gather": (lambda x, rank, size: funcol.all_gather_tensor_autograd(x, 0, dist.group.WORLD),
+                          lambda xs: [torch.cat(xs)] * len(xs)),
     "funcol.all_gather on 1": (lambda x, rank, size: funcol.all_gather_tensor_autograd(x, 1, dist.group.WORLD),
                                lambda xs: [torch.cat(xs, 1)] * len(xs)),
-    "funcol.reduce_scatter": (lambda x, rank, size: funcol.reduce_scatter_tensor_autograd(x, "sum", 0, dist.group.WORLD),
-                              lambda xs: list(sum(xs).chunk(len(xs)))),
+    "funcol.reduce_scatter": (
+        lambda x, rank, size: funcol.reduce_scatter_tensor_autograd(x, "sum", 0, dist.group.WORLD),
+        lambda xs: list(sum(xs).chunk(len(xs)))),
     "funcol.all_to_all": (lambda x, rank, size: funcol.all_to_all_single_autograd(x, None, None, dist.group.WORLD),
                           lambda xs: [torch.cat([x.chunk(len(xs))[r] for x in xs]) for r in range(len(xs))]),
 }
@@ -72,7 +78,7 @@ def test_differentiable(world, name):
 
 
 def base_gather(rank):
-    """_all_gather_base has no backward for other backends than NCCL: torch/distributed/nn/functional.py, _AllGatherBase."""
+    """_all_gather_base has a backward pass only for NCCL: torch/distributed/nn/functional.py, _AllGatherBase."""
     size = dist.get_world_size()
     mine = inputs(rank, 3).requires_grad_()
     output = differentiable._all_gather_base(torch.empty(3 * size), mine, **world_of())
@@ -85,7 +91,7 @@ def test_all_gather_base(world):
 
 
 def contrastive(rank):
-    """A loss over all pairs of a batch that is spread over the ranks, as CLIP's: gradients go through the gather."""
+    """A loss over all pairs of a batch that is spread over the ranks, as in CLIP: gradients pass through the gather."""
     size = dist.get_world_size()
     torch.manual_seed(0)
     encoder = nn.Linear(6, 4)
@@ -100,7 +106,7 @@ def contrastive(rank):
     dist.all_reduce(mine, dist.ReduceOp.AVG)
     encoder.zero_grad()
     loss(encoder(torch.cat(rows))).backward()
-    # Each rank's loss is the whole one, so the gather's backward adds size equal parts.
+    # Each rank's loss is that of the whole batch, so the gather's backward adds size equal parts.
     close(mine, encoder.weight.grad, 1e-4)
 
 
@@ -109,7 +115,8 @@ def test_contrastive_loss(world):
 
 
 def normalizes(rank):
-    # forward of torch/nn/modules/batchnorm.py takes the devices of CUDA and the like only; DDP refuses such modules on CPU as well.
+    # forward of torch/nn/modules/batchnorm.py accepts only CUDA and similar devices; DDP also refuses such modules on
+    # CPU.
     norm = nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm1d(4))
     refused("expected input tensor to be on|SyncBatchNorm expected", norm, inputs(rank, 5, 4))
     refused("SyncBatchNorm layers only work with GPU modules", nn.parallel.DistributedDataParallel, norm)
@@ -122,7 +129,10 @@ def test_sync_batch_norm_is_refused_on_cpu(pair):
 
 
 def normalizes_directly(rank):
-    """What SyncBatchNorm communicates: sizes, means and deviations in one gather, into an output of another shape than the inputs'."""
+    """The communication of SyncBatchNorm: sizes, means and deviations in one gather.
+
+    The output has another shape than the inputs.
+    """
     size = dist.get_world_size()
     everyone = [inputs(r, 3 + r, 4) for r in range(size)]
     mine = everyone[rank]

@@ -29,7 +29,7 @@ def adam(model):
 
 
 def sharded(seed, *shape):
-    """FSDP2, or hybrid sharding for two dimensions."""
+    """Returns a model under FSDP2, or hybrid sharding for two dimensions."""
     model = build(seed)
     ranks = mesh(*shape, names=("copies", "shards") if len(shape) == 2 else None)
     for layer in model:
@@ -39,7 +39,7 @@ def sharded(seed, *shape):
 
 
 class Steps:
-    """A part of the state that is no tensor, with the protocol of torch.distributed.checkpoint.stateful."""
+    """A part of the state that is not a tensor, with the protocol of torch.distributed.checkpoint.stateful."""
 
     def __init__(self, count=0):
         self.count, self.notes = count, {}
@@ -52,7 +52,7 @@ class Steps:
 
 
 def save_sharded(rank, folder):
-    """Two steps of FSDP2 with AdamW, then a checkpoint of model, optimizer and what is no tensor."""
+    """Trains two steps of FSDP2 with AdamW, then saves model, optimizer and a part that is not a tensor."""
     model = sharded(0, dist.get_world_size())
     optimizer = adam(model)
     train(model, optimizer, STEPS)
@@ -61,7 +61,10 @@ def save_sharded(rank, folder):
 
 
 def load_into(model, folder):
-    """Loads the checkpoint into the model and a new optimizer, which has to be what one process made; then one step more."""
+    """Loads the checkpoint into the model and a new optimizer, and compares both with training in one process.
+
+    Then trains one more step.
+    """
     optimizer, steps = adam(model), Steps()
     weights, moments = get_state_dict(model, optimizer)
     state = {"model": weights, "optim": moments, "steps": steps}
@@ -73,7 +76,8 @@ def load_into(model, folder):
     train(want, its_optimizer, STEPS, part=lambda rows: rows)
     bare = model.module if isinstance(model, DDP) else model
     same_parameters(bare, want)
-    have = dict(zip((n for n, _ in bare.named_parameters()), (optimizer.state[p] for p in bare.parameters()), strict=True))
+    have = dict(zip((n for n, _ in bare.named_parameters()), (optimizer.state[p] for p in bare.parameters()),
+                    strict=True))
     for name, parameter in want.named_parameters():
         for key, value in its_optimizer.state[parameter].items():
             close(have[name][key], value, what=f"{key} of {name}")
@@ -91,7 +95,7 @@ def load_replicated(rank, folder):
 
 
 def test_two_ranks_save_and_others_load(pair, trio, tmp_path):
-    """FSDP2 on 2 ranks; then FSDP2 on 3, DDP on 2, one process."""
+    """FSDP2 on 2 ranks saves; FSDP2 on 3 ranks, DDP on 2 and one process load."""
     folder = str(tmp_path / "saved")
     pair.run(save_sharded, folder)
     trio.run(load_sharded, folder, 3)
@@ -107,7 +111,7 @@ def test_two_ranks_save_and_others_load(pair, trio, tmp_path):
 
 @pytest.mark.long
 def test_other_meshes(pair, quartet, tmp_path):
-    """From 2 ranks to HSDP on 2 × 2 and to 4; from 4 to 2."""
+    """From 2 ranks to HSDP on 2 × 2 and to 4 ranks; from 4 ranks to 2."""
     folder = str(tmp_path / "saved")
     pair.run(save_sharded, folder)
     quartet.run(load_sharded, folder, 2, 2)
@@ -120,14 +124,15 @@ def test_other_meshes(pair, quartet, tmp_path):
 def save_dtensors(rank, folder):
     whole = torch.arange(7 * 10, dtype=torch.float64).view(7, 10)
     state = {name: distribute_tensor(whole * (i + 1), mesh(2), [placement])
-             for i, (name, placement) in enumerate({"rows": Shard(0), "columns": Shard(1), "copies": Replicate()}.items())}
-    # What is plain is the same on all ranks and saved once; several types.
+             for i, (name, placement) in enumerate(
+                    {"rows": Shard(0), "columns": Shard(1), "copies": Replicate()}.items())}
+    # Plain values are the same on all ranks and saved once; several types.
     state |= {"half": torch.arange(5, dtype=torch.bfloat16), "scalar": torch.tensor(2.5), "bytes": b"\0\1", "number": 3}
     dcp.save(state, checkpoint_id=folder)
 
 
 def load_dtensors(rank, folder, order):
-    """Each tensor into another placement, on another mesh."""
+    """Loads each tensor into another placement, on another mesh."""
     whole = torch.arange(7 * 10, dtype=torch.float64).view(7, 10)
     placements = [[Shard(1), Shard(0)], [Replicate(), Shard(1)], [Shard(0), Replicate()]]
     state = {name: distribute_tensor(torch.zeros(7, 10, dtype=torch.float64), mesh(2, 2), placements[(i + order) % 3])
@@ -149,17 +154,20 @@ def test_placements_change(pair, quartet, tmp_path):
 
 
 def check_async(rank, folder, kind):
-    """What is saved is the state of the call, although training goes on meanwhile; the saver has a group of its own."""
+    """The saved state is that at the call, although training goes on meanwhile; the saver has its own group."""
     group = dist.new_group()
     model = DDP(build(0))
     optimizer = adam(model)
     train(model, optimizer, STEPS)
-    state = {"model": model.module.state_dict(), "optim": get_optimizer_state_dict(model, optimizer), "steps": Steps(STEPS)}
-    options = {"async_checkpointer_type": dcp.state_dict_saver.AsyncCheckpointerType.PROCESS} if kind == "process" else {}
+    state = {"model": model.module.state_dict(), "optim": get_optimizer_state_dict(model, optimizer),
+             "steps": Steps(STEPS)}
+    options = ({"async_checkpointer_type": dcp.state_dict_saver.AsyncCheckpointerType.PROCESS} if kind == "process"
+               else {})
     first = dcp.async_save(state, checkpoint_id=folder, process_group=group, **options)
     train(model, optimizer, 3)
     first.result(timeout=90)
-    second = dcp.async_save({"model": model.module.state_dict()}, checkpoint_id=folder + "-2", process_group=group, **options)
+    second = dcp.async_save({"model": model.module.state_dict()}, checkpoint_id=folder + "-2", process_group=group,
+                            **options)
     second.result(timeout=90)
     loaded = {"model": build(9).state_dict()}
     dcp.load(loaded, checkpoint_id=folder + "-2")
@@ -176,7 +184,10 @@ def test_async_save_by_a_thread(pair, tmp_path):
 
 @pytest.mark.long
 def test_async_save_by_a_process(pair, tmp_path):
-    """torch's saving process makes a gloo group of its own (checkpoint/_async_process_executor.py); goccl trains beside it."""
+    """goccl trains beside torch's saving process.
+
+    That process makes its own gloo group (checkpoint/_async_process_executor.py).
+    """
     pair.run(check_async, str(tmp_path / "saved"), "process")
 
 
@@ -206,15 +217,17 @@ class Failing(dcp.DefaultSavePlanner):
 
 
 class Renaming(dcp.DefaultLoadPlanner):
-    """Loads "new.x" from what was saved as "old.x"."""
+    """Loads "new.x" from the value that was saved as "old.x"."""
 
     def set_up_planner(self, state_dict, metadata=None, is_coordinator=False):
-        super().set_up_planner({"old." + name[4:]: value for name, value in state_dict.items()}, metadata, is_coordinator)
+        super().set_up_planner({"old." + name[4:]: value for name, value in state_dict.items()}, metadata,
+                               is_coordinator)
 
 
 def check_planners(rank, folder):
-    state = {"old.rows": distribute_tensor(torch.arange(12.0).view(6, 2), mesh(3), [Shard(0)]), "old.number": torch.tensor(7)}
-    # Every step of a planner that fails on one rank raises on all, and the exception says on which rank and why.
+    state = {"old.rows": distribute_tensor(torch.arange(12.0).view(6, 2), mesh(3), [Shard(0)]),
+             "old.number": torch.tensor(7)}
+    # A step of a planner that fails on one rank raises on all ranks, and the exception names the rank and the reason.
     for step, bad in (("local plan", 1), ("global plan", 0), ("writing", 2)):
         with pytest.raises(dcp.api.CheckpointException, match=f"{step} went wrong here") as caught:
             dcp.save(state, checkpoint_id=f"{folder}/bad", planner=Failing(step, bad))
@@ -241,7 +254,7 @@ def test_planners(trio, tmp_path):
 
 
 def check_coordinator(rank, folder):
-    """A group in which another rank coordinates: plans are gathered to it and scattered from it."""
+    """Uses a group in which another rank coordinates: plans are gathered to it and scattered from it."""
     group = dist.new_group([1, 2])
     if rank != 0:
         dcp.save({"of everyone": torch.full((3,), 4.0)}, checkpoint_id=folder, process_group=group)
@@ -258,7 +271,7 @@ def test_save_by_a_subgroup(trio, tmp_path):
 
 
 def check_state_dicts(rank):
-    """Full states gathered to rank 0, and sent from it into a sharded model and optimizer (broadcast_from_rank0)."""
+    """Gathers full states to rank 0, and sends them into a sharded model and optimizer (broadcast_from_rank0)."""
     want, _ = alone(build(0), sgd, STEPS)
     model = sharded(0, dist.get_world_size())
     train(model, sgd(model), STEPS)
@@ -273,7 +286,8 @@ def check_state_dicts(rank):
     same_parameters(other, model, 0)
     optimizer = adam(model)
     train(model, optimizer, 1)
-    weights, moments = get_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    weights, moments = get_state_dict(model, optimizer,
+                                      options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     its_optimizer = adam(other)
     set_model_state_dict(other, weights if rank == 0 else {}, options=options)
     set_optimizer_state_dict(other, its_optimizer, copy.deepcopy(moments) if rank == 0 else {}, options=options)

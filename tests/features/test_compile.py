@@ -15,14 +15,14 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 @pytest.fixture(scope="module")
 def patient(tmp_path_factory):
-    """Two ranks with all the time that a C++ compiler wants."""
+    """Two ranks with as much time as a C++ compiler needs."""
     pool = RankPool(2, tmp_path_factory.mktemp("patient"), timeout=500.0, patience=600.0)
     yield pool
     pool.close()
 
 
 def functional(x, group):
-    """Uses of most functional collectives, between which there is something to fuse."""
+    """Calls most functional collectives, with operations between them that can be fused."""
     size = group.size()
     total = funcol.all_reduce(x * 2, "sum", group)
     gathered = funcol.all_gather_tensor((x + 1).relu(), 0, group)
@@ -34,7 +34,7 @@ def functional(x, group):
 
 
 def traditional(x, group):
-    """The same by the calls that scripts use; dynamo makes functional ones of them."""
+    """Does the same with the calls that scripts use; dynamo turns them into functional ones."""
     size = dist.get_world_size(group)
     total = x * 2
     dist.all_reduce(total, group=group)
@@ -50,7 +50,10 @@ def traditional(x, group):
 
 
 def check_same(rank, function, backend):
-    """Compiled in one graph, a function gives what it gives eagerly; also for another size, and with gradients off and on."""
+    """Compiled in one graph, a function returns the same as eagerly.
+
+    This holds also for another size, and with gradients off and on.
+    """
     torch._dynamo.reset()
     counters.clear()
     compiled = torch.compile(function, backend=backend, fullgraph=True)
@@ -78,7 +81,7 @@ def test_compiled_by_inductor(patient, function):
 
 
 def check_inductor(rank):
-    """One small graph by inductor: an all_reduce in place among arithmetic."""
+    """Compiles one small graph with inductor: an all_reduce in place among arithmetic."""
     torch._dynamo.reset()
 
     def step(x):
@@ -100,7 +103,7 @@ def test_a_small_graph_by_inductor(patient):
 
 
 def check_gradients(rank, backend):
-    """Forward and backward of one compiled step of sequence parallelism: gather, multiply, reduce and scatter."""
+    """Compiles forward and backward of one step of sequence parallelism: gather, multiply, reduce and scatter."""
     torch._dynamo.reset()
     group, size = dist.group.WORLD, dist.get_world_size()
 
@@ -111,7 +114,7 @@ def check_gradients(rank, backend):
     torch.manual_seed(0)
     xs, ws = torch.randn(size, 2, 5), torch.randn(size, 5, 3)
     alone_x, alone_w = xs.clone().requires_grad_(), ws.clone().requires_grad_()
-    want = sum(alone_x.flatten(0, 1) @ alone_w[r] for r in range(size))  # rows of all ranks
+    want = sum(alone_x.flatten(0, 1) @ alone_w[r] for r in range(size))  # the rows of all ranks
     want.square().sum().backward()
     x, w = xs[rank].clone().requires_grad_(), ws[rank].clone().requires_grad_()
     have = torch.compile(step, backend=backend, fullgraph=True)(x, w)
@@ -133,10 +136,11 @@ def test_gradients_by_inductor(patient):
 
 
 def check_ddp(rank, backend, optimizer):
-    """DDP around and inside of torch.compile; buckets so small that optimize_ddp splits the graph."""
+    """Uses DDP around and inside torch.compile, with buckets so small that optimize_ddp splits the graph."""
     torch._dynamo.reset()
     want, _ = alone(build(0))
-    with torch._dynamo.config.patch(optimize_ddp=optimizer), mock.patch.object(dist, "_DEFAULT_FIRST_BUCKET_BYTES", 500):
+    with (torch._dynamo.config.patch(optimize_ddp=optimizer),
+          mock.patch.object(dist, "_DEFAULT_FIRST_BUCKET_BYTES", 500)):
         model = DDP(build(0), bucket_cap_mb=0.001)
         compiled = torch.compile(model, backend=backend)
         train(compiled, sgd(model))
@@ -159,7 +163,7 @@ def test_ddp_by_inductor(patient, optimizer):
 
 
 def check_fsdp(rank, backend):
-    """FSDP2 under compile: its hooks break the graph where torch cannot trace them, and the parameters stay right."""
+    """FSDP2 under compile: its hooks break the graph where torch cannot trace them, and the parameters stay correct."""
     torch._dynamo.reset()
     want, _ = alone(build(0))
     model = build(0)
@@ -184,7 +188,10 @@ def test_fsdp_by_inductor(patient):
 
 @torch.compiler.disable
 def ranks_as_objects():
-    """Dynamo does not trace object collectives (_get_object_coll_device in distributed_c10d.py looks into the group)."""
+    """Gathers the ranks as objects.
+
+    Dynamo does not trace object collectives (_get_object_coll_device in distributed_c10d.py inspects the group).
+    """
     objects = [None] * dist.get_world_size()
     dist.all_gather_object(objects, dist.get_rank())
     dist.barrier()
@@ -192,7 +199,7 @@ def ranks_as_objects():
 
 
 def check_not_traced(rank):
-    """What dynamo does not replace runs as it is, between two graphs; async_op gives a real work there."""
+    """Calls that dynamo does not replace run unchanged, between two graphs; async_op returns a real work there."""
     torch._dynamo.reset()
 
     def step(x):

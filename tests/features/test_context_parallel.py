@@ -1,4 +1,7 @@
-"""Sequences spread over the ranks: ring attention, attention over gathered keys, rings of batched sends, against whole sequences."""
+"""Sequences that are spread over the ranks: ring attention, attention over gathered keys, rings of batched sends.
+
+The results are compared with those of whole sequences.
+"""
 import pytest
 import torch
 import torch.distributed as dist
@@ -17,7 +20,7 @@ def sequences(length, count=3):
 
 
 def whole(query, key, value, gradient, causal):
-    """Output and gradients of the whole sequence."""
+    """Returns output and gradients of the whole sequence."""
     inputs = [each.clone().requires_grad_() for each in (query, key, value)]
     output = F.scaled_dot_product_attention(*inputs, is_causal=causal)
     output.backward(gradient)
@@ -25,7 +28,7 @@ def whole(query, key, value, gradient, causal):
 
 
 class settings:
-    """torch's own switches of ring attention, for a while."""
+    """Sets torch's own switches of ring attention temporarily."""
 
     def __init__(self, balance, rotate):
         self.values = {"enable_load_balance": balance, "rotate_method": ring._RotateMethod[rotate]}
@@ -41,36 +44,42 @@ class settings:
 
 
 def rotates(rank, causal, balance, rotate):
-    """torch's ring attention with the kernel for CPU: keys go round, forward and backward. Balanced, a rank has two pieces, early and late."""
+    """torch's ring attention with the kernel for CPU: keys go around the ring, forward and backward.
+
+    Balanced, a rank has two pieces, an early and a late one.
+    """
     size = dist.get_world_size()
     length = 4 * 2 * size
     *inputs, gradient = sequences(length, 4)
     want = whole(*inputs, gradient, causal)
     pieces = torch.arange(length).chunk(2 * size)
-    mine = torch.cat([pieces[rank], pieces[2 * size - 1 - rank]] if balance else [pieces[2 * rank], pieces[2 * rank + 1]])
+    mine = torch.cat([pieces[rank], pieces[2 * size - 1 - rank]] if balance
+                     else [pieces[2 * rank], pieces[2 * rank + 1]])
     query, key, value, upstream = (each[:, :, mine].contiguous() for each in (*inputs, gradient))
     aten = torch.ops.aten
     with settings(balance, rotate):
         output, logsumexp, *_ = ring._templated_ring_attention(
             dist.group.WORLD, 2, aten._scaled_dot_product_flash_attention_for_cpu, query, key, value, is_causal=causal)
         gradients = ring._templated_ring_attention_backward(
-            dist.group.WORLD, 2, aten._scaled_dot_product_flash_attention_for_cpu_backward.default, upstream, "grad_out",
-            query, key, value, output, logsumexp, is_causal=causal, dropout_p=0.0)
+            dist.group.WORLD, 2, aten._scaled_dot_product_flash_attention_for_cpu_backward.default, upstream,
+            "grad_out", query, key, value, output, logsumexp, is_causal=causal, dropout_p=0.0)
     for have, expected, name in zip((output, *gradients), want, ("output", "gradient of query", "of key", "of value")):
         close(have, expected[:, :, mine], 1e-4, name)
 
 
 @pytest.mark.parametrize("rotate", ["ALL_TO_ALL", "ALL_GATHER"])
-@pytest.mark.parametrize("causal, balance", [(False, False), (True, False), (True, True)], ids=["full", "causal", "balanced"])
+@pytest.mark.parametrize("causal, balance", [(False, False), (True, False), (True, True)],
+                         ids=["full", "causal", "balanced"])
 def test_ring_attention(world, causal, balance, rotate):
     world.run(rotates, causal, balance, rotate)
 
 
 def context(rank):
-    """context_parallel shards its buffers; attention inside has rules for kernels of GPUs only.
+    """context_parallel shards its buffers; attention inside it has rules for kernels of GPUs only.
 
-    custom_ops of torch/distributed/tensor/experimental/_context_parallel/_attention.py has none for
-    _scaled_dot_product_flash_attention_for_cpu, so DTensor's own rules decide: it refuses the operator, or spreads something else than the sequence.
+    custom_ops of torch/distributed/tensor/experimental/_context_parallel/_attention.py has no rule for
+    _scaled_dot_product_flash_attention_for_cpu, so DTensor's own rules decide: DTensor refuses the operator, or shards
+    another dimension than the sequence.
     """
     size = dist.get_world_size()
     buffers = sequences(4 * 2 * size)
@@ -78,10 +87,12 @@ def context(rank):
     over = mesh(size)
     with context_parallel(over, buffers=buffers, buffer_seq_dims=[2, 2, 2]):
         assert all(buffer.shape[2] == 8 for buffer in buffers)
-        parts = [torch.cat([original.chunk(2 * size, 2)[index] for index in (rank, 2 * size - 1 - rank)], 2) for original in originals]
+        parts = [torch.cat([original.chunk(2 * size, 2)[index] for index in (rank, 2 * size - 1 - rank)], 2)
+                 for original in originals]
         for buffer, part in zip(buffers, parts):
             close(buffer, part, 0)
-        refused("sharding strategy|No implementation|not supported|only supports", lambda: F.scaled_dot_product_attention(*buffers, is_causal=True))
+        refused("sharding strategy|No implementation|not supported|only supports",
+                lambda: F.scaled_dot_product_attention(*buffers, is_causal=True))
     for buffer, original in zip(buffers, originals):
         close(buffer, original, 0)
 
@@ -91,7 +102,7 @@ def test_context_parallel(world):
 
 
 def unshards(rank):
-    """context_parallel_unshard puts the pieces of the ranks in order again."""
+    """context_parallel_unshard puts the pieces of the ranks back in order."""
     from torch.distributed.tensor.experimental._attention import context_parallel_unshard
 
     size = dist.get_world_size()
@@ -107,7 +118,10 @@ def test_unshard(world):
 
 
 def gathers(rank):
-    """Each rank has a piece of the queries, and gathers keys and values; gradients are scattered back to who owns them."""
+    """Each rank has a piece of the queries, and gathers keys and values.
+
+    Gradients are scattered back to the ranks that own them.
+    """
     size = dist.get_world_size()
     query, key, value, gradient = sequences(6 * size, 4)
     want = whole(query, key, value, gradient, False)
@@ -124,9 +138,10 @@ def test_gathered_keys(world):
 
 
 def heads(rank):
-    """Ulysses: all_to_all turns a piece of the sequence with all heads into the whole sequence with some heads, and back."""
+    """Ulysses: all_to_all exchanges a piece of the sequence with all heads for the whole sequence with some heads."""
     size = dist.get_world_size()
-    inputs = [torch.randn(size * 2, size * 5, WIDTH, generator=torch.Generator().manual_seed(seed)) for seed in range(4)]
+    inputs = [torch.randn(size * 2, size * 5, WIDTH, generator=torch.Generator().manual_seed(seed))
+              for seed in range(4)]
     *plain, gradient = inputs
     plain = [each.clone().requires_grad_() for each in plain]
     want = F.scaled_dot_product_attention(*plain, is_causal=True)
@@ -151,7 +166,7 @@ def test_heads_by_all_to_all(world):
 
 
 def passes_on(rank):
-    """Blocks of keys go round by batched point-to-point calls; attention is put together from its parts."""
+    """Blocks of keys go around the ring by batched point-to-point calls; attention is put together from its parts."""
     size = dist.get_world_size()
     query, key, value = sequences(5 * size)
     want = F.scaled_dot_product_attention(query, key, value).chunk(size, 2)[rank]
@@ -160,7 +175,8 @@ def passes_on(rank):
     weights, total, top = 0, 0, torch.full((*mine.shape[:3], 1), float("-inf"))
     for turn in range(size):
         incoming = torch.empty_like(block)
-        works = dist.batch_isend_irecv([dist.P2POp(dist.isend, block, (rank + 1) % size), dist.P2POp(dist.irecv, incoming, (rank - 1) % size)])
+        works = dist.batch_isend_irecv([dist.P2POp(dist.isend, block, (rank + 1) % size),
+                                        dist.P2POp(dist.irecv, incoming, (rank - 1) % size)])
         scores = mine @ block[0].transpose(-1, -2) / WIDTH ** 0.5
         higher = torch.maximum(top, scores.amax(-1, keepdim=True))
         part = torch.exp(scores - higher)

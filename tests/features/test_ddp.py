@@ -1,4 +1,4 @@
-"""DistributedDataParallel and its options against the same training in one process."""
+"""DistributedDataParallel and its options, compared with the same training in one process."""
 import contextlib
 import copy
 import inspect
@@ -7,7 +7,8 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn as nn
-from reference import WIDTH, alone, batch, build, close, loss_of, mesh, refused, same_everywhere, same_gradients, same_parameters, sgd, share, train
+from reference import (WIDTH, alone, batch, build, close, loss_of, mesh, refused, same_everywhere, same_gradients,
+                       same_parameters, sgd, share, train)
 from torch.distributed.utils import _verify_param_shape_across_processes
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.checkpoint import checkpoint
@@ -19,7 +20,8 @@ OPTIONS = {
     "gradient_as_bucket_view": {"gradient_as_bucket_view": True, "bucket_cap_mb": 0.001},
     "static_graph": {"static_graph": True, "bucket_cap_mb": 0.001},
     "find_unused_parameters": {"find_unused_parameters": True},
-    "static_graph, views, unused": {"static_graph": True, "gradient_as_bucket_view": True, "find_unused_parameters": True},
+    "static_graph, views, unused": {"static_graph": True, "gradient_as_bucket_view": True,
+                                    "find_unused_parameters": True},
     "no buffers": {"broadcast_buffers": False},
     "bucket_cap_mb_list": {"bucket_cap_mb_list": [1, 2]},
     "batched_grad_copy": {"batched_grad_copy": True, "gradient_as_bucket_view": True},
@@ -28,7 +30,7 @@ OPTIONS = {
 
 
 def known(options):
-    """options, if this torch's DDP has all of them."""
+    """Returns options; skips the test if this torch's DDP lacks one of them."""
     missing = set(options) - set(inspect.signature(DDP).parameters)
     if missing:
         pytest.skip(f"DistributedDataParallel of torch {torch.__version__} has no {', '.join(sorted(missing))}")
@@ -53,7 +55,7 @@ def test_options(world, name):
 
 
 class Branches(nn.Module):
-    """Two branches of which a step may use one, so that the other's parameters get no gradient."""
+    """Two branches, of which a step may use one, so that the parameters of the other get no gradient."""
 
     def __init__(self):
         super().__init__()
@@ -64,7 +66,7 @@ class Branches(nn.Module):
 
 
 def unused(rank, options):
-    """Rank 0 goes left where the others go right; in step 2 all go left."""
+    """Rank 0 uses the left branch where the others use the right one; in step 2 all use the left one."""
     torch.manual_seed(0)
     model = Branches()
     want, have = copy.deepcopy(model), DDP(model, find_unused_parameters=True, **options)
@@ -88,14 +90,15 @@ def unused(rank, options):
 @pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True}, {"skip_all_reduce_unused_params": True}],
                          ids=lambda options: ",".join(options) or "default")
 def test_unused_parameters(world, options):
-    if "skip_all_reduce_unused_params" in options and "skip_all_reduce_unused_params" in inspect.signature(DDP).parameters:
+    if ("skip_all_reduce_unused_params" in options
+            and "skip_all_reduce_unused_params" in inspect.signature(DDP).parameters):
         world.run(unused_everywhere, options)
     else:
         world.run(unused, known(options))
 
 
 def unused_everywhere(rank, options):
-    """Nobody goes right: those parameters are not reduced, the others are."""
+    """No rank uses the right branch: its parameters are not reduced, the others are."""
     torch.manual_seed(0)
     model = Branches()
     want, have = copy.deepcopy(model), DDP(model, find_unused_parameters=True, **options)
@@ -118,13 +121,14 @@ def accumulates(rank, options):
     same_gradients(have.module, want)
 
 
-@pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True, "bucket_cap_mb": 0.001}], ids=["copies", "views"])
+@pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True, "bucket_cap_mb": 0.001}],
+                         ids=["copies", "views"])
 def test_no_sync(world, options):
     world.run(accumulates, options)
 
 
 def joins(rank, divide_by_initial):
-    """Rank r has 2 + r batches. A step is over the ranks that still have one, or over all."""
+    """Rank r has 2 + r batches. A step averages over the ranks that still have a batch, or over all ranks."""
     model = build()
     size = dist.get_world_size()
     want, have = copy.deepcopy(model), DDP(model)
@@ -138,7 +142,8 @@ def joins(rank, divide_by_initial):
     optimizer = sgd(want)
     for step in range(1 + size):
         inputs, targets = batch(step)
-        losses = [loss_of(want(x), y) for r, (x, y) in enumerate(zip(inputs.tensor_split(size), targets.tensor_split(size)))
+        losses = [loss_of(want(x), y)
+                  for r, (x, y) in enumerate(zip(inputs.tensor_split(size), targets.tensor_split(size)))
                   if step < 2 + r]
         optimizer.zero_grad()
         (sum(losses) / (size if divide_by_initial else len(losses))).backward()
@@ -153,7 +158,7 @@ def test_join_with_uneven_inputs(world, divide_by_initial):
 
 
 def join_complains(rank):
-    """With throw_on_early_termination all ranks raise when the first one has no more inputs."""
+    """With throw_on_early_termination all ranks raise when the first rank has no more inputs."""
     model = DDP(build())
 
     def loop():
@@ -168,7 +173,7 @@ def test_join_throws_on_early_termination(pair):
 
 
 def buffers(rank):
-    """Parameters and buffers of rank 0 are everybody's after construction; buffers again with each forward."""
+    """After construction all ranks have the parameters and buffers of rank 0; each forward sends its buffers again."""
     torch.manual_seed(rank)
     model = DDP(nn.Sequential(nn.BatchNorm1d(WIDTH), nn.Linear(WIDTH, 4)))
     for name, value in model.state_dict().items():
@@ -190,7 +195,7 @@ def test_buffers_are_broadcast(world):
 
 
 def no_init_sync(rank):
-    """init_sync=False leaves the parameters of each rank as they are; gradients are averaged as ever."""
+    """init_sync=False leaves the parameters of each rank as they are; gradients are averaged as usual."""
     model = DDP(build(seed=rank), init_sync=False)
     close(model.module[0].weight, build(seed=rank)[0].weight, 0)
     inputs, targets = batch(0)
@@ -207,7 +212,7 @@ def test_init_sync_off(world):
 
 
 def in_subgroup(rank):
-    """Two groups of ranks, in reversed order, train apart from each other."""
+    """Two groups of ranks, in reversed order, train independently."""
     half = dist.get_world_size() // 2
     groups = [dist.new_group(list(reversed(range(half)))), dist.new_group(list(reversed(range(half, 2 * half))))]
     mine = groups[rank >= half]
@@ -237,7 +242,7 @@ def test_device_mesh(world):
 
 
 def delayed(rank):
-    """The last layer's gradients are reduced together, when that of the first is there."""
+    """The last layer's gradients are reduced together, when the gradient of the first layer is ready."""
     model = build()
     want = copy.deepcopy(model)
     late = [(name, parameter) for name, parameter in model.named_parameters() if name.startswith("4.")]
@@ -246,7 +251,8 @@ def delayed(rank):
         inputs, targets = batch(step)
         loss_of(have(share(inputs)), share(targets)).backward()
         loss_of(want(inputs), targets).backward()
-        dist.barrier()  # _delayed_all_reduce_hook of torch/nn/parallel/distributed.py drops its Work, so nobody waits for it
+        # _delayed_all_reduce_hook of torch/nn/parallel/distributed.py drops its Work, so no thread waits for it.
+        dist.barrier()
         same_gradients(have.module, want)
         have.zero_grad()
         want.zero_grad()
@@ -266,7 +272,10 @@ class Words(nn.Module):
 
 
 def sparse(rank, options):
-    """Gradients of a sparse embedding are averaged as sparse tensors: ranks touch different rows, some the same."""
+    """Gradients of a sparse embedding are averaged as sparse tensors.
+
+    Ranks touch different rows, some of them the same.
+    """
     torch.manual_seed(0)
     model = Words()
     size = dist.get_world_size()
@@ -291,7 +300,7 @@ def test_sparse_embedding(world, options):
 
 
 class Checkpointed(nn.Module):
-    """The middle is computed again in backward; with twice, a second time with the same parameters."""
+    """Recomputes the middle layers in backward; with twice, a second time with the same parameters."""
 
     def __init__(self, model, reentrant, twice=False):
         super().__init__()
@@ -318,13 +327,14 @@ def checkpointed(rank, reentrant, options):
     same_parameters(have.module.model, want.model)
 
 
-@pytest.mark.parametrize("reentrant, options", [(True, {}), (False, {}), (True, {"static_graph": True}), (False, {"static_graph": True})])
+@pytest.mark.parametrize("reentrant, options", [(True, {}), (False, {}), (True, {"static_graph": True}),
+                                                (False, {"static_graph": True})])
 def test_activation_checkpointing(world, reentrant, options):
     world.run(checkpointed, reentrant, options)
 
 
 def several(rank):
-    """Two models with overlapping backward passes, as of a GAN; the second is used twice in a forward."""
+    """Two models with overlapping backward passes, as in a GAN; the second is used twice in a forward."""
     maker, judge = build(1, 16), build(2, 4)
     want_maker, want_judge = copy.deepcopy(maker), copy.deepcopy(judge)
     first, second = DDP(maker), DDP(judge, broadcast_buffers=False)
@@ -344,7 +354,7 @@ def test_several_models(world):
 
 
 def mixed_precision(rank, param, reduce):
-    """Parameters, buckets and the reduction in 16 bits; parameters and gradients of the optimizer in 32."""
+    """Parameters, buckets and the reduction have 16 bits; parameters and gradients of the optimizer have 32."""
     from torch.nn.parallel.distributed import _MixedPrecision
 
     model = build()
@@ -354,7 +364,7 @@ def mixed_precision(rank, param, reduce):
         have = DDP(model, mixed_precision=_MixedPrecision(param_dtype=param, reduce_dtype=reduce, buffer_dtype=param))
         train(have, sgd(have), part=lambda rows: share(rows).to(param) if rows.shape[1] == 4 else share(rows))
         return have
-    # torch/nn/parallel/distributed.py: its __init__ makes a torch.Stream(), which needs an accelerator.
+    # torch/nn/parallel/distributed.py: DDP's __init__ makes a torch.Stream(), which needs an accelerator.
     refused("accelerator|CUDA|Stream", made)
 
 
@@ -364,12 +374,13 @@ def test_mixed_precision(pair, param, reduce):
 
 
 def logs(rank):
-    """What the Reducer's logger says of the group and of the buckets."""
+    """Checks what the Reducer's logger reports of the group and of the buckets."""
     model = DDP(build(), bucket_cap_mb=0.001)
     model._set_ddp_runtime_logging_sample_rate(1)
     train(model, sgd(model))
     data = model._get_ddp_logging_data()
-    assert data["backend_name"] in ("goccl", "custom") and data["world_size"] == dist.get_world_size() and data["rank"] == rank, data
+    assert (data["backend_name"] in ("goccl", "custom") and data["world_size"] == dist.get_world_size()
+            and data["rank"] == rank), data
     assert data["iteration"] >= 2 and data["num_parameter_tensors"] == 6, data
     buckets = [int(size) for size in data["rebuilt_bucket_sizes"].split(", ")]
     assert sum(buckets) == 4 * sum(parameter.numel() for parameter in model.parameters()), data
@@ -382,7 +393,7 @@ def test_logging(pair):
 
 
 def mismatched(rank):
-    """DDP compares the shapes of each rank's parameters with those of rank 0 when it is made."""
+    """When DDP is made, it compares the shapes of each rank's parameters with those of rank 0."""
     group = dist.new_group()
     if rank == 0:
         _verify_param_shape_across_processes(group, list(nn.Linear(4, 3).parameters()))
@@ -397,7 +408,7 @@ def test_shapes_are_verified(pair):
 
 
 def compiled(rank, backend, mode):
-    """The compiled model is cut at the buckets, or reduces its gradients in a graph of its own."""
+    """The compiled model is cut at the buckets, or reduces its gradients in its own graph."""
     torch._dynamo.reset()
     first_bucket, dist._DEFAULT_FIRST_BUCKET_BYTES = dist._DEFAULT_FIRST_BUCKET_BYTES, 1000
     torch._dynamo.config.optimize_ddp = mode
@@ -405,7 +416,8 @@ def compiled(rank, backend, mode):
         model = build()
         want, _ = alone(model)
         have = DDP(model, bucket_cap_mb=0.002)
-        reducer = torch._dynamo.compiled_autograd._enable(torch.compile(backend=backend)) if mode == "python_reducer" else contextlib.nullcontext()
+        reducer = (torch._dynamo.compiled_autograd._enable(torch.compile(backend=backend)) if mode == "python_reducer"
+                   else contextlib.nullcontext())
         with reducer:
             train(torch.compile(have, backend=backend), sgd(have))
         same_parameters(have.module, want)
@@ -415,7 +427,8 @@ def compiled(rank, backend, mode):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("backend, mode", [("eager", "ddp_optimizer"), ("aot_eager", "ddp_optimizer"), ("inductor", "ddp_optimizer"),
-                                           ("aot_eager", "python_reducer"), ("aot_eager", "no_optimization")])
+@pytest.mark.parametrize("backend, mode", [("eager", "ddp_optimizer"), ("aot_eager", "ddp_optimizer"),
+                                           ("inductor", "ddp_optimizer"), ("aot_eager", "python_reducer"),
+                                           ("aot_eager", "no_optimization")])
 def test_compile(world, backend, mode):
     world.run(compiled, backend, mode)

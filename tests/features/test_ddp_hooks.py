@@ -1,4 +1,4 @@
-"""Communication hooks of DistributedDataParallel: what they make of gradients, against training in one process."""
+"""Communication hooks of DistributedDataParallel: their effect on gradients, compared with training in one process."""
 import copy
 import inspect
 import traceback
@@ -8,11 +8,15 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 from common import TORCH
-from reference import WIDTH, alone, batch, build, close, loss_of, refused, same_gradients, same_parameters, sgd, share, train
-from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, default_hooks, quantization_hooks, register_ddp_comm_hook
+from reference import (WIDTH, alone, batch, build, close, loss_of, refused, same_gradients, same_parameters, sgd,
+                       share, train)
+from torch.distributed.algorithms.ddp_comm_hooks import (
+    DDPCommHookType, default_hooks, quantization_hooks, register_ddp_comm_hook)
 from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
-from torch.distributed.algorithms.ddp_comm_hooks.optimizer_overlap_hooks import _hook_then_optimizer, _OptimizerHookState
-from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, batched_powerSGD_hook, powerSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks.optimizer_overlap_hooks import (
+    _hook_then_optimizer, _OptimizerHookState)
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import (
+    PowerSGDState, batched_powerSGD_hook, powerSGD_hook)
 from torch.distributed.optim import _apply_optimizer_in_backward
 from torch.distributed.optim.functional_adam import _FunctionalAdam
 from torch.distributed.optim.functional_sgd import _FunctionalSGD
@@ -21,24 +25,32 @@ from torch.nn.parallel.distributed import _BufferCommHookLocation
 
 
 def unnamed(hook):
-    """The hook under another name: _check_comm_hook of torch/nn/parallel/distributed.py refuses bf16 without a GPU by its name."""
+    """Returns the hook under another name.
+
+    _check_comm_hook of torch/nn/parallel/distributed.py refuses bf16 without a GPU by its name.
+    """
     def same(state, bucket):
         return hook(state, bucket)
     return same
 
 
 def power(**options):
-    """Rank 29 is enough for each of the matrices, so the approximation is exact but for rounding."""
+    """Returns a state with rank 29.
+
+    This is enough for each of the matrices, so the approximation is exact except for rounding.
+    """
     return PowerSGDState(None, matrix_approximation_rank=29, start_powerSGD_iter=2, min_compression_rate=0, **options)
 
 
-# Name: the state, the hook, by how much parameters may differ after five steps.
+# Name: the state, the hook, the tolerance of the parameters after five steps.
 HOOKS = {
     "allreduce": lambda: (None, default_hooks.allreduce_hook, 1e-5),
     "fp16_compress": lambda: (None, default_hooks.fp16_compress_hook, 1e-3),
     "bf16_compress": lambda: (None, unnamed(default_hooks.bf16_compress_hook), 5e-3),
-    "fp16_compress_wrapper(allreduce)": lambda: (None, default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook), 1e-3),
-    "bf16_compress_wrapper(allreduce)": lambda: (None, unnamed(default_hooks.bf16_compress_wrapper(default_hooks.allreduce_hook)), 5e-3),
+    "fp16_compress_wrapper(allreduce)":
+        lambda: (None, default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook), 1e-3),
+    "bf16_compress_wrapper(allreduce)":
+        lambda: (None, unnamed(default_hooks.bf16_compress_wrapper(default_hooks.allreduce_hook)), 5e-3),
     "powerSGD": lambda: (power(), powerSGD_hook, 1e-3),
     "powerSGD, same shapes together": lambda: (power(batch_tensors_with_same_shape=True), powerSGD_hook, 1e-3),
     "powerSGD, cold start": lambda: (power(warm_start=False, use_error_feedback=False), powerSGD_hook, 1e-3),
@@ -50,8 +62,9 @@ HOOKS = {
 }
 
 
-# These call collectives in callbacks. With several buckets at a time their order is that of the threads, another one on each rank: only a
-# device's stream, where callbacks run as soon as they are given, makes it the same.
+# These hooks call collectives in callbacks. With several buckets at a time their order is that of the threads, which
+# differs between ranks. Only a device's stream, where callbacks run as soon as they are given, makes the order the
+# same.
 CHAINED = {name for name in HOOKS if "powerSGD" in name or "quantization" in name} | {"chain"}
 
 
@@ -61,13 +74,14 @@ def chain(state, bucket):
         work = dist.all_reduce(future.value()[0] / 2, async_op=True)
         return work.get_future().wait()[0]
 
-    # After the first every rank has the same sum; their mean is taken by the second.
+    # After the first reduction every rank has the same sum; the second takes the mean of these sums.
     size = dist.get_world_size()
-    return dist.all_reduce(bucket.buffer() / size, async_op=True).get_future().then(second).then(lambda f: f.value() * 2 / size)
+    return (dist.all_reduce(bucket.buffer() / size, async_op=True).get_future().then(second)
+            .then(lambda f: f.value() * 2 / size))
 
 
 def other_buffer(state, bucket):
-    """A hook may put another tensor in the bucket's place."""
+    """Replaces the bucket's tensor, as a hook may."""
     bucket.set_buffer(bucket.buffer().clone())
     return default_hooks.allreduce_hook(state, bucket)
 
@@ -83,13 +97,17 @@ def hooked(rank, name, options):
 
 
 def can_quantize(name):
-    """Skips what quantization_hooks.py of older torch cannot do: it takes the future of all_gather to hold one tensor, as NCCL's does."""
+    """Skips what quantization_hooks.py of older torch cannot do.
+
+    It expects one tensor in the future of all_gather, as with NCCL.
+    """
     if name.lower().startswith("quanti") and "fut.wait()[0]" in inspect.getsource(quantization_hooks):
         pytest.skip(f"the quantization hooks of torch {torch.__version__} work with NCCL's futures only")
 
 
 @pytest.mark.parametrize("name", HOOKS)
-@pytest.mark.parametrize("options", [{}, pytest.param({"gradient_as_bucket_view": True, "bucket_cap_mb": 0.001}, marks=pytest.mark.long)],
+@pytest.mark.parametrize("options", [{}, pytest.param({"gradient_as_bucket_view": True, "bucket_cap_mb": 0.001},
+                                                      marks=pytest.mark.long)],
                          ids=["default", "views"])
 def test_hooks(world, name, options):
     can_quantize(name)
@@ -99,7 +117,7 @@ def test_hooks(world, name, options):
 
 
 def batched(rank):
-    """All of a bucket as one matrix."""
+    """Treats a whole bucket as one matrix."""
     model = build()
     want, _ = alone(model, steps=5)
     have = DDP(model)
@@ -107,7 +125,7 @@ def batched(rank):
     try:
         train(have, sgd(have), steps=5)
     except AssertionError:
-        # _orthogonalize of powerSGD_hook.py asserts three dimensions, batched_powerSGD_hook gives it two.
+        # _orthogonalize of powerSGD_hook.py asserts three dimensions, batched_powerSGD_hook passes two.
         assert "in _orthogonalize" in traceback.format_exc()
         return
     same_parameters(have.module, want, 1e-2)
@@ -122,7 +140,8 @@ def by_name(rank, kind):
     if kind is DDPCommHookType.BF16_COMPRESS:
         try:
             register_ddp_comm_hook(kind, model, None)
-        except TypeError as error:  # _check_comm_hook of torch/nn/parallel/distributed.py, unless torch was built with CUDA
+        # From _check_comm_hook of torch/nn/parallel/distributed.py, unless torch was built with CUDA.
+        except TypeError as error:
             assert "BF16 all reduce communication hook required" in str(error)
             return
     else:
@@ -132,7 +151,7 @@ def by_name(rank, kind):
 
 @pytest.mark.parametrize("kind", [kind.name for kind in DDPCommHookType])
 def test_by_name(pair, kind):
-    """register_ddp_comm_hook takes each of its names, and trains."""
+    """register_ddp_comm_hook accepts each of its names, and trains."""
     can_quantize(kind)
     pair.run(by_name, kind)
 
@@ -147,13 +166,14 @@ def builtin(rank, kind, tolerance, options):
 
 
 @pytest.mark.parametrize("kind, tolerance", [("ALLREDUCE", 1e-5), ("FP16_COMPRESS", 1e-3)])
-@pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True, "bucket_cap_mb": 0.001}], ids=["default", "views"])
+@pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True, "bucket_cap_mb": 0.001}],
+                         ids=["default", "views"])
 def test_builtin(world, kind, tolerance, options):
     world.run(builtin, kind, tolerance, options)
 
 
 def noop(rank):
-    """Gradients stay those of the rank."""
+    """Gradients stay those of each rank."""
     model = build()
     want, have = copy.deepcopy(model), DDP(model)
     have.register_comm_hook(None, noop_hook)
@@ -192,7 +212,8 @@ def optimizes_in_backward(rank):
     model = build()
     _apply_optimizer_in_backward(torch.optim.SGD, model.parameters(), {"lr": 0.1})
     have = DDP(model)
-    # _apply_optim_in_backward_hook of torch/distributed/algorithms/ddp_comm_hooks/optimizer_overlap_hooks.py makes a torch.Stream().
+    # _apply_optim_in_backward_hook of torch/distributed/algorithms/ddp_comm_hooks/optimizer_overlap_hooks.py makes a
+    # torch.Stream().
     refused("accelerator|CUDA|Stream", have, batch(0)[0])
 
 
@@ -201,7 +222,7 @@ def test_apply_optimizer_in_backward(pair):
 
 
 def fails(rank):
-    """An exception of a hook or of its callback comes out of backward, on the rank where it was raised, and the group goes on."""
+    """backward raises the exception of a hook or of its callback, on that rank, and the group stays usable."""
     def raises(state, bucket):
         raise KeyError("no such bucket")
 
@@ -225,7 +246,7 @@ def test_failing_hooks(world):
 
 
 def buckets(rank):
-    """What a hook sees of its buckets: every parameter once, in the order of backward, and the last one says so."""
+    """A hook sees every parameter once, in the order of backward, and the last bucket is marked as such."""
     seen = []
 
     def hook(state, bucket):
@@ -249,13 +270,13 @@ def test_buckets(pair):
 
 
 def buffer_hook(rank, location):
-    """Buffers are averaged by a hook, where torch would broadcast those of rank 0."""
+    """A hook averages buffers, where torch would broadcast those of rank 0."""
     def average(state, named_buffers):
         futures = []
         for name, value in named_buffers.items():
             if value.is_floating_point():
                 if TORCH < (2, 12):
-                    value = value.data  # there DDP lets the change be counted, and backward refuses it
+                    value = value.data  # otherwise DDP of this version counts the change, and backward refuses it
                 value.div_(dist.get_world_size())
                 futures.append(dist.all_reduce(value, async_op=True).get_future())
         if location == _BufferCommHookLocation.POST_FORWARD:

@@ -1,4 +1,4 @@
-"""What helps to find mistakes: TORCH_DISTRIBUTED_DEBUG, monitored barriers, DDP's logging, the profiler."""
+"""Aids to find mistakes: TORCH_DISTRIBUTED_DEBUG, monitored barriers, DDP's logging, the profiler."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 
 def at_level(level, function, *args):
-    """function while TORCH_DISTRIBUTED_DEBUG is this level, in a group made at it."""
+    """Calls function at this level of TORCH_DISTRIBUTED_DEBUG, with a group that is made at it."""
     before = dist.get_debug_level()
     dist.set_debug_level(level)
     try:
@@ -57,7 +57,7 @@ def use_wrapped(group):
         dist.recv(torch.ones(3), group=group, group_src=0)
     dist.barrier(group=group)
 
-    # Mistakes are found before anything moves, with what each side called; the group can be used afterwards.
+    # Mistakes are found before any data moves, and the error names the calls of both sides; the group stays usable.
     with pytest.raises(RuntimeError, match="Detected mismatch between collectives on ranks"):
         dist.all_reduce(torch.ones(4 + (rank == 1)), group=group)
     with pytest.raises(RuntimeError, match="Detected mismatch between collectives on ranks.*(ALLREDUCE|BROADCAST)"):
@@ -73,7 +73,7 @@ def use_wrapped(group):
 
 
 def train_logged(group):
-    """DDP at this level: a step, the right parameters, and what it logs of itself."""
+    """Trains one step with DDP at this level; checks the parameters and DDP's own log."""
     want, _ = alone(build(0), steps=2)
     model = DDP(build(0), process_group=group)
     train(model, sgd(model), 2)
@@ -81,7 +81,7 @@ def train_logged(group):
     log = model._get_ddp_logging_data()
     assert log["world_size"] == group.size() and log["rank"] == group.rank()
     assert log["num_parameter_tensors"] == 6
-    assert log["backend_name"] == "custom"  # ProcessGroup::getBackendName knows the type of a plugin and not its name
+    assert log["backend_name"] == "custom"  # ProcessGroup::getBackendName knows the type of a plugin, but not its name
     assert log["bucket_sizes"] == str(sum(p.numel() for p in want.parameters()) * 4)
 
 
@@ -113,7 +113,7 @@ def test_debug_levels(world):
 
 
 def check_monitored(rank):
-    """Rank 0 names all that are missing; a rank that waits for them learns why it failed."""
+    """Rank 0 names all missing ranks; a rank that waits for them learns why it failed."""
     barrier = dist.monitored_barrier if TORCH >= (2, 14) else goccl.monitored_barrier
     if TORCH < (2, 14):
         # monitored_barrier in distributed_c10d.py compares the backend's name.
@@ -132,7 +132,8 @@ def check_monitored(rank):
     dist.destroy_process_group(group)
     group = dist.new_group([0, 3, 2])  # 0, 2, 3
     if rank == 0:
-        with pytest.raises(RuntimeError, match=r"Ranks? 1.*failed to pass monitoredBarrier"):  # counted in the group
+        # Ranks are counted in the group.
+        with pytest.raises(RuntimeError, match=r"Ranks? 1.*failed to pass monitoredBarrier"):
             barrier(group, timeout=seconds(0.5))
     dist.barrier()
     if rank != 1:
@@ -144,7 +145,7 @@ def test_monitored_barrier(quartet):
 
 
 def check_profiler(rank):
-    """Each operation is an event "goccl:operation", with the sizes of its inputs, synchronous or not; DDP's are among them."""
+    """Each operation, synchronous or not, also of DDP, is an event "goccl:operation" with the sizes of its inputs."""
     model = DDP(build(0))
     t, out, works = torch.ones(8, 3), torch.empty(16, 3), []
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profile:

@@ -1,4 +1,7 @@
-"""DTensor: redistribution, partial values, operators, random numbers and losses on sharded tensors, against plain tensors."""
+"""DTensor: redistribution, partial values, operators, random numbers and losses on sharded tensors.
+
+The results are compared with those of plain tensors.
+"""
 import copy
 import itertools
 
@@ -8,8 +11,8 @@ import torch.distributed as dist
 import torch.nn as nn
 from common import TORCH
 from reference import build, close, mesh, refused, same_everywhere
-from torch.distributed.tensor import (DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor, empty, full, ones, rand,
-                                      randn, zeros)
+from torch.distributed.tensor import (DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor, empty,
+                                      full, ones, rand, randn, zeros)
 from torch.distributed.tensor._random import is_rng_supported_mesh
 from torch.distributed.tensor.experimental import local_map
 from torch.distributed.tensor.parallel import loss_parallel
@@ -24,7 +27,7 @@ def line():
 
 
 def moves(rank, shape, dtype):
-    """From every placement to every other, and back to the whole."""
+    """Redistributes from every placement to every other, and back to the whole."""
     value = (numbers(*shape) * 10).to(dtype)
     places = [Replicate(), *(Shard(dim) for dim in range(len(shape)))]
     for before, after in itertools.product(places, places):
@@ -33,13 +36,15 @@ def moves(rank, shape, dtype):
         close(start.redistribute(placements=[after], async_op=True), value, 0, f"{before} to {after}, async")
 
 
-@pytest.mark.parametrize("shape", [(12, 24), (7, 5, 3), (1, 2), (3,), (0, 4)], ids=lambda shape: "x".join(map(str, shape)))
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool, torch.bfloat16], ids=lambda dtype: str(dtype)[6:])
+@pytest.mark.parametrize("shape", [(12, 24), (7, 5, 3), (1, 2), (3,), (0, 4)],
+                         ids=lambda shape: "x".join(map(str, shape)))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool, torch.bfloat16],
+                         ids=lambda dtype: str(dtype)[6:])
 def test_redistribute(world, shape, dtype):
     world.run(moves, shape, dtype)
 
 
-# What the values of all ranks, stacked on dimension 0, make together.
+# The combination of all ranks' values, which are stacked on dimension 0.
 PARTIALS = {
     "sum": lambda values: values.sum(0),
     "avg": lambda values: values.mean(0),
@@ -66,7 +71,7 @@ def test_partial(world, kind, shape):
 
 
 def grid_moves(rank, rows, columns):
-    """Every pair of placements to every other on a mesh of two dimensions; partial sums too."""
+    """Redistributes from every pair of placements to every other on a mesh of two dimensions, also partial sums."""
     grid = mesh(2, 2, names=("a", "b"))
     value = numbers(rows, columns)
     places = list(itertools.product([Replicate(), Shard(0), Shard(1)], repeat=2))
@@ -74,8 +79,8 @@ def grid_moves(rank, rows, columns):
         close(distribute_tensor(value, grid, before).redistribute(placements=after), value, 0, f"{before} to {after}")
     everyone = [numbers(rows, columns, seed=r) for r in range(4)]
     for after in places:
-        close(DTensor.from_local(everyone[rank], grid, [Partial(), Partial()]).redistribute(placements=after), sum(everyone), 1e-5,
-              f"sums to {after}")
+        close(DTensor.from_local(everyone[rank], grid, [Partial(), Partial()]).redistribute(placements=after),
+              sum(everyone), 1e-5, f"sums to {after}")
 
 
 @pytest.mark.parametrize("rows, columns", [(12, 20), (5, 7)], ids=["even", "uneven"])
@@ -116,7 +121,7 @@ OPERATORS = {
 
 
 def operates(rank, name):
-    """Operands with every placement."""
+    """Calls the operator on operands with every placement."""
     operator = OPERATORS[name]
     a, b = numbers(12, 12, seed=1), numbers(12, 12, seed=2)
     for left, right in itertools.product([Replicate(), Shard(0), Shard(1)], repeat=2):
@@ -132,16 +137,18 @@ def test_operators(world, name):
 
 
 def factories(rank):
-    """Tensors made as DTensors. Those with random numbers need a device whose generator DTensor can set, which CPU is not."""
+    """Makes tensors as DTensors. Random ones need a device whose generator DTensor can set, which the CPU is not."""
     over = line()
     close(full((3, 5), 2.5, device_mesh=over, placements=[Shard(0)]), torch.full((3, 5), 2.5), 0)
     close(zeros(5, 3, device_mesh=over, placements=[Shard(1)]), torch.zeros(5, 3), 0)
     assert empty(12, 3, device_mesh=over, placements=[Shard(0)]).to_local().shape == (12 // over.size(), 3)
-    # torch/distributed/tensor/_random.py: is_rng_supported_mesh asks the device's module for get_rng_state, which torch.cpu lacks.
+    # torch/distributed/tensor/_random.py: is_rng_supported_mesh needs get_rng_state of the device's module, which
+    # torch.cpu lacks.
     if not is_rng_supported_mesh(over):
         for make in (rand, randn):
             refused("", make, 8, 4, device_mesh=over, placements=[Shard(0)], error=AssertionError)
-    dropped = nn.functional.dropout(ones(4 * over.size(), 64, device_mesh=over, placements=[Shard(0)]), 0.5).full_tensor()
+    dropped = nn.functional.dropout(ones(4 * over.size(), 64, device_mesh=over, placements=[Shard(0)]),
+                                    0.5).full_tensor()
     same_everywhere(dropped, "dropout")
     assert 0.3 < (dropped == 0).float().mean() < 0.7 and set(dropped.unique().tolist()) == {0.0, 2.0}
 
@@ -151,7 +158,7 @@ def test_factories(world):
 
 
 def modules(rank):
-    """distribute_module broadcasts parameters of rank 0 and shards them; inputs and outputs pass its functions."""
+    """distribute_module broadcasts and shards rank 0's parameters; inputs and outputs pass through its functions."""
     def shards(name, module, over):
         for key, parameter in list(module.named_parameters(recurse=False)):
             module.register_parameter(key, nn.Parameter(distribute_tensor(parameter, over, [Shard(0)])))
@@ -171,7 +178,7 @@ def test_distribute_module(world):
 
 
 def losses(rank, weighted):
-    """Cross entropy over classes that are spread over the ranks."""
+    """Computes the cross entropy over classes that are spread over the ranks."""
     logits, target = numbers(6, 8 * dist.get_world_size()), torch.arange(6) * 3 % 8
     weight = torch.linspace(0.5, 2, logits.shape[1]) if weighted else None
     for reduction in ("mean", "sum", "none"):
@@ -193,7 +200,7 @@ def test_loss_parallel(world, weighted):
 
 
 def mapped(rank):
-    """local_map: a function of local tensors over DTensors, with a partial result."""
+    """local_map applies a function of local tensors to DTensors, with a partial result."""
     def product(a, b):
         return a @ b
     a, b = numbers(6, 12, seed=1), numbers(12, 8, seed=2)
@@ -207,8 +214,8 @@ def test_local_map(world):
 
 
 def optimizers(rank):
-    """An optimizer on DTensors, with clipping of the norm, as on plain tensors; then a copy of everything."""
-    foreach = False if TORCH < (2, 12) else None  # torch 2.11 scales those alone that are sharded like the first
+    """An optimizer on DTensors, with clipping of the norm, gives the same as on plain tensors, also after a copy."""
+    foreach = False if TORCH < (2, 12) else None  # torch 2.11 scales only those that are sharded like the first
 
     def trained(parameters):
         optimizer = torch.optim.AdamW(parameters, lr=0.01)

@@ -1,6 +1,6 @@
-"""Every example gives on several ranks what it gives in one process, and all ranks hold the same.
+"""Every example gives the same result on several ranks as in one process, and all ranks hold the same bits.
 
-Only few steps are run here, on ranks that are already there; `make examples` runs the whole programs with torchrun.
+Only a few steps are run here, on existing ranks; `make examples` runs the whole programs with torchrun.
 """
 import importlib
 import json
@@ -14,14 +14,15 @@ import pytest
 import torch
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
-pytestmark = pytest.mark.timeout(300)  # the first test of a pool starts its ranks, which import torch: long on a loaded machine
+# The first test of a pool starts its ranks, which import torch; this takes long on a loaded machine.
+pytestmark = pytest.mark.timeout(300)
 BOUND = 1e-4  # between losses of different numbers of ranks: float32 sums in another order
 STEPS = {"expert_parallel": 20, "pipeline": 15, "tensor_parallel": 20, "transformer": 25, "two_d_parallel": 15}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-    """One process computes with one thread, as a rank does."""
+    """Makes one process compute with one thread, as a rank does."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -29,13 +30,13 @@ def one_thread():
 
 
 def train(rank, name, arguments):
-    """The report of an example, on a rank or, as rank 0 of 1, here."""
+    """Returns the report of an example, on a rank or, as rank 0 of 1, in this process."""
     return importlib.import_module(name).train(**arguments)
 
 
 @pytest.fixture(scope="module")
 def alone():
-    """The report of an example in one process."""
+    """Returns the report of an example in one process."""
     reports = {}
 
     def report(name):
@@ -47,7 +48,7 @@ def alone():
 
 
 def check(reports, single, ranks):
-    """The report of all ranks is that of one process, with losses that fall; all ranks hold the same."""
+    """Checks that losses fall and equal those of one process, and that all ranks hold the same bits."""
     first = reports[0]
     assert first["ranks"] == ranks and single["ranks"] == 1
     assert len(first["digests"]) == ranks and len(set(first["digests"])) == 1, first["digests"]
@@ -74,28 +75,30 @@ def test_two_by_two(quartet, alone):
 
 
 def test_fsdp2_and_its_checkpoint(pair, quartet, tmp_path):
-    """Two ranks train and write a checkpoint; from there two, four ranks and one process go on with the same losses."""
+    """Two ranks write a checkpoint, from which two ranks, four ranks and one process continue with the same losses."""
     arguments = {"folder": str(tmp_path / "two"), "steps": 16}
     reports = pair.run(train, "fsdp2", arguments)
     single = train(0, "fsdp2", {"folder": str(tmp_path / "one"), "steps": 16})
     check(reports, single, 2)
     assert all(each["resumed_equal"] for each in [*reports, single])  # bit for bit
     later = reports[0]["losses"][8:]
-    for resumed in (quartet.run(train, "fsdp2", arguments | {"resume": True})[0], train(0, "fsdp2", arguments | {"resume": True})):
+    for resumed in (quartet.run(train, "fsdp2", arguments | {"resume": True})[0],
+                    train(0, "fsdp2", arguments | {"resume": True})):
         assert len(resumed["losses"]) == len(later) == 8
         assert max(abs(a - b) for a, b in zip(resumed["losses"], later)) <= BOUND, (resumed["losses"], later)
 
 
 def test_fsdp2_in_bfloat16(pair, tmp_path):
-    """Its losses are near those of float32, and are not the same: 8 bits are not 24."""
-    wide, narrow = (pair.run(train, "fsdp2", {"folder": str(tmp_path / str(bf16)), "steps": 10, "bf16": bf16})[0]["losses"]
-                    for bf16 in (False, True))
+    """Its losses are near those of float32 but not equal, since 8 bits are fewer than 24."""
+    wide, narrow = (
+        pair.run(train, "fsdp2", {"folder": str(tmp_path / str(bf16)), "steps": 10, "bf16": bf16})[0]["losses"]
+        for bf16 in (False, True))
     assert wide != narrow
     assert max(abs(a - b) for a, b in zip(wide, narrow)) < 0.05, (wide, narrow)
 
 
 def digits(rank, ranks):
-    """train_digits for one epoch: the losses, and the bits of losses and weights."""
+    """Runs train_digits for one epoch; returns the losses, and a hash of losses and weights."""
     import train_digits
 
     torch.manual_seed(0)
@@ -111,7 +114,7 @@ def test_data_parallel_is_one_process(pair):
 
 
 def test_transformer_with_torchrun_and_bit_for_bit(pair, tmp_path):
-    """The bits of the losses are those of another run on two ranks, by other processes, which torchrun starts."""
+    """The bits of the losses equal those of another run on two ranks, by other processes, which torchrun starts."""
     out = tmp_path / "report.json"
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
                            EXAMPLES / "transformer.py", "--steps", str(STEPS["transformer"]), "--json", out],

@@ -1,4 +1,7 @@
-"""How ranks end: without destroy_process_group, by signals and exceptions, with work in flight; nothing hangs or is left."""
+"""How ranks end: without destroy_process_group, by signals and exceptions, with work in flight.
+
+No rank hangs or leaves anything.
+"""
 import os
 import re
 import signal
@@ -10,8 +13,9 @@ import pytest
 
 pytestmark = pytest.mark.timeout(300)
 
-# One process that has imported torch forks the two ranks of each case, so that every rank is a whole Python program which
-# ends as such (a process of multiprocessing would not run the exit handlers). The ranks may use goccl: their parent does not.
+# One process that has imported torch forks the two ranks of each case, so that every rank is a whole Python program and
+# ends as such (a process of multiprocessing would not run the exit handlers). The ranks may use goccl, since their
+# parent does not.
 RUNNER = """
 import atexit, datetime, gc, os, signal, sys, threading, time, traceback
 import torch, torch.distributed as dist
@@ -68,7 +72,8 @@ if __name__ == "__main__":
 """
 
 CASES = {
-    # Both ranks return with nothing closed, while one thread waits for what never comes and another one completes futures.
+    # Both ranks return without closing anything, while one thread waits for a message that never comes and another one
+    # completes futures.
     "forgotten": ("""
         def wait():
             try:
@@ -80,20 +85,20 @@ CASES = {
         future.wait()
         keep.extend([dist.new_group(), dist.irecv(torch.ones(1), 1 - rank).get_future()])
         """, (0, 0)),
-    # Rank 1 leaves with an exit code of its own while work is in flight; rank 0 is told.
+    # Rank 1 leaves with its own exit code while work is in flight; rank 0 gets an error.
     "leaves": ("""
         keep.append(dist.all_reduce(torch.ones(100_000), async_op=True))
         if rank == 1:
             sys.exit(3)
         told(lambda: [dist.all_reduce(torch.ones(100_000)) for _ in range(2)])
         """, (0, 3)),
-    # An exception that nobody catches.
+    # An exception that is not caught.
     "fails": ("""
         if rank == 1:
             raise ValueError("a mistake in the script")
         told(dist.barrier)
         """, (0, 1)),
-    # The signals that end a process: one that it does not expect, one that schedulers send, one that cannot be caught.
+    # Signals that end a process: one that it raises itself, one that schedulers send, one that cannot be caught.
     "aborts": ("""
         if rank == 1:
             os.abort()
@@ -112,7 +117,7 @@ CASES = {
                 dist.all_reduce(torch.ones(5000))
         told(lambda: [dist.all_reduce(torch.ones(5000)) for _ in range(10 ** 9)])
         """, (0, -signal.SIGKILL)),
-    # The script's own handler of SIGTERM ends in order.
+    # The script's own handler of SIGTERM ends the process in an orderly way.
     "handled": ("""
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
         if rank == 1:
@@ -120,7 +125,7 @@ CASES = {
             time.sleep(30)
         told(dist.barrier)
         """, (0, 7)),
-    # Exit handlers run while the group can be used still, and after it is gone; one of them fails.
+    # Exit handlers run while the group can still be used, and after it is gone; one of them fails.
     "handlers": ("""
         atexit.register(lambda: print("first", dist.is_initialized()))
         def last():
@@ -131,7 +136,7 @@ CASES = {
             raise RuntimeError("in a handler")
         atexit.register(last)
         """, (0, 0)),
-    # destroy_process_group while operations are in flight, which go nowhere.
+    # destroy_process_group while operations are in flight that cannot complete.
     "destroyed": ("""
         keep.extend(dist.irecv(torch.ones(1), 1 - rank, tag=i) for i in range(10))
         dist.barrier()
@@ -141,12 +146,15 @@ CASES = {
 
 
 def leftovers():
-    """Names in /dev/shm that goccl could have made; memory of its own has none."""
+    """Returns names in /dev/shm that goccl could have made; goccl's shared memory has no names."""
     return {name for name in os.listdir("/dev/shm") if "goccl" in name.lower()}
 
 
 def check(tmp_path, names):
-    """Runs these cases at once. Every rank ends by itself, with the code of its case; what it said is returned."""
+    """Runs these cases at once.
+
+    Every rank ends by itself, with the exit code of its case. Returns the output of the ranks.
+    """
     code = "keep = []\n"
     for name in names:
         body, _ = CASES[name]
@@ -154,15 +162,18 @@ def check(tmp_path, names):
     script = tmp_path / "runner.py"
     script.write_text(RUNNER.replace("CASES\n", code + "\n", 1))
     before = leftovers()
-    done = subprocess.run([sys.executable, str(script), str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, timeout=250,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "trace_")})
-    # Without torch's recorder, which says that it writes a file where a rank hears that the other one has left.
+    done = subprocess.run([sys.executable, str(script), str(tmp_path)],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=250,
+                          env={**os.environ, "OMP_NUM_THREADS": "1",
+                               "TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "trace_")})
+    # Without the lines of torch's recorder, which reports that it writes a file when a rank learns that the other one
+    # has left.
     said = {f"{name}.{rank}": re.sub(r".*FlightRecorderHook.*\n", "", (tmp_path / f"case_{name}.{rank}").read_text())
             for name in names for rank in range(2)}
     everything = done.stdout + "".join(f"\n-- {name}\n{text}" for name, text in said.items())
     ended = dict(line.removeprefix("case_").rsplit(" ", 1) for line in done.stdout.splitlines())
-    assert ended == {f"{name}.{rank}": str(int(CASES[name][1][rank])) for name in names for rank in range(2)}, everything
+    assert ended == {f"{name}.{rank}": str(int(CASES[name][1][rank]))
+                     for name in names for rank in range(2)}, everything
     for name, (body, _) in CASES.items():
         if name in names and "told(" in body:
             assert said[f"{name}.0"] == "told of rank 1\n", everything

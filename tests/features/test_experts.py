@@ -1,4 +1,7 @@
-"""Expert parallel layers: tokens travel to the ranks of their experts and back, with gradients, against one process."""
+"""Expert parallel layers: tokens are sent to the ranks of their experts and back, with gradients.
+
+The results are compared with those of one process.
+"""
 import pytest
 import torch
 import torch.distributed as dist
@@ -25,7 +28,7 @@ def by_list(tokens, arriving, leaving):
 
 
 class Exchange(torch.autograd.Function):
-    """The way most libraries write it themselves."""
+    """The exchange as most libraries write it themselves."""
 
     @staticmethod
     def forward(context, tokens, arriving, leaving):
@@ -44,7 +47,10 @@ EXCHANGES = {"funcol": by_funcol, "nn.functional": by_nn, "lists": by_list, "own
 
 
 def moe(rank, name, crowded):
-    """Every rank has two experts. Tokens are sorted by expert, counts are exchanged first, as they differ from rank to rank."""
+    """Every rank has two experts.
+
+    Tokens are sorted by expert; counts are exchanged first, as they differ between ranks.
+    """
     exchange, size = EXCHANGES[name], dist.get_world_size()
     torch.manual_seed(0)
     experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(2 * size))
@@ -53,7 +59,7 @@ def moe(rank, name, crowded):
 
     def choose(rows):
         scores = torch.softmax(gate(rows), -1)
-        if crowded:  # all want the last expert, so most ranks get nothing
+        if crowded:  # all tokens go to the last expert, so most ranks get none
             return scores[:, -1], torch.full((len(rows),), 2 * size - 1)
         return scores.max(-1)
 
@@ -72,7 +78,8 @@ def moe(rank, name, crowded):
     expert_of = torch.cat([torch.tensor([0, 1]).repeat_interleave(pair) for pair in theirs.view(size, 2)])
     worked = torch.empty_like(arrived)
     for local in (0, 1):
-        worked = worked.index_put((torch.nonzero(expert_of == local)[:, 0],), experts[2 * rank + local](arrived[expert_of == local]))
+        worked = worked.index_put((torch.nonzero(expert_of == local)[:, 0],),
+                                  experts[2 * rank + local](arrived[expert_of == local]))
     back = exchange(worked, leaving, arriving)
     output = torch.empty_like(back).index_put((order,), back) * score[:, None]
     output.pow(2).sum().backward()
@@ -91,8 +98,8 @@ def moe(rank, name, crowded):
     close(gate_gradient, gate.weight.grad, 1e-3, "gradient of the gate")
     for index, gradient in mine.items():
         want = experts[index].weight.grad
-        close(torch.zeros(WIDTH, WIDTH) if gradient is None else gradient, torch.zeros(WIDTH, WIDTH) if want is None else want, 1e-3,
-              f"gradient of expert {index}")
+        close(torch.zeros(WIDTH, WIDTH) if gradient is None else gradient,
+              torch.zeros(WIDTH, WIDTH) if want is None else want, 1e-3, f"gradient of expert {index}")
 
 
 @pytest.mark.parametrize("name", EXCHANGES)

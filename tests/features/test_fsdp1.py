@@ -1,4 +1,4 @@
-"""FullyShardedDataParallel (FSDP1) against the same training in one process."""
+"""FullyShardedDataParallel (FSDP1), compared with the same training in one process."""
 import contextlib
 import copy
 import functools
@@ -10,8 +10,8 @@ import torch.nn as nn
 from reference import alone, batch, build, close, loss_of, mesh, refused, sgd, share, train
 from torch.distributed.algorithms._comm_hooks import default_hooks
 from torch.distributed.fsdp import (BackwardPrefetch, CPUOffload, FullOptimStateDictConfig, FullStateDictConfig,
-                                    FullyShardedDataParallel, MixedPrecision, ShardedOptimStateDictConfig, ShardedStateDictConfig,
-                                    ShardingStrategy, StateDictType)
+                                    FullyShardedDataParallel, MixedPrecision, ShardedOptimStateDictConfig,
+                                    ShardedStateDictConfig, ShardingStrategy, StateDictType)
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy, size_based_auto_wrap_policy
 
 CPU = torch.device("cpu")
@@ -19,7 +19,7 @@ F16, BF16 = torch.float16, torch.bfloat16
 
 
 def fsdp(model, **options):
-    """On CPU, which FSDP1 wants to be told; each linear layer a unit of its own."""
+    """Returns the model under FSDP1 on CPU, for which FSDP1 needs a device_id; each linear layer is a unit."""
     options.setdefault("auto_wrap_policy", ModuleWrapPolicy([nn.Linear]))
     options.setdefault("use_orig_params", True)
     return FullyShardedDataParallel(model, device_id=CPU, **options)
@@ -31,7 +31,7 @@ def same_as(have, want, tolerance=1e-5):
             close(mine, expected, tolerance, name)
 
 
-# Options, and by how much parameters may differ.
+# Options, and the tolerance of the parameters.
 OPTIONS = {
     "FULL_SHARD": ({}, 1e-5),
     "SHARD_GRAD_OP": ({"sharding_strategy": ShardingStrategy.SHARD_GRAD_OP}, 1e-5),
@@ -43,10 +43,12 @@ OPTIONS = {
     "prefetch late": ({"backward_prefetch": BackwardPrefetch.BACKWARD_POST, "limit_all_gathers": False}, 1e-5),
     "no prefetch": ({"backward_prefetch": None}, 1e-5),
     "bf16": ({"mixed_precision": MixedPrecision(param_dtype=BF16, reduce_dtype=BF16, buffer_dtype=BF16)}, 2e-2),
-    "fp16": ({"mixed_precision": MixedPrecision(param_dtype=F16, reduce_dtype=F16, keep_low_precision_grads=False)}, 5e-3),
+    "fp16": ({"mixed_precision": MixedPrecision(param_dtype=F16, reduce_dtype=F16, keep_low_precision_grads=False)},
+             5e-3),
     "bf16, reduced in f32": ({"mixed_precision": MixedPrecision(param_dtype=BF16, reduce_dtype=torch.float32)}, 2e-2),
     "f32, reduced in fp16": ({"mixed_precision": MixedPrecision(reduce_dtype=F16)}, 1e-3),
-    "NO_SHARD, bf16": ({"sharding_strategy": ShardingStrategy.NO_SHARD, "mixed_precision": MixedPrecision(reduce_dtype=BF16)}, 1e-2),
+    "NO_SHARD, bf16": ({"sharding_strategy": ShardingStrategy.NO_SHARD,
+                        "mixed_precision": MixedPrecision(reduce_dtype=BF16)}, 1e-2),
 }
 
 
@@ -71,13 +73,17 @@ def test_options(world, name):
 
 
 def hybrid(rank, by_mesh):
-    """Sharded over two ranks, replicated over two pairs. (_HYBRID_SHARD_ZERO2 differs from one process on CPU, with gloo by the same.)"""
+    """Sharded over two ranks, replicated over two pairs.
+
+    _HYBRID_SHARD_ZERO2 gives other results than one process on CPU, with gloo by the same amount.
+    """
     model = build()
     want, _ = alone(model)
     if by_mesh:
         options = {"device_mesh": mesh(2, 2, names=("replicate", "shard"))}
     else:
-        pairs, across = [dist.new_group([0, 1]), dist.new_group([2, 3])], [dist.new_group([0, 2]), dist.new_group([1, 3])]
+        pairs, across = ([dist.new_group([0, 1]), dist.new_group([2, 3])],
+                         [dist.new_group([0, 2]), dist.new_group([1, 3])])
         options = {"process_group": (pairs[rank // 2], across[rank % 2])}
     have = fsdp(model, sharding_strategy=ShardingStrategy.HYBRID_SHARD, **options)
     train(have, sgd(have))
@@ -90,7 +96,7 @@ def test_hybrid(quartet, by_mesh):
 
 
 def needs_device(rank):
-    # _init_device_handle of torch/distributed/fsdp/_init_utils.py: without device_id it asks for the accelerator.
+    # _init_device_handle of torch/distributed/fsdp/_init_utils.py: without device_id it looks for the accelerator.
     refused("accelerator|CUDA|NVIDIA", lambda: FullyShardedDataParallel(build())(batch(0)[0]))
 
 
@@ -101,7 +107,7 @@ def test_without_device(pair):
 
 
 def clips(rank, strategy, norm):
-    """clip_grad_norm_ is over the shards of all ranks; it returns the norm of the whole gradient."""
+    """clip_grad_norm_ covers the shards of all ranks; it returns the norm of the whole gradient."""
     model = build()
     want = copy.deepcopy(model)
     have = fsdp(model, sharding_strategy=ShardingStrategy[strategy])
@@ -119,13 +125,14 @@ def clips(rank, strategy, norm):
     same_as(have, want)
 
 
-@pytest.mark.parametrize("strategy, norm", [("FULL_SHARD", 2.0), ("FULL_SHARD", float("inf")), ("SHARD_GRAD_OP", 1.0), ("NO_SHARD", 2.0)])
+@pytest.mark.parametrize("strategy, norm", [("FULL_SHARD", 2.0), ("FULL_SHARD", float("inf")), ("SHARD_GRAD_OP", 1.0),
+                                            ("NO_SHARD", 2.0)])
 def test_clip_grad_norm(world, strategy, norm):
     world.run(clips, strategy, norm)
 
 
 def accumulates(rank, synced):
-    """Gradients of two batches, with no_sync for the first or without."""
+    """Accumulates gradients of two batches, with no_sync for the first one or without."""
     model = build()
     want, have = copy.deepcopy(model), fsdp(model)
     for step in range(2):
@@ -146,16 +153,18 @@ def test_accumulation(world, synced):
 KINDS = {
     "FULL": (StateDictType.FULL_STATE_DICT, FullStateDictConfig, FullOptimStateDictConfig, {}),
     "FULL on rank 0": (StateDictType.FULL_STATE_DICT, FullStateDictConfig, FullOptimStateDictConfig,
-                       {"rank0_only": True}),  # with offload_to_cpu, which copies nothing, torch 2.13 reads freed memory
+                       # With offload_to_cpu, which copies nothing, torch 2.13 reads freed memory.
+                       {"rank0_only": True}),
     "SHARDED": (StateDictType.SHARDED_STATE_DICT, ShardedStateDictConfig, ShardedOptimStateDictConfig, {}),
 }
 
 
 def saves(rank, name, by_mesh):
-    """Model and optimizer are saved after two steps, loaded into new ones, and both go on the same.
+    """Saves model and optimizer after two steps and loads them into new ones; both continue alike.
 
-    Adam's two states would be one in a full state of CPU tensors: _allgather_orig_param_states of torch/distributed/fsdp/_optim_utils.py
-    gathers all into one buffer and takes them out by cpu(), which copies nothing there. SGD has one state.
+    Adam's two states would be one in a full state of CPU tensors: _allgather_orig_param_states of
+    torch/distributed/fsdp/_optim_utils.py gathers all states into one buffer and takes them out by cpu(), which copies
+    nothing on CPU. SGD has one state.
     """
     kind, config, optimizer_config, options = KINDS[name]
 
@@ -180,7 +189,8 @@ def saves(rank, name, by_mesh):
             close(state[key], value, 1e-4, key)
     with FullyShardedDataParallel.state_dict_type(second, *settings):
         second.load_state_dict(state)
-        other.load_state_dict(FullyShardedDataParallel.optim_state_dict_to_load(second, other, copy.deepcopy(optimizer_state)))
+        other.load_state_dict(FullyShardedDataParallel.optim_state_dict_to_load(
+            second, other, copy.deepcopy(optimizer_state)))
     train(first, optimizer, steps=2)
     train(second, other, steps=2)
     for have, want in zip(second.parameters(), first.parameters()):
@@ -197,14 +207,15 @@ def test_state_dict(world, name, by_mesh):
 
 
 def shards_of_groups(rank):
-    """Without a mesh the sharded state is ShardedTensors, whose pieces say of which rank they are."""
+    """Without a mesh the sharded state consists of ShardedTensors, whose pieces record their rank."""
     model = fsdp(build())
     with FullyShardedDataParallel.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
         state = model.state_dict()
         for name, parameter in build().named_parameters():
             metadata = state[name].metadata()
             assert metadata.size == parameter.shape, name
-            assert sum(shard.shard_sizes.numel() if hasattr(shard.shard_sizes, "numel") else torch.Size(shard.shard_sizes).numel()
+            assert sum(shard.shard_sizes.numel() if hasattr(shard.shard_sizes, "numel")
+                       else torch.Size(shard.shard_sizes).numel()
                        for shard in metadata.shards_metadata) == parameter.numel()
             for shard in state[name].local_shards():
                 where = tuple(slice(offset, offset + size)
@@ -217,15 +228,17 @@ def wants_gpu(rank, options):
     refused("requires them to be on GPU|NVIDIA|CUDA|accelerator", lambda: fsdp(build(), **options)(batch(0)[0]))
 
 
-# _check_module_states_for_sync_module_states of torch/distributed/fsdp/_init_utils.py, pin_memory in its _flat_param.py.
-@pytest.mark.parametrize("options", [{"sync_module_states": True}, {"cpu_offload": CPUOffload(offload_params=True)}], ids=["sync", "offload"])
+# From _check_module_states_for_sync_module_states of torch/distributed/fsdp/_init_utils.py, and pin_memory in its
+# _flat_param.py.
+@pytest.mark.parametrize("options", [{"sync_module_states": True}, {"cpu_offload": CPUOffload(offload_params=True)}],
+                         ids=["sync", "offload"])
 def test_needs_accelerator(pair, options):
     if torch.accelerator.is_available():
         pytest.skip("torch finds an accelerator")
     pair.run(wants_gpu, options)
 
 
-# Hook, the options of the state, by how much parameters may differ.
+# Hook, the class of its state, the sharding strategy.
 HOOKS = {
     "allreduce": (default_hooks.allreduce_hook, default_hooks.DefaultState, "NO_SHARD"),
     "reduce_scatter": (default_hooks.reduce_scatter_hook, default_hooks.DefaultState, "FULL_SHARD"),

@@ -1,11 +1,12 @@
-"""fully_shard (FSDP2) against the same training in one process."""
+"""fully_shard (FSDP2), compared with the same training in one process."""
 import copy
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.nn as nn
-from reference import WIDTH, alone, batch, build, close, loss_of, mesh, refused, same_gradients, same_parameters, sgd, share, train
+from reference import (WIDTH, alone, batch, build, close, loss_of, mesh, refused, same_gradients, same_parameters, sgd,
+                       share, train)
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard
 
@@ -17,7 +18,7 @@ def flat():
 
 
 def sharded(model, over=None, **options):
-    """Each linear layer is a unit, what is left another."""
+    """Makes each linear layer a unit, and the remaining layers another one."""
     over = over or flat()
     for layer in model:
         if isinstance(layer, nn.Linear):
@@ -34,7 +35,7 @@ def nothing(model):
 
 
 def each(method, *args):
-    """Calls the method of every unit of the model."""
+    """Returns a function that calls the method of every unit of a model."""
     def prepare(model):
         for module in model.modules():
             if isinstance(module, FSDPModule):
@@ -48,7 +49,8 @@ def prefetching(model):
     last.set_modules_to_backward_prefetch([middle, first])
 
 
-# Options, what is called before training, how much larger the learning rate is in effect, by how much parameters may differ.
+# Options, a call before training, the factor by which the effective learning rate is larger, the tolerance of the
+# parameters.
 OPTIONS = {
     "f32": ({}, nothing, 1, 1e-5),
     "bf16, reduced in f32": (precision(BF16, F32), nothing, 1, 2e-2),
@@ -63,15 +65,18 @@ OPTIONS = {
     "divide factor, bf16": (precision(BF16, BF16), each("set_gradient_divide_factor", 24.0), "ranks / 24", 2e-2),
     "sums only": ({}, each("set_force_sum_reduction_for_comms", True), 1, 1e-5),
     "sums only, divide factor": ({}, lambda model: (each("set_gradient_divide_factor", 24.0)(model),
-                                                    each("set_force_sum_reduction_for_comms", True)(model)), "ranks / 24", 1e-5),
+                                                    each("set_force_sum_reduction_for_comms", True)(model)),
+                                 "ranks / 24", 1e-5),
     "memory of the group": ({}, each("set_allocate_memory_from_process_group_for_comm", True), 1, 1e-5),
     "prefetch": ({}, prefetching, 1, 1e-5),
     "unshard in the call": ({}, each("_set_unshard_async_op", True), 1, 1e-5),
     "two buffers": ({}, each("set_reduce_scatter_max_input_buffers", 2), 1, 1e-5),
     "a group for reduce_scatter": ({}, each("set_separate_reduce_scatter_group", True), 1, 1e-5),
 }
-NEWER = {"two buffers": "set_reduce_scatter_max_input_buffers", "a group for reduce_scatter": "set_separate_reduce_scatter_group",
-         "sums only": "set_force_sum_reduction_for_comms", "sums only, divide factor": "set_force_sum_reduction_for_comms",
+NEWER = {"two buffers": "set_reduce_scatter_max_input_buffers",
+         "a group for reduce_scatter": "set_separate_reduce_scatter_group",
+         "sums only": "set_force_sum_reduction_for_comms",
+         "sums only, divide factor": "set_force_sum_reduction_for_comms",
          "memory of the group": "set_allocate_memory_from_process_group_for_comm"}
 
 
@@ -94,14 +99,15 @@ def test_options(world, name):
 
 
 @pytest.mark.parametrize("name", ["f32", "bf16", "f16", "divide factor", "offload", "sums only",
-                                  *(pytest.param(name, marks=pytest.mark.long) for name in ("bf16, reduced in f32", "memory of the group"))])
+                                  *(pytest.param(name, marks=pytest.mark.long)
+                                    for name in ("bf16, reduced in f32", "memory of the group"))])
 def test_hybrid(quartet, name):
     """Sharded over pairs, replicated over two of them."""
     quartet.run(trains, name, (2, 2))
 
 
 def reshards_partly(rank):
-    """Parameters are sharded over four ranks, after forward over two."""
+    """Parameters are sharded over four ranks, and over two after forward."""
     model = build()
     want, _ = alone(model)
     have = sharded(model, reshard_after_forward=2)
@@ -138,7 +144,10 @@ def test_clip_grad_norm(world, norm):
 
 
 def accumulates(rank, shape, method):
-    """Gradients of three batches; only with the last one they are reduced (over the replicas, for set_requires_all_reduce)."""
+    """Accumulates gradients of three batches.
+
+    They are reduced only with the last one (over the replicas, for set_requires_all_reduce).
+    """
     model = build()
     want, have = copy.deepcopy(model), sharded(model, mesh(*shape, names=("replicate", "shard")[-len(shape):]))
     for step in range(3):
@@ -161,7 +170,7 @@ def test_accumulation_of_replicas(quartet, method):
 
 
 def all_reduce_hook(rank):
-    """A hook that reduces over the replicas, where the mesh knows only of the shards: what HSDP does, by hand."""
+    """A hook reduces over the replicas, where the mesh contains only the shards, as HSDP does."""
     grid = mesh(2, 2, names=("replicate", "shard"))
     model = build()
     want, _ = alone(model)
@@ -170,7 +179,8 @@ def all_reduce_hook(rank):
     def hook(gradient):
         dist.all_reduce(gradient, dist.ReduceOp.AVG, group=grid.get_group("replicate"))
     each("set_all_reduce_hook", hook)(have)
-    # Without native HSDP the hook has to have a stream, and foreach_reduce of _fsdp_collectives.py uses it with the CPU's handle.
+    # Without native HSDP the hook needs a stream, and foreach_reduce of _fsdp_collectives.py uses it with the CPU's
+    # handle.
     train(have, sgd(have))
     same_parameters(have, want)
 
@@ -180,7 +190,7 @@ def test_all_reduce_hook(quartet):
 
 
 def custom(rank):
-    """Communication of one's own: all_gather by a list, reduce_scatter in float64."""
+    """User-defined communication: all_gather with a list, reduce_scatter in float64."""
     from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
 
     calls = []
@@ -218,7 +228,7 @@ def test_custom_communication(world):
 
 
 class Uneven(nn.Module):
-    """Parameters that most ranks have nothing of, some shared by two layers, one frozen, one on dimension 1."""
+    """Parameters of which most ranks have no part: some shared by two layers, one frozen, one on dimension 1."""
 
     def __init__(self):
         super().__init__()
@@ -253,7 +263,7 @@ def test_uneven_shared_and_frozen_parameters(world, dimension):
 
 
 def from_meta(rank):
-    """A model made on the meta device gets its memory after it was sharded."""
+    """A model made on the meta device gets its memory after sharding."""
     with torch.device("meta"):
         model = build()
     have = sharded(model)
@@ -272,7 +282,7 @@ def test_meta_device(world):
 
 
 def by_hand(rank):
-    """unshard, async and not, and reshard; parameters registered accordingly."""
+    """unshard, async and not, and reshard register the parameters accordingly."""
     have, want = sharded(build()), build()
     handle = have[0].unshard(async_op=True)
     handle.wait()
@@ -290,7 +300,7 @@ def test_unshard_and_reshard(world):
 
 
 def checkpointed(rank):
-    """Activations are computed again in backward: parameters are gathered again for it."""
+    """Activations are recomputed in backward, for which parameters are gathered again."""
     from torch.distributed._composable import checkpoint
 
     model = build()
@@ -319,18 +329,19 @@ def compiled(rank, backend):
     same_parameters(have, want)
 
 
-@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.long), pytest.param("inductor", marks=pytest.mark.long)])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.long),
+                                     pytest.param("inductor", marks=pytest.mark.long)])
 def test_compile(world, backend):
     world.run(compiled, backend)
 
 
 def pinned(rank):
-    """pin_memory needs an accelerator, and says so."""
+    """pin_memory needs an accelerator, and the error says so."""
     refused("accelerator|CUDA|NVIDIA", lambda: sharded(build(), offload_policy=CPUOffloadPolicy(pin_memory=True)))
 
 
 def test_pinned_offload(pair):
-    """torch/distributed/fsdp/_fully_shard/_fsdp_param.py calls pin_memory() if the policy says so."""
+    """torch/distributed/fsdp/_fully_shard/_fsdp_param.py calls pin_memory() if the policy requires it."""
     if torch.accelerator.is_available():
         pytest.skip("torch finds an accelerator, which has pinned memory")
     pair.run(pinned)

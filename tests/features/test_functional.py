@@ -1,4 +1,4 @@
-"""Functional collectives (torch.distributed._functional_collectives), eagerly: values, gradients, groups, when they wait."""
+"""Functional collectives (torch.distributed._functional_collectives), eagerly: values, gradients, groups, waiting."""
 import inspect
 import threading
 
@@ -10,7 +10,7 @@ from reference import close, mesh
 
 
 def rows(rank, n=12):
-    """What rank contributes: (n, 2)."""
+    """Returns the input of a rank: (n, 2)."""
     return torch.arange(2.0 * n).view(n, 2) + 100 * rank
 
 
@@ -32,10 +32,10 @@ def check_values(rank):
         close(funcol.all_gather_tensor(x, 1, group), torch.cat(everything, 1), 0)
         close(funcol.reduce_scatter_tensor(x, "sum", 0, group), total.tensor_split(size, 0)[rank], 0)
         close(funcol.reduce_scatter_tensor(x, "avg", 0, group), total.tensor_split(size, 0)[rank] / size, 1e-6)
-        # Rank r gives row block p of its input to rank p.
+        # Rank r sends row block p of its input to rank p.
         exchanged = torch.cat([part.tensor_split(size, 0)[rank] for part in everything])
         close(funcol.all_to_all_single(x, None, None, group), exchanged, 0)
-        # r rows more to each next rank, and nothing to rank 0.
+        # Every rank sends r rows to rank r, so none to rank 0.
         to, of = list(range(size)), [rank] * size
         close(funcol.all_to_all_single(x[:sum(to)], of, to, group),
               torch.cat([part[sum(to[:rank]):sum(to[:rank]) + rank] for part in everything]), 0)
@@ -52,7 +52,7 @@ def check_values(rank):
         close(both[0], total.tensor_split(size)[rank], 0)
         close(both[1], 2 * total.tensor_split(size)[rank], 0)
 
-    # A view that is not contiguous, another type, nothing at all.
+    # A view that is not contiguous, another type, an empty tensor.
     close(funcol.all_reduce(x.t(), "sum", dist.group.WORLD), sum(everything).t(), 0)
     small = [part.to(torch.int16)[::2] for part in everything]
     if "must be contiguous" in inspect.getsource(funcol.all_gather_tensor):  # in older torch
@@ -68,14 +68,14 @@ def test_values(world):
 
 
 def check_waiting(rank):
-    """The result is an AsyncCollectiveTensor, which waits where its values are first used, in any order and on any thread."""
+    """The result is an AsyncCollectiveTensor, which waits at the first use, in any order and on any thread."""
     size = dist.get_world_size()
     many = [funcol.all_reduce(torch.full((1000,), float(i + rank)), "sum", dist.group.WORLD) for i in range(20)]
     assert all(isinstance(t, funcol.AsyncCollectiveTensor) for t in many)
     want = [size * i + sum(range(size)) for i in range(20)]
     assert (many[7] + 1).eq(want[7] + 1).all() and not isinstance(many[7] + 1, funcol.AsyncCollectiveTensor)
     assert type(many[3].wait()) is torch.Tensor and many[3].trigger_wait().eq(want[3]).all()
-    assert type(many[5].view(10, 100)) is funcol.AsyncCollectiveTensor  # a view waits no more than its base
+    assert type(many[5].view(10, 100)) is funcol.AsyncCollectiveTensor  # a view does not wait, like its base
     assert many[5].view(10, 100).sum(1).eq(100 * want[5]).all()
     seen = []
     thread = threading.Thread(target=lambda: seen.append(funcol.wait_tensor(many[11])[0].item()))
@@ -83,7 +83,7 @@ def check_waiting(rank):
     thread.join(30)
     assert seen == [want[11]]
     assert [t.tolist()[-1] for t in reversed(many)] == want[::-1]
-    # Results that nobody looks at do no harm.
+    # Results that are never used do no harm.
     for _ in range(5):
         funcol.all_reduce(torch.ones(10), "sum", dist.group.WORLD)
     out = torch.ops._c10d_functional.all_reduce_(torch.ones(4), "sum", dist.group.WORLD.group_name)
@@ -96,7 +96,7 @@ def test_results_wait_where_they_are_used(world):
 
 
 def check_gradients(rank):
-    """A gradient is what the chain rule gives when the losses of all ranks are added."""
+    """A gradient follows the chain rule for the sum of the losses of all ranks."""
     size, group = dist.get_world_size(), dist.group.WORLD
     weights = [torch.arange(1.0, 1 + 24 * size).view(12 * size, 2) * (r + 1) for r in range(size)]
 
@@ -124,7 +124,7 @@ def test_gradients(world):
 
 
 def check_subgroup(rank):
-    """The dimensions of a mesh, by its parts and by their names."""
+    """Uses the dimensions of a mesh, by their groups and by their names."""
     ranks = mesh(2, 2, names=("outer", "inner"))
     x = torch.tensor([float(rank)])
     close(funcol.all_reduce(x, "sum", (ranks, 0)), torch.tensor([float(2 * (rank % 2) + 2)]), 0)
@@ -138,7 +138,7 @@ def test_dimensions_of_a_mesh(quartet):
 
 
 def check_refused(rank):
-    """Wrong arguments are refused alike on all ranks, and nothing is in flight afterwards."""
+    """Wrong arguments are refused alike on all ranks, and no operation is in flight afterwards."""
     group = dist.group.WORLD
     with pytest.raises((ValueError, AssertionError, RuntimeError), match="divisible|multiple"):
         funcol.reduce_scatter_tensor(torch.zeros(7), "sum", 0, group)

@@ -1,4 +1,4 @@
-"""The default group: every way to make it, make it again, and end it; what wrong arguments and wrong order give."""
+"""The default group: every way to make it, make it again, and end it; errors of wrong arguments and wrong order."""
 import os
 import socket
 import time
@@ -29,7 +29,7 @@ def free_port():
 
 
 def use_and_end(rank):
-    """One collective in the default group and one in a sub-group, then the end."""
+    """Runs one collective in the default group and one in a sub-group, then ends the groups."""
     t = torch.tensor([float(rank)])
     dist.all_reduce(t)
     assert t.item() == 1.0 and dist.get_backend() == "goccl"
@@ -62,7 +62,7 @@ def check_ways(rank, folder, ports):
     use_and_end_of_mapped(rank)
     dist.init_process_group("goccl", store=store, pg_options=goccl.Options(transport="tcp"), **common)
     use_and_end(rank)
-    dist.init_process_group("goccl", store=dist.HashStore(), rank=0, world_size=1)  # alone
+    dist.init_process_group("goccl", store=dist.HashStore(), rank=0, world_size=1)  # a group of one rank
     dist.all_reduce(torch.ones(1))
     dist.destroy_process_group()
 
@@ -79,7 +79,10 @@ def test_ways_to_make_it(bare, tmp_path):
 
 
 def check_again(rank, folder, port):
-    """Twenty lives with one TCPStore and as many with one FileStore: the names of groups and keys are the same each time."""
+    """Makes the group twenty times with one TCPStore and as often with one FileStore.
+
+    The names of groups and keys are the same each time.
+    """
     stores = [tcp_store(rank, port), dist.FileStore(f"{folder}/store", 2)]
     descriptors = None
     for life in range(20):
@@ -108,7 +111,7 @@ def begin(rank, folder, name, **options):
 
 
 def check_endings(rank, folder):
-    """Pending works, sub-groups after their parent, ends at different times, use afterwards."""
+    """Pending works, sub-groups after their parent, ranks that end at different times, calls after the end."""
     begin(rank, folder, "pending")
     group = dist.new_group()
     works = [dist.all_reduce(torch.ones(100_000), group=g, async_op=True) for _ in range(8) for g in (group, None)]
@@ -117,7 +120,7 @@ def check_endings(rank, folder):
     waiting = dist.irecv(never, 1 - rank, group=group)  # nothing is sent
     dist.barrier()
     dist.destroy_process_group()
-    for work in works:  # ended, well or not, and none of them hangs
+    for work in works:  # ended, with success or not, and none of them hangs
         assert work.is_completed()
     with pytest.raises(dist.DistBackendError, match="closed|shut down|left|abort"):
         waiting.wait()
@@ -125,7 +128,7 @@ def check_endings(rank, folder):
         assert future.done()
     del works, futures, waiting
 
-    # One rank ends long before the other does: what it still owed is delivered, and the other can end too.
+    # One rank ends long before the other: its outstanding sends are delivered, and the other can end too.
     begin(rank, folder, "late")
     t = torch.full((1000,), 1.0 + rank)
     dist.all_reduce(t)
@@ -141,7 +144,7 @@ def check_endings(rank, folder):
             dist.barrier()
         dist.destroy_process_group()
 
-    # A sub-group alone, then the same again, then everything; rank 1 in the other order.
+    # Ends a sub-group alone, then the same one again, then everything; rank 1 in the other order.
     begin(rank, folder, "order")
     groups = [dist.new_group() for _ in range(3)]
     for group in groups if rank == 0 else groups[::-1]:
@@ -159,7 +162,8 @@ def check_endings(rank, folder):
     with pytest.raises(dist.DistBackendError, match="was shut down"):
         backend.barrier()
     for call in (dist.barrier, dist.get_rank, lambda: dist.new_group([0, 1]), dist.destroy_process_group):
-        with pytest.raises((ValueError, AssertionError), match="not been initialized|Invalid process group|uninitialized|None"):
+        with pytest.raises((ValueError, AssertionError),
+                           match="not been initialized|Invalid process group|uninitialized|None"):
             call()
 
 
@@ -168,7 +172,7 @@ def test_endings(bare, tmp_path):
 
 
 def check_timeouts(rank, folder):
-    """The group's, a sub-group's, and one set later; each error names the rank that did not come."""
+    """The timeouts of the group, of a sub-group, and one set later; each error names the rank that did not call."""
     begin(rank, folder, "timeouts", timeout=seconds(20))
     backend = dist.group.WORLD._get_backend(CPU)
     assert backend.options._timeout == seconds(20)
@@ -182,7 +186,7 @@ def check_timeouts(rank, folder):
             with pytest.raises(dist.DistBackendError, match=r"all_reduce.*timeout \(rank 1\)"):
                 dist.all_reduce(torch.ones(5), group=group)
             assert given - 0.05 <= time.monotonic() - begun
-    dist.barrier()  # the default group has not noticed
+    dist.barrier()  # the default group is not affected
     dist.destroy_process_group()
     with pytest.raises((ValueError, TypeError, RuntimeError), match="timeout"):
         begin(rank, folder, "none", timeout=5.0)
@@ -193,7 +197,7 @@ def test_timeouts(bare, tmp_path):
 
 
 def check_refused(rank, folder):
-    """What torch checks itself, by errors of its own kinds, and what goccl checks."""
+    """Errors of torch's own checks, of its own kinds, and of goccl's checks."""
 
     def refused(text, error=(ValueError, AssertionError, RuntimeError), **options):
         with pytest.raises(error, match=text):
@@ -207,9 +211,12 @@ def check_refused(rank, folder):
     refused("Cannot specify both", store=store, init_method="tcp://127.0.0.1:1", rank=0, world_size=1)
     refused("RANK expected", init_method="env://")
     refused("No rendezvous handler for carrier", init_method="carrier://", rank=0, world_size=1)
-    refused("rank 1 .of 2. did not come", dist.DistBackendError, store=store, rank=0, world_size=2, timeout=seconds(0.3))
-    refused("pg_options must be a goccl.Options", TypeError, store=dist.HashStore(), rank=0, world_size=1, pg_options=object())
-    refused("GOCCL_TRANSPORT", store=dist.HashStore(), rank=0, world_size=1, pg_options=goccl.Options(transport="pigeon"))
+    refused("rank 1 .of 2. did not come", dist.DistBackendError, store=store, rank=0, world_size=2,
+            timeout=seconds(0.3))
+    refused("pg_options must be a goccl.Options", TypeError, store=dist.HashStore(), rank=0, world_size=1,
+            pg_options=object())
+    refused("GOCCL_TRANSPORT", store=dist.HashStore(), rank=0, world_size=1,
+            pg_options=goccl.Options(transport="pigeon"))
     begin(rank, folder, "twice")
     with pytest.raises(ValueError, match="initialize the default process group twice"):
         begin(rank, folder, "twice")

@@ -1,4 +1,4 @@
-"""How ranks are started: fork, forkserver, spawn, torchrun; and started again after one has died."""
+"""How ranks are started: fork, forkserver, spawn, torchrun; and started again after a rank has died."""
 import os
 import re
 import subprocess
@@ -10,10 +10,10 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-# torch is imported up to five times, one after the other: on a busy machine that takes minutes.
+# torch is imported up to five times, one after the other, which takes minutes on a busy machine.
 pytestmark = pytest.mark.timeout(300)
 
-# Without DDP and torch.optim, which import seconds' worth of modules into each of the four processes.
+# Without DDP and torch.optim, whose imports take seconds in each of the four processes.
 TRAINING = """
 import os, signal, sys
 import torch, torch.distributed as dist
@@ -51,7 +51,7 @@ dist.destroy_process_group()
 
 
 def alone():
-    """The same training in this process; the two sums that the script prints."""
+    """Does the same training in this process; returns the two sums that the script prints."""
     weights, velocity = torch.linspace(-1, 1, 8).view(4, 2), torch.zeros(4, 2)
     for step in range(6):
         inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
@@ -63,11 +63,12 @@ def alone():
 
 
 def torchrun(tmp_path, script, *args, restarts=0, ranks=2):
-    """What `torchrun --standalone` of the script prints; it has to end with 0."""
+    """Returns the output of `torchrun --standalone` of the script, which must end with exit code 0."""
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(script))
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1",
-                           f"--nproc-per-node={ranks}", f"--max-restarts={restarts}", "--monitor-interval=0.1", str(path), *args],
+                           f"--nproc-per-node={ranks}", f"--max-restarts={restarts}", "--monitor-interval=0.1",
+                           str(path), *args],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=280,
                           env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stdout
@@ -79,12 +80,13 @@ def sums(out):
 
 
 def test_elastic_restart(tmp_path):
-    """Rank 1 is killed after its third step: rank 0 is told of it, both are started again and go on from the checkpoint."""
+    """Rank 1 is killed after its third step: rank 0 gets an error, and both restart from the checkpoint."""
     out = torchrun(tmp_path, TRAINING, str(tmp_path / "saved"), "dies", restarts=1)
     for rank in range(2):
-        assert f"rank {rank} of 2, attempt 0, from step 0" in out and f"rank {rank} of 2, attempt 1, from step 3" in out, out
+        assert (f"rank {rank} of 2, attempt 0, from step 0" in out
+                and f"rank {rank} of 2, attempt 1, from step 3" in out), out
     told = re.search(r"rank 0 was told: (.*)", out)
-    assert told is None or "rank 1" in told.group(1), out  # torchrun may end it before it notices
+    assert told is None or "rank 1" in told.group(1), out  # torchrun may end rank 0 before it gets the error
     assert sums(out) == pytest.approx(alone(), rel=1e-5)
 
 
@@ -114,9 +116,10 @@ def failing_rank(rank, folder, size):
     dist.barrier()
 
 
-@pytest.mark.parametrize("method", ["fork", *(pytest.param(name, marks=pytest.mark.long) for name in ("forkserver", "spawn"))])
+@pytest.mark.parametrize("method", ["fork", *(pytest.param(name, marks=pytest.mark.long)
+                                              for name in ("forkserver", "spawn"))])
 def test_start_methods(tmp_path, method):
-    """fork works too, from a process that does not use goccl itself. A rank that fails ends all."""
+    """fork works too, from a process that does not use goccl itself. A rank that fails ends all ranks."""
     mp.start_processes(rank_of, args=(str(tmp_path), 3), nprocs=3, start_method=method)
     (tmp_path / "again").mkdir()
     with pytest.raises(mp.ProcessRaisedException, match="rank 1"):
@@ -125,7 +128,7 @@ def test_start_methods(tmp_path, method):
 
 @pytest.mark.long
 def test_restart_of_four(tmp_path):
-    """The whole again without a checkpoint, with four ranks, of which two die."""
+    """Restarts four ranks without a checkpoint, two of which die."""
     script = """
         import os, signal
         import torch, torch.distributed as dist

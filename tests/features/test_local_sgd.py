@@ -1,4 +1,4 @@
-"""Local SGD: parameters that are averaged now and then, by hooks, averagers and PostLocalSGDOptimizer."""
+"""Local SGD: parameters that are averaged from time to time, by hooks, averagers and PostLocalSGDOptimizer."""
 import collections
 import copy
 
@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 
 def mean(models):
-    """Gives all models their mean."""
+    """Sets the parameters of all models to their mean."""
     with torch.no_grad():
         for parameters in zip(*(model.parameters() for model in models)):
             value = sum(parameters) / len(parameters)
@@ -24,11 +24,12 @@ def mean(models):
 
 
 def step_alone(model, optimizer, step, ranks):
-    """One step on the mean loss of these ranks' parts of the batch."""
+    """Trains one step on the mean loss of these ranks' parts of the batch."""
     inputs, targets = batch(step)
     size = dist.get_world_size()
     optimizer.zero_grad()
-    (sum(loss_of(model(inputs.tensor_split(size)[r]), targets.tensor_split(size)[r]) for r in ranks) / len(ranks)).backward()
+    (sum(loss_of(model(inputs.tensor_split(size)[r]), targets.tensor_split(size)[r]) for r in ranks)
+     / len(ranks)).backward()
     optimizer.step()
 
 
@@ -40,7 +41,7 @@ def step_together(model, optimizer, step):
 
 
 def averager(rank, warmup, period):
-    """Every rank trains for itself; from step warmup on, each period-th step ends with the mean of all."""
+    """Every rank trains independently; from step warmup on, each period-th step ends with the mean of all ranks."""
     size = dist.get_world_size()
     mine = build()
     everyone = [copy.deepcopy(mine) for _ in range(size)]
@@ -63,7 +64,7 @@ def test_periodic_averager(world, warmup, period):
 
 
 def in_subgroup(rank):
-    """average_parameters over the ranks of a group; the others keep theirs."""
+    """average_parameters averages over the ranks of a group; the other ranks keep their parameters."""
     group = dist.new_group([1, 0])
     model = build(seed=rank)
     average_parameters(model.parameters(), group)
@@ -80,7 +81,7 @@ def test_average_parameters_of_a_group(quartet):
 
 
 def hierarchical(rank):
-    """Pairs average in every second step, all four in every fourth."""
+    """Pairs average in every second step, all four ranks in every fourth."""
     mine = build()
     everyone = [copy.deepcopy(mine) for _ in range(4)]
     averages, optimizer = HierarchicalModelAverager(collections.OrderedDict([(2, 2), (4, 4)])), sgd(mine)
@@ -103,13 +104,18 @@ def test_hierarchical_averager(quartet):
 
 
 def post_local(rank, local_gradients):
-    """DDP over all in the first two steps, over pairs (or nobody) afterwards, with a mean of all in every second step."""
+    """DDP over all ranks in the first two steps, then over pairs (or each rank alone).
+
+    Every second step ends with the mean of all ranks.
+    """
     model = build()
     groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     everyone = [copy.deepcopy(model) for _ in range(4)]
     optimizers = [sgd(each) for each in everyone]
     have = DDP(model)
-    have.register_comm_hook(PostLocalSGDState(None, groups[rank // 2], 2, post_local_gradient_allreduce=local_gradients), post_localSGD_hook)
+    have.register_comm_hook(PostLocalSGDState(None, groups[rank // 2], 2,
+                                              post_local_gradient_allreduce=local_gradients),
+                            post_localSGD_hook)
     optimizer = PostLocalSGDOptimizer(sgd(have), PeriodicModelAverager(period=2, warmup_steps=2))
     for step in range(6):
         step_together(have, optimizer, step)

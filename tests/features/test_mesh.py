@@ -7,7 +7,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 
 def members(group):
-    """The global ranks of the group, from the group itself."""
+    """Returns the global ranks of the group, from the group itself."""
     out = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size(group))]
     dist.all_gather(out, torch.tensor([dist.get_rank()]), group=group)
     return [t.item() for t in out]
@@ -20,16 +20,18 @@ def check_dimensions(rank):
     assert grid.get_coordinate() == [rank // 2, rank % 2] or tuple(grid.get_coordinate()) == (rank // 2, rank % 2)
     assert members(grid.get_group("rows")) == [rank % 2, rank % 2 + 2]
     assert members(grid.get_group("columns")) == [rank // 2 * 2, rank // 2 * 2 + 1]
-    assert [members(group) for group in grid.get_all_groups()] == [members(grid.get_group(0)), members(grid.get_group(1))]
+    assert ([members(group) for group in grid.get_all_groups()]
+            == [members(grid.get_group(0)), members(grid.get_group(1))])
     assert all(dist.get_backend(group) == "goccl" for group in grid.get_all_groups())
     with pytest.raises((RuntimeError, ValueError), match="mesh dimension|mesh_dim"):
-        grid.get_group()  # which of the two?
+        grid.get_group()  # ambiguous: there are two groups
     with pytest.raises((RuntimeError, KeyError, ValueError), match="other"):
         grid["other"]
 
     cube = mesh(2, 1, 2, names=("a", "b", "c"))
     assert [len(members(group)) for group in cube.get_all_groups()] == [2, 1, 2]
-    assert cube.get_local_rank("a") == rank // 2 and cube.get_local_rank("c") == rank % 2 and cube.get_local_rank("b") == 0
+    assert (cube.get_local_rank("a") == rank // 2 and cube.get_local_rank("c") == rank % 2
+            and cube.get_local_rank("b") == 0)
     ac = cube["a", "c"]
     assert ac.shape == (2, 2) and ac.mesh_dim_names == ("a", "c")
     assert members(ac.get_group("a")) == members(cube.get_group("a"))
@@ -57,7 +59,7 @@ def test_flatten(quartet):
 
 
 def check_from_groups(rank):
-    """Meshes of groups that there are already, and of ranks in an order of one's own."""
+    """Meshes of existing groups, and of ranks in another order."""
     whole = DeviceMesh.from_group(dist.group.WORLD, "cpu")
     assert whole.mesh.tolist() == [0, 1, 2, 3] and whole.get_group() is dist.group.WORLD
     rows, _ = dist.new_subgroups_by_enumeration([[0, 2], [1, 3]])
@@ -65,7 +67,7 @@ def check_from_groups(rank):
     grid = DeviceMesh.from_group([rows, columns], "cpu", mesh=torch.arange(4).view(2, 2), mesh_dim_names=("r", "c"))
     assert grid.get_group("r") is rows and grid.get_group("c") is columns
     assert members(grid["r"].get_group()) == [rank % 2, rank % 2 + 2]
-    # A group of its own, of another backend, in a mesh.
+    # A mesh with a group of another backend.
     gloo = dist.new_group(backend="gloo")
     other = DeviceMesh.from_group(gloo, "cpu")
     assert dist.get_backend(other.get_group()) == "gloo" and members(other.get_group()) == [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""Python objects: gathered, broadcast, scattered, sent; in sub-groups too, of any size and kind."""
+"""Python objects: gathered, broadcast, scattered, sent; also in sub-groups, of any size and kind."""
 import dataclasses
 import datetime
 import threading
@@ -19,8 +19,9 @@ class Report:
 
 
 def of(rank):
-    """Another kind of object for each rank, and not two of the same size."""
-    return [None, {"rank": 1, "deep": [(1, 2.5), {"set"}, b"\0bytes"]}, Report(2, "two", torch.arange(7)), "x" * 1000][rank]
+    """Returns another kind of object for each rank, all of different sizes."""
+    return [None, {"rank": 1, "deep": [(1, 2.5), {"set"}, b"\0bytes"]}, Report(2, "two", torch.arange(7)),
+            "x" * 1000][rank]
 
 
 def check_all_kinds(rank):
@@ -57,11 +58,15 @@ def test_all_kinds(trio):
 
 
 def check_subgroups(rank):
-    """Global ranks name the root, or ranks of the group by group_src and group_dst; outsiders change nothing."""
+    """The root is a global rank, or a rank of the group by group_src and group_dst.
+
+    Objects of ranks outside the group do not change.
+    """
     group = dist.new_group([2, 0])
     out = ["unset"] * 2
     if rank == 1:
-        for call in (lambda: dist.all_gather_object(out, rank, group=group), lambda: dist.gather_object(rank, out, group=group),
+        for call in (lambda: dist.all_gather_object(out, rank, group=group),
+                     lambda: dist.gather_object(rank, out, group=group),
                      lambda: dist.broadcast_object_list(out, src=0, group=group),
                      lambda: dist.scatter_object_list(out, [1, 2], src=0, group=group)):
             with pytest.warns(UserWarning, match="on global rank 1 which does not belong to the given group"):
@@ -101,11 +106,12 @@ def test_subgroups(trio):
 
 
 def check_big(rank):
-    """Several megabytes, of another size on each rank, and a thousand small objects in one list."""
+    """Objects of several megabytes, of another size on each rank, and a thousand small objects in one list."""
     size = dist.get_world_size()
 
     def big(r):
-        return {"weights": torch.full((400_000 * (r + 1),), r, dtype=torch.float64), "raw": bytes([r]) * (2_000_000 - r)}
+        return {"weights": torch.full((400_000 * (r + 1),), r, dtype=torch.float64),
+                "raw": bytes([r]) * (2_000_000 - r)}
 
     def same(a, b):
         return torch.equal(a["weights"], b["weights"]) and a["raw"] == b["raw"]
@@ -131,7 +137,7 @@ def test_big_objects(trio):
 
 
 def check_unpicklable(rank):
-    """The pickler refuses before anything is sent, on the rank that has the object; the group can be used afterwards."""
+    """The pickler refuses an object before anything is sent, on its rank; the group stays usable."""
     size = dist.get_world_size()
     for call in (lambda: dist.all_gather_object([None] * size, threading.Lock()),
                  lambda: dist.gather_object(threading.Lock(), [None] * size if rank == 0 else None),
@@ -142,7 +148,7 @@ def check_unpicklable(rank):
         dist.gather_object(1, None if rank == 0 else [None] * size)
     with pytest.raises(ValueError, match="scatter_object_output_list"):
         dist.scatter_object_list([], [1] * size if rank == 0 else None)
-    # Its documentation allows any rank; _canonicalize_group_rank in distributed_c10d.py does not.
+    # torch's documentation allows any rank; _canonicalize_group_rank in distributed_c10d.py does not.
     with pytest.raises(ValueError, match="Must specify global_rank or group_rank"):
         dist.recv_object_list([None])
     out = [None] * size
@@ -160,7 +166,7 @@ class FailsToUnpickle:
 
 
 def check_fails_to_unpickle(rank):
-    """What cannot be read raises on the readers after it has arrived: the group goes on."""
+    """An object that cannot be unpickled raises on its readers after it has arrived; the group stays usable."""
     with pytest.raises(ValueError, match="invalid literal"):
         dist.all_gather_object([None] * dist.get_world_size(), FailsToUnpickle())
     dist.barrier()
@@ -171,7 +177,7 @@ def test_objects_that_cannot_be_read(trio):
 
 
 def check_one_side_missing(rank):
-    """A rank that does not come to an object collective is named at the timeout."""
+    """A rank that does not call an object collective is named at the timeout."""
     group = dist.new_group(timeout=datetime.timedelta(seconds=1))
     if rank != 1:
         with pytest.raises(dist.DistBackendError, match="rank 1"):

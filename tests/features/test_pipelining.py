@@ -1,4 +1,4 @@
-"""Every schedule of torch.distributed.pipelining against the same model in one process: outputs, losses and gradients."""
+"""Every schedule of torch.distributed.pipelining, compared with the same model in one process."""
 import copy
 
 import pytest
@@ -33,16 +33,16 @@ def rows(seed):
 
 
 def loops(rank, size, each):
-    """Stages of a rank when they go round the ranks."""
+    """Returns the stages of a rank when stages go around the ranks."""
     return [rank + turn * size for turn in range(each)]
 
 
 def vee(rank, size, each):
-    """Stages of a rank when they go there and back."""
+    """Returns the stages of a rank when stages go through the ranks and back."""
     return [rank, 2 * size - 1 - rank]
 
 
-# Schedule: stages of a rank, how they are placed, micro-batches for each rank.
+# Schedule: number of stages of a rank, their placement, micro-batches for each rank.
 SCHEDULES = {
     "ScheduleGPipe": (1, loops, 2),
     "Schedule1F1B": (1, loops, 2),
@@ -55,7 +55,7 @@ SCHEDULES = {
 
 
 def chunks_of(size, per_rank):
-    """Micro-batches: a number that divides the rows."""
+    """Returns the number of micro-batches, which divides the number of rows."""
     return {2: 4, 3: 6, 4: 8}[size] * per_rank // 2
 
 
@@ -68,7 +68,8 @@ def pipes(rank, name, steps, group_ranks=None):
     size, me = dist.get_world_size(group), dist.get_rank(group)
     model = layers(size * each)
     want = copy.deepcopy(model)
-    mine = [pipelining.PipelineStage(model[index], index, size * each, CPU, group=group) for index in place(me, size, each)]
+    mine = [pipelining.PipelineStage(model[index], index, size * each, CPU, group=group)
+            for index in place(me, size, each)]
     chunks = chunks_of(size, per_rank)
     schedule = getattr(pipelining, name, None) or getattr(schedules, name)
     schedule = schedule(mine if each > 1 else mine[0], chunks, loss_fn=nn.functional.mse_loss)
@@ -133,7 +134,7 @@ def test_eval_and_shapes(world):
 
 
 class Words(nn.Module):
-    """A model that the front end traces and splits."""
+    """A model that the tracing front end splits."""
 
     def __init__(self, size):
         super().__init__()
@@ -152,7 +153,8 @@ def traced(rank):
     words = torch.randint(0, 30, (8, 5), generator=torch.Generator().manual_seed(1))
     target, scale = torch.randint(0, 30, (8, 5), generator=torch.Generator().manual_seed(2)), torch.full((8, 1, 1), 0.5)
     cuts = {f"layers.{index}": pipelining.SplitPoint.BEGINNING for index in range(1, size)}
-    pipe = pipelining.pipeline(model, mb_args=(words.chunk(4)[0],), mb_kwargs={"scale": scale.chunk(4)[0]}, split_spec=cuts)
+    pipe = pipelining.pipeline(model, mb_args=(words.chunk(4)[0],), mb_kwargs={"scale": scale.chunk(4)[0]},
+                               split_spec=cuts)
     assert pipe.num_stages == size
 
     def loss(output, wanted):

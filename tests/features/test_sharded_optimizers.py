@@ -1,4 +1,4 @@
-"""ZeroRedundancyOptimizer, alone and overlapping with DDP, against the plain optimizer in one process."""
+"""ZeroRedundancyOptimizer, alone and overlapping with DDP, compared with the plain optimizer in one process."""
 import copy
 import datetime
 import re
@@ -7,7 +7,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from reference import alone, batch, build, close, loss_of, same_everywhere, same_parameters, share, train
-from torch.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook import hook_with_zero_step, hook_with_zero_step_interleaved
+from torch.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook import (
+    hook_with_zero_step, hook_with_zero_step_interleaved)
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -21,7 +22,7 @@ OPTIMIZERS = {
 
 
 def sharded(rank, name, options):
-    """Each rank keeps the states of its share of the parameters only; together they are those of the plain optimizer."""
+    """Each rank keeps only the states of its parameters; together they equal those of the plain optimizer."""
     kind, defaults = OPTIMIZERS[name]
     model = build()
     want = copy.deepcopy(model)
@@ -49,7 +50,7 @@ def test_sharded_states(world, name, options):
 
 
 def loads(rank):
-    """A saved and loaded optimizer goes on like one that was never interrupted."""
+    """A saved and loaded optimizer continues like one that was never interrupted."""
     def made(model):
         return ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01)
     first, second = DDP(build()), DDP(build())
@@ -60,7 +61,7 @@ def loads(rank):
     dist.broadcast_object_list(saved, 0)
     second.load_state_dict(first.state_dict())
     other = made(second)
-    other.load_state_dict(copy.deepcopy(saved[0]))  # rank 0's are the tensors of optimizer itself
+    other.load_state_dict(copy.deepcopy(saved[0]))  # on rank 0 the saved tensors are those of optimizer itself
     train(first, optimizer)
     train(second, other)
     same_parameters(second.module, first.module, 0)
@@ -71,7 +72,7 @@ def test_state_dict(world):
 
 
 def groups_of_parameters(rank):
-    """Parameter groups with settings of their own, one of them added later."""
+    """Parameter groups with their own settings, one of them added later."""
     model = build()
 
     def grouped(model, make):
@@ -89,7 +90,10 @@ def test_parameter_groups(world):
 
 
 class Gradients(Joinable, JoinHook):
-    """Gives a rank that is through the gradients of the step that the others are at: its shard has to be updated, too."""
+    """Gives a rank without more batches the gradients of the other ranks' step.
+
+    Its shard must be updated too.
+    """
 
     def __init__(self, model):
         Joinable.__init__(self)
@@ -112,7 +116,7 @@ class Gradients(Joinable, JoinHook):
 
 
 def joins(rank):
-    """Rank r has 1 + r batches; the steps of the sharded optimizer are shadowed by the ranks that are through."""
+    """Rank r has 1 + r batches; ranks that have no more batches shadow the steps of the sharded optimizer."""
     model = build()
     size = dist.get_world_size()
     want, have = copy.deepcopy(model), DDP(model)
@@ -142,18 +146,18 @@ def test_join(world):
 
 
 def waiting(group, bucket):
-    """A hook whose future is complete when it returns, so that what is chained to it runs at once."""
+    """A hook whose future is complete when it returns, so that callbacks chained to it run at once."""
     future = allreduce_hook(group, bucket)
     future.wait()
     return future
 
 
 HOOKS = {"after": (hook_with_zero_step, allreduce_hook), "interleaved": (hook_with_zero_step_interleaved, waiting)}
-DELAY = 2  # steps until DDP has rebuilt its buckets and the optimizer knows them: these change no parameter
+DELAY = 2  # steps until DDP has rebuilt its buckets and the optimizer knows them; they change no parameter
 
 
 def overlapping(rank, hook, options, shard_buckets):
-    """Optimizer steps and broadcasts run inside backward."""
+    """Runs optimizer steps and broadcasts inside backward."""
     modify, reduce = HOOKS[hook]
     model = build()
     static = options.get("static_graph", False)
@@ -166,7 +170,7 @@ def overlapping(rank, hook, options, shard_buckets):
         inputs, targets = batch(step)
         optimizer.zero_grad()
         loss_of(have(share(inputs)), share(targets)).backward()
-        optimizer.step()  # nothing is left for it to do
+        optimizer.step()  # has nothing left to do
         if step >= DELAY + static:
             plain.zero_grad()
             loss_of(want(inputs), targets).backward()
@@ -186,15 +190,17 @@ def test_overlap_with_ddp(world, hook, options, shard_buckets):
 
 
 def interleaved(rank):
-    """Broadcasts that are issued, and waited for, in callbacks of reductions, on whichever thread completes them.
+    """Broadcasts are issued, and waited for, in callbacks of reductions, on the thread that completes each reduction.
 
-    hook_with_zero_step_interleaved issues them between the reductions of backward, in an order that only a device's stream makes the
-    same on all ranks. On CPU it is chance: the result is right, or the ranks are told that they called different things.
+    hook_with_zero_step_interleaved issues them between the reductions of backward, in an order that only a device's
+    stream makes the same on all ranks. On CPU the order is random: either the result is right, or the ranks get an
+    error that they called different operations.
     """
     group = dist.new_group(timeout=datetime.timedelta(seconds=10))
     model = build()
     want, have = copy.deepcopy(model), DDP(model, process_group=group, bucket_cap_mb=0.001)
-    optimizer = ZeroRedundancyOptimizer(have.parameters(), torch.optim.SGD, process_group=group, overlap_with_ddp=True, lr=0.1)
+    optimizer = ZeroRedundancyOptimizer(have.parameters(), torch.optim.SGD, process_group=group, overlap_with_ddp=True,
+                                        lr=0.1)
     have.register_comm_hook(group, hook_with_zero_step_interleaved(allreduce_hook, have, optimizer))
     plain = torch.optim.SGD(want.parameters(), lr=0.1)
     try:
@@ -208,7 +214,8 @@ def interleaved(rank):
                 plain.step()
         same_parameters(have.module, want, 1e-4)
     except RuntimeError as error:
-        # The last is torch's: callbacks of two reductions may run at once, and it counts the one before its broadcast is issued.
+        # The last message is torch's: callbacks of two reductions may run at once, and one of them counts a broadcast
+        # before it is issued.
         assert re.search("mismatch|peer left|earlier|timeout|Missing at least one broadcast handle", str(error)), error
     dist.barrier()
     dist.destroy_process_group(group)

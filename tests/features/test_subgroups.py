@@ -1,4 +1,4 @@
-"""Groups within the default one: any order of ranks, overlapping, many at once, from threads, of other backends."""
+"""Groups within the default group: any order of ranks, overlapping, many at once, from threads, of other backends."""
 import inspect
 import threading
 
@@ -11,12 +11,13 @@ from rank_pool import RankPool
 import goccl
 
 CPU = torch.device("cpu")
-SORTS = "sort_ranks" in inspect.signature(dist.new_group).parameters  # the argument is as old as torch 2.14
-LOOKS_TWICE = "duplicate" in inspect.getsource(dist.distributed_c10d._new_group_with_tag)  # a rank that is named twice is refused
+SORTS = "sort_ranks" in inspect.signature(dist.new_group).parameters  # the argument came with torch 2.14
+# Newer torch refuses a rank that is named twice.
+LOOKS_TWICE = "duplicate" in inspect.getsource(dist.distributed_c10d._new_group_with_tag)
 
 
 def gathered(group):
-    """The global ranks of the group in its order, as all_gather finds them."""
+    """Returns the global ranks of the group in its order, as all_gather finds them."""
     out = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size(group))]
     dist.all_gather(out, torch.tensor([dist.get_rank()]), group=group)
     return [t.item() for t in out]
@@ -29,7 +30,7 @@ def destroy(*groups):
 
 
 def check_orders(rank):
-    """new_group sorts the ranks, unless it is told not to; a group that is not sorted counts in the order given."""
+    """new_group sorts the ranks unless sort_ranks is False; then ranks are numbered in the given order."""
     group = dist.new_group([3, 1, 0])
     assert rank == 2 or gathered(group) == [0, 1, 3] == dist.get_process_group_ranks(group)
     if SORTS:
@@ -56,9 +57,10 @@ def test_ranks_in_any_order(quartet):
 
 
 def check_local_synchronization(rank):
-    """Members alone make the group; the others need not even call.
+    """Only members make the group; the other ranks need not call new_group.
 
-    All have made as many groups as each other before: the names depend on that (_process_group_name in distributed_c10d.py).
+    All ranks have made the same number of groups before, on which the names depend (_process_group_name in
+    distributed_c10d.py).
     """
     first, second = [[0, 1], [0, 1], [2, 3], [2, 3]][rank], [[3, 0], [2, 1], [2, 1], [3, 0]][rank]
     groups = []
@@ -104,7 +106,7 @@ def test_new_subgroups(quartet):
 
 
 def check_split(rank):
-    """On CPU from torch 2.15 on; before, split_group in distributed_c10d.py asks for a bound accelerator."""
+    """Works on CPU from torch 2.15 on; before, split_group in distributed_c10d.py requires a bound accelerator."""
     backend = dist.group.WORLD._get_backend(CPU)
     if TORCH < (2, 15) or not backend.supports_splitting:
         with pytest.raises(RuntimeError, match="No device associated with the default pg|does not support splitting"):
@@ -122,7 +124,8 @@ def check_split(rank):
     else:
         assert gathered(some) == [0, 1, 3]
         destroy(some)
-    # Of a part, with the ranks of the part. Torch names a group by how many its process has made, so all ranks have to make one.
+    # Splits a child group, with the ranks of the child. torch names a group by the number of groups that its process
+    # has made, so all ranks must make one.
     again = dist.split_group(parent_pg=half, split_ranks=[[0], [1]])
     assert gathered(again) == [rank]
     destroy(again, half)
@@ -156,7 +159,7 @@ def test_overlapping_groups(quartet):
 
 
 def check_many(rank, count):
-    """count groups with an operation in flight in each, waited for in another order; then all are given back."""
+    """Makes count groups with an operation in flight in each, waits in another order, then destroys all groups."""
     groups = [dist.new_group([0, 1]) for _ in range(count)]
     tensors = [torch.full((257,), float(i + rank)) for i in range(count)]
     order = list(range(count)) if rank == 0 else list(reversed(range(count)))
@@ -174,17 +177,21 @@ def test_64_groups(pair):
 
 
 def check_alone(rank):
-    """Groups of one rank: every operation is a copy or nothing."""
+    """Groups of one rank: every operation is a copy or does nothing."""
     groups = [dist.new_group([r]) for r in range(dist.get_world_size())]
     group = groups[rank]
     t, out = torch.tensor([3.0, 4.0]), torch.zeros(2)
     dist.all_reduce(t, group=group)
     dist.broadcast(t, src=rank, group=group)
     dist.reduce(t, dst=rank, group=group)
-    for call in (lambda: dist.all_gather([out], t, group=group), lambda: dist.all_gather_into_tensor(out, t, group=group),
-                 lambda: dist.gather(t, [out], dst=rank, group=group), lambda: dist.scatter(out, [t], src=rank, group=group),
-                 lambda: dist.reduce_scatter(out, [t], group=group), lambda: dist.reduce_scatter_tensor(out, t, group=group),
-                 lambda: dist.all_to_all([out], [t], group=group), lambda: dist.all_to_all_single(out, t, group=group)):
+    for call in (lambda: dist.all_gather([out], t, group=group),
+                 lambda: dist.all_gather_into_tensor(out, t, group=group),
+                 lambda: dist.gather(t, [out], dst=rank, group=group),
+                 lambda: dist.scatter(out, [t], src=rank, group=group),
+                 lambda: dist.reduce_scatter(out, [t], group=group),
+                 lambda: dist.reduce_scatter_tensor(out, t, group=group),
+                 lambda: dist.all_to_all([out], [t], group=group),
+                 lambda: dist.all_to_all_single(out, t, group=group)):
         out.zero_()
         call()
         assert out.tolist() == t.tolist() == [3.0, 4.0]
@@ -202,7 +209,7 @@ def test_groups_of_one(pair):
 
 
 def check_threads(rank):
-    """Four threads, each with a group of its own and all kinds of operations; the groups differ in speed and order."""
+    """Four threads, each with its own group and all kinds of operations; the groups differ in speed and order."""
     size = dist.get_world_size()
     groups = [dist.new_group() for _ in range(4)]
     errors = []
@@ -239,7 +246,7 @@ def test_threads_with_groups_of_their_own(trio):
 
 
 def check_other_backend(rank):
-    """A gloo group beside goccl's, with operations of both in flight, and timeouts of their own."""
+    """A gloo group beside a goccl group, with operations of both in flight, and separate timeouts."""
     gloo = dist.new_group(backend="gloo", timeout=seconds(30))
     other = dist.new_group(timeout=seconds(17))
     assert dist.get_backend(gloo) == "gloo" and dist.get_backend(other) == "goccl"
@@ -260,7 +267,7 @@ def test_gloo_beside_goccl(trio):
 
 
 def check_messages(rank):
-    """group_src and group_dst count within the group; tags and any source do so too."""
+    """group_src and group_dst are ranks in the group; tags and any source work in groups too."""
     group = dist.new_group([1, 3, 2])  # sorted: 1, 2, 3
     if rank != 0:
         mine = group.rank()
@@ -268,7 +275,7 @@ def check_messages(rank):
         if mine == 0:
             dist.send(t, group=group, group_dst=2)
             dist.isend(t + 100, group=group, group_dst=2, tag=5).wait()
-            assert dist.recv(t, group=group) == 2 and t.item() == 2.0  # from anywhere; told as a global rank
+            assert dist.recv(t, group=group) == 2 and t.item() == 2.0  # from any source; the result is a global rank
         elif mine == 1:
             dist.send(t, dst=1, group=group)  # a global rank
         else:
@@ -277,7 +284,7 @@ def check_messages(rank):
             assert dist.recv(t, group=group, group_src=0) == 1 and t.item() == 1.0
             work.wait()
             assert tagged.item() == 101.0
-        dist.barrier(group)  # or the receive from anywhere could take what is sent below
+        dist.barrier(group)  # otherwise the receive from any source could take a later message
         send, got = torch.full((3,), float(mine)), torch.zeros(3)
         works = dist.batch_isend_irecv([
             dist.P2POp(dist.isend, send, group=group, group_peer=(mine + 1) % 3),

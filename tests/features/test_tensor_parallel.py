@@ -1,4 +1,4 @@
-"""Tensor and sequence parallel layers, also together with FSDP2, against one process."""
+"""Tensor and sequence parallel layers, also together with FSDP2, compared with one process."""
 import copy
 
 import pytest
@@ -8,14 +8,15 @@ import torch.nn as nn
 from reference import close, loss_of, mesh, same_gradients
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard
-from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, PrepareModuleInputOutput, PrepareModuleOutput,
-                                               RowwiseParallel, SequenceParallel, loss_parallel, parallelize_module)
+from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, PrepareModuleInputOutput,
+                                               PrepareModuleOutput, RowwiseParallel, SequenceParallel, loss_parallel,
+                                               parallelize_module)
 
 WORDS, WIDTH, LENGTH = 48, 24, 12
 
 
 class Block(nn.Module):
-    """A transformer block without attention's heads: they are in Attention."""
+    """A transformer block around the heads, which are in Attention."""
 
     def __init__(self):
         super().__init__()
@@ -60,16 +61,22 @@ def words(seed=0, rows=4):
 
 
 def megatron(model, over):
-    """Columns, then rows: activations are whole between the layers."""
-    parallelize_module(model, over, {"words": RowwiseParallel(input_layouts=Replicate()), "out": ColwiseParallel(output_layouts=Replicate())})
+    """Column-wise, then row-wise layers: activations are whole between the layers."""
+    parallelize_module(model, over, {"words": RowwiseParallel(input_layouts=Replicate()),
+                                     "out": ColwiseParallel(output_layouts=Replicate())})
     for block in model.blocks:
         columns = {f"attention.{name}": ColwiseParallel() for name in ("query", "key", "value")}
-        parallelize_module(block, over, {**columns, "attention.out": RowwiseParallel(), "up": ColwiseParallel(), "down": RowwiseParallel()})
+        parallelize_module(block, over, {**columns, "attention.out": RowwiseParallel(), "up": ColwiseParallel(),
+                                         "down": RowwiseParallel()})
 
 
 def sequence(model, over):
-    """Between the layers the sequence is spread over the ranks: gathered before columns, reduced and scattered after rows."""
-    parallelize_module(model, over, {"words": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)), "norm": SequenceParallel(),
+    """Between the layers the sequence is sharded over the ranks.
+
+    It is gathered before column-wise layers, reduced and scattered after row-wise ones.
+    """
+    parallelize_module(model, over, {"words": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+                                     "norm": SequenceParallel(),
                                      "out": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())})
     for block in model.blocks:
         columns = {f"attention.{name}": ColwiseParallel() for name in ("query", "key", "value")}
@@ -101,12 +108,13 @@ def test_transformer(world, plan):
 
 
 def loss(rank):
-    """The logits stay spread over the words; so does the loss's gradient."""
+    """The logits stay sharded over the words, and so does the gradient of the loss."""
     want, have = made(), made()
     megatron(have, mesh(dist.get_world_size()))
     parallelize_module(have, mesh(dist.get_world_size()), {})
     last = copy.deepcopy(want.out)
-    have.out = parallelize_module(last, mesh(dist.get_world_size()), ColwiseParallel(output_layouts=Shard(-1), use_local_output=False))
+    have.out = parallelize_module(last, mesh(dist.get_world_size()),
+                                  ColwiseParallel(output_layouts=Shard(-1), use_local_output=False))
     nn.functional.cross_entropy(want(words()).flatten(0, 1), words(1).flatten()).backward()
     with loss_parallel():
         nn.functional.cross_entropy(have(words()).flatten(0, 1), words(1).flatten()).backward()
@@ -118,7 +126,7 @@ def test_loss_parallel(world):
 
 
 def prepared(rank):
-    """PrepareModuleInput, PrepareModuleOutput and both in one put tensors where layers want them."""
+    """PrepareModuleInput, PrepareModuleOutput and both in one lay out tensors as layers need them."""
     over = mesh(dist.get_world_size())
     inputs = torch.randn(12, 8, generator=torch.Generator().manual_seed(1))
     mine = inputs.tensor_split(dist.get_world_size())[rank]
@@ -164,9 +172,12 @@ def with_data(rank, plan):
         for optimizer in optimizers:
             optimizer.zero_grad()
         nn.functional.cross_entropy(want(inputs).flatten(0, 1), targets.flatten()).backward()
-        nn.functional.cross_entropy(have(inputs.chunk(2)[part]).flatten(0, 1), targets.chunk(2)[part].flatten()).backward()
+        nn.functional.cross_entropy(have(inputs.chunk(2)[part]).flatten(0, 1),
+                                    targets.chunk(2)[part].flatten()).backward()
         same_gradients(have, want, 1e-4)
-        if plan == "sequence":  # else the norms' gradients are of another mesh than the others, which clip_grad_norm_ does not put together
+        # Otherwise the gradients of the norms have another mesh than the others, and clip_grad_norm_ cannot combine
+        # them.
+        if plan == "sequence":
             norms = [nn.utils.clip_grad_norm_(model.parameters(), 1.0) for model in (have, want)]
             close(norms[0], norms[1], 1e-4, "norm")
         for optimizer in optimizers:
@@ -179,7 +190,7 @@ def test_with_fsdp(quartet, plan):
 
 
 def with_replicas(rank):
-    """Tensor parallel within pairs, DDP across them: gradients are averaged by hand of a hook, on local tensors."""
+    """Tensor parallel within pairs, data parallel across them: gradients are averaged explicitly, on local tensors."""
     grid = mesh(2, 2, names=("data", "tensor"))
     torch.manual_seed(0)
     want = nn.Sequential(nn.Linear(8, 12), nn.ReLU(), nn.Linear(12, 4))

@@ -1,4 +1,4 @@
-"""DataLoader workers by fork beside training, and what a fork of a rank may do."""
+"""Forked DataLoader workers beside training, and the rules for a fork of a rank."""
 import multiprocessing
 import os
 import time
@@ -29,7 +29,7 @@ class Rows(Dataset):
 
 
 class Communicating(Dataset):
-    """Its workers use the group, which they cannot."""
+    """Its workers use the group, which is an error."""
 
     def __len__(self):
         return 4
@@ -41,11 +41,15 @@ class Communicating(Dataset):
 
 
 def check_training(rank):
-    """DDP reads from two workers that stay over the epochs. They are forked while operations are in flight, which end well."""
+    """DDP reads from two workers that live through all epochs.
+
+    They are forked while operations are in flight, which succeed.
+    """
     size = dist.get_world_size()
     want, _ = alone(build(0), steps=STEPS)
     rows = Rows(rank, size)
-    loader = DataLoader(rows, batch_size=rows.each, num_workers=2, persistent_workers=True, multiprocessing_context="fork")
+    loader = DataLoader(rows, batch_size=rows.each, num_workers=2, persistent_workers=True,
+                        multiprocessing_context="fork")
     model = DDP(build(0))
     start = {name: value.clone() for name, value in model.module.state_dict().items()}
     workers = set()
@@ -73,7 +77,7 @@ def test_training_with_workers(pair):
 
 
 def check_refused(rank):
-    """A worker that communicates gets an error that says why and what to do; the rank goes on."""
+    """A worker that communicates gets an error with the reason and the remedy; the rank stays usable."""
     for kept in (False, True):
         loader = DataLoader(Communicating(), num_workers=1, persistent_workers=kept, multiprocessing_context="fork")
         with pytest.raises(dist.DistBackendError, match="fork") as caught:
@@ -102,7 +106,7 @@ def in_child(work, results):
 
 
 def check_fork_in_flight(rank):
-    """Forks while an operation waits for the peer, again and again: the children are refused, the operation ends."""
+    """Forks repeatedly while an operation waits for the peer: the children are refused, the operation succeeds."""
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     t = torch.full((100_000,), 1.0)
@@ -118,7 +122,7 @@ def check_fork_in_flight(rank):
         dist.send(torch.ones(1), 1)
     else:
         dist.recv(torch.ones(1), 0)
-        time.sleep(0.1)  # rank 0 waits a while
+        time.sleep(0.1)  # rank 0 waits meanwhile
         work = dist.all_reduce(t, async_op=True)
     work.wait()
     assert t.eq(2.0).all()

@@ -1,7 +1,7 @@
 """Hugging Face Accelerate.  torchrun --nproc-per-node 2 accelerate_train.py --mode ddp | fsdp2"""
 import time
 
-import goccl  # noqa: F401 (torch before 2.14 knows the backend only after this)
+import goccl  # noqa: F401 (needed before torch 2.14)
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator, PartialState
@@ -14,14 +14,15 @@ import training
 
 
 def accelerator_for(options):
-    # On CPU Accelerate would ask torch for gloo, and refuses InitProcessGroupKwargs(backend="goccl"); it takes a group that is there.
+    # On CPU Accelerate would ask torch for gloo, and refuses InitProcessGroupKwargs(backend="goccl"); it uses a group
+    # that already exists.
     dist.init_process_group(options.backend)
     if options.mode == "ddp":
         return Accelerator(cpu=True)
     plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="size_based_wrap", min_num_params=1000,
                                             reshard_after_forward=True, cpu_ram_efficient_loading=True)
     accelerator = Accelerator(cpu=True, fsdp_plugin=plugin)
-    # What AcceleratorState does by itself where there is an accelerator; on CPU it would leave the plugin aside, and use DDP.
+    # AcceleratorState does this itself where there is an accelerator; on CPU it would ignore the plugin and use DDP.
     for state in (PartialState(), accelerator.state):
         state.distributed_type = DistributedType.FSDP
     accelerator.state.fsdp_plugin = plugin
@@ -34,7 +35,7 @@ def main():
     train, test = training.digits()
     model = training.network()
     optimizer = training.sgd(model.parameters())
-    # Loaders are shared out by Accelerate: of two batches of half the size each rank takes one.
+    # Accelerate divides loaders among the ranks: of two batches of half the size each rank takes one.
     half = training.BATCH // training.RANKS
     model, optimizer, loader, test_loader = accelerator.prepare(
         model, optimizer, DataLoader(train, batch_size=half), DataLoader(test, batch_size=half))
@@ -45,12 +46,12 @@ def main():
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(images), labels)
             accelerator.backward(loss)
-            accelerator.clip_grad_norm_(model.parameters(), 1e6)  # clips nothing; it sums the norms of all ranks
+            accelerator.clip_grad_norm_(model.parameters(), 1e6)  # clips nothing; computes the norm over all ranks
             optimizer.step()
             losses.append(loss.detach())
     seconds, begun = time.perf_counter() - start, training.operations() - before
 
-    # Ranks have images of their own here; the last ones are there twice, and gather_for_metrics leaves those out.
+    # Each rank has its own images here. The last ones appear twice, and gather_for_metrics drops the duplicates.
     right = []
     with torch.no_grad():
         for images, labels in test_loader:
@@ -66,7 +67,8 @@ def main():
     shared_out = accelerator.is_fsdp2 and all(isinstance(parameter, DTensor) for parameter in model.parameters())
     if shared_out != (options.mode == "fsdp2"):
         raise AssertionError(f"{options.mode}, but the parameters are {'' if shared_out else 'not '}shared out")
-    training.check(options, training.mean_of_ranks(losses), parameters, begun, seconds, gathered=right.float().mean().item())
+    training.check(options, training.mean_of_ranks(losses), parameters, begun, seconds,
+                   gathered=right.float().mean().item())
     accelerator.end_training()
 
 

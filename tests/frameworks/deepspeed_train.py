@@ -3,7 +3,7 @@ import tempfile
 import time
 
 import deepspeed
-import goccl  # noqa: F401 (torch before 2.14 knows the backend only after this)
+import goccl  # noqa: F401 (needed before torch 2.14)
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -13,7 +13,7 @@ import training
 
 
 def engine_for(options, model):
-    # A kernel for inference, which DeepSpeed would compile now, for a minute or more.
+    # A kernel for inference, which DeepSpeed would otherwise compile now, for a minute or more.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(dist_backend=options.backend, verbose=False)
     half = training.BATCH // training.RANKS
@@ -23,26 +23,26 @@ def engine_for(options, model):
         "zero_allow_untested_optimizer": True,  # SGD
         "zero_optimization": {
             "stage": int(options.mode[-1]),
-            "overlap_comm": options.mode == "zero3",  # with streams of a GPU, otherwise stage 3 alone has it
+            "overlap_comm": options.mode == "zero3",  # needs streams of a GPU, except in stage 3
             "reduce_bucket_size": 20000,
             "allgather_bucket_size": 20000,
             "stage3_param_persistence_threshold": 1000,  # smaller parameters stay whole
         },
-        "gradient_clipping": 1e6,  # clips nothing; it sums the norms of all ranks
+        "gradient_clipping": 1e6,  # clips nothing; computes the norm over all ranks
     }
     engine, *_ = deepspeed.initialize(model=model, optimizer=training.sgd(model.parameters()), config=config)
     return engine
 
 
 def whole(engine):
-    """The parameters; stage 3 keeps a part of them on each rank."""
+    """Returns the whole parameters; in stage 3 each rank keeps a part of them."""
     parameters = list(engine.module.parameters())
     with deepspeed.zero.GatheredParameters(parameters, enabled=engine.zero_optimization_stage() == 3):
         return [parameter.detach().clone() for parameter in parameters]
 
 
 def check_checkpoint(engine):
-    """A checkpoint, to which each rank writes its part, brings back what was there."""
+    """A checkpoint, to which each rank writes its part, restores the state."""
     parameters = whole(engine)
     with tempfile.TemporaryDirectory() as folder:
         folders = [folder]
@@ -62,7 +62,8 @@ def main():
     model = training.network()
     engine = engine_for(options, model)
     train, _ = training.digits()
-    loader = DataLoader(train, batch_size=training.BATCH // training.RANKS, sampler=DistributedSampler(train, shuffle=False))
+    loader = DataLoader(train, batch_size=training.BATCH // training.RANKS,
+                        sampler=DistributedSampler(train, shuffle=False))
 
     losses, before, start = [], training.operations(), time.perf_counter()
     for _ in range(training.EPOCHS):
@@ -74,7 +75,8 @@ def main():
     seconds, begun = time.perf_counter() - start, training.operations() - before
 
     check_checkpoint(engine)
-    training.check(options, training.mean_of_ranks(losses), whole(engine), begun, seconds, stage=engine.zero_optimization_stage())
+    training.check(options, training.mean_of_ranks(losses), whole(engine), begun, seconds,
+                   stage=engine.zero_optimization_stage())
     dist.destroy_process_group()
 
 

@@ -2,7 +2,7 @@
 import tempfile
 import time
 
-import goccl  # noqa: F401 (torch before 2.14 knows the backend only after this)
+import goccl  # noqa: F401 (needed before torch 2.14)
 import lightning
 import torch
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
@@ -14,8 +14,11 @@ import training
 
 
 class MeansOfIntegers:
-    """self.log(…, sync_dist=True) averages the number of samples too, an integer. Lightning leaves that to the backend unless its name is
-    gloo, and goccl refuses what has no exact result: they are averaged as float64 here."""
+    """Averages integers as float64.
+
+    self.log(…, sync_dist=True) also averages the number of samples, an integer. Lightning leaves that to the backend
+    unless its name is gloo, and goccl refuses a mean that has no exact result.
+    """
 
     def reduce(self, tensor, group=None, reduce_op="mean"):
         if isinstance(tensor, torch.Tensor) and not tensor.is_floating_point() and reduce_op in ("mean", "avg"):
@@ -38,7 +41,7 @@ class Digits(lightning.LightningModule):
         self.losses, self.begun, self.seconds = [], 0, 0.0
 
     def configure_model(self):
-        if self.shard:  # ModelParallelStrategy leaves it to the module how it is shared out
+        if self.shard:  # ModelParallelStrategy leaves the sharding to the module
             mesh = self.device_mesh["data_parallel"]
             for layer in self.model:
                 if isinstance(layer, (nn.Conv2d, nn.Linear)):
@@ -47,9 +50,10 @@ class Digits(lightning.LightningModule):
             self.shard = False
 
     def train_dataloader(self):
-        # Lightning would share the images out by itself, but in another order than the other trainings have.
+        # Lightning would divide the images among the ranks itself, but in another order than the other trainings.
         train, _ = training.digits()
-        return DataLoader(train, batch_size=training.BATCH // training.RANKS, sampler=DistributedSampler(train, shuffle=False))
+        return DataLoader(train, batch_size=training.BATCH // training.RANKS,
+                          sampler=DistributedSampler(train, shuffle=False))
 
     def val_dataloader(self):
         return DataLoader(training.digits()[1], batch_size=training.BATCH)
@@ -82,9 +86,9 @@ def main():
     else:
         strategy = GocclModelParallel(data_parallel_size=training.RANKS, tensor_parallel_size=1,
                                       process_group_backend=options.backend, save_distributed_checkpoint=False)
-    trainer = lightning.Trainer(accelerator="cpu", devices=training.RANKS, strategy=strategy, max_epochs=training.EPOCHS,
-                                num_sanity_val_steps=0, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-                                enable_model_summary=False)
+    trainer = lightning.Trainer(accelerator="cpu", devices=training.RANKS, strategy=strategy,
+                                max_epochs=training.EPOCHS, num_sanity_val_steps=0, logger=False,
+                                enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
     module = Digits(shard=options.mode == "fsdp2")
     trainer.fit(module)
 

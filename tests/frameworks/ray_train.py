@@ -25,12 +25,12 @@ def shared_out(model):
 
 
 def work(config):
-    """What each worker runs; Ray has made the group before."""
+    """The function that each worker runs; Ray has already made the group."""
     options = training.arguments(config["arguments"])
     data, _ = training.digits()
     model = training.network()
     model = prepare_model(model) if options.mode == "ddp" else shared_out(model)
-    # Ray adds a DistributedSampler, which does not shuffle, as the loader does not.
+    # Ray adds a DistributedSampler, which does not shuffle here, since the loader does not.
     loader = prepare_data_loader(DataLoader(data, batch_size=training.BATCH // training.RANKS))
     optimizer = training.sgd(model.parameters())
 
@@ -50,13 +50,14 @@ def work(config):
     with tempfile.TemporaryDirectory() as folder:
         if dist.get_rank() == 0:
             torch.save(parameters, os.path.join(folder, "parameters.pt"))
-        train.report({"loss": losses[-1]}, checkpoint=Checkpoint.from_directory(folder) if dist.get_rank() == 0 else None)
+        train.report({"loss": losses[-1]},
+                     checkpoint=Checkpoint.from_directory(folder) if dist.get_rank() == 0 else None)
 
 
 def main():
     options = training.arguments()
-    # Workers make the group before anything of ours runs in them. torch finds the backend by its name then, from 2.14 on; before, it
-    # must have been imported, which is what the hook does.
+    # Workers make the group before any code of this file runs in them. From torch 2.14 on torch finds the backend by
+    # its name then; with older versions it must have been imported, which the hook does.
     known = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 14)
     ray.init(num_cpus=training.RANKS + 1, include_dashboard=False, object_store_memory=2**27,
              runtime_env=None if known else {"worker_process_setup_hook": "goccl.register"})

@@ -1,11 +1,11 @@
 """Trains with goccl under each framework, in environments of their own, and prints a table.
 
-    python tests/frameworks/run.py                       # every framework; what make frameworks does
+    python tests/frameworks/run.py                       # every framework, as make frameworks does
     python tests/frameworks/run.py --frameworks ray,lightning
     python tests/frameworks/run.py --backends goccl      # without the times of gloo
 
-The environments are build/frameworks/NAME: a framework and what it requires by requirements-NAME.txt, on top of the environment of the
-Python that runs this, from which torch and goccl come. Exit code 1: a training with goccl failed.
+The environments are build/frameworks/NAME: a framework with its requirements from requirements-NAME.txt, on top of the
+environment of the Python that runs this, which provides torch and goccl. Exit code 1 if a training with goccl failed.
 """
 import argparse
 import ctypes
@@ -40,7 +40,7 @@ SETTINGS = {
     "DS_ACCELERATOR": "cpu",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux too: a Ray without other hosts, on 127.0.0.1
-    # Processes that Ray Train would start beside the workers, each with a Python and a torch of its own.
+    # Ray Train would start these processes beside the workers, each with a Python and a torch of its own.
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_prestart_worker_first_driver": "0",
@@ -48,7 +48,7 @@ SETTINGS = {
 
 
 def environment(name):
-    """The Python of build/frameworks/NAME, made anew if what it depends on has changed; SystemExit if that fails."""
+    """Returns the Python of build/frameworks/NAME, made again if its inputs have changed; SystemExit if that fails."""
     folder, requirements = BUILD / name, HERE / f"requirements-{name}.txt"
     base = sysconfig.get_path("purelib")
     torch = metadata.version("torch")
@@ -59,15 +59,17 @@ def environment(name):
     print(f"frameworks: installing {name}", flush=True)
     log = BUILD / f"{name}-install.log"
     constraints = BUILD / "constraints.txt"
-    constraints.write_text(f"torch=={torch}\n")  # the one of the base, or the installation fails
+    constraints.write_text(f"torch=={torch}\n")  # the version of the base environment, or the installation fails
     with log.open("w") as out:
         for command in ([sys.executable, "-m", "venv", "--clear", folder],
-                        [python, "-m", "pip", "install", "--disable-pip-version-check", "-c", constraints, "-r", requirements]):
+                        [python, "-m", "pip", "install", "--disable-pip-version-check", "-c", constraints,
+                         "-r", requirements]):
             if subprocess.run(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL).returncode != 0:
                 tail = "\n    ".join(log.read_text().splitlines()[-15:])
                 sys.exit(f"frameworks: {' '.join(map(str, command))} failed; from {log}:\n    {tail}")
             if command[1:3] == ["-m", "venv"]:
-                # What is installed here comes first, then the base; pip sees the base too, and leaves alone what is there.
+                # Packages installed here come first, then the base. pip sees the base too, and leaves its packages
+                # alone.
                 library = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
                 (library / "base.pth").write_text(base + "\n")
     (folder / "stamp").write_text(stamp)
@@ -75,13 +77,13 @@ def environment(name):
 
 
 def children():
-    """The processes that descend from this one; run() makes orphans its own children."""
+    """Returns the processes that descend from this one; main() makes orphans its own children."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         if fields[0] != "Z":
             parents[int(stat.parent.name)] = int(fields[1])
     found = {os.getpid()}
@@ -91,7 +93,7 @@ def children():
 
 
 def end_children():
-    """Ends what a training has left, and waits for it."""
+    """Ends the processes that a training has left, and waits for them."""
     while left := children():
         for pid in left:
             try:
@@ -107,12 +109,12 @@ def end_children():
 
 
 def train(name, python, mode, backend, deadline):
-    """Returns the report of one training, or a dictionary with what went wrong."""
+    """Returns the report of one training, or a dictionary that describes the failure."""
     log, out = BUILD / f"{name}-{mode}-{backend}.log", BUILD / f"{name}-{mode}-{backend}.json"
     out.unlink(missing_ok=True)
     command = [python, *LAUNCHER[name], HERE / f"{name}_train.py", "--mode", mode, "--backend", backend,
                "--reference", BUILD / "reference.pt", "--out", out]
-    # A short path: Ray's sockets lie below it.
+    # A short path, because Ray's sockets are below it.
     with log.open("w") as file, tempfile.TemporaryDirectory(prefix="goccl", ignore_cleanup_errors=True) as temporary:
         try:
             code = subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL,
@@ -135,8 +137,8 @@ def row(name, version, mode, results):
         return COLUMNS.format(*values, "", "", "", "", "", "", "FAILED: " + report["wrong"])
     apart = max(report["loss_apart"], report["parameters_apart"])
     speed = f"{gloo['samples_per_second']:.0f}" if "wrong" not in gloo and gloo else "failed" if gloo else "-"
-    return COLUMNS.format(*values, f"{report['first']:.3f}", f"{report['last']:.4f}", f"{apart:.0e}", report["operations"],
-                          f"{report['samples_per_second']:.0f}", speed, "ok")
+    return COLUMNS.format(*values, f"{report['first']:.3f}", f"{report['last']:.4f}", f"{apart:.0e}",
+                          report["operations"], f"{report['samples_per_second']:.0f}", speed, "ok")
 
 
 def main():
@@ -150,9 +152,10 @@ def main():
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(MODES)}")
     backends = ["goccl", *({"gloo"} & set(options.backends.split(",")))]
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is running is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that running trainings are ended
     BUILD.mkdir(parents=True, exist_ok=True)
-    PR_SET_CHILD_SUBREAPER = 36  # processes whose parent ends become children of this one: none of Ray's is lost sight of
+    # Processes whose parent ends become children of this one, so that none of Ray's processes is lost.
+    PR_SET_CHILD_SUBREAPER = 36
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     pythons = {name: environment(name) for name in wanted}
     subprocess.run([sys.executable, HERE / "training.py", "--reference", BUILD / "reference.pt"], check=True,
@@ -161,18 +164,22 @@ def main():
     rows, failed = [], []
     for name in wanted:
         package = "import importlib.metadata as m; print(m.version('%s'))" % name
-        version = subprocess.run([pythons[name], "-c", package], check=True, capture_output=True, text=True).stdout.strip()
+        version = subprocess.run([pythons[name], "-c", package], check=True, capture_output=True,
+                                 text=True).stdout.strip()
         for mode in MODES[name]:
             start = time.monotonic()
             results = {backend: train(name, pythons[name], mode, backend, options.deadline) for backend in backends}
             rows.append(row(name, version, mode, results))
             if "wrong" in (report := results["goccl"]):
                 tail = report["log"].read_text(errors="replace").splitlines()[-40:]
-                failed.append(f"{name} {mode}: {report['wrong']}; the end of {report['log']}:\n    " + "\n    ".join(tail))
-            print(f"{name} {mode}: {'FAILED' if 'wrong' in report else 'ok'} ({time.monotonic() - start:.0f} s)", flush=True)
+                failed.append(f"{name} {mode}: {report['wrong']}; the end of {report['log']}:\n    "
+                              + "\n    ".join(tail))
+            print(f"{name} {mode}: {'FAILED' if 'wrong' in report else 'ok'} ({time.monotonic() - start:.0f} s)",
+                  flush=True)
 
     print("\n" + "\n".join(failed) if failed else "")
-    print(COLUMNS.format("framework", "version", "torch", "what", "first", "last", "apart", "calls", "goccl", "gloo", ""))
+    print(COLUMNS.format("framework", "version", "torch", "what", "first", "last", "apart", "calls", "goccl", "gloo",
+                         ""))
     print(COLUMNS.format("", "", "", "", "loss", "loss", "from one", "of goccl", "samples/s", "", ""))
     print("\n".join(rows))
     print(f"\n{len(rows) - len(failed)} passed, {len(failed)} failed")

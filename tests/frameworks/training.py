@@ -1,9 +1,10 @@
-"""What the trainings of all frameworks share: data, network, the result of one plain process, and what is checked.
+"""Code that the trainings of all frameworks share: data, network, the result of one plain process, and the checks.
 
     python training.py --reference FILE     trains in one process, without any framework, and writes losses and parameters
 
-Every framework sees the same global batches in the same order (no shuffling: the images are permuted once) and starts from the same
-weights, so losses and parameters must be those of one process, but for float32 sums in another order.
+Every framework sees the same global batches in the same order (no shuffling: the images are permuted once) and starts
+from the same weights, so losses and parameters must equal those of one process, except for float32 sums in another
+order.
 """
 import argparse
 import hashlib
@@ -26,7 +27,7 @@ ACCURACY = 0.93  # of 389 test images
 
 
 def digits():
-    """1,408 images of 8 x 8 pixels to train with, a multiple of all batch sizes here, and 389 to test with."""
+    """Returns 1,408 images of 8 x 8 pixels for training, a multiple of all batch sizes here, and 389 for testing."""
     images, labels = load_digits(return_X_y=True)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
     images = torch.tensor(images, dtype=torch.float32)[order].reshape(-1, 1, 8, 8) / 16
@@ -36,7 +37,10 @@ def digits():
 
 
 def network():
-    """The same weights on each rank. Normalised over each image: a rank that sees half of a batch has no other statistics."""
+    """Returns a network with the same weights on each rank.
+
+    It is normalised over each image, so a rank that sees half of a batch has the same statistics.
+    """
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.GroupNorm(4, 16), nn.GELU(),
@@ -49,25 +53,25 @@ def sgd(parameters):
 
 
 def arguments(given=None):
-    """What run.py asks of a script, on the command line unless given. Sets one thread too, for two ranks share a machine."""
+    """Returns the options that run.py passes to a script. Also sets one thread, since two ranks share a machine."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--mode", default="ddp")
     parser.add_argument("--backend", default="goccl")
     parser.add_argument("--reference", help="result of one process, to compare with")
     parser.add_argument("--out", help="where rank 0 writes its report")
-    options, _ = parser.parse_known_args(given)  # launchers add their own
+    options, _ = parser.parse_known_args(given)  # launchers add their own arguments
     torch.set_num_threads(1)
     return options
 
 
 def full(tensor):
-    """The whole of a parameter: FSDP2 keeps a part on each rank."""
+    """Returns the whole of a parameter: in FSDP2 each rank keeps a part."""
     tensor = tensor.detach()
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def digest(tensors):
-    """The bits of some tensors in a few letters."""
+    """Returns a short hash of some tensors."""
     total = hashlib.sha256()
     for tensor in tensors:
         total.update(tensor.contiguous().numpy().tobytes())
@@ -75,17 +79,17 @@ def digest(tensors):
 
 
 def backends():
-    """What serves CPU tensors in each group that there is: frameworks make some of their own."""
+    """Returns the backend for CPU tensors of each group: frameworks make some groups themselves."""
     return [group._get_backend(torch.device("cpu")) for group in dist.distributed_c10d._world.pg_map]
 
 
 def operations():
-    """How many operations the groups have begun, as their backends count them."""
+    """Returns the number of operations that the groups have begun, as counted by their backends."""
     return sum(backend._get_sequence_number_for_group() for backend in backends())
 
 
 def mean_of_ranks(losses):
-    """The losses of the global batches, from those of each rank's part."""
+    """Returns the losses of the global batches, computed from the losses of each rank's part."""
     losses = torch.stack([torch.as_tensor(loss).detach().float() for loss in losses])
     dist.all_reduce(losses)
     return (losses / dist.get_world_size()).tolist()
@@ -93,7 +97,7 @@ def mean_of_ranks(losses):
 
 @torch.no_grad()
 def accuracy(parameters):
-    """The share of test images that a network with these parameters gets right."""
+    """Returns the share of test images that a network with these parameters classifies correctly."""
     model = network()
     for mine, theirs in zip(model.parameters(), parameters, strict=True):
         mine.copy_(theirs)
@@ -102,19 +106,22 @@ def accuracy(parameters):
 
 
 def check(options, losses, parameters, begun, seconds, **more):
-    """Called by every rank when its training is done, with the group still open; raises if anything is not as it should be.
+    """Checks a training; raises if a check fails.
+
+    Every rank calls this when its training has ended, with the group still open.
 
     Args:
-        options: of arguments().
-        losses: of all steps, those of the global batches.
-        parameters: whole float32 tensors, as network().parameters() has them.
-        begun: how many operations() training has begun.
-        seconds: what training took.
-        more: for the report, which rank 0 writes.
+        options: the result of arguments().
+        losses: the losses of the global batches of all steps.
+        parameters: whole float32 tensors, in the order of network().parameters().
+        begun: the number of operations() that the training has begun.
+        seconds: the time that the training took.
+        more: additional entries of the report, which rank 0 writes.
     """
     problems = []
     for backend in backends():
-        if backend.name() != options.backend or (type(backend).__module__ == "goccl._C") != (options.backend == "goccl"):
+        if (backend.name() != options.backend
+                or (type(backend).__module__ == "goccl._C") != (options.backend == "goccl")):
             problems.append(f"a group has the backend {backend.name()} ({type(backend)}), not {options.backend}")
     if dist.get_backend() != options.backend:
         problems.append(f"torch calls the backend {dist.get_backend()}, not {options.backend}")
@@ -137,8 +144,8 @@ def check(options, losses, parameters, begun, seconds, **more):
     if not right >= ACCURACY:
         problems.append(f"{right:.1%} of the test images are right, not {ACCURACY:.0%}")
 
-    report = {"ranks": dist.get_world_size(), "operations": begun, "first": losses[0], "last": losses[-1], "accuracy": right,
-              "samples_per_second": len(losses) * BATCH / seconds, **more}
+    report = {"ranks": dist.get_world_size(), "operations": begun, "first": losses[0], "last": losses[-1],
+              "accuracy": right, "samples_per_second": len(losses) * BATCH / seconds, **more}
     if options.reference:
         reference = torch.load(options.reference, weights_only=True)
         report["loss_apart"] = max(abs(a - b) for a, b in zip(losses, reference["losses"], strict=True))
@@ -155,7 +162,7 @@ def check(options, losses, parameters, begun, seconds, **more):
 
 
 def reference():
-    """One process, whole batches, no framework."""
+    """Trains in one process, with whole batches and without a framework."""
     model, losses = network(), []
     optimizer = sgd(model.parameters())
     for _ in range(EPOCHS):
@@ -173,4 +180,5 @@ if __name__ == "__main__":
     result = reference()
     torch.save(result, wanted.reference + ".part")
     os.replace(wanted.reference + ".part", wanted.reference)
-    print(f"one process: loss {result['losses'][0]:.4f} to {result['losses'][-1]:.4f}, {accuracy(result['parameters']):.1%} right")
+    print(f"one process: loss {result['losses'][0]:.4f} to {result['losses'][-1]:.4f}, "
+          f"{accuracy(result['parameters']):.1%} right")
