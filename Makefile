@@ -1,5 +1,6 @@
 # make help lists the targets. Nothing needs to be prepared: each target sets up what it needs (ci/setup.sh).
-# TORCH=2.12.1 on the command line reaches every recipe by its environment; ci/env.sh puts that release's python in front.
+# TORCH=2.12.1 on the command line reaches every recipe by its environment; ci/env.sh puts that release's python in
+# front.
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -7,15 +8,21 @@ SHELL := /usr/bin/env bash
 GO_ENV := . ci/env.sh;
 PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 # Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec).
-RACE   := $$(go list ./ccl/... ./transport/... ./pgbackend/... | grep -vE '/ccl/(plan|algo|verify|sim|draw|tune|topo/network|internal/lint|kernel/asmgen)$$')
+RACE   := $$(go list ./ccl/... ./transport/... ./pgbackend/... \
+	| grep -vE -e '/ccl/(plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
+		-e '/ccl/(topo/network|internal/lint|kernel/asmgen)$$')
 
 ##@ Everyday
 
 .PHONY: help
 help: ## This list
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
-	@printf '\n%s\n%s\n' 'TORCH=X.Y.Z with any of them: that release of torch (ci/torch.txt), in an environment of its own, .venv-torchX.Y.Z;' \
-		'make test TORCH=X.Y.Z runs the stages of the areas python, torch and packaging. STAGES="test-go test-race": these stages.'
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
+	@printf '\n%s %s\n%s %s\n' \
+		'TORCH=X.Y.Z with any of them: that release of torch (ci/torch.txt), in an environment of its own,' \
+		'.venv-torchX.Y.Z;' \
+		'make test TORCH=X.Y.Z runs the stages of the areas python, torch and packaging.' \
+		'STAGES="test-go test-race": these stages.'
 
 .PHONY: setup
 setup: ## .venv with the pinned requirements, Go, goccl installed; done again only where something changed
@@ -62,7 +69,8 @@ test-go: ## Go tests without cgo, in random order, with their coverage
 
 .PHONY: test-cgo
 test-cgo: ## Go tests of what needs cgo: cabi, and kernels whose instructions are emulated
-	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo -count=1 -shuffle=on -bench=. -benchtime=1x -timeout=540s ./cabi/...
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo -count=1 -shuffle=on -bench=. -benchtime=1x -timeout=540s \
+		./cabi/...
 	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo.kernel -count=1 -run Emulated -timeout=540s ./ccl/kernel
 
 .PHONY: test-bench
@@ -74,12 +82,13 @@ test-race: ## Go tests under the race detector
 	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -race -short -count=1 -timeout=720s $(RACE)
 
 .PHONY: test-cover
-test-cover: ## Coverage, as test-go found it, of what proves and simulates plans: 90 % or more
+test-cover: ## Coverage, as test-go found it, of what makes, proves, compiles and simulates plans: 90 % or more
 	@ci/cover.sh
 
 .PHONY: test-verify
 test-verify: ## Every algorithm is proven for 1 to 64 ranks
-	@$(GO_ENV) mkdir -p build && go build -o build/goccl-verify ./cmd/goccl && time build/goccl-verify verify --all --ranks 1-64
+	@$(GO_ENV) mkdir -p build && go build -o build/goccl-verify ./cmd/goccl \
+		&& time build/goccl-verify verify --all --ranks 1-64
 
 .PHONY: test-fuzz
 test-fuzz: ## The readers of plan files are fuzzed for two minutes
@@ -130,7 +139,8 @@ bench: setup ## goccl beside Intel MPI, Open MPI, MPICH and Gloo in one run: rat
 
 .PHONY: profile
 profile: ## The profile by which the compiler chooses what to inline in libgoccl.so, made again: after a change of the way of small calls
-	@$(GO_ENV) d=$$(mktemp -d) && trap "rm -rf $$d" EXIT && CGO_ENABLED=1 go test -run='^$$' -bench=Calls -benchtime=4s -cpuprofile=$$d/raw -o $$d/test ./cabi/exports \
+	@$(GO_ENV) d=$$(mktemp -d) && trap "rm -rf $$d" EXIT \
+		&& CGO_ENABLED=1 go test -run='^$$' -bench=Calls -benchtime=4s -cpuprofile=$$d/raw -o $$d/test ./cabi/exports \
 		&& go tool pprof -proto -output=cabi/libgoccl/default.pgo $$d/test $$d/raw
 
 .PHONY: bench-guard
@@ -143,7 +153,8 @@ examples: setup ## Every example (examples/README.md) in one process and with to
 
 .PHONY: frameworks
 frameworks: setup ## Accelerate, Lightning, DeepSpeed, Ray Train: one training each with goccl, in environments of their own (FRAMEWORKS="ray lightning")
-	@$(GO_ENV) "$$VENV/bin/python" tests/frameworks/run.py $(if $(FRAMEWORKS),--frameworks "$(FRAMEWORKS)") $(FRAMEWORKS_ARGS)
+	@$(GO_ENV) "$$VENV/bin/python" tests/frameworks/run.py \
+		$(if $(FRAMEWORKS),--frameworks "$(FRAMEWORKS)") $(FRAMEWORKS_ARGS)
 
 .PHONY: race-long
 race-long: setup ## What test-race runs, twenty times in random order (40 minutes on two cores)
@@ -173,7 +184,8 @@ fuzz: setup ## Every fuzz test for FUZZTIME (30s)
 lint: setup ## gofmt, vet, the rules of ccl/internal/lint, and golangci-lint where it is installed
 	@ci/format.sh
 	@$(GO_ENV) go vet -pgo=off ./... && go test -count=1 ./ccl/internal/lint
-	@if command -v golangci-lint >/dev/null; then $(GO_ENV) golangci-lint run ./...; else echo "golangci-lint is not installed: its rules (.golangci.yml) were not checked"; fi
+	@if command -v golangci-lint >/dev/null; then $(GO_ENV) golangci-lint run ./...; \
+	else echo "golangci-lint is not installed: its rules (.golangci.yml) were not checked"; fi
 
 .PHONY: wheel
 wheel: setup ## A wheel for this Python and this torch, in dist/

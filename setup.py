@@ -40,8 +40,8 @@ SUPPORTED = "torch {}.{} to {}.{}".format(*OLDEST_TORCH, *NEWEST_TORCH)
 if tuple(map(int, TORCH_MINOR.split("."))) < OLDEST_TORCH:
     stop(f"it needs {SUPPORTED}; found {torch.__version__}.", "pip install --upgrade torch")
 if tuple(map(int, TORCH_MINOR.split("."))) > NEWEST_TORCH:
-    print(f"goccl {VERSION} was tested with {SUPPORTED}. torch {torch.__version__} is newer: the build may work, and nobody has tried it.",
-          file=sys.stderr, flush=True)
+    print(f"goccl {VERSION} was tested with {SUPPORTED}. torch {torch.__version__} is newer: "
+          "the build may work, and nobody has tried it.", file=sys.stderr, flush=True)
 
 
 def go_command() -> str:
@@ -83,7 +83,8 @@ def check_compiler() -> None:
 
 
 class Build(BuildExtension):
-    user_options = [*BuildExtension.user_options, ("flags=", None, "for compiler and linker, where -O2 -g0 will not do (make sanitize)")]
+    user_options = [*BuildExtension.user_options,
+                    ("flags=", None, "for compiler and linker, where -O2 -g0 will not do (make sanitize)")]
 
     def initialize_options(self) -> None:
         super().initialize_options()
@@ -100,7 +101,8 @@ class Build(BuildExtension):
         package.mkdir(parents=True, exist_ok=True)
         version_script = ROOT / "cabi/libgoccl/libgoccl.map"
         link = f"-s -w -extldflags=-Wl,--version-script={version_script}"
-        go_build(go, "./cabi/libgoccl", package / "libgoccl.so", "-buildmode=c-shared", f"-ldflags={link}", CGO_ENABLED="1")
+        go_build(go, "./cabi/libgoccl", package / "libgoccl.so", "-buildmode=c-shared", f"-ldflags={link}",
+                 CGO_ENABLED="1")
         (package / "libgoccl.h").unlink(missing_ok=True)  # cgo writes it; goccl.h is the header
         go_build(go, "./cmd/goccl", package / "bin/goccl", "-ldflags=-s -w", CGO_ENABLED="0")
         (package / "_build.py").write_text(
@@ -109,7 +111,8 @@ class Build(BuildExtension):
         super().build_extensions()
 
 
-# Objects, egg-info and the like belong under build/, and apart for each torch: they have the same names with all of them.
+# Objects, egg-info and the like belong under build/, and apart for each torch: they have the same names with all
+# of them.
 BUILD = "build/torch-" + torch.__version__.split("+")[0]
 (ROOT / BUILD).mkdir(parents=True, exist_ok=True)
 

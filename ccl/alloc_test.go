@@ -15,8 +15,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// allocations is how often ranks that do the same again and again allocate: in so many turns,
-// without the first ones.
+// allocations returns how often ranks that repeat the same turn allocate in the given number of
+// turns, without the first ones.
 func allocations(t *testing.T, ranks, turns int, turn func(rank, turn int) error) int {
 	t.Helper()
 	mallocs := func(n int) int {
@@ -37,11 +37,11 @@ func allocations(t *testing.T, ranks, turns int, turn func(rank, turn int) error
 	// happen to be in flight.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	mallocs(turns)
-	few := mallocs(turns / 10) // what the test itself needs
+	few := mallocs(turns / 10) // allocations of the test itself
 	return max(0, mallocs(turns+turns/10)-few)
 }
 
-// callOf is a collective of blocks of n elements, in memory of its own.
+// callOf returns a call of a collective with blocks of n elements, in memory of its own.
 func callOf(coll dtype.Collective, rank, ranks, n int) *ccl.Call {
 	const root = 1
 	call := &ccl.Call{Coll: coll, Type: dtype.F32}
@@ -57,10 +57,12 @@ func callOf(coll dtype.Collective, rank, ranks, n int) *ccl.Call {
 	return call
 }
 
-var collectives = []dtype.Collective{dtype.AllReduce, dtype.Broadcast, dtype.Reduce, dtype.AllGather, dtype.ReduceScatter, dtype.AllToAll,
-	dtype.Gather, dtype.Scatter, dtype.Barrier}
+var collectives = []dtype.Collective{
+	dtype.AllReduce, dtype.Broadcast, dtype.Reduce, dtype.AllGather, dtype.ReduceScatter, dtype.AllToAll,
+	dtype.Gather, dtype.Scatter, dtype.Barrier,
+}
 
-// small are different small calls of one rank.
+// small returns different small calls of one rank.
 func small(rank, ranks, many int) (calls []*ccl.Call) {
 	for i := range many {
 		coll := collectives[i%len(collectives)]
@@ -78,7 +80,7 @@ func start(c *ccl.Communicator, calls ...*ccl.Call) (works [4]*ccl.Work, err err
 	return works, nil
 }
 
-// ends are ways to see a posted operation through.
+// ends are ways to complete a posted operation.
 var ends = map[string]func(w *ccl.Work) error{
 	"wait": func(w *ccl.Work) error { return w.Wait(background) },
 	"poll": func(w *ccl.Work) error {
@@ -89,8 +91,8 @@ var ends = map[string]func(w *ccl.Work) error{
 			runtime.Gosched()
 		}
 	},
-	"urge": func(w *ccl.Work) error {
-		for w.Urge(); ; time.Sleep(20 * time.Microsecond) {
+	"expedite": func(w *ccl.Work) error {
+		for w.Expedite(); ; time.Sleep(20 * time.Microsecond) {
 			if done, err := w.Done(); done {
 				return err
 			}
@@ -98,8 +100,8 @@ var ends = map[string]func(w *ccl.Work) error{
 	},
 }
 
-// Operations allocate nothing, whichever way they take. That the counter counts is seen where a
-// work is not given back.
+// Operations must allocate nothing, on whichever path they run. The subtest counter, which never
+// frees its Works, shows that the counter counts.
 func TestNoAllocations(t *testing.T) {
 	const ranks = 2
 	for _, transport := range []string{"inproc", "shm"} {
@@ -120,12 +122,16 @@ func TestNoAllocations(t *testing.T) {
 			})
 		}
 		for _, coll := range collectives {
-			for _, n := range []int{2, 3000, 50_000} { // a kept program, one piece, several
-				sync(fmt.Sprintf("%v/%d", coll, n), 100, func(rank int) []*ccl.Call { return []*ccl.Call{callOf(coll, rank, ranks, n)} })
+			for _, n := range []int{2, 3000, 50_000} { // a kept program, one piece, several pieces
+				sync(fmt.Sprintf("%v/%d", coll, n), 100, func(rank int) []*ccl.Call {
+					return []*ccl.Call{callOf(coll, rank, ranks, n)}
+				})
 			}
 		}
 		for _, many := range []int{2, 3, 4, 5, 8, 16, 40} {
-			sync(fmt.Sprintf("alternating/%d", many), 200, func(rank int) []*ccl.Call { return small(rank, ranks, many) })
+			sync(fmt.Sprintf("alternating/%d", many), 200, func(rank int) []*ccl.Call {
+				return small(rank, ranks, many)
+			})
 		}
 		for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllToAll} {
 			sync(fmt.Sprintf("%v/addresses", coll), 200, func(rank int) (calls []*ccl.Call) {

@@ -12,8 +12,10 @@ import (
 )
 
 func TestBuffSizeText(t *testing.T) {
-	for text, want := range map[string]int{"": 0, "128K": 128 << 10, "131072": 128 << 10, "256kib": 256 << 10, "256kb": 256000, "2M": 2 << 20, "3mib": 3 << 20, "1.5M": 3 << 19,
-		"200000": 200000, "200000B": 200000, "32M": 32 << 20} {
+	for text, want := range map[string]int{
+		"": 0, "128K": 128 << 10, "131072": 128 << 10, "256kib": 256 << 10, "256kb": 256000, "2M": 2 << 20,
+		"3mib": 3 << 20, "1.5M": 3 << 19, "200000": 200000, "200000B": 200000, "32M": 32 << 20,
+	} {
 		opts, err := ccl.ParseOptions("GOCCL_BUFFSIZE=" + text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, opts.BuffSize, text)
@@ -21,8 +23,11 @@ func TestBuffSizeText(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, opts, back)
 	}
-	for text, why := range map[string]string{"0": "from 128K to 32M", "64K": "from 128K to 32M", "33M": "from 128K to 32M", "1G": "from 128K to 32M",
-		"4G": "from 128K to 32M", "2T": "from 128K to 32M", "M": "want bytes", "-1": "want bytes", "2MM": "want bytes", "99999999999G": "want bytes"} {
+	for text, why := range map[string]string{
+		"0": "from 128K to 32M", "64K": "from 128K to 32M", "33M": "from 128K to 32M", "1G": "from 128K to 32M",
+		"4G": "from 128K to 32M", "2T": "from 128K to 32M", "M": "want bytes", "-1": "want bytes",
+		"2MM": "want bytes", "99999999999G": "want bytes",
+	} {
 		_, err := ccl.ParseOptions("GOCCL_BUFFSIZE=" + text)
 		require.ErrorIs(t, err, fault.Invalid, text)
 		require.ErrorContains(t, err, "GOCCL_BUFFSIZE: ", text)
@@ -35,8 +40,8 @@ func TestBuffSizeText(t *testing.T) {
 	require.Equal(t, 2<<20, opts.BuffSize)
 }
 
-// The windows of a group are as large as was asked for, and collectives over them right: in many
-// pieces where they are small.
+// The windows of a group must be as large as the options ask for, and collectives over them right:
+// in many pieces where the windows are small.
 func TestBuffSize(t *testing.T) {
 	windows := func(transport string, buffSize int) int64 {
 		before := mem.InUse()
@@ -45,7 +50,8 @@ func TestBuffSize(t *testing.T) {
 		each(t, 3, func(rank int) error { return oneOfEach(comms[rank], 30_000, 1) })
 		return used
 	}
-	for transport, maps := range map[string]int64{"inproc": 3, "shm": 9} { // each rank its own, and between processes those of its peers
+	// Each rank maps its own window and, between processes, those of its peers.
+	for transport, maps := range map[string]int64{"inproc": 3, "shm": 9} {
 		usual := windows(transport, 0)
 		sizes := []int{128 << 10, 6 << 20}
 		if !testing.Short() {
@@ -62,7 +68,8 @@ func TestBuffSizeIsAgreed(t *testing.T) {
 	var addresses [][]byte
 	var endpoints []*ccl.Endpoint
 	for rank, node := range all {
-		e, err := node.Open(ccl.Config{Name: "test", Rank: rank, Size: 2, Options: ccl.Options{BuffSize: (rank + 1) << 20}})
+		e, err := node.Open(ccl.Config{Name: "test", Rank: rank, Size: 2,
+			Options: ccl.Options{BuffSize: (rank + 1) << 20}})
 		require.NoError(t, err)
 		endpoints, addresses = append(endpoints, e), append(addresses, e.Address())
 	}

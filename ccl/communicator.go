@@ -14,13 +14,13 @@ import (
 // AnySource is the source of a Recv that accepts a message from every rank.
 const AnySource = p2p.AnySource
 
-// Names of the packages below, so that callers need this package only.
+// These are names of the packages below, so that callers need this package only.
 type (
 	Call  = exec.Call
 	Block = exec.Block
 	Op    = dtype.Op
 	Type  = dtype.Type
-	// Record is an operation as Communicator.Records gives it.
+	// Record is an operation as Communicator.Records returns it.
 	Record = record.Record
 )
 
@@ -35,13 +35,12 @@ const (
 	BXor = dtype.BXor
 )
 
-// Communicator is one rank of one group. All methods may be called by any goroutine; the order of
-// the calls of several goroutines must be the same on every rank, so they need an order of their
-// own.
+// Communicator is one rank of one group. Any goroutine may call its methods. The order of the calls
+// must be the same on every rank, so goroutines that share a Communicator must order their calls.
 type Communicator struct {
 	node  *Node
 	comm  *exec.Comm
-	leave func() // the ranks of this group do not share the host's cores any more
+	leave func() // called when the group's ranks no longer share the host's cores
 }
 
 func (n *Node) register(comm *exec.Comm, leave func()) (*Communicator, error) {
@@ -57,20 +56,20 @@ func (n *Node) register(comm *exec.Comm, leave func()) (*Communicator, error) {
 	return c, nil
 }
 
-// Rank is this rank's number in the group.
+// Rank returns this rank's number in the group.
 func (c *Communicator) Rank() int { return c.comm.Rank() }
 
-// Size is the number of ranks of the group.
+// Size returns the number of ranks of the group.
 func (c *Communicator) Size() int { return c.comm.Size() }
 
-// Seq is the number of collectives that this rank has called so far.
+// Seq returns the number of collectives that this rank has called so far.
 func (c *Communicator) Seq() uint64 { return c.comm.Seq() }
 
-// Lent is the number of collectives for which this rank lent registered memory (Node.Alloc) to its
-// peers instead of copying.
-func (c *Communicator) Lent() uint64 { return c.comm.Lent() }
+// Exposed returns the number of collectives for which this rank exposed registered memory
+// (Node.Alloc) to its peers instead of copying.
+func (c *Communicator) Exposed() uint64 { return c.comm.Exposed() }
 
-// Records are the last operations of this rank, the oldest first; none without Options.Recorder.
+// Records returns the last operations of this rank, oldest first; none without Options.Recorder.
 func (c *Communicator) Records() []Record {
 	if ring := c.comm.Recorded(); ring != nil {
 		return ring.Records()
@@ -85,10 +84,10 @@ func (c *Communicator) NoteBatch(batch uint32) {
 	}
 }
 
-// SetTimeout changes the timeout of later calls that bring none; 0 for none.
+// SetTimeout changes the timeout of later calls that have none of their own; 0 for none.
 func (c *Communicator) SetTimeout(d time.Duration) { c.comm.SetTimeout(d) }
 
-// Do makes a call and returns when it has ended on this rank. When ctx ends first, the Communicator
+// Do makes a call and returns when it has ended on this rank. If ctx ends first, the Communicator
 // is aborted.
 func (c *Communicator) Do(ctx context.Context, call *Call) error {
 	if ctx.Done() == nil {
@@ -121,20 +120,20 @@ func (c *Communicator) Start(call *Call) (*Work, error) {
 	return (*Work)(op), nil
 }
 
-// Abort ends every operation with an error that carries the reason, and refuses later ones.
+// Abort ends every operation with an error that carries the reason, and refuses later operations.
 func (c *Communicator) Abort(reason string) {
 	c.comm.Abort(fault.New(fault.Aborted, "%s", reason))
 }
 
-// Drain works until what was started has ended, for d at most, and reports whether there is nothing
-// more to wait for. Nobody may ever send what a receive waits for: receives are waited for as long
-// as receives says.
+// Drain works until all operations that were started have ended, for d at most, and reports whether
+// there is nothing left to wait for. It waits for receives only as long as receives, because a peer
+// may never send their messages.
 func (c *Communicator) Drain(d, receives time.Duration) bool { return c.comm.Drain(d, receives) }
 
-// Timeout is what SetTimeout, or the options of the group, said.
+// Timeout returns the timeout that SetTimeout, or the options of the group, set.
 func (c *Communicator) Timeout() time.Duration { return c.comm.Timeout() }
 
-// Close leaves the group at once: operations that are not done fail with Closed. What was sent
+// Close leaves the group at once: operations that are not done fail with Closed. Data that was sent
 // still arrives.
 func (c *Communicator) Close() error {
 	c.node.mu.Lock()
@@ -149,14 +148,14 @@ type Work exec.Op
 
 func (w *Work) op() *exec.Op { return (*exec.Op)(w) }
 
-// Wait works until the operation is done and returns how it ended, or ctx's error when that ends
-// first; the operation then goes on.
+// Wait works until the operation is done and returns its error, or ctx's error if ctx ends first.
+// In that case the operation goes on.
 func (w *Work) Wait(ctx context.Context) error {
 	if ctx.Done() == nil {
 		return w.op().Wait(nil)
 	}
 	var cancel exec.Cancel
-	comm := w.op().Comm() // the function may run late, when the Work is free already
+	comm := w.op().Comm() // the function may run late, when the Work is already free
 	stop := context.AfterFunc(ctx, func() {
 		cancel.Fire()
 		comm.Nudge()
@@ -178,29 +177,32 @@ func (w *Work) WaitFor(d time.Duration) error {
 // Done reports whether the operation has ended, and how. It never waits.
 func (w *Work) Done() (bool, error) { return w.op().Done() }
 
-// Poll is Done, after some work if nobody else is at it. It never waits.
+// Poll is Done, after it has advanced the operation if no other thread does so. It never waits.
 func (w *Work) Poll() (bool, error) { return w.op().Poll() }
 
-// Urge has the operation done without delay although nobody is inside Wait. Most operations are
-// soon waited for, so otherwise the Node's own thread goes on with one some milliseconds later at
-// the most. It is for whoever learns of the end in another way than Wait or Poll.
-func (w *Work) Urge() { w.op().Urge() }
+// Expedite has the operation done without delay although no thread is inside Wait. Most operations
+// are soon waited for, so without Expedite the Node's own thread takes up to some milliseconds
+// before it drives one. It is for callers that learn of the end in another way than by Wait or
+// Poll.
+func (w *Work) Expedite() { w.op().Expedite() }
 
-// Seq is the operation's position among the collectives (or messages) of this rank, from 1.
+// Seq returns the operation's position among the collectives (or messages) of this rank, from 1.
 func (w *Work) Seq() uint64 { return w.op().Seq() }
 
-// Source is the rank that a finished receive came from, else -1.
+// Source returns the rank that a finished receive came from, otherwise -1.
 func (w *Work) Source() int { return w.op().Source() }
 
-// Free gives the Work back; it must not be used afterwards. An operation that is not done goes on.
+// Free gives the Work back, which must not be used afterwards. An operation that is not done goes
+// on.
 func (w *Work) Free() { w.op().Free() }
 
-// CompletionCount counts the Works of this process that have ended, modulo 2³².
+// CompletionCount returns the number of Works of this process that have ended, modulo 2³².
 func CompletionCount() uint32 { return exec.Completions.Count() }
 
-// WaitCompletions sleeps until CompletionCount differs from seen, for d at the most (for ever if
+// WaitCompletions sleeps until CompletionCount differs from seen, for d at most (for ever if d is
 // negative). It may return early.
 func WaitCompletions(seen uint32, d time.Duration) { exec.Completions.Wait(seen, d) }
 
-// InterruptCompletions ends the sleep of whoever is inside WaitCompletions, which has something else to look at.
+// InterruptCompletions ends the sleep of a thread inside WaitCompletions that has something else to
+// check.
 func InterruptCompletions() { exec.Completions.Interrupt() }

@@ -31,26 +31,34 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// deaths are what two ranks do when one of them is killed. Each does the next thing and reports how
-// it ended.
+// deaths are the operations that two ranks repeat until one of them is killed. next runs one of
+// them and returns its error.
 var deaths = map[string]struct {
 	elements int
 	next     func(c *ccl.Communicator, x []float32) error
-	turns    int // that the rank which is killed takes part in; 0: all
+	turns    int // turns of the rank that is killed; 0: no limit
 }{
-	"kept":       {2, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 0},
-	"asleep":     {2, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 100},
-	"pieces":     {16 << 20, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 0},
-	"registered": {16 << 20, func(c *ccl.Communicator, x []float32) error { return ccl.AllReduce(background, c, x, x, ccl.Sum) }, 0},
+	"kept": {2, func(c *ccl.Communicator, x []float32) error {
+		return ccl.AllReduce(background, c, x, x, ccl.Sum)
+	}, 0},
+	"asleep": {2, func(c *ccl.Communicator, x []float32) error {
+		return ccl.AllReduce(background, c, x, x, ccl.Sum)
+	}, 100},
+	"pieces": {16 << 20, func(c *ccl.Communicator, x []float32) error {
+		return ccl.AllReduce(background, c, x, x, ccl.Sum)
+	}, 0},
+	"registered": {16 << 20, func(c *ccl.Communicator, x []float32) error {
+		return ccl.AllReduce(background, c, x, x, ccl.Sum)
+	}, 0},
 	"posted": {4 << 20, func(c *ccl.Communicator, x []float32) error {
 		return posted(c, x, func(w *ccl.Work) error { return w.Wait(background) })
 	}, 0},
 	"unattended": {4 << 20, func(c *ccl.Communicator, x []float32) error {
 		return posted(c, x, unattended)
 	}, 0},
-	"urged": {4 << 20, func(c *ccl.Communicator, x []float32) error {
+	"expedited": {4 << 20, func(c *ccl.Communicator, x []float32) error {
 		return posted(c, x, func(w *ccl.Work) error {
-			w.Urge()
+			w.Expedite()
 			return unattended(w)
 		})
 	}, 0},
@@ -77,7 +85,7 @@ func unattended(w *ccl.Work) error {
 	}
 }
 
-// posted has three operations in flight at a time.
+// posted keeps three operations in flight at a time.
 func posted(c *ccl.Communicator, x []float32, wait func(*ccl.Work) error) error {
 	var works []*ccl.Work
 	var failed error
@@ -99,8 +107,8 @@ func posted(c *ccl.Communicator, x []float32, wait func(*ccl.Work) error) error 
 	return failed
 }
 
-// memoryOf is what a rank gives to the operation of a death: of one, memory that its peer reads
-// where it lies.
+// memoryOf returns the memory that a rank gives to the operation of a death. For "registered" its
+// peer reads this memory in place.
 func memoryOf(node *ccl.Node, name string) ([]float32, error) {
 	n := deaths[name].elements
 	if name != "registered" {
@@ -136,7 +144,7 @@ func child(name string) error {
 	select {}
 }
 
-// meet joins a rank with that of another process, whose address comes as a line.
+// meet joins this rank with the rank of another process, whose address arrives as a line.
 func meet(node *ccl.Node, rank int, in *os.File, say func(address []byte)) (*ccl.Communicator, error) {
 	endpoint, err := node.Open(ccl.Config{Name: "two", Rank: rank, Size: 2})
 	if err != nil {
@@ -153,15 +161,15 @@ func meet(node *ccl.Node, rank int, in *os.File, say func(address []byte)) (*ccl
 	return endpoint.Join(background, addresses)
 }
 
-// processorTime is what this process has used so far.
+// processorTime returns the processor time that this process has used so far.
 func processorTime(t *testing.T) time.Duration {
 	var usage syscall.Rusage
 	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// quiet fails if this process goes on using more than so much of a processor. What the Go runtime
-// still has to do may come first.
+// quiet fails if this process continues to use more than the given share of a processor. Work that
+// the Go runtime still has to do may come first.
 func quiet(t *testing.T, span time.Duration, share float64) {
 	t.Helper()
 	var used time.Duration
@@ -178,8 +186,8 @@ func quiet(t *testing.T, span time.Duration, share float64) {
 	t.Errorf("somebody spins: used %v in %v", used, span)
 }
 
-// TestKilledRank kills a rank in the middle of operations of each kind. The other one learns who
-// has died, and uses no processor after that, though its group stays open.
+// TestKilledRank kills a rank in the middle of operations of each kind. The other rank must learn
+// which rank has died, and use no processor after that, though its group stays open.
 func TestKilledRank(t *testing.T) {
 	program, err := os.Executable()
 	require.NoError(t, err)

@@ -33,13 +33,13 @@ const MaxAddress = 16 << 10
 // MaxRanks bounds a group.
 const MaxRanks = 1 << 16
 
-// A window has plan.WindowSlots slots, of which an operation uses one at a time: it should stay in
-// the cache (GOCCL_BUFFSIZE). Windows of all groups together have windowBudget at most; what is
-// left of it becomes smaller slots. After the first group windowReserve of it is kept for groups
-// with small slots, so that the sixtieth has windows, too. Then there are none, unless a group's
-// options ask for them.
+// A window has plan.WindowSlots slots, of which an operation uses one at a time: a slot should stay
+// in the cache (GOCCL_BUFFSIZE). The windows of all groups together have at most windowBudget; as
+// less of it is left, slots become smaller. After the first group windowReserve of the budget is
+// kept for groups with small slots, so that the sixtieth group has windows, too. When nothing is
+// left, a group has windows only if its options ask for them.
 const (
-	windowSlot   = 1 << 20 // where no other is asked for
+	windowSlot   = 1 << 20 // the default
 	smallSlot    = 128 << 10
 	leastSlot    = 64 << 10
 	windowBudget = 32 << 20
@@ -47,14 +47,14 @@ const (
 	windowReserve = 16 << 20
 )
 
-// Config says which rank of which group an Endpoint is.
+// Config identifies the rank and the group of an Endpoint.
 type Config struct {
 	Name    string // of the group, for messages
 	Rank    int
 	Size    int
-	Timeout time.Duration // of operations that bring none; Options.Timeout wins; 0 for none
+	Timeout time.Duration // of operations that have none of their own; Options.Timeout wins; 0 for none
 	Options Options
-	Client  string // version of what sits on top (the torch shim); must be the same on all ranks
+	Client  string // version of the layer above (the torch shim); must be the same on all ranks
 }
 
 // Endpoint is a rank that has not joined its group yet.
@@ -65,10 +65,11 @@ type Endpoint struct {
 	plans   []ownPlan
 	table   *tune.Table // the user's own, or nil
 	fabrics []transport.Fabric
-	lacking string // why there are not more of them
+	lacking string // why there are no more of them
 }
 
-// address is what ranks tell each other before they join. It is untrusted until checked.
+// address holds the data that a rank sends to the others before they join. It is untrusted until
+// checked.
 type address struct {
 	Version string            `json:"version"`
 	Format  int               `json:"format"`
@@ -83,9 +84,9 @@ type address struct {
 	Pid     int               `json:"pid"`
 	Cores   string            `json:"cores"`
 	Usable  int               `json:"usable"` // how many of them at the same time
-	Slot    int               `json:"slot"`   // of a window, as much as this rank can give
+	Slot    int               `json:"slot"`   // bytes of a slot of a window, as much as this rank can give
 	Nonce   string            `json:"nonce"`
-	BF16    bool              `json:"bf16,omitempty"` // GOCCL_FAST_BF16 is set and the CPU has what it asks for
+	BF16    bool              `json:"bf16,omitempty"` // GOCCL_FAST_BF16 is set and the CPU supports it
 	Fabrics map[string][]byte `json:"fabrics"`
 }
 
@@ -95,7 +96,8 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 		return nil, fault.New(fault.Invalid, "group of %d ranks, want 1 to %d", cfg.Size, MaxRanks)
 	}
 	if cfg.Rank < 0 || cfg.Rank >= cfg.Size {
-		return nil, fault.New(fault.Invalid, "rank %d of a group of %d: ranks are 0 to %d", cfg.Rank, cfg.Size, cfg.Size-1)
+		return nil, fault.New(fault.Invalid, "rank %d of a group of %d: ranks are 0 to %d",
+			cfg.Rank, cfg.Size, cfg.Size-1)
 	}
 	cfg.Options.EnsureDefaults()
 	if err := cfg.Options.Validate(); err != nil {
@@ -139,11 +141,12 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	return e, nil
 }
 
-// Address is what the other ranks must know to join this one.
+// Address returns the data that the other ranks need to join this one.
 func (e *Endpoint) Address() []byte { return e.address }
 
-// Join connects this rank to all others. addresses[r] is the Address of rank r, the own one too. It
-// returns when every rank has joined, or with an error that names who did not when ctx ends.
+// Join connects this rank to all others. addresses[r] is the Address of rank r, including this
+// rank's own. Join returns when every rank has joined or, if ctx ends first, with an error that
+// names the ranks that did not.
 func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator, error) {
 	peers, err := e.parse(addresses)
 	if err != nil {
@@ -167,7 +170,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		}
 	}
 	planner := newPlanner(&e.cfg.Options, e.plans)
-	if e.cfg.Rank == 0 { // all ranks would say the same
+	if e.cfg.Rank == 0 { // all ranks would print the same
 		planner.warn = func(format string, args ...any) { e.log("WARN", format, args...) }
 	}
 	planner.rules.Table = e.table
@@ -175,8 +178,8 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	planner.rules.Oversubscribed = park.Oversubscribed(places(peers, planner.rules.Shared))
 	channels, windows := planner.needs(e.cfg.Size)
 	slot := 0
-	// Memory is shared within a host: where a rank shares it with all others, all share it with
-	// each other, and all decide alike.
+	// Memory is shared within a host: if a rank shares it with all others, all share it with each
+	// other, and all decide alike.
 	if planner.rules.Shared {
 		slot = agreedSlot(peers, windows)
 	}
@@ -198,7 +201,8 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 			limit <- struct{}{}
 			defer func() { <-limit }()
 			links[peer], errs[peer] = fabric.Connect(ctx, peers[peer].Fabrics[fabric.Name()],
-				transport.Session{ID: session, Rank: e.cfg.Rank, Peer: peer, Channels: exec.LinkChannels(channels), Key: key, Window: shared})
+				transport.Session{ID: session, Rank: e.cfg.Rank, Peer: peer, Channels: exec.LinkChannels(channels),
+					Key: key, Window: shared})
 		})
 	}
 	group.Wait()
@@ -217,9 +221,12 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		e.node.windows.Add(-bytes)
 	})
 	e.log("INFO", "joined %d ranks: %s", e.cfg.Size, summary(routes))
-	comm, err := exec.New(exec.Options{Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Bell: e.node.bell,
-		Channels: channels, Window: shared, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout, FastBF16: e.fastBF16(peers),
-		Arena: e.node.arenaFor(shared), Cache: e.node.cache, Record: ringOf(e.cfg.Options.Recorder)})
+	comm, err := exec.New(exec.Options{
+		Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Doorbell: e.node.doorbell,
+		Channels: channels, Window: shared, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout,
+		FastBF16: e.fastBF16(peers), Arena: e.node.arenaFor(shared), Cache: e.node.cache,
+		Record: ringOf(e.cfg.Options.Recorder),
+	})
 	if err != nil {
 		planner.told = nil
 		leave()
@@ -230,7 +237,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	return e.node.register(comm, leave)
 }
 
-// ringOf is what remembers so many operations; nil for none.
+// ringOf returns a ring that remembers the given number of operations, or nil for none.
 func ringOf(operations int) *record.Ring {
 	if operations == 0 {
 		return nil
@@ -238,8 +245,8 @@ func ringOf(operations int) *record.Ring {
 	return record.New(operations)
 }
 
-// windowSlot is the slot, of most bytes at most, that the windows of one more group may have, if
-// all its ranks were in this process.
+// windowSlot returns the slot, of at most most bytes, that the windows of one more group may have.
+// It assumes that all ranks of the group are in this process.
 func (n *Node) windowSlot(ranks, most int) int {
 	used := int(n.windows.Load())
 	left := windowBudget - used
@@ -255,8 +262,8 @@ func (n *Node) windowSlot(ranks, most int) int {
 	return slot
 }
 
-// fastBF16 reports whether all ranks have what GOCCL_FAST_BF16 asks for: it changes bits, so all
-// use it or none.
+// fastBF16 reports whether all ranks have what GOCCL_FAST_BF16 asks for. It changes bits, so either
+// all ranks use it or none.
 func (e *Endpoint) fastBF16(peers []address) bool {
 	if !e.cfg.Options.FastBF16 {
 		return false
@@ -268,7 +275,7 @@ func (e *Endpoint) fastBF16(peers []address) bool {
 	return lacking < 0
 }
 
-// agreedSlot is the slot that all ranks of one host can give; 0 for no windows.
+// agreedSlot returns the slot that all ranks of one host can give, or 0 for no windows.
 func agreedSlot(peers []address, needed bool) int {
 	slot := peers[0].Slot
 	for i := range peers {
@@ -283,8 +290,8 @@ func agreedSlot(peers []address, needed bool) int {
 	return 0
 }
 
-// places is where the ranks of a group run. Where all share memory they are on one host, whatever
-// they call it.
+// places returns where the ranks of a group run. If all share memory they are on one host, whatever
+// their host names are.
 func places(peers []address, oneHost bool) []park.Place {
 	all := make([]park.Place, len(peers))
 	for rank := range peers {
@@ -296,7 +303,7 @@ func places(peers []address, oneHost bool) []park.Place {
 	return all
 }
 
-// threads is the ranks of this host as package park counts them. Ranks of one process wait in
+// threads returns the ranks of this host as package park counts them. Ranks of one process wait in
 // threads of their own.
 func threads(peers []address, local []int) []park.Local {
 	var all []park.Local
@@ -309,7 +316,7 @@ func threads(peers []address, local []int) []park.Local {
 	return all
 }
 
-// parse checks what the ranks say of themselves against each other.
+// parse decodes the addresses of all ranks and checks them against this rank's own.
 func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 	if len(addresses) != e.cfg.Size {
 		return nil, fault.New(fault.Invalid, "got %d addresses for a group of %d ranks", len(addresses), e.cfg.Size)
@@ -322,7 +329,8 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 	for rank, text := range addresses {
 		a := &peers[rank]
 		if len(text) > MaxAddress {
-			return nil, fault.Peer(fault.Invalid, rank, "its address has %d bytes, the limit is %d", len(text), MaxAddress)
+			return nil, fault.Peer(fault.Invalid, rank,
+				"its address has %d bytes, the limit is %d", len(text), MaxAddress)
 		}
 		if err := json.Unmarshal(text, a); err != nil {
 			return nil, fault.Peer(fault.Invalid, rank, "its address cannot be read: %v", err)
@@ -340,7 +348,8 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 			{"rows of GOCCL_TUNE", orNone(mine.Tune), orNone(a.Tune)},
 		} {
 			if check.mine != check.other {
-				return nil, fault.Peer(fault.Mismatch, rank, "%s: rank %d has %v, rank %d has %v; all ranks of a group need the same",
+				return nil, fault.Peer(fault.Mismatch, rank,
+					"%s: rank %d has %v, rank %d has %v; all ranks of a group need the same",
 					check.what, e.cfg.Rank, check.mine, rank, check.other)
 			}
 		}
@@ -357,7 +366,8 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 		}
 	}
 	if peers[e.cfg.Rank].Nonce != mine.Nonce {
-		return nil, fault.Peer(fault.Mismatch, e.cfg.Rank, "another process has joined as this rank; is a rank used twice?")
+		return nil, fault.Peer(fault.Mismatch, e.cfg.Rank,
+			"another process has joined as this rank; is a rank used twice?")
 	}
 	return peers, nil
 }
@@ -369,7 +379,7 @@ func orNone(hash string) string {
 	return hash
 }
 
-// route chooses the fabric that joins this rank to a peer. Both sides choose alike.
+// route chooses the fabric that joins this rank to a peer. Both sides choose the same.
 func (e *Endpoint) route(peers []address, peer int) (transport.Fabric, error) {
 	for _, f := range e.fabrics {
 		theirs, ok := peers[peer].Fabrics[f.Name()]
@@ -387,7 +397,7 @@ func (e *Endpoint) route(peers []address, peer int) (transport.Fabric, error) {
 		peers[peer].Host, e.cfg.Options.Transport, e.lacking)
 }
 
-// pollers are those of the transports that the group uses.
+// pollers returns the pollers of the transports that the group uses.
 func (e *Endpoint) pollers(routes []string) []transport.Poller {
 	var used []transport.Poller
 	for _, f := range e.fabrics {
@@ -402,7 +412,7 @@ func (e *Endpoint) pollers(routes []string) []transport.Poller {
 	return used
 }
 
-// joinErrors makes one error of all, that names every rank which did not come.
+// joinErrors combines all errors into one, which names every rank that did not connect in time.
 func joinErrors(errs []error, peers []address) error {
 	var late []string
 	first, why := fault.NoPeer, ""
@@ -430,7 +440,8 @@ func joinErrors(errs []error, peers []address) error {
 	if late == nil {
 		return nil
 	}
-	return &fault.Error{Code: fault.Timeout, Peer: first, Text: "did not connect in time: " + strings.Join(late, ", ") + why}
+	return &fault.Error{Code: fault.Timeout, Peer: first,
+		Text: "did not connect in time: " + strings.Join(late, ", ") + why}
 }
 
 func closeLinks(links []transport.Link) {
@@ -441,8 +452,8 @@ func closeLinks(links []transport.Link) {
 	}
 }
 
-// sessionOf derives the group's identity and key from the addresses, each of which has a random
-// part that only the members know.
+// sessionOf derives the group's identity and key from the addresses. Each address has a random part
+// that only the members know.
 func sessionOf(addresses [][]byte) (id [16]byte, key [32]byte) {
 	h := sha256.New()
 	for _, a := range addresses {
@@ -463,7 +474,7 @@ func (e *Endpoint) named(err error) error {
 	return f.In(fault.Label(e.cfg.Name, e.cfg.Rank, e.cfg.Size), "join")
 }
 
-// summary counts routes: "3 shm, 4 tcp".
+// summary counts routes: "3 by shm, 4 by tcp".
 func summary(routes []string) string {
 	counts := map[string]int{}
 	for _, r := range routes {

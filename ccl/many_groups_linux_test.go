@@ -14,15 +14,15 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 )
 
-// holding is what this process holds: descriptors, and mapped segments by name. The page with the
-// bell is left out: it stays for ever.
+// holding is the resources that this process holds: descriptors, and mapped segments by name. The
+// page with the doorbell is left out, because it is never released.
 type holding struct {
 	descriptors     int
 	mappings, bytes map[string]int
 }
 
-// holdsNoMore requires what was held before and not more. Descriptors may be fewer: those of tests before this
-// one go away when they like.
+// holdsNoMore requires that the process holds what it held before and no more. Descriptors may be
+// fewer: those of earlier tests may go away at any time.
 func (before holding) holdsNoMore(t *testing.T, why string) {
 	t.Helper()
 	now := holdingNow(t)
@@ -40,7 +40,7 @@ func holdingNow(t *testing.T) holding {
 	h := holding{len(fds), map[string]int{}, map[string]int{}}
 	for line := range strings.Lines(string(maps)) {
 		_, name, found := strings.Cut(line, "/memfd:goccl-")
-		if !found || strings.HasPrefix(name, "bell") {
+		if !found || strings.HasPrefix(name, "doorbell") {
 			continue
 		}
 		name, _, _ = strings.Cut(name, " ")
@@ -56,32 +56,38 @@ func holdingNow(t *testing.T) holding {
 	return h
 }
 
-// TestManyGroups has the same processes make 64 groups: that takes no more descriptors and large
-// slots than one group, little more memory, and no processor time while nobody calls. All groups
-// have windows, and work.
+// TestManyGroups has the same processes make 64 groups. They take no more descriptors and large
+// slots than one group, little more memory, and no processor time while no rank makes a call. All
+// groups have windows, and work.
 func TestManyGroups(t *testing.T) {
 	const (
 		ranks, groups = 2, 64
 		mib           = 1 << 20
 	)
-	require.Eventually(t, func() bool { return len(holdingNow(t).mappings) == 0 }, deadline, time.Millisecond, "segments of other tests stay")
+	require.Eventually(t, func() bool { return len(holdingNow(t).mappings) == 0 }, deadline, time.Millisecond,
+		"segments of other tests stay")
 	opts := ccl.Options{Transport: "shm"}
 	all := nodes(t, ranks, opts)
 	comms := [][]*ccl.Communicator{join(t, all, opts, "first")}
 	one, used := holdingNow(t), mem.InUse()
-	require.Equal(t, map[string]int{"pool": 2 * ranks, "registered": 2 * ranks, "ring": 2 * ranks, "window": 2 * ranks}, one.mappings, "each is mapped by both ranks")
+	require.Equal(t, map[string]int{
+		"pool": 2 * ranks, "registered": 2 * ranks, "ring": 2 * ranks, "window": 2 * ranks,
+	}, one.mappings, "each is mapped by both ranks")
 	for len(comms) < groups {
 		comms = append(comms, join(t, all, opts, fmt.Sprint(len(comms))))
 	}
 	many := holdingNow(t)
-	require.LessOrEqual(t, many.descriptors, one.descriptors) // those of other tests may just have gone
-	require.Equal(t, map[string]int{"pool": 2 * ranks, "registered": 2 * ranks, "ring": 2 * ranks * groups, "window": 2 * ranks * groups}, many.mappings)
+	require.LessOrEqual(t, many.descriptors, one.descriptors) // descriptors of other tests may just have gone
+	require.Equal(t, map[string]int{
+		"pool": 2 * ranks, "registered": 2 * ranks, "ring": 2 * ranks * groups, "window": 2 * ranks * groups,
+	}, many.mappings)
 	require.Equal(t, one.bytes["pool"], many.bytes["pool"])
 	// A rank maps its own segments and those of its peer.
 	require.LessOrEqual(t, many.bytes["ring"]/ranks/2, 5*mib/2)
 	require.LessOrEqual(t, many.bytes["window"]/ranks/2, 32*mib)
 	require.LessOrEqual(t, many.bytes["window"]/ranks/2, 16*one.bytes["window"]/ranks/2)
-	t.Logf("a rank has %.1f MiB in one group, %.1f MiB in %d", float64(used)/ranks/mib, float64(mem.InUse())/ranks/mib, groups)
+	t.Logf("a rank has %.1f MiB in one group, %.1f MiB in %d",
+		float64(used)/ranks/mib, float64(mem.InUse())/ranks/mib, groups)
 
 	calls := func(groups [][]*ccl.Communicator) {
 		each(t, ranks, func(rank int) error {
@@ -123,7 +129,8 @@ func TestManyGroups(t *testing.T) {
 			require.NoError(t, c.Close())
 		}
 	}
-	require.Eventually(t, func() bool { return mem.InUse() == used }, deadline, time.Millisecond, "memory of closed groups stays")
+	require.Eventually(t, func() bool { return mem.InUse() == used }, deadline, time.Millisecond,
+		"memory of closed groups stays")
 	one.holdsNoMore(t, "closed groups give all back")
 	calls(comms[:1])
 }

@@ -20,25 +20,25 @@ import (
 	"github.com/goccl/goccl/transport/tcp"
 )
 
-// Node is this process as a member of groups: its transports and its progress thread. All groups of
-// a process share one; several Nodes in a process behave like several processes.
+// Node represents this process as a member of groups: its transports and its progress thread. All
+// groups of a process share one Node; several Nodes in a process behave like several processes.
 type Node struct {
 	id       string
-	bell     *park.Bell
-	page     *mem.Segment // with the bell, nil where it is private to this process
-	noPage   error        // why it is
+	doorbell *park.Doorbell
+	page     *mem.Segment // holds the doorbell; nil if the doorbell is private to this process
+	noPage   error        // why page is nil
 	progress *exec.Progress
-	cache    topo.Cache   // the last one of this machine
-	windows  atomic.Int64 // bytes of the windows of its groups
+	cache    topo.Cache   // the last-level cache of this machine
+	windows  atomic.Int64 // bytes of the windows of all groups
 	arena    func() (*mem.Arena, error)
 
 	mu      sync.Mutex
 	closed  bool
 	comms   map[*Communicator]bool
-	fabrics map[string]transport.Fabric // open ones by name
+	fabrics map[string]transport.Fabric // open fabrics by name
 }
 
-// NewNode makes the Node of a process. Of opts only Registered and Spin count; transports are
+// NewNode makes the Node of a process. Of opts only Registered and Spin count. Transports are
 // opened for the first group that may use them.
 func NewNode(opts Options) (*Node, error) {
 	opts.EnsureDefaults()
@@ -53,23 +53,24 @@ func NewNode(opts Options) (*Node, error) {
 	n := &Node{id: hex.EncodeToString(id[:]), comms: map[*Communicator]bool{}, cache: probe.LastCache("/"),
 		fabrics: map[string]transport.Fabric{}}
 	n.arena = sync.OnceValues(opts.newArena)
-	// One bell serves all transports, whichever comes first, so it lies where peers can map it.
-	if n.page, n.noPage = shm.NewBell(); n.noPage == nil {
-		n.bell = park.BellAt(n.page.Bytes())
+	// One doorbell serves all transports, whichever is opened first, so it lies where peers can map
+	// it.
+	if n.page, n.noPage = shm.NewDoorbell(); n.noPage == nil {
+		n.doorbell = park.DoorbellAt(n.page.Bytes())
 	} else {
-		n.bell = park.NewBell()
+		n.doorbell = park.NewDoorbell()
 	}
-	n.progress = exec.NewProgress(n.bell)
+	n.progress = exec.NewProgress(n.doorbell)
 	return n, nil
 }
 
-// paths are the transports in the order of preference.
+// paths lists the transports in order of preference.
 var paths = []struct {
 	name string
 	open func(*Node, *Options) (transport.Fabric, error)
 }{
 	{"inproc", func(n *Node, _ *Options) (transport.Fabric, error) {
-		fabric := inproc.New(n.bell)
+		fabric := inproc.New(n.doorbell)
 		fabric.Arena = n.registered
 		return fabric, nil
 	}},
@@ -77,16 +78,16 @@ var paths = []struct {
 		if n.noPage != nil {
 			return nil, n.noPage
 		}
-		return shm.New(shm.Options{Bell: n.page, Arena: n.registered})
+		return shm.New(shm.Options{Doorbell: n.page, Arena: n.registered})
 	}},
 	{"tcp", func(n *Node, opts *Options) (transport.Fabric, error) {
-		return tcp.New(tcp.Options{Bell: n.bell, Interfaces: opts.SocketIfname})
+		return tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname})
 	}},
 }
 
-// fabricsFor returns the fabrics that a group with such options may use, in the order of
-// preference, after opening those that no group has used before. lacking says why there are not
-// more of them; it is an error only where the options leave no choice.
+// fabricsFor returns the fabrics that a group with these options may use, in order of preference.
+// It opens those that no group has used before. lacking explains why there are no more of them;
+// that is an error only if the options leave no choice.
 func (n *Node) fabricsFor(opts *Options) (fabrics []transport.Fabric, lacking string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -120,7 +121,7 @@ func (n *Node) fabricsFor(opts *Options) (fabrics []transport.Fabric, lacking st
 	return fabrics, lacking, nil
 }
 
-// Close closes the Communicators that are still open, and gives everything back.
+// Close closes the Communicators that are still open, and releases everything.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	n.closed = true
@@ -140,7 +141,7 @@ func (n *Node) Close() error {
 		}
 	}
 	if n.page != nil {
-		errs = append(errs, n.page.CloseFD()) // threads may still sleep on the bell
+		errs = append(errs, n.page.CloseFD()) // threads may still sleep on the doorbell
 	}
 	return errors.Join(append(errs, n.registered().Close())...)
 }

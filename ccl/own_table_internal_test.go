@@ -13,7 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/tune"
 )
 
-// A user's table is used, whatever its rows need.
+// A user's table must be used, whatever its rows need.
 func TestOwnTable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "own.table")
 	for _, rows := range []string{
@@ -48,7 +48,7 @@ func TestOwnTable(t *testing.T) {
 	}
 }
 
-// What the tables have for a group runs on the links that it gets.
+// The rows that the tables have for a group must run on the links that the group gets.
 func TestTableRowsAreSupported(t *testing.T) {
 	for _, row := range tune.DefaultTable().Rows() {
 		for _, determinism := range []int{2, 4} {
@@ -58,7 +58,8 @@ func TestTableRowsAreSupported(t *testing.T) {
 					channels, _ := p.needs(row.First)
 					for _, p.rules.Windows = range []bool{false, p.rules.Shared} {
 						size := min(row.Bytes, 1<<30)
-						made, err := p.Make(p.Choose(row.Coll, row.First, size), plan.Spec{Coll: row.Coll, Ranks: row.First})
+						made, err := p.Make(p.Choose(row.Coll, row.First, size),
+							plan.Spec{Coll: row.Coll, Ranks: row.First})
 						if err != nil || made.Chans > channels || made.Needs&plan.Gets != 0 && !p.rules.Windows {
 							t.Fatalf("%v at level %d: %v, %v", row, determinism, made, err)
 						}
@@ -71,12 +72,18 @@ func TestTableRowsAreSupported(t *testing.T) {
 }
 
 func TestPlaces(t *testing.T) {
-	peers := []address{{Host: "a", Cores: "0-1", Usable: 2}, {Host: "b", Cores: "0-1", Usable: 2}, {Host: "a", Cores: "0-1", Usable: 1}}
+	peers := []address{
+		{Host: "a", Cores: "0-1", Usable: 2}, {Host: "b", Cores: "0-1", Usable: 2},
+		{Host: "a", Cores: "0-1", Usable: 1},
+	}
 	for _, test := range []struct {
 		peers   []address
 		oneHost bool
 		want    bool
-	}{{peers[:2], false, false}, {peers[:2], true, false}, {peers, false, true}, {peers[1:], true, true}, {peers[1:], false, false}} {
+	}{
+		{peers[:2], false, false}, {peers[:2], true, false}, {peers, false, true}, {peers[1:], true, true},
+		{peers[1:], false, false},
+	} {
 		if got := park.Oversubscribed(places(test.peers, test.oneHost)); got != test.want {
 			t.Errorf("%v, one host %v: oversubscribed %v", test.peers, test.oneHost, got)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// tableFile writes a table of these rows.
+// tableFile writes a table of these rows to a file.
 func tableFile(t *testing.T, rows ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "own.table")
@@ -24,8 +24,9 @@ func tableFile(t *testing.T, rows ...string) string {
 	return file
 }
 
-// TestOwnTable tells from the last bits who has added: from left to right the sum of these is 0. A
-// ring begins at another rank for each chunk, and where that is rank 1 the sum is 1.
+// TestOwnTable detects from the last bits which algorithm has run: the sum of these numbers is 0
+// from left to right. A ring begins at another rank for each chunk, and where that is rank 1 the
+// sum is 1.
 func TestOwnTable(t *testing.T) {
 	x := [3]float32{1, 1 << 30, -1 << 30}
 	ringed := func(opts ccl.Options, count int) bool {
@@ -44,7 +45,8 @@ func TestOwnTable(t *testing.T) {
 		}
 		return slices.Contains(result[0], 1)
 	}
-	ring := tableFile(t, "all_reduce 3 any any 1K direct", "all_reduce 3 any any 2K ring", "all_reduce 3 any any any direct", "broadcast 2+ any any any flat")
+	ring := tableFile(t, "all_reduce 3 any any 1K direct", "all_reduce 3 any any 2K ring",
+		"all_reduce 3 any any any direct", "broadcast 2+ any any any flat")
 	for _, test := range []struct {
 		name  string
 		opts  ccl.Options
@@ -57,8 +59,8 @@ func TestOwnTable(t *testing.T) {
 		{"behind it", ccl.Options{Tune: ring}, 513, false},
 		{"the user's choice wins", ccl.Options{Tune: ring, Algo: "all_reduce=direct"}, 300, false},
 		{"a ring is not in the order of ranks", ccl.Options{Tune: ring, Determinism: 3}, 300, false},
-		{"a row for other groups", ccl.Options{Tune: tableFile(t, "all_reduce 4+ any any any ring", "all_reduce 3 any no any ring",
-			"all_reduce 3 any any any direct")}, 300, false},
+		{"a row for other groups", ccl.Options{Tune: tableFile(t, "all_reduce 4+ any any any ring",
+			"all_reduce 3 any no any ring", "all_reduce 3 any any any direct")}, 300, false},
 		{"a row for ranks of one process", ccl.Options{Tune: tableFile(t, "all_reduce 3 any yes any ring")}, 300, true},
 	} {
 		if got := ringed(test.opts, test.count); got != test.want {
@@ -74,7 +76,8 @@ func TestOwnTableRefused(t *testing.T) {
 	}{
 		{"no file", filepath.Join(t.TempDir(), "nowhere"), []string{"GOCCL_TUNE", "nowhere"}},
 		{"a folder", t.TempDir(), []string{"GOCCL_TUNE", "want a file of at most"}},
-		{"a wrong row", tableFile(t, "all_reduce 3 any any any rings"), []string{"own.table is refused", "table:2:26:", `algorithm "rings": unknown; all_reduce has direct`}},
+		{"a wrong row", tableFile(t, "all_reduce 3 any any any rings"),
+			[]string{"own.table is refused", "table:2:26:", `algorithm "rings": unknown; all_reduce has direct`}},
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		_, _, err := ccl.Local(ctx, 2, ccl.Options{Tune: test.file})
@@ -90,7 +93,7 @@ func TestOwnTableRefused(t *testing.T) {
 	}
 }
 
-// Ranks compare the rows, not the names of the files nor the comments.
+// Ranks compare the rows, not the names of the files or the comments.
 func TestOwnTableAgreed(t *testing.T) {
 	row := "all_reduce 2 any any any direct"
 	join := func(files ...string) error {
@@ -104,7 +107,8 @@ func TestOwnTableAgreed(t *testing.T) {
 		var endpoints []*ccl.Endpoint
 		var addresses [][]byte
 		for rank, file := range files {
-			e, err := node.Open(ccl.Config{Name: "tables", Rank: rank, Size: len(files), Options: ccl.Options{Tune: file}})
+			e, err := node.Open(ccl.Config{Name: "tables", Rank: rank, Size: len(files),
+				Options: ccl.Options{Tune: file}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,8 +130,11 @@ func TestOwnTableAgreed(t *testing.T) {
 	if err := join(one, same); err != nil {
 		t.Errorf("the same rows: %v", err)
 	}
-	for _, other := range []string{"", tableFile(t, "all_reduce 2 any any any ring"), tableFile(t, "all_reduce 2 any any 1K direct")} {
-		if err := join(one, other); !errors.Is(err, fault.Mismatch) || !strings.Contains(err.Error(), "rows of GOCCL_TUNE") {
+	for _, other := range []string{
+		"", tableFile(t, "all_reduce 2 any any any ring"), tableFile(t, "all_reduce 2 any any 1K direct"),
+	} {
+		if err := join(one, other); !errors.Is(err, fault.Mismatch) ||
+			!strings.Contains(err.Error(), "rows of GOCCL_TUNE") {
 			t.Errorf("other rows: %v", err)
 		}
 	}

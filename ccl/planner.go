@@ -17,19 +17,19 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// planner joins the users' plans, the catalogue (algo) and the choice (tune) for package exec. An
-// algorithm's number is its place in users, or behind them in the catalogue.
+// planner combines the users' plans, the catalogue (algo) and the choice (tune) for package exec.
+// The number of an algorithm is its index in users or, behind those, in names.
 type planner struct {
 	rules  tune.Rules
 	always bool // each plan is proven before its first use
 	users  []ownPlan
-	names  []named // what the numbers behind users stand for
+	names  []named // the algorithms whose numbers follow those of users
 	last   [dtype.Barrier + 1]choice
 	told   *journal                         // nil for none
-	warn   func(format string, args ...any) // nil for nobody who is to be warned
+	warn   func(format string, args ...any) // nil if no warnings are wanted
 }
 
-// choice is what Choose said last for a collective: calls of one size come one after the other.
+// choice is what Choose last returned for a collective: calls of one size come one after the other.
 type choice struct {
 	ranks     int
 	bytes     int64
@@ -45,7 +45,10 @@ type named struct {
 var catalogue = algo.All // tests put a wrong algorithm into it
 
 func newPlanner(opts *Options, users []ownPlan) *planner {
-	p := &planner{rules: tune.Rules{Override: opts.override(), Determinism: opts.Determinism}, always: opts.Verify == "always", users: users}
+	p := &planner{
+		rules:  tune.Rules{Override: opts.override(), Determinism: opts.Determinism},
+		always: opts.Verify == "always", users: users,
+	}
 	for _, a := range catalogue() {
 		p.names = append(p.names, named{a.Coll, a.Name, a.Make})
 	}
@@ -57,8 +60,8 @@ func newPlanner(opts *Options, users []ownPlan) *planner {
 	return p
 }
 
-// needs says what the links of a group must have for every plan that may be chosen: channels for
-// messages, and windows that peers read.
+// needs returns what the links of a group must have for every plan that may be chosen: the number
+// of channels for messages, and whether peers read windows.
 func (p *planner) needs(ranks int) (channels int, windows bool) {
 	channels = exec.PlanChannels
 	add := func(x *plan.Plan) {
@@ -79,7 +82,7 @@ func (p *planner) needs(ranks int) (channels int, windows bool) {
 	return channels, windows
 }
 
-// rows calls use with the plan of each row of the tables that the group may come to if it has
+// rows calls use with the plan of each row of the tables that may apply to the group if it has
 // windows.
 func (p *planner) rows(ranks int, use func(*plan.Plan)) {
 	rules := p.rules
@@ -95,7 +98,8 @@ func (p *planner) rows(ranks int, use func(*plan.Plan)) {
 	})
 }
 
-// Choose is called by one thread at a time, the driver of the group.
+// Choose returns the number of the algorithm for a call. Only one thread at a time calls it, the
+// driver of the group.
 func (p *planner) Choose(coll dtype.Collective, ranks int, bytes int64) int {
 	last := &p.last[coll]
 	if last.ranks != ranks || last.bytes != bytes {
@@ -107,14 +111,15 @@ func (p *planner) Choose(coll dtype.Collective, ranks int, bytes int64) int {
 
 func (p *planner) choose(coll dtype.Collective, ranks int, bytes int64) int {
 	for i, u := range p.users {
-		if u.Spec.Coll == coll && u.Spec.Ranks == ranks && bytes >= u.MinBytes && (u.MaxBytes == 0 || bytes <= u.MaxBytes) {
+		if u.Spec.Coll == coll && u.Spec.Ranks == ranks &&
+			bytes >= u.MinBytes && (u.MaxBytes == 0 || bytes <= u.MaxBytes) {
 			return i
 		}
 	}
 	return p.find(coll, tune.Choose(coll, ranks, bytes, p.rules))
 }
 
-// find is the number of an algorithm of the catalogue, -1 if there is none.
+// find returns the number of an algorithm of the catalogue, or -1 if there is none.
 func (p *planner) find(coll dtype.Collective, name string) int {
 	for i := range p.names {
 		if p.names[i].coll == coll && p.names[i].name == name {
@@ -124,12 +129,12 @@ func (p *planner) find(coll dtype.Collective, name string) int {
 	return -1
 }
 
-// mostBytes is more than any call has.
+// mostBytes is larger than any call.
 const mostBytes = 1 << 44
 
-// span is the sizes around bytes for which choose says the same. It looks at the sizes where a
-// user's plan or a row of a table begins or ends and at all powers of two, then between the last
-// that is the same and the first that is not.
+// span returns the range of sizes around bytes for which choose returns the same algorithm. It
+// tries the sizes where a user's plan or a row of a table begins or ends, and all powers of two;
+// then it bisects between the last size with the same algorithm and the first with another.
 func (p *planner) span(coll dtype.Collective, ranks int, bytes int64) (low, high int64) {
 	points := []int64{0, mostBytes}
 	for b := int64(1); b < mostBytes; b *= 2 {
@@ -173,7 +178,8 @@ func (p *planner) span(coll dtype.Collective, ranks int, bytes int64) (low, high
 	return low, high
 }
 
-// Make makes a plan, proven in the form that runs where that has to be (prove.go).
+// Make makes a plan. Where it must be proven, Make first proves it in the form that runs
+// (prove.go).
 func (p *planner) Make(algorithm int, spec plan.Spec) (*plan.Plan, error) {
 	made, own, err := p.make(algorithm, spec)
 	if err == nil && mustProve(own != "", p.always, spec.Ranks) {
@@ -185,15 +191,15 @@ func (p *planner) Make(algorithm int, spec plan.Spec) (*plan.Plan, error) {
 	return made, nil
 }
 
-// make is Make without the proof. own is the file of a user's plan.
+// make is Make without the proof. own is the file of a user's plan, or "".
 func (p *planner) make(algorithm int, spec plan.Spec) (made *plan.Plan, own string, err error) {
 	if algorithm >= 0 && algorithm < len(p.users) {
 		if u := p.users[algorithm]; u.Spec.Root == spec.Root {
 			p.told.made(algorithm, spec)
 			return u.Plan, u.file, nil
 		}
-		// A plan from a file is for one root. Other roots get what they would without the file for
-		// the least size that it is for: one program serves all sizes.
+		// A plan from a file is for one root. Other roots get the algorithm that they would get
+		// without the file for the smallest size of that plan: one program serves all sizes.
 		algorithm = p.find(spec.Coll, tune.Choose(spec.Coll, spec.Ranks, p.users[algorithm].MinBytes, p.rules))
 	}
 	if algorithm < 0 {
@@ -204,12 +210,12 @@ func (p *planner) make(algorithm int, spec plan.Spec) (made *plan.Plan, own stri
 	return made, "", err
 }
 
-// verified remembers the texts of plans that this process has verified, for a file is read anew for
-// every group.
+// verified holds the texts of plans that this process has verified, because files are read again
+// for every group.
 var verified sync.Map // string → *plan.Plan
 
-// loadPlans reads and verifies the plans of the files that GOCCL_PLAN names. contents is what ranks
-// compare.
+// loadPlans reads and verifies the plans of the files that GOCCL_PLAN names. Ranks compare
+// contents.
 func loadPlans(opts *Options) (plans []ownPlan, contents string, err error) {
 	for _, file := range opts.planFiles() {
 		data, err := readFile("GOCCL_PLAN", file, plan.MaxFileSize)
@@ -226,8 +232,8 @@ func loadPlans(opts *Options) (plans []ownPlan, contents string, err error) {
 	return plans, strings.TrimSpace(contents), nil
 }
 
-// loadTable reads the table of the file that GOCCL_TUNE names, nil if it names none. hash is what
-// ranks compare.
+// loadTable reads the table of the file that GOCCL_TUNE names, or returns nil if it names none.
+// Ranks compare hash.
 func loadTable(opts *Options) (table *tune.Table, hash string, err error) {
 	if opts.Tune == "" {
 		return nil, "", nil

@@ -5,28 +5,29 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/verify"
 )
 
 // provenRanks is the largest group whose plans of the catalogue are proven before a release.
 const provenRanks = 64
 
-// mustProve is the rule of which plans are proven in the form that runs, before their first use:
-// those of users, those that nobody has proven, and all where GOCCL_VERIFY asks for it.
+// mustProve reports whether a plan must be proven in the form that runs, before its first use:
+// users' plans, plans that no release has proven, and all plans where GOCCL_VERIFY asks for it.
 func mustProve(own, always bool, ranks int) bool { return own || always || ranks > provenRanks }
 
-// What such a proof may cost. mostProof bounds the steps of all ranks, times the ranks: some
-// seconds of a core at the most. mostWork bounds what package verify counts, and with it the
-// memory. Neither is measured while a proof is made, so all ranks prove a plan or none does.
+// These constants bound the cost of such a proof. mostProof bounds the steps of all ranks, times
+// the ranks: some seconds of a core at most. mostWork bounds what package verify counts, and with
+// it the memory. Neither is measured while a proof is made, so either all ranks prove a plan or
+// none does.
 const (
 	mostProof = 1 << 24
 	mostWork  = 1 << 30
 )
 
-// proofCost is the steps of all ranks, times the ranks. It stops counting behind mostProof.
+// proofCost returns the steps of all ranks, times the ranks. It stops counting beyond mostProof.
 func proofCost(p *plan.Plan) int {
 	steps := 0
 	for rank := range p.Spec.Ranks {
@@ -41,16 +42,18 @@ func proofCost(p *plan.Plan) int {
 	return steps * p.Spec.Ranks
 }
 
-// proofs and unproven are of this process, by plan and form: what proofs have found (func() error),
-// and of which plans it was said that they run without one.
+// proofs and unproven are for the whole process, by plan and form. proofs holds the results of
+// proofs (func() error); unproven holds the plans that a warning has reported to run without a
+// proof.
 var proofs, unproven sync.Map
 
 var errTooLarge = errors.New("too large to be proven before its first use")
 
-// prove proves a plan in the form that runs, once in a process. What it finds is a function of the
-// plan, so all ranks of a group find the same, and none needs to hear it from another.
+// prove proves a plan in the form that runs, once in a process. The result is a function of the
+// plan, so all ranks of a group get the same, and none needs to learn it from another.
 func (p *planner) prove(made *plan.Plan, own string) error {
-	key := fmt.Sprintf("%s %v, windows %v, level %d, always %v", made.Name, made.Spec, p.rules.Windows, p.rules.Determinism, p.always)
+	key := fmt.Sprintf("%s %v, windows %v, level %d, always %v",
+		made.Name, made.Spec, p.rules.Windows, p.rules.Determinism, p.always)
 	if own != "" {
 		key += fmt.Sprintf(", hash %016x", made.Hash())
 	}
@@ -83,9 +86,10 @@ func (p *planner) prove(made *plan.Plan, own string) error {
 	return nil
 }
 
-// runsUnproven says that a plan runs without a proof, and what makes one.
+// runsUnproven returns the warning that a plan runs without a proof, and how to prove it.
 func runsUnproven(made *plan.Plan, own string) string {
-	remedy := fmt.Sprintf("`goccl verify --all --ranks %d --coll %v --algo %s` proves it as it is written, GOCCL_VERIFY=always as it runs",
+	remedy := fmt.Sprintf(
+		"`goccl verify --all --ranks %d --coll %v --algo %s` proves it as it is written, GOCCL_VERIFY=always as it runs",
 		made.Spec.Ranks, made.Spec.Coll, made.Name)
 	if own != "" {
 		remedy = fmt.Sprintf("`goccl verify %s` proves it, GOCCL_VERIFY=always does here", own)
@@ -94,7 +98,7 @@ func runsUnproven(made *plan.Plan, own string) string {
 }
 
 // ProveAsRun proves a plan in the forms in which groups with a setting of GOCCL_DETERMINISM run it,
-// over windows and without, however long it takes.
+// with windows and without, however long that takes.
 func ProveAsRun(p *plan.Plan, determinism int) error {
 	for _, windows := range []bool{false, true} {
 		if err := provenAsRun(p, windows, determinism, verify.DefaultWork); err != nil {
@@ -105,10 +109,10 @@ func ProveAsRun(p *plan.Plan, determinism int) error {
 }
 
 // provenAsRun proves a plan in the forms in which groups run it, with short and with long blocks,
-// and that it may follow itself. What a group refuses to run needs no proof. A plan that is too
-// large for so much work gives a fault.NotSupported.
+// and proves that it may follow itself. A plan that groups refuse to run needs no proof. A plan
+// that is too large for the given work returns a fault.NotSupported.
 func provenAsRun(p *plan.Plan, windows bool, determinism int, work int64) error {
-	short, long, err := exec.AsRun(p, windows)
+	short, long, err := program.AsRun(p, windows)
 	if errors.Is(err, fault.NotSupported) {
 		return nil
 	}
@@ -124,10 +128,12 @@ func provenAsRun(p *plan.Plan, windows bool, determinism int, work int64) error 
 			return fault.New(fault.Internal, "its results have determinism level %d", report.Determinism)
 		}
 		if op.Slots == 0 {
-			continue // all plans may follow each other that share no memory (package verify, "Sequences")
+			// Plans that share no memory may always follow each other (package verify,
+			// "Sequences").
+			continue
 		}
-		// With one slot each operation has that of the one before: what is right so is right with
-		// more.
+		// With one slot each operation has the slot of the one before. A sequence that is right
+		// with one slot is right with more.
 		op.Slots, op.Records = 1, min(1, op.Records)
 		if err := verify.Sequence([]verify.Operation{op, op}, verify.Options{Brief: true, Work: work}); err != nil {
 			return err

@@ -19,8 +19,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// Plans of users and of more than 64 ranks are proven before their first use, others where that is
-// asked for.
+// Users' plans and plans of more than 64 ranks are proven before their first use, others where the
+// options ask for it.
 func TestMustProve(t *testing.T) {
 	for _, test := range []struct {
 		own, always bool
@@ -40,7 +40,7 @@ func TestMustProve(t *testing.T) {
 	}
 }
 
-// What a proof costs is counted, and not far beyond the bound.
+// The cost of a proof is counted, but not far beyond the bound.
 func TestProofCost(t *testing.T) {
 	made := func(coll dtype.Collective, name string, ranks int) *plan.Plan {
 		a, err := algo.Find(coll, name)
@@ -69,7 +69,8 @@ func TestProofCost(t *testing.T) {
 	}
 }
 
-// padded is a plan with so many copies more at the end of each rank's first lane, which do nothing.
+// padded returns a plan with the given number of extra copies, which have no effect, at the end of
+// each rank's first lane.
 func padded(p *plan.Plan, copies int) *plan.Plan {
 	made := *p
 	made.Program = func(rank int) plan.Program {
@@ -83,7 +84,7 @@ func padded(p *plan.Plan, copies int) *plan.Plan {
 	return &made
 }
 
-// altered makes the catalogue have other plans for some algorithms, and other names for these,
+// altered replaces the plans of some algorithms of the catalogue, and the names of these plans,
 // until the test ends.
 func altered(t *testing.T, by map[string]func(*plan.Plan) *plan.Plan) {
 	was := catalogue
@@ -111,7 +112,7 @@ func altered(t *testing.T, by map[string]func(*plan.Plan) *plan.Plan) {
 	}
 }
 
-// edited is a plan with other programs.
+// edited returns a function that makes a plan with edited programs.
 func edited(edit func(rank int, prog *plan.Program)) func(*plan.Plan) *plan.Plan {
 	return func(p *plan.Plan) *plan.Plan {
 		made := *p
@@ -126,8 +127,8 @@ func edited(edit func(rank int, prog *plan.Program)) func(*plan.Plan) *plan.Plan
 }
 
 // Groups of more ranks than the catalogue is proven for refuse wrong plans, all ranks alike and
-// before anything has moved, and go on. What is too large to be proven runs, and one line of the
-// process says so for each plan.
+// before any data has moved, and go on. A plan that is too large to be proven runs, and the process
+// prints one line about each such plan.
 func TestPlansOfManyRanks(t *testing.T) {
 	const ranks = provenRanks + 1
 	altered(t, map[string]func(*plan.Plan) *plan.Plan{
@@ -183,7 +184,8 @@ func TestPlansOfManyRanks(t *testing.T) {
 					case !test.refused && err != nil:
 						errs[rank] = fmt.Errorf("%s: %w", test.name, err)
 						return
-					case test.refused && (!errors.Is(err, fault.Internal) || !strings.Contains(err.Error(), "is not proven in the form that runs")):
+					case test.refused && (!errors.Is(err, fault.Internal) ||
+						!strings.Contains(err.Error(), "is not proven in the form that runs")):
 						errs[rank] = fmt.Errorf("%s should be refused: %w", test.name, err)
 						return
 					}
@@ -194,7 +196,7 @@ func TestPlansOfManyRanks(t *testing.T) {
 		for rank, err := range errs {
 			require.NoError(t, err, "rank %d", rank)
 		}
-		other := newPlanner(&opts, nil) // of another group with such windows
+		other := newPlanner(&opts, nil) // of another group with windows like these
 		other.rules.Windows = true
 		other.warn = func(format string, args ...any) { t.Errorf("warned twice: "+format, args...) }
 		spec := plan.Spec{Coll: dtype.AllGather, Ranks: ranks}
@@ -202,12 +204,14 @@ func TestPlansOfManyRanks(t *testing.T) {
 		require.NoError(t, err)
 	})
 	require.Len(t, lines, 1)
-	require.Contains(t, lines[0], "WARN rank 0 group local: plan altered_ring (all_gather on 65 ranks) is too large to be proven")
+	require.Contains(t, lines[0],
+		"WARN rank 0 group local: plan altered_ring (all_gather on 65 ranks) is too large to be proven")
 	require.Contains(t, lines[0], "`goccl verify --all --ranks 65 --coll all_gather --algo altered_ring`")
-	require.Contains(t, runsUnproven(&plan.Plan{Name: "own"}, "own.plan"), "`goccl verify own.plan` proves it, GOCCL_VERIFY")
+	require.Contains(t, runsUnproven(&plan.Plan{Name: "own"}, "own.plan"),
+		"`goccl verify own.plan` proves it, GOCCL_VERIFY")
 }
 
-// What is proven again is what runs; a plan that is wrong is refused before anything moves.
+// The plan that is proven is the one that runs. A wrong plan is refused before any data moves.
 func TestProve(t *testing.T) {
 	p := newPlanner(&Options{Verify: "always", Algo: "all_reduce=direct"}, nil)
 	spec := plan.Spec{Coll: dtype.AllReduce, Ranks: 5}
@@ -219,7 +223,9 @@ func TestProve(t *testing.T) {
 	p.names = []named{{dtype.AllReduce, "forgets", func(s plan.Spec) (*plan.Plan, error) {
 		return &plan.Plan{Name: "forgets", Spec: s, Split: 1, Program: func(int) plan.Program {
 			one := plan.Ref{Buf: plan.Out, N: 1}
-			return plan.Program{Lanes: [][]plan.Step{{{Kind: plan.Copy, Dst: one, Src: []plan.Ref{{Buf: plan.In, N: 1}}, Final: true}}}}
+			return plan.Program{Lanes: [][]plan.Step{{
+				{Kind: plan.Copy, Dst: one, Src: []plan.Ref{{Buf: plan.In, N: 1}}, Final: true},
+			}}}
 		}}, nil
 	}}}
 	_, err := p.Make(0, spec)
@@ -227,7 +233,7 @@ func TestProve(t *testing.T) {
 	require.ErrorContains(t, err, "plan forgets (all_reduce on 5 ranks) is refused")
 }
 
-// What goccl verify proves is every form that a group may run.
+// ProveAsRun must prove every form that a group may run.
 func TestProveAsRun(t *testing.T) {
 	for _, test := range []struct {
 		name   string

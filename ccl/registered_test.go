@@ -15,8 +15,8 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// floats is registered memory of n elements, of which the first lies so many elements behind the
-// beginning.
+// floats returns n elements of registered memory. The first lies shift elements behind the
+// beginning of the allocation.
 func floats(t testing.TB, node *ccl.Node, n, shift int) []float32 {
 	memory, err := node.Alloc(4 * (n + shift))
 	require.NoError(t, err)
@@ -28,8 +28,8 @@ func block(x []float32) exec.Block {
 	return exec.Block{Ptr: unsafe.Pointer(unsafe.SliceData(x)), Count: len(x)}
 }
 
-// lentCall is a call of a collective over buffers of n elements a block; in place Out is where In
-// is.
+// lentCall returns a call of a collective over buffers with blocks of n elements. In place, Out is
+// where In is.
 func lentCall(coll dtype.Collective, rank, ranks, n int, inPlace bool, in, out []float32) *exec.Call {
 	call := &exec.Call{Coll: coll, Type: dtype.F32, Root: ranks - 1}
 	blocks := func(x []float32, count int) []exec.Block {
@@ -56,11 +56,13 @@ func lentCall(coll dtype.Collective, rank, ranks, n int, inPlace bool, in, out [
 	return call
 }
 
-// Whoever of the ranks has registered memory lends it, at any offset; the others copy. The results
-// have the same bits as without, also where programs were kept before and where an operation has
-// several pieces.
+// Each rank that has registered memory lends it, at any offset; the others copy. The results have
+// the same bits as without, also where programs were kept before and where an operation has several
+// pieces.
 func TestRegistered(t *testing.T) {
-	lenders := []dtype.Collective{dtype.AllGather, dtype.AllReduce, dtype.ReduceScatter, dtype.AllToAll, dtype.Broadcast}
+	lenders := []dtype.Collective{
+		dtype.AllGather, dtype.AllReduce, dtype.ReduceScatter, dtype.AllToAll, dtype.Broadcast,
+	}
 	colls := append(slices.Clone(lenders), dtype.Reduce, dtype.Gather, dtype.Scatter)
 	sizes, groups := []int{5, 70_000, 350_001}, []int{2, 3}
 	if testing.Short() {
@@ -90,12 +92,14 @@ func TestRegistered(t *testing.T) {
 					}
 					var want [][]float32
 					for _, who := range []string{"none", "none", "none", "all", "first", "last", "input"} {
-						name := fmt.Sprintf("%v, %d ranks, %d elements, in place %v, registered: %s", coll, ranks, n, inPlace, who)
+						name := fmt.Sprintf("%v, %d ranks, %d elements, in place %v, registered: %s",
+							coll, ranks, n, inPlace, who)
 						got := make([][]float32, ranks)
-						before := comms[0].Lent()
+						before := comms[0].Exposed()
 						each(t, ranks, func(rank int) error {
 							in, out := make([]float32, n*ranks), make([]float32, n*ranks)
-							if who == "all" || who == "first" && rank == 0 || who == "last" && rank == ranks-1 || who == "input" {
+							if who == "all" || who == "first" && rank == 0 || who == "last" && rank == ranks-1 ||
+								who == "input" {
 								in = registered[rank][0][:n*ranks]
 							}
 							if who == "all" || who == "first" && rank == 0 || who == "last" && rank == ranks-1 {
@@ -128,9 +132,10 @@ func TestRegistered(t *testing.T) {
 						if coll == dtype.AllReduce {
 							least = 160 << 10
 						}
-						expected := lends && n >= least && coll != dtype.Broadcast && // the root lends, which is another rank
+						// A broadcast is lent by the root, which is another rank.
+						expected := lends && n >= least && coll != dtype.Broadcast &&
 							(who == "all" || who == "first" || who == "input" && !(inPlace && coll == dtype.AllGather))
-						require.Equal(t, expected, comms[0].Lent() > before, name)
+						require.Equal(t, expected, comms[0].Exposed() > before, name)
 					}
 				}
 			}
@@ -138,7 +143,8 @@ func TestRegistered(t *testing.T) {
 	}
 }
 
-// PREMUL_SUM multiplies what goes into a window; nothing is lent then, and AVG is divided once.
+// PREMUL_SUM multiplies the data that goes into a window, so that nothing is lent; AVG is divided
+// once.
 func TestRegisteredFactors(t *testing.T) {
 	opts := ccl.Options{Transport: "shm"}
 	all := nodes(t, 2, opts)
@@ -164,11 +170,11 @@ func TestRegisteredFactors(t *testing.T) {
 			})
 		}
 	}
-	require.EqualValues(t, 2, comms[0].Lent())
+	require.EqualValues(t, 2, comms[0].Exposed())
 }
 
-// Ranks of one process lend, too. Where a process has no registered memory nobody lends to it, and
-// all works.
+// Ranks of one process lend, too. If a process has no registered memory no rank lends to it, and
+// everything works.
 func TestRegisteredHereAndThere(t *testing.T) {
 	const n = 300_000
 	run := func(t *testing.T, nodes []*ccl.Node, comms []*ccl.Communicator, lends bool) {
@@ -192,7 +198,7 @@ func TestRegisteredHereAndThere(t *testing.T) {
 			}
 			return nil
 		})
-		require.Equal(t, lends, comms[0].Lent() == 3, "lent %d", comms[0].Lent())
+		require.Equal(t, lends, comms[0].Exposed() == 3, "lent %d", comms[0].Exposed())
 	}
 	t.Run("inproc", func(t *testing.T) {
 		node, comms, err := ccl.Local(background, 2, ccl.Options{})
@@ -212,7 +218,7 @@ func TestRegisteredHereAndThere(t *testing.T) {
 		opts := ccl.Options{Transport: "shm", Registered: "16M"}
 		both := nodes(t, 2, opts)
 		comms := join(t, both, opts, "test")
-		for range 5 { // more than there is room for, unless it comes back
+		for range 5 { // more than there is room for, unless freed memory is used again
 			t.Run("", func(t *testing.T) {
 				each(t, 2, func(rank int) error {
 					x := floats(t, both[rank], 2<<20, 0)
@@ -221,7 +227,7 @@ func TestRegisteredHereAndThere(t *testing.T) {
 				})
 			})
 		}
-		require.EqualValues(t, 5, comms[0].Lent())
+		require.EqualValues(t, 5, comms[0].Exposed())
 		_, err := both[0].Alloc(32 << 20)
 		require.ErrorIs(t, err, fault.Invalid)
 		for _, bad := range []string{"1", "x", "-1", "2000G"} {

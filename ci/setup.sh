@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prepares the checkout: .venv with the pinned requirements, a Go toolchain, the modules, goccl itself installed; with TORCH=2.12.1
-# .venv-torch2.12.1 instead. A step runs again only when what it depends on has changed: .stamps in there keeps a hash for each.
+# Prepares the checkout: .venv with the pinned requirements, a Go toolchain, the modules, goccl itself installed; with
+# TORCH=2.12.1 .venv-torch2.12.1 instead. A step runs again only when what it depends on has changed: .stamps in there
+# keeps a hash for each.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$ROOT"
@@ -17,11 +18,12 @@ sources() {
     for each in ccl transport pgbackend cuda cabi cmd python setup.py pyproject.toml go.mod go.sum; do
         [ -e "$each" ] && roots+=("$each")
     done
-    find "${roots[@]}" -type f ! -name '*_test.go' ! -path '*/testdata/*' ! -path '*/__pycache__/*' ! -path '*.egg-info/*' \
-        ! -name '*.so' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    find "${roots[@]}" -type f ! -name '*_test.go' ! -path '*/testdata/*' ! -path '*/__pycache__/*' \
+        ! -path '*.egg-info/*' ! -name '*.so' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
 }
 
-# step NAME HASH COMMAND…: runs the command unless it has succeeded with the same hash before; a line with its seconds, output into a log.
+# step NAME HASH COMMAND…: runs the command unless it has succeeded with the same hash before; a line with its seconds,
+# output into a log.
 step() {
     local name=$1 hash=$2 log=$LOGS/setup-$1.log start rc=0
     shift 2
@@ -32,7 +34,11 @@ step() {
     if [ $rc -ne 0 ]; then
         printf 'FAILED after %d s (%s); from %s:\n' $(($(date +%s) - start)) "$*" "$log"
         # pip writes a long trace below what the compilers said.
-        { grep -nE ': (fatal )?error:|undefined (reference|symbol)|\.go:[0-9]+:[0-9]+:' "$log" | head -n 10; echo ...; tail -n 20 "$log"; } | sed 's/^/    /'
+        {
+            grep -nE ': (fatal )?error:|undefined (reference|symbol)|\.go:[0-9]+:[0-9]+:' "$log" | head -n 10
+            echo ...
+            tail -n 20 "$log"
+        } | sed 's/^/    /'
         exit 1
     fi
     printf '%4d s\n' $(($(date +%s) - start))
@@ -44,7 +50,11 @@ step() {
 missing=()
 lacks() { # what, Debian's package, Fedora's package
     local how="install the package $2"
-    if command -v apt-get >/dev/null; then how="apt-get install -y $2"; elif command -v dnf >/dev/null; then how="dnf install -y $3"; fi
+    if command -v apt-get >/dev/null; then
+        how="apt-get install -y $2"
+    elif command -v dnf >/dev/null; then
+        how="dnf install -y $3"
+    fi
     missing+=("set-up: missing: $1; bring it with: $how")
 }
 check_tools() {
@@ -77,7 +87,8 @@ choose_torch() {
         if [ -n "${TORCH:-}" ]; then
             [ "${TORCH%.*}" = "${release%.*}" ] || continue
             if [ "$minor" -lt "${oldest#3.}" ]; then
-                echo "set-up: torch $TORCH needs Python $oldest or later; $PYTHON is $("$PYTHON" -V 2>&1). Another one is named by PYTHON=…" >&2
+                echo "set-up: torch $TORCH needs Python $oldest or later; $PYTHON is $("$PYTHON" -V 2>&1)." \
+                    "Another one is named by PYTHON=…" >&2
                 exit 1
             fi
             torch=$TORCH pins=$rest
@@ -101,7 +112,8 @@ install_go() {
 }
 install_requirements() {
     # shellcheck disable=SC2086 # pins are words
-    "$VENV/bin/python" -m pip install "torch==$torch" -r ci/requirements.txt -c ci/constraints.txt -c <(printf '%s\n' $pins)
+    "$VENV/bin/python" -m pip install "torch==$torch" -r ci/requirements.txt -c ci/constraints.txt \
+        -c <(printf '%s\n' $pins)
 }
 install_goccl() {
     rm -rf "build/torch-$torch"/lib* # of an earlier build: files that are gone from the tree would be packed again

@@ -1,8 +1,9 @@
-"""make test: runs the stages of ci/budget.txt, each a make target, and sums up.
+"""make test: runs the stages of ci/budget.txt, each a make target, and prints a summary.
 
-Exit code 1 when a test or a stage failed, when a stage hung (at HANG times its budget it is ended) or, with CI=true, when a test
-was skipped that ci/skips.txt does not name. A stage that takes longer than its budget gets a warning only: machines differ. With
-names of targets as arguments only those stages run; without, with TORCH set, those of the areas that depend on torch.
+Exit code 1 if a test or a stage failed, if a stage hung (it is ended at HANG times its budget) or, with CI=true, if a
+test was skipped that ci/skips.txt does not list. A stage that exceeds its budget only gets a warning, since machines
+differ. Arguments are names of targets: only those stages run. Without arguments, if TORCH is set, the stages of the
+areas that depend on torch run.
 """
 import importlib.metadata
 import operator
@@ -24,18 +25,18 @@ COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator
 
 
 def table(path):
-    """Lines of words, without comments (a # inside a word is part of it)."""
+    """Returns the words of each line of a file, without comments (a # inside a word is part of the word)."""
     lines = (re.sub(r"(^|\s)#.*", "", line).split() for line in pathlib.Path(path).read_text().splitlines())
     return [line for line in lines if line]
 
 
 def minor(version):
-    """(2, 13) for "2.13.0+cu130"."""
+    """Returns (2, 13) for "2.13.0+cu130"."""
     return tuple(int(part) for part in version.split(".")[:2])
 
 
 def allowed_skips(lines, torch):
-    """The names of ci/skips.txt, less those whose condition (torch<2.14) the version of torch does not meet."""
+    """Returns the names in ci/skips.txt without a condition (torch<2.14), or with one that holds for this torch."""
     names = set()
     for words in lines:
         condition = re.fullmatch(r"torch(<=?|>=?)(\d+\.\d+)", words[-1])
@@ -47,9 +48,12 @@ def allowed_skips(lines, torch):
 
 
 def chosen(stages, names, torch):
-    """The stages to run: those named, else with a torch of one's own those of its areas, else all.
+    """Returns the stages to run.
 
-    Budgets are held by the default torch; a run with another one may have three times the seconds, for it asks about results only.
+    These are the named ones; else, if TORCH is set, those of the areas that depend on torch; else all.
+
+    Budgets are measured with the default torch. A run with another torch may take three times as long, since only its
+    test results matter.
     """
     stages = [(area, target, int(limit) * (3 if torch else 1)) for area, target, limit in stages]
     if unknown := set(names) - {target for _, target, _ in stages}:
@@ -60,7 +64,10 @@ def chosen(stages, names, torch):
 
 
 def run(target, limit):
-    """One stage: exit code and seconds. A stage that hangs is ended with everything it started."""
+    """Runs one stage and returns its exit code and seconds.
+
+    A stage that hangs is ended, with all processes that it started.
+    """
     start = time.monotonic()
     with subprocess.Popen(["make", "--no-print-directory", target], start_new_session=True) as stage:
         try:

@@ -1,7 +1,8 @@
-"""make torch-versions: make setup and make test with each release of ci/torch.txt, or with those named as arguments.
+"""make torch-versions: runs make setup and make test with each release of ci/torch.txt, or with the given releases.
 
-One after the other, each in an environment of its own that is removed afterwards, unless KEEP=1 (5 GB each). The table of the README
-gets what came out, a line as soon as it is known; releases that did not run keep theirs. Exit code 1 if any failed.
+The releases run one after the other, each in its own environment, which is removed afterwards unless KEEP=1 (5 GB
+each). Each result is written to the table in the README as soon as it is known; releases that did not run keep their
+lines. Exit code 1 if any release failed.
 """
 import os
 import pathlib
@@ -17,18 +18,18 @@ SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILIN
 
 
 def releases(text, names):
-    """Those of ci/torch.txt, or the named ones; 2.12 means the one of that minor release that is listed."""
+    """Returns the releases of ci/torch.txt, or the named ones; 2.12 means the listed release of that minor version."""
     listed = [line.split()[0] for line in text.splitlines() if line.strip() and not line.startswith("#")]
     tested = {each.rsplit(".", 1)[0]: each for each in listed}
     return [tested.get(name, name) for name in names] or listed
 
 
 def run(release, target):
-    """Exit code and output of one target, which is shown while it comes."""
+    """Runs one make target and returns its exit code and output, which is also printed as it comes."""
     said = []
     environ = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "STAGES")}
-    with subprocess.Popen(["make", "--no-print-directory", target, f"TORCH={release}"], env=environ, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace") as make:
+    with subprocess.Popen(["make", "--no-print-directory", target, f"TORCH={release}"], env=environ,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as make:
         for line in make.stdout:
             print(line, end="", flush=True)
             said.append(line)
@@ -36,14 +37,14 @@ def run(release, target):
 
 
 def row_of(release, built, said, seconds):
-    """A line of the table. A run that came to no summary counts as a failure."""
+    """Returns a line of the table. A run without a summary counts as one failure."""
     counts = SUMMARY.findall(said)
     passed, failed, skipped = counts[-1] if counts else (0, 1 if built else 0, 0)
     return release, "yes" if built else "no", str(passed), str(failed), str(skipped), f"{seconds:.0f}"
 
 
 def test(release):
-    """Whether all is well, and the row."""
+    """Tests one release; returns whether it passed, and its row."""
     print(f"\n==== torch {release}", flush=True)
     start = time.monotonic()
     code, said = run(release, "setup")
@@ -60,7 +61,7 @@ def test(release):
 
 
 def merged(readme, rows):
-    """The README with these rows in its table, by release; those of other minor releases that it has stay."""
+    """Returns the README with these rows in its table, by release; the table's rows of other minor releases stay."""
     if readme.count(BEGIN) != 1 or readme.count(END) != 1 or readme.index(BEGIN) > readme.index(END):
         sys.exit(f"README.md must have the lines {BEGIN} and {END}, once each and in this order")
     before, rest = readme.split(BEGIN)

@@ -13,38 +13,39 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Config is what torch knows of a group.
+// Config is what torch knows about a group.
 type Config struct {
 	Name    string
 	Rank    int
 	Size    int           // 0: the group has no members until Become
 	Timeout time.Duration // of joining and of operations; more than zero
 	Options string        // the text form of ccl.Options
-	Shim    string        // version of the shim
+	Shim    string        // the shim's version
 }
 
-// Group is one rank of a torch process group. It is opened, joined, and closed; Become gives it
-// other members, as often as its owner likes. Everything that is known of its state is here: the
-// shim asks.
+// Group is one rank of a torch process group. It is opened, joined and closed; Become gives it
+// other members, any number of times. It holds all known state of the group; the shim keeps none
+// and queries it here.
 type Group struct {
 	name      string
 	timeout   time.Duration
 	comm      atomic.Pointer[ccl.Communicator] // nil before Join and after Close
 	about     atomic.Pointer[about]
-	draining  atomic.Pointer[time.Time] // since when
+	draining  atomic.Pointer[time.Time] // when draining began
 	monitored atomic.Uint64             // monitored barriers of this generation so far
 	sparse    atomic.Int32              // Sparses that have not ended
+	summed    chan struct{}             // has an element after a Sparse has ended
 
 	mu         sync.Mutex
 	rank, size int
-	endpoint   *ccl.Endpoint // of the last generation; nil if there are no members yet
+	endpoint   *ccl.Endpoint // of the latest generation; nil while the group has no members
 	state      State
 }
 
-// State is what a Group has come to.
+// State describes how far a Group has come.
 type State struct {
-	Seq        uint64 // collectives called so far in this generation, also once it is closed
-	Generation uint64 // how often it got other members
+	Seq        uint64 // collectives called in this generation; kept after Close
+	Generation uint64 // how many times Become has replaced the members
 	Joined     bool
 	Closed     bool
 }
@@ -71,9 +72,11 @@ func open(cfg Config) (*Group, error) {
 		return nil, err
 	}
 	if cfg.Size == 0 {
-		return &Group{name: cfg.Name, timeout: cfg.Timeout}, nil
+		return &Group{name: cfg.Name, timeout: cfg.Timeout, summed: make(chan struct{}, 1)}, nil
 	}
-	endpoint, err := n.Open(ccl.Config{Name: cfg.Name, Rank: cfg.Rank, Size: cfg.Size, Timeout: cfg.Timeout, Options: opts, Client: cfg.Shim})
+	endpoint, err := n.Open(ccl.Config{
+		Name: cfg.Name, Rank: cfg.Rank, Size: cfg.Size,
+		Timeout: cfg.Timeout, Options: opts, Client: cfg.Shim})
 	if err != nil {
 		return nil, err
 	}
@@ -81,11 +84,12 @@ func open(cfg Config) (*Group, error) {
 	if opts.Timeout > 0 {
 		timeout = opts.Timeout
 	}
-	return &Group{name: cfg.Name, rank: cfg.Rank, size: cfg.Size, endpoint: endpoint, timeout: timeout}, nil
+	return &Group{name: cfg.Name, rank: cfg.Rank, size: cfg.Size, endpoint: endpoint, timeout: timeout,
+		summed: make(chan struct{}, 1)}, nil
 }
 
-// Address is what the other ranks must get of this one before they join; empty if there are no
-// members yet.
+// Address returns the address that the other ranks need of this rank before they join. It is empty
+// while the group has no members.
 func (g *Group) Address() []byte {
 	if g.endpoint == nil {
 		return nil
@@ -93,7 +97,7 @@ func (g *Group) Address() []byte {
 	return g.endpoint.Address()
 }
 
-// Join connects to the other ranks, whose addresses are given by rank, within the group's timeout.
+// Join connects to the other ranks within the group's timeout. addresses is indexed by rank.
 func (g *Group) Join(addresses [][]byte) error {
 	if g.endpoint == nil {
 		return g.absent("join")
@@ -116,8 +120,8 @@ func (g *Group) Join(addresses [][]byte) error {
 	return nil
 }
 
-// Become gives the group the members of next, which has joined and is not to be used afterwards.
-// The former members' operations fail.
+// Become gives the group the members of next, which has joined and must not be used afterwards. The
+// operations of the former members fail.
 func (g *Group) Become(next *Group) error {
 	next.mu.Lock()
 	comm, rank, size, endpoint := next.comm.Swap(nil), next.rank, next.size, next.endpoint
@@ -147,7 +151,7 @@ func (g *Group) Become(next *Group) error {
 	return nil
 }
 
-// State tells what the group has come to.
+// State returns the current state of the group.
 func (g *Group) State() State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,7 +162,7 @@ func (g *Group) State() State {
 	return state
 }
 
-// member is the group and this rank of it, for messages.
+// member names the group and this rank in messages.
 func (g *Group) member() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,7 +176,7 @@ func (g *Group) joined() (*ccl.Communicator, error) {
 	return nil, g.absent("")
 }
 
-// absent says why an operation cannot be done.
+// absent returns the error that explains why the group cannot run an operation.
 func (g *Group) absent(op string) error {
 	state, member := g.State(), g.member()
 	g.mu.Lock()
@@ -180,16 +184,18 @@ func (g *Group) absent(op string) error {
 	g.mu.Unlock()
 	switch {
 	case state.Closed:
-		return fault.New(fault.Closed, "the process group was shut down (destroy_process_group) after seq %d and cannot be used any more",
+		return fault.New(fault.Closed,
+			"the process group was shut down (destroy_process_group) after seq %d and cannot be used any more",
 			state.Seq).In(member, op)
 	case vacant:
-		return fault.New(fault.Closed, "the process group was made with enable_reconfigure=True and has no members yet; call reconfigure first").
+		return fault.New(fault.Closed,
+			"the process group was made with enable_reconfigure=True and has no members yet; call reconfigure first").
 			In(member, op)
 	}
 	return fault.New(fault.Invalid, "the group has not joined yet").In(member, op)
 }
 
-// Run does an operation on the calling thread.
+// Run runs an operation on the calling thread.
 func (g *Group) Run(call *ccl.Call) error {
 	comm := g.comm.Load()
 	if comm == nil {
@@ -207,7 +213,7 @@ func (g *Group) Start(call *ccl.Call) (*ccl.Work, error) {
 	return comm.Start(call)
 }
 
-// title is a call for messages, whatever it is.
+// title describes a call, valid or not, in messages.
 func title(call *ccl.Call) string {
 	if call.Coll.Valid() {
 		return call.String()
@@ -238,15 +244,15 @@ func (g *Group) Abort(reason string) error {
 	return nil
 }
 
-// patience is how long Drain waits for receives, since nobody may ever send what they wait for: it
-// is for ranks that leave at the same time, not for peers that have yet to compute what they send.
-// And so much longer than the group's timeout it waits for the rest, which ends at its own timeouts
-// by then, and says so.
+// patience is how long Drain waits for receives, because their senders may never send: it is meant
+// for ranks that leave at the same time, not for peers that still have to compute their messages.
+// Drain waits for all other operations until patience after the group's timeout; by then they have
+// ended at their own timeouts and reported an error.
 const patience = time.Second
 
-// Drain lets what was started end before the group is closed, on this rank and so on its peers:
-// collectives and sends within the group's timeout, receives within a second. A call waits for d at
-// most, and reports whether there is nothing more to wait for; if not, call it again.
+// Drain lets the operations in flight end before the group is closed, on this rank and so on its
+// peers: collectives and sends within the group's timeout, receives within a second. One call waits
+// for at most d. It returns true when there is nothing more to wait for; otherwise call it again.
 func (g *Group) Drain(d time.Duration) bool {
 	comm := g.comm.Load()
 	if comm == nil {
@@ -259,15 +265,18 @@ func (g *Group) Drain(d time.Duration) bool {
 	so := time.Since(begin)
 	left := comm.Timeout() + patience - so
 	drained := comm.Drain(min(d, left), patience-so)
-	if drained && g.sparse.Load() > 0 { // between two phases
-		time.Sleep(min(d, time.Millisecond))
+	if drained && g.sparse.Load() > 0 { // it adds up between its phases, or is about to end
+		select {
+		case <-g.summed:
+		case <-time.After(min(d, left)):
+		}
 		drained = false
 	}
 	return drained || left <= d
 }
 
-// Close leaves the group. What has not ended fails; later calls fail too, and say that it was
-// closed. To close it again changes nothing.
+// Close leaves the group. Operations in flight fail, and so do later calls, with an error that says
+// that the group was closed. Closing it again has no effect.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	comm := g.comm.Swap(nil)
@@ -283,7 +292,7 @@ func (g *Group) Close() error {
 	return comm.Close()
 }
 
-// remember and forget keep the list of groups that Trace tells of.
+// remember and forget maintain the list of groups that Trace reports.
 func remember(g *Group) {
 	joinedGroups.Lock()
 	defer joinedGroups.Unlock()
@@ -296,8 +305,8 @@ func forget(g *Group) {
 	joinedGroups.list = slices.DeleteFunc(joinedGroups.list, func(other *Group) bool { return other == g })
 }
 
-// blockOf is memory of Go as one block of a call. The operation keeps it for as long as it needs
-// it.
+// blockOf returns Go memory as the one block of a call. The operation keeps the memory alive for as
+// long as it needs it.
 func blockOf(data []byte) []ccl.Block {
 	return []ccl.Block{{Ptr: unsafe.Pointer(unsafe.SliceData(data)), Count: len(data)}}
 }

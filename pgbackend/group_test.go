@@ -13,7 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// forever is longer than a test takes.
+// forever is longer than any test takes.
 const forever = time.Minute
 
 // world makes a group of n ranks, all in this process.
@@ -35,7 +35,7 @@ func world(t *testing.T, n int, timeout time.Duration) []*Group {
 	return groups
 }
 
-// bytesOf is one block of memory of n bytes.
+// bytesOf returns one block of n bytes.
 func bytesOf(n int) []ccl.Block {
 	return []ccl.Block{{Ptr: unsafe.Pointer(unsafe.SliceData(make([]byte, n))), Count: n}}
 }
@@ -106,7 +106,7 @@ func TestStates(t *testing.T) {
 	require.Equal(t, State{}, groups[0].State())
 	for generation := range 3 {
 		next := world(t, 2, forever)
-		if generation == 1 { // the ranks change places
+		if generation == 1 { // the ranks swap places
 			next[0], next[1] = next[1], next[0]
 		}
 		for i, g := range groups {
@@ -117,7 +117,9 @@ func TestStates(t *testing.T) {
 		all(groups)
 		all(groups)
 		require.EqualValues(t, 2, groups[1].State().Seq)
-		for _, err := range each(t, groups, []int{0, 1}, func(g *Group) error { return g.MonitoredBarrier(forever, true) }) {
+		for _, err := range each(t, groups, []int{0, 1}, func(g *Group) error {
+			return g.MonitoredBarrier(forever, true)
+		}) {
 			require.NoError(t, err, "its messages are those of the first one again")
 		}
 	}
@@ -131,7 +133,10 @@ func TestStates(t *testing.T) {
 	require.True(t, groups[0].Drain(forever))
 	_, started := groups[0].Start(&barrier)
 	_, sparse := groups[0].StartSparse(coo([]int64{1}, nil))
-	for _, err := range []error{groups[0].Run(&barrier), started, sparse, groups[0].MonitoredBarrier(-1, false), groups[0].Become(world(t, 2, forever)[0])} {
+	for _, err := range []error{
+		groups[0].Run(&barrier), started, sparse,
+		groups[0].MonitoredBarrier(-1, false), groups[0].Become(world(t, 2, forever)[0]),
+	} {
 		require.ErrorIs(t, err, fault.Closed)
 		require.ErrorContains(t, err, "group changing, rank 0 of 2: ")
 		require.ErrorContains(t, err, "was shut down (destroy_process_group) after seq 2 and cannot be used any more")
@@ -143,7 +148,9 @@ func TestJoinNamesWhoIsMissing(t *testing.T) {
 	var groups [2]*Group
 	for rank := range groups {
 		var err error
-		groups[rank], err = Open(Config{Name: "alone", Rank: rank, Size: 2, Timeout: 100 * time.Millisecond, Shim: "test"})
+		groups[rank], err = Open(Config{
+			Name: "alone", Rank: rank, Size: 2, Timeout: 100 * time.Millisecond, Shim: "test",
+		})
 		require.NoError(t, err)
 	}
 	err := groups[0].Join([][]byte{groups[0].Address(), groups[1].Address()})
@@ -166,7 +173,7 @@ func TestAbortEndsWhatIsPending(t *testing.T) {
 	require.True(t, groups[0].Drain(forever), "nothing is waited for after an abort")
 }
 
-// What rank 0 has started ends although it leaves: the peers come later.
+// Operations that rank 0 has started complete although it leaves before its peers call them.
 func TestDrainWaitsForPeers(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		groups := world(t, n, forever)
@@ -205,10 +212,14 @@ func TestDrainEnds(t *testing.T) {
 		within  time.Duration
 		code    fault.Code
 	}{
-		"when the peer leaves":          {forever, all, (*Group).Close, forever / 4, fault.PeerLeft},
-		"when the peer aborts":          {forever, all, func(g *Group) error { return g.Abort("no") }, forever / 4, fault.PeerLeft},
-		"at the timeout of the group":   {50 * time.Millisecond, all, nil, forever / 4, fault.Timeout},
-		"without what nobody will send": {forever, ccl.Call{Coll: dtype.Recv, Root: 1, Out: bytesOf(8)}, nil, forever / 4, fault.Closed},
+		"when the peer leaves": {forever, all, (*Group).Close, forever / 4, fault.PeerLeft},
+		"when the peer aborts": {
+			forever, all, func(g *Group) error { return g.Abort("no") }, forever / 4, fault.PeerLeft,
+		},
+		"at the timeout of the group": {50 * time.Millisecond, all, nil, forever / 4, fault.Timeout},
+		"without what nobody will send": {
+			forever, ccl.Call{Coll: dtype.Recv, Root: 1, Out: bytesOf(8)}, nil, forever / 4, fault.Closed,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			groups := world(t, 2, c.timeout)

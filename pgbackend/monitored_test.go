@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// each runs f on several ranks at the same time, and gives their errors by rank.
+// each runs f on several ranks at the same time and returns their errors by rank.
 func each(t *testing.T, groups []*Group, ranks []int, f func(g *Group) error) map[int]error {
 	t.Helper()
 	type end struct {
@@ -43,22 +43,34 @@ func TestMonitoredBarrier(t *testing.T) {
 		come    []int
 		timeout time.Duration
 		all     bool
-		told    map[int]string // by rank: what its error says
+		told    map[int]string // by rank: a part of its error
 	}{
-		"one rank":              {1, []int{0}, 0, false, nil},
-		"two ranks":             {2, []int{0, 1}, forever, false, nil},
-		"five ranks":            {5, []int{0, 1, 2, 3, 4}, forever, true, nil},
-		"the group's timeout":   {3, []int{0, 1, 2}, -1, false, nil},
-		"one is missing":        {3, []int{0, 2}, short, false, map[int]string{0: "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 100 ms (the first one", 2: reached}},
-		"one of all is missing": {3, []int{0, 1}, short, true, map[int]string{0: "Rank 2 failed to pass monitoredBarrier in 100 ms: goccl", 1: reached}},
-		"the first of two":      {4, []int{0, 2}, short, false, map[int]string{0: "Rank 1 failed to pass", 2: "Rank 1 failed to pass"}},
-		"all that are missing":  {4, []int{0, 2}, short, true, map[int]string{0: "Ranks 1, 3 failed to pass", 2: "Ranks 1, 3 failed to pass"}},
-		"no time":               {2, []int{0}, 0, false, map[int]string{0: "Rank 0 timed out in monitoredBarrier after 0 ms. No ranks"}},
-		"rank 0 is missing":     {3, []int{1, 2}, short, false, map[int]string{1: "Rank 1 successfully reached monitoredBarrier", 2: "rank 0"}},
+		"one rank":            {1, []int{0}, 0, false, nil},
+		"two ranks":           {2, []int{0, 1}, forever, false, nil},
+		"five ranks":          {5, []int{0, 1, 2, 3, 4}, forever, true, nil},
+		"the group's timeout": {3, []int{0, 1, 2}, -1, false, nil},
+		"one is missing": {3, []int{0, 2}, short, false, map[int]string{
+			0: "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 100 ms (the first one", 2: reached,
+		}},
+		"one of all is missing": {3, []int{0, 1}, short, true, map[int]string{
+			0: "Rank 2 failed to pass monitoredBarrier in 100 ms: goccl", 1: reached,
+		}},
+		"the first of two": {4, []int{0, 2}, short, false, map[int]string{
+			0: "Rank 1 failed to pass", 2: "Rank 1 failed to pass",
+		}},
+		"all that are missing": {4, []int{0, 2}, short, true, map[int]string{
+			0: "Ranks 1, 3 failed to pass", 2: "Ranks 1, 3 failed to pass",
+		}},
+		"no time": {2, []int{0}, 0, false, map[int]string{
+			0: "Rank 0 timed out in monitoredBarrier after 0 ms. No ranks",
+		}},
+		"rank 0 is missing": {3, []int{1, 2}, short, false, map[int]string{
+			1: "Rank 1 successfully reached monitoredBarrier", 2: "rank 0",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			groups := world(t, c.size, forever)
-			patient := func(g *Group) error { // the others wait for rank 0's verdict
+			patient := func(g *Group) error { // the other ranks wait for rank 0's verdict
 				timeout := c.timeout
 				if g.rank > 0 && len(c.told[0]) > 0 {
 					timeout = forever
@@ -72,14 +84,15 @@ func TestMonitoredBarrier(t *testing.T) {
 				}
 				require.ErrorIs(t, err, fault.Timeout)
 				require.ErrorContains(t, err, c.told[rank])
-				require.ErrorContains(t, err, fault.Label(t.Name(), rank, c.size)+": monitored_barrier, seq 1: timeout: ")
+				require.ErrorContains(t, err,
+					fault.Label(t.Name(), rank, c.size)+": monitored_barrier, seq 1: timeout: ")
 			}
 		})
 	}
 }
 
-// A rank that comes late is told that the barrier has failed, and the next one is not disturbed by
-// what that left behind.
+// A late rank learns that the barrier has failed, and messages left over from the failed barrier do
+// not disturb the next one.
 func TestMonitoredBarrierAfterAFailure(t *testing.T) {
 	groups := world(t, 3, forever)
 	first := each(t, groups, []int{0, 2}, func(g *Group) error {
@@ -89,15 +102,19 @@ func TestMonitoredBarrierAfterAFailure(t *testing.T) {
 	require.ErrorContains(t, first[2], "Rank 1 failed to pass")
 	late := each(t, groups, []int{1}, func(g *Group) error { return g.MonitoredBarrier(forever, false) })
 	require.ErrorContains(t, late[1], "Rank 1 failed to pass")
-	for _, err := range each(t, groups, []int{0, 1, 2}, func(g *Group) error { return g.MonitoredBarrier(forever, false) }) {
+	for _, err := range each(t, groups, []int{0, 1, 2}, func(g *Group) error {
+		return g.MonitoredBarrier(forever, false)
+	}) {
 		require.NoError(t, err)
 	}
-	for _, err := range each(t, groups, []int{0, 1, 2}, func(g *Group) error { return g.Run(&ccl.Call{Coll: dtype.Barrier}) }) {
+	for _, err := range each(t, groups, []int{0, 1, 2}, func(g *Group) error {
+		return g.Run(&ccl.Call{Coll: dtype.Barrier})
+	}) {
 		require.NoError(t, err)
 	}
 }
 
-// A rank that leaves, or that aborts, is missing, and what it said of that is part of the message.
+// A rank that leaves or aborts counts as missing, and the message includes the reason.
 func TestMonitoredBarrierOfRanksThatLeave(t *testing.T) {
 	for name, leave := range map[string]func(*Group) error{
 		"closed":  (*Group).Close,
@@ -114,11 +131,15 @@ func TestMonitoredBarrierOfRanksThatLeave(t *testing.T) {
 	}
 }
 
-// What another process sends as a verdict is read within its bounds.
+// A verdict from another process is read within its bounds.
 func TestVerdictWithoutAZero(t *testing.T) {
 	groups := world(t, 2, forever)
-	w := start(t, groups[0], ccl.Call{Coll: dtype.Send, Root: 1, Tag: monitoredTag(0, 1), In: blockOf([]byte(strings.Repeat("A", verdictBytes)))})
+	w := start(t, groups[0], ccl.Call{
+		Coll: dtype.Send, Root: 1, Tag: monitoredTag(0, 1),
+		In: blockOf([]byte(strings.Repeat("A", verdictBytes))),
+	})
 	defer w.Free()
 	err := groups[1].MonitoredBarrier(forever, false)
-	require.True(t, strings.HasSuffix(err.Error(), "\n Original exception: "+strings.Repeat("A", verdictBytes)), err.Error())
+	require.True(t,
+		strings.HasSuffix(err.Error(), "\n Original exception: "+strings.Repeat("A", verdictBytes)), err.Error())
 }

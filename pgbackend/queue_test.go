@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// ending is an operation that ends when the test says so.
+// ending is an operation that the test ends.
 type ending struct{ done atomic.Bool }
 
 func (o *ending) Done() (bool, error) { return o.done.Load(), nil }
@@ -20,8 +20,7 @@ func (o *ending) end() {
 	ccl.InterruptCompletions()
 }
 
-// crew is the threads behind a Queue, as the shim has them. What they are given runs code of the
-// test, by token.
+// crew is a Queue with its threads, run as the shim runs them. Each token runs code of the test.
 type crew struct {
 	*Queue
 	code    map[uint64]func()
@@ -34,15 +33,21 @@ func newCrew(code map[uint64]func()) *crew {
 	return &crew{Queue: NewQueue(), code: code, ran: make(chan uint64, 100)}
 }
 
-func (c *crew) thread() {
-	if n := c.threads.Add(1); n > c.most.Load() {
-		c.most.Store(n)
+// start starts a thread, which counts from here on, not from when it first runs.
+func (c *crew) start() {
+	n := c.threads.Add(1)
+	for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); {
+		most = c.most.Load()
 	}
+	go c.thread()
+}
+
+func (c *crew) thread() {
 	defer c.threads.Add(-1)
 	token, more := c.Next(0)
 	for ; token != 0; token, more = c.Next(token) {
 		if more {
-			go c.thread()
+			c.start()
 		}
 		if f := c.code[token]; f != nil {
 			f()
@@ -56,7 +61,7 @@ func (c *crew) watch(t *testing.T, token uint64, ops ...Operation) {
 	watched, thread := c.Watch(token, ops)
 	require.True(t, watched)
 	if thread {
-		go c.thread()
+		c.start()
 	}
 }
 
@@ -71,18 +76,27 @@ func (c *crew) next(t *testing.T) uint64 {
 	}
 }
 
+// all returns the next n tokens. Entries whose code ends at about the same time come in any order.
+func (c *crew) all(t *testing.T, n int) (tokens []uint64) {
+	t.Helper()
+	for range n {
+		tokens = append(tokens, c.next(t))
+	}
+	return tokens
+}
+
 func TestQueueGivesWhatHasEnded(t *testing.T) {
 	c := newCrew(nil)
 	var ops [4]ending
 	c.watch(t, 1, &ops[0])
 	c.watch(t, 2, &ops[1])
-	c.watch(t, 3, &ops[2], &ops[3]) // both of them
+	c.watch(t, 3, &ops[2], &ops[3]) // due when both have ended
 	ops[2].end()
 	ops[1].end()
 	require.EqualValues(t, 2, c.next(t))
 	ops[0].end()
 	require.EqualValues(t, 1, c.next(t))
-	c.watch(t, 9) // a hook is due at once, also while a thread sleeps until something ends
+	c.watch(t, 9) // a hook is due at once, also while a thread sleeps until an operation ends
 	require.EqualValues(t, 9, c.next(t))
 	require.Empty(t, c.ran)
 	ops[3].end()
@@ -92,11 +106,12 @@ func TestQueueGivesWhatHasEnded(t *testing.T) {
 	require.True(t, c.Stop(forever))
 }
 
-// The code of an entry may wait for another entry, and that for a third one.
+// The code of an entry may wait for another entry, and the code of that one for a third.
 func TestQueueWhileCodeWaits(t *testing.T) {
 	const depth = 5
 	var ops [depth]ending
 	var did [depth]chan struct{}
+	var ended []int // by the code itself: the threads report in any order
 	code := map[uint64]func(){}
 	for i := range depth {
 		did[i] = make(chan struct{})
@@ -105,6 +120,7 @@ func TestQueueWhileCodeWaits(t *testing.T) {
 				ops[i+1].end()
 				<-did[i+1]
 			}
+			ended = append(ended, i+1)
 			close(did[i])
 		}
 	}
@@ -113,31 +129,36 @@ func TestQueueWhileCodeWaits(t *testing.T) {
 		c.watch(t, uint64(i+1), &ops[i])
 	}
 	ops[0].end()
-	for i := depth; i > 0; i-- {
-		require.EqualValues(t, i, c.next(t))
-	}
-	require.Eventually(t, func() bool { return c.threads.Load() <= 1 }, forever, time.Millisecond, "one in reserve is enough")
-	require.LessOrEqual(t, c.most.Load(), int32(depth+2))
+	require.ElementsMatch(t, []uint64{1, 2, 3, 4, 5}, c.all(t, depth))
+	require.Equal(t, []int{5, 4, 3, 2, 1}, ended)
+	require.Eventually(t, func() bool { return c.threads.Load() <= 1 },
+		forever, time.Millisecond, "one in reserve is enough")
+	require.LessOrEqual(t, c.most.Load(), int32(2*depth), "each Watch and each Next starts one at most")
 	require.True(t, c.Stop(forever))
 }
 
-// Code may add entries of its own, and wait for them.
+// The code of an entry may add entries and wait for them.
 func TestQueueWhileCodeAdds(t *testing.T) {
 	var first, second ending
 	inner := make(chan struct{})
+	var ended []int
 	c := newCrew(nil)
 	c.code = map[uint64]func(){
 		1: func() {
 			c.watch(t, 2, &second)
 			second.end()
 			<-inner
+			ended = append(ended, 1)
 		},
-		2: func() { close(inner) },
+		2: func() {
+			ended = append(ended, 2)
+			close(inner)
+		},
 	}
 	c.watch(t, 1, &first)
 	first.end()
-	require.EqualValues(t, 2, c.next(t))
-	require.EqualValues(t, 1, c.next(t))
+	require.ElementsMatch(t, []uint64{1, 2}, c.all(t, 2))
+	require.Equal(t, []int{2, 1}, ended)
 	require.True(t, c.Stop(forever))
 }
 
@@ -161,7 +182,9 @@ func TestSettle(t *testing.T) {
 		"a hook that runs":          {func(q *Queue) { q.add(1); q.Next(0) }, 0, true, false},
 		"within a hook":             {func(q *Queue) { q.add(1); q.Next(0); q.add(2) }, 1, true, true},
 		"hooks, from within a work": {func(q *Queue) { q.add(1, &ended); q.Next(0); q.add(2) }, 1, true, false},
-		"what has run":              {func(q *Queue) { q.add(1, &ended); q.Next(0); q.add(2, &ended); q.Next(1) }, 2, false, true},
+		"what has run": {
+			func(q *Queue) { q.add(1, &ended); q.Next(0); q.add(2, &ended); q.Next(1) }, 2, false, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := NewQueue()
@@ -171,7 +194,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// add is Watch, whatever has ended already.
+// add is Watch without the check for operations that have ended already.
 func (q *Queue) add(token uint64, ops ...Operation) { q.entries = append(q.entries, entry{token, ops}) }
 
 func TestSettleWaits(t *testing.T) {

@@ -19,48 +19,54 @@ import (
 
 const (
 	mostDims  = 64 // of a sparse tensor
-	mostNamed = 16 // ranks in a message
+	mostNamed = 16 // ranks named in a message
 )
 
-// SparseTensor is a tensor in coordinate form, and what is to be done with it.
+// SparseTensor is a tensor in coordinate form, with the operator and timeout of its reduction.
 type SparseTensor struct {
 	Type       dtype.Type
-	Op         dtype.Op      // Sum or Avg
-	Sizes      []int64       // of all dimensions; the sparse ones come first
-	SparseDims int           // those that Indices tell
-	Count      int           // elements
-	Indices    []int64       // all of the first sparse dimension, then all of the second one, …
-	Values     []byte        // an element for each index: a dense block each; those at the same place are added up
-	Timeout    time.Duration // of each phase; 0: the group's
+	Op         dtype.Op // Sum or Avg
+	Sizes      []int64  // of all dimensions; the sparse ones come first
+	SparseDims int      // dimensions that Indices index
+	Count      int      // elements
+	Indices    []int64  // all indices in the first sparse dimension, then all in the second, …
+	// A dense block for each element; elements at the same place are added up.
+	Values  []byte
+	Timeout time.Duration // of each phase; 0: the group's
 }
 
-// check refuses what every rank can see by itself, so that nobody waits for one that has refused.
+// check refuses errors that every rank can detect on its own, so that no rank waits for one that
+// has refused.
 func (t *SparseTensor) check() error {
 	if t.Op != dtype.Sum && t.Op != dtype.Avg {
-		return fault.New(fault.NotSupported, "sparse tensors can be reduced with ReduceOp.SUM and ReduceOp.AVG only; convert them with "+
-			"to_dense() for other operators")
+		return fault.New(fault.NotSupported,
+			"sparse tensors can be reduced with ReduceOp.SUM and ReduceOp.AVG only; convert them with "+
+				"to_dense() for other operators")
 	}
 	if !t.Type.Valid() {
 		return fault.New(fault.Invalid, "%v is not an element type", t.Type)
 	}
 	if t.Op == dtype.Avg && kernel.Scale(t.Type) == nil {
-		return fault.New(fault.NotSupported, "avg is not defined for %s: use ReduceOp.SUM and divide", torchTypes[t.Type])
+		return fault.New(fault.NotSupported,
+			"avg is not defined for %s: use ReduceOp.SUM and divide", torchTypes[t.Type])
 	}
 	if len(t.Sizes) > mostDims || t.SparseDims < 0 || t.SparseDims > len(t.Sizes) {
-		return fault.New(fault.NotSupported, "%d dimensions, %d of them sparse; at most %d are supported", len(t.Sizes), t.SparseDims, mostDims)
+		return fault.New(fault.NotSupported, "%d dimensions, %d of them sparse; at most %d are supported",
+			len(t.Sizes), t.SparseDims, mostDims)
 	}
 	if _, ok := product(t.Sizes[:t.SparseDims]); !ok {
 		return fault.New(fault.NotSupported, "sizes %s have more than 2^63 places for elements", listed(t.Sizes))
 	}
 	n := t.Count
 	if n < 0 || len(t.Indices) != n*t.SparseDims || len(t.Values) != n*t.block() {
-		return fault.New(fault.Invalid, "%d indices and %d bytes of values do not fit %d elements of sizes %s with %d sparse dimensions",
+		return fault.New(fault.Invalid,
+			"%d indices and %d bytes of values do not fit %d elements of sizes %s with %d sparse dimensions",
 			len(t.Indices), len(t.Values), n, listed(t.Sizes), t.SparseDims)
 	}
 	return nil
 }
 
-// product is that of sizes, if it is less than 2⁶³ and none of them is negative.
+// product returns the product of sizes, if it is less than 2⁶³ and no size is negative.
 func product(sizes []int64) (int64, bool) {
 	p := int64(1)
 	for _, s := range sizes {
@@ -72,10 +78,10 @@ func product(sizes []int64) (int64, bool) {
 	return p, true
 }
 
-// listed is a list as Python writes it: [2, 3].
+// listed writes a list the way Python does: [2, 3].
 func listed(numbers []int64) string { return strings.ReplaceAll(fmt.Sprint(numbers), " ", ", ") }
 
-// width is the number of numbers in an element's dense block, block that of its bytes.
+// width returns the number of elements in a dense block, block its number of bytes.
 func (t *SparseTensor) width() int {
 	n, ok := product(t.Sizes[t.SparseDims:])
 	if !ok {
@@ -86,7 +92,7 @@ func (t *SparseTensor) width() int {
 
 func (t *SparseTensor) block() int { return t.width() * t.Type.Size() }
 
-// facts is what a rank says of its tensor before elements are exchanged: a row of numbers.
+// facts is a rank's description of its tensor, as a row of numbers, exchanged before the elements.
 type facts [5 + mostDims]int64
 
 const (
@@ -94,7 +100,7 @@ const (
 	factOp
 	factSparseDims
 	factDims
-	factCount // the only one that may differ
+	factCount // the only one that may differ between ranks
 	factSizes
 )
 
@@ -105,27 +111,28 @@ func (f *facts) same(other *facts) bool {
 }
 
 func (f *facts) String() string {
-	sizes := f[factSizes:][:min(max(f[factDims], 0), mostDims)] // another process wrote it
+	sizes := f[factSizes:][:min(max(f[factDims], 0), mostDims)] // bounded: another process wrote it
 	name, known := torchTypes[dtype.Type(f[factType])]
 	if !known {
 		name = fmt.Sprintf("type %d", f[factType])
 	}
-	return fmt.Sprintf("%s of sizes %s with %d sparse dimensions (%v)", name, listed(sizes), f[factSparseDims], dtype.Op(f[factOp]))
+	return fmt.Sprintf("%s of sizes %s with %d sparse dimensions (%v)",
+		name, listed(sizes), f[factSparseDims], dtype.Op(f[factOp]))
 }
 
-// Sparse is an all_reduce of sparse tensors that was started: the sum, or the mean, of tensors that
-// have different elements on each rank.
+// Sparse is a started all_reduce of sparse tensors: the sum, or the mean, of tensors that have
+// different elements on each rank.
 //
-// Two phases: the ranks gather what each of them has (facts), which is a collective like others,
-// and takes its place in their order; then each sends its indices and values to every other one.
-// These are messages with tags of their own, because the second phase begins when the first has
-// ended, and only messages need no order that is the same on all ranks. So the call never waits,
-// and other operations may be issued meanwhile. Each rank then adds up the same numbers in the
-// order of the ranks: the results have the same bits.
+// It has two phases. First the ranks gather the facts about their tensors; this is a collective
+// like others and has its place in their order. Then each rank sends its indices and values to
+// every other one. These are messages with tags of their own, because the second phase begins when
+// the first has ended, and only messages need no order that is the same on all ranks. So the call
+// never waits, and other operations may be issued meanwhile. Each rank then adds up the same
+// numbers in rank order: the results have the same bits.
 type Sparse struct {
 	group  *Group
 	comm   *ccl.Communicator
-	tensor SparseTensor // its elements are this rank's, merged; those of the caller are not needed any more
+	tensor SparseTensor // holds type and sizes only: this rank's own elements, merged, are in parts
 	seq    uint64
 	all    []facts // by rank
 	parts  []elements
@@ -135,7 +142,8 @@ type Sparse struct {
 	err    error // set before done is closed
 }
 
-// StartSparse starts an all_reduce of sparse tensors. It copies what it needs of the tensor.
+// StartSparse starts an all_reduce of sparse tensors. It copies the parts of the tensor that it
+// needs.
 func (g *Group) StartSparse(tensor SparseTensor) (*Sparse, error) {
 	comm, err := g.joined()
 	if err != nil {
@@ -156,7 +164,9 @@ func (g *Group) StartSparse(tensor SparseTensor) (*Sparse, error) {
 	for rank := range out {
 		out[rank] = blockOfInts(s.all[rank][:])[0]
 	}
-	call := ccl.Call{Coll: dtype.AllGather, Type: dtype.I64, In: blockOfInts(mine[:]), Out: out, Timeout: tensor.Timeout}
+	call := ccl.Call{
+		Coll: dtype.AllGather, Type: dtype.I64, In: blockOfInts(mine[:]), Out: out, Timeout: tensor.Timeout,
+	}
 	gather, err := comm.Start(&call)
 	if err != nil {
 		return nil, s.explain(err)
@@ -168,7 +178,13 @@ func (g *Group) StartSparse(tensor SparseTensor) (*Sparse, error) {
 }
 
 func (s *Sparse) run(gather *ccl.Work) {
-	defer s.group.sparse.Add(-1)
+	defer func() {
+		s.group.sparse.Add(-1)
+		select {
+		case s.group.summed <- struct{}{}:
+		default: // there is one already
+		}
+	}()
 	defer func() { // a broken invariant must not take the trainer with it
 		if p := recover(); p != nil {
 			s.end(fault.New(fault.Internal, "%v\n%s", p, debug.Stack()))
@@ -183,7 +199,7 @@ func (s *Sparse) run(gather *ccl.Work) {
 	s.end(err)
 }
 
-// wait works until all have ended, gives them back, and returns the first failure.
+// wait waits for all works, gives them back, and returns the first failure.
 func wait(works ...*ccl.Work) (first error) {
 	for _, w := range works {
 		if err := w.Wait(context.Background()); err != nil && first == nil {
@@ -194,7 +210,7 @@ func wait(works ...*ccl.Work) (first error) {
 	return first
 }
 
-// end is the end of the operation, unless it has ended before.
+// end ends the operation, unless it has ended before.
 func (s *Sparse) end(err error) {
 	s.once.Do(func() {
 		s.err = s.explain(err)
@@ -203,14 +219,14 @@ func (s *Sparse) end(err error) {
 	})
 }
 
-// explain says of an error which operation it ended.
+// explain adds to an error which operation it ended.
 func (s *Sparse) explain(err error) error {
 	f := &fault.Error{}
 	if !errors.As(err, &f) {
 		return err
 	}
 	e := *f
-	if e.Op != "" { // of the phase
+	if e.Op != "" { // the operation of the phase
 		e.Text, e.Op = e.Op+": "+e.Text, ""
 	}
 	op := fmt.Sprintf("sparse_all_reduce of %s %s", torchTypes[s.tensor.Type], listed(s.tensor.Sizes))
@@ -220,10 +236,10 @@ func (s *Sparse) explain(err error) error {
 	return e.In(s.group.member(), op)
 }
 
-// Seq is the operation's number among the collectives of the group.
+// Seq returns the operation's number among the collectives of the group.
 func (s *Sparse) Seq() uint64 { return s.seq }
 
-// Done reports whether the operation has ended, and how. It never waits.
+// Done reports whether the operation has ended, and its error. It never waits.
 func (s *Sparse) Done() (bool, error) {
 	select {
 	case <-s.done:
@@ -233,8 +249,8 @@ func (s *Sparse) Done() (bool, error) {
 	}
 }
 
-// Wait waits until the operation has ended, and returns how. After d (if that is not negative) it
-// fails, and ends the group, as any other operation does at its timeout.
+// Wait waits until the operation has ended and returns its error. After d, unless d is negative, it
+// fails the operation with a timeout and aborts the group, as any operation does at its timeout.
 func (s *Sparse) Wait(d time.Duration) error {
 	var late <-chan time.Time
 	if d >= 0 {
@@ -252,13 +268,13 @@ func (s *Sparse) Wait(d time.Duration) error {
 	return s.err
 }
 
-// Result gives the elements of the sum in the order of their places, each place at most once, and
-// how many they are. They are there when the operation has ended well.
+// Result returns the elements of the sum, sorted by place and each place at most once, with their
+// count. They are valid once the operation has ended without an error.
 func (s *Sparse) Result() (count int, indices []int64, values []byte) {
 	return s.result.count(), s.result.indices, s.result.values
 }
 
-// compare holds the ranks to the same kind of tensor. The group goes on where they differ.
+// compare checks that all ranks have the same kind of tensor. The group goes on if they differ.
 func (s *Sparse) compare() error {
 	var others []string
 	differ := 0
@@ -279,16 +295,17 @@ func (s *Sparse) compare() error {
 	if differ > mostNamed {
 		others = append(others, fmt.Sprintf("; and %d more ranks differ", differ-mostNamed))
 	}
-	return fault.New(fault.Mismatch, "rank 0 has %v%s; type, sizes, sparse dimensions and operator must be the same on all ranks",
+	return fault.New(fault.Mismatch,
+		"rank 0 has %v%s; type, sizes, sparse dimensions and operator must be the same on all ranks",
 		&s.all[0], strings.Join(others, ""))
 }
 
-// exchange has every rank's elements sent to every other one.
+// exchange sends this rank's elements to every other rank and receives theirs.
 func (s *Sparse) exchange() error {
 	var works []*ccl.Work
 	var failed error
 	message := func(coll dtype.Collective, peer int, part uint32, blocks []ccl.Block, t dtype.Type) {
-		if failed != nil || blocks[0].Count == 0 { // neither side has such a message
+		if failed != nil || blocks[0].Count == 0 { // neither side has such a message: there is nothing to send
 			return
 		}
 		call := ccl.Call{Coll: coll, Type: t, Root: peer, Tag: sparseTag(s.seq, part), Timeout: s.tensor.Timeout}
@@ -307,12 +324,14 @@ func (s *Sparse) exchange() error {
 	for peer := range ranks {
 		if peer != rank {
 			n := int(s.all[peer][factCount])
-			s.parts[peer] = elements{indices: make([]int64, n*s.tensor.SparseDims), values: make([]byte, n*s.tensor.block())}
+			s.parts[peer] = elements{
+				indices: make([]int64, n*s.tensor.SparseDims), values: make([]byte, n*s.tensor.block()),
+			}
 			message(dtype.Recv, peer, 0, blockOfInts(s.parts[peer].indices), dtype.I64)
 			message(dtype.Recv, peer, 1, blockOf(s.parts[peer].values), dtype.U8)
 		}
 	}
-	for step := 1; step < ranks; step++ { // not all to the same rank at first
+	for step := 1; step < ranks; step++ { // start at different peers, so that not all send to the same rank first
 		peer := (rank + step) % ranks
 		message(dtype.Send, peer, 0, blockOfInts(s.parts[rank].indices), dtype.I64)
 		message(dtype.Send, peer, 1, blockOf(s.parts[rank].values), dtype.U8)
@@ -323,8 +342,8 @@ func (s *Sparse) exchange() error {
 	return failed
 }
 
-// reduce adds up what all ranks have. Each rank has an element at most once at a place, so sums are
-// made in the order of the ranks.
+// reduce adds up the elements of all ranks. Each rank has at most one element at a place, so sums
+// are formed in rank order.
 func (s *Sparse) reduce() error {
 	for rank := range s.parts {
 		var err error
@@ -341,7 +360,7 @@ func (s *Sparse) reduce() error {
 	return nil
 }
 
-// own checks the caller's tensor, and returns its elements merged.
+// own checks the caller's tensor and returns its elements, merged.
 func (s *Sparse) own() (elements, error) {
 	t := &s.tensor
 	if err := t.check(); err != nil {
@@ -357,7 +376,7 @@ func (s *Sparse) own() (elements, error) {
 	return t.sum([]elements{{places, t.Indices, t.Values}}, 1), nil
 }
 
-// increasing reports whether each place is there once, and they are in order.
+// increasing reports whether the places are strictly increasing.
 func increasing(places []int64) bool {
 	for i := 1; i < len(places); i++ {
 		if places[i] <= places[i-1] {

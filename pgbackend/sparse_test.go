@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// coo is a tensor of F32 with values of one number for each place, in the order given.
+// coo returns a tensor of F32 with one number at each place, in the given order.
 func coo(sizes []int64, places []int64, values ...float32) SparseTensor {
 	t := SparseTensor{Type: dtype.F32, Op: dtype.Sum, Sizes: sizes, SparseDims: len(sizes), Count: len(places)}
 	t.Indices = t.indicesOf(places)
@@ -33,7 +33,7 @@ func floats(values []byte) []float32 {
 	return all
 }
 
-// reduced has every rank reduce its tensor, and gives what each has then, or its error.
+// reduced makes every rank reduce its tensor and returns the result or the error of each.
 func reduced(t *testing.T, groups []*Group, tensors []SparseTensor) ([]elements, map[int]error) {
 	t.Helper()
 	results, ranks := make([]elements, len(groups)), make([]int, len(tensors))
@@ -58,15 +58,31 @@ func TestSparseSums(t *testing.T) {
 		indices []int64
 		values  []float32
 	}{
-		"one rank":         {[]SparseTensor{coo([]int64{9}, []int64{7, 2}, 1, 2)}, []int64{2, 7}, []float32{2, 1}},
-		"one twice":        {[]SparseTensor{coo([]int64{9}, []int64{7, 2, 7}, 1, 2, 4)}, []int64{2, 7}, []float32{2, 5}},
-		"apart":            {[]SparseTensor{coo([]int64{9}, []int64{3}, 1), coo([]int64{9}, []int64{0, 8}, 2, 3)}, []int64{0, 3, 8}, []float32{2, 1, 3}},
-		"at the same":      {[]SparseTensor{coo([]int64{9}, []int64{3, 4}, 1, 1), coo([]int64{9}, []int64{4, 3}, 2, 3)}, []int64{3, 4}, []float32{4, 3}},
-		"two dimensions":   {[]SparseTensor{coo(wide, []int64{5, 1}, 1, 2), coo(wide, []int64{1, 3}, 3, 4)}, []int64{0, 1, 1, 1, 0, 2}, []float32{5, 4, 1}},
-		"one is empty":     {[]SparseTensor{coo(wide, nil), coo(wide, []int64{4}, 3), coo(wide, nil)}, []int64{1, 1}, []float32{3}},
-		"all are empty":    {[]SparseTensor{coo(wide, nil), coo(wide, nil)}, []int64{}, []float32{}},
-		"no places":        {[]SparseTensor{coo([]int64{0}, nil), coo([]int64{0}, nil)}, []int64{}, []float32{}},
-		"the ranks' order": {[]SparseTensor{coo([]int64{1}, []int64{0}, 1e8), coo([]int64{1}, []int64{0}, 1), coo([]int64{1}, []int64{0}, -1e8)}, []int64{0}, []float32{0}},
+		"one rank":  {[]SparseTensor{coo([]int64{9}, []int64{7, 2}, 1, 2)}, []int64{2, 7}, []float32{2, 1}},
+		"one twice": {[]SparseTensor{coo([]int64{9}, []int64{7, 2, 7}, 1, 2, 4)}, []int64{2, 7}, []float32{2, 5}},
+		"apart": {
+			[]SparseTensor{coo([]int64{9}, []int64{3}, 1), coo([]int64{9}, []int64{0, 8}, 2, 3)},
+			[]int64{0, 3, 8}, []float32{2, 1, 3},
+		},
+		"at the same": {
+			[]SparseTensor{coo([]int64{9}, []int64{3, 4}, 1, 1), coo([]int64{9}, []int64{4, 3}, 2, 3)},
+			[]int64{3, 4}, []float32{4, 3},
+		},
+		"two dimensions": {
+			[]SparseTensor{coo(wide, []int64{5, 1}, 1, 2), coo(wide, []int64{1, 3}, 3, 4)},
+			[]int64{0, 1, 1, 1, 0, 2}, []float32{5, 4, 1},
+		},
+		"one is empty": {
+			[]SparseTensor{coo(wide, nil), coo(wide, []int64{4}, 3), coo(wide, nil)}, []int64{1, 1}, []float32{3},
+		},
+		"all are empty": {[]SparseTensor{coo(wide, nil), coo(wide, nil)}, []int64{}, []float32{}},
+		"no places":     {[]SparseTensor{coo([]int64{0}, nil), coo([]int64{0}, nil)}, []int64{}, []float32{}},
+		"the ranks' order": {
+			[]SparseTensor{
+				coo([]int64{1}, []int64{0}, 1e8), coo([]int64{1}, []int64{0}, 1), coo([]int64{1}, []int64{0}, -1e8),
+			},
+			[]int64{0}, []float32{0},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			results, errs := reduced(t, world(t, len(c.tensors), forever), c.tensors)
@@ -79,7 +95,7 @@ func TestSparseSums(t *testing.T) {
 	}
 }
 
-// Dense blocks of every type: what is added up is what dense sums give.
+// Dense blocks of every type: all ranks end with the same bits.
 func TestSparseBlocks(t *testing.T) {
 	const ranks, places, width = 3, 40, 5
 	for _, typ := range dtype.Types() {
@@ -95,9 +111,11 @@ func TestSparseBlocks(t *testing.T) {
 				for i := range at {
 					at[i] = random.Int64N(places)
 				}
-				tensors[r] = SparseTensor{Type: typ, Op: op, Sizes: []int64{places, width}, SparseDims: 1, Count: len(at), Indices: at,
-					Values: make([]byte, len(at)*width*typ.Size())}
-				for i := range tensors[r].Values { // small numbers, or nothing that is no number, in every type
+				tensors[r] = SparseTensor{
+					Type: typ, Op: op, Sizes: []int64{places, width}, SparseDims: 1, Count: len(at), Indices: at,
+					Values: make([]byte, len(at)*width*typ.Size()),
+				}
+				for i := range tensors[r].Values { // bytes 0 and 1: small numbers, and never NaN, in every type
 					tensors[r].Values[i] = byte(random.IntN(2))
 				}
 			}
@@ -129,17 +147,29 @@ func TestRefusedSparse(t *testing.T) {
 		code   fault.Code
 		text   string
 	}{
-		"operator":        {func(s *SparseTensor) { s.Op = dtype.Max }, fault.NotSupported, "SUM and ReduceOp.AVG only"},
-		"mean of ints":    {func(s *SparseTensor) { s.Op, s.Type = dtype.Avg, dtype.I32 }, fault.NotSupported, "avg is not defined for Int"},
-		"mean of bools":   {func(s *SparseTensor) { s.Op, s.Type = dtype.Avg, dtype.Bool }, fault.NotSupported, "avg is not defined for Bool"},
-		"type":            {func(s *SparseTensor) { s.Type = 99 }, fault.Invalid, "not an element type"},
-		"dimensions":      {func(s *SparseTensor) { s.Sizes = make([]int64, 65) }, fault.NotSupported, "at most 64"},
-		"sparse ones":     {func(s *SparseTensor) { s.SparseDims = 3 }, fault.NotSupported, "3 of them sparse"},
-		"places":          {func(s *SparseTensor) { s.Sizes = []int64{1 << 40, 1 << 40} }, fault.NotSupported, "more than 2^63 places"},
+		"operator": {func(s *SparseTensor) { s.Op = dtype.Max }, fault.NotSupported, "SUM and ReduceOp.AVG only"},
+		"mean of ints": {
+			func(s *SparseTensor) { s.Op, s.Type = dtype.Avg, dtype.I32 },
+			fault.NotSupported, "avg is not defined for Int",
+		},
+		"mean of bools": {
+			func(s *SparseTensor) { s.Op, s.Type = dtype.Avg, dtype.Bool },
+			fault.NotSupported, "avg is not defined for Bool",
+		},
+		"type":        {func(s *SparseTensor) { s.Type = 99 }, fault.Invalid, "not an element type"},
+		"dimensions":  {func(s *SparseTensor) { s.Sizes = make([]int64, 65) }, fault.NotSupported, "at most 64"},
+		"sparse ones": {func(s *SparseTensor) { s.SparseDims = 3 }, fault.NotSupported, "3 of them sparse"},
+		"places": {
+			func(s *SparseTensor) { s.Sizes = []int64{1 << 40, 1 << 40} },
+			fault.NotSupported, "more than 2^63 places",
+		},
 		"too few indices": {func(s *SparseTensor) { s.Indices = s.Indices[1:] }, fault.Invalid, "do not fit"},
 		"too few values":  {func(s *SparseTensor) { s.Values = s.Values[1:] }, fault.Invalid, "do not fit"},
-		"an index":        {func(s *SparseTensor) { s.Indices[3] = 3 }, fault.Invalid, "element 1 has index 3 in dimension 1, whose size is 3"},
-		"below zero":      {func(s *SparseTensor) { s.Indices[0] = -1 }, fault.Invalid, "element 0 has index -1"},
+		"an index": {
+			func(s *SparseTensor) { s.Indices[3] = 3 },
+			fault.Invalid, "element 1 has index 3 in dimension 1, whose size is 3",
+		},
+		"below zero": {func(s *SparseTensor) { s.Indices[0] = -1 }, fault.Invalid, "element 0 has index -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tensor := coo([]int64{2, 3}, []int64{1, 4}, 1, 2)
@@ -153,17 +183,26 @@ func TestRefusedSparse(t *testing.T) {
 	require.Zero(t, g.State().Seq, "nothing was called")
 }
 
-// Ranks whose tensors differ learn of it, and the group goes on.
+// Ranks whose tensors differ all get an error that says so, and the group goes on.
 func TestSparseRanksThatDiffer(t *testing.T) {
 	sizes := []int64{4, 6}
 	for name, c := range map[string]struct {
-		change func(*SparseTensor) // of rank 2
+		change func(*SparseTensor) // changes rank 2's tensor
 		text   string
 	}{
-		"sizes":             {func(s *SparseTensor) { s.Sizes = []int64{4, 7} }, "rank 2 has Float of sizes [4, 7] with 2 sparse dimensions (sum);"},
-		"type":              {func(s *SparseTensor) { s.Type = dtype.I32 }, "rank 2 has Int of sizes [4, 6]"},
-		"operator":          {func(s *SparseTensor) { s.Op = dtype.Avg }, "rank 2 has Float of sizes [4, 6] with 2 sparse dimensions (avg)"},
-		"sparse dimensions": {func(s *SparseTensor) { s.SparseDims, s.Count, s.Indices, s.Values = 1, 0, nil, nil }, "with 1 sparse dimensions"},
+		"sizes": {
+			func(s *SparseTensor) { s.Sizes = []int64{4, 7} },
+			"rank 2 has Float of sizes [4, 7] with 2 sparse dimensions (sum);",
+		},
+		"type": {func(s *SparseTensor) { s.Type = dtype.I32 }, "rank 2 has Int of sizes [4, 6]"},
+		"operator": {
+			func(s *SparseTensor) { s.Op = dtype.Avg },
+			"rank 2 has Float of sizes [4, 6] with 2 sparse dimensions (avg)",
+		},
+		"sparse dimensions": {
+			func(s *SparseTensor) { s.SparseDims, s.Count, s.Indices, s.Values = 1, 0, nil, nil },
+			"with 1 sparse dimensions",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			groups := world(t, 3, forever)
@@ -176,24 +215,31 @@ func TestSparseRanksThatDiffer(t *testing.T) {
 				require.ErrorContains(t, err, fault.Label(t.Name(), rank, 3)+": sparse_all_reduce of ")
 				require.ErrorContains(t, err, ", seq 1: mismatch: rank 0 has Float of sizes [4, 6]")
 			}
-			results, errs := reduced(t, groups, []SparseTensor{coo(sizes, []int64{7}, 1), coo(sizes, []int64{7}, 1), coo(sizes, nil)})
+			results, errs := reduced(t, groups,
+				[]SparseTensor{coo(sizes, []int64{7}, 1), coo(sizes, []int64{7}, 1), coo(sizes, nil)})
 			require.NoError(t, errs[2])
 			require.Equal(t, []float32{2}, floats(results[2].values))
 		})
 	}
 }
 
-// What another process says is held to what can be.
+// Values that another process sends are checked against what is possible.
 func TestSparseFactsThatCannotBe(t *testing.T) {
-	good := facts{factType: int64(dtype.F32), factOp: int64(dtype.Sum), factSparseDims: 1, factDims: 1, factCount: 1, factSizes: 8}
+	good := facts{
+		factType: int64(dtype.F32), factOp: int64(dtype.Sum), factSparseDims: 1,
+		factDims: 1, factCount: 1, factSizes: 8,
+	}
 	for name, c := range map[string]struct {
 		change func(*facts)
 		text   string
 	}{
-		"too many elements": {func(f *facts) { f[factCount] = 1 << 50 }, "(rank 1): it says that it has 1125899906842624 elements at 8 places"},
-		"less than none":    {func(f *facts) { f[factCount] = -1 }, "it says that it has -1 elements"},
-		"dimensions":        {func(f *facts) { f[factDims] = 1 << 40 }, "rank 1 has Float of sizes [8, 0,"},
-		"type":              {func(f *facts) { f[factType] = -5 }, "rank 1 has type -5"},
+		"too many elements": {
+			func(f *facts) { f[factCount] = 1 << 50 },
+			"(rank 1): it says that it has 1125899906842624 elements at 8 places",
+		},
+		"less than none": {func(f *facts) { f[factCount] = -1 }, "it says that it has -1 elements"},
+		"dimensions":     {func(f *facts) { f[factDims] = 1 << 40 }, "rank 1 has Float of sizes [8, 0,"},
+		"type":           {func(f *facts) { f[factType] = -5 }, "rank 1 has type -5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			groups := world(t, 2, forever)
@@ -243,7 +289,8 @@ func TestSparseWithoutARank(t *testing.T) {
 			}
 			err := begun[0].Wait(c.within)
 			require.ErrorIs(t, err, c.code)
-			require.True(t, strings.HasPrefix(err.Error(), "goccl: group "+fault.Label(t.Name(), 0, 3)+": sparse_all_reduce of Float [4], seq 1: "), err)
+			require.True(t, strings.HasPrefix(err.Error(), "goccl: group "+fault.Label(t.Name(), 0, 3)+
+				": sparse_all_reduce of Float [4], seq 1: "), err)
 			ended, again := begun[0].Done()
 			require.True(t, ended)
 			require.Equal(t, err, again)

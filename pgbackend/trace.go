@@ -14,27 +14,30 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// traceVersion is the form of torch's flight recorder whose files Trace writes: that of torch 2.15.
+// traceVersion is the file format version of torch's flight recorder that Trace writes: torch
+// 2.15's.
 const traceVersion = "2.10"
 
-// joinedGroups are the groups of this process that have joined and were not closed, in the order of joining.
+// joinedGroups are the groups of this process that have joined and are not closed, in the order of
+// joining.
 var joinedGroups struct {
 	sync.Mutex
 	list []*Group
 }
 
-// about is what only torch knows of a group.
+// about is the information about a group that only torch has.
 type about struct {
 	description string
 	ranks       []uint64 // in the whole job, by rank of the group
 }
 
-// Describe tells what a trace shall say of the group: torch's description, and the ranks of its members in the whole job (none: as in the group).
+// Describe sets what traces record about the group: torch's description, and its members' ranks in
+// the whole job (empty: the same as in the group).
 func (g *Group) Describe(description string, ranks []uint64) {
 	g.about.Store(&about{description, slices.Clone(ranks)})
 }
 
-// NoteBatch says that the operations with this Call.Batch were issued as one.
+// NoteBatch records that the operations with this Call.Batch were issued as one.
 func (g *Group) NoteBatch(batch uint32) error {
 	comm, err := g.joined()
 	if err == nil {
@@ -43,8 +46,9 @@ func (g *Group) NoteBatch(batch uint32) error {
 	return err
 }
 
-// Trace is what the groups of this process remember (Options.Recorder), as torch's flight recorder would write it: a pickle that
-// torch.distributed.flight_recorder reads. There are no Python frames in it.
+// Trace returns the recorded operations of this process's groups (Options.Recorder) in the form in
+// which torch's flight recorder writes them: a pickle that torch.distributed.flight_recorder reads.
+// It contains no Python frames.
 func Trace() []byte {
 	joinedGroups.Lock()
 	groups := slices.Clone(joinedGroups.list)
@@ -69,10 +73,11 @@ func Trace() []byte {
 	slices.SortStableFunc(entries, func(a, b traced) int { return a.begun.Compare(b.begun) })
 	written := list{}
 	for i, e := range entries {
-		// Ranks are lined up by these numbers: they count what was overwritten, too.
+		// Ranks are aligned by these numbers, so they also count overwritten records.
 		written = append(written, append(dict{{"record_id", total - len(entries) + i}}, e.fields...))
 	}
-	return pickle(dict{{"version", traceVersion}, {"comm_lib_version", "goccl " + ccl.Version}, {"pg_config", config}, {"pg_status", status},
+	return pickle(dict{{"version", traceVersion}, {"comm_lib_version", "goccl " + ccl.Version}, {"pg_config", config},
+		{"pg_status", status},
 		{"entries", written}})
 }
 
@@ -114,7 +119,7 @@ func (g tracedGroup) config() dict {
 
 func isMessage(r *ccl.Record) bool { return r.Coll == dtype.Send || r.Coll == dtype.Recv }
 
-// status is how far the collectives have come.
+// status reports how far the collectives have come.
 func (g tracedGroup) status(records []ccl.Record) dict {
 	called, ended := int64(-1), int64(-1)
 	for i := range records {
@@ -125,15 +130,15 @@ func (g tracedGroup) status(records []ccl.Record) dict {
 			}
 		}
 	}
-	return dict{{"last_enqueued_collective", called}, {"last_started_collective", called}, {"last_completed_collective", ended}}
+	return dict{{"last_enqueued_collective", called}, {"last_started_collective", called},
+		{"last_completed_collective", ended}}
 }
 
-// batch is what its parts have in common.
+// batch is what the parts of a batch have in common.
 type batch struct {
-	seq      uint64 // of the last of them
-	message  bool   // as that
-	ended    bool
-	lastDone time.Time
+	seq     uint64 // of the last part
+	message bool   // whether the last part is a message
+	ended   bool
 }
 
 func (g tracedGroup) entries(records []ccl.Record) []traced {
@@ -160,14 +165,15 @@ func (g tracedGroup) entries(records []ccl.Record) []traced {
 		r := &records[i]
 		if b := batches[r.Batch]; b != nil {
 			all = append(all, traced{r.Begun, g.entry(r, b, until)})
-		} else if r.Coll != dtype.NoCollective { // the parts of that batch are forgotten
+		} else if r.Coll != dtype.NoCollective { // the records of the batch's parts were overwritten
 			all = append(all, traced{r.Begun, g.entry(r, nil, until)})
 		}
 	}
 	return all
 }
 
-// entry is one operation, or a batch. until is when the next one began: an end that was not read is known to be before that.
+// entry returns one operation, or a batch. until is when the next operation began: if nobody read
+// when this one ended, it is known to have ended before that.
 func (g tracedGroup) entry(r *ccl.Record, of *batch, until time.Time) dict {
 	message, seq, well := isMessage(r), r.Seq, r.Done && r.Code == fault.OK
 	if of != nil {
@@ -186,7 +192,7 @@ func (g tracedGroup) entry(r *ccl.Record, of *batch, until time.Time) dict {
 		{"profiling_name", "goccl:" + g.title(r)}, {"time_created_ns", r.Begun.UnixNano()},
 	}
 	in, out := r.In, r.Out
-	if r.Coll == dtype.Broadcast || r.Coll == dtype.Reduce { // torch has them in place, on every rank
+	if r.Coll == dtype.Broadcast || r.Coll == dtype.Reduce { // torch has one tensor, in place, on every rank
 		in = max(in, out)
 		out = in
 	}
@@ -201,11 +207,13 @@ func (g tracedGroup) entry(r *ccl.Record, of *batch, until time.Time) dict {
 		}
 		ended = until.UnixNano()
 	}
-	return append(e, pair{"state", state}, pair{"time_discovered_started_ns", started}, pair{"time_discovered_completed_ns", ended},
-		pair{"retired", r.Done}, pair{"timeout_ms", g.timeout.Milliseconds()}, pair{"is_p2p", message}, pair{"frames", list{}})
+	return append(e, pair{"state", state},
+		pair{"time_discovered_started_ns", started}, pair{"time_discovered_completed_ns", ended},
+		pair{"retired", r.Done}, pair{"timeout_ms", g.timeout.Milliseconds()}, pair{"is_p2p", message},
+		pair{"frames", list{}})
 }
 
-// title is the operation as torch's analyzer knows it. Its ranks are those of the group.
+// title names the operation as torch's analyzer knows it. Its ranks are ranks of the group.
 func (g tracedGroup) title(r *ccl.Record) string {
 	switch {
 	case r.Coll == dtype.NoCollective:
@@ -220,13 +228,15 @@ func (g tracedGroup) title(r *ccl.Record) string {
 	return r.Coll.String()
 }
 
-// torchTypes are the names that torch prints.
-var torchTypes = map[dtype.Type]string{dtype.F64: "Double", dtype.F32: "Float", dtype.F16: "Half", dtype.BF16: "BFloat16",
-	dtype.I8: "Char", dtype.U8: "Byte", dtype.I16: "Short", dtype.U16: "UInt16", dtype.I32: "Int", dtype.U32: "UInt32", dtype.I64: "Long",
-	dtype.U64: "UInt64", dtype.Bool: "Bool", dtype.C64: "ComplexFloat", dtype.C128: "ComplexDouble", dtype.F8E4M3: "Float8_e4m3fn",
+// torchTypes are torch's names of the element types.
+var torchTypes = map[dtype.Type]string{
+	dtype.F64: "Double", dtype.F32: "Float", dtype.F16: "Half", dtype.BF16: "BFloat16",
+	dtype.I8: "Char", dtype.U8: "Byte", dtype.I16: "Short", dtype.U16: "UInt16", dtype.I32: "Int",
+	dtype.U32: "UInt32", dtype.I64: "Long", dtype.U64: "UInt64", dtype.Bool: "Bool",
+	dtype.C64: "ComplexFloat", dtype.C128: "ComplexDouble", dtype.F8E4M3: "Float8_e4m3fn",
 	dtype.F8E5M2: "Float8_e5m2"}
 
-// sizes are those of all blocks together, as one tensor, and their type.
+// sizes returns the size and type of all blocks together, as one tensor.
 func sizes(role string, r *ccl.Record, elements uint64, has bool) dict {
 	shapes, types := list{}, list{}
 	if has && r.Type.Valid() && r.Coll != dtype.NoCollective {
@@ -235,7 +245,7 @@ func sizes(role string, r *ccl.Record, elements uint64, has bool) dict {
 	return dict{{role + "_sizes", shapes}, {role + "_dtypes", types}}
 }
 
-// WriteTrace puts a trace into a file, whose folder it makes.
+// WriteTrace writes a trace to a file and creates its folder.
 func WriteTrace(path string, trace []byte) error {
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {

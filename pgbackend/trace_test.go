@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/record"
 )
 
-// field is a field of a traced operation.
+// field returns the value of a field of a traced operation.
 func field(e traced, key string) any {
 	for _, each := range e.fields {
 		if each.key == key {
@@ -25,14 +25,14 @@ func field(e traced, key string) any {
 func TestTraceOfRecords(t *testing.T) {
 	g := &Group{name: "3", rank: 1, size: 4, timeout: time.Minute}
 	begun := time.Unix(100, 0)
-	id := uint64(10) // earlier ones are forgotten
+	id := uint64(10) // older records were overwritten
 	op := func(o record.Operation, done bool, code fault.Code) ccl.Record {
 		id++
 		begun = begun.Add(time.Second)
 		o.Type = dtype.BF16
 		return ccl.Record{Operation: o, ID: id, Begun: begun, Done: done, Code: code}
 	}
-	batchOnly := op(record.Operation{Batch: 1}, true, fault.OK) // its parts are forgotten
+	batchOnly := op(record.Operation{Batch: 1}, true, fault.OK) // the records of its parts were overwritten
 	timed := op(record.Operation{Coll: dtype.AllReduce, Seq: 5, In: 8, Out: 8}, true, fault.OK)
 	timed.Ended = timed.Begun.Add(250 * time.Millisecond)
 	records := []ccl.Record{
@@ -54,24 +54,38 @@ func TestTraceOfRecords(t *testing.T) {
 		in, out               any
 		started, ended, lasts any
 	}{
-		{"all_reduce", "completed", 12, 5, 0, true, false, list{list{int64(8)}}, list{list{int64(8)}}, int64(102e9), int64(102.25e9), 250.0},
-		{"broadcast", "completed", 13, 6, 0, true, false, list{list{int64(3)}}, list{list{int64(3)}}, int64(103e9), int64(104e9), nil},
+		{
+			"all_reduce", "completed", 12, 5, 0, true, false,
+			list{list{int64(8)}}, list{list{int64(8)}}, int64(102e9), int64(102.25e9), 250.0,
+		},
+		{
+			"broadcast", "completed", 13, 6, 0, true, false,
+			list{list{int64(3)}}, list{list{int64(3)}}, int64(103e9), int64(104e9), nil,
+		},
 		{"send 1->3", "completed", 14, 0, 2, true, true, list{list{int64(2)}}, list{}, int64(104e9), int64(105e9), nil},
 		{"recv 1<-?", "scheduled", 15, 0, 2, false, true, list{}, list{list{int64(2)}}, nil, nil, nil},
 		{"coalesced", "scheduled", 16, 0, 2, true, true, list{}, list{}, nil, nil, nil},
 		{"all_gather", "scheduled", 17, 7, 0, true, false, list{list{int64(2)}}, list{list{int64(8)}}, nil, nil, nil},
 	} {
 		e := got[i]
-		require.Equal(t, []any{"goccl:" + want.title, want.state, want.op, want.seq, want.p2p, want.retired, want.message, want.in, want.out, want.started,
-			want.ended, want.lasts},
-			[]any{field(e, "profiling_name"), field(e, "state"), field(e, "op_id"), field(e, "collective_seq_id"), field(e, "p2p_seq_id"), field(e, "retired"),
-				field(e, "is_p2p"), field(e, "input_sizes"), field(e, "output_sizes"), field(e, "time_discovered_started_ns"),
-				field(e, "time_discovered_completed_ns"), field(e, "duration_ms")})
+		require.Equal(t,
+			[]any{
+				"goccl:" + want.title, want.state, want.op, want.seq, want.p2p, want.retired, want.message,
+				want.in, want.out, want.started, want.ended, want.lasts,
+			},
+			[]any{
+				field(e, "profiling_name"), field(e, "state"), field(e, "op_id"),
+				field(e, "collective_seq_id"), field(e, "p2p_seq_id"), field(e, "retired"), field(e, "is_p2p"),
+				field(e, "input_sizes"), field(e, "output_sizes"), field(e, "time_discovered_started_ns"),
+				field(e, "time_discovered_completed_ns"), field(e, "duration_ms"),
+			})
 		require.Equal(t, tuple{"3", "undefined"}, field(e, "process_group"))
 	}
 	require.Equal(t, list{"BFloat16"}, field(got[0], "input_dtypes"))
-	require.Equal(t, dict{{"last_enqueued_collective", int64(7)}, {"last_started_collective", int64(7)}, {"last_completed_collective", int64(6)}},
-		of.status(records))
+	require.Equal(t, dict{
+		{"last_enqueued_collective", int64(7)}, {"last_started_collective", int64(7)},
+		{"last_completed_collective", int64(6)},
+	}, of.status(records))
 	require.Equal(t, "[0, 1, 2, 3]", of.config()[2].value)
 	g.Describe("dp", []uint64{4, 5, 6, 7})
 	of = newTracedGroup(g, g.rank, g.size, 9)

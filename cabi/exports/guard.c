@@ -1,5 +1,6 @@
-// The functions of goccl.h. A forked child has one thread and a copy of the Go runtime that waits for threads which are
-// gone; entering it would hang. So every function asks here, in C, before it goes on.
+// The functions of goccl.h. A forked child has one thread and a copy of the Go runtime that waits for
+// threads which no longer exist; entering it would hang. So every function checks here, in C, before
+// it enters Go.
 #include "_cgo_export.h"
 
 #include <pthread.h>
@@ -38,7 +39,8 @@ int goccl_group_open(const goccl_group_options* options, goccl_group* group, voi
   return goccl_go_group_open((goccl_group_options*)options, group, buf, cap, len, error);
 }
 
-int goccl_group_join(goccl_group group, const void* const* addresses, const size_t* lengths, int n, goccl_error* error) {
+int goccl_group_join(goccl_group group, const void* const* addresses, const size_t* lengths, int n,
+                     goccl_error* error) {
   GUARD(error);
   return goccl_go_group_join(group, (void**)addresses, (size_t*)lengths, n, error);
 }
@@ -53,7 +55,8 @@ int goccl_start(goccl_group group, const goccl_call* call, goccl_work* work, uin
   return goccl_go_start(group, (goccl_call*)call, work, seq, error);
 }
 
-int goccl_group_sparse_all_reduce(goccl_group group, const goccl_sparse* tensor, goccl_work* work, uint64_t* seq, goccl_error* error) {
+int goccl_group_sparse_all_reduce(goccl_group group, const goccl_sparse* tensor, goccl_work* work, uint64_t* seq,
+                                  goccl_error* error) {
   GUARD(error);
   return goccl_go_group_sparse_all_reduce(group, (goccl_sparse*)tensor, work, seq, error);
 }
@@ -78,9 +81,9 @@ int goccl_work_poll(goccl_work work, int* done, goccl_error* error) {
   return goccl_go_work_poll(work, done, error);
 }
 
-int goccl_work_urge(goccl_work work, goccl_error* error) {
+int goccl_work_expedite(goccl_work work, goccl_error* error) {
   GUARD(error);
-  return goccl_go_work_urge(work, error);
+  return goccl_go_work_expedite(work, error);
 }
 
 int goccl_work_source(goccl_work work, int* source, goccl_error* error) {
@@ -98,7 +101,8 @@ int goccl_work_free_all(const goccl_work* works, size_t n) {
   return goccl_go_work_free_all((goccl_work*)works, n);
 }
 
-int goccl_queue_watch(const goccl_work* works, size_t n, int urgent, uint64_t token, int* watched, int* thread, goccl_error* error) {
+int goccl_queue_watch(const goccl_work* works, size_t n, int urgent, uint64_t token, int* watched, int* thread,
+                      goccl_error* error) {
   GUARD(error);
   return goccl_go_queue_watch((goccl_work*)works, n, urgent, token, watched, thread, error);
 }
@@ -148,7 +152,8 @@ int goccl_group_set_timeout(goccl_group group, int64_t timeout_ns, goccl_error* 
   return goccl_go_group_set_timeout(group, timeout_ns, error);
 }
 
-int goccl_group_describe(goccl_group group, const char* description, const uint64_t* global_ranks, size_t n, goccl_error* error) {
+int goccl_group_describe(goccl_group group, const char* description, const uint64_t* global_ranks, size_t n,
+                         goccl_error* error) {
   GUARD(error);
   return goccl_go_group_describe(group, (char*)description, (uint64_t*)global_ranks, n, error);
 }

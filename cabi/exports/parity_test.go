@@ -53,9 +53,12 @@ func TestNumbersOfTheHeader(t *testing.T) {
 		require.Equal(t, int(coll), header[strings.ToUpper(coll.String())], "%v", coll)
 		count++
 	}
-	codes := map[string]fault.Code{"OK": fault.OK, "INVALID": fault.Invalid, "NOT_SUPPORTED": fault.NotSupported, "TIMEOUT": fault.Timeout,
-		"PEER_LOST": fault.PeerLost, "PEER_LEFT": fault.PeerLeft, "MISMATCH": fault.Mismatch, "ABORTED": fault.Aborted, "CLOSED": fault.Closed,
-		"FORKED": fault.Forked, "SYSTEM": fault.System, "INTERNAL": fault.Internal}
+	codes := map[string]fault.Code{
+		"OK": fault.OK, "INVALID": fault.Invalid, "NOT_SUPPORTED": fault.NotSupported, "TIMEOUT": fault.Timeout,
+		"PEER_LOST": fault.PeerLost, "PEER_LEFT": fault.PeerLeft, "MISMATCH": fault.Mismatch,
+		"ABORTED": fault.Aborted, "CLOSED": fault.Closed, "FORKED": fault.Forked, "SYSTEM": fault.System,
+		"INTERNAL": fault.Internal,
+	}
 	for name, code := range codes {
 		require.Contains(t, header, name)
 		require.Equal(t, int(code), header[name], name)

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/pgbackend"
 )
 
-// queue is that of this process.
+// queue is the Queue of this process.
 var queue = pgbackend.NewQueue()
 
 func truth(b bool) C.int {
@@ -22,7 +22,8 @@ func truth(b bool) C.int {
 }
 
 //export goccl_go_queue_watch
-func goccl_go_queue_watch(list *C.goccl_work, n C.size_t, urgent C.int, token C.uint64_t, watched, thread *C.int, record *C.goccl_error) (code C.int) {
+func goccl_go_queue_watch(list *C.goccl_work, n C.size_t, urgent C.int,
+	token C.uint64_t, watched, thread *C.int, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	*watched, *thread = 0, 0
 	var ops []pgbackend.Operation
@@ -40,7 +41,7 @@ func goccl_go_queue_watch(list *C.goccl_work, n C.size_t, urgent C.int, token C.
 	is, more := queue.Watch(uint64(token), ops)
 	for _, op := range ops {
 		if w, ok := op.(*ccl.Work); ok && is && urgent != 0 {
-			w.Urge() // the caller keeps it until this returns
+			w.Expedite() // the caller keeps the work until this returns
 		}
 	}
 	*watched, *thread = truth(is), truth(more)

@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/pgbackend"
 )
 
-// sparseHandle is the bit that handles of sparse works have. Those of others would have it when a
-// place was used 2³¹ times.
+// sparseHandle is the bit that marks handles of sparse works. Handles of other works would have it
+// only once a slot has been used 2³¹ times.
 const sparseHandle = 1 << 63
 
 var sparses table[pgbackend.Sparse]
@@ -26,16 +26,18 @@ func findSparse(work C.goccl_work) *pgbackend.Sparse {
 	return sparses.get(uint64(work) &^ sparseHandle)
 }
 
-// maxDims is far more than pgbackend takes, and keeps sums in bounds here.
+// maxDims is far more than pgbackend accepts; the limits keep sums and products in bounds here.
 const maxDims, maxElements = 1 << 10, 1 << 46
 
-// sparseOf is a goccl_sparse in Go's terms, over the caller's memory.
+// sparseOf converts a goccl_sparse; the result refers to the caller's memory.
 func sparseOf(c *C.goccl_sparse) (t pgbackend.SparseTensor, err error) {
 	if outside(c.dtype) || outside(c.redop) || c.dims > maxDims || c.sparse_dims > c.dims || c.count > maxElements {
-		return t, fault.New(fault.Invalid, "type %d, operator %d, %d dimensions, %d of them sparse, %d elements", int32(c.dtype), int32(c.redop),
-			uint32(c.dims), uint32(c.sparse_dims), uint64(c.count))
+		return t, fault.New(fault.Invalid, "type %d, operator %d, %d dimensions, %d of them sparse, %d elements",
+			int32(c.dtype), int32(c.redop), uint32(c.dims), uint32(c.sparse_dims), uint64(c.count))
 	}
-	t = pgbackend.SparseTensor{Type: dtype.Type(c.dtype), Op: dtype.Op(c.redop), SparseDims: int(c.sparse_dims), Count: int(c.count)}
+	t = pgbackend.SparseTensor{
+		Type: dtype.Type(c.dtype), Op: dtype.Op(c.redop), SparseDims: int(c.sparse_dims), Count: int(c.count),
+	}
 	t.Sizes = append(t.Sizes, unsafe.Slice((*int64)(unsafe.Pointer(c.sizes)), int(c.dims))...)
 	bytes := float64(t.Count) * float64(t.Type.Size())
 	for _, size := range t.Sizes[t.SparseDims:] {
@@ -53,7 +55,8 @@ func sparseOf(c *C.goccl_sparse) (t pgbackend.SparseTensor, err error) {
 }
 
 //export goccl_go_group_sparse_all_reduce
-func goccl_go_group_sparse_all_reduce(group C.goccl_group, c *C.goccl_sparse, work *C.goccl_work, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
+func goccl_go_group_sparse_all_reduce(group C.goccl_group, c *C.goccl_sparse,
+	work *C.goccl_work, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	g, err := findGroup(group)
 	if err != nil {
@@ -72,7 +75,8 @@ func goccl_go_group_sparse_all_reduce(group C.goccl_group, c *C.goccl_sparse, wo
 }
 
 //export goccl_go_work_sparse
-func goccl_go_work_sparse(work C.goccl_work, count *C.uint64_t, indices *C.int64_t, values unsafe.Pointer, record *C.goccl_error) (code C.int) {
+func goccl_go_work_sparse(work C.goccl_work, count *C.uint64_t, indices *C.int64_t,
+	values unsafe.Pointer, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	s := findSparse(work)
 	if s == nil {

@@ -16,20 +16,22 @@ import (
 
 var works table[ccl.Work]
 
-// A goccl_block is a ccl.Block: neither array has a length below zero only if both are of one size.
+// A goccl_block is a ccl.Block: unless both have the same size, one of these array lengths is
+// negative.
 var (
 	_ [unsafe.Sizeof(C.goccl_block{}) - unsafe.Sizeof(ccl.Block{})]byte
 	_ [unsafe.Sizeof(ccl.Block{}) - unsafe.Sizeof(C.goccl_block{})]byte
 )
 
-// callOf is a goccl_call in Go's terms. The blocks stay in the caller's memory; a count that no int can hold turns negative, which the core
-// refuses.
+// callOf converts a goccl_call. The blocks stay in the caller's memory; a count that does not fit
+// an int becomes negative, which the core refuses.
 func callOf(c *C.goccl_call, call *ccl.Call) error {
 	if c.n_in > ccl.MaxRanks || c.n_out > ccl.MaxRanks {
 		return fault.New(fault.Invalid, "%d input and %d output blocks", uint32(c.n_in), uint32(c.n_out))
 	}
 	if outside(c.coll) || outside(c.dtype) || outside(c.redop) {
-		return fault.New(fault.Invalid, "collective %d, type %d, operator %d", int32(c.coll), int32(c.dtype), int32(c.redop))
+		return fault.New(fault.Invalid, "collective %d, type %d, operator %d",
+			int32(c.coll), int32(c.dtype), int32(c.redop))
 	}
 	call.Coll, call.Type, call.Op = dtype.Collective(c.coll), dtype.Type(c.dtype), dtype.Op(c.redop)
 	call.Root, call.Tag, call.Factor, call.Batch = int(c.root), uint32(c.tag), float64(c.factor), uint32(c.batch)
@@ -37,7 +39,8 @@ func callOf(c *C.goccl_call, call *ccl.Call) error {
 	call.Out = unsafe.Slice((*ccl.Block)(unsafe.Pointer(c.out)), int(c.n_out))
 	if c.timeout_ns != C.GOCCL_NO_TIMEOUT_GIVEN {
 		if c.timeout_ns <= 0 {
-			return fault.New(fault.Invalid, "%v: timeout %v is not more than zero", call.Coll, time.Duration(c.timeout_ns))
+			return fault.New(fault.Invalid, "%v: timeout %v is not more than zero",
+				call.Coll, time.Duration(c.timeout_ns))
 		}
 		call.Timeout = time.Duration(c.timeout_ns)
 	}
@@ -63,7 +66,8 @@ func goccl_go_run(group C.goccl_group, c *C.goccl_call, record *C.goccl_error) (
 }
 
 //export goccl_go_start
-func goccl_go_start(group C.goccl_group, c *C.goccl_call, work *C.goccl_work, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
+func goccl_go_start(group C.goccl_group, c *C.goccl_call,
+	work *C.goccl_work, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	g, err := findGroup(group)
 	if err != nil {
@@ -79,7 +83,8 @@ func goccl_go_start(group C.goccl_group, c *C.goccl_call, work *C.goccl_work, se
 	}
 	*work, *seq = 0, C.uint64_t(w.Seq())
 	if ended, failed := w.Done(); ended && failed == nil && (call.Coll != dtype.Recv || call.Root >= 0) {
-		w.Free() // a receive from any source still has that to tell
+		// A receive from any source still has to report its source, so it keeps its handle.
+		w.Free()
 	} else {
 		*work = C.goccl_work(works.put(w))
 	}
@@ -109,7 +114,7 @@ func goccl_go_work_wait(work C.goccl_work, timeout C.int64_t, record *C.goccl_er
 	return answer(w.Wait(context.Background()), record)
 }
 
-// askWork asks a work in one of two ways whether it has ended, and how.
+// askWork asks a work, through ask, whether it has ended, and returns the code of its error.
 func askWork(work C.goccl_work, done *C.int, record *C.goccl_error, ask func(*ccl.Work) (bool, error)) C.int {
 	var is bool
 	w, err := findWork(work)
@@ -139,12 +144,12 @@ func goccl_go_work_poll(work C.goccl_work, done *C.int, record *C.goccl_error) (
 	return askWork(work, done, record, (*ccl.Work).Poll)
 }
 
-//export goccl_go_work_urge
-func goccl_go_work_urge(work C.goccl_work, record *C.goccl_error) (code C.int) {
+//export goccl_go_work_expedite
+func goccl_go_work_expedite(work C.goccl_work, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	w, err := findWork(work)
 	if err == nil {
-		w.Urge()
+		w.Expedite()
 	}
 	return answer(err, record)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// mustVerify makes a plan, proves it right and returns what was found out about it.
+// mustVerify makes a plan, verifies it and returns the report.
 func mustVerify(t *testing.T, a algo.Algorithm, s plan.Spec) *verify.Report {
 	t.Helper()
 	p, err := a.Make(s)
@@ -32,7 +32,8 @@ func mustVerify(t *testing.T, a algo.Algorithm, s plan.Spec) *verify.Report {
 
 var composed = []dtype.Collective{dtype.AllReduce, dtype.ReduceScatter, dtype.AllGather}
 
-// TestHierarchicalShapes verifies every factorisation of up to 24 ranks, each with some of the pairs in turn.
+// TestHierarchicalShapes verifies every factorisation of up to 24 ranks, each with some of the
+// variants in turn.
 func TestHierarchicalShapes(t *testing.T) {
 	for _, coll := range composed {
 		for _, levels := range []int{2, 3} {
@@ -53,7 +54,7 @@ func TestHierarchicalShapes(t *testing.T) {
 	}
 }
 
-// TestHierarchicalPairs verifies every pair once more, on ranks whose levels are neither equal nor powers of two.
+// TestHierarchicalPairs verifies every pair once more, on levels of different sizes.
 func TestHierarchicalPairs(t *testing.T) {
 	for _, coll := range composed {
 		for _, a := range algo.Variants(coll, 2) {
@@ -68,7 +69,8 @@ func TestHierarchicalPairs(t *testing.T) {
 	}
 }
 
-// TestHierarchicalWithoutShape leaves the shape to the algorithm, or gives one with levels of a single rank.
+// TestHierarchicalWithoutShape leaves the shape to the algorithm, or gives one with levels of a
+// single rank.
 func TestHierarchicalWithoutShape(t *testing.T) {
 	for _, coll := range composed {
 		for _, name := range []string{"hierarchical", "hierarchical.ring.direct", "hierarchical.direct.ring.direct"} {
@@ -85,14 +87,14 @@ func TestHierarchicalWithoutShape(t *testing.T) {
 	}
 }
 
-// TestHierarchicalBytes checks the amounts that the comments state, and that ranks talk only to those of their host and
-// their rail.
+// TestHierarchicalBytes checks the amounts that the comments state, and that ranks send only to
+// ranks of their host and their rail.
 func TestHierarchicalBytes(t *testing.T) {
 	const a, b = 4, 3
 	for _, test := range []struct {
 		coll                 dtype.Collective
 		name                 string
-		within, across, unit int // chunks, in units of so many a block
+		within, across, unit int // chunks, of which a block has unit
 	}{
 		{dtype.AllReduce, "hierarchical.ring.ring", 2 * (a - 1) * b, 2 * (b - 1), a * b},
 		{dtype.ReduceScatter, "hierarchical.ring.ring", b * (a - 1), b - 1, 1},
@@ -123,8 +125,8 @@ func TestHierarchicalBytes(t *testing.T) {
 				}
 			}
 			if p.Split != test.unit || within != test.within || across != test.across {
-				t.Errorf("%v: rank %d sends %d chunks within and %d across, of %d a block; want %d, %d, %d", p.Spec, rank,
-					within, across, p.Split, test.within, test.across, test.unit)
+				t.Errorf("%v: rank %d sends %d chunks within and %d across, of %d a block; want %d, %d, %d",
+					p.Spec, rank, within, across, p.Split, test.within, test.across, test.unit)
 			}
 		}
 	}
@@ -153,7 +155,9 @@ func TestFindHierarchical(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: 6, Shape: plan.Shape{4, 2}}); !errors.Is(err, fault.Invalid) {
+	if _, err := a.Make(plan.Spec{
+		Coll: dtype.AllReduce, Ranks: 6, Shape: plan.Shape{4, 2},
+	}); !errors.Is(err, fault.Invalid) {
 		t.Errorf("a shape of 8 ranks for 6: got %v", err)
 	}
 	for _, n := range []int{1, 4} {

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// TestWindowPlans verifies the plans over windows, and what they declare: their needs, and no messages.
+// TestWindowPlans verifies the plans over windows, and the needs and windows that they declare.
 func TestWindowPlans(t *testing.T) {
 	for _, test := range []struct {
 		coll  dtype.Collective
@@ -50,10 +50,11 @@ func TestWindowPlans(t *testing.T) {
 	}
 }
 
-// TestWindowSequences verifies window plans one after the other, rooted ones and one with messages between them: the same
-// windows and flags serve all, whether chunks lie in slots or, being tiny, in notices.
+// TestWindowSequences verifies window plans that run one after the other, among them rooted plans
+// and one with messages. All use the same windows and flags, whether chunks are in slots or, if
+// short, in records.
 func TestWindowSequences(t *testing.T) {
-	const large, tiny = plan.WindowSlots, plan.WindowNotices
+	const large, tiny = plan.WindowSlots, plan.WindowRecords
 	for _, n := range []int{2, 3, 6} {
 		var operations []verify.Operation
 		for _, next := range []struct {

@@ -15,7 +15,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// The race detector allocates and drops pooled objects at random, so this is for plain builds.
+// TestNoAllocations checks that a repeated call does not allocate. It needs a build without the
+// race detector, which allocates, and drops pooled objects at random.
 func TestNoAllocations(t *testing.T) {
 	ring, err := algo.Find(dtype.AllReduce, "ring")
 	require.NoError(t, err)
@@ -39,7 +40,7 @@ func TestNoAllocations(t *testing.T) {
 				var group sync.WaitGroup
 				defer group.Wait()
 				group.Go(func() {
-					for range turns + 1 { // AllocsPerRun adds one
+					for range turns + 1 { // AllocsPerRun adds a run
 						all[1].Run(theirs)
 					}
 				})
@@ -69,7 +70,7 @@ func TestPostedDoNotAllocate(t *testing.T) {
 		const turns = 200
 		var group sync.WaitGroup
 		group.Go(func() {
-			for range turns + 1 { // AllocsPerRun adds one
+			for range turns + 1 { // AllocsPerRun adds a run
 				burst(all[1], theirs)
 			}
 		})
@@ -79,7 +80,8 @@ func TestPostedDoNotAllocate(t *testing.T) {
 	}
 }
 
-// inPlace is an algorithm that may be called with one buffer: here nobody looks at what comes out.
+// inPlace returns an algorithm with in-place calls permitted. Its results may then be wrong; the
+// tests here do not check them.
 func inPlace(make func(plan.Spec) *plan.Plan) func(plan.Spec) *plan.Plan {
 	return func(spec plan.Spec) *plan.Plan {
 		p := make(spec)
@@ -94,7 +96,10 @@ func TestMessagesDoNotAllocate(t *testing.T) {
 			all := comms(t, 2, plans{})
 			var calls [2][2]*exec.Call
 			for rank := range 2 {
-				calls[rank] = [2]*exec.Call{messageCall(dtype.Send, make([]byte, n), 1-rank, 1), messageCall(dtype.Recv, make([]byte, n), 1-rank, 1)}
+				calls[rank] = [2]*exec.Call{
+					messageCall(dtype.Send, make([]byte, n), 1-rank, 1),
+					messageCall(dtype.Recv, make([]byte, n), 1-rank, 1),
+				}
 			}
 			const warm, runs = 50, 50
 			errs := make(chan error, 1)

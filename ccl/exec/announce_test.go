@@ -17,19 +17,21 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// A plan that reads windows of peers is refused on all ranks that share no memory, and nothing else
-// is hurt.
+// TestGetsAreRefused checks that all ranks refuse a plan that reads windows of peers if the ranks
+// share no memory, and that the group still works afterwards.
 func TestGetsAreRefused(t *testing.T) {
 	gets := func(spec plan.Spec) *plan.Plan {
-		return &plan.Plan{Name: "gets", Spec: spec, Split: 1, Flags: 1, Win: 1, Needs: plan.Puts | plan.Gets, Program: func(rank int) plan.Program {
-			peer := 1 - rank
-			return plan.Program{Win: []plan.Extent{{}}, Lanes: [][]plan.Step{{
-				{Kind: plan.Copy, Dst: chunk(plan.Win, 0), Src: []plan.Ref{chunk(plan.In, 0)}},
-				{Kind: plan.Signal, Peer: peer},
-				{Kind: plan.Wait, Peer: peer},
-				{Kind: plan.GetReduce, Dst: chunk(plan.Out, 0), Src: []plan.Ref{chunk(plan.Win, 0), chunk(plan.Win, 0)}, From: []int{0, 1}, Final: true},
-			}}}
-		}}
+		return &plan.Plan{Name: "gets", Spec: spec, Split: 1, Flags: 1, Win: 1, Needs: plan.Puts | plan.Gets,
+			Program: func(rank int) plan.Program {
+				peer := 1 - rank
+				return plan.Program{Win: []plan.Extent{{}}, Lanes: [][]plan.Step{{
+					{Kind: plan.Copy, Dst: chunk(plan.Win, 0), Src: []plan.Ref{chunk(plan.In, 0)}},
+					{Kind: plan.Signal, Peer: peer},
+					{Kind: plan.Wait, Peer: peer},
+					{Kind: plan.GetReduce, Dst: chunk(plan.Out, 0),
+						Src: []plan.Ref{chunk(plan.Win, 0), chunk(plan.Win, 0)}, From: []int{0, 1}, Final: true},
+				}}}
+			}}
 	}
 	all := join(t, "tcp", 2, plans{dtype.AllReduce: gets, dtype.AllGather: everybody}.of)
 	each(t, 2, func(rank int) error {
@@ -37,41 +39,48 @@ func TestGetsAreRefused(t *testing.T) {
 		if !errors.Is(err, fault.NotSupported) {
 			return fmt.Errorf("got %v", err)
 		}
-		require.ErrorContains(t, err, "plan gets reads windows of peers (lane 0, step 3 is a getreduce): it needs ranks that all share memory")
+		require.ErrorContains(t, err,
+			"plan gets reads windows of peers (lane 0, step 3 is a getreduce): it needs ranks that all share memory")
 		var mine, out [2]float32
-		return all[rank].Run(&exec.Call{Coll: dtype.AllGather, Type: dtype.F32, In: []exec.Block{blockOf(mine[:1])},
-			Out: []exec.Block{blockOf(out[:1]), blockOf(out[1:])}})
+		return all[rank].Run(&exec.Call{
+			Coll: dtype.AllGather, Type: dtype.F32,
+			In: []exec.Block{blockOf(mine[:1])}, Out: []exec.Block{blockOf(out[:1]), blockOf(out[1:])},
+		})
 	})
 }
 
-// shelf is an all_to_all over windows: every rank lays its blocks out, and fetches those that are
-// for it.
+// shelf is an all_to_all over windows: every rank copies its blocks into its window, and gets the
+// blocks that are for it from its peers' windows.
 func shelf(spec plan.Spec) *plan.Plan {
 	n := spec.Ranks
-	return &plan.Plan{Name: "shelf", Spec: spec, Split: 1, Flags: 1, Win: n, Needs: plan.Puts | plan.Gets, Program: func(rank int) plan.Program {
-		p := plan.Program{Win: make([]plan.Extent, n)}
-		var lane []plan.Step
-		for to := range n {
-			p.Win[to] = plan.Extent{From: rank, To: to}
-			lane = append(lane, plan.Step{Kind: plan.Copy, Dst: chunk(plan.Win, to), Src: []plan.Ref{chunk(plan.In, to)}})
-		}
-		for k := 1; k < n; k++ {
-			lane = append(lane, plan.Step{Kind: plan.Signal, Peer: (rank + k) % n})
-		}
-		lane = append(lane, plan.Step{Kind: plan.Copy, Dst: chunk(plan.Out, rank), Src: []plan.Ref{chunk(plan.Win, rank)}})
-		for k := 1; k < n; k++ {
-			from := (rank + k) % n
-			lane = append(lane, plan.Step{Kind: plan.Wait, Peer: from},
-				plan.Step{Kind: plan.Get, Dst: chunk(plan.Out, from), Src: []plan.Ref{chunk(plan.Win, rank)}, Peer: from})
-		}
-		p.Lanes = [][]plan.Step{lane}
-		return p
-	}}
+	return &plan.Plan{Name: "shelf", Spec: spec, Split: 1, Flags: 1, Win: n, Needs: plan.Puts | plan.Gets,
+		Program: func(rank int) plan.Program {
+			p := plan.Program{Win: make([]plan.Extent, n)}
+			var lane []plan.Step
+			for to := range n {
+				p.Win[to] = plan.Extent{From: rank, To: to}
+				lane = append(lane,
+					plan.Step{Kind: plan.Copy, Dst: chunk(plan.Win, to), Src: []plan.Ref{chunk(plan.In, to)}})
+			}
+			for k := 1; k < n; k++ {
+				lane = append(lane, plan.Step{Kind: plan.Signal, Peer: (rank + k) % n})
+			}
+			lane = append(lane,
+				plan.Step{Kind: plan.Copy, Dst: chunk(plan.Out, rank), Src: []plan.Ref{chunk(plan.Win, rank)}})
+			for k := 1; k < n; k++ {
+				from := (rank + k) % n
+				lane = append(lane, plan.Step{Kind: plan.Wait, Peer: from},
+					plan.Step{Kind: plan.Get, Dst: chunk(plan.Out, from), Src: []plan.Ref{chunk(plan.Win, rank)},
+						Peer: from})
+			}
+			p.Lanes = [][]plan.Step{lane}
+			return p
+		}}
 }
 
-// The ranks of an all_to_all know only the lengths of their own blocks. They tell each other, so
-// that all cut the operation into the same pieces; also where the exchange of lengths itself runs
-// over windows.
+// TestShelf checks that the ranks of an all_to_all, which know only the lengths of their own
+// blocks, exchange the lengths, so that all ranks cut the operation into the same pieces. The
+// exchange of lengths itself runs over messages and over windows.
 func TestShelf(t *testing.T) {
 	for _, gather := range []func(plan.Spec) *plan.Plan{everybody, catalogued("window")} {
 		for _, ranks := range []int{1, 2, 3} {
@@ -79,7 +88,9 @@ func TestShelf(t *testing.T) {
 			each(t, ranks, func(rank int) error {
 				for turn, n := range []int{0, 1, 700, 3, 5001, 0, 44} {
 					length := func(from, to int) int { return (from*5 + to*3 + turn) % 4 * n }
-					value := func(from, to, i int) float32 { return float32(from*1000+to*100) + float32(i%97) + float32(turn)/4 }
+					value := func(from, to, i int) float32 {
+						return float32(from*1000+to*100) + float32(i%97) + float32(turn)/4
+					}
 					call := exec.Call{Coll: dtype.AllToAll, Type: dtype.F32}
 					var out [][]float32
 					for r := range ranks {
@@ -96,7 +107,8 @@ func TestShelf(t *testing.T) {
 					for r, x := range out {
 						for i := range x {
 							if x[i] != value(r, rank, i) {
-								return fmt.Errorf("turn %d: element %d of %d from rank %d is %v", turn, i, len(x), r, x[i])
+								return fmt.Errorf("turn %d: element %d of %d from rank %d is %v",
+									turn, i, len(x), r, x[i])
 							}
 						}
 					}
@@ -107,8 +119,9 @@ func TestShelf(t *testing.T) {
 	}
 }
 
-// A root that broadcasts over its window runs ahead of the others by as many operations as there
-// are slots, and no further: then what it has left there would be written over.
+// TestSlotsAreWaitedFor checks that a root which broadcasts over its window runs ahead of the
+// others by as many operations as there are slots, and no further, since then it would overwrite
+// data that peers have not read.
 func TestSlotsAreWaitedFor(t *testing.T) {
 	for _, name := range []string{"inproc", "shm"} {
 		t.Run(name, func(t *testing.T) {
@@ -130,8 +143,9 @@ func TestSlotsAreWaitedFor(t *testing.T) {
 					require.NoError(t, err)
 					ops = append(ops, op)
 				}
-				require.Eventually(t, func() bool { done, _ := ops[1].Done(); return done }, 10*time.Second, time.Millisecond)
-				time.Sleep(5 * time.Millisecond) // whatever it waits for, this does not make it come
+				require.Eventually(t, func() bool { done, _ := ops[1].Done(); return done },
+					10*time.Second, time.Millisecond)
+				time.Sleep(5 * time.Millisecond) // the third operation would end if it did not wait
 				done, err := ops[2].Done()
 				require.NoError(t, err)
 				require.False(t, done, "the root went on while nobody had read what it wrote first")
@@ -192,7 +206,7 @@ func TestSlotsAreWaitedFor(t *testing.T) {
 	}
 }
 
-// A group gives its windows back, however its ranks end.
+// TestWindowsAreGivenBack checks that a group releases its windows.
 func TestWindowsAreGivenBack(t *testing.T) {
 	for _, name := range []string{"inproc", "shm"} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +228,7 @@ func TestWindowsAreGivenBack(t *testing.T) {
 					require.NoError(t, m.fabric.Close())
 				}
 			}
-			// The pages of the bells stay: threads may sleep on them.
+			// The pages of the doorbells remain: threads may sleep on them.
 			require.LessOrEqual(t, mem.InUse()-before, int64(3*3*4096))
 		})
 	}
@@ -222,18 +236,21 @@ func TestWindowsAreGivenBack(t *testing.T) {
 
 func TestWindowTooSmall(t *testing.T) {
 	all := members(t, "inproc", 2)
-	_, err := exec.New(exec.Options{Rank: 0, Links: all[0].links, Bell: all[0].bell, Window: func() *mem.Window {
-		w, err := mem.NewWindow(window.Bytes(64)-1, false)
-		require.NoError(t, err)
-		t.Cleanup(w.Release)
-		return w
-	}()})
+	_, err := exec.New(exec.Options{
+		Rank: 0, Links: all[0].links, Doorbell: all[0].doorbell,
+		Window: func() *mem.Window {
+			w, err := mem.NewWindow(window.Bytes(64)-1, false)
+			require.NoError(t, err)
+			t.Cleanup(w.Release)
+			return w
+		}(),
+	})
 	require.ErrorIs(t, err, fault.Invalid)
 	require.ErrorContains(t, err, "the least is 8320")
 	w, err := mem.NewWindow(window.Bytes(2*slotBytes), false)
 	require.NoError(t, err)
 	defer w.Release()
-	_, err = exec.New(exec.Options{Rank: 0, Links: all[0].links, Bell: all[0].bell, Window: w})
+	_, err = exec.New(exec.Options{Rank: 0, Links: all[0].links, Doorbell: all[0].doorbell, Window: w})
 	require.ErrorIs(t, err, fault.Internal)
 	require.ErrorContains(t, err, "its window has 16384 bytes, that of rank 0 has 24576")
 	for _, m := range all {

@@ -4,34 +4,42 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/transport"
 )
 
-// Ranks that call different things mostly find out at the first fragment or record. But two of them
-// may wait for each other with nothing to compare: each is the root of its own gather, say. So a
-// rank that has waited for long asks those it waits for: a fragment on the channel of puts tells
-// them what it is in, and in which channel it waits. Whoever is in another call with that number
-// has the mismatch. Who has gone on to a later one tells that in turn, in the channel in which the
-// other one waits: all that it has sent before comes first, and if then something is missing it
-// never comes.
-const askAfter = 50 * time.Millisecond // the first time; then each time twice as long, and only those who were not asked yet
+// Ranks that call different operations usually find out at the first fragment or record. But two
+// ranks may wait for each other with nothing to compare: for example, each may be the root of its
+// own gather. So a rank that has waited for a long time asks the peers that it waits for: it sends
+// a question, a fragment on the channel of puts that carries its fingerprint and names the channel
+// in which it waits.
+//
+// A peer that is in another call with the same number finds the mismatch. A peer that has gone on
+// to a later operation sends a question back, in the channel in which the asking rank waits.
+// Everything that the peer sent before arrives first; if something is still missing then, it will
+// never come.
 
-// askLength is the length in the fingerprint of such a fragment, which is that of no message.
+// askAfter is the time before a rank first asks. Each further pause is twice as long as the one
+// before, and the rank then asks only peers that it has not asked yet.
+const askAfter = 50 * time.Millisecond
+
+// askLength is the length in the fingerprint of a question. No message has this length.
 const askLength = low48
 
-// isQuestion reports whether a fragment only tells what its sender is in.
+// isQuestion reports whether a fragment is a question, which only reports the operation that its
+// sender is in.
 func isQuestion(m transport.Meta) bool { return m[1]&low48 == askLength }
 
-// asking is whom a rank has told what it is in, during the operation under way.
+// asking records which peers a rank has asked during the operation in flight.
 type asking struct {
-	asker uint64 // number of the operation that the rest is of
-	askAt int64  // monotonic nanoseconds
+	asker uint64 // number of the operation to which the other fields belong
+	askAt int64  // when to ask next, in monotonic nanoseconds
 	pause int64
 	asked []bool // by peer
 }
 
-// askTime is when the operation under way will have waited for long. The first time that somebody
-// wants to know it, it begins to wait.
+// askTime returns the time at which to ask next. The first call during an operation starts the
+// wait.
 func (c *Comm) askTime() int64 {
 	a := &c.frame.asking
 	if seq := c.frame.op.seq; a.asker != seq {
@@ -45,7 +53,7 @@ func (c *Comm) askTime() int64 {
 	return a.askAt
 }
 
-// ask tells the peers that this rank waits for what it is in, each once.
+// ask asks the peers that this rank waits for, each peer once.
 func (c *Comm) ask() {
 	a := &c.frame.asking
 	a.pause *= 2
@@ -63,17 +71,17 @@ func (c *Comm) ask() {
 	}
 	for lane := range c.frame.lanes {
 		switch b := c.frame.waitsAt(lane); {
-		case b == nil || b.step == nil:
-		case b.op == opRecv:
-			once(b.peer, ownChannels+b.step.channel)
+		case b == nil || b.Step == nil:
+		case b.Op == program.OpRecv:
+			once(b.Peer, ownChannels+b.Step.Channel)
 		default:
-			once(b.peer, windowChannel)
+			once(b.Peer, windowChannel)
 		}
 	}
 }
 
-// question sends a peer the fingerprint of the operation under way, and the channel in which this
-// rank waits. It reports whether there was room.
+// question sends a peer the fingerprint of the operation in flight, and the channel in which this
+// rank waits. It reports whether the channel had space.
 func (c *Comm) question(peer, channel, waits int) bool {
 	ch := c.channel(peer, channel)
 	space := ch.Reserve(askBytes)
@@ -88,8 +96,8 @@ func (c *Comm) question(peer, channel, waits int) bool {
 
 const askBytes = 8
 
-// hearQuestion takes the fragment at the head of a channel with which a peer tells what it is in.
-// It reports an operation that this rank has not come to yet, which stays there.
+// hearQuestion handles the question at the head of a channel. If the peer is in an operation that
+// this rank has not reached yet, it reports ahead and leaves the question in the channel.
 func (c *Comm) hearQuestion(peer, channel int, data []byte, m transport.Meta) (ahead bool, err error) {
 	f := &c.frame
 	if f.contradicts(m) || len(data) != askBytes {
@@ -99,26 +107,28 @@ func (c *Comm) hearQuestion(peer, channel int, data []byte, m transport.Meta) (a
 		return true, nil
 	}
 	waits := binary.LittleEndian.Uint64(data)
-	if channel == windowChannel && uint32(m[0]) != uint32(f.fingerprint[0]) && waits >= windowChannel && waits < uint64(c.width) {
-		c.question(peer, int(waits), windowChannel) // it waits for this rank, which has gone on
+	if channel == windowChannel && uint32(m[0]) != uint32(f.fingerprint[0]) &&
+		waits >= windowChannel && waits < uint64(c.width) {
+		c.question(peer, int(waits), windowChannel) // the peer waits for this rank, which has gone on
 	}
 	c.channel(peer, channel).Release()
 	return false, nil
 }
 
-// waitsForWord reports whether this rank waits for a word of a peer.
+// waitsForWord reports whether this rank waits for a word that a peer has not published yet.
 func (c *Comm) waitsForWord(peer int) bool {
 	for lane := range c.frame.lanes {
-		if b := c.frame.waitsAt(lane); b != nil && b.op == opWait && b.peer == peer && !c.windows.Heard(peer, b.nth) {
+		if b := c.frame.waitsAt(lane); b != nil && b.Op == program.OpWait &&
+			b.Peer == peer && !c.windows.Heard(peer, b.Nth) {
 			return true
 		}
 	}
 	return false
 }
 
-// unexpected looks at what this rank's program does not ask for, now and then while it waits: puts
-// of peers that it does not wait for, and messages of another call with the same number, or an
-// earlier one, which would otherwise be seen at the timeout only.
+// unexpected is called now and then during a wait. It handles input that this rank's program does
+// not wait for: frames of any peer, and messages of another call with the same number, or of an
+// earlier call. Otherwise such a mismatch would only be found at the timeout.
 func (c *Comm) unexpected() error {
 	f := &c.frame
 	for peer := range c.size {
@@ -143,34 +153,36 @@ func (c *Comm) unexpected() error {
 				break
 			}
 		}
-		if w := &c.windows; w.Slot > 0 && !f.prog.low.words && w.Heard(peer, 0) && f.contradicts(w.Record(peer).Call) {
+		if w := &c.windows; w.Slot > 0 && !f.prog.Low.Words && w.Heard(peer, 0) && f.contradicts(w.Record(peer).Call) {
 			return c.mismatch(peer, w.Record(peer).Call, 0)
 		}
 		if err := c.inboundFrom(peer); err != nil {
 			return err
 		}
-		// A word is there before what was committed after it.
-		if _, m, ok := c.channel(peer, windowChannel).Peek(); ok && (f.contradicts(m) || f.precedes(m) && c.waitsForWord(peer)) {
+		// A word is visible before a fragment that was committed after it. So if the fragment is of
+		// a later operation, a word that is still missing will never come.
+		if _, m, ok := c.channel(peer, windowChannel).Peek(); ok &&
+			(f.contradicts(m) || f.precedes(m) && c.waitsForWord(peer)) {
 			return c.mismatch(peer, m, 0)
 		}
 	}
 	return nil
 }
 
-// precedes reports whether m is of a later operation. Phases do not count: what only tells may lie
-// unread while they come round.
+// precedes reports whether m is of a later operation than f. Phases are not compared: their numbers
+// may come round while a question lies unread.
 func (f *frame) precedes(m transport.Meta) bool {
 	return int32(uint32(m[0])-uint32(f.fingerprint[0])) > 0
 }
 
-// contradicts reports whether m is of another call with the same number.
+// contradicts reports whether m is of a different call with the same number.
 func (f *frame) contradicts(m transport.Meta) bool {
 	own := f.meta(0)
 	return uint32(m[0]) == uint32(own[0]) && (differ(m, own) || m[0] == own[0] && m[2] != own[2])
 }
 
-// differ reports whether two fingerprints are of different calls, as far as ranks can compare them
-// in any phase: number, collective, type, operator and root.
+// differ reports whether two fingerprints are of different calls. It compares what ranks can
+// compare in any phase: number, collective, type, operator and root.
 func differ(a, b transport.Meta) bool {
 	const call = 1<<56 - 1 // of word 0, without the phase
 	return (a[0]^b[0])&call != 0 || (a[1]^b[1])>>48 != 0

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand"
-	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -12,48 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/algo/algotest"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/plan/reference"
 )
 
-// subject is an algorithm with a shape of the group.
-type subject struct {
-	algo.Algorithm
-	shape plan.Shape
-	gets  bool // it runs only where ranks share memory
-}
-
-// subjects are all that can run on so many ranks; skipped says what is left out, and why.
-func subjects(ranks int) (all []subject, skipped []string) {
-	shapes := map[int][]plan.Shape{4: {{}, {2, 2}}, 6: {{}, {3, 2}}, 8: {{}, {2, 4}, {2, 2, 2}}}[ranks]
-	if shapes == nil {
-		shapes = []plan.Shape{{}}
-	}
-	for _, a := range algo.All() {
-		var known []plan.Program
-		for _, shape := range shapes {
-			name := fmt.Sprintf("%v/%s on %d ranks %v", a.Coll, a.Name, ranks, shape)
-			p, err := a.Make(plan.Spec{Coll: a.Coll, Ranks: ranks, Shape: shape})
-			if err != nil {
-				skipped = append(skipped, fmt.Sprintf("%s: %v", name, err))
-				continue
-			}
-			program := p.Program(ranks - 1)
-			if slices.ContainsFunc(known, func(k plan.Program) bool { return reflect.DeepEqual(k, program) }) {
-				continue // the shape changes nothing
-			}
-			known = append(known, program)
-			all = append(all, subject{a, shape, p.Needs&plan.Gets != 0})
-		}
-	}
-	return all, skipped
-}
-
-// catalogue is a planner that makes the plan of the subject of the moment. Ranks change it one by
-// one, each before its own call.
+// catalogue is a planner that makes the plans of subject now of all. In runTrials each rank has its
+// own catalogue, and sets now before its calls.
 type catalogue struct {
-	all []subject
+	all []algotest.Subject
 	now int
 }
 
@@ -62,16 +30,16 @@ func (c *catalogue) Choose(coll dtype.Collective, _ int, _ int64) int {
 		return c.now
 	}
 	// The exchange of lengths: any all_gather will do.
-	return slices.IndexFunc(c.all, func(s subject) bool { return s.Coll == coll })
+	return slices.IndexFunc(c.all, func(s algotest.Subject) bool { return s.Coll == coll })
 }
 
 func (c *catalogue) Make(i int, spec plan.Spec) (*plan.Plan, error) {
-	spec.Shape = c.all[i].shape
+	spec.Shape = c.all[i].Shape
 	return c.all[i].Make(spec)
 }
 
-// trial is one call of one subject: what every rank has, and what it must get.
-type trial[T number] struct {
+// trial is one call of one subject: the input of every rank, and the result that the rank must get.
+type trial[T reference.Number] struct {
 	subject int
 	coll    dtype.Collective
 	typ     dtype.Type
@@ -85,8 +53,8 @@ type trial[T number] struct {
 
 const premultiplied = 0.5
 
-// lengths of the blocks of a trial: equal, or as different as can be where the collective allows
-// that.
+// blockLength returns the length of a block of a trial. All blocks have n elements or, if uneven is
+// set and the collective permits it, very different numbers of elements, some none.
 func blockLength(coll dtype.Collective, n int, uneven bool, e plan.Extent) int {
 	if !uneven || n == 0 {
 		return n
@@ -100,13 +68,16 @@ func blockLength(coll dtype.Collective, n int, uneven bool, e plan.Extent) int {
 	return n
 }
 
-// newTrial makes the input, and evaluates the plan.
-func newTrial[T number](t *testing.T, subjects []subject, i, ranks, root, n int, uneven bool, typ dtype.Type, op dtype.Op, random *rand.Rand) trial[T] {
+// newTrial makes the input of a trial and evaluates the plan. If random is nil, the input is whole
+// numbers.
+func newTrial[T reference.Number](t *testing.T, subjects []algotest.Subject, i, ranks, root, n int, uneven bool,
+	typ dtype.Type, op dtype.Op, random *rand.Rand) trial[T] {
 	s := subjects[i]
-	p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Root: root, Shape: s.shape})
+	p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Root: root, Shape: s.Shape})
 	require.NoError(t, err)
 	tr := trial[T]{subject: i, coll: s.Coll, typ: typ, op: op, root: root}
-	tr.what = fmt.Sprintf("%v/%s %v on %d ranks, root %d, %d elements (uneven %v) of %v, %v", s.Coll, s.Name, s.shape, ranks, root, n, uneven, typ, op)
+	tr.what = fmt.Sprintf("%v/%s %v on %d ranks, root %d, %d elements (uneven %v) of %v, %v",
+		s.Coll, s.Name, s.Shape, ranks, root, n, uneven, typ, op)
 	length := func(e plan.Extent) int { return blockLength(s.Coll, n, uneven, e) }
 	for rank := range ranks {
 		var blocks [][]T
@@ -123,7 +94,7 @@ func newTrial[T number](t *testing.T, subjects []subject, i, ranks, root, n int,
 		}
 		tr.in = append(tr.in, blocks)
 	}
-	if tr.want, err = result(p, op, premultiplied, tr.in, length); err != nil {
+	if tr.want, err = reference.Run(p, op, premultiplied, tr.in, length); err != nil {
 		require.NoError(t, err, tr.what)
 	}
 	if random == nil {
@@ -132,8 +103,8 @@ func newTrial[T number](t *testing.T, subjects []subject, i, ranks, root, n int,
 	return tr
 }
 
-// checkDefinition compares what the plan yields with what the collective is: on whole numbers,
-// where every order gives the same. The only rounding is that of the mean.
+// checkDefinition compares the result of the plan with the definition of the collective, for whole
+// numbers, for which every order of a reduction gives the same result. Only the mean is rounded.
 func (tr *trial[T]) checkDefinition(t *testing.T, ranks int) {
 	for rank, blocks := range tr.want {
 		for b, got := range blocks {
@@ -210,7 +181,8 @@ func (tr *trial[T]) run(c *exec.Comm) error {
 	for b, want := range tr.want[rank] {
 		for k := range want {
 			if bits(out[b][k]) != bits(want[k]) {
-				return fmt.Errorf("%s (in place %v): block %d, element %d is %v, want %v", tr.what, tr.inPlace, b, k, out[b][k], want[k])
+				return fmt.Errorf("%s (in place %v): block %d, element %d is %v, want %v",
+					tr.what, tr.inPlace, b, k, out[b][k], want[k])
 			}
 		}
 	}
@@ -224,12 +196,12 @@ func (tr *trial[T]) run(c *exec.Comm) error {
 	return nil
 }
 
-// roomFor is memory with a little behind it: the kernels convert pointers to arrays of four, of
-// which there may be none, and the race detector's pointer checks look at where the first one would
-// end.
-func roomFor[T number](n int) []T { return make([]T, n, n+4) }
+// roomFor returns memory for n elements, with room for four more after them. The kernels convert
+// pointers to arrays of four elements, even where no whole array is left, and the pointer checks of
+// the race detector check the end of the first array.
+func roomFor[T reference.Number](n int) []T { return make([]T, n, n+4) }
 
-func bits[T number](x T) uint64 {
+func bits[T reference.Number](x T) uint64 {
 	if f, ok := any(x).(float32); ok {
 		return uint64(math.Float32bits(f))
 	}
@@ -238,9 +210,9 @@ func bits[T number](x T) uint64 {
 
 type runner interface{ run(c *exec.Comm) error }
 
-// trials are the calls for a group of so many ranks. large is the elements of a message of several
-// fragments.
-func trials(t *testing.T, all []subject, ranks int, large int) (list []runner, at []int) {
+// trials returns the calls for a group of the given number of ranks, and the subject of each call.
+// large is the number of elements of a message of several fragments.
+func trials(t *testing.T, all []algotest.Subject, ranks int, large int) (list []runner, at []int) {
 	random := rand.New(rand.NewSource(int64(ranks)))
 	add := func(i int, r ...runner) {
 		for _, each := range r {
@@ -248,7 +220,7 @@ func trials(t *testing.T, all []subject, ranks int, large int) (list []runner, a
 		}
 	}
 	for i, s := range all {
-		p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Shape: s.shape})
+		p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Shape: s.Shape})
 		require.NoError(t, err)
 		places := []bool{false}
 		if p.Alias&plan.InPlace != 0 {
@@ -258,8 +230,10 @@ func trials(t *testing.T, all []subject, ranks int, large int) (list []runner, a
 		if s.Coll.Rooted() && ranks > 1 {
 			roots = []int{0, ranks - 1}
 		}
-		uneven := map[dtype.Collective]bool{dtype.AllToAll: true, dtype.AllGather: true, dtype.Gather: true, dtype.Scatter: true,
-			dtype.ReduceScatter: true}[s.Coll]
+		uneven := map[dtype.Collective]bool{
+			dtype.AllToAll: true, dtype.AllGather: true, dtype.Gather: true, dtype.Scatter: true,
+			dtype.ReduceScatter: true,
+		}[s.Coll]
 		for _, root := range roots {
 			for _, inPlace := range places {
 				floats := func(n int, uneven bool, op dtype.Op, random *rand.Rand) {
@@ -290,9 +264,10 @@ func trials(t *testing.T, all []subject, ranks int, large int) (list []runner, a
 	return list, at
 }
 
-// Every algorithm of the catalogue, on every transport: the bits of the plan evaluated by the
-// reference, which on whole numbers are those of the collective's definition. The ranks of a group
-// run all calls one behind the other and wait for each other only as the calls do.
+// TestCatalogue runs every algorithm of the catalogue on every transport. The results must have the
+// same bits as those that the reference computes from the plan, which for whole numbers agree with
+// the definition of the collective. The ranks of a group run all calls one after another, and wait
+// for each other only as the calls do.
 func TestCatalogue(t *testing.T) {
 	counts, wide := []int{1, 2, 3, 4, 5, 6}, []int{8}
 	if testing.Short() || underRace {
@@ -306,20 +281,23 @@ func TestCatalogue(t *testing.T) {
 				names = []string{"shm", "tcp"}
 			}
 		}
-		all, skipped := subjects(ranks)
+		all, skipped := algotest.Subjects(ranks)
 		for _, why := range skipped {
 			t.Logf("left out: %s", why)
 		}
 		list, at := trials(t, all, ranks, large)
 		for _, name := range names {
-			t.Run(fmt.Sprintf("%s/%d", name, ranks), func(t *testing.T) { runTrials(t, name, ranks, all, list, at, nil) })
+			t.Run(fmt.Sprintf("%s/%d", name, ranks), func(t *testing.T) {
+				runTrials(t, name, ranks, all, list, at, nil)
+			})
 		}
 	}
 }
 
-// runTrials has every rank of a group make all calls. before, if there is one, is called by each
-// rank ahead of call i.
-func runTrials(t *testing.T, name string, ranks int, all []subject, list []runner, at []int, before func(i, rank int)) {
+// runTrials has every rank of a group make all calls. Each rank calls before, if it is not nil,
+// ahead of call i.
+func runTrials(t *testing.T, name string, ranks int, all []algotest.Subject, list []runner, at []int,
+	before func(i, rank int)) {
 	planners := make([]*catalogue, ranks)
 	comms := join(t, name, ranks, func(rank int) exec.Planner {
 		planners[rank] = &catalogue{all: all}
@@ -330,7 +308,7 @@ func runTrials(t *testing.T, name string, ranks int, all []subject, list []runne
 	for rank := range ranks {
 		group.Go(func() {
 			for i := range list {
-				if name == "tcp" && all[at[i]].gets {
+				if name == "tcp" && all[at[i]].Gets {
 					continue
 				}
 				if planners[rank].now != at[i] {
@@ -341,12 +319,12 @@ func runTrials(t *testing.T, name string, ranks int, all []subject, list []runne
 					before(i, rank)
 				}
 				times := 1
-				if all[at[i]].gets {
-					times = 3 // the third time is by a kept program
+				if all[at[i]].Gets {
+					times = 3 // the third call runs a kept program
 				}
 				for range times {
 					if errs[rank] = list[i].run(comms[rank]); errs[rank] != nil {
-						comms[rank].Close() // the others must not wait
+						comms[rank].Close() // so that the other ranks do not wait
 						return
 					}
 				}
@@ -360,8 +338,8 @@ func runTrials(t *testing.T, name string, ranks int, all []subject, list []runne
 	t.Logf("%d algorithms, %d calls", len(all), len(list))
 }
 
-// Every hierarchical algorithm, of two levels and of three: each choice of an algorithm for each
-// level.
+// TestComposed runs every hierarchical algorithm of two and of three levels, with each choice of an
+// algorithm for each level.
 func TestComposed(t *testing.T) {
 	shapes := []plan.Shape{{2, 3}, {3, 2}, {2, 2, 2}}
 	if testing.Short() || underRace {
@@ -376,17 +354,17 @@ func TestComposed(t *testing.T) {
 			// One all_gather for the exchange of lengths.
 			gather, err := algo.Find(dtype.AllGather, "direct")
 			require.NoError(t, err)
-			all := []subject{{Algorithm: gather}}
+			all := []algotest.Subject{{Algorithm: gather}}
 			for _, coll := range dtype.Collectives() {
 				for _, a := range algo.Variants(coll, levels) {
-					all = append(all, subject{Algorithm: a, shape: shape})
+					all = append(all, algotest.Subject{Algorithm: a, Shape: shape})
 				}
 			}
 			random := rand.New(rand.NewSource(7))
 			var list []runner
 			var at []int
 			for i, s := range all {
-				p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Shape: s.shape})
+				p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Shape: s.Shape})
 				require.NoError(t, err)
 				uneven := s.Coll != dtype.AllReduce
 				tr := newTrial[float32](t, all, i, ranks, 0, 29, uneven, dtype.F32, dtype.Sum, random)

@@ -12,51 +12,53 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/transport"
 )
 
-// Channels of a link: the one of send and recv, the one of puts and signals, and behind them those
-// of the messages of plans.
+// The channels of a link: one for send and recv, one for puts and signals, and after them the
+// channels for the messages of plans.
 const (
 	p2pChannel = iota
 	windowChannel
 	ownChannels
 )
 
-// PlanChannels is how many channels plans have, unless Options ask for more.
+// PlanChannels is the number of channels for plans if Options do not set it.
 const PlanChannels = 2
 
-// LinkChannels is how many channels a link needs in whose group plans have so many.
+// LinkChannels returns the number of channels that a link needs in a group that has the given
+// number of channels for plans.
 func LinkChannels(plan int) int { return ownChannels + plan }
 
-// Planner chooses and makes the plans of a Comm. It is a pure function of values that all ranks
-// agree on.
+// Planner chooses and makes the plans of a Comm. Its results are a pure function of values that all
+// ranks agree on.
 type Planner interface {
-	// Choose names the algorithm for a vector of so many bytes (0 where ranks may not know alike),
-	// as a small number.
+	// Choose returns the algorithm for a vector of the given number of bytes, as a small number.
+	// bytes is 0 if the ranks may know different lengths.
 	Choose(coll dtype.Collective, ranks int, bytes int64) int
-	// Make makes the plan of an algorithm that Choose named.
+	// Make makes the plan of an algorithm that Choose returned.
 	Make(algorithm int, spec plan.Spec) (*plan.Plan, error)
 }
 
-// Options of a Comm.
+// Options configures a Comm.
 type Options struct {
-	Name     string // of the group, for messages
+	Name     string // of the group, for errors
 	Rank     int
-	Links    []transport.Link // by peer rank; nil at the own one
-	Channels int              // of plans; 0 is PlanChannels. The links have LinkChannels of it
-	Window   *mem.Window      // of this rank, which all links have lent to the peers; nil for none. The Comm releases it
+	Links    []transport.Link // by peer rank; nil for this rank itself
+	Channels int              // for plans; 0 means PlanChannels. Links have LinkChannels(Channels) channels
+	Window   *mem.Window      // of this rank, lent to the peers by all links; nil for none. The Comm releases it
 	Pollers  []transport.Poller
-	Bell     *park.Bell
+	Doorbell *park.Doorbell
 	Planner  Planner
 	Progress *Progress
-	Timeout  time.Duration // of operations that bring none; 0 for none
-	FastBF16 bool          // kernels of kernel.Fast
+	Timeout  time.Duration // of calls that set none; 0 for none
+	FastBF16 bool          // use the kernels of kernel.Fast
 	Arena    *mem.Arena    // registered memory of this process, which links lend to the peers; nil for none
-	Cache    topo.Cache    // the last one of this machine before the memory; zero where nobody knows
-	Record   *record.Ring  // remembers the operations; nil for none
+	Cache    topo.Cache    // the last-level cache of this machine; zero if unknown
+	Record   *record.Ring  // records the operations; nil for none
 }
 
 // Comm is one rank of one group. All methods may be called by any thread.
@@ -66,41 +68,42 @@ type Comm struct {
 	width      int                 // channels of a link
 	chans      []transport.Channel // peer*width + channel
 	windows    window.Set
-	lastLevel  int // bytes of the last-level cache that this rank can count on; 0: not known
+	room       program.Room // what the windows and links offer to programs
+	lastLevel  int          // bytes of the last-level cache that this rank can count on; 0 if unknown
 	timeout    atomic.Int64
 
 	// Shared by posters, waiters and the driver.
 	lock     atomic.Uint32 // 1 while a thread drives
 	posted   atomic.Pointer[Op]
-	pending  atomic.Int32 // posted and not ended
-	urgent   atomic.Int32 // of pending: those that were urged
-	waiting  atomic.Int32 // threads that wait, and are no longer young
-	turns    *park.Bell   // for those of waiting that sleep while another thread drives
+	pending  atomic.Int32   // posted and not ended
+	urgent   atomic.Int32   // pending operations that were expedited
+	waiting  atomic.Int32   // threads that wait and are no longer young
+	turns    *park.Doorbell // wakes waiting threads that sleep while another thread drives
 	stop     atomic.Pointer[fault.Error]
 	colls    atomic.Uint64 // collectives so far
 	messages atomic.Uint64 // sends and receives so far
 	exposed  atomic.Uint64 // operations that exposed memory of the caller
-	receives atomic.Uint64 // of pending: receives that the engine has; only who holds the lock counts them
+	receives atomic.Uint64 // pending receives that the engine has; only the lock's holder changes it
 
-	// The driver's own.
+	// Used only by the driver.
 	frame      frame
 	exchange   exchange
-	head, tail *Op // collectives in order; head is under way when frame.prog is set
+	head, tail *Op // collectives in the order of posting; head is in flight when frame.prog is set
 	p2p        *p2p.Engine
 	p2pOps     []*Op // posted to the engine and not ended
 	lost       []bool
-	lows       map[planKey]*lowered
-	recent     planKey // the one that was asked for last
-	recentLow  *lowered
-	alone      Op // of Run
+	lows       map[planKey]*program.Lowered
+	recent     planKey // key of recentLow, the plan that was used last
+	recentLow  *program.Lowered
+	alone      Op // the operation of Run
 	cache      cache
 	fence      park.Fence
-	young      bool // the driver's wait is: it rings when it gives that up
+	young      bool // the driver's wait is young: the driver wakes no peers until that part of the wait ends
 	broken     *fault.Error
 	idle       int
 	history    history
 
-	glimpsed uint64 // the progress thread's own: how many operations had ended when it looked
+	glimpsed uint64 // used only by the progress thread: the number of operations that had ended at its last glance
 }
 
 type planKey struct {
@@ -109,7 +112,7 @@ type planKey struct {
 	root      int
 }
 
-// New makes a Comm over links that are open.
+// New makes a Comm over open links.
 func New(opts Options) (*Comm, error) {
 	size := len(opts.Links)
 	if opts.Rank < 0 || opts.Rank >= size {
@@ -119,7 +122,7 @@ func New(opts Options) (*Comm, error) {
 		opts.Channels = PlanChannels
 	}
 	width := LinkChannels(opts.Channels)
-	c := &Comm{opts: opts, rank: opts.Rank, size: size, lows: map[planKey]*lowered{}, width: width,
+	c := &Comm{opts: opts, rank: opts.Rank, size: size, lows: map[planKey]*program.Lowered{}, width: width,
 		chans: make([]transport.Channel, size*width), lost: make([]bool, size), lastLevel: cacheShare(&opts)}
 	c.timeout.Store(int64(opts.Timeout))
 	between := make([]transport.Channel, size)
@@ -135,38 +138,40 @@ func New(opts Options) (*Comm, error) {
 		}
 		between[peer] = link.Channel(p2pChannel)
 	}
-	c.frame.lanes, c.turns = make([]laneState, 1), park.NewBell()
+	c.frame.lanes, c.turns = make([]laneState, 1), park.NewDoorbell()
 	if err := c.windows.Open(opts.Rank, opts.Window, opts.Links, opts.Arena); err != nil {
 		return nil, err
 	}
+	c.room = c.windows.Room()
+	c.room.Rank, c.room.Ranks, c.room.Channels = c.rank, c.size, opts.Channels
 	c.p2p = p2p.New(c.rank, between, c.messageDone)
 	c.p2p.SetCache(opts.Cache.Bytes)
 	return c, nil
 }
 
-// Rank is this process's rank in the group.
+// Rank returns this process's rank in the group.
 func (c *Comm) Rank() int { return c.rank }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
-// Seq is the number of collectives posted so far.
+// Seq returns the number of collectives posted so far.
 func (c *Comm) Seq() uint64 { return c.colls.Load() }
 
 // SetTimeout changes the timeout of operations posted from now on; 0 for none.
 func (c *Comm) SetTimeout(d time.Duration) { c.timeout.Store(int64(d)) }
 
-// Timeout is that of operations that bring none; 0 for none.
+// Timeout returns the timeout of operations that set none; 0 for none.
 func (c *Comm) Timeout() time.Duration { return time.Duration(c.timeout.Load()) }
 
 func (c *Comm) channel(peer, i int) transport.Channel { return c.chans[peer*c.width+i] }
 
-// planChannel is the channel of a step's messages.
-func (c *Comm) planChannel(s *step) transport.Channel {
-	return c.channel(s.peer, ownChannels+s.channel)
+// planChannel returns the channel for the messages of a step.
+func (c *Comm) planChannel(s *program.Step) transport.Channel {
+	return c.channel(s.Peer, ownChannels+s.Channel)
 }
 
-// Post starts an operation. It fails at once, and nothing moves, if the call cannot be right.
+// Post starts an operation. An invalid call fails immediately, before any data moves.
 func (c *Comm) Post(call *Call) (*Op, error) {
 	if c.opts.Record == nil {
 		return c.post(call)
@@ -185,7 +190,7 @@ func (c *Comm) post(call *Call) (*Op, error) {
 			if op := c.postKnown(call); op != nil {
 				return op, nil
 			}
-		} else if c.broken == nil && call.plainMessage(c.size) {
+		} else if c.broken == nil && plainMessage(call, c.size) {
 			return c.postDirect(call), nil
 		}
 		c.unlock()
@@ -197,19 +202,19 @@ func (c *Comm) post(call *Call) (*Op, error) {
 	op := newOp(c, call)
 	op.notify = true
 	c.push(op)
-	// A first turn of work on this thread: what fits the channels is on its way before the caller
-	// computes on.
+	// Advance once on this thread, so that data that fits the channels is on its way before the
+	// caller continues with its own work.
 	if c.lock.CompareAndSwap(0, 1) { // model: postAgain
 		c.advance()
 		c.unlock()
 	} else {
-		c.opts.Bell.Ring()
+		c.opts.Doorbell.Ring()
 	}
 	c.handOver()
 	return op, nil
 }
 
-// Run does an operation on the calling thread, from posting to its end.
+// Run executes an operation on the calling thread, from posting to its end.
 func (c *Comm) Run(call *Call) error {
 	if c.opts.Record == nil {
 		return c.do(call)
@@ -221,7 +226,9 @@ func (c *Comm) Run(call *Call) error {
 }
 
 func (c *Comm) do(call *Call) error {
-	alone := c.pending.Load() == 0 && c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1) // model: runPending, runStop, runLock
+	alone := c.pending.Load() == 0 && // model: runPending
+		c.stop.Load() == nil && // model: runStop
+		c.lock.CompareAndSwap(0, 1) // model: runLock
 	if alone {
 		alone = c.pending.Load() == 0 && c.broken == nil // model: runAgain
 		if alone && call.Coll.Valid() {
@@ -238,7 +245,7 @@ func (c *Comm) do(call *Call) error {
 				}
 				return nil
 			}
-		} else if alone && call.plainMessage(c.size) {
+		} else if alone && plainMessage(call, c.size) {
 			return c.runMessage(call)
 		}
 		if !alone {
@@ -262,22 +269,22 @@ func (c *Comm) do(call *Call) error {
 	op := newOp(c, call)
 	c.push(op)
 	if c.lock.Load() != 0 { // model: runRing
-		c.opts.Bell.Ring() // the driver may sleep, and not for this operation
+		c.opts.Doorbell.Ring() // the driver may be asleep, and not know of this operation
 	}
 	err := op.Wait(nil)
 	op.Free()
 	return err
 }
 
-// try begins an operation before it has an Op, and reports whether it has ended: most of the simple
-// ones do. If not, it is to be queued.
-func (c *Comm) try(p *program, call *Call, seq uint64, w *waiter) (ended bool, err error) {
+// try begins an operation that has no Op yet, and reports whether it has ended, as most simple
+// operations do. If it has not ended, the caller must queue it.
+func (c *Comm) try(p *compiled, call *Call, seq uint64, w *waiter) (ended bool, err error) {
 	f := &c.frame
 	f.begin(p, seq, c.history, c.windows.Begun)
 	if !p.simple {
 		return false, c.prepare(p, call)
 	}
-	s, err := c.runLane(f, p, p.lanes[0], &f.lanes[0], 0, call, w)
+	s, err := c.runLane(f, p, p.Lanes[0], &f.lanes[0], 0, call, w)
 	if s != finished || f.last > 0 {
 		return false, err
 	}
@@ -286,7 +293,7 @@ func (c *Comm) try(p *program, call *Call, seq uint64, w *waiter) (ended bool, e
 	return true, nil
 }
 
-// goOn is the rest of Run after try. The lock is let go.
+// goOn is the rest of Run after try. It releases the lock.
 func (c *Comm) goOn(call *Call, seq uint64, err error, w *waiter) error {
 	op := &c.alone
 	op.set(c, call, seq)
@@ -294,9 +301,9 @@ func (c *Comm) goOn(call *Call, seq uint64, err error, w *waiter) error {
 	return c.driveAlone(op, w)
 }
 
-// postKnown is Post for a call whose program the Comm has. It returns nil if there is none; only
-// then the lock, which the caller has taken, is still held. Where nothing else is queued the
-// operation runs before it has an Op to wait in, and most end here at the rank that comes last.
+// postKnown is Post for a call whose program is kept. It returns nil if there is none; only then is
+// the lock, which the caller has taken, still held. If nothing else is queued, the operation runs
+// before its Op is set up for waiting; on the rank that comes last, most operations end here.
 func (c *Comm) postKnown(call *Call) *Op {
 	if c.broken != nil {
 		return nil
@@ -305,7 +312,7 @@ func (c *Comm) postKnown(call *Call) *Op {
 	if p == nil {
 		return nil
 	}
-	c.take() // what was posted before
+	c.take() // operations posted earlier
 	seq := c.number(call)
 	op := ops.Get().(*Op)
 	alone := c.head == nil
@@ -339,7 +346,8 @@ func (c *Comm) postKnown(call *Call) *Op {
 	return op
 }
 
-// queueInFlight makes op, the only one, the head of the queue after its operation was begun.
+// queueInFlight makes op, an operation that has begun, the head of the empty queue. If err is set,
+// op fails.
 func (c *Comm) queueInFlight(op *Op, err error) {
 	c.head, c.tail, c.frame.op = op, op, op
 	if err != nil {
@@ -347,8 +355,9 @@ func (c *Comm) queueInFlight(op *Op, err error) {
 	}
 }
 
-// runAlone is Run where nothing else is posted: the thread holds the lock and goes on holding it.
-// The operation needs no queue, and no waiter but this thread ever knows of it.
+// runAlone is Run if nothing else is posted. The thread holds the lock and keeps it until the
+// operation has ended, so the operation is never in the list of posted operations, and no other
+// thread ever waits for it.
 func (c *Comm) runAlone(call *Call) error {
 	op := &c.alone
 	op.set(c, call, c.number(call))
@@ -356,7 +365,7 @@ func (c *Comm) runAlone(call *Call) error {
 	return c.driveAlone(op, new(waiter))
 }
 
-// driveAlone is the rest of runAlone. The lock is let go.
+// driveAlone is the rest of runAlone. It releases the lock.
 func (c *Comm) driveAlone(op *Op, w *waiter) error {
 	w.op = op
 	c.drive(w)
@@ -368,23 +377,24 @@ func (c *Comm) driveAlone(op *Op, w *waiter) error {
 	return err
 }
 
-// allowed refuses a call that cannot be right, before anything moves.
+// allowed refuses an invalid call before any data moves, and every call after the Comm has stopped.
 func (c *Comm) allowed(call *Call) error {
-	wrong := call.check(c.rank, c.size)
+	wrong := call.Check(c.rank, c.size)
 	if why := c.stop.Load(); why != nil { // model: allowed
 		op := call.Coll.String()
 		if wrong == nil {
-			op = fmt.Sprintf("%s, not begun, after seq %d", call.String(), c.last(call)) // not %v, with which every call would escape
+			// call.String() and not %v, with which every call would escape.
+			op = fmt.Sprintf("%s, not begun, after seq %d", call.String(), c.last(call))
 		}
 		return why.In(c.label(), op)
 	}
 	if wrong != nil {
-		return wrong.(*fault.Error).In(c.label(), "") // the text begins with the operation
+		return wrong.(*fault.Error).In(c.label(), "") // the error's text begins with the operation
 	}
 	return nil
 }
 
-// last is the number of the last collective, or message, that was called before.
+// last returns the number of the collective, or message, that was called last before this call.
 func (c *Comm) last(call *Call) uint64 {
 	if call.Coll.Valid() {
 		return c.Seq()
@@ -403,7 +413,7 @@ func (c *Comm) push(op *Op) {
 	}
 }
 
-// take moves what was posted to the driver's queues, in the order of posting.
+// take moves posted operations to the driver's queues, in the order of posting.
 func (c *Comm) take() {
 	if c.posted.Load() == nil { // model: none: what is pushed now is as if it had been pushed after take
 		return
@@ -432,13 +442,15 @@ func (c *Comm) take() {
 	}
 }
 
-// end completes an operation: whoever waits for it is woken. op must not be touched afterwards.
+// end completes an operation and wakes the threads that wait for it. op must not be touched
+// afterwards.
 func (c *Comm) end(op *Op, err error) {
 	notify := op.notify
 	if notify {
 		op.calm()
 	}
-	c.noteEnd(&op.call, err, op.deadline.Load() != 0) // with a deadline it has waited for so long that the clock was read already
+	// An operation with a deadline has waited so long that the clock was read already.
+	c.noteEnd(&op.call, err, op.deadline.Load() != 0)
 	if err != nil {
 		op.err = op.explain(err)
 		op.state.Store(opFailed) // model: none: as endState
@@ -453,8 +465,8 @@ func (c *Comm) end(op *Op, err error) {
 	}
 }
 
-// lowered finds or makes the program for a collective.
-func (c *Comm) lowered(coll dtype.Collective, root int, bytes int64) (*lowered, error) {
+// lowered finds or makes the lowered plan of a collective.
+func (c *Comm) lowered(coll dtype.Collective, root int, bytes int64) (*program.Lowered, error) {
 	key := planKey{coll: coll, algorithm: c.opts.Planner.Choose(coll, c.size, bytes)}
 	if coll.Rooted() {
 		key.root = root
@@ -470,38 +482,39 @@ func (c *Comm) lowered(coll dtype.Collective, root int, bytes int64) (*lowered, 
 	if err != nil {
 		return nil, err
 	}
-	low, err := lower(p, c.rank, c.opts.Channels, &c.windows)
+	low, err := program.Lower(p, &c.room)
 	if err == nil {
 		c.lows[key] = low
 	}
 	return low, err
 }
 
-// begin starts the head of the queue. It may refuse the operation alone: before anything has moved,
-// and for reasons that every rank finds in its own call.
+// begin starts the operation at the head of the queue. It may refuse this operation only, before
+// any data has moved and for a reason that every rank finds in its own call. An error for which
+// isSystem holds ends the Comm instead.
 func (c *Comm) begin(op *Op) error {
 	f, call := &c.frame, &op.call
-	if op != &c.alone { // Run has looked for it
+	if op != &c.alone { // for that operation, Run has already looked for a program
 		if p := c.known(call); p != nil {
 			f.op = op
 			return c.start(p, call, op.seq)
 		}
 	}
-	low, err := c.lowered(call.Coll, call.Root, call.bytes())
+	low, err := c.lowered(call.Coll, call.Root, call.Bytes())
 	if err != nil {
 		if f, ok := err.(*fault.Error); ok {
 			return f
 		}
 		return fault.Wrap(fault.Internal, err, "no plan")
 	}
-	inPlace, err := call.overlap(c.rank)
-	if err == nil && inPlace && low.alias&plan.InPlace == 0 {
+	inPlace, err := call.Overlap(c.rank)
+	if err == nil && inPlace && low.Alias&plan.InPlace == 0 {
 		err = f.separate(op)
 	}
 	if err != nil {
 		return err
 	}
-	if low.counts {
+	if low.Counts {
 		return c.beginCounts(op, low)
 	}
 	p, err := c.program(low, call)
@@ -512,11 +525,11 @@ func (c *Comm) begin(op *Op) error {
 	return c.start(p, call, op.seq)
 }
 
-// separate gives an operation a copy of its In, for a plan that needs In and Out apart.
+// separate gives an operation a copy of its In, for a plan that needs In and Out to be disjoint.
 func (f *frame) separate(op *Op) error {
 	size, total := op.call.Type.Size(), 0
 	for _, b := range op.in {
-		total += aligned(b.Count * size)
+		total += program.Aligned(b.Count * size)
 	}
 	var err error
 	if f.copied, err = mem.Alloc(total); err != nil {
@@ -531,7 +544,7 @@ func (f *frame) separate(op *Op) error {
 		}
 		copy(bytesAt(at, bytes), bytesAt(b.Ptr, bytes))
 		b.Ptr = at
-		at = plus(at, aligned(bytes))
+		at = plus(at, program.Aligned(bytes))
 	}
 	return nil
 }

@@ -25,11 +25,11 @@ func (f fixed) Choose(dtype.Collective, int, int64) int { return 0 }
 
 func (f fixed) Make(_ int, spec plan.Spec) (*plan.Plan, error) { return f.a.Make(spec) }
 
-// comms joins n ranks of this process over inproc; wrap may put something around each link.
+// comms joins n ranks of this process over inproc. All of them use the same planner.
 func comms(t testing.TB, n int, planner exec.Planner) []*exec.Comm {
-	bell := park.NewBell()
-	fabric := inproc.New(bell)
-	progress := exec.NewProgress(bell)
+	doorbell := park.NewDoorbell()
+	fabric := inproc.New(doorbell)
+	progress := exec.NewProgress(doorbell)
 	all := make([]*exec.Comm, n)
 	links := make([][]transport.Link, n)
 	var group sync.WaitGroup
@@ -54,8 +54,10 @@ func comms(t testing.TB, n int, planner exec.Planner) []*exec.Comm {
 	group.Wait()
 	for rank := range n {
 		var err error
-		all[rank], err = exec.New(exec.Options{Name: "test", Rank: rank, Links: links[rank], Bell: bell, Planner: planner,
-			Progress: progress, Timeout: time.Minute})
+		all[rank], err = exec.New(exec.Options{
+			Name: "test", Rank: rank, Links: links[rank], Doorbell: doorbell, Planner: planner,
+			Progress: progress, Timeout: time.Minute,
+		})
 		require.NoError(t, err)
 	}
 	t.Cleanup(func() {
@@ -68,7 +70,7 @@ func comms(t testing.TB, n int, planner exec.Planner) []*exec.Comm {
 	return all
 }
 
-// eachRank runs all ranks at the same time, and returns how each ended.
+// eachRank runs all ranks concurrently, and returns the error of each.
 func eachRank(ranks int, run func(rank int) error) []error {
 	errs := make([]error, ranks)
 	var group sync.WaitGroup

@@ -14,14 +14,15 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// exchange is an all_reduce of two ranks that send to each other, in the lane that receives or
-// beside it.
+// exchange is an all_reduce of two ranks in which each sends to the other: in the lane that
+// receives or, if beside is set, in a second lane.
 func exchange(beside bool) plans {
 	return plans{dtype.AllReduce: func(spec plan.Spec) *plan.Plan {
 		in, out := chunk(plan.In, 0), chunk(plan.Out, 0)
 		program := func(rank int) plan.Program {
 			send := plan.Step{Kind: plan.Send, Src: []plan.Ref{in}, Peer: 1 - rank}
-			recv := plan.Step{Kind: plan.RecvReduce, Dst: out, Src: []plan.Ref{in}, Peer: 1 - rank, MsgFirst: rank == 1, Final: true}
+			recv := plan.Step{Kind: plan.RecvReduce, Dst: out, Src: []plan.Ref{in}, Peer: 1 - rank,
+				MsgFirst: rank == 1, Final: true}
 			if beside {
 				return plan.Program{Lanes: [][]plan.Step{{send}, {recv}}}
 			}
@@ -31,9 +32,10 @@ func exchange(beside bool) plans {
 	}}
 }
 
-// TestNoCreditToCountOn: what a transport takes before anybody receives is bounded in bytes, and a
-// message is not. So a plan that needs the credit of one message, as verify does not let it, works
-// with small blocks and hangs with large ones; with a lane for each direction it works.
+// TestNoCreditToCountOn shows why plans must not count on credit. The number of bytes that a
+// transport accepts before the peer receives is bounded; the length of a message is not. A plan
+// that needs the credit of one message, which verify does not allow, therefore works with small
+// blocks and hangs with large ones. With one lane for each direction it works.
 func TestNoCreditToCountOn(t *testing.T) {
 	const small, large = 1 << 10, 16 << 20 // elements
 	for _, name := range []string{"inproc", "shm", "tcp"} {
@@ -57,19 +59,19 @@ func TestNoCreditToCountOn(t *testing.T) {
 					require.NoError(t, err)
 					continue
 				}
-				require.ErrorIs(t, err, fault.Timeout) // of the first rank that gives up
+				require.ErrorIs(t, err, fault.Timeout) // from the first rank that gives up
 				require.NotContains(t, errs, error(nil))
 			}
 		})
 	}
 }
 
-// TestOperationsAhead: a rank that waits for nobody is as many operations ahead of its peers as
-// package plan says, and verify proves.
+// TestOperationsAhead checks that a rank which waits for no peer can be ahead of its peers by
+// exactly the number of operations that package plan defines and verify proves.
 func TestOperationsAhead(t *testing.T) {
 	window, err := algo.Find(dtype.Broadcast, "window")
 	require.NoError(t, err)
-	for _, test := range []struct{ n, ahead int }{{1, plan.WindowNotices}, {100, plan.WindowSlots}} {
+	for _, test := range []struct{ n, ahead int }{{1, plan.WindowRecords}, {100, plan.WindowSlots}} {
 		root := join(t, "inproc", 2, func(int) exec.Planner { return fixed{window} })[0]
 		x := make([]float32, test.n)
 		block := []exec.Block{blockOf(x)}

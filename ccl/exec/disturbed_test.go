@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/algo/algotest"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/exec/p2p"
@@ -30,10 +31,12 @@ import (
 
 var (
 	faultySeed  = flag.Uint64("faulty.seed", 0, "run only this seed of TestDisturbed and TestCutOff")
-	faultySeeds = flag.Int("faulty.seeds", 1, "fresh seeds of TestDisturbed and TestCutOff, besides those that they always run")
+	faultySeeds = flag.Int("faulty.seeds", 1,
+		"fresh seeds of TestDisturbed and TestCutOff, besides those that they always run")
 )
 
-// seedsOf are the fixed seeds and the fresh ones of a run, or the one that is to be run again.
+// seedsOf returns the fixed seeds and the fresh seeds of a run, or only the seed given by
+// -faulty.seed.
 func seedsOf(fixed int) []uint64 {
 	if *faultySeed != 0 {
 		return []uint64{*faultySeed}
@@ -50,7 +53,8 @@ func seedsOf(fixed int) []uint64 {
 	return all
 }
 
-// randomOf draws something of a seed: what belongs to different things has nothing in common.
+// randomOf returns random numbers for one purpose, what, of a seed. Different purposes and
+// different ranks have independent numbers.
 func randomOf(seed uint64, what, rank int) *rand.Rand {
 	var key [32]byte
 	for i, x := range []uint64{seed, uint64(what), uint64(rank)} {
@@ -63,31 +67,31 @@ const (
 	drawnCalls = iota
 	drawnInput
 	drawnFaults
-	drawnWays // in which a rank makes calls, and waits for them
+	drawnWays // of making calls and of waiting for them
 	drawnPlans
 	drawnMakeUp
 )
 
-// kinds of plans, by what carries the bytes.
+// kinds lists the kinds of plans, by the steps that transfer the bytes.
 var kinds = []plan.Need{plan.Messages, plan.Puts, plan.Gets}
 
-// mixture is a planner that takes any algorithm of the catalogue for any size of call, first by its
-// kind.
+// mixture is a planner that takes any algorithm of the catalogue for each size of call: it draws
+// first a kind of plan, then an algorithm of that kind.
 type mixture struct {
-	all    []subject
+	all    []algotest.Subject
 	seed   uint64
 	byKind map[dtype.Collective][][]int
 
 	mu   sync.Mutex
-	made map[plan.Need]int // plans
+	made map[plan.Need]int // plans made, by kind
 }
 
 func newMixture(ranks int, seed uint64, shared bool) *mixture {
 	m := &mixture{seed: seed, byKind: map[dtype.Collective][][]int{}, made: map[plan.Need]int{}}
-	m.all, _ = subjects(ranks)
+	m.all, _ = algotest.Subjects(ranks)
 	own := func(coll dtype.Collective, of func(plan.Spec) *plan.Plan, gets bool) {
 		made := func(spec plan.Spec) (*plan.Plan, error) { return of(spec), nil }
-		m.all = append(m.all, subject{Algorithm: algo.Algorithm{Coll: coll, Make: made}, gets: gets})
+		m.all = append(m.all, algotest.Subject{Algorithm: algo.Algorithm{Coll: coll, Make: made}, Gets: gets})
 	}
 	own(dtype.AllReduce, packets, false)
 	own(dtype.AllReduce, twoShot, false)
@@ -96,7 +100,7 @@ func newMixture(ranks int, seed uint64, shared bool) *mixture {
 		for _, kind := range kinds {
 			var of []int
 			for i, s := range m.all {
-				if s.Coll == coll && (shared || !s.gets) && kindOf(s, ranks) == kind {
+				if s.Coll == coll && (shared || !s.Gets) && kindOf(s, ranks) == kind {
 					of = append(of, i)
 				}
 			}
@@ -108,12 +112,12 @@ func newMixture(ranks int, seed uint64, shared bool) *mixture {
 	return m
 }
 
-func kindOf(s subject, ranks int) plan.Need {
-	p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Shape: s.shape})
+func kindOf(s algotest.Subject, ranks int) plan.Need {
+	p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Shape: s.Shape})
 	switch {
 	case err != nil:
 		panic(err)
-	case s.gets:
+	case s.Gets:
 		return plan.Gets
 	case p.Needs&plan.Puts != 0:
 		return plan.Puts
@@ -121,7 +125,7 @@ func kindOf(s subject, ranks int) plan.Need {
 	return plan.Messages
 }
 
-// Choose is called by all ranks at any time, so it depends on nothing but the call.
+// Choose depends on nothing but the call, since all ranks call it at any time.
 func (m *mixture) Choose(coll dtype.Collective, _ int, bytes int64) int {
 	random := randomOf(m.seed+uint64(bytes), drawnPlans, int(coll))
 	of := m.byKind[coll]
@@ -130,41 +134,48 @@ func (m *mixture) Choose(coll dtype.Collective, _ int, bytes int64) int {
 }
 
 func (m *mixture) Make(i int, spec plan.Spec) (*plan.Plan, error) {
-	spec.Shape = m.all[i].shape
+	spec.Shape = m.all[i].Shape
 	m.mu.Lock()
 	m.made[kindOf(m.all[i], spec.Ranks)]++
 	m.mu.Unlock()
 	return m.all[i].Make(spec)
 }
 
-// relay is an all_gather in which each rank puts its block into the window of the next one, where
-// the others get it: the catalogue has no plan whose frames go into windows that are read.
+// relay is an all_gather in which each rank puts its block into the window of the next rank, from
+// which the other ranks get it. The catalogue has no plan whose frames go into windows that peers
+// read.
 func relay(spec plan.Spec) *plan.Plan {
 	n := spec.Ranks
-	return &plan.Plan{Name: "relay", Spec: spec, Split: 1, Flags: 2, Win: n, Needs: plan.Puts | plan.Gets, Program: func(rank int) plan.Program {
-		next, prev := (rank+1)%n, (rank+n-1)%n
-		p := plan.Program{}
-		for from := range n {
-			p.Win = append(p.Win, spec.Extent(1, rank, plan.Out, from))
-		}
-		lane := []plan.Step{{Kind: plan.Put, Dst: chunk(plan.Win, rank), Src: []plan.Ref{chunk(plan.In, 0)}, Peer: next},
-			{Kind: plan.Signal, Peer: next}, {Kind: plan.Wait, Peer: prev}}
-		for to := range n {
-			if to != rank && to != prev {
-				lane = append(lane, plan.Step{Kind: plan.Signal, Peer: to, Chan: 1})
+	return &plan.Plan{Name: "relay", Spec: spec, Split: 1, Flags: 2, Win: n, Needs: plan.Puts | plan.Gets,
+		Program: func(rank int) plan.Program {
+			next, prev := (rank+1)%n, (rank+n-1)%n
+			p := plan.Program{}
+			for from := range n {
+				p.Win = append(p.Win, spec.Extent(1, rank, plan.Out, from))
 			}
-		}
-		lane = append(lane, plan.Step{Kind: plan.Copy, Dst: chunk(plan.Out, rank), Src: []plan.Ref{chunk(plan.In, 0)}},
-			plan.Step{Kind: plan.Copy, Dst: chunk(plan.Out, prev), Src: []plan.Ref{chunk(plan.Win, prev)}})
-		for from := range n {
-			if holder := (from + 1) % n; from != rank && holder != rank {
-				lane = append(lane, plan.Step{Kind: plan.Wait, Peer: holder, Chan: 1},
-					plan.Step{Kind: plan.Get, Dst: chunk(plan.Out, from), Src: []plan.Ref{chunk(plan.Win, from)}, Peer: holder})
+			lane := []plan.Step{
+				{Kind: plan.Put, Dst: chunk(plan.Win, rank), Src: []plan.Ref{chunk(plan.In, 0)}, Peer: next},
+				{Kind: plan.Signal, Peer: next},
+				{Kind: plan.Wait, Peer: prev},
 			}
-		}
-		p.Lanes = [][]plan.Step{lane}
-		return p
-	}}
+			for to := range n {
+				if to != rank && to != prev {
+					lane = append(lane, plan.Step{Kind: plan.Signal, Peer: to, Chan: 1})
+				}
+			}
+			lane = append(lane,
+				plan.Step{Kind: plan.Copy, Dst: chunk(plan.Out, rank), Src: []plan.Ref{chunk(plan.In, 0)}},
+				plan.Step{Kind: plan.Copy, Dst: chunk(plan.Out, prev), Src: []plan.Ref{chunk(plan.Win, prev)}})
+			for from := range n {
+				if holder := (from + 1) % n; from != rank && holder != rank {
+					lane = append(lane, plan.Step{Kind: plan.Wait, Peer: holder, Chan: 1},
+						plan.Step{Kind: plan.Get, Dst: chunk(plan.Out, from), Src: []plan.Ref{chunk(plan.Win, from)},
+							Peer: holder})
+				}
+			}
+			p.Lanes = [][]plan.Step{lane}
+			return p
+		}}
 }
 
 func TestRelayIsSound(t *testing.T) {
@@ -174,7 +185,7 @@ func TestRelayIsSound(t *testing.T) {
 	}
 }
 
-// turn is a call that all ranks make, or a message of each rank to the next one.
+// turn is a call that all ranks make, or a message from each rank to the next.
 type turn struct {
 	coll    dtype.Collective // Send for messages
 	typ     dtype.Type
@@ -186,15 +197,17 @@ type turn struct {
 }
 
 func (u *turn) String() string {
-	return fmt.Sprintf("%v of %d elements (uneven %v, in place %v) of %v, %v, root %d", u.coll, u.n, u.uneven, u.inPlace, u.typ, u.op, u.root)
+	return fmt.Sprintf("%v of %d elements (uneven %v, in place %v) of %v, %v, root %d",
+		u.coll, u.n, u.uneven, u.inPlace, u.typ, u.op, u.root)
 }
 
-// drawTurns is a sequence of calls. Those of small kinds come again, so that programs are kept.
+// drawTurns returns a sequence of calls. Calls are repeated at random, so that programs are kept.
 func drawTurns(seed uint64, ranks, count int) []turn {
 	random := randomOf(seed, drawnCalls, 0)
 	var all []turn
 	for len(all) < count {
-		u := turn{coll: dtype.Send, typ: dtype.F32, root: random.IntN(ranks), n: []int{0, 1, 13, 13, 13, 13, 700, 700, 3_000, 20_000}[random.IntN(10)]}
+		u := turn{coll: dtype.Send, typ: dtype.F32, root: random.IntN(ranks),
+			n: []int{0, 1, 13, 13, 13, 13, 700, 700, 3_000, 20_000}[random.IntN(10)]}
 		if random.IntN(5) > 0 {
 			every := dtype.Collectives()
 			if u.coll = every[random.IntN(len(every))]; random.IntN(3) == 0 {
@@ -211,7 +224,7 @@ func drawTurns(seed uint64, ranks, count int) []turn {
 			u.n = p2p.EagerLimit/4 + 100
 		}
 		if u.coll == dtype.AllReduce && random.IntN(16) == 0 {
-			u.n = 170_000 // so long that registered memory is lent
+			u.n = 170_000 // so long that registered memory is exposed
 		}
 		for range 1 + random.IntN(2)*random.IntN(6) {
 			all = append(all, u)
@@ -220,16 +233,17 @@ func drawTurns(seed uint64, ranks, count int) []turn {
 	return all[:count]
 }
 
-// memory is what one rank has for one turn.
+// memory holds the buffers of one rank for one turn.
 type memory struct {
 	in, out [][]byte
-	given   [][]byte // what in was
+	given   [][]byte // copies of in from before the call
 	got     [][]byte // the result
-	spoiled [][]byte // what belongs to the caller again
-	lent    [][]byte // what is registered memory
+	spoiled [][]byte // buffers that belong to the caller again
+	lent    [][]byte // buffers in registered memory
 }
 
-// memory makes it. Where there is an arena, some of it is registered, at any offset.
+// memory allocates the buffers of a turn, and fills those of In. If there is an arena, some buffers
+// are registered memory, at any offset.
 func (u *turn) memory(seed uint64, rank, ranks, number int, arena *mem.Arena) *memory {
 	random, m := randomOf(seed, drawnInput, rank<<16|number), &memory{}
 	room := func(buf plan.Buffer, blocks int) (all [][]byte) {
@@ -239,7 +253,7 @@ func (u *turn) memory(seed uint64, rank, ranks, number int, arena *mem.Arena) *m
 				spec := plan.Spec{Coll: u.coll, Ranks: ranks, Root: u.root}
 				n = blockLength(u.coll, u.n, u.uneven, spec.Extent(1, rank, buf, b))
 			}
-			// 8 bytes more than needed, which are nobody's.
+			// At least 8 bytes more than needed, which no operation uses.
 			bytes := n * u.typ.Size()
 			if arena != nil && random.IntN(3) > 0 {
 				shift := 8 * random.IntN(10)
@@ -293,14 +307,14 @@ func (u *turn) blocks(of [][]byte) (all []exec.Block) {
 	return all
 }
 
-// started is an operation that was posted.
+// started is a posted operation.
 type started struct {
 	op   *exec.Op
 	turn int
 	send bool
 }
 
-// walker is a rank on its way through the turns.
+// walker is a rank that makes the calls of all turns.
 type walker struct {
 	c       *exec.Comm
 	arena   *mem.Arena // nil for no registered memory
@@ -310,15 +324,15 @@ type walker struct {
 	ways    *rand.Rand
 	memory  []*memory
 	open    []started
-	cuts    bool // operations may fail
+	cuts    bool // links are cut, so operations may fail
 	err     error
-	message bool // the operation that failed is one
+	message bool // the operation that failed is a message
 	closed  bool
-	at      func(rank, turn int) // is called before each turn; may be nil
+	at      func(rank, turn int) // called before each turn; may be nil
 }
 
-// walk makes all calls. It returns what is wrong with the results, or with the way in which
-// operations fail.
+// walk makes all calls. It returns an error if a result is wrong, or if an operation fails in a
+// wrong way.
 func (w *walker) walk() error {
 	rank, ranks := w.c.Rank(), w.c.Size()
 	for i := range w.turns {
@@ -328,7 +342,8 @@ func (w *walker) walk() error {
 		}
 		m := u.memory(w.seed, rank, ranks, i, w.arena)
 		w.memory = append(w.memory, m)
-		call := &exec.Call{Coll: u.coll, Type: u.typ, Op: u.op, Root: u.root, Factor: premultiplied, In: u.blocks(m.in), Out: u.blocks(m.out)}
+		call := &exec.Call{Coll: u.coll, Type: u.typ, Op: u.op, Root: u.root, Factor: premultiplied,
+			In: u.blocks(m.in), Out: u.blocks(m.out)}
 		var wrong error
 		if u.coll.Valid() {
 			wrong = w.begin(call, i, w.ways.IntN(3) == 0)
@@ -392,7 +407,7 @@ func (w *walker) walk() error {
 	return nil
 }
 
-// begin runs a call, or posts it.
+// begin runs a call if run is set, and posts it otherwise.
 func (w *walker) begin(call *exec.Call, turn int, run bool) error {
 	if run {
 		return w.ended(w.c.Run(call), turn, call.Coll == dtype.Send, !call.Coll.Valid())
@@ -405,7 +420,7 @@ func (w *walker) begin(call *exec.Call, turn int, run bool) error {
 	return nil
 }
 
-// settle waits for an operation in one of the ways there are.
+// settle waits for an operation in one of the possible ways.
 func (w *walker) settle(s started) error {
 	switch w.ways.IntN(6) {
 	case 0:
@@ -413,7 +428,7 @@ func (w *walker) settle(s started) error {
 			runtime.Gosched()
 		}
 	case 1:
-		s.op.Urge() // the progress thread does it
+		s.op.Expedite() // the progress thread drives it
 		for {
 			ended := exec.Completions.Count()
 			if done, _ := s.op.Done(); done {
@@ -427,8 +442,8 @@ func (w *walker) settle(s started) error {
 	return w.ended(err, s.turn, s.send, w.turns[s.turn].coll == dtype.Send)
 }
 
-// ended looks at how an operation has ended: with the result of the undisturbed run, or, where
-// links were cut, with the error that says so.
+// ended checks how an operation has ended: with the result of the undisturbed run or, if links were
+// cut, with an error that reports this.
 func (w *walker) ended(err error, turn int, send, message bool) error {
 	if err != nil {
 		if w.closed && errors.Is(err, fault.Closed) {
@@ -461,8 +476,8 @@ func (w *walker) ended(err error, turn int, send, message bool) error {
 	return nil
 }
 
-// spoil is what the caller writes into its buffers when an operation has ended: nobody reads or
-// writes them any more.
+// spoil is the byte with which the caller fills its buffers when an operation has ended: then no
+// rank reads or writes them any more.
 const spoil = 0xa5
 
 func (m *memory) giveBack(all [][]byte) {
@@ -474,8 +489,8 @@ func (m *memory) giveBack(all [][]byte) {
 	}
 }
 
-// properly reports what is wrong with an error: it must say that a peer is gone, which, and of what
-// operation of what rank.
+// properly returns what is wrong with an error. The error must report that a peer is lost or has
+// left, which peer, and in which operation of which rank.
 func (w *walker) properly(err error) error {
 	var f *fault.Error
 	switch {
@@ -499,22 +514,23 @@ func (w *walker) compare(turn int) error {
 			for at < len(want) && got[at] == want[at] {
 				at++
 			}
-			return fmt.Errorf("WRONG RESULT: block %d of %d bytes differs from byte %d on: % x, want % x", b, len(want), at,
-				got[at:min(at+16, len(got))], want[at:min(at+16, len(want))])
+			return fmt.Errorf("WRONG RESULT: block %d of %d bytes differs from byte %d on: % x, want % x",
+				b, len(want), at, got[at:min(at+16, len(got))], want[at:min(at+16, len(want))])
 		}
 	}
 	return nil
 }
 
-// afterFailure has the later calls fail as well, at once: all of them where a collective has
-// failed, else messages of the same peer. Then the rank leaves, so that those that wait for it
-// learn of it.
+// afterFailure checks that later calls fail immediately as well: all calls if a collective has
+// failed, otherwise messages of the same peer. Then the rank leaves, so that ranks that wait for it
+// learn of the failure.
 func (w *walker) afterFailure() error {
 	var f *fault.Error
 	errors.As(w.err, &f)
 	x := make([]float32, 3)
 	later := map[string]*exec.Call{
-		"send": messageCall(dtype.Send, make([]byte, 5), f.Peer, 1<<20), "recv": messageCall(dtype.Recv, make([]byte, 5), f.Peer, 1<<20),
+		"send": messageCall(dtype.Send, make([]byte, 5), f.Peer, 1<<20),
+		"recv": messageCall(dtype.Recv, make([]byte, 5), f.Peer, 1<<20),
 	}
 	if !w.message {
 		later["all_reduce"] = sumCall(x, x)
@@ -543,10 +559,10 @@ func (w *walker) afterFailure() error {
 	return w.c.Close()
 }
 
-// hang is the deadline that names a hang: no sequence takes a tenth of it.
+// hang is the timeout by which a test detects a hang: no sequence takes a tenth of it.
 const hang = 30 * time.Second
 
-// makeUpOf draws how the windows are, and whether there is registered memory.
+// makeUpOf draws the size of the windows, and whether there is registered memory.
 func makeUpOf(seed uint64, network *faulty.Network) makeUp {
 	random := randomOf(seed, drawnMakeUp, 0)
 	with := makeUp{slot: slotBytes, network: network}
@@ -559,14 +575,17 @@ func makeUpOf(seed uint64, network *faulty.Network) makeUp {
 	return with
 }
 
-// journey has all ranks of a group walk. network is nil for links without faults.
-func journey(t *testing.T, name string, m *mixture, ranks int, turns []turn, network *faulty.Network, change func(w *walker)) []*walker {
+// journey has all ranks of a group walk. network is nil for links without faults. change, if it is
+// not nil, is called for each walker first.
+func journey(t *testing.T, name string, m *mixture, ranks int, turns []turn, network *faulty.Network,
+	change func(w *walker)) []*walker {
 	t.Helper()
 	walkers := make([]*walker, ranks)
 	for rank, member := range membersOf(t, name, ranks, makeUpOf(m.seed, network)) {
 		c := member.comm(t, rank, m)
 		c.SetTimeout(hang)
-		walkers[rank] = &walker{c: c, arena: member.arena, seed: m.seed, turns: turns, ways: randomOf(m.seed, drawnWays, rank)}
+		walkers[rank] = &walker{c: c, arena: member.arena, seed: m.seed, turns: turns,
+			ways: randomOf(m.seed, drawnWays, rank)}
 		if change != nil {
 			change(walkers[rank])
 		}
@@ -586,10 +605,12 @@ func journey(t *testing.T, name string, m *mixture, ranks int, turns []turn, net
 	}
 	lent := uint64(0)
 	for _, w := range walkers {
-		lent += w.c.Lent()
+		lent += w.c.Exposed()
 	}
-	t.Logf("seed %d: %d turns of %d ranks, %d of them lent memory, took %v", m.seed, len(turns), ranks, lent, time.Since(begin))
-	// A sleeper that nobody wakes looks again at its deadline, and may then find that all is well.
+	t.Logf("seed %d: %d turns of %d ranks, %d of them lent memory, took %v",
+		m.seed, len(turns), ranks, lent, time.Since(begin))
+	// A sleeping thread that no ring has woken checks again at its deadline, and may then find that
+	// all is well.
 	require.Less(t, time.Since(begin), hang, "somebody was not woken; again with -faulty.seed=%d", m.seed)
 	for _, w := range walkers {
 		w.c.Close()
@@ -604,17 +625,21 @@ func journey(t *testing.T, name string, m *mixture, ranks int, turns []turn, net
 	return walkers
 }
 
-// drawFaults are faults that are none by the contract of transports: all links have some of them.
+// drawFaults returns disturbances that are permitted by the contract of transports, and so are no
+// faults. Most of them act on all links.
 func drawFaults(seed uint64, ranks int) []faulty.Fault {
 	random := randomOf(seed, drawnFaults, 0)
 	every := faulty.Fault{From: faulty.Any, To: faulty.Any, Channel: faulty.Any, Fragment: faulty.Any}
 	jitter, slow, short, hungry, wakes, late := every, every, every, every, every, every
 	jitter.OneIn, jitter.Jitter = 3+random.IntN(10), time.Duration(1+random.IntN(300))*time.Microsecond
-	slow.From, slow.Channel, slow.Delay = random.IntN(ranks), random.IntN(exec.LinkChannels(exec.PlanChannels)), 200*time.Microsecond
-	short.OneIn, short.Short = 2+random.IntN(4), 64<<random.IntN(8) // not all are short: there would be very many
+	slow.From, slow.Channel, slow.Delay =
+		random.IntN(ranks), random.IntN(exec.LinkChannels(exec.PlanChannels)), 200*time.Microsecond
+	short.OneIn, short.Short = 2+random.IntN(4), 64<<random.IntN(8) // not all, which would be very many fragments
 	hungry.OneIn, hungry.Starve = 4+random.IntN(10), time.Duration(1+random.IntN(300))*time.Microsecond
-	wakes.Channel, wakes.OneIn, wakes.Jitter = faulty.Wakes, 1+random.IntN(4), time.Duration(1+random.IntN(500))*time.Microsecond
-	late.From, late.Fragment, late.Delay = random.IntN(ranks), random.IntN(8), 70*time.Millisecond // so late that ranks ask each other
+	wakes.Channel, wakes.OneIn, wakes.Jitter =
+		faulty.Wakes, 1+random.IntN(4), time.Duration(1+random.IntN(500))*time.Microsecond
+	// So late that ranks ask each other which operation they are in.
+	late.From, late.Fragment, late.Delay = random.IntN(ranks), random.IntN(8), 70*time.Millisecond
 	var some []faulty.Fault
 	for _, f := range []faulty.Fault{jitter, slow, short, hungry, wakes, late} {
 		if random.IntN(4) > 0 {
@@ -624,7 +649,7 @@ func drawFaults(seed uint64, ranks int) []faulty.Fault {
 	return some
 }
 
-// crossings are all transports, for a seed with so many ranks.
+// crossings runs a test on all transports, for each seed. The seed determines the number of ranks.
 func crossings(t *testing.T, fixed int, run func(t *testing.T, name string, seed uint64, ranks int)) {
 	if testing.Short() || underRace {
 		fixed = 1
@@ -639,7 +664,7 @@ func crossings(t *testing.T, fixed int, run func(t *testing.T, name string, seed
 
 const fewTurns = 30
 
-// turnsOf is how many calls a sequence has.
+// turnsOf returns the number of calls in a sequence.
 func turnsOf() int {
 	if testing.Short() || underRace {
 		return fewTurns
@@ -647,8 +672,8 @@ func turnsOf() int {
 	return 50
 }
 
-// undisturbed is what the sequence gives over links without faults: the blocks of Out by rank and
-// turn.
+// undisturbed returns the results of the sequence over links without faults: the blocks of Out by
+// rank and turn.
 func undisturbed(t *testing.T, name string, m *mixture, ranks int, turns []turn) [][][][]byte {
 	want := make([][][][]byte, ranks)
 	for rank, w := range journey(t, name, m, ranks, turns, nil, nil) {
@@ -659,8 +684,8 @@ func undisturbed(t *testing.T, name string, m *mixture, ranks int, turns []turn)
 	return want
 }
 
-// TestDisturbed: a sequence of calls of all kinds gives the same bits whatever the links do that
-// the contract lets them: fragments and wake-ups that are late, and channels that overtake each
+// TestDisturbed checks that a sequence of calls of all kinds gives the same bits whatever the links
+// do within their contract: fragments and wake-ups that are late, channels that overtake each
 // other, little space and for a while none.
 func TestDisturbed(t *testing.T) {
 	made := map[plan.Need]int{}
@@ -683,8 +708,8 @@ func TestDisturbed(t *testing.T) {
 	}
 }
 
-// TestCutOff: a link breaks in the middle of a sequence. Each operation of each rank ends with the
-// right result or says which peer is lost, and so do those after it.
+// TestCutOff breaks a link in the middle of a sequence. Each operation of each rank must end with
+// the right result or name the lost peer, and so must the operations after it.
 func TestCutOff(t *testing.T) {
 	var mu sync.Mutex
 	failed, messages, passed := 0, 0, 0
@@ -699,14 +724,14 @@ func TestCutOff(t *testing.T) {
 		if random.IntN(2) == 0 {
 			faults = drawFaults(seed, ranks)
 		}
-		// Either a fragment does not arrive, or the wire is cut when a rank comes to a turn: where
-		// all is in windows, there are no fragments.
+		// The link breaks either at a fragment, which does not arrive, or when a rank comes to a
+		// turn: plans that move all data in windows send no fragments.
 		fragment, cutter, moment := -1, -1, -1
 		if random.IntN(2) == 0 {
 			fragment = random.IntN(30)
 			faults = append(faults, faulty.Fault{From: a, To: b, Channel: faulty.Any, Fragment: fragment, Cut: true})
 		} else {
-			cutter, moment = random.IntN(ranks), random.IntN(fewTurns) // the same in a short run
+			cutter, moment = random.IntN(ranks), random.IntN(fewTurns) // a turn that short runs have, too
 		}
 		network := faulty.NewNetwork(faults...)
 		network.Seed = seed
@@ -718,7 +743,8 @@ func TestCutOff(t *testing.T) {
 				}
 			}
 		})
-		t.Logf("seed %d: link %d-%d cut at fragment %d, or by rank %d at turn %d of %d", seed, a, b, fragment, cutter, moment, len(turns))
+		t.Logf("seed %d: link %d-%d cut at fragment %d, or by rank %d at turn %d of %d",
+			seed, a, b, fragment, cutter, moment, len(turns))
 		mu.Lock()
 		defer mu.Unlock()
 		for _, w := range walkers {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// advance does everything that can be done without waiting, and reports whether anything was. The
-// caller holds the lock.
+// advance does everything that can be done without waiting, and reports whether there was anything.
+// The caller holds the lock.
 func (c *Comm) advance() bool {
 	moved := false
 	c.idle++
@@ -48,18 +48,20 @@ func (c *Comm) advance() bool {
 		c.pop()
 		c.end(op, err)
 	}
-	// Messages that nobody here asked for yet are looked at now and then: a sender must not wait
-	// for a receiver that waits for it in a collective.
+	// Poll now and then for messages that this rank has not asked for: a peer that sends must not
+	// wait for this rank to receive while this rank waits for that peer in a collective.
 	if !moved && (c.p2p.Active() || c.idle%unaskedEvery == 0) || len(c.p2pOps) > 0 {
 		moved = c.p2p.Advance() || moved
 	}
 	return moved
 }
 
-// unaskedEvery is how many idle turns pass between two looks at messages that nobody asked for.
+// unaskedEvery is the number of idle turns between two checks for input that this rank has not
+// asked for.
 const unaskedEvery = 16
 
-// advanceAll is advance with such a look for certain: the last one before a driver sleeps.
+// advanceAll is advance with these checks made in any case. It is for the last check before a
+// driver sleeps.
 func (c *Comm) advanceAll() bool {
 	c.idle = unaskedEvery - 1
 	return c.advance()
@@ -73,13 +75,13 @@ func (c *Comm) pop() {
 	c.finish()
 }
 
-// finish forgets the operation that was under way.
+// finish forgets the operation in flight.
 func (c *Comm) finish() {
 	c.frame.finish()
 	c.exchange.forget()
 }
 
-// call is what the program under way works on.
+// call returns the call of the program in flight.
 func (f *frame) call(x *exchange) *Call {
 	if f.counting {
 		return &x.call
@@ -92,8 +94,8 @@ func (c *Comm) fail(op *Op, err error) {
 	c.breakOff(op.explain(err))
 }
 
-// look is what a driver does besides advancing, when nothing moves: links that broke, deadlines
-// that passed. It reports whether that changed anything.
+// look makes the driver's other checks, which are for when nothing moves: links that broke,
+// deadlines that passed. It reports whether anything has changed.
 func (c *Comm) look() bool {
 	if c.broken != nil {
 		return false
@@ -112,7 +114,7 @@ func (c *Comm) look() bool {
 	}
 	if c.frame.prog != nil {
 		if err := c.lostPeer(); err != nil {
-			if !c.advance() { // nothing was there that arrived before the end
+			if !c.advance() { // nothing is left that arrived before the link broke
 				c.fail(c.head, err)
 			}
 			return true
@@ -127,8 +129,8 @@ func (c *Comm) look() bool {
 	return changed
 }
 
-// nextDeadline is the earliest deadline among the operations of the Comm, or when the first of them
-// has waited for long.
+// nextDeadline returns the earliest deadline of the Comm's operations, or the time at which to ask
+// the peers if that is earlier.
 func (c *Comm) nextDeadline() int64 {
 	at := int64(math.MaxInt64)
 	if c.frame.prog != nil {
@@ -152,12 +154,13 @@ func (op *Op) past(t int64) bool {
 	return d != 0 && d <= t
 }
 
-// expire fails what is past its deadline: a message alone, a collective with the whole Comm.
+// expire fails operations that are past their deadlines. A message fails alone; a collective fails
+// with the whole Comm.
 func (c *Comm) expire() {
 	t := now()
 	for i := 0; i < len(c.p2pOps); i++ {
 		if op := c.p2pOps[i]; op.past(t) && c.p2p.Cancel(&op.req, c.timedOut(op)) {
-			i-- // messageDone has taken it out
+			i-- // messageDone has removed it
 		}
 	}
 	for op := c.head; op != nil; op = op.next {
@@ -168,23 +171,23 @@ func (c *Comm) expire() {
 	}
 }
 
-// Urge has op driven without delay although nobody may wait for it: somebody sleeps until its end,
-// and does not work.
-func (op *Op) Urge() {
-	if op.urgency.CompareAndSwap(opCalm, opUrged) { // model: urgeMark
-		op.comm.urgent.Add(1) // model: urgeCount
+// Expedite has op driven without delay although perhaps no thread is inside Wait for it: its caller
+// sleeps elsewhere until op ends, and does not drive.
+func (op *Op) Expedite() {
+	if op.urgency.CompareAndSwap(opCalm, opExpedited) { // model: expediteMark
+		op.comm.urgent.Add(1) // model: expediteCount
 		op.comm.handOver()
 	}
 }
 
-// calm takes Urge back, before op ends.
+// calm undoes Expedite, before op ends.
 func (op *Op) calm() {
-	if op.urgency.Swap(opOver) == opUrged { // model: endUrgency
+	if op.urgency.Swap(opOver) == opExpedited { // model: endUrgency
 		op.comm.urgent.Add(-1) // model: endUrgent
 	}
 }
 
-// Poll is Done, after some work on op's Comm if nobody else is at it. It never waits.
+// Poll is Done, but first advances op's Comm if no other thread drives it. It never waits.
 func (op *Op) Poll() (bool, error) {
 	if op.state.Load() == opPending { // model: pollState
 		op.comm.workOnce()
@@ -192,7 +195,7 @@ func (op *Op) Poll() (bool, error) {
 	return op.Done()
 }
 
-// workOnce works on c if nobody else is at it, and reports whether anything moved.
+// workOnce advances c if no other thread drives it, and reports whether anything moved.
 func (c *Comm) workOnce() bool {
 	if !c.lock.CompareAndSwap(0, 1) { // model: pollLock
 		return false
@@ -209,7 +212,7 @@ func (op *Op) SetDeadline(d time.Duration) {
 	at := now() + int64(d)
 	if old := op.due(); old == 0 || at < old {
 		op.deadline.Store(at)
-		c.opts.Bell.Ring()
+		c.opts.Doorbell.Ring()
 		c.handOver()
 	}
 }
@@ -222,7 +225,7 @@ func (c *Comm) poll() bool {
 	return moved
 }
 
-// until is the time left to a deadline, negative for none.
+// until returns the time left until a deadline; it is negative if there is no deadline.
 func until(at int64) time.Duration {
 	if at == math.MaxInt64 {
 		return -1

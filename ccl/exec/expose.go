@@ -1,60 +1,48 @@
 package exec
 
 import (
-	"slices"
-
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
 )
 
-// A call's buffers may lie in memory that the peers have mapped (mem.Arena). Where the plan allows
-// it (plan.Lend, proven by package verify), a chunk of the window that would be a copy of such a
-// buffer then is that buffer: the copy is onto itself and skipped, and the record of the operation
-// says for each chunk whether it is exposed, and where in the arena it is. Each rank decides for
-// itself, for each chunk; the others look.
+// A call's buffers may lie in memory that the peers have mapped (mem.Arena). If the plan allows it
+// (plan.Lend, proven by package verify), a window chunk that would be a copy of such a buffer is
+// that buffer itself. The copy then has the same source and destination, and is skipped. The record
+// of the operation shows for each chunk whether it is exposed, and where in the arena it is. Each
+// rank decides for itself, for each chunk; its peers read the record.
 //
-// The caller may write its buffers again when the call returns, so who has exposed waits at the end
-// until all ranks have left the operation.
+// The caller may write its buffers again when the call returns. So a rank that exposes memory waits
+// at the end until all ranks have left the operation.
 //
-// What PREMUL_SUM copies into a window is multiplied by then, so such calls expose nothing.
+// For PREMUL_SUM, the data that is copied into a window is multiplied on the way, so such calls
+// expose nothing.
 
 const (
-	// So many bytes are worth the waiting at the end. Below, a copy takes less: of an all_reduce,
-	// whose result is exposed too, far longer, since its lines then go to and fro between the
-	// ranks, where those of a window are written over.
+	// leastExposed is the number of bytes from which on it pays to expose memory, in spite of the
+	// wait at the end. With fewer bytes a copy takes less time. For an all_reduce, copying is
+	// faster up to a much larger size, leastExposedReduced: the result is exposed too, so its cache
+	// lines go to and fro between the ranks, whereas the lines of a window are overwritten.
 	leastExposed        = 32 << 10
 	leastExposedReduced = 640 << 10
 )
 
-// exposingHash marks the calls of a group that exposes: a rank that would not look for what is
-// exposed is found, and reads nothing wrong.
-const exposingHash = 0x1e4d
-
-// exposure is what this rank exposes in the operation under way.
+// exposure describes what this rank exposes in the operation in flight.
 type exposure struct {
-	exposing        bool                       // it may
-	window.Exposure                            // in the piece under way
-	exposed         [window.MaxExposed]address // where, for those
+	exposing        bool                        // this rank may expose memory
+	window.Exposure                             // in the piece in flight
+	exposed         [program.MaxExposed]address // addresses of the exposed chunks
 }
 
-// exposableRefs is what chunks of the window may stand for, nil where the plan, or the group,
-// exposes nothing.
-func exposableRefs(w *window.Set, p *plan.Plan, prog *plan.Program, low *lowered) []plan.Ref {
-	if !w.Exposes() || p.Alias&plan.Lend == 0 || !low.words || low.counts || p.Win > window.MaxExposed {
-		return nil
-	}
-	return prog.Lent()
-}
-
-// mayExpose reports whether enough of a call lies where peers can read it.
-func (c *Comm) mayExpose(low *lowered, call *Call) bool {
-	if !low.exposes || call.Coll.Reduces() && call.Op == dtype.PremulSum {
+// mayExpose reports whether enough bytes of a call lie in memory that peers can read.
+func (c *Comm) mayExpose(low *program.Lowered, call *Call) bool {
+	if !low.Exposes || call.Coll.Reduces() && call.Op == dtype.PremulSum {
 		return false
 	}
 	bytes := 0
-	for _, r := range low.exposable {
+	for _, r := range low.Exposable {
 		if r.N == 0 {
 			continue
 		}
@@ -62,9 +50,9 @@ func (c *Comm) mayExpose(low *lowered, call *Call) bool {
 		if r.Buf == plan.Out {
 			blocks = call.Out
 		}
-		b := &blocks[r.At/low.split]
+		b := &blocks[r.At/low.Split]
 		if _, ok := c.windows.Place(b.Ptr, 0); ok {
-			bytes += b.Count * call.Type.Size() / low.split
+			bytes += b.Count * call.Type.Size() / low.Split
 		}
 	}
 	return bytes >= worthExposing(call.Coll)
@@ -77,25 +65,26 @@ func worthExposing(coll dtype.Collective) int {
 	return leastExposed
 }
 
-// expose decides what chunks of this rank's window stand for in the piece that begins.
-func (c *Comm) expose(p *program, call *Call) {
+// expose decides, for the piece that begins, which chunks of this rank's window are replaced by
+// buffers of the call.
+func (c *Comm) expose(p *compiled, call *Call) {
 	f := &c.frame
-	if f.Mask = 0; p.piece == 0 {
-		f.exposing = c.mayExpose(p.low, call)
+	if f.Mask = 0; p.Piece == 0 {
+		f.exposing = c.mayExpose(p.Low, call)
 	}
 	if !f.exposing {
 		return
 	}
-	for i, r := range p.low.exposable {
+	for i, r := range p.Low.Exposable {
 		if r.N == 0 {
 			continue
 		}
-		source := &p.chunks[r.Buf][r.At]
-		if source.bytes == 0 {
+		source := &p.Chunks[r.Buf][r.At]
+		if source.Bytes == 0 {
 			continue
 		}
-		ptr := source.in(f, call)
-		at, ok := c.windows.Place(ptr, source.bytes)
+		ptr := f.in(&source.Operand, call)
+		at, ok := c.windows.Place(ptr, source.Bytes)
 		if !ok {
 			continue
 		}
@@ -105,39 +94,23 @@ func (c *Comm) expose(p *program, call *Call) {
 	}
 }
 
-// outOfRange is the error for a place outside of a peer's arena.
+// outOfRange returns the error for a place outside of a peer's arena.
 func (c *Comm) outOfRange(peer int) error {
 	return fault.Peer(fault.Internal, peer, "says that its buffer lies outside of its registered memory")
 }
 
-// lateRank is the rank that keeps the operation from using the windows, or from ending, and why; -1
-// if there is none.
+// lateRank returns the rank that keeps the operation from using the windows, or from ending, and
+// the reason; -1 if there is none.
 func (c *Comm) lateRank() (rank int, why string) {
 	switch f := &c.frame; {
 	case f.entering():
-		return c.windows.FirstBehind(f.prog.depth), "has not ended the operation over windows before the last one"
+		return c.windows.FirstBehind(f.prog.Depth), "has not ended the operation over windows before the last one"
 	case f.draining():
-		return c.windows.FirstBehind(1), "has not read the registered memory that this rank lends"
+		return c.windows.FirstBehind(1), "has not read the registered memory that this rank exposes"
 	}
 	return -1, ""
 }
 
-// Lent is the number of collectives for which this rank exposed registered memory to its peers.
-func (c *Comm) Lent() uint64 { return c.exposed.Load() }
-
-// waitsForAll reports whether a lane waits for each rank before it reads the window of that.
-func waitsForAll(lane []step, rank int) bool {
-	var heard []int
-	for i := range lane {
-		s := &lane[i]
-		if s.kind == plan.Wait {
-			heard = append(heard, s.peer)
-		}
-		for _, from := range s.from {
-			if from != rank && !slices.Contains(heard, from) {
-				return false
-			}
-		}
-	}
-	return true
-}
+// Exposed returns the number of collectives in which this rank exposed registered memory to its
+// peers.
+func (c *Comm) Exposed() uint64 { return c.exposed.Load() }

@@ -5,11 +5,12 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/transport"
 )
 
-// lostPeer is the error of a link whose peer the operation under way waits for; nil where all of
-// these work. What arrived just before the end is still there.
+// lostPeer returns the error of a broken link to a peer that the operation in flight waits for, or
+// nil if there is none. Data that arrived before the link broke can still be read.
 func (c *Comm) lostPeer() error {
 	f := &c.frame
 	broken := func(peer int) error {
@@ -25,8 +26,8 @@ func (c *Comm) lostPeer() error {
 		return broken(late)
 	}
 	for lane := range f.lanes {
-		if b := f.waitsAt(lane); b != nil && b.step != nil {
-			if err := broken(b.peer); err != nil {
+		if b := f.waitsAt(lane); b != nil && b.Step != nil {
+			if err := broken(b.Peer); err != nil {
 				return err
 			}
 		}
@@ -34,7 +35,7 @@ func (c *Comm) lostPeer() error {
 	return nil
 }
 
-// named makes a link's error one that carries the peer's rank.
+// named returns a link's error with the peer's rank in it.
 func (c *Comm) named(peer int, err error) error {
 	f, ok := err.(*fault.Error)
 	if !ok {
@@ -48,10 +49,12 @@ func (c *Comm) named(peer int, err error) error {
 	return &copied
 }
 
-// missingOf is what a peer did not do if an instruction still waits.
-var missingOf = [...]string{opWait: "signal", opTake: "signal", opRecv: "send", opSend: "take", opPut: "take"}
+// missingOf is what a peer has failed to do while an instruction still waits.
+var missingOf = [...]string{program.OpWait: "signal", program.OpTake: "signal", program.OpRecv: "send",
+	program.OpSend: "take", program.OpPut: "take"}
 
-// timedOut names the ranks that an operation was waiting for.
+// timedOut returns the error of an operation that is past its deadline. It names the ranks that the
+// operation was waiting for.
 func (c *Comm) timedOut(op *Op) error {
 	f := &c.frame
 	if op != f.op {
@@ -71,23 +74,23 @@ func (c *Comm) timedOut(op *Op) error {
 	named := map[int]bool{}
 	for lane, st := range f.lanes {
 		b := f.waitsAt(lane)
-		if b == nil || b.step == nil || named[b.peer] {
+		if b == nil || b.Step == nil || named[b.Peer] {
 			continue
 		}
-		s := b.step
-		named[s.peer] = true
+		s := b.Step
+		named[s.Peer] = true
 		if text != "" {
 			text += ", "
 		}
-		missing := missingOf[b.op]
-		text += fmt.Sprintf("rank %d did not %s (%v, step %d.%d, ", s.peer, missing, s.kind, lane, b.pc)
+		missing := missingOf[b.Op]
+		text += fmt.Sprintf("rank %d did not %s (%v, step %d.%d, ", s.Peer, missing, s.Kind, lane, b.PC)
 		if missing == "signal" {
-			text += fmt.Sprintf("flag %d)", s.channel)
+			text += fmt.Sprintf("flag %d)", s.Channel)
 		} else {
 			text += fmt.Sprintf("%d bytes so far)", st.moved)
 		}
 		if first == fault.NoPeer {
-			first = s.peer
+			first = s.Peer
 		}
 	}
 	if f.counting {
@@ -96,13 +99,13 @@ func (c *Comm) timedOut(op *Op) error {
 	return &fault.Error{Code: fault.Timeout, Peer: first, Text: text + "; is it in the same call?"}
 }
 
-// Abort ends every operation with err, those that other threads wait for too, and refuses later
-// ones with it. Peers see this rank leave the group.
+// Abort ends every operation with err, including operations that other threads wait for, and
+// refuses later operations with the same error. Peers see this rank leave the group.
 func (c *Comm) Abort(err *fault.Error) {
 	c.stop.CompareAndSwap(nil, err) // model: abortStop
 	var pace park.Spinner
 	for !c.lock.CompareAndSwap(0, 1) { // model: abortLock
-		c.opts.Bell.Ring()
+		c.opts.Doorbell.Ring()
 		pace.Relax()
 	}
 	c.advance()
@@ -110,7 +113,7 @@ func (c *Comm) Abort(err *fault.Error) {
 	c.handOver()
 }
 
-// Close leaves the group in order and gives its memory back. Operations that are not done fail with
+// Close leaves the group in order and releases its memory. Operations that have not ended fail with
 // fault.Closed.
 func (c *Comm) Close() error {
 	c.Abort(fault.New(fault.Closed, "the group is closed"))
@@ -143,7 +146,8 @@ func (c *Comm) breakOff(err *fault.Error) {
 	c.windows.Release()
 }
 
-// mismatch is the error for a fragment, or a record, that belongs to another call than this rank's.
+// mismatch returns the error for a fragment or record that belongs to a different call than this
+// rank's.
 func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
 	got, bytes := decode(m)
 	mine := c.frame.meta(want)
@@ -153,7 +157,7 @@ func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
 	ours, _ := decode(mine)
 	before := ""
 	if m[0] == mine[0] && m[1] == mine[1] && (m[2]^mine[2])&low48 == 0 {
-		// The same call: what differs is the plan, or the calls before.
+		// The calls are the same; the plans differ, or the calls before.
 		before = "; either they have run different plans, or made different calls before"
 		if earlier, theirs, ok := c.windows.Diverged(peer, differ); ok {
 			ours, want = decode(earlier)
@@ -161,6 +165,7 @@ func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
 			before = "; they find out only now"
 		}
 	}
-	return fault.Peer(fault.Mismatch, peer, "this rank called %s, rank %d called %s%s; all ranks of a group must make the same calls in the same order",
+	return fault.Peer(fault.Mismatch, peer,
+		"this rank called %s, rank %d called %s%s; all ranks of a group must make the same calls in the same order",
 		ours.describe(want), peer, got.describe(bytes), before)
 }

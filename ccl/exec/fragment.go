@@ -2,25 +2,27 @@ package exec
 
 import (
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
 )
 
 const (
-	// maxFragment is how much a send asks for at once: large enough to hide the hand-over, small
-	// enough that both sides find it in the cache and that several are in flight.
+	// maxFragment is the largest number of bytes that a send requests from the channel at once:
+	// large enough to hide the cost of passing a fragment on, small enough that both sides find it
+	// in the cache and that several fragments are in flight.
 	maxFragment = 128 << 10
-	// tile is the piece of local work that is done before the next: it stays in the first-level
-	// cache, and keeps the time in assembly short.
+	// tile is the number of bytes that local work processes at a time. A tile stays in the
+	// first-level cache, and keeps the time in assembly short.
 	tile = 16 << 10
 )
 
-// send puts fragments of the message into the channel until the space, or the limit, is used up. It
-// reports the end.
-func (c *Comm) send(f *frame, b *instr, st *laneState, call *Call) (done bool) {
-	src, limit := b.from, f.limit(b.gates)
-	all := total(src)
-	ch := c.planChannel(b.step)
+// send puts fragments of the message into the channel until the channel's space, or what the gates
+// let through, is used up. It reports whether the message is complete.
+func (c *Comm) send(f *frame, b *program.Instruction, st *laneState, call *Call) (done bool) {
+	src, limit := b.From, f.limit(b.Gates)
+	all := program.Total(src)
+	ch := c.planChannel(b.Step)
 	for {
-		for st.chunk < len(src) && st.off == src[st.chunk].bytes {
+		for st.chunk < len(src) && st.off == src[st.chunk].Bytes {
 			st.chunk, st.off = st.chunk+1, 0
 		}
 		if st.moved == all && all > 0 {
@@ -28,10 +30,10 @@ func (c *Comm) send(f *frame, b *instr, st *laneState, call *Call) (done bool) {
 		}
 		want := 0
 		if all > 0 {
-			want = min(src[st.chunk].bytes-st.off, maxFragment)
+			want = min(src[st.chunk].Bytes-st.off, maxFragment)
 			if st.moved+want > limit {
-				// Only the first bytes of the chunk are there: send what makes a whole fragment,
-				// else wait.
+				// Only the first bytes of the chunk are there: send them if they make at least a
+				// quarter of a fragment, else wait.
 				if want = limit - st.moved; want < maxFragment/4 {
 					return false
 				}
@@ -44,7 +46,7 @@ func (c *Comm) send(f *frame, b *instr, st *laneState, call *Call) (done bool) {
 		}
 		n := min(want, len(space))
 		if n > 0 {
-			c.pack(f, b, space[:n], plus(src[st.chunk].in(f, call), st.off))
+			c.pack(f, b, space[:n], plus(f.in(&src[st.chunk].Operand, call), st.off))
 		}
 		f.out = f.meta(all)
 		ch.Commit(n, &f.out)
@@ -57,11 +59,11 @@ func (c *Comm) send(f *frame, b *instr, st *laneState, call *Call) (done bool) {
 	}
 }
 
-// receive takes fragments of the message out of the channel as they are there. It reports the end
-// of the message.
-func (c *Comm) receive(f *frame, b *instr, st *laneState, call *Call) (done bool, err error) {
-	dst, s := b.to, b.step
-	all := total(dst)
+// receive takes the fragments of the message that have arrived out of the channel. It reports
+// whether the message is complete.
+func (c *Comm) receive(f *frame, b *program.Instruction, st *laneState, call *Call) (done bool, err error) {
+	dst, s := b.To, b.Step
+	all := program.Total(dst)
 	ch := c.planChannel(s)
 	for {
 		data, m, ok := ch.Peek()
@@ -69,25 +71,25 @@ func (c *Comm) receive(f *frame, b *instr, st *laneState, call *Call) (done bool
 			return false, nil
 		}
 		if isQuestion(m) {
-			if ahead, err := c.hearQuestion(b.peer, ownChannels+s.channel, data, m); err != nil {
+			if ahead, err := c.hearQuestion(b.Peer, ownChannels+s.Channel, data, m); err != nil {
 				return false, err
 			} else if !ahead {
 				continue
 			}
 		}
-		if m != f.meta(all) || len(data) > all-st.moved || len(data) == 0 && all > 0 || len(data)%f.prog.unit != 0 {
-			return false, c.mismatch(b.peer, m, all)
+		if m != f.meta(all) || len(data) > all-st.moved || len(data) == 0 && all > 0 || len(data)%f.prog.Unit != 0 {
+			return false, c.mismatch(b.Peer, m, all)
 		}
 		for len(data) > 0 {
-			for st.off == dst[st.chunk].bytes {
+			for st.off == dst[st.chunk].Bytes {
 				st.chunk, st.off = st.chunk+1, 0
 			}
-			n := min(len(data), dst[st.chunk].bytes-st.off)
-			to := plus(dst[st.chunk].in(f, call), st.off)
-			if s.kind == plan.Recv {
+			n := min(len(data), dst[st.chunk].Bytes-st.off)
+			to := plus(f.in(&dst[st.chunk].Operand, call), st.off)
+			if s.Kind == plan.Recv {
 				f.prog.move(s, to, address(&data[0]), n)
 			} else {
-				f.prog.combine(s, to, plus(b.from[st.chunk].in(f, call), st.off), address(&data[0]), n)
+				f.prog.combine(s, to, plus(f.in(&b.From[st.chunk].Operand, call), st.off), address(&data[0]), n)
 			}
 			data = data[n:]
 			st.off += n
@@ -101,15 +103,15 @@ func (c *Comm) receive(f *frame, b *instr, st *laneState, call *Call) (done bool
 	}
 }
 
-// combine is one fragment of a recvreduce.
-func (a *arithmetic) combine(s *step, dst, local, msg address, bytes int) {
-	n := bytes / a.elem
-	if a.pre != 1 && s.src[0].Buf == plan.In {
-		a.scale(dst, local, n, a.pre)
+// combine performs a recvreduce on one fragment.
+func (p *compiled) combine(s *program.Step, dst, local, msg address, bytes int) {
+	n := bytes / p.Elem
+	if p.Pre != 1 && s.Src[0].Buf == plan.In {
+		p.scale(dst, local, n, p.Pre)
 		local = dst
 	}
-	if s.msgFirst {
+	if s.MsgFirst {
 		local, msg = msg, local
 	}
-	a.pair(s, dst, local, msg, n)
+	p.pair(s, dst, local, msg, n)
 }

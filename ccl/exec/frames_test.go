@@ -18,7 +18,7 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// plans is a planner that knows one plan of each collective.
+// plans is a planner that has one plan for each collective.
 type plans map[dtype.Collective]func(plan.Spec) *plan.Plan
 
 func (p plans) Choose(dtype.Collective, int, int64) int { return 0 }
@@ -34,25 +34,27 @@ func (p plans) of(int) exec.Planner { return p }
 
 func chunk(buf plan.Buffer, i int) plan.Ref { return plan.Ref{Buf: buf, At: i, N: 1} }
 
-// packets is an all_reduce in one shot: every rank writes its vector into the windows of all
-// others, and reduces in rank order.
+// packets is an all_reduce in one shot: every rank sends its vector into the windows of all others,
+// and reduces in rank order.
 func packets(spec plan.Spec) *plan.Plan {
 	n := spec.Ranks
-	return &plan.Plan{Name: "packets", Spec: spec, Split: 1, Flags: 1, Win: n, Needs: plan.Puts, Program: func(rank int) plan.Program {
-		var lane []plan.Step
-		for i := 1; i < n; i++ {
-			lane = append(lane, plan.Step{Kind: plan.Packet, Dst: chunk(plan.Win, rank), Src: []plan.Ref{chunk(plan.In, 0)}, Peer: (rank + i) % n})
-		}
-		for i := 1; i < n; i++ {
-			lane = append(lane, plan.Step{Kind: plan.Wait, Peer: (rank + i) % n})
-		}
-		lane = append(lane, sumOfWindow(rank, n, chunk(plan.Out, 0), chunk(plan.In, 0)))
-		return plan.Program{Win: make([]plan.Extent, n), Lanes: [][]plan.Step{lane}}
-	}}
+	return &plan.Plan{Name: "packets", Spec: spec, Split: 1, Flags: 1, Win: n, Needs: plan.Puts,
+		Program: func(rank int) plan.Program {
+			var lane []plan.Step
+			for i := 1; i < n; i++ {
+				lane = append(lane, plan.Step{Kind: plan.Packet, Dst: chunk(plan.Win, rank),
+					Src: []plan.Ref{chunk(plan.In, 0)}, Peer: (rank + i) % n})
+			}
+			for i := 1; i < n; i++ {
+				lane = append(lane, plan.Step{Kind: plan.Wait, Peer: (rank + i) % n})
+			}
+			lane = append(lane, sumOfWindow(rank, n, chunk(plan.Out, 0), chunk(plan.In, 0)))
+			return plan.Program{Win: make([]plan.Extent, n), Lanes: [][]plan.Step{lane}}
+		}}
 }
 
-// sumOfWindow reduces what ranks put into the chunks 0 to n of a window, with the rank's own in its
-// place.
+// sumOfWindow reduces the first n chunks of a window, one from each rank, with own in place of the
+// chunk of the rank itself.
 func sumOfWindow(rank, n int, dst, own plan.Ref) plan.Step {
 	sum := plan.Step{Kind: plan.Reduce, Dst: dst, Final: true}
 	for r := range n {
@@ -65,58 +67,63 @@ func sumOfWindow(rank, n int, dst, own plan.Ref) plan.Step {
 	return sum
 }
 
-// twoShot is an all_reduce in two shots: rank r reduces part r of all vectors, and writes it into
-// the windows of all others. It puts and signals in loops, in another lane than the one that waits.
+// twoShot is an all_reduce in two shots: rank r reduces part r of all vectors, and sends the result
+// into the windows of all others. It puts and signals in loops, in another lane than the one that
+// waits.
 func twoShot(spec plan.Spec) *plan.Plan {
 	n := spec.Ranks
 	around := plan.Stride{By: 1, Mod: n}
-	return &plan.Plan{Name: "two-shot", Spec: spec, Split: n, Flags: 2, Win: 2 * n, Needs: plan.Puts, Program: func(rank int) plan.Program {
-		next := (rank + 1) % n
-		out := chunk(plan.Out, rank)
-		puts := []plan.Step{
-			{Kind: plan.Loop, Times: n - 1, Body: []plan.Step{
-				{Kind: plan.Put, Dst: chunk(plan.Win, rank), Src: []plan.Ref{chunk(plan.In, next)}, Peer: next,
-					By: &plan.Advance{Peer: around, Src: []plan.Stride{around}}},
-				{Kind: plan.Signal, Peer: next, By: &plan.Advance{Peer: around}}}},
-			{Kind: plan.Put, Dst: chunk(plan.Win, n+rank), Src: []plan.Ref{out}, Peer: next, After: []plan.Point{{Lane: 1, Step: n - 1}}},
-			{Kind: plan.Signal, Peer: next, Chan: 1}}
-		for i := 2; i < n; i++ {
-			puts = append(puts, plan.Step{Kind: plan.Packet, Dst: chunk(plan.Win, n+rank), Src: []plan.Ref{out}, Peer: (rank + i) % n, Chan: 1})
-		}
-		var waits []plan.Step
-		for i := 1; i < n; i++ {
-			waits = append(waits, plan.Step{Kind: plan.Wait, Peer: (rank + i) % n})
-		}
-		waits = append(waits, sumOfWindow(rank, n, out, chunk(plan.In, rank)))
-		for i := 1; i < n; i++ {
-			from := (rank + n - i) % n
-			waits = append(waits, plan.Step{Kind: plan.Wait, Peer: from, Chan: 1},
-				plan.Step{Kind: plan.Copy, Dst: chunk(plan.Out, from), Src: []plan.Ref{chunk(plan.Win, n+from)}})
-		}
-		var win []plan.Extent
-		for range n {
-			win = append(win, plan.Extent{Part: rank})
-		}
-		for r := range n {
-			win = append(win, plan.Extent{Part: r})
-		}
-		return plan.Program{Win: win, Lanes: [][]plan.Step{puts, waits}}
-	}}
+	return &plan.Plan{Name: "two-shot", Spec: spec, Split: n, Flags: 2, Win: 2 * n, Needs: plan.Puts,
+		Program: func(rank int) plan.Program {
+			next := (rank + 1) % n
+			out := chunk(plan.Out, rank)
+			puts := []plan.Step{
+				{Kind: plan.Loop, Times: n - 1, Body: []plan.Step{
+					{Kind: plan.Put, Dst: chunk(plan.Win, rank), Src: []plan.Ref{chunk(plan.In, next)}, Peer: next,
+						By: &plan.Advance{Peer: around, Src: []plan.Stride{around}}},
+					{Kind: plan.Signal, Peer: next, By: &plan.Advance{Peer: around}}}},
+				{Kind: plan.Put, Dst: chunk(plan.Win, n+rank), Src: []plan.Ref{out}, Peer: next,
+					After: []plan.Point{{Lane: 1, Step: n - 1}}},
+				{Kind: plan.Signal, Peer: next, Chan: 1}}
+			for i := 2; i < n; i++ {
+				puts = append(puts, plan.Step{Kind: plan.Packet, Dst: chunk(plan.Win, n+rank), Src: []plan.Ref{out},
+					Peer: (rank + i) % n, Chan: 1})
+			}
+			var waits []plan.Step
+			for i := 1; i < n; i++ {
+				waits = append(waits, plan.Step{Kind: plan.Wait, Peer: (rank + i) % n})
+			}
+			waits = append(waits, sumOfWindow(rank, n, out, chunk(plan.In, rank)))
+			for i := 1; i < n; i++ {
+				from := (rank + n - i) % n
+				waits = append(waits, plan.Step{Kind: plan.Wait, Peer: from, Chan: 1},
+					plan.Step{Kind: plan.Copy, Dst: chunk(plan.Out, from), Src: []plan.Ref{chunk(plan.Win, n+from)}})
+			}
+			var win []plan.Extent
+			for range n {
+				win = append(win, plan.Extent{Part: rank})
+			}
+			for r := range n {
+				win = append(win, plan.Extent{Part: r})
+			}
+			return plan.Program{Win: win, Lanes: [][]plan.Step{puts, waits}}
+		}}
 }
 
-// everybody is an all_gather in which each rank sends its block to each other.
+// everybody is an all_gather in which each rank sends its block to every other rank.
 func everybody(spec plan.Spec) *plan.Plan {
 	n := spec.Ranks
-	return &plan.Plan{Name: "everybody", Spec: spec, Split: 1, Chans: 1, Needs: plan.Messages, Alias: plan.InPlace, Program: func(rank int) plan.Program {
-		sends := []plan.Step{{Kind: plan.Copy, Dst: chunk(plan.Out, rank), Src: []plan.Ref{chunk(plan.In, 0)}}}
-		var recvs []plan.Step
-		for i := 1; i < n; i++ {
-			to, from := (rank+i)%n, (rank+n-i)%n
-			sends = append(sends, plan.Step{Kind: plan.Send, Src: []plan.Ref{chunk(plan.In, 0)}, Peer: to})
-			recvs = append(recvs, plan.Step{Kind: plan.Recv, Dst: chunk(plan.Out, from), Peer: from})
-		}
-		return plan.Program{Lanes: [][]plan.Step{sends, recvs}}
-	}}
+	return &plan.Plan{Name: "everybody", Spec: spec, Split: 1, Chans: 1, Needs: plan.Messages, Alias: plan.InPlace,
+		Program: func(rank int) plan.Program {
+			sends := []plan.Step{{Kind: plan.Copy, Dst: chunk(plan.Out, rank), Src: []plan.Ref{chunk(plan.In, 0)}}}
+			var recvs []plan.Step
+			for i := 1; i < n; i++ {
+				to, from := (rank+i)%n, (rank+n-i)%n
+				sends = append(sends, plan.Step{Kind: plan.Send, Src: []plan.Ref{chunk(plan.In, 0)}, Peer: to})
+				recvs = append(recvs, plan.Step{Kind: plan.Recv, Dst: chunk(plan.Out, from), Peer: from})
+			}
+			return plan.Program{Lanes: [][]plan.Step{sends, recvs}}
+		}}
 }
 
 func vector(rank, n, turn int) []float32 {
@@ -132,11 +139,12 @@ func blockOf[T any](x []T) exec.Block {
 }
 
 func sumCall(in, out []float32) *exec.Call {
-	return &exec.Call{Coll: dtype.AllReduce, Type: dtype.F32, In: []exec.Block{blockOf(in)}, Out: []exec.Block{blockOf(out)}}
+	return &exec.Call{Coll: dtype.AllReduce, Type: dtype.F32,
+		In: []exec.Block{blockOf(in)}, Out: []exec.Block{blockOf(out)}}
 }
 
-// Puts, signals, packets and waits do what they say on every transport, with several operations in
-// flight over the same windows, and with other kinds of plans between them.
+// TestWindows checks puts, signals, packets and waits on every transport, with several operations
+// in flight over the same windows, and with other kinds of plans between them.
 func TestWindows(t *testing.T) {
 	for _, name := range []string{"inproc", "shm", "tcp"} {
 		for _, ranks := range []int{2, 4} {
@@ -155,7 +163,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// catalogued makes plans by an algorithm of the catalogue.
+// catalogued returns a function that makes plans by an algorithm of the catalogue.
 func catalogued(name string) func(plan.Spec) *plan.Plan {
 	return func(spec plan.Spec) *plan.Plan {
 		a, err := algo.Find(spec.Coll, name)
@@ -208,15 +216,17 @@ func windows(c *exec.Comm) error {
 		s.op.Free()
 		for i := range s.want {
 			if s.got[i] != s.want[i] {
-				return fmt.Errorf("turn %d: element %d of %d is %v, want %v", turn, i, len(s.want), s.got[i], s.want[i])
+				return fmt.Errorf("turn %d: element %d of %d is %v, want %v",
+					turn, i, len(s.want), s.got[i], s.want[i])
 			}
 		}
 	}
 	return nil
 }
 
-// A rank that waits for a signal names who did not give it: at the deadline, when the peer leaves,
-// when it calls something else.
+// TestWaitFails checks how a rank fails that waits for a signal. At the deadline, and when the peer
+// leaves, the error names the peer that did not give the signal. An abort and another call of the
+// peer end the wait, too.
 func TestWaitFails(t *testing.T) {
 	for _, name := range []string{"inproc", "shm", "tcp"} {
 		t.Run(name, func(t *testing.T) {
@@ -258,22 +268,26 @@ func TestWaitFails(t *testing.T) {
 				ops[0], err = all[0].Post(call(0))
 				require.NoError(t, err)
 				var mine, out [2]float32
-				ops[1], err = all[1].Post(&exec.Call{Coll: dtype.AllGather, Type: dtype.F32, In: []exec.Block{blockOf(mine[:1])},
-					Out: []exec.Block{blockOf(out[:1]), blockOf(out[1:])}})
+				ops[1], err = all[1].Post(&exec.Call{
+					Coll: dtype.AllGather, Type: dtype.F32,
+					In: []exec.Block{blockOf(mine[:1])}, Out: []exec.Block{blockOf(out[:1]), blockOf(out[1:])},
+				})
 				require.NoError(t, err)
-				// Whoever looks first finds it, and leaves the group.
+				// The rank that checks first finds the mismatch, and leaves the group.
 				begun := time.Now()
 				first, second := ops[0].Wait(nil), ops[1].Wait(nil)
 				require.Less(t, time.Since(begun), 30*time.Second)
 				require.Error(t, first)
 				require.Error(t, second)
-				require.True(t, errors.Is(first, fault.Mismatch) || errors.Is(second, fault.Mismatch), "%v; %v", first, second)
+				require.True(t, errors.Is(first, fault.Mismatch) || errors.Is(second, fault.Mismatch),
+					"%v; %v", first, second)
 			})
 		})
 	}
 }
 
-// A peer that sends frames which do not fit is named, and no byte outside the window is written.
+// TestForeignFrames checks that a peer which sends invalid frames is named. No such frame may write
+// a byte outside the window.
 func TestForeignFrames(t *testing.T) {
 	frame := func(data int, offset uint64, flag, what uint8, chunk uint64) []byte {
 		x := make([]byte, data+16)
@@ -304,15 +318,15 @@ func TestForeignFrames(t *testing.T) {
 			op, err := c.Post(sumCall(vector(0, 10, 0), make([]float32, 10)))
 			require.NoError(t, err)
 			defer op.Free()
-			// The other end is not a Comm but this test, which knows from the first frame what this
-			// call's frames carry.
+			// The other end is not a Comm but this test. The first frame that arrives shows it what
+			// the frames of this call carry.
 			ch := two[1].links[0].Channel(exec.WindowChannel)
 			var m transport.Meta
 			for ok := false; !ok; {
 				_, m, ok = ch.Peek()
 			}
 			if what != "no trailer" && what != "nothing" && payload[len(payload)-9]&1 == 0 {
-				m[1] &^= 1<<48 - 1 // a signal says 0 bytes
+				m[1] &^= 1<<48 - 1 // the Meta of a signal has 0 bytes
 			}
 			if what == "no such chunk" || what == "chunk overflows" {
 				m[1] &^= 1<<48 - 1

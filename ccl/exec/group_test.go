@@ -21,10 +21,10 @@ import (
 	"github.com/goccl/goccl/transport/tcp"
 )
 
-// member is what a rank has of its own, as if it were a process.
+// member holds what a rank has of its own, as if it were a process.
 type member struct {
 	fabric   transport.Fabric
-	bell     *park.Bell
+	doorbell *park.Doorbell
 	pollers  []transport.Poller
 	progress *exec.Progress
 	links    []transport.Link
@@ -32,20 +32,21 @@ type member struct {
 	arena    *mem.Arena  // registered memory, nil for none
 }
 
-// make-up of a group, besides its transport.
+// makeUp describes a group, apart from its transport.
 type makeUp struct {
 	slot       int             // bytes of a window that an operation may use
 	registered int             // bytes of registered memory of a process, where ranks share memory
-	network    *faulty.Network // that the links lead through; nil for none
+	network    *faulty.Network // the links go through it; nil for none
 }
 
-// slotBytes is what an operation may use of a window: so little that most run in pieces.
+// slotBytes is the number of bytes of a window that an operation may use: so few that most
+// operations run in pieces.
 const slotBytes = 4 << 10
 
-// members are n ranks that are joined by a transport. Those of inproc share the fabric.
+// members returns n ranks that are joined by a transport. Ranks of inproc share the fabric.
 func members(t testing.TB, name string, n int) []*member { return membersWith(t, name, n, slotBytes) }
 
-// membersWith have windows of which an operation may use so many bytes.
+// membersWith returns members whose operations may use slot bytes of a window.
 func membersWith(t testing.TB, name string, n, slot int) []*member {
 	return membersOf(t, name, n, makeUp{slot: slot})
 }
@@ -66,11 +67,11 @@ func membersOf(t testing.TB, name string, n int, with makeUp) []*member {
 		switch name {
 		case "inproc":
 			if rank > 0 {
-				m.fabric, m.bell, m.arena = all[0].fabric, all[0].bell, all[0].arena
+				m.fabric, m.doorbell, m.arena = all[0].fabric, all[0].doorbell, all[0].arena
 				break
 			}
-			m.bell = park.NewBell()
-			fabric := inproc.New(m.bell)
+			m.doorbell = park.NewDoorbell()
+			fabric := inproc.New(m.doorbell)
 			fabric.Arena = registered
 			m.fabric = fabric
 		case "shm":
@@ -78,14 +79,14 @@ func membersOf(t testing.TB, name string, n int, with makeUp) []*member {
 			if fabric, err = shm.New(shm.Options{PoolBytes: 2 << 20, Arena: registered}); err != nil {
 				t.Skipf("shared memory cannot be used here: %v", err)
 			}
-			m.fabric, m.bell = fabric, fabric.Bell()
+			m.fabric, m.doorbell = fabric, fabric.Doorbell()
 		case "tcp":
-			m.bell = park.NewBell()
-			m.fabric, err = tcp.New(tcp.Options{Bell: m.bell, Interfaces: "lo"})
+			m.doorbell = park.NewDoorbell()
+			m.fabric, err = tcp.New(tcp.Options{Doorbell: m.doorbell, Interfaces: "lo"})
 			require.NoError(t, err)
 		}
 		if with.network != nil && (rank == 0 || name != "inproc") {
-			m.fabric = with.network.Wrap(m.fabric, m.bell)
+			m.fabric = with.network.Wrap(m.fabric, m.doorbell)
 		}
 		if p, ok := m.fabric.(transport.Poller); ok {
 			m.pollers = []transport.Poller{p}
@@ -94,7 +95,7 @@ func membersOf(t testing.TB, name string, n int, with makeUp) []*member {
 			m.window, err = mem.NewWindow(window.Bytes(with.slot), name == "shm")
 			require.NoError(t, err)
 		}
-		m.progress = exec.NewProgress(m.bell)
+		m.progress = exec.NewProgress(m.doorbell)
 		for _, p := range m.pollers {
 			m.progress.Watch(p)
 		}
@@ -131,16 +132,19 @@ func membersOf(t testing.TB, name string, n int, with makeUp) []*member {
 	return all
 }
 
-// comm makes the Comm of a rank. Odd ranks store all results past their cache.
+// comm makes the Comm of a rank. Odd ranks store all results past their last-level cache.
 func (m *member) comm(t testing.TB, rank int, planner exec.Planner) *exec.Comm {
-	c, err := exec.New(exec.Options{Name: "test", Rank: rank, Links: m.links, Pollers: m.pollers, Bell: m.bell, Planner: planner,
-		Window: m.window, Arena: m.arena, Progress: m.progress, Timeout: time.Minute, Cache: topo.Cache{Bytes: int64(rank % 2), Processors: []int{0}}})
+	c, err := exec.New(exec.Options{
+		Name: "test", Rank: rank, Links: m.links, Pollers: m.pollers, Doorbell: m.doorbell, Planner: planner,
+		Window: m.window, Arena: m.arena, Progress: m.progress, Timeout: time.Minute,
+		Cache: topo.Cache{Bytes: int64(rank % 2), Processors: []int{0}},
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
-// join makes a group; every rank has a planner of its own.
+// join makes a group in which every rank has its own planner.
 func join(t testing.TB, name string, n int, planner func(rank int) exec.Planner) []*exec.Comm {
 	t.Helper()
 	all := make([]*exec.Comm, n)

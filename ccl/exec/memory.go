@@ -4,23 +4,30 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/exec/p2p"
+	"github.com/goccl/goccl/ccl/program"
 )
 
-// address is a place in memory that no Go type describes: in buffers of callers, which may be C's,
-// or in windows. It must never lie behind the memory, not even unused: the garbage collector would
-// find what lies there.
+// Call is what a rank requests, and Block is one contiguous part of its buffers.
+type (
+	Call  = program.Call
+	Block = program.Block
+)
+
+// address is a place in memory that no Go type describes: in a caller's buffer, which may be memory
+// of C, or in a window. It must never point past the end of that memory, even if it is not used:
+// the garbage collector would take it for a pointer to whatever lies there.
 type address = unsafe.Pointer
 
-// plus is the address so many bytes behind another one.
+// plus returns the address bytes after a.
 func plus(a address, bytes int) address { return unsafe.Add(a, bytes) }
 
-// bytesAt is memory as bytes.
+// bytesAt returns the n bytes at a as a slice.
 func bytesAt(a address, n int) []byte { return unsafe.Slice((*byte)(a), n) }
 
-// addressOf is where a slice begins.
+// addressOf returns the address of the first element of s.
 func addressOf[T any](s []T) address { return address(unsafe.SliceData(s)) }
 
-// opOf is the operation of a request of the engine's.
+// opOf returns the operation that a request of the p2p engine belongs to.
 func opOf(req *p2p.Request) *Op {
 	return (*Op)(unsafe.Add(address(req), -int(unsafe.Offsetof(Op{}.req))))
 }

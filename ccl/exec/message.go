@@ -3,11 +3,12 @@ package exec
 import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/p2p"
+	"github.com/goccl/goccl/ccl/program"
 )
 
-// plainMessage reports whether the call is a send or receive between two ranks and nothing is wrong
-// with it. What is wrong otherwise, check says.
-func (c *Call) plainMessage(ranks int) bool {
+// plainMessage reports whether the call is a valid send or receive between two given ranks. If it
+// is invalid, Call.Check reports why.
+func plainMessage(c *Call, ranks int) bool {
 	blocks, others := c.In, c.Out
 	if c.Coll == dtype.Recv {
 		blocks, others = others, blocks
@@ -15,12 +16,12 @@ func (c *Call) plainMessage(ranks int) bool {
 		return false
 	}
 	return len(blocks) == 1 && len(others) == 0 && c.Type.Valid() && uint(c.Root) < uint(ranks) && c.Timeout >= 0 &&
-		uint(blocks[0].Count) <= maxBytes/uint(c.Type.Size()) && (blocks[0].Ptr != nil || blocks[0].Count == 0)
+		uint(blocks[0].Count) <= program.MaxBytes/uint(c.Type.Size()) && (blocks[0].Ptr != nil || blocks[0].Count == 0)
 }
 
-// runMessage is Run for a send or receive where nothing else is posted: the thread holds the lock.
-// Most go straight from the caller's memory to the channel, or from there, and are never an
-// operation of the Comm.
+// runMessage is Run for a send or receive if nothing else is posted: the thread holds the lock.
+// Most messages are copied directly from the caller's memory to the channel, or from the channel to
+// the caller's memory, and never become a pending operation.
 func (c *Comm) runMessage(call *Call) error {
 	op := &c.alone
 	op.request(call)
@@ -41,15 +42,16 @@ func (c *Comm) runMessage(call *Call) error {
 	return nil
 }
 
-// lookAround is for a rank that only sends, or only receives from one rank: it looks at the others
-// now and then.
+// lookAround polls the other peers' messages now and then, for a rank that only sends, or only
+// receives from one rank.
 func (c *Comm) lookAround() {
 	if c.idle++; c.idle%unaskedEvery == 0 {
 		c.p2p.Advance()
 	}
 }
 
-// leaveToEngine makes an operation of what Direct has left. It may end here.
+// leaveToEngine turns a request that Direct has not completed into an operation, which the engine
+// continues. The operation may end here.
 func (c *Comm) leaveToEngine(op *Op, call *Call, seq uint64, outcome p2p.Outcome, notify bool) {
 	op.set(c, call, seq)
 	op.notify = notify
@@ -59,11 +61,11 @@ func (c *Comm) leaveToEngine(op *Op, call *Call, seq uint64, outcome p2p.Outcome
 	}
 }
 
-// postDirect is Post for a send or receive, by a thread that has taken the lock and lets it go.
-// What Direct does at once has ended here; only the rest is an operation that somebody has to
-// drive.
+// postDirect is Post for a send or receive. The caller has taken the lock; postDirect releases it.
+// A request that Direct completes has ended when postDirect returns; only other requests become
+// operations that a thread has to drive.
 func (c *Comm) postDirect(call *Call) *Op {
-	c.take() // what was posted before
+	c.take() // operations posted earlier
 	op := ops.Get().(*Op)
 	op.request(call)
 	outcome := c.p2p.Direct(&op.req)
@@ -87,13 +89,13 @@ func (c *Comm) postDirect(call *Call) *Op {
 	return op
 }
 
-// request makes the engine's request of a send or receive.
+// request fills in the engine's request for a send or receive.
 func (op *Op) request(call *Call) {
 	b, send := call.Out, call.Coll == dtype.Send
 	if send {
 		b = call.In
 	}
-	r := &op.req // field by field: the rest is the engine's, which leaves it idle
+	r := &op.req // field by field: the others belong to the engine, which leaves them idle
 	r.Peer, r.Tag, r.Data, r.Bytes, r.Send = call.Root, call.Tag, b[0].Ptr, b[0].Count*call.Type.Size(), send
 }
 
@@ -103,14 +105,14 @@ func (c *Comm) postMessage(op *Op) {
 	c.p2p.Post(&op.req)
 }
 
-// keepMessage puts op among those that are looked at for their deadlines.
+// keepMessage adds op to the messages whose deadlines are checked.
 func (c *Comm) keepMessage(op *Op) {
 	op.slot = len(c.p2pOps)
 	c.p2pOps = append(c.p2pOps, op)
 	c.countReceive(op, 1)
 }
 
-// messageDone is the engine's word that a send or receive has ended.
+// messageDone is called by the engine when a send or receive has ended.
 func (c *Comm) messageDone(req *p2p.Request, err error) {
 	op := opOf(req)
 	last := len(c.p2pOps) - 1

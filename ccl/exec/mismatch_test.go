@@ -9,13 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goccl/goccl/ccl/algo/algotest"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-// view is what a rank believes that all call.
+// view is the call that one rank believes all ranks make.
 type view struct {
 	coll   dtype.Collective
 	typ    dtype.Type
@@ -38,7 +39,7 @@ func (v view) call(ranks, rank int) *exec.Call {
 	return call
 }
 
-// otherViews are what the last rank may believe instead.
+// otherViews returns the views that the last rank may have instead of v.
 func otherViews(v view, ranks int) map[string]view {
 	other := map[string]view{}
 	if v.coll == dtype.Barrier {
@@ -62,7 +63,7 @@ func otherViews(v view, ranks int) map[string]view {
 	}
 	switch v.coll {
 	case dtype.AllGather, dtype.ReduceScatter:
-		// Blocks of other ranks only, and as many elements together.
+		// Only blocks of other ranks differ, and the sum of the lengths is the same.
 		change("order of lengths", func(o *view) {
 			o.length = func(e plan.Extent) int {
 				if e.From < 2 {
@@ -92,16 +93,16 @@ func otherViews(v view, ranks int) map[string]view {
 	return other
 }
 
-// The last rank calls something else than the others, over every algorithm: all ranks get an error
-// in this call or the next, none waits for its timeout, and those that compare say what either side
-// called.
+// TestEveryAlgorithmNoticesAnotherCall has the last rank make another call than the others, over
+// every algorithm. All ranks must get an error in this call or the next, no rank may wait for its
+// timeout, and at least one must report that the calls differ.
 func TestEveryAlgorithmNoticesAnotherCall(t *testing.T) {
 	const ranks = 3
 	names := []string{"inproc", "shm", "tcp"}
 	if testing.Short() || underRace {
 		names = names[:1]
 	}
-	all, _ := subjects(ranks)
+	all, _ := algotest.Subjects(ranks)
 	for i, s := range all {
 		for _, n := range []int{1, 5000} {
 			mine := view{coll: s.Coll, typ: dtype.F32, op: dtype.Sum, length: func(plan.Extent) int { return n }}
@@ -110,12 +111,13 @@ func TestEveryAlgorithmNoticesAnotherCall(t *testing.T) {
 			}
 			for what, theirs := range otherViews(mine, ranks) {
 				for _, name := range names {
-					if name == "tcp" && s.gets {
+					if name == "tcp" && s.Gets {
 						continue
 					}
-					t.Run(fmt.Sprintf("%s/%v-%s/%s/%d", name, s.Coll, s.Name, strings.ReplaceAll(what, " ", "-"), n), func(t *testing.T) {
-						noticed(t, name, ranks, &catalogue{all: all, now: i}, mine, theirs)
-					})
+					t.Run(fmt.Sprintf("%s/%v-%s/%s/%d", name, s.Coll, s.Name, strings.ReplaceAll(what, " ", "-"), n),
+						func(t *testing.T) {
+							noticed(t, name, ranks, &catalogue{all: all, now: i}, mine, theirs)
+						})
 				}
 			}
 		}
@@ -147,13 +149,13 @@ func noticed(t *testing.T, name string, ranks int, planner *catalogue, mine, the
 	require.NotZero(t, compared, "%v", errs)
 }
 
-// Rank 0 waits for a message or a word that its peer never sends: that one has ended another
-// gather, of which only the third rank should hear, who does not come, and waits in the next
-// operation.
+// TestAPeerThatHasGoneOnSaysSo has rank 0 wait for a message or a word that its peer never sends.
+// The peer has ended another gather, whose root is the third rank, and waits in the next operation;
+// the third rank never comes. So only the peer can tell rank 0 that the calls differ.
 func TestAPeerThatHasGoneOnSaysSo(t *testing.T) {
 	for _, test := range []struct {
 		coll       dtype.Collective
-		peer       int // whom rank 0 waits for first
+		peer       int // the rank for which rank 0 waits first
 		transports []string
 	}{
 		{dtype.Gather, 1, []string{"inproc", "shm", "tcp"}},
@@ -161,10 +163,13 @@ func TestAPeerThatHasGoneOnSaysSo(t *testing.T) {
 	} {
 		for _, name := range test.transports {
 			t.Run(name+"/"+test.coll.String(), func(t *testing.T) {
-				comms := join(t, name, 3, plans{dtype.Gather: catalogued("linear"), dtype.AllGather: catalogued("window"),
-					dtype.Barrier: catalogued("dissemination")}.of)
+				comms := join(t, name, 3, plans{
+					dtype.Gather: catalogued("linear"), dtype.AllGather: catalogued("window"),
+					dtype.Barrier: catalogued("dissemination"),
+				}.of)
 				three := func(plan.Extent) int { return 3 }
-				other, gone := view{coll: dtype.Gather, typ: dtype.F32, root: 3 - test.peer, length: three}, comms[test.peer]
+				other, gone :=
+					view{coll: dtype.Gather, typ: dtype.F32, root: 3 - test.peer, length: three}, comms[test.peer]
 				errs := eachRank(2, func(rank int) error {
 					if rank == 0 {
 						return comms[0].Run(view{coll: test.coll, typ: dtype.F32, length: three}.call(3, 0))
@@ -183,11 +188,12 @@ func TestAPeerThatHasGoneOnSaysSo(t *testing.T) {
 	}
 }
 
-// In each operation another rank comes so late that the others ask what it is in; they have called
-// the same, and nobody takes it for anything else.
+// TestLateRanksAreAskedAndRight has another rank come late in each operation, so late that the
+// others ask which operation it is in. All ranks have made the same call, and no rank may report a
+// mismatch.
 func TestLateRanksAreAskedAndRight(t *testing.T) {
 	const ranks = 3
-	all, _ := subjects(ranks)
+	all, _ := algotest.Subjects(ranks)
 	var list []runner
 	var at []int
 	for i, s := range all {

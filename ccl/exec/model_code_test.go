@@ -15,17 +15,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sharedWords are those that several threads of a process access without the lock.
-var sharedWords = []string{"lock", "posted", "pending", "waiting", "turns", "urgent", "stop", "state", "urgency", "notified", "urged", "onBell", "comms", "count", "set"}
+// sharedWords are the words that several threads of a process access without the lock.
+var sharedWords = []string{
+	"lock", "posted", "pending", "waiting", "turns", "urgent", "stop", "state", "urgency", "notified", "expedited",
+	"onDoorbell", "comms", "count", "set",
+}
 
-// TestModelIsOfTheCode holds the model to the code: beside every atomic access to a shared word
-// stands which step of the model it is, or why it is none, and each step is one access.
+// TestModelIsOfTheCode holds the model to the code: beside every atomic access to a shared word, a
+// comment names the step of the model that it is, or the reason why it is none, and each step is
+// one access.
 func TestModelIsOfTheCode(t *testing.T) {
 	seen := map[string]string{}
 	for _, a := range accesses(t) {
 		switch here := a.step; {
 		case here == "":
-			t.Errorf("%s: %s is not in the model: name its step in a comment, \"model: NAME\", or say \"model: none: WHY\"", a.where, a.what)
+			t.Errorf(
+				"%s: %s is not in the model: name its step in a comment, \"model: NAME\", or say \"model: none: WHY\"",
+				a.where, a.what)
 		case strings.HasPrefix(here, "none: "):
 		case !slices.ContainsFunc(steps[:], func(s modelStep) bool { return s.name == here && !s.absent }):
 			t.Errorf("%s: the model has no step %s", a.where, here)
@@ -45,7 +51,7 @@ func TestModelIsOfTheCode(t *testing.T) {
 
 type access struct{ where, what, step string }
 
-// accesses are the atomic accesses to shared words in this package, with the comments of their
+// accesses returns the atomic accesses to shared words in this package, with the comments of their
 // lines.
 func accesses(t *testing.T) (all []access) {
 	entries, err := os.ReadDir(".")
@@ -70,7 +76,8 @@ func accesses(t *testing.T) (all []access) {
 				return true
 			}
 			method, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok || !slices.Contains([]string{"Load", "Store", "Add", "CompareAndSwap", "Swap", "RingOne"}, method.Sel.Name) {
+			if !ok || !slices.Contains(
+				[]string{"Load", "Store", "Add", "CompareAndSwap", "Swap", "RingOne"}, method.Sel.Name) {
 				return true
 			}
 			word, ok := method.X.(*ast.SelectorExpr)
@@ -79,7 +86,7 @@ func accesses(t *testing.T) (all []access) {
 			}
 			line := set.Position(call.Pos()).Line
 			here := access{where: fmt.Sprintf("%s:%d", name, line), what: word.Sel.Name + "." + method.Sel.Name}
-			// The steps of a line stand in the order of their accesses.
+			// A comment names the steps of a line in the order of their accesses.
 			if _, text, _ := strings.Cut(comments[line], "model: "); strings.HasPrefix(text, "none: ") {
 				here.step = text
 			} else {

@@ -9,41 +9,42 @@ import (
 
 // modelStep is what a thread does at a place.
 type modelStep struct {
-	// name is that of the atomic operation: the code says "model: NAME" beside it. Steps that are
-	// not in this package, or are no atomic operation, have none there.
+	// name is the name of the atomic operation: in the code, "model: NAME" stands beside it. Steps
+	// that are not in this package, or are no atomic operation, are absent there.
 	name   string
 	absent bool
-	// fused steps are done together with the one before in coarse scenarios. What they do is
-	// searched step by step in the others; what is left are the lock, the looks of handOver,
-	// awaitTurn and pass, and the last looks before sleeping.
+	// In coarse scenarios, a fused step is done together with the step before it. The other
+	// scenarios search its effects step by step. The steps that coarse scenarios keep apart are the
+	// lock, the checks of handOver, awaitTurn and pass, and the last checks before sleeping.
 	fused bool
-	// between is the code up to the next step. It reports false where the place is a step.
+	// between is the code before the step. It reports true if it has continued elsewhere, and false
+	// if the place is a step to do.
 	between func(m *machine) bool
 	do      func(m *machine, way int)
-	ways    func(m *machine) int // how many things it can do, where the kernel or the model chooses; nil for 1
+	ways    func(m *machine) int // how many ways there are, where the kernel or the model chooses; nil for 1
 }
 
-// A mutation sends edges elsewhere.
+// mutation redirects edges.
 type mutation struct {
 	name, in string // in: the scenario that shows it
 	rewire   map[edge]place
-	lazy     bool // the last look before sleeping may leave out unasked messages
-	heedless bool // and what seems attended
+	lazy     bool // the last check before sleeping may leave out unasked messages
+	heedless bool // the last check before sleeping may leave out Comms that seem attended
 }
 
 type machine struct {
 	*scenario
 	*mutation
-	wires   [places][places]place
-	kinds   []thread
-	sends   [maxOps]bool // somebody needs it
-	aborts  bool
-	closes  bool
-	urges   bool
-	unasked [maxComms]bool
-	s       *state
-	t       *threadState
-	self    int
+	wires     [places][places]place
+	kinds     []thread
+	sends     [maxOps]bool // a peer's event needs what the operation sends
+	aborts    bool
+	closes    bool
+	expedites bool
+	unasked   [maxComms]bool
+	s         *state
+	t         *threadState
+	self      int
 }
 
 type thread struct {
@@ -70,7 +71,7 @@ func newMachine(sc *scenario, mu *mutation) (*machine, state) {
 		for _, a := range u.script {
 			m.aborts = m.aborts || a.verb == doAbort || a.verb == doClose
 			m.closes = m.closes || a.verb == doClose
-			m.urges = m.urges || a.verb == doUrge
+			m.expedites = m.expedites || a.verb == doExpedite
 		}
 	}
 	for r := range ranks {
@@ -85,7 +86,8 @@ func newMachine(sc *scenario, mu *mutation) (*machine, state) {
 			m.sends[n] = true
 		}
 		if !sc.silent {
-			m.kinds = append(m.kinds, thread{name: fmt.Sprintf("peer of %c", 'a'+i), rank: sc.comms[op.comm], start: publish, op: i})
+			m.kinds = append(m.kinds, thread{name: fmt.Sprintf("peer of %c", 'a'+i), rank: sc.comms[op.comm],
+				start: publish, op: i})
 		}
 		if op.unasked {
 			m.unasked[op.comm] = true
@@ -98,7 +100,7 @@ func newMachine(sc *scenario, mu *mutation) (*machine, state) {
 		m.at(&s, i)
 		m.t.op, m.t.comm = uint8(k.op), uint8(sc.ops[k.op].comm)
 		if k.start == progressSeen && !sc.fresh {
-			m.t.at, m.t.asleep, m.t.rests, m.t.ticket, m.t.word = sleep, true, idleBell, true, true
+			m.t.at, m.t.asleep, m.t.rests, m.t.ticket, m.t.word = sleep, true, idleDoorbell, true, true
 			m.t.stack[0], m.t.depth = progressSeen, 1
 			s.ranks[k.rank].idle = 1
 			continue
@@ -123,11 +125,11 @@ func (m *machine) do(s *state, i, way int) {
 	steps[m.t.at].do(m, way)
 }
 
-// ways is how many things thread i can do next: 0 if it sleeps, waits or has ended.
+// ways returns how many things thread i can do next: 0 if it sleeps, waits or has ended.
 func (m *machine) ways(s *state, i int) int {
 	m.at(s, i)
 	t := m.t
-	if t.at == ended || t.asleep && t.rests != napBell {
+	if t.at == ended || t.asleep && t.rests != napDoorbell {
 		return 0
 	}
 	if ways := steps[t.at].ways; ways != nil {
@@ -136,7 +138,7 @@ func (m *machine) ways(s *state, i int) int {
 	return 1
 }
 
-// jump goes on at a step: what lies between two atomic operations is done here.
+// jump continues at a place. It also runs the code between two atomic operations.
 func (m *machine) jump(to place) {
 	t := m.t
 	if w := m.wires[t.at][to]; w != 0 {
@@ -160,7 +162,7 @@ func (m *machine) call(to, then place) {
 	m.jump(to)
 }
 
-// choose goes to one step or the other.
+// choose continues at yes if cond holds, otherwise at no.
 func (m *machine) choose(cond bool, yes, no place) {
 	if cond {
 		m.jump(yes)
@@ -169,40 +171,42 @@ func (m *machine) choose(cond bool, yes, no place) {
 	}
 }
 
-// ring calls Bell.Ring.
-func (m *machine) ring(b bell, then place) {
+// ring calls Doorbell.Ring.
+func (m *machine) ring(b doorbell, then place) {
 	m.t.rings = b
 	m.call(ringLook, then)
 }
 
-// sleepersOf is the count of a bell of this thread's Comm, or rank.
-func (m *machine) sleepersOf(b bell) *uint8 {
+// sleepersOf returns the count of sleepers of a doorbell of this thread's Comm, or rank.
+func (m *machine) sleepersOf(b doorbell) *uint8 {
 	switch b {
-	case processBell:
-		return &m.rank().bell
-	case turnsBell:
+	case processDoorbell:
+		return &m.rank().doorbell
+	case turnsDoorbell:
 		return &m.comm().turns
-	case idleBell:
+	case idleDoorbell:
 		return &m.rank().idle
-	case napBell:
+	case napDoorbell:
 		return &m.rank().nap
 	}
 	return &m.s.watchers
 }
 
-// at are the threads that have a ticket of a bell of this thread's Comm, or rank.
-func (m *machine) atBell(b bell, visit func(i int, t *threadState)) {
+// atDoorbell visits the threads that sleep, or are about to sleep, on a doorbell of this thread's
+// Comm, or rank.
+func (m *machine) atDoorbell(b doorbell, visit func(i int, t *threadState)) {
 	for i := range m.kinds {
 		t := &m.s.threads[i]
-		if t.rests == b && (b != turnsBell || t.comm == m.t.comm) && (b == countBell || m.kinds[i].rank == m.kinds[m.self].rank) {
+		if t.rests == b && (b != turnsDoorbell || t.comm == m.t.comm) &&
+			(b == countDoorbell || m.kinds[i].rank == m.kinds[m.self].rank) {
 			visit(i, t)
 		}
 	}
 }
 
-// outdate makes all tickets of a bell old, and returns who sleeps on it.
-func (m *machine) outdate(b bell) (asleep []int) {
-	m.atBell(b, func(i int, t *threadState) {
+// outdate makes all tickets of a doorbell old, and returns the threads that sleep on it.
+func (m *machine) outdate(b doorbell) (asleep []int) {
+	m.atDoorbell(b, func(i int, t *threadState) {
 		t.ticket = false
 		if t.asleep {
 			asleep = append(asleep, i)
@@ -228,12 +232,14 @@ func (m *machine) locked() {
 	m.t.holds = true
 }
 
-// next finds the operation of a Comm in some phase that was posted first, or -1.
+// next returns the operation of a Comm that was posted first, of those in a phase that pick
+// selects, or -1.
 func (m *machine) next(s *state, comm uint8, phase uint8, pick func(*opSpec) bool) int {
 	best := -1
 	for i := range m.ops {
 		op := &s.ops[i]
-		if m.ops[i].comm == int(comm) && op.phase == phase && pick(&m.ops[i]) && (best < 0 || op.pos < s.ops[best].pos) {
+		if m.ops[i].comm == int(comm) && op.phase == phase && pick(&m.ops[i]) &&
+			(best < 0 || op.pos < s.ops[best].pos) {
 			best = i
 		}
 	}
@@ -247,8 +253,7 @@ func unaskedFor(op *opSpec) bool { return op.unasked }
 // free reports whether no collective of the Comm is queued.
 func (m *machine) free() bool { return m.next(m.s, m.t.comm, queued, collective) < 0 }
 
-// try is an operation that is tried before it counts as pending. It reports whether it has ended
-// so.
+// try tries an operation before it counts as pending, and reports whether that has ended it.
 func (m *machine) try() bool {
 	op := m.op()
 	op.begun = true
@@ -280,21 +285,21 @@ func (m *machine) posted(op uint8) bool {
 func (m *machine) begin() {
 	t := m.t
 	t.moved, t.last = false, false
-	for int(t.action) < len(m.script()) {
-		a := m.script()[t.action]
-		t.action++
-		if a.verb == doAbort || a.verb == doClose {
-			t.comm = a.arg
-			m.jump(abortStop)
-			return
-		}
-		t.op, t.comm = a.arg, uint8(m.ops[a.arg].comm)
-		m.jump(map[verb]place{doPost: postStop, doRun: runPending, doWait: waitState, doCancel: cancelFire,
-			doUrge: urgeMark, doPoll: pollState}[a.verb])
+	if int(t.action) == len(m.script()) {
+		t.op, t.comm = 0, 0
+		m.jump(ended)
 		return
 	}
-	t.op, t.comm = 0, 0
-	m.jump(ended)
+	a := m.script()[t.action]
+	t.action++
+	if a.verb == doAbort || a.verb == doClose {
+		t.comm = a.arg
+		m.jump(abortStop)
+		return
+	}
+	t.op, t.comm = a.arg, uint8(m.ops[a.arg].comm)
+	m.jump(map[verb]place{doPost: postStop, doRun: runPending, doWait: waitState, doCancel: cancelFire,
+		doExpedite: expediteMark, doPoll: pollState}[a.verb])
 }
 
 func (m *machine) done(s *state) bool {
@@ -306,8 +311,8 @@ func (m *machine) done(s *state) bool {
 	return true
 }
 
-// fault says what is wrong in a state, judged by itself; quiet means that nothing but a peer can do
-// a step, still that nothing but a peer or the end of a nap can.
+// fault returns what is wrong in a state, judged by the state alone, or "". quiet means that only a
+// peer can do a step; still, that only a peer or the end of a nap can; dead, that no thread can.
 func (m *machine) fault(s *state, quiet, still, dead bool) string {
 	for i := range m.comms {
 		if s.comms[i].drivers > 1 {
@@ -323,7 +328,7 @@ func (m *machine) fault(s *state, quiet, still, dead bool) string {
 	for i := range m.ops {
 		op, spec := &s.ops[i], &m.ops[i]
 		if !quiet && s.comms[spec.comm].urgent == 0 {
-			continue // it has to go on after the nap
+			continue // the end of the nap is early enough for it
 		}
 		head := m.next(s, uint8(spec.comm), queued, collective)
 		if head < 0 {
@@ -340,9 +345,10 @@ func (m *machine) fault(s *state, quiet, still, dead bool) string {
 		}
 	}
 	for i := range m.kinds {
-		if t := &s.threads[i]; t.asleep && t.rests == turnsBell && !s.ops[t.op].pending {
+		if t := &s.threads[i]; t.asleep && t.rests == turnsDoorbell && !s.ops[t.op].pending {
 			return m.kinds[i].name + " sleeps, and its operation is done"
-		} else if t.asleep && quiet && m.kinds[i].start != progressSeen && t.rests != countBell && s.ops[t.op].fire {
+		} else if t.asleep && quiet && m.kinds[i].start != progressSeen &&
+			t.rests != countDoorbell && s.ops[t.op].fire {
 			return m.kinds[i].name + " sleeps, and its wait was cancelled"
 		}
 	}
@@ -352,7 +358,7 @@ func (m *machine) fault(s *state, quiet, still, dead bool) string {
 	return m.faultAtRest(s)
 }
 
-// faultAtRest says what is wrong in a state in which nobody can do anything any more.
+// faultAtRest returns what is wrong in a state in which no thread can do anything any more, or "".
 func (m *machine) faultAtRest(s *state) string {
 	var asleep [maxRanks]rankState
 	for i, k := range m.kinds {
@@ -361,11 +367,11 @@ func (m *machine) faultAtRest(s *state) string {
 			return k.name + " never goes on: " + steps[t.at].name
 		}
 		switch r := &asleep[k.rank]; {
-		case t.asleep && t.rests == processBell:
-			r.bell++
-		case t.asleep && t.rests == idleBell:
+		case t.asleep && t.rests == processDoorbell:
+			r.doorbell++
+		case t.asleep && t.rests == idleDoorbell:
 			r.idle++
-		case t.asleep && t.rests == napBell:
+		case t.asleep && t.rests == napDoorbell:
 			r.nap++
 		}
 	}
@@ -378,8 +384,8 @@ func (m *machine) faultAtRest(s *state) string {
 		}
 	}
 	for r := range asleep {
-		if asleep[r].onBell = s.ranks[r].onBell; asleep[r] != s.ranks[r] {
-			return fmt.Sprintf("rank %d's bells count %+v where %+v sleep", r, s.ranks[r], asleep[r])
+		if asleep[r].onDoorbell = s.ranks[r].onDoorbell; asleep[r] != s.ranks[r] {
+			return fmt.Sprintf("rank %d's doorbells count %+v where %+v sleep", r, s.ranks[r], asleep[r])
 		}
 	}
 	return ""

@@ -2,7 +2,8 @@
 
 package exec
 
-// place is a step of a thread: an atomic operation of the code, or the code between two.
+// place is a place in the code of a thread: a step, which is an atomic operation, or the code
+// between two steps.
 type place uint8
 
 const (
@@ -28,14 +29,14 @@ const (
 	// Op.Wait
 	waitState
 	waitLock
-	waitTakeLate // a mutation's: the lock is looked at, and then taken
+	waitTakeLate // of a mutation: the lock is checked, and then taken
 	overState
 	overCancel
 	count
 	leave
 	turnLock
 
-	// park.Bell
+	// park.Doorbell
 	announce
 	ticket
 	sleep
@@ -52,9 +53,9 @@ const (
 	notifyComms
 	notifyAdd
 	notifyUrgent
-	notifyUrges
+	notifyExpedites
 	notifyWord
-	notifyBell
+	notifyDoorbell
 
 	// Comm.advance, Comm.end
 	take
@@ -71,7 +72,7 @@ const (
 
 	// Progress
 	progressSeen
-	progressUrges
+	progressExpedites
 	passComms
 	passPending
 	passWaiting
@@ -82,17 +83,17 @@ const (
 	passStop
 	doze
 	idleWord
-	napUrges
-	bellSay
-	bellUnsay
+	napExpedites
+	doorbellSay
+	doorbellUnsay
 
-	// Comm.Abort, Comm.Close, Comm.Nudge, Op.Urge, Op.Poll, completions.Wait
+	// Comm.Abort, Comm.Close, Comm.Nudge, Op.Expedite, Op.Poll, completions.Wait
 	abortStop
 	abortLock
 	closeRemove
 	cancelFire
-	urgeMark
-	urgeCount
+	expediteMark
+	expediteCount
 	pollState
 	pollLock
 	watchSeen
@@ -101,8 +102,8 @@ const (
 
 	publish // a peer's event
 
-	// What follows is no step of its own, but the code between two.
-	back // from a call
+	// The places that follow are no steps, but the code between two steps.
+	back // returns from a call
 	nextAction
 	postOver
 	postNotify
@@ -115,7 +116,7 @@ const (
 	callAllowed
 	turnedAway
 	pushing
-	runBlind // a mutation's
+	runBlind // of a mutation
 	runOver
 	runFreed
 	runCount
@@ -129,7 +130,7 @@ const (
 	waitAgain
 	waitLeave
 	waitHand
-	handThenLeave // a mutation's
+	handThenLeave // of a mutation
 	drive
 	driveOver
 	driveWaits
@@ -154,35 +155,35 @@ const (
 	passLocked
 	passDone
 	nap
-	bellQuiet // a mutation's
+	doorbellQuiet // of a mutation
 	abortUnlock
 	abortHand
 	nudgeTurns
-	urgeHand
-	handThenUrgent // a mutation's
+	expediteHand
+	handThenUrgent // of a mutation
 	pollUnlock
 	pollHand
 	publishNext
 	places
 )
 
-// bell is one of those that threads sleep on.
-type bell uint8
+// doorbell is a doorbell that threads sleep on.
+type doorbell uint8
 
 const (
-	noBell      bell = iota
-	processBell      // of drivers, of a rank
-	turnsBell        // of a Comm
-	idleBell         // of the progress thread
-	napBell          // of the progress thread
-	countBell        // Completions
+	noDoorbell      doorbell = iota
+	processDoorbell          // of a rank, for its drivers
+	turnsDoorbell            // of a Comm
+	idleDoorbell             // of the progress thread
+	napDoorbell              // of the progress thread
+	countDoorbell            // Completions
 )
 
 const (
 	maxOps, maxComms, maxRanks, maxThreads = 4, 4, 2, 8
 )
 
-// phases of an operation, as its driver sees it.
+// Phases of an operation, as its driver sees it.
 const (
 	unposted uint8 = iota
 	inList         // pushed to posted
@@ -192,34 +193,34 @@ const (
 
 type opState struct {
 	phase, pos    uint8 // pos is the order of posting
-	events, left  uint8 // arrived and not used; those that it needs to end
+	events, left  uint8 // events that arrived and are not used; events that it still needs to end
 	begun         bool  // has sent its first bytes; of an unasked message: was read
 	pending, fire bool  // op.state == opPending; its Cancel was fired
-	urgency       uint8 // opCalm, opUrged, opOver
+	urgency       uint8 // opCalm, opExpedited, opOver
 }
 
 type commState struct {
 	lock, stop, broken, listed, clash bool // clash: two collectives ran in one frame
 	pending, waiting, drivers, urgent int8
-	posts, turns                      uint8 // turns counts the sleepers of the bell
+	posts, turns                      uint8 // turns counts the sleepers of Comm.turns
 }
 
 type rankState struct {
-	bell, idle, nap uint8 // sleepers
-	onBell          bool
+	doorbell, idle, nap uint8 // sleepers
+	onDoorbell          bool
 }
 
 type threadState struct {
 	at                                   place
 	stack                                [6]place
 	depth, action, op, ending, comm, saw uint8
-	todo                                 uint8 // a pass: its Comms, as bits
-	rests, rings                         bell  // where it is about to sleep, or sleeps; which one it rings
+	todo                                 uint8    // in a pass: the Comms that are still to come, as bits
+	rests, rings                         doorbell // the doorbell on which it sleeps, or is about to; the one it rings
 	asleep                               bool
-	ticket, word, urges                  bool // the value kept is still the newest
-	urgent                               bool // what notify has found
-	holds, alone, counted, yes           bool // the lock; it was free of others; waiter.counted; what over returns
-	moved, last                          bool // what advance returns; the look before sleeping
+	ticket, word, expedites              bool // the value that it has read is still the newest
+	urgent                               bool // notify has found urgent operations
+	holds, alone, counted, yes           bool // the lock; Run is alone on the Comm; waiter.counted; what over returns
+	moved, last                          bool // what advance returns; this is the last check before sleeping
 	responsible, attended, passMoved     bool // what pass returns
 }
 
@@ -231,7 +232,7 @@ type state struct {
 	watchers uint8 // sleepers of Completions
 }
 
-// A scenario is a program for each thread of one process or two.
+// scenario is a script for each thread of one process or two.
 type scenario struct {
 	name   string
 	comms  []int // the rank of each
@@ -243,7 +244,7 @@ type scenario struct {
 	large  bool           // takes a while
 	alone  [maxRanks]bool // ranks without a progress thread
 	queue  bool           // the events come in the order of the operations
-	fresh  bool           // the progress thread starts, and knows no Comm yet; else it sleeps, and has seen them
+	fresh  bool           // the progress thread starts, and knows no Comm yet; otherwise it sleeps, and has seen them
 }
 
 type opSpec struct {
@@ -251,10 +252,10 @@ type opSpec struct {
 	needs     []int // operations, of any rank, that must have sent before the peer's event for this one comes
 	fragments uint8 // events until the end; 0 for 1
 	message   bool  // not ordered with the others
-	unasked   bool  // no operation: a message from a peer that nobody here asked for
+	unasked   bool  // no operation, but a message from a peer for which there is no receive
 	cancel    bool  // is waited for with a Cancel
 	unknown   bool  // has no kept program, or is no plain message
-	wrong     bool  // is refused, since the call cannot be right
+	wrong     bool  // is refused, since the call is invalid
 }
 
 type user struct {
@@ -271,13 +272,13 @@ const (
 	doCancel
 	doAbort
 	doClose
-	doUrge
+	doExpedite
 	doPoll
 )
 
 type action struct {
 	verb verb
-	arg  uint8 // an operation; of doAbort and doClose a Comm
+	arg  uint8 // an operation; for doAbort and doClose a Comm
 }
 
 func post(op uint8) action      { return action{doPost, op} }
@@ -286,8 +287,8 @@ func wait(op uint8) action      { return action{doWait, op} }
 func cancel(op uint8) action    { return action{doCancel, op} }
 func abort(comm uint8) action   { return action{doAbort, comm} }
 func closing(comm uint8) action { return action{doClose, comm} }
-func urge(op uint8) action      { return action{doUrge, op} }
+func expedite(op uint8) action  { return action{doExpedite, op} }
 func poll(op uint8) action      { return action{doPoll, op} }
 
-// edge is one way from place to place; from == ended stands for any.
+// edge leads from one place to another; from == ended stands for any place.
 type edge struct{ from, to place }

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// graph is what a search has found. States are numbered in the order in which they were found.
+// graph holds what a search has found. States are numbered in the order in which they were found.
 type graph struct {
 	states []state
 	parent []int32
 	edges  [][2]int32 // to, from
-	table  []uint64   // open addressing: half of a state's hash, its number + 1
+	table  []uint64   // open addressing: the upper half of a state's hash, and its number + 1
 	seed   maphash.Seed
 }
 
@@ -23,7 +23,7 @@ func newGraph() *graph {
 		states: make([]state, 0, 1<<20), parent: make([]int32, 0, 1<<20), edges: make([][2]int32, 0, 1<<22)}
 }
 
-// number finds a state or adds it.
+// number returns the number of a state. It adds a new state.
 func (g *graph) number(s *state, parent int32) int32 {
 	if 2*len(g.states) >= len(g.table) {
 		g.table = make([]uint64, max(1<<12, 2*len(g.table)))
@@ -40,7 +40,7 @@ func (g *graph) number(s *state, parent int32) int32 {
 	return int32(uint32(*slot)) - 1
 }
 
-// slot finds the place of a state in the table, and the half of its hash that is kept there.
+// slot returns the slot of a state in the table, and the half of its hash that is kept there.
 func (g *graph) slot(s *state) (slot *uint64, mark uint64) {
 	hash, mask := maphash.Comparable(g.seed, *s), uint64(len(g.table)-1)
 	mark = hash &^ (1<<32 - 1)
@@ -52,11 +52,11 @@ func (g *graph) slot(s *state) (slot *uint64, mark uint64) {
 	}
 }
 
-// maxStates bounds the memory of a search to some 4 GB.
+// maxStates bounds the memory of a search to about 4 GB.
 const maxStates = 8 << 20
 
-// check searches all states of a scenario. It returns how many it has found, and what is wrong with
-// the shortest way there, or "". The memory of earlier searches is used again.
+// check searches all states of a scenario. It returns the number of states found, and the first
+// fault with the shortest path to it, or "". The memory of earlier searches is used again.
 func (g *graph) check(sc *scenario, mu *mutation) (states int, wrong string) {
 	m, start := newMachine(sc, mu)
 	g.states, g.parent, g.edges = g.states[:0], g.parent[:0], g.edges[:0]
@@ -79,7 +79,7 @@ func (g *graph) check(sc *scenario, mu *mutation) (states int, wrong string) {
 			}
 			rests := ways == 0 || from.threads[i].at == publish
 			quiet = quiet && rests
-			still = still && (rests || from.threads[i].rests == napBell && from.threads[i].asleep)
+			still = still && (rests || from.threads[i].rests == napDoorbell && from.threads[i].asleep)
 			dead = dead && ways == 0
 		}
 		if why := m.fault(&from, quiet, still, dead); why != "" {
@@ -97,7 +97,7 @@ func (g *graph) check(sc *scenario, mu *mutation) (states int, wrong string) {
 
 // trapped returns the first state from which none of the goals can be reached, or -1.
 func (g *graph) trapped(goals []int32) int32 {
-	first := make([]int32, len(g.states)+1) // of the edges sorted by where they lead to
+	first := make([]int32, len(g.states)+1) // by state: index in sorted of the first edge that leads there
 	for _, e := range g.edges {
 		first[e[0]+1]++
 	}
@@ -126,7 +126,7 @@ func (g *graph) trapped(goals []int32) int32 {
 	return int32(slices.Index(good, false))
 }
 
-// trace tells the way to state n.
+// trace describes the path to state n.
 func (m *machine) trace(g *graph, n int32) string {
 	var path []int32
 	for ; n >= 0; n = g.parent[n] {
@@ -155,7 +155,7 @@ func (m *machine) trace(g *graph, n int32) string {
 	return b.String()
 }
 
-// words shows the shared words of a state.
+// words describes the shared words of a state.
 func (m *machine) words(s *state) string {
 	var b strings.Builder
 	for i := range m.comms {
@@ -167,7 +167,7 @@ func (m *machine) words(s *state) string {
 		fmt.Fprintf(&b, "[lock %d pending %d waiting %d turns %d] ", lock, c.pending, c.waiting, c.turns)
 	}
 	for r := range slices.Max(m.comms) + 1 {
-		fmt.Fprintf(&b, "bells %+v ", s.ranks[r])
+		fmt.Fprintf(&b, "doorbells %+v ", s.ranks[r])
 	}
 	for i := range m.ops {
 		if !s.ops[i].pending {

@@ -5,7 +5,7 @@ package exec
 // steps is the model: what a thread does at each place.
 var steps [places]modelStep
 
-// then is code that always goes on to a step.
+// then returns a place that is no step: code that always continues elsewhere.
 func then(do func(m *machine)) modelStep {
 	return modelStep{between: func(m *machine) bool {
 		do(m)
@@ -13,17 +13,18 @@ func then(do func(m *machine)) modelStep {
 	}}
 }
 
-// answer is what over has found.
+// answer returns what over has found, and clears it.
 func (m *machine) answer() bool {
 	yes := m.t.yes
 	m.t.yes = false
 	return yes
 }
 
-// to is code that calls one place and goes on at another.
+// to returns a place that is no step: code that calls one place and continues at another.
 func to(call, next place) modelStep { return then(func(m *machine) { m.call(call, next) }) }
 
-// unless is the code before a step that is left out where a condition holds.
+// unless returns the code before a step: if cond holds, it leaves the step out and continues at
+// next.
 func unless(cond func(m *machine) bool, next place) func(m *machine) bool {
 	return func(m *machine) bool {
 		if cond(m) {
@@ -34,10 +35,10 @@ func unless(cond func(m *machine) bool, next place) func(m *machine) bool {
 	}
 }
 
-func noAborts(m *machine) bool { return !m.aborts }
-func noUrges(m *machine) bool  { return !m.urges }
+func noAborts(m *machine) bool    { return !m.aborts }
+func noExpedites(m *machine) bool { return !m.expedites }
 
-// posts is for what waits until another thread has posted the operation.
+// posts returns the ways of a step that waits until another thread has posted the operation.
 func posts(m *machine) int {
 	if m.op().phase == unposted && m.op().pending {
 		return 0
@@ -46,7 +47,9 @@ func posts(m *machine) int {
 }
 
 func init() {
-	for _, part := range []map[place]modelStep{postSteps, waitSteps, bellSteps, handSteps, advanceSteps, progressSteps, otherSteps} {
+	for _, part := range []map[place]modelStep{
+		postSteps, waitSteps, doorbellSteps, handSteps, advanceSteps, progressSteps, otherSteps,
+	} {
 		for at, s := range part {
 			steps[at] = s
 		}
@@ -78,7 +81,8 @@ var postSteps = map[place]modelStep{
 		m.call(take, postTry)
 	}},
 	lockedInVain: to(handPending, callAllowed),
-	// A known call or plain message runs before it counts as pending, if nothing is in front of it.
+	// A known call or a plain message runs before it counts as pending, if no other is in front of
+	// it.
 	postTry: {name: "a post's look for its event", absent: true, do: func(m *machine, _ int) {
 		m.choose((m.spec().message || m.free()) && m.try(), postOver, postCount)
 	}},
@@ -99,7 +103,9 @@ var postSteps = map[place]modelStep{
 	postUnlock: to(unlock, postHand),
 	postHand:   to(handPending, nextAction),
 
-	runPending: {name: "runPending", do: func(m *machine, _ int) { m.choose(m.comm().pending != 0, callAllowed, runStop) }},
+	runPending: {name: "runPending", do: func(m *machine, _ int) {
+		m.choose(m.comm().pending != 0, callAllowed, runStop)
+	}},
 	runStop: {name: "runStop", between: unless(noAborts, runLock),
 		do: func(m *machine, _ int) { m.choose(m.comm().stop, callAllowed, runLock) }},
 	runLock: {name: "runLock", do: func(m *machine, _ int) {
@@ -119,7 +125,7 @@ var postSteps = map[place]modelStep{
 		m.choose(m.spec().unknown, callAllowed, runTry)
 	}},
 	runBlind: then(func(m *machine) { m.t.alone = true; m.jump(runTry) }),
-	// It waits awake, and may be counted by then, or gives up.
+	// The thread waits awake. It may be counted as a waiter by then, or give up.
 	runTry: {name: "a run's look for its event", absent: true,
 		ways: func(m *machine) int {
 			if m.t.counted || m.spec().message {
@@ -139,7 +145,9 @@ var postSteps = map[place]modelStep{
 		}},
 	runOver:  to(leave, runFreed),
 	runFreed: then(func(m *machine) { m.t.alone = false; m.call(unlock, runAfter) }),
-	runAfter: {name: "runAfter", fused: true, do: func(m *machine, _ int) { m.choose(m.comm().pending != 0, postHand, nextAction) }},
+	runAfter: {name: "runAfter", fused: true, do: func(m *machine, _ int) {
+		m.choose(m.comm().pending != 0, postHand, nextAction)
+	}},
 	runCount: then(func(m *machine) { m.t.alone = false; m.call(pend, runQueued) }),
 	runQueued: then(func(m *machine) {
 		m.enqueue(queued)
@@ -149,16 +157,18 @@ var postSteps = map[place]modelStep{
 	runUnlock: to(unlock, postHand),
 
 	callAllowed: then(func(m *machine) { m.call(allowed, stillToPost) }),
-	allowed: {name: "allowed", between: unless(func(m *machine) bool { return !m.aborts && !m.spec().wrong }, back), do: func(m *machine, _ int) {
-		if !m.comm().stop && !m.spec().wrong {
-			m.jump(back)
-			return
-		}
-		m.t.depth--
-		m.t.stack[m.t.depth] = 0
-		m.op().pending, m.op().phase = false, done
-		m.jump(turnedAway)
-	}},
+	allowed: {name: "allowed",
+		between: unless(func(m *machine) bool { return !m.aborts && !m.spec().wrong }, back),
+		do: func(m *machine, _ int) {
+			if !m.comm().stop && !m.spec().wrong {
+				m.jump(back)
+				return
+			}
+			m.t.depth--
+			m.t.stack[m.t.depth] = 0
+			m.op().pending, m.op().phase = false, done
+			m.jump(turnedAway)
+		}},
 	turnedAway: then(func(m *machine) {
 		alone := m.t.alone
 		m.t.alone = false
@@ -176,7 +186,7 @@ var postSteps = map[place]modelStep{
 	}},
 	postAgain: {name: "postAgain", do: func(m *machine, _ int) {
 		if m.comm().lock {
-			m.ring(processBell, postHand)
+			m.ring(processDoorbell, postHand)
 			return
 		}
 		m.locked()
@@ -184,7 +194,7 @@ var postSteps = map[place]modelStep{
 	}},
 	runRing: {name: "runRing", do: func(m *machine, _ int) {
 		if m.comm().lock {
-			m.ring(processBell, waitState)
+			m.ring(processDoorbell, waitState)
 			return
 		}
 		m.jump(waitState)
@@ -198,7 +208,8 @@ var postSteps = map[place]modelStep{
 }
 
 var waitSteps = map[place]modelStep{
-	waitState: {name: "waitState", ways: posts, do: func(m *machine, _ int) { m.choose(m.op().pending, waitLock, nextAction) }},
+	waitState: {name: "waitState", ways: posts,
+		do: func(m *machine, _ int) { m.choose(m.op().pending, waitLock, nextAction) }},
 	waitLock: {name: "waitLock", do: func(m *machine, _ int) {
 		if m.comm().lock {
 			m.call(count, waitTurn)
@@ -212,7 +223,7 @@ var waitSteps = map[place]modelStep{
 		m.call(drive, waitDriven)
 	}),
 	waitDriven: to(unlock, waitOver),
-	waitTurn:   then(func(m *machine) { m.t.rests = turnsBell; m.call(resting, waitOver) }),
+	waitTurn:   then(func(m *machine) { m.t.rests = turnsDoorbell; m.call(resting, waitOver) }),
 	waitOver:   to(over, waitAgain),
 	waitAgain: then(func(m *machine) {
 		m.choose(m.answer(), waitLeave, waitLock)
@@ -220,7 +231,7 @@ var waitSteps = map[place]modelStep{
 	waitLeave: to(leave, waitHand),
 	waitHand:  to(handPending, nextAction),
 	handThenLeave: then(func(m *machine) {
-		m.t.stack[m.t.depth] = nextAction // from leave
+		m.t.stack[m.t.depth] = nextAction // leave continues there
 		m.t.depth++
 		m.call(handPending, leave)
 	}),
@@ -241,16 +252,18 @@ var waitSteps = map[place]modelStep{
 		m.t.yes = m.op().fire
 		m.jump(back)
 	}},
-	count: {name: "count", fused: true, between: unless(func(m *machine) bool { return m.t.counted }, back), do: func(m *machine, _ int) {
-		m.comm().waiting++
-		m.t.counted = true
-		m.jump(back)
-	}},
-	leave: {name: "leave", between: unless(func(m *machine) bool { return !m.t.counted }, back), do: func(m *machine, _ int) {
-		m.comm().waiting--
-		m.t.counted = false
-		m.jump(back)
-	}},
+	count: {name: "count", fused: true, between: unless(func(m *machine) bool { return m.t.counted }, back),
+		do: func(m *machine, _ int) {
+			m.comm().waiting++
+			m.t.counted = true
+			m.jump(back)
+		}},
+	leave: {name: "leave", between: unless(func(m *machine) bool { return !m.t.counted }, back),
+		do: func(m *machine, _ int) {
+			m.comm().waiting--
+			m.t.counted = false
+			m.jump(back)
+		}},
 
 	drive:     then(func(m *machine) { m.t.last = false; m.call(advance, driveOver) }),
 	driveOver: to(over, driveWaits),
@@ -264,29 +277,29 @@ var waitSteps = map[place]modelStep{
 			m.call(count, driveSleeps)
 		}
 	}),
-	driveSleeps: then(func(m *machine) { m.t.rests = processBell; m.call(resting, drive) }),
+	driveSleeps: then(func(m *machine) { m.t.rests = processDoorbell; m.call(resting, drive) }),
 }
 
-var bellSteps = map[place]modelStep{
+var doorbellSteps = map[place]modelStep{
 	resting: then(func(m *machine) { m.jump(announce) }),
-	announce: {name: "Bell.Prepare: sleepers.Add(1)", absent: true, do: func(m *machine, _ int) {
+	announce: {name: "Doorbell.Prepare: sleepers.Add(1)", absent: true, do: func(m *machine, _ int) {
 		*m.sleepersOf(m.t.rests)++
 		m.jump(ticket)
 	}},
-	ticket: {name: "Bell.Prepare: rings.Load", absent: true, fused: true, do: func(m *machine, _ int) {
+	ticket: {name: "Doorbell.Prepare: rings.Load", absent: true, fused: true, do: func(m *machine, _ int) {
 		m.t.ticket = true
 		m.jump(look)
 	}},
-	// The last look.
+	// The last check before sleeping.
 	look: then(func(m *machine) {
 		switch {
-		case m.t.rests == turnsBell:
+		case m.t.rests == turnsDoorbell:
 			m.call(over, turnOver)
-		case m.t.rests == idleBell:
+		case m.t.rests == idleDoorbell:
 			m.jump(idleWord)
-		case m.t.rests == napBell:
-			m.jump(napUrges)
-		case m.t.rests == countBell:
+		case m.t.rests == napDoorbell:
+			m.jump(napExpedites)
+		case m.t.rests == countDoorbell:
 			m.jump(watchCount)
 		case m.progresses():
 			m.t.last = true
@@ -310,7 +323,7 @@ var bellSteps = map[place]modelStep{
 		m.choose(m.answer(), cancelSleep, turnLock)
 	}),
 	turnLock: {name: "turnLock", do: func(m *machine, _ int) { m.choose(m.comm().lock, sleep, cancelSleep) }},
-	sleep: {name: "Bell.Sleep: futex wait on rings", absent: true, do: func(m *machine, _ int) {
+	sleep: {name: "Doorbell.Sleep: futex wait on rings", absent: true, do: func(m *machine, _ int) {
 		switch {
 		case m.t.asleep: // the time of a nap is over
 			m.wake(m.self)
@@ -320,40 +333,43 @@ var bellSteps = map[place]modelStep{
 			m.jump(cancelSleep)
 		}
 	}},
-	cancelSleep: {name: "Bell.Cancel: sleepers-1", absent: true, fused: true, do: func(m *machine, _ int) {
+	cancelSleep: {name: "Doorbell.Cancel: sleepers-1", absent: true, fused: true, do: func(m *machine, _ int) {
 		*m.sleepersOf(m.t.rests)--
-		m.t.rests, m.t.ticket = noBell, false
+		m.t.rests, m.t.ticket = noDoorbell, false
 		if m.progresses() || m.kinds[m.self].start == watchSeen {
-			m.t.word, m.t.urges = false, false // they are read again
+			m.t.word, m.t.expedites = false, false // they are read again
 		}
 		m.jump(back)
 	}},
-	ringLook: {name: "Bell.Ring: sleepers.Load", absent: true, fused: true, do: func(m *machine, _ int) {
+	ringLook: {name: "Doorbell.Ring: sleepers.Load", absent: true, fused: true, do: func(m *machine, _ int) {
 		if *m.sleepersOf(m.t.rings) != 0 {
 			m.jump(ringAdd)
 			return
 		}
-		m.t.rings = noBell
+		m.t.rings = noDoorbell
 		m.jump(back)
 	}},
-	// Adding and waking is one step: that leaves out only that who falls asleep in between is woken
-	// for nothing.
-	ringAdd: {name: "Bell.Ring: rings.Add(1), futex wake of all", absent: true, fused: true, do: func(m *machine, _ int) {
-		for _, i := range m.outdate(m.t.rings) {
-			m.wake(i)
-		}
-		m.t.rings = noBell
-		m.jump(back)
-	}},
+	// Adding and waking are one step. This leaves out only that a thread which falls asleep in
+	// between is woken for nothing.
+	ringAdd: {name: "Doorbell.Ring: rings.Add(1), futex wake of all", absent: true, fused: true,
+		do: func(m *machine, _ int) {
+			for _, i := range m.outdate(m.t.rings) {
+				m.wake(i)
+			}
+			m.t.rings = noDoorbell
+			m.jump(back)
+		}},
 }
 
 var handSteps = map[place]modelStep{
 	handPending: {name: "handPending", do: func(m *machine, _ int) { m.choose(m.comm().pending == 0, back, handLock) }},
 	handLock:    {name: "handLock", do: func(m *machine, _ int) { m.choose(m.comm().lock, back, handTurns) }},
-	handTurns:   {name: "handTurns", do: func(m *machine, _ int) { m.choose(m.comm().turns != 0, handRing, handWaiting) }},
-	handRing: {name: "Bell.RingOne: rings.Add(1), futex wake of 1", absent: true,
+	handTurns: {name: "handTurns", do: func(m *machine, _ int) {
+		m.choose(m.comm().turns != 0, handRing, handWaiting)
+	}},
+	handRing: {name: "Doorbell.RingOne: rings.Add(1), futex wake of 1", absent: true,
 		ways: func(m *machine) (n int) {
-			m.atBell(turnsBell, func(_ int, t *threadState) {
+			m.atDoorbell(turnsDoorbell, func(_ int, t *threadState) {
 				if t.asleep {
 					n++
 				}
@@ -361,7 +377,7 @@ var handSteps = map[place]modelStep{
 			return max(1, n)
 		},
 		do: func(m *machine, way int) {
-			if asleep := m.outdate(turnsBell); len(asleep) > 0 {
+			if asleep := m.outdate(turnsDoorbell); len(asleep) > 0 {
 				m.wake(asleep[way])
 			}
 			m.jump(back)
@@ -369,44 +385,46 @@ var handSteps = map[place]modelStep{
 	handWaiting: {name: "handWaiting", do: func(m *machine, _ int) {
 		m.choose(m.comm().waiting != 0 || m.scenario.alone[m.kinds[m.self].rank], back, notifyComms)
 	}},
-	notifyComms: {name: "notifyComms", between: unless(func(m *machine) bool { return m.comm().listed && !m.closes }, notifyUrgent), // it stays so
-		do: func(m *machine, _ int) { m.choose(m.comm().listed, notifyUrgent, notifyAdd) }},
+	notifyComms: {name: "notifyComms",
+		// Without Close, a Comm that is listed stays so.
+		between: unless(func(m *machine) bool { return m.comm().listed && !m.closes }, notifyUrgent),
+		do:      func(m *machine, _ int) { m.choose(m.comm().listed, notifyUrgent, notifyAdd) }},
 	notifyAdd: {name: "notifyAdd", do: func(m *machine, _ int) {
 		m.comm().listed = true
 		m.jump(notifyUrgent)
 	}},
-	notifyUrgent: {name: "notifyUrgent", between: unless(noUrges, notifyWord), do: func(m *machine, _ int) {
+	notifyUrgent: {name: "notifyUrgent", between: unless(noExpedites, notifyWord), do: func(m *machine, _ int) {
 		m.t.urgent = m.comm().urgent > 0
-		m.choose(m.t.urgent, notifyUrges, notifyWord)
+		m.choose(m.t.urgent, notifyExpedites, notifyWord)
 	}},
-	notifyUrges: {name: "notifyUrges", fused: true, do: func(m *machine, _ int) {
-		m.eachProgress(func(t *threadState) { t.urges = false })
+	notifyExpedites: {name: "notifyExpedites", fused: true, do: func(m *machine, _ int) {
+		m.eachProgress(func(t *threadState) { t.expedites = false })
 		m.jump(notifyWord)
 	}},
 	notifyWord: {name: "notifyWord", fused: true, do: func(m *machine, _ int) {
 		m.eachProgress(func(t *threadState) { t.word = false })
 		m.jump(notifyIdle)
 	}},
-	notifyIdle: then(func(m *machine) { m.ring(idleBell, notifyNap) }),
+	notifyIdle: then(func(m *machine) { m.ring(idleDoorbell, notifyNap) }),
 	notifyNap: then(func(m *machine) {
 		if m.t.urgent {
 			m.t.urgent = false
-			m.ring(napBell, notifyBell)
+			m.ring(napDoorbell, notifyDoorbell)
 			return
 		}
-		m.jump(notifyBell)
+		m.jump(notifyDoorbell)
 	}),
-	notifyBell: {name: "notifyBell", fused: true, do: func(m *machine, _ int) {
-		if m.rank().onBell {
-			m.t.rings = processBell
-			m.jump(ringLook) // its return is notify's
+	notifyDoorbell: {name: "notifyDoorbell", fused: true, do: func(m *machine, _ int) {
+		if m.rank().onDoorbell {
+			m.t.rings = processDoorbell
+			m.jump(ringLook) // which then returns from notify, too
 			return
 		}
 		m.jump(back)
 	}},
 }
 
-// eachProgress visits the progress thread of the rank.
+// eachProgress visits the progress thread of this thread's rank.
 func (m *machine) eachProgress(visit func(t *threadState)) {
 	for k := range m.kinds {
 		if m.kinds[k].rank == m.kinds[m.self].rank && m.kinds[k].start == progressSeen {
@@ -454,9 +472,11 @@ var advanceSteps = map[place]modelStep{
 		m.target().begun, m.t.moved = true, true
 		m.jump(advLook)
 	}},
-	advLook:    {name: "advance: look for the event of the head", absent: true, do: func(m *machine, _ int) { m.event(advHead) }},
-	advMessage: {name: "advance: look for the event of a message", absent: true, do: func(m *machine, _ int) { m.event(advMessages) }},
-	advMessages: then(func(m *machine) { // saw counts the operations looked at
+	advLook: {name: "advance: look for the event of the head", absent: true,
+		do: func(m *machine, _ int) { m.event(advHead) }},
+	advMessage: {name: "advance: look for the event of a message", absent: true,
+		do: func(m *machine, _ int) { m.event(advMessages) }},
+	advMessages: then(func(m *machine) { // saw counts the operations checked
 		t := m.t
 		for ; int(t.saw) < len(m.ops); t.saw++ {
 			if spec := &m.ops[t.saw]; spec.message && spec.comm == int(t.comm) && m.s.ops[t.saw].phase == queued {
@@ -493,11 +513,11 @@ var advanceSteps = map[place]modelStep{
 		m.t.ending = 0
 		m.jump(back)
 	}),
-	endOp: then(func(m *machine) { m.choose(m.urges && m.posted(m.t.ending), endUrgency, endState) }),
+	endOp: then(func(m *machine) { m.choose(m.expedites && m.posted(m.t.ending), endUrgency, endState) }),
 	endUrgency: {name: "endUrgency", fused: true, do: func(m *machine, _ int) {
-		urged := uint32(m.target().urgency) == opUrged
+		expedited := uint32(m.target().urgency) == opExpedited
 		m.target().urgency = uint8(opOver)
-		m.choose(urged, endUrgent, endState)
+		m.choose(expedited, endUrgent, endState)
 	}},
 	endUrgent: {name: "endUrgent", fused: true, do: func(m *machine, _ int) {
 		m.comm().urgent--
@@ -511,7 +531,7 @@ var advanceSteps = map[place]modelStep{
 		m.comm().pending--
 		m.jump(endTurns)
 	}},
-	endTurns: then(func(m *machine) { m.ring(turnsBell, endNotify) }),
+	endTurns: then(func(m *machine) { m.ring(turnsDoorbell, endNotify) }),
 	endNotify: then(func(m *machine) {
 		user := m.t.depth == 0 // a post that has ended before it was queued
 		switch watched := m.watch && (user || m.posted(m.t.ending)); {
@@ -529,13 +549,13 @@ var advanceSteps = map[place]modelStep{
 				m.s.threads[k].word = false
 			}
 		}
-		m.t.rings = countBell
+		m.t.rings = countDoorbell
 		m.jump(ringLook)
 	}},
 }
 
-// event uses up an event of the operation looked at, or finds none; more is where it goes on after
-// one.
+// event uses up an event of the operation that is checked, and continues at more. If there is none,
+// it continues at advMessages.
 func (m *machine) event(more place) {
 	target := m.target()
 	if target.events == 0 {
@@ -552,19 +572,20 @@ func (m *machine) event(more place) {
 	target.phase, target.pos = done, 0
 	m.call(endOp, more)
 	if m.t.at == endState {
-		steps[endState].do(m, 0) // nobody else sees what is between
+		steps[endState].do(m, 0) // no other thread sees what is between
 	}
 }
 
 var progressSteps = map[place]modelStep{
 	progressSeen: {name: "progressSeen", fused: true, do: func(m *machine, _ int) {
 		m.t.word, m.t.last = true, false
-		m.jump(progressUrges)
+		m.jump(progressExpedites)
 	}},
-	progressUrges: {name: "progressUrges", fused: true, between: unless(noUrges, passComms), do: func(m *machine, _ int) {
-		m.t.urges = true
-		m.jump(passComms)
-	}},
+	progressExpedites: {name: "progressExpedites", fused: true, between: unless(noExpedites, passComms),
+		do: func(m *machine, _ int) {
+			m.t.expedites = true
+			m.jump(passComms)
+		}},
 	passComms: {name: "passComms",
 		between: func(m *machine) bool {
 			if m.closes || m.fresh {
@@ -594,18 +615,23 @@ var progressSteps = map[place]modelStep{
 		t.todo &^= 1 << t.comm
 		m.jump(passPending)
 	}),
-	passPending: {name: "passPending", do: func(m *machine, _ int) { m.choose(m.comm().pending != 0, passWaiting, passNext) }},
-	passWaiting: {name: "passWaiting", do: func(m *machine, _ int) { m.choose(m.comm().waiting == 0, passLock, passNext) }},
-	passLock: {name: "passLock", ways: func(m *machine) int { return m.attends(!m.urges) }, do: func(m *machine, way int) {
-		switch {
-		case m.comm().lock:
-			m.jump(passNext)
-		case m.urges:
-			m.jump(passUrgent)
-		default:
-			m.attend(way)
-		}
+	passPending: {name: "passPending", do: func(m *machine, _ int) {
+		m.choose(m.comm().pending != 0, passWaiting, passNext)
 	}},
+	passWaiting: {name: "passWaiting", do: func(m *machine, _ int) {
+		m.choose(m.comm().waiting == 0, passLock, passNext)
+	}},
+	passLock: {name: "passLock", ways: func(m *machine) int { return m.attends(!m.expedites) },
+		do: func(m *machine, way int) {
+			switch {
+			case m.comm().lock:
+				m.jump(passNext)
+			case m.expedites:
+				m.jump(passUrgent)
+			default:
+				m.attend(way)
+			}
+		}},
 	passUrgent: {name: "passUrgent", ways: func(m *machine) int { return m.attends(true) }, do: (*machine).attend},
 	passTry: {name: "passTry", do: func(m *machine, _ int) {
 		if m.comm().lock {
@@ -646,12 +672,12 @@ var progressSteps = map[place]modelStep{
 			m.choose(attended, nap, doze)
 		default:
 			t.word = false // it is read again before it matters
-			m.choose(moved, progressSeen, bellSay)
+			m.choose(moved, progressSeen, doorbellSay)
 		}
 	}),
 	doze: {name: "the progress thread sleeps or naps", absent: true,
 		ways: func(m *machine) int {
-			if m.urges {
+			if m.expedites {
 				return 2
 			}
 			return 1
@@ -661,33 +687,36 @@ var progressSteps = map[place]modelStep{
 				m.jump(nap)
 				return
 			}
-			m.t.rests = idleBell
+			m.t.rests = idleDoorbell
 			m.call(resting, progressSeen)
 		}},
 	nap: then(func(m *machine) {
-		if !m.urges { // as if it had not come to the pass yet
+		if !m.expedites { // as if the thread had not come to the pass yet
 			m.t.word = false
 			m.jump(progressSeen)
 			return
 		}
-		m.t.rests = napBell
+		m.t.rests = napDoorbell
 		m.call(resting, progressSeen)
 	}),
-	bellQuiet: then(func(m *machine) { m.t.rests = processBell; m.call(resting, progressSeen) }),
-	idleWord:  {name: "idleWord", fused: true, do: func(m *machine, _ int) { m.choose(m.t.word, sleep, cancelSleep) }},
-	napUrges:  {name: "napUrges", fused: true, do: func(m *machine, _ int) { m.choose(m.t.urges, sleep, cancelSleep) }},
-	bellSay: {name: "bellSay", do: func(m *machine, _ int) {
-		m.rank().onBell = true
-		m.t.rests = processBell
-		m.call(resting, bellUnsay)
+	doorbellQuiet: then(func(m *machine) { m.t.rests = processDoorbell; m.call(resting, progressSeen) }),
+	idleWord: {name: "idleWord", fused: true,
+		do: func(m *machine, _ int) { m.choose(m.t.word, sleep, cancelSleep) }},
+	napExpedites: {name: "napExpedites", fused: true,
+		do: func(m *machine, _ int) { m.choose(m.t.expedites, sleep, cancelSleep) }},
+	doorbellSay: {name: "doorbellSay", do: func(m *machine, _ int) {
+		m.rank().onDoorbell = true
+		m.t.rests = processDoorbell
+		m.call(resting, doorbellUnsay)
 	}},
-	bellUnsay: {name: "bellUnsay", fused: true, do: func(m *machine, _ int) {
-		m.rank().onBell = false
+	doorbellUnsay: {name: "doorbellUnsay", fused: true, do: func(m *machine, _ int) {
+		m.rank().onDoorbell = false
 		m.jump(progressSeen)
 	}},
 }
 
-// attends is how many things a pass can do where Comms may be left to others.
+// attends returns how many things a pass can do at a Comm: two if it may leave the Comm to other
+// threads.
 func (m *machine) attends(here bool) int {
 	if here && (!m.t.last || m.heedless) && m.comm().urgent == 0 {
 		return 2
@@ -695,7 +724,7 @@ func (m *machine) attends(here bool) int {
 	return 1
 }
 
-// attend leaves the Comm to others, or not.
+// attend takes a Comm, or leaves it to other threads.
 func (m *machine) attend(way int) {
 	m.t.attended = m.t.attended || way == 1 && !m.t.last
 	m.choose(way == 0, passTry, passNext)
@@ -708,7 +737,7 @@ var otherSteps = map[place]modelStep{
 	}},
 	abortLock: {name: "abortLock", do: func(m *machine, _ int) {
 		if m.comm().lock {
-			m.ring(processBell, abortLock)
+			m.ring(processDoorbell, abortLock)
 			return
 		}
 		m.locked()
@@ -729,26 +758,27 @@ var otherSteps = map[place]modelStep{
 
 	cancelFire: {name: "cancelFire", do: func(m *machine, _ int) {
 		m.op().fire = true
-		m.ring(processBell, nudgeTurns)
+		m.ring(processDoorbell, nudgeTurns)
 	}},
-	nudgeTurns: then(func(m *machine) { m.ring(turnsBell, nextAction) }),
+	nudgeTurns: then(func(m *machine) { m.ring(turnsDoorbell, nextAction) }),
 
-	urgeMark: {name: "urgeMark", ways: posts, do: func(m *machine, _ int) {
+	expediteMark: {name: "expediteMark", ways: posts, do: func(m *machine, _ int) {
 		if uint32(m.op().urgency) != opCalm {
 			m.jump(nextAction)
 			return
 		}
-		m.op().urgency = uint8(opUrged)
-		m.jump(urgeCount)
+		m.op().urgency = uint8(opExpedited)
+		m.jump(expediteCount)
 	}},
-	urgeCount: {name: "urgeCount", do: func(m *machine, _ int) {
+	expediteCount: {name: "expediteCount", do: func(m *machine, _ int) {
 		m.comm().urgent++
-		m.jump(urgeHand)
+		m.jump(expediteHand)
 	}},
-	urgeHand:       to(handPending, nextAction),
-	handThenUrgent: to(handPending, urgeCount),
+	expediteHand:   to(handPending, nextAction),
+	handThenUrgent: to(handPending, expediteCount),
 
-	pollState: {name: "pollState", ways: posts, do: func(m *machine, _ int) { m.choose(m.op().pending, pollLock, nextAction) }},
+	pollState: {name: "pollState", ways: posts,
+		do: func(m *machine, _ int) { m.choose(m.op().pending, pollLock, nextAction) }},
 	pollLock: {name: "pollLock", do: func(m *machine, _ int) {
 		if m.comm().lock {
 			m.jump(nextAction)
@@ -769,7 +799,7 @@ var otherSteps = map[place]modelStep{
 			m.jump(ended)
 			return
 		}
-		m.t.rests = countBell
+		m.t.rests = countDoorbell
 		m.call(resting, watchSeen)
 	}},
 	watchCount: {name: "watchCount", do: func(m *machine, _ int) { m.choose(m.t.word, sleep, cancelSleep) }},
@@ -789,7 +819,7 @@ var otherSteps = map[place]modelStep{
 		do: func(m *machine, _ int) {
 			m.t.action++
 			m.op().events++
-			m.ring(processBell, publishNext)
+			m.ring(processDoorbell, publishNext)
 		}},
 	publishNext: then(func(m *machine) { m.choose(m.t.action < max(1, m.spec().fragments), publish, ended) }),
 }

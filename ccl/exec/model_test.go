@@ -9,28 +9,30 @@ import (
 )
 
 // The model checks the rules in doc.go and the hand-over of comm.go, driver.go, wait.go and
-// progress.go over all interleavings: a model in which every atomic operation is one step
-// (model_steps_test.go), and a breadth-first search through all its states. It checks that
+// progress.go over all interleavings: it is a model in which every atomic operation is one step
+// (model_steps_test.go), and a breadth-first search through all its states. The search checks that
 //
-//   - every run can still come to its end: nobody sleeps for ever, and no state is a trap;
-//   - whenever all threads sleep, there is nothing they could do: a peer may be slow, this process is not. The nap of
-//     the progress thread is no such sleep, except for Comms with urgent operations;
+//   - every run can still come to its end: no thread sleeps for ever, and no state is a trap;
+//   - whenever all threads sleep, there is nothing that they could do: a peer may be slow, this
+//     process may not. The nap of the progress thread does not count as such a sleep, except for
+//     Comms with urgent operations;
 //   - a Comm never has two drivers, nor two operations in one frame;
-//   - whoever was cancelled, or whose operation has ended, does not sleep.
+//   - a thread whose wait was cancelled, or whose operation has ended, does not sleep.
 //
-// TestModelIsOfTheCode holds it to the code: each step is one access there, and each access is one
-// step, or says why it is none.
+// TestModelIsOfTheCode holds the model to the code: each step is one access there, and each access
+// is one step, or a comment says why it is none.
 //
-// What the model leaves out: spinning (a thread may sleep at once, the worst case), what only the
-// lock's holder touches (part of the step before), deadlines, broken links, pollers, GOMAXPROCS,
-// the end of the progress thread. What the progress thread finds attended is anybody's guess, and
-// so is whether it naps or sleeps; a nap may end at any time. Words that only count (rings,
-// notified, urged, count) are modelled by what can be seen of them: whether a value that some
-// thread keeps is still the newest. Peers are threads that publish one event after another, each
-// followed by Bell.Ring.
+// The model leaves out spinning (a thread may sleep at once, the worst case), the data that only
+// the lock's holder accesses (it is part of the step before), deadlines, broken links, pollers,
+// GOMAXPROCS, and the end of the progress thread. Which Comms the progress thread finds attended is
+// arbitrary, and so is whether it naps or sleeps; a nap may end at any time. Words that only count
+// (rings, notified, expedited, count) are modelled by what threads can see of them: whether a value
+// that some thread keeps is still the newest. Peers are threads that publish one event after
+// another, each followed by Doorbell.Ring.
 //
-// A mutation changes the order of some steps or leaves one out. Each must be found in the scenario
-// named with it, which shows that the search sees such faults and that the step is needed.
+// A mutation changes the order of some steps or leaves one out. The search must find each mutation
+// in the scenario named with it, which shows that the search sees such faults and that the step is
+// needed.
 
 var scenarios = []scenario{
 	{name: "run", comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{run(0)}}}},
@@ -50,15 +52,18 @@ var scenarios = []scenario{
 		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}}},
 	{name: "two threads post three", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}, {}},
 		users: []user{{0, []action{post(0), post(1)}}, {0, []action{post(2)}}}},
-	{name: "posts to two Comms", coarse: true, queue: true, comms: []int{0, 0}, ops: []opSpec{{comm: 0}, {comm: 1}, {comm: 1}},
+	{name: "posts to two Comms", coarse: true, queue: true, comms: []int{0, 0},
+		ops:   []opSpec{{comm: 0}, {comm: 1}, {comm: 1}},
 		users: []user{{0, []action{post(0), post(1)}}, {0, []action{post(2)}}}},
 	{name: "two threads post and wait", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{post(1), wait(1)}}}},
 	{name: "another thread waits", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0), run(1)}}, {0, []action{wait(0)}}}},
-	{name: "three threads run", coarse: true, queue: true, large: true, alone: [maxRanks]bool{true}, comms: []int{0}, ops: []opSpec{{}, {}, {}},
+	{name: "three threads run", coarse: true, queue: true, large: true, alone: [maxRanks]bool{true},
+		comms: []int{0}, ops: []opSpec{{}, {}, {}},
 		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}, {0, []action{run(2)}}}},
-	{name: "two run, one posts and waits", coarse: true, queue: true, large: true, alone: [maxRanks]bool{true}, comms: []int{0}, ops: []opSpec{{}, {}, {}},
+	{name: "two run, one posts and waits", coarse: true, queue: true, large: true, alone: [maxRanks]bool{true},
+		comms: []int{0}, ops: []opSpec{{}, {}, {}},
 		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}, {0, []action{post(2), wait(2)}}}},
 	{name: "fragments", coarse: true, comms: []int{0}, ops: []opSpec{{fragments: 2}, {}},
 		users: []user{{0, []action{run(0)}}, {0, []action{post(1)}}}},
@@ -77,13 +82,15 @@ var scenarios = []scenario{
 			{comm: 2, needs: []int{0}}, {comm: 3, needs: []int{1}}},
 		users: []user{{0, []action{post(1), run(0), wait(1)}}, {1, []action{post(3), wait(3), run(2)}}}},
 	// a: a receive whose sender first needs what b sends.
-	{name: "receive and send", coarse: true, comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {message: true}},
+	{name: "receive and send", coarse: true, comms: []int{0},
+		ops:   []opSpec{{message: true, needs: []int{1}}, {message: true}},
 		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}}},
 	{name: "receive and collective", coarse: true, comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {}},
 		users: []user{{0, []action{run(0)}}, {0, []action{run(1)}}}},
-	{name: "receive and posted collective", coarse: true, comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {}},
+	{name: "receive and posted collective", coarse: true, comms: []int{0},
+		ops:   []opSpec{{message: true, needs: []int{1}}, {}},
 		users: []user{{0, []action{run(0)}}, {0, []action{post(1)}}}},
-	// b: a message that a peer must get rid of before it joins in a.
+	// b: a message that this rank must read before its peer joins in a.
 	{name: "unasked message, run", comms: []int{0}, ops: []opSpec{{needs: []int{1}}, {unasked: true}},
 		users: []user{{0, []action{run(0)}}}},
 	{name: "unasked message, post", comms: []int{0}, ops: []opSpec{{needs: []int{1}}, {unasked: true}},
@@ -100,25 +107,29 @@ var scenarios = []scenario{
 		users: []user{{0, []action{run(0)}}, {0, []action{post(1)}}, {0, []action{abort(0)}}}},
 	{name: "close", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}}, silent: true,
 		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}, {0, []action{closing(0)}}}},
-	{name: "abort while events come", coarse: true, large: true, comms: []int{0}, ops: []opSpec{{}, {}},
+	{name: "abort while events come", coarse: true, large: true, alone: [maxRanks]bool{true},
+		comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0), wait(0)}}, {0, []action{run(1)}}, {0, []action{abort(0)}}}},
-	{name: "post, urge, never wait", fresh: true, comms: []int{0}, ops: []opSpec{{}},
-		users: []user{{0, []action{post(0), urge(0)}}}},
-	{name: "another thread urges", comms: []int{0}, ops: []opSpec{{}},
-		users: []user{{0, []action{post(0)}}, {0, []action{urge(0)}}}},
-	{name: "post, urge, wait", comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{post(0), urge(0), wait(0)}}}},
-	{name: "one posts and urges, one runs", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}},
-		users: []user{{0, []action{post(0), urge(0)}}, {0, []action{run(1)}}}},
-	{name: "one urges, one posts and waits", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}},
-		users: []user{{0, []action{post(0), urge(0)}}, {0, []action{post(1), wait(1)}}}},
-	{name: "two Comms, one urged", coarse: true, comms: []int{0, 0}, ops: []opSpec{{comm: 0}, {comm: 1}},
-		users: []user{{0, []action{post(0), post(1), urge(0)}}}},
+	{name: "post, expedite, never wait", fresh: true, comms: []int{0}, ops: []opSpec{{}},
+		users: []user{{0, []action{post(0), expedite(0)}}}},
+	{name: "another thread expedites", comms: []int{0}, ops: []opSpec{{}},
+		users: []user{{0, []action{post(0)}}, {0, []action{expedite(0)}}}},
+	{name: "post, expedite, wait", comms: []int{0}, ops: []opSpec{{}},
+		users: []user{{0, []action{post(0), expedite(0), wait(0)}}}},
+	{name: "one posts and expedites, one runs", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}},
+		users: []user{{0, []action{post(0), expedite(0)}}, {0, []action{run(1)}}}},
+	{name: "one expedites, one posts and waits", coarse: true, queue: true, comms: []int{0}, ops: []opSpec{{}, {}},
+		users: []user{{0, []action{post(0), expedite(0)}}, {0, []action{post(1), wait(1)}}}},
+	{name: "two Comms, one expedited", coarse: true, comms: []int{0, 0}, ops: []opSpec{{comm: 0}, {comm: 1}},
+		users: []user{{0, []action{post(0), post(1), expedite(0)}}}},
 	{name: "post, poll", comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{post(0), poll(0), poll(0)}}}},
 	{name: "one polls, one runs", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0), poll(0)}}, {0, []action{run(1)}}}},
-	// Calls that have a kept program: Post says at once, and counts them later.
+	// Calls that have a kept program: Post tries them at once, and counts them as pending only if
+	// they have not ended.
 	{name: "known, never wait", fresh: true, comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{post(0)}}}},
-	{name: "no program, wait", comms: []int{0}, ops: []opSpec{{unknown: true}}, users: []user{{0, []action{post(0), wait(0)}}}},
+	{name: "no program, wait", comms: []int{0}, ops: []opSpec{{unknown: true}},
+		users: []user{{0, []action{post(0), wait(0)}}}},
 	{name: "known, wait in reverse order", comms: []int{0}, ops: []opSpec{{}, {}},
 		users: []user{{0, []action{post(0), post(1), wait(1), wait(0)}}}},
 	{name: "two threads post known calls", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}},
@@ -129,7 +140,7 @@ var scenarios = []scenario{
 		users: []user{{0, []action{post(0)}}, {0, []action{post(1)}}}},
 	{name: "known, receive", coarse: true, comms: []int{0}, ops: []opSpec{{message: true, needs: []int{1}}, {}},
 		users: []user{{0, []action{run(0)}}, {0, []action{post(1)}}}},
-	{name: "known, urge", comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{post(0), urge(0)}}}},
+	{name: "known, expedite", comms: []int{0}, ops: []opSpec{{}}, users: []user{{0, []action{post(0), expedite(0)}}}},
 	{name: "abort of a known call", coarse: true, comms: []int{0}, ops: []opSpec{{}, {}}, silent: true,
 		users: []user{{0, []action{post(0)}}, {0, []action{post(1), wait(1)}}, {0, []action{abort(0)}}}},
 	{name: "cancel of a known call", comms: []int{0}, ops: []opSpec{{cancel: true}},
@@ -160,47 +171,77 @@ func TestModel(t *testing.T) {
 }
 
 var mutations = []mutation{
-	{name: "who leaves Wait does not hand over", in: "one runs, one posts", rewire: map[edge]place{{0, waitHand}: nextAction}},
-	{name: "Wait hands over before it is counted out", in: "one runs, one posts", rewire: map[edge]place{{0, waitLeave}: handThenLeave}},
+	{name: "who leaves Wait does not hand over", in: "one runs, one posts",
+		rewire: map[edge]place{{0, waitHand}: nextAction}},
+	{name: "Wait hands over before it is counted out", in: "one runs, one posts",
+		rewire: map[edge]place{{0, waitLeave}: handThenLeave}},
 	{name: "Post does not hand over", in: "post, never wait", rewire: map[edge]place{{0, postHand}: nextAction}},
-	{name: "Post does not ring when the lock is held", in: "two threads post, step by step", rewire: map[edge]place{{postAgain, ringLook}: back}},
-	{name: "Run does not ring when the lock is held", in: "receive and send", rewire: map[edge]place{{runRing, ringLook}: back}},
-	{name: "Run does not ring when the lock is held", in: "receive and collective", rewire: map[edge]place{{runRing, ringLook}: back}},
-	{name: "Run does not hand over after a known call", in: "one runs, one posts", rewire: map[edge]place{{runAfter, postHand}: nextAction}},
-	{name: "Run does not look at pending again, with the lock", in: "one runs, one posts", rewire: map[edge]place{{runLock, runAgain}: runBlind}},
-	{name: "a call that is wrong does not hand over", in: "one posts, one is wrong", rewire: map[edge]place{{0, lockedInVain}: callAllowed}},
-	{name: "a driver does not look again after Bell.Prepare", in: "run", rewire: map[edge]place{{ticket, advance}: back}},
-	{name: "progress does not look again after Bell.Prepare", in: "post, never wait", rewire: map[edge]place{{ticket, passComms}: sleep}},
-	{name: "awaitTurn does not look again at the lock", in: "two threads run", rewire: map[edge]place{{overState, turnLock}: sleep}},
-	{name: "awaitTurn does not look again at its operation", in: "two threads run", rewire: map[edge]place{{ticket, overState}: back}},
-	{name: "awaitTurn does not look at its Cancel", in: "cancel while another drives", rewire: map[edge]place{{overState, overCancel}: back}},
-	{name: "Nudge does not ring those that await their turn", in: "cancel while another drives", rewire: map[edge]place{{0, nudgeTurns}: nextAction}},
-	{name: "handOver does not look for sleepers", in: "two threads run", rewire: map[edge]place{{handLock, handTurns}: handWaiting}},
-	{name: "handOver does not notify", in: "post, never wait", rewire: map[edge]place{{handWaiting, notifyComms}: back}},
+	{name: "Post does not ring when the lock is held", in: "two threads post, step by step",
+		rewire: map[edge]place{{postAgain, ringLook}: back}},
+	{name: "Run does not ring when the lock is held", in: "receive and send",
+		rewire: map[edge]place{{runRing, ringLook}: back}},
+	{name: "Run does not ring when the lock is held", in: "receive and collective",
+		rewire: map[edge]place{{runRing, ringLook}: back}},
+	{name: "Run does not hand over after a known call", in: "one runs, one posts",
+		rewire: map[edge]place{{runAfter, postHand}: nextAction}},
+	{name: "Run does not look at pending again, with the lock", in: "one runs, one posts",
+		rewire: map[edge]place{{runLock, runAgain}: runBlind}},
+	{name: "a call that is wrong does not hand over", in: "one posts, one is wrong",
+		rewire: map[edge]place{{0, lockedInVain}: callAllowed}},
+	{name: "a driver does not look again after Doorbell.Prepare", in: "run",
+		rewire: map[edge]place{{ticket, advance}: back}},
+	{name: "progress does not look again after Doorbell.Prepare", in: "post, never wait",
+		rewire: map[edge]place{{ticket, passComms}: sleep}},
+	{name: "awaitTurn does not look again at the lock", in: "two threads run",
+		rewire: map[edge]place{{overState, turnLock}: sleep}},
+	{name: "awaitTurn does not look again at its operation", in: "two threads run",
+		rewire: map[edge]place{{ticket, overState}: back}},
+	{name: "awaitTurn does not look at its Cancel", in: "cancel while another drives",
+		rewire: map[edge]place{{overState, overCancel}: back}},
+	{name: "Nudge does not ring those that await their turn", in: "cancel while another drives",
+		rewire: map[edge]place{{0, nudgeTurns}: nextAction}},
+	{name: "handOver does not look for sleepers", in: "two threads run",
+		rewire: map[edge]place{{handLock, handTurns}: handWaiting}},
+	{name: "handOver does not notify", in: "post, never wait",
+		rewire: map[edge]place{{handWaiting, notifyComms}: back}},
 	{name: "notify does not count", in: "post, never wait", rewire: map[edge]place{{0, notifyWord}: notifyIdle}},
-	{name: "notify does not ring who sleeps for good", in: "post, never wait", rewire: map[edge]place{{notifyWord, ringLook}: back}},
-	{name: "notify does not look who sleeps on the bell", in: "posts to two Comms", rewire: map[edge]place{{0, notifyBell}: back}},
-	{name: "progress does not look at word before it sleeps for good", in: "post, never wait", rewire: map[edge]place{{ticket, idleWord}: sleep}},
-	{name: "progress does not say that it sleeps on the bell", in: "posts to two Comms", rewire: map[edge]place{{0, bellSay}: bellQuiet}},
-	{name: "Urge does not hand over", in: "another thread urges", rewire: map[edge]place{{0, urgeHand}: nextAction}},
-	{name: "Urge hands over before it counts", in: "another thread urges",
-		rewire: map[edge]place{{urgeMark, urgeCount}: handThenUrgent, {urgeCount, urgeHand}: nextAction}},
-	{name: "notify does not count urges", in: "another thread urges", rewire: map[edge]place{{notifyUrgent, notifyUrges}: notifyWord}},
-	{name: "notify does not ring who naps", in: "another thread urges", rewire: map[edge]place{{ringLook, ringLook}: back, {ringAdd, ringLook}: back}},
-	{name: "progress does not look at urges before it naps", in: "another thread urges", rewire: map[edge]place{{ticket, napUrges}: sleep}},
-	{name: "an operation that has ended stays urgent", in: "post, urge, wait", rewire: map[edge]place{{endUrgency, endUrgent}: endState}},
-	{name: "the last look leaves out what seems attended", in: "two Comms, one urged", heedless: true},
+	{name: "notify does not ring who sleeps for good", in: "post, never wait",
+		rewire: map[edge]place{{notifyWord, ringLook}: back}},
+	{name: "notify does not look who sleeps on the doorbell", in: "posts to two Comms",
+		rewire: map[edge]place{{0, notifyDoorbell}: back}},
+	{name: "progress does not look at word before it sleeps for good", in: "post, never wait",
+		rewire: map[edge]place{{ticket, idleWord}: sleep}},
+	{name: "progress does not say that it sleeps on the doorbell", in: "posts to two Comms",
+		rewire: map[edge]place{{0, doorbellSay}: doorbellQuiet}},
+	{name: "Expedite does not hand over", in: "another thread expedites",
+		rewire: map[edge]place{{0, expediteHand}: nextAction}},
+	{name: "Expedite hands over before it counts", in: "another thread expedites",
+		rewire: map[edge]place{
+			{expediteMark, expediteCount}: handThenUrgent, {expediteCount, expediteHand}: nextAction}},
+	{name: "notify does not count expedites", in: "another thread expedites",
+		rewire: map[edge]place{{notifyUrgent, notifyExpedites}: notifyWord}},
+	{name: "notify does not ring who naps", in: "another thread expedites",
+		rewire: map[edge]place{{ringLook, ringLook}: back, {ringAdd, ringLook}: back}},
+	{name: "progress does not look at expedites before it naps", in: "another thread expedites",
+		rewire: map[edge]place{{ticket, napExpedites}: sleep}},
+	{name: "an operation that has ended stays urgent", in: "post, expedite, wait",
+		rewire: map[edge]place{{endUrgency, endUrgent}: endState}},
+	{name: "the last look leaves out what seems attended", in: "two Comms, one expedited", heedless: true},
 	{name: "Poll does not hand over", in: "one polls, one runs", rewire: map[edge]place{{0, pollHand}: nextAction}},
 	{name: "pass does not hand over", in: "one runs, one posts", rewire: map[edge]place{{unlock, passHand}: passNext}},
-	{name: "pass does not hand over a Comm that was stopped", in: "close", rewire: map[edge]place{{passHand, passStop}: passNext}},
-	{name: "end does not ring those that await their turn", in: "two threads run", rewire: map[edge]place{{endPending, ringLook}: back}},
-	{name: "the lock is looked at and then taken", in: "two threads run", rewire: map[edge]place{{waitLock, waitTake}: waitTakeLate}},
+	{name: "pass does not hand over a Comm that was stopped", in: "close",
+		rewire: map[edge]place{{passHand, passStop}: passNext}},
+	{name: "end does not ring those that await their turn", in: "two threads run",
+		rewire: map[edge]place{{endPending, ringLook}: back}},
+	{name: "the lock is looked at and then taken", in: "two threads run",
+		rewire: map[edge]place{{waitLock, waitTake}: waitTakeLate}},
 	{name: "Wait keeps the lock", in: "cancel", rewire: map[edge]place{{0, waitDriven}: waitOver}},
 	{name: "Abort does not ring", in: "abort", rewire: map[edge]place{{abortLock, ringLook}: back}},
 	{name: "Close does not hand over", in: "close", rewire: map[edge]place{{closeRemove, handPending}: back}},
 	{name: "the last look leaves out unasked messages", in: "unasked message, run", lazy: true},
 	{name: "the last look leaves out unasked messages", in: "unasked message, post", lazy: true},
-	{name: "Post of a known call that has ended does not hand over", in: "two threads post known calls", rewire: map[edge]place{{0, postNotify}: endNotify}},
+	{name: "Post of a known call that has ended does not hand over", in: "two threads post known calls",
+		rewire: map[edge]place{{0, postNotify}: endNotify}},
 	{name: "Completions.Wait does not look again", in: "watcher", rewire: map[edge]place{{ticket, watchCount}: sleep}},
 	{name: "Completions.add does not ring", in: "watcher", rewire: map[edge]place{{countAdd, ringLook}: back}},
 }

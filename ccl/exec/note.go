@@ -7,20 +7,20 @@ import (
 	"github.com/goccl/goccl/ccl/record"
 )
 
-// note records that a call begins, and returns it with its number.
+// note records that a call begins, and returns the call with the number of its record.
 func (c *Comm) note(call *Call) Call {
 	noted := *call
-	noted.record = c.opts.Record.Begin(&record.Operation{
+	noted.Record = c.opts.Record.Begin(&record.Operation{
 		Seq: c.last(call) + 1, In: elements(call.In), Out: elements(call.Out),
 		Coll: call.Coll, Type: call.Type, Op: call.Op, Root: int32(call.Root), Tag: call.Tag, Batch: call.Batch,
 	})
 	return noted
 }
 
-// noteEnd records how a call ended, if it was recorded; timed says that it took long, so that its
-// end is worth a look at the clock.
+// noteEnd records how a call ended, if its beginning was recorded. timed means that the call took
+// so long that reading the clock for its end is worth the cost.
 func (c *Comm) noteEnd(call *Call, err error, timed bool) {
-	if call.record == 0 {
+	if call.Record == 0 {
 		return
 	}
 	code := fault.OK
@@ -30,7 +30,7 @@ func (c *Comm) noteEnd(call *Call, err error, timed bool) {
 			code = f.Code
 		}
 	}
-	c.opts.Record.End(call.record, code, timed)
+	c.opts.Record.End(call.Record, code, timed)
 }
 
 func elements(blocks []Block) (n uint64) {
@@ -40,5 +40,5 @@ func elements(blocks []Block) (n uint64) {
 	return n
 }
 
-// Recorded is what remembers the operations; nil for none.
+// Recorded returns the recorder of the operations; nil if there is none.
 func (c *Comm) Recorded() *record.Ring { return c.opts.Record }

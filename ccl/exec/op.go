@@ -18,27 +18,27 @@ const (
 
 const (
 	opCalm uint32 = iota
-	opUrged
+	opExpedited
 	opOver
 )
 
-// Op is one posted operation. It is used by one waiter at a time, and given back by Free.
+// Op is one posted operation. Only one thread at a time may wait for it, and Free gives it back.
 type Op struct {
 	comm     *Comm
 	call     Call // In and Out point to the Op's own arrays
 	in, out  []Block
 	seq      uint64       // position among the collectives or among the point-to-point operations of the Comm, from 1
 	timeout  int64        // nanoseconds, 0 for none
-	deadline atomic.Int64 // monotonic nanoseconds; 0 until due was asked, or for none
-	slot     int          // in Comm.messages
+	deadline atomic.Int64 // monotonic nanoseconds; 0 before the first call of due, or for none
+	slot     int          // index in Comm.p2pOps
 	req      p2p.Request
 
 	state   atomic.Uint32
-	urgency atomic.Uint32 // opCalm, opUrged or opOver
+	urgency atomic.Uint32 // opCalm, opExpedited or opOver
 	err     error         // set before state
 	source  int
 
-	// The owner and the Comm both hold an Op; whoever lets go last puts it into the pool.
+	// The caller and the Comm both hold an Op; the last one to release it puts it into the pool.
 	holders atomic.Int32
 	notify  bool // count its end in Completions
 	next    *Op  // in the Comm's lists
@@ -52,7 +52,7 @@ func newOp(c *Comm, call *Call) *Op {
 	return op
 }
 
-// number is the next place in the sequence of collectives, or of messages.
+// number returns the next number in the sequence of collectives, or of messages.
 func (c *Comm) number(call *Call) uint64 {
 	if call.Coll.Valid() {
 		return c.colls.Add(1)
@@ -60,8 +60,8 @@ func (c *Comm) number(call *Call) uint64 {
 	return c.messages.Add(1)
 }
 
-// over makes op one that has ended well. Atomic stores are dear, and what an Op was before is
-// mostly what it shall be.
+// over makes op an operation that has ended without error. Atomic stores are expensive, and an Op
+// from the pool mostly has the right values already.
 func (op *Op) over(c *Comm, seq uint64) {
 	op.comm, op.seq, op.source, op.err, op.notify, op.next, op.timeout = c, seq, -1, nil, true, nil, 0
 	if op.state.Load() != opDone { // model: none: nobody else has this Op yet
@@ -76,7 +76,7 @@ func (op *Op) over(c *Comm, seq uint64) {
 	op.holders.Store(1)
 }
 
-// set makes op that of a call, which is pending from then on.
+// set makes op the operation of a call, which is pending from then on.
 func (op *Op) set(c *Comm, call *Call, seq uint64) {
 	op.comm = c
 	op.in = append(op.in[:0], call.In...)
@@ -97,7 +97,7 @@ func (op *Op) set(c *Comm, call *Call, seq uint64) {
 	c.pending.Add(1) // model: pend
 }
 
-// forget lets the caller's memory go.
+// forget drops op's pointers to the caller's memory.
 func (op *Op) forget() {
 	clear(op.in)
 	clear(op.out)
@@ -113,12 +113,12 @@ func (op *Op) release() {
 	}
 }
 
-// Free gives the Op back. An operation that is not done goes on; its memory must stay valid until
-// then (Done and Completions are the only ways to know).
+// Free gives the Op back. An operation that has not ended continues; its memory must stay valid
+// until it ends, which only Done and Completions report.
 func (op *Op) Free() { op.release() }
 
-// due is the deadline, 0 for none. The timeout begins when a driver first looks, since most
-// operations end before that and reading the clock is a good part of what they take.
+// due returns the deadline, 0 for none. The timeout starts when a driver first calls due: most
+// operations end before that, and reading the clock would take a considerable part of their time.
 func (op *Op) due() int64 {
 	if d := op.deadline.Load(); d != 0 || op.timeout == 0 {
 		return d
@@ -138,14 +138,14 @@ func (op *Op) Done() (bool, error) {
 	return true, nil
 }
 
-// Comm is where the operation was posted.
+// Comm returns the Comm on which the operation was posted.
 func (op *Op) Comm() *Comm { return op.comm }
 
-// Seq is the operation's position among the collectives (or the sends and receives) of its Comm,
-// from 1.
+// Seq returns the operation's position among the collectives (or the sends and receives) of its
+// Comm, from 1.
 func (op *Op) Seq() uint64 { return op.seq }
 
-// Source is the rank that a finished receive came from, else -1.
+// Source returns the rank that a finished receive came from, else -1.
 func (op *Op) Source() int { return op.source }
 
 // describe names the operation in errors.
@@ -153,7 +153,7 @@ func (op *Op) describe() string {
 	return op.call.String() + ", seq " + strconv.FormatUint(op.seq, 10)
 }
 
-// explain gives an error the operation's circumstances.
+// explain adds to an error which rank and operation it happened in.
 func (op *Op) explain(err error) *fault.Error {
 	f, ok := err.(*fault.Error)
 	if !ok {
@@ -164,5 +164,5 @@ func (op *Op) explain(err error) *fault.Error {
 
 var start = time.Now()
 
-// now is monotonic nanoseconds, never 0.
+// now returns monotonic nanoseconds, never 0.
 func now() int64 { return int64(time.Since(start)) + 1 }

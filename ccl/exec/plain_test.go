@@ -9,10 +9,11 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/p2p"
+	"github.com/goccl/goccl/ccl/program"
 )
 
-// TestPlainMessage: what plainMessage lets pass is what check lets pass, but for receives from any
-// rank.
+// TestPlainMessage checks that plainMessage accepts the calls that Check accepts, except receives
+// from any rank.
 func TestPlainMessage(t *testing.T) {
 	const ranks = 3
 	var memory [64]byte
@@ -23,8 +24,8 @@ func TestPlainMessage(t *testing.T) {
 		"two":       {{Ptr: unsafe.Pointer(&memory[0]), Count: 8}, {Ptr: unsafe.Pointer(&memory[32]), Count: 8}},
 		"no memory": {{Count: 8}},
 		"negative":  {{Ptr: unsafe.Pointer(&memory[0]), Count: -1}},
-		"longest":   {{Ptr: unsafe.Pointer(&memory[0]), Count: maxBytes / 4}},
-		"too long":  {{Ptr: unsafe.Pointer(&memory[0]), Count: maxBytes/4 + 1}},
+		"longest":   {{Ptr: unsafe.Pointer(&memory[0]), Count: program.MaxBytes / 4}},
+		"too long":  {{Ptr: unsafe.Pointer(&memory[0]), Count: program.MaxBytes/4 + 1}},
 	}
 	plain := 0
 	for _, coll := range []dtype.Collective{dtype.NoCollective, dtype.Send, dtype.Recv, 200} {
@@ -33,9 +34,11 @@ func TestPlainMessage(t *testing.T) {
 				for _, timeout := range []time.Duration{0, time.Second, -1} {
 					for in := range blocks {
 						for out := range blocks {
-							call := Call{Coll: coll, Type: typ, Root: root, Timeout: timeout, In: blocks[in], Out: blocks[out]}
-							want := call.check(1, ranks) == nil && root != p2p.AnySource
-							require.Equal(t, want, call.plainMessage(ranks), "%v %v root %d timeout %v in %s out %s", coll, typ, root, timeout, in, out)
+							call := Call{Coll: coll, Type: typ, Root: root, Timeout: timeout,
+								In: blocks[in], Out: blocks[out]}
+							want := call.Check(1, ranks) == nil && root != p2p.AnySource
+							require.Equal(t, want, plainMessage(&call, ranks),
+								"%v %v root %d timeout %v in %s out %s", coll, typ, root, timeout, in, out)
 							if want {
 								plain++
 							}
@@ -45,5 +48,5 @@ func TestPlainMessage(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 2*2*2*3, plain) // either way, two peers, two timeouts, three blocks
+	require.Equal(t, 2*2*2*3, plain) // send or recv, two peers, two timeouts, three kinds of blocks
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 )
 
-// Different small calls that take turns, each with other buffers than the time before, are kept as
-// programs, give the right result, and allocate nothing once they are known. Calls that differ from
-// a known one in anything do not run by it.
+// TestKnownCalls checks that different small calls in turn, each with other buffers than the time
+// before, are kept as programs and give the right result. A call that differs from a known call in
+// anything does not run by its program.
 func TestKnownCalls(t *testing.T) {
 	const ranks, kinds, rounds = 3, 12, 5
 	for _, name := range []string{"inproc", "shm"} {
@@ -24,7 +24,9 @@ func TestKnownCalls(t *testing.T) {
 				group.Go(func() {
 					for round := range rounds {
 						for kind := range kinds {
-							n := 2 * (1 + kind/2) // 8, 16, 24 … bytes: pointers behind such an object are into the next, and the race detector's checks see them
+							// 8, 16, 24 … bytes: a pointer past the end of such an object points
+							// into the next object, and the race detector's checks find it.
+							n := 2 * (1 + kind/2)
 							in, out := make([]float32, n), make([]float32, n)
 							for i := range n {
 								in[i] = float32(rank + kind + i)
@@ -41,7 +43,8 @@ func TestKnownCalls(t *testing.T) {
 							}
 							for i := range n {
 								if out[i] != want(i) {
-									t.Errorf("rank %d, round %d, kind %d, element %d: %v, want %v", rank, round, kind, i, out[i], want(i))
+									t.Errorf("rank %d, round %d, kind %d, element %d: %v, want %v",
+										rank, round, kind, i, out[i], want(i))
 								}
 							}
 						}
@@ -56,8 +59,8 @@ func TestKnownCalls(t *testing.T) {
 	}
 }
 
-// A call that is wrong is refused in the same words whether its shape is known or not, and harms
-// nobody.
+// TestKnownCallsAreChecked checks that an invalid call is refused with the same text whether its
+// shape is known or not, and that the group still works afterwards.
 func TestKnownCallsAreChecked(t *testing.T) {
 	comms := join(t, "inproc", 2, plans{dtype.AllReduce: catalogued("one_shot_window")}.of)
 	both := func(f func(rank int, c *exec.Comm) error) {
@@ -75,11 +78,17 @@ func TestKnownCallsAreChecked(t *testing.T) {
 		nowhere := sumCall(x[rank][:6], y[rank][:6])
 		nowhere.Out[0].Ptr = nil
 		require.ErrorContains(t, c.Run(nowhere), "no memory")
+		hurried := sumCall(x[rank][:6], y[rank][:6])
+		hurried.Timeout = -1
+		require.ErrorContains(t, c.Run(hurried), "is negative")
+		_, err := c.Post(hurried)
+		require.ErrorContains(t, err, "is negative")
 	}
 	both(func(rank int, c *exec.Comm) error { return c.Run(sumCall(x[rank][:6], x[rank][:6])) })
 }
 
-// Another call in place of a known one is a mismatch on both sides, and no wrong sum.
+// TestKnownMismatch checks that another call in place of a known one is a mismatch on both sides,
+// and gives no wrong sum.
 func TestKnownMismatch(t *testing.T) {
 	comms := join(t, "inproc", 2, plans{dtype.AllReduce: catalogued("one_shot_window")}.of)
 	var group sync.WaitGroup
@@ -102,8 +111,8 @@ func TestKnownMismatch(t *testing.T) {
 	}
 }
 
-// A plan whose blocks only two ranks know says so, or finds it: blocks of an all_to_all that do not
-// have the length which their receiver expects.
+// TestToldLengths checks a plan in which only two ranks know the length of each block. The ranks of
+// an all_to_all announce the lengths, and a rank that expects another length detects this.
 func TestToldLengths(t *testing.T) {
 	for _, test := range []struct {
 		what string
@@ -128,7 +137,8 @@ func TestToldLengths(t *testing.T) {
 						call := exec.Call{Coll: dtype.AllToAll, Type: dtype.F32}
 						var in, out [2][]float32
 						for peer := range 2 {
-							in[peer], out[peer] = vector(10*rank+peer, test.in[rank][peer], turn), make([]float32, test.out[rank][peer])
+							in[peer], out[peer] =
+								vector(10*rank+peer, test.in[rank][peer], turn), make([]float32, test.out[rank][peer])
 							call.In, call.Out = append(call.In, blockOf(in[peer])), append(call.Out, blockOf(out[peer]))
 						}
 						if errs[rank] = c.Run(&call); errs[rank] != nil {
@@ -139,7 +149,8 @@ func TestToldLengths(t *testing.T) {
 							if want := vector(10*peer+rank, test.in[peer][rank], turn); len(want) == len(out[peer]) {
 								for i := range want {
 									if want[i] != out[peer][i] {
-										t.Errorf("rank %d, from %d, element %d: %v, want %v", rank, peer, i, out[peer][i], want[i])
+										t.Errorf("rank %d, from %d, element %d: %v, want %v",
+											rank, peer, i, out[peer][i], want[i])
 										return
 									}
 								}
@@ -160,8 +171,8 @@ func TestToldLengths(t *testing.T) {
 	}
 }
 
-// Operations are counted in one sequence, whichever way they run; the ranks need not take the same
-// way.
+// TestKnownCallsAreNumbered checks that operations are counted in one sequence, in whatever way
+// they run. The ranks need not run them in the same way.
 func TestKnownCallsAreNumbered(t *testing.T) {
 	comms := join(t, "inproc", 2, plans{dtype.AllReduce: catalogued("one_shot_window")}.of)
 	each(t, 2, func(rank int) error {
@@ -191,7 +202,8 @@ func TestKnownCallsAreNumbered(t *testing.T) {
 	require.Equal(t, 1, exec.Programs(comms[0]))
 }
 
-// BenchmarkKnown is what a kept program costs besides waiting: the peer has always said its word.
+// BenchmarkKnown measures what a kept program costs apart from waiting: the peer has always
+// published its word.
 func BenchmarkKnown(b *testing.B) {
 	ops := []struct {
 		name string
@@ -200,7 +212,8 @@ func BenchmarkKnown(b *testing.B) {
 	}{
 		{"all_reduce", "one_shot_window", func(_ int, x []float32) *exec.Call { return sumCall(x, x) }},
 		{"all_gather", "window", func(rank int, x []float32) *exec.Call {
-			return &exec.Call{Coll: dtype.AllGather, Type: dtype.F32, In: []exec.Block{blockOf(x[2:3])}, Out: []exec.Block{blockOf(x[:1]), blockOf(x[1:2])}}
+			return &exec.Call{Coll: dtype.AllGather, Type: dtype.F32,
+				In: []exec.Block{blockOf(x[2:3])}, Out: []exec.Block{blockOf(x[:1]), blockOf(x[1:2])}}
 		}},
 		{"broadcast_root", "window", func(rank int, x []float32) *exec.Call {
 			call := &exec.Call{Coll: dtype.Broadcast, Type: dtype.F32, Out: []exec.Block{blockOf(x)}}
@@ -233,9 +246,8 @@ func BenchmarkKnown(b *testing.B) {
 	}
 }
 
-// BenchmarkShapes is what operations of one shape, and of more shapes than are kept, cost their
-// ranks together, without any waiting: one thread posts them at all ranks and works for each in
-// turn.
+// BenchmarkShapes measures what operations of one shape, and of more shapes than are kept, cost all
+// ranks together, without any waiting: one thread posts them on all ranks and drives each in turn.
 func BenchmarkShapes(b *testing.B) {
 	for _, name := range []string{"one_shot_window", "ring"} {
 		for _, ranks := range []int{2, 8} {

@@ -12,16 +12,16 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Progress drives the Comms of a process whose operations nobody waits for. Its thread starts with
-// the first posted operation, and sleeps when none has been pending for a while.
+// Progress drives the operations of a process for which no thread waits. Its thread starts when the
+// first operation is handed over to it, and sleeps when none has been pending for a while.
 type Progress struct {
-	bell *park.Bell
+	doorbell *park.Doorbell
 
-	notified atomic.Uint32 // counts notifications
-	urged    atomic.Uint32 // counts those for Comms with urgent operations
-	idle     *park.Bell    // nothing to drive: sleeps until a notification
-	nap      *park.Bell    // most likely nothing to drive: sleeps for a short time, or until an urgent one
-	onBell   atomic.Bool   // what it drives waits for peers: sleeps on bell
+	notified   atomic.Uint32  // counts notifications
+	expedited  atomic.Uint32  // counts notifications for Comms with urgent operations
+	idle       *park.Doorbell // for the long sleep when there is nothing to drive: ended by a notification
+	nap        *park.Doorbell // for the naps between glances: ended early by an urgent notification
+	onDoorbell atomic.Bool    // the operations that it drives wait for peers: it sleeps on doorbell
 
 	mu      sync.Mutex
 	started bool
@@ -31,33 +31,34 @@ type Progress struct {
 	pollers atomic.Pointer[[]transport.Poller]
 }
 
-// Most operations are waited for soon by whoever posted them, and to wake a thread for each costs
-// more than a small one takes. So a post wakes the thread only where it sleeps for good. It then
-// glances at the Comms, with a nap after each glance, and drives what it finds unattended: an
-// urgent operation is pending, or none has ended since the last glance. After so many glances
-// without a notification it sleeps for good again.
+// Most operations are soon waited for by the thread that posted them, and waking the progress
+// thread for each of them would cost more than a small operation takes. So a post wakes the
+// progress thread only from its long sleep. The thread then glances at the Comms, with a nap after
+// each glance, and drives those that it finds unattended: an urgent operation is pending, or no
+// operation has ended since the last glance. After eight glances without a notification it goes
+// back to its long sleep, if no Comm is attended.
 //
-// The shortest nap is some 20 times what a glance costs the threads whose core it needs, and no
-// longer than an operation that is worth being done beside computation. It bounds by how much a
-// peer is held up that needs this rank's part: two naps, once for a number of operations, since the
-// thread goes on with what it has found. As long as all are attended, naps grow by an eighth each,
-// until they take less than 1 % of a core: two naps are a quarter of the time that went well
-// without this thread.
+// The shortest nap takes about 20 times as long as a glance takes from the threads whose core it
+// needs, and no longer than an operation that is worth doing beside computation. It bounds the
+// delay of a peer that needs this rank's part: two naps, once for a series of operations, since the
+// thread continues with what it has found. As long as all Comms are attended, each nap is an eighth
+// longer than the last, until glances take less than 1 % of a core: two naps are then a quarter of
+// the time that went well without this thread.
 const (
 	shortestNap = 100 * time.Microsecond
 	longestNap  = time.Millisecond
 	glances     = 8
 )
 
-// NewProgress makes the progress thread of a process, not started yet.
-func NewProgress(bell *park.Bell) *Progress {
-	p := &Progress{bell: bell, idle: park.NewBell(), nap: park.NewBell(), ended: make(chan struct{})}
+// NewProgress makes the progress thread of a process. The thread is not started yet.
+func NewProgress(doorbell *park.Doorbell) *Progress {
+	p := &Progress{doorbell: doorbell, idle: park.NewDoorbell(), nap: park.NewDoorbell(), ended: make(chan struct{})}
 	p.comms.Store(&[]*Comm{}) // model: none: the thread has not started
 	p.pollers.Store(&[]transport.Poller{})
 	return p
 }
 
-// Watch adds a poller, before the first Comm that needs it.
+// Watch adds a poller. It must be called before the first Comm that needs the poller.
 func (p *Progress) Watch(poller transport.Poller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,22 +66,22 @@ func (p *Progress) Watch(poller transport.Poller) {
 	p.pollers.Store(&pollers)
 }
 
-// notify asks the thread to look at c.
+// notify asks the thread to check c.
 func (p *Progress) notify(c *Comm) {
 	if !slices.Contains(*p.comms.Load(), c) { // model: notifyComms
 		p.add(c)
 	}
 	urgent := c.urgent.Load() > 0 // model: notifyUrgent
 	if urgent {
-		p.urged.Add(1) // model: notifyUrges
+		p.expedited.Add(1) // model: notifyExpedites
 	}
 	p.notified.Add(1) // model: notifyWord
 	p.idle.Ring()
 	if urgent {
 		p.nap.Ring()
 	}
-	if p.onBell.Load() { // model: notifyBell
-		p.bell.Ring()
+	if p.onDoorbell.Load() { // model: notifyDoorbell
+		p.doorbell.Ring()
 	}
 }
 
@@ -116,19 +117,19 @@ func (p *Progress) Close() {
 	if started {
 		p.idle.Ring()
 		p.nap.Ring()
-		p.bell.Ring()
+		p.doorbell.Ring()
 		<-p.ended
 	}
 }
 
 func (p *Progress) run() {
 	defer close(p.ended)
-	runtime.LockOSThread() // it ends with this goroutine
+	runtime.LockOSThread() // the OS thread ends with this goroutine
 	park.Slack(shortestNap / 4)
 	pace := park.Spinner{Background: true}
 	last, vain, nap := uint32(0), 0, shortestNap
 	for !p.closed.Load() {
-		seen, urged := p.notified.Load(), p.urged.Load() // model: progressSeen, progressUrges
+		seen, expedited := p.notified.Load(), p.expedited.Load() // model: progressSeen, progressExpedites
 		if seen != last {
 			last, vain = seen, 0
 		}
@@ -149,7 +150,7 @@ func (p *Progress) run() {
 			pace.Reset()
 		default:
 			rest(p.nap, func() (time.Duration, bool) {
-				return nap, p.urged.Load() == urged && !p.closed.Load() // model: napUrges
+				return nap, p.expedited.Load() == expedited && !p.closed.Load() // model: napExpedites
 			})
 			nap = min(nap+nap/8, longestNap)
 			vain++
@@ -158,21 +159,23 @@ func (p *Progress) run() {
 	}
 }
 
-// A finding is what a pass over the Comms has found.
+// A finding is the result of a pass over the Comms.
 type finding struct {
-	responsible bool // for Comms that are nobody else's to drive
-	attended    bool // Comms that were left alone, because others have just been there
+	responsible bool // it drove Comms that no other thread drives
+	attended    bool // it left Comms alone because other threads have driven them just now
 	moved       bool
 	deadline    int64
 }
 
-// pass gives every Comm that nobody waits on one turn. One whose lock is held is not this thread's:
-// the holder hands it over. The last pass before a sleep takes what seems attended, too, since
-// nobody looks again until an event comes.
+// pass gives one turn to every Comm that no thread waits on. A Comm whose lock is held is not this
+// thread's: the holder hands it over. The last pass before a sleep also takes Comms that seem
+// attended, since there is no other check until an event comes.
 func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 	found.deadline = math.MaxInt64
 	for _, c := range *p.comms.Load() { // model: passComms
-		if c.pending.Load() == 0 || c.waiting.Load() != 0 || c.lock.Load() != 0 { // model: passPending, passWaiting, passLock
+		if c.pending.Load() == 0 || // model: passPending
+			c.waiting.Load() != 0 || // model: passWaiting
+			c.lock.Load() != 0 { // model: passLock
 			continue
 		}
 		if c.urgent.Load() == 0 && !c.glimpse() && !last { // model: passUrgent
@@ -193,9 +196,9 @@ func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 			moved = c.look()
 		}
 		found.deadline = min(found.deadline, c.nextDeadline())
-		c.glimpse() // what has ended here was not the work of others
+		c.glimpse() // operations that ended here are not the work of other threads
 		c.unlock()
-		// Somebody came while this thread held the lock; or the Comm is being closed, and this was
+		// A waiter came while this thread held the lock; or the Comm is being closed, and this was
 		// its last turn here.
 		if c.waiting.Load() != 0 || c.stop.Load() != nil { // model: passHand, passStop
 			c.handOver()
@@ -210,49 +213,51 @@ func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 	return found
 }
 
-// glimpse reports whether no operation has ended since the last time, when some were pending.
+// glimpse reports whether no operation has ended since its last call, given that some are pending.
 func (c *Comm) glimpse() bool {
-	ended := c.colls.Load() + c.messages.Load() - uint64(c.pending.Load()) // model: none: what it finds attended is anybody's guess
+	ended := c.colls.Load() + c.messages.Load() -
+		uint64(c.pending.Load()) // model: none: what it finds attended is anybody's guess
 	same := c.glimpsed == ended
 	c.glimpsed = ended
 	return same
 }
 
-// sleep waits for the bell, after one more look.
+// sleep waits for the doorbell, after one more pass.
 func (p *Progress) sleep(pace *park.Spinner) {
-	p.onBell.Store(true) // model: bellSay
-	rest(p.bell, func() (time.Duration, bool) {
+	p.onDoorbell.Store(true) // model: doorbellSay
+	rest(p.doorbell, func() (time.Duration, bool) {
 		for _, each := range *p.pollers.Load() {
 			each.Arm()
 		}
 		found := p.pass(pace, true)
 		return until(found.deadline), found.responsible && !found.moved && !p.closed.Load()
 	})
-	p.onBell.Store(false) // model: bellUnsay
+	p.onDoorbell.Store(false) // model: doorbellUnsay
 }
 
-// completions counts operations that ended, for the thread that completes futures.
+// completions counts operations that have ended, for the thread that completes futures.
 type completions struct {
-	count atomic.Uint32
-	bell  *park.Bell
+	count    atomic.Uint32
+	doorbell *park.Doorbell
 }
 
-// Completions counts the posted (not the run) operations of this process that have ended.
-var Completions = completions{bell: park.NewBell()}
+// Completions counts the operations of this process that have ended: those of Post, not those of
+// Run.
+var Completions = completions{doorbell: park.NewDoorbell()}
 
 func (x *completions) add() {
 	x.count.Add(1) // model: countAdd
-	x.bell.Ring()
+	x.doorbell.Ring()
 }
 
-// Count is the number of ends so far, modulo 2³².
+// Count returns the number of ends so far, modulo 2³².
 func (x *completions) Count() uint32 { return x.count.Load() } // model: watchSeen
 
-// Wait sleeps until the count differs from seen, at most d (for ever if negative). It may return
-// early.
+// Wait sleeps until the count differs from seen, for at most d (forever if d is negative). It may
+// return early.
 func (x *completions) Wait(seen uint32, d time.Duration) {
-	rest(x.bell, func() (time.Duration, bool) { return d, x.count.Load() == seen }) // model: watchCount
+	rest(x.doorbell, func() (time.Duration, bool) { return d, x.count.Load() == seen }) // model: watchCount
 }
 
-// Interrupt has those who are inside Wait return.
+// Interrupt makes all threads inside Wait return.
 func (x *completions) Interrupt() { x.add() }

@@ -5,37 +5,38 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/transport"
 )
 
-// frame is all the state of the operation under way, which can stop and go on anywhere. It is kept
-// from one operation to the next, so that running one allocates nothing.
+// frame is the complete state of the operation in flight, which can stop and resume anywhere. It is
+// kept from one operation to the next, so that running an operation allocates nothing.
 type frame struct {
-	prog        *program // nil: no operation is under way
-	op          *Op      // the head of the queue; nil while Run or Post try the operation before it is queued
+	prog        *compiled // nil: no operation is in flight
+	op          *Op       // the head of the queue; nil while Run or Post try the operation before it is queued
 	fingerprint transport.Meta
 	lanes       []laneState
-	shift       int     // of the program, in this turn
-	tmp         address // where Tmp begins
-	last        int     // the last piece
-	moves       uint    // counts whatever goes on
+	shift       int     // of the program, in the current turn
+	tmp         address // the beginning of Tmp
+	last        int     // number of the last piece
+	moves       uint    // counts all progress
 
 	counting bool // the lengths of blocks are being exchanged
-	unrung   bool // something was published, and no sleeping peer was woken for it
-	dynamic  bool // some chunks of windows lie elsewhere than in the windows, or are laid out in another way than this rank's
+	unrung   bool // something was published, and sleeping peers were not woken for it yet
+	dynamic  bool // chunks of windows may be exposed memory, or laid out in another way than in this rank's window
 
-	signals []uint32       // frames: counted and not waited for, by peer and flag
-	out     transport.Meta // of the fragment that is being sent; here, because Commit takes a pointer
-	memory  *mem.Block     // Tmp, and behind it a Win that no peer reads
+	signals []uint32       // frames: signals that came and were not waited for yet, by peer and flag
+	out     transport.Meta // of the fragment that is being sent; kept here because Commit takes a pointer
+	memory  *mem.Block     // Tmp and, behind it, a Win that no peer reads
 	size    int
-	copied  *mem.Block // of In, where the plan does not run in place
+	copied  *mem.Block // a copy of In, if the plan does not run in place
 	operands
 	exposure
 	asking
 }
 
-// laneState is how far a lane has come: instructions before at are done, of this one `moved` bytes
-// are, which end at offset off of chunk number chunk of its message.
+// laneState is how far a lane has come: the instructions before at are done. Of instruction at,
+// moved bytes are done; they end at offset off of chunk number chunk of its message.
 type laneState struct {
 	at, chunk, off, moved int
 }
@@ -45,12 +46,12 @@ type status int
 const (
 	blocked status = iota // the next instruction of every lane has to wait
 	finished
-	refused // for a reason that all ranks find alike; nothing has moved
+	refused // for a reason that all ranks find; no data has moved
 	failed
 )
 
-// start begins an operation, or a piece of it. It fails where there is no memory.
-func (c *Comm) start(p *program, call *Call, seq uint64) error {
+// start begins an operation, or a piece of it. It fails if there is no memory.
+func (c *Comm) start(p *compiled, call *Call, seq uint64) error {
 	c.frame.begin(p, seq, c.history, c.windows.Begun)
 	if p.simple {
 		return nil
@@ -58,45 +59,45 @@ func (c *Comm) start(p *program, call *Call, seq uint64) error {
 	return c.prepare(p, call)
 }
 
-// begin is all that most programs need.
-func (f *frame) begin(p *program, seq uint64, before history, begun uint64) {
-	f.prog, f.last = p, p.last
+// begin is the part of start that every program needs; simple programs need nothing else.
+func (f *frame) begin(p *compiled, seq uint64, before history, begun uint64) {
+	f.prog, f.last = p, p.Last
 	f.fingerprint[0] = p.fingerprint[0] | uint64(uint32(seq))
 	f.fingerprint[1] = p.fingerprint[1]
 	f.fingerprint[2] = p.fingerprint[2] ^ uint64(before.hash())<<48
-	f.shift = p.shift[begun%plan.WindowNotices]
+	f.shift = p.Shift[begun%plan.WindowRecords]
 	f.dynamic = p.readsUnannounced
 	f.lanes = f.lanes[:1]
-	f.lanes[0].at = 0 // the rest is of messages, which prepare has cleared
+	f.lanes[0].at = 0 // the other fields are for messages; prepare clears them
 }
 
-// prepare is what programs of several lanes, of frames, with Tmp, or that may expose memory need
-// besides.
-func (c *Comm) prepare(p *program, call *Call) error {
+// prepare is the rest of start, for programs that have several lanes, frames or Tmp, or that may
+// expose memory.
+func (c *Comm) prepare(p *compiled, call *Call) error {
 	f := &c.frame
-	f.lanes = resized(f.lanes, max(1, len(p.lanes)))
+	f.lanes = program.Resized(f.lanes, max(1, len(p.Lanes)))
 	clear(f.lanes)
 	if p.exposes {
 		c.expose(p, call)
 	}
-	if p.low.signallers != nil {
-		f.signals = resized(f.signals, c.size*p.low.flags)
+	if p.Low.Signallers != nil {
+		f.signals = program.Resized(f.signals, c.size*p.Low.Flags)
 		clear(f.signals)
 	}
-	if p.tmp > 0 {
+	if p.Tmp > 0 {
 		return f.allocate(p)
 	}
 	return nil
 }
 
-// allocate makes room for intermediate results.
-func (f *frame) allocate(p *program) (err error) {
-	if p.tmp > f.size {
+// allocate allocates memory for intermediate results.
+func (f *frame) allocate(p *compiled) (err error) {
+	if p.Tmp > f.size {
 		f.free()
-		if f.memory, err = mem.Alloc(p.tmp); err != nil {
-			return fault.Wrap(fault.System, err, "no memory for %d bytes of intermediate results", p.tmp)
+		if f.memory, err = mem.Alloc(p.Tmp); err != nil {
+			return fault.Wrap(fault.System, err, "no memory for %d bytes of intermediate results", p.Tmp)
 		}
-		f.size = p.tmp
+		f.size = p.Tmp
 	}
 	f.tmp = addressOf(f.memory.Bytes())
 	return nil
@@ -109,7 +110,8 @@ func (f *frame) free() {
 	}
 }
 
-// mostKeptTmp is how much intermediate memory a Comm keeps between operations.
+// mostKeptTmp is the largest number of bytes of intermediate memory that a Comm keeps between
+// operations.
 const mostKeptTmp = 4 << 20
 
 // finish forgets the operation.
@@ -125,10 +127,10 @@ func (f *frame) finish() {
 	}
 }
 
-// meta is what a message of so many bytes carries.
+// meta returns the Meta of a message with the given number of bytes.
 func (f *frame) meta(bytes int) transport.Meta {
 	m := f.fingerprint
-	if f.prog.low.announces {
+	if f.prog.Low.Announces {
 		m[1] &^= low48
 		m[2] &^= low48
 	}
@@ -136,21 +138,40 @@ func (f *frame) meta(bytes int) transport.Meta {
 	return m
 }
 
-// step goes on with the operation under way as far as it can without waiting.
+// in returns the address of an operand that is in no window, or in a window in place of which no
+// memory is exposed.
+func (f *frame) in(o *program.Operand, call *Call) address { return f.place(o, call, f.shift) }
+
+// place is in with the shift of the current turn as an argument.
+func (f *frame) place(o *program.Operand, call *Call, shift int) address {
+	if o.At != nil {
+		return plus(o.At, o.Off+shift)
+	}
+	if o.Base == program.BaseTmp {
+		return plus(f.tmp, o.Off)
+	}
+	blocks := call.In
+	if o.Base == program.BaseOut {
+		blocks = call.Out
+	}
+	return plus(blocks[o.Index].Ptr, o.Off)
+}
+
+// step continues the operation in flight as far as possible without waiting.
 func (c *Comm) step(f *frame, call *Call) (status, error) {
 	for {
 		p := f.prog
 		var s status
 		var err error
-		if p.straight {
-			s, err = c.runLane(f, p, p.lanes[0], &f.lanes[0], uint(f.lanes[0].at), call, nil)
+		if p.Straight {
+			s, err = c.runLane(f, p, p.Lanes[0], &f.lanes[0], uint(f.lanes[0].at), call, nil)
 		} else {
 			s, err = c.runLanes(f, call)
 		}
 		if s != finished {
 			return s, err
 		}
-		if p.piece == f.last && !f.counting {
+		if p.Piece == f.last && !f.counting {
 			c.history.add(p.digest)
 			return finished, nil
 		}
@@ -169,7 +190,7 @@ func (c *Comm) step(f *frame, call *Call) (status, error) {
 // nextPiece begins the next piece of the operation.
 func (c *Comm) nextPiece(f *frame, call *Call) error {
 	p, last := &c.cache.scratch, f.last
-	if err := c.compile(p, f.prog.low, call, f.prog.piece+1); err != nil {
+	if err := c.compile(p, f.prog.Low, call, f.prog.Piece+1); err != nil {
 		return err
 	}
 	err := c.start(p, call, uint64(uint32(f.fingerprint[0])))
@@ -177,18 +198,18 @@ func (c *Comm) nextPiece(f *frame, call *Call) error {
 	return err
 }
 
-// runLanes moves every lane as far as it goes.
+// runLanes advances every lane as far as possible.
 func (c *Comm) runLanes(f *frame, call *Call) (status, error) {
 	for {
 		before := f.moves
-		if f.prog.low.signallers != nil {
-			if err := c.inbound(f.prog.low.signallers); err != nil {
+		if f.prog.Low.Signallers != nil {
+			if err := c.inbound(f.prog.Low.Signallers); err != nil {
 				return failed, err
 			}
 		}
 		all := finished
-		for lane := range f.prog.lanes {
-			s, err := c.runLane(f, f.prog, f.prog.lanes[lane], &f.lanes[lane], uint(f.lanes[lane].at), call, nil)
+		for lane := range f.prog.Lanes {
+			s, err := c.runLane(f, f.prog, f.prog.Lanes[lane], &f.lanes[lane], uint(f.lanes[lane].at), call, nil)
 			if s == failed {
 				return failed, err
 			}
@@ -200,38 +221,46 @@ func (c *Comm) runLanes(f *frame, call *Call) (status, error) {
 	}
 }
 
-// runLane is the interpreter. Ranks wait for each other, so whatever is done here between two waits
-// counts twice; that is why the commonest instructions are done without another call, and the words
-// of said are stored one by one: one that was just written is not read back as part of something
-// longer, which would wait for the store.
-func (c *Comm) runLane(f *frame, p *program, steps []instr, st *laneState, i uint, call *Call, w *waiter) (status, error) {
+// runLane is the interpreter. If there is a waiter w, the interpreter waits for signals and slots
+// itself, without sleeping.
+//
+// Ranks wait for each other, so any time spent here between two waits counts twice. That is why the
+// most common instructions are executed without another call, and why the words of the fingerprint
+// are copied one by one: a word that was just written must not be read back as part of a longer
+// load, which would have to wait for the store.
+func (c *Comm) runLane(
+	f *frame, p *compiled, steps []program.Instruction, st *laneState, i uint, call *Call, w *waiter,
+) (status, error) {
 	win := &c.windows
 	turn := win.Turn()
-	shift, unrung := p.shift[turn], f.unrung
+	shift, unrung := p.Shift[turn], f.unrung
 loop:
 	for ; i < uint(len(steps)); i++ {
 		b := &steps[i]
-		if b.gated && f.closed(b.gates) {
+		if b.Gated && f.closed(b.Gates) {
 			break
 		}
 		var done bool
 		var err error
-		switch b.op {
-		case opSignal:
+		switch b.Op {
+		case program.OpSignal:
 			n := win.Own(turn)
-			if b.first {
+			if b.First {
 				n.Call[0], n.Call[1], n.Call[2] = f.fingerprint[0], f.fingerprint[1], f.fingerprint[2]
-				if b.extended && (p.strict || n.MayExpose(&f.Exposure)) {
+				if b.Extended && (p.Strict || n.MayExpose(&f.Exposure)) {
 					c.announceMore(n, call)
 				}
 			}
-			n.Publish(win.Word(b.nth))
-			unrung = true
+			n.Publish(win.Word(b.Nth))
+			if unrung = true; b.Rings {
+				unrung = false
+				c.ring()
+			}
 			continue
-		case opWait:
-			from := win.Rank(b.peer)
+		case program.OpWait:
+			from := win.Rank(b.Peer)
 			n := from.Record(turn)
-			if n.Word() < win.Word(b.nth) {
+			if n.Word() < win.Word(b.Nth) {
 				f.unrung = unrung
 				if w == nil || !c.listen(f, b, w) {
 					break loop
@@ -239,58 +268,59 @@ loop:
 				unrung = f.unrung
 			}
 			from.Entered(win.Begun)
-			if !b.first || !p.strict && !n.Differs(&f.fingerprint, b.extended) {
+			if !b.First || !p.Strict && !n.Differs(&f.fingerprint, b.Extended) {
 				continue
 			}
-			done, err = true, c.examine(f, b.peer, n, call)
-		case opCopy:
-			if b.way == wayNothing {
+			done, err = true, c.examine(f, b.Peer, n, call)
+		case program.OpCopy:
+			if b.Way == program.WayNothing {
 				continue
 			}
 			if f.dynamic {
 				done, err = true, c.copy(f, b, call)
 				break
 			}
-			dst, src := b.dst.place(f, call, shift), b.src[0].place(f, call, shift)
-			switch b.way {
-			case way4:
+			dst, src := f.place(&b.Dst, call, shift), f.place(&b.Src[0], call, shift)
+			switch b.Way {
+			case program.Way4:
 				*(*[4]byte)(dst) = *(*[4]byte)(src)
-			case way8:
+			case program.Way8:
 				*(*[8]byte)(dst) = *(*[8]byte)(src)
-			case way16:
+			case program.Way16:
 				*(*[16]byte)(dst) = *(*[16]byte)(src)
 			default:
 				f.copyLong(b, dst, src, call)
 			}
 			continue
-		case opReduce:
-			if b.way == wayNothing {
+		case program.OpReduce:
+			if b.Way == program.WayNothing {
 				continue
 			}
-			if b.way == wayOfTwo && !f.dynamic {
-				p.kern(b.dst.place(f, call, shift), b.src[0].place(f, call, shift), b.src[1].place(f, call, shift), b.elems)
+			if b.Way == program.WayOfTwo && !f.dynamic {
+				p.kern(f.place(&b.Dst, call, shift),
+					f.place(&b.Src[0], call, shift), f.place(&b.Src[1], call, shift), b.Elems)
 				continue
 			}
 			done, err = true, c.reduce(f, b, call)
-		case opEnter:
-			if win.FirstBehind(p.depth) >= 0 && (w == nil || !c.entered(f, w)) {
+		case program.OpEnter:
+			if win.FirstBehind(p.Depth) >= 0 && (w == nil || !c.entered(f, w)) {
 				break loop
 			}
 			continue
-		case opLeave:
+		case program.OpLeave:
 			c.leaveSlot(&f.fingerprint)
-			unrung = false // who leaves rings
+			unrung = false // leaveSlot wakes the peers
 			continue
-		case opSend:
+		case program.OpSend:
 			done = c.send(f, b, f.at(st, int(i)), call)
-		case opRecv:
+		case program.OpRecv:
 			done, err = c.receive(f, b, f.at(st, int(i)), call)
-		case opPut:
+		case program.OpPut:
 			done = c.put(f, b, f.at(st, int(i)), call)
-		case opTake:
+		case program.OpTake:
 			f.at(st, int(i))
 			done, err = c.takeSignal(f, b)
-		case opDrain:
+		case program.OpDrain:
 			f.at(st, int(i))
 			done = c.drain(f)
 		}
@@ -313,9 +343,9 @@ loop:
 	return finished, nil
 }
 
-// drain reports whether no peer reads memory any more that this rank exposes.
+// drain reports whether all peers have finished reading the memory that this rank exposes.
 func (c *Comm) drain(f *frame) bool {
-	if f.exposing && f.prog.piece == f.last {
+	if f.exposing && f.prog.Piece == f.last {
 		if c.windows.FirstBehind(1) >= 0 {
 			return false
 		}
@@ -324,7 +354,7 @@ func (c *Comm) drain(f *frame) bool {
 	return true
 }
 
-// at makes a lane stand at instruction i.
+// at moves a lane to instruction i.
 func (f *frame) at(st *laneState, i int) *laneState {
 	if st.at != i {
 		*st = laneState{at: i}
@@ -333,33 +363,34 @@ func (f *frame) at(st *laneState, i int) *laneState {
 	return st
 }
 
-// closed reports whether gates hold an instruction back. It stays out of the interpreter, whose
-// code is to be short: programs of one lane have no gates.
+// closed reports whether gates hold an instruction back. It is kept out of the interpreter, whose
+// code must stay short: programs of one lane have no gates.
 //
 //go:noinline
-func (f *frame) closed(gates []gate) bool { return f.limit(gates) == 0 }
+func (f *frame) closed(gates []program.Gate) bool { return f.limit(gates) == 0 }
 
-// copyLong copies what is longer than a number, or is multiplied, by an instruction and its
-// fusedCopy.
+// copyLong performs a copy that is longer than a number, or multiplied, or fused with the step's
+// FusedCopy.
 //
 //go:noinline
-func (f *frame) copyLong(b *instr, dst, src address, call *Call) {
-	if a := &f.prog.arithmetic; b.way == wayFused {
-		a.copyTwice(b.step, dst, b.fusedCopy.in(f, call), src, b.bytes)
+func (f *frame) copyLong(b *program.Instruction, dst, src address, call *Call) {
+	if p := f.prog; b.Way == program.WayFused {
+		p.copyTwice(b.Step, dst, f.in(&b.FusedCopy, call), src, b.Bytes)
 	} else {
-		a.copy(b.step, dst, src, b.bytes)
+		p.copy(b.Step, dst, src, b.Bytes)
 	}
 }
 
-// limit is how many bytes gates let through: 0 when the instruction has to wait, else a count that
-// it may reach. An open gate, or none, gives maxBytes.
-func (f *frame) limit(gates []gate) int {
-	limit := maxBytes
+// limit returns how many bytes gates let through: 0 if the instruction has to wait, otherwise the
+// number of bytes that it may have moved in all. If all gates are open, or there are none, this is
+// program.MaxBytes.
+func (f *frame) limit(gates []program.Gate) int {
+	limit := program.MaxBytes
 	for _, g := range gates {
-		st, steps := &f.lanes[g.lane], f.prog.lanes[g.lane]
+		st, steps := &f.lanes[g.Lane], f.prog.Lanes[g.Lane]
 		switch {
-		case st.at == len(steps) || steps[st.at].pc > g.step:
-		case steps[st.at].pc == g.step && g.pipelined && st.moved > 0:
+		case st.at == len(steps) || steps[st.at].PC > g.Step:
+		case steps[st.at].PC == g.Step && g.Pipelined && st.moved > 0:
 			limit = min(limit, st.moved)
 		default:
 			return 0
@@ -368,42 +399,42 @@ func (f *frame) limit(gates []gate) int {
 	return limit
 }
 
-// waitsAt is the instruction that a lane waits at, nil if it has finished or waits for another
-// lane.
-func (f *frame) waitsAt(lane int) *instr {
-	at, steps := f.lanes[lane].at, f.prog.lanes[lane]
-	if at == len(steps) || f.limit(steps[at].gates) == 0 {
+// waitsAt returns the instruction that a lane waits at. It is nil if the lane has finished or waits
+// for another lane.
+func (f *frame) waitsAt(lane int) *program.Instruction {
+	at, steps := f.lanes[lane].at, f.prog.Lanes[lane]
+	if at == len(steps) || f.limit(steps[at].Gates) == 0 {
 		return nil
 	}
 	return &steps[at]
 }
 
-// entering reports whether the slot of the operation is not free yet.
+// entering reports whether the operation waits until its slot is free.
 func (f *frame) entering() bool {
 	b := f.waitsAt(0)
-	return b != nil && b.op == opEnter
+	return b != nil && b.Op == program.OpEnter
 }
 
-// draining reports whether the operation is done but for peers that still read what this rank
+// draining reports whether the operation only waits for peers that still read memory that this rank
 // exposes.
 func (f *frame) draining() bool {
 	b := f.waitsAt(len(f.lanes) - 1)
-	return b != nil && b.op == opDrain
+	return b != nil && b.Op == program.OpDrain
 }
 
-// copy does one chunk of a copy or get. Memory that this rank exposes in place of its window is
-// copied onto itself, which is nothing.
-func (c *Comm) copy(f *frame, b *instr, call *Call) error {
-	dst, err := c.locate(f, &b.dst, call, b.bytes)
+// copy performs one chunk of a copy or get whose places depend on what ranks expose. Memory that
+// this rank exposes in place of its window is copied onto itself, which does nothing.
+func (c *Comm) copy(f *frame, b *program.Instruction, call *Call) error {
+	dst, err := c.locate(f, &b.Dst, call, b.Bytes)
 	if err != nil {
 		return err
 	}
-	src, err := c.locate(f, &b.src[0], call, b.bytes)
+	src, err := c.locate(f, &b.Src[0], call, b.Bytes)
 	if err != nil {
 		return err
 	}
-	if b.way == wayFused && dst == src {
-		f.prog.copy(b.step.fusedCopy, b.fusedCopy.in(f, call), src, b.bytes)
+	if b.Way == program.WayFused && dst == src {
+		f.prog.copy(b.Step.FusedCopy, f.in(&b.FusedCopy, call), src, b.Bytes)
 	} else {
 		f.copyLong(b, dst, src, call)
 	}
@@ -411,65 +442,65 @@ func (c *Comm) copy(f *frame, b *instr, call *Call) error {
 }
 
 // reduce combines one chunk of all sources.
-func (c *Comm) reduce(f *frame, b *instr, call *Call) error {
-	dst, err := c.locate(f, &b.dst, call, b.bytes)
+func (c *Comm) reduce(f *frame, b *program.Instruction, call *Call) error {
+	dst, err := c.locate(f, &b.Dst, call, b.Bytes)
 	if err != nil {
 		return err
 	}
 	o := &f.operands
 	o.sources = o.sources[:0]
-	for k := range b.src {
-		src, err := c.locate(f, &b.src[k], call, b.bytes)
+	for k := range b.Src {
+		src, err := c.locate(f, &b.Src[k], call, b.Bytes)
 		if err != nil {
 			return err
 		}
 		o.sources = append(o.sources, src)
 	}
-	if a := &f.prog.arithmetic; len(o.sources) == 2 && a.pre == 1 {
-		a.pair(b.step, dst, o.sources[0], o.sources[1], b.elems)
+	if p := f.prog; len(o.sources) == 2 && p.Pre == 1 {
+		p.pair(b.Step, dst, o.sources[0], o.sources[1], b.Elems)
 	} else {
-		a.many(b.step, dst, o, b.bytes)
+		p.many(b.Step, dst, o, b.Bytes)
 	}
 	return nil
 }
 
-// locate is where an operand of so many bytes lies, whoever exposes memory in place of a window,
-// and however the windows of peers are laid out.
-func (c *Comm) locate(f *frame, o *operand, call *Call, bytes int) (address, error) {
+// locate returns the address of an operand of the given number of bytes. It takes into account the
+// memory that ranks expose in place of their windows, and the layouts of the peers' windows.
+func (c *Comm) locate(f *frame, o *program.Operand, call *Call, bytes int) (address, error) {
 	if f.dynamic {
-		switch o.base {
-		case baseOwn:
-			if f.Mask>>o.chunk&1 != 0 {
-				return f.exposed[o.chunk], nil
+		switch o.Base {
+		case program.BaseOwn:
+			if f.Mask>>o.Chunk&1 != 0 {
+				return f.exposed[o.Chunk], nil
 			}
-		case basePeer:
+		case program.BasePeer:
 			return c.locatePeer(f, o, bytes)
 		}
 	}
-	return o.in(f, call), nil
+	return f.in(o, call), nil
 }
 
-// locatePeer is where a chunk of a peer's window lies.
-func (c *Comm) locatePeer(f *frame, o *operand, bytes int) (address, error) {
-	peer, i, low := int(o.index), int(o.chunk), f.prog.low
-	if low.exposes {
+// locatePeer returns the address of a chunk of a peer's window.
+func (c *Comm) locatePeer(f *frame, o *program.Operand, bytes int) (address, error) {
+	peer, i, low := int(o.Index), int(o.Chunk), f.prog.Low
+	if low.Exposes {
 		if at, exposed, ok := c.windows.Exposed(peer, i, bytes); !ok {
 			return nil, c.outOfRange(peer)
 		} else if exposed {
 			return at, nil
 		}
 	}
-	inline, n := f.prog.inline, c.windows.Record(peer)
-	if low.announces {
-		inline = low.inline(n.Call[2]&low48, f.prog.unit)
+	inline, n := f.prog.Inline, c.windows.Record(peer)
+	if low.Announces {
+		inline = low.InlineChunk(n.Call[2]&low48, f.prog.Unit)
 	}
 	if inline > 0 {
 		return address(&n.Inline[i*inline]), nil
 	}
-	return plus(c.windows.SlotOf(peer), i*f.prog.cell), nil
+	return plus(c.windows.SlotOf(peer), i*f.prog.Cell), nil
 }
 
-// flush wakes the peers that sleep and should see what was published.
+// flush wakes sleeping peers so that they see what this rank has published.
 func (c *Comm) flush() {
 	if c.frame.unrung {
 		c.frame.unrung = false
@@ -477,33 +508,33 @@ func (c *Comm) flush() {
 	}
 }
 
-// aheadPauses are those of a rank that is as far ahead of another one as records let it, before it
-// looks again: it has nothing to lose, and each look takes the line away that the other one writes
-// in every operation.
+// aheadPauses is the number of pauses that a rank makes before its next check if it is as far ahead
+// of another rank as records allow. It loses nothing by waiting, and each check takes away the
+// cache line that the other rank writes in every operation.
 const aheadPauses = 8
 
-// entered waits awake until the memory whose turn it is may be used, and reports whether it may. It
-// was not free just now.
+// entered waits, without sleeping, until the memory whose turn it is may be used, and reports
+// whether it may. The caller has found that it was not free.
 func (c *Comm) entered(f *frame, w *waiter) bool {
-	depth := f.prog.depth
-	if depth == plan.WindowNotices {
+	depth := f.prog.Depth
+	if depth == plan.WindowRecords {
 		park.Pause(aheadPauses)
 	}
 	return c.awake(w, func() bool { return c.windows.FirstBehind(depth) < 0 })
 }
 
-// listen waits awake for a signal that was not there yet, and reports whether it came.
-func (c *Comm) listen(f *frame, b *instr, w *waiter) bool {
+// listen waits, without sleeping, for a signal that had not come yet, and reports whether it came.
+func (c *Comm) listen(f *frame, b *program.Instruction, w *waiter) bool {
 	win := &c.windows
-	for f.prog.short && win.MaySpin(c.rank, b.peer) {
+	for f.prog.short && win.MaySpin(c.rank, b.Peer) {
 		if !w.pace.Spin() {
 			win.SpunInVain()
 			break
 		}
-		if win.Heard(b.peer, b.nth) {
+		if win.Heard(b.Peer, b.Nth) {
 			w.pace.Reset()
 			return true
 		}
 	}
-	return c.awake(w, func() bool { return win.Heard(b.peer, b.nth) })
+	return c.awake(w, func() bool { return win.Heard(b.Peer, b.Nth) })
 }

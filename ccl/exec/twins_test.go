@@ -11,8 +11,9 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 )
 
-// Long blocks, which go to the window and to Out together, by new programs and by kept ones, in one
-// piece and in several. Odd ranks store their results past the cache.
+// TestLongBlocks runs collectives on long blocks, which are copied to the window and to Out in one
+// pass: by new programs and by kept programs, in one piece and in several. Odd ranks store their
+// results past the cache.
 func TestLongBlocks(t *testing.T) {
 	const ranks, slot = 2, 192 << 10
 	window := catalogued("window")
@@ -37,7 +38,8 @@ func TestLongBlocks(t *testing.T) {
 	}
 }
 
-// longBlocks runs a collective on blocks of n elements: in place at every other turn, where it can.
+// longBlocks runs a collective on blocks of n elements: in half of the turns in place, if the
+// collective can be.
 func longBlocks(c *exec.Comm, coll dtype.Collective, n, turn int) error {
 	ranks, rank, inPlace := c.Size(), c.Rank(), turn%8 > 3 && coll != dtype.AllToAll
 	call := exec.Call{Coll: coll, Type: dtype.F32, Root: 1}
@@ -63,8 +65,11 @@ func longBlocks(c *exec.Comm, coll dtype.Collective, n, turn int) error {
 		return err
 	}
 	for i, got := range out {
-		want := map[dtype.Collective][]float32{dtype.AllGather: vector(i, n, turn), dtype.Broadcast: vector(call.Root, n, turn),
-			dtype.AllToAll: vector(i+2*rank, n, turn)}[coll]
+		want := map[dtype.Collective][]float32{
+			dtype.AllGather: vector(i, n, turn),
+			dtype.Broadcast: vector(call.Root, n, turn),
+			dtype.AllToAll:  vector(i+2*rank, n, turn),
+		}[coll]
 		if !slices.Equal(want, got) {
 			return fmt.Errorf("%v of %d elements, in place %v, turn %d: block %d is wrong", coll, n, inPlace, turn, i)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 )
 
-// allReduce posts one of count elements on every rank, all 1.
+// allReduce posts an all_reduce of count elements on every rank, all 1.
 func allReduce(t *testing.T, all []*exec.Comm, count int) (ops []*exec.Op, values [][]float64) {
 	t.Helper()
 	for _, c := range all {
@@ -19,7 +19,10 @@ func allReduce(t *testing.T, all []*exec.Comm, count int) (ops []*exec.Op, value
 		for i := range x {
 			x[i] = 1
 		}
-		op, err := c.Post(&exec.Call{Coll: dtype.AllReduce, Type: dtype.F64, Op: dtype.Sum, In: []exec.Block{block(x)}, Out: []exec.Block{block(x)}})
+		op, err := c.Post(&exec.Call{
+			Coll: dtype.AllReduce, Type: dtype.F64, Op: dtype.Sum,
+			In: []exec.Block{block(x)}, Out: []exec.Block{block(x)},
+		})
 		require.NoError(t, err)
 		ops, values = append(ops, op), append(values, x)
 	}
@@ -37,7 +40,8 @@ func sums(t *testing.T, values [][]float64) {
 	}
 }
 
-// ended looks at the operations now and then, without helping.
+// ended waits until the operations have ended: it polls them from time to time, without driving
+// them.
 func ended(t *testing.T, ops []*exec.Op) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -61,21 +65,21 @@ var attention = []struct {
 	pay  func(t *testing.T, ops []*exec.Op)
 }{
 	{"nobody", ended},
-	{"urged", func(t *testing.T, ops []*exec.Op) {
+	{"expedited", func(t *testing.T, ops []*exec.Op) {
 		for _, op := range ops {
-			op.Urge()
-			op.Urge() // a second time changes nothing
+			op.Expedite()
+			op.Expedite() // a second time changes nothing
 		}
 		ended(t, ops)
 	}},
-	{"one is urged", func(t *testing.T, ops []*exec.Op) {
-		ops[0].Urge()
+	{"one is expedited", func(t *testing.T, ops []*exec.Op) {
+		ops[0].Expedite()
 		ended(t, ops)
 	}},
-	{"urged after the end", func(t *testing.T, ops []*exec.Op) {
+	{"expedited after the end", func(t *testing.T, ops []*exec.Op) {
 		ended(t, ops)
 		for _, op := range ops {
-			op.Urge()
+			op.Expedite()
 		}
 	}},
 	{"polled", func(t *testing.T, ops []*exec.Op) {
@@ -118,14 +122,14 @@ func TestUnattended(t *testing.T) {
 	}
 }
 
-// Polling drives by itself: there is no progress thread.
+// TestPollNeedsNobody checks that polling alone drives operations: there is no progress thread.
 func TestPollNeedsNobody(t *testing.T) {
 	all := members(t, "inproc", 2)
 	ring, err := algo.Find(dtype.AllReduce, "ring")
 	require.NoError(t, err)
 	var group []*exec.Comm
 	for rank, m := range all {
-		m.progress.Close() // a thread that was closed never starts
+		m.progress.Close() // a closed progress thread never starts
 		group = append(group, m.comm(t, rank, fixed{ring}))
 	}
 	ops, values := allReduce(t, group, 50_000)

@@ -10,13 +10,14 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// waiter is a thread that waits for an operation. Whoever waits works: the thread that holds the
-// lock drives the Comm, the others wait until that has ended their operation, or until the lock is
-// theirs.
+// waiter is a thread that waits for an operation. Waiting threads do the work: the thread that
+// holds the lock drives the Comm; the others wait until it has ended their operation, or until they
+// get the lock.
 //
-// A wait is paced in three parts. While it is young the driver only looks, and wakes no peer: one
-// that is awake sees what was published. Then it is counted, wakes peers, looks at links and
-// deadlines too, and yields its core between two looks. At last it sleeps.
+// A wait has three parts. While it is young, the driver only polls, and wakes no peers: peers that
+// are awake see what this rank has published. After that the wait is counted: the driver wakes
+// peers, checks links and deadlines too, and yields its core between two polls. In the last part it
+// sleeps.
 type waiter struct {
 	pace    park.Spinner
 	op      *Op
@@ -24,7 +25,7 @@ type waiter struct {
 	counted bool // the wait is no longer young
 }
 
-// pause is called after a look that found nothing. It reports false when the thread should sleep.
+// pause is called after a check that found nothing. It reports false when the thread should sleep.
 func (w *waiter) pause(c *Comm) bool {
 	awake := w.pace.Turn()
 	if !w.pace.Spinning() {
@@ -33,7 +34,7 @@ func (w *waiter) pause(c *Comm) bool {
 	return awake
 }
 
-// count makes the wait one that others know of.
+// count ends the young part of the wait, and makes the wait known to other threads.
 func (w *waiter) count(c *Comm) {
 	if !w.counted {
 		w.counted = true
@@ -51,17 +52,17 @@ func (w *waiter) leave(c *Comm) {
 	}
 }
 
-// over reports whether there is nothing more to wait for.
+// over reports whether there is nothing left to wait for.
 func (w *waiter) over() bool {
 	return w.op.state.Load() != opPending || w.cancel.fired() // model: overState
 }
 
-// awake waits for something inside a step, without sleeping. It gives up, to go on in drive, when
-// the thread should sleep, or somebody wants something of the driver.
+// awake waits for a condition inside a step, without sleeping. It gives up, so that the wait
+// continues in drive, when the thread should sleep or another thread needs something of the driver.
 func (c *Comm) awake(w *waiter, ready func() bool) bool {
 	for w.pause(c) {
 		if w.counted {
-			c.flush() // not before: the fence would hold this thread up
+			c.flush() // not earlier: the fence would delay this thread
 		}
 		if ready() {
 			w.pace.Reset()
@@ -74,7 +75,7 @@ func (c *Comm) awake(w *waiter, ready func() bool) bool {
 	return false
 }
 
-// drive works until w is over. The caller holds the lock.
+// drive advances the Comm until w is over. The caller holds the lock.
 func (c *Comm) drive(w *waiter) {
 	for {
 		c.young = !w.counted
@@ -87,7 +88,7 @@ func (c *Comm) drive(w *waiter) {
 			w.pace.Reset()
 		case c.poll(), !w.pace.Spinning() && c.look(), w.pause(c):
 		default:
-			rest(c.opts.Bell, func() (time.Duration, bool) {
+			rest(c.opts.Doorbell, func() (time.Duration, bool) {
 				for _, p := range c.opts.Pollers {
 					p.Arm()
 				}
@@ -104,7 +105,7 @@ func (c *Comm) drive(w *waiter) {
 	w.pace.Reset()
 }
 
-// awaitTurn waits while another thread drives, until that has ended w's operation or leaves.
+// awaitTurn waits while another thread drives, until that thread has ended w's operation or leaves.
 func (c *Comm) awaitTurn(w *waiter) {
 	w.count(c)
 	for w.pause(c) {
@@ -116,9 +117,10 @@ func (c *Comm) awaitTurn(w *waiter) {
 	w.pace.Reset()
 }
 
-// rest is where the threads of this package sleep, for d at most, for ever if that is negative. The
-// last look comes after the sleeper was announced: whoever makes anything of it true later rings.
-func rest(b *park.Bell, last func() (d time.Duration, sleep bool)) {
+// rest is the function in which the threads of this package sleep: for at most d, or forever if d
+// is negative. It announces the sleeper before it calls last, which makes the final check and
+// reports d. So any thread that changes the outcome of this check later rings.
+func rest(b *park.Doorbell, last func() (d time.Duration, sleep bool)) {
 	ticket := b.Prepare()
 	if d, sleep := last(); sleep {
 		b.Sleep(ticket, d)
@@ -127,7 +129,8 @@ func rest(b *park.Bell, last func() (d time.Duration, sleep bool)) {
 	}
 }
 
-// Wait works until op is done, and returns how it ended.
+// Wait drives the operation, or waits while another thread does, until op has ended, and returns
+// its error.
 func (op *Op) Wait(cancel *Cancel) error {
 	if c := op.comm; op.state.Load() == opPending { // model: waitState
 		w := waiter{op: op, cancel: cancel}
@@ -152,17 +155,17 @@ func (op *Op) Wait(cancel *Cancel) error {
 	return err
 }
 
-// Cancel ends waits from outside (a context). The zero value is not cancelled.
+// Cancel ends waits from outside (for a context, say). The zero value is not cancelled.
 type Cancel struct{ set atomic.Bool }
 
-// Fire ends the wait; the waiter must be woken by Comm.Nudge.
+// Fire ends the wait. The caller must then wake the waiter with Comm.Nudge.
 func (x *Cancel) Fire() { x.set.Store(true) } // model: cancelFire
 
 func (x *Cancel) fired() bool { return x != nil && x.set.Load() } // model: overCancel
 
-// Nudge makes the waiters of c look at their Cancel.
+// Nudge makes the waiters of c check their Cancel.
 func (c *Comm) Nudge() {
-	c.opts.Bell.Ring()
+	c.opts.Doorbell.Ring()
 	c.turns.Ring()
 }
 
@@ -172,8 +175,8 @@ var ErrCancelled = fault.New(fault.Aborted, "the wait was cancelled")
 
 func (c *Comm) unlock() { c.lock.Store(0) } // model: unlock
 
-// handOver is called by whoever has let the lock go or leaves Wait: operations that are pending get
-// another driver.
+// handOver is called by a thread that has released the lock or leaves Wait: if operations are
+// pending, another thread becomes their driver.
 func (c *Comm) handOver() {
 	if c.pending.Load() == 0 || c.lock.Load() != 0 { // model: handPending, handLock
 		return
@@ -183,8 +186,9 @@ func (c *Comm) handOver() {
 	}
 }
 
-// waiters counts the threads of this process that wait and are no longer young. Each of them may
-// hold one of the Go runtime's processors while it spins, so there are always two more.
+// waiters counts the threads of this process that wait and are no longer young. Each may occupy one
+// of the Go runtime's processors while it spins, so there are always two more processors than
+// waiters.
 var (
 	waiters atomic.Int32
 	procs   atomic.Int32

@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/program"
 )
 
-// The phases of one operation come round; what is compared lies close together.
+// TestOrder checks the order of fingerprints. The numbers of the phases of an operation wrap
+// around; phases that are compared are close together.
 func TestOrder(t *testing.T) {
 	for _, test := range []struct {
 		seqA, seqB     uint32
@@ -27,7 +29,8 @@ func TestOrder(t *testing.T) {
 	} {
 		a, b := fingerprint{seq: test.seqA, phase: test.phaseA}, fingerprint{seq: test.seqB, phase: test.phaseB}
 		if got := order(a.meta(8), b.meta(0)); got != test.want {
-			t.Errorf("order(%d, %d, %d, %d) = %d, want %d", test.seqA, test.seqB, test.phaseA, test.phaseB, got, test.want)
+			t.Errorf("order(%d, %d, %d, %d) = %d, want %d",
+				test.seqA, test.seqB, test.phaseA, test.phaseB, got, test.want)
 		}
 	}
 	for piece := range 1000 {
@@ -37,7 +40,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Ranks that know all blocks compare each length, and in its place.
+// TestBlocksInTheFingerprint checks that ranks which know all blocks compare the length of each, in
+// its place.
 func TestBlocksInTheFingerprint(t *testing.T) {
 	of := func(counts ...int) fingerprint {
 		f := fingerprint{coll: dtype.AllGather, typ: dtype.F32, hash: 0x1234}
@@ -50,8 +54,9 @@ func TestBlocksInTheFingerprint(t *testing.T) {
 	}
 	seen := map[string][]int{}
 	for _, counts := range [][]int{
-		{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {3, 0, 0}, {0, 3, 0}, {0, 0, 3}, {1, 2, 3}, {3, 2, 1}, {2, 1, 3}, {1, 1, 4}, {6, 0, 0},
-		{1 << 40, 1 << 40, 1 << 40}, {1 << 40, 1 << 40, 1<<40 + 1}, {1 << 40, 1<<40 + 1, 1 << 40}, {maxBytes, maxBytes, maxBytes - 1},
+		{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {3, 0, 0}, {0, 3, 0}, {0, 0, 3}, {1, 2, 3}, {3, 2, 1}, {2, 1, 3}, {1, 1, 4},
+		{6, 0, 0}, {1 << 40, 1 << 40, 1 << 40}, {1 << 40, 1 << 40, 1<<40 + 1}, {1 << 40, 1<<40 + 1, 1 << 40},
+		{program.MaxBytes, program.MaxBytes, program.MaxBytes - 1},
 	} {
 		f := of(counts...)
 		m := f.meta(0)
@@ -68,8 +73,10 @@ func TestBlocksInTheFingerprint(t *testing.T) {
 		"all_gather seq 0, blocks of 7 x f32":                             of(7, 7),
 		"all_gather seq 0, blocks of different lengths, together 9 x f32": of(7, 2),
 		"all_gather seq 0, f32":                                           of(0, 0),
-		"reduce seq 3, 5 x f32 sum, root 1":                               {seq: 3, coll: dtype.Reduce, typ: dtype.F32, op: dtype.Sum, root: 1, count: 5, phase: 1},
-		"barrier seq 4":                                                   {seq: 4, coll: dtype.Barrier},
+		"reduce seq 3, 5 x f32 sum, root 1": {
+			seq: 3, coll: dtype.Reduce, typ: dtype.F32, op: dtype.Sum, root: 1, count: 5, phase: 1,
+		},
+		"barrier seq 4": {seq: 4, coll: dtype.Barrier},
 	} {
 		f.phase = 1
 		if got := f.describe(askLength); got != want {
@@ -78,7 +85,7 @@ func TestBlocksInTheFingerprint(t *testing.T) {
 	}
 }
 
-// Another call, at any place before, makes another history.
+// TestHistory checks that another call, at any earlier place, gives another history.
 func TestHistory(t *testing.T) {
 	usual := fingerprint{coll: dtype.Broadcast, typ: dtype.F32, count: 1000}
 	others := map[string]fingerprint{

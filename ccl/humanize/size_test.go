@@ -17,8 +17,11 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%s: got %d, %v, want %d", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", " ", "K", "KB", "B", "-1", "+1", "-1K", "1 K", " 1", "1K ", "1KK", "2MM", "1BK", "1Ki", "7Q", "x", "0x10", "1p4", "1_000",
-		"1.2.3", ".", "e", "inf", "nan", "any", "17T", "17592186044417", "99999999999G", "1e300", "1e999"} {
+	for _, text := range []string{
+		"", " ", "K", "KB", "B", "-1", "+1", "-1K", "1 K", " 1", "1K ", "1KK", "2MM", "1BK", "1Ki", "7Q", "x", "0x10",
+		"1p4", "1_000", "1.2.3", ".", "e", "inf", "nan", "any", "17T", "17592186044417", "99999999999G", "1e300",
+		"1e999",
+	} {
 		_, err := ParseSize(text)
 		if err == nil || !strings.Contains(err.Error(), "want "+SizeForm) || !strings.HasPrefix(err.Error(), "size ") {
 			t.Errorf("%q: got %v", text, err)
@@ -27,8 +30,10 @@ func TestSizes(t *testing.T) {
 }
 
 func TestSizesAreReadAsTheyAreWritten(t *testing.T) {
-	for size, want := range map[int64]string{0: "0", 1: "1", 1000: "1000", 1024: "1K", 1536: "1536", 3 << 20: "3M", 1 << 30: "1G", 1 << 44: "16T",
-		1<<44 - 1: "17592186044415"} {
+	for size, want := range map[int64]string{
+		0: "0", 1: "1", 1000: "1000", 1024: "1K", 1536: "1536", 3 << 20: "3M", 1 << 30: "1G", 1 << 44: "16T",
+		1<<44 - 1: "17592186044415",
+	} {
 		text := FormatSize(size)
 		if back, err := ParseSize(text); text != want || back != size || err != nil {
 			t.Errorf("%d is written %s, want %s, and read as %d, %v", size, text, want, back, err)

@@ -9,15 +9,15 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// Throughput is given in bytes of dst, to be compared with copies; three times that crosses the
-// memory bus in a reduction.
+// Benchmarks report throughput in bytes of dst, for comparison with copies. A reduction moves three
+// times as many bytes over the memory bus.
 
 var benchSizes = []struct {
 	name  string
 	bytes int
 }{{"64B", 64}, {"4KiB", 4 << 10}, {"256KiB", 256 << 10}, {"64MiB", 64 << 20}}
 
-// plain fills p with ordinary numbers, the same ones in each MiB: NaN and subnormals would measure
+// plain fills p with ordinary numbers, the same in each MiB. NaN and subnormals would measure
 // something else.
 func plain(t dtype.Type, p []byte) {
 	const period = 1 << 20
@@ -37,7 +37,7 @@ func plain(t dtype.Type, p []byte) {
 	}
 }
 
-// loop measures f, which writes so many bytes.
+// loop measures f, which writes the given number of bytes.
 func loop(b *testing.B, bytes int, f func()) {
 	for b.Loop() {
 		f()
@@ -77,7 +77,9 @@ func BenchmarkSumMisaligned(b *testing.B) {
 	for _, skew := range []int{0, 4, 16, 32} {
 		for _, i := range isas() {
 			f := pairWith(dtype.F32, dtype.Sum, i)
-			b.Run(fmt.Sprintf("%v/skew%d", i, skew), func(b *testing.B) { benchReduction(b, f, dtype.F32, 4<<10, skew) })
+			b.Run(fmt.Sprintf("%v/skew%d", i, skew), func(b *testing.B) {
+				benchReduction(b, f, dtype.F32, 4<<10, skew)
+			})
 		}
 	}
 }
@@ -110,14 +112,16 @@ func BenchmarkScale(b *testing.B) {
 	}
 }
 
-// BenchmarkSumScale sets one pass beside two.
+// BenchmarkSumScale compares one pass with two.
 func BenchmarkSumScale(b *testing.B) {
 	for _, t := range benchFloats {
 		for _, i := range isas() {
 			fused, sum, scale := sumScaleKernel(t, i), pairKernel(t, dtype.Sum, i), scaleKernel(t, i)
 			for _, s := range benchSizes[1:3] {
 				b.Run(fmt.Sprintf("%v/%v/%s/fused", t, i, s.name), func(b *testing.B) {
-					benchReduction(b, func(dst, x, y unsafe.Pointer, n int) { fused(dst, x, y, n, 1.0/3) }, t, s.bytes, 0)
+					benchReduction(b, func(dst, x, y unsafe.Pointer, n int) {
+						fused(dst, x, y, n, 1.0/3)
+					}, t, s.bytes, 0)
 				})
 				b.Run(fmt.Sprintf("%v/%v/%s/apart", t, i, s.name), func(b *testing.B) {
 					benchReduction(b, func(dst, x, y unsafe.Pointer, n int) {
@@ -130,14 +134,17 @@ func BenchmarkSumScale(b *testing.B) {
 	}
 }
 
-// BenchmarkFold sets one pass over several sources beside a pass for each.
+// BenchmarkFold compares one pass over several sources with a pass for each.
 func BenchmarkFold(b *testing.B) {
 	type pair struct {
 		t  dtype.Type
 		op dtype.Op
 	}
-	for _, of := range []pair{{dtype.F32, dtype.Sum}, {dtype.F64, dtype.Sum}, {dtype.BF16, dtype.Sum}, {dtype.F16, dtype.Sum}, {dtype.F32, dtype.Prod},
-		{dtype.F32, dtype.Max}, {dtype.BF16, dtype.Prod}, {dtype.I8, dtype.Sum}, {dtype.I64, dtype.Sum}} {
+	for _, of := range []pair{
+		{dtype.F32, dtype.Sum}, {dtype.F64, dtype.Sum}, {dtype.BF16, dtype.Sum}, {dtype.F16, dtype.Sum},
+		{dtype.F32, dtype.Prod}, {dtype.F32, dtype.Max}, {dtype.BF16, dtype.Prod},
+		{dtype.I8, dtype.Sum}, {dtype.I64, dtype.Sum},
+	} {
 		t := of.t
 		for _, i := range isas() {
 			f := newFolder(t, of.op, i)
@@ -168,7 +175,7 @@ func BenchmarkFold(b *testing.B) {
 	}
 }
 
-// BenchmarkStream sets stores past the caches beside ordinary ones.
+// BenchmarkStream compares stores past the caches with ordinary ones.
 func BenchmarkStream(b *testing.B) {
 	copyOf := func(f CopyFunc) Func { return func(dst, src, _ unsafe.Pointer, n int) { f(dst, src, n) } }
 	for _, size := range []int{256 << 10, 64 << 20} {
@@ -176,7 +183,9 @@ func BenchmarkStream(b *testing.B) {
 			for _, t := range benchFloats {
 				if f := vectorStream(t, i); f != nil {
 					name := fmt.Sprintf("%v/%v/%dKiB", t, i, size>>10)
-					b.Run(name+"/plain", func(b *testing.B) { benchReduction(b, pairWith(t, dtype.Sum, i), t, size, 0) })
+					b.Run(name+"/plain", func(b *testing.B) {
+						benchReduction(b, pairWith(t, dtype.Sum, i), t, size, 0)
+					})
 					b.Run(name+"/stream", func(b *testing.B) { benchReduction(b, f, t, size, 0) })
 				}
 			}

@@ -6,8 +6,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// complexReduction serves products of complex numbers; the other operators work on their parts
-// (dtype.Unit).
+// complexReduction returns the kernel of products of complex numbers. The other operators work on
+// the parts of the numbers (dtype.Unit).
 func complexReduction[E float](op dtype.Op) Func {
 	if op == dtype.Prod {
 		return prodComplex[E]
@@ -21,7 +21,10 @@ func prodComplex[E float](dst, a, b unsafe.Pointer, n int) {
 	d, x, y := unsafe.Slice((*[2]E)(dst), n), unsafe.Slice((*[2]E)(a), n), unsafe.Slice((*[2]E)(b), n)
 	for i := range d {
 		p, q := x[i], y[i]
-		d[i] = [2]E{addFloats(mulFloats(p[0], q[0]), -mulFloats(p[1], q[1])), addFloats(mulFloats(p[0], q[1]), mulFloats(p[1], q[0]))}
+		d[i] = [2]E{
+			addFloats(mulFloats(p[0], q[0]), -mulFloats(p[1], q[1])),
+			addFloats(mulFloats(p[0], q[1]), mulFloats(p[1], q[0])),
+		}
 	}
 }
 

@@ -11,7 +11,10 @@ import (
 func TestCopy(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	const guard = 128
-	for _, n := range []int{0, 1, 63, stringLeast - 1, stringLeast, stringLeast + 1, 4096, 65537, stringMost, stringMost + cacheLine, 2*stringMost + 777} {
+	for _, n := range []int{
+		0, 1, 63, stringLeast - 1, stringLeast, stringLeast + 1, 4096, 65537,
+		stringMost, stringMost + cacheLine, 2*stringMost + 777,
+	} {
 		for _, shift := range [][2]int{{0, 0}, {1, 0}, {0, 1}, {63, 17}, {32, 40}} {
 			src, dst := make([]byte, n+shift[1]), make([]byte, n+shift[0]+2*guard)
 			random.Read(src)

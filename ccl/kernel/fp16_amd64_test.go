@@ -36,18 +36,20 @@ func TestF16IsByTheKernelsOfAVX512FP16(t *testing.T) {
 	require.Equal(t, codeOf(sumF16AVX512FP16), codeOf(For(dtype.F16, dtype.Avg)))
 	require.Equal(t, codeOf(prodF16AVX512FP16), codeOf(For(dtype.F16, dtype.Prod)))
 	f := newFolder(dtype.F16, dtype.Sum, bestISA)
-	for sources, block := range map[int]foldBlock{3: sum3F16AVX512FP16Block, 4: sum4F16AVX512FP16Block, 8: sum8F16AVX512FP16Block} {
+	for sources, block := range map[int]foldBlock{
+		3: sum3F16AVX512FP16Block, 4: sum4F16AVX512FP16Block, 8: sum8F16AVX512FP16Block,
+	} {
 		require.Equal(t, codeOf(block), codeOf(f.blocks[sources]), "%d sources", sources)
 	}
-	// The rest is by AVX-512.
+	// The other kernels are those of AVX-512.
 	require.Equal(t, codeOf(minF16AVX512), codeOf(For(dtype.F16, dtype.Min)))
 	require.Equal(t, codeOf(scaleF16AVX512), codeOf(Scale(dtype.F16)))
 	require.Equal(t, codeOf(sumF32AVX512), codeOf(For(dtype.F32, dtype.Sum)))
 }
 
-// The tests of this package run once more where both instructions are emulated, as on a processor
-// that has them: the kernels themselves run, and every encoding that they have is taken apart by
-// something that shares nothing with the generator.
+// The tests of this package run once more with both instructions emulated, as on a processor that
+// has them: the kernels themselves run, and code that shares nothing with the generator decodes
+// every encoding that they have.
 func TestAVX512FP16Emulated(t *testing.T) {
 	compiler, err := exec.LookPath("cc")
 	switch {
@@ -61,17 +63,20 @@ func TestAVX512FP16Emulated(t *testing.T) {
 		t.Skip("nothing can be preloaded into this program, which is static: it was built without cgo")
 	}
 	library := filepath.Join(t.TempDir(), "avx512fp16.so")
-	said, err := exec.Command(compiler, "-O2", "-shared", "-fPIC", "-o", library, "testdata/avx512fp16.c", "-lm", "-ldl").CombinedOutput()
+	said, err := exec.Command(compiler, "-O2", "-shared", "-fPIC", "-o", library,
+		"testdata/avx512fp16.c", "-lm", "-ldl").CombinedOutput()
 	require.NoError(t, err, "%s", said)
-	again := exec.Command(os.Args[0], "-emulated.avx512fp16", "-test.short", "-test.v", "-test.count=1", "-test.timeout=2m",
-		"-test.skip=TestTwoRoundingsOfF16AreOne|Quarter|Narrow|Conversion") // the first needs too many signals, the others none
+	// The first of the skipped tests needs too many signals, the others need none.
+	again := exec.Command(os.Args[0],
+		"-emulated.avx512fp16", "-test.short", "-test.v", "-test.count=1", "-test.timeout=2m",
+		"-test.skip=TestTwoRoundingsOfF16AreOne|Quarter|Narrow|Conversion")
 	again.Env = append(os.Environ(), "LD_PRELOAD="+library)
 	said, err = again.CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	require.Contains(t, string(said), "--- PASS: TestF16IsByTheKernelsOfAVX512FP16")
 }
 
-// dynamic reports whether this program is linked by ld.so.
+// dynamic reports whether ld.so links this program.
 func dynamic(t *testing.T) bool {
 	maps, err := os.ReadFile("/proc/self/maps")
 	require.NoError(t, err)

@@ -11,10 +11,10 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// isas are the instruction sets that this machine can run, the loops in Go first.
+// isas returns the instruction sets that this machine can run, the loops in Go first.
 func isas() []isa { return append([]isa{noISA}, machineISAs...) }
 
-// pairWith and scaleWith are the kernels of an instruction set, nil where it has none.
+// pairWith and scaleWith return the kernel of an instruction set, or nil if it has none.
 func pairWith(t dtype.Type, op dtype.Op, i isa) Func {
 	if i == noISA {
 		return genericReduction(t, op)
@@ -29,7 +29,7 @@ func scaleWith(t dtype.Type, i isa) ScaleFunc {
 	return vectorScaling(t, i)
 }
 
-// lengths are 0 to 70 and a few more.
+// lengths returns 0 to 70 and a few longer lengths.
 func lengths(r *rand.Rand) []int {
 	var all []int
 	for n := range 71 {
@@ -51,8 +51,8 @@ func TestForAndReducibleAgree(t *testing.T) {
 	}
 }
 
-// checkReduction compares f with the reference for one length, in each way in which dst may lie (in
-// one of them, by chance, for larger n: the reference is slow).
+// checkReduction compares f with the reference for one length, for each way in which dst may
+// overlap the sources (for a random one of them above 20 elements: the reference is slow).
 func checkReduction(t *testing.T, r *rand.Rand, f Func, ty dtype.Type, op dtype.Op, n int) {
 	t.Helper()
 	if op == dtype.Avg || op == dtype.PremulSum {
@@ -88,7 +88,8 @@ func checkReduction(t *testing.T, r *rand.Rand, f Func, ty dtype.Type, op dtype.
 		for i := 0; i < count; i += size {
 			p, q := load(inA[i:], size), load(inB[i:], size)
 			if want, got := reference(real, op, p, q), load(dst.data[i:], size); want != got {
-				t.Fatalf("%v of %v, %s, n %d, element %d: %#x and %#x gave %#x, want %#x", op, ty, alias, n, i/size, p, q, got, want)
+				t.Fatalf("%v of %v, %s, n %d, element %d: %#x and %#x gave %#x, want %#x",
+					op, ty, alias, n, i/size, p, q, got, want)
 			}
 		}
 		if alias == "apart" {
@@ -101,7 +102,7 @@ func checkReduction(t *testing.T, r *rand.Rand, f Func, ty dtype.Type, op dtype.
 	}
 }
 
-// checkComplexProduct is checkReduction for products of complex numbers, which are made of four
+// checkComplexProduct is checkReduction for products of complex numbers, which consist of four
 // products and two sums of floats.
 func checkComplexProduct(t *testing.T, r *rand.Rand, f Func, ty dtype.Type, n int) {
 	t.Helper()
@@ -119,8 +120,10 @@ func checkComplexProduct(t *testing.T, r *rand.Rand, f Func, ty dtype.Type, n in
 			}
 			wantRe := reference(real, dtype.Sum, prod(0, 0), prod(1, 1)^minus)
 			wantIm := reference(real, dtype.Sum, prod(0, 1), prod(1, 0))
-			require.Equal(t, wantRe, load(dst.data[i:], size), "real part of %x times %x", inA[i:i+step], inB[i:i+step])
-			require.Equal(t, wantIm, load(dst.data[i+size:], size), "imaginary part of %x times %x", inA[i:i+step], inB[i:i+step])
+			require.Equal(t, wantRe, load(dst.data[i:], size),
+				"real part of %x times %x", inA[i:i+step], inB[i:i+step])
+			require.Equal(t, wantIm, load(dst.data[i+size:], size),
+				"imaginary part of %x times %x", inA[i:i+step], inB[i:i+step])
 		}
 		for _, g := range []guarded{a, b, apart} {
 			require.NoError(t, g.broken())
@@ -162,10 +165,13 @@ func TestEverySumMatchesTheReference(t *testing.T) {
 	}
 }
 
-var factors = []float64{1, 0.5, 1.0 / 3, 1.0 / 7, 3, -0.1, 1e-3, 1e30, 1e-30, 1e-300, 0, math.Copysign(0, -1),
-	math.Inf(1), math.Inf(-1), math.NaN(), math.Float64frombits(0x7ff4_dead_beef_0001), math.SmallestNonzeroFloat64, math.MaxFloat64}
+var factors = []float64{
+	1, 0.5, 1.0 / 3, 1.0 / 7, 3, -0.1, 1e-3, 1e30, 1e-30, 1e-300, 0, math.Copysign(0, -1),
+	math.Inf(1), math.Inf(-1), math.NaN(), math.Float64frombits(0x7ff4_dead_beef_0001),
+	math.SmallestNonzeroFloat64, math.MaxFloat64,
+}
 
-// checkScale compares f with the reference for one length, apart and in place.
+// checkScale compares f with the reference for one length, with a separate dst and in place.
 func checkScale(t *testing.T, r *rand.Rand, f ScaleFunc, ty dtype.Type, n int, factor float64) {
 	t.Helper()
 	real, _ := dtype.Real(ty)
@@ -209,8 +215,8 @@ func TestScalesMatchTheReference(t *testing.T) {
 	}
 }
 
-// An average over three ranks is where a second rounding shows: every value of the 16-bit formats,
-// by every path.
+// An average over three ranks is where a second rounding shows. The test covers every value of the
+// 16-bit formats, by every path.
 func TestScaleRoundsOnce(t *testing.T) {
 	all := newGuarded(2<<16, 0)
 	for u := range 1 << 16 {
@@ -222,7 +228,9 @@ func TestScaleRoundsOnce(t *testing.T) {
 			if f == nil {
 				continue
 			}
-			for _, factor := range []float64{1, 1.0 / 3, 1.0 / 5, 1 + 0x1p-9, 1 + 0x1p-9 + 0x1p-40, 0x1p-10, 0x1.fp-130, 1e5} {
+			for _, factor := range []float64{
+				1, 1.0 / 3, 1.0 / 5, 1 + 0x1p-9, 1 + 0x1p-9 + 0x1p-40, 0x1p-10, 0x1.fp-130, 1e5,
+			} {
 				dst := newGuarded(2<<16, 0)
 				f(dst.pointer(), all.pointer(), 1<<16, factor)
 				for u := range 1 << 16 {

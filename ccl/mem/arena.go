@@ -9,39 +9,42 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Arena is memory of this process for buffers that its peers on the host may read where they lie.
-// It is one sparse segment, which each peer maps once: pages exist only where Alloc gave them out,
-// so its size costs nothing. All methods may be called by any thread.
+// Arena is memory of this process for buffers that peers on the same host read in place. It is one
+// sparse segment, which each peer maps once. Only ranges that Alloc has returned get pages, so the
+// size of an arena costs nothing. All methods may be called by any thread.
 type Arena struct {
-	memory []byte // the whole range, the same until the memory is gone
-	fd     int    // -1 once the memory is gone, and in those that were received
+	memory []byte // the whole range; it does not change until it is unmapped
+	fd     int    // -1 after the memory is unmapped, and in arenas of peers
 
 	mu     sync.Mutex
 	closed bool
-	free   []extent      // without pages, by place; no two touch
-	used   map[int]int   // bytes, rounded up, by place
-	idle   map[int][]int // places that were given back and whose pages are kept, by their bytes
+	free   []extent      // ranges without pages, sorted by offset; no two are adjacent
+	used   map[int]int   // size of each allocation, rounded up to pages, by offset
+	idle   map[int][]int // offsets of freed allocations that keep their pages, by size
 	kept   int           // bytes in idle
 	lent   int           // bytes in used
 }
 
 type extent struct{ at, bytes int }
 
-// Allocations are whole pages. Large ones begin where a huge page may begin.
+// Allocations are whole pages. Large allocations begin where a huge page can begin.
 const (
 	arenaPage  = 4096
 	arenaLarge = 2 << 20
-	// arenaKeeps is the part of an Arena that may have pages which nobody uses: who allocates the
-	// same again in each step finds them.
+	// arenaKeeps limits the pages kept for freed allocations to 1/arenaKeeps of the Arena. A
+	// program that allocates the same sizes again in each step reuses them.
 	arenaKeeps = 8
 )
 
-// newArena makes the books of an arena.
+// newArena makes the bookkeeping of an arena.
 func newArena(memory []byte, fd int) *Arena {
-	return &Arena{memory: memory, fd: fd, free: []extent{{0, len(memory)}}, used: map[int]int{}, idle: map[int][]int{}}
+	return &Arena{
+		memory: memory, fd: fd,
+		free: []extent{{0, len(memory)}}, used: map[int]int{}, idle: map[int][]int{},
+	}
 }
 
-// Bytes is the whole range. Only what Alloc gave out may be written.
+// Bytes returns the whole range. Only memory that Alloc has returned may be written.
 func (a *Arena) Bytes() []byte {
 	if a == nil {
 		return nil
@@ -49,10 +52,10 @@ func (a *Arena) Bytes() []byte {
 	return a.memory
 }
 
-// Size is the bytes of the range, 0 of none.
+// Size returns the length of the range in bytes, 0 for a nil Arena.
 func (a *Arena) Size() int { return len(a.Bytes()) }
 
-// Place is where in the arena a pointer points to; false where it points elsewhere.
+// Place returns the offset of p in the arena; ok is false if p points elsewhere.
 func (a *Arena) Place(p unsafe.Pointer) (at int, ok bool) {
 	if a == nil || len(a.memory) == 0 {
 		return 0, false
@@ -61,17 +64,18 @@ func (a *Arena) Place(p unsafe.Pointer) (at int, ok bool) {
 	return int(off), off < uintptr(len(a.memory))
 }
 
-// InUse is how many bytes are given out.
+// InUse returns the number of allocated bytes.
 func (a *Arena) InUse() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.lent
 }
 
-// Alloc gives out memory, aligned to a page at least. What is in it is not defined.
+// Alloc allocates memory, aligned to a page at least. Its contents are undefined.
 func (a *Arena) Alloc(bytes int) ([]byte, error) {
 	if bytes <= 0 || bytes > len(a.memory) {
-		return nil, fault.New(fault.Invalid, "registered memory of %d bytes was asked for; there are %d (GOCCL_REGISTERED)", bytes, len(a.memory))
+		return nil, fault.New(fault.Invalid,
+			"registered memory of %d bytes was asked for; there are %d (GOCCL_REGISTERED)", bytes, len(a.memory))
 	}
 	rounded := (bytes + arenaPage - 1) &^ (arenaPage - 1)
 	a.mu.Lock()
@@ -93,7 +97,7 @@ func (a *Arena) Alloc(bytes int) ([]byte, error) {
 	return a.memory[at : at+bytes : at+rounded], nil
 }
 
-// take finds a place and makes its pages.
+// take finds a free range and creates its pages.
 func (a *Arena) take(bytes int) (int, error) {
 	if places := a.idle[bytes]; len(places) > 0 {
 		a.idle[bytes] = places[:len(places)-1]
@@ -117,11 +121,12 @@ func (a *Arena) take(bytes int) (int, error) {
 		a.free = slices.Replace(a.free, i, i+1, rest...)
 		return at, nil
 	}
-	return 0, fault.New(fault.System, "no room for %d bytes of registered memory: %d of %d are in use; a larger GOCCL_REGISTERED would help",
+	return 0, fault.New(fault.System,
+		"no room for %d bytes of registered memory: %d of %d are in use; a larger GOCCL_REGISTERED would help",
 		bytes, a.lent, len(a.memory))
 }
 
-// Free takes back what Alloc gave out at p.
+// Free frees the allocation that begins at p.
 func (a *Arena) Free(p unsafe.Pointer) error {
 	at, ok := a.Place(p)
 	a.mu.Lock()
@@ -140,7 +145,7 @@ func (a *Arena) Free(p unsafe.Pointer) error {
 	return a.endUnused()
 }
 
-// trim gives the pages that nobody uses back to the system.
+// trim returns the pages of freed allocations to the system.
 func (a *Arena) trim() {
 	for bytes, places := range a.idle {
 		for _, at := range places {
@@ -162,7 +167,7 @@ func (a *Arena) trim() {
 	a.free = joined
 }
 
-// Close gives nothing out any more. The memory stays until all that was given out is back.
+// Close ends allocation. The memory stays mapped until every allocation is freed.
 func (a *Arena) Close() error {
 	if a == nil {
 		return nil
@@ -176,7 +181,7 @@ func (a *Arena) Close() error {
 	return a.endUnused()
 }
 
-// FD is the descriptor to pass on.
+// FD returns the descriptor to pass to peers.
 func (a *Arena) FD() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,14 +18,17 @@ func huge(t *testing.T, memory []byte) int {
 	return hugeIn(f, address(memory), address(memory)+uint64(len(memory)))
 }
 
-// Segments work whatever the kernel makes of the wish; where the probe has found a way, they lie in
-// huge pages at their maker, and at a receiver, to which other mappings would help nothing.
+// TestPlacedSegments checks that segments work whether or not the kernel honours their placement.
+// Where the probe has found a way, segments are in huge pages in the process that made them and in
+// a receiver, which gains nothing from the huge pages of other mappings.
 func TestPlacedSegments(t *testing.T) {
 	found := ProbeHugePages("/")
 	t.Logf("%+v, %+v", found, ProbeHome("/"))
 	before := InUse()
 	for _, bytes := range []int{5000, hugeBytes - 1, hugeBytes, hugeBytes + 4096, 3*hugeBytes + 100} {
-		for _, at := range []placement{{SmallPages, -1}, {Advised, -1}, {Collapsed, -1}, {found.Way, -1}, {found.Way, 0}, {found.Way, 1000}} {
+		for _, at := range []placement{
+			{SmallPages, -1}, {Advised, -1}, {Collapsed, -1}, {found.Way, -1}, {found.Way, 0}, {found.Way, 1000},
+		} {
 			own, err := newSegment("goccl-test", bytes, at)
 			require.NoError(t, err)
 			peer, err := MapSegment(own.FD(), bytes)
@@ -37,9 +40,10 @@ func TestPlacedSegments(t *testing.T) {
 					require.Zero(t, address(m)%hugeBytes)
 				}
 			}
-			if whole := bytes &^ (hugeBytes - 1); at.way == found.Way && found.Way != SmallPages && huge(t, own.Bytes()) == whole {
-				// A kernel that is short of memory may have given less, but the receiver has what
-				// the maker has.
+			if whole := bytes &^ (hugeBytes - 1); at.way == found.Way && found.Way != SmallPages &&
+				huge(t, own.Bytes()) == whole {
+				// A kernel that is short of memory may have given fewer huge pages, but the
+				// receiver has as many as the maker.
 				require.Equal(t, whole, huge(t, peer.Bytes()))
 			}
 			for i := 0; i < bytes; i += 1000 {
@@ -58,7 +62,8 @@ func TestPlacedSegments(t *testing.T) {
 	require.Equal(t, before, InUse())
 }
 
-// Nothing of the room that was taken to find an aligned place stays.
+// TestAlignedMappingLeavesNothing checks that nothing stays mapped of the addresses that were
+// reserved to find an aligned place.
 func TestAlignedMappingLeavesNothing(t *testing.T) {
 	mappings := func() int {
 		text, err := os.ReadFile("/proc/self/maps")

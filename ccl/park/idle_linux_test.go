@@ -16,42 +16,42 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// Waits that have nothing to do use no processor time, however many there are.
+// TestSleepersUseNoProcessor checks that idle waits use no processor time, however many there are.
 func TestSleepersUseNoProcessor(t *testing.T) {
 	fresh(t)
 	const sleepers = 64
 	var end atomic.Bool
 	var all sync.WaitGroup
-	bells := make([]*Bell, sleepers)
-	for i := range bells {
-		bells[i] = NewBell()
+	doorbells := make([]*Doorbell, sleepers)
+	for i := range doorbells {
+		doorbells[i] = NewDoorbell()
 		all.Go(func() {
 			s := Spinner{Background: i%2 == 0}
 			for !end.Load() {
 				if s.Turn() {
 					continue
 				}
-				ticket := bells[i].Prepare()
+				ticket := doorbells[i].Prepare()
 				if end.Load() {
-					bells[i].Cancel()
+					doorbells[i].Cancel()
 					return
 				}
-				bells[i].Sleep(ticket, -1)
+				doorbells[i].Sleep(ticket, -1)
 				s.Reset()
 			}
 		})
 	}
-	for _, b := range bells {
+	for _, b := range doorbells {
 		for b.sleepers.Load() == 0 {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	time.Sleep(50 * time.Millisecond) // the Go runtime takes back what the threads held
+	time.Sleep(50 * time.Millisecond) // meanwhile the Go runtime takes back what the threads held
 	before := processorTime(t)
 	time.Sleep(time.Second)
 	used := processorTime(t) - before
 	end.Store(true)
-	for _, b := range bells {
+	for _, b := range doorbells {
 		b.Ring()
 	}
 	all.Wait()

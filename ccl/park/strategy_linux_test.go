@@ -17,12 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How to wait is decided by measuring: processes that share memory as ranks do wait for each
-// other's flags, each by one of several ways.
+// BenchmarkStrategy compares ways to wait by measurement: processes that share memory as ranks do
+// wait for each other's flags, each in one of several ways.
 //
 //	go test ./ccl/park -run '^$' -bench Strategy -benchtime 9x
 //
-// prints the time of a step in nanoseconds, for a token that goes round and for a barrier of flags.
+// prints the time of a step in nanoseconds, for a token that circulates and for a barrier of flags.
 
 var (
 	member = flag.String("park.member", "", "run as a member of BenchmarkStrategy: file,rank,ranks,pattern,work")
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A member's page: its bell, its ready word, then a line of flags for each peer.
+// A member's page: its doorbell, its ready word, then a line of flags for each peer.
 const (
 	linesAt  = 2
 	pageSize = 4096
@@ -50,15 +50,15 @@ type board struct {
 }
 
 func (b *board) word(rank, line int) *atomic.Uint32 {
-	return (*atomic.Uint32)(unsafe.Pointer(&b.mem[rank*pageSize+line*BellSize]))
+	return (*atomic.Uint32)(unsafe.Pointer(&b.mem[rank*pageSize+line*DoorbellSize]))
 }
 
-func (b *board) bell(rank int) *Bell { return BellAt(b.mem[rank*pageSize:]) }
+func (b *board) doorbell(rank int) *Doorbell { return DoorbellAt(b.mem[rank*pageSize:]) }
 
-// stopBit on a step makes it the last.
+// stopBit in the value of a step marks the last step.
 const stopBit = 1 << 31
 
-// The words of the page after the members': what they do, and by which strategy they wait.
+// Words of the page behind the members' pages: the members' command and waiting strategy.
 const (
 	commandWord = iota
 	strategyWord
@@ -70,10 +70,10 @@ const (
 	commandStop
 )
 
-// strategies are ways to wait until look succeeds.
+// strategies lists ways to wait until look succeeds.
 var strategies = []struct {
 	name string
-	wait func(bell *Bell, look func() bool)
+	wait func(doorbell *Doorbell, look func() bool)
 }{
 	{"spinner", spinnerWait},
 	{"spin", phases(1<<30, 0)},
@@ -85,21 +85,21 @@ var strategies = []struct {
 	{"pause1µs+yield", phases(40, 1<<30)},
 }
 
-func spinnerWait(bell *Bell, look func() bool) {
+func spinnerWait(doorbell *Doorbell, look func() bool) {
 	var s Spinner
 	for !look() {
 		if !s.Turn() {
-			sleepOn(bell, look)
+			sleepOn(doorbell, look)
 			s.Reset()
 		}
 	}
 	s.Reset()
 }
 
-// phases pauses up to spins times, then yields up to yields times or for half a millisecond, then
-// sleeps.
-func phases(spins, yields int) func(*Bell, func() bool) {
-	return func(bell *Bell, look func() bool) {
+// phases returns a wait that pauses up to spins times, then yields up to yields times or for half a
+// millisecond, then sleeps.
+func phases(spins, yields int) func(*Doorbell, func() bool) {
+	return func(doorbell *Doorbell, look func() bool) {
 		var since time.Time
 		for {
 			for range spins {
@@ -121,29 +121,29 @@ func phases(spins, yields int) func(*Bell, func() bool) {
 					}
 				}
 			}
-			if look() || sleepOn(bell, look) {
+			if look() || sleepOn(doorbell, look) {
 				return
 			}
 		}
 	}
 }
 
-func sleepOn(bell *Bell, look func() bool) bool {
-	ticket := bell.Prepare()
+func sleepOn(doorbell *Doorbell, look func() bool) bool {
+	ticket := doorbell.Prepare()
 	if look() {
-		bell.Cancel()
+		doorbell.Cancel()
 		return true
 	}
-	bell.Sleep(ticket, time.Second)
+	doorbell.Sleep(ticket, time.Second)
 	return false
 }
 
-// process is a member.
+// process is a member of the benchmark.
 type process struct {
 	board
 	rank int
 	span time.Duration // of work between waits
-	mine *Bell
+	mine *Doorbell
 }
 
 func runMember(text string) {
@@ -162,7 +162,7 @@ func runMember(text string) {
 		panic(err)
 	}
 	p := &process{board: board{mem, number(2)}, rank: number(1), span: time.Duration(number(4))}
-	p.mine = p.bell(p.rank)
+	p.mine = p.doorbell(p.rank)
 	local := make([]Local, p.ranks)
 	for i := range local {
 		local[i] = Local{Process: strconv.Itoa(i), Cores: Affinity().String()}
@@ -177,7 +177,7 @@ func runMember(text string) {
 		p.ring()
 	case "barrier":
 		p.barrier()
-	case "compute": // what a rank's other threads do
+	case "compute": // as a rank's other threads do
 		for p.command() != commandStop {
 			work(time.Millisecond)
 		}
@@ -192,10 +192,10 @@ func (p *process) wait(look func() bool) {
 
 func (p *process) post(to int, value uint32) {
 	p.word(to, linesAt+p.rank).Store(value)
-	p.bell(to).Ring()
+	p.doorbell(to).Ring()
 }
 
-// ring passes a token round; a step is one round.
+// ring passes a token around; a step is one round.
 func (p *process) ring() {
 	next, prev := (p.rank+1)%p.ranks, (p.rank+p.ranks-1)%p.ranks
 	in := p.word(p.rank, linesAt+prev)
@@ -220,7 +220,7 @@ func (p *process) ring() {
 	}
 }
 
-// barrier lets all wait for all.
+// barrier makes every member wait for all others.
 func (p *process) barrier() {
 	for step := uint32(1); ; step++ {
 		value := step
@@ -257,8 +257,8 @@ func work(d time.Duration) {
 	}
 }
 
-// measure runs ranks processes that wait by each strategy in turns, round after round, beside some
-// that compute, and gives the nanoseconds a step of each round.
+// measure runs processes that wait by each strategy in turn, round after round, beside some that
+// compute. It returns, by strategy, the nanoseconds per step of each round.
 func measure(tb testing.TB, ranks, computing int, pattern string, work time.Duration, rounds int) [][]float64 {
 	path := filepath.Join(tb.TempDir(), "board")
 	if err := os.WriteFile(path, make([]byte, (ranks+1+computing)*pageSize), 0o600); err != nil {
@@ -269,7 +269,8 @@ func measure(tb testing.TB, ranks, computing int, pattern string, work time.Dura
 		tb.Fatal(err)
 	}
 	defer file.Close()
-	mem, err := unix.Mmap(int(file.Fd()), 0, (ranks+1+computing)*pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(
+		int(file.Fd()), 0, (ranks+1+computing)*pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -290,7 +291,8 @@ func measure(tb testing.TB, ranks, computing int, pattern string, work time.Dura
 		if rank == ranks {
 			pattern = "compute"
 		}
-		c := exec.Command(exe, fmt.Sprintf("-park.member=%s,%d,%d,%s,%d", path, rank+rank/ranks, ranks, pattern, int(work)))
+		c := exec.Command(exe, fmt.Sprintf(
+			"-park.member=%s,%d,%d,%s,%d", path, rank+rank/ranks, ranks, pattern, int(work)))
 		c.Stderr = os.Stderr
 		if err := c.Start(); err != nil {
 			tb.Fatal(err)
@@ -356,7 +358,8 @@ func BenchmarkStrategy(b *testing.B) {
 		{2, 2, "barrier", 0},
 		{4, 1, "barrier", 0},
 	} {
-		b.Run(fmt.Sprintf("ranks=%d/computing=%d/%s/work=%v", c.ranks, c.computing, c.pattern, c.work), func(b *testing.B) {
+		b.Run(fmt.Sprintf(
+			"ranks=%d/computing=%d/%s/work=%v", c.ranks, c.computing, c.pattern, c.work), func(b *testing.B) {
 			for i, steps := range measure(b, c.ranks, c.computing, c.pattern, c.work, b.N) {
 				slices.Sort(steps)
 				b.ReportMetric(steps[len(steps)/2], strategies[i].name+"_ns")

@@ -18,7 +18,9 @@ func TestRecords(t *testing.T) {
 	r := record.New(8)
 	ids := []uint64{}
 	for i := range 3 {
-		ids = append(ids, r.Begin(&record.Operation{Coll: dtype.AllReduce, Type: dtype.F32, Seq: uint64(i + 1), In: 4, Out: 4, Root: -1, Tag: 9, Batch: 2}))
+		ids = append(ids, r.Begin(&record.Operation{
+			Coll: dtype.AllReduce, Type: dtype.F32, Seq: uint64(i + 1), In: 4, Out: 4, Root: -1, Tag: 9, Batch: 2,
+		}))
 	}
 	r.End(ids[0], fault.OK, true)
 	r.End(ids[1], fault.Timeout, false)
@@ -54,7 +56,8 @@ func TestTheOldestAreOverwritten(t *testing.T) {
 	}
 }
 
-// What is read while others write is never a mixture of two operations.
+// TestReadWhileWritten checks that a record read while others write is never a mixture of two
+// operations.
 func TestReadWhileWritten(t *testing.T) {
 	r := record.New(16)
 	var writers, reader sync.WaitGroup
@@ -94,7 +97,8 @@ func TestNoAllocations(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	require.EqualValues(t, 40, unsafe.Sizeof(record.Operation{}), "with its number and times an operation fills one cache line")
+	require.EqualValues(t, 40, unsafe.Sizeof(record.Operation{}),
+		"with its number and times an operation fills one cache line")
 }
 
 func BenchmarkOperation(b *testing.B) {

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// free is the choice for what no row is for.
+// free returns the choice for calls that no row fits.
 func free(coll dtype.Collective, ranks int, bytes int64, rules Rules) string {
 	return unmeasured(coll, ranks, bytes, &rules)
 }
@@ -55,8 +55,8 @@ func TestUnmeasured(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredExists asks for every collective at all sizes: algo knows the answer, and it goes
-// from small to large once.
+// TestUnmeasuredExists asks for every collective at all sizes: algo knows the algorithm, and the
+// choice changes with the size at most once.
 func TestUnmeasuredExists(t *testing.T) {
 	for _, coll := range dtype.Collectives() {
 		for _, ranks := range []int{1, 2, 3, 4, 5, 8, 9, 64, 4096} {
@@ -78,8 +78,8 @@ func TestUnmeasuredExists(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredWindows: ranks that have windows use them at every level, except for large
-// broadcasts.
+// TestUnmeasuredWindows checks that ranks with windows use them at every level of determinism,
+// except for large broadcasts.
 func TestUnmeasuredWindows(t *testing.T) {
 	for _, determinism := range []int{2, 3, 4} {
 		rules := Rules{Windows: true, Determinism: determinism}
@@ -88,18 +88,23 @@ func TestUnmeasuredWindows(t *testing.T) {
 			ranks int
 			bytes int64
 			want  string
-		}{{dtype.AllReduce, 2, 96 << 10, "one_shot_window"}, {dtype.AllReduce, 2, 1 << 20, "two_shot_window"},
-			{dtype.AllReduce, 4, 32 << 10, "one_shot_window"}, {dtype.AllReduce, 4, 33 << 10, "two_shot_window"}, {dtype.AllReduce, 64, 1 << 30, "two_shot_window"},
-			{dtype.ReduceScatter, 4, 1 << 20, "window"}, {dtype.AllGather, 4, 8, "window"}, {dtype.AllToAll, 4, 0, "window"}, {dtype.Barrier, 4, 0, "flags"},
-			{dtype.Broadcast, 4, 8, "window"}, {dtype.Broadcast, 4, 1 << 20, "binomial"}} {
+		}{
+			{dtype.AllReduce, 2, 96 << 10, "one_shot_window"}, {dtype.AllReduce, 2, 1 << 20, "two_shot_window"},
+			{dtype.AllReduce, 4, 32 << 10, "one_shot_window"}, {dtype.AllReduce, 4, 33 << 10, "two_shot_window"},
+			{dtype.AllReduce, 64, 1 << 30, "two_shot_window"},
+			{dtype.ReduceScatter, 4, 1 << 20, "window"}, {dtype.AllGather, 4, 8, "window"},
+			{dtype.AllToAll, 4, 0, "window"}, {dtype.Barrier, 4, 0, "flags"},
+			{dtype.Broadcast, 4, 8, "window"}, {dtype.Broadcast, 4, 1 << 20, "binomial"},
+		} {
 			if got := free(test.coll, test.ranks, test.bytes, rules); got != test.want {
-				t.Errorf("%v of %d bytes on %d ranks, level %d: %s, want %s", test.coll, test.bytes, test.ranks, determinism, got, test.want)
+				t.Errorf("%v of %d bytes on %d ranks, level %d: %s, want %s",
+					test.coll, test.bytes, test.ranks, determinism, got, test.want)
 			}
 		}
 	}
 }
 
-// TestDeterminism: what is left reduces in the order of the ranks.
+// TestDeterminism checks that levels 3 and 4 leave only algorithms that reduce in rank order.
 func TestDeterminism(t *testing.T) {
 	for _, level := range []int{3, 4} {
 		for _, coll := range dtype.Collectives() {
@@ -111,13 +116,15 @@ func TestDeterminism(t *testing.T) {
 						t.Fatal(err)
 					}
 					if coll.Reduces() && a.Level != 4 {
-						t.Errorf("%v on %d ranks, %d bytes at level %d: %s, of level %d", coll, ranks, bytes, level, name, a.Level)
+						t.Errorf("%v on %d ranks, %d bytes at level %d: %s, of level %d",
+							coll, ranks, bytes, level, name, a.Level)
 					}
 				}
 			}
 		}
 	}
-	if got := Choose(dtype.AllReduce, 4, 1<<20, Rules{Determinism: 2}); got != Choose(dtype.AllReduce, 4, 1<<20, Rules{}) {
+	if got := Choose(dtype.AllReduce, 4, 1<<20, Rules{Determinism: 2}); got !=
+		Choose(dtype.AllReduce, 4, 1<<20, Rules{}) {
 		t.Errorf("level 2 is no restriction, but chose %s", got)
 	}
 }
@@ -127,14 +134,17 @@ func TestOverride(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[dtype.Collective]string{dtype.AllReduce: "ring", dtype.Broadcast: "binomial", dtype.AllGather: "direct"}
+	want := map[dtype.Collective]string{
+		dtype.AllReduce: "ring", dtype.Broadcast: "binomial", dtype.AllGather: "direct",
+	}
 	if !maps.Equal(override, want) {
 		t.Errorf("got %v, want %v", override, want)
 	}
 	if got := Choose(dtype.AllReduce, 2, 8, Rules{Override: override}); got != "ring" {
 		t.Errorf("all_reduce: %s in spite of the override", got)
 	}
-	if got := Choose(dtype.ReduceScatter, 2, 8, Rules{Override: override}); got != Choose(dtype.ReduceScatter, 2, 8, Rules{}) {
+	if got := Choose(dtype.ReduceScatter, 2, 8, Rules{Override: override}); got !=
+		Choose(dtype.ReduceScatter, 2, 8, Rules{}) {
 		t.Errorf("reduce_scatter: %s, though it is not overridden", got)
 	}
 	text := FormatOverride(override)

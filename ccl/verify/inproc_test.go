@@ -19,7 +19,8 @@ import (
 	"github.com/goccl/goccl/transport/inproc"
 )
 
-// inOrder is a planner of the mutants; each rank has its own, and moves on by itself.
+// inOrder is a planner that plays the mutants in order; each rank has its own, and advances on its
+// own.
 type inOrder struct {
 	plans []*plan.Plan
 	now   int
@@ -43,14 +44,14 @@ func (o *inOrder) Make(i int, s plan.Spec) (*plan.Plan, error) {
 	return a.Make(s)
 }
 
-// runInproc runs plans for so many ranks, one after the other, in a group in this process. After an
-// error it goes no further.
+// runInproc runs plans for the given number of ranks, one after the other, in a group in this
+// process. It stops at the first error.
 func runInproc(plans []*plan.Plan, ranks int) error {
 	const slot = 4 << 10
-	bell := park.NewBell()
-	fabric := inproc.New(bell)
+	doorbell := park.NewDoorbell()
+	fabric := inproc.New(doorbell)
 	defer fabric.Close()
-	progress := exec.NewProgress(bell)
+	progress := exec.NewProgress(doorbell)
 	defer progress.Close()
 	links, errs := make([][]transport.Link, ranks), make([]error, ranks*ranks)
 	windows := make([]*mem.Window, ranks)
@@ -70,8 +71,9 @@ func runInproc(plans []*plan.Plan, ranks int) error {
 			group.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 				defer cancel()
-				links[rank][peer], errs[rank*ranks+peer] = fabric.Connect(ctx, fabric.Address(), transport.Session{Rank: rank, Peer: peer,
-					Channels: exec.LinkChannels(exec.PlanChannels), Window: windows[rank]})
+				links[rank][peer], errs[rank*ranks+peer] = fabric.Connect(ctx, fabric.Address(),
+					transport.Session{Rank: rank, Peer: peer, Channels: exec.LinkChannels(exec.PlanChannels),
+						Window: windows[rank]})
 			})
 		}
 	}
@@ -82,8 +84,8 @@ func runInproc(plans []*plan.Plan, ranks int) error {
 	comms, planners := make([]*exec.Comm, ranks), make([]*inOrder, ranks)
 	for rank := range ranks {
 		planners[rank] = &inOrder{plans: plans}
-		c, err := exec.New(exec.Options{Name: "mutants", Rank: rank, Links: links[rank], Bell: bell, Planner: planners[rank],
-			Window: windows[rank], Progress: progress, Timeout: 20 * time.Second})
+		c, err := exec.New(exec.Options{Name: "mutants", Rank: rank, Links: links[rank], Doorbell: doorbell,
+			Planner: planners[rank], Window: windows[rank], Progress: progress, Timeout: 20 * time.Second})
 		if err != nil {
 			return err
 		}
@@ -95,7 +97,8 @@ func runInproc(plans []*plan.Plan, ranks int) error {
 		group.Go(func() {
 			for i, p := range plans {
 				planners[rank].now = i
-				if err := call(comms[rank], p.Spec, []dtype.Op{dtype.Sum, dtype.Avg}[i%2], rank, []int{1, 300, 7}[i%3]); err != nil {
+				if err := call(comms[rank], p.Spec, []dtype.Op{dtype.Sum, dtype.Avg}[i%2], rank,
+					[]int{1, 300, 7}[i%3]); err != nil {
 					results[rank] = fmt.Errorf("rank %d, plan %d: %w\n%s", rank, i, err, p.Text())
 					comms[rank].Close() // the others must not wait
 					return
@@ -107,7 +110,8 @@ func runInproc(plans []*plan.Plan, ranks int) error {
 	return errors.Join(results...)
 }
 
-// element i of block b of a rank's In: whole numbers, so that sums are exact in any order.
+// element returns element i of block b of a rank's In: whole numbers, so that sums are exact in any
+// order.
 func element(rank, b, i int) float64 { return float64((rank*31+b*17+i*7)%101 - 50) }
 
 // call runs the plan on one rank and checks Out.
@@ -139,7 +143,7 @@ func call(c *exec.Comm, s plan.Spec, op dtype.Op, rank, n int) error {
 	return nil
 }
 
-// wanted is element i of block b of a rank's Out.
+// wanted returns element i of block b of a rank's Out.
 func wanted(s plan.Spec, op dtype.Op, rank, b, i int) float64 {
 	switch s.Coll {
 	case dtype.Broadcast:

@@ -17,7 +17,7 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// TestBrokenSequences has plans that are wrong one after the other: the counterexamples are as
+// TestBrokenSequences has plans that fail when they follow one another: the counterexamples are as
 // small as those of single plans.
 func TestBrokenSequences(t *testing.T) {
 	dissemination, err := algo.Find(dtype.Barrier, "dissemination")
@@ -42,28 +42,35 @@ func TestBrokenSequences(t *testing.T) {
 	}{
 		{"a slot is used again too early", []*plan.Plan{put, put, put}, false, verify.Race, 2, "the same slot"},
 		{"a signal of one plan meets a wait of the next", []*plan.Plan{gets, edit(put, 0, add(0, signal(1))),
-			edit(barrier, 1, func(p *plan.Program) { p.Lanes[0] = append([]plan.Step{wait(0)}, p.Lanes[0]...) })}, true, verify.Crossed, 2, "takes what"},
-		{"a put whose signal is in the next plan", []*plan.Plan{edit(packets, 0, add(0, put3(2))), put}, true, verify.Late, 1,
+			edit(barrier, 1, func(p *plan.Program) { p.Lanes[0] = append([]plan.Step{wait(0)}, p.Lanes[0]...) })}, true,
+			verify.Crossed, 2, "takes what"},
+		{"a put whose signal is in the next plan", []*plan.Plan{edit(packets, 0, add(0, put3(2))), put}, true,
+			verify.Late, 1,
 			"rank 2 may end, and a later operation use its window, before what plan 0, rank 0, lane 0, step 6 (put win[2]@2 = in[0]) puts has arrived"},
 		{"a signal left over", []*plan.Plan{put, edit(barrier, 2, add(0, signal(0)))}, true, verify.Unwaited, 1,
 			"rank 0 does not wait for the signal of plan 1"},
-		{"nobody writes the result of the second", []*plan.Plan{gets, edit(put, 0, drop(0, 0))}, true, verify.Unwritten, 0,
-			"rank 0 ends without having written"},
+		{"nobody writes the result of the second", []*plan.Plan{gets, edit(put, 0, drop(0, 0))}, true,
+			verify.Unwritten, 0, "rank 0 ends without having written"},
 		{"a contribution is missing in the third", []*plan.Plan{put, gets,
-			edit(packets, 1, change(0, 5, func(s *plan.Step) { s.Src, s.Final = s.Src[1:], false }))}, true, verify.Missing, 3, "lacks in[0] of rank 0"},
+			edit(packets, 1, change(0, 5, func(s *plan.Step) { s.Src, s.Final = s.Src[1:], false }))}, true,
+			verify.Missing, 3, "lacks in[0] of rank 0"},
 		{"a plan waits for the slot that a message of its own must free", []*plan.Plan{
 			windowed(two, lanes([]plan.Step{copied(ref(plan.Out, 0), ref(plan.In, 0))}), lanes([]plan.Step{recv})),
 			putBroadcast(2),
-			windowed(two, plan.Program{Win: []plan.Extent{{}}, Lanes: [][]plan.Step{{copied(ref(plan.Win, 0), ref(plan.In, 0)), send}}}, lanes()),
+			windowed(two, plan.Program{Win: []plan.Extent{{}},
+				Lanes: [][]plan.Step{{copied(ref(plan.Win, 0), ref(plan.In, 0)), send}}}, lanes()),
 		}, true, verify.Deadlock, 3, "plan 0, rank 1, lane 0, step 0 (recv out[0] from 0)"},
-		{"a barrier that is none, before one", []*plan.Plan{putBroadcast(4), edit(rounds, 0, change(0, 1, free)), rounds}, true,
+		{"a barrier that is none, before one",
+			[]*plan.Plan{putBroadcast(4), edit(rounds, 0, change(0, 1, free)), rounds}, true,
 			verify.NotABarrier, 0, "may leave before"},
 	}
 	for _, test := range table {
 		t.Run(test.name, func(t *testing.T) {
 			run := verify.SequenceWithoutCredits
 			if test.credits {
-				run = func(plans []*plan.Plan) error { return verify.Sequence(verify.WithSlots(plans...), verify.Options{}) }
+				run = func(plans []*plan.Plan) error {
+					return verify.Sequence(verify.WithSlots(plans...), verify.Options{})
+				}
 			}
 			err := run(test.plans)
 			var bad *verify.Counterexample
@@ -78,7 +85,7 @@ func TestBrokenSequences(t *testing.T) {
 	}
 }
 
-// put3 is a put into chunk 2 of the window of a rank of packetReduce(3).
+// put3 returns a put into chunk 2 of the window of a rank of packetReduce(3).
 func put3(to int) plan.Step { return put(ref(plan.Win, 2), ref(plan.In, 0), to) }
 
 // TestBrokenWindows has single plans whose failure takes more than one step, or more than one kind
@@ -92,16 +99,18 @@ func TestBrokenWindows(t *testing.T) {
 		steps  int
 		text   string
 	}{
-		{"a window is overwritten while others read it", edit(getReduce(3), 0, add(0, copied(win, in))), verify.Race, 2, "nothing orders the two"},
-		{"two ranks put into one place", edit(packetReduce(3), 1, change(0, 0, func(s *plan.Step) { s.Dst.At = 0 })), verify.Race, 2,
-			"win[0] of rank 2"},
-		{"a sum counts a packet twice", edit(packetReduce(3), 2, change(0, 5, func(s *plan.Step) { s.Src[0] = s.Src[1] })), verify.Twice, 4,
-			"a sum that has it already"},
+		{"a window is overwritten while others read it", edit(getReduce(3), 0, add(0, copied(win, in))), verify.Race, 2,
+			"nothing orders the two"},
+		{"two ranks put into one place", edit(packetReduce(3), 1, change(0, 0, func(s *plan.Step) { s.Dst.At = 0 })),
+			verify.Race, 2, "win[0] of rank 2"},
+		{"a sum counts a packet twice",
+			edit(packetReduce(3), 2, change(0, 5, func(s *plan.Step) { s.Src[0] = s.Src[1] })),
+			verify.Twice, 4, "a sum that has it already"},
 		{"a sum of windows lacks a rank", edit(getReduce(3), 1, change(0, 5, func(s *plan.Step) {
 			s.Src, s.From, s.Final = s.Src[:2], s.From[:2], false
 		})), verify.Missing, 5, "lacks in[0] of rank 2"},
-		{"a sum of windows is not final", edit(getReduce(2), 1, change(0, 3, func(s *plan.Step) { s.Final = false })), verify.PostScale, 5,
-			"no step has marked Final"},
+		{"a sum of windows is not final", edit(getReduce(2), 1, change(0, 3, func(s *plan.Step) { s.Final = false })),
+			verify.PostScale, 5, "no step has marked Final"},
 		{"a circle of a message and a signal", windowed(plan.Spec{Coll: dtype.Barrier, Ranks: 3},
 			lanes([]plan.Step{wait(2), {Kind: plan.Send, Src: []plan.Ref{{}}, Peer: 1}}),
 			lanes([]plan.Step{{Kind: plan.Recv, Dst: plan.Ref{Buf: plan.Out}, Peer: 0}, signal(2)}),
@@ -124,9 +133,9 @@ func TestBrokenWindows(t *testing.T) {
 	}
 }
 
-// beside is a broadcast to rank 1 by packet, and a put into its window that nobody reads, followed
-// by a signal of another lane: after the put if ordered, else beside it. What is given comes before
-// the put, in its lane.
+// beside returns a plan with a broadcast to rank 1 by packet, and a put into its window that no
+// step reads, followed by a signal of another lane: after the put if ordered, else concurrent with
+// it. The steps of first come before the put, in its lane.
 func beside(ordered bool, first ...plan.Step) *plan.Plan {
 	in, out := ref(plan.In, 0), ref(plan.Out, 0)
 	last := plan.Step{Kind: plan.Signal, Peer: 1, Chan: 1}
@@ -139,7 +148,8 @@ func beside(ordered bool, first ...plan.Step) *plan.Plan {
 			waits = append(waits, wait(0))
 		}
 	}
-	waits = append(waits, plan.Step{Kind: plan.Wait, Peer: 0, Chan: 1}, plan.Step{Kind: plan.Wait, Peer: 0, Chan: 2}, copied(out, ref(plan.Win, 1)))
+	waits = append(waits, plan.Step{Kind: plan.Wait, Peer: 0, Chan: 1}, plan.Step{Kind: plan.Wait, Peer: 0, Chan: 2},
+		copied(out, ref(plan.Win, 1)))
 	data := packet(ref(plan.Win, 1), in, 1)
 	data.Chan = 2
 	return windowed(plan.Spec{Coll: dtype.Broadcast, Ranks: 2},
@@ -147,8 +157,8 @@ func beside(ordered bool, first ...plan.Step) *plan.Plan {
 		plan.Program{Win: []plan.Extent{{}, {}}, Lanes: [][]plan.Step{waits}})
 }
 
-// TestRandomSequences executes plans that are right by themselves in random sequences, each
-// operation in slots or notices: all are right, as the package comment argues.
+// TestRandomSequences verifies random sequences of plans that are right individually, each
+// operation in slots or records: all sequences are right, as the package comment argues.
 func TestRandomSequences(t *testing.T) {
 	rng := rand.New(rand.NewPCG(17, 18))
 	byRanks := map[int][]*plan.Plan{}
@@ -170,8 +180,8 @@ func TestRandomSequences(t *testing.T) {
 	for range 1500 {
 		plans := byRanks[2+rng.IntN(3)]
 		var ops []verify.Operation
-		for range 2 + rng.IntN(2*plan.WindowNotices) {
-			slots := []int{plan.WindowSlots, plan.WindowNotices, 1}[rng.IntN(3)]
+		for range 2 + rng.IntN(2*plan.WindowRecords) {
+			slots := []int{plan.WindowSlots, plan.WindowRecords, 1}[rng.IntN(3)]
 			ops = append(ops, verify.Operation{Plan: plans[rng.IntN(len(plans))], Slots: slots})
 		}
 		if err := verify.Sequence(ops, verify.Options{}); err != nil {
@@ -185,7 +195,7 @@ func TestRandomSequences(t *testing.T) {
 
 // TestSlots: as many operations fit side by side as there are slots, and no more.
 func TestSlots(t *testing.T) {
-	for _, slots := range []int{plan.WindowSlots, plan.WindowNotices} {
+	for _, slots := range []int{plan.WindowSlots, plan.WindowRecords} {
 		if err := verify.Sequence(verify.Repeat(putBroadcast(3), slots, 2*slots+1), verify.Options{}); err != nil {
 			t.Errorf("%d slots: %v", slots, err)
 		}
@@ -223,7 +233,7 @@ func TestEnds(t *testing.T) {
 		want           string
 	}{
 		{"right", right, 1, 1, ""},
-		{"right, in more slots", right, plan.WindowSlots, plan.WindowNotices, ""},
+		{"right, in more slots", right, plan.WindowSlots, plan.WindowRecords, ""},
 		{"rank 0 enters when it has written", but(0, func(e *verify.Ends) { e.Enter[0] = 2 }), 1, 0, "the same slot"},
 		{"rank 0 does not enter", but(0, func(e *verify.Ends) { e.Enter = nil }), 1, 0, "the same slot"},
 		{"rank 1 leaves before it reads", but(1, func(e *verify.Ends) { e.Leave[0] = 1 }), 1, 0, "the same slot"},
@@ -233,7 +243,7 @@ func TestEnds(t *testing.T) {
 		{"rank 1, which lends nothing, does not drain", but(1, func(e *verify.Ends) { e.Drain = false }), 1, 1, ""},
 		{"rank 0 drains before it leaves", but(0, func(e *verify.Ends) { e.Never = true }), 2, 8, "deadlock"},
 		{"a record is used again too early", right, verify.MaxSequence, 1, "the record of rank 0"},
-		{"a slot is used again too early", right, 1, plan.WindowNotices, "the same slot"},
+		{"a slot is used again too early", right, 1, plan.WindowRecords, "the same slot"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			op := verify.Operation{Plan: p, Slots: test.slots, Records: test.records, Ends: test.ends}

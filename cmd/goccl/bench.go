@@ -16,7 +16,7 @@ import (
 	"github.com/goccl/goccl/ccl/humanize"
 )
 
-// benchSpec is what the ranks of a benchmark are told.
+// benchSpec describes a benchmark to its ranks.
 type benchSpec struct {
 	Rank, Ranks, Root int
 	Coll              dtype.Collective
@@ -27,16 +27,18 @@ type benchSpec struct {
 	InPlace           bool
 	Registered        bool `json:",omitempty"` // buffers are in registered memory
 	Warmup            int
-	Repeat            int           // blocks of calls, of which the median counts
-	Block             time.Duration // how long a block should take
+	Repeat            int           // blocks of calls; the median block counts
+	Block             time.Duration // target duration of a block
 	Options           string
-	Candidates        []string `json:",omitempty"` // algorithms that goccl tune --measure compares; it reports tuneCells
-	Downwards         bool     `json:",omitempty"` // from Max to Min, for Candidates
-	EachBlock         bool     `json:",omitempty"` // rows have the times of all blocks, for goccl tune --fit
-	node              *ccl.Node
+	// Candidates are the algorithms that goccl tune --measure compares; the ranks then report
+	// tuneCells.
+	Candidates []string `json:",omitempty"`
+	Downwards  bool     `json:",omitempty"` // for Candidates: sizes go from Max down to Min
+	EachBlock  bool     `json:",omitempty"` // rows contain the times of all blocks, for goccl tune --fit
+	node       *ccl.Node
 }
 
-// benchRow is one line of the result: nccl-tests' columns.
+// benchRow is one line of the result, with nccl-tests' columns.
 type benchRow struct {
 	Bytes  int64   `json:"size"`
 	Count  int64   `json:"count"`
@@ -67,7 +69,8 @@ func bench(args []string, out io.Writer) error {
 	factor := set.Int64("factor", 4, "each size is so many times the one before")
 	root := set.Int("root", 0, "root of rooted collectives")
 	inPlace := set.Bool("in-place", false, "input and output are the same memory, where the collective allows it")
-	registered := set.Bool("registered", false, "buffers are in registered memory, as of goccl.empty, which ranks of one host read where it lies")
+	registered := set.Bool("registered", false,
+		"buffers are in registered memory, as of goccl.empty, which ranks of one host read where it lies")
 	transport := set.String("transport", opts.Transport, "auto, shm or tcp")
 	algorithm := set.String("algo", opts.Algo, "as in GOCCL_ALGO")
 	repeat := set.Int("repeat", 7, "blocks of calls a size; the median counts")
@@ -79,7 +82,10 @@ func bench(args []string, out io.Writer) error {
 	if err := noArguments(set); err != nil {
 		return err
 	}
-	spec := benchSpec{Ranks: *ranks, Root: *root, Factor: *factor, InPlace: *inPlace, Registered: *registered, Warmup: 2, Repeat: *repeat, Block: *block}
+	spec := benchSpec{
+		Ranks: *ranks, Root: *root, Factor: *factor, InPlace: *inPlace, Registered: *registered,
+		Warmup: 2, Repeat: *repeat, Block: *block,
+	}
 	if spec.Coll, err = dtype.ParseCollective(*op); err != nil {
 		return fmt.Errorf("%w%s", err, humanize.DidYouMean(*op, collectiveNames()))
 	}
@@ -132,8 +138,8 @@ func runBench(spec benchSpec, asJSON bool, out io.Writer) error {
 	return printer.end()
 }
 
-// measureRanks starts the ranks, passes their addresses around, and hands on what rank 0 reports.
-// prefix(rank) is put before the command of a rank, if there is any.
+// measureRanks starts the ranks, distributes their addresses, and passes rank 0's rows to report.
+// prefix(rank), if given, is put before the command of a rank.
 func measureRanks[Row benchRow | tuneCell](spec benchSpec, prefix func(rank int) []string, report func(Row)) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -233,9 +239,11 @@ func newBenchPrinter(spec benchSpec, asJSON bool, out io.Writer) *benchPrinter {
 	if !asJSON {
 		opts, _ := ccl.ParseOptions(spec.Options)
 		opts.EnsureDefaults()
-		fmt.Fprintf(out, "# %v on %d ranks, transport %s, in place: %v; time is the median of %d blocks, slowest rank\n",
+		fmt.Fprintf(out,
+			"# %v on %d ranks, transport %s, in place: %v; time is the median of %d blocks, slowest rank\n",
 			spec.Coll, spec.Ranks, opts.Transport, spec.InPlace, spec.Repeat)
-		fmt.Fprintf(out, "%12s %12s %8s %8s %12s %12s %12s %8s\n", "size (B)", "count", "type", "redop", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong")
+		fmt.Fprintf(out, "%12s %12s %8s %8s %12s %12s %12s %8s\n",
+			"size (B)", "count", "type", "redop", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong")
 	}
 	return &benchPrinter{json: asJSON, out: out}
 }
@@ -248,7 +256,8 @@ func (p *benchPrinter) row(r benchRow) {
 		fmt.Fprintf(p.out, "%s\n", text)
 		return
 	}
-	fmt.Fprintf(p.out, "%12d %12d %8s %8s %12.2f %12.3f %12.3f %8d\n", r.Bytes, r.Count, r.Type, r.Op, r.Micros, r.AlgBW, r.BusBW, r.Wrong)
+	fmt.Fprintf(p.out, "%12d %12d %8s %8s %12.2f %12.3f %12.3f %8d\n",
+		r.Bytes, r.Count, r.Type, r.Op, r.Micros, r.AlgBW, r.BusBW, r.Wrong)
 }
 
 func (p *benchPrinter) end() error {

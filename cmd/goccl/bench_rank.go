@@ -16,8 +16,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// benchRank is one rank: it prints its address, reads all of them, measures; rank 0 prints the
-// rows.
+// benchRank is one rank: it prints its address, reads the addresses of all ranks, and measures.
+// Rank 0 prints the rows.
 func benchRank(args []string) error {
 	var spec benchSpec
 	if len(args) != 1 {
@@ -59,13 +59,14 @@ func benchRank(args []string) error {
 	}
 }
 
-// joinRanks makes one group for each of the options: it prints its addresses, reads those of all
-// ranks, and joins.
+// joinRanks creates one group for each of the options: it prints this rank's addresses, reads the
+// addresses of all ranks, and joins.
 func joinRanks(node *ccl.Node, spec *benchSpec, each ...ccl.Options) ([]*ccl.Communicator, error) {
 	endpoints, mine := make([]*ccl.Endpoint, len(each)), make([]json.RawMessage, len(each))
 	for i, opts := range each {
 		var err error
-		endpoints[i], err = node.Open(ccl.Config{Name: fmt.Sprint("bench ", i), Rank: spec.Rank, Size: spec.Ranks, Timeout: time.Minute, Options: opts})
+		endpoints[i], err = node.Open(ccl.Config{
+			Name: fmt.Sprint("bench ", i), Rank: spec.Rank, Size: spec.Ranks, Timeout: time.Minute, Options: opts})
 		if err != nil {
 			return nil, err
 		}
@@ -105,15 +106,15 @@ func joinRanks(node *ccl.Node, spec *benchSpec, each ...ccl.Options) ([]*ccl.Com
 	return comms, nil
 }
 
-// endWithParent ends this process once the one that started it is gone, in whatever way: the pipe
-// from there is open as long.
+// endWithParent ends this process when its parent has ended in any way: the pipe from the parent
+// stays open for as long as the parent runs.
 func endWithParent(pipe io.Reader) {
 	io.Copy(io.Discard, pipe)
 	os.Exit(1)
 }
 
-// measure times one size. A block of calls takes as long as its slowest rank; the median of all
-// blocks counts.
+// measure times one size. The time of a block of calls is the time of its slowest rank; the median
+// of all blocks counts.
 func measure(comm *ccl.Communicator, spec *benchSpec, size int64) (*benchRow, error) {
 	b, err := newBenchBuffers(comm, spec, size)
 	if err != nil {
@@ -170,12 +171,15 @@ func measure(comm *ccl.Communicator, spec *benchSpec, size int64) (*benchRow, er
 		op = spec.Op.String()
 	}
 	bw := float64(b.bytes) / math.Max(seconds, 1e-12) / 1e9
-	return &benchRow{Bytes: b.bytes, Count: b.bytes / int64(spec.Type.Size()), Type: spec.Type.String(), Op: op, Micros: seconds * 1e6,
-		AlgBW: bw, BusBW: bw * busFactor(spec.Coll, spec.Ranks), Wrong: wrong, Blocks: blocks}, nil
+	return &benchRow{
+		Bytes: b.bytes, Count: b.bytes / int64(spec.Type.Size()), Type: spec.Type.String(), Op: op,
+		Micros: seconds * 1e6, AlgBW: bw, BusBW: bw * busFactor(spec.Coll, spec.Ranks),
+		Wrong: wrong, Blocks: blocks,
+	}, nil
 }
 
-// busFactor is nccl-tests' ratio of bus bandwidth to algorithm bandwidth: what the busiest link
-// carries for each byte of the vector.
+// busFactor returns nccl-tests' ratio of bus bandwidth to algorithm bandwidth: the bytes that the
+// busiest link carries for each byte of the vector.
 func busFactor(coll dtype.Collective, ranks int) float64 {
 	n := float64(ranks)
 	switch coll {
@@ -187,14 +191,14 @@ func busFactor(coll dtype.Collective, ranks int) float64 {
 	return 1
 }
 
-// benchBuffers are the memory of one size and the calls over it.
+// benchBuffers holds the memory of one size and the calls that use it.
 type benchBuffers struct {
 	comm    *ccl.Communicator
 	spec    *benchSpec
 	bytes   int64 // of the whole vector
 	in, out []byte
 	call    ccl.Call
-	back    ccl.Call // of a ping-pong: the other direction
+	back    ccl.Call // the other direction of a ping-pong
 }
 
 func newBenchBuffers(comm *ccl.Communicator, spec *benchSpec, size int64) (*benchBuffers, error) {
@@ -208,7 +212,8 @@ func newBenchBuffers(comm *ccl.Communicator, spec *benchSpec, size int64) (*benc
 	}
 	coll := spec.Coll
 	nIn, nOut := coll.InBlocks(spec.Ranks, spec.Rank, spec.Root), coll.OutBlocks(spec.Ranks, spec.Rank, spec.Root)
-	perRank := coll == dtype.AllGather || coll == dtype.ReduceScatter || coll == dtype.AllToAll || coll == dtype.Gather || coll == dtype.Scatter
+	perRank := coll == dtype.AllGather || coll == dtype.ReduceScatter ||
+		coll == dtype.AllToAll || coll == dtype.Gather || coll == dtype.Scatter
 	if perRank {
 		count = max(1, count/n)
 	}
@@ -246,7 +251,7 @@ func newBenchBuffers(comm *ccl.Communicator, spec *benchSpec, size int64) (*benc
 	return b, nil
 }
 
-// alloc makes the buffers.
+// alloc allocates the buffers.
 func (b *benchBuffers) alloc(in, out int64) (err error) {
 	if !b.spec.Registered {
 		b.in, b.out = make([]byte, in), make([]byte, out)
@@ -269,7 +274,10 @@ func (b *benchBuffers) free() {
 func cutBlocks(mem []byte, n int, count, elem int64) []ccl.Block {
 	blocks := make([]ccl.Block, n)
 	for i := range blocks {
-		blocks[i] = ccl.Block{Ptr: unsafe.Add(unsafe.Pointer(unsafe.SliceData(mem)), int64(i)*count*elem), Count: int(count)}
+		blocks[i] = ccl.Block{
+			Ptr:   unsafe.Add(unsafe.Pointer(unsafe.SliceData(mem)), int64(i)*count*elem),
+			Count: int(count),
+		}
 	}
 	return blocks
 }

@@ -56,7 +56,7 @@ func environmentFinding() topo.Finding {
 	return topo.Finding{Name: "options", State: topo.OK, Value: value}
 }
 
-// asked is what a Python says of itself, one line a fact.
+// asked is the program that reports facts about a Python installation, as JSON.
 const asked = `
 import sys, json
 found = {"python": sys.version.split()[0]}
@@ -82,16 +82,27 @@ func pythonFindings(python string) []topo.Finding {
 		err = json.Unmarshal(text, &found)
 	}
 	if err != nil {
-		return []topo.Finding{{Name: "python", State: topo.Missing, Value: fmt.Sprintf("%s: %v", python, err), Hint: "name one by --python"}}
+		return []topo.Finding{{
+			Name: "python", State: topo.Missing,
+			Value: fmt.Sprintf("%s: %v", python, err), Hint: "name one by --python",
+		}}
 	}
 	findings := []topo.Finding{{Name: "python", State: topo.OK, Value: found["python"]}}
 	if found["torch"] == "" {
-		return append(findings, topo.Finding{Name: "torch", State: topo.Missing, Value: found["error"], Hint: python + " -m pip install torch"})
+		return append(findings, topo.Finding{
+			Name: "torch", State: topo.Missing, Value: found["error"], Hint: python + " -m pip install torch",
+		})
 	}
-	findings = append(findings, topo.Finding{Name: "torch", State: topo.OK, Value: found["torch"] + ", CUDA " + found["cuda"]})
-	shim := topo.Finding{Name: "shim", State: topo.OK, Value: fmt.Sprintf("goccl %s, built for torch %s", found["goccl"], found["built_for"])}
+	findings = append(findings, topo.Finding{
+		Name: "torch", State: topo.OK, Value: found["torch"] + ", CUDA " + found["cuda"],
+	})
+	shim := topo.Finding{
+		Name: "shim", State: topo.OK,
+		Value: fmt.Sprintf("goccl %s, built for torch %s", found["goccl"], found["built_for"]),
+	}
 	if found["error"] != "" {
-		shim.State, shim.Value, shim.Hint = topo.Missing, found["error"], python+" -m pip install --no-build-isolation . (in goccl's source)"
+		shim.State, shim.Value, shim.Hint = topo.Missing, found["error"],
+			python+" -m pip install --no-build-isolation . (in goccl's source)"
 	}
 	return append(findings, shim)
 }

@@ -1,4 +1,4 @@
-// Command goccl is the library's command line: measure, look at plans, look at the machine.
+// Command goccl is the library's command line: it measures, and inspects plans and the machine.
 package main
 
 import (
@@ -25,9 +25,19 @@ func verbs() []verb {
 	return []verb{
 		{"bench", "[flags]", "time a collective over ranks that it starts itself", bench},
 		{"plan", "list | show | draw | export …", "what algorithms there are, and what each rank does", planVerb},
-		{"verify", "FILE | --all [--ranks 1-64]", "prove that plans are right: that of a file (- is standard input), or all of the catalogue", verifyVerb},
-		{"sim", "--topo T --coll C --size S [flags]", "how long algorithms take on a network, and which wins where", simVerb},
-		{"tune", "--fit | --measure [flags]", "measure what the network costs and how well that predicts an all-reduce, or which algorithm is fastest where", tuneVerb},
+		{
+			"verify", "FILE | --all [--ranks 1-64]",
+			"prove that plans are right: that of a file (- is standard input), or all of the catalogue", verifyVerb,
+		},
+		{
+			"sim", "--topo T --coll C --size S [flags]",
+			"how long algorithms take on a network, and which wins where", simVerb,
+		},
+		{
+			"tune", "--fit | --measure [flags]",
+			"measure what the network costs and how well that predicts an all-reduce, or which algorithm is fastest where",
+			tuneVerb,
+		},
 		{"doctor", "[--json]", "what this machine offers, and what is missing", doctor},
 		{"options", "", "the GOCCL_* environment variables", options},
 		{"version", "", "the version", version},
@@ -52,18 +62,18 @@ func exit(err error) {
 	os.Exit(1)
 }
 
-// message is what an error says, without the name of the library, and without the class that nearly
-// all errors here have.
+// message returns the text of an error without the name of the library and without the class
+// invalid, which nearly all errors here have.
 func message(err error) string {
 	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "goccl: "), fault.Invalid.Error()+": ")
 }
 
-// misuse is a command line that is not understood: a verb or flag that is not there, too many
-// arguments or too few.
+// misuse is the error of an invalid command line: an unknown verb or flag, or too many or too few
+// arguments.
 type misuse struct{ error }
 
 func dispatch(args []string, out io.Writer) error {
-	if len(args) > 1 && wantsHelp(args[0]) && !wantsHelp(args[1]) { // help plan draw is plan draw --help
+	if len(args) > 1 && wantsHelp(args[0]) && !wantsHelp(args[1]) { // help plan draw means plan draw --help
 		return dispatch(append(args[1:], "--help"), out)
 	}
 	if len(args) == 0 || wantsHelp(args[0]) {
@@ -92,7 +102,7 @@ func printVerbs(out io.Writer, verbs []verb) {
 	table.Flush()
 }
 
-// runVerb runs the verb that the first argument names.
+// runVerb runs the verb named by the first argument.
 func runVerb(what string, verbs []verb, args []string, out io.Writer) error {
 	var names []string
 	for _, v := range verbs {
@@ -101,17 +111,18 @@ func runVerb(what string, verbs []verb, args []string, out io.Writer) error {
 		}
 		names = append(names, v.name)
 	}
-	return misuse{fmt.Errorf("unknown %s %q; there are %s%s", what, args[0], strings.Join(names, ", "), humanize.DidYouMean(args[0], names))}
+	return misuse{fmt.Errorf("unknown %s %q; there are %s%s",
+		what, args[0], strings.Join(names, ", "), humanize.DidYouMean(args[0], names))}
 }
 
-// console is where verbs print. The verb that had a wrong flag is noted here: the flag package
-// returns no type of its own for that.
+// console is where verbs print. It records which verb was given a wrong flag, because the flag
+// package has no error type for that.
 type console struct {
 	io.Writer
 	wrongFlagOf string
 }
 
-// environment is the options that the GOCCL_* variables give.
+// environment returns the options set by the GOCCL_* variables.
 func environment() (ccl.Options, error) {
 	var lines []string
 	for _, pair := range os.Environ() {
@@ -126,7 +137,7 @@ func options(args []string, out io.Writer) error { return tell("options", ccl.Op
 
 func version(args []string, out io.Writer) error { return tell("version", ccl.Version+"\n", args, out) }
 
-// tell is a verb that has nothing but a text.
+// tell implements a verb that only prints a text.
 func tell(name, text string, args []string, out io.Writer) error {
 	set := flags(name, out)
 	if err := set.Parse(args); err != nil {

@@ -91,14 +91,18 @@ func TestBench(t *testing.T) {
 	build, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
 	require.NoError(t, err, "%s", build)
 	for _, args := range []string{
-		"--op all_reduce --ranks 3 --dtype bf16", "--op all_gather --in-place", "--op reduce_scatter --dtype f16 --redop max",
-		"--op broadcast --root 1", "--op reduce --in-place", "--op gather --ranks 3 --root 2", "--op scatter", "--op all_to_all --dtype i8",
-		"--op barrier", "--registered --max 1M", "--op barrier --registered", "--op send", "--transport tcp --ranks 3", "--algo all_reduce=ring",
-		"--ranks 5 --dtype f8e5m2", "--ranks 3 --dtype f8e4m3 --redop avg", "--op reduce_scatter --ranks 3 --dtype f8e5m2 --redop prod",
-		"--op all_gather --dtype f8e4m3", "--op reduce_scatter --ranks 3 --dtype bool --redop bxor", "--dtype c64 --ranks 3 --redop avg",
+		"--op all_reduce --ranks 3 --dtype bf16", "--op all_gather --in-place",
+		"--op reduce_scatter --dtype f16 --redop max", "--op broadcast --root 1", "--op reduce --in-place",
+		"--op gather --ranks 3 --root 2", "--op scatter", "--op all_to_all --dtype i8", "--op barrier",
+		"--registered --max 1M", "--op barrier --registered", "--op send", "--transport tcp --ranks 3",
+		"--algo all_reduce=ring", "--ranks 5 --dtype f8e5m2", "--ranks 3 --dtype f8e4m3 --redop avg",
+		"--op reduce_scatter --ranks 3 --dtype f8e5m2 --redop prod", "--op all_gather --dtype f8e4m3",
+		"--op reduce_scatter --ranks 3 --dtype bool --redop bxor", "--dtype c64 --ranks 3 --redop avg",
 		"--op send --dtype f8e5m2 --ranks 3", "--dtype f8e4m3 --redop max --algo all_reduce=ring --ranks 3",
 	} {
-		all := append([]string{"bench", "--json", "--max", "4K", "--factor", "16", "--repeat", "1", "--block", "1ms"}, strings.Fields(args)...)
+		all := append([]string{
+			"bench", "--json", "--max", "4K", "--factor", "16", "--repeat", "1", "--block", "1ms",
+		}, strings.Fields(args)...)
 		out, err := exec.Command(binary, all...).Output()
 		require.NoError(t, err, "%s", args)
 		rows := 0
@@ -116,7 +120,7 @@ func TestBench(t *testing.T) {
 	require.Contains(t, string(out), "busbw")
 }
 
-// docs/options.md is the table of ccl.OptionHelp.
+// docs/options.md contains the table of ccl.OptionHelp.
 func TestOptionsPage(t *testing.T) {
 	const page = "../../docs/options.md"
 	want := "# Options\n\nEnvironment variables, read when a group is made. `goccl.Options` sets the same for one group from Python.\n" +

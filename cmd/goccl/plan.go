@@ -22,14 +22,19 @@ import (
 
 const choiceArgs = "[--ranks N] [--root R] [--shape 4x2] "
 
-// planVerbs is what goccl plan can do.
+// planVerbs returns the subcommands of goccl plan.
 func planVerbs() []verb {
 	return []verb{
 		{"list", "[--json] [COLLECTIVE]", "the algorithms of the catalogue", planList},
 		{"show", choiceArgs + "[--rank R] PLAN", "verify a plan and print it", planShow},
-		{"draw", choiceArgs + "[--rank R] [-o FILE] PLAN", "draw a plan as SVG; the drawing of a wrong one says what is wrong and what never happens", planDraw},
-		{"export", choiceArgs + "[--format text|json] [-o FILE] PLAN", "write a plan to a file; one from a file is verified before",
-			planExport},
+		{
+			"draw", choiceArgs + "[--rank R] [-o FILE] PLAN",
+			"draw a plan as SVG; the drawing of a wrong one says what is wrong and what never happens", planDraw,
+		},
+		{
+			"export", choiceArgs + "[--format text|json] [-o FILE] PLAN",
+			"write a plan to a file; one from a file is verified before", planExport,
+		},
 	}
 }
 
@@ -47,7 +52,9 @@ func planVerb(args []string, out io.Writer) error {
 		return nil
 	}
 	err := runVerb("verb of plan", planVerbs(), args, out)
-	if i := slices.IndexFunc(verbs(), func(v verb) bool { return v.name == args[0] }); i >= 0 && errors.As(err, new(misuse)) {
+	if i := slices.IndexFunc(verbs(), func(v verb) bool {
+		return v.name == args[0]
+	}); i >= 0 && errors.As(err, new(misuse)) {
 		return misuse{fmt.Errorf("%s is no verb of plan: it is goccl %s", args[0], args[0])}
 	}
 	return err
@@ -117,12 +124,13 @@ func planList(args []string, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "COLLECTIVE\tALGORITHM\tLEVEL\tNEEDS\tWHAT IT DOES")
 	for _, r := range rows {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", r.Collective, r.Algorithm, r.Level, strings.Join(r.Needs, ","), r.Doc)
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n",
+			r.Collective, r.Algorithm, r.Level, strings.Join(r.Needs, ","), r.Doc)
 	}
 	return table.Flush()
 }
 
-// needs names what a plan needs.
+// needs returns the names of the features that a plan needs.
 func needs(n plan.Need) []string {
 	names := []string{}
 	for _, each := range []struct {
@@ -136,14 +144,14 @@ func needs(n plan.Need) []string {
 	return names
 }
 
-// choice is the flags that choose a plan: of the catalogue, or from a file.
+// choice holds the flags that choose a plan, from the catalogue or from a file.
 type choice struct {
 	set   *flag.FlagSet
 	ranks *int
 	root  *int
 	shape *string
 
-	fromFile bool // known after plan
+	fromFile bool // set by plan
 }
 
 func choiceFlags(name string, out io.Writer) *choice {
@@ -154,18 +162,21 @@ func choiceFlags(name string, out io.Writer) *choice {
 			fmt.Fprintln(out, planHelp)
 		}
 	}
-	return &choice{set: set, ranks: set.Int("ranks", 4, "number of ranks"), root: set.Int("root", 0, "root of rooted collectives"),
-		shape: set.String("shape", "", "grid of the ranks, innermost level first, as 4x2")}
+	return &choice{
+		set: set, ranks: set.Int("ranks", 4, "number of ranks"), root: set.Int("root", 0, "root of rooted collectives"),
+		shape: set.String("shape", "", "grid of the ranks, innermost level first, as 4x2"),
+	}
 }
 
-// plan is the plan that the arguments name, and what its algorithm says of itself.
+// plan returns the plan that the arguments name, and the description of its algorithm.
 func (c *choice) plan(args []string) (p *plan.Plan, doc string, err error) {
 	rest, err := parseMixed(c.set, args)
 	if err != nil {
 		return nil, "", err
 	}
 	if len(rest) != 1 {
-		return nil, "", misuse{fmt.Errorf("%s needs one COLLECTIVE, COLLECTIVE/ALGORITHM or FILE, got %d; see goccl plan list",
+		return nil, "", misuse{fmt.Errorf(
+			"%s needs one COLLECTIVE, COLLECTIVE/ALGORITHM or FILE, got %d; see goccl plan list",
 			strings.TrimPrefix(c.set.Name(), "goccl "), len(rest))}
 	}
 	info, failed := os.Stat(rest[0])
@@ -177,7 +188,8 @@ func (c *choice) plan(args []string) (p *plan.Plan, doc string, err error) {
 			}
 		})
 		if given != nil {
-			return nil, "", fmt.Errorf("%s of a plan from a file is what the file says; leave %s out", rest[0], strings.Join(given, ", "))
+			return nil, "", fmt.Errorf("%s of a plan from a file is what the file says; leave %s out",
+				rest[0], strings.Join(given, ", "))
 		}
 		c.fromFile = true
 		p, err := loadPlan(rest[0])
@@ -209,7 +221,7 @@ func (c *choice) plan(args []string) (p *plan.Plan, doc string, err error) {
 	return p, doc, err
 }
 
-// gridText says which grid an algorithm has laid the ranks out in.
+// gridText describes the grid in which an algorithm has arranged the ranks.
 func gridText(levels []int, spec plan.Spec) string {
 	words := make([]string, len(levels))
 	for i, n := range levels {
@@ -228,8 +240,8 @@ func gridText(levels []int, spec plan.Spec) string {
 	return text
 }
 
-// noSuchPlan is the error for an argument that names no plan: stat is why it is no file, nil for a
-// folder, and wrong why it is no collective.
+// noSuchPlan returns the error for an argument that names no plan. stat is the reason why it is not
+// a file, nil for a folder; wrong is the reason why it is not a collective.
 func noSuchPlan(argument string, stat, wrong error) error {
 	switch {
 	case stat == nil:
@@ -249,7 +261,7 @@ func looksLikeFile(argument string) bool {
 	return (path || strings.Contains(argument, ".")) && humanize.Nearest(first, collectiveNames()) == ""
 }
 
-// parseShape reads 4x2; the empty text is no shape.
+// parseShape parses a shape such as 4x2; the empty text is no shape.
 func parseShape(text string) (plan.Shape, error) {
 	var shape plan.Shape
 	if text == "" {
@@ -259,7 +271,8 @@ func parseShape(text string) (plan.Shape, error) {
 	for i, word := range words {
 		n, err := strconv.Atoi(word)
 		if err != nil || n < 1 || n > plan.MaxRanks || len(words) > plan.MaxLevels {
-			return plan.Shape{}, fmt.Errorf("--shape %s: want up to %d numbers, innermost level first, as 4x2", text, plan.MaxLevels)
+			return plan.Shape{}, fmt.Errorf("--shape %s: want up to %d numbers, innermost level first, as 4x2",
+				text, plan.MaxLevels)
 		}
 		shape[i] = n
 	}
@@ -293,13 +306,14 @@ func planShow(args []string, out io.Writer) error {
 	return writeText(out, p)
 }
 
-// verified says what a report says.
+// verified returns the text of a successful report.
 func verified(r *verify.Report) string {
-	return fmt.Sprintf("verified: right result, no deadlock, no race, nothing left over; determinism %v; %d messages, %d rounds",
+	return fmt.Sprintf(
+		"verified: right result, no deadlock, no race, nothing left over; determinism %v; %d messages, %d rounds",
 		r.Determinism, r.Messages, r.Rounds)
 }
 
-// parseCollective finds a collective that has plans.
+// parseCollective parses the name of a collective that has plans.
 func parseCollective(name string) (dtype.Collective, error) {
 	coll, err := dtype.ParseCollective(name)
 	if err == nil {
@@ -320,7 +334,7 @@ func parseCollective(name string) (dtype.Collective, error) {
 	return coll, fmt.Errorf("%w%s", err, humanize.DidYouMean(name, collectiveNames()))
 }
 
-// collectiveNames is the collectives that have plans.
+// collectiveNames returns the names of the collectives that have plans.
 func collectiveNames() []string {
 	var names []string
 	for _, c := range dtype.Collectives() {

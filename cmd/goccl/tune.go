@@ -36,13 +36,13 @@ type fitRow struct {
 
 func (r fitRow) off() float64 { return r.Simulated/r.Measured - 1 }
 
-// fitAlgorithms are what the fitted network is tried on.
+// fitAlgorithms are the algorithms on which the fitted network is tried.
 var fitAlgorithms = []string{"ring", "recursive_doubling", "rabenseifner"}
 
-// fitJob is what the process that measures is told, and fitResult its answer.
+// fitJob is the task of the measuring process, and fitResult its answer.
 type fitJob struct {
 	Spec benchSpec `json:"spec"`
-	Rate string    `json:"rate"` // of the shaped network that it makes for itself; none if empty
+	Rate string    `json:"rate"` // of the shaped network that the process creates for itself; none if empty
 }
 
 type fitResult struct {
@@ -51,7 +51,7 @@ type fitResult struct {
 	Failure string   `json:"failure"`
 }
 
-// fitProcess in place of flags makes this process the one that measures.
+// fitProcess in place of flags makes this process the measuring process.
 const fitProcess = "fit-process"
 
 func tuneVerb(args []string, out io.Writer) error {
@@ -66,11 +66,14 @@ func tuneVerb(args []string, out io.Writer) error {
 		return err
 	}
 	set := flags("tune", out)
-	set.Bool(measureFlag, false, "measure which algorithm is fastest where, and make a table of it: goccl help tune --measure has its flags")
-	fit := set.Bool("fit", false, "measure α, β and γ of the network, and compare simulated all-reduces with measured ones")
+	set.Bool(measureFlag, false,
+		"measure which algorithm is fastest where, and make a table of it: goccl help tune --measure has its flags")
+	fit := set.Bool("fit", false,
+		"measure α, β and γ of the network, and compare simulated all-reduces with measured ones")
 	ranks := set.Int("ranks", 2, "number of ranks, each a process on this host")
-	rate := set.String("rate", "", "put each rank into a network namespace of its own, behind a switch port of this rate, as 1gbit or 100mbit;\n"+
-		"needs ip and tc, and to be root or allowed user namespaces")
+	rate := set.String("rate", "",
+		"put each rank into a network namespace of its own, behind a switch port of this rate, as 1gbit or 100mbit;\n"+
+			"needs ip and tc, and to be root or allowed user namespaces")
 	lo := set.String("min", "1M", "smallest all-reduce in bytes, as 64K")
 	hi := set.String("max", "64M", "largest all-reduce")
 	factor := set.Int64("factor", 4, "each size is so many times the one before")
@@ -80,14 +83,17 @@ func tuneVerb(args []string, out io.Writer) error {
 		return err
 	}
 	if !*fit || set.NArg() > 0 {
-		return misuse{errors.New("usage: goccl tune --fit [flags], or goccl tune --measure [flags]; see goccl help tune")}
+		return misuse{errors.New(
+			"usage: goccl tune --fit [flags], or goccl tune --measure [flags]; see goccl help tune")}
 	}
 	opts.Transport, opts.Plan, opts.Tune = "tcp", "", ""
 	if *rate != "" {
 		opts.SocketIfname = rankInterface
 	}
-	spec := benchSpec{Ranks: *ranks, Coll: dtype.Send, Type: dtype.F32, Op: dtype.Sum, Factor: *factor, Warmup: 1, Repeat: *repeat,
-		Block: 20 * time.Millisecond, Options: opts.String()}
+	spec := benchSpec{
+		Ranks: *ranks, Coll: dtype.Send, Type: dtype.F32, Op: dtype.Sum, Factor: *factor, Warmup: 1, Repeat: *repeat,
+		Block: 20 * time.Millisecond, Options: opts.String(),
+	}
 	if spec.Min, err = humanize.ParseSize(*lo); err != nil {
 		return err
 	}
@@ -107,7 +113,8 @@ func tuneVerb(args []string, out io.Writer) error {
 		return fmt.Errorf("--rate %s: want a number and a unit of tc, as 1gbit, 100mbit or 12.5mbps (bytes)", *rate)
 	}
 	if largest := spec.largest(); largest < 2*smallest {
-		return fmt.Errorf("the largest size measured would be %d bytes: the fit needs one of 2K or more, set --max", largest)
+		return fmt.Errorf(
+			"the largest size measured would be %d bytes: the fit needs one of 2K or more, set --max", largest)
 	}
 	result, err := fitApart(fitJob{Spec: spec, Rate: *rate})
 	if err != nil {
@@ -116,10 +123,11 @@ func tuneVerb(args []string, out io.Writer) error {
 	return printFit(out, result.Costs, result.Rows, *asJSON)
 }
 
-// rateForm is no rate, or one above zero that tc understands.
-var rateForm = regexp.MustCompile(`(?i)^(([0-9]*[1-9][0-9]*(\.[0-9]+)?|[0-9]+\.[0-9]*[1-9][0-9]*)([kmgt]i?)?(bit|bps))?$`)
+// rateForm matches no rate, or a rate above zero that tc understands.
+var rateForm = regexp.MustCompile(
+	`(?i)^(([0-9]*[1-9][0-9]*(\.[0-9]+)?|[0-9]+\.[0-9]*[1-9][0-9]*)([kmgt]i?)?(bit|bps))?$`)
 
-// largest is the last of the sizes.
+// largest returns the largest of the sizes.
 func (s *benchSpec) largest() int64 {
 	size := s.Min
 	for size <= s.Max/s.Factor {
@@ -128,8 +136,8 @@ func (s *benchSpec) largest() int64 {
 	return size
 }
 
-// fitApart measures in a process of its own, so that an interrupt ends that one with all of its
-// ranks, and takes the network with it.
+// fitApart measures in a separate process, so that an interrupt ends that process with all of its
+// ranks, and the network with it.
 func fitApart(job fitJob) (*fitResult, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -171,7 +179,7 @@ func fitApart(job fitJob) (*fitResult, error) {
 	return &result, nil
 }
 
-// fitAsTold is the whole of the process that measures.
+// fitAsTold is the whole measuring process.
 func fitAsTold(args []string, out io.Writer) error {
 	var job fitJob
 	if len(args) != 1 || json.Unmarshal([]byte(args[0]), &job) != nil {
@@ -212,8 +220,10 @@ func compareFit(spec benchSpec, opts ccl.Options, prefix func(int) []string, cos
 		spec.Options = opts.String()
 		err := measureRanks(spec, prefix, func(r benchRow) {
 			blocks := spreadOf(r.Blocks)
-			rows = append(rows, fitRow{Algorithm: name, Bytes: r.Bytes, Measured: r.Micros / 1e6,
-				Range: spread{blocks[0] / 1e6, blocks[1] / 1e6}})
+			rows = append(rows, fitRow{
+				Algorithm: name, Bytes: r.Bytes, Measured: r.Micros / 1e6,
+				Range: spread{blocks[0] / 1e6, blocks[1] / 1e6},
+			})
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -228,7 +238,7 @@ func compareFit(spec benchSpec, opts ccl.Options, prefix func(int) []string, cos
 	return rows, nil
 }
 
-// simulateFit is the time of one all-reduce over a network of the fitted costs.
+// simulateFit returns the time of one all-reduce over a network with the fitted costs.
 func simulateFit(r fitRow, ranks int, costs fitted) (float64, error) {
 	a, err := algo.Find(dtype.AllReduce, r.Algorithm)
 	if err != nil {
@@ -239,7 +249,8 @@ func simulateFit(r fitRow, ranks int, costs fitted) (float64, error) {
 		return 0, err
 	}
 	wire := network.Wire{Alpha: costs.Alpha, Bandwidth: 1 / costs.Beta}
-	result, err := sim.Run(p, network.Uniform(ranks, wire), sim.Options{Elements: int(r.Bytes / 4), ElementBytes: 4, Gamma: costs.Gamma})
+	result, err := sim.Run(p, network.Uniform(ranks, wire),
+		sim.Options{Elements: int(r.Bytes / 4), ElementBytes: 4, Gamma: costs.Gamma})
 	if err != nil {
 		return 0, err
 	}
@@ -264,8 +275,8 @@ func printFit(out io.Writer, costs fitted, rows []fitRow, asJSON bool) error {
 	fmt.Fprintln(table, "all_reduce\tsize (B)\tmeasured (ms)\tfrom\tto\tsimulated (ms)\toff by\t")
 	worst := 0.0
 	for _, r := range rows {
-		fmt.Fprintf(table, "%s\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%+.1f %%\t\n", r.Algorithm, r.Bytes, r.Measured*1e3, r.Range[0]*1e3,
-			r.Range[1]*1e3, r.Simulated*1e3, 100*r.off())
+		fmt.Fprintf(table, "%s\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%+.1f %%\t\n", r.Algorithm, r.Bytes,
+			r.Measured*1e3, r.Range[0]*1e3, r.Range[1]*1e3, r.Simulated*1e3, 100*r.off())
 		worst = math.Max(worst, math.Abs(r.off()))
 	}
 	if err := table.Flush(); err != nil {

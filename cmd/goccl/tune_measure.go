@@ -25,7 +25,9 @@ const measureFlag = "measure"
 
 // asksToMeasure reports whether the arguments of tune have --measure.
 func asksToMeasure(args []string) bool {
-	return slices.ContainsFunc(args, func(arg string) bool { return strings.TrimLeft(arg, "-") == measureFlag && strings.HasPrefix(arg, "-") })
+	return slices.ContainsFunc(args, func(arg string) bool {
+		return strings.TrimLeft(arg, "-") == measureFlag && strings.HasPrefix(arg, "-")
+	})
 }
 
 // tuneMeasure compares the algorithms of each collective and makes a table of the winners.
@@ -36,14 +38,16 @@ func tuneMeasure(args []string, out io.Writer) error {
 	}
 	set := flags("tune --"+measureFlag, out)
 	set.Bool(measureFlag, true, "measure which algorithm is fastest where; without it see goccl help tune")
-	rankList := set.String("ranks", "2", "numbers of ranks, each a process on this host, as 2,4,8. A row is also for the numbers between one and the next smaller;\n"+
-		"bind the ranks (taskset) to measure how it is with fewer cores")
+	rankList := set.String("ranks", "2",
+		"numbers of ranks, each a process on this host, as 2,4,8. A row is also for the numbers between one and the next smaller;\n"+
+			"bind the ranks (taskset) to measure how it is with fewer cores")
 	ops := set.String("op", "", "collectives, as all_reduce,broadcast; all if empty")
 	lo := set.String("min", "8", "smallest size of the vector in bytes, as 64K")
 	hi := set.String("max", "64M", "largest size")
 	factor := set.Int64("factor", 4, "each size is so many times the one before")
 	runs := set.Int("runs", 3, "how often the ranks are started anew and measure all sizes")
-	repeat := set.Int("repeat", 5, "blocks of calls in a run for each size and algorithm, which take turns; the median of all runs counts")
+	repeat := set.Int("repeat", 5,
+		"blocks of calls in a run for each size and algorithm, which take turns; the median of all runs counts")
 	block := set.Duration("block", 5*time.Millisecond, "time of one block")
 	transport := set.String("transport", "auto", "auto, shm or tcp")
 	file := set.String("out", "", "file for the table, which GOCCL_TUNE reads; empty: it is only printed")
@@ -53,12 +57,14 @@ func tuneMeasure(args []string, out io.Writer) error {
 	if err := noArguments(set); err != nil {
 		return err
 	}
-	// What is measured is what the library would do without other wishes.
+	// Measure what the library would do without any other settings.
 	opts.Transport, opts.Algo, opts.Plan, opts.Tune, opts.Determinism = *transport, "", "", "", 0
 	if err := opts.Validate(); err != nil {
 		return err
 	}
-	spec := benchSpec{Type: dtype.F32, Op: dtype.Sum, Factor: *factor, Repeat: *repeat, Block: *block, Options: opts.String()}
+	spec := benchSpec{
+		Type: dtype.F32, Op: dtype.Sum, Factor: *factor, Repeat: *repeat, Block: *block, Options: opts.String(),
+	}
 	if spec.Min, err = humanize.ParseSize(*lo); err != nil {
 		return err
 	}
@@ -103,7 +109,7 @@ func tuneMeasure(args []string, out io.Writer) error {
 	return w.end()
 }
 
-// parseRankList reads 2,4,8, in any order.
+// parseRankList parses a list such as 2,4,8, in any order.
 func parseRankList(text string) (all []int, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(part))
@@ -134,7 +140,7 @@ func parseCollectives(text string) (all []dtype.Collective, err error) {
 	return slices.Compact(all), nil
 }
 
-// tableWriter collects the text of the table and prints how it goes.
+// tableWriter collects the text of the table and prints progress.
 type tableWriter struct {
 	out    io.Writer
 	file   *tableFile // nil: print only
@@ -148,10 +154,12 @@ type tableWriter struct {
 // measure runs the candidates of one collective.
 func (w *tableWriter) measure(spec benchSpec, coll dtype.Collective, ranks int) (*measured, error) {
 	began := time.Now()
-	m := &measured{coll: coll, ranks: ranks, candidates: candidates(coll, ranks, w.shared, exec.PlanChannels),
-		rules: tune.Rules{Oversubscribed: ranks > park.Cores(), Shared: w.shared, Windows: w.shared}}
+	m := &measured{
+		coll: coll, ranks: ranks, candidates: candidates(coll, ranks, w.shared, exec.PlanChannels),
+		rules: tune.Rules{Oversubscribed: ranks > park.Cores(), Shared: w.shared, Windows: w.shared},
+	}
 	spec.Coll, spec.Ranks = coll, ranks
-	spec.InPlace = coll == dtype.AllReduce || coll == dtype.Broadcast || coll == dtype.Reduce // as torch has them
+	spec.InPlace = coll == dtype.AllReduce || coll == dtype.Broadcast || coll == dtype.Reduce // as torch calls them
 	if coll == dtype.Barrier {
 		spec.Min, spec.Max = 0, 0
 	}
@@ -188,7 +196,8 @@ func (w *tableWriter) head(args []string) {
 			processor = f.Value
 		}
 	}
-	fmt.Fprintf(&w.text, "%s\n# %s; %d cores; goccl %s; %s\n# goccl tune %s\n", tune.Header, processor, park.Cores(), ccl.Version,
+	fmt.Fprintf(&w.text, "%s\n# %s; %d cores; goccl %s; %s\n# goccl tune %s\n",
+		tune.Header, processor, park.Cores(), ccl.Version,
 		time.Now().UTC().Format(time.DateOnly), strings.Join(args, " "))
 	fmt.Fprintf(&w.text, "# Before the rows: the median times of a call, of the winner and of the next; where an algorithm that the library chose before was kept\n"+
 		"# since the winner was not faster by more than %.0f %% and the noise, it is named first.\n#\n"+
@@ -199,7 +208,8 @@ func (w *tableWriter) head(args []string) {
 func (w *tableWriter) add(m *measured) {
 	picked := m.pick()
 	table := tabwriter.NewWriter(w.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "%v, %d ranks\tsize (B)\talgorithm\ttime (µs)\tnext\tof that\twithout this\tof that\n", m.coll, m.ranks)
+	fmt.Fprintf(table, "%v, %d ranks\tsize (B)\talgorithm\ttime (µs)\tnext\tof that\twithout this\tof that\n",
+		m.coll, m.ranks)
 	for s, size := range m.sizes {
 		i := picked[s][0]
 		fmt.Fprintf(table, "\t%d\t%s\t%.2f\t", size, m.candidates[i].name, m.times[s][i].median()*1e6)
@@ -231,7 +241,7 @@ func (w *tableWriter) add(m *measured) {
 	}
 }
 
-// end writes the table, once it is sure that the library reads it.
+// end writes the table after checking that the library can read it.
 func (w *tableWriter) end() error {
 	read, err := tune.ParseTable([]byte(w.text.String()))
 	if err != nil {
@@ -244,17 +254,18 @@ func (w *tableWriter) end() error {
 	if err := w.file.write(w.text.String()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w.out, "%s: %d rows; GOCCL_TUNE=%s uses them, on all ranks\n", w.file.name, len(read.Rows()), w.file.name)
+	_, err = fmt.Fprintf(w.out, "%s: %d rows; GOCCL_TUNE=%s uses them, on all ranks\n",
+		w.file.name, len(read.Rows()), w.file.name)
 	return err
 }
 
-// tableFile is a file that is there when all of it is.
+// tableFile is a file that appears only once it is complete.
 type tableFile struct {
 	name string
 	part *os.File
 }
 
-// newTableFile finds out before the measurement whether the file can be written.
+// newTableFile checks before the measurement that the file can be written.
 func newTableFile(name string) (*tableFile, error) {
 	part, err := os.CreateTemp(filepath.Dir(name), ".goccl-tune-")
 	if err != nil {
@@ -276,7 +287,7 @@ func (f *tableFile) write(text string) error {
 	return os.Rename(f.part.Name(), f.name)
 }
 
-// remove takes away what is not finished.
+// remove deletes an unfinished file.
 func (f *tableFile) remove() {
 	f.part.Close()
 	os.Remove(f.part.Name())

@@ -43,7 +43,7 @@ func TestTuneMeasureRefuses(t *testing.T) {
 	require.NotContains(t, out, "-rate")
 }
 
-// The ranks are processes of the real command. What they measure is a table that they can use.
+// The ranks are processes of the real command. Their measurement gives a table that they can use.
 func TestTuneMeasure(t *testing.T) {
 	folder := t.TempDir()
 	binary := filepath.Join(folder, "goccl")
@@ -53,12 +53,16 @@ func TestTuneMeasure(t *testing.T) {
 		cmd := exec.Command(binary, args...)
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
-		cmd.Env = append(os.Environ(), "GOCCL_DETERMINISM=4", "GOCCL_ALGO=all_reduce=two_shot") // are not what is measured
+		// These settings do not affect the measurement.
+		cmd.Env = append(os.Environ(), "GOCCL_DETERMINISM=4", "GOCCL_ALGO=all_reduce=two_shot")
 		out, err := cmd.Output()
 		require.NoError(t, err, "%s\n%s", out, errs.String())
 		return string(out), errs.String()
 	}
-	brief := []string{"tune", "--measure", "--min", "64", "--max", "1K", "--factor", "16", "--runs", "2", "--repeat", "3", "--block", "100us"}
+	brief := []string{
+		"tune", "--measure", "--min", "64", "--max", "1K", "--factor", "16", "--runs", "2", "--repeat", "3",
+		"--block", "100us",
+	}
 	file := filepath.Join(folder, "own.table")
 	out, progress := command(append(brief, "--ranks", "3,2", "--op", "barrier,allreduce,all_to_all", "--out", file)...)
 	require.Contains(t, out, "all_reduce, 3 ranks")
@@ -79,7 +83,9 @@ func TestTuneMeasure(t *testing.T) {
 		seen[row.Coll][row.Last] = true
 	}
 	both := map[int]bool{2: true, 3: true}
-	require.Equal(t, map[dtype.Collective]map[int]bool{dtype.Barrier: both, dtype.AllReduce: both, dtype.AllToAll: both}, seen)
+	require.Equal(t, map[dtype.Collective]map[int]bool{
+		dtype.Barrier: both, dtype.AllReduce: both, dtype.AllToAll: both,
+	}, seen)
 	left, err := filepath.Glob(filepath.Join(folder, ".goccl-tune-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -89,7 +95,7 @@ func TestTuneMeasure(t *testing.T) {
 	used, err := use.CombinedOutput()
 	require.NoError(t, err, "%s", used)
 
-	// Without --out the table is printed, of TCP too.
+	// Without --out the table is printed, also for TCP.
 	out, _ = command(append(brief, "--op", "reduce", "--transport", "tcp")...)
 	require.Contains(t, out, "\n"+tune.Header+"\n")
 	require.Regexp(t, `\nreduce +2 +\S+ +no +`, out)

@@ -12,29 +12,30 @@ import (
 	"github.com/goccl/goccl/ccl/tune"
 )
 
-// To replace what would be chosen without the measurement, an algorithm must be faster by margin,
-// in the median of the ratios of blocks that were measured one after the other, in every run, and
-// by more than the noise: in three of four such ratios. So rows do not flap from one measurement to
-// the next, and it does no harm that the whole machine is slower for a while.
+// To replace the algorithm that the library would choose without the measurement, another one must
+// be faster by margin in the median of the ratios of blocks that were measured one after the other,
+// faster in the median of every run, and, against noise, faster in three of four such ratios. So
+// rows do not flap from one measurement to the next, and a machine that is slower for a while does
+// no harm.
 const margin = 1.05
 
-// What wins for beyondBytes is taken to win for all that is larger: by then only how often memory
-// is read and written counts.
+// The winner for beyondBytes is taken as the winner for all larger sizes: from there on, only the
+// number of reads and writes of memory counts.
 const beyondBytes = 4 << 20
 
 // candidate is an algorithm that may be measured.
 type candidate struct {
 	name    string
 	windows bool // it reads windows
-	ordered bool // it reduces in the order of the ranks, or nothing
+	ordered bool // it reduces in the order of the ranks, or not at all
 }
 
-// candidates are the algorithms of a collective that run on a group of so many ranks of one host,
-// with the links that groups have.
+// candidates returns the algorithms of a collective that run on a group of the given number of
+// ranks on one host, with the links that groups have.
 func candidates(coll dtype.Collective, ranks int, shared bool, channels int) (all []candidate) {
 	for _, a := range algo.For(coll) {
 		p, err := a.Make(plan.Spec{Coll: coll, Ranks: ranks})
-		if a.Name == "hierarchical" || err != nil || p.Chans > channels { // a host is one level
+		if a.Name == "hierarchical" || err != nil || p.Chans > channels { // hierarchical: a host is one level
 			continue
 		}
 		c := candidate{a.Name, p.Needs&plan.Gets != 0, !coll.Reduces() || a.Level >= 4}
@@ -45,18 +46,18 @@ func candidates(coll dtype.Collective, ranks int, shared bool, channels int) (al
 	return all
 }
 
-// timing is the times of the blocks of a candidate for one size, by run.
+// timing holds the times of the blocks of a candidate for one size, by run.
 type timing [][]float64
 
-// median is that of all blocks.
+// median returns the median of all blocks.
 func (t timing) median() float64 {
 	all := slices.Concat(t...)
 	slices.Sort(all)
 	return all[len(all)/2]
 }
 
-// ratios is how much longer t took than other, for each pair of blocks that were measured one after
-// the other, from the least.
+// ratios returns, in ascending order, how many times longer t took than other, for each pair of
+// blocks that were measured one after the other.
 func (t timing) ratios(other timing) (all []float64) {
 	for run := range t {
 		for block := range min(len(t[run]), len(other[run])) {
@@ -67,13 +68,14 @@ func (t timing) ratios(other timing) (all []float64) {
 	return all
 }
 
-// ratio is the median of ratios.
+// ratio returns the median of ratios.
 func (t timing) ratio(other timing) float64 {
 	all := t.ratios(other)
 	return all[len(all)/2]
 }
 
-// beats reports whether t is faster than other by more than margin and noise, and was in every run.
+// beats reports whether t is faster than other by more than margin and noise, and faster in every
+// run.
 func (t timing) beats(other timing) bool {
 	for run := range t {
 		if t[run:run+1].ratio(other[run:run+1]) >= 1 {
@@ -84,18 +86,18 @@ func (t timing) beats(other timing) bool {
 	return all[len(all)/2]*margin < 1 && all[len(all)*3/4] < 1
 }
 
-// measured is what the candidates of one collective took on one group.
+// measured holds the times of the candidates of one collective on one group.
 type measured struct {
 	coll       dtype.Collective
 	ranks      int
-	rules      tune.Rules // what the group is like
+	rules      tune.Rules // what kind of group it is
 	candidates []candidate
 	sizes      []int64
 	times      [][]timing // size × candidate
 }
 
-// add takes the cells of one more run. Small sizes that come to the same, since every rank has an
-// element, count once.
+// add adds the cells of one more run. Small requested sizes can result in the same size, since
+// every rank has at least one element; such a size counts once.
 func (m *measured) add(run []tuneCell) error {
 	first, s := len(m.sizes) == 0, 0
 	for k, cell := range run {
@@ -124,21 +126,21 @@ func (m *measured) add(run []tuneCell) error {
 	return nil
 }
 
-// kind is a sort of groups that a size has a winner for.
+// kind is a kind of group; each size has a winner for every kind.
 type kind struct{ noWindows, ordered bool }
 
-// kinds are groups with all that the host offers, and what is left without windows or in the order
-// of ranks.
+// kinds are groups with everything that the host offers, groups without windows, groups that reduce
+// in the order of the ranks, and groups with both restrictions.
 var kinds = [...]kind{{}, {noWindows: true}, {ordered: true}, {true, true}}
 
 func (k kind) runs(c candidate) bool {
 	return (!k.noWindows || !c.windows) && (!k.ordered || c.ordered)
 }
 
-// picks are the places of candidates, for each of kinds; -1 where none runs.
+// picks are the indices of the winning candidates, one for each of kinds; -1 if none runs.
 type picks [len(kinds)]int
 
-// pick finds the winners for each size, or one for all sizes where ranks do not know the size.
+// pick finds the winners for each size, or one for all sizes if ranks do not know the size.
 func (m *measured) pick() []picks {
 	all := make([]picks, len(m.sizes))
 	for k, kind := range kinds {
@@ -157,7 +159,8 @@ func (m *measured) pick() []picks {
 				before = m.winner(s, allowed, m.incumbent(s, k), before)
 			}
 			all[s][k] = before
-			for _, earlier := range all[s][:k] { // of several rows for a size each group takes the first that it can run
+			// Of several rows for a size, each group takes the first that it can run.
+			for _, earlier := range all[s][:k] {
 				if earlier >= 0 && kind.runs(m.candidates[earlier]) {
 					all[s][k] = earlier
 					break
@@ -168,8 +171,8 @@ func (m *measured) pick() []picks {
 	return all
 }
 
-// incumbent is what the library chooses without the measurement for a size and one of kinds; -1 if
-// that was not measured.
+// incumbent returns the candidate that the library chooses without the measurement for a size and
+// one of kinds; -1 if that one was not measured.
 func (m *measured) incumbent(s, k int) int {
 	rules, size := m.rules, m.sizes[s]
 	rules.Windows = rules.Windows && !kinds[k].noWindows
@@ -183,8 +186,8 @@ func (m *measured) incumbent(s, k int) int {
 	return slices.IndexFunc(m.candidates, func(c candidate) bool { return c.name == name })
 }
 
-// winner is the fastest for a size, unless incumbent is hardly slower. Of several that are equal,
-// it is what has won the size before.
+// winner returns the fastest candidate for a size, unless incumbent is hardly slower. Among equals
+// it returns before, the winner of the previous size.
 func (m *measured) winner(s int, allowed []int, incumbent, before int) int {
 	best := -1
 	times := m.times[s]
@@ -204,8 +207,8 @@ func (m *measured) winner(s int, allowed []int, incumbent, before int) int {
 	return best
 }
 
-// overall is the one that is fastest over all sizes, in the geometric mean, unless incumbent is
-// hardly slower.
+// overall returns the candidate that is fastest over all sizes, in the geometric mean, unless
+// incumbent is hardly slower.
 func (m *measured) overall(allowed []int, incumbent int) int {
 	best := -1
 	for _, i := range allowed {
@@ -219,7 +222,8 @@ func (m *measured) overall(allowed []int, incumbent int) int {
 	return best
 }
 
-// mean is the geometric mean, over all sizes, of how much longer candidate i took than the first.
+// mean returns the geometric mean, over all sizes, of how much longer candidate i took than the
+// first.
 func (m *measured) mean(i int) float64 {
 	sum := 0.0
 	for s := range m.sizes {
@@ -228,7 +232,7 @@ func (m *measured) mean(i int) float64 {
 	return math.Exp(sum / float64(len(m.sizes)))
 }
 
-// runnerUp is the fastest candidate for a size beside i, -1 if there is none.
+// runnerUp returns the fastest candidate for a size other than i, -1 if there is none.
 func (m *measured) runnerUp(s, i int) int {
 	best := -1
 	for k := range m.candidates {
@@ -239,14 +243,14 @@ func (m *measured) runnerUp(s, i int) int {
 	return best
 }
 
-// band is adjacent sizes with the same winners.
+// band is a run of adjacent sizes with the same winners.
 type band struct {
-	first, last int // sizes
+	first, last int // indices of sizes
 	winners     picks
 	rows        []tune.Row
 }
 
-// bands makes the rows. The limit between two bands is halfway, in the sense of factors.
+// bands makes the rows. The limit between two bands is their geometric mean.
 func (m *measured) bands(firstRanks int) (all []band) {
 	picked := m.pick()
 	for s, w := range picked {
@@ -258,7 +262,10 @@ func (m *measured) bands(firstRanks int) (all []band) {
 	}
 	for i := range all {
 		b := &all[i]
-		row := tune.Row{Coll: m.coll, First: firstRanks, Last: m.ranks, Oversubscribed: tune.If(m.rules.Oversubscribed), Shared: tune.If(m.rules.Shared)}
+		row := tune.Row{
+			Coll: m.coll, First: firstRanks, Last: m.ranks,
+			Oversubscribed: tune.If(m.rules.Oversubscribed), Shared: tune.If(m.rules.Shared),
+		}
 		largest := m.sizes[b.last]
 		switch {
 		case !tune.Sized(m.coll) || i == len(all)-1 && largest >= beyondBytes:
@@ -280,8 +287,8 @@ func (m *measured) bands(firstRanks int) (all []band) {
 	return all
 }
 
-// between is the geometric mean of two sizes, rounded down to a multiple of 1 MiB, 1 KiB or 4
-// bytes.
+// between returns the geometric mean of two sizes, rounded down to a multiple of 1 MiB, 1 KiB or 4
+// bytes, but at least a.
 func between(a, b int64) int64 {
 	mean := max(a, int64(math.Sqrt(float64(a)*float64(b))))
 	unit := int64(4)
@@ -293,8 +300,8 @@ func between(a, b int64) int64 {
 	return max(a, mean/unit*unit)
 }
 
-// firstRanks is where the range of ranks that a measurement stands for begins: behind the next
-// smaller number that was measured, or behind the next smaller power of two.
+// firstRanks returns the first number of ranks for which a measurement stands: one more than the
+// next smaller measured number, or than the next smaller power of two, whichever is larger.
 func firstRanks(ranks int, all []int) int {
 	first := 1
 	for first*2 < ranks {

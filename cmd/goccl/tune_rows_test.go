@@ -13,10 +13,10 @@ import (
 	"github.com/goccl/goccl/ccl/tune"
 )
 
-// steady is the times of some blocks that differ by 1 %.
+// steady returns the times of three blocks that differ by 1 %.
 func steady(us float64) []float64 { return []float64{us * 1e-6, us * 0.99e-6, us * 1.01e-6} }
 
-// fake is a measurement of some algorithms: times in µs, size by size.
+// fake returns a measurement of some algorithms. times are in µs, one slice per size.
 func fake(t *testing.T, coll dtype.Collective, ranks int, names []string, sizes []int64, times ...[]float64) *measured {
 	t.Helper()
 	m := &measured{coll: coll, ranks: ranks, rules: tune.Rules{Shared: true}}
@@ -40,7 +40,7 @@ func fake(t *testing.T, coll dtype.Collective, ranks int, names []string, sizes 
 	return m
 }
 
-// rows is the table of a measurement.
+// rows returns the table of a measurement.
 func rows(t *testing.T, m *measured) (lines []string) {
 	t.Helper()
 	var all []tune.Row
@@ -59,14 +59,14 @@ func rows(t *testing.T, m *measured) (lines []string) {
 
 func TestTableRows(t *testing.T) {
 	const M = 1 << 20
-	// What would be chosen without a measurement and without windows: direct, then ring. Nothing
-	// here depends on the library's own rows: they are for other ranks.
+	// Without a measurement and without windows, the library would choose direct, then ring.
+	// Nothing here depends on the library's own rows: they are for other numbers of ranks.
 	names := []string{"direct", "ring", "rabenseifner", "two_shot"}
 	m := fake(t, dtype.AllReduce, 64, names, []int64{1 << 10, 64 << 10, M, 16 * M},
 		[]float64{10, 20, 9.8, 30},   // faster by 2 %
-		[]float64{10, 20, 9, 9.2},    // faster by far; which of the two does not matter
-		[]float64{100, 90, 95, 50},   // the one in the order of ranks
-		[]float64{100, 50, 100, 100}, // what it would be anyhow
+		[]float64{10, 20, 9, 9.2},    // faster by far; which of the last two wins does not matter
+		[]float64{100, 90, 95, 50},   // two_shot, which reduces in the order of ranks
+		[]float64{100, 50, 100, 100}, // what the library would choose anyway
 	)
 	require.Equal(t, "direct", tune.Choose(m.coll, m.ranks, 1<<10, m.rules))
 	require.Equal(t, []string{
@@ -80,20 +80,23 @@ func TestTableRows(t *testing.T) {
 	m = fake(t, dtype.AllReduce, 64, names, []int64{8, 32}, []float64{5, 6, 7, 8}, []float64{5, 6, 7, 8})
 	require.Equal(t, []string{"32 direct"}, rows(t, m))
 
-	// A winner that reads windows is not for all groups.
+	// A winner that reads windows does not suit all groups.
 	m = fake(t, dtype.AllReduce, 64, []string{"direct", "ring", "two_shot", "two_shot_window"}, []int64{16 * M, 64 * M},
 		[]float64{90, 30, 40, 10}, []float64{90, 30, 40, 10})
 	require.Equal(t, []string{"any two_shot_window", "any ring", "any two_shot"}, rows(t, m))
 
-	// A winner in the order of ranks is for groups too that keep to it, though it hardly beats what
-	// they had.
-	m = fake(t, dtype.Reduce, 64, []string{"binomial", "flat", "chain"}, []int64{16 * M, 64 * M}, []float64{90, 31, 30}, []float64{90, 31, 30})
+	// A winner in the order of ranks is also for groups that must keep that order, though it hardly
+	// beats what they had.
+	m = fake(t, dtype.Reduce, 64, []string{"binomial", "flat", "chain"}, []int64{16 * M, 64 * M},
+		[]float64{90, 31, 30}, []float64{90, 31, 30})
 	require.Equal(t, []string{"any chain"}, rows(t, m))
 
-	// Where ranks do not know the size there is one for all.
-	m = fake(t, dtype.AllToAll, 64, []string{"linear", "pairwise", "bruck"}, []int64{8, M}, []float64{5, 10, 1}, []float64{5, 10, 8})
+	// If ranks do not know the size, there is one winner for all sizes.
+	m = fake(t, dtype.AllToAll, 64, []string{"linear", "pairwise", "bruck"}, []int64{8, M},
+		[]float64{5, 10, 1}, []float64{5, 10, 8})
 	require.Equal(t, []string{"any bruck"}, rows(t, m))
-	m = fake(t, dtype.AllToAll, 64, []string{"linear", "pairwise", "bruck"}, []int64{8, M}, []float64{5, 10, 4}, []float64{5, 4.9, 16})
+	m = fake(t, dtype.AllToAll, 64, []string{"linear", "pairwise", "bruck"}, []int64{8, M},
+		[]float64{5, 10, 4}, []float64{5, 4.9, 16})
 	require.Equal(t, []string{"any linear"}, rows(t, m))
 }
 
@@ -133,7 +136,7 @@ func TestTableRuns(t *testing.T) {
 		return m
 	}
 	m := fresh()
-	require.NoError(t, m.add([]tuneCell{cell(16, 2), cell(16, 2), cell(32, 2)})) // the second says nothing new
+	require.NoError(t, m.add([]tuneCell{cell(16, 2), cell(16, 2), cell(32, 2)})) // the second cell repeats a size
 	require.Equal(t, []int64{16, 32}, m.sizes)
 	require.ErrorContains(t, m.add([]tuneCell{cell(16, 2)}), "not measured all sizes")
 	require.ErrorContains(t, m.add([]tuneCell{cell(16, 2), cell(64, 2)}), "different things")
@@ -165,10 +168,16 @@ func TestTableRanges(t *testing.T) {
 		ranks int
 		all   []int
 		want  int
-	}{{2, nil, 2}, {3, nil, 3}, {4, nil, 3}, {8, nil, 5}, {6, nil, 5}, {16, []int{2, 4, 16}, 9}, {8, []int{2, 6, 8}, 7}, {64, nil, 33}, {4, []int{4, 8}, 3}} {
+	}{
+		{2, nil, 2}, {3, nil, 3}, {4, nil, 3}, {8, nil, 5}, {6, nil, 5}, {16, []int{2, 4, 16}, 9},
+		{8, []int{2, 6, 8}, 7}, {64, nil, 33}, {4, []int{4, 8}, 3},
+	} {
 		require.Equal(t, test.want, firstRanks(test.ranks, test.all), "%v", test)
 	}
-	for _, test := range []struct{ a, b, want int64 }{{8, 32, 16}, {16, 20, 16}, {2 << 10, 8 << 10, 4 << 10}, {1 << 20, 4 << 20, 2 << 20}, {900, 2000, 1 << 10}, {5, 6, 5}, {32 << 20, 64 << 20, 45 << 20}} {
+	for _, test := range []struct{ a, b, want int64 }{
+		{8, 32, 16}, {16, 20, 16}, {2 << 10, 8 << 10, 4 << 10}, {1 << 20, 4 << 20, 2 << 20},
+		{900, 2000, 1 << 10}, {5, 6, 5}, {32 << 20, 64 << 20, 45 << 20},
+	} {
 		got := between(test.a, test.b)
 		require.Equal(t, test.want, got, "%v", test)
 		require.True(t, test.a <= got && got < test.b, "%v", test)
@@ -181,12 +190,15 @@ func TestTableRanges(t *testing.T) {
 	require.Equal(t, []int64{8, 32, 128}, spec.sizes())
 }
 
-// Whatever the times are, the rows are a table, and a group of each kind finds its winner by it.
+// For any times, the rows form a table by which a group of each kind finds its winner.
 func TestTableOfAnyTimes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		coll := dtype.Collectives()[random.IntN(len(dtype.Collectives()))]
-		m := &measured{coll: coll, ranks: 2 + random.IntN(9), rules: tune.Rules{Shared: true, Windows: true, Oversubscribed: random.IntN(2) == 0}}
+		m := &measured{
+			coll: coll, ranks: 2 + random.IntN(9),
+			rules: tune.Rules{Shared: true, Windows: true, Oversubscribed: random.IntN(2) == 0},
+		}
 		m.candidates = candidates(coll, m.ranks, true, exec.PlanChannels)
 		sizes := []int64{8, 32, 1 << 10, 1 << 20, 64 << 20}[random.IntN(3):]
 		base := make([]float64, len(m.candidates))
@@ -220,7 +232,8 @@ func TestTableOfAnyTimes(t *testing.T) {
 				}
 				want := m.candidates[picked[k]]
 				require.True(t, kind.runs(want))
-				require.Equal(t, want.name, tune.Choose(coll, m.ranks, m.sizes[s], rules), "%v on %d ranks, %d bytes, %+v\n%v", coll, m.ranks, m.sizes[s], kind, lines)
+				require.Equal(t, want.name, tune.Choose(coll, m.ranks, m.sizes[s], rules),
+					"%v on %d ranks, %d bytes, %+v\n%v", coll, m.ranks, m.sizes[s], kind, lines)
 			}
 		}
 	}

@@ -11,7 +11,7 @@
 
 namespace goccl {
 namespace {
-// Groups that are open, for close_all.
+// The open groups, for close_all.
 std::mutex open_mutex;
 std::unordered_set<GocclBackend*>& open_groups() {
   static auto* groups = new std::unordered_set<GocclBackend*>;
@@ -19,11 +19,12 @@ std::unordered_set<GocclBackend*>& open_groups() {
 }
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kDrainSlice = std::chrono::milliseconds(100); // between two looks for signals
+constexpr auto kDrainSlice = std::chrono::milliseconds(100); // between two checks for signals
 constexpr auto kLastDrain = std::chrono::seconds(1);
 constexpr int64_t kInfoHook = -1; // torch's own hooks have numbers from 0
 
-// Whether a signal handler of Python, which runs here, has raised something, as that of Ctrl-C does. It is left for the caller.
+// Whether a Python signal handler, which runs here, has raised an exception, as the one for Ctrl-C
+// does. The exception is left to the caller.
 bool signal_came() {
   pybind11::gil_scoped_acquire gil;
   return PyErr_CheckSignals() != 0;
@@ -36,12 +37,13 @@ std::string random_name() {
 } // namespace
 
 std::string member(const GocclOptions& options, int rank, int size) {
-  return c10::str("group ", options.group_name.empty() ? "(unnamed)" : options.group_name, ", rank ", rank, " of ", size);
+  return c10::str("group ", options.group_name.empty() ? "(unnamed)" : options.group_name,
+                  ", rank ", rank, " of ", size);
 }
 
 GocclBackend::GocclBackend(StorePtr store, int rank, int size, GroupOptionsPtr options, goccl_group group)
-    : Backend(rank, size), store_(std::move(store)), options_(std::move(options)), group_(group), member_(member(*options_, rank, size)),
-      identity_(random_name()) {
+    : Backend(rank, size), store_(std::move(store)), options_(std::move(options)), group_(group),
+      member_(member(*options_, rank, size)), identity_(random_name()) {
   if (!options_->trace_prefix.empty()) observers_->trace_to(c10::str(options_->trace_prefix, global_rank(rank)));
   std::lock_guard<std::mutex> lock(open_mutex);
   open_groups().insert(this);
@@ -114,7 +116,8 @@ goccl_group GocclBackend::group(const char* title, const Request* request) const
 void GocclBackend::describe() const {
   described_ = true;
   const auto& ranks = options_->global_ranks_in_group;
-  lib.group_describe(group_, getGroupDesc().empty() ? "undefined" : getGroupDesc().c_str(), ranks.data(), ranks.size(), nullptr);
+  lib.group_describe(group_, getGroupDesc().empty() ? "undefined" : getGroupDesc().c_str(),
+                     ranks.data(), ranks.size(), nullptr);
 }
 
 goccl_group_state GocclBackend::state() const {
@@ -125,7 +128,8 @@ goccl_group_state GocclBackend::state() const {
 }
 
 void GocclBackend::check_open(const char* title) const {
-  if (state().closed != 0) fail(GOCCL_CLOSED, title, member_, ": the process group was shut down (destroy_process_group)");
+  if (state().closed != 0)
+    fail(GOCCL_CLOSED, title, member_, ": the process group was shut down (destroy_process_group)");
 }
 
 void GocclBackend::setTimeout(std::chrono::milliseconds timeout) {
@@ -143,8 +147,9 @@ void GocclBackend::lengthen(Request& request) const {
 }
 
 void GocclBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
-  TORCH_CHECK(!onCompletionHook_, "goccl: a group has one completion hook (_register_on_completion_hook), and this one has it already");
-  onCompletionHook_ = hook; // hasHooks, which torch asks before it closes a group, looks here
+  TORCH_CHECK(!onCompletionHook_,
+              "goccl: a group has one completion hook (_register_on_completion_hook), and this one has it already");
+  onCompletionHook_ = hook; // hasHooks, which torch calls before it closes a group, reads this
   observers_->on_end(kInfoHook, [hook = std::move(hook)](const Watch& of) {
     hook(std::make_shared<c10d::WorkInfo>(of.type, of.seq, of.started, of.finished, of.finished - of.started));
   });

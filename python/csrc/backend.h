@@ -18,8 +18,8 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 using OptionsPtr = c10::intrusive_ptr<c10d::Backend::Options>;
 
-// What a group is made with. lines are "NAME=value", one a line: every GOCCL_* variable of the environment, then those of
-// goccl.Options; the core reads and checks them.
+// The options with which a group is made. lines are "NAME=value", one per line: every GOCCL_*
+// variable of the environment, then the settings of goccl.Options; the core reads and checks them.
 struct GocclOptions final : c10d::Backend::Options {
   explicit GocclOptions(std::chrono::milliseconds timeout = kBackendDefaultTimeout, std::string lines = {})
       : c10d::Backend::Options("goccl", timeout), lines(std::move(lines)) {}
@@ -28,8 +28,11 @@ struct GocclOptions final : c10d::Backend::Options {
 #endif
 
   std::string lines;
-  std::chrono::milliseconds told{0}; // the timeout that lines ask for, which wins over every other; 0 if none
-  std::string trace_prefix;          // of the file that a failure leaves, before the rank in the whole job; empty for none
+  // The timeout set in lines, which overrides every other; 0 if none.
+  std::chrono::milliseconds told{0};
+  // The path of the file that a failure leaves, without the rank in the whole job at its end; empty
+  // for none.
+  std::string trace_prefix;
 };
 
 using GroupOptionsPtr = c10::intrusive_ptr<GocclOptions>;
@@ -37,21 +40,24 @@ using GroupOptionsPtr = c10::intrusive_ptr<GocclOptions>;
 // A group and a rank of it, for messages: "group dp, rank 0 of 2".
 std::string member(const GocclOptions& options, int rank, int size);
 
-// An uninitialized CPU tensor in registered memory, which is given back with its last reference, also after the last group is gone. Where no group
-// was made yet, lines are the options that count. Throws where there is no such memory. Call it without the GIL.
+// An uninitialized CPU tensor in registered memory. The memory is given back with its last
+// reference, even after the last group is gone. If no group was made yet, lines are the options
+// that count. Throws if there is no such memory. Call it without the GIL.
 at::Tensor empty(at::IntArrayRef size, at::ScalarType type, const std::string& lines);
 
 // torch.distributed's view of one group: it translates, and knows nothing of how bytes move.
 //
-// The names of the overridden methods are those that every torch from 2.9 on has; newer ones forward to them.
+// The names of the overridden methods are those that every torch from 2.9 on has; newer ones
+// forward to them.
 class GocclBackend final : public c10d::Backend {
  public:
-  // Makes a group: opens it, gives the own address to the store, collects those of the others, joins. It waits for the
-  // other ranks, at most the timeout of the options; the error names those that did not come. Call it without the GIL. With
-  // enable_reconfigure the group has no members, and cannot be used, until reconfigure is called.
-  static c10::intrusive_ptr<GocclBackend> create(const StorePtr& store, int rank, int size, const GroupOptionsPtr& options,
-                                                 const std::string& version);
-  // Closes every group of this process. What was started in them has a second in all to end.
+  // Makes a group: opens it, puts this rank's address into the store, collects the addresses of the
+  // others, and joins. It waits for the other ranks for at most the timeout of the options; the
+  // error names the missing ranks. Call it without the GIL. With enable_reconfigure the group has
+  // no members, and cannot be used, until reconfigure is called.
+  static c10::intrusive_ptr<GocclBackend> create(const StorePtr& store, int rank, int size,
+                                                 const GroupOptionsPtr& options, const std::string& version);
+  // Closes every group of this process. Their operations in flight have one second in all to end.
   static void close_all();
 
   GocclBackend(StorePtr store, int rank, int size, GroupOptionsPtr options, goccl_group group);
@@ -62,19 +68,21 @@ class GocclBackend final : public c10d::Backend {
 
   // Other groups made from this one (regroup.cpp).
   bool supportsSplitting() const override { return true; }
-  // ranks are those of this group, in the order in which they are to be numbered. Null on ranks that are not among them.
+  // ranks are ranks of this group, in the order of their new numbers. Null on ranks that are not
+  // among them.
   BackendPtr split(const StorePtr& store, const std::vector<int>& ranks, const OptionsPtr& options) override;
   BackendPtr merge(const StorePtr& store, const OptionsPtr& options, const int& rank, const int& size) override;
   bool supportsShrinking() const override { return true; }
-  // Called by the ranks that stay; those that are excluded may be gone.
+  // Called by the remaining ranks; the excluded ranks may be gone.
   BackendPtr shrink(const std::vector<int64_t>& excluded, int flags, const OptionsPtr& options) override;
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
   bool supportsReconfigure() const override { return true; }
   c10d::ReconfigureHandle get_reconfigure_handle() const override;
   WorkPtr reconfigure(const c10d::ReconfigureOptions& options) override;
-#endif
-  // Takes over the members of another group, of which nothing is left, and forgets its own.
+  // Takes over the members of another group, which is unusable afterwards, and gives up its own
+  // members.
   void become(GocclBackend& next);
+#endif
 
   // Observers.
 #ifdef C10D_BACKEND_HAS_HOOKS
@@ -100,11 +108,11 @@ class GocclBackend final : public c10d::Backend {
   void abort() override { abort("abort() was called on this rank"); }
   void abort(const std::string& reason);
   void shutdown() override;
-  bool supportsTensorAlloc(c10::DeviceIndex device) override { return device < 0; } // of the CPU
+  bool supportsTensorAlloc(c10::DeviceIndex device) override { return device < 0; } // CPU only
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   std::shared_ptr<c10::Allocator> getMemAllocator() override;
 #if GOCCL_TORCH_AT_LEAST(2, 12)
-  // Of registered memory, in bytes.
+  // Statistics of registered memory, in bytes.
   std::unordered_map<std::string, uint64_t> getMemoryStats() override;
 #endif
 
@@ -116,7 +124,8 @@ class GocclBackend final : public c10d::Backend {
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
   WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
-  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& opts) override;
   WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
 #ifdef C10D_BACKEND_HAS_HOOKS
   WorkPtr gather_into_tensor(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& opts) override;
@@ -124,7 +133,8 @@ class GocclBackend final : public c10d::Backend {
   WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                         std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
@@ -139,48 +149,53 @@ class GocclBackend final : public c10d::Backend {
   WorkPtr endCoalescing() override;
 
  private:
-  // Has a function of goccl/_regroup.py make a group from this one.
+  // Calls a function of goccl/_regroup.py that makes a group from this one.
   template <typename... Args>
   BackendPtr regroup(const char* how, const Args&... args);
   // The number of a rank of this group in the whole job.
   uint64_t global_rank(int rank) const;
-  // Leaves the group, after what was started in it has ended, or at the deadline. Returns whether Python has a signal for this thread, which ends
-  // the wait, too, if that counts.
+  // Leaves the group once its operations have ended, or at the deadline. Returns whether Python has
+  // a signal pending for this thread. With signals_count, such a signal ends the wait.
   bool leave(std::chrono::steady_clock::time_point deadline, bool signals_count);
-  // leave for where nobody can be told of a failure.
+  // leave for callers that cannot report a failure.
   void close(std::chrono::steady_clock::time_point deadline) noexcept;
-  // Tells the core what a trace shall say of the group: torch sets the description once the group is made.
+  // Sets what a trace records about the group. torch sets the description only after the group was
+  // made.
   void describe() const;
   // The beginning of messages.
   Caller caller(const Kind& kind) const { return {kind, member_}; }
   goccl_group_state state() const;
   // Throws if the group was shut down.
   void check_open(const char* title) const;
-  // The handle of the group; throws if this is a forked child. The message tells what was called.
+  // The handle of the group; throws if this is a forked child, with a message that names the call.
   goccl_group group(const char* title, const Request* request = nullptr) const;
-  // Checks the root, and which of this rank's tensors it is about, and puts it into the call; returns whether this rank is the root.
+  // Checks the root and its root tensor, of which this rank has tensors, and puts the root into the
+  // call. Returns whether this rank is the root.
   bool set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor = 0, size_t tensors = 1) const;
-  // What a Work of a call with this timeout (GOCCL_NO_TIMEOUT_GIVEN: the group's) has to know. synchronous: its end is seen when it comes.
+  // The Origin of a Work of a call with this timeout (GOCCL_NO_TIMEOUT_GIVEN: the group's).
+  // synchronous: the end is seen when it happens.
   Origin origin(const Kind& kind, int64_t timeout_ns, bool synchronous, const Request* request = nullptr) const;
-  // Hands out the Work of calls that were started: ended unless asynchronous, and part of this thread's coalescing block.
+  // Returns the Work of started calls: ended unless asynchronous, and part of this thread's
+  // coalescing block.
   WorkPtr issued(c10::intrusive_ptr<EndingWork> work, bool asynchronous);
-  // Starts the call; or, if not asynchronous, runs it to its end on this thread, in one call of the library and without a Work
-  // (null, which torch's Python takes for an operation that has ended) unless a profiler or a coalescing block or an observer wants one.
-  // inputs are for the profiler.
+  // Starts the call. If not asynchronous, runs it to its end on this thread, in one call of the
+  // library and without a Work (null, which torch's Python takes for an operation that has ended),
+  // unless a profiler, a coalescing block or an observer needs one. inputs are for the profiler.
   WorkPtr issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs);
-  // Adds to the timeout what addEphemeralTimeout did.
+  // Adds the extension by addEphemeralTimeout to the timeout.
   void lengthen(Request& request) const;
-  // One call for each of the inputs, one Work for all; fill(request, i) adds the blocks of call i. separate: see Request.
+  // Makes one call for each of the inputs, and one Work for all; fill(request, i) adds the blocks
+  // of call i. separate: see Request.
   template <typename Opts, typename Fill>
   WorkPtr coalesced(const Kind& kind, Tensors& inputs, const Opts& opts, bool separate, Fill fill);
   WorkPtr message(const Kind& kind, Tensors& tensors, int peer, int tag);
 
   const StorePtr store_;
   const GroupOptionsPtr options_;
-  goccl_group group_; // until the end; 0 once another one has become it
+  goccl_group group_; // until the end; 0 once another group has taken it over
   const std::shared_ptr<Observers> observers_ = std::make_shared<Observers>();
   std::string member_;         // for messages: "group dp, rank 0 of 2"
-  const std::string identity_; // of this object, among those of all processes
+  const std::string identity_; // of this object, unique among all processes
   std::atomic<bool> timed_{false};
   mutable std::atomic<bool> described_{false};
   Coalescing coalescing_;

@@ -18,33 +18,43 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_readwrite("told", &GocclOptions::told)
       .def_readwrite("trace_prefix", &GocclOptions::trace_prefix)
       .def("__copy__", [](const GocclOptions& self) { return c10::make_intrusive<GocclOptions>(self); })
-      .def("__deepcopy__", [](const GocclOptions& self, const py::dict&) { return c10::make_intrusive<GocclOptions>(self); },
-           py::arg("memo"));
+      .def("__deepcopy__", [](const GocclOptions& self, const py::dict&) {
+        return c10::make_intrusive<GocclOptions>(self);
+      }, py::arg("memo"));
 
   py::class_<GocclBackend, c10::intrusive_ptr<GocclBackend>, c10d::Backend>(m, "GocclBackend")
       .def_property_readonly("options", [](GocclBackend& self) {
         return c10::static_intrusive_pointer_cast<GocclOptions>(self.getBackendOptions());
       })
-      // torch has it for Python too, and then no type to give: its allocators are shared_ptrs there.
+      // torch has this property in Python too, but no type to return: its allocators are
+      // shared_ptrs there.
       .def_property_readonly("mem_allocator", [](GocclBackend& self) -> py::object {
-        fail(GOCCL_NOT_SUPPORTED, "goccl mem_allocator", "Python has no type for an allocator; goccl.empty and allocate_tensor of the backend ",
+        fail(GOCCL_NOT_SUPPORTED, "goccl mem_allocator",
+             "Python has no type for an allocator; goccl.empty and allocate_tensor of the backend ",
              "give tensors in registered memory");
       })
-      .def("_abort_because", [](GocclBackend& self, const std::string& reason) { self.abort(reason); }, py::arg("reason"), NoGil())
+      .def("_abort_because", [](GocclBackend& self, const std::string& reason) { self.abort(reason); },
+           py::arg("reason"), NoGil())
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
       .def("_become", &GocclBackend::become, py::arg("next"))
-      // torch calls it on the ranks that are not in a new group; NCCL needs them, goccl does not.
+#endif
+      // torch calls this on the ranks that are not in a new group; NCCL needs their help, goccl
+      // does not.
       .def("perform_nocolor_split", [](GocclBackend&, const py::object&) {}, py::arg("device"));
 
-  // It has no methods of its own: known by its type, it is found at once, and dropped without giving the GIL away, as torch does for Works whose end
-  // may wait for others. This one's waits for nobody.
+  // It has no methods of its own. Because its type is known, a Work is found at once, and is
+  // dropped without releasing the GIL, which torch does for Works whose destruction may wait for
+  // other threads. This one's never waits.
   py::class_<GocclWork, c10::intrusive_ptr<GocclWork>, c10d::Work>(m, "GocclWork");
 
   m.def("load", &load, py::arg("path"), NoGil());
   m.def("create", &GocclBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
         py::arg("shim_version"), NoGil());
-  m.def("empty", [](const std::vector<int64_t>& size, at::ScalarType type, const std::string& lines) { return empty(size, type, lines); },
-        py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
+  m.def("empty", [](const std::vector<int64_t>& size, at::ScalarType type, const std::string& lines) {
+    return empty(size, type, lines);
+  }, py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
   m.def("trace", [] { return py::bytes(trace()); });
-  // Hooks end first: they may need the interpreter, and groups that are closed because it ends are no failures.
+  // Hooks end first: they may need the interpreter, and closing groups because the interpreter ends
+  // is not a failure.
   m.def("stop", [] { Observers::stop(), GocclBackend::close_all(), helper::stop(); }, NoGil());
 }

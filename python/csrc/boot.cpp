@@ -1,4 +1,4 @@
-// How a group is made: opened, its address exchanged for those of the others, joined.
+// How a group is made: opened, its address exchanged for those of the other ranks, joined.
 #include "backend.h"
 
 #include <torch/csrc/utils/pybind.h>
@@ -6,43 +6,46 @@
 namespace goccl {
 namespace {
 
-// The addresses of all ranks, by rank. It waits for them; the exception names the ranks that did
-// not come.
-std::vector<std::string> exchange(const StorePtr& store, const std::string& own, int rank, int size, const GroupOptionsPtr& options) {
+// Returns the addresses of all ranks, by rank. It waits for them; the exception names the missing
+// ranks.
+std::vector<std::string> exchange(const StorePtr& store, const std::string& own, int rank, int size,
+                                  const GroupOptionsPtr& options) {
   py::gil_scoped_acquire gil;
   const py::object meet = py::module_::import("goccl._boot").attr("exchange");
   return meet(store, py::bytes(own), rank, size, options).cast<std::vector<std::string>>();
 }
 
-// All addresses are known here: that one of them cannot be reached is a failure of the network.
+// All addresses are known here, so an unreachable address is a failure of the network.
 void check_joined(int code, const goccl_error& failure) {
-  if (code == GOCCL_TIMEOUT || code == GOCCL_PEER_LOST || code == GOCCL_PEER_LEFT) C10_THROW_ERROR(DistNetworkError, failure.text);
+  if (code == GOCCL_TIMEOUT || code == GOCCL_PEER_LOST || code == GOCCL_PEER_LEFT)
+      C10_THROW_ERROR(DistNetworkError, failure.text);
   check(code, failure, "goccl_group_join");
 }
 
 } // namespace
 
-c10::intrusive_ptr<GocclBackend> GocclBackend::create(const StorePtr& store, int rank, int size, const GroupOptionsPtr& options,
-                                                      const std::string& version) {
+c10::intrusive_ptr<GocclBackend> GocclBackend::create(const StorePtr& store, int rank, int size,
+                                                      const GroupOptionsPtr& options, const std::string& version) {
   TORCH_CHECK_VALUE(store, "goccl: a process group needs a store; make groups with torch.distributed");
   TORCH_CHECK(lib.group_open != nullptr, "goccl: libgoccl is not loaded; make groups with torch.distributed");
   check_not_forked("goccl");
-  bool later = false; // it gets its members
+  bool later = false; // the group gets its members later
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
   later = options->enable_reconfigure;
 #endif
   const goccl_group_options open{
-      .abi = GOCCL_ABI, .rank = later ? 0 : rank, .size = later ? 0 : size, .timeout_ns = std::chrono::nanoseconds(options->timeout).count(),
-      .name = options->group_name.c_str(), .options = options->lines.c_str(), .shim_version = version.c_str()};
+      .abi = GOCCL_ABI, .rank = later ? 0 : rank, .size = later ? 0 : size,
+      .timeout_ns = std::chrono::nanoseconds(options->timeout).count(), .name = options->group_name.c_str(),
+      .options = options->lines.c_str(), .shim_version = version.c_str()};
   std::string own(GOCCL_MAX_ADDRESS, '\0');
   size_t length = 0;
   goccl_group group = 0;
   Failure failure;
   const int rc = lib.group_open(&open, &group, own.data(), own.size(), &length, &failure);
-  TORCH_CHECK_VALUE(rc != GOCCL_INVALID, failure.text); // an option, a rank or a size that cannot be
+  TORCH_CHECK_VALUE(rc != GOCCL_INVALID, failure.text); // an invalid option, rank or size
   check(rc, failure, "goccl_group_open");
   own.resize(length);
-  // Whatever happens from here on, it ends with this object.
+  // From here on, this object closes the group whatever happens.
   const auto backend = c10::make_intrusive<GocclBackend>(store, rank, size, options, group);
   if (later) return backend;
   const auto addresses = exchange(store, own, rank, size, options);

@@ -12,7 +12,8 @@ constexpr size_t kFewWorks = 1024;
 
 } // namespace
 
-BatchWork::BatchWork(Origin origin, Works&& works) : EndingWork(std::move(origin), kCoalesced, {}), works_(std::move(works)) {
+BatchWork::BatchWork(Origin origin, Works&& works)
+    : EndingWork(std::move(origin), kCoalesced, {}), works_(std::move(works)) {
   for (const auto& work : works_) seq_ = std::max(seq_, work->getSequencenumber());
 }
 
@@ -33,7 +34,7 @@ bool BatchWork::wait(std::chrono::milliseconds timeout) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     try {
       work->wait(limited ? std::max(left, std::chrono::milliseconds(1)) : kNoTimeout);
-    } catch (const std::exception&) {} // work keeps it, and the others have to end too
+    } catch (const std::exception&) {} // work keeps the error, and the other works have to end too
   }
   finish();
   return waited();
@@ -64,7 +65,7 @@ void BatchWork::pursue(bool) {
 }
 
 void Coalescing::start() {
-  Works left; // their last references are dropped without the lock
+  Works left; // declared before the lock, so that last references are dropped without it
   std::lock_guard<std::mutex> lock(mutex_);
   Block& block = blocks_[std::this_thread::get_id()];
   left.swap(block.works);
@@ -83,7 +84,7 @@ uint32_t Coalescing::open() const {
 uint32_t Coalescing::next_number() {
   static std::atomic<uint32_t> last{0};
   uint32_t number = 0;
-  while (number == 0) number = ++last; // 0 is none
+  while (number == 0) number = ++last; // 0 means none
   return number;
 }
 
@@ -95,10 +96,12 @@ void Coalescing::add(const c10::intrusive_ptr<EndingWork>& work) {
   if (found == blocks_.end()) return;
   Block& block = found->second;
   block.works.push_back(work);
-  // torch's context manager does not end the block when an exception leaves it, so it may stay open: it must not hold ever
-  // more. What has ended well has nothing left to tell but its outputs.
+  // torch's context manager does not end the block when an exception leaves it, so the block may
+  // stay open and must not grow without limit. A Work that has ended successfully has only its
+  // outputs left to report.
   if (block.works.size() < block.limit) return;
-  const auto open = std::stable_partition(block.works.begin(), block.works.end(), [](auto& w) { return !w->isSuccess(); });
+  const auto open =
+      std::stable_partition(block.works.begin(), block.works.end(), [](auto& w) { return !w->isSuccess(); });
   ended.assign(std::make_move_iterator(open), std::make_move_iterator(block.works.end()));
   block.works.erase(open, block.works.end());
   block.limit = std::max(kFewWorks, 2 * block.works.size());
@@ -121,7 +124,8 @@ WorkPtr GocclBackend::endCoalescing() {
   Works works = coalescing_.end(number);
   if (works.empty()) return nullptr; // as with NCCL; torch's Python expects it
   lib.group_batch(group(kCoalesced.title), number, nullptr);
-  return issued(c10::make_intrusive<BatchWork>(origin(kCoalesced, GOCCL_NO_TIMEOUT_GIVEN, false), std::move(works)), true);
+  return issued(c10::make_intrusive<BatchWork>(
+      origin(kCoalesced, GOCCL_NO_TIMEOUT_GIVEN, false), std::move(works)), true);
 }
 
 } // namespace goccl

@@ -1,7 +1,8 @@
-// What is issued between startCoalescing and endCoalescing, as one Work.
+// Operations issued between startCoalescing and endCoalescing, as one Work.
 //
-// Operations are issued at once, and sends and receives never wait when they are, so their order within the block does not
-// matter. A block belongs to the thread that started it. A synchronous collective within one has ended when it returns.
+// Operations are issued at once, and issuing a send or a receive never waits, so their order within
+// the block does not matter. A block belongs to the thread that started it. A synchronous
+// collective within a block has ended when it returns.
 #pragma once
 
 #include <mutex>
@@ -14,7 +15,8 @@ namespace goccl {
 
 using Works = std::vector<c10::intrusive_ptr<EndingWork>>;
 
-// Several Works as one, which ends with the last of them. Its error is that of the first one that failed, its result all of theirs.
+// Several Works as one, which ends with the last of them. Its error is the error of the first
+// failed Work in order, its result the results of all.
 class BatchWork final : public EndingWork {
  public:
   BatchWork(Origin origin, Works&& works);
@@ -33,15 +35,17 @@ class BatchWork final : public EndingWork {
 // The open blocks of one group.
 class Coalescing {
  public:
-  // Opens a block of this thread. One that is open already was left by an exception: what it holds goes on by itself.
+  // Opens a block of this thread. A block that is open already was left by an exception: its
+  // operations go on by themselves.
   void start();
-  // The number of the block that this thread has open, 0 for none.
+  // The number of this thread's open block, 0 for none.
   uint32_t open() const;
-  // Adds to this thread's block, if it has one.
+  // Adds a Work to this thread's block, if it has one.
   void add(const c10::intrusive_ptr<EndingWork>& work);
-  // Closes this thread's block, and says its number. Throws if none is open.
+  // Closes this thread's block and returns its Works; number gets the block's number. Throws if no
+  // block is open.
   Works end(uint32_t& number);
-  // A number of a block, or of operations that are issued as one: never used again in this process.
+  // The next number of a block, or of operations issued as one: never used again in this process.
   static uint32_t next_number();
 
  private:

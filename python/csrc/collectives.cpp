@@ -1,4 +1,5 @@
-// The collectives: each method checks its arguments, adds the blocks of its call in the order of the ranks, and issues it.
+// The collectives: each method checks its arguments, adds the blocks of its call in rank order, and
+// issues the call.
 #include "backend.h"
 #include "overlap.h"
 
@@ -25,39 +26,41 @@ constexpr Kind kAllToAll{OpType::ALLTOALL, GOCCL_ALL_TO_ALL, "goccl:all_to_all"}
 constexpr Kind kAllToAllBase{OpType::ALLTOALL_BASE, GOCCL_ALL_TO_ALL, "goccl:all_to_all"};
 constexpr Kind kBarrier{OpType::BARRIER, GOCCL_BARRIER, "goccl:barrier"};
 
-// Whether all tensors are as the first one of these.
+// Checks that all tensors have the type and sizes of the first.
 void check_alike(const Caller& caller, const Tensors& tensors, const at::Tensor& first) {
   for (size_t i = 0; i < tensors.size(); i++) {
     if (!first.defined() || !tensors[i].defined()) break; // refused later
-    GOCCL_CHECK(tensors[i].scalar_type() == first.scalar_type(), caller, "invalid tensor type at index ", i, " (expected ",
-                first.scalar_type(), ", got ", tensors[i].scalar_type(), ")");
-    GOCCL_CHECK(tensors[i].sizes() == first.sizes(), caller, "invalid tensor size at index ", i, " (expected ", first.sizes(), ", got ",
-                tensors[i].sizes(), ")");
+    GOCCL_CHECK(tensors[i].scalar_type() == first.scalar_type(), caller, "invalid tensor type at index ", i,
+                " (expected ", first.scalar_type(), ", got ", tensors[i].scalar_type(), ")");
+    GOCCL_CHECK(tensors[i].sizes() == first.sizes(), caller, "invalid tensor size at index ", i,
+                " (expected ", first.sizes(), ", got ", tensors[i].sizes(), ")");
   }
 }
 
-// One tensor a rank, or several of the same type and sizes.
+// Checks for one tensor on this rank, or several of the same type and sizes.
 void check_some(const Caller& caller, const Tensors& tensors, const char* role) {
   GOCCL_CHECK(!tensors.empty(), caller, "requires non-empty tensor list; got no ", role, " tensor, expected 1");
   if (tensors.size() > 1) check_alike(caller, tensors, tensors[0]);
 }
 
 void check_one(const Caller& caller, const Tensors& tensors, const char* role) {
-  check_some(caller, tensors, role); // what is wrong with such a list in any case, first
+  check_some(caller, tensors, role); // first the checks that hold for any list
   GOCCL_CHECK(tensors.size() == 1, caller, "requires a single-element ", role, " tensor list; got ", tensors.size());
 }
 
 void check_same_length(const Caller& caller, size_t outputs, size_t inputs) {
   GOCCL_CHECK(inputs > 0, caller, "requires non-empty tensor list");
-  GOCCL_CHECK(outputs == inputs, caller, "requires input/output tensor lists to have the same length; got ", inputs, "/", outputs);
+  GOCCL_CHECK(outputs == inputs, caller,
+              "requires input/output tensor lists to have the same length; got ", inputs, "/", outputs);
 }
 
 void check_per_rank(const Caller& caller, const Tensors& blocks, const char* role, int ranks) {
-  GOCCL_CHECK(blocks.size() == static_cast<size_t>(ranks), caller, "Incorrect ", role, " list size ", blocks.size(), ". ",
-              (*role == 'i' ? "Input" : "Output"), " list size should be ", ranks, ", same as size of the process group.");
+  GOCCL_CHECK(blocks.size() == static_cast<size_t>(ranks), caller,
+              "Incorrect ", role, " list size ", blocks.size(), ". ", (*role == 'i' ? "Input" : "Output"),
+              " list size should be ", ranks, ", same as size of the process group.");
 }
 
-// The list of tensors, one for each rank, in a list of lists.
+// Returns the list of tensors, one for each rank, from a list of lists.
 const Tensors& blocks_of(const Caller& caller, const TensorLists& lists, const char* role, int ranks) {
   GOCCL_CHECK(lists.size() == 1, caller, "requires a single-element ", role, " list containing a list with ", ranks,
               " tensors; got ", lists.size(), " lists");
@@ -65,7 +68,7 @@ const Tensors& blocks_of(const Caller& caller, const TensorLists& lists, const c
   return lists[0];
 }
 
-// The root's blocks, one for each rank. The others give none.
+// Returns the root's blocks, one for each rank. Other ranks give none.
 const Tensors& root_blocks(const Caller& caller, const TensorLists& lists, const char* role, bool root, int ranks) {
   static const Tensors none;
   if (root) return blocks_of(caller, lists, role, ranks);
@@ -73,28 +76,32 @@ const Tensors& root_blocks(const Caller& caller, const TensorLists& lists, const
   return none;
 }
 
-// all_gather of several tensors a rank. Each of the output lists gets all of them: those of rank 0, those of rank 1, ...
+// all_gather of several tensors per rank. Each of the output lists gets all of them: first the
+// tensors of rank 0, then those of rank 1, ...
 void gather_several(const Caller& caller, Request& request, TensorLists& outputs, const Tensors& inputs, int ranks) {
   check_same_length(caller, outputs.size(), inputs.size());
   const size_t all = inputs.size() * ranks;
   for (size_t i = 0; i < outputs.size(); i++) {
-    GOCCL_CHECK(outputs[i].size() == all, caller, "invalid output tensor list at index ", i, " (expected length ", all, ", got ",
-                outputs[i].size(), ")");
+    GOCCL_CHECK(outputs[i].size() == all, caller, "invalid output tensor list at index ", i,
+                " (expected length ", all, ", got ", outputs[i].size(), ")");
     check_alike(caller, outputs[i], inputs[0]);
   }
   request.read_all(inputs);
   request.write_all(outputs, ranks);
 }
 
-// The whole must be n times the part; shapes do not matter.
+// Checks that the whole has n times the elements of the part; shapes do not matter.
 void check_whole(const Caller& caller, const at::Tensor& whole, const char* role, const at::Tensor& part, int n) {
   GOCCL_CHECK(whole.defined() && part.defined(), caller, "got an undefined tensor");
-  GOCCL_CHECK(whole.numel() == part.numel() * n, caller, "the ", role, " tensor must have ", part.numel() * n, " elements, ", n,
-              " (ranks) times the ", part.numel(), " of its counterpart; got ", whole.numel(), " (sizes ", whole.sizes(), ")");
+  GOCCL_CHECK(whole.numel() == part.numel() * n, caller,
+              "the ", role, " tensor must have ", part.numel() * n, " elements, ", n, " (ranks) times the ",
+              part.numel(), " of its counterpart; got ", whole.numel(), " (sizes ", whole.sizes(), ")");
 }
 
-// Pairs of a tensor and one that is n times as large; whether tensors of them share memory.
-bool check_wholes(const Caller& caller, const Tensors& wholes, const char* role, bool written, const Tensors& parts, int rank, int n) {
+// Checks pairs of a tensor and one that is n times as large; returns whether any of them share
+// memory.
+bool check_wholes(const Caller& caller, const Tensors& wholes, const char* role, bool written, const Tensors& parts,
+                  int rank, int n) {
   Overlap tensors(rank);
   for (size_t i = 0; i < parts.size(); i++) {
     check_whole(caller, wholes[i], role, parts[i], n);
@@ -103,7 +110,7 @@ bool check_wholes(const Caller& caller, const Tensors& wholes, const char* role,
   return tensors.found();
 }
 
-// The blocks of a tensor as tensors of their own, in its memory.
+// Returns the blocks of a tensor as separate tensors in its memory.
 Tensors parts_of(const at::Tensor& whole, int n) {
   Quietly quietly;
   return whole.is_contiguous() ? whole.view({n, -1}).unbind() : whole.unflatten(0, {n, -1}).unbind();
@@ -117,17 +124,19 @@ bool share_memory(int rank, at::TensorList read, at::TensorList written) {
 }
 
 void check_own(const Caller& caller, const at::Tensor& block, const char* role, int rank, const at::Tensor& own) {
-  GOCCL_CHECK(block.numel() == own.numel(), caller, "invalid tensor size at index ", rank, ": the ", role, " block of this rank ",
-              "itself must have as many elements as its counterpart (expected ", own.numel(), " for sizes ", own.sizes(),
-              ", got ", block.numel(), " for sizes ", block.sizes(), ")");
+  GOCCL_CHECK(block.numel() == own.numel(), caller, "invalid tensor size at index ", rank, ": the ", role,
+              " block of this rank ", "itself must have as many elements as its counterpart (expected ",
+              own.numel(), " for sizes ", own.sizes(), ", got ", block.numel(), " for sizes ", block.sizes(), ")");
 }
 
 } // namespace
 
-bool GocclBackend::set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor, size_t tensors) const {
-  GOCCL_CHECK(root >= 0 && root < getSize(), caller(kind), "invalid root rank: ", root, "; the group has ", getSize(), " ranks");
-  GOCCL_CHECK(root_tensor >= 0 && root_tensor < static_cast<int64_t>(tensors), caller(kind), "invalid root tensor: ", root_tensor,
-              "; this rank has ", tensors, tensors == 1 ? " tensor" : " tensors");
+bool GocclBackend::set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor,
+                            size_t tensors) const {
+  GOCCL_CHECK(root >= 0 && root < getSize(), caller(kind),
+              "invalid root rank: ", root, "; the group has ", getSize(), " ranks");
+  GOCCL_CHECK(root_tensor >= 0 && root_tensor < static_cast<int64_t>(tensors), caller(kind),
+              "invalid root tensor: ", root_tensor, "; this rank has ", tensors, tensors == 1 ? " tensor" : " tensors");
   request.call.root = static_cast<int32_t>(root);
   return root == getRank();
 }
@@ -135,7 +144,7 @@ bool GocclBackend::set_root(const Kind& kind, Request& request, int64_t root, in
 WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs) {
   const bool watched = observers_->any();
   request.call.batch = coalescing_.open();
-  // torch keeps Works, if it does, without asking whether there is one.
+  // torch stores Works, if it does, without checking for null.
   const bool kept = !asynchronous && c10d::allow_inflight_collective_as_graph_input();
   if (!asynchronous && C10_LIKELY(!watched && !kept && !at::hasCallbacks() && request.call.batch == 0)) {
     const goccl_group handle = group(kind.title, &request);
@@ -146,15 +155,17 @@ WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronou
     return nullptr;
   }
   if (watched) lengthen(request);
-  auto work = c10::make_intrusive<GocclWork>(origin(kind, request.call.timeout_ns, !asynchronous, &request), kind, std::move(request.held), inputs);
+  auto work = c10::make_intrusive<GocclWork>(origin(kind, request.call.timeout_ns, !asynchronous, &request), kind,
+                                             std::move(request.held), inputs);
   work->start(&request, 1);
   return issued(std::move(work), asynchronous);
 }
 
 Origin GocclBackend::origin(const Kind& kind, int64_t timeout_ns, bool synchronous, const Request* request) const {
   const auto given = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(timeout_ns));
-  return {getRank(), group(kind.title, request), timeout_ns > 0 ? given : options_->timeout, timed_.load(std::memory_order_relaxed),
-          observers_, observers_->any() ? std::make_shared<Watch>(observers_, kind.type, synchronous) : nullptr};
+  return {getRank(), group(kind.title, request), timeout_ns > 0 ? given : options_->timeout,
+          timed_.load(std::memory_order_relaxed), observers_,
+          observers_->any() ? std::make_shared<Watch>(observers_, kind.type, synchronous) : nullptr};
 }
 
 WorkPtr GocclBackend::issued(c10::intrusive_ptr<EndingWork> work, bool asynchronous) {
@@ -177,7 +188,7 @@ WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& o
   }
   if (requests.size() == 1) return issue(kind, requests[0], opts.asyncOp, inputs);
   Held held;
-  // Results are written as Gloo does it: the first block of every call, then the second ones.
+  // Results are written in Gloo's order: the first block of every call, then the second blocks.
   for (size_t block = 0; separate && block < requests[0].held.copies.size(); block++) {
     for (Request& request : requests) held.copies.push_back(request.held.copies[block]);
   }
@@ -207,7 +218,7 @@ WorkPtr GocclBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& 
 
 WorkPtr GocclBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   check_some(caller(kAllReduce), tensors, "input");
-  // torch asks for allreduce_sparse itself only for devices other than the CPU.
+  // torch itself calls allreduce_sparse only for devices other than the CPU.
   if (C10_UNLIKELY(tensors[0].defined() && tensors[0].layout() == at::kSparse)) return allreduce_sparse(tensors, opts);
   Request request(caller(kAllReduce), tensors[0], opts.timeout);
   request.reduce_with(opts.reduceOp);
@@ -217,7 +228,8 @@ WorkPtr GocclBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& 
 
 WorkPtr GocclBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
   check_same_length(caller(kAllReduceCoalesced), tensors.size(), tensors.size());
-  return coalesced(kAllReduceCoalesced, tensors, opts, share_memory(getRank(), {}, tensors), [&](Request& request, size_t i) {
+  return coalesced(kAllReduceCoalesced, tensors, opts, share_memory(getRank(), {}, tensors),
+                   [&](Request& request, size_t i) {
     request.reduce_with(opts.reduceOp);
     request.update(tensors[i]);
   });
@@ -229,7 +241,7 @@ WorkPtr GocclBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) 
   request.reduce_with(opts.reduceOp);
   const bool root = set_root(kReduce, request, opts.rootRank, opts.rootTensor);
   root ? request.update(tensors[0]) : request.read(tensors[0]);
-  if (!root) request.held.outputs.push_back(tensors[0]); // as with others, the future has it on every rank
+  if (!root) request.held.outputs.push_back(tensors[0]); // the future has it on every rank, as with other backends
   return issue(kReduce, request, opts.asyncOp, tensors);
 }
 
@@ -273,9 +285,11 @@ WorkPtr GocclBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
   });
 }
 
-WorkPtr GocclBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
+WorkPtr GocclBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                      const c10d::AllgatherOptions& opts) {
   check_same_length(caller(kAllGatherCoalesced), outputs.size(), inputs.size());
-  const bool separate = check_wholes(caller(kAllGatherCoalesced), outputs, "output", true, inputs, getRank(), getSize());
+  const bool separate =
+      check_wholes(caller(kAllGatherCoalesced), outputs, "output", true, inputs, getRank(), getSize());
   return coalesced(kAllGatherCoalesced, inputs, opts, separate, [&](Request& request, size_t i) {
     request.read(inputs[i]);
     if (separate) {
@@ -335,7 +349,8 @@ WorkPtr GocclBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs, cons
   return issue(kReduceScatter, request, opts.asyncOp, blocks);
 }
 
-WorkPtr GocclBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) {
+WorkPtr GocclBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                           const c10d::ReduceScatterOptions& opts) {
   check_whole(caller(kReduceScatterBase), input, "input", output, getSize());
   Request request(caller(kReduceScatterBase), output, opts.timeout);
   request.reduce_with(opts.reduceOp);
@@ -344,9 +359,11 @@ WorkPtr GocclBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input
   return issue(kReduceScatterBase, request, opts.asyncOp, input);
 }
 
-WorkPtr GocclBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
+WorkPtr GocclBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                      const c10d::ReduceScatterOptions& opts) {
   check_same_length(caller(kReduceScatterCoalesced), outputs.size(), inputs.size());
-  const bool separate = check_wholes(caller(kReduceScatterCoalesced), inputs, "input", false, outputs, getRank(), getSize());
+  const bool separate =
+      check_wholes(caller(kReduceScatterCoalesced), inputs, "input", false, outputs, getRank(), getSize());
   return coalesced(kReduceScatterCoalesced, inputs, opts, separate, [&](Request& request, size_t i) {
     request.reduce_with(opts.reduceOp);
     request.read_parts(inputs[i], getSize());

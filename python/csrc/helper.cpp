@@ -15,14 +15,15 @@ namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 
-thread_local uint64_t here = 0;    // the token of the job that this thread is at, a Job*
-std::atomic<bool> starting{false}; // a thread that has not come to the queue yet
-// Jobs go from thread to thread through the core, whose locks ThreadSanitizer does not see: this is the same order once more.
+thread_local uint64_t here = 0;    // the token of this thread's current job, a Job*
+std::atomic<bool> starting{false}; // a started thread that has not reached the queue yet
+// Jobs pass from thread to thread through the core, whose locks ThreadSanitizer does not see.
+// passed repeats that order where it can see it.
 std::atomic<uint64_t> passed{0};
 void pass() { passed.fetch_add(1, std::memory_order_release); }
 void take() { passed.load(std::memory_order_acquire); }
 
-// Signals are for the threads of Python. Those of faults and Go's own preemption are not held back.
+// Signals are for Python's threads. Signals of faults and of Go's own preemption are not blocked.
 void block_signals() {
   sigset_t set;
   sigfillset(&set);
@@ -35,26 +36,27 @@ void start_thread() {
   if (starting.exchange(true)) return;
   try {
     std::thread(loop).detach();
-  } catch (const std::system_error& e) { // whoever comes to the queue next does it
+  } catch (const std::system_error& e) { // the next thread that calls the queue retries
     starting = false;
     LOG(WARNING) << "goccl: no thread could be started to complete futures: " << e.what();
   }
 }
 
-// Does what is due until the core says that it is enough.
+// Runs jobs that are due until the core no longer needs this thread.
 void work() {
   std::unique_ptr<Job> job;
   int thread = 0;
   while (lib.queue_next(&here, &thread) == GOCCL_OK && here != 0) {
     take();
     if (thread != 0) start_thread();
-    job.reset(reinterpret_cast<Job*>(here)); // the address of the one before is free only now, when the core has forgotten it
+    // The address of the previous job is freed only now, when the core has forgotten it.
+    job.reset(reinterpret_cast<Job*>(here));
     try {
       (*job)();
     } catch (const std::exception& e) {
       LOG(ERROR) << "goccl: the end of an operation could not be passed on: " << e.what();
     }
-    *job = nullptr; // drops what it holds before it counts as done
+    *job = nullptr; // drops what the job holds before it counts as done
     pass();
   }
   here = 0;
@@ -100,7 +102,7 @@ void settle() {
 }
 
 void stop() {
-  if (forked() || lib.queue_stop == nullptr) return; // the threads are the parent's; or nothing was ever loaded
+  if (forked() || lib.queue_stop == nullptr) return; // the threads are the parent's; or the library was never loaded
   lib.queue_stop(5 * kSecondNs); // a callback of the user may hang in a thread; that must not hang the process
   work();
 }

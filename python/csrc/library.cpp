@@ -32,7 +32,7 @@ std::string load(const std::string& path) {
   return version;
 }
 
-// What a thread has to give back.
+// The works that a thread has to give back.
 class Returns {
  public:
   ~Returns() { flush(); }
@@ -43,7 +43,7 @@ class Returns {
 
  private:
   void flush() {
-    if (count_ > 0 && !forked()) lib.work_free_all(works_, count_); // in a fork they are the parent's
+    if (count_ > 0 && !forked()) lib.work_free_all(works_, count_); // in a fork the works belong to the parent
     count_ = 0;
   }
 
@@ -59,7 +59,8 @@ void give_back(goccl_work work) {
 bool forked() noexcept { return in_forked_child; }
 
 void fail_forked(const std::string& what) {
-  fail(GOCCL_FORKED, what, "this process was forked from one that uses goccl, and its groups do not work in a fork; start ",
+  fail(GOCCL_FORKED, what,
+       "this process was forked from one that uses goccl, and its groups do not work in a fork; start ",
        "processes that communicate with the 'spawn' or 'forkserver' method of multiprocessing");
 }
 

@@ -1,5 +1,6 @@
-// The functions of libgoccl, found at run time: the extension has no link-time dependence on it, so importing the
-// extension starts no Go runtime. And what surrounds every call of them: failures, forks, the GIL.
+// The functions of libgoccl, found at run time: the extension does not link to it, so importing the
+// extension starts no Go runtime. Also the handling around every call of them: failures, forks, the
+// GIL.
 #pragma once
 
 #include <Python.h>
@@ -18,7 +19,8 @@
   X(group_sparse_all_reduce) X(trace) X(run) X(start) X(work_wait) X(work_poll) X(work_source) X(work_sparse)    \
   X(work_free_all) X(queue_watch) X(queue_next) X(queue_settle) X(queue_stop) X(alloc) X(free) X(memory_stats)
 
-// Whether the headers are those of this version of torch or of a later one, where they have no macro of their own for a feature.
+// Whether the headers are of this version of torch or of a later one, for features without a macro
+// of their own.
 #define GOCCL_TORCH_AT_LEAST(major, minor) \
   (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
@@ -33,42 +35,46 @@ struct Library {
 // Empty until load has returned.
 extern Library lib;
 
-// Opens libgoccl by its absolute path, for this process alone (RTLD_LOCAL), and returns its version. Doing it again is
-// harmless. Throws when the file cannot be loaded or is not of this ABI.
+// Opens libgoccl by its absolute path, for this extension alone (RTLD_LOCAL), and returns its
+// version. Calling it again is harmless. Throws if the file cannot be loaded or lacks a function of
+// this ABI.
 std::string load(const std::string& path);
 
-// Whether this process is a fork of the one that loaded libgoccl. A Go runtime does not survive fork: nothing of the
-// library may be called then, and what the parent left behind must not be touched.
+// Whether this process is a fork of the one that loaded libgoccl. A Go runtime does not survive
+// fork: no function of the library may be called then, and state that the parent left behind must
+// not be touched.
 bool forked() noexcept;
 [[noreturn]] void fail_forked(const std::string& what);
 
-// Gives works that have ended back to the core, some at a time: each call into it takes longer than what is done there.
+// Gives works that have ended back to the core, several at a time: each call into the core takes
+// longer than the work done there.
 void give_back(goccl_work work);
 
-// A goccl_error without the cost of clearing its two kilobytes.
+// A goccl_error that is created without clearing its two kilobytes.
 struct Failure : goccl_error {
   Failure() { code = GOCCL_OK, peer = -1, text[0] = '\0'; }
 };
 
-// A failure of communication. In Python it is a torch.distributed.DistBackendError. (That a peer or the store cannot be reached while a
-// group is made is a c10::DistNetworkError, see boot.cpp.)
+// A communication failure; in Python, a torch.distributed.DistBackendError. (If a peer or the store
+// cannot be reached while a group is made, the failure is a c10::DistNetworkError, see boot.cpp.)
 struct CommunicationError : c10::DistBackendError {
-  CommunicationError(c10::SourceLocation where, const std::string& text, int code) : c10::DistBackendError(where, text), code(code) {}
+  CommunicationError(c10::SourceLocation where, const std::string& text, int code)
+      : c10::DistBackendError(where, text), code(code) {}
   int code; // goccl_code
 };
 
-// Failures of communication are CommunicationErrors, arguments that cannot be right c10::ValueError, and what is right but not
-// supported c10::NotImplementedError. In Python the first and the last are RuntimeErrors. Tensors that do not fit are plain
-// RuntimeErrors (GOCCL_CHECK), as with other backends.
+// Communication failures are CommunicationErrors, invalid arguments c10::ValueErrors, and valid but
+// unsupported ones c10::NotImplementedErrors. In Python the first and the last are RuntimeErrors.
+// Tensors that do not fit are plain RuntimeErrors (GOCCL_CHECK), as with other backends.
 std::exception_ptr as_exception(int code, const std::string& text);
 std::exception_ptr as_exception(int code, const goccl_error& error, const char* what);
 
-// Throws unless a call of the library went well.
+// Throws unless a call of the library succeeded.
 inline void check(int code, const goccl_error& error, const char* what) {
   if (C10_UNLIKELY(code != GOCCL_OK)) std::rethrow_exception(as_exception(code, error, what));
 }
 
-// what (and the text) may be anything that can be printed, and is printed only then.
+// what (and the text) may be anything printable; they are printed only on failure.
 template <typename What, typename... Text>
 [[noreturn]] void fail(goccl_code code, const What& what, const Text&... text) {
   std::rethrow_exception(as_exception(code, c10::str(what, ": ", text...)));
@@ -79,7 +85,8 @@ void check_not_forked(const What& what) {
   if (C10_UNLIKELY(forked())) fail_forked(c10::str(what));
 }
 
-// Gives the GIL away for a scope, if this thread has it: for what may wait, and is called from Python and from C++ threads.
+// Releases the GIL for a scope, if this thread holds it: for functions that may wait and are called
+// from Python and from C++ threads.
 class WithoutGil {
  public:
   WithoutGil() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}

@@ -11,11 +11,12 @@ namespace goccl {
 namespace {
 
 std::atomic<uint64_t> next_key{1};
-// The hooks that run just now, and whether no more are begun: the process must not end under them.
+// running counts the hooks in progress, because the process must not end while one runs. Once over
+// is set, no more hooks begin.
 std::atomic<int> running{0};
 std::atomic<bool> over{false};
 
-// Runs the code of somebody else, whose failure is not the operation's.
+// Runs code of others; its failure is not a failure of the operation.
 template <typename Hook, typename... Args>
 void run(const char* what, const Hook& hook, const Args&... args) {
   running++;
@@ -82,7 +83,8 @@ void Observers::wait_for_trace() const {
 }
 
 void Observers::extend(std::chrono::milliseconds time) {
-  TORCH_CHECK_VALUE(time.count() >= 0, "goccl: time that is added to a timeout cannot be negative; got ", time.count(), " ms");
+  TORCH_CHECK_VALUE(time.count() >= 0,
+                    "goccl: time that is added to a timeout cannot be negative; got ", time.count(), " ms");
   std::lock_guard<std::mutex> lock(mutex_);
   set_extension(added_ + time, ended_);
 }
@@ -92,11 +94,12 @@ void Observers::failed(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const CommunicationError& e) {
-    if (e.code == GOCCL_CLOSED || e.code == GOCCL_FORKED) return; // the end of the group, or no group at all
+    // The group was closed, or belongs to the parent of this fork.
+    if (e.code == GOCCL_CLOSED || e.code == GOCCL_FORKED) return;
     if (e.code == GOCCL_TIMEOUT) kind = c10d::ErrorType::TIMEOUT;
     if (e.code == GOCCL_PEER_LOST || e.code == GOCCL_PEER_LEFT) kind = c10d::ErrorType::REMOTE_ERROR;
   } catch (...) {
-    return; // an argument, or a copy of the result: the group is as before
+    return; // an invalid argument, or a failed copy of the result: the group is unaffected
   }
   auto none = c10d::ErrorType::SUCCESS;
   if (!error_.compare_exchange_strong(none, kind)) return;
@@ -110,7 +113,7 @@ void Observers::failed(const std::exception_ptr& error) {
 }
 
 void Observers::stop() {
-  if (forked()) return; // the threads are the parent's
+  if (forked()) return; // the threads belong to the parent
   helper::settle_hooks();
   over = true;
   for (int ms = 0; ms < 5000 && running != 0; ms++) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -1,6 +1,6 @@
-// Who wants to know how the operations of a group end: torch's completion and abort hooks (its
-// flight recorder has both), the older completion hook with its WorkInfo, and time that was added
-// until the next operation ends.
+// Observers of the ends of a group's operations: torch's completion and abort hooks (its flight
+// recorder uses both), the older completion hook with its WorkInfo, and timeout extensions, which
+// last until the next operation ends.
 #pragma once
 
 #include <atomic>
@@ -16,14 +16,15 @@ namespace goccl {
 
 class Observers;
 
-// What the groups of this process remember of their last operations: a pickle, as torch's flight
-// recorder writes it.
+// The recorded last operations of this process's groups: a pickle, as torch's flight recorder
+// writes it.
 std::string trace();
-// Writes it to a file, and hands it to torch's recorder of this backend, which answers torch's own
-// dump calls. torch has no way to ask a backend, so these know what was there at the last failure.
+// Writes the trace to a file, and hands it to torch's recorder of this backend, which answers
+// torch's own dump calls. torch cannot query a backend, so these calls return the state at the last
+// failure.
 void leave_trace(const std::string& path);
 
-// One operation that somebody wants to know the end of.
+// One operation whose end is observed.
 class Watch {
  public:
   using Clock = decltype(c10d::WorkInfo::timeStarted)::clock;
@@ -33,39 +34,41 @@ class Watch {
   ~Watch();
   Watch(const Watch&) = delete;
 
-  // Tells the observers, on this thread, which must hold no lock. Once for each operation.
+  // Notifies the observers on this thread, which must hold no lock. Called once for each operation.
   void ended(bool well);
-  // How long it took. Whoever waits may come late, and then the time until now is not the
-  // operation's: only where its end is seen when it happens.
-  std::optional<float> duration() const { return synchronous ? std::make_optional(Milliseconds(finished - started).count()) : std::nullopt; }
+  // The duration of the operation. A waiting thread may observe the end late, and then the time
+  // until now is not the operation's. So it is known only where the end is seen when it happens.
+  std::optional<float> duration() const {
+    return synchronous ? std::make_optional(Milliseconds(finished - started).count()) : std::nullopt;
+  }
 
   const c10d::OpType type;
-  const bool synchronous; // then its end is seen when it happens
-  const uint64_t key;     // of this operation, never used again in this process
+  const bool synchronous; // if so, its end is seen when it happens
+  const uint64_t key;     // of this operation, unique in this process
   const Clock::time_point started = Clock::now();
   Clock::time_point finished;
   uint64_t seq = 0;
 
  private:
   const std::shared_ptr<Observers> observers_;
-  const std::chrono::milliseconds added_; // time that was added until it began: that is over when it ends
+  const std::chrono::milliseconds added_; // time added before it began; void once it ends
   bool open_ = true;
 };
 
-// Hooks of one kind, by number. They are destroyed and run without the lock.
+// Hooks of one kind, by number. They are run and destroyed without the lock.
 template <typename Hook>
 class Hooks {
  public:
   using Kept = std::shared_ptr<const Hook>;
 
-  // Returns whether there was none with this number.
+  // Returns whether there was no hook with this number.
   bool add(int64_t id, Hook hook) {
     auto kept = std::make_shared<const Hook>(std::move(hook));
     std::lock_guard<std::mutex> lock(mutex_);
     kept.swap(hooks_[id]);
     return kept == nullptr;
   }
-  // Returns whether there was one.
+  // Returns whether there was such a hook.
   bool remove(int64_t id) {
     typename std::map<int64_t, Kept>::node_type gone;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -87,18 +90,19 @@ class Observers {
   using AbortHook = std::function<void()>;
   using EndHook = std::function<void(const Watch&)>;
 
-  // Whether operations must be watched. All that the common case pays.
+  // Whether operations must be watched. This is the whole cost of the common case.
   bool any() const { return interested_.load(std::memory_order_relaxed) != 0; }
 
-  // Hooks run without locks and without the GIL. End hooks hear of operations that ended well, on
-  // the thread that sees the end; abort hooks of the first one that failed in communication, on a
-  // helper thread: whoever waits hears of it at once, however long they take. (That of torch's
-  // flight recorder writes a file.)
+  // Hooks run without locks and without the GIL. End hooks are called for operations that ended
+  // successfully, on the thread that sees the end. Abort hooks are called for the first operation
+  // that failed in communication, on a helper thread, so waiting threads learn of the failure at
+  // once, however long the hooks take. (The hook of torch's flight recorder writes a file.)
   void on_abort(int64_t id, AbortHook hook) { abort_hooks_.add(id, std::move(hook)); }
-  void off_abort(int64_t id); // when it returns the hook has, too
+  void off_abort(int64_t id); // once it returns, the hook has returned too
   void on_end(int64_t id, EndHook hook) { interested_ += end_hooks_.add(id, std::move(hook)); }
   void off_end(int64_t id) { interested_ -= end_hooks_.remove(id); }
-  // Until the first operation that is watched from now on ends, operations have this much longer.
+  // Adds time to the timeouts of operations, until the first operation that is watched from now on
+  // ends.
   void extend(std::chrono::milliseconds time);
   std::chrono::milliseconds extension() const {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -107,17 +111,17 @@ class Observers {
 
   // Returns when all watched operations have ended and their hooks have returned.
   void wait_for_pending();
-  // Waits for the hooks that run or are due, and lets no other begin.
+  // Waits for the hooks that are running or due, and lets no others begin.
   static void stop();
 
-  // The first failure leaves a trace of the process's last operations in this file. Set before
+  // The first failure writes a trace of the process's last operations to this file. Set before
   // anything can fail.
   void trace_to(std::string path) { trace_ = std::move(path); }
-  // Returns when that is written: the group will not be there any more.
+  // Returns when the trace is written: the group is about to disappear.
   void wait_for_trace() const;
 
   void failed(const std::exception_ptr& error);
-  // Notes it and throws it.
+  // Records the failure and throws it.
   [[noreturn]] void fail(const std::exception_ptr& error);
   c10d::ErrorType error() const { return error_.load(); }
   // The group was made anew.
@@ -134,11 +138,11 @@ class Observers {
   std::string trace_; // a path
   Hooks<AbortHook> abort_hooks_;
   Hooks<EndHook> end_hooks_;
-  std::atomic<int> interested_{0};                               // end hooks, and one while time is added
+  std::atomic<int> interested_{0};                               // end hooks, plus one while time is added
   std::atomic<c10d::ErrorType> error_{c10d::ErrorType::SUCCESS}; // of the first failure
-  mutable std::mutex mutex_;                                     // of what follows
+  mutable std::mutex mutex_;                                     // guards the members below
   std::condition_variable changed_;
-  Milliseconds added_{0}, ended_{0}; // time that was added so far, and what of that does not hold any more
+  Milliseconds added_{0}, ended_{0}; // time added so far, and the part of it that no longer applies
   int64_t pending_ = 0;
 };
 

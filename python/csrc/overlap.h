@@ -1,4 +1,5 @@
-// Whether tensors of one call share memory: then their order counts, and the call is made with copies (Request::separate).
+// Whether tensors of one call share memory: then their order matters, and the call is made with
+// copies (Request::separate).
 #pragma once
 
 #include <algorithm>
@@ -12,19 +13,21 @@ class Overlap {
  public:
   explicit Overlap(int rank) : rank_(rank) {}
 
-  // Tensors that are read and written. A tensor that is both, as the same block of the data, is not an overlap: the core works in place.
+  // Adds tensors that are read and written. A tensor that is both, as the same block of the data,
+  // is not an overlap: the core works in place.
   void add(at::TensorList read, at::TensorList written) {
     for (const at::Tensor& t : written) add(span_of(t), true);
     for (size_t i = 0; i < read.size(); i++) {
       const Span span = span_of(read[i]);
       const bool of_rank = i == static_cast<size_t>(rank_);
-      // Which of the written ones is the same block.
+      // The index of the written tensor that is the same block.
       const size_t own = read.size() == written.size() ? i : read.size() == 1 ? rank_ : of_rank ? 0 : written.size();
       if (own >= written.size() || !span.same(span_of(written[own]))) add(span, false);
     }
   }
 
-  // A tensor, and one that holds a block for each rank, of which one is written. The first may be this rank's block of the other.
+  // Adds a tensor, and one that holds a block for each rank; one of the two is written. The first
+  // may be this rank's block of the second.
   void add_whole(const at::Tensor& part, const at::Tensor& whole, int ranks, bool whole_is_written) {
     const Span all = span_of(whole), one = span_of(part);
     const auto block = (all.end - all.begin) / ranks;
@@ -37,7 +40,7 @@ class Overlap {
   bool found() {
     const auto earlier = [](const Span& a, const Span& b) { return a.begin < b.begin; };
     if (!std::is_sorted(spans_.begin(), spans_.end(), earlier)) std::sort(spans_.begin(), spans_.end(), earlier);
-    uintptr_t used = 0, written = 0; // ends of those so far
+    uintptr_t used = 0, written = 0; // ends of the spans so far
     for (const Span& span : spans_) {
       if (span.begin < written || (span.written && span.begin < used)) return true;
       used = std::max(used, span.end);
@@ -47,7 +50,7 @@ class Overlap {
   }
 
  private:
-  // From the first byte of a tensor to its last; strided ones leave some out.
+  // The range from the first byte of a tensor to its last; strided tensors do not fill it.
   struct Span {
     uintptr_t begin = 0, end = 0;
     bool written = false;
@@ -55,7 +58,7 @@ class Overlap {
   };
 
   static Span span_of(const at::Tensor& t) {
-    // What is wrong with a tensor is said elsewhere.
+    // Invalid tensors are reported elsewhere.
     if (!t.defined() || !t.device().is_cpu() || t.layout() != at::kStrided || t.numel() == 0) return {};
     int64_t last = 0;
     for (int64_t d = 0; d < t.dim(); d++) last += (t.size(d) - 1) * t.stride(d);

@@ -14,14 +14,15 @@ constexpr Kind kRecvAnySource{c10d::OpType::RECVANYSOURCE, GOCCL_RECV, "goccl:re
 
 WorkPtr GocclBackend::message(const Kind& kind, Tensors& tensors, int peer, int tag) {
   GOCCL_CHECK(tag >= 0, caller(kind), "tag must be nonnegative; got ", tag);
-  GOCCL_CHECK(tensors.size() == 1, caller(kind), "requires a single-element tensor list; got ", tensors.size(), " tensors");
+  GOCCL_CHECK(tensors.size() == 1, caller(kind),
+              "requires a single-element tensor list; got ", tensors.size(), " tensors");
   GOCCL_CHECK(peer < getSize() && (peer >= 0 || &kind == &kRecvAnySource), caller(kind), "invalid rank ", peer,
               " of the peer; the group has ", getSize(), " ranks");
   Request request(caller(kind), tensors[0], c10d::kUnsetTimeout);
   request.call.root = peer;
   request.call.tag = static_cast<uint32_t>(tag);
   kind.coll == GOCCL_SEND ? request.read(tensors[0]) : request.write(tensors[0]);
-  if (kind.coll == GOCCL_SEND) request.held.outputs.push_back(tensors[0]); // what the future has
+  if (kind.coll == GOCCL_SEND) request.held.outputs.push_back(tensors[0]); // the value of the future
   return issue(kind, request, true, tensors);
 }
 
@@ -44,7 +45,8 @@ void GocclBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_
   const int64_t timeout = std::chrono::nanoseconds(std::max(opts.timeout, std::chrono::milliseconds(0))).count();
   WithoutGil without_gil;
   Failure failure;
-  const int rc = lib.group_monitored_barrier(handle, given ? timeout : GOCCL_NO_TIMEOUT_GIVEN, wait_all_ranks, &failure);
+  const int rc = lib.group_monitored_barrier(handle, given ? timeout : GOCCL_NO_TIMEOUT_GIVEN, wait_all_ranks,
+                                             &failure);
   if (rc != GOCCL_OK) observers_->fail(as_exception(rc, failure, title));
 }
 

@@ -1,4 +1,4 @@
-// Tensors in registered memory, which ranks of one host read where it lies.
+// Tensors in registered memory, which ranks of one host read in place.
 #include "backend.h"
 
 #include <ATen/EmptyTensor.h>
@@ -9,14 +9,15 @@
 namespace goccl {
 namespace {
 
-// A fork shares the memory with its parent, who keeps it.
+// A fork shares the memory with its parent, which keeps it.
 void give_back(void* memory) {
   if (memory == nullptr || forked()) return;
   Failure failure;
-  if (lib.free(memory, &failure) != GOCCL_OK) LOG(WARNING) << "goccl: registered memory was not given back: " << failure.text;
+  if (lib.free(memory, &failure) != GOCCL_OK)
+    LOG(WARNING) << "goccl: registered memory was not given back: " << failure.text;
 }
 
-// Options for where no group was made yet; those of the thread that asks.
+// The options that count if no group was made yet, set by the calling thread.
 thread_local const char* lines_now = "";
 
 class RegisteredMemory final : public c10::Allocator {
@@ -34,7 +35,7 @@ class RegisteredMemory final : public c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 
-// Storages that may be resized know their allocator, so it stays until the end.
+// Storages that may be resized keep a pointer to their allocator, so it is never destroyed.
 RegisteredMemory& registered_memory() {
   static auto* memory = new RegisteredMemory;
   return *memory;
@@ -45,7 +46,8 @@ RegisteredMemory& registered_memory() {
 at::Tensor empty(at::IntArrayRef size, at::ScalarType type, const std::string& lines) {
   lines_now = lines.c_str();
   auto forget = c10::make_scope_exit([] { lines_now = ""; });
-  return at::detail::empty_generic(size, &registered_memory(), c10::DispatchKeySet(c10::DispatchKey::CPU), type, c10::nullopt);
+  return at::detail::empty_generic(size, &registered_memory(), c10::DispatchKeySet(c10::DispatchKey::CPU), type,
+                                   c10::nullopt);
 }
 
 std::shared_ptr<c10::Allocator> GocclBackend::getMemAllocator() {
@@ -61,8 +63,8 @@ std::unordered_map<std::string, uint64_t> GocclBackend::getMemoryStats() {
 }
 #endif
 
-// FSDP and others ask for buffers of collectives here. They do without where there is no registered
-// memory, or none left.
+// FSDP and others allocate buffers of collectives here. They get ordinary memory if there is no
+// registered memory, or none left.
 at::Tensor GocclBackend::allocateTensor(long size, at::TensorOptions options) {
   check_not_forked("goccl allocate_tensor");
   if (options.device().is_cpu()) {

@@ -10,7 +10,7 @@ namespace goccl {
 
 uint64_t GocclBackend::global_rank(int rank) const {
   const auto& ranks = options_->global_ranks_in_group;
-  return static_cast<size_t>(rank) < ranks.size() ? ranks[rank] : rank; // none are listed where they are the same
+  return static_cast<size_t>(rank) < ranks.size() ? ranks[rank] : rank; // none are listed if they are the same
 }
 
 template <typename... Args>
@@ -33,6 +33,7 @@ BackendPtr GocclBackend::shrink(const std::vector<int64_t>& excluded, int flags,
   return regroup("shrink", store_, excluded, flags, options);
 }
 
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
 void GocclBackend::become(GocclBackend& next) {
   WithoutGil without_gil;
   Failure failure;
@@ -46,15 +47,16 @@ void GocclBackend::become(GocclBackend& next) {
   observers_->reset();
 }
 
-#ifdef C10D_BACKEND_HAS_RECONFIGURE
 c10d::ReconfigureHandle GocclBackend::get_reconfigure_handle() const {
-  return c10::str("goccl:", std::setw(10), std::setfill('0'), global_rank(getRank()), ':', identity_, ':', state().generation);
+  return c10::str("goccl:", std::setw(10), std::setfill('0'),
+                  global_rank(getRank()), ':', identity_, ':', state().generation);
 }
 
 WorkPtr GocclBackend::reconfigure(const c10d::ReconfigureOptions& options) {
   check_not_forked("goccl reconfigure");
   check_open("goccl reconfigure");
-  regroup("reconfigure", store_, get_reconfigure_handle(), options.handles, options.uuid, options.timeout.value_or(options_->timeout));
+  regroup("reconfigure", store_, get_reconfigure_handle(),
+          options.handles, options.uuid, options.timeout.value_or(options_->timeout));
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
   future->markCompleted(c10::IValue(std::vector<at::Tensor>()));
   return c10d::Work::create_from_future(future);

@@ -17,10 +17,11 @@ constexpr std::pair<S, goccl_dtype> kTypes[] = {
 
 bool reduces(int32_t c) { return c == GOCCL_REDUCE || c == GOCCL_REDUCE_SCATTER || c == GOCCL_ALL_REDUCE; }
 
-// Whether the tensor's elements lie one after the other in memory as they read.
+// Whether the tensor's elements lie in memory one after the other, with their actual values.
 bool plain(const at::Tensor& t) { return t.is_contiguous() && !t.is_conj() && !t.is_neg() && !t._is_zerotensor(); }
 
-// The same memory as a type that torch can copy: some, like its types of bits, it can only store.
+// The same memory as a type that torch can copy: some types, such as its bits types, it can only
+// store.
 at::Tensor copyable(const at::Tensor& t) {
   if (core_type(t.scalar_type()) != 0 || t.is_complex()) return t;
   switch (t.element_size()) {
@@ -39,7 +40,7 @@ at::Tensor packed(const at::Tensor& t, bool with_values) {
   return p;
 }
 
-// The sizes of n tensors with these sizes, one after the other.
+// The sizes of n stacked tensors of these sizes.
 std::vector<int64_t> in_front(size_t n, at::IntArrayRef sizes) {
   std::vector<int64_t> all{static_cast<int64_t>(n)};
   all.insert(all.end(), sizes.begin(), sizes.end());
@@ -76,7 +77,8 @@ Request::Request(const Caller& caller, std::chrono::milliseconds timeout) : call
   call.timeout_ns = timeout_ns(timeout);
 }
 
-Request::Request(const Caller& caller, const at::Tensor& example, std::chrono::milliseconds timeout) : Request(caller, timeout) {
+Request::Request(const Caller& caller, const at::Tensor& example, std::chrono::milliseconds timeout)
+    : Request(caller, timeout) {
   GOCCL_CHECK(example.defined(), caller, "got an undefined tensor");
   dtype_ = example.scalar_type();
   call.dtype = core_type(dtype_);
@@ -90,11 +92,12 @@ Request::Request(const Caller& caller, const at::Tensor& example, std::chrono::m
 
 void Request::check(const at::Tensor& t, const char* role) const {
   GOCCL_CHECK(t.defined(), caller_, "an ", role, " tensor is undefined");
-  GOCCL_CHECK(t.device().is_cpu(), caller_, "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
+  GOCCL_CHECK(t.device().is_cpu(), caller_,
+              "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
   GOCCL_CHECK(t.layout() == at::kStrided, caller_, "only supports dense tensors; got ", t.layout(), " (", role,
               "): call to_dense() first");
-  GOCCL_CHECK(t.scalar_type() == dtype_, caller_, "invalid tensor type: all tensors must have the same; expected ", dtype_,
-              ", got an ", role, " tensor of ", t.scalar_type());
+  GOCCL_CHECK(t.scalar_type() == dtype_, caller_, "invalid tensor type: all tensors must have the same; expected ",
+              dtype_, ", got an ", role, " tensor of ", t.scalar_type());
 }
 
 const at::Tensor& Request::packed_input(const at::Tensor& t) {
@@ -188,7 +191,8 @@ void Request::reduce_into(at::Tensor& sum, const at::Tensor& t) const {
     case R::BOR: sum.bitwise_or_(t); break;
     case R::BXOR: sum.bitwise_xor_(t); break;
     default:
-      TORCH_CHECK_NOT_IMPLEMENTED(false, caller_, ": ReduceOp.AVG is not defined for several tensors on a rank: use ReduceOp.SUM and divide");
+      TORCH_CHECK_NOT_IMPLEMENTED(false, caller_,
+          ": ReduceOp.AVG is not defined for several tensors on a rank: use ReduceOp.SUM and divide");
   }
 }
 
@@ -208,13 +212,14 @@ void Request::add_parts(Blocks& blocks, const void* data, const at::Tensor& t, i
               "Tensor's dim 0 does not divide equally across group size: sizes ", t.sizes(), ", ", ranks, " ranks");
   int64_t sum = 0;
   for (int64_t s : splits) {
-    GOCCL_CHECK(s >= 0 && s <= rows, caller_, "splits ", splits, " are not numbers of rows of a tensor of sizes ", t.sizes());
+    GOCCL_CHECK(s >= 0 && s <= rows, caller_,
+                "splits ", splits, " are not numbers of rows of a tensor of sizes ", t.sizes());
     sum += s;
   }
   GOCCL_CHECK(splits.empty() || splits.size() == static_cast<size_t>(ranks), caller_,
               "Number of tensor splits not equal to group size: got ", splits.size(), " splits for ", ranks, " ranks");
-  GOCCL_CHECK(splits.empty() || sum == rows, caller_, "Split sizes doesn't match total dim 0 size: splits ", splits, " are ", sum,
-              " rows, the tensor has ", rows);
+  GOCCL_CHECK(splits.empty() || sum == rows, caller_, "Split sizes doesn't match total dim 0 size: splits ", splits,
+              " are ", sum, " rows, the tensor has ", rows);
   const int64_t unit = splits.empty() ? t.numel() / ranks : rows == 0 ? 0 : t.numel() / rows;
   const char* next = static_cast<const char*>(data);
   for (int r = 0; r < ranks; r++) {
@@ -234,7 +239,7 @@ void Request::reduce_with(const c10d::ReduceOp& op) {
   call.redop = op.op_;
   if (op.op_ == R::PREMUL_SUM) {
     GOCCL_CHECK(op.supplement_, caller_, "ReduceOp.PREMUL_SUM needs a factor: use ReduceOp.PREMUL_SUM(factor)");
-    // The name that every version has; an operator of this kind always carries this supplement.
+    // This name exists in every version; an operator of this kind always carries this supplement.
     auto* s = static_cast<c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
     call.factor = s->tensor_factor.defined() ? s->tensor_factor.item().toDouble() : s->double_factor;
   }

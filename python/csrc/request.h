@@ -1,4 +1,5 @@
-// From tensors to a goccl_call: which element type, which memory, what must be packed first and copied back afterwards.
+// From tensors to a goccl_call: the element type, the memory, and the copies before and after the
+// call.
 #pragma once
 
 #include <ostream>
@@ -19,29 +20,33 @@ namespace goccl {
 struct Kind {
   c10d::OpType type;
   goccl_coll coll;
-  const char* title; // of the profiler's event, and the beginning of messages
+  const char* title; // of the profiler's event; messages begin with it
 };
 
-// Who calls what: the beginning of messages, "goccl:all_reduce: group dp, rank 0 of 2".
+// The call and the caller, the beginning of messages: "goccl:all_reduce: group dp, rank 0 of 2".
 struct Caller {
   const Kind& kind;
   const std::string& member; // group and rank
 };
 
-inline std::ostream& operator<<(std::ostream& out, const Caller& caller) { return out << caller.kind.title << ": " << caller.member; }
+inline std::ostream& operator<<(std::ostream& out, const Caller& caller) {
+  return out << caller.kind.title << ": " << caller.member;
+}
 
-// Refuses an argument, saying which operation was called by whom.
+// Refuses an argument, with a message that names the operation and the caller.
 #define GOCCL_CHECK(cond, caller, ...) TORCH_CHECK(cond, caller, ": ", __VA_ARGS__)
 
-// Computing on tensors is the backend's own business: no autograd, and no Python (a dispatch mode) while a lock may be held.
+// For computing on tensors within the backend: no autograd, and no Python (a dispatch mode) while a
+// lock may be held.
 struct Quietly {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_python{c10::DispatchKeySet(
       {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::PythonDispatcher})};
 };
 
-// What the memory of an operation depends on, and what is left to do when it has ended. Empty SmallVectors and vectors
-// allocate nothing, which keeps the common case (one contiguous tensor) free of allocations.
+// The tensors that an operation keeps alive, and the copies to make when it has ended. Empty
+// SmallVectors and vectors allocate nothing, which keeps the common case (one contiguous tensor)
+// free of allocations.
 struct Held {
   struct CopyBack {
     at::Tensor packed, view;
@@ -53,12 +58,12 @@ struct Held {
   std::vector<CopyBack> copies;
 
   void absorb(Held&& other);
-  // Writes packed results into the tensors they belong to.
+  // Writes packed results into their destination tensors.
   void copy_back();
 };
 
-// One goccl_call under construction. read, write and update add blocks in order; each checks its tensor, and throws before
-// anything has moved.
+// A goccl_call under construction. read, write and update add blocks in order; each checks its
+// tensor, and throws before any data has moved.
 class Request {
  public:
   Request(const Caller& caller, const at::Tensor& example, std::chrono::milliseconds timeout);
@@ -66,16 +71,19 @@ class Request {
 
   void read(const at::Tensor& tensor);
   void write(const at::Tensor& tensor);
-  // One block that is both input and output.
+  // Adds one block that is both input and output.
   void update(const at::Tensor& tensor);
-  // Several tensors of the same type and sizes on this rank, as one block: one after the other; the same for each rank, and all of it into
-  // each of the lists; what the operator of the call makes of them, whose result each of them gets.
+  // Several tensors of the same type and sizes on this rank, as one block. read_all: the tensors
+  // one after the other. write_all: such a block for each rank, and all blocks are copied into each
+  // of the lists. update_all: the tensors reduced by the operator of the call; each of them
+  // receives the result.
   void read_all(at::TensorList tensors);
   void write_all(const std::vector<std::vector<at::Tensor>>& lists, int ranks);
   void update_all(at::TensorList tensors);
-  // Each of the tensors gets what own, which is one of them, has when the call has ended.
+  // When the call has ended, each of the tensors receives the value of own, which is one of them.
   void give_all(const at::Tensor& own, at::TensorList tensors);
-  // A tensor as one block for each rank: equal parts if splits is empty, else splits[r] rows (of dimension 0) for rank r.
+  // Adds a tensor as one block for each rank: equal parts if splits is empty, else splits[r] rows
+  // (of dimension 0) for rank r.
   void read_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits = {});
   void write_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits = {});
   void reduce_with(const c10d::ReduceOp& op);
@@ -87,8 +95,9 @@ class Request {
 
   goccl_call call{};
   Held held;
-  // Reads and writes copies only: set before the first of them. Inputs are read before anything is written then, and results are written in
-  // the order of the blocks when the call has ended.
+  // Whether the call reads and writes only copies; set before the first block is added. Inputs are
+  // then read before anything is written, and results are written in the order of the blocks when
+  // the call has ended.
   bool separate = false;
 
  private:
@@ -98,9 +107,9 @@ class Request {
   const at::Tensor& packed_input(const at::Tensor& tensor);
   const at::Tensor& packed_output(const at::Tensor& tensor, bool with_values);
   void check_writable(const at::Tensor& tensor) const;
-  // tensor gets what own has when the call has ended.
+  // When the call has ended, tensor receives the value of own.
   void give(const at::Tensor& own, const at::Tensor& tensor);
-  // sum becomes sum ⊕ tensor.
+  // Sets sum to sum ⊕ tensor.
   void reduce_into(at::Tensor& sum, const at::Tensor& tensor) const;
   void add(Blocks& blocks, const void* data, int64_t numel);
   void add_parts(Blocks& blocks, const void* data, const at::Tensor& tensor, int ranks, at::IntArrayRef splits);
@@ -111,10 +120,10 @@ class Request {
   Blocks in_, out_;
 };
 
-// The core's type for a torch type; 0 for those that it can only move as bytes.
+// The core's type for a torch type; 0 for types that the core can only move as bytes.
 int32_t core_type(at::ScalarType type);
 
-// c10d's timeouts in the core's terms: zero and negative ones mean the group's own.
+// Converts a timeout of c10d for the core: zero and negative timeouts mean the group's own.
 int64_t timeout_ns(std::chrono::milliseconds timeout);
 
 } // namespace goccl

@@ -1,5 +1,5 @@
-// all_reduce of sparse (COO) tensors. The core does it all (goccl_group_sparse_all_reduce); here
-// tensors become indices and values, and what it has made becomes a tensor.
+// all_reduce of sparse (COO) tensors. The core does the reduction (goccl_group_sparse_all_reduce);
+// the code here converts tensors to indices and values, and the result to a tensor.
 #include "backend.h"
 
 namespace goccl {
@@ -7,27 +7,30 @@ namespace {
 
 constexpr Kind kSparse{c10d::OpType::_ALLREDUCE_SPARSE, GOCCL_ALL_REDUCE, "goccl:sparse_all_reduce"};
 
-// Refuses what the core does not see.
+// Refuses arguments that the core does not see.
 void check_sparse(const Caller& caller, const Tensors& tensors, const c10d::ReduceOp& op) {
   GOCCL_CHECK(!tensors.empty(), caller, "requires non-empty tensor list");
   const at::Tensor& t = tensors[0];
   for (const at::Tensor& each : tensors) {
     GOCCL_CHECK(each.defined(), caller, "got an undefined tensor");
-    GOCCL_CHECK(each.layout() == at::kSparse, caller, "only supports sparse tensors in the COO layout; got ", each.layout(),
-                ": call to_sparse() or to_dense() first");
-    GOCCL_CHECK(each.sparse_dim() == t.sparse_dim(), caller, "all tensors must have as many sparse dimensions; got ", t.sparse_dim(),
-                " and ", each.sparse_dim());
+    GOCCL_CHECK(each.layout() == at::kSparse, caller, "only supports sparse tensors in the COO layout; got ",
+                each.layout(), ": call to_sparse() or to_dense() first");
+    GOCCL_CHECK(each.sparse_dim() == t.sparse_dim(), caller, "all tensors must have as many sparse dimensions; got ",
+                t.sparse_dim(), " and ", each.sparse_dim());
   }
-  GOCCL_CHECK(t.device().is_cpu(), caller, "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
-  if (core_type(t.scalar_type()) == 0) fail(GOCCL_NOT_SUPPORTED, caller, "cannot reduce elements of type ", t.scalar_type());
+  GOCCL_CHECK(t.device().is_cpu(), caller,
+              "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
+  if (core_type(t.scalar_type()) == 0)
+    fail(GOCCL_NOT_SUPPORTED, caller, "cannot reduce elements of type ", t.scalar_type());
   if (op.op_ == c10d::ReduceOp::AVG && tensors.size() > 1) {
-    fail(GOCCL_NOT_SUPPORTED, caller, "ReduceOp.AVG is not defined for several tensors on a rank: use ReduceOp.SUM and divide");
+    fail(GOCCL_NOT_SUPPORTED, caller,
+         "ReduceOp.AVG is not defined for several tensors on a rank: use ReduceOp.SUM and divide");
   }
 }
 
 at::Tensor plain(const at::Tensor& t) { return t.resolve_conj().resolve_neg().contiguous(); }
 
-// Its outputs are the tensors of this rank; each gets the result.
+// Its outputs are the tensors of this rank; each receives the result.
 class SparseWork final : public GocclWork {
  public:
   SparseWork(Origin origin, at::TensorList tensors) : GocclWork(std::move(origin), kSparse, Held(), tensors) {
@@ -50,11 +53,13 @@ class SparseWork final : public GocclWork {
     }
     const goccl_sparse tensor{
         .dtype = core_type(t.scalar_type()), .redop = op.op_,
-        .dims = static_cast<uint32_t>(t.dim()), .sparse_dims = static_cast<uint32_t>(t.sparse_dim()), .sizes = t.sizes().data(),
-        .count = static_cast<uint64_t>(indices.size(1)), .indices = indices.const_data_ptr<int64_t>(), .values = values.const_data_ptr(),
-        .timeout_ns = timeout_ns};
-    begin([&](goccl_work* work, Failure* failure) { return lib.group_sparse_all_reduce(origin_.group, &tensor, work, &seq_, failure); });
-    look_after(); // the result is delivered even if nobody keeps this
+        .dims = static_cast<uint32_t>(t.dim()), .sparse_dims = static_cast<uint32_t>(t.sparse_dim()),
+        .sizes = t.sizes().data(), .count = static_cast<uint64_t>(indices.size(1)),
+        .indices = indices.const_data_ptr<int64_t>(), .values = values.const_data_ptr(), .timeout_ns = timeout_ns};
+    begin([&](goccl_work* work, Failure* failure) {
+      return lib.group_sparse_all_reduce(origin_.group, &tensor, work, &seq_, failure);
+    });
+    look_after(); // the result is delivered even if the caller drops this Work
   }
 
  private:
@@ -67,11 +72,12 @@ class SparseWork final : public GocclWork {
     const auto n = static_cast<int64_t>(count);
     std::vector<int64_t> sizes{n};
     sizes.insert(sizes.end(), t.sizes().begin() + t.sparse_dim(), t.sizes().end());
-    const at::Tensor indices = at::empty({t.sparse_dim(), n}, at::kLong), values = at::empty(sizes, at::TensorOptions(t.scalar_type()));
-    check(lib.work_sparse(held_.works[0], &count, indices.mutable_data_ptr<int64_t>(), values.mutable_data_ptr(), &failure), failure,
-          kSparse.title);
-    const at::Tensor sum = at::_sparse_coo_tensor_with_dims_and_tensors(t.sparse_dim(), t.dense_dim(), t.sizes(), indices, values,
-                                                                        t.options(), /*is_coalesced=*/true);
+    const at::Tensor indices = at::empty({t.sparse_dim(), n}, at::kLong),
+                     values = at::empty(sizes, at::TensorOptions(t.scalar_type()));
+    check(lib.work_sparse(held_.works[0], &count, indices.mutable_data_ptr<int64_t>(), values.mutable_data_ptr(),
+                          &failure), failure, kSparse.title);
+    const at::Tensor sum = at::_sparse_coo_tensor_with_dims_and_tensors(
+        t.sparse_dim(), t.dense_dim(), t.sizes(), indices, values, t.options(), /*is_coalesced=*/true);
     for (at::Tensor each : held_.outputs) each.copy_(sum);
   }
 };

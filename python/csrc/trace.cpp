@@ -15,7 +15,7 @@ namespace goccl {
 std::string trace() {
   size_t length = 0;
   std::string bytes;
-  do { // it may grow in the meantime
+  do { // the trace may grow between two calls
     bytes.resize(length);
     Failure failure;
     check(lib.trace(nullptr, bytes.data(), bytes.size(), &length, &failure), failure, "goccl trace");
@@ -91,7 +91,7 @@ void hand_to_torch(const std::string& bytes) {
     for (const c10::IValue& rank : about.at("global_ranks").toListRef()) ranks.push_back(rank.toInt());
     recorder->pg_name_to_ranks_[{about.at("name").toStringRef(), about.at("desc").toStringRef()}] = std::move(ranks);
   }
-  // As if they had just been recorded: torch goes on from there if it is connected later.
+  // As if torch had just recorded the entries: it continues after them if it is connected later.
   recorder->reset_epoch_start_idx_[recorder->reset_epoch_] = 0;
   recorder->id_ = entries.size();
   recorder->next_ = entries.size() % recorder->max_entries_;
@@ -100,7 +100,7 @@ void hand_to_torch(const std::string& bytes) {
 
 } // namespace
 #else
-static void hand_to_torch(const std::string&) {} // before torch 2.15 its recorder cannot be reached
+static void hand_to_torch(const std::string&) {} // torch's recorder is accessible only from torch 2.15 on
 #endif
 
 void leave_trace(const std::string& path) {

@@ -18,7 +18,8 @@ c10d::WorkResult as_result(int code) {
   }
 }
 
-// Whether the core is done with all of these, well or badly; if so outcome takes the first failure. It works for them.
+// Whether the core is done with all of these works, successfully or not; if so, outcome takes the
+// first failure. The check also advances them.
 bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, const char* title, Outcome& outcome) {
   for (goccl_work work : works) {
     Failure failure;
@@ -30,7 +31,7 @@ bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, const char* title,
   return true;
 }
 
-// The end of an operation whose Work was dropped: nobody is left to be told.
+// Ends an operation whose Work was dropped, so nobody is left to receive its outcome.
 void finish_dropped(Held* held) {
   Outcome outcome;
   all_ended(held->works, "goccl", outcome);
@@ -49,7 +50,7 @@ void Outcome::add(int rc, const goccl_error& failure, const char* title) {
   if (rc != GOCCL_OK && !error) error = as_exception(rc, failure, title), code = rc;
 }
 
-// Making the profiler's event costs allocations: only when somebody listens.
+// The profiler's event costs allocations, so it is made only if a profiler is active.
 EndingWork::EndingWork(Origin origin, const Kind& kind, at::TensorList inputs)
     : Work(origin.rank, kind.type, C10_UNLIKELY(at::hasCallbacks()) ? kind.title : nullptr,
            C10_UNLIKELY(at::hasCallbacks()) && !inputs.empty() ? std::make_optional(inputs.vec()) : std::nullopt),
@@ -77,7 +78,7 @@ void EndingWork::settle(Outcome outcome) {
     done_.store(true, std::memory_order_release);
   }
   cv_.notify_all();
-  // These run code of others: not under the lock.
+  // These run code of others, so not under the lock.
   if (C10_UNLIKELY(exception_ != nullptr)) origin_.observers->failed(exception_);
   if (C10_UNLIKELY(origin_.watch != nullptr)) {
     origin_.watch->seq = seq_;
@@ -102,7 +103,8 @@ void EndingWork::complete(c10::ivalue::Future& future, bool with_tensors) {
       exception_ ? future.setError(exception_) : future.markCompleted(c10::IValue(this->result()));
     }
   } catch (const std::exception& e) {
-    // From a callback; the operation itself has ended, and whoever waits for it must not get this.
+    // The exception is a callback's. The operation itself has ended, and threads that wait for it
+    // must not get this exception.
     LOG(ERROR) << kind_.title << ": a callback of the operation's future failed: " << e.what();
   }
 }
@@ -119,7 +121,9 @@ EndingWork::FuturePtr EndingWork::future(FuturePtr& slot, const c10::TypePtr& ty
   if (ended) {
     complete(*future, &slot == &value_);
   } else {
-    pursue_once(true); // whoever waits for a future, or for what follows it, sleeps, and works for nothing
+    // A thread that waits for a future, or for its continuation, sleeps and does not advance the
+    // operation.
+    pursue_once(true);
   }
   return future;
 }
@@ -144,9 +148,11 @@ float EndingWork::getDuration() const {
   return std::chrono::duration<float, std::milli>(ended_ - begun_).count();
 }
 
-// Within allow_inflight_collective_as_graph_input_ctx torch keeps Works for wait_tensor, until they are waited for.
+// Within allow_inflight_collective_as_graph_input_ctx torch keeps Works for wait_tensor, until they
+// are waited for.
 void EndingWork::synchronize() {
-  if (c10::raw::intrusive_ptr::use_count(this) == 1) return; // nobody keeps it but the caller; the question below takes a lock
+  // Only the caller keeps this Work; the check below would take a lock.
+  if (c10::raw::intrusive_ptr::use_count(this) == 1) return;
   if (C10_UNLIKELY(c10d::allow_inflight_collective_as_graph_input())) {
     c10d::unregister_work(c10::intrusive_ptr<EndingWork>::reclaim_copy(this));
   }
@@ -162,8 +168,10 @@ void EndingWork::abort() {
   check_not_forked(*this);
   if (done()) return;
   Failure failure;
-  const int rc = lib.group_abort(origin_.group, c10::str("Work.abort() was called for ", kind_.title).c_str(), &failure);
-  if (rc != GOCCL_CLOSED && rc != GOCCL_INVALID) check(rc, failure, kind_.title); // those: the group is gone already
+  const int rc = lib.group_abort(origin_.group,
+                                 c10::str("Work.abort() was called for ", kind_.title).c_str(), &failure);
+  // With these codes the group is gone already.
+  if (rc != GOCCL_CLOSED && rc != GOCCL_INVALID) check(rc, failure, kind_.title);
 }
 
 GocclWork::~GocclWork() {
@@ -172,7 +180,7 @@ GocclWork::~GocclWork() {
     for (goccl_work work : held_.works) give_back(work);
     return;
   }
-  auto* held = new Held(std::move(held_)); // kept for good if there is no memory to remember it by
+  auto* held = new Held(std::move(held_)); // leaked if there is no memory to register its job
   try {
     if (!helper::when_ended(held->works, false, [held] { finish_dropped(held); })) finish_dropped(held);
   } catch (const std::exception& e) {
@@ -183,11 +191,13 @@ GocclWork::~GocclWork() {
 void GocclWork::start(Request* requests, size_t count) {
   source_ = requests[0].call.root;
   for (size_t i = 0; i < count; i++) {
-    begin([&](goccl_work* work, Failure* failure) { return lib.start(origin_.group, &requests[i].finish(), work, &seq_, failure); });
+    begin([&](goccl_work* work, Failure* failure) {
+      return lib.start(origin_.group, &requests[i].finish(), work, &seq_, failure);
+    });
   }
   if (C10_UNLIKELY(origin_.watch != nullptr)) origin_.watch->seq = seq_;
   if (held_.works.empty()) return held_.copies.empty() ? settle_at_once() : settle({});
-  // Its end has to be seen when it comes.
+  // Timing needs the end to be seen when it happens.
   if (C10_UNLIKELY(origin_.timed)) getFutureResult();
 }
 
@@ -217,9 +227,10 @@ bool GocclWork::wait(std::chrono::milliseconds timeout) {
     using Clock = std::chrono::steady_clock;
     const auto deadline = limited ? Clock::now() + timeout : Clock::time_point();
     Outcome outcome;
-    // All of them, even after a failure: until then the core may use the memory.
+    // Wait for all works, even after a failure: until they end, the core may use the memory.
     for (goccl_work work : held_.works) {
-      const int64_t left = limited ? std::max<int64_t>(std::chrono::nanoseconds(deadline - Clock::now()).count(), 1) : -1;
+      const int64_t left =
+          limited ? std::max<int64_t>(std::chrono::nanoseconds(deadline - Clock::now()).count(), 1) : -1;
       Failure failure;
       outcome.add(lib.work_wait(work, left, &failure), failure, kind_.title);
     }
@@ -229,7 +240,8 @@ bool GocclWork::wait(std::chrono::milliseconds timeout) {
 }
 
 void GocclWork::pursue(bool urgent) {
-  // Held by the helper from here on, so that the futures are completed even if the caller drops this Work.
+  // The helper keeps this Work from here on, so that the futures are completed even if the caller
+  // drops it.
   auto self = c10::intrusive_ptr<GocclWork>::reclaim_copy(this);
   if (!helper::when_ended(held_.works, urgent, [self] { self->isCompleted(); })) isCompleted();
 }

@@ -7,7 +7,7 @@
 
 namespace goccl {
 
-// How an operation ended: badly if error is not null, and code then says why.
+// How an operation ended. If error is not null, it failed with this code.
 struct Outcome {
   std::exception_ptr error;
   int code = GOCCL_OK;
@@ -17,21 +17,22 @@ struct Outcome {
   void add(int rc, const goccl_error& failure, const char* title);
 };
 
-// What a Work knows of the group and of the call that it belongs to.
+// What a Work knows about its group and call.
 struct Origin {
   int rank;
   goccl_group group;
-  std::chrono::milliseconds timeout; // that holds: the call's own, else the group's
-  bool timed;                        // whether getDuration shall work
+  std::chrono::milliseconds timeout; // the effective one: the call's own, else the group's
+  bool timed;                        // whether getDuration works
   std::shared_ptr<Observers> observers;
-  std::shared_ptr<Watch> watch;      // null unless somebody wants to know of the end
+  std::shared_ptr<Watch> watch;      // null unless an observer watches the end
 };
 
-// What all Works of this backend have in common: each ends in settle, exactly once, and its futures are completed there.
+// The common part of all Works of this backend: each ends in settle, exactly once, and its futures
+// are completed there.
 class EndingWork : public c10d::Work {
  public:
   bool watched() const { return origin_.watch != nullptr; }
-  // Sees to it that its end is seen when it comes, even if nobody waits for it.
+  // Ensures that its end is seen when it happens, even if no thread waits for it.
   void look_after() { pursue_once(false); }
   // For messages: "goccl:all_reduce: rank 0, seq 7".
   friend std::ostream& operator<<(std::ostream& out, const EndingWork& work) {
@@ -42,21 +43,22 @@ class EndingWork : public c10d::Work {
   bool isSuccess() const override { return done() && !exception_; }
   std::exception_ptr exception() const override { return done() ? exception_ : nullptr; }
   int code() const { return done() ? code_ : GOCCL_OK; }
-  // A finished operation on CPU tensors has nothing left to order; torch may keep it until this was called.
+  // A finished operation on CPU tensors has nothing left to order. torch may keep the Work until
+  // this is called.
   void synchronize() override;
   void abort() override;
   // Its value is result().
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  // Its value is a c10d::WorkResult as an int; it has no error, however the operation ends.
+  // Its value is a c10d::WorkResult as an int; it never has an error, however the operation ends.
   c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
   uint64_t getSequencenumber() const override { return seq_; }
   // Milliseconds from the call until its end was seen, with enableCollectivesTiming.
   float getDuration() const override;
 #if GOCCL_TORCH_AT_LEAST(2, 15)
-  // 0 where nobody has asked for ends.
+  // 0 if no observer watches ends.
   uint64_t getCompletionKey() const override { return completion_key_; }
 #endif
-  // Overrides from torch 2.14 on.
+  // Overrides torch's method from torch 2.14 on.
   std::chrono::milliseconds getTimeout() const { return origin_.timeout; }
 
  protected:
@@ -64,18 +66,20 @@ class EndingWork : public c10d::Work {
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   void settle(Outcome outcome);
-  // settle for a Work that has ended well, has nothing to deliver, and is known to its maker only: there is nobody to lock out or to wake.
+  // settle for a Work that has ended successfully, has nothing to deliver, and is known only to its
+  // maker: there is no thread to lock out or to wake.
   void settle_at_once();
   // The end of every wait, once the operation has ended.
   bool waited();
-  // Sees to it that settle is called although nobody waits: urgent, if somebody may sleep until then. Called once at most with each.
+  // Ensures that settle is called although no thread waits; urgent if a thread may sleep until
+  // then. Called at most once for each value of urgent.
   virtual void pursue(bool urgent) = 0;
-  // Writes the results to where the user wants them.
+  // Writes the results to the user's tensors.
   virtual void deliver() {}
 
   const Origin origin_;
   const Kind& kind_;
-  uint64_t seq_ = 0; // of the last call of the core; set before settle
+  uint64_t seq_ = 0; // of the last call to the core; set before settle
 
  private:
   using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
@@ -89,23 +93,26 @@ class EndingWork : public c10d::Work {
   const Clock::time_point begun_;
   Clock::time_point ended_;
   int code_ = GOCCL_OK;
-  // Set last by settle, after exception_ and the results; both never change afterwards.
+  // Set last by settle, after exception_ and the results, which never change afterwards.
   std::atomic<bool> done_{false};
-  bool pursued_[2] = {false, false}; // whether urgent; guarded by mutex_, as are these two
+  // Indexed by urgent; guarded by mutex_, as are value_ and result_.
+  bool pursued_[2] = {false, false};
   FuturePtr value_, result_;
 };
 
-// One operation of torch: one of the core, or several (the coalesced forms).
+// One operation of torch: one operation of the core, or several (the coalesced forms).
 //
-// It ends for torch on whichever thread first sees that the core is done: one in wait or isCompleted, or a helper. A Work
-// that is destroyed before that leaves its memory with the helper, so that the core never writes to freed memory.
+// It ends for torch on the thread that first sees that the core is done: a thread in wait or
+// isCompleted, or a helper. A Work that is destroyed before that leaves its memory with the helper,
+// so that the core never writes to freed memory.
 class GocclWork : public EndingWork {
  public:
   GocclWork(Origin origin, const Kind& kind, Held&& held, at::TensorList inputs)
       : EndingWork(std::move(origin), kind, inputs), held_(std::move(held)) {}
   ~GocclWork() override;
 
-  // Starts the calls, before the Work is handed out. What the core does at once has ended then for torch too.
+  // Starts the calls, before the Work is handed out. Operations that the core completes at once
+  // have then ended for torch too.
   void start(Request* requests, size_t count);
 
   bool isCompleted() override;
@@ -114,7 +121,7 @@ class GocclWork : public EndingWork {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
 
  protected:
-  // Starts one call of the core: call(&work, &failure) is its code.
+  // Starts one call of the core; call(&work, &failure) returns its code.
   template <typename Call>
   void begin(Call call) {
     Failure failure;

@@ -4,15 +4,15 @@ import torch
 from torch._C._distributed_c10d import Backend, Store, Work
 
 class Options(Backend.Options):
-    """What a group was made with. ``copy`` and ``deepcopy`` make independent ones."""
+    """The options of a group. ``copy`` and ``deepcopy`` make independent ones."""
 
     lines: str
-    """``NAME=value``, one a line."""
+    """``NAME=value``, one per line."""
     told: timedelta
-    """The timeout that the lines ask for, which wins over every other; zero if none."""
+    """The timeout set in the lines, which overrides every other; zero if none."""
 
     trace_prefix: str
-    """Of the file that a failure leaves, before the rank in the whole job; empty for none."""
+    """The path of the file that a failure leaves, without the rank in the whole job at its end; empty for none."""
 
     def __init__(self, timeout: timedelta, lines: str = "") -> None: ...
     def __copy__(self) -> Options: ...
@@ -26,22 +26,23 @@ class GocclBackend(Backend):
     def _abort_because(self, reason: str) -> None: ...
     def _become(self, next: GocclBackend) -> None: ...
     def perform_nocolor_split(self, device: object) -> None:
-        """Does nothing: ranks outside of a new group have no part in making it."""
+        """Does nothing: ranks outside of a new group take no part in making it."""
 
 class GocclWork(Work):
-    """What an operation with ``async_op=True`` returns."""
+    """The result of an operation with ``async_op=True``."""
 
 def load(path: str) -> str:
     """Opens libgoccl by its absolute path and returns its version."""
 
 def create(store: Store, rank: int, size: int, options: Options, shim_version: str) -> GocclBackend:
-    """Makes a group and waits for its other ranks, at most the timeout of the options."""
+    """Makes a group and waits for its other ranks, for at most the timeout of the options."""
 
 def empty(size: list[int], dtype: torch.dtype, lines: str) -> torch.Tensor:
-    """An uninitialized tensor in registered memory. The lines count where no group was made yet."""
+    """Returns an uninitialized tensor in registered memory. The lines count only if no group was made yet."""
 
 def trace() -> bytes:
-    """What the groups of this process remember of their last operations, as torch's flight recorder pickles it."""
+    """Returns the recorded last operations of this process's groups, pickled as torch's flight recorder does it."""
 
 def stop() -> None:
-    """Before the interpreter ends: lets running hooks return, closes every group of this process, ends the threads that complete futures."""
+    """Called before the interpreter ends: waits for running hooks, closes every group of this process, and ends the
+    threads that complete futures."""

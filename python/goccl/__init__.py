@@ -1,8 +1,8 @@
 """goccl: a process group backend for torch.distributed whose core is written in Go.
 
-Importing this module registers the backend, and nothing else: no thread is started and no library is loaded until the
-first process group is made. Under another minor release of torch than the one it was built for, the import fails and says
-how to build it again. ::
+Importing this module only registers the backend: it starts no thread, and loads no library until the first process
+group is made. Under another minor release of torch than the one it was built for, the import fails with instructions to
+build it again. ::
 
     import torch.distributed as dist
     import goccl
@@ -12,8 +12,8 @@ how to build it again. ::
 From torch 2.14 on the import can be left out: torch finds the backend by its name.
 
 Settings come from environment variables whose names begin with ``GOCCL_``, or, for one group, from :class:`Options`.
-Failures of communication are raised as ``torch.distributed.DistBackendError`` (as ``DistNetworkError`` where the network fails
-while a group is made), wrong arguments as ``RuntimeError``, settings that cannot be as ``ValueError``.
+Communication failures are raised as ``torch.distributed.DistBackendError`` (as ``DistNetworkError`` if the network
+fails while a group is made), wrong arguments as ``RuntimeError``, invalid settings as ``ValueError``.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from ._C import Options as GroupOptions
     from torch._C._distributed_c10d import Backend as C10dBackend
 
-__all__ = ["Options", "empty", "flight_record", "monitored_barrier", "register", "use_by_default", "version", "__version__"]
+__all__ = [
+    "Options", "empty", "flight_record", "monitored_barrier", "register", "use_by_default", "version", "__version__"
+]
 
 
 def version() -> str:
-    """The version of goccl, for example ``"0.1.0"``. It loads nothing."""
+    """Returns the version of goccl, for example ``"0.1.0"``, without loading anything."""
     return __version__
 
 
@@ -49,7 +51,7 @@ def _create(backend_options: object, pg_options: Options | GroupOptions | None) 
 
 
 def register() -> None:
-    """Registers the backend ``"goccl"`` with torch.distributed; doing it again changes nothing.
+    """Registers the backend ``"goccl"`` with torch.distributed; calling it again has no effect.
 
     Importing goccl does this already. torch (2.14 and later) calls it through the entry point group
     ``torch.distributed.backends`` when the name is first used.
@@ -62,23 +64,25 @@ def register() -> None:
 
 
 def use_by_default() -> None:
-    """Makes goccl the backend of CPU tensors where no backend is named, as in ``init_process_group()``; torch's own choice is gloo.
+    """Makes goccl the backend of CPU tensors if no backend is named, as in ``init_process_group()``; torch uses gloo.
 
-    It holds for this process, for groups that are made afterwards. Before torch 2.14 such a group lacks what ``docs/torch.md`` says.
+    It applies to groups that this process makes afterwards. ``docs/torch.md`` lists what such a group lacks before
+    torch 2.14.
     """
     dist.Backend.default_device_backend_map["cpu"] = "goccl"
 
 
 def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None, requires_grad: bool = False) -> torch.Tensor:
-    """An uninitialized CPU tensor in registered memory, which ranks on the same host read where it lies.
+    """Returns an uninitialized CPU tensor in registered memory, which ranks on the same host read in place.
 
-    all_gather, all_reduce, reduce_scatter, all_to_all and broadcast of such tensors, and of views of them at any offset, save the copy
-    into shared memory: in groups whose ranks are all on one host, for large enough tensors (``docs/registered.md``). Results are the
-    same bits as with other tensors, and ranks need not agree on which tensors are registered.
+    all_gather, all_reduce, reduce_scatter, all_to_all and broadcast of such tensors, and of views of them at any
+    offset, save the copy into shared memory: in groups whose ranks are all on one host, for large enough tensors
+    (``docs/registered.md``). Results have the same bits as with other tensors, and ranks need not agree on which
+    tensors are registered.
 
-    It is like any other tensor otherwise. Its memory is given back with its last reference, also after destroy_process_group; a
-    process that is forked from this one sees the same memory, and not a copy of it. It may be called before
-    init_process_group.
+    Otherwise it is like any other tensor. Its memory is given back with its last reference, also after
+    destroy_process_group; a process forked from this one shares the memory instead of having a copy of it. It may be
+    called before init_process_group.
 
     Args:
         size: the sizes of the dimensions, as of ``torch.empty``: ``empty(2, 3)`` or ``empty((2, 3))``.
@@ -87,8 +91,8 @@ def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None, requires
 
     Raises:
         RuntimeError: if there is no such memory (``GOCCL_REGISTERED=0``, or not on Linux).
-        ValueError: if more is asked for than there is in all.
-        torch.distributed.DistBackendError: if there is none left; the message says of what.
+        ValueError: if the size exceeds all registered memory.
+        torch.distributed.DistBackendError: if registered memory is used up; the message names the exhausted resource.
     """
     from . import _loader
     from ._options import lines
@@ -101,10 +105,11 @@ def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None, requires
 
 
 def flight_record() -> dict[str, Any]:
-    """What the groups of this process did last, in the form of torch's flight recorder: version, pg_config, pg_status, entries.
+    """Returns the last operations of this process's groups in the form of torch's flight recorder.
 
-    Each group remembers its last 4,096 operations (``GOCCL_RECORDER``), without the Python stacks of their callers. A failure writes
-    the same to a file, for ``python -m torch.distributed.flight_recorder.fr_trace`` (``docs/torch.md``).
+    Its keys are version, pg_config, pg_status and entries. Each group records its last 4,096 operations
+    (``GOCCL_RECORDER``), without the Python stacks of their callers. A failure writes the same record to a file, for
+    ``python -m torch.distributed.flight_recorder.fr_trace`` (``docs/torch.md``).
     """
     from . import _loader
 
@@ -117,19 +122,19 @@ def monitored_barrier(
     timeout: timedelta | float | None = None,
     wait_all_ranks: bool = False,
 ) -> None:
-    """A barrier that says which ranks did not come.
+    """A barrier that reports which ranks did not arrive.
 
-    The same as ``torch.distributed.monitored_barrier``, which before torch 2.14 refuses every backend but gloo.
+    The same as ``torch.distributed.monitored_barrier``, which refuses every backend but gloo before torch 2.14.
 
     Args:
         group: the process group; the default one if None. Ranks outside it return at once.
-        timeout: how long rank 0 of the group waits for the others, as a timedelta or in seconds; the group's own timeout if
-            None.
-        wait_all_ranks: whether rank 0 waits for every rank and names all that are missing, rather than the first.
+        timeout: how long rank 0 of the group waits for the others, as a timedelta or in seconds; the group's own
+            timeout if None.
+        wait_all_ranks: whether rank 0 waits for every rank and names all missing ranks, not only the first.
 
     Raises:
-        torch.distributed.DistBackendError: on rank 0 if ranks did not come in time, naming them; on the ranks that
-            came, with rank 0's message.
+        torch.distributed.DistBackendError: on rank 0 if ranks did not arrive in time, naming them; on the ranks that
+            arrived, with rank 0's message.
     """
     if group is dist.GroupMember.NON_GROUP_MEMBER:
         return

@@ -1,4 +1,4 @@
-"""The command line: ``goccl ...`` and ``python -m goccl ...`` run the Go program that is installed with this package."""
+"""The command line: ``goccl ...`` and ``python -m goccl ...`` run the Go program installed with this package."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def main() -> None:
     if not program.is_file():
         sys.exit(f"goccl: {program} is missing; install goccl again (pip install --no-build-isolation .)")
     arguments = sys.argv[1:]
-    if arguments[:1] == ["doctor"]:  # it looks at the Python that asks
+    if arguments[:1] == ["doctor"]:  # it inspects this Python
         arguments[1:1] = ["--python", sys.executable]
     os.execv(program, ["goccl", *arguments])
 

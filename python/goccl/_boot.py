@@ -1,4 +1,4 @@
-"""How the ranks of a group find each other: everyone puts its address into the store and collects those of the others."""
+"""How the ranks of a group find each other: each puts its address into the store and collects those of the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch.distributed as dist
 if TYPE_CHECKING:
     from ._C import Options as GroupOptions
 
-_MOST_NAMED = 32  # ranks in a message
+_MOST_NAMED = 32  # ranks named in a message
 
 
 def member(options: GroupOptions, rank: int, size: int) -> str:
@@ -19,16 +19,18 @@ def member(options: GroupOptions, rank: int, size: int) -> str:
 
 
 def exchange(store: dist.Store, own: bytes, rank: int, size: int, options: GroupOptions) -> list[bytes]:
-    """Puts the own address into the store, and returns those of all ranks, by rank. The extension calls it to make a group.
+    """Puts this rank's address into the store, and returns the addresses of all ranks, by rank.
+
+    The extension calls it to make a group.
 
     Raises:
-        torch.distributed.DistBackendError: if ranks did not come within the timeout of the options; it names them.
+        torch.distributed.DistBackendError: if ranks did not arrive within the timeout of the options; it names them.
         torch.distributed.DistNetworkError: if the store fails.
     """
     deadline = time.monotonic() + options._timeout.total_seconds()
     try:
-        # The same store and group name may be used again after destroy_process_group: each rank counts its attempts, and the keys
-        # of earlier ones are left alone.
+        # The same store and group name may be used again after destroy_process_group: each rank counts its attempts,
+        # and the keys of earlier attempts are left alone.
         attempt = store.add(f"goccl/gen/{rank}", 1)
         keys = [f"goccl/addr/{attempt}/{r}" for r in range(size)]
         store.set(keys[rank], own)
@@ -39,19 +41,20 @@ def exchange(store: dist.Store, own: bytes, rank: int, size: int, options: Group
             return [store.get(key) for key in keys]
     except Exception as e:
         raise dist.DistNetworkError(
-            f"goccl: {member(options, rank, size)}: join: the store, over which ranks exchange their addresses, failed; is the "
-            f"process that serves it (rank 0, as a rule) alive? {e}"
+            f"goccl: {member(options, rank, size)}: join: the store, over which ranks exchange their addresses, "
+            f"failed; is the process that serves it (rank 0, as a rule) alive? {e}"
         ) from e
     raise dist.DistBackendError(
-        f"goccl: {member(options, rank, size)}: join: timeout: {_named(missing, options.global_ranks_in_group)} (of {size}) did "
-        f"not come to group {options.group_name} within {options._timeout.total_seconds():g} s: not started, still busy, or failed "
-        "before the call of init_process_group or new_group; look at the output there, or raise the timeout"
+        f"goccl: {member(options, rank, size)}: join: timeout: "
+        f"{_named(missing, options.global_ranks_in_group)} (of {size}) did not "
+        f"come to group {options.group_name} within {options._timeout.total_seconds():g} s: not started, still busy, "
+        "or failed before the call of init_process_group or new_group; look at the output there, or raise the timeout"
     )
 
 
 def _await(store: dist.Store, keys: list[str], deadline: float) -> bool:
-    """Whether all keys are there before the deadline. It asks again and again: a wait in the store would hold up every other
-    thread that uses the same client, and a client of its own (clone) takes seconds to connect now and then."""
+    """Whether all keys exist before the deadline. It polls the store: a wait in the store would block every other
+    thread that uses the same client, and a separate client (clone) sometimes takes seconds to connect."""
     pause = 100e-6
     while not store.check(keys):
         if time.monotonic() >= deadline:
@@ -62,9 +65,10 @@ def _await(store: dist.Store, keys: list[str], deadline: float) -> bool:
 
 
 def _named(missing: list[int], of_job: list[int]) -> str:
-    """The ranks, with their numbers in the whole job where those are others."""
+    """Names the ranks, with their numbers in the whole job if those differ."""
     names = [
-        f"{r} (global rank {of_job[r]})" if r < len(of_job) and of_job[r] != r else str(r) for r in missing[:_MOST_NAMED]
+        f"{r} (global rank {of_job[r]})" if r < len(of_job) and of_job[r] != r else str(r)
+        for r in missing[:_MOST_NAMED]
     ]
     more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
     return f"{'rank' if len(missing) == 1 else 'ranks'} {', '.join(names)}{more}"

@@ -1,4 +1,4 @@
-"""Makes the backend of one process group. torch.distributed calls create, through the registration in goccl."""
+"""Makes the backend of one process group. torch.distributed calls create, which package goccl registers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def native(settings: str, timeout: timedelta) -> GroupOptions:
-    """Settings, as lines, in torch's own form of options. A timeout among them wins over the given one."""
+    """Converts settings, given as lines, to torch's form of options. A timeout in them overrides the given one."""
     told = timeout_of(settings)
     options: GroupOptions = _loader.core().Options(told or timeout, settings)
     if told:
@@ -29,16 +29,16 @@ def create(backend_options: Any, pg_options: Options | GroupOptions | None) -> G
     """Makes the group and waits for its other ranks.
 
     Args:
-        backend_options: torch's DistributedBackendOptions: store, rank, size, timeout, name and global ranks of the group.
-        pg_options: what the caller of init_process_group or new_group passed.
+        backend_options: torch's DistributedBackendOptions: store, rank, size, timeout, name, global ranks.
+        pg_options: the caller's argument of init_process_group or new_group.
 
     Raises:
-        TypeError: if pg_options are those of another backend.
-        torch.distributed.DistBackendError: if other ranks did not come in time; it names them.
-        torch.distributed.DistNetworkError: if the store, or a rank that came, cannot be reached.
+        TypeError: if pg_options are options of another backend.
+        torch.distributed.DistBackendError: if other ranks did not arrive in time; it names them.
+        torch.distributed.DistNetworkError: if the store, or a rank that arrived, cannot be reached.
     """
     core = _loader.core()
-    if isinstance(pg_options, core.Options):  # of another group, copied by torch
+    if isinstance(pg_options, core.Options):  # options of another group, copied by torch
         settings = pg_options.lines
     elif pg_options is None or isinstance(pg_options, Options):
         settings = _recorder.settings() + lines(pg_options)

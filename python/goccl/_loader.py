@@ -24,10 +24,10 @@ _forked = False
 
 
 def core() -> ModuleType:
-    """The extension, with libgoccl loaded.
+    """Returns the extension, with libgoccl loaded.
 
     Raises:
-        ImportError: if goccl was not built, or was built for another torch; the message has the command that builds it.
+        ImportError: if goccl was not built, or was built for another torch; the message has the command to build it.
         torch.distributed.DistBackendError: in a fork of a process that has used goccl.
     """
     global _core
@@ -50,7 +50,7 @@ def minor(version: str) -> str:
 
 
 def rebuild_command() -> str:
-    """The command that builds and installs goccl for the torch that is installed."""
+    """Returns the command that builds and installs goccl for the installed torch."""
     source = "goccl"
     try:
         origin = metadata.distribution("goccl").read_text("direct_url.json")
@@ -63,10 +63,10 @@ def rebuild_command() -> str:
 
 
 def check_build() -> str | None:
-    """The torch that goccl was built for, None if it was not built.
+    """Returns the torch release that goccl was built for, None if goccl was not built.
 
     Raises:
-        ImportError: if that is another minor release than the one that is installed; the message has the command that rebuilds.
+        ImportError: if the installed torch is of another minor release; the message has the command to rebuild goccl.
     """
     try:
         built = str(import_module("goccl._build").torch)
@@ -108,6 +108,6 @@ def _after_fork_in_child() -> None:
 
 
 def _stop() -> None:
-    """Ends hooks, closes the groups that are open, and ends the threads of the shim, while Python can still run callbacks."""
+    """Ends hooks, closes the open groups, and ends the shim's threads, while Python can still run callbacks."""
     if _core is not None and not _forked:
         _core.stop()

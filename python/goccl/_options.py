@@ -1,6 +1,6 @@
-"""What a group is made with: the variables of the environment and the caller's Options, as lines for the core.
+"""The settings of a group: the variables of the environment and the caller's Options, as lines for the core.
 
-Only the core knows which names and values there are; it checks them when the group is made.
+Only the core knows the valid names and values; it checks them when the group is made.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
 class Settings:
-    """What Options can do beside holding values; its fields are in zoptions.py, made from the table of the core."""
+    """The methods of Options; its fields are in zoptions.py, generated from the table of the core."""
 
     extra: Mapping[str, str]
 
     def settings(self) -> dict[str, str]:
-        """The settings that were given, by the names of their environment variables."""
+        """Returns the given settings, by the names of their environment variables."""
         found: dict[str, str] = {}
         for each in fields(self):  # type: ignore[arg-type]  # zoptions.Options is a dataclass
             value = getattr(self, each.name)
@@ -41,9 +41,10 @@ class Settings:
         return found
 
     def native(self) -> GroupOptions:
-        """These settings in the form of torch's own options, for calls that take no other: ``split_group``, ``shrink_group``.
+        """Returns these settings as torch's own options, for calls that accept no others, such as ``split_group`` and
+        ``shrink_group``.
 
-        Variables of the environment are among them. Where no timeout is set, it is torch's default of 30 minutes until the
+        They include variables of the environment. If no timeout is set, it is torch's default of 30 minutes until the
         call sets its own.
         """
         from torch.distributed.constants import default_pg_timeout
@@ -64,7 +65,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def lines(options: Settings | None, environ: Mapping[str, str] = os.environ) -> str:
-    """Every GOCCL_* variable, then the settings of options, as NAME=value lines; a later line wins."""
+    """Returns every GOCCL_* variable, then the settings of options, as NAME=value lines; a later line wins."""
     settings = [(name, environ[name]) for name in sorted(environ) if name.startswith(PREFIX)]
     if options is not None:
         settings += options.settings().items()
@@ -75,7 +76,7 @@ def lines(options: Settings | None, environ: Mapping[str, str] = os.environ) -> 
 
 
 def timeout_of(text: str) -> timedelta | None:
-    """The timeout in lines, which the core uses rather than torch's: seconds (90) or a Go duration (1m30s).
+    """Returns the timeout in the lines, which overrides torch's: seconds (90) or a Go duration (1m30s).
 
     None if there is none, or one that the core will refuse.
     """

@@ -1,4 +1,4 @@
-"""Who remembers the last operations of a group, for when one fails: the core, or torch's flight recorder where it is asked for."""
+"""Chooses which recorder keeps a group's last operations for a failure: the core's, or torch's if it was requested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch.distributed.distributed_c10d as c10d
 if TYPE_CHECKING:
     from ._C import Options as GroupOptions
 
-OPERATIONS = 4096  # that a group of the Python package remembers
+OPERATIONS = 4096  # recorded by a group of the Python package
 
 
 def _first(environ: Mapping[str, str], *names: str) -> str | None:
@@ -19,25 +19,31 @@ def _first(environ: Mapping[str, str], *names: str) -> str | None:
 
 
 def torch_records(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether torch's recorder was asked for, or turned off: its own variables are set. It notes the Python stack of each call."""
+    """Whether torch's own variables request its recorder, or turn it off. It records the Python stack of each call."""
     return _first(environ, "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE") is not None
 
 
 def settings(environ: Mapping[str, str] = os.environ) -> str:
-    """The lines of the core's options that turn its recorder on; before the caller's, which win."""
+    """Returns the option lines that turn the core's recorder on. The caller's lines follow and override them."""
     return "" if torch_records(environ) else f"GOCCL_RECORDER={OPERATIONS}\n"
 
 
 def connect(options: GroupOptions, environ: Mapping[str, str] = os.environ) -> None:
-    """Has a failure of the group leave a file where torch's recorder would; and torch's recorder connected only if it was asked for."""
-    records = getattr(c10d, "_FR_SELF_RECORDING_BACKENDS", set())  # torch 2.15 attaches its recorder to others
+    """Makes a failure of the group write a file, where torch's recorder would write its own, unless that was requested.
+
+    Torch's recorder is connected to the group only if it was requested.
+    """
+    # torch 2.15 attaches its recorder to all backends that are not in this set.
+    records = getattr(c10d, "_FR_SELF_RECORDING_BACKENDS", set())
     if torch_records(environ):
         records.discard("goccl")
         return
     records.add("goccl")
-    if (_first(environ, "TORCH_FR_DUMP_ON_TIMEOUT", "TORCH_NCCL_DUMP_ON_TIMEOUT") or "1").lower() in ("0", "false", "no", "n"):
+    if (_first(environ, "TORCH_FR_DUMP_ON_TIMEOUT", "TORCH_NCCL_DUMP_ON_TIMEOUT") or "1").lower() in (
+        "0", "false", "no", "n"
+    ):
         return
     folder = os.path.join(os.path.expanduser("~"), ".cache", "torch")
-    options.trace_prefix = _first(environ, "TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE") or os.path.join(
-        folder, "comm_lib_trace_rank_"
-    )
+    options.trace_prefix = _first(
+        environ, "TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
+    ) or os.path.join(folder, "comm_lib_trace_rank_")

@@ -1,7 +1,7 @@
 """Groups made from a group (split, merge, shrink), and other members for a group (reconfigure).
 
-Their ranks meet over the store and make a new group; nothing is shared with the former one, which goes on (or is aborted) on its own.
-The extension calls these functions when torch calls its backend's.
+Their ranks meet over the store and make a new group. The new group shares nothing with the former one, which goes on
+(or is aborted) independently. The extension calls these functions when torch calls the methods of its backend.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _SHRINK_ABORT = 1  # SHRINK_ABORT of torch.distributed
 
 
 def split(backend: GocclBackend, store: dist.Store, ranks: list[int], options: object) -> GocclBackend | None:
-    """A group of some ranks of this one, in the order in which they are to be numbered; None on ranks that are not among them.
+    """Makes a group of some ranks of this one, in the order of their new numbers; None on the other ranks.
 
     Raises:
-        TypeError: if the options are those of another backend.
-        ValueError: if a number is no rank of this group, or is listed twice.
+        TypeError: if the options are options of another backend.
+        ValueError: if a number is not a rank of this group, or is listed twice.
     """
     mine = _options_for(backend, options)
     what = f"goccl split: {member(backend.options, backend.rank(), backend.size())}"
@@ -42,22 +42,22 @@ def split(backend: GocclBackend, store: dist.Store, ranks: list[int], options: o
 
 
 def merge(backend: GocclBackend, store: dist.Store, options: object, rank: int, size: int) -> GocclBackend:
-    """A group of the ranks of several groups, as which each of them gets its rank.
+    """Makes a group of the ranks of several groups; rank is this process's rank in it.
 
     Raises:
-        TypeError: if the options are those of another backend.
+        TypeError: if the options are options of another backend.
     """
     mine = _options_for(backend, options)
-    mine.global_ranks_in_group = []  # those of the other groups are not known here
+    mine.global_ranks_in_group = []  # the numbers of the other groups are not known here
     return _create(store, rank, size, mine)
 
 
 def shrink(backend: GocclBackend, store: dist.Store, excluded: list[int], flags: int, options: object) -> GocclBackend:
-    """A group of the ranks that stay, which call this. Those that are excluded may be gone.
+    """Makes a group of the remaining ranks, which call this. The excluded ranks may be gone.
 
     Raises:
-        TypeError: if the options are those of another backend.
-        ValueError: if the flags are unknown, or what is excluded is no rank of this group, or this rank itself.
+        TypeError: if the options are options of another backend.
+        ValueError: if the flags are unknown, or excluded names this rank or a number that is not a rank of this group.
     """
     size, rank = backend.size(), backend.rank()
     what = f"goccl shrink: {member(backend.options, rank, size)}"
@@ -81,12 +81,12 @@ def shrink(backend: GocclBackend, store: dist.Store, excluded: list[int], flags:
 def reconfigure(
     backend: GocclBackend, store: dist.Store, own: str, handles: list[str] | set[str], uuid: int, timeout: timedelta
 ) -> None:
-    """Gives the group other members: those of the handles, in their order. Those of a set have none, and are ordered by their numbers
-    in the whole job. If it fails, the group stays what it was.
+    """Gives the group other members: the ranks of the handles, in their order. A set has no order, so its handles are
+    ordered by their numbers in the whole job. If it fails, the group keeps its members.
 
     Raises:
-        ValueError: if the handles are not such, or the own one is not among them, or the number (uuid) was used before.
-        torch.distributed.DistBackendError: if others did not come in time.
+        ValueError: if a handle is malformed or listed twice, this rank's is missing, or the uuid was used before.
+        torch.distributed.DistBackendError: if other ranks did not arrive in time.
     """
     ordered = sorted(handles) if isinstance(handles, set) else handles  # the numbers have leading zeros
     if len(set(ordered)) < len(ordered):
@@ -115,11 +115,12 @@ def reconfigure(
 
 
 def _options_for(backend: GocclBackend, given: object) -> GroupOptions:
-    """A copy of the given options, or of this group's: older versions of torch pass the parent's own."""
+    """Returns a copy of the given options, or of this group's: older versions of torch pass the parent's own."""
     if given is not None and not isinstance(given, _loader.core().Options):
         raise TypeError(
-            "goccl: the options of a group made from a goccl group must be goccl's own, as goccl.Options(...).native() or "
-            f"copy.deepcopy(backend.options) gives them; got those of {getattr(given, 'backend', type(given).__name__)}"
+            "goccl: the options of a group made from a goccl group must be goccl's own, as goccl.Options(...).native() "
+            f"or copy.deepcopy(backend.options) gives them; "
+            f"got those of {getattr(given, 'backend', type(given).__name__)}"
         )
     mine: GroupOptions = copy.copy(given or backend.options)  # type: ignore[assignment]
     if mine.told > timedelta():
@@ -130,11 +131,13 @@ def _options_for(backend: GocclBackend, given: object) -> GroupOptions:
 
 
 def _in_job(backend: GocclBackend, ranks: list[int]) -> list[int]:
-    """The numbers in the whole job of ranks of this group; none are listed where they are the same."""
+    """Returns the numbers in the whole job of ranks of this group; the group lists none if they are the same."""
     of_job = backend.options.global_ranks_in_group
     return [of_job[r] if r < len(of_job) else r for r in ranks]
 
 
 def _create(store: dist.Store, rank: int, size: int, options: GroupOptions) -> GocclBackend:
-    made: GocclBackend = _loader.core().create(store=store, rank=rank, size=size, options=options, shim_version=__version__)
+    made: GocclBackend = _loader.core().create(
+        store=store, rank=rank, size=size, options=options, shim_version=__version__
+    )
     return made

@@ -1,7 +1,8 @@
-"""The bars: how fast goccl wants to be beside its rivals. One line each, met or missed, with the figures.
+"""The bars: the ratios to its rivals that goccl aims at. One line for each bar, met or missed, with the figures.
 
-A bar counts as met when the median of the runs' ratios meets it, or misses it while the quartile on the good side does not:
-then the line says "within the runs' spread". What was not measured is named.
+A bar counts as met when the median of the runs' ratios meets it. It also counts as met when the median misses it but
+the quartile on the good side does not: then the line says "within the runs' spread". Bars that were not measured are
+named.
 """
 import math
 
@@ -31,7 +32,7 @@ class Cell:
 
 
 def line(title, cells, absent=(), allowed=0):
-    """The verdict over the cells of a bar; `allowed` of them may miss."""
+    """Returns the verdict over the cells of a bar; `allowed` of them may miss."""
     missed = sum(not (cell.met or cell.spread) for cell in cells)
     near = any(cell.spread and not cell.met for cell in cells)
     if not cells:
@@ -45,7 +46,7 @@ def line(title, cells, absent=(), allowed=0):
 
 
 def against(results, title, level, op, ranks, among, limits, **how):
-    """goccl / best of `among` at the sizes of limits {size: limit}."""
+    """Compares goccl with the best of `among`, as a ratio of times, at the sizes of limits {size: limit}."""
     cells, absent = [], []
     for size, limit in limits.items():
         best = results.best(level, op, ranks, size, among)
@@ -58,7 +59,7 @@ def against(results, title, level, op, ranks, among, limits, **how):
 
 
 def faster(results, title, op, ranks, among, limits):
-    """best of `among` / goccl at torch level, at least the limit."""
+    """Compares the best of `among` with goccl at torch level; the ratio must be at least the limit."""
     cells, absent = [], []
     for size, limit in limits.items():
         ratio = results.ratio("torch", op, ranks, size, among, "goccl")
@@ -70,7 +71,7 @@ def faster(results, title, op, ranks, among, limits):
 
 
 def geometric_mean(results, op, ranks, limit):
-    """Of the ratios to the best MPI, run by run over all sizes."""
+    """Compares the geometric mean of the ratios to the best MPI, run by run over all sizes, with the limit."""
     by_run = []
     for size in SIZES:
         best = results.best("core", op, ranks, size, RIVALS)
@@ -88,7 +89,8 @@ def core(results):
     op = "all_reduce"
     large = [size for size in SIZES if size >= 16 * KIB]
     middle = [64 * KIB, 256 * KIB, MIB]
-    yield against(results, "core all_reduce, 2 ranks, ≤ 3 × the floor below 16 KiB", "core", op, 2, ("floor",), {8: 3, KIB: 3})
+    yield against(results, "core all_reduce, 2 ranks, ≤ 3 × the floor below 16 KiB", "core", op, 2, ("floor",),
+                  {8: 3, KIB: 3})
     yield against(results, "core all_reduce, 2 ranks, ≤ 1.25 × the floor from 16 KiB", "core", op, 2, ("floor",),
                   dict.fromkeys(large, 1.25))
     yield against(results, "core all_reduce, 2 ranks, < 1.0 × the best MPI at 64 KiB … 1 MiB", "core", op, 2, RIVALS,
@@ -109,7 +111,8 @@ def core(results):
             absent.append(size)
         else:
             cells.append(Cell(size_name(size), ratio, limit, at_least=True))
-    yield line("core all_reduce, 2 ranks, bf16 ≥ 1.6 × faster than f32 of as many elements at 1 … 4 MiB, ≥ 1.8 × from 16 MiB",
+    yield line("core all_reduce, 2 ranks, bf16 ≥ 1.6 × faster than f32 of as many elements at 1 … 4 MiB, "
+               "≥ 1.8 × from 16 MiB",
                cells, absent)
 
 
@@ -129,7 +132,8 @@ def torch(results):
                 absent.append(size)
             else:
                 cells.append(Cell(size_name(size), value, 1.0))
-        yield line(f"torch {op}, 2 ranks, within 1 µs an operation of the synchronous call (µs above it)", cells, absent)
+        yield line(f"torch {op}, 2 ranks, within 1 µs an operation of the synchronous call (µs above it)",
+                   cells, absent)
     for op in TORCH_OTHERS:
         limits = {8: 20}
         if op != "ping_pong":
@@ -141,8 +145,10 @@ def torch(results):
                [Cell("both / sum", Ratio.of(fact), 1.1)] if fact else [])
     for level, name in (("core", "core_idle_cpu_percent"), ("torch (without Gloo's threads)", "idle_cpu_percent")):
         fact = results.facts.get(name)
-        yield line(f"{level}, idle group, % CPU of a rank over 10 s ≤ 0.1", [Cell("%", Ratio.of(fact), 0.1)] if fact else [])
-    yield faster(results, "torch all_reduce, 8 ranks, faster than Gloo at every size", "all_reduce", 8, "gloo", dict.fromkeys(SIZES, 1.0))
+        yield line(f"{level}, idle group, % CPU of a rank over 10 s ≤ 0.1",
+                   [Cell("%", Ratio.of(fact), 0.1)] if fact else [])
+    yield faster(results, "torch all_reduce, 8 ranks, faster than Gloo at every size", "all_reduce", 8, "gloo",
+                 dict.fromkeys(SIZES, 1.0))
 
 
 def lines(results):

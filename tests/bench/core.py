@@ -1,4 +1,4 @@
-"""The core level: one C program a rank and library, all of them alive at once, woken by this driver one library at a time."""
+"""The core level: one C program for each rank and library. All run at once; this driver wakes one library at a time."""
 import os
 import pathlib
 import random
@@ -13,7 +13,7 @@ ROOT = HERE.parents[1]
 BUILD = ROOT / "build/bench"
 RIVALS = ("intelmpi", "openmpi", "mpich")
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "ping_pong")
-LINE_TIMEOUT = 200.0  # seconds without an answer that count as a hang; a rank ends itself before
+LINE_TIMEOUT = 200.0  # seconds without an answer that count as a hang; a rank ends itself earlier
 
 
 class Failure(Exception):
@@ -21,13 +21,14 @@ class Failure(Exception):
 
 
 def command(arguments, what, **kwargs):
-    done = subprocess.run([str(a) for a in arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **kwargs)
+    done = subprocess.run([str(a) for a in arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          **kwargs)
     if done.returncode:
         raise Failure(f"{what}: {' '.join(map(str, arguments))} ended with {done.returncode}:\n{done.stdout[-2000:]}")
 
 
 def build_program(name):
-    """rank.c with the adapter of goccl or of the floor. The MPIs' are built by install.sh."""
+    """Builds rank.c with the adapter of goccl or of the floor. install.sh builds it for the MPIs."""
     BUILD.mkdir(parents=True, exist_ok=True)
     program = BUILD / f"rank-{name}"
     command([os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-I", ROOT / "cabi/exports", "-o", program,
@@ -36,7 +37,7 @@ def build_program(name):
 
 
 def build_libgoccl():
-    """libgoccl.so of the working tree."""
+    """Builds libgoccl.so from the working tree."""
     library = BUILD / "libgoccl.so"
     version_script = ROOT / "cabi/libgoccl/libgoccl.map"
     command(["go", "build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared",
@@ -46,18 +47,18 @@ def build_libgoccl():
 
 
 def build_floor(place):
-    """A shared library as it is, or a folder with the Go package of one."""
+    """Returns the floor's library: a shared library as it is, or the build of a folder with a Go package."""
     place = pathlib.Path(place).resolve()
     if place.is_file():
         return place
     library = BUILD / "libfloor.so"
-    command(["go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o", library, "."], f"the floor in {place}", cwd=place,
-            env={**os.environ, "CGO_ENABLED": "1"})
+    command(["go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o", library, "."],
+            f"the floor in {place}", cwd=place, env={**os.environ, "CGO_ENABLED": "1"})
     return library
 
 
 def launcher(name, ranks):
-    """The words before the program: mpiexec of an MPI, run from its own environment."""
+    """Returns the command words before the program: mpiexec of an MPI, run from its own environment."""
     binaries = BUILD / "env" / name / "bin"
     words = [binaries / "mpiexec"]
     if name == "openmpi":
@@ -66,7 +67,7 @@ def launcher(name, ranks):
 
 
 class World:
-    """The ranks of one library: processes that sleep until they are asked."""
+    """The ranks of one library: processes that sleep until they get a request."""
 
     def __init__(self, name, ranks, folder, max_bytes, libgoccl="", floor="", options=""):
         self.name, self.ranks, self.lines, self.processes = name, ranks, [], []
@@ -79,7 +80,8 @@ class World:
             if name in RIVALS:
                 environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
                 environment["PATH"] = f"{BUILD / 'env' / name / 'bin'}:{environment.get('PATH', '')}"
-                # With more ranks than processors MPICH yields only where threads are allowed; without, a call takes a second.
+                # With more ranks than processors MPICH yields only where threads are allowed; otherwise a call takes a
+                # second.
                 threads = "multiple" if name == "mpich" and ranks > len(os.sched_getaffinity(0)) else "single"
                 self.start([*launcher(name, ranks), BUILD / f"rank-{name}", *common, threads], log, environment)
             else:
@@ -94,7 +96,8 @@ class World:
                 raise
 
     def start(self, words, log, environment):
-        self.processes.append(subprocess.Popen([str(w) for w in words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment))
+        self.processes.append(subprocess.Popen([str(w) for w in words], stdin=subprocess.DEVNULL,
+                                               stdout=log, stderr=log, env=environment))
 
     def gather(self, listener):
         listener.settimeout(1)
@@ -123,7 +126,7 @@ class World:
         return Failure(f"{self.name}: {what}; its output ({self.log}):\n{text}")
 
     def ask(self, line, answer):
-        """Sends the line (or a line a rank) to all ranks; the words after `answer` of each."""
+        """Sends the line (or one line for each rank) to all ranks; returns the words after `answer` of each."""
         lines = line if isinstance(line, list) else [line] * self.ranks
         words = []
         try:
@@ -141,21 +144,23 @@ class World:
         return None if words[0][0] == "none" else [got[1:] for got in words]
 
     def pin(self, mode, cpus):
-        self.ask([f"pin {cpus[rank % len(cpus)]}" if mode == "core" else "pin all" for rank in range(self.ranks)], "pinned")
+        self.ask([f"pin {cpus[rank % len(cpus)]}" if mode == "core" else "pin all" for rank in range(self.ranks)],
+                 "pinned")
 
     def check(self, op, element, size):
-        """Wrong elements of all ranks, None if the library does not have the operation."""
+        """Returns the number of wrong elements of all ranks, None if the library does not have the operation."""
         answer = self.ask(f"check {op} {element} {size}", "wrong")
         return None if answer is None else sum(int(words[0]) for words in answer)
 
     def block(self, op, element, size, turns, warm):
-        """Microseconds of one operation (of a ping-pong: half a round trip): the slowest rank's mean."""
+        """Returns the microseconds of one operation (for a ping-pong, half a round trip): the slowest rank's mean."""
         answer = self.ask(f"block {op} {element} {size} {turns} {warm}", "time")
         return max(int(words[0]) for words in answer) / turns / (2e3 if op == "ping_pong" else 1e3)
 
     def cpu_seconds(self):
-        """CPU time of every rank so far, to the nanosecond: all threads that live."""
-        return [sum(int(task.read_text().split()[0]) for task in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+        """Returns the CPU time of every rank so far, to the nanosecond, over all its live threads."""
+        return [sum(int(task.read_text().split()[0])
+                    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
                 for pid in self.pids]
 
     def close(self):
@@ -179,16 +184,28 @@ class World:
                 process.wait()
 
 
+def numbers(text):
+    """Returns the numbers of a list such as "8,16K,64M"."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    return [int(word.rstrip("kmgKMG")) * units.get(word[-1:].upper(), 1) for word in text.split(",")]
+
+
 def vector_bytes(op, size, ranks, element):
-    """The size in bytes as asked, rounded up so that it can be split among the ranks where it must be; bf16: the same elements as f32."""
+    """Returns the requested size in bytes, rounded up where it must be divisible by the number of ranks.
+
+    bf16 has as many elements as f32.
+    """
     whole = op in ("all_reduce", "broadcast", "ping_pong")
     count = max(1, size // 4) if whole else -(-max(1, size // 4) // ranks) * ranks
     return count * (2 if element == "bf16" else 4)
 
 
 class Turns:
-    """How many calls fill a block of one case, found step by step: ranks that spin on too few cores are sometimes a thousand times
-    slower than a moment before, and a block cannot be stopped."""
+    """Finds step by step how many calls fill a block of one case.
+
+    Ranks that spin on too few cores are sometimes a thousand times slower than a moment before, and a block cannot be
+    stopped.
+    """
 
     LIMIT, STEP = 200000, 8
 
@@ -201,17 +218,17 @@ class Turns:
                 return
 
     def block(self):
-        """Microseconds of a call; the next block's length follows from it."""
+        """Runs a block; returns the microseconds of a call, from which the next block's length follows."""
         micros = self.world.block(*self.case, self.count, max(1, min(50, self.count // 5)))
         fits = int(self.block_us / max(micros, 0.01))
-        # Only a clear miss changes it.
+        # Only a large deviation changes the count.
         if fits < self.count // 2 or fits > self.count * 2:
             self.count = max(2, min(self.LIMIT, self.count * self.STEP, fits))
         return micros
 
 
 def contenders(worlds, op):
-    """Column → (world, element)."""
+    """Returns {column: (world, element)}."""
     columns = {name: (world, "f32") for name, world in worlds.items() if name != "floor" or op == "all_reduce"}
     if op == "all_reduce" and "goccl" in worlds:
         columns["goccl_bf16"] = (worlds["goccl"], "bf16")
@@ -219,7 +236,7 @@ def contenders(worlds, op):
 
 
 def measure(worlds, op, ranks, run, dice, options, results):
-    """One run of one operation: the sizes in random order, at each size the libraries' blocks in random order."""
+    """Runs one operation once: the sizes in random order, at each size the libraries' blocks in random order."""
     columns = contenders(worlds, op)
     for size in dice.sample(options.sizes, len(options.sizes)):
         turns, blocks = {}, {}
@@ -234,12 +251,12 @@ def measure(worlds, op, ranks, run, dice, options, results):
                 blocks[column].append(turns[column].block())
         for column, times in blocks.items():
             results.add("core", op, ranks, size, column, run, options.of_blocks(times))
-            # The numbers must still be right after all that.
+            # The results must still be right after all blocks.
             results.wrong("core", op, ranks, size, column, turns[column].world.check(*turns[column].case))
 
 
 def idle(world, seconds):
-    """CPU time of the busiest rank while nothing is asked of its group, in percent of one core."""
+    """Returns the CPU time of the busiest rank while its group is idle, in percent of one core."""
     before, start = world.cpu_seconds(), time.monotonic()
     time.sleep(seconds)
     spent = max(after - earlier for after, earlier in zip(world.cpu_seconds(), before))
@@ -247,12 +264,13 @@ def idle(world, seconds):
 
 
 def start(names, ranks, folder, libgoccl, floor, options, results):
-    """The worlds by name. A rival that does not start is left out, with a note."""
+    """Returns the worlds by name. A rival that does not start is left out, with a note."""
     worlds = {}
     try:
         for name in list(names):
             try:
-                worlds[name] = World(name, ranks, folder, max(options.sizes) + 128, libgoccl, floor, options.goccl_options)
+                worlds[name] = World(name, ranks, folder, max(options.sizes) + 128, libgoccl, floor,
+                                     options.goccl_options)
                 worlds[name].pin(options.pin, sorted(os.sched_getaffinity(0)))
             except Failure as e:
                 if name == "goccl":
@@ -267,7 +285,10 @@ def start(names, ranks, folder, libgoccl, floor, options, results):
 
 
 def run(options, results, say):
-    """Measures everything that was asked for. Every run has processes of its own: where a process's memory lies makes a difference."""
+    """Measures all requested cases.
+
+    Every run has processes of its own, since the placement of a process's memory matters.
+    """
     BUILD.mkdir(parents=True, exist_ok=True)
     libgoccl = options.libgoccl or build_libgoccl()
     build_program("goccl")

@@ -43,8 +43,9 @@ void library_open(int argc, char** argv, struct place* place) {
   group_close = symbol(lib, "goccl_group_close");
   run = symbol(lib, "goccl_run");
 
-  goccl_group_options options = {.abi = GOCCL_ABI, .rank = atoi(argv[0]), .size = atoi(argv[1]), .timeout_ns = 120000000000,
-                                 .name = "bench", .options = argv[3], .shim_version = "bench"};
+  goccl_group_options options = {.abi = GOCCL_ABI, .rank = atoi(argv[0]), .size = atoi(argv[1]),
+                                 .timeout_ns = 120000000000, .name = "bench", .options = argv[3],
+                                 .shim_version = "bench"};
   unsigned char address[GOCCL_MAX_ADDRESS];
   size_t length;
   if (options.size > RANKS)
@@ -78,7 +79,8 @@ void library_join(int size, char** addresses) {
 /* count elements in n blocks, one after the other. */
 static uint32_t split(goccl_block* blocks, void* memory, size_t count, int n, size_t width) {
   for (int i = 0; i < n; i++)
-    blocks[i] = (goccl_block){.ptr = (char*)memory + (size_t)i * (count / (size_t)n) * width, .count = count / (size_t)n};
+    blocks[i] = (goccl_block){.ptr = (char*)memory + (size_t)i * (count / (size_t)n) * width,
+                              .count = count / (size_t)n};
   return (uint32_t)n;
 }
 
@@ -139,7 +141,8 @@ void library_run(void) {
 }
 
 void library_barrier(void) {
-  static const goccl_call barrier = {.coll = GOCCL_BARRIER, .dtype = GOCCL_F32, .factor = 1, .timeout_ns = GOCCL_NO_TIMEOUT_GIVEN};
+  static const goccl_call barrier = {.coll = GOCCL_BARRIER, .dtype = GOCCL_F32, .factor = 1,
+                                     .timeout_ns = GOCCL_NO_TIMEOUT_GIVEN};
   must(run(group, &barrier, &error), "goccl_run of a barrier");
 }
 

@@ -1,10 +1,13 @@
-"""Is this tree as fast as an earlier commit? Latencies of both libraries, in one run: a table of ratios, exit code 1 where one stays above the limit.
+"""Compares the latencies of this tree with those of an earlier commit, in one run.
 
     tests/bench/guard.py --base 01397ce
+    tests/bench/guard.py --base 01397ce --ranks 2,4 --sizes 8,16K,1M,64M
 
-The core is driven from C, torch by its Python calls, each library by ranks of its own, which sleep unless they are asked. At each operation and
-size the blocks of both alternate in random order; a ratio is that of the medians in one run, and the median of the runs counts. What is above the
-limit is measured again, three times in all: a slow moment of the machine passes, a loss does not.
+Prints a table of ratios; the exit code is 1 if a ratio stays above the limit. The core is driven from C, torch by its
+Python calls, each library by ranks of its own, which sleep until they get a request. At each operation and size the
+blocks of both libraries alternate in random order. A ratio is that of the medians in one run; the median of the runs
+counts. A case above the limit is measured again, three times in all: a slow moment of the machine passes, a loss does
+not.
 """
 import argparse
 import json
@@ -20,14 +23,14 @@ import tempfile
 import core
 
 OPS = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "ping_pong")
-SIZES = (8, 1 << 10, 16 << 10)
 TRIES = 3
 SIDES = ("base", "now")
 
 
 def prepare_base(commit):
-    """The commit's libgoccl.so, and the folder with its Python package: built once."""
-    full = subprocess.run(["git", "rev-parse", "--verify", f"{commit}^{{commit}}"], cwd=core.ROOT, capture_output=True, text=True)
+    """Returns the commit's libgoccl.so and the folder with its Python package; builds them once."""
+    full = subprocess.run(["git", "rev-parse", "--verify", f"{commit}^{{commit}}"], cwd=core.ROOT,
+                          capture_output=True, text=True)
     if full.returncode:
         raise core.Failure(f"{commit} is no commit of this repository (a shallow clone has no earlier ones)")
     place = core.BUILD / "guard" / full.stdout.strip()
@@ -38,8 +41,9 @@ def prepare_base(commit):
         tree.mkdir(parents=True)
         packed = subprocess.run(["git", "archive", full.stdout.strip()], cwd=core.ROOT, capture_output=True, check=True)
         subprocess.run(["tar", "-x", "-C", tree], input=packed.stdout, check=True)
-        # Its own environment for the build: nothing that this tree's scripts have set is meant for that one.
-        core.command([sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps", "--target", site, tree],
+        # The build uses an environment of its own: the settings of this tree's scripts are not meant for that tree.
+        core.command([sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps",
+                      "--target", site, tree],
                      f"the package of {commit}")
         shutil.copy(site / "goccl/libgoccl.so", library)
         shutil.rmtree(tree)
@@ -48,7 +52,7 @@ def prepare_base(commit):
 
 
 class TorchWorld:
-    """The ranks of one installed goccl: the interface of core.World that Turns needs."""
+    """The ranks of one installed goccl, with the part of the interface of core.World that Turns needs."""
 
     def __init__(self, site, folder, ranks):
         environment = dict(os.environ)
@@ -58,8 +62,9 @@ class TorchWorld:
         self.folder, self.processes = folder, []
         with open(folder / "log", "wb") as log:
             for rank in range(ranks):
-                self.processes.append(subprocess.Popen([sys.executable, str(script), str(rank), str(ranks), str(folder / "store")],
-                                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment))
+                self.processes.append(subprocess.Popen(
+                    [sys.executable, str(script), str(rank), str(ranks), str(folder / "store")],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment))
         try:
             self.answers()
         except core.Failure:
@@ -86,34 +91,35 @@ class TorchWorld:
             process.stdout.close()
 
 
-def core_worlds(libraries, folder, _):
+def core_worlds(libraries, folder, _, ranks, most):
     worlds = {}
     for side in SIDES:
         (folder / side).mkdir()
-        worlds[side] = core.World("goccl", 2, folder / side, max(SIZES) + 128, libraries[side])
+        worlds[side] = core.World("goccl", ranks, folder / side, most + 128, libraries[side])
         worlds[side].pin("core", sorted(os.sched_getaffinity(0)))
     return worlds
 
 
-def torch_worlds(_, folder, sites):
+def torch_worlds(_, folder, sites, ranks, __):
     worlds = {}
     for side in SIDES:
         (folder / side).mkdir()
-        worlds[side] = TorchWorld(sites[side], folder / side, 2)
+        worlds[side] = TorchWorld(sites[side], folder / side, ranks)
     return worlds
 
 
-def measure(make, libraries, sites, cases, options, dice):
-    """Case → microseconds of each side by run."""
+def measure(make, libraries, sites, ranks, cases, options, dice):
+    """Returns for each case the microseconds of each side by run."""
     found = {case: {side: [] for side in SIDES} for case in cases}
     for _ in range(options.runs):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="goccl-guard-"))
         worlds = {}
         try:
-            worlds = make(libraries, folder, sites)
+            worlds = make(libraries, folder, sites, ranks, max(size for _, size in cases))
             for case in dice.sample(cases, len(cases)):
                 op, size = case
-                turns = {side: core.Turns(worlds[side], (op, "f32", core.vector_bytes(op, size, 2, "f32")), options.block_ms * 1e3)
+                turns = {side: core.Turns(worlds[side], (op, "f32", core.vector_bytes(op, size, ranks, "f32")),
+                                          options.block_ms * 1e3)
                          for side in dice.sample(SIDES, 2)}
                 blocks = {side: [] for side in SIDES}
                 for _ in range(options.blocks):
@@ -134,22 +140,24 @@ def ratio(times):
     return statistics.median(now / base for base, now in zip(times["base"], times["now"]))
 
 
-def guard(level, make, libraries, sites, options, dice):
-    """Prints the table of a level; the cases that stay above the limit."""
-    cases = [(op, size) for op in OPS for size in SIZES]
+def guard(level, make, libraries, sites, ranks, options, dice):
+    """Prints the table of a level; returns the cases that stay above the limit."""
+    cases = [(op, size) for op in OPS for size in options.sizes]
     best = {}
     for attempt in range(TRIES):
-        for case, times in measure(make, libraries, sites, cases, options, dice).items():
+        for case, times in measure(make, libraries, sites, ranks, cases, options, dice).items():
             if case not in best or ratio(times) < ratio(best[case]):
                 best[case] = times
         cases = [case for case in cases if ratio(best[case]) > options.limit]
         if not cases:
             break
-        print(f"{level}: above {options.limit} in try {attempt + 1}: {', '.join(f'{op} {size} B' for op, size in cases)}", file=sys.stderr)
-    print(f"\n| {level}, 2 ranks | bytes | {options.base}, µs | now, µs | ratio |\n|---|---|---|---|---|")
+        print(f"{level}, {ranks} ranks: above {options.limit} in try {attempt + 1}: "
+              f"{', '.join(f'{op} {size} B' for op, size in cases)}", file=sys.stderr)
+    print(f"\n| {level}, {ranks} ranks | bytes | {options.base}, µs | now, µs | ratio |\n|---|---|---|---|---|")
     for (op, size), times in best.items():
         micros = [f"{statistics.median(times[side]):.3g}" for side in SIDES]
-        print(f"| {op} | {size} | {micros[0]} | {micros[1]} | {ratio(times):.2f}{' **above**' if (op, size) in cases else ''} |")
+        print(f"| {op} | {size} | {micros[0]} | {micros[1]} "
+              f"| {ratio(times):.2f}{' **above**' if (op, size) in cases else ''} |")
     return cases
 
 
@@ -157,6 +165,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", required=True, help="the commit to compare with")
     parser.add_argument("--level", choices=("core", "torch", "both"), default="both")
+    parser.add_argument("--ranks", type=core.numbers, default="2", help="(default 2)")
+    parser.add_argument("--sizes", type=core.numbers, default="8,1K,16K",
+                        help="bytes of the whole vector, with K or M (default 8,1K,16K)")
     parser.add_argument("--limit", type=float, default=1.15, help="the largest ratio that passes (default 1.15)")
     parser.add_argument("--runs", type=int, default=5, help="each with new processes (default 5)")
     parser.add_argument("--blocks", type=int, default=5, help="of each side in a run (default 5)")
@@ -172,10 +183,12 @@ def main():
         above = []
         for level, make in (("core", core_worlds), ("torch", torch_worlds)):
             if options.level in (level, "both"):
-                above += guard(level, make, libraries, sites, options, dice)
+                for ranks in options.ranks:
+                    above += guard(level, make, libraries, sites, ranks, options, dice)
     except core.Failure as e:
         sys.exit(f"bench-guard: {e}")
-    print(f"\n{'slower than' if above else 'as fast as'} {options.base} (limit {options.limit}, {options.runs} runs, seed {options.seed})")
+    print(f"\n{'slower than' if above else 'as fast as'} {options.base} "
+          f"(limit {options.limit}, {options.runs} runs, seed {options.seed})")
     return 1 if above else 0
 
 

@@ -1,4 +1,7 @@
-"""One rank of bench-guard's torch level: measures what its standard input asks for. Started by guard.py: guard_rank.py RANK RANKS STORE."""
+"""One rank of bench-guard's torch level: measures the cases that it reads from its standard input.
+
+Started by guard.py: guard_rank.py RANK RANKS STORE.
+"""
 import json
 import sys
 import time
@@ -7,14 +10,14 @@ import torch
 import torch.distributed as dist
 from torch_rank import operation
 
-import goccl  # noqa: F401  (before torch 2.14 it has to be imported)
+import goccl  # noqa: F401  (needed before torch 2.14)
 
 
 def main(rank, ranks, store):
     torch.set_num_threads(1)
     dist.init_process_group("goccl", init_method=f"file://{store}", rank=int(rank), world_size=int(ranks))
     calls = {}
-    print("0", flush=True)  # it is there
+    print("0", flush=True)  # the rank is ready
     for line in sys.stdin:
         op, size, turns, warm = json.loads(line)
         if (op, size) not in calls:

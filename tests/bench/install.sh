@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the rivals of rivals.txt, each into a virtual environment of its own under build/bench/env, and compiles rank.c
-# with each. What is there already is left alone. PYTHON names the interpreter. Arguments: the names wanted (default: all).
+# Installs the rivals of rivals.txt, each into a virtual environment of its own under build/bench/env, and compiles
+# rank.c with each. What is there already is left alone. PYTHON names the interpreter. Arguments: the names wanted
+# (default: all).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 build=$(cd ../.. && pwd)/build/bench

@@ -16,7 +16,8 @@ void library_open(int argc, char** argv, struct place* place) {
   int provided;
   if (argc != 1)
     fail("wanted: single or multiple");
-  must(MPI_Init_thread(NULL, NULL, strcmp(argv[0], "multiple") ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  must(MPI_Init_thread(NULL, NULL, strcmp(argv[0], "multiple") ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE, &provided),
+       "MPI_Init_thread");
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   place->rank = rank;
@@ -40,7 +41,8 @@ void library_run(void) {
       must(MPI_Allgather(work.in, part, MPI_FLOAT, work.out, part, MPI_FLOAT, MPI_COMM_WORLD), "MPI_Allgather");
       break;
     case REDUCE_SCATTER:
-      must(MPI_Reduce_scatter_block(work.in, work.out, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD), "MPI_Reduce_scatter_block");
+      must(MPI_Reduce_scatter_block(work.in, work.out, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD),
+           "MPI_Reduce_scatter_block");
       break;
     case ALL_TO_ALL:
       must(MPI_Alltoall(work.in, part, MPI_FLOAT, work.out, part, MPI_FLOAT, MPI_COMM_WORLD), "MPI_Alltoall");

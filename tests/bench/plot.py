@@ -1,20 +1,24 @@
-"""plot.py SUMMARY.csv OUT.png (or .svg): time over size, log-log, a panel for each level, operation and number of ranks, a line a library."""
+"""plot.py SUMMARY.csv OUT.png (or .svg): plots time over size, log-log.
+
+One panel for each level, operation and number of ranks, one line for each library.
+"""
 import csv
 import sys
 
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (after the choice of what draws)
+import matplotlib.pyplot as plt  # noqa: E402  (must follow the choice of the renderer)
 
-plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "goccl"})  # letters stay letters, and the same figures give the same file
+# Text stays text, and equal figures give equal files.
+plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "goccl"})
 
-COLORS = {"goccl": "#0b7a75", "goccl_bf16": "#59b8a5", "floor": "#888888", "fake": "#888888", "intelmpi": "#0068b5", "openmpi": "#d1495b",
-          "mpich": "#edae49", "gloo": "#8d5a97", "mpi": "#d1495b"}
-NAMES = {"intelmpi": "Intel MPI", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo", "mpi": "the best MPI", "goccl_bf16": "goccl, bf16",
-         "fake": "torch's fake backend"}
-LABELS = {8: "8 B", 1 << 10: "1 KiB", 16 << 10: "16 KiB", 64 << 10: "64 KiB", 256 << 10: "256 KiB", 1 << 20: "1 MiB", 4 << 20: "4 MiB",
-          16 << 20: "16 MiB", 64 << 20: "64 MiB"}
+COLORS = {"goccl": "#0b7a75", "goccl_bf16": "#59b8a5", "floor": "#888888", "fake": "#888888",
+          "intelmpi": "#0068b5", "openmpi": "#d1495b", "mpich": "#edae49", "gloo": "#8d5a97", "mpi": "#d1495b"}
+NAMES = {"intelmpi": "Intel MPI", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo", "mpi": "the best MPI",
+         "goccl_bf16": "goccl, bf16", "fake": "torch's fake backend"}
+LABELS = {8: "8 B", 1 << 10: "1 KiB", 16 << 10: "16 KiB", 64 << 10: "64 KiB", 256 << 10: "256 KiB",
+          1 << 20: "1 MiB", 4 << 20: "4 MiB", 16 << 20: "16 MiB", 64 << 20: "64 MiB"}
 
 
 def micros(value, _position):
@@ -39,8 +43,9 @@ def main(source, target):
             points.sort()
             front = library == "goccl"
             style = "--" if library in ("floor", "fake", "goccl_bf16") else "-"
-            axis.plot(*zip(*points), label=NAMES.get(library, library), color=COLORS.get(library), marker="o", markersize=4,
-                      linewidth=2.4 if front else 1.5, linestyle=style, zorder=3 if front else 2)
+            axis.plot(*zip(*points), label=NAMES.get(library, library), color=COLORS.get(library),
+                      marker="o", markersize=4, linewidth=2.4 if front else 1.5, linestyle=style,
+                      zorder=3 if front else 2)
         sizes = sorted({size for points in lines.values() for size, _ in points})
         axis.set(xscale="log", yscale="log", xlabel="size of the vector", title=f"{op}, {ranks} ranks ({level})")
         axis.set_xticks(sizes, [LABELS.get(size, str(size)) for size in sizes], rotation=45, ha="right", fontsize=8)

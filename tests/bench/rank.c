@@ -28,7 +28,8 @@
 
 enum { LINE = 1 << 20, PATIENCE = 180 /* seconds for one line; a rank never outlives a hang by more */ };
 
-static const char* const op_names[OPS] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "ping_pong"};
+static const char* const op_names[OPS] = {"all_reduce", "all_gather", "reduce_scatter",
+                                          "all_to_all", "broadcast", "ping_pong"};
 
 static struct place place;
 static const char* name = "?";
@@ -63,8 +64,8 @@ static int connect_to(const char* path) {
   return fd;
 }
 
-/* Gives all threads of the process (the libraries' own threads too) one processor, or back all that a launcher took away: the
- * kernel cuts a set down to what the process may have. */
+/* Gives all threads of the process (the libraries' own threads too) one processor, or back all that a launcher took
+ * away: the kernel cuts a set down to what the process may have. */
 static void pin(const char* where) {
   cpu_set_t want;
   CPU_ZERO(&want);
@@ -87,7 +88,9 @@ static size_t width(enum element element) { return element == F32 ? 4 : 2; }
 /* Small whole numbers, so that every element type and every order of adding gives the same bits. */
 static float value(size_t index, int rank) { return (float)(index % 13) + (float)rank; }
 
-static float sum(size_t index) { return (float)(index % 13) * (float)place.size + (float)(place.size * (place.size - 1) / 2); }
+static float sum(size_t index) {
+  return (float)(index % 13) * (float)place.size + (float)(place.size * (place.size - 1) / 2);
+}
 
 static void put(void* memory, enum element element, size_t index, float v) {
   uint32_t bits;
@@ -101,10 +104,12 @@ static void put(void* memory, enum element element, size_t index, float v) {
 static int differs(const void* memory, enum element element, size_t index, float v) {
   uint32_t bits;
   memcpy(&bits, &v, 4);
-  return element == F32 ? ((const uint32_t*)memory)[index] != bits : ((const uint16_t*)memory)[index] != (uint16_t)(bits >> 16);
+  return element == F32 ? ((const uint32_t*)memory)[index] != bits
+                        : ((const uint16_t*)memory)[index] != (uint16_t)(bits >> 16);
 }
 
-/* Runs the operation once on known numbers and counts the wrong ones; leaves zeros, which stay zeros however often they are added. */
+/* Runs the operation once on known numbers and counts the wrong ones; leaves zeros, which stay zeros however often they
+ * are added. */
 static size_t check(const struct work* work) {
   size_t part = work->count / (size_t)place.size, wrong = 0, offset = (size_t)place.rank * part;
   size_t filled = work->op == ALL_GATHER ? part : work->count, bytes = work->count * width(work->element);
@@ -192,7 +197,8 @@ int main(int argc, char** argv) {
   int fd = connect_to(argv[1]);
   FILE *from = fdopen(fd, "r"), *to = fdopen(dup(fd), "w");
   char* line = malloc(LINE);
-  fprintf(to, "join %s %d %d %d %s\n", name, place.rank, place.size, (int)getpid(), place.address[0] ? place.address : "-");
+  fprintf(to, "join %s %d %d %d %s\n", name, place.rank, place.size, (int)getpid(),
+          place.address[0] ? place.address : "-");
   fflush(to);
   while (fgets(line, LINE, from)) {
     struct work work;

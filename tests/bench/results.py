@@ -1,4 +1,4 @@
-"""What was measured: times by case, library and run; ratios of one run; tables and CSV."""
+"""The results of measurements: times by case, library and run; ratios of one run; tables and CSV."""
 import csv
 import dataclasses
 import statistics
@@ -9,7 +9,7 @@ SUMMARY = ["level", "op", "ranks", "bytes", "library", "median_us", "best_us", "
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """Median of the runs' values and the quartiles around it."""
+    """The median of the runs' values and the quartiles around it."""
     median: float
     low: float
     high: float
@@ -26,7 +26,7 @@ class Ratio:
 
 
 def figure(value):
-    """Three significant digits, without an exponent."""
+    """Formats a value with three significant digits, without an exponent."""
     size = abs(value)
     return f"{value:,.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
 
@@ -41,8 +41,8 @@ def size_name(size):
 class Results:
     def __init__(self):
         self.times = {}   # (level, op, ranks, bytes) → {library: [micros of each run]}
-        self.wrongs = {}  # (level, op, ranks, bytes, library) → elements that were wrong
-        self.facts = {}   # name → [values], what has no library and size: overlap, idle
+        self.wrongs = {}  # (level, op, ranks, bytes, library) → number of wrong elements
+        self.facts = {}   # name → [values], for facts without library and size: overlap, idle
         self.notes = []
 
     def add(self, level, op, ranks, size, library, run, micros):
@@ -64,26 +64,26 @@ class Results:
         return self.times.get((level, op, ranks, size), {})
 
     def groups(self):
-        """(level, op, ranks) of what was measured, sorted."""
+        """Returns (level, op, ranks) of all measured cases, sorted."""
         return sorted({case[:3] for case in self.times}, key=lambda case: (case[0], case[2], case[1]))
 
     def sizes(self, level, op, ranks):
         return sorted(size for (a, b, c, size) in self.times if (a, b, c) == (level, op, ranks))
 
     def ratio(self, level, op, ranks, size, above, below):
-        """above / below, run by run; None if one was not measured."""
+        """Returns above / below, run by run; None if one of them was not measured."""
         row = self.of(level, op, ranks, size)
         if above not in row or below not in row:
             return None
         return Ratio.of([a / b for a, b in zip(row[above], row[below])])
 
     def difference(self, level, ops, ranks, size, libraries):
-        """Microseconds between two columns, run by run."""
+        """Returns the microseconds between two columns, run by run."""
         rows = [self.of(level, op, ranks, size).get(library) for op, library in zip(ops, libraries)]
         return None if None in rows else Ratio.of([a - b for a, b in zip(*rows)])
 
     def best(self, level, op, ranks, size, among):
-        """The library with the lowest median."""
+        """Returns the library with the lowest median."""
         row = {name: statistics.median(runs) for name, runs in self.of(level, op, ranks, size).items() if name in among}
         return min(row, key=row.get) if row else None
 
@@ -111,11 +111,12 @@ class Results:
 
 
 def table(results, level, op, ranks, rivals):
-    """Lines: a row a size, medians in µs by library, goccl's ratio to the best rival and to the floor."""
+    """Returns one row for each size: medians in µs by library, goccl's ratio to the best rival and to the floor."""
     cases = {size: results.of(level, op, ranks, size) for size in results.sizes(level, op, ranks)}
     columns = list(dict.fromkeys(name for row in cases.values() for name in row))
     against = [("best rival", rivals)] + [(f"/ {name}", (name,)) for name in ("floor", "fake") if name in columns]
-    rows = [["size", *columns, *(f"goccl {title}" if title.startswith("/") else f"goccl / {title}" for title, _ in against), "#wrong"]]
+    rows = [["size", *columns,
+             *(f"goccl {title}" if title.startswith("/") else f"goccl / {title}" for title, _ in against), "#wrong"]]
     for size, row in cases.items():
         cells = [size_name(size)]
         cells += [figure(statistics.median(row[name])) if name in row else "-" for name in columns]
@@ -123,8 +124,10 @@ def table(results, level, op, ranks, rivals):
             best = results.best(level, op, ranks, size, among)
             ratio = results.ratio(level, op, ranks, size, "goccl", best) if best else None
             cells.append("-" if ratio is None else f"{ratio} {best}" if title == "best rival" else str(ratio))
-        wrong = [results.wrongs[level, op, ranks, size, name] for name in row if (level, op, ranks, size, name) in results.wrongs]
+        wrong = [results.wrongs[level, op, ranks, size, name] for name in row
+                 if (level, op, ranks, size, name) in results.wrongs]
         rows.append([*cells, str(sum(wrong)) if wrong else "-"])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths))) for row in rows]
+    lines = ["  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths)))
+             for row in rows]
     return [f"{level}: {op}, {ranks} ranks, µs (median of the runs), ratio with quartiles", *lines, ""]

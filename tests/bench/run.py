@@ -24,15 +24,10 @@ import core
 import torch_level
 from results import Results, table
 
-QUICK = {"sizes": "8,16K,1M", "runs": 3, "blocks": 1, "block_ms": 5.0, "ranks": "2", "torch_ranks": "2", "ops": "all_reduce,all_gather",
-         "torch_ops": "all_reduce,burst"}
-FULL = {"sizes": "8,1K,16K,64K,256K,1M,4M,16M,64M", "runs": 5, "blocks": 3, "block_ms": 30.0, "ranks": "2,4", "torch_ranks": "2,4,8",
-        "ops": ",".join(core.OPS), "torch_ops": ",".join(torch_level.OPS)}
-
-
-def size(text):
-    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1].upper(), 1)
-    return int(text[:-1] if unit > 1 else text) * unit
+QUICK = {"sizes": "8,16K,1M", "runs": 3, "blocks": 1, "block_ms": 5.0, "ranks": "2", "torch_ranks": "2",
+         "ops": "all_reduce,all_gather", "torch_ops": "all_reduce,burst"}
+FULL = {"sizes": "8,1K,16K,64K,256K,1M,4M,16M,64M", "runs": 5, "blocks": 3, "block_ms": 30.0, "ranks": "2,4",
+        "torch_ranks": "2,4,8", "ops": ",".join(core.OPS), "torch_ops": ",".join(torch_level.OPS)}
 
 
 def words(text, known, what):
@@ -51,7 +46,8 @@ def arguments():
     parser.add_argument("--ops", help="of the core level (default: all)")
     parser.add_argument("--torch-ops", help="of the torch level (default: all)")
     parser.add_argument("--ranks", help="of the core level (default 2,4)")
-    parser.add_argument("--torch-ranks", help="of the torch level (default 2,4,8; other operations than all_reduce with 2 only)")
+    parser.add_argument("--torch-ranks",
+                        help="of the torch level (default 2,4,8; other operations than all_reduce with 2 only)")
     parser.add_argument("--sizes", help="bytes of the whole vector, with K, M or G")
     parser.add_argument("--floor", help="core level, 2 ranks: a library, or a folder with its Go package, that exports "
                                         "floor_init and floor_allreduce")
@@ -82,7 +78,7 @@ def arguments():
     options.torch_ops = words(options.torch_ops, torch_level.OPS, "--torch-ops")
     options.ranks = [int(n) for n in options.ranks.split(",")]
     options.torch_ranks = [int(n) for n in options.torch_ranks.split(",")]
-    options.sizes = [size(text) for text in options.sizes.split(",")]
+    options.sizes = core.numbers(options.sizes)
     options.goccl_options = "\n".join(options.goccl_options.split())
     options.of_blocks = min if options.best else statistics.median
     options.extra = options.bars and not options.quick and "goccl" in options.backends
@@ -99,7 +95,7 @@ def say(text):
 
 
 def draw(out):
-    """The picture needs matplotlib, which has an environment of its own."""
+    """Draws the picture. This needs matplotlib, which has an environment of its own."""
     python = core.BUILD / "env/plot/bin/python"
     if not python.exists():
         return "no picture: tests/bench/install.sh plot brings matplotlib"
@@ -113,16 +109,17 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the ranks are ended too
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    print(f"{platform.machine()}, {len(os.sched_getaffinity(0))} processors, load {os.getloadavg()[0]:.1f}, pinned: {options.pin}, "
-          f"{options.runs} runs, each the {'best' if options.best else 'median'} of {options.blocks} blocks of {options.block_ms:g} ms, "
-          f"seed {options.seed}", flush=True)
+    print(f"{platform.machine()}, {len(os.sched_getaffinity(0))} processors, load {os.getloadavg()[0]:.1f}, "
+          f"pinned: {options.pin}, {options.runs} runs, each the {'best' if options.best else 'median'} "
+          f"of {options.blocks} blocks of {options.block_ms:g} ms, seed {options.seed}", flush=True)
     failed = False
     for level, module in (("core", core), ("torch", torch_level)):
         if level not in options.level:
             continue
         missing = core.missing_rivals(options.libraries) if level == "core" else []
         if missing:
-            sys.exit(f"{', '.join(missing)}: not installed; run tests/bench/install.sh, or leave them out with --libraries")
+            sys.exit(f"{', '.join(missing)}: not installed; run tests/bench/install.sh, "
+                     "or leave them out with --libraries")
         try:
             module.run(options, results, say)
         except core.Failure as e:

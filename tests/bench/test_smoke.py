@@ -1,4 +1,4 @@
-"""The benchmark itself works: goccl alone, tiny sizes. Nothing here looks at how fast it is."""
+"""The benchmark itself works: goccl alone, tiny sizes. No test here checks speed."""
 import csv
 import pathlib
 import re
@@ -20,20 +20,23 @@ import torch_level  # noqa: E402
 
 @pytest.mark.skipif(not shutil.which("cc") or not shutil.which("go"), reason="needs cc and go")
 def test_core_level_of_goccl_alone(tmp_path):
-    command = [sys.executable, HERE / "run.py", "--quick", "--level", "core", "--libraries", "goccl", "--sizes", "8,1001,4K", "--ops",
-               "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,ping_pong", "--runs", "2", "--block-ms", "1", "--out", tmp_path]
+    command = [sys.executable, HERE / "run.py", "--quick", "--level", "core", "--libraries", "goccl",
+               "--sizes", "8,1001,4K",
+               "--ops", "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,ping_pong",
+               "--runs", "2", "--block-ms", "1", "--out", tmp_path]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
     with open(tmp_path / "summary.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert {row["op"] for row in rows} == {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "ping_pong"}
+    assert {row["op"] for row in rows} == {
+        "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "ping_pong"}
     assert {row["library"] for row in rows} == {"goccl", "goccl_bf16"}
     assert len(rows) == 3 * 7
     assert all(row["wrong"] == "0" and float(row["median_us"]) > 0 for row in rows)
 
 
 def filled(times):
-    """2 ranks, all_reduce: {library: [micros]} at every size of the bars."""
+    """Returns results of all_reduce on 2 ranks: {library: [micros]} at every size of the bars."""
     results = measured.Results()
     for size in bars.SIZES:
         for library, runs in times.items():
@@ -42,9 +45,11 @@ def filled(times):
     return results
 
 
-@pytest.mark.parametrize("goccl, verdict", [([5, 5, 5], "met "), ([9, 9, 9], "MISSED"), ([7.9, 8.1, 8.2], "met, within the runs' spread")])
+@pytest.mark.parametrize("goccl, verdict", [([5, 5, 5], "met "), ([9, 9, 9], "MISSED"),
+                                            ([7.9, 8.1, 8.2], "met, within the runs' spread")])
 def test_a_bar_is_met_by_the_median_or_within_the_quartiles(goccl, verdict):
-    lines = [line for line in bars.lines(filled({"goccl": goccl, "intelmpi": [10, 10, 10], "mpich": [20, 20, 20]})) if "≤ 0.8 ×" in line]
+    lines = [line for line in bars.lines(filled({"goccl": goccl, "intelmpi": [10, 10, 10], "mpich": [20, 20, 20]}))
+             if "≤ 0.8 ×" in line]
     assert lines[0].startswith(verdict), lines[0]
 
 
@@ -61,7 +66,8 @@ def test_every_operation_of_the_torch_level_has_a_bar():
                 results.add("torch", op, 2, size, library, 0, 1.0)
     lines = bars.lines(results)
     for op in torch_level.OPS:
-        assert any(line.split(maxsplit=1)[1].startswith(f"torch {op}, 2 ranks") for line in lines if not line.startswith("not measured")), op
+        assert any(line.split(maxsplit=1)[1].startswith(f"torch {op}, 2 ranks") for line in lines
+                   if not line.startswith("not measured")), op
 
 
 def test_ratio_is_paired_by_run():
@@ -71,20 +77,21 @@ def test_ratio_is_paired_by_run():
 
 
 class Guarded:
-    """What guard.py takes from its command line."""
-    base, limit, runs, seed = "abc", 1.15, 5, 1
+    """The options that guard.py takes from its command line."""
+    base, limit, runs, seed, sizes = "abc", 1.15, 5, 1, (8, 1024, 16384)
 
 
 def test_the_guard_measures_again_what_is_slow_and_reports_what_stays_so(monkeypatch, capsys):
     asked = []
 
-    def measure(make, libraries, sites, cases, options, dice):
+    def measure(make, libraries, sites, ranks, cases, options, dice):
         asked.append(cases)
         slow = {("broadcast", 8): 1.5, ("ping_pong", 1024): 1.3 if len(asked) < 3 else 1.0}
-        return {case: {"base": [2.0, 1.0, 3.0], "now": [2 * slow.get(case, 1.1), slow.get(case, 1.1), 9.0]} for case in cases}
+        return {case: {"base": [2.0, 1.0, 3.0], "now": [2 * slow.get(case, 1.1), slow.get(case, 1.1), 9.0]}
+                for case in cases}
 
     monkeypatch.setattr(guard, "measure", measure)
-    assert guard.guard("core", None, {}, {}, Guarded, None) == [("broadcast", 8)]
+    assert guard.guard("core", None, {}, {}, 2, Guarded, None) == [("broadcast", 8)]
     assert [len(cases) for cases in asked] == [15, 2, 2]
     table = capsys.readouterr().out
     assert "| broadcast | 8 | 2 | 3 | 1.50 **above** |" in table and "| ping_pong | 1024 | 2 | 2 | 1.00 |" in table
@@ -97,23 +104,24 @@ def test_the_guard_wants_a_commit():
 
 @pytest.mark.skipif(not shutil.which("cc") or not shutil.which("go"), reason="needs cc and go")
 def test_the_guard_measures_both_levels(tmp_path):
-    """This tree beside itself."""
+    """Compares this tree with itself."""
     options = type("", (), {"runs": 1, "blocks": 1, "block_ms": 1})
     core.build_program("goccl")
     library = core.build_libgoccl()
     for make in (guard.core_worlds, guard.torch_worlds):
-        found = guard.measure(make, dict.fromkeys(guard.SIDES, library), dict.fromkeys(guard.SIDES, ""), [("ping_pong", 8), ("all_reduce", 1024)],
-                              options, guard.random.Random(1))
+        found = guard.measure(make, dict.fromkeys(guard.SIDES, library), dict.fromkeys(guard.SIDES, ""), 3,
+                              [("ping_pong", 8), ("all_reduce", 1024)], options, guard.random.Random(1))
         assert all(len(times[side]) == 1 and times[side][0] > 0 for times in found.values() for side in guard.SIDES)
 
 
 def test_the_figures_of_the_readme_are_those_of_its_picture():
-    """Tables of README.md, in their order, have a row for each level, number of ranks and library of readme.csv, in its order."""
+    """The tables of README.md have one row for each level, number of ranks and library of readme.csv, in its order."""
     drawn = {}
     with open(HERE / "readme.csv", newline="") as file:
         for row in csv.DictReader(file):
             drawn.setdefault((row["level"], row["ranks"], row["library"]), {})[int(row["bytes"])] = row["median_us"]
-    written = re.findall(r"(?m)^\|.*(Gloo|the best MPI|goccl) \| ([\d.,| ]+) \|$", (HERE.parents[1] / "README.md").read_text())
+    written = re.findall(r"(?m)^\|.*(Gloo|the best MPI|goccl) \| ([\d.,| ]+) \|$",
+                         (HERE.parents[1] / "README.md").read_text())
     names = {"gloo": "Gloo", "mpi": "the best MPI", "goccl": "goccl"}
     assert [(name, figures.replace(",", "").split(" | ")) for name, figures in written] == [
         (names[library], list(figures.values())) for (_, _, library), figures in drawn.items()]

@@ -1,4 +1,4 @@
-"""The torch level: starts torch_rank.py once a rank with the Python that has goccl, and reads what rank 0 prints."""
+"""The torch level: starts torch_rank.py for each rank with the Python that has goccl, and reads rank 0's output."""
 import json
 import pathlib
 import shutil
@@ -9,8 +9,8 @@ import threading
 from core import Failure
 
 RIVALS = ("gloo",)
-OPS = ("all_reduce", "all_reduce_async", "burst", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "scatter", "gather",
-       "reduce", "ping_pong")
+OPS = ("all_reduce", "all_reduce_async", "burst", "all_gather", "reduce_scatter", "all_to_all", "broadcast",
+       "scatter", "gather", "reduce", "ping_pong")
 SILENCE = 300  # seconds without a line that count as a hang
 
 
@@ -19,8 +19,9 @@ def run(options, results, say):
     script = pathlib.Path(__file__).with_name("torch_rank.py")
     for ranks in options.torch_ranks:
         ops = [op for op in options.torch_ops if ranks == 2 or op == "all_reduce"]
-        spec = {"backends": options.backends, "ops": ops, "sizes": options.sizes, "runs": options.runs, "blocks": options.blocks,
-                "block_us": options.block_ms * 1e3, "seed": options.seed, "best": options.best, "extra": options.extra and ranks == 2}
+        spec = {"backends": options.backends, "ops": ops, "sizes": options.sizes, "runs": options.runs,
+                "blocks": options.blocks, "block_us": options.block_ms * 1e3, "seed": options.seed,
+                "best": options.best, "extra": options.extra and ranks == 2}
         folder = pathlib.Path(tempfile.mkdtemp(prefix="goccl-bench-"))
         processes = []
         say(f"torch, {ranks} ranks, {', '.join(ops)} ")
@@ -29,7 +30,8 @@ def run(options, results, say):
                 for rank in range(ranks):
                     words = [options.python, str(script), str(rank), str(ranks), str(folder), json.dumps(spec)]
                     processes.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=log,
-                                                      stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL, text=True, bufsize=1))
+                                                      stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+                                                      text=True, bufsize=1))
             read(processes[0], ranks, results, say, folder / "log")
             for process in processes:
                 process.wait(30)
@@ -44,7 +46,7 @@ def run(options, results, say):
 
 
 def read(process, ranks, results, say, log):
-    """Takes rank 0's lines until its last; ends it when it is silent for too long."""
+    """Reads rank 0's lines to the last one; ends the process if it prints nothing for too long."""
     shown = set()
     while True:
         watchdog = threading.Timer(SILENCE, process.kill)

@@ -1,6 +1,7 @@
-"""One rank of the torch level: goccl, gloo and torch's fake backend as groups of the same processes, their blocks in random order.
+"""One rank of the torch level: groups of goccl, gloo and torch's fake backend in the same processes.
 
-Started by torch_level.py: torch_rank.py RANK RANKS FOLDER SPEC (JSON). Rank 0 prints what was measured, a JSON list a line.
+The blocks of the backends run in random order. Started by torch_level.py: torch_rank.py RANK RANKS FOLDER SPEC (JSON).
+Rank 0 prints the measurements, one JSON list on each line.
 """
 import json
 import os
@@ -20,11 +21,11 @@ IN_BLOCKS = ("all_gather", "reduce_scatter", "all_to_all", "scatter", "gather") 
 
 
 def operation(op, tensor, group):
-    """A callable that does the operation once, and by how much its time is divided."""
+    """Returns a callable that does the operation once, and the divisor of its time."""
     ranks, rank = dist.get_world_size(), dist.get_rank()
     other = torch.empty_like(tensor)
     part = tensor.new_zeros(max(1, tensor.numel() // ranks))
-    blocks = list(tensor.chunk(ranks)) if op in IN_BLOCKS and rank == 0 else None  # of the root
+    blocks = list(tensor.chunk(ranks)) if op in IN_BLOCKS and rank == 0 else None  # the blocks of the root
 
     def ping_pong():
         if rank == 0:
@@ -54,14 +55,14 @@ def operation(op, tensor, group):
 
 
 def processor_time():
-    """Seconds on a processor of each thread of this process, without Gloo's."""
+    """Returns the processor seconds of each thread of this process, without Gloo's threads."""
     seconds = {}
     for task in pathlib.Path("/proc/self/task").iterdir():
         try:
             if "gloo" not in (task / "comm").read_text():
                 seconds[task.name] = int((task / "schedstat").read_text().split()[0]) * 1e-9
         except OSError:
-            pass  # it has just ended
+            pass  # the thread has just ended
     return seconds
 
 
@@ -84,7 +85,7 @@ class Bench:
         return tensor.item()
 
     def block(self, call, turns, warm=0):
-        """Microseconds of a call: the slowest rank's mean."""
+        """Runs a block; returns the microseconds of a call: the slowest rank's mean."""
         dist.barrier(group=self.control)
         for _ in range(warm):
             call()
@@ -99,7 +100,7 @@ class Bench:
         return max(2, min(5000, int(self.spec["block_us"] / max(mean, 0.1))))
 
     def wrong(self, op, size, name):
-        """Elements of an all-reduce that are wrong on any rank."""
+        """Returns the number of wrong elements of an all-reduce, the maximum over the ranks."""
         tensor = torch.arange(max(1, size // 4), dtype=torch.float32) % 13
         expected = tensor * self.ranks + self.ranks * (self.ranks - 1) / 2
         tensor += self.rank
@@ -113,7 +114,8 @@ class Bench:
             if op in IN_BLOCKS:
                 count = -(-count // self.ranks) * self.ranks
             for name, group in self.groups.items():
-                # The fake backend moves nothing: it is the floor of torch's own cost, which is the same for every size.
+                # The fake backend moves no data: its time is the floor of torch's own cost, which is the same for every
+                # size.
                 if name == "fake" and (not op.startswith("all_reduce") or size > 1024):
                     continue
                 if op == "all_reduce" and name != "fake":
@@ -130,7 +132,7 @@ class Bench:
                 self.say("time", op, size, name, run, self.of_blocks(times))
 
     def overlap(self, size):
-        """A product of matrices and an asynchronous all-reduce together, over the sum of both alone."""
+        """Measures a product of matrices and an asynchronous all-reduce together, relative to the sum of both alone."""
         group, tensor, a = self.groups["goccl"], torch.zeros(size // 4), torch.randn(384, 384)
 
         def compute(times):
@@ -153,7 +155,10 @@ class Bench:
             self.say("fact", "overlap", self.of_blocks(both) / self.of_blocks(parts))
 
     def idle(self, seconds):
-        """CPU time of this process while its groups are idle, in percent of one core. Gloo's threads wake up at times and do not count."""
+        """Measures the CPU time of this process while its groups are idle, in percent of one core.
+
+        Gloo's threads wake up at times and do not count.
+        """
         dist.barrier(group=self.control)
         before, start = processor_time(), time.perf_counter()
         time.sleep(seconds)
@@ -182,7 +187,7 @@ def main(rank, ranks, folder, spec):
     bench.say("end")
     dist.barrier(group=bench.control)
     sys.stdout.flush()
-    os._exit(0)  # the groups of three backends need not be taken down in order
+    os._exit(0)  # skips the orderly shutdown of the groups of three backends, which is not needed
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The C ABI by itself, through ctypes: no torch, no shim. Ranks are threads of this process, or forked children."""
+"""Tests the C ABI alone, through ctypes, without torch and the shim.
+
+Ranks are threads of this process, or forked children.
+"""
 import ctypes
 import os
 import pathlib
@@ -24,15 +27,17 @@ class Block(ctypes.Structure):
 
 
 class Call(ctypes.Structure):
-    _fields_ = [("coll", ctypes.c_int32), ("dtype", ctypes.c_int32), ("redop", ctypes.c_int32), ("root", ctypes.c_int32),
-                ("tag", ctypes.c_uint32), ("n_in", ctypes.c_uint32), ("n_out", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
+    _fields_ = [("coll", ctypes.c_int32), ("dtype", ctypes.c_int32), ("redop", ctypes.c_int32),
+                ("root", ctypes.c_int32), ("tag", ctypes.c_uint32), ("n_in", ctypes.c_uint32),
+                ("n_out", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
                 ("inputs", ctypes.POINTER(Block)), ("outputs", ctypes.POINTER(Block)), ("factor", ctypes.c_double),
                 ("timeout_ns", ctypes.c_int64)]
 
 
 class GroupOptions(ctypes.Structure):
-    _fields_ = [("abi", ctypes.c_uint32), ("rank", ctypes.c_int32), ("size", ctypes.c_int32), ("timeout_ns", ctypes.c_int64),
-                ("name", ctypes.c_char_p), ("options", ctypes.c_char_p), ("shim_version", ctypes.c_char_p)]
+    _fields_ = [("abi", ctypes.c_uint32), ("rank", ctypes.c_int32), ("size", ctypes.c_int32),
+                ("timeout_ns", ctypes.c_int64), ("name", ctypes.c_char_p), ("options", ctypes.c_char_p),
+                ("shim_version", ctypes.c_char_p)]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +64,7 @@ def join_one(lib, group, addresses):
 
 
 def join(lib, groups, addresses):
-    """Every rank joins from its own thread; returns (code, text) by rank."""
+    """Joins every rank from its own thread; returns (code, text) by rank."""
     return in_threads(len(groups), lambda rank: join_one(lib, groups[rank], addresses))
 
 
@@ -123,22 +128,23 @@ def test_start_wait_free(lib, pair):
     assert in_threads(2, one) == [True] * 2
 
 
-def test_poll_and_urge(lib, pair):
+def test_poll_and_expedite(lib, pair):
     def one(rank):
-        for help_along in ("poll", "urge", "nothing"):
+        for help_along in ("poll", "expedite", "nothing"):
             values = (ctypes.c_float * 100_000)(*[rank + 1.0] * 100_000)
             call, _ = all_reduce_call(values)
             work, _ = start(lib, pair[rank], call)
             done, end = ctypes.c_int(work.value == 0), time.monotonic() + 20
-            if help_along == "urge" and not done.value:
-                assert lib.goccl_work_urge(work, None) == lib.goccl_work_urge(work, None) == OK
+            if help_along == "expedite" and not done.value:
+                assert lib.goccl_work_expedite(work, None) == lib.goccl_work_expedite(work, None) == OK
             while not done.value:
                 ask = lib.goccl_work_poll if help_along == "poll" else lib.goccl_work_test
                 assert ask(work, ctypes.byref(done), None) == OK and time.monotonic() < end
             assert set(values) == {3.0}
             if work.value != 0:
                 assert lib.goccl_work_free(work) == OK
-                assert lib.goccl_work_poll(work, ctypes.byref(done), None) == lib.goccl_work_urge(work, None) == INVALID
+                assert (lib.goccl_work_poll(work, ctypes.byref(done), None)
+                        == lib.goccl_work_expedite(work, None) == INVALID)
         return True
     assert in_threads(2, one) == [True] * 2
 
@@ -157,7 +163,7 @@ print(own == slack(os.getpid()), len(threads) > 0, {slack(t) for t in threads})
 
 
 def test_only_threads_of_the_runtime_wake_late(lib):
-    """They get a timer slack of a millisecond, the thread that loads the library keeps its own."""
+    """They get a timer slack of a millisecond; the thread that loads the library keeps its own."""
     done = subprocess.run([sys.executable, "-c", SLACK, lib._name], capture_output=True, text=True, timeout=60)
     if "Error" in done.stderr and "timerslack" in done.stderr:
         pytest.skip("no right to see the slack of threads")
@@ -182,7 +188,8 @@ def test_a_receive_says_its_source(lib, pair):
         call.n_in, call.n_out = 1 - rank, rank
         work, _ = start(lib, pair[rank], call)
         if rank == 0:
-            return work.value == 0 or lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == lib.goccl_work_free(work) == OK
+            return (work.value == 0
+                    or lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == lib.goccl_work_free(work) == OK)
         done, source = ctypes.c_int(), ctypes.c_int()
         assert lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == OK
         assert lib.goccl_work_test(work, ctypes.byref(done), None) == OK and done.value == 1
@@ -195,13 +202,15 @@ def test_a_receive_says_its_source(lib, pair):
 
 
 class Sparse(ctypes.Structure):
-    _fields_ = [("dtype", ctypes.c_int32), ("redop", ctypes.c_int32), ("dims", ctypes.c_uint32), ("sparse_dims", ctypes.c_uint32),
-                ("sizes", ctypes.POINTER(ctypes.c_int64)), ("count", ctypes.c_uint64), ("indices", ctypes.POINTER(ctypes.c_int64)),
-                ("values", ctypes.c_void_p), ("timeout_ns", ctypes.c_int64)]
+    _fields_ = [("dtype", ctypes.c_int32), ("redop", ctypes.c_int32),
+                ("dims", ctypes.c_uint32), ("sparse_dims", ctypes.c_uint32),
+                ("sizes", ctypes.POINTER(ctypes.c_int64)), ("count", ctypes.c_uint64),
+                ("indices", ctypes.POINTER(ctypes.c_int64)), ("values", ctypes.c_void_p),
+                ("timeout_ns", ctypes.c_int64)]
 
 
 def sparse_sum(lib, group, places, numbers, size=9, error=None):
-    """The code, and the indices and values of the sum."""
+    """Returns the code, and the indices and values of the sum."""
     values, work, seq = (ctypes.c_float * len(numbers))(*numbers), ctypes.c_uint64(), ctypes.c_uint64()
     tensor = Sparse(F32, SUM, 1, 1, (ctypes.c_int64 * 1)(size), len(places), (ctypes.c_int64 * len(places))(*places),
                     ctypes.cast(values, ctypes.c_void_p), -1)
@@ -221,7 +230,8 @@ def sparse_sum(lib, group, places, numbers, size=9, error=None):
 def test_sparse(lib, pair):
     def one(rank):
         error = Error()
-        first = sparse_sum(lib, pair[rank], [7, 2, 7], [1, 2, 4]) if rank == 0 else sparse_sum(lib, pair[rank], [3, 2], [5, 6])
+        first = (sparse_sum(lib, pair[rank], [7, 2, 7], [1, 2, 4]) if rank == 0
+                 else sparse_sum(lib, pair[rank], [3, 2], [5, 6]))
         assert first == (OK, [2, 3, 7], [8.0, 5.0, 5.0])
         assert sparse_sum(lib, pair[rank], [], [], 9 + rank, ctypes.byref(error))[0] == MISMATCH
         assert b"rank 1 has Float of sizes [10]" in error.text
@@ -240,7 +250,8 @@ def test_monitored_barrier(lib, pair):
 
 
 class State(ctypes.Structure):
-    _fields_ = [("seq", ctypes.c_uint64), ("generation", ctypes.c_uint64), ("joined", ctypes.c_int32), ("closed", ctypes.c_int32)]
+    _fields_ = [("seq", ctypes.c_uint64), ("generation", ctypes.c_uint64),
+                ("joined", ctypes.c_int32), ("closed", ctypes.c_int32)]
 
 
 def test_other_members(lib):
@@ -252,7 +263,8 @@ def test_other_members(lib):
     assert code == OK and address == b"" and state() == (0, 0, 0, 0)
     values, error = (ctypes.c_float * 10)(), Error()
     call, _ = all_reduce_call(values)
-    assert lib.goccl_run(group, ctypes.byref(call), ctypes.byref(error)) == CLOSED and b"call reconfigure first" in error.text
+    assert (lib.goccl_run(group, ctypes.byref(call), ctypes.byref(error)) == CLOSED
+            and b"call reconfigure first" in error.text)
     for generation in (1, 2):
         code, _, other, address = open_group(lib, 0, 1)
         assert code == OK and join(lib, [other], [address]) == [(OK, "")]
@@ -307,17 +319,20 @@ def test_bad_arguments(lib, pair):
             setattr(call, name, value)
         code = lib.goccl_run(pair[0], ctypes.byref(call), ctypes.byref(error))
         return code, error.text.decode()
-    for changes, words in [({"coll": 77}, "not an operation"), ({"dtype": 99}, "not an element type"), ({"redop": 5}, "not defined for f32"),
-                           ({"n_in": 0}, "0 input and 1 output blocks"), ({"timeout_ns": 0}, "timeout"), ({"coll": -1}, "collective -1")]:
+    for changes, words in [({"coll": 77}, "not an operation"), ({"dtype": 99}, "not an element type"),
+                           ({"redop": 5}, "not defined for f32"), ({"n_in": 0}, "0 input and 1 output blocks"),
+                           ({"timeout_ns": 0}, "timeout"), ({"coll": -1}, "collective -1")]:
         code, text = run(**changes)
         assert code != OK and words in text, (changes, code, text)
     assert lib.goccl_run(ctypes.c_uint64(12345), None, ctypes.byref(error)) == CLOSED
 
 
 def test_refused_at_open(lib):
-    for arguments, words in [({"abi": 9}, "C ABI 9"), ({"rank": 2}, "rank 2 of a group of 2"), ({"timeout": 0}, "timeout"),
+    for arguments, words in [({"abi": 9}, "C ABI 9"), ({"rank": 2}, "rank 2 of a group of 2"),
+                             ({"timeout": 0}, "timeout"),
                              ({"options": b"GOCCL_TRANSPROT=shm"}, "did you mean GOCCL_TRANSPORT"),
-                             ({"options": b"GOCCL_TRANSPORT=pigeon"}, "pigeon"), ({"options": b"GOCCL_ALGO=all_reduce=quick"}, "quick")]:
+                             ({"options": b"GOCCL_TRANSPORT=pigeon"}, "pigeon"),
+                             ({"options": b"GOCCL_ALGO=all_reduce=quick"}, "quick")]:
         code, error, _, _ = open_group(lib, **{"rank": 0, "size": 2, **arguments})
         assert code != OK and words in error.text.decode(), (arguments, error.text)
 
@@ -340,7 +355,8 @@ def test_registered_memory(lib, pair):
     count, error = 300_000, Error()
     memory = [ctypes.c_void_p() for _ in pair]
     for pointer in memory:
-        assert lib.goccl_alloc(b"", ctypes.c_size_t(4 * count), ctypes.byref(pointer), ctypes.byref(error)) == OK, error.text
+        assert lib.goccl_alloc(b"", ctypes.c_size_t(4 * count), ctypes.byref(pointer),
+                               ctypes.byref(error)) == OK, error.text
         assert pointer.value and pointer.value % 4096 == 0
     values = [(ctypes.c_float * count).from_address(pointer.value) for pointer in memory]
     for rank in range(2):
@@ -354,7 +370,8 @@ def test_registered_memory(lib, pair):
     for pointer in memory:
         assert lib.goccl_free(pointer, ctypes.byref(error)) == OK
         assert lib.goccl_free(pointer, ctypes.byref(error)) == INVALID, "a second time"
-    for size, options, words in [(0, b"", "0 bytes"), (1 << 50, b"", "GOCCL_REGISTERED"), (10, b"GOCCL_X=1", "GOCCL_X")]:
+    for size, options, words in [(0, b"", "0 bytes"), (1 << 50, b"", "GOCCL_REGISTERED"),
+                                 (10, b"GOCCL_X=1", "GOCCL_X")]:
         assert lib.goccl_alloc(options, ctypes.c_size_t(size), ctypes.byref(memory[0]), ctypes.byref(error)) == INVALID
         assert words in error.text.decode()
     child = os.fork()

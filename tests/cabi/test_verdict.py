@@ -1,4 +1,7 @@
-"""What another process may send is read within its bounds: rank 0 is this test, through the C ABI, and rank 1 is a group of torch."""
+"""A message from another process is read within its bounds.
+
+Rank 0 is this test, through the C ABI, and rank 1 is a group of torch.
+"""
 import ctypes
 import datetime
 import threading
@@ -8,7 +11,7 @@ import torch.distributed as dist
 from test_cabi import OK, SEND, Block, Call, join_one, lib, open_group  # noqa: F401
 
 U8 = 6
-VERDICT = 0x80000001  # the tag of the first monitored barrier's
+VERDICT = 0x80000001  # the tag of the first monitored barrier's verdict
 BYTES = 512
 
 

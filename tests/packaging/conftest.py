@@ -1,4 +1,4 @@
-"""Builds the wheel once for all tests of this folder, and installs it apart from the environment."""
+"""Builds the wheel once for all tests of this folder, and installs it outside of the environment."""
 import pathlib
 import subprocess
 import sys
@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def run(*command, **options):
-    """Output of a command; what a failing one said is in the error."""
+    """Returns the output of a command; if it fails, the error contains its output."""
     done = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
     assert done.returncode == 0, f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout[-4000:]}"
     return done.stdout
@@ -25,7 +25,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def installed(wheel, tmp_path_factory):
-    """A folder for PYTHONPATH that holds what the wheel holds, its programs in bin/."""
+    """Returns a folder for PYTHONPATH with the content of the wheel, its programs in bin/."""
     folder = tmp_path_factory.mktemp("installed")
     run(sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", folder, wheel)
     return folder

@@ -1,4 +1,4 @@
-"""What the dynamic linker sees."""
+"""Tests what the dynamic linker sees."""
 import re
 
 from conftest import run
@@ -9,7 +9,7 @@ def needed(library):
 
 
 def test_only_the_interface_is_exported(library):
-    """A second Go runtime or cgo copy in the process must not bind to ours."""
+    """A second Go runtime or cgo copy in the process must not bind to symbols of libgoccl."""
     lines = run("nm", "-D", "--defined-only", library).splitlines()
     names = [line.split()[-1] for line in lines]
     assert len(names) > 10, names
@@ -22,7 +22,7 @@ def test_go_library_needs_libc_only(library):
 
 
 def test_shim_does_not_link_the_go_library(installed):
-    """The Go runtime starts when the first group is made, not when goccl is imported; so it is opened at run time."""
+    """The library is opened at run time, since the Go runtime starts with the first group, not with the import."""
     (shim,) = (installed / "goccl").glob("_C*.so")
     libraries = needed(shim)
     assert not [name for name in libraries if "goccl" in name or name.startswith("libpython")], libraries

@@ -1,4 +1,4 @@
-"""Under a torch that the shim was not built for the import fails in words, before any of its functions is called."""
+"""With a torch for which the shim was not built the import fails with a message, before the shim is called."""
 import os
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import torch
 
 
 def first_group_under(installed, version):
-    """Exit code and output of making a group of one rank in a process whose torch says that it is another one."""
+    """Returns exit code and output of making a group of one rank under a torch that reports another version."""
     code = f"""
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""ci/test.py with a stage of its own: what passes, what warns, what fails; ci/quick.py: what a change reaches."""
+"""Tests ci/test.py (passes, warnings, failures) and ci/quick.py (which packages a change reaches)."""
 import pathlib
 import re
 import subprocess
@@ -23,15 +23,17 @@ def test_budget(tmp_path, recipe, budget, code, row, summary):
     (tmp_path / "ci/budget.txt").write_text(f"area stage {budget}\n")
     (tmp_path / "ci/skips.txt").touch()
     (tmp_path / "Makefile").write_text(f"stage:\n\t@{recipe}\n")
-    done = subprocess.run([sys.executable, ROOT / "ci/test.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True, timeout=60,
-                          env={"PATH": "/usr/bin:/bin", "RECORDS": str(tmp_path / "records")})
+    done = subprocess.run([sys.executable, ROOT / "ci/test.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+                          timeout=60, env={"PATH": "/usr/bin:/bin", "RECORDS": str(tmp_path / "records")})
     assert done.returncode == code, done.stdout
-    assert re.search(rf"\narea +stage +{row.replace(' ', ' +')}\n\n{summary}0 passed, {code} failed, 0 skipped\n$", done.stdout), done.stdout
+    assert re.search(rf"\narea +stage +{row.replace(' ', ' +')}\n\n{summary}0 passed, {code} failed, 0 skipped\n$",
+                     done.stdout), done.stdout
 
 
 @pytest.mark.parametrize("path, reached, apart", [
     ("ccl/humanize/size.go", ["ccl/humanize", "ccl/tune", "ccl", "cmd/goccl"], ["ccl/plan", "ccl/exec/p2p"]),
-    ("ccl/algo/all_reduce_ring.go", ["ccl/algo", "ccl/verify", "cmd/goccl"], ["ccl/park", "transport/tcp"]),  # of verify the tests do
+    # The tests of ccl/verify import it.
+    ("ccl/algo/all_reduce_ring.go", ["ccl/algo", "ccl/verify", "cmd/goccl"], ["ccl/park", "transport/tcp"]),
     ("ccl/kernel/bench_test.go", ["ccl/kernel"], ["ccl/exec"]),
     ("ccl/plan/testdata/x", ["ccl/plan"], ["ccl/algo"]),
     ("docs/torch.md", ["cmd/goccl"], ["ccl"]),

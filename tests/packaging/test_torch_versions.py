@@ -1,4 +1,7 @@
-"""TORCH=… of the Makefile, the list of releases, and what setup.py says of a torch that it does not know. Nothing is installed."""
+"""Tests TORCH=… of the Makefile, the list of releases, and the messages of setup.py for an unknown torch.
+
+Nothing is installed.
+"""
 import importlib.util
 import os
 import pathlib
@@ -10,11 +13,12 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-RELEASES = [line.split()[0] for line in (ROOT / "ci/torch.txt").read_text().splitlines() if line and not line.startswith("#")]
+RELEASES = [line.split()[0] for line in (ROOT / "ci/torch.txt").read_text().splitlines()
+            if line and not line.startswith("#")]
 
 
 def script(name, monkeypatch):
-    """A program of ci/ as a module."""
+    """Returns a program of ci/ as a module."""
     monkeypatch.syspath_prepend(ROOT / "ci")
     spec = importlib.util.spec_from_file_location("ci_" + name, ROOT / f"ci/{name}.py")
     module = importlib.util.module_from_spec(spec)
@@ -23,9 +27,9 @@ def script(name, monkeypatch):
 
 
 def environment(torch):
-    """Exit code, output and messages of a script that reads ci/env.sh with TORCH set."""
-    done = subprocess.run(["bash", "-euo", "pipefail", "-c", '. ci/env.sh; echo "$TORCH $VENV $RECORDS"'], cwd=ROOT, text=True,
-                          capture_output=True, timeout=60, env={**os.environ, "TORCH": torch})
+    """Returns exit code, output and messages of a script that reads ci/env.sh with TORCH set."""
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", '. ci/env.sh; echo "$TORCH $VENV $RECORDS"'], cwd=ROOT,
+                          text=True, capture_output=True, timeout=60, env={**os.environ, "TORCH": torch})
     return done.returncode, done.stdout.strip(), done.stderr
 
 
@@ -33,7 +37,7 @@ def environment(torch):
 def test_each_release_has_an_environment_of_its_own(release):
     expected = f"{release} {ROOT}/.venv-torch{release} {ROOT}/build/torch-{release}/test"
     assert environment(release) == (0, expected, "")
-    assert environment(release.rpartition(".")[0]) == (0, expected, "")  # 2.12 is the one that is tested
+    assert environment(release.rpartition(".")[0]) == (0, expected, "")  # 2.12 means the release that is tested
 
 
 def test_another_patch_release_is_itself():
@@ -42,12 +46,13 @@ def test_another_patch_release_is_itself():
 
 
 def test_an_activated_environment_is_not_made_with_its_own_python():
-    done = subprocess.run(["bash", "-euo", "pipefail", "-c", '. ci/env.sh; echo "$OUTER_PATH"'], cwd=ROOT, text=True, timeout=60,
-                          stdout=subprocess.PIPE, env={"PATH": f"{ROOT}/.venv/bin:/usr/bin:/bin"})
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", '. ci/env.sh; echo "$OUTER_PATH"'], cwd=ROOT, text=True,
+                          timeout=60, stdout=subprocess.PIPE, env={"PATH": f"{ROOT}/.venv/bin:/usr/bin:/bin"})
     assert done.stdout == "/usr/bin:/bin\n"
 
 
-@pytest.mark.parametrize("torch", ["2.10.0", "2.99.0", "3.0.0", "2", "2.1", "newest", "2.13.0+cpu", "2.13.0.1", "2x13", "../x"])
+@pytest.mark.parametrize("torch", ["2.10.0", "2.99.0", "3.0.0", "2", "2.1", "newest", "2.13.0+cpu", "2.13.0.1",
+                                   "2x13", "../x"])
 def test_others_are_refused_and_the_supported_ones_named(torch):
     code, said, message = environment(torch)
     assert (code, said) == (2, "")
@@ -55,7 +60,7 @@ def test_others_are_refused_and_the_supported_ones_named(torch):
 
 
 def set_up_with(torch, folder):
-    """setup.py in a tree with nothing else, run under a torch that says it is this version."""
+    """Runs setup.py in a tree with nothing else, under a torch that reports this version."""
     (folder / "python/goccl").mkdir(parents=True)
     shutil.copy(ROOT / "setup.py", folder)
     shutil.copy(ROOT / "python/goccl/VERSION", folder / "python/goccl")
@@ -63,9 +68,10 @@ def set_up_with(torch, folder):
     (folder / "stub/torch/__init__.py").write_text(f"__version__ = {torch!r}\n")
     (folder / "stub/torch/utils/__init__.py").touch()
     (folder / "stub/torch/utils/cpp_extension.py").write_text(
-        "from setuptools import Extension as CppExtension\nfrom setuptools.command.build_ext import build_ext as BuildExtension\n")
-    return subprocess.run([sys.executable, "setup.py", "--version"], cwd=folder, text=True, capture_output=True, timeout=60,
-                          env={**os.environ, "PYTHONPATH": str(folder / "stub")})
+        "from setuptools import Extension as CppExtension\n"
+        "from setuptools.command.build_ext import build_ext as BuildExtension\n")
+    return subprocess.run([sys.executable, "setup.py", "--version"], cwd=folder, text=True, capture_output=True,
+                          timeout=60, env={**os.environ, "PYTHONPATH": str(folder / "stub")})
 
 
 def test_an_older_torch_is_refused(tmp_path):
@@ -99,7 +105,8 @@ def test_the_lists_agree(monkeypatch):
 
 def test_the_table_keeps_rows_that_were_not_run(monkeypatch):
     versions = script("torch_versions", monkeypatch)
-    first = versions.row_of("2.12.1", True, "1 passed, 0 failed, 0 skipped\nmore\n7 passed, 0 failed, 2 skipped\n", 61.7)
+    first = versions.row_of("2.12.1", True,
+                            "1 passed, 0 failed, 0 skipped\nmore\n7 passed, 0 failed, 2 skipped\n", 61.7)
     assert first == ("2.12.1", "yes", "7", "0", "2", "62")
     broken = versions.row_of("2.9.0", False, "no such package", 3)
     assert broken == ("2.9.0", "no", "0", "0", "0", "3")
@@ -127,6 +134,7 @@ def test_a_torch_of_ones_own_runs_what_depends_on_it(monkeypatch):
     targets = [target for _, target, _ in test.chosen(stages, [], "2.12.1")]
     assert {"test-python", "test-packaging"} <= set(targets) and "test-race" not in targets
     (race,) = test.chosen(stages, ["test-race"], "2.12.1")
-    assert race[1] == "test-race" and [race[2]] == [3 * int(limit) for _, target, limit in stages if target == "test-race"]
+    assert (race[1] == "test-race"
+            and [race[2]] == [3 * int(limit) for _, target, limit in stages if target == "test-race"])
     with pytest.raises(SystemExit, match="no stage nonsense"):
         test.chosen(stages, ["nonsense"], None)

@@ -1,4 +1,4 @@
-"""What pip gets: names, tags, requirements and files."""
+"""Tests what pip gets: names, tags, requirements and files."""
 import email
 import os
 import platform
@@ -33,7 +33,7 @@ def test_tags_are_of_this_interpreter_and_platform(wheel, contents):
 
 
 def test_requires_the_torch_it_was_built_for(contents):
-    """The vtables of c10d change with each minor release of torch: another one would call the wrong functions."""
+    """The vtables of c10d change with each minor release of torch: the shim would call wrong functions."""
     minor = ".".join(torch.__version__.split(".")[:2])
     requirements = metadata(contents, "METADATA").get_all("Requires-Dist", [])
     assert [each.replace(" ", "") for each in requirements if re.match(r"torch\b", each)] == [f"torch=={minor}.*"]

@@ -1,4 +1,4 @@
-"""What several test files share."""
+"""Helpers that several test files share."""
 import datetime
 import time
 
@@ -9,7 +9,7 @@ TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
 def since(version, what):
-    """Skips a test where torch is older than version, a pair of numbers; what says what it lacks then."""
+    """Skips a test if torch is older than version, a pair of numbers; what names the feature that it lacks."""
     return pytest.mark.skipif(TORCH < version, reason=f"{what}; this is torch {torch.__version__}")
 
 
@@ -18,7 +18,7 @@ def seconds(s):
 
 
 def until(condition, what):
-    """Returns when the condition holds; what is the message if it does not come to hold in half a minute."""
+    """Returns when the condition holds; fails with the message what if it does not hold within half a minute."""
     end = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < end, what
@@ -26,5 +26,8 @@ def until(condition, what):
 
 
 def has_exception(work):
-    """What the Work says of its exception. torch before 2.13 cannot hand an exception_ptr to Python, there only is_success is asked."""
+    """Returns whether the Work has an exception.
+
+    torch before 2.13 cannot hand an exception_ptr to Python; there only is_success is checked.
+    """
     return not work.is_success() if TORCH < (2, 13) else work.exception() is not None

@@ -24,7 +24,7 @@ def trio(tmp_path_factory):
 
 @pytest.fixture
 def python():
-    """Runs a script in a process of its own; its output, after checking that it ended with 0."""
+    """Returns a function that runs a script in its own process, checks that it ended with 0, and returns its output."""
 
     def run(script, *args, expect=0, env=None):
         done = subprocess.run([sys.executable, "-c", textwrap.dedent(script), *map(str, args)], stdout=subprocess.PIPE,

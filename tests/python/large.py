@@ -1,4 +1,7 @@
-"""Tensors of more than 2**31 elements on two ranks: make test-large. It needs 14 GiB of free memory, and says so where there is less."""
+"""Tensors of more than 2**31 elements on two ranks: make test-large.
+
+It needs 14 GiB of free memory, and reports if there is less.
+"""
 import sys
 import tempfile
 

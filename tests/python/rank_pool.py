@@ -1,4 +1,4 @@
-"""Processes that are the ranks of a group, spawned once and given one function after the other."""
+"""Processes that are the ranks of a group. They are started once and run one function after the other."""
 import datetime
 import multiprocessing
 import queue
@@ -8,17 +8,18 @@ import traceback
 import torch
 import torch.distributed as dist
 
-PATIENCE = 60.0  # seconds until a call that has not come back is an error
+PATIENCE = 60.0  # seconds until a call that has not returned is an error
 
-# Imported once, in the process that the ranks are forked from, which uses no backend: importing torch takes seconds. A conftest.py that
-# needs more of it says so anew.
+# Imported once, in the process from which the ranks are forked and which uses no backend: importing torch takes
+# seconds. A conftest.py that needs more modules sets the list again.
 multiprocessing.set_forkserver_preload(["torch", "torch.distributed", "goccl"])
 
 
 class RankPool:
-    """size processes; run calls a function on all of them. Each has initialised goccl's default group, if group is True.
+    """A pool of size processes; run calls a function on all of them.
 
-    patience is how many seconds a call may take, timeout those of the group.
+    Each process has initialised goccl's default group if group is True. patience is the number of seconds that a call
+    may take, timeout that of the group.
     """
 
     def __init__(self, size, folder, group=True, timeout=20.0, patience=PATIENCE):
@@ -28,8 +29,9 @@ class RankPool:
         self._results = context.Queue()
         self._tasks = [context.Queue() for _ in range(size)]
         self._processes = [
-            context.Process(target=_serve, args=(rank, size, str(folder), group, timeout, self._tasks[rank], self._results),
-                            daemon=True)
+            context.Process(
+                target=_serve, args=(rank, size, str(folder), group, timeout, self._tasks[rank], self._results),
+                daemon=True)
             for rank in range(size)
         ]
         for process in self._processes:
@@ -37,7 +39,10 @@ class RankPool:
         self._collect("start")
 
     def run(self, function, *args):
-        """What function(rank, *args) returned on each rank. A failure on any rank is an AssertionError with its traceback."""
+        """Returns what function(rank, *args) returned on each rank.
+
+        A failure on any rank raises AssertionError with its traceback.
+        """
         for tasks in self._tasks:
             tasks.put((function, args))
         return self._collect(getattr(function, "__name__", str(function)))
@@ -52,14 +57,14 @@ class RankPool:
         assert [process.exitcode for process in self._processes] == [0] * self.size
 
     def kill(self):
-        """Ends the processes at once: after a failure their groups are of no more use."""
+        """Ends the processes at once: after a failure their groups are of no use."""
         for process in self._processes:
             process.kill()
         for process in self._processes:
             process.join()
 
     def _collect(self, what):
-        __tracebackhide__ = True  # what the ranks say matters, not how it came here
+        __tracebackhide__ = True  # the messages of the ranks matter, not this function's stack
         results, failures = {}, {}
         end = time.monotonic() + self._patience
         while len(results) < self.size:
@@ -75,14 +80,15 @@ class RankPool:
             results[rank] = value
             if failure:
                 failures[rank] = failure
-                end = min(end, time.monotonic() + 5)  # the others may wait for this one for long
+                end = min(end, time.monotonic() + 5)  # the other ranks may wait for this one for long
         assert not failures, f"{what}: " + "\n".join(f"rank {r}:\n{text}" for r, text in sorted(failures.items()))
         return [results[rank] for rank in range(self.size)]
 
 
 def _serve(rank, size, folder, group, timeout, tasks, results):
     torch.set_num_threads(1)
-    multiprocessing.current_process().daemon = False  # a daemon could not have children of its own, such as data loaders' workers
+    # A daemon could not have children of its own, such as data loaders' workers.
+    multiprocessing.current_process().daemon = False
     try:
         if group:
             import goccl  # noqa: F401

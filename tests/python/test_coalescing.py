@@ -1,4 +1,4 @@
-"""startCoalescing and endCoalescing: what is between them is one Work."""
+"""startCoalescing and endCoalescing: the calls between them are one Work."""
 import threading
 
 import pytest
@@ -14,7 +14,7 @@ def world():
 
 
 def exchange(rank, peer, count, tag=0):
-    """Receives and sends of count tensors, receives first on one side only."""
+    """Returns receives and sends of count tensors; on one side only the receives come first."""
     sent = [torch.full((i + 1,), 10.0 * rank + i) for i in range(count)]
     got = [torch.zeros(i + 1) for i in range(count)]
     sends = [dist.P2POp(dist.isend, t, peer, tag=tag) for t in sent]
@@ -36,7 +36,10 @@ def test_a_batch_of_messages_is_one_work(pair):
 
 
 def check_large(rank):
-    """Larger than what is sent without a receiver: in one order on both sides, each would wait for the other."""
+    """Messages larger than those that are sent without a receiver.
+
+    In the same order on both sides, each rank would wait for the other.
+    """
     peer = 1 - rank
     sent, got = torch.full((3_000_000,), float(rank)), torch.zeros(3_000_000)
     operations = [dist.P2POp(dist.isend, sent, peer), dist.P2POp(dist.irecv, got, peer)]
@@ -44,7 +47,8 @@ def check_large(rank):
         work.wait()
     assert got.sum() == peer * 3_000_000
     same = torch.zeros(4)
-    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(4), rank), dist.P2POp(dist.irecv, same, rank)]):
+    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(4), rank),
+                                        dist.P2POp(dist.irecv, same, rank)]):
         work.wait()
     assert same.tolist() == [1.0] * 4
 
@@ -84,7 +88,7 @@ def check_collectives(rank):
             manager.wait()
         assert work.is_completed()
         assert a.tolist() == [1.0] * 2 and b.tolist() == [0.0] * 3 and c.tolist() == [rank + 1.0] * 2
-        # What torch collects itself, and calls when the block ends.
+        # Calls that torch collects itself, and makes when the block ends.
         ts = [torch.ones(2), torch.ones(3)]
         with dist._coalescing_manager(device=CPU, async_ops=asynchronous) as manager:
             for t in ts:
@@ -102,7 +106,7 @@ def check_empty(rank):
     assert world()._end_coalescing(CPU) is None
     with pytest.raises(RuntimeError, match="no block open.*do not nest"):
         world()._end_coalescing(CPU)
-    # In a block within a block: the outer one is closed.
+    # In a block within a block, when the outer one is closed.
     world()._start_coalescing(CPU)
     world()._start_coalescing(CPU)
     works = [world().send([torch.ones(1)], 1 - rank, 0), world().recv([torch.ones(1)], 1 - rank, 0)]
@@ -118,7 +122,7 @@ def test_blocks_begin_and_end(pair):
 
 
 def check_error(rank):
-    """After an exception within a block the group works as before, also for the next block."""
+    """After an exception within a block the group works as before, also in the next block."""
     for wrong in (lambda: world().send([torch.ones(1)], 7, 0), lambda: 1 / 0):
         with pytest.raises((RuntimeError, ZeroDivisionError)):
             with dist._coalescing_manager(device=CPU, async_ops=True):
@@ -168,7 +172,7 @@ def test_blocks_of_several_threads(pair):
 
 
 def check_many(rank):
-    """A block that is never ended holds only what has not ended."""
+    """A block that is never ended keeps only operations that have not ended."""
     world()._start_coalescing(CPU)
     for _ in range(3000):
         world().allreduce([torch.ones(1)]).wait()
@@ -183,7 +187,8 @@ def test_a_block_that_stays_open_holds_little(pair):
 def check_failure(rank):
     group = dist.new_group()
     if rank == 0:
-        operations = [dist.P2POp(dist.irecv, torch.zeros(1), 1, group), dist.P2POp(dist.isend, torch.zeros(1), 1, group)]
+        operations = [dist.P2POp(dist.irecv, torch.zeros(1), 1, group),
+                      dist.P2POp(dist.isend, torch.zeros(1), 1, group)]
         [work] = dist.batch_isend_irecv(operations)
         future, result = work.get_future(), work.get_future_result()
         group.abort()

@@ -14,7 +14,7 @@ def base(rank, shape=(6,), dtype=torch.float32):
 
 
 def layouts(t):
-    """The same values in memory of different orders."""
+    """Returns the same values in memory of different layouts."""
     wide = torch.zeros(*t.shape, 2, dtype=t.dtype)
     wide[..., 0] = t
     column = torch.zeros(t.shape[::-1], dtype=t.dtype).T.copy_(t) if t.dim() > 1 else t.flip(0).flip(0)
@@ -145,10 +145,11 @@ def test_empty_tensors(pair):
     pair.run(check_empty)
 
 
-REDUCED = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.uint16,
+REDUCED = [torch.float64, torch.float32, torch.float16, torch.bfloat16,
+           torch.int8, torch.uint8, torch.int16, torch.uint16,
            torch.int32, torch.uint32, torch.int64, torch.uint64]
-MOVED = REDUCED + [torch.bool, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz,
-                   torch.float8_e8m0fnu, torch.complex32]
+MOVED = REDUCED + [torch.bool, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2,
+                   torch.float8_e4m3fnuz, torch.float8_e8m0fnu, torch.complex32]
 
 
 def check_reduced_types(rank):
@@ -167,13 +168,16 @@ FLOAT8 = [torch.float8_e4m3fn, torch.float8_e5m2]
 
 
 def check_float8(rank):
-    """Every value of one rank with some of the other; the reference is torch's own conversion, from float32."""
+    """Combines every value of one rank with some values of the other.
+
+    The reference is torch's own conversion from float32.
+    """
     for dtype in FLOAT8:
         def short(t):
-            """Rounded; torch 2.11 and earlier made NaN of what is above 448."""
+            """Rounds; torch 2.11 and earlier turned values above 448 into NaN."""
             return (t.clamp(-448, 448) if dtype == torch.float8_e4m3fn else t).to(dtype)
 
-        # Zeros, a subnormal, ordinary numbers, the largest; NaN (and infinity) are among the other rank's.
+        # Zeros, a subnormal, ordinary numbers, the largest one; the other rank's values include NaN (and infinity).
         others = torch.tensor([0, 0x80, 1, 0x31, 0xB9, 0x7B, 0xFB], dtype=torch.uint8)
         every = torch.arange(256).to(torch.uint8)
         a, b = every.repeat(len(others)), others.repeat_interleave(256)
@@ -183,7 +187,8 @@ def check_float8(rank):
         summed = short(x + y)
         halves = short(short(x / 2).float() + short(y / 2).float())
         for operator, expected in [(op.SUM, summed), (op.PRODUCT, short(x * y)), (op.MIN, short(torch.minimum(x, y))),
-                                   (op.MAX, short(torch.maximum(x, y))), (op.AVG, short(summed.float() / 2)), (half, halves)]:
+                                   (op.MAX, short(torch.maximum(x, y))), (op.AVG, short(summed.float() / 2)),
+                                   (half, halves)]:
             t = (a, b)[rank].clone().view(dtype)
             dist.group.WORLD.allreduce([t], _all_reduce_options(operator)).wait()
             got, want = t.float(), expected.float()
@@ -228,8 +233,9 @@ def check_operators(rank):
     a, b = torch.tensor([1.0, 5.0]), torch.tensor([4.0, 2.0])
     mine = (a, b)[rank]
     op = dist.ReduceOp
-    for operator, expected in [(op.SUM, a + b), (op.AVG, (a + b) / 2), (op.PRODUCT, a * b), (op.MIN, torch.minimum(a, b)),
-                               (op.MAX, torch.maximum(a, b)), (dist._make_nccl_premul_sum(0.5), (a + b) / 2),
+    for operator, expected in [(op.SUM, a + b), (op.AVG, (a + b) / 2), (op.PRODUCT, a * b),
+                               (op.MIN, torch.minimum(a, b)), (op.MAX, torch.maximum(a, b)),
+                               (dist._make_nccl_premul_sum(0.5), (a + b) / 2),
                                (dist._make_nccl_premul_sum(torch.tensor([2.0])), 2 * (a + b))]:
         t = mine.clone()
         dist.all_reduce(t, op=operator)

@@ -1,6 +1,6 @@
-"""The buckets of DistributedDataParallel are reduced while backward goes on: a trace of the profiler shows it.
+"""The buckets of DistributedDataParallel are reduced during backward: a trace of the profiler shows it.
 
-    python tests/python/test_ddp_overlap.py ddp.json    # leaves rank 0's trace for ui.perfetto.dev or chrome://tracing
+    python tests/python/test_ddp_overlap.py ddp.json    # writes rank 0's trace for ui.perfetto.dev or chrome://tracing
 """
 import pathlib
 import sys
@@ -23,8 +23,11 @@ def spans(events, name):
 
 
 def train(rank, trace):
-    """The all-reduces and the backward passes of the layers in one step; rank 0 writes the trace if it has a name."""
-    torch.manual_seed(rank)  # other weights are corrected by DDP
+    """Returns the spans of the all-reduces and of the layers' backward passes in one step.
+
+    Rank 0 writes the trace if it has a name.
+    """
+    torch.manual_seed(rank)  # DDP makes the ranks' different weights equal
     layers = [torch.nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)]
     model = DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=4)
     x = torch.randn(BATCH, WIDTH)
@@ -34,7 +37,7 @@ def train(rank, trace):
         model(x).sum().backward()
 
     step()
-    step()  # DDP has put the parameters into buckets in the order of their gradients by now
+    step()  # by now DDP has put the parameters into buckets in the order of their gradients
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         step()
     if trace and rank == 0:
@@ -44,8 +47,9 @@ def train(rank, trace):
 
 
 def overlapping(reductions, backward):
-    """Pairs (bucket, layer): the bucket was on its way before backward of the layer began, and not there yet."""
-    return [(bucket, layer) for bucket, r in enumerate(reductions) for layer, b in enumerate(backward) if r.start < b.start < r.end]
+    """Returns pairs (bucket, layer) where the bucket's reduction was in flight when the layer's backward began."""
+    return [(bucket, layer) for bucket, r in enumerate(reductions) for layer, b in enumerate(backward)
+            if r.start < b.start < r.end]
 
 
 def test_buckets_are_reduced_while_backward_goes_on(pair, tmp_path):
@@ -57,7 +61,8 @@ def test_buckets_are_reduced_while_backward_goes_on(pair, tmp_path):
         assert len(backward) == LAYERS and len(reductions) == buckets
         assert buckets >= LAYERS - 1, "too few buckets to overlap anything"
         pairs += overlapping(reductions, backward)
-    # The rank that comes second to a bucket finds all of it there and reduces it at once; the first one has gone on meanwhile.
+    # The second rank that reaches a bucket finds all data of it there and reduces it at once; the first rank has gone
+    # on meanwhile.
     assert pairs, f"no bucket was reduced beside backward: {results}"
     assert min(pairs)[0] < buckets - 1, "only the last bucket overlaps"
     assert ALL_REDUCE in trace.read_text()

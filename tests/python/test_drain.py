@@ -1,4 +1,4 @@
-"""destroy_process_group with operations that nobody has waited for: they end first, on this rank and on its peers."""
+"""destroy_process_group ends operations for which no thread has waited, on this rank and on its peers."""
 import multiprocessing
 import os
 import signal
@@ -13,7 +13,7 @@ from common import seconds
 from rank_pool import RankPool
 
 TRANSPORTS = ["shm", "tcp"]
-LONG, SOON = 30, 10  # seconds: a timeout that no test waits for, and less
+LONG, SOON = 30, 10  # seconds: a timeout that no test reaches, and a shorter limit
 
 
 def group_of(transport):
@@ -21,14 +21,14 @@ def group_of(transport):
 
 
 def destroyed(group):
-    """How many seconds it took."""
+    """Destroys the group; returns the seconds that this took."""
     start = time.monotonic()
     dist.destroy_process_group(group)
     return time.monotonic() - start
 
 
 def first(rank, name):
-    """Rank 0 goes on at once, the others when it has come here, and most likely waits in what follows."""
+    """Lets rank 0 go on at once, and the others when it has called this and most likely waits in its next call."""
     store = dist.distributed_c10d._get_default_store()
     if rank == 0:
         store.set(name, "")
@@ -59,7 +59,10 @@ def test_collectives_end_first(pair, trio, transport):
 
 
 def check_dropped(rank, transport):
-    """Nobody holds the Works (torch's recorder would, of all groups in 2.15), and some of the memory only they do."""
+    """No variable holds the Works, and some of the memory is held only by them.
+
+    torch's recorder would hold them, for all groups in 2.15.
+    """
     os.environ["TORCH_FR_BUFFER_SIZE"] = "0"
     group, kept = group_of(transport), torch.ones(6)[::2]
     del os.environ["TORCH_FR_BUFFER_SIZE"]
@@ -75,7 +78,7 @@ def test_dropped_works_end_first(trio, transport):
 
 
 def check_messages(rank, transport):
-    """Those that are in the channels, those that fill them, and those that wait for their receivers."""
+    """Sends messages that fit the channels, messages that fill them, and messages that wait for their receivers."""
     sizes = [1, 1000, 20_000, 4_000_000] + [15_000] * 200
     group = group_of(transport)
     if rank == 0:
@@ -129,7 +132,7 @@ def test_a_receive_that_nobody_answers(pair, transport):
 
 
 def check_ends(rank, transport):
-    """What cannot end is not waited for, and its Work says why."""
+    """destroy_process_group does not wait for operations that cannot end, and their Works report why."""
     def pending(timeout):
         group = group_of(transport)
         group.set_timeout(seconds(timeout))
@@ -166,7 +169,7 @@ def test_what_cannot_end(pair, transport):
 
 
 def check_gil(rank):
-    """Another thread of Python has to run for the peer to come."""
+    """Another thread of Python must run for the peer to reach its call."""
     group, t = group_of("shm"), torch.ones(4)
     store = dist.distributed_c10d._get_default_store()
     if rank == 0:
@@ -186,7 +189,8 @@ def test_other_threads_run_meanwhile(pair):
 def check_ctrl_c(rank):
     group = group_of("shm")
     if rank == 0:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in what it starts
+        # A shell may start its commands with the signal ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         work = dist.all_reduce(torch.ones(4), group=group, async_op=True)
         threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         start = time.monotonic()
@@ -206,7 +210,7 @@ def test_ctrl_c_ends_the_wait(pair):
 
 
 def check_exit(rank):
-    """What the exit handler of a process does that never called destroy_process_group."""
+    """Runs the exit handler of a process that never called destroy_process_group."""
     if rank == 0:
         dist.all_reduce(torch.ones(4), async_op=True)
         start = time.monotonic()
@@ -228,7 +232,8 @@ MESSAGES = 6
 
 def member(rank, store, transport):
     core = goccl._loader.core()
-    return core.create(dist.FileStore(store, 2), rank, 2, core.Options(seconds(LONG), f"GOCCL_TRANSPORT={transport}"), "test")
+    return core.create(dist.FileStore(store, 2), rank, 2,
+                       core.Options(seconds(LONG), f"GOCCL_TRANSPORT={transport}"), "test")
 
 
 def send_and_end(store, transport):

@@ -1,4 +1,4 @@
-"""What a failure says: its kind is torch's, and the message names group, own rank, operation, its number and its sizes."""
+"""Errors are of torch's kinds, and name group, own rank, operation, its number and its sizes."""
 import datetime
 import multiprocessing
 import os
@@ -96,7 +96,7 @@ def absent_and_sparse(group, rank):
 
 
 def behind(group, rank):
-    """Whoever waits in vain behind another operation hears of both."""
+    """The error of a wait behind another operation that fails names both operations."""
     if rank == 0:
         first, second = [dist.all_reduce(torch.ones(n), group=group, async_op=True) for n in (5, 6)]
         with pytest.raises(dist.DistBackendError, match="5 x f32"):
@@ -112,7 +112,7 @@ def after(group, rank):
 
 
 def closed(group, rank):
-    """An operation that was under way when its group was destroyed."""
+    """An operation that was in flight when its group was destroyed."""
     if rank == 0:
         work = dist.irecv(torch.ones(5), group=group, group_src=1)
         group._get_backend(CPU).shutdown()
@@ -133,33 +133,42 @@ def monitored(group, rank):
 
 
 SUM5 = "all_reduce of 5 x f32 (sum), "
-# The provocation, its class in the message, and of each rank that has an error what it says besides its group and its own number.
+# The call that fails, the class in the message, and for each rank that has an error the parts of the message besides
+# the group and the rank's own number.
 TABLE = {
-    "another size": (other_size, "mismatch", [["all_reduce of 3 x f32 (sum), seq 2", "rank 1 called all_reduce seq 2, 4 x f32"],
-                                              ["all_reduce of 4 x f32 (sum), seq 2", "rank 0 called all_reduce seq 2, 3 x f32"]]),
-    "another type": (other_type, "mismatch", [["3 x f32 (sum), seq 2", "3 x i32"], ["3 x i32 (sum), seq 2", "3 x f32"]]),
-    "another operator": (other_operator, "mismatch", [["3 x f32 (sum), seq 2", "max"], ["3 x f32 (max), seq 2", "sum"]]),
+    "another size": (other_size, "mismatch",
+                     [["all_reduce of 3 x f32 (sum), seq 2", "rank 1 called all_reduce seq 2, 4 x f32"],
+                      ["all_reduce of 4 x f32 (sum), seq 2", "rank 0 called all_reduce seq 2, 3 x f32"]]),
+    "another type": (other_type, "mismatch",
+                     [["3 x f32 (sum), seq 2", "3 x i32"], ["3 x i32 (sum), seq 2", "3 x f32"]]),
+    "another operator": (other_operator, "mismatch",
+                         [["3 x f32 (sum), seq 2", "max"], ["3 x f32 (max), seq 2", "sum"]]),
     "another collective": (other_collective, "mismatch|peer left", [["all_reduce of 3 x f32 (sum), seq 2"],
                                                                     ["broadcast of 3 x f32, root 0, seq 2"]]),
     "a rank that does not come": (absent, "timeout", [[SUM5 + "seq 2", "(rank 1)"], None]),
     "the same, asynchronous": (absent_asynchronously, "timeout", [[SUM5 + "seq 2", "(rank 1)"], None]),
     "the same, in a block": (absent_in_a_block, "timeout", [[SUM5 + "seq 2", "(rank 1)"], None]),
     "the same, sparse": (absent_and_sparse, "timeout", [["sparse_all_reduce of Float [3, 3]", "seq 2"], None]),
-    "behind another operation": (behind, "timeout", [["all_reduce of 6 x f32 (sum), seq 3", "the group failed in " + SUM5 + "seq 2",
-                                                      "(rank 1)"], None]),
-    "after a failure": (after, "timeout", [["all_gather of 2x6 x f32, not begun, after seq 2", "the group failed in " + SUM5 + "seq 2"],
-                                           None]),
+    "behind another operation": (behind, "timeout",
+                                 [["all_reduce of 6 x f32 (sum), seq 3", "the group failed in " + SUM5 + "seq 2",
+                                   "(rank 1)"], None]),
+    "after a failure": (after, "timeout",
+                        [["all_gather of 2x6 x f32, not begun, after seq 2",
+                          "the group failed in " + SUM5 + "seq 2"], None]),
     "abort": (aborted, "aborted", [[SUM5 + "seq 2", "abort() was called"], None]),
     "after an abort": (aborted_before, "aborted", [[SUM5 + "not begun, after seq 1"], None]),
     "a rank that left": (left, "peer left", [[SUM5 + "seq 2", "(rank 1)"], None]),
-    "a message of another size": (other_message, "mismatch", [None, ["recv of 5 x f32 from rank 0, tag 0, seq 1", "20 bytes", "16 bytes"]]),
+    "a message of another size": (other_message, "mismatch",
+                                  [None, ["recv of 5 x f32 from rank 0, tag 0, seq 1", "20 bytes", "16 bytes"]]),
     "a message that does not come": (no_message, "timeout", [["recv of 5 x f32 from rank 1, tag 9, seq 1"], None]),
     "the end of the own group": (closed, "closed", [["recv of 5 x f32 from rank 1, tag 0, seq 1"], None]),
-    "after the end of the group": (closed_before, "was shut down", [["all_reduce of 5 x f32 (sum)", "after seq 1"], None]),
+    "after the end of the group": (closed_before, "was shut down",
+                                   [["all_reduce of 5 x f32 (sum)", "after seq 1"], None]),
     "after the end, asynchronous": (lambda *args: closed_before(*args, asynchronous=True), "was shut down",
                                     [["all_reduce of 5 x f32 (sum)", "after seq 1"], None]),
-    "a monitored barrier": (monitored, "timeout", [["monitored_barrier, seq 1", "Rank 1 failed to pass", "recv of 1 x u8 from rank 1"],
-                                                   None]),
+    "a monitored barrier": (monitored, "timeout",
+                            [["monitored_barrier, seq 1", "Rank 1 failed to pass", "recv of 1 x u8 from rank 1"],
+                             None]),
 }
 
 
@@ -196,7 +205,7 @@ def in_a_fork(work, results):
 
 
 def check_fork(rank):
-    """A fork has the objects of its parent, but may not communicate; what was called there is named."""
+    """A fork has the objects of its parent, but must not communicate; the error names the call."""
     name = dist.group.WORLD.group_name
     context = multiprocessing.get_context("fork")
     results = context.Queue()
@@ -221,7 +230,7 @@ def test_forks(pair):
 
 
 def join(store, rank, seconds, name, pg_options=None):
-    """Makes a group of two over a store of its own."""
+    """Makes a group of two over its own store."""
     import goccl
 
     options = dist.distributed_c10d._DistributedBackendOptions()
@@ -231,20 +240,26 @@ def join(store, rank, seconds, name, pg_options=None):
 
 
 def check_values(rank):
-    """What cannot be right is refused before anything moves, by the kinds of torch, with the group and the rank; so it has no number."""
+    """Invalid calls are refused before any data moves.
+
+    The errors are of torch's kinds, and name group and rank but no number.
+    """
     import goccl
 
     world = dist.group.WORLD
     backend, me = world._get_backend(CPU), f"group {world.group_name}, rank {rank} of 2: "
-    integers, quantized = torch.ones(2, dtype=torch.int32), torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8)
+    integers, quantized = (torch.ones(2, dtype=torch.int32),
+                           torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8))
     for kind, parts, call in [
         (ValueError, ["set_timeout", "longer than zero"], lambda: backend.set_timeout(datetime.timedelta(0))),
-        (NotImplementedError, ["all_reduce", "avg is not defined for i32"], lambda: dist.all_reduce(integers, op=OP.AVG)),
+        (NotImplementedError, ["all_reduce", "avg is not defined for i32"],
+         lambda: dist.all_reduce(integers, op=OP.AVG)),
         (NotImplementedError, ["goccl:broadcast", "quantized"], lambda: backend.broadcast([quantized])),
         (RuntimeError, ["goccl:_all_gather_base", "must have 4 elements", "got 5"],
          lambda: backend._allgather_base(torch.ones(5), torch.ones(2))),
         (RuntimeError, ["goccl:send", "invalid rank 7", "2 ranks"], lambda: world.send([torch.ones(2)], 7, 0)),
-        (NotImplementedError, ["sparse_all_reduce", "SUM and"], lambda: dist.all_reduce(torch.eye(2).to_sparse(), op=OP.MAX)),
+        (NotImplementedError, ["sparse_all_reduce", "SUM and"],
+         lambda: dist.all_reduce(torch.eye(2).to_sparse(), op=OP.MAX)),
     ]:
         with pytest.raises(kind) as caught:
             call()
@@ -279,7 +294,8 @@ def test_a_peer_that_dies(python):
         if __name__ == "__main__":
             mp.start_processes(rank, (tempfile.mkdtemp() + "/store",), 2, start_method="fork")
         """)
-    missing = [part for part in ["rank 0 of 2", "all_reduce of 6 x f32 (sum), seq 2", "(rank 1)", "peer lost"] if part not in out]
+    missing = [part for part in ["rank 0 of 2", "all_reduce of 6 x f32 (sum), seq 2", "(rank 1)", "peer lost"]
+               if part not in out]
     assert not missing, f"{missing} not in: {out}"
 
 
@@ -294,7 +310,7 @@ def come_and_go(path, transport):
 
 
 def tell(results, store, seconds, *args):
-    """The kind and the text of rank 0's failure to join."""
+    """Puts the kind and the text of rank 0's failure to join into results."""
     try:
         join(store, 0, seconds, "tp", *args)
     except Exception as e:
@@ -329,7 +345,7 @@ def test_a_peer_that_cannot_be_reached(transport, tmp_path):
 def serve(ports):
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     ports.put(store.port)
-    threading.Event().wait()  # until it is killed
+    threading.Event().wait()  # until the process is killed
 
 
 def wait_in_store(port, waiting, results):

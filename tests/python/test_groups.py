@@ -1,4 +1,4 @@
-"""The life of groups: making, missing ranks, options, subgroups, closing, using again."""
+"""The life of groups: making, missing ranks, options, sub-groups, closing, using again."""
 import copy
 
 import pytest
@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 
 def check_subgroups(rank):
-    """Roots, peers and numbers are those of the subgroup."""
+    """Roots, peers and numbers are those of the sub-group."""
     group = dist.new_group([0, 2])
     everyone = [dist.new_group([r]) for r in range(3)]
     if rank != 1:
@@ -89,7 +89,7 @@ def test_made_again_with_the_same_store(tmp_path):
 
 
 def check_over_tcp_store(rank, port):
-    """TCPStore is what users have; while a group waits in it others may use it."""
+    """Users have a TCPStore; while a group waits in it, other ranks may use it."""
     store = dist.TCPStore("127.0.0.1", port, 2, is_master=rank == 0, timeout=seconds(20))
     dist.init_process_group("goccl", store=store, rank=rank, world_size=2, timeout=seconds(20))
     dist.barrier()
@@ -112,8 +112,9 @@ def check_destroyed(rank):
     backend = group._get_backend(CPU)
     dist.barrier(group=group)
     dist.destroy_process_group(group)
-    backend.shutdown()  # again: nothing
-    for call in (lambda: backend.allreduce(torch.ones(1)), lambda: backend.set_timeout(seconds(3)), lambda: backend.barrier()):
+    backend.shutdown()  # a second shutdown does nothing
+    for call in (lambda: backend.allreduce(torch.ones(1)), lambda: backend.set_timeout(seconds(3)),
+                 lambda: backend.barrier()):
         with pytest.raises(dist.DistBackendError, match="was shut down"):
             call()
     backend.abort()
@@ -138,7 +139,7 @@ def check_options(rank):
         assert options.lines != other.lines
     backend.set_timeout(seconds(9))
     assert backend.options._timeout == seconds(9)
-    # Those of one group make another; its timeout stays what it was told.
+    # The options of one group make another group; its timeout stays as it was set.
     again = dist.new_group([0, 1], pg_options=copy.deepcopy(options), timeout=seconds(11))
     assert again._get_backend(CPU).options._timeout == seconds(7)
     assert dist.new_group([0, 1], timeout=seconds(11))._get_backend(CPU).options._timeout == seconds(11)
@@ -170,12 +171,14 @@ def check_monitored_barrier(rank):
     goccl.monitored_barrier(timeout=5, wait_all_ranks=True)
     group = dist.new_group([0, 1, 2], timeout=seconds(20))
     goccl.monitored_barrier(group, timeout=seconds(10))
-    # Rank 1 is late for the next one; the barrier after it is not disturbed by what that left behind.
+    # Rank 1 is late for the next barrier; what this one leaves behind does not disturb the barrier after it.
     if rank == 0:
-        with pytest.raises(dist.DistBackendError, match=r"\[Rank 0\]: Rank 1 failed to pass monitoredBarrier in 1000 ms"):
+        with pytest.raises(dist.DistBackendError,
+                           match=r"\[Rank 0\]: Rank 1 failed to pass monitoredBarrier in 1000 ms"):
             goccl.monitored_barrier(group, timeout=1)
     elif rank == 2:
-        with pytest.raises(dist.DistBackendError, match="Rank 2 successfully reached monitoredBarrier.*(?s:.*)Rank 1 failed"):
+        with pytest.raises(dist.DistBackendError,
+                           match="Rank 2 successfully reached monitoredBarrier.*(?s:.*)Rank 1 failed"):
             goccl.monitored_barrier(group, timeout=20)
     dist.barrier()
     if rank == 1:

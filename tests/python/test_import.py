@@ -1,4 +1,4 @@
-"""What importing goccl does, and what it leaves for the first process group."""
+"""The effects of importing goccl, and what happens only with the first process group."""
 import importlib.metadata
 import os
 import subprocess
@@ -54,7 +54,8 @@ def test_entry_point_registers():
     assert entry.load() is goccl.register
 
 
-@pytest.mark.skipif(not hasattr(dist.Backend, "_ensure_backend_registered"), reason="torch before 2.14 has no such entry points")
+@pytest.mark.skipif(not hasattr(dist.Backend, "_ensure_backend_registered"),
+                    reason="torch before 2.14 has no such entry points")
 def test_torch_finds_the_backend_by_its_name(python):
     python("""
         import sys, torch.distributed as dist
@@ -71,19 +72,22 @@ def test_version_is_that_of_the_package():
 
 
 def test_command_line_is_the_go_program():
-    done = subprocess.run([sys.executable, "-m", "goccl", "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run([sys.executable, "-m", "goccl", "--help"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
     assert "goccl" in done.stdout
 
 
 class TestOptions:
     def test_environment_comes_first_and_options_win(self):
-        options = goccl.Options(transport="tcp", socket_ifname="eth0,eth1", algo="ring", buffsize="8M", tune="t.table", registered=0,
-                                spin_us=20, fast_bf16=True, debug="INFO", timeout=1.5, extra={"GOCCL_PLAN": "p.json"})
+        options = goccl.Options(transport="tcp", socket_ifname="eth0,eth1", algo="ring", buffsize="8M",
+                                tune="t.table", registered=0, spin_us=20, fast_bf16=True, debug="INFO", timeout=1.5,
+                                extra={"GOCCL_PLAN": "p.json"})
         environ = {"GOCCL_TRANSPORT": "shm", "GOCCL_B": "2", "GOCCL_A": "", "PATH": "/bin", "NOT_GOCCL_C": "3"}
         assert lines(options, environ).split("\n") == [
             "GOCCL_A=", "GOCCL_B=2", "GOCCL_TRANSPORT=shm",
             "GOCCL_ALGO=ring", "GOCCL_BUFFSIZE=8M", "GOCCL_DEBUG=INFO", "GOCCL_FAST_BF16=1", "GOCCL_REGISTERED=0",
-            "GOCCL_SOCKET_IFNAME=eth0,eth1", "GOCCL_SPIN_US=20", "GOCCL_TIMEOUT=1500000us", "GOCCL_TRANSPORT=tcp", "GOCCL_TUNE=t.table",
+            "GOCCL_SOCKET_IFNAME=eth0,eth1", "GOCCL_SPIN_US=20", "GOCCL_TIMEOUT=1500000us", "GOCCL_TRANSPORT=tcp",
+            "GOCCL_TUNE=t.table",
             "GOCCL_PLAN=p.json",
         ]
 
@@ -109,8 +113,9 @@ class TestOptions:
 
     @pytest.mark.parametrize("text, seconds", [
         ("GOCCL_TIMEOUT=90", 90), ("GOCCL_TIMEOUT=1.5s", 1.5), ("GOCCL_TIMEOUT=5m", 300), ("GOCCL_TIMEOUT=1m30s", 90),
-        ("GOCCL_TIMEOUT=250ms", 0.25), ("GOCCL_TIMEOUT=3\nGOCCL_A=1\nGOCCL_TIMEOUT=1500000us", 1.5), ("GOCCL_TIMEOUT= 2 ", 2),
-        ("GOCCL_TIMEOUT=", None), ("GOCCL_TIMEOUT=soon", None), ("GOCCL_TIMEOUT=5 minutes", None), ("GOCCL_TIMEOUT=0", None),
+        ("GOCCL_TIMEOUT=250ms", 0.25), ("GOCCL_TIMEOUT=3\nGOCCL_A=1\nGOCCL_TIMEOUT=1500000us", 1.5),
+        ("GOCCL_TIMEOUT= 2 ", 2), ("GOCCL_TIMEOUT=", None), ("GOCCL_TIMEOUT=soon", None),
+        ("GOCCL_TIMEOUT=5 minutes", None), ("GOCCL_TIMEOUT=0", None),
         ("GOCCL_A=1", None), ("", None),
     ])
     def test_timeout_in_the_lines(self, text, seconds):
@@ -123,7 +128,8 @@ class TestOptions:
 
 
 class TestLoader:
-    @pytest.mark.parametrize("version, minor", [("2.13.0", "2.13"), ("2.13.0+cu130", "2.13"), ("2.15.0a0+git12", "2.15")])
+    @pytest.mark.parametrize("version, minor", [("2.13.0", "2.13"), ("2.13.0+cu130", "2.13"),
+                                                ("2.15.0a0+git12", "2.15")])
     def test_minor(self, version, minor):
         assert _loader.minor(version) == minor
 

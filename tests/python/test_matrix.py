@@ -1,4 +1,4 @@
-"""Every element type in every form of every collective, and every layout: one table, whose rows run on 2 and on 3 ranks."""
+"""Every element type in every form of every collective, and every layout, on 2 and on 3 ranks."""
 import operator
 from functools import reduce as fold
 
@@ -7,7 +7,8 @@ import torch
 import torch.distributed as dist
 
 OP = dist.ReduceOp
-ALL = sorted({v for v in vars(torch).values() if isinstance(v, torch.dtype) and not str(v).startswith(("torch.q",))}, key=str)
+ALL = sorted({v for v in vars(torch).values()
+              if isinstance(v, torch.dtype) and not str(v).startswith(("torch.q",))}, key=str)
 WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -26,7 +27,7 @@ def options(kind, **fields):
     return o
 
 
-# Layouts: each makes a tensor of these sizes, and fills it. Four dimensions, as channels_last needs them.
+# Layouts: each function makes a tensor of these sizes. There are four dimensions, as channels_last needs them.
 SIZES = (2, 3, 2, 4)
 
 
@@ -43,14 +44,15 @@ def transposed(sizes, dtype):
 
 
 def channels_last(sizes, dtype):
-    return torch.zeros(sizes, dtype=dtype).contiguous(memory_format=torch.channels_last) if len(sizes) == 4 else strided(sizes, dtype)
+    return (torch.zeros(sizes, dtype=dtype).contiguous(memory_format=torch.channels_last) if len(sizes) == 4
+            else strided(sizes, dtype))
 
 
 LAYOUTS = [torch.zeros, strided, transposed, offset, channels_last]
 
 
 class Maker:
-    """Tensors of one type; the layout goes round, and each rank begins with another one."""
+    """Makes tensors of one type; the layouts alternate, and each rank begins with another one."""
 
     def __init__(self, dtype, rank, turn):
         self.dtype, self.next = dtype, rank + turn
@@ -58,7 +60,7 @@ class Maker:
         self.storage = WHOLE.get(size, dtype)
 
     def values(self, seed, sizes=SIZES):
-        """What the rank or block of that number has, in the type of the storage."""
+        """Returns the values of the rank or block with that number, in the type of the storage."""
         count = torch.Size(sizes).numel()
         raw = (torch.arange(count) * 7 + 13 * seed + 1) % 120
         if self.dtype == torch.bool:
@@ -77,20 +79,23 @@ class Maker:
 
 
 def moves(m, rank, n):
-    """Each form: its name, the call, and (output, expected) pairs."""
+    """Yields for each form its name, the call, and (output, expected) pairs."""
     last, typed = n - 1, m.typed
     many = lambda ts: [typed(t) for t in ts]  # noqa: E731
     wide = (n * SIZES[0], *SIZES[1:])
     stacked = torch.cat([m.values(r) for r in range(n)])
 
     out = m.full(rank)
-    yield "broadcast", lambda: world().broadcast([typed(out)], options(dist.BroadcastOptions, rootRank=last)), [(out, m.values(last))]
+    yield "broadcast", lambda: world().broadcast(
+        [typed(out)], options(dist.BroadcastOptions, rootRank=last)), [(out, m.values(last))]
     outs = [m.empty() for _ in range(n)]
-    yield "allgather", lambda: world().allgather([many(outs)], [typed(m.full(rank))]), [(o, m.values(r)) for r, o in enumerate(outs)]
+    yield "allgather", lambda: world().allgather([many(outs)], [typed(m.full(rank))]), \
+        [(o, m.values(r)) for r, o in enumerate(outs)]
     whole = m.empty(wide)
     yield "_allgather_base", lambda: backend()._allgather_base(typed(whole), typed(m.full(rank))), [(whole, stacked)]
     rows = m.empty((n, torch.Size(SIZES).numel()))
-    yield "_allgather_base [n, k]", lambda: backend()._allgather_base(typed(rows), typed(m.full(rank))), [(rows, stacked.reshape(n, -1))]
+    yield "_allgather_base [n, k]", lambda: backend()._allgather_base(typed(rows), typed(m.full(rank))), \
+        [(rows, stacked.reshape(n, -1))]
     lists = [[m.empty(), m.empty((3,))] for _ in range(n)]
     yield "allgather_coalesced", lambda: world().allgather_coalesced(
         [many(ts) for ts in lists], [typed(m.full(rank)), typed(m.full(rank, (3,)))]), \
@@ -106,18 +111,21 @@ def moves(m, rank, n):
     if hasattr(backend(), "gather_into_tensor"):
         single = m.empty(wide)
         yield "gather_into_tensor", lambda: backend().gather_into_tensor(
-            typed(single), typed(m.full(rank)), options(dist.GatherOptions, rootRank=0)), [(single, stacked)] if rank == 0 else []
+            typed(single), typed(m.full(rank)), options(dist.GatherOptions, rootRank=0)), \
+            [(single, stacked)] if rank == 0 else []
     got = m.empty()
     parts = [[typed(m.full(r + 5)) for r in range(n)]] if rank == 0 else []
-    yield "scatter", lambda: world().scatter([typed(got)], parts, options(dist.ScatterOptions, rootRank=0)), [(got, m.values(rank + 5))]
+    yield "scatter", lambda: world().scatter([typed(got)], parts, options(dist.ScatterOptions, rootRank=0)), \
+        [(got, m.values(rank + 5))]
     pieces = [m.empty((r + 1, 3)) for r in range(n)]
     yield "alltoall", lambda: world().alltoall(
         many(pieces), [typed(m.full(10 * rank + r, (rank + 1, 3))) for r in range(n)]), \
         [(p, m.values(10 * r + rank, (r + 1, 3))) for r, p in enumerate(pieces)]
-    # Rank r sends r + 1 rows to each.
+    # Rank r sends r + 1 rows to each rank.
     block = m.empty((n * (n + 1) // 2, 2))
     yield "alltoall_base", lambda: world().alltoall_base(
-        typed(block), typed(m.full(rank, (n * (rank + 1), 2))), [r + 1 for r in range(n)], [rank + 1] * n, dist.AllToAllOptions()), \
+        typed(block), typed(m.full(rank, (n * (rank + 1), 2))), [r + 1 for r in range(n)], [rank + 1] * n,
+        dist.AllToAllOptions()), \
         [(block, torch.cat([m.values(r, (n * (r + 1), 2))[rank * (r + 1):(rank + 1) * (r + 1)] for r in range(n)]))]
     told = m.empty()
 
@@ -170,7 +178,7 @@ REDUCED = {**{t: ["SUM", "PRODUCT", "MIN", "MAX", *BITS] for t in [*INTEGERS, to
 
 
 def operand(dtype, rank, block, sizes):
-    """Powers of two, so that sums and products of three are exact in eight bits."""
+    """Returns powers of two, so that sums and products of three are exact in eight bits."""
     count = torch.Size(sizes).numel()
     t = torch.tensor([1, 2])[(torch.arange(count) // (rank + 1) + block) % 2].reshape(sizes)
     if dtype == torch.bool:
@@ -179,19 +187,19 @@ def operand(dtype, rank, block, sizes):
 
 
 def result(dtype, name, values):
-    """In a type that torch can calculate with, rounded to dtype."""
+    """Returns the result, computed in a type with which torch can calculate and rounded to dtype."""
     calculate = ARITHMETIC[name][1]
     if dtype == torch.bool:
         values = [v != 0 for v in values]
-        calculate = {"SUM": ARITHMETIC["BOR"], "MAX": ARITHMETIC["BOR"], "PRODUCT": ARITHMETIC["BAND"], "MIN": ARITHMETIC["BAND"]}.get(
-            name, ARITHMETIC[name])[1]
+        calculate = {"SUM": ARITHMETIC["BOR"], "MAX": ARITHMETIC["BOR"], "PRODUCT": ARITHMETIC["BAND"],
+                     "MIN": ARITHMETIC["BAND"]}.get(name, ARITHMETIC[name])[1]
     elif dtype in INTEGERS:
         values = [v.long() for v in values]
     return calculate(values).to(dtype)
 
 
 def reductions(dtype, name, rank, n, turn):
-    """Each form: its name, the call, and (output, expected) pairs."""
+    """Yields for each form its name, the call, and (output, expected) pairs."""
     op = ARITHMETIC[name][0]
     turns = iter(range(rank + turn, 1000))
 
@@ -202,20 +210,24 @@ def reductions(dtype, name, rank, n, turn):
         return result(dtype, name, [operand(dtype, r, block, sizes) for r in range(n)])
 
     t = tensor(0, SIZES)
-    yield "allreduce", lambda: world().allreduce([t], options(dist.AllreduceOptions, reduceOp=op)), [(t, expected(0, SIZES))]
+    yield "allreduce", lambda: world().allreduce([t], options(dist.AllreduceOptions, reduceOp=op)), \
+        [(t, expected(0, SIZES))]
     ts = [tensor(i, s) for i, s in enumerate([SIZES, (5,), (0, 2)])]
-    yield "allreduce_coalesced", lambda: world().allreduce_coalesced(ts, options(dist.AllreduceCoalescedOptions, reduceOp=op)), \
+    yield "allreduce_coalesced", lambda: world().allreduce_coalesced(
+        ts, options(dist.AllreduceCoalescedOptions, reduceOp=op)), \
         [(x, expected(i, tuple(x.shape))) for i, x in enumerate(ts)]
     part = tensor(1, SIZES)
     yield "reduce", lambda: world().reduce([part], options(dist.ReduceOptions, reduceOp=op, rootRank=n - 1)), \
         [(part, expected(1, SIZES) if rank == n - 1 else part.clone())]
     own = LAYOUTS[next(turns) % len(LAYOUTS)]((rank + 1, 3), dtype=dtype)
     blocks = [tensor(r, (r + 1, 3)) for r in range(n)]
-    yield "reduce_scatter", lambda: world().reduce_scatter([own], [blocks], options(dist.ReduceScatterOptions, reduceOp=op)), \
+    yield "reduce_scatter", lambda: world().reduce_scatter(
+        [own], [blocks], options(dist.ReduceScatterOptions, reduceOp=op)), \
         [(own, expected(rank, (rank + 1, 3)))]
     row = LAYOUTS[next(turns) % len(LAYOUTS)]((1, 4), dtype=dtype)
     yield "_reduce_scatter_base", lambda: backend()._reduce_scatter_base(
-        row, tensor(2, (n, 4)), options(dist.ReduceScatterOptions, reduceOp=op)), [(row, expected(2, (n, 4))[rank:rank + 1])]
+        row, tensor(2, (n, 4)), options(dist.ReduceScatterOptions, reduceOp=op)), \
+        [(row, expected(2, (n, 4))[rank:rank + 1])]
     rows = [torch.zeros(1, 4, dtype=dtype), LAYOUTS[next(turns) % len(LAYOUTS)]((2, 3), dtype=dtype)]
     yield "reduce_scatter_tensor_coalesced", lambda: world().reduce_scatter_tensor_coalesced(
         rows, [tensor(2, (n, 4)), tensor(3, (2 * n, 3))], options(dist.ReduceScatterOptions, reduceOp=op)), \
@@ -231,9 +243,10 @@ def check_reductions(rank, n):
                 call().wait()
                 for i, (got, want) in enumerate(pairs):
                     wide = torch.complex128 if dtype.is_complex else torch.float64
-                    # A third is not exact: the mean is a product with it.
+                    # A third is not exact, and the mean is a product with it.
                     near = torch.finfo(dtype).eps if name == "AVG" and n == 3 else 0.0
-                    assert torch.allclose(got.to(wide), want.to(wide), rtol=near, atol=0.0), (form, dtype, name, i, got, want)
+                    assert torch.allclose(got.to(wide), want.to(wide), rtol=near, atol=0.0), (
+                        form, dtype, name, i, got, want)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -242,7 +255,7 @@ def test_every_type_is_reduced_by_every_form(pair, trio, ranks):
 
 
 def check_refused(rank):
-    """Every type and operator of which the table above has nothing: refused on every rank, before anything moves."""
+    """Every type and operator that the table above does not contain is refused on every rank, before any data moves."""
     for dtype in ALL:
         for name, (op, _) in ARITHMETIC.items():
             if name in REDUCED.get(dtype, ()):
@@ -250,7 +263,8 @@ def check_refused(rank):
             t = torch.zeros(4, dtype=dtype)
             calls = [lambda: world().allreduce([t], options(dist.AllreduceOptions, reduceOp=op)),
                      lambda: world().reduce([t], options(dist.ReduceOptions, reduceOp=op)),
-                     lambda: backend()._reduce_scatter_base(t[:2], torch.zeros(4, dtype=dtype), options(dist.ReduceScatterOptions, reduceOp=op)),
+                     lambda: backend()._reduce_scatter_base(t[:2], torch.zeros(4, dtype=dtype),
+                                                            options(dist.ReduceScatterOptions, reduceOp=op)),
                      lambda: world().allreduce_coalesced([t, t], options(dist.AllreduceCoalescedOptions, reduceOp=op))]
             for call in calls:
                 with pytest.raises(NotImplementedError, match="reduc"):
@@ -265,12 +279,12 @@ def test_what_has_no_reduction_is_refused(pair):
 
 
 def check_lazy(rank):
-    """Views that say what their memory means: conjugated, negated, zero tensors; and the public calls with complex tensors."""
+    """Lazy views (conjugated, negated, zero tensors), and the public calls with complex tensors."""
     z = torch.complex(torch.tensor([1.0, 2.0]), torch.tensor([3.0, -4.0])) * (rank + 1)
     total = torch.complex(torch.tensor([3.0, 6.0]), torch.tensor([9.0, -12.0]))
     for view, expected in [(z.clone().conj(), total.conj()), (torch._neg_view(z.clone()), -total),
                            (torch._neg_view(z.clone().conj().imag), -total.conj().imag), (z.clone().real, total.real)]:
-        backend().allreduce([view]).wait()  # torch's own dispatcher would pass on a copy
+        backend().allreduce([view]).wait()  # torch's own dispatcher would pass a copy
         assert torch.equal(view, expected), view
         for op, want in [(OP.SUM, expected * 2), (OP.AVG, expected)]:
             t = view.clone()

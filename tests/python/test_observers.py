@@ -1,4 +1,4 @@
-"""Who is told of the ends of operations: completion and abort hooks, WorkInfo, errors, added time, torch's flight recorder."""
+"""Observers of operations: completion and abort hooks, WorkInfo, errors, added time, torch's flight recorder."""
 import os
 import pickle
 import threading
@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 
 
 def check_info(rank):
-    """Operations of every kind are reported once, whether somebody waits for them or drops them."""
+    """Operations of every kind are reported once, whether a caller waits for them or drops them."""
     group = dist.new_group([0, 1])
     found = []
     group._register_on_completion_hook(found.append)
@@ -70,7 +70,10 @@ def test_a_hook_that_fails_harms_no_operation(pair):
 
 
 def check_abort_hook(rank):
-    """Once for the first failure, on a thread of their own, for which no caller waits; error says of what kind it was."""
+    """The hook is called once, for the first failure, on a thread of the library, for which no caller waits.
+
+    get_error gives the kind of the failure.
+    """
     group = dist.new_group([0, 1], timeout=seconds(20))
     from torch._C._distributed_c10d import ErrorType
 
@@ -79,14 +82,14 @@ def check_abort_hook(rank):
     calls, called, heard = [], threading.Event(), threading.Event()
 
     def hook():
-        assert heard.wait(30)  # the caller has its error while this runs
+        assert heard.wait(30)  # the caller gets its error while this runs
         calls.append(threading.get_ident())
         called.set()
 
     backend.register_abort_hook(7, hook)
     backend.register_abort_hook(8, lambda: calls.append("gone"))
     backend.unregister_abort_hook(8)
-    with pytest.raises(RuntimeError):  # an argument: nothing has failed
+    with pytest.raises(RuntimeError):  # a wrong argument is not a failure
         dist.all_reduce(torch.ones(2), op=dist.ReduceOp.BAND, group=group)
     assert calls == [] and backend.get_error() == ErrorType.SUCCESS
     dist.barrier()
@@ -100,12 +103,12 @@ def check_abort_hook(rank):
             dist.barrier(group=group)
     dist.barrier()
     if rank == 1:
-        with pytest.raises(dist.DistBackendError):  # of the first one it may have what it needs
+        with pytest.raises(dist.DistBackendError):  # the first operation may succeed, if all its data has arrived
             for _ in range(2):
                 dist.all_reduce(torch.ones(2), group=group, async_op=True).wait()
         assert calls == [] and backend.get_error() != ErrorType.SUCCESS
     heard.set()
-    backend.unregister_abort_hook(7)  # waits for it
+    backend.unregister_abort_hook(7)  # waits for the hook
     assert called.is_set() and len(calls) == 1 and calls != [threading.get_ident()]
     dist.destroy_process_group(group)
 
@@ -116,7 +119,7 @@ def test_abort_hook(pair):
 
 
 def check_abort(rank):
-    """abort ends what others wait for, says who aborted, and leaves a group that can be shut down."""
+    """abort ends operations for which other threads wait, names the rank, and leaves a group that can be shut down."""
     group = dist.new_group([0, 1])
     dist.barrier(group=group)
     if rank == 0:
@@ -139,11 +142,11 @@ def check_abort(rank):
         with pytest.raises(dist.DistBackendError, match="abort"):
             dist.all_reduce(torch.ones(1), group=group)
     else:
-        with pytest.raises(dist.DistBackendError, match="rank 0"):  # who aborted
+        with pytest.raises(dist.DistBackendError, match="rank 0"):  # the rank that aborted
             dist.all_reduce(torch.ones(1), group=group)
     dist.distributed_c10d._abort_process_group(group)
     dist.barrier()
-    # shutdown with operations that are not done
+    # shutdown with operations that have not ended
     group = dist.new_group([0, 1])
     work = dist.irecv(torch.zeros(1), 1 - rank, group=group)
     dist.destroy_process_group(group)
@@ -157,10 +160,10 @@ def test_abort(pair):
 
 
 def check_added_time(rank):
-    """The operations that begin until the first of them ends have more time; later ones do not."""
+    """Operations that begin before the first of them ends have more time; later ones do not."""
     group = dist.new_group([0, 1], timeout=seconds(20))
     backend = group._get_backend(CPU)
-    backend._add_ephemeral_timeout(seconds(0))  # as torch.compile does where its cache has saved less than a second
+    backend._add_ephemeral_timeout(seconds(0))  # as torch.compile does if its cache has saved less than a second
     with pytest.raises(ValueError, match="negative"):
         backend._add_ephemeral_timeout(seconds(-1))
     options = dist.BarrierOptions()
@@ -202,7 +205,7 @@ def test_memory_stats(pair):
 
 
 def check_fsdp_buffers(rank):
-    """FSDP2 takes the buffers of its collectives from the backend when it is asked to."""
+    """FSDP2 takes the buffers of its collectives from the backend if it is configured to."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -227,7 +230,10 @@ def test_fsdp_buffers(pair):
 
 
 def called(rank, group, slow):
-    """Some operations, then one that ranks disagree about, or that rank 1 does not call. What is remembered before that one, and after it."""
+    """Runs some operations, then one in which ranks disagree or which rank 1 does not call.
+
+    Yields before that one and after it.
+    """
     t = torch.ones(4)
     dist.all_reduce(t, group=group)
     dist.all_gather([torch.zeros(4), torch.zeros(4)], t, group=group, async_op=True).wait()
@@ -246,7 +252,7 @@ def called(rank, group, slow):
 
 
 def check_torch_recorder(rank, folder, slow):
-    """torch's own recorder, which is connected where one of its variables is set."""
+    """torch's own recorder, which is connected if one of its variables is set."""
     os.environ.update(TORCH_FR_BUFFER_SIZE="2000", TORCH_FR_DUMP_TEMP_FILE=f"{folder}/failure_")
     group = dist.new_group([0, 1], timeout=seconds(1 if slow else 20))
     del os.environ["TORCH_FR_BUFFER_SIZE"], os.environ["TORCH_FR_DUMP_TEMP_FILE"]
@@ -284,22 +290,25 @@ def check_recorder(rank, folder, slow):
 
     steps = called(rank, group, slow)
     next(steps)
-    until(lambda: all(e["state"] == "completed" for e in entries(goccl.flight_record())), "an operation is not completed in the record")
+    until(lambda: all(e["state"] == "completed" for e in entries(goccl.flight_record())),
+          "an operation is not completed in the record")
     record = goccl.flight_record()
     found = entries(record)
-    assert [e["profiling_name"] for e in found] == ["goccl:all_reduce", "goccl:all_gather", "goccl:broadcast", "goccl:reduce_scatter"]
+    assert [e["profiling_name"] for e in found] == [
+        "goccl:all_reduce", "goccl:all_gather", "goccl:broadcast", "goccl:reduce_scatter"]
     assert [e["collective_seq_id"] for e in found] == [e["op_id"] for e in found] == [1, 2, 3, 4]
-    assert found[1]["input_sizes"] == [[4]] and found[1]["output_sizes"] == [[8]] and found[1]["input_dtypes"] == ["Float"]
+    assert (found[1]["input_sizes"] == [[4]] and found[1]["output_sizes"] == [[8]]
+            and found[1]["input_dtypes"] == ["Float"])
     assert record["pg_config"][name]["ranks"] == "[0, 1]"
     times = [e["time_created_ns"] for e in found]
     assert times == sorted(times) and abs(times[-1] / 1e9 - time.time()) < 60
     assert all(e["time_created_ns"] <= e["time_discovered_completed_ns"] for e in found)
     next(steps)
-    if rank == 1 and slow:  # nothing has failed here
+    if rank == 1 and slow:  # on this rank nothing has failed
         with open(f"{folder}/trace_1", "wb") as file:
             file.write(pickle.dumps(goccl.flight_record()))
-    dist.destroy_process_group(group)  # waits for the file
-    if TORCH >= (2, 15) and (rank == 0 or not slow):  # torch's own dump calls know what was there at the failure
+    dist.destroy_process_group(group)  # waits until the file is written
+    if TORCH >= (2, 15) and (rank == 0 or not slow):  # torch's own dump calls return the operations at the failure
         assert len(entries(pickle.loads(torch._C._distributed_c10d._dump_fr_trace(backend="goccl")))) == 5
     with open(f"{folder}/trace_{rank}", "rb") as file:
         written = entries(pickle.load(file))
@@ -309,7 +318,7 @@ def check_recorder(rank, folder, slow):
 
 
 def analysed(python, folder):
-    """What torch's analyzer says of the traces of an operation that rank 1 did not call, and of one that ranks disagreed about."""
+    """Checks torch's analysis of an operation that rank 1 did not call, and of one in which ranks disagreed."""
     out = python("""
         import sys
         from torch.distributed.flight_recorder import fr_trace
@@ -335,17 +344,18 @@ def test_torch_flight_recorder(pair, tmp_path, python):
 
 
 def test_flight_recorder(pair, tmp_path, python):
-    """The file that a failure leaves names the rank that is missing, and the ranks that disagree, to torch's own analyzer."""
+    """From the file that a failure leaves, torch's own analyzer names the missing rank, and the ranks that disagree."""
     both_ways(pair, check_recorder, tmp_path)
-    if TORCH >= (2, 15):  # older ones know their own backends only
+    if TORCH >= (2, 15):  # older versions support their own backends only
         analysed(python, tmp_path)
 
 
 def check_coalesced_record(rank):
-    """The parts of a batch have numbers of their own, and an entry for the batch follows them."""
+    """The parts of a batch have their own numbers, and an entry for the batch follows them."""
     group = dist.new_group([0, 1], group_desc="coalesced")
     t = torch.ones(4)
-    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, t, 1 - rank, group), dist.P2POp(dist.irecv, torch.zeros(4), 1 - rank, group)])
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, t, 1 - rank, group),
+                                    dist.P2POp(dist.irecv, torch.zeros(4), 1 - rank, group)])
     for work in works:
         work.wait()
     dist.all_reduce(t, group=group)
@@ -354,11 +364,12 @@ def check_coalesced_record(rank):
             dist.all_reduce(part, group=group)
     found = [e for e in goccl.flight_record()["entries"] if e["process_group"] == (group.group_name, "coalesced")]
     names = [e["profiling_name"] for e in found]
-    assert names == [f"goccl:send {rank}->{1 - rank}", f"goccl:recv {rank}<-{1 - rank}", "goccl:coalesced", "goccl:all_reduce",
-                     "goccl:all_reduce", "goccl:all_reduce", "goccl:coalesced"], names
+    assert names == [f"goccl:send {rank}->{1 - rank}", f"goccl:recv {rank}<-{1 - rank}", "goccl:coalesced",
+                     "goccl:all_reduce", "goccl:all_reduce", "goccl:all_reduce", "goccl:coalesced"], names
     assert [e["op_id"] for e in found] == list(range(1, 8))
     assert [e["is_p2p"] for e in found] == [True] * 3 + [False] * 4
-    assert [e["p2p_seq_id"] for e in found] == [2, 2, 2, 0, 0, 0, 0] and [e["collective_seq_id"] for e in found] == [0, 0, 0, 1, 3, 3, 3]
+    assert ([e["p2p_seq_id"] for e in found] == [2, 2, 2, 0, 0, 0, 0]
+            and [e["collective_seq_id"] for e in found] == [0, 0, 0, 1, 3, 3, 3])
     assert {e["state"] for e in found} == {"completed"}
     dist.destroy_process_group(group)
 
@@ -368,7 +379,7 @@ def test_coalesced_record(pair):
 
 
 def check_recorder_off(rank):
-    os.environ["TORCH_FR_BUFFER_SIZE"] = "0"  # none at all
+    os.environ["TORCH_FR_BUFFER_SIZE"] = "0"  # no recorder
     group = dist.new_group([0, 1], group_desc="off")
     del os.environ["TORCH_FR_BUFFER_SIZE"]
     dist.barrier(group=group)

@@ -1,4 +1,7 @@
-"""Tensors of one call that share memory: results are those of gloo, which copies all inputs first and writes all results in order."""
+"""Tensors of one call that share memory: results are those of gloo.
+
+gloo copies all inputs first and writes all results in order.
+"""
 import pytest
 import torch
 import torch.distributed as dist
@@ -26,7 +29,7 @@ def rooted(kind):
     return options
 
 
-# Each case returns the works of its calls, and the tensors that are compared after them. r is the rank, counted from 1.
+# Each case returns the works of its calls, and the tensors that are compared afterwards. r is the rank, counted from 1.
 def the_same_tensor(group, r):
     t = filled(r)
     return [all_reduce_coalesced(group, [t, t])], t
@@ -76,7 +79,8 @@ def wholes_in_another_order(group, r):
 
 def strided_wholes(group, r):
     x = torch.zeros(4, 3)
-    return [group.allgather_into_tensor_coalesced([x[:, :2], x[:, 1:]], [filled(r, 4).view(2, 2), filled(10 * r, 4).view(2, 2)])], x
+    return [group.allgather_into_tensor_coalesced(
+        [x[:, :2], x[:, 1:]], [filled(r, 4).view(2, 2), filled(10 * r, 4).view(2, 2)])], x
 
 
 def wholes_over_inputs(group, r):
@@ -156,10 +160,12 @@ def blocks_of_all_gathers(group, r):
     return manager.works, x
 
 
-CASES = [the_same_tensor, overlapping_views, views_in_another_order, strided_views, gathered_into_one, gathered_blocks, gathered_over_inputs,
-         wholes, wholes_in_another_order, strided_wholes, wholes_over_inputs, wholes_in_place, scattered, scattered_over_inputs,
-         scattered_from_the_same, list_of_all_gather, list_of_all_gather_and_its_input, list_of_gather, list_of_scatter,
-         list_of_reduce_scatter, lists_of_all_to_all, one_output_of_all_to_all, a_coalescing_block, blocks_of_all_gathers]
+CASES = [the_same_tensor, overlapping_views, views_in_another_order, strided_views, gathered_into_one,
+         gathered_blocks, gathered_over_inputs, wholes, wholes_in_another_order, strided_wholes, wholes_over_inputs,
+         wholes_in_place, scattered, scattered_over_inputs, scattered_from_the_same,
+         list_of_all_gather, list_of_all_gather_and_its_input, list_of_gather, list_of_scatter,
+         list_of_reduce_scatter, lists_of_all_to_all, one_output_of_all_to_all, a_coalescing_block,
+         blocks_of_all_gathers]
 
 groups = {}
 
@@ -175,14 +181,18 @@ def check_like_gloo(rank, case):
     assert all(map(torch.equal, results["goccl"], results["gloo"])), results
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=since((2, 12), "gloo's alltoall of lists came with torch 2.12")
-                                               if "all_to_all" in case.__name__ else (), id=case.__name__) for case in CASES])
+@pytest.mark.parametrize("case", [
+    pytest.param(case,
+                 marks=since((2, 12), "gloo's alltoall of lists came with torch 2.12")
+                 if "all_to_all" in case.__name__ else (),
+                 id=case.__name__)
+    for case in CASES])
 def test_shared_memory_is_as_with_gloo(pair, case):
     pair.run(check_like_gloo, case)
 
 
 def check_another_block(rank):
-    """The output is the memory of the other rank's block. gloo may spoil it before it is sent."""
+    """The output is the memory of the other rank's block. gloo may overwrite it before it is sent."""
     t, u = filled(rank + 1), filled(7)
     dist.reduce_scatter(t, [u, t] if rank == 0 else [t, u])
     assert t.tolist() == [[9.0] * 2, [8.0] * 2][rank]
@@ -196,7 +206,7 @@ def test_output_over_the_block_of_another_rank(pair):
 
 
 def check_outputs(rank):
-    """What the future has are the user's tensors, not the copies."""
+    """The value of the future consists of the user's tensors, not of the copies."""
     x = torch.zeros(6)
     outputs = [x[:4], x[2:]]
     work = dist.group.WORLD.allgather_into_tensor_coalesced(outputs, [filled(rank), filled(rank)])

@@ -1,11 +1,11 @@
-"""Plans of the user's own (GOCCL_PLAN) and GOCCL_DETERMINISM, as options of a group."""
+"""User-defined plans (GOCCL_PLAN) and GOCCL_DETERMINISM, as options of a group."""
 import pytest
 import torch
 import torch.distributed as dist
 
 import goccl
 
-# All-reduce of three ranks that adds x₂ + x₁ + x₀.
+# An all-reduce of three ranks that adds x₂ + x₁ + x₀.
 BACKWARDS = """
 goccl plan format 2
 plan backwards all_reduce ranks=3 split=1 chans=1 needs=messages alias=in_place
@@ -39,7 +39,7 @@ rank 2
 
 
 def sum_of(rank, options):
-    """From left to right the sum is 0, from right to left 1."""
+    """From left to right the sum is 0, from right to left it is 1."""
     group = dist.new_group([0, 1, 2], pg_options=options)
     given = torch.tensor([1.0, 2.0**30, -(2.0**30)])[rank].reshape(1)
     dist.all_reduce(given, group=group)

@@ -1,4 +1,4 @@
-"""How processes end, and what happens in forks."""
+"""The ends of processes, and forks."""
 import os
 
 ONE_RANK = """
@@ -19,7 +19,7 @@ dist.init_process_group("goccl", store=dist.FileStore(folder + "/store", 2), ran
 
 
 def fork(body):
-    """A script that runs body in a forked child, which must end within 10 s, and prints what it says."""
+    """Returns a script that runs body in a forked child, which must end within 10 s, and prints its output."""
     return ONE_RANK + f"""
 t = torch.ones(1000)
 future_work = dist.all_reduce(torch.ones(4), async_op=True)
@@ -119,7 +119,10 @@ print("done")
 
 
 def test_end_with_work_in_flight(python, tmp_path):
-    """Rank 1 never answers what rank 0 has started; rank 0 ends at once and cleanly, with a callback that needs Python."""
+    """Rank 1 never takes part in the operation that rank 0 has started.
+
+    Rank 0 ends at once and cleanly, with a callback that needs Python.
+    """
     import subprocess
     import sys
 

@@ -1,4 +1,4 @@
-"""Tensors in registered memory, which ranks of one host read where it lies."""
+"""Tensors in registered memory, which ranks of one host read in place."""
 import gc
 
 import pytest
@@ -9,7 +9,8 @@ import goccl
 
 
 def check_empty(rank):
-    for size, made in (((), goccl.empty()), ((3,), goccl.empty(3)), ((2, 3), goccl.empty(2, 3)), ((4, 5), goccl.empty((4, 5))),
+    for size, made in (((), goccl.empty()), ((3,), goccl.empty(3)), ((2, 3), goccl.empty(2, 3)),
+                       ((4, 5), goccl.empty((4, 5))),
                        ((2, 0), goccl.empty(torch.Size([2, 0])))):
         assert made.shape == size and made.dtype == torch.float32 and made.device.type == "cpu" and made.is_contiguous()
         assert not made.requires_grad
@@ -124,7 +125,7 @@ def test_registered(trio, check):
     trio.run(check)
 
 
-# Memory outlives groups, and the end of the interpreter finds nothing amiss. A fork sees it and gives nothing back.
+# Memory outlives groups, and the end of the interpreter causes no error. A fork sees the memory and does not free it.
 def test_life(python):
     out = python("""
         import os, sys

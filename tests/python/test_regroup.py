@@ -1,4 +1,4 @@
-"""Groups made from a group: split, merge, shrink, reconfigure; and the options that go with them."""
+"""Groups made from a group: split, merge, shrink, reconfigure; and their options."""
 import copy
 
 import pytest
@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
-    """Four ranks without a group, for tests that begin one."""
+    """Four ranks without a group, for tests that make one."""
     pool = RankPool(4, tmp_path_factory.mktemp("bare"), group=False)
     yield pool
     pool.close()
@@ -27,7 +27,7 @@ def total(group, value):
 
 
 def check_split(rank):
-    """In an order of its own, out of another order; rank 1 is left out."""
+    """Splits in another order, and from a group in another order; rank 1 is left out."""
     group = dist.split_group(split_ranks=[[2, 0]], timeout=seconds(21), group_desc="ends")
     if rank == 1:
         assert group is dist.GroupMember.NON_GROUP_MEMBER
@@ -45,7 +45,7 @@ def check_split(rank):
     assert parent._timeout == seconds(20) and not parent.global_ranks_in_group  # a child has a copy
     parts = dist.split_group(split_ranks=[[1], [2, 0]])
     assert total(parts, 1) == (1.0 if rank == 1 else 2.0)
-    # Of a part: the ranks given are the part's, and those of the whole job stay.
+    # Splits a child group: the given ranks are those of the child, and the ranks of the whole job are kept.
     again = dist.split_group(parts, split_ranks=[[0]] if rank == 1 else [[1], [0]])
     assert dist.get_process_group_ranks(again) == [rank] and total(again, rank) == rank
     assert again._get_backend(CPU).options.global_ranks_in_group == [rank]
@@ -76,7 +76,7 @@ def test_split_options(trio):
 
 
 def check_backend_split(rank):
-    """What split_group calls, which is there in every version; the options are the parent's own in older ones."""
+    """The call that split_group makes exists in every version; in older ones the options are the parent's own."""
     backend = dist.group.WORLD._get_backend(CPU)
     assert backend.supports_splitting and backend.supports_shrinking
     backend.perform_nocolor_split(CPU)
@@ -103,9 +103,10 @@ def check_mesh(rank):
 
 
 def check_bound_device(rank, folder):
-    """With a bound device torch makes new groups by splitting where it can, and tells those that are left out."""
+    """With a bound device torch makes new groups by splitting where it can, and informs the ranks that are left out."""
     store = dist.FileStore(f"{folder}/bound")
-    dist.init_process_group("goccl", store=store, rank=rank, world_size=4, device_id=torch.device("cpu:0"), timeout=seconds(30))
+    dist.init_process_group("goccl", store=store, rank=rank, world_size=4, device_id=torch.device("cpu:0"),
+                            timeout=seconds(30))
     group = dist.new_group([1, 3])
     if rank in (1, 3):
         assert total(group, rank) == 4.0
@@ -137,10 +138,13 @@ def test_merge(trio, tmp_path):
 
 
 def check_reconfigure(rank, folder):
-    """No members at first; then all; then without one of them, in another order; a set is ordered by the ranks."""
+    """The group has no members at first; then all ranks; then all but one, in another order.
+
+    A set is ordered by the ranks.
+    """
     store = dist.FileStore(f"{folder}/reconfigure")
-    dist.init_process_group("goccl", store=dist.PrefixStore("world", store), rank=rank, world_size=4, timeout=seconds(20),
-                            enable_reconfigure=True)
+    dist.init_process_group("goccl", store=dist.PrefixStore("world", store), rank=rank, world_size=4,
+                            timeout=seconds(20), enable_reconfigure=True)
     group = dist.group.WORLD
     backend = group._get_backend(CPU)
     with pytest.raises(dist.DistBackendError, match="call reconfigure first"):
@@ -185,7 +189,8 @@ def check_shrink(rank, folder):
         with pytest.raises(ValueError, match="only those that stay call this"):
             backend.shrink([1])
         pending = dist.all_reduce(torch.ones(1), async_op=True)
-        with pytest.raises(dist.DistBackendError, match="made anew without ranks|left"):  # of the abort, or of what follows it
+        # The error of the abort, or of the operation after it.
+        with pytest.raises(dist.DistBackendError, match="made anew without ranks|left"):
             pending.wait()
     else:
         kept = dist.shrink_group([1], shrink_flags=dist.distributed_c10d.SHRINK_ABORT)

@@ -1,4 +1,4 @@
-"""Several tensors a rank in one call of a process group, where gloo takes them: results are gloo's."""
+"""Several tensors a rank in one call of a process group, where gloo accepts them: results equal gloo's."""
 import pytest
 import torch
 import torch.distributed as dist
@@ -37,7 +37,8 @@ def sparse(group, r):
 
 
 CASES = {
-    **{f"{op}-{dtype}": summed(getattr(ReduceOp, op), dtype) for dtype in (torch.float32, torch.float64, torch.int64, torch.uint8)
+    **{f"{op}-{dtype}": summed(getattr(ReduceOp, op), dtype)
+       for dtype in (torch.float32, torch.float64, torch.int64, torch.uint8)
        for op in ("SUM", "PRODUCT", "MIN", "MAX")},
     **{f"{op}-int32": summed(getattr(ReduceOp, op), torch.int32) for op in ("BAND", "BOR", "BXOR")},
     **{f"broadcast-{root}-{tensor}": told(root, tensor) for root in (0, 2) for tensor in (0, 1)},
@@ -79,7 +80,8 @@ def test_factors_strided_tensors_and_synchronous_calls(trio):
 
 
 def check_allocator(rank):
-    with pytest.raises(NotImplementedError, match="goccl mem_allocator: Python has no type for an allocator; goccl.empty"):
+    with pytest.raises(NotImplementedError,
+                       match="goccl mem_allocator: Python has no type for an allocator; goccl.empty"):
         dist.group.WORLD._get_backend(torch.device("cpu")).mem_allocator
 
 

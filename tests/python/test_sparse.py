@@ -1,4 +1,4 @@
-"""all_reduce of sparse tensors: the same sum as of dense ones, with the same bits on every rank."""
+"""all_reduce of sparse tensors: the same sum as for dense tensors, with the same bits on every rank."""
 import datetime
 import time
 
@@ -7,35 +7,38 @@ import torch
 import torch.distributed as dist
 
 RANKS = 3
-TYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64,
-         torch.bool, torch.complex64, torch.complex128, torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2]
+TYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16,
+         torch.int32, torch.int64, torch.bool, torch.complex64, torch.complex128, torch.uint16, torch.uint32,
+         torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2]
 AVERAGED = [t for t in TYPES if t.is_floating_point or t.is_complex]
 
 
 def sparse(rank, count, sizes, dense=(), dtype=torch.float32, coalesce=False):
-    """count elements of rank, of which some are at the same place, and some where other ranks have one."""
+    """Returns count elements of a rank, some of them at the same place, and some where other ranks have one."""
     chosen = torch.Generator().manual_seed(17 * rank + count)
-    indices = torch.stack([torch.randint(0, s, (count,), generator=chosen) for s in sizes]) if sizes else torch.zeros(0, count).long()
+    indices = (torch.stack([torch.randint(0, s, (count,), generator=chosen) for s in sizes]) if sizes
+               else torch.zeros(0, count).long())
     values = torch.randint(1, 4, (count, *dense), generator=chosen).to(torch.float32).to(dtype)
     t = torch.sparse_coo_tensor(indices, values, (*sizes, *dense), check_invariants=True)
     return t.coalesce() if coalesce else t
 
 
 def wide(t):
-    """Dense, in a type with arithmetic."""
-    t = torch.sparse_coo_tensor(t._indices(), t._values().to(torch.complex128 if t.dtype.is_complex else torch.float64), t.shape)
+    """Returns the tensor as a dense one, in a type with arithmetic."""
+    t = torch.sparse_coo_tensor(
+        t._indices(), t._values().to(torch.complex128 if t.dtype.is_complex else torch.float64), t.shape)
     return t.to_dense()
 
 
 def reduce(t, op=dist.ReduceOp.SUM, asynchronous=False):
-    """As dist.all_reduce, which takes no complex tensors of this layout and checks operators itself."""
+    """Does the same as dist.all_reduce, which refuses complex tensors of this layout and checks operators itself."""
     options = dist.AllreduceOptions()
     options.reduceOp, options.asyncOp = op, asynchronous
     return dist.group.WORLD.allreduce([t], options)
 
 
 def same_everywhere(t):
-    """The bytes of all ranks' indices and values."""
+    """Returns whether the indices and values of all ranks have the same bytes."""
     whole = torch.cat([part.contiguous().view(torch.uint8).flatten() for part in (t._indices(), t._values().clone())])
     parts = [torch.zeros_like(whole) for _ in range(RANKS)]
     dist.all_gather(parts, whole)
@@ -43,7 +46,8 @@ def same_everywhere(t):
 
 
 def check_shapes(rank):
-    for sizes, dense in [((9,), ()), ((4, 5), ()), ((2, 3, 4), ()), ((7,), (3,)), ((3, 4), (2, 2)), ((), (3,)), ((4,), (0,))]:
+    for sizes, dense in [((9,), ()), ((4, 5), ()), ((2, 3, 4), ()), ((7,), (3,)), ((3, 4), (2, 2)), ((), (3,)),
+                         ((4,), (0,))]:
         for counts in [(5, 8, 2), (0, 6, 0), (0, 0, 0), (40, 1, 0)]:
             for coalesce in (False, True):
                 for asynchronous in (False, True):
@@ -69,11 +73,14 @@ def check_types(rank):
             all_of = [sparse(r, 4 + r, (6,), (2,), dtype) for r in range(RANKS)]
             t = all_of[rank]
             expected = sum(wide(other) for other in all_of)
-            expected = expected != 0 if dtype == torch.bool else expected / RANKS if op == dist.ReduceOp.AVG else expected
+            expected = (expected != 0 if dtype == torch.bool
+                        else expected / RANKS if op == dist.ReduceOp.AVG
+                        else expected)
             reduce(t, op)
             assert t.dtype == dtype
             got = wide(t)
-            assert torch.allclose(got, expected.to(got.dtype), rtol=0.13 if dtype.itemsize == 1 else 5e-3), (dtype, op, got, expected)
+            assert torch.allclose(got, expected.to(got.dtype),
+                                  rtol=0.13 if dtype.itemsize == 1 else 5e-3), (dtype, op, got, expected)
             assert same_everywhere(t), (dtype, op)
 
 
@@ -82,13 +89,14 @@ def test_every_type_and_average(trio):
 
 
 def check_rounding(rank):
-    """Sums whose bits depend on the order are made in the order of the ranks."""
+    """Sums whose bits depend on the order are computed in the order of the ranks."""
     values = [torch.tensor([1e8, 1.0, 0.1]), torch.tensor([1.0, -1e8, 0.2]), torch.tensor([-1e8, 1e8, 0.3])]
     t = torch.sparse_coo_tensor([[0, 1, 2]], values[rank], (3,))
     dist.all_reduce(t)
     assert torch.equal(t.to_dense(), (values[0] + values[1]) + values[2]) and same_everywhere(t)
     big = sparse(rank, 5000, (300,), (8,))
-    big = torch.sparse_coo_tensor(big._indices(), torch.randn(5000, 8, generator=torch.Generator().manual_seed(rank)), big.shape)
+    big = torch.sparse_coo_tensor(
+        big._indices(), torch.randn(5000, 8, generator=torch.Generator().manual_seed(rank)), big.shape)
     dist.all_reduce(big)
     assert same_everywhere(big)
 
@@ -98,12 +106,12 @@ def test_the_order_of_sums(trio):
 
 
 def check_asynchronous(rank):
-    """The call does not wait for the other ranks, and other operations of the group may be issued before it has ended."""
+    """The call does not wait for the other ranks; other operations of the group may be issued before its end."""
     if rank == 0:
         t = sparse(0, 4, (5,))
         work = dist.all_reduce(t, async_op=True)
         assert not work.is_completed()
-        dist.send(torch.ones(1), 1)  # rank 1 calls all_reduce only when it has this
+        dist.send(torch.ones(1), 1)  # rank 1 calls all_reduce only after it has received this
     else:
         if rank == 1:
             dist.recv(torch.zeros(1), 0)
@@ -132,8 +140,10 @@ def check_refusals(rank):
             reduce(t, op)
 
     refused(NotImplementedError, "SUM and ReduceOp.AVG only", sparse(rank, 3, (4,)), dist.ReduceOp.MAX)
-    refused(NotImplementedError, "avg is not defined for Int", sparse(rank, 3, (4,), dtype=torch.int32), dist.ReduceOp.AVG)
-    refused(NotImplementedError, "cannot reduce elements of type ComplexHalf", sparse(rank, 3, (4,), dtype=torch.complex32))
+    refused(NotImplementedError, "avg is not defined for Int",
+            sparse(rank, 3, (4,), dtype=torch.int32), dist.ReduceOp.AVG)
+    refused(NotImplementedError, "cannot reduce elements of type ComplexHalf",
+            sparse(rank, 3, (4,), dtype=torch.complex32))
     for layout in ("to_sparse_csr", "to_sparse_csc"):
         refused(RuntimeError, "CPU|COO", getattr(torch.eye(3), layout)())
     with pytest.raises(NotImplementedError):
@@ -147,10 +157,12 @@ def test_what_is_refused(trio):
 def check_mismatch(rank):
     own, other = sparse(rank, 3, (4, 6)), sparse(rank, 3, (4, 7))
     for wrong, texts in [(other, ["[4, 6]", "rank 2 has Float of sizes [4, 7]"]), (own.double(), ["rank 2 has Double"]),
-                         (sparse(rank, 3, (4,), (6,)), ["2 sparse dimensions", "rank 2 has Float of sizes [4, 6] with 1 sparse"])]:
+                         (sparse(rank, 3, (4,), (6,)),
+                          ["2 sparse dimensions", "rank 2 has Float of sizes [4, 6] with 1 sparse"])]:
         with pytest.raises(dist.DistBackendError, match="mismatch") as error:
             dist.all_reduce(wrong if rank == 2 else own.clone())
-        assert not [t for t in texts + [f"rank {rank} of {RANKS}: sparse_all_reduce of "] if t not in str(error.value)], str(error.value)
+        assert not [t for t in texts + [f"rank {rank} of {RANKS}: sparse_all_reduce of "]
+                    if t not in str(error.value)], str(error.value)
     with pytest.raises(dist.DistBackendError, match=r"rank 2 has .*\(avg\)"):
         reduce(own.clone(), dist.ReduceOp.AVG if rank == 2 else dist.ReduceOp.SUM)
     t = sparse(rank, 3, (4,))
@@ -163,7 +175,7 @@ def test_ranks_that_differ(trio):
 
 
 def check_late(rank):
-    """A rank that does not come: the operation's own timeout holds, and that of wait."""
+    """If a rank does not call, the operation's own timeout applies, and so does that of wait."""
     for asynchronous in (False, True):
         group = dist.new_group(timeout=datetime.timedelta(seconds=30))
         options = dist.AllreduceOptions()

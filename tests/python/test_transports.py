@@ -1,4 +1,4 @@
-"""What a job opens to be reached by others, and what it needs of the network: only what GOCCL_TRANSPORT asks for."""
+"""The connections that a job opens, and what it needs of the network: only what GOCCL_TRANSPORT requires."""
 import os
 import pathlib
 import subprocess
@@ -14,7 +14,10 @@ import goccl
 
 
 def sockets():
-    """The sockets of this process, as ss would show them: those of TCP in any state, and the unix sockets that listen under goccl's names."""
+    """Returns the sockets of this process, as ss shows them.
+
+    These are TCP sockets in any state, and unix sockets that listen under goccl's names.
+    """
     mine = set()
     for fd in os.listdir("/proc/self/fd"):
         try:
@@ -35,15 +38,18 @@ def sockets():
 
 
 def work_by(rank, folder, transport):
-    """A job that meets in a file, since torch's own store listens at a port, and what it has open while it works."""
-    dist.init_process_group("goccl", store=dist.FileStore(f"{folder}/store"), rank=rank, world_size=2, timeout=seconds(20),
-                            pg_options=goccl.Options(transport=transport))
+    """Runs a job that meets in a file; returns the sockets that it has open.
+
+    torch's own store would listen at a port.
+    """
+    dist.init_process_group("goccl", store=dist.FileStore(f"{folder}/store"), rank=rank, world_size=2,
+                            timeout=seconds(20), pg_options=goccl.Options(transport=transport))
     for count in (2, 300_000):
         x = torch.full((count,), float(rank + 1))
         dist.all_reduce(x)
         assert torch.equal(x, torch.full((count,), 3.0))
     found = sockets()
-    dist.barrier()  # nobody closes while another looks
+    dist.barrier()  # no rank closes its sockets while another one lists them
     dist.destroy_process_group()
     return found
 
@@ -59,7 +65,10 @@ def test_sockets(transport, tmp_path):
 
 
 def alone(folder):
-    """Runs the job by shm and by auto where no interface is up, and sees what tcp says there; in a network namespace of its own."""
+    """Runs the job with shm and with auto where no interface is up, and checks the error of tcp there.
+
+    This needs a network namespace of its own.
+    """
     for transport in ("shm", "auto"):
         place = pathlib.Path(folder) / transport
         place.mkdir()
@@ -71,7 +80,8 @@ def alone(folder):
                 os._exit(0)
         assert [os.waitpid(rank, 0)[1] for rank in ranks] == [0, 0], transport
     with pytest.raises(RuntimeError, match="no network interface of this host is up and has an address"):
-        dist.init_process_group("goccl", store=dist.HashStore(), rank=0, world_size=1, pg_options=goccl.Options(transport="tcp"))
+        dist.init_process_group("goccl", store=dist.HashStore(), rank=0, world_size=1,
+                                pg_options=goccl.Options(transport="tcp"))
     print("done")
 
 
@@ -85,6 +95,6 @@ def test_without_interfaces(tmp_path):
     if refused:
         pytest.skip(f"no network namespace can be made: {refused}")
     script = "import sys; sys.path.insert(0, sys.argv[1]); import test_transports; test_transports.alone(sys.argv[2])"
-    done = subprocess.run([*isolated, sys.executable, "-c", script, os.path.dirname(__file__), str(tmp_path)], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=60)
+    done = subprocess.run([*isolated, sys.executable, "-c", script, os.path.dirname(__file__), str(tmp_path)],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
     assert done.returncode == 0 and done.stdout.endswith("done\n"), done.stdout

@@ -1,4 +1,4 @@
-"""Work and Future: completion, failure, and what is dropped before it is done."""
+"""Work and Future: completion, failure, and Works that are dropped before they have ended."""
 import gc
 import os
 import threading
@@ -23,7 +23,7 @@ def check_synchronous(rank):
     options = dist.AllreduceOptions()
     options.asyncOp = False
     t, strided = torch.ones(3), torch.ones(6)[::2]
-    os.environ["TORCH_FR_BUFFER_SIZE"] = "0"  # torch 2.15 records every group otherwise, and needs a Work for that
+    os.environ["TORCH_FR_BUFFER_SIZE"] = "0"  # otherwise torch 2.15 records every group, and needs a Work for that
     group = dist.new_group([0, 1])
     del os.environ["TORCH_FR_BUFFER_SIZE"]
     assert group.allreduce([t], options) is None and t.tolist() == [2.0] * 3
@@ -37,7 +37,7 @@ def check_synchronous(rank):
 
 
 def test_a_synchronous_operation_has_ended_when_it_returns(pair):
-    """There is no Work then, as with NCCL; a profiler needs one, which is finished."""
+    """It returns no Work then, as with NCCL; a profiler needs a Work, which is finished."""
     pair.run(check_synchronous)
 
 
@@ -69,7 +69,10 @@ def test_future_of_several_outputs(pair):
 
 
 def check_futures_of_every_operation(rank):
-    """The list of what the operation gave this rank; for a send and a reduce elsewhere than at the root, of what was passed."""
+    """The value is the list of this rank's outputs.
+
+    For a send, and for a reduce on a rank that is not the root, it is the tensors that were passed.
+    """
     t, blocks, whole = (lambda: torch.ones(2)), (lambda: [torch.zeros(2), torch.zeros(2)]), torch.zeros(4)
     backend = world()._get_backend(torch.device("cpu"))
     reduced, a, b, lists = t(), blocks(), blocks(), [blocks(), blocks()]
@@ -115,7 +118,7 @@ def check_timing(rank):
     if rank == 1:
         time.sleep(0.2)
     work = dist.all_reduce(torch.ones(3), group=group, async_op=True)
-    if rank == 0:  # its end is seen when it comes, not when somebody asks
+    if rank == 0:  # the end is noticed when it comes, not when a caller asks
         until(lambda: work._get_duration() if work.is_success() else 0, "the operation did not end")
         took = work._get_duration()
         time.sleep(0.05)
@@ -149,7 +152,7 @@ def test_the_future_of_how_it_ended(pair):
 
 
 def timed_operations(rank):
-    """Each operation of a rank whose peer does not come, with a timeout of its own."""
+    """Each operation of a rank whose peer does not call it, with its own timeout."""
     t = torch.ones(2)
 
     def two():
@@ -164,7 +167,8 @@ def timed_operations(rank):
 
     return {
         "allreduce": lambda g, **a: g.allreduce([t], limited(dist.AllreduceOptions, **a)),
-        "allreduce_coalesced": lambda g, **a: g.allreduce_coalesced(two(), limited(dist.AllreduceCoalescedOptions, **a)),
+        "allreduce_coalesced":
+            lambda g, **a: g.allreduce_coalesced(two(), limited(dist.AllreduceCoalescedOptions, **a)),
         "sparse": lambda g, **a: g.allreduce([t.to_sparse()], limited(dist.AllreduceOptions, **a)),
         "reduce": lambda g, **a: g.reduce([t], limited(dist.ReduceOptions, rootRank=0, **a)),
         "allgather": lambda g, **a: g.allgather([two()], [t], limited(AllgatherOptions, **a)),
@@ -201,7 +205,7 @@ def test_own_timeout_of_an_operation(pair, name):
 
 
 def check_wait_completes_future(rank):
-    """Whoever is first, the future is completed exactly once, and callbacks run once."""
+    """The future is completed exactly once, and callbacks run once, whichever thread is first."""
     called = []
     for i in range(200):
         work = dist.all_reduce(torch.ones(8), async_op=True)
@@ -217,7 +221,7 @@ def test_wait_and_completer_do_not_complete_twice(pair):
 
 
 def check_polling(rank):
-    """Who asks again and again whether an operation has ended moves it on."""
+    """A caller that asks repeatedly whether an operation has ended moves the operation on."""
     tensors = [torch.ones(n) for n in (1, 1000, 1_000_000)]
     works = [dist.all_reduce(t, async_op=True) for t in tensors]
     for work, t in zip(reversed(works), reversed(tensors)):
@@ -230,7 +234,7 @@ def test_polling_ends_operations(pair):
 
 
 def check_many_in_flight(rank):
-    """Waited for in order, in reverse, by futures, or not at all."""
+    """The operations are waited for in order, in reverse, by futures, or not at all."""
     for order in (list, reversed):
         tensors = [torch.ones(10) for _ in range(50)]
         works = [dist.all_reduce(t, async_op=True) for t in tensors]
@@ -264,7 +268,7 @@ def test_several_threads_wait_for_one_work(pair):
 
 
 def check_future_without_work(rank):
-    """Neither the Work nor the tensor is held by the caller."""
+    """The caller holds neither the Work nor the tensor."""
     future = dist.all_reduce(torch.ones(100_000), async_op=True).get_future()
     gc.collect()
     assert future.wait()[0].sum() == 200_000
@@ -275,7 +279,7 @@ def test_future_outlives_its_work(pair):
 
 
 def check_dropped(rank):
-    """Works that nobody waits for still write to memory, which must not be freed before, and fill strided tensors."""
+    """Works for which no thread waits still write to memory, which must stay valid, and fill strided tensors."""
     kept = [torch.ones(50)[::2] for _ in range(20)]
     for t in kept:
         dist.all_reduce(t, async_op=True)
@@ -293,7 +297,7 @@ def check_strided_copy_back_once(rank):
     work = dist.all_reduce(wide[:, 0], async_op=True)
     future = work.get_future()
     work.wait()
-    wide[:, 0] = 7.0  # the user's again: a second copy would undo this
+    wide[:, 0] = 7.0  # the user may write again: a second copy would undo this
     future.wait()
     del work, future
     dist.barrier()
@@ -373,7 +377,7 @@ def test_a_callback_that_fails_does_not_fail_the_work(pair):
 
 
 def check_timeout(rank):
-    """Rank 1 stays away: rank 0 gets an error that says so, from wait, from the future and from the Work."""
+    """Rank 1 stays away: rank 0 gets an error that names the timeout, from wait, from the future and from the Work."""
     group = dist.new_group([0, 1], timeout=seconds(20))
     if rank == 0:
         t = torch.ones(2)[::1]
@@ -422,7 +426,8 @@ def check_callback_waits(rank):
             again = dist.all_reduce(future.value()[0], async_op=True).get_future().wait()[0]
             return again + other.wait()[0][0]
 
-        third = first.then(reduce_again).then(lambda f: f.value() + dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()[0])
+        third = first.then(reduce_again).then(
+            lambda f: f.value() + dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()[0])
         assert third.wait().tolist() == [8.0, 8.0]
 
 
@@ -431,7 +436,7 @@ def test_a_callback_may_wait_for_other_futures(pair):
 
 
 def check_registry(rank):
-    """Works that torch keeps for the graphs of torch.compile are let go when they were waited for, as with gloo."""
+    """Works that torch keeps for the graphs of torch.compile are released after they were waited for, as with gloo."""
     kept = torch._C._distributed_c10d._get_work_registry_size
     t, peer = torch.ones(2), 1 - rank
     with torch.distributed._functional_collectives.allow_inflight_collective_as_graph_input_ctx():
@@ -445,14 +450,14 @@ def check_registry(rank):
             work.wait()
         assert kept() == 0 and got.tolist() == [8.0] * 2
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that torch does not keep this one
+            warnings.simplefilter("ignore")  # torch warns that it does not keep this one
             dist.all_reduce(torch.ones(3).to_sparse(), async_op=True).wait()
         work = dist.all_reduce(t, async_op=True)
         until(work.is_completed, "an operation did not end")
         assert kept() == 1
         work.synchronize()
         assert kept() == 0
-        # A synchronous call: torch would keep what it returns, even if that is no Work.
+        # A synchronous call: torch would keep its result, even if that is not a Work.
         dist.all_reduce(t)
         assert kept() == 0 and torch.ops._c10d_functional.wait_tensor(t).tolist() == [32.0] * 2
         dist.all_reduce(t, async_op=True)

@@ -10,10 +10,10 @@ import (
 
 // Fabric is a wrapped fabric.
 type Fabric struct {
-	network *Network
-	inner   transport.Fabric
-	poller  transport.Poller // nil if inner needs none
-	bell    *park.Bell
+	network  *Network
+	inner    transport.Fabric
+	poller   transport.Poller // nil if inner is not a Poller
+	doorbell *park.Doorbell
 }
 
 var (
@@ -40,13 +40,13 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 		return nil, err
 	}
 	n := f.network
-	l := &link{inner: inner, cut: n.attach(&s, f.bell), lost: lost(s.Peer), channels: make([]channel, s.Channels)}
+	l := &link{inner: inner, cut: n.attach(&s, f.doorbell), lost: lost(s.Peer), channels: make([]channel, s.Channels)}
 	l.flusher, _ = inner.(transport.Flusher)
 	l.lender, _ = inner.(transport.Lender)
 	l.wakes.faults = n.faultsOf(s.Rank, s.Peer, Wakes, (*Fault).late)
 	for i := range l.channels {
 		c := &l.channels[i]
-		c.link, c.inner, c.bell = l, inner.Channel(i), f.bell
+		c.link, c.inner, c.doorbell = l, inner.Channel(i), f.doorbell
 		c.faults = n.faultsOf(s.Peer, s.Rank, i, func(x *Fault) bool { return x.late() || x.Corrupt != 0 || x.Cut })
 		c.slow = slices.ContainsFunc(c.faults, func(x lot) bool { return x.late() })
 		c.sending.faults = n.faultsOf(s.Rank, s.Peer, i, (*Fault).credit)

@@ -15,46 +15,46 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func wrapped(t *testing.T, n *Network) (*Fabric, *park.Bell) {
+func wrapped(t *testing.T, n *Network) (*Fabric, *park.Doorbell) {
 	t.Helper()
-	bell := park.NewBell()
-	f, err := tcp.New(tcp.Options{Bell: bell, Interfaces: "lo"})
+	doorbell := park.NewDoorbell()
+	f, err := tcp.New(tcp.Options{Doorbell: doorbell, Interfaces: "lo"})
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
-	return n.Wrap(f, bell), bell
+	return n.Wrap(f, doorbell), doorbell
 }
 
 func TestConformancePassThrough(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
 		n := NewNetwork()
-		a, bellA := wrapped(t, n)
-		b, bellB := wrapped(t, n)
-		return transporttest.Pair{A: a, B: b, BellA: bellA, BellB: bellB}
+		a, doorbellA := wrapped(t, n)
+		b, doorbellB := wrapped(t, n)
+		return transporttest.Pair{A: a, B: b, DoorbellA: doorbellA, DoorbellB: doorbellB}
 	}, transporttest.Options{})
 }
 
-// TestConformanceOfMemory wraps a fabric that wakes nobody before Flush.
+// TestConformanceOfMemory wraps a fabric that wakes no thread before Flush.
 func TestConformanceOfMemory(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
-		bell := park.NewBell()
-		f := NewNetwork().Wrap(inproc.New(bell), bell)
-		return transporttest.Pair{A: f, B: f, BellA: bell, BellB: bell}
+		doorbell := park.NewDoorbell()
+		f := NewNetwork().Wrap(inproc.New(doorbell), doorbell)
+		return transporttest.Pair{A: f, B: f, DoorbellA: doorbell, DoorbellB: doorbell}
 	}, transporttest.Options{})
 }
 
-// TestConformanceDisturbed has faults on every link that are none by the contract: late is not
-// wrong, and little space is not wrong either.
+// TestConformanceDisturbed puts faults on every link that the contract allows: late fragments and
+// little space are not errors.
 func TestConformanceDisturbed(t *testing.T) {
 	pairs := map[string]func(t *testing.T, n *Network) transporttest.Pair{
 		"tcp": func(t *testing.T, n *Network) transporttest.Pair {
-			a, bellA := wrapped(t, n)
-			b, bellB := wrapped(t, n)
-			return transporttest.Pair{A: a, B: b, BellA: bellA, BellB: bellB}
+			a, doorbellA := wrapped(t, n)
+			b, doorbellB := wrapped(t, n)
+			return transporttest.Pair{A: a, B: b, DoorbellA: doorbellA, DoorbellB: doorbellB}
 		},
 		"inproc": func(t *testing.T, n *Network) transporttest.Pair {
-			bell := park.NewBell()
-			f := n.Wrap(inproc.New(bell), bell)
-			return transporttest.Pair{A: f, B: f, BellA: bell, BellB: bell}
+			doorbell := park.NewDoorbell()
+			f := n.Wrap(inproc.New(doorbell), doorbell)
+			return transporttest.Pair{A: f, B: f, DoorbellA: doorbell, DoorbellB: doorbell}
 		},
 		"shm": func(t *testing.T, n *Network) transporttest.Pair {
 			sharing := func() *shm.Fabric {
@@ -65,7 +65,8 @@ func TestConformanceDisturbed(t *testing.T) {
 				return f
 			}
 			a, b := sharing(), sharing()
-			return transporttest.Pair{A: n.Wrap(a, a.Bell()), B: n.Wrap(b, b.Bell()), BellA: a.Bell(), BellB: b.Bell()}
+			return transporttest.Pair{A: n.Wrap(a, a.Doorbell()), B: n.Wrap(b, b.Doorbell()),
+				DoorbellA: a.Doorbell(), DoorbellB: b.Doorbell()}
 		},
 	}
 	all := Fault{From: Any, To: Any, Channel: Any, Fragment: Any, OneIn: 200}
@@ -73,7 +74,8 @@ func TestConformanceDisturbed(t *testing.T) {
 	first.Channel, first.Fragment, first.OneIn, first.Delay = 0, 1, 0, 5*time.Millisecond
 	some.From, some.Fragment, some.OneIn, some.Delay = 3, 0, 0, time.Millisecond
 	late.Jitter = time.Millisecond
-	short.OneIn, short.Short = 4, 1024 // the suite takes it for granted that an empty channel has that much
+	// The suite assumes that an empty channel has at least that much space.
+	short.OneIn, short.Short = 4, 1024
 	hungry.Starve = 500 * time.Microsecond
 	wakes.Channel, wakes.OneIn, wakes.Jitter = Wakes, 2, time.Millisecond
 	for name, pair := range pairs {
@@ -116,26 +118,26 @@ func send(t *testing.T, ch transport.Channel, text string) {
 	ch.Commit(len(text), &transport.Meta{1})
 }
 
-// await sleeps on the bell only, so that a fault which does not ring is a hang.
-func await(t *testing.T, f *Fabric, bell *park.Bell, look func() bool) {
+// await only sleeps on the doorbell, so that a fault that does not ring shows as a hang.
+func await(t *testing.T, f *Fabric, doorbell *park.Doorbell, look func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
-		ticket := bell.Prepare()
+		ticket := doorbell.Prepare()
 		f.Arm()
 		f.Poll()
 		if look() {
-			bell.Cancel()
+			doorbell.Cancel()
 			return
 		}
 		require.True(t, time.Now().Before(deadline), "hangs")
-		bell.Sleep(ticket, time.Second)
+		doorbell.Sleep(ticket, time.Second)
 	}
 }
 
-func receive(t *testing.T, f *Fabric, bell *park.Bell, ch transport.Channel) string {
+func receive(t *testing.T, f *Fabric, doorbell *park.Doorbell, ch transport.Channel) string {
 	t.Helper()
 	var text string
-	await(t, f, bell, func() bool {
+	await(t, f, doorbell, func() bool {
 		p, _, ok := ch.Peek()
 		text = string(p)
 		return ok
@@ -150,13 +152,13 @@ func receive(t *testing.T, f *Fabric, bell *park.Bell, ch transport.Channel) str
 func TestCorrupt(t *testing.T) {
 	n := NewNetwork(Fault{From: 0, To: 1, Channel: 1, Fragment: 1, Corrupt: 'a' ^ 'X', Byte: 6})
 	a, _ := wrapped(t, n)
-	b, bell := wrapped(t, n)
+	b, doorbell := wrapped(t, n)
 	la, lb := join(t, a, b)
 	for _, want := range []string{"aaaa", "aaXa", "aaaa"} {
 		send(t, la.Channel(1), "aaaa")
-		require.Equal(t, want, receive(t, b, bell, lb.Channel(1)))
+		require.Equal(t, want, receive(t, b, doorbell, lb.Channel(1)))
 		send(t, la.Channel(0), "aaaa")
-		require.Equal(t, "aaaa", receive(t, b, bell, lb.Channel(0)), "the other channel is left alone")
+		require.Equal(t, "aaaa", receive(t, b, doorbell, lb.Channel(0)), "the other channel is left alone")
 	}
 }
 
@@ -164,50 +166,52 @@ func TestDelay(t *testing.T) {
 	const delay = 50 * time.Millisecond
 	n := NewNetwork(Fault{From: 0, To: Any, Channel: 0, Fragment: 0, Delay: delay})
 	a, _ := wrapped(t, n)
-	b, bell := wrapped(t, n)
+	b, doorbell := wrapped(t, n)
 	la, lb := join(t, a, b)
 	begin := time.Now()
 	send(t, la.Channel(0), "late")
 	send(t, la.Channel(0), "after it")
 	send(t, la.Channel(1), "in time")
-	require.Equal(t, "in time", receive(t, b, bell, lb.Channel(1)))
-	require.Equal(t, "late", receive(t, b, bell, lb.Channel(0)))
+	require.Equal(t, "in time", receive(t, b, doorbell, lb.Channel(1)))
+	require.Equal(t, "late", receive(t, b, doorbell, lb.Channel(0)))
 	require.GreaterOrEqual(t, time.Since(begin), delay)
-	require.Equal(t, "after it", receive(t, b, bell, lb.Channel(0)))
+	require.Equal(t, "after it", receive(t, b, doorbell, lb.Channel(0)))
 }
 
-// TestCredit: the sender gets less than there is, or nothing until its bell rings.
+// TestCredit checks that the sender gets less space than there is, or none until its doorbell
+// rings.
 func TestCredit(t *testing.T) {
 	const hunger = 30 * time.Millisecond
 	n := NewNetwork(Fault{From: 0, To: 1, Channel: 1, Fragment: 1, Short: 128},
 		Fault{From: 0, To: 1, Channel: 1, Fragment: 3, Starve: hunger})
-	a, bellA := wrapped(t, n)
-	b, bellB := wrapped(t, n)
+	a, doorbellA := wrapped(t, n)
+	b, doorbellB := wrapped(t, n)
 	la, lb := join(t, a, b)
 	ch, begin := la.Channel(1), time.Now()
 	for i, want := range []int{1000, 128, 1000, 1000} {
 		var space []byte
-		await(t, a, bellA, func() bool { space = ch.Reserve(1000); return space != nil })
+		await(t, a, doorbellA, func() bool { space = ch.Reserve(1000); return space != nil })
 		require.Len(t, space, want, "fragment %d", i)
 		ch.Commit(len(space), &transport.Meta{})
-		require.Len(t, receive(t, b, bellB, lb.Channel(1)), want)
+		require.Len(t, receive(t, b, doorbellB, lb.Channel(1)), want)
 		require.Equal(t, i == 3, time.Since(begin) >= hunger)
 		require.Len(t, la.Channel(0).Reserve(1000), 1000, "the other channel is left alone")
 	}
 	require.Len(t, lb.Channel(1).Reserve(1000), 1000, "so is the other direction")
 }
 
-// TestLateWakes: the sleeper wakes when the delay is over, and is not left asleep.
+// TestLateWakes checks that the sleeper wakes when the delay is over and is not left asleep.
 func TestLateWakes(t *testing.T) {
 	const delay = 30 * time.Millisecond
-	bell := park.NewBell()
-	f := NewNetwork(Fault{From: 0, To: 1, Channel: Wakes, Fragment: 1, Delay: delay}).Wrap(inproc.New(bell), bell)
+	doorbell := park.NewDoorbell()
+	n := NewNetwork(Fault{From: 0, To: 1, Channel: Wakes, Fragment: 1, Delay: delay})
+	f := n.Wrap(inproc.New(doorbell), doorbell)
 	defer f.Close()
 	la, lb := join(t, f, f)
 	slept := func(l transport.Link) time.Duration {
-		begin, ticket := time.Now(), bell.Prepare()
+		begin, ticket := time.Now(), doorbell.Prepare()
 		l.Notify()
-		bell.Sleep(ticket, 10*time.Second)
+		doorbell.Sleep(ticket, 10*time.Second)
 		return time.Since(begin)
 	}
 	require.Less(t, slept(la), 5*time.Second)
@@ -217,7 +221,8 @@ func TestLateWakes(t *testing.T) {
 	require.Less(t, slept(lb), 5*time.Second)
 }
 
-// TestDraw: what is drawn is the same for the same seed, and hits as often as it should.
+// TestDraw checks that the same seed draws the same faults, and that they hit as often as they
+// should.
 func TestDraw(t *testing.T) {
 	f := Fault{From: Any, To: Any, Channel: Any, Fragment: Any, OneIn: 4, Delay: 10, Jitter: 5}
 	drawn := func(seed uint64, channel int) (hits []int, delays []time.Duration) {
@@ -252,21 +257,21 @@ func TestDraw(t *testing.T) {
 
 func TestCut(t *testing.T) {
 	n := NewNetwork(Fault{From: 0, To: 1, Channel: 0, Fragment: 2, Cut: true})
-	a, bellA := wrapped(t, n)
-	b, bellB := wrapped(t, n)
+	a, doorbellA := wrapped(t, n)
+	b, doorbellB := wrapped(t, n)
 	la, lb := join(t, a, b)
 	for _, text := range []string{"one", "two", "three"} {
 		send(t, la.Channel(0), text)
 	}
-	require.Equal(t, "one", receive(t, b, bellB, lb.Channel(0)))
-	require.Equal(t, "two", receive(t, b, bellB, lb.Channel(0)))
+	require.Equal(t, "one", receive(t, b, doorbellB, lb.Channel(0)))
+	require.Equal(t, "two", receive(t, b, doorbellB, lb.Channel(0)))
 	require.NoError(t, lb.Err())
-	await(t, b, bellB, func() bool {
+	await(t, b, doorbellB, func() bool {
 		_, _, ok := lb.Channel(0).Peek()
 		require.False(t, ok)
 		return lb.Err() != nil
 	})
-	await(t, a, bellA, func() bool { return la.Err() != nil })
+	await(t, a, doorbellA, func() bool { return la.Err() != nil })
 	for peer, l := range []transport.Link{lb, la} {
 		var e *fault.Error
 		require.ErrorAs(t, l.Err(), &e)
@@ -278,12 +283,12 @@ func TestCut(t *testing.T) {
 
 func TestCutNow(t *testing.T) {
 	n := NewNetwork()
-	a, bellA := wrapped(t, n)
+	a, doorbellA := wrapped(t, n)
 	b, _ := wrapped(t, n)
 	la, lb := join(t, a, b)
 	n.Cut(0, 2)
 	require.NoError(t, la.Err())
 	time.AfterFunc(5*time.Millisecond, func() { n.Cut(1, 0) })
-	await(t, a, bellA, func() bool { return la.Err() != nil })
+	await(t, a, doorbellA, func() bool { return la.Err() != nil })
 	require.ErrorIs(t, lb.Err(), fault.PeerLost)
 }

@@ -12,11 +12,11 @@ import (
 
 type link struct {
 	inner    transport.Link
-	flusher  transport.Flusher // nil if inner is none
-	lender   transport.Lender  // nil if inner is none
+	flusher  transport.Flusher // nil if inner is not a Flusher
+	lender   transport.Lender  // nil if inner is not a Lender
 	cut      *cut
 	lost     *fault.Error
-	ended    atomic.Bool // Err has said so
+	ended    atomic.Bool // Err has reported the end of the inner link
 	channels []channel
 	wakes    wakes
 }
@@ -26,7 +26,7 @@ var (
 	_ transport.Lender  = (*link)(nil)
 )
 
-// wakes are the late calls of Notify.
+// wakes delays calls of Notify.
 type wakes struct {
 	faults []lot
 	mu     sync.Mutex // a late call must not come after Close
@@ -83,21 +83,21 @@ func (l *link) Err() error {
 	if err == nil || l.ended.Load() {
 		return err
 	}
-	// The end of the link does not overtake fragments that are on their way. Once it is known,
-	// nothing is late any more: what has arrived can be read.
+	// The end of the link does not overtake fragments in flight. Once it has been reported, nothing
+	// is late any more: what has arrived can be read.
 	for i := range l.channels {
 		if c := &l.channels[i]; c.slow && c.late() {
 			return nil
 		}
 	}
 	if l.cut.done.Load() {
-		return l.lost // one of them was cut off just now
+		return l.lost // one of the channels has cut it just now
 	}
 	l.ended.Store(true)
 	return err
 }
 
-// Close gives the wake-ups that are late up: that the link ends wakes the peer.
+// Close drops late wake-ups: the end of the link wakes the peer.
 func (l *link) Close() error {
 	l.wakes.mu.Lock()
 	defer l.wakes.mu.Unlock()
@@ -105,31 +105,31 @@ func (l *link) Close() error {
 	return l.inner.Close()
 }
 
-// channel holds back, changes and counts what arrives. It is mean with space for what is sent,
-// until the link is cut.
+// channel holds back, changes and counts arriving fragments, and limits the space for outgoing
+// ones. Once the link is cut it lends none.
 type channel struct {
-	link   *link
-	inner  transport.Channel
-	bell   *park.Bell
-	faults []lot // of what arrives
-	slow   bool  // one of the faults is a delay
+	link     *link
+	inner    transport.Channel
+	doorbell *park.Doorbell
+	faults   []lot // acting on arriving fragments
+	slow     bool  // one of the faults is a delay
 
-	mu      sync.Mutex // Err looks at channels too
+	mu      sync.Mutex // Err reads channels too
 	number  int        // of the oldest unread fragment
-	seen    bool       // its faults have acted
+	seen    bool       // the faults of that fragment have acted
 	due     time.Time  // when it may be seen
 	spoiled []byte     // its payload, if corrupted
 
 	sending sending
 }
 
-// sending is what the side that sends knows of the faults of credit.
+// sending is the sender's state of the faults of credit.
 type sending struct {
 	faults []lot
-	number int       // of the fragment that is next
-	asked  bool      // for space for it, and its faults have acted
-	short  int       // it may have at most; 0 for what there is
-	since  time.Time // when it may have any
+	number int       // of the next fragment
+	asked  bool      // space for it has been asked for, and its faults have acted
+	short  int       // most bytes to lend for it; 0 for no limit
+	since  time.Time // when space may be lent for it
 }
 
 func (c *channel) Reserve(n int) []byte {
@@ -138,7 +138,7 @@ func (c *channel) Reserve(n int) []byte {
 	}
 	if s := &c.sending; len(s.faults) > 0 {
 		if !s.asked {
-			s.ask(c.bell)
+			s.ask(c.doorbell)
 		}
 		if !s.since.IsZero() && time.Now().Before(s.since) {
 			return nil
@@ -150,8 +150,8 @@ func (c *channel) Reserve(n int) []byte {
 	return c.inner.Reserve(n)
 }
 
-// ask lets the faults of credit of a fragment happen.
-func (s *sending) ask(bell *park.Bell) {
+// ask applies the faults of credit to the next fragment.
+func (s *sending) ask(doorbell *park.Doorbell) {
 	s.asked, s.short, s.since = true, 0, time.Time{}
 	hunger := time.Duration(0)
 	for i := range s.faults {
@@ -166,7 +166,7 @@ func (s *sending) ask(bell *park.Bell) {
 	}
 	if hunger > 0 {
 		s.since = time.Now().Add(hunger)
-		time.AfterFunc(hunger, bell.Ring)
+		time.AfterFunc(hunger, doorbell.Ring)
 	}
 }
 
@@ -210,7 +210,7 @@ func (c *channel) Look() ([]byte, *transport.Meta) {
 	return payload, m
 }
 
-// arrived reports whether the fragment may be seen; c.mu is held.
+// arrived reports whether the fragment may be seen. c.mu is held.
 func (c *channel) arrived(payload []byte) bool {
 	if !c.seen {
 		if c.act(payload) {
@@ -229,7 +229,7 @@ func (c *channel) late() bool {
 	return m != nil && !c.arrived(payload) && !c.link.cut.done.Load()
 }
 
-// act lets the faults of a fragment happen. It reports that the link was cut.
+// act applies the faults to a fragment. It reports whether the link was cut.
 func (c *channel) act(payload []byte) bool {
 	delay := time.Duration(0)
 	for i := range c.faults {
@@ -251,7 +251,7 @@ func (c *channel) act(payload []byte) bool {
 	}
 	if delay > 0 {
 		c.due = time.Now().Add(delay)
-		time.AfterFunc(delay, c.bell.Ring)
+		time.AfterFunc(delay, c.doorbell.Ring)
 	}
 	return false
 }

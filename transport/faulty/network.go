@@ -13,39 +13,40 @@ import (
 // Any matches every rank, channel or fragment.
 const Any = -1
 
-// Wakes, as Channel of a Fault, are the wake-ups of Link.Notify instead of fragments. They can be
-// late.
+// Wakes, as the Channel of a Fault, stands for the wake-ups of Link.Notify instead of fragments.
+// They can be late.
 const Wakes = -2
 
-// Fault is something that goes wrong with certain fragments. Where several match, all of them act.
+// Fault is a disturbance of certain fragments. If several match, all of them act.
 type Fault struct {
 	From, To int // ranks of the sender and the receiver
 	Channel  int
 	Fragment int // number of the fragment in its direction of its channel, from 0
-	OneIn    int // of the fragments that match it acts on one in so many, drawn from Network.Seed; 0 for all
+	OneIn    int // it acts on one in OneIn of the matching fragments, drawn from Network.Seed; 0 for all
 
-	Delay   time.Duration // the fragment, and with it what follows in its channel, arrives so much later
-	Jitter  time.Duration // and by up to so much more, drawn from Network.Seed
+	Delay   time.Duration // how much later the fragment, and those behind it in its channel, arrive
+	Jitter  time.Duration // an additional delay below this, drawn from Network.Seed
 	Corrupt byte          // is xored to one byte of the payload (fragments without payload stay as they are)
-	Byte    int           // which one; modulo the length
+	Byte    int           // index of that byte, modulo the length
 	Cut     bool          // the link breaks instead of delivering the fragment, on both sides
 
-	Short  int           // the sender is lent so many bytes for it at most, a multiple of 64
-	Starve time.Duration // the sender is lent nothing for it, for so long since it asked
+	Short  int           // most bytes that the sender is lent for it, a multiple of 64; 0 for no limit
+	Starve time.Duration // how long the sender is lent nothing for it, from its first Reserve on
 }
 
 func (f *Fault) late() bool { return f.Delay > 0 || f.Jitter > 0 }
 
 func (f *Fault) credit() bool { return f.Short > 0 || f.Starve > 0 }
 
-// lot draws for one fault of one direction of a channel: what happens to a fragment depends on
-// nothing but its number and the seed.
+// lot draws for one fault of one direction of a channel. What happens to a fragment depends only on
+// its number and the seed.
 type lot struct {
 	Fault
 	seed uint64
 }
 
-// number is a random one for a fragment. Those of different n have nothing to do with each other.
+// number returns a random number for a fragment. Those of different n are independent of each
+// other.
 func (l *lot) number(fragment, n int) uint64 {
 	return mixed(mixed(l.seed+uint64(fragment)) + uint64(n))
 }
@@ -63,7 +64,7 @@ func (l *lot) hits(fragment int) bool {
 	return matches(l.Fragment, fragment) && (l.OneIn <= 1 || l.number(fragment, 0)%uint64(l.OneIn) == 0)
 }
 
-// delay is how late the fault makes a fragment.
+// delay returns how much later the fault makes a fragment.
 func (l *lot) delay(fragment int) time.Duration {
 	d := l.Delay
 	if l.Jitter > 0 {
@@ -74,9 +75,9 @@ func (l *lot) delay(fragment int) time.Duration {
 
 func matches(pattern, value int) bool { return pattern == Any || pattern == value }
 
-// Network is what the fabrics of one test have in common.
+// Network is the state that the fabrics of one test share.
 type Network struct {
-	Seed uint64 // of what is drawn; set it before links are made
+	Seed uint64 // for random draws; set it before links are made
 
 	faults []Fault
 
@@ -84,31 +85,31 @@ type Network struct {
 	cuts map[cutKey]*cut
 }
 
-// cutKey names a link, seen from either side.
+// cutKey identifies a link, the same from both sides.
 type cutKey struct {
 	session [16]byte
 	lo, hi  int
 }
 
-// cut is the state of a link that both sides look at.
+// cut is the state of a link that both sides share.
 type cut struct {
-	done  atomic.Bool
-	mu    sync.Mutex
-	bells []*park.Bell
+	done      atomic.Bool
+	mu        sync.Mutex
+	doorbells []*park.Doorbell
 }
 
-// NewNetwork makes a network with faults. Each acts on every link that it matches.
+// NewNetwork returns a network with faults. Each fault acts on every link that it matches.
 func NewNetwork(faults ...Fault) *Network {
 	return &Network{faults: faults, cuts: map[cutKey]*cut{}}
 }
 
-// Wrap returns a fabric around inner, whose process has the bell.
-func (n *Network) Wrap(inner transport.Fabric, bell *park.Bell) *Fabric {
+// Wrap returns a fabric around inner, whose process has the given doorbell.
+func (n *Network) Wrap(inner transport.Fabric, doorbell *park.Doorbell) *Fabric {
 	p, _ := inner.(transport.Poller)
-	return &Fabric{network: n, inner: inner, poller: p, bell: bell}
+	return &Fabric{network: n, inner: inner, poller: p, doorbell: doorbell}
 }
 
-// Cut breaks all links between two ranks that are open now (Any for all).
+// Cut breaks all open links between two ranks (Any for all).
 func (n *Network) Cut(a, b int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -126,13 +127,13 @@ func (c *cut) now() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, b := range c.bells {
+	for _, b := range c.doorbells {
 		b.Ring()
 	}
 }
 
 // attach registers one side of a link.
-func (n *Network) attach(s *transport.Session, bell *park.Bell) *cut {
+func (n *Network) attach(s *transport.Session, doorbell *park.Doorbell) *cut {
 	key := cutKey{s.ID, min(s.Rank, s.Peer), max(s.Rank, s.Peer)}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -143,15 +144,16 @@ func (n *Network) attach(s *transport.Session, bell *park.Bell) *cut {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.bells = append(c.bells, bell)
+	c.doorbells = append(c.doorbells, doorbell)
 	return c
 }
 
-// faultsOf returns those of the faults between two ranks that act on one direction of a channel.
+// faultsOf returns the faults that act on one direction of a channel between two ranks.
 func (n *Network) faultsOf(from, to, channel int, which func(*Fault) bool) (all []lot) {
 	for i, f := range n.faults {
-		// Any is every channel, but no wake-ups.
-		if matches(f.From, from) && matches(f.To, to) && (f.Channel == channel || f.Channel == Any && channel >= 0) && which(&f) {
+		// Any matches every channel, but not the wake-ups.
+		if matches(f.From, from) && matches(f.To, to) &&
+			(f.Channel == channel || f.Channel == Any && channel >= 0) && which(&f) {
 			seed := n.Seed
 			for _, x := range []int{i, from, to, channel} {
 				seed = mixed(seed + uint64(x))

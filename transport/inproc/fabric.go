@@ -14,61 +14,62 @@ import (
 	"github.com/goccl/goccl/transport/ring"
 )
 
-// poolBytes is the memory of large fragments. Pages are taken only where they are used.
+// poolBytes is the memory for large fragments. Pages are allocated only where they are used.
 const poolBytes = 16 << 20
 
 // Fabric joins the ranks of this process with each other.
 type Fabric struct {
-	// Arena is asked for the registered memory of the process, nil for none. It is set before the
-	// first Connect.
+	// Arena returns the registered memory of the process, nil for none. It is set before the first
+	// Connect.
 	Arena func() *mem.Arena
 
-	bell    *park.Bell
-	address []byte
-	ended   chan struct{} // closed by Close
+	doorbell *park.Doorbell
+	address  []byte
+	ended    chan struct{} // closed by Close
 
 	mu      sync.Mutex
 	closed  bool
-	block   *mem.Block // of the pool, made for the first link
+	block   *mem.Block // memory of the pool, allocated for the first link
 	pool    *ring.Pool
 	waiting map[key]*meeting
 	links   map[*link]struct{}
 }
 
-// key is what both ends of a session have in common.
+// key identifies a session and its two ranks, the same from both ends.
 type key struct {
 	id        [16]byte
 	low, high int
 }
 
-// meeting is a session of which one end has come.
+// meeting is a session of which only one end has called Connect.
 type meeting struct {
 	session transport.Session // of the end that waits
-	met     chan struct{}     // closed when link or err is there
+	met     chan struct{}     // closed when link or err is set
 	link    *link
 	err     error
 }
 
 var _ transport.Fabric = (*Fabric)(nil)
 
-// New makes the fabric of a process. The bell is that of the process; it is rung for every rank.
-func New(bell *park.Bell) *Fabric {
-	f := &Fabric{bell: bell, ended: make(chan struct{}), waiting: map[key]*meeting{}, links: map[*link]struct{}{}}
+// New returns the fabric of a process. The doorbell is that process's; it is rung for every rank.
+func New(doorbell *park.Doorbell) *Fabric {
+	f := &Fabric{doorbell: doorbell, ended: make(chan struct{}), waiting: map[key]*meeting{},
+		links: map[*link]struct{}{}}
 	f.address = append([]byte("goccl inproc "), make([]byte, 16)...)
 	rand.Read(f.address[len(f.address)-16:])
 	return f
 }
 
-// Name is "inproc".
+// Name returns "inproc".
 func (f *Fabric) Name() string { return "inproc" }
 
-// Address is a random value: the process that knows it from itself is the same.
+// Address returns a random value: a process that finds its own value is the same process.
 func (f *Fabric) Address() []byte { return bytes.Clone(f.address) }
 
 // Reaches reports whether the address is this fabric's own.
 func (f *Fabric) Reaches(peer []byte) bool { return bytes.Equal(f.address, peer) }
 
-// SharesMemory is true: ranks of one process share all of it.
+// SharesMemory returns true: ranks of one process share all of its memory.
 func (f *Fabric) SharesMemory() bool { return true }
 
 // Connect waits for the other end of the session and opens the link.
@@ -77,7 +78,8 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	case !f.Reaches(peer):
 		return nil, fault.Peer(fault.NotSupported, s.Peer, "inproc: the address is not of this process")
 	case s.Channels < 1 || s.Channels > transport.MaxChannels:
-		return nil, fault.Peer(fault.Invalid, s.Peer, "inproc: %d channels; a link has 1 to %d", s.Channels, transport.MaxChannels)
+		return nil, fault.Peer(fault.Invalid, s.Peer,
+			"inproc: %d channels; a link has 1 to %d", s.Channels, transport.MaxChannels)
 	case s.Rank < 0 || s.Peer < 0 || s.Rank == s.Peer:
 		return nil, fault.New(fault.Invalid, "inproc: no link joins rank %d with rank %d", s.Rank, s.Peer)
 	}
@@ -96,7 +98,8 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	return f.result(ctx, m)
 }
 
-// meet finds the other end of a session, or waits for it: one of the three results is set.
+// meet finds the other end of a session, or registers this one to wait for it: one of the three
+// results is set.
 func (f *Fabric) meet(s transport.Session) (*link, *meeting, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,21 +115,26 @@ func (f *Fabric) meet(s transport.Session) (*link, *meeting, error) {
 	}
 	o := m.session
 	if o.Rank == s.Rank {
-		return nil, nil, fault.Peer(fault.Invalid, s.Peer, "inproc: rank %d calls Connect a second time for session %x", s.Rank, s.ID)
+		return nil, nil, fault.Peer(fault.Invalid, s.Peer,
+			"inproc: rank %d calls Connect a second time for session %x", s.Rank, s.ID)
 	}
 	delete(f.waiting, k)
 	defer close(m.met)
 	if mine, theirs := s.Window.Size(), o.Window.Size(); mine != theirs {
-		m.err = fault.Peer(fault.Mismatch, o.Peer, "inproc: session %x: a window of %d bytes here, of %d there", s.ID, theirs, mine)
-		return nil, nil, fault.Peer(fault.Mismatch, s.Peer, "inproc: session %x: a window of %d bytes here, of %d there", s.ID, mine, theirs)
+		m.err = fault.Peer(fault.Mismatch, o.Peer,
+			"inproc: session %x: a window of %d bytes here, of %d there", s.ID, theirs, mine)
+		return nil, nil, fault.Peer(fault.Mismatch, s.Peer,
+			"inproc: session %x: a window of %d bytes here, of %d there", s.ID, mine, theirs)
 	}
 	if o.Key != s.Key {
 		m.err = fault.Peer(fault.Invalid, o.Peer, "inproc: session %x: the ranks hold different keys", s.ID)
 		return nil, nil, fault.Peer(fault.Invalid, s.Peer, "inproc: session %x: the ranks hold different keys", s.ID)
 	}
 	if o.Channels != s.Channels {
-		m.err = fault.Peer(fault.Mismatch, o.Peer, "inproc: session %x: %d channels here, %d there", s.ID, o.Channels, s.Channels)
-		return nil, nil, fault.Peer(fault.Mismatch, s.Peer, "inproc: session %x: %d channels here, %d there", s.ID, s.Channels, o.Channels)
+		m.err = fault.Peer(fault.Mismatch, o.Peer,
+			"inproc: session %x: %d channels here, %d there", s.ID, o.Channels, s.Channels)
+		return nil, nil, fault.Peer(fault.Mismatch, s.Peer,
+			"inproc: session %x: %d channels here, %d there", s.ID, s.Channels, o.Channels)
 	}
 	if err := f.makePool(); err != nil {
 		m.err = err
@@ -137,8 +145,8 @@ func (f *Fabric) meet(s transport.Session) (*link, *meeting, error) {
 	return mine, nil, nil
 }
 
-// result is what the end that came first returns. A link that was opened when its context ended is
-// not lost.
+// result returns the outcome for the end that came first. A link that was opened when its context
+// ended is not lost.
 func (f *Fabric) result(ctx context.Context, m *meeting) (transport.Link, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -156,14 +164,15 @@ func (f *Fabric) result(ctx context.Context, m *meeting) (transport.Link, error)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		code = fault.Aborted
 	}
-	err := fault.Peer(code, s.Peer, "inproc: rank %d, in this process, has not called Connect for session %x", s.Peer, s.ID)
+	err := fault.Peer(code, s.Peer,
+		"inproc: rank %d, in this process, has not called Connect for session %x", s.Peer, s.ID)
 	err.Cause = ctx.Err()
 	return nil, err
 }
 
 func errClosed() error { return fault.New(fault.Closed, "inproc: the fabric is closed") }
 
-// makePool is called with the lock.
+// makePool makes the pool for the first link. It is called with the lock held.
 func (f *Fabric) makePool() error {
 	if f.pool != nil {
 		return nil
@@ -176,7 +185,7 @@ func (f *Fabric) makePool() error {
 	return nil
 }
 
-// Close ends all links and the fabric. No rank may use them any more.
+// Close ends all links and the fabric. No rank may still use them.
 func (f *Fabric) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,7 +197,7 @@ func (f *Fabric) Close() error {
 	for l := range f.links {
 		l.close()
 	}
-	f.bell.Ring()
+	f.doorbell.Ring()
 	if f.block == nil {
 		return nil
 	}

@@ -16,9 +16,9 @@ import (
 
 func TestConformance(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
-		bell := park.NewBell()
-		f := inproc.New(bell)
-		return transporttest.Pair{A: f, B: f, BellA: bell, BellB: bell}
+		doorbell := park.NewDoorbell()
+		f := inproc.New(doorbell)
+		return transporttest.Pair{A: f, B: f, DoorbellA: doorbell, DoorbellB: doorbell}
 	}, transporttest.Options{})
 }
 
@@ -27,7 +27,7 @@ func session(rank, peer, channels int) transport.Session {
 }
 
 func TestReachesOnlyItself(t *testing.T) {
-	a, b := inproc.New(park.NewBell()), inproc.New(park.NewBell())
+	a, b := inproc.New(park.NewDoorbell()), inproc.New(park.NewDoorbell())
 	defer a.Close()
 	defer b.Close()
 	require.True(t, a.Reaches(a.Address()))
@@ -37,15 +37,16 @@ func TestReachesOnlyItself(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	f := inproc.New(park.NewBell())
+	f := inproc.New(park.NewDoorbell())
 	defer f.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	for _, s := range []transport.Session{session(0, 1, 0), session(0, 1, 9), session(0, 0, 1), session(-1, 0, 1), session(0, -1, 1)} {
+	for _, s := range []transport.Session{
+		session(0, 1, 0), session(0, 1, 9), session(0, 0, 1), session(-1, 0, 1), session(0, -1, 1)} {
 		_, err := f.Connect(ctx, f.Address(), s)
 		require.ErrorIs(t, err, fault.Invalid, "%+v", s)
 	}
-	// The other end asks for another number of channels: both learn it.
+	// The ends ask for different numbers of channels: both get the error.
 	first := make(chan error, 1)
 	go func() {
 		_, err := f.Connect(ctx, f.Address(), session(0, 1, 2))
@@ -57,7 +58,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestCloseEndsWaiting(t *testing.T) {
-	f := inproc.New(park.NewBell())
+	f := inproc.New(park.NewDoorbell())
 	waiting := make(chan error, 1)
 	go func() {
 		_, err := f.Connect(context.Background(), f.Address(), session(0, 1, 1))
@@ -71,7 +72,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 }
 
 func TestCancelled(t *testing.T) {
-	f := inproc.New(park.NewBell())
+	f := inproc.New(park.NewDoorbell())
 	defer f.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -81,11 +82,11 @@ func TestCancelled(t *testing.T) {
 	require.ErrorContains(t, err, "rank 1")
 }
 
-// TestPoolComesBack opens and closes more links with fragments unread than the pool has slots, and
-// measures what is left.
+// TestPoolComesBack opens and closes more links with unread fragments than the pool has slots, and
+// checks that all memory is released.
 func TestPoolComesBack(t *testing.T) {
 	before := mem.InUse()
-	f := inproc.New(park.NewBell())
+	f := inproc.New(park.NewDoorbell())
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var m transport.Meta

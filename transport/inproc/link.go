@@ -15,21 +15,22 @@ type link struct {
 	channels []ring.Channel
 	other    *link
 	err      atomic.Pointer[fault.Error]
-	closed   bool // with the fabric's lock
+	closed   bool // guarded by the fabric's lock
 }
 
-// join makes both ends of a session. It is called with the lock.
+// join makes both ends of a session. It is called with the lock held.
 func (f *Fabric) join(s, o transport.Session) (*link, *link) {
 	a, b := &link{fabric: f, session: s}, &link{fabric: f, session: o}
 	a.other, b.other = b, a
 	memoryA, memoryB := alignedMemory(s.Channels*ring.ChannelBytes), alignedMemory(s.Channels*ring.ChannelBytes)
-	ends := ring.Ends{Own: memoryA, Peer: memoryB, OwnSlot: ring.SlotBytes, PeerSlot: ring.SlotBytes, Pool: f.pool, PeerPool: f.block.Bytes(), Bell: f.bell, Broken: a.broken}
+	ends := ring.Ends{Own: memoryA, Peer: memoryB, OwnSlot: ring.SlotBytes, PeerSlot: ring.SlotBytes,
+		Pool: f.pool, PeerPool: f.block.Bytes(), Doorbell: f.doorbell, Broken: a.broken}
 	a.channels = ring.Open(s.Channels, ends)
 	ends.Own, ends.Peer, ends.Broken = memoryB, memoryA, b.broken
 	b.channels = ring.Open(s.Channels, ends)
 	for _, l := range []*link{a, b} {
 		if l.session.Window != nil {
-			l.session.Window.Retain() // for the other end: the owner may close first
+			l.session.Window.Retain() // for the other end, since the owner may close first
 		}
 	}
 	f.links[a], f.links[b] = struct{}{}, struct{}{}
@@ -39,7 +40,7 @@ func (f *Fabric) join(s, o transport.Session) (*link, *link) {
 // Channel returns channel i.
 func (l *link) Channel(i int) transport.Channel { return &l.channels[i] }
 
-// Window is the peer's window.
+// Window returns the peer's window.
 func (l *link) Window() []byte {
 	if w := l.other.session.Window; w != nil {
 		return w.Bytes()
@@ -47,7 +48,7 @@ func (l *link) Window() []byte {
 	return nil
 }
 
-// Arena is the registered memory of the process.
+// Arena returns the registered memory of the process.
 func (l *link) Arena() []byte {
 	if l.fabric.Arena == nil {
 		return nil
@@ -55,10 +56,10 @@ func (l *link) Arena() []byte {
 	return l.fabric.Arena().Bytes()
 }
 
-// Notify rings the bell of this process.
-func (l *link) Notify() { l.fabric.bell.Ring() }
+// Notify rings the doorbell of this process.
+func (l *link) Notify() { l.fabric.doorbell.Ring() }
 
-// Err is why the link does not work, or nil.
+// Err returns the reason why the link does not work, or nil.
 func (l *link) Err() error {
 	if err := l.err.Load(); err != nil {
 		return err
@@ -67,16 +68,17 @@ func (l *link) Err() error {
 }
 
 func (l *link) broken(text string) {
-	l.err.CompareAndSwap(nil, fault.Peer(fault.Internal, l.session.Peer, "inproc: the ring of session %x is damaged: %s", l.session.ID, text))
-	l.fabric.bell.Ring()
+	l.err.CompareAndSwap(nil, fault.Peer(fault.Internal, l.session.Peer,
+		"inproc: the ring of session %x is damaged: %s", l.session.ID, text))
+	l.fabric.doorbell.Ring()
 }
 
-// Close ends this end.
+// Close closes this end of the session.
 func (l *link) Close() error {
 	l.fabric.mu.Lock()
 	defer l.fabric.mu.Unlock()
 	l.close()
-	l.fabric.bell.Ring()
+	l.fabric.doorbell.Ring()
 	return nil
 }
 
@@ -92,11 +94,12 @@ func (l *link) close() {
 	}
 	s := &l.session
 	l.err.CompareAndSwap(nil, fault.New(fault.Closed, "inproc: rank %d has closed its link to rank %d", s.Rank, s.Peer))
-	l.other.err.CompareAndSwap(nil, fault.Peer(fault.PeerLeft, s.Rank, "inproc: rank %d has closed its link to rank %d", s.Rank, s.Peer))
+	l.other.err.CompareAndSwap(nil, fault.Peer(fault.PeerLeft, s.Rank,
+		"inproc: rank %d has closed its link to rank %d", s.Rank, s.Peer))
 	if !l.other.closed {
 		return
 	}
-	// Nobody reads any more what the two have sent.
+	// Neither end reads the other's fragments any more.
 	for _, end := range []*link{l, l.other} {
 		for i := range end.channels {
 			end.channels[i].Forget()

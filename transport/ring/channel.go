@@ -8,45 +8,45 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Ends is the memory that two ends of a link meet in.
+// Ends describes the memory through which the two ends of a link communicate.
 type Ends struct {
 	Own, Peer []byte            // AreaBytes for each channel, aligned to 64; Peer is only read
-	OwnSlot   int               // bytes of the private slots of Own
+	OwnSlot   int               // size of the private slots of Own
 	PeerSlot  int               // and of Peer
-	Pool      *Pool             // of this process; nil lends private slots only
+	Pool      *Pool             // of this process; if nil, only private slots are lent
 	PeerPool  []byte            // the memory of the peer's Pool; only read
-	Bell      *park.Bell        // of the peer's process
-	Broken    func(text string) // called when the peer's memory holds what cannot be right
+	Doorbell  *park.Doorbell    // of the peer's process
+	Broken    func(text string) // called when the peer's memory holds an impossible value
 }
 
 // Channel is one channel of a link. It implements transport.Channel.
 type Channel struct {
 	// Sending.
-	out    *area
-	most   int            // bytes of a private slot
-	back   *atomic.Uint64 // the peer's count of released fragments
-	pool   *Pool
-	bell   *park.Bell
-	head   uint64           // number of the next fragment
-	tail   uint64           // number of the oldest fragment that is not known to be released
-	told   uint64           // the peer's count as the last fragment from it said
-	lent   []byte           // of the last Reserve, nil after Commit
-	kind   int              // of the last Reserve
-	slot   int32            // 1 + the leased slot that is being filled, 0 is none
-	used   int              // bytes of that slot that fragments have, a multiple of 64
-	leases int              // slots of the pool not known to be released, with that one
-	slotOf [Depth]filled    // whose last fragment this is; the slots count from 1, 0 is none
-	idle   [MaxSpare]filled // slots that came back, the last one lent first; others may take them away
-	idles  int
-	stage  inline // small payloads are written here first: the receiver polls the line
+	out      *area
+	most     int            // size of a private slot
+	back     *atomic.Uint64 // the peer's count of released fragments
+	pool     *Pool
+	doorbell *park.Doorbell
+	head     uint64           // number of the next fragment
+	tail     uint64           // number of the oldest fragment that is not known to be released
+	told     uint64           // the peer's count in the last fragment received
+	lent     []byte           // by the last Reserve; nil after Publish
+	kind     int              // memory kind of the last Reserve
+	slot     int32            // 1 + the leased slot that is being filled, 0 is none
+	used     int              // bytes of that slot taken by fragments, a multiple of 64
+	leases   int              // slots of the pool not known to be released, including that one
+	slotOf   [Depth]filled    // the slot whose last fragment this is; slots count from 1, 0 is none
+	idle     [MaxSpare]filled // slots that came back, the last one lent first; a scan may take them away
+	idles    int
+	stage    inline // small payloads are written here first: the receiver polls the line
 
 	// Receiving.
 	in       *area
-	theirs   int // bytes of a private slot of the peer
+	theirs   int // size of the peer's private slots
 	released *atomic.Uint64
 	peerPool []byte
-	next     uint64 // number of the fragment to read
-	held     bool   // Peek has returned it
+	next     uint64 // number of the next fragment to read
+	held     bool   // Look has returned it
 	payload  []byte
 	meta     transport.Meta
 
@@ -57,15 +57,15 @@ type Channel struct {
 	_      [64]byte
 }
 
-// filled is a slot that a fragment was sent in.
+// filled is a slot that holds sent fragments.
 type filled struct {
-	slot  int32 // from 1
+	slot  int32 // counted from 1
 	state uint64
 }
 
 var _ transport.Channel = (*Channel)(nil)
 
-// Open makes the channels of one end.
+// Open returns the channels of one end.
 func Open(channels int, e Ends) []Channel {
 	all := make([]Channel, channels)
 	for i := range all {
@@ -73,7 +73,7 @@ func Open(channels int, e Ends) []Channel {
 		c.out, c.most = areaAt(e.Own, i, e.OwnSlot), e.OwnSlot
 		c.in, c.theirs = areaAt(e.Peer, i, e.PeerSlot), e.PeerSlot
 		c.back, c.released = &c.in.released, &c.out.released
-		c.pool, c.peerPool, c.bell, c.broken = e.Pool, e.PeerPool, e.Bell, e.Broken
+		c.pool, c.peerPool, c.doorbell, c.broken = e.Pool, e.PeerPool, e.Doorbell, e.Broken
 	}
 	return all
 }
@@ -91,7 +91,8 @@ func (c *Channel) Reserve(n int) []byte {
 		c.fill()
 	}
 	if n > c.most && c.slot == 0 && c.idles == 0 || c.head-c.tail == Depth {
-		// Large slots are claimed back early, so that the next ones are those still in the caches.
+		// Large slots are reclaimed early, so that the next ones lent are those still in the
+		// caches.
 		c.reclaim()
 		if c.closed || c.head-c.tail == Depth {
 			return nil
@@ -126,7 +127,7 @@ func (c *Channel) Reserve(n int) []byte {
 	return c.lent
 }
 
-// takeSlot returns a slot to be filled, one that came back if there is any, or -1.
+// takeSlot returns a slot to be filled, preferably one that came back, or -1.
 func (c *Channel) takeSlot() int32 {
 	for c.idles > 0 {
 		c.idles--
@@ -137,25 +138,25 @@ func (c *Channel) takeSlot() int32 {
 	return c.pool.take(c)
 }
 
-// dropLease gives back the slot of a Reserve that was not committed.
+// dropLease gives back a reserved slot to which nothing was committed.
 func (c *Channel) dropLease() {
 	c.pool.drop(c.slot - 1)
 	c.slot = 0
 	c.leases--
 }
 
-// fill says that the slot that is being filled gets no more fragments. Some are in it.
+// fill closes the slot that is being filled to further fragments. It holds at least one.
 func (c *Channel) fill() {
 	last := filled{c.slot, c.pool.commit(c.slot-1, uint32(c.head-1))}
 	c.slot, c.used = 0, 0
-	if c.tail == c.head { // all of them came back meanwhile
+	if c.tail == c.head { // all of them have come back meanwhile
 		c.returned(last)
 	} else {
 		c.slotOf[(c.head-1)%Depth] = last
 	}
 }
 
-// returned keeps or gives away a slot whose fragments were all released.
+// returned keeps or gives away a slot whose fragments have all been released.
 func (c *Channel) returned(s filled) {
 	if c.idles < MaxSpare {
 		c.idle[c.idles] = s
@@ -166,8 +167,8 @@ func (c *Channel) returned(s filled) {
 	c.leases--
 }
 
-// reclaim takes note of what the peer has released: of what it said with its own fragments, and, if
-// that is no news, of its count.
+// reclaim takes note of the peer's releases: first of the count in the peer's own fragments, then,
+// if that is not new or not enough, of its counter.
 func (c *Channel) reclaim() {
 	if c.told > c.tail {
 		if c.settle(c.told); c.closed || c.leases < MaxLeases {
@@ -196,8 +197,8 @@ func (c *Channel) Commit(n int, m *transport.Meta) {
 	c.Flush()
 }
 
-// Publish sends the first n bytes of what the last Reserve lent. The peer may see them at once, and
-// is not woken.
+// Publish sends the first n bytes of the space that the last Reserve lent. The peer may see them at
+// once, but is not woken.
 func (c *Channel) Publish(n int, m *transport.Meta) {
 	if c.closed {
 		return
@@ -224,8 +225,8 @@ func (c *Channel) Publish(n int, m *transport.Meta) {
 	park.Publish(&l.word, packWord(uint32(c.head), c.kind, n))
 }
 
-// Flush ends a series: whoever sleeps in the peer's process is woken if anything was published or
-// consumed.
+// Flush ends a series: it wakes the threads that sleep in the peer's process if anything was
+// published or consumed.
 func (c *Channel) Flush() {
 	if !c.quiet || c.closed {
 		return
@@ -235,7 +236,7 @@ func (c *Channel) Flush() {
 		c.fill()
 	}
 	c.fence.Pass()
-	c.bell.Ring()
+	c.doorbell.Ring()
 }
 
 // Peek is Look with a copy of the Meta.
@@ -302,19 +303,19 @@ func (c *Channel) Consume() {
 	park.Publish(c.released, c.next)
 }
 
-// fail ends the channel after the peer's memory held what cannot be right.
+// fail ends the channel after the peer's memory held an impossible value.
 func (c *Channel) fail(text string) {
 	c.closed, c.held, c.payload = true, false, nil
 	c.broken(text)
 }
 
-// Close ends the channel. It returns how many slots of the pool the peer may still read: Forget
-// must wait until it does not, and the peer's memory must stay mapped until then.
+// Close ends the channel. It returns the number of pool slots that the peer may still read. Until
+// the peer no longer reads them, Forget must not be called and the peer's memory must stay mapped.
 func (c *Channel) Close() (unread int) {
-	c.Flush() // nobody ends a series any more
+	c.Flush() // nothing ends the series any more
 	if c.slot != 0 && c.used == 0 {
 		c.dropLease()
-	} else if c.slot != 0 { // the channel is broken, or something was lent in the midst of a series
+	} else if c.slot != 0 { // the channel is broken, or space was lent during a series
 		c.fill()
 	}
 	if !c.closed {
@@ -327,7 +328,7 @@ func (c *Channel) Close() (unread int) {
 	return c.leases
 }
 
-// Forget takes back what Close could not: the peer has closed its end or died.
+// Forget takes back the slots that Close could not, once the peer has closed its end or died.
 func (c *Channel) Forget() {
 	if c.pool != nil {
 		c.pool.forget(c)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// end is one end of a link under test, with what its channels said of damage.
+// end is one end of a link under test, with the damage that its channels reported.
 type end struct {
 	memory   []byte
 	channels []Channel
@@ -28,19 +28,22 @@ func memoryOf(t testing.TB, n int) []byte {
 	return b.Bytes()
 }
 
-// newLink joins two ends that send with a pool of that many slots each.
+// newLink joins two ends, each of which sends with a pool of the given number of slots.
 func newLink(t testing.TB, channels, slots int) (a, b *end, pools [2]*Pool) {
 	return newLinkOf(t, channels, slots, SlotBytes, SlotBytes)
 }
 
-// newLinkOf is newLink where private slots have so many bytes on either side.
+// newLinkOf is newLink with private slots of the given sizes on the two sides.
 func newLinkOf(t testing.TB, channels, slots, slotA, slotB int) (a, b *end, pools [2]*Pool) {
 	a, b = &end{memory: memoryOf(t, channels*AreaBytes(slotA))}, &end{memory: memoryOf(t, channels*AreaBytes(slotB))}
-	poolA, poolB := memoryOf(t, max(slots, 1)*LeaseBytes)[:slots*LeaseBytes], memoryOf(t, max(slots, 1)*LeaseBytes)[:slots*LeaseBytes]
+	poolA, poolB := memoryOf(t, max(slots, 1)*LeaseBytes)[:slots*LeaseBytes],
+		memoryOf(t, max(slots, 1)*LeaseBytes)[:slots*LeaseBytes]
 	pools = [2]*Pool{NewPool(poolA), NewPool(poolB)}
-	bell := park.NewBell()
-	a.channels = Open(channels, Ends{a.memory, b.memory, slotA, slotB, pools[0], poolB, bell, func(s string) { a.damage = append(a.damage, s) }})
-	b.channels = Open(channels, Ends{b.memory, a.memory, slotB, slotA, pools[1], poolA, bell, func(s string) { b.damage = append(b.damage, s) }})
+	doorbell := park.NewDoorbell()
+	a.channels = Open(channels, Ends{a.memory, b.memory, slotA, slotB, pools[0], poolB, doorbell,
+		func(s string) { a.damage = append(a.damage, s) }})
+	b.channels = Open(channels, Ends{b.memory, a.memory, slotB, slotA, pools[1], poolA, doorbell,
+		func(s string) { b.damage = append(b.damage, s) }})
 	return a, b, pools
 }
 
@@ -99,8 +102,8 @@ func TestNumbersWrap(t *testing.T) {
 	require.Equal(t, 2, pools[0].Free())
 }
 
-// TestSeriesShareSlots: the fragments of a series follow each other in one slot of the pool, until
-// it is full or the series ends.
+// TestSeriesShareSlots checks that the fragments of a series follow each other in one slot of the
+// pool, until it is full or the series ends.
 func TestSeriesShareSlots(t *testing.T) {
 	a, b, pools := newLink(t, 1, 2)
 	s, r := &a.channels[0], &b.channels[0]
@@ -124,7 +127,7 @@ func TestSeriesShareSlots(t *testing.T) {
 		r.Flush()
 		_, meta := r.Look()
 		require.Nil(t, meta)
-		commit(t, r, 100, 100) // which says what has come back
+		commit(t, r, 100, 100) // it carries the count of fragments given back
 		consume(t, s)
 		require.Len(t, s.Reserve(30_000), 30_000)
 		require.Equal(t, 1, s.leases)
@@ -146,7 +149,7 @@ func TestSeriesAtRandom(t *testing.T) {
 		switch rng.IntN(4) {
 		case 0, 1:
 			if lent := c.Reserve([]int{8, 1000, 5000, 30_000, LeaseBytes}[rng.IntN(5)]); lent != nil {
-				if _, meta := c.Look(); meta != nil && rng.IntN(4) == 0 { // what was lent stays lent
+				if _, meta := c.Look(); meta != nil && rng.IntN(4) == 0 { // reserved space stays reserved
 					sent[1-side] = sent[1-side][1:]
 					c.Consume()
 					c.Flush()
@@ -189,7 +192,7 @@ func TestLeasesAreLimited(t *testing.T) {
 		commit(t, c, transport.MaxFragment, LeaseBytes)
 	}
 	require.Nil(t, c.Reserve(LeaseBytes), "a channel has no credit for more large fragments")
-	commit(t, c, SlotBytes, SlotBytes) // but for small ones
+	commit(t, c, SlotBytes, SlotBytes) // but has credit for small ones
 	require.Equal(t, 2, pools[0].Free())
 	other := &a.channels[1]
 	commit(t, other, LeaseBytes, LeaseBytes)
@@ -199,7 +202,7 @@ func TestLeasesAreLimited(t *testing.T) {
 	commit(t, c, LeaseBytes, LeaseBytes)
 }
 
-// TestIdleChannelsGiveBack has one channel hold released slots that it never asks for again.
+// TestIdleChannelsGiveBack has one channel hold released slots that it never reclaims.
 func TestIdleChannelsGiveBack(t *testing.T) {
 	a, b, pools := newLink(t, 2, MaxLeases)
 	for range MaxLeases {
@@ -219,7 +222,7 @@ func TestIdleChannelsGiveBack(t *testing.T) {
 		}
 	}
 	require.NotZero(t, large)
-	// The idle channel's own books agree when it wakes up.
+	// The idle channel's own bookkeeping agrees when it becomes active again.
 	a.channels[0].reclaim()
 	require.Equal(t, MaxLeases/2, a.channels[0].leases)
 	for range MaxLeases / 2 {
@@ -231,7 +234,8 @@ func TestIdleChannelsGiveBack(t *testing.T) {
 	require.Equal(t, MaxLeases, pools[0].Free())
 }
 
-// TestSparesAreLentToOthers has one channel keep slots for itself until another asks.
+// TestSparesAreLentToOthers has one channel keep slots for itself until another channel asks for
+// them.
 func TestSparesAreLentToOthers(t *testing.T) {
 	a, b, pools := newLink(t, 2, MaxSpare)
 	keeper, other := &a.channels[0], &a.channels[1]
@@ -247,7 +251,7 @@ func TestSparesAreLentToOthers(t *testing.T) {
 		commit(t, other, LeaseBytes, LeaseBytes)
 	}
 	commit(t, other, LeaseBytes, SlotBytes)
-	commit(t, keeper, LeaseBytes, SlotBytes) // it finds out
+	commit(t, keeper, LeaseBytes, SlotBytes) // it finds that they are gone
 	consume(t, &b.channels[0])
 	commit(t, keeper, LeaseBytes, LeaseBytes)
 	require.Equal(t, 1, keeper.Close())
@@ -298,7 +302,8 @@ func TestDamageIsFound(t *testing.T) {
 	}{
 		{"length of a line", func(a *area) { a.lines[0].word.Store(packWord(1, inLine, InlineBytes+1)) }, "25 bytes"},
 		{"length of a slot", func(a *area) { a.lines[0].word.Store(packWord(1, inSlot, SlotBytes+1)) }, "2049 bytes"},
-		{"length of a lease", func(a *area) { a.lines[0].word.Store(packWord(1, inPool, LeaseBytes+1)) }, "131073 bytes"},
+		{"length of a lease", func(a *area) { a.lines[0].word.Store(packWord(1, inPool, LeaseBytes+1)) },
+			"131073 bytes"},
 		{"kind", func(a *area) { a.lines[0].word.Store(packWord(1, 0, 1)) }, "kind 0"},
 		{"slot", func(a *area) {
 			*a.lines[0].place() = 4 * LeaseBytes
@@ -357,8 +362,8 @@ func TestDamageIsFound(t *testing.T) {
 	})
 }
 
-// TestSmallSlots has one end with the smallest private slots: what does not fit them takes a slot
-// of the pool, and is cut where that is empty.
+// TestSmallSlots gives one end the smallest private slots: a payload too large for them takes a
+// slot of the pool, and is cut where the pool is empty.
 func TestSmallSlots(t *testing.T) {
 	require.Equal(t, headBytes+Depth*LeastSlot, AreaBytes(LeastSlot))
 	require.Zero(t, AreaBytes(LeastSlot)%64)
@@ -385,10 +390,11 @@ func TestSmallSlots(t *testing.T) {
 			consume(t, &b.channels[1])
 		}
 		b.channels[0].Release()
-		across(&b.channels[0], &a.channels[0], SlotBytes, SlotBytes, byte(i+200)) // the other way there is room
+		across(&b.channels[0], &a.channels[0], SlotBytes, SlotBytes, byte(i+200)) // larger slots in this direction
 		a.channels[0].Release()
 	}
-	areaAt(a.memory, 1, LeastSlot).lines[a.channels[1].head%Depth].word.Store(packWord(uint32(a.channels[1].head)+1, inSlot, LeastSlot+1))
+	areaAt(a.memory, 1, LeastSlot).lines[a.channels[1].head%Depth].word.Store(
+		packWord(uint32(a.channels[1].head)+1, inSlot, LeastSlot+1))
 	_, _, ok := b.channels[1].Peek()
 	require.False(t, ok, "longer than the slots of that end")
 	require.Len(t, b.damage, 1)
@@ -407,8 +413,8 @@ func TestMisuseIsLoud(t *testing.T) {
 	require.Panics(t, func() { a.channels[0].Commit(11, &someMeta) })
 }
 
-// TestPoolUnderThreads has channels of several threads share a small pool. Each fills its slots
-// with its own byte and looks whether that is what arrives.
+// TestPoolUnderThreads has channels of several threads share a small pool. Each thread fills its
+// slots with its own byte and checks that this byte arrives.
 func TestPoolUnderThreads(t *testing.T) {
 	const channels = 4
 	a, b, pools := newLink(t, channels, 5)
@@ -452,8 +458,7 @@ func TestPoolUnderThreads(t *testing.T) {
 	require.Equal(t, 5, pools[0].Free())
 }
 
-// FuzzHostilePeer lets a peer write what it likes where this side reads, between calls of every
-// method.
+// FuzzHostilePeer lets a peer write anything where this side reads, between calls of every method.
 func FuzzHostilePeer(f *testing.F) {
 	word := binary.LittleEndian.AppendUint64(nil, packWord(1, inPool, 100))
 	f.Add([]byte{0, 8, 0, 1, 2, 3}, word)
@@ -495,7 +500,8 @@ func FuzzHostilePeer(f *testing.F) {
 	})
 }
 
-// BenchmarkFragment is the cost of one fragment without its copies, both ends on one thread.
+// BenchmarkFragment measures the cost of one fragment without its copies, with both ends on one
+// thread.
 func BenchmarkFragment(b *testing.B) {
 	for _, n := range []int{8, 1000, LeaseBytes} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {

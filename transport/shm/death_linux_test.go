@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 
 var childSizes = []int{20, 2000, ring.LeaseBytes}
 
-// child joins two sessions with the process whose address it is told, sends on the first, and lives
-// until its input ends.
+// child joins two sessions with the process whose address it reads from its input, sends on the
+// first session, and lives until its input ends.
 func child() {
 	ctx, cancel := context.WithTimeout(context.Background(), span)
 	defer cancel()
@@ -65,10 +65,10 @@ func check(err error) {
 	}
 }
 
-// TestKilledPeer kills a process with SIGKILL: its links say so within a second, sleepers wake,
-// what it had sent is there, and nothing of it stays.
+// TestKilledPeer kills a process with SIGKILL. Its links report that within a second, sleepers
+// wake, the fragments it had sent can be read, and none of its memory stays.
 func TestKilledPeer(t *testing.T) {
-	for range 2 { // the ids are random: most often either side dials once
+	for range 2 { // the ids are random: in most runs each side dials once
 		f := newFabric(t)
 		before := holdingsNow(t)
 		program, err := os.Executable()
@@ -99,13 +99,14 @@ func TestKilledPeer(t *testing.T) {
 		woken := make(chan bool, 1)
 		announced := make(chan struct{})
 		go func() {
-			ticket := f.Bell().Prepare()
+			ticket := f.Doorbell().Prepare()
 			close(announced)
 			failed := func() bool { return links[0].Err() != nil && links[1].Err() != nil }
-			for deadline := time.Now().Add(span); !failed() && time.Now().Before(deadline); ticket = f.Bell().Prepare() {
-				f.Bell().Sleep(ticket, time.Until(deadline))
+			for deadline := time.Now().Add(span); !failed() &&
+				time.Now().Before(deadline); ticket = f.Doorbell().Prepare() {
+				f.Doorbell().Sleep(ticket, time.Until(deadline))
 			}
-			f.Bell().Cancel()
+			f.Doorbell().Cancel()
 			woken <- failed()
 		}()
 		<-announced
@@ -126,7 +127,7 @@ func TestKilledPeer(t *testing.T) {
 		}
 		_, _, ok := links[0].Channel(0).Peek()
 		require.False(t, ok)
-		send(t, links[1].Channel(0), ring.LeaseBytes, 1) // leads nowhere, harms nothing
+		send(t, links[1].Channel(0), ring.LeaseBytes, 1) // leads nowhere and does no harm
 
 		_, err = f.Connect(within(t), address, session(9, 3, 7, 1))
 		require.ErrorIs(t, err, fault.PeerLost)
@@ -135,7 +136,7 @@ func TestKilledPeer(t *testing.T) {
 		}
 		after := holdingsNow(t)
 		require.Equal(t, before.rings, after.rings)
-		require.Equal(t, before.bells, after.bells)
+		require.Equal(t, before.doorbells, after.doorbells)
 		require.Equal(t, before.pools+1, after.pools) // its own
 		require.Equal(t, 4<<20/ring.LeaseBytes, f.pool.Free())
 		require.NoError(t, f.Close())

@@ -22,37 +22,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const bellPage = 4096
+const doorbellPage = 4096
 
-// Fabric joins this process with others of the same host and user.
+// Fabric joins this process with other processes of the same host and user.
 type Fabric struct {
-	options Options
-	self    address
-	bell    *park.Bell
-	page    *mem.Segment // with the bell; it outlives the fabric, because threads may sleep on it
-	listen  *net.UnixListener
-	silent  *unproven.Conns // accepted, without a hello
-	ended   chan struct{}   // closed by Close
-	running sync.WaitGroup
+	options  Options
+	self     address
+	doorbell *park.Doorbell
+	page     *mem.Segment // holds the doorbell; it outlives the fabric, because threads may sleep on it
+	listen   *net.UnixListener
+	silent   *unproven.Conns // accepted connections that have not sent a hello
+	ended    chan struct{}   // closed by Close
+	running  sync.WaitGroup
 
-	mu        sync.Mutex // of everything below, and of the processes and links: control plane only
+	mu        sync.Mutex // guards everything below, and the processes and links: control plane only
 	closed    bool
 	segment   *mem.Segment // of the pool, made for the first connection
 	pool      *ring.Pool
-	arena     *mem.Arena      // of the process, nil for none; known with the pool
+	arena     *mem.Arena      // of the process, nil for none; set together with the pool
 	processes map[id]*process // peers with a living connection
 	dialling  map[id]bool
 	changed   chan struct{}      // closed and replaced when processes or dialling change
-	links     map[*link]struct{} // that are not closed
+	links     map[*link]struct{} // not yet closed
 }
 
 var _ transport.Fabric = (*Fabric)(nil)
 
-// NewBell makes the page with the bell of a process, for Options.Bell.
-func NewBell() (*mem.Segment, error) { return mem.NewSegment("goccl-bell", bellPage) }
+// NewDoorbell returns a new page with the doorbell of a process, for Options.Doorbell.
+func NewDoorbell() (*mem.Segment, error) { return mem.NewSegment("goccl-doorbell", doorbellPage) }
 
-// New makes the fabric of this process: the socket that peers connect to, and its bell where the
-// options bring none.
+// New returns the fabric of this process. It opens the socket that peers connect to, and makes a
+// doorbell if the options have none.
 func New(opts Options) (*Fabric, error) {
 	opts.EnsureDefaults()
 	if err := opts.Validate(); err != nil {
@@ -62,28 +62,28 @@ func New(opts Options) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := opts.Bell
+	page := opts.Doorbell
 	if page == nil {
-		if page, err = NewBell(); err != nil {
+		if page, err = NewDoorbell(); err != nil {
 			return nil, err
 		}
 	}
 	l, err := net.ListenUnix("unixpacket", socketOf(&self))
 	if err != nil {
-		if page != opts.Bell {
+		if page != opts.Doorbell {
 			page.Free()
 		}
 		return nil, fault.Wrap(fault.System, err, "shm: no unix socket can be opened")
 	}
-	f := &Fabric{options: opts, self: self, page: page, bell: park.BellAt(page.Bytes()), listen: l, ended: make(chan struct{}),
-		processes: map[id]*process{}, dialling: map[id]bool{}, changed: make(chan struct{}), links: map[*link]struct{}{},
-		silent: unproven.New(maxHandshakes)}
+	f := &Fabric{options: opts, self: self, page: page, doorbell: park.DoorbellAt(page.Bytes()), listen: l,
+		ended: make(chan struct{}), processes: map[id]*process{}, dialling: map[id]bool{},
+		changed: make(chan struct{}), links: map[*link]struct{}{}, silent: unproven.New(maxHandshakes)}
 	f.running.Add(1)
 	go f.accept()
 	return f, nil
 }
 
-// ownAddress finds out what kernel, namespace and user this process has.
+// ownAddress determines the kernel, namespace and user of this process.
 func ownAddress() (a address, err error) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err == nil {
@@ -110,23 +110,23 @@ func socketOf(a *address) *net.UnixAddr {
 	return &net.UnixAddr{Net: "unixpacket", Name: "@goccl-" + hex.EncodeToString(a.Socket[:])}
 }
 
-// Bell is the bell of this process. It works also after Close.
-func (f *Fabric) Bell() *park.Bell { return f.bell }
+// Doorbell returns the doorbell of this process. It works after Close, too.
+func (f *Fabric) Doorbell() *park.Doorbell { return f.doorbell }
 
-// Name is "shm".
+// Name returns "shm".
 func (f *Fabric) Name() string { return "shm" }
 
-// Address says on which host, and where there, this process is.
+// Address identifies the host of this process and the process on it.
 func (f *Fabric) Address() []byte { return f.self.encode() }
 
-// Reaches reports whether the peer runs on the same kernel, in the same network namespace, for the
-// same user. A process does not reach itself: that is what inproc is for.
+// Reaches reports whether the peer runs on the same kernel, in the same network namespace, as the
+// same user. A process does not reach itself: inproc serves that case.
 func (f *Fabric) Reaches(peer []byte) bool {
 	a, ok := parseAddress(peer)
 	return ok && f.self.reaches(&a)
 }
 
-// SharesMemory is true.
+// SharesMemory returns true.
 func (f *Fabric) SharesMemory() bool { return true }
 
 // Connect opens a link to a rank of another process.
@@ -139,7 +139,8 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 		return nil, fault.Peer(fault.NotSupported, s.Peer,
 			"shm: it runs on another host, in another network namespace, for another user, or is this process")
 	case s.Channels < 1 || s.Channels > transport.MaxChannels:
-		return nil, fault.Peer(fault.Invalid, s.Peer, "shm: %d channels; a link has 1 to %d", s.Channels, transport.MaxChannels)
+		return nil, fault.Peer(fault.Invalid, s.Peer,
+			"shm: %d channels; a link has 1 to %d", s.Channels, transport.MaxChannels)
 	case s.Window != nil && s.Window.Segment() == nil:
 		return nil, fault.New(fault.Invalid, "shm: the window of rank %d is private to this process", s.Rank)
 	case s.Rank < 0 || s.Peer < 0 || s.Rank == s.Peer || int64(max(s.Rank, s.Peer)) > 1<<31:
@@ -152,7 +153,8 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	return p.open(ctx, s)
 }
 
-// reach finds or makes the connection to a process. The smaller id dials, the other waits for it.
+// reach finds or makes the connection to a process. The process with the smaller id dials, the
+// other waits for it.
 func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*process, error) {
 	dials := bytes.Compare(f.self.ID[:], a.ID[:]) < 0
 	for {
@@ -180,8 +182,8 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 		case <-changed:
 		case <-f.ended:
 		case <-ctx.Done():
-			return nil, errMissing(ctx, s,
-				fmt.Sprintf("its process %d has not connected to this one: it has not called Connect for any session", a.PID))
+			return nil, errMissing(ctx, s, fmt.Sprintf(
+				"its process %d has not connected to this one: it has not called Connect for any session", a.PID))
 		case <-time.After(probePeriod):
 			if !dials && refuses(a) {
 				return nil, errGone(s, a)
@@ -190,10 +192,10 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 	}
 }
 
-// probePeriod is how often the side that waits to be dialled looks whether the other still lives.
+// probePeriod is how often the side that waits to be dialled checks whether the other still lives.
 const probePeriod = 300 * time.Millisecond
 
-// refuses reports whether nobody listens at an address.
+// refuses reports whether no process listens at an address.
 func refuses(a *address) bool {
 	conn, err := net.DialUnix("unixpacket", nil, socketOf(a))
 	if err == nil {
@@ -202,7 +204,7 @@ func refuses(a *address) bool {
 	return errors.Is(err, unix.ECONNREFUSED)
 }
 
-// announce is called with the lock.
+// announce wakes the callers of reach after a change. It is called with the lock held.
 func (f *Fabric) announce() {
 	close(f.changed)
 	f.changed = make(chan struct{})
@@ -214,7 +216,7 @@ func errGone(s *transport.Session, a *address) error {
 
 func errClosed() error { return fault.New(fault.Closed, "shm: the fabric is closed") }
 
-// errMissing is the error of a Connect whose context has ended.
+// errMissing returns the error of a Connect whose context has ended.
 func errMissing(ctx context.Context, s *transport.Session, missing string) error {
 	code := fault.Timeout
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -225,7 +227,8 @@ func errMissing(ctx context.Context, s *transport.Session, missing string) error
 	return err
 }
 
-// makePool makes the pool of this process when the first connection needs it.
+// makePool makes the pool of this process when the first connection needs it, and looks up its
+// arena.
 func (f *Fabric) makePool() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -246,7 +249,7 @@ func (f *Fabric) makePool() error {
 	return nil
 }
 
-// Close ends all links and the fabric. No thread may use the links any more.
+// Close ends all links and the fabric. No thread may still use the links.
 func (f *Fabric) Close() error {
 	f.mu.Lock()
 	if f.closed {
@@ -256,7 +259,7 @@ func (f *Fabric) Close() error {
 	f.closed = true
 	close(f.ended)
 	f.silent.Close()
-	// Links of lost connections are closed here too; the memory behind them goes.
+	// Links of lost connections are closed here too, and the memory behind them is released.
 	byes := map[*process][]uint64{}
 	for _, p := range f.processes {
 		byes[p] = p.endOpenings(errClosed())
@@ -271,10 +274,10 @@ func (f *Fabric) Close() error {
 		for _, serial := range serials {
 			p.send(&bye{serial})
 		}
-		p.conn.Close() // its reader ends the rest
+		p.conn.Close() // its reader cleans up the rest
 	}
 	f.running.Wait()
-	f.bell.Ring()
+	f.doorbell.Ring()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	err := f.page.CloseFD()

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// span is when a test is said to hang.
+// span is the time after which a test counts as hanging.
 const span = 10 * time.Second
 
 func newFabric(t *testing.T) *Fabric {
@@ -30,12 +30,13 @@ func newFabric(t *testing.T) *Fabric {
 func TestConformance(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
 		a, b := newFabric(t), newFabric(t)
-		return transporttest.Pair{A: a, B: b, BellA: a.Bell(), BellB: b.Bell()}
+		return transporttest.Pair{A: a, B: b, DoorbellA: a.Doorbell(), DoorbellB: b.Doorbell()}
 	}, transporttest.Options{})
 }
 
 func session(number, rank, peer, channels int) transport.Session {
-	return transport.Session{ID: [16]byte{byte(number), byte(number >> 8)}, Rank: rank, Peer: peer, Channels: channels, Key: [32]byte{42}}
+	return transport.Session{ID: [16]byte{byte(number), byte(number >> 8)}, Rank: rank, Peer: peer,
+		Channels: channels, Key: [32]byte{42}}
 }
 
 func within(t *testing.T) context.Context {
@@ -44,7 +45,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// both opens a session from both sides, as they ask for it.
+// both opens a session from both sides, each with its own Session.
 func both(t *testing.T, a, b *Fabric, sa, sb transport.Session) (la, lb transport.Link, ea, eb error) {
 	done := make(chan struct{})
 	ctx := within(t)
@@ -94,8 +95,8 @@ func eventually(t *testing.T, what string, look func() bool) {
 	}
 }
 
-// holdings are the descriptors and shared mappings of this process.
-type holdings struct{ descriptors, bells, pools, rings int }
+// holdings counts the descriptors and shared mappings of this process.
+type holdings struct{ descriptors, doorbells, pools, rings int }
 
 func holdingsNow(t *testing.T) (h holdings) {
 	fds, err := os.ReadDir("/proc/self/fd")
@@ -103,11 +104,11 @@ func holdingsNow(t *testing.T) (h holdings) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	require.NoError(t, err)
 	count := func(name string) int { return strings.Count(string(maps), "memfd:"+name) }
-	return holdings{len(fds), count("goccl-bell"), count("goccl-pool"), count("goccl-ring")}
+	return holdings{len(fds), count("goccl-doorbell"), count("goccl-pool"), count("goccl-ring")}
 }
 
-// TestNothingStays opens 64 sessions with fragments unread, closes them and looks what is left;
-// then closes the fabrics.
+// TestNothingStays opens 64 sessions with unread fragments, closes them and checks that nothing is
+// left; then it closes the fabrics.
 func TestNothingStays(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	la, lb := connect(t, a, b, 0, 1) // makes the connection and the pools
@@ -124,12 +125,14 @@ func TestNothingStays(t *testing.T) {
 			}
 			links = append(links, x, y)
 		}
-		require.Equal(t, before.descriptors, holdingsNow(t).descriptors, "segments' descriptors are closed once they are mapped")
+		require.Equal(t, before.descriptors, holdingsNow(t).descriptors,
+			"segments' descriptors are closed once they are mapped")
 		for i := range links {
 			// In one round A closes first, in the other B.
 			require.NoError(t, links[i^round].Close())
 		}
-		eventually(t, "mappings or descriptors of closed sessions stay", func() bool { return holdingsNow(t) == before && mem.InUse() == used })
+		eventually(t, "mappings or descriptors of closed sessions stay",
+			func() bool { return holdingsNow(t) == before && mem.InUse() == used })
 		a.mu.Lock()
 		require.Equal(t, 4<<20/ring.LeaseBytes, a.pool.Free())
 		a.mu.Unlock()
@@ -141,7 +144,7 @@ func TestNothingStays(t *testing.T) {
 	require.NoError(t, a.Close())
 	after := holdingsNow(t)
 	require.Zero(t, after.rings+after.pools, "%+v", after)
-	a.Bell().Ring() // still there
+	a.Doorbell().Ring() // still mapped
 }
 
 // TestUnreadSlotsAreKept closes a link with large fragments unread, and has other links use the
@@ -183,16 +186,17 @@ func TestDifferentCalls(t *testing.T) {
 	}
 	require.Less(t, time.Since(began), span/2)
 
-	for _, s := range []transport.Session{session(3, 0, 1, 0), session(3, 0, 1, 9), session(3, 1, 1, 1), session(3, -1, 1, 1)} {
+	for _, s := range []transport.Session{
+		session(3, 0, 1, 0), session(3, 0, 1, 9), session(3, 1, 1, 1), session(3, -1, 1, 1)} {
 		_, err := a.Connect(within(t), b.Address(), s)
 		require.ErrorIs(t, err, fault.Invalid)
 	}
 	_, err := a.Connect(within(t), a.Address(), session(3, 0, 1, 1))
 	require.ErrorIs(t, err, fault.NotSupported)
-	connect(t, a, b, 1, 1) // the same session works once both ask for the same
+	connect(t, a, b, 1, 1) // the session works once both sides ask for the same
 }
 
-// TestConnectAgain has a Connect time out, and then both sides call it for the same session.
+// TestConnectAgain has one Connect time out; then both sides call Connect for the same session.
 func TestConnectAgain(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	connect(t, a, b, 0, 1)
@@ -231,8 +235,8 @@ func TestSecondConnect(t *testing.T) {
 	require.ErrorIs(t, <-first, fault.Aborted)
 }
 
-// TestPeerIsGone connects to the address of a process that has ended: whoever would dial, it does
-// not take the whole timeout.
+// TestPeerIsGone connects to the address of a process that has ended. Connect fails before its
+// timeout, whichever side would dial.
 func TestPeerIsGone(t *testing.T) {
 	for range 4 {
 		a, b := newFabric(t), newFabric(t)
@@ -266,8 +270,8 @@ func TestDamagedPeer(t *testing.T) {
 	receive(t, xa.Channel(0), 100, 1)
 }
 
-// TestSmallRings has so many sessions between two fabrics that later ones get the smallest rings,
-// and those keep the contract.
+// TestSmallRings opens so many sessions between two fabrics that later ones get the smallest rings,
+// and checks that those keep the contract.
 func TestSmallRings(t *testing.T) {
 	ringOf := func(l transport.Link) int { return len(l.(*link).own.Bytes()) }
 	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
@@ -280,11 +284,11 @@ func TestSmallRings(t *testing.T) {
 		la, lb := connect(t, a, b, 999, 2)
 		require.Equal(t, 2*ring.AreaBytes(ring.LeastSlot), ringOf(la))
 		require.Equal(t, 2*ring.AreaBytes(ring.LeastSlot), ringOf(lb))
-		return transporttest.Pair{A: a, B: b, BellA: a.Bell(), BellB: b.Bell()}
+		return transporttest.Pair{A: a, B: b, DoorbellA: a.Doorbell(), DoorbellB: b.Doorbell()}
 	}, transporttest.Options{})
 }
 
-// TestSlotsThatCannotBe has a peer say that its private slots have a size which none has.
+// TestSlotsThatCannotBe has a peer announce private slots of sizes that are not allowed.
 func TestSlotsThatCannotBe(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	connect(t, a, b, 0, 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Fabric needs Linux.
+// Fabric is not supported: shared memory needs Linux.
 type Fabric struct{}
 
 var _ transport.Fabric = (*Fabric)(nil)
@@ -20,25 +20,25 @@ func notSupported() error {
 	return fault.New(fault.NotSupported, "shm: shared memory between processes needs Linux; use tcp")
 }
 
-// NewBell returns fault.NotSupported.
-func NewBell() (*mem.Segment, error) { return nil, notSupported() }
+// NewDoorbell returns fault.NotSupported.
+func NewDoorbell() (*mem.Segment, error) { return nil, notSupported() }
 
 // New returns fault.NotSupported.
 func New(Options) (*Fabric, error) { return nil, notSupported() }
 
-// Bell returns nil.
-func (f *Fabric) Bell() *park.Bell { return nil }
+// Doorbell returns nil.
+func (f *Fabric) Doorbell() *park.Doorbell { return nil }
 
-// Name is "shm".
+// Name returns "shm".
 func (f *Fabric) Name() string { return "shm" }
 
-// Address is empty.
+// Address returns nil.
 func (f *Fabric) Address() []byte { return nil }
 
-// Reaches is never true.
+// Reaches returns false.
 func (f *Fabric) Reaches([]byte) bool { return false }
 
-// SharesMemory is never true.
+// SharesMemory returns false.
 func (f *Fabric) SharesMemory() bool { return false }
 
 // Connect returns fault.NotSupported.

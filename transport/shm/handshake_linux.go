@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	helloSpan     = 500 * time.Millisecond // for the hello of who has connected here; it speaks at once
+	helloSpan     = 500 * time.Millisecond // for the hello of a process that has dialled, which sends it at once
 	handshakeSpan = 10 * time.Second       // for the answer
-	maxHandshakes = 64                     // accepted connections without a hello; one more, and the oldest goes
+	maxHandshakes = 64                     // accepted connections without a hello; one more closes the oldest
 	redialPause   = 5 * time.Millisecond
 )
 
-// dial connects to a process for the session that needs it first. Where the connection ends without
-// an answer, the process was short of places, or is ending; so it is asked until nobody listens any
-// more.
+// dial connects to a process for the session that needs it first. A connection that ends without an
+// answer means that the process was short of places or is ending. dial then tries again until no
+// process listens at the address.
 func (f *Fabric) dial(ctx context.Context, a *address, s *transport.Session) (*process, error) {
 	for {
 		p, err := f.dialOnce(ctx, a)
@@ -103,7 +103,7 @@ func (f *Fabric) meet(conn *net.UnixConn, expected id) (*process, error) {
 	return f.mapProcess(conn, pid, mine, theirs, fds)
 }
 
-// accept takes the connections of processes with smaller ids, until the fabric is closed.
+// accept takes connections from processes with smaller ids until the fabric is closed.
 func (f *Fabric) accept() {
 	defer f.running.Done()
 	for {
@@ -112,12 +112,12 @@ func (f *Fabric) accept() {
 			select {
 			case <-f.ended:
 				return
-			case <-time.After(20 * time.Millisecond): // out of descriptors, or the peer has gone already
+			case <-time.After(20 * time.Millisecond): // out of descriptors, or the peer has already gone
 				continue
 			}
 		}
 		pid, err := f.owner(conn)
-		if err != nil { // of another user, who takes no place from others
+		if err != nil { // of another user, who takes no place from peers
 			conn.Close()
 			continue
 		}
@@ -127,8 +127,8 @@ func (f *Fabric) accept() {
 	}
 }
 
-// welcome makes a process of an accepted connection, or closes it. Before it has said a hello that
-// only a peer can say, it costs no memory.
+// welcome makes a process of an accepted connection, or closes it. Until the connection has sent a
+// hello that only a peer can send, it costs no memory.
 func (f *Fabric) welcome(conn *net.UnixConn, pid int) {
 	theirs, fds, err := f.receiveHello(conn, pid, id{})
 	defer closeAll(fds)
@@ -142,7 +142,7 @@ func (f *Fabric) welcome(conn *net.UnixConn, pid int) {
 	}
 }
 
-// answer is for a peer, which is told if it cannot be joined.
+// answer completes the handshake with a peer. A peer that cannot be joined receives a refusal.
 func (f *Fabric) answer(conn *net.UnixConn, pid int, theirs *hello, fds []int) error {
 	mine, err := f.introduce(theirs.From)
 	var p *process
@@ -164,7 +164,7 @@ func (f *Fabric) answer(conn *net.UnixConn, pid int, theirs *hello, fds []int) e
 	return f.install(p)
 }
 
-// owner is the process at the other end, if it belongs to the same user.
+// owner returns the process at the other end, if it belongs to the same user.
 func (f *Fabric) owner(conn *net.UnixConn) (pid int, err error) {
 	cred, err := credentials(conn)
 	if err == nil && cred.Uid != f.self.UID {
@@ -177,7 +177,7 @@ func (f *Fabric) owner(conn *net.UnixConn) (pid int, err error) {
 	return int(cred.Pid), nil
 }
 
-// introduce is what this process says of itself to a peer. The first time makes the pool.
+// introduce returns the hello of this process for a peer. The first call makes the pool.
 func (f *Fabric) introduce(to id) (*hello, error) {
 	if err := f.makePool(); err != nil {
 		return nil, err
@@ -189,8 +189,8 @@ func (f *Fabric) introduce(to id) (*hello, error) {
 	return h, nil
 }
 
-// receiveHello waits for the peer's hello and checks it, from the expected process or, where none
-// is, from any. The descriptors are the caller's.
+// receiveHello waits for the peer's hello and checks that it comes from the expected process, or
+// from any process if expected is zero. The descriptors then belong to the caller.
 func (f *Fabric) receiveHello(conn *net.UnixConn, pid int, expected id) (*hello, []int, error) {
 	message, fds, err := receivePacket(conn)
 	if err != nil {
@@ -215,16 +215,16 @@ func (f *Fabric) receiveHello(conn *net.UnixConn, pid int, expected id) (*hello,
 	return nil, nil, err
 }
 
-// mapProcess maps what came with the hello of a peer.
+// mapProcess maps the segments that came with the hello of a peer.
 func (f *Fabric) mapProcess(conn *net.UnixConn, pid int, mine, theirs *hello, fds []int) (p *process, err error) {
 	p = &process{fabric: f, conn: conn, pid: pid, mine: mine, theirs: theirs, refs: 1,
 		openings: map[sessionKey]*opening{}, arrivals: map[sessionKey]*arrival{}, links: map[uint64]*link{}}
-	if p.page, err = mem.MapSegment(fds[0], bellPage); err != nil {
+	if p.page, err = mem.MapSegment(fds[0], doorbellPage); err != nil {
 		return nil, err
 	}
-	p.bell = park.BellAt(p.page.Bytes())
+	p.doorbell = park.DoorbellAt(p.page.Bytes())
 	p.pool, err = mem.MapSegment(fds[1], int(theirs.PoolBytes))
-	// Who has no arena lends nothing, and need not see what others have.
+	// A process without an arena lends nothing, and need not see the arenas of others.
 	if err == nil && mine.ArenaBytes > 0 && theirs.ArenaBytes > 0 {
 		p.arena, err = mem.MapArena(fds[2], int(theirs.ArenaBytes))
 	}
@@ -235,7 +235,7 @@ func (f *Fabric) mapProcess(conn *net.UnixConn, pid int, mine, theirs *hello, fd
 	return p, nil
 }
 
-// sendHello holds the lock, so that Close does not close the descriptors meanwhile.
+// sendHello holds the lock so that Close does not close the descriptors meanwhile.
 func (f *Fabric) sendHello(conn *net.UnixConn, h *hello) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -249,7 +249,7 @@ func (f *Fabric) sendHello(conn *net.UnixConn, h *hello) error {
 	return sendPacket(conn, h, fds...)
 }
 
-// install makes a connection that has been set up the one to its process, and starts to read it.
+// install registers a connection as the one to its process and starts to read it.
 func (f *Fabric) install(p *process) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -257,8 +257,8 @@ func (f *Fabric) install(p *process) error {
 		p.discard()
 		return errClosed()
 	}
-	// A process dials again only after it has lost the connection before, though this side may not
-	// know yet.
+	// A process dials again only after it has lost its earlier connection, though this side may not
+	// know of the loss yet.
 	if old := f.processes[p.theirs.From]; old != nil {
 		old.conn.Close()
 	}

@@ -25,13 +25,13 @@ func stranger(t *testing.T, f *Fabric) *net.UnixConn {
 	return conn
 }
 
-// TestStrangers connects without the right to, or says what cannot be right; the fabric goes on
-// working.
+// TestStrangers has processes connect without the right to, or send invalid messages; the fabric
+// goes on working.
 func TestStrangers(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	connect(t, a, b, 0, 1)
 	before := holdingsNow(t)
-	page, err := mem.NewSegment("goccl-bell", bellPage)
+	page, err := mem.NewSegment("goccl-doorbell", doorbellPage)
 	require.NoError(t, err)
 	pool, err := mem.NewSegment("goccl-pool", 1<<20)
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func TestStrangers(t *testing.T) {
 		name    string
 		message any
 		fds     []int
-		refused string // what a refusal says; none comes where it is empty
+		refused string // text of the refusal; empty if none is expected
 	}{
 		{"another message", &bye{1}, nil, ""},
 		{"no descriptors", &good, nil, ""},
@@ -89,12 +89,12 @@ func TestStrangers(t *testing.T) {
 	})
 	require.NoError(t, page.Free())
 	require.NoError(t, pool.Free())
-	require.NoError(t, a.Close()) // ends the silent ones too
-	eventually(t, "descriptors of strangers stay", func() bool { return holdingsNow(t).descriptors <= before.descriptors })
+	require.NoError(t, a.Close()) // also ends the silent connections
+	eventually(t, "descriptors of strangers stay",
+		func() bool { return holdingsNow(t).descriptors <= before.descriptors })
 }
 
-// TestStrangersCostNoMemory has others connect that prove nothing: the pool is made for a peer
-// only.
+// TestStrangersCostNoMemory connects without proving anything: the pool is made for peers only.
 func TestStrangersCostNoMemory(t *testing.T) {
 	a := newFabric(t)
 	before := holdingsNow(t)
@@ -117,7 +117,7 @@ func TestStrangersCostNoMemory(t *testing.T) {
 	require.Nil(t, a.pool)
 }
 
-// TestAnotherUser connects as another user, even with a hello that is right.
+// TestAnotherUser connects as another user. The connection is closed and no pool is made.
 func TestAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can connect as another user")
@@ -126,7 +126,7 @@ func TestAnotherUser(t *testing.T) {
 	before := holdingsNow(t)
 	conn := make(chan *net.UnixConn)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with this goroutine, and its user with it
+		runtime.LockOSThread() // never unlocked: the thread, and with it its user, ends with this goroutine
 		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), 65534, ^uintptr(0))
 		if errno != 0 {
 			t.Error(errno)
@@ -149,8 +149,8 @@ func TestAnotherUser(t *testing.T) {
 	require.Nil(t, a.pool)
 }
 
-// TestIdleConnections has other processes of the same user take all places, and any that becomes
-// free, for longer than a peer has patience.
+// TestIdleConnections has other processes of the same user take all places, and each place that
+// becomes free, for longer than a peer waits.
 func TestIdleConnections(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	over, end := context.WithCancel(context.Background())
@@ -181,8 +181,8 @@ func TestIdleConnections(t *testing.T) {
 	receive(t, lb.Channel(0), 100, 1)
 }
 
-// TestRefusedForLackOfMemory has the side that is dialled find no memory for its pool: the dialler
-// is told, and does not try again.
+// TestRefusedForLackOfMemory has the dialled side find no memory for its pool. The dialler receives
+// the refusal and does not try again.
 func TestRefusedForLackOfMemory(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	if bytes.Compare(a.self.ID[:], b.self.ID[:]) > 0 {
@@ -197,7 +197,8 @@ func TestRefusedForLackOfMemory(t *testing.T) {
 	require.ErrorContains(t, err, "no shared memory for segment")
 }
 
-// TestNonsenseAfterHello breaks the one connection, not the process.
+// TestNonsenseAfterHello sends nonsense after the handshake, which breaks the connection but not
+// the process.
 func TestNonsenseAfterHello(t *testing.T) {
 	a, b := newFabric(t), newFabric(t)
 	la, lb := connect(t, a, b, 1, 1)

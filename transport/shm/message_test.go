@@ -53,7 +53,8 @@ func FuzzAddress(f *testing.F) {
 func messages() []any {
 	h := &hello{Layout: ownLayout, From: id{1}, To: id{2}, Challenge: [32]byte{3}, PoolBytes: ring.LeaseBytes}
 	copy(h.Magic[:], helloMagic)
-	return []any{h, &open{1, [16]byte{2}, 3, 4, 5, 512, 6, [32]byte{7}}, &bye{7}, &joined{8, 9}, newRefuse(8, int(fault.Invalid), "no")}
+	return []any{h, &open{1, [16]byte{2}, 3, 4, 5, 512, 6, [32]byte{7}}, &bye{7}, &joined{8, 9},
+		newRefuse(8, int(fault.Invalid), "no")}
 }
 
 func TestMessagesRoundTrip(t *testing.T) {
@@ -116,7 +117,8 @@ func TestHelloCheck(t *testing.T) {
 	}
 }
 
-// TestSeal changes everything that an open says, and every circumstance: each changes its HMAC.
+// TestSeal changes each field of an open and each other input of the HMAC: each change alters the
+// HMAC.
 func TestSeal(t *testing.T) {
 	from, to := *messages()[0].(*hello), *messages()[0].(*hello)
 	o, key := *messages()[1].(*open), [32]byte{9}
@@ -133,6 +135,8 @@ func TestSeal(t *testing.T) {
 		func(_ *open, _ *[32]byte, from, _ *hello) { from.Challenge[0]++ },
 		func(_ *open, _ *[32]byte, _, to *hello) { to.Challenge[0]++ },
 		func(_ *open, _ *[32]byte, from, _ *hello) { from.From[0]++ },
+		func(o *open, _ *[32]byte, _, _ *hello) { o.Slot++ },
+		func(_ *open, _ *[32]byte, _, to *hello) { to.From[0]++ },
 	} {
 		o, key, from, to := o, key, from, to
 		change(&o, &key, &from, &to)
@@ -141,7 +145,8 @@ func TestSeal(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, tt := range []struct{ given, used int }{{0, DefaultPoolBytes}, {1, ring.LeaseBytes}, {ring.LeaseBytes + 1, 2 * ring.LeaseBytes}} {
+	for _, tt := range []struct{ given, used int }{
+		{0, DefaultPoolBytes}, {1, ring.LeaseBytes}, {ring.LeaseBytes + 1, 2 * ring.LeaseBytes}} {
 		o := Options{PoolBytes: tt.given}
 		o.EnsureDefaults()
 		require.Equal(t, tt.used, o.PoolBytes)

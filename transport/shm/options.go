@@ -6,21 +6,23 @@ import (
 	"github.com/goccl/goccl/transport/ring"
 )
 
-// DefaultPoolBytes is the memory of a process for large fragments.
+// DefaultPoolBytes is the default size of a process's memory for large fragments.
 const DefaultPoolBytes = 16 << 20
 
-// Options of the fabric.
+// Options configures the fabric.
 type Options struct {
-	PoolBytes int // memory of this process for large fragments, allocated at the first connection; 0 is DefaultPoolBytes
-	// Bell is the page with the bell of this process (NewBell), where other fabrics ring it, too;
-	// nil for one of its own.
-	Bell *mem.Segment
-	// Arena is asked at the first connection for the registered memory of this process, which all
-	// peers map; nil for none.
+	// PoolBytes is the size of this process's memory for large fragments, which is allocated at the
+	// first connection; 0 is DefaultPoolBytes.
+	PoolBytes int
+	// Doorbell is the page with the doorbell of this process (NewDoorbell), if other fabrics ring
+	// it too; nil for a page of the fabric's own.
+	Doorbell *mem.Segment
+	// Arena is called at the first connection. It returns the registered memory of this process,
+	// which all peers map; nil for none.
 	Arena func() *mem.Arena
 }
 
-// EnsureDefaults fills what is zero, and rounds the pool up to whole slots.
+// EnsureDefaults fills in zero fields and rounds the pool up to whole slots.
 func (o *Options) EnsureDefaults() {
 	if o.PoolBytes == 0 {
 		o.PoolBytes = DefaultPoolBytes
@@ -30,16 +32,17 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Validate says what is wrong.
+// Validate returns an error if an option is invalid.
 func (o *Options) Validate() error {
 	if o.PoolBytes < 0 || o.PoolBytes > maxPoolBytes {
-		return fault.New(fault.Invalid, "shm: a pool of %d bytes; allowed are 1 to %d, or 0 for the default", o.PoolBytes, maxPoolBytes)
+		return fault.New(fault.Invalid, "shm: a pool of %d bytes; allowed are 1 to %d, or 0 for the default",
+			o.PoolBytes, maxPoolBytes)
 	}
 	return nil
 }
 
-// maxPoolBytes bounds also what a peer may claim to have.
+// maxPoolBytes also bounds the size that a peer may announce.
 const maxPoolBytes = 1 << 32
 
-// maxArenaBytes bounds what a peer may claim to have of registered memory.
+// maxArenaBytes bounds the size of registered memory that a peer may announce.
 const maxArenaBytes = 1 << 40

@@ -15,29 +15,29 @@ import (
 	"github.com/goccl/goccl/transport/ring"
 )
 
-// maxArrivals bounds the opens of a peer that no local Connect has answered yet; each keeps a
+// maxArrivals bounds the opens of a peer that no local Connect has answered yet; each holds a
 // descriptor.
 const maxArrivals = 4096
 
-// process is the connection to one peer process, and its memory that is mapped here. The fabric's
-// lock guards what changes.
+// process is the connection to one peer process and the memory of that process that is mapped here.
+// The fabric's lock guards the fields that change.
 type process struct {
-	fabric *Fabric
-	conn   *net.UnixConn
-	pid    int
-	mine   *hello
-	theirs *hello
-	page   *mem.Segment
-	bell   *park.Bell
-	pool   *mem.Segment
-	arena  *mem.Arena // the peer's, nil unless both have one
+	fabric   *Fabric
+	conn     *net.UnixConn
+	pid      int
+	mine     *hello
+	theirs   *hello
+	page     *mem.Segment
+	doorbell *park.Doorbell
+	pool     *mem.Segment
+	arena    *mem.Arena // the peer's, nil unless both have one
 
 	refs     int   // the connection and each link whose memory is mapped
-	dead     error // the connection has ended, and why
+	dead     error // why the connection has ended; nil while it works
 	serial   uint64
-	openings map[sessionKey]*opening // Connects of this side that wait for the peer's
+	openings map[sessionKey]*opening // Connects of this side that wait for the peer's open
 	arrivals map[sessionKey]*arrival // opens of the peer that wait for Connects of this side
-	links    map[uint64]*link        // by the serial number of the peer
+	links    map[uint64]*link        // by the serial number of the peer's open
 }
 
 // opening is a Connect of this side. It stays among the openings until it is confirmed or has
@@ -46,15 +46,15 @@ type opening struct {
 	session   transport.Session
 	serial    uint64
 	ring      *mem.Segment
-	slot      int           // bytes of its private slots
-	wake      chan struct{} // holds one token after a change of what follows
-	link      *link         // made from the peer's open, of use once it is confirmed
+	slot      int           // size of its private slots
+	wake      chan struct{} // holds one token after a change of a field below
+	link      *link         // made from the peer's open; usable once it is confirmed
 	confirmed bool          // the peer has joined the same two opens
 	err       error
-	refusal   *refuse // what the peer must be told
+	refusal   *refuse // for the peer, if its open cannot be joined
 }
 
-// changed wakes the Connect.
+// changed wakes the Connect that waits.
 func (w *opening) changed() {
 	select {
 	case w.wake <- struct{}{}:
@@ -80,8 +80,8 @@ func (p *process) open(ctx context.Context, s transport.Session) (transport.Link
 		own.Free()
 		return nil, err
 	}
-	o := &open{Serial: w.serial, Session: s.ID, Rank: uint32(s.Rank), Peer: uint32(s.Peer), Channels: uint32(s.Channels), Slot: uint32(slot),
-		Window: uint64(s.Window.Size())}
+	o := &open{Serial: w.serial, Session: s.ID, Rank: uint32(s.Rank), Peer: uint32(s.Peer),
+		Channels: uint32(s.Channels), Slot: uint32(slot), Window: uint64(s.Window.Size())}
 	o.MAC = o.seal(s.Key, p.mine, p.theirs)
 	fds := []int{own.FD()}
 	if s.Window != nil {
@@ -96,7 +96,7 @@ func (p *process) open(ctx context.Context, s transport.Session) (transport.Link
 			theirs = w.link.theirs
 		}
 		p.fabric.mu.Unlock()
-		if theirs != told { // after our open, which the peer must know first
+		if theirs != told { // after this side's open, which the peer must receive first
 			told = theirs
 			p.send(&joined{w.serial, theirs})
 		}
@@ -111,11 +111,12 @@ func (p *process) open(ctx context.Context, s transport.Session) (transport.Link
 	}
 }
 
-// fullSessions is how many sessions of two processes have rings with private slots of the largest
-// size. Those of more are small: what does not fit them travels in the pool, which all share.
+// fullSessions is the number of sessions of two processes whose rings have private slots of the
+// largest size. Further sessions have small slots: larger payloads travel in the pool, which all
+// share.
 const fullSessions = 8
 
-// slotBytes is for the ring of one more session.
+// slotBytes returns the size of the private slots for the ring of one more session.
 func (p *process) slotBytes() int {
 	p.fabric.mu.Lock()
 	defer p.fabric.mu.Unlock()
@@ -125,7 +126,7 @@ func (p *process) slotBytes() int {
 	return ring.LeastSlot
 }
 
-// begin registers an opening, and joins it if the peer was first.
+// begin registers an opening, and joins it if the peer's open has already arrived.
 func (p *process) begin(w *opening) error {
 	f := p.fabric
 	f.mu.Lock()
@@ -137,7 +138,8 @@ func (p *process) begin(w *opening) error {
 	case p.dead != nil:
 		return p.lostError(s.Peer)
 	case p.openings[k] != nil:
-		return fault.Peer(fault.Invalid, s.Peer, "shm: rank %d calls Connect a second time for session %x", s.Rank, s.ID)
+		return fault.Peer(fault.Invalid, s.Peer,
+			"shm: rank %d calls Connect a second time for session %x", s.Rank, s.ID)
 	}
 	p.serial++
 	w.serial = p.serial
@@ -148,14 +150,15 @@ func (p *process) begin(w *opening) error {
 	return nil
 }
 
-// finish is the result of an opening. A link that was confirmed when its context ended is not lost.
+// finish returns the result of an opening. A link that was confirmed when its context ended is not
+// lost.
 func (p *process) finish(ctx context.Context, w *opening) (transport.Link, error) {
 	f := p.fabric
 	f.mu.Lock()
 	s := &w.session
 	if !w.confirmed && w.err == nil {
-		p.fail(w, errMissing(ctx, s,
-			fmt.Sprintf("process %d is connected, but rank %d has not called Connect for this session there", p.pid, s.Peer)))
+		p.fail(w, errMissing(ctx, s, fmt.Sprintf(
+			"process %d is connected, but rank %d has not called Connect for this session there", p.pid, s.Peer)))
 	}
 	f.mu.Unlock()
 	if w.confirmed {
@@ -169,7 +172,7 @@ func (p *process) finish(ctx context.Context, w *opening) (transport.Link, error
 	return nil, w.err
 }
 
-// fail ends an opening, with the lock.
+// fail ends an opening. It is called with the lock held.
 func (p *process) fail(w *opening, err error) {
 	w.err = err
 	delete(p.openings, keyOf(&w.session))
@@ -177,7 +180,8 @@ func (p *process) fail(w *opening, err error) {
 	w.changed()
 }
 
-// retract takes back the link of an opening that was not confirmed, with the lock.
+// retract takes back the link of an opening that was not confirmed. It is called with the lock
+// held.
 func (p *process) retract(w *opening) {
 	if w.link != nil {
 		w.link.unmap()
@@ -185,7 +189,7 @@ func (p *process) retract(w *opening) {
 	}
 }
 
-// join makes the link of a session that both sides have opened. It is called with the lock.
+// join makes the link of a session that both sides have opened. It is called with the lock held.
 func (p *process) join(w *opening, a *arrival) {
 	s := &w.session
 	delete(p.arrivals, keyOf(s))
@@ -197,11 +201,14 @@ func (p *process) join(w *opening, a *arrival) {
 	case !hmac.Equal(want[:], a.MAC[:]):
 		err = fault.Peer(fault.Invalid, s.Peer, "shm: session %x: process %d holds another key", s.ID, p.pid)
 	case int(a.Channels) != s.Channels:
-		err = fault.Peer(fault.Mismatch, s.Peer, "shm: session %x: %d channels here, %d in process %d", s.ID, s.Channels, a.Channels, p.pid)
+		err = fault.Peer(fault.Mismatch, s.Peer,
+			"shm: session %x: %d channels here, %d in process %d", s.ID, s.Channels, a.Channels, p.pid)
 	case a.Window != uint64(s.Window.Size()):
-		err = fault.Peer(fault.Mismatch, s.Peer, "shm: session %x: a window of %d bytes here, of %d in process %d", s.ID, s.Window.Size(), a.Window, p.pid)
+		err = fault.Peer(fault.Mismatch, s.Peer, "shm: session %x: a window of %d bytes here, of %d in process %d",
+			s.ID, s.Window.Size(), a.Window, p.pid)
 	case !ring.CheckSlot(int(a.Slot)):
-		err = fault.Peer(fault.Internal, s.Peer, "shm: session %x: the slots of process %d have %d bytes", s.ID, p.pid, a.Slot)
+		err = fault.Peer(fault.Internal, s.Peer,
+			"shm: session %x: the slots of process %d have %d bytes", s.ID, p.pid, a.Slot)
 	case p.links[a.Serial] != nil:
 		err = fault.Peer(fault.Internal, s.Peer, "shm: session %x: process %d uses a serial number twice", s.ID, p.pid)
 	default:
@@ -225,11 +232,11 @@ func (p *process) join(w *opening, a *arrival) {
 	w.changed()
 }
 
-// confirm is called with the lock when the peer has joined two opens.
+// confirm is called with the lock held when the peer has joined two opens.
 func (p *process) confirm(m *joined) {
 	l := p.links[m.From]
 	if l == nil || l.opening == nil || l.serial != m.To {
-		return // of an opening that was taken back meanwhile
+		return // for an opening that was taken back meanwhile
 	}
 	w := l.opening
 	l.opening = nil
@@ -239,7 +246,7 @@ func (p *process) confirm(m *joined) {
 	w.changed()
 }
 
-// closed is called with the lock when the peer has closed what it opened with a serial number.
+// closed is called with the lock held when the peer has closed what it opened with a serial number.
 func (p *process) closed(serial uint64) {
 	for k, a := range p.arrivals {
 		if a.Serial == serial {
@@ -250,7 +257,7 @@ func (p *process) closed(serial uint64) {
 	l := p.links[serial]
 	switch {
 	case l == nil:
-	case l.opening != nil: // its Connect gave up; ours goes on waiting for another
+	case l.opening != nil: // the peer's Connect gave up; this side's waits for another
 		w := l.opening
 		p.retract(w)
 		if a := p.arrivals[keyOf(&w.session)]; a != nil {
@@ -261,7 +268,7 @@ func (p *process) closed(serial uint64) {
 	}
 }
 
-// send sends a message. Where that fails the connection is of no use, and its reader ends it.
+// send sends a message. If that fails the connection is of no use, and its reader ends it.
 func (p *process) send(message any, fds ...int) {
 	p.conn.SetWriteDeadline(time.Now().Add(sendSpan))
 	if err := sendPacket(p.conn, message, fds...); err != nil {
@@ -269,7 +276,7 @@ func (p *process) send(message any, fds ...int) {
 	}
 }
 
-// read handles what the peer sends until the connection ends.
+// read handles the peer's messages until the connection ends.
 func (p *process) read() {
 	defer p.fabric.running.Done()
 	for {
@@ -303,7 +310,7 @@ func (p *process) handle(message any, fds []int) error {
 	return nil
 }
 
-// arrived is called with the lock.
+// arrived is called with the lock held when an open of the peer has arrived.
 func (p *process) arrived(a *arrival) error {
 	k := a.key()
 	if old := p.arrivals[k]; old != nil {
@@ -319,17 +326,19 @@ func (p *process) arrived(a *arrival) error {
 	return nil
 }
 
-// refused is called with the lock.
+// refused is called with the lock held when the peer has refused an open of this side.
 func (p *process) refused(m *refuse) {
 	code := m.code()
 	for _, w := range p.openings {
 		if w.serial == m.Serial {
-			p.fail(w, fault.Peer(code, w.session.Peer, "shm: process %d refuses session %x: %q", p.pid, w.session.ID, m.text()))
+			p.fail(w, fault.Peer(code, w.session.Peer,
+				"shm: process %d refuses session %x: %q", p.pid, w.session.ID, m.text()))
 		}
 	}
 	for _, l := range p.links {
 		if l.serial == m.Serial {
-			l.gone(fault.Peer(code, l.session.Peer, "shm: process %d refuses session %x: %q", p.pid, l.session.ID, m.text()))
+			l.gone(fault.Peer(code, l.session.Peer,
+				"shm: process %d refuses session %x: %q", p.pid, l.session.ID, m.text()))
 		}
 	}
 }
@@ -356,10 +365,10 @@ func (p *process) lost(cause error) {
 	}
 	p.unref()
 	f.mu.Unlock()
-	f.bell.Ring()
+	f.doorbell.Ring()
 }
 
-// lostError says what the end of the connection means for a link to a rank.
+// lostError returns the error that a link to a rank gets from the end of the connection.
 func (p *process) lostError(rank int) *fault.Error {
 	var wrong *protocolError
 	if errors.As(p.dead, &wrong) {
@@ -372,7 +381,8 @@ func (p *process) lostError(rank int) *fault.Error {
 	return e
 }
 
-// endOpenings ends what waits, with the lock; it returns the serial numbers to take back.
+// endOpenings fails all openings and returns the serial numbers to take back. It is called with the
+// lock held.
 func (p *process) endOpenings(err error) (serials []uint64) {
 	for _, w := range p.openings {
 		p.fail(w, err)
@@ -381,7 +391,7 @@ func (p *process) endOpenings(err error) (serials []uint64) {
 	return serials
 }
 
-// unref unmaps the peer's memory with the last user.
+// unref drops one use of the peer's memory and unmaps it after the last.
 func (p *process) unref() {
 	if p.refs--; p.refs == 0 {
 		p.discard()

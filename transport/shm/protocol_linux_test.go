@@ -22,7 +22,7 @@ type row struct {
 
 var layoutRow = regexp.MustCompile(`(?m)^\| (\d+) \|(?: (\d+))? \| (\w+) \|`)
 
-// section is the text of PROTOCOL.md between a heading and the next one.
+// section returns the text of PROTOCOL.md between a heading and the next one.
 func section(t *testing.T, heading string) string {
 	text, err := os.ReadFile("PROTOCOL.md")
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func section(t *testing.T, heading string) string {
 	return body
 }
 
-// table is the layout that PROTOCOL.md gives under a heading.
+// table returns the layout that PROTOCOL.md gives under a heading.
 func table(t *testing.T, name string) (rows []row) {
 	for _, m := range layoutRow.FindAllStringSubmatch(section(t, "### "+name), -1) {
 		r := row{field: m[3]}
@@ -43,8 +43,8 @@ func table(t *testing.T, name string) (rows []row) {
 	return rows
 }
 
-// packed is the layout of a struct as encoding/binary writes it, after so many bytes of a first
-// field.
+// packed returns the layout of a struct as encoding/binary writes it, after a first field of the
+// given size.
 func packed(first string, bytes int, value any) []row {
 	rows := []row{{0, bytes, first}}
 	s := reflect.ValueOf(value).Elem()
@@ -67,7 +67,8 @@ func TestProtocolDocumentsMessages(t *testing.T) {
 	} {
 		require.Equal(t, want, table(t, name), name)
 	}
-	for name, message := range map[string]any{"hello": &hello{}, "open": &open{}, "bye": &bye{}, "refuse": &refuse{}, "joined": &joined{}} {
+	for name, message := range map[string]any{
+		"hello": &hello{}, "open": &open{}, "bye": &bye{}, "refuse": &refuse{}, "joined": &joined{}} {
 		rows, packet := table(t, name), encode(message)
 		require.Equal(t, rows[len(rows)-1].offset, len(packet), name)
 		require.Contains(t, section(t, "### "+name), fmt.Sprintf("| 0 | 1 | kind | %d |\n", packet[0]), name)
@@ -75,11 +76,12 @@ func TestProtocolDocumentsMessages(t *testing.T) {
 	require.Len(t, someAddress.encode(), table(t, "address")[7].offset)
 }
 
-// The words of a bell lie where the document says: rings first, then sleepers.
-func TestProtocolDocumentsBell(t *testing.T) {
-	require.Equal(t, []row{{0, 4, "rings"}, {4, 4, "sleepers"}}, table(t, "bell"))
-	memory := make([]byte, park.BellSize)
-	b := park.BellAt(memory)
+// TestProtocolDocumentsDoorbell checks that the words of a doorbell lie where the document says:
+// rings first, then sleepers.
+func TestProtocolDocumentsDoorbell(t *testing.T) {
+	require.Equal(t, []row{{0, 4, "rings"}, {4, 4, "sleepers"}}, table(t, "doorbell"))
+	memory := make([]byte, park.DoorbellSize)
+	b := park.DoorbellAt(memory)
 	words := func() [2]uint32 {
 		return [2]uint32{binary.NativeEndian.Uint32(memory), binary.NativeEndian.Uint32(memory[4:])}
 	}
@@ -95,17 +97,22 @@ func TestProtocolDocumentsBell(t *testing.T) {
 
 func TestProtocolDocumentsConstants(t *testing.T) {
 	found := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^\| (\w+) \| (\w+) \|$`).FindAllStringSubmatch(section(t, "## Constants"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\| (\w+) \| (\w+) \|$`).
+		FindAllStringSubmatch(section(t, "## Constants"), -1) {
 		found[m[1]] = m[2]
 	}
 	delete(found, "name")
-	delete(found, "scanEvery") // of package ring, which checks it
+	delete(found, "scanEvery") // a constant of package ring, which checks it
 	want := map[string]string{}
 	for name, value := range map[string]any{
-		"version": version, "Depth": ring.Depth, "InlineBytes": ring.InlineBytes, "SlotBytes": ring.SlotBytes, "LeastSlot": ring.LeastSlot, "fullSessions": fullSessions, "LeaseBytes": ring.LeaseBytes,
-		"MaxLeases": ring.MaxLeases, "ChannelBytes": ring.ChannelBytes, "DefaultPoolBytes": DefaultPoolBytes, "maxPoolBytes": maxPoolBytes, "maxArenaBytes": maxArenaBytes,
-		"bellPage": bellPage, "BellSize": park.BellSize, "maxMessage": maxMessage, "maxArrivals": maxArrivals, "maxHandshakes": maxHandshakes,
-		"helloSpan": helloSpan, "handshakeSpan": handshakeSpan, "sendSpan": sendSpan, "probePeriod": probePeriod,
+		"version": version, "Depth": ring.Depth, "InlineBytes": ring.InlineBytes, "SlotBytes": ring.SlotBytes,
+		"LeastSlot": ring.LeastSlot, "fullSessions": fullSessions, "LeaseBytes": ring.LeaseBytes,
+		"MaxLeases": ring.MaxLeases, "ChannelBytes": ring.ChannelBytes, "DefaultPoolBytes": DefaultPoolBytes,
+		"maxPoolBytes": maxPoolBytes, "maxArenaBytes": maxArenaBytes,
+		"doorbellPage": doorbellPage, "DoorbellSize": park.DoorbellSize,
+		"maxMessage": maxMessage, "maxArrivals": maxArrivals,
+		"maxHandshakes": maxHandshakes, "helloSpan": helloSpan, "handshakeSpan": handshakeSpan,
+		"sendSpan": sendSpan, "probePeriod": probePeriod,
 	} {
 		want[name] = fmt.Sprint(value)
 	}

@@ -8,31 +8,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// loopback makes a fabric of its own process, as far as anybody can tell.
-func loopback(t testing.TB, change func(*Options)) (*Fabric, *park.Bell) {
+// loopback returns a fabric that appears to others as a process of its own.
+func loopback(t testing.TB, change func(*Options)) (*Fabric, *park.Doorbell) {
 	t.Helper()
-	o := Options{Bell: park.NewBell(), Interfaces: "lo"}
+	o := Options{Doorbell: park.NewDoorbell(), Interfaces: "lo"}
 	if change != nil {
 		change(&o)
 	}
 	f, err := New(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
-	return f, o.Bell
+	return f, o.Doorbell
 }
 
 func TestConformance(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
-		a, bellA := loopback(t, nil)
-		b, bellB := loopback(t, nil)
-		return transporttest.Pair{A: a, B: b, BellA: bellA, BellB: bellB}
+		a, doorbellA := loopback(t, nil)
+		b, doorbellB := loopback(t, nil)
+		return transporttest.Pair{A: a, B: b, DoorbellA: doorbellA, DoorbellB: doorbellB}
 	}, transporttest.Options{})
 }
 
 // TestConformanceSelf links the ranks of one process.
 func TestConformanceSelf(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
-		f, bell := loopback(t, nil)
-		return transporttest.Pair{A: f, B: f, BellA: bell, BellB: bell}
+		f, doorbell := loopback(t, nil)
+		return transporttest.Pair{A: f, B: f, DoorbellA: doorbell, DoorbellB: doorbell}
 	}, transporttest.Options{})
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// node makes a session or a channel a member of a connection's list of those that have something to
+// node makes a session or a channel a member of a connection's list of those with something to
 // write.
 type node struct {
 	next    *node
 	queued  atomic.Bool
-	channel *channel // one of the two is set
+	channel *channel // either channel or session is set
 	session *session
 }
 
@@ -37,18 +37,18 @@ type conn struct {
 	reading, writing atomic.Bool   // try-locks
 	down             atomic.Bool   // fail was called; nothing is read or written any more
 	gone             chan struct{} // closed when down
-	finishing        atomic.Bool   // the fabric closes: end our direction after all goodbyes
-	background       atomic.Int32  // reasons to go on while nobody polls
-	reader           reader        // under reading
-	writer           writer        // under writing
+	finishing        atomic.Bool   // the fabric is closing: end this side's direction after all goodbyes
+	background       atomic.Int32  // reasons to go on while no thread polls
+	reader           reader        // guarded by reading
+	writer           writer        // guarded by writing
 	ready            atomic.Pointer[node]
-	backlog          atomic.Bool // the socket took less than there is
+	backlog          atomic.Bool // the socket took less than there is to write
 	watch            watch
 
 	mu       sync.Mutex
 	sessions []*session               // by index; nil where the index is free
-	waiting  map[sessionKey]*session  // whose peer has not announced them
-	inbounds map[sessionKey]*incoming // announced, and Connect was not called
+	waiting  map[sessionKey]*session  // not yet announced by the peer
+	inbounds map[sessionKey]*incoming // announced by the peer, but Connect was not called
 }
 
 // incoming is a session that the peer has announced.
@@ -58,13 +58,13 @@ type incoming struct {
 }
 
 func newConn(p *pair, fd int, remote string, binding [32]byte) *conn {
-	c := &conn{f: p.f, pair: p, fd: fd, remote: remote, who: p.peer.who(), binding: binding, dialer: !p.key.accept, gone: make(chan struct{}),
-		waiting: map[sessionKey]*session{}, inbounds: map[sessionKey]*incoming{}}
+	c := &conn{f: p.f, pair: p, fd: fd, remote: remote, who: p.peer.who(), binding: binding, dialer: !p.key.accept,
+		gone: make(chan struct{}), waiting: map[sessionKey]*session{}, inbounds: map[sessionKey]*incoming{}}
 	c.reader.staging = make([]byte, stagingBytes)
 	return c
 }
 
-// progress reads and writes what is possible without waiting.
+// progress reads and writes as much as it can without waiting.
 func (c *conn) progress() bool {
 	moved := false
 	if c.reading.CompareAndSwap(false, true) {
@@ -79,7 +79,8 @@ func (c *conn) progress() bool {
 	return moved
 }
 
-// errRetry says that the connection ended before the session was open; another one may do.
+// errRetry means that the connection ended before the session was open; another connection may
+// work.
 var errRetry = errors.New("connection ended")
 
 // open makes a session over c and waits until the peer has opened it too.
@@ -114,10 +115,11 @@ func (c *conn) open(ctx context.Context, spec transport.Session) (*session, erro
 		return nil, errRetry
 	}
 	s.Close()
-	return nil, contextFault(ctx, spec.Peer, fmt.Sprintf("connected to %s, but the rank did not open session %x", c.where(), spec.ID))
+	return nil, contextFault(ctx, spec.Peer, fmt.Sprintf(
+		"connected to %s, but the rank did not open session %x", c.where(), spec.ID))
 }
 
-// start puts a session into the tables.
+// start adds a session to the tables.
 func (c *conn) start(spec transport.Session) (*session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +136,8 @@ func (c *conn) start(spec transport.Session) (*session, error) {
 	}
 	if index < 0 {
 		if len(c.sessions) == maxSessions {
-			return nil, fault.Peer(fault.System, spec.Peer, "tcp: %d sessions over one connection are the limit", maxSessions)
+			return nil, fault.Peer(fault.System, spec.Peer,
+				"tcp: %d sessions over one connection are the limit", maxSessions)
 		}
 		index = len(c.sessions)
 		c.sessions = append(c.sessions, nil)
@@ -150,7 +153,7 @@ func (c *conn) start(spec transport.Session) (*session, error) {
 	return s, nil
 }
 
-// match joins a local session with the peer's announcement; c.mu is held.
+// match joins a local session with the peer's announcement. c.mu is held.
 func (c *conn) match(s *session, in *incoming) {
 	if e := s.check(&in.opening); e != nil {
 		s.fail(e)
@@ -160,7 +163,7 @@ func (c *conn) match(s *session, in *incoming) {
 	close(s.opened)
 }
 
-// announced takes an open frame; c.reading is held.
+// announced handles an open frame. c.reading is held.
 func (c *conn) announced(in *incoming) {
 	o := &in.opening
 	key := sessionKey{o.id, int(o.to), int(o.from)}
@@ -174,8 +177,8 @@ func (c *conn) announced(in *incoming) {
 	c.inbounds[key] = in
 }
 
-// forget takes a session that closes out of the tables of those that wait. Its index stays taken
-// until the goodbye is written.
+// forget removes a closing session from the table of sessions that wait for the peer. Its index
+// stays taken until the goodbye is written.
 func (c *conn) forget(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,14 +187,14 @@ func (c *conn) forget(s *session) {
 	}
 }
 
-// unindex frees the index of a session whose goodbye is on its way.
+// unindex frees the index of a session whose goodbye is being written.
 func (c *conn) unindex(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sessions[s.index] = nil
 }
 
-// left takes the peer's goodbye; c.reading is held.
+// left handles the peer's goodbye. c.reading is held.
 func (c *conn) left(in *incoming) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,14 +207,14 @@ func (c *conn) left(in *incoming) {
 	}
 }
 
-// violation is a frame that the peer must not send.
+// violation reports a frame that the peer must not send.
 type violation struct{ text string }
 
 func (v *violation) Error() string { return v.text }
 
 func violates(format string, args ...any) error { return &violation{fmt.Sprintf(format, args...)} }
 
-// fail ends the connection; the first cause counts. What has arrived stays readable.
+// fail ends the connection. Only the first cause counts. Fragments that have arrived stay readable.
 func (c *conn) fail(cause error) {
 	if c.down.Swap(true) {
 		return
@@ -226,11 +229,11 @@ func (c *conn) fail(cause error) {
 	c.mu.Unlock()
 	close(c.gone)
 	c.f.drop(c)
-	c.f.bell.Ring()
+	c.f.doorbell.Ring()
 	go c.reap()
 }
 
-// reason says what the end of the connection means for a session.
+// reason returns the error that a session gets from the end of the connection.
 func (c *conn) reason(peer int, cause error) *fault.Error {
 	var v *violation
 	var e *fault.Error
@@ -238,19 +241,23 @@ func (c *conn) reason(peer int, cause error) *fault.Error {
 	case errors.As(cause, &e):
 		return e
 	case errors.As(cause, &v):
-		return fault.Peer(fault.Internal, peer, "tcp: %s broke the protocol, the connection was closed: %s", c.where(), v.text)
+		return fault.Peer(fault.Internal, peer,
+			"tcp: %s broke the protocol, the connection was closed: %s", c.where(), v.text)
 	case errors.Is(cause, io.EOF):
-		return fault.Peer(fault.PeerLost, peer, "tcp: %s ended the connection without a goodbye; its process died or was killed", c.where())
+		return fault.Peer(fault.PeerLost, peer,
+			"tcp: %s ended the connection without a goodbye; its process died or was killed", c.where())
 	case errors.Is(cause, syscall.ETIMEDOUT):
-		e = fault.Peer(fault.PeerLost, peer, "tcp: %s did not answer for %v; its host or the network is down", c.where(), c.f.opts.PeerTimeout)
+		e = fault.Peer(fault.PeerLost, peer, "tcp: %s did not answer for %v; its host or the network is down",
+			c.where(), c.f.opts.PeerTimeout)
 	default:
-		e = fault.Peer(fault.PeerLost, peer, "tcp: the connection to %s broke; its process or host died, or the network was cut", c.where())
+		e = fault.Peer(fault.PeerLost, peer,
+			"tcp: the connection to %s broke; its process or host died, or the network was cut", c.where())
 	}
 	e.Cause = cause
 	return e
 }
 
-// reap closes the socket once nobody uses it any more.
+// reap closes the socket once no thread uses it any more.
 func (c *conn) reap() {
 	defer c.f.sockets.Done()
 	for !c.reading.CompareAndSwap(false, true) {
@@ -259,7 +266,7 @@ func (c *conn) reap() {
 	for !c.writing.CompareAndSwap(false, true) {
 		time.Sleep(100 * time.Microsecond)
 	}
-	// Both stay locked for good: the descriptor's number may belong to somebody else from here on.
+	// Both stay locked for good: from here on the number of the descriptor may be reused.
 	c.f.poller.remove(c)
 	c.f.opts.Track(c.fd, false)
 	closeSocket(c.fd)

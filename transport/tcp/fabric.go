@@ -17,32 +17,32 @@ import (
 	"github.com/goccl/goccl/transport/unproven"
 )
 
-// scanAbove is the number of connections from which Poll asks the kernel which have something,
-// instead of trying each.
+// scanAbove is the number of connections above which Poll asks the kernel which of them have
+// events, instead of trying each.
 const scanAbove = 3
 
 // Fabric joins this process to others by TCP. It implements transport.Fabric and transport.Poller.
 type Fabric struct {
 	opts      Options
-	bell      *park.Bell
+	doorbell  *park.Doorbell
 	self      *address
 	blob      []byte
 	listeners []*net.TCPListener
 	poller    *poller
-	silent    *unproven.Conns // accepted, without a hello
-	waiting   *unproven.Conns // accepted, with a hello and without proof
+	silent    *unproven.Conns // accepted, no hello yet
+	waiting   *unproven.Conns // accepted, with a hello but no proof yet
 	ctx       context.Context
 	cancel    context.CancelFunc
 	tasks     sync.WaitGroup // accepting and handshakes
 	sockets   sync.WaitGroup // connections whose socket is open; grows under mu
-	done      chan struct{}  // Close is over
+	done      chan struct{}  // closed when Close has finished
 	table     atomic.Pointer[[]*conn]
-	live      atomic.Int32 // connections in table; the rest are holes
+	live      atomic.Int32 // connections in table; its other entries are nil
 
 	mu         sync.Mutex
 	closed     bool
 	pairs      map[pairKey]*pair
-	registered chan struct{} // closed and replaced when pairs gains one
+	registered chan struct{} // closed and replaced when a pair is added
 }
 
 var (
@@ -52,7 +52,7 @@ var (
 
 var errFabricClosed = fault.New(fault.Closed, "tcp: the fabric was closed")
 
-// New listens on the chosen interfaces.
+// New returns a fabric that listens on the chosen interfaces.
 func New(opts Options) (*Fabric, error) {
 	opts.EnsureDefaults()
 	if err := opts.Validate(); err != nil {
@@ -66,13 +66,14 @@ func New(opts Options) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fabric{opts: opts, bell: opts.Bell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
+	f := &Fabric{opts: opts, doorbell: opts.Doorbell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
 		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}),
 		pairs: map[pairKey]*pair{}, registered: make(chan struct{})}
 	f.table.Store(&[]*conn{})
 	f.identify()
 	if f.poller, err = newPoller(f); err != nil {
-		return nil, fault.Wrap(fault.System, err, "tcp: cannot watch sockets; raise the limit of open files (ulimit -n)")
+		return nil, fault.Wrap(fault.System, err,
+			"tcp: cannot watch sockets; raise the limit of open files (ulimit -n)")
 	}
 	if f.listeners, f.self.endpoints, err = listen(nics, opts.Port); err != nil {
 		f.poller.close()
@@ -87,7 +88,7 @@ func New(opts Options) (*Fabric, error) {
 	return f, nil
 }
 
-// identify fills in who this process is.
+// identify fills in the identity of this process.
 func (f *Fabric) identify() {
 	rand.Read(f.self.id[:])
 	rand.Read(f.self.secret[:])
@@ -129,8 +130,9 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 		return nil, err
 	}
 	if !reaches(f.self, a) {
-		return nil, fault.Peer(fault.NotSupported, s.Peer, "tcp: no address of %s (%s) can be reached from the interfaces of this process (%s); "+
-			"see Options.Interfaces", a.who(), list(a.endpoints), list(f.self.endpoints))
+		return nil, fault.Peer(fault.NotSupported, s.Peer,
+			"tcp: no address of %s (%s) can be reached from the interfaces of this process (%s); "+
+				"see Options.Interfaces", a.who(), list(a.endpoints), list(f.self.endpoints))
 	}
 	p, err := f.join(keyOf(f.self, a, &s), a)
 	if err != nil {
@@ -170,7 +172,7 @@ func (f *Fabric) leave(p *pair) {
 	f.tidy(p)
 }
 
-// tidy forgets a pair that nobody uses; f.mu is held.
+// tidy forgets a pair that has neither users nor a live connection. f.mu is held.
 func (f *Fabric) tidy(p *pair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,7 +181,7 @@ func (f *Fabric) tidy(p *pair) {
 	}
 }
 
-// await waits until this process wants to talk to the peer too.
+// await waits until this process also wants to connect to the peer.
 func (f *Fabric) await(ctx context.Context, key pairKey) *pair {
 	for {
 		f.mu.Lock()
@@ -196,7 +198,7 @@ func (f *Fabric) await(ctx context.Context, key pairKey) *pair {
 	}
 }
 
-// newConn makes an authenticated connection part of the fabric.
+// newConn adds an authenticated connection to the fabric.
 func (f *Fabric) newConn(nc *net.TCPConn, p *pair, binding [32]byte) (*conn, error) {
 	remote := nc.RemoteAddr().String()
 	fd, err := takeSocket(nc, f.opts.PeerTimeout)
@@ -230,7 +232,7 @@ func (f *Fabric) newConn(nc *net.TCPConn, p *pair, binding [32]byte) (*conn, err
 	return nil, err
 }
 
-// drop takes a connection that has ended out of the table.
+// drop removes a connection that has ended from the table.
 func (f *Fabric) drop(c *conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -265,12 +267,12 @@ func (f *Fabric) Arm() {
 	}
 }
 
-// serve handles an event of a connection, in the poller's goroutine. hup says that the peer has
-// ended its direction, or that the connection broke: then this goroutine reads the rest, in case
-// nobody polls.
+// serve handles an event of a connection in the poller's goroutine. hup reports that the peer has
+// ended its direction or that the connection broke. In that case this goroutine reads the remaining
+// data, in case no thread polls.
 func (f *Fabric) serve(c *conn, hup bool) {
 	c.watch.armed.Store(0)
-	f.bell.Ring()
+	f.doorbell.Ring()
 	if hup || c.background.Load() > 0 {
 		if !c.progress() && hup && !c.down.Load() {
 			time.Sleep(time.Millisecond) // another thread is reading it
@@ -279,13 +281,13 @@ func (f *Fabric) serve(c *conn, hup bool) {
 	f.poller.rearm(c)
 }
 
-// drainTime is how long Close goes on reading after the peer's host has everything, for the peer to
-// end its direction: data that arrives at a closed socket would make the kernel reset the
-// connection.
+// drainTime is how long Close goes on reading after the peer's host has acknowledged everything, so
+// that the peer can end its direction: data that arrives at a closed socket would make the kernel
+// reset the connection.
 const drainTime = 200 * time.Millisecond
 
-// Close implements transport.Fabric. It waits until what was committed has reached the peers'
-// hosts, up to Options.Linger.
+// Close implements transport.Fabric. It waits, up to Options.Linger, until committed fragments have
+// reached the peers' hosts.
 func (f *Fabric) Close() error {
 	f.mu.Lock()
 	first := !f.closed
@@ -317,7 +319,7 @@ func (f *Fabric) Close() error {
 	return nil
 }
 
-// finish closes all sessions and then our direction of the connection.
+// finish closes all sessions and then this side's direction of the connection.
 func (c *conn) finish() {
 	c.mu.Lock()
 	sessions := slices.Clone(c.sessions)
@@ -329,12 +331,12 @@ func (c *conn) finish() {
 	}
 	c.background.Add(1)
 	c.finishing.Store(true)
-	c.backlog.Store(true) // makes the writer look
+	c.backlog.Store(true) // makes the writer check
 	c.flush()
 	c.f.poller.rearm(c)
 }
 
-// linger waits for the ends of connections.
+// linger waits for the connections to end.
 func (f *Fabric) linger(conns []*conn) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -344,7 +346,8 @@ func (f *Fabric) linger(conns []*conn) {
 		open = false
 		for i, c := range conns {
 			if !c.writer.finished.Load() {
-				c.backlog.Store(true) // a writer that was at work during finish may have cleared it
+				// A thread that was writing during finish may have cleared it.
+				c.backlog.Store(true)
 			}
 			c.progress()
 			if acknowledged[i].IsZero() && c.acknowledged() {
@@ -362,7 +365,7 @@ func (f *Fabric) linger(conns []*conn) {
 	}
 }
 
-// acknowledged reports whether the peer's host has all that was written, the end included.
+// acknowledged reports whether the peer's host has received all that was written, the end included.
 func (c *conn) acknowledged() bool {
 	if !c.writer.finished.Load() || !c.writing.CompareAndSwap(false, true) {
 		return false

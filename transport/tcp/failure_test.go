@@ -29,7 +29,7 @@ func join(t testing.TB, a, b *Fabric, n byte, channels int) (la, lb *session) {
 	return joinAt(t, a, b, b.Address(), n, channels)
 }
 
-// joinAt is join where a is told another address of b.
+// joinAt is join with a different address of b for a.
 func joinAt(t testing.TB, a, b *Fabric, address []byte, n byte, channels int) (la, lb *session) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -59,25 +59,25 @@ func commit(t testing.TB, ch transport.Channel, text string) {
 	ch.Commit(len(text), &transport.Meta{})
 }
 
-// await sleeps on the bell alone between two looks.
-func await(t testing.TB, f *Fabric, bell *park.Bell, what string, look func() bool) {
+// await only sleeps on the doorbell between two checks.
+func await(t testing.TB, f *Fabric, doorbell *park.Doorbell, what string, look func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(hang); ; {
-		ticket := bell.Prepare()
+		ticket := doorbell.Prepare()
 		f.Arm()
 		f.Poll()
 		if look() {
-			bell.Cancel()
+			doorbell.Cancel()
 			return
 		}
 		require.True(t, time.Now().Before(deadline), "hangs: %s", what)
-		bell.Sleep(ticket, time.Second)
+		doorbell.Sleep(ticket, time.Second)
 	}
 }
 
-func receive(t testing.TB, f *Fabric, bell *park.Bell, ch transport.Channel) (text string) {
+func receive(t testing.TB, f *Fabric, doorbell *park.Doorbell, ch transport.Channel) (text string) {
 	t.Helper()
-	await(t, f, bell, "a fragment arrives", func() bool {
+	await(t, f, doorbell, "a fragment arrives", func() bool {
 		p, _, ok := ch.Peek()
 		text = string(p)
 		return ok
@@ -95,18 +95,20 @@ func requireFault(t testing.TB, err error, code fault.Code, peer int) {
 }
 
 // ordered makes two fabrics of which the first one dials.
-func ordered(t testing.TB, change func(*Options)) (dialer, acceptor *Fabric, dialerBell, acceptorBell *park.Bell) {
+func ordered(
+	t testing.TB, change func(*Options),
+) (dialer, acceptor *Fabric, dialerDoorbell, acceptorDoorbell *park.Doorbell) {
 	t.Helper()
-	a, bellA := loopback(t, change)
-	b, bellB := loopback(t, change)
+	a, doorbellA := loopback(t, change)
+	b, doorbellB := loopback(t, change)
 	if keyOf(a.self, b.self, &transport.Session{}).accept {
-		return b, a, bellB, bellA
+		return b, a, doorbellB, doorbellA
 	}
-	return a, b, bellA, bellB
+	return a, b, doorbellA, doorbellB
 }
 
 func TestOneConnectionForAllSessions(t *testing.T) {
-	a, b, _, bellB := ordered(t, nil)
+	a, b, _, doorbellB := ordered(t, nil)
 	var as, bs []*session
 	for i := range 64 {
 		la, lb := join(t, a, b, byte(i), 2)
@@ -118,13 +120,13 @@ func TestOneConnectionForAllSessions(t *testing.T) {
 		commit(t, as[i].Channel(1), fmt.Sprint("session ", i))
 	}
 	for i := range bs {
-		require.Equal(t, fmt.Sprint("session ", i), receive(t, b, bellB, bs[i].Channel(1)))
+		require.Equal(t, fmt.Sprint("session ", i), receive(t, b, doorbellB, bs[i].Channel(1)))
 	}
 	for i := range as {
 		require.NoError(t, as[i].Close())
 		require.NoError(t, bs[i].Close())
 	}
-	// The connection and its indices serve the next ones.
+	// The connection and its indices serve later sessions.
 	la, lb := join(t, a, b, 0, 1)
 	require.EqualValues(t, 1, b.live.Load())
 	require.Less(t, la.index, uint32(64))
@@ -133,15 +135,15 @@ func TestOneConnectionForAllSessions(t *testing.T) {
 
 // TestManyPeers has more connections than Poll tries one by one.
 func TestManyPeers(t *testing.T) {
-	hub, bell := loopback(t, nil)
+	hub, doorbell := loopback(t, nil)
 	const peers = scanAbove + 4
 	var spokes []*Fabric
-	var bells []*park.Bell
+	var doorbells []*park.Doorbell
 	var here, there []*session
 	for i := range peers {
 		f, b := loopback(t, nil)
 		la, lb := join(t, f, hub, byte(i), 1)
-		spokes, bells, there, here = append(spokes, f), append(bells, b), append(there, la), append(here, lb)
+		spokes, doorbells, there, here = append(spokes, f), append(doorbells, b), append(there, la), append(here, lb)
 	}
 	require.EqualValues(t, peers, hub.live.Load())
 	for range 3 {
@@ -149,51 +151,52 @@ func TestManyPeers(t *testing.T) {
 			commit(t, there[i].Channel(0), fmt.Sprint("from ", i))
 		}
 		for i := range peers {
-			require.Equal(t, fmt.Sprint("from ", i), receive(t, hub, bell, here[i].Channel(0)))
+			require.Equal(t, fmt.Sprint("from ", i), receive(t, hub, doorbell, here[i].Channel(0)))
 			commit(t, here[i].Channel(0), fmt.Sprint("to ", i))
 		}
 		for i := range peers {
-			require.Equal(t, fmt.Sprint("to ", i), receive(t, spokes[i], bells[i], there[i].Channel(0)))
+			require.Equal(t, fmt.Sprint("to ", i), receive(t, spokes[i], doorbells[i], there[i].Channel(0)))
 		}
 	}
-	// One that leaves does not disturb the others.
+	// A peer that leaves does not disturb the others.
 	require.NoError(t, spokes[2].Close())
-	await(t, hub, bell, "the end of one peer", func() bool { return here[2].Err() != nil })
+	await(t, hub, doorbell, "the end of one peer", func() bool { return here[2].Err() != nil })
 	requireFault(t, here[2].Err(), fault.PeerLeft, 0)
 	commit(t, there[0].Channel(0), "still there")
-	require.Equal(t, "still there", receive(t, hub, bell, here[0].Channel(0)))
+	require.Equal(t, "still there", receive(t, hub, doorbell, here[0].Channel(0)))
 }
 
-// TestBrokenConnection resets the connection: what has arrived stays, all links over it end, and
-// the next Connect makes a new one.
+// TestBrokenConnection resets the connection: fragments that have arrived stay, all links over it
+// end, and the next Connect makes a new one.
 func TestBrokenConnection(t *testing.T) {
-	a, b, bellA, bellB := ordered(t, nil)
+	a, b, doorbellA, doorbellB := ordered(t, nil)
 	la, lb := join(t, a, b, 1, 2)
 	ka, kb := join(t, a, b, 2, 1)
 	commit(t, la.Channel(0), "first")
 	commit(t, la.Channel(0), "second")
-	require.Equal(t, "first", receive(t, b, bellB, lb.Channel(0)))
-	await(t, b, bellB, "the second fragment", func() bool { _, _, ok := lb.Channel(0).Peek(); return ok })
-	require.NoError(t, syscall.SetsockoptLinger(la.conn.fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1}))
-	la.conn.fail(io.ErrUnexpectedEOF) // with lingering off, closing resets
-	await(t, b, bellB, "the peer is lost", func() bool { return lb.Err() != nil && kb.Err() != nil })
+	require.Equal(t, "first", receive(t, b, doorbellB, lb.Channel(0)))
+	await(t, b, doorbellB, "the second fragment", func() bool { _, _, ok := lb.Channel(0).Peek(); return ok })
+	require.NoError(t, syscall.SetsockoptLinger(
+		la.conn.fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1}))
+	la.conn.fail(io.ErrUnexpectedEOF) // with a linger time of zero, closing resets the connection
+	await(t, b, doorbellB, "the peer is lost", func() bool { return lb.Err() != nil && kb.Err() != nil })
 	requireFault(t, lb.Err(), fault.PeerLost, 0)
 	requireFault(t, kb.Err(), fault.PeerLost, 0)
 	require.ErrorContains(t, lb.Err(), fmt.Sprint("pid ", os.Getpid()))
 	require.ErrorContains(t, lb.Err(), "127.0.0.1")
 	requireFault(t, la.Err(), fault.PeerLost, 1)
 	requireFault(t, ka.Err(), fault.PeerLost, 1)
-	require.Equal(t, "second", receive(t, b, bellB, lb.Channel(0)))
+	require.Equal(t, "second", receive(t, b, doorbellB, lb.Channel(0)))
 	require.Nil(t, lb.Channel(0).Reserve(1))
 	for _, l := range []*session{la, lb, ka, kb} {
 		require.NoError(t, l.Close())
 	}
 	la, lb = join(t, a, b, 1, 1)
 	commit(t, lb.Channel(0), "again")
-	require.Equal(t, "again", receive(t, a, bellA, la.Channel(0)))
+	require.Equal(t, "again", receive(t, a, doorbellA, la.Channel(0)))
 }
 
-// relay stands between a dialer and a process, and can fall silent.
+// relay stands between a dialer and a process. It does not pass on the end of a connection.
 type relay struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -220,7 +223,7 @@ func newRelay(t *testing.T, to *Fabric) (*relay, []byte) {
 			r.conns = append(r.conns, in, out)
 			r.mu.Unlock()
 			go io.Copy(in, out)
-			go io.Copy(out, in) // ends without passing the end on: the other half stays open
+			go io.Copy(out, in) // does not pass the end on: the other half stays open
 		}
 	}()
 	address := *to.self
@@ -239,39 +242,40 @@ func (r *relay) cut() {
 // TestHalfOpen loses a connection that the other side believes to be alive, until the peer comes
 // back with a new one.
 func TestHalfOpen(t *testing.T) {
-	a, b, bellA, bellB := ordered(t, nil)
+	a, b, doorbellA, doorbellB := ordered(t, nil)
 	_, address := newRelay(t, b)
 	la, lb := joinAt(t, a, b, address, 1, 1)
 	commit(t, la.Channel(0), "over the relay")
-	require.Equal(t, "over the relay", receive(t, b, bellB, lb.Channel(0)))
+	require.Equal(t, "over the relay", receive(t, b, doorbellB, lb.Channel(0)))
 	la.conn.fail(syscall.ETIMEDOUT)
 	requireFault(t, la.Err(), fault.PeerLost, 1)
 	require.ErrorContains(t, la.Err(), "did not answer for 30s")
 	require.NoError(t, lb.Err())
 	ka, kb := joinAt(t, a, b, address, 2, 1)
-	await(t, b, bellB, "the old link ends", func() bool { return lb.Err() != nil })
+	await(t, b, doorbellB, "the old link ends", func() bool { return lb.Err() != nil })
 	requireFault(t, lb.Err(), fault.PeerLost, 0)
 	commit(t, kb.Channel(0), "over the new one")
-	require.Equal(t, "over the new one", receive(t, a, bellA, ka.Channel(0)))
+	require.Equal(t, "over the new one", receive(t, a, doorbellA, ka.Channel(0)))
 	require.EqualValues(t, 1, b.live.Load())
 }
 
-// TestNextAddress has a peer whose nearest addresses do not answer, or belong to somebody else.
+// TestNextAddress has a peer whose nearest addresses do not answer, or belong to another process.
 func TestNextAddress(t *testing.T) {
-	a, b, bellA, _ := ordered(t, nil)
+	a, b, doorbellA, _ := ordered(t, nil)
 	stranger, _ := loopback(t, nil)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
 	address := *b.self
 	real := address.endpoints[0]
-	address.endpoints = []endpoint{{real.prefix, uint16(closed.Addr().(*net.TCPAddr).Port)}, stranger.self.endpoints[0], real}
+	address.endpoints = []endpoint{
+		{real.prefix, uint16(closed.Addr().(*net.TCPAddr).Port)}, stranger.self.endpoints[0], real}
 	la, lb := joinAt(t, a, b, address.encode(), 1, 1)
 	commit(t, lb.Channel(0), "found")
-	require.Equal(t, "found", receive(t, a, bellA, la.Channel(0)))
+	require.Equal(t, "found", receive(t, a, doorbellA, la.Channel(0)))
 }
 
-// TestConnectSaysWhy checks that an address that nobody answers is named.
+// TestConnectSaysWhy checks that the error names an address that does not answer.
 func TestConnectSaysWhy(t *testing.T) {
 	a, b, _, _ := ordered(t, nil)
 	address, port := b.Address(), fmt.Sprint(b.self.endpoints[0].port)
@@ -291,7 +295,7 @@ func TestConnectSaysWhy(t *testing.T) {
 	require.ErrorIs(t, err, fault.Closed)
 }
 
-// TestCloseEndsConnect closes a fabric under a Connect that would wait for long.
+// TestCloseEndsConnect closes fabrics whose Connects would wait for ever.
 func TestCloseEndsConnect(t *testing.T) {
 	a, b, _, _ := ordered(t, nil)
 	done := make(chan error, 2)
@@ -301,7 +305,8 @@ func TestCloseEndsConnect(t *testing.T) {
 			other = b
 		}
 		go func() {
-			_, err := f.Connect(context.Background(), other.Address(), transport.Session{ID: [16]byte{byte(f.self.pid)}, Rank: 0, Peer: 1, Channels: 1})
+			_, err := f.Connect(context.Background(), other.Address(),
+				transport.Session{ID: [16]byte{byte(f.self.pid)}, Rank: 0, Peer: 1, Channels: 1})
 			done <- err
 		}()
 	}
@@ -316,7 +321,7 @@ func TestCloseEndsConnect(t *testing.T) {
 	}
 }
 
-// TestChannelsDiffer checks that ranks with different options are told so, both of them.
+// TestChannelsDiffer checks that two ranks with different options both get an error.
 func TestChannelsDiffer(t *testing.T) {
 	a, b, _, _ := ordered(t, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -332,10 +337,10 @@ func TestChannelsDiffer(t *testing.T) {
 	require.ErrorContains(t, err, "2 channels here and 1 at")
 }
 
-// TestCloseInBackground closes a link of which the socket has not taken everything, and then polls
-// no more: it must leave all the same.
+// TestCloseInBackground closes a link before the socket has taken all its data, and then polls no
+// more: the data must leave all the same.
 func TestCloseInBackground(t *testing.T) {
-	a, b, _, bellB := ordered(t, nil)
+	a, b, _, doorbellB := ordered(t, nil)
 	la, lb := join(t, a, b, 1, transport.MaxChannels)
 	text := string(make([]byte, maxPayload))
 	total := 0
@@ -349,7 +354,7 @@ func TestCloseInBackground(t *testing.T) {
 	require.Nil(t, la.Channel(0).Reserve(1))
 	require.ErrorIs(t, la.Err(), fault.Closed)
 	got := 0
-	await(t, b, bellB, "all of it and the goodbye", func() bool {
+	await(t, b, doorbellB, "all of it and the goodbye", func() bool {
 		for c := range transport.MaxChannels {
 			for {
 				p, _, ok := lb.Channel(c).Peek()
@@ -365,9 +370,9 @@ func TestCloseInBackground(t *testing.T) {
 	requireFault(t, lb.Err(), fault.PeerLeft, 0)
 }
 
-// TestFlushed commits more than the sockets take, of two links over one connection.
+// TestFlushed commits more than the sockets take, on two links over one connection.
 func TestFlushed(t *testing.T) {
-	a, b, bellA, bellB := ordered(t, nil)
+	a, b, doorbellA, doorbellB := ordered(t, nil)
 	la, lb := join(t, a, b, 1, transport.MaxChannels)
 	other, _ := join(t, a, b, 2, 1)
 	require.True(t, la.Flushed())
@@ -384,16 +389,16 @@ func TestFlushed(t *testing.T) {
 		for !la.Flushed() || !other.Flushed() {
 			a.Poll()
 		}
-		bellB.Ring()
+		doorbellB.Ring()
 	}()
-	await(t, b, bellB, "the rest leaves", func() bool { return la.Flushed() && other.Flushed() })
+	await(t, b, doorbellB, "the rest leaves", func() bool { return la.Flushed() && other.Flushed() })
 	for c := range transport.MaxChannels {
 		for range maxLong {
-			receive(t, b, bellB, lb.Channel(c))
+			receive(t, b, doorbellB, lb.Channel(c))
 		}
 	}
 	require.NoError(t, b.Close())
-	await(t, a, bellA, "the peer is gone", func() bool { return la.Err() != nil })
+	await(t, a, doorbellA, "the peer is gone", func() bool { return la.Err() != nil })
 	require.True(t, la.Flushed(), "nothing more will leave")
 }
 
@@ -421,28 +426,29 @@ func TestTrack(t *testing.T) {
 	require.Empty(t, open)
 }
 
-// TestDefaultInterfaces listens on what the machine has.
+// TestDefaultInterfaces listens on the interfaces that the machine has.
 func TestDefaultInterfaces(t *testing.T) {
-	a, b, bellA, _ := ordered(t, func(o *Options) { o.Interfaces = "" })
+	a, b, doorbellA, _ := ordered(t, func(o *Options) { o.Interfaces = "" })
 	require.True(t, a.Reaches(b.Address()))
 	la, lb := join(t, a, b, 1, 1)
 	commit(t, lb.Channel(0), "hello")
-	require.Equal(t, "hello", receive(t, a, bellA, la.Channel(0)))
+	require.Equal(t, "hello", receive(t, a, doorbellA, la.Channel(0)))
 	for _, e := range a.self.endpoints {
 		require.Equal(t, a.self.endpoints[0].port, e.port, "one port for all addresses")
 	}
 }
 
-var parentAddress = flag.String("parent", "", "this process is the child of TestPeerKilled: the address of its parent, in hex")
+var parentAddress = flag.String("parent", "",
+	"this process is the child of TestPeerKilled: the address of its parent, in hex")
 
-// TestPeerKilled kills a process. Its link must end with its name, what it had sent must be
-// readable.
+// TestPeerKilled kills a process. The link must end with an error that names it, and the fragments
+// it had sent must be readable.
 func TestPeerKilled(t *testing.T) {
 	if *parentAddress != "" {
 		doomed(t, *parentAddress)
 		return
 	}
-	f, bell := loopback(t, nil)
+	f, doorbell := loopback(t, nil)
 	child := exec.Command(os.Args[0], "-test.run=^TestPeerKilled$", fmt.Sprintf("-parent=%x", f.Address()))
 	stdout, err := child.StdoutPipe()
 	require.NoError(t, err)
@@ -459,17 +465,17 @@ func TestPeerKilled(t *testing.T) {
 	l, err := f.Connect(ctx, peer, transport.Session{Rank: 0, Peer: 1, Channels: 1})
 	require.NoError(t, err)
 	ch := l.Channel(0)
-	await(t, f, bell, "the child's fragment", func() bool { _, _, ok := ch.Peek(); return ok })
+	await(t, f, doorbell, "the child's fragment", func() bool { _, _, ok := ch.Peek(); return ok })
 	require.NoError(t, l.Err())
 	require.NoError(t, child.Process.Kill())
-	await(t, f, bell, "the child is lost", func() bool { return l.Err() != nil })
+	await(t, f, doorbell, "the child is lost", func() bool { return l.Err() != nil })
 	requireFault(t, l.Err(), fault.PeerLost, 1)
 	require.ErrorContains(t, l.Err(), fmt.Sprint("pid ", child.Process.Pid))
-	require.Equal(t, "last words", receive(t, f, bell, ch))
+	require.Equal(t, "last words", receive(t, f, doorbell, ch))
 }
 
 func doomed(t *testing.T, parent string) {
-	f, bell := loopback(t, nil)
+	f, doorbell := loopback(t, nil)
 	fmt.Printf("%x\n", f.Address())
 	peer, err := hex.DecodeString(parent)
 	require.NoError(t, err)
@@ -478,5 +484,5 @@ func doomed(t *testing.T, parent string) {
 	l, err := f.Connect(ctx, peer, transport.Session{Rank: 1, Peer: 0, Channels: 1})
 	require.NoError(t, err)
 	commit(t, l.Channel(0), "last words")
-	await(t, f, bell, "the parent ends", func() bool { return l.Err() != nil })
+	await(t, f, doorbell, "the parent ends", func() bool { return l.Err() != nil })
 }

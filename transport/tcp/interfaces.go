@@ -9,15 +9,15 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// selector decides by name which interfaces are used.
+// selector decides by name which interfaces to use.
 type selector struct {
-	text   string // as it was written
+	text   string // as the user wrote it
 	except bool
 	exact  []string
 	prefix []string
 }
 
-// parseSelector reads "eth0,ib", "=eth0" or "^docker,lo".
+// parseSelector parses a list such as "eth0,ib", "=eth0" or "^docker,lo".
 func parseSelector(text string) (selector, error) {
 	s := selector{text: text}
 	rest := strings.TrimSpace(text)
@@ -29,8 +29,9 @@ func parseSelector(text string) (selector, error) {
 		name := strings.TrimSpace(part)
 		name, exact := strings.CutPrefix(name, "=")
 		if name == "" || strings.ContainsAny(name, "^= \t/") {
-			return s, fault.New(fault.Invalid, "tcp: interface list %q: %q is not a name; write \"eth0,ib\" for names or prefixes, "+
-				"\"=eth0\" for one exact name, or \"^docker,lo\" for all but these", text, part)
+			return s, fault.New(fault.Invalid,
+				"tcp: interface list %q: %q is not a name; write \"eth0,ib\" for names or prefixes, "+
+					"\"=eth0\" for one exact name, or \"^docker,lo\" for all but these", text, part)
 		}
 		if exact {
 			s.exact = append(s.exact, name)
@@ -41,11 +42,8 @@ func parseSelector(text string) (selector, error) {
 	return s, nil
 }
 
-// all reports whether nothing was asked for.
+// all reports whether the list is empty.
 func (s selector) all() bool { return len(s.exact) == 0 && len(s.prefix) == 0 }
-
-// named reports whether the list picks interfaces, rather than excluding some.
-func (s selector) named() bool { return !s.except && !s.all() }
 
 func (s selector) accepts(name string) bool {
 	if s.all() {
@@ -63,7 +61,8 @@ type nic struct {
 	prefixes []netip.Prefix
 }
 
-// bridges are the names of interfaces that join containers of this host and lead nowhere else.
+// bridges lists prefixes of the names of interfaces that join containers of this host and lead
+// nowhere else.
 var bridges = []string{"docker", "podman", "veth", "virbr", "br-", "cni", "lxc"}
 
 func (n nic) bridge() bool {
@@ -100,11 +99,12 @@ func (s selector) choose(nics []nic) ([]nic, error) {
 	if len(have) == 0 {
 		return nil, fault.New(fault.NotSupported, "tcp: no network interface of this host is up and has an address")
 	}
-	return nil, fault.New(fault.Invalid, "tcp: the interface list %q leaves no interface; up and with an address are %s",
+	return nil, fault.New(fault.Invalid,
+		"tcp: the interface list %q leaves no interface; up and with an address are %s",
 		s.text, strings.Join(have, ", "))
 }
 
-// hostInterfaces reads the interfaces that are up. Link-local addresses are left out: they mean
+// hostInterfaces returns the interfaces that are up. It leaves out link-local addresses: they mean
 // nothing without the name of the interface on the other host.
 func hostInterfaces() ([]nic, error) {
 	all, err := net.Interfaces()

@@ -25,7 +25,7 @@ func TestSelector(t *testing.T) {
 	for _, tt := range []struct {
 		text  string
 		nics  []nic
-		names []string // in order; nil: an error of the list
+		names []string // in order; nil: the list is an error
 	}{
 		{"", all, []string{"eth0", "eth1", "eth10", "ib0", "lo"}},
 		{"  ", all, []string{"eth0", "eth1", "eth10", "ib0", "lo"}},
@@ -69,8 +69,8 @@ func TestSelector(t *testing.T) {
 	}
 }
 
-// TestNoInterface has no interface that could be used, whatever the list; or a list that leaves
-// none, which says what there is.
+// TestNoInterface has no usable interface, whatever the list, or a list that leaves none; that
+// error names the available ones.
 func TestNoInterface(t *testing.T) {
 	for _, tt := range []struct {
 		text string
@@ -93,21 +93,21 @@ func TestNoInterface(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	bell := park.NewBell()
+	doorbell := park.NewDoorbell()
 	for _, o := range []Options{
 		{},
-		{Bell: bell, Interfaces: "^"},
-		{Bell: bell, Interfaces: "no-such-interface"},
-		{Bell: bell, Port: 65536},
-		{Bell: bell, Port: -1},
-		{Bell: bell, Linger: -1},
-		{Bell: bell, MaxUnauthenticated: -1},
+		{Doorbell: doorbell, Interfaces: "^"},
+		{Doorbell: doorbell, Interfaces: "no-such-interface"},
+		{Doorbell: doorbell, Port: 65536},
+		{Doorbell: doorbell, Port: -1},
+		{Doorbell: doorbell, Linger: -1},
+		{Doorbell: doorbell, MaxUnauthenticated: -1},
 	} {
 		_, err := New(o)
 		require.ErrorIs(t, err, fault.Invalid, "%+v", o)
 	}
 	f, _ := loopback(t, nil)
-	_, err := New(Options{Bell: bell, Interfaces: "lo", Port: int(f.self.endpoints[0].port)})
+	_, err := New(Options{Doorbell: doorbell, Interfaces: "lo", Port: int(f.self.endpoints[0].port)})
 	require.ErrorIs(t, err, fault.System)
 	require.ErrorContains(t, err, "Options.Port")
 }

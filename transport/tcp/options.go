@@ -7,40 +7,40 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// Options of a Fabric. Zero values mean the defaults.
+// Options configures a Fabric. Zero values mean the defaults.
 type Options struct {
-	// Bell of this process; required.
-	Bell *park.Bell
-	// Interfaces to listen on: names or prefixes of names ("eth0,ib"), exact names ("=eth0"), or
-	// all but some ("^docker,lo"). Empty: all that are up and have an address, without those of
-	// container bridges where others exist; loopback serves processes of the same host, and others
-	// only if there is nothing else.
+	// Doorbell is the doorbell of this process; required.
+	Doorbell *park.Doorbell
+	// Interfaces selects the interfaces to listen on: names or prefixes of names ("eth0,ib"), exact
+	// names ("=eth0"), or all but some ("^docker,lo"). If it is empty, these are all interfaces
+	// that are up and have an address, except container bridges if there are others. Loopback
+	// serves processes of the same host; it serves others only if there is no other interface.
 	Interfaces string
-	// Port to listen on; 0 takes any free one.
+	// Port is the port to listen on; 0 takes any free one.
 	Port int
 	// DialTimeout is how long one address of a peer is tried (2 s).
 	DialTimeout time.Duration
-	// HelloTimeout is how long an accepted connection may stay silent (0.5 s); a dialer speaks at
-	// once.
+	// HelloTimeout is how long an accepted connection may stay silent (0.5 s); a dialer sends its
+	// hello at once.
 	HelloTimeout time.Duration
-	// HandshakeTimeout is how long a new connection has to prove who it is (5 s).
+	// HandshakeTimeout is how long a new connection has to prove its identity (5 s).
 	HandshakeTimeout time.Duration
-	// MaxUnauthenticated is how many accepted connections may be silent, and how many more may have
-	// said hello and not proven who they are, at the same time (256). When one more comes the
-	// oldest is closed.
+	// MaxUnauthenticated is the number of accepted connections that may be silent at the same time,
+	// and of those that have sent a hello but not proven their identity (256 each). One more closes
+	// the oldest.
 	MaxUnauthenticated int
-	// PeerTimeout is how long a peer's host may stay silent, data or keep-alive probes
-	// unacknowledged, until it counts as lost (30 s).
+	// PeerTimeout is how long a peer's host may leave data or keep-alive probes unacknowledged
+	// before it counts as lost (30 s).
 	PeerTimeout time.Duration
-	// Linger is how long Close tries to bring what was committed to the peers (5 s).
+	// Linger is how long Close tries to deliver committed fragments to the peers (5 s).
 	Linger time.Duration
-	// Track, if set, is told of every socket that carries frames or listens: a forked child must
-	// close them, or peers would not notice that this process died. It must be quick and may be
-	// called by any thread.
+	// Track, if set, is called for every socket that carries frames or listens: a forked child must
+	// close these sockets, or peers would not notice the death of this process. Track must be quick
+	// and may be called by any thread.
 	Track func(fd int, open bool)
 }
 
-// EnsureDefaults replaces zero values by the defaults.
+// EnsureDefaults replaces zero values with the defaults.
 func (o *Options) EnsureDefaults() {
 	def := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
@@ -60,11 +60,11 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Validate says what cannot be right.
+// Validate returns an error if an option is invalid.
 func (o *Options) Validate() error {
 	switch {
-	case o.Bell == nil:
-		return fault.New(fault.Invalid, "tcp: Options.Bell is nil; pass the park.Bell of this process")
+	case o.Doorbell == nil:
+		return fault.New(fault.Invalid, "tcp: Options.Doorbell is nil; pass the park.Doorbell of this process")
 	case o.Port < 0 || o.Port > 65535:
 		return fault.New(fault.Invalid, "tcp: port %d is not between 0 and 65535", o.Port)
 	case o.DialTimeout < 0 || o.HelloTimeout < 0 || o.HandshakeTimeout < 0 || o.PeerTimeout < 0 || o.Linger < 0:

@@ -7,18 +7,18 @@ import (
 
 const (
 	stagingBytes = 16 << 10
-	readBudget   = 1 << 20 // bytes that one progress reads before it looks elsewhere
+	readBudget   = 1 << 20 // bytes that one call of progress reads at most
 )
 
-// reader takes the byte stream of the peer apart. It needs no lookahead: every byte goes into a
-// header, into its place in a channel, or to nowhere.
+// reader parses the peer's byte stream. It needs no lookahead: every byte goes into a header, into
+// its place in a channel, or is skipped.
 type reader struct {
 	staging  []byte
 	head     [headerBytes]byte
-	have     int    // bytes of head
+	have     int    // bytes of head received so far
 	h        header // of the frame whose payload is being read
-	rest     []byte // where the payload goes on
-	skip     int    // payload bytes of a session that was closed here
+	rest     []byte // where the rest of the payload goes
+	skip     int    // payload bytes to skip, of a session that was closed here
 	into     *inQueue
 	body     [openBytes]byte
 	seq      uint64
@@ -27,7 +27,8 @@ type reader struct {
 	iov      scatter
 }
 
-// receive reads until the socket is empty. It reports whether anything came.
+// receive reads until the socket is empty or its budget is used up. It reports whether anything
+// happened.
 func (c *conn) receive() bool {
 	r := &c.reader
 	total := 0
@@ -61,17 +62,18 @@ func (c *conn) receive() bool {
 			return true
 		}
 		if n < room {
-			break // that was all
+			break // the socket is empty
 		}
 	}
 	if r.told {
 		r.told = false
-		c.f.bell.Ring()
+		c.f.doorbell.Ring()
 	}
 	return total > 0
 }
 
-// ended takes the end of the stream. Sessions that the peer has closed before do not mind.
+// ended handles the end of the stream. Sessions that the peer has closed before keep their own
+// reason.
 func (c *conn) ended() {
 	if errno := c.writer.failed.Load(); errno != 0 {
 		c.fail(syscall.Errno(errno))
@@ -80,7 +82,7 @@ func (c *conn) ended() {
 	c.fail(io.EOF)
 }
 
-// consume takes bytes of the stream.
+// consume parses bytes of the stream.
 func (c *conn) consume(p []byte) error {
 	r := &c.reader
 	for len(p) > 0 {
@@ -110,7 +112,7 @@ func (c *conn) consume(p []byte) error {
 	return nil
 }
 
-// frameBegins looks at a whole header and finds the place of the payload.
+// frameBegins handles a complete header and finds the place of the payload.
 func (c *conn) frameBegins() error {
 	r := &c.reader
 	h := &r.h
@@ -186,7 +188,7 @@ func (c *conn) dataBegins(s *session, ch *channel) error {
 	return nil
 }
 
-// frameDone publishes a payload that has arrived whole.
+// frameDone publishes a payload that has arrived completely.
 func (c *conn) frameDone() error {
 	r := &c.reader
 	r.rest = nil

@@ -26,7 +26,7 @@ func dialRaw(t *testing.T, f *Fabric) net.Conn {
 	return nc
 }
 
-// requireEnd waits until the other side has closed; it must not have said anything.
+// requireEnd waits until the other side has closed the connection. It must not have sent anything.
 func requireEnd(t *testing.T, nc net.Conn) {
 	t.Helper()
 	said, err := io.ReadAll(nc)
@@ -34,17 +34,17 @@ func requireEnd(t *testing.T, nc net.Conn) {
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection stays open")
 }
 
-// TestGarbage talks nonsense to the listening port; ranks go on meeting each other there.
+// TestGarbage sends nonsense to the listening port; ranks can still connect there.
 func TestGarbage(t *testing.T) {
-	a, b, _, bellB := ordered(t, func(o *Options) { o.HandshakeTimeout = 300 * time.Millisecond })
+	a, b, _, doorbellB := ordered(t, func(o *Options) { o.HandshakeTimeout = 300 * time.Millisecond })
 	noise := make([]byte, 1<<16)
 	rand.Read(noise)
 	wrongTarget, unknown := makeHello(&a.self.id, &a.self.id), makeHello(&[16]byte{1}, &b.self.id)
 	newer := makeHello(&a.self.id, &b.self.id)
 	newer[len(helloMagic)]++
 	var conns []net.Conn
-	for _, say := range [][]byte{noise, []byte("GET / HTTP/1.1\r\n\r\n"), bytes.Repeat([]byte{0}, helloBytes), wrongTarget[:], newer[:],
-		unknown[:], wrongTarget[:20], nil} {
+	for _, say := range [][]byte{noise, []byte("GET / HTTP/1.1\r\n\r\n"), bytes.Repeat([]byte{0}, helloBytes),
+		wrongTarget[:], newer[:], unknown[:], wrongTarget[:20], nil} {
 		nc := dialRaw(t, b)
 		nc.Write(say)
 		conns = append(conns, nc)
@@ -54,7 +54,7 @@ func TestGarbage(t *testing.T) {
 	}
 	la, lb := join(t, a, b, 1, 1)
 	commit(t, la.Channel(0), "hello")
-	require.Equal(t, "hello", receive(t, b, bellB, lb.Channel(0)))
+	require.Equal(t, "hello", receive(t, b, doorbellB, lb.Channel(0)))
 	require.EqualValues(t, 1, b.live.Load())
 }
 
@@ -67,7 +67,7 @@ func TestImpostor(t *testing.T) {
 	nc := dialRaw(t, b)
 	_, err := dialHandshake(nc, &liar, &victim)
 	require.ErrorIs(t, err, errStranger)
-	// The right answer cannot be found by repeating what the other side says.
+	// The right answer cannot be found by repeating the other side's proof.
 	h := makeHello(&a.self.id, &b.self.id)
 	nc = dialRaw(t, b)
 	nc.Write(h[:])
@@ -76,7 +76,7 @@ func TestImpostor(t *testing.T) {
 	require.NoError(t, err)
 	nc.Write(reply[32:])
 	requireEnd(t, nc)
-	// An acceptor that is not the peer is found out by the dialer.
+	// The dialer detects an acceptor that is not the peer.
 	server, client := net.Pipe()
 	go func() {
 		if h, err := readHello(server, &victim); err == nil {
@@ -88,9 +88,10 @@ func TestImpostor(t *testing.T) {
 	require.EqualValues(t, 1, b.live.Load())
 }
 
-// TestStrangersAreFew takes all places for connections without proof, and one more, twice: of those
-// that are silent, and of those that have said hello and that nobody here waits for. One goes, and
-// a peer comes in while the others stay: their time is longer than the test's.
+// TestStrangersAreFew opens one connection without proof more than there are places, in two cases:
+// silent connections, and connections that have sent a hello but that this process does not wait
+// for. One of them is closed, and a peer connects while the others stay: their time is longer than
+// the test's.
 func TestStrangersAreFew(t *testing.T) {
 	const places = 3
 	for _, tt := range []struct {
@@ -101,7 +102,7 @@ func TestStrangersAreFew(t *testing.T) {
 		{"waiting", func(b *Fabric, n byte) []byte { return makeHello(&[16]byte{n}, &b.self.id)[:] }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a, b, _, bellB := ordered(t, func(o *Options) {
+			a, b, _, doorbellB := ordered(t, func(o *Options) {
 				o.MaxUnauthenticated, o.HelloTimeout, o.HandshakeTimeout = places, 2*hang, 2*hang
 			})
 			ends := make(chan error, places+1)
@@ -117,7 +118,7 @@ func TestStrangersAreFew(t *testing.T) {
 			require.NotErrorIs(t, <-ends, os.ErrDeadlineExceeded, "nobody was turned away")
 			la, lb := join(t, a, b, 1, 1)
 			commit(t, la.Channel(0), "meanwhile")
-			require.Equal(t, "meanwhile", receive(t, b, bellB, lb.Channel(0)))
+			require.Equal(t, "meanwhile", receive(t, b, doorbellB, lb.Channel(0)))
 			require.NoError(t, b.Close())
 			for range places {
 				require.NotErrorIs(t, <-ends, os.ErrDeadlineExceeded, "the connection of a stranger stays open")
@@ -126,8 +127,8 @@ func TestStrangersAreFew(t *testing.T) {
 	}
 }
 
-// TestSilence has strangers connect and stop in the middle of a hello: they have no more than the
-// time for that.
+// TestSilence has strangers connect and stop before or in the middle of a hello: they have only the
+// time for a hello.
 func TestSilence(t *testing.T) {
 	a, b, _, _ := ordered(t, func(o *Options) { o.HelloTimeout, o.HandshakeTimeout = 50*time.Millisecond, 2*hang })
 	for _, say := range [][]byte{nil, helloStart()} {
@@ -138,14 +139,14 @@ func TestSilence(t *testing.T) {
 	join(t, a, b, 1, 1)
 }
 
-// helloStart is the first byte of a hello.
+// helloStart returns the first byte of a hello.
 func helloStart() []byte { return []byte(helloMagic[:1]) }
 
-// TestSlowLoris has strangers take every place that there is, and any that becomes free at once,
-// for longer than a peer has patience.
+// TestSlowLoris has strangers take every place, and each place that becomes free at once, for
+// longer than a peer waits.
 func TestSlowLoris(t *testing.T) {
 	const attackers = 300 // more than there are places
-	a, b, _, bellB := ordered(t, func(o *Options) { o.HandshakeTimeout = 2 * hang })
+	a, b, _, doorbellB := ordered(t, func(o *Options) { o.HandshakeTimeout = 2 * hang })
 	over, end := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	var tries atomic.Int64
@@ -167,15 +168,15 @@ func TestSlowLoris(t *testing.T) {
 	}
 	defer group.Wait()
 	defer end()
-	await(t, b, bellB, "the attack is under way", func() bool { return tries.Load() > attackers })
+	await(t, b, doorbellB, "the attack is under way", func() bool { return tries.Load() > attackers })
 	la, lb := join(t, a, b, 1, 1)
 	commit(t, la.Channel(0), "meanwhile")
-	require.Equal(t, "meanwhile", receive(t, b, bellB, lb.Channel(0)))
+	require.Equal(t, "meanwhile", receive(t, b, doorbellB, lb.Channel(0)))
 	require.NoError(t, over.Err())
 }
 
-// TestViolations has an authenticated peer that breaks the protocol: all its links end with its
-// name, others go on.
+// TestViolations has an authenticated peer that breaks the protocol: all its links end with an
+// error that names it, and other links go on.
 func TestViolations(t *testing.T) {
 	spec := transport.Session{ID: [16]byte{1}, Rank: 1, Peer: 0, Channels: 2}
 	many := [][]byte{}
@@ -196,8 +197,10 @@ func TestViolations(t *testing.T) {
 		{"too many fragments", "without credit", many, false},
 		{"too many bytes", "without credit", long, false},
 		{"long fragment", "fragment of 131072 bytes", [][]byte{tooLong}, false},
-		{"credit from nowhere", "credit for fragments", [][]byte{frameOf(header{kind: kindCredit, credit: 1}, nil)}, false},
-		{"credit taken back", "credit for fragments", [][]byte{frameOf(header{kind: kindCredit, credit: ^uint32(0)}, nil)}, false},
+		{"credit from nowhere", "credit for fragments",
+			[][]byte{frameOf(header{kind: kindCredit, credit: 1}, nil)}, false},
+		{"credit taken back", "credit for fragments",
+			[][]byte{frameOf(header{kind: kindCredit, credit: ^uint32(0)}, nil)}, false},
 		{"unknown channel", "channel 2 of 2", [][]byte{frameOf(header{kind: kindData, channel: 2}, nil)}, false},
 		{"unknown session", "not open", [][]byte{frameOf(header{kind: kindData, session: 1}, nil)}, false},
 		{"unknown kind", "unknown kind", [][]byte{frameOf(header{kind: 9}, nil)}, false},
@@ -206,12 +209,12 @@ func TestViolations(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b, bellB := loopback(t, nil)
+			b, doorbellB := loopback(t, nil)
 			other, _ := loopback(t, nil)
 			goesOn, sees := join(t, other, b, 2, 1)
 			// The peer of this test is a process without a fabric.
 			peer := *other.self
-			peer.id = [16]byte{} // dials
+			peer.id = [16]byte{} // the smallest id, which dials
 			ctx, cancel := context.WithTimeout(context.Background(), hang)
 			defer cancel()
 			done := make(chan transport.Link, 1)
@@ -239,12 +242,12 @@ func TestViolations(t *testing.T) {
 			require.NoError(t, err)
 			l, ok := <-done
 			require.True(t, ok)
-			nc.Write(stream[headerBytes+openBytes:]) // it may be cut off meanwhile
-			await(t, b, bellB, "the violation is noticed", func() bool { return l.Err() != nil })
+			nc.Write(stream[headerBytes+openBytes:]) // the connection may be cut meanwhile
+			await(t, b, doorbellB, "the violation is noticed", func() bool { return l.Err() != nil })
 			requireFault(t, l.Err(), fault.Internal, 1)
 			require.ErrorContains(t, l.Err(), tt.says)
 			commit(t, goesOn.Channel(0), "undisturbed")
-			require.Equal(t, "undisturbed", receive(t, b, bellB, sees.Channel(0)))
+			require.Equal(t, "undisturbed", receive(t, b, doorbellB, sees.Channel(0)))
 		})
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// deaf is a connection without a socket, over which session 0 with two channels is open. The peer
-// has the ranks swapped.
+// deaf returns a connection without a socket, over which session 0 with two channels is open. The
+// peer has the ranks swapped.
 func deaf() (*conn, *session) {
-	f := &Fabric{bell: park.NewBell()}
+	f := &Fabric{doorbell: park.NewDoorbell()}
 	c := newConn(newPair(f, pairKey{}, sample(2, "10.0.0.1/24")), -1, "10.0.0.1:4000", [32]byte{9})
 	c.dialer = true
 	s, err := c.start(transport.Session{ID: [16]byte{5}, Rank: 0, Peer: 1, Channels: 2})
@@ -26,11 +26,11 @@ func deaf() (*conn, *session) {
 	in := &incoming{opening: announcement(c, transport.Session{ID: [16]byte{5}, Rank: 1, Peer: 0, Channels: 2})}
 	c.reader.incoming = append(c.reader.incoming, in)
 	c.announced(in)
-	s.channels[0].out.started.Store(3) // for credit to return
+	s.channels[0].out.started.Store(3) // so that credit can be returned
 	return c, s
 }
 
-// announcement is what the peer of c says of a session.
+// announcement returns the peer's announcement of a session to c.
 func announcement(c *conn, s transport.Session) opening {
 	o := opening{id: s.ID, from: uint32(s.Rank), to: uint32(s.Peer), channels: uint32(s.Channels)}
 	o.prove(s.Key, c.binding, !c.dialer)
@@ -45,8 +45,7 @@ func frameOf(h header, payload []byte) []byte {
 	return b
 }
 
-// renumber gives the frames in b the sequence numbers that are expected, as far as their lengths
-// make sense.
+// renumber gives the frames in b the expected sequence numbers, as far as their lengths make sense.
 func renumber(b []byte) []byte {
 	b = bytes.Clone(b)
 	seq := uint64(0)
@@ -57,7 +56,7 @@ func renumber(b []byte) []byte {
 	return b
 }
 
-// outcome is what a stream has led to.
+// outcome describes what a stream has led to: the fragments that arrived and the errors.
 func outcome(t *testing.T, c *conn, s *session, err error) string {
 	var b bytes.Buffer
 	for i := range s.channels {
@@ -95,14 +94,15 @@ func outcome(t *testing.T, c *conn, s *session, err error) string {
 	return b.String()
 }
 
-// streams are valid ones, for a start; the last two are not.
+// streams returns seeds for the fuzzer: three valid streams and four invalid ones.
 func streams() [][]byte {
 	c, _ := deaf()
 	o := announcement(c, transport.Session{ID: [16]byte{6}, Rank: 1, Peer: 0, Channels: 1})
 	body := make([]byte, openBytes)
 	o.put(body)
 	data := func(session uint32, channel byte, n int) []byte {
-		return frameOf(header{kind: kindData, session: session, channel: channel, meta: transport.Meta{7}}, bytes.Repeat([]byte{'d'}, n))
+		return frameOf(header{kind: kindData, session: session, channel: channel, meta: transport.Meta{7}},
+			bytes.Repeat([]byte{'d'}, n))
 	}
 	open := frameOf(header{kind: kindOpen, session: 1}, body)
 	bye := func(session uint32) []byte { return frameOf(header{kind: kindGoodbye, session: session}, nil) }
@@ -149,8 +149,8 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// TestLastByteRings has a fragment arrive in two pieces: whoever sleeps for it must be woken by the
-// second one too.
+// TestLastByteRings has a fragment arrive in two pieces: the second piece must wake the sleepers,
+// too.
 func TestLastByteRings(t *testing.T) {
 	c, s := deaf()
 	frame := frameOf(header{kind: kindData}, []byte("payload"))
@@ -165,7 +165,7 @@ func TestLastByteRings(t *testing.T) {
 	require.Equal(t, "payload", string(payload))
 }
 
-// script is a connection that says what it is told to and does not listen.
+// script is a connection that sends what Reader contains and ignores what is written to it.
 type script struct {
 	net.Conn
 	io.Reader

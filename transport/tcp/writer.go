@@ -4,19 +4,19 @@ import (
 	"sync/atomic"
 )
 
-// writer turns what is queued into the byte stream of this side.
+// writer turns the queued frames into the byte stream of this side.
 type writer struct {
 	head, tail *node    // taken from conn.ready, oldest first
 	rest       []byte   // of the frame that is being written
 	of         *session // whose fragment was written last
-	after      func()   // nil on the hot path: what to do when a frame has been written
+	after      func()   // nil on the hot path: called when the frame has been written
 	scratch    [headerBytes + openBytes]byte
 	seq        uint64
-	finished   atomic.Bool   // our direction was ended
-	failed     atomic.Uint32 // the error number; the reader finds out what else there is
+	finished   atomic.Bool   // this side's direction was ended
+	failed     atomic.Uint32 // the error number; the reader still reads what has arrived
 }
 
-// enqueue tells the writer that n has something to write. Any thread may call it.
+// enqueue notifies the writer that n has something to write. Any thread may call it.
 func (c *conn) enqueue(n *node) {
 	if n.queued.Swap(true) {
 		return
@@ -32,8 +32,8 @@ func (c *conn) enqueue(n *node) {
 
 func (c *conn) pending() bool { return c.backlog.Load() || c.ready.Load() != nil }
 
-// flush writes what the socket takes, unless another thread is writing: that one then writes ours
-// too.
+// flush writes what the socket takes, unless another thread is writing: that thread then writes for
+// this one too.
 func (c *conn) flush() bool {
 	moved := false
 	for c.pending() && c.writing.CompareAndSwap(false, true) {
@@ -48,9 +48,9 @@ func (c *conn) flush() bool {
 		c.writing.Store(false)
 		if full {
 			if !had {
-				// A thread may have gone to sleep without waiting for the socket, because this one
-				// was about to write.
-				c.f.bell.Ring()
+				// A thread may have gone to sleep without waiting for the socket, because this
+				// thread was about to write.
+				c.f.doorbell.Ring()
 			}
 			if c.background.Load() > 0 {
 				c.f.poller.rearm(c)
@@ -61,7 +61,7 @@ func (c *conn) flush() bool {
 	return moved
 }
 
-// send writes frames until there are none (full is false) or the socket takes no more.
+// send writes frames until none are left (full is false) or the socket takes no more.
 func (c *conn) send() (moved, full bool) {
 	w := &c.writer
 	for {
@@ -69,7 +69,7 @@ func (c *conn) send() (moved, full bool) {
 			return moved, false
 		}
 		if w.failed.Load() != 0 {
-			w.rest = nil // nobody will read it; the queues must drain all the same
+			w.rest = nil // the peer will not read it; the queues must drain all the same
 			c.frameWritten()
 			continue
 		}
@@ -78,8 +78,7 @@ func (c *conn) send() (moved, full bool) {
 			if again(errno) {
 				return moved, true
 			}
-			// Data may still lie in the receive buffer, so it is the reader that ends the
-			// connection.
+			// Data may still lie in the receive buffer, so the reader ends the connection.
 			w.failed.Store(uint32(errno))
 			shutdown(c.fd, true)
 			continue
@@ -100,7 +99,7 @@ func (c *conn) frameWritten() {
 	}
 }
 
-// nextFrame sets rest to the next frame; false if there is none.
+// nextFrame sets rest to the next frame. It returns false if there is none.
 func (c *conn) nextFrame() bool {
 	w := &c.writer
 	for {
@@ -117,7 +116,7 @@ func (c *conn) nextFrame() bool {
 			w.tail = nil
 		}
 		n.next = nil
-		// Whoever adds something from here on queues n again.
+		// A thread that adds something from here on queues n again.
 		n.queued.Store(false)
 		if n.channel != nil && c.channelFrame(n.channel) || n.session != nil && c.sessionFrame(n.session) {
 			return true
@@ -125,7 +124,7 @@ func (c *conn) nextFrame() bool {
 	}
 }
 
-// collect moves what was queued meanwhile to the end of the writer's own list.
+// collect moves the nodes queued meanwhile to the end of the writer's own list.
 func (c *conn) collect() {
 	if c.ready.Load() == nil {
 		return
@@ -146,7 +145,7 @@ func (c *conn) collect() {
 	w.tail = newest
 }
 
-// requeue puts n behind the others, if nobody else has.
+// requeue puts n at the end of the list, unless it is queued already.
 func (w *writer) requeue(n *node) {
 	if n.queued.Swap(true) {
 		return
@@ -188,7 +187,7 @@ func (c *conn) channelFrame(ch *channel) bool {
 	return true
 }
 
-// stamp fills in what is known only when a frame leaves.
+// stamp fills in the fields that are known only when a frame is written.
 func (c *conn) stamp(in *inQueue, released uint32) {
 	w := &c.writer
 	putStamp(w.rest, released, w.seq)
@@ -224,7 +223,7 @@ func (c *conn) sessionFrame(s *session) bool {
 	return true
 }
 
-// busy reports whether a session has not said goodbye.
+// busy reports whether a session has not sent its goodbye yet.
 func (c *conn) busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,18 +17,18 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// hang is how long anything may take before it is called a hang.
+// hang is the time after which a wait counts as a hang.
 const hang = 20 * time.Second
 
 // side is one process of a pair.
 type side struct {
-	name   string
-	fabric transport.Fabric
-	bell   *park.Bell
-	poller transport.Poller // nil where events come from memory
+	name     string
+	fabric   transport.Fabric
+	doorbell *park.Doorbell
+	poller   transport.Poller // nil where events come from memory
 }
 
-func newSide(name string, f transport.Fabric, b *park.Bell) *side {
+func newSide(name string, f transport.Fabric, b *park.Doorbell) *side {
 	p, _ := f.(transport.Poller)
 	return &side{name, f, b, p}
 }
@@ -39,8 +39,8 @@ func (s *side) poll() {
 	}
 }
 
-// await waits as the executor does: look and poll, then announce, arm, look once more and sleep. A
-// ring that was lost shows as a hang.
+// await waits as the executor does: check and poll, then announce, arm, check once more and sleep.
+// A lost ring shows as a hang.
 func (s *side) await(what string, look func() bool) error {
 	for deadline := time.Now().Add(hang); ; {
 		for range 64 {
@@ -56,25 +56,26 @@ func (s *side) await(what string, look func() bool) error {
 	}
 }
 
-// sleep is the second half of await: one sleep at the most.
+// sleep is the second half of await. It sleeps at most once.
 func (s *side) sleep(what string, deadline time.Time, look func() bool) (bool, error) {
-	ticket := s.bell.Prepare()
+	ticket := s.doorbell.Prepare()
 	if s.poller != nil {
 		s.poller.Arm()
 	}
 	s.poll()
 	if look() {
-		s.bell.Cancel()
+		s.doorbell.Cancel()
 		return true, nil
 	}
-	s.bell.Sleep(ticket, max(time.Until(deadline), 0))
-	if !time.Now().Before(deadline) { // and what may have come meanwhile does not count: nobody rang for it
+	s.doorbell.Sleep(ticket, max(time.Until(deadline), 0))
+	// After the deadline an event that came meanwhile does not count: no ring announced it.
+	if !time.Now().Before(deadline) {
 		return false, fmt.Errorf("side %s hangs: %s", s.name, what)
 	}
 	return false, nil
 }
 
-// pair is what the tests work on.
+// pair is the state that the tests work on.
 type pair struct {
 	a, b    *side
 	stop    atomic.Bool
@@ -82,7 +83,7 @@ type pair struct {
 }
 
 func newPair(m Pair) *pair {
-	p := &pair{a: newSide("A", m.A, m.BellA), b: newSide("B", m.B, m.BellB)}
+	p := &pair{a: newSide("A", m.A, m.DoorbellA), b: newSide("B", m.B, m.DoorbellB)}
 	for _, s := range []*side{p.a, p.b} {
 		if s.poller != nil {
 			p.stopped.Add(1)
@@ -92,25 +93,25 @@ func newPair(m Pair) *pair {
 	return p
 }
 
-// progress is the progress thread of a process. It polls besides the threads of the test, so what
-// it moves must ring for them.
+// progress is the progress thread of a process. It polls alongside the threads of the test, so it
+// must ring for them after what it moves.
 func (p *pair) progress(s *side) {
 	defer p.stopped.Done()
 	for !p.stop.Load() {
-		ticket := s.bell.Prepare()
+		ticket := s.doorbell.Prepare()
 		s.poller.Arm()
 		if s.poller.Poll() {
-			s.bell.Cancel()
+			s.doorbell.Cancel()
 			continue
 		}
-		s.bell.Sleep(ticket, 50*time.Millisecond)
+		s.doorbell.Sleep(ticket, 50*time.Millisecond)
 	}
 }
 
 func (p *pair) close() {
 	p.stop.Store(true)
-	p.a.bell.Ring()
-	p.b.bell.Ring()
+	p.a.doorbell.Ring()
+	p.b.doorbell.Ring()
 	p.stopped.Wait()
 	p.a.fabric.Close()
 	p.b.fabric.Close()
@@ -129,7 +130,7 @@ func (p *pair) until(t *testing.T, what string, look func() bool) {
 	}
 }
 
-// settle gives what is on its way time to arrive, and reports whether look came true. It is for
+// settle gives data in flight time to arrive, and reports whether look became true. It is for
 // conditions that must not become true.
 func (p *pair) settle(look func() bool) bool {
 	for deadline := time.Now().Add(20 * time.Millisecond); time.Now().Before(deadline); {
@@ -167,7 +168,7 @@ type connected struct {
 	err  error
 }
 
-// dial starts Connect of one side while its fabric is polled.
+// dial starts Connect on one side while its fabric is polled.
 func dial(ctx context.Context, from, to *side, s transport.Session) <-chan connected {
 	done := make(chan connected, 1)
 	address := to.fabric.Address()
@@ -210,7 +211,7 @@ func (p *pair) joinAs(t *testing.T, sa, sb transport.Session) joined {
 	return joined{a.link, b.link}
 }
 
-// put sends one fragment, if there is credit, and says of how many bytes, or -1.
+// put sends one fragment, if there is credit, and returns its size, or -1.
 func put(ch transport.Channel, n int, fill func([]byte), m transport.Meta) (int, error) {
 	got, err := reserve(ch, n, fill)
 	if got >= 0 && err == nil {
@@ -219,7 +220,7 @@ func put(ch transport.Channel, n int, fill func([]byte), m transport.Meta) (int,
 	return got, err
 }
 
-// publish is put in the course of a series.
+// publish is put as part of a series.
 func publish(ch transport.Channel, n int, fill func([]byte), m transport.Meta) (int, error) {
 	got, err := reserve(ch, n, fill)
 	if got >= 0 && err == nil {
@@ -228,8 +229,8 @@ func publish(ch transport.Channel, n int, fill func([]byte), m transport.Meta) (
 	return got, err
 }
 
-// reserve fills what Reserve lends, at least one byte of n (none is needed for n = 0). It checks
-// what the contract says of it.
+// reserve fills the space that Reserve lends: at least one byte of n, or none for n = 0. It checks
+// what the contract requires of that space.
 func reserve(ch transport.Channel, n int, fill func([]byte)) (int, error) {
 	space := ch.Reserve(n)
 	if space == nil {
@@ -249,7 +250,7 @@ func reserve(ch transport.Channel, n int, fill func([]byte)) (int, error) {
 	return len(space), nil
 }
 
-// take removes one fragment, if there is one, after look at it.
+// take removes one fragment, if there is one, after look has checked it.
 func take(ch transport.Channel, look func(payload []byte, m transport.Meta) error) (bool, error) {
 	payload, m, ok := ch.Peek()
 	if !ok {
@@ -263,7 +264,7 @@ func take(ch transport.Channel, look func(payload []byte, m transport.Meta) erro
 	return true, err
 }
 
-// consume is take in the course of a series.
+// consume is take as part of a series.
 func consume(ch transport.Channel, look func(payload []byte, m transport.Meta) error) (bool, error) {
 	payload, m := ch.Look()
 	if m == nil {
@@ -277,7 +278,8 @@ func consume(ch transport.Channel, look func(payload []byte, m transport.Meta) e
 	return true, err
 }
 
-// pattern fills memory with bytes that depend on the fragment and the position.
+// pattern returns a function that fills memory with bytes that depend on the fragment and the
+// position.
 func pattern(seed uint64) func([]byte) {
 	return func(b []byte) {
 		x := seed*0x9e3779b97f4a7c15 + 1
@@ -303,10 +305,10 @@ func checkPattern(b []byte, seed uint64) error {
 	return nil
 }
 
-// metaOf is the Meta of fragment i: every bit of it matters.
+// metaOf returns the Meta of fragment i: every bit of it matters.
 func metaOf(i uint64) transport.Meta { return transport.Meta{^i, i * 0xff51afd7ed558ccd, i} }
 
-// send puts exactly one fragment of n bytes or fewer and waits for the credit.
+// send waits for credit and puts exactly one fragment of n bytes or fewer.
 func (p *pair) send(t *testing.T, ch transport.Channel, n int, i uint64) (sent int) {
 	t.Helper()
 	var err error
@@ -334,7 +336,8 @@ func (p *pair) expect(t *testing.T, ch transport.Channel, n int, i uint64) {
 	}
 }
 
-// isFragment checks that what take or consume looks at is fragment i of exactly n bytes.
+// isFragment returns a check for take or consume that the fragment is number i and has exactly n
+// bytes.
 func isFragment(n int, i uint64) func([]byte, transport.Meta) error {
 	return func(b []byte, m transport.Meta) error {
 		if m != metaOf(i) {
@@ -347,7 +350,7 @@ func isFragment(n int, i uint64) func([]byte, transport.Meta) error {
 	}
 }
 
-// isPeer reports whether err is of the class and names the rank.
+// isPeer checks that err is of the class and names the rank.
 func isPeer(err error, code fault.Code, rank int) error {
 	var e *fault.Error
 	if !errors.As(err, &e) || !errors.Is(err, code) || e.Peer != rank {

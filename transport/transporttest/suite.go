@@ -7,17 +7,17 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Pair is two fabrics of one kind as two processes have them, each with the bell of its process.
-// Where one fabric joins the ranks of one process, A and B are the same.
+// Pair is two fabrics of one kind as two processes would have them, each with the doorbell of its
+// process. If one fabric joins the ranks of one process, A and B are the same.
 type Pair struct {
-	A, B         transport.Fabric
-	BellA, BellB *park.Bell
+	A, B                 transport.Fabric
+	DoorbellA, DoorbellB *park.Doorbell
 }
 
-// Options says what a kind of fabric does not promise.
+// Options lists what a kind of fabric does not guarantee.
 type Options struct {
-	Allocates bool // its hot path allocates memory: skips that test
-	AnyKey    bool // it does not compare Session.Key: skips that test
+	Allocates bool // its hot path allocates memory; the test of that is skipped
+	AnyKey    bool // it does not compare Session.Key; the test of that is skipped
 }
 
 // Run tests the fabrics that make returns against the whole contract. The suite closes them.

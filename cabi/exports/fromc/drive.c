@@ -12,13 +12,14 @@ static goccl_call all_reduce(const fromc_task* task, goccl_block* block) {
 
 static goccl_call message(const fromc_task* task, goccl_block* block, goccl_coll coll) {
   *block = (goccl_block){task->memory + (coll == GOCCL_RECV ? task->count : 0), task->count};
-  goccl_call call = {.coll = coll, .dtype = GOCCL_F32, .root = 1 - task->rank, .tag = 3, .timeout_ns = GOCCL_NO_TIMEOUT_GIVEN};
+  goccl_call call = {.coll = coll, .dtype = GOCCL_F32, .root = 1 - task->rank, .tag = 3,
+                     .timeout_ns = GOCCL_NO_TIMEOUT_GIVEN};
   *(coll == GOCCL_RECV ? &call.n_out : &call.n_in) = 1;
   *(coll == GOCCL_RECV ? &call.out : &call.in) = block;
   return call;
 }
 
-// Starts one call a work, waits for each, and gives all back.
+// Starts n calls, one work each, waits for every work, and gives all works back.
 static int through(goccl_group group, const goccl_call* calls, int distinct, int n, goccl_error* error) {
   goccl_work works[BURST];
   int open = 0, code = GOCCL_OK;

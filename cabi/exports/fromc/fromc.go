@@ -1,5 +1,6 @@
-// Package fromc calls the C ABI from C, for tests: in the same binary as the exports, so that they can count what a call allocates. Whoever
-// uses it links package exports too, from which the functions of goccl.h come.
+// Package fromc calls the C ABI from C, for tests. It is in the same binary as the exports, so that
+// tests can count the allocations of a call. Its users must also link package exports, which
+// provides the functions of goccl.h.
 package fromc
 
 // #cgo LDFLAGS: -Wl,--unresolved-symbols=ignore-all
@@ -13,10 +14,11 @@ import (
 	"unsafe"
 )
 
-// Order is what a rank does in one turn.
+// Order is the sequence of calls that a rank makes in one turn.
 type Order int
 
-// Run is a synchronous all-reduce, Start a posted one, Burst sixteen of those; Message is a send and a receive by Run, Messages by Start.
+// Run is a synchronous all-reduce, Start a started one, Burst sixteen started ones; Message is a
+// send and a receive through Run, Messages through Start.
 const (
 	Run Order = iota
 	Start
@@ -46,25 +48,31 @@ func failed(code C.int, record *C.goccl_error) error {
 	return fmt.Errorf("code %d: %s", int(code), C.GoString(&record.text[0]))
 }
 
-// Open opens a rank of a group with room for messages of so many bytes. options are NAME=value lines.
+// Open opens a rank of a group with room for messages of the given number of bytes. options are
+// NAME=value lines.
 func Open(rank, bytes int, options string) (*Rank, error) {
 	name, text := C.CString("fromc"), C.CString(options)
 	defer C.free(unsafe.Pointer(name))
 	defer C.free(unsafe.Pointer(text))
-	r := &Rank{rank: rank, address: make([]byte, C.GOCCL_MAX_ADDRESS), memory: C.calloc(2, C.size_t(bytes)), bytes: bytes}
-	wanted := C.goccl_group_options{abi: C.GOCCL_ABI, rank: C.int32_t(rank), size: 2, timeout_ns: C.int64_t(30 * time.Second),
-		name: name, options: text, shim_version: name}
+	r := &Rank{
+		rank: rank, address: make([]byte, C.GOCCL_MAX_ADDRESS), memory: C.calloc(2, C.size_t(bytes)), bytes: bytes,
+	}
+	wanted := C.goccl_group_options{
+		abi: C.GOCCL_ABI, rank: C.int32_t(rank), size: 2, timeout_ns: C.int64_t(30 * time.Second),
+		name: name, options: text, shim_version: name,
+	}
 	var length C.size_t
 	var record C.goccl_error
-	code := C.goccl_group_open(&wanted, &r.group, unsafe.Pointer(&r.address[0]), C.size_t(len(r.address)), &length, &record)
+	code := C.goccl_group_open(
+		&wanted, &r.group, unsafe.Pointer(&r.address[0]), C.size_t(len(r.address)), &length, &record)
 	r.address = r.address[:length]
 	return r, failed(code, &record)
 }
 
-// Number is the rank's number in its group.
+// Number returns the rank's number in its group.
 func (r *Rank) Number() int { return r.rank }
 
-// Join joins the rank with the other one.
+// Join connects the rank to the other one.
 func (r *Rank) Join(other *Rank) error {
 	var addresses [2]unsafe.Pointer
 	var lengths [2]C.size_t
@@ -76,7 +84,8 @@ func (r *Rank) Join(other *Rank) error {
 	return failed(C.goccl_group_join(r.group, &addresses[0], &lengths[0], 2, &record), &record)
 }
 
-// Do makes the calls of an order, with messages of so many bytes: on this thread, or on one of C's own.
+// Do makes the calls of an order turns times, with messages of the given number of bytes, on this
+// thread or on a thread that C creates.
 func (r *Rank) Do(order Order, bytes, turns int, ownThread bool) error {
 	if bytes > r.bytes {
 		return fmt.Errorf("%d bytes of %d", bytes, r.bytes)

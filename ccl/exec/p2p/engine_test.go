@@ -65,8 +65,8 @@ func TestTagsInReverse(t *testing.T) {
 	w.finish()
 }
 
-// TestOrderAcrossProtocols: eager and rendezvous messages of one tag keep their order, before and
-// after the window is used up.
+// TestOrderAcrossProtocols checks that eager and rendezvous messages of one tag keep their order,
+// before and after the window is used up.
 func TestOrderAcrossProtocols(t *testing.T) {
 	sizes := []int{EagerLimit + 1, 8, long - 10_000, 0, EagerLimit}
 	w := newWorld(t, 2, 4, 16<<10, nil)
@@ -80,7 +80,8 @@ func TestOrderAcrossProtocols(t *testing.T) {
 	w.finish()
 }
 
-// footprint is what the engine keeps for unexpected messages.
+// footprint returns the bytes of buffers and the records that the engine keeps for unexpected
+// messages.
 func footprint(e *Engine) (buffers, records int) {
 	for i := range e.table.unexpected {
 		for m := e.table.unexpected[i].head; m != nil; m = m.next {
@@ -118,8 +119,8 @@ func TestUnexpectedMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestAnnouncedLimit: sends beyond MaxAnnounced wait at home and go on when the receiver catches
-// up.
+// TestAnnouncedLimit checks that sends beyond MaxAnnounced wait at the sender, and continue when
+// the receiver catches up.
 func TestAnnouncedLimit(t *testing.T) {
 	chans := newNetwork(2, 64, 1<<20, nil).chans
 	dones := [2]int{}
@@ -155,7 +156,10 @@ func TestAnnouncedLimit(t *testing.T) {
 }
 
 func TestWrongLength(t *testing.T) {
-	for _, c := range []struct{ send, recv int }{{8, 4}, {4, 8}, {0, 1}, {1, 0}, {long + 20_000, 8}, {8, long + 20_000}, {long + 20_000, long + 20_001}, {EagerLimit, 1}} {
+	for _, c := range []struct{ send, recv int }{
+		{8, 4}, {4, 8}, {0, 1}, {1, 0}, {long + 20_000, 8}, {8, long + 20_000}, {long + 20_000, long + 20_001},
+		{EagerLimit, 1},
+	} {
 		for _, first := range []string{"send", "receive"} {
 			t.Run(fmt.Sprintf("%d to %d, %s first", c.send, c.recv, first), func(t *testing.T) {
 				w := newWorld(t, 2, 4, 1024, nil)
@@ -174,12 +178,13 @@ func TestWrongLength(t *testing.T) {
 				require.True(t, r.holds(r.seed), "a receive that failed was written")
 				require.Equal(t, 1, s.dones)
 
-				// An eager send may be done with success before; then the next one carries the
-				// news, and is delivered.
+				// An eager send may already be done, with success. Then the next send, which is
+				// delivered, reports the mismatch.
 				second, got := w.send(0, 1, 3, 16), w.recv(1, 0, 3, 16)
 				w.settle()
 				require.NoError(t, got.err)
-				require.True(t, isMismatch(s.err, words...) != isMismatch(second.err, words...), "%v, %v", s.err, second.err)
+				require.True(t, isMismatch(s.err, words...) != isMismatch(second.err, words...),
+					"%v, %v", s.err, second.err)
 				third, last := w.send(0, 1, 3, 16), w.recv(1, 0, 3, 16)
 				w.settle()
 				require.NoError(t, third.err)
@@ -207,7 +212,7 @@ func TestAnySource(t *testing.T) {
 	w.settle()
 	require.Equal(t, 2, named.Source)
 
-	// Unexpected messages: in the order of their arrival.
+	// Unexpected messages are received in the order of their arrival.
 	for _, source := range []int{3, 1, 2} {
 		w.send(source, 0, 9, long+20_000)
 		w.settle()
@@ -251,8 +256,8 @@ func TestSelf(t *testing.T) {
 	})
 }
 
-// TestTurns: messages in flight at the same time make progress alike, and a small one overtakes
-// them.
+// TestTurns checks that messages in flight at the same time progress equally, and that a short
+// message overtakes them.
 func TestTurns(t *testing.T) {
 	w := newWorld(t, 2, 2, dataFragment, nil)
 	var receives []*op
@@ -276,7 +281,8 @@ func TestTurns(t *testing.T) {
 		low, high = min(low, r.msg.off), max(high, r.msg.off)
 	}
 	require.Positive(t, low)
-	require.LessOrEqual(t, high-low, 7*dataFragment) // while the heads of the others left, the first had each second turn
+	// While the heads of the other messages left, the first message had every second turn.
+	require.LessOrEqual(t, high-low, 7*dataFragment)
 	w.finish()
 }
 
@@ -305,7 +311,7 @@ func TestBadRequests(t *testing.T) {
 	require.Panics(t, func() { e.Post(&r) })
 }
 
-// TestReentry: done may post, cancel and advance.
+// TestReentry checks that done may post, cancel and advance.
 func TestReentry(t *testing.T) {
 	chans := newNetwork(2, 4, 4096, nil).chans
 	var engines [2]*Engine
@@ -401,7 +407,7 @@ func BenchmarkPingPong(b *testing.B) {
 	}
 }
 
-// TestManyRanks: random sources, everything arrives.
+// TestManyRanks checks that all messages between random ranks arrive.
 func TestManyRanks(t *testing.T) {
 	const ranks = 24
 	rng := rand.New(rand.NewPCG(1, 2))

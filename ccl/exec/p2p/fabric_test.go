@@ -17,7 +17,7 @@ import (
 
 // connect joins ranks over a real fabric.
 func connect(t *testing.T, ranks int) [][]transport.Channel {
-	f := inproc.New(park.NewBell())
+	f := inproc.New(park.NewDoorbell())
 	t.Cleanup(func() { f.Close() })
 	chans := make([][]transport.Channel, ranks)
 	for rank := range chans {
@@ -46,8 +46,8 @@ func TestConcurrentRanksFake(t *testing.T) {
 
 func TestConcurrentRanksInproc(t *testing.T) { concurrentRanks(t, connect(t, 3)) }
 
-// concurrentRanks lets every rank send every other the same messages, each rank driven by a
-// goroutine of its own, posting in an order of its own.
+// concurrentRanks has every rank send the same messages to every rank. Each rank has its own
+// goroutine, which drives it and posts in an order of its own.
 func concurrentRanks(t *testing.T, chans [][]transport.Channel) {
 	ranks := len(chans)
 	sizes := []int{0, 8, EagerLimit, EagerLimit + 1, 300, 1 << 20, 64, 8}
@@ -63,8 +63,8 @@ func concurrentRanks(t *testing.T, chans [][]transport.Channel) {
 				byReq[r].dones++
 				byReq[r].err = err
 			})
-			// One list for each peer, direction and tag: their order counts, that among them does
-			// not.
+			// There is one list for each peer, direction and tag. The order matters within a list,
+			// not among the lists.
 			var lists [][]*op
 			for peer := range ranks {
 				for i := range 2 * tags {
@@ -74,7 +74,8 @@ func concurrentRanks(t *testing.T, chans [][]transport.Channel) {
 						if i%2 == 1 {
 							from, to = peer, rank
 						}
-						o := newOp(rank, peer, uint32(tag), sizes[k%len(sizes)], i%2 == 0, uint64(((from*ranks+to)*tags+tag)*1000+k))
+						o := newOp(rank, peer, uint32(tag), sizes[k%len(sizes)], i%2 == 0,
+							uint64(((from*ranks+to)*tags+tag)*1000+k))
 						if !o.Send {
 							want := o.seed
 							o.fill(0)
@@ -104,7 +105,8 @@ func concurrentRanks(t *testing.T, chans [][]transport.Channel) {
 	}
 	for range ranks {
 		for _, o := range <-results {
-			require.Equal(t, 1, o.dones, "rank %d, peer %d, send %v, tag %d, %d bytes", o.rank, o.Peer, o.Send, o.Tag, o.Bytes)
+			require.Equal(t, 1, o.dones, "rank %d, peer %d, send %v, tag %d, %d bytes",
+				o.rank, o.Peer, o.Send, o.Tag, o.Bytes)
 			require.NoError(t, o.err)
 			require.True(t, o.holds(o.seed), "rank %d, peer %d, tag %d, %d bytes", o.rank, o.Peer, o.Tag, o.Bytes)
 		}
@@ -112,7 +114,7 @@ func concurrentRanks(t *testing.T, chans [][]transport.Channel) {
 }
 
 // TestRandomTrafficInproc is the model test over a real ring. The reference matcher listens between
-// engine and channel.
+// the engine and the channel.
 func TestRandomTrafficInproc(t *testing.T) {
 	for seed := range uint64(10) {
 		w := newWorld(t, 3, 1, 64, nil)
@@ -129,7 +131,7 @@ func TestRandomTrafficInproc(t *testing.T) {
 	}
 }
 
-// tap tells what passes.
+// tap reports the fragments that pass.
 type tap struct {
 	transport.Channel
 	onPublish, onConsume func(transport.Meta)

@@ -60,7 +60,7 @@ func cancelAfter(t *testing.T, size int, who, first string, steps int, direct bo
 	if who != "send" {
 		hit = w.cancel(r) || hit
 	}
-	// What follows is received as if nothing had been.
+	// Later messages are received as if nothing had happened.
 	for _, n := range []int{8, 9000, long - 10_000} {
 		w.send(0, 1, 2, n)
 		w.recv(1, 0, 2, n)
@@ -137,7 +137,7 @@ func failAfter(t *testing.T, steps int, direct bool) {
 	e := engines[0]
 	e.PeerFailed(1, errLost)
 	require.False(t, e.Active())
-	var whole []uint32 // arrived before the end, not received yet
+	var whole []uint32 // arrived before the failure, not received yet
 	for i := range e.table.unexpected {
 		for m := e.table.unexpected[i].head; m != nil; m = m.next {
 			if m.whole() {
@@ -170,7 +170,7 @@ func failAfter(t *testing.T, steps int, direct bool) {
 		}
 	}
 
-	// The others go on.
+	// The other ranks continue.
 	got := post(0, 2, 0, long, false, 0)
 	post(2, 0, 0, long, true, 7)
 	for engines[0].Advance() || engines[2].Advance() {
@@ -185,7 +185,7 @@ func failAfter(t *testing.T, steps int, direct bool) {
 	require.Equal(t, again, got.dones)
 }
 
-// TestFailureTakesWhatArrived: fragments that were still in the channel count as arrived.
+// TestFailureTakesWhatArrived checks that fragments still in the channel count as arrived.
 func TestFailureTakesWhatArrived(t *testing.T) {
 	w := newWorld(t, 2, 8, 64<<10, nil)
 	early := w.recv(0, AnySource, 1, 100)
@@ -202,7 +202,9 @@ func TestFailureTakesWhatArrived(t *testing.T) {
 	var got []error
 	e.done = func(_ *Request, err error) { got = append(got, err) }
 	memory := make([]byte, long+20_000)
-	requests := [3]Request{{Peer: 1, Tag: 3, Bytes: long + 20_000}, {Peer: 1, Tag: 3, Bytes: 100}, {Peer: 1, Tag: 3, Bytes: 100}}
+	requests := [3]Request{
+		{Peer: 1, Tag: 3, Bytes: long + 20_000}, {Peer: 1, Tag: 3, Bytes: 100}, {Peer: 1, Tag: 3, Bytes: 100},
+	}
 	for i := range requests {
 		requests[i].Data = unsafe.Pointer(&memory[0])
 		e.Post(&requests[i])
@@ -210,8 +212,8 @@ func TestFailureTakesWhatArrived(t *testing.T) {
 	require.Equal(t, []error{errLost, nil, errLost}, got, "the message that is lost keeps its turn")
 }
 
-// TestFailureForgetsWhatIsOwed: nothing can be sent, so that all sorts of answers wait; then the
-// peer fails, or everything.
+// TestFailureForgetsWhatIsOwed blocks the channel, so that all sorts of answers wait; then the peer
+// or the whole engine fails.
 func TestFailureForgetsWhatIsOwed(t *testing.T) {
 	for _, everything := range []bool{false, true} {
 		net := newNetwork(2, 700, 1<<20, nil)

@@ -5,16 +5,17 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/transport"
 )
 
-// Exposure is what this rank exposes in the operation under way.
+// Exposure describes what this rank exposes in the operation in flight.
 type Exposure struct {
-	Mask   uint64             // by chunk of this rank's window: it is exposed
-	Places [MaxExposed]uint64 // where in the arena, for those
+	Mask   uint64                     // one bit for each chunk of this rank's window: the chunk is exposed
+	Places [program.MaxExposed]uint64 // where in the arena the exposed chunks lie
 }
 
-// openArenas looks for the registered memory of all ranks. Where one has none, nobody exposes any.
+// openArenas finds the registered memory of all ranks. If one rank has none, no rank exposes any.
 func (s *Set) openArenas(links []transport.Link, own *mem.Arena) {
 	if own.Size() == 0 {
 		return
@@ -35,32 +36,30 @@ func (s *Set) openArenas(links []transport.Link, own *mem.Arena) {
 	s.arena, s.arenas = own, arenas
 }
 
-// Exposes reports whether ranks may expose registered memory.
-func (s *Set) Exposes() bool { return s.arenas != nil }
-
-// Place is where a buffer of so many bytes lies in this rank's registered memory.
+// Place returns where a buffer of the given length lies in this rank's registered memory.
 func (s *Set) Place(at unsafe.Pointer, bytes int) (place int, ok bool) {
 	place, ok = s.arena.Place(at)
 	return place, ok && bytes <= s.arena.Size()-place
 }
 
-// MayExpose reports whether Expose has something to write. The records of those that expose nothing
+// MayExpose reports whether Expose has something to write. The records of ranks that expose nothing
 // stay as they are, so that peers find them in their caches.
 func (r *Record) MayExpose(e *Exposure) bool { return e.Mask|r.mask != 0 }
 
-// Expose writes into a record what this rank exposes.
+// Expose writes this rank's exposure into its record.
 func (r *Record) Expose(e *Exposure) {
 	if e.Mask != 0 {
 		copy(r.places[:], e.Places[:])
-		atomic.StoreUint64(&r.mask, e.Mask) // a full fence: the caller may have written its buffers by streaming stores
+		// A full fence: the caller may have written its buffers by streaming stores.
+		atomic.StoreUint64(&r.mask, e.Mask)
 	} else if r.mask != 0 {
 		r.mask = 0
 	}
 }
 
-// Exposed is where a chunk of a rank's window is, if that rank exposes it. What it says is not
-// believed: ok is false where the chunk, of so many bytes here, would not lie in its registered
-// memory.
+// Exposed returns where a chunk of a rank's window is, if that rank exposes it. The rank's record
+// is not trusted: ok is false if the chunk, with the length expected here, would not lie in the
+// rank's registered memory.
 func (s *Set) Exposed(rank, chunk, bytes int) (at unsafe.Pointer, exposed, ok bool) {
 	r := s.Record(rank)
 	if r.mask>>chunk&1 == 0 {

@@ -5,10 +5,12 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/program"
 )
 
-// What a peer says of a place is compared with what this rank has mapped, and with the length that
-// this rank expects.
+// The place that a peer announces is checked against the memory that this rank has mapped, and
+// against the length that this rank expects.
 func TestExposedBounds(t *testing.T) {
 	const size = 1 << 16
 	arena := make([]byte, size)
@@ -19,17 +21,17 @@ func TestExposedBounds(t *testing.T) {
 	require.True(t, ok)
 	require.False(t, lent)
 	require.Nil(t, at)
-	n.mask = 1<<0 | 1<<(MaxExposed-1)
+	n.mask = 1<<0 | 1<<(program.MaxExposed-1)
 	for _, c := range []struct {
 		place uint64
 		bytes int
 		ok    bool
 	}{
 		{0, 0, true}, {0, 8, true}, {0, size, true}, {size - 8, 8, true}, {100, 1, true},
-		{0, size + 1, false}, {size - 7, 8, false}, {size, 1, false}, {size + 1, 8, false}, {1 << 63, 8, false}, {^uint64(0), 8, false},
-		{^uint64(0) - 6, 8, false}, {^uint64(0), 0, true}, {8, 1 << 46, false},
+		{0, size + 1, false}, {size - 7, 8, false}, {size, 1, false}, {size + 1, 8, false}, {1 << 63, 8, false},
+		{^uint64(0), 8, false}, {^uint64(0) - 6, 8, false}, {^uint64(0), 0, true}, {8, 1 << 46, false},
 	} {
-		for _, chunk := range []int{0, MaxExposed - 1} {
+		for _, chunk := range []int{0, program.MaxExposed - 1} {
 			n.places[chunk] = c.place
 			at, lent, ok := w.Exposed(1, chunk, c.bytes)
 			require.Equal(t, c.ok, ok, "%+v", c)
@@ -46,7 +48,8 @@ func TestExposedBounds(t *testing.T) {
 	require.False(t, lent, "of this chunk nothing was said")
 }
 
-// Records of operations that expose nothing stay as they are.
+// An operation that exposes nothing clears the mask of its record and leaves the places as they
+// are.
 func TestExpose(t *testing.T) {
 	var n Record
 	e := Exposure{Mask: 5}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
 )
 
 // row is a line "| offset | bytes | field | what |" of a table of PROTOCOL.md.
@@ -22,7 +23,7 @@ type row struct {
 
 var layoutRow = regexp.MustCompile(`(?m)^\| (\d+) \|(?: (\d+))? \| (\w+) \|`)
 
-// table is the layout that PROTOCOL.md gives under a heading.
+// table returns the layout that PROTOCOL.md gives under a heading.
 func table(t *testing.T, heading string) (rows []row) {
 	text, err := os.ReadFile("PROTOCOL.md")
 	require.NoError(t, err)
@@ -63,8 +64,11 @@ func TestProtocolDocumentsWindows(t *testing.T) {
 func TestProtocolDocumentsConstants(t *testing.T) {
 	text, err := os.ReadFile("PROTOCOL.md")
 	require.NoError(t, err)
-	for name, value := range map[string]int{"header": header, "WindowNotices": plan.WindowNotices, "WindowSlots": plan.WindowSlots,
-		"InlineBytes": InlineBytes, "MaxCounts": MaxCounts, "MaxExposed": MaxExposed, "MaxSignals": MaxSignals} {
+	for name, value := range map[string]int{
+		"header": header, "WindowRecords": plan.WindowRecords, "WindowSlots": plan.WindowSlots,
+		"InlineBytes": program.InlineBytes, "MaxCounts": program.MaxCounts,
+		"MaxExposed": program.MaxExposed, "MaxSignals": program.MaxSignals,
+	} {
 		require.Contains(t, string(text), fmt.Sprintf("\n| `%s` | %d |\n", name, value))
 	}
 }

@@ -8,81 +8,75 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/transport"
 )
 
 const (
 	header = 8192
-	// InlineBytes is how much of a window may stand in a record in place of a slot.
-	InlineBytes = 32
-	// MaxCounts is the largest group whose ranks can announce a length for each.
-	MaxCounts = 48
-	// MaxExposed is how many chunks a window has at most that exposes any.
-	MaxExposed = 47
-	// MaxSignals is how many signals a rank can give in an operation.
-	MaxSignals = 1<<16 - 1
-	// RecordBytes is how far the records of a window lie apart.
+	// RecordBytes is the distance between two records of a window.
 	RecordBytes = int(unsafe.Sizeof(Record{}))
 )
 
-// Record is what a rank announces of one operation: how far it has come, and, written before the
-// first signal, what it was called for.
+// Record is what a rank announces of one operation: how far it has come and, written before the
+// first signal, its call.
 type Record struct {
-	word   atomic.Uint64     // number of the operation, from 1 (48) | signals that the rank has given in it (16)
-	Call   transport.Meta    // of the call
-	Inline [InlineBytes]byte // the chunks of the window where they are short: then one cache line travels, and not two
-	Counts [MaxCounts]uint64 // the elements of this rank's blocks, where they differ
-	mask   uint64            // by chunk of the window: it is exposed, and lies at
-	places [MaxExposed]uint64
+	word   atomic.Uint64             // number of the operation, from 1 (48 bits) | signals given in it (16 bits)
+	Call   transport.Meta            // fingerprint of the call
+	Inline [program.InlineBytes]byte // the chunks of the window if they are short: one cache line travels, not two
+	Counts [program.MaxCounts]uint64 // the elements of this rank's blocks, where they differ
+	mask   uint64                    // one bit for each chunk of the window: it is exposed, at its place
+	places [program.MaxExposed]uint64
 }
 
 // page is the header of a window.
 type page struct {
 	left    atomic.Uint64 // operations that the owner has left
 	_       [56]byte
-	seat    atomic.Uint64 // where the owner ran (settle)
+	seat    atomic.Uint64 // where the owner ran (Settle)
 	_       [56]byte
-	records [plan.WindowNotices]Record
+	records [plan.WindowRecords]Record
 }
 
-// A page fits the header, and records begin a cache line: no array may have a length below zero.
+// A page fits the header, and records begin on a cache line: otherwise an array has a negative
+// length.
 var (
 	_ [header - unsafe.Sizeof(page{})]byte
 	_ [-(unsafe.Sizeof(Record{}) % 64)]byte
 )
 
-// Bytes is the size of a window of which one operation may use slot bytes, a multiple of mem.Align.
-// Longer operations run in pieces.
+// Bytes returns the size of a window with slots of the given size, a multiple of mem.Align. An
+// operation that needs larger slots runs in pieces.
 func Bytes(slot int) int { return header + plan.WindowSlots*slot }
 
-// Set is the windows of a group as one of its ranks sees them. The zero value is that of a group
-// without.
+// Set is the windows of a group as one of its ranks sees them. The zero value is a group without
+// windows.
 type Set struct {
 	Slot   int    // bytes of a slot; 0 without windows
-	Begun  uint64 // operations that this rank has left; so the one under way has this number, from 0
-	least  uint64 // operations that every rank has left, as far as this rank has seen
+	Begun  uint64 // operations that this rank has left, and so the number, from 0, of the one in flight
+	least  uint64 // operations that every rank has left, as far as this rank knows
 	own    *Rank
 	ranks  []Rank
 	memory *mem.Window
 	placement
 
-	arena  *mem.Arena // registered memory of this process, where all ranks have such
-	arenas [][]byte   // that of each peer
+	arena  *mem.Arena // registered memory of this process, if all ranks have some
+	arenas [][]byte   // registered memory of each peer
 
-	// What this rank called, by turn: peers that have called another thing may have said so only
-	// then.
-	past [plan.WindowNotices]transport.Meta
+	// past holds the calls of this rank, by turn. A peer that called something else may announce it
+	// only after this rank has left the operation.
+	past [plan.WindowRecords]transport.Meta
 }
 
 // Rank is the window of one rank.
 type Rank struct {
 	page *page
-	// Each record has a pointer of its own because Go, asked for one of the page's by its number,
-	// would first read the page's first byte, to fail if the page is nil. That is in the line that
-	// the owner writes in every operation.
-	records [plan.WindowNotices]*Record
+	// Each record has its own pointer. To index the array in the page, Go would first read the
+	// page's first byte, to fail if the page is nil; that byte is in the line that the owner writes
+	// in every operation.
+	records [plan.WindowRecords]*Record
 	slots   unsafe.Pointer
-	known   uint64 // operations that it has left, as far as this rank has seen
+	known   uint64 // operations that it has left, as far as this rank knows
 }
 
 func windowOf(p *page, slots unsafe.Pointer) Rank {
@@ -93,8 +87,8 @@ func windowOf(p *page, slots unsafe.Pointer) Rank {
 	return r
 }
 
-// Open looks for the windows of all peers, which their links lend. Without an own window there are
-// none. The Set releases that.
+// Open finds the windows of all peers, which their links lend. If own is empty, the group has no
+// windows. Release releases own.
 func (s *Set) Open(rank int, own *mem.Window, links []transport.Link, arena *mem.Arena) error {
 	size := own.Size()
 	if size == 0 {
@@ -111,7 +105,8 @@ func (s *Set) Open(rank int, own *mem.Window, links []transport.Link, arena *mem
 			memory = link.Window()
 		}
 		if len(memory) != size {
-			return fault.Peer(fault.Internal, r, "its window has %d bytes, that of rank %d has %d", len(memory), rank, size)
+			return fault.Peer(fault.Internal, r,
+				"its window has %d bytes, that of rank %d has %d", len(memory), rank, size)
 		}
 		s.ranks[r] = windowOf((*page)(unsafe.Pointer(&memory[0])), unsafe.Pointer(&memory[header]))
 	}
@@ -121,62 +116,56 @@ func (s *Set) Open(rank int, own *mem.Window, links []transport.Link, arena *mem
 	return nil
 }
 
-// Planned is the windows of a group of so many ranks that nobody uses: for programs that are only
-// looked at.
-func Planned(ranks, slot int) *Set {
-	return &Set{Slot: slot, ranks: make([]Rank, ranks), arenas: make([][]byte, ranks)}
+// Room is what the windows have for programs: how large they are, and where.
+func (s *Set) Room() program.Room {
+	room := program.Room{Slot: s.Slot, RecordBytes: RecordBytes, Exposes: s.arenas != nil}
+	for i := range s.ranks {
+		r := &s.ranks[i]
+		inline := unsafe.Pointer(&r.records[0].Inline)
+		room.Windows = append(room.Windows, program.Window{Inline: inline, Slots: r.slots})
+	}
+	return room
 }
 
-// Release gives the own window back.
+// Release gives back this rank's own window.
 func (s *Set) Release() { s.memory.Release() }
 
-// Word is what stands in a record after so many signals in the operation under way.
+// Word returns the word of a record after the given number of signals in the operation in flight.
 func (s *Set) Word(signals int) uint64 { return (s.Begun+1)<<16 | uint64(signals) }
 
-// Turn is which record the operation under way uses.
-func (s *Set) Turn() uint64 { return s.Begun % plan.WindowNotices }
+// Turn returns which record the operation in flight uses.
+func (s *Set) Turn() uint64 { return s.Begun % plan.WindowRecords }
 
-// Own is this rank's record of a turn.
+// Own returns this rank's record of a turn.
 func (s *Set) Own(turn uint64) *Record { return s.own.records[turn] }
 
-// Rank is the window of a rank.
+// Rank returns the window of a rank.
 func (s *Set) Rank(rank int) *Rank { return &s.ranks[rank] }
 
-// Record is what a rank announces of the operation under way.
+// Record returns what a rank announces of the operation in flight.
 func (s *Set) Record(rank int) *Record { return s.ranks[rank].records[s.Turn()] }
 
-// Record is what the rank announces in a turn.
+// Record returns what the rank announces in a turn.
 func (r *Rank) Record(turn uint64) *Record { return r.records[turn] }
 
-// Entered is called when the rank was found to be in an operation: it has left those before.
+// Entered is called when the rank was found to be in an operation, and so has left the earlier
+// ones.
 func (r *Rank) Entered(operation uint64) { r.known = max(r.known, operation) }
 
-// Inline is where the chunks of the rank's window lie that stand in records, in the first turn;
-// those of later turns lie RecordBytes behind.
-func (r *Rank) Inline() unsafe.Pointer { return unsafe.Pointer(&r.records[0].Inline) }
-
-// Slots is the first slot of the rank's window. The others follow.
-func (r *Rank) Slots() unsafe.Pointer { return r.slots }
-
-// Publish makes a word, and all that this rank wrote before, visible to its peers.
+// Publish makes a word, and everything that this rank wrote before it, visible to the peers.
 func (r *Record) Publish(word uint64) { park.Publish(&r.word, word) }
 
-// Word is what the rank has published last.
+// Word returns the word that the rank published last.
 func (r *Record) Word() uint64 { return r.word.Load() }
 
-// Foretell publishes for another rank. It is for tests.
-func (r *Rank) Foretell(turn, word, left uint64) {
-	r.records[turn].word.Store(word)
-	r.page.left.Store(left)
-}
-
-// Differs reports whether a rank has announced something that has to be looked at: another call,
-// or, where that may be, memory that it exposes.
+// Differs reports whether a rank has announced something that must be examined: another call or, if
+// exposes is set, exposed memory.
 func (r *Record) Differs(call *transport.Meta, exposes bool) bool {
 	return r.Call[0] != call[0] || r.Call[1] != call[1] || r.Call[2] != call[2] || exposes && r.mask != 0
 }
 
-// Heard reports whether a rank has given so many signals in the operation that this rank is in.
+// Heard reports whether a rank has given at least the given number of signals in the operation that
+// this rank is in.
 func (s *Set) Heard(rank, signals int) bool {
 	r := &s.ranks[rank]
 	if r.records[s.Turn()].word.Load() < s.Word(signals) {
@@ -186,9 +175,9 @@ func (s *Set) Heard(rank, signals int) bool {
 	return true
 }
 
-// FirstBehind is a rank that has not left the operation so many turns ago, whose memory the one
-// under way uses again, or -1. What a rank says of itself may be wrong, and then its own group gets
-// wrong data; nothing else depends on it.
+// FirstBehind returns a rank that has not yet left the operation the given number of turns ago,
+// whose memory the operation in flight uses again, or -1. What a rank announces may be wrong; then
+// its own group gets wrong data, and nothing else depends on it.
 func (s *Set) FirstBehind(turns uint64) int {
 	if s.least+turns > s.Begun {
 		return -1
@@ -211,30 +200,32 @@ func (s *Set) firstBehind(turns uint64) int {
 	return -1
 }
 
-// SlotOf is the memory of the slot that the operation under way uses, in the window of a rank.
+// SlotOf returns the slot that the operation in flight uses in the window of a rank.
 func (s *Set) SlotOf(rank int) unsafe.Pointer {
 	return unsafe.Add(s.ranks[rank].slots, int(s.Begun%plan.WindowSlots)*s.Slot)
 }
 
-// Leave tells the peers that this rank has left the operation that it called so. It ends with a
-// fence, after which nobody who sleeps is missed.
+// Leave announces to the peers that this rank has left the operation whose fingerprint is call. It
+// ends with a fence, so that a later check for sleeping threads misses none.
 func (s *Set) Leave(call *transport.Meta) {
 	past := &s.past[s.Turn()]
-	past[0], past[1], past[2] = call[0], call[1], call[2] // one by one: so they were stored just now
+	past[0], past[1], past[2] = call[0], call[1], call[2] // one by one, as they were stored just now
 	s.Begun++
 	s.own.page.left.Store(s.Begun)
 }
 
-// Diverged is the last operation of which this rank and a peer have said different things, as
-// differ finds, if neither has forgotten it.
-func (s *Set) Diverged(peer int, differ func(mine, theirs transport.Meta) bool) (mine, theirs transport.Meta, found bool) {
+// Diverged returns the two calls of the last operation for which this rank and a peer announced
+// different calls, as differ reports, if neither has forgotten it.
+func (s *Set) Diverged(
+	peer int, differ func(mine, theirs transport.Meta) bool,
+) (mine, theirs transport.Meta, found bool) {
 	if s.Slot == 0 {
 		return mine, theirs, false
 	}
-	for back := uint64(1); back < plan.WindowNotices && back <= s.Begun; back++ {
+	for back := uint64(1); back < plan.WindowRecords && back <= s.Begun; back++ {
 		at := s.Begun - back
-		r := s.ranks[peer].records[at%plan.WindowNotices]
-		mine, theirs = s.past[at%plan.WindowNotices], r.Call
+		r := s.ranks[peer].records[at%plan.WindowRecords]
+		mine, theirs = s.past[at%plan.WindowRecords], r.Call
 		if r.word.Load()>>16 == at+1 && differ(mine, theirs) {
 			return mine, theirs, true
 		}

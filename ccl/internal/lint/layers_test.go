@@ -5,14 +5,16 @@ import (
 	"strings"
 )
 
-// layers are the packages from the bottom up, as ARCHITECTURE.md draws them. A package belongs to
-// the longest entry that is itself or a folder above it, and may import what lies in a lower layer.
+// layers lists the packages from the bottom up, as ARCHITECTURE.md draws them. A package belongs to
+// the longest entry that is the package itself or a folder above it, and may import packages in
+// lower layers.
 var layers = [][]string{
 	{"ccl/dtype", "ccl/fault", "ccl/humanize"},
 	{"ccl/internal"},
 	{"ccl/plan", "ccl/topo", "ccl/mem", "ccl/park", "transport"},
 	{"ccl/record"},
 	{"ccl/algo", "ccl/verify", "ccl/sim", "ccl/draw", "ccl/kernel", "transport/ring", "transport/unproven"},
+	{"ccl/program"},
 	{"ccl/tune", "ccl/exec", "transport/*", "cuda"},
 	{"ccl"},
 	{"pgbackend"},
@@ -20,10 +22,10 @@ var layers = [][]string{
 	{"cmd"},
 }
 
-// sideways are the imports within one layer; any other pair of the same layer must not know each
-// other. Packages of one folder (exec and exec/p2p) are one part.
+// sideways lists the allowed imports within one layer. Any other two parts of the same layer must
+// not know each other. Packages of one folder (exec and exec/p2p) are one part.
 var sideways = map[[2]string]string{
-	{"transport", "ccl/park"}:      "a fabric rings the bell of the process",
+	{"transport", "ccl/park"}:      "a fabric rings the doorbell of the process",
 	{"transport", "ccl/mem"}:       "a session lends a window",
 	{"ccl/topo/probe", "ccl/park"}: "how many cores there are is what park spins by",
 	{"ccl/topo/probe", "ccl/mem"}:  "huge pages and nodes are tried as segments are made",
@@ -36,13 +38,14 @@ func layerOf(dir string) (part string, layer int) {
 	for index, parts := range layers {
 		for _, each := range parts {
 			folder, implementations := strings.CutSuffix(each, "/*")
-			if implementations && !strings.HasPrefix(dir, folder+"/") || !within(dir, folder) || len(each) <= len(part) {
+			if implementations && !strings.HasPrefix(dir, folder+"/") || !within(dir, folder) ||
+				len(each) <= len(part) {
 				continue
 			}
 			part, layer = each, index
 		}
 	}
-	if folder, ok := strings.CutSuffix(part, "/*"); ok { // a package in transport/shm would be a piece of it
+	if folder, ok := strings.CutSuffix(part, "/*"); ok { // a package in transport/shm would be part of it
 		part = folder + "/" + strings.Split(strings.TrimPrefix(dir, folder+"/"), "/")[0]
 	}
 	return part, layer
@@ -54,7 +57,8 @@ func checkLayers(m *module) []finding {
 		part, layer := layerOf(f.dir)
 		if layer < 0 {
 			if !f.test && !within(f.dir, "tests", "examples", "ci", "python") {
-				all = append(all, finding{f.path, f.line(f.ast.Name), fmt.Sprintf("package %s has no place in the layers", f.dir)})
+				all = append(all, finding{f.path, f.line(f.ast.Name),
+					fmt.Sprintf("package %s has no place in the layers", f.dir)})
 			}
 			continue
 		}
@@ -74,20 +78,22 @@ func checkLayers(m *module) []finding {
 			if itsLayer == layer {
 				where = "beside it"
 			}
-			all = append(all, finding{f.path, imported.line, fmt.Sprintf("%s imports %s, which stands %s", f.dir, imported.path, where)})
+			all = append(all, finding{f.path, imported.line,
+				fmt.Sprintf("%s imports %s, which stands %s", f.dir, imported.path, where)})
 		}
 	}
 	return all
 }
 
-// importRule finds the imports that forbidden names, with what to say of them.
+// importRule returns a check that finds the forbidden imports.
 func importRule(forbidden func(f *goFile, imported importSpec) bool) func(*module) []finding {
 	return func(m *module) []finding {
 		var all []finding
 		for _, f := range m.files {
 			for _, imported := range f.imports() {
 				if forbidden(f, imported) {
-					all = append(all, finding{f.path, imported.line, fmt.Sprintf("%s imports %s", f.dir, imported.path)})
+					all = append(all, finding{f.path, imported.line,
+						fmt.Sprintf("%s imports %s", f.dir, imported.path)})
 				}
 			}
 		}
@@ -114,5 +120,6 @@ func algorithmsKnown(f *goFile, imported importSpec) bool {
 }
 
 func fabricsKnown(f *goFile, imported importSpec) bool {
-	return imported.ours && strings.HasPrefix(imported.path, "transport/") && !f.test && within(f.dir, "pgbackend", "cabi")
+	return imported.ours && strings.HasPrefix(imported.path, "transport/") && !f.test &&
+		within(f.dir, "pgbackend", "cabi")
 }

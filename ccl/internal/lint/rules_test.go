@@ -11,29 +11,49 @@ import (
 	"testing"
 )
 
-// rules are all that is held, each with the reason that its errors print.
+// rules lists all rules, each with the reason that its errors print.
 var rules = []struct {
 	name, why string
 	check     func(*module) []finding
 }{
-	{"layers", "arrows point downward only, from cmd to dtype (layers_test.go); move the code or pass the value down", checkLayers},
-	{"cgo", "only cabi has import \"C\": everything below builds and is tested with CGO_ENABLED=0", importRule(cgoOutsideCABI)},
-	{"unix", "only transport/*, ccl/mem, ccl/park and ccl/topo/probe talk to the kernel: the rest is the same on every platform",
+	{"layers",
+		"arrows point downward only, from cmd to dtype (layers_test.go); move the code or pass the value down",
+		checkLayers},
+	{"cgo", "only cabi has import \"C\": everything below builds and is tested with CGO_ENABLED=0",
+		importRule(cgoOutsideCABI)},
+	{"unix",
+		"only transport/*, ccl/mem, ccl/park and ccl/topo/probe talk to the kernel: the rest is the same on every platform",
 		importRule(unixElsewhere)},
-	{"testify", "testify is for _test.go files: a library drags no assertions into its users' builds", importRule(testifyInLibrary)},
-	{"algorithms", "only ccl, ccl/tune and cmd pick algorithms: whatever else runs, runs a plan, and no collective is coded beside it",
+	{"testify", "testify is for _test.go files: a library drags no assertions into its users' builds",
+		importRule(testifyInLibrary)},
+	{"algorithms",
+		"only ccl, ccl/tune and cmd pick algorithms: whatever else runs, runs a plan, and no collective is coded beside it",
 		importRule(algorithmsKnown)},
-	{"fabrics", "pgbackend and cabi see groups, not the paths that bytes take: package ccl puts those together", importRule(fabricsKnown)},
-	{"environment", "variables set from Python are invisible to Go: they are read in one place and passed down as options", checkEnvironment},
+	{"fabrics", "pgbackend and cabi see groups, not the paths that bytes take: package ccl puts those together",
+		importRule(fabricsKnown)},
+	{"environment",
+		"variables set from Python are invisible to Go: they are read in one place and passed down as options",
+		checkEnvironment},
 	{"exit", "a library returns errors; the process belongs to somebody else", checkExit},
-	{"print", "standard output belongs to the training program; errors are returned, traces have their own writer", checkPrint},
-	{"interpreter", "a new kind of step is written once in the compiler, once in the interpreter and once in what proves its programs", checkInterpreter},
+	{"print",
+		"standard output belongs to the training program; errors are returned, traces have their own writer",
+		checkPrint},
+	{"interpreter",
+		"a new kind of step is written once in the compiler, once in the interpreter and once in what proves its programs",
+		checkInterpreter},
 	{"sleep", "a thread that sleeps anywhere else needs a proof of its own that no wake-up is lost", checkSleep},
-	{"unsafe", "addresses and what is done to them stand in memory.go, Block in call.go: elsewhere a slip is a plain error", checkUnsafe},
+	{"unsafe",
+		"addresses and what is done to them stand in memory.go: elsewhere a slip is a plain error",
+		checkUnsafe},
 	{"package doc", "a reader should learn from the package comment what a package is for", checkPackageDoc},
 	{"package name", "a name says what is inside, and these say nothing", checkPackageName},
-	{"generated", "the file names of generated code start with z, and its header says Code generated … DO NOT EDIT.", checkGenerated},
-	{"stages", "a test that no stage of make test runs proves nothing: name its folder in the Makefile, in a stage of ci/budget.txt", checkStages},
+	{"generated",
+		"the file names of generated code start with z, and its header says Code generated … DO NOT EDIT.",
+		checkGenerated},
+	{"stages",
+		"a test that no stage of make test runs proves nothing: name its folder in the Makefile, in a stage of ci/budget.txt",
+		checkStages},
+	{"width", "two files fit beside each other, and a comment beside its code", checkWidth},
 	{"machine", "the repository is read on other machines: no path or word of the one it was written on", checkMachine},
 }
 
@@ -51,8 +71,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// library reports code that is linked into other people's programs. Commands and generators are
-// not.
+// library reports whether the file is linked into other people's programs. Commands and generators
+// are not.
 func (f *goFile) library() bool {
 	return !f.test && !within(f.dir, "cmd") && (f.ast.Name.Name != "main" || within(f.dir, "cabi"))
 }
@@ -64,7 +84,8 @@ func checkEnvironment(m *module) []finding {
 			continue
 		}
 		for _, pkg := range []string{"os", "syscall", "golang.org/x/sys/unix"} {
-			all = append(all, f.uses(pkg, "Getenv", "LookupEnv", "Environ", "ExpandEnv", "Setenv", "Unsetenv", "Clearenv")...)
+			all = append(all, f.uses(pkg,
+				"Getenv", "LookupEnv", "Environ", "ExpandEnv", "Setenv", "Unsetenv", "Clearenv")...)
 		}
 	}
 	return all
@@ -74,7 +95,8 @@ func checkExit(m *module) []finding {
 	var all []finding
 	for _, f := range m.files {
 		if f.library() {
-			all = slices.Concat(all, f.uses("os", "Exit"), f.uses("syscall", "Exit"), f.uses("log", "Fatal", "Fatalf", "Fatalln"))
+			all = slices.Concat(all, f.uses("os", "Exit"), f.uses("syscall", "Exit"),
+				f.uses("log", "Fatal", "Fatalf", "Fatalln"))
 		}
 	}
 	return all
@@ -86,7 +108,8 @@ func checkPrint(m *module) []finding {
 		if !f.library() {
 			continue
 		}
-		all = slices.Concat(all, f.uses("fmt", "Print", "Printf", "Println"), f.uses("log", "Print", "Printf", "Println"))
+		all = slices.Concat(all, f.uses("fmt", "Print", "Printf", "Println"),
+			f.uses("log", "Print", "Printf", "Println"))
 		ast.Inspect(f.ast, func(node ast.Node) bool {
 			if call, ok := node.(*ast.CallExpr); ok {
 				if name, ok := call.Fun.(*ast.Ident); ok && (name.Name == "print" || name.Name == "println") {
@@ -99,25 +122,31 @@ func checkPrint(m *module) []finding {
 	return all
 }
 
-// checkInterpreter finds switches over instructions or kinds of steps in the executor, but for
-// those that there must be.
+// checkInterpreter finds switches over instructions or kinds of steps in the executor and the
+// compiler, except for the necessary ones.
 func checkInterpreter(m *module) []finding {
-	return inExecutor(m, []string{"runLane", "addStep", "fit", "appendSteps"}, func(node ast.Node) string {
-		s, ok := node.(*ast.SwitchStmt)
-		if !ok {
-			return ""
-		}
-		tag, ok := s.Tag.(*ast.SelectorExpr)
-		if ok && (tag.Sel.Name == "kind" || tag.Sel.Name == "op" && mentions(s.Body, "opSignal", "opWait", "opCopy", "opSend", "opRecv", "opPut")) {
-			return "a switch over " + tag.Sel.Name
-		}
-		return ""
-	})
+	compiler := []string{"countSignals", "nth", "addStep", "fit", "appendSteps"}
+	return append(inFunctions(m, "ccl/exec", []string{"runLane"}, overSteps),
+		inFunctions(m, "ccl/program", compiler, overSteps)...)
 }
 
-// checkSleep finds places in the executor where a thread sleeps, but for the one.
+// overSteps reports a node that is a switch over instructions or kinds of steps.
+func overSteps(node ast.Node) string {
+	s, ok := node.(*ast.SwitchStmt)
+	if !ok {
+		return ""
+	}
+	tag, ok := s.Tag.(*ast.SelectorExpr)
+	if ok && (tag.Sel.Name == "Kind" || tag.Sel.Name == "Op" &&
+		mentions(s.Body, "OpSignal", "OpWait", "OpCopy", "OpSend", "OpRecv", "OpPut")) {
+		return "a switch over " + tag.Sel.Name
+	}
+	return ""
+}
+
+// checkSleep finds places in the executor where a thread sleeps, except for the one in rest.
 func checkSleep(m *module) []finding {
-	return inExecutor(m, []string{"rest"}, func(node ast.Node) string {
+	return inFunctions(m, "ccl/exec", []string{"rest"}, func(node ast.Node) string {
 		if call, ok := node.(*ast.CallExpr); ok {
 			if to, ok := call.Fun.(*ast.SelectorExpr); ok {
 				pkg, _ := to.X.(*ast.Ident)
@@ -130,11 +159,11 @@ func checkSleep(m *module) []finding {
 	})
 }
 
-// checkUnsafe finds files of the executor that import unsafe, but for those that must.
+// checkUnsafe finds files of the executor that import unsafe, except for those that must.
 func checkUnsafe(m *module) []finding {
 	var all []finding
 	for _, f := range m.files {
-		if f.test || f.dir != "ccl/exec" || f.path == "ccl/exec/memory.go" || f.path == "ccl/exec/call.go" {
+		if f.test || f.dir != "ccl/exec" || f.path == "ccl/exec/memory.go" {
 			continue
 		}
 		for _, i := range f.ast.Imports {
@@ -146,11 +175,12 @@ func checkUnsafe(m *module) []finding {
 	return all
 }
 
-// inExecutor finds something in the functions of the executor, but for some.
-func inExecutor(m *module, allowed []string, find func(ast.Node) string) []finding {
+// inFunctions applies find to the functions of a folder, except for the allowed ones. The engine of
+// messages does not count as a part of the executor.
+func inFunctions(m *module, dir string, allowed []string, find func(ast.Node) string) []finding {
 	var all []finding
 	for _, f := range m.files {
-		if f.test || !within(f.dir, "ccl/exec") || within(f.dir, "ccl/exec/p2p") {
+		if f.test || !within(f.dir, dir) || within(f.dir, "ccl/exec/p2p") {
 			continue
 		}
 		for _, decl := range f.ast.Decls {
@@ -169,7 +199,7 @@ func inExecutor(m *module, allowed []string, find func(ast.Node) string) []findi
 	return all
 }
 
-// mentions reports whether any of these names is in a piece of code.
+// mentions reports whether any of the names occurs in a piece of code.
 func mentions(node ast.Node, names ...string) (found bool) {
 	ast.Inspect(node, func(node ast.Node) bool {
 		name, ok := node.(*ast.Ident)
@@ -193,7 +223,8 @@ func checkPackageDoc(m *module) []finding {
 	var all []finding
 	for dir, f := range first {
 		if !documented[dir] {
-			all = append(all, finding{f.path, f.line(f.ast.Name), fmt.Sprintf("package %s has no comment in any of its files", dir)})
+			all = append(all, finding{f.path, f.line(f.ast.Name),
+				fmt.Sprintf("package %s has no comment in any of its files", dir)})
 		}
 	}
 	return all
@@ -210,7 +241,7 @@ func checkPackageName(m *module) []finding {
 	return all
 }
 
-// The pattern is that of the go command, for the comment signs of every language here.
+// generatedHeader is the pattern of the go command, for the comment signs of every language here.
 var generatedHeader = regexp.MustCompile(`(?m)^\s*(//|#|/\*)\s*Code generated .* DO NOT EDIT\.`)
 
 func checkGenerated(m *module) []finding {
@@ -232,8 +263,8 @@ func checkGenerated(m *module) []finding {
 	return all
 }
 
-// checkStages finds Python tests in folders that no stage gives to pytest. Tests in Go are run by
-// their packages, all of them.
+// checkStages finds Python tests in folders that no stage passes to pytest. Go tests need no check:
+// their packages run all of them.
 func checkStages(m *module) []finding {
 	texts := map[string]string{}
 	for _, f := range m.texts {
@@ -261,7 +292,7 @@ func checkStages(m *module) []finding {
 	return all
 }
 
-// Written in pieces, so that this file does not break its own rule.
+// machineWords is written in pieces, so that this file does not break its own rule.
 var machineWords = regexp.MustCompile(`(^|[^\w./~-])/(wo` + `rk|ho` + `me|ro` + `ot|fa` + `rm)/\w` +
 	`|/tm` + `p/(bash_jobs|venv|brief)|\b(developer|helper) ses` + `sion\b|\bC` + `EO\b`)
 

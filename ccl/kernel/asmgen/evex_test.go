@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What GNU as 2.40 makes of each.
+// The wanted bytes are the output of GNU as 2.40 for each text.
 func TestEncodingsAreThoseOfAnAssembler(t *testing.T) {
 	bf16 := instruction{"VCVTNE2PS2BF16", 2, 3, 0x72, false}
 	for _, c := range []struct {
@@ -31,8 +31,8 @@ func TestEncodingsAreThoseOfAnAssembler(t *testing.T) {
 	}
 }
 
-// decode reads the register form of an EVEX instruction of three operands, without masking, bit by
-// bit as the public format has them. It shares nothing with the encoder.
+// decode decodes the register form of an EVEX instruction of three operands, without masking, bit
+// by bit as the public format defines it. It shares no code with the encoder.
 func decode(code [6]byte) (text string, err error) {
 	bit := func(at, bit int) int { return int(code[at]) >> bit & 1 }
 	number := func(bits ...int) (n int) {
@@ -57,12 +57,14 @@ func decode(code [6]byte) (text string, err error) {
 	first := number(1-bit(3, 3), 1-bit(2, 6), 1-bit(2, 5), 1-bit(2, 4), 1-bit(2, 3))
 	second := number(1-bit(1, 6), 1-bit(1, 5), bit(5, 2), bit(5, 1), bit(5, 0))
 	kind := fmt.Sprintf("map%d.%d.%#x", number(bit(1, 2), bit(1, 1), bit(1, 0)), number(bit(2, 1), bit(2, 0)), code[4])
-	mnemonic := map[string]string{"map5.0.0x58": "VADDPH", "map5.0.0x59": "VMULPH", "map2.3.0x72": "VCVTNE2PS2BF16"}[kind]
+	mnemonic := map[string]string{
+		"map5.0.0x58": "VADDPH", "map5.0.0x59": "VMULPH", "map2.3.0x72": "VCVTNE2PS2BF16",
+	}[kind]
 	width := number(bit(3, 6), bit(3, 5))
 	switch {
 	case mnemonic == "":
 		return "", fmt.Errorf("unknown: %s", kind)
-	case bit(3, 4) == 1: // rounding stands in the place of the width
+	case bit(3, 4) == 1: // the rounding mode takes the place of the width
 		mnemonic += [...]string{".RN_SAE", ".RD_SAE", ".RU_SAE", ".RZ_SAE"}[width]
 	case width != 2:
 		return "", fmt.Errorf("width %d is not 512 bits", width)
@@ -82,7 +84,7 @@ func TestEveryTripleOfRegistersDecodes(t *testing.T) {
 	}
 }
 
-// The bytes in the generated files are what the comment over them says.
+// The bytes in the generated files must be the instruction in the comment above them.
 func TestBytesAreWhatTheirCommentSays(t *testing.T) {
 	all, err := files()
 	if err != nil {

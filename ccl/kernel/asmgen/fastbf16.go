@@ -2,13 +2,13 @@ package main
 
 import "fmt"
 
-// BF16 by the conversions of AVX512_BF16, which take and give 0 for a subnormal. GOCCL_FAST_BF16
-// asks for them.
+// This file computes BF16 sums with the conversions of AVX512_BF16, which take a subnormal operand
+// as 0 and give 0 for a subnormal result. GOCCL_FAST_BF16 asks for them.
 
-// interleave is a variable of package kernel: the words 0, 16, 1, 17 … of a vector.
+// interleave names a variable of package kernel: the words 0, 16, 1, 17 … of a vector.
 const interleave = "·interleavedWords(SB)"
 
-// fastBF16 adds even and odd elements apart, as arithmeticBF16 does.
+// fastBF16 adds even and odd elements separately, as arithmeticBF16 does.
 func fastBF16(v vector) body {
 	upper, order := v.constant(0), v.constant(1)
 	b := arithmeticBF16(v, "VADDPS") // for its loads and additions
@@ -29,12 +29,12 @@ func fastBF16(v vector) body {
 	return b
 }
 
-// narrowToBF16 gives the BF16 of low, then those of high.
+// narrowToBF16 writes the BF16 of low, then those of high.
 func narrowToBF16(e *emitter, high, low, to string) {
 	instruction{"VCVTNE2PS2BF16", 2, 3, 0x72, false}.write(e, low, high, to)
 }
 
-// fastSums are in no table: they are used on demand.
+// fastSums returns kernels that are in no table: package kernel uses them on demand.
 func fastSums(v vector) []entry {
 	if !v.masks() {
 		return nil
@@ -44,7 +44,9 @@ func fastSums(v vector) []entry {
 		wrapper: "sumFastBF16" + v.isa,
 	}}
 	for _, sources := range foldSources {
-		all = append(all, entry{kernel: kernel{fmt.Sprintf("sum%dFastBF16%sBlock", sources, v.isa), fold, v, fastBF16(v), 2, sources}})
+		all = append(all, entry{
+			kernel: kernel{fmt.Sprintf("sum%dFastBF16%sBlock", sources, v.isa), fold, v, fastBF16(v), 2, sources},
+		})
 	}
 	return all
 }

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// foldSources are the numbers of sources that one kernel adds up; those in between are done in two
+// foldSources lists the numbers of sources that one kernel combines. Numbers in between take two
 // passes.
 var foldSources = []int{3, 4, 8}
 
-// entry is a row of a dispatch table: the kernel and the function in Go around it.
+// entry is a row of a dispatch table: a kernel and the Go function around it.
 type entry struct {
 	kernel  kernel
-	more    []kernel // the same for other numbers of sources
+	more    []kernel // the same kernel for other numbers of sources
 	types   []string // of package dtype; none for a kernel in no table
 	ops     []string // of package dtype; none where the table has no operators
 	wrapper string
-	rest    string // the loop in Go for what is no whole vector
-	perElem int    // how many of n the kernel has in an element, where that is not one
+	rest    string // the loop in Go for the elements that do not fill a vector
+	perElem int    // the kernel's elements in one element of the type, where that is not one
 }
 
 // family is a file of assembly.
@@ -28,7 +28,7 @@ type family struct {
 	entries []entry
 }
 
-// families lists all that there is for a vector.
+// families returns all families of kernels for a vector.
 func families(v vector) []family {
 	if v.addition {
 		return []family{{"half", "Sums and products of F16.", halfPrecision(v)}}
@@ -37,7 +37,8 @@ func families(v vector) []family {
 		{"float", "dst = a ⊕ b for F32 and F64.", floats(v, f32, f64)},
 		{"half", "dst = a ⊕ b for 16-bit floats.", floats(v, f16, bf16)},
 		{"quarter", "dst = a ⊕ b for 8-bit floats.", floats(v, f8e4, f8e5)},
-		{"integer", "dst = a ⊕ b for integers, and for what are bytes to an operator: bits and Bool.", append(integers(v), bytewise(v)...)},
+		{"integer", "dst = a ⊕ b for integers, and for what are bytes to an operator: bits and Bool.",
+			append(integers(v), bytewise(v)...)},
 		{"scale", "dst = src × factor for floats, and dst = (a + b) × factor.", scalings(v)},
 		{"fold", "dst = src[0] ⊕ src[1] ⊕ …, rounded after every operator.", folds(v)},
 		{"fastbf16", "dst = a + b, and src[0] + src[1] + …, by the conversions of AVX512_BF16.", fastSums(v)},
@@ -47,7 +48,7 @@ func families(v vector) []family {
 
 var goFloat = map[float]string{f32: "[float32]", f64: "[float64]"}
 
-// restOf is the loop in Go of an operator ("sum", "prod", "min", "max", "scale").
+// restOf returns the loop in Go of an operator ("sum", "prod", "min", "max", "scale").
 func restOf(op string, f float) string {
 	if f.size <= 2 || op == "min" || op == "max" {
 		return op + f.name
@@ -110,7 +111,9 @@ func integers(v vector) []entry {
 
 func bytewise(v vector) []entry {
 	var all []entry
-	for _, o := range []struct{ op, name, instruction string }{{"BAnd", "and", v.and}, {"BOr", "or", v.or}, {"BXor", "xor", v.xor}} {
+	for _, o := range []struct{ op, name, instruction string }{
+		{"BAnd", "and", v.and}, {"BOr", "or", v.or}, {"BXor", "xor", v.xor},
+	} {
 		block := kernel{o.name + "Bytes" + v.isa + "Block", pair, v, simple(v, v.move, o.instruction), 1, 2}
 		for _, size := range []int{1, 2, 4, 8} {
 			all = append(all, entry{
@@ -159,15 +162,16 @@ func scalings(v vector) []entry {
 	return all
 }
 
-// folds leaves out what is hardly faster in one pass than in several, or slower: sums and products
-// of F16 and of 8-bit floats, where widening after every rounding makes too long a chain of
-// instructions, and the order of 16-bit floats, for the same reason.
+// folds omits kernels that are hardly faster in one pass than in several, or slower: sums and
+// products of F16 and of 8-bit floats, where widening after every rounding makes the chain of
+// instructions too long, and Min and Max of 16-bit floats, for the same reason.
 func folds(v vector) []entry {
 	var all []entry
 	add := func(op, name string, size int, b body, types ...string) {
 		x := entry{types: types, ops: []string{op}}
 		for _, sources := range foldSources {
-			k := kernel{fmt.Sprintf("%s%d%s%sBlock", strings.ToLower(op), sources, name, v.isa), fold, v, b, size, sources}
+			k := kernel{fmt.Sprintf("%s%d%s%sBlock", strings.ToLower(op), sources, name, v.isa),
+				fold, v, b, size, sources}
 			x.more = append(x.more, k)
 		}
 		x.kernel, x.more = x.more[0], x.more[1:]

@@ -1,6 +1,7 @@
-// A library to preload (LD_PRELOAD) that emulates the two instructions of AVX512-FP16 which the kernels use, for processors that have AVX-512
-// but not these: VADDPH and VMULPH of 512-bit registers, rounded to nearest. Each of them ends in SIGILL there. The handler takes the
-// instruction apart, computes on the registers that the signal saved, and goes on after it. Results are exact in double, and rounded once.
+// A library to preload (LD_PRELOAD) that emulates the two instructions of AVX512-FP16 which the kernels use, for
+// processors that have AVX-512 but not these: VADDPH and VMULPH of 512-bit registers, rounded to nearest. Each of them
+// ends in SIGILL there. The handler takes the instruction apart, computes on the registers that the signal saved, and
+// goes on after it. Results are exact in double, and rounded once.
 #define _GNU_SOURCE
 #include <cpuid.h>
 #include <dlfcn.h>
@@ -42,7 +43,8 @@ static uint16_t combined(int opcode, uint16_t first, uint16_t second) {
     return isnan(v) ? 0xfe00 : rounded(v);
 }
 
-// piece is where one part of the saved state holds its share of a register. A part that is not there is in its initial state, all zeros.
+// piece is where one part of the saved state holds its share of a register. A part that is not there is in its initial
+// state, all zeros.
 static void piece(uint8_t *state, int part, unsigned at, unsigned bytes, uint8_t *reg, int write) {
     uint64_t *present = (uint64_t *)(state + 512);
     unsigned size[] = {[SSE] = 256, [YMM] = 256, [ZMM_HI256] = 512, [HI16_ZMM] = 1024};

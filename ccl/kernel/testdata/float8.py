@@ -14,11 +14,13 @@ def raw(t):
 def sources(values):
     """The bits of F32 where rounding can go wrong: the values, the middles between them, what is beside these; and others."""
     finite = sorted(v for v in set(values.tolist()) if 0 <= v < float("inf"))
-    points = finite + [(a + b) / 2 for a, b in zip(finite, finite[1:])] + [finite[-1] * (1 + s / 32) for s in range(1, 17)]
+    points = (finite + [(a + b) / 2 for a, b in zip(finite, finite[1:])]
+              + [finite[-1] * (1 + s / 32) for s in range(1, 17)])
     bits = torch.tensor(points, dtype=torch.float32).view(torch.int32).tolist()
     all_bits = {b + d for b in bits for d in (-1, 0, 1) if b + d >= 0}
     all_bits |= {0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0x00800000, 0x007FFFFF}
-    all_bits |= {random.randrange(0x7F800000) for _ in range(300)} | {random.randrange(0x34000000, 0x48000000) for _ in range(300)}
+    all_bits |= ({random.randrange(0x7F800000) for _ in range(300)}
+                 | {random.randrange(0x34000000, 0x48000000) for _ in range(300)})
     return sorted(all_bits | {b | 0x80000000 for b in all_bits})
 
 

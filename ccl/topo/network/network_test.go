@@ -12,7 +12,7 @@ import (
 
 var wire = Wire{Alpha: 1e-6, Bandwidth: 25e9}
 
-// diameter is the most links between two ranks.
+// diameter returns the most links between two ranks.
 func diameter(t *testing.T, topology *Topology) int {
 	t.Helper()
 	r, err := NewRouter(topology)
@@ -23,7 +23,7 @@ func diameter(t *testing.T, topology *Topology) int {
 			path, err := r.Route(nil, a, b)
 			require.NoError(t, err)
 			at := r.ranks[a]
-			for _, l := range path { // it is a path
+			for _, l := range path { // the links form a path
 				require.EqualValues(t, at, topology.Links[l].From)
 				at = int32(topology.Links[l].To)
 			}
@@ -34,7 +34,8 @@ func diameter(t *testing.T, topology *Topology) int {
 	return longest
 }
 
-// degrees counts the links out of each node whose name begins so; all must have as many.
+// degree returns the number of links out of each node whose name begins with prefix; all of these
+// must have the same number.
 func degree(t *testing.T, topology *Topology, prefix string) int {
 	t.Helper()
 	out := make([]int, len(topology.Nodes))
@@ -54,7 +55,7 @@ func degree(t *testing.T, topology *Topology, prefix string) int {
 	return found
 }
 
-// bisection is the bandwidth from nodes of one side to the other.
+// bisection returns the bandwidth from the nodes of one side to the others.
 func bisection(topology *Topology, side func(name string) bool) float64 {
 	sum := 0.0
 	for _, l := range topology.Links {
@@ -120,7 +121,8 @@ func TestBisection(t *testing.T) {
 	leaves := half("r0", "r1", "r2", "r3", "leaf0")
 	require.Equal(t, 4*25e9, bisection(FatTree(8, 4, 1, wire), leaves))
 	require.Equal(t, 2*25e9, bisection(FatTree(8, 4, 2, wire), leaves), "two ranks share an uplink")
-	require.Equal(t, 25e9, bisection(PCIe(8, Wire{0, 50e9}, wire), half("r0", "r1", "r2", "r3", "plx0", "plx1", "host0")))
+	require.Equal(t, 25e9,
+		bisection(PCIe(8, Wire{0, 50e9}, wire), half("r0", "r1", "r2", "r3", "plx0", "plx1", "host0")))
 }
 
 func TestRouting(t *testing.T) {
@@ -239,12 +241,16 @@ func TestParse(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	for text, want := range map[string]float64{"1us": 1e-6, "500ns": 500 * 1e-9, "0": 0, "2ms": 2e-3, "1e-6": 1e-6, "3µs": 3 * 1e-6, "1e-06s": 1e-6} {
+	for text, want := range map[string]float64{
+		"1us": 1e-6, "500ns": 500 * 1e-9, "0": 0, "2ms": 2e-3, "1e-6": 1e-6, "3µs": 3 * 1e-6, "1e-06s": 1e-6,
+	} {
 		v, err := ParseTime(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, v, text)
 	}
-	for text, want := range map[string]float64{"25GB": 25e9, "600GB/s": 600e9, "100Gbit": 12.5e9, "1GiB": 1 << 30, "7": 7, "7b": 7, "8bit/s": 1} {
+	for text, want := range map[string]float64{
+		"25GB": 25e9, "600GB/s": 600e9, "100Gbit": 12.5e9, "1GiB": 1 << 30, "7": 7, "7b": 7, "8bit/s": 1,
+	} {
 		v, err := parseBandwidth(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, v, text)
@@ -252,7 +258,8 @@ func TestUnits(t *testing.T) {
 }
 
 func samples() []*Topology {
-	return []*Topology{Uniform(3, Wire{1.1e-6, 1e9 / 3}), PCIe(6, wire, wire), Torus([]int{2, 3}, wire), Dragonfly(3, 2, 1, wire, wire), Rail(2, 2, wire, wire)}
+	return []*Topology{Uniform(3, Wire{1.1e-6, 1e9 / 3}), PCIe(6, wire, wire), Torus([]int{2, 3}, wire),
+		Dragonfly(3, 2, 1, wire, wire), Rail(2, 2, wire, wire)}
 }
 
 func TestFilesRoundTrip(t *testing.T) {
@@ -347,8 +354,11 @@ func FuzzRead(f *testing.F) {
 		f.Add(asJSON.Bytes())
 	}
 	for _, text := range []string{
-		"goccl topology format 1\nname x\nclass c alpha=NaN bw=0\n", "goccl topology format 1\nname x\nrank a\nrank a\n", "{\"links\":[[[",
-		jsonFile(`{"name":"c","alpha":1e308,"bandwidth":5e-324}`, `{"from":0,"to":1,"class":0}`), jsonFile(`null`, `null,null`),
+		"goccl topology format 1\nname x\nclass c alpha=NaN bw=0\n",
+		"goccl topology format 1\nname x\nrank a\nrank a\n",
+		"{\"links\":[[[",
+		jsonFile(`{"name":"c","alpha":1e308,"bandwidth":5e-324}`, `{"from":0,"to":1,"class":0}`),
+		jsonFile(`null`, `null,null`),
 		jsonFile(`{"Name":"c","name":"\\\"","bandwidth":1e999}`, `{"from":-1,"to":9e9}`),
 	} {
 		f.Add([]byte(text))

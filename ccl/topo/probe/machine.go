@@ -16,7 +16,7 @@ import (
 )
 
 // Machine reads processors, caches, NUMA nodes and page sizes from the /proc and /sys below root
-// ("/" for the real ones). What cannot be read stays empty.
+// ("/" for the real ones). Fields that cannot be read stay empty.
 func Machine(root string) *topo.Machine {
 	m := &topo.Machine{Processors: processorsOf(root)}
 	if quota, file := park.Quota(root); !math.IsInf(quota, 1) {
@@ -28,8 +28,8 @@ func Machine(root string) *topo.Machine {
 	return m
 }
 
-// processorsOf reads the processors of this process: from the kernel's status of it, so that a
-// made-up tree can say it too.
+// processorsOf reads which processors this process may run on. It reads the kernel's status file of
+// the process, which a made-up tree can have too.
 func processorsOf(root string) []int {
 	for line := range bytes.Lines(read(root, "proc/self/status")) {
 		if list, ok := bytes.CutPrefix(line, []byte("Cpus_allowed_list:")); ok {
@@ -58,7 +58,7 @@ func nodes(root string) []topo.Node {
 		}
 		n := topo.Node{ID: id, Processors: numbers(string(read(dir, "cpulist")))}
 		if len(n.Processors) == 0 {
-			continue // memory alone: CXL, or a GPU's
+			continue // a node of memory only: CXL, or a GPU's
 		}
 		for line := range strings.Lines(string(read(dir, "meminfo"))) {
 			// Node 0 MemTotal:       7940436 kB
@@ -73,8 +73,8 @@ func nodes(root string) []topo.Node {
 	return all
 }
 
-// caches reads the caches of data of the processors; each is found at every processor that shares
-// it, and listed once.
+// caches reads the data caches of the processors. A cache is found at every processor that shares
+// it, but listed once.
 func caches(root string, processors []int) []topo.Cache {
 	var all []topo.Cache
 	seen := map[string]bool{}
@@ -98,8 +98,9 @@ func caches(root string, processors []int) []topo.Cache {
 	return all
 }
 
-// LastCache is the last cache of data before the memory, as the first processor that this process
-// may use has it; zero if the system does not say. It reads much less than Machine.
+// LastCache returns the last data cache before the memory, for the first processor that this
+// process may use. It is zero if the system does not report caches. LastCache reads much less than
+// Machine.
 func LastCache(root string) topo.Cache {
 	all := caches(root, processorsOf(root)[:1])
 	if len(all) == 0 {
@@ -108,7 +109,7 @@ func LastCache(root string) topo.Cache {
 	return all[len(all)-1]
 }
 
-// cacheSize reads 48K, 1024K, 32M.
+// cacheSize parses a size such as 48K, 1024K or 32M.
 func cacheSize(text string) int64 {
 	digits := strings.TrimRight(text, "KMG")
 	n, err := strconv.ParseInt(digits, 10, 40)
@@ -128,7 +129,10 @@ func cacheSize(text string) int64 {
 
 func pages(root string) topo.Pages {
 	const transparent = "sys/kernel/mm/transparent_hugepage"
-	p := topo.Pages{Anonymous: chosen(word(root, transparent+"/enabled")), Shared: chosen(word(root, transparent+"/shmem_enabled"))}
+	p := topo.Pages{
+		Anonymous: chosen(word(root, transparent+"/enabled")),
+		Shared:    chosen(word(root, transparent+"/shmem_enabled")),
+	}
 	p.Bytes, _ = strconv.ParseInt(word(root, transparent+"/hpage_pmd_size"), 10, 40)
 	for line := range strings.Lines(string(read(root, "proc/meminfo"))) {
 		f := strings.Fields(line)
@@ -150,7 +154,7 @@ func pages(root string) topo.Pages {
 	return p
 }
 
-// chosen is the word in brackets of a setting such as "always [madvise] never".
+// chosen returns the word in brackets of a setting such as "always [madvise] never".
 func chosen(setting string) string {
 	_, rest, _ := strings.Cut(setting, "[")
 	value, _, ok := strings.Cut(rest, "]")
@@ -167,7 +171,7 @@ func read(root, name string) []byte {
 
 func word(root, name string) string { return strings.TrimSpace(string(read(root, name))) }
 
-// numbers reads a list of processors such as 0-3,8; nil if it is none.
+// numbers parses a list of processors such as 0-3,8. It returns nil if text is no such list.
 func numbers(text string) []int {
 	set, err := park.ParseCPUs(text)
 	if err != nil {
@@ -182,7 +186,7 @@ func numbers(text string) []int {
 	return all
 }
 
-// list is the text of processors, as 0-3,8.
+// list formats processors as in 0-3,8.
 func list(processors []int) string {
 	var set park.CPUSet
 	for _, p := range processors {

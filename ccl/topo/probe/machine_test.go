@@ -14,7 +14,8 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 )
 
-// system makes the files of testdata/NAME.txt: prose, then "-- name --" and what each file holds.
+// system makes the files of testdata/NAME.txt in a new root. NAME.txt has prose, then "-- name --"
+// and the content of each file.
 func system(t *testing.T, name string) (root string) {
 	text, err := os.ReadFile("testdata/" + name + ".txt")
 	require.NoError(t, err)
@@ -67,8 +68,9 @@ func TestMachine(t *testing.T) {
 		}},
 		{"big_little", topo.Machine{
 			Processors: []int{0, 1, 2, 3},
-			Caches:     []topo.Cache{cache(1, 32<<10, 0, 1), cache(1, 64<<10, 2, 3), cache(2, 256<<10, 0, 1), cache(2, 1<<20, 2, 3)},
-			Pages:      topo.Pages{Anonymous: "always", Bytes: 2 << 20},
+			Caches: []topo.Cache{cache(1, 32<<10, 0, 1), cache(1, 64<<10, 2, 3),
+				cache(2, 256<<10, 0, 1), cache(2, 1<<20, 2, 3)},
+			Pages: topo.Pages{Anonymous: "always", Bytes: 2 << 20},
 		}},
 		{"bare", topo.Machine{Processors: []int{0, 1}}},
 	} {
@@ -93,8 +95,11 @@ func TestMachineThatShowsNothing(t *testing.T) {
 }
 
 func TestLastCache(t *testing.T) {
-	for name, want := range map[string]topo.Cache{"two_sockets": {Level: 3, Bytes: 32 << 20, Processors: []int{0, 1, 2, 3}},
-		"big_little": {Level: 2, Bytes: 256 << 10, Processors: []int{0, 1}}, "bare": {}} {
+	for name, want := range map[string]topo.Cache{
+		"two_sockets": {Level: 3, Bytes: 32 << 20, Processors: []int{0, 1, 2, 3}},
+		"big_little":  {Level: 2, Bytes: 256 << 10, Processors: []int{0, 1}},
+		"bare":        {},
+	} {
 		require.Equal(t, want, LastCache(system(t, name)), name)
 	}
 	require.EqualValues(t, 32<<20, LastCache(system(t, "bound_to_one_node")).Bytes)
@@ -111,7 +116,7 @@ func TestSmallestCacheAndHome(t *testing.T) {
 	require.Len(t, Machine(system(t, "two_sockets")).Home(), 2)
 }
 
-// What doctor says of each machine.
+// TestFindings checks what goccl doctor reports of each machine.
 func TestFindings(t *testing.T) {
 	for _, c := range []struct {
 		machine              string
@@ -125,7 +130,8 @@ func TestFindings(t *testing.T) {
 		{"two_sockets", cacheFinding, topo.OK, "L1d 48 KiB, L2 2 MiB, L3 32 MiB (shared by 0-3)", "", ""},
 		{"big_little", cacheFinding, topo.OK, "L1d 32 KiB (shared by 0-1), L2 256 KiB (shared by 0-1)", "", "L3"},
 		{"bare", cacheFinding, topo.Info, "not told", "assumed", ""},
-		{"two_sockets", nodeFinding, topo.Info, "0 (processors 0-3, 64 GiB), 1 (processors 4-7, 64 GiB)", "bind each rank to one", ""},
+		{"two_sockets", nodeFinding, topo.Info,
+			"0 (processors 0-3, 64 GiB), 1 (processors 4-7, 64 GiB)", "bind each rank to one", ""},
 		{"bound_to_one_node", nodeFinding, topo.OK, "1 (processors 2-3, 8 GiB)", "", ""},
 		{"bare", nodeFinding, topo.Info, "not told", "", ""},
 	} {
@@ -142,7 +148,8 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// What doctor says of huge pages, by the settings of each machine and what a trial gave.
+// TestPageFinding checks what goccl doctor reports of huge pages, by the settings of each machine
+// and the result of a trial.
 func TestPageFinding(t *testing.T) {
 	small := mem.HugePages{Why: "put together afterwards: invalid argument", Reserved: "no space left on device"}
 	for _, c := range []struct {
@@ -154,7 +161,8 @@ func TestPageFinding(t *testing.T) {
 		{"two_sockets", mem.HugePages{Way: mem.Advised}, topo.OK,
 			"2 MiB, private madvise, shared advise; in a trial shared memory got them, on advice; 512 reserved, 500 free (memfd gets them)", ""},
 		{"two_sockets", small, topo.Missing, "got none (put together afterwards: invalid argument)", "compact_memory"},
-		{"bound_to_one_node", small, topo.Missing, "shared never", "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"},
+		{"bound_to_one_node", small, topo.Missing,
+			"shared never", "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"},
 		{"bound_to_one_node", mem.HugePages{Way: mem.Collapsed, Reserved: "no space left on device"}, topo.OK,
 			"shared never; in a trial shared memory got them, put together afterwards; 0 reserved, 0 free (memfd gets none: no space left on device)", ""},
 		{"big_little", small, topo.Missing, "shared unknown", "shmem_enabled"},
@@ -195,13 +203,17 @@ func TestQuotaBelowProcessors(t *testing.T) {
 }
 
 func TestCacheSize(t *testing.T) {
-	for text, want := range map[string]int64{"48K": 48 << 10, "32M": 32 << 20, "1G": 1 << 30, "64": 64, "": 0, "K": 0, "x": 0, "-1K": 0, "1X": 0} {
+	for text, want := range map[string]int64{
+		"48K": 48 << 10, "32M": 32 << 20, "1G": 1 << 30, "64": 64, "": 0, "K": 0, "x": 0, "-1K": 0, "1X": 0,
+	} {
 		require.Equal(t, want, cacheSize(text), text)
 	}
 }
 
 func TestSize(t *testing.T) {
-	for bytes, want := range map[int64]string{0: "0 B", 1023: "1023 B", 48 << 10: "48 KiB", 3 << 19: "1.5 MiB", 64 << 30: "64 GiB"} {
+	for bytes, want := range map[int64]string{
+		0: "0 B", 1023: "1023 B", 48 << 10: "48 KiB", 3 << 19: "1.5 MiB", 64 << 30: "64 GiB",
+	} {
 		require.Equal(t, want, size(bytes))
 	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 func TestRingWakesAll(t *testing.T) {
-	mem := make([]byte, BellSize)
-	b, same := BellAt(mem), BellAt(mem)
+	mem := make([]byte, DoorbellSize)
+	b, same := DoorbellAt(mem), DoorbellAt(mem)
 	var event atomic.Bool
 	var asleep sync.WaitGroup
 	for range 8 {
@@ -35,14 +35,15 @@ func TestRingWakesAll(t *testing.T) {
 	require.Zero(t, b.sleepers.Load())
 }
 
-// No ring is lost, however it falls between the sleeper's last look and its sleep.
+// TestNoRingIsLost checks that no ring is lost, wherever it falls between the sleeper's last check
+// and its sleep.
 func TestNoRingIsLost(t *testing.T) {
 	const events = 5000
-	to, from := NewBell(), NewBell()
+	to, from := NewDoorbell(), NewDoorbell()
 	var sent, seen atomic.Uint32
-	await := func(b *Bell, word *atomic.Uint32, value uint32) {
+	await := func(b *Doorbell, word *atomic.Uint32, value uint32) {
 		for spinner := (Spinner{}); word.Load() != value; {
-			if value%3 != 0 && spinner.Turn() { // the others sleep at once
+			if value%3 != 0 && spinner.Turn() { // for the other values it sleeps at once
 				continue
 			}
 			ticket := b.Prepare()
@@ -76,7 +77,7 @@ func TestNoRingIsLost(t *testing.T) {
 }
 
 func TestSleepEndsInTime(t *testing.T) {
-	b := NewBell()
+	b := NewDoorbell()
 	start := time.Now()
 	b.Sleep(b.Prepare(), 20*time.Millisecond)
 	require.GreaterOrEqual(t, time.Since(start), 20*time.Millisecond)
@@ -84,9 +85,9 @@ func TestSleepEndsInTime(t *testing.T) {
 	require.Zero(t, b.sleepers.Load())
 }
 
-// A peer may write what it likes into the memory of a bell.
+// TestCancelNeverGoesBelowZero checks a doorbell whose memory a peer has overwritten.
 func TestCancelNeverGoesBelowZero(t *testing.T) {
-	b := NewBell()
+	b := NewDoorbell()
 	b.Prepare()
 	b.sleepers.Store(0)
 	b.Cancel()

@@ -1,4 +1,4 @@
-package exec_test
+package program_test
 
 import (
 	"fmt"
@@ -9,35 +9,38 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goccl/goccl/ccl/algo/algotest"
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/plan/reference"
+	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// The plan that runs is right: every plan of the catalogue, for each root, as groups with windows
-// and without run it, with short and with long blocks.
+// The programs that run are right: those of every plan of the catalogue, for each root, in groups
+// with windows and without, with short and with long blocks.
 func TestCatalogueAsRun(t *testing.T) {
 	most := 8
-	if testing.Short() || underRace {
+	if testing.Short() {
 		most = 4
 	}
 	proven := 0
 	for ranks := 1; ranks <= most; ranks++ {
-		all, _ := subjects(ranks)
+		all, _ := algotest.Subjects(ranks)
 		for _, s := range all {
 			for root := range ranks {
 				if root > 0 && !s.Coll.Rooted() {
 					break
 				}
-				p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Root: root, Shape: s.shape})
+				p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Root: root, Shape: s.Shape})
 				require.NoError(t, err)
 				for _, windows := range []bool{false, true} {
-					if s.gets && !windows {
+					if s.Gets && !windows {
 						continue
 					}
-					what := fmt.Sprintf("%v/%s %v on %d ranks, root %d, windows %v", s.Coll, s.Name, s.shape, ranks, root, windows)
-					short, long, err := exec.AsRun(p, windows)
+					what := fmt.Sprintf("%v/%s %v on %d ranks, root %d, windows %v",
+						s.Coll, s.Name, s.Shape, ranks, root, windows)
+					short, long, err := program.AsRun(p, windows)
 					require.NoError(t, err, what)
 					for _, made := range []*plan.Plan{short.Plan, long.Plan} {
 						for rank := range ranks {
@@ -54,22 +57,23 @@ func TestCatalogueAsRun(t *testing.T) {
 	t.Logf("%d plans as they run", proven)
 }
 
-// Programs with a mistake are refused, or do the same as before in whatever order their ranks come.
+// Programs with a mistake are refused, or have the same results as their plan in random orders of
+// the ranks.
 func TestMutantsOfPrograms(t *testing.T) {
 	ranks := []int{2, 3, 4}
-	if testing.Short() || underRace {
+	if testing.Short() {
 		ranks = ranks[:2]
 	}
 	dice := rand.New(rand.NewSource(1))
 	killed, total, harmless := 0, 0, map[string]int{}
 	for _, n := range ranks {
-		all, _ := subjects(n)
+		all, _ := algotest.Subjects(n)
 		for _, s := range all {
-			p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: n, Shape: s.shape})
+			p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: n, Shape: s.Shape})
 			require.NoError(t, err)
 			for rank := range n {
 				long := rank%2 == 1
-				require.NoError(t, exec.Mutants(p, true, long, rank, func(what string, mutant *plan.Plan) {
+				require.NoError(t, program.Mutants(p, true, long, rank, func(what string, mutant *plan.Plan) {
 					total++
 					if _, err := verify.Plan(mutant, verify.Options{Brief: true}); err != nil {
 						killed++
@@ -77,7 +81,8 @@ func TestMutantsOfPrograms(t *testing.T) {
 					}
 					harmless[what[strings.Index(what, ")")+2:]]++
 					for range 10 {
-						require.NoError(t, likeThePlan(p, mutant, dice), "%v/%s %v on %d ranks, %s\n%s\n%s", s.Coll, s.Name, s.shape, n, what, p.Text(), mutant.Text())
+						require.NoError(t, likeThePlan(p, mutant, dice), "%v/%s %v on %d ranks, %s\n%s\n%s",
+							s.Coll, s.Name, s.Shape, n, what, p.Text(), mutant.Text())
 					}
 				}))
 			}
@@ -87,15 +92,15 @@ func TestMutantsOfPrograms(t *testing.T) {
 	require.Greater(t, killed, total/2)
 }
 
-// likeThePlan compares what a mutant does, in an order that dice draw, with what its plan does.
+// likeThePlan compares the results of a mutant, in a random order, with those of its plan.
 func likeThePlan(p, mutant *plan.Plan, dice *rand.Rand) error {
 	length := func(e plan.Extent) int { return 4 * p.Split }
-	in := randomBlocks(p, dice)
-	want, err := result(p, dtype.Sum, 1, in, length)
+	in := reference.RandomBlocks(p, dice)
+	want, err := reference.Run(p, dtype.Sum, 1, in, length)
 	if err != nil {
 		return err
 	}
-	got, err := scheduled(mutant, dtype.Sum, 1, in, length, dice)
+	got, err := reference.Scheduled(mutant, dtype.Sum, 1, in, length, dice)
 	if err != nil {
 		return err
 	}

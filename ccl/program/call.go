@@ -1,4 +1,4 @@
-package exec
+package program
 
 import (
 	"fmt"
@@ -9,15 +9,15 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Block is one contiguous piece of a caller's buffer: Count elements at Ptr. It must stay valid
-// until the operation is done.
+// Block is one contiguous part of a caller's buffer: Count elements at Ptr. It must stay valid
+// until the operation has ended.
 type Block struct {
 	Ptr   unsafe.Pointer
 	Count int
 }
 
-// Call says what a rank asks for. In and Out have the blocks that dtype.Collective.InBlocks and
-// OutBlocks say; send has one In block and recv one Out block.
+// Call is what a rank requests. The numbers of blocks in In and Out are those of
+// dtype.Collective.InBlocks and OutBlocks; send has one In block and recv has one Out block.
 type Call struct {
 	Coll    dtype.Collective
 	Type    dtype.Type
@@ -26,13 +26,12 @@ type Call struct {
 	Tag     uint32  // send and recv
 	Factor  float64 // dtype.PremulSum
 	In, Out []Block
-	Timeout time.Duration // 0: the Comm's
-	Batch   uint32        // operations that were issued as one share a number, for Options.Record; 0 for none
-
-	record uint64 // its number there; 0 where nothing is recorded
+	Timeout time.Duration // 0: the timeout of the communicator
+	Batch   uint32        // operations that were issued together share a number, for the recorder; 0 for none
+	Record  uint64        // number of its record, set by the executor; 0 if nothing is recorded
 }
 
-// String is the call as messages show it: "all_reduce of 1048576 x f32 (sum)".
+// String returns the call as errors show it: "all_reduce of 1048576 x f32 (sum)".
 func (c *Call) String() string {
 	s := c.Coll.String()
 	switch {
@@ -78,11 +77,12 @@ func counts(in, out []Block) string {
 	return fmt.Sprintf("%dx%d", len(blocks), blocks[0].Count)
 }
 
-// maxBytes bounds one block, so that lengths fit the fingerprint.
-const maxBytes = 1 << 46
+// MaxBytes is the largest size of a block. Lengths up to it fit the 48 bits that they have in what
+// ranks announce.
+const MaxBytes = 1 << 46
 
-// check refuses what cannot be right before anything moves.
-func (c *Call) check(rank, ranks int) error {
+// Check refuses an invalid call. It is called before any data moves.
+func (c *Call) Check(rank, ranks int) error {
 	p2p := c.Coll == dtype.Send || c.Coll == dtype.Recv
 	if !p2p && !c.Coll.Valid() {
 		return fault.New(fault.Invalid, "%v is not an operation", c.Coll)
@@ -117,7 +117,7 @@ func (c *Call) check(rank, ranks int) error {
 	}
 	for _, blocks := range [2][]Block{c.In, c.Out} {
 		for i, b := range blocks {
-			if b.Count < 0 || b.Count > maxBytes/c.Type.Size() {
+			if b.Count < 0 || b.Count > MaxBytes/c.Type.Size() {
 				return fault.New(fault.Invalid, "%s: block %d has %d elements", name, i, b.Count)
 			}
 			if b.Ptr == nil && b.Count > 0 {
@@ -128,8 +128,7 @@ func (c *Call) check(rank, ranks int) error {
 	return c.checkLengths(rank)
 }
 
-// checkLengths compares the lengths that one rank can compare: where the same data is in In and in
-// Out.
+// checkLengths compares the lengths of the input and output block of this rank.
 func (c *Call) checkLengths(rank int) error {
 	if len(c.In) == 0 || len(c.Out) == 0 {
 		return nil
@@ -142,19 +141,21 @@ func (c *Call) checkLengths(rank int) error {
 		out = rank
 	}
 	if a, b := c.In[in].Count, c.Out[out].Count; a != b {
-		return fault.New(fault.Invalid, "%v: the input block of this rank has %d elements, the output block %d; they must be equal", c.Coll, a, b)
+		return fault.New(fault.Invalid,
+			"%v: the input block of this rank has %d elements, the output block %d; they must be equal", c.Coll, a, b)
 	}
 	return nil
 }
 
-// overlap reports whether In and Out share memory in the one way that there is a meaning for: the
-// same memory for the same block of the data. Any other way is refused.
-func (c *Call) overlap(rank int) (inPlace bool, err error) {
+// Overlap reports whether the operation is in place: In and Out share the memory of blocks that are
+// the same block in both. Any other overlap is an error.
+func (c *Call) Overlap(rank int) (inPlace bool, err error) {
 	size := uintptr(c.Type.Size())
 	for i, a := range c.In {
 		for j, b := range c.Out {
 			lo, hi := uintptr(a.Ptr), uintptr(b.Ptr)
-			if a.Count == 0 || b.Count == 0 || lo+uintptr(a.Count)*size <= hi || hi+uintptr(b.Count)*size <= lo {
+			if a.Count == 0 || b.Count == 0 ||
+				lo+uintptr(a.Count)*size <= hi || hi+uintptr(b.Count)*size <= lo {
 				continue
 			}
 			own := i == j
@@ -162,7 +163,8 @@ func (c *Call) overlap(rank int) (inPlace bool, err error) {
 				own = len(c.In) == 1 && j == rank || len(c.Out) == 1 && i == rank
 			}
 			if !own || lo != hi || a.Count != b.Count {
-				return false, fault.New(fault.Invalid, "%v: input block %d and output block %d share memory; use separate buffers", c.Coll, i, j)
+				return false, fault.New(fault.Invalid,
+					"%v: input block %d and output block %d share memory; use separate buffers", c.Coll, i, j)
 			}
 			inPlace = true
 		}
@@ -170,9 +172,9 @@ func (c *Call) overlap(rank int) (inPlace bool, err error) {
 	return inPlace, nil
 }
 
-// bytes is the size of the whole vector where all ranks know it alike, else 0. The choice of the
+// Bytes returns the size of the whole vector if all ranks know it, else 0. The choice of the
 // algorithm depends on it.
-func (c *Call) bytes() int64 {
+func (c *Call) Bytes() int64 {
 	var blocks []Block
 	switch c.Coll {
 	case dtype.AllReduce, dtype.Reduce, dtype.ReduceScatter:
@@ -185,4 +187,23 @@ func (c *Call) bytes() int64 {
 		total += b.Count
 	}
 	return int64(total) * int64(c.Type.Size())
+}
+
+// Uneven is announced in place of a length by ranks whose blocks have different lengths.
+const Uneven = 1<<48 - 1
+
+// EvenCount returns the number of elements of each block, or Uneven.
+func EvenCount(blocks []Block) uint64 {
+	for _, b := range blocks {
+		if b.Count != blocks[0].Count {
+			return Uneven
+		}
+	}
+	return uint64(blocks[0].Count)
+}
+
+// sameCounts reports whether all blocks of an all_to_all have the same length.
+func (c *Call) sameCounts() bool {
+	count := EvenCount(c.In)
+	return count != Uneven && count == EvenCount(c.Out)
 }

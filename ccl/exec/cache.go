@@ -1,0 +1,170 @@
+package exec
+
+import (
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/window"
+	"github.com/goccl/goccl/ccl/kernel"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/transport"
+)
+
+// compiled is a program, together with everything else that this processor needs to run it.
+type compiled struct {
+	program.Program
+	arithmetic
+	fingerprint      transport.Meta // the part of fingerprints that depends on the call, not on number and history
+	digest           uint64         // what the call adds to the history
+	simple           bool           // it is straight, has no messages and no Tmp, and exposes nothing
+	short            bool           // ranks keep their core as long as no other rank waits for it (window.Set.MaySpin)
+	exposes          bool           // it may expose registered memory to the peers
+	readsUnannounced bool           // it may read a rank's window before that rank's record shows where the chunks are
+}
+
+// compile makes p the program of a call, or of one piece of it. p refers to none of the call's
+// memory.
+func (c *Comm) compile(p *compiled, low *program.Lowered, call *Call, piece int) error {
+	if err := p.Compile(&c.room, low, call, &c.exchange.Lengths, piece); err != nil {
+		return err
+	}
+	bytes := program.Total(p.Chunks[plan.Win])
+	p.short = bytes <= window.MaxKept
+	p.exposes = low.Exposes && !(call.Coll.Reduces() && call.Op == dtype.PremulSum) &&
+		(p.Last > 0 || bytes >= worthExposing(call.Coll))
+	p.readsUnannounced = low.ReadsUnannounced
+	p.simple = p.Straight && !p.Messages && p.Tmp == 0 && !p.exposes
+	p.chooseKernels(c, call)
+	p.sign(call)
+	return nil
+}
+
+// chooseKernels chooses the kernels of a call.
+func (p *compiled) chooseKernels(c *Comm, call *Call) {
+	p.arithmetic = arithmetic{streams: c.lastLevel > 0 && touched(call, c.rank) >= c.lastLevel}
+	if !call.Coll.Reduces() {
+		return
+	}
+	unit, _ := dtype.Unit(call.Type, call.Op)
+	p.kern, p.fold = kernel.For(unit, call.Op), kernel.Reduce(unit, call.Op)
+	p.scale, p.mean = kernel.Scale(unit), kernel.SumScale(unit)
+	if fast := kernel.Fast(unit, call.Op); fast != nil && c.opts.FastBF16 {
+		p.kern, p.fold, p.mean = fast.Pair, fast.Many, fast.Mean
+	}
+}
+
+// sign computes the part of fingerprints that depends only on the call.
+func (p *compiled) sign(call *Call) {
+	print := printOf(call, p.Low.Hash)
+	print.phase = phaseOf(p.Piece)
+	p.digest = print.digest()
+	p.fingerprint = print.meta(0)
+	if p.Low.Announces {
+		p.fingerprint[1] |= uint64(p.Last)
+		p.fingerprint[2] |= program.EvenCount(call.In)
+	}
+}
+
+// A Comm keeps up to keptPrograms programs, none with more than mostKeptInstructions instructions,
+// and remembers the shapes of up to keptShapes calls that came once.
+const (
+	keptPrograms         = 16
+	keptShapes           = 16
+	mostKeptInstructions = 1024
+)
+
+// cache keeps the programs of calls that came more than once. Applications repeat the same calls,
+// and compiling a program takes longer than running it.
+type cache struct {
+	each     [keptPrograms]cached
+	recent   uint // index of the program that was used last
+	next     uint // index of the program to replace next
+	seen     [keptShapes]program.Shape
+	nextSeen int
+	scratch  compiled // for calls whose program is not kept
+}
+
+type cached struct {
+	program.Shape
+	compiled
+}
+
+// of returns the program of a call, or nil if the cache has none, and whether the call's blocks are
+// at the same addresses as before. Calls often repeat in the same order, so the search starts at
+// the program that was used last and continues with those behind it.
+func (s *cache) of(call *Call) (x *cached, same bool) {
+	for i := range uint(keptPrograms) {
+		at := (s.recent + i) % keptPrograms
+		x := &s.each[at]
+		if x.Coll() != call.Coll {
+			continue
+		}
+		if is, same := x.Compare(call); is {
+			s.recent = at
+			return x, same
+		}
+	}
+	return nil, false
+}
+
+// known returns a program by which a call can run without further checks, or nil. It has then made
+// the checks of Call.Check and those of begin.
+func (c *Comm) known(call *Call) *compiled {
+	x, same := c.cache.of(call)
+	if x == nil || call.Timeout < 0 || !same && !x.fits(call, c.rank) {
+		return nil
+	}
+	return &x.compiled
+}
+
+// fits reports whether the buffers of a call are valid for the program: blocks with elements have
+// memory, and blocks overlap only in ways that the plan allows.
+func (x *cached) fits(call *Call, rank int) bool {
+	for _, blocks := range [2][]Block{call.In, call.Out} {
+		for _, b := range blocks {
+			if b.Ptr == nil && b.Count > 0 {
+				return false
+			}
+		}
+	}
+	inPlace, err := call.Overlap(rank)
+	if err != nil || inPlace && x.Low.Alias&plan.InPlace == 0 {
+		return false
+	}
+	x.TakeBlocks(call)
+	return true
+}
+
+// program finds or compiles the program of a call. The cache keeps the program of a call that comes
+// for the second time.
+func (c *Comm) program(low *program.Lowered, call *Call) (*compiled, error) {
+	s := &c.cache
+	if !low.Counts {
+		if x, _ := s.of(call); x != nil {
+			return &x.compiled, nil
+		}
+	}
+	p := &s.scratch
+	err := c.compile(p, low, call, 0)
+	if err != nil || low.Counts || p.Last > 0 || p.Size() > mostKeptInstructions || !s.seenBefore(call) {
+		return p, err
+	}
+	x := &s.each[s.next]
+	x.Take(call)
+	x.compiled, s.scratch = s.scratch, x.compiled
+	s.recent = s.next
+	s.next = (s.next + 1) % keptPrograms
+	return &x.compiled, nil
+}
+
+// seenBefore reports whether a call of this shape came before. It remembers the shape if not.
+func (s *cache) seenBefore(call *Call) bool {
+	for i := range s.seen {
+		if s.seen[i].Is(call) {
+			s.seen[i].Forget()
+			return true
+		}
+	}
+	s.seen[s.nextSeen].Take(call)
+	s.nextSeen = (s.nextSeen + 1) % keptShapes
+	return false
+}

@@ -1,0 +1,83 @@
+package program
+
+import "github.com/goccl/goccl/ccl/plan"
+
+// mostCounted is the largest group in which signals may be words: a rank has to read the programs
+// of all peers to know what their words mean.
+const mostCounted = 256
+
+// signals is what a rank knows of a plan whose signals are words. The word of each rank counts the
+// signals that the rank has given to all peers. So a wait for the third signal of a peer, for
+// example, waits for the count that the peer has when it gives that signal.
+type signals struct {
+	everyone bool             // every rank waits for every other
+	of       map[[2]int][]int // by peer and flag: the peer's count at each of its signals to this rank
+	given    int
+	began    bool           // the first word was given
+	waited   map[[2]int]int // by peer and flag: waits so far
+	awaited  map[int]bool   // peers that an earlier step waits for
+}
+
+// countSignals counts the signals of all ranks. It returns nil if words cannot represent them: if a
+// program has several lanes, whose relative order is not known in advance, or puts, which travel as
+// frames and which a signal must not overtake. All ranks get the same result.
+func countSignals(p *plan.Plan, rank int) *signals {
+	if p.Spec.Ranks > mostCounted {
+		return nil
+	}
+	c := &signals{everyone: true, of: map[[2]int][]int{}, waited: map[[2]int]int{}, awaited: map[int]bool{}}
+	for r := range p.Spec.Ranks {
+		prog := p.Program(r)
+		flat := prog.Flat()
+		if len(flat.Lanes) != 1 {
+			return nil
+		}
+		n, waits := 0, map[int]bool{}
+		for i := range flat.Lanes[0] {
+			s := &flat.Lanes[0][i]
+			switch s.Kind {
+			case plan.Put, plan.Packet:
+				return nil
+			case plan.Wait:
+				waits[s.Peer] = true
+			case plan.Signal:
+				if n++; s.Peer == rank {
+					key := [2]int{r, s.Chan}
+					c.of[key] = append(c.of[key], n)
+				}
+			}
+		}
+		if n >= MaxSignals {
+			return nil
+		}
+		c.everyone = c.everyone && len(waits) == p.Spec.Ranks-1
+	}
+	return c
+}
+
+// nth returns the count at step i of this rank's lane, and whether the step is the first of its
+// kind: the first signal, or the first wait for its peer. It must be called for all steps in order.
+func (c *signals) nth(i int, lane []plan.Step) (nth int, first bool) {
+	s := &lane[i]
+	switch s.Kind {
+	case plan.Signal:
+		c.given++
+		if i+1 < len(lane) && lane[i+1].Kind == plan.Signal {
+			return 0, false // one word for all signals in a row
+		}
+		first = !c.began
+		c.began = true
+		return c.given, first
+	case plan.Wait:
+		key := [2]int{s.Peer, s.Chan}
+		at := c.waited[key]
+		c.waited[key]++
+		first = !c.awaited[s.Peer]
+		c.awaited[s.Peer] = true
+		if at >= len(c.of[key]) {
+			return MaxSignals, first // it never comes
+		}
+		return c.of[key][at], first
+	}
+	return 0, false
+}
