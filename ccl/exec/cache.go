@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"slices"
+
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/kernel"
@@ -40,7 +42,7 @@ func (c *Comm) compile(p *compiled, low *program.Lowered, call *Call, piece int)
 
 // chooseKernels chooses the kernels of a call.
 func (p *compiled) chooseKernels(c *Comm, call *Call) {
-	p.arithmetic = arithmetic{streams: c.lastLevel > 0 && touched(call, c.rank) >= c.lastLevel}
+	p.streams = c.lastLevel > 0 && touched(call, c.rank) >= c.lastLevel
 	if !call.Coll.Reduces() {
 		return
 	}
@@ -54,7 +56,8 @@ func (p *compiled) chooseKernels(c *Comm, call *Call) {
 
 // sign computes the part of fingerprints that depends only on the call.
 func (p *compiled) sign(call *Call) {
-	print := printOf(call, p.Low.Hash)
+	var print fingerprint
+	print.take(call, p.Low.Hash)
 	print.phase = phaseOf(p.Piece)
 	p.digest = print.digest()
 	p.fingerprint = print.meta(0)
@@ -65,10 +68,12 @@ func (p *compiled) sign(call *Call) {
 }
 
 // A Comm keeps up to keptPrograms programs, none with more than mostKeptInstructions instructions,
-// and remembers the shapes of up to keptShapes calls that came once.
+// and remembers the shapes of up to keptKeys calls that came once, by their keys. With 64 programs,
+// 40 calls in turn by ring on 8 ranks took longer than when they are compiled anew, in place: the
+// programs did not fit the second-level cache.
 const (
 	keptPrograms         = 16
-	keptShapes           = 16
+	keptKeys             = 16
 	mostKeptInstructions = 1024
 )
 
@@ -76,10 +81,12 @@ const (
 // and compiling a program takes longer than running it.
 type cache struct {
 	each     [keptPrograms]cached
-	recent   uint // index of the program that was used last
-	next     uint // index of the program to replace next
-	seen     [keptShapes]program.Shape
-	nextSeen int
+	keys     [keptPrograms]uint64 // of the calls of each; beside each other, to be searched fast
+	recent   uint                 // index of the program that was used last
+	next     uint                 // index of the program to replace next
+	missed   uint64               // key of the call that was not found last
+	seen     [keptKeys]uint64     // keys of calls that came once
+	nextSeen uint
 	scratch  compiled // for calls whose program is not kept
 }
 
@@ -89,31 +96,44 @@ type cached struct {
 }
 
 // of returns the program of a call, or nil if the cache has none, and whether the call's blocks are
-// at the same addresses as before. Calls often repeat in the same order, so the search starts at
-// the program that was used last and continues with those behind it.
+// at the same addresses as before. Most calls repeat the last one, or the one that came after it
+// the time before; the others are found by their key.
 func (s *cache) of(call *Call) (x *cached, same bool) {
-	for i := range uint(keptPrograms) {
+	for i := range uint(2) {
 		at := (s.recent + i) % keptPrograms
-		x := &s.each[at]
-		if x.Coll() != call.Coll {
-			continue
-		}
-		if is, same := x.Compare(call); is {
-			s.recent = at
-			return x, same
+		if x := &s.each[at]; x.Coll() == call.Coll {
+			if is, same := x.Compare(call); is {
+				s.recent = at
+				return x, same
+			}
 		}
 	}
+	return s.find(call)
+}
+
+// find is of for calls that are not expected to have a program.
+func (s *cache) find(call *Call) (x *cached, same bool) {
+	key := call.Key()
+	if key == s.missed {
+		return nil, false
+	}
+	if at := slices.Index(s.keys[:], key); at >= 0 {
+		if is, same := s.each[at].Compare(call); is {
+			s.recent = uint(at)
+			return &s.each[at], same
+		}
+	}
+	s.missed = key
 	return nil, false
 }
 
 // known returns a program by which a call can run without further checks, or nil. It has then made
 // the checks of Call.Check and those of begin.
 func (c *Comm) known(call *Call) *compiled {
-	x, same := c.cache.of(call)
-	if x == nil || call.Timeout < 0 || !same && !x.fits(call, c.rank) {
-		return nil
+	if x, same := c.cache.of(call); x != nil && (same || x.fits(call, c.rank)) && call.Timeout >= 0 {
+		return &x.compiled
 	}
-	return &x.compiled
+	return nil
 }
 
 // fits reports whether the buffers of a call are valid for the program: blocks with elements have
@@ -134,37 +154,31 @@ func (x *cached) fits(call *Call, rank int) bool {
 	return true
 }
 
-// program finds or compiles the program of a call. The cache keeps the program of a call that comes
-// for the second time.
+// program compiles the program of a call that find has not found. The cache keeps it if the call
+// comes for the second time.
 func (c *Comm) program(low *program.Lowered, call *Call) (*compiled, error) {
 	s := &c.cache
-	if !low.Counts {
-		if x, _ := s.of(call); x != nil {
-			return &x.compiled, nil
-		}
-	}
 	p := &s.scratch
 	err := c.compile(p, low, call, 0)
-	if err != nil || low.Counts || p.Last > 0 || p.Size() > mostKeptInstructions || !s.seenBefore(call) {
+	if err != nil || low.Counts || p.Last > 0 || p.Size() > mostKeptInstructions || !s.seenBefore(s.missed) {
 		return p, err
 	}
-	x := &s.each[s.next]
+	at := s.next
+	x := &s.each[at]
 	x.Take(call)
 	x.compiled, s.scratch = s.scratch, x.compiled
-	s.recent = s.next
-	s.next = (s.next + 1) % keptPrograms
+	s.keys[at], s.missed = s.missed, 0
+	s.recent, s.next = at, (at+1)%keptPrograms
 	return &x.compiled, nil
 }
 
-// seenBefore reports whether a call of this shape came before. It remembers the shape if not.
-func (s *cache) seenBefore(call *Call) bool {
-	for i := range s.seen {
-		if s.seen[i].Is(call) {
-			s.seen[i].Forget()
-			return true
-		}
+// seenBefore reports whether a call with this key came before. It remembers the key if not.
+func (s *cache) seenBefore(key uint64) bool {
+	if i := slices.Index(s.seen[:], key); i >= 0 {
+		s.seen[i] = 0
+		return true
 	}
-	s.seen[s.nextSeen].Take(call)
-	s.nextSeen = (s.nextSeen + 1) % keptShapes
+	s.seen[s.nextSeen] = key
+	s.nextSeen = (s.nextSeen + 1) % keptKeys
 	return false
 }

@@ -494,11 +494,10 @@ func (c *Comm) lowered(coll dtype.Collective, root int, bytes int64) (*program.L
 // isSystem holds ends the Comm instead.
 func (c *Comm) begin(op *Op) error {
 	f, call := &c.frame, &op.call
-	if op != &c.alone { // for that operation, Run has already looked for a program
-		if p := c.known(call); p != nil {
-			f.op = op
-			return c.start(p, call, op.seq)
-		}
+	x, same := c.cache.find(call) // Run and Post have found none, or it was posted behind others
+	if x != nil && (same || x.fits(call, c.rank)) {
+		f.op = op
+		return c.start(&x.compiled, call, op.seq)
 	}
 	low, err := c.lowered(call.Coll, call.Root, call.Bytes())
 	if err != nil {
@@ -517,8 +516,10 @@ func (c *Comm) begin(op *Op) error {
 	if low.Counts {
 		return c.beginCounts(op, low)
 	}
-	p, err := c.program(low, call)
-	if err != nil {
+	var p *compiled
+	if x != nil { // only the blocks did not fit
+		p = &x.compiled
+	} else if p, err = c.program(low, call); err != nil {
 		return err
 	}
 	f.op = op

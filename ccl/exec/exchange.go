@@ -64,7 +64,8 @@ func (c *Comm) beginCounts(op *Op, low *program.Lowered) error {
 			gather.Name)
 	}
 	x.after, x.typeSize = low, call.Type.Size()
-	print := printOf(call, low.Hash^gather.Hash)
+	var print fingerprint
+	print.take(call, low.Hash^gather.Hash)
 	print.phase = phaseCounts
 	p.fingerprint = print.meta(0)
 	f := &c.frame

@@ -71,9 +71,9 @@ func (f *fingerprint) blocks(blocks []Block) {
 	}
 }
 
-// printOf returns the fingerprint of a call, without its position in the sequence.
-func printOf(call *Call, hash uint16) fingerprint {
-	f := fingerprint{coll: call.Coll, typ: call.Type, hash: hash}
+// take makes f the fingerprint of a call, without its position in the sequence.
+func (f *fingerprint) take(call *Call, hash uint16) {
+	*f = fingerprint{coll: call.Coll, typ: call.Type, hash: hash}
 	switch call.Coll {
 	case dtype.Broadcast:
 		f.count = call.Out[0].Count
@@ -90,7 +90,6 @@ func printOf(call *Call, hash uint16) fingerprint {
 	if call.Coll.Reduces() {
 		f.op = call.Op
 	}
-	return f
 }
 
 const digestFactor = 0x9e3779b1 // odd, with its bits spread

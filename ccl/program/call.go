@@ -115,9 +115,10 @@ func (c *Call) Check(rank, ranks int) error {
 		return fault.New(fault.Invalid, "%s: got %d input and %d output blocks, want %d and %d on rank %d of %d",
 			name, len(c.In), len(c.Out), wantIn, wantOut, rank, ranks)
 	}
+	size := c.Type.Size()
 	for _, blocks := range [2][]Block{c.In, c.Out} {
 		for i, b := range blocks {
-			if b.Count < 0 || b.Count > MaxBytes/c.Type.Size() {
+			if b.Count < 0 || b.Count > MaxBytes || b.Count*size > MaxBytes {
 				return fault.New(fault.Invalid, "%s: block %d has %d elements", name, i, b.Count)
 			}
 			if b.Ptr == nil && b.Count > 0 {

@@ -1,8 +1,6 @@
 package program
 
 import (
-	"slices"
-
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
@@ -23,6 +21,7 @@ type Program struct {
 	Tmp       int        // bytes of Tmp, and of a Win that no peer reads
 	Straight  bool       // it has one lane, and no frames
 	Messages  bool       // it sends or receives
+	sized     [][2]int32 // by lane and index: the instructions that fit sets
 	Strict    bool       // the lengths that peers announce are compared with those of this rank, one by one
 }
 
@@ -90,11 +89,11 @@ func (l *Layout) share(count int) (at, n int) {
 // memory. lengths are needed only if low.Counts is set.
 func (p *Program) Compile(room *Room, low *Lowered, call *Call, lengths *Lengths, piece int) error {
 	size := call.Type.Size()
-	changed := p.Low != low
+	changed, plain := p.Low != low, p.Pre == 1
 	p.Low, p.Unit = low, max(size, 1)
 	p.cut(room, low, call, lengths, piece)
-	p.Chunks[plan.In] = p.cutBlocks(p.Chunks[plan.In][:0], BaseIn, call.In, size)
-	p.Chunks[plan.Out] = p.cutBlocks(p.Chunks[plan.Out][:0], BaseOut, call.Out, size)
+	p.Chunks[plan.In] = p.cutBlocks(p.Chunks[plan.In], BaseIn, call.In, size)
+	p.Chunks[plan.Out] = p.cutBlocks(p.Chunks[plan.Out], BaseOut, call.Out, size)
 	l := sizes{p, room, call, lengths}
 	p.Tmp = 0
 	p.Chunks[plan.Tmp] = l.layOut(p.Chunks[plan.Tmp][:0], low.tmp)
@@ -116,14 +115,15 @@ func (p *Program) Compile(room *Room, low *Lowered, call *Call, lengths *Lengths
 	p.Straight = len(low.lanes) == 1 && low.Signallers == nil
 	p.Strict = low.Announces && !call.sameCounts()
 	p.scale(room, call)
-	if changed {
+	if changed || plain != (p.Pre == 1) {
 		p.structure(room.Rank)
+		p.takeChunks()
 	}
-	for _, lane := range p.Lanes {
-		for i := range lane {
-			p.fit(room, &lane[i])
-		}
-		ring(lane)
+	for _, at := range p.sized {
+		p.fit(room, &p.Lanes[at[0]][at[1]])
+	}
+	if low.Words {
+		ring(p.Lanes[0])
 	}
 	return nil
 }
@@ -175,14 +175,22 @@ func Resized[T any](s []T, n int) []T {
 // Aligned returns a number of bytes, rounded up to whole cache lines.
 func Aligned(bytes int) int { return (bytes + mem.Align - 1) &^ (mem.Align - 1) }
 
-// cutBlocks appends the chunks of blocks.
+// cutBlocks returns the chunks of blocks, cut as by plan.Part. It reuses the memory of chunks, which
+// are those of other blocks of the same buffer.
 func (p *Program) cutBlocks(chunks []Chunk, where Base, blocks []Block, size int) []Chunk {
+	split := p.Low.Split
+	chunks = Resized(chunks, len(blocks)*split)
 	for i, b := range blocks {
 		at, n := p.share(b.Count)
-		for j := range p.Low.Split {
-			lo, hi := plan.Part(n, p.Low.Split, j)
-			chunks = append(chunks,
-				Chunk{Operand{Base: where, Index: int32(i), Off: (at + lo) * size}, (hi - lo) * size})
+		off, each, more := at*size, n/split*size, n%split
+		for j := range split {
+			bytes := each
+			if j < more {
+				bytes += size
+			}
+			c := &chunks[i*split+j]
+			c.Base, c.Index, c.Off, c.Bytes = where, int32(i), off, bytes
+			off += bytes
 		}
 	}
 	return chunks
@@ -262,9 +270,6 @@ func (p *Program) structure(rank int) {
 		}
 		p.Lanes[i] = lane
 	}
-	p.Messages = slices.ContainsFunc(p.Lanes, func(lane []Instruction) bool {
-		return slices.ContainsFunc(lane, func(b Instruction) bool { return b.Op >= OpSend })
-	})
 	if low.Slots {
 		p.end()
 	}
@@ -406,13 +411,30 @@ func (p *Program) fit(room *Room, b *Instruction) {
 				o.Off, o.At = src.Off, src.At
 			}
 		}
-	case OpSend, OpRecv, OpPut:
-		b.Plain = p.Pre == 1 || !s.ReadsIn
-		if s.Kind == plan.Recv || s.Kind == plan.RecvReduce {
-			b.To = p.of(s.Dst)
-		}
-		if len(s.Src) > 0 {
-			b.From = p.of(s.Src[0])
+	}
+}
+
+// takeChunks sets the chunks of messages, and which instructions are to be fitted to each call.
+// Compile changes what the chunks of p hold, not where they are in memory.
+func (p *Program) takeChunks() {
+	p.Messages, p.sized = false, p.sized[:0]
+	for k, lane := range p.Lanes {
+		for i := range lane {
+			switch b := &lane[i]; b.Op {
+			case OpSignal, OpWait, OpCopy, OpReduce:
+				p.sized = append(p.sized, [2]int32{int32(k), int32(i)})
+			case OpSend, OpRecv, OpPut:
+				b.Plain = p.Pre == 1 || !b.Step.ReadsIn
+				if b.Op == OpRecv {
+					b.To = p.of(b.Step.Dst)
+				}
+				if len(b.Step.Src) > 0 {
+					b.From = p.of(b.Step.Src[0])
+				}
+				fallthrough
+			case OpTake:
+				p.Messages = true
+			}
 		}
 	}
 }

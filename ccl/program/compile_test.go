@@ -226,8 +226,8 @@ func TestFactors(t *testing.T) {
 	}
 }
 
-// TestShape checks which calls have the shape of another one, and that a shape knows where the
-// blocks of the call before were.
+// TestShape checks which calls have the shape of another one and the same key, and that a shape
+// knows where the blocks of the call before were.
 func TestShape(t *testing.T) {
 	memory := make([]float32, 8)
 	at := func(i, n int) program.Block { return program.Block{Ptr: unsafe.Pointer(&memory[i]), Count: n} }
@@ -259,8 +259,12 @@ func TestShape(t *testing.T) {
 	} {
 		other := call()
 		change(other)
-		require.False(t, shape.Is(other), name)
+		is, same = shape.Compare(other)
+		require.False(t, is || same, name)
+		require.NotEqual(t, call().Key(), other.Key(), name)
 	}
-	shape.Forget()
-	require.False(t, shape.Is(call()))
+	require.Equal(t, call().Key(), moved.Key(), "addresses do not count")
+	require.NotZero(t, (&program.Call{}).Key())
+	is, _ = new(program.Shape).Compare(call())
+	require.False(t, is, "no call")
 }

@@ -1,6 +1,10 @@
 package program
 
-import "github.com/goccl/goccl/ccl/dtype"
+import (
+	"math"
+
+	"github.com/goccl/goccl/ccl/dtype"
+)
 
 // Shape is what calls that differ only in the addresses of their buffers have in common.
 type Shape struct {
@@ -12,12 +16,6 @@ type Shape struct {
 type region struct {
 	at    uintptr
 	count int
-}
-
-// Is reports whether a call has this shape.
-func (s *Shape) Is(call *Call) bool {
-	is, _ := s.Compare(call)
-	return is
 }
 
 // Compare reports whether a call has this shape, and whether its blocks are at the addresses that s
@@ -64,5 +62,17 @@ func (s *Shape) TakeBlocks(call *Call) {
 // Coll returns the collective of the shape's calls.
 func (s *Shape) Coll() dtype.Collective { return s.call.Coll }
 
-// Forget makes s the shape of no call.
-func (s *Shape) Forget() { s.call.Coll = dtype.NoCollective }
+// Key returns a hash of the call's shape, never 0. Calls of one shape have the same key; calls of
+// different shapes may have it too.
+func (c *Call) Key() uint64 {
+	const prime = 0x9e3779b97f4a7c15
+	h := uint64(c.Coll) | uint64(c.Type)<<8 | uint64(c.Op)<<16 | uint64(uint32(c.Root))<<32
+	h = (h ^ math.Float64bits(c.Factor)) * prime
+	for i := range c.In {
+		h = (h ^ h>>32 ^ uint64(c.In[i].Count)) * prime
+	}
+	for i := range c.Out {
+		h = (h ^ h>>32 ^ uint64(c.Out[i].Count)) * prime
+	}
+	return h | 1
+}
