@@ -117,7 +117,7 @@ func (p *Program) Compile(room *Room, low *Lowered, call *Call, lengths *Lengths
 	p.scale(room, call)
 	if changed || plain != (p.Pre == 1) {
 		p.structure(room.Rank)
-		p.takeChunks()
+		p.fitMessages(room)
 	}
 	for _, at := range p.sized {
 		p.fit(room, &p.Lanes[at[0]][at[1]])
@@ -175,8 +175,8 @@ func Resized[T any](s []T, n int) []T {
 // Aligned returns a number of bytes, rounded up to whole cache lines.
 func Aligned(bytes int) int { return (bytes + mem.Align - 1) &^ (mem.Align - 1) }
 
-// cutBlocks returns the chunks of blocks, cut as by plan.Part. It reuses the memory of chunks, which
-// are those of other blocks of the same buffer.
+// cutBlocks returns the chunks of blocks, cut as by plan.Part. It reuses the memory of chunks,
+// which are those of other blocks of the same buffer.
 func (p *Program) cutBlocks(chunks []Chunk, where Base, blocks []Block, size int) []Chunk {
 	split := p.Low.Split
 	chunks = Resized(chunks, len(blocks)*split)
@@ -411,29 +411,28 @@ func (p *Program) fit(room *Room, b *Instruction) {
 				o.Off, o.At = src.Off, src.At
 			}
 		}
+	case OpSend, OpRecv, OpPut:
+		b.Plain = p.Pre == 1 || !s.ReadsIn
+		if b.Op == OpRecv {
+			b.To = p.of(s.Dst)
+		}
+		if len(s.Src) > 0 {
+			b.From = p.of(s.Src[0])
+		}
 	}
 }
 
-// takeChunks sets the chunks of messages, and which instructions are to be fitted to each call.
-// Compile changes what the chunks of p hold, not where they are in memory.
-func (p *Program) takeChunks() {
+// fitMessages fits messages, once for a plan: Compile changes what the chunks of p hold, not where
+// they are in memory. It notes which other instructions are to be fitted to each call.
+func (p *Program) fitMessages(room *Room) {
 	p.Messages, p.sized = false, p.sized[:0]
 	for k, lane := range p.Lanes {
 		for i := range lane {
-			switch b := &lane[i]; b.Op {
-			case OpSignal, OpWait, OpCopy, OpReduce:
-				p.sized = append(p.sized, [2]int32{int32(k), int32(i)})
-			case OpSend, OpRecv, OpPut:
-				b.Plain = p.Pre == 1 || !b.Step.ReadsIn
-				if b.Op == OpRecv {
-					b.To = p.of(b.Step.Dst)
-				}
-				if len(b.Step.Src) > 0 {
-					b.From = p.of(b.Step.Src[0])
-				}
-				fallthrough
-			case OpTake:
+			if b := &lane[i]; b.Op >= OpSend {
 				p.Messages = true
+				p.fit(room, b)
+			} else if b.Op <= OpReduce {
+				p.sized = append(p.sized, [2]int32{int32(k), int32(i)})
 			}
 		}
 	}

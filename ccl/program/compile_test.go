@@ -77,6 +77,9 @@ func TestCompile(t *testing.T) {
 				for _, n := range []int{5, 0, 1, 7, 333} {
 					what := fmt.Sprintf("%v/%s %v, rank %d, slots of %d bytes, %d elements", s.Coll, s.Name, s.Shape, rank, slot, n)
 					call, lengths := callOf(p.Spec, rank, n)
+					if n == 7 && s.Coll.Reduces() { // one call with a factor among others without
+						call.Op, call.Factor = dtype.PremulSum, 0.5
+					}
 					have := map[[2]int][]interval{} // by buffer and block
 					for piece := 0; piece == 0 || piece <= kept.Last; piece++ {
 						require.NoError(t, kept.Compile(&room, low, call, lengths, piece), what)
