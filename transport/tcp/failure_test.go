@@ -280,7 +280,7 @@ func TestConnectSaysWhy(t *testing.T) {
 	a, b, _, _ := ordered(t, nil)
 	address, port := b.Address(), fmt.Sprint(b.self.endpoints[0].port)
 	require.NoError(t, b.Close())
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_, err := a.Connect(ctx, address, transport.Session{Rank: 0, Peer: 1, Channels: 1})
 	requireFault(t, err, fault.Timeout, 1)
