@@ -376,6 +376,8 @@ func TestFlushed(t *testing.T) {
 	la, lb := join(t, a, b, 1, transport.MaxChannels)
 	other, _ := join(t, a, b, 2, 1)
 	require.True(t, la.Flushed())
+	// With the default limit the socket may take everything.
+	require.NoError(t, syscall.SetsockoptInt(la.conn.fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 64<<10))
 	text := string(make([]byte, maxPayload))
 	for c := range transport.MaxChannels {
 		for range maxLong {
