@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -81,8 +82,14 @@ var paths = []struct {
 		return shm.New(shm.Options{Doorbell: n.page, Arena: n.registered})
 	}},
 	{"tcp", func(n *Node, opts *Options) (transport.Fabric, error) {
-		return tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname})
+		return tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname,
+			PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum, Warn: n.warn})
 	}},
+}
+
+// warn prints what a transport of the process has mended. Every level of GOCCL_DEBUG includes it.
+func (n *Node) warn(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "goccl WARN pid %d: %s\n", os.Getpid(), fmt.Sprintf(format, args...))
 }
 
 // fabricsFor returns the fabrics that a group with these options may use, in order of preference.

@@ -17,6 +17,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/ccl/verify"
+	"github.com/goccl/goccl/transport/tcp"
 )
 
 // Options are the choices of a user. The zero value means the defaults. The text form of Options
@@ -36,6 +37,8 @@ type Options struct {
 	Spin         string        // microseconds that a wait stays awake; "" to learn it
 	FastBF16     bool          // sums of BF16 by AVX512_BF16, where all ranks have it
 	Registered   string        // room for registered memory, like "16G"; "0" for none, "" for the default
+	PeerTimeout  time.Duration // of TCP: how long a path may be broken or silent; 0 for 10 s
+	Checksum     bool          // of TCP: fragments carry checksums
 	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
 }
 
@@ -62,6 +65,12 @@ var optionTable = []option{
 			"is what one operation uses at a time, longer ones run in pieces. All groups of a process share 32M; " +
 			"of what is left a group of n ranks takes an nth at most.", true,
 		func(o *Options) string { return sizeText(o.BuffSize) }, setBuffSize},
+	{"GOCCL_CHECKSUM", "0", "bool",
+		"1: everything that this process sends by TCP carries CRC-32C checksums. What arrives damaged is sent " +
+			"again; the third time, the path is named and given up. The first group of a process that may use TCP decides.",
+		false,
+		func(o *Options) string { return map[bool]string{true: "1"}[o.Checksum] },
+		func(o *Options, v string) (err error) { o.Checksum, err = onOff(v); return err }},
 	{"GOCCL_DEBUG", "WARN", "str",
 		"What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are " +
 			"joined, and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another " +
@@ -80,7 +89,14 @@ var optionTable = []option{
 	{"GOCCL_FAST_BF16", "0", "bool",
 		"1: where the CPUs of all ranks have AVX512_BF16, sums of bf16 use its conversions, which make " +
 			"subnormal results zero; see docs/dtypes.md for what that gains.", true,
-		func(o *Options) string { return map[bool]string{true: "1"}[o.FastBF16] }, setFastBF16},
+		func(o *Options) string { return map[bool]string{true: "1"}[o.FastBF16] },
+		func(o *Options, v string) (err error) { o.FastBF16, err = onOff(v); return err }},
+	{"GOCCL_PEER_TIMEOUT", "10s", "timedelta | float | str",
+		"How long the path to a process on another host may be broken or silent, in seconds or with a unit, 2s at " +
+			"least; then the process counts as lost. Until then a connection that breaks is made again. The first " +
+			"group of a process that may use TCP decides.", false,
+		func(o *Options) string { return timeText(o.PeerTimeout) },
+		func(o *Options, v string) (err error) { o.PeerTimeout, err = parseTime(v); return err }},
 	{"GOCCL_PLAN", "", "str",
 		"Files with plans of your own, separated by commas; each is verified, and used for the collective, " +
 			"ranks and sizes that it declares.", false,
@@ -106,12 +122,8 @@ var optionTable = []option{
 	{"GOCCL_TIMEOUT", "", "timedelta | float | str",
 		"Timeout of operations and of joining a group, in seconds or with a unit (90, 1.5s, 5m); the process " +
 			"group's own if not set.", false,
-		func(o *Options) string {
-			if o.Timeout == 0 {
-				return ""
-			}
-			return o.Timeout.String()
-		}, setTimeout},
+		func(o *Options) string { return timeText(o.Timeout) },
+		func(o *Options, v string) (err error) { o.Timeout, err = parseTime(v); return err }},
 	{"GOCCL_TRANSPORT", "auto", "str",
 		"auto: shared memory on one host, TCP between hosts; shm or tcp: only that. A process opens only what " +
 			"its groups may use: with shm nothing listens on TCP and no network interface need be up, with tcp there is " +
@@ -148,13 +160,12 @@ func setDeterminism(o *Options, v string) error {
 	return nil
 }
 
-func setFastBF16(o *Options, v string) error {
+func onOff(v string) (bool, error) {
 	switch v {
 	case "", "0", "1":
-		o.FastBF16 = v == "1"
-		return nil
+		return v == "1", nil
 	}
-	return fmt.Errorf("%q is not 0 or 1", v)
+	return false, fmt.Errorf("%q is not 0 or 1", v)
 }
 
 func countText(n int) string {
@@ -231,22 +242,27 @@ func (o *Options) planFiles() []string {
 	return files
 }
 
-func setTimeout(o *Options, v string) error {
+func timeText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+func parseTime(v string) (time.Duration, error) {
 	if v == "" {
-		o.Timeout = 0
-		return nil
+		return 0, nil
 	}
 	d, err := time.ParseDuration(v)
 	if err != nil {
 		if d, err = time.ParseDuration(v + "s"); err != nil {
-			return fmt.Errorf("%q is not a time; write 90, 1.5s or 5m", v)
+			return 0, fmt.Errorf("%q is not a time; write 90, 1.5s or 5m", v)
 		}
 	}
 	if d <= 0 {
-		return fmt.Errorf("%q is not more than zero", v)
+		return 0, fmt.Errorf("%q is not more than zero", v)
 	}
-	o.Timeout = d
-	return nil
+	return d, nil
 }
 
 // debugLevels are the values of Options.Debug. Each level also prints the lines of those before it.
@@ -274,6 +290,9 @@ func (o *Options) Validate() error {
 	}
 	if _, err := o.spin(); err != nil {
 		return err
+	}
+	if o.PeerTimeout != 0 && o.PeerTimeout < tcp.LeastPeerTimeout {
+		return fault.New(fault.Invalid, "GOCCL_PEER_TIMEOUT=%v is less than %v", o.PeerTimeout, tcp.LeastPeerTimeout)
 	}
 	if err := checkBuffSize(int64(o.BuffSize)); o.BuffSize != 0 && err != nil {
 		return fault.New(fault.Invalid, "GOCCL_BUFFSIZE: %v", err)

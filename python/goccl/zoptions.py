@@ -24,6 +24,9 @@ class Options(Settings):
         buffsize: Most bytes of windows that a rank has in a group, such as 512K or 8M, from 128K to 32M: half of it
             is what one operation uses at a time, longer ones run in pieces. All groups of a process share 32M; of what
             is left a group of n ranks takes an nth at most. (``GOCCL_BUFFSIZE``, default 2M)
+        checksum: 1: everything that this process sends by TCP carries CRC-32C checksums. What arrives damaged is
+            sent again; the third time, the path is named and given up. The first group of a process that may use TCP
+            decides. (``GOCCL_CHECKSUM``, default 0)
         debug: What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are joined,
             and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another size
             than the one before. (``GOCCL_DEBUG``, default WARN)
@@ -31,6 +34,9 @@ class Options(Settings):
             split. 4: also of the algorithm. (``GOCCL_DETERMINISM``, default 2)
         fast_bf16: 1: where the CPUs of all ranks have AVX512_BF16, sums of bf16 use its conversions, which make
             subnormal results zero; see docs/dtypes.md for what that gains. (``GOCCL_FAST_BF16``, default 0)
+        peer_timeout: How long the path to a process on another host may be broken or silent, in seconds or with a
+            unit, 2s at least; then the process counts as lost. Until then a connection that breaks is made again. The
+            first group of a process that may use TCP decides. (``GOCCL_PEER_TIMEOUT``, default 10s)
         plan: Files with plans of your own, separated by commas; each is verified, and used for the collective,
             ranks and sizes that it declares. (``GOCCL_PLAN``)
         recorder: How many of a group's last operations are remembered, for the file that is written when one fails
@@ -63,9 +69,11 @@ class Options(Settings):
 
     algo: str | None = None
     buffsize: int | str | None = None
+    checksum: bool | None = None
     debug: str | None = None
     determinism: int | None = None
     fast_bf16: bool | None = None
+    peer_timeout: timedelta | float | str | None = None
     plan: str | None = None
     recorder: int | None = None
     registered: int | str | None = None

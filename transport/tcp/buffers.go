@@ -11,6 +11,7 @@ type fragment struct {
 	buf  []byte
 	n    int
 	meta transport.Meta
+	full bool // it has arrived, and one before it has not
 }
 
 func (f *fragment) payload() []byte { return f.buf[headroom : headroom+f.n : headroom+f.n] }

@@ -25,16 +25,15 @@ type outQueue struct {
 	lentBytes int           // driver
 	reclaimed uint32        // driver: fragments whose memory was taken back
 	committed atomic.Uint32 // driver
-	started   atomic.Uint32 // writer: fragments that it began to write
+	started   atomic.Uint32 // writer: fragments that it began to write; the reader sets it anew after a break
 	freed     atomic.Uint32 // reader: fragments released by the peer
 }
 
 type inQueue struct {
 	ring       [maxFragments]fragment
 	memory     buffers       // reader
-	begun      uint32        // reader: fragments whose header has arrived
 	reclaimed  uint32        // reader
-	arrived    atomic.Uint32 // reader
+	arrived    atomic.Uint32 // reader: fragments that have arrived without a gap
 	released   atomic.Uint32 // driver
 	advertised atomic.Uint32 // writer: the value of released last sent to the peer
 	due        atomic.Bool   // a separate credit frame is wanted
@@ -77,12 +76,10 @@ func (ch *channel) Publish(n int, m *transport.Meta) {
 	f := &q.ring[at%maxFragments]
 	f.buf, f.n = q.lent, n
 	q.lent = nil
-	h := header{kind: kindData, channel: ch.index, session: ch.session.index, length: uint32(n), meta: *m}
+	h := header{kind: kindData, channel: ch.index, length: uint32(n), number: at, meta: *m}
 	h.put(f.frame())
 	q.committed.Store(at + 1)
-	c := ch.session.conn
-	c.enqueue(&ch.node)
-	c.flush()
+	ch.session.pair.enqueue(&ch.node)
 }
 
 // Flush implements transport.Channel. It does nothing, because Publish and Consume hold nothing
@@ -125,9 +122,7 @@ func (ch *channel) Consume() {
 		return // credit travels with the next fragment, or later
 	}
 	q.due.Store(true)
-	c := ch.session.conn
-	c.enqueue(&ch.node)
-	c.flush()
+	ch.session.pair.enqueue(&ch.node)
 }
 
 // credit adopts the number of fragments that the peer reports as released. It returns false if that
@@ -141,26 +136,62 @@ func (q *outQueue) credit(total uint32) bool {
 	return true
 }
 
-// begin reserves the place of the next fragment of n bytes. It returns false if the peer had no
-// credit for it.
-func (q *inQueue) begin(n int, m transport.Meta) bool {
+// resume makes the writer begin with the first fragment that has not reached the peer. It returns
+// how many are sent again, or false if the peer's number is impossible.
+func (q *outQueue) resume(arrived uint32) (again uint32, possible bool) {
+	freed, started := q.freed.Load(), q.started.Load()
+	if arrived-freed > started-freed {
+		return 0, false
+	}
+	q.started.Store(arrived)
+	return started - arrived, true
+}
+
+// The places of fragments that arrive.
+const (
+	placed    = iota // in the ring
+	duplicate        // it has arrived before, over another socket
+	refused          // the peer had no credit for it
+)
+
+// begin reserves the place of a fragment of n bytes.
+func (q *inQueue) begin(number uint32, n int, m *transport.Meta) (place int) {
 	released := q.released.Load()
 	for ; q.reclaimed != released; q.reclaimed++ {
 		f := &q.ring[q.reclaimed%maxFragments]
 		q.memory.put(f.buf)
 		f.buf = nil
 	}
-	if q.begun-released >= maxFragments {
-		return false
+	f := &q.ring[number%maxFragments]
+	switch {
+	case int32(number-q.arrived.Load()) < 0:
+		return duplicate
+	case number-released >= maxFragments:
+		return refused
+	case f.full:
+		return duplicate
+	case f.buf != nil: // a part of it has arrived over a socket that broke
+		q.memory.put(f.buf)
+		f.buf = nil
 	}
 	buf := q.memory.take(n)
 	if buf == nil {
-		return false
+		return refused
 	}
-	q.ring[q.begun%maxFragments] = fragment{buf, n, m}
-	q.begun++
-	return true
+	*f = fragment{buf: buf, n: n, meta: *m}
+	return placed
 }
 
-// rest returns the payload memory of the fragment begun last.
-func (q *inQueue) rest() []byte { return q.ring[(q.begun-1)%maxFragments].payload() }
+// payload returns the memory of a fragment that has begun.
+func (q *inQueue) payload(number uint32) []byte { return q.ring[number%maxFragments].payload() }
+
+// done publishes a fragment that has arrived completely, and those behind it that came earlier.
+func (q *inQueue) done(number uint32) {
+	q.ring[number%maxFragments].full = true
+	at := q.arrived.Load()
+	for q.ring[at%maxFragments].full {
+		q.ring[at%maxFragments].full = false
+		at++
+	}
+	q.arrived.Store(at)
+}

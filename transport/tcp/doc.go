@@ -1,12 +1,29 @@
 // Package tcp is the transport between processes that share no memory.
 //
-// # Connections
+// # Pairs
 //
 // A process has one listening port, bound to the addresses of the chosen interfaces
-// (Options.Interfaces). There is one TCP connection for each pair of processes, made when the first
-// session needs it and shared by all sessions (groups) and channels of the pair. The process with
-// the smaller id dials; it tries all addresses of the peer, nearest first, until one answers and
-// proves its identity. A connection ends with the fabric, not with its last session.
+// (Options.Interfaces). Two processes that are linked form a pair. A pair has one TCP connection,
+// made when the first session needs it and shared by all sessions (groups) and channels. The
+// process with the smaller id dials; it tries all addresses of the peer, nearest first, until one
+// answers and proves its identity. A connection ends with the fabric, not with its last session.
+//
+// # Healing
+//
+// A pair is unopened, open, healing or lost. When a connection breaks that sessions need, the pair
+// heals: both sides dial the other one's addresses, the one with the larger id a little later, and
+// the first connection that is accepted carries on. Where connections of both sides meet, the
+// smaller id's is taken. Each connection begins with a resumption: both sides say which fragments
+// have arrived, and send again what has not. Fragments stay in the sender's memory until the
+// receiver has released them, so nothing is missing. Options.Warn is told.
+//
+// A peer that refuses connections at all its addresses, or where it was connected last, is dead,
+// and the pair lost at once. So it is after Options.PeerTimeout without a connection, and after a
+// violation of the protocol. A lost pair gets another epoch. The handshake compares epochs: a side
+// that still has sessions of an epoch that the other side does not know ends them.
+//
+// With Options.Checksum a frame carries checksums. One that does not fit breaks the connection, and
+// the next connection brings the fragment again; the third one ends the pair.
 //
 // # Authentication
 //
@@ -15,7 +32,7 @@
 // nonces) before any frame is read. Connections without this proof are limited in number
 // (Options.MaxUnauthenticated; one more closes the oldest, so strangers keep no peer out) and in
 // time (Options.HelloTimeout until the dialer has sent its hello, HandshakeTimeout in all). Each
-// session is authenticated again with its own Session.Key, bound to the connection. Nothing is
+// session is authenticated again with its own Session.Key, bound to the two processes. Nothing is
 // encrypted: TLS, if it is ever wanted, begins where dialOne and welcome start the handshake, and
 // receiveInto and sendFrom then go through it.
 //
@@ -23,25 +40,26 @@
 //
 // A frame is a header of 48 bytes, little endian, and a payload:
 //
-//	offset  0  kind     u8   open, data, credit, goodbye
+//	offset  0  kind     u8
 //	        1  channel  u8
-//	        2  zero     u16
-//	        4  session  u32  index of the session, chosen by the sender of the frame
+//	        2  check    u16  checksum of the header, 0 without checksums
+//	        4  session  u32  index of the session, chosen by the sender of its open frame
 //	        8  length   u32  bytes of payload
 //	       12  credit   u32  fragments of this channel that the sender of the frame has
 //	                  released so far
-//	       16  sequence u64  number of the frame on this connection
+//	       16  number   u32  of a fragment: its number in its channel and direction
+//	       20  sum      u32  checksum of the payload
 //	       24  meta     3 × u64
 //
-// Both sides announce a session (open) with an index of their own choice; a side sends data once it
-// has received the other's open. goodbye is the last frame of a session in its direction, after all
-// its data.
+// The kinds: arrived says for one of the receiver's sessions how many fragments of each channel
+// have arrived (u32 each), resume ends the resumption and says in number which index the sender of
+// the frame expects next; open announces a session; data carries a fragment, credit does not;
+// goodbye is the last frame of a session in its direction, after all its data, and gone answers it.
 //
-// The sequence is checked. Replay will need it: fragments stay in the sender's memory until the
-// receiver has released them, so after a redial each side reports the sequence that it expects
-// next, and the other sends the later frames again. Several connections for a pair will carry the
-// channels of its sessions in turn; a sequence then belongs to the pair, and frames of one channel
-// stay on one connection.
+// Both sides announce a session with an index of their own; a side sends data once it has received
+// the other's open. Indices are used once, in ascending order. A fragment is placed by its number,
+// so it does not matter over which connection it comes, nor whether it comes twice: the receiver
+// shows the fragments that have arrived without a gap.
 //
 // # Credit
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -35,12 +36,14 @@ type Fabric struct {
 	cancel    context.CancelFunc
 	tasks     sync.WaitGroup // accepting and handshakes
 	sockets   sync.WaitGroup // connections whose socket is open; grows under mu
+	stopping  chan struct{}  // closed when Close begins
 	done      chan struct{}  // closed when Close has finished
 	table     atomic.Pointer[[]*conn]
 	live      atomic.Int32 // connections in table; its other entries are nil
 
 	mu         sync.Mutex
-	closed     bool
+	closed     bool // no new pairs
+	down       bool // no new sockets or tasks
 	pairs      map[pairKey]*pair
 	registered chan struct{} // closed and replaced when a pair is added
 }
@@ -67,7 +70,7 @@ func New(opts Options) (*Fabric, error) {
 		return nil, err
 	}
 	f := &Fabric{opts: opts, doorbell: opts.Doorbell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
-		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}),
+		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), stopping: make(chan struct{}),
 		pairs: map[pairKey]*pair{}, registered: make(chan struct{})}
 	f.table.Store(&[]*conn{})
 	f.identify()
@@ -164,20 +167,23 @@ func (f *Fabric) join(key pairKey, peer *address) (*pair, error) {
 	return p, nil
 }
 
-// leave is called at the end of each Connect.
+// leave is called at the end of each Connect. A pair that has had a socket stays until the fabric
+// closes: a peer that heals learns by its epoch that it was given up.
 func (f *Fabric) leave(p *pair) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p.users--
-	f.tidy(p)
+	if p.users--; p.users == 0 && !p.used.Load() {
+		delete(f.pairs, p.key)
+	}
 }
 
-// tidy forgets a pair that has neither users nor a live connection. f.mu is held.
-func (f *Fabric) tidy(p *pair) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.users == 0 && (p.conn == nil || p.conn.down.Load()) {
-		delete(f.pairs, p.key)
+// stopped reports whether Close has begun.
+func (f *Fabric) stopped() bool {
+	select {
+	case <-f.stopping:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -198,38 +204,48 @@ func (f *Fabric) await(ctx context.Context, key pairKey) *pair {
 	}
 }
 
-// newConn adds an authenticated connection to the fabric.
-func (f *Fabric) newConn(nc *net.TCPConn, p *pair, binding [32]byte) (*conn, error) {
-	remote := nc.RemoteAddr().String()
-	fd, err := takeSocket(nc, f.opts.PeerTimeout)
+// newConn makes an authenticated connection the socket of its pair. epochs are what this side and
+// the peer have said.
+func (f *Fabric) newConn(nc *net.TCPConn, p *pair, epochs [2]epoch) error {
+	fd, err := takeSocket(nc, &f.opts)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c := newConn(p, fd, remote, binding)
+	c := newConn(p, fd, nc)
+	if err := p.attach(c, epochs); err != nil {
+		closeSocket(fd)
+		return err
+	}
+	f.doorbell.Ring()
+	c.flush()
+	f.poller.rearm(c)
+	return nil
+}
+
+// watch adds a socket to the table of those that are polled.
+func (f *Fabric) watch(c *conn) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	err = errFabricClosed
-	if !f.closed {
-		old := *f.table.Load()
-		if c.slot = slices.Index(old, nil); c.slot < 0 {
-			c.slot = len(old)
-		}
-		if err = f.poller.add(c); err == nil {
-			table := append(slices.Clone(old), nil)
-			table[c.slot] = c
-			if table[len(table)-1] == nil {
-				table = table[:len(table)-1]
-			}
-			f.table.Store(&table)
-			f.live.Add(1)
-			f.sockets.Add(1)
-			f.opts.Track(fd, true)
-			return c, nil
-		}
-		err = fault.Wrap(fault.System, err, "tcp: cannot watch the connection to %s", remote)
+	if f.down {
+		return errFabricClosed
 	}
-	closeSocket(fd)
-	return nil, err
+	old := *f.table.Load()
+	if c.slot = slices.Index(old, nil); c.slot < 0 {
+		c.slot = len(old)
+	}
+	if err := f.poller.add(c); err != nil {
+		return fault.Wrap(fault.System, err, "tcp: cannot watch the connection to %s", c.remote)
+	}
+	table := append(slices.Clone(old), nil)
+	table[c.slot] = c
+	if table[len(table)-1] == nil {
+		table = table[:len(table)-1]
+	}
+	f.table.Store(&table)
+	f.live.Add(1)
+	f.sockets.Add(1)
+	f.opts.Track(c.fd, true)
+	return nil
 }
 
 // drop removes a connection that has ended from the table.
@@ -240,7 +256,6 @@ func (f *Fabric) drop(c *conn) {
 	table[c.slot] = nil
 	f.table.Store(&table)
 	f.live.Add(-1)
-	f.tidy(c.pair)
 }
 
 // Poll implements transport.Poller.
@@ -273,7 +288,7 @@ func (f *Fabric) Arm() {
 func (f *Fabric) serve(c *conn, hup bool) {
 	c.watch.armed.Store(0)
 	f.doorbell.Ring()
-	if hup || c.background.Load() > 0 {
+	if hup || c.pair.background.Load() > 0 {
 		if !c.progress() && hup && !c.down.Load() {
 			time.Sleep(time.Millisecond) // another thread is reading it
 		}
@@ -292,12 +307,21 @@ func (f *Fabric) Close() error {
 	f.mu.Lock()
 	first := !f.closed
 	f.closed = true
-	conns := slices.DeleteFunc(slices.Clone(*f.table.Load()), func(c *conn) bool { return c == nil })
+	pairs := slices.Collect(maps.Values(f.pairs))
 	f.mu.Unlock()
 	if !first {
 		<-f.done
 		return nil
 	}
+	close(f.stopping)
+	for _, p := range pairs {
+		p.finish()
+	}
+	f.linger(pairs)
+	f.mu.Lock()
+	f.down = true
+	conns := *f.table.Load()
+	f.mu.Unlock()
 	f.cancel()
 	for _, l := range f.listeners {
 		f.opts.Track(descriptor(l), false)
@@ -306,11 +330,9 @@ func (f *Fabric) Close() error {
 	f.silent.Close()
 	f.waiting.Close()
 	for _, c := range conns {
-		c.finish()
-	}
-	f.linger(conns)
-	for _, c := range conns {
-		c.fail(errFabricClosed)
+		if c != nil {
+			c.fail(errFabricClosed)
+		}
 	}
 	f.tasks.Wait()
 	f.sockets.Wait()
@@ -320,31 +342,36 @@ func (f *Fabric) Close() error {
 }
 
 // finish closes all sessions and then this side's direction of the connection.
-func (c *conn) finish() {
-	c.mu.Lock()
-	sessions := slices.Clone(c.sessions)
-	c.mu.Unlock()
+func (p *pair) finish() {
+	p.mu.Lock()
+	sessions := slices.Collect(maps.Keys(p.sessions))
+	p.mu.Unlock()
 	for _, s := range sessions {
-		if s != nil {
-			s.Close()
-		}
+		s.Close()
 	}
-	c.background.Add(1)
-	c.finishing.Store(true)
-	c.backlog.Store(true) // makes the writer check
-	c.flush()
-	c.f.poller.rearm(c)
+	p.background.Add(1)
+	p.finishing.Store(true)
+	if c := p.live.Load(); c != nil {
+		c.backlog.Store(true) // makes the writer check
+		c.flush()
+		p.f.poller.rearm(c)
+	}
 }
 
-// linger waits for the connections to end.
-func (f *Fabric) linger(conns []*conn) {
+// linger waits for the pairs to end.
+func (f *Fabric) linger(pairs []*pair) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.Now().Add(f.opts.Linger)
-	acknowledged := make([]time.Time, len(conns))
+	acknowledged := make([]time.Time, len(pairs))
 	for open := true; open && time.Now().Before(deadline); {
 		open = false
-		for i, c := range conns {
+		for i, p := range pairs {
+			c := p.live.Load()
+			if c == nil {
+				open = open || p.heals()
+				continue
+			}
 			if !c.writer.finished.Load() {
 				// A thread that was writing during finish may have cleared it.
 				c.backlog.Store(true)
@@ -363,6 +390,13 @@ func (f *Fabric) linger(conns []*conn) {
 			<-tick.C
 		}
 	}
+}
+
+// heals reports whether a new socket is being made.
+func (p *pair) heals() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.healing != nil
 }
 
 // acknowledged reports whether the peer's host has received all that was written, the end included.

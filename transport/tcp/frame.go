@@ -2,16 +2,20 @@ package tcp
 
 import (
 	"encoding/binary"
+	"hash/crc32"
 
 	"github.com/goccl/goccl/transport"
 )
 
 // The kinds of frames.
 const (
-	kindOpen    = 1
-	kindData    = 2
-	kindCredit  = 3
-	kindGoodbye = 4
+	kindArrived = 1
+	kindResume  = 2
+	kindOpen    = 3
+	kindData    = 4
+	kindCredit  = 5
+	kindGoodbye = 6
+	kindGone    = 7
 )
 
 // Sizes that both sides must agree on; part of the protocol.
@@ -22,7 +26,7 @@ const (
 	maxLong      = 8                   // those of them that may be longer than shortPayload
 	shortPayload = 8 << 10
 	maxPayload   = 64 << 10
-	maxSessions  = 1 << 16 // of one connection
+	maxSessions  = 1 << 16 // of one pair at the same time
 	creditStep   = 4       // a receiver that owes credit for this many fragments sends it at once
 )
 
@@ -30,11 +34,12 @@ const (
 type header struct {
 	kind    byte
 	channel byte
-	zero    uint16
+	check   uint16
 	session uint32
 	length  uint32
 	credit  uint32
-	seq     uint64
+	number  uint32
+	sum     uint32
 	meta    transport.Meta
 }
 
@@ -42,28 +47,45 @@ func (h *header) put(b []byte) {
 	le := binary.LittleEndian
 	_ = b[headerBytes-1]
 	b[0], b[1] = h.kind, h.channel
-	le.PutUint16(b[2:], h.zero)
-	le.PutUint32(b[4:], h.session)
+	le.PutUint16(b[2:], h.check)
+	stamp(b, h.session, h.credit)
 	le.PutUint32(b[8:], h.length)
-	putStamp(b, h.credit, h.seq)
+	le.PutUint32(b[16:], h.number)
+	le.PutUint32(b[20:], h.sum)
 	for i, m := range h.meta {
 		le.PutUint64(b[24+8*i:], m)
 	}
 }
 
-// putStamp fills in the fields that are known only when the frame is written.
-func putStamp(b []byte, credit uint32, seq uint64) {
+// stamp fills in the fields that are known only when the frame is written.
+func stamp(b []byte, session, credit uint32) {
+	binary.LittleEndian.PutUint32(b[4:], session)
 	binary.LittleEndian.PutUint32(b[12:], credit)
-	binary.LittleEndian.PutUint64(b[16:], seq)
 }
 
 func (h *header) get(b []byte) {
 	le := binary.LittleEndian
 	_ = b[headerBytes-1]
-	h.kind, h.channel, h.zero = b[0], b[1], le.Uint16(b[2:])
+	h.kind, h.channel, h.check = b[0], b[1], le.Uint16(b[2:])
 	h.session, h.length, h.credit = le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:])
-	h.seq = le.Uint64(b[16:])
+	h.number, h.sum = le.Uint32(b[16:]), le.Uint32(b[20:])
 	for i := range h.meta {
 		h.meta[i] = le.Uint64(b[24+8*i:])
 	}
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// seal fills in the checksums of a frame that is about to be written.
+func seal(frame []byte) {
+	le := binary.LittleEndian
+	le.PutUint32(frame[20:], crc32.Checksum(frame[headerBytes:], castagnoli))
+	le.PutUint16(frame[2:], headCheck(frame))
+}
+
+// headCheck returns the checksum of a header, without the field that holds it. It is never 0, which
+// stands for no checksums.
+func headCheck(b []byte) uint16 {
+	sum := crc32.Update(crc32.Checksum(b[:2], castagnoli), castagnoli, b[4:headerBytes])
+	return max(uint16(sum)^uint16(sum>>16), 1)
 }

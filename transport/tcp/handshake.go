@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -13,41 +14,56 @@ import (
 
 // The handshake, before any frame:
 //
-//	dialer → acceptor   magic, version, dialer's id, acceptor's id, nonce
-//	acceptor → dialer   nonce, proof "accept"
+//	dialer → acceptor   magic, version, kind, dialer's id, acceptor's id, dialer's epoch, nonce
+//	acceptor → dialer   acceptor's epoch, nonce, proof "accept"
 //	dialer → acceptor   proof "dial"
+//	acceptor → dialer   one byte: the connection is taken
 //
-// A proof is an HMAC over its label, the hello and the acceptor's nonce, under a key derived from
-// both secrets.
+// A proof is an HMAC over its label, the hello, and the acceptor's epoch and nonce, under a key
+// derived from both secrets.
 const (
 	helloMagic = "gocclTCP"
-	helloBytes = len(helloMagic) + 1 + 16 + 16 + 32
-	replyBytes = 32 + 32
+	helloBytes = len(helloMagic) + 1 + 1 + 16 + 16 + 8 + 32
+	nonceBytes = 8 + 32 // with the epoch
+	replyBytes = nonceBytes + 32
 )
+
+// The kinds of hellos.
+const (
+	helloFirst   = 1 // the acceptor may want to connect later
+	helloAgain   = 2 // after a connection has broken
+	helloReverse = 3 // the same, by the side that did not dial at first
+)
+
+// accepted is the acceptor's last word.
+const accepted = 1
 
 // hello is the first message of the handshake.
 type hello [helloBytes]byte
 
-func makeHello(dialer, acceptor *[16]byte) *hello {
+func makeHello(kind byte, dialer, acceptor *[16]byte, e epoch) *hello {
 	h := &hello{}
 	at := copy(h[:], helloMagic)
-	h[at] = protocol
-	at++
+	h[at], h[at+1] = protocol, kind
+	at += 2
 	at += copy(h[at:], dialer[:])
 	at += copy(h[at:], acceptor[:])
+	at += copy(h[at:], e[:])
 	rand.Read(h[at:])
 	return h
 }
 
 func (h *hello) valid() bool {
-	return string(h[:len(helloMagic)]) == helloMagic && h[len(helloMagic)] == protocol
+	return string(h[:len(helloMagic)]) == helloMagic && h[len(helloMagic)] == protocol &&
+		h.kind() >= helloFirst && h.kind() <= helloReverse
 }
 
-func (h *hello) dialer() (id [16]byte)   { copy(id[:], h[len(helloMagic)+1:]); return id }
-func (h *hello) acceptor() (id [16]byte) { copy(id[:], h[len(helloMagic)+1+16:]); return id }
+func (h *hello) kind() byte              { return h[len(helloMagic)+1] }
+func (h *hello) dialer() (id [16]byte)   { copy(id[:], h[len(helloMagic)+2:]); return id }
+func (h *hello) acceptor() (id [16]byte) { copy(id[:], h[len(helloMagic)+2+16:]); return id }
+func (h *hello) epoch() (e epoch)        { copy(e[:], h[len(helloMagic)+2+32:]); return e }
 
-// prove returns the proof of one side or, with the label "binding", the value that binds sessions
-// to the connection.
+// prove returns the proof of one side.
 func prove(label string, dialer, acceptor *address, h *hello, nonce []byte) (proof [32]byte) {
 	key := hmac.New(sha256.New, append(dialer.secret[:len(dialer.secret):len(dialer.secret)], acceptor.secret[:]...))
 	io.WriteString(key, "goccl tcp key 1")
@@ -60,27 +76,47 @@ func prove(label string, dialer, acceptor *address, h *hello, nonce []byte) (pro
 	return proof
 }
 
+// pairBinding returns the value that binds sessions to two processes. Both compute the same.
+func pairBinding(self, peer *address) (binding [32]byte) {
+	if bytes.Compare(self.id[:], peer.id[:]) > 0 {
+		self, peer = peer, self
+	}
+	mac := hmac.New(sha256.New, append(self.secret[:len(self.secret):len(self.secret)], peer.secret[:]...))
+	io.WriteString(mac, "goccl tcp pair")
+	mac.Write(self.id[:])
+	mac.Write(peer.id[:])
+	mac.Sum(binding[:0])
+	return binding
+}
+
 var errStranger = errors.New(
 	"it does not prove that it is the peer; something else listens there, or its address is outdated")
 
-// dialHandshake proves this process to the acceptor, and the acceptor to this process.
-func dialHandshake(nc net.Conn, self, peer *address) (binding [32]byte, err error) {
-	h := makeHello(&self.id, &peer.id)
+// dialHandshake proves this process to the acceptor, and the acceptor to this process. It returns
+// the acceptor's epoch.
+func dialHandshake(nc net.Conn, h *hello, self, peer *address) (e epoch, err error) {
 	if _, err = nc.Write(h[:]); err != nil {
-		return binding, err
+		return e, err
 	}
 	var reply [replyBytes]byte
 	if _, err = io.ReadFull(nc, reply[:]); err != nil {
-		return binding, err
+		return e, err
 	}
-	nonce := reply[:32]
+	nonce := reply[:nonceBytes]
 	want := prove("accept", self, peer, h, nonce)
-	if !hmac.Equal(want[:], reply[32:]) {
-		return binding, errStranger
+	if !hmac.Equal(want[:], reply[nonceBytes:]) {
+		return e, errStranger
 	}
+	copy(e[:], nonce)
 	proof := prove("dial", self, peer, h, nonce)
-	_, err = nc.Write(proof[:])
-	return prove("binding", self, peer, h, nonce), err
+	if _, err = nc.Write(proof[:]); err != nil {
+		return e, err
+	}
+	var word [1]byte
+	if _, err = io.ReadFull(nc, word[:]); err == nil && word[0] != accepted {
+		err = errStranger
+	}
+	return e, err
 }
 
 // readHello reads the first message of a dialer. A dialer that knows the id of this process was
@@ -96,45 +132,58 @@ func readHello(nc net.Conn, self *address) (*hello, error) {
 	return h, nil
 }
 
-// acceptHandshake is the acceptor's side of dialHandshake, after the hello.
-func acceptHandshake(nc net.Conn, h *hello, peer, self *address) (binding [32]byte, err error) {
+// acceptHandshake is the acceptor's side of dialHandshake between the hello and the last word.
+func acceptHandshake(nc net.Conn, h *hello, peer, self *address, e epoch) error {
 	var reply [replyBytes]byte
-	nonce := reply[:32]
+	nonce := reply[:nonceBytes]
 	rand.Read(nonce)
+	copy(nonce, e[:])
 	proof := prove("accept", peer, self, h, nonce)
-	copy(reply[32:], proof[:])
-	if _, err = nc.Write(reply[:]); err != nil {
-		return binding, err
+	copy(reply[nonceBytes:], proof[:])
+	if _, err := nc.Write(reply[:]); err != nil {
+		return err
 	}
 	var got [32]byte
-	if _, err = io.ReadFull(nc, got[:]); err != nil {
-		return binding, err
+	if _, err := io.ReadFull(nc, got[:]); err != nil {
+		return err
 	}
 	want := prove("dial", peer, self, h, nonce)
 	if !hmac.Equal(want[:], got[:]) {
-		return binding, errStranger
+		return errStranger
 	}
-	return prove("binding", peer, self, h, nonce), nil
+	return nil
 }
 
-// dialOne tries one address of a peer, including the handshake.
-func (p *pair) dialOne(ctx context.Context, to endpoint) (*conn, error) {
+// dialOne tries one address of a peer, including the handshake, and attaches the connection.
+func (p *pair) dialOne(ctx context.Context, to endpoint, kind byte) error {
 	f := p.f
 	d := net.Dialer{Timeout: f.opts.DialTimeout, KeepAlive: -1}
 	nc, err := d.DialContext(ctx, "tcp", to.addrPort().String())
 	if err != nil {
-		return nil, err
+		return err
 	}
+	if kind == helloAgain && p.key.accept {
+		kind = helloReverse
+	}
+	p.shaking.Add(1)
+	defer p.shaking.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, f.opts.HandshakeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
-	binding, err := dialHandshake(nc, f.self, p.peer)
+	epochs := [2]epoch{p.currentEpoch()}
+	epochs[1], err = dialHandshake(nc, makeHello(kind, &f.self.id, &p.peer.id, epochs[0]), f.self, p.peer)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
 		nc.Close()
-		return nil, err
+		return err
 	}
-	return f.newConn(nc.(*net.TCPConn), p, binding)
+	return f.newConn(nc.(*net.TCPConn), p, epochs)
+}
+
+func (p *pair) currentEpoch() epoch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.epoch
 }

@@ -111,35 +111,48 @@ func (g *guest) Close() error {
 	return g.nc.Close()
 }
 
-// welcome authenticates a new connection and makes it the connection of its pair.
+// welcome authenticates a new connection and makes it the socket of its pair.
 func (f *Fabric) welcome(g *guest) {
 	defer g.cancel()
-	p, binding, err := f.authenticate(g)
+	p, epochs, err := f.authenticate(g)
 	if err != nil {
 		g.Close()
 		return
 	}
-	c, err := f.newConn(g.nc, p, binding)
-	if err == nil {
-		p.adopt(c)
-	}
+	f.newConn(g.nc, p, epochs)
 }
 
-// authenticate has the guest prove its identity.
-func (f *Fabric) authenticate(g *guest) (p *pair, binding [32]byte, err error) {
+// authenticate has the guest prove its identity, and tells it that it is taken.
+func (f *Fabric) authenticate(g *guest) (p *pair, epochs [2]epoch, err error) {
 	g.nc.SetDeadline(time.Now().Add(f.opts.HelloTimeout))
 	h, err := readHello(g.nc, f.self)
 	if !f.silent.Remove(g) || err != nil {
-		return nil, binding, errStranger
+		return nil, epochs, errStranger
 	}
 	f.waiting.Add(g)
 	deadline, _ := g.ctx.Deadline()
 	g.nc.SetDeadline(deadline)
-	if p = f.await(g.ctx, pairKey{h.dialer(), true}); p != nil {
-		binding, err = acceptHandshake(g.nc, h, p.peer, f.self)
+	if p = f.wanted(g.ctx, h); p != nil {
+		epochs = [2]epoch{p.currentEpoch(), h.epoch()}
+		err = acceptHandshake(g.nc, h, p.peer, f.self, epochs[0])
 	}
-	if !f.waiting.Remove(g) || p == nil || err != nil {
-		return nil, binding, errStranger
+	if !f.waiting.Remove(g) || p == nil || err != nil || h.kind() == helloReverse && p.shaking.Load() > 0 {
+		return nil, epochs, errStranger
 	}
-	return p, binding, g.nc.SetDeadline(time.Time{})
+	if _, err = g.nc.Write([]byte{accepted}); err != nil {
+		return nil, epochs, err
+	}
+	return p, epochs, g.nc.SetDeadline(time.Time{})
+}
+
+// wanted returns the pair that a hello is for, or nil. A peer that connects for the first time
+// waits until this process wants to, too.
+func (f *Fabric) wanted(ctx context.Context, h *hello) *pair {
+	key := pairKey{h.dialer(), h.kind() != helloReverse}
+	if h.kind() == helloFirst {
+		return f.await(ctx, key)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pairs[key]
 }

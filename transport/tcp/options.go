@@ -29,16 +29,27 @@ type Options struct {
 	// and of those that have sent a hello but not proven their identity (256 each). One more closes
 	// the oldest.
 	MaxUnauthenticated int
-	// PeerTimeout is how long a peer's host may leave data or keep-alive probes unacknowledged
-	// before it counts as lost (30 s).
+	// PeerTimeout is how long a path may be silent, or stay broken, before the peer counts as lost
+	// (10 s, at least 2 s).
 	PeerTimeout time.Duration
+	// Checksum adds a CRC-32C to every frame of this side. What arrives damaged is sent again.
+	Checksum bool
 	// Linger is how long Close tries to deliver committed fragments to the peers (5 s).
 	Linger time.Duration
 	// Track, if set, is called for every socket that carries frames or listens: a forked child must
 	// close these sockets, or peers would not notice the death of this process. Track must be quick
 	// and may be called by any thread.
 	Track func(fd int, open bool)
+	// Warn, if set, is called when something went wrong that was mended.
+	Warn func(format string, args ...any)
 }
+
+// LeastPeerTimeout is the smallest Options.PeerTimeout. It leaves time for the kernel to send data
+// twice.
+const LeastPeerTimeout = 2 * time.Second
+
+// silence is how long one socket may be silent before another one is tried.
+func (o *Options) silence() time.Duration { return o.PeerTimeout / 4 }
 
 // EnsureDefaults replaces zero values with the defaults.
 func (o *Options) EnsureDefaults() {
@@ -50,13 +61,16 @@ func (o *Options) EnsureDefaults() {
 	def(&o.DialTimeout, 2*time.Second)
 	def(&o.HelloTimeout, 500*time.Millisecond)
 	def(&o.HandshakeTimeout, 5*time.Second)
-	def(&o.PeerTimeout, 30*time.Second)
+	def(&o.PeerTimeout, 10*time.Second)
 	def(&o.Linger, 5*time.Second)
 	if o.MaxUnauthenticated == 0 {
 		o.MaxUnauthenticated = 256
 	}
 	if o.Track == nil {
 		o.Track = func(int, bool) {}
+	}
+	if o.Warn == nil {
+		o.Warn = func(string, ...any) {}
 	}
 }
 
@@ -69,6 +83,9 @@ func (o *Options) Validate() error {
 		return fault.New(fault.Invalid, "tcp: port %d is not between 0 and 65535", o.Port)
 	case o.DialTimeout < 0 || o.HelloTimeout < 0 || o.HandshakeTimeout < 0 || o.PeerTimeout < 0 || o.Linger < 0:
 		return fault.New(fault.Invalid, "tcp: a timeout is negative")
+	case o.PeerTimeout < LeastPeerTimeout:
+		return fault.New(fault.Invalid, "tcp: a peer cannot be given up after %v; allowed are %v and more",
+			o.PeerTimeout, LeastPeerTimeout)
 	case o.MaxUnauthenticated < 0:
 		return fault.New(fault.Invalid, "tcp: MaxUnauthenticated is negative")
 	}

@@ -3,11 +3,13 @@ package tcp
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -26,38 +28,117 @@ func keyOf(self, peer *address, s *transport.Session) pairKey {
 	return pairKey{peer.id, order > 0 || order == 0 && s.Rank > s.Peer}
 }
 
-// pair is the path to one peer process. It holds one connection at a time; after a connection is
-// lost, the next Connect makes a new one.
+// pair is the path to one peer process: the sessions with it, and the socket that carries their
+// frames. It is unopened at first, and again once it is lost; open while it has a socket; and
+// healing while its socket has broken and a new one is being made.
 type pair struct {
-	f     *Fabric
-	key   pairKey
-	peer  *address
-	users int // Connects in flight; guarded by Fabric.mu
+	f       *Fabric
+	key     pairKey
+	peer    *address
+	binding [32]byte // binds the proofs of sessions to the two processes
+	users   int      // Connects in flight; guarded by Fabric.mu
 
-	mu      sync.Mutex
-	conn    *conn
-	dialing bool
-	changed chan struct{} // closed and replaced when conn or dialing changes
+	live       atomic.Pointer[conn]
+	ready      atomic.Pointer[node] // those with something to write, newest first
+	background atomic.Int32         // reasons to go on while no thread polls
+	used       atomic.Bool          // it has had a socket
+	finishing  atomic.Bool          // the fabric is closing: end this side's direction after all goodbyes
+
+	// Guarded by the writing lock of the live socket.
+	head, tail *node // taken from ready, oldest first
+
+	// Guarded by the reading lock of the live socket.
+	incoming map[uint32]*incoming // by the peer's index
+	opens    uint32               // an index from here on is new
+
+	shaking   atomic.Int32 // handshakes that this side has begun
+	attaching sync.Mutex   // one socket at a time becomes the live one
+	last      *conn        // guarded by attaching
+
+	mu        sync.Mutex
+	changed   chan struct{} // closed and replaced when live, dialing or healing changes
+	dialing   bool
+	healing   *healing
+	epoch     epoch    // another one each time the pair is lost
+	attached  [2]epoch // of this side and of the peer, when the last socket was attached
+	corrupt   int      // fragments with a wrong checksum
+	next      uint32   // index of the next session of this side
+	sessions  map[*session]bool
+	indexed   map[uint32]*session      // those with an index
+	waiting   map[sessionKey]*session  // not announced by the peer yet
+	inbounds  map[sessionKey]*incoming // announced by the peer, but Connect was not called
+	farewells []uint32                 // goodbyes to be answered, by the peer's index
+	node      node                     // for the farewells
+}
+
+// epoch is a random number that stands for what both sides remember of their sessions. Where one
+// side has lost the pair, the other one forgets its sessions at the next handshake.
+type epoch [8]byte
+
+func newEpoch() (e epoch) {
+	rand.Read(e[:])
+	return e
+}
+
+// incoming is a session that the peer has announced.
+type incoming struct {
+	opening opening
+	session atomic.Pointer[session]
 }
 
 func newPair(f *Fabric, key pairKey, peer *address) *pair {
-	return &pair{f: f, key: key, peer: peer, changed: make(chan struct{})}
+	p := &pair{f: f, key: key, peer: peer, binding: pairBinding(f.self, peer), incoming: map[uint32]*incoming{},
+		changed: make(chan struct{}), sessions: map[*session]bool{}, indexed: map[uint32]*session{},
+		waiting:  map[sessionKey]*session{},
+		inbounds: map[sessionKey]*incoming{}, epoch: newEpoch()}
+	p.node.pair = p
+	return p
 }
 
-// connect opens a session, over a new connection if necessary.
+// connect opens a session, over a new socket if necessary.
 func (p *pair) connect(ctx context.Context, spec transport.Session) (*session, error) {
+	s, err := p.start(spec)
+	if err != nil {
+		return nil, err
+	}
+	p.background.Add(1)
+	defer p.background.Add(-1)
 	for {
 		c, err := p.connection(ctx, spec.Peer)
 		if err != nil {
+			s.Close()
 			return nil, err
 		}
-		s, err := c.open(ctx, spec)
-		if !errors.Is(err, errRetry) {
-			return s, err
+		p.enqueue(&s.node)
+		c.progress()
+		p.f.poller.rearm(c)
+		select {
+		case <-s.opened:
+		case <-c.gone:
+		case <-p.f.stopping:
+		case <-ctx.Done():
+		}
+		p.mu.Lock()
+		announced := s.announced
+		p.mu.Unlock()
+		switch e := s.err.Load(); {
+		case announced && (e == nil || !errors.Is(e, fault.Mismatch)):
+			return s, nil // even if the peer has left already: it may have sent something before
+		case announced:
+			s.Close()
+			return nil, e
+		case p.f.stopped():
+			s.Close()
+			return nil, errFabricClosed
+		case ctx.Err() != nil:
+			s.Close()
+			return nil, contextFault(ctx, spec.Peer, fmt.Sprintf(
+				"connected to %s, but the rank did not open session %x", c.where(), spec.ID))
 		}
 		// The peer had a reason to end the connection, such as a deadline of its own or a restart.
 		// Give it some time.
 		if !sleep(ctx, p.f, 20*time.Millisecond) {
+			s.Close()
 			return nil, p.missing(ctx, spec.Peer, "the connection to "+c.where()+" ended before the session was open")
 		}
 	}
@@ -69,13 +150,13 @@ func sleep(ctx context.Context, f *Fabric, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	case <-ctx.Done():
-	case <-f.ctx.Done():
+	case <-f.stopping:
 	}
 	return false
 }
 
 func (p *pair) missing(ctx context.Context, rank int, what string) error {
-	if p.f.ctx.Err() != nil {
+	if p.f.stopped() {
 		return errFabricClosed
 	}
 	return contextFault(ctx, rank, what)
@@ -92,25 +173,22 @@ func contextFault(ctx context.Context, rank int, what string) error {
 	return e
 }
 
-// connection returns the live connection. If there is none it dials or waits for the peer to dial.
+// connection returns the live socket. If there is none it dials or waits for the peer to dial.
 func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 	for {
 		p.mu.Lock()
-		if c := p.conn; c != nil && !c.down.Load() {
+		if c := p.live.Load(); c != nil {
 			p.mu.Unlock()
 			return c, nil
 		}
-		dial := !p.key.accept && !p.dialing
+		dial := !p.key.accept && !p.dialing && p.healing == nil
 		p.dialing = p.dialing || dial
 		changed := p.changed
 		p.mu.Unlock()
 		if dial {
-			c, err := p.dial(ctx, rank)
+			err := p.dial(ctx, rank)
 			p.mu.Lock()
 			p.dialing = false
-			if err == nil {
-				p.conn = c
-			}
 			p.broadcast()
 			p.mu.Unlock()
 			if err != nil {
@@ -125,45 +203,30 @@ func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 				"no connection from %s, which has to dial this process at %s; "+
 					"it did not call Connect, or cannot reach these addresses (firewall, Options.Interfaces)",
 				p.peer.who(), list(p.f.self.endpoints)))
-		case <-p.f.ctx.Done():
+		case <-p.f.stopping:
 			return nil, errFabricClosed
 		}
 	}
 }
 
-// broadcast wakes the threads that wait in connection. p.mu is held.
+// broadcast wakes the threads that wait for changed. p.mu is held.
 func (p *pair) broadcast() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// adopt takes an accepted connection. The peer dials only when it has none: if this side still has
-// another, that one is broken and this side has not learned of it yet.
-func (p *pair) adopt(c *conn) {
-	p.mu.Lock()
-	old := p.conn
-	p.conn = c
-	p.broadcast()
-	p.mu.Unlock()
-	if old != nil {
-		old.fail(errReplaced)
-	}
-}
-
-var errReplaced = errors.New("the peer lost the connection and made a new one")
-
 // dial tries the peer's addresses, nearest first, repeatedly until ctx ends.
-func (p *pair) dial(ctx context.Context, rank int) (*conn, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(p.f.ctx, func() { cancel(errFabricClosed) })()
+func (p *pair) dial(ctx context.Context, rank int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.f.ctx, cancel)()
 	targets := usable(p.f.self, p.peer)
 	failures := make([]string, len(targets))
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		for i, to := range targets {
-			c, err := p.dialOne(ctx, to)
+			err := p.dialOne(ctx, to, helloFirst)
 			if err == nil {
-				return c, nil
+				return nil
 			}
 			if ctx.Err() == nil || failures[i] == "" {
 				failures[i] = fmt.Sprintf("%v: %v", to.addrPort(), err)
@@ -173,7 +236,7 @@ func (p *pair) dial(ctx context.Context, rank int) (*conn, error) {
 			}
 		}
 		if !sleep(ctx, p.f, pause) {
-			return nil, p.missing(ctx, rank, fmt.Sprintf(
+			return p.missing(ctx, rank, fmt.Sprintf(
 				"cannot connect to %s; it may be gone, not have called Connect, "+
 					"or be behind a firewall: %s", p.peer.who(),
 				strings.Join(slices.DeleteFunc(failures, func(s string) bool { return s == "" }), "; ")))
@@ -187,4 +250,144 @@ func list(endpoints []endpoint) string {
 		s = append(s, e.addrPort().String())
 	}
 	return strings.Join(s, ", ")
+}
+
+// start adds a session to the tables.
+func (p *pair) start(spec transport.Session) (*session, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := sessionKey{spec.ID, spec.Rank, spec.Peer}
+	for s := range p.sessions {
+		if s.key() == key && !s.closing.Load() {
+			return nil, fault.Peer(fault.Invalid, spec.Peer, "tcp: session %x is open already", spec.ID)
+		}
+	}
+	if len(p.sessions) == maxSessions {
+		return nil, fault.Peer(fault.System, spec.Peer,
+			"tcp: %d sessions between two processes are the limit", maxSessions)
+	}
+	s := newSession(p, spec)
+	p.sessions[s] = true
+	if in := p.inbounds[key]; in != nil {
+		delete(p.inbounds, key)
+		p.match(s, in)
+	} else {
+		p.waiting[key] = s
+	}
+	return s, nil
+}
+
+// match joins a local session with the peer's announcement. p.mu is held.
+func (p *pair) match(s *session, in *incoming) {
+	if e := s.check(&in.opening); e != nil {
+		s.fail(e)
+	}
+	in.session.Store(s)
+	s.announced = true
+	close(s.opened)
+}
+
+// announce handles an open frame. The reading lock is held.
+func (p *pair) announce(in *incoming) {
+	o := &in.opening
+	key := sessionKey{o.id, int(o.to), int(o.from)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.waiting[key]; s != nil {
+		delete(p.waiting, key)
+		p.match(s, in)
+		return
+	}
+	p.inbounds[key] = in
+}
+
+// index gives a session the next index. The peer takes indices in this order only, so a session
+// gets its index when its open frame is made.
+func (p *pair) index(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.index, s.openSent = p.next, true
+	p.next++
+	p.indexed[s.index] = s
+}
+
+// close notes that a session is closing. It reports whether the peer is to be told: without a
+// socket, now or soon, there is nobody to tell.
+func (p *pair) close(s *session) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting[s.key()] == s {
+		delete(p.waiting, s.key())
+	}
+	if !p.sessions[s] {
+		return false
+	}
+	if p.live.Load() == nil && p.healing == nil {
+		p.remove(s)
+		return false
+	}
+	s.pending(true)
+	return true
+}
+
+// answers returns the next goodbye to be answered.
+func (p *pair) answers() (index uint32, found, more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.farewells) == 0 {
+		return 0, false, false
+	}
+	index = p.farewells[0]
+	p.farewells = p.farewells[1:]
+	return index, true, len(p.farewells) > 0
+}
+
+// gone handles the peer's answer to a goodbye.
+func (p *pair) gone(index uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.indexed[index]; s != nil && s.closing.Load() {
+		p.remove(s)
+	}
+}
+
+// left handles the peer's goodbye; in is nil if it has come before. The reading lock is held.
+func (p *pair) left(index uint32, in *incoming) error {
+	defer p.push(&p.node)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.farewells = append(p.farewells, index); len(p.farewells) > maxSessions {
+		return violates("more goodbyes than sessions")
+	}
+	if in == nil {
+		return nil
+	}
+	key := sessionKey{in.opening.id, int(in.opening.to), int(in.opening.from)}
+	if p.inbounds[key] == in {
+		delete(p.inbounds, key)
+	}
+	if s := in.session.Load(); s != nil {
+		s.fail(fault.Peer(fault.PeerLeft, s.spec.Peer, "tcp: %s closed the link", p.where()))
+	}
+	return nil
+}
+
+// busy reports whether a session has not sent its goodbye yet. The writing lock is held.
+func (p *pair) busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s := range p.sessions {
+		if !s.byeSent {
+			return true
+		}
+	}
+	return false
+}
+
+// where identifies the peer process in messages.
+func (p *pair) where() string {
+	if c := p.live.Load(); c != nil {
+		return c.where()
+	}
+	return p.peer.who()
 }

@@ -135,7 +135,7 @@ func (p *poller) arm(c *conn) {
 // has work in the background.
 func (p *poller) rearm(c *conn) {
 	want := uint32(0)
-	if c.background.Load() > 0 {
+	if c.pair.background.Load() > 0 {
 		want = waitIn
 		if c.backlog.Load() {
 			want |= waitOut

@@ -117,7 +117,7 @@ func (p *poller) arm(c *conn) {
 
 // rearm continues to wait after an event if the connection has work in the background.
 func (p *poller) rearm(c *conn) {
-	if c.background.Load() > 0 {
+	if c.pair.background.Load() > 0 {
 		p.arm(c)
 	}
 }

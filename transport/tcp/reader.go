@@ -1,8 +1,12 @@
 package tcp
 
 import (
+	"encoding/binary"
+	"hash/crc32"
 	"io"
 	"syscall"
+
+	"github.com/goccl/goccl/transport"
 )
 
 const (
@@ -13,18 +17,17 @@ const (
 // reader parses the peer's byte stream. It needs no lookahead: every byte goes into a header, into
 // its place in a channel, or is skipped.
 type reader struct {
-	staging  []byte
-	head     [headerBytes]byte
-	have     int    // bytes of head received so far
-	h        header // of the frame whose payload is being read
-	rest     []byte // where the rest of the payload goes
-	skip     int    // payload bytes to skip, of a session that was closed here
-	into     *inQueue
-	body     [openBytes]byte
-	seq      uint64
-	incoming []*incoming // by the peer's index
-	told     bool        // something arrived that a sleeper may wait for
-	iov      scatter
+	staging []byte
+	head    [headerBytes]byte
+	have    int    // bytes of head received so far
+	h       header // of the frame whose payload is being read
+	rest    []byte // where the rest of the payload goes
+	skip    int    // payload bytes to skip: of a session that was closed here, or of a duplicate
+	into    *inQueue
+	body    [openBytes]byte
+	arrived map[uint32][]uint32 // from the peer's resumption: by index and channel
+	told    bool                // something arrived that a sleeper may wait for
+	iov     scatter
 }
 
 // receive reads until the socket is empty or its budget is used up. It reports whether anything
@@ -114,35 +117,39 @@ func (c *conn) consume(p []byte) error {
 
 // frameBegins handles a complete header and finds the place of the payload.
 func (c *conn) frameBegins() error {
-	r := &c.reader
+	r, p := &c.reader, c.pair
 	h := &r.h
 	h.get(r.head[:])
-	if h.seq != r.seq {
-		return violates("frame %d arrived in place of frame %d", h.seq, r.seq)
+	if h.check != 0 && h.check != headCheck(r.head[:]) {
+		return errCorrupt
 	}
-	r.seq++
-	if h.zero != 0 || h.session >= maxSessions {
-		return violates("malformed header, session index %d", h.session)
+	if resuming := h.kind == kindArrived || h.kind == kindResume; resuming != c.unresumed.Load() {
+		return violates("frame of kind %d, before or after the resumption", h.kind)
 	}
-	if h.kind == kindOpen {
-		if h.length != openBytes {
-			return violates("open frame of %d bytes", h.length)
+	switch h.kind {
+	case kindArrived, kindResume, kindOpen:
+		return c.bodyBegins()
+	case kindGone:
+		if h.length != 0 {
+			return violates("answer of %d bytes", h.length)
 		}
-		r.rest = r.body[:]
+		p.gone(h.session)
 		return nil
 	}
-	if int(h.session) >= len(r.incoming) || r.incoming[h.session] == nil {
+	in := p.incoming[h.session]
+	if in == nil && h.session >= p.opens {
 		return violates("frame of kind %d for session index %d, which is not open", h.kind, h.session)
 	}
-	in := r.incoming[h.session]
 	if h.kind == kindGoodbye {
 		if h.length != 0 {
 			return violates("goodbye frame of %d bytes", h.length)
 		}
-		r.incoming[h.session] = nil
-		c.left(in)
+		delete(p.incoming, h.session)
 		r.told = true
-		return nil
+		return p.left(h.session, in)
+	}
+	if in == nil {
+		return violates("frame of kind %d for session index %d, which was closed", h.kind, h.session)
 	}
 	s := in.session.Load()
 	if s == nil {
@@ -168,6 +175,24 @@ func (c *conn) frameBegins() error {
 	return violates("unknown kind of frame, %d", h.kind)
 }
 
+// bodyBegins handles the header of a frame whose payload is for the pair.
+func (c *conn) bodyBegins() error {
+	r := &c.reader
+	n := int(r.h.length)
+	switch h := &r.h; {
+	case h.kind == kindOpen && n != openBytes:
+		return violates("open frame of %d bytes", n)
+	case h.kind == kindArrived && (n%4 != 0 || n > 4*transport.MaxChannels || len(r.arrived) == maxSessions):
+		return violates("frame of %d bytes about a session of %d", n, len(r.arrived))
+	case h.kind == kindResume && n != 0:
+		return violates("resumption of %d bytes", n)
+	}
+	if r.rest = r.body[:n]; n == 0 {
+		return c.frameDone()
+	}
+	return nil
+}
+
 func (c *conn) dataBegins(s *session, ch *channel) error {
 	r := &c.reader
 	n := int(r.h.length)
@@ -178,38 +203,74 @@ func (c *conn) dataBegins(s *session, ch *channel) error {
 		r.skip = n
 		return nil
 	}
-	if !ch.in.begin(n, r.h.meta) {
-		return violates("fragment of %d bytes without credit on channel %d", n, ch.index)
+	switch ch.in.begin(r.h.number, n, &r.h.meta) {
+	case refused:
+		return violates("fragment %d of %d bytes without credit on channel %d", r.h.number, n, ch.index)
+	case duplicate:
+		r.skip = n
+		return nil
 	}
-	r.into, r.rest = &ch.in, ch.in.rest()
+	r.into, r.rest = &ch.in, ch.in.payload(r.h.number)
 	if n == 0 {
 		return c.frameDone()
 	}
 	return nil
 }
 
-// frameDone publishes a payload that has arrived completely.
+// frameDone handles a frame whose payload has arrived completely.
 func (c *conn) frameDone() error {
-	r := &c.reader
+	r, p := &c.reader, c.pair
 	r.rest = nil
 	r.told = true
-	if r.h.kind == kindData {
-		r.into.arrived.Store(r.into.begun)
+	h := &r.h
+	if h.kind == kindData {
+		q := r.into
 		r.into = nil
+		if h.check != 0 && h.sum != crc32.Checksum(q.payload(h.number), castagnoli) {
+			return errCorrupt
+		}
+		q.done(h.number)
 		return nil
 	}
+	body := r.body[:h.length]
+	if h.check != 0 && h.sum != crc32.Checksum(body, castagnoli) {
+		return errCorrupt
+	}
+	switch h.kind {
+	case kindArrived:
+		counts := make([]uint32, len(body)/4)
+		for i := range counts {
+			counts[i] = binary.LittleEndian.Uint32(body[4*i:])
+		}
+		if r.arrived == nil {
+			r.arrived = map[uint32][]uint32{}
+		}
+		r.arrived[h.session] = counts
+		return nil
+	case kindResume:
+		arrived := r.arrived
+		r.arrived = nil
+		return p.resume(c, h.number, arrived)
+	}
+	if h.session < p.opens {
+		if p.incoming[h.session] == nil {
+			return violates("session index %d used again", h.session)
+		}
+		return nil // it has come before
+	}
+	if len(p.incoming) == maxSessions {
+		return violates("more than %d sessions", maxSessions)
+	}
 	in := &incoming{}
-	in.opening.get(r.body[:])
-	for len(r.incoming) <= int(r.h.session) {
-		r.incoming = append(r.incoming, nil)
-	}
-	if r.incoming[r.h.session] != nil {
-		return violates("session index %d opened twice", r.h.session)
-	}
+	in.opening.get(body)
 	if o := &in.opening; o.from == o.to || o.from > 1<<30 || o.to > 1<<30 {
 		return violates("session between ranks %d and %d", o.from, o.to)
 	}
-	r.incoming[r.h.session] = in
-	c.announced(in)
+	p.opens = h.session + 1
+	if p.opens == 0 {
+		return violates("session index %d", h.session)
+	}
+	p.incoming[h.session] = in
+	p.announce(in)
 	return nil
 }

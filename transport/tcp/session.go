@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -18,25 +17,27 @@ type sessionKey struct {
 	rank, peer int
 }
 
-// session is the transport.Link of one session over a connection.
+// session is the transport.Link of one session with a peer process.
 type session struct {
-	node     node
-	conn     *conn
-	spec     transport.Session
-	index    uint32 // in the frames of this side
-	channels []channel
-	err      atomic.Pointer[fault.Error] // why it ended; the first reason stays
-	closing  atomic.Bool                 // Close was called
-	opened   chan struct{}               // closed when the peer's open has arrived, even if it does not match
-	announce bool                        // guarded by conn.mu: opened is closed
-	openSent bool                        // writer
-	byeSent  bool                        // writer
+	node      node
+	pair      *pair
+	spec      transport.Session
+	index     uint32 // in the frames of this side, once openSent; each is used for one session
+	channels  []channel
+	err       atomic.Pointer[fault.Error] // why it ended; the first reason stays
+	closing   atomic.Bool                 // Close was called
+	counted   atomic.Bool                 // in pair.background: its goodbye is to be sent
+	removed   atomic.Bool                 // from the tables: nothing more is sent
+	opened    chan struct{}               // closed when the peer's open has arrived, even if it does not match
+	announced bool                        // guarded by pair.mu: opened is closed
+	openSent  bool                        // writer, under pair.mu: it has an index
+	byeSent   bool                        // writer
 }
 
 var errLinkClosed = fault.New(fault.Closed, "tcp: the link was closed on this side")
 
-func newSession(c *conn, spec transport.Session, index uint32) *session {
-	s := &session{conn: c, spec: spec, index: index, opened: make(chan struct{}),
+func newSession(p *pair, spec transport.Session) *session {
+	s := &session{pair: p, spec: spec, opened: make(chan struct{}),
 		channels: make([]channel, spec.Channels)}
 	s.node.session = s
 	for i := range s.channels {
@@ -73,25 +74,33 @@ func (s *session) ended() bool { return s.err.Load() != nil || s.closing.Load() 
 // Close implements transport.Link. Committed fragments lie within the peer's credit, so they need
 // only the socket to leave.
 func (s *session) Close() error {
-	if s.closing.Swap(true) {
-		return nil
+	if !s.closing.Swap(true) && s.pair.close(s) {
+		s.pair.enqueue(&s.node)
 	}
-	c := s.conn
-	c.forget(s)
-	c.background.Add(1) // until the goodbye has been written
-	c.enqueue(&s.node)
-	c.flush()
 	return nil
+}
+
+// pending notes whether a goodbye is to be sent. Until it has been written, the fabric's goroutine
+// writes where no thread polls.
+func (s *session) pending(on bool) {
+	if s.counted.Swap(on) == on {
+		return
+	}
+	if on {
+		s.pair.background.Add(1)
+	} else {
+		s.pair.background.Add(-1)
+	}
 }
 
 // Flushed implements transport.Flusher. It reports whether the socket has taken everything.
 func (s *session) Flushed() bool {
-	c := s.conn
 	if s.err.Load() != nil {
 		return true
 	}
-	if !c.writing.CompareAndSwap(false, true) {
-		return false
+	c := s.pair.live.Load()
+	if c == nil || c.unresumed.Load() || !c.writing.CompareAndSwap(false, true) {
+		return s.err.Load() != nil
 	}
 	flushed := s.drained() && (len(c.writer.rest) == 0 || c.writer.of != s)
 	c.writing.Store(false)
@@ -102,8 +111,8 @@ func (s *session) Flushed() bool {
 // fail records why the session ended, unless it has ended before.
 func (s *session) fail(e *fault.Error) { s.err.CompareAndSwap(nil, e) }
 
-// drained reports whether all fragments have been written or are being written. conn.writing is
-// held.
+// drained reports whether all fragments have been written or are being written. The writing lock
+// is held.
 func (s *session) drained() bool {
 	for i := range s.channels {
 		if q := &s.channels[i].out; q.started.Load() != q.committed.Load() {
@@ -137,8 +146,8 @@ func (o *opening) get(b []byte) {
 	copy(o.proof[:], b[28:openBytes])
 }
 
-// prove fills in the proof of knowing the session's key, which is valid on this connection in this
-// direction only.
+// prove fills in the proof of knowing the session's key, which is valid between these processes in
+// this direction only.
 func (o *opening) prove(key [32]byte, binding [32]byte, byDialer bool) {
 	var text [1 + 32 + openBytes]byte
 	if byDialer {
@@ -155,23 +164,23 @@ func (o *opening) prove(key [32]byte, binding [32]byte, byDialer bool) {
 // opening returns the announcement of this side.
 func (s *session) opening() opening {
 	o := opening{id: s.spec.ID, from: uint32(s.spec.Rank), to: uint32(s.spec.Peer), channels: uint32(s.spec.Channels)}
-	o.prove(s.spec.Key, s.conn.binding, s.conn.dialer)
+	o.prove(s.spec.Key, s.pair.binding, !s.pair.key.accept)
 	return o
 }
 
 // check compares the peer's announcement with this side's session.
 func (s *session) check(o *opening) *fault.Error {
 	want := opening{id: s.spec.ID, from: uint32(s.spec.Peer), to: uint32(s.spec.Rank), channels: o.channels}
-	want.prove(s.spec.Key, s.conn.binding, !s.conn.dialer)
+	want.prove(s.spec.Key, s.pair.binding, s.pair.key.accept)
 	if !hmac.Equal(want.proof[:], o.proof[:]) {
 		return fault.Peer(fault.Mismatch, s.spec.Peer,
 			"tcp: %s does not know the key of session %x; do all ranks of the group use the same store?",
-			s.conn.where(), s.spec.ID)
+			s.pair.where(), s.spec.ID)
 	}
 	if int(o.channels) != s.spec.Channels {
 		return fault.Peer(fault.Mismatch, s.spec.Peer,
 			"tcp: session %x has %d channels here and %d at %s; all ranks need the same options",
-			s.spec.ID, s.spec.Channels, o.channels, s.conn.where())
+			s.spec.ID, s.spec.Channels, o.channels, s.pair.where())
 	}
 	return nil
 }
@@ -186,6 +195,3 @@ func checkSpec(s *transport.Session) error {
 	}
 	return nil
 }
-
-// where identifies the peer process in messages.
-func (c *conn) where() string { return fmt.Sprintf("%s (%s)", c.remote, c.who) }

@@ -26,10 +26,10 @@ func closeSocket(fd int) { unix.Close(fd) }
 
 // takeSocket sets up an authenticated connection for frames and takes its socket away from the net
 // package, whose poller would wake a goroutine for each event. The descriptor stays non-blocking.
-func takeSocket(nc *net.TCPConn, peerTimeout time.Duration) (int, error) {
+func takeSocket(nc *net.TCPConn, o *Options) (int, error) {
 	nc.SetNoDelay(true)
-	nc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: max(peerTimeout/3, time.Second),
-		Interval: max(peerTimeout/6, time.Second), Count: 4})
+	nc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: max(o.silence(), time.Second),
+		Interval: max(o.silence()/2, time.Second), Count: 4})
 	raw, err := nc.SyscallConn()
 	fd := -1
 	if err == nil {
@@ -42,7 +42,7 @@ func takeSocket(nc *net.TCPConn, peerTimeout time.Duration) (int, error) {
 	}
 	nc.Close()
 	if err == nil {
-		if err = setPlatformOptions(fd, peerTimeout); err == nil {
+		if err = setPlatformOptions(fd, o.silence()); err == nil {
 			return fd, nil
 		}
 	}

@@ -39,8 +39,9 @@ func TestGarbage(t *testing.T) {
 	a, b, _, doorbellB := ordered(t, func(o *Options) { o.HandshakeTimeout = 300 * time.Millisecond })
 	noise := make([]byte, 1<<16)
 	rand.Read(noise)
-	wrongTarget, unknown := makeHello(&a.self.id, &a.self.id), makeHello(&[16]byte{1}, &b.self.id)
-	newer := makeHello(&a.self.id, &b.self.id)
+	say := func(dialer, acceptor *[16]byte) *hello { return makeHello(helloFirst, dialer, acceptor, epoch{}) }
+	wrongTarget, unknown := say(&a.self.id, &a.self.id), say(&[16]byte{1}, &b.self.id)
+	newer := say(&a.self.id, &b.self.id)
 	newer[len(helloMagic)]++
 	var conns []net.Conn
 	for _, say := range [][]byte{noise, []byte("GET / HTTP/1.1\r\n\r\n"), bytes.Repeat([]byte{0}, helloBytes),
@@ -65,25 +66,25 @@ func TestImpostor(t *testing.T) {
 	liar, victim := *a.self, *b.self
 	liar.secret[0] ^= 1
 	nc := dialRaw(t, b)
-	_, err := dialHandshake(nc, &liar, &victim)
+	_, err := dialHandshake(nc, makeHello(helloFirst, &liar.id, &victim.id, epoch{}), &liar, &victim)
 	require.ErrorIs(t, err, errStranger)
 	// The right answer cannot be found by repeating the other side's proof.
-	h := makeHello(&a.self.id, &b.self.id)
+	h := makeHello(helloFirst, &a.self.id, &b.self.id, epoch{})
 	nc = dialRaw(t, b)
 	nc.Write(h[:])
 	var reply [replyBytes]byte
 	_, err = io.ReadFull(nc, reply[:])
 	require.NoError(t, err)
-	nc.Write(reply[32:])
+	nc.Write(reply[nonceBytes:])
 	requireEnd(t, nc)
 	// The dialer detects an acceptor that is not the peer.
 	server, client := net.Pipe()
 	go func() {
 		if h, err := readHello(server, &victim); err == nil {
-			acceptHandshake(server, h, &liar, &victim)
+			acceptHandshake(server, h, &liar, &victim, epoch{})
 		}
 	}()
-	_, err = dialHandshake(client, a.self, b.self)
+	_, err = dialHandshake(client, h, a.self, b.self)
 	require.ErrorIs(t, err, errStranger)
 	require.EqualValues(t, 1, b.live.Load())
 }
@@ -99,7 +100,9 @@ func TestStrangersAreFew(t *testing.T) {
 		say  func(b *Fabric, n byte) []byte
 	}{
 		{"silent", func(*Fabric, byte) []byte { return helloStart() }},
-		{"waiting", func(b *Fabric, n byte) []byte { return makeHello(&[16]byte{n}, &b.self.id)[:] }},
+		{"waiting", func(b *Fabric, n byte) []byte {
+			return makeHello(helloFirst, &[16]byte{n}, &b.self.id, epoch{})[:]
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b, _, doorbellB := ordered(t, func(o *Options) {
@@ -192,20 +195,22 @@ func TestViolations(t *testing.T) {
 	for _, tt := range []struct {
 		name, says string
 		frames     [][]byte
-		unnumbered bool
 	}{
-		{"too many fragments", "without credit", many, false},
-		{"too many bytes", "without credit", long, false},
-		{"long fragment", "fragment of 131072 bytes", [][]byte{tooLong}, false},
+		{"too many fragments", "without credit", many},
+		{"too many bytes", "without credit", long},
+		{"long fragment", "fragment of 131072 bytes", [][]byte{tooLong}},
 		{"credit from nowhere", "credit for fragments",
-			[][]byte{frameOf(header{kind: kindCredit, credit: 1}, nil)}, false},
+			[][]byte{frameOf(header{kind: kindCredit, credit: 1}, nil)}},
 		{"credit taken back", "credit for fragments",
-			[][]byte{frameOf(header{kind: kindCredit, credit: ^uint32(0)}, nil)}, false},
-		{"unknown channel", "channel 2 of 2", [][]byte{frameOf(header{kind: kindData, channel: 2}, nil)}, false},
-		{"unknown session", "not open", [][]byte{frameOf(header{kind: kindData, session: 1}, nil)}, false},
-		{"unknown kind", "unknown kind", [][]byte{frameOf(header{kind: 9}, nil)}, false},
-		{"long goodbye", "goodbye frame of 1 bytes", [][]byte{frameOf(header{kind: kindGoodbye}, []byte{1})}, false},
-		{"wrong number", "in place of frame", [][]byte{frameOf(header{kind: kindCredit, seq: 7}, nil)}, true},
+			[][]byte{frameOf(header{kind: kindCredit, credit: ^uint32(0)}, nil)}},
+		{"unknown channel", "channel 2 of 2", [][]byte{frameOf(header{kind: kindData, channel: 2}, nil)}},
+		{"unknown session", "not open", [][]byte{frameOf(header{kind: kindData, session: 1}, nil)}},
+		{"unknown kind", "unknown kind", [][]byte{frameOf(header{kind: 9}, nil)}},
+		{"long goodbye", "goodbye frame of 1 bytes", [][]byte{frameOf(header{kind: kindGoodbye}, []byte{1})}},
+		{"number out of reach", "fragment 16 of 0 bytes without credit",
+			[][]byte{frameOf(header{kind: kindData, number: maxFragments}, nil)}},
+		{"second resumption", "before or after the resumption", [][]byte{frameOf(header{kind: kindResume}, nil)}},
+		{"long answer", "answer of 1 bytes", [][]byte{frameOf(header{kind: kindGone}, []byte{1})}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -226,23 +231,21 @@ func TestViolations(t *testing.T) {
 				close(done)
 			}()
 			nc := dialRaw(t, b)
-			binding, err := dialHandshake(nc, &peer, b.self)
+			_, err := dialHandshake(nc, makeHello(helloFirst, &peer.id, &b.self.id, epoch{}), &peer, b.self)
 			require.NoError(t, err)
-			o := announcement(&conn{binding: binding}, spec)
+			o := announcement(newPair(b, pairKey{b.self.id, true}, &peer), spec)
 			body := make([]byte, openBytes)
 			o.put(body)
-			stream := renumber(frameOf(header{kind: kindOpen}, body))
-			if tt.unnumbered {
-				stream = append(stream, bytes.Join(tt.frames, nil)...)
-			} else {
-				stream = renumber(append(stream, bytes.Join(tt.frames, nil)...))
-			}
 			go io.Copy(io.Discard, nc)
-			_, err = nc.Write(stream[:headerBytes+openBytes])
+			_, err = nc.Write(append(frameOf(header{kind: kindResume}, nil), frameOf(header{kind: kindOpen}, body)...))
 			require.NoError(t, err)
 			l, ok := <-done
 			require.True(t, ok)
-			nc.Write(stream[headerBytes+openBytes:]) // the connection may be cut meanwhile
+			frames := bytes.Join(tt.frames, nil)
+			if len(tt.frames) > 1 {
+				frames = renumber(frames)
+			}
+			nc.Write(frames) // the connection may be cut meanwhile
 			await(t, b, doorbellB, "the violation is noticed", func() bool { return l.Err() != nil })
 			requireFault(t, l.Err(), fault.Internal, 1)
 			require.ErrorContains(t, l.Err(), tt.says)

@@ -6,31 +6,41 @@ import (
 
 // writer turns the queued frames into the byte stream of this side.
 type writer struct {
-	head, tail *node    // taken from conn.ready, oldest first
-	rest       []byte   // of the frame that is being written
-	of         *session // whose fragment was written last
-	after      func()   // nil on the hot path: called when the frame has been written
-	scratch    [headerBytes + openBytes]byte
-	seq        uint64
-	finished   atomic.Bool   // this side's direction was ended
-	failed     atomic.Uint32 // the error number; the reader still reads what has arrived
+	rest     []byte   // of the frame that is being written
+	of       *session // whose fragment was written last
+	after    func()   // nil on the hot path: called when the frame has been written
+	scratch  [headerBytes + openBytes]byte
+	finished atomic.Bool   // this side's direction was ended
+	failed   atomic.Uint32 // the error number; the reader still reads what has arrived
 }
 
-// enqueue notifies the writer that n has something to write. Any thread may call it.
-func (c *conn) enqueue(n *node) {
+// push notes that n has something to write. Any thread may call it.
+func (p *pair) push(n *node) {
 	if n.queued.Swap(true) {
 		return
 	}
 	for {
-		old := c.ready.Load()
+		old := p.ready.Load()
 		n.next = old
-		if c.ready.CompareAndSwap(old, n) {
+		if p.ready.CompareAndSwap(old, n) {
 			return
 		}
 	}
 }
 
-func (c *conn) pending() bool { return c.backlog.Load() || c.ready.Load() != nil }
+// enqueue is push, and writes if there is a socket.
+func (p *pair) enqueue(n *node) {
+	p.push(n)
+	if c := p.live.Load(); c != nil {
+		c.flush()
+	}
+}
+
+// pending reports whether there is something to write. Until the peer has said what has arrived
+// there, this is only what this side says of itself.
+func (c *conn) pending() bool {
+	return c.backlog.Load() || c.pair.ready.Load() != nil && !c.unresumed.Load()
+}
 
 // flush writes what the socket takes, unless another thread is writing: that thread then writes for
 // this one too.
@@ -52,7 +62,7 @@ func (c *conn) flush() bool {
 				// thread was about to write.
 				c.f.doorbell.Ring()
 			}
-			if c.background.Load() > 0 {
+			if c.pair.background.Load() > 0 {
 				c.f.poller.rearm(c)
 			}
 			break
@@ -101,66 +111,81 @@ func (c *conn) frameWritten() {
 
 // nextFrame sets rest to the next frame. It returns false if there is none.
 func (c *conn) nextFrame() bool {
-	w := &c.writer
+	p, w := c.pair, &c.writer
+	if c.unresumed.Load() {
+		return false
+	}
 	for {
-		c.collect()
-		n := w.head
+		p.collect()
+		n := p.head
 		if n == nil {
-			if c.finishing.Load() && !w.finished.Load() && !c.busy() {
+			if p.finishing.Load() && !w.finished.Load() && !p.busy() {
 				w.finished.Store(true)
 				shutdown(c.fd, false)
 			}
 			return false
 		}
-		if w.head = n.next; w.head == nil {
-			w.tail = nil
+		if p.head = n.next; p.head == nil {
+			p.tail = nil
 		}
 		n.next = nil
 		// A thread that adds something from here on queues n again.
 		n.queued.Store(false)
-		if n.channel != nil && c.channelFrame(n.channel) || n.session != nil && c.sessionFrame(n.session) {
+		if !w.finished.Load() && c.frameOf(n) {
 			return true
 		}
 	}
 }
 
+func (c *conn) frameOf(n *node) bool {
+	switch {
+	case n.channel != nil:
+		return c.channelFrame(n.channel)
+	case n.session != nil:
+		return c.sessionFrame(n.session)
+	}
+	return c.pairFrame()
+}
+
 // collect moves the nodes queued meanwhile to the end of the writer's own list.
-func (c *conn) collect() {
-	if c.ready.Load() == nil {
+func (p *pair) collect() {
+	if p.ready.Load() == nil {
 		return
 	}
-	w := &c.writer
 	var first *node
-	newest := c.ready.Swap(nil)
+	newest := p.ready.Swap(nil)
 	for n := newest; n != nil; {
 		next := n.next
 		n.next = first
 		first, n = n, next
 	}
-	if w.tail == nil {
-		w.head = first
+	if p.tail == nil {
+		p.head = first
 	} else {
-		w.tail.next = first
+		p.tail.next = first
 	}
-	w.tail = newest
+	p.tail = newest
 }
 
 // requeue puts n at the end of the list, unless it is queued already.
-func (w *writer) requeue(n *node) {
+func (p *pair) requeue(n *node) {
 	if n.queued.Swap(true) {
 		return
 	}
-	if w.tail == nil {
-		w.head = n
+	if p.tail == nil {
+		p.head = n
 	} else {
-		w.tail.next = n
+		p.tail.next = n
 	}
-	w.tail = n
+	p.tail = n
 }
 
 // channelFrame makes the next frame of a channel: a fragment, or credit alone.
 func (c *conn) channelFrame(ch *channel) bool {
-	w := &c.writer
+	if ch.session.removed.Load() {
+		return false
+	}
+	w, p := &c.writer, c.pair
 	out, in := &ch.out, &ch.in
 	at := out.started.Load()
 	waiting := out.committed.Load() - at
@@ -169,68 +194,80 @@ func (c *conn) channelFrame(ch *channel) bool {
 	switch {
 	case waiting > 0:
 		w.rest, w.of = out.ring[at%maxFragments].frame(), ch.session
-		c.stamp(in, released)
+		c.stamp(ch.session.index, released)
 		out.started.Store(at + 1)
 		if waiting > 1 {
-			w.requeue(&ch.node)
+			p.requeue(&ch.node)
 		} else if ch.session.closing.Load() {
-			w.requeue(&ch.session.node) // its goodbye may have waited for this
+			p.requeue(&ch.session.node) // its goodbye may have waited for this
 		}
 	case due && !ch.session.closing.Load():
-		h := header{kind: kindCredit, channel: ch.index, session: ch.session.index}
-		w.rest = w.scratch[:headerBytes]
-		h.put(w.rest)
-		c.stamp(in, released)
+		c.headerOnly(header{kind: kindCredit, channel: ch.index})
+		c.stamp(ch.session.index, released)
 	default:
 		return false
 	}
+	in.advertised.Store(released)
 	return true
 }
 
 // stamp fills in the fields that are known only when a frame is written.
-func (c *conn) stamp(in *inQueue, released uint32) {
+func (c *conn) stamp(session, credit uint32) {
+	stamp(c.writer.rest, session, credit)
+	c.seal()
+}
+
+// seal adds checksums to a frame, if this side has them.
+func (c *conn) seal() {
+	if c.f.opts.Checksum {
+		seal(c.writer.rest)
+	}
+}
+
+// headerOnly makes a frame without payload.
+func (c *conn) headerOnly(h header) {
 	w := &c.writer
-	putStamp(w.rest, released, w.seq)
-	in.advertised.Store(released)
-	w.seq++
+	w.rest = w.scratch[:headerBytes]
+	h.put(w.rest)
+	c.seal()
 }
 
 // sessionFrame makes the open or goodbye frame of a session, whichever is due.
 func (c *conn) sessionFrame(s *session) bool {
 	w := &c.writer
 	switch {
+	case s.removed.Load():
+		return false
 	case !s.openSent:
-		s.openSent = true
-		h := header{kind: kindOpen, session: s.index, length: openBytes, seq: w.seq}
+		c.pair.index(s)
+		h := header{kind: kindOpen, session: s.index, length: openBytes}
 		o := s.opening()
 		w.rest = w.scratch[:]
 		h.put(w.rest)
 		o.put(w.rest[headerBytes:])
+		c.seal()
 		if s.closing.Load() {
-			w.requeue(&s.node)
+			c.pair.requeue(&s.node)
 		}
 	case s.closing.Load() && !s.byeSent && s.drained():
 		s.byeSent = true
-		h := header{kind: kindGoodbye, session: s.index, seq: w.seq}
-		w.rest = w.scratch[:headerBytes]
-		h.put(w.rest)
-		c.unindex(s)
-		w.after = func() { c.background.Add(-1) }
+		c.headerOnly(header{kind: kindGoodbye, session: s.index})
+		w.after = func() { s.pending(false) }
 	default:
 		return false
 	}
-	w.seq++
 	return true
 }
 
-// busy reports whether a session has not sent its goodbye yet.
-func (c *conn) busy() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.sessions {
-		if s != nil {
-			return true
-		}
+// pairFrame makes the answer to a goodbye.
+func (c *conn) pairFrame() bool {
+	index, found, more := c.pair.answers()
+	if !found {
+		return false
 	}
-	return false
+	if more {
+		c.pair.requeue(&c.pair.node)
+	}
+	c.headerOnly(header{kind: kindGone, session: index})
+	return true
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/goccl/goccl/transport"
 )
@@ -171,12 +172,19 @@ func testNoAllocations(t *testing.T, p *pair) {
 	defer j.close()
 	data := bytes.Repeat([]byte{1}, 1<<16)
 	m := metaOf(1)
+	deadline := time.Now().Add(hang)
+	poll := func() {
+		p.a.poll()
+		p.b.poll()
+		if !time.Now().Before(deadline) {
+			t.Fatalf("hangs: A says %v, B says %v", j.a.Err(), j.b.Err())
+		}
+	}
 	trip := func(from, to transport.Channel, n int) {
 		for left := n; left > 0; {
 			space := from.Reserve(left)
 			if space == nil {
-				p.a.poll()
-				p.b.poll()
+				poll()
 				continue
 			}
 			left -= copy(space, data)
@@ -185,8 +193,7 @@ func testNoAllocations(t *testing.T, p *pair) {
 				if _, _, ok := to.Peek(); ok {
 					break
 				}
-				p.a.poll()
-				p.b.poll()
+				poll()
 			}
 			to.Release()
 		}
@@ -209,8 +216,7 @@ func testNoAllocations(t *testing.T, p *pair) {
 				sent--
 				continue
 			}
-			p.a.poll()
-			p.b.poll()
+			poll()
 		}
 		to.Flush()
 	}

@@ -1,0 +1,346 @@
+package tcp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// healing describes a pair whose socket has broken while sessions need it.
+type healing struct {
+	cause error
+	where string // the socket that broke
+	host  netip.Addr
+	since time.Time
+	ctx   context.Context // ends when the pair is open again, or lost
+	end   context.CancelFunc
+}
+
+// acceptorWaits is how long the side that did not dial at first leaves redialling to the other one,
+// which is known to reach it.
+const acceptorWaits = 50 * time.Millisecond
+
+// errReplaced ends a socket when another one is attached.
+var (
+	errReplaced = errors.New("the peer lost the connection and made a new one")
+	errOutdated = errors.New("the pair was lost during the handshake")
+)
+
+// errCorrupt ends a socket over which a fragment with a wrong checksum has arrived. The next socket
+// brings it again.
+var errCorrupt = errors.New("a fragment arrived with a wrong checksum")
+
+// mostCorrupt is the number of wrong checksums after which the path is given up.
+const mostCorrupt = 3
+
+// violation reports a frame that the peer must not send.
+type violation struct{ text string }
+
+func (v *violation) Error() string { return v.text }
+
+func violates(format string, args ...any) error { return &violation{fmt.Sprintf(format, args...)} }
+
+// broken is called when a socket has ended. If sessions still need it, a new one is made; otherwise
+// the pair is unopened again.
+func (p *pair) broken(c *conn, cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.live.CompareAndSwap(c, nil) || errors.Is(cause, errReplaced) {
+		return
+	}
+	if errors.Is(cause, errCorrupt) {
+		if p.corrupt++; p.corrupt == mostCorrupt {
+			cause = fault.Wrap(fault.Internal, cause, "tcp: %d fragments arrived over %s with a wrong checksum; "+
+				"something on the path from %v to this process changes data", mostCorrupt, c.path(), c.who)
+		}
+	}
+	if !p.needed() || !mends(cause) || !p.heal(c, cause) {
+		p.lose(func(peer int) *fault.Error { return c.reason(peer, cause) })
+	}
+}
+
+// mends reports whether a new socket can help.
+func mends(cause error) bool {
+	var v *violation
+	var e *fault.Error
+	return !errors.As(cause, &v) && !errors.As(cause, &e)
+}
+
+// needed reports whether a session would miss something if the pair ended. p.mu is held.
+func (p *pair) needed() bool {
+	for s := range p.sessions {
+		if s.announced && s.err.Load() == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// heal begins to make a new socket, unless the fabric is closing. p.mu is held.
+func (p *pair) heal(c *conn, cause error) bool {
+	h := &healing{cause: cause, where: c.where(), since: time.Now()}
+	if at, err := netip.ParseAddrPort(c.remote); err == nil {
+		h.host = at.Addr().Unmap()
+	}
+	if errors.Is(h.cause, syscall.ETIMEDOUT) {
+		h.since = h.since.Add(-p.f.opts.silence())
+	}
+	h.ctx, h.end = context.WithDeadline(p.f.ctx, h.since.Add(p.f.opts.PeerTimeout))
+	if p.f.stopped() {
+		h.end()
+		return false
+	}
+	p.healing = h
+	p.broadcast()
+	p.f.tasks.Go(func() { p.redial(h) })
+	return true
+}
+
+// redial dials until the pair is open again, by this side or by the other, or is lost. A peer that
+// refuses connections at all its addresses, or at the one of the connection that broke, is dead.
+func (p *pair) redial(h *healing) {
+	defer h.end()
+	var last error
+	if p.key.accept {
+		waits(h.ctx, acceptorWaits)
+	}
+	for pause := 2 * time.Millisecond; h.ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
+		refused := 0
+		targets := usable(p.f.self, p.peer)
+		for _, to := range targets {
+			err := p.dialOne(h.ctx, to, helloAgain)
+			if err == nil {
+				return
+			}
+			if h.ctx.Err() != nil {
+				break
+			}
+			last = fmt.Errorf("%v: %w", to.addrPort(), err)
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				if refused++; refused == len(targets) || to.prefix.Addr() == h.host {
+					p.giveUp(h, last)
+					return
+				}
+			}
+		}
+		waits(h.ctx, pause+time.Duration(rand.Int64N(int64(pause))))
+	}
+	p.giveUp(h, last)
+}
+
+// waits waits for d, or until ctx ends.
+func waits(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// giveUp ends healing without a new socket, unless there is one by now.
+func (p *pair) giveUp(h *healing, last error) {
+	p.attaching.Lock() // a socket that is being attached counts
+	defer p.attaching.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.healing != h {
+		return
+	}
+	p.lose(func(peer int) *fault.Error {
+		if p.f.stopped() {
+			return errFabricClosed
+		}
+		e := reason(peer, h.where, h.cause, p.f.opts.PeerTimeout)
+		switch {
+		case errors.Is(last, syscall.ECONNREFUSED):
+			e.Text += "; it refuses new connections"
+		case last != nil:
+			e.Text += fmt.Sprintf("; no new connection for %v: %v", time.Since(h.since).Round(time.Millisecond), last)
+		}
+		return e
+	})
+}
+
+// lose ends all sessions, except those that the peer has not announced yet: their Connects go on.
+// p.mu is held.
+func (p *pair) lose(why func(peer int) *fault.Error) {
+	for s := range p.sessions {
+		if s.announced || s.closing.Load() {
+			s.fail(why(s.spec.Peer))
+			p.remove(s)
+		}
+	}
+	clear(p.inbounds)
+	p.farewells = nil
+	p.epoch, p.healing = newEpoch(), nil
+	p.broadcast()
+	p.f.doorbell.Ring()
+}
+
+// remove takes a session out of the table. p.mu is held.
+func (p *pair) remove(s *session) {
+	s.removed.Store(true)
+	s.pending(false)
+	delete(p.sessions, s)
+	if s.openSent {
+		delete(p.indexed, s.index)
+	}
+}
+
+// unindex makes the next open frame of a session its first one. No thread writes, and p.mu is held.
+func (p *pair) unindex(s *session) {
+	if s.openSent {
+		s.openSent = false
+		delete(p.indexed, s.index)
+	}
+}
+
+// attach makes c the socket of the pair, after the one before has come to its end. epochs are what
+// this side and the peer have said in the handshake.
+func (p *pair) attach(c *conn, epochs [2]epoch) error {
+	p.attaching.Lock()
+	defer p.attaching.Unlock()
+	if old := p.last; old != nil {
+		old.fail(errReplaced)
+		<-old.reaped // from here on no thread reads or writes for this pair
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if epochs[0] != p.epoch {
+		return errOutdated
+	}
+	if epochs != p.attached {
+		p.attached = epochs
+		p.forget(c)
+	}
+	c.writer.rest = p.resumption()
+	c.backlog.Store(true)
+	c.healed = p.healing
+	c.unresumed.Store(true)
+	p.background.Add(1)
+	if err := p.f.watch(c); err != nil {
+		c.settled()
+		if p.healing == nil {
+			p.lose(func(peer int) *fault.Error { return c.reason(peer, err) })
+		}
+		return err
+	}
+	p.last = c
+	p.used.Store(true)
+	p.live.Store(c)
+	if p.healing != nil {
+		p.healing.end()
+		p.healing = nil
+	}
+	p.broadcast()
+	return nil
+}
+
+// forget removes what this side and the peer do not both remember. No socket is live, and p.mu is
+// held.
+func (p *pair) forget(c *conn) {
+	for s := range p.sessions {
+		if s.announced || s.closing.Load() {
+			s.fail(fault.Peer(fault.PeerLost, s.spec.Peer,
+				"tcp: %s has given up the link, after its connection broke", c.where()))
+			p.remove(s)
+			continue
+		}
+		p.unindex(s)
+	}
+	clear(p.incoming)
+	clear(p.inbounds)
+	p.opens, p.farewells = 0, nil
+}
+
+// resumption returns the frames that tell the peer what has arrived here. No socket is live, and
+// p.mu is held.
+func (p *pair) resumption() []byte {
+	var frames []byte
+	add := func(h header, counts []uint32) {
+		h.length = uint32(4 * len(counts))
+		at := len(frames)
+		frames = append(frames, make([]byte, headerBytes+4*len(counts))...)
+		h.put(frames[at:])
+		for i, n := range counts {
+			binary.LittleEndian.PutUint32(frames[at+headerBytes+4*i:], n)
+		}
+		if p.f.opts.Checksum {
+			seal(frames[at:])
+		}
+	}
+	for index, in := range p.incoming {
+		var counts []uint32
+		if s := in.session.Load(); s != nil {
+			for i := range s.channels {
+				counts = append(counts, s.channels[i].in.arrived.Load())
+			}
+		}
+		add(header{kind: kindArrived, session: index}, counts)
+	}
+	add(header{kind: kindResume, number: p.opens}, nil)
+	return frames
+}
+
+// resume handles the end of the peer's resumption: what has not arrived there is sent again. The
+// reading lock is held, and the writer waits for unresumed.
+func (p *pair) resume(c *conn, opens uint32, arrived map[uint32][]uint32) error {
+	again, err := p.rewind(opens, arrived)
+	if err != nil {
+		return err
+	}
+	c.settled()
+	c.backlog.Store(true)
+	if h := c.healed; h != nil {
+		c.healed = nil
+		p.f.opts.Warn("tcp: the connection to %s broke (%v); a new one to %s carries on after %v; %d fragments were sent again",
+			h.where, h.cause, c.remote, time.Since(h.since).Round(100*time.Microsecond), again)
+	}
+	return nil
+}
+
+func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32) (again int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s := range p.sessions {
+		if s.openSent && s.index >= opens {
+			p.unindex(s) // the peer does not know it yet
+		}
+		counts, listed := []uint32(nil), false
+		if s.openSent {
+			counts, listed = arrived[s.index]
+		}
+		if s.openSent && !listed {
+			if !s.byeSent {
+				return 0, violates("session %d was forgotten", s.index)
+			}
+			p.remove(s) // the answer to its goodbye is lost
+			continue
+		}
+		s.byeSent = false
+		for i := range s.channels {
+			ch := &s.channels[i]
+			n := uint32(0)
+			if i < len(counts) {
+				n = counts[i]
+			}
+			lost, possible := ch.out.resume(n)
+			if !possible {
+				return 0, violates("%d fragments of channel %d have arrived, of %d", n, i, ch.out.started.Load())
+			}
+			again += int(lost)
+			ch.in.due.Store(ch.in.released.Load() > 0)
+			p.push(&ch.node)
+		}
+		s.pending(s.closing.Load())
+		p.push(&s.node)
+	}
+	p.push(&p.node)
+	return again, nil
+}

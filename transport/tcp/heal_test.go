@@ -1,0 +1,409 @@
+package tcp
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/transporttest"
+	"github.com/stretchr/testify/require"
+)
+
+// open returns the number of sessions that are not forgotten yet.
+func (p *pair) open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.sessions)
+}
+
+// warnings counts the warnings of a fabric, and keeps the last one.
+type warnings struct {
+	mu   sync.Mutex
+	n    int
+	last string
+}
+
+func (w *warnings) warn(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.n++
+	w.last = fmt.Sprintf(format, args...)
+}
+
+func (w *warnings) get() (int, string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.n, w.last
+}
+
+// TestReset breaks the connection while fragments are on their way and others wait to be read: both
+// sides make a new one and lose nothing.
+func TestReset(t *testing.T) {
+	var told warnings
+	a, b, doorbellA, doorbellB := ordered(t, func(o *Options) { o.Warn = told.warn })
+	path, address := newRelay(t, b)
+	la, lb := joinAt(t, a, b, address, 1, 2)
+	ka, kb := joinAt(t, a, b, address, 2, 1)
+	commit(t, la.Channel(0), "first")
+	require.Equal(t, "first", receive(t, b, doorbellB, lb.Channel(0)))
+	commit(t, la.Channel(0), "second")
+	await(t, b, doorbellB, "the second fragment", func() bool { _, _, ok := lb.Channel(0).Peek(); return ok })
+	path.hold(time.Hour)
+	commit(t, la.Channel(0), "third")
+	commit(t, lb.Channel(1), "back")
+	path.reset()
+	path.hold(0)
+	require.Equal(t, "back", receive(t, a, doorbellA, la.Channel(1)))
+	require.Equal(t, "second", receive(t, b, doorbellB, lb.Channel(0)))
+	require.Equal(t, "third", receive(t, b, doorbellB, lb.Channel(0)))
+	commit(t, kb.Channel(0), "the other link")
+	require.Equal(t, "the other link", receive(t, a, doorbellA, ka.Channel(0)))
+	for _, l := range []*session{la, lb, ka, kb} {
+		require.NoError(t, l.Err())
+	}
+	n, text := told.get()
+	require.Equal(t, 2, n, "one warning a side")
+	require.Contains(t, text, "127.0.0.1")
+	require.Contains(t, text, "fragments were sent again")
+	require.EqualValues(t, 1, a.live.Load())
+	require.EqualValues(t, 1, b.live.Load())
+}
+
+// TestHalfOpen has one side lose a connection that the other side believes to be alive.
+func TestHalfOpen(t *testing.T) {
+	for _, side := range []string{"dialer", "acceptor"} {
+		t.Run(side, func(t *testing.T) {
+			a, b, doorbellA, doorbellB := ordered(t, nil)
+			la, lb := join(t, a, b, 1, 1)
+			l := la
+			if side == "acceptor" {
+				l = lb
+			}
+			for i := range 3 {
+				commit(t, la.Channel(0), "there")
+				commit(t, lb.Channel(0), "back")
+				c := l.pair.live.Load()
+				c.fail(syscall.ECONNABORTED)
+				await(t, a, doorbellA, "a new connection", func() bool {
+					b.Poll()
+					now := l.pair.live.Load()
+					return now != nil && now != c
+				})
+				require.Equal(t, "there", receive(t, b, doorbellB, lb.Channel(0)), "time %d", i)
+				require.Equal(t, "back", receive(t, a, doorbellA, la.Channel(0)))
+				require.NoError(t, la.Err())
+				require.NoError(t, lb.Err())
+			}
+		})
+	}
+}
+
+// TestRefused has the peer's process end without a goodbye: no connection is possible any more.
+func TestRefused(t *testing.T) {
+	a, b, doorbellA, _ := ordered(t, nil)
+	path, address := newRelay(t, b)
+	la, _ := joinAt(t, a, b, address, 1, 1)
+	path.listener.Close()
+	began := time.Now()
+	path.reset()
+	await(t, a, doorbellA, "the peer is lost", func() bool { return la.Err() != nil })
+	requireFault(t, la.Err(), fault.PeerLost, 1)
+	require.ErrorContains(t, la.Err(), fmt.Sprint("pid ", os.Getpid()))
+	require.ErrorContains(t, la.Err(), "it refuses new connections")
+	require.Less(t, time.Since(began), a.opts.PeerTimeout/2, "not after a timeout")
+}
+
+// TestGivenUp has one side give up what the other side wants to heal: the latter is told.
+func TestGivenUp(t *testing.T) {
+	for _, side := range []string{"dialer", "acceptor"} {
+		t.Run(side, func(t *testing.T) {
+			a, b, doorbellA, doorbellB := ordered(t, nil)
+			la, lb := join(t, a, b, 1, 1)
+			one, other, f, doorbell := la, lb, b, doorbellB
+			if side == "acceptor" {
+				one, other, f, doorbell = lb, la, a, doorbellA
+			}
+			one.pair.live.Load().fail(violates("nonsense"))
+			requireFault(t, one.Err(), fault.Internal, one.spec.Peer)
+			await(t, f, doorbell, "the other side is told", func() bool { return other.Err() != nil })
+			requireFault(t, other.Err(), fault.PeerLost, other.spec.Peer)
+			require.Nil(t, other.Channel(0).Reserve(1))
+			// Later groups connect anew.
+			ka, kb := join(t, a, b, 2, 1)
+			commit(t, kb.Channel(0), "again")
+			require.Equal(t, "again", receive(t, a, doorbellA, ka.Channel(0)))
+			la.Close()
+			lb.Close()
+			require.Equal(t, 1, ka.pair.open())
+			require.Equal(t, 1, kb.pair.open())
+		})
+	}
+}
+
+// TestSilent cuts the path without a word: the peer is lost after PeerTimeout.
+func TestSilent(t *testing.T) {
+	a, b, doorbellA, _ := ordered(t, func(o *Options) {
+		o.PeerTimeout, o.DialTimeout = LeastPeerTimeout, time.Second/4
+	})
+	path, address := newRelay(t, b)
+	la, _ := joinAt(t, a, b, address, 1, 1)
+	// b does not notice, and so does not dial a.
+	path.hold(time.Hour)
+	began := time.Now()
+	la.pair.live.Load().fail(syscall.ETIMEDOUT)
+	await(t, a, doorbellA, "the peer is lost", func() bool { return la.Err() != nil })
+	requireFault(t, la.Err(), fault.PeerLost, 1)
+	require.ErrorContains(t, la.Err(), "did not answer for 2s")
+	require.Less(t, time.Since(began), 2*a.opts.PeerTimeout)
+}
+
+// TestDamage changes bytes on the way. With checksums what is damaged is sent again; the third time
+// the path is named and given up.
+func TestDamage(t *testing.T) {
+	a, b, _, doorbellB := ordered(t, func(o *Options) { o.Checksum = true })
+	path, address := newRelay(t, b)
+	la, lb := joinAt(t, a, b, address, 1, 1)
+	text := string(make([]byte, 10_000))
+	for i, at := range []int64{headerBytes + 5000, 20} { // in the payload, and in the header
+		path.flip.Store(at)
+		commit(t, la.Channel(0), text)
+		require.Equal(t, text, receive(t, b, doorbellB, lb.Channel(0)), "time %d", i)
+		require.Equal(t, i+2, path.count())
+	}
+	path.flip.Store(headerBytes + 1)
+	commit(t, la.Channel(0), text)
+	await(t, b, doorbellB, "the path is given up", func() bool { return lb.Err() != nil })
+	requireFault(t, lb.Err(), fault.Internal, 0)
+	require.ErrorContains(t, lb.Err(), "3 fragments")
+	require.ErrorContains(t, lb.Err(), b.self.endpoints[0].addrPort().String())
+}
+
+// TestOutOfOrder delivers fragments as several connections may: later ones first, and some twice.
+func TestOutOfOrder(t *testing.T) {
+	c, s := deaf()
+	data := func(number int) []byte {
+		return frameOf(header{kind: kindData, number: uint32(number)}, fmt.Append(nil, number))
+	}
+	var got []int
+	next := 0
+	for round := range 40 { // the numbers go several times round the ring
+		order := rand.Perm(maxFragments)
+		for _, i := range order {
+			require.NoError(t, c.consume(data(round*maxFragments+i)))
+			if i%3 == 0 {
+				require.NoError(t, c.consume(data(round*maxFragments+i)), "a duplicate")
+			}
+			for {
+				p, _, ok := s.channels[0].Peek()
+				if !ok {
+					break
+				}
+				require.Equal(t, fmt.Sprint(next), string(p))
+				got = append(got, next)
+				next++
+				s.channels[0].in.released.Add(1)
+			}
+		}
+	}
+	require.Len(t, got, 40*maxFragments)
+	require.NoError(t, c.consume(data(0)), "a duplicate from long ago")
+	require.ErrorContains(t, c.consume(data(next+maxFragments)), "without credit")
+}
+
+// behind is a fabric whose peers reach it through a relay.
+type behind struct {
+	*Fabric
+	blob []byte
+}
+
+func (f *behind) Address() []byte { return f.blob }
+
+// TestConformanceUnderCuts runs the suite while the connections are reset again and again.
+func TestConformanceUnderCuts(t *testing.T) {
+	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
+		a, doorbellA := loopback(t, nil)
+		b, doorbellB := loopback(t, nil)
+		viaA, addressA := newRelay(t, a)
+		viaB, addressB := newRelay(t, b)
+		stop := make(chan struct{})
+		var group sync.WaitGroup
+		group.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Duration(20+rand.IntN(80)) * time.Millisecond):
+					viaA.reset()
+					viaB.reset()
+				}
+			}
+		})
+		t.Cleanup(func() { close(stop); group.Wait() })
+		return transporttest.Pair{A: &behind{a, addressA}, B: &behind{b, addressB},
+			DoorbellA: doorbellA, DoorbellB: doorbellB}
+	}, transporttest.Options{Allocates: true})
+}
+
+// TestManyCuts sends fragments both ways over several links while the path is reset, silent and
+// damaged: all arrive, once and in order.
+func TestManyCuts(t *testing.T) {
+	const links, channels, cuts = 3, 2, 60
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	before := descriptors(t)
+	routines := runtime.NumGoroutine()
+	var told warnings
+	a, doorbellA := loopback(t, func(o *Options) { o.Checksum, o.Warn = true, told.warn })
+	b, doorbellB := loopback(t, func(o *Options) { o.Checksum, o.Warn = true, told.warn })
+	viaA, addressA := newRelay(t, a)
+	viaB, addressB := newRelay(t, b)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*hang)
+	defer cancel()
+	ends := [2][]transport.Link{make([]transport.Link, links), make([]transport.Link, links)}
+	var group sync.WaitGroup
+	for side, f := range []*Fabric{a, b} {
+		for i := range links {
+			group.Go(func() {
+				l, err := f.Connect(ctx, [][]byte{addressB, addressA}[side], transport.Session{ID: [16]byte{byte(i)},
+					Rank: side, Peer: 1 - side, Channels: channels})
+				if err == nil {
+					ends[side][i] = l
+				}
+			})
+		}
+	}
+	group.Wait()
+	var over atomic.Bool
+	for side, f := range []*Fabric{a, b} {
+		require.NotContains(t, ends[side], nil)
+		group.Go(func() { exchange(t, f, []*park.Doorbell{doorbellA, doorbellB}[side], ends[side], channels, &over) })
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range cuts {
+		time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond)
+		via := []*relay{viaA, viaB}[r.IntN(2)]
+		switch r.IntN(4) {
+		case 0:
+			via.hold(time.Duration(r.IntN(100)) * time.Millisecond)
+		default:
+			viaA.reset()
+			viaB.reset()
+		}
+	}
+	over.Store(true)
+	group.Wait()
+	n, _ := told.get()
+	t.Logf("%d warnings, %d and %d connections", n, viaA.count(), viaB.count())
+	require.NotZero(t, n)
+	for side := range ends {
+		for _, l := range ends[side] {
+			require.NoError(t, l.Err())
+			require.NoError(t, l.Close())
+		}
+	}
+	require.NoError(t, a.Close())
+	require.NoError(t, b.Close())
+	for _, via := range []*relay{viaA, viaB} {
+		via.listener.Close()
+		via.reset()
+	}
+	require.Eventually(t, func() bool { return descriptors(t) == before && runtime.NumGoroutine() <= routines+1 },
+		hang, 10*time.Millisecond, "sockets and goroutines as before")
+}
+
+// exchange sends fragments over all links until over, and receives those of the other side, which
+// says with an empty fragment that it has sent its last.
+func exchange(
+	t *testing.T, f *Fabric, doorbell *park.Doorbell, links []transport.Link, channels int, over *atomic.Bool,
+) {
+	type state struct {
+		ch             transport.Channel
+		sent, received int
+		ended, ends    bool
+	}
+	var all []*state
+	for _, l := range links {
+		for i := range channels {
+			all = append(all, &state{ch: l.Channel(i)})
+		}
+	}
+	size := func(number int) int { return 1 + number*7919%40_000 }
+	for deadline := time.Now().Add(2 * hang); ; {
+		if !time.Now().Before(deadline) {
+			t.Error("HANG")
+			return
+		}
+		ticket := doorbell.Prepare()
+		f.Arm()
+		moved, open := f.Poll(), false
+		for _, s := range all {
+			open = open || !s.ended || !s.ends
+			for !s.ended {
+				n := size(s.sent)
+				last := over.Load()
+				if last {
+					n = 0
+				}
+				space := s.ch.Reserve(n)
+				if len(space) < n || space == nil {
+					break
+				}
+				for i := range space {
+					space[i] = byte(s.sent + i)
+				}
+				s.ch.Commit(n, &transport.Meta{uint64(s.sent)})
+				s.sent++
+				s.ended, moved = last, true
+			}
+			for {
+				p, m, ok := s.ch.Peek()
+				if !ok {
+					break
+				}
+				if m[0] != uint64(s.received) || len(p) != 0 && len(p) != size(s.received) {
+					t.Errorf("fragment %d of %d bytes, want %d", m[0], len(p), s.received)
+					return
+				}
+				for i := range p {
+					if p[i] != byte(s.received+i) {
+						t.Errorf("fragment %d differs at byte %d", s.received, i)
+						return
+					}
+				}
+				s.ends = len(p) == 0
+				s.received++
+				s.ch.Release()
+				moved = true
+			}
+		}
+		if !open {
+			doorbell.Cancel()
+			return
+		}
+		if moved {
+			doorbell.Cancel()
+			continue
+		}
+		doorbell.Sleep(ticket, time.Second)
+	}
+}
+
+// descriptors counts the open descriptors of this process.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skipf("no list of descriptors: %v", err)
+	}
+	return len(all)
+}
