@@ -74,5 +74,6 @@
 // reads and writes all sockets. One thread at a time reads a socket and one writes it (try-locks).
 // If a thread cannot write because another is writing, that other thread writes for it. One
 // goroutine for the whole fabric waits for events on behalf of sleeping threads (Arm), of Connect,
-// and of sessions that were closed before all their data was sent.
+// and of sessions that were closed before all their data was sent. Another one polls a few times in
+// Options.PeerTimeout, for processes that compute.
 package tcp

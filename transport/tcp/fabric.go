@@ -40,6 +40,7 @@ type Fabric struct {
 	done      chan struct{}  // closed when Close has finished
 	table     atomic.Pointer[[]*conn]
 	live      atomic.Int32 // connections in table; its other entries are nil
+	attended  sync.Once    // attend runs
 
 	mu         sync.Mutex
 	closed     bool // no new pairs
@@ -245,7 +246,24 @@ func (f *Fabric) watch(c *conn) error {
 	f.live.Add(1)
 	f.sockets.Add(1)
 	f.opts.Track(c.fd, true)
+	f.attended.Do(func() { f.tasks.Go(f.attend) })
 	return nil
+}
+
+// attend reads now and then what no thread reads: a process may compute for minutes. Otherwise its
+// sockets would stay full, and after Options.silence the peer's kernel would break them, although
+// this host answers (TCP_USER_TIMEOUT counts from when a socket is full).
+func (f *Fabric) attend() {
+	tick := time.NewTicker(f.opts.silence() / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			f.Poll()
+		case <-f.ctx.Done():
+			return
+		}
+	}
 }
 
 // drop removes a connection that has ended from the table.

@@ -407,3 +407,29 @@ func descriptors(t *testing.T) int {
 	}
 	return len(all)
 }
+
+// TestBusyPeer sends more than the sockets take to a process that does not read for longer than
+// PeerTimeout: it computes, and its host answers. The connection stays.
+func TestBusyPeer(t *testing.T) {
+	var told warnings
+	a, b, _, doorbellB := ordered(t, func(o *Options) { o.PeerTimeout, o.Warn = LeastPeerTimeout, told.warn })
+	la, lb := join(t, a, b, 1, transport.MaxChannels)
+	require.NoError(t, syscall.SetsockoptInt(lb.pair.live.Load().fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 64<<10))
+	text := string(make([]byte, maxPayload))
+	for c := range transport.MaxChannels {
+		for range maxLong {
+			commit(t, la.Channel(c), text)
+		}
+	}
+	for end := time.Now().Add(3 * LeastPeerTimeout / 2); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		a.Poll()
+	}
+	n, text := told.get()
+	require.Zero(t, n, text)
+	require.NoError(t, la.Err())
+	for c := range transport.MaxChannels {
+		for range maxLong {
+			require.Len(t, receive(t, b, doorbellB, lb.Channel(c)), maxPayload)
+		}
+	}
+}
