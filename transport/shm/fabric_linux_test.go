@@ -107,6 +107,15 @@ func holdingsNow(t *testing.T) (h holdings) {
 	return holdings{len(fds), count("goccl-doorbell"), count("goccl-pool"), count("goccl-ring")}
 }
 
+// within reports whether nothing is left beyond what there was before. Descriptors of earlier tests
+// may have been closed meanwhile.
+func (h holdings) within(before holdings) bool {
+	if h.descriptors < before.descriptors {
+		h.descriptors = before.descriptors
+	}
+	return h == before
+}
+
 // TestNothingStays opens 64 sessions with unread fragments, closes them and checks that nothing is
 // left; then it closes the fabrics.
 func TestNothingStays(t *testing.T) {
@@ -125,14 +134,14 @@ func TestNothingStays(t *testing.T) {
 			}
 			links = append(links, x, y)
 		}
-		require.Equal(t, before.descriptors, holdingsNow(t).descriptors,
+		require.LessOrEqual(t, holdingsNow(t).descriptors, before.descriptors,
 			"segments' descriptors are closed once they are mapped")
 		for i := range links {
 			// In one round A closes first, in the other B.
 			require.NoError(t, links[i^round].Close())
 		}
 		eventually(t, "mappings or descriptors of closed sessions stay",
-			func() bool { return holdingsNow(t) == before && mem.InUse() == used })
+			func() bool { return holdingsNow(t).within(before) && mem.InUse() == used })
 		a.mu.Lock()
 		require.Equal(t, 4<<20/ring.LeaseBytes, a.pool.Free())
 		a.mu.Unlock()

@@ -31,6 +31,7 @@ type conn struct {
 	local  string // address and port of this side
 	remote string // of the peer
 	who    string // host and pid of the peer
+	nonce  nonce  // identifies it on both sides
 
 	reading, writing atomic.Bool   // try-locks
 	down             atomic.Bool   // fail was called; nothing is read or written any more

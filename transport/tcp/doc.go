@@ -11,10 +11,10 @@
 // # Healing
 //
 // A pair is unopened, open, healing or lost. When a connection breaks that sessions need, the pair
-// heals: both sides dial the other one's addresses, the one with the larger id a little later, and
-// the first connection that is accepted carries on. Where connections of both sides meet, the
-// smaller id's is taken. Each connection begins with a resumption: both sides say which fragments
-// have arrived, and send again what has not. Fragments stay in the sender's memory until the
+// heals: both sides dial the other one's addresses at once, so that all learn of a death at the
+// same time. The first connection that is accepted carries on; where those of both sides meet, the
+// smaller id's is taken. Each begins with a resumption: both sides say which fragments have
+// arrived, and send again what has not. Fragments stay in the sender's memory until the
 // receiver has released them, so nothing is missing. Options.Warn is told.
 //
 // A peer that refuses connections at all its addresses, or where it was connected last, is dead,

@@ -205,15 +205,15 @@ func (f *Fabric) await(ctx context.Context, key pairKey) *pair {
 	}
 }
 
-// newConn makes an authenticated connection the socket of its pair. epochs are what this side and
-// the peer have said.
-func (f *Fabric) newConn(nc *net.TCPConn, p *pair, epochs [2]epoch) error {
+// newConn makes an authenticated connection the socket of its pair.
+func (f *Fabric) newConn(nc *net.TCPConn, p *pair, g *greeting) error {
 	fd, err := takeSocket(nc, &f.opts)
 	if err != nil {
 		return err
 	}
 	c := newConn(p, fd, nc)
-	if err := p.attach(c, epochs); err != nil {
+	c.nonce = g.nonce
+	if err := p.attach(c, g.epochs); err != nil {
 		closeSocket(fd)
 		return err
 	}

@@ -31,6 +31,12 @@ func join(t testing.TB, a, b *Fabric, n byte, channels int) (la, lb *session) {
 // joinAt is join with a different address of b for a.
 func joinAt(t testing.TB, a, b *Fabric, address []byte, n byte, channels int) (la, lb *session) {
 	t.Helper()
+	return joinVia(t, a, b, a.Address(), address, n, channels)
+}
+
+// joinVia is join with different addresses of both.
+func joinVia(t testing.TB, a, b *Fabric, addressA, addressB []byte, n byte, channels int) (la, lb *session) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	sa := transport.Session{ID: [16]byte{n}, Key: [32]byte{n}, Rank: 0, Peer: 1, Channels: channels}
@@ -38,13 +44,13 @@ func joinAt(t testing.TB, a, b *Fabric, address []byte, n byte, channels int) (l
 	sb.Rank, sb.Peer = 1, 0
 	done := make(chan error, 1)
 	go func() {
-		l, err := a.Connect(ctx, address, sa)
+		l, err := a.Connect(ctx, addressB, sa)
 		if err == nil {
 			la = l.(*session)
 		}
 		done <- err
 	}()
-	l, err := b.Connect(ctx, a.Address(), sb)
+	l, err := b.Connect(ctx, addressA, sb)
 	require.NoError(t, <-done)
 	require.NoError(t, err)
 	return la, l.(*session)

@@ -14,7 +14,8 @@ import (
 
 // The handshake, before any frame:
 //
-//	dialer → acceptor   magic, version, kind, dialer's id, acceptor's id, dialer's epoch, nonce
+//	dialer → acceptor   magic, version, kind, dialer's id, acceptor's id, dialer's epoch,
+//	                    the nonce of the connection that broke, nonce
 //	acceptor → dialer   acceptor's epoch, nonce, proof "accept"
 //	dialer → acceptor   proof "dial"
 //	acceptor → dialer   one byte: the connection is taken
@@ -23,7 +24,7 @@ import (
 // derived from both secrets.
 const (
 	helloMagic = "gocclTCP"
-	helloBytes = len(helloMagic) + 1 + 1 + 16 + 16 + 8 + 32
+	helloBytes = len(helloMagic) + 1 + 1 + 16 + 16 + 8 + 32 + 32
 	nonceBytes = 8 + 32 // with the epoch
 	replyBytes = nonceBytes + 32
 )
@@ -41,7 +42,7 @@ const accepted = 1
 // hello is the first message of the handshake.
 type hello [helloBytes]byte
 
-func makeHello(kind byte, dialer, acceptor *[16]byte, e epoch) *hello {
+func makeHello(kind byte, dialer, acceptor *[16]byte, e epoch, broken nonce) *hello {
 	h := &hello{}
 	at := copy(h[:], helloMagic)
 	h[at], h[at+1] = protocol, kind
@@ -49,6 +50,7 @@ func makeHello(kind byte, dialer, acceptor *[16]byte, e epoch) *hello {
 	at += copy(h[at:], dialer[:])
 	at += copy(h[at:], acceptor[:])
 	at += copy(h[at:], e[:])
+	at += copy(h[at:], broken[:])
 	rand.Read(h[at:])
 	return h
 }
@@ -62,16 +64,26 @@ func (h *hello) kind() byte              { return h[len(helloMagic)+1] }
 func (h *hello) dialer() (id [16]byte)   { copy(id[:], h[len(helloMagic)+2:]); return id }
 func (h *hello) acceptor() (id [16]byte) { copy(id[:], h[len(helloMagic)+2+16:]); return id }
 func (h *hello) epoch() (e epoch)        { copy(e[:], h[len(helloMagic)+2+32:]); return e }
+func (h *hello) broken() (n nonce)       { copy(n[:], h[len(helloMagic)+2+32+8:]); return n }
+
+// nonce is the acceptor's nonce, which identifies a connection.
+type nonce [32]byte
+
+// greeting is what a handshake yields.
+type greeting struct {
+	epochs [2]epoch // of this side and of the peer
+	nonce  nonce
+}
 
 // prove returns the proof of one side.
-func prove(label string, dialer, acceptor *address, h *hello, nonce []byte) (proof [32]byte) {
+func prove(label string, dialer, acceptor *address, h *hello, said []byte) (proof [32]byte) {
 	key := hmac.New(sha256.New, append(dialer.secret[:len(dialer.secret):len(dialer.secret)], acceptor.secret[:]...))
 	io.WriteString(key, "goccl tcp key 1")
 	mac := hmac.New(sha256.New, key.Sum(nil))
 	io.WriteString(mac, label)
 	mac.Write([]byte{0})
 	mac.Write(h[:])
-	mac.Write(nonce)
+	mac.Write(said)
 	mac.Sum(proof[:0])
 	return proof
 }
@@ -92,31 +104,31 @@ func pairBinding(self, peer *address) (binding [32]byte) {
 var errStranger = errors.New(
 	"it does not prove that it is the peer; something else listens there, or its address is outdated")
 
-// dialHandshake proves this process to the acceptor, and the acceptor to this process. It returns
-// the acceptor's epoch.
-func dialHandshake(nc net.Conn, h *hello, self, peer *address) (e epoch, err error) {
+// dialHandshake proves this process to the acceptor, and the acceptor to this process.
+func dialHandshake(nc net.Conn, h *hello, self, peer *address) (g greeting, err error) {
 	if _, err = nc.Write(h[:]); err != nil {
-		return e, err
+		return g, err
 	}
 	var reply [replyBytes]byte
 	if _, err = io.ReadFull(nc, reply[:]); err != nil {
-		return e, err
+		return g, err
 	}
-	nonce := reply[:nonceBytes]
-	want := prove("accept", self, peer, h, nonce)
+	said := reply[:nonceBytes]
+	want := prove("accept", self, peer, h, said)
 	if !hmac.Equal(want[:], reply[nonceBytes:]) {
-		return e, errStranger
+		return g, errStranger
 	}
-	copy(e[:], nonce)
-	proof := prove("dial", self, peer, h, nonce)
+	g.epochs[0] = h.epoch()
+	copy(g.nonce[:], said[copy(g.epochs[1][:], said):])
+	proof := prove("dial", self, peer, h, said)
 	if _, err = nc.Write(proof[:]); err != nil {
-		return e, err
+		return g, err
 	}
 	var word [1]byte
 	if _, err = io.ReadFull(nc, word[:]); err == nil && word[0] != accepted {
 		err = errStranger
 	}
-	return e, err
+	return g, err
 }
 
 // readHello reads the first message of a dialer. A dialer that knows the id of this process was
@@ -133,29 +145,30 @@ func readHello(nc net.Conn, self *address) (*hello, error) {
 }
 
 // acceptHandshake is the acceptor's side of dialHandshake between the hello and the last word.
-func acceptHandshake(nc net.Conn, h *hello, peer, self *address, e epoch) error {
+func acceptHandshake(nc net.Conn, h *hello, peer, self *address, e epoch) (g greeting, err error) {
+	g.epochs = [2]epoch{e, h.epoch()}
+	rand.Read(g.nonce[:])
 	var reply [replyBytes]byte
-	nonce := reply[:nonceBytes]
-	rand.Read(nonce)
-	copy(nonce, e[:])
-	proof := prove("accept", peer, self, h, nonce)
+	said := reply[:nonceBytes]
+	copy(said[copy(said, e[:]):], g.nonce[:])
+	proof := prove("accept", peer, self, h, said)
 	copy(reply[nonceBytes:], proof[:])
-	if _, err := nc.Write(reply[:]); err != nil {
-		return err
+	if _, err = nc.Write(reply[:]); err != nil {
+		return g, err
 	}
 	var got [32]byte
-	if _, err := io.ReadFull(nc, got[:]); err != nil {
-		return err
+	if _, err = io.ReadFull(nc, got[:]); err != nil {
+		return g, err
 	}
-	want := prove("dial", peer, self, h, nonce)
+	want := prove("dial", peer, self, h, said)
 	if !hmac.Equal(want[:], got[:]) {
-		return errStranger
+		return g, errStranger
 	}
-	return nil
+	return g, nil
 }
 
 // dialOne tries one address of a peer, including the handshake, and attaches the connection.
-func (p *pair) dialOne(ctx context.Context, to endpoint, kind byte) error {
+func (p *pair) dialOne(ctx context.Context, to endpoint, kind byte, broken nonce) error {
 	f := p.f
 	d := net.Dialer{Timeout: f.opts.DialTimeout, KeepAlive: -1}
 	nc, err := d.DialContext(ctx, "tcp", to.addrPort().String())
@@ -170,8 +183,8 @@ func (p *pair) dialOne(ctx context.Context, to endpoint, kind byte) error {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.HandshakeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
-	epochs := [2]epoch{p.currentEpoch()}
-	epochs[1], err = dialHandshake(nc, makeHello(kind, &f.self.id, &p.peer.id, epochs[0]), f.self, p.peer)
+	h := makeHello(kind, &f.self.id, &p.peer.id, p.currentEpoch(), broken)
+	g, err := dialHandshake(nc, h, f.self, p.peer)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -179,7 +192,7 @@ func (p *pair) dialOne(ctx context.Context, to endpoint, kind byte) error {
 		nc.Close()
 		return err
 	}
-	return f.newConn(nc.(*net.TCPConn), p, epochs)
+	return f.newConn(nc.(*net.TCPConn), p, &g)
 }
 
 func (p *pair) currentEpoch() epoch {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/netip"
 	"syscall"
@@ -15,23 +16,19 @@ import (
 
 // healing describes a pair whose socket has broken while sessions need it.
 type healing struct {
-	cause error
-	where string // the socket that broke
-	host  netip.Addr
-	since time.Time
-	ctx   context.Context // ends when the pair is open again, or lost
-	end   context.CancelFunc
+	cause  error
+	where  string // the socket that broke
+	host   netip.Addr
+	broken nonce
+	since  time.Time
+	ctx    context.Context // ends when the pair is open again, or lost
+	end    context.CancelFunc
 }
 
-// acceptorWaits is how long the side that did not dial at first leaves redialling to the other one,
-// which is known to reach it.
-const acceptorWaits = 50 * time.Millisecond
-
 // errReplaced ends a socket when another one is attached.
-var (
-	errReplaced = errors.New("the peer lost the connection and made a new one")
-	errOutdated = errors.New("the pair was lost during the handshake")
-)
+var errReplaced = errors.New("the peer lost the connection and made a new one")
+
+var errOutdated = errors.New("the pair was lost during the handshake")
 
 // errCorrupt ends a socket over which a fragment with a wrong checksum has arrived. The next socket
 // brings it again.
@@ -61,10 +58,27 @@ func (p *pair) broken(c *conn, cause error) {
 				"something on the path from %v to this process changes data", mostCorrupt, c.path(), c.who)
 		}
 	}
-	if !p.needed() || !mends(cause) || !p.heal(c, cause) {
+	switch {
+	case !mends(cause) || p.needed() && !p.heal(c, cause):
 		p.lose(func(peer int) *fault.Error { return c.reason(peer, cause) })
+	case p.healing == nil:
+		p.rest()
 	}
 }
+
+// rest makes the pair unopened, without losing anything: no session of this side needs a socket
+// now, but the other side may make one. p.mu is held.
+func (p *pair) rest() {
+	for s := range p.sessions {
+		if s.closing.Load() && !p.owesGoodbye(s) {
+			p.remove(s)
+		}
+	}
+	p.broadcast()
+}
+
+// owesGoodbye reports whether the peer may know a session and has not left it. p.mu is held.
+func (p *pair) owesGoodbye(s *session) bool { return s.openSent && s.err.Load() == nil }
 
 // mends reports whether a new socket can help.
 func mends(cause error) bool {
@@ -85,7 +99,7 @@ func (p *pair) needed() bool {
 
 // heal begins to make a new socket, unless the fabric is closing. p.mu is held.
 func (p *pair) heal(c *conn, cause error) bool {
-	h := &healing{cause: cause, where: c.where(), since: time.Now()}
+	h := &healing{cause: cause, where: c.where(), broken: c.nonce, since: time.Now()}
 	if at, err := netip.ParseAddrPort(c.remote); err == nil {
 		h.host = at.Addr().Unmap()
 	}
@@ -108,14 +122,11 @@ func (p *pair) heal(c *conn, cause error) bool {
 func (p *pair) redial(h *healing) {
 	defer h.end()
 	var last error
-	if p.key.accept {
-		waits(h.ctx, acceptorWaits)
-	}
 	for pause := 2 * time.Millisecond; h.ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
 		refused := 0
 		targets := usable(p.f.self, p.peer)
 		for _, to := range targets {
-			err := p.dialOne(h.ctx, to, helloAgain)
+			err := p.dialOne(h.ctx, to, helloAgain, h.broken)
 			if err == nil {
 				return
 			}
@@ -124,7 +135,11 @@ func (p *pair) redial(h *healing) {
 			}
 			last = fmt.Errorf("%v: %w", to.addrPort(), err)
 			if errors.Is(err, syscall.ECONNREFUSED) {
-				if refused++; refused == len(targets) || to.prefix.Addr() == h.host {
+				refused++
+				// A process behind a firewall may be out of reach for the side that did not dial at
+				// first, and dial itself.
+				all := refused == len(targets) && (!p.key.accept || errors.Is(h.cause, io.EOF))
+				if all || to.prefix.Addr() == h.host {
 					p.giveUp(h, last)
 					return
 				}
@@ -206,13 +221,16 @@ func (p *pair) unindex(s *session) {
 func (p *pair) attach(c *conn, epochs [2]epoch) error {
 	p.attaching.Lock()
 	defer p.attaching.Unlock()
+	if p.currentEpoch() != epochs[0] {
+		return errOutdated
+	}
 	if old := p.last; old != nil {
 		old.fail(errReplaced)
 		<-old.reaped // from here on no thread reads or writes for this pair
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if epochs[0] != p.epoch {
+	if p.epoch != epochs[0] { // the pair was lost meanwhile
 		return errOutdated
 	}
 	if epochs != p.attached {

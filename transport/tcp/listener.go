@@ -114,35 +114,41 @@ func (g *guest) Close() error {
 // welcome authenticates a new connection and makes it the socket of its pair.
 func (f *Fabric) welcome(g *guest) {
 	defer g.cancel()
-	p, epochs, err := f.authenticate(g)
+	p, said, err := f.authenticate(g)
 	if err != nil {
 		g.Close()
 		return
 	}
-	f.newConn(g.nc, p, epochs)
+	f.newConn(g.nc, p, &said)
 }
 
 // authenticate has the guest prove its identity, and tells it that it is taken.
-func (f *Fabric) authenticate(g *guest) (p *pair, epochs [2]epoch, err error) {
+func (f *Fabric) authenticate(g *guest) (p *pair, said greeting, err error) {
 	g.nc.SetDeadline(time.Now().Add(f.opts.HelloTimeout))
 	h, err := readHello(g.nc, f.self)
 	if !f.silent.Remove(g) || err != nil {
-		return nil, epochs, errStranger
+		return nil, said, errStranger
 	}
 	f.waiting.Add(g)
 	deadline, _ := g.ctx.Deadline()
 	g.nc.SetDeadline(deadline)
 	if p = f.wanted(g.ctx, h); p != nil {
-		epochs = [2]epoch{p.currentEpoch(), h.epoch()}
-		err = acceptHandshake(g.nc, h, p.peer, f.self, epochs[0])
+		said, err = acceptHandshake(g.nc, h, p.peer, f.self, p.currentEpoch())
 	}
-	if !f.waiting.Remove(g) || p == nil || err != nil || h.kind() == helloReverse && p.shaking.Load() > 0 {
-		return nil, epochs, errStranger
+	if !f.waiting.Remove(g) || p == nil || err != nil || h.kind() == helloReverse && !p.takes(h) {
+		return nil, said, errStranger
 	}
 	if _, err = g.nc.Write([]byte{accepted}); err != nil {
-		return nil, epochs, err
+		return nil, said, err
 	}
-	return p, epochs, g.nc.SetDeadline(time.Time{})
+	return p, said, g.nc.SetDeadline(time.Time{})
+}
+
+// takes reports whether this side takes a connection of the side that did not dial at first. It
+// does not if a connection of its own is on its way, or is there and is not the one that broke.
+func (p *pair) takes(h *hello) bool {
+	c := p.live.Load()
+	return p.shaking.Load() == 0 && (c == nil || c.nonce == h.broken())
 }
 
 // wanted returns the pair that a hello is for, or nil. A peer that connects for the first time

@@ -224,7 +224,7 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 	failures := make([]string, len(targets))
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		for i, to := range targets {
-			err := p.dialOne(ctx, to, helloFirst)
+			err := p.dialOne(ctx, to, helloFirst, nonce{})
 			if err == nil {
 				return nil
 			}
@@ -311,8 +311,8 @@ func (p *pair) index(s *session) {
 	p.indexed[s.index] = s
 }
 
-// close notes that a session is closing. It reports whether the peer is to be told: without a
-// socket, now or soon, there is nobody to tell.
+// close notes that a session is closing. It reports whether the peer is to be told, perhaps over a
+// later socket.
 func (p *pair) close(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -322,7 +322,7 @@ func (p *pair) close(s *session) bool {
 	if !p.sessions[s] {
 		return false
 	}
-	if p.live.Load() == nil && p.healing == nil {
+	if p.live.Load() == nil && p.healing == nil && !p.owesGoodbye(s) {
 		p.remove(s)
 		return false
 	}

@@ -14,7 +14,8 @@ import (
 type relay struct {
 	listener net.Listener
 	to       string
-	flip     atomic.Int64 // the last one of so many bytes to the process is changed; 0 for none
+	// The last one of so many bytes to the process, and from it, is changed; 0 for none.
+	flipTo, flipFrom atomic.Int64
 
 	mu    sync.Mutex
 	held  chan struct{} // not nil: nothing passes until it is closed
@@ -52,8 +53,8 @@ func newRelay(t testing.TB, to *Fabric) (*relay, []byte) {
 			r.conns[a], r.conns[b] = true, true
 			r.made++
 			r.mu.Unlock()
-			pumps.Go(func() { r.pump(a, b, &r.flip) })
-			pumps.Go(func() { r.pump(b, a, new(atomic.Int64)) })
+			pumps.Go(func() { r.pump(a, b, &r.flipTo) })
+			pumps.Go(func() { r.pump(b, a, &r.flipFrom) })
 		}
 	})
 	address := *to.self

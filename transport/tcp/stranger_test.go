@@ -39,7 +39,9 @@ func TestGarbage(t *testing.T) {
 	a, b, _, doorbellB := ordered(t, func(o *Options) { o.HandshakeTimeout = 300 * time.Millisecond })
 	noise := make([]byte, 1<<16)
 	rand.Read(noise)
-	say := func(dialer, acceptor *[16]byte) *hello { return makeHello(helloFirst, dialer, acceptor, epoch{}) }
+	say := func(dialer, acceptor *[16]byte) *hello {
+		return makeHello(helloFirst, dialer, acceptor, epoch{}, nonce{})
+	}
 	wrongTarget, unknown := say(&a.self.id, &a.self.id), say(&[16]byte{1}, &b.self.id)
 	newer := say(&a.self.id, &b.self.id)
 	newer[len(helloMagic)]++
@@ -66,10 +68,10 @@ func TestImpostor(t *testing.T) {
 	liar, victim := *a.self, *b.self
 	liar.secret[0] ^= 1
 	nc := dialRaw(t, b)
-	_, err := dialHandshake(nc, makeHello(helloFirst, &liar.id, &victim.id, epoch{}), &liar, &victim)
+	_, err := dialHandshake(nc, makeHello(helloFirst, &liar.id, &victim.id, epoch{}, nonce{}), &liar, &victim)
 	require.ErrorIs(t, err, errStranger)
 	// The right answer cannot be found by repeating the other side's proof.
-	h := makeHello(helloFirst, &a.self.id, &b.self.id, epoch{})
+	h := makeHello(helloFirst, &a.self.id, &b.self.id, epoch{}, nonce{})
 	nc = dialRaw(t, b)
 	nc.Write(h[:])
 	var reply [replyBytes]byte
@@ -101,7 +103,7 @@ func TestStrangersAreFew(t *testing.T) {
 	}{
 		{"silent", func(*Fabric, byte) []byte { return helloStart() }},
 		{"waiting", func(b *Fabric, n byte) []byte {
-			return makeHello(helloFirst, &[16]byte{n}, &b.self.id, epoch{})[:]
+			return makeHello(helloFirst, &[16]byte{n}, &b.self.id, epoch{}, nonce{})[:]
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -231,7 +233,7 @@ func TestViolations(t *testing.T) {
 				close(done)
 			}()
 			nc := dialRaw(t, b)
-			_, err := dialHandshake(nc, makeHello(helloFirst, &peer.id, &b.self.id, epoch{}), &peer, b.self)
+			_, err := dialHandshake(nc, makeHello(helloFirst, &peer.id, &b.self.id, epoch{}, nonce{}), &peer, b.self)
 			require.NoError(t, err)
 			o := announcement(newPair(b, pairKey{b.self.id, true}, &peer), spec)
 			body := make([]byte, openBytes)

@@ -194,18 +194,18 @@ func (s script) Write(b []byte) (int, error) { return len(b), nil }
 
 func FuzzHandshake(f *testing.F) {
 	self, peer := sample(1, "127.0.0.1/8"), sample(2, "127.0.0.1/8")
-	h := makeHello(helloFirst, &peer.id, &self.id, epoch{})
+	h := makeHello(helloFirst, &peer.id, &self.id, epoch{}, nonce{})
 	f.Add(append(h[:], make([]byte, 32)...))
 	f.Add(append(h[:], bytes.Repeat([]byte{0xff}, 64)...))
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, said []byte) {
 		dialer := script{Reader: bytes.NewReader(said)}
 		if h, err := readHello(dialer, self); err == nil {
-			if acceptHandshake(dialer, h, peer, self, epoch{}) == nil {
+			if _, err := acceptHandshake(dialer, h, peer, self, epoch{}); err == nil {
 				t.Fatalf("a stranger was accepted as dialer: %x", said)
 			}
 		}
-		h := makeHello(helloFirst, &self.id, &peer.id, epoch{})
+		h := makeHello(helloFirst, &self.id, &peer.id, epoch{}, nonce{})
 		if _, err := dialHandshake(script{Reader: bytes.NewReader(said)}, h, self, peer); err == nil {
 			t.Fatalf("a stranger was accepted as acceptor: %x", said)
 		}
