@@ -241,8 +241,9 @@ func (f *behind) Address() []byte { return f.blob }
 // TestConformanceUnderCuts runs the suite while the connections are reset again and again.
 func TestConformanceUnderCuts(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
-		a, doorbellA := loopback(t, nil)
-		b, doorbellB := loopback(t, nil)
+		patient := func(o *Options) { o.PeerTimeout = 2 * hang }
+		a, doorbellA := loopback(t, patient)
+		b, doorbellB := loopback(t, patient)
 		viaA, addressA := newRelay(t, a)
 		viaB, addressB := newRelay(t, b)
 		stop := make(chan struct{})
@@ -252,7 +253,7 @@ func TestConformanceUnderCuts(t *testing.T) {
 				select {
 				case <-stop:
 					return
-				case <-time.After(time.Duration(20+rand.IntN(80)) * time.Millisecond):
+				case <-time.After(time.Duration(50+rand.IntN(150)) * time.Millisecond):
 					viaA.reset()
 					viaB.reset()
 				}
@@ -315,11 +316,12 @@ func TestManyCuts(t *testing.T) {
 	n, _ := told.get()
 	t.Logf("%d warnings, %d and %d connections", n, viaA.count(), viaB.count())
 	require.NotZero(t, n)
-	for side := range ends {
-		for _, l := range ends[side] {
-			require.NoError(t, l.Err())
-			require.NoError(t, l.Close())
-		}
+	all := append(ends[0], ends[1]...)
+	for _, l := range all {
+		require.NoError(t, l.Err())
+	}
+	for _, l := range all {
+		require.NoError(t, l.Close())
 	}
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
@@ -418,11 +420,11 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// TestBusyPeer sends more than the sockets take to a process that does not read for longer than
-// PeerTimeout: it computes, and its host answers. The connection stays.
+// TestBusyPeer sends more than the sockets take to a process that does not read for longer than a
+// socket may be silent: it computes, and its host answers. The connection stays.
 func TestBusyPeer(t *testing.T) {
 	var told warnings
-	a, b, _, doorbellB := ordered(t, func(o *Options) { o.PeerTimeout, o.Warn = LeastPeerTimeout, told.warn })
+	a, b, _, doorbellB := ordered(t, func(o *Options) { o.PeerTimeout, o.Warn = 3*LeastPeerTimeout, told.warn })
 	la, lb := join(t, a, b, 1, transport.MaxChannels)
 	require.NoError(t, syscall.SetsockoptInt(lb.pair.live.Load().fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 64<<10))
 	text := string(make([]byte, maxPayload))
@@ -431,7 +433,7 @@ func TestBusyPeer(t *testing.T) {
 			commit(t, la.Channel(c), text)
 		}
 	}
-	for end := time.Now().Add(3 * LeastPeerTimeout / 2); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * a.opts.silence()); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		a.Poll()
 	}
 	n, text := told.get()
