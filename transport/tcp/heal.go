@@ -58,11 +58,13 @@ func (p *pair) broken(c *conn, cause error) {
 				"something on the path from %v to this process changes data", mostCorrupt, c.path(), c.who)
 		}
 	}
-	switch {
-	case !mends(cause) || p.needed() && !p.heal(c, cause):
-		p.lose(func(peer int) *fault.Error { return c.reason(peer, cause) })
-	case p.healing == nil:
+	heals := mends(cause)
+	if heals && !p.needed() {
 		p.rest()
+		return
+	}
+	if !heals || !p.heal(c, cause) {
+		p.lose(func(peer int) *fault.Error { return c.reason(peer, cause) })
 	}
 }
 
@@ -99,6 +101,9 @@ func (p *pair) needed() bool {
 
 // heal begins to make a new socket, unless the fabric is closing. p.mu is held.
 func (p *pair) heal(c *conn, cause error) bool {
+	if p.f.stopped() {
+		return false
+	}
 	h := &healing{cause: cause, where: c.where(), broken: c.nonce, since: time.Now()}
 	if at, err := netip.ParseAddrPort(c.remote); err == nil {
 		h.host = at.Addr().Unmap()
@@ -107,10 +112,6 @@ func (p *pair) heal(c *conn, cause error) bool {
 		h.since = h.since.Add(-p.f.opts.silence())
 	}
 	h.ctx, h.end = context.WithDeadline(p.f.ctx, h.since.Add(p.f.opts.PeerTimeout))
-	if p.f.stopped() {
-		h.end()
-		return false
-	}
 	p.healing = h
 	p.broadcast()
 	p.f.tasks.Go(func() { p.redial(h) })
@@ -122,9 +123,9 @@ func (p *pair) heal(c *conn, cause error) bool {
 func (p *pair) redial(h *healing) {
 	defer h.end()
 	var last error
+	targets := usable(p.f.self, p.peer)
 	for pause := 2 * time.Millisecond; h.ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
 		refused := 0
-		targets := usable(p.f.self, p.peer)
 		for _, to := range targets {
 			err := p.dialOne(h.ctx, to, helloAgain, h.broken)
 			if err == nil {
