@@ -36,11 +36,9 @@ type exposure struct {
 	exposed         [program.MaxExposed]address // addresses of the exposed chunks
 }
 
-// mayExpose reports whether enough bytes of a call lie in memory that peers can read.
+// mayExpose reports whether enough bytes of a call lie in memory that peers can read. The program
+// must be one that exposes (compiled.exposes).
 func (c *Comm) mayExpose(low *program.Lowered, call *Call) bool {
-	if !low.Exposes || call.Coll.Reduces() && call.Op == dtype.PremulSum {
-		return false
-	}
 	bytes := 0
 	for _, r := range low.Exposable {
 		if r.N == 0 {
