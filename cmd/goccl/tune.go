@@ -23,6 +23,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/sim"
 	"github.com/goccl/goccl/ccl/topo/network"
+	"github.com/goccl/goccl/tests/hosts"
 )
 
 // fitRow compares one simulated time with the measured one.
@@ -88,7 +89,7 @@ func tuneVerb(args []string, out io.Writer) error {
 	}
 	opts.Transport, opts.Plan, opts.Tune = "tcp", "", ""
 	if *rate != "" {
-		opts.SocketIfname = rankInterface
+		opts.SocketIfname = hosts.Interface(0)
 	}
 	spec := benchSpec{
 		Ranks: *ranks, Coll: dtype.Send, Type: dtype.F32, Op: dtype.Sum, Factor: *factor, Warmup: 1, Repeat: *repeat,
@@ -149,8 +150,8 @@ func fitApart(job fitJob) (*fitResult, error) {
 	}
 	attributes := ownGroup()
 	if job.Rate != "" {
-		if attributes, err = ownNetwork(); err != nil {
-			return nil, err
+		if attributes, err = hosts.Attributes(); err != nil {
+			return nil, fmt.Errorf("--rate: %w", err)
 		}
 	}
 	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -166,7 +167,7 @@ func fitApart(job fitJob) (*fitResult, error) {
 	case interrupted.Err() != nil:
 		return nil, fmt.Errorf("interrupted: %v; the ranks are ended", context.Cause(interrupted))
 	case cmd.Process == nil && job.Rate != "":
-		return nil, fmt.Errorf("--rate: %v: %s", err, namespaceHint)
+		return nil, fmt.Errorf("--rate: %v: %s", err, hosts.Hint)
 	case err != nil:
 		return nil, fmt.Errorf("the process that measures ended: %w", err)
 	}
@@ -199,9 +200,10 @@ func (job fitJob) run() (result fitResult, err error) {
 	}
 	var prefix func(int) []string
 	if job.Rate != "" {
-		prefix = inNamespace
-		if err := makeNetwork(job.Spec.Ranks, job.Rate); err != nil {
-			return result, err
+		prefix = hosts.In
+		made := hosts.Network{Hosts: job.Spec.Ranks, Wires: []hosts.Wire{{Rate: job.Rate}}}
+		if err := made.Make(); err != nil {
+			return result, fmt.Errorf("--rate: %w", err)
 		}
 	}
 	if result.Costs, err = fitNetwork(job.Spec, prefix); err != nil {

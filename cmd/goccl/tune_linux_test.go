@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/tests/hosts"
 )
 
 // hang is the time by which every awaited event must have happened; no test here is about speed.
@@ -236,7 +238,7 @@ func (c *tuner) testShaped(t *testing.T) {
 	t.Run("NoTc", func(t *testing.T) {
 		r := c.start(t, c.tools(t, ""), nil, quick...)
 		require.Error(t, r.cmd.Wait())
-		require.Contains(t, r.errors.String(), "--rate needs the command tc, and PATH has none: install iproute2")
+		require.Contains(t, r.errors.String(), "networks of hosts need the command tc, and PATH has none: install iproute2")
 		c.nothingLeft(t, before)
 	})
 	t.Run("SetUpFails", func(t *testing.T) {
@@ -286,7 +288,7 @@ func (c *tuner) tools(t *testing.T, tc string) string {
 // needNamespaces skips the test if a network cannot be created, and reports the reason.
 func needNamespaces(t *testing.T, user *syscall.Credential) {
 	t.Helper()
-	attributes, err := ownNetwork()
+	attributes, err := hosts.Attributes()
 	if err != nil {
 		t.Skip(err)
 	}
@@ -306,6 +308,6 @@ func needNamespaces(t *testing.T, user *syscall.Credential) {
 	if errors.As(err, &exit) {
 		t.Skipf("no bridge, veth or tbf here: %v: %s", err, said)
 	} else if err != nil {
-		t.Skipf("%v: %s", err, namespaceHint)
+		t.Skipf("%v: %s", err, hosts.Hint)
 	}
 }

@@ -14,11 +14,11 @@ OPS = ("all_reduce", "all_reduce_async", "burst", "all_gather", "reduce_scatter"
 SILENCE = 300  # seconds without a line that count as a hang
 
 
-def run(options, results, say):
-    """Measures the operations for each number of ranks."""
+def run(options, results, say, before=lambda _: []):
+    """Measures the operations for each number of ranks. before(rank) are words before the command of a rank."""
     script = pathlib.Path(__file__).with_name("torch_rank.py")
     for ranks in options.torch_ranks:
-        ops = [op for op in options.torch_ops if ranks == 2 or op == "all_reduce"]
+        ops = [op for op in options.torch_ops if ranks == 2 or op == "all_reduce" or before(0)]
         spec = {"backends": options.backends, "ops": ops, "sizes": options.sizes, "runs": options.runs,
                 "blocks": options.blocks, "block_us": options.block_ms * 1e3, "seed": options.seed,
                 "best": options.best, "extra": options.extra and ranks == 2}
@@ -28,7 +28,7 @@ def run(options, results, say):
         try:
             with open(folder / "log", "wb") as log:
                 for rank in range(ranks):
-                    words = [options.python, str(script), str(rank), str(ranks), str(folder), json.dumps(spec)]
+                    words = [*before(rank), options.python, str(script), str(rank), str(ranks), str(folder), json.dumps(spec)]
                     processes.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=log,
                                                       stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
                                                       text=True, bufsize=1))

@@ -18,45 +18,40 @@ func (f *fragment) payload() []byte { return f.buf[headroom : headroom+f.n : hea
 func (f *fragment) frame() []byte   { return f.buf[headroom-headerBytes : headroom+f.n] }
 
 // buffers is the memory of one direction of one channel: at most maxFragments short buffers and
-// maxLong long ones, allocated when first needed. The buffer used last is reused first, so a
-// channel of small messages stays in the cache.
-type buffers struct {
-	short [maxFragments][]byte
-	long  [maxLong][]byte
-	// The free buffers come first in the arrays; made counts those in use too.
-	freeShort, freeLong, madeShort, madeLong int
+// maxLong long ones, times 2^scale, allocated when first needed. The buffer used last is reused
+// first, so a channel of small messages stays in the cache.
+type buffers struct{ short, long pool }
+
+type pool struct {
+	free [][]byte
+	made int // those in use too
 }
 
 // take returns a buffer for a payload of n bytes, or nil if all buffers of that size are in use.
-func (b *buffers) take(n int) []byte {
+func (b *buffers) take(n int, scale uint32) []byte {
 	if n > shortPayload {
-		if b.freeLong > 0 {
-			b.freeLong--
-			return b.long[b.freeLong]
-		}
-		if b.madeLong == maxLong {
-			return nil
-		}
-		b.madeLong++
-		return aligned(headroom + maxPayload)
+		return b.long.take(maxPayload, maxLong<<scale)
 	}
-	if b.freeShort > 0 {
-		b.freeShort--
-		return b.short[b.freeShort]
-	}
-	if b.madeShort == maxFragments {
-		return nil
-	}
-	b.madeShort++
-	return aligned(headroom + shortPayload)
+	return b.short.take(shortPayload, maxFragments<<scale)
 }
 
 func (b *buffers) put(buf []byte) {
 	if len(buf) > headroom+shortPayload {
-		b.long[b.freeLong] = buf
-		b.freeLong++
+		b.long.free = append(b.long.free, buf)
 	} else {
-		b.short[b.freeShort] = buf
-		b.freeShort++
+		b.short.free = append(b.short.free, buf)
 	}
+}
+
+func (p *pool) take(bytes, most int) []byte {
+	if last := len(p.free) - 1; last >= 0 {
+		buf := p.free[last]
+		p.free = p.free[:last]
+		return buf
+	}
+	if p.made >= most {
+		return nil
+	}
+	p.made++
+	return aligned(headroom + bytes)
 }

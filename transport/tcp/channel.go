@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/goccl/goccl/transport"
 )
@@ -19,10 +20,14 @@ type channel struct {
 }
 
 type outQueue struct {
-	ring      [maxFragments]fragment
+	ring      ring          // driver
 	memory    buffers       // driver
 	lent      []byte        // driver
 	lentBytes int           // driver
+	scale     uint32        // driver: of the ring
+	look, ask time.Time     // driver: when it may look at the path again, and ask again
+	wanted    atomic.Uint32 // driver: the scale that it asks for, or has
+	granted   atomic.Uint32 // reader: the scale that the peer allows
 	reclaimed uint32        // driver: fragments whose memory was taken back
 	committed atomic.Uint32 // driver
 	started   atomic.Uint32 // writer: fragments that it began to write; the reader sets it anew after a break
@@ -30,8 +35,9 @@ type outQueue struct {
 }
 
 type inQueue struct {
-	ring       [maxFragments]fragment
+	ring       ring          // reader
 	memory     buffers       // reader
+	scale      atomic.Uint32 // reader: of the ring
 	reclaimed  uint32        // reader
 	arrived    atomic.Uint32 // reader: fragments that have arrived without a gap
 	released   atomic.Uint32 // driver
@@ -47,19 +53,26 @@ func (ch *channel) Reserve(n int) []byte {
 		q.lent = nil
 	}
 	for freed := q.freed.Load(); q.reclaimed != freed; q.reclaimed++ {
-		f := &q.ring[q.reclaimed%maxFragments]
+		f := q.ring.at(q.reclaimed)
 		q.memory.put(f.buf)
 		f.buf = nil
 	}
-	if q.committed.Load()-q.reclaimed == maxFragments || ch.session.ended() {
+	if ch.session.ended() {
 		return nil
 	}
 	n = min(max(n, 0), maxPayload)
-	if q.lent = q.memory.take(n); q.lent == nil {
-		return nil
+	for {
+		if q.committed.Load()-q.reclaimed < q.ring.size() {
+			q.lent = q.memory.take(n, q.scale)
+		}
+		if q.lent != nil {
+			q.lentBytes = n
+			return q.lent[headroom : headroom+n : headroom+n]
+		}
+		if !ch.widen() {
+			return nil
+		}
 	}
-	q.lentBytes = n
-	return q.lent[headroom : headroom+n : headroom+n]
 }
 
 // Commit implements transport.Channel.
@@ -73,7 +86,7 @@ func (ch *channel) Publish(n int, m *transport.Meta) {
 		panic("tcp: Commit of more than the last Reserve lent")
 	}
 	at := q.committed.Load()
-	f := &q.ring[at%maxFragments]
+	f := q.ring.at(at)
 	f.buf, f.n = q.lent, n
 	q.lent = nil
 	h := header{kind: kindData, channel: ch.index, length: uint32(n), number: at, meta: *m}
@@ -102,7 +115,7 @@ func (ch *channel) Look() ([]byte, *transport.Meta) {
 	if at == q.arrived.Load() || ch.session.closing.Load() {
 		return nil, nil
 	}
-	f := &q.ring[at%maxFragments]
+	f := q.ring.at(at)
 	return f.payload(), &f.meta
 }
 
@@ -156,17 +169,20 @@ const (
 
 // begin reserves the place of a fragment of n bytes.
 func (q *inQueue) begin(number uint32, n int, m *transport.Meta) (place int) {
+	if q.ring.size() == 0 {
+		q.ring.grow(0, 0)
+	}
 	released := q.released.Load()
 	for ; q.reclaimed != released; q.reclaimed++ {
-		f := &q.ring[q.reclaimed%maxFragments]
+		f := q.ring.at(q.reclaimed)
 		q.memory.put(f.buf)
 		f.buf = nil
 	}
-	f := &q.ring[number%maxFragments]
+	f := q.ring.at(number)
 	switch {
 	case int32(number-q.arrived.Load()) < 0:
 		return duplicate
-	case number-released >= maxFragments:
+	case number-released >= q.ring.size():
 		return refused
 	case f.full:
 		return duplicate
@@ -174,7 +190,7 @@ func (q *inQueue) begin(number uint32, n int, m *transport.Meta) (place int) {
 		q.memory.put(f.buf)
 		f.buf = nil
 	}
-	buf := q.memory.take(n)
+	buf := q.memory.take(n, q.scale.Load())
 	if buf == nil {
 		return refused
 	}
@@ -183,14 +199,14 @@ func (q *inQueue) begin(number uint32, n int, m *transport.Meta) (place int) {
 }
 
 // payload returns the memory of a fragment that has begun.
-func (q *inQueue) payload(number uint32) []byte { return q.ring[number%maxFragments].payload() }
+func (q *inQueue) payload(number uint32) []byte { return q.ring.at(number).payload() }
 
 // done publishes a fragment that has arrived completely, and those behind it that came earlier.
 func (q *inQueue) done(number uint32) {
-	q.ring[number%maxFragments].full = true
+	q.ring.at(number).full = true
 	at := q.arrived.Load()
-	for q.ring[at%maxFragments].full {
-		q.ring[at%maxFragments].full = false
+	for q.ring.at(at).full {
+		q.ring.at(at).full = false
 		at++
 	}
 	q.arrived.Store(at)

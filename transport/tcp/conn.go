@@ -43,6 +43,7 @@ type conn struct {
 	writer           writer        // guarded by writing
 	backlog          atomic.Bool   // the socket took less than there is to write
 	watch            watch
+	info             pathInfo // guarded by writing
 }
 
 func newConn(p *pair, fd int, nc net.Conn) *conn {

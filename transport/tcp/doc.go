@@ -47,7 +47,8 @@
 //	        8  length   u32  bytes of payload
 //	       12  credit   u32  fragments of this channel that the sender of the frame has
 //	                  released so far
-//	       16  number   u32  of a fragment: its number in its channel and direction
+//	       16  number   u32  of a fragment: its number in its channel and direction; of credit:
+//	                  the room (below)
 //	       20  sum      u32  checksum of the payload
 //	       24  meta     3 × u64
 //
@@ -67,6 +68,14 @@
 // to 64 KiB. A sender never has more in flight, so the thread that reads the socket can always
 // place the next frame: no session and no channel waits for another. A peer that exceeds its credit
 // is cut off with fault.Internal. Memory is allocated when it is first needed.
+//
+// On a long and fast path more fits between sending a fragment and learning of its release. A
+// sender that lacks credit while its socket holds nothing unsent asks the kernel for the round trip
+// and the rate of delivery. If twice their product exceeds the room, it asks the receiver to double
+// it, up to 32 times the first room (16 MiB in long fragments). All sessions of a pair may have 16
+// MiB more than the first room in each direction, all of a process 64 MiB. A credit frame says in
+// its number what scale its sender grants (bits 0 to 7, as a power of 2) and what it asks for (from
+// bit 8 on). Short paths stay with the first room, whose memory stays in the cache.
 //
 // # Threads
 //

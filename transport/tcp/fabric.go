@@ -41,6 +41,8 @@ type Fabric struct {
 	table     atomic.Pointer[[]*conn]
 	live      atomic.Int32 // connections in table; its other entries are nil
 	attended  sync.Once    // attend runs
+	measure   func(fd int, info *pathInfo) (p path, known bool)
+	spent     [2]atomic.Int64 // what all sessions have spent
 
 	mu         sync.Mutex
 	closed     bool // no new pairs
@@ -72,7 +74,7 @@ func New(opts Options) (*Fabric, error) {
 	}
 	f := &Fabric{opts: opts, doorbell: opts.Doorbell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
 		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), stopping: make(chan struct{}),
-		pairs: map[pairKey]*pair{}, registered: make(chan struct{})}
+		measure: measuredPath, pairs: map[pairKey]*pair{}, registered: make(chan struct{})}
 	f.table.Store(&[]*conn{})
 	f.identify()
 	if f.poller, err = newPoller(f); err != nil {

@@ -203,6 +203,7 @@ func (p *pair) lose(why func(peer int) *fault.Error) {
 func (p *pair) remove(s *session) {
 	s.removed.Store(true)
 	s.pending(false)
+	p.refund(s)
 	delete(p.sessions, s)
 	if s.openSent {
 		delete(p.indexed, s.index)
@@ -354,7 +355,7 @@ func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32) (again int, err
 				return 0, violates("%d fragments of channel %d have arrived, of %d", n, i, ch.out.started.Load())
 			}
 			again += int(lost)
-			ch.in.due.Store(ch.in.released.Load() > 0)
+			ch.in.due.Store(ch.in.released.Load() > 0 || ch.in.scale.Load() > 0 || ch.out.wanted.Load() > 0)
 			p.push(&ch.node)
 		}
 		s.pending(s.closing.Load())

@@ -268,6 +268,11 @@ func TestConformanceUnderCuts(t *testing.T) {
 // TestManyCuts sends fragments both ways over several links while the path is reset, silent and
 // damaged: all arrive, once and in order.
 func TestManyCuts(t *testing.T) {
+	t.Run("near", func(t *testing.T) { manyCuts(t, measuredPath) })
+	t.Run("distant", func(t *testing.T) { manyCuts(t, longPath) })
+}
+
+func manyCuts(t *testing.T, measure func(int, *pathInfo) (path, bool)) {
 	const links, channels, cuts = 3, 2, 60
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -276,6 +281,7 @@ func TestManyCuts(t *testing.T) {
 	var told warnings
 	a, doorbellA := loopback(t, func(o *Options) { o.Checksum, o.Warn = true, told.warn })
 	b, doorbellB := loopback(t, func(o *Options) { o.Checksum, o.Warn = true, told.warn })
+	a.measure, b.measure = measure, measure
 	viaA, addressA := newRelay(t, a)
 	viaB, addressB := newRelay(t, b)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*hang)

@@ -69,6 +69,7 @@ type pair struct {
 	inbounds  map[sessionKey]*incoming // announced by the peer, but Connect was not called
 	farewells []uint32                 // goodbyes to be answered, by the peer's index
 	node      node                     // for the farewells
+	spent     [2]int64                 // what the sessions have spent
 }
 
 // epoch is a random number that stands for what both sides remember of their sessions. Where one

@@ -168,7 +168,7 @@ func (c *conn) frameBegins() error {
 		if h.length != 0 {
 			return violates("credit frame of %d bytes", h.length)
 		}
-		return nil
+		return p.grant(ch, h.number&0xff, h.number>>8)
 	case kindData:
 		return c.dataBegins(s, ch)
 	}

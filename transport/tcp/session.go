@@ -30,6 +30,7 @@ type session struct {
 	removed   atomic.Bool                 // from the tables: nothing more is sent
 	opened    chan struct{}               // closed when the peer's open has arrived, even if it does not match
 	announced bool                        // guarded by pair.mu: opened is closed
+	spent     [2]int64                    // guarded by pair.mu: bytes of room beyond the first, in and out
 	openSent  bool                        // writer, under pair.mu: it has an index
 	byeSent   bool                        // writer
 }

@@ -53,6 +53,11 @@ func setPlatformOptions(fd int, _ time.Duration) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NOSIGPIPE, 1)
 }
 
+type pathInfo struct{}
+
+// measuredPath returns nothing: this system measures no rate of delivery.
+func measuredPath(int, *pathInfo) (p path, known bool) { return p, false }
+
 // unacknowledged returns the number of bytes that the peer's host has not acknowledged.
 func unacknowledged(fd int) int {
 	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NWRITE)

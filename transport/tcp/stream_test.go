@@ -73,15 +73,16 @@ func outcome(t *testing.T, c *conn, s *session, err error) string {
 		if q := &ch.out; q.freed.Load() > q.started.Load() {
 			t.Fatalf("channel %d: credit for %d of %d fragments", i, q.freed.Load(), q.started.Load())
 		}
-		if m := &ch.in.memory; m.madeLong > maxLong || m.madeShort > maxFragments {
-			t.Fatalf("channel %d: %d and %d buffers", i, m.madeLong, m.madeShort)
+		most := maxFragments << ch.in.scale.Load()
+		if m := &ch.in.memory; m.long.made > most/2 || m.short.made > most {
+			t.Fatalf("channel %d: %d and %d buffers", i, m.long.made, m.short.made)
 		}
 		for n := 0; ; n++ {
 			p, m, ok := ch.Peek()
 			if !ok {
 				break
 			}
-			if len(p) > maxPayload || n == maxFragments {
+			if len(p) > maxPayload || n == most {
 				t.Fatalf("channel %d: fragment %d has %d bytes", i, n, len(p))
 			}
 			b.WriteString("|")
@@ -103,7 +104,7 @@ func outcome(t *testing.T, c *conn, s *session, err error) string {
 	return b.String()
 }
 
-// streams returns seeds for the fuzzer: five valid streams and four invalid ones.
+// streams returns seeds for the fuzzer: six valid streams and four invalid ones.
 func streams() [][]byte {
 	c, _ := deaf()
 	o := announcement(c.pair, transport.Session{ID: [16]byte{6}, Rank: 1, Peer: 0, Channels: 1})
@@ -128,6 +129,7 @@ func streams() [][]byte {
 			frameOf(header{kind: kindResume, number: 1}, nil), data(0, 0, 9), credit(1)},
 		{frameOf(header{kind: kindResume}, nil), data(0, 0, 9), frameOf(header{kind: kindGone}, nil)},
 		{credit(3), data(0, 1, 20)},
+		append([][]byte{frameOf(header{kind: kindCredit, number: 1<<8 | 2}, nil)}, tooMany...),
 		{data(1, 0, 1)},
 		{open, data(1, 0, 1)},
 		tooMany,

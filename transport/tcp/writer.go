@@ -193,7 +193,7 @@ func (c *conn) channelFrame(ch *channel) bool {
 	released := in.released.Load()
 	switch {
 	case waiting > 0:
-		w.rest, w.of = out.ring[at%maxFragments].frame(), ch.session
+		w.rest, w.of = out.ring.at(at).frame(), ch.session
 		c.stamp(ch.session.index, released)
 		out.started.Store(at + 1)
 		if waiting > 1 {
@@ -202,7 +202,7 @@ func (c *conn) channelFrame(ch *channel) bool {
 			p.requeue(&ch.session.node) // its goodbye may have waited for this
 		}
 	case due && !ch.session.closing.Load():
-		c.headerOnly(header{kind: kindCredit, channel: ch.index})
+		c.headerOnly(header{kind: kindCredit, channel: ch.index, number: in.scale.Load() | out.wanted.Load()<<8})
 		c.stamp(ch.session.index, released)
 	default:
 		return false

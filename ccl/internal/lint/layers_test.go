@@ -18,7 +18,7 @@ var layers = [][]string{
 	{"ccl/tune", "ccl/exec", "transport/*", "cuda"},
 	{"ccl"},
 	{"pgbackend"},
-	{"cabi"},
+	{"cabi", "tests/hosts"},
 	{"cmd"},
 }
 
@@ -107,7 +107,8 @@ func cgoOutsideCABI(f *goFile, imported importSpec) bool {
 
 func unixElsewhere(f *goFile, imported importSpec) bool {
 	return imported.path == "golang.org/x/sys/unix" && !f.test &&
-		!strings.HasPrefix(f.dir, "transport/") && !within(f.dir, "ccl/mem", "ccl/park", "ccl/topo/probe")
+		!strings.HasPrefix(f.dir, "transport/") &&
+		!within(f.dir, "ccl/mem", "ccl/park", "ccl/topo/probe", "tests/hosts")
 }
 
 func testifyInLibrary(f *goFile, imported importSpec) bool {

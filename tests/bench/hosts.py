@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Runs goccl beside Gloo between hosts: network namespaces that tests/hosts/with makes, joined by wires.
+
+    tests/bench/hosts.py                     # every scenario and its bars
+    tests/bench/hosts.py --only near,1ms --sizes 8,1M
+    tests/bench/hosts.py --list
+
+Prints a table for each scenario, and for each bar whether it is met; the exit code is 1 if one is missed. Needs root,
+ip and tc. A ratio is Gloo's time over goccl's in the same run: above 1 goccl is faster.
+"""
+import argparse
+import dataclasses
+import os
+import pathlib
+import random
+import statistics
+import sys
+import time
+
+import core
+import run
+import torch_level
+from results import Results, figure, size_name
+
+KIB, MIB = 1 << 10, 1 << 20
+FAR = {MIB: 1, 4 * MIB: 1, 16 * MIB: 1, 64 * MIB: 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """Hosts, the ranks on them, and by which factor goccl is to be faster than Gloo: {op: {bytes: factor}}."""
+    title: str
+    wires: list
+    bars: dict
+    hosts: int = 2
+    each: int = 1  # ranks of a host
+
+
+SCENARIOS = {
+    "near": Scenario("2 hosts, 1 rank each, a short wire", ["plain"], {
+        "all_reduce": {8: 15, 64 * KIB: 8, MIB: 4, 16 * MIB: 1.5, 64 * MIB: 1.5}}),
+    "near4": Scenario("2 hosts, 2 ranks each, a short wire", ["plain"], {
+        "all_reduce": {8: 12, 64 * KIB: 20, MIB: 6, 16 * MIB: 1.5, 64 * MIB: 1.5}}, each=2),
+    "1ms": Scenario("2 hosts, a round trip of 1 ms", ["delay=1ms"], {"all_reduce": FAR, "ping_pong": FAR}),
+    "10ms": Scenario("2 hosts, a round trip of 10 ms", ["delay=10ms"], {"all_reduce": FAR, "ping_pong": FAR}),
+}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help="scenarios (default: all)")
+    parser.add_argument("--list", action="store_true", help="print the scenarios and end")
+    parser.add_argument("--sizes", help="bytes, with K, M or G (default: those of the bars)")
+    parser.add_argument("--ops", help="operations (default: those of the bars)")
+    parser.add_argument("--runs", type=int, default=7, help="a ratio is the median over the runs (default 7)")
+    parser.add_argument("--blocks", type=int, default=1, help="blocks of calls in a run, of which the median counts")
+    parser.add_argument("--block-ms", type=float, default=30, help="how long a block should take (default 30)")
+    parser.add_argument("--python", default=run.default_python(), help="the interpreter that has torch and goccl")
+    parser.add_argument("--inside", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.best, options.extra, options.seed = False, False, random.randrange(1 << 30)
+    options.backends = ["goccl", "gloo"]
+    return options
+
+
+def inside(name, options):
+    """Measures a scenario in the process that made its network."""
+    scenario, results, missed = SCENARIOS[name], Results(), 0
+    os.environ.update(GLOO_SOCKET_IFNAME="eth0", TORCH_CPP_LOG_LEVEL="ERROR")
+    options.torch_ranks = [scenario.hosts * scenario.each]
+
+    def before(rank):
+        return ["ip", "netns", "exec", f"host{rank // scenario.each}"]
+
+    for op in options.ops.split(",") if options.ops else scenario.bars:
+        options.torch_ops = [op]
+        options.sizes = options.sizes_given or list(scenario.bars.get(op, FAR))
+        torch_level.run(options, results, lambda _: None, before)
+        print(f"\n{op}, {scenario.title}\n{'':>10}{'goccl, µs':>14}{'Gloo, µs':>14}{'ratio':>22}   at least")
+        ranks = options.torch_ranks[0]
+        for size in results.sizes("torch", op, ranks):
+            times = results.of("torch", op, ranks, size)
+            ratio = results.ratio("torch", op, ranks, size, "gloo", "goccl")
+            least = scenario.bars.get(op, {}).get(size)
+            verdict = "" if least is None else f"{figure(least):>8} " + ("met" if ratio.median >= least else "MISSED")
+            missed += verdict.endswith("MISSED")
+            print(f"{size_name(size):>10}{figure(statistics.median(times['goccl'])):>14}"
+                  f"{figure(statistics.median(times['gloo'])):>14}{str(ratio):>22}   {verdict}", flush=True)
+    wrong = results.wrong_total()
+    if wrong:
+        print(f"WRONG: {wrong} elements")
+    return 1 if missed or wrong else 0
+
+
+def main():
+    options = arguments()
+    options.sizes_given = core.numbers(options.sizes) if options.sizes else None
+    if options.list:
+        for name, scenario in SCENARIOS.items():
+            print(f"{name:<8} {scenario.title}")
+        return 0
+    if options.inside:
+        return inside(options.inside, options)
+    names = run.words(options.only, SCENARIOS, "--only") if options.only else list(SCENARIOS)
+    core.BUILD.mkdir(parents=True, exist_ok=True)
+    program = core.BUILD / "with-hosts"
+    core.command(["go", "build", "-o", program, "./tests/hosts/with"], "tests/hosts/with", cwd=core.ROOT)
+    begun, failed = time.time(), []
+    for name in names:
+        scenario = SCENARIOS[name]
+        words = [program, "-hosts", str(scenario.hosts)]
+        for wire in scenario.wires:
+            words += ["-wire", wire]
+        words += ["--", sys.executable, pathlib.Path(__file__).resolve(), *sys.argv[1:], "--inside", name]
+        code = os.spawnv(os.P_WAIT, program, [str(word) for word in words])
+        if code:
+            failed.append(name)
+    print(f"\n{len(names)} scenarios in {time.time() - begun:.0f} s" + (f"; missed: {', '.join(failed)}" if failed else ""))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

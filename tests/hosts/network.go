@@ -1,0 +1,64 @@
+package hosts
+
+import (
+	"fmt"
+	"time"
+)
+
+// Most is the largest number of hosts of a network, and of wires.
+const Most = 128
+
+// Network describes hosts and what joins them.
+type Network struct {
+	Hosts int
+	Wires []Wire
+}
+
+// Wire joins all hosts of a network, as their interface eth0, eth1 and so on.
+type Wire struct {
+	Rate  string        // of each host's interface in each direction, as tc writes it (1gbit); none if empty
+	Delay time.Duration // what a round trip takes longer
+	IPv6  bool          // the interfaces have IPv6 addresses only
+}
+
+// Validate reports what is wrong with n.
+func (n *Network) Validate() error {
+	if n.Hosts < 2 || n.Hosts > Most {
+		return fmt.Errorf("%d hosts: want 2 to %d", n.Hosts, Most)
+	}
+	if len(n.Wires) == 0 || len(n.Wires) > Most {
+		return fmt.Errorf("%d wires: want 1 to %d", len(n.Wires), Most)
+	}
+	for i, w := range n.Wires {
+		if w.Delay < 0 || w.Delay > time.Minute {
+			return fmt.Errorf("wire %d: delay %v: want 0 to 1m", i, w.Delay)
+		}
+	}
+	return nil
+}
+
+// Host returns the name of a host's namespace.
+func Host(host int) string { return fmt.Sprintf("host%d", host) }
+
+// Interface returns the name of every host's interface on a wire.
+func Interface(wire int) string { return fmt.Sprintf("eth%d", wire) }
+
+// In returns the words before a command that make it run on a host.
+func In(host int) []string { return []string{"ip", "netns", "exec", Host(host)} }
+
+// Address returns the address of a host on a wire.
+func (n *Network) Address(wire, host int) string {
+	if n.Wires[wire].IPv6 {
+		return fmt.Sprintf("fd77::%x:%x", wire, 1+host)
+	}
+	return fmt.Sprintf("10.77.%d.%d", wire, 1+host)
+}
+
+func (n *Network) prefix(wire int) string {
+	if n.Wires[wire].IPv6 {
+		return "/112"
+	}
+	return "/24"
+}
+
+func mac(wire, host int) string { return fmt.Sprintf("02:00:00:00:%02x:%02x", wire, 1+host) }
