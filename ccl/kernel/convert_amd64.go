@@ -53,13 +53,14 @@ func vectorConversion(dst, src dtype.Type, with isa) ConvertFunc {
 // convertInVectors gives f whole vectors, chunkBytes of F32 at a time, and the rest to the loop in
 // Go.
 func convertInVectors(f, rest ConvertFunc, to, from, lanes int, dst, src unsafe.Pointer, n int) {
-	for n >= lanes {
-		part := min(n&^(lanes-1), chunkBytes/4)
-		preemptibleConversion(f, dst, src, part)
-		dst, src, n = unsafe.Add(dst, part*to), unsafe.Add(src, part*from), n-part
+	done, whole := 0, n&^(lanes-1)
+	for done < whole {
+		part := min(whole-done, chunkBytes/4)
+		preemptibleConversion(f, unsafe.Add(dst, done*to), unsafe.Add(src, done*from), part)
+		done += part
 	}
-	if n > 0 {
-		rest(dst, src, n)
+	if done < n {
+		rest(unsafe.Add(dst, done*to), unsafe.Add(src, done*from), n-done)
 	}
 }
 

@@ -47,12 +47,12 @@ func sumScaleKernel(t dtype.Type, with isa) SumScaleFunc {
 // sumScaleInTiles scales each tile that it has just summed while the tile is still in the nearest
 // cache.
 func sumScaleInTiles(sum Func, scale ScaleFunc, size int, dst, a, b unsafe.Pointer, n int, factor float64) {
-	for n > 0 {
-		part := min(n, tileBytes/size)
-		sum(dst, a, b, part)
-		scale(dst, dst, part, factor)
-		bytes := part * size
-		dst, a, b, n = unsafe.Add(dst, bytes), unsafe.Add(a, bytes), unsafe.Add(b, bytes), n-part
+	for done := 0; done < n; {
+		part, at := min(n-done, tileBytes/size), done*size
+		to := unsafe.Add(dst, at)
+		sum(to, unsafe.Add(a, at), unsafe.Add(b, at), part)
+		scale(to, to, part, factor)
+		done += part
 	}
 }
 

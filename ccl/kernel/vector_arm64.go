@@ -103,19 +103,20 @@ const chunkBytes = 256 << 10
 // inSixteens gives f at most chunkBytes at a time. The loop in Go does the sixteens at which f
 // stops, and the rest.
 func inSixteens(f neonBlock, loop Func, size int, dst, a, b unsafe.Pointer, n int) {
-	for n >= 16 {
-		part := min(n, chunkBytes/size)
-		done := preemptible(f, dst, a, b, part)
-		if part-done >= 16 {
-			at := done * size
+	done, at := 0, 0
+	for n-done >= 16 {
+		part := min(n-done, chunkBytes/size)
+		some := preemptible(f, unsafe.Add(dst, at), unsafe.Add(a, at), unsafe.Add(b, at), part)
+		at += some * size
+		if part-some >= 16 {
 			loop(unsafe.Add(dst, at), unsafe.Add(a, at), unsafe.Add(b, at), 16)
-			done += 16
+			some += 16
+			at += 16 * size
 		}
-		at := done * size
-		dst, a, b, n = unsafe.Add(dst, at), unsafe.Add(a, at), unsafe.Add(b, at), n-done
+		done += some
 	}
-	if n > 0 {
-		loop(dst, a, b, n)
+	if done < n {
+		loop(unsafe.Add(dst, at), unsafe.Add(a, at), unsafe.Add(b, at), n-done)
 	}
 }
 
