@@ -147,6 +147,10 @@ profile: ## The profile by which the compiler chooses what to inline in libgoccl
 bench-guard: setup ## Latencies of core and torch beside those of an earlier commit (BASE=01397ce): a table, an error where one stays above 1.15 (GUARD_ARGS)
 	@$(GO_ENV) $$VENV/bin/python tests/bench/guard.py --base $(or $(BASE),01397ce) $(GUARD_ARGS)
 
+.PHONY: bench-hosts
+bench-hosts: setup ## goccl beside Gloo between hosts (network namespaces): short, long and slow wires; an error where a bar is missed (HOSTS_ARGS; root)
+	@$(GO_ENV) $$VENV/bin/python tests/bench/hosts.py $(HOSTS_ARGS)
+
 .PHONY: examples
 examples: setup ## Every example (examples/README.md) in one process and with torchrun, compared (three minutes; EXAMPLES=pipeline.py for one)
 	@$(GO_ENV) $$VENV/bin/python examples/run_all.py $(EXAMPLES)

@@ -48,13 +48,13 @@ func note[T comparable](list *[]T, x T) {
 }
 
 // logs reports whether GOCCL_DEBUG asks for lines of a level.
-func (e *Endpoint) logs(level string) bool {
-	return slices.Index(debugLevels, level) <= slices.Index(debugLevels, e.cfg.Options.Debug)
+func (o *Options) logs(level string) bool {
+	return slices.Index(debugLevels, level) <= slices.Index(debugLevels, o.Debug)
 }
 
 // log prints a line for users if GOCCL_DEBUG asks for its level.
 func (e *Endpoint) log(level, format string, args ...any) {
-	if e.logs(level) {
+	if e.cfg.Options.logs(level) {
 		fmt.Fprintf(os.Stderr, "goccl %s rank %d group %s: %s\n",
 			level, e.cfg.Rank, e.cfg.Name, fmt.Sprintf(format, args...))
 	}
@@ -72,7 +72,7 @@ func (e *Endpoint) tellOtherPlans() {
 
 // journal returns the journal of a group, or nil where there is nothing to keep.
 func (e *Endpoint) journal(p *planner) *journal {
-	j := &journal{planner: p, group: e, info: e.logs("INFO"), trace: e.logs("TRACE")}
+	j := &journal{planner: p, group: e, info: e.cfg.Options.logs("INFO"), trace: e.cfg.Options.logs("TRACE")}
 	for _, u := range p.users {
 		if u.Spec.Ranks == e.cfg.Size && e.cfg.Rank == 0 { // all ranks would print the same
 			j.used = make([]bool, len(p.users))

@@ -83,13 +83,19 @@ var paths = []struct {
 	}},
 	{"tcp", func(n *Node, opts *Options) (transport.Fabric, error) {
 		return tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname,
-			PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum, Warn: n.warn})
+			PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum,
+			Warn: opts.printer("WARN"), Info: opts.printer("INFO")})
 	}},
 }
 
-// warn prints what a transport of the process has mended. Every level of GOCCL_DEBUG includes it.
-func (n *Node) warn(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "goccl WARN pid %d: %s\n", os.Getpid(), fmt.Sprintf(format, args...))
+// printer returns what prints the lines of a transport of the process, of one level of GOCCL_DEBUG.
+func (o *Options) printer(level string) func(format string, args ...any) {
+	if !o.logs(level) {
+		return func(string, ...any) {}
+	}
+	return func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, "goccl %s pid %d: %s\n", level, os.Getpid(), fmt.Sprintf(format, args...))
+	}
 }
 
 // fabricsFor returns the fabrics that a group with these options may use, in order of preference.

@@ -42,6 +42,9 @@ SCENARIOS = {
     "near4": Scenario("2 hosts, 2 ranks each, a short wire", ["plain"], {
         "all_reduce": {8: 12, 64 * KIB: 20, MIB: 6, 16 * MIB: 1.5, 64 * MIB: 1.5}}, each=2),
     "1ms": Scenario("2 hosts, a round trip of 1 ms", ["delay=1ms"], {"all_reduce": FAR, "ping_pong": FAR}),
+    "2wires": Scenario("2 hosts, wires of 100 Mbit/s (listed first) and 1 Gbit/s", ["rate=100mbit", "rate=1gbit"], {
+        "ping_pong": {MIB: 5, 16 * MIB: 8}}),  # Gloo is told to take the first one
+    "1gbit": Scenario("2 hosts, 1 Gbit/s", ["rate=1gbit"], {"ping_pong": {MIB: 1, 16 * MIB: 1}}),
     "10ms": Scenario("2 hosts, a round trip of 10 ms", ["delay=10ms"], {"all_reduce": FAR, "ping_pong": FAR}),
 }
 
@@ -115,7 +118,8 @@ def main():
         code = os.spawnv(os.P_WAIT, program, [str(word) for word in words])
         if code:
             failed.append(name)
-    print(f"\n{len(names)} scenarios in {time.time() - begun:.0f} s" + (f"; missed: {', '.join(failed)}" if failed else ""))
+    missed = f"; missed: {', '.join(failed)}" if failed else ""
+    print(f"\n{len(names)} scenarios in {time.time() - begun:.0f} s{missed}")
     return 1 if failed else 0
 
 

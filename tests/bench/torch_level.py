@@ -28,7 +28,8 @@ def run(options, results, say, before=lambda _: []):
         try:
             with open(folder / "log", "wb") as log:
                 for rank in range(ranks):
-                    words = [*before(rank), options.python, str(script), str(rank), str(ranks), str(folder), json.dumps(spec)]
+                    words = [*before(rank), options.python, str(script), str(rank), str(ranks), str(folder),
+                             json.dumps(spec)]
                     processes.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=log,
                                                       stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
                                                       text=True, bufsize=1))

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	protocol      = 2 // of addresses, handshake and frames
+	protocol      = 3 // of addresses, handshake and frames
 	maxEndpoints  = 32
 	maxHostname   = 64
 	addressMagic  = "gTCP"
@@ -22,6 +22,14 @@ const (
 type endpoint struct {
 	prefix netip.Prefix
 	port   uint16
+	device byte   // number of the interface within the process
+	rate   uint32 // of the interface in Mbit/s, 0 if the system does not know it
+	name   string // of the interface; peers do not learn it
+}
+
+// neighbour reports whether another host's endpoint is in the same subnet.
+func (e endpoint) neighbour(other endpoint) bool {
+	return !e.loopback() && e.prefix.Bits() == other.prefix.Bits() && e.prefix.Contains(other.prefix.Addr())
 }
 
 func (e endpoint) addrPort() netip.AddrPort { return netip.AddrPortFrom(e.prefix.Addr(), e.port) }
@@ -51,8 +59,9 @@ func (a *address) encode() []byte {
 	b = append(b, byte(len(a.endpoints)))
 	for _, e := range a.endpoints {
 		ip := e.prefix.Addr().AsSlice()
-		b = append(b, byte(len(ip)), byte(e.prefix.Bits()))
+		b = append(b, byte(len(ip)), byte(e.prefix.Bits()), e.device)
 		b = binary.LittleEndian.AppendUint16(b, e.port)
+		b = binary.LittleEndian.AppendUint32(b, e.rate)
 		b = append(b, ip...)
 	}
 	return b
@@ -96,11 +105,13 @@ func parseAddress(b []byte) (*address, error) {
 		return bad("%d endpoints", n)
 	}
 	for range n {
-		if len(r) < 4 {
+		const fixed = 3 + 2 + 4
+		if len(r) < fixed {
 			return bad("cut off at an endpoint")
 		}
-		size, bits, port := int(r[0]), int(r[1]), binary.LittleEndian.Uint16(r[2:])
-		r = r[4:]
+		size, bits, device := int(r[0]), int(r[1]), r[2]
+		port, rate := binary.LittleEndian.Uint16(r[3:]), binary.LittleEndian.Uint32(r[5:])
+		r = r[fixed:]
 		if size != 4 && size != 16 || len(r) < size || bits > size*8 || port == 0 {
 			return bad("malformed endpoint")
 		}
@@ -109,7 +120,8 @@ func parseAddress(b []byte) (*address, error) {
 		if ip.Is4In6() || !ip.IsGlobalUnicast() && !ip.IsLoopback() {
 			return bad("endpoint %v cannot be dialled", ip)
 		}
-		a.endpoints = append(a.endpoints, endpoint{netip.PrefixFrom(ip, bits), port})
+		a.endpoints = append(a.endpoints,
+			endpoint{prefix: netip.PrefixFrom(ip, bits), port: port, device: device, rate: rate})
 	}
 	if len(r) != 0 {
 		return bad("%d bytes too many", len(r))
@@ -139,9 +151,7 @@ func usable(from, to *address) []endpoint {
 			return 0
 		case e.loopback():
 			return 1
-		case slices.ContainsFunc(from.endpoints, func(f endpoint) bool {
-			return !f.loopback() && f.prefix.Bits() == e.prefix.Bits() && f.prefix.Contains(ip)
-		}):
+		case slices.ContainsFunc(from.endpoints, func(f endpoint) bool { return f.neighbour(e) }):
 			return 2
 		case ip.Is4():
 			return 3

@@ -13,7 +13,7 @@ import (
 func sample(host byte, prefixes ...string) *address {
 	a := &address{host: [16]byte{host}, id: [16]byte{host, 1}, secret: [32]byte{2}, pid: 77, hostname: "node"}
 	for _, p := range prefixes {
-		a.endpoints = append(a.endpoints, endpoint{netip.MustParsePrefix(p), 4000})
+		a.endpoints = append(a.endpoints, endpoint{prefix: netip.MustParsePrefix(p), port: 4000})
 	}
 	return a
 }
@@ -22,7 +22,8 @@ func TestAddressRoundTrip(t *testing.T) {
 	full := sample(1)
 	for i := range maxEndpoints {
 		full.endpoints = append(full.endpoints,
-			endpoint{netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, byte(i)}), 64), 1})
+			endpoint{prefix: netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, byte(i)}), 64),
+				port: 1, device: byte(i), rate: 1 << i})
 	}
 	for len(full.hostname) < maxHostname {
 		full.hostname += "n"
@@ -43,7 +44,7 @@ func TestAddressRoundTrip(t *testing.T) {
 	other := sample(1, "127.0.0.1/8").encode()
 	other[len(addressMagic)]++
 	_, err := parseAddress(other)
-	require.ErrorContains(t, err, "version 2")
+	require.ErrorContains(t, err, "version 3")
 }
 
 func TestUsable(t *testing.T) {

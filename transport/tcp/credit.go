@@ -6,8 +6,8 @@ import (
 )
 
 // A direction of a channel has room for maxFragments fragments at first. This fills a short path,
-// and the memory stays in the cache. On a path where more fits between sending a fragment and
-// learning of its release, the room is doubled, step by step: the sender asks, the receiver grants.
+// and the memory stays in the cache. On a long path the room is doubled, step by step, while the
+// sender lacks credit although its socket is empty: the sender asks, the receiver grants.
 const (
 	maxScale     = 5                      // the room is doubled so often at most
 	mostOfPair   = 16 << 20               // bytes that all sessions of a pair have more than at first, in one direction
@@ -99,7 +99,7 @@ func (ch *channel) widen() bool {
 	q.look = now.Add(lookAgain)
 	p := ch.session.pair
 	c := p.live.Load()
-	if c == nil || c.distance() <= room(q.scale)/2 {
+	if c == nil || !c.distant() {
 		return false
 	}
 	if q.wanted.Load() == q.scale {
@@ -117,28 +117,25 @@ func (ch *channel) widen() bool {
 	return false
 }
 
-// distance returns how many bytes are under way to the peer and back at the rate of the path, as
-// the kernel has measured. It is 0 if the peer is near, or if the socket holds something unsent, so
-// that it is not credit that is lacking.
-func (c *conn) distance() (bytes int64) {
+// distant reports whether the peer is far away, and the socket holds nothing unsent, so that it is
+// credit that is lacking.
+func (c *conn) distant() (far bool) {
 	if !c.writing.CompareAndSwap(false, true) {
-		return 0
+		return false
 	}
 	if !c.down.Load() && !c.unresumed.Load() {
-		if path, known := c.f.measure(c.fd, &c.info); known && path.unsent == 0 && path.roundTrip >= nearBy {
-			bytes = int64(float64(path.rate) * path.roundTrip.Seconds())
-		}
+		path := c.f.measure(c.fd, &c.info)
+		far = path.unsent == 0 && path.roundTrip >= nearBy
 	}
 	c.writing.Store(false)
 	c.flush() // for frames that other threads have queued meanwhile
-	return bytes
+	return far
 }
 
-// path is what the kernel has measured of the path to a peer.
+// path is what the kernel knows of the path to a peer.
 type path struct {
-	unsent    int
-	roundTrip time.Duration // the shortest one
-	rate      uint64        // of delivery, in bytes per second
+	unsent    int           // bytes
+	roundTrip time.Duration // the shortest one; 0 if the kernel does not measure it
 }
 
 // grant handles the peer's wish for more room on a channel, and what it grants for the other

@@ -5,8 +5,18 @@
 // A process has one listening port, bound to the addresses of the chosen interfaces
 // (Options.Interfaces). Two processes that are linked form a pair. A pair has one TCP connection,
 // made when the first session needs it and shared by all sessions (groups) and channels. The
-// process with the smaller id dials; it tries all addresses of the peer, nearest first, until one
-// answers and proves its identity. A connection ends with the fabric, not with its last session.
+// process with the smaller id dials; it tries all wires to the peer until one answers and proves
+// its identity. A connection ends with the fabric, not with its last session.
+//
+// # Wires
+//
+// A wire is an address of the peer together with the interface of this process that leads there,
+// whose address becomes the source. Loopback comes first on the same host, then the same subnet,
+// then what routes lead to. Where several interfaces lead to a host, the first dialer probes them
+// all at once: each connection proves itself and then carries 512 KiB, for 300 ms at most; where
+// the system knows the rates of all interfaces, they count instead. The wires that answered come
+// first, the fastest before the others, and every pair between the two hosts keeps this order.
+// Options.Info is told.
 //
 // # Healing
 //
@@ -69,13 +79,13 @@
 // place the next frame: no session and no channel waits for another. A peer that exceeds its credit
 // is cut off with fault.Internal. Memory is allocated when it is first needed.
 //
-// On a long and fast path more fits between sending a fragment and learning of its release. A
-// sender that lacks credit while its socket holds nothing unsent asks the kernel for the round trip
-// and the rate of delivery. If twice their product exceeds the room, it asks the receiver to double
-// it, up to 32 times the first room (16 MiB in long fragments). All sessions of a pair may have 16
-// MiB more than the first room in each direction, all of a process 64 MiB. A credit frame says in
-// its number what scale its sender grants (bits 0 to 7, as a power of 2) and what it asks for (from
-// bit 8 on). Short paths stay with the first room, whose memory stays in the cache.
+// On a long path more fits between sending a fragment and learning of its release. A sender that
+// lacks credit, while its socket holds nothing unsent and the kernel has seen no round trip below
+// 100 µs, asks the receiver to double the room, up to 32 times the first one (16 MiB in long
+// fragments). All sessions of a pair may have 16 MiB more than the first room in each direction,
+// all of a process 64 MiB. A credit frame says in its number what scale its sender grants (bits 0
+// to 7, as a power of 2) and what it asks for (from bit 8 on). Short paths stay with the first
+// room, whose memory stays in the cache.
 //
 // # Threads
 //

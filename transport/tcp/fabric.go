@@ -41,14 +41,15 @@ type Fabric struct {
 	table     atomic.Pointer[[]*conn]
 	live      atomic.Int32 // connections in table; its other entries are nil
 	attended  sync.Once    // attend runs
-	measure   func(fd int, info *pathInfo) (p path, known bool)
+	measure   func(fd int, info *pathInfo) path
 	spent     [2]atomic.Int64 // what all sessions have spent
 
 	mu         sync.Mutex
 	closed     bool // no new pairs
 	down       bool // no new sockets or tasks
 	pairs      map[pairKey]*pair
-	registered chan struct{} // closed and replaced when a pair is added
+	orders     map[string]*order // of the wires to other hosts
+	registered chan struct{}     // closed and replaced when a pair is added
 }
 
 var (
@@ -74,7 +75,7 @@ func New(opts Options) (*Fabric, error) {
 	}
 	f := &Fabric{opts: opts, doorbell: opts.Doorbell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
 		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), stopping: make(chan struct{}),
-		measure: measuredPath, pairs: map[pairKey]*pair{}, registered: make(chan struct{})}
+		measure: measuredPath, pairs: map[pairKey]*pair{}, orders: map[string]*order{}, registered: make(chan struct{})}
 	f.table.Store(&[]*conn{})
 	f.identify()
 	if f.poller, err = newPoller(f); err != nil {
@@ -213,6 +214,7 @@ func (f *Fabric) newConn(nc *net.TCPConn, p *pair, g *greeting) error {
 	if err != nil {
 		return err
 	}
+	f.keepDevice(fd, nc.LocalAddr(), p.peer)
 	c := newConn(p, fd, nc)
 	c.nonce = g.nonce
 	if err := p.attach(c, g.epochs); err != nil {

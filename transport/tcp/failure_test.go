@@ -183,7 +183,7 @@ func TestNextAddress(t *testing.T) {
 	address := *b.self
 	real := address.endpoints[0]
 	address.endpoints = []endpoint{
-		{real.prefix, uint16(closed.Addr().(*net.TCPAddr).Port)}, stranger.self.endpoints[0], real}
+		{prefix: real.prefix, port: uint16(closed.Addr().(*net.TCPAddr).Port)}, stranger.self.endpoints[0], real}
 	la, lb := joinAt(t, a, b, address.encode(), 1, 1)
 	commit(t, lb.Channel(0), "found")
 	require.Equal(t, "found", receive(t, a, doorbellA, la.Channel(0)))

@@ -9,6 +9,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
+	"slices"
+	"syscall"
 	"time"
 )
 
@@ -34,6 +37,7 @@ const (
 	helloFirst   = 1 // the acceptor may want to connect later
 	helloAgain   = 2 // after a connection has broken
 	helloReverse = 3 // the same, by the side that did not dial at first
+	helloProbe   = 4 // a measurement of the path; no connection follows
 )
 
 // accepted is the acceptor's last word.
@@ -57,7 +61,7 @@ func makeHello(kind byte, dialer, acceptor *[16]byte, e epoch, broken nonce) *he
 
 func (h *hello) valid() bool {
 	return string(h[:len(helloMagic)]) == helloMagic && h[len(helloMagic)] == protocol &&
-		h.kind() >= helloFirst && h.kind() <= helloReverse
+		h.kind() >= helloFirst && h.kind() <= helloProbe
 }
 
 func (h *hello) kind() byte              { return h[len(helloMagic)+1] }
@@ -73,6 +77,7 @@ type nonce [32]byte
 type greeting struct {
 	epochs [2]epoch // of this side and of the peer
 	nonce  nonce
+	probe  bool // no connection follows
 }
 
 // prove returns the proof of one side.
@@ -167,36 +172,85 @@ func acceptHandshake(nc net.Conn, h *hello, peer, self *address, e epoch) (g gre
 	return g, nil
 }
 
-// dialOne tries one address of a peer, including the handshake, and attaches the connection.
-func (p *pair) dialOne(ctx context.Context, to endpoint, kind byte, broken nonce) error {
-	f := p.f
-	d := net.Dialer{Timeout: f.opts.DialTimeout, KeepAlive: -1}
-	nc, err := d.DialContext(ctx, "tcp", to.addrPort().String())
-	if err != nil {
-		return err
-	}
+// dialOne tries one wire to a peer, including the handshake, and attaches the connection.
+func (p *pair) dialOne(ctx context.Context, w wire, kind byte, broken nonce) error {
 	if kind == helloAgain && p.key.accept {
 		kind = helloReverse
 	}
+	nc, err := p.f.dial(ctx, w)
+	if err != nil {
+		return err
+	}
 	p.shaking.Add(1)
 	defer p.shaking.Add(-1)
+	g, err := p.shake(ctx, nc, kind, broken)
+	if err != nil {
+		return err
+	}
+	return p.f.newConn(nc, p, &g)
+}
+
+// dial connects by one wire.
+func (f *Fabric) dial(ctx context.Context, w wire) (*net.TCPConn, error) {
+	d := net.Dialer{Timeout: f.opts.DialTimeout, KeepAlive: -1}
+	if w.from.prefix.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.from.prefix.Addr(), 0))
+		if f.ambiguous(w.from) {
+			d.Control = func(_, _ string, raw syscall.RawConn) error {
+				return raw.Control(func(fd uintptr) { bindDevice(int(fd), w.from.name) })
+			}
+		}
+	}
+	nc, err := d.DialContext(ctx, "tcp", w.to.addrPort().String())
+	if err != nil {
+		return nil, err
+	}
+	return nc.(*net.TCPConn), nil
+}
+
+// shake does the handshake of a connection that this side has dialled. If it fails, the connection
+// is closed.
+func (p *pair) shake(ctx context.Context, nc *net.TCPConn, kind byte, broken nonce) (g greeting, err error) {
+	f := p.f
 	ctx, cancel := context.WithTimeout(ctx, f.opts.HandshakeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
 	h := makeHello(kind, &f.self.id, &p.peer.id, p.currentEpoch(), broken)
-	g, err := dialHandshake(nc, h, f.self, p.peer)
+	g, err = dialHandshake(nc, h, f.self, p.peer)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
 		nc.Close()
-		return err
 	}
-	return f.newConn(nc.(*net.TCPConn), p, &g)
+	return g, err
+}
+
+// ambiguous reports whether another interface of this process is in the same subnet. Then the
+// address of the source does not decide which one is taken.
+func (f *Fabric) ambiguous(e endpoint) bool {
+	return slices.ContainsFunc(f.self.endpoints, func(other endpoint) bool {
+		return other.device != e.device && other.neighbour(e)
+	})
 }
 
 func (p *pair) currentEpoch() epoch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.epoch
+}
+
+// keepDevice makes the socket of a connection from or to another host answer by the interface that
+// it was accepted at, where routes would not.
+func (f *Fabric) keepDevice(fd int, local net.Addr, peer *address) {
+	tcp, ok := local.(*net.TCPAddr)
+	if !ok || peer.host == f.self.host {
+		return
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	for _, e := range f.self.endpoints {
+		if e.prefix.Addr() == ip && f.ambiguous(e) {
+			bindDevice(fd, e.name)
+		}
+	}
 }

@@ -123,7 +123,7 @@ func (p *pair) heal(c *conn, cause error) bool {
 func (p *pair) redial(h *healing) {
 	defer h.end()
 	var last error
-	targets := usable(p.f.self, p.peer)
+	targets := p.known()
 	for pause := 2 * time.Millisecond; h.ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
 		refused := 0
 		for _, to := range targets {
@@ -134,13 +134,13 @@ func (p *pair) redial(h *healing) {
 			if h.ctx.Err() != nil {
 				break
 			}
-			last = fmt.Errorf("%v: %w", to.addrPort(), err)
+			last = fmt.Errorf("%v: %w", to.to.addrPort(), err)
 			if errors.Is(err, syscall.ECONNREFUSED) {
 				refused++
 				// A process behind a firewall may be out of reach for the side that did not dial at
 				// first, and dial itself.
 				all := refused == len(targets) && (!p.key.accept || errors.Is(h.cause, io.EOF))
-				if all || to.prefix.Addr() == h.host {
+				if all || to.to.prefix.Addr() == h.host {
 					p.giveUp(h, last)
 					return
 				}

@@ -272,7 +272,7 @@ func TestManyCuts(t *testing.T) {
 	t.Run("distant", func(t *testing.T) { manyCuts(t, longPath) })
 }
 
-func manyCuts(t *testing.T, measure func(int, *pathInfo) (path, bool)) {
+func manyCuts(t *testing.T, measure func(int, *pathInfo) path) {
 	const links, channels, cuts = 3, 2, 60
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -1,6 +1,11 @@
 package tcp
 
-import "os"
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
 
 // hostIdentity returns a value that is equal for processes that share loopback: those of the same
 // boot of the same machine and the same network namespace. A wrong guess is harmless, because a
@@ -13,4 +18,19 @@ func hostIdentity() string {
 	}
 	ns, _ := os.Readlink("/proc/self/ns/net")
 	return string(boot) + ns
+}
+
+// linkRate returns the rate of an interface in Mbit/s, or 0 if it is unknown. What interfaces
+// without a device of their own (veth, tun, bridges) report means nothing.
+func linkRate(name string) uint32 {
+	folder := filepath.Join("/sys/class/net", name)
+	if _, err := os.Stat(filepath.Join(folder, "device")); err != nil {
+		return 0
+	}
+	text, _ := os.ReadFile(filepath.Join(folder, "speed"))
+	rate, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 32)
+	if err != nil || rate < 0 {
+		return 0
+	}
+	return uint32(rate)
 }

@@ -10,3 +10,6 @@ func hostIdentity() string {
 	name, _ := os.Hostname()
 	return name
 }
+
+// linkRate returns 0: the rate of an interface is unknown.
+func linkRate(string) uint32 { return 0 }

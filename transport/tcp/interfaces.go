@@ -59,6 +59,7 @@ type nic struct {
 	name     string
 	loopback bool
 	prefixes []netip.Prefix
+	rate     uint32 // in Mbit/s, 0 if the system does not know it
 }
 
 // bridges lists prefixes of the names of interfaces that join containers of this host and lead
@@ -120,7 +121,7 @@ func hostInterfaces() ([]nic, error) {
 		if err != nil {
 			continue
 		}
-		n := nic{name: i.Name, loopback: i.Flags&net.FlagLoopback != 0}
+		n := nic{name: i.Name, loopback: i.Flags&net.FlagLoopback != 0, rate: linkRate(i.Name)}
 		for _, a := range addrs {
 			p, err := netip.ParsePrefix(a.String())
 			if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"strconv"
 	"syscall"
 	"time"
@@ -18,13 +17,15 @@ const portAttempts = 16
 // listen binds one port on all addresses of the interfaces. It leaves out addresses that cannot be
 // bound (not ready yet, or removed meanwhile) as long as there are others.
 func listen(nics []nic, port int) (listeners []*net.TCPListener, endpoints []endpoint, err error) {
-	var prefixes []netip.Prefix
-	for _, n := range nics {
-		prefixes = append(prefixes, n.prefixes...)
+	var wanted []endpoint
+	for i, n := range nics {
+		for _, p := range n.prefixes {
+			wanted = append(wanted, endpoint{prefix: p, device: byte(i), rate: n.rate, name: n.name})
+		}
 	}
-	prefixes = prefixes[:min(len(prefixes), maxEndpoints)]
+	wanted = wanted[:min(len(wanted), maxEndpoints)]
 	for range portAttempts {
-		listeners, endpoints, err = bind(prefixes, port)
+		listeners, endpoints, err = bind(wanted, port)
 		if err == nil || port != 0 || !errors.Is(err, syscall.EADDRINUSE) {
 			break
 		}
@@ -36,14 +37,15 @@ func listen(nics []nic, port int) (listeners []*net.TCPListener, endpoints []end
 	return listeners, endpoints, nil
 }
 
-func bind(prefixes []netip.Prefix, port int) (listeners []*net.TCPListener, endpoints []endpoint, err error) {
-	for _, p := range prefixes {
-		l, lerr := net.Listen("tcp", net.JoinHostPort(p.Addr().String(), strconv.Itoa(port)))
+func bind(wanted []endpoint, port int) (listeners []*net.TCPListener, endpoints []endpoint, err error) {
+	for _, e := range wanted {
+		l, lerr := net.Listen("tcp", net.JoinHostPort(e.prefix.Addr().String(), strconv.Itoa(port)))
 		switch {
 		case lerr == nil:
 			port = l.Addr().(*net.TCPAddr).Port
 			listeners = append(listeners, l.(*net.TCPListener))
-			endpoints = append(endpoints, endpoint{p, uint16(port)})
+			e.port = uint16(port)
+			endpoints = append(endpoints, e)
 		case errors.Is(lerr, syscall.EADDRINUSE):
 			closeAll(listeners)
 			return nil, nil, lerr
@@ -119,6 +121,11 @@ func (f *Fabric) welcome(g *guest) {
 		g.Close()
 		return
 	}
+	if said.probe {
+		f.answerProbe(g)
+		g.nc.Close()
+		return
+	}
 	f.newConn(g.nc, p, &said)
 }
 
@@ -141,6 +148,9 @@ func (f *Fabric) authenticate(g *guest) (p *pair, said greeting, err error) {
 	if _, err = g.nc.Write([]byte{accepted}); err != nil {
 		return nil, said, err
 	}
+	if said.probe = h.kind() == helloProbe; said.probe {
+		return p, said, nil
+	}
 	return p, said, g.nc.SetDeadline(time.Time{})
 }
 
@@ -155,7 +165,7 @@ func (p *pair) takes(h *hello) bool {
 // waits until this process wants to, too.
 func (f *Fabric) wanted(ctx context.Context, h *hello) *pair {
 	key := pairKey{h.dialer(), h.kind() != helloReverse}
-	if h.kind() == helloFirst {
+	if h.kind() == helloFirst || h.kind() == helloProbe {
 		return f.await(ctx, key)
 	}
 	f.mu.Lock()

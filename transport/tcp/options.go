@@ -42,6 +42,8 @@ type Options struct {
 	Track func(fd int, open bool)
 	// Warn, if set, is called when something went wrong that was mended.
 	Warn func(format string, args ...any)
+	// Info, if set, is called with what was found out about the network.
+	Info func(format string, args ...any)
 }
 
 // LeastPeerTimeout is the smallest Options.PeerTimeout. It leaves time for the kernel to send data
@@ -71,6 +73,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.Warn == nil {
 		o.Warn = func(string, ...any) {}
+	}
+	if o.Info == nil {
+		o.Info = func(string, ...any) {}
 	}
 }
 

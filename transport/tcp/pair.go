@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -221,16 +223,15 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.f.ctx, cancel)()
-	targets := usable(p.f.self, p.peer)
-	failures := make([]string, len(targets))
+	failures := map[netip.AddrPort]string{}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		for i, to := range targets {
-			err := p.dialOne(ctx, to, helloFirst, nonce{})
+		for _, w := range p.routes(ctx) {
+			err := p.dialOne(ctx, w, helloFirst, nonce{})
 			if err == nil {
 				return nil
 			}
-			if ctx.Err() == nil || failures[i] == "" {
-				failures[i] = fmt.Sprintf("%v: %v", to.addrPort(), err)
+			if at := w.to.addrPort(); ctx.Err() == nil || failures[at] == "" {
+				failures[at] = fmt.Sprintf("%v: %v", at, err)
 			}
 			if ctx.Err() != nil {
 				break
@@ -238,9 +239,8 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 		}
 		if !sleep(ctx, p.f, pause) {
 			return p.missing(ctx, rank, fmt.Sprintf(
-				"cannot connect to %s; it may be gone, not have called Connect, "+
-					"or be behind a firewall: %s", p.peer.who(),
-				strings.Join(slices.DeleteFunc(failures, func(s string) bool { return s == "" }), "; ")))
+				"cannot connect to %s; it may be gone, not have called Connect, or be behind a firewall: %s",
+				p.peer.who(), strings.Join(slices.Sorted(maps.Values(failures)), "; ")))
 		}
 	}
 }

@@ -58,7 +58,7 @@ func newRelay(t testing.TB, to *Fabric) (*relay, []byte) {
 		}
 	})
 	address := *to.self
-	address.endpoints = []endpoint{{to.self.endpoints[0].prefix, uint16(l.Addr().(*net.TCPAddr).Port)}}
+	address.endpoints = []endpoint{{prefix: to.self.endpoints[0].prefix, port: uint16(l.Addr().(*net.TCPAddr).Port)}}
 	return r, address.encode()
 }
 

@@ -53,10 +53,13 @@ func setPlatformOptions(fd int, _ time.Duration) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NOSIGPIPE, 1)
 }
 
+// bindDevice does nothing here: routes decide.
+func bindDevice(int, string) {}
+
 type pathInfo struct{}
 
-// measuredPath returns nothing: this system measures no rate of delivery.
-func measuredPath(int, *pathInfo) (p path, known bool) { return p, false }
+// measuredPath returns nothing: this system has no shortest round trip.
+func measuredPath(int, *pathInfo) path { return path{} }
 
 // unacknowledged returns the number of bytes that the peer's host has not acknowledged.
 func unacknowledged(fd int) int {

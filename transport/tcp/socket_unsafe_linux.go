@@ -55,17 +55,19 @@ func setPlatformOptions(fd int, d time.Duration) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
 }
 
+// bindDevice makes a socket use one interface. Where the system refuses it, routes decide.
+func bindDevice(fd int, name string) { unix.BindToDevice(fd, name) }
+
 // pathInfo is memory for measuredPath.
 type pathInfo = unix.TCPInfo
 
-// measuredPath returns what the kernel has measured of a connection.
-func measuredPath(fd int, info *pathInfo) (p path, known bool) {
+// measuredPath returns what the kernel knows of a connection: nothing if it fails.
+func measuredPath(fd int, info *pathInfo) path {
 	*info = pathInfo{}
 	n := uint32(unsafe.Sizeof(*info))
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO,
+	unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO,
 		uintptr(unsafe.Pointer(info)), uintptr(unsafe.Pointer(&n)), 0)
-	return path{unsent: int(info.Notsent_bytes), roundTrip: time.Duration(info.Min_rtt) * time.Microsecond,
-		rate: info.Delivery_rate}, errno == 0
+	return path{int(info.Notsent_bytes), time.Duration(info.Min_rtt) * time.Microsecond}
 }
 
 // unacknowledged returns the number of bytes that the peer's host has not acknowledged.

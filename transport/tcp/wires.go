@@ -1,0 +1,271 @@
+package tcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// wire is one way to a peer: one of its addresses, and the interface of this process that leads
+// there.
+type wire struct {
+	to   endpoint
+	from endpoint // without an address, the kernel chooses
+	rate uint32   // in Mbit/s, 0 if the system does not know it
+}
+
+func (w wire) String() string {
+	if !w.from.prefix.IsValid() {
+		return w.to.prefix.Addr().String()
+	}
+	return fmt.Sprintf("%s %v → %v", w.from.name, w.from.prefix.Addr(), w.to.prefix.Addr())
+}
+
+// wires returns the ways to a peer: loopback on the same host, then interfaces of the same subnet,
+// those with a known rate by their rate, then the rest.
+func wires(from, to *address) (all []wire) {
+	for _, e := range usable(from, to) {
+		found := false
+		for _, f := range from.endpoints {
+			if from.host != to.host && f.neighbour(e) {
+				found = true
+				w := wire{to: e, from: f}
+				if f.rate > 0 && e.rate > 0 {
+					w.rate = min(f.rate, e.rate)
+				}
+				all = append(all, w)
+			}
+		}
+		if !found {
+			all = append(all, wire{to: e})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b wire) int {
+		if a.rate == 0 || b.rate == 0 {
+			return 0
+		}
+		return cmp.Compare(b.rate, a.rate)
+	})
+	return all
+}
+
+// The probe of a wire: the time that probeBytes and an answer take. This is more than a token
+// bucket lets pass at once.
+const (
+	probeBytes = 512 << 10
+	probeTime  = 300 * time.Millisecond // for all wires, from when the first one was connected
+)
+
+// order is the order of the wires to a host, as probes have found it.
+type order struct {
+	found chan struct{} // closed when perm is set, or nobody answered
+	perm  []int         // indices of wires; nil if nobody answered
+}
+
+// routes returns the wires to a peer, best first. The wires to each host are probed once.
+func (p *pair) routes(ctx context.Context) []wire {
+	all := wires(p.f.self, p.peer)
+	candidates := contenders(all)
+	if len(candidates) < 2 {
+		return all
+	}
+	key := p.peer.network()
+	p.f.mu.Lock()
+	o := p.f.orders[key]
+	first := o == nil
+	if first {
+		o = &order{found: make(chan struct{})}
+		p.f.orders[key] = o
+	}
+	p.f.mu.Unlock()
+	if first {
+		if o.perm = p.probe(ctx, all, candidates); o.perm == nil {
+			p.f.mu.Lock()
+			delete(p.f.orders, key)
+			p.f.mu.Unlock()
+		}
+		close(o.found)
+	}
+	select {
+	case <-o.found:
+	case <-ctx.Done():
+	}
+	return o.sort(all)
+}
+
+// known returns the wires to a peer, in the order that a probe has found, if there was one.
+func (p *pair) known() []wire {
+	p.f.mu.Lock()
+	o := p.f.orders[p.peer.network()]
+	p.f.mu.Unlock()
+	return o.sort(wires(p.f.self, p.peer))
+}
+
+// network identifies the addresses of a process without its port: those of all processes of a host
+// that use the same interfaces are equal.
+func (a *address) network() string {
+	key := string(a.host[:])
+	for _, e := range a.endpoints {
+		key += fmt.Sprintf(" %v %d", e.prefix, e.device)
+	}
+	return key
+}
+
+// sort returns the wires in the order o, or as they are if there is none yet.
+func (o *order) sort(all []wire) []wire {
+	if o == nil {
+		return all
+	}
+	select {
+	case <-o.found:
+	default:
+		return all
+	}
+	sorted := make([]wire, 0, len(all))
+	for _, at := range o.perm {
+		sorted = append(sorted, all[at])
+	}
+	if len(sorted) < len(all) {
+		return all
+	}
+	return sorted
+}
+
+// contenders returns the indices of the wires that are worth a probe: the first one of each pair of
+// interfaces. The others (another family) follow it.
+func contenders(all []wire) (first []int) {
+	type ends struct {
+		from string
+		to   byte
+	}
+	seen := map[ends]bool{}
+	for i, w := range all {
+		if e := (ends{w.from.name, w.to.device}); !seen[e] && !w.to.loopback() {
+			seen[e] = true
+			first = append(first, i)
+		}
+	}
+	return first
+}
+
+// probe dials all candidates at once, and returns the order of the wires by what it finds: those
+// that answered, the fastest first, and then the others. It returns nil if none did.
+func (p *pair) probe(ctx context.Context, all []wire, candidates []int) []int {
+	var group sync.WaitGroup
+	defer group.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		at      int
+		reached bool // the rest follows
+		took    time.Duration
+		err     error
+	}
+	answers := make(chan answer, 2*len(candidates))
+	rated := !slices.ContainsFunc(candidates, func(i int) bool { return all[i].rate == 0 })
+	for _, i := range candidates {
+		group.Go(func() {
+			took, err := p.probeOne(ctx, all[i], rated, func() { answers <- answer{at: i, reached: true} })
+			answers <- answer{at: i, took: took, err: err}
+		})
+	}
+	took := make([]time.Duration, len(all))
+	texts := make([]string, len(all))
+	for i := range took {
+		took[i] = math.MaxInt64 // no answer
+	}
+	var late <-chan time.Time
+	for left := len(candidates); left > 0; {
+		select {
+		case a := <-answers:
+			switch {
+			case a.reached:
+				took[a.at] = probeTime // so far
+				texts[a.at] = fmt.Sprintf("not %d KiB in %v", probeBytes>>10, probeTime)
+				if late == nil {
+					late = time.After(probeTime)
+				}
+			case a.err == nil:
+				took[a.at] = a.took
+				texts[a.at] = fmt.Sprintf("%d KiB in %v", probeBytes>>10, a.took.Round(100*time.Microsecond))
+				left--
+			default:
+				texts[a.at] = cmp.Or(texts[a.at], a.err.Error())
+				left--
+			}
+		case <-late:
+			left = 0
+		}
+	}
+	perm := make([]int, len(all))
+	for i := range perm {
+		perm[i] = i
+	}
+	if rated {
+		for _, i := range candidates {
+			if took[i] != math.MaxInt64 {
+				took[i], texts[i] = 0, fmt.Sprintf("%d Mbit/s", all[i].rate)
+			}
+		}
+	}
+	// Times within a factor of 1.5 count as equal.
+	level := func(i int) int { return int(math.Log(float64(max(took[i], 1))) / math.Log(1.5)) }
+	slices.SortStableFunc(perm, func(a, b int) int { return cmp.Compare(level(a), level(b)) })
+	if took[perm[0]] == math.MaxInt64 {
+		return nil
+	}
+	var said []string
+	for _, i := range perm {
+		if texts[i] != "" {
+			said = append(said, fmt.Sprintf("%v (%s)", all[i], texts[i]))
+		}
+	}
+	p.f.opts.Info("tcp: the wires to %s, best first: %s", p.peer.hostname, strings.Join(said, ", "))
+	return perm
+}
+
+// probeOne connects by one wire, and measures it unless rates are known. reached is called once the
+// peer has answered.
+func (p *pair) probeOne(ctx context.Context, w wire, rated bool, reached func()) (time.Duration, error) {
+	nc, err := p.f.dial(ctx, w)
+	if err != nil {
+		return 0, err
+	}
+	if _, err = p.shake(ctx, nc, helloProbe, nonce{}); err != nil {
+		return 0, err
+	}
+	defer nc.Close()
+	reached()
+	bytes := probeBytes
+	if rated {
+		bytes = 1
+	}
+	defer context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })()
+	begun := time.Now()
+	if _, err = nc.Write(make([]byte, bytes)); err == nil {
+		err = nc.CloseWrite()
+	}
+	if err == nil {
+		_, err = io.ReadFull(nc, make([]byte, 1))
+	}
+	return time.Since(begun), err
+}
+
+// answerProbe is the acceptor's part of probeOne.
+func (f *Fabric) answerProbe(g *guest) error {
+	n, err := io.Copy(io.Discard, io.LimitReader(g.nc, probeBytes+1))
+	if err == nil && n > probeBytes {
+		err = errors.New("a probe is too long")
+	}
+	if err == nil {
+		_, err = g.nc.Write([]byte{accepted})
+	}
+	return err
+}
