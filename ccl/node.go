@@ -82,7 +82,12 @@ var paths = []struct {
 		return shm.New(shm.Options{Doorbell: n.page, Arena: n.registered})
 	}},
 	{"tcp", func(n *Node, opts *Options) (transport.Fabric, error) {
-		return tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname,
+		first, last, err := opts.ports()
+		if err != nil {
+			return nil, err
+		}
+		return tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname, Family: opts.SocketFamily,
+			Port: first, LastPort: last,
 			PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum,
 			Warn: opts.printer("WARN"), Info: opts.printer("INFO")})
 	}},

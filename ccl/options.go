@@ -26,6 +26,8 @@ import (
 type Options struct {
 	Transport    string        // "auto" (shared memory on one host, TCP between hosts), "shm", "tcp"
 	SocketIfname string        // interfaces of TCP: "eth0,eth1", "^docker,lo", prefixes; "" for all reachable ones
+	SocketFamily string        // of TCP: "ipv4", "ipv6" or "" for both
+	Port         string        // of TCP: "29600", "29600-29700" or "" for any
 	Algo         string        // "all_reduce=ring,broadcast=binomial"; "" for the library's choice
 	BuffSize     int           // bytes of windows that a rank may have in a group; 0 means 2 MiB
 	Timeout      time.Duration // of operations and of joining; 0 for the caller's
@@ -101,6 +103,12 @@ var optionTable = []option{
 		"Files with plans of your own, separated by commas; each is verified, and used for the collective, " +
 			"ranks and sizes that it declares.", false,
 		func(o *Options) string { return o.Plan }, func(o *Options, v string) error { o.Plan = v; return nil }},
+	{"GOCCL_PORT", "", "int | str",
+		"Port that a process listens on for TCP, or a range of ports of which the first free one is taken " +
+			"(29600-29700): a host needs as many as it has ranks. Not set: any port. The first group of a process that " +
+			"may use TCP decides.", false,
+		func(o *Options) string { return o.Port },
+		func(o *Options, v string) error { o.Port = v; _, _, err := o.ports(); return err }},
 	{"GOCCL_RECORDER", "0", "int",
 		"How many of a group's last operations are remembered, for the file that is written when one fails " +
 			"(docs/torch.md); 0: none. The Python package asks for 4096.", false,
@@ -110,8 +118,13 @@ var optionTable = []option{
 			"is taken as it is used. 0: none. The first group of a process decides. See docs/registered.md.", false,
 		func(o *Options) string { return o.Registered },
 		func(o *Options, v string) error { o.Registered = v; return o.checkRegistered() }},
+	{"GOCCL_SOCKET_FAMILY", "", "str",
+		"ipv4 or ipv6: TCP uses only addresses of this family (AF_INET and AF_INET6 mean the same). The first group " +
+			"of a process that may use TCP decides.", false,
+		func(o *Options) string { return o.SocketFamily }, setFamily},
 	{"GOCCL_SOCKET_IFNAME", "", "str",
-		"Network interfaces: names or prefixes (eth0,eth1), or ^ and those to leave out (^docker,lo). " +
+		"Network interfaces: names or prefixes (eth0,eth1), =eth0 for exactly this name, or ^ and those to leave out " +
+			"(^docker,lo). Where it is not set, the Python package takes NCCL_SOCKET_IFNAME, or else GLOO_SOCKET_IFNAME. " +
 			"The first group of a process that may use TCP decides.", false,
 		func(o *Options) string { return o.SocketIfname },
 		func(o *Options, v string) error { o.SocketIfname = v; return nil }},
@@ -158,6 +171,39 @@ func setDeterminism(o *Options, v string) error {
 		return fmt.Errorf("%q is not 2, 3 or 4", v)
 	}
 	return nil
+}
+
+// setFamily takes the names of NCCL_SOCKET_FAMILY too.
+func setFamily(o *Options, v string) error {
+	switch strings.ToLower(v) {
+	case "":
+		o.SocketFamily = ""
+	case "ipv4", "af_inet":
+		o.SocketFamily = "ipv4"
+	case "ipv6", "af_inet6":
+		o.SocketFamily = "ipv6"
+	default:
+		return fmt.Errorf("%q is not ipv4 or ipv6", v)
+	}
+	return nil
+}
+
+// ports returns the first and the last port of Port, 0 for any.
+func (o *Options) ports() (first, last int, err error) {
+	if o.Port == "" {
+		return 0, 0, nil
+	}
+	from, to, isRange := strings.Cut(o.Port, "-")
+	if first, err = strconv.Atoi(from); err == nil {
+		last = first
+		if isRange {
+			last, err = strconv.Atoi(to)
+		}
+	}
+	if err != nil || first < 1 || last < first || last > 1<<16-1 {
+		return 0, 0, fmt.Errorf("%q is not a port or a range of ports; write 29600 or 29600-29700", o.Port)
+	}
+	return first, last, nil
 }
 
 func onOff(v string) (bool, error) {
@@ -290,6 +336,9 @@ func (o *Options) Validate() error {
 	}
 	if _, err := o.spin(); err != nil {
 		return err
+	}
+	if _, _, err := o.ports(); err != nil {
+		return fault.New(fault.Invalid, "GOCCL_PORT: %v", err)
 	}
 	if o.PeerTimeout != 0 && o.PeerTimeout < tcp.LeastPeerTimeout {
 		return fault.New(fault.Invalid, "GOCCL_PEER_TIMEOUT=%v is less than %v", o.PeerTimeout, tcp.LeastPeerTimeout)

@@ -39,13 +39,19 @@ class Options(Settings):
             first group of a process that may use TCP decides. (``GOCCL_PEER_TIMEOUT``, default 10s)
         plan: Files with plans of your own, separated by commas; each is verified, and used for the collective,
             ranks and sizes that it declares. (``GOCCL_PLAN``)
+        port: Port that a process listens on for TCP, or a range of ports of which the first free one is taken
+            (29600-29700): a host needs as many as it has ranks. Not set: any port. The first group of a process that
+            may use TCP decides. (``GOCCL_PORT``)
         recorder: How many of a group's last operations are remembered, for the file that is written when one fails
             (docs/torch.md); 0: none. The Python package asks for 4096. (``GOCCL_RECORDER``, default 0)
         registered: Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only,
             memory is taken as it is used. 0: none. The first group of a process decides. See docs/registered.md.
             (``GOCCL_REGISTERED``, default 16G)
-        socket_ifname: Network interfaces: names or prefixes (eth0,eth1), or ^ and those to leave out (^docker,lo).
-            The first group of a process that may use TCP decides. (``GOCCL_SOCKET_IFNAME``)
+        socket_family: ipv4 or ipv6: TCP uses only addresses of this family (AF_INET and AF_INET6 mean the same).
+            The first group of a process that may use TCP decides. (``GOCCL_SOCKET_FAMILY``)
+        socket_ifname: Network interfaces: names or prefixes (eth0,eth1), =eth0 for exactly this name, or ^ and
+            those to leave out (^docker,lo). Where it is not set, the Python package takes NCCL_SOCKET_IFNAME, or else
+            GLOO_SOCKET_IFNAME. The first group of a process that may use TCP decides. (``GOCCL_SOCKET_IFNAME``)
         spin_us: How many microseconds a wait of this process spins and yields before it sleeps; 0 sleeps at once.
             Not set: learned from how long waits take and from who else needs the cores. The first group of a process
             decides. (``GOCCL_SPIN_US``)
@@ -75,8 +81,10 @@ class Options(Settings):
     fast_bf16: bool | None = None
     peer_timeout: timedelta | float | str | None = None
     plan: str | None = None
+    port: int | str | None = None
     recorder: int | None = None
     registered: int | str | None = None
+    socket_family: str | None = None
     socket_ifname: str | None = None
     spin_us: int | str | None = None
     timeout: timedelta | float | str | None = None

@@ -98,6 +98,19 @@ class TestOptions:
         assert lines(None, {}) == ""
         assert lines(goccl.Options(), {}) == ""
 
+    @pytest.mark.parametrize("environ, interfaces", [
+        ({"NCCL_SOCKET_IFNAME": "eth,ib0"}, "eth,ib0"),
+        ({"NCCL_SOCKET_IFNAME": "=eth0,eth1"}, "=eth0,=eth1"),
+        ({"NCCL_SOCKET_IFNAME": "^docker,lo"}, "^docker,lo"),
+        ({"NCCL_SOCKET_IFNAME": "^=docker0,lo"}, "^=docker0,=lo"),
+        ({"GLOO_SOCKET_IFNAME": "eth0,eth1"}, "=eth0,=eth1"),
+        ({"NCCL_SOCKET_IFNAME": "ib", "GLOO_SOCKET_IFNAME": "eth0"}, "ib"),
+        ({"NCCL_SOCKET_IFNAME": "", "GLOO_SOCKET_IFNAME": ""}, None),
+        ({"GOCCL_SOCKET_IFNAME": "own", "NCCL_SOCKET_IFNAME": "ib"}, "own"),
+    ])
+    def test_interfaces_that_are_named_to_others(self, environ, interfaces):
+        assert lines(None, environ) == ("" if interfaces is None else f"GOCCL_SOCKET_IFNAME={interfaces}")
+
     def test_environment_is_read_when_the_group_is_made(self, monkeypatch):
         monkeypatch.setenv("GOCCL_DEBUG", "INFO")
         assert "GOCCL_DEBUG=INFO" in lines(None).split("\n")

@@ -68,7 +68,7 @@ func New(opts Options) (*Fabric, error) {
 	sel, _ := parseSelector(opts.Interfaces)
 	nics, err := hostInterfaces()
 	if err == nil {
-		nics, err = sel.choose(nics)
+		nics, err = sel.choose(ofFamily(nics, opts.Family))
 	}
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func New(opts Options) (*Fabric, error) {
 		return nil, fault.Wrap(fault.System, err,
 			"tcp: cannot watch sockets; raise the limit of open files (ulimit -n)")
 	}
-	if f.listeners, f.self.endpoints, err = listen(nics, opts.Port); err != nil {
+	if f.listeners, f.self.endpoints, err = listen(nics, opts.Port, opts.LastPort); err != nil {
 		f.poller.close()
 		return nil, err
 	}

@@ -136,3 +136,16 @@ func hostInterfaces() ([]nic, error) {
 	}
 	return nics, nil
 }
+
+// ofFamily leaves only the addresses of a family, or all if it is empty.
+func ofFamily(nics []nic, family string) []nic {
+	if family == "" {
+		return nics
+	}
+	kept := slices.Clone(nics)
+	for i := range kept {
+		kept[i].prefixes = slices.DeleteFunc(slices.Clone(kept[i].prefixes),
+			func(p netip.Prefix) bool { return p.Addr().Is4() != (family == "ipv4") })
+	}
+	return kept
+}

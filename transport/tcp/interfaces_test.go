@@ -100,6 +100,10 @@ func TestOptions(t *testing.T) {
 		{Doorbell: doorbell, Interfaces: "no-such-interface"},
 		{Doorbell: doorbell, Port: 65536},
 		{Doorbell: doorbell, Port: -1},
+		{Doorbell: doorbell, LastPort: 4000},
+		{Doorbell: doorbell, Port: 4001, LastPort: 4000},
+		{Doorbell: doorbell, Port: 4000, LastPort: 65536},
+		{Doorbell: doorbell, Family: "ipv5"},
 		{Doorbell: doorbell, Linger: -1},
 		{Doorbell: doorbell, MaxUnauthenticated: -1},
 	} {
@@ -110,4 +114,45 @@ func TestOptions(t *testing.T) {
 	_, err := New(Options{Doorbell: doorbell, Interfaces: "lo", Port: int(f.self.endpoints[0].port)})
 	require.ErrorIs(t, err, fault.System)
 	require.ErrorContains(t, err, "Options.Port")
+}
+
+// TestPortRange has processes take the free ports of a range, one after the other.
+func TestPortRange(t *testing.T) {
+	f, doorbell := loopback(t, nil) // takes a port that the kernel holds free
+	first := int(f.self.endpoints[0].port)
+	if first+2 > mostPort {
+		first = mostPort - 2
+	}
+	o := Options{Doorbell: doorbell, Interfaces: "lo", Port: first, LastPort: first + 2}
+	taken := map[uint16]bool{}
+	for {
+		f, err := New(o)
+		if err != nil {
+			require.ErrorIs(t, err, fault.System)
+			require.ErrorContains(t, err, "every one of the range")
+			break
+		}
+		defer f.Close()
+		port := f.self.endpoints[0].port
+		require.False(t, taken[port])
+		require.GreaterOrEqual(t, int(port), first)
+		require.LessOrEqual(t, int(port), first+2)
+		taken[port] = true
+	}
+	require.NotEmpty(t, taken)
+}
+
+func TestFamily(t *testing.T) {
+	nics := []nic{{name: "lo", loopback: true, prefixes: []netip.Prefix{
+		netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}}}
+	require.Equal(t, nics, ofFamily(nics, ""))
+	require.Equal(t, nics[0].prefixes[:1], ofFamily(nics, "ipv4")[0].prefixes)
+	require.Equal(t, nics[0].prefixes[1:], ofFamily(nics, "ipv6")[0].prefixes)
+	require.Len(t, nics[0].prefixes, 2)
+	_, err := selector{}.choose(ofFamily([]nic{{name: "eth0", prefixes: nics[0].prefixes[:1]}}, "ipv6"))
+	require.ErrorIs(t, err, fault.NotSupported)
+	f, _ := loopback(t, func(o *Options) { o.Family = "ipv4" })
+	for _, e := range f.self.endpoints {
+		require.True(t, e.prefix.Addr().Is4())
+	}
 }

@@ -14,9 +14,10 @@ import (
 // portAttempts is how often listen draws a port that must be free on every address.
 const portAttempts = 16
 
-// listen binds one port on all addresses of the interfaces. It leaves out addresses that cannot be
-// bound (not ready yet, or removed meanwhile) as long as there are others.
-func listen(nics []nic, port int) (listeners []*net.TCPListener, endpoints []endpoint, err error) {
+// listen binds one port on all addresses of the interfaces: any, or the first of a range that is
+// free on all. It leaves out addresses that cannot be bound (not ready yet, or removed meanwhile)
+// as long as there are others.
+func listen(nics []nic, port, last int) (listeners []*net.TCPListener, endpoints []endpoint, err error) {
 	var wanted []endpoint
 	for i, n := range nics {
 		for _, p := range n.prefixes {
@@ -24,15 +25,18 @@ func listen(nics []nic, port int) (listeners []*net.TCPListener, endpoints []end
 		}
 	}
 	wanted = wanted[:min(len(wanted), maxEndpoints)]
-	for range portAttempts {
-		listeners, endpoints, err = bind(wanted, port)
-		if err == nil || port != 0 || !errors.Is(err, syscall.EADDRINUSE) {
+	attempts, next := portAttempts, 0
+	if port != 0 {
+		attempts, next = max(last, port)-port+1, 1
+	}
+	for at := port; attempts > 0; attempts, at = attempts-1, at+next {
+		if listeners, endpoints, err = bind(wanted, at); !errors.Is(err, syscall.EADDRINUSE) {
 			break
 		}
 	}
 	if err != nil {
 		return nil, nil, fault.Wrap(fault.System, err,
-			"tcp: cannot listen; is the port taken (Options.Port), or the interface down?")
+			"tcp: cannot listen; is the port taken, or every one of the range (Options.Port), or the interface down?")
 	}
 	return listeners, endpoints, nil
 }

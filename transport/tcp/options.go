@@ -16,8 +16,11 @@ type Options struct {
 	// that are up and have an address, except container bridges if there are others. Loopback
 	// serves processes of the same host; it serves others only if there is no other interface.
 	Interfaces string
-	// Port is the port to listen on; 0 takes any free one.
-	Port int
+	// Port is the port to listen on; 0 takes any free one. With LastPort it is the first one of a
+	// range, of which the first free one is taken.
+	Port, LastPort int
+	// Family restricts the addresses to "ipv4" or "ipv6".
+	Family string
 	// DialTimeout is how long one address of a peer is tried (2 s).
 	DialTimeout time.Duration
 	// HelloTimeout is how long an accepted connection may stay silent (0.5 s); a dialer sends its
@@ -49,6 +52,8 @@ type Options struct {
 // LeastPeerTimeout is the smallest Options.PeerTimeout. It leaves time for the kernel to send data
 // twice.
 const LeastPeerTimeout = 2 * time.Second
+
+const mostPort = 1<<16 - 1
 
 // silence is how long one socket may be silent before another one is tried.
 func (o *Options) silence() time.Duration { return o.PeerTimeout / 4 }
@@ -84,8 +89,12 @@ func (o *Options) Validate() error {
 	switch {
 	case o.Doorbell == nil:
 		return fault.New(fault.Invalid, "tcp: Options.Doorbell is nil; pass the park.Doorbell of this process")
-	case o.Port < 0 || o.Port > 65535:
-		return fault.New(fault.Invalid, "tcp: port %d is not between 0 and 65535", o.Port)
+	case o.Port < 0 || o.Port > mostPort:
+		return fault.New(fault.Invalid, "tcp: port %d is not between 0 and %d", o.Port, mostPort)
+	case o.LastPort != 0 && (o.Port == 0 || o.LastPort < o.Port || o.LastPort > mostPort):
+		return fault.New(fault.Invalid, "tcp: %d to %d is no range of ports", o.Port, o.LastPort)
+	case o.Family != "" && o.Family != "ipv4" && o.Family != "ipv6":
+		return fault.New(fault.Invalid, "tcp: family %q is not ipv4 or ipv6", o.Family)
 	case o.DialTimeout < 0 || o.HelloTimeout < 0 || o.HandshakeTimeout < 0 || o.PeerTimeout < 0 || o.Linger < 0:
 		return fault.New(fault.Invalid, "tcp: a timeout is negative")
 	case o.PeerTimeout < LeastPeerTimeout:
