@@ -44,7 +44,7 @@ SCENARIOS = {
     "1ms": Scenario("2 hosts, a round trip of 1 ms", ["delay=1ms"], {"all_reduce": FAR, "ping_pong": FAR}),
     "2wires": Scenario("2 hosts, wires of 100 Mbit/s (listed first) and 1 Gbit/s", ["rate=100mbit", "rate=1gbit"], {
         "ping_pong": {MIB: 5, 16 * MIB: 8}}),  # Gloo is told to take the first one
-    "1gbit": Scenario("2 hosts, 1 Gbit/s", ["rate=1gbit"], {"ping_pong": {MIB: 1, 16 * MIB: 1}}),
+    "1gbit": Scenario("2 hosts, 1 Gbit/s", ["rate=1gbit"], {"ping_pong": {MIB: 0.95, 16 * MIB: 0.95}}),
     "10ms": Scenario("2 hosts, a round trip of 10 ms", ["delay=10ms"], {"all_reduce": FAR, "ping_pong": FAR}),
 }
 
@@ -69,7 +69,7 @@ def arguments():
 def inside(name, options):
     """Measures a scenario in the process that made its network."""
     scenario, results, missed = SCENARIOS[name], Results(), 0
-    os.environ.update(GLOO_SOCKET_IFNAME="eth0", TORCH_CPP_LOG_LEVEL="ERROR")
+    os.environ.update(GLOO_SOCKET_IFNAME="eth0", GOCCL_SOCKET_IFNAME="eth", TORCH_CPP_LOG_LEVEL="ERROR")
     options.torch_ranks = [scenario.hosts * scenario.each]
 
     def before(rank):
