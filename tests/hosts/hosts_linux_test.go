@@ -48,10 +48,11 @@ func script(t *testing.T, wires []string, text string) string {
 // there and back take at least, and whether 4 MiB arrive whole.
 const echo = `cat > $DIR/echo.py <<'END'
 import hashlib, socket, sys, time
-side, address = sys.argv[1:]
+side, address, ready = sys.argv[1:]
 family = socket.AF_INET6 if ":" in address else socket.AF_INET
 if side == "answer":
     with socket.create_server((address, 4000), family=family) as server:
+        open(ready, "w").close()
         s, _ = server.accept()
         for _ in range(20):
             s.sendall(s.recv(10))
@@ -60,12 +61,8 @@ if side == "answer":
             data += s.recv(1 << 20)
         s.sendall(hashlib.sha256(data).digest())
 else:
-    for _ in range(100):
-        try:
-            s = socket.create_connection((address, 4000), 10)
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.05)
+    open(ready).close()  # a pipe: waits until the other host listens
+    s = socket.create_connection((address, 4000), 10)
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     times = []
     for _ in range(20):
@@ -95,7 +92,8 @@ func TestWires(t *testing.T) {
 	} {
 		t.Run(tt.wire, func(t *testing.T) {
 			said := script(t, []string{tt.wire}, "DIR="+t.TempDir()+"\n"+echo+fmt.Sprintf(
-				"ip netns exec host1 python3 $DIR/echo.py answer %s &\nip netns exec host0 python3 $DIR/echo.py ask %s\nwait",
+				"mkfifo $DIR/ready\nip netns exec host1 python3 $DIR/echo.py answer %s $DIR/ready &\n"+
+					"ip netns exec host0 python3 $DIR/echo.py ask %s $DIR/ready\nwait",
 				tt.address, tt.address))
 			var millis, seconds float64
 			var whole string

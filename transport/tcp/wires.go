@@ -28,8 +28,8 @@ func (w wire) String() string {
 	return fmt.Sprintf("%s %v → %v", w.from.name, w.from.prefix.Addr(), w.to.prefix.Addr())
 }
 
-// wires returns the ways to a peer: loopback on the same host, then interfaces of the same subnet,
-// those with a known rate by their rate, then the rest.
+// wires returns the ways to a peer: by their rates if all are known, else loopback on the same
+// host, then interfaces of the same subnet, then the rest.
 func wires(from, to *address) (all []wire) {
 	for _, e := range usable(from, to) {
 		found := false
@@ -47,14 +47,13 @@ func wires(from, to *address) (all []wire) {
 			all = append(all, wire{to: e})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b wire) int {
-		if a.rate == 0 || b.rate == 0 {
-			return 0
-		}
-		return cmp.Compare(b.rate, a.rate)
-	})
+	if !slices.ContainsFunc(all, wire.unrated) {
+		slices.SortStableFunc(all, func(a, b wire) int { return cmp.Compare(b.rate, a.rate) })
+	}
 	return all
 }
+
+func (w wire) unrated() bool { return w.rate == 0 }
 
 // The probe of a wire: the time that probeBytes and an answer take. This is more than a token
 // bucket lets pass at once.
@@ -169,7 +168,7 @@ func (p *pair) probe(ctx context.Context, all []wire, candidates []int) []int {
 		err     error
 	}
 	answers := make(chan answer, 2*len(candidates))
-	rated := !slices.ContainsFunc(candidates, func(i int) bool { return all[i].rate == 0 })
+	rated := !slices.ContainsFunc(candidates, func(i int) bool { return all[i].unrated() })
 	for _, i := range candidates {
 		group.Go(func() {
 			took, err := p.probeOne(ctx, all[i], rated, func() { answers <- answer{at: i, reached: true} })

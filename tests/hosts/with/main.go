@@ -47,11 +47,12 @@ func begin() (int, error) {
 		return run(exec.Command(os.Args[3], os.Args[4:]...))
 	}
 	flag.IntVar(&n.Hosts, "hosts", 2, "number of hosts")
-	flag.Func("wire", "one interface of each host, as rate=1gbit,delay=1ms,ipv6 (or plain); may come again", func(s string) error {
-		w, err := parseWire(s)
-		n.Wires = append(n.Wires, w)
-		return err
-	})
+	flag.Func("wire", "one interface of each host, as rate=1gbit,delay=1ms,ipv6 (or plain); may come again",
+		func(s string) error {
+			w, err := parseWire(s)
+			n.Wires = append(n.Wires, w)
+			return err
+		})
 	flag.Parse()
 	if len(n.Wires) == 0 {
 		n.Wires = []hosts.Wire{{}}
