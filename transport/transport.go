@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"time"
 
 	"github.com/goccl/goccl/ccl/mem"
 )
@@ -89,6 +90,13 @@ type Flusher interface {
 	Flushed() bool
 }
 
+// Distant is a Link that knows how far away the peer is.
+type Distant interface {
+	// RoundTrip returns the shortest time that a message and its answer have taken; 0 if it is not
+	// known.
+	RoundTrip() time.Duration
+}
+
 // Lender is a Link that also lends the registered memory of the peer's process, and this process's
 // to the peer.
 type Lender interface {
@@ -126,4 +134,8 @@ type Poller interface {
 	// Arm is called before sleeping on the doorbell: from then on an event rings the doorbell. It
 	// is cheap when already armed.
 	Arm()
+	// Leave is called by a thread that ceases to poll. What was published and has not left yet
+	// leaves all the same, although perhaps no thread polls for a long time. It is cheap where
+	// everything has left.
+	Leave()
 }

@@ -106,6 +106,9 @@ type Comm struct {
 	glimpsed uint64 // used only by the progress thread: the number of operations that had ended at its last glance
 }
 
+// farAway is the round trip from which on messages of up to p2p.FarLimit do not wait for an answer.
+const farAway = 300 * time.Microsecond
+
 type planKey struct {
 	coll      dtype.Collective
 	algorithm int
@@ -146,6 +149,11 @@ func New(opts Options) (*Comm, error) {
 	c.room.Rank, c.room.Ranks, c.room.Channels = c.rank, c.size, opts.Channels
 	c.p2p = p2p.New(c.rank, between, c.messageDone)
 	c.p2p.SetCache(opts.Cache.Bytes)
+	for peer, link := range opts.Links {
+		if far, ok := link.(transport.Distant); ok && far.RoundTrip() >= farAway {
+			c.p2p.SetFar(peer)
+		}
+	}
 	return c, nil
 }
 

@@ -144,11 +144,13 @@ func (p *Progress) run() {
 				pace.Reset()
 			}
 		case !now.attended && vain >= glances:
+			p.leave()
 			rest(p.idle, func() (time.Duration, bool) {
 				return -1, p.notified.Load() == seen && !p.closed.Load() // model: idleWord
 			})
 			pace.Reset()
 		default:
+			p.leave()
 			rest(p.nap, func() (time.Duration, bool) {
 				return nap, p.expedited.Load() == expedited && !p.closed.Load() // model: napExpedites
 			})
@@ -156,6 +158,13 @@ func (p *Progress) run() {
 			vain++
 			pace.Reset()
 		}
+	}
+}
+
+// leave tells the transports that this thread does not poll for a while.
+func (p *Progress) leave() {
+	for _, each := range *p.pollers.Load() {
+		each.Leave()
 	}
 }
 

@@ -176,9 +176,16 @@ var ErrCancelled = fault.New(fault.Aborted, "the wait was cancelled")
 func (c *Comm) unlock() { c.lock.Store(0) } // model: unlock
 
 // handOver is called by a thread that has released the lock or leaves Wait: if operations are
-// pending, another thread becomes their driver.
+// pending, another thread becomes their driver. If none are, the transports send by themselves what
+// has not left yet.
 func (c *Comm) handOver() {
-	if c.pending.Load() == 0 || c.lock.Load() != 0 { // model: handPending, handLock
+	if c.pending.Load() == 0 { // model: handPending
+		for _, p := range c.opts.Pollers {
+			p.Leave()
+		}
+		return
+	}
+	if c.lock.Load() != 0 { // model: handLock
 		return
 	}
 	if !c.turns.RingOne() && c.waiting.Load() == 0 && c.opts.Progress != nil { // model: handTurns, handWaiting

@@ -60,6 +60,13 @@ func (f *Fabric) Close() error { return f.inner.Close() }
 // Poll implements transport.Poller.
 func (f *Fabric) Poll() bool { return f.poller != nil && f.poller.Poll() }
 
+// Leave implements transport.Poller.
+func (f *Fabric) Leave() {
+	if f.poller != nil {
+		f.poller.Leave()
+	}
+}
+
 // Arm implements transport.Poller.
 func (f *Fabric) Arm() {
 	if f.poller != nil {

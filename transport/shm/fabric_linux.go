@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ring"
 	"github.com/goccl/goccl/transport/unproven"
@@ -83,24 +84,20 @@ func New(opts Options) (*Fabric, error) {
 	return f, nil
 }
 
-// ownAddress determines the kernel, namespace and user of this process.
+// ownAddress determines where this process runs.
 func ownAddress() (a address, err error) {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	place, err := probe.Place("/")
 	if err == nil {
 		var boot []byte
-		boot, err = hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
+		boot, err = hex.DecodeString(strings.ReplaceAll(place.Machine, "-", ""))
 		if err == nil && copy(a.Boot[:], boot) != len(a.Boot) {
-			err = fmt.Errorf("boot id %q", text)
+			err = fmt.Errorf("boot id %q", place.Machine)
 		}
 	}
 	if err != nil {
-		return a, fault.Wrap(fault.NotSupported, err, "shm: the boot id of the kernel cannot be read from /proc")
+		return a, fault.Wrap(fault.NotSupported, err, "shm")
 	}
-	var st unix.Stat_t
-	if err := unix.Stat("/proc/self/ns/net", &st); err != nil {
-		return a, fault.Wrap(fault.NotSupported, err, "shm: the network namespace cannot be read from /proc")
-	}
-	a.Network, a.UID, a.PID = st.Ino, uint32(os.Geteuid()), uint32(os.Getpid())
+	a.Network, a.UID, a.PID = place.Network, place.User, uint32(os.Getpid())
 	rand.Read(a.ID[:])
 	rand.Read(a.Socket[:])
 	return a, nil

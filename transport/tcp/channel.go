@@ -25,8 +25,6 @@ type outQueue struct {
 	lent      []byte        // driver
 	lentBytes int           // driver
 	scale     uint32        // driver: of the ring
-	look, ask time.Time     // driver: when it may look at the path again, and ask again
-	wanted    atomic.Uint32 // driver: the scale that it asks for, or has
 	granted   atomic.Uint32 // reader: the scale that the peer allows
 	reclaimed uint32        // driver: fragments whose memory was taken back
 	committed atomic.Uint32 // driver
@@ -42,6 +40,8 @@ type inQueue struct {
 	arrived    atomic.Uint32 // reader: fragments that have arrived without a gap
 	released   atomic.Uint32 // driver
 	advertised atomic.Uint32 // writer: the value of released last sent to the peer
+	long       uint32        // reader: long fragments
+	look       time.Time     // reader: when it may look at the path again
 	due        atomic.Bool   // a separate credit frame is wanted
 }
 

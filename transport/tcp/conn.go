@@ -42,8 +42,9 @@ type conn struct {
 	reader           reader        // guarded by reading
 	writer           writer        // guarded by writing
 	backlog          atomic.Bool   // the socket took less than there is to write
+	left             atomic.Bool   // no thread may be polling: the fabric's goroutine writes the backlog
 	watch            watch
-	info             pathInfo // guarded by writing
+	info             pathInfo // guarded by reading
 }
 
 func newConn(p *pair, fd int, nc net.Conn) *conn {
@@ -64,6 +65,9 @@ func (c *conn) path() string { return c.local + "-" + c.remote }
 // progress reads and writes as much as it can without waiting.
 func (c *conn) progress() bool {
 	moved := false
+	if c.left.Load() {
+		c.left.Store(false)
+	}
 	if c.reading.CompareAndSwap(false, true) {
 		if !c.down.Load() {
 			moved = c.receive()
@@ -74,6 +78,18 @@ func (c *conn) progress() bool {
 		moved = true
 	}
 	return moved
+}
+
+// unattended returns the events for which the fabric's goroutine does what no other thread may do.
+func (c *conn) unattended() (events uint32) {
+	background := c.pair.background.Load() > 0
+	if background {
+		events = waitIn
+	}
+	if (background || c.left.Load()) && c.backlog.Load() {
+		events |= waitOut
+	}
+	return events
 }
 
 // settled notes that the pair need not wait any longer for the peer's resumption.

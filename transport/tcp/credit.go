@@ -6,15 +6,14 @@ import (
 )
 
 // A direction of a channel has room for maxFragments fragments at first. This fills a short path,
-// and the memory stays in the cache. On a long path the room is doubled, step by step, while the
-// sender lacks credit although its socket is empty: the sender asks, the receiver grants.
+// and the memory stays in the cache. On a long path the receiver of a long message gives it the
+// room that a fast path of this length holds.
 const (
-	maxScale     = 5                      // the room is doubled so often at most
-	mostOfPair   = 16 << 20               // bytes that all sessions of a pair have more than at first, in one direction
-	mostOfFabric = 64 << 20               // the same of all pairs
-	nearBy       = 100 * time.Microsecond // with a shorter round trip, the first room suffices
-	lookAgain    = 500 * time.Microsecond // between two looks at the path
-	askAgain     = time.Second            // until a request that was not granted is repeated
+	maxScale     = 4        // the room is doubled so often at most
+	mostOfPair   = 16 << 20 // bytes that all sessions of a pair have more than at first, in one direction
+	mostOfFabric = 64 << 20 // the same of all pairs
+	fastPath     = 2        // bytes a nanosecond
+	lookAgain    = 500 * time.Microsecond
 )
 
 // room returns how many bytes fit into long fragments.
@@ -49,25 +48,41 @@ func (r *ring) grow(scale, first uint32) {
 	r.fragments.Store(&longer)
 }
 
-// spend reports whether the budget allows a session to have more room in one direction.
-func (p *pair) spend(s *session, outgoing bool, from, to uint32) bool {
+// distance returns the scale whose room a fast path with this round trip holds.
+func distance(roundTrip time.Duration) (scale uint32) {
+	held := fastPath * roundTrip.Nanoseconds()
+	for scale < maxScale && room(scale) < held {
+		scale++
+	}
+	return scale
+}
+
+// spend takes from the budget what a session needs to have more room in one direction, and returns
+// the scale that the budget allows, between from and to. A channel gets at most half of what is
+// left to the pair, so something is left for the next one.
+func (p *pair) spend(s *session, outgoing bool, from, to uint32) uint32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	way := 0
 	if outgoing {
 		way = 1
 	}
-	more := room(to) - room(from)
-	if s.removed.Load() || p.spent[way]+more > mostOfPair {
-		return false
+	if s.removed.Load() {
+		return from
 	}
-	if p.f.spent[way].Add(more) > mostOfFabric {
+	for ; to > from; to-- {
+		more := room(to) - room(from)
+		if more > (mostOfPair-p.spent[way])/2 {
+			continue
+		}
+		if p.f.spent[way].Add(more) <= mostOfFabric {
+			p.spent[way] += more
+			s.spent[way] += more
+			return to
+		}
 		p.f.spent[way].Add(-more)
-		return false
 	}
-	p.spent[way] += more
-	s.spent[way] += more
-	return true
+	return from
 }
 
 // refund gives back what a session has spent. p.mu is held.
@@ -79,80 +94,60 @@ func (p *pair) refund(s *session) {
 	}
 }
 
-// widen gives the outgoing direction more room, if there may be more than now. If not, it asks for
-// more where the path calls for it.
+// widen gives the outgoing direction more room, if there may be more than now.
 func (ch *channel) widen() bool {
 	q := &ch.out
 	if q.ring.size() == 0 {
 		q.ring.grow(0, 0)
 		return true
 	}
-	if granted := min(q.granted.Load(), q.wanted.Load()); granted > q.scale {
-		q.scale = granted
-		q.ring.grow(granted, q.reclaimed)
-		return true
+	granted := q.granted.Load()
+	if granted <= q.scale {
+		return false
+	}
+	scale := ch.session.pair.spend(ch.session, true, q.scale, granted)
+	if scale == q.scale {
+		return false
+	}
+	q.scale = scale
+	q.ring.grow(scale, q.reclaimed)
+	return true
+}
+
+// widen gives the incoming direction more room where a long message arrives over a long path. It
+// does not wait until the sender lacks credit: by then congestion control may have taken the rate
+// of the credit for the rate of the path. The reading lock is held.
+func (c *conn) widen(ch *channel) {
+	q := &ch.in
+	scale := q.scale.Load()
+	if q.long++; scale == maxScale || q.long%creditStep != 0 {
+		return
 	}
 	now := time.Now()
-	if q.scale == maxScale || now.Before(q.look) {
-		return false
+	if now.Before(q.look) {
+		return
 	}
 	q.look = now.Add(lookAgain)
-	p := ch.session.pair
-	c := p.live.Load()
-	if c == nil || !c.distant() {
-		return false
+	wide := distance(c.f.roundTrip(c.fd, &c.info))
+	if wide <= scale {
+		return
 	}
-	if q.wanted.Load() == q.scale {
-		if !p.spend(ch.session, true, q.scale, q.scale+1) {
-			q.look = now.Add(askAgain)
-			return false
-		}
-		q.wanted.Store(q.scale + 1)
-	} else if now.Before(q.ask) {
-		return false
+	if wide = c.pair.spend(ch.session, false, scale, wide); wide == scale {
+		return
 	}
-	q.ask = now.Add(askAgain)
-	ch.in.due.Store(true)
-	p.enqueue(&ch.node)
-	return false
+	q.ring.grow(wide, q.reclaimed)
+	q.scale.Store(wide)
+	q.due.Store(true)
+	c.pair.push(&ch.node)
 }
 
-// distant reports whether the peer is far away, and the socket holds nothing unsent, so that it is
-// credit that is lacking.
-func (c *conn) distant() (far bool) {
-	if !c.writing.CompareAndSwap(false, true) {
-		return false
+// grant handles what the peer says of the room of a channel.
+func (q *outQueue) grant(scale uint32) error {
+	if scale > maxScale {
+		return violates("room for 2^%d times the fragments", scale)
 	}
-	if !c.down.Load() && !c.unresumed.Load() {
-		path := c.f.measure(c.fd, &c.info)
-		far = path.unsent == 0 && path.roundTrip >= nearBy
-	}
-	c.writing.Store(false)
-	c.flush() // for frames that other threads have queued meanwhile
-	return far
-}
-
-// path is what the kernel knows of the path to a peer.
-type path struct {
-	unsent    int           // bytes
-	roundTrip time.Duration // the shortest one; 0 if the kernel does not measure it
-}
-
-// grant handles the peer's wish for more room on a channel, and what it grants for the other
-// direction. The reading lock is held.
-func (p *pair) grant(ch *channel, granted, wanted uint32) error {
-	if granted > maxScale || wanted > maxScale {
-		return violates("room for 2^%d, 2^%d times the fragments", granted, wanted)
-	}
-	if granted > ch.out.granted.Load() {
-		ch.out.granted.Store(granted)
-	}
-	q := &ch.in
-	if scale := q.scale.Load(); wanted > scale && p.spend(ch.session, false, scale, wanted) {
-		q.ring.grow(wanted, q.reclaimed)
-		q.scale.Store(wanted)
-		q.due.Store(true)
-		p.push(&ch.node)
+	if scale > q.granted.Load() {
+		q.granted.Store(scale)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@
 //	       12  credit   u32  fragments of this channel that the sender of the frame has
 //	                  released so far
 //	       16  number   u32  of a fragment: its number in its channel and direction; of credit:
-//	                  the room (below)
+//	                  the scale of the room (below)
 //	       20  sum      u32  checksum of the payload
 //	       24  meta     3 × u64
 //
@@ -79,13 +79,13 @@
 // place the next frame: no session and no channel waits for another. A peer that exceeds its credit
 // is cut off with fault.Internal. Memory is allocated when it is first needed.
 //
-// On a long path more fits between sending a fragment and learning of its release. A sender that
-// lacks credit, while its socket holds nothing unsent and the kernel has seen no round trip below
-// 100 µs, asks the receiver to double the room, up to 32 times the first one (16 MiB in long
-// fragments). All sessions of a pair may have 16 MiB more than the first room in each direction,
-// all of a process 64 MiB. A credit frame says in its number what scale its sender grants (bits 0
-// to 7, as a power of 2) and what it asks for (from bit 8 on). Short paths stay with the first
-// room, whose memory stays in the cache.
+// On a long path more fits between sending a fragment and learning of its release. When a few
+// long fragments have arrived, the receiver asks the kernel for the shortest round trip, and
+// makes the room as large as what a path of this length holds at 2 GB/s, up to 16 times the first
+// room (8 MiB in long fragments). All sessions of a pair may have 16 MiB more than the first room
+// in each direction, all of a process 64 MiB; a channel gets at most half of what the pair has
+// left. A credit frame says in its number how often the room was doubled. Short paths stay with the
+// first room, whose memory stays in the cache.
 //
 // # Threads
 //
@@ -93,6 +93,7 @@
 // reads and writes all sockets. One thread at a time reads a socket and one writes it (try-locks).
 // If a thread cannot write because another is writing, that other thread writes for it. One
 // goroutine for the whole fabric waits for events on behalf of sleeping threads (Arm), of Connect,
-// and of sessions that were closed before all their data was sent. Another one polls a few times in
+// of threads that have ceased to poll (Leave), and of sessions that were closed before all their
+// data was sent. Another one polls a few times in
 // Options.PeerTimeout, for processes that compute.
 package tcp

@@ -355,7 +355,7 @@ func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32) (again int, err
 				return 0, violates("%d fragments of channel %d have arrived, of %d", n, i, ch.out.started.Load())
 			}
 			again += int(lost)
-			ch.in.due.Store(ch.in.released.Load() > 0 || ch.in.scale.Load() > 0 || ch.out.wanted.Load() > 0)
+			ch.in.due.Store(ch.in.released.Load() > 0 || ch.in.scale.Load() > 0)
 			p.push(&ch.node)
 		}
 		s.pending(s.closing.Load())

@@ -131,17 +131,17 @@ func (p *poller) arm(c *conn) {
 	}
 }
 
-// rearm continues to wait after an event: always for the peer's end, and for more if the connection
-// has work in the background.
-func (p *poller) rearm(c *conn) {
-	want := uint32(0)
-	if c.pair.background.Load() > 0 {
-		want = waitIn
-		if c.backlog.Load() {
-			want |= waitOut
-		}
+// armOut makes the goroutine write when the socket takes more.
+func (p *poller) armOut(c *conn) {
+	if c.watch.armed.Load()&waitOut == 0 {
+		p.set(c, waitOut)
 	}
-	p.set(c, want)
+}
+
+// rearm continues to wait after an event: always for the peer's end, and for more if the connection
+// has work in the background, or was left with a backlog.
+func (p *poller) rearm(c *conn) {
+	p.set(c, c.unattended())
 }
 
 func (p *poller) set(c *conn, want uint32) {

@@ -115,10 +115,14 @@ func (p *poller) arm(c *conn) {
 	p.set(c, want)
 }
 
-// rearm continues to wait after an event if the connection has work in the background.
+// armOut makes the goroutine write when the socket takes more.
+func (p *poller) armOut(c *conn) { p.set(c, waitOut) }
+
+// rearm continues to wait after an event if the connection has work in the background, or was left
+// with a backlog.
 func (p *poller) rearm(c *conn) {
-	if c.pair.background.Load() > 0 {
-		p.arm(c)
+	if want := c.unattended(); want != 0 {
+		p.set(c, want)
 	}
 }
 

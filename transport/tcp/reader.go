@@ -168,7 +168,7 @@ func (c *conn) frameBegins() error {
 		if h.length != 0 {
 			return violates("credit frame of %d bytes", h.length)
 		}
-		return p.grant(ch, h.number&0xff, h.number>>8)
+		return ch.out.grant(h.number)
 	case kindData:
 		return c.dataBegins(s, ch)
 	}
@@ -209,6 +209,9 @@ func (c *conn) dataBegins(s *session, ch *channel) error {
 	case duplicate:
 		r.skip = n
 		return nil
+	}
+	if n > shortPayload {
+		c.widen(ch)
 	}
 	r.into, r.rest = &ch.in, ch.in.payload(r.h.number)
 	if n == 0 {

@@ -4,7 +4,9 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/transport"
@@ -79,6 +81,20 @@ func (s *session) Close() error {
 		s.pair.enqueue(&s.node)
 	}
 	return nil
+}
+
+// RoundTrip implements transport.Distant.
+func (s *session) RoundTrip() time.Duration {
+	c := s.pair.live.Load()
+	for c != nil && !c.down.Load() {
+		if c.reading.CompareAndSwap(false, true) {
+			d := c.f.roundTrip(c.fd, &c.info)
+			c.reading.Store(false)
+			return d
+		}
+		runtime.Gosched()
+	}
+	return 0
 }
 
 // pending notes whether a goodbye is to be sent. Until it has been written, the fabric's goroutine

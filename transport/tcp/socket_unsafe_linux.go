@@ -58,16 +58,16 @@ func setPlatformOptions(fd int, d time.Duration) error {
 // bindDevice makes a socket use one interface. Where the system refuses it, routes decide.
 func bindDevice(fd int, name string) { unix.BindToDevice(fd, name) }
 
-// pathInfo is memory for measuredPath.
+// pathInfo is memory for shortestTrip.
 type pathInfo = unix.TCPInfo
 
-// measuredPath returns what the kernel knows of a connection: nothing if it fails.
-func measuredPath(fd int, info *pathInfo) path {
+// shortestTrip returns the shortest round trip that the kernel has seen, or 0 if it does not say.
+func shortestTrip(fd int, info *pathInfo) time.Duration {
 	*info = pathInfo{}
 	n := uint32(unsafe.Sizeof(*info))
 	unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO,
 		uintptr(unsafe.Pointer(info)), uintptr(unsafe.Pointer(&n)), 0)
-	return path{int(info.Notsent_bytes), time.Duration(info.Min_rtt) * time.Microsecond}
+	return time.Duration(info.Min_rtt) * time.Microsecond
 }
 
 // unacknowledged returns the number of bytes that the peer's host has not acknowledged.

@@ -67,6 +67,7 @@ func (c *conn) flush() bool {
 			}
 			break
 		}
+		c.left.Store(false)
 	}
 	return moved
 }
@@ -202,7 +203,7 @@ func (c *conn) channelFrame(ch *channel) bool {
 			p.requeue(&ch.session.node) // its goodbye may have waited for this
 		}
 	case due && !ch.session.closing.Load():
-		c.headerOnly(header{kind: kindCredit, channel: ch.index, number: in.scale.Load() | out.wanted.Load()<<8})
+		c.headerOnly(header{kind: kindCredit, channel: ch.index, number: in.scale.Load()})
 		c.stamp(ch.session.index, released)
 	default:
 		return false

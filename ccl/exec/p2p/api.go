@@ -13,6 +13,11 @@ const (
 	// including their records.
 	EagerWindow = 1 << 20
 
+	// FarLimit and FarWindow are EagerLimit and EagerWindow of a peer so far away that the way of a
+	// request and its answer takes longer than what they save.
+	FarLimit  = 1 << 20
+	FarWindow = 4 << 20
+
 	// MaxAnnounced is the number of requests to send from one rank to another that may await an
 	// answer. Later sends wait at the sender.
 	MaxAnnounced = 64 << 10

@@ -33,7 +33,7 @@ func (e *Engine) Direct(r *Request) Outcome {
 		return e.fillDirect(p, r)
 	case r.state != idle:
 		return Begun
-	case p.channel == nil || p.err != nil || uint(r.Bytes) > EagerLimit || r.Bytes > 0 && r.Data == nil:
+	case p.channel == nil || p.err != nil || uint(r.Bytes) > uint(p.limit) || r.Bytes > 0 && r.Data == nil:
 		return General
 	case r.Send:
 		return e.sendDirect(p, r)
@@ -102,7 +102,7 @@ func (e *Engine) receiveDirect(p *peer, r *Request) Outcome {
 		}
 		n, cost := len(payload), eagerCost(r.Bytes)
 		if k != kindEager || tag != r.Tag || meta[1] != uint64(r.Bytes) || n > r.Bytes || n == 0 && r.Bytes > 0 ||
-			p.held+cost > EagerWindow || meta[2] != 0 && p.takeCredit(meta[2]) != nil {
+			p.held+cost > FarWindow || meta[2] != 0 && p.takeCredit(meta[2]) != nil {
 			return General // read reports what is wrong with it, if anything
 		}
 		kernel.Copy(r.bytes(), payload)

@@ -29,6 +29,9 @@
 // in fragments: the receiver copies one fragment out while the sender copies the next in. Messages
 // that would not stay in the caches anyway (SetCache) are copied out past them.
 //
+// To a peer that is far away (SetFar), more is eager: messages of up to FarLimit, heads as long as
+// that, and FarWindow of them unmatched.
+//
 // Direct is the short path for a send or receive that needs none of this: an eager message that
 // leaves at once, or that is the next to arrive. Anything less simple it leaves to the engine, even
 // halfway through a message.

@@ -41,7 +41,9 @@ type peer struct {
 	leaving   departure   // the eager message or head of which a part has left
 	owed      messageList // answers to send; message.owe is the kind
 	ring      messageList // cleared rendezvous, which take turns
+	limit     int         // of eager messages; EagerLimit or FarLimit
 	window    int         // eager credit left
+	whole     int         // eager credit in all; EagerWindow or FarWindow
 	announced int         // requests to send that have no answer yet
 	late      error       // a mismatch of an eager send that was already done
 	meta      transport.Meta
@@ -84,12 +86,19 @@ type arrival struct {
 func New(rank int, chans []transport.Channel, done func(*Request, error)) *Engine {
 	e := &Engine{done: done, rank: rank, peers: make([]peer, len(chans)), past: pastCaches(0)}
 	for i, c := range chans {
-		e.peers[i] = peer{rank: i, window: EagerWindow}
+		e.peers[i] = peer{rank: i, limit: EagerLimit, window: EagerWindow, whole: EagerWindow}
 		if i != rank {
 			e.peers[i].channel = c
 		}
 	}
 	return e
+}
+
+// SetFar makes longer messages to a peer eager, and the heads of others longer. It must be called
+// before the first request. The peer need not do the same.
+func (e *Engine) SetFar(peer int) {
+	p := &e.peers[peer]
+	p.limit, p.window, p.whole = FarLimit, FarWindow, FarWindow
 }
 
 // SetCache sets the size in bytes of this machine's last-level cache; 0 means that it is unknown.

@@ -65,6 +65,36 @@ func TestTagsInReverse(t *testing.T) {
 	w.finish()
 }
 
+// TestFar checks that messages of up to FarLimit leave for a far peer before their receives are
+// posted, and the heads of longer ones, as many as FarWindow holds.
+func TestFar(t *testing.T) {
+	for _, size := range []int{8, EagerLimit + 1, FarLimit, FarLimit + 1, 3 * FarLimit} {
+		w := newWorld(t, 2, 64, 32<<20, nil)
+		w.engines[0].SetFar(1)
+		fit := FarWindow / eagerCost(min(size, FarLimit))
+		for range min(fit, 100) + 2 {
+			w.send(0, 1, 3, size)
+		}
+		w.settle()
+		done := 0
+		for _, o := range w.ops {
+			done += o.dones
+		}
+		buffers, _ := footprint(w.engines[1])
+		require.LessOrEqual(t, buffers, FarWindow, "%d bytes", size)
+		switch {
+		case fit > 100:
+			require.Equal(t, 102, done, "%d bytes", size)
+		case size <= FarLimit:
+			require.Equal(t, fit, done, "%d bytes", size)
+		default:
+			require.Zero(t, done, "%d bytes", size)
+			require.GreaterOrEqual(t, buffers, fit*FarLimit, "the heads of %d bytes", size)
+		}
+		w.finish()
+	}
+}
+
 // TestOrderAcrossProtocols checks that eager and rendezvous messages of one tag keep their order,
 // before and after the window is used up.
 func TestOrderAcrossProtocols(t *testing.T) {

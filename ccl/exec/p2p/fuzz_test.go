@@ -153,7 +153,7 @@ func hostile(t *testing.T, data []byte) {
 			e.PeerFailed(1, errLost)
 		}
 		buffers, _ := footprint(e)
-		require.LessOrEqual(t, buffers, EagerWindow)
+		require.LessOrEqual(t, buffers, FarWindow)
 	}
 	for e.Advance() {
 		for _, m := out.Look(); m != nil; _, m = out.Look() {
@@ -220,7 +220,7 @@ func TestProtocolErrors(t *testing.T) {
 	}{
 		"no magic":                 {transport.Meta{}, 0},
 		"unknown kind":             {meta(77, 0, 0), 0},
-		"eager too long":           {meta(kindEager, EagerLimit+1, 0), 10},
+		"eager too long":           {meta(kindEager, FarLimit+1, 0), 10},
 		"eager without bytes":      {meta(kindEager, 10, 0), 0},
 		"eager with more bytes":    {meta(kindEager, 10, 0), 11},
 		"rest of nothing":          {meta(kindEagerRest, 0, 0), 10},
@@ -238,6 +238,7 @@ func TestProtocolErrors(t *testing.T) {
 		"credit of nothing":        {meta(kindCredit, 0, 0), 0},
 		"credit that is not out":   {meta(kindCredit, EagerWindow, 0), 0},
 		"head too short":           {meta(kindHead, EagerLimit, 7), 0},
+		"far head too short":       {meta(kindFarHead, FarLimit, 7), 0},
 		"head beyond memory":       {meta(kindHead, 1<<63, 7), 0},
 		"credit with eager":        {meta(kindEager, 10, EagerWindow), 10},
 		"mismatch without send":    {meta(kindEagerMismatch, 0, EagerLimit), 0},
@@ -276,10 +277,10 @@ func TestPeerLimits(t *testing.T) {
 		length  int
 		allowed int
 	}{
-		"eager messages":       {kindEager, 1000, EagerWindow / eagerCost(1000)},
-		"empty eager messages": {kindEager, 0, EagerWindow / recordCost},
+		"eager messages":       {kindEager, 1000, FarWindow / eagerCost(1000)},
+		"empty eager messages": {kindEager, 0, FarWindow / recordCost},
 		"requests":             {kindRequest, long, MaxAnnounced},
-		"heads":                {kindHead, long, EagerWindow / eagerCost(headBytes)},
+		"heads":                {kindHead, long, FarWindow / eagerCost(headBytes)},
 		"eager in another":     {kindEager, 1001, 1}, // of which only 1000 bytes arrive
 	} {
 		t.Run(name, func(t *testing.T) {

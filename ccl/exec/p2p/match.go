@@ -183,8 +183,8 @@ func (e *Engine) refuseEager(p *peer, m *message, expected int) {
 // accept answers a request to send that r matches: with a clear-to-send, or with a mismatch if its
 // length is wrong.
 func (e *Engine) accept(p *peer, m *message, r *Request) {
-	if m.head {
-		e.giveBack(p, eagerCost(headBytes))
+	if m.head > 0 {
+		e.giveBack(p, eagerCost(m.head))
 	}
 	if r.Bytes != m.length {
 		if p.filling.msg == m {

@@ -22,13 +22,16 @@ func randomTraffic(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	capacities := []int{64, 640, 16 << 10, 1 << 20}
 	w := newWorld(t, 2+rng.IntN(4), 1+rng.IntN(8), capacities[rng.IntN(len(capacities))], rng)
+	if seed%5 > 1 {
+		w.far(rng)
+	}
 	traffic(w, rng, seed%3 == 1, seed%2 == 1)
 }
 
 func traffic(w *world, rng *rand.Rand, wrong, cancels bool) {
 	ranks := len(w.engines)
 	w.direct = rng
-	sizes := []int{0, 1, EagerLimit - 1, EagerLimit, EagerLimit + 1, 100, 5000}
+	sizes := []int{0, 1, EagerLimit - 1, EagerLimit, EagerLimit + 1, 100, 5000, FarLimit + 1}
 	sizeOf := make([]int, 1+rng.IntN(5)) // a tag has one size, so that AnySource receives fit
 	for i := range sizeOf {
 		sizeOf[i] = sizes[rng.IntN(len(sizes))]

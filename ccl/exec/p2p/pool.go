@@ -2,11 +2,11 @@ package p2p
 
 import "math/bits"
 
-// Buffers of eager messages have sizes from 64 bytes to EagerLimit, doubling. The pool keeps at
+// Buffers of eager messages have sizes from 64 bytes to FarLimit, doubling. The pool keeps at
 // most keepBytes of free buffers and keepMessages free records.
 const (
 	smallestClass = 6 // 64 bytes
-	classes       = 13
+	classes       = 15
 	keepBytes     = 1 << 20
 	keepMessages  = 4096
 )
@@ -24,7 +24,7 @@ type pool struct {
 	freeBytes int
 }
 
-// class returns the class of the buffer for n bytes, 1 ≤ n ≤ EagerLimit.
+// class returns the class of the buffer for n bytes, 1 ≤ n ≤ FarLimit.
 func class(n int) int { return max(bits.Len(uint(n-1)), smallestClass) - smallestClass }
 
 // eagerCost returns the credit that an eager message of n bytes uses: the memory that it takes at

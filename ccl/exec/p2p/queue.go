@@ -43,7 +43,7 @@ type message struct {
 	peer   int // the source, or the destination
 	tag    uint32
 	eager  bool
-	head   bool // a rendezvous whose first headBytes follow the request
+	head   int  // of a rendezvous: how many of its first bytes follow the request
 	orphan bool // its request was cancelled; Engine.debts counts it
 	owe    kind // the answer to send, while in peer.owed
 	stage  stage

@@ -43,7 +43,9 @@ func (e *Engine) take(p *peer, payload []byte, meta *transport.Meta) error {
 	case kindRequest:
 		return e.takeRequest(p, tag, meta[1], meta[2])
 	case kindHead:
-		return e.takeHead(p, tag, meta[1], meta[2])
+		return e.takeHead(p, tag, meta[1], meta[2], headBytes)
+	case kindFarHead:
+		return e.takeHead(p, tag, meta[1], meta[2], FarLimit)
 	case kindClear:
 		return e.takeClear(p, meta[1], meta[2])
 	case kindMismatch:
@@ -63,12 +65,12 @@ func (e *Engine) takeEager(p *peer, tag uint32, payload []byte, length, credit u
 	switch {
 	case f.active:
 		return p.broken("an eager message within another")
-	case length > EagerLimit, uint64(len(payload)) > length, len(payload) == 0 && length > 0:
+	case length > FarLimit, uint64(len(payload)) > length, len(payload) == 0 && length > 0:
 		return p.broken("an eager message of %d bytes that begins with %d", length, len(payload))
 	}
 	n := int(length)
 	cost := eagerCost(n)
-	if p.held+cost > EagerWindow {
+	if p.held+cost > FarWindow {
 		return p.broken("more eager messages than there is credit for")
 	}
 	if credit != 0 {
@@ -150,28 +152,28 @@ func (e *Engine) takeRequest(p *peer, tag uint32, length, id uint64) error {
 	return nil
 }
 
-// takeHead takes a request to send whose first headBytes follow.
-func (e *Engine) takeHead(p *peer, tag uint32, length, id uint64) error {
+// takeHead takes a request to send whose first head bytes follow.
+func (e *Engine) takeHead(p *peer, tag uint32, length, id uint64, head int) error {
 	f := &p.filling
 	switch {
 	case f.active:
 		return p.broken("a head within an eager message")
-	case length <= EagerLimit || length > maxLength:
+	case length <= uint64(max(head, EagerLimit)) || length > maxLength:
 		return p.broken("the head of a message of %d bytes", length)
 	case p.asked == MaxAnnounced:
 		return p.broken("more than %d requests to send without an answer", MaxAnnounced)
-	case p.held+eagerCost(headBytes) > EagerWindow:
+	case p.held+eagerCost(head) > FarWindow:
 		return p.broken("more heads than there is credit for")
 	}
-	p.held += eagerCost(headBytes)
+	p.held += eagerCost(head)
 	p.asked++
 	m := e.pool.message()
-	m.peer, m.tag, m.length, m.remote, m.head = p.rank, tag, int(length), id, true
-	*f = arrival{active: true, length: headBytes, msg: m}
+	m.peer, m.tag, m.length, m.remote, m.head = p.rank, tag, int(length), id, head
+	*f = arrival{active: true, length: head, msg: m}
 	if r := e.table.takeReceive(p.rank, tag); r != nil {
 		e.accept(p, m, r)
 	} else {
-		m.buf = e.pool.buffer(headBytes)
+		m.buf = e.pool.buffer(head)
 		e.table.addMessage(m)
 	}
 	return nil
@@ -260,17 +262,17 @@ func (e *Engine) takeAbort(p *peer, id uint64) error {
 }
 
 func (p *peer) takeCredit(n uint64) error {
-	if n == 0 || n > uint64(EagerWindow-p.window) {
-		return p.broken("%d bytes of eager credit, %d are out", n, EagerWindow-p.window)
+	if n == 0 || n > uint64(p.whole-p.window) {
+		return p.broken("%d bytes of eager credit, %d are out", n, p.whole-p.window)
 	}
 	p.window += int(n)
 	return nil
 }
 
 func (p *peer) takeEagerMismatch(tag uint32, expected, length uint64) error {
-	if length > EagerLimit || expected > maxLength || eagerCost(int(length)) > EagerWindow-p.window {
+	if length > FarLimit || expected > maxLength || eagerCost(int(length)) > p.whole-p.window {
 		return p.broken("a mismatch of an eager message of %d bytes, credit for %d is out",
-			length, EagerWindow-p.window)
+			length, p.whole-p.window)
 	}
 	p.window += eagerCost(int(length))
 	if p.late == nil {

@@ -17,6 +17,14 @@ const (
 	headBytes = 32 << 10
 )
 
+// head returns how long the heads of messages to the peer are.
+func (p *peer) head() int {
+	if p.limit == FarLimit {
+		return FarLimit
+	}
+	return headBytes
+}
+
 // fragmentOf returns the fragment size of a message of n bytes. The receiver copies one fragment
 // out while the sender copies the next in. A processor's string copy takes a while to read memory
 // at full speed, so messages that do not fit the caches have the longest fragments.
@@ -153,13 +161,17 @@ func (e *Engine) sendNext(p *peer) outcome {
 	if r == nil {
 		return nothing
 	}
-	if r.Bytes <= EagerLimit && eagerCost(r.Bytes) <= p.window {
+	if r.Bytes <= p.limit && eagerCost(r.Bytes) <= p.window {
 		return e.sendEager(p, r)
 	}
 	if p.announced == MaxAnnounced {
 		return nothing
 	}
-	return e.sendRequest(p, r, r.Bytes > EagerLimit && eagerCost(headBytes) <= p.window)
+	head := p.head()
+	if r.Bytes <= p.limit || eagerCost(head) > p.window {
+		head = 0
+	}
+	return e.sendRequest(p, r, head)
 }
 
 func (e *Engine) sendEager(p *peer, r *Request) outcome {
@@ -194,7 +206,7 @@ func (e *Engine) sendEagerRest(p *peer) outcome {
 		case l.copied:
 			e.dropCopy(l)
 		case l.msg != nil:
-			l.msg.off = headBytes
+			l.msg.off = l.msg.head
 			if l.msg.stage == streaming {
 				p.stream(l.msg)
 			}
@@ -218,8 +230,8 @@ func (e *Engine) dropCopy(l *departure) {
 	e.debts--
 }
 
-// sendRequest begins a rendezvous, with or without the head.
-func (e *Engine) sendRequest(p *peer, r *Request, head bool) outcome {
+// sendRequest begins a rendezvous, with a head of so many bytes or, if that is 0, without.
+func (e *Engine) sendRequest(p *peer, r *Request, head int) outcome {
 	if p.channel.Reserve(0) == nil {
 		return full
 	}
@@ -227,10 +239,15 @@ func (e *Engine) sendRequest(p *peer, r *Request, head bool) outcome {
 	m.peer, m.tag, m.length, m.req, m.stage, m.head = p.rank, r.Tag, r.Bytes, r, asking, head
 	p.slots.put(m)
 	k := kindRequest
-	if head {
+	switch head {
+	case headBytes:
 		k = kindHead
-		p.window -= eagerCost(headBytes)
-		p.leaving = departure{active: true, tag: r.Tag, msg: m, data: r.bytes()[:headBytes]}
+	case FarLimit:
+		k = kindFarHead
+	}
+	if head > 0 {
+		p.window -= eagerCost(head)
+		p.leaving = departure{active: true, tag: r.Tag, msg: m, data: r.bytes()[:head]}
 	}
 	p.channel.Publish(0, p.setMeta(k, r.Tag, uint64(r.Bytes), m.id))
 	p.announced++

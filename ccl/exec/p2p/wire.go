@@ -13,6 +13,7 @@ import (
 //	eager rest     offset              0                    more of the last eager message or head
 //	request        message length      sender's id          none
 //	head           message length      sender's id          none; headBytes follow as eager rest
+//	far head       message length      sender's id          none; FarLimit bytes follow as eager rest
 //	clear          receiver's id       sender's id          none; answers a request
 //	mismatch       receive length      sender's id          none; answers a request
 //	data           offset              receiver's id        bytes of a cleared message
@@ -20,7 +21,7 @@ import (
 //	credit         bytes               0                    none; returns eager credit
 //	eager mismatch receive length      message length       none; returns the message's credit
 //
-// A head is a request whose first headBytes follow at once. A head or a request gets one answer.
+// A head is a request whose first bytes follow at once. A head or a request gets one answer.
 // Each clear gets the data in order, or an abort at any point in the data. An empty message is done
 // with its clear.
 type kind uint16
@@ -36,6 +37,7 @@ const (
 	kindCredit
 	kindEagerMismatch
 	kindHead
+	kindFarHead
 )
 
 const (

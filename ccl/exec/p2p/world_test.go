@@ -109,7 +109,7 @@ func newWorld(t testing.TB, ranks, fragments, capacity int, rng *rand.Rand) *wor
 				continue
 			}
 			w.net.pipes[s][d].onPublish = func(m transport.Meta) {
-				if k, _ := parse(&m); k == kindEager || k == kindRequest || k == kindHead {
+				if k, _ := parse(&m); begins(k) {
 					o := w.pending[s][d][0]
 					o.announced, o.eager = true, k == kindEager
 					w.pending[s][d] = w.pending[s][d][1:]
@@ -117,7 +117,7 @@ func newWorld(t testing.TB, ranks, fragments, capacity int, rng *rand.Rand) *wor
 				}
 			}
 			w.net.pipes[s][d].onConsume = func(m transport.Meta) {
-				if k, _ := parse(&m); k == kindEager || k == kindRequest || k == kindHead {
+				if k, _ := parse(&m); begins(k) {
 					o := w.flying[s][d][0]
 					w.flying[s][d] = w.flying[s][d][1:]
 					w.arrive(d, o)
@@ -126,6 +126,22 @@ func newWorld(t testing.TB, ranks, fragments, capacity int, rng *rand.Rand) *wor
 		}
 	}
 	return w
+}
+
+// begins reports whether a fragment is the first of a message.
+func begins(k kind) bool {
+	return k == kindEager || k == kindRequest || k == kindHead || k == kindFarHead
+}
+
+// far makes some of the ranks far from some others, as they see it themselves.
+func (w *world) far(rng *rand.Rand) {
+	for s, e := range w.engines {
+		for d := range w.engines {
+			if s != d && rng.IntN(2) == 0 {
+				e.SetFar(d)
+			}
+		}
+	}
 }
 
 func accepts(r, s *op) bool { return (r.Peer == AnySource || r.Peer == s.rank) && r.Tag == s.Tag }
@@ -341,7 +357,7 @@ func (w *world) finish() {
 			require.Zero(w.t, p.announced)
 			require.Zero(w.t, p.asked)
 			require.Equal(w.t, p.credit, p.held)
-			require.Equal(w.t, EagerWindow, p.window+w.engines[i].peers[rank].held)
+			require.Equal(w.t, p.whole, p.window+w.engines[i].peers[rank].held)
 			for _, s := range p.slots.entries {
 				require.Nil(w.t, s.msg)
 			}

@@ -1,0 +1,16 @@
+package topo
+
+import "fmt"
+
+// Place tells where a process runs, as far as other processes have to know it.
+type Place struct {
+	Machine string `json:"machine"` // one boot of one kernel: its processes share cores
+	Network uint64 `json:"network"` // the network namespace: its processes share loopback and local sockets
+	User    uint32 `json:"user"`    // effective
+}
+
+// Loopback identifies the processes that share loopback with those of p.
+func (p Place) Loopback() string { return fmt.Sprintf("%s/%d", p.Machine, p.Network) }
+
+// Memory identifies the processes that can share memory with those of p.
+func (p Place) Memory() string { return fmt.Sprintf("%s/%d", p.Loopback(), p.User) }
