@@ -23,6 +23,8 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/record"
+	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/transport"
 )
@@ -81,6 +83,7 @@ type address struct {
 	Tune    string            `json:"tune,omitempty"`
 	Node    string            `json:"node"`
 	Host    string            `json:"host"`
+	Place   topo.Place        `json:"place"`
 	Pid     int               `json:"pid"`
 	Cores   string            `json:"cores"`
 	Usable  int               `json:"usable"` // how many of them at the same time
@@ -121,11 +124,12 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	var nonce [16]byte
 	rand.Read(nonce[:])
 	host, _ := os.Hostname()
+	place, _ := probe.Place("/")
 	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Rank: cfg.Rank, Size: cfg.Size,
-		Options: cfg.Options.agreed(), Plans: contents, Tune: rows, Node: n.id, Host: host, Pid: os.Getpid(),
-		Cores: park.Affinity().String(), Usable: park.Cores(), Slot: n.windowSlot(cfg.Size, cfg.Options.slot()),
-		Nonce: hex.EncodeToString(nonce[:]), BF16: cfg.Options.FastBF16 && kernel.HasFastBF16(),
-		Fabrics: map[string][]byte{}}
+		Options: cfg.Options.agreed(), Plans: contents, Tune: rows, Node: n.id, Host: host, Place: place,
+		Pid: os.Getpid(), Cores: park.Affinity().String(), Usable: park.Cores(),
+		Slot: n.windowSlot(cfg.Size, cfg.Options.slot()), Nonce: hex.EncodeToString(nonce[:]),
+		BF16: cfg.Options.FastBF16 && kernel.HasFastBF16(), Fabrics: map[string][]byte{}}
 	for _, f := range fabrics {
 		a.Fabrics[f.Name()] = f.Address()
 	}
@@ -157,16 +161,12 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	errs := make([]error, e.cfg.Size)
 	routes := make([]string, e.cfg.Size)
 	fabrics := make([]transport.Fabric, e.cfg.Size)
-	local := []int{e.cfg.Rank} // ranks of this host
 	for peer := range peers {
 		if peer == e.cfg.Rank {
 			continue
 		}
 		if fabrics[peer], errs[peer] = e.route(peers, peer); errs[peer] == nil {
 			routes[peer] = fabrics[peer].Name()
-			if fabrics[peer].SharesMemory() {
-				local = append(local, peer)
-			}
 		}
 	}
 	planner := newPlanner(&e.cfg.Options, e.plans)
@@ -174,13 +174,12 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		planner.warn = func(format string, args ...any) { e.log("WARN", format, args...) }
 	}
 	planner.rules.Table = e.table
-	planner.rules.Shared = len(local) == e.cfg.Size
-	planner.rules.Oversubscribed = park.Oversubscribed(places(peers, planner.rules.Shared))
+	planner.hosts = hostsOf(peers)
+	planner.rules.Hosts, planner.rules.Even = len(planner.hosts), sameSize(planner.hosts)
+	planner.rules.Oversubscribed = park.Oversubscribed(places(peers))
 	channels, windows := planner.needs(e.cfg.Size)
 	slot := 0
-	// Memory is shared within a host: if a rank shares it with all others, all share it with each
-	// other, and all decide alike.
-	if planner.rules.Shared {
+	if len(planner.hosts) == 1 {
 		slot = agreedSlot(peers, windows)
 	}
 	var shared *mem.Window
@@ -212,7 +211,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		shared.Release()
 		return nil, e.named(err)
 	}
-	relax, bytes := park.Join(threads(peers, local)), int64(shared.Size())
+	relax, bytes := park.Join(threads(peers, e.cfg.Rank)), int64(shared.Size())
 	e.node.windows.Add(bytes)
 	planner.told = e.journal(planner)
 	leave := sync.OnceFunc(func() {
@@ -220,7 +219,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		relax()
 		e.node.windows.Add(-bytes)
 	})
-	e.log("INFO", "joined %d ranks: %s", e.cfg.Size, summary(routes))
+	e.log("INFO", "joined %d ranks%s: %s", e.cfg.Size, sizes(planner.hosts), summary(routes))
 	comm, err := exec.New(exec.Options{
 		Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Doorbell: e.node.doorbell,
 		Channels: channels, Window: shared, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout,
@@ -288,32 +287,6 @@ func agreedSlot(peers []address, needed bool) int {
 		return slot
 	}
 	return 0
-}
-
-// places returns where the ranks of a group run. If all share memory they are on one host, whatever
-// their host names are.
-func places(peers []address, oneHost bool) []park.Place {
-	all := make([]park.Place, len(peers))
-	for rank := range peers {
-		all[rank] = park.Place{Host: peers[rank].Host, Cores: peers[rank].Cores, Usable: peers[rank].Usable}
-		if oneHost {
-			all[rank].Host = ""
-		}
-	}
-	return all
-}
-
-// threads returns the ranks of this host as package park counts them. Ranks of one process wait in
-// threads of their own.
-func threads(peers []address, local []int) []park.Local {
-	var all []park.Local
-	inProcess := map[string]int{}
-	for _, rank := range local {
-		a := &peers[rank]
-		all = append(all, park.Local{Process: fmt.Sprintf("%s/%d", a.Node, inProcess[a.Node]), Cores: a.Cores})
-		inProcess[a.Node]++
-	}
-	return all
 }
 
 // parse decodes the addresses of all ranks and checks them against this rank's own.

@@ -131,7 +131,7 @@ func (j *journal) name(algorithm int) string {
 	if algorithm < len(users) {
 		return fmt.Sprintf("%s of %s", users[algorithm].Name, users[algorithm].file)
 	}
-	return j.planner.names[algorithm-len(users)].name
+	return j.planner.names[algorithm-len(users)].Name
 }
 
 // close warns about the plans for groups of this size that were never used.

@@ -181,7 +181,7 @@ func TestPlansThatWereNotUsedAreNamed(t *testing.T) {
 
 // The sizes that are printed for a plan must be those for which it is chosen.
 func TestSpan(t *testing.T) {
-	table, err := tune.ParseTable([]byte("goccl tune table 1\nall_reduce 2 any any 1000 direct\n" +
+	table, err := tune.ParseTable([]byte("goccl tune table 2\nall_reduce 2 any any 1000 direct\n" +
 		"all_reduce 2 any any 1M two_shot\nall_reduce 2 any any any ring"))
 	require.NoError(t, err)
 	own := &plan.Plan{Spec: plan.Spec{Coll: dtype.AllReduce, Ranks: 2}, MinBytes: 1500, MaxBytes: 1777}

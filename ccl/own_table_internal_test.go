@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
 )
@@ -21,7 +20,7 @@ func TestOwnTable(t *testing.T) {
 		"all_reduce 3 any any any two_shot_window",
 		"all_reduce 2 any any any ring",
 	} {
-		if err := os.WriteFile(file, []byte("goccl tune table 1\n"+rows), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte("goccl tune table 2\n"+rows), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -54,9 +53,9 @@ func TestTableRowsAreSupported(t *testing.T) {
 		for _, determinism := range []int{2, 4} {
 			p := newPlanner(&Options{Determinism: determinism}, nil)
 			for _, p.rules.Oversubscribed = range []bool{false, true} {
-				for _, p.rules.Shared = range []bool{false, true} {
+				for _, p.rules.Hosts = range []int{0, 1} {
 					channels, _ := p.needs(row.First)
-					for _, p.rules.Windows = range []bool{false, p.rules.Shared} {
+					for _, p.rules.Windows = range []bool{false, p.rules.Hosts == 1} {
 						size := min(row.Bytes, 1<<30)
 						made, err := p.Make(p.Choose(row.Coll, row.First, size),
 							plan.Spec{Coll: row.Coll, Ranks: row.First})
@@ -67,25 +66,6 @@ func TestTableRowsAreSupported(t *testing.T) {
 					}
 				}
 			}
-		}
-	}
-}
-
-func TestPlaces(t *testing.T) {
-	peers := []address{
-		{Host: "a", Cores: "0-1", Usable: 2}, {Host: "b", Cores: "0-1", Usable: 2},
-		{Host: "a", Cores: "0-1", Usable: 1},
-	}
-	for _, test := range []struct {
-		peers   []address
-		oneHost bool
-		want    bool
-	}{
-		{peers[:2], false, false}, {peers[:2], true, false}, {peers, false, true}, {peers[1:], true, true},
-		{peers[1:], false, false},
-	} {
-		if got := park.Oversubscribed(places(test.peers, test.oneHost)); got != test.want {
-			t.Errorf("%v, one host %v: oversubscribed %v", test.peers, test.oneHost, got)
 		}
 	}
 }

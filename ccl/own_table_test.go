@@ -18,7 +18,7 @@ import (
 func tableFile(t *testing.T, rows ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "own.table")
-	if err := os.WriteFile(file, []byte("goccl tune table 1\n"+strings.Join(rows, "\n")), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("goccl tune table 2\n"+strings.Join(rows, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -60,8 +60,8 @@ func TestOwnTable(t *testing.T) {
 		{"the user's choice wins", ccl.Options{Tune: ring, Algo: "all_reduce=direct"}, 300, false},
 		{"a ring is not in the order of ranks", ccl.Options{Tune: ring, Determinism: 3}, 300, false},
 		{"a row for other groups", ccl.Options{Tune: tableFile(t, "all_reduce 4+ any any any ring",
-			"all_reduce 3 any no any ring", "all_reduce 3 any any any direct")}, 300, false},
-		{"a row for ranks of one process", ccl.Options{Tune: tableFile(t, "all_reduce 3 any yes any ring")}, 300, true},
+			"all_reduce 3 any 2+ any ring", "all_reduce 3 any any any direct")}, 300, false},
+		{"a row for ranks of one process", ccl.Options{Tune: tableFile(t, "all_reduce 3 any 1 any ring")}, 300, true},
 	} {
 		if got := ringed(test.opts, test.count); got != test.want {
 			t.Errorf("%s: ring %v, want %v", test.name, got, test.want)

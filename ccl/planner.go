@@ -23,7 +23,8 @@ type planner struct {
 	rules  tune.Rules
 	always bool // each plan is proven before its first use
 	users  []ownPlan
-	names  []named // the algorithms whose numbers follow those of users
+	names  []algo.Algorithm // their numbers follow those of users
+	hosts  [][]int          // the ranks of each host
 	last   [dtype.Barrier + 1]choice
 	told   *journal                         // nil for none
 	warn   func(format string, args ...any) // nil if no warnings are wanted
@@ -36,12 +37,6 @@ type choice struct {
 	algorithm int
 }
 
-type named struct {
-	coll dtype.Collective
-	name string
-	make func(plan.Spec) (*plan.Plan, error)
-}
-
 var catalogue = algo.All // tests put a wrong algorithm into it
 
 func newPlanner(opts *Options, users []ownPlan) *planner {
@@ -49,14 +44,7 @@ func newPlanner(opts *Options, users []ownPlan) *planner {
 		rules:  tune.Rules{Override: opts.override(), Determinism: opts.Determinism},
 		always: opts.Verify == "always", users: users,
 	}
-	for _, a := range catalogue() {
-		p.names = append(p.names, named{a.Coll, a.Name, a.Make})
-	}
-	for coll, name := range p.rules.Override { // names that stand for a family, like hierarchical.ring.direct
-		if a, err := algo.Find(coll, name); err == nil && p.find(coll, name) < 0 {
-			p.names = append(p.names, named{coll, name, a.Make})
-		}
-	}
+	p.names = append(p.names, catalogue()...)
 	return p
 }
 
@@ -92,7 +80,7 @@ func (p *planner) rows(ranks int, use func(*plan.Plan)) {
 		if _, overridden := rules.Override[r.Coll]; overridden || i < 0 {
 			return
 		}
-		if made, err := p.names[i-len(p.users)].make(plan.Spec{Coll: r.Coll, Ranks: ranks}); err == nil {
+		if made, err := p.names[i-len(p.users)].OnHosts(plan.Spec{Coll: r.Coll, Ranks: ranks}, p.hosts); err == nil {
 			use(made)
 		}
 	})
@@ -119,14 +107,20 @@ func (p *planner) choose(coll dtype.Collective, ranks int, bytes int64) int {
 	return p.find(coll, tune.Choose(coll, ranks, bytes, p.rules))
 }
 
-// find returns the number of an algorithm of the catalogue, or -1 if there is none.
+// find returns the number of an algorithm of the catalogue, or -1 if there is none. Members of a
+// family, like hierarchical.ring.direct, get their numbers when they are first found.
 func (p *planner) find(coll dtype.Collective, name string) int {
 	for i := range p.names {
-		if p.names[i].coll == coll && p.names[i].name == name {
+		if p.names[i].Coll == coll && p.names[i].Name == name {
 			return len(p.users) + i
 		}
 	}
-	return -1
+	a, err := algo.Find(coll, name)
+	if err != nil {
+		return -1
+	}
+	p.names = append(p.names, a)
+	return len(p.users) + len(p.names) - 1
 }
 
 // mostBytes is larger than any call.
@@ -206,7 +200,7 @@ func (p *planner) make(algorithm int, spec plan.Spec) (made *plan.Plan, own stri
 		return nil, "", fmt.Errorf("no algorithm for %v", spec)
 	}
 	p.told.made(algorithm, spec)
-	made, err = p.names[algorithm-len(p.users)].make(spec)
+	made, err = p.names[algorithm-len(p.users)].OnHosts(spec, p.hosts)
 	return made, "", err
 }
 

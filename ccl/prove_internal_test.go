@@ -220,7 +220,7 @@ func TestProve(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "direct", made.Name)
 	}
-	p.names = []named{{dtype.AllReduce, "forgets", func(s plan.Spec) (*plan.Plan, error) {
+	p.names = []algo.Algorithm{{Coll: dtype.AllReduce, Name: "forgets", Make: func(s plan.Spec) (*plan.Plan, error) {
 		return &plan.Plan{Name: "forgets", Spec: s, Split: 1, Program: func(int) plan.Program {
 			one := plan.Ref{Buf: plan.Out, N: 1}
 			return plan.Program{Lanes: [][]plan.Step{{

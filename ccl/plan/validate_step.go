@@ -21,6 +21,9 @@ var has = [numKinds]struct {
 	Packet:     {dst: true, src: true, peer: true, flag: true, remoteDst: true, need: Puts},
 }
 
+// HasPeer reports whether Peer means something in the step.
+func (s *Step) HasPeer() bool { return has[s.Kind].peer }
+
 // step describes what is wrong with an unrolled step of lane l, which must not be a loop; "" if
 // nothing is.
 func (v *validator) step(l int, s *Step) string {

@@ -27,10 +27,20 @@ type Rules struct {
 	Determinism int
 	// Oversubscribed means that ranks outnumber the cores that they share.
 	Oversubscribed bool
-	// Shared means that all ranks share memory.
-	Shared bool
+	// Hosts is the number of hosts, whose ranks share memory; 0 if no ranks share memory.
+	Hosts int
+	// Even means that all hosts have the same number of ranks.
+	Even bool
 	// Windows means that the ranks read each other's windows.
 	Windows bool
+}
+
+// hosts returns the number of hosts of a group of the given number of ranks.
+func (r *Rules) hosts(ranks int) int {
+	if r.Hosts == 0 {
+		return ranks
+	}
+	return r.Hosts
 }
 
 // Choose returns the name of the algorithm for a collective; algo.Find knows it. bytes is the size
@@ -52,6 +62,14 @@ type Rules struct {
 // A message is small up to 32 KiB, if all messages that a rank sends are at most 96 KiB together.
 // Where Rules.Determinism asks for rank order, all_reduce is direct or two_shot, reduce_scatter is
 // direct and reduce is flat.
+//
+// Several hosts, of several ranks each, are used as levels unless Rules.Determinism asks for rank
+// order; only all_reduce is for hosts of unequal size:
+//
+//	all_reduce                  direct up to 4 KiB on up to 8 ranks, else hierarchical.direct.direct
+//	                            while a message between hosts, of bytes/(ranks of a host), is
+//	                            small; else hierarchical.direct.ring
+//	all_gather, reduce_scatter  the same, with messages of bytes/ranks
 //
 // Ranks that read each other's windows have other choices, all of which satisfy every
 // Rules.Determinism:
@@ -88,6 +106,9 @@ func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) str
 		if name := overWindows(coll, ranks, bytes); name != "" {
 			return name
 		}
+	}
+	if name := overHosts(coll, ranks, bytes, rules); name != "" {
+		return name
 	}
 	if rules.Determinism > 2 && coll.Reduces() {
 		if coll == dtype.AllReduce && !small(ranks, bytes) {
@@ -143,6 +164,31 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
 		return "flags"
 	}
 	return ""
+}
+
+// tiny is the size up to which one exchange between all ranks beats an exchange in each level.
+const tiny = 4 << 10
+
+// overHosts returns the algorithm for several hosts that have several ranks each, "" where an
+// algorithm without levels is better.
+func overHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
+	hosts := rules.hosts(ranks)
+	if hosts < 2 || hosts == ranks || !rules.Even && coll != dtype.AllReduce ||
+		rules.Determinism > 2 && coll.Reduces() || bytes <= tiny && ranks <= fewRanks {
+		return ""
+	}
+	message := bytes / int64(ranks)
+	switch coll {
+	case dtype.AllReduce:
+		message *= int64(hosts)
+	case dtype.AllGather, dtype.ReduceScatter:
+	default:
+		return ""
+	}
+	if small(hosts, message) {
+		return "hierarchical.direct.direct"
+	}
+	return "hierarchical.direct.ring"
 }
 
 // small reports whether a rank should send a message of this size to each other rank.

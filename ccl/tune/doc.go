@@ -6,16 +6,17 @@
 // # Tables
 //
 // Measured choices are in a table: a row gives the algorithm that groups of a kind use for vectors
-// up to a size. The text form is a line "goccl tune table 1", then one row per line, of six words:
+// up to a size. The text form is a line "goccl tune table 2", then one row per line, of six words:
 //
-//	collective  ranks  oversubscribed  shared  size  algorithm
-//	all_reduce  3-4    yes             any     32K   direct
+//	collective  ranks  oversubscribed  hosts  size  algorithm
+//	all_reduce  3-4    yes             any    32K   direct
 //
 // The words are:
 //
 //   - ranks: 2, 3-4 or 9+ (nine or more).
 //   - oversubscribed: whether ranks outnumber the cores that they share: yes, no, or any.
-//   - shared: whether all ranks share memory: yes, no, or any.
+//   - hosts: 1, 2-4, 2+ or any. The ranks of a host share memory; ranks that share none with others
+//     are hosts of their own.
 //   - size: the most bytes, in the form that humanize.ParseSize reads, or any. It is compared with
 //     the bytes of Choose. all_to_all, scatter, gather and barrier always have any: there a rank
 //     does not know how much the others move.

@@ -39,6 +39,30 @@ func (c Condition) allows(has bool) bool { return c == Any || c == If(has) }
 // covers reports whether c allows everything that other allows.
 func (c Condition) covers(other Condition) bool { return c == Any || c == other }
 
+// Hosts is the numbers of hosts that a row is for; the zero value is all of them. The ranks of a
+// host share memory; ranks that share none with others are hosts of their own.
+type Hosts struct{ First, Last int }
+
+// The hosts of groups whose ranks all share memory, and of all other groups.
+var (
+	OneHost      = Hosts{1, 1}
+	SeveralHosts = Hosts{2, Unbounded}
+)
+
+func (h Hosts) String() string {
+	if h == (Hosts{}) {
+		return conditions[Any]
+	}
+	return span(h.First, h.Last)
+}
+
+func (h Hosts) allows(hosts int) bool { return h == Hosts{} || h.First <= hosts && hosts <= h.Last }
+
+// covers reports whether h allows everything that other allows.
+func (h Hosts) covers(other Hosts) bool {
+	return h == Hosts{} || other != Hosts{} && h.First <= other.First && other.Last <= h.Last
+}
+
 // AnySize as Row.Bytes means that the row is for all sizes; Unbounded as Row.Last means that the
 // row has no upper limit of ranks.
 const (
@@ -54,7 +78,7 @@ type Row struct {
 	Coll           dtype.Collective
 	First, Last    int // ranks
 	Oversubscribed Condition
-	Shared         Condition
+	Hosts          Hosts
 	Bytes          int64
 	Algorithm      string
 }
@@ -62,7 +86,7 @@ type Row struct {
 // String returns the row as a line of a table.
 func (r Row) String() string {
 	return fmt.Sprintf("%-14s  %-5s  %-4v %-4v  %6s  %s",
-		r.Coll, r.ranks(), r.Oversubscribed, r.Shared, r.size(), r.Algorithm)
+		r.Coll, span(r.First, r.Last), r.Oversubscribed, r.Hosts, r.size(), r.Algorithm)
 }
 
 func (r *Row) size() string {
@@ -72,14 +96,15 @@ func (r *Row) size() string {
 	return humanize.FormatSize(r.Bytes)
 }
 
-func (r *Row) ranks() string {
-	switch r.Last {
-	case r.First:
-		return strconv.Itoa(r.First)
+// span returns the text of a range.
+func span(first, last int) string {
+	switch last {
+	case first:
+		return strconv.Itoa(first)
 	case Unbounded:
-		return strconv.Itoa(r.First) + "+"
+		return strconv.Itoa(first) + "+"
 	}
-	return fmt.Sprintf("%d-%d", r.First, r.Last)
+	return fmt.Sprintf("%d-%d", first, last)
 }
 
 // Sized reports whether the choice for a collective may depend on bytes. For other collectives all
@@ -106,34 +131,32 @@ type entry struct {
 // compile looks up the algorithm of a row. Its error is text for people and names no place.
 func compile(r Row) (entry, error) {
 	e := entry{Row: r}
-	for _, a := range algo.For(r.Coll) {
-		if a.Name != r.Algorithm {
-			continue
-		}
-		last := r.Last
-		if last == Unbounded {
-			last = max(r.First, 64)
-		}
-		for _, ranks := range []int{r.First, last} {
-			p, err := a.Make(plan.Spec{Coll: r.Coll, Ranks: ranks})
-			if err != nil {
-				return e, fmt.Errorf("it makes no plan for %d ranks: %v", ranks, err)
-			}
-			e.windows = e.windows || p.Needs&plan.Gets != 0
-		}
-		e.ordered = !r.Coll.Reduces() || a.Level >= rankOrder
-		if e.windows && r.Shared == No {
-			return e, errors.New("it reads windows, but ranks that do not share memory have none")
-		}
-		return e, nil
+	a, err := algo.Find(r.Coll, r.Algorithm)
+	if err != nil || a.Name != r.Algorithm {
+		return e, fmt.Errorf("unknown; %v has %s", r.Coll, strings.Join(algo.Names(r.Coll), ", "))
 	}
-	return e, fmt.Errorf("unknown; %v has %s", r.Coll, strings.Join(algo.Names(r.Coll), ", "))
+	last := r.Last
+	if last == Unbounded {
+		last = max(r.First, 64)
+	}
+	for _, ranks := range []int{r.First, last} {
+		p, err := a.Make(plan.Spec{Coll: r.Coll, Ranks: ranks})
+		if err != nil {
+			return e, fmt.Errorf("it makes no plan for %d ranks: %v", ranks, err)
+		}
+		e.windows = e.windows || p.Needs&plan.Gets != 0
+	}
+	e.ordered = !r.Coll.Reduces() || a.Level >= rankOrder
+	if e.windows && !r.Hosts.allows(1) {
+		return e, errors.New("it reads windows, but ranks that do not share memory have none")
+	}
+	return e, nil
 }
 
 // covers reports whether no group ever uses later, because e comes first for it.
 func (e *entry) covers(later *entry) bool {
 	return e.Coll == later.Coll && e.First <= later.First && e.Last >= later.Last && e.Bytes >= later.Bytes &&
-		e.Oversubscribed.covers(later.Oversubscribed) && e.Shared.covers(later.Shared) &&
+		e.Oversubscribed.covers(later.Oversubscribed) && e.Hosts.covers(later.Hosts) &&
 		(!e.windows || later.windows) && (e.ordered || !later.ordered)
 }
 
@@ -141,5 +164,5 @@ func (e *entry) covers(later *entry) bool {
 func (e *entry) fits(ranks int, rules *Rules) bool {
 	return e.First <= ranks && ranks <= e.Last &&
 		(!e.windows || rules.Windows) && (e.ordered || rules.Determinism < 3) &&
-		e.Oversubscribed.allows(rules.Oversubscribed) && e.Shared.allows(rules.Shared)
+		e.Oversubscribed.allows(rules.Oversubscribed) && e.Hosts.allows(rules.hosts(ranks))
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Header is the first line of a table.
-const Header = "goccl tune table 1"
+const Header = "goccl tune table 2"
 
 // MaxTable is the largest text of a table, in bytes; maxRows is the most rows.
 const (
@@ -46,7 +46,7 @@ func words(line string) []word {
 }
 
 // columns names the words of a row, for errors.
-var columns = [...]string{"collective", "ranks", "oversubscribed", "shared", "size", "algorithm"}
+var columns = [...]string{"collective", "ranks", "oversubscribed", "hosts", "size", "algorithm"}
 
 // ParseTable parses a table. Its error is a fault.Invalid with the text "table:LINE:COLUMN:
 // reason".
@@ -114,7 +114,7 @@ func parseRow(row []word) (e entry, column int, err error) {
 		func(s string) error { return parseCollective(s, &r.Coll) },
 		func(s string) error { return parseRanks(s, &r) },
 		func(s string) error { return parseCondition(s, &r.Oversubscribed) },
-		func(s string) error { return parseCondition(s, &r.Shared) },
+		func(s string) error { return parseHosts(s, &r.Hosts) },
 		func(s string) error {
 			if err := parseRowSize(s, &r.Bytes); err != nil || r.Bytes == AnySize || Sized(r.Coll) {
 				return err
@@ -138,22 +138,39 @@ func parseCollective(text string, coll *dtype.Collective) (err error) {
 }
 
 func parseRanks(text string, r *Row) error {
-	first, last, isRange := strings.Cut(text, "-")
-	open := false
-	if !isRange {
-		first, open = strings.CutSuffix(text, "+")
-		last = first
-	}
-	var ok1, ok2 bool
-	r.First, ok1 = count(first)
-	r.Last, ok2 = count(last)
-	if !ok1 || !ok2 || r.First < 2 || r.Last < r.First || r.Last > maxRanks {
+	var ok bool
+	if r.First, r.Last, ok = parseSpan(text, 2); !ok {
 		return fmt.Errorf("want 2, 3-4 or 9+, from 2 to %d ranks", maxRanks)
 	}
-	if open {
-		r.Last = Unbounded
+	return nil
+}
+
+func parseHosts(text string, h *Hosts) error {
+	if text == conditions[Any] {
+		return nil
+	}
+	var ok bool
+	if h.First, h.Last, ok = parseSpan(text, 1); !ok {
+		return fmt.Errorf("want 1, 2-4, 2+ or any, from 1 to %d hosts", maxRanks)
 	}
 	return nil
+}
+
+// parseSpan parses a range of numbers from least to maxRanks.
+func parseSpan(text string, least int) (first, last int, ok bool) {
+	one, other, isRange := strings.Cut(text, "-")
+	open := false
+	if !isRange {
+		one, open = strings.CutSuffix(text, "+")
+		other = one
+	}
+	first, ok1 := count(one)
+	last, ok2 := count(other)
+	ok = ok1 && ok2 && first >= least && last >= first && last <= maxRanks
+	if open {
+		last = Unbounded
+	}
+	return first, last, ok
 }
 
 // count parses a number of digits only.

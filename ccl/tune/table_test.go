@@ -31,11 +31,11 @@ func TestTableChoice(t *testing.T) {
 		"all_reduce 2   no  any 1K  one_shot",
 		"all_reduce 2   any any 1K  bcube # of level 3",
 		"all_reduce 2   any any 8K  two_shot",
-		"all_reduce 3-4 any yes any two_shot_window",
-		"all_reduce 3-4 any yes any rabenseifner",
+		"all_reduce 3-4 any 1 any two_shot_window",
+		"all_reduce 3-4 any 1 any rabenseifner",
 		"all_reduce 9+  yes any 1K  naive",
 		"all_to_all 2+  any any any bruck",
-		"barrier    2+  any no  any tree")
+		"barrier    2+  any 2+  any tree")
 	for _, test := range []struct {
 		coll  dtype.Collective
 		ranks int
@@ -48,13 +48,13 @@ func TestTableChoice(t *testing.T) {
 		{dtype.AllReduce, 2, K, Rules{Oversubscribed: true}, "bcube"},
 		{dtype.AllReduce, 2, K, Rules{Oversubscribed: true, Determinism: 3}, "two_shot"},
 		{dtype.AllReduce, 2, K + 1, Rules{}, "two_shot"},
-		{dtype.AllReduce, 2, 8 * K, Rules{Shared: true}, "two_shot"},
+		{dtype.AllReduce, 2, 8 * K, Rules{Hosts: 1}, "two_shot"},
 		{dtype.AllReduce, 2, 8*K + 1, Rules{}, ""},
 		{dtype.AllReduce, 3, 8, Rules{}, ""},
-		{dtype.AllReduce, 3, 8, Rules{Shared: true}, "rabenseifner"},
-		{dtype.AllReduce, 4, 1 << 50, Rules{Shared: true, Windows: true}, "two_shot_window"},
-		{dtype.AllReduce, 4, 8, Rules{Shared: true, Determinism: 4}, ""},
-		{dtype.AllReduce, 5, 8, Rules{Shared: true, Windows: true}, ""},
+		{dtype.AllReduce, 3, 8, Rules{Hosts: 1}, "rabenseifner"},
+		{dtype.AllReduce, 4, 1 << 50, Rules{Hosts: 1, Windows: true}, "two_shot_window"},
+		{dtype.AllReduce, 4, 8, Rules{Hosts: 1, Determinism: 4}, ""},
+		{dtype.AllReduce, 5, 8, Rules{Hosts: 1, Windows: true}, ""},
 		{dtype.AllReduce, 8, 8, Rules{Oversubscribed: true}, ""},
 		{dtype.AllReduce, 9, 8, Rules{Oversubscribed: true}, "naive"},
 		{dtype.AllReduce, 60000, K, Rules{Oversubscribed: true}, "naive"},
@@ -62,7 +62,7 @@ func TestTableChoice(t *testing.T) {
 		{dtype.AllToAll, 2, 0, Rules{Determinism: 4}, "bruck"},
 		{dtype.AllToAll, 1, 0, Rules{}, ""},
 		{dtype.Barrier, 5, 0, Rules{}, "tree"},
-		{dtype.Barrier, 5, 0, Rules{Shared: true}, ""},
+		{dtype.Barrier, 5, 0, Rules{Hosts: 1}, ""},
 		{dtype.Send, 5, 0, Rules{}, ""},
 		{dtype.AllReduce, 2, 0, Rules{Override: map[dtype.Collective]string{dtype.AllReduce: "ring"}}, "ring"},
 	} {
@@ -79,15 +79,15 @@ func TestTableChoice(t *testing.T) {
 func TestTableErrors(t *testing.T) {
 	good := "all_reduce 2 any any 1K ring"
 	for _, test := range []struct{ text, want string }{
-		{"", "table:1:1: want \"goccl tune table 1\" first"},
+		{"", "table:1:1: want \"goccl tune table 2\" first"},
 		{"# only a comment\n\n", "table:1:1: want"},
-		{"\n  goccl tune table 2", "table:2:3: want"},
+		{"\n  goccl tune table 1", "table:2:3: want"},
 		{good, "table:1:1: want"},
 		{Header + " 3", "table:1:1: want"},
 		{Header + "\n" + good + " more",
-			"table:2:30: a row has 6 words (collective, ranks, oversubscribed, shared, size, algorithm), this one has 7"},
+			"table:2:30: a row has 6 words (collective, ranks, oversubscribed, hosts, size, algorithm), this one has 7"},
 		{Header + "\n all_reduce 2",
-			"table:2:13: a row has 6 words (collective, ranks, oversubscribed, shared, size, algorithm), this one has 2"},
+			"table:2:13: a row has 6 words (collective, ranks, oversubscribed, hosts, size, algorithm), this one has 2"},
 		{Header + "\nall_reduces 2 any any 1K ring", `table:2:1: collective "all_reduces": want one of broadcast`},
 		{Header + "\nsend 2 any any any ring", `table:2:1: collective "send"`},
 		{Header + "\nall_reduce 1 any any 1K ring", `table:2:12: ranks "1": want 2, 3-4 or 9+`},
@@ -98,7 +98,7 @@ func TestTableErrors(t *testing.T) {
 		{Header + "\nall_reduce 65537 any any 1K ring", `ranks "65537"`},
 		{Header + "\nall_reduce 99999999999999999999 any any 1K ring", `ranks "9999`},
 		{Header + "\nall_reduce 2 maybe any 1K ring", `table:2:14: oversubscribed "maybe": want any, no, yes`},
-		{Header + "\nall_reduce 2 any Yes 1K ring", `table:2:18: shared "Yes": want any, no, yes`},
+		{Header + "\nall_reduce 2 any Yes 1K ring", `table:2:18: hosts "Yes": want 1, 2-4, 2+ or any, from 1 to 65536 hosts`},
 		{Header + "\nall_reduce 2 any any 17T ring", `table:2:22: size "17T": want ` + humanize.SizeForm + "; or any"},
 		{Header + "\nall_reduce 2 any any -1 ring", `size "-1"`},
 		{Header + "\nall_reduce 2 any any K ring", `size "K"`},
@@ -107,11 +107,11 @@ func TestTableErrors(t *testing.T) {
 			`table:2:19: size "1K": not all ranks know the size of barrier; want any`},
 		{Header + "\nall_reduce 2 any any 1K wring",
 			`table:2:25: algorithm "wring": unknown; all_reduce has direct, ring`},
-		{Header + "\nall_reduce 2 any any 1K hierarchical.ring.direct",
-			`algorithm "hierarchical.ring.direct": unknown`},
-		{Header + "\nall_reduce 2 any no 1K two_shot_window", `algorithm "two_shot_window": it reads windows`},
+		{Header + "\nall_reduce 2 any any 1K hierarchical.rings.direct",
+			`algorithm "hierarchical.rings.direct": unknown`},
+		{Header + "\nall_reduce 2 any 2+ 1K two_shot_window", `algorithm "two_shot_window": it reads windows`},
 		{Header + "\n# a comment\n" + good + "\n\n" + good, "table:5:1: this row is never used, line 3 comes first"},
-		{Header + "\n" + good + "\nall_reduce 2 yes no 512 naive", "table:3:1: this row is never used, line 2"},
+		{Header + "\n" + good + "\nall_reduce 2 yes 2+ 512 naive", "table:3:1: this row is never used, line 2"},
 		{Header + "\nall_reduce 2+ any any any direct\n all_reduce 9 any any any ring",
 			"table:3:2: this row is never used, line 2"},
 		{Header + strings.Repeat("\n", MaxTable),
@@ -130,6 +130,8 @@ func TestTableErrors(t *testing.T) {
 		Header + "\n" + good + "\nall_reduce 2-3 any any 1K naive",     // other ranks
 		Header + "\nall_reduce 2 any any any two_shot_window\n" + good, // without windows
 		Header + "\nall_reduce 2 yes any any ring\n" + good,
+		Header + "\nall_reduce 4+ any 2-3 any hierarchical.ring.direct",
+		Header + "\nall_reduce 4 any 2-3 1K direct\nall_reduce 4 any 3-4 1K ring", // other hosts
 		many(maxRows),
 	} {
 		if _, err := ParseTable([]byte(text)); err != nil {
@@ -151,8 +153,8 @@ func many(n int) string {
 // TestTableText checks that a table which is written and read again is the same; comments and
 // spaces are not part of it.
 func TestTableText(t *testing.T) {
-	one := table(t, "all_reduce 2 any any 1536 ring", "broadcast 9+ yes no 3M flat",
-		"all_reduce 3-4 no yes any direct", "reduce 2 any any 0 flat")
+	one := table(t, "all_reduce 2 any any 1536 ring", "broadcast 9+ yes 2+ 3M flat",
+		"all_reduce 3-4 no 1 any direct", "reduce 2 any any 0 flat")
 	again, err := ParseTable([]byte(one.Text()))
 	if err != nil || !slices.Equal(again.Rows(), one.Rows()) || again.Hash() != one.Hash() {
 		t.Errorf("%v, read again %v: %v", one.Rows(), again.Rows(), err)
@@ -196,12 +198,12 @@ func TestDefaultTable(t *testing.T) {
 // TestChoice asks for all kinds of calls: there is a choice, always the same, that the group can
 // run, and choosing allocates nothing.
 func TestChoice(t *testing.T) {
-	own := table(t, "all_reduce 2 any yes 1K two_shot_window", "reduce 3+ any any any chain",
+	own := table(t, "all_reduce 2 any 1 1K two_shot_window", "reduce 3+ any any any chain",
 		"broadcast 2+ yes any any flat")
 	for _, coll := range dtype.Collectives() {
 		for _, ranks := range []int{1, 2, 3, 4, 5, 7, 8, 9, 16, 64, 100} {
 			for flags := range 32 {
-				rules := Rules{Oversubscribed: flags&1 != 0, Shared: flags&6 != 0, Windows: flags&4 != 0,
+				rules := Rules{Oversubscribed: flags&1 != 0, Hosts: flags & 6 / 2, Windows: flags&4 != 0,
 					Determinism: 2 + flags>>3&1*2}
 				if flags&16 != 0 {
 					rules.Table = own
@@ -226,14 +228,14 @@ func TestChoice(t *testing.T) {
 			}
 		}
 	}
-	rules := Rules{Table: own, Shared: true}
+	rules := Rules{Table: own, Hosts: 1}
 	if n := testing.AllocsPerRun(100, func() { Choose(dtype.AllReduce, 4, 1<<20, rules) }); n != 0 {
 		t.Errorf("%v allocations a choice", n)
 	}
 }
 
 func TestRows(t *testing.T) {
-	rules := Rules{Table: table(t, "barrier 2 any no any tree", "barrier 2 any yes any dissemination",
+	rules := Rules{Table: table(t, "barrier 2 any 2+ any tree", "barrier 2 any 1 any dissemination",
 		"all_reduce 2 any any any two_shot_window", "all_reduce 2-9 any any any ring")}
 	list := func() (names []string) {
 		rules.Rows(2, func(r Row) { names = append(names, r.Algorithm) })
@@ -242,7 +244,7 @@ func TestRows(t *testing.T) {
 	if got := list(); !slices.Equal(got[:2], []string{"ring", "tree"}) {
 		t.Errorf("apart: %v", got)
 	}
-	rules.Windows, rules.Shared = true, true
+	rules.Windows, rules.Hosts = true, 1
 	if got := list(); !slices.Equal(got[:3], []string{"two_shot_window", "ring", "dissemination"}) {
 		t.Errorf("with windows: %v", got)
 	}
@@ -254,7 +256,7 @@ var refusal = regexp.MustCompile(`table:[1-9][0-9]*:[1-9][0-9]*: .`)
 // same when written and read again.
 func FuzzParseTable(f *testing.F) {
 	f.Add(defaultText)
-	f.Add([]byte(Header + "\nall_reduce 3-4 yes no 32K direct # comment\n\tbarrier 2+ any any any tree\r\n"))
+	f.Add([]byte(Header + "\nall_reduce 3-4 yes 2+ 32K direct # comment\n\tbarrier 2+ any any any tree\r\n"))
 	f.Add([]byte(Header + "\nbroadcast 65536 any any 1024G flat\nbroadcast 2-65536 no any 1 chain"))
 	f.Add([]byte(Header + "\nsend 0 maybe 9 -1K #"))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -273,7 +275,7 @@ func FuzzParseTable(f *testing.F) {
 			t.Fatalf("written as %q: %v", made.Text(), err)
 		}
 		for _, row := range made.Rows() {
-			name := Choose(row.Coll, row.First, row.Bytes, Rules{Table: made, Shared: true, Windows: true})
+			name := Choose(row.Coll, row.First, row.Bytes, Rules{Table: made, Hosts: 1, Windows: true})
 			if _, err := algo.Find(row.Coll, name); err != nil {
 				t.Fatalf("%v: %v", row, err)
 			}

@@ -156,7 +156,10 @@ func (w *tableWriter) measure(spec benchSpec, coll dtype.Collective, ranks int) 
 	began := time.Now()
 	m := &measured{
 		coll: coll, ranks: ranks, candidates: candidates(coll, ranks, w.shared, exec.PlanChannels),
-		rules: tune.Rules{Oversubscribed: ranks > park.Cores(), Shared: w.shared, Windows: w.shared},
+		rules: tune.Rules{Oversubscribed: ranks > park.Cores(), Windows: w.shared},
+	}
+	if w.shared {
+		m.rules.Hosts = 1
 	}
 	spec.Coll, spec.Ranks = coll, ranks
 	spec.InPlace = coll == dtype.AllReduce || coll == dtype.Broadcast || coll == dtype.Reduce // as torch calls them
@@ -201,7 +204,7 @@ func (w *tableWriter) head(args []string) {
 		time.Now().UTC().Format(time.DateOnly), strings.Join(args, " "))
 	fmt.Fprintf(&w.text, "# Before the rows: the median times of a call, of the winner and of the next; where an algorithm that the library chose before was kept\n"+
 		"# since the winner was not faster by more than %.0f %% and the noise, it is named first.\n#\n"+
-		"# collective    ranks  over shared   size  algorithm\n", 100*(margin-1))
+		"# collective    ranks  over hosts    size  algorithm\n", 100*(margin-1))
 }
 
 // add prints the winners and makes rows of them.

@@ -75,7 +75,7 @@ func TestTuneMeasure(t *testing.T) {
 	require.Contains(t, string(text), "--op barrier,allreduce,all_to_all")
 	seen := map[dtype.Collective]map[int]bool{}
 	for _, row := range table.Rows() {
-		require.Equal(t, tune.Yes, row.Shared)
+		require.Equal(t, tune.OneHost, row.Hosts)
 		require.Equal(t, row.First, row.Last)
 		if seen[row.Coll] == nil {
 			seen[row.Coll] = map[int]bool{}

@@ -264,7 +264,10 @@ func (m *measured) bands(firstRanks int) (all []band) {
 		b := &all[i]
 		row := tune.Row{
 			Coll: m.coll, First: firstRanks, Last: m.ranks,
-			Oversubscribed: tune.If(m.rules.Oversubscribed), Shared: tune.If(m.rules.Shared),
+			Oversubscribed: tune.If(m.rules.Oversubscribed), Hosts: tune.SeveralHosts,
+		}
+		if m.rules.Hosts == 1 {
+			row.Hosts = tune.OneHost
 		}
 		largest := m.sizes[b.last]
 		switch {

@@ -19,7 +19,7 @@ func steady(us float64) []float64 { return []float64{us * 1e-6, us * 0.99e-6, us
 // fake returns a measurement of some algorithms. times are in µs, one slice per size.
 func fake(t *testing.T, coll dtype.Collective, ranks int, names []string, sizes []int64, times ...[]float64) *measured {
 	t.Helper()
-	m := &measured{coll: coll, ranks: ranks, rules: tune.Rules{Shared: true}}
+	m := &measured{coll: coll, ranks: ranks, rules: tune.Rules{Hosts: 1}}
 	for _, c := range candidates(coll, ranks, true, exec.PlanChannels) {
 		if slices.Contains(names, c.name) {
 			m.candidates = append(m.candidates, c)
@@ -197,7 +197,7 @@ func TestTableOfAnyTimes(t *testing.T) {
 		coll := dtype.Collectives()[random.IntN(len(dtype.Collectives()))]
 		m := &measured{
 			coll: coll, ranks: 2 + random.IntN(9),
-			rules: tune.Rules{Shared: true, Windows: true, Oversubscribed: random.IntN(2) == 0},
+			rules: tune.Rules{Hosts: 1, Windows: true, Oversubscribed: random.IntN(2) == 0},
 		}
 		m.candidates = candidates(coll, m.ranks, true, exec.PlanChannels)
 		sizes := []int64{8, 32, 1 << 10, 1 << 20, 64 << 20}[random.IntN(3):]

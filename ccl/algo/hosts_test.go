@@ -1,0 +1,108 @@
+package algo_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/verify"
+)
+
+// layouts are hosts of equal and of unequal size, with consecutive ranks, in turn, and mixed.
+var layouts = [][][]int{
+	{{0, 1}, {2, 3}},
+	{{0, 2}, {1, 3}},
+	{{0, 3}, {1, 2}},
+	{{0, 1, 2}, {3, 4, 5}},
+	{{0, 2, 5}, {1, 3, 4}},
+	{{0, 3}, {1, 4}, {2, 5}},
+	{{0, 1, 6, 7}, {2, 3, 4, 5}},
+	{{0, 1}, {2}},
+	{{0}, {1, 2}},
+	{{0, 1, 2}, {3}},
+	{{0, 2, 3, 4}, {1}},
+	{{0, 1, 2, 3, 4}, {5, 6}},
+	{{0, 4, 5}, {1, 6}, {2, 3, 7, 8, 9}},
+}
+
+// TestOnHosts proves the plans of all algorithms with levels on all layouts. Where hosts are the
+// grid, ranks send to ranks of their host, and one rank of each host sends to one of another.
+func TestOnHosts(t *testing.T) {
+	var all []algo.Algorithm
+	for _, a := range algo.All() {
+		if a.Grid != nil {
+			all = append(all, a)
+		}
+	}
+	for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter} {
+		all = append(all, algo.Variants(coll, 2)...)
+	}
+	for _, a := range all {
+		for _, hosts := range layouts {
+			ranks, host := 0, map[int]int{}
+			for h, members := range hosts {
+				for _, rank := range members {
+					host[rank] = h
+				}
+				ranks += len(members)
+			}
+			name := fmt.Sprintf("%v %s on %v", a.Coll, a.Name, hosts)
+			p, err := a.OnHosts(plan.Spec{Coll: a.Coll, Ranks: ranks}, hosts)
+			require.NoError(t, err, name)
+			report, err := verify.Plan(p, verify.Options{})
+			require.NoError(t, err, name)
+			if a.Coll.Reduces() && ranks > 2 {
+				require.GreaterOrEqual(t, int(report.Determinism), min(a.Level, 2), name)
+			}
+			if a.Coll != dtype.AllReduce || a.Name == "mesh_2d" || a.Name == "torus_2d" {
+				continue
+			}
+			across := 0
+			for rank := range ranks {
+				prog := p.Program(rank)
+				to := map[int]bool{}
+				flat := prog.Flat()
+				for _, lane := range flat.Lanes {
+					for _, s := range lane {
+						if s.Kind == plan.Send && host[s.Peer] != host[rank] {
+							to[s.Peer] = true
+						}
+					}
+				}
+				across = max(across, len(to))
+			}
+			require.Less(t, across, len(hosts), "%s: a rank sends to more than one rank of another host", name)
+		}
+	}
+}
+
+// Algorithms without levels, and groups that are one host or have no two ranks on any, are as
+// without hosts.
+func TestOnHostsWithoutGrid(t *testing.T) {
+	for _, test := range []struct {
+		coll  dtype.Collective
+		name  string
+		ranks int
+		hosts [][]int
+	}{
+		{dtype.AllReduce, "ring", 4, [][]int{{0, 1}, {2, 3}}},
+		{dtype.AllReduce, "hierarchical", 4, [][]int{{0, 1, 2, 3}}},
+		{dtype.AllReduce, "hierarchical", 4, [][]int{{0}, {1}, {2}, {3}}},
+		{dtype.AllReduce, "hierarchical", 4, nil},
+		{dtype.AllGather, "hierarchical", 4, [][]int{{0, 1, 2}, {3}}},
+		{dtype.AllToAll, "hierarchical", 4, [][]int{{0, 2}, {1, 3}}},
+	} {
+		a, err := algo.Find(test.coll, test.name)
+		require.NoError(t, err)
+		spec := plan.Spec{Coll: test.coll, Ranks: test.ranks}
+		want, err := a.Make(spec)
+		require.NoError(t, err)
+		got, err := a.OnHosts(spec, test.hosts)
+		require.NoError(t, err)
+		require.Equal(t, want.Text(), got.Text(), "%s on %v", test.name, test.hosts)
+	}
+}
