@@ -1,0 +1,136 @@
+package ccl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/dtype"
+)
+
+// onHosts joins ranks that take themselves for ranks of the given hosts, by the shared memory that
+// they have all the same.
+func onHosts(t *testing.T, hosts [][]int, opts Options) []*Communicator {
+	t.Helper()
+	host := map[int]int{}
+	for h, ranks := range hosts {
+		for _, rank := range ranks {
+			host[rank] = h
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	endpoints, addresses := make([]*Endpoint, len(host)), make([][]byte, len(host))
+	for rank := range endpoints {
+		node, err := NewNode(opts)
+		require.NoError(t, err)
+		t.Cleanup(func() { node.Close() })
+		e, err := node.Open(Config{Name: "hosts", Rank: rank, Size: len(host), Timeout: time.Minute, Options: opts})
+		require.NoError(t, err)
+		var a address
+		require.NoError(t, json.Unmarshal(e.address, &a))
+		a.Place.Network = uint64(host[rank])
+		e.address, err = json.Marshal(a)
+		require.NoError(t, err)
+		endpoints[rank], addresses[rank] = e, e.address
+	}
+	comms := make([]*Communicator, len(host))
+	onAll(t, comms, func(rank int) (err error) {
+		comms[rank], err = endpoints[rank].Join(ctx, addresses)
+		return err
+	})
+	return comms
+}
+
+func onAll(t *testing.T, comms []*Communicator, run func(rank int) error) {
+	t.Helper()
+	errs := make([]error, len(comms))
+	var group sync.WaitGroup
+	for rank := range comms {
+		group.Go(func() { errs[rank] = run(rank) })
+	}
+	group.Wait()
+	for rank, err := range errs {
+		require.NoError(t, err, "rank %d", rank)
+	}
+}
+
+// TestHosts runs collectives on hosts of equal and unequal size whose ranks follow each other or do
+// not, with sizes for which the choice differs.
+func TestHosts(t *testing.T) {
+	for _, hosts := range [][][]int{{{0, 1}, {2, 3}}, {{0, 2}, {1, 3}}, {{0, 1, 3}, {2}}, {{0, 3}, {1, 4}, {2}}} {
+		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
+			comms := onHosts(t, hosts, Options{})
+			n := len(comms)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			for _, length := range []int{1, 2000, 40_000, 300_000} {
+				onAll(t, comms, func(rank int) error {
+					in, sum := make([]int32, length*n), make([]int32, length)
+					for i := range in {
+						in[i] = int32(rank*1000 + i%997)
+					}
+					// The sum of the first blocks, then of the rank's own block, then all of these.
+					if err := AllReduce(ctx, comms[rank], in[:length], sum, Sum); err != nil {
+						return err
+					}
+					ranks := int32(n * (n - 1) / 2 * 1000)
+					for i, x := range sum {
+						if want := ranks + int32(n*(i%997)); x != want {
+							return fmt.Errorf("all_reduce of %d: element %d is %d, want %d", length, i, x, want)
+						}
+					}
+					if err := ReduceScatter(ctx, comms[rank], in, sum, Sum); err != nil {
+						return err
+					}
+					for i, x := range sum {
+						if want := ranks + int32(n*((rank*length+i)%997)); x != want {
+							return fmt.Errorf("reduce_scatter of %d: element %d is %d, want %d", length, i, x, want)
+						}
+					}
+					if err := AllGather(ctx, comms[rank], sum, in); err != nil {
+						return err
+					}
+					for i, x := range in {
+						if want := ranks + int32(n*(i%997)); x != want {
+							return fmt.Errorf("all_gather of %d: element %d is %d, want %d", length, i, x, want)
+						}
+					}
+					return nil
+				})
+			}
+		})
+	}
+}
+
+// The choice uses the levels that hosts are, and gives rank order up for them only where it may.
+func TestHostsAreChosen(t *testing.T) {
+	for _, test := range []struct {
+		hosts       [][]int
+		determinism int
+		coll        dtype.Collective
+		bytes       int64
+		want        string
+	}{
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 8, "direct"},
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 64 << 10, "hierarchical.direct.direct"},
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 1 << 20, "hierarchical.direct.ring"},
+		{[][]int{{0, 2}, {1, 3}}, 2, dtype.AllGather, 1 << 20, "hierarchical.direct.ring"},
+		{[][]int{{0, 1, 2}, {3}}, 2, dtype.AllReduce, 1 << 20, "hierarchical.direct.ring"},
+		{[][]int{{0, 1, 2}, {3}}, 2, dtype.ReduceScatter, 1 << 20, "ring"},
+		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllReduce, 1 << 20, "two_shot"},
+		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllGather, 1 << 20, "hierarchical.direct.ring"},
+		{[][]int{{0}, {1}, {2}, {3}}, 2, dtype.AllReduce, 1 << 20, "ring"},
+	} {
+		p := newPlanner(&Options{Determinism: test.determinism}, nil)
+		p.hosts = test.hosts
+		p.rules.Hosts, p.rules.Even = len(test.hosts), sameSize(test.hosts)
+		number := p.Choose(test.coll, 4, test.bytes)
+		require.Equal(t, test.want, p.names[number].Name, "%v", test)
+	}
+}
