@@ -179,7 +179,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	planner.rules.Oversubscribed = park.Oversubscribed(places(peers))
 	channels, windows := planner.needs(e.cfg.Size)
 	slot := 0
-	if len(planner.hosts) == 1 {
+	if len(planner.hosts) < e.cfg.Size || e.cfg.Size == 1 { // a host has several ranks
 		slot = agreedSlot(peers, windows)
 	}
 	var shared *mem.Window
@@ -189,7 +189,8 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 			return nil, e.named(err)
 		}
 	}
-	planner.rules.Windows = shared != nil
+	planner.rules.HostWindows = shared != nil
+	planner.rules.Windows = shared != nil && len(planner.hosts) == 1
 	var group sync.WaitGroup
 	limit := make(chan struct{}, 64) // connections being made at the same time
 	for peer, fabric := range fabrics {
@@ -206,6 +207,11 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	}
 	group.Wait()
 	shared.Joined()
+	for peer, link := range links {
+		if shared != nil && link != nil && fabrics[peer].SharesMemory() && link.Window() == nil {
+			errs[peer] = fault.Peer(fault.Internal, peer, "it shares memory with rank %d, but lends no window", e.cfg.Rank)
+		}
+	}
 	if err := joinErrors(errs, peers); err != nil {
 		closeLinks(links)
 		shared.Release()
@@ -274,7 +280,8 @@ func (e *Endpoint) fastBF16(peers []address) bool {
 	return lacking < 0
 }
 
-// agreedSlot returns the slot that all ranks of one host can give, or 0 for no windows.
+// agreedSlot returns the slot that all ranks can give, or 0 for no windows. It is the same on all
+// hosts, since it decides into how many pieces operations are cut.
 func agreedSlot(peers []address, needed bool) int {
 	slot := peers[0].Slot
 	for i := range peers {
@@ -354,9 +361,10 @@ func orNone(hash string) string {
 
 // route chooses the fabric that joins this rank to a peer. Both sides choose the same.
 func (e *Endpoint) route(peers []address, peer int) (transport.Fabric, error) {
+	host := peers[e.cfg.Rank].memory(e.cfg.Rank) == peers[peer].memory(peer)
 	for _, f := range e.fabrics {
 		theirs, ok := peers[peer].Fabrics[f.Name()]
-		if !ok {
+		if !ok || f.SharesMemory() && !host {
 			continue
 		}
 		if f.Name() == "inproc" && peers[peer].Node != e.node.id {

@@ -13,8 +13,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// onHosts joins ranks that take themselves for ranks of the given hosts, by the shared memory that
-// they have all the same.
+// onHosts joins ranks that take themselves for ranks of the given hosts: they share memory within
+// hosts, and have TCP between them.
 func onHosts(t *testing.T, hosts [][]int, opts Options) []*Communicator {
 	t.Helper()
 	host := map[int]int{}
@@ -115,20 +115,27 @@ func TestHostsAreChosen(t *testing.T) {
 		determinism int
 		coll        dtype.Collective
 		bytes       int64
+		windows     bool
 		want        string
 	}{
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 8, "direct"},
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 64 << 10, "hierarchical.direct.direct"},
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 1 << 20, "hierarchical.direct.ring"},
-		{[][]int{{0, 2}, {1, 3}}, 2, dtype.AllGather, 1 << 20, "hierarchical.direct.ring"},
-		{[][]int{{0, 1, 2}, {3}}, 2, dtype.AllReduce, 1 << 20, "hierarchical.direct.ring"},
-		{[][]int{{0, 1, 2}, {3}}, 2, dtype.ReduceScatter, 1 << 20, "ring"},
-		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllReduce, 1 << 20, "two_shot"},
-		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllGather, 1 << 20, "hierarchical.direct.ring"},
-		{[][]int{{0}, {1}, {2}, {3}}, 2, dtype.AllReduce, 1 << 20, "ring"},
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 8, true, "direct"},
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 64 << 10, true, "hierarchical.window.direct"},
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 1 << 20, true, "hierarchical.window.ring"},
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 2 << 20, true, "hierarchical.direct.ring"},
+		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllReduce, 1 << 20, true, "two_shot"},
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 8, false, "direct"},
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 64 << 10, false, "hierarchical.direct.direct"},
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 1 << 20, false, "hierarchical.direct.ring"},
+		{[][]int{{0, 2}, {1, 3}}, 2, dtype.AllGather, 1 << 20, false, "hierarchical.direct.ring"},
+		{[][]int{{0, 1, 2}, {3}}, 2, dtype.AllReduce, 1 << 20, false, "hierarchical.direct.ring"},
+		{[][]int{{0, 1, 2}, {3}}, 2, dtype.ReduceScatter, 1 << 20, false, "ring"},
+		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllReduce, 1 << 20, false, "two_shot"},
+		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllGather, 1 << 20, false, "hierarchical.direct.ring"},
+		{[][]int{{0}, {1}, {2}, {3}}, 2, dtype.AllReduce, 1 << 20, false, "ring"},
 	} {
 		p := newPlanner(&Options{Determinism: test.determinism}, nil)
 		p.hosts = test.hosts
+		p.rules.HostWindows = test.windows
 		p.rules.Hosts, p.rules.Even = len(test.hosts), sameSize(test.hosts)
 		number := p.Choose(test.coll, 4, test.bytes)
 		require.Equal(t, test.want, p.names[number].Name, "%v", test)

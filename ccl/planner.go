@@ -190,7 +190,7 @@ func (p *planner) make(algorithm int, spec plan.Spec) (made *plan.Plan, own stri
 	if algorithm >= 0 && algorithm < len(p.users) {
 		if u := p.users[algorithm]; u.Spec.Root == spec.Root {
 			p.told.made(algorithm, spec)
-			return u.Plan, u.file, nil
+			return u.Plan, u.file, algo.OnOneHost(u.Plan, p.hosts)
 		}
 		// A plan from a file is for one root. Other roots get the algorithm that they would get
 		// without the file for the smallest size of that plan: one program serves all sizes.

@@ -52,19 +52,23 @@ var errTooLarge = errors.New("too large to be proven before its first use")
 // prove proves a plan in the form that runs, once in a process. The result is a function of the
 // plan, so all ranks of a group get the same, and none needs to learn it from another.
 func (p *planner) prove(made *plan.Plan, own string) error {
-	key := fmt.Sprintf("%s %v, windows %v, level %d, always %v",
-		made.Name, made.Spec, p.rules.Windows, p.rules.Determinism, p.always)
+	windows, hosts := p.rules.Windows || p.rules.HostWindows, p.hosts
+	if len(hosts) == 1 {
+		hosts = nil // as if nothing was known of them
+	}
+	key := fmt.Sprintf("%s %v, hosts %v, windows %v, level %d, always %v",
+		made.Name, made.Spec, hosts, windows, p.rules.Determinism, p.always)
 	if own != "" {
 		key += fmt.Sprintf(", hash %016x", made.Hash())
 	}
 	once, _ := proofs.LoadOrStore(key, sync.OnceValue(func() error {
 		if p.always {
-			return provenAsRun(made, p.rules.Windows, p.rules.Determinism, verify.DefaultWork)
+			return provenAsRun(made, windows, p.rules.Determinism, verify.DefaultWork)
 		}
 		if proofCost(made) > mostProof {
 			return errTooLarge
 		}
-		err := provenAsRun(made, p.rules.Windows, p.rules.Determinism, mostWork)
+		err := provenAsRun(made, windows, p.rules.Determinism, mostWork)
 		if errors.Is(err, fault.NotSupported) {
 			return errTooLarge
 		}

@@ -28,9 +28,9 @@ func allGatherHierarchical(s plan.Spec, p parts, sizes []int) (design, error) {
 		return design{}, err
 	}
 	split := commonSplit(subs)
-	return design{split: split, chans: mostChans(subs), alias: plan.InPlace, program: func(rank int) plan.Program {
+	return composed(split, subs, func(rank int) plan.Program {
 		return allGatherLevels(s, split, rank, digits(rank, sizes), subs)
-	}}, nil
+	}), nil
 }
 
 // allGatherLevels returns the program of a rank that belongs to one group in each level.

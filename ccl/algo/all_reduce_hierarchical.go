@@ -38,16 +38,16 @@ func allReduceHierarchical(s plan.Spec, p parts, sizes []int) (design, error) {
 		} else if l > top {
 			coll, name = lower(coll, dtype.AllGather, name)
 		}
-		sub, err := subPlan(coll, name, sizes[at])
+		sub, err := subPlan(coll, name, sizes[at], at)
 		if err != nil {
 			return design{}, err
 		}
 		subs = append(subs, sub)
 	}
 	split := product(sizes[:top]) * commonSplit(subs)
-	return design{split: split, chans: mostChans(subs), alias: plan.InPlace, program: func(rank int) plan.Program {
+	return composed(split, subs, func(rank int) plan.Program {
 		return allReduceLevels(s, split, rank, digits(rank, sizes), subs)
-	}}, nil
+	}), nil
 }
 
 // allReduceLevels returns the program of a rank that belongs to one group in each level.

@@ -18,6 +18,7 @@ type composer struct {
 	rank  int
 	home  plan.Buffer
 	prog  plan.Program
+	flags int          // of the stages so far
 	tails []plan.Point // the last steps of the previous stage
 }
 
@@ -64,10 +65,14 @@ func (c *composer) temporary(r region, units int) region {
 }
 
 // grow adds chunks to Tmp that are as long as the home chunks from start on.
-func (c *composer) grow(start, chunks int) {
+func (c *composer) grow(start, chunks int) { c.prog.Tmp = c.append(c.prog.Tmp, start, chunks) }
+
+// append adds the lengths of the home chunks from start on.
+func (c *composer) append(lengths []plan.Extent, start, chunks int) []plan.Extent {
 	for i := range chunks {
-		c.prog.Tmp = append(c.prog.Tmp, c.spec.Extent(c.split, c.rank, c.home, start+i))
+		lengths = append(lengths, c.spec.Extent(c.split, c.rank, c.home, start+i))
 	}
+	return lengths
 }
 
 // expansion is a stage while it is added to a program. A step becomes pieces, one for each run of
@@ -79,6 +84,8 @@ type expansion struct {
 	steps  plan.Program // program of sub, with loops unrolled
 	factor int          // home chunks of a run for each chunk of sub
 	tmp    int          // where chunk 0 of sub's Tmp is in Tmp
+	win    int          // where chunk 0 of sub's Win is in Win, on all ranks of the stage
+	flag   int          // which flag is flag 0 of sub
 	places [][]place    // [lane][step]
 }
 
@@ -88,10 +95,17 @@ type place struct{ first, pieces int }
 // add appends a stage. It begins at a rank when all steps of the previous stage have ended there.
 func (c *composer) add(st stage) {
 	steps := st.sub.Program(st.self)
-	x := &expansion{composer: c, stage: st, steps: steps.Flat(), factor: st.length / st.sub.Split, tmp: len(c.prog.Tmp)}
+	x := &expansion{composer: c, stage: st, steps: steps.Flat(), factor: st.length / st.sub.Split,
+		tmp: len(c.prog.Tmp), win: len(c.prog.Win), flag: c.flags}
+	c.flags += st.sub.Flags
 	for _, e := range x.steps.Tmp {
 		for run := range st.runs {
 			c.grow(st.start(e.From, run)+e.Part*x.factor, x.factor)
+		}
+	}
+	for _, e := range x.steps.Win {
+		for run := range st.runs {
+			c.prog.Win = c.append(c.prog.Win, st.start(e.From, run)+e.Part*x.factor, x.factor)
 		}
 	}
 	for len(c.prog.Lanes) < len(x.steps.Lanes) {
@@ -166,7 +180,7 @@ func width(s *plan.Step) int {
 func (x *expansion) piece(l, i, piece int) plan.Step {
 	s := x.steps.Lanes[l][i]
 	s.Final = s.Final && x.final
-	if s.Kind != plan.Send {
+	if s.Dst.N > 0 || s.Kind == plan.Recv {
 		s.Dst = x.ref(s.Dst, piece)
 	}
 	src := s.Src
@@ -174,8 +188,16 @@ func (x *expansion) piece(l, i, piece int) plan.Step {
 	for _, r := range src {
 		s.Src = append(s.Src, x.ref(r, piece))
 	}
-	if s.Kind == plan.Send || s.Kind == plan.Recv || s.Kind == plan.RecvReduce {
+	from := s.From
+	s.From = nil
+	for _, rank := range from {
+		s.From = append(s.From, x.ranks[rank])
+	}
+	if s.HasPeer() {
 		s.Peer = x.ranks[s.Peer]
+	}
+	if s.Kind == plan.Signal || s.Kind == plan.Wait {
+		s.Chan += x.flag
 	}
 	after := s.After
 	s.After = nil
@@ -220,8 +242,12 @@ func (x *expansion) ref(r plan.Ref, piece int) plan.Ref {
 	if x.merge {
 		n *= r.N
 	}
-	if r.Buf == plan.Tmp {
-		return plan.Ref{Buf: buf, At: x.tmp + (chunk*x.runs+run)*x.factor, N: n}
+	if r.Buf == plan.Tmp || r.Buf == plan.Win {
+		at := x.tmp
+		if r.Buf == plan.Win {
+			at = x.win
+		}
+		return plan.Ref{Buf: buf, At: at + (chunk*x.runs+run)*x.factor, N: n}
 	}
 	e := x.sub.Spec.Extent(x.sub.Split, x.self, r.Buf, chunk)
 	home := x.start(e.From, run) + e.Part*x.factor

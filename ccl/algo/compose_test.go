@@ -14,7 +14,7 @@ import (
 func TestComposeApart(t *testing.T) {
 	const a, b, n = 3, 2, 6
 	part := func(coll dtype.Collective, name string, ranks int, apart bool) *plan.Plan {
-		sub, err := subPlan(coll, name, ranks)
+		sub, err := subPlan(coll, name, ranks, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,8 +82,8 @@ func TestComposeCopiesOntoThemselves(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		exchange.Alias = plan.InPlace
-		scatter, _ := subPlan(dtype.ReduceScatter, "ring", a)
-		gather, _ := subPlan(dtype.AllGather, "ring", a)
+		scatter, _ := subPlan(dtype.ReduceScatter, "ring", a, 1)
+		gather, _ := subPlan(dtype.AllGather, "ring", a, 1)
 		s := plan.Spec{Coll: dtype.AllReduce, Ranks: n}
 		p := &plan.Plan{Name: "composed", Spec: s, Split: a, Chans: 1, Needs: plan.Messages, Alias: plan.InPlace,
 			Program: func(rank int) plan.Program {

@@ -23,6 +23,7 @@ var inners = []struct{ name, reduceScatter, allGather string }{
 	{"pairwise", "pairwise", "pairwise"},
 	{"bruck", "bruck", "bruck"},
 	{"pat", "pat", "pat"},
+	{"window", "window", "window"},
 }
 
 // registered is For. It is a variable since the registry refers to the hierarchical algorithms,
@@ -31,24 +32,25 @@ var registered func(dtype.Collective) []Algorithm
 
 func init() { registered = For }
 
-// flat finds an algorithm that can be a part of a hierarchical one.
-func flat(coll dtype.Collective, name string) (Algorithm, bool) {
+// flat finds an algorithm that can be a part of a hierarchical one, in a level.
+func flat(coll dtype.Collective, name string, level int) (Algorithm, bool) {
 	for _, a := range registered(coll) {
-		if a.Name == name && composable(a) {
+		if a.Name == name && composable(a, level) {
 			return a, true
 		}
 	}
 	return Algorithm{}, false
 }
 
-// composable reports whether an algorithm can be a stage of another: it must work with messages
-// only, and not be hierarchical itself.
-func composable(a Algorithm) bool {
+// composable reports whether an algorithm can be a stage of another, in a level. It must not be
+// hierarchical itself. It may use messages or, in the innermost level, whose ranks share memory,
+// windows that peers only read.
+func composable(a Algorithm, level int) bool {
 	if a.Name == hierarchicalName {
 		return false
 	}
 	p, err := a.Make(plan.Spec{Coll: a.Coll, Ranks: 2})
-	return err == nil && p.Needs == plan.Messages && p.Win == 0
+	return err == nil && (p.Needs == plan.Messages && p.Win == 0 || level == 0 && p.Needs == plan.Puts|plan.Gets)
 }
 
 // parts holds the names of the algorithms of all levels, the innermost first.
@@ -66,27 +68,21 @@ func (p parts) level(l, levels int) string {
 	return p[min(l, len(p)-2)]
 }
 
-// innerNames are the algorithms that can run in a level below the top.
-func innerNames(coll dtype.Collective) []string {
-	if coll != dtype.AllReduce {
-		return outerNames(coll)
-	}
+// partNames are the algorithms that can run in a level, which is the top one or below it.
+func partNames(coll dtype.Collective, level int, top bool) []string {
 	var names []string
-	for _, in := range inners {
-		_, one := flat(dtype.ReduceScatter, in.reduceScatter)
-		_, two := flat(dtype.AllGather, in.allGather)
-		if one && two {
-			names = append(names, in.name)
+	if coll == dtype.AllReduce && !top {
+		for _, in := range inners {
+			_, one := flat(dtype.ReduceScatter, in.reduceScatter, level)
+			_, two := flat(dtype.AllGather, in.allGather, level)
+			if one && two {
+				names = append(names, in.name)
+			}
 		}
+		return names
 	}
-	return names
-}
-
-// outerNames are the algorithms that can run in the top level.
-func outerNames(coll dtype.Collective) []string {
-	var names []string
 	for _, a := range registered(coll) {
-		if composable(a) {
+		if composable(a, level) {
 			names = append(names, a.Name)
 		}
 	}
@@ -102,13 +98,9 @@ func Variants(coll dtype.Collective, levels int) []Algorithm {
 	}
 	names := []parts{nil}
 	for l := range levels {
-		of := innerNames(coll)
-		if l == levels-1 {
-			of = outerNames(coll)
-		}
 		var longer []parts
 		for _, p := range names {
-			for _, name := range of {
+			for _, name := range partNames(coll, l, l == levels-1) {
 				longer = append(longer, append(slices.Clip(p), name))
 			}
 		}
@@ -134,10 +126,7 @@ func findHierarchical(coll dtype.Collective, name string) (Algorithm, error) {
 			name, coll)
 	}
 	for l, word := range words[1:] {
-		known := innerNames(coll)
-		if l == len(words)-2 {
-			known = outerNames(coll)
-		}
+		known := partNames(coll, l, l == len(words)-2)
 		if !slices.Contains(known, word) {
 			return Algorithm{}, fault.New(fault.Invalid, "algorithm %q for %v: level %d cannot be %q; known there: %s",
 				name, coll, l, word, strings.Join(known, ", "))
@@ -167,7 +156,7 @@ func hierarchical(coll dtype.Collective, p parts) Algorithm {
 		if l < len(p)-1 {
 			of, part = lower(coll, dtype.ReduceScatter, part)
 		}
-		if sub, ok := flat(of, part); ok {
+		if sub, ok := flat(of, part, l); ok {
 			a.Level = min(a.Level, sub.Level)
 		}
 	}
@@ -218,16 +207,31 @@ func hierarchicalDesign(s plan.Spec, p parts) (design, error) {
 	if len(sizes) > 1 {
 		return designers[s.Coll](s, p, sizes)
 	}
-	sub, err := subPlan(s.Coll, p.level(0, 1), s.Ranks)
+	sub, err := subPlan(s.Coll, p.level(0, 1), s.Ranks, len(p)-1)
 	if err != nil {
 		return design{}, err
 	}
 	return design{split: sub.Split, chans: sub.Chans, alias: sub.Alias, program: sub.Program}, nil
 }
 
+// composed returns the design of a plan that is made of others. All ranks have the same number of
+// chunks in their windows.
+func composed(split int, subs []*plan.Plan, program func(rank int) plan.Program) design {
+	d := design{split: split, chans: mostChans(subs), alias: plan.InPlace, program: program}
+	for _, sub := range subs {
+		d.needs |= sub.Needs
+		d.flags += sub.Flags
+	}
+	if d.needs&plan.Gets != 0 {
+		prog := program(0)
+		d.win = len(prog.Win)
+	}
+	return d
+}
+
 // subPlan makes a plan for the ranks of one level.
-func subPlan(coll dtype.Collective, name string, ranks int) (*plan.Plan, error) {
-	a, ok := flat(coll, name)
+func subPlan(coll dtype.Collective, name string, ranks, level int) (*plan.Plan, error) {
+	a, ok := flat(coll, name, level)
 	if !ok {
 		return nil, fault.New(fault.Invalid, "%v has no algorithm %q that can be a part of another", coll, name)
 	}

@@ -1,13 +1,16 @@
 package algo_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/verify"
 )
@@ -52,7 +55,25 @@ func TestOnHosts(t *testing.T) {
 			}
 			name := fmt.Sprintf("%v %s on %v", a.Coll, a.Name, hosts)
 			p, err := a.OnHosts(plan.Spec{Coll: a.Coll, Ranks: ranks}, hosts)
+			if errors.Is(err, fault.NotSupported) {
+				require.Contains(t, a.Name, "window", name)
+				require.NotEqual(t, dtype.AllReduce, a.Coll, name)
+				continue
+			}
 			require.NoError(t, err, name)
+			for rank := range ranks {
+				prog := p.Program(rank)
+				flat := prog.Flat()
+				for _, s := range slices.Concat(flat.Lanes...) {
+					peers := s.From
+					if s.Kind == plan.Get || s.Kind == plan.Signal || s.Kind == plan.Wait {
+						peers = append(peers, s.Peer)
+					}
+					for _, peer := range peers {
+						require.Equal(t, host[rank], host[peer], "%s: %v of rank %d", name, s.Kind, rank)
+					}
+				}
+			}
 			report, err := verify.Plan(p, verify.Options{})
 			require.NoError(t, err, name)
 			if a.Coll.Reduces() && ranks > 2 {
@@ -77,6 +98,22 @@ func TestOnHosts(t *testing.T) {
 			}
 			require.Less(t, across, len(hosts), "%s: a rank sends to more than one rank of another host", name)
 		}
+	}
+}
+
+// Plans that would read windows of other hosts are refused.
+func TestOnHostsWindows(t *testing.T) {
+	hosts := [][]int{{0, 1, 2}, {3}}
+	for coll, name := range map[dtype.Collective]string{
+		dtype.AllReduce: "two_shot_window", dtype.Broadcast: "window", dtype.AllGather: "hierarchical.window.ring",
+	} {
+		a, err := algo.Find(coll, name)
+		require.NoError(t, err)
+		_, err = a.OnHosts(plan.Spec{Coll: coll, Ranks: 4}, hosts)
+		require.ErrorIs(t, err, fault.NotSupported)
+		require.ErrorContains(t, err, "on 2 hosts")
+		_, err = a.OnHosts(plan.Spec{Coll: coll, Ranks: 4}, [][]int{{0, 1, 2, 3}})
+		require.NoError(t, err)
 	}
 }
 

@@ -30,7 +30,7 @@ func reduceScatterHierarchical(s plan.Spec, p parts, sizes []int) (design, error
 		return design{}, err
 	}
 	split := commonSplit(subs)
-	return design{split: split, chans: mostChans(subs), alias: plan.InPlace, program: func(rank int) plan.Program {
+	return composed(split, subs, func(rank int) plan.Program {
 		c := &composer{spec: s, split: split, rank: rank, home: plan.In}
 		groups := digits(rank, sizes)
 		src := region{buf: plan.In, unit: split, stride: 1}
@@ -48,14 +48,14 @@ func reduceScatterHierarchical(s plan.Spec, p parts, sizes []int) (design, error
 			src = st.dst
 		}
 		return c.prog
-	}}, nil
+	}), nil
 }
 
 // levelPlans makes a plan of one collective for each level.
 func levelPlans(coll dtype.Collective, p parts, sizes []int) ([]*plan.Plan, error) {
 	var subs []*plan.Plan
 	for l, size := range sizes {
-		sub, err := subPlan(coll, p.level(l, len(sizes)), size)
+		sub, err := subPlan(coll, p.level(l, len(sizes)), size, l)
 		if err != nil {
 			return nil, err
 		}

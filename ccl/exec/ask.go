@@ -153,7 +153,7 @@ func (c *Comm) unexpected() error {
 				break
 			}
 		}
-		if w := &c.windows; w.Slot > 0 && !f.prog.Low.Words && w.Heard(peer, 0) && f.contradicts(w.Record(peer).Call) {
+		if w := &c.windows; w.Has(peer) && !f.prog.Low.Words && w.Heard(peer, 0) && f.contradicts(w.Record(peer).Call) {
 			return c.mismatch(peer, w.Record(peer).Call, 0)
 		}
 		if err := c.inboundFrom(peer); err != nil {

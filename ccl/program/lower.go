@@ -140,11 +140,35 @@ func supported(p *plan.Plan, prog *plan.Program, room *Room) error {
 		return fault.New(fault.NotSupported,
 			"plan %s reads windows of peers%s: it needs ranks that all share memory, on one host and not by TCP; choose another algorithm",
 			p.Name, firstGet(prog))
+	case foreign(prog, room) >= 0:
+		return fault.New(fault.NotSupported, "plan %s reads the window of rank %d, which shares no memory with rank %d",
+			p.Name, foreign(prog, room), room.Rank)
 	case p.Win > room.Slot/mem.Align:
 		return fault.New(fault.NotSupported, "plan %s needs %d chunks of a window, this group has room for %d",
 			p.Name, p.Win, room.Slot/mem.Align)
 	}
 	return nil
+}
+
+// foreign returns a rank without window of which the program reads one, or -1.
+func foreign(prog *plan.Program, room *Room) int {
+	if len(room.Windows) == 0 {
+		return -1 // they are not known yet
+	}
+	for _, lane := range prog.Lanes {
+		for i := range lane {
+			ranks := lane[i].From
+			if lane[i].Kind == plan.Get {
+				ranks = []int{lane[i].Peer}
+			}
+			for _, rank := range ranks {
+				if room.Windows[rank].Slots == nil {
+					return rank
+				}
+			}
+		}
+	}
+	return -1
 }
 
 // firstGet describes the first step of a program that reads a window. It is empty if there is none.

@@ -19,9 +19,9 @@ const (
 type Room struct {
 	Rank, Ranks int
 	Channels    int      // channels of a link for the messages of plans
-	Slot        int      // bytes of a slot of a window; 0: the ranks share no memory
+	Slot        int      // bytes of a slot of a window; 0: the rank shares no memory with others
 	RecordBytes int      // bytes from one record of a window to the next
-	Windows     []Window // by rank
+	Windows     []Window // by rank; zero for ranks that share no memory with this one
 	Exposes     bool     // ranks may expose registered memory
 }
 

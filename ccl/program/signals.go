@@ -18,9 +18,9 @@ type signals struct {
 	awaited  map[int]bool   // peers that an earlier step waits for
 }
 
-// countSignals counts the signals of all ranks. It returns nil if words cannot represent them: if a
-// program has several lanes, whose relative order is not known in advance, or puts, which travel as
-// frames and which a signal must not overtake. All ranks get the same result.
+// countSignals counts the signals of all ranks. It returns nil if words cannot represent them: if
+// signals are in several lanes, whose relative order is not known in advance, or if there are puts,
+// which travel as frames and which a signal must not overtake. All ranks get the same result.
 func countSignals(p *plan.Plan, rank int) *signals {
 	if p.Spec.Ranks > mostCounted {
 		return nil
@@ -29,15 +29,21 @@ func countSignals(p *plan.Plan, rank int) *signals {
 	for r := range p.Spec.Ranks {
 		prog := p.Program(r)
 		flat := prog.Flat()
-		if len(flat.Lanes) != 1 {
-			return nil
+		for l, lane := range flat.Lanes {
+			for i := range lane {
+				k := lane[i].Kind
+				if k == plan.Put || k == plan.Packet || l > 0 && (k == plan.Signal || k == plan.Wait) {
+					return nil
+				}
+			}
 		}
 		n, waits := 0, map[int]bool{}
+		if len(flat.Lanes) == 0 {
+			flat.Lanes = [][]plan.Step{nil}
+		}
 		for i := range flat.Lanes[0] {
 			s := &flat.Lanes[0][i]
 			switch s.Kind {
-			case plan.Put, plan.Packet:
-				return nil
 			case plan.Wait:
 				waits[s.Peer] = true
 			case plan.Signal:
@@ -62,7 +68,7 @@ func (c *signals) nth(i int, lane []plan.Step) (nth int, first bool) {
 	switch s.Kind {
 	case plan.Signal:
 		c.given++
-		if i+1 < len(lane) && lane[i+1].Kind == plan.Signal {
+		if i+1 < len(lane) && lane[i+1].Kind == plan.Signal && len(s.After) == 0 {
 			return 0, false // one word for all signals in a row
 		}
 		first = !c.began

@@ -33,6 +33,8 @@ type Rules struct {
 	Even bool
 	// Windows means that the ranks read each other's windows.
 	Windows bool
+	// HostWindows means that the ranks of each host do so.
+	HostWindows bool
 }
 
 // hosts returns the number of hosts of a group of the given number of ranks.
@@ -70,6 +72,10 @@ func (r *Rules) hosts(ranks int) int {
 //	                            while a message between hosts, of bytes/(ranks of a host), is
 //	                            small; else hierarchical.direct.ring
 //	all_gather, reduce_scatter  the same, with messages of bytes/ranks
+//
+// Where the ranks of each host read each other's windows, hierarchical.window takes the place of
+// hierarchical.direct for up to 1 MiB. Larger operations would run in pieces, each of which crosses
+// the network before the next one begins.
 //
 // Ranks that read each other's windows have other choices, all of which satisfy every
 // Rules.Determinism:
@@ -169,6 +175,9 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
 // tiny is the size up to which one exchange between all ranks beats an exchange in each level.
 const tiny = 4 << 10
 
+// onePiece is the size up to which an operation over windows runs in one piece, or a few.
+const onePiece = 1 << 20
+
 // overHosts returns the algorithm for several hosts that have several ranks each, "" where an
 // algorithm without levels is better.
 func overHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
@@ -185,7 +194,13 @@ func overHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) stri
 	default:
 		return ""
 	}
-	if small(hosts, message) {
+	windows := rules.HostWindows && bytes <= onePiece
+	switch {
+	case windows && small(hosts, message):
+		return "hierarchical.window.direct"
+	case windows:
+		return "hierarchical.window.ring"
+	case small(hosts, message):
 		return "hierarchical.direct.direct"
 	}
 	return "hierarchical.direct.ring"

@@ -124,6 +124,7 @@ const rankOrder = 4
 type entry struct {
 	Row
 	windows bool // the algorithm reads windows
+	levels  bool // it has levels: windows need to be shared within hosts only
 	ordered bool // it reduces in rank order, or does not reduce
 	line    int  // line in the file
 }
@@ -146,8 +147,8 @@ func compile(r Row) (entry, error) {
 		}
 		e.windows = e.windows || p.Needs&plan.Gets != 0
 	}
-	e.ordered = !r.Coll.Reduces() || a.Level >= rankOrder
-	if e.windows && !r.Hosts.allows(1) {
+	e.ordered, e.levels = !r.Coll.Reduces() || a.Level >= rankOrder, a.Grid != nil
+	if e.windows && !e.levels && !r.Hosts.allows(1) {
 		return e, errors.New("it reads windows, but ranks that do not share memory have none")
 	}
 	return e, nil
@@ -163,6 +164,6 @@ func (e *entry) covers(later *entry) bool {
 // fits reports whether e is for groups of the given number of ranks, and they can run it.
 func (e *entry) fits(ranks int, rules *Rules) bool {
 	return e.First <= ranks && ranks <= e.Last &&
-		(!e.windows || rules.Windows) && (e.ordered || rules.Determinism < 3) &&
+		(!e.windows || rules.Windows || e.levels && rules.HostWindows) && (e.ordered || rules.Determinism < 3) &&
 		e.Oversubscribed.allows(rules.Oversubscribed) && e.Hosts.allows(rules.hosts(ranks))
 }

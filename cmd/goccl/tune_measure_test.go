@@ -98,5 +98,5 @@ func TestTuneMeasure(t *testing.T) {
 	// Without --out the table is printed, also for TCP.
 	out, _ = command(append(brief, "--op", "reduce", "--transport", "tcp")...)
 	require.Contains(t, out, "\n"+tune.Header+"\n")
-	require.Regexp(t, `\nreduce +2 +\S+ +no +`, out)
+	require.Regexp(t, `\nreduce +2 +\S+ +2\+ +`, out)
 }

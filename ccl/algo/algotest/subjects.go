@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
 )
 
@@ -25,7 +26,15 @@ func Subjects(ranks int) (all []Subject, skipped []string) {
 	if shapes == nil {
 		shapes = []plan.Shape{{}}
 	}
-	for _, a := range algo.All() {
+	subjects := algo.All()
+	for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.ReduceScatter, dtype.AllGather} {
+		a, err := algo.Find(coll, "hierarchical.window.ring") // windows and messages in one plan
+		if err != nil {
+			panic(err)
+		}
+		subjects = append(subjects, a)
+	}
+	for _, a := range subjects {
 		var known []plan.Program
 		for _, shape := range shapes {
 			name := fmt.Sprintf("%v/%s on %d ranks %v", a.Coll, a.Name, ranks, shape)

@@ -40,15 +40,22 @@ func (s *Set) Settle(rank int) {
 		return
 	}
 	s.seated, s.mates, s.vain = false, s.mates[:0], 0
-	for r := range s.ranks {
+	own := 0
+	for i, r := range s.here {
 		seat := s.ranks[r].page.seat.Load()
 		if seat>>16 != s.Begun-seatEvery/2 {
 			return
 		}
-		s.seats.Put(r, int(uint16(seat)))
+		s.seats.Put(i, int(uint16(seat)))
+		if r == rank {
+			own = i
+		}
 	}
-	if s.seated = s.seats.Settle(rank); s.seated {
-		s.mates = s.seats.Mates(rank, s.mates)
+	if s.seated = s.seats.Settle(own); s.seated {
+		s.mates = s.seats.Mates(own, s.mates)
+		for k, i := range s.mates {
+			s.mates[k] = s.here[i]
+		}
 	}
 }
 

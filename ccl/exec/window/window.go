@@ -57,6 +57,7 @@ type Set struct {
 	least  uint64 // operations that every rank has left, as far as this rank knows
 	own    *Rank
 	ranks  []Rank
+	here   []int // the ranks that have windows: those that share memory with this one, and itself
 	memory *mem.Window
 	placement
 
@@ -68,7 +69,7 @@ type Set struct {
 	past [plan.WindowRecords]transport.Meta
 }
 
-// Rank is the window of one rank.
+// Rank is the window of one rank; zero for a rank that shares no memory with this one.
 type Rank struct {
 	page *page
 	// Each record has its own pointer. To index the array in the page, Go would first read the
@@ -87,8 +88,12 @@ func windowOf(p *page, slots unsafe.Pointer) Rank {
 	return r
 }
 
-// Open finds the windows of all peers, which their links lend. If own is empty, the group has no
-// windows. Release releases own.
+// never is more operations than there will be. A rank without window has left that many: no
+// operation waits for it.
+const never = 1 << 62
+
+// Open finds the windows of the peers, which their links lend; links to other hosts lend none. If
+// own is empty, the group has no windows. Release releases own.
 func (s *Set) Open(rank int, own *mem.Window, links []transport.Link, arena *mem.Arena) error {
 	size := own.Size()
 	if size == 0 {
@@ -102,16 +107,20 @@ func (s *Set) Open(rank int, own *mem.Window, links []transport.Link, arena *mem
 	for r, link := range links {
 		memory := own.Bytes()
 		if link != nil {
-			memory = link.Window()
+			if memory = link.Window(); memory == nil {
+				s.ranks[r].known = never
+				continue
+			}
 		}
 		if len(memory) != size {
 			return fault.Peer(fault.Internal, r,
 				"its window has %d bytes, that of rank %d has %d", len(memory), rank, size)
 		}
+		s.here = append(s.here, r)
 		s.ranks[r] = windowOf((*page)(unsafe.Pointer(&memory[0])), unsafe.Pointer(&memory[header]))
 	}
 	s.own = &s.ranks[rank]
-	s.memory, s.seats = own, park.NewSeats(len(s.ranks))
+	s.memory, s.seats = own, park.NewSeats(len(s.here))
 	s.openArenas(links, arena)
 	return nil
 }
@@ -119,10 +128,10 @@ func (s *Set) Open(rank int, own *mem.Window, links []transport.Link, arena *mem
 // Room is what the windows have for programs: how large they are, and where.
 func (s *Set) Room() program.Room {
 	room := program.Room{Slot: s.Slot, RecordBytes: RecordBytes, Exposes: s.arenas != nil}
-	for i := range s.ranks {
-		r := &s.ranks[i]
-		inline := unsafe.Pointer(&r.records[0].Inline)
-		room.Windows = append(room.Windows, program.Window{Inline: inline, Slots: r.slots})
+	room.Windows = make([]program.Window, len(s.ranks))
+	for _, rank := range s.here {
+		r := &s.ranks[rank]
+		room.Windows[rank] = program.Window{Inline: unsafe.Pointer(&r.records[0].Inline), Slots: r.slots}
 	}
 	return room
 }
@@ -138,6 +147,9 @@ func (s *Set) Turn() uint64 { return s.Begun % plan.WindowRecords }
 
 // Own returns this rank's record of a turn.
 func (s *Set) Own(turn uint64) *Record { return s.own.records[turn] }
+
+// Has reports whether a rank has a window that this rank reads.
+func (s *Set) Has(rank int) bool { return s.Slot > 0 && s.ranks[rank].page != nil }
 
 // Rank returns the window of a rank.
 func (s *Set) Rank(rank int) *Rank { return &s.ranks[rank] }
@@ -219,7 +231,7 @@ func (s *Set) Leave(call *transport.Meta) {
 func (s *Set) Diverged(
 	peer int, differ func(mine, theirs transport.Meta) bool,
 ) (mine, theirs transport.Meta, found bool) {
-	if s.Slot == 0 {
+	if !s.Has(peer) {
 		return mine, theirs, false
 	}
 	for back := uint64(1); back < plan.WindowRecords && back <= s.Begun; back++ {
