@@ -23,6 +23,7 @@ type verb struct {
 
 func verbs() []verb {
 	return []verb{
+		{"run", "-n RANKS [flags] -- CMD …", "start a command once for each rank, and end all when one fails", launchVerb},
 		{"bench", "[flags]", "time a collective over ranks that it starts itself", bench},
 		{"plan", "list | show | draw | export …", "what algorithms there are, and what each rank does", planVerb},
 		{

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goccl/goccl/ccl/park"
+)
+
+// launch is a command that run starts once for each rank of this host.
+type launch struct {
+	ranks, hosts, host int
+	address            string
+	port               int
+	grace              time.Duration
+	prefix             bool
+	command            []string
+	out, err           io.Writer
+}
+
+func launchVerb(args []string, out io.Writer) error {
+	l := launch{out: out, err: os.Stderr}
+	set := flags("run", out)
+	set.IntVar(&l.ranks, "n", 0, "ranks on this host")
+	set.IntVar(&l.hosts, "hosts", 1, "number of hosts; run is started once on each of them")
+	set.IntVar(&l.host, "host", 0, "number of this host, from 0")
+	set.StringVar(&l.address, "address", "127.0.0.1", "address of host 0, where rank 0 waits for the others")
+	set.IntVar(&l.port, "port", 0, "port there; 0 takes a free one, with one host")
+	set.DurationVar(&l.grace, "grace", 5*time.Second,
+		"when a rank has failed, the others get SIGTERM, and SIGKILL after this time")
+	set.BoolVar(&l.prefix, "prefix", false, "begin each line that a rank prints with [RANK]")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	l.command = set.Args()
+	if err := l.check(); err != nil {
+		return misuse{err}
+	}
+	if l.port == 0 {
+		var err error
+		if l.port, err = freePort(); err != nil {
+			return err
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return l.all(ctx)
+}
+
+func (l *launch) check() error {
+	switch {
+	case l.ranks < 1:
+		return errors.New("-n says how many ranks this host has: goccl run -n 8 -- CMD …")
+	case len(l.command) == 0:
+		return errors.New("there is no command: goccl run -n 8 -- CMD …")
+	case l.hosts < 1 || l.host < 0 || l.host >= l.hosts:
+		return fmt.Errorf("--host %d of --hosts %d: hosts are numbered from 0", l.host, l.hosts)
+	case l.port < 0 || l.port > 1<<16-1:
+		return fmt.Errorf("--port %d is no port", l.port)
+	case l.hosts > 1 && (l.port == 0 || strings.HasPrefix(l.address, "127.")):
+		return errors.New("with several --hosts all need the same --address and --port of host 0")
+	}
+	return nil
+}
+
+// freePort returns a port of this host that nothing listens on.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// environment returns what the launchers of torch set, for one rank.
+func (l *launch) environment(local int) []string {
+	all := append(os.Environ(),
+		"RANK="+strconv.Itoa(l.host*l.ranks+local), "WORLD_SIZE="+strconv.Itoa(l.hosts*l.ranks),
+		"LOCAL_RANK="+strconv.Itoa(local), "LOCAL_WORLD_SIZE="+strconv.Itoa(l.ranks),
+		"GROUP_RANK="+strconv.Itoa(l.host), "MASTER_ADDR="+l.address, "MASTER_PORT="+strconv.Itoa(l.port))
+	if _, set := os.LookupEnv("OMP_NUM_THREADS"); !set {
+		all = append(all, "OMP_NUM_THREADS="+strconv.Itoa(max(1, park.Cores()/l.ranks)))
+	}
+	return all
+}
+
+// ended is the end of a rank.
+type ended struct {
+	rank int
+	err  error // nil: with status 0
+}
+
+// all starts the ranks and waits for them. If one fails, or ctx ends, it ends all others, with the
+// processes that they have started. The result names the rank that failed first.
+func (l *launch) all(ctx context.Context) error {
+	// The ranks get SIGKILL when the thread that has started them ends, for example since this
+	// process is killed.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	begun := time.Now()
+	var ranks []*exec.Cmd
+	ends := make(chan ended, l.ranks)
+	var prints sync.WaitGroup
+	var result error
+	for local := range l.ranks {
+		rank := l.host*l.ranks + local
+		cmd := exec.Command(l.command[0], l.command[1:]...)
+		cmd.Env, cmd.SysProcAttr, cmd.WaitDelay = l.environment(local), ownGroup(), l.grace
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr // a terminal stays one
+		if l.prefix {
+			cmd.Stdout, cmd.Stderr = l.lines(rank, l.out, &prints), l.lines(rank, l.err, &prints)
+		}
+		if result = cmd.Start(); result != nil {
+			result = fmt.Errorf("rank %d cannot be started: %w", rank, result)
+			closeLines(cmd)
+			break
+		}
+		ranks = append(ranks, cmd)
+		go func() {
+			err := cmd.Wait()
+			if errors.Is(err, exec.ErrWaitDelay) {
+				err = nil // the rank has ended well, and something that it left prints on
+			}
+			closeLines(cmd)
+			ends <- ended{rank, err}
+		}()
+	}
+	var deadline <-chan time.Time
+	end := func(s syscall.Signal) {
+		for _, cmd := range ranks {
+			syscall.Kill(-cmd.Process.Pid, s) // the group may have ended
+		}
+	}
+	if result != nil {
+		end(syscall.SIGKILL)
+	}
+	interrupted := ctx.Done()
+	for left := len(ranks); left > 0; {
+		select {
+		case e := <-ends:
+			left--
+			if e.err != nil && result == nil {
+				result = fmt.Errorf("rank %d ended after %.1f s: %w", e.rank, time.Since(begun).Seconds(), e.err)
+				end(syscall.SIGTERM)
+				deadline = time.After(l.grace)
+			}
+		case <-interrupted:
+			interrupted = nil
+			if result == nil {
+				result = errors.New("interrupted; the ranks were ended")
+			}
+			end(syscall.SIGTERM)
+			deadline = time.After(l.grace)
+		case <-deadline:
+			end(syscall.SIGKILL)
+		}
+	}
+	if result != nil {
+		end(syscall.SIGKILL) // what the ranks have started
+	}
+	prints.Wait()
+	return result
+}
+
+// lines returns a writer whose lines go to out, one by one, with the rank before them.
+func (l *launch) lines(rank int, out io.Writer, prints *sync.WaitGroup) *io.PipeWriter {
+	r, w := io.Pipe()
+	prints.Go(func() {
+		in := bufio.NewReader(r)
+		for {
+			line, err := in.ReadString('\n')
+			if line != "" {
+				l.print(out, fmt.Sprintf("[%d] %s\n", rank, strings.TrimSuffix(line, "\n")))
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	return w
+}
+
+var printing sync.Mutex // ranks print whole lines
+
+func (l *launch) print(out io.Writer, line string) {
+	printing.Lock()
+	defer printing.Unlock()
+	io.WriteString(out, line)
+}
+
+func closeLines(cmd *exec.Cmd) {
+	for _, w := range []io.Writer{cmd.Stdout, cmd.Stderr} {
+		if pipe, ok := w.(*io.PipeWriter); ok {
+			pipe.Close()
+		}
+	}
+}
