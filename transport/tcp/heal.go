@@ -241,7 +241,9 @@ func (p *pair) attach(c *conn, epochs [2]epoch) error {
 	}
 	c.writer.rest = p.resumption()
 	c.backlog.Store(true)
-	c.healed = p.healing
+	if c.healed = p.healing; c.healed == nil && p.last != nil {
+		c.healed = p.last.healed // both sides have dialled, and it was replaced before the peer answered
+	}
 	c.unresumed.Store(true)
 	p.background.Add(1)
 	if err := p.f.watch(c); err != nil {

@@ -73,7 +73,9 @@ func TestReset(t *testing.T) {
 	}
 	await(t, a, doorbellA, "a warning", func() bool { b.Poll(); n, _ := told.get(); return n > 0 })
 	n, text := told.get()
-	require.LessOrEqual(t, n, 2, "one of each side that has noticed before the new connection came")
+	// One of each side that has noticed before the new connection came; and more where both sides
+	// have dialled, and one sees the end of a connection that is replaced.
+	require.LessOrEqual(t, n, 8)
 	require.Contains(t, text, "127.0.0.1")
 	require.Contains(t, text, "fragments were sent again")
 	require.EqualValues(t, 1, a.live.Load())
