@@ -121,7 +121,7 @@ func TestHostsAreChosen(t *testing.T) {
 		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 8, true, "direct"},
 		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 64 << 10, true, "hierarchical.window.direct"},
 		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 1 << 20, true, "hierarchical.window.ring"},
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 2 << 20, true, "hierarchical.direct.ring"},
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 16<<20 + 4, true, "hierarchical.direct.ring"},
 		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllReduce, 1 << 20, true, "two_shot"},
 		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 8, false, "direct"},
 		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 64 << 10, false, "hierarchical.direct.direct"},

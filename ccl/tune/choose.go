@@ -74,8 +74,8 @@ func (r *Rules) hosts(ranks int) int {
 //	all_gather, reduce_scatter  the same, with messages of bytes/ranks
 //
 // Where the ranks of each host read each other's windows, hierarchical.window takes the place of
-// hierarchical.direct for up to 1 MiB. Larger operations would run in pieces, each of which crosses
-// the network before the next one begins.
+// hierarchical.direct for up to 16 MiB. Longer operations would run in many pieces, each of which
+// crosses the network before the next one begins: on a long path that costs more than it saves.
 //
 // Ranks that read each other's windows have other choices, all of which satisfy every
 // Rules.Determinism:
@@ -175,8 +175,8 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
 // tiny is the size up to which one exchange between all ranks beats an exchange in each level.
 const tiny = 4 << 10
 
-// onePiece is the size up to which an operation over windows runs in one piece, or a few.
-const onePiece = 1 << 20
+// fewPieces is the size up to which an operation over windows of hosts runs in few pieces.
+const fewPieces = 16 << 20
 
 // overHosts returns the algorithm for several hosts that have several ranks each, "" where an
 // algorithm without levels is better.
@@ -194,7 +194,7 @@ func overHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) stri
 	default:
 		return ""
 	}
-	windows := rules.HostWindows && bytes <= onePiece
+	windows := rules.HostWindows && bytes <= fewPieces
 	switch {
 	case windows && small(hosts, message):
 		return "hierarchical.window.direct"
