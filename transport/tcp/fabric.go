@@ -42,6 +42,7 @@ type Fabric struct {
 	table     atomic.Pointer[[]*conn]
 	live      atomic.Int32                               // connections in table; its other entries are nil
 	attended  sync.Once                                  // attend runs
+	full      atomic.Bool                                // a socket took too little since the last Leave
 	roundTrip func(fd int, info *pathInfo) time.Duration // the shortest of a connection; 0 if unknown
 	spent     [2]atomic.Int64                            // what all sessions have spent
 
@@ -226,6 +227,7 @@ func (f *Fabric) newConn(nc *net.TCPConn, p *pair, g *greeting) error {
 	}
 	f.doorbell.Ring()
 	c.flush()
+	c.left.Store(c.backlog.Load())
 	f.poller.rearm(c)
 	return nil
 }
@@ -309,8 +311,12 @@ func (f *Fabric) Arm() {
 
 // Leave implements transport.Poller.
 func (f *Fabric) Leave() {
+	if !f.full.Swap(false) {
+		return
+	}
 	for _, c := range *f.table.Load() {
 		if c != nil && c.backlog.Load() {
+			f.full.Store(true)
 			c.left.Store(true)
 			f.poller.armOut(c)
 		}
@@ -323,13 +329,18 @@ func (f *Fabric) Leave() {
 func (f *Fabric) serve(c *conn, hup bool) {
 	c.watch.armed.Store(0)
 	f.doorbell.Ring()
-	if c.left.Load() {
+	left := c.left.Load()
+	if left {
 		c.flush()
 	}
 	if hup || c.pair.background.Load() > 0 {
+		left = true
 		if !c.progress() && hup && !c.down.Load() {
 			time.Sleep(time.Millisecond) // another thread is reading it
 		}
+	}
+	if left && c.backlog.Load() {
+		c.left.Store(true) // perhaps nobody else writes the rest of what this goroutine has begun
 	}
 	f.poller.rearm(c)
 }

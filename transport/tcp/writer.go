@@ -57,6 +57,7 @@ func (c *conn) flush() bool {
 		c.backlog.Store(full && !c.down.Load())
 		c.writing.Store(false)
 		if full {
+			c.f.full.Store(true)
 			if !had {
 				// A thread may have gone to sleep without waiting for the socket, because this
 				// thread was about to write.
