@@ -189,7 +189,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 			return nil, e.named(err)
 		}
 	}
-	planner.rules.HostWindows = shared != nil
+	planner.rules.HostSlot = slot
 	planner.rules.Windows = shared != nil && len(planner.hosts) == 1
 	var group sync.WaitGroup
 	limit := make(chan struct{}, 64) // connections being made at the same time

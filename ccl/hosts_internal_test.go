@@ -3,6 +3,7 @@ package ccl
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -10,7 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/verify"
 )
 
 // onHosts joins ranks that take themselves for ranks of the given hosts: they share memory within
@@ -135,9 +140,36 @@ func TestHostsAreChosen(t *testing.T) {
 	} {
 		p := newPlanner(&Options{Determinism: test.determinism}, nil)
 		p.hosts = test.hosts
-		p.rules.HostWindows = test.windows
+		if test.windows {
+			p.rules.HostSlot = windowSlot
+		}
 		p.rules.Hosts, p.rules.Even = len(test.hosts), sameSize(test.hosts)
 		number := p.Choose(test.coll, 4, test.bytes)
 		require.Equal(t, test.want, p.names[number].Name, "%v", test)
+	}
+}
+
+// What runs on hosts is proven as it runs, and after itself: messages and windows in one program,
+// on hosts of equal and unequal size.
+func TestHostsAsRun(t *testing.T) {
+	for _, hosts := range [][][]int{
+		{{0, 1}, {2, 3}}, {{0, 2}, {1, 3}}, {{0, 1, 3}, {2}}, {{0, 3, 5}, {1, 4}, {2, 6}},
+	} {
+		ranks := 0
+		for _, members := range hosts {
+			ranks += len(members)
+		}
+		for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter} {
+			for _, name := range []string{"window.direct", "window.ring", "direct.ring"} {
+				a, err := algo.Find(coll, "hierarchical."+name)
+				require.NoError(t, err)
+				p, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: ranks}, hosts)
+				if errors.Is(err, fault.NotSupported) {
+					continue // it would read windows of other hosts
+				}
+				require.NoError(t, err)
+				require.NoError(t, provenAsRun(p, true, 2, verify.DefaultWork), "%v %s on %v", coll, name, hosts)
+			}
+		}
 	}
 }

@@ -52,7 +52,7 @@ var errTooLarge = errors.New("too large to be proven before its first use")
 // prove proves a plan in the form that runs, once in a process. The result is a function of the
 // plan, so all ranks of a group get the same, and none needs to learn it from another.
 func (p *planner) prove(made *plan.Plan, own string) error {
-	windows, hosts := p.rules.Windows || p.rules.HostWindows, p.hosts
+	windows, hosts := p.rules.Windows || p.rules.HostSlot > 0, p.hosts
 	if len(hosts) == 1 {
 		hosts = nil // as if nothing was known of them
 	}

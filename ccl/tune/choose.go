@@ -33,8 +33,8 @@ type Rules struct {
 	Even bool
 	// Windows means that the ranks read each other's windows.
 	Windows bool
-	// HostWindows means that the ranks of each host do so.
-	HostWindows bool
+	// HostSlot is the size of a slot of the windows that the ranks of each host read, 0 for none.
+	HostSlot int
 }
 
 // hosts returns the number of hosts of a group of the given number of ranks.
@@ -74,8 +74,9 @@ func (r *Rules) hosts(ranks int) int {
 //	all_gather, reduce_scatter  the same, with messages of bytes/ranks
 //
 // Where the ranks of each host read each other's windows, hierarchical.window takes the place of
-// hierarchical.direct for up to 16 MiB. Longer operations would run in many pieces, each of which
-// crosses the network before the next one begins: on a long path that costs more than it saves.
+// hierarchical.direct for up to sixteen slots. Longer operations would run in many pieces, each of
+// which crosses the network before the next one begins: on a long path that costs more than it
+// saves.
 //
 // Ranks that read each other's windows have other choices, all of which satisfy every
 // Rules.Determinism:
@@ -175,8 +176,8 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
 // tiny is the size up to which one exchange between all ranks beats an exchange in each level.
 const tiny = 4 << 10
 
-// fewPieces is the size up to which an operation over windows of hosts runs in few pieces.
-const fewPieces = 16 << 20
+// fewPieces is the number of slots that an operation over windows of hosts may take.
+const fewPieces = 16
 
 // overHosts returns the algorithm for several hosts that have several ranks each, "" where an
 // algorithm without levels is better.
@@ -194,7 +195,7 @@ func overHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) stri
 	default:
 		return ""
 	}
-	windows := rules.HostWindows && bytes <= fewPieces
+	windows := rules.HostSlot > 0 && bytes <= fewPieces*int64(rules.HostSlot)
 	switch {
 	case windows && small(hosts, message):
 		return "hierarchical.window.direct"

@@ -164,6 +164,6 @@ func (e *entry) covers(later *entry) bool {
 // fits reports whether e is for groups of the given number of ranks, and they can run it.
 func (e *entry) fits(ranks int, rules *Rules) bool {
 	return e.First <= ranks && ranks <= e.Last &&
-		(!e.windows || rules.Windows || e.levels && rules.HostWindows) && (e.ordered || rules.Determinism < 3) &&
+		(!e.windows || rules.Windows || e.levels && rules.HostSlot > 0) && (e.ordered || rules.Determinism < 3) &&
 		e.Oversubscribed.allows(rules.Oversubscribed) && e.Hosts.allows(rules.hosts(ranks))
 }
