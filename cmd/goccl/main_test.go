@@ -26,7 +26,7 @@ func run(t *testing.T, args ...string) (string, error) {
 
 func TestWrongUse(t *testing.T) {
 	for args, words := range map[string]string{
-		"dance":                       `unknown verb "dance"; there are bench, plan, verify`,
+		"dance":                       `unknown verb "dance"; there are run, bench, plan, verify`,
 		"bench --op dance":            `unknown collective "dance"`,
 		"bench --op al_reduce":        "; did you mean all_reduce?",
 		"bench --dtype f33":           `unknown element type "f33"`,

@@ -16,6 +16,7 @@ func seated(t *testing.T, ranks int) *Set {
 	}
 	for r := range w.ranks {
 		w.ranks[r] = windowOf(new(page), nil)
+		w.here = append(w.here, r)
 	}
 	return w
 }
