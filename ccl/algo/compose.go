@@ -59,13 +59,10 @@ func whole(buf plan.Buffer) region { return region{buf: buf, unit: 1, stride: 1}
 func (c *composer) temporary(r region, units int) region {
 	r.buf, r.base = plan.Tmp, len(c.prog.Tmp)
 	for u := range units {
-		c.grow((r.low+u*r.stride)*r.unit, r.unit)
+		c.prog.Tmp = c.append(c.prog.Tmp, (r.low+u*r.stride)*r.unit, r.unit)
 	}
 	return r
 }
-
-// grow adds chunks to Tmp that are as long as the home chunks from start on.
-func (c *composer) grow(start, chunks int) { c.prog.Tmp = c.append(c.prog.Tmp, start, chunks) }
 
 // append adds the lengths of the home chunks from start on.
 func (c *composer) append(lengths []plan.Extent, start, chunks int) []plan.Extent {
@@ -98,16 +95,7 @@ func (c *composer) add(st stage) {
 	x := &expansion{composer: c, stage: st, steps: steps.Flat(), factor: st.length / st.sub.Split,
 		tmp: len(c.prog.Tmp), win: len(c.prog.Win), flag: c.flags}
 	c.flags += st.sub.Flags
-	for _, e := range x.steps.Tmp {
-		for run := range st.runs {
-			c.grow(st.start(e.From, run)+e.Part*x.factor, x.factor)
-		}
-	}
-	for _, e := range x.steps.Win {
-		for run := range st.runs {
-			c.prog.Win = c.append(c.prog.Win, st.start(e.From, run)+e.Part*x.factor, x.factor)
-		}
-	}
+	c.prog.Tmp, c.prog.Win = x.lengths(c.prog.Tmp, x.steps.Tmp), x.lengths(c.prog.Win, x.steps.Win)
 	for len(c.prog.Lanes) < len(x.steps.Lanes) {
 		c.prog.Lanes = append(c.prog.Lanes, nil)
 	}
@@ -136,6 +124,16 @@ func (c *composer) add(st stage) {
 	if len(tails) > 0 {
 		c.tails = tails
 	}
+}
+
+// lengths adds the lengths of the pieces of chunks of sub.
+func (x *expansion) lengths(all, of []plan.Extent) []plan.Extent {
+	for _, e := range of {
+		for run := range x.runs {
+			all = x.append(all, x.start(e.From, run)+e.Part*x.factor, x.factor)
+		}
+	}
+	return all
 }
 
 // addPoint adds p to the After points of a step of a lane, unless they have it already or p is in

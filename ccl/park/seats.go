@@ -10,7 +10,6 @@ import "time"
 //
 // Ranks tell each other which core they are on, and each rank determines by itself which rank has
 // to move. A rank that may not run on all cores of the host stays where it is.
-// not run on all cores of the host stays where it is.
 type Seats struct {
 	cores  []int // of the host
 	taken  []int // by index into cores: how many ranks are there

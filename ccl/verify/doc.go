@@ -80,8 +80,8 @@
 //     end; lent memory is also used by others, but a rank that lends does not end before all have
 //     left. Each rank accesses the windows of a slot after it has entered and before it leaves, and
 //     a put arrives before its target leaves, since the target has waited for it. All ranks leave
-//     before one enters again. And no step reads anything that was not written in the same
-//     operation.
+//     before one enters again; in a group of several hosts the ranks of the host, since no others
+//     access its windows. And no step reads anything that was not written in the same operation.
 //   - Barriers. The end of every rank comes after the start of every other in its own operation.
 //
 // The pieces of an operation count as operations here. Puts that travel as frames are applied by

@@ -184,7 +184,7 @@ func (l *launch) lines(rank int, out io.Writer, prints *sync.WaitGroup) *io.Pipe
 		for {
 			line, err := in.ReadString('\n')
 			if line != "" {
-				l.print(out, fmt.Sprintf("[%d] %s\n", rank, strings.TrimSuffix(line, "\n")))
+				printLine(out, fmt.Sprintf("[%d] %s\n", rank, strings.TrimSuffix(line, "\n")))
 			}
 			if err != nil {
 				return
@@ -196,7 +196,7 @@ func (l *launch) lines(rank int, out io.Writer, prints *sync.WaitGroup) *io.Pipe
 
 var printing sync.Mutex // ranks print whole lines
 
-func (l *launch) print(out io.Writer, line string) {
+func printLine(out io.Writer, line string) {
 	printing.Lock()
 	defer printing.Unlock()
 	io.WriteString(out, line)

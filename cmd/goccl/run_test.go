@@ -33,7 +33,9 @@ func TestRunEnvironment(t *testing.T) {
 	lines, err = started(t, echo+` $MASTER_PORT`,
 		"-n", "2", "--prefix", "--hosts", "3", "--host", "2", "--address", "10.1.2.3", "--port", "29400")
 	require.NoError(t, err)
-	require.Equal(t, []string{"[4] 4 of 6, 0 of 2 on 2, 10.1.2.3 3 29400", "[5] 5 of 6, 1 of 2 on 2, 10.1.2.3 3 29400"}, lines)
+	require.Equal(t, []string{
+		"[4] 4 of 6, 0 of 2 on 2, 10.1.2.3 3 29400", "[5] 5 of 6, 1 of 2 on 2, 10.1.2.3 3 29400",
+	}, lines)
 }
 
 // A rank that fails ends the others, those that ignore SIGTERM and what they have started too.
