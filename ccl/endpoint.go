@@ -202,7 +202,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 			defer func() { <-limit }()
 			links[peer], errs[peer] = fabric.Connect(ctx, peers[peer].Fabrics[fabric.Name()],
 				transport.Session{ID: session, Rank: e.cfg.Rank, Peer: peer, Channels: exec.LinkChannels(channels),
-					Key: key, Window: shared})
+					Key: key, Window: shared, OnUse: !neighbours(e.cfg.Rank, peer, e.cfg.Size)})
 		})
 	}
 	group.Wait()
@@ -241,6 +241,10 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	}
 	return e.node.register(comm, leave)
 }
+
+// neighbours reports whether two ranks follow each other around the ring of a group. Their paths
+// are made in Join, which so finds out whether ranks reach each other; those of others on use.
+func neighbours(a, b, size int) bool { return (a+1)%size == b || (b+1)%size == a }
 
 // ringOf returns a ring that remembers the given number of operations, or nil for none.
 func ringOf(operations int) *record.Ring {

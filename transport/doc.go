@@ -58,6 +58,13 @@
 // executor reads Doorbell.Prepare, polls everything once more, and only then sleeps, so that no
 // ring in between is lost. A fabric whose events come from the kernel implements Poller.
 //
+// # Paths on use
+//
+// A group of a thousand ranks needs few of its links. With Session.OnUse a fabric whose paths are
+// connections makes a path when a fragment is published, or a thread waits for one (Opener). A rank
+// that waits therefore has a path to the one that it waits for, and notices its death; ranks that
+// wait for nothing notice nothing.
+//
 // # Failure
 //
 // Once the peer has died or the path is broken, Peek goes on returning the fragments that have

@@ -80,6 +80,10 @@ type Session struct {
 	// windows of the same size, or none. The link of a fabric that shares no memory ignores it. It
 	// must not be released before Connect has returned.
 	Window *mem.Window
+
+	// OnUse allows Connect to return at once, without the peer; the link is then an Opener, if the
+	// fabric can do so. Both sides give the same.
+	OnUse bool
 }
 
 // Flusher is a Link whose fragments stay in this process for a while after their Commit and after
@@ -88,6 +92,16 @@ type Flusher interface {
 	// Flushed reports whether everything published so far has left this process, or never will. It
 	// does not wait.
 	Flushed() bool
+}
+
+// Opener is a Link whose path is made when it is needed: by its first fragment, or by Open. Until
+// then it costs nothing but memory, and Err does not notice that the peer dies. What Connect would
+// have reported becomes the link's Err.
+type Opener interface {
+	// Open has the path made, unless it is there or has ended, and reports whether it is there or
+	// has ended. It does not wait; the doorbell rings when either comes true. A thread that waits
+	// for something from the peer calls it whenever nothing has arrived, until it returns true.
+	Open() bool
 }
 
 // Distant is a Link that knows how far away the peer is.
@@ -120,7 +134,7 @@ type Fabric interface {
 	SharesMemory() bool
 	// Connect opens a link for one session. Both sides call it, in any order and concurrently with
 	// other calls. It returns when both have called it, or with an error that names what is missing
-	// when ctx ends first.
+	// when ctx ends first. With Session.OnUse it may return before.
 	Connect(ctx context.Context, peer []byte, s Session) (Link, error)
 	// Close ends all links and the fabric.
 	Close() error

@@ -92,6 +92,7 @@ type Comm struct {
 	p2p        *p2p.Engine
 	p2pOps     []*Op // posted to the engine and not ended
 	lost       []bool
+	unopened   []transport.Opener // by peer; nil where the path is there
 	lows       map[planKey]*program.Lowered
 	recent     planKey // key of recentLow, the plan that was used last
 	recentLow  *program.Lowered
@@ -126,7 +127,8 @@ func New(opts Options) (*Comm, error) {
 	}
 	width := LinkChannels(opts.Channels)
 	c := &Comm{opts: opts, rank: opts.Rank, size: size, lows: map[planKey]*program.Lowered{}, width: width,
-		chans: make([]transport.Channel, size*width), lost: make([]bool, size), lastLevel: cacheShare(&opts)}
+		chans: make([]transport.Channel, size*width), lost: make([]bool, size),
+		unopened: make([]transport.Opener, size), lastLevel: cacheShare(&opts)}
 	c.timeout.Store(int64(opts.Timeout))
 	between := make([]transport.Channel, size)
 	for peer, link := range opts.Links {
@@ -140,6 +142,7 @@ func New(opts Options) (*Comm, error) {
 			c.chans[peer*width+i] = link.Channel(i)
 		}
 		between[peer] = link.Channel(p2pChannel)
+		c.unopened[peer], _ = link.(transport.Opener)
 	}
 	c.frame.lanes, c.turns = make([]laneState, 1), park.NewDoorbell()
 	if err := c.windows.Open(opts.Rank, opts.Window, opts.Links, opts.Arena); err != nil {
@@ -149,12 +152,17 @@ func New(opts Options) (*Comm, error) {
 	c.room.Rank, c.room.Ranks, c.room.Channels = c.rank, c.size, opts.Channels
 	c.p2p = p2p.New(c.rank, between, c.messageDone)
 	c.p2p.SetCache(opts.Cache.Bytes)
-	for peer, link := range opts.Links {
-		if far, ok := link.(transport.Distant); ok && far.RoundTrip() >= farAway {
-			c.p2p.SetFar(peer)
-		}
+	for peer := range opts.Links {
+		c.measure(peer)
 	}
 	return c, nil
+}
+
+// measure looks how far away a peer is.
+func (c *Comm) measure(peer int) {
+	if far, ok := c.opts.Links[peer].(transport.Distant); ok && far.RoundTrip() >= farAway {
+		c.p2p.SetFar(peer)
+	}
 }
 
 // Rank returns this process's rank in the group.

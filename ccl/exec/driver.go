@@ -3,6 +3,8 @@ package exec
 import (
 	"math"
 	"time"
+
+	"github.com/goccl/goccl/ccl/exec/p2p"
 )
 
 // advance does everything that can be done without waiting, and reports whether there was anything.
@@ -101,6 +103,7 @@ func (c *Comm) look() bool {
 		return false
 	}
 	changed := false
+	c.open()
 	for peer, link := range c.opts.Links {
 		if link == nil || c.lost[peer] {
 			continue
@@ -127,6 +130,34 @@ func (c *Comm) look() bool {
 		changed = true
 	}
 	return changed
+}
+
+// open has the paths made to the peers that operations wait for.
+func (c *Comm) open() {
+	f := &c.frame
+	if f.prog != nil {
+		for lane := range f.lanes {
+			if b := f.waitsAt(lane); b != nil && b.Step != nil {
+				c.openTo(b.Peer)
+			}
+		}
+	}
+	for _, op := range c.p2pOps {
+		if op.req.Peer != p2p.AnySource {
+			c.openTo(op.req.Peer)
+			continue
+		}
+		for peer := range c.unopened {
+			c.openTo(peer)
+		}
+	}
+}
+
+func (c *Comm) openTo(peer int) {
+	if link := c.unopened[peer]; link != nil && link.Open() {
+		c.unopened[peer] = nil
+		c.measure(peer)
+	}
 }
 
 // nextDeadline returns the earliest deadline of the Comm's operations, or the time at which to ask

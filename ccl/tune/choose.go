@@ -14,6 +14,14 @@ const (
 // senders can meet at one receiver.
 const fewRanks = 8
 
+// Above manyRanks ranks an exchange between all of them, or a ring, takes too many messages while
+// these are short: log n steps are better.
+const (
+	manyRanks   = 16
+	shortWhole  = 8 << 10 // of all_reduce's block: it is swapped whole
+	shortBlocks = 8 << 10 // of a rank's part
+)
+
 // Rules are what the choice depends on besides the call: the user's wishes and the properties of
 // the group. They are the same on all ranks.
 type Rules struct {
@@ -60,6 +68,9 @@ func (r *Rules) hosts(ranks int) int {
 //	broadcast, reduce           binomial
 //	scatter, gather             linear
 //	barrier                     dissemination
+//
+// On more than 16 ranks all_reduce is recursive_doubling up to 8 KiB, and rabenseifner while
+// bytes/ranks is at most 8 KiB; all_gather is then bruck and reduce_scatter pat.
 //
 // A message is small up to 32 KiB, if all messages that a rank sends are at most 96 KiB together.
 // Where Rules.Determinism asks for rank order, all_reduce is direct or two_shot, reduce_scatter is
@@ -125,6 +136,18 @@ func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) str
 			return "flat"
 		}
 		return "direct"
+	}
+	if ranks > manyRanks && bytes <= shortBlocks*int64(ranks) {
+		switch {
+		case coll == dtype.AllReduce && bytes <= shortWhole:
+			return "recursive_doubling"
+		case coll == dtype.AllReduce:
+			return "rabenseifner"
+		case coll == dtype.AllGather:
+			return "bruck"
+		case coll == dtype.ReduceScatter:
+			return "pat"
+		}
 	}
 	switch coll {
 	case dtype.AllReduce:

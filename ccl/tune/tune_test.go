@@ -32,13 +32,21 @@ func TestUnmeasured(t *testing.T) {
 		{dtype.AllReduce, 4, 32*K + 1, "ring"},
 		{dtype.AllReduce, 5, 24 * K, "direct"},
 		{dtype.AllReduce, 5, 24*K + 1, "ring"},
-		{dtype.AllReduce, 17, 6 * K, "direct"},
-		{dtype.AllReduce, 17, 6*K + 1, "ring"},
-		{dtype.AllReduce, 1 << 16, 8, "ring"},
+		{dtype.AllReduce, 16, 6 * K, "direct"},
+		{dtype.AllReduce, 16, 7 * K, "ring"},
+		{dtype.AllReduce, 17, 8 * K, "recursive_doubling"},
+		{dtype.AllReduce, 17, 8*K + 1, "rabenseifner"},
+		{dtype.AllReduce, 17, 17 * 8 * K, "rabenseifner"},
+		{dtype.AllReduce, 17, 17*8*K + 1, "ring"},
+		{dtype.AllReduce, 1 << 16, 8, "recursive_doubling"},
 		{dtype.AllGather, 4, 128 * K, "direct"},
 		{dtype.AllGather, 4, 128*K + 4, "ring"},
+		{dtype.AllGather, 64, 64 * 8 * K, "bruck"},
+		{dtype.AllGather, 64, 64*8*K + 1, "ring"},
 		{dtype.ReduceScatter, 2, 64 * K, "direct"},
 		{dtype.ReduceScatter, 2, 64*K + 2, "ring"},
+		{dtype.ReduceScatter, 17, 17 * 8 * K, "pat"},
+		{dtype.ReduceScatter, 17, 17*8*K + 1, "ring"},
 		{dtype.ReduceScatter, 1 << 16, 1 << 62, "ring"},
 		{dtype.AllToAll, 8, 1 << 40, "linear"},
 		{dtype.AllToAll, 9, 0, "pairwise"},
@@ -56,7 +64,7 @@ func TestUnmeasured(t *testing.T) {
 }
 
 // TestUnmeasuredExists asks for every collective at all sizes: algo knows the algorithm, and the
-// choice changes with the size at most once.
+// choice changes with the size at most once, on many ranks twice.
 func TestUnmeasuredExists(t *testing.T) {
 	for _, coll := range dtype.Collectives() {
 		for _, ranks := range []int{1, 2, 3, 4, 5, 8, 9, 64, 4096} {
@@ -71,7 +79,7 @@ func TestUnmeasuredExists(t *testing.T) {
 					changes++
 				}
 			}
-			if changes > 1 {
+			if changes > 1 && !(changes == 2 && ranks > manyRanks) {
 				t.Errorf("%v on %d ranks changes its algorithm %d times", coll, ranks, changes)
 			}
 		}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ._C import Options as GroupOptions
 
 _MOST_NAMED = 32  # ranks named in a message
+_AT_ONCE = 256  # values of some KiB that one call of the store returns
 
 
 def member(options: GroupOptions, rank: int, size: int) -> str:
@@ -34,11 +35,15 @@ def exchange(store: dist.Store, own: bytes, rank: int, size: int, options: Group
         attempt = store.add(f"goccl/gen/{rank}", 1)
         keys = [f"goccl/addr/{attempt}/{r}" for r in range(size)]
         store.set(keys[rank], own)
-        if _await(store, keys, deadline):
-            return store.multi_get(keys) if store.has_extended_api() else [store.get(key) for key in keys]
+        # The last rank to come says so: the others poll one key, however many ranks there are.
+        complete = f"goccl/complete/{attempt}"
+        if store.add(f"goccl/count/{attempt}", 1) == size:
+            store.set(complete, b"")
+        if _await(store, complete, deadline):
+            return _read(store, keys)
         missing = [r for r in range(size) if not store.check([keys[r]])]
         if not missing:
-            return [store.get(key) for key in keys]
+            return _read(store, keys)
     except Exception as e:
         raise dist.DistNetworkError(
             f"goccl: {member(options, rank, size)}: join: the store, over which ranks exchange their addresses, "
@@ -52,11 +57,21 @@ def exchange(store: dist.Store, own: bytes, rank: int, size: int, options: Group
     )
 
 
-def _await(store: dist.Store, keys: list[str], deadline: float) -> bool:
-    """Whether all keys exist before the deadline. It polls the store: a wait in the store would block every other
+def _read(store: dist.Store, keys: list[str]) -> list[bytes]:
+    """The values of keys that exist, read in a few calls where the store can do that."""
+    if not store.has_extended_api():
+        return [store.get(key) for key in keys]
+    values: list[bytes] = []
+    for at in range(0, len(keys), _AT_ONCE):
+        values += store.multi_get(keys[at : at + _AT_ONCE])
+    return values
+
+
+def _await(store: dist.Store, key: str, deadline: float) -> bool:
+    """Whether the key exists before the deadline. It polls the store: a wait in the store would block every other
     thread that uses the same client, and a separate client (clone) sometimes takes seconds to connect."""
     pause = 100e-6
-    while not store.check(keys):
+    while not store.check([key]):
         if time.monotonic() >= deadline:
             return False
         time.sleep(pause)

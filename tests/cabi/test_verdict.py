@@ -33,6 +33,7 @@ def test_a_verdict_without_a_zero(lib):  # noqa: F811
     code, error, group, address = open_group(lib, 0, 2, timeout=20)
     assert code == OK, error.text
     store.set("goccl/addr/1/0", address)
+    store.set("goccl/complete/1", b"")
     assert join_one(lib, group, [address, store.get("goccl/addr/1/1")]) == (OK, "")
     text = ctypes.create_string_buffer(b"A" * BYTES, BYTES)
     block = Block(ctypes.cast(text, ctypes.c_void_p), BYTES)

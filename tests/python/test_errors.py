@@ -300,12 +300,12 @@ def test_a_peer_that_dies(python):
 
 
 def come_and_go(path, transport):
-    """Rank 1 leaves its address in the store, and dies."""
+    """Rank 1 leaves its address in the store, is counted, and dies."""
     import goccl
 
     store = dist.FileStore(path, 2)
     threading.Thread(target=join, args=(store, 1, 60, "tp", goccl.Options(transport=transport)), daemon=True).start()
-    until(lambda: store.check(["goccl/addr/1/1"]), "the address did not come into the store")
+    until(lambda: store.check(["goccl/count/1"]), "the address did not come into the store")
     os._exit(0)
 
 

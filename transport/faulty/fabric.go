@@ -43,6 +43,7 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	l := &link{inner: inner, cut: n.attach(&s, f.doorbell), lost: lost(s.Peer), channels: make([]channel, s.Channels)}
 	l.flusher, _ = inner.(transport.Flusher)
 	l.lender, _ = inner.(transport.Lender)
+	l.opener, _ = inner.(transport.Opener)
 	l.wakes.faults = n.faultsOf(s.Rank, s.Peer, Wakes, (*Fault).late)
 	for i := range l.channels {
 		c := &l.channels[i]

@@ -14,6 +14,7 @@ type link struct {
 	inner    transport.Link
 	flusher  transport.Flusher // nil if inner is not a Flusher
 	lender   transport.Lender  // nil if inner is not a Lender
+	opener   transport.Opener  // nil if inner is not an Opener
 	cut      *cut
 	lost     *fault.Error
 	ended    atomic.Bool // Err has reported the end of the inner link
@@ -24,6 +25,7 @@ type link struct {
 var (
 	_ transport.Flusher = (*link)(nil)
 	_ transport.Lender  = (*link)(nil)
+	_ transport.Opener  = (*link)(nil)
 )
 
 // wakes delays calls of Notify.
@@ -39,6 +41,8 @@ func (l *link) Channel(i int) transport.Channel { return &l.channels[i] }
 func (l *link) Window() []byte { return l.inner.Window() }
 
 func (l *link) Flushed() bool { return l.flusher == nil || l.flusher.Flushed() }
+
+func (l *link) Open() bool { return l.opener == nil || l.opener.Open() }
 
 func (l *link) Arena() []byte {
 	if l.lender == nil {

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/goccl/goccl/ccl/park"
@@ -29,10 +30,23 @@ func TestConformance(t *testing.T) {
 	}, transporttest.Options{})
 }
 
+// TestConformanceOnUse makes all paths on use.
+func TestConformanceOnUse(t *testing.T) {
+	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
+		a, doorbellA := loopback(t, nil)
+		b, doorbellB := loopback(t, nil)
+		return transporttest.Pair{A: a, B: b, DoorbellA: doorbellA, DoorbellB: doorbellB}
+	}, transporttest.Options{OnUse: true})
+}
+
 // TestConformanceSelf links the ranks of one process.
 func TestConformanceSelf(t *testing.T) {
-	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
-		f, doorbell := loopback(t, nil)
-		return transporttest.Pair{A: f, B: f, DoorbellA: doorbell, DoorbellB: doorbell}
-	}, transporttest.Options{})
+	for _, o := range []transporttest.Options{{}, {OnUse: true}} {
+		t.Run(fmt.Sprintf("OnUse=%v", o.OnUse), func(t *testing.T) {
+			transporttest.Run(t, func(t *testing.T) transporttest.Pair {
+				f, doorbell := loopback(t, nil)
+				return transporttest.Pair{A: f, B: f, DoorbellA: doorbell, DoorbellB: doorbell}
+			}, o)
+		})
+	}
 }

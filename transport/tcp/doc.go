@@ -8,6 +8,12 @@
 // process with the smaller id dials; it tries all wires to the peer until one answers and proves
 // its identity. A connection ends with the fabric, not with its last session.
 //
+// With Session.OnUse a session needs the connection once a fragment is published or a thread waits
+// for one. Either side then dials, and where both do the smaller id's connection is taken. A pair
+// dials for 10 s (Options.PeerTimeout), or as long as the peer's host accepts connections; 64 pairs
+// of a process dial at the same time. Data waits until both sides have opened the session. A side
+// that leaves a session before that remembers it, and tells the peer when it opens the session.
+//
 // # Wires
 //
 // A wire is an address of the peer together with the interface of this process that leads there,
@@ -28,7 +34,7 @@
 // receiver has released them, so nothing is missing. Options.Warn is told.
 //
 // A peer that refuses connections at all its addresses, or where it was connected last, is dead,
-// and the pair lost at once. So it is after Options.PeerTimeout without a connection, and after a
+// and the pair lost at once: a process listens before anybody knows its address. So it is after Options.PeerTimeout without a connection, and after a
 // violation of the protocol. A lost pair gets another epoch. The handshake compares epochs: a side
 // that still has sessions of an epoch that the other side does not know ends them.
 //

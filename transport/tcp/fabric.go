@@ -45,6 +45,7 @@ type Fabric struct {
 	full      atomic.Bool                                // a socket took too little since the last Leave
 	roundTrip func(fd int, info *pathInfo) time.Duration // the shortest of a connection; 0 if unknown
 	spent     [2]atomic.Int64                            // what all sessions have spent
+	dials     chan struct{}                              // one element for each pair that is dialled for the first time
 
 	mu         sync.Mutex
 	closed     bool // no new pairs
@@ -77,8 +78,8 @@ func New(opts Options) (*Fabric, error) {
 	}
 	f := &Fabric{opts: opts, doorbell: opts.Doorbell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
 		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), stopping: make(chan struct{}),
-		roundTrip: shortestTrip,
-		pairs:     map[pairKey]*pair{}, orders: map[string]*order{}, registered: make(chan struct{})}
+		roundTrip: shortestTrip, dials: make(chan struct{}, mostDialing),
+		pairs: map[pairKey]*pair{}, orders: map[string]*order{}, registered: make(chan struct{})}
 	f.table.Store(&[]*conn{})
 	f.identify()
 	if f.poller, err = newPoller(f); err != nil {
@@ -150,7 +151,11 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 		return nil, err
 	}
 	defer f.leave(p)
-	l, err := p.connect(ctx, s)
+	connect := p.connect
+	if s.OnUse {
+		connect = func(_ context.Context, s transport.Session) (*session, error) { return p.onUse(s) }
+	}
+	l, err := connect(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +180,7 @@ func (f *Fabric) join(key pairKey, peer *address) (*pair, error) {
 	return p, nil
 }
 
-// leave is called at the end of each Connect. A pair that has had a socket stays until the fabric
+// leave is called at the end of each Connect. A pair that the peer may dial stays until the fabric
 // closes: a peer that heals learns by its epoch that it was given up.
 func (f *Fabric) leave(p *pair) {
 	f.mu.Lock()
@@ -418,7 +423,7 @@ func (f *Fabric) linger(pairs []*pair) {
 		for i, p := range pairs {
 			c := p.live.Load()
 			if c == nil {
-				open = open || p.heals()
+				open = open || p.heals() || p.begins()
 				continue
 			}
 			if !c.writer.finished.Load() {
@@ -446,6 +451,13 @@ func (p *pair) heals() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.healing != nil
+}
+
+// begins reports whether the first socket is being made for what sessions have committed.
+func (p *pair) begins() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dialing && p.waits()
 }
 
 // acknowledged reports whether the peer's host has received all that was written, the end included.

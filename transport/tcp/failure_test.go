@@ -189,7 +189,7 @@ func TestNextAddress(t *testing.T) {
 	require.Equal(t, "found", receive(t, a, doorbellA, la.Channel(0)))
 }
 
-// TestConnectSaysWhy checks that the error names an address that does not answer.
+// TestConnectSaysWhy checks that the error names an address that refuses, at once.
 func TestConnectSaysWhy(t *testing.T) {
 	a, b, _, _ := ordered(t, nil)
 	address, port := b.Address(), fmt.Sprint(b.self.endpoints[0].port)
@@ -197,7 +197,7 @@ func TestConnectSaysWhy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_, err := a.Connect(ctx, address, transport.Session{Rank: 0, Peer: 1, Channels: 1})
-	requireFault(t, err, fault.Timeout, 1)
+	requireFault(t, err, fault.PeerLost, 1)
 	require.ErrorContains(t, err, port)
 	require.ErrorContains(t, err, "refused")
 	ctx, cancel = context.WithCancel(context.Background())

@@ -34,10 +34,11 @@ const (
 
 // The kinds of hellos.
 const (
-	helloFirst   = 1 // the acceptor may want to connect later
-	helloAgain   = 2 // after a connection has broken
-	helloReverse = 3 // the same, by the side that did not dial at first
-	helloProbe   = 4 // a measurement of the path; no connection follows
+	helloFirst = 1 // the acceptor may want to connect later
+	helloAgain = 2 // after a connection has broken
+	helloProbe = 3 // a measurement of the path; no connection follows
+
+	helloReversed = 1 << 7 // added to a kind: the dialer has the larger id
 )
 
 // accepted is the acceptor's last word.
@@ -64,7 +65,8 @@ func (h *hello) valid() bool {
 		h.kind() >= helloFirst && h.kind() <= helloProbe
 }
 
-func (h *hello) kind() byte              { return h[len(helloMagic)+1] }
+func (h *hello) kind() byte              { return h[len(helloMagic)+1] &^ helloReversed }
+func (h *hello) reversed() bool          { return h[len(helloMagic)+1]&helloReversed != 0 }
 func (h *hello) dialer() (id [16]byte)   { copy(id[:], h[len(helloMagic)+2:]); return id }
 func (h *hello) acceptor() (id [16]byte) { copy(id[:], h[len(helloMagic)+2+16:]); return id }
 func (h *hello) epoch() (e epoch)        { copy(e[:], h[len(helloMagic)+2+32:]); return e }
@@ -78,6 +80,7 @@ type greeting struct {
 	epochs [2]epoch // of this side and of the peer
 	nonce  nonce
 	probe  bool // no connection follows
+	taken  bool // of the side with the larger id: taken must follow
 }
 
 // prove returns the proof of one side.
@@ -174,20 +177,61 @@ func acceptHandshake(nc net.Conn, h *hello, peer, self *address, e epoch) (g gre
 
 // dialOne tries one wire to a peer, including the handshake, and attaches the connection.
 func (p *pair) dialOne(ctx context.Context, w wire, kind byte, broken nonce) error {
-	if kind == helloAgain && p.key.accept {
-		kind = helloReverse
-	}
 	nc, err := p.f.dial(ctx, w)
 	if err != nil {
 		return err
 	}
-	p.shaking.Add(1)
-	defer p.shaking.Add(-1)
+	if !p.shakes(broken) {
+		nc.Close()
+		return errTaken
+	}
+	defer p.shaken()
 	g, err := p.shake(ctx, nc, kind, broken)
 	if err != nil {
 		return err
 	}
 	return p.f.newConn(nc, p, &g)
+}
+
+// errTaken ends an attempt to connect because the peer's has come first.
+var errTaken = errors.New("the peer has connected meanwhile")
+
+// shakes begins a handshake of this side, unless the peer's connection has been taken instead.
+// broken identifies the connection that is to be replaced.
+func (p *pair) shakes(broken nonce) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.live.Load(); p.taking > 0 || c != nil && c.nonce != broken {
+		return false
+	}
+	p.shaking++
+	return true
+}
+
+func (p *pair) shaken() {
+	p.mu.Lock()
+	p.shaking--
+	p.mu.Unlock()
+}
+
+// takes reports whether this side takes a connection of the side with the larger id. It does not if
+// a connection of its own is on its way, or is there and is not the one that broke. So of two
+// connections that are made at once, both sides keep the same one.
+func (p *pair) takes(h *hello) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.live.Load(); p.shaking > 0 || c != nil && c.nonce != h.broken() {
+		return false
+	}
+	p.taking++
+	return true
+}
+
+// taken follows a connection that takes has allowed, once it is attached or has failed.
+func (p *pair) taken() {
+	p.mu.Lock()
+	p.taking--
+	p.mu.Unlock()
 }
 
 // dial connects by one wire.
@@ -215,6 +259,9 @@ func (p *pair) shake(ctx context.Context, nc *net.TCPConn, kind byte, broken non
 	ctx, cancel := context.WithTimeout(ctx, f.opts.HandshakeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	if p.key.accept {
+		kind |= helloReversed
+	}
 	h := makeHello(kind, &f.self.id, &p.peer.id, p.currentEpoch(), broken)
 	g, err = dialHandshake(nc, h, f.self, p.peer)
 	if !stop() && err == nil {

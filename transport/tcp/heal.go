@@ -72,7 +72,7 @@ func (p *pair) broken(c *conn, cause error) {
 // now, but the other side may make one. p.mu is held.
 func (p *pair) rest() {
 	for s := range p.sessions {
-		if s.closing.Load() && !p.owesGoodbye(s) {
+		if s.closing.Load() && !p.owesGoodbye(s) && !s.unsent() {
 			p.remove(s)
 		}
 	}
@@ -92,7 +92,7 @@ func mends(cause error) bool {
 // needed reports whether a session would miss something if the pair ended. p.mu is held.
 func (p *pair) needed() bool {
 	for s := range p.sessions {
-		if s.announced && s.err.Load() == nil {
+		if (s.announced || s.unsent()) && s.err.Load() == nil {
 			return true
 		}
 	}
@@ -183,11 +183,11 @@ func (p *pair) giveUp(h *healing, last error) {
 	})
 }
 
-// lose ends all sessions, except those that the peer has not announced yet: their Connects go on.
-// p.mu is held.
+// lose ends all sessions, except those that the peer has not announced yet and whose Connects go
+// on. p.mu is held.
 func (p *pair) lose(why func(peer int) *fault.Error) {
 	for s := range p.sessions {
-		if s.announced || s.closing.Load() {
+		if s.announced || s.spec.OnUse || s.closing.Load() {
 			s.fail(why(s.spec.Peer))
 			p.remove(s)
 		}
@@ -203,6 +203,11 @@ func (p *pair) lose(why func(peer int) *fault.Error) {
 func (p *pair) remove(s *session) {
 	s.removed.Store(true)
 	s.pending(false)
+	s.expected()
+	if p.waiting[s.key()] == s {
+		delete(p.waiting, s.key())
+	}
+	p.depart(s)
 	p.refund(s)
 	delete(p.sessions, s)
 	if s.openSent {
@@ -268,7 +273,7 @@ func (p *pair) attach(c *conn, epochs [2]epoch) error {
 // held.
 func (p *pair) forget(c *conn) {
 	for s := range p.sessions {
-		if s.announced || s.closing.Load() {
+		if s.announced || s.closing.Load() && !s.unsent() {
 			s.fail(fault.Peer(fault.PeerLost, s.spec.Peer,
 				"tcp: %s has given up the link, after its connection broke", c.where()))
 			p.remove(s)

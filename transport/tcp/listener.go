@@ -121,6 +121,9 @@ func (g *guest) Close() error {
 func (f *Fabric) welcome(g *guest) {
 	defer g.cancel()
 	p, said, err := f.authenticate(g)
+	if said.taken {
+		defer p.taken()
+	}
 	if err != nil {
 		g.Close()
 		return
@@ -146,30 +149,28 @@ func (f *Fabric) authenticate(g *guest) (p *pair, said greeting, err error) {
 	if p = f.wanted(g.ctx, h); p != nil {
 		said, err = acceptHandshake(g.nc, h, p.peer, f.self, p.currentEpoch())
 	}
-	if !f.waiting.Remove(g) || p == nil || err != nil || h.kind() == helloReverse && !p.takes(h) {
+	if !f.waiting.Remove(g) || p == nil || err != nil {
 		return nil, said, errStranger
 	}
-	if _, err = g.nc.Write([]byte{accepted}); err != nil {
-		return nil, said, err
+	if said.probe = h.kind() == helloProbe; !said.probe && h.reversed() {
+		if said.taken = p.takes(h); !said.taken {
+			return p, said, errTaken
+		}
 	}
-	if said.probe = h.kind() == helloProbe; said.probe {
+	if _, err = g.nc.Write([]byte{accepted}); err != nil {
+		return p, said, err
+	}
+	if said.probe {
 		return p, said, nil
 	}
 	return p, said, g.nc.SetDeadline(time.Time{})
 }
 
-// takes reports whether this side takes a connection of the side that did not dial at first. It
-// does not if a connection of its own is on its way, or is there and is not the one that broke.
-func (p *pair) takes(h *hello) bool {
-	c := p.live.Load()
-	return p.shaking.Load() == 0 && (c == nil || c.nonce == h.broken())
-}
-
 // wanted returns the pair that a hello is for, or nil. A peer that connects for the first time
 // waits until this process wants to, too.
 func (f *Fabric) wanted(ctx context.Context, h *hello) *pair {
-	key := pairKey{h.dialer(), h.kind() != helloReverse}
-	if h.kind() == helloFirst || h.kind() == helloProbe {
+	key := pairKey{h.dialer(), !h.reversed()}
+	if h.kind() != helloAgain {
 		return f.await(ctx, key)
 	}
 	f.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -43,7 +44,7 @@ type pair struct {
 	live       atomic.Pointer[conn]
 	ready      atomic.Pointer[node] // those with something to write, newest first
 	background atomic.Int32         // reasons to go on while no thread polls
-	used       atomic.Bool          // it has had a socket
+	used       atomic.Bool          // it has had a socket, or the peer may make one: the pair stays in the table
 	finishing  atomic.Bool          // the fabric is closing: end this side's direction after all goodbyes
 
 	// Guarded by the writing lock of the live socket.
@@ -53,11 +54,12 @@ type pair struct {
 	incoming map[uint32]*incoming // by the peer's index
 	opens    uint32               // an index from here on is new
 
-	shaking   atomic.Int32 // handshakes that this side has begun
-	attaching sync.Mutex   // one socket at a time becomes the live one
-	last      *conn        // guarded by attaching
+	attaching sync.Mutex // one socket at a time becomes the live one
+	last      *conn      // guarded by attaching
 
 	mu        sync.Mutex
+	shaking   int           // handshakes that this side has begun
+	taking    int           // connections of the larger id that are taken, and not attached yet
 	changed   chan struct{} // closed and replaced when live, dialing or healing changes
 	dialing   bool
 	healing   *healing
@@ -66,12 +68,13 @@ type pair struct {
 	corrupt   int      // fragments with a wrong checksum
 	next      uint32   // index of the next session of this side
 	sessions  map[*session]bool
-	indexed   map[uint32]*session      // those with an index
-	waiting   map[sessionKey]*session  // not announced by the peer yet
-	inbounds  map[sessionKey]*incoming // announced by the peer, but Connect was not called
-	farewells []uint32                 // goodbyes to be answered, by the peer's index
-	node      node                     // for the farewells
-	spent     [2]int64                 // what the sessions have spent
+	indexed   map[uint32]*session              // those with an index
+	waiting   map[sessionKey]*session          // not announced by the peer yet
+	inbounds  map[sessionKey]*incoming         // announced by the peer, but Connect was not called
+	departed  map[sessionKey]transport.Session // left by this side before the peer opened them
+	farewells []uint32                         // goodbyes to be answered, by the peer's index
+	node      node                             // for the farewells
+	spent     [2]int64                         // what the sessions have spent
 }
 
 // epoch is a random number that stands for what both sides remember of their sessions. Where one
@@ -93,7 +96,7 @@ func newPair(f *Fabric, key pairKey, peer *address) *pair {
 	p := &pair{f: f, key: key, peer: peer, binding: pairBinding(f.self, peer), incoming: map[uint32]*incoming{},
 		changed: make(chan struct{}), sessions: map[*session]bool{}, indexed: map[uint32]*session{},
 		waiting:  map[sessionKey]*session{},
-		inbounds: map[sessionKey]*incoming{}, epoch: newEpoch()}
+		inbounds: map[sessionKey]*incoming{}, departed: map[sessionKey]transport.Session{}, epoch: newEpoch()}
 	p.node.pair = p
 	return p
 }
@@ -218,17 +221,28 @@ func (p *pair) broadcast() {
 	p.changed = make(chan struct{})
 }
 
-// dial tries the peer's addresses, nearest first, repeatedly until ctx ends.
+// dial tries the peer's addresses, nearest first, repeatedly until ctx ends or all refuse.
 func (p *pair) dial(ctx context.Context, rank int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.f.ctx, cancel)()
 	failures := map[netip.AddrPort]string{}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		for _, w := range p.routes(ctx) {
+		wires, refused := p.routes(ctx), 0
+		for _, w := range wires {
 			err := p.dialOne(ctx, w, helloFirst, nonce{})
 			if err == nil {
 				return nil
+			}
+			if errors.Is(err, errTaken) {
+				sleep(ctx, p.f, pause)
+				return nil // the caller looks again
+			}
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				refused++
+			}
+			if refused == len(wires) {
+				return p.noFirst(rank, fmt.Errorf("%v: %w", w.to.addrPort(), err))
 			}
 			if at := w.to.addrPort(); ctx.Err() == nil || failures[at] == "" {
 				failures[at] = fmt.Sprintf("%v: %v", at, err)
@@ -280,12 +294,16 @@ func (p *pair) start(spec transport.Session) (*session, error) {
 
 // match joins a local session with the peer's announcement. p.mu is held.
 func (p *pair) match(s *session, in *incoming) {
-	if e := s.check(&in.opening); e != nil {
+	e := s.check(&in.opening)
+	if e != nil {
 		s.fail(e)
 	}
 	in.session.Store(s)
 	s.announced = true
 	close(s.opened)
+	s.ready.Store(e == nil)
+	s.expected()
+	s.wake()
 }
 
 // announce handles an open frame. The reading lock is held.
@@ -297,6 +315,11 @@ func (p *pair) announce(in *incoming) {
 	if s := p.waiting[key]; s != nil {
 		delete(p.waiting, key)
 		p.match(s, in)
+		return
+	}
+	if spec, left := p.departed[key]; left {
+		delete(p.departed, key)
+		p.bid(spec, in)
 		return
 	}
 	p.inbounds[key] = in
@@ -317,13 +340,13 @@ func (p *pair) index(s *session) {
 func (p *pair) close(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waiting[s.key()] == s {
+	if p.waiting[s.key()] == s && !s.unsent() {
 		delete(p.waiting, s.key())
 	}
 	if !p.sessions[s] {
 		return false
 	}
-	if p.live.Load() == nil && p.healing == nil && !p.owesGoodbye(s) {
+	if p.live.Load() == nil && p.healing == nil && !p.owesGoodbye(s) && !s.unsent() {
 		p.remove(s)
 		return false
 	}
@@ -348,6 +371,7 @@ func (p *pair) gone(index uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s := p.indexed[index]; s != nil && s.closing.Load() {
+		s.answered = true
 		p.remove(s)
 	}
 }

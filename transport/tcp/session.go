@@ -32,6 +32,9 @@ type session struct {
 	removed   atomic.Bool                 // from the tables: nothing more is sent
 	opened    chan struct{}               // closed when the peer's open has arrived, even if it does not match
 	announced bool                        // guarded by pair.mu: opened is closed
+	ready     atomic.Bool                 // the peer's open has arrived and fits: data may leave
+	expecting atomic.Bool                 // counted in pair.background: fragments wait for the peer's open
+	answered  bool                        // guarded by pair.mu: the peer knows that this side has left
 	spent     [2]int64                    // guarded by pair.mu: bytes of room beyond the first, in and out
 	openSent  bool                        // writer, under pair.mu: it has an index
 	byeSent   bool                        // writer
@@ -116,6 +119,9 @@ func (s *session) Flushed() bool {
 		return true
 	}
 	c := s.pair.live.Load()
+	if c == nil && s.drained() && !s.pair.heals() {
+		return true
+	}
 	if c == nil || c.unresumed.Load() || !c.writing.CompareAndSwap(false, true) {
 		return s.err.Load() != nil
 	}
@@ -138,6 +144,9 @@ func (s *session) drained() bool {
 	}
 	return true
 }
+
+// refused reports whether the session ended before any data could leave.
+func (s *session) refused() bool { return !s.ready.Load() && s.err.Load() != nil }
 
 // opening is the payload of an open frame.
 type opening struct {

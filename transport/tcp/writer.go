@@ -28,11 +28,13 @@ func (p *pair) push(n *node) {
 	}
 }
 
-// enqueue is push, and writes if there is a socket.
+// enqueue is push, and writes if there is a socket. Otherwise one is made.
 func (p *pair) enqueue(n *node) {
 	p.push(n)
 	if c := p.live.Load(); c != nil {
 		c.flush()
+	} else {
+		p.want()
 	}
 }
 
@@ -184,8 +186,13 @@ func (p *pair) requeue(n *node) {
 
 // channelFrame makes the next frame of a channel: a fragment, or credit alone.
 func (c *conn) channelFrame(ch *channel) bool {
-	if ch.session.removed.Load() {
+	s := ch.session
+	if s.removed.Load() {
 		return false
+	}
+	if !s.openSent || !s.ready.Load() {
+		s.expect(c)
+		return false // it is queued again when both sides have opened the session
 	}
 	w, p := &c.writer, c.pair
 	out, in := &ch.out, &ch.in
@@ -195,17 +202,17 @@ func (c *conn) channelFrame(ch *channel) bool {
 	released := in.released.Load()
 	switch {
 	case waiting > 0:
-		w.rest, w.of = out.ring.at(at).frame(), ch.session
-		c.stamp(ch.session.index, released)
+		w.rest, w.of = out.ring.at(at).frame(), s
+		c.stamp(s.index, released)
 		out.started.Store(at + 1)
 		if waiting > 1 {
 			p.requeue(&ch.node)
-		} else if ch.session.closing.Load() {
-			p.requeue(&ch.session.node) // its goodbye may have waited for this
+		} else if s.closing.Load() {
+			p.requeue(&s.node) // its goodbye may have waited for this
 		}
-	case due && !ch.session.closing.Load():
+	case due && !s.closing.Load():
 		c.headerOnly(header{kind: kindCredit, channel: ch.index, number: in.scale.Load()})
-		c.stamp(ch.session.index, released)
+		c.stamp(s.index, released)
 	default:
 		return false
 	}
@@ -248,10 +255,15 @@ func (c *conn) sessionFrame(s *session) bool {
 		h.put(w.rest)
 		o.put(w.rest[headerBytes:])
 		c.seal()
+		for i := range s.channels {
+			if q := &s.channels[i].out; q.started.Load() != q.committed.Load() {
+				c.pair.requeue(&s.channels[i].node)
+			}
+		}
 		if s.closing.Load() {
 			c.pair.requeue(&s.node)
 		}
-	case s.closing.Load() && !s.byeSent && s.drained():
+	case s.closing.Load() && !s.byeSent && (s.drained() || s.refused()):
 		s.byeSent = true
 		c.headerOnly(header{kind: kindGoodbye, session: s.index})
 		w.after = func() { s.pending(false) }

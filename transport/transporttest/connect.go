@@ -37,7 +37,7 @@ func testAddress(t *testing.T, p *pair) {
 		if p.a.fabric.Reaches(address) {
 			t.Errorf("Reaches accepts %.40q, which is no address", address)
 		}
-		s, _ := newSession(1)
+		s, _ := p.newSession(1)
 		if l, err := p.a.fabric.Connect(ctx, address, s); err == nil {
 			l.Close()
 			t.Errorf("Connect accepts %.40q, which is no address", address)
@@ -48,7 +48,7 @@ func testAddress(t *testing.T, p *pair) {
 // testConnectOrder lets A connect first, then B, then both at once.
 func testConnectOrder(t *testing.T, p *pair) {
 	for i, lag := range []struct{ a, b time.Duration }{{0, 20 * time.Millisecond}, {20 * time.Millisecond, 0}, {0, 0}} {
-		sa, sb := newSession(2)
+		sa, sb := p.newSession(2)
 		ctx, cancel := context.WithTimeout(context.Background(), hang)
 		var da, db <-chan connected
 		if lag.a <= lag.b {
@@ -77,7 +77,7 @@ func testConnectOrder(t *testing.T, p *pair) {
 
 func testConnectTimeout(t *testing.T, p *pair) {
 	for _, d := range []struct{ from, to *side }{{p.a, p.b}, {p.b, p.a}} {
-		s, _ := newSession(1)
+		s, _ := p.newSession(1)
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		begin := time.Now()
 		c := p.collect(dial(ctx, d.from, d.to, s))
@@ -101,7 +101,7 @@ func testConnectTimeout(t *testing.T, p *pair) {
 }
 
 func testWrongKey(t *testing.T, p *pair) {
-	sa, sb := newSession(1)
+	sa, sb := p.newSession(1)
 	sb.Key[31] ^= 1
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -128,7 +128,7 @@ func testManySessions(t *testing.T, p *pair) {
 	var started sync.WaitGroup
 	var sa, sb [sessions]transport.Session
 	for i := range sessions {
-		sa[i], sb[i] = newSession(1 + i%3)
+		sa[i], sb[i] = p.newSession(1 + i%3)
 	}
 	started.Add(2)
 	go func() {

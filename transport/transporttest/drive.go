@@ -78,6 +78,7 @@ func (s *side) sleep(what string, deadline time.Time, look func() bool) (bool, e
 // pair is the state that the tests work on.
 type pair struct {
 	a, b    *side
+	onUse   bool // of sessions
 	stop    atomic.Bool
 	stopped sync.WaitGroup
 }
@@ -154,8 +155,8 @@ func (j joined) close() {
 
 const rankA, rankB = 3, 11
 
-func newSession(channels int) (a, b transport.Session) {
-	a = transport.Session{Rank: rankA, Peer: rankB, Channels: channels}
+func (p *pair) newSession(channels int) (a, b transport.Session) {
+	a = transport.Session{Rank: rankA, Peer: rankB, Channels: channels, OnUse: p.onUse}
 	rand.Read(a.ID[:])
 	rand.Read(a.Key[:])
 	b = a
@@ -195,7 +196,7 @@ func (p *pair) collect(ch <-chan connected) connected {
 // join connects both sides for one session.
 func (p *pair) join(t *testing.T, channels int) joined {
 	t.Helper()
-	sa, sb := newSession(channels)
+	sa, sb := p.newSession(channels)
 	return p.joinAs(t, sa, sb)
 }
 

@@ -18,19 +18,19 @@ type Pair struct {
 type Options struct {
 	Allocates bool // its hot path allocates memory; the test of that is skipped
 	AnyKey    bool // it does not compare Session.Key; the test of that is skipped
+	OnUse     bool // all sessions have Session.OnUse, and the fabric makes paths on use
 }
 
 // Run tests the fabrics that make returns against the whole contract. The suite closes them.
 func Run(t *testing.T, make func(t *testing.T) Pair, o Options) {
-	tests := []struct {
+	type test struct {
 		name string
 		skip bool
 		run  func(*testing.T, *pair)
-	}{
+	}
+	tests := []test{
 		{"Address", false, testAddress},
 		{"ConnectOrder", false, testConnectOrder},
-		{"ConnectTimeout", false, testConnectTimeout},
-		{"ConnectWrongKey", o.AnyKey, testWrongKey},
 		{"Windows", false, testWindows},
 		{"WindowSizes", false, testWindowSizes},
 		{"ManySessions", false, testManySessions},
@@ -57,6 +57,21 @@ func Run(t *testing.T, make func(t *testing.T) Pair, o Options) {
 		{"PingPongAsleep", false, testPingPongAsleep},
 		{"NoAllocations", o.Allocates, testNoAllocations},
 	}
+	if o.OnUse {
+		tests = append(tests, []test{
+			{"OpenBeforePeer", false, testOpenBeforePeer},
+			{"OpenToWait", false, testOpenToWait},
+			{"OpenAtOnce", false, testOpenAtOnce},
+			{"OpenWrongKey", o.AnyKey, testOpenWrongKey},
+			{"OpenLeft", false, testOpenLeft},
+			{"OpenGone", false, testOpenGone},
+		}...)
+	} else {
+		tests = append(tests, []test{
+			{"ConnectTimeout", false, testConnectTimeout},
+			{"ConnectWrongKey", o.AnyKey, testWrongKey},
+		}...)
+	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.skip {
@@ -64,6 +79,7 @@ func Run(t *testing.T, make func(t *testing.T) Pair, o Options) {
 			}
 			m := make(t)
 			p := newPair(m)
+			p.onUse = o.OnUse
 			t.Cleanup(p.close)
 			tt.run(t, p)
 		})

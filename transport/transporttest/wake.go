@@ -108,7 +108,7 @@ func (p *pair) takeAll(t *testing.T, to transport.Channel, lengths []int,
 func testWakeOnClose(t *testing.T, p *pair) {
 	j := p.join(t, 2)
 	defer j.close()
-	done := asleep(p.b, "nobody rang after the peer closed", func() bool { return j.b.Err() != nil })
+	done := asleep(p.b, "nobody rang after the peer closed", func() bool { return ended(j.b) })
 	if err := j.a.Close(); err != nil {
 		t.Fatal(err)
 	}

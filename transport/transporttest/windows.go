@@ -36,7 +36,7 @@ func testWindows(t *testing.T, p *pair) {
 	}
 	a, b := p.windows(t, windowBytes, windowBytes)
 	defer a.Release()
-	sa, sb := newSession(1)
+	sa, sb := p.newSession(1)
 	sa.Window, sb.Window = a, b
 	j := p.joinAs(t, sa, sb)
 	defer j.close()
@@ -86,7 +86,7 @@ func testWindowSizes(t *testing.T, p *pair) {
 	}
 	for _, bytesB := range []int{4096, 0} {
 		a, b := p.windows(t, windowBytes, max(bytesB, 1))
-		sa, sb := newSession(1)
+		sa, sb := p.newSession(1)
 		if sa.Window = a; bytesB > 0 {
 			sb.Window = b
 		}

@@ -94,11 +94,11 @@ func New(rank int, chans []transport.Channel, done func(*Request, error)) *Engin
 	return e
 }
 
-// SetFar makes longer messages to a peer eager, and the heads of others longer. It must be called
-// before the first request. The peer need not do the same.
+// SetFar makes longer messages to a peer eager, and the heads of others longer, from now on. The
+// peer need not do the same.
 func (e *Engine) SetFar(peer int) {
 	p := &e.peers[peer]
-	p.limit, p.window, p.whole = FarLimit, FarWindow, FarWindow
+	p.limit, p.window, p.whole = FarLimit, p.window+FarWindow-p.whole, FarWindow
 }
 
 // SetCache sets the size in bytes of this machine's last-level cache; 0 means that it is unknown.

@@ -1,0 +1,211 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/transport"
+)
+
+// mostDialing is the number of pairs that a process dials for the first time at the same time.
+const mostDialing = 64
+
+// mostLeft bounds what a pair remembers of the sessions that this side left before the peer had
+// opened them.
+const mostLeft = 1024
+
+// onUse begins a session without the peer (Session.OnUse). Where the pair has a socket, the session
+// opens at once; otherwise when it is needed.
+func (p *pair) onUse(spec transport.Session) (*session, error) {
+	p.used.Store(true) // from here on the peer may dial at any time
+	s, err := p.start(spec)
+	if err == nil && p.live.Load() != nil {
+		p.enqueue(&s.node)
+	}
+	return s, err
+}
+
+// Open implements transport.Opener.
+func (s *session) Open() bool {
+	if s.ready.Load() || s.ended() {
+		return true
+	}
+	if s.pair.live.Load() == nil {
+		s.pair.want()
+	}
+	return false
+}
+
+// want has a socket made, unless somebody makes one or nobody needs it.
+func (p *pair) want() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live.Load() == nil && !p.dialing && p.healing == nil && p.waits() {
+		p.dialing = p.f.task(p.first)
+	}
+}
+
+// waits reports whether a session may wait for the first socket. p.mu is held.
+func (p *pair) waits() bool {
+	for s := range p.sessions {
+		if s.spec.OnUse && s.err.Load() == nil && (!s.closing.Load() || s.unsent()) {
+			return true
+		}
+	}
+	return false
+}
+
+// unsent reports whether fragments wait for the peer to open the session.
+func (s *session) unsent() bool {
+	return s.spec.OnUse && !s.ready.Load() && s.err.Load() == nil && !s.drained()
+}
+
+// first dials until the pair has a socket, made by this side or by the other, or is lost. Either
+// side dials first; where both do at once, the smaller id's is taken (takes). A peer that accepts
+// connections is there, even if it does not answer: perhaps it has not called Connect yet.
+func (p *pair) first() {
+	f := p.f
+	defer func() {
+		p.mu.Lock()
+		p.dialing = false
+		p.broadcast()
+		p.mu.Unlock()
+	}()
+	select {
+	case f.dials <- struct{}{}:
+		defer func() { <-f.dials }()
+	case <-f.ctx.Done():
+		return
+	}
+	var last error
+	heard := time.Now()
+	for pause := 2 * time.Millisecond; f.ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
+		wires, refused := p.routes(f.ctx), 0
+		for _, w := range wires {
+			if p.live.Load() != nil || f.ctx.Err() != nil {
+				return
+			}
+			err := p.dialOne(f.ctx, w, helloFirst, nonce{})
+			switch {
+			case err == nil:
+				return
+			case errors.Is(err, syscall.ECONNREFUSED):
+				refused++
+			case !dialing(err) && !errors.Is(err, errStranger):
+				heard = time.Now()
+			}
+			last = fmt.Errorf("%v: %w", w.to.addrPort(), err)
+		}
+		if refused == len(wires) || time.Since(heard) > f.opts.PeerTimeout {
+			p.unreachable(last)
+			return
+		}
+		waits(f.ctx, pause+time.Duration(rand.Int64N(int64(pause))))
+	}
+}
+
+// dialing reports whether an attempt ended before there was a connection.
+func dialing(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// unreachable ends the sessions of a pair that has got no first socket, unless there is one by now.
+func (p *pair) unreachable(last error) {
+	p.attaching.Lock()
+	defer p.attaching.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live.Load() != nil {
+		return
+	}
+	p.lose(func(peer int) *fault.Error { return p.noFirst(peer, last) })
+}
+
+// noFirst returns the error of a session for which no socket could be made.
+func (p *pair) noFirst(peer int, last error) *fault.Error {
+	if p.f.stopped() {
+		return errFabricClosed
+	}
+	text := fmt.Sprintf("cannot connect to %s for %v; is it behind a firewall, or its host down?",
+		p.peer.who(), p.f.opts.PeerTimeout)
+	if errors.Is(last, syscall.ECONNREFUSED) {
+		text = p.peer.who() + " refuses connections; its process has ended"
+	}
+	e := fault.Peer(fault.PeerLost, peer, "tcp: %s", text)
+	e.Cause = last
+	return e
+}
+
+// expect has the fabric's goroutine read, although perhaps no thread polls, until the peer has
+// opened a session for which fragments wait. The writing lock is held.
+func (s *session) expect(c *conn) {
+	if !s.expecting.Swap(true) {
+		s.pair.background.Add(1)
+	}
+	if s.ready.Load() || s.removed.Load() {
+		s.expected()
+		return
+	}
+	c.f.poller.rearm(c)
+}
+
+// expected undoes expect.
+func (s *session) expected() {
+	if s.expecting.Swap(false) {
+		s.pair.background.Add(-1)
+	}
+}
+
+// wake queues what a session may send now that the peer has opened it.
+func (s *session) wake() {
+	for i := range s.channels {
+		if q := &s.channels[i].out; q.started.Load() != q.committed.Load() {
+			s.pair.push(&s.channels[i].node)
+		}
+	}
+	s.pair.push(&s.node)
+}
+
+// depart remembers that this side has left a session that the peer may still open. p.mu is held.
+func (p *pair) depart(s *session) {
+	if !s.spec.OnUse || s.answered || p.f.stopped() {
+		return
+	}
+	if len(p.departed) >= mostLeft {
+		for key := range p.departed {
+			delete(p.departed, key)
+			break
+		}
+	}
+	spec := s.spec
+	spec.Window = nil
+	p.departed[s.key()] = spec
+}
+
+// bid opens a session that this side has left, in order to close it: the peer learns that nobody is
+// there. p.mu is held.
+func (p *pair) bid(spec transport.Session, in *incoming) {
+	s := newSession(p, spec)
+	s.closing.Store(true)
+	s.answered = true
+	p.sessions[s] = true
+	s.pending(true)
+	p.match(s, in)
+}
+
+// task runs fn as one of the fabric's goroutines, unless the fabric is closing.
+func (f *Fabric) task(fn func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return false
+	}
+	f.tasks.Go(fn)
+	return true
+}
