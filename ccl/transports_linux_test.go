@@ -16,8 +16,9 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// sockets counts the sockets of this process that accept connections.
-type sockets struct{ tcp, unix int }
+// sockets counts the sockets of this process that accept connections, and the ends of TCP
+// connections.
+type sockets struct{ tcp, unix, ends int }
 
 func socketsNow(t *testing.T) (s sockets) {
 	t.Helper()
@@ -41,7 +42,35 @@ func socketsNow(t *testing.T) (s sockets) {
 		}
 		return n
 	}
-	return sockets{count("tcp", 3, 9, "0A") + count("tcp6", 3, 9, "0A"), count("unix", 3, 6, "00010000")}
+	return sockets{count("tcp", 3, 9, "0A") + count("tcp6", 3, 9, "0A"), count("unix", 3, 6, "00010000"),
+		count("tcp", 3, 9, "01") + count("tcp6", 3, 9, "01")}
+}
+
+// TestConnectsOnUse counts the connections of a group: those of neighbours while joining, others
+// when two ranks first need each other, none for those that never do.
+func TestConnectsOnUse(t *testing.T) {
+	const ranks = 7
+	before := socketsNow(t)
+	connections := func() int { return (socketsNow(t).ends - before.ends) / 2 }
+	comms := join(t, nodes(t, ranks, ccl.Options{Transport: "tcp"}), ccl.Options{Transport: "tcp"}, "sparse")
+	require.Equal(t, ranks, connections(), "each rank and the next one")
+	got := make([]float32, 3)
+	each(t, ranks, func(rank int) error {
+		switch rank {
+		case 1:
+			return ccl.Send(background, comms[1], []float32{1, 2, 3}, 5, 4)
+		case 5:
+			_, err := ccl.Recv(background, comms[5], got, 1, 4)
+			return err
+		}
+		return nil
+	})
+	require.Equal(t, []float32{1, 2, 3}, got)
+	require.Equal(t, ranks+1, connections())
+	checkGroup(t, comms) // long all_reduces go around the ring
+	require.Equal(t, ranks+1, connections())
+	each(t, ranks, func(rank int) error { return ccl.Barrier(background, comms[rank]) }) // distances 1, 2 and 4
+	require.Equal(t, 3*ranks, connections())
 }
 
 // TestTransportsAsAsked checks which sockets listen when a group is open: only those that its

@@ -10,7 +10,7 @@
 //
 // With Session.OnUse a session needs the connection once a fragment is published or a thread waits
 // for one. Either side then dials, and where both do the smaller id's connection is taken. A pair
-// dials for 10 s (Options.PeerTimeout), or as long as the peer's host accepts connections; 64 pairs
+// dials for 10 s (Options.PeerTimeout), or as long as the peer keeps connections open; 64 pairs
 // of a process dial at the same time. Data waits until both sides have opened the session. A side
 // that leaves a session before that remembers it, and tells the peer when it opens the session.
 //

@@ -242,6 +242,12 @@ func (f *behind) Address() []byte { return f.blob }
 
 // TestConformanceUnderCuts runs the suite while the connections are reset again and again.
 func TestConformanceUnderCuts(t *testing.T) {
+	for _, onUse := range []bool{false, true} {
+		t.Run(fmt.Sprintf("OnUse=%v", onUse), func(t *testing.T) { underCuts(t, onUse) })
+	}
+}
+
+func underCuts(t *testing.T, onUse bool) {
 	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
 		patient := func(o *Options) { o.PeerTimeout = 2 * hang }
 		a, doorbellA := loopback(t, patient)
@@ -264,7 +270,7 @@ func TestConformanceUnderCuts(t *testing.T) {
 		t.Cleanup(func() { close(stop); group.Wait() })
 		return transporttest.Pair{A: &behind{a, addressA}, B: &behind{b, addressB},
 			DoorbellA: doorbellA, DoorbellB: doorbellB}
-	}, transporttest.Options{Allocates: true})
+	}, transporttest.Options{Allocates: true, OnUse: onUse, Proxied: true})
 }
 
 // TestManyCuts sends fragments both ways over several links while the path is reset, silent and

@@ -66,8 +66,9 @@ func (s *session) unsent() bool {
 }
 
 // first dials until the pair has a socket, made by this side or by the other, or is lost. Either
-// side dials first; where both do at once, the smaller id's is taken (takes). A peer that accepts
-// connections is there, even if it does not answer: perhaps it has not called Connect yet.
+// side dials first; where both do at once, the smaller id's is taken (takes). A peer that keeps
+// connections without an answer is there: it has not called Connect yet, or was stopped. One that
+// ends them at once may be a proxy of a process that is gone.
 func (p *pair) first() {
 	f := p.f
 	defer func() {
@@ -90,13 +91,14 @@ func (p *pair) first() {
 			if p.live.Load() != nil || f.ctx.Err() != nil {
 				return
 			}
+			begun := time.Now()
 			err := p.dialOne(f.ctx, w, helloFirst, nonce{})
 			switch {
 			case err == nil:
 				return
 			case errors.Is(err, syscall.ECONNREFUSED):
 				refused++
-			case !dialing(err) && !errors.Is(err, errStranger):
+			case !dialing(err) && time.Since(begun) >= f.opts.HandshakeTimeout/2:
 				heard = time.Now()
 			}
 			last = fmt.Errorf("%v: %w", w.to.addrPort(), err)
