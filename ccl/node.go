@@ -37,6 +37,7 @@ type Node struct {
 	closed  bool
 	comms   map[*Communicator]bool
 	fabrics map[string]transport.Fabric // open fabrics by name
+	tls     bool                        // that of tcp was opened with TLS
 }
 
 // NewNode makes the Node of a process. Of opts only Registered and Spin count. Transports are
@@ -86,9 +87,14 @@ var paths = []struct {
 		if err != nil {
 			return nil, err
 		}
+		secret, err := opts.secret()
+		if err != nil {
+			return nil, err
+		}
+		n.tls = opts.TLS
 		return tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname, Family: opts.SocketFamily,
 			Port: first, LastPort: last,
-			PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum,
+			PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum, TLS: opts.TLS, Secret: secret,
 			Warn: opts.printer("WARN"), Info: opts.printer("INFO")})
 	}},
 }
@@ -133,6 +139,11 @@ func (n *Node) fabricsFor(opts *Options) (fabrics []transport.Fabric, lacking st
 			default:
 				return nil, "", err
 			}
+		}
+		if path.name == "tcp" && n.tls != opts.TLS {
+			return nil, "", fault.New(fault.Invalid,
+				"GOCCL_TLS=%s, but an earlier group of this process has opened TCP otherwise; all groups need the same",
+				map[bool]string{true: "1", false: "0"}[opts.TLS])
 		}
 		fabrics = append(fabrics, fabric)
 	}

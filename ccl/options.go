@@ -1,8 +1,11 @@
 package ccl
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +44,8 @@ type Options struct {
 	Registered   string        // room for registered memory, like "16G"; "0" for none, "" for the default
 	PeerTimeout  time.Duration // of TCP: how long a path may be broken or silent; 0 for 10 s
 	Checksum     bool          // of TCP: fragments carry checksums
+	TLS          bool          // of TCP: connections are encrypted
+	SecretFile   string        // of TCP: a file whose contents all processes must have; "" for none
 	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
 }
 
@@ -118,6 +123,12 @@ var optionTable = []option{
 			"is taken as it is used. 0: none. The first group of a process decides. See docs/registered.md.", false,
 		func(o *Options) string { return o.Registered },
 		func(o *Options, v string) error { o.Registered = v; return o.checkRegistered() }},
+	{"GOCCL_SECRET_FILE", "", "str",
+		"File with a secret that all processes of a job must have to connect by TCP, 16 bytes at least, which only " +
+			"its owner can read: the store alone is then not enough to join (docs/trust.md). The first group of a process " +
+			"that may use TCP decides.", false,
+		func(o *Options) string { return o.SecretFile },
+		func(o *Options, v string) error { o.SecretFile = v; return nil }},
 	{"GOCCL_SOCKET_FAMILY", "", "str",
 		"ipv4 or ipv6: TCP uses only addresses of this family (AF_INET and AF_INET6 mean the same). The first group " +
 			"of a process that may use TCP decides.", false,
@@ -137,6 +148,11 @@ var optionTable = []option{
 			"group's own if not set.", false,
 		func(o *Options) string { return timeText(o.Timeout) },
 		func(o *Options, v string) (err error) { o.Timeout, err = parseTime(v); return err }},
+	{"GOCCL_TLS", "0", "bool",
+		"1: TCP connections are encrypted by TLS 1.3, with a certificate that each process makes for itself and its " +
+			"peers know from the store (docs/trust.md).", true,
+		func(o *Options) string { return map[bool]string{true: "1"}[o.TLS] },
+		func(o *Options, v string) (err error) { o.TLS, err = onOff(v); return err }},
 	{"GOCCL_TRANSPORT", "auto", "str",
 		"auto: shared memory on one host, TCP between hosts; shm or tcp: only that. A process opens only what " +
 			"its groups may use: with shm nothing listens on TCP and no network interface need be up, with tcp there is " +
@@ -418,6 +434,38 @@ func (o *Options) agreed() string {
 		}
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// leastSecret is the length of the shortest secret, in bytes.
+const leastSecret = 16
+
+// secret reads the file of GOCCL_SECRET_FILE. White space around the secret does not count.
+func (o *Options) secret() ([]byte, error) {
+	if o.SecretFile == "" {
+		return nil, nil
+	}
+	file, err := os.Open(o.SecretFile)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "GOCCL_SECRET_FILE")
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0) {
+		return nil, fault.New(fault.Invalid, "GOCCL_SECRET_FILE=%s has mode %v: others than its owner can use it; chmod 600",
+			o.SecretFile, info.Mode())
+	}
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(file, 1<<20))
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "GOCCL_SECRET_FILE")
+	}
+	if text = bytes.TrimSpace(text); len(text) < leastSecret {
+		return nil, fault.New(fault.Invalid, "GOCCL_SECRET_FILE=%s has %d bytes, a secret has at least %d",
+			o.SecretFile, len(text), leastSecret)
+	}
+	return text, nil
 }
 
 // ParseOptions parses the text form. Later lines win. The error for an unknown name or value lists

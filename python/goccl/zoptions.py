@@ -47,6 +47,9 @@ class Options(Settings):
         registered: Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only,
             memory is taken as it is used. 0: none. The first group of a process decides. See docs/registered.md.
             (``GOCCL_REGISTERED``, default 16G)
+        secret_file: File with a secret that all processes of a job must have to connect by TCP, 16 bytes at least,
+            which only its owner can read: the store alone is then not enough to join (docs/trust.md). The first group
+            of a process that may use TCP decides. (``GOCCL_SECRET_FILE``)
         socket_family: ipv4 or ipv6: TCP uses only addresses of this family (AF_INET and AF_INET6 mean the same).
             The first group of a process that may use TCP decides. (``GOCCL_SOCKET_FAMILY``)
         socket_ifname: Network interfaces: names or prefixes (eth0,eth1), =eth0 for exactly this name, or ^ and
@@ -57,6 +60,8 @@ class Options(Settings):
             decides. (``GOCCL_SPIN_US``)
         timeout: Timeout of operations and of joining a group, in seconds or with a unit (90, 1.5s, 5m); the process
             group's own if not set. (``GOCCL_TIMEOUT``)
+        tls: 1: TCP connections are encrypted by TLS 1.3, with a certificate that each process makes for itself and
+            its peers know from the store (docs/trust.md). (``GOCCL_TLS``, default 0)
         transport: auto: shared memory on one host, TCP between hosts; shm or tcp: only that. A process opens only
             what its groups may use: with shm nothing listens on TCP and no network interface need be up, with tcp there
             is no unix socket. With auto a host without an interface that is up does with shared memory.
@@ -84,10 +89,12 @@ class Options(Settings):
     port: int | str | None = None
     recorder: int | None = None
     registered: int | str | None = None
+    secret_file: str | None = None
     socket_family: str | None = None
     socket_ifname: str | None = None
     spin_us: int | str | None = None
     timeout: timedelta | float | str | None = None
+    tls: bool | None = None
     transport: str | None = None
     tune: str | None = None
     verify: str | None = None

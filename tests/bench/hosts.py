@@ -18,6 +18,7 @@ import sys
 import time
 
 import core
+import hosts_checks
 import run
 import torch_level
 from results import Results, figure, size_name
@@ -28,11 +29,10 @@ FAR = {MIB: 1, 4 * MIB: 1, 16 * MIB: 1, 64 * MIB: 1}
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """Hosts, the ranks on them, and by which factor goccl is to be faster than Gloo: {op: {bytes: factor}}."""
+    """Two hosts, the ranks on them, and by which factor goccl is to be faster than Gloo: {op: {bytes: factor}}."""
     title: str
     wires: list
     bars: dict
-    hosts: int = 2
     each: int = 1  # ranks of a host
 
 
@@ -68,9 +68,15 @@ def arguments():
 
 def inside(name, options):
     """Measures a scenario in the process that made its network."""
-    scenario, results, missed = SCENARIOS[name], Results(), 0
     os.environ.update(GLOO_SOCKET_IFNAME="eth0", GOCCL_SOCKET_IFNAME="eth", TORCH_CPP_LOG_LEVEL="ERROR")
-    options.torch_ranks = [scenario.hosts * scenario.each]
+    if name in hosts_checks.CHECKS:
+        check, title, _ = hosts_checks.CHECKS[name]
+        print(f"\n{title}", flush=True)
+        missed = check(options)
+        print(f"MISSED: {'; '.join(missed)}" if missed else "met", flush=True)
+        return 1 if missed else 0
+    scenario, results, missed = SCENARIOS[name], Results(), 0
+    options.torch_ranks = [2 * scenario.each]
 
     def before(rank):
         return ["ip", "netns", "exec", f"host{rank // scenario.each}"]
@@ -98,21 +104,22 @@ def inside(name, options):
 def main():
     options = arguments()
     options.sizes_given = core.numbers(options.sizes) if options.sizes else None
+    wires = {**{name: s.wires for name, s in SCENARIOS.items()}, **{name: c[2] for name, c in hosts_checks.CHECKS.items()}}
+    titles = {**{name: s.title for name, s in SCENARIOS.items()}, **{name: c[1] for name, c in hosts_checks.CHECKS.items()}}
     if options.list:
-        for name, scenario in SCENARIOS.items():
-            print(f"{name:<8} {scenario.title}")
+        for name, title in titles.items():
+            print(f"{name:<8} {title}")
         return 0
     if options.inside:
         return inside(options.inside, options)
-    names = run.words(options.only, SCENARIOS, "--only") if options.only else list(SCENARIOS)
+    names = run.words(options.only, titles, "--only") if options.only else list(titles)
     core.BUILD.mkdir(parents=True, exist_ok=True)
     program = core.BUILD / "with-hosts"
     core.command(["go", "build", "-o", program, "./tests/hosts/with"], "tests/hosts/with", cwd=core.ROOT)
     begun, failed = time.time(), []
     for name in names:
-        scenario = SCENARIOS[name]
-        words = [program, "-hosts", str(scenario.hosts)]
-        for wire in scenario.wires:
+        words = [program, "-hosts", "2"]
+        for wire in wires[name]:
             words += ["-wire", wire]
         words += ["--", sys.executable, pathlib.Path(__file__).resolve(), *sys.argv[1:], "--inside", name]
         code = os.spawnv(os.P_WAIT, program, [str(word) for word in words])

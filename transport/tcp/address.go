@@ -15,7 +15,7 @@ const (
 	maxEndpoints  = 32
 	maxHostname   = 64
 	addressMagic  = "gTCP"
-	addressPrefix = len(addressMagic) + 1 + 16 + 16 + 32 + 4
+	addressPrefix = len(addressMagic) + 1 + 16 + 16 + 32 + 32 + 4
 )
 
 // endpoint is one address that a process listens on, with its network prefix.
@@ -37,12 +37,13 @@ func (e endpoint) loopback() bool           { return e.prefix.Addr().IsLoopback(
 
 // address is what a peer needs to know about a process.
 type address struct {
-	host      [16]byte // equal for processes that share loopback
-	id        [16]byte // random
-	secret    [32]byte // random
-	pid       uint32
-	hostname  string
-	endpoints []endpoint
+	host        [16]byte // equal for processes that share loopback
+	id          [16]byte // random
+	secret      [32]byte // random, mixed with Options.Secret
+	certificate [32]byte // its hash; zero without TLS
+	pid         uint32
+	hostname    string
+	endpoints   []endpoint
 }
 
 // who identifies the process in messages.
@@ -53,6 +54,7 @@ func (a *address) encode() []byte {
 	b = append(b, a.host[:]...)
 	b = append(b, a.id[:]...)
 	b = append(b, a.secret[:]...)
+	b = append(b, a.certificate[:]...)
 	b = binary.LittleEndian.AppendUint32(b, a.pid)
 	b = append(b, byte(len(a.hostname)))
 	b = append(b, a.hostname...)
@@ -86,6 +88,7 @@ func parseAddress(b []byte) (*address, error) {
 	r = r[copy(a.host[:], r):]
 	r = r[copy(a.id[:], r):]
 	r = r[copy(a.secret[:], r):]
+	r = r[copy(a.certificate[:], r):]
 	a.pid = binary.LittleEndian.Uint32(r)
 	r = r[4:]
 	if len(r) < 1 || int(r[0]) > maxHostname || len(r) < 1+int(r[0])+1 {

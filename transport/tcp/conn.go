@@ -27,11 +27,12 @@ type conn struct {
 	f      *Fabric
 	pair   *pair
 	fd     int
-	slot   int    // in the fabric's table
-	local  string // address and port of this side
-	remote string // of the peer
-	who    string // host and pid of the peer
-	nonce  nonce  // identifies it on both sides
+	secure *secure // nil without TLS
+	slot   int     // in the fabric's table
+	local  string  // address and port of this side
+	remote string  // of the peer
+	who    string  // host and pid of the peer
+	nonce  nonce   // identifies it on both sides
 
 	reading, writing atomic.Bool   // try-locks
 	down             atomic.Bool   // fail was called; nothing is read or written any more

@@ -48,9 +48,12 @@
 // nonces) before any frame is read. Connections without this proof are limited in number
 // (Options.MaxUnauthenticated; one more closes the oldest, so strangers keep no peer out) and in
 // time (Options.HelloTimeout until the dialer has sent its hello, HandshakeTimeout in all). Each
-// session is authenticated again with its own Session.Key, bound to the two processes. Nothing is
-// encrypted: TLS, if it is ever wanted, begins where dialOne and welcome start the handshake, and
-// receiveInto and sendFrom then go through it.
+// session is authenticated again with its own Session.Key, bound to the two processes.
+//
+// Options.Secret is mixed into the secrets of all processes, so that addresses alone are not enough.
+// With Options.TLS the handshake and all frames are records of TLS 1.3. Each process has a
+// certificate of its own, whose hash is in its address; no other certificate is accepted. Encrypted
+// bytes that the socket does not take wait in the connection, at most those of one frame.
 //
 // # Frames
 //

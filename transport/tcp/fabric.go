@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"maps"
@@ -29,6 +30,7 @@ type Fabric struct {
 	doorbell  *park.Doorbell
 	self      *address
 	blob      []byte
+	identity  *identity // nil without TLS
 	listeners []*net.TCPListener
 	poller    *poller
 	silent    *unproven.Conns // accepted, no hello yet
@@ -90,7 +92,16 @@ func New(opts Options) (*Fabric, error) {
 		f.poller.close()
 		return nil, err
 	}
+	if opts.TLS {
+		if f.identity, err = newIdentity(); err != nil {
+			closeAll(f.listeners)
+			f.poller.close()
+			return nil, fault.Wrap(fault.System, err, "tcp: cannot make a certificate")
+		}
+		f.self.certificate = f.identity.hash
+	}
 	f.blob = f.self.encode()
+	f.mix(f.self)
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	for _, l := range f.listeners {
 		opts.Track(descriptor(l), true)
@@ -112,6 +123,15 @@ func (f *Fabric) identify() {
 		if c := name[i]; c > ' ' && c <= '~' && len(f.self.hostname) < maxHostname {
 			f.self.hostname += string(rune(c))
 		}
+	}
+}
+
+// mix makes the secret of an address one that only processes with the same Options.Secret find.
+func (f *Fabric) mix(a *address) {
+	if len(f.opts.Secret) > 0 {
+		mac := hmac.New(sha256.New, f.opts.Secret)
+		mac.Write(a.secret[:])
+		mac.Sum(a.secret[:0])
 	}
 }
 
@@ -146,6 +166,10 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 			"tcp: no address of %s (%s) can be reached from the interfaces of this process (%s); "+
 				"see Options.Interfaces", a.who(), list(a.endpoints), list(f.self.endpoints))
 	}
+	if err := f.protects(a, s.Peer); err != nil {
+		return nil, err
+	}
+	f.mix(a)
 	p, err := f.join(keyOf(f.self, a, &s), a)
 	if err != nil {
 		return nil, err
@@ -218,19 +242,25 @@ func (f *Fabric) await(ctx context.Context, key pairKey) *pair {
 }
 
 // newConn makes an authenticated connection the socket of its pair.
-func (f *Fabric) newConn(nc *net.TCPConn, p *pair, g *greeting) error {
-	fd, err := takeSocket(nc, &f.opts)
+func (f *Fabric) newConn(nc *stream, p *pair, g *greeting) error {
+	fd, err := takeSocket(nc.TCPConn, &f.opts)
 	if err != nil {
 		return err
 	}
 	f.keepDevice(fd, nc.LocalAddr(), p.peer)
 	c := newConn(p, fd, nc)
 	c.nonce = g.nonce
+	if c.secure = nc.secure; c.secure != nil {
+		c.secure.attach(fd)
+	}
 	if err := p.attach(c, g.epochs); err != nil {
 		closeSocket(fd)
 		return err
 	}
 	f.doorbell.Ring()
+	if c.secure != nil {
+		c.progress() // TLS may have read something already, of which the kernel does not tell
+	}
 	c.flush()
 	c.left.Store(c.backlog.Load())
 	f.poller.rearm(c)

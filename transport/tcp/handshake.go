@@ -110,7 +110,8 @@ func pairBinding(self, peer *address) (binding [32]byte) {
 }
 
 var errStranger = errors.New(
-	"it does not prove that it is the peer; something else listens there, or its address is outdated")
+	"it does not prove that it is the peer; something else listens there, its address is outdated, or it has another " +
+		"secret")
 
 // dialHandshake proves this process to the acceptor, and the acceptor to this process.
 func dialHandshake(nc net.Conn, h *hello, self, peer *address) (g greeting, err error) {
@@ -177,7 +178,7 @@ func acceptHandshake(nc net.Conn, h *hello, peer, self *address, e epoch) (g gre
 
 // dialOne tries one wire to a peer, including the handshake, and attaches the connection.
 func (p *pair) dialOne(ctx context.Context, w wire, kind byte, broken nonce) error {
-	nc, err := p.f.dial(ctx, w)
+	nc, err := p.f.dial(ctx, w, p.peer)
 	if err != nil {
 		return err
 	}
@@ -235,7 +236,7 @@ func (p *pair) taken() {
 }
 
 // dial connects by one wire.
-func (f *Fabric) dial(ctx context.Context, w wire) (*net.TCPConn, error) {
+func (f *Fabric) dial(ctx context.Context, w wire, peer *address) (*stream, error) {
 	d := net.Dialer{Timeout: f.opts.DialTimeout, KeepAlive: -1}
 	if w.from.prefix.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.from.prefix.Addr(), 0))
@@ -249,12 +250,12 @@ func (f *Fabric) dial(ctx context.Context, w wire) (*net.TCPConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nc.(*net.TCPConn), nil
+	return f.client(nc.(*net.TCPConn), peer), nil
 }
 
 // shake does the handshake of a connection that this side has dialled. If it fails, the connection
 // is closed.
-func (p *pair) shake(ctx context.Context, nc *net.TCPConn, kind byte, broken nonce) (g greeting, err error) {
+func (p *pair) shake(ctx context.Context, nc *stream, kind byte, broken nonce) (g greeting, err error) {
 	f := p.f
 	ctx, cancel := context.WithTimeout(ctx, f.opts.HandshakeTimeout)
 	defer cancel()

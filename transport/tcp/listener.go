@@ -94,7 +94,7 @@ func (f *Fabric) accept(l *net.TCPListener) {
 			}
 			continue
 		}
-		g := &guest{nc: nc}
+		g := &guest{nc: f.server(nc)}
 		g.ctx, g.cancel = context.WithTimeout(f.ctx, f.opts.HandshakeTimeout)
 		f.silent.Add(g)
 		f.tasks.Go(func() { f.welcome(g) })
@@ -105,7 +105,7 @@ func (f *Fabric) accept(l *net.TCPListener) {
 // until this process also wants to connect. Silent connections take no place from those that have
 // sent a hello.
 type guest struct {
-	nc     *net.TCPConn
+	nc     *stream
 	ctx    context.Context // of the handshake
 	cancel context.CancelFunc
 }
@@ -139,14 +139,19 @@ func (f *Fabric) welcome(g *guest) {
 // authenticate has the guest prove its identity, and tells it that it is taken.
 func (f *Fabric) authenticate(g *guest) (p *pair, said greeting, err error) {
 	g.nc.SetDeadline(time.Now().Add(f.opts.HelloTimeout))
+	deadline, _ := g.ctx.Deadline()
+	if s := g.nc.secure; s != nil {
+		s.heard = func() { g.nc.SetDeadline(deadline) } // TLS has begun, which takes longer than a hello
+	}
 	h, err := readHello(g.nc, f.self)
 	if !f.silent.Remove(g) || err != nil {
 		return nil, said, errStranger
 	}
 	f.waiting.Add(g)
-	deadline, _ := g.ctx.Deadline()
 	g.nc.SetDeadline(deadline)
-	if p = f.wanted(g.ctx, h); p != nil {
+	if p = f.wanted(g.ctx, h); p != nil && g.nc.certificate() != p.peer.certificate {
+		err = errStranger
+	} else if p != nil {
 		said, err = acceptHandshake(g.nc, h, p.peer, f.self, p.currentEpoch())
 	}
 	if !f.waiting.Remove(g) || p == nil || err != nil {

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"io"
 	"syscall"
@@ -33,6 +34,9 @@ type reader struct {
 // receive reads until the socket is empty or its budget is used up. It reports whether anything
 // happened.
 func (c *conn) receive() bool {
+	if c.secure != nil {
+		return c.decrypt()
+	}
 	r := &c.reader
 	total := 0
 	for total < readBudget {
@@ -50,17 +54,7 @@ func (c *conn) receive() bool {
 			return true
 		}
 		total += n
-		direct, err := min(n, len(rest)), error(nil)
-		if direct > 0 {
-			r.rest = rest[direct:]
-			if len(r.rest) == 0 {
-				err = c.frameDone()
-			}
-		}
-		if err == nil {
-			err = c.consume(r.staging[:n-direct])
-		}
-		if err != nil {
+		if err := c.received(n); err != nil {
 			c.fail(err)
 			return true
 		}
@@ -68,11 +62,57 @@ func (c *conn) receive() bool {
 			break // the socket is empty
 		}
 	}
-	if r.told {
-		r.told = false
+	c.tell()
+	return total > 0
+}
+
+// decrypt is receive with TLS. It reads until nothing is left, since the kernel does not tell of
+// what was read from the socket already.
+func (c *conn) decrypt() bool {
+	r := &c.reader
+	for any := false; ; any = true {
+		to := r.rest
+		if len(to) == 0 {
+			to = r.staging
+		}
+		n, err := c.secure.read(to)
+		switch {
+		case errors.Is(err, io.EOF):
+			c.ended()
+			return true
+		case err == nil && n == 0:
+			c.tell()
+			return any
+		case err == nil:
+			err = c.received(n)
+		}
+		if err != nil {
+			c.fail(err)
+			return true
+		}
+	}
+}
+
+// received handles n bytes that were read into rest first, and the remainder into staging.
+func (c *conn) received(n int) error {
+	r := &c.reader
+	if direct := min(n, len(r.rest)); direct > 0 {
+		n -= direct
+		if r.rest = r.rest[direct:]; len(r.rest) == 0 {
+			if err := c.frameDone(); err != nil {
+				return err
+			}
+		}
+	}
+	return c.consume(r.staging[:n])
+}
+
+// tell wakes those who wait for what has arrived.
+func (c *conn) tell() {
+	if c.reader.told {
+		c.reader.told = false
 		c.f.doorbell.Ring()
 	}
-	return total > 0
 }
 
 // ended handles the end of the stream. Sessions that the peer has closed before keep their own

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"bytes"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,8 @@ type relay struct {
 	to       string
 	// The last one of so many bytes to the process, and from it, is changed; 0 for none.
 	flipTo, flipFrom atomic.Int64
+	sought           atomic.Pointer[[]byte] // bytes to look for
+	found            atomic.Bool
 
 	mu    sync.Mutex
 	held  chan struct{} // not nil: nothing passes until it is closed
@@ -73,6 +76,9 @@ func (r *relay) pump(from, to *net.TCPConn, flip *atomic.Int64) {
 		if held != nil {
 			<-held
 		}
+		if text := r.sought.Load(); text != nil && bytes.Contains(buf[:n], *text) {
+			r.found.Store(true)
+		}
 		if n > 0 {
 			if left := flip.Load(); left > 0 {
 				if left <= int64(n) {
@@ -95,6 +101,13 @@ func (r *relay) pump(from, to *net.TCPConn, flip *atomic.Int64) {
 			return
 		}
 	}
+}
+
+// watch looks for a text among the bytes that pass.
+func (r *relay) watch(text string) (seen func() bool) {
+	sought := []byte(text)
+	r.sought.Store(&sought)
+	return r.found.Load
 }
 
 // reset breaks all connections in both directions.

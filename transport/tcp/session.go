@@ -125,7 +125,8 @@ func (s *session) Flushed() bool {
 	if c == nil || c.unresumed.Load() || !c.writing.CompareAndSwap(false, true) {
 		return s.err.Load() != nil
 	}
-	flushed := s.drained() && (len(c.writer.rest) == 0 || c.writer.of != s)
+	flushed := s.drained() && (len(c.writer.rest) == 0 || c.writer.of != s) &&
+		(c.secure == nil || !c.secure.unsent.Load())
 	c.writing.Store(false)
 	c.flush() // for frames that other threads have queued meanwhile
 	return flushed

@@ -233,7 +233,7 @@ func (p *pair) probe(ctx context.Context, all []wire, candidates []int) []int {
 // probeOne connects by one wire, and measures it unless rates are known. reached is called once the
 // peer has answered.
 func (p *pair) probeOne(ctx context.Context, w wire, rated bool, reached func()) (time.Duration, error) {
-	nc, err := p.f.dial(ctx, w)
+	nc, err := p.f.dial(ctx, w, p.peer)
 	if err != nil {
 		return 0, err
 	}

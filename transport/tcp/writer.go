@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"sync/atomic"
+	"syscall"
 )
 
 // writer turns the queued frames into the byte stream of this side.
@@ -79,6 +80,11 @@ func (c *conn) flush() bool {
 func (c *conn) send() (moved, full bool) {
 	w := &c.writer
 	for {
+		if errno := c.leave(); errno != 0 && again(errno) {
+			return moved, true
+		} else if errno != 0 {
+			c.cannotSend(errno)
+		}
 		if len(w.rest) == 0 && !c.nextFrame() {
 			return moved, false
 		}
@@ -87,14 +93,12 @@ func (c *conn) send() (moved, full bool) {
 			c.frameWritten()
 			continue
 		}
-		n, errno := sendFrom(c.fd, w.rest)
+		n, errno := c.put(w.rest)
 		if errno != 0 {
 			if again(errno) {
 				return moved, true
 			}
-			// Data may still lie in the receive buffer, so the reader ends the connection.
-			w.failed.Store(uint32(errno))
-			shutdown(c.fd, true)
+			c.cannotSend(errno)
 			continue
 		}
 		moved = true
@@ -104,6 +108,32 @@ func (c *conn) send() (moved, full bool) {
 		}
 		c.frameWritten()
 	}
+}
+
+// put sends bytes, or encrypts them for leave.
+func (c *conn) put(b []byte) (int, syscall.Errno) {
+	if c.secure == nil {
+		return sendFrom(c.fd, b)
+	}
+	if c.secure.write(b) != nil {
+		return 0, syscall.EPROTO // reading has met the end of TLS
+	}
+	return len(b), 0
+}
+
+// leave sends what is encrypted.
+func (c *conn) leave() syscall.Errno {
+	if c.secure == nil || c.writer.failed.Load() != 0 {
+		return 0
+	}
+	return c.secure.flush()
+}
+
+// cannotSend notes that nothing more can be sent. Data may still lie in the receive buffer, so the
+// reader ends the connection.
+func (c *conn) cannotSend(errno syscall.Errno) {
+	c.writer.failed.Store(uint32(errno))
+	shutdown(c.fd, true)
 }
 
 func (c *conn) frameWritten() {

@@ -1,0 +1,254 @@
+"""Checks between hosts that are not ratios of times: cuts, strangers, IPv6, many ranks, equal bits.
+
+Each check is a function that runs in the process that made the network, prints what it measured, and returns what is
+missed.
+"""
+import json
+import os
+import pathlib
+import random
+import shutil
+import socket
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+
+import core
+
+PORT = 29600  # the ranks of these checks listen here and above (GOCCL_PORT)
+RANK = pathlib.Path(__file__).with_name("hosts_rank.py")
+
+
+def command(*words):
+    subprocess.run([str(word) for word in words], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+class Ranks:
+    """Processes of hosts_rank.py, in order of ranks. each is how many a host has; 0 means this host."""
+
+    def __init__(self, options, mode, ranks, each, **settings):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="goccl-hosts-"))
+        self.processes = []
+        env = {**os.environ, "GOCCL_PORT": f"{PORT}-{PORT + ranks}", "GOCCL_DEBUG": "WARN", **settings}
+        with open(self.folder / "log", "wb") as log:
+            for rank in range(ranks):
+                words = [options.python, str(RANK), str(rank), str(ranks), str(self.folder), mode]
+                if each:
+                    words = ["ip", "netns", "exec", f"host{rank // each}", *words]
+                self.processes.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                                                       text=True, bufsize=1, env=env))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def tell(self, word):
+        self.processes[0].stdin.write(word + "\n")
+
+    def hear(self, seconds=300):
+        """The next line of each rank."""
+        timers = [threading.Timer(seconds, process.kill) for process in self.processes]
+        for timer in timers:
+            timer.start()
+        try:
+            lines = [process.stdout.readline() for process in self.processes]
+        finally:
+            for timer in timers:
+                timer.cancel()
+        for rank, line in enumerate(lines):
+            if not line:
+                raise core.Failure(f"rank {rank} ended early, or did not answer for {seconds} s:\n{self.log()[-3000:]}")
+        return [json.loads(line) for line in lines]
+
+    def log(self):
+        return (self.folder / "log").read_text(errors="replace")
+
+
+def cuts(options):
+    """4 ranks on 2 hosts, sums of 8 B to 64 MiB while the wire is cut 200 times."""
+    wanted, missed = 200, []
+    dice = random.Random(options.seed)
+    with Ranks(options, "sums", 4, 2, GOCCL_SOCKET_IFNAME="eth") as ranks:
+        ranks.hear()
+        begun, kinds = time.monotonic(), {"reset": 0, "silence": 0, "interface down": 0}
+        for _ in range(wanted):
+            time.sleep(dice.uniform(0.1, 0.4))
+            kind = dice.choice(list(kinds))
+            kinds[kind] += 1
+            host = dice.randrange(2)
+            if kind == "reset":
+                command("ip", "netns", "exec", f"host{host}", "ss", "-K", "state", "established", f"sport >= :{PORT}")
+                command("ip", "netns", "exec", f"host{host}", "ss", "-K", "state", "established", f"dport >= :{PORT}")
+                continue
+            where = ["-n", f"host{host}", "link", "set", "eth0"]
+            if kind == "silence":
+                where = ["link", "set", f"port0.{host}"]
+            command("ip", *where, "down")
+            time.sleep(dice.uniform(0.1, 3) if kind == "silence" else dice.uniform(0.1, 1))
+            command("ip", *where, "up")
+        ranks.tell("end")
+        ends = ranks.hear()
+        healed = ranks.log().count("carries on after")
+    took = time.monotonic() - begun
+    print(f"{wanted} cuts ({', '.join(f'{n} × {kind}' for kind, n in kinds.items())}) in {took:.0f} s, "
+          f"{ends[0]['calls']} all_reduces, {healed} connections made again")
+    for rank, end in enumerate(ends):
+        print(f"  rank {rank}: {end['wrong']} wrong elements; before {end['before']}, after {end['after']}")
+        grown = end["after"]["descriptors"] - end["before"]["descriptors"]
+        if end["wrong"] or grown > 0 or end["after"]["mib"] > end["before"]["mib"] + 32:
+            missed.append(f"rank {rank}: {end}")
+    if ends[0]["calls"] < 1000:
+        missed.append(f"{ends[0]['calls']} all_reduces of 1000")
+    return missed
+
+
+def listener(host):
+    """An address of rank 0 of a host's, from another host."""
+    text = subprocess.run(["ip", "-n", f"host{host}", "-json", "addr", "show", "eth0"], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+    return next(a["local"] for a in json.loads(text)[0]["addr_info"] if a["family"] == "inet"), PORT
+
+
+class Strangers:
+    """A process in host 1 that connects to rank 0: silent connections, or garbage at a rate."""
+
+    def __init__(self, options, words):
+        at, port = listener(0)
+        self.process = subprocess.Popen(
+            ["ip", "netns", "exec", "host1", options.python, __file__, words, at, str(port)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process.stdout.readline()
+
+    def end(self):
+        self.process.stdin.close()
+        count = int(self.process.stdout.readline() or 0)
+        self.process.wait(60)
+        self.process.stdout.close()
+        return count
+
+
+def strangers(kind, at, port):
+    """The process of Strangers."""
+    import select
+    import sys
+
+    held, count = [], 0
+    if kind == "silent":
+        for _ in range(300):
+            held.append(socket.create_connection((at, port), 5))
+            count += 1
+        print("ready", flush=True)
+        sys.stdin.read()
+    else:
+        print("ready", flush=True)
+        begun = time.monotonic()
+        while not select.select([sys.stdin], [], [], max(0, begun + count / 200 - time.monotonic()))[0]:
+            try:
+                with socket.create_connection((at, port), 5) as connection:
+                    connection.sendall(random.randbytes(random.randrange(1, 400)))
+            except OSError:
+                pass  # it is closed by the other side at any time
+            count += 1
+    print(count, flush=True)
+
+
+def garbage(options):
+    """10,000 garbage connections at 200 a second, while 2 ranks on 2 hosts sum."""
+    quiet, noisy, total = [], [], 0
+    with Ranks(options, "rates", 2, 1, GOCCL_SOCKET_IFNAME="eth") as ranks:
+        time.sleep(5)
+        ranks.tell("begin")
+        ranks.hear()
+        for _ in range(5):
+            for times in (quiet, noisy):
+                flood = Strangers(options, "garbage") if times is noisy else None
+                ranks.tell("begin")
+                ranks.hear()
+                time.sleep(10)
+                ranks.tell("next")
+                times.append(statistics.mean(row["us"] for row in ranks.hear()))
+                total += flood.end() if flood else 0
+        ranks.tell("end")
+        ranks.hear()
+    slower = statistics.median(n / q for n, q in zip(noisy, quiet)) - 1
+    print(f"all_reduce of 64 KiB: {statistics.median(quiet):.0f} µs, with {total} garbage connections "
+          f"{statistics.median(noisy):.0f} µs: {slower:+.1%} (median of {len(quiet)} pairs of periods)")
+    return [f"{slower:.1%} slower"] if slower >= 0.1 else []
+
+
+def silent(options):
+    """A group joins while 300 silent connections are open."""
+    with Ranks(options, "joins", 2, 1, GOCCL_SOCKET_IFNAME="eth") as ranks:
+        time.sleep(5)
+        flood = Strangers(options, "silent")
+        ranks.tell("join")
+        rows = ranks.hear()
+        flood.end()
+    took = max(row["seconds"] for row in rows)
+    print(f"a new group and its first all_reduce beside 300 silent connections: {took * 1e3:.0f} ms")
+    return [] if took < 1 and all(row["right"] for row in rows) else [f"{took:.2f} s"]
+
+
+def bits(options):
+    """Losses of DDP on 2 × 2 ranks and on 4 of one host, with GOCCL_DETERMINISM=4."""
+    rows = []
+    for each in (2, 0):
+        with Ranks(options, "losses", 4, each, GOCCL_SOCKET_IFNAME="eth" if each else "lo",
+                   GOCCL_DETERMINISM="4") as ranks:
+            rows += [row["losses"] for row in ranks.hear()]
+    equal = all(row == rows[0] for row in rows)
+    print(f"losses of 10 steps: {'equal bit for bit' if equal else rows}")
+    return [] if equal else ["they differ"]
+
+
+def ipv6(options):
+    """2 ranks on 2 hosts that have no IPv4."""
+    with Ranks(options, "joins", 2, 1, GOCCL_SOCKET_IFNAME="eth") as ranks:
+        time.sleep(1)
+        ranks.tell("join")
+        rows = ranks.hear()
+    print(f"a new group and its first all_reduce: {max(row['seconds'] for row in rows) * 1e3:.0f} ms")
+    return [] if all(row["right"] for row in rows) else ["wrong"]
+
+
+def many(_):
+    """256 Go ranks by TCP, each a process of this machine: from the start to the end of a checked barrier."""
+    program = core.BUILD / "goccl"
+    core.command(["go", "build", "-o", program, "./cmd/goccl"], "cmd/goccl", cwd=core.ROOT)
+    words = [program, "bench", "--op", "barrier", "--transport", "tcp", "--repeat", "1", "--block", "1ms", "--ranks"]
+    took = {}
+    for ranks in (64, 256):
+        begun = time.monotonic()
+        end = subprocess.run([str(word) for word in [*words, ranks]], text=True, capture_output=True,
+                             env={**os.environ, "GOCCL_SOCKET_IFNAME": "lo"})
+        took[ranks] = time.monotonic() - begun
+        if end.returncode:
+            return [f"{ranks} ranks: {(end.stdout + end.stderr)[-1000:]}"]
+    print(", ".join(f"{ranks} ranks {seconds:.1f} s" for ranks, seconds in took.items()))
+    return [] if took[256] < 15 else [f"256 ranks in {took[256]:.1f} s of 15"]
+
+
+CHECKS = {  # name: (function, title, wires)
+    "cuts": (cuts, "4 ranks on 2 hosts, 200 cuts", ["plain"]),
+    "garbage": (garbage, "10,000 garbage connections at 200 a second", ["plain"]),
+    "silent": (silent, "300 silent connections while a group joins", ["plain"]),
+    "ipv6": (ipv6, "hosts without IPv4", ["ipv6"]),
+    "bits": (bits, "2 × 2 ranks and one host give the same bits", ["plain"]),
+    "256": (many, "256 Go ranks start on this machine", ["plain"]),
+}
+
+
+if __name__ == "__main__":
+    import sys
+
+    strangers(sys.argv[1], sys.argv[2], int(sys.argv[3]))

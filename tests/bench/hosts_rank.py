@@ -1,0 +1,128 @@
+"""One rank of a check between hosts. Started by hosts_checks.py: hosts_rank.py RANK RANKS FOLDER MODE.
+
+Prints JSON lines. Rank 0 reads commands from its standard input in modes that have periods.
+"""
+import gc
+import json
+import os
+import pathlib
+import random
+import select
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+MIB = 1 << 20
+SIZES = [8] * 40 + [64 << 10] * 30 + [MIB] * 20 + [16 * MIB] * 4 + [64 * MIB]  # of a block of all_reduces
+
+
+def say(**what):
+    print(json.dumps(what), flush=True)
+
+
+def holds():
+    """What this process holds: descriptors, threads, MiB of memory."""
+    gc.collect()
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return {"descriptors": len(os.listdir("/proc/self/fd")), "threads": len(os.listdir("/proc/self/task")),
+            "mib": pages * os.sysconf("SC_PAGE_SIZE") // MIB}
+
+
+def asked():
+    """A command that rank 0 was given, or nothing."""
+    return sys.stdin.readline().strip() if select.select([sys.stdin], [], [], 0)[0] else ""
+
+
+def together(word):
+    """Whether rank 0 has read something. All ranks find the same."""
+    flag = torch.tensor([len(word)], dtype=torch.float64)
+    dist.all_reduce(flag)
+    return flag.item() > 0
+
+
+def sums(rank, ranks):
+    """Sums of many sizes until rank 0 is told to end; each result is compared."""
+    dice = random.Random(1)  # the same on all ranks
+    buffers = {size: torch.empty(size // 4) for size in set(SIZES)}
+    wrong = calls = 0
+    before = None
+    while True:
+        for size in dice.sample(SIZES, len(SIZES)):
+            value = calls % 1000
+            tensor = buffers[size].fill_(value + rank)
+            dist.all_reduce(tensor)
+            wrong += int((tensor != ranks * value + ranks * (ranks - 1) / 2).sum())
+            calls += 1
+        if before is None:
+            before = holds()
+            say(ready=True)
+        if together(asked() if rank == 0 else ""):
+            break
+    say(calls=calls, wrong=wrong, before=before, after=holds())
+
+
+def rates(rank, ranks):
+    """The median time of an all_reduce of 64 KiB, in periods that rank 0 begins and ends."""
+    tensor = torch.ones(16 << 10)
+    times = []
+    while True:
+        for _ in range(100):
+            begun = time.perf_counter()
+            dist.all_reduce(tensor)
+            times.append(time.perf_counter() - begun)
+        tensor.fill_(1)
+        word = asked() if rank == 0 else ""
+        if together(word):
+            say(us=sorted(times)[len(times) // 2] * 1e6, calls=len(times))
+            times.clear()
+            if together(word if word == "end" else ""):
+                return
+
+
+def joins(rank, ranks):
+    """The time that a new group takes from its making to the end of its first all_reduce, when rank 0 is told."""
+    while True:
+        if together(asked() if rank == 0 else ""):
+            break
+        time.sleep(0.01)
+    begun = time.perf_counter()
+    group = dist.new_group()
+    tensor = torch.ones(2)
+    dist.all_reduce(tensor, group=group)
+    say(seconds=time.perf_counter() - begun, right=tensor.tolist() == [ranks, ranks])
+
+
+def losses(rank, ranks):
+    """The losses of ten steps of DDP, as the bits of their numbers."""
+    torch.manual_seed(7)
+    net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 512), torch.nn.GELU(),
+                              torch.nn.Linear(512, 8))
+    model = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    torch.manual_seed(100 + rank)
+    seen = []
+    for _ in range(10):
+        x, y = torch.randn(32, 64), torch.randint(8, (32,))
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total = loss.detach().clone()
+        dist.all_reduce(total)
+        seen.append(total.item().hex())
+    say(losses=seen)
+
+
+def main():
+    rank, ranks, folder, mode = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    torch.set_num_threads(1)
+    dist.init_process_group("goccl", store=dist.FileStore(f"{folder}/store", ranks), rank=rank, world_size=ranks)
+    dist.barrier()
+    {"sums": sums, "rates": rates, "joins": joins, "losses": losses}[mode](rank, ranks)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
