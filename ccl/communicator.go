@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/record"
+	"github.com/goccl/goccl/transport"
 )
 
 // AnySource is the source of a Recv that accepts a message from every rank.
@@ -41,15 +42,17 @@ type Communicator struct {
 	node  *Node
 	comm  *exec.Comm
 	leave func() // called when the group's ranks no longer share the host's cores
+	links []transport.Link
+	paths []Path // by rank
+	hosts [][]int
 }
 
-func (n *Node) register(comm *exec.Comm, leave func()) (*Communicator, error) {
-	c := &Communicator{n, comm, leave}
+func (n *Node) register(c *Communicator) (*Communicator, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		leave()
-		comm.Close()
+		c.leave()
+		c.comm.Close()
 		return nil, fault.New(fault.Closed, "the node is closed")
 	}
 	n.comms[c] = true

@@ -239,7 +239,12 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		shared.Release()
 		return nil, e.named(err)
 	}
-	return e.node.register(comm, leave)
+	paths := make([]Path, e.cfg.Size)
+	for rank := range paths {
+		paths[rank] = Path{Rank: rank, Host: peers[rank].Host, Pid: peers[rank].Pid, Transport: routes[rank]}
+	}
+	return e.node.register(&Communicator{node: e.node, comm: comm, leave: leave, links: links, paths: paths,
+		hosts: planner.hosts})
 }
 
 // neighbours reports whether two ranks follow each other around the ring of a group. Their paths

@@ -111,6 +111,13 @@ type Distant interface {
 	RoundTrip() time.Duration
 }
 
+// Wired is a Link over a network.
+type Wired interface {
+	// Wire returns the interface and address of this side, and the address of the other side; both
+	// are empty where there is no connection.
+	Wire() (from, to string)
+}
+
 // Lender is a Link that also lends the registered memory of the peer's process, and this process's
 // to the peer.
 type Lender interface {

@@ -19,11 +19,16 @@ func doctor(args []string, out io.Writer) error {
 	set := flags("doctor", out)
 	python := set.String("python", "python3", "the Python whose torch and goccl are looked at")
 	asJSON := set.Bool("json", false, "print JSON")
+	hosts := set.Bool("hosts", false, "measure the paths between hosts, started once on each of them as rank by a launcher, "+
+		"as goccl run -n 1 --hosts 2 --host 0 --address A --port P -- goccl doctor --hosts")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
 	if err := noArguments(set); err != nil {
 		return err
+	}
+	if *hosts {
+		return doctorHosts(*asJSON, out)
 	}
 	findings := []topo.Finding{{Name: "goccl", State: topo.OK, Value: ccl.Version}}
 	findings = append(findings, environmentFinding())

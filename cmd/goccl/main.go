@@ -39,7 +39,7 @@ func verbs() []verb {
 			"measure what the network costs and how well that predicts an all-reduce, or which algorithm is fastest where",
 			tuneVerb,
 		},
-		{"doctor", "[--json]", "what this machine offers, and what is missing", doctor},
+		{"doctor", "[--json] [--hosts]", "what this machine offers and what is missing, or how fast hosts are", doctor},
 		{"options", "", "the GOCCL_* environment variables", options},
 		{"version", "", "the version", version},
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"net/netip"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -98,6 +99,23 @@ func (s *session) RoundTrip() time.Duration {
 		runtime.Gosched()
 	}
 	return 0
+}
+
+// Wire implements transport.Wired.
+func (s *session) Wire() (from, to string) {
+	c := s.pair.live.Load()
+	if c == nil {
+		return "", ""
+	}
+	from = c.local
+	if at, err := netip.ParseAddrPort(c.local); err == nil {
+		for _, e := range s.pair.f.self.endpoints {
+			if e.prefix.Addr() == at.Addr().Unmap() {
+				from = e.name + " " + from
+			}
+		}
+	}
+	return from, c.remote
 }
 
 // pending notes whether a goodbye is to be sent. Until it has been written, the fabric's goroutine

@@ -1,0 +1,47 @@
+package ccl
+
+import (
+	"slices"
+	"time"
+
+	"github.com/goccl/goccl/transport"
+)
+
+// Path tells how this rank reaches another one.
+type Path struct {
+	Rank      int           `json:"rank"`
+	Host      string        `json:"host"` // its name
+	Pid       int           `json:"pid"`
+	Transport string        `json:"transport"`            // "inproc", "shm" or "tcp"
+	From      string        `json:"from,omitempty"`       // of TCP: interface and address of this side
+	To        string        `json:"to,omitempty"`         // of TCP: address of the other side
+	RoundTrip time.Duration `json:"round_trip,omitempty"` // of TCP: the shortest one so far
+}
+
+// Paths returns the paths to all other ranks, by rank. From, To and RoundTrip are empty until there
+// is a connection (transport.Opener).
+func (c *Communicator) Paths() []Path {
+	all := make([]Path, 0, c.Size()-1)
+	for rank, p := range c.paths {
+		if rank == c.Rank() {
+			continue
+		}
+		if l, ok := c.links[rank].(transport.Wired); ok {
+			p.From, p.To = l.Wire()
+		}
+		if l, ok := c.links[rank].(transport.Distant); ok {
+			p.RoundTrip = l.RoundTrip()
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// Hosts returns the ranks of each host. The ranks of a host share memory.
+func (c *Communicator) Hosts() [][]int {
+	hosts := slices.Clone(c.hosts)
+	for i := range hosts {
+		hosts[i] = slices.Clone(hosts[i])
+	}
+	return hosts
+}
