@@ -34,7 +34,7 @@ func TestSecretFile(t *testing.T) {
 		{secretFile(t, "sixteen bytes or more", 0o640), "others than its owner can use it; chmod 600"},
 		{secretFile(t, "  fourteen bytes\n ", 0o600), "has 14 bytes, a secret has at least 16"},
 	} {
-		// Shared memory alone needs no secret, but a group that might use TCP must not go on without.
+		// Shared memory needs no secret, but a group that might use TCP must not go on without.
 		for _, by := range []string{"tcp", "auto"} {
 			opts := ccl.Options{Transport: by, SecretFile: tt.file}
 			_, err := nodes(t, 1, opts)[0].Open(ccl.Config{Name: "g", Size: 1, Options: opts})

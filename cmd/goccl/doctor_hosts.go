@@ -82,7 +82,8 @@ func doctorHosts(asJSON bool, out io.Writer) error {
 		return err
 	}
 	defer node.Close()
-	endpoint, err := node.Open(ccl.Config{Name: "doctor", Rank: at.rank, Size: at.size, Timeout: time.Minute, Options: opts})
+	endpoint, err := node.Open(ccl.Config{
+		Name: "doctor", Rank: at.rank, Size: at.size, Timeout: time.Minute, Options: opts})
 	if err != nil {
 		return err
 	}
@@ -181,7 +182,8 @@ func measurePath(ctx context.Context, comm *ccl.Communicator, to int) ([]byte, e
 		times[i] = time.Since(begun)
 	}
 	slices.Sort(times)
-	// A direction takes as many blocks as the time allows; a first block, not counted, fills the path.
+	// A direction takes as many blocks as the time allows. The first one fills the path and does not
+	// count.
 	rate := func(move func() error) (float64, error) {
 		var begun time.Time
 		for n := 0; ; n++ {

@@ -34,9 +34,10 @@
 // receiver has released them, so nothing is missing. Options.Warn is told.
 //
 // A peer that refuses connections at all its addresses, or where it was connected last, is dead,
-// and the pair lost at once: a process listens before anybody knows its address. So it is after Options.PeerTimeout without a connection, and after a
-// violation of the protocol. A lost pair gets another epoch. The handshake compares epochs: a side
-// that still has sessions of an epoch that the other side does not know ends them.
+// and the pair lost at once: a process listens before anybody knows its address. So it is after
+// Options.PeerTimeout without a connection, and after a violation of the protocol. A lost pair gets
+// another epoch. The handshake compares epochs: a side that still has sessions of an epoch that the
+// other side does not know ends them.
 //
 // With Options.Checksum a frame carries checksums. One that does not fit breaks the connection, and
 // the next connection brings the fragment again; the third one ends the pair.
@@ -50,7 +51,7 @@
 // time (Options.HelloTimeout until the dialer has sent its hello, HandshakeTimeout in all). Each
 // session is authenticated again with its own Session.Key, bound to the two processes.
 //
-// Options.Secret is mixed into the secrets of all processes, so that addresses alone are not enough.
+// Options.Secret is mixed into the secrets of all processes, so addresses alone are not enough.
 // With Options.TLS the handshake and all frames are records of TLS 1.3. Each process has a
 // certificate of its own, whose hash is in its address; no other certificate is accepted. Encrypted
 // bytes that the socket does not take wait in the connection, at most those of one frame.

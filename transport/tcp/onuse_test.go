@@ -24,8 +24,8 @@ func onUse(t *testing.T, a, b *Fabric, n byte) (la, lb *session) {
 	return begin(a, b, transport.Session{Rank: 0, Peer: 1}), begin(b, a, transport.Session{Rank: 1, Peer: 0})
 }
 
-// TestOnUse has no connection until there is a fragment, which then leaves although its sender never
-// polls. Whichever side sends first dials.
+// TestOnUse has no connection until there is a fragment, which then leaves although its sender
+// never polls. Whichever side sends first dials.
 func TestOnUse(t *testing.T) {
 	for _, reversed := range []bool{false, true} {
 		a, b, _, _ := ordered(t, nil)

@@ -37,8 +37,8 @@ type Options struct {
 	PeerTimeout time.Duration
 	// Checksum adds a CRC-32C to every frame of this side. What arrives damaged is sent again.
 	Checksum bool
-	// TLS encrypts all connections, by TLS 1.3 with a certificate of each process; addresses carry the
-	// hashes of the certificates. All processes need the same.
+	// TLS encrypts all connections, by TLS 1.3 with a certificate of each process; addresses carry
+	// the hashes of the certificates. All processes need the same.
 	TLS bool
 	// Secret, if set, must be known by every process: then who has read the addresses still cannot
 	// connect.
