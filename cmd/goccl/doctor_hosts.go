@@ -182,8 +182,7 @@ func measurePath(ctx context.Context, comm *ccl.Communicator, to int) ([]byte, e
 		times[i] = time.Since(begun)
 	}
 	slices.Sort(times)
-	// A direction takes as many blocks as the time allows. The first one fills the path and does not
-	// count.
+	// A direction takes as many blocks as time allows. The first one, not counted, fills the path.
 	rate := func(move func() error) (float64, error) {
 		var begun time.Time
 		for n := 0; ; n++ {

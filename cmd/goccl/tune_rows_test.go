@@ -62,7 +62,7 @@ func TestTableRows(t *testing.T) {
 	// Without a measurement and without windows, the library would choose direct, then ring.
 	// Nothing here depends on the library's own rows: they are for other numbers of ranks.
 	names := []string{"direct", "ring", "rabenseifner", "two_shot"}
-	m := fake(t, dtype.AllReduce, 64, names, []int64{1 << 10, 64 << 10, M, 16 * M},
+	m := fake(t, dtype.AllReduce, 16, names, []int64{1 << 10, 64 << 10, M, 16 * M},
 		[]float64{10, 20, 9.8, 30},   // faster by 2 %
 		[]float64{10, 20, 9, 9.2},    // faster by far; which of the last two wins does not matter
 		[]float64{100, 90, 95, 50},   // two_shot, which reduces in the order of ranks
@@ -77,7 +77,7 @@ func TestTableRows(t *testing.T) {
 	}, rows(t, m))
 
 	// Small sizes end where the measurement ends.
-	m = fake(t, dtype.AllReduce, 64, names, []int64{8, 32}, []float64{5, 6, 7, 8}, []float64{5, 6, 7, 8})
+	m = fake(t, dtype.AllReduce, 16, names, []int64{8, 32}, []float64{5, 6, 7, 8}, []float64{5, 6, 7, 8})
 	require.Equal(t, []string{"32 direct"}, rows(t, m))
 
 	// A winner that reads windows does not suit all groups.
