@@ -208,7 +208,8 @@ func (f *Fabric) announce() {
 }
 
 func errGone(s *transport.Session, a *address) error {
-	return fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d is gone: nobody listens at its address", a.PID)
+	return fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d is gone: nobody listens at its address; if it runs, "+
+		"its machine is a copy of this one with the same boot id, and needs GOCCL_TRANSPORT=tcp", a.PID)
 }
 
 func errClosed() error { return fault.New(fault.Closed, "shm: the fabric is closed") }
