@@ -112,6 +112,17 @@ def cuts(options):
     return missed
 
 
+def loss(options):
+    """4 ranks on 2 hosts, sums of 8 B to 64 MiB over a wire that loses packets."""
+    with Ranks(options, "sums", 4, 2, GOCCL_SOCKET_IFNAME="eth") as ranks:
+        ranks.hear()
+        time.sleep(10)
+        ranks.tell("end")
+        ends = ranks.hear()
+    print(f"{ends[0]['calls']} all_reduces, {sum(end['wrong'] for end in ends)} wrong elements")
+    return ["wrong sums"] if any(end["wrong"] for end in ends) else []
+
+
 def listener(host):
     """An address of rank 0 of a host's, from another host."""
     text = subprocess.run(["ip", "-n", f"host{host}", "-json", "addr", "show", "eth0"], check=True, text=True,
@@ -246,6 +257,7 @@ def many(_):
 
 CHECKS = {  # name: (function, title, wires)
     "cuts": (cuts, "4 ranks on 2 hosts, 200 cuts", ["plain"]),
+    "loss": (loss, "4 ranks on 2 hosts, a wire that loses 1 % of the packets", ["loss=1%,delay=1ms"]),
     "garbage": (garbage, "10,000 garbage connections at 200 a second", ["plain"]),
     "silent": (silent, "300 silent connections while a group joins", ["plain"]),
     "ipv6": (ipv6, "hosts without IPv4", ["ipv6"]),

@@ -89,6 +89,9 @@ func TestWires(t *testing.T) {
 		{"ipv6", "fd77::0:2", 0, 0},
 		{"ipv6,delay=5ms", "fd77::0:2", 5, 0},
 		{"rate=200mbit", "10.77.0.2", 0, 0.15},
+		{"loss=1%", "10.77.0.2", 0, 0},
+		{"flow=200mbit,delay=1ms", "10.77.0.2", 1, 0.15},
+		{"ipv6,flow=200mbit", "fd77::0:2", 0, 0.15},
 	} {
 		t.Run(tt.wire, func(t *testing.T) {
 			said := script(t, []string{tt.wire}, "DIR="+t.TempDir()+"\n"+echo+fmt.Sprintf(
@@ -131,6 +134,8 @@ func TestValidate(t *testing.T) {
 		{hosts.Network{Hosts: 1, Wires: make([]hosts.Wire, 1)}, "1 hosts"},
 		{hosts.Network{Hosts: 2}, "0 wires"},
 		{hosts.Network{Hosts: 2, Wires: []hosts.Wire{{Delay: -1}}}, "wire 0: delay"},
+		{hosts.Network{Hosts: 2, Wires: []hosts.Wire{{}, {Loss: 0.6}}}, "wire 1: loss"},
+		{hosts.Network{Hosts: 2, Wires: []hosts.Wire{{Flow: -1}}}, "wire 0: flow"},
 		{hosts.Network{Hosts: 2, Wires: make([]hosts.Wire, 1)}, ""},
 	} {
 		if err := tt.n.Validate(); tt.says == "" {

@@ -18,8 +18,13 @@ type Network struct {
 type Wire struct {
 	Rate  string        // of each host's interface in each direction, as tc writes it (1gbit); none if empty
 	Delay time.Duration // what a round trip takes longer
+	Loss  float64       // the part of packets that is lost, each of at most 1,500 bytes
+	Flow  int64         // bytes a second of each connection in each direction; what is more is lost. 0: no limit
 	IPv6  bool          // the interfaces have IPv6 addresses only
 }
+
+// relayed reports whether this process must carry the packets of a wire.
+func (w *Wire) relayed() bool { return w.Delay > 0 || w.Loss > 0 || w.Flow > 0 }
 
 // Validate reports what is wrong with n.
 func (n *Network) Validate() error {
@@ -32,6 +37,12 @@ func (n *Network) Validate() error {
 	for i, w := range n.Wires {
 		if w.Delay < 0 || w.Delay > time.Minute {
 			return fmt.Errorf("wire %d: delay %v: want 0 to 1m", i, w.Delay)
+		}
+		if w.Loss < 0 || w.Loss > 0.5 {
+			return fmt.Errorf("wire %d: loss %v: want 0 to 0.5", i, w.Loss)
+		}
+		if w.Flow < 0 {
+			return fmt.Errorf("wire %d: flow %v: want 0 or more", i, w.Flow)
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ func (n *Network) Make() error {
 	}
 	for wire := range n.Wires {
 		lay := n.bridge
-		if n.Wires[wire].Delay > 0 {
+		if n.Wires[wire].relayed() {
 			lay = n.relay
 		}
 		if err := lay(wire); err != nil {

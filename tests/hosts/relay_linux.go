@@ -2,11 +2,11 @@ package hosts
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"runtime"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,11 +25,12 @@ type packet struct {
 }
 
 // relay makes a wire of tun devices and carries their packets. Devices leave checksums and the
-// cutting of large packets to the next one, so a packet may have 64 KiB.
+// cutting of large packets to the next one, so a packet may have 64 KiB, unless packets get lost.
 func (n *Network) relay(wire int) error {
 	devices := make([]*os.File, n.Hosts)
+	w := &n.Wires[wire]
 	for host := range devices {
-		device, err := openTun(fmt.Sprintf("tun%d.%d", wire, host))
+		device, err := openTun(fmt.Sprintf("tun%d.%d", wire, host), w.Loss == 0 && w.Flow == 0)
 		if err != nil {
 			return err
 		}
@@ -55,13 +56,14 @@ func (n *Network) relay(wire int) error {
 		go deliver(device, queue, buffers)
 	}
 	for _, device := range devices {
-		go collect(device, by, n.Wires[wire].Delay/2, buffers)
+		go collect(device, by, w, buffers)
 	}
 	return nil
 }
 
-// openTun makes a device that passes large packets with a header for what is left to do.
-func openTun(name string) (*os.File, error) {
+// openTun makes a device that passes packets with a header for what is left to do, and large ones if
+// asked.
+func openTun(name string, large bool) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("a wire with a delay needs /dev/net/tun: %w", err)
@@ -72,8 +74,11 @@ func openTun(name string) (*os.File, error) {
 		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
 	}
 	if err == nil {
-		err = unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD,
-			unix.TUN_F_CSUM|unix.TUN_F_TSO4|unix.TUN_F_TSO6|unix.TUN_F_TSO_ECN)
+		offload := unix.TUN_F_CSUM
+		if large {
+			offload |= unix.TUN_F_TSO4 | unix.TUN_F_TSO6 | unix.TUN_F_TSO_ECN
+		}
+		err = unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offload)
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -83,15 +88,34 @@ func openTun(name string) (*os.File, error) {
 }
 
 // collect reads what a host sends, until its device is gone.
-func collect(device *os.File, by map[netip.Addr]chan packet, delay time.Duration, buffers *sync.Pool) {
+func collect(device *os.File, by map[netip.Addr]chan packet, w *Wire, buffers *sync.Pool) {
+	buckets := map[[connectionBytes]byte]*bucket{}
 	for {
 		of := buffers.Get().(*[mostPacket]byte)
 		n, err := device.Read(of[:])
 		if err != nil {
 			return
 		}
+		at := now()
+		p := of[vnetHeader:n]
+		if w.Loss > 0 && rand.Float64() < w.Loss {
+			buffers.Put(of)
+			continue
+		}
+		if w.Flow > 0 {
+			key := connection(p)
+			b := buckets[key]
+			if b == nil {
+				b = &bucket{tokens: burst}
+				buckets[key] = b
+			}
+			if !b.takes(at, len(p), w.Flow) {
+				buffers.Put(of)
+				continue
+			}
+		}
 		select {
-		case by[destination(of[vnetHeader:n])] <- packet{now() + int64(delay), of[:n], of}:
+		case by[destination(p)] <- packet{at + int64(w.Delay/2), of[:n], of}:
 		default: // no such host, or a full queue: as in a switch, it is lost
 			buffers.Put(of)
 		}
@@ -107,6 +131,43 @@ func destination(p []byte) (to netip.Addr) {
 		to, _ = netip.AddrFromSlice(p[24:40])
 	}
 	return to
+}
+
+// connectionBytes is the length of both addresses and ports.
+const connectionBytes = 16 + 16 + 2 + 2
+
+// connection identifies the connection that a packet belongs to, in one direction.
+func connection(p []byte) (key [connectionBytes]byte) {
+	switch {
+	case len(p) >= 24 && p[0]>>4 == 4:
+		n := copy(key[:], p[12:20])
+		if header := int(p[0]&15) * 4; len(p) >= header+4 {
+			copy(key[n:], p[header:header+4])
+		}
+	case len(p) >= 44 && p[0]>>4 == 6:
+		copy(key[copy(key[:], p[8:40]):], p[40:44])
+	}
+	return key
+}
+
+// burst is how much of a connection passes at once, whatever its limit.
+const burst = 256 << 10
+
+// bucket limits a connection.
+type bucket struct {
+	tokens float64
+	at     int64
+}
+
+// takes reports whether a packet of n bytes passes now.
+func (b *bucket) takes(at int64, n int, rate int64) bool {
+	b.tokens = min(burst, b.tokens+float64(at-b.at)*float64(rate)/1e9)
+	b.at = at
+	if b.tokens < float64(n) {
+		return false
+	}
+	b.tokens -= float64(n)
+	return true
 }
 
 // deliver hands packets to a host when they are due. It sleeps in the kernel, since timers of Go

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -47,7 +48,8 @@ func begin() (int, error) {
 		return run(exec.Command(os.Args[3], os.Args[4:]...))
 	}
 	flag.IntVar(&n.Hosts, "hosts", 2, "number of hosts")
-	flag.Func("wire", "one interface of each host, as rate=1gbit,delay=1ms,ipv6 (or plain); may come again",
+	flag.Func("wire", "one interface of each host, as rate=1gbit,delay=1ms,loss=1%,flow=100mbit,ipv6 (or plain); "+
+		"flow limits each connection; may come again",
 		func(s string) error {
 			w, err := parseWire(s)
 			n.Wires = append(n.Wires, w)
@@ -113,10 +115,19 @@ func parseWire(text string) (w hosts.Wire, err error) {
 			w.Rate = value
 		case "delay":
 			w.Delay, err = time.ParseDuration(value)
+		case "loss":
+			w.Loss, err = strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
+			if strings.HasSuffix(value, "%") {
+				w.Loss /= 100
+			}
+		case "flow":
+			var mbit float64
+			mbit, err = strconv.ParseFloat(strings.TrimSuffix(value, "mbit"), 64)
+			w.Flow = int64(mbit * 1e6 / 8)
 		case "ipv6":
 			w.IPv6 = true
 		default:
-			err = fmt.Errorf("want rate=, delay=, ipv6 or plain")
+			err = fmt.Errorf("want rate=, delay=, loss=, flow=, ipv6 or plain")
 		}
 		if err != nil {
 			return w, err
