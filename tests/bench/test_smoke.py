@@ -132,10 +132,11 @@ def test_the_figures_of_the_readme_are_those_of_its_picture():
 @pytest.mark.skipif(os.geteuid() != 0 or not all(map(shutil.which, ("go", "ip", "tc"))),
                     reason="needs root, go, ip and tc")
 def test_hosts():
-    command = [sys.executable, HERE / "hosts.py", "--only", "1ms", "--ops", "all_reduce", "--sizes", "8,64K",
+    command = [sys.executable, HERE / "hosts.py", "--only", "1ms,ipv6", "--ops", "all_reduce", "--sizes", "8,64K",
                "--runs", "2", "--block-ms", "1"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = re.findall(r"^ *(8 B|64 KiB) +([\d.,]+) +([\d.,]+) ", done.stdout, re.M)
     assert [row[0] for row in rows] == ["8 B", "64 KiB"], done.stdout
     assert all(float(value.replace(",", "")) > 500 for row in rows for value in row[1:]), "less than half a round trip"
+    assert re.search(r"rank 1 joins, and sums, in \d+ ms\nmet", done.stdout), done.stdout
