@@ -104,8 +104,10 @@ def inside(name, options):
 def main():
     options = arguments()
     options.sizes_given = core.numbers(options.sizes) if options.sizes else None
-    wires = {**{name: s.wires for name, s in SCENARIOS.items()}, **{name: c[2] for name, c in hosts_checks.CHECKS.items()}}
-    titles = {**{name: s.title for name, s in SCENARIOS.items()}, **{name: c[1] for name, c in hosts_checks.CHECKS.items()}}
+    titles = {name: scenario.title for name, scenario in SCENARIOS.items()}
+    wires = {name: scenario.wires for name, scenario in SCENARIOS.items()}
+    for name, (_, title, wire) in hosts_checks.CHECKS.items():
+        titles[name], wires[name] = title, wire
     if options.list:
         for name, title in titles.items():
             print(f"{name:<8} {title}")

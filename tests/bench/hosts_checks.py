@@ -237,7 +237,8 @@ def many(_):
     """256 Go ranks by TCP, each a process of this machine, join a group."""
     program = core.BUILD / "goccl"
     core.command(["go", "build", "-o", program, "./cmd/goccl"], "cmd/goccl", cwd=core.ROOT)
-    words = ["ip", "netns", "exec", "host0", program, "bench", "--op", "barrier", "--transport", "tcp", "--repeat", "1", "--block", "1ms", "--ranks"]
+    words = ["ip", "netns", "exec", "host0", program, "bench", "--op", "barrier", "--transport", "tcp", "--repeat", "1",
+             "--block", "1ms", "--ranks"]
     for ranks in (64, 256):
         begun, joined, log = time.monotonic(), [], []
         with subprocess.Popen([str(word) for word in [*words, ranks]], text=True, stdout=subprocess.DEVNULL,
@@ -250,8 +251,8 @@ def many(_):
         took = time.monotonic() - begun
         if bench.returncode or len(joined) != ranks:
             return [f"{ranks} ranks, {len(joined)} joined: {''.join(log)[-1000:]}"]
-        print(f"{ranks} ranks have joined after {joined[-1]:.1f} s; with checked barriers, and the proofs of their plans "
-              f"by every rank, {took:.1f} s", flush=True)
+        print(f"{ranks} ranks have joined after {joined[-1]:.1f} s; {took:.1f} s with checked barriers and the proofs of "
+              "their plans by every rank", flush=True)
     return [] if joined[-1] < 15 else [f"256 ranks in {joined[-1]:.1f} s of 15"]
 
 
