@@ -92,7 +92,6 @@ type Comm struct {
 	p2p        *p2p.Engine
 	p2pOps     []*Op // posted to the engine and not ended
 	lost       []bool
-	unopened   []transport.Opener // by peer; nil where the path is there
 	lows       map[planKey]*program.Lowered
 	recent     planKey // key of recentLow, the plan that was used last
 	recentLow  *program.Lowered
@@ -103,6 +102,7 @@ type Comm struct {
 	broken     *fault.Error
 	idle       int
 	history    history
+	unopened   []transport.Opener // by peer; nil where the path is there
 
 	glimpsed uint64 // used only by the progress thread: the number of operations that had ended at its last glance
 }
