@@ -103,6 +103,7 @@ type Comm struct {
 	idle       int
 	history    history
 	unopened   []transport.Opener // by peer; nil where the path is there
+	closed     int                // how many of them are not nil
 
 	glimpsed uint64 // used only by the progress thread: the number of operations that had ended at its last glance
 }
@@ -142,7 +143,10 @@ func New(opts Options) (*Comm, error) {
 			c.chans[peer*width+i] = link.Channel(i)
 		}
 		between[peer] = link.Channel(p2pChannel)
-		c.unopened[peer], _ = link.(transport.Opener)
+		if o, ok := link.(transport.Opener); ok {
+			c.unopened[peer] = o
+			c.closed++
+		}
 	}
 	c.frame.lanes, c.turns = make([]laneState, 1), park.NewDoorbell()
 	if err := c.windows.Open(opts.Rank, opts.Window, opts.Links, opts.Arena); err != nil {

@@ -103,7 +103,9 @@ func (c *Comm) look() bool {
 		return false
 	}
 	changed := false
-	c.open()
+	if c.closed > 0 {
+		c.open()
+	}
 	for peer, link := range c.opts.Links {
 		if link == nil || c.lost[peer] {
 			continue
@@ -156,6 +158,7 @@ func (c *Comm) open() {
 func (c *Comm) openTo(peer int) {
 	if link := c.unopened[peer]; link != nil && link.Open() {
 		c.unopened[peer] = nil
+		c.closed--
 		c.measure(peer)
 	}
 }
