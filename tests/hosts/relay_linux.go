@@ -61,8 +61,8 @@ func (n *Network) relay(wire int) error {
 	return nil
 }
 
-// openTun makes a device that passes packets with a header for what is left to do, and large ones if
-// asked.
+// openTun makes a device that passes packets with a header for what is left to do, and large ones
+// if asked.
 func openTun(name string, large bool) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
