@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -53,10 +54,7 @@ func launched() (p place, err error) {
 		return n
 	}
 	p.rank, p.size = number("RANK"), number("WORLD_SIZE")
-	p.meeting = os.Getenv("MASTER_ADDR") + ":" + strconv.Itoa(number("MASTER_PORT"))
-	if strings.Contains(os.Getenv("MASTER_ADDR"), ":") { // IPv6
-		p.meeting = "[" + os.Getenv("MASTER_ADDR") + "]:" + strconv.Itoa(number("MASTER_PORT"))
-	}
+	p.meeting = net.JoinHostPort(os.Getenv("MASTER_ADDR"), strconv.Itoa(number("MASTER_PORT")))
 	if err == nil && (p.size < 1 || p.rank < 0 || p.rank >= p.size) {
 		err = misuse{fmt.Errorf("RANK=%d of WORLD_SIZE=%d", p.rank, p.size)}
 	}
@@ -221,11 +219,8 @@ func measurePath(ctx context.Context, comm *ccl.Communicator, to int) ([]byte, e
 		return nil, err
 	}
 	paths := comm.Paths()
-	index := func(rank int) *ccl.Path {
-		return &paths[slices.IndexFunc(paths, func(p ccl.Path) bool { return p.Rank == rank })]
-	}
+	p := paths[slices.IndexFunc(paths, func(p ccl.Path) bool { return p.Rank == to })]
 	name, _ := os.Hostname()
-	p := index(to)
 	row := pathRow{From: comm.Rank(), To: to, FromHost: name, ToHost: p.Host, Transport: p.Transport,
 		RoundTrip: float64(times[pings/2].Nanoseconds()) / 1e3, There: there, Back: back}
 	if p.From != "" {
