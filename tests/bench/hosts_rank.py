@@ -14,6 +14,8 @@ import time
 import torch
 import torch.distributed as dist
 
+import goccl  # noqa: F401  (needed before torch 2.14)
+
 MIB = 1 << 20
 BEGUN = 0.0
 SIZES = [8] * 40 + [64 << 10] * 30 + [MIB] * 20 + [16 * MIB] * 4 + [64 * MIB]  # of a block of all_reduces
