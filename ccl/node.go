@@ -93,7 +93,7 @@ var paths = []struct {
 		}
 		n.tls = opts.TLS
 		return tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname, Family: opts.SocketFamily,
-			Port: first, LastPort: last,
+			Port: first, LastPort: last, Streams: opts.Streams,
 			PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum, TLS: opts.TLS, Secret: secret,
 			Warn: opts.printer("WARN"), Info: opts.printer("INFO")})
 	}},

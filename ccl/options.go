@@ -30,6 +30,7 @@ type Options struct {
 	Transport    string        // "auto" (shared memory on one host, TCP between hosts), "shm", "tcp"
 	SocketIfname string        // interfaces of TCP: "eth0,eth1", "^docker,lo", prefixes; "" for all reachable ones
 	SocketFamily string        // of TCP: "ipv4", "ipv6" or "" for both
+	Streams      int           // TCP sockets between two processes; 0: one for each wire as fast as the best
 	Port         string        // of TCP: "29600", "29600-29700" or "" for any
 	Algo         string        // "all_reduce=ring,broadcast=binomial"; "" for the library's choice
 	BuffSize     int           // bytes of windows that a rank may have in a group; 0 means 2 MiB
@@ -139,6 +140,11 @@ var optionTable = []option{
 			"The first group of a process that may use TCP decides.", false,
 		func(o *Options) string { return o.SocketIfname },
 		func(o *Options, v string) error { o.SocketIfname = v; return nil }},
+	{"GOCCL_SOCKET_STREAMS", "", "int",
+		"How many TCP sockets two processes have, 1 to 16: for networks that limit each connection " +
+			"(clouds), or to use several interfaces of different rates. Not set: one for each interface that is " +
+			"about as fast as the best one. The first group of a process that may use TCP decides.", false,
+		func(o *Options) string { return countText(o.Streams) }, setStreams},
 	{"GOCCL_SPIN_US", "", "int | str",
 		"How many microseconds a wait of this process spins and yields before it sleeps; 0 sleeps at once. " +
 			"Not set: learned from how long waits take and from who else needs the cores. The first group of a process decides.", false,
@@ -246,6 +252,15 @@ func setRecorder(o *Options, v string) error {
 		return fmt.Errorf("%q is not a number from 0 to %d", v, mostRecorded)
 	}
 	o.Recorder = n
+	return nil
+}
+
+func setStreams(o *Options, v string) error {
+	n, err := strconv.Atoi(cmp.Or(v, "0"))
+	if err != nil || n < 0 || n > tcp.MostStreams {
+		return fmt.Errorf("%q is not a number from 1 to %d", v, tcp.MostStreams)
+	}
+	o.Streams = n
 	return nil
 }
 

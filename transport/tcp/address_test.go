@@ -44,7 +44,7 @@ func TestAddressRoundTrip(t *testing.T) {
 	other := sample(1, "127.0.0.1/8").encode()
 	other[len(addressMagic)]++
 	_, err := parseAddress(other)
-	require.ErrorContains(t, err, "version 5")
+	require.ErrorContains(t, err, "version 6")
 }
 
 func TestUsable(t *testing.T) {

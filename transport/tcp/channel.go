@@ -9,7 +9,7 @@ import (
 
 // channel is one end of a channel: a queue of outgoing fragments and one of incoming fragments.
 // Three threads may use it at the same time: the driver of the group (the methods of
-// transport.Channel), the thread that reads the socket and the thread that writes it. Each counter
+// transport.Channel), the thread that reads and the thread that writes the sockets. Each counter
 // has one writer. All counters count fragments since the start and wrap around.
 type channel struct {
 	node    node
@@ -138,12 +138,12 @@ func (ch *channel) Consume() {
 	ch.session.pair.enqueue(&ch.node)
 }
 
-// credit adopts the number of fragments that the peer reports as released. It returns false if that
-// number is impossible.
-func (q *outQueue) credit(total uint32) bool {
+// credit adopts the number of fragments that the peer reports as released. With several sockets a
+// larger one may have come before. It returns false if the number is impossible.
+func (q *outQueue) credit(total uint32, several bool) bool {
 	freed := q.freed.Load()
 	if total-freed > q.started.Load()-freed {
-		return false
+		return several && int32(total-freed) < 0
 	}
 	q.freed.Store(total)
 	return true
@@ -196,6 +196,16 @@ func (q *inQueue) begin(number uint32, n int, m *transport.Meta) (place int) {
 	}
 	*f = fragment{buf: buf, n: n, meta: *m}
 	return placed
+}
+
+// unbroken returns how many fragments have arrived without a gap, and forgets those behind the gap:
+// the peer sends them again, and must not learn of their release before it has.
+func (q *inQueue) unbroken() uint32 {
+	arrived := q.arrived.Load()
+	for n := range q.ring.size() {
+		q.ring.at(arrived + n).full = false
+	}
+	return arrived
 }
 
 // payload returns the memory of a fragment that has begun.

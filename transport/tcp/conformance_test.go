@@ -30,15 +30,6 @@ func TestConformance(t *testing.T) {
 	}, transporttest.Options{})
 }
 
-// TestConformanceOnUse makes all paths on use.
-func TestConformanceOnUse(t *testing.T) {
-	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
-		a, doorbellA := loopback(t, nil)
-		b, doorbellB := loopback(t, nil)
-		return transporttest.Pair{A: a, B: b, DoorbellA: doorbellA, DoorbellB: doorbellB}
-	}, transporttest.Options{OnUse: true})
-}
-
 // TestConformanceSelf links the ranks of one process.
 func TestConformanceSelf(t *testing.T) {
 	for _, o := range []transporttest.Options{{}, {OnUse: true}} {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -22,56 +22,93 @@ type node struct {
 	pair    *pair
 }
 
-// conn is an authenticated socket to a peer process.
+// conn is an authenticated connection to a peer process. It has one socket, which may be joined by
+// others that carry fragments and credit too.
 type conn struct {
-	f      *Fabric
-	pair   *pair
-	fd     int
-	secure *secure // nil without TLS
-	slot   int     // in the fabric's table
-	local  string  // address and port of this side
-	remote string  // of the peer
-	who    string  // host and pid of the peer
-	nonce  nonce   // identifies it on both sides
+	f     *Fabric
+	pair  *pair
+	who   string // host and pid of the peer
+	nonce nonce  // identifies it on both sides
+	main  *socket
 
-	reading, writing atomic.Bool   // try-locks
+	mu      sync.Mutex
+	sockets atomic.Pointer[[]*socket] // the main one first; it grows under mu until down
+
+	reading, writing atomic.Bool   // try-locks, of all sockets
 	down             atomic.Bool   // fail was called; nothing is read or written any more
 	gone             chan struct{} // closed when down
 	reaped           chan struct{} // closed when no thread reads or writes any more
 	unresumed        atomic.Bool   // the peer has not said yet what has arrived there; counted in background
 	healed           *healing      // what broke before; guarded by reading
-	reader           reader        // guarded by reading
-	writer           writer        // guarded by writing
-	backlog          atomic.Bool   // the socket took less than there is to write
+	fastest          *socket       // guarded by writing
+	backlog          atomic.Bool   // the sockets took less than there is to write
 	left             atomic.Bool   // no thread may be polling: the fabric's goroutine writes the backlog
-	watch            watch
-	info             pathInfo // guarded by reading
+	info             pathInfo      // guarded by reading
 }
 
-func newConn(p *pair, fd int, nc net.Conn) *conn {
-	c := &conn{f: p.f, pair: p, fd: fd, who: p.peer.who(), gone: make(chan struct{}), reaped: make(chan struct{})}
-	if nc != nil {
-		c.local, c.remote = nc.LocalAddr().String(), nc.RemoteAddr().String()
-	}
-	c.reader.staging = make([]byte, stagingBytes)
+// socket is one of the sockets of a connection.
+type socket struct {
+	conn    *conn
+	fd      int
+	secure  *secure     // nil without TLS
+	slot    int         // in the fabric's table
+	local   string      // address and port of this side
+	remote  string      // of the peer
+	reader  reader      // guarded by conn.reading
+	writer  writer      // guarded by conn.writing
+	carried atomic.Bool // a further socket has carried a frame of this side
+	over    atomic.Bool // the peer has ended a further socket: it carries nothing more
+	blocked atomic.Bool // it took less than there was to write
+	watch   watch
+	gauge   gauge // guarded by conn.writing
+}
+
+func newConn(p *pair, fd int, nc *stream) *conn {
+	c := &conn{f: p.f, pair: p, who: p.peer.who(), gone: make(chan struct{}), reaped: make(chan struct{})}
+	c.main = newSocket(c, fd, nc)
+	c.fastest = c.main
+	c.sockets.Store(&[]*socket{c.main})
 	return c
 }
 
+// newSocket returns a socket of c. nc is what it was before it was taken, or nil.
+func newSocket(c *conn, fd int, nc *stream) *socket {
+	k := &socket{conn: c, fd: fd}
+	k.reader.staging = make([]byte, stagingBytes)
+	if nc != nil {
+		k.local, k.remote, k.secure = nc.LocalAddr().String(), nc.RemoteAddr().String(), nc.secure
+	}
+	if k.secure != nil {
+		k.secure.attach(fd)
+	}
+	return k
+}
+
+// all returns the sockets, the main one first.
+func (c *conn) all() []*socket { return *c.sockets.Load() }
+
+// others returns the sockets that have joined.
+func (c *conn) others() []*socket { return c.all()[1:] }
+
+// several reports whether frames may overtake each other.
+func (c *conn) several() bool { return len(c.all()) > 1 }
+
 // where identifies the peer process in messages.
-func (c *conn) where() string { return fmt.Sprintf("%s (%s)", c.remote, c.who) }
+func (c *conn) where() string { return fmt.Sprintf("%s (%s)", c.main.remote, c.who) }
 
 // path identifies both ends in messages.
-func (c *conn) path() string { return c.local + "-" + c.remote }
+func (c *conn) path() string { return c.main.local + "-" + c.main.remote }
 
 // progress reads and writes as much as it can without waiting.
-func (c *conn) progress() bool {
+func (k *socket) progress() bool {
+	c := k.conn
 	moved := false
 	if c.left.Load() {
 		c.left.Store(false)
 	}
 	if c.reading.CompareAndSwap(false, true) {
 		if !c.down.Load() {
-			moved = c.receive()
+			moved = k.receive()
 		}
 		c.reading.Store(false)
 	}
@@ -81,13 +118,27 @@ func (c *conn) progress() bool {
 	return moved
 }
 
+// check makes the writer look for frames that are not queued.
+func (c *conn) check() {
+	c.main.blocked.Store(true)
+	c.backlog.Store(true)
+}
+
+// rearm has the fabric's goroutine continue to wait for what unattended says.
+func (c *conn) rearm() {
+	for _, k := range c.all() {
+		c.f.poller.rearm(k)
+	}
+}
+
 // unattended returns the events for which the fabric's goroutine does what no other thread may do.
-func (c *conn) unattended() (events uint32) {
+func (k *socket) unattended() (events uint32) {
+	c := k.conn
 	background := c.pair.background.Load() > 0
 	if background {
 		events = waitIn
 	}
-	if (background || c.left.Load()) && c.backlog.Load() {
+	if (background || c.left.Load()) && k.blocked.Load() {
 		events |= waitOut
 	}
 	return events
@@ -100,16 +151,22 @@ func (c *conn) settled() {
 	}
 }
 
-// fail ends the socket. Only the first cause counts. Fragments that have arrived stay readable.
+// fail ends the connection. Only the first cause counts. Fragments that have arrived stay readable.
 func (c *conn) fail(cause error) {
 	if c.down.Swap(true) {
 		return
 	}
-	shutdown(c.fd, true)
+	c.mu.Lock() // from here on no socket joins
+	c.mu.Unlock()
+	for _, k := range c.all() {
+		shutdown(k.fd, true)
+	}
 	c.pair.broken(c, cause)
 	c.settled()
 	close(c.gone)
-	c.f.drop(c)
+	for _, k := range c.all() {
+		c.f.drop(k)
+	}
 	c.f.doorbell.Ring()
 	go c.reap()
 }
@@ -146,18 +203,31 @@ func reason(peer int, where string, cause error, timeout time.Duration) *fault.E
 	return e
 }
 
-// reap closes the socket once no thread uses it any more.
+// reap closes the sockets once no thread uses them any more.
 func (c *conn) reap() {
-	defer c.f.sockets.Done()
 	for !c.reading.CompareAndSwap(false, true) {
 		time.Sleep(100 * time.Microsecond)
 	}
 	for !c.writing.CompareAndSwap(false, true) {
 		time.Sleep(100 * time.Microsecond)
 	}
-	// Both stay locked for good: from here on the number of the descriptor may be reused.
-	c.f.poller.remove(c)
-	c.f.opts.Track(c.fd, false)
-	closeSocket(c.fd)
+	// Both stay locked for good: from here on the numbers of the descriptors may be reused.
+	for _, k := range c.all() {
+		c.f.poller.remove(k)
+		c.f.opts.Track(k.fd, false)
+		closeSocket(k.fd)
+		c.f.sockets.Done()
+	}
 	close(c.reaped)
+}
+
+// delivered reports whether all that the further sockets were given has reached the peer's host.
+// The writing lock is held.
+func (c *conn) delivered() bool {
+	for _, k := range c.others() {
+		if len(k.writer.rest) > 0 || unacknowledged(k.fd) > 0 {
+			return false
+		}
+	}
+	return true
 }

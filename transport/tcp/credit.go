@@ -10,6 +10,7 @@ import (
 // room that a fast path of this length holds.
 const (
 	maxScale     = 4        // the room is doubled so often at most
+	severalScale = 2        // and so often with several sockets, all of which must have something to send
 	mostOfPair   = 16 << 20 // bytes that all sessions of a pair have more than at first, in one direction
 	mostOfFabric = 64 << 20 // the same of all pairs
 	fastPath     = 2        // bytes a nanosecond
@@ -128,7 +129,10 @@ func (c *conn) widen(ch *channel) {
 		return
 	}
 	q.look = now.Add(lookAgain)
-	wide := distance(c.f.roundTrip(c.fd, &c.info))
+	wide := distance(c.f.roundTrip(c.main.fd, &c.info))
+	if c.several() {
+		wide = max(wide, severalScale)
+	}
 	if wide <= scale {
 		return
 	}

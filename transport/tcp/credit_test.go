@@ -23,12 +23,16 @@ func distant(t testing.TB) (*Fabric, *park.Doorbell) {
 
 func longPath(int, *pathInfo) time.Duration { return time.Second }
 
+// TestConformanceDistant takes all paths for long ones, made on use, with several sockets each.
 func TestConformanceDistant(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
-		a, doorbellA := distant(t)
-		b, doorbellB := distant(t)
+		a, doorbellA := loopback(t, several)
+		b, doorbellB := loopback(t, several)
+		for _, f := range []*Fabric{a, b} {
+			f.roundTrip, f.shuffle = longPath, shuffle
+		}
 		return transporttest.Pair{A: a, B: b, DoorbellA: doorbellA, DoorbellB: doorbellB}
-	}, transporttest.Options{})
+	}, transporttest.Options{Allocates: true, OnUse: true})
 }
 
 // fill sends long fragments that carry their numbers as long as there is room, which the receiver
@@ -107,7 +111,7 @@ func TestLeave(t *testing.T) {
 	la, lb := join(t, a, b, 1, transport.MaxChannels)
 	c := la.pair.live.Load()
 	// With the default limit the socket may take everything.
-	require.NoError(t, syscall.SetsockoptInt(c.fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 64<<10))
+	require.NoError(t, syscall.SetsockoptInt(c.main.fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 64<<10))
 	text := string(make([]byte, maxPayload))
 	for i := range transport.MaxChannels {
 		for range maxLong {

@@ -3,10 +3,10 @@
 // # Pairs
 //
 // A process has one listening port, bound to the addresses of the chosen interfaces
-// (Options.Interfaces). Two processes that are linked form a pair. A pair has one TCP connection,
-// made when the first session needs it and shared by all sessions (groups) and channels. The
-// process with the smaller id dials; it tries all wires to the peer until one answers and proves
-// its identity. A connection ends with the fabric, not with its last session.
+// (Options.Interfaces). Two processes that are linked form a pair. A pair has one connection, made
+// when the first session needs it and shared by all sessions (groups) and channels. The process
+// with the smaller id dials; it tries all wires to the peer until one answers and proves its
+// identity. A connection ends with the fabric, not with its last session.
 //
 // With Session.OnUse a session needs the connection once a fragment is published or a thread waits
 // for one. Either side then dials, and where both do the smaller id's connection is taken. A pair
@@ -23,6 +23,17 @@
 // the system knows the rates of all interfaces, they count instead. The wires that answered come
 // first, the fastest before the others, and every pair between the two hosts keeps this order.
 // Options.Info is told.
+//
+// # Sockets
+//
+// A connection has one socket, the main one. Others join it where several wires are about as fast
+// as the best one, or where Options.Streams asks for more: the side that has dialled the main
+// socket dials them, by one wire after the other, and each proves itself. Fragments and credit
+// leave by any of them, once the peer is known to have the session's open; all other frames by the
+// main one. A goodbye that overtakes fragments waits for them. Each socket holds little that has
+// not left, so it takes what its path carries; and a long fragment does not leave by a socket that
+// is so slow that the fastest one would have sent it, and all that waits before, in the meantime.
+// Where one socket breaks, all of them end, and the connection heals.
 //
 // # Healing
 //
@@ -66,9 +77,9 @@
 //	        4  session  u32  index of the session, chosen by the sender of its open frame
 //	        8  length   u32  bytes of payload
 //	       12  credit   u32  fragments of this channel that the sender of the frame has
-//	                  released so far
+//	                  released so far; of several, the largest counts
 //	       16  number   u32  of a fragment: its number in its channel and direction; of credit:
-//	                  the scale of the room (below)
+//	                  the scale of the room (below); of goodbye: how many fragments there were
 //	       20  sum      u32  checksum of the payload
 //	       24  meta     3 × u64
 //
@@ -95,12 +106,14 @@
 // room (8 MiB in long fragments). All sessions of a pair may have 16 MiB more than the first room
 // in each direction, all of a process 64 MiB; a channel gets at most half of what the pair has
 // left. A credit frame says in its number how often the room was doubled. Short paths stay with the
-// first room, whose memory stays in the cache.
+// first room, whose memory stays in the cache; with several sockets there is four times as much, so
+// that all of them have something to send.
 //
 // # Threads
 //
 // Sockets do not block and have no goroutines of their own: Publish and Consume write at once, Poll
-// reads and writes all sockets. One thread at a time reads a socket and one writes it (try-locks).
+// reads and writes all sockets. One thread at a time reads a connection and one writes it
+// (try-locks).
 // If a thread cannot write because another is writing, that other thread writes for it. One
 // goroutine for the whole fabric waits for events on behalf of sleeping threads (Arm), of Connect,
 // of threads that have ceased to poll (Leave), and of sessions that were closed before all their

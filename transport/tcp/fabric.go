@@ -41,12 +41,13 @@ type Fabric struct {
 	sockets   sync.WaitGroup // connections whose socket is open; grows under mu
 	stopping  chan struct{}  // closed when Close begins
 	done      chan struct{}  // closed when Close has finished
-	table     atomic.Pointer[[]*conn]
-	live      atomic.Int32                               // connections in table; its other entries are nil
+	table     atomic.Pointer[[]*socket]
+	live      atomic.Int32                               // sockets in table; its other entries are nil
 	attended  sync.Once                                  // attend runs
 	full      atomic.Bool                                // a socket took too little since the last Leave
 	roundTrip func(fd int, info *pathInfo) time.Duration // the shortest of a connection; 0 if unknown
 	spent     [2]atomic.Int64                            // what all sessions have spent
+	shuffle   func([]*socket) []*socket                  // tests: in which order the sockets of a connection are tried
 	dials     chan struct{}                              // one element for each pair that is dialled for the first time
 
 	mu         sync.Mutex
@@ -82,7 +83,7 @@ func New(opts Options) (*Fabric, error) {
 		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), stopping: make(chan struct{}),
 		roundTrip: shortestTrip, dials: make(chan struct{}, mostDialing),
 		pairs: map[pairKey]*pair{}, orders: map[string]*order{}, registered: make(chan struct{})}
-	f.table.Store(&[]*conn{})
+	f.table.Store(&[]*socket{})
 	f.identify()
 	if f.poller, err = newPoller(f); err != nil {
 		return nil, fault.Wrap(fault.System, err,
@@ -241,55 +242,58 @@ func (f *Fabric) await(ctx context.Context, key pairKey) *pair {
 	}
 }
 
-// newConn makes an authenticated connection the socket of its pair.
-func (f *Fabric) newConn(nc *stream, p *pair, g *greeting) error {
+// newConn makes an authenticated connection the one of its pair.
+func (f *Fabric) newConn(nc *stream, p *pair, g *greeting) (*conn, error) {
 	fd, err := takeSocket(nc.TCPConn, &f.opts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	f.keepDevice(fd, nc.LocalAddr(), p.peer)
 	c := newConn(p, fd, nc)
 	c.nonce = g.nonce
-	if c.secure = nc.secure; c.secure != nil {
-		c.secure.attach(fd)
-	}
 	if err := p.attach(c, g.epochs); err != nil {
 		closeSocket(fd)
-		return err
+		return nil, err
 	}
+	f.begin(c.main)
+	return c, nil
+}
+
+// begin starts to read and write a socket that was added.
+func (f *Fabric) begin(k *socket) {
 	f.doorbell.Ring()
-	if c.secure != nil {
-		c.progress() // TLS may have read something already, of which the kernel does not tell
+	if k.secure != nil {
+		k.progress() // TLS may have read something already, of which the kernel does not tell
 	}
+	c := k.conn
 	c.flush()
 	c.left.Store(c.backlog.Load())
-	f.poller.rearm(c)
-	return nil
+	c.rearm()
 }
 
 // watch adds a socket to the table of those that are polled.
-func (f *Fabric) watch(c *conn) error {
+func (f *Fabric) watch(k *socket) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {
 		return errFabricClosed
 	}
 	old := *f.table.Load()
-	if c.slot = slices.Index(old, nil); c.slot < 0 {
-		c.slot = len(old)
+	if k.slot = slices.Index(old, nil); k.slot < 0 {
+		k.slot = len(old)
 	}
-	if err := f.poller.add(c); err != nil {
-		return fault.Wrap(fault.System, err, "tcp: cannot watch the connection to %s", c.remote)
+	if err := f.poller.add(k); err != nil {
+		return fault.Wrap(fault.System, err, "tcp: cannot watch the connection to %s", k.remote)
 	}
 	table := append(slices.Clone(old), nil)
-	table[c.slot] = c
+	table[k.slot] = k
 	if table[len(table)-1] == nil {
 		table = table[:len(table)-1]
 	}
 	f.table.Store(&table)
 	f.live.Add(1)
 	f.sockets.Add(1)
-	f.opts.Track(c.fd, true)
+	f.opts.Track(k.fd, true)
 	f.attended.Do(func() { f.tasks.Go(f.attend) })
 	return nil
 }
@@ -310,12 +314,12 @@ func (f *Fabric) attend() {
 	}
 }
 
-// drop removes a connection that has ended from the table.
-func (f *Fabric) drop(c *conn) {
+// drop removes a socket from the table.
+func (f *Fabric) drop(k *socket) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	table := slices.Clone(*f.table.Load())
-	table[c.slot] = nil
+	table[k.slot] = nil
 	f.table.Store(&table)
 	f.live.Add(-1)
 }
@@ -327,8 +331,8 @@ func (f *Fabric) Poll() bool {
 	if f.live.Load() > scanAbove {
 		return f.poller.scan(table)
 	}
-	for _, c := range table {
-		if c != nil && c.progress() {
+	for _, k := range table {
+		if k != nil && k.progress() {
 			moved = true
 		}
 	}
@@ -337,9 +341,9 @@ func (f *Fabric) Poll() bool {
 
 // Arm implements transport.Poller.
 func (f *Fabric) Arm() {
-	for _, c := range *f.table.Load() {
-		if c != nil {
-			f.poller.arm(c)
+	for _, k := range *f.table.Load() {
+		if k != nil {
+			f.poller.arm(k)
 		}
 	}
 }
@@ -349,20 +353,21 @@ func (f *Fabric) Leave() {
 	if !f.full.Swap(false) {
 		return
 	}
-	for _, c := range *f.table.Load() {
-		if c != nil && c.backlog.Load() {
+	for _, k := range *f.table.Load() {
+		if k != nil && k.blocked.Load() {
 			f.full.Store(true)
-			c.left.Store(true)
-			f.poller.armOut(c)
+			k.conn.left.Store(true)
+			f.poller.armOut(k)
 		}
 	}
 }
 
-// serve handles an event of a connection in the poller's goroutine. hup reports that the peer has
+// serve handles an event of a socket in the poller's goroutine. hup reports that the peer has
 // ended its direction or that the connection broke. In that case this goroutine reads the remaining
 // data, in case no thread polls.
-func (f *Fabric) serve(c *conn, hup bool) {
-	c.watch.armed.Store(0)
+func (f *Fabric) serve(k *socket, hup bool) {
+	c := k.conn
+	k.watch.armed.Store(0)
 	f.doorbell.Ring()
 	left := c.left.Load()
 	if left {
@@ -370,14 +375,14 @@ func (f *Fabric) serve(c *conn, hup bool) {
 	}
 	if hup || c.pair.background.Load() > 0 {
 		left = true
-		if !c.progress() && hup && !c.down.Load() {
+		if !k.progress() && hup && !c.down.Load() {
 			time.Sleep(time.Millisecond) // another thread is reading it
 		}
 	}
 	if left && c.backlog.Load() {
 		c.left.Store(true) // perhaps nobody else writes the rest of what this goroutine has begun
 	}
-	f.poller.rearm(c)
+	c.rearm()
 }
 
 // drainTime is how long Close goes on reading after the peer's host has acknowledged everything, so
@@ -404,7 +409,7 @@ func (f *Fabric) Close() error {
 	f.linger(pairs)
 	f.mu.Lock()
 	f.down = true
-	conns := *f.table.Load()
+	table := *f.table.Load()
 	f.mu.Unlock()
 	f.cancel()
 	for _, l := range f.listeners {
@@ -413,9 +418,9 @@ func (f *Fabric) Close() error {
 	}
 	f.silent.Close()
 	f.waiting.Close()
-	for _, c := range conns {
-		if c != nil {
-			c.fail(errFabricClosed)
+	for _, k := range table {
+		if k != nil {
+			k.conn.fail(errFabricClosed)
 		}
 	}
 	f.tasks.Wait()
@@ -436,9 +441,9 @@ func (p *pair) finish() {
 	p.background.Add(1)
 	p.finishing.Store(true)
 	if c := p.live.Load(); c != nil {
-		c.backlog.Store(true) // makes the writer check
+		c.check()
 		c.flush()
-		p.f.poller.rearm(c)
+		c.rearm()
 	}
 }
 
@@ -447,7 +452,10 @@ func (f *Fabric) linger(pairs []*pair) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.Now().Add(f.opts.Linger)
-	acknowledged := make([]time.Time, len(pairs))
+	acknowledged := make([]struct {
+		conn *conn
+		at   time.Time
+	}, len(pairs))
 	for open := true; open && time.Now().Before(deadline); {
 		open = false
 		for i, p := range pairs {
@@ -456,19 +464,21 @@ func (f *Fabric) linger(pairs []*pair) {
 				open = open || p.heals() || p.begins()
 				continue
 			}
-			if !c.writer.finished.Load() {
-				// A thread that was writing during finish may have cleared it.
-				c.backlog.Store(true)
+			if !c.main.writer.finished.Load() {
+				c.check() // a thread that was writing during finish may have undone it
 			}
-			c.progress()
-			if acknowledged[i].IsZero() && c.acknowledged() {
-				acknowledged[i] = time.Now()
+			for _, k := range c.all() {
+				k.progress()
 			}
-			if c.down.Load() || !acknowledged[i].IsZero() && time.Since(acknowledged[i]) > drainTime {
+			a := &acknowledged[i]
+			if a.conn != c && c.acknowledged() {
+				a.conn, a.at = c, time.Now()
+			}
+			if a.conn == c && time.Since(a.at) > drainTime {
 				c.fail(errFabricClosed)
 				continue
 			}
-			open = true
+			open = true // if it is down, the pair heals next, or is lost
 		}
 		if open {
 			<-tick.C
@@ -492,12 +502,12 @@ func (p *pair) begins() bool {
 
 // acknowledged reports whether the peer's host has received all that was written, the end included.
 func (c *conn) acknowledged() bool {
-	if !c.writer.finished.Load() || !c.writing.CompareAndSwap(false, true) {
+	if !c.main.writer.finished.Load() || !c.writing.CompareAndSwap(false, true) {
 		return false
 	}
 	n := 1
 	if !c.down.Load() {
-		n = unacknowledged(c.fd)
+		n = unacknowledged(c.main.fd)
 	}
 	c.writing.Store(false)
 	return n == 0

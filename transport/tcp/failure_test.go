@@ -291,7 +291,8 @@ func TestFlushed(t *testing.T) {
 	other, _ := join(t, a, b, 2, 1)
 	require.True(t, la.Flushed())
 	// With the default limit the socket may take everything.
-	require.NoError(t, syscall.SetsockoptInt(la.pair.live.Load().fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 64<<10))
+	fd := la.pair.live.Load().main.fd
+	require.NoError(t, syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 64<<10))
 	text := string(make([]byte, maxPayload))
 	for c := range transport.MaxChannels {
 		for range maxLong {

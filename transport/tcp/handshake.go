@@ -18,7 +18,7 @@ import (
 // The handshake, before any frame:
 //
 //	dialer → acceptor   magic, version, kind, dialer's id, acceptor's id, dialer's epoch,
-//	                    the nonce of the connection that broke, nonce
+//	                    the nonce of the connection that broke, or is joined, nonce
 //	acceptor → dialer   acceptor's epoch, nonce, proof "accept"
 //	dialer → acceptor   proof "dial"
 //	acceptor → dialer   one byte: the connection is taken
@@ -37,6 +37,7 @@ const (
 	helloFirst = 1 // the acceptor may want to connect later
 	helloAgain = 2 // after a connection has broken
 	helloProbe = 3 // a measurement of the path; no connection follows
+	helloJoin  = 4 // a further socket of a connection
 
 	helloReversed = 1 << 7 // added to a kind: the dialer has the larger id
 )
@@ -47,7 +48,7 @@ const accepted = 1
 // hello is the first message of the handshake.
 type hello [helloBytes]byte
 
-func makeHello(kind byte, dialer, acceptor *[16]byte, e epoch, broken nonce) *hello {
+func makeHello(kind byte, dialer, acceptor *[16]byte, e epoch, other nonce) *hello {
 	h := &hello{}
 	at := copy(h[:], helloMagic)
 	h[at], h[at+1] = protocol, kind
@@ -55,14 +56,14 @@ func makeHello(kind byte, dialer, acceptor *[16]byte, e epoch, broken nonce) *he
 	at += copy(h[at:], dialer[:])
 	at += copy(h[at:], acceptor[:])
 	at += copy(h[at:], e[:])
-	at += copy(h[at:], broken[:])
+	at += copy(h[at:], other[:])
 	rand.Read(h[at:])
 	return h
 }
 
 func (h *hello) valid() bool {
 	return string(h[:len(helloMagic)]) == helloMagic && h[len(helloMagic)] == protocol &&
-		h.kind() >= helloFirst && h.kind() <= helloProbe
+		h.kind() >= helloFirst && h.kind() <= helloJoin
 }
 
 func (h *hello) kind() byte              { return h[len(helloMagic)+1] &^ helloReversed }
@@ -70,7 +71,7 @@ func (h *hello) reversed() bool          { return h[len(helloMagic)+1]&helloReve
 func (h *hello) dialer() (id [16]byte)   { copy(id[:], h[len(helloMagic)+2:]); return id }
 func (h *hello) acceptor() (id [16]byte) { copy(id[:], h[len(helloMagic)+2+16:]); return id }
 func (h *hello) epoch() (e epoch)        { copy(e[:], h[len(helloMagic)+2+32:]); return e }
-func (h *hello) broken() (n nonce)       { copy(n[:], h[len(helloMagic)+2+32+8:]); return n }
+func (h *hello) other() (n nonce)        { copy(n[:], h[len(helloMagic)+2+32+8:]); return n }
 
 // nonce is the acceptor's nonce, which identifies a connection.
 type nonce [32]byte
@@ -79,8 +80,9 @@ type nonce [32]byte
 type greeting struct {
 	epochs [2]epoch // of this side and of the peer
 	nonce  nonce
-	probe  bool // no connection follows
-	taken  bool // of the side with the larger id: taken must follow
+	probe  bool  // no connection follows
+	join   *conn // a socket for this connection follows
+	taken  bool  // of the side with the larger id: taken must follow
 }
 
 // prove returns the proof of one side.
@@ -191,7 +193,11 @@ func (p *pair) dialOne(ctx context.Context, w wire, kind byte, broken nonce) err
 	if err != nil {
 		return err
 	}
-	return p.f.newConn(nc, p, &g)
+	c, err := p.f.newConn(nc, p, &g)
+	if err == nil && p.f.opts.Streams != 1 {
+		p.f.task(func() { p.spread(c) })
+	}
+	return err
 }
 
 // errTaken ends an attempt to connect because the peer's has come first.
@@ -221,7 +227,7 @@ func (p *pair) shaken() {
 func (p *pair) takes(h *hello) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c := p.live.Load(); p.shaking > 0 || c != nil && c.nonce != h.broken() {
+	if c := p.live.Load(); p.shaking > 0 || c != nil && c.nonce != h.other() {
 		return false
 	}
 	p.taking++

@@ -99,22 +99,23 @@ func (p *pair) needed() bool {
 	return false
 }
 
-// heal begins to make a new socket, unless the fabric is closing. p.mu is held.
+// heal begins to make a new socket, unless the fabric has closed. While it is closing, goodbyes may
+// still have to be said. p.mu is held.
 func (p *pair) heal(c *conn, cause error) bool {
-	if p.f.stopped() {
-		return false
-	}
 	h := &healing{cause: cause, where: c.where(), broken: c.nonce, since: time.Now()}
-	if at, err := netip.ParseAddrPort(c.remote); err == nil {
+	if at, err := netip.ParseAddrPort(c.main.remote); err == nil {
 		h.host = at.Addr().Unmap()
 	}
 	if errors.Is(h.cause, syscall.ETIMEDOUT) {
 		h.since = h.since.Add(-p.f.opts.silence())
 	}
 	h.ctx, h.end = context.WithDeadline(p.f.ctx, h.since.Add(p.f.opts.PeerTimeout))
+	if !p.f.task(func() { p.redial(h) }) {
+		h.end()
+		return false
+	}
 	p.healing = h
 	p.broadcast()
-	p.f.tasks.Go(func() { p.redial(h) })
 	return true
 }
 
@@ -219,6 +220,7 @@ func (p *pair) remove(s *session) {
 func (p *pair) unindex(s *session) {
 	if s.openSent {
 		s.openSent = false
+		s.known.Store(false)
 		delete(p.indexed, s.index)
 	}
 }
@@ -244,14 +246,14 @@ func (p *pair) attach(c *conn, epochs [2]epoch) error {
 		p.attached = epochs
 		p.forget(c)
 	}
-	c.writer.rest = p.resumption()
-	c.backlog.Store(true)
+	c.main.writer.rest = p.resumption()
+	c.check()
 	if c.healed = p.healing; c.healed == nil && p.last != nil {
 		c.healed = p.last.healed // both sides have dialled, and it was replaced before the peer answered
 	}
 	c.unresumed.Store(true)
 	p.background.Add(1)
-	if err := p.f.watch(c); err != nil {
+	if err := p.f.watch(c.main); err != nil {
 		c.settled()
 		if p.healing == nil {
 			p.lose(func(peer int) *fault.Error { return c.reason(peer, err) })
@@ -283,7 +285,7 @@ func (p *pair) forget(c *conn) {
 	}
 	clear(p.incoming)
 	clear(p.inbounds)
-	p.opens, p.farewells = 0, nil
+	p.opens, p.parting, p.farewells = 0, 0, nil
 }
 
 // resumption returns the frames that tell the peer what has arrived here. No socket is live, and
@@ -306,7 +308,7 @@ func (p *pair) resumption() []byte {
 		var counts []uint32
 		if s := in.session.Load(); s != nil {
 			for i := range s.channels {
-				counts = append(counts, s.channels[i].in.arrived.Load())
+				counts = append(counts, s.channels[i].in.unbroken())
 			}
 		}
 		add(header{kind: kindArrived, session: index}, counts)
@@ -323,11 +325,11 @@ func (p *pair) resume(c *conn, opens uint32, arrived map[uint32][]uint32) error 
 		return err
 	}
 	c.settled()
-	c.backlog.Store(true)
+	c.check()
 	if h := c.healed; h != nil {
 		c.healed = nil
 		p.f.opts.Warn("tcp: the connection to %s broke (%v); a new one to %s carries on after %v; %d fragments were sent again",
-			h.where, h.cause, c.remote, time.Since(h.since).Round(100*time.Microsecond), again)
+			h.where, h.cause, c.main.remote, time.Since(h.since).Round(100*time.Microsecond), again)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/transporttest"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -211,9 +212,9 @@ func TestOutOfOrder(t *testing.T) {
 	for round := range 40 { // the numbers go several times round the ring
 		order := rand.Perm(maxFragments)
 		for _, i := range order {
-			require.NoError(t, c.consume(data(round*maxFragments+i)))
+			require.NoError(t, c.main.consume(data(round*maxFragments+i)))
 			if i%3 == 0 {
-				require.NoError(t, c.consume(data(round*maxFragments+i)), "a duplicate")
+				require.NoError(t, c.main.consume(data(round*maxFragments+i)), "a duplicate")
 			}
 			for {
 				p, _, ok := s.channels[0].Peek()
@@ -228,8 +229,8 @@ func TestOutOfOrder(t *testing.T) {
 		}
 	}
 	require.Len(t, got, 40*maxFragments)
-	require.NoError(t, c.consume(data(0)), "a duplicate from long ago")
-	require.ErrorContains(t, c.consume(data(next+maxFragments)), "without credit")
+	require.NoError(t, c.main.consume(data(0)), "a duplicate from long ago")
+	require.ErrorContains(t, c.main.consume(data(next+maxFragments)), "without credit")
 }
 
 // behind is a fabric whose peers reach it through a relay.
@@ -249,9 +250,15 @@ func TestConformanceUnderCuts(t *testing.T) {
 
 func underCuts(t *testing.T, onUse bool) {
 	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
-		patient := func(o *Options) { o.PeerTimeout = 2 * hang }
+		patient := func(o *Options) {
+			o.PeerTimeout = 2 * hang
+			if onUse {
+				several(o)
+			}
+		}
 		a, doorbellA := loopback(t, patient)
 		b, doorbellB := loopback(t, patient)
+		a.shuffle, b.shuffle = shuffle, shuffle
 		viaA, addressA := newRelay(t, a)
 		viaB, addressB := newRelay(t, b)
 		stop := make(chan struct{})
@@ -276,20 +283,24 @@ func underCuts(t *testing.T, onUse bool) {
 // TestManyCuts sends fragments both ways over several links while the path is reset, silent and
 // damaged: all arrive, once and in order.
 func TestManyCuts(t *testing.T) {
-	t.Run("near", func(t *testing.T) { manyCuts(t, shortestTrip) })
-	t.Run("distant", func(t *testing.T) { manyCuts(t, longPath) })
+	t.Run("near", func(t *testing.T) { manyCuts(t, shortestTrip, 1) })
+	t.Run("distant", func(t *testing.T) { manyCuts(t, longPath, 1) })
+	t.Run("several", func(t *testing.T) { manyCuts(t, longPath, 3) })
 }
 
-func manyCuts(t *testing.T, roundTrip func(int, *pathInfo) time.Duration) {
+func manyCuts(t *testing.T, roundTrip func(int, *pathInfo) time.Duration, streams int) {
 	const links, channels, cuts = 3, 2, 60
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	before := descriptors(t)
 	routines := runtime.NumGoroutine()
 	var told warnings
-	a, doorbellA := loopback(t, func(o *Options) { o.Checksum, o.Warn = true, told.warn })
-	b, doorbellB := loopback(t, func(o *Options) { o.Checksum, o.Warn = true, told.warn })
-	a.roundTrip, b.roundTrip = roundTrip, roundTrip
+	change := func(o *Options) { o.Checksum, o.Warn, o.Streams = true, told.warn, streams }
+	a, doorbellA := loopback(t, change)
+	b, doorbellB := loopback(t, change)
+	for _, f := range []*Fabric{a, b} {
+		f.roundTrip, f.shuffle = roundTrip, shuffle
+	}
 	viaA, addressA := newRelay(t, a)
 	viaB, addressB := newRelay(t, b)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*hang)
@@ -320,6 +331,8 @@ func manyCuts(t *testing.T, roundTrip func(int, *pathInfo) time.Duration) {
 		switch r.IntN(4) {
 		case 0:
 			via.hold(time.Duration(r.IntN(100)) * time.Millisecond)
+		case 1:
+			via.resetOne()
 		default:
 			viaA.reset()
 			viaB.reset()
@@ -332,7 +345,7 @@ func manyCuts(t *testing.T, roundTrip func(int, *pathInfo) time.Duration) {
 	require.NotZero(t, n)
 	all := append(ends[0], ends[1]...)
 	for _, l := range all {
-		require.NoError(t, l.Err())
+		assert.NoError(t, l.Err())
 	}
 	for _, l := range all {
 		require.NoError(t, l.Close())
@@ -440,7 +453,8 @@ func TestBusyPeer(t *testing.T) {
 	var told warnings
 	a, b, _, doorbellB := ordered(t, func(o *Options) { o.PeerTimeout, o.Warn = 3*LeastPeerTimeout, told.warn })
 	la, lb := join(t, a, b, 1, transport.MaxChannels)
-	require.NoError(t, syscall.SetsockoptInt(lb.pair.live.Load().fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 64<<10))
+	fd := lb.pair.live.Load().main.fd
+	require.NoError(t, syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 64<<10))
 	text := string(make([]byte, maxPayload))
 	for c := range transport.MaxChannels {
 		for range maxLong {

@@ -133,6 +133,10 @@ func (f *Fabric) welcome(g *guest) {
 		g.nc.Close()
 		return
 	}
+	if said.join != nil {
+		said.join.join(g.nc)
+		return
+	}
 	f.newConn(g.nc, p, &said)
 }
 
@@ -157,7 +161,14 @@ func (f *Fabric) authenticate(g *guest) (p *pair, said greeting, err error) {
 	if !f.waiting.Remove(g) || p == nil || err != nil {
 		return nil, said, errStranger
 	}
-	if said.probe = h.kind() == helloProbe; !said.probe && h.reversed() {
+	switch kind := h.kind(); {
+	case kind == helloProbe:
+		said.probe = true
+	case kind == helloJoin:
+		if said.join = p.joins(h); said.join == nil {
+			return p, said, errOutdated
+		}
+	case h.reversed():
 		if said.taken = p.takes(h); !said.taken {
 			return p, said, errTaken
 		}
@@ -175,7 +186,7 @@ func (f *Fabric) authenticate(g *guest) (p *pair, said greeting, err error) {
 // waits until this process wants to, too.
 func (f *Fabric) wanted(ctx context.Context, h *hello) *pair {
 	key := pairKey{h.dialer(), !h.reversed()}
-	if h.kind() != helloAgain {
+	if h.kind() != helloAgain && h.kind() != helloJoin {
 		return f.await(ctx, key)
 	}
 	f.mu.Lock()

@@ -154,7 +154,7 @@ func (s *session) expect(c *conn) {
 		s.expected()
 		return
 	}
-	c.f.poller.rearm(c)
+	c.rearm()
 }
 
 // expected undoes expect.

@@ -21,6 +21,10 @@ type Options struct {
 	Port, LastPort int
 	// Family restricts the addresses to "ipv4" or "ipv6".
 	Family string
+	// Streams is the number of sockets between two processes on different wires, or on the same one
+	// where there are fewer: for networks that limit each connection. 0 takes one for each wire
+	// that is about as fast as the best one.
+	Streams int
 	// DialTimeout is how long one address of a peer is tried (2 s).
 	DialTimeout time.Duration
 	// HelloTimeout is how long an accepted connection may stay silent (0.5 s); a dialer sends its
@@ -101,6 +105,8 @@ func (o *Options) Validate() error {
 		return fault.New(fault.Invalid, "tcp: %d to %d is no range of ports", o.Port, o.LastPort)
 	case o.Family != "" && o.Family != "ipv4" && o.Family != "ipv6":
 		return fault.New(fault.Invalid, "tcp: family %q is not ipv4 or ipv6", o.Family)
+	case o.Streams < 0 || o.Streams > MostStreams:
+		return fault.New(fault.Invalid, "tcp: %d sockets between two processes; allowed are 1 to %d", o.Streams, MostStreams)
 	case o.DialTimeout < 0 || o.HelloTimeout < 0 || o.HandshakeTimeout < 0 || o.PeerTimeout < 0 || o.Linger < 0:
 		return fault.New(fault.Invalid, "tcp: a timeout is negative")
 	case o.PeerTimeout < LeastPeerTimeout:

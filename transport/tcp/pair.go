@@ -31,9 +31,9 @@ func keyOf(self, peer *address, s *transport.Session) pairKey {
 	return pairKey{peer.id, order > 0 || order == 0 && s.Rank > s.Peer}
 }
 
-// pair is the path to one peer process: the sessions with it, and the socket that carries their
-// frames. It is unopened at first, and again once it is lost; open while it has a socket; and
-// healing while its socket has broken and a new one is being made.
+// pair is the path to one peer process: the sessions with it, and the connection that carries their
+// frames. It is unopened at first, and again once it is lost; open while it has a connection; and
+// healing while that has broken and a new one is being made.
 type pair struct {
 	f       *Fabric
 	key     pairKey
@@ -47,12 +47,13 @@ type pair struct {
 	used       atomic.Bool          // it has had a socket, or the peer may make one: the pair stays in the table
 	finishing  atomic.Bool          // the fabric is closing: end this side's direction after all goodbyes
 
-	// Guarded by the writing lock of the live socket.
+	// Guarded by the writing lock of the live connection.
 	head, tail *node // taken from ready, oldest first
 
-	// Guarded by the reading lock of the live socket.
+	// Guarded by the reading lock of the live connection.
 	incoming map[uint32]*incoming // by the peer's index
 	opens    uint32               // an index from here on is new
+	parting  int                  // sessions whose goodbye has come before all their fragments
 
 	attaching sync.Mutex // one socket at a time becomes the live one
 	last      *conn      // guarded by attaching
@@ -88,8 +89,10 @@ func newEpoch() (e epoch) {
 
 // incoming is a session that the peer has announced.
 type incoming struct {
-	opening opening
-	session atomic.Pointer[session]
+	opening   opening
+	session   atomic.Pointer[session]
+	parting   bool   // its goodbye has come, but not all its fragments; guarded by the reading lock
+	fragments uint32 // how many there are
 }
 
 func newPair(f *Fabric, key pairKey, peer *address) *pair {
@@ -116,8 +119,8 @@ func (p *pair) connect(ctx context.Context, spec transport.Session) (*session, e
 			return nil, err
 		}
 		p.enqueue(&s.node)
-		c.progress()
-		p.f.poller.rearm(c)
+		c.main.progress()
+		c.rearm()
 		select {
 		case <-s.opened:
 		case <-c.gone:

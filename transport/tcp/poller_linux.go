@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events that an armed connection waits for. It always waits for the end of the peer's direction.
+// Events that an armed socket waits for. It always waits for the end of the peer's direction.
 const (
 	waitIn  = unix.EPOLLIN
 	waitOut = unix.EPOLLOUT
 	waitEnd = unix.EPOLLRDHUP
 )
 
-// watch is the poller's state of a connection.
+// watch is the poller's state of a socket.
 type watch struct {
 	mu    sync.Mutex
 	armed atomic.Uint32 // waitIn, waitOut: what the kernel will report once
@@ -82,92 +82,92 @@ func (p *poller) run() {
 			if e.Fd == wakeSlot {
 				return
 			}
-			if c := connAt(*p.f.table.Load(), e.Fd); c != nil {
-				p.f.serve(c, e.Events&(waitEnd|unix.EPOLLHUP|unix.EPOLLERR) != 0)
+			if k := socketAt(*p.f.table.Load(), e.Fd); k != nil {
+				p.f.serve(k, e.Events&(waitEnd|unix.EPOLLHUP|unix.EPOLLERR) != 0)
 			}
 		}
 	}
 }
 
-// connAt returns the connection of an event. The slot may have a new owner by now, to which a
+// socketAt returns the socket of an event. The slot may have a new owner by now, to which a
 // spurious event does no harm.
-func connAt(table []*conn, slot int32) *conn {
+func socketAt(table []*socket, slot int32) *socket {
 	if int(slot) >= len(table) {
 		return nil
 	}
 	return table[slot]
 }
 
-func (p *poller) add(c *conn) error {
-	c.watch.mu.Lock()
-	defer c.watch.mu.Unlock()
-	err := unix.EpollCtl(p.state, unix.EPOLL_CTL_ADD, c.fd, &unix.EpollEvent{Events: waitIn, Fd: int32(c.slot)})
+func (p *poller) add(k *socket) error {
+	k.watch.mu.Lock()
+	defer k.watch.mu.Unlock()
+	err := unix.EpollCtl(p.state, unix.EPOLL_CTL_ADD, k.fd, &unix.EpollEvent{Events: waitIn, Fd: int32(k.slot)})
 	if err == nil {
-		err = unix.EpollCtl(p.armed, unix.EPOLL_CTL_ADD, c.fd,
-			&unix.EpollEvent{Events: waitEnd | unix.EPOLLONESHOT, Fd: int32(c.slot)})
+		err = unix.EpollCtl(p.armed, unix.EPOLL_CTL_ADD, k.fd,
+			&unix.EpollEvent{Events: waitEnd | unix.EPOLLONESHOT, Fd: int32(k.slot)})
 	}
-	c.watch.on = err == nil
+	k.watch.on = err == nil
 	return err
 }
 
-func (p *poller) remove(c *conn) {
-	c.watch.mu.Lock()
-	defer c.watch.mu.Unlock()
-	if c.watch.on {
-		c.watch.on = false
-		unix.EpollCtl(p.state, unix.EPOLL_CTL_DEL, c.fd, nil)
-		unix.EpollCtl(p.armed, unix.EPOLL_CTL_DEL, c.fd, nil)
+func (p *poller) remove(k *socket) {
+	k.watch.mu.Lock()
+	defer k.watch.mu.Unlock()
+	if k.watch.on {
+		k.watch.on = false
+		unix.EpollCtl(p.state, unix.EPOLL_CTL_DEL, k.fd, nil)
+		unix.EpollCtl(p.armed, unix.EPOLL_CTL_DEL, k.fd, nil)
 	}
 }
 
-// arm makes the next event of c ring the doorbell.
-func (p *poller) arm(c *conn) {
+// arm makes the next event of k ring the doorbell.
+func (p *poller) arm(k *socket) {
 	want := uint32(waitIn)
-	if c.backlog.Load() {
+	if k.blocked.Load() {
 		want |= waitOut
 	}
-	if want&^c.watch.armed.Load() != 0 {
-		p.set(c, want)
+	if want&^k.watch.armed.Load() != 0 {
+		p.set(k, want)
 	}
 }
 
 // armOut makes the goroutine write when the socket takes more.
-func (p *poller) armOut(c *conn) {
-	if c.watch.armed.Load()&waitOut == 0 {
-		p.set(c, waitOut)
+func (p *poller) armOut(k *socket) {
+	if k.watch.armed.Load()&waitOut == 0 {
+		p.set(k, waitOut)
 	}
 }
 
 // rearm continues to wait after an event: always for the peer's end, and for more if the connection
 // has work in the background, or was left with a backlog.
-func (p *poller) rearm(c *conn) {
-	p.set(c, c.unattended())
+func (p *poller) rearm(k *socket) {
+	p.set(k, k.unattended())
 }
 
-func (p *poller) set(c *conn, want uint32) {
-	c.watch.mu.Lock()
-	defer c.watch.mu.Unlock()
-	want |= c.watch.armed.Load()
-	if !c.watch.on {
+func (p *poller) set(k *socket, want uint32) {
+	k.watch.mu.Lock()
+	defer k.watch.mu.Unlock()
+	want |= k.watch.armed.Load()
+	if !k.watch.on {
 		return
 	}
-	c.watch.armed.Store(want)
-	unix.EpollCtl(p.armed, unix.EPOLL_CTL_MOD, c.fd,
-		&unix.EpollEvent{Events: want | waitEnd | unix.EPOLLONESHOT, Fd: int32(c.slot)})
+	k.watch.armed.Store(want)
+	unix.EpollCtl(p.armed, unix.EPOLL_CTL_MOD, k.fd,
+		&unix.EpollEvent{Events: want | waitEnd | unix.EPOLLONESHOT, Fd: int32(k.slot)})
 }
 
 // scan reads and writes on those of many connections that have something to move.
-func (p *poller) scan(table []*conn) bool {
+func (p *poller) scan(table []*socket) bool {
 	moved := false
 	var events [64]unix.EpollEvent
 	n, _ := unix.EpollWait(p.state, events[:], 0)
 	for _, e := range events[:max(n, 0)] {
-		if c := connAt(table, e.Fd); c != nil && c.progress() {
+		if k := socketAt(table, e.Fd); k != nil && k.progress() {
 			moved = true
 		}
 	}
-	for _, c := range table {
-		if c != nil && c.pending() && c.flush() {
+	for _, k := range table {
+		if k != nil && k.conn.pending() && k.conn.flush() {
 			moved = true
 		}
 	}

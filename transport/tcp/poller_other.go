@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events that an armed connection waits for.
+// Events that an armed socket waits for.
 const (
 	waitIn  = unix.POLLIN
 	waitOut = unix.POLLOUT
 )
 
-// watch is the poller's state of a connection.
+// watch is the poller's state of a socket.
 type watch struct {
 	armed atomic.Uint32 // waitIn, waitOut: what will be reported once
 	off   atomic.Bool
@@ -68,15 +68,15 @@ func (p *poller) close() {
 func (p *poller) run() {
 	defer close(p.done)
 	var fds []unix.PollFd
-	var conns []*conn
+	var sockets []*socket
 	var junk [64]byte
 	for !p.ending.Load() {
 		fds = append(fds[:0], unix.PollFd{Fd: int32(p.pipe[0]), Events: waitIn})
-		conns = append(conns[:0], nil)
-		for _, c := range *p.f.table.Load() {
-			if c != nil && !c.watch.off.Load() {
-				fds = append(fds, unix.PollFd{Fd: int32(c.fd), Events: int16(c.watch.armed.Load())})
-				conns = append(conns, c)
+		sockets = append(sockets[:0], nil)
+		for _, k := range *p.f.table.Load() {
+			if k != nil && !k.watch.off.Load() {
+				fds = append(fds, unix.PollFd{Fd: int32(k.fd), Events: int16(k.watch.armed.Load())})
+				sockets = append(sockets, k)
 			}
 		}
 		if n, err := unix.Poll(fds, -1); n <= 0 || err != nil {
@@ -89,54 +89,54 @@ func (p *poller) run() {
 		}
 		for i, fd := range fds[1:] {
 			// A socket that was closed meanwhile reports nonsense; its connection has ended.
-			if c := conns[i+1]; fd.Revents != 0 && !c.watch.off.Load() {
-				p.f.serve(c, fd.Revents&(unix.POLLHUP|unix.POLLERR) != 0)
+			if k := sockets[i+1]; fd.Revents != 0 && !k.watch.off.Load() {
+				p.f.serve(k, fd.Revents&(unix.POLLHUP|unix.POLLERR) != 0)
 			}
 		}
 	}
 }
 
-func (p *poller) add(*conn) error {
+func (p *poller) add(*socket) error {
 	p.poke()
 	return nil
 }
 
-func (p *poller) remove(c *conn) {
-	c.watch.off.Store(true)
+func (p *poller) remove(k *socket) {
+	k.watch.off.Store(true)
 	p.poke()
 }
 
-// arm makes the next event of c ring the doorbell.
-func (p *poller) arm(c *conn) {
+// arm makes the next event of k ring the doorbell.
+func (p *poller) arm(k *socket) {
 	want := uint32(waitIn)
-	if c.backlog.Load() {
+	if k.blocked.Load() {
 		want |= waitOut
 	}
-	p.set(c, want)
+	p.set(k, want)
 }
 
 // armOut makes the goroutine write when the socket takes more.
-func (p *poller) armOut(c *conn) { p.set(c, waitOut) }
+func (p *poller) armOut(k *socket) { p.set(k, waitOut) }
 
 // rearm continues to wait after an event if the connection has work in the background, or was left
 // with a backlog.
-func (p *poller) rearm(c *conn) {
-	if want := c.unattended(); want != 0 {
-		p.set(c, want)
+func (p *poller) rearm(k *socket) {
+	if want := k.unattended(); want != 0 {
+		p.set(k, want)
 	}
 }
 
-func (p *poller) set(c *conn, want uint32) {
-	if want&^c.watch.armed.Or(want) != 0 {
+func (p *poller) set(k *socket, want uint32) {
+	if want&^k.watch.armed.Or(want) != 0 {
 		p.poke()
 	}
 }
 
 // scan reads and writes on all connections.
-func (p *poller) scan(table []*conn) bool {
+func (p *poller) scan(table []*socket) bool {
 	moved := false
-	for _, c := range table {
-		if c != nil && c.progress() {
+	for _, k := range table {
+		if k != nil && k.progress() {
 			moved = true
 		}
 	}

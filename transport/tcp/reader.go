@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"io"
 	"syscall"
+	"time"
 
 	"github.com/goccl/goccl/transport"
 )
@@ -33,108 +34,127 @@ type reader struct {
 
 // receive reads until the socket is empty or its budget is used up. It reports whether anything
 // happened.
-func (c *conn) receive() bool {
-	if c.secure != nil {
-		return c.decrypt()
+func (k *socket) receive() bool {
+	if k.over.Load() {
+		return false
 	}
-	r := &c.reader
+	if k.secure != nil {
+		return k.decrypt()
+	}
+	r := &k.reader
 	total := 0
 	for total < readBudget {
 		rest := r.rest
-		n, room, errno := receiveInto(c.fd, rest, r.staging, &r.iov)
+		n, room, errno := receiveInto(k.fd, rest, r.staging, &r.iov)
 		if errno != 0 {
 			if again(errno) {
 				break
 			}
-			c.fail(errno)
+			k.conn.fail(errno)
 			return true
 		}
 		if n == 0 {
-			c.ended()
+			k.ended()
 			return true
 		}
 		total += n
-		if err := c.received(n); err != nil {
-			c.fail(err)
+		if err := k.received(n); err != nil {
+			k.conn.fail(err)
 			return true
 		}
 		if n < room {
 			break // the socket is empty
 		}
 	}
-	c.tell()
+	k.tell()
 	return total > 0
 }
 
 // decrypt is receive with TLS. It reads until nothing is left, since the kernel does not tell of
 // what was read from the socket already.
-func (c *conn) decrypt() bool {
-	r := &c.reader
+func (k *socket) decrypt() bool {
+	r := &k.reader
 	for any := false; ; any = true {
 		to := r.rest
 		if len(to) == 0 {
 			to = r.staging
 		}
-		n, err := c.secure.read(to)
+		n, err := k.secure.read(to)
 		switch {
 		case errors.Is(err, io.EOF):
-			c.ended()
+			k.ended()
 			return true
 		case err == nil && n == 0:
-			c.tell()
+			k.tell()
 			return any
 		case err == nil:
-			err = c.received(n)
+			err = k.received(n)
 		}
 		if err != nil {
-			c.fail(err)
+			k.conn.fail(err)
 			return true
 		}
 	}
 }
 
 // received handles n bytes that were read into rest first, and the remainder into staging.
-func (c *conn) received(n int) error {
-	r := &c.reader
+func (k *socket) received(n int) error {
+	r := &k.reader
 	if direct := min(n, len(r.rest)); direct > 0 {
 		n -= direct
 		if r.rest = r.rest[direct:]; len(r.rest) == 0 {
-			if err := c.frameDone(); err != nil {
+			if err := k.frameDone(); err != nil {
 				return err
 			}
 		}
 	}
-	return c.consume(r.staging[:n])
+	return k.consume(r.staging[:n])
 }
 
 // tell wakes those who wait for what has arrived.
-func (c *conn) tell() {
-	if c.reader.told {
-		c.reader.told = false
-		c.f.doorbell.Ring()
+func (k *socket) tell() {
+	if k.reader.told {
+		k.reader.told = false
+		k.conn.f.doorbell.Ring()
 	}
 }
 
 // ended handles the end of the stream. Sessions that the peer has closed before keep their own
 // reason.
-func (c *conn) ended() {
-	if errno := c.writer.failed.Load(); errno != 0 {
+func (k *socket) ended() {
+	c := k.conn
+	if errno := k.writer.failed.Load(); errno != 0 {
 		c.fail(syscall.Errno(errno))
 		return
 	}
-	c.fail(io.EOF)
+	if k == c.main {
+		// What left by the other sockets before has arrived there.
+		for _, other := range c.others() {
+			for !c.down.Load() && other.receive() {
+			}
+		}
+		c.fail(io.EOF)
+		return
+	}
+	k.over.Store(true)
+	c.f.poller.remove(k)
+	if k.carried.Load() || k.reader.h.kind != 0 {
+		// The end of the main socket follows, with what the peer says there before; or else
+		// something is lost.
+		time.AfterFunc(drainTime, func() { c.fail(io.EOF) })
+	}
 }
 
 // consume parses bytes of the stream.
-func (c *conn) consume(p []byte) error {
-	r := &c.reader
+func (k *socket) consume(p []byte) error {
+	r := &k.reader
 	for len(p) > 0 {
 		switch {
 		case len(r.rest) > 0:
 			n := copy(r.rest, p)
 			p, r.rest = p[n:], r.rest[n:]
 			if len(r.rest) == 0 {
-				if err := c.frameDone(); err != nil {
+				if err := k.frameDone(); err != nil {
 					return err
 				}
 			}
@@ -146,7 +166,7 @@ func (c *conn) consume(p []byte) error {
 			p, r.have = p[n:], r.have+n
 			if r.have == headerBytes {
 				r.have = 0
-				if err := c.frameBegins(); err != nil {
+				if err := k.frameBegins(); err != nil {
 					return err
 				}
 			}
@@ -156,19 +176,23 @@ func (c *conn) consume(p []byte) error {
 }
 
 // frameBegins handles a complete header and finds the place of the payload.
-func (c *conn) frameBegins() error {
-	r, p := &c.reader, c.pair
+func (k *socket) frameBegins() error {
+	r, p := &k.reader, k.conn.pair
 	h := &r.h
 	h.get(r.head[:])
 	if h.check != 0 && h.check != headCheck(r.head[:]) {
 		return errCorrupt
 	}
-	if resuming := h.kind == kindArrived || h.kind == kindResume; resuming != c.unresumed.Load() {
+	if k != k.conn.main {
+		if h.kind != kindData && h.kind != kindCredit {
+			return violates("frame of kind %d over a further socket", h.kind)
+		}
+	} else if resuming := h.kind == kindArrived || h.kind == kindResume; resuming != k.conn.unresumed.Load() {
 		return violates("frame of kind %d, before or after the resumption", h.kind)
 	}
 	switch h.kind {
 	case kindArrived, kindResume, kindOpen:
-		return c.bodyBegins()
+		return k.bodyBegins()
 	case kindGone:
 		if h.length != 0 {
 			return violates("answer of %d bytes", h.length)
@@ -184,9 +208,11 @@ func (c *conn) frameBegins() error {
 		if h.length != 0 {
 			return violates("goodbye frame of %d bytes", h.length)
 		}
-		delete(p.incoming, h.session)
-		r.told = true
-		return p.left(h.session, in)
+		return k.goodbye(h.session, in, h.number)
+	}
+	if in == nil && k.conn.several() && h.length <= maxPayload {
+		r.skip = int(h.length) // the goodbye has overtaken it, on another socket
+		return nil
 	}
 	if in == nil {
 		return violates("frame of kind %d for session index %d, which was closed", h.kind, h.session)
@@ -198,8 +224,11 @@ func (c *conn) frameBegins() error {
 	if int(h.channel) >= len(s.channels) {
 		return violates("frame for channel %d of %d", h.channel, len(s.channels))
 	}
+	if !s.known.Load() {
+		s.known.Store(true)
+	}
 	ch := &s.channels[h.channel]
-	if !ch.out.credit(h.credit) {
+	if !ch.out.credit(h.credit, k.conn.several()) {
 		return violates("credit for fragments that were not sent")
 	}
 	r.told = true
@@ -210,14 +239,58 @@ func (c *conn) frameBegins() error {
 		}
 		return ch.out.grant(h.number)
 	case kindData:
-		return c.dataBegins(s, ch)
+		return k.dataBegins(s, ch)
 	}
 	return violates("unknown kind of frame, %d", h.kind)
 }
 
+// goodbye handles the peer's goodbye, once the given number of fragments has arrived: some may
+// still be on their way over other sockets. in is nil if it has come before.
+func (k *socket) goodbye(index uint32, in *incoming, fragments uint32) error {
+	p := k.conn.pair
+	if in != nil {
+		if in.parting {
+			in.parting = false
+			p.parting--
+		}
+		if !in.complete(fragments) {
+			in.parting, in.fragments = true, fragments
+			p.parting++
+			return nil
+		}
+	}
+	delete(p.incoming, index)
+	k.reader.told = true
+	return p.left(index, in)
+}
+
+// parts handles a goodbye that came before a fragment which has now arrived.
+func (k *socket) parts(index uint32) error {
+	p := k.conn.pair
+	if p.parting == 0 {
+		return nil
+	}
+	if in := p.incoming[index]; in != nil && in.parting && in.complete(in.fragments) {
+		return k.goodbye(index, in, in.fragments)
+	}
+	return nil
+}
+
+// complete reports whether nothing more is to come than the given number of fragments.
+func (in *incoming) complete(fragments uint32) bool {
+	s := in.session.Load()
+	if s == nil || s.closing.Load() {
+		return true
+	}
+	for i := range s.channels {
+		fragments -= s.channels[i].in.arrived.Load()
+	}
+	return fragments == 0
+}
+
 // bodyBegins handles the header of a frame whose payload is for the pair.
-func (c *conn) bodyBegins() error {
-	r := &c.reader
+func (k *socket) bodyBegins() error {
+	r := &k.reader
 	n := int(r.h.length)
 	switch h := &r.h; {
 	case h.kind == kindOpen && n != openBytes:
@@ -228,20 +301,20 @@ func (c *conn) bodyBegins() error {
 		return violates("resumption of %d bytes", n)
 	}
 	if r.rest = r.body[:n]; n == 0 {
-		return c.frameDone()
+		return k.frameDone()
 	}
 	return nil
 }
 
-func (c *conn) dataBegins(s *session, ch *channel) error {
-	r := &c.reader
+func (k *socket) dataBegins(s *session, ch *channel) error {
+	r := &k.reader
 	n := int(r.h.length)
 	if r.h.length > maxPayload {
 		return violates("fragment of %d bytes", r.h.length)
 	}
 	if s.closing.Load() {
 		r.skip = n
-		return nil
+		return k.parts(r.h.session)
 	}
 	switch ch.in.begin(r.h.number, n, &r.h.meta) {
 	case refused:
@@ -251,18 +324,18 @@ func (c *conn) dataBegins(s *session, ch *channel) error {
 		return nil
 	}
 	if n > shortPayload {
-		c.widen(ch)
+		k.conn.widen(ch)
 	}
 	r.into, r.rest = &ch.in, ch.in.payload(r.h.number)
 	if n == 0 {
-		return c.frameDone()
+		return k.frameDone()
 	}
 	return nil
 }
 
 // frameDone handles a frame whose payload has arrived completely.
-func (c *conn) frameDone() error {
-	r, p := &c.reader, c.pair
+func (k *socket) frameDone() error {
+	r, p := &k.reader, k.conn.pair
 	r.rest = nil
 	r.told = true
 	h := &r.h
@@ -273,7 +346,7 @@ func (c *conn) frameDone() error {
 			return errCorrupt
 		}
 		q.done(h.number)
-		return nil
+		return k.parts(h.session)
 	}
 	body := r.body[:h.length]
 	if h.check != 0 && h.sum != crc32.Checksum(body, castagnoli) {
@@ -293,7 +366,7 @@ func (c *conn) frameDone() error {
 	case kindResume:
 		arrived := r.arrived
 		r.arrived = nil
-		return p.resume(c, h.number, arrived)
+		return p.resume(k.conn, h.number, arrived)
 	}
 	if h.session < p.opens {
 		if p.incoming[h.session] == nil {

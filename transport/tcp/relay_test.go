@@ -121,6 +121,17 @@ func (r *relay) reset() {
 	clear(r.conns)
 }
 
+// resetOne breaks one connection, if there is one.
+func (r *relay) resetOne() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.conns {
+		c.SetLinger(0)
+		c.Close()
+		return
+	}
+}
+
 // hold lets nothing pass for d.
 func (r *relay) hold(d time.Duration) {
 	r.mu.Lock()

@@ -34,6 +34,7 @@ type session struct {
 	opened    chan struct{}               // closed when the peer's open has arrived, even if it does not match
 	announced bool                        // guarded by pair.mu: opened is closed
 	ready     atomic.Bool                 // the peer's open has arrived and fits: data may leave
+	known     atomic.Bool                 // the peer has sent data or credit: this side's open has arrived there
 	expecting atomic.Bool                 // counted in pair.background: fragments wait for the peer's open
 	answered  bool                        // guarded by pair.mu: the peer knows that this side has left
 	spent     [2]int64                    // guarded by pair.mu: bytes of room beyond the first, in and out
@@ -92,7 +93,7 @@ func (s *session) RoundTrip() time.Duration {
 	c := s.pair.live.Load()
 	for c != nil && !c.down.Load() {
 		if c.reading.CompareAndSwap(false, true) {
-			d := c.f.roundTrip(c.fd, &c.info)
+			d := c.f.roundTrip(c.main.fd, &c.info)
 			c.reading.Store(false)
 			return d
 		}
@@ -107,15 +108,15 @@ func (s *session) Wire() (from, to string) {
 	if c == nil {
 		return "", ""
 	}
-	from = c.local
-	if at, err := netip.ParseAddrPort(c.local); err == nil {
+	from = c.main.local
+	if at, err := netip.ParseAddrPort(from); err == nil {
 		for _, e := range s.pair.f.self.endpoints {
 			if e.prefix.Addr() == at.Addr().Unmap() {
 				from = e.name + " " + from
 			}
 		}
 	}
-	return from, c.remote
+	return from, c.main.remote
 }
 
 // pending notes whether a goodbye is to be sent. Until it has been written, the fabric's goroutine
@@ -143,8 +144,11 @@ func (s *session) Flushed() bool {
 	if c == nil || c.unresumed.Load() || !c.writing.CompareAndSwap(false, true) {
 		return s.err.Load() != nil
 	}
-	flushed := s.drained() && (len(c.writer.rest) == 0 || c.writer.of != s) &&
-		(c.secure == nil || !c.secure.unsent.Load())
+	flushed := s.drained()
+	for _, k := range c.all() {
+		flushed = flushed && (len(k.writer.rest) == 0 || k.writer.of != s) &&
+			(k.secure == nil || !k.secure.unsent.Load())
+	}
 	c.writing.Store(false)
 	c.flush() // for frames that other threads have queued meanwhile
 	return flushed
@@ -162,6 +166,15 @@ func (s *session) drained() bool {
 		}
 	}
 	return true
+}
+
+// started returns how many fragments have been written, or are being written. The writing lock is
+// held.
+func (s *session) started() (fragments uint32) {
+	for i := range s.channels {
+		fragments += s.channels[i].out.started.Load()
+	}
+	return fragments
 }
 
 // refused reports whether the session ended before any data could leave.

@@ -24,6 +24,14 @@ func shutdown(fd int, both bool) {
 
 func closeSocket(fd int) { unix.Close(fd) }
 
+// mostUnsent is what one of several sockets holds that has not left, in bytes.
+const mostUnsent = maxPayload
+
+// limitUnsent makes a socket refuse more than mostUnsent bytes that cannot leave yet.
+func limitUnsent(fd int) {
+	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, mostUnsent)
+}
+
 // takeSocket sets up an authenticated connection for frames and takes its socket away from the net
 // package, whose poller would wake a goroutine for each event. The descriptor stays non-blocking.
 func takeSocket(nc *net.TCPConn, o *Options) (int, error) {

@@ -61,6 +61,9 @@ type pathInfo struct{}
 // shortestTrip returns 0: this system does not say.
 func shortestTrip(int, *pathInfo) time.Duration { return 0 }
 
+// carried returns 0: this system does not say.
+func carried(int, *pathInfo) (bytes uint64, busy time.Duration) { return 0, 0 }
+
 // unacknowledged returns the number of bytes that the peer's host has not acknowledged.
 func unacknowledged(fd int) int {
 	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NWRITE)

@@ -63,11 +63,22 @@ type pathInfo = unix.TCPInfo
 
 // shortestTrip returns the shortest round trip that the kernel has seen, or 0 if it does not say.
 func shortestTrip(fd int, info *pathInfo) time.Duration {
+	look(fd, info)
+	return time.Duration(info.Min_rtt) * time.Microsecond
+}
+
+func look(fd int, info *pathInfo) {
 	*info = pathInfo{}
 	n := uint32(unsafe.Sizeof(*info))
 	unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO,
 		uintptr(unsafe.Pointer(info)), uintptr(unsafe.Pointer(&n)), 0)
-	return time.Duration(info.Min_rtt) * time.Microsecond
+}
+
+// carried returns how many bytes the peer's host has acknowledged, and for how long there were some
+// to acknowledge; 0 if the kernel does not say.
+func carried(fd int, info *pathInfo) (bytes uint64, busy time.Duration) {
+	look(fd, info)
+	return info.Bytes_acked, time.Duration(info.Busy_time) * time.Microsecond
 }
 
 // unacknowledged returns the number of bytes that the peer's host has not acknowledged.

@@ -20,7 +20,7 @@ func deaf() (*conn, *session) {
 	f.opts.Warn = func(string, ...any) {}
 	p := newPair(f, pairKey{}, sample(2, "10.0.0.1/24"))
 	c := newConn(p, -1, nil)
-	c.remote = "10.0.0.1:4000"
+	c.main.remote = "10.0.0.1:4000"
 	s, err := p.start(transport.Session{ID: [16]byte{5}, Rank: 0, Peer: 1, Channels: 2})
 	if err != nil {
 		panic(err)
@@ -155,12 +155,12 @@ func FuzzStream(f *testing.F) {
 			return c, s
 		}
 		c, s := start()
-		whole := outcome(t, c, s, c.consume(stream))
+		whole := outcome(t, c, s, c.main.consume(stream))
 		c, s = start()
 		var err error
 		for step := 1 + int(cut)%100; len(stream) > 0 && err == nil; {
 			n := min(step, len(stream))
-			err = c.consume(stream[:n])
+			err = c.main.consume(stream[:n])
 			stream = stream[n:]
 		}
 		if parts := outcome(t, c, s, err); parts != whole {
@@ -174,12 +174,12 @@ func FuzzStream(f *testing.F) {
 func TestLastByteRings(t *testing.T) {
 	c, s := deaf()
 	frame := frameOf(header{kind: kindData}, []byte("payload"))
-	require.NoError(t, c.consume(frame[:headerBytes+3]))
+	require.NoError(t, c.main.consume(frame[:headerBytes+3]))
 	_, _, ok := s.channels[0].Peek()
 	require.False(t, ok)
-	c.reader.told = false
-	require.NoError(t, c.consume(frame[headerBytes+3:]))
-	require.True(t, c.reader.told)
+	c.main.reader.told = false
+	require.NoError(t, c.main.consume(frame[headerBytes+3:]))
+	require.True(t, c.main.reader.told)
 	payload, _, ok := s.channels[0].Peek()
 	require.True(t, ok)
 	require.Equal(t, "payload", string(payload))

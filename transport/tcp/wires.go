@@ -64,8 +64,9 @@ const (
 
 // order is the order of the wires to a host, as probes have found it.
 type order struct {
-	found chan struct{} // closed when perm is set, or nobody answered
-	perm  []int         // indices of wires; nil if nobody answered
+	found chan struct{}   // closed when perm is set, or nobody answered
+	perm  []int           // indices of wires; nil if nobody answered
+	took  []time.Duration // by index: what a probe takes; MaxInt64 without an answer
 }
 
 // routes returns the wires to a peer, best first. The wires to each host are probed once.
@@ -85,7 +86,7 @@ func (p *pair) routes(ctx context.Context) []wire {
 	}
 	p.f.mu.Unlock()
 	if first {
-		if o.perm = p.probe(ctx, all, candidates); o.perm == nil {
+		if o.perm, o.took = p.probe(ctx, all, candidates); o.perm == nil {
 			p.f.mu.Lock()
 			delete(p.f.orders, key)
 			p.f.mu.Unlock()
@@ -117,14 +118,22 @@ func (a *address) network() string {
 	return key
 }
 
-// sort returns the wires in the order o, or as they are if there is none yet.
-func (o *order) sort(all []wire) []wire {
+// settled reports whether a probe has found an order.
+func (o *order) settled() bool {
 	if o == nil {
-		return all
+		return false
 	}
 	select {
 	case <-o.found:
+		return o.perm != nil
 	default:
+		return false
+	}
+}
+
+// sort returns the wires in the order o, or as they are if there is none yet.
+func (o *order) sort(all []wire) []wire {
+	if !o.settled() {
 		return all
 	}
 	sorted := make([]wire, 0, len(all))
@@ -155,8 +164,9 @@ func contenders(all []wire) (first []int) {
 }
 
 // probe dials all candidates at once, and returns the order of the wires by what it finds: those
-// that answered, the fastest first, and then the others. It returns nil if none did.
-func (p *pair) probe(ctx context.Context, all []wire, candidates []int) []int {
+// that answered, the fastest first, and then the others; and the times by which it is one. It
+// returns nil if none did.
+func (p *pair) probe(ctx context.Context, all []wire, candidates []int) (perm []int, took []time.Duration) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -175,7 +185,7 @@ func (p *pair) probe(ctx context.Context, all []wire, candidates []int) []int {
 			answers <- answer{at: i, took: took, err: err}
 		})
 	}
-	took := make([]time.Duration, len(all))
+	took = make([]time.Duration, len(all))
 	texts := make([]string, len(all))
 	for i := range took {
 		took[i] = math.MaxInt64 // no answer
@@ -203,14 +213,15 @@ func (p *pair) probe(ctx context.Context, all []wire, candidates []int) []int {
 			left = 0
 		}
 	}
-	perm := make([]int, len(all))
+	perm = make([]int, len(all))
 	for i := range perm {
 		perm[i] = i
 	}
 	if rated {
 		for _, i := range candidates {
 			if took[i] != math.MaxInt64 {
-				took[i], texts[i] = 0, fmt.Sprintf("%d Mbit/s", all[i].rate)
+				took[i] = probeBytes * 8 / time.Duration(all[i].rate) * time.Microsecond
+				texts[i] = fmt.Sprintf("%d Mbit/s", all[i].rate)
 			}
 		}
 	}
@@ -218,7 +229,7 @@ func (p *pair) probe(ctx context.Context, all []wire, candidates []int) []int {
 	level := func(i int) int { return int(math.Log(float64(max(took[i], 1))) / math.Log(1.5)) }
 	slices.SortStableFunc(perm, func(a, b int) int { return cmp.Compare(level(a), level(b)) })
 	if took[perm[0]] == math.MaxInt64 {
-		return nil
+		return nil, nil
 	}
 	var said []string
 	for _, i := range perm {
@@ -227,7 +238,7 @@ func (p *pair) probe(ctx context.Context, all []wire, candidates []int) []int {
 		}
 	}
 	p.f.opts.Info("tcp: the wires to %s, best first: %s", p.peer.hostname, strings.Join(said, ", "))
-	return perm
+	return perm, took
 }
 
 // probeOne connects by one wire, and measures it unless rates are known. reached is called once the

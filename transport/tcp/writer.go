@@ -45,7 +45,7 @@ func (c *conn) pending() bool {
 	return c.backlog.Load() || c.pair.ready.Load() != nil && !c.unresumed.Load()
 }
 
-// flush writes what the socket takes, unless another thread is writing: that thread then writes for
+// flush writes what the sockets take, unless another thread is writing: that thread then writes for
 // this one too.
 func (c *conn) flush() bool {
 	moved := false
@@ -67,7 +67,7 @@ func (c *conn) flush() bool {
 				c.f.doorbell.Ring()
 			}
 			if c.pair.background.Load() > 0 {
-				c.f.poller.rearm(c)
+				c.rearm()
 			}
 			break
 		}
@@ -76,29 +76,54 @@ func (c *conn) flush() bool {
 	return moved
 }
 
-// send writes frames until none are left (full is false) or the socket takes no more.
+// send writes frames until none are left (full is false) or the sockets take no more. The first
+// socket has all it takes before the others are tried: several sockets hold few bytes that have not
+// left (addSocket), so each carries what its path does.
 func (c *conn) send() (moved, full bool) {
-	w := &c.writer
+	sockets := c.all()
+	if len(sockets) == 1 {
+		moved, full = c.main.send()
+		c.main.blocked.Store(full)
+		return moved, full
+	}
+	if c.f.shuffle != nil {
+		sockets = c.f.shuffle(sockets)
+	}
+	for again := true; again; again = c.fastest.over.Load() {
+		c.choose()
+		full = false
+		for _, k := range sockets {
+			m, f := k.send()
+			k.blocked.Store(f)
+			moved, full = moved || m, full || f
+		}
+	}
+	return moved, full
+}
+
+// send is conn.send for one socket.
+func (k *socket) send() (moved, full bool) {
+	w := &k.writer
 	for {
-		if errno := c.leave(); errno != 0 && again(errno) {
+		if errno := k.leave(); errno != 0 && again(errno) {
 			return moved, true
 		} else if errno != 0 {
-			c.cannotSend(errno)
+			k.cannotSend(errno)
 		}
-		if len(w.rest) == 0 && !c.nextFrame() {
+		if len(w.rest) == 0 && !k.nextFrame() {
 			return moved, false
 		}
 		if w.failed.Load() != 0 {
 			w.rest = nil // the peer will not read it; the queues must drain all the same
-			c.frameWritten()
+			k.frameWritten()
 			continue
 		}
-		n, errno := c.put(w.rest)
+		n, errno := k.put(w.rest)
 		if errno != 0 {
 			if again(errno) {
 				return moved, true
 			}
-			c.cannotSend(errno)
+			k.cannotSend(errno)
 			continue
 		}
 		moved = true
@@ -106,57 +131,64 @@ func (c *conn) send() (moved, full bool) {
 		if len(w.rest) > 0 {
 			return moved, true
 		}
-		c.frameWritten()
+		k.frameWritten()
 	}
 }
 
 // put sends bytes, or encrypts them for leave.
-func (c *conn) put(b []byte) (int, syscall.Errno) {
-	if c.secure == nil {
-		return sendFrom(c.fd, b)
+func (k *socket) put(b []byte) (int, syscall.Errno) {
+	if k.secure == nil {
+		return sendFrom(k.fd, b)
 	}
-	if c.secure.write(b) != nil {
+	if k.secure.write(b) != nil {
 		return 0, syscall.EPROTO // reading has met the end of TLS
 	}
 	return len(b), 0
 }
 
 // leave sends what is encrypted.
-func (c *conn) leave() syscall.Errno {
-	if c.secure == nil || c.writer.failed.Load() != 0 {
+func (k *socket) leave() syscall.Errno {
+	if k.secure == nil || k.writer.failed.Load() != 0 {
 		return 0
 	}
-	return c.secure.flush()
+	return k.secure.flush()
 }
 
 // cannotSend notes that nothing more can be sent. Data may still lie in the receive buffer, so the
 // reader ends the connection.
-func (c *conn) cannotSend(errno syscall.Errno) {
-	c.writer.failed.Store(uint32(errno))
-	shutdown(c.fd, true)
+func (k *socket) cannotSend(errno syscall.Errno) {
+	k.writer.failed.Store(uint32(errno))
+	shutdown(k.fd, true)
+	if k.over.Load() {
+		k.conn.fail(errno)
+	}
 }
 
-func (c *conn) frameWritten() {
-	if f := c.writer.after; f != nil {
-		c.writer.after = nil
+func (k *socket) frameWritten() {
+	if f := k.writer.after; f != nil {
+		k.writer.after = nil
 		f()
 	}
 }
 
 // nextFrame sets rest to the next frame. It returns false if there is none.
-func (c *conn) nextFrame() bool {
-	p, w := c.pair, &c.writer
+func (k *socket) nextFrame() bool {
+	c, p, w := k.conn, k.conn.pair, &k.writer
 	if c.unresumed.Load() {
 		return false
 	}
+	first := k == c.main
 	for {
 		p.collect()
 		n := p.head
 		if n == nil {
-			if p.finishing.Load() && !w.finished.Load() && !p.busy() {
+			if first && p.finishing.Load() && !w.finished.Load() && !p.busy() && c.delivered() {
 				w.finished.Store(true)
-				shutdown(c.fd, false)
+				shutdown(k.fd, false)
 			}
+			return false
+		}
+		if !first && !(n.roams() && k.carries()) || c.several() && !k.suits(n) {
 			return false
 		}
 		if p.head = n.next; p.head == nil {
@@ -165,20 +197,30 @@ func (c *conn) nextFrame() bool {
 		n.next = nil
 		// A thread that adds something from here on queues n again.
 		n.queued.Store(false)
-		if !w.finished.Load() && c.frameOf(n) {
+		if !c.main.writer.finished.Load() && k.frameOf(n) {
 			return true
 		}
 	}
 }
 
-func (c *conn) frameOf(n *node) bool {
+// roams reports whether frames may leave by any socket: those of a channel whose session the peer
+// knows. All others keep their order.
+func (n *node) roams() bool { return n.channel != nil && n.channel.session.known.Load() }
+
+// carries notes that a further socket is used. It returns false if the peer has ended it.
+func (k *socket) carries() bool {
+	k.carried.Store(true)
+	return !k.over.Load()
+}
+
+func (k *socket) frameOf(n *node) bool {
 	switch {
 	case n.channel != nil:
-		return c.channelFrame(n.channel)
+		return k.channelFrame(n.channel)
 	case n.session != nil:
-		return c.sessionFrame(n.session)
+		return k.sessionFrame(n.session)
 	}
-	return c.pairFrame()
+	return k.pairFrame()
 }
 
 // collect moves the nodes queued meanwhile to the end of the writer's own list.
@@ -215,16 +257,16 @@ func (p *pair) requeue(n *node) {
 }
 
 // channelFrame makes the next frame of a channel: a fragment, or credit alone.
-func (c *conn) channelFrame(ch *channel) bool {
+func (k *socket) channelFrame(ch *channel) bool {
 	s := ch.session
 	if s.removed.Load() {
 		return false
 	}
 	if !s.openSent || !s.ready.Load() {
-		s.expect(c)
+		s.expect(k.conn)
 		return false // it is queued again when both sides have opened the session
 	}
-	w, p := &c.writer, c.pair
+	w, p := &k.writer, k.conn.pair
 	out, in := &ch.out, &ch.in
 	at := out.started.Load()
 	waiting := out.committed.Load() - at
@@ -233,7 +275,7 @@ func (c *conn) channelFrame(ch *channel) bool {
 	switch {
 	case waiting > 0:
 		w.rest, w.of = out.ring.at(at).frame(), s
-		c.stamp(s.index, released)
+		k.stamp(s.index, released)
 		out.started.Store(at + 1)
 		if waiting > 1 {
 			p.requeue(&ch.node)
@@ -241,8 +283,8 @@ func (c *conn) channelFrame(ch *channel) bool {
 			p.requeue(&s.node) // its goodbye may have waited for this
 		}
 	case due && !s.closing.Load():
-		c.headerOnly(header{kind: kindCredit, channel: ch.index, number: in.scale.Load()})
-		c.stamp(s.index, released)
+		k.headerOnly(header{kind: kindCredit, channel: ch.index, number: in.scale.Load()})
+		k.stamp(s.index, released)
 	default:
 		return false
 	}
@@ -251,51 +293,51 @@ func (c *conn) channelFrame(ch *channel) bool {
 }
 
 // stamp fills in the fields that are known only when a frame is written.
-func (c *conn) stamp(session, credit uint32) {
-	stamp(c.writer.rest, session, credit)
-	c.seal()
+func (k *socket) stamp(session, credit uint32) {
+	stamp(k.writer.rest, session, credit)
+	k.seal()
 }
 
 // seal adds checksums to a frame, if this side has them.
-func (c *conn) seal() {
-	if c.f.opts.Checksum {
-		seal(c.writer.rest)
+func (k *socket) seal() {
+	if k.conn.f.opts.Checksum {
+		seal(k.writer.rest)
 	}
 }
 
 // headerOnly makes a frame without payload.
-func (c *conn) headerOnly(h header) {
-	w := &c.writer
+func (k *socket) headerOnly(h header) {
+	w := &k.writer
 	w.rest = w.scratch[:headerBytes]
 	h.put(w.rest)
-	c.seal()
+	k.seal()
 }
 
 // sessionFrame makes the open or goodbye frame of a session, whichever is due.
-func (c *conn) sessionFrame(s *session) bool {
-	w := &c.writer
+func (k *socket) sessionFrame(s *session) bool {
+	w := &k.writer
 	switch {
 	case s.removed.Load():
 		return false
 	case !s.openSent:
-		c.pair.index(s)
+		k.conn.pair.index(s)
 		h := header{kind: kindOpen, session: s.index, length: openBytes}
 		o := s.opening()
 		w.rest = w.scratch[:]
 		h.put(w.rest)
 		o.put(w.rest[headerBytes:])
-		c.seal()
+		k.seal()
 		for i := range s.channels {
 			if q := &s.channels[i].out; q.started.Load() != q.committed.Load() {
-				c.pair.requeue(&s.channels[i].node)
+				k.conn.pair.requeue(&s.channels[i].node)
 			}
 		}
 		if s.closing.Load() {
-			c.pair.requeue(&s.node)
+			k.conn.pair.requeue(&s.node)
 		}
 	case s.closing.Load() && !s.byeSent && (s.drained() || s.refused()):
 		s.byeSent = true
-		c.headerOnly(header{kind: kindGoodbye, session: s.index})
+		k.headerOnly(header{kind: kindGoodbye, session: s.index, number: s.started()})
 		w.after = func() { s.pending(false) }
 	default:
 		return false
@@ -304,14 +346,14 @@ func (c *conn) sessionFrame(s *session) bool {
 }
 
 // pairFrame makes the answer to a goodbye.
-func (c *conn) pairFrame() bool {
-	index, found, more := c.pair.answers()
+func (k *socket) pairFrame() bool {
+	index, found, more := k.conn.pair.answers()
 	if !found {
 		return false
 	}
 	if more {
-		c.pair.requeue(&c.pair.node)
+		k.conn.pair.requeue(&k.conn.pair.node)
 	}
-	c.headerOnly(header{kind: kindGone, session: index})
+	k.headerOnly(header{kind: kindGone, session: index})
 	return true
 }
