@@ -275,7 +275,7 @@ func (p *pair) attach(c *conn, epochs [2]epoch) error {
 // held.
 func (p *pair) forget(c *conn) {
 	for s := range p.sessions {
-		if s.announced || s.closing.Load() && !s.unsent() {
+		if s.announced || s.closing.Load() && s.openSent && !s.unsent() {
 			s.fail(fault.Peer(fault.PeerLost, s.spec.Peer,
 				"tcp: %s has given up the link, after its connection broke", c.where()))
 			p.remove(s)

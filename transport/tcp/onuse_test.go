@@ -95,3 +95,25 @@ func TestOnUsePatience(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "early", receive(t, b, doorbellB, late.Channel(0)))
 }
+
+// TestLeftWhileDialling has one side leave a session while it dials for another one, before the
+// peer has either: the peer learns of it once it opens the session.
+func TestLeftWhileDialling(t *testing.T) {
+	a, b, _, doorbellB := ordered(t, nil)
+	begin := func(from, to *Fabric, n byte, s transport.Session) *session {
+		s.ID, s.Channels, s.OnUse = [16]byte{n}, 1, true
+		l, err := from.Connect(t.Context(), to.Address(), s)
+		require.NoError(t, err)
+		return l.(*session)
+	}
+	used := begin(a, b, 1, transport.Session{Rank: 0, Peer: 1})
+	left := begin(a, b, 2, transport.Session{Rank: 0, Peer: 1})
+	commit(t, used.Channel(0), "first")
+	require.NoError(t, left.Close())
+	peer := begin(b, a, 1, transport.Session{Rank: 1, Peer: 0})
+	require.Equal(t, "first", receive(t, b, doorbellB, peer.Channel(0)))
+	late := begin(b, a, 2, transport.Session{Rank: 1, Peer: 0})
+	commit(t, late.Channel(0), "to nobody")
+	await(t, b, doorbellB, "the end", func() bool { a.Poll(); return late.Err() != nil })
+	requireFault(t, late.Err(), fault.PeerLeft, 0)
+}

@@ -339,7 +339,7 @@ func (p *pair) index(s *session) {
 }
 
 // close notes that a session is closing. It reports whether the peer is to be told, perhaps over a
-// later socket.
+// later socket, or the one that is being made for another session.
 func (p *pair) close(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -349,7 +349,7 @@ func (p *pair) close(s *session) bool {
 	if !p.sessions[s] {
 		return false
 	}
-	if p.live.Load() == nil && p.healing == nil && !p.owesGoodbye(s) && !s.unsent() {
+	if p.live.Load() == nil && p.healing == nil && !p.dialing && !p.owesGoodbye(s) && !s.unsent() {
 		p.remove(s)
 		return false
 	}
@@ -374,7 +374,7 @@ func (p *pair) gone(index uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s := p.indexed[index]; s != nil && s.closing.Load() {
-		s.answered = true
+		s.answered = s.announced // otherwise the peer may open it later
 		p.remove(s)
 	}
 }
