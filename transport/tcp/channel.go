@@ -42,6 +42,8 @@ type inQueue struct {
 	advertised atomic.Uint32 // writer: the value of released last sent to the peer
 	long       uint32        // reader: long fragments
 	look       time.Time     // reader: when it may look at the path again
+	looks      int           // reader: since when queue counts
+	queue      time.Duration // reader: the shortest of the smoothed round trips of these looks
 	due        atomic.Bool   // a separate credit frame is wanted
 }
 

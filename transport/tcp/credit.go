@@ -7,7 +7,7 @@ import (
 
 // A direction of a channel has room for maxFragments fragments at first. This fills a short path,
 // and the memory stays in the cache. On a long path the receiver of a long message gives it the
-// room that a fast path of this length holds.
+// room that a fast path of this length holds, and on a slow one a part of that.
 const (
 	maxScale     = 4        // the room is doubled so often at most
 	severalScale = 2        // and so often with several sockets, all of which must have something to send
@@ -15,6 +15,10 @@ const (
 	mostOfFabric = 64 << 20 // the same of all pairs
 	fastPath     = 2        // bytes a nanosecond
 	lookAgain    = 500 * time.Microsecond
+	queueScale   = 2 // so often where data waits in a queue of the path
+	slowQueue    = time.Millisecond
+	queueLooks   = 4 // looks in a row that must find the queue
+	queueBreak   = 50 * time.Millisecond
 )
 
 // room returns how many bytes fit into long fragments.
@@ -115,9 +119,9 @@ func (ch *channel) widen() bool {
 	return true
 }
 
-// widen gives the incoming direction more room where a long message arrives over a long path. It
-// does not wait until the sender lacks credit: by then congestion control may have taken the rate
-// of the credit for the rate of the path. The reading lock is held.
+// widen gives the incoming direction more room where a long message arrives over a long or slow
+// path. It does not wait until the sender lacks credit: by then congestion control may have taken
+// the rate of the credit for the rate of the path. The reading lock is held.
 func (c *conn) widen(ch *channel) {
 	q := &ch.in
 	scale := q.scale.Load()
@@ -128,8 +132,9 @@ func (c *conn) widen(ch *channel) {
 	if now.Before(q.look) {
 		return
 	}
+	shortest, smoothed := c.f.trips(c.main.fd, &c.info)
+	wide := max(distance(shortest), q.queued(smoothed, now.Sub(q.look)))
 	q.look = now.Add(lookAgain)
-	wide := distance(c.f.roundTrip(c.main.fd, &c.info))
 	if c.several() {
 		wide = max(wide, severalScale)
 	}
@@ -143,6 +148,26 @@ func (c *conn) widen(ch *channel) {
 	q.scale.Store(wide)
 	q.due.Store(true)
 	c.pair.push(&ch.node)
+}
+
+// queued returns the scale for the queue before a slow wire. smoothed is the round trip with the
+// data that waits: where the first room waits for slowQueue, the wire carries less than 0.5 GB/s,
+// and this room leaves the wire idle now and then, which congestion control takes for a slower
+// wire. A single long round trip may have waited for a busy process only. pause is the time since
+// this could last be asked.
+func (q *inQueue) queued(smoothed, pause time.Duration) (scale uint32) {
+	if q.looks == 0 || pause > queueBreak {
+		q.looks, q.queue = 0, smoothed
+	}
+	q.queue = min(q.queue, smoothed)
+	if q.looks++; q.looks < queueLooks {
+		return 0
+	}
+	q.looks = 0
+	if q.queue < slowQueue {
+		return 0
+	}
+	return queueScale
 }
 
 // grant handles what the peer says of the room of a channel.

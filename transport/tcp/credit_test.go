@@ -17,11 +17,11 @@ import (
 // distant is loopback with a fabric that takes all its paths for long ones.
 func distant(t testing.TB) (*Fabric, *park.Doorbell) {
 	f, doorbell := loopback(t, nil)
-	f.roundTrip = longPath
+	f.trips = longPath
 	return f, doorbell
 }
 
-func longPath(int, *pathInfo) time.Duration { return time.Second }
+func longPath(int, *pathInfo) (shortest, smoothed time.Duration) { return time.Second, time.Second }
 
 // TestConformanceDistant takes all paths for long ones, made on use, with several sockets each.
 func TestConformanceDistant(t *testing.T) {
@@ -29,7 +29,7 @@ func TestConformanceDistant(t *testing.T) {
 		a, doorbellA := loopback(t, several)
 		b, doorbellB := loopback(t, several)
 		for _, f := range []*Fabric{a, b} {
-			f.roundTrip, f.shuffle = longPath, shuffle
+			f.trips, f.shuffle = longPath, shuffle
 		}
 		return transporttest.Pair{A: a, B: b, DoorbellA: doorbellA, DoorbellB: doorbellB}
 	}, transporttest.Options{Allocates: true, OnUse: true})
@@ -100,6 +100,32 @@ func TestDistance(t *testing.T) {
 		{time.Millisecond, 2}, {10 * time.Millisecond, 4}, {5 * time.Second, 4},
 	} {
 		require.Equal(t, c.scale, distance(c.roundTrip), "%v", c.roundTrip)
+	}
+}
+
+// TestQueued has looks at a path whose data waits in a queue, or seems to.
+func TestQueued(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		trips []time.Duration
+		pause time.Duration
+		scale uint32
+	}{
+		"slow wire":               {[]time.Duration{3 * ms, 2 * ms, ms, 5 * ms}, ms, queueScale},
+		"too few":                 {[]time.Duration{3 * ms, 2 * ms, ms}, ms, 0},
+		"a busy process":          {[]time.Duration{40 * ms, 9 * ms, 2 * ms, ms / 2}, ms, 0},
+		"far apart":               {[]time.Duration{3 * ms, 2 * ms, ms, 5 * ms}, queueBreak + 1, 0},
+		"begins anew":             {[]time.Duration{0, 0, 0, 0, ms, ms, ms, ms}, ms, queueScale},
+		"the system says nothing": {make([]time.Duration, 8), ms, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var q inQueue
+			var scale uint32
+			for _, trip := range c.trips {
+				scale = q.queued(trip, c.pause)
+			}
+			require.Equal(t, c.scale, scale)
+		})
 	}
 }
 

@@ -106,8 +106,9 @@
 // room (8 MiB in long fragments). All sessions of a pair may have 16 MiB more than the first room
 // in each direction, all of a process 64 MiB; a channel gets at most half of what the pair has
 // left. A credit frame says in its number how often the room was doubled. Short paths stay with the
-// first room, whose memory stays in the cache; with several sockets there is four times as much, so
-// that all of them have something to send.
+// first room, whose memory stays in the cache. Before a slow wire, where data waits in a queue (the
+// smoothed round trip stays above 1 ms), and with several sockets, all of which must have something
+// to send, there is four times as much.
 //
 // # Threads
 //

@@ -42,13 +42,14 @@ type Fabric struct {
 	stopping  chan struct{}  // closed when Close begins
 	done      chan struct{}  // closed when Close has finished
 	table     atomic.Pointer[[]*socket]
-	live      atomic.Int32                               // sockets in table; its other entries are nil
-	attended  sync.Once                                  // attend runs
-	full      atomic.Bool                                // a socket took too little since the last Leave
-	roundTrip func(fd int, info *pathInfo) time.Duration // the shortest of a connection; 0 if unknown
-	spent     [2]atomic.Int64                            // what all sessions have spent
-	shuffle   func([]*socket) []*socket                  // tests: in which order the sockets of a connection are tried
-	dials     chan struct{}                              // one element for each pair that is dialled for the first time
+	live      atomic.Int32              // sockets in table; its other entries are nil
+	attended  sync.Once                 // attend runs
+	full      atomic.Bool               // a socket took too little since the last Leave
+	spent     [2]atomic.Int64           // what all sessions have spent
+	shuffle   func([]*socket) []*socket // tests: in which order the sockets of a connection are tried
+	dials     chan struct{}             // one element for each pair that is dialled for the first time
+
+	trips func(int, *pathInfo) (shortest, smoothed time.Duration) // pathTrips, but for tests
 
 	mu         sync.Mutex
 	closed     bool // no new pairs
@@ -81,7 +82,7 @@ func New(opts Options) (*Fabric, error) {
 	}
 	f := &Fabric{opts: opts, doorbell: opts.Doorbell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
 		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), stopping: make(chan struct{}),
-		roundTrip: shortestTrip, dials: make(chan struct{}, mostDialing),
+		trips: pathTrips, dials: make(chan struct{}, mostDialing),
 		pairs: map[pairKey]*pair{}, orders: map[string]*order{}, registered: make(chan struct{})}
 	f.table.Store(&[]*socket{})
 	f.identify()

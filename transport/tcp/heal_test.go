@@ -283,12 +283,12 @@ func underCuts(t *testing.T, onUse bool) {
 // TestManyCuts sends fragments both ways over several links while the path is reset, silent and
 // damaged: all arrive, once and in order.
 func TestManyCuts(t *testing.T) {
-	t.Run("near", func(t *testing.T) { manyCuts(t, shortestTrip, 1) })
+	t.Run("near", func(t *testing.T) { manyCuts(t, pathTrips, 1) })
 	t.Run("distant", func(t *testing.T) { manyCuts(t, longPath, 1) })
 	t.Run("several", func(t *testing.T) { manyCuts(t, longPath, 3) })
 }
 
-func manyCuts(t *testing.T, roundTrip func(int, *pathInfo) time.Duration, streams int) {
+func manyCuts(t *testing.T, trips func(int, *pathInfo) (shortest, smoothed time.Duration), streams int) {
 	const links, channels, cuts = 3, 2, 60
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -299,7 +299,7 @@ func manyCuts(t *testing.T, roundTrip func(int, *pathInfo) time.Duration, stream
 	a, doorbellA := loopback(t, change)
 	b, doorbellB := loopback(t, change)
 	for _, f := range []*Fabric{a, b} {
-		f.roundTrip, f.shuffle = roundTrip, shuffle
+		f.trips, f.shuffle = trips, shuffle
 	}
 	viaA, addressA := newRelay(t, a)
 	viaB, addressB := newRelay(t, b)

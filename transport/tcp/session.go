@@ -93,7 +93,7 @@ func (s *session) RoundTrip() time.Duration {
 	c := s.pair.live.Load()
 	for c != nil && !c.down.Load() {
 		if c.reading.CompareAndSwap(false, true) {
-			d := c.f.roundTrip(c.main.fd, &c.info)
+			d, _ := c.f.trips(c.main.fd, &c.info)
 			c.reading.Store(false)
 			return d
 		}

@@ -58,8 +58,8 @@ func bindDevice(int, string) {}
 
 type pathInfo struct{}
 
-// shortestTrip returns 0: this system does not say.
-func shortestTrip(int, *pathInfo) time.Duration { return 0 }
+// pathTrips returns zeros: this system does not say.
+func pathTrips(int, *pathInfo) (shortest, smoothed time.Duration) { return 0, 0 }
 
 // carried returns 0: this system does not say.
 func carried(int, *pathInfo) (bytes uint64, busy time.Duration) { return 0, 0 }

@@ -58,13 +58,14 @@ func setPlatformOptions(fd int, d time.Duration) error {
 // bindDevice makes a socket use one interface. Where the system refuses it, routes decide.
 func bindDevice(fd int, name string) { unix.BindToDevice(fd, name) }
 
-// pathInfo is memory for shortestTrip.
+// pathInfo is memory for pathTrips.
 type pathInfo = unix.TCPInfo
 
-// shortestTrip returns the shortest round trip that the kernel has seen, or 0 if it does not say.
-func shortestTrip(fd int, info *pathInfo) time.Duration {
+// pathTrips returns the shortest round trip that the kernel has seen, 0 if it does not say, and the
+// smoothed one.
+func pathTrips(fd int, info *pathInfo) (shortest, smoothed time.Duration) {
 	look(fd, info)
-	return time.Duration(info.Min_rtt) * time.Microsecond
+	return time.Duration(info.Min_rtt) * time.Microsecond, time.Duration(info.Rtt) * time.Microsecond
 }
 
 func look(fd int, info *pathInfo) {
