@@ -3,9 +3,13 @@ package topo
 import "fmt"
 
 // Place tells where a process runs, as far as other processes have to know it.
+//
+// Virtual machines that were started from one snapshot have the same boot id, the same namespaces
+// and the same users. Network therefore covers the hardware address of the first interface, too:
+// machines that reach each other by a network differ there.
 type Place struct {
 	Machine string `json:"machine"` // one boot of one kernel: its processes share cores
-	Network uint64 `json:"network"` // the network namespace: its processes share loopback and local sockets
+	Network uint64 `json:"network"` // the network namespace: its processes share loopback and local sockets (a hash)
 	User    uint32 `json:"user"`    // effective
 }
 

@@ -13,7 +13,7 @@ type id [16]byte
 // address is the content of Fabric.Address.
 type address struct {
 	Boot    [16]byte // of the kernel
-	Network uint64   // inode of the network namespace: abstract sockets live in it
+	Network uint64   // topo.Place.Network: abstract sockets live in a network namespace
 	UID     uint32
 	PID     uint32 // as the process sees itself; for error messages
 	ID      id
