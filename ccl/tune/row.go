@@ -161,9 +161,11 @@ func (e *entry) covers(later *entry) bool {
 		(!e.windows || later.windows) && (e.ordered || !later.ordered)
 }
 
-// fits reports whether e is for groups of the given number of ranks, and they can run it.
+// fits reports whether e is for groups of the given number of ranks, and they can run it. Only
+// all_reduce has levels of hosts of unequal size.
 func (e *entry) fits(ranks int, rules *Rules) bool {
-	return e.First <= ranks && ranks <= e.Last &&
+	even := rules.Even || rules.Hosts < 2 || e.Coll == dtype.AllReduce
+	return e.First <= ranks && ranks <= e.Last && (even || !e.levels) &&
 		(!e.windows || rules.Windows || e.levels && rules.HostSlot > 0) && (e.ordered || rules.Determinism < 3) &&
 		e.Oversubscribed.allows(rules.Oversubscribed) && e.Hosts.allows(rules.hosts(ranks))
 }

@@ -138,7 +138,8 @@ func runBench(spec benchSpec, asJSON bool, out io.Writer) error {
 	return printer.end()
 }
 
-// measureRanks starts the ranks, distributes their addresses, and passes rank 0's rows to report.
+// measureRanks starts the ranks, distributes their addresses, lets them begin once all have joined,
+// and passes rank 0's rows to report.
 // prefix(rank), if given, is put before the command of a rank.
 func measureRanks[Row benchRow | tuneCell](spec benchSpec, prefix func(rank int) []string, report func(Row)) error {
 	self, err := os.Executable()
@@ -187,13 +188,34 @@ func measureRanks[Row benchRow | tuneCell](spec benchSpec, prefix func(rank int)
 			return err
 		}
 	}
-	for rank := range children {
-		line, err := children[rank].from.ReadBytes('\n')
-		if err != nil {
-			stop()
-			return fmt.Errorf("rank %d ended before it had an address", rank)
+	// gather reads a line of each rank. Where several end, the first one is named.
+	gather := func(what string, use func(rank int, line []byte)) error {
+		type arrival struct {
+			rank int
+			line []byte
+			err  error
 		}
-		addresses[rank] = line
+		arrivals := make(chan arrival, len(children))
+		for rank := range children {
+			go func() {
+				line, err := children[rank].from.ReadBytes('\n')
+				arrivals <- arrival{rank, line, err}
+			}()
+		}
+		for range children {
+			a := <-arrivals
+			if a.err != nil {
+				cmd := children[a.rank].cmd
+				cmd.Wait()
+				stop()
+				return fmt.Errorf("rank %d: %v, before it had %s", a.rank, cmd.ProcessState, what)
+			}
+			use(a.rank, a.line)
+		}
+		return nil
+	}
+	if err := gather("an address", func(rank int, line []byte) { addresses[rank] = line }); err != nil {
+		return err
 	}
 	everyone, err := json.Marshal(addresses)
 	if err != nil {
@@ -202,6 +224,12 @@ func measureRanks[Row benchRow | tuneCell](spec benchSpec, prefix func(rank int)
 	}
 	for rank := range children {
 		children[rank].in.Write(append(everyone, '\n'))
+	}
+	if err := gather("joined", func(int, []byte) {}); err != nil {
+		return err
+	}
+	for rank := range children {
+		children[rank].in.Write([]byte("\n"))
 	}
 	decoder := json.NewDecoder(children[0].from)
 	for {

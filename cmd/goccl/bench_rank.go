@@ -60,7 +60,8 @@ func benchRank(args []string) error {
 }
 
 // joinRanks creates one group for each of the options: it prints this rank's addresses, reads the
-// addresses of all ranks, and joins.
+// addresses of all ranks, and joins. It returns once all ranks have joined, as rendezvous of
+// frameworks do: ranks that begin early would take the cores from the others.
 func joinRanks(node *ccl.Node, spec *benchSpec, each ...ccl.Options) ([]*ccl.Communicator, error) {
 	endpoints, mine := make([]*ccl.Endpoint, len(each)), make([]json.RawMessage, len(each))
 	for i, opts := range each {
@@ -82,7 +83,8 @@ func joinRanks(node *ccl.Node, spec *benchSpec, each ...ccl.Options) ([]*ccl.Com
 	if err != nil {
 		return nil, err
 	}
-	go endWithParent(told)
+	begin := make(chan struct{})
+	go endWithParent(told, begin)
 	var all [][]json.RawMessage // by rank
 	if err := json.Unmarshal(line, &all); err != nil {
 		return nil, err
@@ -103,12 +105,17 @@ func joinRanks(node *ccl.Node, spec *benchSpec, each ...ccl.Options) ([]*ccl.Com
 			return nil, err
 		}
 	}
+	fmt.Println()
+	<-begin
 	return comms, nil
 }
 
 // endWithParent ends this process when its parent has ended in any way: the pipe from the parent
-// stays open for as long as the parent runs.
-func endWithParent(pipe io.Reader) {
+// stays open for as long as the parent runs. A line from the parent closes begin.
+func endWithParent(pipe *bufio.Reader, begin chan<- struct{}) {
+	if _, err := pipe.ReadBytes('\n'); err == nil {
+		close(begin)
+	}
 	io.Copy(io.Discard, pipe)
 	os.Exit(1)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,8 +60,11 @@ func tuneVerb(args []string, out io.Writer) error {
 	if len(args) > 0 && args[0] == fitProcess {
 		return fitAsTold(args[1:], out)
 	}
+	if len(args) > 0 && args[0] == measureProcess {
+		return tuneMeasure(args[1:], out, true)
+	}
 	if asksToMeasure(args) {
-		return tuneMeasure(args, out)
+		return tuneMeasure(args, out, false)
 	}
 	opts, err := environment()
 	if err != nil {
@@ -137,47 +141,56 @@ func (s *benchSpec) largest() int64 {
 	return size
 }
 
-// fitApart measures in a separate process, so that an interrupt ends that process with all of its
-// ranks, and the network with it.
+// fitApart measures in a process of its own.
 func fitApart(job fitJob) (*fitResult, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	told, err := json.Marshal(job)
 	if err != nil {
 		return nil, err
 	}
-	attributes := ownGroup()
-	if job.Rate != "" {
-		if attributes, err = hosts.Attributes(); err != nil {
-			return nil, fmt.Errorf("--rate: %w", err)
-		}
+	var answer bytes.Buffer
+	if err := apart(job.Rate != "", &answer, fitProcess, string(told)); err != nil {
+		return nil, err
 	}
-	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	cmd := exec.CommandContext(interrupted, self, "tune", fitProcess, string(told))
-	cmd.SysProcAttr, cmd.Stderr = attributes, os.Stderr
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	runtime.LockOSThread() // the child ends with the thread that started it
-	defer runtime.UnlockOSThread()
-	answer, err := cmd.Output()
 	var result fitResult
-	switch {
-	case interrupted.Err() != nil:
-		return nil, fmt.Errorf("interrupted: %v; the ranks are ended", context.Cause(interrupted))
-	case cmd.Process == nil && job.Rate != "":
-		return nil, fmt.Errorf("--rate: %v: %s", err, hosts.Hint)
-	case err != nil:
-		return nil, fmt.Errorf("the process that measures ended: %w", err)
-	}
-	if err := json.Unmarshal(answer, &result); err != nil {
-		return nil, fmt.Errorf("the process that measures answered %q: %w", answer, err)
+	if err := json.Unmarshal(answer.Bytes(), &result); err != nil {
+		return nil, fmt.Errorf("the process that measures answered %q: %w", answer.Bytes(), err)
 	}
 	if result.Failure != "" {
 		return nil, errors.New(result.Failure)
 	}
 	return &result, nil
+}
+
+// apart runs goccl tune with other arguments in a process of its own, so that an interrupt ends
+// that process with all of its ranks. If it makes a network, it gets namespaces, which end with it.
+func apart(network bool, out io.Writer, args ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	attributes := ownGroup()
+	if network {
+		if attributes, err = hosts.Attributes(); err != nil {
+			return fmt.Errorf("--rate: %w", err)
+		}
+	}
+	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd := exec.CommandContext(interrupted, self, append([]string{"tune"}, args...)...)
+	cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = attributes, out, os.Stderr
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	runtime.LockOSThread() // the child ends with the thread that started it
+	defer runtime.UnlockOSThread()
+	err = cmd.Run()
+	switch {
+	case interrupted.Err() != nil:
+		return fmt.Errorf("interrupted: %v; the ranks are ended", context.Cause(interrupted))
+	case cmd.Process == nil && network:
+		return fmt.Errorf("--rate: %v: %s", err, hosts.Hint)
+	case err != nil:
+		return fmt.Errorf("the process that measures ended: %w", err)
+	}
+	return nil
 }
 
 // fitAsTold is the whole measuring process.

@@ -48,7 +48,11 @@ type running struct {
 }
 
 func (c *tuner) start(t *testing.T, path string, user *syscall.Credential, args ...string) *running {
-	r := &running{cmd: exec.Command(filepath.Join(c.folder, "goccl"), append([]string{"tune", "--fit"}, args...)...)}
+	return c.startMode(t, path, user, "--fit", args...)
+}
+
+func (c *tuner) startMode(t *testing.T, path string, user *syscall.Credential, mode string, args ...string) *running {
+	r := &running{cmd: exec.Command(filepath.Join(c.folder, "goccl"), append([]string{"tune", mode}, args...)...)}
 	r.cmd.Stdout, r.cmd.Stderr, r.cmd.Dir = &r.out, &r.errors, "/"
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
 	r.cmd.WaitDelay = 5 * time.Second // for leftover processes that still hold its standard error
@@ -172,6 +176,22 @@ func TestTune(t *testing.T) {
 	t.Run("Unshaped", c.testUnshaped)
 	t.Run("Shaped", c.testShaped)
 	t.Run("ShapedByUser", c.testShapedByUser)
+	t.Run("MeasuredOnHosts", c.testMeasuredOnHosts)
+}
+
+func (c *tuner) testMeasuredOnHosts(t *testing.T) {
+	needNamespaces(t, nil)
+	before := machine(t)
+	table := filepath.Join(c.folder, "table")
+	words := strings.Fields("--hosts 2 --rate 10gbit --ranks 4 --op all_gather --min 64 --max 256 --runs 1 --repeat 3 " +
+		"--block 1ms --out " + table)
+	r := c.startMode(t, "", nil, "--measure", words...)
+	require.NoError(t, r.cmd.Wait(), &r.errors)
+	text, err := os.ReadFile(table)
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^all_gather +4 +(yes|no) +2 +`, string(text))
+	require.Contains(t, string(text), "goccl tune --measure --hosts 2")
+	c.nothingLeft(t, before)
 }
 
 func (c *tuner) testUnshaped(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -16,8 +17,10 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/ccl/tune"
+	"github.com/goccl/goccl/tests/hosts"
 )
 
 // measureFlag in place of --fit makes a table.
@@ -30,8 +33,13 @@ func asksToMeasure(args []string) bool {
 	})
 }
 
-// tuneMeasure compares the algorithms of each collective and makes a table of the winners.
-func tuneMeasure(args []string, out io.Writer) error {
+// measureProcess is the first argument of the process that measures in a network of hosts; the
+// arguments of tune follow.
+const measureProcess = "measure-process"
+
+// tuneMeasure compares the algorithms of each collective and makes a table of the winners. inside
+// means that this process has namespaces for a network.
+func tuneMeasure(args []string, out io.Writer, inside bool) error {
 	opts, err := environment()
 	if err != nil {
 		return err
@@ -50,12 +58,21 @@ func tuneMeasure(args []string, out io.Writer) error {
 		"blocks of calls in a run for each size and algorithm, which take turns; the median of all runs counts")
 	block := set.Duration("block", 5*time.Millisecond, "time of one block")
 	transport := set.String("transport", "auto", "auto, shm or tcp")
+	hostCount := set.Int("hosts", 1,
+		"spread the ranks evenly over so many hosts: network namespaces, joined by a switch with ports of --rate")
+	rate := set.String("rate", "1gbit", "of each port, as 1gbit or 10gbit; needs ip and tc, and to be root or allowed user namespaces")
 	file := set.String("out", "", "file for the table, which GOCCL_TUNE reads; empty: it is only printed")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
 	if err := noArguments(set); err != nil {
 		return err
+	}
+	network := &hosts.Network{Hosts: *hostCount, Wires: []hosts.Wire{{Rate: *rate}}}
+	if *hostCount == 1 {
+		network = nil
+	} else {
+		opts.SocketIfname = hosts.Interface(0)
 	}
 	// Measure what the library would do without any other settings.
 	opts.Transport, opts.Algo, opts.Plan, opts.Tune, opts.Determinism = *transport, "", "", "", 0
@@ -88,8 +105,28 @@ func tuneMeasure(args []string, out io.Writer) error {
 		return fmt.Errorf("--factor %d: want 2 or more", spec.Factor)
 	case spec.Repeat < leastBlocks || spec.Block <= 0 || *runs < 1:
 		return fmt.Errorf("--repeat must be %d or more, --block and --runs more than zero", leastBlocks)
+	case *hostCount < 1 || *hostCount > 64:
+		return fmt.Errorf("--hosts %d: want 1 to 64", *hostCount)
+	case *rate == "" || !rateForm.MatchString(*rate):
+		return fmt.Errorf("--rate %s: want a number and a unit of tc, as 1gbit, 100mbit or 12.5mbps (bytes)", *rate)
 	}
-	w := &tableWriter{out: out, shared: opts.Transport != "tcp", ranks: ranks, runs: *runs}
+	for _, n := range ranks {
+		if n%*hostCount != 0 {
+			return fmt.Errorf("--ranks %s: %d ranks cannot be spread evenly over --hosts %d", *rankList, n, *hostCount)
+		}
+	}
+	if network != nil && !inside {
+		return apart(true, out, append([]string{measureProcess}, args...)...)
+	}
+	if network != nil {
+		if err := network.Make(); err != nil {
+			return fmt.Errorf("--hosts: %w", err)
+		}
+	}
+	w := &tableWriter{
+		out: out, hosts: *hostCount, shared: opts.Transport != "tcp", ranks: ranks, runs: *runs,
+		slot: cmp.Or(opts.BuffSize, 2<<20) / plan.WindowSlots,
+	}
 	if *file != "" {
 		if w.file, err = newTableFile(*file); err != nil {
 			return err
@@ -144,7 +181,9 @@ func parseCollectives(text string) (all []dtype.Collective, err error) {
 type tableWriter struct {
 	out    io.Writer
 	file   *tableFile // nil: print only
-	shared bool       // the ranks share memory
+	hosts  int
+	shared bool // the ranks of a host share memory
+	slot   int  // of a window
 	ranks  []int
 	runs   int
 	text   strings.Builder
@@ -154,12 +193,22 @@ type tableWriter struct {
 // measure runs the candidates of one collective.
 func (w *tableWriter) measure(spec benchSpec, coll dtype.Collective, ranks int) (*measured, error) {
 	began := time.Now()
+	layout := w.layout(ranks)
 	m := &measured{
-		coll: coll, ranks: ranks, candidates: candidates(coll, ranks, w.shared, exec.PlanChannels),
-		rules: tune.Rules{Oversubscribed: ranks > park.Cores(), Windows: w.shared},
+		coll: coll, ranks: ranks, candidates: candidates(coll, layout, w.shared, exec.PlanChannels),
+		rules: tune.Rules{Oversubscribed: ranks > park.Cores()},
 	}
-	if w.shared {
-		m.rules.Hosts = 1
+	var prefix func(int) []string
+	switch {
+	case w.hosts > 1:
+		prefix = func(rank int) []string { return hosts.In(rank * w.hosts / ranks) }
+		if m.rules.Hosts, m.rules.Even = w.hosts, true; !w.shared {
+			m.rules.Hosts = 0
+		} else if w.hosts < ranks {
+			m.rules.HostSlot = w.slot
+		}
+	case w.shared:
+		m.rules.Hosts, m.rules.Even, m.rules.Windows = 1, true, true
 	}
 	spec.Coll, spec.Ranks = coll, ranks
 	spec.InPlace = coll == dtype.AllReduce || coll == dtype.Broadcast || coll == dtype.Reduce // as torch calls them
@@ -174,7 +223,7 @@ func (w *tableWriter) measure(spec benchSpec, coll dtype.Collective, ranks int) 
 	for n := range w.runs {
 		var run []tuneCell
 		spec.Downwards = n%2 == 1
-		err := measureRanks(spec, nil, func(cell tuneCell) {
+		err := measureRanks(spec, prefix, func(cell tuneCell) {
 			fmt.Fprint(os.Stderr, ".")
 			run = append(run, cell)
 		})
@@ -189,6 +238,21 @@ func (w *tableWriter) measure(spec benchSpec, coll dtype.Collective, ranks int) 
 		}
 	}
 	return m, nil
+}
+
+// layout returns the ranks of each host. Ranks that share no memory are hosts of their own.
+func (w *tableWriter) layout(ranks int) (all [][]int) {
+	each := ranks / w.hosts
+	if !w.shared {
+		each = 1
+	}
+	for rank := range ranks {
+		if rank%each == 0 {
+			all = append(all, nil)
+		}
+		all[len(all)-1] = append(all[len(all)-1], rank)
+	}
+	return all
 }
 
 // head writes where the table comes from.

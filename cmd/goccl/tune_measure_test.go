@@ -31,6 +31,9 @@ func TestTuneMeasureRefuses(t *testing.T) {
 		"--runs 0":                        "--runs more than zero",
 		"--block 0s":                      "--block",
 		"--transport pigeon":              "pigeon is not one of",
+		"--hosts 0":                       "--hosts 0: want 1 to 64",
+		"--hosts 2 --ranks 4,5":           "5 ranks cannot be spread evenly over --hosts 2",
+		"--hosts 2 --rate fast":           "--rate fast: want a number",
 		"--out /no/such/folder/own.table": "--out /no/such/folder/own.table:",
 	} {
 		err := tuneVerb(append([]string{"--measure"}, strings.Fields(args)...), &bytes.Buffer{})
@@ -40,7 +43,7 @@ func TestTuneMeasureRefuses(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, out, "usage: goccl tune --fit | --measure [flags]")
 	require.Contains(t, out, "-runs")
-	require.NotContains(t, out, "-rate")
+	require.NotContains(t, out, "-json")
 }
 
 // The ranks are processes of the real command. Their measurement gives a table that they can use.

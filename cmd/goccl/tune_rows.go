@@ -30,12 +30,22 @@ type candidate struct {
 	ordered bool // it reduces in the order of the ranks, or not at all
 }
 
-// candidates returns the algorithms of a collective that run on a group of the given number of
-// ranks on one host, with the links that groups have.
-func candidates(coll dtype.Collective, ranks int, shared bool, channels int) (all []candidate) {
-	for _, a := range algo.For(coll) {
-		p, err := a.Make(plan.Spec{Coll: coll, Ranks: ranks})
-		if a.Name == "hierarchical" || err != nil || p.Chans > channels { // hierarchical: a host is one level
+// candidates returns the algorithms of a collective that run on a group whose ranks are spread over
+// hosts, with the links that groups have. On several hosts of several ranks, those with levels are
+// among them.
+func candidates(coll dtype.Collective, hosts [][]int, shared bool, channels int) (all []candidate) {
+	ranks := len(hosts) * len(hosts[0])
+	levels := len(hosts) > 1 && len(hosts) < ranks
+	each, pairs := algo.For(coll), algo.Variants(coll, 2)
+	if levels {
+		each = append(slices.Clip(each), pairs...)
+	}
+	for _, a := range each {
+		if a.Name == "hierarchical" && (!levels || len(pairs) > 0) {
+			continue // it has one level, or is one of the pairs
+		}
+		p, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: ranks}, hosts)
+		if err != nil || p.Chans > channels {
 			continue
 		}
 		c := candidate{a.Name, p.Needs&plan.Gets != 0, !coll.Reduces() || a.Level >= 4}
@@ -175,7 +185,9 @@ func (m *measured) pick() []picks {
 // one of kinds; -1 if that one was not measured.
 func (m *measured) incumbent(s, k int) int {
 	rules, size := m.rules, m.sizes[s]
-	rules.Windows = rules.Windows && !kinds[k].noWindows
+	if kinds[k].noWindows {
+		rules.Windows, rules.HostSlot = false, 0
+	}
 	if kinds[k].ordered {
 		rules.Determinism = 4
 	}
@@ -266,8 +278,11 @@ func (m *measured) bands(firstRanks int) (all []band) {
 			Coll: m.coll, First: firstRanks, Last: m.ranks,
 			Oversubscribed: tune.If(m.rules.Oversubscribed), Hosts: tune.SeveralHosts,
 		}
-		if m.rules.Hosts == 1 {
-			row.Hosts = tune.OneHost
+		if hosts := m.rules.Hosts; hosts == 1 || hosts > 1 && hosts < m.ranks {
+			row.Hosts = tune.Hosts{First: hosts, Last: hosts}
+		}
+		if m.rules.HostSlot > 0 {
+			row.First = m.ranks // with fewer, hosts would have other numbers of ranks
 		}
 		largest := m.sizes[b.last]
 		switch {

@@ -20,7 +20,7 @@ func steady(us float64) []float64 { return []float64{us * 1e-6, us * 0.99e-6, us
 func fake(t *testing.T, coll dtype.Collective, ranks int, names []string, sizes []int64, times ...[]float64) *measured {
 	t.Helper()
 	m := &measured{coll: coll, ranks: ranks, rules: tune.Rules{Hosts: 1}}
-	for _, c := range candidates(coll, ranks, true, exec.PlanChannels) {
+	for _, c := range candidates(coll, oneHost(ranks), true, exec.PlanChannels) {
 		if slices.Contains(names, c.name) {
 			m.candidates = append(m.candidates, c)
 		}
@@ -130,7 +130,8 @@ func TestTableRuns(t *testing.T) {
 		return c
 	}
 	fresh := func() *measured {
-		m := &measured{coll: dtype.Barrier, ranks: 2, candidates: candidates(dtype.Barrier, 2, true, exec.PlanChannels)}
+		m := &measured{coll: dtype.Barrier, ranks: 2}
+		m.candidates = candidates(dtype.Barrier, oneHost(2), true, exec.PlanChannels)
 		require.Greater(t, len(m.candidates), 2)
 		m.candidates = m.candidates[:2]
 		return m
@@ -150,15 +151,47 @@ func TestTableRuns(t *testing.T) {
 func TestTuneCandidates(t *testing.T) {
 	for _, coll := range dtype.Collectives() {
 		for _, ranks := range []int{2, 3, 8} {
-			all := candidates(coll, ranks, true, exec.PlanChannels)
+			all := candidates(coll, oneHost(ranks), true, exec.PlanChannels)
 			require.NotEmpty(t, all, coll)
 			require.NotContains(t, all, candidate{name: "hierarchical"}, coll)
-			for _, c := range candidates(coll, ranks, false, exec.PlanChannels) {
+			for _, c := range candidates(coll, eachApart(ranks), false, exec.PlanChannels) {
 				require.False(t, c.windows, "%v %s", coll, c.name)
 				require.Contains(t, all, c)
 			}
 			ordered := slices.ContainsFunc(all, func(c candidate) bool { return c.ordered && !c.windows })
 			require.True(t, ordered, "%v on %d ranks: nothing for determinism 4", coll, ranks)
+		}
+	}
+}
+
+// oneHost and eachApart are hosts of ranks.
+func oneHost(ranks int) [][]int { return hostsOf(ranks, 1) }
+
+func eachApart(ranks int) [][]int { return hostsOf(ranks, ranks) }
+
+func hostsOf(ranks, hosts int) [][]int {
+	return (&tableWriter{hosts: hosts, shared: true}).layout(ranks)
+}
+
+func TestTuneCandidatesOfHosts(t *testing.T) {
+	require.Equal(t, [][]int{{0, 1, 2}, {3, 4, 5}}, hostsOf(6, 2))
+	apart := tableWriter{hosts: 2}
+	require.Equal(t, [][]int{{0}, {1}}, apart.layout(2), "they share no memory")
+	for _, coll := range dtype.Collectives() {
+		all := candidates(coll, hostsOf(4, 2), true, exec.PlanChannels)
+		flat := slices.ContainsFunc(all, func(c candidate) bool { return !strings.HasPrefix(c.name, "hierarchical") })
+		require.True(t, flat, coll)
+		switch coll {
+		case dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter:
+			ordered := !coll.Reduces()
+			require.Contains(t, all, candidate{name: "hierarchical.window.direct", windows: true, ordered: ordered})
+			require.Contains(t, all, candidate{name: "hierarchical.direct.ring", ordered: ordered})
+		case dtype.AllToAll:
+			require.Contains(t, all, candidate{name: "hierarchical", ordered: true})
+		}
+		for _, c := range all {
+			levels := strings.HasPrefix(c.name, "hierarchical")
+			require.True(t, levels || !c.windows, "%s reads windows of other hosts", c.name)
 		}
 	}
 }
@@ -199,7 +232,7 @@ func TestTableOfAnyTimes(t *testing.T) {
 			coll: coll, ranks: 2 + random.IntN(9),
 			rules: tune.Rules{Hosts: 1, Windows: true, Oversubscribed: random.IntN(2) == 0},
 		}
-		m.candidates = candidates(coll, m.ranks, true, exec.PlanChannels)
+		m.candidates = candidates(coll, oneHost(m.ranks), true, exec.PlanChannels)
 		sizes := []int64{8, 32, 1 << 10, 1 << 20, 64 << 20}[random.IntN(3):]
 		base := make([]float64, len(m.candidates))
 		for i := range base {
