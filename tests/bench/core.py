@@ -28,7 +28,7 @@ def command(arguments, what, **kwargs):
 
 
 def build_program(name):
-    """Builds rank.c with the adapter of goccl or of the floor. install.sh builds it for the MPIs."""
+    """Builds rank.c with an adapter of this folder. install.sh builds it for the MPIs."""
     BUILD.mkdir(parents=True, exist_ok=True)
     program = BUILD / f"rank-{name}"
     command([os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-I", ROOT / "cabi/exports", "-o", program,
@@ -67,9 +67,12 @@ def launcher(name, ranks):
 
 
 class World:
-    """The ranks of one library: processes that sleep until they get a request."""
+    """The ranks of one library: processes that sleep until they get a request.
 
-    def __init__(self, name, ranks, folder, max_bytes, libgoccl="", floor="", options=""):
+    last are the adapter's own arguments; before(rank) are words before the command of a rank.
+    """
+
+    def __init__(self, name, ranks, folder, max_bytes, last=(), before=lambda _: []):
         self.name, self.ranks, self.lines, self.processes = name, ranks, [], []
         self.log = folder / f"{name}.log"
         path = folder / f"{name}.sock"
@@ -85,9 +88,8 @@ class World:
                 threads = "multiple" if name == "mpich" and ranks > len(os.sched_getaffinity(0)) else "single"
                 self.start([*launcher(name, ranks), BUILD / f"rank-{name}", *common, threads], log, environment)
             else:
-                last = [libgoccl, options] if name == "goccl" else [floor, folder / "floor.shared"]
                 for rank in range(ranks):
-                    self.start([BUILD / f"rank-{name}", *common, rank, ranks, *last], log, None)
+                    self.start([*before(rank), BUILD / f"rank-{name}", *common, rank, ranks, *last], log, None)
             try:
                 self.connections = self.gather(listener)
                 self.ask("peers " + " ".join(self.addresses), "ready")
@@ -266,11 +268,11 @@ def idle(world, seconds):
 def start(names, ranks, folder, libgoccl, floor, options, results):
     """Returns the worlds by name. A rival that does not start is left out, with a note."""
     worlds = {}
+    last = {"goccl": [libgoccl, options.goccl_options], "floor": [floor, folder / "floor.shared"]}
     try:
         for name in list(names):
             try:
-                worlds[name] = World(name, ranks, folder, max(options.sizes) + 128, libgoccl, floor,
-                                     options.goccl_options)
+                worlds[name] = World(name, ranks, folder, max(options.sizes) + 128, last.get(name, []))
                 worlds[name].pin(options.pin, sorted(os.sched_getaffinity(0)))
             except Failure as e:
                 if name == "goccl":

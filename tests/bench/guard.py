@@ -95,7 +95,7 @@ def core_worlds(libraries, folder, _, ranks, most):
     worlds = {}
     for side in SIDES:
         (folder / side).mkdir()
-        worlds[side] = core.World("goccl", ranks, folder / side, most + 128, libraries[side])
+        worlds[side] = core.World("goccl", ranks, folder / side, most + 128, [libraries[side], ""])
         worlds[side].pin("core", sorted(os.sched_getaffinity(0)))
     return worlds
 

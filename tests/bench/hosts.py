@@ -6,15 +6,18 @@
     tests/bench/hosts.py --list
 
 Prints a table for each scenario, and for each bar whether it is met; the exit code is 1 if one is missed. Needs root,
-ip and tc. A ratio is Gloo's time over goccl's in the same run: above 1 goccl is faster.
+ip and tc. A ratio is Gloo's time over goccl's in the same run, both through torch, or that of straight C on one socket
+over goccl's, both from C: above 1 goccl is faster.
 """
 import argparse
+import contextlib
 import dataclasses
 import os
 import pathlib
 import random
 import statistics
 import sys
+import tempfile
 import time
 
 import core
@@ -29,30 +32,44 @@ FAR = {MIB: 1, 4 * MIB: 1, 16 * MIB: 1, 64 * MIB: 1}
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """Two hosts, the ranks on them, and by which factor goccl is to be faster than Gloo: {op: {bytes: factor}}."""
+    """Two hosts, the ranks on them, and the least ratios to Gloo and to straight C: {op: {bytes: ratio}}.
+
+    Straight C has one rank on each host, and its all_reduce sends the whole vector in both directions.
+    """
     title: str
     wires: list
-    bars: dict
+    gloo: dict = dataclasses.field(default_factory=dict)
+    straight: dict = dataclasses.field(default_factory=dict)
     each: int = 1  # ranks of a host
     settings: dict = dataclasses.field(default_factory=dict)  # of goccl
 
+    def before(self, rank, each=0):
+        return ["ip", "netns", "exec", f"host{rank // (each or self.each)}"]
+
 
 SCENARIOS = {
-    "near": Scenario("2 hosts, 1 rank each, a short wire", ["plain"], {
-        "all_reduce": {8: 15, 64 * KIB: 8, MIB: 4, 16 * MIB: 1.5, 64 * MIB: 1.5}}),
-    "near4": Scenario("2 hosts, 2 ranks each, a short wire", ["plain"], {
-        "all_reduce": {8: 12, 64 * KIB: 20, MIB: 6, 16 * MIB: 1.5, 64 * MIB: 1.5}}, each=2),
-    "1ms": Scenario("2 hosts, a round trip of 1 ms", ["delay=1ms"], {"all_reduce": FAR, "ping_pong": FAR}),
-    "2wires": Scenario("2 hosts, wires of 100 Mbit/s (listed first) and 1 Gbit/s", ["rate=100mbit", "rate=1gbit"], {
-        "ping_pong": {MIB: 5, 16 * MIB: 8}}),  # Gloo is told to take the first one
+    "near": Scenario("2 hosts, 1 rank each, a short wire", ["plain"],
+                     {"all_reduce": {8: 15, 64 * KIB: 8, MIB: 4, 16 * MIB: 1.5, 64 * MIB: 1.5}},
+                     {"all_reduce": {8: 1 / 2, MIB: 1 / 1.5}, "ping_pong": {16 * MIB: 0.9, 64 * MIB: 0.9}}),
+    "near4": Scenario("2 hosts, 2 ranks each, a short wire", ["plain"],
+                      {"all_reduce": {8: 12, 64 * KIB: 20, MIB: 6, 16 * MIB: 1.5, 64 * MIB: 1.5}}, each=2),
+    "1ms": Scenario("2 hosts, a round trip of 1 ms", ["delay=1ms"], {"all_reduce": FAR, "ping_pong": FAR},
+                    {"ping_pong": {64 * MIB: 0.8}}),
+    # Gloo is told to take the first one.
+    "2wires": Scenario("2 hosts, wires of 100 Mbit/s (listed first) and 1 Gbit/s", ["rate=100mbit", "rate=1gbit"],
+                       {"ping_pong": {MIB: 5, 16 * MIB: 8}}),
     # Gloo takes one wire, or one flow: these factors are 0.9 of what there is together.
     "equal": Scenario("2 hosts, two wires of 1 Gbit/s", ["rate=1gbit", "rate=1gbit"], {"ping_pong": {16 * MIB: 1.8}}),
-    "both": Scenario("2 hosts, wires of 100 Mbit/s and 1 Gbit/s, two sockets", ["rate=100mbit", "rate=1gbit"], {
-        "ping_pong": {16 * MIB: 9.9}}, settings={"GOCCL_SOCKET_STREAMS": "2"}),
-    "flows": Scenario("2 hosts, 100 Mbit/s for each flow, four sockets", ["flow=100mbit"], {
-        "ping_pong": {16 * MIB: 3.6}}, settings={"GOCCL_SOCKET_STREAMS": "4"}),
-    "1gbit": Scenario("2 hosts, 1 Gbit/s", ["rate=1gbit"], {"ping_pong": {MIB: 0.95, 16 * MIB: 0.95}}),
-    "10ms": Scenario("2 hosts, a round trip of 10 ms", ["delay=10ms"], {"all_reduce": FAR, "ping_pong": FAR}),
+    "both": Scenario("2 hosts, wires of 100 Mbit/s and 1 Gbit/s, two sockets", ["rate=100mbit", "rate=1gbit"],
+                     {"ping_pong": {16 * MIB: 9.9}}, settings={"GOCCL_SOCKET_STREAMS": "2"}),
+    "flows": Scenario("2 hosts, 100 Mbit/s for each flow, four sockets", ["flow=100mbit"],
+                      {"ping_pong": {16 * MIB: 3.6}}, settings={"GOCCL_SOCKET_STREAMS": "4"}),
+    "1gbit": Scenario("2 hosts, 1 Gbit/s", ["rate=1gbit"], {"ping_pong": {MIB: 0.95, 16 * MIB: 0.95}},
+                      {"ping_pong": {MIB: 0.95, 16 * MIB: 0.95}}),
+    "1gbit4": Scenario("2 hosts, 2 ranks each, 1 Gbit/s", ["rate=1gbit"], each=2,
+                       straight={"all_reduce": {16 * MIB: 1 / 1.05}}),
+    "10ms": Scenario("2 hosts, a round trip of 10 ms", ["delay=10ms"], {"all_reduce": FAR, "ping_pong": FAR},
+                     {"ping_pong": {64 * MIB: 0.8}}),
 }
 
 
@@ -82,31 +99,80 @@ def inside(name, options):
         missed = check(options)
         print(f"MISSED: {'; '.join(missed)}" if missed else "met", flush=True)
         return 1 if missed else 0
-    scenario, results, missed = SCENARIOS[name], Results(), 0
+    scenario, results = SCENARIOS[name], Results()
     os.environ.update(scenario.settings)
-    options.torch_ranks = [2 * scenario.each]
-
-    def before(rank):
-        return ["ip", "netns", "exec", f"host{rank // scenario.each}"]
-
-    for op in options.ops.split(",") if options.ops else scenario.bars:
-        options.torch_ops = [op]
-        options.sizes = options.sizes_given or list(scenario.bars.get(op, FAR))
-        torch_level.run(options, results, lambda _: None, before)
-        print(f"\n{op}, {scenario.title}\n{'':>10}{'goccl, µs':>14}{'Gloo, µs':>14}{'ratio':>22}   at least")
-        ranks = options.torch_ranks[0]
-        for size in results.sizes("torch", op, ranks):
-            times = results.of("torch", op, ranks, size)
-            ratio = results.ratio("torch", op, ranks, size, "gloo", "goccl")
-            least = scenario.bars.get(op, {}).get(size)
-            verdict = "" if least is None else f"{figure(least):>8} " + ("met" if ratio.median >= least else "MISSED")
-            missed += verdict.endswith("MISSED")
-            print(f"{size_name(size):>10}{figure(statistics.median(times['goccl'])):>14}"
-                  f"{figure(statistics.median(times['gloo'])):>14}{str(ratio):>22}   {verdict}", flush=True)
+    measure_torch(scenario, options, results)
+    measure_straight(scenario, options, results)
+    missed = 0
+    for level, rival, bars in ("torch", "gloo", scenario.gloo), ("core", "straight", scenario.straight):
+        for op in chosen(options, bars, level):
+            missed += table(scenario, results, level, op, rival, bars.get(op, {}))
     wrong = results.wrong_total()
     if wrong:
         print(f"WRONG: {wrong} elements")
     return 1 if missed or wrong else 0
+
+
+def chosen(options, bars, level):
+    """The operations to measure at a level: those that have bars, or those asked for."""
+    asked = options.ops.split(",") if options.ops and bars else list(bars)
+    return asked if level == "torch" else [op for op in asked if op in bars]  # straight C has few
+
+
+def measure_torch(scenario, options, results):
+    """goccl and Gloo, through torch."""
+    options.torch_ranks = [2 * scenario.each]
+    for op in chosen(options, scenario.gloo, "torch"):
+        options.torch_ops, options.sizes = [op], options.sizes_given or list(scenario.gloo.get(op, FAR))
+        torch_level.run(options, results, lambda _: None, scenario.before)
+
+
+def measure_straight(scenario, options, results):
+    """goccl and straight C, both from C. The processes of each run are new."""
+    ops = {op: options.sizes_given or list(scenario.straight[op])
+           for op in chosen(options, scenario.straight, "core")}
+    if not ops:
+        return
+    last = {"goccl": [core.build_libgoccl(), ""], "straight": [hosts_checks.address(0)]}
+    ranks = {"goccl": 2 * scenario.each, "straight": 2}
+    for name in last:
+        core.build_program(name)
+    largest = max(size for sizes in ops.values() for size in sizes)
+    for run_number in range(options.runs):
+        with tempfile.TemporaryDirectory(prefix="goccl-bench-") as folder, contextlib.ExitStack() as stack:
+            worlds = {}
+            for name, n in ranks.items():
+                before = scenario.before if name == "goccl" else lambda rank: scenario.before(rank, 1)
+                worlds[name] = core.World(name, n, pathlib.Path(folder), largest, last[name], before)
+                stack.callback(worlds[name].close)
+            for op, size in ((op, size) for op, sizes in ops.items() for size in sizes):
+                blocks = {}
+                for name in random.sample(list(worlds), len(worlds)):
+                    case = (op, "f32", size)
+                    results.wrong("core", op, ranks["goccl"], size, name, worlds[name].check(*case))
+                    turns = core.Turns(worlds[name], case, options.block_ms * 1e3)
+                    blocks[name] = turns, []
+                for _ in range(options.blocks):
+                    for name in random.sample(list(worlds), len(worlds)):
+                        blocks[name][1].append(blocks[name][0].block())
+                for name, (_, times) in blocks.items():
+                    results.add("core", op, ranks["goccl"], size, name, run_number, statistics.median(times))
+
+
+def table(scenario, results, level, op, rival, bars):
+    """Prints the times of an operation; returns how many bars are missed."""
+    names = {"gloo": "Gloo", "straight": "straight C"}
+    print(f"\n{op}, {scenario.title}\n{'':>10}{'goccl, µs':>14}{names[rival] + ', µs':>16}{'ratio':>22}   at least")
+    missed, ranks = 0, 2 * scenario.each
+    for size in results.sizes(level, op, ranks):
+        times = results.of(level, op, ranks, size)
+        ratio = results.ratio(level, op, ranks, size, rival, "goccl")
+        least = bars.get(size)
+        verdict = "" if least is None else f"{figure(least):>8} " + ("met" if ratio.median >= least else "MISSED")
+        missed += verdict.endswith("MISSED")
+        print(f"{size_name(size):>10}{figure(statistics.median(times['goccl'])):>14}"
+              f"{figure(statistics.median(times[rival])):>16}{str(ratio):>22}   {verdict}", flush=True)
+    return missed
 
 
 def main():

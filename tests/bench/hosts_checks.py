@@ -123,20 +123,19 @@ def loss(options):
     return ["wrong sums"] if any(end["wrong"] for end in ends) else []
 
 
-def listener(host):
-    """An address of rank 0 of a host's, from another host."""
+def address(host):
+    """The IPv4 address of a host's first interface."""
     text = subprocess.run(["ip", "-n", f"host{host}", "-json", "addr", "show", "eth0"], check=True, text=True,
                           stdout=subprocess.PIPE).stdout
-    return next(a["local"] for a in json.loads(text)[0]["addr_info"] if a["family"] == "inet"), PORT
+    return next(a["local"] for a in json.loads(text)[0]["addr_info"] if a["family"] == "inet")
 
 
 class Strangers:
     """A process in host 1 that connects to rank 0: silent connections, or garbage at a rate."""
 
     def __init__(self, options, words):
-        at, port = listener(0)
         self.process = subprocess.Popen(
-            ["ip", "netns", "exec", "host1", options.python, __file__, words, at, str(port)],
+            ["ip", "netns", "exec", "host1", options.python, __file__, words, address(0), str(PORT)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()
 
@@ -224,6 +223,17 @@ def bits(options):
     return [] if equal else ["they differ"]
 
 
+def overlap(options):
+    """DDP computes while it communicates."""
+    with Ranks(options, "overlap", 2, 1, GOCCL_SOCKET_IFNAME="eth") as ranks:
+        rows = ranks.hear()
+    parts = {name: max(row[name] for row in rows) for name in rows[0]}
+    hidden = (parts["compute"] + parts["communicate"] - parts["step"]) / min(parts["compute"], parts["communicate"])
+    print(f"computing alone {parts['compute'] * 1e3:.0f} ms, communicating alone {parts['communicate'] * 1e3:.0f} ms, a "
+          f"step {parts['step'] * 1e3:.0f} ms: {hidden:.0%} of the shorter is hidden")
+    return [] if hidden >= 0.8 else [f"{hidden:.0%} of 80 %"]
+
+
 def ipv6(options):
     """2 ranks on 2 hosts that have no IPv4."""
     with Ranks(options, "joins", 2, 1, GOCCL_SOCKET_IFNAME="eth") as ranks:
@@ -251,8 +261,8 @@ def many(_):
         took = time.monotonic() - begun
         if bench.returncode or len(joined) != ranks:
             return [f"{ranks} ranks, {len(joined)} joined: {''.join(log)[-1000:]}"]
-        print(f"{ranks} ranks have joined after {joined[-1]:.1f} s; {took:.1f} s with checked barriers and the proofs of "
-              "their plans by every rank", flush=True)
+        print(f"{ranks} ranks have joined after {joined[-1]:.1f} s; {took:.1f} s with checked barriers, and the proofs "
+              "of their plans by every rank", flush=True)
     return [] if joined[-1] < 15 else [f"256 ranks in {joined[-1]:.1f} s of 15"]
 
 
@@ -261,6 +271,7 @@ CHECKS = {  # name: (function, title, wires)
     "loss": (loss, "4 ranks on 2 hosts, a wire that loses 1 % of the packets", ["loss=1%,delay=1ms"]),
     "garbage": (garbage, "10,000 garbage connections at 200 a second", ["plain"]),
     "silent": (silent, "300 silent connections while a group joins", ["plain"]),
+    "overlap": (overlap, "DDP at 1 Gbit/s", ["rate=1gbit"]),
     "ipv6": (ipv6, "hosts without IPv4", ["ipv6"]),
     "bits": (bits, "2 × 2 ranks and one host give the same bits", ["plain"]),
     "256": (many, "256 Go ranks start on this machine", ["plain"]),

@@ -112,6 +112,37 @@ def losses(rank, ranks):
     say(losses=seen)
 
 
+def overlap(rank, ranks):
+    """The median times of computing alone, communicating alone, and of a step of DDP that does both."""
+    layers, width, batch = 16, 1024, 320
+    net = torch.nn.Sequential(*[torch.nn.Linear(width, width, bias=False) for _ in range(layers)])
+    model = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=4, gradient_as_bucket_view=True)
+    x = torch.randn(batch, width)
+    gradients = [torch.zeros(width * width) for _ in range(layers)]
+
+    def step():
+        model(x).square().mean().backward()
+
+    def compute():
+        with model.no_sync():
+            step()
+
+    def communicate():
+        for work in [dist.all_reduce(gradient, async_op=True) for gradient in gradients]:
+            work.wait()
+
+    times = {call: [] for call in (compute, communicate, step)}
+    for call in times:
+        call()
+    for _ in range(7):
+        for call, seconds in times.items():
+            dist.barrier()
+            begun = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - begun)
+    say(**{call.__name__: sorted(seconds)[len(seconds) // 2] for call, seconds in times.items()})
+
+
 def main():
     global BEGUN
     rank, ranks, folder, mode = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -120,7 +151,7 @@ def main():
         time.sleep(0.01)  # rank 0 is there first
     BEGUN = time.perf_counter()
     dist.init_process_group("goccl", store=dist.FileStore(f"{folder}/store", ranks), rank=rank, world_size=ranks)
-    {"sums": sums, "rates": rates, "joins": joins, "losses": losses}[mode](rank, ranks)
+    {"sums": sums, "rates": rates, "joins": joins, "losses": losses, "overlap": overlap}[mode](rank, ranks)
     dist.destroy_process_group()
 
 
