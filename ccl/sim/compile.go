@@ -213,6 +213,38 @@ func (p *program) connect() {
 	}
 }
 
+// peers returns the number of ranks with which the rank of the program communicates.
+func (p *program) peers(rank int) int {
+	known := map[int]bool{rank: true}
+	for l := range p.lanes {
+		lane := &p.lanes[l]
+		for _, s := range lane.segments {
+			for i := range lane.ops[s.first : s.first+s.n] {
+				o := &lane.ops[s.first:][i]
+				m, times := &more{}, 1
+				if o.more >= 0 {
+					m = &p.more[o.more]
+				}
+				if m.moves || m.fromBy != nil {
+					times = int(s.times)
+				}
+				for iter := range times {
+					if o.peer >= 0 {
+						known[m.peer.At(int(o.peer), iter)] = true
+					}
+					for k, from := range m.from {
+						if m.fromBy != nil {
+							from = m.fromBy[k].At(from, iter)
+						}
+						known[from] = true
+					}
+				}
+			}
+		}
+	}
+	return len(known) - 1
+}
+
 func (s *sizes) op(rank int, prog *program, step *plan.Step) (op, error) {
 	o := op{kind: step.Kind, peer: -1, more: -1, port: -1, lane: -1, operands: 1}
 	m := more{}

@@ -129,6 +129,9 @@ func (e *engine) result() *Result {
 	r := &Result{Finish: make([]float64, n), Sent: make([]int64, n), Received: make([]int64, n), Simulated: e.shift,
 		LinkBytes: make([]int64, links), LinkBusy: make([]float64, links),
 		Messages: e.messages * each, Timeline: e.timeline}
+	for rank, prog := range e.programs {
+		r.Peers = max(r.Peers, prog.peers(rank))
+	}
 	for rank := range n {
 		k := rank % e.shift
 		r.Finish[rank], r.Sent[rank], r.Received[rank] = e.finish[k], e.sent[k], e.received[k]

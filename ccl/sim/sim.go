@@ -47,6 +47,7 @@ type Result struct {
 	Sent      []int64 // bytes that each rank sent to others, including those that others fetched
 	Received  []int64 // bytes that each rank received
 	Simulated int     // number of ranks that stood for all
+	Peers     int     // the most ranks with which one of them communicates
 	Timeline  []Span  // in the order of their ends
 }
 

@@ -337,6 +337,21 @@ func TestFourThousandRanks(t *testing.T) {
 	require.EqualValues(t, 2*4095*4096, r.Messages)
 }
 
+// TestPeers has plans whose steps have one peer each, and loops whose peers advance.
+func TestPeers(t *testing.T) {
+	topology := network.Uniform(32, network.Wire{Alpha: 1e-6, Bandwidth: 25e9})
+	for name, c := range map[string]struct {
+		coll  dtype.Collective
+		peers int
+	}{
+		"ring": {dtype.AllReduce, 2}, "recursive_doubling": {dtype.AllReduce, 5}, "direct": {dtype.AllReduce, 31},
+		"pairwise": {dtype.AllToAll, 31}, "one_shot_window": {dtype.AllReduce, 31}, "binomial": {dtype.Broadcast, 5},
+	} {
+		r := simulate(t, build(t, c.coll, name, 32), topology, Options{Elements: 64})
+		require.Equal(t, c.peers, r.Peers, name)
+	}
+}
+
 func TestPlacement(t *testing.T) {
 	// Neighbours of the ring are next to each other, or on different hosts.
 	p := build(t, dtype.AllReduce, "ring", 8)

@@ -79,9 +79,9 @@ func (r *Rules) hosts(ranks int) int {
 // Several hosts, of several ranks each, are used as levels unless Rules.Determinism asks for rank
 // order; only all_reduce is for hosts of unequal size:
 //
-//	all_reduce                  direct up to 4 KiB on up to 8 ranks, else hierarchical.direct.direct
-//	                            while a message between hosts, of bytes/(ranks of a host), is
-//	                            small; else hierarchical.direct.ring
+//	all_reduce                  direct up to 4 KiB on up to 8 ranks, else hierarchical.direct.X,
+//	                            with X as among so many ranks as there are hosts, with messages
+//	                            of bytes/(ranks of a host)
 //	all_gather, reduce_scatter  the same, with messages of bytes/ranks
 //
 // Where the ranks of each host read each other's windows, hierarchical.window takes the place of
@@ -137,29 +137,11 @@ func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) str
 		}
 		return "direct"
 	}
-	if ranks > manyRanks && bytes <= shortBlocks*int64(ranks) {
-		switch {
-		case coll == dtype.AllReduce && bytes <= shortWhole:
-			return "recursive_doubling"
-		case coll == dtype.AllReduce:
-			return "rabenseifner"
-		case coll == dtype.AllGather:
-			return "bruck"
-		case coll == dtype.ReduceScatter:
-			return "pat"
-		}
-	}
 	switch coll {
 	case dtype.AllReduce:
-		if small(ranks, bytes) {
-			return "direct"
-		}
-		return "ring"
+		return overMessages(coll, ranks, bytes)
 	case dtype.AllGather, dtype.ReduceScatter:
-		if small(ranks, bytes/int64(max(ranks, 1))) {
-			return "direct"
-		}
-		return "ring"
+		return overMessages(coll, ranks, bytes/int64(max(ranks, 1)))
 	case dtype.AllToAll:
 		if ranks <= fewRanks {
 			return "linear"
@@ -173,6 +155,27 @@ func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) str
 		return "dissemination"
 	}
 	return ""
+}
+
+// overMessages returns the algorithm among ranks, or among hosts. message is all bytes of an
+// all_reduce, a block of the others.
+func overMessages(coll dtype.Collective, ranks int, message int64) string {
+	if ranks > manyRanks {
+		switch {
+		case coll == dtype.AllReduce && message <= shortWhole:
+			return "recursive_doubling"
+		case coll == dtype.AllReduce && message <= shortBlocks*int64(ranks):
+			return "rabenseifner"
+		case coll == dtype.AllGather && message <= shortBlocks:
+			return "bruck"
+		case coll == dtype.ReduceScatter && message <= shortBlocks:
+			return "pat"
+		}
+	}
+	if small(ranks, message) {
+		return "direct"
+	}
+	return "ring"
 }
 
 // overWindows returns the algorithm for ranks that read each other's windows, "" where messages are
@@ -218,16 +221,11 @@ func overHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) stri
 	default:
 		return ""
 	}
-	windows := rules.HostSlot > 0 && bytes <= fewPieces*int64(rules.HostSlot)
-	switch {
-	case windows && small(hosts, message):
-		return "hierarchical.window.direct"
-	case windows:
-		return "hierarchical.window.ring"
-	case small(hosts, message):
-		return "hierarchical.direct.direct"
+	inner := "direct"
+	if rules.HostSlot > 0 && bytes <= fewPieces*int64(rules.HostSlot) {
+		inner = "window"
 	}
-	return "hierarchical.direct.ring"
+	return "hierarchical." + inner + "." + overMessages(coll, hosts, message)
 }
 
 // small reports whether a rank should send a message of this size to each other rank.

@@ -42,11 +42,11 @@ func TestUnmeasured(t *testing.T) {
 		{dtype.AllGather, 4, 128 * K, "direct"},
 		{dtype.AllGather, 4, 128*K + 4, "ring"},
 		{dtype.AllGather, 64, 64 * 8 * K, "bruck"},
-		{dtype.AllGather, 64, 64*8*K + 1, "ring"},
+		{dtype.AllGather, 64, 64*8*K + 64, "ring"},
 		{dtype.ReduceScatter, 2, 64 * K, "direct"},
 		{dtype.ReduceScatter, 2, 64*K + 2, "ring"},
 		{dtype.ReduceScatter, 17, 17 * 8 * K, "pat"},
-		{dtype.ReduceScatter, 17, 17*8*K + 1, "ring"},
+		{dtype.ReduceScatter, 17, 17*8*K + 17, "ring"},
 		{dtype.ReduceScatter, 1 << 16, 1 << 62, "ring"},
 		{dtype.AllToAll, 8, 1 << 40, "linear"},
 		{dtype.AllToAll, 9, 0, "pairwise"},
@@ -82,6 +82,39 @@ func TestUnmeasuredExists(t *testing.T) {
 			if changes > 1 && !(changes == 2 && ranks > manyRanks) {
 				t.Errorf("%v on %d ranks changes its algorithm %d times", coll, ranks, changes)
 			}
+		}
+	}
+}
+
+// TestUnmeasuredManyHosts has hosts of 8 ranks: the message between hosts decides.
+func TestUnmeasuredManyHosts(t *testing.T) {
+	const K = 1 << 10
+	for _, test := range []struct {
+		coll  dtype.Collective
+		hosts int
+		bytes int64
+		slot  int
+		want  string
+	}{
+		{dtype.AllReduce, 16, 8 * 6 * K, 0, "hierarchical.direct.direct"},
+		{dtype.AllReduce, 16, 8 * 7 * K, 0, "hierarchical.direct.ring"},
+		{dtype.AllReduce, 17, 8, 0, "hierarchical.direct.recursive_doubling"},
+		{dtype.AllReduce, 17, 8 * 8 * K, 0, "hierarchical.direct.recursive_doubling"},
+		{dtype.AllReduce, 17, 8 * 9 * K, 0, "hierarchical.direct.rabenseifner"},
+		{dtype.AllReduce, 17, 8 * 9 * K, 1 << 20, "hierarchical.window.rabenseifner"},
+		{dtype.AllReduce, 128, 8 * 128 * 8 * K, 0, "hierarchical.direct.rabenseifner"},
+		{dtype.AllReduce, 128, 8 * 128 * 9 * K, 0, "hierarchical.direct.ring"},
+		{dtype.AllGather, 128, 1024 * 8 * K, 0, "hierarchical.direct.bruck"},
+		{dtype.AllGather, 128, 1024 * 9 * K, 0, "hierarchical.direct.ring"},
+		{dtype.ReduceScatter, 128, 1024 * 8 * K, 0, "hierarchical.direct.pat"},
+	} {
+		rules := Rules{Hosts: test.hosts, Even: true, HostSlot: test.slot}
+		got := free(test.coll, 8*test.hosts, test.bytes, rules)
+		if got != test.want {
+			t.Errorf("%v on %d hosts, %d bytes: %s, want %s", test.coll, test.hosts, test.bytes, got, test.want)
+		}
+		if _, err := algo.Find(test.coll, got); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -30,6 +30,7 @@ type simRow struct {
 	AlgBW     float64 `json:"algbw_gbs"`
 	BusBW     float64 `json:"busbw_gbs"`
 	Messages  int64   `json:"messages"`
+	Peers     int     `json:"peers"` // the most ranks with which one communicates
 	Formula   float64 `json:"formula_seconds,omitempty"` // on a uniform network, if the formula is exact
 	Wins      bool    `json:"wins"`
 }
@@ -39,6 +40,7 @@ A topology is a file or one of
   %s
 Sizes are %s;
 MIN..MAX is every power of two times MIN.
+The column peers is the most ranks with which one communicates.
 `
 
 func simVerb(args []string, out io.Writer) error {
@@ -245,7 +247,7 @@ func simulateOne(s *sim.Simulator, p *plan.Plan, o sim.Options, size int64,
 	if err != nil {
 		return simRow{}, nil, err
 	}
-	row := simRow{Bytes: size, Algorithm: p.Name, Seconds: r.Makespan, Messages: r.Messages}
+	row := simRow{Bytes: size, Algorithm: p.Name, Seconds: r.Makespan, Messages: r.Messages, Peers: r.Peers}
 	if r.Makespan > 0 {
 		row.AlgBW = float64(size) / r.Makespan / 1e9
 		row.BusBW = row.AlgBW * busFactor(coll, n)
@@ -271,17 +273,17 @@ func writeTrace(name string, r *sim.Result) error {
 func printSim(out io.Writer, t *network.Topology, spec plan.Spec, rows []simRow) error {
 	fmt.Fprintf(out, "# %v, topology %s; * is the fastest at its size\n", spec, t.Name)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "size (B)\talgorithm\ttime (us)\talgbw (GB/s)\tbusbw (GB/s)\tmessages\t\t")
+	fmt.Fprintln(table, "size (B)\talgorithm\ttime (us)\talgbw (GB/s)\tbusbw (GB/s)\tmessages\tpeers\t\t")
 	for i, row := range rows {
 		if i > 0 && rows[i-1].Bytes != row.Bytes {
-			fmt.Fprintln(table, "\t\t\t\t\t\t\t")
+			fmt.Fprintln(table, "\t\t\t\t\t\t\t\t")
 		}
 		mark := ""
 		if row.Wins {
 			mark = "*"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%.3f\t%.3f\t%.3f\t%d\t%s\t\n",
-			row.Bytes, row.Algorithm, row.Seconds*1e6, row.AlgBW, row.BusBW, row.Messages, mark)
+		fmt.Fprintf(table, "%d\t%s\t%.3f\t%.3f\t%.3f\t%d\t%d\t%s\t\n",
+			row.Bytes, row.Algorithm, row.Seconds*1e6, row.AlgBW, row.BusBW, row.Messages, row.Peers, mark)
 	}
 	if err := table.Flush(); err != nil {
 		return err
