@@ -211,6 +211,23 @@ def silent(options):
     return [] if took < 1 and held == 300 and all(row["right"] for row in rows) else [f"{took:.2f} s"]
 
 
+def tls(options):
+    """One way with TLS, from C."""
+    size, rates = 16 << 20, []
+    core.build_program("goccl")
+    library = core.build_libgoccl()
+    for _ in range(min(options.runs, 3)):
+        with tempfile.TemporaryDirectory(prefix="goccl-hosts-") as folder:
+            world = core.World("goccl", 2, pathlib.Path(folder), size, [library, "GOCCL_TLS=1"],
+                               lambda rank: ["ip", "netns", "exec", f"host{rank}"])
+            turns = core.Turns(world, ("ping_pong", "f32", size), 300e3)
+            rates += [size / turns.block() / 1e3 for _ in range(3)]
+            world.close()
+    rate = statistics.median(rates)
+    print(f"16 MiB one way: {rate:.2f} GB/s ({min(rates):.2f}–{max(rates):.2f})")
+    return [] if rate >= 1 else [f"{rate:.2f} of 1 GB/s"]
+
+
 def bits(options):
     """Losses of DDP on 2 × 2 ranks and on 4 of one host, with GOCCL_DETERMINISM=4."""
     rows = []
@@ -229,8 +246,8 @@ def overlap(options):
         rows = ranks.hear()
     parts = {name: max(row[name] for row in rows) for name in rows[0]}
     hidden = (parts["compute"] + parts["communicate"] - parts["step"]) / min(parts["compute"], parts["communicate"])
-    print(f"computing alone {parts['compute'] * 1e3:.0f} ms, communicating alone {parts['communicate'] * 1e3:.0f} ms, a "
-          f"step {parts['step'] * 1e3:.0f} ms: {hidden:.0%} of the shorter is hidden")
+    print(f"computing alone {parts['compute'] * 1e3:.0f} ms, communicating alone {parts['communicate'] * 1e3:.0f} ms, "
+          f"a step {parts['step'] * 1e3:.0f} ms: {hidden:.0%} of the shorter is hidden")
     return [] if hidden >= 0.8 else [f"{hidden:.0%} of 80 %"]
 
 
@@ -273,6 +290,7 @@ CHECKS = {  # name: (function, title, wires)
     "silent": (silent, "300 silent connections while a group joins", ["plain"]),
     "overlap": (overlap, "DDP at 1 Gbit/s", ["rate=1gbit"]),
     "ipv6": (ipv6, "hosts without IPv4", ["ipv6"]),
+    "tls": (tls, "2 hosts, GOCCL_TLS=1", ["plain"]),
     "bits": (bits, "2 × 2 ranks and one host give the same bits", ["plain"]),
     "256": (many, "256 Go ranks start on this machine", ["plain"]),
 }
