@@ -20,10 +20,11 @@ type relay struct {
 	sought           atomic.Pointer[[]byte] // bytes to look for
 	found            atomic.Bool
 
-	mu    sync.Mutex
-	held  chan struct{} // not nil: nothing passes until it is closed
-	conns map[*net.TCPConn]bool
-	made  int // connections so far
+	mu     sync.Mutex
+	held   chan struct{} // not nil: nothing passes until it is closed
+	conns  map[*net.TCPConn]bool
+	made   int  // connections so far
+	closed bool // no more
 }
 
 // newRelay returns a relay to a process, and its address as its peers are to see it.
@@ -35,6 +36,9 @@ func newRelay(t testing.TB, to *Fabric) (*relay, []byte) {
 	var pumps sync.WaitGroup
 	t.Cleanup(func() {
 		l.Close()
+		r.mu.Lock()
+		r.closed = true // a connection may just be accepted
+		r.mu.Unlock()
 		r.hold(0)
 		r.reset()
 		pumps.Wait()
@@ -53,6 +57,12 @@ func newRelay(t testing.TB, to *Fabric) (*relay, []byte) {
 			}
 			a, b := in.(*net.TCPConn), out.(*net.TCPConn)
 			r.mu.Lock()
+			if r.closed {
+				r.mu.Unlock()
+				a.Close()
+				b.Close()
+				return
+			}
 			r.conns[a], r.conns[b] = true, true
 			r.made++
 			r.mu.Unlock()
