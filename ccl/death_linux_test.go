@@ -162,7 +162,7 @@ func meet(node *ccl.Node, rank int, in *os.File, say func(address []byte)) (*ccl
 }
 
 // processorTime returns the processor time that this process has used so far.
-func processorTime(t *testing.T) time.Duration {
+func processorTime(t testing.TB) time.Duration {
 	var usage syscall.Rusage
 	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
