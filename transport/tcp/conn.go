@@ -42,6 +42,7 @@ type conn struct {
 	healed           *healing      // what broke before; guarded by reading
 	fastest          *socket       // guarded by writing
 	backlog          atomic.Bool   // the sockets took less than there is to write
+	encrypted        atomic.Uint32 // frames; credit for them comes later, also for the race detector
 	left             atomic.Bool   // no thread may be polling: the fabric's goroutine writes the backlog
 	info             pathInfo      // guarded by reading
 }

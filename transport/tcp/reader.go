@@ -228,6 +228,7 @@ func (k *socket) frameBegins() error {
 		s.known.Store(true)
 	}
 	ch := &s.channels[h.channel]
+	k.conn.encrypted.Load() // TLS has read what the credit frees
 	if !ch.out.credit(h.credit, k.conn.several()) {
 		return violates("credit for fragments that were not sent")
 	}

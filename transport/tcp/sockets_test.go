@@ -2,7 +2,10 @@ package tcp
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +62,36 @@ func TestFurtherSockets(t *testing.T) {
 	await(t, b, b.doorbell, "the end", func() bool { return lb.Err() != nil })
 	requireFault(t, lb.Err(), fault.PeerLeft, 0)
 	require.Zero(t, lb.pair.parting)
+}
+
+// TestNothingIsStranded queues fragments that only the main socket may take while another thread
+// has tried that one, and tries the others: one of the two threads sends them.
+func TestNothingIsStranded(t *testing.T) {
+	a, b, la, lb := joinSeveral(t)
+	a.shuffle = func(sockets []*socket) []*socket {
+		return append(sockets[:1:1], slices.Repeat(sockets[1:], 1000)...)
+	}
+	c, ch := la.pair.live.Load(), la.Channel(0).(*channel)
+	for range 300 {
+		la.known.Store(false)
+		var other sync.WaitGroup
+		var over atomic.Bool
+		other.Go(func() {
+			c.backlog.Store(true)
+			c.flush()
+			over.Store(true)
+		})
+		for !c.writing.Load() && !over.Load() {
+			runtime.Gosched()
+		}
+		commit(t, ch, "text")
+		other.Wait()
+		require.Equal(t, ch.out.committed.Load(), ch.out.started.Load())
+		require.Equal(t, "text", receive(t, b, b.doorbell, lb.Channel(0)))
+		for end := time.Now().Add(hang); ch.out.freed.Load()+creditStep < ch.out.committed.Load(); a.Poll() {
+			require.True(t, time.Now().Before(end), "hangs: no credit")
+		}
+	}
 }
 
 // TestGoodbyeOvertakes has the goodbye of a session arrive before its last fragments.

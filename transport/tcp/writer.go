@@ -89,7 +89,9 @@ func (c *conn) send() (moved, full bool) {
 	if c.f.shuffle != nil {
 		sockets = c.f.shuffle(sockets)
 	}
-	for again := true; again; again = c.fastest.over.Load() {
+	// A socket may have met a frame that another thread queued after the socket for it was tried.
+	left := func() bool { return !full && c.pair.head != nil && !c.unresumed.Load() }
+	for again := true; again; again = c.fastest.over.Load() || left() {
 		c.choose()
 		full = false
 		for _, k := range sockets {
@@ -143,6 +145,7 @@ func (k *socket) put(b []byte) (int, syscall.Errno) {
 	if k.secure.write(b) != nil {
 		return 0, syscall.EPROTO // reading has met the end of TLS
 	}
+	k.conn.encrypted.Add(1)
 	return len(b), 0
 }
 
