@@ -30,7 +30,7 @@ type simRow struct {
 	AlgBW     float64 `json:"algbw_gbs"`
 	BusBW     float64 `json:"busbw_gbs"`
 	Messages  int64   `json:"messages"`
-	Peers     int     `json:"peers"` // the most ranks with which one communicates
+	Peers     int     `json:"peers"`                     // the most ranks with which one communicates
 	Formula   float64 `json:"formula_seconds,omitempty"` // on a uniform network, if the formula is exact
 	Wins      bool    `json:"wins"`
 }
