@@ -138,10 +138,8 @@ func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) str
 		return "direct"
 	}
 	switch coll {
-	case dtype.AllReduce:
+	case dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter:
 		return overMessages(coll, ranks, bytes)
-	case dtype.AllGather, dtype.ReduceScatter:
-		return overMessages(coll, ranks, bytes/int64(max(ranks, 1)))
 	case dtype.AllToAll:
 		if ranks <= fewRanks {
 			return "linear"
@@ -157,20 +155,22 @@ func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) str
 	return ""
 }
 
-// overMessages returns the algorithm among ranks, or among hosts. message is all bytes of an
-// all_reduce, a block of the others.
-func overMessages(coll dtype.Collective, ranks int, message int64) string {
-	if ranks > manyRanks {
+// overMessages returns the algorithm among ranks, or among hosts, for vectors of so many bytes.
+func overMessages(coll dtype.Collective, ranks int, bytes int64) string {
+	if ranks > manyRanks && bytes <= shortBlocks*int64(ranks) {
 		switch {
-		case coll == dtype.AllReduce && message <= shortWhole:
+		case coll == dtype.AllReduce && bytes <= shortWhole:
 			return "recursive_doubling"
-		case coll == dtype.AllReduce && message <= shortBlocks*int64(ranks):
+		case coll == dtype.AllReduce:
 			return "rabenseifner"
-		case coll == dtype.AllGather && message <= shortBlocks:
+		case coll == dtype.AllGather:
 			return "bruck"
-		case coll == dtype.ReduceScatter && message <= shortBlocks:
-			return "pat"
 		}
+		return "pat"
+	}
+	message := bytes
+	if coll != dtype.AllReduce {
+		message /= int64(max(ranks, 1))
 	}
 	if small(ranks, message) {
 		return "direct"
@@ -213,11 +213,8 @@ func overHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) stri
 		rules.Determinism > 2 && coll.Reduces() || bytes <= tiny && ranks <= fewRanks {
 		return ""
 	}
-	message := bytes / int64(ranks)
 	switch coll {
-	case dtype.AllReduce:
-		message *= int64(hosts)
-	case dtype.AllGather, dtype.ReduceScatter:
+	case dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter:
 	default:
 		return ""
 	}
@@ -225,7 +222,7 @@ func overHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) stri
 	if rules.HostSlot > 0 && bytes <= fewPieces*int64(rules.HostSlot) {
 		inner = "window"
 	}
-	return "hierarchical." + inner + "." + overMessages(coll, hosts, message)
+	return "hierarchical." + inner + "." + overMessages(coll, hosts, bytes/int64(ranks)*int64(hosts))
 }
 
 // small reports whether a rank should send a message of this size to each other rank.

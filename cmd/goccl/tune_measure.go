@@ -60,7 +60,8 @@ func tuneMeasure(args []string, out io.Writer, inside bool) error {
 	transport := set.String("transport", "auto", "auto, shm or tcp")
 	hostCount := set.Int("hosts", 1,
 		"spread the ranks evenly over so many hosts: network namespaces, joined by a switch with ports of --rate")
-	rate := set.String("rate", "1gbit", "of each port, as 1gbit or 10gbit; needs ip and tc, and to be root or allowed user namespaces")
+	rate := set.String("rate", "1gbit",
+		"of each port, as 1gbit or 10gbit; needs ip and tc, and to be root or allowed user namespaces")
 	file := set.String("out", "", "file for the table, which GOCCL_TUNE reads; empty: it is only printed")
 	if err := set.Parse(args); err != nil {
 		return err
