@@ -43,8 +43,8 @@ class Scenario:
     each: int = 1  # ranks of a host
     settings: dict = dataclasses.field(default_factory=dict)  # of goccl
 
-    def before(self, rank, each=0):
-        return ["ip", "netns", "exec", f"host{rank // (each or self.each)}"]
+    def before(self, rank):
+        return hosts_checks.on_host(rank // self.each)
 
 
 SCENARIOS = {
@@ -142,7 +142,7 @@ def measure_straight(scenario, options, results):
         with tempfile.TemporaryDirectory(prefix="goccl-bench-") as folder, contextlib.ExitStack() as stack:
             worlds = {}
             for name, n in ranks.items():
-                before = scenario.before if name == "goccl" else lambda rank: scenario.before(rank, 1)
+                before = scenario.before if name == "goccl" else hosts_checks.on_host
                 worlds[name] = core.World(name, n, pathlib.Path(folder), largest, last[name], before)
                 stack.callback(worlds[name].close)
             for op, size in ((op, size) for op, sizes in ops.items() for size in sizes):

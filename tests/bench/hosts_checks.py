@@ -25,6 +25,11 @@ def command(*words):
     subprocess.run([str(word) for word in words], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+def on_host(host):
+    """The words before a command that runs on a host."""
+    return ["ip", "netns", "exec", f"host{host}"]
+
+
 class Ranks:
     """Processes of hosts_rank.py, in order of ranks. each is how many a host has; 0 means this host."""
 
@@ -36,7 +41,7 @@ class Ranks:
             for rank in range(ranks):
                 words = [options.python, str(RANK), str(rank), str(ranks), str(self.folder), mode]
                 if each:
-                    words = ["ip", "netns", "exec", f"host{rank // each}", *words]
+                    words = [*on_host(rank // each), *words]
                 self.processes.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                                                        text=True, bufsize=1, env=env))
 
@@ -87,8 +92,8 @@ def cuts(options):
             kinds[kind] += 1
             host = dice.randrange(2)
             if kind == "reset":
-                command("ip", "netns", "exec", f"host{host}", "ss", "-K", "state", "established", f"sport >= :{PORT}")
-                command("ip", "netns", "exec", f"host{host}", "ss", "-K", "state", "established", f"dport >= :{PORT}")
+                command(*on_host(host), "ss", "-K", "state", "established", f"sport >= :{PORT}")
+                command(*on_host(host), "ss", "-K", "state", "established", f"dport >= :{PORT}")
                 continue
             where = ["-n", f"host{host}", "link", "set", "eth0"]
             if kind == "silence":
@@ -135,7 +140,7 @@ class Strangers:
 
     def __init__(self, options, words):
         self.process = subprocess.Popen(
-            ["ip", "netns", "exec", "host1", options.python, __file__, words, address(0), str(PORT)],
+            [*on_host(1), options.python, __file__, words, address(0), str(PORT)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()
 
@@ -218,8 +223,7 @@ def tls(options):
     library = core.build_libgoccl()
     for _ in range(min(options.runs, 3)):
         with tempfile.TemporaryDirectory(prefix="goccl-hosts-") as folder:
-            world = core.World("goccl", 2, pathlib.Path(folder), size, [library, "GOCCL_TLS=1"],
-                               lambda rank: ["ip", "netns", "exec", f"host{rank}"])
+            world = core.World("goccl", 2, pathlib.Path(folder), size, [library, "GOCCL_TLS=1"], on_host)
             turns = core.Turns(world, ("ping_pong", "f32", size), 300e3)
             rates += [size / turns.block() / 1e3 for _ in range(3)]
             world.close()
@@ -264,7 +268,7 @@ def many(_):
     """256 Go ranks by TCP, each a process of this machine, join a group."""
     program = core.BUILD / "goccl"
     core.command(["go", "build", "-o", program, "./cmd/goccl"], "cmd/goccl", cwd=core.ROOT)
-    words = ["ip", "netns", "exec", "host0", program, "bench", "--op", "barrier", "--transport", "tcp", "--repeat", "1",
+    words = [*on_host(0), program, "bench", "--op", "barrier", "--transport", "tcp", "--repeat", "1",
              "--block", "1ms", "--ranks"]
     for ranks in (64, 256):
         begun, joined, log = time.monotonic(), [], []
