@@ -462,7 +462,7 @@ func (f *Fabric) linger(pairs []*pair) {
 		for i, p := range pairs {
 			c := p.live.Load()
 			if c == nil {
-				open = open || p.heals() || p.begins()
+				open = open || p.unfinished()
 				continue
 			}
 			if !c.main.writer.finished.Load() {
@@ -487,18 +487,18 @@ func (f *Fabric) linger(pairs []*pair) {
 	}
 }
 
-// heals reports whether a new socket is being made.
+// heals reports whether a pair that had no socket has one now, or a new one is being made.
 func (p *pair) heals() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.healing != nil
+	return p.live.Load() != nil || p.healing != nil
 }
 
-// begins reports whether the first socket is being made for what sessions have committed.
-func (p *pair) begins() bool {
+// unfinished is heals, or the first socket is being made for what sessions have committed.
+func (p *pair) unfinished() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.dialing && p.waits()
+	return p.live.Load() != nil || p.healing != nil || p.dialing && p.waits()
 }
 
 // acknowledged reports whether the peer's host has received all that was written, the end included.

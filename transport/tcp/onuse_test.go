@@ -117,3 +117,19 @@ func TestLeftWhileDialling(t *testing.T) {
 	await(t, b, doorbellB, "the end", func() bool { a.Poll(); return late.Err() != nil })
 	requireFault(t, late.Err(), fault.PeerLeft, 0)
 }
+
+// TestCloseWhileDialling closes the fabric while the first socket is being made for a fragment.
+func TestCloseWhileDialling(t *testing.T) {
+	a, b, _, doorbellB := ordered(t, withTLS)
+	a.Close()
+	for range 100 {
+		a, _ := loopback(t, withTLS)
+		la, lb := onUse(t, a, b, 1)
+		commit(t, la.Channel(0), "last word")
+		require.NoError(t, a.Close())
+		require.Equal(t, "last word", receive(t, b, doorbellB, lb.Channel(0)))
+		await(t, b, doorbellB, "the goodbye", func() bool { return lb.Err() != nil })
+		requireFault(t, lb.Err(), fault.PeerLeft, 0)
+		lb.Close()
+	}
+}
