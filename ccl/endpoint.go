@@ -176,6 +176,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	planner.rules.Table = e.table
 	planner.hosts = hostsOf(peers)
 	planner.rules.Hosts, planner.rules.Even = len(planner.hosts), sameSize(planner.hosts)
+	planner.rules.InOrder = slices.IsSorted(slices.Concat(planner.hosts...))
 	planner.rules.Oversubscribed = park.Oversubscribed(places(peers))
 	channels, windows := planner.needs(e.cfg.Size)
 	slot := 0

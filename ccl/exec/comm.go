@@ -526,11 +526,7 @@ func (c *Comm) begin(op *Op) error {
 		}
 		return fault.Wrap(fault.Internal, err, "no plan")
 	}
-	inPlace, err := call.Overlap(c.rank)
-	if err == nil && inPlace && low.Alias&plan.InPlace == 0 {
-		err = f.separate(op)
-	}
-	if err != nil {
+	if err := f.separate(op, low, c.rank); err != nil {
 		return err
 	}
 	if low.Counts {
@@ -546,13 +542,17 @@ func (c *Comm) begin(op *Op) error {
 	return c.start(p, call, op.seq)
 }
 
-// separate gives an operation a copy of its In, for a plan that needs In and Out to be disjoint.
-func (f *frame) separate(op *Op) error {
+// separate gives an operation that is in place a copy of its In, for a plan that needs In and Out to
+// be disjoint.
+func (f *frame) separate(op *Op, low *program.Lowered, rank int) error {
+	inPlace, err := op.call.Overlap(rank)
+	if err != nil || !inPlace || low.Alias&plan.InPlace != 0 {
+		return err
+	}
 	size, total := op.call.Type.Size(), 0
 	for _, b := range op.in {
 		total += program.Aligned(b.Count * size)
 	}
-	var err error
 	if f.copied, err = mem.Alloc(total); err != nil {
 		return fault.Wrap(fault.System, err, "no memory for a copy of the input")
 	}

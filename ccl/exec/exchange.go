@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"math"
+
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/program"
@@ -74,33 +76,51 @@ func (c *Comm) beginCounts(op *Op, low *program.Lowered) error {
 }
 
 // counted ends the exchange: it checks the lengths that the peers sent, and begins the program that
-// needs them. With status refused it ends this operation only, for a reason that every rank finds
-// in the same lengths; other errors end the group.
+// follows. Of an all_to_all all ranks now know the size, so its algorithm is chosen anew. With
+// status refused counted ends this operation only, for a reason that every rank finds in the same
+// lengths; other errors end the group.
 func (c *Comm) counted(f *frame) (status, error) {
 	x, op := &c.exchange, f.op
 	low := x.after
 	f.counting = false
-	limit := uint64(program.MaxBytes / x.typeSize)
-	total := uint64(0)
-	for i, n := range x.Matrix {
-		if n > limit {
-			return failed, fault.Peer(fault.Mismatch, i/x.Row,
-				"says that a block of its has %d elements, more than any block", n)
-		}
-		if total += n * uint64(x.typeSize); total > MaxCounted {
-			return refused, fault.New(fault.NotSupported,
-				"plan %s forwards blocks of other ranks; together they have more than %d bytes, the most that it may take (%d up to rank %d); choose a direct algorithm",
-				low.Name, MaxCounted, total, i/x.Row)
-		}
+	total, err := x.total()
+	if err == nil {
+		err = c.checkCounts(op)
 	}
-	if err := c.checkCounts(op); err != nil {
+	if err != nil {
 		return failed, err
 	}
-	p, err := c.program(low, &op.call)
-	if err == nil {
+	if op.call.Coll == dtype.AllToAll {
+		if low, err = c.lowered(dtype.AllToAll, 0, int64(total)/int64(c.size)); err != nil {
+			return refused, err
+		}
+		if err := f.separate(op, low, c.rank); err != nil {
+			return failed, err
+		}
+	}
+	if low.Counts && total > MaxCounted {
+		return refused, fault.New(fault.NotSupported,
+			"plan %s forwards blocks of other ranks; together they have %d bytes, and it may take %d at most; "+
+				"choose a direct algorithm", low.Name, total, MaxCounted)
+	}
+	p := &c.cache.scratch // not kept: a call of the same shape must find the exchange first
+	if err = c.compile(p, low, &op.call, 0); err == nil {
 		err = c.start(p, &op.call, op.seq)
 	}
 	return failed, err
+}
+
+// total returns the bytes of all blocks together.
+func (x *exchange) total() (bytes uint64, err error) {
+	limit := uint64(program.MaxBytes / x.typeSize)
+	for i, n := range x.Matrix {
+		if n > limit {
+			return 0, fault.Peer(fault.Mismatch, i/x.Row,
+				"says that a block of its has %d elements, more than any block", n)
+		}
+		bytes = min(bytes+n*uint64(x.typeSize), math.MaxInt64)
+	}
+	return bytes, nil
 }
 
 // checkCounts compares the lengths that the peers sent with those that this rank knows.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
@@ -111,6 +112,76 @@ func exchangeOnce(c *exec.Comm, turn int) error {
 	return nil
 }
 
+// bySize is a planner that has an all_to_all exchange the lengths, and then chooses by the size.
+type bySize struct {
+	limit int64 // up to which the hub takes it
+	seen  *[]int64
+}
+
+func (b bySize) Choose(coll dtype.Collective, _ int, bytes int64) int {
+	if coll != dtype.AllToAll {
+		return 0
+	}
+	*b.seen = append(*b.seen, bytes)
+	if bytes <= b.limit {
+		return 1
+	}
+	return 2
+}
+
+func (b bySize) Make(algorithm int, spec plan.Spec) (*plan.Plan, error) {
+	switch algorithm {
+	case 1:
+		return hub(spec), nil
+	case 2:
+		a, err := algo.Find(dtype.AllToAll, "linear")
+		if err != nil {
+			return nil, err
+		}
+		return a.Make(spec)
+	}
+	return everybody(spec), nil
+}
+
+// TestCountsChoice checks that an all_to_all is chosen anew once the lengths are known, on all ranks
+// alike, also for calls that come again and for those in place.
+func TestCountsChoice(t *testing.T) {
+	const n, limit = 3, 100
+	var seen [n][]int64
+	all := join(t, "inproc", n, func(rank int) exec.Planner { return bySize{limit, &seen[rank]} })
+	each(t, n, func(rank int) error {
+		for turn := range 20 {
+			if err := exchangeOnce(all[rank], turn/4); err != nil {
+				return fmt.Errorf("turn %d: %w", turn, err)
+			}
+		}
+		for range 4 {
+			for _, count := range []int{2, 50} {
+				both := make([]float32, n*count)
+				call := exec.Call{Coll: dtype.AllToAll, Type: dtype.F32}
+				for peer := range n {
+					block := both[peer*count : (peer+1)*count]
+					block[0] = float32(rank*10 + peer)
+					call.In, call.Out = append(call.In, blockOf(block)), append(call.Out, blockOf(block))
+				}
+				if err := all[rank].Run(&call); err != nil {
+					return err
+				}
+				for peer := range n {
+					if got := both[peer*count]; got != float32(peer*10+rank) {
+						return fmt.Errorf("%d elements in place: got %v from rank %d", count, got, peer)
+					}
+				}
+			}
+		}
+		return nil
+	})
+	require.Contains(t, seen[0], int64(24), "bytes of a rank")
+	require.Contains(t, seen[0], int64(600))
+	require.Equal(t, seen[0], seen[1])
+	require.Equal(t, seen[0], seen[2])
+}
+
 // TestCountsMismatch checks that a rank which expects another length than its peer sends detects
 // this before other data moves, and names both lengths.
 func TestCountsMismatch(t *testing.T) {
@@ -153,7 +224,7 @@ func TestCountsLimit(t *testing.T) {
 		}
 		err := all[rank].Run(&call)
 		require.ErrorIs(t, err, fault.NotSupported)
-		require.ErrorContains(t, err, "more than 17179869184 bytes")
+		require.ErrorContains(t, err, "together they have 17179869188 bytes, and it may take 17179869184 at most")
 		return exchangeOnce(all[rank], 3)
 	})
 }

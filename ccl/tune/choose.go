@@ -39,6 +39,8 @@ type Rules struct {
 	Hosts int
 	// Even means that all hosts have the same number of ranks.
 	Even bool
+	// InOrder means that the ranks of each host are consecutive.
+	InOrder bool
 	// Windows means that the ranks read each other's windows.
 	Windows bool
 	// HostSlot is the size of a slot of the windows that the ranks of each host read, 0 for none.
@@ -63,8 +65,7 @@ func (r *Rules) hosts(ranks int) int {
 //
 //	all_reduce                  direct while a message, of bytes, is small; else ring.
 //	all_gather, reduce_scatter  direct while a message, of bytes/ranks, is small; else ring.
-//	all_to_all                  linear up to 8 ranks, pairwise for more. It does not depend on
-//	                            bytes, since a rank knows only the lengths of its own blocks.
+//	all_to_all                  linear up to 8 ranks, pairwise for more
 //	broadcast, reduce           binomial
 //	scatter, gather             linear
 //	barrier                     dissemination
@@ -83,6 +84,11 @@ func (r *Rules) hosts(ranks int) int {
 //	                            with X as among so many ranks as there are hosts, with messages
 //	                            of bytes/(ranks of a host)
 //	all_gather, reduce_scatter  the same, with messages of bytes/ranks
+//	all_to_all                  on more than 16 ranks, those of a host consecutive, hierarchical up
+//	                            to 32 KiB for each block
+//
+// The size of an all_to_all is 0 at first, since a rank knows only the lengths of its own blocks.
+// For hierarchical the ranks tell each other the lengths; then it is chosen anew.
 //
 // Where the ranks of each host read each other's windows, hierarchical.window takes the place of
 // hierarchical.direct for up to sixteen slots. Longer operations would run in many pieces, each of
@@ -202,6 +208,11 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
 // tiny is the size up to which one exchange between all ranks beats an exchange in each level.
 const tiny = 4 << 10
 
+// forwarded is the size up to which a block of an all_to_all goes through a rank of the sender's
+// host: where messages to another host cost 20 µs each, one for all blocks of a host is worth an
+// exchange of lengths and a copy of short blocks.
+const forwarded = 32 << 10
+
 // fewPieces is the number of slots that an operation over windows of hosts may take.
 const fewPieces = 16
 
@@ -215,6 +226,11 @@ func overHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) stri
 	}
 	switch coll {
 	case dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter:
+	case dtype.AllToAll:
+		if ranks > manyRanks && rules.InOrder && bytes <= forwarded*int64(ranks) {
+			return "hierarchical"
+		}
+		return ""
 	default:
 		return ""
 	}

@@ -107,8 +107,12 @@ func TestUnmeasuredManyHosts(t *testing.T) {
 		{dtype.AllGather, 128, 1024 * 8 * K, 0, "hierarchical.direct.bruck"},
 		{dtype.AllGather, 128, 1024 * 9 * K, 0, "hierarchical.direct.ring"},
 		{dtype.ReduceScatter, 128, 1024 * 8 * K, 0, "hierarchical.direct.pat"},
+		{dtype.AllToAll, 2, 0, 0, "pairwise"},
+		{dtype.AllToAll, 3, 0, 0, "hierarchical"},
+		{dtype.AllToAll, 3, 24 * 32 * K, 1 << 20, "hierarchical"},
+		{dtype.AllToAll, 3, 24*32*K + 1, 0, "pairwise"},
 	} {
-		rules := Rules{Hosts: test.hosts, Even: true, HostSlot: test.slot}
+		rules := Rules{Hosts: test.hosts, Even: true, InOrder: true, HostSlot: test.slot}
 		got := free(test.coll, 8*test.hosts, test.bytes, rules)
 		if got != test.want {
 			t.Errorf("%v on %d hosts, %d bytes: %s, want %s", test.coll, test.hosts, test.bytes, got, test.want)

@@ -203,7 +203,8 @@ func (w *tableWriter) measure(spec benchSpec, coll dtype.Collective, ranks int) 
 	switch {
 	case w.hosts > 1:
 		prefix = func(rank int) []string { return hosts.In(rank * w.hosts / ranks) }
-		if m.rules.Hosts, m.rules.Even = w.hosts, true; !w.shared {
+		m.rules.Even, m.rules.InOrder = true, true
+		if m.rules.Hosts = w.hosts; !w.shared {
 			m.rules.Hosts = 0
 		} else if w.hosts < ranks {
 			m.rules.HostSlot = w.slot
