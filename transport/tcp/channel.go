@@ -62,7 +62,7 @@ func (ch *channel) Reserve(n int) []byte {
 	if ch.session.ended() {
 		return nil
 	}
-	n = min(max(n, 0), maxPayload)
+	n = min(max(n, 0), int(ch.session.pair.longest.Load()))
 	for {
 		if q.committed.Load()-q.reclaimed < q.ring.size() {
 			q.lent = q.memory.take(n, q.scale)

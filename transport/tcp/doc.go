@@ -93,6 +93,9 @@
 // so it does not matter over which connection it comes, nor whether it comes twice: the receiver
 // shows the fragments that have arrived without a gap.
 //
+// The longest frame is what the system passes to the network card at once, in whole segments: on
+// Ethernet 45 of 1448 bytes. A receiver takes any up to 64 KiB.
+//
 // # Credit
 //
 // Each direction of each channel has room for 16 fragments, 8 of which may be longer than 8 KiB, up

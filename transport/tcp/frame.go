@@ -30,6 +30,35 @@ const (
 	creditStep   = 4       // a receiver that owes credit for this many fragments sends it at once
 )
 
+// offloaded is how many bytes of a connection Linux passes on at once, to be cut into segments by
+// the network card: 64 KiB without the space for headers.
+const offloaded = 64<<10 - 1 - 320
+
+// TLS cuts what it encrypts into records and adds a few bytes to each.
+const (
+	recordBytes = 16 << 10
+	recordAdds  = 22
+)
+
+// longestPayload returns the payload of the longest fragment whose frame is passed on at once where
+// segments have so many bytes. One that is a little longer leaves a short rest behind it, a packet
+// of its own for sender and receiver: fragments of 64 KiB took 1.3 times as long. It is a multiple
+// of 64.
+func longestPayload(segment int, secure bool) uint32 {
+	if segment <= 0 {
+		return maxPayload
+	}
+	whole := max(offloaded/segment, 1) * segment
+	if secure {
+		whole -= (whole + recordBytes - 1) / recordBytes * recordAdds
+	}
+	n := min(whole-headerBytes, maxPayload) &^ 63
+	if n < maxPayload/2 {
+		return maxPayload // no network of today
+	}
+	return uint32(n)
+}
+
 // header is the decoded head of a frame; doc.go describes its layout.
 type header struct {
 	kind    byte

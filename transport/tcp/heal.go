@@ -261,6 +261,7 @@ func (p *pair) attach(c *conn, epochs [2]epoch) error {
 		return err
 	}
 	p.last = c
+	p.longest.Store(longestPayload(segment(c.main.fd), c.main.secure != nil))
 	p.used.Store(true)
 	p.live.Store(c)
 	if p.healing != nil {

@@ -44,6 +44,7 @@ type pair struct {
 	live       atomic.Pointer[conn]
 	ready      atomic.Pointer[node] // those with something to write, newest first
 	background atomic.Int32         // reasons to go on while no thread polls
+	longest    atomic.Uint32        // payload of a fragment (longestPayload)
 	used       atomic.Bool          // it has had a socket, or the peer may make one: the pair stays in the table
 	finishing  atomic.Bool          // the fabric is closing: end this side's direction after all goodbyes
 
@@ -101,6 +102,7 @@ func newPair(f *Fabric, key pairKey, peer *address) *pair {
 		waiting:  map[sessionKey]*session{},
 		inbounds: map[sessionKey]*incoming{}, departed: map[sessionKey]transport.Session{}, epoch: newEpoch()}
 	p.node.pair = p
+	p.longest.Store(maxPayload)
 	return p
 }
 

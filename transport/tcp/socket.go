@@ -24,6 +24,12 @@ func shutdown(fd int, both bool) {
 
 func closeSocket(fd int) { unix.Close(fd) }
 
+// segment returns the bytes of a segment of a connection, 0 if the system does not say.
+func segment(fd int) int {
+	n, _ := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
+	return n
+}
+
 // mostUnsent is what one of several sockets holds that has not left, in bytes.
 const mostUnsent = maxPayload
 

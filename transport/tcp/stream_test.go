@@ -213,3 +213,26 @@ func FuzzHandshake(f *testing.F) {
 		}
 	})
 }
+
+// TestLongestPayload checks that a frame of the longest fragment fills whole segments, as many as
+// are passed on at once.
+func TestLongestPayload(t *testing.T) {
+	for _, test := range []struct {
+		segment int
+		secure  bool
+		want    uint32
+	}{
+		{1448, false, 65088}, // 45 segments of Ethernet: 65160 bytes with the header
+		{1448, true, 65024},
+		{8948, false, 62528},  // 7 of jumbo frames
+		{65483, false, 65408}, // one of loopback
+		{0, false, maxPayload},
+		{1 << 20, false, maxPayload},
+		{40000, false, 39936},
+		{100, true, 65024},
+	} {
+		got := longestPayload(test.segment, test.secure)
+		require.Equal(t, test.want, got, "%+v", test)
+		require.Zero(t, got%64)
+	}
+}
