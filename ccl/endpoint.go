@@ -174,9 +174,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		planner.warn = func(format string, args ...any) { e.log("WARN", format, args...) }
 	}
 	planner.rules.Table = e.table
-	planner.hosts = hostsOf(peers)
-	planner.rules.Hosts, planner.rules.Even = len(planner.hosts), sameSize(planner.hosts)
-	planner.rules.InOrder = slices.IsSorted(slices.Concat(planner.hosts...))
+	planner.onHosts(hostsOf(peers))
 	planner.rules.Oversubscribed = park.Oversubscribed(places(peers))
 	channels, windows := planner.needs(e.cfg.Size)
 	slot := 0

@@ -123,12 +123,16 @@ func TestHostsAreChosen(t *testing.T) {
 		windows     bool
 		want        string
 	}{
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 8, true, "direct"},
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 8, true, "recursive_doubling"},
+		{[][]int{{0, 2}, {1, 3}}, 2, dtype.AllReduce, 8, true, "hierarchical.window.direct"},
+		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllReduce, 8, true, "direct"},
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllGather, 8, true, "hierarchical.window.direct"},
 		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 64 << 10, true, "hierarchical.window.direct"},
 		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 1 << 20, true, "hierarchical.window.ring"},
 		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 16<<20 + 4, true, "hierarchical.direct.ring"},
 		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllReduce, 1 << 20, true, "two_shot"},
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 8, false, "direct"},
+		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 8, false, "recursive_doubling"},
+		{[][]int{{0, 1, 2}, {3}}, 2, dtype.AllReduce, 8, false, "hierarchical.direct.direct"},
 		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 64 << 10, false, "hierarchical.direct.direct"},
 		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 1 << 20, false, "hierarchical.direct.ring"},
 		{[][]int{{0, 2}, {1, 3}}, 2, dtype.AllGather, 1 << 20, false, "hierarchical.direct.ring"},
@@ -139,11 +143,10 @@ func TestHostsAreChosen(t *testing.T) {
 		{[][]int{{0}, {1}, {2}, {3}}, 2, dtype.AllReduce, 1 << 20, false, "ring"},
 	} {
 		p := newPlanner(&Options{Determinism: test.determinism}, nil)
-		p.hosts = test.hosts
+		p.onHosts(test.hosts)
 		if test.windows {
 			p.rules.HostSlot = windowSlot
 		}
-		p.rules.Hosts, p.rules.Even = len(test.hosts), sameSize(test.hosts)
 		number := p.Choose(test.coll, 4, test.bytes)
 		require.Equal(t, test.want, p.names[number].Name, "%v", test)
 	}

@@ -48,6 +48,12 @@ func newPlanner(opts *Options, users []ownPlan) *planner {
 	return p
 }
 
+// onHosts tells the choice which ranks share a host.
+func (p *planner) onHosts(hosts [][]int) {
+	p.hosts = hosts
+	p.rules.Hosts, p.rules.Even, p.rules.InOrder = len(hosts), sameSize(hosts), slices.IsSorted(slices.Concat(hosts...))
+}
+
 // needs returns what the links of a group must have for every plan that may be chosen: the number
 // of channels for messages, and whether peers read windows.
 func (p *planner) needs(ranks int) (channels int, windows bool) {

@@ -80,9 +80,10 @@ func (r *Rules) hosts(ranks int) int {
 // Several hosts, of several ranks each, are used as levels unless Rules.Determinism asks for rank
 // order; only all_reduce is for hosts of unequal size:
 //
-//	all_reduce                  direct up to 4 KiB on up to 8 ranks, else hierarchical.direct.X,
-//	                            with X as among so many ranks as there are hosts, with messages
-//	                            of bytes/(ranks of a host)
+//	all_reduce                  recursive_doubling up to 4 KiB on up to 8 ranks, if they are a power
+//	                            of two and those of a host consecutive; else
+//	                            hierarchical.direct.X, with X as among so many ranks as there are
+//	                            hosts, with messages of bytes/(ranks of a host)
 //	all_gather, reduce_scatter  the same, with messages of bytes/ranks
 //	all_to_all                  on more than 16 ranks, those of a host consecutive, hierarchical up
 //	                            to 32 KiB for each block
@@ -205,7 +206,8 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
 	return ""
 }
 
-// tiny is the size up to which one exchange between all ranks beats an exchange in each level.
+// tiny is the size up to which few ranks exchange whole vectors: with ranks of one host next to each
+// other, only the last of the log n steps are between hosts.
 const tiny = 4 << 10
 
 // forwarded is the size up to which a block of an all_to_all goes through a rank of the sender's
@@ -221,11 +223,15 @@ const fewPieces = 16
 func overHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
 	hosts := rules.hosts(ranks)
 	if hosts < 2 || hosts == ranks || !rules.Even && coll != dtype.AllReduce ||
-		rules.Determinism > 2 && coll.Reduces() || bytes <= tiny && ranks <= fewRanks {
+		rules.Determinism > 2 && coll.Reduces() {
 		return ""
 	}
 	switch coll {
-	case dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter:
+	case dtype.AllReduce:
+		if bytes <= tiny && ranks <= fewRanks && ranks&(ranks-1) == 0 && rules.Even && rules.InOrder {
+			return "recursive_doubling"
+		}
+	case dtype.AllGather, dtype.ReduceScatter:
 	case dtype.AllToAll:
 		if ranks > manyRanks && rules.InOrder && bytes <= forwarded*int64(ranks) {
 			return "hierarchical"
