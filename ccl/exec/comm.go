@@ -156,7 +156,10 @@ func New(opts Options) (*Comm, error) {
 	c.room.Rank, c.room.Ranks, c.room.Channels = c.rank, c.size, opts.Channels
 	c.p2p = p2p.New(c.rank, between, c.messageDone)
 	c.p2p.SetCache(opts.Cache.Bytes)
-	for peer := range opts.Links {
+	for peer, link := range opts.Links {
+		if _, ok := link.(transport.Wired); ok {
+			c.p2p.SetNetwork(peer)
+		}
 		c.measure(peer)
 	}
 	return c, nil

@@ -133,7 +133,7 @@ func (ch *channel) Consume() {
 		panic("tcp: Release without a fragment")
 	}
 	q.released.Store(at + 1)
-	if arrived-q.advertised.Load() < creditStep {
+	if at+1-q.advertised.Load() < creditStep {
 		return // credit travels with the next fragment, or later
 	}
 	q.due.Store(true)

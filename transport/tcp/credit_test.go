@@ -129,6 +129,22 @@ func TestQueued(t *testing.T) {
 	}
 }
 
+// TestCreditInSteps releases a burst of fragments: credit goes back once for a few of them, and not
+// with each.
+func TestCreditInSteps(t *testing.T) {
+	a, b, _, doorbellB := ordered(t, nil)
+	la, lb := join(t, a, b, 1, 1)
+	for range 2 * creditStep {
+		commit(t, la.Channel(0), "burst")
+	}
+	in := &lb.channels[0].in
+	await(t, b, doorbellB, "the burst", func() bool { return in.arrived.Load() == 2*creditStep })
+	for n := uint32(1); n <= 2*creditStep; n++ {
+		lb.Channel(0).Release()
+		require.Equal(t, n/creditStep*creditStep, in.advertised.Load(), "after %d", n)
+	}
+}
+
 // TestLeave has a sender that ceases to poll while its socket is full: what it has published
 // arrives all the same.
 func TestLeave(t *testing.T) {

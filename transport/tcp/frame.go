@@ -27,7 +27,7 @@ const (
 	shortPayload = 8 << 10
 	maxPayload   = 64 << 10
 	maxSessions  = 1 << 16 // of one pair at the same time
-	creditStep   = 4       // a receiver that owes credit for this many fragments sends it at once
+	creditStep   = 4       // a receiver that has released this many fragments sends credit at once
 )
 
 // offloaded is how many bytes of a connection Linux passes on at once, to be cut into segments by

@@ -57,9 +57,9 @@ func (e *Engine) sendDirect(p *peer, r *Request) Outcome {
 		}
 		p.channel.Release()
 	}
-	piece := fragmentOf(r.Bytes)
+	piece := p.fragmentOf(r.Bytes)
 	lent := p.channel.Reserve(piece)
-	if lent == nil || len(lent) < piece {
+	if lent == nil || len(lent) < min(piece, leastFragment) {
 		return General
 	}
 	data := r.bytes()

@@ -41,6 +41,7 @@ type peer struct {
 	leaving   departure   // the eager message or head of which a part has left
 	owed      messageList // answers to send; message.owe is the kind
 	ring      messageList // cleared rendezvous, which take turns
+	network   bool        // the channel leads through a network
 	limit     int         // of eager messages; EagerLimit or FarLimit
 	window    int         // eager credit left
 	whole     int         // eager credit in all; EagerWindow or FarWindow
@@ -100,6 +101,10 @@ func (e *Engine) SetFar(peer int) {
 	p := &e.peers[peer]
 	p.limit, p.window, p.whole = FarLimit, p.window+FarWindow-p.whole, FarWindow
 }
+
+// SetNetwork makes the fragments of messages to a peer longer, since its channel leads through a
+// network.
+func (e *Engine) SetNetwork(peer int) { e.peers[peer].network = true }
 
 // SetCache sets the size in bytes of this machine's last-level cache; 0 means that it is unknown.
 func (e *Engine) SetCache(bytes int64) { e.past = pastCaches(bytes) }

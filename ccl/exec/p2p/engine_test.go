@@ -99,15 +99,31 @@ func TestFar(t *testing.T) {
 // before and after the window is used up.
 func TestOrderAcrossProtocols(t *testing.T) {
 	sizes := []int{EagerLimit + 1, 8, long - 10_000, 0, EagerLimit}
-	w := newWorld(t, 2, 4, 16<<10, nil)
-	for i := range 200 {
-		w.send(0, 1, 5, sizes[i%len(sizes)])
+	for _, network := range []bool{false, true} {
+		w := newWorld(t, 2, 4, 16<<10, nil)
+		if network {
+			w.engines[0].SetNetwork(1)
+		}
+		for i := range 200 {
+			w.send(0, 1, 5, sizes[i%len(sizes)])
+		}
+		w.settle()
+		for i := range 200 {
+			w.recv(1, 0, 5, sizes[i%len(sizes)])
+		}
+		w.finish()
 	}
-	w.settle()
-	for i := range 200 {
-		w.recv(1, 0, 5, sizes[i%len(sizes)])
+}
+
+// TestOnNetwork checks that a message to a peer across a network leaves in few fragments.
+func TestOnNetwork(t *testing.T) {
+	const K = 1 << 10
+	for _, test := range [][2]int{
+		{0, 0}, {8, 8}, {32 * K, 32 * K}, {32*K + 8, 32 * K}, {64 * K, 32 * K}, {80*K + 2, 40*K + 64}, {128 * K, 48 * K},
+		{256 * K, 128 * K}, {1 << 30, 128 * K},
+	} {
+		require.Equal(t, test[1], onNetwork(test[0]), "%d bytes", test[0])
 	}
-	w.finish()
 }
 
 // footprint returns the bytes of buffers and the records that the engine keeps for unexpected

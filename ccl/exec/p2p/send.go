@@ -28,8 +28,10 @@ func (p *peer) head() int {
 // fragmentOf returns the fragment size of a message of n bytes. The receiver copies one fragment
 // out while the sender copies the next in. A processor's string copy takes a while to read memory
 // at full speed, so messages that do not fit the caches have the longest fragments.
-func fragmentOf(n int) int {
+func (p *peer) fragmentOf(n int) int {
 	switch {
+	case p.network:
+		return onNetwork(n)
 	case n <= 4<<10:
 		return n
 	case n <= 16<<10:
@@ -42,6 +44,21 @@ func fragmentOf(n int) int {
 		return 64 << 10
 	}
 	return dataFragment
+}
+
+// leastFragment is what fragments of a long message have at least, while there is space.
+const leastFragment = 32 << 10
+
+// onNetwork is fragmentOf for a peer across a network, where each fragment costs a system call and
+// packets of its own.
+func onNetwork(n int) int {
+	switch {
+	case n <= leastFragment:
+		return n
+	case n < 256<<10: // in two or more, so that one is copied out while the next one arrives
+		return min(max((n/2+63)&^63, leastFragment), 48<<10)
+	}
+	return dataFragment // or what the channel lends
 }
 
 // outcome is the result of an attempt to send something.
@@ -175,7 +192,7 @@ func (e *Engine) sendNext(p *peer) outcome {
 }
 
 func (e *Engine) sendEager(p *peer, r *Request) outcome {
-	lent := p.channel.Reserve(fragmentOf(r.Bytes))
+	lent := p.channel.Reserve(p.fragmentOf(r.Bytes))
 	if lent == nil || len(lent) == 0 && r.Bytes > 0 {
 		return full
 	}
@@ -194,7 +211,7 @@ func (e *Engine) sendEager(p *peer, r *Request) outcome {
 
 func (e *Engine) sendEagerRest(p *peer) outcome {
 	l := &p.leaving
-	lent := p.channel.Reserve(min(len(l.data)-l.off, fragmentOf(len(l.data))))
+	lent := p.channel.Reserve(min(len(l.data)-l.off, p.fragmentOf(len(l.data))))
 	if len(lent) == 0 {
 		return full
 	}
@@ -262,7 +279,7 @@ func (e *Engine) sendData(p *peer) outcome {
 	if m == nil {
 		return nothing
 	}
-	lent := p.channel.Reserve(min(m.length-m.off, fragmentOf(m.length)))
+	lent := p.channel.Reserve(min(m.length-m.off, p.fragmentOf(m.length)))
 	if len(lent) == 0 {
 		return full
 	}
