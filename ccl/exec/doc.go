@@ -93,7 +93,8 @@
 //
 // A plan that forwards blocks of other ranks (plan.Counts) needs to know how long they are. Its
 // operations begin with an all_gather of the lengths. That is a program like any other, under the
-// same sequence number and with another phase in the fingerprint (exchange.go).
+// same sequence number and with another phase in the fingerprint (exchange.go). After it all ranks
+// know the size of an all_to_all, so its plan is then chosen again, by the size.
 //
 // # Trust
 //
