@@ -113,11 +113,15 @@ def losses(rank, ranks):
 
 
 def overlap(rank, ranks):
-    """The median times of computing alone, communicating alone, and of a step of DDP that does both."""
-    layers, width, batch = 16, 1024, 320
+    """The median times of computing alone, communicating alone, and of a step of DDP that does both.
+
+    The batch is so large that computing takes twice as long as communicating: the forward pass, a third of it, has
+    nothing to communicate.
+    """
+    layers, width, batch = 16, 1024, 64
     net = torch.nn.Sequential(*[torch.nn.Linear(width, width, bias=False) for _ in range(layers)])
     model = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=4, gradient_as_bucket_view=True)
-    x = torch.randn(batch, width)
+    x = torch.randn(batch, width)  # until the batch is chosen
     gradients = [torch.zeros(width * width) for _ in range(layers)]
 
     def step():
@@ -131,16 +135,22 @@ def overlap(rank, ranks):
         for work in [dist.all_reduce(gradient, async_op=True) for gradient in gradients]:
             work.wait()
 
-    times = {call: [] for call in (compute, communicate, step)}
-    for call in times:
+    def seconds(call):
+        dist.barrier()
+        begun = time.perf_counter()
         call()
+        return time.perf_counter() - begun
+
+    for call in compute, communicate, step:
+        call()
+    both = torch.tensor([seconds(communicate), seconds(compute)])
+    dist.all_reduce(both)
+    x = torch.randn(int(batch * 2 * both[0] / both[1]), width)
+    times = {call: [] for call in (compute, communicate, step)}
     for _ in range(7):
-        for call, seconds in times.items():
-            dist.barrier()
-            begun = time.perf_counter()
-            call()
-            seconds.append(time.perf_counter() - begun)
-    say(**{call.__name__: sorted(seconds)[len(seconds) // 2] for call, seconds in times.items()})
+        for call, taken in times.items():
+            taken.append(seconds(call))
+    say(**{call.__name__: sorted(taken)[len(taken) // 2] for call, taken in times.items()})
 
 
 def main():
