@@ -545,8 +545,8 @@ func (c *Comm) begin(op *Op) error {
 	return c.start(p, call, op.seq)
 }
 
-// separate gives an operation that is in place a copy of its In, for a plan that needs In and Out to
-// be disjoint.
+// separate gives an operation that is in place a copy of its In, for a plan that needs In and Out
+// to be disjoint.
 func (f *frame) separate(op *Op, low *program.Lowered, rank int) error {
 	inPlace, err := op.call.Overlap(rank)
 	if err != nil || !inPlace || low.Alias&plan.InPlace != 0 {

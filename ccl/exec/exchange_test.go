@@ -143,8 +143,8 @@ func (b bySize) Make(algorithm int, spec plan.Spec) (*plan.Plan, error) {
 	return everybody(spec), nil
 }
 
-// TestCountsChoice checks that an all_to_all is chosen anew once the lengths are known, on all ranks
-// alike, also for calls that come again and for those in place.
+// TestCountsChoice checks that an all_to_all is chosen anew once the lengths are known, on all
+// ranks alike, also for calls that come again and for those in place.
 func TestCountsChoice(t *testing.T) {
 	const n, limit = 3, 100
 	var seen [n][]int64

@@ -206,8 +206,8 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
 	return ""
 }
 
-// tiny is the size up to which few ranks exchange whole vectors: with ranks of one host next to each
-// other, only the last of the log n steps are between hosts.
+// tiny is the size up to which few ranks exchange whole vectors: with ranks of one host next to
+// each other, only the last of the log n steps are between hosts.
 const tiny = 4 << 10
 
 // forwarded is the size up to which a block of an all_to_all goes through a rank of the sender's

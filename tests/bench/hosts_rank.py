@@ -118,7 +118,7 @@ def overlap(rank, ranks):
     The batch is so large that computing takes twice as long as communicating: the forward pass, a third of it, has
     nothing to communicate.
     """
-    layers, width, batch = 16, 1024, 64
+    layers, width, batch = 16, 1024, 320
     net = torch.nn.Sequential(*[torch.nn.Linear(width, width, bias=False) for _ in range(layers)])
     model = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=4, gradient_as_bucket_view=True)
     x = torch.randn(batch, width)  # until the batch is chosen

@@ -119,8 +119,8 @@ func TestOrderAcrossProtocols(t *testing.T) {
 func TestOnNetwork(t *testing.T) {
 	const K = 1 << 10
 	for _, test := range [][2]int{
-		{0, 0}, {8, 8}, {32 * K, 32 * K}, {32*K + 8, 32 * K}, {64 * K, 32 * K}, {80*K + 2, 40*K + 64}, {128 * K, 48 * K},
-		{256 * K, 128 * K}, {1 << 30, 128 * K},
+		{0, 0}, {8, 8}, {32 * K, 32 * K}, {32*K + 8, 32 * K}, {64 * K, 32 * K}, {80*K + 2, 40*K + 64},
+		{128 * K, 48 * K}, {256 * K, 128 * K}, {1 << 30, 128 * K},
 	} {
 		require.Equal(t, test[1], onNetwork(test[0]), "%d bytes", test[0])
 	}
