@@ -250,8 +250,9 @@ def overlap(options):
         rows = ranks.hear()
     parts = {name: max(row[name] for row in rows) for name in rows[0]}
     hidden = (parts["compute"] + parts["communicate"] - parts["step"]) / min(parts["compute"], parts["communicate"])
-    print(f"computing alone {parts['compute'] * 1e3:.0f} ms, communicating alone {parts['communicate'] * 1e3:.0f} ms, "
-          f"a step {parts['step'] * 1e3:.0f} ms: {hidden:.0%} of the shorter is hidden")
+    print(f"computing alone {parts['compute'] * 1e3:.0f} ms, communicating alone {parts['communicate'] * 1e3:.0f} ms "
+          f"(processor time {parts['processor'] * 1e3:.0f} ms), a step {parts['step'] * 1e3:.0f} ms: "
+          f"{hidden:.0%} of the shorter is hidden")
     return [] if hidden >= 0.8 else [f"{hidden:.0%} of 80 %"]
 
 
