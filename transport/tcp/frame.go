@@ -54,7 +54,7 @@ func longestPayload(segment int, secure bool) uint32 {
 	}
 	n := min(whole-headerBytes, maxPayload) &^ 63
 	if n < maxPayload/2 {
-		return maxPayload // no network of today
+		return maxPayload // loopback: its segments are half as long as what is passed on
 	}
 	return uint32(n)
 }

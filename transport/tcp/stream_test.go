@@ -224,8 +224,9 @@ func TestLongestPayload(t *testing.T) {
 	}{
 		{1448, false, 65088}, // 45 segments of Ethernet: 65160 bytes with the header
 		{1448, true, 65024},
-		{8948, false, 62528},  // 7 of jumbo frames
-		{65483, false, 65408}, // one of loopback
+		{8948, false, 62528},       // 7 of jumbo frames
+		{32741, false, maxPayload}, // loopback
+		{65483, false, 65408},
 		{0, false, maxPayload},
 		{1 << 20, false, maxPayload},
 		{40000, false, 39936},
