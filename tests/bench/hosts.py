@@ -80,7 +80,7 @@ def arguments():
     parser.add_argument("--sizes", help="bytes, with K, M or G (default: those of the bars)")
     parser.add_argument("--ops", help="operations (default: those of the bars)")
     parser.add_argument("--runs", type=int, default=7, help="a ratio is the median over the runs (default 7)")
-    parser.add_argument("--blocks", type=int, default=5, help="blocks of calls in a run; their median counts (default 5)")
+    parser.add_argument("--blocks", type=int, default=5, help="blocks of calls in a run, whose median counts (5)")
     parser.add_argument("--block-ms", type=float, default=30, help="how long a block should take (default 30)")
     parser.add_argument("--python", default=run.default_python(), help="the interpreter that has torch and goccl")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
