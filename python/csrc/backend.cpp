@@ -87,15 +87,14 @@ void GocclBackend::shutdown() {
 bool GocclBackend::leave(Clock::time_point deadline, bool signals_count) {
   check_not_forked("goccl shutdown");
   WithoutGil without_gil;
-  Failure failure;
   bool signalled = false;
   for (int done = 0; done == 0 && !signalled && Clock::now() < deadline;) {
     const auto left = std::min<Clock::duration>(deadline - Clock::now(), kDrainSlice);
-    if (lib.group_drain(group_, std::chrono::nanoseconds(left).count(), &done, &failure) != GOCCL_OK) break;
+    if (lib.group_drain(group_, std::chrono::nanoseconds(left).count(), &done, nullptr) != GOCCL_OK) break;
     signalled = done == 0 && signals_count && signal_came();
   }
   observers_->wait_for_trace();
-  check(lib.group_close(group_, &failure), failure, "goccl shutdown");
+  checked_call("goccl shutdown", lib.group_close, group_);
   return signalled;
 }
 
@@ -122,8 +121,7 @@ void GocclBackend::describe() const {
 
 goccl_group_state GocclBackend::state() const {
   goccl_group_state state{};
-  Failure failure;
-  check(lib.group_state_of(group_, &state, &failure), failure, "goccl state of a group");
+  checked_call("goccl state of a group", lib.group_state_of, group_, &state);
   return state;
 }
 
@@ -133,9 +131,8 @@ void GocclBackend::check_open(const char* title) const {
 }
 
 void GocclBackend::setTimeout(std::chrono::milliseconds timeout) {
-  Failure failure;
-  const int64_t ns = std::chrono::nanoseconds(timeout).count();
-  check(lib.group_set_timeout(group("goccl set_timeout"), ns, &failure), failure, "goccl set_timeout");
+  constexpr const char* title = "goccl set_timeout";
+  checked_call(title, lib.group_set_timeout, group(title), std::chrono::nanoseconds(timeout).count());
   options_->timeout = timeout;
 }
 

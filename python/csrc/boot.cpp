@@ -15,13 +15,6 @@ std::vector<std::string> exchange(const StorePtr& store, const std::string& own,
   return meet(store, py::bytes(own), rank, size, options).cast<std::vector<std::string>>();
 }
 
-// All addresses are known here, so an unreachable address is a failure of the network.
-void check_joined(int code, const goccl_error& failure) {
-  if (code == GOCCL_TIMEOUT || code == GOCCL_PEER_LOST || code == GOCCL_PEER_LEFT)
-      C10_THROW_ERROR(DistNetworkError, failure.text);
-  check(code, failure, "goccl_group_join");
-}
-
 } // namespace
 
 c10::intrusive_ptr<GocclBackend> GocclBackend::create(const StorePtr& store, int rank, int size,
@@ -41,7 +34,7 @@ c10::intrusive_ptr<GocclBackend> GocclBackend::create(const StorePtr& store, int
   size_t length = 0;
   goccl_group group = 0;
   Failure failure;
-  const int rc = lib.group_open(&open, &group, own.data(), own.size(), &length, &failure);
+  int rc = lib.group_open(&open, &group, own.data(), own.size(), &length, &failure);
   TORCH_CHECK_VALUE(rc != GOCCL_INVALID, failure.text); // an invalid option, rank or size
   check(rc, failure, "goccl_group_open");
   own.resize(length);
@@ -55,7 +48,11 @@ c10::intrusive_ptr<GocclBackend> GocclBackend::create(const StorePtr& store, int
     data.push_back(address.data());
     lengths.push_back(address.size());
   }
-  check_joined(lib.group_join(group, data.data(), lengths.data(), size, &failure), failure);
+  rc = lib.group_join(group, data.data(), lengths.data(), size, &failure);
+  // All addresses are known here, so an unreachable address is a failure of the network.
+  if (rc == GOCCL_TIMEOUT || rc == GOCCL_PEER_LOST || rc == GOCCL_PEER_LEFT)
+    C10_THROW_ERROR(DistNetworkError, failure.text);
+  check(rc, failure, "goccl_group_join");
   return backend;
 }
 

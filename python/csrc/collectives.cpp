@@ -147,10 +147,7 @@ WorkPtr GocclBackend::issue(const Kind& kind, Request& request, bool asynchronou
   // torch stores Works, if it does, without checking for null.
   const bool kept = !asynchronous && c10d::allow_inflight_collective_as_graph_input();
   if (!asynchronous && C10_LIKELY(!watched && !kept && !at::hasCallbacks() && request.call.batch == 0)) {
-    const goccl_group handle = group(kind.title, &request);
-    Failure failure;
-    const int rc = lib.run(handle, &request.finish(), &failure);
-    if (C10_UNLIKELY(rc != GOCCL_OK)) observers_->fail(as_exception(rc, failure, kind.title));
+    observers_->call(kind.title, lib.run, group(kind.title, &request), &request.finish());
     request.held.copy_back();
     return nullptr;
   }

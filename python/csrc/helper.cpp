@@ -74,10 +74,9 @@ void loop() {
 bool when_ended(c10::ArrayRef<goccl_work> works, bool urgent, Job job) {
   auto kept = std::make_unique<Job>(std::move(job));
   int watched = 0, thread = 0;
-  Failure failure;
   pass();
   const auto token = reinterpret_cast<uint64_t>(kept.get());
-  check(lib.queue_watch(works.data(), works.size(), urgent, token, &watched, &thread, &failure), failure, "goccl");
+  checked_call("goccl", lib.queue_watch, works.data(), works.size(), urgent, token, &watched, &thread);
   if (watched != 0) kept.release();
   if (thread != 0) start_thread();
   return watched != 0;

@@ -74,6 +74,13 @@ inline void check(int code, const goccl_error& error, const char* what) {
   if (C10_UNLIKELY(code != GOCCL_OK)) std::rethrow_exception(as_exception(code, error, what));
 }
 
+// Calls a function of the library, whose last parameter is the error; throws unless it succeeds.
+template <typename Function, typename... Args>
+void checked_call(const char* what, Function function, Args... args) {
+  Failure failure;
+  check(function(args..., &failure), failure, what);
+}
+
 // what (and the text) may be anything printable; they are printed only on failure.
 template <typename What, typename... Text>
 [[noreturn]] void fail(goccl_code code, const What& what, const Text&... text) {

@@ -119,9 +119,4 @@ void Observers::stop() {
   for (int ms = 0; ms < 5000 && running != 0; ms++) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-void Observers::fail(const std::exception_ptr& error) {
-  failed(error);
-  std::rethrow_exception(error);
-}
-
 } // namespace goccl

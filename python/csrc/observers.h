@@ -121,8 +121,16 @@ class Observers {
   void wait_for_trace() const;
 
   void failed(const std::exception_ptr& error);
-  // Records the failure and throws it.
-  [[noreturn]] void fail(const std::exception_ptr& error);
+  // A checked_call whose failure is recorded.
+  template <typename... Args>
+  void call(const char* what, Args... args) {
+    try {
+      checked_call(what, args...);
+    } catch (...) {
+      failed(std::current_exception());
+      throw;
+    }
+  }
   c10d::ErrorType error() const { return error_.load(); }
   // The group was made anew.
   void reset() { error_ = c10d::ErrorType::SUCCESS; }

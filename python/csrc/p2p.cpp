@@ -44,10 +44,8 @@ void GocclBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_
   const bool given = opts.timeout != c10d::kUnsetTimeout;
   const int64_t timeout = std::chrono::nanoseconds(std::max(opts.timeout, std::chrono::milliseconds(0))).count();
   WithoutGil without_gil;
-  Failure failure;
-  const int rc = lib.group_monitored_barrier(handle, given ? timeout : GOCCL_NO_TIMEOUT_GIVEN, wait_all_ranks,
-                                             &failure);
-  if (rc != GOCCL_OK) observers_->fail(as_exception(rc, failure, title));
+  observers_->call(title, lib.group_monitored_barrier, handle, given ? timeout : GOCCL_NO_TIMEOUT_GIVEN,
+                   wait_all_ranks);
 }
 
 } // namespace goccl

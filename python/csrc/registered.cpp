@@ -26,8 +26,7 @@ class RegisteredMemory final : public c10::Allocator {
     void* memory = nullptr;
     if (bytes > 0) {
       check_not_forked("goccl.empty");
-      Failure failure;
-      check(lib.alloc(lines_now, bytes, &memory, &failure), failure, "goccl.empty");
+      checked_call("goccl.empty", lib.alloc, lines_now, bytes, &memory);
     }
     return {memory, memory, &give_back, c10::Device(c10::kCPU)};
   }

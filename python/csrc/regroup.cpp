@@ -36,9 +36,8 @@ BackendPtr GocclBackend::shrink(const std::vector<int64_t>& excluded, int flags,
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
 void GocclBackend::become(GocclBackend& next) {
   WithoutGil without_gil;
-  Failure failure;
-  check(lib.group_become(group_, std::exchange(next.group_, 0), &failure), failure, "goccl reconfigure");
-  check(lib.group_set_timeout(group_, timeout_ns(options_->timeout), &failure), failure, "goccl set_timeout");
+  checked_call("goccl reconfigure", lib.group_become, group_, std::exchange(next.group_, 0));
+  checked_call("goccl set_timeout", lib.group_set_timeout, group_, timeout_ns(options_->timeout));
   rank_ = next.getRank();
   size_ = next.getSize();
   member_ = member(*options_, rank_, size_);

@@ -56,9 +56,7 @@ class SparseWork final : public GocclWork {
         .dims = static_cast<uint32_t>(t.dim()), .sparse_dims = static_cast<uint32_t>(t.sparse_dim()),
         .sizes = t.sizes().data(), .count = static_cast<uint64_t>(indices.size(1)),
         .indices = indices.const_data_ptr<int64_t>(), .values = values.const_data_ptr(), .timeout_ns = timeout_ns};
-    begin([&](goccl_work* work, Failure* failure) {
-      return lib.group_sparse_all_reduce(origin_.group, &tensor, work, &seq_, failure);
-    });
+    begin(lib.group_sparse_all_reduce, tensor);
     look_after(); // the result is delivered even if the caller drops this Work
   }
 
@@ -67,15 +65,14 @@ class SparseWork final : public GocclWork {
     Quietly quietly;
     const at::Tensor& t = held_.outputs[0];
     uint64_t count = 0;
-    Failure failure;
-    check(lib.work_sparse(held_.works[0], &count, nullptr, nullptr, &failure), failure, kSparse.title);
+    checked_call(kSparse.title, lib.work_sparse, held_.works[0], &count, nullptr, nullptr);
     const auto n = static_cast<int64_t>(count);
     std::vector<int64_t> sizes{n};
     sizes.insert(sizes.end(), t.sizes().begin() + t.sparse_dim(), t.sizes().end());
     const at::Tensor indices = at::empty({t.sparse_dim(), n}, at::kLong),
                      values = at::empty(sizes, at::TensorOptions(t.scalar_type()));
-    check(lib.work_sparse(held_.works[0], &count, indices.mutable_data_ptr<int64_t>(), values.mutable_data_ptr(),
-                          &failure), failure, kSparse.title);
+    checked_call(kSparse.title, lib.work_sparse, held_.works[0], &count, indices.mutable_data_ptr<int64_t>(),
+                 values.mutable_data_ptr());
     const at::Tensor sum = at::_sparse_coo_tensor_with_dims_and_tensors(
         t.sparse_dim(), t.dense_dim(), t.sizes(), indices, values, t.options(), /*is_coalesced=*/true);
     for (at::Tensor each : held_.outputs) each.copy_(sum);

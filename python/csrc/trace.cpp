@@ -17,8 +17,7 @@ std::string trace() {
   std::string bytes;
   do { // the trace may grow between two calls
     bytes.resize(length);
-    Failure failure;
-    check(lib.trace(nullptr, bytes.data(), bytes.size(), &length, &failure), failure, "goccl trace");
+    checked_call("goccl trace", lib.trace, nullptr, bytes.data(), bytes.size(), &length);
   } while (length > bytes.size());
   bytes.resize(length);
   return bytes;
@@ -105,8 +104,7 @@ static void hand_to_torch(const std::string&) {} // torch's recorder is accessib
 
 void leave_trace(const std::string& path) {
   size_t length = 0;
-  Failure failure;
-  check(lib.trace(path.c_str(), nullptr, 0, &length, &failure), failure, "goccl trace");
+  checked_call("goccl trace", lib.trace, path.c_str(), nullptr, 0, &length);
   LOG(INFO) << "goccl: what this process did last is in " << path;
   hand_to_torch(trace());
 }

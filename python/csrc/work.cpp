@@ -190,11 +190,7 @@ GocclWork::~GocclWork() {
 
 void GocclWork::start(Request* requests, size_t count) {
   source_ = requests[0].call.root;
-  for (size_t i = 0; i < count; i++) {
-    begin([&](goccl_work* work, Failure* failure) {
-      return lib.start(origin_.group, &requests[i].finish(), work, &seq_, failure);
-    });
-  }
+  for (size_t i = 0; i < count; i++) begin(lib.start, requests[i].finish());
   if (C10_UNLIKELY(origin_.watch != nullptr)) origin_.watch->seq = seq_;
   if (held_.works.empty()) return held_.copies.empty() ? settle_at_once() : settle({});
   // Timing needs the end to be seen when it happens.
@@ -214,9 +210,8 @@ int GocclWork::sourceRank() const {
   TORCH_CHECK(kind_.coll == GOCCL_RECV, kind_.title, ": only a receive has a source rank");
   check_not_forked(*this);
   if (source_ != GOCCL_ANY_SOURCE) return source_;
-  Failure failure;
   int source = -1;
-  check(lib.work_source(held_.works.front(), &source, &failure), failure, kind_.title);
+  checked_call(kind_.title, lib.work_source, held_.works.front(), &source);
   return source;
 }
 

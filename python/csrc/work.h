@@ -121,13 +121,11 @@ class GocclWork : public EndingWork {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
 
  protected:
-  // Starts one call of the core; call(&work, &failure) returns its code.
+  // Starts one call of the core.
   template <typename Call>
-  void begin(Call call) {
-    Failure failure;
+  void begin(int (*start)(goccl_group, const Call*, goccl_work*, uint64_t*, goccl_error*), const Call& call) {
     goccl_work work = 0;
-    const int rc = call(&work, &failure);
-    if (C10_UNLIKELY(rc != GOCCL_OK)) origin_.observers->fail(as_exception(rc, failure, kind_.title));
+    origin_.observers->call(kind_.title, start, origin_.group, &call, &work, &seq_);
     if (work != 0) held_.works.push_back(work);
   }
   void deliver() override { held_.copy_back(); }
