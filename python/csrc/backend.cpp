@@ -106,12 +106,6 @@ void GocclBackend::abort(const std::string& reason) {
   check(rc == GOCCL_CLOSED ? GOCCL_OK : rc, failure, "goccl abort");
 }
 
-goccl_group GocclBackend::group(const char* title, const Request* request) const {
-  if (C10_UNLIKELY(forked())) fail_forked(c10::str(request != nullptr ? request->text() : title, ": ", member_));
-  if (C10_UNLIKELY(!described_.load(std::memory_order_relaxed))) describe();
-  return group_;
-}
-
 void GocclBackend::describe() const {
   described_ = true;
   const auto& ranks = options_->global_ranks_in_group;

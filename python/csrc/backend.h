@@ -163,25 +163,27 @@ class GocclBackend final : public c10d::Backend {
   // made.
   void describe() const;
   // The beginning of messages.
-  Caller caller(const Kind& kind) const { return {kind, member_}; }
+  Caller caller(const Kind& kind) const { return {kind, member_, getRank(), getSize()}; }
   goccl_group_state state() const;
   // Throws if the group was shut down.
   void check_open(const char* title) const;
-  // The handle of the group; throws if this is a forked child, with a message that names the call.
-  goccl_group group(const char* title, const Request* request = nullptr) const;
-  // Checks the root and its root tensor, of which this rank has tensors, and puts the root into the
-  // call. Returns whether this rank is the root.
-  bool set_root(const Kind& kind, Request& request, int64_t root, int64_t root_tensor = 0, size_t tensors = 1) const;
-  // The Origin of a Work of a call with this timeout (GOCCL_NO_TIMEOUT_GIVEN: the group's).
-  // synchronous: the end is seen when it happens.
-  Origin origin(const Kind& kind, int64_t timeout_ns, bool synchronous, const Request* request = nullptr) const;
+  // The handle of the group; throws if this is a forked child, with a message that names the call:
+  // a Request, or a title.
+  template <typename Call>
+  goccl_group group(const Call& call) const {
+    if (C10_UNLIKELY(forked())) fail_forked(c10::str(call, ": ", member_));
+    if (C10_UNLIKELY(!described_.load(std::memory_order_relaxed))) describe();
+    return group_;
+  }
+  // The Origin of the request's Work. synchronous: the end is seen when it happens.
+  Origin origin(const Request& request, bool synchronous) const;
   // Returns the Work of started calls: ended unless asynchronous, and part of this thread's
   // coalescing block.
   WorkPtr issued(c10::intrusive_ptr<EndingWork> work, bool asynchronous);
   // Starts the call. If not asynchronous, runs it to its end on this thread, in one call of the
   // library and without a Work (null, which torch's Python takes for an operation that has ended),
   // unless a profiler, a coalescing block or an observer needs one. inputs are for the profiler.
-  WorkPtr issue(const Kind& kind, Request& request, bool asynchronous, at::TensorList inputs);
+  WorkPtr issue(Request& request, bool asynchronous, at::TensorList inputs);
   // Adds the extension by addEphemeralTimeout to the timeout.
   void lengthen(Request& request) const;
   // Makes one call for each of the inputs, and one Work for all; fill(request, i) adds the blocks

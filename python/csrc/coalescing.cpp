@@ -13,7 +13,7 @@ constexpr size_t kFewWorks = 1024;
 } // namespace
 
 BatchWork::BatchWork(Origin origin, Works&& works)
-    : EndingWork(std::move(origin), kCoalesced, {}), works_(std::move(works)) {
+    : EndingWork(std::move(origin), {}), works_(std::move(works)) {
   for (const auto& work : works_) seq_ = std::max(seq_, work->getSequencenumber());
 }
 
@@ -123,9 +123,9 @@ WorkPtr GocclBackend::endCoalescing() {
   uint32_t number = 0;
   Works works = coalescing_.end(number);
   if (works.empty()) return nullptr; // as with NCCL; torch's Python expects it
-  lib.group_batch(group(kCoalesced.title), number, nullptr);
-  return issued(c10::make_intrusive<BatchWork>(
-      origin(kCoalesced, GOCCL_NO_TIMEOUT_GIVEN, false), std::move(works)), true);
+  const Request request(caller(kCoalesced), c10d::kUnsetTimeout);
+  lib.group_batch(group(request), number, nullptr);
+  return issued(c10::make_intrusive<BatchWork>(origin(request, false), std::move(works)), true);
 }
 
 } // namespace goccl

@@ -15,7 +15,7 @@ class Overlap {
 
   // Adds tensors that are read and written. A tensor that is both, as the same block of the data,
   // is not an overlap: the core works in place.
-  void add(at::TensorList read, at::TensorList written) {
+  Overlap& add(at::TensorList read, at::TensorList written) {
     for (const at::Tensor& t : written) add(span_of(t), true);
     for (size_t i = 0; i < read.size(); i++) {
       const Span span = span_of(read[i]);
@@ -24,6 +24,7 @@ class Overlap {
       const size_t own = read.size() == written.size() ? i : read.size() == 1 ? rank_ : of_rank ? 0 : written.size();
       if (own >= written.size() || !span.same(span_of(written[own]))) add(span, false);
     }
+    return *this;
   }
 
   // Adds a tensor, and one that holds a block for each rank; one of the two is written. The first

@@ -23,7 +23,7 @@ WorkPtr GocclBackend::message(const Kind& kind, Tensors& tensors, int peer, int 
   request.call.tag = static_cast<uint32_t>(tag);
   kind.coll == GOCCL_SEND ? request.read(tensors[0]) : request.write(tensors[0]);
   if (kind.coll == GOCCL_SEND) request.held.outputs.push_back(tensors[0]); // the value of the future
-  return issue(kind, request, true, tensors);
+  return issue(request, true, tensors);
 }
 
 WorkPtr GocclBackend::send(Tensors& tensors, int destination, int tag) {

@@ -4,6 +4,8 @@
 
 #include <ATen/MemoryOverlap.h>
 
+#include "overlap.h"
+
 namespace goccl {
 namespace {
 
@@ -40,11 +42,17 @@ at::Tensor packed(const at::Tensor& t, bool with_values) {
   return p;
 }
 
-// The sizes of n stacked tensors of these sizes.
-std::vector<int64_t> in_front(size_t n, at::IntArrayRef sizes) {
-  std::vector<int64_t> all{static_cast<int64_t>(n)};
-  all.insert(all.end(), sizes.begin(), sizes.end());
-  return all;
+// An uninitialized tensor for n stacked tensors like this one.
+at::Tensor stack_of(size_t n, const at::Tensor& like) {
+  std::vector<int64_t> sizes{static_cast<int64_t>(n)};
+  sizes.insert(sizes.end(), like.sizes().begin(), like.sizes().end());
+  return at::empty(sizes, like.options());
+}
+
+// The blocks of a tensor as n separate tensors in its memory.
+std::vector<at::Tensor> parts_of(const at::Tensor& whole, int n) {
+  Quietly quietly;
+  return whole.is_contiguous() ? whole.view({n, -1}).unbind() : whole.unflatten(0, {n, -1}).unbind();
 }
 
 template <typename List>
@@ -72,7 +80,7 @@ void Held::copy_back() {
   for (auto& copy : copies) copyable(copy.view).copy_(copyable(copy.packed));
 }
 
-Request::Request(const Caller& caller, std::chrono::milliseconds timeout) : caller_(caller) {
+Request::Request(const Caller& caller, std::chrono::milliseconds timeout) : caller(caller) {
   call.coll = caller.kind.coll;
   call.timeout_ns = timeout_ns(timeout);
 }
@@ -91,12 +99,12 @@ Request::Request(const Caller& caller, const at::Tensor& example, std::chrono::m
 }
 
 void Request::check(const at::Tensor& t, const char* role) const {
-  GOCCL_CHECK(t.defined(), caller_, "an ", role, " tensor is undefined");
-  GOCCL_CHECK(t.device().is_cpu(), caller_,
+  GOCCL_CHECK(t.defined(), caller, "an ", role, " tensor is undefined");
+  GOCCL_CHECK(t.device().is_cpu(), caller,
               "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
-  GOCCL_CHECK(t.layout() == at::kStrided, caller_, "only supports dense tensors; got ", t.layout(), " (", role,
+  GOCCL_CHECK(t.layout() == at::kStrided, caller, "only supports dense tensors; got ", t.layout(), " (", role,
               "): call to_dense() first");
-  GOCCL_CHECK(t.scalar_type() == dtype_, caller_, "invalid tensor type: all tensors must have the same; expected ",
+  GOCCL_CHECK(t.scalar_type() == dtype_, caller, "invalid tensor type: all tensors must have the same; expected ",
               dtype_, ", got an ", role, " tensor of ", t.scalar_type());
 }
 
@@ -107,7 +115,7 @@ const at::Tensor& Request::packed_input(const at::Tensor& t) {
 }
 
 void Request::check_writable(const at::Tensor& t) const {
-  GOCCL_CHECK(at::has_internal_overlap(t) != at::MemOverlap::Yes, caller_, "cannot write to an expanded tensor (sizes ",
+  GOCCL_CHECK(at::has_internal_overlap(t) != at::MemOverlap::Yes, caller, "cannot write to an expanded tensor (sizes ",
               t.sizes(), ", strides ", t.strides(), "): several of its elements share memory; clone() it first");
 }
 
@@ -140,19 +148,13 @@ void Request::update(const at::Tensor& tensor) {
   out_.push_back(in_.back());
 }
 
-void Request::read_all(at::TensorList tensors) {
+void Request::gather_all(at::TensorList tensors, const std::vector<std::vector<at::Tensor>>& lists) {
   for (const at::Tensor& t : tensors) check(t, "input");
   Quietly quietly;
-  const at::Tensor all = at::empty(in_front(tensors.size(), tensors[0].sizes()), tensors[0].options());
-  for (size_t i = 0; i < tensors.size(); i++) copyable(all[i]).copy_(copyable(tensors[i]));
-  read(all);
-}
-
-void Request::write_all(const std::vector<std::vector<at::Tensor>>& lists, int ranks) {
-  const at::Tensor& first = lists[0][0];
-  Quietly quietly;
-  const at::Tensor all = at::empty(in_front(lists[0].size(), first.sizes()), first.options());
-  write_parts(all, ranks);
+  const at::Tensor own = stack_of(tensors.size(), tensors[0]), all = stack_of(lists[0].size(), tensors[0]);
+  for (size_t i = 0; i < tensors.size(); i++) copyable(own[i]).copy_(copyable(tensors[i]));
+  read(own);
+  write_parts(all);
   held.outputs.clear();
   for (const auto& list : lists) {
     for (size_t i = 0; i < list.size(); i++) give(all[i], list[i]);
@@ -191,34 +193,53 @@ void Request::reduce_into(at::Tensor& sum, const at::Tensor& t) const {
     case R::BOR: sum.bitwise_or_(t); break;
     case R::BXOR: sum.bitwise_xor_(t); break;
     default:
-      TORCH_CHECK_NOT_IMPLEMENTED(false, caller_,
+      TORCH_CHECK_NOT_IMPLEMENTED(false, caller,
           ": ReduceOp.AVG is not defined for several tensors on a rank: use ReduceOp.SUM and divide");
   }
 }
 
-void Request::read_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits) {
+void Request::add_blocks(at::TensorList own, at::TensorList blocks, const char* role) {
+  const bool written = *role == 'o';
+  separate = separate || Overlap(caller.rank).add(written ? own : blocks, written ? blocks : own).found();
+  for (const at::Tensor& t : own) written ? read(t) : write(t);
+  for (const at::Tensor& t : blocks) written ? write(t) : read(t);
+  if (blocks.empty()) return;
+  const at::Tensor &block = blocks[caller.rank], &counterpart = own[own.size() == 1 ? 0 : caller.rank];
+  GOCCL_CHECK(block.numel() == counterpart.numel(), caller, "invalid tensor size at index ", caller.rank, ": the ",
+              role, " block of this rank itself must have as many elements as its counterpart (expected ",
+              counterpart.numel(), " for sizes ", counterpart.sizes(), ", got ", block.numel(), " for sizes ",
+              block.sizes(), ")");
+}
+
+void Request::read_parts(const at::Tensor& tensor, at::IntArrayRef splits) {
   const at::Tensor& t = packed_input(tensor);
-  add_parts(in_, t.const_data_ptr(), t, ranks, splits);
+  add_parts(in_, t.const_data_ptr(), t, splits);
 }
 
-void Request::write_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits) {
+void Request::write_parts(const at::Tensor& tensor, at::IntArrayRef splits) {
+  if (separate) { // each part is copied in its turn
+    for (const at::Tensor& part : parts_of(tensor, caller.size)) write(part);
+    held.outputs = {tensor};
+    return;
+  }
   const at::Tensor& t = packed_output(tensor, false);
-  add_parts(out_, t.mutable_data_ptr(), t, ranks, splits);
+  add_parts(out_, t.mutable_data_ptr(), t, splits);
 }
 
-void Request::add_parts(Blocks& blocks, const void* data, const at::Tensor& t, int ranks, at::IntArrayRef splits) {
+void Request::add_parts(Blocks& blocks, const void* data, const at::Tensor& t, at::IntArrayRef splits) {
+  const int ranks = caller.size;
   const int64_t rows = t.dim() == 0 ? 1 : t.size(0);
-  GOCCL_CHECK(call.coll != GOCCL_ALL_TO_ALL || !splits.empty() || rows % ranks == 0, caller_,
+  GOCCL_CHECK(call.coll != GOCCL_ALL_TO_ALL || !splits.empty() || rows % ranks == 0, caller,
               "Tensor's dim 0 does not divide equally across group size: sizes ", t.sizes(), ", ", ranks, " ranks");
   int64_t sum = 0;
   for (int64_t s : splits) {
-    GOCCL_CHECK(s >= 0 && s <= rows, caller_,
+    GOCCL_CHECK(s >= 0 && s <= rows, caller,
                 "splits ", splits, " are not numbers of rows of a tensor of sizes ", t.sizes());
     sum += s;
   }
-  GOCCL_CHECK(splits.empty() || splits.size() == static_cast<size_t>(ranks), caller_,
+  GOCCL_CHECK(splits.empty() || splits.size() == static_cast<size_t>(ranks), caller,
               "Number of tensor splits not equal to group size: got ", splits.size(), " splits for ", ranks, " ranks");
-  GOCCL_CHECK(splits.empty() || sum == rows, caller_, "Split sizes doesn't match total dim 0 size: splits ", splits,
+  GOCCL_CHECK(splits.empty() || sum == rows, caller, "Split sizes doesn't match total dim 0 size: splits ", splits,
               " are ", sum, " rows, the tensor has ", rows);
   const int64_t unit = splits.empty() ? t.numel() / ranks : rows == 0 ? 0 : t.numel() / rows;
   const char* next = static_cast<const char*>(data);
@@ -235,22 +256,32 @@ void Request::reduce_with(const c10d::ReduceOp& op) {
   static_assert(GOCCL_SUM == +R::SUM && GOCCL_AVG == +R::AVG && GOCCL_PROD == +R::PRODUCT && GOCCL_MIN == +R::MIN &&
                 GOCCL_MAX == +R::MAX && GOCCL_BAND == +R::BAND && GOCCL_BOR == +R::BOR && GOCCL_BXOR == +R::BXOR &&
                 GOCCL_PREMUL_SUM == +R::PREMUL_SUM);
-  GOCCL_CHECK(op.op_ <= R::PREMUL_SUM, caller_, "unknown reduce operator ", static_cast<int>(op.op_));
+  GOCCL_CHECK(op.op_ <= R::PREMUL_SUM, caller, "unknown reduce operator ", static_cast<int>(op.op_));
   call.redop = op.op_;
   if (op.op_ == R::PREMUL_SUM) {
-    GOCCL_CHECK(op.supplement_, caller_, "ReduceOp.PREMUL_SUM needs a factor: use ReduceOp.PREMUL_SUM(factor)");
+    GOCCL_CHECK(op.supplement_, caller, "ReduceOp.PREMUL_SUM needs a factor: use ReduceOp.PREMUL_SUM(factor)");
     // This name exists in every version; an operator of this kind always carries this supplement.
     auto* s = static_cast<c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
     call.factor = s->tensor_factor.defined() ? s->tensor_factor.item().toDouble() : s->double_factor;
   }
 }
 
-std::string Request::text() const {
-  uint64_t in = 0, out = 0;
-  for (const goccl_block& block : in_) in += block.count / scale_;
-  for (const goccl_block& block : out_) out += block.count / scale_;
-  const char* title = caller_.kind.title;
-  return in_.empty() && out_.empty() ? title : c10::str(title, " of ", std::max(in, out), " x ", dtype_);
+bool Request::set_root(int64_t root, int64_t root_tensor, size_t tensors) {
+  GOCCL_CHECK(root >= 0 && root < caller.size, caller,
+              "invalid root rank: ", root, "; the group has ", caller.size, " ranks");
+  GOCCL_CHECK(root_tensor >= 0 && root_tensor < static_cast<int64_t>(tensors), caller,
+              "invalid root tensor: ", root_tensor, "; this rank has ", tensors, tensors == 1 ? " tensor" : " tensors");
+  call.root = static_cast<int32_t>(root);
+  return root == caller.rank;
+}
+
+std::ostream& operator<<(std::ostream& out, const Request& request) {
+  uint64_t read = 0, written = 0;
+  for (const goccl_block& block : request.in_) read += block.count / request.scale_;
+  for (const goccl_block& block : request.out_) written += block.count / request.scale_;
+  out << request.caller.kind.title;
+  if (request.in_.empty() && request.out_.empty()) return out;
+  return out << " of " << std::max(read, written) << " x " << request.dtype_;
 }
 
 const goccl_call& Request::finish() {

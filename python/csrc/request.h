@@ -23,10 +23,11 @@ struct Kind {
   const char* title; // of the profiler's event; messages begin with it
 };
 
-// The call and the caller, the beginning of messages: "goccl:all_reduce: group dp, rank 0 of 2".
+// The operation and its caller, the beginning of messages: "goccl:send: group dp, rank 0 of 2".
 struct Caller {
   const Kind& kind;
   const std::string& member; // group and rank
+  int rank, size;            // of this rank, of the group
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Caller& caller) {
@@ -73,26 +74,33 @@ class Request {
   void write(const at::Tensor& tensor);
   // Adds one block that is both input and output.
   void update(const at::Tensor& tensor);
-  // Several tensors of the same type and sizes on this rank, as one block. read_all: the tensors
-  // one after the other. write_all: such a block for each rank, and all blocks are copied into each
-  // of the lists. update_all: the tensors reduced by the operator of the call; each of them
-  // receives the result.
-  void read_all(at::TensorList tensors);
-  void write_all(const std::vector<std::vector<at::Tensor>>& lists, int ranks);
+  // Several tensors of the same type and sizes on this rank, as one block. gather_all: the tensors
+  // one after the other; such blocks of all ranks are copied into each of the lists. update_all:
+  // the tensors reduced by the operator of the call; each of them receives the result.
+  void gather_all(at::TensorList tensors, const std::vector<std::vector<at::Tensor>>& lists);
   void update_all(at::TensorList tensors);
   // When the call has ended, each of the tensors receives the value of own, which is one of them.
   void give_all(const at::Tensor& own, at::TensorList tensors);
+  // Adds this rank's own tensors, one or one for each rank, and their counterparts: a block for
+  // each rank, or none on ranks other than the root. Role "output": the blocks are written and the
+  // own tensors read; "input": the other way round. The call is separate if any of them share
+  // memory.
+  void add_blocks(at::TensorList own, at::TensorList blocks, const char* role);
   // Adds a tensor as one block for each rank: equal parts if splits is empty, else splits[r] rows
-  // (of dimension 0) for rank r.
-  void read_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits = {});
-  void write_parts(const at::Tensor& tensor, int ranks, at::IntArrayRef splits = {});
+  // (of dimension 0) for rank r. What a separate call writes is in equal parts.
+  void read_parts(const at::Tensor& tensor, at::IntArrayRef splits = {});
+  void write_parts(const at::Tensor& tensor, at::IntArrayRef splits = {});
   void reduce_with(const c10d::ReduceOp& op);
+  // Sets the root, after a check of it and of its root tensor, of which this rank has tensors.
+  // Returns whether this rank is the root.
+  bool set_root(int64_t root, int64_t root_tensor = 0, size_t tensors = 1);
 
   // The operation for messages: "goccl:all_reduce of 5 x Float".
-  std::string text() const;
+  friend std::ostream& operator<<(std::ostream& out, const Request& request);
   // The finished call; it points into this object.
   const goccl_call& finish();
 
+  const Caller caller;
   goccl_call call{};
   Held held;
   // Whether the call reads and writes only copies; set before the first block is added. Inputs are
@@ -112,9 +120,8 @@ class Request {
   // Sets sum to sum ⊕ tensor.
   void reduce_into(at::Tensor& sum, const at::Tensor& tensor) const;
   void add(Blocks& blocks, const void* data, int64_t numel);
-  void add_parts(Blocks& blocks, const void* data, const at::Tensor& tensor, int ranks, at::IntArrayRef splits);
+  void add_parts(Blocks& blocks, const void* data, const at::Tensor& tensor, at::IntArrayRef splits);
 
-  const Caller caller_;
   at::ScalarType dtype_ = at::kByte;
   uint64_t scale_ = 1; // elements of the core for each element of torch
   Blocks in_, out_;

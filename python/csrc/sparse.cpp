@@ -33,7 +33,7 @@ at::Tensor plain(const at::Tensor& t) { return t.resolve_conj().resolve_neg().co
 // Its outputs are the tensors of this rank; each receives the result.
 class SparseWork final : public GocclWork {
  public:
-  SparseWork(Origin origin, at::TensorList tensors) : GocclWork(std::move(origin), kSparse, Held(), tensors) {
+  SparseWork(Origin origin, at::TensorList tensors) : GocclWork(std::move(origin), Held(), tensors) {
     held_.outputs.assign(tensors.begin(), tensors.end());
   }
 
@@ -83,9 +83,9 @@ class SparseWork final : public GocclWork {
 
 WorkPtr GocclBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   check_sparse(caller(kSparse), tensors, opts.reduceOp);
-  const int64_t timeout = timeout_ns(opts.timeout);
-  auto work = c10::make_intrusive<SparseWork>(origin(kSparse, timeout, !opts.asyncOp), tensors);
-  work->start(opts.reduceOp, timeout);
+  const Request request(caller(kSparse), opts.timeout);
+  auto work = c10::make_intrusive<SparseWork>(origin(request, !opts.asyncOp), tensors);
+  work->start(opts.reduceOp, request.call.timeout_ns);
   return issued(std::move(work), opts.asyncOp);
 }
 

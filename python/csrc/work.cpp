@@ -51,10 +51,10 @@ void Outcome::add(int rc, const goccl_error& failure, const char* title) {
 }
 
 // The profiler's event costs allocations, so it is made only if a profiler is active.
-EndingWork::EndingWork(Origin origin, const Kind& kind, at::TensorList inputs)
-    : Work(origin.rank, kind.type, C10_UNLIKELY(at::hasCallbacks()) ? kind.title : nullptr,
+EndingWork::EndingWork(Origin origin, at::TensorList inputs)
+    : Work(origin.rank, origin.kind.type, C10_UNLIKELY(at::hasCallbacks()) ? origin.kind.title : nullptr,
            C10_UNLIKELY(at::hasCallbacks()) && !inputs.empty() ? std::make_optional(inputs.vec()) : std::nullopt),
-      origin_(std::move(origin)), kind_(kind), completion_key_(origin_.watch ? origin_.watch->key : 0),
+      origin_(std::move(origin)), completion_key_(origin_.watch ? origin_.watch->key : 0),
       begun_(origin_.timed ? Clock::now() : Clock::time_point()) {}
 
 void EndingWork::settle(Outcome outcome) {
@@ -105,7 +105,7 @@ void EndingWork::complete(c10::ivalue::Future& future, bool with_tensors) {
   } catch (const std::exception& e) {
     // The exception is a callback's. The operation itself has ended, and threads that wait for it
     // must not get this exception.
-    LOG(ERROR) << kind_.title << ": a callback of the operation's future failed: " << e.what();
+    LOG(ERROR) << origin_.kind.title << ": a callback of the operation's future failed: " << e.what();
   }
 }
 
@@ -142,9 +142,9 @@ c10::intrusive_ptr<c10::ivalue::Future> EndingWork::getFuture() { return future(
 c10::intrusive_ptr<c10::ivalue::Future> EndingWork::getFutureResult() { return future(result_, c10::IntType::get()); }
 
 float EndingWork::getDuration() const {
-  TORCH_CHECK(origin_.timed, kind_.title, ": getDuration works only for operations that were called after "
+  TORCH_CHECK(origin_.timed, origin_.kind.title, ": getDuration works only for operations that were called after "
               "enableCollectivesTiming (in Python: group._enable_collectives_timing())");
-  TORCH_CHECK(done(), kind_.title, ": getDuration works only for operations that have ended");
+  TORCH_CHECK(done(), origin_.kind.title, ": getDuration works only for operations that have ended");
   return std::chrono::duration<float, std::milli>(ended_ - begun_).count();
 }
 
@@ -169,9 +169,9 @@ void EndingWork::abort() {
   if (done()) return;
   Failure failure;
   const int rc = lib.group_abort(origin_.group,
-                                 c10::str("Work.abort() was called for ", kind_.title).c_str(), &failure);
+                                 c10::str("Work.abort() was called for ", origin_.kind.title).c_str(), &failure);
   // With these codes the group is gone already.
-  if (rc != GOCCL_CLOSED && rc != GOCCL_INVALID) check(rc, failure, kind_.title);
+  if (rc != GOCCL_CLOSED && rc != GOCCL_INVALID) check(rc, failure, origin_.kind.title);
 }
 
 GocclWork::~GocclWork() {
@@ -201,17 +201,17 @@ bool GocclWork::isCompleted() {
   if (done()) return true;
   check_not_forked(*this);
   Outcome outcome;
-  if (!all_ended(held_.works, kind_.title, outcome)) return false;
+  if (!all_ended(held_.works, origin_.kind.title, outcome)) return false;
   settle(std::move(outcome));
   return true;
 }
 
 int GocclWork::sourceRank() const {
-  TORCH_CHECK(kind_.coll == GOCCL_RECV, kind_.title, ": only a receive has a source rank");
+  TORCH_CHECK(origin_.kind.coll == GOCCL_RECV, origin_.kind.title, ": only a receive has a source rank");
   check_not_forked(*this);
   if (source_ != GOCCL_ANY_SOURCE) return source_;
   int source = -1;
-  checked_call(kind_.title, lib.work_source, held_.works.front(), &source);
+  checked_call(origin_.kind.title, lib.work_source, held_.works.front(), &source);
   return source;
 }
 
@@ -227,7 +227,7 @@ bool GocclWork::wait(std::chrono::milliseconds timeout) {
       const int64_t left =
           limited ? std::max<int64_t>(std::chrono::nanoseconds(deadline - Clock::now()).count(), 1) : -1;
       Failure failure;
-      outcome.add(lib.work_wait(work, left, &failure), failure, kind_.title);
+      outcome.add(lib.work_wait(work, left, &failure), failure, origin_.kind.title);
     }
     settle(std::move(outcome));
   }

@@ -19,6 +19,7 @@ struct Outcome {
 
 // What a Work knows about its group and call.
 struct Origin {
+  const Kind& kind;
   int rank;
   goccl_group group;
   std::chrono::milliseconds timeout; // the effective one: the call's own, else the group's
@@ -36,7 +37,7 @@ class EndingWork : public c10d::Work {
   void look_after() { pursue_once(false); }
   // For messages: "goccl:all_reduce: rank 0, seq 7".
   friend std::ostream& operator<<(std::ostream& out, const EndingWork& work) {
-    return out << work.kind_.title << ": rank " << work.origin_.rank << ", seq " << work.seq_;
+    return out << work.origin_.kind.title << ": rank " << work.origin_.rank << ", seq " << work.seq_;
   }
 
   bool isCompleted() override { return done(); }
@@ -62,7 +63,7 @@ class EndingWork : public c10d::Work {
   std::chrono::milliseconds getTimeout() const { return origin_.timeout; }
 
  protected:
-  EndingWork(Origin origin, const Kind& kind, at::TensorList inputs);
+  EndingWork(Origin origin, at::TensorList inputs);
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   void settle(Outcome outcome);
@@ -78,7 +79,6 @@ class EndingWork : public c10d::Work {
   virtual void deliver() {}
 
   const Origin origin_;
-  const Kind& kind_;
   uint64_t seq_ = 0; // of the last call to the core; set before settle
 
  private:
@@ -107,8 +107,8 @@ class EndingWork : public c10d::Work {
 // so that the core never writes to freed memory.
 class GocclWork : public EndingWork {
  public:
-  GocclWork(Origin origin, const Kind& kind, Held&& held, at::TensorList inputs)
-      : EndingWork(std::move(origin), kind, inputs), held_(std::move(held)) {}
+  GocclWork(Origin origin, Held&& held, at::TensorList inputs)
+      : EndingWork(std::move(origin), inputs), held_(std::move(held)) {}
   ~GocclWork() override;
 
   // Starts the calls, before the Work is handed out. Operations that the core completes at once
@@ -125,7 +125,7 @@ class GocclWork : public EndingWork {
   template <typename Call>
   void begin(int (*start)(goccl_group, const Call*, goccl_work*, uint64_t*, goccl_error*), const Call& call) {
     goccl_work work = 0;
-    origin_.observers->call(kind_.title, start, origin_.group, &call, &work, &seq_);
+    origin_.observers->call(origin_.kind.title, start, origin_.group, &call, &work, &seq_);
     if (work != 0) held_.works.push_back(work);
   }
   void deliver() override { held_.copy_back(); }
