@@ -62,6 +62,15 @@ void work() {
   here = 0;
 }
 
+// Waits for the jobs that are due, or for hooks only; returns whether they have all run in time.
+bool settled(bool hooks, int64_t at_most) {
+  WithoutGil without_gil;
+  int settled = 1;
+  lib.queue_settle(here, hooks, at_most, &settled);
+  take();
+  return settled != 0;
+}
+
 void loop() {
   block_signals();
   pthread_setname_np(pthread_self(), "goccl-helper");
@@ -71,34 +80,24 @@ void loop() {
 
 } // namespace
 
-bool when_ended(c10::ArrayRef<goccl_work> works, bool urgent, Job job) {
+void when_ended(c10::ArrayRef<goccl_work> works, bool urgent, Job job) {
   auto kept = std::make_unique<Job>(std::move(job));
   int watched = 0, thread = 0;
   pass();
   const auto token = reinterpret_cast<uint64_t>(kept.get());
   checked_call("goccl", lib.queue_watch, works.data(), works.size(), urgent, token, &watched, &thread);
-  if (watched != 0) kept.release();
+  if (watched == 0) return (*kept)();
+  kept.release();
   if (thread != 0) start_thread();
-  return watched != 0;
 }
 
 void soon(Job hook) { when_ended({}, false, std::move(hook)); }
 
 void settle_hooks() {
-  WithoutGil without_gil;
-  int settled = 0;
-  if (lib.queue_settle(here, true, 5 * kSecondNs, &settled) == GOCCL_OK && settled == 0) {
-    LOG(WARNING) << "goccl: an abort hook has not returned in time";
-  }
-  take();
+  if (!settled(true, 5 * kSecondNs)) LOG(WARNING) << "goccl: an abort hook has not returned in time";
 }
 
-void settle() {
-  WithoutGil without_gil;
-  int settled = 0;
-  lib.queue_settle(here, false, kSecondNs, &settled);
-  take();
-}
+void settle() { settled(false, kSecondNs); }
 
 void stop() {
   if (forked() || lib.queue_stop == nullptr) return; // the threads are the parent's; or the library was never loaded

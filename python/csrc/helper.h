@@ -17,10 +17,9 @@ namespace goccl::helper {
 
 using Job = std::function<void()>;
 
-// Runs the job when these works have ended; until then the job keeps what it holds. urgent: the
-// works make progress without delay. Returns false, and does not run the job, if they have ended
-// already.
-bool when_ended(c10::ArrayRef<goccl_work> works, bool urgent, Job job);
+// Runs the job when these works have ended, at once and on this thread if they have ended already;
+// until then the job keeps what it holds. urgent: the works make progress without delay.
+void when_ended(c10::ArrayRef<goccl_work> works, bool urgent, Job job);
 
 // Runs a hook soon.
 void soon(Job hook);

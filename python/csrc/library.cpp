@@ -33,27 +33,23 @@ std::string load(const std::string& path) {
 }
 
 // The works that a thread has to give back.
-class Returns {
- public:
+struct Returns {
   ~Returns() { flush(); }
-  void add(goccl_work work) {
-    works_[count_++] = work;
-    if (count_ == sizeof works_ / sizeof works_[0]) flush();
-  }
-
- private:
   void flush() {
-    if (count_ > 0 && !forked()) lib.work_free_all(works_, count_); // in a fork the works belong to the parent
-    count_ = 0;
+    if (count > 0 && !forked()) lib.work_free_all(works, count); // in a fork the works belong to the parent
+    count = 0;
   }
 
-  size_t count_ = 0;
-  goccl_work works_[16];
+  size_t count = 0;
+  goccl_work works[16];
 };
 
-void give_back(goccl_work work) {
+void give_back(c10::ArrayRef<goccl_work> works) {
   static thread_local Returns returns;
-  returns.add(work);
+  for (goccl_work work : works) {
+    returns.works[returns.count++] = work;
+    if (returns.count == std::size(returns.works)) returns.flush();
+  }
 }
 
 bool forked() noexcept { return in_forked_child; }

@@ -8,6 +8,7 @@
 #include <exception>
 #include <string>
 
+#include <c10/util/ArrayRef.h>
 #include <c10/util/Exception.h>
 #include <torch/version.h>
 
@@ -48,7 +49,7 @@ bool forked() noexcept;
 
 // Gives works that have ended back to the core, several at a time: each call into the core takes
 // longer than the work done there.
-void give_back(goccl_work work);
+void give_back(c10::ArrayRef<goccl_work> works);
 
 // A goccl_error that is created without clearing its two kilobytes.
 struct Failure : goccl_error {

@@ -36,11 +36,11 @@ void finish_dropped(Held* held) {
   Outcome outcome;
   all_ended(held->works, "goccl", outcome);
   try {
-    if (!outcome.failed()) held->copy_back();
+    if (!outcome.error) held->copy_back();
   } catch (const std::exception& e) {
     LOG(WARNING) << "goccl: the result of a dropped operation could not be copied to its tensor: " << e.what();
   }
-  for (goccl_work work : held->works) give_back(work);
+  give_back(held->works);
   delete held;
 }
 
@@ -58,25 +58,21 @@ EndingWork::EndingWork(Origin origin, at::TensorList inputs)
       begun_(origin_.timed ? Clock::now() : Clock::time_point()) {}
 
 void EndingWork::settle(Outcome outcome) {
-  std::function<void()> profiled;
-  FuturePtr value, result;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (completed_) return;
-    try {
-      if (!outcome.failed()) deliver();
-    } catch (...) {
-      outcome = {std::current_exception(), GOCCL_INTERNAL};
-    }
-    if (origin_.timed) ended_ = Clock::now();
-    code_ = outcome.code;
-    exception_ = std::move(outcome.error);
-    completed_ = true;
-    profiled.swap(recordFunctionEndCallback_);
-    value = value_;
-    result = result_;
-    done_.store(true, std::memory_order_release);
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (completed_) return;
+  try {
+    if (!outcome.error) deliver();
+  } catch (...) {
+    outcome = {std::current_exception(), GOCCL_INTERNAL};
   }
+  if (origin_.timed) ended_ = Clock::now();
+  code_ = outcome.code;
+  exception_ = std::move(outcome.error);
+  completed_ = true;
+  const auto profiled = std::exchange(recordFunctionEndCallback_, nullptr);
+  const FuturePtr value = value_, result = result_;
+  done_.store(true, std::memory_order_release);
+  lock.unlock();
   cv_.notify_all();
   // These run code of others, so not under the lock.
   if (C10_UNLIKELY(exception_ != nullptr)) origin_.observers->failed(exception_);
@@ -110,29 +106,22 @@ void EndingWork::complete(c10::ivalue::Future& future, bool with_tensors) {
 }
 
 EndingWork::FuturePtr EndingWork::future(FuturePtr& slot, const c10::TypePtr& type) {
-  FuturePtr future;
-  bool ended = false;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (slot) return slot;
-    slot = future = c10::make_intrusive<c10::ivalue::Future>(type);
-    ended = completed_;
-  }
-  if (ended) {
-    complete(*future, &slot == &value_);
-  } else {
-    // A thread that waits for a future, or for its continuation, sleeps and does not advance the
-    // operation.
-    pursue_once(true);
-  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (slot) return slot;
+  const auto future = c10::make_intrusive<c10::ivalue::Future>(type);
+  slot = future;
+  const bool ended = completed_;
+  lock.unlock();
+  // A thread that waits for a future, or for its continuation, sleeps and does not advance the
+  // operation.
+  ended ? complete(*future, &slot == &value_) : pursue_once(true);
   return future;
 }
 
 void EndingWork::pursue_once(bool urgent) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (completed_ || std::exchange(pursued_[urgent], true)) return;
-  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (completed_ || std::exchange(pursued_[urgent], true)) return;
+  lock.unlock();
   check_not_forked(*this);
   pursue(urgent);
 }
@@ -177,12 +166,12 @@ void EndingWork::abort() {
 GocclWork::~GocclWork() {
   if (forked() || held_.works.empty()) return; // in a fork the handles belong to the parent
   if (done()) {
-    for (goccl_work work : held_.works) give_back(work);
+    give_back(held_.works);
     return;
   }
   auto* held = new Held(std::move(held_)); // leaked if there is no memory to register its job
   try {
-    if (!helper::when_ended(held->works, false, [held] { finish_dropped(held); })) finish_dropped(held);
+    helper::when_ended(held->works, false, [held] { finish_dropped(held); });
   } catch (const std::exception& e) {
     LOG(ERROR) << "goccl: the memory of a dropped operation is kept for good: " << e.what();
   }
@@ -238,7 +227,7 @@ void GocclWork::pursue(bool urgent) {
   // The helper keeps this Work from here on, so that the futures are completed even if the caller
   // drops it.
   auto self = c10::intrusive_ptr<GocclWork>::reclaim_copy(this);
-  if (!helper::when_ended(held_.works, urgent, [self] { self->isCompleted(); })) isCompleted();
+  helper::when_ended(held_.works, urgent, [self] { self->isCompleted(); });
 }
 
 } // namespace goccl

@@ -12,7 +12,6 @@ struct Outcome {
   std::exception_ptr error;
   int code = GOCCL_OK;
 
-  bool failed() const { return error != nullptr; }
   // Keeps the first failure.
   void add(int rc, const goccl_error& failure, const char* title);
 };
