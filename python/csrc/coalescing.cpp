@@ -19,9 +19,7 @@ BatchWork::BatchWork(Origin origin, Works&& works)
 
 bool BatchWork::isCompleted() {
   if (done()) return true;
-  for (const auto& work : works_) {
-    if (!work->isCompleted()) return false;
-  }
+  if (!std::all_of(works_.begin(), works_.end(), [](auto& work) { return work->isCompleted(); })) return false;
   finish();
   return true;
 }
@@ -65,12 +63,9 @@ void BatchWork::pursue(bool) {
 }
 
 void Coalescing::start() {
-  Works left; // declared before the lock, so that last references are dropped without it
+  Block block{{}, kFewWorks, next_number()};
   std::lock_guard<std::mutex> lock(mutex_);
-  Block& block = blocks_[std::this_thread::get_id()];
-  left.swap(block.works);
-  block.limit = kFewWorks;
-  block.number = next_number();
+  std::swap(blocks_[std::this_thread::get_id()], block); // the Works of the old block are dropped without the lock
   count_ = blocks_.size();
 }
 
@@ -107,25 +102,21 @@ void Coalescing::add(const c10::intrusive_ptr<EndingWork>& work) {
   block.limit = std::max(kFewWorks, 2 * block.works.size());
 }
 
-Works Coalescing::end(uint32_t& number) {
+Coalescing::Block Coalescing::end() {
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = blocks_.find(std::this_thread::get_id());
-  TORCH_CHECK(found != blocks_.end(), "goccl:coalesced: endCoalescing was called, but this thread has no block open: "
+  auto block = blocks_.extract(std::this_thread::get_id());
+  TORCH_CHECK(!block.empty(), "goccl:coalesced: endCoalescing was called, but this thread has no block open: "
               "startCoalescing must come first, on the same thread, and blocks do not nest");
-  Works works = std::move(found->second.works);
-  number = found->second.number;
-  blocks_.erase(found);
   count_ = blocks_.size();
-  return works;
+  return std::move(block.mapped());
 }
 
 WorkPtr GocclBackend::endCoalescing() {
-  uint32_t number = 0;
-  Works works = coalescing_.end(number);
-  if (works.empty()) return nullptr; // as with NCCL; torch's Python expects it
+  Coalescing::Block block = coalescing_.end();
+  if (block.works.empty()) return nullptr; // as with NCCL; torch's Python expects it
   const Request request(caller(kCoalesced), c10d::kUnsetTimeout);
-  lib.group_batch(group(request), number, nullptr);
-  return issued(c10::make_intrusive<BatchWork>(origin(request, false), std::move(works)), true);
+  lib.group_batch(group(request), block.number, nullptr);
+  return issued(c10::make_intrusive<BatchWork>(origin(request, false), std::move(block.works)), true);
 }
 
 } // namespace goccl

@@ -35,6 +35,12 @@ class BatchWork final : public EndingWork {
 // The open blocks of one group.
 class Coalescing {
  public:
+  struct Block {
+    Works works;
+    size_t limit; // of works, see add
+    uint32_t number;
+  };
+
   // Opens a block of this thread. A block that is open already was left by an exception: its
   // operations go on by themselves.
   void start();
@@ -42,19 +48,12 @@ class Coalescing {
   uint32_t open() const;
   // Adds a Work to this thread's block, if it has one.
   void add(const c10::intrusive_ptr<EndingWork>& work);
-  // Closes this thread's block and returns its Works; number gets the block's number. Throws if no
-  // block is open.
-  Works end(uint32_t& number);
+  // Closes this thread's block and returns it. Throws if no block is open.
+  Block end();
   // The next number of a block, or of operations issued as one: never used again in this process.
   static uint32_t next_number();
 
  private:
-  struct Block {
-    Works works;
-    size_t limit; // of works, see add
-    uint32_t number;
-  };
-
   mutable std::mutex mutex_;
   std::unordered_map<std::thread::id, Block> blocks_;
   std::atomic<size_t> count_{0}; // of blocks
