@@ -7,8 +7,8 @@ namespace {
 
 constexpr Kind kSparse{c10d::OpType::_ALLREDUCE_SPARSE, GOCCL_ALL_REDUCE, "goccl:sparse_all_reduce"};
 
-// Refuses arguments that the core does not see.
-void check_sparse(const Caller& caller, const Tensors& tensors, const c10d::ReduceOp& op) {
+// Refuses tensors that the core does not see.
+void check_sparse(const Caller& caller, const Tensors& tensors) {
   GOCCL_CHECK(!tensors.empty(), caller, "requires non-empty tensor list");
   const at::Tensor& t = tensors[0];
   for (const at::Tensor& each : tensors) {
@@ -20,15 +20,7 @@ void check_sparse(const Caller& caller, const Tensors& tensors, const c10d::Redu
   }
   GOCCL_CHECK(t.device().is_cpu(), caller,
               "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
-  if (core_type(t.scalar_type()) == 0)
-    fail(GOCCL_NOT_SUPPORTED, caller, "cannot reduce elements of type ", t.scalar_type());
-  if (op.op_ == c10d::ReduceOp::AVG && tensors.size() > 1) {
-    fail(GOCCL_NOT_SUPPORTED, caller,
-         "ReduceOp.AVG is not defined for several tensors on a rank: use ReduceOp.SUM and divide");
-  }
 }
-
-at::Tensor plain(const at::Tensor& t) { return t.resolve_conj().resolve_neg().contiguous(); }
 
 // Its outputs are the tensors of this rank; each receives the result.
 class SparseWork final : public GocclWork {
@@ -39,18 +31,7 @@ class SparseWork final : public GocclWork {
 
   void start(const c10d::ReduceOp& op, int64_t timeout_ns) {
     const at::Tensor& t = held_.outputs[0];
-    at::Tensor indices, values;
-    {
-      Quietly quietly;
-      std::vector<at::Tensor> all_indices, all_values;
-      for (const at::Tensor& each : held_.outputs) {
-        all_indices.push_back(plain(each._indices()));
-        all_values.push_back(plain(each._values()));
-      }
-      const bool one = held_.outputs.size() == 1;
-      indices = one ? all_indices[0] : at::cat(all_indices, 1);
-      values = one ? all_values[0] : at::cat(all_values, 0);
-    }
+    const at::Tensor indices = joined(&at::Tensor::_indices, 1), values = joined(&at::Tensor::_values, 0);
     const goccl_sparse tensor{
         .dtype = core_type(t.scalar_type()), .redop = op.op_,
         .dims = static_cast<uint32_t>(t.dim()), .sparse_dims = static_cast<uint32_t>(t.sparse_dim()),
@@ -61,6 +42,14 @@ class SparseWork final : public GocclWork {
   }
 
  private:
+  // The indices or the values of all tensors of this rank.
+  at::Tensor joined(at::Tensor (at::Tensor::*part)() const, int64_t dimension) const {
+    Quietly quietly;
+    std::vector<at::Tensor> all;
+    for (const at::Tensor& t : held_.outputs) all.push_back((t.*part)().resolve_conj().resolve_neg().contiguous());
+    return all.size() == 1 ? all[0] : at::cat(all, dimension);
+  }
+
   void deliver() override {
     Quietly quietly;
     const at::Tensor& t = held_.outputs[0];
@@ -82,8 +71,10 @@ class SparseWork final : public GocclWork {
 } // namespace
 
 WorkPtr GocclBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
-  check_sparse(caller(kSparse), tensors, opts.reduceOp);
-  const Request request(caller(kSparse), opts.timeout);
+  check_sparse(caller(kSparse), tensors);
+  const Request request(caller(kSparse), tensors[0], opts.timeout);
+  TORCH_CHECK_NOT_IMPLEMENTED(opts.reduceOp.op_ != c10d::ReduceOp::AVG || tensors.size() == 1, request.caller,
+      ": ReduceOp.AVG is not defined for several tensors on a rank: use ReduceOp.SUM and divide");
   auto work = c10::make_intrusive<SparseWork>(origin(request, !opts.asyncOp), tensors);
   work->start(opts.reduceOp, request.call.timeout_ns);
   return issued(std::move(work), opts.asyncOp);

@@ -36,10 +36,6 @@ c10::ScalarType scalar_type(const std::string& name) {
   return c10::ScalarType::Undefined;
 }
 
-std::optional<c10::time_t> time_of(const c10::IValue& value) {
-  return value.isNone() ? std::nullopt : std::make_optional<c10::time_t>(value.toInt());
-}
-
 Recorder::Entry entry_of(const Dict& from, const std::shared_ptr<torch::CapturedTraceback>& no_frames) {
   Recorder::Entry e{};
   const auto number = [&](const char* key) { return from.at(key).toInt(); };
@@ -55,8 +51,8 @@ Recorder::Entry entry_of(const Dict& from, const std::shared_ptr<torch::Captured
   e.timeout_ms_ = number("timeout_ms");
   e.isP2P_ = from.at("is_p2p").toBool();
   e.retired_ = from.at("retired").toBool();
-  e.time_discovered_started_ = time_of(from.at("time_discovered_started_ns"));
-  e.time_discovered_completed_ = time_of(from.at("time_discovered_completed_ns"));
+  e.time_discovered_started_ = from.at("time_discovered_started_ns").toOptional<c10::time_t>();
+  e.time_discovered_completed_ = from.at("time_discovered_completed_ns").toOptional<c10::time_t>();
   if (from.contains("duration_ms")) e.duration_ = static_cast<float>(from.at("duration_ms").toDouble());
   const auto shapes = [&](const char* sizes, const char* types, auto& dims, auto& dtypes) {
     for (const c10::IValue& shape : from.at(sizes).toListRef()) {
