@@ -83,9 +83,11 @@ def arguments():
     parser.add_argument("--blocks", type=int, default=5, help="blocks of calls in a run, whose median counts (5)")
     parser.add_argument("--block-ms", type=float, default=30, help="how long a block should take (default 30)")
     parser.add_argument("--python", default=run.default_python(), help="the interpreter that has torch and goccl")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of the cuts (default: another one "
+                        "each time, printed)")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.best, options.extra, options.seed = False, False, random.randrange(1 << 30)
+    options.best, options.extra = False, False
     options.backends = ["goccl", "gloo"]
     return options
 

@@ -125,10 +125,14 @@ func (p *pair) redial(h *healing) {
 	defer h.end()
 	var last error
 	targets := p.known()
+	round := 0
 	for pause := 2 * time.Millisecond; h.ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
 		refused := 0
+		limit := p.attempt(round)
 		for _, to := range targets {
-			err := p.dialOne(h.ctx, to, helloAgain, h.broken)
+			ctx, cancel := context.WithTimeout(h.ctx, limit)
+			err := p.dialOne(ctx, to, helloAgain, h.broken)
+			cancel()
 			if err == nil {
 				return
 			}
@@ -148,8 +152,29 @@ func (p *pair) redial(h *healing) {
 			}
 		}
 		waits(h.ctx, pause+time.Duration(rand.Int64N(int64(pause))))
+		round++
 	}
 	p.giveUp(h, last)
+}
+
+// The limits of attempts to redial.
+const (
+	shortAttempt = 125 * time.Millisecond
+	tripsAttempt = 8 // round trips of a handshake, with TLS, and some patience
+)
+
+// attempt returns how long each address is tried in a round of redialling. A path that comes back
+// for a moment only is missed while an attempt waits whose first packet was lost: the kernel
+// repeats it after a second. So there are short attempts, and since the peer may be slow, long ones
+// between them, which become longer.
+func (p *pair) attempt(round int) time.Duration {
+	p.mu.Lock()
+	limit := max(shortAttempt, tripsAttempt*p.trip)
+	p.mu.Unlock()
+	for range round%3 + round/3 {
+		limit *= 2
+	}
+	return min(limit, p.f.opts.DialTimeout+p.f.opts.HandshakeTimeout)
 }
 
 // waits waits for d, or until ctx ends.
@@ -261,6 +286,7 @@ func (p *pair) attach(c *conn, epochs [2]epoch) error {
 		return err
 	}
 	p.last = c
+	p.trip, _ = p.f.trips(c.main.fd, &c.info)
 	p.longest.Store(longestPayload(segment(c.main.fd), c.main.secure != nil))
 	p.used.Store(true)
 	p.live.Store(c)

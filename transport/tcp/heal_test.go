@@ -83,6 +83,44 @@ func TestReset(t *testing.T) {
 	require.EqualValues(t, 1, b.live.Load())
 }
 
+// TestStalledAttempts has the first connections that are to replace a broken one lead nowhere, as
+// where a path goes silent again during the handshake: they are given up for new ones.
+func TestStalledAttempts(t *testing.T) {
+	a, b, doorbellA, doorbellB := ordered(t, func(o *Options) {
+		o.DialTimeout, o.HandshakeTimeout, o.PeerTimeout = 2*hang, 2*hang, 4*hang
+	})
+	viaA, addressA := newRelay(t, a)
+	viaB, addressB := newRelay(t, b)
+	la, lb := joinVia(t, a, b, addressA, addressB, 1, 1)
+	for _, via := range []*relay{viaA, viaB} {
+		via.swallow.Store(3)
+	}
+	viaB.reset()
+	commit(t, la.Channel(0), "later")
+	require.Equal(t, "later", receive(t, b, doorbellB, lb.Channel(0)))
+	commit(t, lb.Channel(0), "and back")
+	require.Equal(t, "and back", receive(t, a, doorbellA, la.Channel(0)))
+}
+
+// TestAttempt checks how long attempts to redial are.
+func TestAttempt(t *testing.T) {
+	f, _ := loopback(t, nil)
+	for _, tt := range []struct {
+		trip   time.Duration
+		limits []time.Duration // ms
+	}{
+		{0, []time.Duration{125, 250, 500, 250, 500, 1000, 500, 1000, 2000}},
+		{10 * time.Millisecond, []time.Duration{125, 250, 500}},
+		{50 * time.Millisecond, []time.Duration{400, 800, 1600, 800, 1600, 3200, 1600, 3200, 6400, 3200, 6400, 7000}},
+		{time.Second, []time.Duration{7000, 7000}}, // a path that is longer than the options allow for
+	} {
+		p := &pair{f: f, trip: tt.trip}
+		for round, limit := range tt.limits {
+			require.Equal(t, limit*time.Millisecond, p.attempt(round), "round %d, %v", round, tt.trip)
+		}
+	}
+}
+
 // TestHalfOpen has one side lose a connection that the other side believes to be alive.
 func TestHalfOpen(t *testing.T) {
 	for _, side := range []string{"dialer", "acceptor"} {

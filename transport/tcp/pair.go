@@ -77,6 +77,7 @@ type pair struct {
 	farewells []uint32                         // goodbyes to be answered, by the peer's index
 	node      node                             // for the farewells
 	spent     [2]int64                         // what the sessions have spent
+	trip      time.Duration                    // the shortest round trip when the last socket was attached
 }
 
 // epoch is a random number that stands for what both sides remember of their sessions. Where one

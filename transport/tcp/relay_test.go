@@ -17,6 +17,7 @@ type relay struct {
 	to       string
 	// The last one of so many bytes to the process, and from it, is changed; 0 for none.
 	flipTo, flipFrom atomic.Int64
+	swallow          atomic.Int64           // so many of the next connections lead nowhere
 	sought           atomic.Pointer[[]byte] // bytes to look for
 	found            atomic.Bool
 
@@ -66,6 +67,9 @@ func newRelay(t testing.TB, to *Fabric) (*relay, []byte) {
 			r.conns[a], r.conns[b] = true, true
 			r.made++
 			r.mu.Unlock()
+			if r.swallow.Add(-1) >= 0 {
+				continue
+			}
 			pumps.Go(func() { r.pump(a, b, &r.flipTo) })
 			pumps.Go(func() { r.pump(b, a, &r.flipFrom) })
 		}
