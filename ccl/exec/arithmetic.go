@@ -38,7 +38,12 @@ func (p *compiled) move(s *program.Step, dst, src address, bytes int) {
 		kernel.CopyStream(dst, src, bytes)
 		return
 	}
-	kernel.Copy(bytesAt(dst, bytes), bytesAt(src, bytes))
+	to, from := bytesAt(dst, bytes), bytesAt(src, bytes)
+	if s.Dst.Buf == plan.Win {
+		kernel.CopyAcross(to, from)
+	} else {
+		kernel.Copy(to, from)
+	}
 }
 
 // copyTwice copies one chunk to a window and to its other destination, for a step and its

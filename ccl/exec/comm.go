@@ -92,6 +92,7 @@ type Comm struct {
 	p2p        *p2p.Engine
 	p2pOps     []*Op // posted to the engine and not ended
 	lost       []bool
+	network    []bool // the path to a peer leads through a network: its fragments are read by this core
 	lows       map[planKey]*program.Lowered
 	recent     planKey // key of recentLow, the plan that was used last
 	recentLow  *program.Lowered
@@ -129,7 +130,7 @@ func New(opts Options) (*Comm, error) {
 	width := LinkChannels(opts.Channels)
 	c := &Comm{opts: opts, rank: opts.Rank, size: size, lows: map[planKey]*program.Lowered{}, width: width,
 		chans: make([]transport.Channel, size*width), lost: make([]bool, size),
-		unopened: make([]transport.Opener, size), lastLevel: cacheShare(&opts)}
+		network: make([]bool, size), unopened: make([]transport.Opener, size), lastLevel: cacheShare(&opts)}
 	c.timeout.Store(int64(opts.Timeout))
 	between := make([]transport.Channel, size)
 	for peer, link := range opts.Links {
@@ -157,7 +158,7 @@ func New(opts Options) (*Comm, error) {
 	c.p2p = p2p.New(c.rank, between, c.messageDone)
 	c.p2p.SetCache(opts.Cache.Bytes)
 	for peer, link := range opts.Links {
-		if _, ok := link.(transport.Wired); ok {
+		if _, c.network[peer] = link.(transport.Wired); c.network[peer] {
 			c.p2p.SetNetwork(peer)
 		}
 		c.measure(peer)

@@ -79,8 +79,10 @@ func (c *Comm) put(f *frame, b *program.Instruction, st *laneState, call *Call) 
 func (c *Comm) pack(f *frame, b *program.Instruction, space []byte, from address) {
 	switch p := f.prog; {
 	case len(space) == 0:
-	case b.Plain:
+	case b.Plain && c.network[b.Peer]:
 		kernel.Copy(space, bytesAt(from, len(space)))
+	case b.Plain:
+		kernel.CopyAcross(space, bytesAt(from, len(space)))
 	default:
 		p.scale(address(&space[0]), from, len(space)/p.Elem, p.Pre)
 	}

@@ -1,5 +1,6 @@
 // Package kernel computes on the elements of buffers: reductions of two and of many operands,
-// scaling, conversions, and copies past the caches. Copy is for data that travels between cores.
+// scaling, conversions, and copies past the caches. Copy is for data that travels between cores,
+// CopyAcross for memory that another core reads.
 //
 // A kernel never accesses more than the n elements it is given, needs no alignment beyond that of
 // the element type, and gives the same bits on every machine: one rounding for each operation, in

@@ -38,7 +38,7 @@ func choose() {
 	}
 	fastBF16 = fastKernels()
 	if c := vectorCopy(bestISA); c != nil {
-		streamCopy = c
+		streamCopy, streamsCopies = c, true
 	}
 	for _, t := range shorterFloats {
 		converters[dtype.F32][t], converters[t][dtype.F32] =

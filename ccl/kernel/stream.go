@@ -27,7 +27,10 @@ func copyBytes(dst, src unsafe.Pointer, n int) {
 	copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
 }
 
-var streamCopy CopyFunc = copyBytes
+var (
+	streamCopy    CopyFunc = copyBytes
+	streamsCopies bool     // streamCopy stores past the caches
+)
 
 // streaming returns the kernel of Stream for a pair that dtype.Reducible allows.
 func streaming(t dtype.Type, op dtype.Op) Func {

@@ -63,7 +63,7 @@ func (e *Engine) sendDirect(p *peer, r *Request) Outcome {
 		return General
 	}
 	data := r.bytes()
-	off := kernel.Copy(lent, data)
+	off := p.copy(lent, data)
 	p.channel.Publish(off, p.setMeta(kindEager, r.Tag, uint64(r.Bytes), uint64(e.takeCreditDue(p))))
 	p.window -= cost
 	for off < len(data) {
@@ -75,7 +75,7 @@ func (e *Engine) sendDirect(p *peer, r *Request) Outcome {
 			p.channel.Flush()
 			return Begun
 		}
-		n := kernel.Copy(lent, data[off:])
+		n := p.copy(lent, data[off:])
 		p.channel.Publish(n, p.setMeta(kindEagerRest, r.Tag, uint64(off), 0))
 		off += n
 	}

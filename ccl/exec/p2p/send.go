@@ -46,6 +46,14 @@ func (p *peer) fragmentOf(n int) int {
 	return dataFragment
 }
 
+// copy copies data into the space that the channel has lent, and returns how many bytes.
+func (p *peer) copy(lent, data []byte) int {
+	if p.network {
+		return kernel.Copy(lent, data)
+	}
+	return kernel.CopyAcross(lent, data)
+}
+
 // leastFragment is what fragments of a long message have at least, while there is space.
 const leastFragment = 32 << 10
 
@@ -196,7 +204,7 @@ func (e *Engine) sendEager(p *peer, r *Request) outcome {
 	if lent == nil || len(lent) == 0 && r.Bytes > 0 {
 		return full
 	}
-	n := kernel.Copy(lent, r.bytes())
+	n := p.copy(lent, r.bytes())
 	p.channel.Publish(n, p.setMeta(kindEager, r.Tag, uint64(r.Bytes), uint64(e.takeCreditDue(p))))
 	p.window -= eagerCost(r.Bytes)
 	p.queue.remove(r)
@@ -215,7 +223,7 @@ func (e *Engine) sendEagerRest(p *peer) outcome {
 	if len(lent) == 0 {
 		return full
 	}
-	n := kernel.Copy(lent, l.data[l.off:])
+	n := p.copy(lent, l.data[l.off:])
 	p.channel.Publish(n, p.setMeta(kindEagerRest, l.tag, uint64(l.off), 0))
 	l.off += n
 	if l.off == len(l.data) {
@@ -283,7 +291,7 @@ func (e *Engine) sendData(p *peer) outcome {
 	if len(lent) == 0 {
 		return full
 	}
-	n := kernel.Copy(lent, m.req.bytes()[m.off:])
+	n := p.copy(lent, m.req.bytes()[m.off:])
 	p.channel.Publish(n, p.setMeta(kindData, m.tag, uint64(m.off), m.remote))
 	m.off += n
 	p.ring.remove(m)
