@@ -6,7 +6,8 @@
     tests/bench/hosts.py --list
 
 Prints a table for each scenario, and for each bar whether it is met; the exit code is 1 if one is missed. Needs root,
-ip and tc. A ratio is Gloo's time over goccl's in the same run, both through torch, or that of straight C on one socket
+ip and tc. Each rank is bound to a core, since hosts have cores of their own. Where a bar is missed while the cores of
+this machine were far apart (cores.c), its scenario is measured again, three times in all. A ratio is Gloo's time over goccl's in the same run, both through torch, or that of straight C on one socket
 over goccl's, both from C: above 1 goccl is faster.
 """
 import argparse
@@ -16,6 +17,7 @@ import os
 import pathlib
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +29,7 @@ import torch_level
 from results import Results, figure, size_name
 
 KIB, MIB = 1 << 10, 1 << 20
+TRIES = 3
 FAR = {MIB: 1, 4 * MIB: 1, 16 * MIB: 1, 64 * MIB: 1}
 
 
@@ -44,7 +47,7 @@ class Scenario:
     settings: dict = dataclasses.field(default_factory=dict)  # of goccl
 
     def before(self, rank):
-        return hosts_checks.on_host(rank // self.each)
+        return hosts_checks.at_home(rank, self.each)
 
 
 SCENARIOS = {
@@ -144,8 +147,8 @@ def measure_straight(scenario, options, results):
         with tempfile.TemporaryDirectory(prefix="goccl-bench-") as folder, contextlib.ExitStack() as stack:
             worlds = {}
             for name, n in ranks.items():
-                before = scenario.before if name == "goccl" else hosts_checks.on_host
-                worlds[name] = core.World(name, n, pathlib.Path(folder), largest, last[name], before)
+                worlds[name] = core.World(name, n, pathlib.Path(folder), largest, last[name],
+                                          lambda rank, n=n: hosts_checks.at_home(rank, n // 2))
                 stack.callback(worlds[name].close)
             for op, size in ((op, size) for op, sizes in ops.items() for size in sizes):
                 blocks = {}
@@ -177,6 +180,11 @@ def table(scenario, results, level, op, rival, bars):
     return missed
 
 
+def handover(program):
+    """How many gigabytes a second one core hands to another at the moment."""
+    return float(subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
 def main():
     options = arguments()
     options.sizes_given = core.numbers(options.sizes) if options.sizes else None
@@ -194,13 +202,23 @@ def main():
     core.BUILD.mkdir(parents=True, exist_ok=True)
     program = core.BUILD / "with-hosts"
     core.command(["go", "build", "-o", program, "./tests/hosts/with"], "tests/hosts/with", cwd=core.ROOT)
+    cores = core.BUILD / "cores"
+    core.command([os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-pthread", "-o", cores,
+                  pathlib.Path(__file__).with_name("cores.c")], "cores.c")
+    near = max(handover(cores) for _ in range(20))
     begun, failed = time.time(), []
     for name in names:
         words = [program, "-hosts", "2"]
         for wire in wires[name]:
             words += ["-wire", wire]
         words += ["--", sys.executable, pathlib.Path(__file__).resolve(), *sys.argv[1:], "--inside", name]
-        code = os.spawnv(os.P_WAIT, program, [str(word) for word in words])
+        for attempt in range(TRIES):
+            before = handover(cores)
+            code = os.spawnv(os.P_WAIT, program, [str(word) for word in words])
+            slowest, near = min(before, handover(cores)), max(near, before)
+            if code == 0 or slowest > near / 2:
+                break
+            print(f"(from core to core {slowest:.1f} GB/s, at best {near:.1f}: try {attempt + 1} of {TRIES})")
         if code:
             failed.append(name)
     missed = f"; missed: {', '.join(failed)}" if failed else ""

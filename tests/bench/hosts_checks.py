@@ -31,10 +31,24 @@ def on_host(host):
     return ["ip", "netns", "exec", f"host{host}"]
 
 
+def on_core(rank):
+    """The words before a command that bind a rank to a core.
+
+    Hosts have cores of their own, and their ranks do not push each other aside. The hosts here are one machine.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    return ["taskset", "-c", str(cores[rank % len(cores)])]
+
+
+def at_home(rank, each):
+    """The words before the command of a rank on its host, which has so many ranks, and on its core."""
+    return [*on_core(rank), *on_host(rank // each)]
+
+
 class Ranks:
     """Processes of hosts_rank.py, in order of ranks. each is how many a host has; 0 means this host.
 
-    With apart each rank has a core of its own: hosts have cores of their own, and the hosts here are one machine.
+    With apart each rank is bound to a core.
     """
 
     def __init__(self, options, mode, ranks, each, apart=False, **settings):
@@ -45,7 +59,7 @@ class Ranks:
             for rank in range(ranks):
                 words = [options.python, str(RANK), str(rank), str(ranks), str(self.folder), mode]
                 if apart:
-                    words = ["taskset", "-c", str(rank % os.cpu_count()), *words]
+                    words = [*on_core(rank), *words]
                 if each:
                     words = [*on_host(rank // each), *words]
                 self.processes.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
@@ -111,7 +125,7 @@ def cuts(options):
         ends = ranks.hear()
         healed = ranks.log().count("carries on after")
     took = time.monotonic() - begun
-    print(f"{wanted} cuts ({', '.join(f'{n} × {kind}' for kind, n in kinds.items())}) in {took:.0f} s, "
+    print(f"seed {options.seed}: {wanted} cuts ({', '.join(f'{n} × {kind}' for kind, n in kinds.items())}) in {took:.0f} s, "
           f"{ends[0]['calls']} all_reduces, {healed} connections made again")
     for rank, end in enumerate(ends):
         print(f"  rank {rank}: {end['wrong']} wrong elements; before {end['before']}, after {end['after']}")
