@@ -12,6 +12,7 @@ const (
 	MaxChannels = 8
 	MaxAddress  = 4096    // bytes of Fabric.Address
 	MaxFragment = 1 << 20 // bytes of one payload
+	MaxControl  = 4096    // bytes of one control message
 )
 
 // Meta travels with each fragment; only the executor interprets it.
