@@ -85,6 +85,10 @@ type Session struct {
 	// OnUse allows Connect to return at once, without the peer; the link is then an Opener, if the
 	// fabric can do so. Both sides give the same.
 	OnUse bool
+
+	// Control handles the control messages of the peer; nil drops them. A goroutine of the fabric
+	// calls it, one call at a time; the message is valid during the call only.
+	Control func(message []byte)
 }
 
 // Flusher is a Link whose fragments stay in this process for a while after their Commit and after

@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/outbox"
 	"github.com/goccl/goccl/transport/ring"
 )
 
@@ -26,10 +27,13 @@ type Fabric struct {
 	doorbell *park.Doorbell
 	address  []byte
 	ended    chan struct{} // closed by Close
+	running  sync.WaitGroup
 
 	mu      sync.Mutex
 	closed  bool
-	block   *mem.Block // memory of the pool, allocated for the first link
+	told    outbox.Queue[*link] // control messages, by the end that receives them
+	telling bool                // a goroutine hands them out
+	block   *mem.Block          // memory of the pool, allocated for the first link
 	pool    *ring.Pool
 	waiting map[key]*meeting
 	links   map[*link]struct{}
@@ -187,10 +191,20 @@ func (f *Fabric) makePool() error {
 
 // Close ends all links and the fabric. No rank may still use them.
 func (f *Fabric) Close() error {
+	first := f.end()
+	f.running.Wait()
+	if !first || f.block == nil {
+		return nil
+	}
+	return f.block.Free()
+}
+
+// end closes all links. It reports whether that was still to be done.
+func (f *Fabric) end() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return nil
+		return false
 	}
 	f.closed = true
 	close(f.ended)
@@ -198,8 +212,5 @@ func (f *Fabric) Close() error {
 		l.close()
 	}
 	f.doorbell.Ring()
-	if f.block == nil {
-		return nil
-	}
-	return f.block.Free()
+	return true
 }

@@ -67,6 +67,40 @@ func (l *link) Err() error {
 	return nil
 }
 
+// Tell sends a control message to the other end.
+func (l *link) Tell(message []byte) bool {
+	f := l.fabric
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l.err.Load() != nil || !f.told.Add(l.other, message) {
+		return false
+	}
+	if !f.telling {
+		f.telling = true
+		f.running.Go(f.tell)
+	}
+	return true
+}
+
+// tell hands out control messages until there are none.
+func (f *Fabric) tell() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		l, message, number, ok := f.told.Next(func(*link) bool { return true })
+		if !ok {
+			f.telling = false
+			return
+		}
+		if handler := l.session.Control; handler != nil && !l.closed {
+			f.mu.Unlock()
+			handler(message)
+			f.mu.Lock()
+		}
+		f.told.Acknowledge(number)
+	}
+}
+
 func (l *link) broken(text string) {
 	l.err.CompareAndSwap(nil, fault.Peer(fault.Internal, l.session.Peer,
 		"inproc: the ring of session %x is damaged: %s", l.session.ID, text))
