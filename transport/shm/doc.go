@@ -19,15 +19,19 @@
 //
 // Two processes share one unix connection (SOCK_SEQPACKET, abstract name). The process with the
 // smaller id dials it when the first session needs it. It carries the descriptors of the segments,
-// and its end signals the death of the peer; it never carries payload.
+// and its end signals the death of the peer; it never carries payload. One goroutine reads it and
+// calls the handlers of control messages, another one sends control messages.
 //
 //	hello      from both: ids of both sides, a challenge; doorbell, pool and arena
 //	open       a side calls Connect for a session: serial number, ranks, HMAC with the session's
 //	           key; its ring, and its window
 //	joined     the sender has joined an open of its own with one of the receiver
 //	bye        the sender has closed what it opened with that serial number, after its last Commit
+//	           and its last control message
 //	refuse     the sender cannot join what the receiver opened with that serial number (0: the
 //	           connection itself)
+//	control    a control message for the session of the sender's open
+//	heard      the sender has handled so many control messages
 //
 // Connect returns when each side has received the other's open and its joined. A Connect that gave
 // up therefore joins no peer. Nothing lies in /dev/shm, and nothing stays after a kill.

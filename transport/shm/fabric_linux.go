@@ -264,14 +264,18 @@ func (f *Fabric) Close() error {
 	}
 	for l := range f.links {
 		l.closeLocked()
-		byes[l.process] = append(byes[l.process], l.serial)
+		if l.unsaid == 0 {
+			byes[l.process] = append(byes[l.process], l.serial)
+		}
 	}
 	f.mu.Unlock()
 	f.listen.Close()
+	deadline := time.Now().Add(sendSpan)
 	for p, serials := range byes {
 		for _, serial := range serials {
 			p.send(&bye{serial})
 		}
+		p.linger(deadline)
 		p.conn.Close() // its reader cleans up the rest
 	}
 	f.running.Wait()

@@ -192,7 +192,7 @@ func (f *Fabric) introduce(to id) (*hello, error) {
 // receiveHello waits for the peer's hello and checks that it comes from the expected process, or
 // from any process if expected is zero. The descriptors then belong to the caller.
 func (f *Fabric) receiveHello(conn *net.UnixConn, pid int, expected id) (*hello, []int, error) {
-	message, fds, err := receivePacket(conn)
+	message, fds, err := receivePacket(conn, make([]byte, maxMessage))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -217,7 +217,7 @@ func (f *Fabric) receiveHello(conn *net.UnixConn, pid int, expected id) (*hello,
 
 // mapProcess maps the segments that came with the hello of a peer.
 func (f *Fabric) mapProcess(conn *net.UnixConn, pid int, mine, theirs *hello, fds []int) (p *process, err error) {
-	p = &process{fabric: f, conn: conn, pid: pid, mine: mine, theirs: theirs, refs: 1,
+	p = &process{fabric: f, conn: conn, pid: pid, mine: mine, theirs: theirs, refs: 1, poke: make(chan struct{}, 1),
 		openings: map[sessionKey]*opening{}, arrivals: map[sessionKey]*arrival{}, links: map[uint64]*link{}}
 	if p.page, err = mem.MapSegment(fds[0], doorbellPage); err != nil {
 		return nil, err
@@ -267,5 +267,6 @@ func (f *Fabric) install(p *process) error {
 	f.announce()
 	f.running.Add(1)
 	go p.read()
+	f.running.Go(p.speak)
 	return nil
 }

@@ -59,7 +59,7 @@ func TestStrangers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := stranger(t, a)
 			require.NoError(t, sendPacket(conn, tt.message, tt.fds...))
-			message, fds, err := receivePacket(conn)
+			message, fds, err := receivePacket(conn, make([]byte, maxMessage))
 			require.Empty(t, fds)
 			if tt.refused == "" {
 				require.ErrorIs(t, err, errEnd)
@@ -72,11 +72,11 @@ func TestStrangers(t *testing.T) {
 		})
 	}
 	t.Run("garbage", func(t *testing.T) {
-		for _, packet := range []string{"x", string(make([]byte, 5000))} {
+		for _, packet := range []string{"x", string(make([]byte, maxMessage+1))} {
 			conn := stranger(t, a)
 			_, err := conn.Write([]byte(packet))
 			require.NoError(t, err)
-			_, _, err = receivePacket(conn)
+			_, _, err = receivePacket(conn, make([]byte, maxMessage))
 			require.ErrorIs(t, err, errEnd)
 			conn.Close()
 		}
@@ -106,7 +106,7 @@ func TestStrangersCostNoMemory(t *testing.T) {
 			require.NoError(t, err)
 		}
 		for err := error(nil); err == nil; { // a refusal may come first
-			_, _, err = receivePacket(conn)
+			_, _, err = receivePacket(conn, make([]byte, maxMessage))
 			require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection stays open")
 		}
 		conn.Close()
@@ -140,7 +140,7 @@ func TestAnotherUser(t *testing.T) {
 	c := <-conn
 	defer c.Close()
 	require.NoError(t, c.SetDeadline(time.Now().Add(span)))
-	_, _, err := receivePacket(c)
+	_, _, err := receivePacket(c, make([]byte, maxMessage))
 	require.ErrorIs(t, err, errEnd)
 	c.Close()
 	eventually(t, "descriptors of strangers stay", func() bool { return holdingsNow(t).within(before) })

@@ -26,6 +26,7 @@ type link struct {
 	opening *opening // nil once it is confirmed
 	closed  bool     // by this side
 	left    bool     // the peer no longer reads
+	unsaid  int      // control messages that have not been sent
 }
 
 // newLink is called with the lock held.
@@ -91,9 +92,9 @@ func (l *link) Close() error {
 		return nil
 	}
 	l.closeLocked()
-	dead := l.process.dead != nil
+	last := l.process.dead == nil && l.unsaid == 0 // otherwise the bye follows the control messages
 	f.mu.Unlock()
-	if !dead {
+	if last {
 		l.process.send(&bye{l.serial})
 	}
 	f.doorbell.Ring()

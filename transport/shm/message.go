@@ -13,12 +13,12 @@ import (
 )
 
 // maxMessage is larger than any message, so no message is split.
-const maxMessage = 1024
+const maxMessage = 1024 + transport.MaxControl
 
 const helloMagic = "goccl shm"
 
 // version of the protocol and of the rings.
-const version = 5
+const version = 6
 
 // Kinds of message. The kind is the first byte.
 const (
@@ -27,6 +27,8 @@ const (
 	kindBye
 	kindRefuse
 	kindJoined
+	kindControl
+	kindHeard
 )
 
 // layout lists the values that both sides must agree on before they read each other's memory.
@@ -63,6 +65,16 @@ type bye struct{ Serial uint64 }
 // open of serial number To.
 type joined struct{ From, To uint64 }
 
+// control is a control message for the session of an open of the sender. Its text has no fixed
+// length: it is the rest of the packet.
+type control struct {
+	Serial uint64
+	Text   []byte
+}
+
+// heard acknowledges control messages: so many of this connection have been handled.
+type heard struct{ Count uint64 }
+
 type refuse struct {
 	Serial uint64
 	Code   uint32 // of package fault
@@ -89,7 +101,7 @@ func (r *refuse) text() string { return string(r.Text[:min(int(r.Length), len(r.
 // encode returns the packet for a message.
 func encode(message any) []byte {
 	kind := byte(0)
-	switch message.(type) {
+	switch m := message.(type) {
 	case *hello:
 		kind = kindHello
 	case *open:
@@ -100,13 +112,18 @@ func encode(message any) []byte {
 		kind = kindRefuse
 	case *joined:
 		kind = kindJoined
+	case *control:
+		return append(binary.LittleEndian.AppendUint64([]byte{kindControl}, m.Serial), m.Text...)
+	case *heard:
+		kind = kindHeard
 	}
 	b := bytes.NewBuffer([]byte{kind})
 	binary.Write(b, binary.LittleEndian, message)
 	return b.Bytes()
 }
 
-// decode returns the message in a packet. Every packet must have exactly the size of its kind.
+// decode returns the message in a packet. Every packet must have exactly the size of its kind. The
+// text of a control message is a part of the packet.
 func decode(packet []byte) (any, error) {
 	if len(packet) == 0 {
 		return nil, fmt.Errorf("empty message")
@@ -123,6 +140,14 @@ func decode(packet []byte) (any, error) {
 		message = &refuse{}
 	case kindJoined:
 		message = &joined{}
+	case kindControl:
+		const head = 1 + 8
+		if n := len(packet) - head; n < 0 || n > transport.MaxControl {
+			return nil, fmt.Errorf("control message of %d bytes in a packet of %d", n, len(packet))
+		}
+		return &control{binary.LittleEndian.Uint64(packet[1:]), packet[head:]}, nil
+	case kindHeard:
+		message = &heard{}
 	default:
 		return nil, fmt.Errorf("message of unknown kind %d", packet[0])
 	}

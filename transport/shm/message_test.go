@@ -53,7 +53,8 @@ func FuzzAddress(f *testing.F) {
 func messages() []any {
 	h := &hello{Layout: ownLayout, From: id{1}, To: id{2}, Challenge: [32]byte{3}, PoolBytes: ring.LeaseBytes}
 	copy(h.Magic[:], helloMagic)
-	return []any{h, &open{1, [16]byte{2}, 3, 4, 5, 512, 6, [32]byte{7}}, &bye{7}, &joined{8, 9},
+	return []any{h, &open{1, [16]byte{2}, 3, 4, 5, 512, 6, [32]byte{7}}, &bye{7}, &joined{8, 9}, &heard{10},
+		&control{11, []byte{}}, &control{12, make([]byte, transport.MaxControl)},
 		newRefuse(8, int(fault.Invalid), "no")}
 }
 
@@ -64,9 +65,17 @@ func TestMessagesRoundTrip(t *testing.T) {
 		got, err := decode(b)
 		require.NoError(t, err)
 		require.Equal(t, m, got)
-		_, err = decode(b[:len(b)-1])
-		require.Error(t, err)
-		_, err = decode(append(b, 0))
+		shorter, err := decode(b[:len(b)-1])
+		if c, ok := m.(*control); ok && len(c.Text) > 0 {
+			require.Equal(t, &control{c.Serial, c.Text[1:]}, shorter)
+		} else {
+			require.Error(t, err)
+		}
+		longer, err := decode(append(b, 0))
+		if c, ok := m.(*control); ok && len(c.Text) < transport.MaxControl {
+			require.Equal(t, &control{c.Serial, append(c.Text, 0)}, longer)
+			continue
+		}
 		require.Error(t, err)
 	}
 }

@@ -24,10 +24,10 @@ func sendPacket(conn *net.UnixConn, message any, fds ...int) error {
 	return err
 }
 
-// receivePacket waits for a message and its descriptors, which then belong to the caller. After an
-// error no descriptor stays open.
-func receivePacket(conn *net.UnixConn) (message any, fds []int, err error) {
-	packet, rights := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*8))
+// receivePacket waits for a message and its descriptors, which then belong to the caller. packet is
+// memory for it, of maxMessage bytes. After an error no descriptor stays open.
+func receivePacket(conn *net.UnixConn, packet []byte) (message any, fds []int, err error) {
+	rights := make([]byte, unix.CmsgSpace(4*8))
 	n, nr, flags, _, err := conn.ReadMsgUnix(packet, rights)
 	if errors.Is(err, unix.ECONNRESET) {
 		// The peer closed its end with a message of this side unread. Messages that it had sent

@@ -12,7 +12,9 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/outbox"
 	"github.com/goccl/goccl/transport/ring"
+	"golang.org/x/sys/unix"
 )
 
 // maxArrivals bounds the opens of a peer that no local Connect has answered yet; each holds a
@@ -38,6 +40,12 @@ type process struct {
 	openings map[sessionKey]*opening // Connects of this side that wait for the peer's open
 	arrivals map[sessionKey]*arrival // opens of the peer that wait for Connects of this side
 	links    map[uint64]*link        // by the serial number of the peer's open
+
+	poke   chan struct{} // wakes the goroutine that sends control messages
+	told   outbox.Queue[*link]
+	unsaid int    // those that have not been sent, and the byes behind them
+	heard  uint64 // control messages of the peer that have been handled
+	acked  uint64 // so many of them as the peer was told of
 }
 
 // opening is a Connect of this side. It stays among the openings until it is confirmed or has
@@ -268,10 +276,12 @@ func (p *process) closed(serial uint64) {
 	}
 }
 
-// send sends a message. If that fails the connection is of no use, and its reader ends it.
+// send sends a message. If that fails the connection is of no use, and its reader ends it: at once,
+// or, if the peer has closed its end, after what it had sent before.
 func (p *process) send(message any, fds ...int) {
 	p.conn.SetWriteDeadline(time.Now().Add(sendSpan))
-	if err := sendPacket(p.conn, message, fds...); err != nil {
+	err := sendPacket(p.conn, message, fds...)
+	if err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 		p.conn.Close()
 	}
 }
@@ -279,8 +289,9 @@ func (p *process) send(message any, fds ...int) {
 // read handles the peer's messages until the connection ends.
 func (p *process) read() {
 	defer p.fabric.running.Done()
+	packet := make([]byte, maxMessage)
 	for {
-		message, fds, err := receivePacket(p.conn)
+		message, fds, err := receivePacket(p.conn, packet)
 		if err == nil {
 			err = p.handle(message, fds)
 		}
@@ -292,6 +303,10 @@ func (p *process) read() {
 }
 
 func (p *process) handle(message any, fds []int) error {
+	if m, ok := message.(*control); ok {
+		p.hear(m)
+		return nil
+	}
 	p.fabric.mu.Lock()
 	defer p.fabric.mu.Unlock()
 	switch m := message.(type) {
@@ -303,6 +318,8 @@ func (p *process) handle(message any, fds []int) error {
 		p.confirm(m)
 	case *refuse:
 		p.refused(m)
+	case *heard:
+		return p.acknowledged(m)
 	default:
 		closeAll(fds)
 		return &protocolError{fmt.Errorf("%T after the handshake", m)}
@@ -365,6 +382,7 @@ func (p *process) lost(cause error) {
 	}
 	p.unref()
 	f.mu.Unlock()
+	p.nudge()
 	f.doorbell.Ring()
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ring"
 	"github.com/stretchr/testify/require"
 )
@@ -64,11 +65,14 @@ func TestProtocolDocumentsMessages(t *testing.T) {
 		"bye":     packed("kind", 1, &bye{}),
 		"refuse":  packed("kind", 1, &refuse{}),
 		"joined":  packed("kind", 1, &joined{}),
+		"control": {{0, 1, "kind"}, {1, 8, "Serial"}, {len(encode(&control{})), 0, "Text"}},
+		"heard":   packed("kind", 1, &heard{}),
 	} {
 		require.Equal(t, want, table(t, name), name)
 	}
 	for name, message := range map[string]any{
-		"hello": &hello{}, "open": &open{}, "bye": &bye{}, "refuse": &refuse{}, "joined": &joined{}} {
+		"hello": &hello{}, "open": &open{}, "bye": &bye{}, "refuse": &refuse{}, "joined": &joined{},
+		"control": &control{}, "heard": &heard{}} {
 		rows, packet := table(t, name), encode(message)
 		require.Equal(t, rows[len(rows)-1].offset, len(packet), name)
 		require.Contains(t, section(t, "### "+name), fmt.Sprintf("| 0 | 1 | kind | %d |\n", packet[0]), name)
@@ -111,6 +115,7 @@ func TestProtocolDocumentsConstants(t *testing.T) {
 		"maxPoolBytes": maxPoolBytes, "maxArenaBytes": maxArenaBytes,
 		"doorbellPage": doorbellPage, "DoorbellSize": park.DoorbellSize,
 		"maxMessage": maxMessage, "maxArrivals": maxArrivals,
+		"MaxControl": transport.MaxControl, "mostUnheard": mostUnheard,
 		"maxHandshakes": maxHandshakes, "helloSpan": helloSpan, "handshakeSpan": handshakeSpan,
 		"sendSpan": sendSpan, "probePeriod": probePeriod,
 	} {
