@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	protocol      = 6 // of addresses, handshake and frames
+	protocol      = 7 // of addresses, handshake and frames
 	maxEndpoints  = 32
 	maxHostname   = 64
 	addressMagic  = "gTCP"

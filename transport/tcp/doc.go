@@ -26,14 +26,14 @@
 //
 // # Sockets
 //
-// A connection has one socket, the main one. Others join it where several wires are about as fast
-// as the best one, or where Options.Streams asks for more: the side that has dialled the main
-// socket dials them, by one wire after the other, and each proves itself. Fragments and credit
-// leave by any of them, once the peer is known to have the session's open; all other frames by the
-// main one. A goodbye that overtakes fragments waits for them. Each socket holds little that has
-// not left, so it takes what its path carries; and a long fragment does not leave by a socket that
-// is so slow that the fastest one would have sent it, and all that waits before, in the meantime.
-// Where one socket breaks, all of them end, and the connection heals.
+// A connection has one socket for frames, the main one. Others join it where several wires are
+// about as fast as the best one, or where Options.Streams asks for more: the side that has dialled
+// the main socket dials them, by one wire after the other, and each proves itself. Fragments and
+// credit leave by any of them, once the peer is known to have the session's open; all other frames
+// by the main one. A goodbye that overtakes fragments waits for them. Each socket holds little that
+// has not left, so it takes what its path carries; and a long fragment does not leave by a socket
+// that is so slow that the fastest one would have sent it, and all that waits before, in the
+// meantime. Where one socket breaks, all of them end, and the connection heals.
 //
 // # Healing
 //
@@ -113,14 +113,36 @@
 // smoothed round trip stays above 1 ms), and with several sockets, all of which must have something
 // to send, there is four times as much.
 //
+// # Control messages
+//
+// A connection has a control socket too, which no driver reads: one goroutine reads it and calls
+// handlers, another one writes it. The side that has dialled the main socket dials it in the
+// background, by the same wire first, and dials another one where it ends. It is proven like any
+// other socket, and ends with its connection. Its end may be the first sign that the peer has died:
+// the fabric's goroutine then reads the main socket for a while.
+//
+// A frame on it is a header of 20 bytes, little endian, and a text:
+//
+//	offset  0  kind     u8
+//	        1  unused   u8
+//	        2  length   u16  bytes of text
+//	        4  session  u32  index of the session, as in the sender's open frame
+//	        8  number   u64  of a text: its number in this direction of the pair, from 1; of heard:
+//	                  how many texts have arrived
+//	       16  sum      u32  checksum of the frame, 0 without checksums
+//
+// Both sides begin with heard, and then send what has not arrived there. A text leaves once both
+// sides have opened its session. It may overtake the open frame, for which the receiver then waits
+// (the fabric's goroutine reads it). A text for a session that the receiver has left counts as
+// heard. A new epoch begins with number 1.
+//
 // # Threads
 //
-// Sockets do not block and have no goroutines of their own: Publish and Consume write at once, Poll
-// reads and writes all sockets. One thread at a time reads a connection and one writes it
-// (try-locks).
-// If a thread cannot write because another is writing, that other thread writes for it. One
-// goroutine for the whole fabric waits for events on behalf of sleeping threads (Arm), of Connect,
-// of threads that have ceased to poll (Leave), and of sessions that were closed before all their
-// data was sent. Another one polls a few times in
-// Options.PeerTimeout, for processes that compute.
+// Sockets other than control sockets do not block and have no goroutines of their own: Publish and
+// Consume write at once, Poll reads and writes them all. One thread at a time reads a connection
+// and one writes it (try-locks). If a thread cannot write because another is writing, that other
+// thread writes for it. One goroutine for the whole fabric waits for events on behalf of sleeping
+// threads (Arm), of Connect, of threads that have ceased to poll (Leave), of sessions that were
+// closed before all their data was sent, and of control messages that wait. Another one polls a few
+// times in Options.PeerTimeout, for processes that compute.
 package tcp

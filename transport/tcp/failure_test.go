@@ -37,11 +37,19 @@ func joinAt(t testing.TB, a, b *Fabric, address []byte, n byte, channels int) (l
 // joinVia is join with different addresses of both.
 func joinVia(t testing.TB, a, b *Fabric, addressA, addressB []byte, n byte, channels int) (la, lb *session) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	defer cancel()
 	sa := transport.Session{ID: [16]byte{n}, Key: [32]byte{n}, Rank: 0, Peer: 1, Channels: channels}
 	sb := sa
 	sb.Rank, sb.Peer = 1, 0
+	return joinAs(t, a, b, addressA, addressB, sa, sb)
+}
+
+// joinAs links two fabrics for a session as either side sees it.
+func joinAs(
+	t testing.TB, a, b *Fabric, addressA, addressB []byte, sa, sb transport.Session,
+) (la, lb *session) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
 	done := make(chan error, 1)
 	go func() {
 		l, err := a.Connect(ctx, addressB, sa)
@@ -334,10 +342,12 @@ func TestTrack(t *testing.T) {
 			}
 		}
 	})
-	join(t, a, b, 1, 1)
+	la, lb := join(t, a, b, 1, 1)
+	awaitControl(t, la, lb)
 	mu.Lock()
-	require.Len(t, open, len(a.listeners)+len(b.listeners)+2)
+	n := len(open)
 	mu.Unlock()
+	require.Equal(t, len(a.listeners)+len(b.listeners)+2*2, n)
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
 	require.Empty(t, open)
@@ -401,5 +411,6 @@ func doomed(t *testing.T, parent string) {
 	l, err := f.Connect(ctx, peer, transport.Session{Rank: 1, Peer: 0, Channels: 1})
 	require.NoError(t, err)
 	commit(t, l.Channel(0), "last words")
+	require.True(t, l.(*session).Tell([]byte("said")))
 	await(t, f, doorbell, "the parent ends", func() bool { return l.Err() != nil })
 }

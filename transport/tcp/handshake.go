@@ -34,10 +34,11 @@ const (
 
 // The kinds of hellos.
 const (
-	helloFirst = 1 // the acceptor may want to connect later
-	helloAgain = 2 // after a connection has broken
-	helloProbe = 3 // a measurement of the path; no connection follows
-	helloJoin  = 4 // a further socket of a connection
+	helloFirst   = 1 // the acceptor may want to connect later
+	helloAgain   = 2 // after a connection has broken
+	helloProbe   = 3 // a measurement of the path; no connection follows
+	helloJoin    = 4 // a further socket of a connection
+	helloControl = 5 // its control socket
 
 	helloReversed = 1 << 7 // added to a kind: the dialer has the larger id
 )
@@ -63,7 +64,7 @@ func makeHello(kind byte, dialer, acceptor *[16]byte, e epoch, other nonce) *hel
 
 func (h *hello) valid() bool {
 	return string(h[:len(helloMagic)]) == helloMagic && h[len(helloMagic)] == protocol &&
-		h.kind() >= helloFirst && h.kind() <= helloJoin
+		h.kind() >= helloFirst && h.kind() <= helloControl
 }
 
 func (h *hello) kind() byte              { return h[len(helloMagic)+1] &^ helloReversed }
@@ -78,11 +79,12 @@ type nonce [32]byte
 
 // greeting is what a handshake yields.
 type greeting struct {
-	epochs [2]epoch // of this side and of the peer
-	nonce  nonce
-	probe  bool  // no connection follows
-	join   *conn // a socket for this connection follows
-	taken  bool  // of the side with the larger id: taken must follow
+	epochs  [2]epoch // of this side and of the peer
+	nonce   nonce
+	probe   bool  // no connection follows
+	join    *conn // a socket for this connection follows
+	control bool  // it is the control socket
+	taken   bool  // of the side with the larger id: taken must follow
 }
 
 // prove returns the proof of one side.
@@ -194,10 +196,14 @@ func (p *pair) dialOne(ctx context.Context, w wire, kind byte, broken nonce) err
 		return err
 	}
 	c, err := p.f.newConn(nc, p, &g)
-	if err == nil && p.f.opts.Streams != 1 {
+	if err != nil {
+		return err
+	}
+	p.f.task(func() { c.keepControl(w) })
+	if p.f.opts.Streams != 1 {
 		p.f.task(func() { p.spread(c) })
 	}
-	return err
+	return nil
 }
 
 // errTaken ends an attempt to connect because the peer's has come first.

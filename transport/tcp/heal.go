@@ -49,6 +49,10 @@ func violates(format string, args ...any) error { return &violation{fmt.Sprintf(
 func (p *pair) broken(c *conn, cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if k := p.control.socket; k != nil && k.conn == c {
+		p.control.socket = nil
+		k.close()
+	}
 	if !p.live.CompareAndSwap(c, nil) || errors.Is(cause, errReplaced) {
 		return
 	}
@@ -91,6 +95,9 @@ func mends(cause error) bool {
 
 // needed reports whether a session would miss something if the pair ended. p.mu is held.
 func (p *pair) needed() bool {
+	if p.owesControl() {
+		return true
+	}
 	for s := range p.sessions {
 		if (s.announced || s.unsent()) && s.err.Load() == nil {
 			return true
@@ -218,6 +225,7 @@ func (p *pair) lose(why func(peer int) *fault.Error) {
 			p.remove(s)
 		}
 	}
+	p.untell(func(s *session) bool { return s.removed.Load() })
 	clear(p.inbounds)
 	p.farewells = nil
 	p.epoch, p.healing = newEpoch(), nil
@@ -236,6 +244,12 @@ func (p *pair) remove(s *session) {
 	p.depart(s)
 	p.refund(s)
 	delete(p.sessions, s)
+	if p.control.hears[s.theirs] == s {
+		delete(p.control.hears, s.theirs)
+	}
+	if !s.speaks() {
+		p.untell(func(silent *session) bool { return silent == s })
+	}
 	if s.openSent {
 		delete(p.indexed, s.index)
 	}
@@ -313,6 +327,10 @@ func (p *pair) forget(c *conn) {
 	clear(p.incoming)
 	clear(p.inbounds)
 	p.opens, p.parting, p.farewells = 0, 0, nil
+	p.untell(func(s *session) bool { return s.removed.Load() })
+	p.control.told.Reset()
+	p.control.heard = 0
+	clear(p.control.hears)
 }
 
 // resumption returns the frames that tell the peer what has arrived here. No socket is live, and
@@ -352,6 +370,9 @@ func (p *pair) resume(c *conn, opens uint32, arrived map[uint32][]uint32) error 
 		return err
 	}
 	c.settled()
+	p.mu.Lock()
+	p.tells()
+	p.mu.Unlock()
 	c.check()
 	if h := c.healed; h != nil {
 		c.healed = nil
@@ -398,5 +419,7 @@ func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32) (again int, err
 		p.push(&s.node)
 	}
 	p.push(&p.node)
+	// Of sessions that have ended here before the peer knew of them it will never know.
+	p.untell(func(s *session) bool { return s.removed.Load() && s.index >= opens })
 	return again, nil
 }

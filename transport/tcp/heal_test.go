@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -224,6 +225,7 @@ func TestDamage(t *testing.T) {
 		viaB.flipTo.Store(at)
 	}
 	for i, at := range []int64{headerBytes + 5000, 20} { // in the payload, and in the header
+		awaitControl(t, la, lb) // its bytes count, too
 		made := viaA.count() + viaB.count()
 		flip(at)
 		commit(t, la.Channel(0), text)
@@ -231,6 +233,7 @@ func TestDamage(t *testing.T) {
 		flip(0)
 		require.Equal(t, text, receive(t, b, doorbellB, lb.Channel(0)), "time %d", i)
 	}
+	awaitControl(t, la, lb)
 	flip(headerBytes + 1)
 	commit(t, la.Channel(0), text)
 	await(t, b, doorbellB, "the path is given up", func() bool { return lb.Err() != nil })
@@ -318,8 +321,8 @@ func underCuts(t *testing.T, onUse bool) {
 	}, transporttest.Options{Allocates: true, OnUse: onUse, Proxied: true})
 }
 
-// TestManyCuts sends fragments both ways over several links while the path is reset, silent and
-// damaged: all arrive, once and in order.
+// TestManyCuts sends fragments and control messages both ways over several links while the path is
+// reset, silent and damaged: all arrive, once and in order.
 func TestManyCuts(t *testing.T) {
 	t.Run("near", func(t *testing.T) { manyCuts(t, pathTrips, 1) })
 	t.Run("distant", func(t *testing.T) { manyCuts(t, longPath, 1) })
@@ -344,12 +347,13 @@ func manyCuts(t *testing.T, trips func(int, *pathInfo) (shortest, smoothed time.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*hang)
 	defer cancel()
 	ends := [2][]transport.Link{make([]transport.Link, links), make([]transport.Link, links)}
+	var chat [2][links]chatter // by the side that tells
 	var group sync.WaitGroup
 	for side, f := range []*Fabric{a, b} {
 		for i := range links {
 			group.Go(func() {
 				l, err := f.Connect(ctx, [][]byte{addressB, addressA}[side], transport.Session{ID: [16]byte{byte(i)},
-					Rank: side, Peer: 1 - side, Channels: channels})
+					Rank: side, Peer: 1 - side, Channels: channels, Control: chat[1-side][i].hear})
 				if err == nil {
 					ends[side][i] = l
 				}
@@ -361,6 +365,9 @@ func manyCuts(t *testing.T, trips func(int, *pathInfo) (shortest, smoothed time.
 	for side, f := range []*Fabric{a, b} {
 		require.NotContains(t, ends[side], nil)
 		group.Go(func() { exchange(t, f, []*park.Doorbell{doorbellA, doorbellB}[side], ends[side], channels, &over) })
+		for i, l := range ends[side] {
+			group.Go(func() { chat[side][i].tell(l.(*session), &over) })
+		}
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range cuts {
@@ -381,6 +388,15 @@ func manyCuts(t *testing.T, trips func(int, *pathInfo) (shortest, smoothed time.
 	n, _ := told.get()
 	t.Logf("%d warnings, %d and %d connections", n, viaA.count(), viaB.count())
 	require.NotZero(t, n)
+	for side := range chat {
+		for i := range chat[side] {
+			c := &chat[side][i]
+			require.Eventually(t, func() bool { return c.heard.Load() == c.told.Load() }, hang, time.Millisecond,
+				"all control messages arrive")
+			require.False(t, c.wrong.Load(), "control messages arrive once and in order")
+			require.NotZero(t, c.told.Load())
+		}
+	}
 	all := append(ends[0], ends[1]...)
 	for _, l := range all {
 		assert.NoError(t, l.Err())
@@ -478,6 +494,10 @@ func exchange(
 // descriptors counts the open descriptors of this process.
 func descriptors(t *testing.T) int {
 	t.Helper()
+	// The first socket of a process makes Go's runtime open descriptors of its own.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l.Close()
 	all, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Skipf("no list of descriptors: %v", err)

@@ -69,10 +69,10 @@ func closeAll(listeners []*net.TCPListener) {
 	}
 }
 
-// descriptor returns the socket of a listener, for Options.Track.
-func descriptor(l *net.TCPListener) int {
+// descriptor returns the socket of a listener or connection, for Options.Track.
+func descriptor(c syscall.Conn) int {
 	fd := -1
-	if raw, err := l.SyscallConn(); err == nil {
+	if raw, err := c.SyscallConn(); err == nil {
 		raw.Control(func(s uintptr) { fd = int(s) })
 	}
 	return fd
@@ -133,6 +133,10 @@ func (f *Fabric) welcome(g *guest) {
 		g.nc.Close()
 		return
 	}
+	if said.control {
+		said.join.serveControl(g.nc)
+		return
+	}
 	if said.join != nil {
 		said.join.join(g.nc)
 		return
@@ -164,10 +168,11 @@ func (f *Fabric) authenticate(g *guest) (p *pair, said greeting, err error) {
 	switch kind := h.kind(); {
 	case kind == helloProbe:
 		said.probe = true
-	case kind == helloJoin:
+	case kind == helloJoin || kind == helloControl:
 		if said.join = p.joins(h); said.join == nil {
 			return p, said, errOutdated
 		}
+		said.control = kind == helloControl
 	case h.reversed():
 		if said.taken = p.takes(h); !said.taken {
 			return p, said, errTaken
@@ -186,7 +191,7 @@ func (f *Fabric) authenticate(g *guest) (p *pair, said greeting, err error) {
 // waits until this process wants to, too.
 func (f *Fabric) wanted(ctx context.Context, h *hello) *pair {
 	key := pairKey{h.dialer(), !h.reversed()}
-	if h.kind() != helloAgain && h.kind() != helloJoin {
+	if h.kind() == helloFirst || h.kind() == helloProbe {
 		return f.await(ctx, key)
 	}
 	f.mu.Lock()

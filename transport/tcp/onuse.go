@@ -60,9 +60,9 @@ func (p *pair) waits() bool {
 	return false
 }
 
-// unsent reports whether fragments wait for the peer to open the session.
+// unsent reports whether fragments or control messages wait for the peer to open the session.
 func (s *session) unsent() bool {
-	return s.spec.OnUse && !s.ready.Load() && s.err.Load() == nil && !s.drained()
+	return s.spec.OnUse && !s.ready.Load() && s.err.Load() == nil && (!s.drained() || s.spoke.Load())
 }
 
 // first dials until the pair has a socket, made by this side or by the other, or is lost. Either
@@ -186,7 +186,7 @@ func (p *pair) depart(s *session) {
 		}
 	}
 	spec := s.spec
-	spec.Window = nil
+	spec.Window, spec.Control = nil, nil
 	p.departed[s.key()] = spec
 }
 

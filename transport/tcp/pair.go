@@ -53,16 +53,17 @@ type pair struct {
 
 	// Guarded by the reading lock of the live connection.
 	incoming map[uint32]*incoming // by the peer's index
-	opens    uint32               // an index from here on is new
+	opens    uint32               // an index from here on is new; changes under mu too
 	parting  int                  // sessions whose goodbye has come before all their fragments
 
+	hearing   sync.Mutex // one handler of control messages at a time runs
 	attaching sync.Mutex // one socket at a time becomes the live one
 	last      *conn      // guarded by attaching
 
 	mu        sync.Mutex
 	shaking   int           // handshakes that this side has begun
 	taking    int           // connections of the larger id that are taken, and not attached yet
-	changed   chan struct{} // closed and replaced when live, dialing or healing changes
+	changed   chan struct{} // closed and replaced when live, dialing, healing or opens changes
 	dialing   bool
 	healing   *healing
 	epoch     epoch    // another one each time the pair is lost
@@ -78,6 +79,7 @@ type pair struct {
 	node      node                             // for the farewells
 	spent     [2]int64                         // what the sessions have spent
 	trip      time.Duration                    // the shortest round trip when the last socket was attached
+	control   controls
 }
 
 // epoch is a random number that stands for what both sides remember of their sessions. Where one
@@ -92,6 +94,7 @@ func newEpoch() (e epoch) {
 // incoming is a session that the peer has announced.
 type incoming struct {
 	opening   opening
+	index     uint32
 	session   atomic.Pointer[session]
 	parting   bool   // its goodbye has come, but not all its fragments; guarded by the reading lock
 	fragments uint32 // how many there are
@@ -103,6 +106,7 @@ func newPair(f *Fabric, key pairKey, peer *address) *pair {
 		waiting:  map[sessionKey]*session{},
 		inbounds: map[sessionKey]*incoming{}, departed: map[sessionKey]transport.Session{}, epoch: newEpoch()}
 	p.node.pair = p
+	p.control.hears = map[uint32]*session{}
 	p.longest.Store(maxPayload)
 	return p
 }
@@ -305,11 +309,18 @@ func (p *pair) match(s *session, in *incoming) {
 		s.fail(e)
 	}
 	in.session.Store(s)
-	s.announced = true
+	s.announced, s.theirs = true, in.index
 	close(s.opened)
 	s.ready.Store(e == nil)
+	if e == nil && s.spec.Control != nil {
+		p.control.hears[in.index] = s
+	}
+	if e != nil {
+		p.untell(func(refused *session) bool { return refused == s })
+	}
 	s.expected()
 	s.wake()
+	p.tells()
 }
 
 // announce handles an open frame. The reading lock is held.
@@ -318,6 +329,8 @@ func (p *pair) announce(in *incoming) {
 	key := sessionKey{o.id, int(o.to), int(o.from)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.opens = in.index + 1
+	p.broadcast()
 	if s := p.waiting[key]; s != nil {
 		delete(p.waiting, key)
 		p.match(s, in)
@@ -339,6 +352,7 @@ func (p *pair) index(s *session) {
 	s.index, s.openSent = p.next, true
 	p.next++
 	p.indexed[s.index] = s
+	p.tells()
 }
 
 // close notes that a session is closing. It reports whether the peer is to be told, perhaps over a
@@ -403,10 +417,14 @@ func (p *pair) left(index uint32, in *incoming) error {
 	return nil
 }
 
-// busy reports whether a session has not sent its goodbye yet. The writing lock is held.
+// busy reports whether a session has not sent its goodbye yet, or a control message has not
+// arrived. The writing lock is held.
 func (p *pair) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.owesControl() {
+		return true
+	}
 	for s := range p.sessions {
 		if !s.byeSent {
 			return true

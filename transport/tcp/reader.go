@@ -378,13 +378,12 @@ func (k *socket) frameDone() error {
 	if len(p.incoming) == maxSessions {
 		return violates("more than %d sessions", maxSessions)
 	}
-	in := &incoming{}
+	in := &incoming{index: h.session}
 	in.opening.get(body)
 	if o := &in.opening; o.from == o.to || o.from > 1<<30 || o.to > 1<<30 {
 		return violates("session between ranks %d and %d", o.from, o.to)
 	}
-	p.opens = h.session + 1
-	if p.opens == 0 {
+	if h.session+1 == 0 {
 		return violates("session index %d", h.session)
 	}
 	p.incoming[h.session] = in

@@ -35,7 +35,9 @@ type session struct {
 	announced bool                        // guarded by pair.mu: opened is closed
 	ready     atomic.Bool                 // the peer's open has arrived and fits: data may leave
 	known     atomic.Bool                 // the peer has sent data or credit: this side's open has arrived there
+	spoke     atomic.Bool                 // control messages were told
 	expecting atomic.Bool                 // counted in pair.background: fragments wait for the peer's open
+	theirs    uint32                      // guarded by pair.mu: the peer's index, once it is announced
 	answered  bool                        // guarded by pair.mu: the peer knows that this side has left
 	spent     [2]int64                    // guarded by pair.mu: bytes of room beyond the first, in and out
 	openSent  bool                        // writer, under pair.mu: it has an index

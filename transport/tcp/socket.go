@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"errors"
 	"net"
 	"syscall"
 	"time"
@@ -38,13 +39,28 @@ func limitUnsent(fd int) {
 	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, mostUnsent)
 }
 
-// takeSocket sets up an authenticated connection for frames and takes its socket away from the net
-// package, whose poller would wake a goroutine for each event. The descriptor stays non-blocking.
-func takeSocket(nc *net.TCPConn, o *Options) (int, error) {
+// tune sets the options of an authenticated connection.
+func tune(nc *net.TCPConn, o *Options) error {
 	nc.SetNoDelay(true)
 	nc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: max(o.silence(), time.Second),
 		Interval: max(o.silence()/2, time.Second), Count: 4})
 	raw, err := nc.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = setPlatformOptions(int(fd), o.silence()) })
+	return errors.Join(err, failed)
+}
+
+// takeSocket sets up an authenticated connection for frames and takes its socket away from the net
+// package, whose poller would wake a goroutine for each event. The descriptor stays non-blocking.
+func takeSocket(nc *net.TCPConn, o *Options) (int, error) {
+	err := tune(nc, o)
+	var raw syscall.RawConn
+	if err == nil {
+		raw, err = nc.SyscallConn()
+	}
 	fd := -1
 	if err == nil {
 		cerr := raw.Control(func(old uintptr) {
@@ -56,12 +72,7 @@ func takeSocket(nc *net.TCPConn, o *Options) (int, error) {
 	}
 	nc.Close()
 	if err == nil {
-		if err = setPlatformOptions(fd, o.silence()); err == nil {
-			return fd, nil
-		}
-	}
-	if fd >= 0 {
-		unix.Close(fd)
+		return fd, nil
 	}
 	return -1, fault.Wrap(fault.System, err, "tcp: cannot set up the connection to %v", nc.RemoteAddr())
 }

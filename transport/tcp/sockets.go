@@ -86,10 +86,11 @@ func (p *pair) addSocket(c *conn, w wire) *socket {
 
 // joins returns the connection that a hello wants to join, or nil.
 func (p *pair) joins(h *hello) *conn {
-	if c := p.live.Load(); c != nil && c.nonce == h.other() && len(c.all()) < MostStreams {
-		return c
+	c := p.live.Load()
+	if c == nil || c.nonce != h.other() || h.kind() == helloJoin && len(c.all()) == MostStreams {
+		return nil
 	}
-	return nil
+	return c
 }
 
 // join adds a socket to c.

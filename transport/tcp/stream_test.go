@@ -198,6 +198,9 @@ func FuzzHandshake(f *testing.F) {
 	self, peer := sample(1, "127.0.0.1/8"), sample(2, "127.0.0.1/8")
 	h := makeHello(helloFirst, &peer.id, &self.id, epoch{}, nonce{})
 	f.Add(append(h[:], make([]byte, 32)...))
+	control := makeHello(helloControl, &peer.id, &self.id, epoch{}, nonce{1})
+	f.Add(append(control[:], make([]byte, 32)...))
+	f.Add(append(control[:], appendControl(nil, controlHeader{kind: controlHeard}, nil, true)...))
 	f.Add(append(h[:], bytes.Repeat([]byte{0xff}, 64)...))
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, said []byte) {

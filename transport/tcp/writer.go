@@ -338,7 +338,7 @@ func (k *socket) sessionFrame(s *session) bool {
 		if s.closing.Load() {
 			k.conn.pair.requeue(&s.node)
 		}
-	case s.closing.Load() && !s.byeSent && (s.drained() || s.refused()):
+	case s.closing.Load() && !s.byeSent && (s.drained() && !s.unsent() || s.refused()):
 		s.byeSent = true
 		k.headerOnly(header{kind: kindGoodbye, session: s.index, number: s.started()})
 		w.after = func() { s.pending(false) }
