@@ -65,6 +65,28 @@
 // that waits therefore has a path to the one that it waits for, and notices its death; ranks that
 // wait for nothing notice nothing.
 //
+// # Control messages
+//
+// Fragments wait in a process until one of its threads polls. A control message does not: a
+// goroutine of the fabric that receives it calls Session.Control of the link that it was told to
+// (Link.Tell), also while all threads of the process compute. Ranks thus ask each other how they
+// are.
+//
+// The messages of one link and direction arrive once and in order, also over a path that breaks and
+// heals; they have no order with fragments, nor with messages of other links. A message that was
+// told before Close arrives if the peer has not closed its end. With Session.OnUse the first one
+// makes the path. None reaches a handler unless both sides have proven what they prove before
+// fragments pass. They are for a few bytes now and then: the fabric keeps at most some 256 KiB that
+// a peer process has not taken, of all links to it, and then refuses more.
+//
+// One goroutine calls the handlers of all links to a peer process, one after another, perhaps
+// before Connect has returned. A handler must be quick and must not wait; it may call Tell and
+// Close of any link. The message is valid during the call only. Close of a link does not wait for
+// the handler: as it returns, one call may be running or just beginning; none follows. The same
+// holds once Err is fault.PeerLost; while it is fault.PeerLeft the last messages may still come.
+// Close of the fabric waits for handlers, and before that for what was told to leave, as it does
+// for fragments.
+//
 // # Failure
 //
 // Once the peer has died or the path is broken, Peek goes on returning the fragments that have

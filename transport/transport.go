@@ -59,6 +59,10 @@ type Link interface {
 	// Notify wakes the threads that sleep in the peer's process, after a change in this rank's
 	// window.
 	Notify()
+	// Tell queues a copy of a control message for the peer, and returns at once. It returns false
+	// if the message is longer than MaxControl, if too much is waiting for that process already, or
+	// if the link has ended. Any thread may call it at any time.
+	Tell(message []byte) bool
 	// Err returns nil while the path works, and afterwards the reason, for good, why it does not.
 	// It is cheap: the executor calls it whenever nothing arrives.
 	Err() error
@@ -87,7 +91,7 @@ type Session struct {
 	OnUse bool
 
 	// Control handles the control messages of the peer; nil drops them. A goroutine of the fabric
-	// calls it, one call at a time; the message is valid during the call only.
+	// calls it: see the documentation of the package for what it may do.
 	Control func(message []byte)
 }
 

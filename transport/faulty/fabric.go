@@ -35,12 +35,19 @@ func (f *Fabric) SharesMemory() bool { return f.inner.SharesMemory() }
 
 // Connect implements transport.Fabric.
 func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) (transport.Link, error) {
+	n := f.network
+	l := &link{lost: lost(s.Peer)}
+	l.control.faults = n.faultsOf(s.Peer, s.Rank, Control, func(x *Fault) bool { return x.late() || x.Cut })
+	l.control.made = make(chan struct{})
+	defer close(l.control.made)
+	if l.control.handler = s.Control; s.Control != nil {
+		s.Control = l.hear
+	}
 	inner, err := f.inner.Connect(ctx, peer, s)
 	if err != nil {
 		return nil, err
 	}
-	n := f.network
-	l := &link{inner: inner, cut: n.attach(&s, f.doorbell), lost: lost(s.Peer), channels: make([]channel, s.Channels)}
+	l.inner, l.cut, l.channels = inner, n.attach(&s, f.doorbell), make([]channel, s.Channels)
 	l.flusher, _ = inner.(transport.Flusher)
 	l.lender, _ = inner.(transport.Lender)
 	l.opener, _ = inner.(transport.Opener)

@@ -70,7 +70,7 @@ func TestConformanceDisturbed(t *testing.T) {
 		},
 	}
 	all := Fault{From: Any, To: Any, Channel: Any, Fragment: Any, OneIn: 200}
-	first, some, late, short, hungry, wakes := all, all, all, all, all, all
+	first, some, late, short, hungry, wakes, control := all, all, all, all, all, all, all
 	first.Channel, first.Fragment, first.OneIn, first.Delay = 0, 1, 0, 5*time.Millisecond
 	some.From, some.Fragment, some.OneIn, some.Delay = 3, 0, 0, time.Millisecond
 	late.Jitter = time.Millisecond
@@ -78,13 +78,14 @@ func TestConformanceDisturbed(t *testing.T) {
 	short.OneIn, short.Short = 4, 1024
 	hungry.Starve = 500 * time.Microsecond
 	wakes.Channel, wakes.OneIn, wakes.Jitter = Wakes, 2, time.Millisecond
+	control.Channel, control.OneIn, control.Jitter = Control, 20, time.Millisecond
 	for name, pair := range pairs {
 		if testing.Short() && name != "shm" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			transporttest.Run(t, func(t *testing.T) transporttest.Pair {
-				return pair(t, NewNetwork(first, some, late, short, hungry, wakes))
+				return pair(t, NewNetwork(first, some, late, short, hungry, wakes, control))
 			}, transporttest.Options{Allocates: true})
 		})
 	}
@@ -93,11 +94,17 @@ func TestConformanceDisturbed(t *testing.T) {
 // join links rank 0 of a with rank 1 of b.
 func join(t *testing.T, a, b *Fabric) (la, lb transport.Link) {
 	t.Helper()
+	return joinHearing(t, a, b, nil)
+}
+
+// joinHearing is join with a handler of rank 1.
+func joinHearing(t *testing.T, a, b *Fabric, handler func([]byte)) (la, lb transport.Link) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	sa := transport.Session{ID: [16]byte{7}, Rank: 0, Peer: 1, Channels: 2}
 	sb := sa
-	sb.Rank, sb.Peer = 1, 0
+	sb.Rank, sb.Peer, sb.Control = 1, 0, handler
 	done := make(chan error, 1)
 	go func() {
 		var err error
@@ -279,6 +286,37 @@ func TestCut(t *testing.T) {
 		require.Equal(t, peer, e.Peer)
 		require.Nil(t, l.Channel(0).Reserve(1))
 	}
+}
+
+// TestControl delays a control message, and those behind it, and then cuts the link instead of
+// delivering one. Neither fault acts on fragments.
+func TestControl(t *testing.T) {
+	const delay = 30 * time.Millisecond
+	n := NewNetwork(Fault{From: 0, To: 1, Channel: Control, Fragment: 1, Delay: delay},
+		Fault{From: 0, To: 1, Channel: Control, Fragment: 3, Cut: true})
+	doorbell := park.NewDoorbell()
+	f := n.Wrap(inproc.New(doorbell), doorbell)
+	defer f.Close()
+	heard := make(chan string, 10)
+	la, lb := joinHearing(t, f, f, func(message []byte) { heard <- string(message) })
+	begin := time.Now()
+	for _, text := range []string{"one", "two", "three"} {
+		require.True(t, la.Tell([]byte(text)))
+	}
+	send(t, la.Channel(0), "a fragment")
+	require.Equal(t, "a fragment", receive(t, f, doorbell, lb.Channel(0)))
+	require.Equal(t, "one", <-heard)
+	require.Equal(t, "two", <-heard)
+	require.GreaterOrEqual(t, time.Since(begin), delay)
+	require.Equal(t, "three", <-heard)
+	require.NoError(t, lb.Err())
+	require.True(t, la.Tell([]byte("four")))
+	la.Tell([]byte("five")) // the link may have been cut by now
+	await(t, f, doorbell, func() bool { return la.Err() != nil && lb.Err() != nil })
+	require.ErrorIs(t, lb.Err(), fault.PeerLost)
+	require.False(t, la.Tell([]byte("six")))
+	require.NoError(t, f.Close())
+	require.Empty(t, heard)
 }
 
 func TestCutNow(t *testing.T) {

@@ -20,6 +20,7 @@ type link struct {
 	ended    atomic.Bool // Err has reported the end of the inner link
 	channels []channel
 	wakes    wakes
+	control  control
 }
 
 var (
@@ -27,6 +28,14 @@ var (
 	_ transport.Lender  = (*link)(nil)
 	_ transport.Opener  = (*link)(nil)
 )
+
+// control delays the control messages that arrive, and drops them once the link is cut.
+type control struct {
+	faults  []lot
+	handler func([]byte)
+	made    chan struct{} // closed when Connect has returned
+	number  int           // of the next message
+}
 
 // wakes delays calls of Notify.
 type wakes struct {
@@ -77,6 +86,36 @@ func (l *link) Notify() {
 			l.inner.Notify()
 		}
 	})
+}
+
+func (l *link) Tell(message []byte) bool { return !l.cut.done.Load() && l.inner.Tell(message) }
+
+// hear is the handler of the inner link. A message that is late holds up those behind it, of all
+// links between the two processes.
+func (l *link) hear(message []byte) {
+	<-l.control.made
+	if l.cut == nil {
+		return // Connect has failed
+	}
+	c := &l.control
+	delay := time.Duration(0)
+	for i := range c.faults {
+		f := &c.faults[i]
+		if !f.hits(c.number) {
+			continue
+		}
+		if f.Cut {
+			l.cut.now()
+		}
+		delay += f.delay(c.number)
+	}
+	c.number++
+	if delay > 0 {
+		time.Sleep(delay)
+	}
+	if !l.cut.done.Load() {
+		c.handler(message)
+	}
 }
 
 func (l *link) Err() error {

@@ -17,6 +17,10 @@ const Any = -1
 // They can be late.
 const Wakes = -2
 
+// Control, as the Channel of a Fault, stands for control messages. They can be late, and the link
+// can be cut instead of delivering one.
+const Control = -3
+
 // Fault is a disturbance of certain fragments. If several match, all of them act.
 type Fault struct {
 	From, To int // ranks of the sender and the receiver
@@ -151,7 +155,7 @@ func (n *Network) attach(s *transport.Session, doorbell *park.Doorbell) *cut {
 // faultsOf returns the faults that act on one direction of a channel between two ranks.
 func (n *Network) faultsOf(from, to, channel int, which func(*Fault) bool) (all []lot) {
 	for i, f := range n.faults {
-		// Any matches every channel, but not the wake-ups.
+		// Any matches every channel, but neither the wake-ups nor the control messages.
 		if matches(f.From, from) && matches(f.To, to) &&
 			(f.Channel == channel || f.Channel == Any && channel >= 0) && which(&f) {
 			seed := n.Seed

@@ -79,6 +79,7 @@ func (s *side) sleep(what string, deadline time.Time, look func() bool) (bool, e
 type pair struct {
 	a, b    *side
 	onUse   bool // of sessions
+	before  int  // goroutines before the fabrics were made
 	stop    atomic.Bool
 	stopped sync.WaitGroup
 }
@@ -109,11 +110,17 @@ func (p *pair) progress(s *side) {
 	}
 }
 
-func (p *pair) close() {
+// unattended has nobody poll from here on.
+func (p *pair) unattended() {
 	p.stop.Store(true)
 	p.a.doorbell.Ring()
 	p.b.doorbell.Ring()
 	p.stopped.Wait()
+	p.a.poller, p.b.poller = nil, nil
+}
+
+func (p *pair) close() {
+	p.unattended()
 	p.a.fabric.Close()
 	p.b.fabric.Close()
 }

@@ -168,8 +168,13 @@ func testThreadsInTurn(t *testing.T, p *pair) {
 }
 
 func testNoAllocations(t *testing.T, p *pair) {
-	j := p.join(t, 1)
+	j, a, b := p.joinHeard(t)
 	defer j.close()
+	// What a fabric does in the background after Connect has returned takes memory.
+	tell(t, j.a, nil)
+	b.expect(t, nil)
+	tell(t, j.b, nil)
+	a.expect(t, nil)
 	data := bytes.Repeat([]byte{1}, 1<<16)
 	m := metaOf(1)
 	deadline := time.Now().Add(hang)

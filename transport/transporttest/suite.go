@@ -1,6 +1,7 @@
 package transporttest
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/goccl/goccl/ccl/park"
@@ -18,8 +19,10 @@ type Pair struct {
 type Options struct {
 	Allocates bool // its hot path allocates memory; the test of that is skipped
 	AnyKey    bool // it does not compare Session.Key; the test of that is skipped
-	Proxied   bool // something accepts connections for a process that is gone; the test of that is skipped
-	OnUse     bool // all sessions have Session.OnUse, and the fabric makes paths on use
+	// Something stands between the two and accepts connections for a process that is gone; the
+	// tests of what is left of it are skipped.
+	Proxied bool
+	OnUse   bool // all sessions have Session.OnUse, and the fabric makes paths on use
 }
 
 // Run tests the fabrics that make returns against the whole contract. The suite closes them.
@@ -56,6 +59,15 @@ func Run(t *testing.T, make func(t *testing.T) Pair, o Options) {
 		{"CloseFabric", false, testCloseFabric},
 		{"Bulk", false, testBulk},
 		{"PingPongAsleep", false, testPingPongAsleep},
+		{"Control", false, testControl},
+		{"ControlUnattended", false, testControlUnattended},
+		{"ControlBeforeClose", false, testControlBeforeClose},
+		{"ControlAfterClose", false, testControlAfterClose},
+		{"ControlLimits", false, testControlLimits},
+		{"ControlBound", false, testControlBound},
+		{"ControlCloseFabric", false, testControlCloseFabric},
+		{"ControlGone", false, testControlGone},
+		{"ControlLeavesNothing", o.Proxied, testControlLeavesNothing},
 		{"NoAllocations", o.Allocates, testNoAllocations},
 	}
 	if o.OnUse {
@@ -66,6 +78,8 @@ func Run(t *testing.T, make func(t *testing.T) Pair, o Options) {
 			{"OpenWrongKey", o.AnyKey, testOpenWrongKey},
 			{"OpenLeft", false, testOpenLeft},
 			{"OpenGone", o.Proxied, testOpenGone},
+			{"ControlBeforePeer", false, testControlBeforePeer},
+			{"ControlWrongKey", o.AnyKey, testControlWrongKey},
 		}...)
 	} else {
 		tests = append(tests, []test{
@@ -78,8 +92,10 @@ func Run(t *testing.T, make func(t *testing.T) Pair, o Options) {
 			if tt.skip {
 				t.Skip("this fabric does not promise it")
 			}
+			before := runtime.NumGoroutine()
 			m := make(t)
 			p := newPair(m)
+			p.before = before
 			p.onUse = o.OnUse
 			t.Cleanup(p.close)
 			tt.run(t, p)
