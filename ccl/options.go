@@ -141,8 +141,8 @@ var optionTable = []option{
 		func(o *Options) string { return o.SocketIfname },
 		func(o *Options, v string) error { o.SocketIfname = v; return nil }},
 	{"GOCCL_SOCKET_STREAMS", "", "int",
-		"How many TCP sockets two processes have, 1 to 16: for networks that limit each connection " +
-			"(clouds), or to use several interfaces of different rates. Not set: one for each interface that is " +
+		"How many TCP sockets carry the data of two processes, 1 to 16: for networks that limit each " +
+			"connection (clouds), or to use several interfaces of different rates. Not set: one for each interface that is " +
 			"about as fast as the best one. The first group of a process that may use TCP decides.", false,
 		func(o *Options) string { return countText(o.Streams) }, setStreams},
 	{"GOCCL_SPIN_US", "", "int | str",

@@ -55,9 +55,10 @@ class Options(Settings):
         socket_ifname: Network interfaces: names or prefixes (eth0,eth1), =eth0 for exactly this name, or ^ and
             those to leave out (^docker,lo). Where it is not set, the Python package takes NCCL_SOCKET_IFNAME, or else
             GLOO_SOCKET_IFNAME. The first group of a process that may use TCP decides. (``GOCCL_SOCKET_IFNAME``)
-        socket_streams: How many TCP sockets two processes have, 1 to 16: for networks that limit each connection
-            (clouds), or to use several interfaces of different rates. Not set: one for each interface that is about as
-            fast as the best one. The first group of a process that may use TCP decides. (``GOCCL_SOCKET_STREAMS``)
+        socket_streams: How many TCP sockets carry the data of two processes, 1 to 16: for networks that limit each
+            connection (clouds), or to use several interfaces of different rates. Not set: one for each interface that
+            is about as fast as the best one. The first group of a process that may use TCP decides.
+            (``GOCCL_SOCKET_STREAMS``)
         spin_us: How many microseconds a wait of this process spins and yields before it sleeps; 0 sleeps at once.
             Not set: learned from how long waits take and from who else needs the cores. The first group of a process
             decides. (``GOCCL_SPIN_US``)
