@@ -13,7 +13,9 @@ func TestCopyAcross(t *testing.T) {
 	random := rand.New(rand.NewSource(2))
 	const guard = 128
 	for _, slow := range []int32{0, sureFar} {
-		for _, n := range []int{0, 1, 4096, acrossLeast - 1, acrossLeast, acrossLeast + 1, probeBytes + 77, 3*probeBytes + 5} {
+		for _, n := range []int{
+			0, 1, 4096, acrossLeast - 1, acrossLeast, acrossLeast + 1, probeBytes + 77, 3*probeBytes + 5,
+		} {
 			for turn := range uint32(farEvery + 1) {
 				if turn > 2 && turn%nearEvery > 1 && n > acrossLeast {
 					continue
