@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -254,7 +255,10 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 			if refused == len(wires) {
 				return p.noFirst(rank, fmt.Errorf("%v: %w", w.to.addrPort(), err))
 			}
-			if at := w.to.addrPort(); ctx.Err() == nil || failures[at] == "" {
+			// An attempt that ends with ctx says less than an answer before it.
+			var op net.Error
+			late := ctx.Err() != nil || errors.As(err, &op) && op.Timeout()
+			if at := w.to.addrPort(); !late || failures[at] == "" {
 				failures[at] = fmt.Sprintf("%v: %v", at, err)
 			}
 			if ctx.Err() != nil {
