@@ -7,6 +7,7 @@ package fault
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -50,8 +51,21 @@ type Error struct {
 	Op    string // "all_reduce of 1048576 x f32 (sum), seq 17"
 	Group string // as Label formats it
 	Peer  int    // rank within the group, or NoPeer
+	Ranks []int  // where several ranks caused it: all of them, Peer first
 	Text  string // what happened and what to do
 	Cause error
+	Left  []byte // of a link whose peer has left: what the peer said when it did (transport.Link.Leave)
+}
+
+// Culprits returns the ranks that caused the failure.
+func (e *Error) Culprits() []int {
+	switch {
+	case len(e.Ranks) > 0:
+		return e.Ranks
+	case e.Peer >= 0:
+		return []int{e.Peer}
+	}
+	return nil
 }
 
 // New makes an error of a class without a peer.
@@ -99,8 +113,19 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, "%s: ", e.Op)
 	}
 	b.WriteString(e.Code.Error())
-	if e.Peer >= 0 {
-		fmt.Fprintf(&b, " (rank %d)", e.Peer)
+	switch ranks := e.Culprits(); len(ranks) {
+	case 0:
+	case 1:
+		fmt.Fprintf(&b, " (rank %d)", ranks[0])
+	default:
+		b.WriteString(" (ranks ")
+		for i, rank := range ranks {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(strconv.Itoa(rank))
+		}
+		b.WriteString(")")
 	}
 	if e.Text != "" {
 		b.WriteString(": " + e.Text)
