@@ -92,5 +92,6 @@
 // Once the peer has died or the path is broken, Peek goes on returning the fragments that have
 // arrived. When none are left, Err reports the reason (fault.PeerLost, or fault.PeerLeft after the
 // peer closed the link in order). A peer that closes after its last fragment loses nothing: every
-// published fragment reaches the other side.
+// published fragment reaches the other side. With Leave the peer is told why, in words that only
+// the executor interprets, and does not trust.
 package transport

@@ -13,6 +13,7 @@ const (
 	MaxAddress  = 4096    // bytes of Fabric.Address
 	MaxFragment = 1 << 20 // bytes of one payload
 	MaxControl  = 4096    // bytes of one control message
+	MaxWhy      = 1024    // bytes of Link.Leave
 )
 
 // Meta travels with each fragment; only the executor interprets it.
@@ -70,6 +71,9 @@ type Link interface {
 	// the peer sees fault.PeerLeft. It does not wait for the peer. Memory lent by the link must not
 	// be touched afterwards.
 	Close() error
+	// Leave is Close, and tells the peer why: its link's Err is then a *fault.Error with why in
+	// Left. More than MaxWhy bytes are cut off.
+	Leave(why []byte) error
 }
 
 // Session describes what a link is for. Both sides give the same ID and Channels, with Rank and

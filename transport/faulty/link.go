@@ -141,11 +141,13 @@ func (l *link) Err() error {
 }
 
 // Close drops late wake-ups: the end of the link wakes the peer.
-func (l *link) Close() error {
+func (l *link) Close() error { return l.Leave(nil) }
+
+func (l *link) Leave(why []byte) error {
 	l.wakes.mu.Lock()
 	defer l.wakes.mu.Unlock()
 	l.wakes.closed = true
-	return l.inner.Close()
+	return l.inner.Leave(why)
 }
 
 // channel holds back, changes and counts arriving fragments, and limits the space for outgoing

@@ -209,7 +209,7 @@ func (f *Fabric) end() bool {
 	f.closed = true
 	close(f.ended)
 	for l := range f.links {
-		l.close()
+		l.close(nil)
 	}
 	f.doorbell.Ring()
 	return true

@@ -1,6 +1,7 @@
 package inproc
 
 import (
+	"bytes"
 	"sync/atomic"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -108,15 +109,18 @@ func (l *link) broken(text string) {
 }
 
 // Close closes this end of the session.
-func (l *link) Close() error {
+func (l *link) Close() error { return l.Leave(nil) }
+
+// Leave closes this end of the session and tells the other why.
+func (l *link) Leave(why []byte) error {
 	l.fabric.mu.Lock()
 	defer l.fabric.mu.Unlock()
-	l.close()
+	l.close(why)
 	l.fabric.doorbell.Ring()
 	return nil
 }
 
-func (l *link) close() {
+func (l *link) close(why []byte) {
 	if l.closed {
 		return
 	}
@@ -128,8 +132,9 @@ func (l *link) close() {
 	}
 	s := &l.session
 	l.err.CompareAndSwap(nil, fault.New(fault.Closed, "inproc: rank %d has closed its link to rank %d", s.Rank, s.Peer))
-	l.other.err.CompareAndSwap(nil, fault.Peer(fault.PeerLeft, s.Rank,
-		"inproc: rank %d has closed its link to rank %d", s.Rank, s.Peer))
+	left := fault.Peer(fault.PeerLeft, s.Rank, "inproc: rank %d has closed its link to rank %d", s.Rank, s.Peer)
+	left.Left = bytes.Clone(why[:min(len(why), transport.MaxWhy)])
+	l.other.err.CompareAndSwap(nil, left)
 	if !l.other.closed {
 		return
 	}

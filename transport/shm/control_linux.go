@@ -79,8 +79,9 @@ func (p *process) said(l *link) {
 	defer f.mu.Unlock()
 	l.unsaid--
 	if l.closed && l.unsaid == 0 {
+		why := l.why
 		f.mu.Unlock()
-		p.send(&bye{l.serial})
+		p.send(newBye(l.serial, why))
 		f.mu.Lock()
 	}
 	p.unsaid--

@@ -273,7 +273,7 @@ func (f *Fabric) Close() error {
 	deadline := time.Now().Add(sendSpan)
 	for p, serials := range byes {
 		for _, serial := range serials {
-			p.send(&bye{serial})
+			p.send(newBye(serial, nil))
 		}
 		p.linger(deadline)
 		p.conn.Close() // its reader cleans up the rest

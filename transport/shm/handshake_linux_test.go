@@ -47,7 +47,7 @@ func TestStrangers(t *testing.T) {
 		fds     []int
 		refused string // text of the refusal; empty if none is expected
 	}{
-		{"another message", &bye{1}, nil, ""},
+		{"another message", newBye(1, nil), nil, ""},
 		{"no descriptors", &good, nil, ""},
 		{"too many descriptors", &good, []int{page.FD(), pool.FD(), pool.FD()}, ""},
 		{"far too many descriptors", &good, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, ""},
@@ -99,7 +99,7 @@ func TestStrangersCostNoMemory(t *testing.T) {
 	a := newFabric(t)
 	before := holdingsNow(t)
 	unknown := &hello{Layout: ownLayout, From: id{1}, To: id{7}}
-	for _, packet := range [][]byte{nil, []byte("x"), encode(&bye{1}), encode(unknown)} {
+	for _, packet := range [][]byte{nil, []byte("x"), encode(newBye(1, nil)), encode(unknown)} {
 		conn := stranger(t, a)
 		if packet != nil {
 			_, err := conn.Write(packet)

@@ -25,6 +25,7 @@ type link struct {
 	// Guarded by the fabric's lock.
 	opening *opening // nil once it is confirmed
 	closed  bool     // by this side
+	why     []byte   // what the bye says
 	left    bool     // the peer no longer reads
 	unsaid  int      // control messages that have not been sent
 }
@@ -84,18 +85,22 @@ func (l *link) gone(why *fault.Error) {
 }
 
 // Close ends this side of the session.
-func (l *link) Close() error {
+func (l *link) Close() error { return l.Leave(nil) }
+
+// Leave ends this side of the session and tells the peer why.
+func (l *link) Leave(why []byte) error {
 	f := l.process.fabric
 	f.mu.Lock()
 	if l.closed {
 		f.mu.Unlock()
 		return nil
 	}
+	l.why = why
 	l.closeLocked()
 	last := l.process.dead == nil && l.unsaid == 0 // otherwise the bye follows the control messages
 	f.mu.Unlock()
 	if last {
-		l.process.send(&bye{l.serial})
+		l.process.send(newBye(l.serial, why))
 	}
 	f.doorbell.Ring()
 	return nil

@@ -59,7 +59,25 @@ type open struct {
 	MAC        [32]byte
 }
 
-type bye struct{ Serial uint64 }
+type bye struct {
+	Serial uint64
+	Length uint32
+	Why    [transport.MaxWhy]byte
+}
+
+func newBye(serial uint64, why []byte) *bye {
+	b := &bye{Serial: serial}
+	b.Length = uint32(copy(b.Why[:], why))
+	return b
+}
+
+// why returns what the sender said, nil for nothing.
+func (b *bye) why() []byte {
+	if b.Length == 0 {
+		return nil
+	}
+	return b.Why[:min(int(b.Length), len(b.Why))]
+}
 
 // joined announces that the sender has joined its open of serial number From with the receiver's
 // open of serial number To.

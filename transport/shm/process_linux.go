@@ -176,7 +176,7 @@ func (p *process) finish(ctx context.Context, w *opening) (transport.Link, error
 	if w.refusal != nil {
 		p.send(w.refusal)
 	}
-	p.send(&bye{w.serial})
+	p.send(newBye(w.serial, nil))
 	return nil, w.err
 }
 
@@ -255,14 +255,14 @@ func (p *process) confirm(m *joined) {
 }
 
 // closed is called with the lock held when the peer has closed what it opened with a serial number.
-func (p *process) closed(serial uint64) {
+func (p *process) closed(m *bye) {
 	for k, a := range p.arrivals {
-		if a.Serial == serial {
+		if a.Serial == m.Serial {
 			closeAll(a.fds)
 			delete(p.arrivals, k)
 		}
 	}
-	l := p.links[serial]
+	l := p.links[m.Serial]
 	switch {
 	case l == nil:
 	case l.opening != nil: // the peer's Connect gave up; this side's waits for another
@@ -272,7 +272,9 @@ func (p *process) closed(serial uint64) {
 			p.join(w, a)
 		}
 	default:
-		l.gone(fault.Peer(fault.PeerLeft, l.session.Peer, "shm: process %d has closed its end", p.pid))
+		left := fault.Peer(fault.PeerLeft, l.session.Peer, "shm: process %d has closed its end", p.pid)
+		left.Left = m.why()
+		l.gone(left)
 	}
 }
 
@@ -313,7 +315,7 @@ func (p *process) handle(message any, fds []int) error {
 	case *open:
 		return p.arrived(&arrival{*m, fds})
 	case *bye:
-		p.closed(m.Serial)
+		p.closed(m)
 	case *joined:
 		p.confirm(m)
 	case *refuse:

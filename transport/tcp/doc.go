@@ -86,7 +86,8 @@
 // The kinds: arrived says for one of the receiver's sessions how many fragments of each channel
 // have arrived (u32 each), resume ends the resumption and says in number which index the sender of
 // the frame expects next; open announces a session; data carries a fragment, credit does not;
-// goodbye is the last frame of a session in its direction, after all its data, and gone answers it.
+// goodbye is the last frame of a session in its direction, after all its data; its payload is what
+// Link.Leave was given. gone answers it.
 //
 // Both sides announce a session with an index of their own; a side sends data once it has received
 // the other's open. Indices are used once, in ascending order. A fragment is placed by its number,

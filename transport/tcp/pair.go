@@ -99,6 +99,7 @@ type incoming struct {
 	session   atomic.Pointer[session]
 	parting   bool   // its goodbye has come, but not all its fragments; guarded by the reading lock
 	fragments uint32 // how many there are
+	why       []byte // what the goodbye said; guarded by the reading lock
 }
 
 func newPair(f *Fabric, key pairKey, peer *address) *pair {
@@ -416,7 +417,9 @@ func (p *pair) left(index uint32, in *incoming) error {
 		delete(p.inbounds, key)
 	}
 	if s := in.session.Load(); s != nil {
-		s.fail(fault.Peer(fault.PeerLeft, s.spec.Peer, "tcp: %s closed the link", p.where()))
+		e := fault.Peer(fault.PeerLeft, s.spec.Peer, "tcp: %s closed the link", p.where())
+		e.Left = in.why
+		s.fail(e)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -26,7 +27,7 @@ type reader struct {
 	rest    []byte // where the rest of the payload goes
 	skip    int    // payload bytes to skip: of a session that was closed here, or of a duplicate
 	into    *inQueue
-	body    [openBytes]byte
+	body    [transport.MaxWhy]byte
 	arrived map[uint32][]uint32 // from the peer's resumption: by index and channel
 	told    bool                // something arrived that a sleeper may wait for
 	iov     scatter
@@ -205,10 +206,13 @@ func (k *socket) frameBegins() error {
 		return violates("frame of kind %d for session index %d, which is not open", h.kind, h.session)
 	}
 	if h.kind == kindGoodbye {
-		if h.length != 0 {
+		if h.length > transport.MaxWhy {
 			return violates("goodbye frame of %d bytes", h.length)
 		}
-		return k.goodbye(h.session, in, h.number)
+		if r.rest = r.body[:h.length]; h.length == 0 {
+			return k.frameDone()
+		}
+		return nil
 	}
 	if in == nil && k.conn.several() && h.length <= maxPayload {
 		r.skip = int(h.length) // the goodbye has overtaken it, on another socket
@@ -354,6 +358,12 @@ func (k *socket) frameDone() error {
 		return errCorrupt
 	}
 	switch h.kind {
+	case kindGoodbye:
+		in := p.incoming[h.session]
+		if in != nil {
+			in.why = bytes.Clone(body)
+		}
+		return k.goodbye(h.session, in, h.number)
 	case kindArrived:
 		counts := make([]uint32, len(body)/4)
 		for i := range counts {

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -38,6 +39,7 @@ type session struct {
 	spoke     atomic.Bool                 // control messages were told
 	expecting atomic.Bool                 // counted in pair.background: fragments wait for the peer's open
 	theirs    uint32                      // guarded by pair.mu: the peer's index, once it is announced
+	why       atomic.Pointer[[]byte]      // what the goodbye says; nil for nothing
 	answered  bool                        // guarded by pair.mu: the peer knows that this side has left
 	spent     [2]int64                    // guarded by pair.mu: bytes of room beyond the first, in and out
 	openSent  bool                        // writer, under pair.mu: it has an index
@@ -83,7 +85,14 @@ func (s *session) ended() bool { return s.err.Load() != nil || s.closing.Load() 
 
 // Close implements transport.Link. Committed fragments lie within the peer's credit, so they need
 // only the socket to leave.
-func (s *session) Close() error {
+func (s *session) Close() error { return s.Leave(nil) }
+
+// Leave implements transport.Link.
+func (s *session) Leave(why []byte) error {
+	if len(why) > 0 {
+		said := bytes.Clone(why[:min(len(why), transport.MaxWhy)])
+		s.why.CompareAndSwap(nil, &said)
+	}
 	if !s.closing.Swap(true) && s.pair.close(s) {
 		s.pair.enqueue(&s.node)
 	}

@@ -3,6 +3,8 @@ package tcp
 import (
 	"sync/atomic"
 	"syscall"
+
+	"github.com/goccl/goccl/transport"
 )
 
 // writer turns the queued frames into the byte stream of this side.
@@ -10,7 +12,7 @@ type writer struct {
 	rest     []byte   // of the frame that is being written
 	of       *session // whose fragment was written last
 	after    func()   // nil on the hot path: called when the frame has been written
-	scratch  [headerBytes + openBytes]byte
+	scratch  [headerBytes + transport.MaxWhy]byte
 	finished atomic.Bool   // this side's direction was ended
 	failed   atomic.Uint32 // the error number; the reader still reads what has arrived
 }
@@ -326,7 +328,7 @@ func (k *socket) sessionFrame(s *session) bool {
 		k.conn.pair.index(s)
 		h := header{kind: kindOpen, session: s.index, length: openBytes}
 		o := s.opening()
-		w.rest = w.scratch[:]
+		w.rest = w.scratch[:headerBytes+openBytes]
 		h.put(w.rest)
 		o.put(w.rest[headerBytes:])
 		k.seal()
@@ -340,7 +342,13 @@ func (k *socket) sessionFrame(s *session) bool {
 		}
 	case s.closing.Load() && !s.byeSent && (s.drained() && !s.unsent() || s.refused()):
 		s.byeSent = true
-		k.headerOnly(header{kind: kindGoodbye, session: s.index, number: s.started()})
+		h := header{kind: kindGoodbye, session: s.index, number: s.started()}
+		if why := s.why.Load(); why != nil {
+			h.length = uint32(copy(w.scratch[headerBytes:], *why))
+		}
+		w.rest = w.scratch[:headerBytes+h.length]
+		h.put(w.rest)
+		k.seal()
 		w.after = func() { s.pending(false) }
 	default:
 		return false

@@ -1,6 +1,7 @@
 package transporttest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -122,6 +123,33 @@ func testCloseOneOfMany(t *testing.T, p *pair) {
 	}
 	if err := errors2(stays.a.Err(), stays.b.Err()); err != nil {
 		t.Error(err)
+	}
+}
+
+// testLeave has a rank leave and say why: the peer gets the fragments, and then the words, whole,
+// cut off, or none.
+func testLeave(t *testing.T, p *pair) {
+	long := bytes.Repeat([]byte("long "), transport.MaxWhy)
+	for _, why := range [][]byte{
+		nil, {}, []byte("w"), []byte("because of \x00 and \xff"), long[:transport.MaxWhy], long,
+	} {
+		j := p.join(t, 2)
+		n := p.send(t, j.a.Channel(1), 70000, 0)
+		if err := j.a.Leave(why); err != nil {
+			t.Fatal(err)
+		}
+		j.a.Leave([]byte("the first words count"))
+		if err := drain(p.b, j.b, [][]int{nil, {n}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := isPeer(j.b.Err(), fault.PeerLeft, rankA); err != nil {
+			t.Error(err)
+		}
+		said := j.b.Err().(*fault.Error).Left
+		if want := why[:min(len(why), transport.MaxWhy)]; len(why) > 0 && !bytes.Equal(said, want) {
+			t.Errorf("%d bytes were said, %d arrived", len(want), len(said))
+		}
+		j.b.Close()
 	}
 }
 

@@ -56,6 +56,7 @@ func Run(t *testing.T, make func(t *testing.T) Pair, o Options) {
 		{"WakeOnClose", false, testWakeOnClose},
 		{"CloseDelivers", false, testCloseDelivers},
 		{"CloseOneOfMany", false, testCloseOneOfMany},
+		{"Leave", false, testLeave},
 		{"CloseFabric", false, testCloseFabric},
 		{"Bulk", false, testBulk},
 		{"PingPongAsleep", false, testPingPongAsleep},
