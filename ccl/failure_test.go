@@ -115,12 +115,12 @@ func TestAbortEndsAWait(t *testing.T) {
 			require.ErrorIs(t, err, ccl.Aborted)
 			// The peer has received what was sent before; then it notices the abort.
 			y := make([]float32, 10)
-			if err := ccl.AllReduce(background, comms[1], y, y, ccl.Sum); err == nil {
+			if err = ccl.AllReduce(background, comms[1], y, y, ccl.Sum); err == nil {
 				err = ccl.AllReduce(background, comms[1], y, y, ccl.Sum)
-				require.ErrorIs(t, err, ccl.PeerLeft)
-			} else {
-				require.ErrorIs(t, err, ccl.PeerLeft)
 			}
+			require.ErrorIs(t, err, ccl.Aborted)
+			require.ErrorContains(t, err, "aborted (rank 0)")
+			require.ErrorContains(t, err, "the user said so")
 		})
 	}
 }

@@ -214,7 +214,7 @@ func TestDrainEnds(t *testing.T) {
 	}{
 		"when the peer leaves": {forever, all, (*Group).Close, forever / 4, fault.PeerLeft},
 		"when the peer aborts": {
-			forever, all, func(g *Group) error { return g.Abort("no") }, forever / 4, fault.PeerLeft,
+			forever, all, func(g *Group) error { return g.Abort("no") }, forever / 4, fault.Aborted,
 		},
 		"at the timeout of the group": {50 * time.Millisecond, all, nil, forever / 4, fault.Timeout},
 		"without what nobody will send": {

@@ -101,6 +101,7 @@ type Comm struct {
 	fence      park.Fence
 	young      bool // the driver's wait is young: the driver wakes no peers until that part of the wait ends
 	broken     *fault.Error
+	ending     ending
 	idle       int
 	history    history
 	unopened   []transport.Opener // by peer; nil where the path is there

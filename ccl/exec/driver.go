@@ -113,17 +113,17 @@ func (c *Comm) look() bool {
 		if err := link.Err(); err != nil {
 			c.lost[peer] = true
 			c.p2p.Advance()
-			c.p2p.PeerFailed(peer, c.named(peer, err))
+			named := c.named(peer, err)
+			c.p2p.PeerFailed(peer, named)
+			c.ending.hear(named, c.rank, c.size)
 			changed = true
 		}
 	}
-	if c.frame.prog != nil {
-		if err := c.lostPeer(); err != nil {
-			if !c.advance() { // nothing is left that arrived before the link broke
-				c.fail(c.head, err)
-			}
-			return true
+	if err := c.groupEnd(); err != nil {
+		if !c.advance() { // nothing is left that arrived before
+			c.failWith(err)
 		}
+		return true
 	}
 	if at := c.nextDeadline(); at != math.MaxInt64 && at <= now() {
 		if c.expire(); c.broken == nil && c.frame.prog != nil && c.askTime() <= now() {
@@ -168,7 +168,7 @@ func (c *Comm) openTo(peer int) {
 func (c *Comm) nextDeadline() int64 {
 	at := int64(math.MaxInt64)
 	if c.frame.prog != nil {
-		at = c.askTime()
+		at = min(c.askTime(), c.ending.at())
 	}
 	for op := c.head; op != nil; op = op.next {
 		if d := op.due(); d != 0 {

@@ -11,16 +11,13 @@ import (
 
 // lostPeer returns the error of a broken link to a peer that the operation in flight waits for, or
 // nil if there is none. Data that arrived before the link broke can still be read.
-func (c *Comm) lostPeer() error {
+func (c *Comm) lostPeer() *fault.Error {
 	f := &c.frame
-	broken := func(peer int) error {
-		if peer == c.rank {
+	broken := func(peer int) *fault.Error {
+		if peer == c.rank || !c.lost[peer] {
 			return nil
 		}
-		if err := c.opts.Links[peer].Err(); err != nil {
-			return c.named(peer, err)
-		}
-		return nil
+		return c.named(peer, c.opts.Links[peer].Err())
 	}
 	if late, _ := c.lateRank(); late >= 0 {
 		return broken(late)
@@ -36,7 +33,7 @@ func (c *Comm) lostPeer() error {
 }
 
 // named returns a link's error with the peer's rank in it.
-func (c *Comm) named(peer int, err error) error {
+func (c *Comm) named(peer int, err error) *fault.Error {
 	f, ok := err.(*fault.Error)
 	if !ok {
 		return &fault.Error{Code: fault.PeerLost, Peer: peer, Cause: err}
@@ -125,9 +122,13 @@ func (c *Comm) Close() error {
 }
 
 // breakOff ends the Comm for good: a failed collective leaves channels in a state that no later
-// operation could use.
+// operation could use. The peers are told why.
 func (c *Comm) breakOff(err *fault.Error) {
 	c.broken = err
+	why := c.ending.report
+	if why == nil && err.Code != fault.Closed {
+		why = err.Report(c.rank)
+	}
 	c.stop.CompareAndSwap(nil, err) // model: none: as advStop, the lock's holder breaks off
 	for op := c.head; op != nil; {
 		next := op.next
@@ -140,7 +141,7 @@ func (c *Comm) breakOff(err *fault.Error) {
 	c.p2p.Fail(err)
 	for _, link := range c.opts.Links {
 		if link != nil {
-			link.Close()
+			link.Leave(why)
 		}
 	}
 	c.windows.Release()

@@ -1,0 +1,102 @@
+package exec
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// ending is what a rank has learned of the end of its group.
+//
+// A rank that breaks off tells its peers why (a report). A peer that hears it fails with the same
+// error, and passes the report on unchanged, so that every rank names the one that caused it, and
+// not the messenger: that is true for ranks that were never connected with the culprit, too. A
+// report counts at once. A peer that died told nobody; ranks that wait for it notice at once, all
+// others once their collective has not moved for a while, since whom they wait for may wait for it.
+type ending struct {
+	report []byte       // the first one that came, or nil
+	told   *fault.Error // what it says
+	deaths []*fault.Error
+
+	// Since when the operation in flight has not moved, once a peer has died.
+	op    *Op
+	moves uint
+	since int64
+}
+
+// stillness is how long nothing moves before a death ends a collective that does not wait for the
+// dead rank itself.
+const stillness = 100 * time.Millisecond
+
+// hear learns from the end of a link. self is this rank.
+func (e *ending) hear(err *fault.Error, self, ranks int) {
+	if err.Code == fault.PeerLost {
+		e.deaths = append(e.deaths, err)
+	}
+	if len(err.Left) == 0 || e.told != nil {
+		return
+	}
+	if told, wrong := fault.ParseReport(err.Left, self, ranks); wrong == nil {
+		e.report, e.told = err.Left, told
+	}
+}
+
+// groupEnd returns the error with which the group ends, or nil.
+func (c *Comm) groupEnd() *fault.Error {
+	e, f := &c.ending, &c.frame
+	if e.told != nil || f.prog == nil {
+		return e.told
+	}
+	if lost := c.lostPeer(); lost != nil && lost.Code == fault.PeerLost {
+		return e.dead(lost)
+	} else if lost != nil {
+		return lost
+	}
+	if len(e.deaths) > 0 && e.still(f) {
+		return e.dead(nil)
+	}
+	return nil
+}
+
+// failWith ends the Comm, and the operation in flight if there is one.
+func (c *Comm) failWith(err *fault.Error) {
+	if c.head != nil {
+		c.fail(c.head, err)
+	} else {
+		c.breakOff(err.In(c.label(), ""))
+	}
+}
+
+// at returns when a death ends the operation in flight, if it has not moved by then.
+func (e *ending) at() int64 {
+	if len(e.deaths) == 0 || e.since == 0 {
+		return math.MaxInt64
+	}
+	return e.since + int64(stillness)
+}
+
+// still reports whether the operation in flight has not moved for a while.
+func (e *ending) still(f *frame) bool {
+	if e.op != f.op || e.moves != f.moves || e.since == 0 {
+		e.op, e.moves, e.since = f.op, f.moves, now()
+	}
+	return now() >= e.since+int64(stillness)
+}
+
+// dead returns one error for all deaths. first, which may be nil, is the one that was noticed last.
+func (e *ending) dead(first *fault.Error) *fault.Error {
+	all := *e.deaths[0]
+	if first != nil {
+		all = *first
+	}
+	all.Ranks = []int{all.Peer}
+	for _, death := range e.deaths {
+		if death.Peer != all.Peer {
+			all.Ranks = append(all.Ranks, death.Peer)
+			all.Text += fmt.Sprintf("; rank %d: %s", death.Peer, death.Text)
+		}
+	}
+	return &all
+}

@@ -1,0 +1,154 @@
+package exec_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/transport/faulty"
+)
+
+// endings are calls in which most ranks do not wait for the rank that is missing.
+var endings = []struct {
+	coll      dtype.Collective
+	algorithm string
+}{
+	{dtype.AllReduce, "ring"},
+	{dtype.AllReduce, "recursive_doubling"},
+	{dtype.AllReduce, "double_binary_tree"},
+	{dtype.Broadcast, "chain"},
+	{dtype.Barrier, "dissemination"},
+}
+
+// TestEveryRankNamesTheCulprit has one of six ranks not come. Then all its links break, or one of
+// them; or another rank aborts. All the others must fail with the same reason, and soon.
+func TestEveryRankNamesTheCulprit(t *testing.T) {
+	const ranks, missing = 6, 3
+	for _, how := range []struct {
+		name string
+		code fault.Code
+		who  int
+		text string
+		end  func(network *faulty.Network, comms []*exec.Comm)
+	}{
+		{"all links break", fault.PeerLost, missing, "cut by the test",
+			func(network *faulty.Network, _ []*exec.Comm) {
+				for rank := range ranks {
+					if rank != missing {
+						network.Cut(rank, missing)
+					}
+				}
+			}},
+		{"one link breaks", fault.PeerLost, missing, "rank 4 reports, in",
+			func(network *faulty.Network, _ []*exec.Comm) { network.Cut(4, missing) }},
+		{"a rank aborts", fault.Aborted, 1, "it has seen enough",
+			func(_ *faulty.Network, comms []*exec.Comm) {
+				comms[1].Abort(fault.New(fault.Aborted, "it has seen enough"))
+			}},
+	} {
+		for _, call := range endings {
+			for _, name := range []string{"inproc", "shm", "tcp"} {
+				t.Run(how.name+"/"+call.coll.String()+"/"+call.algorithm+"/"+name, func(t *testing.T) {
+					a, err := algo.Find(call.coll, call.algorithm)
+					require.NoError(t, err)
+					network := faulty.NewNetwork()
+					comms := make([]*exec.Comm, ranks)
+					for rank, m := range membersOf(t, name, ranks, makeUp{slot: slotBytes, network: network}) {
+						comms[rank] = m.comm(t, rank, fixed{a})
+					}
+					begun, ended := make(chan bool, ranks), make(chan []error, 1)
+					go func() {
+						ended <- eachRank(ranks, func(rank int) error {
+							if rank == missing {
+								return nil
+							}
+							x := make([]float64, 100)
+							c := exec.Call{Coll: call.coll, Type: dtype.F64, Op: dtype.Sum}
+							if call.coll != dtype.Barrier {
+								c.Out = []exec.Block{block(x)}
+							}
+							if call.coll == dtype.AllReduce || call.coll == dtype.Broadcast && rank == 0 {
+								c.In = []exec.Block{block(x)}
+							}
+							op, err := comms[rank].Post(&c)
+							begun <- true
+							if err != nil {
+								return err
+							}
+							return op.Wait(nil)
+						})
+					}()
+					for range ranks - 1 {
+						<-begun
+					}
+					how.end(network, comms)
+					var errs []error
+					select {
+					case errs = <-ended:
+					case <-time.After(hang):
+						t.Fatal("HANG")
+					}
+					said := 0
+					for rank, err := range errs {
+						var f *fault.Error
+						if rank == missing || err == nil && call.coll == dtype.Broadcast {
+							continue // its part may be complete
+						}
+						require.True(t, errors.As(err, &f), "rank %d: %v", rank, err)
+						require.ErrorIs(t, err, how.code, "rank %d", rank)
+						if rank != how.who { // its own error says only what its caller knows
+							require.Equal(t, []int{how.who}, f.Culprits(), "rank %d: %v", rank, err)
+						}
+						if rank != how.who && rank != 4 {
+							require.ErrorContains(t, err, how.text, "rank %d", rank)
+						}
+						said++
+						// Later calls fail alike.
+						_, again := comms[rank].Post(&exec.Call{Coll: dtype.Barrier})
+						require.ErrorIs(t, again, how.code)
+					}
+					require.Positive(t, said)
+				})
+			}
+		}
+	}
+}
+
+// TestAllDeathsAreNamed breaks the links of two ranks.
+func TestAllDeathsAreNamed(t *testing.T) {
+	const ranks = 5
+	a, err := algo.Find(dtype.Barrier, "dissemination")
+	require.NoError(t, err)
+	network := faulty.NewNetwork()
+	comms := make([]*exec.Comm, ranks)
+	for rank, m := range membersOf(t, "inproc", ranks, makeUp{slot: slotBytes, network: network}) {
+		comms[rank] = m.comm(t, rank, fixed{a})
+	}
+	for rank := range ranks {
+		for _, dead := range []int{1, 3} {
+			if rank != dead {
+				network.Cut(rank, dead)
+			}
+		}
+	}
+	for rank, err := range eachRank(ranks, func(rank int) error {
+		if rank == 1 || rank == 3 {
+			return nil
+		}
+		return comms[rank].Run(&exec.Call{Coll: dtype.Barrier})
+	}) {
+		var f *fault.Error
+		if rank == 1 || rank == 3 {
+			continue
+		}
+		require.True(t, errors.As(err, &f), "rank %d: %v", rank, err)
+		require.ErrorIs(t, err, fault.PeerLost)
+		require.ElementsMatch(t, []int{1, 3}, f.Culprits(), "rank %d: %v", rank, err)
+	}
+}
