@@ -413,6 +413,15 @@ func doomed(t *testing.T, parent string) {
 	l, err := f.Connect(ctx, peer, transport.Session{Rank: 1, Peer: 0, Channels: 1})
 	require.NoError(t, err)
 	commit(t, l.Channel(0), "last words")
-	require.True(t, l.(*session).Tell([]byte("said")))
-	await(t, f, doorbell, "the parent ends", func() bool { return l.Err() != nil })
+	s := l.(*session)
+	await(t, f, doorbell, "the parent's host, this one, has them", func() bool {
+		c := s.pair.live.Load()
+		if !c.writing.CompareAndSwap(false, true) {
+			return false
+		}
+		defer c.writing.Store(false)
+		return s.drained() && len(c.main.writer.rest) == 0
+	})
+	require.True(t, s.Tell([]byte("said")))
+	await(t, f, doorbell, "the parent ends", func() bool { return s.Err() != nil })
 }
