@@ -6,10 +6,12 @@ import (
 )
 
 // A direction of a channel has room for maxFragments fragments at first. This fills a short path,
-// and the memory stays in the cache. On a long path the receiver of a long message gives it the
-// room that a fast path of this length holds, and on a slow one a part of that.
+// and the memory stays in the cache. The receiver of a long message gives it twice this room, so
+// that the sender goes on while the receiver copies; on a long path the room that a fast path of
+// this length holds, and on a slow one a part of that.
 const (
 	maxScale     = 4        // the room is doubled so often at most
+	longScale    = 1        // so often for a long message over any path
 	severalScale = 2        // and so often with several sockets, all of which must have something to send
 	mostOfPair   = 16 << 20 // bytes that all sessions of a pair have more than at first, in one direction
 	mostOfFabric = 64 << 20 // the same of all pairs
@@ -119,9 +121,9 @@ func (ch *channel) widen() bool {
 	return true
 }
 
-// widen gives the incoming direction more room where a long message arrives over a long or slow
-// path. It does not wait until the sender lacks credit: by then congestion control may have taken
-// the rate of the credit for the rate of the path. The reading lock is held.
+// widen gives the incoming direction more room where a long message arrives, and more still over a
+// long or slow path. It does not wait until the sender lacks credit: by then congestion control may
+// have taken the rate of the credit for the rate of the path. The reading lock is held.
 func (c *conn) widen(ch *channel) {
 	q := &ch.in
 	scale := q.scale.Load()
@@ -133,7 +135,7 @@ func (c *conn) widen(ch *channel) {
 		return
 	}
 	shortest, smoothed := c.f.trips(c.main.fd, &c.info)
-	wide := max(distance(shortest), q.queued(smoothed, now.Sub(q.look)))
+	wide := max(longScale, distance(shortest), q.queued(smoothed, now.Sub(q.look)))
 	q.look = now.Add(lookAgain)
 	if c.several() {
 		wide = max(wide, severalScale)

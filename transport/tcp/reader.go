@@ -14,7 +14,7 @@ import (
 
 const (
 	stagingBytes = 16 << 10
-	readBudget   = 1 << 20 // bytes that one call of progress reads at most
+	readBudget   = 64 << 10 // bytes after which progress stops: a long fragment, which is used while the cache has it
 )
 
 // reader parses the peer's byte stream. It needs no lookahead: every byte goes into a header, into

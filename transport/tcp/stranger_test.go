@@ -189,7 +189,7 @@ func TestViolations(t *testing.T) {
 		many = append(many, frameOf(header{kind: kindData}, nil))
 	}
 	long := [][]byte{}
-	for range maxLong + 1 {
+	for range maxLong<<longScale + 1 {
 		long = append(long, frameOf(header{kind: kindData, channel: 1}, make([]byte, maxPayload)))
 	}
 	tooLong := frameOf(header{kind: kindData}, nil)
