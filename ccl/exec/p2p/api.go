@@ -15,8 +15,8 @@ const (
 
 	// FarLimit and FarWindow are EagerLimit and EagerWindow of a peer so far away that the way of a
 	// request and its answer takes longer than what they save.
-	FarLimit  = 1 << 20
-	FarWindow = 4 << 20
+	FarLimit  = 4 << 20
+	FarWindow = 8 << 20
 
 	// MaxAnnounced is the number of requests to send from one rank to another that may await an
 	// answer. Later sends wait at the sender.

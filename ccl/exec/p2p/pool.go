@@ -6,7 +6,7 @@ import "math/bits"
 // most keepBytes of free buffers and keepMessages free records.
 const (
 	smallestClass = 6 // 64 bytes
-	classes       = 15
+	classes       = 17
 	keepBytes     = 1 << 20
 	keepMessages  = 4096
 )

@@ -54,7 +54,7 @@ func (o *op) data() []byte { return o.memory[guard : guard+o.Bytes] }
 
 // noise is the source of the messages' contents; the seed of a message gives its offset.
 var noise = func() []byte {
-	b := make([]byte, 5<<20)
+	b := make([]byte, 3*FarLimit+1<<20)
 	rand.NewChaCha8([32]byte{1}).Read(b)
 	return b
 }()
