@@ -189,7 +189,7 @@ func TestViolations(t *testing.T) {
 		many = append(many, frameOf(header{kind: kindData}, nil))
 	}
 	long := [][]byte{}
-	for range maxLong<<longScale + 1 {
+	for range maxLong<<maxScale + 1 { // the most room that there can be
 		long = append(long, frameOf(header{kind: kindData, channel: 1}, make([]byte, maxPayload)))
 	}
 	tooLong := frameOf(header{kind: kindData}, nil)
@@ -250,7 +250,7 @@ func TestViolations(t *testing.T) {
 			if len(tt.frames) > 1 {
 				frames = renumber(frames)
 			}
-			nc.Write(frames) // the connection may be cut meanwhile
+			go nc.Write(frames) // the connection may be cut meanwhile
 			await(t, b, doorbellB, "the violation is noticed", func() bool { return l.Err() != nil })
 			requireFault(t, l.Err(), fault.Internal, 1)
 			require.ErrorContains(t, l.Err(), tt.says)
