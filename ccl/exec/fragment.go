@@ -66,19 +66,19 @@ func (c *Comm) receive(f *frame, b *program.Instruction, st *laneState, call *Ca
 	all := program.Total(dst)
 	ch := c.planChannel(s)
 	for {
-		data, m, ok := ch.Peek()
-		if !ok {
+		data, m := ch.Look()
+		if m == nil {
 			return false, nil
 		}
-		if isQuestion(m) {
-			if ahead, err := c.hearQuestion(b.Peer, ownChannels+s.Channel, data, m); err != nil {
+		if isQuestion(*m) {
+			if ahead, err := c.hearQuestion(b.Peer, ownChannels+s.Channel, data, *m); err != nil {
 				return false, err
 			} else if !ahead {
 				continue
 			}
 		}
-		if m != f.meta(all) || len(data) > all-st.moved || len(data) == 0 && all > 0 || len(data)%f.prog.Unit != 0 {
-			return false, c.mismatch(b.Peer, m, all)
+		if *m != f.meta(all) || len(data) > all-st.moved || len(data) == 0 && all > 0 || len(data)%f.prog.Unit != 0 {
+			return false, c.mismatch(b.Peer, *m, all)
 		}
 		for len(data) > 0 {
 			for st.off == dst[st.chunk].Bytes {
