@@ -1,17 +1,14 @@
 package tcp
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
@@ -390,16 +387,7 @@ func TestDeathUnattended(t *testing.T) {
 		return
 	}
 	f, _ := loopback(t, nil)
-	child := exec.Command(os.Args[0], "-test.run=^TestDeathUnattended$", fmt.Sprintf("-parent=%x", f.Address()))
-	stdout, err := child.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, child.Start())
-	defer child.Wait()
-	defer child.Process.Kill()
-	line, _, err := bufio.NewReader(stdout).ReadLine()
-	require.NoError(t, err)
-	peer, err := hex.DecodeString(string(line))
-	require.NoError(t, err)
+	child, peer := startDoomed(t, f)
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	heard := make(chan string, 1)

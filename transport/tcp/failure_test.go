@@ -368,7 +368,7 @@ func TestDefaultInterfaces(t *testing.T) {
 }
 
 var parentAddress = flag.String("parent", "",
-	"this process is the child of TestPeerKilled: the address of its parent, in hex")
+	"this process is the child of startDoomed: the address of its parent, in hex")
 
 // TestPeerKilled kills a process. The link must end with an error that names it, and the fragments
 // it had sent must be readable.
@@ -378,17 +378,7 @@ func TestPeerKilled(t *testing.T) {
 		return
 	}
 	f, doorbell := loopback(t, nil)
-	child := exec.Command(os.Args[0], "-test.run=^TestPeerKilled$", fmt.Sprintf("-parent=%x", f.Address()))
-	stdout, err := child.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, child.Start())
-	defer child.Wait()
-	defer child.Process.Kill()
-	var address string
-	_, err = fmt.Fscanln(stdout, &address)
-	require.NoError(t, err)
-	peer, err := hex.DecodeString(address)
-	require.NoError(t, err)
+	child, peer := startDoomed(t, f)
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	l, err := f.Connect(ctx, peer, transport.Session{Rank: 0, Peer: 1, Channels: 1})
@@ -401,6 +391,26 @@ func TestPeerKilled(t *testing.T) {
 	requireFault(t, l.Err(), fault.PeerLost, 1)
 	require.ErrorContains(t, l.Err(), fmt.Sprint("pid ", child.Process.Pid))
 	require.Equal(t, "last words", receive(t, f, doorbell, ch))
+}
+
+// startDoomed runs the test once more in a child process, which calls doomed, and returns the
+// child and its address. The child ends with the test.
+func startDoomed(t *testing.T, f *Fabric) (child *exec.Cmd, address []byte) {
+	t.Helper()
+	child = exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", fmt.Sprintf("-parent=%x", f.Address()))
+	stdout, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	t.Cleanup(func() {
+		child.Process.Kill()
+		child.Wait()
+	})
+	var line string
+	_, err = fmt.Fscanln(stdout, &line)
+	require.NoError(t, err)
+	address, err = hex.DecodeString(line)
+	require.NoError(t, err)
+	return child, address
 }
 
 func doomed(t *testing.T, parent string) {
