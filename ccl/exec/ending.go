@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/transport"
 )
 
 // ending is what a rank has learned of the end of its group.
@@ -29,6 +30,9 @@ type ending struct {
 // stillness is how long nothing moves before a death ends a collective that does not wait for the
 // dead rank itself.
 const stillness = 100 * time.Millisecond
+
+// A report fits into what a link says when it is left.
+const _ = uint(transport.MaxWhy - fault.MaxReport)
 
 // hear learns from the end of a link. self is this rank.
 func (e *ending) hear(err *fault.Error, self, ranks int) {
