@@ -163,7 +163,8 @@ def main():
     while rank > 0 and mode == "joins" and not pathlib.Path(folder, "go").exists():
         time.sleep(0.01)  # rank 0 is there first
     BEGUN = time.perf_counter()
-    dist.init_process_group("goccl", store=dist.FileStore(f"{folder}/store", ranks), rank=rank, world_size=ranks)
+    backend = os.environ.get("BACKEND", "goccl")
+    dist.init_process_group(backend, store=dist.FileStore(f"{folder}/store", ranks), rank=rank, world_size=ranks)
     {"sums": sums, "rates": rates, "joins": joins, "losses": losses, "overlap": overlap}[mode](rank, ranks)
     dist.destroy_process_group()
 
