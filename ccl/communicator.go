@@ -45,6 +45,8 @@ type Communicator struct {
 	links []transport.Link
 	paths []Path // by rank
 	hosts [][]int
+
+	origin *origin
 }
 
 func (n *Node) register(c *Communicator) (*Communicator, error) {

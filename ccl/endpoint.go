@@ -246,7 +246,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		paths[rank] = Path{Rank: rank, Host: peers[rank].Host, Pid: peers[rank].Pid, Transport: routes[rank]}
 	}
 	return e.node.register(&Communicator{node: e.node, comm: comm, leave: leave, links: links, paths: paths,
-		hosts: planner.hosts})
+		hosts: planner.hosts, origin: &origin{endpoint: e, addresses: addresses, peers: peers, fabrics: fabrics}})
 }
 
 // neighbours reports whether two ranks follow each other around the ring of a group. Their paths
@@ -458,12 +458,15 @@ func sessionOf(addresses [][]byte) (id [16]byte, key [32]byte) {
 	return [16]byte(public[:16]), secret
 }
 
-func (e *Endpoint) named(err error) error {
+func (e *Endpoint) named(err error) error { return e.in("join", err) }
+
+// in adds to an error what this rank was doing.
+func (e *Endpoint) in(what string, err error) error {
 	f := &fault.Error{}
 	if !errors.As(err, &f) {
 		f = fault.Wrap(fault.System, err, "joining")
 	}
-	return f.In(fault.Label(e.cfg.Name, e.cfg.Rank, e.cfg.Size), "join")
+	return f.In(fault.Label(e.cfg.Name, e.cfg.Rank, e.cfg.Size), what)
 }
 
 // summary counts routes: "3 by shm, 4 by tcp".
