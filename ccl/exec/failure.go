@@ -46,6 +46,11 @@ func (c *Comm) named(peer int, err error) *fault.Error {
 	return &copied
 }
 
+// Failure returns the error that has ended the Comm, or nil.
+func (c *Comm) Failure() *fault.Error {
+	return c.stop.Load() // model: none: it only tells
+}
+
 // missingOf is what a peer has failed to do while an instruction still waits.
 var missingOf = [...]string{program.OpWait: "signal", program.OpTake: "signal", program.OpRecv: "send",
 	program.OpSend: "take", program.OpPut: "take"}

@@ -17,6 +17,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_readwrite("lines", &GocclOptions::lines)
       .def_readwrite("told", &GocclOptions::told)
       .def_readwrite("trace_prefix", &GocclOptions::trace_prefix)
+      .def_readwrite("strangers", &GocclOptions::strangers)
       .def("__copy__", [](const GocclOptions& self) { return c10::make_intrusive<GocclOptions>(self); })
       .def("__deepcopy__", [](const GocclOptions& self, const py::dict&) {
         return c10::make_intrusive<GocclOptions>(self);
@@ -53,6 +54,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("empty", [](const std::vector<int64_t>& size, at::ScalarType type, const std::string& lines) {
     return empty(size, type, lines);
   }, py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
+  m.def("lost", &GocclBackend::lost, NoGil());
   m.def("trace", [] { return py::bytes(trace()); });
   // Hooks end first: they may need the interpreter, and closing groups because the interpreter ends
   // is not a failure.
