@@ -116,6 +116,14 @@ func (c *Communicator) Do(ctx context.Context, call *Call) error {
 	return err
 }
 
+// DoSlice is Do for a part of the time, for callers that have something else to look at now and
+// then: it returns after about d at the latest, unless d is 0. If the call has not ended by then,
+// DoSlice returns its Work, as if it had been started; otherwise the Work is nil.
+func (c *Communicator) DoSlice(call *Call, d time.Duration) (*Work, error) {
+	op, err := c.comm.RunSlice(call, d)
+	return (*Work)(op), err
+}
+
 // Start makes a call and returns at once. The memory of the call must stay valid until the Work is
 // done.
 func (c *Communicator) Start(call *Call) (*Work, error) {
@@ -205,9 +213,16 @@ func (w *Work) Wait(ctx context.Context) error {
 
 // WaitFor works until the operation is done. After d the operation fails with Timeout.
 func (w *Work) WaitFor(d time.Duration) error {
-	w.op().SetDeadline(d)
+	w.SetDeadline(d)
 	return w.op().Wait(nil)
 }
+
+// WaitSlice works until the operation is done, but for about d at most unless d is 0. It reports
+// whether the operation is done, and how it ended; if it is not done, it goes on.
+func (w *Work) WaitSlice(d time.Duration) (bool, error) { return w.op().WaitSlice(d) }
+
+// SetDeadline makes the operation fail with Timeout d from now, unless its own timeout is earlier.
+func (w *Work) SetDeadline(d time.Duration) { w.op().SetDeadline(d) }
 
 // Done reports whether the operation has ended, and how. It never waits.
 func (w *Work) Done() (bool, error) { return w.op().Done() }

@@ -38,7 +38,8 @@ type Group struct {
 
 	mu         sync.Mutex
 	rank, size int
-	endpoint   *ccl.Endpoint // of the latest generation; nil while the group has no members
+	endpoint   *ccl.Endpoint           // of the latest generation; nil while the group has no members
+	joining    context.CancelCauseFunc // ends Join; nil unless it runs, and after that call
 	state      State
 }
 
@@ -97,22 +98,35 @@ func (g *Group) Address() []byte {
 	return g.endpoint.Address()
 }
 
-// Join connects to the other ranks within the group's timeout. addresses is indexed by rank.
+// Join connects to the other ranks within the group's timeout. addresses is indexed by rank. Abort
+// and Close end it.
 func (g *Group) Join(addresses [][]byte) error {
 	if g.endpoint == nil {
 		return g.absent("join")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
+	limited, cancel := context.WithTimeout(context.Background(), g.timeout)
 	defer cancel()
-	comm, err := g.endpoint.Join(ctx, addresses)
-	if err != nil {
-		return err
+	ctx, end := context.WithCancelCause(limited)
+	defer end(nil)
+	g.mu.Lock()
+	if g.joining != nil || g.state.Joined || g.state.Closed {
+		g.mu.Unlock()
+		return fault.New(fault.Invalid, "the group is joining or has joined already, or was closed")
 	}
+	g.joining = end
+	g.mu.Unlock()
+	comm, err := g.endpoint.Join(ctx, addresses)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.state.Joined || g.state.Closed {
-		comm.Close()
-		return fault.New(fault.Invalid, "the group has joined already, or was closed")
+	if g.joining == nil {
+		if err == nil {
+			comm.Close()
+		}
+		return context.Cause(ctx)
+	}
+	g.joining = nil
+	if err != nil {
+		return err
 	}
 	g.state.Joined = true
 	g.comm.Store(comm)
@@ -197,11 +211,18 @@ func (g *Group) absent(op string) error {
 
 // Run runs an operation on the calling thread.
 func (g *Group) Run(call *ccl.Call) error {
+	_, err := g.RunSlice(call, 0)
+	return err
+}
+
+// RunSlice is Run, but for about d at most unless d is 0: it then returns the operation, which goes
+// on.
+func (g *Group) RunSlice(call *ccl.Call, d time.Duration) (*ccl.Work, error) {
 	comm := g.comm.Load()
 	if comm == nil {
-		return g.absent(title(call))
+		return nil, g.absent(title(call))
 	}
-	return comm.Do(context.Background(), call)
+	return comm.DoSlice(call, d)
 }
 
 // Start starts an operation.
@@ -236,6 +257,12 @@ func (g *Group) SetTimeout(d time.Duration) error {
 
 // Abort ends all operations of the group.
 func (g *Group) Abort(reason string) error {
+	g.mu.Lock()
+	joining := g.endJoin(fault.New(fault.Aborted, "%s", reason))
+	g.mu.Unlock()
+	if joining {
+		return nil
+	}
 	comm, err := g.joined()
 	if err != nil {
 		return err
@@ -251,6 +278,17 @@ func (g *Group) Lost() []*fault.Error {
 		return comm.Lost()
 	}
 	return nil
+}
+
+// endJoin makes Join return an error, and reports whether it was running. The caller holds mu.
+func (g *Group) endJoin(err *fault.Error) bool {
+	end := g.joining
+	if end == nil {
+		return false
+	}
+	g.joining = nil
+	end(err.In(fault.Label(g.name, g.rank, g.size), "join"))
+	return true
 }
 
 // patience is how long Drain waits for receives, because their senders may never send: it is meant
@@ -288,6 +326,7 @@ func (g *Group) Drain(d time.Duration) bool {
 // that the group was closed. Closing it again has no effect.
 func (g *Group) Close() error {
 	g.mu.Lock()
+	g.endJoin(fault.New(fault.Closed, "the process group was shut down"))
 	comm := g.comm.Swap(nil)
 	g.state.Joined, g.state.Closed = false, true
 	if comm != nil {

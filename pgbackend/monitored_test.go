@@ -116,16 +116,19 @@ func TestMonitoredBarrierAfterAFailure(t *testing.T) {
 
 // A rank that leaves or aborts counts as missing, and the message includes the reason.
 func TestMonitoredBarrierOfRanksThatLeave(t *testing.T) {
-	for name, leave := range map[string]func(*Group) error{
-		"closed":  (*Group).Close,
-		"aborted": func(g *Group) error { return g.Abort("no") },
+	for name, c := range map[string]struct {
+		leave  func(*Group) error
+		reason string
+	}{
+		"closed":  {(*Group).Close, "left"},
+		"aborted": {func(g *Group) error { return g.Abort("no") }, "aborted (rank 1): rank 1 reports: no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			groups := world(t, 2, forever)
-			require.NoError(t, leave(groups[1]))
+			require.NoError(t, c.leave(groups[1]))
 			err := groups[0].MonitoredBarrier(forever, false)
 			require.ErrorContains(t, err, "Rank 1 failed to pass monitoredBarrier")
-			require.ErrorContains(t, err, "left")
+			require.ErrorContains(t, err, c.reason)
 			require.Error(t, groups[1].MonitoredBarrier(forever, false))
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -137,9 +138,16 @@ type Sparse struct {
 	all    []facts // by rank
 	parts  []elements
 	result elements
+	due    atomic.Pointer[deadline]
 	done   chan struct{}
 	once   sync.Once
 	err    error // set before done is closed
+}
+
+// deadline is when a thread that waits fails the operation.
+type deadline struct {
+	at    time.Time
+	after time.Duration // the timeout that was given
 }
 
 // StartSparse starts an all_reduce of sparse tensors. It copies the parts of the tensor that it
@@ -249,23 +257,32 @@ func (s *Sparse) Done() (bool, error) {
 	}
 }
 
-// Wait waits until the operation has ended and returns its error. After d, unless d is negative, it
-// fails the operation with a timeout and aborts the group, as any operation does at its timeout.
-func (s *Sparse) Wait(d time.Duration) error {
-	var late <-chan time.Time
-	if d >= 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		late = timer.C
+// SetDeadline sets the time d from now, unless there is an earlier one, at which a thread that
+// waits fails the operation with a timeout and aborts the group, as any operation does at its
+// timeout.
+func (s *Sparse) SetDeadline(d time.Duration) {
+	due := &deadline{time.Now().Add(d), d}
+	if old := s.due.Load(); old == nil || due.at.Before(old.at) {
+		s.due.Store(due)
 	}
-	select {
-	case <-s.done:
-	case <-late:
-		err := fault.New(fault.Timeout, "the operation had not ended %v after wait was called", d)
+}
+
+// WaitSlice waits until the operation has ended, for at most d unless d is 0, and returns what Done
+// does.
+func (s *Sparse) WaitSlice(d time.Duration) (bool, error) {
+	last := false
+	due := s.due.Load()
+	if due != nil {
+		if left := max(time.Until(due.at), 1); d == 0 || left < d {
+			d, last = left, true
+		}
+	}
+	if !within(s.done, d) && last {
+		err := fault.New(fault.Timeout, "the operation had not ended %v after wait was called", due.after)
 		s.end(err)
 		s.comm.Abort("sparse_all_reduce: " + err.Text)
 	}
-	return s.err
+	return s.Done()
 }
 
 // Result returns the elements of the sum, sorted by place and each place at most once, with their

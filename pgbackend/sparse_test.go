@@ -45,7 +45,7 @@ func reduced(t *testing.T, groups []*Group, tensors []SparseTensor) ([]elements,
 		if err != nil {
 			return err
 		}
-		err = s.Wait(-1)
+		_, err = s.WaitSlice(0)
 		_, results[g.rank].indices, results[g.rank].values = s.Result()
 		return err
 	})
@@ -250,7 +250,7 @@ func TestSparseFactsThatCannotBe(t *testing.T) {
 			require.NoError(t, err)
 			s, err := groups[0].StartSparse(coo([]int64{8}, []int64{1}, 1))
 			require.NoError(t, err)
-			err = s.Wait(-1)
+			_, err = s.WaitSlice(0)
 			require.ErrorIs(t, err, fault.Mismatch)
 			require.ErrorContains(t, err, c.text)
 			require.NoError(t, wait(w))
@@ -287,7 +287,11 @@ func TestSparseWithoutARank(t *testing.T) {
 			if c.code == fault.Aborted {
 				require.NoError(t, groups[0].Abort("for a test"))
 			}
-			err := begun[0].Wait(c.within)
+			if c.within >= 0 {
+				begun[0].SetDeadline(c.within)
+				begun[0].SetDeadline(forever) // the earlier one stays
+			}
+			_, err := begun[0].WaitSlice(0)
 			require.ErrorIs(t, err, c.code)
 			require.True(t, strings.HasPrefix(err.Error(), "goccl: group "+fault.Label(t.Name(), 0, 3)+
 				": sparse_all_reduce of Float [4], seq 1: "), err)
@@ -295,7 +299,8 @@ func TestSparseWithoutARank(t *testing.T) {
 			require.True(t, ended)
 			require.Equal(t, err, again)
 			require.NoError(t, groups[1].Abort("it waits for rank 2 alone"))
-			require.Error(t, begun[1].Wait(-1))
+			_, err = begun[1].WaitSlice(0)
+			require.Error(t, err)
 		})
 	}
 }

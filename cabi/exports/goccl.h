@@ -7,6 +7,12 @@
  * returns GOCCL_FORKED at once; fork has closed the child's copies of the library's sockets. Memory
  * behind a goccl_call must stay valid until the call (or its work) is done; the goccl_call itself, and
  * the arrays it points to, only until goccl_run or goccl_start returns.
+ *
+ * Functions that may wait long take a slice, for callers that have something else to look at now and
+ * then: signals, for example. The library calls nobody back; it returns after slice_ns, and the
+ * operation goes on. *work then stands for it: wait for it with goccl_work_wait, and give it back with
+ * goccl_work_free. If the operation has ended, *work is 0. With slice_ns 0 the function returns at the
+ * end only, and work may be NULL.
  */
 #ifndef GOCCL_H
 #define GOCCL_H
@@ -18,7 +24,7 @@
 extern "C" {
 #endif
 
-#define GOCCL_ABI 1
+#define GOCCL_ABI 2
 
 /* Classes of failure; the numbers of ccl/fault. */
 typedef enum {
@@ -124,11 +130,11 @@ int goccl_group_open(const goccl_group_options* options, goccl_group* group, voi
 /* Joins the group: addresses[r] (lengths[r] bytes) is the address that rank r's goccl_group_open
  * wrote, for every rank including this one. Waits until all ranks have joined, at most for the
  * group's timeout; the error names the ranks that did not join. */
-int goccl_group_join(goccl_group group, const void* const* addresses, const size_t* lengths, int n,
-                     goccl_error* error);
+int goccl_group_join(goccl_group group, const void* const* addresses, const size_t* lengths, int n, int64_t slice_ns,
+                     goccl_work* work, goccl_error* error);
 
-/* Runs one operation to its end on the calling thread. */
-int goccl_run(goccl_group group, const goccl_call* call, goccl_error* error);
+/* Runs one operation on the calling thread, to its end or for a slice. */
+int goccl_run(goccl_group group, const goccl_call* call, int64_t slice_ns, goccl_work* work, goccl_error* error);
 
 /* Starts one operation and sets *seq to its number among the collectives (or the messages) of the
  * group. If it has already ended successfully and is not a receive from any source, *work is 0 and
@@ -159,10 +165,12 @@ int goccl_group_sparse_all_reduce(goccl_group group, const goccl_sparse* tensor,
  * Copies their indices and values to the pointers that are not NULL. */
 int goccl_work_sparse(goccl_work work, uint64_t* count, int64_t* indices, void* values, goccl_error* error);
 
-/* Waits until the work is done, for at most timeout_ns (negative: until the operation's own
- * timeout). When timeout_ns ends first, the operation fails with GOCCL_TIMEOUT, on this rank and soon
- * on the others. Returns the operation's code. */
-int goccl_work_wait(goccl_work work, int64_t timeout_ns, goccl_error* error);
+/* Waits until the work is done, and returns the operation's code. When timeout_ns from now (negative:
+ * the operation's own timeout) ends first, the operation fails with GOCCL_TIMEOUT, on this rank and
+ * soon on the others. A later call does not put off an earlier end. Works of goccl_group_join and
+ * goccl_group_monitored_barrier have their own timeout only. After slice_ns (0: never) it returns
+ * GOCCL_OK with *done 0, and the operation goes on; otherwise *done is 1. done may be NULL. */
+int goccl_work_wait(goccl_work work, int64_t timeout_ns, int64_t slice_ns, int* done, goccl_error* error);
 
 /* Sets *done to 1 if the work is done, and then returns its code; otherwise returns GOCCL_OK. Never
  * waits. */
@@ -257,10 +265,12 @@ int goccl_trace(const char* path, void* buf, size_t cap, size_t* len, goccl_erro
 /* Returns when all ranks have called it, or GOCCL_TIMEOUT if some have not: the error names the first
  * missing rank, with all_ranks every missing rank. timeout_ns: GOCCL_NO_TIMEOUT_GIVEN means the
  * group's timeout, 0 no waiting at all. The group goes on after a failure. */
-int goccl_group_monitored_barrier(goccl_group group, int64_t timeout_ns, int all_ranks, goccl_error* error);
+int goccl_group_monitored_barrier(goccl_group group, int64_t timeout_ns, int all_ranks, int64_t slice_ns,
+                                  goccl_work* work, goccl_error* error);
 
 /* Ends all operations of the group with GOCCL_ABORTED, including those that another thread waits
- * for; later operations fail in the same way. */
+ * for, and goccl_group_join; later operations fail in the same way. The other ranks fail, too, with
+ * the reason and the number of this rank. */
 int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error);
 
 /* For callers about to leave the group: works until all started operations have ended and their data

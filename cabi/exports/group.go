@@ -63,7 +63,7 @@ func goccl_go_group_open(options *C.goccl_group_options, group *C.goccl_group,
 
 //export goccl_go_group_join
 func goccl_go_group_join(group C.goccl_group, addresses *unsafe.Pointer, lengths *C.size_t,
-	n C.int, record *C.goccl_error) (code C.int) {
+	n C.int, slice C.int64_t, work *C.goccl_work, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	g, err := findGroup(group)
 	if err != nil {
@@ -80,7 +80,7 @@ func goccl_go_group_join(group C.goccl_group, addresses *unsafe.Pointer, lengths
 		}
 		all[i] = C.GoBytes(unsafe.Slice(addresses, int(n))[i], C.int(size))
 	}
-	return answer(g.Join(all), record)
+	return inSlices(slice, work, record, func() error { return g.Join(all) })
 }
 
 //export goccl_go_group_state
@@ -122,13 +122,15 @@ func goccl_go_group_set_timeout(group C.goccl_group, timeout C.int64_t, record *
 
 //export goccl_go_group_monitored_barrier
 func goccl_go_group_monitored_barrier(group C.goccl_group, timeout C.int64_t, all C.int,
-	record *C.goccl_error) (code C.int) {
+	slice C.int64_t, work *C.goccl_work, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)
 	}
-	return answer(g.MonitoredBarrier(time.Duration(timeout), all != 0), record)
+	return inSlices(slice, work, record, func() error {
+		return g.MonitoredBarrier(time.Duration(timeout), all != 0)
+	})
 }
 
 //export goccl_go_group_abort

@@ -71,15 +71,15 @@ int goccl_group_open(const goccl_group_options* options, goccl_group* group, voi
   return goccl_go_group_open((goccl_group_options*)options, group, buf, cap, len, error);
 }
 
-int goccl_group_join(goccl_group group, const void* const* addresses, const size_t* lengths, int n,
-                     goccl_error* error) {
+int goccl_group_join(goccl_group group, const void* const* addresses, const size_t* lengths, int n, int64_t slice_ns,
+                     goccl_work* work, goccl_error* error) {
   GUARD(error);
-  return goccl_go_group_join(group, (void**)addresses, (size_t*)lengths, n, error);
+  return goccl_go_group_join(group, (void**)addresses, (size_t*)lengths, n, slice_ns, work, error);
 }
 
-int goccl_run(goccl_group group, const goccl_call* call, goccl_error* error) {
+int goccl_run(goccl_group group, const goccl_call* call, int64_t slice_ns, goccl_work* work, goccl_error* error) {
   GUARD(error);
-  return goccl_go_run(group, (goccl_call*)call, error);
+  return goccl_go_run(group, (goccl_call*)call, slice_ns, work, error);
 }
 
 int goccl_start(goccl_group group, const goccl_call* call, goccl_work* work, uint64_t* seq, goccl_error* error) {
@@ -98,9 +98,9 @@ int goccl_work_sparse(goccl_work work, uint64_t* count, int64_t* indices, void* 
   return goccl_go_work_sparse(work, count, indices, values, error);
 }
 
-int goccl_work_wait(goccl_work work, int64_t timeout_ns, goccl_error* error) {
+int goccl_work_wait(goccl_work work, int64_t timeout_ns, int64_t slice_ns, int* done, goccl_error* error) {
   GUARD(error);
-  return goccl_go_work_wait(work, timeout_ns, error);
+  return goccl_go_work_wait(work, timeout_ns, slice_ns, done, error);
 }
 
 int goccl_work_test(goccl_work work, int* done, goccl_error* error) {
@@ -200,9 +200,10 @@ int goccl_trace(const char* path, void* buf, size_t cap, size_t* len, goccl_erro
   return goccl_go_trace((char*)path, buf, cap, len, error);
 }
 
-int goccl_group_monitored_barrier(goccl_group group, int64_t timeout_ns, int all_ranks, goccl_error* error) {
+int goccl_group_monitored_barrier(goccl_group group, int64_t timeout_ns, int all_ranks, int64_t slice_ns,
+                                  goccl_work* work, goccl_error* error) {
   GUARD(error);
-  return goccl_go_group_monitored_barrier(group, timeout_ns, all_ranks, error);
+  return goccl_go_group_monitored_barrier(group, timeout_ns, all_ranks, slice_ns, work, error);
 }
 
 int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error) {

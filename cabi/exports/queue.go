@@ -28,8 +28,8 @@ func goccl_go_queue_watch(list *C.goccl_work, n C.size_t, urgent C.int,
 	*watched, *thread = 0, 0
 	var ops []pgbackend.Operation
 	for _, work := range unsafe.Slice(list, int(n)) {
-		if s := findSparse(work); s != nil {
-			ops = append(ops, s)
+		if t := findTask(work); t != nil {
+			ops = append(ops, t)
 			continue
 		}
 		w, err := findWork(work)

@@ -12,20 +12,6 @@ import (
 	"github.com/goccl/goccl/pgbackend"
 )
 
-// sparseHandle is the bit that marks handles of sparse works. Handles of other works would have it
-// only once a slot has been used 2³¹ times.
-const sparseHandle = 1 << 63
-
-var sparses table[pgbackend.Sparse]
-
-// findSparse returns nil for other works, and for handles that were given back.
-func findSparse(work C.goccl_work) *pgbackend.Sparse {
-	if work&sparseHandle == 0 {
-		return nil
-	}
-	return sparses.get(uint64(work) &^ sparseHandle)
-}
-
 // maxDims is far more than pgbackend accepts; the limits keep sums and products in bounds here.
 const maxDims, maxElements = 1 << 10, 1 << 46
 
@@ -70,7 +56,7 @@ func goccl_go_group_sparse_all_reduce(group C.goccl_group, c *C.goccl_sparse,
 	if err != nil {
 		return answer(err, record)
 	}
-	*work, *seq = C.goccl_work(sparses.put(s)|sparseHandle), C.uint64_t(s.Seq())
+	*work, *seq = putTask(s), C.uint64_t(s.Seq())
 	return C.GOCCL_OK
 }
 
@@ -78,8 +64,8 @@ func goccl_go_group_sparse_all_reduce(group C.goccl_group, c *C.goccl_sparse,
 func goccl_go_work_sparse(work C.goccl_work, count *C.uint64_t, indices *C.int64_t,
 	values unsafe.Pointer, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
-	s := findSparse(work)
-	if s == nil {
+	s, ok := findTask(work).(*pgbackend.Sparse)
+	if !ok {
 		return answer(stale("work of a sparse all_reduce", uint64(work)), record)
 	}
 	n, all, bytes := s.Result()

@@ -4,7 +4,6 @@ package exports
 import "C"
 
 import (
-	"context"
 	"math"
 	"time"
 	"unsafe"
@@ -50,15 +49,23 @@ func callOf(c *C.goccl_call, call *ccl.Call) error {
 func outside(n C.int32_t) bool { return n < 0 || n > math.MaxUint8 }
 
 //export goccl_go_run
-func goccl_go_run(group C.goccl_group, c *C.goccl_call, record *C.goccl_error) (code C.int) {
+func goccl_go_run(group C.goccl_group, c *C.goccl_call, slice C.int64_t,
+	work *C.goccl_work, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)
 	}
+	if work != nil {
+		*work = 0
+	}
 	var call ccl.Call
 	if err = callOf(c, &call); err == nil {
-		if err = g.Run(&call); err == nil {
+		var w *ccl.Work
+		if w, err = g.RunSlice(&call, time.Duration(max(slice, 0))); w != nil {
+			*work = C.goccl_work(works.put(w))
+		}
+		if err == nil {
 			return C.GOCCL_OK
 		}
 	}
@@ -99,19 +106,26 @@ func findWork(handle C.goccl_work) (*ccl.Work, error) {
 }
 
 //export goccl_go_work_wait
-func goccl_go_work_wait(work C.goccl_work, timeout C.int64_t, record *C.goccl_error) (code C.int) {
+func goccl_go_work_wait(work C.goccl_work, timeout, slice C.int64_t,
+	done *C.int, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	var t task
 	w, err := findWork(work)
-	if err != nil {
-		if s := findSparse(work); s != nil {
-			err = s.Wait(time.Duration(timeout))
-		}
+	if err == nil {
+		t = w
+	} else if t = findTask(work); t == nil {
 		return answer(err, record)
 	}
 	if timeout >= 0 {
-		return answer(w.WaitFor(time.Duration(timeout)), record)
+		if d, ok := t.(interface{ SetDeadline(time.Duration) }); ok {
+			d.SetDeadline(time.Duration(timeout))
+		}
 	}
-	return answer(w.Wait(context.Background()), record)
+	is, err := t.WaitSlice(time.Duration(max(slice, 0)))
+	if done != nil {
+		*done = truth(is)
+	}
+	return answer(err, record)
 }
 
 // askWork asks a work, through ask, whether it has ended, and returns the code of its error.
@@ -120,15 +134,12 @@ func askWork(work C.goccl_work, done *C.int, record *C.goccl_error, ask func(*cc
 	w, err := findWork(work)
 	if err == nil {
 		is, err = ask(w)
-	} else if s := findSparse(work); s != nil {
-		is, err = s.Done()
+	} else if t := findTask(work); t != nil {
+		is, err = t.Done()
 	} else {
 		return answer(err, record)
 	}
-	*done = 0
-	if is {
-		*done = 1
-	}
+	*done = truth(is)
 	return answer(err, record)
 }
 
@@ -173,7 +184,7 @@ func goccl_go_work_free_all(list *C.goccl_work, n C.size_t) (code C.int) {
 	for _, work := range unsafe.Slice(list, int(n)) {
 		if w := works.take(uint64(work)); w != nil {
 			w.Free()
-		} else if sparses.take(uint64(work)&^sparseHandle) == nil || work&sparseHandle == 0 {
+		} else if work&taskHandle == 0 || tasks.take(uint64(work)&^taskHandle) == nil {
 			code = C.GOCCL_INVALID
 		}
 	}

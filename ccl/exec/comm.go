@@ -102,7 +102,7 @@ type Comm struct {
 	lows       map[planKey]*program.Lowered
 	recent     planKey // key of recentLow, the plan that was used last
 	recentLow  *program.Lowered
-	alone      Op // the operation of Run
+	alone      *Op // the operation of Run
 	cache      cache
 	fence      park.Fence
 	young      bool // the driver's wait is young: the driver wakes no peers until that part of the wait ends
@@ -138,7 +138,8 @@ func New(opts Options) (*Comm, error) {
 	width := LinkChannels(opts.Channels)
 	c := &Comm{opts: opts, rank: opts.Rank, size: size, lows: map[planKey]*program.Lowered{}, width: width,
 		chans: make([]transport.Channel, size*width), lost: make([]bool, size),
-		network: make([]bool, size), unopened: make([]transport.Opener, size), lastLevel: cacheShare(&opts)}
+		network: make([]bool, size), unopened: make([]transport.Opener, size), lastLevel: cacheShare(&opts),
+		alone: new(Op)}
 	c.timeout.Store(int64(opts.Timeout))
 	between := make([]transport.Channel, size)
 	for peer, link := range opts.Links {
@@ -251,16 +252,26 @@ func (c *Comm) post(call *Call) (*Op, error) {
 
 // Run executes an operation on the calling thread, from posting to its end.
 func (c *Comm) Run(call *Call) error {
-	if c.opts.Record == nil {
-		return c.do(call)
-	}
-	noted := c.note(call)
-	err := c.do(&noted)
-	c.noteEnd(&noted, err, false)
+	_, err := c.RunSlice(call, 0)
 	return err
 }
 
-func (c *Comm) do(call *Call) error {
+// RunSlice is Run for a part of the time: it returns after about d at the latest, unless d is 0. If
+// the operation has not ended by then, RunSlice returns its Op, and it goes on as if it had been
+// posted. Otherwise the Op is nil.
+func (c *Comm) RunSlice(call *Call, d time.Duration) (*Op, error) {
+	if c.opts.Record == nil {
+		return c.do(call, d)
+	}
+	noted := c.note(call)
+	op, err := c.do(&noted, d)
+	if op == nil {
+		c.noteEnd(&noted, err, false)
+	}
+	return op, err
+}
+
+func (c *Comm) do(call *Call, d time.Duration) (*Op, error) {
 	alone := c.pending.Load() == 0 && // model: runPending
 		c.stop.Load() == nil && // model: runStop
 		c.lock.CompareAndSwap(0, 1) // model: runLock
@@ -269,7 +280,7 @@ func (c *Comm) do(call *Call) error {
 		if alone && call.Coll.Valid() {
 			if p := c.known(call); p != nil {
 				seq := c.colls.Add(1)
-				var w waiter
+				w := waiter{limit: d}
 				if ended, err := c.try(p, call, seq, &w); !ended {
 					return c.goOn(call, seq, err, &w)
 				}
@@ -278,10 +289,10 @@ func (c *Comm) do(call *Call) error {
 				if c.pending.Load() != 0 { // model: runAfter
 					c.handOver()
 				}
-				return nil
+				return nil, nil
 			}
 		} else if alone && plainMessage(call, c.size) {
-			return c.runMessage(call)
+			return c.runMessage(call, d)
 		}
 		if !alone {
 			c.unlock()
@@ -293,22 +304,26 @@ func (c *Comm) do(call *Call) error {
 			c.unlock()
 			c.handOver()
 		}
-		return err
+		return nil, err
 	}
 	if alone && !call.Coll.Valid() {
-		return c.runMessage(call)
+		return c.runMessage(call, d)
 	}
 	if alone {
-		return c.runAlone(call)
+		return c.runAlone(call, d)
 	}
 	op := newOp(c, call)
+	op.notify = d > 0 // the caller may get the Op
 	c.push(op)
 	if c.lock.Load() != 0 { // model: runRing
 		c.opts.Doorbell.Ring() // the driver may be asleep, and not know of this operation
 	}
-	err := op.Wait(nil)
+	done, err := op.WaitSlice(d)
+	if !done {
+		return op, nil
+	}
 	op.Free()
-	return err
+	return nil, err
 }
 
 // try begins an operation that has no Op yet, and reports whether it has ended, as most simple
@@ -329,8 +344,8 @@ func (c *Comm) try(p *compiled, call *Call, seq uint64, w *waiter) (ended bool, 
 }
 
 // goOn is the rest of Run after try. It releases the lock.
-func (c *Comm) goOn(call *Call, seq uint64, err error, w *waiter) error {
-	op := &c.alone
+func (c *Comm) goOn(call *Call, seq uint64, err error, w *waiter) (*Op, error) {
+	op := c.alone
 	op.set(c, call, seq)
 	c.queueInFlight(op, err)
 	return c.driveAlone(op, w)
@@ -391,25 +406,31 @@ func (c *Comm) queueInFlight(op *Op, err error) {
 }
 
 // runAlone is Run if nothing else is posted. The thread holds the lock and keeps it until the
-// operation has ended, so the operation is never in the list of posted operations, and no other
-// thread ever waits for it.
-func (c *Comm) runAlone(call *Call) error {
-	op := &c.alone
+// operation has ended or d is over, so the operation is never in the list of posted operations, and
+// until then no other thread waits for it.
+func (c *Comm) runAlone(call *Call, d time.Duration) (*Op, error) {
+	op := c.alone
 	op.set(c, call, c.number(call))
 	c.head, c.tail = op, op
-	return c.driveAlone(op, new(waiter))
+	return c.driveAlone(op, &waiter{limit: d})
 }
 
-// driveAlone is the rest of runAlone. It releases the lock.
-func (c *Comm) driveAlone(op *Op, w *waiter) error {
+// driveAlone is the rest of runAlone. It releases the lock. The engine and the queue hold op, so an
+// operation that has not ended keeps it, and the next Run gets another one.
+func (c *Comm) driveAlone(op *Op, w *waiter) (left *Op, err error) {
 	w.op = op
 	c.drive(w)
 	w.leave(c)
-	err := op.err
-	op.forget()
+	if op.state.Load() == opPending { // model: none: only the lock's holder ends operations
+		op.notify = true
+		left, c.alone = op, ops.Get().(*Op)
+	} else {
+		err = op.err
+		op.forget()
+	}
 	c.unlock()
 	c.handOver()
-	return err
+	return left, err
 }
 
 // allowed refuses an invalid call before any data moves, and every call after the Comm has stopped.

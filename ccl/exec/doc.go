@@ -15,6 +15,11 @@
 // that sleeps until the end of an operation, but not in Wait, asks with Op.Expedite that the
 // operation be driven without this delay.
 //
+// RunSlice and WaitSlice return when their time is over, for callers that have something else to
+// look at. No thread waits for the operation then, and it is driven like any other. Run has an Op
+// of its own for an operation that it executes alone; if RunSlice hands the operation out, it keeps
+// this Op, and the Comm takes another.
+//
 // The following rules keep every operation alive (wait.go and driver.go). model_test.go checks them
 // over all interleavings, and a test holds that model to the code.
 //

@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"time"
+
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/program"
@@ -22,10 +24,10 @@ func plainMessage(c *Call, ranks int) bool {
 // runMessage is Run for a send or receive if nothing else is posted: the thread holds the lock.
 // Most messages are copied directly from the caller's memory to the channel, or from the channel to
 // the caller's memory, and never become a pending operation.
-func (c *Comm) runMessage(call *Call) error {
-	op := &c.alone
+func (c *Comm) runMessage(call *Call, d time.Duration) (*Op, error) {
+	op := c.alone
 	op.request(call)
-	var w waiter
+	w := waiter{limit: d}
 	outcome := c.p2p.Direct(&op.req)
 	for outcome != p2p.Done {
 		if outcome == p2p.General || op.req.Send || !c.poll() && !(w.pause(c) && !w.counted) {
@@ -39,7 +41,7 @@ func (c *Comm) runMessage(call *Call) error {
 	c.lookAround()
 	c.unlock()
 	c.handOver()
-	return nil
+	return nil, nil
 }
 
 // lookAround polls the other peers' messages now and then, for a rank that only sends, or only

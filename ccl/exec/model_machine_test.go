@@ -2,10 +2,7 @@
 
 package exec
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // modelStep is what a thread does at a place.
 type modelStep struct {
@@ -129,13 +126,19 @@ func (m *machine) do(s *state, i, way int) {
 func (m *machine) ways(s *state, i int) int {
 	m.at(s, i)
 	t := m.t
-	if t.at == ended || t.asleep && t.rests != napDoorbell {
+	if t.at == ended || t.asleep && t.rests != napDoorbell && !m.timed(s, i) {
 		return 0
 	}
 	if ways := steps[t.at].ways; ways != nil {
 		return ways(m)
 	}
 	return 1
+}
+
+// timed reports whether thread i sleeps in a slice. Its end may come late: nothing may rely on it.
+func (m *machine) timed(s *state, i int) bool {
+	t := &s.threads[i]
+	return t.asleep && m.kinds[i].start == nextAction && m.ops[t.op].slices
 }
 
 // jump continues at a place. It also runs the code between two atomic operations.
@@ -271,16 +274,6 @@ func (m *machine) enqueue(phase uint8) {
 	m.op().phase, m.op().pos = phase, m.comm().posts
 }
 
-// posted reports whether an operation is posted by Post, not by Run.
-func (m *machine) posted(op uint8) bool {
-	for _, u := range m.users {
-		if slices.Contains(u.script, post(op)) {
-			return true
-		}
-	}
-	return false
-}
-
 // begin starts the next call of a user's script.
 func (m *machine) begin() {
 	t := m.t
@@ -298,6 +291,12 @@ func (m *machine) begin() {
 		return
 	}
 	t.op, t.comm = a.arg, uint8(m.ops[a.arg].comm)
+	if a.verb == doPost {
+		m.op().notify, m.op().kept = true, true
+	} else if m.spec().slices && a.verb != doRun && !m.op().kept { // Run has ended it and returned no Op
+		m.begin()
+		return
+	}
 	m.jump(map[verb]place{doPost: postStop, doRun: runPending, doWait: waitState, doCancel: cancelFire,
 		doExpedite: expediteMark, doPoll: pollState}[a.verb])
 }

@@ -32,6 +32,7 @@ const (
 	waitTakeLate // of a mutation: the lock is checked, and then taken
 	overState
 	overCancel
+	overTime
 	count
 	leave
 	turnLock
@@ -122,6 +123,8 @@ const (
 	runCount
 	runQueued
 	runDriven
+	runNotify
+	runLeave
 	runUnlock
 	waitTake
 	waitDriven
@@ -197,6 +200,7 @@ type opState struct {
 	begun         bool  // has sent its first bytes; of an unasked message: was read
 	pending, fire bool  // op.state == opPending; its Cancel was fired
 	urgency       uint8 // opCalm, opExpedited, opOver
+	notify, kept  bool  // its end counts; its caller has the Op
 }
 
 type commState struct {
@@ -254,6 +258,7 @@ type opSpec struct {
 	message   bool  // not ordered with the others
 	unasked   bool  // no operation, but a message from a peer for which there is no receive
 	cancel    bool  // is waited for with a Cancel
+	slices    bool  // is run and waited for in slices: each may be over at any time
 	unknown   bool  // has no kept program, or is no plain message
 	wrong     bool  // is refused, since the call is invalid
 }

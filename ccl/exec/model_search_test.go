@@ -77,7 +77,7 @@ func (g *graph) check(sc *scenario, mu *mutation) (states int, wrong string) {
 				m.do(&to, i, way)
 				g.edges = append(g.edges, [2]int32{g.number(&to, n), n})
 			}
-			rests := ways == 0 || from.threads[i].at == publish
+			rests := ways == 0 || from.threads[i].at == publish || m.timed(&from, i)
 			quiet = quiet && rests
 			still = still && (rests || from.threads[i].rests == napDoorbell && from.threads[i].asleep)
 			dead = dead && ways == 0

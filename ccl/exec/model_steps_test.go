@@ -153,7 +153,12 @@ var postSteps = map[place]modelStep{
 		m.enqueue(queued)
 		m.call(drive, runDriven)
 	}),
-	runDriven: to(leave, runUnlock),
+	runDriven: then(func(m *machine) {
+		m.op().kept = m.op().pending
+		m.choose(m.op().kept, runNotify, runLeave)
+	}),
+	runNotify: then(func(m *machine) { m.op().notify = true; m.jump(runLeave) }),
+	runLeave:  to(leave, runUnlock),
 	runUnlock: to(unlock, postHand),
 
 	callAllowed: then(func(m *machine) { m.call(allowed, stillToPost) }),
@@ -182,6 +187,8 @@ var postSteps = map[place]modelStep{
 	}},
 	push: {name: "push", fused: true, do: func(m *machine, _ int) {
 		m.enqueue(inList)
+		m.op().kept = m.op().kept || m.spec().slices
+		m.op().notify = m.op().kept
 		m.choose(m.current() == doRun, runRing, postAgain)
 	}},
 	postAgain: {name: "postAgain", do: func(m *machine, _ int) {
@@ -238,20 +245,21 @@ var waitSteps = map[place]modelStep{
 
 	over: then(func(m *machine) {
 		if m.t.holds { // only the lock's holder ends operations
-			m.t.yes = !m.op().pending
-			m.choose(!m.t.yes && m.spec().cancel, overCancel, back)
+			m.findOver()
 			return
 		}
 		m.jump(overState)
 	}),
-	overState: {name: "overState", do: func(m *machine, _ int) {
-		m.t.yes = !m.op().pending
-		m.choose(!m.t.yes && m.spec().cancel, overCancel, back)
-	}},
+	overState: {name: "overState", do: func(m *machine, _ int) { m.findOver() }},
 	overCancel: {name: "overCancel", do: func(m *machine, _ int) {
 		m.t.yes = m.op().fire
 		m.jump(back)
 	}},
+	overTime: {name: "a look at the clock", absent: true, ways: func(*machine) int { return 2 },
+		do: func(m *machine, way int) {
+			m.t.yes = way == 1
+			m.jump(back)
+		}},
 	count: {name: "count", fused: true, between: unless(func(m *machine) bool { return m.t.counted }, back),
 		do: func(m *machine, _ int) {
 			m.comm().waiting++
@@ -278,6 +286,19 @@ var waitSteps = map[place]modelStep{
 		}
 	}),
 	driveSleeps: then(func(m *machine) { m.t.rests = processDoorbell; m.call(resting, drive) }),
+}
+
+// findOver is over's check of the operation's state.
+func (m *machine) findOver() {
+	m.t.yes = !m.op().pending
+	switch {
+	case m.t.yes:
+		m.jump(back)
+	case m.spec().cancel:
+		m.jump(overCancel)
+	default:
+		m.choose(m.spec().slices && m.t.counted, overTime, back)
+	}
 }
 
 var doorbellSteps = map[place]modelStep{
@@ -325,7 +346,7 @@ var doorbellSteps = map[place]modelStep{
 	turnLock: {name: "turnLock", do: func(m *machine, _ int) { m.choose(m.comm().lock, sleep, cancelSleep) }},
 	sleep: {name: "Doorbell.Sleep: futex wait on rings", absent: true, do: func(m *machine, _ int) {
 		switch {
-		case m.t.asleep: // the time of a nap is over
+		case m.t.asleep: // the time of a nap, or of a slice, is over
 			m.wake(m.self)
 		case m.t.ticket:
 			m.t.asleep = true
@@ -513,7 +534,7 @@ var advanceSteps = map[place]modelStep{
 		m.t.ending = 0
 		m.jump(back)
 	}),
-	endOp: then(func(m *machine) { m.choose(m.expedites && m.posted(m.t.ending), endUrgency, endState) }),
+	endOp: then(func(m *machine) { m.choose(m.expedites && m.s.ops[m.t.ending].notify, endUrgency, endState) }),
 	endUrgency: {name: "endUrgency", fused: true, do: func(m *machine, _ int) {
 		expedited := uint32(m.target().urgency) == opExpedited
 		m.target().urgency = uint8(opOver)
@@ -534,7 +555,7 @@ var advanceSteps = map[place]modelStep{
 	endTurns: then(func(m *machine) { m.ring(turnsDoorbell, endNotify) }),
 	endNotify: then(func(m *machine) {
 		user := m.t.depth == 0 // a post that has ended before it was queued
-		switch watched := m.watch && (user || m.posted(m.t.ending)); {
+		switch watched := m.watch && (user || m.s.ops[m.t.ending].notify); {
 		case watched && user:
 			m.call(countAdd, nextAction)
 		case watched:
@@ -790,7 +811,14 @@ var otherSteps = map[place]modelStep{
 	pollUnlock: to(unlock, pollHand),
 	pollHand:   to(handPending, nextAction),
 
-	watchSeen: {name: "watchSeen", do: func(m *machine, _ int) {
+	watchSeen: {name: "watchSeen", ways: func(m *machine) int {
+		for i := range m.ops { // an operation inside Run is nobody else's
+			if op := &m.s.ops[i]; m.ops[i].slices && op.pending && !op.kept {
+				return 0
+			}
+		}
+		return 1
+	}, do: func(m *machine, _ int) {
 		m.t.word = true
 		m.jump(watchStates)
 	}},

@@ -250,8 +250,8 @@ type completions struct {
 	doorbell *park.Doorbell
 }
 
-// Completions counts the operations of this process that have ended: those of Post, not those of
-// Run.
+// Completions counts the operations of this process that have ended: those of Post, and those of
+// RunSlice that it has returned, but not those of Run.
 var Completions = completions{doorbell: park.NewDoorbell()}
 
 func (x *completions) add() {

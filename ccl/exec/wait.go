@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -22,7 +23,9 @@ type waiter struct {
 	pace    park.Spinner
 	op      *Op
 	cancel  *Cancel
-	counted bool // the wait is no longer young
+	limit   time.Duration // of the wait, from when it is counted; 0 for none
+	until   int64         // when that is over; 0 while the wait is young, or for none
+	counted bool          // the wait is no longer young
 }
 
 // pause is called after a check that found nothing. It reports false when the thread should sleep.
@@ -40,6 +43,9 @@ func (w *waiter) count(c *Comm) {
 		w.counted = true
 		enterWait()
 		c.waiting.Add(1) // model: count
+		if w.limit > 0 {
+			w.until = now() + int64(w.limit)
+		}
 	}
 }
 
@@ -52,9 +58,20 @@ func (w *waiter) leave(c *Comm) {
 	}
 }
 
-// over reports whether there is nothing left to wait for.
+// over reports whether there is nothing left to wait for, or no time.
 func (w *waiter) over() bool {
-	return w.op.state.Load() != opPending || w.cancel.fired() // model: overState
+	return w.op.state.Load() != opPending || w.cancel.fired() || w.late() // model: overState
+}
+
+// late reports whether the wait has reached its limit. A young wait never has: it reads no clock.
+func (w *waiter) late() bool { return w.until != 0 && w.until <= now() }
+
+// sleep returns for how long the waiter may sleep if it has to do something at the given time.
+func (w *waiter) sleep(at int64) time.Duration {
+	if w.until != 0 {
+		at = min(at, w.until)
+	}
+	return until(at)
 }
 
 // awake waits for a condition inside a step, without sleeping. It gives up, so that the wait
@@ -68,7 +85,8 @@ func (c *Comm) awake(w *waiter, ready func() bool) bool {
 			w.pace.Reset()
 			return true
 		}
-		if w.counted && (c.stop.Load() != nil || c.posted.Load() != nil) { // model: none: it may give up at any time
+		if w.counted && (c.stop.Load() != nil || c.posted.Load() != nil || // model: none: it may give up at any time
+			w.late()) {
 			break
 		}
 	}
@@ -95,7 +113,7 @@ func (c *Comm) drive(w *waiter) {
 				if c.poll() || c.advanceAll() || c.look() || w.over() {
 					return 0, false
 				}
-				return until(c.nextDeadline()), true
+				return w.sleep(c.nextDeadline()), true
 			})
 			w.pace.Reset()
 		}
@@ -113,7 +131,9 @@ func (c *Comm) awaitTurn(w *waiter) {
 			return
 		}
 	}
-	rest(c.turns, func() (time.Duration, bool) { return -1, !w.over() && c.lock.Load() != 0 }) // model: turnLock
+	rest(c.turns, func() (time.Duration, bool) {
+		return w.sleep(math.MaxInt64), !w.over() && c.lock.Load() != 0 // model: turnLock
+	})
 	w.pace.Reset()
 }
 
@@ -132,27 +152,39 @@ func rest(b *park.Doorbell, last func() (d time.Duration, sleep bool)) {
 // Wait drives the operation, or waits while another thread does, until op has ended, and returns
 // its error.
 func (op *Op) Wait(cancel *Cancel) error {
-	if c := op.comm; op.state.Load() == opPending { // model: waitState
-		w := waiter{op: op, cancel: cancel}
-		for {
-			if c.lock.CompareAndSwap(0, 1) { // model: waitLock
-				c.drive(&w)
-				c.unlock()
-			} else {
-				c.awaitTurn(&w)
-			}
-			if w.over() {
-				break
-			}
-		}
-		w.leave(c)
-		c.handOver()
-	}
+	op.wait(&waiter{op: op, cancel: cancel})
 	done, err := op.Done()
 	if !done {
 		return ErrCancelled
 	}
 	return err
+}
+
+// WaitSlice is Wait for a part of the time: it returns after about d at the latest, and reports
+// whether op has ended. If it has not, it goes on, as it does without any thread that waits for it.
+func (op *Op) WaitSlice(d time.Duration) (bool, error) {
+	op.wait(&waiter{op: op, limit: d})
+	return op.Done()
+}
+
+func (op *Op) wait(w *waiter) {
+	c := op.comm
+	if op.state.Load() != opPending { // model: waitState
+		return
+	}
+	for {
+		if c.lock.CompareAndSwap(0, 1) { // model: waitLock
+			c.drive(w)
+			c.unlock()
+		} else {
+			c.awaitTurn(w)
+		}
+		if w.over() {
+			break
+		}
+	}
+	w.leave(c)
+	c.handOver()
 }
 
 // Cancel ends waits from outside (for a context, say). The zero value is not cancelled.

@@ -2,13 +2,11 @@
 #include "backend.h"
 #include "helper.h"
 
-#include <mutex>
 #include <random>
 #include <sstream>
 #include <unordered_set>
 
 #include <c10/util/Logging.h>
-#include <pybind11/pybind11.h>
 
 namespace goccl {
 namespace {
@@ -20,16 +18,7 @@ std::unordered_set<GocclBackend*>& open_groups() {
 }
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kDrainSlice = std::chrono::milliseconds(100); // between two checks for signals
-constexpr auto kLastDrain = std::chrono::seconds(1);
 constexpr int64_t kInfoHook = -1; // torch's own hooks have numbers from 0
-
-// Whether a Python signal handler, which runs here, has raised an exception, as the one for Ctrl-C
-// does. The exception is left to the caller.
-bool signal_came() {
-  pybind11::gil_scoped_acquire gil;
-  return PyErr_CheckSignals() != 0;
-}
 
 std::string random_name() {
   std::random_device device;
@@ -64,7 +53,7 @@ GocclBackend::~GocclBackend() {
 void GocclBackend::close_all() {
   if (forked()) return;
   std::lock_guard<std::mutex> lock(open_mutex);
-  const auto deadline = Clock::now() + kLastDrain;
+  const auto deadline = Clock::now() + std::chrono::seconds(1);
   for (GocclBackend* backend : open_groups()) backend->close(deadline);
 }
 
@@ -98,26 +87,23 @@ void GocclBackend::close(Clock::time_point deadline) noexcept {
 }
 
 void GocclBackend::shutdown() {
-  const bool signalled = leave(Clock::time_point::max(), true);
+  const std::exception_ptr interrupt = leave(Clock::time_point::max(), true);
   helper::settle();
-  if (signalled) {
-    pybind11::gil_scoped_acquire gil;
-    throw pybind11::error_already_set();
-  }
+  if (interrupt) std::rethrow_exception(interrupt);
 }
 
-bool GocclBackend::leave(Clock::time_point deadline, bool signals_count) {
+std::exception_ptr GocclBackend::leave(Clock::time_point deadline, bool signals_count) {
   check_not_forked("goccl shutdown");
   WithoutGil without_gil;
-  bool signalled = false;
-  for (int done = 0; done == 0 && !signalled && Clock::now() < deadline;) {
-    const auto left = std::min<Clock::duration>(deadline - Clock::now(), kDrainSlice);
+  std::exception_ptr interrupt;
+  for (int done = 0; done == 0 && !interrupt && Clock::now() < deadline;) {
+    const auto left = std::min<Clock::duration>(deadline - Clock::now(), std::chrono::milliseconds(50));
     if (lib.group_drain(group_, std::chrono::nanoseconds(left).count(), &done, nullptr) != GOCCL_OK) break;
-    signalled = done == 0 && signals_count && signal_came();
+    if (done == 0 && signals_count) interrupt = raised_by_signals();
   }
   observers_->wait_for_trace();
   checked_call("goccl shutdown", lib.group_close, group_);
-  return signalled;
+  return interrupt;
 }
 
 void GocclBackend::abort(const std::string& reason) {

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <atomic>
-#include <map>
-#include <string>
-
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -162,9 +158,9 @@ class GocclBackend final : public c10d::Backend {
   BackendPtr regroup(const char* how, const Args&... args);
   // The number of a rank of this group in the whole job.
   uint64_t global_rank(int rank) const;
-  // Leaves the group once its operations have ended, or at the deadline. Returns whether Python has
-  // a signal pending for this thread. With signals_count, such a signal ends the wait.
-  bool leave(std::chrono::steady_clock::time_point deadline, bool signals_count);
+  // Leaves the group once its operations have ended, or at the deadline. With signals_count, an
+  // interrupt ends the wait, and is returned.
+  std::exception_ptr leave(std::chrono::steady_clock::time_point deadline, bool signals_count);
   // leave for callers that cannot report a failure.
   void close(std::chrono::steady_clock::time_point deadline) noexcept;
   // Sets what a trace records about the group. torch sets the description only after the group was
@@ -192,6 +188,16 @@ class GocclBackend final : public c10d::Backend {
   // library and without a Work (null, which torch's Python takes for an operation that has ended),
   // unless a profiler, a coalescing block or an observer needs one. inputs are for the profiler.
   WorkPtr issue(Request& request, bool asynchronous, at::TensorList inputs);
+  // Calls a function of the library that takes a slice, and returns when the operation has ended.
+  template <typename Function, typename... Args>
+  void run(Request& request, Function function, Args... args) {
+    goccl_work work = 0;
+    observers_->call(request.caller.kind.title, function, group(request), args..., slice_ns(), &work);
+    if (C10_LIKELY(work == 0)) return request.held.copy_back();
+    request.held.works.push_back(work);
+    Origin origin{request.caller.kind, getRank(), group_, options_->timeout, false, observers_, nullptr};
+    c10::make_intrusive<GocclWork>(std::move(origin), std::move(request.held), at::TensorList())->wait();
+  }
   // Adds the extension by addEphemeralTimeout to the timeout.
   void lengthen(Request& request) const;
   // Makes one call for each of the inputs, and one Work for all; fill(request, i) adds the blocks

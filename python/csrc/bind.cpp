@@ -11,6 +11,7 @@ using NoGil = py::call_guard<py::gil_scoped_release>;
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   py::module_::import("torch.distributed"); // the base classes are registered there
+  main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
 
   py::class_<GocclOptions, c10::intrusive_ptr<GocclOptions>, c10d::Backend::Options>(m, "Options")
       .def(py::init<std::chrono::milliseconds, std::string>(), py::arg("timeout"), py::arg("lines") = "")
@@ -19,9 +20,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_readwrite("trace_prefix", &GocclOptions::trace_prefix)
       .def_readwrite("strangers", &GocclOptions::strangers)
       .def("__copy__", [](const GocclOptions& self) { return c10::make_intrusive<GocclOptions>(self); })
-      .def("__deepcopy__", [](const GocclOptions& self, const py::dict&) {
-        return c10::make_intrusive<GocclOptions>(self);
-      }, py::arg("memo"));
+      .def("__deepcopy__", [](const GocclOptions& self, py::dict) { return c10::make_intrusive<GocclOptions>(self); });
 
   py::class_<GocclBackend, c10::intrusive_ptr<GocclBackend>, c10d::Backend>(m, "GocclBackend")
       .def_property_readonly("options", [](GocclBackend& self) {
@@ -34,8 +33,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
              "Python has no type for an allocator; goccl.empty and allocate_tensor of the backend ",
              "give tensors in registered memory");
       })
-      .def("_abort_because", [](GocclBackend& self, const std::string& reason) { self.abort(reason); },
-           py::arg("reason"), NoGil())
+      .def("_abort_because", py::overload_cast<const std::string&>(&GocclBackend::abort), py::arg("reason"), NoGil())
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
       .def("_become", &GocclBackend::become, py::arg("next"))
 #endif
@@ -51,9 +49,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("load", &load, py::arg("path"), NoGil());
   m.def("create", &GocclBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
         py::arg("shim_version"), NoGil());
-  m.def("empty", [](const std::vector<int64_t>& size, at::ScalarType type, const std::string& lines) {
-    return empty(size, type, lines);
-  }, py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
+  m.def("empty", &empty, py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
   m.def("lost", &GocclBackend::lost, NoGil());
   m.def("trace", [] { return py::bytes(trace()); });
   // Hooks end first: they may need the interpreter, and closing groups because the interpreter ends

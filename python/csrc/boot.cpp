@@ -49,7 +49,11 @@ c10::intrusive_ptr<GocclBackend> GocclBackend::create(const StorePtr& store, int
     data.push_back(address.data());
     lengths.push_back(address.size());
   }
-  rc = lib.group_join(group, data.data(), lengths.data(), size, &failure);
+  goccl_work joining = 0;
+  std::exception_ptr interrupt;
+  rc = lib.group_join(group, data.data(), lengths.data(), size, slice_ns(), &joining, &failure);
+  if (joining != 0) rc = await(joining, -1, group, interrupt, &failure), give_back(joining);
+  if (interrupt) std::rethrow_exception(interrupt);
   // All addresses are known here, so an unreachable address is a failure of the network.
   if (rc == GOCCL_TIMEOUT || rc == GOCCL_PEER_LOST || rc == GOCCL_PEER_LEFT)
     C10_THROW_ERROR(DistNetworkError, failure.text);

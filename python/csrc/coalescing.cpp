@@ -25,17 +25,19 @@ bool BatchWork::isCompleted() {
 }
 
 bool BatchWork::wait(std::chrono::milliseconds timeout) {
-  using Clock = std::chrono::steady_clock;
   const bool limited = timeout.count() > 0;
   const auto deadline = limited ? Clock::now() + timeout : Clock::time_point();
+  std::exception_ptr interrupt;
   for (const auto& work : works_) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     try {
       work->wait(limited ? std::max(left, std::chrono::milliseconds(1)) : kNoTimeout);
-    } catch (const std::exception&) {} // work keeps the error, and the other works have to end too
+    } catch (const std::exception&) { // work keeps its error, and the other works have to end too
+      if (std::current_exception() != work->exception()) interrupt = std::current_exception();
+    }
   }
   finish();
-  return waited();
+  return waited(interrupt);
 }
 
 void BatchWork::finish() {

@@ -119,8 +119,7 @@ WorkPtr GocclBackend::issue(Request& request, bool asynchronous, at::TensorList 
   // torch stores Works, if it does, without checking for null.
   const bool kept = !asynchronous && c10d::allow_inflight_collective_as_graph_input();
   if (!asynchronous && C10_LIKELY(!watched && !kept && !at::hasCallbacks() && request.call.batch == 0)) {
-    observers_->call(request.caller.kind.title, lib.run, group(request), &request.finish());
-    request.held.copy_back();
+    run(request, lib.run, &request.finish());
     return nullptr;
   }
   if (watched) lengthen(request);

@@ -2,12 +2,14 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <pybind11/pybind11.h>
 
 #include <mutex>
 
 namespace goccl {
 
 Library lib;
+unsigned long main_thread = 0;
 
 static bool in_forked_child = false;
 
@@ -49,6 +51,20 @@ void give_back(c10::ArrayRef<goccl_work> works) {
   for (goccl_work work : works) {
     returns.works[returns.count++] = work;
     if (returns.count == std::size(returns.works)) returns.flush();
+  }
+}
+
+std::exception_ptr raised_by_signals() {
+  pybind11::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() == 0 ? nullptr : std::make_exception_ptr(pybind11::error_already_set());
+}
+
+int await(goccl_work work, int64_t timeout_ns, goccl_group group, std::exception_ptr& interrupt, goccl_error* error) {
+  for (int done = 0;; timeout_ns = -1) {
+    const int rc = lib.work_wait(work, timeout_ns, interrupt ? 0 : slice_ns(), &done, error);
+    if (rc != GOCCL_OK || done != 0) return rc;
+    interrupt = raised_by_signals();
+    if (interrupt) lib.group_abort(group, "interrupted by a signal", nullptr);
   }
 }
 

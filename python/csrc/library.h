@@ -1,6 +1,6 @@
 // The functions of libgoccl, found at run time: the extension does not link to it, so importing the
 // extension starts no Go runtime. Also the handling around every call of them: failures, forks, the
-// GIL.
+// GIL, signals.
 #pragma once
 
 #include <Python.h>
@@ -82,6 +82,18 @@ void checked_call(const char* what, Function function, Args... args) {
   Failure failure;
   check(function(args..., &failure), failure, what);
 }
+
+// Python runs the handlers of signals on its main thread only. So the waits of that thread are cut
+// into slices, and the handlers run in between. If one of them raises, as the one for Ctrl-C does,
+// the group ends on all ranks. The exception, called the interrupt, is thrown once the operation has
+// ended: until then the core may use the memory.
+extern unsigned long main_thread;
+inline int64_t slice_ns() { return PyThread_get_thread_ident() == main_thread ? 50'000'000 : 0; }
+// Runs the handlers of signals that came. Returns what one of them raised, or null.
+std::exception_ptr raised_by_signals();
+// Waits for a work of the group, and returns its code. interrupt is null, or what an earlier wait has
+// set it to.
+int await(goccl_work work, int64_t timeout_ns, goccl_group group, std::exception_ptr& interrupt, goccl_error* error);
 
 // what (and the text) may be anything printable; they are printed only on failure.
 template <typename What, typename... Text>

@@ -9,6 +9,7 @@ namespace {
 constexpr Kind kSend{c10d::OpType::SEND, GOCCL_SEND, "goccl:send"};
 constexpr Kind kRecv{c10d::OpType::RECV, GOCCL_RECV, "goccl:recv"};
 constexpr Kind kRecvAnySource{c10d::OpType::RECVANYSOURCE, GOCCL_RECV, "goccl:recvAnySource"};
+constexpr Kind kMonitoredBarrier{c10d::OpType::BARRIER, GOCCL_BARRIER, "goccl:monitored_barrier"};
 
 } // namespace
 
@@ -26,26 +27,20 @@ WorkPtr GocclBackend::message(const Kind& kind, Tensors& tensors, int peer, int 
   return issue(request, true, tensors);
 }
 
-WorkPtr GocclBackend::send(Tensors& tensors, int destination, int tag) {
-  return message(kSend, tensors, destination, tag);
-}
+WorkPtr GocclBackend::send(Tensors& tensors, int peer, int tag) { return message(kSend, tensors, peer, tag); }
 
-WorkPtr GocclBackend::recv(Tensors& tensors, int source, int tag) {
-  return message(kRecv, tensors, source, tag);
-}
+WorkPtr GocclBackend::recv(Tensors& tensors, int peer, int tag) { return message(kRecv, tensors, peer, tag); }
 
 WorkPtr GocclBackend::recvAnysource(Tensors& tensors, int tag) {
   return message(kRecvAnySource, tensors, GOCCL_ANY_SOURCE, tag);
 }
 
 void GocclBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
-  constexpr const char* title = "goccl:monitored_barrier";
-  const goccl_group handle = group(title);
+  Request request(caller(kMonitoredBarrier), c10d::kUnsetTimeout);
   const bool given = opts.timeout != c10d::kUnsetTimeout;
   const int64_t timeout = std::chrono::nanoseconds(std::max(opts.timeout, std::chrono::milliseconds(0))).count();
   WithoutGil without_gil;
-  observers_->call(title, lib.group_monitored_barrier, handle, given ? timeout : GOCCL_NO_TIMEOUT_GIVEN,
-                   wait_all_ranks);
+  run(request, lib.group_monitored_barrier, given ? timeout : GOCCL_NO_TIMEOUT_GIVEN, wait_all_ranks);
 }
 
 } // namespace goccl

@@ -1,7 +1,5 @@
 #include "request.h"
 
-#include <algorithm>
-
 #include <ATen/MemoryOverlap.h>
 
 #include "overlap.h"

@@ -147,9 +147,9 @@ void EndingWork::synchronize() {
   }
 }
 
-bool EndingWork::waited() {
+bool EndingWork::waited(const std::exception_ptr& interrupt) {
   synchronize();
-  if (C10_UNLIKELY(exception_ != nullptr)) std::rethrow_exception(exception_);
+  if (C10_UNLIKELY(interrupt || exception_)) std::rethrow_exception(interrupt ? interrupt : exception_);
   return true;
 }
 
@@ -205,22 +205,21 @@ int GocclWork::sourceRank() const {
 }
 
 bool GocclWork::wait(std::chrono::milliseconds timeout) {
+  std::exception_ptr interrupt;
   if (!done()) {
     check_not_forked(*this);
     const bool limited = timeout.count() > 0; // kNoTimeout is 0, kUnsetTimeout -1
-    using Clock = std::chrono::steady_clock;
     const auto deadline = limited ? Clock::now() + timeout : Clock::time_point();
     Outcome outcome;
     // Wait for all works, even after a failure: until they end, the core may use the memory.
     for (goccl_work work : held_.works) {
-      const int64_t left =
-          limited ? std::max<int64_t>(std::chrono::nanoseconds(deadline - Clock::now()).count(), 1) : -1;
+      const auto left = limited ? std::max<int64_t>(std::chrono::nanoseconds(deadline - Clock::now()).count(), 1) : -1;
       Failure failure;
-      outcome.add(lib.work_wait(work, left, &failure), failure, origin_.kind.title);
+      outcome.add(await(work, left, origin_.group, interrupt, &failure), failure, origin_.kind.title);
     }
     settle(std::move(outcome));
   }
-  return waited();
+  return waited(interrupt);
 }
 
 void GocclWork::pursue(bool urgent) {

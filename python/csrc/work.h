@@ -62,6 +62,8 @@ class EndingWork : public c10d::Work {
   std::chrono::milliseconds getTimeout() const { return origin_.timeout; }
 
  protected:
+  using Clock = std::chrono::steady_clock;
+
   EndingWork(Origin origin, at::TensorList inputs);
 
   bool done() const { return done_.load(std::memory_order_acquire); }
@@ -69,8 +71,8 @@ class EndingWork : public c10d::Work {
   // settle for a Work that has ended successfully, has nothing to deliver, and is known only to its
   // maker: there is no thread to lock out or to wake.
   void settle_at_once();
-  // The end of every wait, once the operation has ended.
-  bool waited();
+  // The end of every wait, once the operation has ended. interrupt: see await, or null.
+  bool waited(const std::exception_ptr& interrupt);
   // Ensures that settle is called although no thread waits; urgent if a thread may sleep until
   // then. Called at most once for each value of urgent.
   virtual void pursue(bool urgent) = 0;
@@ -82,7 +84,6 @@ class EndingWork : public c10d::Work {
 
  private:
   using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
-  using Clock = std::chrono::steady_clock;
 
   FuturePtr future(FuturePtr& slot, const c10::TypePtr& type);
   void complete(c10::ivalue::Future& future, bool with_tensors);

@@ -27,12 +27,12 @@ def command(arguments, what, **kwargs):
         raise Failure(f"{what}: {' '.join(map(str, arguments))} ended with {done.returncode}:\n{done.stdout[-2000:]}")
 
 
-def build_program(name):
-    """Builds rank.c with an adapter of this folder. install.sh builds it for the MPIs."""
+def build_program(name, tree=ROOT, program=None):
+    """Builds rank.c with an adapter of a source tree. install.sh builds it for the MPIs."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    program = BUILD / f"rank-{name}"
-    command([os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-I", ROOT / "cabi/exports", "-o", program,
-             HERE / "rank.c", HERE / f"{name}.c", "-ldl"], f"the adapter of {name}")
+    program, here = program or BUILD / f"rank-{name}", tree / "tests/bench"
+    command([os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-I", tree / "cabi/exports", "-o", program,
+             here / "rank.c", here / f"{name}.c", "-ldl"], f"the adapter of {name}")
     return program
 
 
@@ -69,10 +69,11 @@ def launcher(name, ranks):
 class World:
     """The ranks of one library: processes that sleep until they get a request.
 
-    last are the adapter's own arguments; before(rank) are words before the command of a rank.
+    last are the adapter's own arguments; before(rank) are words before the command of a rank. program is what
+    build_program has built, if not for this tree.
     """
 
-    def __init__(self, name, ranks, folder, max_bytes, last=(), before=lambda _: []):
+    def __init__(self, name, ranks, folder, max_bytes, last=(), before=lambda _: [], program=None):
         self.name, self.ranks, self.lines, self.processes = name, ranks, [], []
         self.log = folder / f"{name}.log"
         path = folder / f"{name}.sock"
@@ -89,7 +90,8 @@ class World:
                 self.start([*launcher(name, ranks), BUILD / f"rank-{name}", *common, threads], log, environment)
             else:
                 for rank in range(ranks):
-                    self.start([*before(rank), BUILD / f"rank-{name}", *common, rank, ranks, *last], log, None)
+                    self.start([*before(rank), program or BUILD / f"rank-{name}", *common, rank, ranks, *last],
+                               log, None)
             try:
                 self.connections = self.gather(listener)
                 self.ask("peers " + " ".join(self.addresses), "ready")

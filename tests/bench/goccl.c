@@ -9,9 +9,9 @@
 enum { RANKS = 256 };
 
 static int (*group_open)(const goccl_group_options*, goccl_group*, void*, size_t, size_t*, goccl_error*);
-static int (*group_join)(goccl_group, const void* const*, const size_t*, int, goccl_error*);
+static int (*group_join)(goccl_group, const void* const*, const size_t*, int, int64_t, goccl_work*, goccl_error*);
 static int (*group_close)(goccl_group, goccl_error*);
-static int (*run)(goccl_group, const goccl_call*, goccl_error*);
+static int (*run)(goccl_group, const goccl_call*, int64_t, goccl_work*, goccl_error*);
 
 static goccl_group group;
 static goccl_error error;
@@ -71,7 +71,7 @@ void library_join(int size, char** addresses) {
     }
     pointers[r] = bytes;
   }
-  must(group_join(group, pointers, lengths, size, &error), "goccl_group_join");
+  must(group_join(group, pointers, lengths, size, 0, 0, &error), "goccl_group_join");
   for (int r = 0; r < size; r++)
     free((void*)pointers[r]);
 }
@@ -135,15 +135,15 @@ int library_prepare(const struct work* work) {
 
 void library_run(void) {
   if (calls > 0)
-    must(run(group, &first, &error), "goccl_run");
+    must(run(group, &first, 0, 0, &error), "goccl_run");
   if (calls > 1)
-    must(run(group, &second, &error), "goccl_run");
+    must(run(group, &second, 0, 0, &error), "goccl_run");
 }
 
 void library_barrier(void) {
   static const goccl_call barrier = {.coll = GOCCL_BARRIER, .dtype = GOCCL_F32, .factor = 1,
                                      .timeout_ns = GOCCL_NO_TIMEOUT_GIVEN};
-  must(run(group, &barrier, &error), "goccl_run of a barrier");
+  must(run(group, &barrier, 0, 0, &error), "goccl_run of a barrier");
 }
 
 void library_close(void) { must(group_close(group, &error), "goccl_group_close"); }

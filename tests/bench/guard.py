@@ -28,14 +28,17 @@ SIDES = ("base", "now")
 
 
 def prepare_base(commit):
-    """Returns the commit's libgoccl.so and the folder with its Python package; builds them once."""
+    """Returns the commit's libgoccl.so with the program that drives it, and the folder with its Python package.
+
+    Builds them once. A library is driven by the program of its own tree, since the C ABI may have changed.
+    """
     full = subprocess.run(["git", "rev-parse", "--verify", f"{commit}^{{commit}}"], cwd=core.ROOT,
                           capture_output=True, text=True)
     if full.returncode:
         raise core.Failure(f"{commit} is no commit of this repository (a shallow clone has no earlier ones)")
     place = core.BUILD / "guard" / full.stdout.strip()
-    library, site = place / "libgoccl.so", place / "site"
-    if not (place / "complete").exists():
+    library, program, site = place / "libgoccl.so", place / "rank-goccl", place / "site"
+    if not program.exists():
         shutil.rmtree(place, ignore_errors=True)
         tree = place / "tree"
         tree.mkdir(parents=True)
@@ -46,9 +49,9 @@ def prepare_base(commit):
                       "--target", site, tree],
                      f"the package of {commit}")
         shutil.copy(site / "goccl/libgoccl.so", library)
+        core.build_program("goccl", tree, program)  # last: it says that all is there
         shutil.rmtree(tree)
-        (place / "complete").touch()
-    return library, site
+    return (library, program), site
 
 
 class TorchWorld:
@@ -95,7 +98,8 @@ def core_worlds(libraries, folder, _, ranks, most):
     worlds = {}
     for side in SIDES:
         (folder / side).mkdir()
-        worlds[side] = core.World("goccl", ranks, folder / side, most + 128, [libraries[side], ""])
+        library, program = libraries[side]
+        worlds[side] = core.World("goccl", ranks, folder / side, most + 128, [library, ""], program=program)
         worlds[side].pin("core", sorted(os.sched_getaffinity(0)))
     return worlds
 
@@ -178,8 +182,8 @@ def main():
     dice = random.Random(options.seed)
     try:
         base, site = prepare_base(options.base)
-        core.build_program("goccl")
-        libraries, sites = {"base": base, "now": core.build_libgoccl()}, {"base": site, "now": ""}
+        libraries = {"base": base, "now": (core.build_libgoccl(), core.build_program("goccl"))}
+        sites = {"base": site, "now": ""}
         above = []
         for level, make in (("core", core_worlds), ("torch", torch_worlds)):
             if options.level in (level, "both"):

@@ -14,8 +14,9 @@ import pytest
 
 ALL_REDUCE, BARRIER, SEND, RECV = 7, 9, 10, 11
 F32, SUM = 2, 0
-OK, INVALID, TIMEOUT, MISMATCH, CLOSED, FORKED = 0, 1, 3, 6, 8, 9
+OK, INVALID, TIMEOUT, MISMATCH, ABORTED, CLOSED, FORKED = 0, 1, 3, 6, 7, 8, 9
 MAX_ADDRESS = 16384
+WHOLE = (ctypes.c_int64(0), None)  # no slices: the call returns at the end only
 
 
 class Error(ctypes.Structure):
@@ -46,7 +47,7 @@ def lib():
     return ctypes.CDLL(str(pathlib.Path(goccl.__file__).with_name("libgoccl.so")))
 
 
-def open_group(lib, rank, size, abi=1, options=b"", timeout=10.0):
+def open_group(lib, rank, size, abi=2, options=b"", timeout=10.0):
     group, length, error = ctypes.c_uint64(), ctypes.c_size_t(), Error()
     buffer = ctypes.create_string_buffer(MAX_ADDRESS)
     wanted = GroupOptions(abi, rank, size, int(timeout * 1e9), b"cabi", options, b"test")
@@ -59,7 +60,7 @@ def join_one(lib, group, addresses):
     array = (ctypes.c_char_p * len(addresses))(*addresses)
     lengths = (ctypes.c_size_t * len(addresses))(*map(len, addresses))
     error = Error()
-    code = lib.goccl_group_join(group, array, lengths, len(addresses), ctypes.byref(error))
+    code = lib.goccl_group_join(group, array, lengths, len(addresses), *WHOLE, ctypes.byref(error))
     return code, error.text.decode()
 
 
@@ -103,7 +104,7 @@ def test_run(lib, pair):
         values = (ctypes.c_float * 1000)(*[rank + 1.0] * 1000)
         call, _ = all_reduce_call(values)
         error = Error()
-        return lib.goccl_run(pair[rank], ctypes.byref(call), ctypes.byref(error)), error.text, set(values)
+        return lib.goccl_run(pair[rank], ctypes.byref(call), *WHOLE, ctypes.byref(error)), error.text, set(values)
     assert in_threads(2, one) == [(OK, b"", {3.0})] * 2
 
 
@@ -121,7 +122,7 @@ def test_start_wait_free(lib, pair):
             work, seq = start(lib, pair[rank], call)
             assert seq == turn
             if work.value != 0:
-                assert lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == OK
+                assert lib.goccl_work_wait(work, ctypes.c_int64(-1), *WHOLE, None) == OK
                 assert lib.goccl_work_free(work) == OK
             assert set(values) == {3.0}
         return True
@@ -189,14 +190,14 @@ def test_a_receive_says_its_source(lib, pair):
         work, _ = start(lib, pair[rank], call)
         if rank == 0:
             return (work.value == 0
-                    or lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == lib.goccl_work_free(work) == OK)
+                    or lib.goccl_work_wait(work, ctypes.c_int64(-1), *WHOLE, None) == lib.goccl_work_free(work) == OK)
         done, source = ctypes.c_int(), ctypes.c_int()
-        assert lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == OK
+        assert lib.goccl_work_wait(work, ctypes.c_int64(-1), *WHOLE, None) == OK
         assert lib.goccl_work_test(work, ctypes.byref(done), None) == OK and done.value == 1
         assert lib.goccl_work_source(work, ctypes.byref(source), None) == OK and source.value == 0
         assert lib.goccl_work_free(work) == OK
         assert lib.goccl_work_free(work) == INVALID, "a second free"
-        assert lib.goccl_work_wait(work, ctypes.c_int64(-1), None) == INVALID, "a wait after the free"
+        assert lib.goccl_work_wait(work, ctypes.c_int64(-1), *WHOLE, None) == INVALID, "a wait after the free"
         return set(values) == {1.0}
     assert in_threads(2, one) == [True] * 2
 
@@ -217,7 +218,7 @@ def sparse_sum(lib, group, places, numbers, size=9, error=None):
     code = lib.goccl_group_sparse_all_reduce(group, ctypes.byref(tensor), ctypes.byref(work), ctypes.byref(seq), error)
     if code != OK:
         return code, [], []
-    code, count, done = lib.goccl_work_wait(work, ctypes.c_int64(-1), error), ctypes.c_uint64(), ctypes.c_int()
+    code, count, done = lib.goccl_work_wait(work, ctypes.c_int64(-1), *WHOLE, error), ctypes.c_uint64(), ctypes.c_int()
     assert lib.goccl_work_test(work, ctypes.byref(done), None) == code and done.value == 1
     assert lib.goccl_work_sparse(work, ctypes.byref(count), None, None, None) == OK
     at, sums = (ctypes.c_int64 * count.value)(), (ctypes.c_float * count.value)()
@@ -242,10 +243,11 @@ def test_sparse(lib, pair):
 
 def test_monitored_barrier(lib, pair):
     def one(rank):
-        return lib.goccl_group_monitored_barrier(pair[rank], ctypes.c_int64(-1), 0, None)
+        return lib.goccl_group_monitored_barrier(pair[rank], ctypes.c_int64(-1), 0, *WHOLE, None)
     assert in_threads(2, one) == [OK] * 2
     error = Error()
-    assert lib.goccl_group_monitored_barrier(pair[0], ctypes.c_int64(50_000_000), 1, ctypes.byref(error)) == TIMEOUT
+    code = lib.goccl_group_monitored_barrier(pair[0], ctypes.c_int64(50_000_000), 1, *WHOLE, ctypes.byref(error))
+    assert code == TIMEOUT
     assert b"Rank 1 failed to pass monitoredBarrier in 50 ms" in error.text
 
 
@@ -263,14 +265,14 @@ def test_other_members(lib):
     assert code == OK and address == b"" and state() == (0, 0, 0, 0)
     values, error = (ctypes.c_float * 10)(), Error()
     call, _ = all_reduce_call(values)
-    assert (lib.goccl_run(group, ctypes.byref(call), ctypes.byref(error)) == CLOSED
+    assert (lib.goccl_run(group, ctypes.byref(call), *WHOLE, ctypes.byref(error)) == CLOSED
             and b"call reconfigure first" in error.text)
     for generation in (1, 2):
         code, _, other, address = open_group(lib, 0, 1)
         assert code == OK and join(lib, [other], [address]) == [(OK, "")]
         assert lib.goccl_group_become(group, other, None) == OK and state() == (0, generation, 1, 0)
         assert lib.goccl_group_free(other) == INVALID, "it is gone"
-        assert lib.goccl_run(group, ctypes.byref(call), None) == OK
+        assert lib.goccl_run(group, ctypes.byref(call), *WHOLE, None) == OK
     assert lib.goccl_group_close(group, None) == OK and state() == (1, 2, 0, 1)
     assert lib.goccl_group_free(group) == OK
 
@@ -304,9 +306,77 @@ def test_wait_timeout_names_the_missing_rank(lib, pair):
     call, _ = all_reduce_call(values)
     error = Error()
     work, _ = start(lib, pair[0], call)
-    assert lib.goccl_work_wait(work, ctypes.c_int64(50_000_000), ctypes.byref(error)) == TIMEOUT
+    assert lib.goccl_work_wait(work, ctypes.c_int64(50_000_000), *WHOLE, ctypes.byref(error)) == TIMEOUT
     assert error.peer == 1 and "rank 1" in error.text.decode() and "all_reduce" in error.text.decode()
     lib.goccl_work_free(work)
+
+
+def test_slices(lib, pair):
+    """A call that would wait returns after a slice, and goes on: its timeout too, and an abort ends it."""
+    slice_ns, work, done, error = ctypes.c_int64(10_000_000), ctypes.c_uint64(77), ctypes.c_int(7), Error()
+    values = (ctypes.c_float * 10)(*[1.0] * 10)
+    call, _ = all_reduce_call(values)
+    wait = (ctypes.c_int64(-1), slice_ns, ctypes.byref(done), ctypes.byref(error))
+
+    def wait_for_work():
+        turns, done.value = 0, 0
+        while (code := lib.goccl_work_wait(work, *wait)) == OK and done.value == 0:
+            turns += 1
+        assert done.value == 1 and lib.goccl_work_free(work) == OK
+        return code, turns
+
+    assert lib.goccl_run(pair[0], ctypes.byref(call), slice_ns, ctypes.byref(work), ctypes.byref(error)) == OK
+    assert work.value != 0
+    assert lib.goccl_work_wait(work, *wait) == OK and done.value == 0
+    others = (ctypes.c_float * 10)(*[2.0] * 10)
+    other, _ = all_reduce_call(others)
+    assert lib.goccl_run(pair[1], ctypes.byref(other), *WHOLE, None) == OK
+    assert wait_for_work()[0] == OK and set(values) == set(others) == {3.0}
+
+    def barrier(rank, timeout_ns):
+        return lib.goccl_group_monitored_barrier(pair[rank], ctypes.c_int64(timeout_ns), 0, slice_ns,
+                                                 ctypes.byref(work), ctypes.byref(error))
+    assert barrier(1, -1) == OK and work.value != 0
+    assert lib.goccl_group_monitored_barrier(pair[0], ctypes.c_int64(-1), 0, *WHOLE, None) == OK
+    assert wait_for_work()[0] == OK
+    assert barrier(0, 50_000_000) == OK and work.value != 0
+    code, turns = wait_for_work()
+    assert code == TIMEOUT and turns > 0 and b"Rank 1 failed to pass" in error.text
+
+    call.timeout_ns = 50_000_000
+    assert lib.goccl_run(pair[0], ctypes.byref(call), slice_ns, ctypes.byref(work), ctypes.byref(error)) == OK
+    code, turns = wait_for_work()
+    assert code == TIMEOUT and turns > 0 and b"rank 1" in error.text
+
+
+def test_an_abort_ends_slices(lib, pair):
+    slice_ns, work, error = ctypes.c_int64(10_000_000), ctypes.c_uint64(), Error()
+    call, _ = all_reduce_call((ctypes.c_float * 10)())
+    assert lib.goccl_run(pair[0], ctypes.byref(call), slice_ns, ctypes.byref(work), None) == OK and work.value != 0
+    assert lib.goccl_group_abort(pair[0], b"interrupted", None) == OK
+    assert lib.goccl_work_wait(work, ctypes.c_int64(-1), *WHOLE, ctypes.byref(error)) == ABORTED
+    assert lib.goccl_work_free(work) == OK
+    codes = [lib.goccl_run(pair[1], ctypes.byref(call), *WHOLE, ctypes.byref(error)) for _ in range(2)]
+    assert codes[1] == ABORTED  # the first may end well: rank 0 had done its part
+    assert b"(rank 0)" in error.text and b"interrupted" in error.text
+
+
+@pytest.mark.parametrize("end", ["goccl_group_abort", "goccl_group_close"])
+def test_a_join_ends_early(lib, end):
+    """Rank 1 never joins."""
+    opened = [open_group(lib, rank, 2) for rank in range(2)]
+    addresses, group = [each[3] for each in opened], opened[0][2]
+    array, lengths = (ctypes.c_char_p * 2)(*addresses), (ctypes.c_size_t * 2)(*map(len, addresses))
+    work, error, reason = ctypes.c_uint64(), Error(), [b"interrupted"] if end == "goccl_group_abort" else []
+    assert lib.goccl_group_join(group, array, lengths, 2, ctypes.c_int64(10_000_000), ctypes.byref(work), None) == OK
+    assert work.value != 0
+    start = time.monotonic()
+    assert getattr(lib, end)(group, *reason, None) == OK
+    code = lib.goccl_work_wait(work, ctypes.c_int64(-1), *WHOLE, ctypes.byref(error))
+    assert code == (ABORTED if reason else CLOSED) and b"rank 0 of 2: join" in error.text
+    assert time.monotonic() - start < 5 and lib.goccl_work_free(work) == OK
+    for each in opened:
+        assert lib.goccl_group_free(each[2]) == OK
 
 
 def test_bad_arguments(lib, pair):
@@ -317,14 +387,14 @@ def test_bad_arguments(lib, pair):
         call, block = all_reduce_call(values)
         for name, value in changes.items():
             setattr(call, name, value)
-        code = lib.goccl_run(pair[0], ctypes.byref(call), ctypes.byref(error))
+        code = lib.goccl_run(pair[0], ctypes.byref(call), *WHOLE, ctypes.byref(error))
         return code, error.text.decode()
     for changes, words in [({"coll": 77}, "not an operation"), ({"dtype": 99}, "not an element type"),
                            ({"redop": 5}, "not defined for f32"), ({"n_in": 0}, "0 input and 1 output blocks"),
                            ({"timeout_ns": 0}, "timeout"), ({"coll": -1}, "collective -1")]:
         code, text = run(**changes)
         assert code != OK and words in text, (changes, code, text)
-    assert lib.goccl_run(ctypes.c_uint64(12345), None, ctypes.byref(error)) == CLOSED
+    assert lib.goccl_run(ctypes.c_uint64(12345), None, *WHOLE, ctypes.byref(error)) == CLOSED
 
 
 def test_refused_at_open(lib):
@@ -343,11 +413,11 @@ def test_use_after_close(lib):
     assert lib.goccl_group_close(group, None) == OK
     values, error = (ctypes.c_float * 10)(), Error()
     call, _ = all_reduce_call(values)
-    assert lib.goccl_run(group, ctypes.byref(call), ctypes.byref(error)) == CLOSED
+    assert lib.goccl_run(group, ctypes.byref(call), *WHOLE, ctypes.byref(error)) == CLOSED
     assert "rank 0 of 1: all_reduce of 10 x f32 (sum): closed: the process group was shut down" in error.text.decode()
     assert lib.goccl_group_close(group, None) == OK
     assert lib.goccl_group_free(group) == OK
-    assert lib.goccl_run(group, ctypes.byref(call), ctypes.byref(error)) == CLOSED
+    assert lib.goccl_run(group, ctypes.byref(call), *WHOLE, ctypes.byref(error)) == CLOSED
     assert lib.goccl_group_close(group, None) == lib.goccl_group_free(group) == INVALID
 
 
@@ -364,7 +434,7 @@ def test_registered_memory(lib, pair):
 
     def run(rank):
         call, _keep = all_reduce_call(values[rank])
-        return lib.goccl_run(pair[rank], ctypes.byref(call), None)
+        return lib.goccl_run(pair[rank], ctypes.byref(call), *WHOLE, None)
     assert in_threads(2, run) == [OK, OK]
     assert set(values[0]) == set(values[1]) == {3.0}
     for pointer in memory:
@@ -386,7 +456,8 @@ def test_forked_child_is_refused_at_once(lib, pair):
     if child == 0:
         values, error = (ctypes.c_float * 10)(), Error()
         call, _ = all_reduce_call(values)
-        codes = [lib.goccl_run(pair[0], ctypes.byref(call), ctypes.byref(error)), lib.goccl_group_close(pair[0], None)]
+        codes = [lib.goccl_run(pair[0], ctypes.byref(call), *WHOLE, ctypes.byref(error)),
+                 lib.goccl_group_close(pair[0], None)]
         os.write(writer, repr((codes, error.text.decode())).encode())
         os._exit(0)
     os.close(writer)

@@ -38,7 +38,7 @@ def test_a_verdict_without_a_zero(lib):  # noqa: F811
     text = ctypes.create_string_buffer(b"A" * BYTES, BYTES)
     block = Block(ctypes.cast(text, ctypes.c_void_p), BYTES)
     call = Call(SEND, U8, 0, 1, VERDICT, 1, 0, 0, ctypes.pointer(block), None, 1.0, -1)
-    assert lib.goccl_run(group, ctypes.byref(call), None) == OK
+    assert lib.goccl_run(group, ctypes.byref(call), ctypes.c_int64(0), None, None) == OK
     thread.join(30)
     lib.goccl_group_close(group, None)
     [message] = seen

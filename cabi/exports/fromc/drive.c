@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-enum { BURST = 16 };
+enum { BURST = 16, SLICE_NS = 50000000 };
 
 static goccl_call all_reduce(const fromc_task* task, goccl_block* block) {
   *block = (goccl_block){task->memory, task->count};
@@ -30,11 +30,21 @@ static int through(goccl_group group, const goccl_call* calls, int distinct, int
     if (work != 0) works[open++] = work;
   }
   for (int i = 0; i < open; i++) {
-    int ended = goccl_work_wait(works[i], -1, error);
+    int ended = goccl_work_wait(works[i], -1, 0, 0, error);
     if (code == GOCCL_OK) code = ended;
   }
   if (open == 1) goccl_work_free(works[0]);
   if (open > 1) goccl_work_free_all(works, open);
+  return code;
+}
+
+// Runs a call as a thread does that looks at signals between slices.
+static int run(goccl_group group, const goccl_call* call, goccl_error* error) {
+  goccl_work work = 0;
+  int code = goccl_run(group, call, SLICE_NS, &work, error), done = 0;
+  if (work == 0) return code;
+  while (code == GOCCL_OK && !done) code = goccl_work_wait(work, -1, SLICE_NS, &done, error);
+  goccl_work_free(work);
   return code;
 }
 
@@ -44,7 +54,7 @@ static int turn(const fromc_task* task, goccl_error* error) {
   switch (task->order) {
     case FROMC_RUN:
       calls[0] = all_reduce(task, blocks);
-      return goccl_run(task->group, calls, error);
+      return run(task->group, calls, error);
     case FROMC_START:
     case FROMC_BURST:
       calls[0] = all_reduce(task, blocks);
@@ -52,8 +62,8 @@ static int turn(const fromc_task* task, goccl_error* error) {
     case FROMC_MESSAGE: {
       calls[task->rank] = message(task, &blocks[0], GOCCL_SEND);
       calls[1 - task->rank] = message(task, &blocks[1], GOCCL_RECV);
-      int code = goccl_run(task->group, &calls[0], error);
-      return code == GOCCL_OK ? goccl_run(task->group, &calls[1], error) : code;
+      int code = run(task->group, &calls[0], error);
+      return code == GOCCL_OK ? run(task->group, &calls[1], error) : code;
     }
     default:
       calls[0] = message(task, &blocks[0], GOCCL_RECV);

@@ -81,7 +81,7 @@ func (r *Rank) Join(other *Rank) error {
 		defer C.free(addresses[of.rank])
 	}
 	var record C.goccl_error
-	return failed(C.goccl_group_join(r.group, &addresses[0], &lengths[0], 2, &record), &record)
+	return failed(C.goccl_group_join(r.group, &addresses[0], &lengths[0], 2, 0, nil, &record), &record)
 }
 
 // Do makes the calls of an order turns times, with messages of the given number of bytes, on this
