@@ -200,7 +200,7 @@ func TestHowAPeerEnds(t *testing.T) {
 					require.Equal(t, c.links[1].Err().(*fault.Error).Text, c.story(tt.how))
 					_, err := f.Connect(within(t), c.address, session(9, 3, 7, 1))
 					require.ErrorIs(t, err, fault.PeerLost)
-					// The holder lives for a minute. Programs with the race detector take a second to exit.
+					// The holder lives for a minute. With the race detector an exit takes a second.
 					require.Less(t, time.Since(began), 3*time.Second)
 				})
 			}
