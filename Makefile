@@ -176,6 +176,10 @@ model: setup ## The hand-over of ccl/exec over all interleavings, its large scen
 disturbed: setup ## Sequences of calls over links that are late, short of space, or cut, for SEEDS (100) fresh seeds
 	@$(GO_ENV) go test -count=1 -timeout=60m ./ccl/exec -run 'Disturbed|CutOff' -faulty.seeds=$(or $(SEEDS),100)
 
+.PHONY: agreement
+agreement: setup ## 1 to 3 of 8 ranks are killed, 200 times by each transport; the others go on without them (three minutes)
+	@$(GO_ENV) go test -count=1 -timeout=30m ./ccl -run ShrinkAfterDeaths -v -shrink.times=200
+
 .PHONY: test-arm64
 test-arm64: ## Go tests of kernels, memory, waiting, transports and executor, built for arm64, under qemu-aarch64 (ci/arm64_skips.txt)
 	@ci/arm64.sh

@@ -28,9 +28,9 @@ type origin struct {
 
 // Shrink makes a group of the ranks that are left of this one, without those that are listed, and
 // those that have died. All that are left call it, whether or not the group has failed; they settle
-// which ranks are lost (package agree), also if more die meanwhile, and the new group has the others
-// in their order. It returns the new group, and its members' ranks in this one. This group stays as
-// it is. If ctx ends first, the error names the ranks that have not called Shrink.
+// which ranks are lost (package agree), also if more die meanwhile, and the new group has the
+// others in their order. It returns the new group, and its members' ranks in this one. This group
+// stays as it is. If ctx ends first, the error names the ranks that have not called Shrink.
 //
 // Where the path between two living ranks is broken, each counts the other as lost, and the new
 // group has neither; both get an error that says so.
@@ -93,8 +93,9 @@ func (c *Communicator) newSettling(without []int) *settling {
 	call := o.shrinks
 	c.node.mu.Unlock()
 	id, key := sessionOf(o.addresses)
-	s := &settling{c: c, key: key, without: map[int]bool{}, heard: make([][]letter, n), links: make([]transport.Link, n),
-		failed: make([]*fault.Error, n), saidTo: make([]int, n), wake: make(chan struct{}, 1)}
+	s := &settling{c: c, key: key, without: map[int]bool{}, heard: make([][]letter, n),
+		links: make([]transport.Link, n), failed: make([]*fault.Error, n), saidTo: make([]int, n),
+		wake: make(chan struct{}, 1)}
 	sum := sha256.Sum256(fmt.Appendf(id[:], "shrink %d", call))
 	copy(s.session[:], sum[:])
 	for _, rank := range without {
@@ -232,6 +233,11 @@ func (s *settling) settle(ctx context.Context, veto bool) error {
 			return &fault.Error{Code: fault.Timeout, Peer: missing[0], Ranks: missing, Cause: context.Cause(ctx),
 				Text: fmt.Sprintf("ranks %v neither take part in shrink nor have died", missing)}
 		}
+		for _, fabric := range s.c.origin.endpoint.fabrics {
+			if p, ok := fabric.(transport.Poller); ok {
+				p.Poll()
+			}
+		}
 		s.flush()
 	}
 }
@@ -247,8 +253,8 @@ func (s *settling) letters() [][]letter {
 	return s.heard
 }
 
-// failures returns which peers are lost, and why this rank cannot go on, if so. A link that reports it brings no more messages; one that
-// the peer has left in order, after it was done, does.
+// failures returns which peers are lost, and why this rank cannot go on, if so. A link that reports
+// it brings no more messages; one that the peer has left in order, after it was done, does.
 func (s *settling) failures() (lost []bool, broken error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,11 +280,15 @@ func (s *settling) say(messages []*agree.Message) {
 	s.flush()
 }
 
-// flush tells the peers that are connected what they have not been told yet.
+// flush tells the peers that take part what they have not been told yet. To others nothing is told:
+// it would have to wait for them when the links are closed.
 func (s *settling) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for peer, link := range s.links {
+		if path, onUse := link.(transport.Opener); onUse && !path.Open() {
+			continue
+		}
 		for link != nil && s.saidTo[peer] < len(s.said) && link.Tell(s.said[s.saidTo[peer]]) {
 			s.saidTo[peer]++
 		}
@@ -304,8 +314,8 @@ func (s *settling) join(ctx context.Context) (members []int, next *Communicator,
 	return members, next, err
 }
 
-// remaining returns the addresses of the members of a smaller group, for one attempt to join it. All
-// of them find the same.
+// remaining returns the addresses of the members of a smaller group, for one attempt to join it.
+// All of them find the same.
 func (o *origin) remaining(members []int, number int) (addresses [][]byte, err error) {
 	for rank, member := range members {
 		a := o.peers[member]

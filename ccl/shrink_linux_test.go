@@ -94,7 +94,8 @@ func byFiles(folder string, rank, size int, own []byte) ([][]byte, error) {
 		return nil, err
 	}
 	all := make([][]byte, size)
-	for begun := time.Now(); slices.ContainsFunc(all, func(a []byte) bool { return a == nil }); time.Sleep(time.Millisecond) {
+	missing := func(address []byte) bool { return address == nil }
+	for begun := time.Now(); slices.ContainsFunc(all, missing); time.Sleep(time.Millisecond) {
 		if time.Since(begun) > deadline {
 			return nil, errors.New("some ranks have no address")
 		}
@@ -179,8 +180,8 @@ func shrinkOnce(t *testing.T, program, transport string, ranks, deaths int, firs
 	return worst
 }
 
-// TestShrinkOfAHealthyGroup leaves out a rank that lives; that rank is told if it takes part all the
-// same. A rank that neither calls Shrink nor dies is named.
+// TestShrinkOfAHealthyGroup leaves out a rank that lives. A rank that neither calls Shrink nor dies
+// is named.
 func TestShrinkOfAHealthyGroup(t *testing.T) {
 	const ranks, out = 4, 1
 	for _, transport := range []string{"shm", "tcp"} {
@@ -199,7 +200,8 @@ func TestShrinkOfAHealthyGroup(t *testing.T) {
 					return err
 				}
 				defer next.Close()
-				if !slices.Equal(members, []int{0, 2, 3}) || next.Size() != 3 || next.Rank() != slices.Index(members, c.Rank()) {
+				own := slices.Index(members, c.Rank())
+				if !slices.Equal(members, []int{0, 2, 3}) || next.Size() != 3 || next.Rank() != own {
 					return fmt.Errorf("members %v, rank %d of %d", members, next.Rank(), next.Size())
 				}
 				x := []float32{float32(c.Rank())}

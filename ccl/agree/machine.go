@@ -1,14 +1,15 @@
 // Package agree lets the ranks that are left of a group settle which ranks it has lost.
 //
 // Each rank begins with the ranks that it believes to be lost, and all that decide, decide for the
-// same set: the union of what they began with, and of the ranks that died meanwhile. A rank can also
-// veto what the set is needed for; all learn whether one of them did. It is
-// consensus by flooding in rounds, with the early decision of Raynal ("Consensus in synchronous
-// systems: a concise guided tour", 2002): in each round a rank tells all others what it knows, and
-// waits for all that have not died; when it has heard from the same ranks in two rounds, nobody has
-// died in between with something that only some have heard, and it decides. It tells the others the
-// decision, which they take over. That needs two rounds where nobody dies, and one more for each
-// round in which somebody does.
+// same set: the union of what they began with, and of the ranks that died meanwhile. A rank can
+// also veto what the set is needed for; all learn whether one of them did.
+//
+// It is consensus by flooding in rounds, with the early decision of Raynal ("Consensus in
+// synchronous systems: a concise guided tour", 2002): in each round a rank tells all others what it
+// knows, and waits for all that have not died. When it has heard from the same ranks in two rounds,
+// nobody has died in between with something that only some have heard, and it decides. It tells the
+// others the decision, which they take over. That needs two rounds where nobody dies, and one more
+// for each round in which somebody does.
 //
 // Machine is the pure part: it sends nothing, reads no clock, and has no goroutines, so a test
 // explores all orders of messages and deaths. Its user must tell the truth about deaths, and bring

@@ -46,7 +46,8 @@ func (w *world) clone() *world {
 func (w *world) key() string {
 	text := ""
 	for rank, m := range w.machines {
-		text += fmt.Sprint(w.begun[rank], w.crashed[rank], m.lost, m.veto, m.dead, m.round, m.heard, m.before, m.decided)
+		text += fmt.Sprint(w.begun[rank], w.crashed[rank], m.lost, m.veto, m.dead, m.round, m.heard, m.before,
+			m.decided)
 		for peer := range w.machines {
 			text += fmt.Sprint(w.told[[2]int{rank, peer}], len(m.early[peer]), "|")
 			for _, message := range append(slices.Clone(m.early[peer]), w.wires[[2]int{rank, peer}]...) {

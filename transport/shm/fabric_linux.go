@@ -155,6 +155,7 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 // other waits for it.
 func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*process, error) {
 	dials := bytes.Compare(f.self.ID[:], a.ID[:]) < 0
+	pause := firstProbe
 	for {
 		f.mu.Lock()
 		p, closed, changed := f.processes[a.ID], f.closed, f.changed
@@ -182,7 +183,8 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 		case <-ctx.Done():
 			return nil, errMissing(ctx, s, fmt.Sprintf(
 				"its process %d has not connected to this one: it has not called Connect for any session", a.PID))
-		case <-time.After(probePeriod):
+		case <-time.After(pause):
+			pause = min(2*pause, probePeriod)
 			if !dials && f.refuses(a) {
 				return nil, errGone(s, a)
 			}
@@ -190,11 +192,15 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 	}
 }
 
-// probePeriod is how often the side that waits to be dialled checks whether the other still lives.
-const probePeriod = 300 * time.Millisecond
+// The side that waits to be dialled checks whether the other still lives, at first after
+// firstProbe, then after pauses of up to probePeriod.
+const (
+	firstProbe  = 40 * time.Millisecond
+	probePeriod = 300 * time.Millisecond
+)
 
-// refuses reports whether no process listens at an address, or only a forked child of one that has
-// ended.
+// refuses reports whether no process listens at an address, or only a forked child of one that
+// has ended.
 func (f *Fabric) refuses(a *address) bool {
 	conn, err := net.DialUnix("unixpacket", nil, socketOf(a))
 	if err != nil {
