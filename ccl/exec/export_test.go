@@ -39,5 +39,13 @@ func Foretell(c *Comm) {
 	}
 }
 
+// Unrung makes c believe that it has published what its peers may sleep on, and returns whether it
+// still believes so after f.
+func Unrung(c *Comm, f func()) bool {
+	c.frame.unrung = true
+	f()
+	return c.frame.unrung
+}
+
 // Hear hands a Comm a control message of a peer.
 func Hear(c *Comm, peer int, message []byte) { c.opts.Control.Hear(peer, message) }

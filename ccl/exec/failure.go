@@ -155,6 +155,7 @@ func (c *Comm) breakOff(err *fault.Error) {
 		}
 	}
 	c.windows.Release()
+	c.frame.unrung = false // the links, and the doorbells behind them, may be gone; each bye wakes its peer
 }
 
 // mismatch returns the error for a fragment or record that belongs to a different call than this
