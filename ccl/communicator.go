@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/goccl/goccl/ccl/dtype"
@@ -45,6 +46,8 @@ type Communicator struct {
 	links []transport.Link
 	paths []Path // by rank
 	hosts [][]int
+
+	origin *origin
 }
 
 func (n *Node) register(c *Communicator) (*Communicator, error) {
@@ -143,6 +146,35 @@ func (c *Communicator) Drain(d, receives time.Duration) bool { return c.comm.Dra
 
 // Timeout returns the timeout that SetTimeout, or the options of the group, set.
 func (c *Communicator) Timeout() time.Duration { return c.comm.Timeout() }
+
+// Lost returns an error with PeerLost for each other rank that is known to have died or cannot be
+// reached any more: its link has ended, or the group has failed because of it. It never waits. A
+// group that has failed learns of no further deaths.
+func (c *Communicator) Lost() []*Error {
+	why := make([]*Error, len(c.links))
+	if failure := c.comm.Failure(); failure != nil && failure.Code == fault.PeerLost {
+		for _, rank := range failure.Culprits() {
+			why[rank] = failure
+		}
+	}
+	for rank, link := range c.links {
+		if link == nil {
+			continue
+		}
+		if f := (&Error{}); errors.As(link.Err(), &f) && f.Code == fault.PeerLost {
+			why[rank] = f
+		}
+	}
+	var lost []*Error
+	for rank, err := range why {
+		if err != nil {
+			one := *err
+			one.Peer, one.Ranks = rank, nil
+			lost = append(lost, &one)
+		}
+	}
+	return lost
+}
 
 // Close leaves the group at once: operations that are not done fail with Closed. Data that was sent
 // still arrives.

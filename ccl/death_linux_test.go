@@ -22,7 +22,11 @@ const childArgument = "ccl-test-child"
 
 func TestMain(m *testing.M) {
 	if n := len(os.Args); n > 2 && os.Args[n-2] == childArgument {
-		if err := child(os.Args[n-1]); err != nil {
+		do := child
+		if words := strings.Split(os.Args[n-1], ","); words[0] == "shrink" {
+			do = func(string) error { return shrinkChild(words) }
+		}
+		if err := do(os.Args[n-1]); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}

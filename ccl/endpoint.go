@@ -190,6 +190,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	}
 	planner.rules.HostSlot = slot
 	planner.rules.Windows = shared != nil && len(planner.hosts) == 1
+	control := new(exec.Control)
 	var group sync.WaitGroup
 	limit := make(chan struct{}, 64) // connections being made at the same time
 	for peer, fabric := range fabrics {
@@ -201,7 +202,8 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 			defer func() { <-limit }()
 			links[peer], errs[peer] = fabric.Connect(ctx, peers[peer].Fabrics[fabric.Name()],
 				transport.Session{ID: session, Rank: e.cfg.Rank, Peer: peer, Channels: exec.LinkChannels(channels),
-					Key: key, Window: shared, OnUse: !neighbours(e.cfg.Rank, peer, e.cfg.Size)})
+					Key: key, Window: shared, OnUse: !neighbours(e.cfg.Rank, peer, e.cfg.Size),
+					Control: func(message []byte) { control.Hear(peer, message) }})
 		})
 	}
 	group.Wait()
@@ -229,7 +231,8 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Doorbell: e.node.doorbell,
 		Channels: channels, Window: shared, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout,
 		FastBF16: e.fastBF16(peers), Arena: e.node.arenaFor(shared), Cache: e.node.cache,
-		Record: ringOf(e.cfg.Options.Recorder),
+		Record: ringOf(e.cfg.Options.Recorder), Control: control, WarnAfter: e.cfg.Options.warnAfter(),
+		Warn: func(format string, args ...any) { e.log("WARN", format, args...) },
 	})
 	if err != nil {
 		planner.told = nil
@@ -243,7 +246,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		paths[rank] = Path{Rank: rank, Host: peers[rank].Host, Pid: peers[rank].Pid, Transport: routes[rank]}
 	}
 	return e.node.register(&Communicator{node: e.node, comm: comm, leave: leave, links: links, paths: paths,
-		hosts: planner.hosts})
+		hosts: planner.hosts, origin: &origin{endpoint: e, addresses: addresses, peers: peers, fabrics: fabrics}})
 }
 
 // neighbours reports whether two ranks follow each other around the ring of a group. Their paths
@@ -455,12 +458,15 @@ func sessionOf(addresses [][]byte) (id [16]byte, key [32]byte) {
 	return [16]byte(public[:16]), secret
 }
 
-func (e *Endpoint) named(err error) error {
+func (e *Endpoint) named(err error) error { return e.in("join", err) }
+
+// in adds to an error what this rank was doing.
+func (e *Endpoint) in(what string, err error) error {
 	f := &fault.Error{}
 	if !errors.As(err, &f) {
 		f = fault.Wrap(fault.System, err, "joining")
 	}
-	return f.In(fault.Label(e.cfg.Name, e.cfg.Rank, e.cfg.Size), "join")
+	return f.In(fault.Label(e.cfg.Name, e.cfg.Rank, e.cfg.Size), what)
 }
 
 // summary counts routes: "3 by shm, 4 by tcp".

@@ -68,7 +68,8 @@ func TestErrorsNameTheOperation(t *testing.T) {
 			require.Error(t, c.Do(background, recvCall(5, 1, 8)))
 			return c.Do(background, recvCall(5, 1, 9))
 		}, ccl.Timeout, []string{
-			"recv of 5 x f32 from rank 1, tag 9, seq 2: timeout (rank 1): no matching call on the other side"}},
+			"recv of 5 x f32 from rank 1, tag 9, seq 2: timeout (rank 1): rank 1 is in no call, and " +
+				"has not made one yet; rank 0 waits for 1 (no matching call on the other side)"}},
 		"a message of another size": {func(t *testing.T, c, peer *ccl.Communicator) error {
 			start(t, peer, sendCall(4, 0, 2))
 			return c.Do(background, recvCall(5, 1, 2))

@@ -32,6 +32,7 @@ type Node struct {
 	cache    topo.Cache   // the last-level cache of this machine
 	windows  atomic.Int64 // bytes of the windows of all groups
 	arena    func() (*mem.Arena, error)
+	track    func(fd int, open bool)
 
 	mu      sync.Mutex
 	closed  bool
@@ -66,6 +67,11 @@ func NewNode(opts Options) (*Node, error) {
 	return n, nil
 }
 
+// Track has track called with true for each socket that a forked child of this process must close,
+// or peers might not notice the death of this process, and with false before the socket is closed
+// here. It must be called before the first Open. track must be quick; any thread may call it.
+func (n *Node) Track(track func(fd int, open bool)) { n.track = track }
+
 // paths lists the transports in order of preference.
 var paths = []struct {
 	name string
@@ -80,7 +86,7 @@ var paths = []struct {
 		if n.noPage != nil {
 			return nil, n.noPage
 		}
-		return shm.New(shm.Options{Doorbell: n.page, Arena: n.registered})
+		return shm.New(shm.Options{Doorbell: n.page, Arena: n.registered, Track: n.track})
 	}},
 	{"tcp", func(n *Node, opts *Options) (transport.Fabric, error) {
 		first, last, err := opts.ports()
@@ -94,7 +100,7 @@ var paths = []struct {
 		n.tls = opts.TLS
 		return tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname, Family: opts.SocketFamily,
 			Port: first, LastPort: last, Streams: opts.Streams,
-			PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum, TLS: opts.TLS, Secret: secret,
+			PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum, TLS: opts.TLS, Secret: secret, Track: n.track,
 			Warn: opts.printer("WARN"), Info: opts.printer("INFO")})
 	}},
 }

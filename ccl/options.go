@@ -48,6 +48,7 @@ type Options struct {
 	TLS          bool          // of TCP: connections are encrypted
 	SecretFile   string        // of TCP: a file whose contents all processes must have; "" for none
 	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
+	WarnAfter    time.Duration // when to warn of an operation that does not end; 0 for 10 s, negative for never
 }
 
 //go:generate go test -count=1 -run ^TestOptionsOfPython$ . -rewrite
@@ -176,6 +177,15 @@ var optionTable = []option{
 			"plan is proven before its first use, for the ranks and root at hand, however long that takes.", true,
 		func(o *Options) string { return o.Verify },
 		func(o *Options, v string) error { o.Verify = strings.ToLower(v); return nil }},
+	{"GOCCL_WARN_AFTER", "10s", "timedelta | float | str",
+		"After how long an operation that does not end is warned of, in seconds or with a unit: the line names the " +
+			"ranks that are missing, and who waits for whom. Again after twice as long, and so on. 0: never.", false,
+		func(o *Options) string {
+			if o.WarnAfter < 0 {
+				return "0"
+			}
+			return timeText(o.WarnAfter)
+		}, setWarnAfter},
 }
 
 // DefaultDeterminism is the level of a group whose Options name none.
@@ -226,6 +236,20 @@ func (o *Options) ports() (first, last int, err error) {
 		return 0, 0, fmt.Errorf("%q is not a port or a range of ports; write 29600 or 29600-29700", o.Port)
 	}
 	return first, last, nil
+}
+
+// defaultWarnAfter is about the longest that ranks of a healthy job wait for each other.
+const defaultWarnAfter = 10 * time.Second
+
+func (o *Options) warnAfter() time.Duration { return max(cmp.Or(o.WarnAfter, defaultWarnAfter), 0) }
+
+func setWarnAfter(o *Options, v string) (err error) {
+	if v == "0" || v == "0s" {
+		o.WarnAfter = -1
+		return nil
+	}
+	o.WarnAfter, err = parseTime(v)
+	return err
 }
 
 func onOff(v string) (bool, error) {

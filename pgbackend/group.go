@@ -282,6 +282,15 @@ func (g *Group) endJoin(err *fault.Error) bool {
 	return true
 }
 
+// Lost returns the ranks of the group that are known to have died, or cannot be reached any more;
+// see ccl.Communicator.Lost. It returns none before Join and after Close.
+func (g *Group) Lost() []*fault.Error {
+	if comm := g.comm.Load(); comm != nil {
+		return comm.Lost()
+	}
+	return nil
+}
+
 // patience is how long Drain waits for receives, because their senders may never send: it is meant
 // for ranks that leave at the same time, not for peers that still have to compute their messages.
 // Drain waits for all other operations until patience after the group's timeout; by then they have

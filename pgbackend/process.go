@@ -10,7 +10,16 @@ import (
 // memory, makes it with the process-wide part of its options; it is never replaced or closed.
 var process struct {
 	sync.Mutex
-	node *ccl.Node
+	node  *ccl.Node
+	track func(fd int, open bool)
+}
+
+// TrackSockets sets what ccl.Node.Track gets of the Node of this process. It must be called before
+// the first group is made.
+func TrackSockets(track func(fd int, open bool)) {
+	process.Lock()
+	defer process.Unlock()
+	process.track = track
 }
 
 func node(opts ccl.Options) (*ccl.Node, error) {
@@ -21,6 +30,7 @@ func node(opts ccl.Options) (*ccl.Node, error) {
 		if err != nil {
 			return nil, err
 		}
+		n.Track(process.track)
 		process.node = n
 	}
 	return process.node, nil

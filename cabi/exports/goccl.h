@@ -4,9 +4,9 @@
  * failure and left unchanged on success. Handles are opaque numbers and never 0; a stale work is
  * refused with GOCCL_INVALID, a stale group with GOCCL_CLOSED (with GOCCL_INVALID by the functions
  * that end a group). All functions may be called from any thread. In a forked child every function
- * returns GOCCL_FORKED at once. Memory behind a goccl_call must stay valid until the call (or its
- * work) is done; the goccl_call itself, and the arrays it points to, only until goccl_run or
- * goccl_start returns.
+ * returns GOCCL_FORKED at once; fork has closed the child's copies of the library's sockets. Memory
+ * behind a goccl_call must stay valid until the call (or its work) is done; the goccl_call itself, and
+ * the arrays it points to, only until goccl_run or goccl_start returns.
  *
  * Functions that may wait long take a slice, for callers that have something else to look at now and
  * then: signals, for example. The library calls nobody back; it returns after slice_ns, and the
@@ -279,6 +279,12 @@ int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error)
  * has passed since the first call. Receives are waited for only one second, since their senders may
  * never send. */
 int goccl_group_drain(goccl_group group, int64_t at_most_ns, int* done, goccl_error* error);
+
+/* Tells which ranks of the group are known to have died, or cannot be reached any more: for each of them
+ * a line, its number in the group, a space, and what happened. The lines, without a NUL, are written to
+ * buf if cap bytes hold them; *len is their number of bytes, 0 as a rule. It never waits, and is cheap.
+ * A group that has failed learns of no further deaths. */
+int goccl_group_lost(goccl_group group, char* buf, size_t cap, size_t* len, goccl_error* error);
 
 /* Leaves the group in order. Operations that are not done fail with GOCCL_CLOSED, and so do later
  * calls; their errors name the last seq. Closing it again has no effect. */

@@ -4,6 +4,8 @@ package exports
 import "C"
 
 import (
+	"fmt"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -151,6 +153,29 @@ func goccl_go_group_drain(group C.goccl_group, atMost C.int64_t, done *C.int, re
 	*done = 0
 	if g.Drain(time.Duration(atMost)) {
 		*done = 1
+	}
+	return C.GOCCL_OK
+}
+
+//export goccl_go_group_lost
+func goccl_go_group_lost(group C.goccl_group, buf *C.char, size C.size_t, length *C.size_t,
+	record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	text := ""
+	for _, lost := range g.Lost() {
+		why := lost.Text
+		if lost.Cause != nil {
+			why += ": " + lost.Cause.Error()
+		}
+		text += fmt.Sprintf("%d %s\n", lost.Peer, strings.ReplaceAll(why, "\n", " "))
+	}
+	*length = C.size_t(len(text))
+	if len(text) <= int(size) {
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(buf)), len(text)), text)
 	}
 	return C.GOCCL_OK
 }

@@ -1,14 +1,46 @@
 // The functions of goccl.h. A forked child has one thread and a copy of the Go runtime that waits for
 // threads which no longer exist; entering it would hang. So every function checks here, in C, before
-// it enters Go.
+// it enters Go. A child also closes its copies of the sockets: while it holds them, the peers' kernels
+// do not learn that its parent has died.
 #include "_cgo_export.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "guard.h"
 
 static volatile int forked;
 
-static void in_child(void) { forked = 1; }
+// A bit for each descriptor that a child closes. Larger numbers have none; few processes have them.
+enum { kMostTracked = 1 << 20 };
+static _Atomic uint64_t tracked[kMostTracked / 64];
+static _Atomic int tracked_end; // no word from here on has had a bit
+
+void goccl_track(int fd, int open) {
+  if (fd < 0 || fd >= kMostTracked) return;
+  const uint64_t bit = UINT64_C(1) << fd % 64;
+  if (!open) {
+    atomic_fetch_and(&tracked[fd / 64], ~bit);
+    return;
+  }
+  atomic_fetch_or(&tracked[fd / 64], bit);
+  int end = atomic_load(&tracked_end);
+  while (end <= fd / 64 && !atomic_compare_exchange_weak(&tracked_end, &end, fd / 64 + 1)) {
+  }
+}
+
+// Called in the child before fork returns there. It may only do what a signal handler may.
+static void in_child(void) {
+  forked = 1;
+  const int end = atomic_load(&tracked_end);
+  for (int i = 0; i < end; i++) {
+    // The bits go: a child of this child has other descriptors with these numbers.
+    for (uint64_t word = atomic_exchange(&tracked[i], 0); word != 0; word &= word - 1)
+      close(64 * i + __builtin_ctzll(word));
+  }
+}
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(0, 0, in_child); }
 
@@ -182,6 +214,11 @@ int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error)
 int goccl_group_drain(goccl_group group, int64_t at_most_ns, int* done, goccl_error* error) {
   GUARD(error);
   return goccl_go_group_drain(group, at_most_ns, done, error);
+}
+
+int goccl_group_lost(goccl_group group, char* buf, size_t cap, size_t* len, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_lost(group, buf, cap, len, error);
 }
 
 int goccl_group_close(goccl_group group, goccl_error* error) {

@@ -1,7 +1,9 @@
 package exec
 
 import (
+	"cmp"
 	"encoding/binary"
+	"math"
 	"time"
 
 	"github.com/goccl/goccl/ccl/program"
@@ -36,6 +38,8 @@ type asking struct {
 	askAt int64  // when to ask next, in monotonic nanoseconds
 	pause int64
 	asked []bool // by peer
+	warn  int64  // when to warn that the operation does not end
+	after int64  // how long it will not have ended by then
 }
 
 // askTime returns the time at which to ask next. The first call during an operation starts the
@@ -44,7 +48,8 @@ func (c *Comm) askTime() int64 {
 	a := &c.frame.asking
 	if seq := c.frame.op.seq; a.asker != seq {
 		a.asker, a.pause = seq, int64(askAfter)
-		a.askAt = now() + a.pause
+		a.after = cmp.Or(int64(c.opts.WarnAfter), math.MaxInt64/2)
+		a.askAt, a.warn = now()+a.pause, now()+a.after
 		if a.asked == nil {
 			a.asked = make([]bool, c.size)
 		}

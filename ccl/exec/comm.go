@@ -59,6 +59,12 @@ type Options struct {
 	Arena    *mem.Arena    // registered memory of this process, which links lend to the peers; nil for none
 	Cache    topo.Cache    // the last-level cache of this machine; zero if unknown
 	Record   *record.Ring  // records the operations; nil for none
+	Control  *Control      // takes the control messages of the links; nil for none
+
+	// WarnAfter is how long an operation may take before Warn is told whom it waits for; 0 for
+	// ever.
+	WarnAfter time.Duration
+	Warn      func(format string, args ...any)
 }
 
 // Comm is one rank of one group. All methods may be called by any thread.
@@ -102,6 +108,7 @@ type Comm struct {
 	young      bool // the driver's wait is young: the driver wakes no peers until that part of the wait ends
 	broken     *fault.Error
 	ending     ending
+	inquiry    inquiry
 	idle       int
 	history    history
 	unopened   []transport.Opener // by peer; nil where the path is there
@@ -164,6 +171,9 @@ func New(opts Options) (*Comm, error) {
 			c.p2p.SetNetwork(peer)
 		}
 		c.measure(peer)
+	}
+	if opts.Control != nil {
+		opts.Control.comm.Store(c)
 	}
 	return c, nil
 }

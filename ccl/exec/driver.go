@@ -2,6 +2,7 @@ package exec
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/goccl/goccl/ccl/exec/p2p"
@@ -121,6 +122,7 @@ func (c *Comm) look() bool {
 			changed = true
 		}
 	}
+	changed = c.attend() || changed
 	if err := c.groupEnd(); err != nil {
 		if !c.advance() { // nothing is left that arrived before
 			c.failWith(err)
@@ -128,8 +130,11 @@ func (c *Comm) look() bool {
 		return true
 	}
 	if at := c.nextDeadline(); at != math.MaxInt64 && at <= now() {
-		if c.expire(); c.broken == nil && c.frame.prog != nil && c.askTime() <= now() {
-			c.ask()
+		if c.expire(); c.broken == nil && c.frame.prog != nil {
+			c.warn()
+			if c.askTime() <= now() {
+				c.ask()
+			}
 		}
 		changed = true
 	}
@@ -166,12 +171,9 @@ func (c *Comm) openTo(peer int) {
 }
 
 // nextDeadline returns the earliest deadline of the Comm's operations, or the time at which to ask
-// the peers if that is earlier.
+// the peers, or to warn, if that is earlier.
 func (c *Comm) nextDeadline() int64 {
 	at := int64(math.MaxInt64)
-	if c.frame.prog != nil {
-		at = min(c.askTime(), c.ending.at())
-	}
 	for op := c.head; op != nil; op = op.next {
 		if d := op.due(); d != 0 {
 			at = min(at, d)
@@ -182,6 +184,15 @@ func (c *Comm) nextDeadline() int64 {
 			at = min(at, d)
 		}
 	}
+	if c.frame.prog != nil {
+		at = min(at, c.warnTime())
+	}
+	if c.inquiry.underWay() {
+		at = max(at, c.inquiry.until)
+	}
+	if c.frame.prog != nil {
+		at = min(at, c.askTime(), c.ending.at())
+	}
 	return at
 }
 
@@ -190,10 +201,13 @@ func (op *Op) past(t int64) bool {
 	return d != 0 && d <= t
 }
 
-// expire fails operations that are past their deadlines. A message fails alone; a collective fails
-// with the whole Comm.
+// expire fails operations that are past their deadlines, once an inquiry has found out why. A
+// message fails alone; a collective fails with the whole Comm.
 func (c *Comm) expire() {
 	t := now()
+	if !c.overdue(t) || !c.inquire() {
+		return
+	}
 	for i := 0; i < len(c.p2pOps); i++ {
 		if op := c.p2pOps[i]; op.past(t) && c.p2p.Cancel(&op.req, c.timedOut(op)) {
 			i-- // messageDone has removed it
@@ -205,6 +219,16 @@ func (c *Comm) expire() {
 			return
 		}
 	}
+}
+
+// overdue reports whether an operation is past its deadline.
+func (c *Comm) overdue(t int64) bool {
+	for op := c.head; op != nil; op = op.next {
+		if op.past(t) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.p2pOps, func(op *Op) bool { return op.past(t) })
 }
 
 // Expedite has op driven without delay although perhaps no thread is inside Wait for it: its caller

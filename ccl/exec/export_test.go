@@ -38,3 +38,6 @@ func Foretell(c *Comm) {
 		}
 	}
 }
+
+// Hear hands a Comm a control message of a peer.
+func Hear(c *Comm, peer int, message []byte) { c.opts.Control.Hear(peer, message) }

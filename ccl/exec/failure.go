@@ -46,19 +46,26 @@ func (c *Comm) named(peer int, err error) *fault.Error {
 	return &copied
 }
 
+// Failure returns the error that has ended the Comm, or nil.
+func (c *Comm) Failure() *fault.Error {
+	return c.stop.Load() // model: none: it only tells
+}
+
 // missingOf is what a peer has failed to do while an instruction still waits.
 var missingOf = [...]string{program.OpWait: "signal", program.OpTake: "signal", program.OpRecv: "send",
 	program.OpSend: "take", program.OpPut: "take"}
 
-// timedOut returns the error of an operation that is past its deadline. It names the ranks that the
-// operation was waiting for.
-func (c *Comm) timedOut(op *Op) error {
+// timedOut returns the error of an operation that is past its deadline. It names the ranks that are
+// to blame, or else those that the operation was waiting for.
+func (c *Comm) timedOut(op *Op) *fault.Error {
+	if e := c.blame(op); e != nil {
+		return e
+	}
 	f := &c.frame
 	if op != f.op {
-		text := "its turn did not come"
-		peer := fault.NoPeer
+		text, peer := "its turn did not come", fault.NoPeer
 		if !op.call.Coll.Valid() {
-			text, peer = "no matching call on the other side", op.call.Root
+			text, peer = noMatch, op.call.Root
 		} else if f.op != nil {
 			text = fmt.Sprintf("behind %s, which has not ended", f.op.describe())
 		}
@@ -69,31 +76,34 @@ func (c *Comm) timedOut(op *Op) error {
 	}
 	text, first := "", fault.NoPeer
 	named := map[int]bool{}
-	for lane, st := range f.lanes {
+	for lane := range f.lanes {
 		b := f.waitsAt(lane)
 		if b == nil || b.Step == nil || named[b.Peer] {
 			continue
 		}
-		s := b.Step
-		named[s.Peer] = true
+		named[b.Peer] = true
 		if text != "" {
 			text += ", "
 		}
-		missing := missingOf[b.Op]
-		text += fmt.Sprintf("rank %d did not %s (%v, step %d.%d, ", s.Peer, missing, s.Kind, lane, b.PC)
-		if missing == "signal" {
-			text += fmt.Sprintf("flag %d)", s.Channel)
-		} else {
-			text += fmt.Sprintf("%d bytes so far)", st.moved)
-		}
+		text += fmt.Sprintf("rank %d did not %s (%s)", b.Peer, missingOf[b.Op], f.stage(lane, b))
 		if first == fault.NoPeer {
-			first = s.Peer
+			first = b.Peer
 		}
 	}
 	if f.counting {
 		text += ", while the lengths of blocks were exchanged"
 	}
 	return &fault.Error{Code: fault.Timeout, Peer: first, Text: text + "; is it in the same call?"}
+}
+
+const noMatch = "no matching call on the other side"
+
+// stage describes where a lane waits: "recv, step 0.1, 4096 bytes so far".
+func (f *frame) stage(lane int, b *program.Instruction) string {
+	if missingOf[b.Op] == "signal" {
+		return fmt.Sprintf("%v, step %d.%d, flag %d", b.Step.Kind, lane, b.PC, b.Step.Channel)
+	}
+	return fmt.Sprintf("%v, step %d.%d, %d bytes so far", b.Step.Kind, lane, b.PC, f.lanes[lane].moved)
 }
 
 // Abort ends every operation with err, including operations that other threads wait for, and

@@ -3,6 +3,7 @@ package exec_test
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,14 +31,22 @@ type member struct {
 	links    []transport.Link
 	window   *mem.Window // nil where ranks share no memory
 	arena    *mem.Arena  // registered memory, nil for none
+	control  *exec.Control
+	warn     func(format string, args ...any) // of operations that take longer than warnAfter
 }
+
+// warnAfter is of members that have a function for warnings.
+const warnAfter = 50 * time.Millisecond
 
 // makeUp describes a group, apart from its transport.
 type makeUp struct {
 	slot       int             // bytes of a window that an operation may use
 	registered int             // bytes of registered memory of a process, where ranks share memory
 	network    *faulty.Network // the links go through it; nil for none
+	silent     []int           // ranks that do not answer control messages
 }
+
+func (m *makeUp) deaf(rank int) bool { return slices.Contains(m.silent, rank) }
 
 // slotBytes is the number of bytes of a window that an operation may use: so few that most
 // operations run in pieces.
@@ -55,7 +64,7 @@ func membersOf(t testing.TB, name string, n int, with makeUp) []*member {
 	t.Helper()
 	all := make([]*member, n)
 	for rank := range all {
-		m := &member{links: make([]transport.Link, n)}
+		m := &member{links: make([]transport.Link, n), control: new(exec.Control)}
 		var err error
 		if with.registered > 0 && (name == "shm" || name == "inproc" && rank == 0) {
 			if m.arena, err = mem.NewArena(with.registered); err != nil {
@@ -115,6 +124,9 @@ func membersOf(t testing.TB, name string, n int, with makeUp) []*member {
 			group.Go(func() {
 				s := session
 				s.Rank, s.Peer, s.Window = rank, peer, all[rank].window
+				if !with.deaf(rank) {
+					s.Control = func(message []byte) { all[rank].control.Hear(peer, message) }
+				}
 				all[rank].links[peer], errs[rank*n+peer] = all[rank].fabric.Connect(ctx, all[peer].fabric.Address(), s)
 			})
 		}
@@ -134,8 +146,13 @@ func membersOf(t testing.TB, name string, n int, with makeUp) []*member {
 
 // comm makes the Comm of a rank. Odd ranks store all results past their last-level cache.
 func (m *member) comm(t testing.TB, rank int, planner exec.Planner) *exec.Comm {
+	after := time.Duration(0)
+	if m.warn != nil {
+		after = warnAfter
+	}
 	c, err := exec.New(exec.Options{
-		Name: "test", Rank: rank, Links: m.links, Pollers: m.pollers, Doorbell: m.doorbell, Planner: planner,
+		Name: "test", Control: m.control, WarnAfter: after, Warn: m.warn,
+		Rank: rank, Links: m.links, Pollers: m.pollers, Doorbell: m.doorbell, Planner: planner,
 		Window: m.window, Arena: m.arena, Progress: m.progress, Timeout: time.Minute,
 		Cache: topo.Cache{Bytes: int64(rank % 2), Processors: []int{0}},
 	})

@@ -195,7 +195,7 @@ func TestPostedKnownFaults(t *testing.T) {
 		ops := []*exec.Op{post(t, comms[0], 6, 20*time.Millisecond), post(t, comms[0], 6, time.Minute)}
 		for _, op := range ops {
 			require.ErrorIs(t, op.Wait(nil), fault.Timeout)
-			require.ErrorContains(t, op.Wait(nil), "rank 1 did not signal")
+			require.ErrorContains(t, op.Wait(nil), "rank 1 is in no call since seq 3")
 		}
 		free(ops)
 		_, err := comms[0].Post(sumCall(make([]float32, 6), make([]float32, 6)))

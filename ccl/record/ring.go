@@ -92,29 +92,39 @@ func (r *Ring) NoteBatch(batch uint32) {
 // Total returns the number of operations so far.
 func (r *Ring) Total() uint64 { return r.next.Load() }
 
+// Last returns the operation that began last, false if there is none or it is just being written.
+func (r *Ring) Last() (Record, bool) { return r.read(r.next.Load(), r.clock.now()) }
+
 // Records returns the operations that the ring remembers, the oldest first.
 func (r *Ring) Records() []Record {
 	now := r.clock.now()
 	total := r.next.Load()
 	var all []Record
 	for id := total - min(total, uint64(len(r.entries))) + 1; id <= total; id++ {
-		e := &r.entries[(id-1)&uint64(len(r.entries)-1)]
-		r.guard.lock()
-		before, copied := e.id.Load(), Record{Operation: e.Operation, ID: id}
-		begun, ended := e.begun, e.ended
-		after := e.id.Load()
-		r.guard.unlock()
-		if before != id || after != id {
-			continue // it is being written, or was overwritten just now
+		if each, ok := r.read(id, now); ok {
+			all = append(all, each)
 		}
-		copied.Begun = now.at(begun)
-		if copied.Done = copied.outcome != pending; copied.Done {
-			copied.Code = fault.Code(copied.outcome)
-		}
-		if ended != 0 {
-			copied.Ended = now.at(ended)
-		}
-		all = append(all, copied)
 	}
 	return all
+}
+
+// read returns one operation, false if it is being written, or was overwritten just now.
+func (r *Ring) read(id uint64, now reading) (Record, bool) {
+	e := &r.entries[(id-1)&uint64(len(r.entries)-1)]
+	r.guard.lock()
+	before, copied := e.id.Load(), Record{Operation: e.Operation, ID: id}
+	begun, ended := e.begun, e.ended
+	after := e.id.Load()
+	r.guard.unlock()
+	if id == 0 || before != id || after != id {
+		return Record{}, false
+	}
+	copied.Begun = now.at(begun)
+	if copied.Done = copied.outcome != pending; copied.Done {
+		copied.Code = fault.Code(copied.outcome)
+	}
+	if ended != 0 {
+		copied.Ended = now.at(ended)
+	}
+	return copied, true
 }

@@ -3,6 +3,7 @@
 #include "helper.h"
 
 #include <random>
+#include <sstream>
 #include <unordered_set>
 
 #include <c10/util/Logging.h>
@@ -54,6 +55,27 @@ void GocclBackend::close_all() {
   std::lock_guard<std::mutex> lock(open_mutex);
   const auto deadline = Clock::now() + std::chrono::seconds(1);
   for (GocclBackend* backend : open_groups()) backend->close(deadline);
+}
+
+std::map<uint64_t, std::string> GocclBackend::lost() {
+  std::map<uint64_t, std::string> lost;
+  if (forked()) return lost;
+  std::lock_guard<std::mutex> lock(open_mutex);
+  for (GocclBackend* backend : open_groups()) {
+    if (backend->options_->strangers) continue;
+    std::string lines;
+    size_t length = 0;
+    do { // more ranks may die between two calls
+      lines.resize(length);
+      if (lib.group_lost(backend->group_, lines.data(), lines.size(), &length, nullptr) != GOCCL_OK) length = 0;
+    } while (length > lines.size());
+    lines.resize(length);
+    std::istringstream each(lines);
+    int rank = 0;
+    for (std::string why; each >> rank && std::getline(each >> std::ws, why);)
+      lost.emplace(backend->global_rank(rank), why);
+  }
+  return lost;
 }
 
 void GocclBackend::close(Clock::time_point deadline) noexcept {

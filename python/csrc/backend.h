@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -30,6 +32,9 @@ struct GocclOptions final : c10d::Backend::Options {
   // The path of the file that a failure leaves, without the rank in the whole job at its end; empty
   // for none.
   std::string trace_prefix;
+  // Whether the numbers of its members in the whole job may stand for other processes than in other
+  // groups of this process: after merge, and where reconfigure replaces members.
+  bool strangers = false;
 };
 
 using GroupOptionsPtr = c10::intrusive_ptr<GocclOptions>;
@@ -54,6 +59,10 @@ class GocclBackend final : public c10d::Backend {
   // no members, and cannot be used, until reconfigure is called.
   static c10::intrusive_ptr<GocclBackend> create(const StorePtr& store, int rank, int size,
                                                  const GroupOptionsPtr& options, const std::string& version);
+  // The members of this process's groups (but for those of strangers) that are known to have died,
+  // by their numbers in the whole job, and what happened to them. It never waits. Call it without
+  // the GIL.
+  static std::map<uint64_t, std::string> lost();
   // Closes every group of this process. Their operations in flight have one second in all to end.
   static void close_all();
 

@@ -18,6 +18,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_readwrite("lines", &GocclOptions::lines)
       .def_readwrite("told", &GocclOptions::told)
       .def_readwrite("trace_prefix", &GocclOptions::trace_prefix)
+      .def_readwrite("strangers", &GocclOptions::strangers)
       .def("__copy__", [](const GocclOptions& self) { return c10::make_intrusive<GocclOptions>(self); })
       .def("__deepcopy__", [](const GocclOptions& self, py::dict) { return c10::make_intrusive<GocclOptions>(self); });
 
@@ -49,6 +50,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("create", &GocclBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
         py::arg("shim_version"), NoGil());
   m.def("empty", &empty, py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
+  m.def("lost", &GocclBackend::lost, NoGil());
   m.def("trace", [] { return py::bytes(trace()); });
   // Hooks end first: they may need the interpreter, and closing groups because the interpreter ends
   // is not a failure.

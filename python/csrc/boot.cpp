@@ -25,6 +25,7 @@ c10::intrusive_ptr<GocclBackend> GocclBackend::create(const StorePtr& store, int
   bool later = false; // the group gets its members later
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
   later = options->enable_reconfigure;
+  if (later) options->strangers = true;
 #endif
   const goccl_group_options open{
       .abi = GOCCL_ABI, .rank = later ? 0 : rank, .size = later ? 0 : size,

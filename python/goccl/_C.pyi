@@ -14,6 +14,9 @@ class Options(Backend.Options):
     trace_prefix: str
     """The path of the file that a failure leaves, without the rank in the whole job at its end; empty for none."""
 
+    strangers: bool
+    """Whether the numbers of its members in the whole job may stand for other processes than in other groups."""
+
     def __init__(self, timeout: timedelta, lines: str = "") -> None: ...
     def __copy__(self) -> Options: ...
     def __deepcopy__(self, memo: dict[int, object]) -> Options: ...
@@ -36,6 +39,10 @@ def load(path: str) -> str:
 
 def create(store: Store, rank: int, size: int, options: Options, shim_version: str) -> GocclBackend:
     """Makes a group and waits for its other ranks, for at most the timeout of the options."""
+
+def lost() -> dict[int, str]:
+    """Returns the members of this process's groups that are known to have died, by their numbers in the whole job,
+    with what happened to them."""
 
 def empty(size: list[int], dtype: torch.dtype, lines: str) -> torch.Tensor:
     """Returns an uninitialized tensor in registered memory. The lines count only if no group was made yet."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch.distributed as dist
+
+from . import _loader
 
 if TYPE_CHECKING:
     from ._C import Options as GroupOptions
 
 _MOST_NAMED = 32  # ranks named in a message
+_LOOK = 0.05  # seconds between two looks at which ranks have died
 _AT_ONCE = 256  # values of some KiB that one call of the store returns
 
 
@@ -25,10 +29,12 @@ def exchange(store: dist.Store, own: bytes, rank: int, size: int, options: Group
     The extension calls it to make a group.
 
     Raises:
-        torch.distributed.DistBackendError: if ranks did not arrive within the timeout of the options; it names them.
+        torch.distributed.DistBackendError: if ranks did not arrive within the timeout of the options, or are known to
+            have died; it names them.
         torch.distributed.DistNetworkError: if the store fails.
     """
     deadline = time.monotonic() + options._timeout.total_seconds()
+    what = f"goccl: {member(options, rank, size)}: join"
     try:
         # The same store and group name may be used again after destroy_process_group: each rank counts its attempts,
         # and the keys of earlier attempts are left alone.
@@ -39,22 +45,36 @@ def exchange(store: dist.Store, own: bytes, rank: int, size: int, options: Group
         complete = f"goccl/complete/{attempt}"
         if store.add(f"goccl/count/{attempt}", 1) == size:
             store.set(complete, b"")
-        if _await(store, complete, deadline):
-            return _read(store, keys)
-        missing = [r for r in range(size) if not store.check([keys[r]])]
-        if not missing:
+        found, dead = _await(store, complete, deadline, lambda: _dead(store, keys, options))
+        missing = [] if found or dead else [r for r in range(size) if not store.check([keys[r]])]
+        if not missing and not dead:
             return _read(store, keys)
     except Exception as e:
         raise dist.DistNetworkError(
-            f"goccl: {member(options, rank, size)}: join: the store, over which ranks exchange their addresses, "
+            f"{what}: the store, over which ranks exchange their addresses, "
             f"failed; is the process that serves it (rank 0, as a rule) alive? {e}"
         ) from e
+    if dead:
+        texts = "; ".join(f"{_named([r], options.global_ranks_in_group)}: {dead[r]}" for r in list(dead)[:_MOST_NAMED])
+        raise dist.DistBackendError(f"{what}: peer lost: {texts}")
     raise dist.DistBackendError(
-        f"goccl: {member(options, rank, size)}: join: timeout: "
+        f"{what}: timeout: "
         f"{_named(missing, options.global_ranks_in_group)} (of {size}) did not "
         f"come to group {options.group_name} within {options._timeout.total_seconds():g} s: not started, still busy, "
         "or failed before the call of init_process_group or new_group; look at the output there, or raise the timeout"
     )
+
+
+def _dead(store: dist.Store, keys: list[str], options: GroupOptions) -> dict[int, str]:
+    """The ranks that will not come, since this process's other groups know that they have died, and how. Those whose
+    addresses are there are left to the joining, which finds that nobody is there."""
+    if options.strangers:
+        return {}
+    lost = _loader.core().lost()
+    if not lost:
+        return {}
+    of_job = options.global_ranks_in_group or range(len(keys))  # none are listed if they are the same
+    return {r: lost[of_job[r]] for r in range(len(keys)) if of_job[r] in lost and not store.check([keys[r]])}
 
 
 def _read(store: dist.Store, keys: list[str]) -> list[bytes]:
@@ -67,16 +87,28 @@ def _read(store: dist.Store, keys: list[str]) -> list[bytes]:
     return values
 
 
-def _await(store: dist.Store, key: str, deadline: float) -> bool:
-    """Whether the key exists before the deadline. It polls the store: a wait in the store would block every other
-    thread that uses the same client, and a separate client (clone) sometimes takes seconds to connect."""
+def _await(
+    store: dist.Store, key: str, deadline: float, look: Callable[[], dict[int, str]]
+) -> tuple[bool, dict[int, str]]:
+    """Whether the key exists before the deadline. Now and then it calls look, and returns early with what that returns
+    if it is not empty.
+
+    It polls the store: a wait in the store would block every other thread that uses the same client, and a separate
+    client (clone) sometimes takes seconds to connect.
+    """
     pause = 100e-6
+    next_look = time.monotonic() + _LOOK
     while not store.check([key]):
-        if time.monotonic() >= deadline:
-            return False
+        now = time.monotonic()
+        if now >= deadline:
+            return False, {}
+        if now >= next_look:
+            next_look = now + _LOOK
+            if found := look():
+                return False, found
         time.sleep(pause)
         pause = min(2 * pause, 20e-3)
-    return True
+    return True, {}
 
 
 def _named(missing: list[int], of_job: list[int]) -> str:

@@ -49,6 +49,7 @@ def merge(backend: GocclBackend, store: dist.Store, options: object, rank: int, 
     """
     mine = _options_for(backend, options)
     mine.global_ranks_in_group = []  # the numbers of the other groups are not known here
+    mine.strangers = True
     return _create(store, rank, size, mine)
 
 

@@ -77,6 +77,9 @@ class Options(Settings):
             is too large to be proven in a few seconds runs all the same, and a WARN names it. always: each plan is
             proven before its first use, for the ranks and root at hand, however long that takes. (``GOCCL_VERIFY``,
             default tested)
+        warn_after: After how long an operation that does not end is warned of, in seconds or with a unit: the line
+            names the ranks that are missing, and who waits for whom. Again after twice as long, and so on. 0: never.
+            (``GOCCL_WARN_AFTER``, default 10s)
         extra: other settings, by the names of their environment variables.
 
     Making the group raises an error that names a setting that the core does not know, or its value.
@@ -103,4 +106,5 @@ class Options(Settings):
     transport: str | None = None
     tune: str | None = None
     verify: str | None = None
+    warn_after: timedelta | float | str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)

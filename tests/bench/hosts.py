@@ -66,7 +66,7 @@ SCENARIOS = {
     "both": Scenario("2 hosts, wires of 100 Mbit/s and 1 Gbit/s, two sockets", ["rate=100mbit", "rate=1gbit"],
                      {"ping_pong": {16 * MIB: 9.9}}, settings={"GOCCL_SOCKET_STREAMS": "2"}),
     "flows": Scenario("2 hosts, 100 Mbit/s for each flow, four sockets", ["flow=100mbit"],
-                      {"ping_pong": {16 * MIB: 3.6}}, settings={"GOCCL_SOCKET_STREAMS": "4"}),
+                      {"ping_pong": {4 * MIB: 3.6}}, settings={"GOCCL_SOCKET_STREAMS": "4"}),
     "1gbit": Scenario("2 hosts, 1 Gbit/s", ["rate=1gbit"], {"ping_pong": {MIB: 0.95, 16 * MIB: 0.95}},
                       {"ping_pong": {MIB: 0.95, 16 * MIB: 0.95}}),
     "1gbit4": Scenario("2 hosts, 2 ranks each, 1 Gbit/s", ["rate=1gbit"], each=2,

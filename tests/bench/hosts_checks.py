@@ -73,12 +73,14 @@ class Ranks:
             if process.poll() is None:
                 process.kill()
             process.wait()
-            process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):  # what was told to a rank that has ended
+                process.stdin.close()
             process.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def tell(self, word):
-        self.processes[0].stdin.write(word + "\n")
+        with contextlib.suppress(BrokenPipeError):  # hear finds that the rank has ended
+            self.processes[0].stdin.write(word + "\n")
 
     def hear(self, seconds=300):
         """The next line of each rank."""
@@ -90,9 +92,10 @@ class Ranks:
         finally:
             for timer in timers:
                 timer.cancel()
-        for rank, line in enumerate(lines):
-            if not line:
-                raise core.Failure(f"rank {rank} ended early, or did not answer for {seconds} s:\n{self.log()[-3000:]}")
+        early = [str(rank) for rank, line in enumerate(lines) if not line]
+        if early:
+            raise core.Failure(f"ranks {', '.join(early)} ended early, or did not answer for {seconds} s:\n"
+                               f"{self.log()[-6000:]}")
         return [json.loads(line) for line in lines]
 
     def log(self):
@@ -103,6 +106,7 @@ def cuts(options):
     """4 ranks on 2 hosts, sums of 8 B to 64 MiB while the wire is cut 200 times."""
     wanted, missed = 200, []
     dice = random.Random(options.seed)
+    print(f"seed {options.seed}", flush=True)
     with Ranks(options, "sums", 4, 2, GOCCL_SOCKET_IFNAME="eth") as ranks:
         ranks.hear()
         begun, kinds = time.monotonic(), {"reset": 0, "silence": 0, "interface down": 0}
@@ -125,7 +129,7 @@ def cuts(options):
         ends = ranks.hear()
         healed = ranks.log().count("carries on after")
     took = time.monotonic() - begun
-    print(f"seed {options.seed}: {wanted} cuts ({', '.join(f'{n} × {kind}' for kind, n in kinds.items())}) in {took:.0f} s, "
+    print(f"{wanted} cuts ({', '.join(f'{n} × {kind}' for kind, n in kinds.items())}) in {took:.0f} s, "
           f"{ends[0]['calls']} all_reduces, {healed} connections made again")
     for rank, end in enumerate(ends):
         print(f"  rank {rank}: {end['wrong']} wrong elements; before {end['before']}, after {end['after']}")

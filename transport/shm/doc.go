@@ -18,9 +18,13 @@
 // # Connections
 //
 // Two processes share one unix connection (SOCK_SEQPACKET, abstract name). The process with the
-// smaller id dials it when the first session needs it. It carries the descriptors of the segments,
-// and its end signals the death of the peer; it never carries payload. One goroutine reads it and
-// calls the handlers of control messages, another one sends control messages.
+// smaller id dials it when the first session needs it. It carries the descriptors of the segments;
+// it never carries payload. One goroutine reads it and calls the handlers of control messages,
+// another one sends control messages.
+//
+// The death of the peer ends the connection, unless a forked child of the peer has a copy of it. So
+// a third goroutine waits for the end of the process itself, by a descriptor of it (pidfd). Such a
+// descriptor also tells how the process ended, which the error of the links says.
 //
 //	hello      from both: ids of both sides, a challenge; doorbell, pool and arena
 //	open       a side calls Connect for a session: serial number, ranks, HMAC with the session's

@@ -79,6 +79,7 @@ func New(opts Options) (*Fabric, error) {
 	f := &Fabric{options: opts, self: self, page: page, doorbell: park.DoorbellAt(page.Bytes()), listen: l,
 		ended: make(chan struct{}), processes: map[id]*process{}, dialling: map[id]bool{},
 		changed: make(chan struct{}), links: map[*link]struct{}{}, silent: unproven.New(maxHandshakes)}
+	opts.Track(descriptor(l), true)
 	f.running.Add(1)
 	go f.accept()
 	return f, nil
@@ -182,7 +183,7 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 			return nil, errMissing(ctx, s, fmt.Sprintf(
 				"its process %d has not connected to this one: it has not called Connect for any session", a.PID))
 		case <-time.After(probePeriod):
-			if !dials && refuses(a) {
+			if !dials && f.refuses(a) {
 				return nil, errGone(s, a)
 			}
 		}
@@ -192,13 +193,21 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 // probePeriod is how often the side that waits to be dialled checks whether the other still lives.
 const probePeriod = 300 * time.Millisecond
 
-// refuses reports whether no process listens at an address.
-func refuses(a *address) bool {
+// refuses reports whether no process listens at an address, or only a forked child of one that has
+// ended.
+func (f *Fabric) refuses(a *address) bool {
 	conn, err := net.DialUnix("unixpacket", nil, socketOf(a))
-	if err == nil {
-		conn.Close()
+	if err != nil {
+		return errors.Is(err, unix.ECONNREFUSED)
 	}
-	return errors.Is(err, unix.ECONNREFUSED)
+	defer conn.Close()
+	pid, err := f.owner(conn)
+	if err != nil {
+		return false
+	}
+	life := f.lifeAt(conn, pid)
+	defer life.close()
+	return life.isOver()
 }
 
 // announce wakes the callers of reach after a change. It is called with the lock held.
@@ -269,6 +278,7 @@ func (f *Fabric) Close() error {
 		}
 	}
 	f.mu.Unlock()
+	f.options.Track(descriptor(f.listen), false)
 	f.listen.Close()
 	deadline := time.Now().Add(sendSpan)
 	for p, serials := range byes {
@@ -276,7 +286,7 @@ func (f *Fabric) Close() error {
 			p.send(newBye(serial, nil))
 		}
 		p.linger(deadline)
-		p.conn.Close() // its reader cleans up the rest
+		p.close() // its reader cleans up the rest
 	}
 	f.running.Wait()
 	f.doorbell.Ring()

@@ -83,10 +83,19 @@ func (f *Fabric) dialOnce(ctx context.Context, a *address) (*process, error) {
 }
 
 // meet exchanges hellos with the process that was dialled.
-func (f *Fabric) meet(conn *net.UnixConn, expected id) (*process, error) {
+func (f *Fabric) meet(conn *net.UnixConn, expected id) (p *process, err error) {
 	pid, err := f.owner(conn)
 	if err != nil {
 		return nil, err
+	}
+	life := f.lifeAt(conn, pid)
+	defer func() {
+		if p == nil {
+			life.close()
+		}
+	}()
+	if life.isOver() { // a forked child of it listens, and will never answer
+		return nil, unix.ECONNREFUSED
 	}
 	mine, err := f.introduce(expected)
 	if err == nil {
@@ -100,7 +109,7 @@ func (f *Fabric) meet(conn *net.UnixConn, expected id) (*process, error) {
 		return nil, err
 	}
 	defer closeAll(fds)
-	return f.mapProcess(conn, pid, mine, theirs, fds)
+	return f.mapProcess(conn, life, pid, mine, theirs, fds)
 }
 
 // accept takes connections from processes with smaller ids until the fabric is closed.
@@ -144,12 +153,14 @@ func (f *Fabric) welcome(conn *net.UnixConn, pid int) {
 
 // answer completes the handshake with a peer. A peer that cannot be joined receives a refusal.
 func (f *Fabric) answer(conn *net.UnixConn, pid int, theirs *hello, fds []int) error {
+	life := f.lifeAt(conn, pid)
 	mine, err := f.introduce(theirs.From)
 	var p *process
 	if err == nil {
-		p, err = f.mapProcess(conn, pid, mine, theirs, fds)
+		p, err = f.mapProcess(conn, life, pid, mine, theirs, fds)
 	}
 	if err != nil {
+		life.close()
 		code := fault.System
 		if e := (&fault.Error{}); errors.As(err, &e) {
 			code = e.Code
@@ -175,6 +186,14 @@ func (f *Fabric) owner(conn *net.UnixConn) (pid int, err error) {
 		return 0, err
 	}
 	return int(cred.Pid), nil
+}
+
+// lifeAt returns the life of the process at the other end, nil if the kernel has none.
+func (f *Fabric) lifeAt(conn *net.UnixConn, pid int) *life {
+	if f.options.blind {
+		return nil
+	}
+	return newLife(conn, pid)
 }
 
 // introduce returns the hello of this process for a peer. The first call makes the pool.
@@ -216,8 +235,10 @@ func (f *Fabric) receiveHello(conn *net.UnixConn, pid int, expected id) (*hello,
 }
 
 // mapProcess maps the segments that came with the hello of a peer.
-func (f *Fabric) mapProcess(conn *net.UnixConn, pid int, mine, theirs *hello, fds []int) (p *process, err error) {
-	p = &process{fabric: f, conn: conn, pid: pid, mine: mine, theirs: theirs, refs: 1, poke: make(chan struct{}, 1),
+func (f *Fabric) mapProcess(conn *net.UnixConn, life *life, pid int, mine, theirs *hello, fds []int) (
+	p *process, err error) {
+	p = &process{fabric: f, conn: conn, fd: descriptor(conn), life: life, pid: pid, mine: mine, theirs: theirs,
+		refs: 1, poke: make(chan struct{}, 1),
 		openings: map[sessionKey]*opening{}, arrivals: map[sessionKey]*arrival{}, links: map[uint64]*link{}}
 	if p.page, err = mem.MapSegment(fds[0], doorbellPage); err != nil {
 		return nil, err
@@ -260,13 +281,17 @@ func (f *Fabric) install(p *process) error {
 	// A process dials again only after it has lost its earlier connection, though this side may not
 	// know of the loss yet.
 	if old := f.processes[p.theirs.From]; old != nil {
-		old.conn.Close()
+		old.close()
 	}
 	p.conn.SetDeadline(time.Time{})
+	f.options.Track(p.fd, true)
 	f.processes[p.theirs.From] = p
 	f.announce()
 	f.running.Add(1)
 	go p.read()
 	f.running.Go(p.speak)
+	if p.life != nil {
+		f.running.Go(p.watch)
+	}
 	return nil
 }

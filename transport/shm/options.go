@@ -20,6 +20,13 @@ type Options struct {
 	// Arena is called at the first connection. It returns the registered memory of this process,
 	// which all peers map; nil for none.
 	Arena func() *mem.Arena
+	// Track, if set, is called with true for every socket that is a connection or listens, and with
+	// false before it is closed: a forked child must close these sockets. Otherwise, where the
+	// kernel does not tell of the end of a process, peers would not notice the death of this one.
+	// Track must be quick and may be called by any thread.
+	Track func(fd int, open bool)
+
+	blind bool // tests: as if the kernel told nothing of processes
 }
 
 // EnsureDefaults fills in zero fields and rounds the pool up to whole slots.
@@ -29,6 +36,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if rest := o.PoolBytes % ring.LeaseBytes; rest > 0 {
 		o.PoolBytes += ring.LeaseBytes - rest
+	}
+	if o.Track == nil {
+		o.Track = func(int, bool) {}
 	}
 }
 

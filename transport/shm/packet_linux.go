@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -80,6 +81,15 @@ var errEnd = errors.New("the connection has ended")
 type protocolError struct{ cause error }
 
 func (e *protocolError) Error() string { return "it sent what cannot be right: " + e.cause.Error() }
+
+// descriptor returns the socket of a listener or connection, for Options.Track.
+func descriptor(c syscall.Conn) int {
+	fd := -1
+	if raw, err := c.SyscallConn(); err == nil {
+		raw.Control(func(s uintptr) { fd = int(s) })
+	}
+	return fd
+}
 
 // credentials returns the credentials of the process at the other end, as the kernel knows them.
 func credentials(conn *net.UnixConn) (*unix.Ucred, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -26,6 +27,9 @@ const maxArrivals = 4096
 type process struct {
 	fabric   *Fabric
 	conn     *net.UnixConn
+	fd       int // of conn
+	ending   sync.Once
+	life     *life
 	pid      int
 	mine     *hello
 	theirs   *hello
@@ -34,8 +38,9 @@ type process struct {
 	pool     *mem.Segment
 	arena    *mem.Arena // the peer's, nil unless both have one
 
-	refs     int   // the connection and each link whose memory is mapped
-	dead     error // why the connection has ended; nil while it works
+	refs     int    // the connection and each link whose memory is mapped
+	dead     error  // why the connection has ended; nil while it works
+	story    string // what has become of the process then
 	serial   uint64
 	openings map[sessionKey]*opening // Connects of this side that wait for the peer's open
 	arrivals map[sessionKey]*arrival // opens of the peer that wait for Connects of this side
@@ -284,7 +289,23 @@ func (p *process) send(message any, fds ...int) {
 	p.conn.SetWriteDeadline(time.Now().Add(sendSpan))
 	err := sendPacket(p.conn, message, fds...)
 	if err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+		p.close()
+	}
+}
+
+// close ends the connection.
+func (p *process) close() {
+	p.ending.Do(func() {
+		p.fabric.options.Track(p.fd, false)
 		p.conn.Close()
+	})
+}
+
+// watch ends the connection when the peer has died, although a forked child of it may keep the
+// other end open. What the peer had sent before is still read.
+func (p *process) watch() {
+	if p.life.wait() {
+		p.conn.CloseRead()
 	}
 }
 
@@ -364,10 +385,12 @@ func (p *process) refused(m *refuse) {
 
 // lost ends everything that used the connection.
 func (p *process) lost(cause error) {
-	p.conn.Close()
+	p.close()
 	f := p.fabric
+	story := p.life.story(errors.Is(cause, errEnd), f.ended)
+	p.life.close()
 	f.mu.Lock()
-	p.dead = cause
+	p.dead, p.story = cause, story
 	if f.processes[p.theirs.From] == p {
 		delete(f.processes, p.theirs.From)
 		f.announce()
@@ -394,7 +417,7 @@ func (p *process) lostError(rank int) *fault.Error {
 	if errors.As(p.dead, &wrong) {
 		return fault.Peer(fault.Internal, rank, "shm: the connection to process %d was given up: %v", p.pid, wrong)
 	}
-	e := fault.Peer(fault.PeerLost, rank, "shm: process %d on this host has died or broken its connection", p.pid)
+	e := fault.Peer(fault.PeerLost, rank, "shm: process %d on this host %s", p.pid, p.story)
 	if !errors.Is(p.dead, errEnd) {
 		e.Cause = p.dead
 	}
@@ -420,6 +443,7 @@ func (p *process) unref() {
 
 // discard unmaps the peer's memory.
 func (p *process) discard() {
+	p.life.close() // of a process that was never installed
 	p.page.Free()
 	if p.pool != nil {
 		p.pool.Free()

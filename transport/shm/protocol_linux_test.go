@@ -117,7 +117,7 @@ func TestProtocolDocumentsConstants(t *testing.T) {
 		"maxMessage": maxMessage, "maxArrivals": maxArrivals,
 		"MaxControl": transport.MaxControl, "mostUnheard": mostUnheard,
 		"maxHandshakes": maxHandshakes, "helloSpan": helloSpan, "handshakeSpan": handshakeSpan,
-		"sendSpan": sendSpan, "probePeriod": probePeriod,
+		"sendSpan": sendSpan, "endSpan": endSpan, "probePeriod": probePeriod,
 	} {
 		want[name] = fmt.Sprint(value)
 	}

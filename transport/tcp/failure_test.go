@@ -355,6 +355,23 @@ func TestTrack(t *testing.T) {
 	require.Empty(t, open)
 }
 
+// TestPeerIsGone connects to a process of this host that has ended. Connect fails long before its
+// timeout, also on the side that waits to be dialled.
+func TestPeerIsGone(t *testing.T) {
+	for _, dead := range []int{0, 1} {
+		a, b, _, _ := ordered(t, nil)
+		f := []*Fabric{a, b}
+		require.NoError(t, f[dead].Close())
+		ctx, cancel := context.WithTimeout(context.Background(), hang)
+		defer cancel()
+		began := time.Now()
+		_, err := f[1-dead].Connect(ctx, f[dead].Address(),
+			transport.Session{Rank: 1 - dead, Peer: dead, Channels: 1})
+		requireFault(t, err, fault.PeerLost, dead)
+		require.Less(t, time.Since(began), time.Second)
+	}
+}
+
 // TestDefaultInterfaces listens on the interfaces that the machine has.
 func TestDefaultInterfaces(t *testing.T) {
 	a, b, doorbellA, _ := ordered(t, func(o *Options) { o.Interfaces = "" })

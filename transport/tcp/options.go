@@ -49,9 +49,9 @@ type Options struct {
 	Secret []byte
 	// Linger is how long Close tries to deliver committed fragments to the peers (5 s).
 	Linger time.Duration
-	// Track, if set, is called for every socket that carries frames or listens: a forked child must
-	// close these sockets, or peers would not notice the death of this process. Track must be quick
-	// and may be called by any thread.
+	// Track, if set, is called with true for every socket that carries frames or listens, and with
+	// false before it is closed: a forked child must close these sockets, or peers would not notice
+	// the death of this process. Track must be quick and may be called by any thread.
 	Track func(fd int, open bool)
 	// Warn, if set, is called when something went wrong that was mended.
 	Warn func(format string, args ...any)

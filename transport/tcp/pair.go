@@ -223,8 +223,34 @@ func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 				p.peer.who(), list(p.f.self.endpoints)))
 		case <-p.f.stopping:
 			return nil, errFabricClosed
+		case <-time.After(probePeriod):
+			if err := p.refuses(ctx); err != nil {
+				return nil, p.noFirst(rank, err)
+			}
 		}
 	}
+}
+
+// probePeriod is how often the side that waits to be dialled checks whether the other still lives.
+const probePeriod = 300 * time.Millisecond
+
+// refuses returns an error if the process that has to dial this one refuses connections itself at
+// all its addresses: it has ended. That of another host is not asked, since firewalls refuse, too.
+func (p *pair) refuses(ctx context.Context) (refused error) {
+	if p.peer.host != p.f.self.host {
+		return nil
+	}
+	for _, w := range wires(p.f.self, p.peer) {
+		nc, err := p.f.dial(ctx, w, p.peer)
+		if err == nil {
+			nc.Close()
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return nil
+		}
+		refused = err
+	}
+	return refused
 }
 
 // broadcast wakes the threads that wait for changed. p.mu is held.

@@ -212,6 +212,16 @@ func (s *Set) firstBehind(turns uint64) int {
 	return -1
 }
 
+// Behind returns the ranks of which FirstBehind returns the first, at most most of them.
+func (s *Set) Behind(turns uint64, most int) (ranks []int) {
+	for r := range s.ranks {
+		if len(ranks) < most && s.ranks[r].known+turns <= s.Begun && s.ranks[r].page.left.Load()+turns <= s.Begun {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
 // SlotOf returns the slot that the operation in flight uses in the window of a rank.
 func (s *Set) SlotOf(rank int) unsafe.Pointer {
 	return unsafe.Add(s.ranks[rank].slots, int(s.Begun%plan.WindowSlots)*s.Slot)

@@ -1,0 +1,387 @@
+package exec
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/ccl/exec/p2p"
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// A rank whose operation is past its deadline knows only whom it waits for itself, and that rank
+// mostly waits, too. So before the operation fails, the rank makes an inquiry: by control messages
+// it asks the others what they are doing, which a goroutine of theirs answers even if all threads
+// compute. The ranks at the ends of the chains, who wait for nobody, are to blame.
+
+const (
+	inquirySpan  = 400 * time.Millisecond // for the answers of all ranks
+	inquiryFresh = time.Second            // for so long it serves other operations, too
+	mostAsked    = 64                     // in larger groups only those on the chains are asked
+	mostWaits    = 256                    // ranks that an answer lists
+	mostEdges    = 8                      // "2 for 1" in a message
+)
+
+// The kinds of control messages, which follow from their first byte.
+const (
+	controlQuestion = 'q' // then the number of the inquiry, 4 bytes
+	controlAnswer   = 'a' // then the same, and a standing as JSON
+)
+
+// standing is what a rank says about itself.
+type standing struct {
+	Seq   uint64 `json:"seq"`             // the collective in flight, or else the last one that it has called
+	Op    string `json:"op,omitempty"`    // what it is in; empty: in no call
+	Waits []int  `json:"waits,omitempty"` // the ranks that it waits for
+	Busy  bool   `json:"busy,omitempty"`  // it is in a call; its driver will say more
+	Idle  int64  `json:"idle,omitempty"`  // milliseconds since its last call; 0 if that is unknown
+}
+
+// Control takes the control messages of a group's links. It is made before the links are, and then
+// given to the Comm.
+type Control struct {
+	comm    atomic.Pointer[Comm]
+	stirred atomic.Bool // the driver has something to do
+
+	mu        sync.Mutex
+	questions []question
+	inquiry   uint32 // the number of the latest one of this rank
+	answers   map[int]standing
+}
+
+// question is one that the driver has to answer.
+type question struct {
+	peer   int
+	number uint32
+}
+
+// Hear handles a message of a peer. A goroutine of a transport calls it.
+func (k *Control) Hear(peer int, message []byte) {
+	c := k.comm.Load()
+	if c == nil || len(message) < 5 {
+		return
+	}
+	number := binary.LittleEndian.Uint32(message[1:])
+	switch message[0] {
+	case controlQuestion:
+		s := c.outside()
+		if s.Busy {
+			k.mu.Lock()
+			if len(k.questions) < c.size { // a peer that asks too often is answered less often
+				k.questions = append(k.questions, question{peer, number})
+			}
+			k.mu.Unlock()
+			k.stir(c)
+		}
+		c.tell(peer, number, &s)
+	case controlAnswer:
+		var s standing
+		if json.Unmarshal(message[5:], &s) != nil || !s.valid(c.size) {
+			return
+		}
+		k.mu.Lock()
+		if number == k.inquiry && k.answers != nil {
+			if _, known := k.answers[peer]; !known || !s.Busy {
+				k.answers[peer] = s
+			}
+		}
+		k.mu.Unlock()
+		k.stir(c)
+	}
+}
+
+// valid reports whether an answer can be right.
+func (s *standing) valid(ranks int) bool {
+	outside := func(rank int) bool { return rank < 0 || rank >= ranks }
+	return len(s.Waits) <= mostWaits && !slices.ContainsFunc(s.Waits, outside) && s.Idle >= 0
+}
+
+// stir makes the driver look.
+func (k *Control) stir(c *Comm) {
+	k.stirred.Store(true)
+	c.opts.Doorbell.Ring()
+}
+
+func (c *Comm) tell(peer int, number uint32, s *standing) {
+	text, _ := json.Marshal(s)
+	c.opts.Links[peer].Tell(append(inquiryHead(controlAnswer, number), text...))
+}
+
+func inquiryHead(kind byte, number uint32) []byte {
+	return binary.LittleEndian.AppendUint32([]byte{kind}, number)
+}
+
+// outside is what any thread can say about this rank.
+func (c *Comm) outside() standing {
+	if c.pending.Load() > 0 { // model: none: what it says may be late
+		return standing{Seq: c.Seq(), Busy: true}
+	}
+	return c.idleSince()
+}
+
+func (c *Comm) idleSince() standing {
+	s := standing{Seq: c.Seq()}
+	if c.opts.Record == nil {
+		return s
+	}
+	if last, ok := c.opts.Record.Last(); ok {
+		end := last.Ended
+		if end.IsZero() {
+			end = last.Begun
+		}
+		s.Idle = max(time.Since(end).Milliseconds(), 1)
+	}
+	return s
+}
+
+// standing is what the driver can say about this rank.
+func (c *Comm) standing() standing {
+	if op := c.head; op != nil {
+		waits, _ := c.awaited()
+		return standing{Seq: op.seq, Op: op.describe(), Waits: waits}
+	}
+	s := c.idleSince()
+	if len(c.p2pOps) == 0 || c.waiting.Load() == 0 { // model: none: as above
+		return s // receives that were posted, and for which nobody waits, hold nobody up
+	}
+	s.Op = c.p2pOps[0].describe()
+	for _, op := range c.p2pOps {
+		if peer := op.req.Peer; peer != p2p.AnySource && !slices.Contains(s.Waits, peer) && len(s.Waits) < mostWaits {
+			s.Waits = append(s.Waits, peer)
+		}
+	}
+	return s
+}
+
+// awaited returns the ranks that the operation in flight waits for, and where in it.
+func (c *Comm) awaited() (ranks []int, where []string) {
+	f := &c.frame
+	if f.prog == nil {
+		return nil, nil
+	}
+	if late, why := c.lateRank(); late >= 0 {
+		ranks = c.windows.Behind(f.prog.Depth, mostWaits)
+		if f.draining() {
+			ranks = c.windows.Behind(1, mostWaits)
+		}
+		return ranks, slices.Repeat([]string{"which " + why}, len(ranks))
+	}
+	for lane := range f.lanes {
+		b := f.waitsAt(lane)
+		if b != nil && b.Step != nil && !slices.Contains(ranks, b.Peer) && len(ranks) < mostWaits {
+			ranks, where = append(ranks, b.Peer), append(where, f.stage(lane, b))
+		}
+	}
+	return ranks, where
+}
+
+// inquiry is the driver's part of an inquiry of this rank.
+type inquiry struct {
+	until, fresh int64 // when it ends at the latest, and for how long it serves; 0 before the first one
+	over         bool
+	asked        []int
+}
+
+func (q *inquiry) underWay() bool { return q.until != 0 && !q.over }
+
+// inquire begins an inquiry, unless there is one already, and reports whether it is over.
+func (c *Comm) inquire() bool {
+	k, q := c.opts.Control, &c.inquiry
+	if k == nil || c.size == 1 {
+		return true
+	}
+	if t := now(); q.until == 0 || q.over && t >= q.fresh {
+		*q = inquiry{until: t + int64(inquirySpan), fresh: t + int64(inquirySpan+inquiryFresh)}
+		k.mu.Lock()
+		k.inquiry++
+		k.answers = map[int]standing{}
+		k.mu.Unlock()
+		if c.size <= mostAsked {
+			for peer := range c.size {
+				c.inquireOf(peer)
+			}
+		}
+		waits, _ := c.awaited()
+		for _, peer := range waits {
+			c.inquireOf(peer)
+		}
+		for _, op := range c.p2pOps {
+			if op.req.Peer != p2p.AnySource {
+				c.inquireOf(op.req.Peer)
+			}
+		}
+	}
+	if q.underWay() && now() >= q.until {
+		q.over = true
+	}
+	return q.over
+}
+
+func (c *Comm) inquireOf(peer int) {
+	if q := &c.inquiry; peer != c.rank && !slices.Contains(q.asked, peer) {
+		q.asked = append(q.asked, peer)
+		c.opts.Links[peer].Tell(inquiryHead(controlQuestion, c.opts.Control.inquiry))
+	}
+}
+
+// attend answers the questions of peers, and goes on with the inquiry of this rank. It reports
+// whether there was anything to do.
+func (c *Comm) attend() bool {
+	k := c.opts.Control
+	if k == nil || !k.stirred.Load() || !k.stirred.Swap(false) {
+		return false
+	}
+	k.mu.Lock()
+	questions, left := k.questions, 0
+	k.questions = nil
+	var next []int
+	for _, s := range k.answers {
+		next = append(next, s.Waits...)
+	}
+	k.mu.Unlock()
+	if len(questions) > 0 {
+		s := c.standing()
+		for _, each := range questions {
+			c.tell(each.peer, each.number, &s)
+		}
+	}
+	if c.inquiry.underWay() {
+		for _, peer := range next {
+			c.inquireOf(peer)
+		}
+		k.mu.Lock()
+		for _, peer := range c.inquiry.asked {
+			if s, known := k.answers[peer]; !known || s.Busy {
+				left++
+			}
+		}
+		k.mu.Unlock()
+		c.inquiry.over = left == 0
+	}
+	return true
+}
+
+// warnTime returns when to warn that the operation in flight does not end.
+func (c *Comm) warnTime() int64 {
+	c.askTime() // begins the wait
+	return c.frame.asking.warn
+}
+
+// warn says whom the operation in flight waits for, after an inquiry; the next time after twice as
+// long.
+func (c *Comm) warn() {
+	a := &c.frame.asking
+	if now() < c.warnTime() || !c.inquire() {
+		return
+	}
+	op := c.frame.op
+	c.opts.Warn("%s has not ended for %v: %s", op.describe(),
+		time.Duration(a.after).Round(time.Millisecond), c.timedOut(op).Text)
+	a.warn += a.after
+	a.after *= 2
+}
+
+// blame returns an error that names the ranks at the ends of the chains that op waits at, or nil if
+// the inquiry has found none.
+func (c *Comm) blame(op *Op) *fault.Error {
+	k := c.opts.Control
+	if k == nil || !c.inquiry.over {
+		return nil
+	}
+	waits, where := c.awaited()
+	if op != c.frame.op {
+		waits = nil
+		if peer := op.call.Root; !op.call.Coll.Valid() && peer != p2p.AnySource {
+			waits, where = []int{peer}, []string{noMatch}
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	guilty := map[int]string{}
+	accuse := func(peer int) {
+		s, known := k.answers[peer]
+		if why := s.guilt(known, op); why != "" && slices.Contains(c.inquiry.asked, peer) {
+			guilty[peer] = why
+		}
+	}
+	var chains edges
+	chains.add(c.rank, waits, where)
+	for at := 0; at < len(waits); at++ { // it grows
+		peer := waits[at]
+		if peer == c.rank || slices.Contains(waits[:at], peer) {
+			continue
+		}
+		accuse(peer)
+		next := k.answers[peer].Waits
+		chains.add(peer, next, nil)
+		waits = append(waits, next...)
+	}
+	if op.call.Coll.Valid() { // a collective needs all ranks
+		for _, peer := range c.inquiry.asked {
+			accuse(peer)
+		}
+	}
+	if len(guilty) == 0 {
+		return nil
+	}
+	e := &fault.Error{Code: fault.Timeout, Ranks: slices.Sorted(maps.Keys(guilty))}
+	e.Peer = e.Ranks[0]
+	for _, peer := range e.Ranks {
+		e.Text += fmt.Sprintf("rank %d %s; ", peer, guilty[peer])
+	}
+	e.Text += chains.String()
+	return e
+}
+
+// guilt says why a rank is to blame that op does not end; it is empty if the rank is not.
+func (s *standing) guilt(answered bool, op *Op) string {
+	switch {
+	case !answered:
+		return "does not answer: its process is stopped, or its host silent"
+	case s.Busy || s.Op != "": // it is at work, or waits itself
+		return ""
+	case op.call.Coll.Valid() && s.Seq >= op.seq: // it has done its part
+		return ""
+	case s.Seq == 0:
+		return "is in no call, and has not made one yet"
+	case s.Idle == 0:
+		return fmt.Sprintf("is in no call since seq %d", s.Seq)
+	}
+	return fmt.Sprintf("is in no call since seq %d, %.1f s ago", s.Seq, float64(s.Idle)/1e3)
+}
+
+// edges is who waits for whom, as a text: "rank 0 waits for 2 (recv, step 0.1, 0 bytes so far), 2
+// for 1, 1 for 3".
+type edges struct {
+	text  strings.Builder
+	count int
+}
+
+func (e *edges) add(from int, to []int, where []string) {
+	for i, peer := range to {
+		if e.count++; e.count > mostEdges {
+			continue
+		}
+		before, verb := ", ", ""
+		if e.count == 1 {
+			before, verb = "rank ", "waits "
+		}
+		fmt.Fprintf(&e.text, "%s%d %sfor %d", before, from, verb, peer)
+		if i < len(where) {
+			fmt.Fprintf(&e.text, " (%s)", where[i])
+		}
+	}
+}
+
+func (e *edges) String() string {
+	if more := e.count - mostEdges; more > 0 {
+		return fmt.Sprintf("%s, and %d more", e.text.String(), more)
+	}
+	return e.text.String()
+}

@@ -1,0 +1,229 @@
+package exec_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+const stallTimeout = 200 * time.Millisecond
+
+// stall has all ranks but some make a call that times out, and returns their errors.
+func stall(t *testing.T, transport string, ranks int, absent []int, silent []int,
+	coll dtype.Collective, algorithm string, prepare func(comms []*exec.Comm)) []error {
+	t.Helper()
+	a, err := algo.Find(coll, algorithm)
+	require.NoError(t, err)
+	comms := make([]*exec.Comm, ranks)
+	for rank, m := range membersOf(t, transport, ranks, makeUp{slot: slotBytes, silent: silent}) {
+		comms[rank] = m.comm(t, rank, fixed{a})
+	}
+	if prepare != nil {
+		prepare(comms)
+	}
+	begun := time.Now()
+	errs := eachRank(ranks, func(rank int) error {
+		for _, each := range absent {
+			if rank == each {
+				return nil
+			}
+		}
+		x := make([]float64, 100)
+		c := exec.Call{Coll: coll, Type: dtype.F64, Op: dtype.Sum, Timeout: stallTimeout}
+		if coll != dtype.Barrier {
+			c.Out = []exec.Block{block(x)}
+		}
+		if coll == dtype.AllReduce || coll == dtype.Broadcast && rank == 0 {
+			c.In = []exec.Block{block(x)}
+		}
+		return comms[rank].Run(&c)
+	})
+	require.Less(t, time.Since(begun), hang)
+	return errs
+}
+
+// TestStallNamesTheRoot has some ranks not call: all others name them, and none that waits itself.
+func TestStallNamesTheRoot(t *testing.T) {
+	const ranks = 6
+	for i, call := range endings {
+		for j, transport := range []string{"inproc", "shm", "tcp"} {
+			absent := [][]int{{3}, {1, 4}}[(i+j)%2]
+			t.Run(fmt.Sprintf("%v/%s/%s/%v", call.coll, call.algorithm, transport, absent), func(t *testing.T) {
+				errs := stall(t, transport, ranks, absent, nil, call.coll, call.algorithm, nil)
+				failed := 0
+				for rank, err := range errs {
+					if err == nil {
+						continue // its part may be complete
+					}
+					failed++
+					var f *fault.Error
+					require.True(t, errors.As(err, &f), "rank %d: %v", rank, err)
+					require.ErrorIs(t, err, fault.Timeout, "rank %d", rank)
+					require.Equal(t, absent, f.Culprits(), "rank %d: %v", rank, err)
+					for _, each := range absent {
+						require.ErrorContains(t, err, fmt.Sprintf("rank %d is in no call", each), "rank %d", rank)
+					}
+					require.ErrorContains(t, err, "waits for", "rank %d", rank)
+				}
+				require.Positive(t, failed)
+			})
+		}
+	}
+}
+
+// TestReceivesThatNobodyWaitsFor do not make a rank one that waits.
+func TestReceivesThatNobodyWaitsFor(t *testing.T) {
+	for _, transport := range []string{"shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			buffer := make([]float64, 4)
+			errs := stall(t, transport, 3, []int{2}, nil, dtype.AllReduce, "ring", func(comms []*exec.Comm) {
+				op, err := comms[2].Post(&exec.Call{Coll: dtype.Recv, Type: dtype.F64, Root: 0,
+					Out: []exec.Block{block(buffer)}})
+				require.NoError(t, err)
+				op.Free()
+			})
+			for _, rank := range []int{0, 1} {
+				var f *fault.Error
+				require.True(t, errors.As(errs[rank], &f), "rank %d: %v", rank, errs[rank])
+				require.Equal(t, []int{2}, f.Culprits(), "rank %d: %v", rank, f)
+			}
+		})
+	}
+}
+
+// TestRankThatDoesNotAnswer is named when the time for answers is over.
+func TestRankThatDoesNotAnswer(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			begun := time.Now()
+			errs := stall(t, transport, 4, []int{1}, []int{1}, dtype.AllReduce, "ring", nil)
+			require.Less(t, time.Since(begun), stallTimeout+2*time.Second)
+			for rank, err := range errs {
+				if rank == 1 {
+					continue
+				}
+				var f *fault.Error
+				require.True(t, errors.As(err, &f), "rank %d: %v", rank, err)
+				require.Equal(t, []int{1}, f.Culprits(), "rank %d: %v", rank, err)
+				require.ErrorContains(t, err, "rank 1 does not answer")
+			}
+		})
+	}
+}
+
+// TestChainOfReceives has each rank receive from the next one; the last one does nothing, or
+// receives from the first, so that nobody is to blame.
+func TestChainOfReceives(t *testing.T) {
+	const ranks = 4
+	for _, circle := range []bool{false, true} {
+		for _, transport := range []string{"shm", "tcp"} {
+			t.Run(fmt.Sprintf("%s/circle %v", transport, circle), func(t *testing.T) {
+				comms := join(t, transport, ranks, func(int) exec.Planner { return fixed{} })
+				errs := eachRank(ranks, func(rank int) error {
+					if rank == ranks-1 && !circle {
+						return nil
+					}
+					// The first one asks first: the others have not failed by then.
+					wait := stallTimeout + time.Duration(rank)*3*time.Second
+					x := make([]float64, 4)
+					op, err := comms[rank].Post(&exec.Call{Coll: dtype.Recv, Type: dtype.F64, Root: (rank + 1) % ranks,
+						Out: []exec.Block{block(x)}, Timeout: wait})
+					if err != nil {
+						return err
+					}
+					defer op.Free()
+					if rank > 0 {
+						return waitFor(comms[rank], op, time.Second)
+					}
+					return op.Wait(nil)
+				})
+				var f *fault.Error
+				require.True(t, errors.As(errs[0], &f), "%v", errs[0])
+				if circle {
+					require.ErrorContains(t, f, "no matching call on the other side")
+				} else {
+					require.Equal(t, []int{ranks - 1}, f.Culprits(), "%v", f)
+					require.ErrorContains(t, f, "rank 0 waits for 1 (no matching call on the other side), 1 for 2, 2 for 3")
+				}
+			})
+		}
+	}
+}
+
+// waitFor waits for an operation for some time, whatever its end.
+func waitFor(c *exec.Comm, op *exec.Op, d time.Duration) error {
+	var cancel exec.Cancel
+	timer := time.AfterFunc(d, func() {
+		cancel.Fire()
+		c.Nudge()
+	})
+	defer timer.Stop()
+	op.Wait(&cancel)
+	return nil
+}
+
+// TestWarning has a rank come late: the others are told whom they wait for, and go on.
+func TestWarning(t *testing.T) {
+	for _, transport := range []string{"shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			const ranks, late = 3, 1
+			a, err := algo.Find(dtype.Barrier, "dissemination")
+			require.NoError(t, err)
+			var mu sync.Mutex
+			warnings := make([][]string, ranks)
+			comms := make([]*exec.Comm, ranks)
+			warned := make(chan bool, 1)
+			for rank, m := range membersOf(t, transport, ranks, makeUp{slot: slotBytes}) {
+				m.warn = func(format string, args ...any) {
+					mu.Lock()
+					defer mu.Unlock()
+					warnings[rank] = append(warnings[rank], fmt.Sprintf(format, args...))
+					if len(warnings[0]) > 1 && len(warnings[2]) > 1 {
+						select {
+						case warned <- true:
+						default:
+						}
+					}
+				}
+				comms[rank] = m.comm(t, rank, fixed{a})
+			}
+			for _, err := range eachRank(ranks, func(rank int) error {
+				if rank == late {
+					select {
+					case <-warned:
+					case <-time.After(hang):
+						return errors.New("nobody was warned")
+					}
+				}
+				return comms[rank].Run(&exec.Call{Coll: dtype.Barrier})
+			}) {
+				require.NoError(t, err)
+			}
+			for _, rank := range []int{0, 2} {
+				for _, each := range warnings[rank] {
+					require.True(t, strings.HasPrefix(each, "barrier, seq 1 has not ended for "), each)
+					require.Contains(t, each, "rank 1 is in no call, and has not made one yet")
+				}
+			}
+		})
+	}
+}
+
+// FuzzControl has a peer send any control message.
+func FuzzControl(f *testing.F) {
+	comms := join(f, "inproc", 2, func(int) exec.Planner { return fixed{} })
+	f.Add([]byte("q\x01\x00\x00\x00"))
+	f.Add([]byte("a\x01\x00\x00\x00" + `{"seq":3,"op":"barrier, seq 3","waits":[0],"busy":true,"idle":4}`))
+	f.Add([]byte("a\x01\x00\x00\x00" + `{"waits":[-1]}`))
+	f.Fuzz(func(t *testing.T, message []byte) { exec.Hear(comms[0], 1, message) })
+}

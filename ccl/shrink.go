@@ -1,0 +1,341 @@
+package ccl
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goccl/goccl/ccl/agree"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/transport"
+)
+
+// origin is what a Communicator was made of. Shrink makes another one of it: nobody else has to be
+// asked for addresses, in particular no store, which may have died with its rank.
+type origin struct {
+	endpoint  *Endpoint
+	addresses [][]byte
+	peers     []address
+	fabrics   []transport.Fabric // by peer
+	shrinks   int                // calls of Shrink; guarded by the node's mu
+}
+
+// Shrink makes a group of the ranks that are left of this one, without those that are listed, and
+// those that have died. All that are left call it, whether or not the group has failed; they settle
+// which ranks are lost (package agree), also if more die meanwhile, and the new group has the others
+// in their order. It returns the new group, and its members' ranks in this one. This group stays as
+// it is. If ctx ends first, the error names the ranks that have not called Shrink.
+//
+// Where the path between two living ranks is broken, each counts the other as lost, and the new
+// group has neither; both get an error that says so.
+func (c *Communicator) Shrink(ctx context.Context, without ...int) (*Communicator, []int, error) {
+	e := c.origin.endpoint
+	for _, rank := range without {
+		if rank < 0 || rank >= e.cfg.Size || rank == e.cfg.Rank {
+			return nil, nil, e.in("shrink", fault.New(fault.Invalid,
+				"rank %d cannot be left out by rank %d of %d", rank, e.cfg.Rank, e.cfg.Size))
+		}
+	}
+	s := c.newSettling(without)
+	defer s.end()
+	next, members, err := s.run(ctx)
+	if err != nil {
+		s.gave = err
+		return nil, nil, e.in("shrink", err)
+	}
+	return next, members, nil
+}
+
+// settling is a call of Shrink. Its links are a session of its own: those of the group may have
+// ended.
+type settling struct {
+	c       *Communicator
+	session [16]byte
+	key     [32]byte
+	without map[int]bool
+	gave    error // why this rank gives up
+
+	number int   // of the agreement under way, from 1
+	lost   []int // as the last one has settled
+	veto   bool  // one of the others has not joined the new group
+	said   [][]byte
+	heard  [][]letter // by peer: what belongs to later agreements
+
+	mu     sync.Mutex
+	links  []transport.Link
+	inbox  []letter
+	failed []*fault.Error // by peer: it is lost
+	broken error          // this rank cannot go on
+	saidTo []int          // by peer: how much of said
+	over   bool
+	wake   chan struct{} // holds one token after a change
+	making sync.WaitGroup
+	cancel context.CancelFunc
+}
+
+// letter is a message of a peer.
+type letter struct {
+	from   int
+	Number int           `json:"number"` // of the agreement
+	What   agree.Message `json:"what"`
+}
+
+func (c *Communicator) newSettling(without []int) *settling {
+	o, n := c.origin, len(c.origin.addresses)
+	c.node.mu.Lock()
+	o.shrinks++
+	call := o.shrinks
+	c.node.mu.Unlock()
+	id, key := sessionOf(o.addresses)
+	s := &settling{c: c, key: key, without: map[int]bool{}, heard: make([][]letter, n), links: make([]transport.Link, n),
+		failed: make([]*fault.Error, n), saidTo: make([]int, n), wake: make(chan struct{}, 1)}
+	sum := sha256.Sum256(fmt.Appendf(id[:], "shrink %d", call))
+	copy(s.session[:], sum[:])
+	for _, rank := range without {
+		s.without[rank] = true
+		s.lost = append(s.lost, rank)
+	}
+	return s
+}
+
+// run settles which ranks are lost, and joins the others. That has to be settled too: where a rank
+// dies, some may have joined it. So all settle it again, and are done if nobody was lost meanwhile.
+func (s *settling) run(ctx context.Context) (*Communicator, []int, error) {
+	s.connect(ctx)
+	if err := s.settle(ctx, false); err != nil {
+		return nil, nil, err
+	}
+	for {
+		settled := s.lost
+		members, next, wrong := s.join(ctx)
+		err := s.settle(ctx, wrong != nil)
+		if err == nil && !s.veto && slices.Equal(settled, s.lost) {
+			return next, members, nil
+		}
+		if next != nil {
+			next.Close()
+		}
+		switch passing := errors.Is(wrong, fault.PeerLost) || errors.Is(wrong, fault.PeerLeft); {
+		case err != nil:
+			return nil, nil, err
+		case wrong != nil && !passing, ctx.Err() != nil:
+			return nil, nil, wrong
+		}
+	}
+}
+
+// connect makes the links to all ranks that are not left out.
+func (s *settling) connect(ctx context.Context) {
+	o := s.c.origin
+	self := o.endpoint.cfg.Rank
+	ctx, s.cancel = context.WithCancel(ctx)
+	for peer, fabric := range o.fabrics {
+		if fabric == nil || s.without[peer] {
+			continue
+		}
+		s.making.Go(func() {
+			link, err := fabric.Connect(ctx, o.peers[peer].Fabrics[fabric.Name()], transport.Session{
+				ID: s.session, Rank: self, Peer: peer, Channels: 1, Key: s.key,
+				OnUse:   true, // both sides dial, and so learn that nobody listens
+				Control: func(message []byte) { s.hear(peer, message) }})
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			switch f := (&fault.Error{}); {
+			case err == nil && s.over:
+				link.Close()
+			case err == nil:
+				s.links[peer] = link
+			case ctx.Err() != nil: // run reports it
+			case errors.As(err, &f) && (f.Code == fault.PeerLost || f.Code == fault.PeerLeft):
+				s.failed[peer] = f
+			default:
+				s.broken = err
+			}
+			s.stir()
+		})
+	}
+}
+
+// hear takes a message. A goroutine of a transport calls it.
+func (s *settling) hear(peer int, message []byte) {
+	l := letter{from: peer}
+	if json.Unmarshal(message, &l) != nil {
+		return
+	}
+	if _, err := agree.Parse(l.What.Encode(), len(s.links)); err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.inbox) < 64*len(s.links) { // more than any agreement has
+		s.inbox = append(s.inbox, l)
+	}
+	s.stir()
+}
+
+// stir is called with the lock held after a change.
+func (s *settling) stir() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// settle runs one agreement.
+func (s *settling) settle(ctx context.Context, veto bool) error {
+	self := s.c.origin.endpoint.cfg.Rank
+	s.number++
+	m := agree.New(self, len(s.links), s.lost, veto)
+	s.say(m.Begin())
+	tick := time.NewTicker(2 * time.Millisecond) // no event comes of the death of a peer
+	defer tick.Stop()
+	dead := make([]bool, len(s.links))
+	for {
+		for peer, letters := range s.letters() {
+			for len(letters) > 0 && letters[0].Number <= s.number {
+				if letters[0].Number == s.number {
+					s.say(m.Hear(peer, &letters[0].What))
+				}
+				letters = letters[1:]
+			}
+			s.heard[peer] = letters
+		}
+		lost, broken := s.failures()
+		if broken != nil {
+			return broken
+		}
+		for peer, failed := range lost {
+			if failed && !dead[peer] && len(s.heard[peer]) == 0 {
+				dead[peer] = true
+				s.say(m.Died(peer))
+			}
+		}
+		if all, veto, settled := m.Decided(); settled {
+			s.lost, s.veto = all, veto
+			if slices.Contains(all, self) {
+				return fault.New(fault.PeerLost,
+					"the others count this rank (%d) among the lost: the path to one of them is broken", self)
+			}
+			return nil
+		}
+		select {
+		case <-s.wake:
+		case <-tick.C:
+		case <-ctx.Done():
+			missing := m.Awaited()
+			return &fault.Error{Code: fault.Timeout, Peer: missing[0], Ranks: missing, Cause: context.Cause(ctx),
+				Text: fmt.Sprintf("ranks %v neither take part in shrink nor have died", missing)}
+		}
+		s.flush()
+	}
+}
+
+// letters sorts what has come by peer, and returns all that has not been handled.
+func (s *settling) letters() [][]letter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.inbox {
+		s.heard[l.from] = append(s.heard[l.from], l)
+	}
+	s.inbox = nil
+	return s.heard
+}
+
+// failures returns which peers are lost, and why this rank cannot go on, if so. A link that reports it brings no more messages; one that
+// the peer has left in order, after it was done, does.
+func (s *settling) failures() (lost []bool, broken error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lost = make([]bool, len(s.links))
+	for peer, link := range s.links {
+		if link != nil && s.failed[peer] == nil {
+			f := &fault.Error{}
+			if err := link.Err(); errors.As(err, &f) && (f.Code != fault.PeerLeft || len(f.Left) > 0) {
+				s.failed[peer] = f
+			}
+		}
+		lost[peer] = s.failed[peer] != nil && len(s.inbox) == 0
+	}
+	return lost, s.broken
+}
+
+// say tells all peers.
+func (s *settling) say(messages []*agree.Message) {
+	for _, each := range messages {
+		text, _ := json.Marshal(letter{Number: s.number, What: *each})
+		s.said = append(s.said, text)
+	}
+	s.flush()
+}
+
+// flush tells the peers that are connected what they have not been told yet.
+func (s *settling) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for peer, link := range s.links {
+		for link != nil && s.saidTo[peer] < len(s.said) && link.Tell(s.said[s.saidTo[peer]]) {
+			s.saidTo[peer]++
+		}
+	}
+}
+
+// join makes the group of all ranks that are not lost.
+func (s *settling) join(ctx context.Context) (members []int, next *Communicator, err error) {
+	o := s.c.origin
+	for rank := range o.addresses {
+		if !slices.Contains(s.lost, rank) {
+			members = append(members, rank)
+		}
+	}
+	addresses, err := o.remaining(members, s.number)
+	if err != nil {
+		return nil, nil, err
+	}
+	e := *o.endpoint
+	e.cfg.Rank, e.cfg.Size = slices.Index(members, e.cfg.Rank), len(members)
+	e.address = addresses[e.cfg.Rank]
+	next, err = e.Join(ctx, addresses)
+	return members, next, err
+}
+
+// remaining returns the addresses of the members of a smaller group, for one attempt to join it. All
+// of them find the same.
+func (o *origin) remaining(members []int, number int) (addresses [][]byte, err error) {
+	for rank, member := range members {
+		a := o.peers[member]
+		a.Rank, a.Size = rank, len(members)
+		nonce := sha256.Sum256(fmt.Append(nil, a.Nonce, members, number))
+		a.Nonce = hex.EncodeToString(nonce[:16])
+		text, err := json.Marshal(a)
+		if err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "address")
+		}
+		addresses = append(addresses, text)
+	}
+	return addresses, nil
+}
+
+// end closes the links. Where this rank gives up, the others are told, and go on without it.
+func (s *settling) end() {
+	s.cancel()
+	s.mu.Lock()
+	s.over = true
+	for _, link := range s.links {
+		if link == nil {
+			continue
+		}
+		var why []byte
+		if f := (&fault.Error{}); errors.As(s.gave, &f) {
+			why = f.Report(s.c.origin.endpoint.cfg.Rank)
+		}
+		link.Leave(why)
+	}
+	s.mu.Unlock()
+	s.making.Wait()
+}

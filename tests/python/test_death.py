@@ -1,0 +1,200 @@
+"""Ranks that are killed, also with forked children that live on: what the others are told, and when."""
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+RANK = """
+import os, sys, datetime, time
+import torch, torch.distributed as dist
+import goccl
+rank, size, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+
+def say(*what):
+    print(*what, flush=True)
+
+def failure(what):
+    begun = time.monotonic()
+    try:
+        what()
+        say("no error")
+    except dist.DistBackendError as e:
+        say(f"{time.monotonic() - begun:.3f}", str(e).splitlines()[0])
+    except dist.DistNetworkError as e:
+        say(f"{time.monotonic() - begun:.3f}", "network:", str(e).splitlines()[0])
+
+def idle_child():
+    pid = os.fork()
+    if pid == 0:
+        while True:
+            time.sleep(60)
+    return pid
+
+store = dist.FileStore(folder + "/store", size)
+dist.init_process_group("goccl", store=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=30))
+t = torch.ones(4)
+dist.all_reduce(t)
+"""
+
+
+class Ranks:
+    """Processes that run a script after RANK, each with the environment given."""
+
+    def __init__(self, script, size, folder, env):
+        self.processes = [
+            subprocess.Popen([sys.executable, "-c", RANK + script, str(rank), str(size), str(folder)],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **env})
+            for rank in range(size)
+        ]
+        self.children = []
+
+    def line(self, rank):
+        return self.processes[rank].stdout.readline().strip()
+
+    def child(self, rank):
+        """Reads the number of a process that the rank has forked, which ends with the test."""
+        self.children.append(int(self.line(rank)))
+
+    def kill(self, rank):
+        self.processes[rank].kill()
+        self.processes[rank].wait(30)
+
+    def tell(self, rank):
+        self.processes[rank].stdin.write("\n")
+        self.processes[rank].stdin.flush()
+
+
+@contextlib.contextmanager
+def ranks(script, size, folder, transport):
+    group = Ranks(script, size, folder, {"GOCCL_TRANSPORT": transport})
+    try:
+        yield group
+    finally:
+        for child in group.children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        for process in group.processes:
+            process.kill()
+            process.communicate()
+
+
+def told(line):
+    """Splits what failure printed into the seconds and the text."""
+    seconds, text = line.split(" ", 1)
+    return float(seconds), text
+
+
+# How a process that was killed by SIGKILL is described.
+KILLED = {"shm": r"shm: process {pid} on this host was killed by signal 9 \(SIGKILL\)", "tcp": r"tcp: .*pid {pid}"}
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_child_lives_on(transport, tmp_path):
+    """The rank that is killed has a forked child, as a DataLoader makes them; the other waits in an operation."""
+    with ranks("""
+if rank == 1:
+    say(idle_child())
+    sys.stdin.readline()
+failure(lambda: dist.all_reduce(t))
+""", 2, tmp_path, transport) as group:
+        group.child(1)
+        begun = time.monotonic()
+        group.kill(1)
+        _, text = told(group.line(0))
+        assert time.monotonic() - begun < 1, text
+        assert re.search(r"peer lost \(rank 1\): " + KILLED[transport].format(pid=group.processes[1].pid), text), text
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_new_group_after_a_death(transport, tmp_path):
+    """The dead rank has a living child, and another number in the new group than in the job."""
+    with ranks("""
+if rank == 2:
+    say(idle_child())
+    sys.stdin.readline()
+say("ready")
+sys.stdin.readline()
+if rank == 1:
+    failure(lambda: dist.new_group([1, 2]))
+    failure(lambda: dist.new_group([1, 2]))
+else:
+    time.sleep(60)
+""", 3, tmp_path, transport) as group:
+        group.child(2)
+        assert group.line(1) == "ready"
+        group.kill(2)
+        group.tell(1)
+        for _ in range(2):
+            seconds, text = told(group.line(1))
+            assert seconds < 1, text
+            lost = KILLED[transport].format(pid=group.processes[2].pid)
+            assert re.search(rf"group .*, rank 0 of 2: join: peer lost: rank 1 \(global rank 2\): {lost}", text), text
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_death_while_others_are_expected(transport, dead, tmp_path):
+    """The rank puts its address into the store and dies, with a living child, before the last rank comes: joining
+    itself finds nobody there, whichever side has to make the connection."""
+    with ranks("""
+import goccl._boot
+dead = DEAD
+if rank == dead:
+    def leave(store, own, rank, size, options):
+        store.add(f"goccl/gen/{rank}", 1)
+        store.set(f"goccl/addr/1/{rank}", own)
+        store.add("goccl/count/1", 1)
+        say(idle_child())
+        sys.stdin.readline()
+    goccl._boot.exchange = leave
+else:
+    sys.stdin.readline()
+dist.destroy_process_group()
+failure(lambda: dist.init_process_group("goccl", store=dist.PrefixStore("again", store), rank=rank, world_size=size))
+""".replace("DEAD", str(dead)), 2, tmp_path, transport) as group:
+        group.child(dead)
+        group.kill(dead)
+        group.tell(1 - dead)
+        seconds, text = told(group.line(1 - dead))
+        assert seconds < 1, text
+        assert re.search(rf"network: .*join: peer lost \(rank {dead}\)", text), text
+
+
+def test_sockets_of_a_fork(python):
+    """A forked child has no copy of the sockets of its parent's groups, and its own child keeps what it opened."""
+    for transport in ("shm", "tcp"):
+        out = python(RANK.replace("sys.argv[1]", "0").replace("sys.argv[2]", "1").replace("sys.argv[3]", '"/tmp"')
+                     .replace('dist.FileStore(folder + "/store", size)', "dist.HashStore()") + """
+import socket
+
+def sockets():
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink("/proc/self/fd/" + fd).startswith("socket:"):
+                found.add(int(fd))
+        except OSError:
+            pass
+    return found
+
+before = sockets()
+pid = os.fork()
+if pid == 0:
+    mine = [socket.socket() for _ in range(20)]
+    left = sockets() - {s.fileno() for s in mine}
+    inner = os.fork()
+    if inner == 0:
+        os._exit(0 if {s.fileno() for s in mine} <= sockets() else 1)
+    kept = os.waitpid(inner, 0)[1] == 0
+    say("child", len(before) > 0, len(left), kept)
+    os._exit(0)
+os.waitpid(pid, 0)
+say("parent", sockets() == before)
+dist.destroy_process_group()
+""", env={**os.environ, "GOCCL_TRANSPORT": transport})
+        assert out.splitlines() == ["child True 0 True", "parent True"], transport
