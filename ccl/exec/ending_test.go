@@ -120,8 +120,8 @@ func TestEveryRankNamesTheCulprit(t *testing.T) {
 	}
 }
 
-// TestNobodyIsWokenAfterTheEnd ends a Comm that was about to ring its peers' doorbells: with the last
-// link to a process that has died its doorbell goes, too.
+// TestNobodyIsWokenAfterTheEnd ends a Comm that was about to ring its peers' doorbells: with the
+// last link to a process that has died its doorbell goes, too.
 func TestNobodyIsWokenAfterTheEnd(t *testing.T) {
 	comms := join(t, "shm", 2, func(int) exec.Planner { return fixed{} })
 	require.False(t, exec.Unrung(comms[0], func() { comms[0].Abort(fault.New(fault.Aborted, "the test ends it")) }))

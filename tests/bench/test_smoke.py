@@ -107,8 +107,7 @@ def test_the_guard_wants_a_commit():
 def test_the_guard_measures_both_levels(tmp_path):
     """Compares this tree with itself."""
     options = type("", (), {"runs": 1, "blocks": 1, "block_ms": 1})
-    core.build_program("goccl")
-    library = core.build_libgoccl()
+    library = core.build_libgoccl(), core.build_program("goccl")
     for make in (guard.core_worlds, guard.torch_worlds):
         found = guard.measure(make, dict.fromkeys(guard.SIDES, library), dict.fromkeys(guard.SIDES, ""), 3,
                               [("ping_pong", 8), ("all_reduce", 1024)], options, guard.random.Random(1))
