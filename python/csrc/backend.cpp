@@ -3,7 +3,6 @@
 #include "helper.h"
 
 #include <random>
-#include <sstream>
 #include <unordered_set>
 
 #include <c10/util/Logging.h>
@@ -57,25 +56,16 @@ void GocclBackend::close_all() {
   for (GocclBackend* backend : open_groups()) backend->close(deadline);
 }
 
-std::map<uint64_t, std::string> GocclBackend::lost() {
-  std::map<uint64_t, std::string> lost;
-  if (forked()) return lost;
+std::vector<std::pair<std::vector<uint64_t>, std::string>> GocclBackend::lost() {
+  std::vector<std::pair<std::vector<uint64_t>, std::string>> all;
   std::lock_guard<std::mutex> lock(open_mutex);
   for (GocclBackend* backend : open_groups()) {
-    if (backend->options_->strangers) continue;
-    std::string lines;
+    std::string lines(1 << 16, '\0'); // of some hundred ranks; there is no message for more
     size_t length = 0;
-    do { // more ranks may die between two calls
-      lines.resize(length);
-      if (lib.group_lost(backend->group_, lines.data(), lines.size(), &length, nullptr) != GOCCL_OK) length = 0;
-    } while (length > lines.size());
-    lines.resize(length);
-    std::istringstream each(lines);
-    int rank = 0;
-    for (std::string why; each >> rank && std::getline(each >> std::ws, why);)
-      lost.emplace(backend->global_rank(rank), why);
+    if (!backend->options_->strangers) lib.group_lost(backend->group_, lines.data(), lines.size(), &length, nullptr);
+    if (length > 0 && length <= lines.size()) all.emplace_back(backend->options_->global_ranks_in_group, lines.substr(0, length));
   }
-  return lost;
+  return all;
 }
 
 void GocclBackend::close(Clock::time_point deadline) noexcept {

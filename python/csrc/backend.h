@@ -60,7 +60,7 @@ class GocclBackend final : public c10d::Backend {
   // The members of this process's groups (but for those of strangers) that are known to have died,
   // by their numbers in the whole job, and what happened to them. It never waits. Call it without
   // the GIL.
-  static std::map<uint64_t, std::string> lost();
+  static std::vector<std::pair<std::vector<uint64_t>, std::string>> lost();
   // Closes every group of this process. Their operations in flight have one second in all to end.
   static void close_all();
 

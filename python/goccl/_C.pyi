@@ -40,9 +40,9 @@ def load(path: str) -> str:
 def create(store: Store, rank: int, size: int, options: Options, shim_version: str) -> GocclBackend:
     """Makes a group and waits for its other ranks, for at most the timeout of the options."""
 
-def lost() -> dict[int, str]:
-    """Returns the members of this process's groups that are known to have died, by their numbers in the whole job,
-    with what happened to them."""
+def lost() -> list[tuple[list[int], str]]:
+    """Returns of each group that has lost members its ranks' numbers in the whole job (none if they are the same),
+    and a line for each lost one: its rank, a space, and what happened."""
 
 def empty(size: list[int], dtype: torch.dtype, lines: str) -> torch.Tensor:
     """Returns an uninitialized tensor in registered memory. The lines count only if no group was made yet."""

@@ -70,7 +70,10 @@ def _dead(store: dist.Store, keys: list[str], options: GroupOptions) -> dict[int
     addresses are there are left to the joining, which finds that nobody is there."""
     if options.strangers:
         return {}
-    lost = _loader.core().lost()
+    lost: dict[int, str] = {}  # by the number in the whole job
+    for of_group, lines in _loader.core().lost():
+        for rank, why in (line.split(" ", 1) for line in lines.splitlines()):
+            lost[of_group[int(rank)] if of_group else int(rank)] = why
     if not lost:
         return {}
     of_job = options.global_ranks_in_group or range(len(keys))  # none are listed if they are the same
