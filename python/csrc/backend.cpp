@@ -61,9 +61,9 @@ std::vector<std::pair<std::vector<uint64_t>, std::string>> GocclBackend::lost() 
   std::lock_guard<std::mutex> lock(open_mutex);
   for (GocclBackend* backend : open_groups()) {
     std::string lines(1 << 16, '\0'); // of some hundred ranks; there is no message for more
-    size_t length = 0;
-    if (!backend->options_->strangers) lib.group_lost(backend->group_, lines.data(), lines.size(), &length, nullptr);
-    if (length > 0 && length <= lines.size()) all.emplace_back(backend->options_->global_ranks_in_group, lines.substr(0, length));
+    size_t n = 0;
+    if (!backend->options_->strangers) lib.group_lost(backend->group_, lines.data(), lines.size(), &n, nullptr);
+    if (n > 0 && n <= lines.size()) all.emplace_back(backend->options_->global_ranks_in_group, lines.substr(0, n));
   }
   return all;
 }

@@ -59,9 +59,20 @@ std::exception_ptr raised_by_signals() {
   return PyErr_CheckSignals() == 0 ? nullptr : std::make_exception_ptr(pybind11::error_already_set());
 }
 
+// KeyboardInterrupt comes without a text; it gets that of the error which it has caused.
+static void explain(const std::exception_ptr& interrupt, const char* text) {
+  pybind11::gil_scoped_acquire gil;
+  try {
+    std::rethrow_exception(interrupt);
+  } catch (pybind11::error_already_set& e) {
+    if (pybind11::len(e.value().attr("args")) == 0) e.value().attr("args") = pybind11::make_tuple(text);
+  }
+}
+
 int await(goccl_work work, int64_t timeout_ns, goccl_group group, std::exception_ptr& interrupt, goccl_error* error) {
   for (int done = 0;; timeout_ns = -1) {
     const int rc = lib.work_wait(work, timeout_ns, interrupt ? 0 : slice_ns(), &done, error);
+    if (interrupt && rc != GOCCL_OK && error) explain(interrupt, error->text);
     if (rc != GOCCL_OK || done != 0) return rc;
     interrupt = raised_by_signals();
     if (interrupt) lib.group_abort(group, "interrupted by a signal", nullptr);

@@ -61,7 +61,7 @@ def check_ctrl_c(rank, transport, name):
         # A shell may start its commands with the signal ignored.
         with handler(signal.SIGINT, signal.default_int_handler):
             send_soon(signal.SIGINT, sent)
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(KeyboardInterrupt, match=f"rank {rank} of .*interrupted by a signal"):
                 WAITS[name](group)
         end = time.monotonic()
         store.set(key, "")
