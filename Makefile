@@ -9,7 +9,7 @@ GO_ENV := . ci/env.sh;
 PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 # Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec).
 RACE   := $$(go list ./ccl/... ./transport/... ./pgbackend/... \
-	| grep -vE -e '/ccl/(plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
+	| grep -vE -e '/ccl/(agree|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
 		-e '/ccl/(topo/network|internal/lint|kernel/asmgen)$$')
 
 ##@ Everyday
