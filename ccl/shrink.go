@@ -21,7 +21,6 @@ import (
 type origin struct {
 	endpoint  *Endpoint
 	addresses [][]byte
-	peers     []address
 	fabrics   []transport.Fabric // by peer
 	shrinks   int                // calls of Shrink; guarded by the node's mu
 }
@@ -42,7 +41,11 @@ func (c *Communicator) Shrink(ctx context.Context, without ...int) (*Communicato
 				"rank %d cannot be left out by rank %d of %d", rank, e.cfg.Rank, e.cfg.Size))
 		}
 	}
-	s := c.newSettling(without)
+	peers, err := e.parse(c.origin.addresses)
+	if err != nil {
+		return nil, nil, e.in("shrink", err)
+	}
+	s := c.newSettling(peers, without)
 	defer s.end()
 	next, members, err := s.run(ctx)
 	if err != nil {
@@ -56,6 +59,7 @@ func (c *Communicator) Shrink(ctx context.Context, without ...int) (*Communicato
 // ended.
 type settling struct {
 	c       *Communicator
+	peers   []address
 	session [16]byte
 	key     [32]byte
 	without map[int]bool
@@ -81,19 +85,24 @@ type settling struct {
 
 // letter is a message of a peer.
 type letter struct {
-	from   int
-	Number int           `json:"number"` // of the agreement
-	What   agree.Message `json:"what"`
+	from, number int // number is that of the agreement
+	what         *agree.Message
 }
 
-func (c *Communicator) newSettling(without []int) *settling {
+// envelope is a message as it is sent.
+type envelope struct {
+	Number int             `json:"number"`
+	What   json.RawMessage `json:"what"`
+}
+
+func (c *Communicator) newSettling(peers []address, without []int) *settling {
 	o, n := c.origin, len(c.origin.addresses)
 	c.node.mu.Lock()
 	o.shrinks++
 	call := o.shrinks
 	c.node.mu.Unlock()
 	id, key := sessionOf(o.addresses)
-	s := &settling{c: c, key: key, without: map[int]bool{}, heard: make([][]letter, n),
+	s := &settling{c: c, peers: peers, key: key, without: map[int]bool{}, heard: make([][]letter, n),
 		links: make([]transport.Link, n), failed: make([]*fault.Error, n), saidTo: make([]int, n),
 		wake: make(chan struct{}, 1)}
 	sum := sha256.Sum256(fmt.Appendf(id[:], "shrink %d", call))
@@ -141,7 +150,7 @@ func (s *settling) connect(ctx context.Context) {
 			continue
 		}
 		s.making.Go(func() {
-			link, err := fabric.Connect(ctx, o.peers[peer].Fabrics[fabric.Name()], transport.Session{
+			link, err := fabric.Connect(ctx, s.peers[peer].Fabrics[fabric.Name()], transport.Session{
 				ID: s.session, Rank: self, Peer: peer, Channels: 1, Key: s.key,
 				OnUse:   true, // both sides dial, and so learn that nobody listens
 				Control: func(message []byte) { s.hear(peer, message) }})
@@ -165,17 +174,18 @@ func (s *settling) connect(ctx context.Context) {
 
 // hear takes a message. A goroutine of a transport calls it.
 func (s *settling) hear(peer int, message []byte) {
-	l := letter{from: peer}
-	if json.Unmarshal(message, &l) != nil {
+	var e envelope
+	if json.Unmarshal(message, &e) != nil {
 		return
 	}
-	if _, err := agree.Parse(l.What.Encode(), len(s.links)); err != nil {
+	what, err := agree.Parse(e.What, len(s.links))
+	if err != nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.inbox) < 64*len(s.links) { // more than any agreement has
-		s.inbox = append(s.inbox, l)
+		s.inbox = append(s.inbox, letter{peer, e.Number, what})
 	}
 	s.stir()
 }
@@ -199,9 +209,9 @@ func (s *settling) settle(ctx context.Context, veto bool) error {
 	dead := make([]bool, len(s.links))
 	for {
 		for peer, letters := range s.letters() {
-			for len(letters) > 0 && letters[0].Number <= s.number {
-				if letters[0].Number == s.number {
-					s.say(m.Hear(peer, &letters[0].What))
+			for len(letters) > 0 && letters[0].number <= s.number {
+				if letters[0].number == s.number {
+					s.say(m.Hear(peer, letters[0].what))
 				}
 				letters = letters[1:]
 			}
@@ -274,7 +284,7 @@ func (s *settling) failures() (lost []bool, broken error) {
 // say tells all peers.
 func (s *settling) say(messages []*agree.Message) {
 	for _, each := range messages {
-		text, _ := json.Marshal(letter{Number: s.number, What: *each})
+		text, _ := json.Marshal(envelope{s.number, each.Encode()})
 		s.said = append(s.said, text)
 	}
 	s.flush()
@@ -303,7 +313,7 @@ func (s *settling) join(ctx context.Context) (members []int, next *Communicator,
 			members = append(members, rank)
 		}
 	}
-	addresses, err := o.remaining(members, s.number)
+	addresses, err := s.remaining(members)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -316,11 +326,11 @@ func (s *settling) join(ctx context.Context) (members []int, next *Communicator,
 
 // remaining returns the addresses of the members of a smaller group, for one attempt to join it.
 // All of them find the same.
-func (o *origin) remaining(members []int, number int) (addresses [][]byte, err error) {
+func (s *settling) remaining(members []int) (addresses [][]byte, err error) {
 	for rank, member := range members {
-		a := o.peers[member]
+		a := s.peers[member]
 		a.Rank, a.Size = rank, len(members)
-		nonce := sha256.Sum256(fmt.Append(nil, a.Nonce, members, number))
+		nonce := sha256.Sum256(fmt.Append(nil, a.Nonce, members, s.number))
 		a.Nonce = hex.EncodeToString(nonce[:16])
 		text, err := json.Marshal(a)
 		if err != nil {
