@@ -1,6 +1,8 @@
 package ccl
 
 import (
+	"encoding/json"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -35,6 +37,19 @@ func (c *Communicator) Paths() []Path {
 		all = append(all, p)
 	}
 	return all
+}
+
+// Locate returns the IP addresses at which this process may reach that of a rank, nearest first.
+func (c *Communicator) Locate(rank int) []netip.Addr {
+	fabric, wired := c.origin.fabrics[rank].(transport.Locator)
+	if !wired { // processes that share memory share loopback
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	}
+	var of address
+	if json.Unmarshal(c.origin.addresses[rank], &of) != nil {
+		return nil
+	}
+	return fabric.Locate(of.Fabrics[c.origin.fabrics[rank].Name()])
 }
 
 // Hosts returns the ranks of each host. The ranks of a host share memory.

@@ -3,6 +3,7 @@ import argparse
 import contextlib
 import hashlib
 import json
+import os
 import pathlib
 
 import torch
@@ -21,9 +22,9 @@ def parser(about, steps):
 
 @contextlib.contextmanager
 def group(backend):
-    """Makes the group of the ranks that torchrun started. Without torchrun there is one process and no group."""
+    """Makes the group of the ranks that a launcher started. Without one there is one process and no group."""
     torch.set_num_threads(1)
-    if dist.is_torchelastic_launched():  # started by torchrun, whose environment has the addresses of the other ranks
+    if "WORLD_SIZE" in os.environ:  # started by torchrun or goccl run, whose environment has the address of rank 0
         import goccl  # noqa: F401 (registers the backend; torch 2.14 and later find it by its name)
         dist.init_process_group(backend)
     yield

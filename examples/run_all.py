@@ -25,6 +25,7 @@ EXAMPLES = [  # file, ranks, arguments to add with torchrun
     ("expert_parallel.py", 2, []),
     ("two_d_parallel.py", 4, []),
     ("transformer.py", 2, []),
+    ("survive.py", 4, ["--die", "0@30", "--die", "2@50"]),
 ]
 COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>10} {:>22} {:>10} {:>8}"
 
@@ -32,7 +33,9 @@ COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>10} {:>22} {:>10} {:>8}"
 def run(name, ranks, rest):
     """Returns the report that an example writes; with ranks 1 it runs in one process."""
     command = [sys.executable, HERE / name]
-    if ranks > 1:
+    if ranks > 1 and name == "survive.py":  # torchrun ends all ranks when one dies
+        command[:0] = [sys.executable, "-m", "goccl", "run", "--recover", "-n", str(ranks), "--"]
+    elif ranks > 1:
         command[1:1] = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "report.json"

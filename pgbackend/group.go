@@ -3,6 +3,7 @@ package pgbackend
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,7 +18,7 @@ import (
 type Config struct {
 	Name    string
 	Rank    int
-	Size    int           // 0: the group has no members until Become
+	Size    int           // 0: the group has no members until Become or ShrinkFrom
 	Timeout time.Duration // of joining and of operations; more than zero
 	Options string        // the text form of ccl.Options
 	Shim    string        // the shim's version
@@ -37,9 +38,10 @@ type Group struct {
 	summed    chan struct{}             // has an element after a Sparse has ended
 
 	mu         sync.Mutex
-	rank, size int
-	endpoint   *ccl.Endpoint           // of the latest generation; nil while the group has no members
-	joining    context.CancelCauseFunc // ends Join; nil unless it runs, and after that call
+	rank, size int                     // size is 0 while the group has no members
+	members    []int                   // after ShrinkFrom
+	endpoint   *ccl.Endpoint           // of the first generation; nil if it began without members
+	joining    func(why *fault.Error) // ends Join and ShrinkFrom; nil unless one runs, and after that call
 	state      State
 }
 
@@ -73,7 +75,7 @@ func open(cfg Config) (*Group, error) {
 		return nil, err
 	}
 	if cfg.Size == 0 {
-		return &Group{name: cfg.Name, timeout: cfg.Timeout, summed: make(chan struct{}, 1)}, nil
+		return empty(cfg.Name, cfg.Timeout), nil
 	}
 	endpoint, err := n.Open(ccl.Config{
 		Name: cfg.Name, Rank: cfg.Rank, Size: cfg.Size,
@@ -85,9 +87,17 @@ func open(cfg Config) (*Group, error) {
 	if opts.Timeout > 0 {
 		timeout = opts.Timeout
 	}
-	return &Group{name: cfg.Name, rank: cfg.Rank, size: cfg.Size, endpoint: endpoint, timeout: timeout,
-		summed: make(chan struct{}, 1)}, nil
+	g := empty(cfg.Name, timeout)
+	g.rank, g.size, g.endpoint = cfg.Rank, cfg.Size, endpoint
+	return g, nil
 }
+
+func empty(name string, timeout time.Duration) *Group {
+	return &Group{name: name, timeout: timeout, summed: make(chan struct{}, 1)}
+}
+
+// Empty returns a group with the name of this one and without members.
+func (g *Group) Empty(timeout time.Duration) *Group { return empty(g.name, timeout) }
 
 // Address returns the address that the other ranks need of this rank before they join. It is empty
 // while the group has no members.
@@ -104,6 +114,40 @@ func (g *Group) Join(addresses [][]byte) error {
 	if g.endpoint == nil {
 		return g.absent("join")
 	}
+	return g.enter("join", g.member(), func(ctx context.Context) (*ccl.Communicator, []int, error) {
+		comm, err := g.endpoint.Join(ctx, addresses)
+		return comm, nil, err
+	})
+}
+
+// ShrinkFrom gives the group, which has no members yet, those ranks of another group that are left:
+// all but those listed, and those that have died. See ccl.Communicator.Shrink. Abort and Close end
+// it.
+func (g *Group) ShrinkFrom(from *Group, without []int) error {
+	comm := from.comm.Load()
+	if comm == nil {
+		return from.absent("shrink")
+	}
+	return g.enter("shrink", from.member(), func(ctx context.Context) (*ccl.Communicator, []int, error) {
+		next, members, err := comm.Shrink(ctx, without...)
+		if err == nil {
+			next.SetTimeout(g.timeout)
+		}
+		return next, members, err
+	})
+}
+
+// Members returns the ranks that the members had in the group of ShrinkFrom.
+func (g *Group) Members() []int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.members
+}
+
+// enter makes the Communicator of a group, within the group's timeout. Abort and Close end it, with
+// an error that names the operation and the member.
+func (g *Group) enter(op, member string,
+	build func(context.Context) (*ccl.Communicator, []int, error)) error {
 	limited, cancel := context.WithTimeout(context.Background(), g.timeout)
 	defer cancel()
 	ctx, end := context.WithCancelCause(limited)
@@ -111,11 +155,11 @@ func (g *Group) Join(addresses [][]byte) error {
 	g.mu.Lock()
 	if g.joining != nil || g.state.Joined || g.state.Closed {
 		g.mu.Unlock()
-		return fault.New(fault.Invalid, "the group is joining or has joined already, or was closed")
+		return fault.New(fault.Invalid, "the group is joining or has joined already, or was closed").In(member, op)
 	}
-	g.joining = end
+	g.joining = func(why *fault.Error) { end(why.In(member, op)) }
 	g.mu.Unlock()
-	comm, err := g.endpoint.Join(ctx, addresses)
+	comm, members, err := build(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.joining == nil {
@@ -129,6 +173,7 @@ func (g *Group) Join(addresses [][]byte) error {
 		return err
 	}
 	g.state.Joined = true
+	g.rank, g.size, g.members = comm.Rank(), comm.Size(), members
 	g.comm.Store(comm)
 	remember(g)
 	return nil
@@ -138,7 +183,7 @@ func (g *Group) Join(addresses [][]byte) error {
 // operations of the former members fail.
 func (g *Group) Become(next *Group) error {
 	next.mu.Lock()
-	comm, rank, size, endpoint := next.comm.Swap(nil), next.rank, next.size, next.endpoint
+	comm, rank, size := next.comm.Swap(nil), next.rank, next.size
 	next.state.Joined, next.state.Closed = false, true
 	next.mu.Unlock()
 	forget(next)
@@ -152,7 +197,7 @@ func (g *Group) Become(next *Group) error {
 		return g.absent("reconfigure")
 	}
 	defer g.mu.Unlock()
-	g.rank, g.size, g.endpoint = rank, size, endpoint
+	g.rank, g.size = rank, size
 	g.state.Joined = true
 	g.state.Generation++
 	g.monitored.Store(0)
@@ -194,7 +239,7 @@ func (g *Group) joined() (*ccl.Communicator, error) {
 func (g *Group) absent(op string) error {
 	state, member := g.State(), g.member()
 	g.mu.Lock()
-	vacant := g.endpoint == nil
+	vacant := g.size == 0
 	g.mu.Unlock()
 	switch {
 	case state.Closed:
@@ -280,14 +325,27 @@ func (g *Group) Lost() []*fault.Error {
 	return nil
 }
 
-// endJoin makes Join return an error, and reports whether it was running. The caller holds mu.
+// Locate returns the IP addresses at which this process may reach that of a rank, nearest first.
+func (g *Group) Locate(rank int) ([]netip.Addr, error) {
+	comm, err := g.joined()
+	if err != nil {
+		return nil, err
+	}
+	if rank < 0 || rank >= comm.Size() {
+		return nil, fault.New(fault.Invalid, "rank %d of a group of %d", rank, comm.Size()).In(g.member(), "locate")
+	}
+	return comm.Locate(rank), nil
+}
+
+// endJoin makes Join or ShrinkFrom return an error, and reports whether one was running. The caller
+// holds mu.
 func (g *Group) endJoin(err *fault.Error) bool {
 	end := g.joining
 	if end == nil {
 		return false
 	}
 	g.joining = nil
-	end(err.In(fault.Label(g.name, g.rank, g.size), "join"))
+	end(err)
 	return true
 }
 

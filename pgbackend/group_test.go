@@ -236,3 +236,51 @@ func TestDrainEnds(t *testing.T) {
 		})
 	}
 }
+
+// The members of a smaller group have other ranks, its own timeout, and know where the others are.
+func TestShrinkFrom(t *testing.T) {
+	groups := world(t, 4, forever)
+	smaller, ended := make([]*Group, 4), make(chan error, 4)
+	stay := []int{0, 2, 3}
+	for _, rank := range stay {
+		smaller[rank] = groups[rank].Empty(forever / 2)
+		require.ErrorIs(t, smaller[rank].Run(&ccl.Call{Coll: dtype.Barrier}), fault.Closed)
+		go func() { ended <- smaller[rank].ShrinkFrom(groups[rank], []int{1}) }()
+	}
+	for range stay {
+		require.NoError(t, <-ended)
+	}
+	for now, rank := range stay {
+		g := smaller[rank]
+		t.Cleanup(func() { g.Close() })
+		require.Equal(t, stay, g.Members())
+		require.Equal(t, fault.Label(t.Name(), now, 3), g.member())
+		comm, err := g.joined()
+		require.NoError(t, err)
+		require.Equal(t, forever/2, comm.Timeout())
+		where, err := g.Locate(0)
+		require.NoError(t, err)
+		require.NotEmpty(t, where)
+		require.True(t, where[0].IsLoopback())
+		_, err = g.Locate(3)
+		require.ErrorIs(t, err, fault.Invalid)
+		require.Empty(t, groups[rank].Members())
+	}
+	require.ErrorIs(t, smaller[0].ShrinkFrom(groups[0], nil), fault.Invalid) // it has members
+	groups[0].Close()
+	require.ErrorIs(t, groups[0].Empty(forever).ShrinkFrom(groups[0], nil), fault.Closed)
+}
+
+// Abort ends a ShrinkFrom that waits for others, with the name of the former group.
+func TestAbortEndsShrinkFrom(t *testing.T) {
+	groups := world(t, 2, forever)
+	next, ended := groups[0].Empty(forever), make(chan error, 1)
+	go func() { ended <- next.ShrinkFrom(groups[0], nil) }()
+	for next.Abort("no") != nil { // until it runs
+		time.Sleep(time.Millisecond)
+	}
+	err := <-ended
+	require.ErrorIs(t, err, fault.Aborted)
+	require.ErrorContains(t, err, fault.Label(t.Name(), 0, 2)+": shrink: aborted: no")
+	require.NoError(t, next.Close())
+}

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/goccl/goccl/ccl/mem"
@@ -129,6 +130,13 @@ type Wired interface {
 	// Wire returns the interface and address of this side, and the address of the other side; both
 	// are empty where there is no connection.
 	Wire() (from, to string)
+}
+
+// Locator is a Fabric over a network.
+type Locator interface {
+	// Locate returns the IP addresses at which this process may reach the process with the given
+	// address, nearest first.
+	Locate(peer []byte) []netip.Addr
 }
 
 // Lender is a Link that also lends the registered memory of the peer's process, and this process's

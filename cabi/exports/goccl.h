@@ -167,8 +167,8 @@ int goccl_work_sparse(goccl_work work, uint64_t* count, int64_t* indices, void* 
 
 /* Waits until the work is done, and returns the operation's code. When timeout_ns from now (negative:
  * the operation's own timeout) ends first, the operation fails with GOCCL_TIMEOUT, on this rank and
- * soon on the others. A later call does not put off an earlier end. Works of goccl_group_join and
- * goccl_group_monitored_barrier have their own timeout only. After slice_ns (0: never) it returns
+ * soon on the others. A later call does not put off an earlier end. Works of goccl_group_join,
+ * goccl_group_shrink and goccl_group_monitored_barrier have their own timeout only. After slice_ns (0: never) it returns
  * GOCCL_OK with *done 0, and the operation goes on; otherwise *done is 1. done may be NULL. */
 int goccl_work_wait(goccl_work work, int64_t timeout_ns, int64_t slice_ns, int* done, goccl_error* error);
 
@@ -269,7 +269,7 @@ int goccl_group_monitored_barrier(goccl_group group, int64_t timeout_ns, int all
                                   goccl_work* work, goccl_error* error);
 
 /* Ends all operations of the group with GOCCL_ABORTED, including those that another thread waits
- * for, and goccl_group_join; later operations fail in the same way. The other ranks fail, too, with
+ * for, and goccl_group_join or goccl_group_shrink of it; later operations fail in the same way. The other ranks fail, too, with
  * the reason and the number of this rank. */
 int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error);
 
@@ -285,6 +285,24 @@ int goccl_group_drain(goccl_group group, int64_t at_most_ns, int* done, goccl_er
  * buf if cap bytes hold them; *len is their number of bytes, 0 as a rule. It never waits, and is cheap.
  * A group that has failed learns of no further deaths. */
 int goccl_group_lost(goccl_group group, char* buf, size_t cap, size_t* len, goccl_error* error);
+
+/* Makes a group of the ranks that are left of this one, in their order: without the n ranks listed, and
+ * without those that have died, which the ranks settle among themselves. All that are left call it,
+ * whether or not the group has failed; nothing but the addresses that they have joined with is needed.
+ * *next is set at once: a group without members, which gets them when the call ends, and which
+ * goccl_group_abort ends the call with; after a failure, too, it must be given back with
+ * goccl_group_free. timeout_ns is that of the call, whose error then names the ranks that have not
+ * called it, and of the new group's operations. This group stays as it is. */
+int goccl_group_shrink(goccl_group group, const int32_t* without, size_t n, int64_t timeout_ns, goccl_group* next,
+                       int64_t slice_ns, goccl_work* work, goccl_error* error);
+
+/* Returns the ranks that the members of a group made by goccl_group_shrink had in the former group: *n of
+ * them, written to ranks if cap are enough. *n is 0 for other groups. */
+int goccl_group_members(goccl_group group, int32_t* ranks, size_t cap, size_t* n, goccl_error* error);
+
+/* Returns the IP addresses at which this process may reach that of a rank, nearest first, each on a line.
+ * They are written to buf, without a NUL, if cap bytes hold them; *len is their number of bytes. */
+int goccl_group_locate(goccl_group group, int rank, char* buf, size_t cap, size_t* len, goccl_error* error);
 
 /* Leaves the group in order. Operations that are not done fail with GOCCL_CLOSED, and so do later
  * calls; their errors name the last seq. Closing it again has no effect. */

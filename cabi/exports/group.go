@@ -83,6 +83,72 @@ func goccl_go_group_join(group C.goccl_group, addresses *unsafe.Pointer, lengths
 	return inSlices(slice, work, record, func() error { return g.Join(all) })
 }
 
+//export goccl_go_group_shrink
+func goccl_go_group_shrink(group C.goccl_group, without *C.int32_t, n C.size_t, timeout C.int64_t,
+	next *C.goccl_group, slice C.int64_t, work *C.goccl_work, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	if n > ccl.MaxRanks || timeout <= 0 {
+		return answer(fault.New(fault.Invalid, "shrink: %d ranks, a timeout of %d ns", uint64(n), int64(timeout)), record)
+	}
+	excluded := make([]int, int(n))
+	for i := range excluded {
+		excluded[i] = int(unsafe.Slice(without, int(n))[i])
+	}
+	made := g.Empty(time.Duration(timeout))
+	*next = C.goccl_group(groups.put(made))
+	return inSlices(slice, work, record, func() error { return made.ShrinkFrom(g, excluded) })
+}
+
+//export goccl_go_group_members
+func goccl_go_group_members(group C.goccl_group, ranks *C.int32_t, size C.size_t, n *C.size_t,
+	record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	members := g.Members()
+	*n = C.size_t(len(members))
+	if len(members) <= int(size) {
+		for i, rank := range members {
+			unsafe.Slice(ranks, len(members))[i] = C.int32_t(rank)
+		}
+	}
+	return C.GOCCL_OK
+}
+
+//export goccl_go_group_locate
+func goccl_go_group_locate(group C.goccl_group, rank C.int, buf *C.char, size C.size_t, length *C.size_t,
+	record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	addresses, err := g.Locate(int(rank))
+	if err != nil {
+		return answer(err, record)
+	}
+	text := ""
+	for _, a := range addresses {
+		text += a.String() + "\n"
+	}
+	*length = copyText(buf, size, text)
+	return C.GOCCL_OK
+}
+
+// copyText copies a text, unless it is longer than the buffer, and returns its length.
+func copyText(buf *C.char, size C.size_t, text string) C.size_t {
+	if len(text) <= int(size) {
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(buf)), len(text)), text)
+	}
+	return C.size_t(len(text))
+}
+
 //export goccl_go_group_state
 func goccl_go_group_state(group C.goccl_group, state *C.goccl_group_state, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
@@ -173,10 +239,7 @@ func goccl_go_group_lost(group C.goccl_group, buf *C.char, size C.size_t, length
 		}
 		text += fmt.Sprintf("%d %s\n", lost.Peer, strings.ReplaceAll(why, "\n", " "))
 	}
-	*length = C.size_t(len(text))
-	if len(text) <= int(size) {
-		copy(unsafe.Slice((*byte)(unsafe.Pointer(buf)), len(text)), text)
-	}
+	*length = copyText(buf, size, text)
 	return C.GOCCL_OK
 }
 

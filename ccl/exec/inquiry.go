@@ -23,6 +23,7 @@ import (
 const (
 	inquirySpan  = 400 * time.Millisecond // for the answers of all ranks
 	inquiryFresh = time.Second            // for so long it serves other operations, too
+	abortSpan    = 100 * time.Millisecond // for that of an Abort
 	mostAsked    = 64                     // in larger groups only those on the chains are asked
 	mostWaits    = 256                    // ranks that an answer lists
 	mostEdges    = 8                      // "2 for 1" in a message
@@ -48,11 +49,18 @@ type standing struct {
 type Control struct {
 	comm    atomic.Pointer[Comm]
 	stirred atomic.Bool // the driver has something to do
+	abort   atomic.Pointer[abort]
 
 	mu        sync.Mutex
 	questions []question
 	inquiry   uint32 // the number of the latest one of this rank
 	answers   map[int]standing
+}
+
+// abort is an Abort that waits for the driver to find out what the operations in flight wait for.
+type abort struct {
+	until int64
+	found chan string // holds one
 }
 
 // question is one that the driver has to answer.
@@ -264,7 +272,58 @@ func (c *Comm) attend() bool {
 		k.mu.Unlock()
 		c.inquiry.over = left == 0
 	}
+	if a := k.abort.Load(); a != nil {
+		if c.inquire() {
+			k.abort.Store(nil)
+			a.found <- c.inFlight()
+		}
+		c.inquiry.until = min(c.inquiry.until, a.until)
+	}
 	return true
+}
+
+// withInquiry adds to the reason of an Abort what the operations in flight wait for: on the other
+// ranks they end with it, too.
+func (c *Comm) withInquiry(err *fault.Error) *fault.Error {
+	k := c.opts.Control
+	if k == nil || c.size == 1 || c.pending.Load() == 0 { // model: none: without an operation there is nothing to add
+		return err
+	}
+	a := &abort{until: now() + int64(abortSpan), found: make(chan string, 1)}
+	if !k.abort.CompareAndSwap(nil, a) {
+		return err
+	}
+	defer k.abort.CompareAndSwap(a, nil)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for now() < a.until+int64(abortSpan) && c.pending.Load() > 0 { // model: none: as above
+		k.stir(c)
+		c.workOnce() // unless another thread does it
+		select {
+		case text := <-a.found:
+			if text == "" {
+				return err
+			}
+			more := *err
+			more.Text += ", while " + text
+			return &more
+		case <-tick.C:
+		}
+	}
+	return err
+}
+
+// inFlight says what the first operation in flight waits for, after an inquiry. It is empty if there
+// is none.
+func (c *Comm) inFlight() string {
+	op := c.frame.op
+	if op == nil && len(c.p2pOps) > 0 {
+		op = c.p2pOps[0]
+	}
+	if op == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s had not ended: %s", op.describe(), c.timedOut(op).Text)
 }
 
 // warnTime returns when to warn that the operation in flight does not end.

@@ -101,6 +101,57 @@ func TestReceivesThatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
+// TestAbortSaysWhoIsLate has a rank abort while it waits: it, and those that it tells, learn who has
+// not come.
+func TestAbortSaysWhoIsLate(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		for _, silent := range [][]int{nil, {4}} {
+			t.Run(fmt.Sprintf("%s/%v", transport, silent), func(t *testing.T) {
+				a, err := algo.Find(dtype.AllReduce, "ring")
+				require.NoError(t, err)
+				const ranks, late = 6, 4
+				comms := make([]*exec.Comm, ranks)
+				for rank, m := range membersOf(t, transport, ranks, makeUp{slot: slotBytes, silent: silent}) {
+					comms[rank] = m.comm(t, rank, fixed{a})
+				}
+				errs := eachRank(ranks, func(rank int) error {
+					x := make([]float64, 100)
+					c := exec.Call{Coll: dtype.AllReduce, Type: dtype.F64, Op: dtype.Sum,
+						In: []exec.Block{block(x)}, Out: []exec.Block{block(x)}}
+					switch rank {
+					case late:
+						return nil
+					case 0:
+						op, err := comms[0].Post(&c)
+						require.NoError(t, err)
+						defer op.Free()
+						waited := make(chan error)
+						go func() { waited <- op.Wait(nil) }()
+						time.Sleep(20 * time.Millisecond) // the others may be in the call, or not yet
+						begun := time.Now()
+						comms[0].Abort(fault.New(fault.Aborted, "enough"))
+						require.Less(t, time.Since(begun), 500*time.Millisecond)
+						return <-waited
+					}
+					return comms[rank].Run(&c)
+				})
+				for rank, err := range errs {
+					if rank == late {
+						continue
+					}
+					require.ErrorIs(t, err, fault.Aborted, "rank %d", rank)
+					require.ErrorContains(t, err, "enough, while all_reduce of 100 x f64", "rank %d", rank)
+					how := "is in no call"
+					if silent != nil {
+						how = "does not answer"
+					}
+					require.ErrorContains(t, err, fmt.Sprintf("rank %d %s", late, how), "rank %d", rank)
+				}
+			})
+		}
+	}
+}
+
 // TestRankThatDoesNotAnswer is named when the time for answers is over.
 func TestRankThatDoesNotAnswer(t *testing.T) {
 	for _, transport := range []string{"inproc", "shm", "tcp"} {

@@ -26,7 +26,7 @@ type launch struct {
 	address            string
 	port               int
 	grace              time.Duration
-	prefix             bool
+	prefix, recover    bool
 	command            []string
 	out, err           io.Writer
 }
@@ -41,6 +41,8 @@ func launchVerb(args []string, out io.Writer) error {
 	set.IntVar(&l.port, "port", 0, "port there; 0 takes a free one, with one host")
 	set.DurationVar(&l.grace, "grace", 5*time.Second,
 		"when a rank has failed, the others get SIGTERM, and SIGKILL after this time")
+	set.BoolVar(&l.recover, "recover", false,
+		"go on when a rank fails, as long as one is left; the status is 0 if one has ended well")
 	set.BoolVar(&l.prefix, "prefix", false, "begin each line that a rank prints with [RANK]")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -104,8 +106,9 @@ type ended struct {
 	err  error // nil: with status 0
 }
 
-// all starts the ranks and waits for them. If one fails, or ctx ends, it ends all others, with the
-// processes that they have started. The result names the rank that failed first.
+// all starts the ranks and waits for them. If one fails (unless the others go on without it), or ctx
+// ends, it ends all others, with the processes that they have started. The result names the rank that
+// failed first.
 func (l *launch) all(ctx context.Context) error {
 	// The ranks get SIGKILL when the thread that has started them ends, for example since this
 	// process is killed.
@@ -115,7 +118,8 @@ func (l *launch) all(ctx context.Context) error {
 	var ranks []*exec.Cmd
 	ends := make(chan ended, l.ranks)
 	var prints sync.WaitGroup
-	var result error
+	var result, lost error // lost: of a rank without which the others go on
+	well := 0
 	for local := range l.ranks {
 		rank := l.host*l.ranks + local
 		cmd := exec.Command(l.command[0], l.command[1:]...)
@@ -153,8 +157,19 @@ func (l *launch) all(ctx context.Context) error {
 		select {
 		case e := <-ends:
 			left--
-			if e.err != nil && result == nil {
-				result = fmt.Errorf("rank %d ended after %.1f s: %w", e.rank, time.Since(begun).Seconds(), e.err)
+			if e.err == nil {
+				well++
+				continue
+			}
+			why := fmt.Errorf("rank %d ended after %.1f s: %w", e.rank, time.Since(begun).Seconds(), e.err)
+			switch {
+			case l.recover && result == nil:
+				printLine(l.err, fmt.Sprintf("goccl run: %v; %d others go on\n", why, left))
+				if lost == nil {
+					lost = why
+				}
+			case result == nil:
+				result = why
 				end(syscall.SIGTERM)
 				deadline = time.After(l.grace)
 			}
@@ -169,7 +184,10 @@ func (l *launch) all(ctx context.Context) error {
 			end(syscall.SIGKILL)
 		}
 	}
-	if result != nil {
+	if result == nil && well == 0 {
+		result = lost
+	}
+	if result != nil || lost != nil {
 		end(syscall.SIGKILL) // what the ranks have started
 	}
 	prints.Wait()

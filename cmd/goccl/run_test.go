@@ -50,6 +50,19 @@ trap "" TERM; sleep 1000 & echo $! > `+file+`.new; mv `+file+`.new `+file+`; wai
 	gone(t, file)
 }
 
+// With --recover the others go on, and what a failed rank has started ends with them.
+func TestRunRecover(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	script := `if test $RANK = 1; then sleep 1000 & echo $! > ` + file + `; exit 7; fi
+while ! test -s ` + file + `; do sleep 0.01; done; sleep 0.1; echo well`
+	lines, err := started(t, script, "-n", "3", "--prefix", "--recover")
+	require.NoError(t, err)
+	require.Equal(t, []string{"[0] well", "[2] well"}, lines)
+	gone(t, file)
+	_, err = started(t, "exit 7", "-n", "2", "--recover")
+	require.ErrorContains(t, err, "exit status 7")
+}
+
 // An interrupt ends all ranks.
 func TestRunInterrupted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")

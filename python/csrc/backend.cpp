@@ -105,7 +105,7 @@ void GocclBackend::abort(const std::string& reason) {
 }
 
 void GocclBackend::describe() const {
-  described_ = true;
+  described_ = !getGroupDesc().empty(); // torch sets it last
   const auto& ranks = options_->global_ranks_in_group;
   lib.group_describe(group_, getGroupDesc().empty() ? "undefined" : getGroupDesc().c_str(),
                      ranks.data(), ranks.size(), nullptr);

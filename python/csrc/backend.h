@@ -79,6 +79,12 @@ class GocclBackend final : public c10d::Backend {
   bool supportsShrinking() const override { return true; }
   // Called by the remaining ranks; the excluded ranks may be gone.
   BackendPtr shrink(const std::vector<int64_t>& excluded, int flags, const OptionsPtr& options) override;
+  // The group of the ranks that are left, and their ranks in this group: see goccl_group_shrink. The
+  // timeout is that of the options. Call it without the GIL.
+  std::pair<c10::intrusive_ptr<GocclBackend>, std::vector<int32_t>> remaining(const std::vector<int32_t>& without,
+                                                                              const GroupOptionsPtr& options);
+  // The IP addresses at which this process may reach that of a rank, on a line each.
+  std::string locate(int rank) const;
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
   bool supportsReconfigure() const override { return true; }
   c10d::ReconfigureHandle get_reconfigure_handle() const override;

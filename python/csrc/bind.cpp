@@ -33,6 +33,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
              "Python has no type for an allocator; goccl.empty and allocate_tensor of the backend ",
              "give tensors in registered memory");
       })
+      .def("_remaining", &GocclBackend::remaining, py::arg("without"), py::arg("options"), NoGil())
+      .def("_locate", &GocclBackend::locate, py::arg("rank"))
       .def("_abort_because", py::overload_cast<const std::string&>(&GocclBackend::abort), py::arg("reason"), NoGil())
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
       .def("_become", &GocclBackend::become, py::arg("next"))

@@ -30,7 +30,37 @@ BackendPtr GocclBackend::merge(const StorePtr& store, const OptionsPtr& options,
 }
 
 BackendPtr GocclBackend::shrink(const std::vector<int64_t>& excluded, int flags, const OptionsPtr& options) {
-  return regroup("shrink", store_, excluded, flags, options);
+  return regroup("shrink", excluded, flags, options);
+}
+
+std::pair<c10::intrusive_ptr<GocclBackend>, std::vector<int32_t>>
+GocclBackend::remaining(const std::vector<int32_t>& without, const GroupOptionsPtr& options) {
+  constexpr const char* title = "goccl shrink";
+  goccl_group next = 0;
+  goccl_work settling = 0;
+  std::exception_ptr interrupt;
+  Failure failure;
+  int rc = lib.group_shrink(group(title), without.data(), without.size(), timeout_ns(options->timeout), &next,
+                            slice_ns(), &settling, &failure);
+  if (settling != 0) rc = await(settling, -1, next, interrupt, &failure), give_back(settling);
+  std::vector<int32_t> members(getSize());
+  size_t n = 0;
+  if (rc == GOCCL_OK && !interrupt) rc = lib.group_members(next, members.data(), members.size(), &n, &failure);
+  if (rc != GOCCL_OK || interrupt) lib.group_free(next);
+  if (interrupt) std::rethrow_exception(interrupt);
+  check(rc, failure, title);
+  members.resize(n);
+  options->global_ranks_in_group.clear();
+  for (int member : members) options->global_ranks_in_group.push_back(global_rank(member));
+  const int rank = std::find(members.begin(), members.end(), getRank()) - members.begin();
+  return {c10::make_intrusive<GocclBackend>(store_, rank, n, options, next), members};
+}
+
+std::string GocclBackend::locate(int rank) const {
+  std::string lines(4096, '\0'); // of at most 32 addresses
+  size_t n = 0;
+  checked_call("goccl locate", lib.group_locate, group_, rank, lines.data(), lines.size(), &n);
+  return lines.substr(0, std::min(n, lines.size()));
 }
 
 #ifdef C10D_BACKEND_HAS_RECONFIGURE

@@ -26,6 +26,10 @@ class GocclBackend(Backend):
 
     @property
     def options(self) -> Options: ...
+    def _remaining(self, without: list[int], options: Options) -> tuple[GocclBackend, list[int]]:
+        """Makes a group of the ranks that are left, without those listed. Returns it, and its members' ranks here."""
+    def _locate(self, rank: int) -> str:
+        """The IP addresses at which this process may reach that of a rank, on a line each, nearest first."""
     def _abort_because(self, reason: str) -> None: ...
     def _become(self, next: GocclBackend) -> None: ...
     def perform_nocolor_split(self, device: object) -> None:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend as C10dBackend
 
 __all__ = [
-    "Options", "empty", "flight_record", "monitored_barrier", "register", "use_by_default", "version", "__version__"
+    "Options", "empty", "flight_record", "monitored_barrier", "register", "shrink", "use_by_default", "version",
+    "__version__",
 ]
 
 
@@ -147,6 +148,43 @@ def monitored_barrier(
         pg.monitored_barrier(wait_all_ranks=wait_all_ranks)
     else:
         pg.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
+
+
+def shrink(
+    group: dist.ProcessGroup | None = None,
+    without: Sequence[int] = (),
+    timeout: timedelta | float | None = None,
+) -> dist.ProcessGroup:
+    """Makes a process group of the ranks that are left of one, for example after the death of some.
+
+    All that are left call it, whether or not the group has failed. They settle among themselves which ranks are lost:
+    those that have died, or cannot be reached by some, also while this runs. No store is needed for that. Then the
+    former group is destroyed. The order of the remaining ranks stays.
+
+    The default group is followed by a new default group, in which ranks of the whole job are numbered anew: all other
+    groups of the process are destroyed too. Its rank 0 serves its store. Data parallel modules, device meshes and
+    other things that hold a group have to be made again.
+
+    Args:
+        group: the process group, whose one backend is goccl; the default one if None.
+        without: more ranks of the group to leave out, which do not call this.
+        timeout: how long to wait for the others, and the timeout of the new group, as a timedelta or in seconds; that
+            of the group if None.
+
+    Returns:
+        The new process group.
+
+    Raises:
+        ValueError: if there is no group, or without names this rank or no rank of the group.
+        TypeError: if the group has other backends.
+        torch.distributed.DistBackendError: if ranks neither call this in time nor have died; it names them.
+        torch.distributed.DistNetworkError: if the store of the new default group cannot be reached.
+    """
+    from . import _shrink
+
+    if isinstance(timeout, (int, float)):
+        timeout = timedelta(seconds=timeout)
+    return _shrink.shrink(group, without, timeout)
 
 
 check_build()

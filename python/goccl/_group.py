@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _loader, _recorder
 from ._options import lines, timeout_of
@@ -25,7 +25,13 @@ def native(settings: str, timeout: timedelta) -> GroupOptions:
     return options
 
 
-def create(backend_options: Any, pg_options: Options | GroupOptions | None) -> GocclBackend:
+class Made(NamedTuple):
+    """The pg_options of a group whose backend has been made already."""
+
+    backend: GocclBackend
+
+
+def create(backend_options: Any, pg_options: Options | GroupOptions | Made | None) -> GocclBackend:
     """Makes the group and waits for its other ranks.
 
     Args:
@@ -37,6 +43,8 @@ def create(backend_options: Any, pg_options: Options | GroupOptions | None) -> G
         torch.distributed.DistBackendError: if other ranks did not arrive in time; it names them.
         torch.distributed.DistNetworkError: if the store, or a rank that arrived, cannot be reached.
     """
+    if isinstance(pg_options, Made):
+        return pg_options.backend
     core = _loader.core()
     if isinstance(pg_options, core.Options):  # options of another group, copied by torch
         settings = pg_options.lines

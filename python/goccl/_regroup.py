@@ -1,7 +1,8 @@
 """Groups made from a group (split, merge, shrink), and other members for a group (reconfigure).
 
-Their ranks meet over the store and make a new group. The new group shares nothing with the former one, which goes on
-(or is aborted) independently. The extension calls these functions when torch calls the methods of its backend.
+Their ranks meet over the store and make a new group; those of shrink do without a store, which may have died with its
+rank. The new group shares nothing with the former one, which goes on (or is aborted) independently. The extension calls
+these functions when torch calls the methods of its backend.
 """
 
 from __future__ import annotations
@@ -53,12 +54,15 @@ def merge(backend: GocclBackend, store: dist.Store, options: object, rank: int, 
     return _create(store, rank, size, mine)
 
 
-def shrink(backend: GocclBackend, store: dist.Store, excluded: list[int], flags: int, options: object) -> GocclBackend:
+def shrink(backend: GocclBackend, excluded: list[int], flags: int, options: object) -> GocclBackend:
     """Makes a group of the remaining ranks, which call this. The excluded ranks may be gone.
 
     Raises:
         TypeError: if the options are options of another backend.
         ValueError: if the flags are unknown, or excluded names this rank or a number that is not a rank of this group.
+        NotImplementedError: if the options have other settings than this group.
+        torch.distributed.DistBackendError: if ranks do not call it in time, which are named, or if other ranks than
+            the excluded ones have died: torch numbers the ranks without asking which are left.
     """
     size, rank = backend.size(), backend.rank()
     what = f"goccl shrink: {member(backend.options, rank, size)}"
@@ -70,13 +74,20 @@ def shrink(backend: GocclBackend, store: dist.Store, excluded: list[int], flags:
     if rank in gone:
         raise ValueError(f"{what}: this rank is to be excluded, and only those that stay call this")
     mine = _options_for(backend, options)
+    if mine.lines != backend.options.lines:
+        raise NotImplementedError(f"{what}: the smaller group keeps the settings of this one, but for its timeout")
     mine.group_name = mine.group_name or backend.options.group_name
     if flags & _SHRINK_ABORT:
         backend._abort_because(f"the group is made anew without ranks {excluded}")
-    stay = [r for r in range(size) if r not in gone]
-    mine.global_ranks_in_group = _in_job(backend, stay)
-    name = "/".join(["goccl/shrink", *map(str, gone)])
-    return _create(dist.PrefixStore(name, store), stay.index(rank), len(stay), mine)
+    made, members = backend._remaining(gone, mine)
+    died = sorted(set(range(size)) - set(members) - set(gone))
+    if died:
+        made.shutdown()
+        raise dist.DistBackendError(
+            f"{what}: ranks {died} have died and are not among those to exclude, {gone}; torch needs all of them "
+            "there, goccl.shrink finds them by itself"
+        )
+    return made
 
 
 def reconfigure(

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -62,6 +63,7 @@ type Fabric struct {
 var (
 	_ transport.Fabric = (*Fabric)(nil)
 	_ transport.Poller = (*Fabric)(nil)
+	_ transport.Locator = (*Fabric)(nil)
 )
 
 var errFabricClosed = fault.New(fault.Closed, "tcp: the fabric was closed")
@@ -110,6 +112,18 @@ func New(opts Options) (*Fabric, error) {
 		f.tasks.Go(func() { f.accept(l) })
 	}
 	return f, nil
+}
+
+// Locate returns the addresses at which this process may reach that of a peer, nearest first.
+func (f *Fabric) Locate(peer []byte) (at []netip.Addr) {
+	theirs, err := parseAddress(peer)
+	if err != nil {
+		return nil
+	}
+	for _, e := range usable(f.self, theirs) {
+		at = append(at, e.prefix.Addr())
+	}
+	return at
 }
 
 // identify fills in the identity of this process.
