@@ -277,7 +277,7 @@ int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error)
  * has left this process. It waits for at most at_most_ns; then call it again. *done is 1 when there
  * is nothing more to wait for: all operations have ended, the group has failed, or the group's timeout
  * has passed since the first call. Receives are waited for only one second, since their senders may
- * never send. */
+ * never send, and ranks whose processes are stopped or whose hosts are silent for 0.9 s. */
 int goccl_group_drain(goccl_group group, int64_t at_most_ns, int* done, goccl_error* error);
 
 /* Tells which ranks of the group are known to have died, or cannot be reached any more: for each of them
