@@ -141,8 +141,8 @@ func (c *Communicator) Abort(reason string) {
 
 // Drain works until all operations that were started have ended, for d at most, and reports whether
 // there is nothing left to wait for. It waits for receives only as long as receives, because a peer
-// may never send their messages. After doubt it asks the ranks that it waits for, and gives up those
-// that do not answer within 0.7 s: they are stopped, or their host is silent.
+// may never send their messages. After doubt it asks the ranks that it waits for, and gives up on
+// those that do not answer within 0.7 s: they are stopped, or their host is silent.
 func (c *Communicator) Drain(d, receives, doubt time.Duration) bool {
 	return c.comm.Drain(d, receives, doubt)
 }

@@ -10,8 +10,8 @@ import (
 
 // Drain drives c until all posted operations have ended and their data has left this process, but
 // for at most d. It reports whether there is nothing left to wait for. It waits for receives, which
-// may never get a message, only as long as receives allows. After doubt it makes an inquiry, and does
-// not wait for a rank that does not answer.
+// may never get a message, only as long as receives allows. After doubt it makes an inquiry, and
+// does not wait for a rank that does not answer.
 func (c *Comm) Drain(d, receives, doubt time.Duration) bool {
 	begin, nap := now(), shortestNap
 	var inquiry *wanted

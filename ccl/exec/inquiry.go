@@ -61,11 +61,11 @@ type Control struct {
 // wanted is an inquiry that another thread than the driver's waits for.
 type wanted struct {
 	span  time.Duration
-	found chan finding // holds one
+	found chan outcome // holds one
 }
 
-// finding is what an inquiry says about the first operation in flight.
-type finding struct {
+// outcome is what an inquiry says about the first operation in flight.
+type outcome struct {
 	text   string // what it waits for; empty: there is none
 	silent bool   // it, or data that has not left, waits for a rank that does not answer
 }
@@ -205,8 +205,8 @@ type inquiry struct {
 
 func (q *inquiry) underWay() bool { return q.until != 0 && !q.over }
 
-// inquire begins an inquiry, unless there is one already, and reports whether it is over. Answers have
-// the span to come.
+// inquire begins an inquiry, unless there is one already, and reports whether it is over. Answers
+// have the span to come.
 func (c *Comm) inquire(span time.Duration) bool {
 	k, q := c.opts.Control, &c.inquiry
 	if k == nil || c.size == 1 {
@@ -294,7 +294,7 @@ func (c *Comm) want(span time.Duration) *wanted {
 	if k == nil || c.size == 1 {
 		return nil
 	}
-	w := &wanted{span, make(chan finding, 1)}
+	w := &wanted{span, make(chan outcome, 1)}
 	if !k.wanted.CompareAndSwap(nil, w) {
 		return nil
 	}
@@ -335,7 +335,7 @@ func (c *Comm) withInquiry(err *fault.Error) *fault.Error {
 }
 
 // inFlight says what the first operation in flight waits for, after an inquiry.
-func (c *Comm) inFlight() (f finding) {
+func (c *Comm) inFlight() (f outcome) {
 	op := c.frame.op
 	if op == nil && len(c.p2pOps) > 0 {
 		op = c.p2pOps[0]
