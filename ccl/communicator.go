@@ -184,7 +184,12 @@ func (c *Communicator) Lost() []*Error {
 func (c *Communicator) Close() error {
 	c.node.mu.Lock()
 	delete(c.node.comms, c)
+	unended := c.origin.unended
+	c.origin.unended = nil
 	c.node.mu.Unlock()
+	if unended != nil {
+		unended.end()
+	}
 	c.leave()
 	return c.comm.Close()
 }
