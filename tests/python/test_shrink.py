@@ -28,7 +28,7 @@ def fall(*who):
     total()
     if rank in who:
         say("ready")
-        sys.stdin.readline()
+        listen()
         os.kill(os.getpid(), 9)
 
 total()
@@ -54,11 +54,12 @@ def end_in_order(group, alive):
     for rank in alive:
         group.tell(rank)
     for rank in alive:
-        assert group.processes[rank].wait(30) == 0
+        group.processes[rank].join(30)
+        assert group.processes[rank].exitcode == 0
 
 
 END = """
-sys.stdin.readline()
+listen()
 dist.destroy_process_group()
 """
 
@@ -146,7 +147,7 @@ def test_a_rank_that_does_not_come(tmp_path):
     """The call can be made again."""
     with ranks(SCRIPT + """
 if rank == 2:
-    sys.stdin.readline()
+    listen()
 else:
     failure(lambda: goccl.shrink(timeout=0.5))
 _, seconds = shrink()
@@ -173,7 +174,7 @@ if rank == 0:
         goccl.shrink()
     except KeyboardInterrupt:
         say(f"{time.monotonic() - begun:.3f}", "interrupted")
-sys.stdin.readline()
+listen()
 """, 2, tmp_path, transport) as group:
         assert after_shrink(group, 0) == "interrupted"
 
