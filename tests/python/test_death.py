@@ -1,6 +1,7 @@
 """Ranks that are killed, also with forked children that live on: what the others are told, and when."""
 import os
 import re
+import time
 
 import pytest
 from scripts import JOIN, RANK, ranks, told

@@ -274,7 +274,10 @@ def test_a_peer_that_does_not_answer(transport, number, tmp_path):
 if rank == 1:
     os.kill(os.getpid(), {int(number)})
 time.sleep(0.1)
-works = [dist.all_reduce(torch.ones(4), async_op=True), dist.isend(torch.ones(1 << 24), 1)]
+try:
+    works = [dist.all_reduce(torch.ones(4), async_op=True), dist.isend(torch.ones(1 << 24), 1)]
+except dist.DistBackendError: # of a peer that is dead already
+    pass
 begun = time.monotonic()
 dist.destroy_process_group()
 say(f"{{time.monotonic() - begun:.3f}}", "destroyed")

@@ -57,6 +57,7 @@ try:
     say("right")
 except (dist.DistBackendError, dist.DistNetworkError, ValueError) as e:
     say("refused:", str(e).splitlines()[0])
+listen() # the other rank may still need the store
 """
 
 # What a process does before the group is made, and what it says then by shm: "right", or the refusal. By tcp all are
