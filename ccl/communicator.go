@@ -24,6 +24,10 @@ type (
 	Type  = dtype.Type
 	// Record is an operation as Communicator.Records returns it.
 	Record = record.Record
+	// Pace is how many operations there were lately, and which have not ended.
+	Pace = record.Pace
+	// Standing is what a rank is doing.
+	Standing = exec.Standing
 )
 
 const (
@@ -82,6 +86,24 @@ func (c *Communicator) Records() []Record {
 	}
 	return nil
 }
+
+// Pace sums up the records of the last while; false without Options.Recorder.
+func (c *Communicator) Pace(span time.Duration) (Pace, bool) {
+	if ring := c.comm.Recorded(); ring != nil {
+		return ring.Pace(span), true
+	}
+	return Pace{}, false
+}
+
+// Standing tells what this rank is doing, and whom it waits for, within about d. Any goroutine may
+// ask at any time.
+func (c *Communicator) Standing(d time.Duration) Standing { return c.comm.Standing(d) }
+
+// Messages returns the number of sends and receives that this rank has called so far.
+func (c *Communicator) Messages() uint64 { return c.comm.Messages() }
+
+// Failure returns the error with which the group has ended, or nil.
+func (c *Communicator) Failure() *Error { return c.comm.Failure() }
 
 // NoteBatch adds to the records that the operations with this Call.Batch were issued as one.
 func (c *Communicator) NoteBatch(batch uint32) {

@@ -48,6 +48,8 @@ type Options struct {
 	TLS          bool          // of TCP: connections are encrypted
 	SecretFile   string        // of TCP: a file whose contents all processes must have; "" for none
 	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
+	RecordSignal string        // "USR2", "USR1", "none": the signal at which package pgbackend writes them to a file
+	NoTop        bool          // package pgbackend does not serve goccl top
 	WarnAfter    time.Duration // when to warn of an operation that does not end; 0 for 10 s, negative for never
 }
 
@@ -120,6 +122,11 @@ var optionTable = []option{
 		"How many of a group's last operations are remembered, for the file that is written when one fails " +
 			"(docs/torch.md); 0: none. The Python package asks for 4096.", false,
 		func(o *Options) string { return countText(o.Recorder) }, setRecorder},
+	{"GOCCL_RECORD_SIGNAL", "USR2", "str",
+		"Signal at which a process of the Python package writes the last operations of its groups to that file, also " +
+			"while it computes or waits (docs/flight.md): USR2, USR1, or none. A program that handles the signal itself, " +
+			"or ignores it, keeps it. The first group of a process decides.", false,
+		func(o *Options) string { return o.RecordSignal }, setRecordSignal},
 	{"GOCCL_REGISTERED", "16G", "int | str",
 		"Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only, memory " +
 			"is taken as it is used. 0: none. The first group of a process decides. See docs/registered.md.", false,
@@ -160,10 +167,19 @@ var optionTable = []option{
 			"peers know from the store (docs/trust.md).", true,
 		func(o *Options) string { return map[bool]string{true: "1"}[o.TLS] },
 		func(o *Options, v string) (err error) { o.TLS, err = onOff(v); return err }},
+	{"GOCCL_TOP", "1", "bool",
+		"0: `goccl top` cannot ask this process what its groups are doing (docs/flight.md). The first group of a process " +
+			"decides.", false,
+		func(o *Options) string { return map[bool]string{true: "0"}[o.NoTop] },
+		func(o *Options, v string) error {
+			on, err := onOff(cmp.Or(v, "1"))
+			o.NoTop = !on && err == nil
+			return err
+		}},
 	{"GOCCL_TRANSPORT", "auto", "str",
 		"auto: shared memory on one host, TCP between hosts; shm or tcp: only that. A process opens only what " +
 			"its groups may use: with shm nothing listens on TCP and no network interface need be up, with tcp there is " +
-			"no unix socket. With auto a host without an interface that is up does with shared memory.", true,
+			"no unix socket but that of GOCCL_TOP. With auto a host without an interface that is up does with shared memory.", true,
 		func(o *Options) string { return o.Transport },
 		func(o *Options, v string) error { o.Transport = strings.ToLower(v); return nil }},
 	{"GOCCL_TUNE", "", "str",
@@ -279,6 +295,20 @@ func setRecorder(o *Options, v string) error {
 	return nil
 }
 
+// recordSignals are the values of Options.RecordSignal.
+var recordSignals = []string{"USR2", "USR1", "none"}
+
+func setRecordSignal(o *Options, v string) error {
+	o.RecordSignal = strings.TrimPrefix(strings.ToUpper(v), "SIG")
+	if o.RecordSignal == "NONE" {
+		o.RecordSignal = "none"
+	}
+	if o.RecordSignal != "" && !slices.Contains(recordSignals, o.RecordSignal) {
+		return fmt.Errorf("%q is not one of %v", v, recordSignals)
+	}
+	return nil
+}
+
 func setStreams(o *Options, v string) error {
 	n, err := strconv.Atoi(cmp.Or(v, "0"))
 	if err != nil || n < 0 || n > tcp.MostStreams {
@@ -385,6 +415,9 @@ func (o *Options) EnsureDefaults() {
 func (o *Options) Validate() error {
 	if o.Transport != "" && !slices.Contains(transports, o.Transport) {
 		return fault.New(fault.Invalid, "GOCCL_TRANSPORT=%s is not one of %v", o.Transport, transports)
+	}
+	if o.RecordSignal != "" && !slices.Contains(recordSignals, o.RecordSignal) {
+		return fault.New(fault.Invalid, "GOCCL_RECORD_SIGNAL=%s is not one of %v", o.RecordSignal, recordSignals)
 	}
 	if times := []string{"tested", "always"}; o.Verify != "" && !slices.Contains(times, o.Verify) {
 		return fault.New(fault.Invalid, "GOCCL_VERIFY=%s is not one of %v", o.Verify, times)

@@ -39,6 +39,15 @@ func (c *Communicator) Paths() []Path {
 	return all
 }
 
+// Routes tells by which transports this rank reaches the others: "3 by shm, 4 by tcp".
+func (c *Communicator) Routes() string {
+	routes := make([]string, len(c.paths))
+	for rank, p := range c.paths {
+		routes[rank] = p.Transport
+	}
+	return summary(routes)
+}
+
 // Locate returns the IP addresses at which this process may reach that of a rank, nearest first.
 func (c *Communicator) Locate(rank int) []netip.Addr {
 	fabric, wired := c.origin.fabrics[rank].(transport.Locator)

@@ -32,6 +32,8 @@ type Group struct {
 	timeout   time.Duration
 	comm      atomic.Pointer[ccl.Communicator] // nil before Join and after Close
 	about     atomic.Pointer[about]
+	options   kept
+	file      atomic.Pointer[string]    // where RecordTo puts the record
 	draining  atomic.Pointer[time.Time] // when draining began
 	monitored atomic.Uint64             // monitored barriers of this generation so far
 	sparse    atomic.Int32              // Sparses that have not ended
@@ -74,8 +76,9 @@ func open(cfg Config) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
+	options := keptOf(opts)
 	if cfg.Size == 0 {
-		return empty(cfg.Name, cfg.Timeout), nil
+		return empty(cfg.Name, cfg.Timeout, options), nil
 	}
 	endpoint, err := n.Open(ccl.Config{
 		Name: cfg.Name, Rank: cfg.Rank, Size: cfg.Size,
@@ -87,17 +90,17 @@ func open(cfg Config) (*Group, error) {
 	if opts.Timeout > 0 {
 		timeout = opts.Timeout
 	}
-	g := empty(cfg.Name, timeout)
+	g := empty(cfg.Name, timeout, options)
 	g.rank, g.size, g.endpoint = cfg.Rank, cfg.Size, endpoint
 	return g, nil
 }
 
-func empty(name string, timeout time.Duration) *Group {
-	return &Group{name: name, timeout: timeout, summed: make(chan struct{}, 1)}
+func empty(name string, timeout time.Duration, options kept) *Group {
+	return &Group{name: name, timeout: timeout, options: options, summed: make(chan struct{}, 1)}
 }
 
-// Empty returns a group with the name of this one and without members.
-func (g *Group) Empty(timeout time.Duration) *Group { return empty(g.name, timeout) }
+// Empty returns a group with the name and the options of this one, and without members.
+func (g *Group) Empty(timeout time.Duration) *Group { return empty(g.name, timeout, g.options) }
 
 // Address returns the address that the other ranks need of this rank before they join. It is empty
 // while the group has no members.

@@ -14,8 +14,8 @@ var process struct {
 	track func(fd int, open bool)
 }
 
-// TrackSockets sets what ccl.Node.Track gets of the Node of this process. It must be called before
-// the first group is made.
+// TrackSockets sets what ccl.Node.Track gets of the Node of this process, and what is told of the
+// sockets of goccl top. It must be called before the first group is made.
 func TrackSockets(track func(fd int, open bool)) {
 	process.Lock()
 	defer process.Unlock()
@@ -32,6 +32,9 @@ func node(opts ccl.Options) (*ccl.Node, error) {
 		}
 		n.Track(process.track)
 		process.node = n
+		if !opts.NoTop {
+			serve(process.track)
+		}
 	}
 	return process.node, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/kernel"
+	"github.com/goccl/goccl/pgbackend/flight"
 )
 
 const (
@@ -49,7 +50,7 @@ func (t *SparseTensor) check() error {
 	}
 	if t.Op == dtype.Avg && kernel.Scale(t.Type) == nil {
 		return fault.New(fault.NotSupported,
-			"avg is not defined for %s: use ReduceOp.SUM and divide", torchTypes[t.Type])
+			"avg is not defined for %s: use ReduceOp.SUM and divide", flight.TorchTypes[t.Type])
 	}
 	if len(t.Sizes) > mostDims || t.SparseDims < 0 || t.SparseDims > len(t.Sizes) {
 		return fault.New(fault.NotSupported, "%d dimensions, %d of them sparse; at most %d are supported",
@@ -113,7 +114,7 @@ func (f *facts) same(other *facts) bool {
 
 func (f *facts) String() string {
 	sizes := f[factSizes:][:min(max(f[factDims], 0), mostDims)] // bounded: another process wrote it
-	name, known := torchTypes[dtype.Type(f[factType])]
+	name, known := flight.TorchTypes[dtype.Type(f[factType])]
 	if !known {
 		name = fmt.Sprintf("type %d", f[factType])
 	}
@@ -237,7 +238,7 @@ func (s *Sparse) explain(err error) error {
 	if e.Op != "" { // the operation of the phase
 		e.Text, e.Op = e.Op+": "+e.Text, ""
 	}
-	op := fmt.Sprintf("sparse_all_reduce of %s %s", torchTypes[s.tensor.Type], listed(s.tensor.Sizes))
+	op := fmt.Sprintf("sparse_all_reduce of %s %s", flight.TorchTypes[s.tensor.Type], listed(s.tensor.Sizes))
 	if s.seq > 0 {
 		op += fmt.Sprintf(", seq %d", s.seq)
 	}

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/pgbackend/flight"
 )
 
 // traceVersion is the file format version of torch's flight recorder that Trace writes: torch
@@ -48,7 +50,8 @@ func (g *Group) NoteBatch(batch uint32) error {
 
 // Trace returns the recorded operations of this process's groups (Options.Recorder) in the form in
 // which torch's flight recorder writes them: a pickle that torch.distributed.flight_recorder reads.
-// It contains no Python frames.
+// It contains no Python frames. What that form lacks (when the trace was made; operator, root and
+// tag of an operation) has keys of its own, which torch ignores, for package flight.
 func Trace() []byte {
 	joinedGroups.Lock()
 	groups := slices.Clone(joinedGroups.list)
@@ -77,7 +80,7 @@ func Trace() []byte {
 		written = append(written, append(dict{{"record_id", total - len(entries) + i}}, e.fields...))
 	}
 	return pickle(dict{{"version", traceVersion}, {"comm_lib_version", "goccl " + ccl.Version}, {"pg_config", config},
-		{"pg_status", status},
+		{"pg_status", status}, {flight.WrittenKey, time.Now().UnixNano()},
 		{"entries", written}})
 }
 
@@ -207,6 +210,15 @@ func (g tracedGroup) entry(r *ccl.Record, of *batch, until time.Time) dict {
 		}
 		ended = until.UnixNano()
 	}
+	switch {
+	case message:
+		e = append(e, pair{flight.TagKey, int64(r.Tag)})
+	case r.Coll.Reduces():
+		e = append(e, pair{flight.OperatorKey, r.Op.String()})
+	}
+	if r.Coll.Rooted() {
+		e = append(e, pair{flight.RootKey, int64(r.Root)})
+	}
 	return append(e, pair{"state", state},
 		pair{"time_discovered_started_ns", started}, pair{"time_discovered_completed_ns", ended},
 		pair{"retired", r.Done}, pair{"timeout_ms", g.timeout.Milliseconds()}, pair{"is_p2p", message},
@@ -228,30 +240,34 @@ func (g tracedGroup) title(r *ccl.Record) string {
 	return r.Coll.String()
 }
 
-// torchTypes are torch's names of the element types.
-var torchTypes = map[dtype.Type]string{
-	dtype.F64: "Double", dtype.F32: "Float", dtype.F16: "Half", dtype.BF16: "BFloat16",
-	dtype.I8: "Char", dtype.U8: "Byte", dtype.I16: "Short", dtype.U16: "UInt16", dtype.I32: "Int",
-	dtype.U32: "UInt32", dtype.I64: "Long", dtype.U64: "UInt64", dtype.Bool: "Bool",
-	dtype.C64: "ComplexFloat", dtype.C128: "ComplexDouble", dtype.F8E4M3: "Float8_e4m3fn",
-	dtype.F8E5M2: "Float8_e5m2"}
-
 // sizes returns the size and type of all blocks together, as one tensor.
 func sizes(role string, r *ccl.Record, elements uint64, has bool) dict {
 	shapes, types := list{}, list{}
 	if has && r.Type.Valid() && r.Coll != dtype.NoCollective {
-		shapes, types = list{list{int64(elements)}}, list{torchTypes[r.Type]}
+		shapes, types = list{list{int64(elements)}}, list{flight.TorchTypes[r.Type]}
 	}
 	return dict{{role + "_sizes", shapes}, {role + "_dtypes", types}}
 }
 
-// WriteTrace writes a trace to a file and creates its folder.
+// partFile counts the files of WriteTrace that are not complete.
+var partFile atomic.Uint64
+
+// WriteTrace writes a trace to a file and creates its folder. A reader never finds a part of a
+// trace: a failure and a signal may come at the same time.
 func WriteTrace(path string, trace []byte) error {
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	folder := filepath.Dir(path)
+	// A name that readers of the folder, which know the files by their prefix, do not take for one
+	// of them.
+	part := filepath.Join(folder, fmt.Sprintf(".goccl-%d-%d.part", os.Getpid(), partFile.Add(1)))
+	err := os.MkdirAll(folder, 0o755)
 	if err == nil {
-		err = os.WriteFile(path, trace, 0o644)
+		err = os.WriteFile(part, trace, 0o644)
+	}
+	if err == nil {
+		err = os.Rename(part, path)
 	}
 	if err != nil {
+		os.Remove(part)
 		return fault.Wrap(fault.System, err, "the trace of this rank could not be written")
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/record"
+	"github.com/goccl/goccl/pgbackend/flight"
 )
 
 // field returns the value of a field of a traced operation.
@@ -94,6 +95,6 @@ func TestTraceOfRecords(t *testing.T) {
 
 func TestEveryTypeHasTorchsName(t *testing.T) {
 	for _, typ := range dtype.Types() {
-		require.Contains(t, torchTypes, typ, "%v", typ)
+		require.Contains(t, flight.TorchTypes, typ, "%v", typ)
 	}
 }

@@ -263,6 +263,13 @@ int goccl_group_batch(goccl_group group, uint32_t batch, goccl_error* error);
  * number of bytes. */
 int goccl_trace(const char* path, void* buf, size_t cap, size_t* len, goccl_error* error);
 
+/* Names the file to which the record of this process's groups is written, as by goccl_trace, whenever the
+ * process gets the signal of GOCCL_RECORD_SIGNAL; a line on standard error then says so. The handler is
+ * installed here, once in a process, and only where the signal would end the process: a handler of the
+ * program stays, also one that it installs later. path is at most 4,095 bytes long. Without
+ * GOCCL_RECORDER the call does nothing. */
+int goccl_group_record_to(goccl_group group, const char* path, goccl_error* error);
+
 /* Returns when all ranks have called it, or GOCCL_TIMEOUT if some have not: the error names the first
  * missing rank, with all_ranks every missing rank. timeout_ns: GOCCL_NO_TIMEOUT_GIVEN means the
  * group's timeout, 0 no waiting at all. The group goes on after a failure. */

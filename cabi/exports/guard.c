@@ -34,6 +34,7 @@ void goccl_track(int fd, int open) {
 // Called in the child before fork returns there. It may only do what a signal handler may.
 static void in_child(void) {
   forked = 1;
+  goccl_forget_signal();
   const int end = atomic_load(&tracked_end);
   for (int i = 0; i < end; i++) {
     // The bits go: a child of this child has other descriptors with these numbers.
@@ -198,6 +199,11 @@ int goccl_group_batch(goccl_group group, uint32_t batch, goccl_error* error) {
 int goccl_trace(const char* path, void* buf, size_t cap, size_t* len, goccl_error* error) {
   GUARD(error);
   return goccl_go_trace((char*)path, buf, cap, len, error);
+}
+
+int goccl_group_record_to(goccl_group group, const char* path, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_record_to(group, (char*)path, error);
 }
 
 int goccl_group_monitored_barrier(goccl_group group, int64_t timeout_ns, int all_ranks, int64_t slice_ns,

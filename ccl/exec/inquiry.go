@@ -51,6 +51,7 @@ type Control struct {
 	comm    atomic.Pointer[Comm]
 	stirred atomic.Bool // the driver has something to do
 	wanted  atomic.Pointer[wanted]
+	asker   atomic.Pointer[asker]
 
 	mu        sync.Mutex
 	questions []question
@@ -279,6 +280,9 @@ func (c *Comm) attend() bool {
 		}
 		k.mu.Unlock()
 		c.inquiry.over = left == 0
+	}
+	if a := k.asker.Swap(nil); a != nil {
+		a.told <- c.standing()
 	}
 	if w := k.wanted.Load(); w != nil && c.inquire(w.span) {
 		k.wanted.Store(nil)

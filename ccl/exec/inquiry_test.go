@@ -270,6 +270,63 @@ func TestWarning(t *testing.T) {
 	}
 }
 
+// TestStanding asks ranks what they are in, while others drive or nobody does.
+func TestStanding(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			const ranks, late = 3, 2
+			a, err := algo.Find(dtype.Barrier, "dissemination")
+			require.NoError(t, err)
+			comms := make([]*exec.Comm, ranks)
+			for rank, m := range membersOf(t, transport, ranks, makeUp{slot: slotBytes}) {
+				comms[rank] = m.comm(t, rank, fixed{a})
+			}
+			for _, c := range comms {
+				require.Equal(t, exec.Standing{}, c.Standing(hang), "it is in no call")
+			}
+			barrier := &exec.Call{Coll: dtype.Barrier, Timeout: 2 * hang}
+			posted, err := comms[1].Post(barrier) // nobody waits for it yet
+			require.NoError(t, err)
+			defer posted.Free()
+			told := make(chan error, ranks)
+			for rank, op := range []func() error{
+				func() error { return comms[0].Run(barrier) },
+				func() error { return nil },
+				func() error {
+					for _, rank := range []int{0, 1, 0} {
+						var s exec.Standing
+						for begun := time.Now(); len(s.Waits) == 0; s = comms[rank].Standing(time.Second) {
+							if time.Since(begun) > hang {
+								return fmt.Errorf("rank %d tells nothing", rank)
+							}
+						}
+						if s.Op != "barrier, seq 1" || s.Seq != 1 || s.Busy {
+							return fmt.Errorf("rank %d: %+v", rank, s)
+						}
+					}
+					if s := comms[late].Standing(hang); s.Op != "" || s.Busy {
+						return fmt.Errorf("rank %d: %+v", late, s)
+					}
+					return comms[late].Run(barrier)
+				},
+			} {
+				go func() {
+					if err := op(); err != nil {
+						told <- fmt.Errorf("rank %d: %w", rank, err)
+						return
+					}
+					told <- nil
+				}()
+			}
+			for range ranks {
+				require.NoError(t, <-told)
+			}
+			require.NoError(t, posted.Wait(nil))
+			require.EqualValues(t, 1, comms[0].Standing(0).Seq)
+		})
+	}
+}
+
 // FuzzControl has a peer send any control message.
 func FuzzControl(f *testing.F) {
 	comms := join(f, "inproc", 2, func(int) exec.Planner { return fixed{} })

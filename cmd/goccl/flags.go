@@ -81,6 +81,20 @@ func wrongFlag(err error, verb string) error {
 	return misuse{errors.New(oneDash.ReplaceAllString(err.Error(), "$1--$2") + "; see goccl help " + verb)}
 }
 
+// mixed parses flags before, between and after the arguments, and returns those.
+func mixed(set *flag.FlagSet, args []string) (arguments []string, err error) {
+	for {
+		if err := set.Parse(args); err != nil {
+			return nil, err
+		}
+		if set.NArg() == 0 {
+			return arguments, nil
+		}
+		arguments = append(arguments, set.Arg(0))
+		args = set.Args()[1:]
+	}
+}
+
 // noArguments refuses arguments of a verb that only has flags.
 func noArguments(set *flag.FlagSet) error {
 	if set.NArg() == 0 {

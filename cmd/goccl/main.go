@@ -39,6 +39,12 @@ func verbs() []verb {
 			"measure what the network costs and how well that predicts an all-reduce, or which algorithm is fastest where",
 			tuneVerb,
 		},
+		{
+			"flight", "DIR | FILE … [--json]",
+			"what the ranks of a job were in, from the records that they have left, and where they first differ",
+			flightVerb,
+		},
+		{"top", "[PID …] [--once] [--json]", "what the ranks on this host are doing now, by process or launcher", topVerb},
 		{"doctor", "[--json] [--hosts]", "what this machine offers and what is missing, or how fast hosts are", doctor},
 		{"options", "", "the GOCCL_* environment variables", options},
 		{"version", "", "the version", version},
@@ -56,6 +62,9 @@ func exit(err error) {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		os.Exit(0)
 	}
+	if errors.As(err, new(told)) {
+		os.Exit(1)
+	}
 	fmt.Fprintln(os.Stderr, "goccl:", message(err))
 	if errors.As(err, new(misuse)) {
 		os.Exit(2)
@@ -72,6 +81,11 @@ func message(err error) string {
 // misuse is the error of an invalid command line: an unknown verb or flag, or too many or too few
 // arguments.
 type misuse struct{ error }
+
+// told is the error of a verb that has already printed what is wrong.
+type told struct{}
+
+func (told) Error() string { return "something is wrong" }
 
 func dispatch(args []string, out io.Writer) error {
 	if len(args) > 1 && wantsHelp(args[0]) && !wantsHelp(args[1]) { // help plan draw means plan draw --help

@@ -33,7 +33,11 @@ std::string member(const GocclOptions& options, int rank, int size) {
 GocclBackend::GocclBackend(StorePtr store, int rank, int size, GroupOptionsPtr options, goccl_group group)
     : Backend(rank, size), store_(std::move(store)), options_(std::move(options)), group_(group),
       member_(member(*options_, rank, size)), identity_(random_name()) {
-  if (!options_->trace_prefix.empty()) observers_->trace_to(c10::str(options_->trace_prefix, global_rank(rank)));
+  if (!options_->trace_prefix.empty()) {
+    const std::string path = c10::str(options_->trace_prefix, global_rank(rank));
+    if (options_->trace_failures) observers_->trace_to(path);
+    lib.group_record_to(group_, path.c_str(), nullptr); // if it fails, there is no record on a signal
+  }
   std::lock_guard<std::mutex> lock(open_mutex);
   open_groups().insert(this);
 }

@@ -27,9 +27,10 @@ struct GocclOptions final : c10d::Backend::Options {
   std::string lines;
   // The timeout set in lines, which overrides every other; 0 if none.
   std::chrono::milliseconds told{0};
-  // The path of the file that a failure leaves, without the rank in the whole job at its end; empty
-  // for none.
+  // The path of the file that a failure or a signal leaves, without the rank in the whole job at its
+  // end; empty for none.
   std::string trace_prefix;
+  bool trace_failures = true; // whether a failure leaves it, too
   // Whether the numbers of its members in the whole job may stand for other processes than in other
   // groups of this process: after merge, and where reconfigure replaces members.
   bool strangers = false;

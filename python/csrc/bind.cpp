@@ -18,6 +18,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_readwrite("lines", &GocclOptions::lines)
       .def_readwrite("told", &GocclOptions::told)
       .def_readwrite("trace_prefix", &GocclOptions::trace_prefix)
+      .def_readwrite("trace_failures", &GocclOptions::trace_failures)
       .def_readwrite("strangers", &GocclOptions::strangers)
       .def("__copy__", [](const GocclOptions& self) { return c10::make_intrusive<GocclOptions>(self); })
       .def("__deepcopy__", [](const GocclOptions& self, py::dict) { return c10::make_intrusive<GocclOptions>(self); });

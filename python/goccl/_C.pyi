@@ -12,7 +12,11 @@ class Options(Backend.Options):
     """The timeout set in the lines, which overrides every other; zero if none."""
 
     trace_prefix: str
-    """The path of the file that a failure leaves, without the rank in the whole job at its end; empty for none."""
+    """The path of the file that a failure or a signal leaves, without the rank in the whole job at its end; empty for
+    none."""
+
+    trace_failures: bool
+    """Whether a failure leaves it, too."""
 
     strangers: bool
     """Whether the numbers of its members in the whole job may stand for other processes than in other groups."""

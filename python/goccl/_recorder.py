@@ -1,4 +1,4 @@
-"""Chooses which recorder keeps a group's last operations for a failure: the core's, or torch's if it was requested."""
+"""Chooses which recorder keeps a group's last operations: the core's, or torch's if it was requested."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def settings(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def connect(options: GroupOptions, environ: Mapping[str, str] = os.environ) -> None:
-    """Makes a failure of the group write a file, where torch's recorder would write its own, unless that was requested.
+    """Makes a failure of the group, or a signal, write a file where torch's recorder would write its own.
 
-    Torch's recorder is connected to the group only if it was requested.
+    If torch's recorder was requested, it is connected to the group, and goccl writes none. Torch's variables that turn
+    off the file of a failure leave that of a signal.
     """
     # torch 2.15 attaches its recorder to all backends that are not in this set.
     records = getattr(c10d, "_FR_SELF_RECORDING_BACKENDS", set())
@@ -39,11 +40,10 @@ def connect(options: GroupOptions, environ: Mapping[str, str] = os.environ) -> N
         records.discard("goccl")
         return
     records.add("goccl")
-    if (_first(environ, "TORCH_FR_DUMP_ON_TIMEOUT", "TORCH_NCCL_DUMP_ON_TIMEOUT") or "1").lower() in (
-        "0", "false", "no", "n"
-    ):
-        return
     folder = os.path.join(os.path.expanduser("~"), ".cache", "torch")
     options.trace_prefix = _first(
         environ, "TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
     ) or os.path.join(folder, "comm_lib_trace_rank_")
+    options.trace_failures = (
+        _first(environ, "TORCH_FR_DUMP_ON_TIMEOUT", "TORCH_NCCL_DUMP_ON_TIMEOUT") or "1"
+    ).lower() not in ("0", "false", "no", "n")

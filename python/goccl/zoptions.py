@@ -44,6 +44,10 @@ class Options(Settings):
             may use TCP decides. (``GOCCL_PORT``)
         recorder: How many of a group's last operations are remembered, for the file that is written when one fails
             (docs/torch.md); 0: none. The Python package asks for 4096. (``GOCCL_RECORDER``, default 0)
+        record_signal: Signal at which a process of the Python package writes the last operations of its groups to
+            that file, also while it computes or waits (docs/flight.md): USR2, USR1, or none. A program that handles the
+            signal itself, or ignores it, keeps it. The first group of a process decides. (``GOCCL_RECORD_SIGNAL``,
+            default USR2)
         registered: Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only,
             memory is taken as it is used. 0: none. The first group of a process decides. See docs/registered.md.
             (``GOCCL_REGISTERED``, default 16G)
@@ -66,10 +70,12 @@ class Options(Settings):
             group's own if not set. (``GOCCL_TIMEOUT``)
         tls: 1: TCP connections are encrypted by TLS 1.3, with a certificate that each process makes for itself and
             its peers know from the store (docs/trust.md). (``GOCCL_TLS``, default 0)
+        top: 0: ``goccl top`` cannot ask this process what its groups are doing (docs/flight.md). The first group of
+            a process decides. (``GOCCL_TOP``, default 1)
         transport: auto: shared memory on one host, TCP between hosts; shm or tcp: only that. A process opens only
             what its groups may use: with shm nothing listens on TCP and no network interface need be up, with tcp there
-            is no unix socket. With auto a host without an interface that is up does with shared memory.
-            (``GOCCL_TRANSPORT``, default auto)
+            is no unix socket but that of GOCCL_TOP. With auto a host without an interface that is up does with shared
+            memory. (``GOCCL_TRANSPORT``, default auto)
         tune: File with a table of which algorithm was fastest where, as ``goccl tune --measure`` writes it; its
             rows come before those of the library. GOCCL_ALGO wins over it. (``GOCCL_TUNE``)
         verify: tested: plans of your own, and all plans of groups of more than 64 ranks, are proven in the form
@@ -95,6 +101,7 @@ class Options(Settings):
     plan: str | None = None
     port: int | str | None = None
     recorder: int | None = None
+    record_signal: str | None = None
     registered: int | str | None = None
     secret_file: str | None = None
     socket_family: str | None = None
@@ -103,6 +110,7 @@ class Options(Settings):
     spin_us: int | str | None = None
     timeout: timedelta | float | str | None = None
     tls: bool | None = None
+    top: bool | None = None
     transport: str | None = None
     tune: str | None = None
     verify: str | None = None

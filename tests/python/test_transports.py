@@ -16,7 +16,7 @@ import goccl
 def sockets():
     """Returns the sockets of this process, as ss shows them.
 
-    These are TCP sockets in any state, and unix sockets that listen under goccl's names.
+    These are TCP sockets in any state, and unix sockets that listen under goccl's names, without that of goccl top.
     """
     mine = set()
     for fd in os.listdir("/proc/self/fd"):
@@ -32,7 +32,8 @@ def sockets():
                 tcp.append((table, fields[1], fields[3]))
     for line in pathlib.Path("/proc/self/net/unix").read_text().splitlines()[1:]:
         fields = line.split()
-        if fields[6] in mine and fields[3] == "00010000" and fields[-1].startswith("@goccl-"):
+        if fields[6] in mine and fields[3] == "00010000" and fields[-1].startswith("@goccl-") \
+                and not fields[-1].startswith("@goccl-top-"):
             unix.append(fields[-1])
     return tcp, unix
 

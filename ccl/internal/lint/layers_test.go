@@ -12,7 +12,7 @@ var layers = [][]string{
 	{"ccl/dtype", "ccl/fault", "ccl/humanize"},
 	{"ccl/internal"},
 	{"ccl/plan", "ccl/topo", "ccl/mem", "ccl/park", "transport"},
-	{"ccl/agree", "ccl/record"},
+	{"ccl/agree", "ccl/live", "ccl/record"},
 	{"ccl/algo", "ccl/verify", "ccl/sim", "ccl/draw", "ccl/kernel",
 		"transport/ring", "transport/outbox", "transport/unproven"},
 	{"ccl/program"},
@@ -109,7 +109,7 @@ func cgoOutsideCABI(f *goFile, imported importSpec) bool {
 func unixElsewhere(f *goFile, imported importSpec) bool {
 	return imported.path == "golang.org/x/sys/unix" && !f.test &&
 		!strings.HasPrefix(f.dir, "transport/") &&
-		!within(f.dir, "ccl/mem", "ccl/park", "ccl/topo/probe", "tests/hosts")
+		!within(f.dir, "ccl/live", "ccl/mem", "ccl/park", "ccl/topo/probe", "tests/hosts")
 }
 
 func testifyInLibrary(f *goFile, imported importSpec) bool {

@@ -22,7 +22,7 @@ var rules = []struct {
 	{"cgo", "only cabi has import \"C\": everything below builds and is tested with CGO_ENABLED=0",
 		importRule(cgoOutsideCABI)},
 	{"unix",
-		"only transport/*, ccl/mem, ccl/park, ccl/topo/probe and tests/hosts talk to the kernel: the rest is the same on every platform",
+		"only transport/*, ccl/live, ccl/mem, ccl/park, ccl/topo/probe and tests/hosts talk to the kernel: the rest is the same on every platform",
 		importRule(unixElsewhere)},
 	{"testify", "testify is for _test.go files: a library drags no assertions into its users' builds",
 		importRule(testifyInLibrary)},

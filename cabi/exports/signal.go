@@ -1,0 +1,49 @@
+package exports
+
+// #include "goccl.h"
+// #include "guard.h"
+import "C"
+
+import (
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/goccl/goccl/pgbackend"
+)
+
+func init() { pgbackend.WatchSignals(watchSignal) }
+
+// bell is the end of the pipe that the handler writes to. It stays open as long as the process
+// lives.
+var bell *os.File
+
+// watchSignal returns what has a byte for each signal, or nil if the program handles or ignores it.
+func watchSignal(number syscall.Signal) (io.Reader, error) {
+	r, w, err := os.Pipe() // neither end blocks, nor survives an exec
+	if err != nil {
+		return nil, err
+	}
+	installed := false
+	raw, err := w.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { installed = C.goccl_watch_signal(C.int(number), C.int(fd)) != 0 })
+	}
+	if !installed {
+		r.Close()
+		w.Close()
+		return nil, err
+	}
+	bell = w
+	return r, nil
+}
+
+//export goccl_go_group_record_to
+func goccl_go_group_record_to(group C.goccl_group, path *C.char, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	g, err := findGroup(group)
+	if err == nil {
+		err = g.RecordTo(C.GoString(path))
+	}
+	return answer(err, record)
+}

@@ -1,0 +1,159 @@
+package pgbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/pgbackend/flight"
+)
+
+// recorded makes a group of two ranks with other options than world. Their names differ, so that
+// one process can have both in its record.
+func recorded(t *testing.T, options string) []*Group {
+	t.Helper()
+	groups, addresses := make([]*Group, 2), make([][]byte, 2)
+	for rank := range groups {
+		g, err := Open(Config{Name: fmt.Sprintf("%s%d", t.Name(), rank), Rank: rank, Size: 2, Timeout: forever,
+			Shim: "test", Options: options})
+		require.NoError(t, err)
+		t.Cleanup(func() { g.Close() })
+		groups[rank], addresses[rank] = g, g.Address()
+	}
+	for _, err := range each(t, groups, []int{0, 1}, func(g *Group) error { return g.Join(addresses) }) {
+		require.NoError(t, err)
+	}
+	return groups
+}
+
+// watched sets what happens when a group listens to a signal, for one test.
+func watched(t *testing.T, watch func(syscall.Signal) (io.Reader, error)) {
+	t.Helper()
+	WatchSignals(watch)
+	t.Cleanup(func() {
+		WatchSignals(nil)
+		onSignal.Lock()
+		defer onSignal.Unlock()
+		onSignal.watching = false
+	})
+}
+
+func TestRecordOnSignal(t *testing.T) {
+	var asked []syscall.Signal
+	handled := true // by the program
+	from, to := io.Pipe()
+	defer to.Close()
+	watched(t, func(number syscall.Signal) (io.Reader, error) {
+		asked = append(asked, number)
+		if handled {
+			return nil, nil
+		}
+		return from, nil
+	})
+	file := filepath.Join(t.TempDir(), "new", "trace_0")
+	for _, options := range []string{"", "GOCCL_RECORDER=16\nGOCCL_RECORD_SIGNAL=none"} {
+		require.NoError(t, recorded(t, options)[0].RecordTo(file))
+	}
+	require.Empty(t, asked)
+	groups := recorded(t, "GOCCL_RECORDER=16")
+	require.NoError(t, groups[0].RecordTo(file))
+	handled = false
+	require.NoError(t, groups[0].RecordTo(file))
+	require.NoError(t, groups[1].RecordTo(file))
+	require.Equal(t, []syscall.Signal{syscall.SIGUSR2, syscall.SIGUSR2}, asked, "once it is handled, nobody asks")
+	require.ErrorIs(t, groups[0].RecordTo(""), fault.Invalid)
+	require.ErrorIs(t, groups[0].RecordTo(strings.Repeat("a", longestPath+1)), fault.Invalid)
+
+	for _, err := range each(t, groups, []int{0, 1}, func(g *Group) error {
+		return g.Run(&ccl.Call{Coll: dtype.AllReduce, Type: dtype.U8, Op: dtype.Max, In: bytesOf(8), Out: bytesOf(8)})
+	}) {
+		require.NoError(t, err)
+	}
+	work := start(t, groups[0], ccl.Call{Coll: dtype.Broadcast, Root: 1, Out: bytesOf(5)})
+	defer work.Free()
+	to.Write([]byte{0})
+	require.Eventually(t, func() bool { _, err := os.Stat(file); return err == nil }, forever, time.Millisecond)
+	record, err := flight.ReadFile(file)
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), record.Written, time.Minute)
+	report := flight.Compare([]*flight.Record{record}, nil)
+	require.Len(t, report.Groups, 2)
+	require.Equal(t, t.Name()+"0", report.Groups[0].Name)
+	stand := report.Groups[0].Stands[0]
+	require.Equal(t, "in seq 2, broadcast of 5 x u8, root 1", stand.Now)
+	require.Equal(t, []int64{2, 1}, []int64{stand.Called, stand.Ended})
+	left, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	require.Len(t, left, 1, "nothing but the record")
+
+	for _, g := range groups {
+		require.NoError(t, g.Close())
+	}
+	require.Contains(t, writeRecords("SIGUSR2"), "this process is in no group")
+}
+
+func TestRecordThatCannotBeWritten(t *testing.T) {
+	watched(t, func(syscall.Signal) (io.Reader, error) { return nil, errors.New("of a test") })
+	g := recorded(t, "GOCCL_RECORDER=16\nGOCCL_RECORD_SIGNAL=SIGUSR1")[0]
+	require.ErrorContains(t, g.RecordTo(filepath.Join(t.TempDir(), "a_file", "trace_0")), "SIGUSR1 cannot be watched")
+	blocked := filepath.Join(t.TempDir(), "a_file")
+	require.NoError(t, os.WriteFile(blocked, nil, 0o644))
+	watched(t, func(syscall.Signal) (io.Reader, error) { return nil, nil })
+	require.NoError(t, g.RecordTo(filepath.Join(blocked, "trace_0")))
+	require.Regexp(t, `^goccl pid \d+: SIGUSR1: goccl: system error: the trace of this rank could not be written`,
+		writeRecords("SIGUSR1"))
+}
+
+// TestSnapshot has rank 1 not make a call that rank 0 waits in.
+func TestSnapshot(t *testing.T) {
+	groups := recorded(t, "GOCCL_RECORDER=16")
+	groups[0].Describe("dp", []uint64{4, 5})
+	barrier := ccl.Call{Coll: dtype.Barrier}
+	for _, err := range each(t, groups, []int{0, 1}, func(g *Group) error { return g.Run(&barrier) }) {
+		require.NoError(t, err)
+	}
+	work, err := groups[0].Start(&barrier)
+	require.NoError(t, err)
+	ended := make(chan error)
+	go func() { ended <- work.Wait(context.Background()) }()
+	defer work.Free()
+	of := func(g *Group) (waits bool, text string) {
+		for _, each := range snapshot().Groups {
+			if each.Name != g.name {
+				continue
+			}
+			require.Equal(t, []any{g.rank, 2, "1 by inproc"}, []any{each.Rank, each.Size, each.Routes})
+			require.NotNil(t, each.Pace)
+			if g == groups[0] {
+				require.Equal(t, []any{"dp", 4}, []any{each.Description, each.JobRank})
+				require.Less(t, each.For, forever.Seconds())
+			}
+			return len(each.Waits) == 1 && each.Waits[0] == 1-g.rank && each.Busy, fmt.Sprint(each.Op, " ", each.Seq)
+		}
+		t.Fatal("the group is missing")
+		return false, ""
+	}
+	require.Eventually(t, func() bool {
+		waits, text := of(groups[0])
+		return waits && text == "barrier, seq 2 2"
+	}, forever, time.Millisecond)
+	waits, text := of(groups[1])
+	require.False(t, waits)
+	require.Equal(t, " 1", text, "it is in no call")
+	require.NoError(t, groups[1].Run(&barrier))
+	require.NoError(t, <-ended)
+	waits, _ = of(groups[0])
+	require.False(t, waits)
+}
