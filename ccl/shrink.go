@@ -33,8 +33,8 @@ type origin struct {
 // those that have died. All that are left call it, whether or not the group has failed; they settle
 // which ranks are lost (package agree), also if more die meanwhile, and the new group has the
 // others in their order. It returns the new group, and its members' ranks in this one. This group
-// stays as it is. If ctx ends first, the error names the ranks that have not called Shrink; it can be
-// called again, also with more ranks to leave out.
+// stays as it is. If ctx ends first, the error names the ranks that have not called Shrink; it can
+// be called again, also with more ranks to leave out.
 //
 // Where the path between two living ranks is broken, each counts the other as lost, and the new
 // group has neither; both get an error that says so.

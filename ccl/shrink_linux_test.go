@@ -234,8 +234,8 @@ func TestShrinkOfAHealthyGroup(t *testing.T) {
 	}
 }
 
-// TestShrinkIsCalledAgain after ctx has ended: by all ranks when the missing one has come, or without
-// it.
+// TestShrinkIsCalledAgain after ctx has ended: by all ranks when the missing one has come, or
+// without it.
 func TestShrinkIsCalledAgain(t *testing.T) {
 	const ranks, late = 4, 2
 	for _, transport := range []string{"shm", "tcp"} {
