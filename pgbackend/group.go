@@ -30,6 +30,7 @@ type Config struct {
 type Group struct {
 	name      string
 	timeout   time.Duration
+	opened    time.Time                        // the timeout of joining counts from here
 	comm      atomic.Pointer[ccl.Communicator] // nil before Join and after Close
 	about     atomic.Pointer[about]
 	draining  atomic.Pointer[time.Time] // when draining began
@@ -38,9 +39,9 @@ type Group struct {
 	summed    chan struct{}             // has an element after a Sparse has ended
 
 	mu         sync.Mutex
-	rank, size int                     // size is 0 while the group has no members
-	members    []int                   // after ShrinkFrom
-	endpoint   *ccl.Endpoint           // of the first generation; nil if it began without members
+	rank, size int                    // size is 0 while the group has no members
+	members    []int                  // after ShrinkFrom
+	endpoint   *ccl.Endpoint          // of the first generation; nil if it began without members
 	joining    func(why *fault.Error) // ends Join and ShrinkFrom; nil unless one runs, and after that call
 	state      State
 }
@@ -93,7 +94,7 @@ func open(cfg Config) (*Group, error) {
 }
 
 func empty(name string, timeout time.Duration) *Group {
-	return &Group{name: name, timeout: timeout, summed: make(chan struct{}, 1)}
+	return &Group{name: name, timeout: timeout, opened: time.Now(), summed: make(chan struct{}, 1)}
 }
 
 // Empty returns a group with the name of this one and without members.
@@ -108,13 +109,15 @@ func (g *Group) Address() []byte {
 	return g.endpoint.Address()
 }
 
-// Join connects to the other ranks within the group's timeout. addresses is indexed by rank. Abort
-// and Close end it.
+// Join connects to the other ranks within the group's timeout, which counts from Open on: one
+// deadline covers the store and the connecting. addresses is indexed by rank. Abort and Close end
+// it.
 func (g *Group) Join(addresses [][]byte) error {
 	if g.endpoint == nil {
 		return g.absent("join")
 	}
-	return g.enter("join", g.member(), func(ctx context.Context) (*ccl.Communicator, []int, error) {
+	by := g.opened.Add(g.timeout)
+	return g.enter("join", g.member(), by, func(ctx context.Context) (*ccl.Communicator, []int, error) {
 		comm, err := g.endpoint.Join(ctx, addresses)
 		return comm, nil, err
 	})
@@ -128,7 +131,8 @@ func (g *Group) ShrinkFrom(from *Group, without []int) error {
 	if comm == nil {
 		return from.absent("shrink")
 	}
-	return g.enter("shrink", from.member(), func(ctx context.Context) (*ccl.Communicator, []int, error) {
+	by := time.Now().Add(g.timeout)
+	return g.enter("shrink", from.member(), by, func(ctx context.Context) (*ccl.Communicator, []int, error) {
 		next, members, err := comm.Shrink(ctx, without...)
 		if err == nil {
 			next.SetTimeout(g.timeout)
@@ -144,11 +148,11 @@ func (g *Group) Members() []int {
 	return g.members
 }
 
-// enter makes the Communicator of a group, within the group's timeout. Abort and Close end it, with
-// an error that names the operation and the member.
-func (g *Group) enter(op, member string,
+// enter makes the Communicator of a group before a deadline. Abort and Close end it, with an error
+// that names the operation and the member.
+func (g *Group) enter(op, member string, by time.Time,
 	build func(context.Context) (*ccl.Communicator, []int, error)) error {
-	limited, cancel := context.WithTimeout(context.Background(), g.timeout)
+	limited, cancel := context.WithDeadline(context.Background(), by)
 	defer cancel()
 	ctx, end := context.WithCancelCause(limited)
 	defer end(nil)
