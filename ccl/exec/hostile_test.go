@@ -60,7 +60,7 @@ func TestPiecesThatFollowFromNoBlock(t *testing.T) {
 	for _, last := range []uint64{1, 1 << 20, low48} {
 		all := members(t, "shm", 2)
 		t.Cleanup(all[1].window.Release)
-		c := all[0].comm(t, 0, plans{dtype.AllToAll: catalogued("window")}.of)
+		c := all[0].comm(t, 0, plans{dtype.AllToAll: catalogued("window")})
 		op := begun(t, c, bytesCall(dtype.AllToAll, 8, 20*time.Second),
 			func() bool { return atomic.LoadUint64(wordAt(all[0], recordAt)) > 0 })
 		defer op.Free()
@@ -91,7 +91,7 @@ func FuzzHostileWindow(f *testing.F) {
 		f.Add(kind, uint8(7), bytes.Repeat([]byte{1, 0, 1, 0}, 300))
 	}
 	planner := plans{dtype.AllToAll: catalogued("window"), dtype.AllGather: catalogued("window"),
-		dtype.ReduceScatter: catalogued("window"), dtype.AllReduce: catalogued("two_shot_window")}.of
+		dtype.ReduceScatter: catalogued("window"), dtype.AllReduce: catalogued("two_shot_window")}
 	colls := []dtype.Collective{dtype.AllToAll, dtype.AllGather, dtype.ReduceScatter, dtype.AllReduce}
 	f.Fuzz(func(t *testing.T, kind, elements uint8, said []byte) {
 		all := membersOf(t, "inproc", 2, makeUp{slot: slotBytes, registered: 2 << 20})
@@ -120,7 +120,7 @@ func FuzzHostileFragments(f *testing.F) {
 		f.Add(kind, uint8(9), bytes.Repeat([]byte{1, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 5))
 		f.Add(kind, uint8(0), bytes.Repeat([]byte{2, 16, 2, 1}, 50))
 	}
-	planner := plans{dtype.AllReduce: packets, dtype.AllGather: everybody, dtype.AllToAll: catalogued("pairwise")}.of
+	planner := plans{dtype.AllReduce: packets, dtype.AllGather: everybody, dtype.AllToAll: catalogued("pairwise")}
 	colls := []dtype.Collective{dtype.AllReduce, dtype.AllGather, dtype.AllToAll}
 	f.Fuzz(func(t *testing.T, kind, elements uint8, said []byte) {
 		all := members(t, "inproc", 2)

@@ -81,6 +81,7 @@ type nonce [32]byte
 type greeting struct {
 	epochs  [2]epoch // of this side and of the peer
 	nonce   nonce
+	span    span
 	probe   bool  // no connection follows
 	join    *conn // a socket for this connection follows
 	control bool  // it is the control socket
@@ -191,10 +192,12 @@ func (p *pair) dialOne(ctx context.Context, w wire, kind byte, broken nonce) err
 		return errTaken
 	}
 	defer p.shaken()
+	began := p.f.hellos.Add(1)
 	g, err := p.shake(ctx, nc, kind, broken)
 	if err != nil {
 		return err
 	}
+	g.span = span{began, p.f.hellos.Add(1)}
 	c, err := p.f.newConn(nc, p, &g)
 	if err != nil {
 		return err

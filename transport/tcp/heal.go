@@ -28,7 +28,7 @@ type healing struct {
 // errReplaced ends a socket when another one is attached.
 var errReplaced = errors.New("the peer lost the connection and made a new one")
 
-var errOutdated = errors.New("the pair was lost during the handshake")
+var errOutdated = errors.New("the pair was lost during the handshake, or another connection was made")
 
 // errCorrupt ends a socket over which a fragment with a wrong checksum has arrived. The next socket
 // brings it again.
@@ -261,14 +261,16 @@ func (p *pair) unindex(s *session) {
 	}
 }
 
-// attach makes c the socket of the pair, after the one before has come to its end. epochs are what
-// this side and the peer have said in the handshake.
-func (p *pair) attach(c *conn, epochs [2]epoch) error {
+// attach makes c, which a handshake has yielded, the socket of the pair, after the one before has
+// come to its end.
+func (p *pair) attach(c *conn, g *greeting) error {
 	p.attaching.Lock()
 	defer p.attaching.Unlock()
-	if p.currentEpoch() != epochs[0] {
+	epochs := g.epochs
+	if p.currentEpoch() != epochs[0] || g.span.outdated(p.newest) {
 		return errOutdated
 	}
+	p.newest = g.span.ended
 	if old := p.last; old != nil {
 		old.fail(errReplaced)
 		<-old.reaped // from here on no thread reads or writes for this pair
@@ -313,7 +315,7 @@ func (p *pair) attach(c *conn, epochs [2]epoch) error {
 // held.
 func (p *pair) forget(c *conn) {
 	for s := range p.sessions {
-		if s.standing().outdated() {
+		if s.standing().outlived() {
 			s.fail(fault.Peer(fault.PeerLost, s.spec.Peer,
 				"tcp: %s has given up the link, after its connection broke", c.where()))
 			p.remove(s)

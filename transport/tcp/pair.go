@@ -60,6 +60,7 @@ type pair struct {
 	hearing   sync.Mutex // one handler of control messages at a time runs
 	attaching sync.Mutex // one socket at a time becomes the live one
 	last      *conn      // guarded by attaching
+	newest    uint64     // when the handshake of that one ended; guarded by attaching
 
 	mu        sync.Mutex
 	crossing  crossing

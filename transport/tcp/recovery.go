@@ -36,6 +36,15 @@ func (x *crossing) takes(live, broken bool) bool {
 // taken follows a connection that takes has allowed, once it is attached or has failed.
 func (x *crossing) taken() { x.taking-- }
 
+// span is when a handshake began and ended, as one side counts such events: the hellos that it
+// reads (then both are equal), the hellos that it sends and the last words that it gets.
+type span struct{ began, ended uint64 }
+
+// outdated reports whether a connection must not be attached any more, since one has been attached
+// whose handshake ended after this one's began. The goroutine that was to attach this one has come
+// late; the peer has given it up and made the other one.
+func (s span) outdated(newest uint64) bool { return s.began < newest }
+
 // standing is what a side knows of one of its sessions.
 type standing struct {
 	announced bool // the peer's open has arrived
@@ -59,9 +68,9 @@ func (s standing) settled() bool { return s.closing && !s.owesGoodbye() && !s.un
 // has not announced yet go on.
 func (s standing) falls() bool { return s.announced || s.onUse || s.closing }
 
-// outdated reports whether the session ends where the peer remembers nothing of this side: it would
+// outlived reports whether the session ends where the peer remembers nothing of this side: it would
 // not be what it was.
-func (s standing) outdated() bool { return s.announced || s.closing && s.openSent && !s.unsent }
+func (s standing) outlived() bool { return s.announced || s.closing && s.openSent && !s.unsent }
 
 // What becomes of a session when the peer has said what has arrived there.
 const (

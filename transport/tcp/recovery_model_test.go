@@ -21,6 +21,7 @@ import (
 //	reply           Fabric.authenticate, acceptHandshake: the answer leaves
 //	prove           dialHandshake: the proof leaves
 //	accept          Fabric.authenticate, pair.takes: the last word leaves
+//	hear            dialHandshake: the last word is read
 //	attach          pair.attach, forget, resumption
 //	abandon         pair.dialOne: the attempt fails, or was made in vain
 //	connected       pair.first: it ends
@@ -53,6 +54,7 @@ const (
 	replied
 	proven
 	accepts
+	answered
 )
 
 // The state of one end of a connection.
@@ -79,6 +81,8 @@ type modelConn struct {
 	again    bool
 	replaces int8
 	epochs   [2]uint8 // by side
+	began    [2]uint8 // by side, as in span
+	ended    [2]uint8
 	ends     [2]uint8 // by side
 	cut      bool
 	count    [2]uint8 // by sender
@@ -98,6 +102,7 @@ type modelSide struct {
 	epoch            uint8
 	epochs           [2]uint8 // when the last connection was attached: own, the peer's
 	live, dials      int8
+	newest           uint8
 	healing, dialing bool
 	broken           int8
 	crossing         crossing
@@ -117,8 +122,8 @@ type modelSide struct {
 	opens, inIndex    uint8
 	incoming, joined  bool // it is known; it is that of this side's session
 	inbound, departed bool
-	farewell          bool
-	farewellIndex     uint8
+	farewells         [2]uint8
+	owed              uint8 // how many of those are to be answered
 	toSend            uint8
 	toLeave, left     bool
 	outcome           uint8
@@ -140,13 +145,13 @@ type mutant struct {
 	name string
 	in   string // the scenario
 
-	takesAlways, takesLive, shakesAlways  bool
-	sendsNothingAgain, skipsOne, oneEarly bool
-	noCredit, noGoodbye, noOpen           bool
-	oldEpoch, noForget, attachesOutdated  bool
-	remembersIncoming, hastyGoodbye       bool
-	missesAnswer, forgetsDeparted         bool
-	forgetsReason, forgetsWaiting         bool
+	takesAlways, takesLive, shakesAlways        bool
+	sendsNothingAgain, skipsOne, oneEarly       bool
+	noCredit, noGoodbye, noOpen                 bool
+	oldEpoch, noForget, attachesOutdated        bool
+	remembersIncoming, hastyGoodbye             bool
+	attachesLate, missesAnswer, forgetsDeparted bool
+	forgetsReason, forgetsWaiting               bool
 }
 
 // mover makes the steps of a link.
@@ -205,6 +210,37 @@ func (l *link) free(c int8) {
 	}
 }
 
+// numbers returns what a side has counted and still knows.
+func (l *link) numbers(side int) (all []*uint8) {
+	all = append(all, &l.sides[side].newest)
+	for i := range l.conns {
+		all = append(all, &l.conns[i].began[side], &l.conns[i].ended[side])
+	}
+	return all
+}
+
+// count returns the next number of a side.
+func (l *link) count(side int) uint8 {
+	largest := uint8(0)
+	for _, n := range l.numbers(side) {
+		largest = max(largest, *n)
+	}
+	return largest + 1
+}
+
+// recount keeps the numbers small: what matters is which are larger.
+func (l *link) recount(side int) {
+	all := []uint8{0}
+	for _, n := range l.numbers(side) {
+		all = append(all, *n)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	for _, n := range l.numbers(side) {
+		*n = uint8(slices.Index(all, *n))
+	}
+}
+
 // shut closes one end of a connection.
 func (l *link) shut(side int, c int8) {
 	k := &l.conns[c]
@@ -243,7 +279,7 @@ func (m *mover) lose(l *link, side int) {
 		s.fail(endedLost, false)
 		m.remove(s)
 	}
-	s.inbound, s.farewell = false, false
+	s.inbound, s.owed, s.farewells = false, 0, [2]uint8{}
 	if !m.mu.oldEpoch {
 		s.epoch++
 	}
@@ -273,11 +309,13 @@ func (m *mover) attach(l *link, side int, c int8) {
 			s.crossing.taken()
 		}
 	}
-	if s.epoch != k.epochs[side] && !m.mu.attachesOutdated {
+	late := span{began: uint64(k.began[side])}.outdated(uint64(s.newest)) && !m.mu.attachesLate
+	if s.epoch != k.epochs[side] && !m.mu.attachesOutdated || late {
 		over()
 		l.shut(side, c)
 		return
 	}
+	s.newest = k.ended[side]
 	if old := s.live; old >= 0 {
 		if o := &l.conns[old]; !o.cut && o.ends == [2]uint8{attached, attached} {
 			l.wrong = "a connection that works is given up"
@@ -307,7 +345,7 @@ func (m *mover) attach(l *link, side int, c int8) {
 // forget is pair.forget.
 func (m *mover) forget(s *modelSide) {
 	if s.exists {
-		if s.standing().outdated() {
+		if s.standing().outlived() {
 			s.fail(endedLost, false)
 			m.remove(s)
 		} else {
@@ -317,7 +355,7 @@ func (m *mover) forget(s *modelSide) {
 	if !m.mu.remembersIncoming {
 		s.incoming, s.joined, s.inbound, s.opens = false, false, false, 0
 	}
-	s.farewell = false
+	s.owed, s.farewells = 0, [2]uint8{}
 }
 
 // push adds a frame to what is under way. Over a broken path it goes nowhere.
@@ -370,10 +408,12 @@ func (m *mover) read(l *link, side int) {
 			}
 			s.joined = false
 		}
-		if s.farewell && s.farewellIndex != f.index {
-			l.wrong = "two goodbyes to be answered"
+		if int(s.owed) == len(s.farewells) {
+			l.wrong = "three goodbyes to be answered"
+			return
 		}
-		s.farewell, s.farewellIndex = true, f.index
+		s.farewells[s.owed] = f.index
+		s.owed++
 	default:
 		m.data(l, s, f, known)
 	}
@@ -441,9 +481,9 @@ func (m *mover) announce(l *link, s *modelSide, f modelFrame, known bool) {
 	case s.departed:
 		s.departed = false
 		*s = modelSide{dead: s.dead, epoch: s.epoch, epochs: s.epochs, live: s.live, dials: s.dials, healing: s.healing,
-			dialing: s.dialing, broken: s.broken, crossing: s.crossing, unresumed: s.unresumed, begun: true, exists: true,
+			newest: s.newest, dialing: s.dialing, broken: s.broken, crossing: s.crossing, unresumed: s.unresumed, begun: true, exists: true,
 			bid: true, closing: true, answered: true, next: s.next, opens: s.opens, inIndex: s.inIndex, incoming: true,
-			farewell: s.farewell, farewellIndex: s.farewellIndex, left: s.left, outcome: s.outcome,
+			farewells: s.farewells, owed: s.owed, left: s.left, outcome: s.outcome,
 			reasoned: s.reasoned, sent: s.sent, heard: s.heard}
 		if m.mu.forgetsReason {
 			s.left = false
@@ -602,10 +642,12 @@ func (m *mover) wire(l *link, side int) {
 	send := func(name string, frame func(s *modelSide) modelFrame) {
 		m.step(l, side, name, true, func(l *link, s *modelSide) { l.push(side, frame(s)) })
 	}
-	if s.farewell {
+	if s.owed > 0 {
 		send("gone", func(s *modelSide) modelFrame {
-			s.farewell = false
-			return modelFrame{kind: kindGone, index: s.farewellIndex}
+			index := s.farewells[0]
+			s.farewells = [2]uint8{s.farewells[1], 0}
+			s.owed--
+			return modelFrame{kind: kindGone, index: index}
 		})
 	}
 	drained := s.started == s.committed
@@ -664,7 +706,7 @@ func (m *mover) conn(l *link, c int8) {
 			})
 		}
 	}
-	open := k.ends[dialer] == unattached && !from.dead
+	open := k.ends[dialer] == unattached && !from.dead && k.stage < answered
 	vain := k.again && !from.healing // the other side's came first
 	if open && (k.cut || vain) && !(k.stage == dialled && !k.cut) {
 		m.step(l, dialer, "abandon", true, func(l *link, _ *modelSide) { l.abandon(c) })
@@ -689,11 +731,16 @@ func (m *mover) conn(l *link, c int8) {
 				return
 			}
 			k.stage, k.epochs[dialer] = greeted, s.epoch
+			k.began[dialer] = l.count(dialer)
+			l.recount(dialer)
 		})
 	case greeted:
 		if to.begun {
-			stage(acceptor, "reply", func(_ *link, s *modelSide, k *modelConn) {
+			stage(acceptor, "reply", func(l *link, s *modelSide, k *modelConn) {
 				k.stage, k.epochs[acceptor] = replied, s.epoch
+				k.began[acceptor] = l.count(acceptor)
+				k.ended[acceptor] = k.began[acceptor]
+				l.recount(acceptor)
 			})
 		}
 	case replied:
@@ -718,9 +765,16 @@ func (m *mover) conn(l *link, c int8) {
 				l.shut(acceptor, c)
 			}
 		})
-	case accepts:
+	case accepts, answered:
+		if k.stage == accepts && k.ends[dialer] == unattached && !from.dead {
+			m.step(l, dialer, "hear", !k.cut, func(l *link, _ *modelSide) { // it may have arrived before the path broke
+				l.conns[c].stage = answered
+				l.conns[c].ended[dialer] = l.count(dialer)
+				l.recount(dialer)
+			})
+		}
 		for _, side := range []int{acceptor, dialer} {
-			if k.ends[side] == unattached && !l.sides[side].dead {
+			if k.ends[side] == unattached && !l.sides[side].dead && (side == acceptor || k.stage == answered) {
 				m.step(l, side, "attach", true, func(l *link, _ *modelSide) { m.attach(l, side, c) })
 			}
 		}
@@ -777,6 +831,8 @@ func (l *link) rest() string {
 			return "one side has ended, and the other goes on"
 		case !over && (s.live == none || s.live != peer.live):
 			return "the sides have no connection in common"
+		case !over && !s.announced:
+			return "the session is not open on both sides"
 		case !over && (s.toSend > 0 || s.sent != peer.heard):
 			return "not all that was sent has arrived"
 		case s.outcome == endedLost && !l.given && !l.died:
