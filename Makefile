@@ -91,8 +91,12 @@ test-verify: ## Every algorithm is proven for 1 to 64 ranks
 		&& time build/goccl-verify verify --all --ranks 1-64
 
 .PHONY: test-fuzz
-test-fuzz: ## The readers of plan files are fuzzed for two minutes
-	@ci/fuzz_readers.sh
+test-fuzz: ## Every fuzz test for some seconds
+	@ci/fuzz.sh 4s
+
+.PHONY: test-soak
+test-soak: ## Four ranks make mixed calls by shared memory, TCP and between two hosts, with cuts: 25 s by each road
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-soak -count=1 -v -timeout=300s ./tests/soak -soak.time=25s
 
 .PHONY: test-noasm
 test-noasm: ## Kernels without assembly
@@ -169,12 +173,17 @@ sanitize: setup ## The C++ shim under ASan with UBSan, and under TSan: tests of 
 	@$(GO_ENV) $$VENV/bin/python ci/sanitize.py $(SANITIZERS)
 
 .PHONY: model
-model: setup ## The hand-over of ccl/exec over all interleavings, its large scenarios too
+model: setup ## The hand-over of ccl/exec and the recovery of TCP over all interleavings, their large scenarios too
 	@$(GO_ENV) go test -count=1 ./ccl/exec -run Model -model.full
+	@$(GO_ENV) go test -count=1 -timeout=30m ./transport/tcp -run Recovery -model.full
 
 .PHONY: disturbed
 disturbed: setup ## Sequences of calls over links that are late, short of space, or cut, for SEEDS (100) fresh seeds
 	@$(GO_ENV) go test -count=1 -timeout=60m ./ccl/exec -run 'Disturbed|CutOff' -faulty.seeds=$(or $(SEEDS),100)
+
+.PHONY: soak
+soak: setup ## What test-soak runs, for TIME (30m) by each road (SOAK_ARGS="-soak.road=tcp -soak.seed=1")
+	@$(GO_ENV) CGO_ENABLED=0 go test -count=1 -v -timeout=0 ./tests/soak -run Soak -soak.time=$(or $(TIME),30m) $(SOAK_ARGS)
 
 .PHONY: agreement
 agreement: setup ## 1 to 3 of 8 ranks are killed, 200 times by each transport; the others go on without them (three minutes)

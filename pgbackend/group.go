@@ -30,6 +30,7 @@ type Config struct {
 type Group struct {
 	name      string
 	timeout   time.Duration
+	opened    time.Time                        // the timeout of joining counts from here
 	comm      atomic.Pointer[ccl.Communicator] // nil before Join and after Close
 	about     atomic.Pointer[about]
 	options   kept
@@ -96,7 +97,7 @@ func open(cfg Config) (*Group, error) {
 }
 
 func empty(name string, timeout time.Duration, options kept) *Group {
-	return &Group{name: name, timeout: timeout, options: options, summed: make(chan struct{}, 1)}
+	return &Group{name: name, timeout: timeout, opened: time.Now(), options: options, summed: make(chan struct{}, 1)}
 }
 
 // Empty returns a group with the name and the options of this one, and without members.
@@ -111,13 +112,15 @@ func (g *Group) Address() []byte {
 	return g.endpoint.Address()
 }
 
-// Join connects to the other ranks within the group's timeout. addresses is indexed by rank. Abort
-// and Close end it.
+// Join connects to the other ranks within the group's timeout, which counts from Open on: one
+// deadline covers the store and the connecting. addresses is indexed by rank. Abort and Close end
+// it.
 func (g *Group) Join(addresses [][]byte) error {
 	if g.endpoint == nil {
 		return g.absent("join")
 	}
-	return g.enter("join", g.member(), func(ctx context.Context) (*ccl.Communicator, []int, error) {
+	by := g.opened.Add(g.timeout)
+	return g.enter("join", g.member(), by, func(ctx context.Context) (*ccl.Communicator, []int, error) {
 		comm, err := g.endpoint.Join(ctx, addresses)
 		return comm, nil, err
 	})
@@ -131,7 +134,8 @@ func (g *Group) ShrinkFrom(from *Group, without []int) error {
 	if comm == nil {
 		return from.absent("shrink")
 	}
-	return g.enter("shrink", from.member(), func(ctx context.Context) (*ccl.Communicator, []int, error) {
+	by := time.Now().Add(g.timeout)
+	return g.enter("shrink", from.member(), by, func(ctx context.Context) (*ccl.Communicator, []int, error) {
 		next, members, err := comm.Shrink(ctx, without...)
 		if err == nil {
 			next.SetTimeout(g.timeout)
@@ -147,11 +151,11 @@ func (g *Group) Members() []int {
 	return g.members
 }
 
-// enter makes the Communicator of a group, within the group's timeout. Abort and Close end it, with
-// an error that names the operation and the member.
-func (g *Group) enter(op, member string,
+// enter makes the Communicator of a group before a deadline. Abort and Close end it, with an error
+// that names the operation and the member.
+func (g *Group) enter(op, member string, by time.Time,
 	build func(context.Context) (*ccl.Communicator, []int, error)) error {
-	limited, cancel := context.WithTimeout(context.Background(), g.timeout)
+	limited, cancel := context.WithDeadline(context.Background(), by)
 	defer cancel()
 	ctx, end := context.WithCancelCause(limited)
 	defer end(nil)

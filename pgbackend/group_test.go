@@ -70,6 +70,22 @@ func TestRefusedConfigurations(t *testing.T) {
 	}
 }
 
+// TestOneDeadline has the store take nearly all of the timeout: what is left is for connecting.
+func TestOneDeadline(t *testing.T) {
+	var groups []*Group
+	for rank := range 2 {
+		g, err := Open(Config{Name: t.Name(), Rank: rank, Size: 2, Timeout: forever, Shim: "test"})
+		require.NoError(t, err)
+		t.Cleanup(func() { g.Close() })
+		groups = append(groups, g)
+	}
+	groups[0].opened = time.Now().Add(50*time.Millisecond - forever)
+	begun := time.Now()
+	err := groups[0].Join([][]byte{groups[0].Address(), groups[1].Address()})
+	require.ErrorIs(t, err, fault.Timeout)
+	require.Less(t, time.Since(begun), forever/4)
+}
+
 func TestBeforeJoining(t *testing.T) {
 	g, err := Open(Config{Name: "early", Rank: 0, Size: 2, Timeout: time.Second, Shim: "test"})
 	require.NoError(t, err)
@@ -216,7 +232,7 @@ func TestDrainEnds(t *testing.T) {
 		"when the peer aborts": {
 			forever, all, func(g *Group) error { return g.Abort("no") }, forever / 4, fault.Aborted,
 		},
-		"at the timeout of the group": {50 * time.Millisecond, all, nil, forever / 4, fault.Timeout},
+		"at the timeout of the group": {500 * time.Millisecond, all, nil, forever / 4, fault.Timeout},
 		"without what nobody will send": {
 			forever, ccl.Call{Coll: dtype.Recv, Root: 1, Out: bytesOf(8)}, nil, forever / 4, fault.Closed,
 		},

@@ -128,8 +128,8 @@ int goccl_group_open(const goccl_group_options* options, goccl_group* group, voi
                      goccl_error* error);
 
 /* Joins the group: addresses[r] (lengths[r] bytes) is the address that rank r's goccl_group_open
- * wrote, for every rank including this one. Waits until all ranks have joined, at most for the
- * group's timeout; the error names the ranks that did not join. */
+ * wrote, for every rank including this one. Waits until all ranks have joined, at most until the
+ * group's timeout after goccl_group_open; the error names the ranks that did not join. */
 int goccl_group_join(goccl_group group, const void* const* addresses, const size_t* lengths, int n, int64_t slice_ns,
                      goccl_work* work, goccl_error* error);
 

@@ -1,7 +1,10 @@
 package exec
 
 import (
+	"slices"
+
 	"github.com/goccl/goccl/ccl/exec/window"
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/transport"
 )
@@ -36,12 +39,28 @@ func (c *Comm) examine(f *frame, peer int, n *window.Record, call *Call) error {
 	if !low.Announces {
 		return nil
 	}
-	f.last = max(f.last, int(n.Call[1]&low48))
+	if last := int(n.Call[1] & low48); last > f.last {
+		f.last, f.farthest = last, peer
+	}
 	count := n.Call[2] & low48
+	longest := count
 	if count == program.Uneven {
 		count = n.Counts[c.rank]
+		longest = slices.Max(n.Counts[:c.size])
 	}
+	f.longest = max(f.longest, longest)
 	return sameCount(peer, count, call.Out[peer].Count, "the block from it")
+}
+
+// plausible refuses a number of pieces that follows from no block that this rank has or the others
+// announce: otherwise a rank that is wrong could keep the others busy for ever. In the piece that
+// has just ended this rank has heard from all others.
+func (f *frame) plausible() error {
+	if f.last <= f.prog.Last || f.last <= f.prog.LastOf(f.longest) {
+		return nil
+	}
+	return fault.Peer(fault.Internal, f.farthest, "announces piece %d of an operation whose blocks end with piece %d",
+		f.last, max(f.prog.Last, f.prog.LastOf(f.longest)))
 }
 
 // ring wakes sleeping peers so that they see what this rank has published.

@@ -19,6 +19,8 @@ type frame struct {
 	shift       int     // of the program, in the current turn
 	tmp         address // the beginning of Tmp
 	last        int     // number of the last piece
+	longest     uint64  // elements of the longest block that peers have announced
+	farthest    int     // the peer that has announced last
 	moves       uint    // counts all progress
 
 	counting bool // the lengths of blocks are being exchanged
@@ -61,7 +63,7 @@ func (c *Comm) start(p *compiled, call *Call, seq uint64) error {
 
 // begin is the part of start that every program needs; simple programs need nothing else.
 func (f *frame) begin(p *compiled, seq uint64, before history, begun uint64) {
-	f.prog, f.last = p, p.Last
+	f.prog, f.last, f.longest = p, p.Last, 0
 	f.fingerprint[0] = p.fingerprint[0] | uint64(uint32(seq))
 	f.fingerprint[1] = p.fingerprint[1]
 	f.fingerprint[2] = p.fingerprint[2] ^ uint64(before.hash())<<48
@@ -189,6 +191,9 @@ func (c *Comm) step(f *frame, call *Call) (status, error) {
 
 // nextPiece begins the next piece of the operation.
 func (c *Comm) nextPiece(f *frame, call *Call) error {
+	if err := f.plausible(); err != nil {
+		return err
+	}
 	p, last := &c.cache.scratch, f.last
 	if err := c.compile(p, f.prog.Low, call, f.prog.Piece+1); err != nil {
 		return err

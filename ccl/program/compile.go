@@ -59,7 +59,7 @@ func (l *Layout) cut(room *Room, low *Lowered, call *Call, lengths *Lengths, pie
 			longest = max(longest, b.Count)
 		}
 	}
-	l.Last = max(0, longest-1) / l.reach
+	l.Last = l.LastOf(uint64(longest))
 	count := uint64(longest)
 	if low.Announces {
 		count = EvenCount(call.In)
@@ -73,6 +73,15 @@ func (l *Layout) cut(room *Room, low *Lowered, call *Call, lengths *Lengths, pie
 			l.Shift[turn] = turn % plan.WindowSlots * room.Slot
 		}
 	}
+}
+
+// LastOf returns the number of the last piece of an operation whose longest block has so many
+// elements.
+func (l *Layout) LastOf(longest uint64) int {
+	if l.reach == 0 || longest == 0 {
+		return 0
+	}
+	return int(min(longest, MaxBytes)-1) / l.reach
 }
 
 // share returns the part of a block of count elements that belongs to the piece: n elements, from

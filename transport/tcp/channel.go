@@ -140,34 +140,24 @@ func (ch *channel) Consume() {
 	ch.session.pair.enqueue(&ch.node)
 }
 
-// credit adopts the number of fragments that the peer reports as released. With several sockets a
-// larger one may have come before. It returns false if the number is impossible.
+// credit adopts the number of fragments that the peer reports as released. It returns false if the
+// number is impossible.
 func (q *outQueue) credit(total uint32, several bool) bool {
-	freed := q.freed.Load()
-	if total-freed > q.started.Load()-freed {
-		return several && int32(total-freed) < 0
+	now, possible := credits(total, q.freed.Load(), q.started.Load(), several)
+	if possible {
+		q.freed.Store(now)
 	}
-	q.freed.Store(total)
-	return true
+	return possible
 }
 
 // resume makes the writer begin with the first fragment that has not reached the peer. It returns
 // how many are sent again, or false if the peer's number is impossible.
 func (q *outQueue) resume(arrived uint32) (again uint32, possible bool) {
-	freed, started := q.freed.Load(), q.started.Load()
-	if arrived-freed > started-freed {
-		return 0, false
+	if again, possible = rewinds(arrived, q.freed.Load(), q.started.Load()); possible {
+		q.started.Store(arrived)
 	}
-	q.started.Store(arrived)
-	return started - arrived, true
+	return again, possible
 }
-
-// The places of fragments that arrive.
-const (
-	placed    = iota // in the ring
-	duplicate        // it has arrived before, over another socket
-	refused          // the peer had no credit for it
-)
 
 // begin reserves the place of a fragment of n bytes.
 func (q *inQueue) begin(number uint32, n int, m *transport.Meta) (place int) {
@@ -181,14 +171,10 @@ func (q *inQueue) begin(number uint32, n int, m *transport.Meta) (place int) {
 		f.buf = nil
 	}
 	f := q.ring.at(number)
-	switch {
-	case int32(number-q.arrived.Load()) < 0:
-		return duplicate
-	case number-released >= q.ring.size():
-		return refused
-	case f.full:
-		return duplicate
-	case f.buf != nil: // a part of it has arrived over a socket that broke
+	if place = placeOf(number, q.arrived.Load(), released, q.ring.size(), f.full); place != placed {
+		return place
+	}
+	if f.buf != nil { // a part of it has arrived over a socket that broke
 		q.memory.put(f.buf)
 		f.buf = nil
 	}

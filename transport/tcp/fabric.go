@@ -48,6 +48,7 @@ type Fabric struct {
 	full      atomic.Bool               // a socket took too little since the last Leave
 	spent     [2]atomic.Int64           // what all sessions have spent
 	shuffle   func([]*socket) []*socket // tests: in which order the sockets of a connection are tried
+	hellos    atomic.Uint64             // handshakes whose order counts (outdated)
 	dials     chan struct{}             // one element for each pair that is dialled for the first time
 
 	trips func(int, *pathInfo) (shortest, smoothed time.Duration) // pathTrips, but for tests
@@ -266,7 +267,7 @@ func (f *Fabric) newConn(nc *stream, p *pair, g *greeting) (*conn, error) {
 	f.keepDevice(fd, nc.LocalAddr(), p.peer)
 	c := newConn(p, fd, nc)
 	c.nonce = g.nonce
-	if err := p.attach(c, g.epochs); err != nil {
+	if err := p.attach(c, g); err != nil {
 		closeSocket(fd)
 		return nil, err
 	}

@@ -81,6 +81,7 @@ type nonce [32]byte
 type greeting struct {
 	epochs  [2]epoch // of this side and of the peer
 	nonce   nonce
+	span    span
 	probe   bool  // no connection follows
 	join    *conn // a socket for this connection follows
 	control bool  // it is the control socket
@@ -191,10 +192,12 @@ func (p *pair) dialOne(ctx context.Context, w wire, kind byte, broken nonce) err
 		return errTaken
 	}
 	defer p.shaken()
+	began := p.f.hellos.Add(1)
 	g, err := p.shake(ctx, nc, kind, broken)
 	if err != nil {
 		return err
 	}
+	g.span = span{began, p.f.hellos.Add(1)}
 	c, err := p.f.newConn(nc, p, &g)
 	if err != nil {
 		return err
@@ -214,36 +217,28 @@ var errTaken = errors.New("the peer has connected meanwhile")
 func (p *pair) shakes(broken nonce) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c := p.live.Load(); p.taking > 0 || c != nil && c.nonce != broken {
-		return false
-	}
-	p.shaking++
-	return true
+	c := p.live.Load()
+	return p.crossing.shakes(c != nil, c != nil && c.nonce == broken)
 }
 
 func (p *pair) shaken() {
 	p.mu.Lock()
-	p.shaking--
+	p.crossing.shaken()
 	p.mu.Unlock()
 }
 
-// takes reports whether this side takes a connection of the side with the larger id. It does not if
-// a connection of its own is on its way, or is there and is not the one that broke. So of two
-// connections that are made at once, both sides keep the same one.
+// takes reports whether this side takes a connection of the side with the larger id.
 func (p *pair) takes(h *hello) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c := p.live.Load(); p.shaking > 0 || c != nil && c.nonce != h.other() {
-		return false
-	}
-	p.taking++
-	return true
+	c := p.live.Load()
+	return p.crossing.takes(c != nil, c != nil && c.nonce == h.other())
 }
 
 // taken follows a connection that takes has allowed, once it is attached or has failed.
 func (p *pair) taken() {
 	p.mu.Lock()
-	p.taking--
+	p.crossing.taken()
 	p.mu.Unlock()
 }
 

@@ -28,7 +28,7 @@ type healing struct {
 // errReplaced ends a socket when another one is attached.
 var errReplaced = errors.New("the peer lost the connection and made a new one")
 
-var errOutdated = errors.New("the pair was lost during the handshake")
+var errOutdated = errors.New("the pair was lost during the handshake, or another connection was made")
 
 // errCorrupt ends a socket over which a fragment with a wrong checksum has arrived. The next socket
 // brings it again.
@@ -76,15 +76,12 @@ func (p *pair) broken(c *conn, cause error) {
 // now, but the other side may make one. p.mu is held.
 func (p *pair) rest() {
 	for s := range p.sessions {
-		if s.closing.Load() && !p.owesGoodbye(s) && !s.unsent() {
+		if s.standing().settled() {
 			p.remove(s)
 		}
 	}
 	p.broadcast()
 }
-
-// owesGoodbye reports whether the peer may know a session and has not left it. p.mu is held.
-func (p *pair) owesGoodbye(s *session) bool { return s.openSent && s.err.Load() == nil }
 
 // mends reports whether a new socket can help.
 func mends(cause error) bool {
@@ -99,7 +96,7 @@ func (p *pair) needed() bool {
 		return true
 	}
 	for s := range p.sessions {
-		if (s.announced || s.unsent()) && s.err.Load() == nil {
+		if s.standing().misses() {
 			return true
 		}
 	}
@@ -220,7 +217,7 @@ func (p *pair) giveUp(h *healing, last error) {
 // on. p.mu is held.
 func (p *pair) lose(why func(peer int) *fault.Error) {
 	for s := range p.sessions {
-		if s.announced || s.spec.OnUse || s.closing.Load() {
+		if s.standing().falls() {
 			s.fail(why(s.spec.Peer))
 			p.remove(s)
 		}
@@ -264,14 +261,16 @@ func (p *pair) unindex(s *session) {
 	}
 }
 
-// attach makes c the socket of the pair, after the one before has come to its end. epochs are what
-// this side and the peer have said in the handshake.
-func (p *pair) attach(c *conn, epochs [2]epoch) error {
+// attach makes c, which a handshake has yielded, the socket of the pair, after the one before has
+// come to its end.
+func (p *pair) attach(c *conn, g *greeting) error {
 	p.attaching.Lock()
 	defer p.attaching.Unlock()
-	if p.currentEpoch() != epochs[0] {
+	epochs := g.epochs
+	if p.currentEpoch() != epochs[0] || g.span.outdated(p.newest) {
 		return errOutdated
 	}
+	p.newest = g.span.ended
 	if old := p.last; old != nil {
 		old.fail(errReplaced)
 		<-old.reaped // from here on no thread reads or writes for this pair
@@ -316,7 +315,7 @@ func (p *pair) attach(c *conn, epochs [2]epoch) error {
 // held.
 func (p *pair) forget(c *conn) {
 	for s := range p.sessions {
-		if s.announced || s.closing.Load() && s.openSent && !s.unsent() {
+		if s.standing().outlived() {
 			s.fail(fault.Peer(fault.PeerLost, s.spec.Peer,
 				"tcp: %s has given up the link, after its connection broke", c.where()))
 			p.remove(s)
@@ -386,19 +385,19 @@ func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32) (again int, err
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for s := range p.sessions {
-		if s.openSent && s.index >= opens {
-			p.unindex(s) // the peer does not know it yet
-		}
 		counts, listed := []uint32(nil), false
 		if s.openSent {
 			counts, listed = arrived[s.index]
 		}
-		if s.openSent && !listed {
-			if !s.byeSent {
-				return 0, violates("session %d was forgotten", s.index)
-			}
-			p.remove(s) // the answer to its goodbye is lost
+		switch s.standing().after(s.index, opens, listed, s.byeSent) {
+		case opensAnew:
+			p.unindex(s)
+			counts = nil
+		case isLeft:
+			p.remove(s)
 			continue
+		case isMissing:
+			return 0, violates("session %d was forgotten", s.index)
 		}
 		s.byeSent = false
 		for i := range s.channels {

@@ -155,12 +155,14 @@ func (f *Fabric) authenticate(g *guest) (p *pair, said greeting, err error) {
 	if !f.silent.Remove(g) || err != nil {
 		return nil, said, errStranger
 	}
+	heard := f.hellos.Add(1)
 	f.waiting.Add(g)
 	g.nc.SetDeadline(deadline)
 	if p = f.wanted(g.ctx, h); p != nil && g.nc.certificate() != p.peer.certificate {
 		err = errStranger
 	} else if p != nil {
 		said, err = acceptHandshake(g.nc, h, p.peer, f.self, p.currentEpoch())
+		said.span = span{heard, heard}
 	}
 	if !f.waiting.Remove(g) || p == nil || err != nil {
 		return nil, said, errStranger

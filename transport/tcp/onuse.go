@@ -174,6 +174,12 @@ func (s *session) wake() {
 	s.pair.push(&s.node)
 }
 
+// departure is a session that this side has left before the peer opened it.
+type departure struct {
+	spec transport.Session
+	why  *[]byte // what the goodbye is to say; nil for nothing
+}
+
 // depart remembers that this side has left a session that the peer may still open. p.mu is held.
 func (p *pair) depart(s *session) {
 	if !s.spec.OnUse || s.answered || p.f.stopped() {
@@ -187,13 +193,14 @@ func (p *pair) depart(s *session) {
 	}
 	spec := s.spec
 	spec.Window, spec.Control = nil, nil
-	p.departed[s.key()] = spec
+	p.departed[s.key()] = departure{spec, s.why.Load()}
 }
 
 // bid opens a session that this side has left, in order to close it: the peer learns that nobody is
-// there. p.mu is held.
-func (p *pair) bid(spec transport.Session, in *incoming) {
-	s := newSession(p, spec)
+// there, and why. p.mu is held.
+func (p *pair) bid(d departure, in *incoming) {
+	s := newSession(p, d.spec)
+	s.why.Store(d.why)
 	s.closing.Store(true)
 	s.answered = true
 	p.sessions[s] = true

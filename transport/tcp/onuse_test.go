@@ -118,6 +118,44 @@ func TestLeftWhileDialling(t *testing.T) {
 	requireFault(t, late.Err(), fault.PeerLeft, 0)
 }
 
+// TestLeftForAReason has one side leave a session, with a reason, before the peer opens it, and
+// before there is a connection.
+func TestLeftForAReason(t *testing.T) {
+	a, b, _, doorbellB := ordered(t, nil)
+	s := transport.Session{ID: [16]byte{1}, Rank: 0, Peer: 1, Channels: 1, OnUse: true}
+	la, err := a.Connect(t.Context(), b.Address(), s)
+	require.NoError(t, err)
+	require.NoError(t, la.Leave([]byte("because")))
+	s.Rank, s.Peer = 1, 0
+	lb, err := b.Connect(t.Context(), a.Address(), s)
+	require.NoError(t, err)
+	await(t, b, doorbellB, "the end", func() bool { a.Poll(); lb.(*session).Open(); return lb.Err() != nil })
+	requireFault(t, lb.Err(), fault.PeerLeft, 0)
+	var e *fault.Error
+	require.ErrorAs(t, lb.Err(), &e)
+	require.Equal(t, "because", string(e.Left))
+}
+
+// TestLeftBeforeThePeerOpens has one side leave a session at once, over a connection that is there.
+// What the peer sends until it hears of that breaks nothing.
+func TestLeftBeforeThePeerOpens(t *testing.T) {
+	c, s := deaf()
+	p := c.pair
+	late, err := p.start(transport.Session{ID: [16]byte{7}, Rank: 0, Peer: 1, Channels: 1, OnUse: true})
+	require.NoError(t, err)
+	p.index(late) // its open leaves
+	require.NoError(t, late.Close())
+	o := announcement(p, transport.Session{ID: [16]byte{7}, Rank: 1, Peer: 0, Channels: 1})
+	body := make([]byte, openBytes)
+	o.put(body)
+	require.NoError(t, c.main.consume(frameOf(header{kind: kindOpen, session: 1}, body)))
+	require.NoError(t, c.main.consume(frameOf(header{kind: kindData, session: 1}, []byte("to nobody"))))
+	require.NoError(t, c.main.consume(frameOf(header{kind: kindData}, []byte("to the other session"))))
+	payload, _, ok := s.channels[0].Peek()
+	require.True(t, ok)
+	require.Equal(t, "to the other session", string(payload))
+}
+
 // TestCloseWhileDialling closes the fabric while the first socket is being made for a fragment.
 func TestCloseWhileDialling(t *testing.T) {
 	a, b, _, doorbellB := ordered(t, withTLS)

@@ -60,10 +60,10 @@ type pair struct {
 	hearing   sync.Mutex // one handler of control messages at a time runs
 	attaching sync.Mutex // one socket at a time becomes the live one
 	last      *conn      // guarded by attaching
+	newest    uint64     // when the handshake of that one ended; guarded by attaching
 
 	mu        sync.Mutex
-	shaking   int           // handshakes that this side has begun
-	taking    int           // connections of the larger id that are taken, and not attached yet
+	crossing  crossing
 	changed   chan struct{} // closed and replaced when live, dialing, healing or opens changes
 	dialing   bool
 	healing   *healing
@@ -72,14 +72,14 @@ type pair struct {
 	corrupt   int      // fragments with a wrong checksum
 	next      uint32   // index of the next session of this side
 	sessions  map[*session]bool
-	indexed   map[uint32]*session              // those with an index
-	waiting   map[sessionKey]*session          // not announced by the peer yet
-	inbounds  map[sessionKey]*incoming         // announced by the peer, but Connect was not called
-	departed  map[sessionKey]transport.Session // left by this side before the peer opened them
-	farewells []uint32                         // goodbyes to be answered, by the peer's index
-	node      node                             // for the farewells
-	spent     [2]int64                         // what the sessions have spent
-	trip      time.Duration                    // the shortest round trip when the last socket was attached
+	indexed   map[uint32]*session      // those with an index
+	waiting   map[sessionKey]*session  // not announced by the peer yet
+	inbounds  map[sessionKey]*incoming // announced by the peer, but Connect was not called
+	departed  map[sessionKey]departure // left by this side before the peer opened them
+	farewells []uint32                 // goodbyes to be answered, by the peer's index
+	node      node                     // for the farewells
+	spent     [2]int64                 // what the sessions have spent
+	trip      time.Duration            // the shortest round trip when the last socket was attached
 	control   controls
 }
 
@@ -106,7 +106,7 @@ func newPair(f *Fabric, key pairKey, peer *address) *pair {
 	p := &pair{f: f, key: key, peer: peer, binding: pairBinding(f.self, peer), incoming: map[uint32]*incoming{},
 		changed: make(chan struct{}), sessions: map[*session]bool{}, indexed: map[uint32]*session{},
 		waiting:  map[sessionKey]*session{},
-		inbounds: map[sessionKey]*incoming{}, departed: map[sessionKey]transport.Session{}, epoch: newEpoch()}
+		inbounds: map[sessionKey]*incoming{}, departed: map[sessionKey]departure{}, epoch: newEpoch()}
 	p.node.pair = p
 	p.control.hears = map[uint32]*session{}
 	p.longest.Store(maxPayload)
@@ -367,9 +367,9 @@ func (p *pair) announce(in *incoming) {
 		p.match(s, in)
 		return
 	}
-	if spec, left := p.departed[key]; left {
+	if d, left := p.departed[key]; left {
 		delete(p.departed, key)
-		p.bid(spec, in)
+		p.bid(d, in)
 		return
 	}
 	p.inbounds[key] = in
@@ -391,13 +391,12 @@ func (p *pair) index(s *session) {
 func (p *pair) close(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waiting[s.key()] == s && !s.unsent() {
-		delete(p.waiting, s.key())
-	}
+	// If the peer is going to know the session, its open is for this one: what it sends until it
+	// hears the goodbye is skipped.
 	if !p.sessions[s] {
 		return false
 	}
-	if p.live.Load() == nil && p.healing == nil && !p.dialing && !p.owesGoodbye(s) && !s.unsent() {
+	if p.live.Load() == nil && p.healing == nil && !p.dialing && !s.standing().owesGoodbye() && !s.unsent() {
 		p.remove(s)
 		return false
 	}

@@ -61,6 +61,12 @@ func newSession(p *pair, spec transport.Session) *session {
 
 func (s *session) key() sessionKey { return sessionKey{s.spec.ID, s.spec.Rank, s.spec.Peer} }
 
+// standing returns what recovery.go decides by. pair.mu is held.
+func (s *session) standing() standing {
+	return standing{announced: s.announced, openSent: s.openSent, onUse: s.spec.OnUse, closing: s.closing.Load(),
+		ended: s.err.Load() != nil, unsent: s.unsent()}
+}
+
 // Channel implements transport.Link.
 func (s *session) Channel(i int) transport.Channel { return &s.channels[i] }
 

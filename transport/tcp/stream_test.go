@@ -104,7 +104,7 @@ func outcome(t *testing.T, c *conn, s *session, err error) string {
 	return b.String()
 }
 
-// streams returns seeds for the fuzzer: six valid streams and four invalid ones.
+// streams returns seeds for the fuzzer: seven valid streams and four invalid ones.
 func streams() [][]byte {
 	c, _ := deaf()
 	o := announcement(c.pair, transport.Session{ID: [16]byte{6}, Rank: 1, Peer: 0, Channels: 1})
@@ -130,6 +130,7 @@ func streams() [][]byte {
 		{frameOf(header{kind: kindResume}, nil), data(0, 0, 9), frameOf(header{kind: kindGone}, nil)},
 		{credit(3), data(0, 1, 20)},
 		append([][]byte{frameOf(header{kind: kindCredit, number: 1<<8 | 2}, nil)}, tooMany...),
+		{frameOf(header{kind: kindGoodbye}, []byte(`{"code":4,"ranks":[1],"from":1,"text":"it died"}`))},
 		{data(1, 0, 1)},
 		{open, data(1, 0, 1)},
 		tooMany,
