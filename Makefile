@@ -94,6 +94,10 @@ test-verify: ## Every algorithm is proven for 1 to 64 ranks
 test-fuzz: ## The readers of plan files are fuzzed for two minutes
 	@ci/fuzz_readers.sh
 
+.PHONY: test-drill
+test-drill: ## A part of make drill
+	@$(GO_ENV) mkdir -p build && CGO_ENABLED=0 go build -o build/goccl-drill ./cmd/goccl && build/goccl-drill drill
+
 .PHONY: test-noasm
 test-noasm: ## Kernels without assembly
 	@$(GO_ENV) python3 ci/gotest.py test-noasm -tags=noasm -count=1 -timeout=360s ./ccl/kernel/...
@@ -175,6 +179,11 @@ model: setup ## The hand-over of ccl/exec over all interleavings, its large scen
 .PHONY: disturbed
 disturbed: setup ## Sequences of calls over links that are late, short of space, or cut, for SEEDS (100) fresh seeds
 	@$(GO_ENV) go test -count=1 -timeout=60m ./ccl/exec -run 'Disturbed|CutOff' -faulty.seeds=$(or $(SEEDS),100)
+
+.PHONY: drill
+drill: ## What every rank is told when one dies, hangs, calls something else …: all cells (docs/drill.md; DRILL_ARGS; root, for the hosts)
+	@$(GO_ENV) mkdir -p build && CGO_ENABLED=0 go build -o build/goccl-drill ./cmd/goccl \
+		&& build/goccl-drill drill $(or $(DRILL_ARGS),--all)
 
 .PHONY: agreement
 agreement: setup ## 1 to 3 of 8 ranks are killed, 200 times by each transport; the others go on without them (three minutes)

@@ -39,6 +39,10 @@ func verbs() []verb {
 			"measure what the network costs and how well that predicts an all-reduce, or which algorithm is fastest where",
 			tuneVerb,
 		},
+		{
+			"drill", "[--all] [flags]",
+			"what every rank is told when a rank dies, hangs, calls something else …, on real processes", drillVerb,
+		},
 		{"doctor", "[--json] [--hosts]", "what this machine offers and what is missing, or how fast hosts are", doctor},
 		{"options", "", "the GOCCL_* environment variables", options},
 		{"version", "", "the version", version},
@@ -46,8 +50,18 @@ func verbs() []verb {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == benchRankVerb {
-		exit(benchRank(os.Args[2:]))
+	if len(os.Args) > 1 {
+		switch os.Args[1] { // processes that verbs start
+		case benchRankVerb:
+			exit(benchRank(os.Args[2:]))
+		case drillRankVerb:
+			exit(drillRank(os.Args[2:]))
+		case relayVerb:
+			exit(relayForDrill())
+		case holderVerb:
+			hold()
+			return
+		}
 	}
 	exit(dispatch(os.Args[1:], os.Stdout))
 }
