@@ -119,7 +119,7 @@ type stage struct {
 // perform runs a cell. It must be called on a thread that lives until all processes have ended.
 func (d *driller) perform(lane int, c drillCell) *outcome {
 	begun := time.Now()
-	s := &stage{ctx: d.ctx, lane: lane, cell: c, fault: faultNamed(c.Fault), timeout: d.timeout, self: d.self, base: d.options,
+	s := &stage{event: begun, ctx: d.ctx, lane: lane, cell: c, fault: faultNamed(c.Fault), timeout: d.timeout, self: d.self, base: d.options,
 		deadline: begun.Add(cellLimit), culprit: c.culprit(), later: map[int]time.Time{}, relays: map[int]*relayed{}}
 	for rank := range c.Ranks {
 		if rank != s.culprit {
@@ -133,7 +133,7 @@ func (d *driller) perform(lane int, c drillCell) *outcome {
 	o := s.verdict()
 	s.end()
 	for i, a := range s.actors { // complete only now
-		o.Ranks[i].Stderr = lastLines(a.stderr.String(), 4<<10)
+		o.Ranks[i].Stderr = inShort(a.stderr.String())
 	}
 	if proof := s.fault.proof; proof != nil && err == nil {
 		if missing := proof(s); missing != "" {
@@ -271,7 +271,7 @@ func (s *stage) join() (early bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	s.event = time.Now()
+	s.event = time.Now() // as far as ranks cannot begin
 	s.tell(string(text), s.everyone()...)
 	if err := s.await(wordReady, s.everyone()...); err != nil {
 		return s.early(err)
@@ -292,6 +292,7 @@ func (s *stage) early(err error) (bool, error) {
 		return false, errors.Join(err, hang)
 	}
 	culprit := s.actors[s.culprit].said[wordEnded]
+	s.later[s.culprit] = s.event
 	s.event = time.Unix(0, culprit.At)
 	if culprit.End.During == "open" { // the others never get its address
 		return true, nil
@@ -504,11 +505,12 @@ func (s *stage) end() {
 	}
 }
 
-// lastLines returns the end of a text, as one line.
-func lastLines(text string, most int) string {
+// inShort returns the beginning and the end of a text, as one line.
+func inShort(text string) string {
+	const most = 800
 	text = strings.TrimSpace(text)
-	if len(text) > most {
-		text = "… " + text[len(text)-most:]
+	if len(text) > 2*most {
+		text = text[:most] + " … " + text[len(text)-most:]
 	}
 	return strings.ReplaceAll(text, "\n", "; ")
 }

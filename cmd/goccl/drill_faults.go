@@ -175,7 +175,7 @@ func drillFaults() []*drillFault {
 				e := &expectation{codes: codes(fault.Timeout), culprits: []int{s.culprit}, within: s.timeout + moreLimit,
 					evidence: regexp.MustCompile(fmt.Sprintf(`rank %d is in no call since seq \d+, \d+\.\d s ago`, s.culprit))}
 				if rank == s.culprit {
-					e.within = quickLimit
+					e.within, e.orNext = quickLimit, true
 				}
 				return e
 			},
@@ -414,7 +414,8 @@ func (s *stage) breakOff(happen func() error) error {
 
 func afterAbort(evidence *regexp.Regexp) func(*stage, int) *expectation {
 	return func(s *stage, rank int) *expectation {
-		e := &expectation{codes: codes(fault.Aborted), culprits: []int{s.culprit}, within: quickLimit, evidence: evidence}
+		e := &expectation{codes: codes(fault.Aborted), culprits: []int{s.culprit}, within: quickLimit, evidence: evidence,
+			orNext: rank == s.next()}
 		if rank == s.culprit {
 			e.culprits = nil // it was itself
 		}
@@ -449,7 +450,7 @@ func mismatch(what string) *drillFault {
 		},
 		expects: func(s *stage, rank int) *expectation {
 			e := &expectation{codes: codes(fault.Mismatch), culprits: []int{s.culprit}, within: deathLimit,
-				evidence: regexp.MustCompile(`this rank called .+, rank \d+ called .+`), anyone: rank == s.culprit}
+				evidence: regexp.MustCompile(`this rank called .+, rank \d+ called .+|has \d+ elements here, and rank \d+ says \d+`), anyone: rank == s.culprit}
 			if s.cell.Coll.Valid() {
 				return e
 			}

@@ -23,6 +23,7 @@ type expectation struct {
 	slowest  time.Duration  // of an end that is well: no round takes longer; 0 for any
 	lives    bool           // the group goes on: a later call ends well
 	orWell   bool           // it may also end well
+	orNext   bool           // it may end well, and then a later call must fail so: all that it needs had arrived
 	anyone   bool           // whoever is named: this rank differs from all others
 }
 
@@ -44,9 +45,14 @@ func (e *expectation) judge(t *testimony) (wrong []string) {
 		return wrong
 	}
 	well := len(e.codes) == 0 || e.orWell && t.End.Error == nil
-	if well {
+	next := e.orNext && t.End.Error == nil && t.After != nil
+	switch {
+	case well:
 		e.judgeWell(t, complain)
-	} else {
+	case next:
+		e.judgeWell(t, complain)
+		e.judgeFailure(t.After.Later, complain)
+	default:
 		e.judgeError(t, complain)
 	}
 	if t.After == nil {
@@ -59,7 +65,7 @@ func (e *expectation) judge(t *testimony) (wrong []string) {
 		switch alive := well || e.lives; {
 		case alive && later != nil:
 			complain("a later call of a group that lives fails: %s", later.Text)
-		case alive:
+		case alive, next:
 		case later == nil:
 			complain("a later call of a group that has failed ends well")
 		case t.End.Error != nil && (later.Code != t.End.Error.Code || !slices.Equal(later.Culprits, t.End.Error.Culprits)):
@@ -89,7 +95,16 @@ func (e *expectation) judgeWell(t *testimony, complain func(string, ...any)) {
 }
 
 func (e *expectation) judgeError(t *testimony, complain func(string, ...any)) {
-	f := t.End.Error
+	e.judgeFailure(t.End.Error, complain)
+	if t.Since > e.within {
+		complain("after %s, more than %s", seconds(t.Since), seconds(e.within))
+	}
+	if t.End.Wrong > 0 {
+		complain("%d elements were wrong before", t.End.Wrong)
+	}
+}
+
+func (e *expectation) judgeFailure(f *failure, complain func(string, ...any)) {
 	if f == nil {
 		complain("ends well, and should have failed: %s", strings.Join(e.codes, " or "))
 		return
@@ -102,12 +117,6 @@ func (e *expectation) judgeError(t *testimony, complain func(string, ...any)) {
 	}
 	if e.evidence != nil && !e.evidence.MatchString(f.Text) {
 		complain("no evidence like %q", e.evidence)
-	}
-	if t.Since > e.within {
-		complain("after %s, more than %s", seconds(t.Since), seconds(e.within))
-	}
-	if t.End.Wrong > 0 {
-		complain("%d elements were wrong before", t.End.Wrong)
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -43,9 +45,34 @@ func startPolling() error {
 	return r.Close()
 }
 
-// roomForMemory is how much more memory a rank may map that is short of it: its threads and its heap
-// need some, and a pool of shared memory is larger.
-const roomForMemory = 12 << 20
+// A rank that is short of memory may map so much more than it has: less than a pool of shared memory
+// takes. Its heap and its threads are there before, as in a program that has worked for a while: Go
+// ends a program that cannot have more of them.
+const (
+	roomForMemory = 12 << 20
+	heapBefore    = 128 << 20
+	threadsBefore = 32
+)
+
+// grow makes heap and threads that this process then keeps.
+func grow() {
+	runtime.KeepAlive(make([]byte, heapBefore))
+	runtime.GC()
+	var started, over sync.WaitGroup
+	end := make(chan struct{})
+	for range threadsBefore {
+		started.Add(1)
+		over.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			started.Done()
+			<-end
+		})
+	}
+	started.Wait()
+	close(end)
+	over.Wait()
+}
 
 // confine takes a resource from this process.
 func confine(what string) error {
@@ -61,6 +88,7 @@ func confine(what string) error {
 	case limitFiles:
 		return set(syscall.RLIMIT_FSIZE, 0)
 	case limitMemory:
+		grow()
 		text, err := os.ReadFile("/proc/self/statm")
 		if err != nil {
 			return err
