@@ -186,12 +186,16 @@ func choose(what, list string, names []string) ([]string, error) {
 	return chosen, nil
 }
 
-// inPart reports whether a cell is of the part that CI runs: every fault with all_reduce among 3
-// ranks on every road, and of the others one in partOf, so that each fault meets each collective
-// and each road.
+// inPart reports whether a cell is of the part that CI runs: every fault with all_reduce (or the
+// first collective that can have it) among 3 ranks on every road, and of the others one in partOf,
+// so that each fault meets several collectives.
 func (c drillCell) inPart() bool {
-	const partOf = 9
-	return c.Coll == dtype.AllReduce && c.Ranks == 3 ||
+	const partOf = 11
+	first := dtype.AllReduce
+	if !(drillCell{c.Fault, first, c.Road, c.Ranks}).exists(faultNamed(c.Fault)) {
+		first = dtype.Broadcast
+	}
+	return c.Coll == first && c.Ranks == 3 ||
 		(faultIndex(c.Fault)+2*int(c.Coll)+3*slices.Index(roads, c.Road)+c.Ranks)%partOf == 0
 }
 

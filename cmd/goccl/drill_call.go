@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// exercise is the collective that a rank of a drill repeats, with its memory and what must come out.
+// exercise is the collective that a rank of a drill repeats, with its memory and the right results.
 type exercise struct {
 	comm    *ccl.Communicator
 	typ     dtype.Type

@@ -58,7 +58,7 @@ func collName(coll dtype.Collective) string {
 	return coll.String()
 }
 
-// culprit returns the rank that has the fault, and the root. All ranks get their turn, also as both.
+// culprit returns the rank that has the fault. All ranks get their turn, also the root.
 func (c drillCell) culprit() int { return (2*int(c.Coll) + faultIndex(c.Fault) + c.Ranks/3) % c.Ranks }
 func (c drillCell) root() int    { return int(c.Coll) % c.Ranks }
 
@@ -119,8 +119,11 @@ type stage struct {
 // perform runs a cell. It must be called on a thread that lives until all processes have ended.
 func (d *driller) perform(lane int, c drillCell) *outcome {
 	begun := time.Now()
-	s := &stage{event: begun, ctx: d.ctx, lane: lane, cell: c, fault: faultNamed(c.Fault), timeout: d.timeout, self: d.self, base: d.options,
-		deadline: begun.Add(cellLimit), culprit: c.culprit(), later: map[int]time.Time{}, relays: map[int]*relayed{}}
+	s := &stage{
+		ctx: d.ctx, lane: lane, cell: c, fault: faultNamed(c.Fault), timeout: d.timeout, self: d.self, base: d.options,
+		event: begun, deadline: begun.Add(cellLimit), culprit: c.culprit(), later: map[int]time.Time{},
+		relays: map[int]*relayed{},
+	}
 	for rank := range c.Ranks {
 		if rank != s.culprit {
 			s.others = append(s.others, rank)

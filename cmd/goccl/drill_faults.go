@@ -44,8 +44,8 @@ type drillFault struct {
 	relay     bool                             // TCP passes through relays
 	// cast changes what a rank is told, which is one round.
 	cast func(s *stage, rank int, spec *drillSpec, opts *ccl.Options)
-	// act makes the fault happen, after all ranks were told to begin, and returns when all have ended
-	// who should.
+	// act makes the fault happen, after all ranks were told to begin, and returns when all have
+	// ended that should.
 	act func(s *stage) error
 	// expects returns what a rank has to report; nil: it is not asked.
 	expects func(s *stage, rank int) *expectation
@@ -84,8 +84,8 @@ func drillFaults() []*drillFault {
 				spec.Timeout = s.timeout
 			},
 			act: stopLong, expects: func(s *stage, rank int) *expectation {
-				e := &expectation{codes: codes(fault.Timeout), culprits: []int{s.culprit}, within: s.timeout + moreLimit,
-					evidence: regexp.MustCompile(`does not answer: its process is stopped`)}
+				e := &expectation{codes: codes(fault.Timeout), culprits: []int{s.culprit},
+					within: s.timeout + moreLimit, evidence: regexp.MustCompile(`does not answer: its process is stopped`)}
 				if rank == s.culprit { // it learns that it was given up
 					e.within = deathLimit
 				}
@@ -172,8 +172,9 @@ func drillFaults() []*drillFault {
 				return s.latecomer(s.culprit)
 			},
 			expects: func(s *stage, rank int) *expectation {
-				e := &expectation{codes: codes(fault.Timeout), culprits: []int{s.culprit}, within: s.timeout + moreLimit,
-					evidence: regexp.MustCompile(fmt.Sprintf(`rank %d is in no call since seq \d+, \d+\.\d s ago`, s.culprit))}
+				how := fmt.Sprintf(`rank %d is in no call since seq \d+, \d+\.\d s ago`, s.culprit)
+				e := &expectation{codes: codes(fault.Timeout), culprits: []int{s.culprit},
+					within: s.timeout + moreLimit, evidence: regexp.MustCompile(how)}
 				if rank == s.culprit {
 					e.within, e.orNext = quickLimit, true
 				}
@@ -414,8 +415,8 @@ func (s *stage) breakOff(happen func() error) error {
 
 func afterAbort(evidence *regexp.Regexp) func(*stage, int) *expectation {
 	return func(s *stage, rank int) *expectation {
-		e := &expectation{codes: codes(fault.Aborted), culprits: []int{s.culprit}, within: quickLimit, evidence: evidence,
-			orNext: rank == s.next()}
+		e := &expectation{codes: codes(fault.Aborted), culprits: []int{s.culprit}, within: quickLimit,
+			evidence: evidence, orNext: rank == s.next()}
 		if rank == s.culprit {
 			e.culprits = nil // it was itself
 		}
@@ -483,7 +484,8 @@ func full(limit, doc, evidence string) *drillFault {
 			case end == nil || end.Error == nil:
 				return &expectation{}
 			case rank == s.culprit:
-				return &expectation{codes: codes(fault.System), within: deathLimit, evidence: regexp.MustCompile(evidence)}
+				return &expectation{codes: codes(fault.System), within: deathLimit,
+					evidence: regexp.MustCompile(evidence)}
 			case end.During == "open": // the others have not got an address of it
 				return nil
 			}

@@ -68,7 +68,7 @@ func (e *expectation) judge(t *testimony) (wrong []string) {
 		case alive, next:
 		case later == nil:
 			complain("a later call of a group that has failed ends well")
-		case t.End.Error != nil && (later.Code != t.End.Error.Code || !slices.Equal(later.Culprits, t.End.Error.Culprits)):
+		case t.End.Error != nil && !later.like(t.End.Error):
 			complain("a later call fails with another error: %s", later.Text)
 		case t.After.Took > laterLimit:
 			complain("a later call fails after %s", seconds(t.After.Took))
@@ -81,6 +81,11 @@ func (e *expectation) judge(t *testimony) (wrong []string) {
 		complain("left open: %s", strings.Join(t.After.Left, ", "))
 	}
 	return wrong
+}
+
+// like reports whether two errors have the same class and name the same ranks.
+func (f *failure) like(other *failure) bool {
+	return f.Code == other.Code && slices.Equal(f.Culprits, other.Culprits)
 }
 
 func (e *expectation) judgeWell(t *testimony, complain func(string, ...any)) {

@@ -45,9 +45,9 @@ func startPolling() error {
 	return r.Close()
 }
 
-// A rank that is short of memory may map so much more than it has: less than a pool of shared memory
-// takes. Its heap and its threads are there before, as in a program that has worked for a while: Go
-// ends a program that cannot have more of them.
+// A rank that is short of memory may map so much more than it has: less than a pool of shared
+// memory takes. Its heap and its threads are there before, as in a program that has worked for a
+// while: Go ends a program that cannot have more of them.
 const (
 	roomForMemory = 12 << 20
 	heapBefore    = 128 << 20

@@ -6,13 +6,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/goccl/goccl/ccl/dtype"
 )
 
 // TestJudge shows the judge what a rank may report, and what is wrong with it.
@@ -28,12 +27,15 @@ func TestJudge(t *testing.T) {
 		t    testimony
 		says string // "" if nothing is wrong
 	}{
-		"right":      {death, testimony{Since: early, End: &rankEnd{Error: killed}, After: closed}, ""},
-		"hang":       {death, testimony{Silence: "it has only said: calling"}, "HANG: it has only said: calling"},
-		"no error":   {death, testimony{End: &rankEnd{}, After: &rankAfter{}}, "ends well, and should have failed"},
-		"late":       {death, testimony{Since: late, End: &rankEnd{Error: killed}, After: closed}, "after 2.00 s, more than 1.00 s"},
+		"right":    {death, testimony{Since: early, End: &rankEnd{Error: killed}, After: closed}, ""},
+		"hang":     {death, testimony{Silence: "it has only said: calling"}, "HANG: it has only said: calling"},
+		"no error": {death, testimony{End: &rankEnd{}, After: closed}, "ends well, and should have failed"},
+		"late": {
+			death, testimony{Since: late, End: &rankEnd{Error: killed}, After: closed},
+			"after 2.00 s, more than 1.00 s",
+		},
 		"well":       {well, testimony{End: &rankEnd{Slowest: early}, After: &rankAfter{}}, ""},
-		"error":      {well, testimony{End: &rankEnd{Error: killed}, After: closed}, "fails: rank 1 was killed"},
+		"error":      {well, testimony{End: &rankEnd{Error: killed}}, "fails: rank 1 was killed"},
 		"wrong":      {well, testimony{End: &rankEnd{Wrong: 3}}, "3 elements are wrong"},
 		"slow round": {well, testimony{End: &rankEnd{Slowest: late}}, "a round takes 2.00 s"},
 		"class": {
@@ -73,7 +75,8 @@ func TestJudge(t *testing.T) {
 			"closing takes 2.00 s",
 		},
 		"descriptors": {
-			death, testimony{End: &rankEnd{Error: killed}, After: &rankAfter{Later: killed, Left: []string{"7 socket:[1]"}}},
+			death,
+			testimony{End: &rankEnd{Error: killed}, After: &rankAfter{Later: killed, Left: []string{"7 socket:[1]"}}},
 			"left open: 7 socket:[1]",
 		},
 		"silent after": {
@@ -87,6 +90,14 @@ func TestJudge(t *testing.T) {
 		"refused or not": {
 			&expectation{codes: []string{"mismatch"}, orWell: true, lives: true},
 			testimony{End: &rankEnd{}, After: &rankAfter{}}, "",
+		},
+		"done before": {
+			&expectation{codes: []string{"peer lost"}, culprits: []int{1}, within: time.Second, orNext: true},
+			testimony{End: &rankEnd{}, After: closed}, "",
+		},
+		"done before, and nobody named": {
+			&expectation{codes: []string{"peer lost"}, culprits: []int{2}, within: time.Second, orNext: true},
+			testimony{End: &rankEnd{}, After: closed}, "names rank 1, not rank 2",
 		},
 		"a message only": {
 			&expectation{codes: []string{"mismatch"}, within: time.Second, lives: true},
@@ -132,9 +143,11 @@ func TestDrillCells(t *testing.T) {
 		}
 		part[c.Fault][c.Road], part[c.Fault][collName(c.Coll)] = true, true
 	}
+	require.Len(t, part, len(drillFaults()))
 	for _, f := range drillFaults() {
 		for _, road := range roads {
-			require.Equal(t, drillCell{f.name, dtype.AllReduce, road, 3}.exists(f), part[f.name][road], "%s by %s", f.name, road)
+			require.Equal(t, f.roads == nil || slices.Contains(f.roads, road), part[f.name][road],
+				"%s by %s", f.name, road)
 		}
 	}
 	chosen, err := chooseCells("kill,late", "all_reduce,send_recv", "shm,hosts", "4")
@@ -143,7 +156,7 @@ func TestDrillCells(t *testing.T) {
 	for list, says := range map[[4]string]string{
 		{"kil", "", "", ""}:        `unknown fault "kil"; there are kill,`,
 		{"", "sum", "", ""}:        `unknown collective "sum"`,
-		{"", "", "tpc", ""}:        "did you mean tcp?",
+		{"", "", "host", ""}:        "did you mean hosts?",
 		{"", "", "", "2"}:          "needs 3 or more",
 		{"silence", "", "shm", ""}: "no cell is like that",
 	} {
@@ -167,16 +180,17 @@ func TestDrillMatrix(t *testing.T) {
 		o := &outcome{Cell: c, Passed: c.Fault == "kill", Slowest: 30 * time.Millisecond}
 		if !o.Passed {
 			o.Complaints = []string{"rank 2 names rank 0, not rank 1"}
-			o.Ranks = []*testimony{{Rank: 2, End: &rankEnd{Error: &failure{Text: "peer lost (rank 0)"}}, Stderr: "a warning"}}
+			lost := &rankEnd{Error: &failure{Text: "peer lost (rank 0)"}}
+			o.Ranks = []*testimony{{Rank: 2, End: lost, Stderr: "a warning"}}
 		}
 		p.add(o)
 	}
 	require.ErrorContains(t, p.end(3*time.Second), "1 cells of the drill failed")
 	require.Equal(t, `seconds until the slowest survivor has its error (of a round, where there must be none)
-fault              collective          shm 3  hosts 3
-kill               all_reduce           0.03        -
-kill               barrier              0.03        -
-mismatch-op        all_reduce           FAIL        -
+fault              collective         shm 3  hosts 3
+kill               all_reduce          0.03        -
+kill               barrier             0.03        -
+mismatch-op        all_reduce          FAIL        -
 
   mismatch-op × all_reduce × shm × 3 ranks, rank 0 has the fault: FAILED in 0.00 s
     rank 2 names rank 0, not rank 1
