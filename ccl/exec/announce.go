@@ -41,7 +41,7 @@ func (c *Comm) examine(f *frame, peer int, n *window.Record, call *Call) error {
 	if count == program.Uneven {
 		count = n.Counts[c.rank]
 	}
-	return sameCount(peer, count, call.Out[peer].Count, "the block from it")
+	return c.sameCount(peer, count, call.Out[peer].Count, "the block from it")
 }
 
 // ring wakes sleeping peers so that they see what this rank has published.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -27,6 +26,7 @@ import (
 // driller runs the cells of a drill.
 type driller struct {
 	self    string
+	folder  string        // where ranks run, and leave no file
 	timeout time.Duration // after which operations have stalled
 	options ccl.Options
 	ctx     context.Context
@@ -36,6 +36,7 @@ type driller struct {
 type drillJob struct {
 	Cells   []drillCell   `json:"cells"`
 	Lanes   int           `json:"lanes"`
+	Folder  string        `json:"folder"`
 	Timeout time.Duration `json:"timeout"`
 	Options string        `json:"options"`
 }
@@ -212,7 +213,12 @@ func conduct(cells []drillCell, timeout time.Duration, opts ccl.Options, lanes i
 		return err
 	}
 	begun, before := time.Now(), traces()
-	d := &driller{self: self, timeout: timeout, options: opts, ctx: ctx}
+	folder, err := os.MkdirTemp("", "goccl-drill-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	d := &driller{self: self, folder: folder, timeout: timeout, options: opts, ctx: ctx}
 	var here, between []drillCell
 	for _, c := range cells {
 		if c.Road == roadHosts {
@@ -236,6 +242,13 @@ func conduct(cells []drillCell, timeout time.Duration, opts ccl.Options, lanes i
 		return fmt.Errorf("interrupted: %v; the ranks are ended", context.Cause(ctx))
 	}
 	p.left = append(p.left, left(before)...)
+	files, err := os.ReadDir(folder)
+	for _, file := range files {
+		p.left = append(p.left, "file "+file.Name())
+	}
+	if err != nil {
+		p.left = append(p.left, err.Error())
+	}
 	return p.end(time.Since(begun))
 }
 
@@ -268,7 +281,7 @@ func (d *driller) betweenHosts(cells []drillCell, lanes int, p *drillPrinter) er
 		p.skip(roadHosts, err.Error())
 		return nil
 	}
-	told, err := json.Marshal(drillJob{cells, lanes, d.timeout, d.options.String()})
+	told, err := json.Marshal(drillJob{cells, lanes, d.folder, d.timeout, d.options.String()})
 	if err != nil {
 		return err
 	}
@@ -330,7 +343,7 @@ func drillAsTold(args []string, out io.Writer) error {
 	}
 	before := traces()
 	var mu sync.Mutex
-	d := &driller{self: self, timeout: job.Timeout, options: opts, ctx: context.Background()}
+	d := &driller{self: self, folder: job.Folder, timeout: job.Timeout, options: opts, ctx: context.Background()}
 	d.runAll(job.Cells, job.Lanes, func(o *outcome) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -339,8 +352,8 @@ func drillAsTold(args []string, out io.Writer) error {
 	return encoder.Encode(drillLine{Left: left(before)})
 }
 
-// traces returns what a drill could leave behind. Segments of shared memory and sockets belong to
-// processes, and end with them.
+// traces returns what a drill could leave behind, except files. Segments of shared memory, sockets
+// and the network of hosts belong to processes, and end with them.
 func traces() map[string]bool {
 	all := map[string]bool{}
 	for d := range descriptors() {
@@ -348,12 +361,6 @@ func traces() map[string]bool {
 	}
 	for _, child := range children() {
 		all[child] = true
-	}
-	for _, pattern := range []string{"/dev/shm/*goccl*", os.TempDir() + "/*goccl*", "/run/netns/*"} {
-		names, _ := filepath.Glob(pattern)
-		for _, name := range names {
-			all[name] = true
-		}
 	}
 	return all
 }

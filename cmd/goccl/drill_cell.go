@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -105,6 +106,7 @@ type stage struct {
 	fault    *drillFault
 	timeout  time.Duration // after which operations have stalled
 	self     string
+	folder   string
 	base     ccl.Options
 	actors   []*actor
 	relays   map[int]*relayed // by host
@@ -120,7 +122,8 @@ type stage struct {
 func (d *driller) perform(lane int, c drillCell) *outcome {
 	begun := time.Now()
 	s := &stage{
-		ctx: d.ctx, lane: lane, cell: c, fault: faultNamed(c.Fault), timeout: d.timeout, self: d.self, base: d.options,
+		ctx: d.ctx, lane: lane, cell: c, fault: faultNamed(c.Fault), timeout: d.timeout, self: d.self, folder: d.folder,
+		base:  d.options,
 		event: begun, deadline: begun.Add(cellLimit), culprit: c.culprit(), later: map[int]time.Time{},
 		relays: map[int]*relayed{},
 	}
@@ -218,6 +221,7 @@ func (s *stage) start() error {
 		a := &actor{rank: rank, cmd: exec.Command(words[0], words[1:]...), heard: make(chan said, 16),
 			said: map[string]said{}}
 		a.cmd.SysProcAttr, a.cmd.Stderr, a.cmd.WaitDelay = ownGroup(), &a.stderr, 2*time.Second
+		a.cmd.Dir, a.cmd.Env = s.folder, append(os.Environ(), "TMPDIR="+s.folder)
 		if a.in, err = a.cmd.StdinPipe(); err != nil {
 			return err
 		}

@@ -156,7 +156,7 @@ func TestDrillCells(t *testing.T) {
 	for list, says := range map[[4]string]string{
 		{"kil", "", "", ""}:        `unknown fault "kil"; there are kill,`,
 		{"", "sum", "", ""}:        `unknown collective "sum"`,
-		{"", "", "host", ""}:        "did you mean hosts?",
+		{"", "", "host", ""}:       "did you mean hosts?",
 		{"", "", "", "2"}:          "needs 3 or more",
 		{"silence", "", "shm", ""}: "no cell is like that",
 	} {
