@@ -141,8 +141,11 @@ func (c *Communicator) Abort(reason string) {
 
 // Drain works until all operations that were started have ended, for d at most, and reports whether
 // there is nothing left to wait for. It waits for receives only as long as receives, because a peer
-// may never send their messages.
-func (c *Communicator) Drain(d, receives time.Duration) bool { return c.comm.Drain(d, receives) }
+// may never send their messages. After doubt it asks the ranks that it waits for, and gives up on
+// those that do not answer within 0.7 s: they are stopped, or their host is silent.
+func (c *Communicator) Drain(d, receives, doubt time.Duration) bool {
+	return c.comm.Drain(d, receives, doubt)
+}
 
 // Timeout returns the timeout that SetTimeout, or the options of the group, set.
 func (c *Communicator) Timeout() time.Duration { return c.comm.Timeout() }
@@ -181,7 +184,12 @@ func (c *Communicator) Lost() []*Error {
 func (c *Communicator) Close() error {
 	c.node.mu.Lock()
 	delete(c.node.comms, c)
+	unended := c.origin.unended
+	c.origin.unended = nil
 	c.node.mu.Unlock()
+	if unended != nil {
+		unended.end()
+	}
 	c.leave()
 	return c.comm.Close()
 }

@@ -22,14 +22,19 @@ type origin struct {
 	endpoint  *Endpoint
 	addresses [][]byte
 	fabrics   []transport.Fabric // by peer
-	shrinks   int                // calls of Shrink; guarded by the node's mu
+
+	// Guarded by the node's mu.
+	shrinks   int       // calls of Shrink, but for those that went on with an earlier one
+	unended   *settling // a call that ctx ended while ranks were missing; the next one goes on with it
+	shrinking bool
 }
 
 // Shrink makes a group of the ranks that are left of this one, without those that are listed, and
 // those that have died. All that are left call it, whether or not the group has failed; they settle
 // which ranks are lost (package agree), also if more die meanwhile, and the new group has the
 // others in their order. It returns the new group, and its members' ranks in this one. This group
-// stays as it is. If ctx ends first, the error names the ranks that have not called Shrink.
+// stays as it is. If ctx ends first, the error names the ranks that have not called Shrink; it can be
+// called again, also with more ranks to leave out.
 //
 // Where the path between two living ranks is broken, each counts the other as lost, and the new
 // group has neither; both get an error that says so.
@@ -41,18 +46,57 @@ func (c *Communicator) Shrink(ctx context.Context, without ...int) (*Communicato
 				"rank %d cannot be left out by rank %d of %d", rank, e.cfg.Rank, e.cfg.Size))
 		}
 	}
-	peers, err := e.parse(c.origin.addresses)
+	s, err := c.settling(without)
 	if err != nil {
 		return nil, nil, e.in("shrink", err)
 	}
-	s := c.newSettling(peers, without)
-	defer s.end()
 	next, members, err := s.run(ctx)
+	s.gave = err
+	c.settled(s, err != nil && s.number == 1 && ctx.Err() != nil)
 	if err != nil {
-		s.gave = err
 		return nil, nil, e.in("shrink", err)
 	}
 	return next, members, nil
+}
+
+// settling begins a call of Shrink, or goes on with one.
+func (c *Communicator) settling(without []int) (*settling, error) {
+	o := c.origin
+	c.node.mu.Lock()
+	defer c.node.mu.Unlock()
+	if !c.node.comms[c] {
+		return nil, fault.New(fault.Closed, "the group is closed")
+	}
+	if o.shrinking {
+		return nil, fault.New(fault.Invalid, "another thread is in shrink of this group")
+	}
+	s := o.unended
+	if s == nil {
+		peers, err := o.endpoint.parse(o.addresses)
+		if err != nil {
+			return nil, err
+		}
+		o.shrinks++
+		s = c.newSettling(peers, without, o.shrinks)
+		s.connect()
+	}
+	s.leaveOut(without)
+	o.shrinking, o.unended = true, nil
+	return s, nil
+}
+
+// settled ends a call of Shrink, unless it is to be kept for the next one.
+func (c *Communicator) settled(s *settling, keep bool) {
+	o := c.origin
+	c.node.mu.Lock()
+	o.shrinking = false
+	if keep = keep && c.node.comms[c]; keep {
+		o.unended = s
+	}
+	c.node.mu.Unlock()
+	if !keep {
+		s.end()
+	}
 }
 
 // settling is a call of Shrink. Its links are a session of its own: those of the group may have
@@ -65,11 +109,13 @@ type settling struct {
 	without map[int]bool
 	gave    error // why this rank gives up
 
-	number int   // of the agreement under way, from 1
-	lost   []int // as the last one has settled
-	veto   bool  // one of the others has not joined the new group
-	said   [][]byte
-	heard  [][]letter // by peer: what belongs to later agreements
+	machine *agree.Machine // of the agreement under way
+	dead    []bool         // by peer: the machine knows
+	number  int            // of the agreement, from 1
+	lost    []int          // as the last one has settled
+	veto    bool           // one of the others has not joined the new group
+	said    [][]byte
+	heard   [][]letter // by peer: what belongs to later agreements
 
 	mu     sync.Mutex
 	links  []transport.Link
@@ -95,12 +141,8 @@ type envelope struct {
 	What   json.RawMessage `json:"what"`
 }
 
-func (c *Communicator) newSettling(peers []address, without []int) *settling {
+func (c *Communicator) newSettling(peers []address, without []int, call int) *settling {
 	o, n := c.origin, len(c.origin.addresses)
-	c.node.mu.Lock()
-	o.shrinks++
-	call := o.shrinks
-	c.node.mu.Unlock()
 	id, key := sessionOf(o.addresses)
 	s := &settling{c: c, peers: peers, key: key, without: map[int]bool{}, heard: make([][]letter, n),
 		links: make([]transport.Link, n), failed: make([]*fault.Error, n), saidTo: make([]int, n),
@@ -114,10 +156,20 @@ func (c *Communicator) newSettling(peers []address, without []int) *settling {
 	return s
 }
 
+// leaveOut counts ranks as lost.
+func (s *settling) leaveOut(ranks []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rank := range ranks {
+		if !s.without[rank] && s.failed[rank] == nil {
+			s.failed[rank] = fault.Peer(fault.PeerLost, rank, "it is left out")
+		}
+	}
+}
+
 // run settles which ranks are lost, and joins the others. That has to be settled too: where a rank
 // dies, some may have joined it. So all settle it again, and are done if nobody was lost meanwhile.
 func (s *settling) run(ctx context.Context) (*Communicator, []int, error) {
-	s.connect(ctx)
 	if err := s.settle(ctx, false); err != nil {
 		return nil, nil, err
 	}
@@ -141,10 +193,11 @@ func (s *settling) run(ctx context.Context) (*Communicator, []int, error) {
 }
 
 // connect makes the links to all ranks that are not left out.
-func (s *settling) connect(ctx context.Context) {
+func (s *settling) connect() {
 	o := s.c.origin
 	self := o.endpoint.cfg.Rank
-	ctx, s.cancel = context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
 	for peer, fabric := range o.fabrics {
 		if fabric == nil || s.without[peer] {
 			continue
@@ -161,7 +214,7 @@ func (s *settling) connect(ctx context.Context) {
 				link.Close()
 			case err == nil:
 				s.links[peer] = link
-			case ctx.Err() != nil: // run reports it
+			case ctx.Err() != nil: // it is over
 			case errors.As(err, &f) && (f.Code == fault.PeerLost || f.Code == fault.PeerLeft):
 				s.failed[peer] = f
 			default:
@@ -201,12 +254,14 @@ func (s *settling) stir() {
 // settle runs one agreement.
 func (s *settling) settle(ctx context.Context, veto bool) error {
 	self := s.c.origin.endpoint.cfg.Rank
-	s.number++
-	m := agree.New(self, len(s.links), s.lost, veto)
-	s.say(m.Begin())
+	if s.machine == nil {
+		s.number++
+		s.machine, s.dead = agree.New(self, len(s.links), s.lost, veto), make([]bool, len(s.links))
+		s.say(s.machine.Begin())
+	}
+	m := s.machine
 	tick := time.NewTicker(2 * time.Millisecond) // no event comes of the death of a peer
 	defer tick.Stop()
-	dead := make([]bool, len(s.links))
 	for {
 		for peer, letters := range s.letters() {
 			for len(letters) > 0 && letters[0].number <= s.number {
@@ -222,13 +277,13 @@ func (s *settling) settle(ctx context.Context, veto bool) error {
 			return broken
 		}
 		for peer, failed := range lost {
-			if failed && !dead[peer] && len(s.heard[peer]) == 0 {
-				dead[peer] = true
+			if failed && !s.dead[peer] && len(s.heard[peer]) == 0 {
+				s.dead[peer] = true
 				s.say(m.Died(peer))
 			}
 		}
 		if all, veto, settled := m.Decided(); settled {
-			s.lost, s.veto = all, veto
+			s.lost, s.veto, s.machine = all, veto, nil
 			if slices.Contains(all, self) {
 				return fault.New(fault.PeerLost,
 					"the others count this rank (%d) among the lost: the path to one of them is broken", self)

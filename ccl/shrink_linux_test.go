@@ -233,3 +233,79 @@ func TestShrinkOfAHealthyGroup(t *testing.T) {
 		})
 	}
 }
+
+// TestShrinkIsCalledAgain after ctx has ended: by all ranks when the missing one has come, or without
+// it.
+func TestShrinkIsCalledAgain(t *testing.T) {
+	const ranks, late = 4, 2
+	for _, transport := range []string{"shm", "tcp"} {
+		for _, without := range [][]int{nil, {late}} {
+			t.Run(fmt.Sprintf("%s/%v", transport, without), func(t *testing.T) {
+				opts := ccl.Options{Transport: transport}
+				comms := join(t, nodes(t, ranks, opts), opts, "four")
+				ctx, cancel := context.WithTimeout(background, deadline)
+				defer cancel()
+				each(t, ranks, func(rank int) error {
+					if rank == late {
+						return nil
+					}
+					short, stop := context.WithTimeout(background, time.Duration(20+20*rank)*time.Millisecond)
+					defer stop()
+					if _, _, err := comms[rank].Shrink(short); !errors.Is(err, ccl.Timeout) {
+						return fmt.Errorf("%w, want a timeout", err)
+					}
+					return nil
+				})
+				each(t, ranks, func(rank int) error {
+					if slices.Contains(without, rank) {
+						return nil
+					}
+					next, members, err := comms[rank].Shrink(ctx, without...)
+					if err != nil {
+						return err
+					}
+					defer next.Close()
+					if len(members) != ranks-len(without) {
+						return fmt.Errorf("members %v", members)
+					}
+					return ccl.Barrier(ctx, next)
+				})
+			})
+		}
+	}
+}
+
+// TestShrinkEndsWithTheGroup closes a group whose Shrink has ended for want of a rank. The others
+// leave it out.
+func TestShrinkEndsWithTheGroup(t *testing.T) {
+	const ranks, leaves = 3, 0
+	for _, transport := range []string{"shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			opts := ccl.Options{Transport: transport}
+			comms := join(t, nodes(t, ranks, opts), opts, "three")
+			ctx, cancel := context.WithTimeout(background, deadline)
+			defer cancel()
+			short, stop := context.WithTimeout(background, 20*time.Millisecond)
+			defer stop()
+			_, _, err := comms[leaves].Shrink(short)
+			require.ErrorIs(t, err, ccl.Timeout)
+			require.NoError(t, comms[leaves].Close())
+			_, _, err = comms[leaves].Shrink(ctx)
+			require.ErrorIs(t, err, ccl.Closed)
+			each(t, ranks, func(rank int) error {
+				if rank == leaves {
+					return nil
+				}
+				next, members, err := comms[rank].Shrink(ctx, leaves)
+				if err != nil {
+					return err
+				}
+				defer next.Close()
+				if !slices.Equal(members, []int{1, 2}) {
+					return fmt.Errorf("members %v", members)
+				}
+				return ccl.Barrier(ctx, next)
+			})
+		})
+	}
+}

@@ -38,9 +38,9 @@ type Group struct {
 	summed    chan struct{}             // has an element after a Sparse has ended
 
 	mu         sync.Mutex
-	rank, size int                     // size is 0 while the group has no members
-	members    []int                   // after ShrinkFrom
-	endpoint   *ccl.Endpoint           // of the first generation; nil if it began without members
+	rank, size int                    // size is 0 while the group has no members
+	members    []int                  // after ShrinkFrom
+	endpoint   *ccl.Endpoint          // of the first generation; nil if it began without members
 	joining    func(why *fault.Error) // ends Join and ShrinkFrom; nil unless one runs, and after that call
 	state      State
 }
@@ -355,9 +355,13 @@ func (g *Group) endJoin(err *fault.Error) bool {
 // ended at their own timeouts and reported an error.
 const patience = time.Second
 
+// doubt is after how long Drain asks whether those that it waits for are there.
+const doubt = 200 * time.Millisecond
+
 // Drain lets the operations in flight end before the group is closed, on this rank and so on its
-// peers: collectives and sends within the group's timeout, receives within a second. One call waits
-// for at most d. It returns true when there is nothing more to wait for; otherwise call it again.
+// peers: collectives and sends within the group's timeout, receives within a second. It gives up
+// what waits for a process that is stopped, or a host that is silent. One call waits for at most d.
+// It returns true when there is nothing more to wait for; otherwise call it again.
 func (g *Group) Drain(d time.Duration) bool {
 	comm := g.comm.Load()
 	if comm == nil {
@@ -369,7 +373,7 @@ func (g *Group) Drain(d time.Duration) bool {
 	}
 	so := time.Since(begin)
 	left := comm.Timeout() + patience - so
-	drained := comm.Drain(min(d, left), patience-so)
+	drained := comm.Drain(min(d, left), patience-so, doubt-so)
 	if drained && g.sparse.Load() > 0 { // it adds up between its phases, or is about to end
 		select {
 		case <-g.summed:

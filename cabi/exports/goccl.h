@@ -168,8 +168,9 @@ int goccl_work_sparse(goccl_work work, uint64_t* count, int64_t* indices, void* 
 /* Waits until the work is done, and returns the operation's code. When timeout_ns from now (negative:
  * the operation's own timeout) ends first, the operation fails with GOCCL_TIMEOUT, on this rank and
  * soon on the others. A later call does not put off an earlier end. Works of goccl_group_join,
- * goccl_group_shrink and goccl_group_monitored_barrier have their own timeout only. After slice_ns (0: never) it returns
- * GOCCL_OK with *done 0, and the operation goes on; otherwise *done is 1. done may be NULL. */
+ * goccl_group_shrink and goccl_group_monitored_barrier have their own timeout only. After slice_ns
+ * (0: never) it returns GOCCL_OK with *done 0, and the operation goes on; otherwise *done is 1. done
+ * may be NULL. */
 int goccl_work_wait(goccl_work work, int64_t timeout_ns, int64_t slice_ns, int* done, goccl_error* error);
 
 /* Sets *done to 1 if the work is done, and then returns its code; otherwise returns GOCCL_OK. Never
@@ -269,15 +270,15 @@ int goccl_group_monitored_barrier(goccl_group group, int64_t timeout_ns, int all
                                   goccl_work* work, goccl_error* error);
 
 /* Ends all operations of the group with GOCCL_ABORTED, including those that another thread waits
- * for, and goccl_group_join or goccl_group_shrink of it; later operations fail in the same way. The other ranks fail, too, with
- * the reason and the number of this rank. */
+ * for, and goccl_group_join or goccl_group_shrink of it; later operations fail in the same way. The
+ * other ranks fail, too, with the reason and the number of this rank. */
 int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error);
 
 /* For callers about to leave the group: works until all started operations have ended and their data
  * has left this process. It waits for at most at_most_ns; then call it again. *done is 1 when there
  * is nothing more to wait for: all operations have ended, the group has failed, or the group's timeout
  * has passed since the first call. Receives are waited for only one second, since their senders may
- * never send. */
+ * never send, and ranks whose processes are stopped or whose hosts are silent for 0.9 s. */
 int goccl_group_drain(goccl_group group, int64_t at_most_ns, int* done, goccl_error* error);
 
 /* Tells which ranks of the group are known to have died, or cannot be reached any more: for each of them

@@ -92,7 +92,8 @@ func goccl_go_group_shrink(group C.goccl_group, without *C.int32_t, n C.size_t, 
 		return answer(err, record)
 	}
 	if n > ccl.MaxRanks || timeout <= 0 {
-		return answer(fault.New(fault.Invalid, "shrink: %d ranks, a timeout of %d ns", uint64(n), int64(timeout)), record)
+		return answer(fault.New(fault.Invalid,
+			"shrink: %d ranks, a timeout of %d ns", uint64(n), int64(timeout)), record)
 	}
 	excluded := make([]int, int(n))
 	for i := range excluded {

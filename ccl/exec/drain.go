@@ -10,9 +10,11 @@ import (
 
 // Drain drives c until all posted operations have ended and their data has left this process, but
 // for at most d. It reports whether there is nothing left to wait for. It waits for receives, which
-// may never get a message, only as long as receives allows.
-func (c *Comm) Drain(d, receives time.Duration) bool {
+// may never get a message, only as long as receives allows. After doubt it makes an inquiry, and
+// does not wait for a rank that does not answer.
+func (c *Comm) Drain(d, receives, doubt time.Duration) bool {
 	begin, nap := now(), shortestNap
+	var inquiry *wanted
 	for {
 		waited := time.Duration(now() - begin)
 		if c.drained(waited >= receives) {
@@ -20,6 +22,22 @@ func (c *Comm) Drain(d, receives time.Duration) bool {
 		}
 		if waited >= d {
 			return false
+		}
+		if inquiry == nil && waited >= doubt {
+			if inquiry = c.want(drainSpan); inquiry != nil {
+				defer c.forget(inquiry)
+			}
+		}
+		if inquiry != nil {
+			c.opts.Control.stir(c)
+			select {
+			case f := <-inquiry.found:
+				if f.silent {
+					return true
+				}
+				inquiry, doubt = nil, waited+time.Second
+			default:
+			}
 		}
 		ended := Completions.Count()
 		if c.workOnce() {
@@ -46,11 +64,17 @@ func (c *Comm) drained(butReceives bool) bool {
 		return false // a thread is in the middle of a short call, which is never pending
 	}
 	for _, link := range c.opts.Links {
-		if f, ok := link.(transport.Flusher); ok && !f.Flushed() {
+		if !flushed(link) {
 			return false
 		}
 	}
 	return true
+}
+
+// flushed reports whether everything that was published to a peer has left this process.
+func flushed(link transport.Link) bool {
+	f, ok := link.(transport.Flusher)
+	return !ok || f.Flushed()
 }
 
 // countReceive adds by to the number of pending receives if op is a receive. The caller holds the

@@ -207,7 +207,7 @@ func (op *Op) past(t int64) bool {
 // message fails alone; a collective fails with the whole Comm.
 func (c *Comm) expire() {
 	t := now()
-	if !c.overdue(t) || !c.inquire() {
+	if !c.overdue(t) || !c.inquire(inquirySpan) {
 		return
 	}
 	for i := 0; i < len(c.p2pOps); i++ {

@@ -23,7 +23,8 @@ import (
 const (
 	inquirySpan  = 400 * time.Millisecond // for the answers of all ranks
 	inquiryFresh = time.Second            // for so long it serves other operations, too
-	abortSpan    = 100 * time.Millisecond // for that of an Abort
+	abortSpan    = 100 * time.Millisecond // the same, for an Abort
+	drainSpan    = 700 * time.Millisecond // the same, for a Drain, which gives up what has not ended
 	mostAsked    = 64                     // in larger groups only those on the chains are asked
 	mostWaits    = 256                    // ranks that an answer lists
 	mostEdges    = 8                      // "2 for 1" in a message
@@ -49,7 +50,7 @@ type standing struct {
 type Control struct {
 	comm    atomic.Pointer[Comm]
 	stirred atomic.Bool // the driver has something to do
-	abort   atomic.Pointer[abort]
+	wanted  atomic.Pointer[wanted]
 
 	mu        sync.Mutex
 	questions []question
@@ -57,10 +58,16 @@ type Control struct {
 	answers   map[int]standing
 }
 
-// abort is an Abort that waits for the driver to find out what the operations in flight wait for.
-type abort struct {
-	until int64
-	found chan string // holds one
+// wanted is an inquiry that another thread than the driver's waits for.
+type wanted struct {
+	span  time.Duration
+	found chan outcome // holds one
+}
+
+// outcome is what an inquiry says about the first operation in flight.
+type outcome struct {
+	text   string // what it waits for; empty: there is none
+	silent bool   // it, or data that has not left, waits for a rank that does not answer
 }
 
 // question is one that the driver has to answer.
@@ -198,14 +205,15 @@ type inquiry struct {
 
 func (q *inquiry) underWay() bool { return q.until != 0 && !q.over }
 
-// inquire begins an inquiry, unless there is one already, and reports whether it is over.
-func (c *Comm) inquire() bool {
+// inquire begins an inquiry, unless there is one already, and reports whether it is over. Answers
+// have the span to come.
+func (c *Comm) inquire(span time.Duration) bool {
 	k, q := c.opts.Control, &c.inquiry
 	if k == nil || c.size == 1 {
 		return true
 	}
 	if t := now(); q.until == 0 || q.over && t >= q.fresh {
-		*q = inquiry{until: t + int64(inquirySpan), fresh: t + int64(inquirySpan+inquiryFresh)}
+		*q = inquiry{until: t + int64(span), fresh: t + int64(span+inquiryFresh)}
 		k.mu.Lock()
 		k.inquiry++
 		k.answers = map[int]standing{}
@@ -272,40 +280,53 @@ func (c *Comm) attend() bool {
 		k.mu.Unlock()
 		c.inquiry.over = left == 0
 	}
-	if a := k.abort.Load(); a != nil {
-		if c.inquire() {
-			k.abort.Store(nil)
-			a.found <- c.inFlight()
-		}
-		c.inquiry.until = min(c.inquiry.until, a.until)
+	if w := k.wanted.Load(); w != nil && c.inquire(w.span) {
+		k.wanted.Store(nil)
+		w.found <- c.inFlight()
 	}
 	return true
 }
 
+// want asks the driver for an inquiry. It returns nil if that cannot be, or if another is wanted
+// already.
+func (c *Comm) want(span time.Duration) *wanted {
+	k := c.opts.Control
+	if k == nil || c.size == 1 {
+		return nil
+	}
+	w := &wanted{span, make(chan outcome, 1)}
+	if !k.wanted.CompareAndSwap(nil, w) {
+		return nil
+	}
+	return w
+}
+
+// forget ends what want has begun.
+func (c *Comm) forget(w *wanted) { c.opts.Control.wanted.CompareAndSwap(w, nil) }
+
 // withInquiry adds to the reason of an Abort what the operations in flight wait for: on the other
 // ranks they end with it, too.
 func (c *Comm) withInquiry(err *fault.Error) *fault.Error {
-	k := c.opts.Control
-	if k == nil || c.size == 1 || c.pending.Load() == 0 { // model: none: without an operation there is nothing to add
+	if c.pending.Load() == 0 { // model: none: without an operation there is nothing to add
 		return err
 	}
-	a := &abort{until: now() + int64(abortSpan), found: make(chan string, 1)}
-	if !k.abort.CompareAndSwap(nil, a) {
+	w := c.want(abortSpan)
+	if w == nil {
 		return err
 	}
-	defer k.abort.CompareAndSwap(a, nil)
+	defer c.forget(w)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for now() < a.until+int64(abortSpan) && c.pending.Load() > 0 { // model: none: as above
-		k.stir(c)
+	for end := now() + 2*int64(abortSpan); now() < end && c.pending.Load() > 0; { // model: none: as above
+		c.opts.Control.stir(c)
 		c.workOnce() // unless another thread does it
 		select {
-		case text := <-a.found:
-			if text == "" {
+		case f := <-w.found:
+			if f.text == "" {
 				return err
 			}
 			more := *err
-			more.Text += ", while " + text
+			more.Text += ", while " + f.text
 			return &more
 		case <-tick.C:
 		}
@@ -313,17 +334,25 @@ func (c *Comm) withInquiry(err *fault.Error) *fault.Error {
 	return err
 }
 
-// inFlight says what the first operation in flight waits for, after an inquiry. It is empty if there
-// is none.
-func (c *Comm) inFlight() string {
+// inFlight says what the first operation in flight waits for, after an inquiry.
+func (c *Comm) inFlight() (f outcome) {
 	op := c.frame.op
 	if op == nil && len(c.p2pOps) > 0 {
 		op = c.p2pOps[0]
 	}
-	if op == nil {
-		return ""
+	if op != nil {
+		f.text = fmt.Sprintf("%s had not ended: %s", op.describe(), c.timedOut(op).Text)
 	}
-	return fmt.Sprintf("%s had not ended: %s", op.describe(), c.timedOut(op).Text)
+	k := c.opts.Control
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f.silent = slices.ContainsFunc(c.inquiry.asked, func(peer int) bool {
+		if _, known := k.answers[peer]; known {
+			return false
+		}
+		return op != nil && (op.call.Coll.Valid() || op.req.Peer == peer) || !flushed(c.opts.Links[peer])
+	})
+	return f
 }
 
 // warnTime returns when to warn that the operation in flight does not end.
@@ -336,7 +365,7 @@ func (c *Comm) warnTime() int64 {
 // long.
 func (c *Comm) warn() {
 	a := &c.frame.asking
-	if now() < c.warnTime() || !c.inquire() {
+	if now() < c.warnTime() || !c.inquire(inquirySpan) {
 		return
 	}
 	op := c.frame.op

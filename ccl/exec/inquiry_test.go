@@ -101,8 +101,8 @@ func TestReceivesThatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
-// TestAbortSaysWhoIsLate has a rank abort while it waits: it, and those that it tells, learn who has
-// not come.
+// TestAbortSaysWhoIsLate has a rank abort while it waits: it, and those that it tells, learn who
+// has not come.
 func TestAbortSaysWhoIsLate(t *testing.T) {
 	for _, transport := range []string{"inproc", "shm", "tcp"} {
 		for _, silent := range [][]int{nil, {4}} {

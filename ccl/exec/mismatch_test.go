@@ -142,8 +142,13 @@ func noticed(t *testing.T, name string, ranks int, planner *catalogue, mine, the
 	for rank, err := range errs {
 		require.Error(t, err, "rank %d of %v", rank, errs)
 		require.NotErrorIs(t, err, fault.Timeout, "rank %d of %v", rank, errs)
-		if errors.Is(err, fault.Mismatch) {
-			compared++
+		if !errors.Is(err, fault.Mismatch) {
+			continue
+		}
+		compared++
+		var f *fault.Error
+		if require.ErrorAs(t, err, &f); rank < ranks-1 { // the odd rank cannot know that it is
+			require.Equal(t, []int{ranks - 1}, f.Culprits(), "rank %d of %v", rank, errs)
 		}
 	}
 	require.NotZero(t, compared, "%v", errs)

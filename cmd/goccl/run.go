@@ -106,9 +106,9 @@ type ended struct {
 	err  error // nil: with status 0
 }
 
-// all starts the ranks and waits for them. If one fails (unless the others go on without it), or ctx
-// ends, it ends all others, with the processes that they have started. The result names the rank that
-// failed first.
+// all starts the ranks and waits for them. If one fails (unless the others go on without it), or
+// ctx ends, it ends all others, with the processes that they have started. The result names the
+// rank that failed first.
 func (l *launch) all(ctx context.Context) error {
 	// The ranks get SIGKILL when the thread that has started them ends, for example since this
 	// process is killed.

@@ -1,18 +1,17 @@
 """Ranks that run a script and can be killed."""
 import contextlib
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
+
+import rank_pool  # noqa: F401 (what the server imports from which processes are forked)
 
 RANK = """
 import os, sys, datetime, time
 import torch, torch.distributed as dist
 import goccl
 rank, size, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-
-def say(*what):
-    print(*what, flush=True)
 
 def failure(what):
     begun = time.monotonic()
@@ -32,25 +31,48 @@ def idle_child():
     return pid
 
 store = dist.FileStore(folder + "/store", size)
+"""
+
+JOIN = """
 dist.init_process_group("goccl", store=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=30))
 t = torch.ones(4)
 dist.all_reduce(t)
 """
 
 
-class Ranks:
-    """Processes that run a script after RANK, each with the environment given."""
+def _run(program, pipe, arguments, env):
+    """What a rank does: its program can say something to the test, and listen until it is told to go on."""
+    os.environ.update(env)
+    sys.argv = ["", *map(str, arguments)]
 
-    def __init__(self, script, size, folder, env):
-        self.processes = [
-            subprocess.Popen([sys.executable, "-c", RANK + script, str(rank), str(size), str(folder)],
-                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **env})
-            for rank in range(size)
-        ]
+    def listen():
+        with contextlib.suppress(EOFError):
+            pipe.recv()
+
+    exec(compile(program, "script", "exec"),
+         {"__name__": "__main__", "say": lambda *what: pipe.send(" ".join(map(str, what))), "listen": listen})
+
+
+class Ranks:
+    """Processes that run a program, each with the environment given."""
+
+    def __init__(self, program, size, folder, env):
+        context = multiprocessing.get_context("forkserver")
+        self.processes, self._pipes = [], []
+        for rank in range(size):
+            ours, theirs = context.Pipe()
+            self.processes.append(context.Process(target=_run, args=(program, theirs, (rank, size, folder), env)))
+            self.processes[-1].start()
+            theirs.close()
+            self._pipes.append(ours)
         self.children = []
 
     def line(self, rank):
-        return self.processes[rank].stdout.readline().strip()
+        """What the rank says next; nothing if it has ended."""
+        try:
+            return self._pipes[rank].recv()
+        except (EOFError, ConnectionError):
+            return ""
 
     def child(self, rank):
         """Reads the number of a process that the rank has forked, which ends with the test."""
@@ -58,28 +80,31 @@ class Ranks:
 
     def kill(self, rank):
         self.processes[rank].kill()
-        self.processes[rank].wait(30)
+        self.processes[rank].join(30)
 
     def tell(self, rank):
-        self.processes[rank].stdin.write("\n")
-        self.processes[rank].stdin.flush()
+        self._pipes[rank].send("")
+
+    def end(self):
+        for child in self.children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            process.join()
 
 
 @contextlib.contextmanager
-def ranks(script, size, folder, transport):
-    group = Ranks(script, size, folder, {"GOCCL_TRANSPORT": transport})
+def ranks(script, size, folder, transport, join=JOIN):
+    group = Ranks(RANK + join + script, size, folder, {"GOCCL_TRANSPORT": transport})
     try:
         yield group
     finally:
-        for child in group.children:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-        for process in group.processes:
-            process.kill()
-            process.communicate()
+        group.end()
 
 
 def told(line):
-    """Splits what failure printed into the seconds and the text."""
+    """Splits what failure says into the seconds and the text."""
     seconds, text = line.split(" ", 1)
     return float(seconds), text

@@ -1,9 +1,10 @@
 """Ranks that are killed, also with forked children that live on: what the others are told, and when."""
 import os
 import re
+import time
 
 import pytest
-from scripts import RANK, ranks, told
+from scripts import JOIN, RANK, ranks, told
 
 # How a process that was killed by SIGKILL is described.
 KILLED = {"shm": r"shm: process {pid} on this host was killed by signal 9 \(SIGKILL\)", "tcp": r"tcp: .*pid {pid}"}
@@ -15,7 +16,7 @@ def test_a_child_lives_on(transport, tmp_path):
     with ranks("""
 if rank == 1:
     say(idle_child())
-    sys.stdin.readline()
+    listen()
 failure(lambda: dist.all_reduce(t))
 """, 2, tmp_path, transport) as group:
         group.child(1)
@@ -32,9 +33,9 @@ def test_a_new_group_after_a_death(transport, tmp_path):
     with ranks("""
 if rank == 2:
     say(idle_child())
-    sys.stdin.readline()
+    listen()
 say("ready")
-sys.stdin.readline()
+listen()
 if rank == 1:
     failure(lambda: dist.new_group([1, 2]))
     failure(lambda: dist.new_group([1, 2]))
@@ -66,10 +67,10 @@ if rank == dead:
         store.set(f"goccl/addr/1/{rank}", own)
         store.add("goccl/count/1", 1)
         say(idle_child())
-        sys.stdin.readline()
+        listen()
     goccl._boot.exchange = leave
 else:
-    sys.stdin.readline()
+    listen()
 dist.destroy_process_group()
 failure(lambda: dist.init_process_group("goccl", store=dist.PrefixStore("again", store), rank=rank, world_size=size))
 """.replace("DEAD", str(dead)), 2, tmp_path, transport) as group:
@@ -84,9 +85,12 @@ failure(lambda: dist.init_process_group("goccl", store=dist.PrefixStore("again",
 def test_sockets_of_a_fork(python):
     """A forked child has no copy of the sockets of its parent's groups, and its own child keeps what it opened."""
     for transport in ("shm", "tcp"):
-        out = python(RANK.replace("sys.argv[1]", "0").replace("sys.argv[2]", "1").replace("sys.argv[3]", '"/tmp"')
+        out = python((RANK + JOIN).replace("sys.argv[1]", "0").replace("sys.argv[2]", "1").replace("sys.argv[3]", '"/tmp"')
                      .replace('dist.FileStore(folder + "/store", size)', "dist.HashStore()") + """
 import socket
+
+def say(*what):
+    print(*what, flush=True)
 
 def sockets():
     found = set()

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from common import seconds
 from rank_pool import RankPool
+from scripts import ranks, told
 
 TRANSPORTS = ["shm", "tcp"]
 LONG, SOON = 30, 10  # seconds: a timeout that no test reaches, and a shorter limit
@@ -263,3 +264,23 @@ def check_sender_ended(rank, store, transport):
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_what_was_sent_arrives_after_the_sender_has_ended(pair, tmp_path, transport):
     pair.run(check_sender_ended, str(tmp_path / "store"), transport)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_peer_that_does_not_answer(transport, number, tmp_path):
+    """Nothing is waited for that a process which is stopped or dead would have to do."""
+    with ranks(f"""
+if rank == 1:
+    os.kill(os.getpid(), {int(number)})
+time.sleep(0.1)
+try:
+    works = [dist.all_reduce(torch.ones(4), async_op=True), dist.isend(torch.ones(1 << 24), 1)]
+except dist.DistBackendError: # of a peer that is dead already
+    pass
+begun = time.monotonic()
+dist.destroy_process_group()
+say(f"{{time.monotonic() - begun:.3f}}", "destroyed")
+""", 2, tmp_path, transport) as group:
+        seconds, _ = told(group.line(0))
+        assert seconds < 1

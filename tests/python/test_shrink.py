@@ -24,10 +24,11 @@ def shrink(*args, **more):
     return group, f"{time.monotonic() - begun:.3f}"
 
 def fall(*who):
-    '''These ranks are killed, when the test tells them.'''
+    '''These ranks are killed, when the test tells them, and nobody needs the store of rank 0 any more.'''
+    total()
     if rank in who:
         say("ready")
-        sys.stdin.readline()
+        listen()
         os.kill(os.getpid(), 9)
 
 total()
@@ -53,11 +54,12 @@ def end_in_order(group, alive):
     for rank in alive:
         group.tell(rank)
     for rank in alive:
-        assert group.processes[rank].wait(30) == 0
+        group.processes[rank].join(30)
+        assert group.processes[rank].exitcode == 0
 
 
 END = """
-sys.stdin.readline()
+listen()
 dist.destroy_process_group()
 """
 
@@ -134,7 +136,7 @@ else:
 """ + END, 3, tmp_path, "shm") as group:
         assert after_shrink(group, 0) == "0 2" and after_shrink(group, 2) == "1 2"
         _, text = told(group.line(1))
-        assert re.search(r"aborted by rank [02]: the group goes on as one of its ranks \[0, 2\]", text), text
+        assert re.search(r"rank [02] reports: the group goes on as one of its ranks \[0, 2\]", text), text
         _, text = told(group.line(1))
         assert re.search(r"goccl: group .*rank 1 of 3: shrink: ", text), text
         group.tell(1)
@@ -145,7 +147,7 @@ def test_a_rank_that_does_not_come(tmp_path):
     """The call can be made again."""
     with ranks(SCRIPT + """
 if rank == 2:
-    sys.stdin.readline()
+    listen()
 else:
     failure(lambda: goccl.shrink(timeout=0.5))
 _, seconds = shrink()
@@ -172,7 +174,7 @@ if rank == 0:
         goccl.shrink()
     except KeyboardInterrupt:
         say(f"{time.monotonic() - begun:.3f}", "interrupted")
-sys.stdin.readline()
+listen()
 """, 2, tmp_path, transport) as group:
         assert after_shrink(group, 0) == "interrupted"
 

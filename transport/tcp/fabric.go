@@ -61,8 +61,8 @@ type Fabric struct {
 }
 
 var (
-	_ transport.Fabric = (*Fabric)(nil)
-	_ transport.Poller = (*Fabric)(nil)
+	_ transport.Fabric  = (*Fabric)(nil)
+	_ transport.Poller  = (*Fabric)(nil)
 	_ transport.Locator = (*Fabric)(nil)
 )
 

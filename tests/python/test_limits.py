@@ -1,0 +1,87 @@
+"""Processes that lack something: results are right all the same, or the group is refused with a clear error."""
+import os
+import re
+import subprocess
+
+import pytest
+from scripts import ranks
+
+LIMIT = '''
+import ctypes, errno, resource, struct
+
+if rank == 0: # ranks meet without files
+    server = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    store.set("port", str(server.port))
+else:
+    server = dist.TCPStore("localhost", int(store.get("port")), is_master=False)
+libc = ctypes.CDLL(None, use_errno=True)
+
+def limit(name, value):
+    resource.setrlimit(getattr(resource, "RLIMIT_" + name), (value, value))
+
+def forbid(*calls):
+    """The kernel refuses these system calls to this process from now on, as a container's profile does."""
+    read = {"x86_64": 310, "aarch64": 270}[os.uname().machine]
+    numbers = [{"pidfd_open": 434, "io_uring_setup": 425, "process_vm_readv": read}[call] for call in calls]
+    program = [(0x20, 0, 0, 0)] # loads the number of the call
+    program += [(0x15, len(numbers) - i, 0, number) for i, number in enumerate(numbers)] # equal: to the last line
+    program += [(0x06, 0, 0, 0x7fff0000), (0x06, 0, 0, 0x00050000 | errno.EPERM)] # allow, refuse
+    lines = b"".join(struct.pack("HBBI", *line) for line in program)
+    buffer = ctypes.create_string_buffer(lines, len(lines))
+    head = struct.pack("HxxxxxxP", len(program), ctypes.addressof(buffer))
+    assert libc.prctl(38, 1, 0, 0, 0) == 0 # PR_SET_NO_NEW_PRIVS
+    assert libc.prctl(22, 2, head, 0, 0) == 0, ctypes.get_errno() # PR_SET_SECCOMP
+
+def read_only():
+    """Everything that a process may write to by default is read-only."""
+    assert libc.unshare(0x20000) == 0, ctypes.get_errno() # CLONE_NEWNS
+    assert libc.mount(b"none", b"/", None, (1 << 18) | (1 << 14), None) == 0 # MS_PRIVATE | MS_REC
+    for place in (b"/dev/shm", b"/tmp", b"/var/tmp", b"/run"):
+        if os.path.isdir(place):
+            assert libc.mount(b"none", place, b"tmpfs", 1, b"size=1m") == 0 # MS_RDONLY
+    os.chdir("/proc")
+
+'''
+
+WORK = """
+try:
+    dist.init_process_group("goccl", store=server, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=10))
+    groups = [None, *(dist.new_group() for _ in range(20))]
+    for count in (4, 300_000):
+        for group in groups:
+            x = torch.full((count,), float(rank + 1))
+            dist.all_reduce(x, group=group)
+            assert x.eq(3).all()
+    dist.barrier()
+    dist.destroy_process_group()
+    say("right")
+except (dist.DistBackendError, dist.DistNetworkError, ValueError) as e:
+    say("refused:", str(e).splitlines()[0])
+listen() # the other rank may still need the store
+"""
+
+# What a process does before the group is made, and what it says then by shm: "right", or the refusal. By tcp all are
+# right.
+CASES = {
+    "64 descriptors": ("limit('NOFILE', 64)", "right"),
+    "no locked memory": ("limit('MEMLOCK', 0)", "right"),
+    "64 GB of addresses": ("limit('AS', 64 << 30)", "right"),
+    "no file": ("limit('FSIZE', 0)", "refused: .*shm"),
+    "no pidfd": ("forbid('pidfd_open')", "right"),
+    "no io_uring, no process_vm_readv": ("forbid('io_uring_setup', 'process_vm_readv')", "right"),
+    "nobody": ("os.setuid(65534)", "right"),
+    "read-only": ("read_only()", "right"),
+}
+OF_ROOT = {"nobody", "read-only"}
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("case", CASES)
+def test_limits(case, transport, tmp_path):
+    if case in OF_ROOT and (os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"]).returncode != 0):
+        pytest.skip("only root can become another user, and have its own mounts")
+    before, by_shm = CASES[case]
+    with ranks(WORK, 2, tmp_path, transport, join=LIMIT + before) as group:
+        for rank in range(2):
+            line = group.line(rank)
+            assert re.match(by_shm if transport == "shm" else "right", line), line
