@@ -24,7 +24,7 @@ import (
 
 const (
 	cellLimit   = 20 * time.Second       // for everything in a cell
-	joinTimeout = 8 * time.Second        // of a rank
+	joinTimeout = 3 * time.Second        // of a rank
 	longTimeout = 10 * time.Second       // of operations, where not the timeout is to be seen
 	settle      = 60 * time.Millisecond  // until ranks that wait have ceased to spin, and sleep
 	peerTimeout = 2 * time.Second        // the least that GOCCL_PEER_TIMEOUT may be

@@ -49,6 +49,7 @@ type Fabric struct {
 	spent     [2]atomic.Int64           // what all sessions have spent
 	shuffle   func([]*socket) []*socket // tests: in which order the sockets of a connection are tried
 	dials     chan struct{}             // one element for each pair that is dialled for the first time
+	lack      atomic.Pointer[lack]      // what accepting connections lacks; nil for nothing
 
 	trips func(int, *pathInfo) (shortest, smoothed time.Duration) // pathTrips, but for tests
 

@@ -187,13 +187,20 @@ func (p *pair) depart(s *session) {
 	}
 	spec := s.spec
 	spec.Window, spec.Control = nil, nil
-	p.departed[s.key()] = spec
+	p.departed[s.key()] = departed{spec, s.why.Load()}
+}
+
+// departed is a session that this side has left.
+type departed struct {
+	spec transport.Session
+	why  *[]byte
 }
 
 // bid opens a session that this side has left, in order to close it: the peer learns that nobody is
-// there. p.mu is held.
-func (p *pair) bid(spec transport.Session, in *incoming) {
-	s := newSession(p, spec)
+// there, and why. p.mu is held.
+func (p *pair) bid(left departed, in *incoming) {
+	s := newSession(p, left.spec)
+	s.why.Store(left.why)
 	s.closing.Store(true)
 	s.answered = true
 	p.sessions[s] = true

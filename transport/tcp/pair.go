@@ -72,14 +72,14 @@ type pair struct {
 	corrupt   int      // fragments with a wrong checksum
 	next      uint32   // index of the next session of this side
 	sessions  map[*session]bool
-	indexed   map[uint32]*session              // those with an index
-	waiting   map[sessionKey]*session          // not announced by the peer yet
-	inbounds  map[sessionKey]*incoming         // announced by the peer, but Connect was not called
-	departed  map[sessionKey]transport.Session // left by this side before the peer opened them
-	farewells []uint32                         // goodbyes to be answered, by the peer's index
-	node      node                             // for the farewells
-	spent     [2]int64                         // what the sessions have spent
-	trip      time.Duration                    // the shortest round trip when the last socket was attached
+	indexed   map[uint32]*session      // those with an index
+	waiting   map[sessionKey]*session  // not announced by the peer yet
+	inbounds  map[sessionKey]*incoming // announced by the peer, but Connect was not called
+	departed  map[sessionKey]departed  // left by this side before the peer opened them
+	farewells []uint32                 // goodbyes to be answered, by the peer's index
+	node      node                     // for the farewells
+	spent     [2]int64                 // what the sessions have spent
+	trip      time.Duration            // the shortest round trip when the last socket was attached
 	control   controls
 }
 
@@ -106,7 +106,7 @@ func newPair(f *Fabric, key pairKey, peer *address) *pair {
 	p := &pair{f: f, key: key, peer: peer, binding: pairBinding(f.self, peer), incoming: map[uint32]*incoming{},
 		changed: make(chan struct{}), sessions: map[*session]bool{}, indexed: map[uint32]*session{},
 		waiting:  map[sessionKey]*session{},
-		inbounds: map[sessionKey]*incoming{}, departed: map[sessionKey]transport.Session{}, epoch: newEpoch()}
+		inbounds: map[sessionKey]*incoming{}, departed: map[sessionKey]departed{}, epoch: newEpoch()}
 	p.node.pair = p
 	p.control.hears = map[uint32]*session{}
 	p.longest.Store(maxPayload)
@@ -124,7 +124,7 @@ func (p *pair) connect(ctx context.Context, spec transport.Session) (*session, e
 	for {
 		c, err := p.connection(ctx, spec.Peer)
 		if err != nil {
-			s.Close()
+			s.Leave(transport.Why(ctx))
 			return nil, err
 		}
 		p.enqueue(&s.node)
@@ -149,7 +149,7 @@ func (p *pair) connect(ctx context.Context, spec transport.Session) (*session, e
 			s.Close()
 			return nil, errFabricClosed
 		case ctx.Err() != nil:
-			s.Close()
+			s.Leave(transport.Why(ctx))
 			return nil, contextFault(ctx, spec.Peer, fmt.Sprintf(
 				"connected to %s, but the rank did not open session %x", c.where(), spec.ID))
 		}
@@ -194,6 +194,9 @@ func contextFault(ctx context.Context, rank int, what string) error {
 // connection returns the live socket. If there is none it dials or waits for the peer to dial.
 func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 	for {
+		if err := p.f.lack.Load().fault("take connections"); err != nil {
+			return nil, err
+		}
 		p.mu.Lock()
 		if c := p.live.Load(); c != nil {
 			p.mu.Unlock()
@@ -265,6 +268,7 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 	defer cancel()
 	defer context.AfterFunc(p.f.ctx, cancel)()
 	failures := map[netip.AddrPort]string{}
+	var short *lack
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		wires, refused := p.routes(ctx), 0
 		for _, w := range wires {
@@ -281,6 +285,10 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 			}
 			if refused == len(wires) {
 				return p.noFirst(rank, fmt.Errorf("%v: %w", w.to.addrPort(), err))
+			}
+			short = short.again(err)
+			if lacking := short.fault("connect"); lacking != nil {
+				return lacking
 			}
 			// An attempt that ends with ctx says less than an answer before it.
 			var op net.Error
@@ -367,9 +375,9 @@ func (p *pair) announce(in *incoming) {
 		p.match(s, in)
 		return
 	}
-	if spec, left := p.departed[key]; left {
+	if left, ok := p.departed[key]; ok {
 		delete(p.departed, key)
-		p.bid(spec, in)
+		p.bid(left, in)
 		return
 	}
 	p.inbounds[key] = in
