@@ -98,6 +98,10 @@ test-fuzz: ## Every fuzz test for some seconds
 test-soak: ## Four ranks make mixed calls by shared memory, TCP and between two hosts, with cuts: 25 s by each road
 	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-soak -count=1 -v -timeout=300s ./tests/soak -soak.time=25s
 
+.PHONY: test-drill
+test-drill: ## A part of make drill
+	@$(GO_ENV) mkdir -p build && CGO_ENABLED=0 go build -o build/goccl-drill ./cmd/goccl && build/goccl-drill drill
+
 .PHONY: test-noasm
 test-noasm: ## Kernels without assembly
 	@$(GO_ENV) python3 ci/gotest.py test-noasm -tags=noasm -count=1 -timeout=360s ./ccl/kernel/...
@@ -184,6 +188,11 @@ disturbed: setup ## Sequences of calls over links that are late, short of space,
 .PHONY: soak
 soak: setup ## What test-soak runs, for TIME (30m) by each road (SOAK_ARGS="-soak.road=tcp -soak.seed=1")
 	@$(GO_ENV) CGO_ENABLED=0 go test -count=1 -v -timeout=0 ./tests/soak -run Soak -soak.time=$(or $(TIME),30m) $(SOAK_ARGS)
+
+.PHONY: drill
+drill: ## What every rank is told when one dies, hangs, calls something else …: all cells (docs/drill.md; DRILL_ARGS; root, for the hosts)
+	@$(GO_ENV) mkdir -p build && CGO_ENABLED=0 go build -o build/goccl-drill ./cmd/goccl \
+		&& build/goccl-drill drill $(or $(DRILL_ARGS),--all)
 
 .PHONY: agreement
 agreement: setup ## 1 to 3 of 8 ranks are killed, 200 times by each transport; the others go on without them (three minutes)

@@ -158,14 +158,14 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	}
 	session, key := sessionOf(addresses)
 	links := make([]transport.Link, e.cfg.Size)
-	errs := make([]error, e.cfg.Size)
+	j := &joining{self: e.cfg.Rank, size: e.cfg.Size, links: links, errs: make([]error, e.cfg.Size)}
 	routes := make([]string, e.cfg.Size)
 	fabrics := make([]transport.Fabric, e.cfg.Size)
 	for peer := range peers {
 		if peer == e.cfg.Rank {
 			continue
 		}
-		if fabrics[peer], errs[peer] = e.route(peers, peer); errs[peer] == nil {
+		if fabrics[peer], j.errs[peer] = e.route(peers, peer); j.errs[peer] == nil {
 			routes[peer] = fabrics[peer].Name()
 		}
 	}
@@ -191,30 +191,19 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	planner.rules.HostSlot = slot
 	planner.rules.Windows = shared != nil && len(planner.hosts) == 1
 	control := new(exec.Control)
-	var group sync.WaitGroup
-	limit := make(chan struct{}, 64) // connections being made at the same time
-	for peer, fabric := range fabrics {
-		if fabric == nil {
-			continue
-		}
-		group.Go(func() {
-			limit <- struct{}{}
-			defer func() { <-limit }()
-			links[peer], errs[peer] = fabric.Connect(ctx, peers[peer].Fabrics[fabric.Name()],
-				transport.Session{ID: session, Rank: e.cfg.Rank, Peer: peer, Channels: exec.LinkChannels(channels),
-					Key: key, Window: shared, OnUse: !neighbours(e.cfg.Rank, peer, e.cfg.Size),
-					Control: func(message []byte) { control.Hear(peer, message) }})
-		})
-	}
-	group.Wait()
+	j.connect(ctx, fabrics, peers, func(peer int) transport.Session {
+		return transport.Session{ID: session, Rank: e.cfg.Rank, Peer: peer, Channels: exec.LinkChannels(channels),
+			Key: key, Window: shared, OnUse: !neighbours(e.cfg.Rank, peer, e.cfg.Size),
+			Control: func(message []byte) { control.Hear(peer, message) }}
+	})
 	shared.Joined()
 	for peer, link := range links {
 		if shared != nil && link != nil && fabrics[peer].SharesMemory() && link.Window() == nil {
-			errs[peer] = fault.Peer(fault.Internal, peer, "it shares memory with rank %d, but lends no window", e.cfg.Rank)
+			j.errs[peer] = fault.Peer(fault.Internal, peer, "it shares memory with rank %d, but lends no window", e.cfg.Rank)
 		}
 	}
-	if err := joinErrors(errs, peers); err != nil {
-		closeLinks(links)
+	if err := j.err(peers); err != nil {
+		j.leave(peers)
 		shared.Release()
 		return nil, e.named(err)
 	}
@@ -404,13 +393,17 @@ func (e *Endpoint) pollers(routes []string) []transport.Poller {
 	return used
 }
 
-// joinErrors combines all errors into one, which names every rank that did not connect in time.
+// joinErrors returns the first error that stays, or else one that names every rank that did not
+// connect in time.
 func joinErrors(errs []error, peers []address) error {
 	var late []string
+	var ended error // an attempt that was given up
 	first, why := fault.NoPeer, ""
 	for rank, err := range errs {
 		switch {
 		case err == nil:
+		case given(err):
+			ended = err
 		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, fault.Timeout):
 			late = append(late, fmt.Sprintf("rank %d (host %s, pid %d)", rank, peers[rank].Host, peers[rank].Pid))
 			if first == fault.NoPeer {
@@ -424,13 +417,16 @@ func joinErrors(errs []error, peers []address) error {
 			if !errors.As(err, &f) {
 				return &fault.Error{Code: fault.System, Peer: rank, Text: "connecting", Cause: err}
 			}
+			if f.Code == fault.System && f.Peer == fault.NoPeer { // it is this rank that lacks something
+				return f
+			}
 			named := *f
 			named.Peer = rank
 			return &named
 		}
 	}
 	if late == nil {
-		return nil
+		return ended
 	}
 	return &fault.Error{Code: fault.Timeout, Peer: first,
 		Text: "did not connect in time: " + strings.Join(late, ", ") + why}

@@ -49,7 +49,7 @@ func (c *Comm) examine(f *frame, peer int, n *window.Record, call *Call) error {
 		longest = slices.Max(n.Counts[:c.size])
 	}
 	f.longest = max(f.longest, longest)
-	return sameCount(peer, count, call.Out[peer].Count, "the block from it")
+	return c.sameCount(peer, count, call.Out[peer].Count, "the block from it")
 }
 
 // plausible refuses a number of pieces that follows from no block that this rank has or the others

@@ -17,6 +17,7 @@ type compiled struct {
 	arithmetic
 	fingerprint      transport.Meta // the part of fingerprints that depends on the call, not on number and history
 	digest           uint64         // what the call adds to the history
+	length           uint64         // of each block, or program.Uneven
 	simple           bool           // it is straight, has no messages and no Tmp, and exposes nothing
 	short            bool           // ranks keep their core as long as no other rank waits for it (window.Set.MaySpin)
 	exposes          bool           // it may expose registered memory to the peers
@@ -59,7 +60,7 @@ func (p *compiled) sign(call *Call) {
 	var print fingerprint
 	print.take(call, p.Low.Hash)
 	print.phase = phaseOf(p.Piece)
-	p.digest = print.digest()
+	p.digest, p.length = print.digest(), blockLength(call)
 	p.fingerprint = print.meta(0)
 	if p.Low.Announces {
 		p.fingerprint[1] |= uint64(p.Last)

@@ -111,6 +111,7 @@ type Comm struct {
 	inquiry    inquiry
 	idle       int
 	history    history
+	past       [pastCalls]pastCall
 	unopened   []transport.Opener // by peer; nil where the path is there
 	closed     int                // how many of them are not nil
 
@@ -338,7 +339,7 @@ func (c *Comm) try(p *compiled, call *Call, seq uint64, w *waiter) (ended bool, 
 	if s != finished || f.last > 0 {
 		return false, err
 	}
-	c.history.add(p.digest)
+	c.made(p)
 	f.prog = nil
 	return true, nil
 }

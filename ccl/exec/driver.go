@@ -115,7 +115,9 @@ func (c *Comm) look() bool {
 			c.lost[peer] = true
 			c.p2p.Advance()
 			named := c.named(peer, err)
-			c.ending.hear(named, c.rank, c.size)
+			if c.ending.hear(named, c.rank, c.size) {
+				c.weigh(c.ending.told)
+			}
 			if c.ending.told == nil { // otherwise the messages end with the group, for the reason that the peer gave
 				c.p2p.PeerFailed(peer, named)
 			}

@@ -34,17 +34,20 @@ const stillness = 100 * time.Millisecond
 // A report fits into what a link says when it is left.
 const _ = uint(transport.MaxWhy - fault.MaxReport)
 
-// hear learns from the end of a link. self is this rank.
-func (e *ending) hear(err *fault.Error, self, ranks int) {
+// hear learns from the end of a link, and reports whether it has learned why the group ends. self is
+// this rank.
+func (e *ending) hear(err *fault.Error, self, ranks int) bool {
 	if err.Code == fault.PeerLost {
 		e.deaths = append(e.deaths, err)
 	}
 	if len(err.Left) == 0 || e.told != nil {
-		return
+		return false
 	}
-	if told, wrong := fault.ParseReport(err.Left, self, ranks); wrong == nil {
+	told, wrong := fault.ParseReport(err.Left, self, ranks)
+	if wrong == nil {
 		e.report, e.told = err.Left, told
 	}
+	return wrong == nil
 }
 
 // groupEnd returns the error with which the group ends, or nil.

@@ -137,7 +137,7 @@ func (c *Comm) checkCounts(op *Op) error {
 		return nil
 	}
 	for r, b := range blocks {
-		if err := sameCount(r, x.Matrix[r*x.Row+own], b.Count, what); err != nil {
+		if err := c.sameCount(r, x.Matrix[r*x.Row+own], b.Count, what); err != nil {
 			return err
 		}
 	}
@@ -146,11 +146,13 @@ func (c *Comm) checkCounts(op *Op) error {
 
 // sameCount compares the length of a block that a peer announced with the length that this rank
 // knows.
-func sameCount(peer int, said uint64, known int, what string) error {
+func (c *Comm) sameCount(peer int, said uint64, known int, what string) error {
 	if said == uint64(known) {
 		return nil
 	}
-	return fault.Peer(fault.Mismatch, peer, "%s has %d elements here, and rank %d says %d", what, known, peer, said)
+	e := fault.Peer(fault.Mismatch, peer, "%s has %d elements here, and rank %d says %d", what, known, peer, said)
+	e.Proof = c.proof(true)
+	return e
 }
 
 // forget drops the program that was to follow, and the matrix of a large group.

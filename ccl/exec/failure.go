@@ -181,7 +181,9 @@ func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
 			before = "; they find out only now"
 		}
 	}
-	return fault.Peer(fault.Mismatch, peer,
+	e := fault.Peer(fault.Mismatch, peer,
 		"this rank called %s, rank %d called %s%s; all ranks of a group must make the same calls in the same order",
 		ours.describe(want), peer, got.describe(bytes), before)
+	e.Proof = c.proof(m[0] == mine[0] && m[2] == mine[2] && !differ(m, mine))
+	return e
 }

@@ -174,7 +174,7 @@ func (c *Comm) step(f *frame, call *Call) (status, error) {
 			return s, err
 		}
 		if p.Piece == f.last && !f.counting {
-			c.history.add(p.digest)
+			c.made(p)
 			return finished, nil
 		}
 		if f.counting {

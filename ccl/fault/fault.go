@@ -54,6 +54,7 @@ type Error struct {
 	Ranks []int  // where several ranks caused it: all of them, Peer first
 	Text  string // what happened and what to do
 	Cause error
+	Proof []byte // of a mismatch: what a rank that hears the report compares with its own calls
 	Left  []byte // of a link whose peer has left: what the peer said when it did (transport.Link.Leave)
 }
 

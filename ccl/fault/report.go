@@ -17,6 +17,7 @@ const (
 	mostRanks     = 32
 	mostText      = 384
 	mostOperation = 96
+	mostProof     = 192
 )
 
 // report is what a rank that leaves a group because of an error tells the others. They fail with
@@ -27,12 +28,16 @@ type report struct {
 	From  int    `json:"from"`           // who found it
 	Op    string `json:"op,omitempty"`   // what that rank was doing
 	Text  string `json:"text,omitempty"` // the evidence
+	Proof []byte `json:"proof,omitempty"`
 }
 
 // Report returns the report of an error that a rank has found: at most MaxReport bytes. An error
 // that names no rank was caused by this rank itself.
 func (e *Error) Report(from int) []byte {
 	r := report{Code: e.Code, Ranks: e.Culprits(), From: from, Op: cut(e.Op, mostOperation), Text: e.Text}
+	if len(e.Proof) <= mostProof {
+		r.Proof = e.Proof
+	}
 	if len(r.Ranks) == 0 {
 		r.Ranks = []int{from}
 	}
@@ -90,7 +95,8 @@ func ParseReport(text []byte, self, ranks int) (*Error, error) {
 	if op != "" {
 		said += ", in " + op
 	}
-	e := &Error{Code: r.Code, Ranks: slices.Compact(r.Ranks), Text: strings.TrimSuffix(said+": "+evidence, ": ")}
+	e := &Error{Code: r.Code, Ranks: slices.Compact(r.Ranks), Proof: r.Proof,
+		Text: strings.TrimSuffix(said+": "+evidence, ": ")}
 	e.Peer = e.Ranks[0]
 	return e, nil
 }

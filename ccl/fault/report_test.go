@@ -41,6 +41,22 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestReportHasProof passes on what other ranks compare, unless it is too long.
+func TestReportHasProof(t *testing.T) {
+	for _, n := range []int{0, 1, mostProof, mostProof + 1} {
+		found := Peer(Mismatch, 3, "%s", strings.Repeat("x", mostText))
+		found.Proof = make([]byte, n)
+		text := found.Report(2)
+		require.LessOrEqual(t, len(text), MaxReport)
+		e, err := ParseReport(text, 0, 8)
+		require.NoError(t, err)
+		if n > mostProof {
+			n = 0
+		}
+		require.Len(t, e.Proof, n)
+	}
+}
+
 // TestReportIsBounded has long texts and many ranks.
 func TestReportIsBounded(t *testing.T) {
 	long := strings.Repeat("é\u2028\"<", 5000)

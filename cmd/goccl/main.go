@@ -45,6 +45,10 @@ func verbs() []verb {
 			flightVerb,
 		},
 		{"top", "[PID …] [--once] [--json]", "what the ranks on this host are doing now, by process or launcher", topVerb},
+		{
+			"drill", "[--all] [flags]",
+			"what every rank is told when a rank dies, hangs, calls something else …, on real processes", drillVerb,
+		},
 		{"doctor", "[--json] [--hosts]", "what this machine offers and what is missing, or how fast hosts are", doctor},
 		{"options", "", "the GOCCL_* environment variables", options},
 		{"version", "", "the version", version},
@@ -52,8 +56,18 @@ func verbs() []verb {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == benchRankVerb {
-		exit(benchRank(os.Args[2:]))
+	if len(os.Args) > 1 {
+		switch os.Args[1] { // processes that verbs start
+		case benchRankVerb:
+			exit(benchRank(os.Args[2:]))
+		case drillRankVerb:
+			exit(drillRank(os.Args[2:]))
+		case relayVerb:
+			exit(relayForDrill())
+		case holderVerb:
+			hold()
+			return
+		}
 	}
 	exit(dispatch(os.Args[1:], os.Stdout))
 }

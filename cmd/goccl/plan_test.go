@@ -241,7 +241,7 @@ func TestHelp(t *testing.T) {
 // A misunderstood command line has an exit status of its own, and prints nothing among the results.
 func TestMisuse(t *testing.T) {
 	for args, words := range map[string]string{
-		"pan":                 `unknown verb "pan"; there are run, bench, plan, verify, sim, tune, flight, top, doctor, options, version; did you mean plan?`,
+		"pan":                 `unknown verb "pan"; there are run, bench, plan, verify, sim, tune, flight, top, drill, doctor, options, version; did you mean plan?`,
 		"plan":                "usage: goccl plan list|show",
 		"plan shw":            "did you mean show?",
 		"plan list --no":      "flag provided but not defined: --no; see goccl help plan list",

@@ -43,7 +43,8 @@ type Fabric struct {
 	arena     *mem.Arena      // of the process, nil for none; set together with the pool
 	processes map[id]*process // peers with a living connection
 	dialling  map[id]bool
-	changed   chan struct{}      // closed and replaced when processes or dialling change
+	refused   map[id]error       // why processes that have dialled could not be joined
+	changed   chan struct{}      // closed and replaced when processes, dialling or refused change
 	links     map[*link]struct{} // not yet closed
 }
 
@@ -78,7 +79,7 @@ func New(opts Options) (*Fabric, error) {
 	}
 	f := &Fabric{options: opts, self: self, page: page, doorbell: park.DoorbellAt(page.Bytes()), listen: l,
 		ended: make(chan struct{}), processes: map[id]*process{}, dialling: map[id]bool{},
-		changed: make(chan struct{}), links: map[*link]struct{}{}, silent: unproven.New(maxHandshakes)}
+		refused: map[id]error{}, changed: make(chan struct{}), links: map[*link]struct{}{}, silent: unproven.New(maxHandshakes)}
 	opts.Track(descriptor(l), true)
 	f.running.Add(1)
 	go f.accept()
@@ -159,6 +160,8 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 	for {
 		f.mu.Lock()
 		p, closed, changed := f.processes[a.ID], f.closed, f.changed
+		refused := f.refused[a.ID]
+		delete(f.refused, a.ID)
 		mine := dials && p == nil && !closed && !f.dialling[a.ID]
 		if mine {
 			f.dialling[a.ID] = true
@@ -169,6 +172,8 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 			return nil, errClosed()
 		case p != nil:
 			return p, nil
+		case refused != nil:
+			return nil, refused
 		case mine:
 			p, err := f.dial(ctx, a, s)
 			f.mu.Lock()

@@ -20,6 +20,7 @@ const (
 	helloSpan     = 500 * time.Millisecond // for the hello of a process that has dialled, which sends it at once
 	handshakeSpan = 10 * time.Second       // for the answer
 	maxHandshakes = 64                     // accepted connections without a hello; one more closes the oldest
+	maxRefused    = 256                    // refused processes that are remembered
 	redialPause   = 5 * time.Millisecond
 )
 
@@ -30,13 +31,18 @@ func (f *Fabric) dial(ctx context.Context, a *address, s *transport.Session) (*p
 	for {
 		p, err := f.dialOnce(ctx, a)
 		var typed *fault.Error
+		var refused *refusal
 		switch {
 		case err == nil:
 			return p, nil
+		case errors.As(err, &refused):
+			return nil, fault.Peer(refused.code, s.Peer, "shm: its %s", refused.text)
 		case errors.As(err, &typed):
 			return nil, err
 		case errors.Is(err, unix.ECONNREFUSED):
 			return nil, errGone(s, a)
+		case transport.Lacks(err):
+			return nil, fault.Wrap(fault.System, err, "shm: this process cannot connect")
 		case ctx.Err() == nil && !passing(err):
 			e := fault.Peer(fault.System, s.Peer, "shm: its process %d cannot be joined", a.PID)
 			e.Cause = err
@@ -166,6 +172,12 @@ func (f *Fabric) answer(conn *net.UnixConn, pid int, theirs *hello, fds []int) e
 			code = e.Code
 		}
 		sendPacket(conn, newRefuse(0, int(code), err.Error()))
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.refused) < maxRefused {
+			f.refused[theirs.From] = err
+			f.announce()
+		}
 		return err
 	}
 	if err := f.sendHello(conn, mine); err != nil {
@@ -174,6 +186,14 @@ func (f *Fabric) answer(conn *net.UnixConn, pid int, theirs *hello, fds []int) e
 	}
 	return f.install(p)
 }
+
+// refusal is the answer of a process that cannot be joined.
+type refusal struct {
+	code fault.Code
+	text string
+}
+
+func (r *refusal) Error() string { return r.text }
 
 // owner returns the process at the other end, if it belongs to the same user.
 func (f *Fabric) owner(conn *net.UnixConn) (pid int, err error) {
@@ -226,7 +246,7 @@ func (f *Fabric) receiveHello(conn *net.UnixConn, pid int, expected id) (*hello,
 		sendPacket(conn, newRefuse(0, int(fault.Mismatch), err.Error()))
 		err = fault.New(fault.Mismatch, "shm: process %d cannot be joined: %v", pid, err)
 	case *refuse:
-		err = fault.New(m.code(), "shm: process %d refuses this one: %q", pid, m.text())
+		err = &refusal{m.code(), fmt.Sprintf("process %d refuses this one: %q", pid, m.text())}
 	default:
 		err = fault.New(fault.Internal, "shm: process %d begins with %T", pid, message)
 	}

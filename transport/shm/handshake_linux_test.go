@@ -13,6 +13,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/transport"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -212,4 +213,47 @@ func TestNonsenseAfterHello(t *testing.T) {
 	require.NoError(t, la.Close())
 	require.NoError(t, lb.Close())
 	connect(t, a, b, 2, 1)
+}
+
+// TestWhoRefusesFailsToo has no memory for the pool of the process that is dialled: it refuses the
+// other one, and both Connects say so at once. Only the other process has a peer to blame.
+func TestWhoRefusesFailsToo(t *testing.T) {
+	a, b := newFabric(t), newFabric(t)
+	if bytes.Compare(a.self.ID[:], b.self.ID[:]) < 0 { // a dials
+		a, b = b, a
+	}
+	a.options.PoolBytes = 1 << 60
+	_, _, ea, eb := both(t, a, b, session(1, 0, 1, 1), session(1, 1, 0, 1))
+	var own, told *fault.Error
+	require.ErrorAs(t, ea, &own)
+	require.ErrorAs(t, eb, &told)
+	require.ErrorIs(t, ea, fault.System)
+	require.Equal(t, fault.NoPeer, own.Peer, "%v", ea)
+	require.ErrorIs(t, eb, fault.System)
+	require.Equal(t, 0, told.Peer, "%v", eb)
+	require.ErrorContains(t, eb, "refuses this one")
+}
+
+// TestGivenUpForAReason has one side give up before the other one calls Connect, which is told why.
+func TestGivenUpForAReason(t *testing.T) {
+	a, b := newFabric(t), newFabric(t)
+	connect(t, a, b, 1, 1) // so that the processes are connected
+	ctx, cancel := context.WithCancelCause(context.Background())
+	gone := make(chan error, 1)
+	go func() {
+		_, err := a.Connect(ctx, b.Address(), session(2, 0, 1, 1))
+		gone <- err
+	}()
+	eventually(t, "the open of the peer", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.processes[a.self.ID].arrivals) == 1
+	})
+	cancel(&transport.GivenUp{Why: []byte("too late")})
+	require.Error(t, <-gone)
+	_, err := b.Connect(within(t), a.Address(), session(2, 1, 0, 1))
+	var f *fault.Error
+	require.ErrorAs(t, err, &f)
+	require.ErrorIs(t, err, fault.PeerLeft)
+	require.Equal(t, "too late", string(f.Left))
 }

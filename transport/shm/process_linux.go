@@ -79,6 +79,7 @@ func (w *opening) changed() {
 type arrival struct {
 	open
 	fds []int
+	why []byte // the peer has given up since, and says why
 }
 
 // open joins a session over this connection.
@@ -157,10 +158,22 @@ func (p *process) begin(w *opening) error {
 	p.serial++
 	w.serial = p.serial
 	p.openings[k] = w
-	if a := p.arrivals[k]; a != nil {
+	switch a := p.arrivals[k]; {
+	case a == nil:
+	case a.why != nil:
+		delete(p.arrivals, k)
+		p.fail(w, p.left(s.Peer, a.why))
+	default:
 		p.join(w, a)
 	}
 	return nil
+}
+
+// left returns the error of a peer that has left.
+func (p *process) left(rank int, why []byte) *fault.Error {
+	e := fault.Peer(fault.PeerLeft, rank, "shm: process %d has closed its end", p.pid)
+	e.Left = why
+	return e
 }
 
 // finish returns the result of an opening. A link that was confirmed when its context ended is not
@@ -181,7 +194,7 @@ func (p *process) finish(ctx context.Context, w *opening) (transport.Link, error
 	if w.refusal != nil {
 		p.send(w.refusal)
 	}
-	p.send(newBye(w.serial, nil))
+	p.send(newBye(w.serial, transport.Why(ctx)))
 	return nil, w.err
 }
 
@@ -262,14 +275,23 @@ func (p *process) confirm(m *joined) {
 // closed is called with the lock held when the peer has closed what it opened with a serial number.
 func (p *process) closed(m *bye) {
 	for k, a := range p.arrivals {
-		if a.Serial == m.Serial {
-			closeAll(a.fds)
+		if a.Serial != m.Serial {
+			continue
+		}
+		closeAll(a.fds)
+		a.fds = nil
+		if a.why = m.why(); len(a.why) == 0 {
 			delete(p.arrivals, k)
 		}
 	}
 	l := p.links[m.Serial]
+	if l == nil {
+		return
+	}
+	left := p.left(l.session.Peer, m.why())
 	switch {
-	case l == nil:
+	case l.opening != nil && len(left.Left) > 0: // the peer has given up for good
+		p.fail(l.opening, left)
 	case l.opening != nil: // the peer's Connect gave up; this side's waits for another
 		w := l.opening
 		p.retract(w)
@@ -277,8 +299,6 @@ func (p *process) closed(m *bye) {
 			p.join(w, a)
 		}
 	default:
-		left := fault.Peer(fault.PeerLeft, l.session.Peer, "shm: process %d has closed its end", p.pid)
-		left.Left = m.why()
 		l.gone(left)
 	}
 }
@@ -334,7 +354,7 @@ func (p *process) handle(message any, fds []int) error {
 	defer p.fabric.mu.Unlock()
 	switch m := message.(type) {
 	case *open:
-		return p.arrived(&arrival{*m, fds})
+		return p.arrived(&arrival{open: *m, fds: fds})
 	case *bye:
 		p.closed(m)
 	case *joined:

@@ -103,3 +103,21 @@ func FuzzAddress(f *testing.F) {
 		}
 	})
 }
+
+func TestReroute(t *testing.T) {
+	a := sample(2, "10.1.2.3/24", "fd00::2/64")
+	var asked []string
+	b, err := Reroute(a.encode(), func(at netip.AddrPort) (uint16, error) {
+		asked = append(asked, at.String())
+		return uint16(5000 + len(asked)), nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"10.1.2.3:4000", "[fd00::2]:4000"}, asked)
+	a.endpoints[0].port, a.endpoints[1].port = 5001, 5002
+	require.Equal(t, a.encode(), b)
+	refused := fmt.Errorf("no port")
+	_, err = Reroute(b, func(netip.AddrPort) (uint16, error) { return 0, refused })
+	require.ErrorIs(t, err, refused)
+	_, err = Reroute(b[1:], nil)
+	require.Error(t, err)
+}

@@ -50,6 +50,7 @@ type Fabric struct {
 	shuffle   func([]*socket) []*socket // tests: in which order the sockets of a connection are tried
 	hellos    atomic.Uint64             // handshakes whose order counts (outdated)
 	dials     chan struct{}             // one element for each pair that is dialled for the first time
+	lack      atomic.Pointer[lack]      // what accepting connections lacks; nil for nothing
 
 	trips func(int, *pathInfo) (shortest, smoothed time.Duration) // pathTrips, but for tests
 

@@ -124,7 +124,7 @@ func (p *pair) connect(ctx context.Context, spec transport.Session) (*session, e
 	for {
 		c, err := p.connection(ctx, spec.Peer)
 		if err != nil {
-			s.Close()
+			s.Leave(transport.Why(ctx))
 			return nil, err
 		}
 		p.enqueue(&s.node)
@@ -149,7 +149,7 @@ func (p *pair) connect(ctx context.Context, spec transport.Session) (*session, e
 			s.Close()
 			return nil, errFabricClosed
 		case ctx.Err() != nil:
-			s.Close()
+			s.Leave(transport.Why(ctx))
 			return nil, contextFault(ctx, spec.Peer, fmt.Sprintf(
 				"connected to %s, but the rank did not open session %x", c.where(), spec.ID))
 		}
@@ -194,6 +194,9 @@ func contextFault(ctx context.Context, rank int, what string) error {
 // connection returns the live socket. If there is none it dials or waits for the peer to dial.
 func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 	for {
+		if err := p.f.lack.Load().fault("take connections"); err != nil {
+			return nil, err
+		}
 		p.mu.Lock()
 		if c := p.live.Load(); c != nil {
 			p.mu.Unlock()
@@ -265,6 +268,7 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 	defer cancel()
 	defer context.AfterFunc(p.f.ctx, cancel)()
 	failures := map[netip.AddrPort]string{}
+	var short *lack
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		wires, refused := p.routes(ctx), 0
 		for _, w := range wires {
@@ -281,6 +285,10 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 			}
 			if refused == len(wires) {
 				return p.noFirst(rank, fmt.Errorf("%v: %w", w.to.addrPort(), err))
+			}
+			short = short.again(err)
+			if lacking := short.fault("connect"); lacking != nil {
+				return lacking
 			}
 			// An attempt that ends with ctx says less than an answer before it.
 			var op net.Error

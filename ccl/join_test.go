@@ -1,0 +1,94 @@
+package ccl_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl"
+)
+
+// TestJoinEndsForOneReason has one rank of four not come, and another one soon cease to wait for it:
+// the others, who have time, learn it from that one, and name the rank that did not come.
+func TestJoinEndsForOneReason(t *testing.T) {
+	const ranks, missing, hasty = 4, 2, 1
+	for _, transport := range []string{"shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			opts := ccl.Options{Transport: transport}
+			endpoints, addresses := opened(t, nodes(t, ranks, opts), opts)
+			begun := time.Now()
+			errs := outcomes(t, ranks, func(rank int) error {
+				if rank == missing {
+					return nil
+				}
+				span := deadline
+				if rank == hasty {
+					span = 300 * time.Millisecond
+				}
+				ctx, cancel := context.WithTimeout(background, span)
+				defer cancel()
+				c, err := endpoints[rank].Join(ctx, addresses)
+				if err == nil { // by TCP it is linked with its neighbours only
+					err = ccl.Barrier(background, c)
+				}
+				return err
+			})
+			require.Less(t, time.Since(begun), 5*time.Second)
+			for rank, err := range errs {
+				if rank == missing {
+					continue
+				}
+				var f *ccl.Error
+				require.ErrorIs(t, err, ccl.Timeout, "rank %d", rank)
+				require.ErrorAs(t, err, &f)
+				require.Equal(t, []int{missing}, f.Culprits(), "rank %d: %v", rank, err)
+				require.ErrorContains(t, err, "did not connect in time: rank 2", "rank %d", rank)
+			}
+		})
+	}
+}
+
+// TestJoinOfADeadRank has the process of one rank end before the others join.
+func TestJoinOfADeadRank(t *testing.T) {
+	const ranks, dead = 3, 1
+	for _, transport := range []string{"shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			opts := ccl.Options{Transport: transport}
+			all := nodes(t, ranks, opts)
+			endpoints, addresses := opened(t, all, opts)
+			require.NoError(t, all[dead].Close())
+			begun := time.Now()
+			errs := outcomes(t, ranks, func(rank int) error {
+				if rank == dead {
+					return nil
+				}
+				ctx, cancel := context.WithTimeout(background, deadline)
+				defer cancel()
+				_, err := endpoints[rank].Join(ctx, addresses)
+				return err
+			})
+			require.Less(t, time.Since(begun), 2*time.Second)
+			for rank, err := range errs {
+				var f *ccl.Error
+				if rank != dead {
+					require.ErrorIs(t, err, ccl.PeerLost)
+					require.True(t, errors.As(err, &f))
+					require.Equal(t, []int{dead}, f.Culprits(), "rank %d: %v", rank, err)
+				}
+			}
+		})
+	}
+}
+
+// opened returns an endpoint of each node, and their addresses.
+func opened(t *testing.T, nodes []*ccl.Node, opts ccl.Options) (endpoints []*ccl.Endpoint, addresses [][]byte) {
+	for rank, node := range nodes {
+		e, err := node.Open(ccl.Config{Name: "joined", Rank: rank, Size: len(nodes), Timeout: deadline, Options: opts})
+		require.NoError(t, err)
+		endpoints, addresses = append(endpoints, e), append(addresses, e.Address())
+	}
+	return endpoints, addresses
+}
