@@ -34,8 +34,8 @@ const stillness = 100 * time.Millisecond
 // A report fits into what a link says when it is left.
 const _ = uint(transport.MaxWhy - fault.MaxReport)
 
-// hear learns from the end of a link, and reports whether it has learned why the group ends. self is
-// this rank.
+// hear learns from the end of a link, and reports whether it has learned why the group ends. self
+// is this rank.
 func (e *ending) hear(err *fault.Error, self, ranks int) bool {
 	if err.Code == fault.PeerLost {
 		e.deaths = append(e.deaths, err)

@@ -492,8 +492,8 @@ func full(limit, doc, evidence string) *drillFault {
 			e := &expectation{codes: codes(fault.PeerLost, fault.PeerLeft, fault.System), culprits: []int{s.culprit},
 				within: deathLimit}
 			if s.cell.Road == roadHosts {
-				// A rank that is to be dialled by one of another host does not take it for dead when that
-				// refuses connections, as firewalls do, too.
+				// A rank that is to be dialled by one of another host does not take it for dead when
+				// that refuses connections, as firewalls do, too.
 				e.codes, e.within = append(e.codes, codes(fault.Timeout)...), joinTimeout+deathLimit
 			}
 			return e

@@ -401,7 +401,8 @@ func (k *sockets) track(fd int, open bool) {
 	}
 }
 
-// cut breaks a connection by TCP: mostly so that both ends are reset, and what is under way is lost.
+// cut breaks a connection by TCP: mostly so that both ends are reset, and what is under way is
+// lost.
 func (k *sockets) cut() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -481,8 +481,8 @@ func (m *mover) announce(l *link, s *modelSide, f modelFrame, known bool) {
 	case s.departed:
 		s.departed = false
 		*s = modelSide{dead: s.dead, epoch: s.epoch, epochs: s.epochs, live: s.live, dials: s.dials, healing: s.healing,
-			newest: s.newest, dialing: s.dialing, broken: s.broken, crossing: s.crossing, unresumed: s.unresumed, begun: true, exists: true,
-			bid: true, closing: true, answered: true, next: s.next, opens: s.opens, inIndex: s.inIndex, incoming: true,
+			newest: s.newest, dialing: s.dialing, broken: s.broken, crossing: s.crossing, unresumed: s.unresumed,
+			begun: true, exists: true, bid: true, closing: true, answered: true, next: s.next, opens: s.opens, inIndex: s.inIndex, incoming: true,
 			farewells: s.farewells, owed: s.owed, left: s.left, outcome: s.outcome,
 			reasoned: s.reasoned, sent: s.sent, heard: s.heard}
 		if m.mu.forgetsReason {
@@ -570,7 +570,8 @@ func (m *mover) user(l *link, side int) {
 		if m.mu.forgetsWaiting && s.waiting && !s.unsent() {
 			s.waiting = false
 		}
-		if st := s.standing(); s.exists && s.live == none && !s.healing && !s.dialing && !st.owesGoodbye() && !st.unsent {
+		idle := s.exists && s.live == none && !s.healing && !s.dialing
+		if st := s.standing(); idle && !st.owesGoodbye() && !st.unsent {
 			m.remove(s)
 		}
 	}
