@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// TestJoinEndsForOneReason has one rank of four not come, and another one soon cease to wait for it:
-// the others, who have time, learn it from that one, and name the rank that did not come.
+// TestJoinEndsForOneReason has one rank of four not come, and another one soon cease to wait for
+// it: the others, who have time, learn it from that one, and name the rank that did not come.
 func TestJoinEndsForOneReason(t *testing.T) {
 	const ranks, missing, hasty = 4, 2, 1
 	for _, transport := range []string{"shm", "tcp"} {

@@ -116,7 +116,7 @@ func TestEveryAlgorithmNoticesAnotherCall(t *testing.T) {
 					}
 					t.Run(fmt.Sprintf("%s/%v-%s/%s/%d", name, s.Coll, s.Name, strings.ReplaceAll(what, " ", "-"), n),
 						func(t *testing.T) {
-							// Only two ranks know the length of a block of all_to_all: either may be wrong.
+							// Only two ranks know the length of a block of all_to_all.
 							named := s.Coll != dtype.AllToAll || what != "one length"
 							noticed(t, name, ranks, &catalogue{all: all, now: i}, mine, theirs, named)
 						})
