@@ -168,6 +168,13 @@ type Fabric interface {
 	Close() error
 }
 
+// Silencer is implemented by links through networks.
+type Silencer interface {
+	// Silent reports whether the peer's host has not answered for a while, so that the path has
+	// broken, and no other one has been found yet.
+	Silent() bool
+}
+
 // Poller is implemented by a fabric whose events come from the kernel rather than from memory.
 type Poller interface {
 	// Poll moves whatever it can without waiting and reports whether anything moved. Any thread may

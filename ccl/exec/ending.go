@@ -1,8 +1,10 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -25,7 +27,13 @@ type ending struct {
 	op    *Op
 	moves uint
 	since int64
+
+	silent int64 // when a peer was lost whose host does not answer; 0 for none
 }
+
+// silenceSpan is how long a rank that has lost a peer of a silent host waits before it ends its
+// group: the others of that host are then known to be silent, too.
+const silenceSpan = 300 * time.Millisecond
 
 // stillness is how long nothing moves before a death ends a collective that does not wait for the
 // dead rank itself.
@@ -39,6 +47,9 @@ const _ = uint(transport.MaxWhy - fault.MaxReport)
 func (e *ending) hear(err *fault.Error, self, ranks int) bool {
 	if err.Code == fault.PeerLost {
 		e.deaths = append(e.deaths, err)
+		if err.Silent && e.silent == 0 {
+			e.silent = now()
+		}
 	}
 	if len(err.Left) == 0 || e.told != nil {
 		return false
@@ -56,15 +67,48 @@ func (c *Comm) groupEnd() *fault.Error {
 	if e.told != nil || f.prog == nil {
 		return e.told
 	}
-	if lost := c.lostPeer(); lost != nil && lost.Code == fault.PeerLost {
-		return e.dead(lost)
-	} else if lost != nil {
+	lost := c.lostPeer()
+	switch {
+	case lost != nil && lost.Code != fault.PeerLost:
 		return lost
+	case lost == nil && (len(e.deaths) == 0 || !e.still(f)), e.silent != 0 && now() < e.silent+int64(silenceSpan):
+		return nil
 	}
-	if len(e.deaths) > 0 && e.still(f) {
-		return e.dead(nil)
+	all := e.dead(lost)
+	c.addSilent(all)
+	return all
+}
+
+// addSilent adds to the error of lost peers the other ranks of hosts that do not answer. A rank
+// that this one is not connected with counts if nobody of its host answers.
+func (c *Comm) addSilent(all *fault.Error) {
+	for _, ranks := range c.opts.Hosts {
+		var more []int
+		silent, answers := false, false
+		for _, peer := range ranks {
+			if peer == c.rank {
+				answers = true
+				continue
+			}
+			f := &fault.Error{}
+			link := c.opts.Links[peer]
+			switch quiet, ok := link.(transport.Silencer); {
+			case errors.As(link.Err(), &f):
+				silent = silent || f.Silent
+				answers = answers || f.Code != fault.PeerLost
+			case ok && quiet.Silent(), c.unopened[peer] != nil:
+			default:
+				answers = true
+			}
+			if !slices.Contains(all.Ranks, peer) {
+				more = append(more, peer)
+			}
+		}
+		if silent && !answers && len(more) > 0 {
+			all.Ranks = append(all.Ranks, more...)
+			all.Text += fmt.Sprintf("; nor does anybody else of its host: %v", more)
+		}
 	}
-	return nil
 }
 
 // failWith ends the Comm, and the operation in flight if there is one.
@@ -78,6 +122,9 @@ func (c *Comm) failWith(err *fault.Error) {
 
 // at returns when a death ends the operation in flight, if it has not moved by then.
 func (e *ending) at() int64 {
+	if settled := e.silent + int64(silenceSpan); e.silent != 0 && settled > now() {
+		return settled
+	}
 	if len(e.deaths) == 0 || e.since == 0 {
 		return math.MaxInt64
 	}

@@ -2,6 +2,7 @@ package exec_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/faulty"
 )
 
@@ -157,5 +159,66 @@ func TestAllDeathsAreNamed(t *testing.T) {
 		require.True(t, errors.As(err, &f), "rank %d: %v", rank, err)
 		require.ErrorIs(t, err, fault.PeerLost)
 		require.ElementsMatch(t, []int{1, 3}, f.Culprits(), "rank %d: %v", rank, err)
+	}
+}
+
+// mute is a link whose peer ceases to answer.
+type mute struct {
+	transport.Link
+	err    atomic.Pointer[fault.Error]
+	silent atomic.Bool
+}
+
+func (l *mute) Err() error {
+	if err := l.err.Load(); err != nil {
+		return err
+	}
+	return l.Link.Err()
+}
+
+func (l *mute) Silent() bool { return l.silent.Load() }
+
+// TestSilentHost has a host of two ranks cease to answer. The path to one of them is given up, by
+// one rank of the other host. Both ranks there name both, but only if the other one is silent, too.
+func TestSilentHost(t *testing.T) {
+	const ranks, lost, other = 4, 2, 3
+	for name, silent := range map[string]bool{"the whole host": true, "one path": false} {
+		t.Run(name, func(t *testing.T) {
+			members := membersOf(t, "inproc", ranks, makeUp{slot: slotBytes})
+			a, err := algo.Find(dtype.Barrier, "dissemination")
+			require.NoError(t, err)
+			paths := map[int]*mute{}
+			for _, peer := range []int{lost, other} {
+				paths[peer] = &mute{Link: members[0].links[peer]}
+				members[0].links[peer] = paths[peer]
+			}
+			comms := make([]*exec.Comm, ranks)
+			for rank, m := range members {
+				m.hosts = [][]int{{0, 1}, {lost, other}}
+				comms[rank] = m.comm(t, rank, fixed{a})
+			}
+			ended := make(chan []error, 1)
+			go func() {
+				ended <- eachRank(2, func(rank int) error {
+					return comms[rank].Run(&exec.Call{Coll: dtype.Barrier, Timeout: hang})
+				})
+			}()
+			time.Sleep(20 * time.Millisecond) // most of the times both wait by now
+			begun := time.Now()
+			paths[other].silent.Store(silent)
+			paths[lost].err.Store(&fault.Error{Code: fault.PeerLost, Peer: lost, Text: "does not answer", Silent: true})
+			members[0].doorbell.Ring()
+			want := []int{lost}
+			if silent {
+				want = append(want, other)
+			}
+			for rank, err := range <-ended {
+				var f *fault.Error
+				require.ErrorIs(t, err, fault.PeerLost)
+				require.ErrorAs(t, err, &f)
+				require.Equal(t, want, f.Culprits(), "rank %d: %v", rank, err)
+			}
+			require.Less(t, time.Since(begun), 5*time.Second)
+		})
 	}
 }

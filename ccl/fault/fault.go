@@ -47,15 +47,16 @@ const NoPeer = -1
 // Error is a failure with its circumstances. Zero or negative fields are unknown and are not
 // printed.
 type Error struct {
-	Code  Code
-	Op    string // "all_reduce of 1048576 x f32 (sum), seq 17"
-	Group string // as Label formats it
-	Peer  int    // rank within the group, or NoPeer
-	Ranks []int  // where several ranks caused it: all of them, Peer first
-	Text  string // what happened and what to do
-	Cause error
-	Proof []byte // of a mismatch: what a rank that hears the report compares with its own calls
-	Left  []byte // of a link whose peer has left: what the peer said when it did (transport.Link.Leave)
+	Code   Code
+	Op     string // "all_reduce of 1048576 x f32 (sum), seq 17"
+	Group  string // as Label formats it
+	Peer   int    // rank within the group, or NoPeer
+	Ranks  []int  // where several ranks caused it: all of them, Peer first
+	Text   string // what happened and what to do
+	Cause  error
+	Silent bool   // of a peer that is lost: its host, or the path to it, does not answer
+	Proof  []byte // of a mismatch: what a rank that hears the report compares with its own calls
+	Left   []byte // of a link whose peer has left: what the peer said when it did (transport.Link.Leave)
 }
 
 // Culprits returns the ranks that caused the failure.

@@ -137,7 +137,9 @@ func drillFaults() []*drillFault {
 						beyond = append(beyond, other)
 					}
 				}
-				return &expectation{codes: codes(fault.PeerLost), culprits: beyond, within: peerTimeout + moreLimit,
+				// A message fails because of its peer only.
+				return &expectation{codes: codes(fault.PeerLost), culprits: beyond, some: !s.cell.Coll.Valid(),
+					within:   peerTimeout + moreLimit,
 					evidence: regexp.MustCompile(`did not answer for|no new connection for`)}
 			},
 			undo: func(s *stage) { command("ip", "link", "set", s.port(), "up") },
@@ -492,8 +494,8 @@ func full(limit, doc, evidence string) *drillFault {
 			e := &expectation{codes: codes(fault.PeerLost, fault.PeerLeft, fault.System), culprits: []int{s.culprit},
 				within: deathLimit}
 			if s.cell.Road == roadHosts {
-				// A rank that is to be dialled by one of another host does not take it for dead when
-				// that refuses connections, as firewalls do, too.
+				// A rank that is to be dialled by one of another host does not take it for
+				// dead when that refuses connections, as firewalls do, too.
 				e.codes, e.within = append(e.codes, codes(fault.Timeout)...), joinTimeout+deathLimit
 			}
 			return e

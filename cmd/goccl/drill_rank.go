@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -112,7 +113,7 @@ func failureOf(err error) *failure {
 	}
 	f := &failure{Text: err.Error()}
 	if e := (&ccl.Error{}); errors.As(err, &e) {
-		f.Code, f.Culprits = e.Code.Error(), e.Culprits()
+		f.Code, f.Culprits = e.Code.Error(), slices.Sorted(slices.Values(e.Culprits()))
 	}
 	return f
 }

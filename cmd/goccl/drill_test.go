@@ -99,6 +99,15 @@ func TestJudge(t *testing.T) {
 			&expectation{codes: []string{"peer lost"}, culprits: []int{2}, within: time.Second, orNext: true},
 			testimony{End: &rankEnd{}, After: closed}, "names rank 1, not rank 2",
 		},
+		"one of them": {
+			&expectation{codes: []string{"peer lost"}, culprits: []int{1, 2}, some: true, within: time.Second},
+			testimony{End: &rankEnd{Error: killed},
+				After: &rankAfter{Later: &failure{"peer lost", []int{1, 2}, ""}}}, "",
+		},
+		"none of them": {
+			&expectation{codes: []string{"peer lost"}, culprits: []int{0, 2}, some: true, within: time.Second},
+			testimony{End: &rankEnd{Error: killed}}, "names rank 1, not ranks 0 2",
+		},
 		"a message only": {
 			&expectation{codes: []string{"mismatch"}, within: time.Second, lives: true},
 			testimony{End: &rankEnd{Error: &failure{"mismatch", nil, ""}}, After: &rankAfter{Later: killed}},

@@ -510,11 +510,23 @@ func (p *pair) heals() bool {
 	return p.live.Load() != nil || p.healing != nil
 }
 
-// unfinished is heals, or the first socket is being made for what sessions have committed.
+// unfinished is heals, or the first socket is being made for what sessions have committed. To a
+// peer that does not answer nobody has to say why a session has failed.
 func (p *pair) unfinished() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.live.Load() != nil || p.healing != nil || p.dialing && p.waits()
+	heals := p.healing != nil && !(p.healing.silent() && p.failed())
+	return p.live.Load() != nil || heals || p.dialing && p.waits()
+}
+
+// failed reports whether this side has left all sessions because of an error. p.mu is held.
+func (p *pair) failed() bool {
+	for s := range p.sessions {
+		if s.why.Load() == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // acknowledged reports whether the peer's host has received all that was written, the end included.

@@ -25,6 +25,24 @@ type healing struct {
 	end    context.CancelFunc
 }
 
+// silent reports whether the socket broke since nobody answered.
+func (h *healing) silent() bool {
+	for _, e := range []error{syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN} {
+		if errors.Is(h.cause, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// Silent implements transport.Silencer.
+func (s *session) Silent() bool {
+	s.pair.mu.Lock()
+	defer s.pair.mu.Unlock()
+	h := s.pair.healing
+	return h != nil && h.silent()
+}
+
 // errReplaced ends a socket when another one is attached.
 var errReplaced = errors.New("the peer lost the connection and made a new one")
 
@@ -203,8 +221,10 @@ func (p *pair) giveUp(h *healing, last error) {
 			return errFabricClosed
 		}
 		e := reason(peer, h.where, h.cause, p.f.opts.PeerTimeout)
+		e.Silent = h.silent()
 		switch {
 		case errors.Is(last, syscall.ECONNREFUSED):
+			e.Silent = false
 			e.Text += "; it refuses new connections"
 		case last != nil:
 			e.Text += fmt.Sprintf("; no new connection for %v: %v", time.Since(h.since).Round(time.Millisecond), last)

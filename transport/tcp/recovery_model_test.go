@@ -482,7 +482,8 @@ func (m *mover) announce(l *link, s *modelSide, f modelFrame, known bool) {
 		s.departed = false
 		*s = modelSide{dead: s.dead, epoch: s.epoch, epochs: s.epochs, live: s.live, dials: s.dials, healing: s.healing,
 			newest: s.newest, dialing: s.dialing, broken: s.broken, crossing: s.crossing, unresumed: s.unresumed,
-			begun: true, exists: true, bid: true, closing: true, answered: true, next: s.next, opens: s.opens, inIndex: s.inIndex, incoming: true,
+			begun: true, exists: true, bid: true, closing: true, answered: true, incoming: true,
+			next: s.next, opens: s.opens, inIndex: s.inIndex,
 			farewells: s.farewells, owed: s.owed, left: s.left, outcome: s.outcome,
 			reasoned: s.reasoned, sent: s.sent, heard: s.heard}
 		if m.mu.forgetsReason {
