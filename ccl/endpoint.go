@@ -222,7 +222,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		FastBF16: e.fastBF16(peers), Arena: e.node.arenaFor(shared), Cache: e.node.cache,
 		Record: ringOf(e.cfg.Options.Recorder), Control: control, Hosts: planner.hosts,
 		WarnAfter: e.cfg.Options.warnAfter(),
-		Warn: func(format string, args ...any) { e.log("WARN", format, args...) },
+		Warn:      func(format string, args ...any) { e.log("WARN", format, args...) },
 	})
 	if err != nil {
 		planner.told = nil
