@@ -400,6 +400,9 @@ func joinErrors(errs []error, peers []address) error {
 	var late []string
 	var ended error // an attempt that was given up
 	first, why := fault.NoPeer, ""
+	if own := slices.IndexFunc(errs, lacks); own >= 0 {
+		return errs[own]
+	}
 	for rank, err := range errs {
 		switch {
 		case err == nil:
@@ -417,9 +420,6 @@ func joinErrors(errs []error, peers []address) error {
 			f := &fault.Error{}
 			if !errors.As(err, &f) {
 				return &fault.Error{Code: fault.System, Peer: rank, Text: "connecting", Cause: err}
-			}
-			if f.Code == fault.System && f.Peer == fault.NoPeer { // it is this rank that lacks something
-				return f
 			}
 			named := *f
 			named.Peer = rank

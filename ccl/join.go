@@ -22,7 +22,7 @@ type joining struct {
 	errs []error // by peer
 	made []transport.Link
 	told *fault.Error // why another rank has given up
-	why  []byte       // its report
+	why  []byte       // that rank's report
 	soon *time.Timer  // ends the attempts
 }
 
@@ -121,10 +121,17 @@ func given(err error) bool { return errors.Is(err, fault.Aborted) || errors.Is(e
 func (j *joining) reason(peers []address) []byte {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if f := (&fault.Error{}); j.why == nil && errors.As(j.err(peers), &f) {
-		j.why = f.Report(j.self)
+	f := &fault.Error{}
+	if errors.As(j.err(peers), &f) && f != j.told {
+		return f.Report(j.self)
 	}
 	return j.why
+}
+
+// lacks reports whether an error says that this rank lacks something.
+func lacks(err error) bool {
+	f := &fault.Error{}
+	return errors.As(err, &f) && f.Code == fault.System && f.Peer == fault.NoPeer
 }
 
 // leave ends the links, and tells the peers why.
@@ -135,10 +142,11 @@ func (j *joining) leave(peers []address) {
 	}
 }
 
-// err combines all errors into one. It names every rank that did not connect in time.
+// err combines all errors into one. What this rank lacks itself comes first, then what it was told.
 func (j *joining) err(peers []address) error {
-	if j.told != nil && slices.ContainsFunc(j.errs, func(err error) bool { return err != nil }) {
-		return j.told
+	err := joinErrors(j.errs, peers)
+	if err == nil || j.told == nil || lacks(err) {
+		return err
 	}
-	return joinErrors(j.errs, peers)
+	return j.told
 }

@@ -32,13 +32,14 @@ func (c *Comm) lostPeer() *fault.Error {
 	return nil
 }
 
-// named returns a link's error with the peer's rank in it.
+// named returns a link's error with the peer's rank in it, unless it is this rank that lacks
+// something.
 func (c *Comm) named(peer int, err error) *fault.Error {
 	f, ok := err.(*fault.Error)
 	if !ok {
 		return &fault.Error{Code: fault.PeerLost, Peer: peer, Cause: err}
 	}
-	if f.Peer == peer {
+	if f.Peer == peer || f.Code == fault.System && f.Peer == fault.NoPeer {
 		return f
 	}
 	copied := *f

@@ -22,7 +22,7 @@ const (
 	quickLimit = 500 * time.Millisecond // an abort, an interrupt, a call of a group that has failed
 	moreLimit  = time.Second            // beyond GOCCL_PEER_TIMEOUT or the timeout of an operation
 	healLimit  = 3 * time.Second        // a round during which a path breaks
-	noiseLimit = 250 * time.Millisecond // a round may take longer than it must, on a busy machine
+	noiseLimit = 500 * time.Millisecond // a round may take longer than it must, on a busy machine
 )
 
 // slowPause is what a slow rank does not call for.
@@ -140,7 +140,7 @@ func drillFaults() []*drillFault {
 				// A message fails because of its peer only.
 				return &expectation{codes: codes(fault.PeerLost), culprits: beyond, some: !s.cell.Coll.Valid(),
 					within:   peerTimeout + moreLimit,
-					evidence: regexp.MustCompile(`did not answer for|no new connection for`)}
+					evidence: regexp.MustCompile(`did not answer for|no new connection for|cannot connect to .* for 2s`)}
 			},
 			undo: func(s *stage) { command("ip", "link", "set", s.port(), "up") },
 		},

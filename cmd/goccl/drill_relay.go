@@ -75,10 +75,11 @@ func (r *relay) stand(to string) (port uint16, err error) {
 				return
 			}
 			out, err := net.Dial("tcp", to)
-			if err != nil {
+			if err != nil { // the rank has ended: who dials it is to be refused
+				l.Close()
 				in.(*net.TCPConn).SetLinger(0)
 				in.Close()
-				continue
+				return
 			}
 			r.join(in.(*net.TCPConn), out.(*net.TCPConn))
 		}

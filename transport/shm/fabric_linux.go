@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -35,6 +36,7 @@ type Fabric struct {
 	silent   *unproven.Conns // accepted connections that have not sent a hello
 	ended    chan struct{}   // closed by Close
 	running  sync.WaitGroup
+	lack     atomic.Pointer[transport.Lack] // what accepting connections lacks
 
 	mu        sync.Mutex // guards everything below, and the processes and links: control plane only
 	closed    bool
@@ -159,6 +161,9 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 	dials := bytes.Compare(f.self.ID[:], a.ID[:]) < 0
 	pause := firstProbe
 	for {
+		if err := f.lack.Load().Fault("shm: this process cannot take connections"); err != nil {
+			return nil, err
+		}
 		f.mu.Lock()
 		p, closed, changed := f.processes[a.ID], f.closed, f.changed
 		refused := f.refused[a.ID]

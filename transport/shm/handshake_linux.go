@@ -124,6 +124,7 @@ func (f *Fabric) accept() {
 	for {
 		conn, err := f.listen.AcceptUnix()
 		if err != nil {
+			f.lack.Store(f.lack.Load().Again(err))
 			select {
 			case <-f.ended:
 				return
@@ -148,6 +149,7 @@ func (f *Fabric) welcome(conn *net.UnixConn, pid int) {
 	theirs, fds, err := f.receiveHello(conn, pid, id{})
 	defer closeAll(fds)
 	if !f.silent.Remove(conn) || err != nil {
+		f.lack.Store(f.lack.Load().Again(err))
 		conn.Close()
 		return
 	}

@@ -25,10 +25,13 @@ func sendPacket(conn *net.UnixConn, message any, fds ...int) error {
 	return err
 }
 
+// mostRights is more descriptors than a message has.
+const mostRights = 8
+
 // receivePacket waits for a message and its descriptors, which then belong to the caller. packet is
 // memory for it, of maxMessage bytes. After an error no descriptor stays open.
 func receivePacket(conn *net.UnixConn, packet []byte) (message any, fds []int, err error) {
-	rights := make([]byte, unix.CmsgSpace(4*8))
+	rights := make([]byte, unix.CmsgSpace(4*mostRights))
 	n, nr, flags, _, err := conn.ReadMsgUnix(packet, rights)
 	if errors.Is(err, unix.ECONNRESET) {
 		// The peer closed its end with a message of this side unread. Messages that it had sent
@@ -42,6 +45,10 @@ func receivePacket(conn *net.UnixConn, packet []byte) (message any, fds []int, e
 		return nil, nil, err
 	}
 	fds, err = parseRights(rights[:nr])
+	if err == nil && flags&unix.MSG_CTRUNC != 0 && len(fds) < mostRights {
+		closeAll(fds)
+		return nil, nil, fmt.Errorf("taking the descriptors of a message: %w", unix.EMFILE)
+	}
 	if err == nil && flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
 		err = fmt.Errorf("oversized message")
 	}

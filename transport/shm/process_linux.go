@@ -437,6 +437,9 @@ func (p *process) lostError(rank int) *fault.Error {
 	if errors.As(p.dead, &wrong) {
 		return fault.Peer(fault.Internal, rank, "shm: the connection to process %d was given up: %v", p.pid, wrong)
 	}
+	if transport.Lacks(p.dead) {
+		return fault.Wrap(fault.System, p.dead, "shm: this process has given up the connection to process %d", p.pid)
+	}
 	e := fault.Peer(fault.PeerLost, rank, "shm: process %d on this host %s", p.pid, p.story)
 	if !errors.Is(p.dead, errEnd) {
 		e.Cause = p.dead

@@ -43,14 +43,14 @@ type Fabric struct {
 	stopping  chan struct{}  // closed when Close begins
 	done      chan struct{}  // closed when Close has finished
 	table     atomic.Pointer[[]*socket]
-	live      atomic.Int32              // sockets in table; its other entries are nil
-	attended  sync.Once                 // attend runs
-	full      atomic.Bool               // a socket took too little since the last Leave
-	spent     [2]atomic.Int64           // what all sessions have spent
-	shuffle   func([]*socket) []*socket // tests: in which order the sockets of a connection are tried
-	hellos    atomic.Uint64             // handshakes whose order counts (outdated)
-	dials     chan struct{}             // one element for each pair that is dialled for the first time
-	lack      atomic.Pointer[lack]      // what accepting connections lacks; nil for nothing
+	live      atomic.Int32                   // sockets in table; its other entries are nil
+	attended  sync.Once                      // attend runs
+	full      atomic.Bool                    // a socket took too little since the last Leave
+	spent     [2]atomic.Int64                // what all sessions have spent
+	shuffle   func([]*socket) []*socket      // tests: in which order the sockets of a connection are tried
+	hellos    atomic.Uint64                  // handshakes whose order counts (outdated)
+	dials     chan struct{}                  // one element for each pair that is dialled for the first time
+	lack      atomic.Pointer[transport.Lack] // what accepting connections lacks; nil for nothing
 
 	trips func(int, *pathInfo) (shortest, smoothed time.Duration) // pathTrips, but for tests
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/transport"
 )
 
 // portAttempts is how often listen draws a port that must be free on every address.
@@ -88,7 +87,7 @@ func (f *Fabric) accept(l *net.TCPListener) {
 				return
 			}
 			// Descriptors or memory are short, or the dialer gave up: other connections will come.
-			f.lack.Store(f.lack.Load().again(err))
+			f.lack.Store(f.lack.Load().Again(err))
 			select {
 			case <-f.ctx.Done():
 				return
@@ -101,38 +100,6 @@ func (f *Fabric) accept(l *net.TCPListener) {
 		f.silent.Add(g)
 		f.tasks.Go(func() { f.welcome(g) })
 	}
-}
-
-const (
-	lackSpan  = 300 * time.Millisecond // for so long something may be short before a Connect that needs it fails
-	lackPause = 2 * time.Second        // attempts are not further apart
-)
-
-// lack is a shortage of descriptors or memory. It lasts while errors come again and again, also if
-// something succeeds between them: what one connection gives back, the next one takes.
-type lack struct {
-	first, last time.Time
-	err         error
-}
-
-// again returns the shortage after one more error, which may have another reason.
-func (l *lack) again(err error) *lack {
-	now := time.Now()
-	switch {
-	case !transport.Lacks(err):
-		return l
-	case l == nil || now.Sub(l.last) > lackPause:
-		return &lack{now, now, err}
-	}
-	return &lack{l.first, now, err}
-}
-
-// fault returns an error if the shortage lasts. The peers are not to blame.
-func (l *lack) fault(what string) error {
-	if l == nil || l.last.Sub(l.first) < lackSpan || time.Since(l.last) > lackPause {
-		return nil
-	}
-	return fault.Wrap(fault.System, l.err, "tcp: this process cannot %s", what)
 }
 
 // guest is an accepted connection without proof. At first it is silent; after its hello it waits

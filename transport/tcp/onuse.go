@@ -140,7 +140,7 @@ func (p *pair) noFirst(peer int, last error) *fault.Error {
 		text = p.peer.who() + " refuses connections; its process has ended"
 	}
 	e := fault.Peer(fault.PeerLost, peer, "tcp: %s", text)
-	e.Cause = last
+	e.Cause, e.Silent = last, !errors.Is(last, syscall.ECONNREFUSED)
 	return e
 }
 

@@ -194,7 +194,7 @@ func contextFault(ctx context.Context, rank int, what string) error {
 // connection returns the live socket. If there is none it dials or waits for the peer to dial.
 func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 	for {
-		if err := p.f.lack.Load().fault("take connections"); err != nil {
+		if err := p.f.lack.Load().Fault("tcp: this process cannot take connections"); err != nil {
 			return nil, err
 		}
 		p.mu.Lock()
@@ -268,7 +268,7 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 	defer cancel()
 	defer context.AfterFunc(p.f.ctx, cancel)()
 	failures := map[netip.AddrPort]string{}
-	var short *lack
+	var short *transport.Lack
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		wires, refused := p.routes(ctx), 0
 		for _, w := range wires {
@@ -286,8 +286,8 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 			if refused == len(wires) {
 				return p.noFirst(rank, fmt.Errorf("%v: %w", w.to.addrPort(), err))
 			}
-			short = short.again(err)
-			if lacking := short.fault("connect"); lacking != nil {
+			short = short.Again(err)
+			if lacking := short.Fault("tcp: this process cannot connect"); lacking != nil {
 				return lacking
 			}
 			// An attempt that ends with ctx says less than an answer before it.
