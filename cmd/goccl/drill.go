@@ -191,7 +191,7 @@ func choose(what, list string, names []string) ([]string, error) {
 // first collective that can have it) among 3 ranks on every road, and of the others one in partOf,
 // so that each fault meets several collectives.
 func (c drillCell) inPart() bool {
-	const partOf = 11
+	const partOf = 7
 	first := dtype.AllReduce
 	if !(drillCell{c.Fault, first, c.Road, c.Ranks}).exists(faultNamed(c.Fault)) {
 		first = dtype.Broadcast

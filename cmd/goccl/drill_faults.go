@@ -41,6 +41,7 @@ type drillFault struct {
 	name, doc string
 	roads     []string                         // nil: all
 	applies   func(coll dtype.Collective) bool // nil: to all
+	wire      bool                             // it is one of a path, and not of a rank
 	relay     bool                             // TCP passes through relays
 	// cast changes what a rank is told, which is one round.
 	cast func(s *stage, rank int, spec *drillSpec, opts *ccl.Options)
@@ -118,7 +119,8 @@ func drillFaults() []*drillFault {
 		},
 		{
 			name: "cut", doc: "all connections are reset; between hosts, an interface goes down for 0.2 s",
-			roads: []string{roadTCP, roadHosts}, cast: func(s *stage, rank int, spec *drillSpec, opts *ccl.Options) {
+			roads: []string{roadTCP, roadHosts}, wire: true,
+			cast: func(s *stage, rank int, spec *drillSpec, opts *ccl.Options) {
 				together(s, rank, spec, opts)
 				spec.Timeout = longTimeout
 			},
@@ -126,7 +128,8 @@ func drillFaults() []*drillFault {
 		},
 		{
 			name: "silence", doc: "the wire between two hosts drops everything (GOCCL_PEER_TIMEOUT is 2 s)",
-			roads: []string{roadHosts}, cast: func(s *stage, rank int, spec *drillSpec, opts *ccl.Options) {
+			roads: []string{roadHosts}, wire: true,
+			cast: func(s *stage, rank int, spec *drillSpec, opts *ccl.Options) {
 				loop(s, rank, spec, opts)
 				opts.PeerTimeout = peerTimeout
 			},
@@ -146,7 +149,7 @@ func drillFaults() []*drillFault {
 		},
 		{
 			name: "corrupt", doc: "one byte on a TCP connection is changed (GOCCL_CHECKSUM=1)",
-			roads: []string{roadTCP, roadHosts}, relay: true,
+			roads: []string{roadTCP, roadHosts}, wire: true, relay: true,
 			cast: func(s *stage, rank int, spec *drillSpec, opts *ccl.Options) {
 				together(s, rank, spec, opts)
 				spec.Timeout, opts.Checksum = longTimeout, true

@@ -136,7 +136,11 @@ func (p *drillPrinter) tell(o *outcome) {
 	if !o.Passed {
 		verdict = "FAILED"
 	}
-	fmt.Fprintf(p.out, "  %v, rank %d has the fault: %s in %s\n", o.Cell, o.Culprit, verdict, seconds(o.Took))
+	who := ""
+	if !faultNamed(o.Cell.Fault).wire {
+		who = fmt.Sprintf(", rank %d has the fault", o.Culprit)
+	}
+	fmt.Fprintf(p.out, "  %v%s: %s in %s\n", o.Cell, who, verdict, seconds(o.Took))
 	for _, what := range o.Complaints {
 		fmt.Fprintf(p.out, "    %s\n", what)
 	}
