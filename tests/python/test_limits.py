@@ -36,9 +36,9 @@ def read_only():
     """Everything that a process may write to by default is read-only."""
     assert libc.unshare(0x20000) == 0, ctypes.get_errno() # CLONE_NEWNS
     assert libc.mount(b"none", b"/", None, (1 << 18) | (1 << 14), None) == 0 # MS_PRIVATE | MS_REC
-    for place in (b"/dev/shm", b"/tmp", b"/var/tmp", b"/run"):
-        if os.path.isdir(place):
-            assert libc.mount(b"none", place, b"tmpfs", 1, b"size=1m") == 0 # MS_RDONLY
+    for place in ("/dev/shm", "/tmp", "/var/tmp", "/run"):
+        if os.path.isdir(place) and not sys.prefix.startswith(place + "/"): # where Python may be
+            assert libc.mount(b"none", place.encode(), b"tmpfs", 1, b"size=1m") == 0 # MS_RDONLY
     os.chdir("/proc")
 
 '''

@@ -152,10 +152,12 @@ func (s *soaker) soak() error {
 	for thread := range threads {
 		s.walkers = append(s.walkers, newWalker(s, thread))
 	}
-	go s.watch()
+	ended := make(chan struct{})
+	go s.watch(ended)
 	if err := s.phases(); err != nil {
 		return err
 	}
+	close(ended)
 	for _, c := range s.comms {
 		if c != nil {
 			err = errors.Join(err, c.Close())
@@ -165,7 +167,9 @@ func (s *soaker) soak() error {
 		return err
 	}
 	if now, ok := before.again(15 * time.Second); !ok {
-		return fmt.Errorf("LEAK: closing the node left %+v, before it there were %+v", now, before)
+		stacks := make([]byte, 1<<16)
+		return fmt.Errorf("LEAK: closing the node left %+v, before it there were %+v\n%s",
+			now, before, stacks[:runtime.Stack(stacks, true)])
 	}
 	last := s.report(0)
 	last.Over, last.By = true, map[string]uint64{}
@@ -308,8 +312,15 @@ func (s *soaker) regroup() error {
 }
 
 // watch ends the process if a turn does not end, and says what every thread was doing.
-func (s *soaker) watch() {
-	for range time.Tick(time.Second) {
+func (s *soaker) watch(ended <-chan struct{}) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
 		for _, w := range s.walkers {
 			at := w.at.Load()
 			if at == nil || time.Since(at.since) < stuck {
