@@ -47,6 +47,7 @@ type report struct {
 	Healed     uint64            // connections that were made again
 	RSS, PSS   int64             // bytes
 	InUse      int64             // bytes of segments and blocks, as the library counts them
+	Heap       int64             // bytes of objects of Go
 	FDs        int
 	Routines   int
 	Over       bool   `json:",omitempty"` // all went well
@@ -123,7 +124,7 @@ func (s *soaker) countWarnings() error {
 
 // options are those of the road.
 func (s *soaker) options() ccl.Options {
-	o := ccl.Options{Transport: s.Road, PeerTimeout: gone, Registered: "1G", Recorder: 64}
+	o := ccl.Options{Transport: s.Road, PeerTimeout: gone, Registered: "256M", Recorder: 64}
 	switch s.Road {
 	case "tcp":
 		o.SocketIfname = "lo"
@@ -150,11 +151,21 @@ func (s *soaker) soak() error {
 		}
 	}
 	for thread := range threads {
-		s.walkers = append(s.walkers, newWalker(s, thread))
+		w, err := newWalker(s, thread)
+		if err != nil {
+			return err
+		}
+		s.walkers = append(s.walkers, w)
 	}
 	go s.watch()
+	before.routines++
 	if err := s.phases(); err != nil {
 		return err
+	}
+	for _, w := range s.walkers {
+		for _, x := range w.registered {
+			err = errors.Join(err, s.node.Free(x))
+		}
 	}
 	for _, c := range s.comms {
 		if c != nil {
@@ -338,6 +349,9 @@ func (s *soaker) report(phase int) *report {
 		}
 	}
 	debug.FreeOSMemory() // what is left then is held
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	r.Heap = int64(m.HeapAlloc)
 	r.RSS, r.PSS = resident()
 	h := holdingNow()
 	r.InUse, r.FDs, r.Routines = mem.InUse(), h.fds, h.routines

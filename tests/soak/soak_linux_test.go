@@ -265,6 +265,7 @@ func (v *supervisor) judge(took time.Duration) {
 		v.memory(rank, "RSS", func(r *report) int64 { return r.RSS })
 		v.memory(rank, "PSS", func(r *report) int64 { return r.PSS })
 		v.memory(rank, "segments", func(r *report) int64 { return r.InUse })
+		v.memory(rank, "heap", func(r *report) int64 { return r.Heap })
 	}
 }
 
