@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,7 @@ type spec struct {
 	Folder  string // where ranks meet
 	Seed    uint64
 	Seconds float64
+	Profile string // a folder for heap profiles; "" for none
 }
 
 // report is a line that a rank says at the end of each phase, or with which it ends.
@@ -73,6 +75,7 @@ type soaker struct {
 	cancelled atomic.Uint64
 	healed    atomic.Uint64
 	stderr    *os.File
+	profiles  int // written
 }
 
 // beRank is the process of a rank.
@@ -201,6 +204,7 @@ func (s *soaker) phases() error {
 			return err
 		}
 		s.say(s.report(phase))
+		s.profile(time.Since(begun).Seconds())
 		left := s.Seconds - time.Since(begun).Seconds()
 		state := []int64{0} // 1: the next phase is the last, and has no cuts; 2: there was the last
 		switch {
@@ -358,6 +362,21 @@ func (s *soaker) report(phase int) *report {
 	return r
 }
 
+// profile writes what the heap holds after a third of the run, and after two thirds.
+func (s *soaker) profile(seconds float64) {
+	if s.Profile == "" || s.profiles == 2 || seconds < s.Seconds*float64(s.profiles+1)/3 {
+		return
+	}
+	s.profiles++
+	file, err := os.Create(filepath.Join(s.Profile, fmt.Sprintf("heap.%s.%d.%d", s.Road, s.Rank, s.profiles)))
+	if err != nil {
+		fmt.Fprintln(s.stderr, err)
+		return
+	}
+	defer file.Close()
+	pprof.WriteHeapProfile(file)
+}
+
 // resident returns the bytes of this process that are in memory, and its share of them.
 func resident() (rss, pss int64) {
 	text, _ := os.ReadFile("/proc/self/smaps_rollup")
@@ -415,7 +434,7 @@ func (k *sockets) track(fd int, open bool) {
 	}
 }
 
-// cut breaks a connection by TCP: mostly so that both ends are reset, and what is under way is lost.
+// cut breaks a TCP connection: mostly so that both ends are reset, and what is under way is lost.
 func (k *sockets) cut() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -480,11 +480,14 @@ func (m *mover) announce(l *link, s *modelSide, f modelFrame, known bool) {
 		match(s)
 	case s.departed:
 		s.departed = false
-		*s = modelSide{dead: s.dead, epoch: s.epoch, epochs: s.epochs, live: s.live, dials: s.dials, healing: s.healing,
-			newest: s.newest, dialing: s.dialing, broken: s.broken, crossing: s.crossing, unresumed: s.unresumed, begun: true, exists: true,
-			bid: true, closing: true, answered: true, next: s.next, opens: s.opens, inIndex: s.inIndex, incoming: true,
-			farewells: s.farewells, owed: s.owed, left: s.left, outcome: s.outcome,
-			reasoned: s.reasoned, sent: s.sent, heard: s.heard}
+		// The session of the user is over; this one is there to say goodbye.
+		old := *s
+		*s = modelSide{epoch: old.epoch, epochs: old.epochs, live: old.live, dials: old.dials, newest: old.newest,
+			healing: old.healing, dialing: old.dialing, broken: old.broken, crossing: old.crossing,
+			unresumed: old.unresumed, begun: true, exists: true, bid: true, closing: true, answered: true,
+			next: old.next, opens: old.opens, inIndex: old.inIndex, incoming: true, farewells: old.farewells,
+			owed: old.owed, left: old.left, outcome: old.outcome, reasoned: old.reasoned, sent: old.sent,
+			heard: old.heard}
 		if m.mu.forgetsReason {
 			s.left = false
 		}
@@ -570,7 +573,8 @@ func (m *mover) user(l *link, side int) {
 		if m.mu.forgetsWaiting && s.waiting && !s.unsent() {
 			s.waiting = false
 		}
-		if st := s.standing(); s.exists && s.live == none && !s.healing && !s.dialing && !st.owesGoodbye() && !st.unsent {
+		st, idle := s.standing(), s.live == none && !s.healing && !s.dialing
+		if s.exists && idle && !st.owesGoodbye() && !st.unsent {
 			m.remove(s)
 		}
 	}

@@ -176,7 +176,8 @@ func (sc *scenario) start() link {
 		}
 	}
 	if !sc.unopened {
-		l.conns[0] = modelConn{stage: answered, replaces: none, epochs: [2]uint8{0, 10}, ends: [2]uint8{attached, attached}}
+		l.conns[0] = modelConn{stage: answered, replaces: none, epochs: [2]uint8{0, 10},
+			ends: [2]uint8{attached, attached}}
 	}
 	return l
 }
