@@ -38,7 +38,9 @@ import (
 //
 // The model leaves out control messages, further sockets, Fabric.Close and violations: that there
 // is none is one of the things that it shows. A side has one attempt to dial at a time; a direction
-// has up to mostUnderWay frames under way, room for two fragments, and credit is due for each.
+// has up to mostUnderWay frames under way, room for two fragments, and credit is due for each. A
+// side knows one session of the peer at a time: the search goes no further where it would know two
+// (beyond), since the path broke while a side opened a session only to say that it had left it.
 
 const (
 	mostConnections = 4 // one attempt and one live connection of each side
@@ -138,6 +140,7 @@ type link struct {
 	breaks, gives, dies uint8 // how many may follow
 	given, died         bool  // some have
 	wrong               string
+	beyond              bool // what follows is not explored
 }
 
 // mutant is a mistake that the model must find.
@@ -149,7 +152,7 @@ type mutant struct {
 	sendsNothingAgain, skipsOne, oneEarly       bool
 	noCredit, noGoodbye, noOpen                 bool
 	oldEpoch, noForget, attachesOutdated        bool
-	remembersIncoming, hastyGoodbye             bool
+	hastyGoodbye                                bool
 	attachesLate, missesAnswer, forgetsDeparted bool
 	forgetsReason, forgetsWaiting               bool
 }
@@ -352,9 +355,7 @@ func (m *mover) forget(s *modelSide) {
 			s.openSent = false
 		}
 	}
-	if !m.mu.remembersIncoming {
-		s.incoming, s.joined, s.inbound, s.opens = false, false, false, 0
-	}
+	s.incoming, s.joined, s.inbound, s.opens = false, false, false, 0
 	s.owed, s.farewells = 0, [2]uint8{}
 }
 
@@ -470,7 +471,7 @@ func (m *mover) announce(l *link, s *modelSide, f modelFrame, known bool) {
 		return
 	}
 	if s.incoming {
-		l.wrong = "two sessions of the peer"
+		l.beyond = true
 		return
 	}
 	s.incoming, s.inIndex, s.opens, s.joined = true, f.index, f.index+1, false
@@ -533,6 +534,9 @@ func (m *mover) data(l *link, s *modelSide, f modelFrame, known bool) {
 
 // next makes all steps that are possible.
 func (m *mover) next(l *link) {
+	if l.beyond {
+		return
+	}
 	for side := range l.sides {
 		if !l.sides[side].dead {
 			m.user(l, side)
@@ -821,6 +825,9 @@ func (l *link) die(side int) {
 
 // rest returns what is wrong with a state in which nothing more happens, or "".
 func (l *link) rest() string {
+	if l.beyond {
+		return ""
+	}
 	for side := range l.sides {
 		s, peer := &l.sides[side], &l.sides[1-side]
 		if s.dead {
