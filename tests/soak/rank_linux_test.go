@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,7 @@ type spec struct {
 	Folder  string // where ranks meet
 	Seed    uint64
 	Seconds float64
+	Profile string // a folder for heap profiles; "" for none
 }
 
 // report is a line that a rank says at the end of each phase, or with which it ends.
@@ -47,6 +49,7 @@ type report struct {
 	Healed     uint64            // connections that were made again
 	RSS, PSS   int64             // bytes
 	InUse      int64             // bytes of segments and blocks, as the library counts them
+	Heap       int64             // bytes of objects of Go
 	FDs        int
 	Routines   int
 	Over       bool   `json:",omitempty"` // all went well
@@ -72,6 +75,7 @@ type soaker struct {
 	cancelled atomic.Uint64
 	healed    atomic.Uint64
 	stderr    *os.File
+	profiles  int // written
 }
 
 // beRank is the process of a rank.
@@ -123,7 +127,7 @@ func (s *soaker) countWarnings() error {
 
 // options are those of the road.
 func (s *soaker) options() ccl.Options {
-	o := ccl.Options{Transport: s.Road, PeerTimeout: gone, Registered: "1G", Recorder: 64}
+	o := ccl.Options{Transport: s.Road, PeerTimeout: gone, Registered: "256M", Recorder: 64}
 	switch s.Road {
 	case "tcp":
 		o.SocketIfname = "lo"
@@ -150,14 +154,22 @@ func (s *soaker) soak() error {
 		}
 	}
 	for thread := range threads {
-		s.walkers = append(s.walkers, newWalker(s, thread))
+		w, err := newWalker(s, thread)
+		if err != nil {
+			return err
+		}
+		s.walkers = append(s.walkers, w)
 	}
-	ended := make(chan struct{})
-	go s.watch(ended)
+	go s.watch()
+	before.routines++
 	if err := s.phases(); err != nil {
 		return err
 	}
-	close(ended)
+	for _, w := range s.walkers {
+		for _, x := range w.registered {
+			err = errors.Join(err, s.node.Free(x))
+		}
+	}
 	for _, c := range s.comms {
 		if c != nil {
 			err = errors.Join(err, c.Close())
@@ -167,9 +179,7 @@ func (s *soaker) soak() error {
 		return err
 	}
 	if now, ok := before.again(15 * time.Second); !ok {
-		stacks := make([]byte, 1<<16)
-		return fmt.Errorf("LEAK: closing the node left %+v, before it there were %+v\n%s",
-			now, before, stacks[:runtime.Stack(stacks, true)])
+		return fmt.Errorf("LEAK: closing the node left %+v, before it there were %+v", now, before)
 	}
 	last := s.report(0)
 	last.Over, last.By = true, map[string]uint64{}
@@ -194,6 +204,7 @@ func (s *soaker) phases() error {
 			return err
 		}
 		s.say(s.report(phase))
+		s.profile(time.Since(begun).Seconds())
 		left := s.Seconds - time.Since(begun).Seconds()
 		state := []int64{0} // 1: the next phase is the last, and has no cuts; 2: there was the last
 		switch {
@@ -312,15 +323,8 @@ func (s *soaker) regroup() error {
 }
 
 // watch ends the process if a turn does not end, and says what every thread was doing.
-func (s *soaker) watch(ended <-chan struct{}) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ended:
-			return
-		case <-tick.C:
-		}
+func (s *soaker) watch() {
+	for range time.Tick(time.Second) {
 		for _, w := range s.walkers {
 			at := w.at.Load()
 			if at == nil || time.Since(at.since) < stuck {
@@ -349,10 +353,28 @@ func (s *soaker) report(phase int) *report {
 		}
 	}
 	debug.FreeOSMemory() // what is left then is held
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	r.Heap = int64(m.HeapAlloc)
 	r.RSS, r.PSS = resident()
 	h := holdingNow()
 	r.InUse, r.FDs, r.Routines = mem.InUse(), h.fds, h.routines
 	return r
+}
+
+// profile writes what the heap holds after a third of the run, and after two thirds.
+func (s *soaker) profile(seconds float64) {
+	if s.Profile == "" || s.profiles == 2 || seconds < s.Seconds*float64(s.profiles+1)/3 {
+		return
+	}
+	s.profiles++
+	file, err := os.Create(filepath.Join(s.Profile, fmt.Sprintf("heap.%s.%d.%d", s.Road, s.Rank, s.profiles)))
+	if err != nil {
+		fmt.Fprintln(s.stderr, err)
+		return
+	}
+	defer file.Close()
+	pprof.WriteHeapProfile(file)
 }
 
 // resident returns the bytes of this process that are in memory, and its share of them.
@@ -412,8 +434,7 @@ func (k *sockets) track(fd int, open bool) {
 	}
 }
 
-// cut breaks a connection by TCP: mostly so that both ends are reset, and what is under way is
-// lost.
+// cut breaks a TCP connection: mostly so that both ends are reset, and what is under way is lost.
 func (k *sockets) cut() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

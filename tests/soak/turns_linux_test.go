@@ -45,14 +45,30 @@ type drawing struct {
 	random *rand.Rand
 	turn   turn
 	again  int // how often the turn comes again: programs of repeated calls are kept
+	first  []turn
 }
 
 func newDrawing(seed uint64, thread int) *drawing {
-	return &drawing{thread: thread, random: rand.New(rand.NewPCG(seed, uint64(thread)))}
+	d := &drawing{thread: thread, random: rand.New(rand.NewPCG(seed, uint64(thread)))}
+	// Long calls of all kinds come first: then links have the memory that they will ever need.
+	for _, group := range threads[thread] {
+		for _, coll := range append(dtype.Collectives(), dtype.Send, dtype.Send) {
+			d.first = append(d.first, turn{group: group, coll: coll, typ: dtype.F32, n: longest / 4})
+		}
+	}
+	return d
 }
+
+const longest = 2 << 20 // bytes of a block
 
 func (d *drawing) next() turn {
 	d.turn.number++
+	if len(d.first) > 0 {
+		u := d.first[0]
+		d.first = d.first[1:]
+		u.number = d.turn.number
+		return u
+	}
 	if d.again > 0 {
 		d.again--
 		return d.turn
@@ -98,7 +114,7 @@ func elements(r *rand.Rand) int {
 	case x < 99:
 		return r.IntN(512 << 10)
 	}
-	return r.IntN(2 << 20)
+	return r.IntN(longest)
 }
 
 // block returns the number of elements of a block: the one that rank from of the group gives to

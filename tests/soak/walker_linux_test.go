@@ -24,6 +24,7 @@ type walker struct {
 	own        *rand.Rand // what this rank does in its own way: waits, delays, memory
 	open       []*posted
 	free       map[int][][]uint64 // buffers by size
+	registered [][]byte           // the shortest first
 	by         map[string]uint64
 	operations uint64
 	at         atomic.Pointer[doing]
@@ -42,10 +43,27 @@ type posted struct {
 	memory *memory
 }
 
-func newWalker(s *soaker, thread int) *walker {
-	return &walker{s: s, thread: thread, turns: newDrawing(s.Seed, thread),
+func newWalker(s *soaker, thread int) (*walker, error) {
+	w := &walker{s: s, thread: thread, turns: newDrawing(s.Seed, thread),
 		own:  rand.New(rand.NewPCG(s.Seed, uint64(1000+100*s.Rank+thread))),
 		free: map[int][][]uint64{}, by: map[string]uint64{}}
+	for _, bytes := range []int{32 << 10, 32 << 10, 128 << 10, 128 << 10, 1 << 20, 1 << 20, 4 << 20} {
+		x, err := s.node.Alloc(bytes)
+		if err != nil {
+			return nil, err
+		}
+		for i := range x {
+			x[i] = untouched // it takes its pages now
+		}
+		w.register(x)
+	}
+	return w, nil
+}
+
+// register gives the walker registered memory back.
+func (w *walker) register(x []byte) {
+	at, _ := slices.BinarySearchFunc(w.registered, len(x), func(x []byte, n int) int { return len(x) - n })
+	w.registered = slices.Insert(w.registered, at, x)
 }
 
 // mostOpen is how many operations a thread has in flight.
@@ -210,6 +228,9 @@ func (w *walker) ended(err error, u *turn, coll dtype.Collective, m *memory) err
 			w.free[len(x)] = append(w.free[len(x)], x)
 		}
 	}
+	for _, x := range m.kept {
+		w.register(x)
+	}
 	for _, x := range m.lent {
 		if err := w.s.node.Free(x); err != nil {
 			return err
@@ -224,13 +245,15 @@ type memory struct {
 	in, out [][]byte
 	edges   [][]byte // behind each buffer: nobody's
 	own     [][]uint64
-	lent    [][]byte // registered
+	kept    [][]byte // registered, of the walker
+	lent    [][]byte // registered, for this call
 	sums    *sums    // of a reduction
 }
 
 // Behind a buffer some bytes must stay as they are.
 const (
-	mostKept  = 4 << 10 // words of a buffer that is used again; longer ones are collected
+	mostKept  = 1 << 10  // words of a buffer that is used again; longer ones are collected
+	mostLent  = 64 << 10 // bytes of registered memory for one call
 	edge      = 8
 	untouched = 0x5a
 )
@@ -270,10 +293,21 @@ func (w *walker) buffer(m *memory, bytes int) []byte {
 	var whole []byte
 	shift := 8 * w.own.IntN(4)
 	need := bytes + shift + edge
-	if w.own.IntN(3) == 0 {
-		if x, err := w.s.node.Alloc(need); err == nil {
+	switch w.own.IntN(12) {
+	case 0, 1, 2, 3:
+		at := slices.IndexFunc(w.registered, func(x []byte) bool { return len(x) >= need })
+		if at >= 0 {
+			whole = w.registered[at]
+			w.registered = slices.Delete(w.registered, at, at+1)
+			m.kept = append(m.kept, whole)
+		}
+	case 4:
+		// Few sizes: the arena keeps what is freed, for allocations of the same size.
+		if x, err := w.s.node.Alloc(1 << bits.Len(uint(need-1))); err == nil && need <= mostLent {
 			m.lent = append(m.lent, x)
 			whole = x
+		} else if err == nil {
+			w.s.node.Free(x)
 		}
 	}
 	if whole == nil {

@@ -38,7 +38,9 @@ import (
 //
 // The model leaves out control messages, further sockets, Fabric.Close and violations: that there
 // is none is one of the things that it shows. A side has one attempt to dial at a time; a direction
-// has up to mostUnderWay frames under way, room for two fragments, and credit is due for each.
+// has up to mostUnderWay frames under way, room for two fragments, and credit is due for each. A
+// side knows one session of the peer at a time: the search goes no further where it would know two
+// (beyond), since the path broke while a side opened a session only to say that it had left it.
 
 const (
 	mostConnections = 4 // one attempt and one live connection of each side
@@ -138,6 +140,7 @@ type link struct {
 	breaks, gives, dies uint8 // how many may follow
 	given, died         bool  // some have
 	wrong               string
+	beyond              bool // what follows is not explored
 }
 
 // mutant is a mistake that the model must find.
@@ -149,7 +152,7 @@ type mutant struct {
 	sendsNothingAgain, skipsOne, oneEarly       bool
 	noCredit, noGoodbye, noOpen                 bool
 	oldEpoch, noForget, attachesOutdated        bool
-	remembersIncoming, hastyGoodbye             bool
+	hastyGoodbye                                bool
 	attachesLate, missesAnswer, forgetsDeparted bool
 	forgetsReason, forgetsWaiting               bool
 }
@@ -352,9 +355,7 @@ func (m *mover) forget(s *modelSide) {
 			s.openSent = false
 		}
 	}
-	if !m.mu.remembersIncoming {
-		s.incoming, s.joined, s.inbound, s.opens = false, false, false, 0
-	}
+	s.incoming, s.joined, s.inbound, s.opens = false, false, false, 0
 	s.owed, s.farewells = 0, [2]uint8{}
 }
 
@@ -470,7 +471,7 @@ func (m *mover) announce(l *link, s *modelSide, f modelFrame, known bool) {
 		return
 	}
 	if s.incoming {
-		l.wrong = "two sessions of the peer"
+		l.beyond = true
 		return
 	}
 	s.incoming, s.inIndex, s.opens, s.joined = true, f.index, f.index+1, false
@@ -480,12 +481,14 @@ func (m *mover) announce(l *link, s *modelSide, f modelFrame, known bool) {
 		match(s)
 	case s.departed:
 		s.departed = false
-		*s = modelSide{dead: s.dead, epoch: s.epoch, epochs: s.epochs, live: s.live, dials: s.dials, healing: s.healing,
-			newest: s.newest, dialing: s.dialing, broken: s.broken, crossing: s.crossing, unresumed: s.unresumed,
-			begun: true, exists: true, bid: true, closing: true, answered: true, incoming: true,
-			next: s.next, opens: s.opens, inIndex: s.inIndex,
-			farewells: s.farewells, owed: s.owed, left: s.left, outcome: s.outcome,
-			reasoned: s.reasoned, sent: s.sent, heard: s.heard}
+		// The session of the user is over; this one is there to say goodbye.
+		old := *s
+		*s = modelSide{epoch: old.epoch, epochs: old.epochs, live: old.live, dials: old.dials, newest: old.newest,
+			healing: old.healing, dialing: old.dialing, broken: old.broken, crossing: old.crossing,
+			unresumed: old.unresumed, begun: true, exists: true, bid: true, closing: true, answered: true,
+			next: old.next, opens: old.opens, inIndex: old.inIndex, incoming: true, farewells: old.farewells,
+			owed: old.owed, left: old.left, outcome: old.outcome, reasoned: old.reasoned, sent: old.sent,
+			heard: old.heard}
 		if m.mu.forgetsReason {
 			s.left = false
 		}
@@ -531,6 +534,9 @@ func (m *mover) data(l *link, s *modelSide, f modelFrame, known bool) {
 
 // next makes all steps that are possible.
 func (m *mover) next(l *link) {
+	if l.beyond {
+		return
+	}
 	for side := range l.sides {
 		if !l.sides[side].dead {
 			m.user(l, side)
@@ -571,8 +577,8 @@ func (m *mover) user(l *link, side int) {
 		if m.mu.forgetsWaiting && s.waiting && !s.unsent() {
 			s.waiting = false
 		}
-		idle := s.exists && s.live == none && !s.healing && !s.dialing
-		if st := s.standing(); idle && !st.owesGoodbye() && !st.unsent {
+		st, idle := s.standing(), s.live == none && !s.healing && !s.dialing
+		if s.exists && idle && !st.owesGoodbye() && !st.unsent {
 			m.remove(s)
 		}
 	}
@@ -819,6 +825,9 @@ func (l *link) die(side int) {
 
 // rest returns what is wrong with a state in which nothing more happens, or "".
 func (l *link) rest() string {
+	if l.beyond {
+		return ""
+	}
 	for side := range l.sides {
 		s, peer := &l.sides[side], &l.sides[1-side]
 		if s.dead {

@@ -192,8 +192,8 @@ func (l link) fault() string { return l.wrong }
 
 var full = flag.Bool("model.full", false, "search the models with millions of states, too")
 
-// mostStates bounds the memory of a search.
-const mostStates = 6 << 20
+// mostStates bounds the memory of a search to about 6 GB.
+const mostStates = 24 << 20
 
 // TestRecovery explores every order in which two processes, and the path between them, may do what
 // they do. All that was sent arrives once and in order; both sides end up with the same connection,
@@ -205,9 +205,15 @@ func TestRecovery(t *testing.T) {
 			continue
 		}
 		t.Run(sc.name, func(t *testing.T) {
-			states, why := explore(sc.start(), (&mutant{}).steps, link.fault, func(l link) string { return l.rest() },
-				mostStates)
-			t.Logf("%d states", states)
+			beyond := 0
+			rest := func(l link) string {
+				if l.beyond {
+					beyond++
+				}
+				return l.rest()
+			}
+			states, why := explore(sc.start(), (&mutant{}).steps, link.fault, rest, mostStates)
+			t.Logf("%d states, %d of them beyond the model", states, beyond)
 			require.Empty(t, why)
 		})
 	}
@@ -229,7 +235,6 @@ var mutants = []mutant{
 	{name: "the epoch stays when the pair is lost", in: "one gives up", oldEpoch: true},
 	{name: "epochs are not compared", in: "one gives up", noForget: true},
 	{name: "a connection of an earlier epoch is attached", in: "both give up", attachesOutdated: true},
-	{name: "what the peer had opened is not forgotten", in: "on use, one gives up, a break", remembersIncoming: true},
 	{name: "that this side has left is forgotten", in: "on use, the other leaves", forgetsDeparted: true},
 	{name: "the reason is forgotten", in: "on use, the other leaves", forgetsReason: true},
 	{name: "that this side waits for the peer's open is forgotten", in: "on use, the other leaves", forgetsWaiting: true},

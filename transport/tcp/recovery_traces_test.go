@@ -64,8 +64,8 @@ func (w triple) rest() string {
 		if text := l.rest(); text != "" {
 			return fmt.Sprintf("link %v: %s", between[i], text)
 		}
-		ended := l.sides[0].outcome != stillOpen || l.sides[1].outcome != stillOpen
-		if !slices.Contains(between[i][:], w.dead) && ended {
+		over := l.sides[0].outcome != stillOpen || l.sides[1].outcome != stillOpen
+		if over && !slices.Contains(between[i][:], w.dead) {
 			return fmt.Sprintf("link %v ended because of rank %d", between[i], w.dead)
 		}
 	}
