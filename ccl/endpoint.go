@@ -199,7 +199,8 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	shared.Joined()
 	for peer, link := range links {
 		if shared != nil && link != nil && fabrics[peer].SharesMemory() && link.Window() == nil {
-			j.errs[peer] = fault.Peer(fault.Internal, peer, "it shares memory with rank %d, but lends no window", e.cfg.Rank)
+			j.ended(peer, fault.Peer(fault.Internal, peer,
+				"it shares memory with rank %d, but lends no window", e.cfg.Rank))
 		}
 	}
 	if err := j.err(peers); err != nil {

@@ -68,6 +68,13 @@ func (j *joining) connect(
 	listener.Wait()
 }
 
+// ended notes how an attempt has ended, after all. The timer may just be looking at the others.
+func (j *joining) ended(peer int, err error) {
+	j.mu.Lock()
+	j.errs[peer] = err
+	j.mu.Unlock()
+}
+
 // listen hears reports of ranks that have given up, until all attempts are over.
 func (j *joining) listen(over chan struct{}) {
 	tick := time.NewTicker(listenEach)

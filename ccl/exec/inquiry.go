@@ -319,23 +319,30 @@ func (c *Comm) withInquiry(err *fault.Error) *fault.Error {
 		return err
 	}
 	defer c.forget(w)
+	f, found := attended(c, w.found, 2*abortSpan)
+	if !found || f.text == "" {
+		return err
+	}
+	more := *err
+	more.Text += ", while " + f.text
+	return &more
+}
+
+// attended returns what the driver tells another thread, which waits for it for at most d, and not
+// once all operations have ended. Where no thread drives, this one does.
+func attended[T any](c *Comm, told <-chan T, d time.Duration) (what T, ok bool) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for end := now() + 2*int64(abortSpan); now() < end && c.pending.Load() > 0; { // model: none: as above
+	for end := now() + int64(d); now() < end && c.pending.Load() > 0; { // model: none: what it learns may be late
 		c.opts.Control.stir(c)
-		c.workOnce() // unless another thread does it
+		c.workOnce()
 		select {
-		case f := <-w.found:
-			if f.text == "" {
-				return err
-			}
-			more := *err
-			more.Text += ", while " + f.text
-			return &more
+		case what = <-told:
+			return what, true
 		case <-tick.C:
 		}
 	}
-	return err
+	return what, false
 }
 
 // inFlight says what the first operation in flight waits for, after an inquiry.

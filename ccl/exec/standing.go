@@ -26,16 +26,8 @@ func (c *Comm) Standing(d time.Duration) Standing {
 		return s.public()
 	}
 	defer k.asker.CompareAndSwap(a, nil)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for end := now() + int64(d); now() < end && c.pending.Load() > 0; { // model: none: what it says may be late
-		k.stir(c)
-		c.workOnce() // for an operation that no thread drives
-		select {
-		case s := <-a.told:
-			return s.public()
-		case <-tick.C:
-		}
+	if s, told := attended(c, a.told, d); told {
+		return s.public()
 	}
 	s = c.outside()
 	return s.public()
