@@ -162,7 +162,8 @@ type Fabric interface {
 	SharesMemory() bool
 	// Connect opens a link for one session. Both sides call it, in any order and concurrently with
 	// other calls. It returns when both have called it, or with an error that names what is missing
-	// when ctx ends first. With Session.OnUse it may return before.
+	// when ctx ends first. With Session.OnUse it may return before. If ctx ends with a GivenUp as
+	// its cause, a peer that calls it later learns the reason, by the error or from its link.
 	Connect(ctx context.Context, peer []byte, s Session) (Link, error)
 	// Close ends all links and the fabric.
 	Close() error

@@ -189,13 +189,9 @@ func choose(what, list string, names []string) ([]string, error) {
 
 // inPart reports whether a cell is of the part that CI runs: every fault with all_reduce (or the
 // first collective that can have it) among 3 ranks on every road, and of the others one in partOf,
-// so that each fault meets several collectives. Silence among 6 ranks is in drill --all only: a
-// rank of a silent host to which nothing was under way is not always named with the others.
+// so that each fault meets several collectives.
 func (c drillCell) inPart() bool {
 	const partOf = 7
-	if c.Fault == "silence" && c.Ranks > 3 {
-		return false
-	}
 	first := dtype.AllReduce
 	if !(drillCell{c.Fault, first, c.Road, c.Ranks}).exists(faultNamed(c.Fault)) {
 		first = dtype.Broadcast

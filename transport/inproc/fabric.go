@@ -36,6 +36,7 @@ type Fabric struct {
 	block   *mem.Block          // memory of the pool, allocated for the first link
 	pool    *ring.Pool
 	waiting map[key]*meeting
+	given   int // of waiting, those with a why
 	links   map[*link]struct{}
 }
 
@@ -51,7 +52,11 @@ type meeting struct {
 	met     chan struct{}     // closed when link or err is set
 	link    *link
 	err     error
+	why     []byte // the end that waited has given up for a reason
 }
+
+// mostGiven is the number of sessions for which a late end learns why the other one has given up.
+const mostGiven = 4096
 
 var _ transport.Fabric = (*Fabric)(nil)
 
@@ -112,6 +117,16 @@ func (f *Fabric) meet(s transport.Session) (*link, *meeting, error) {
 	}
 	k := key{s.ID, min(s.Rank, s.Peer), max(s.Rank, s.Peer)}
 	m := f.waiting[k]
+	if m != nil && m.why != nil {
+		delete(f.waiting, k)
+		f.given--
+		if m.session.Rank != s.Rank {
+			e := fault.Peer(fault.PeerLeft, s.Peer, "inproc: rank %d has given up", s.Peer)
+			e.Left = m.why
+			return nil, nil, e
+		}
+		m = nil // the same end makes another attempt
+	}
 	if m == nil {
 		m = &meeting{session: s, met: make(chan struct{})}
 		f.waiting[k] = m
@@ -163,7 +178,11 @@ func (f *Fabric) result(ctx context.Context, m *meeting) (transport.Link, error)
 	case f.closed:
 		return nil, errClosed()
 	}
-	delete(f.waiting, key{s.ID, min(s.Rank, s.Peer), max(s.Rank, s.Peer)})
+	if m.why = transport.Why(ctx); len(m.why) > 0 && f.given < mostGiven {
+		f.given++
+	} else {
+		delete(f.waiting, key{s.ID, min(s.Rank, s.Peer), max(s.Rank, s.Peer)})
+	}
 	code := fault.Timeout
 	if errors.Is(ctx.Err(), context.Canceled) {
 		code = fault.Aborted

@@ -45,9 +45,10 @@ type Fabric struct {
 	arena     *mem.Arena      // of the process, nil for none; set together with the pool
 	processes map[id]*process // peers with a living connection
 	dialling  map[id]bool
-	refused   map[id]error       // why processes that have dialled could not be joined
-	changed   chan struct{}      // closed and replaced when processes, dialling or refused change
-	links     map[*link]struct{} // not yet closed
+	refused   map[id]error          // why processes that have dialled could not be joined
+	changed   chan struct{}         // closed and replaced when processes, dialling or refused change
+	links     map[*link]struct{}    // not yet closed
+	given     map[sessionKey][]byte // given up without a connection to the peer, and why
 }
 
 var _ transport.Fabric = (*Fabric)(nil)
@@ -82,7 +83,8 @@ func New(opts Options) (*Fabric, error) {
 	f := &Fabric{options: opts, self: self, page: page, doorbell: park.DoorbellAt(page.Bytes()), listen: l,
 		ended: make(chan struct{}), processes: map[id]*process{}, dialling: map[id]bool{},
 		refused: map[id]error{},
-		changed: make(chan struct{}), links: map[*link]struct{}{}, silent: unproven.New(maxHandshakes)}
+		changed: make(chan struct{}), links: map[*link]struct{}{}, given: map[sessionKey][]byte{},
+		silent: unproven.New(maxHandshakes)}
 	opts.Track(descriptor(l), true)
 	f.running.Add(1)
 	go f.accept()
@@ -148,17 +150,74 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	case s.Rank < 0 || s.Peer < 0 || s.Rank == s.Peer || int64(max(s.Rank, s.Peer)) > 1<<31:
 		return nil, fault.New(fault.Invalid, "shm: no link joins rank %d with rank %d", s.Rank, s.Peer)
 	}
+	f.mu.Lock()
+	delete(f.given, keyOf(&s))
+	f.mu.Unlock()
 	p, err := f.reach(ctx, &a, &s)
 	if err != nil {
+		if why := transport.Why(ctx); len(why) > 0 {
+			f.excuse(&a, &s, why)
+		}
 		return nil, err
 	}
 	return p.open(ctx, s)
 }
 
-// reach finds or makes the connection to a process. The process with the smaller id dials, the
-// other waits for it.
+const (
+	mostGiven    = 4096            // sessions for which a late peer learns why they were given up
+	farewellSpan = 5 * time.Second // for connecting with such a peer, if this side dials
+)
+
+// excuse remembers for a peer that comes late why a session was given up.
+func (f *Fabric) excuse(a *address, s *transport.Session, why []byte) {
+	k := keyOf(s)
+	f.mu.Lock()
+	for old := range f.given {
+		if len(f.given) < mostGiven {
+			break
+		}
+		delete(f.given, old)
+	}
+	f.given[k] = why
+	p := f.processes[a.ID]
+	var late *arrival
+	if p != nil { // since the attempt ended
+		late = p.arrivals[k]
+		delete(p.arrivals, k)
+	} else if f.dials(a) && !f.closed {
+		f.running.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), farewellSpan)
+			defer cancel()
+			f.running.Go(func() {
+				select {
+				case <-f.ended:
+					cancel()
+				case <-ctx.Done():
+				}
+			})
+			f.reach(ctx, a, s)
+		})
+	}
+	f.mu.Unlock()
+	if late != nil {
+		closeAll(late.fds)
+		p.send(newVain(late.Serial, why))
+	}
+}
+
+// saidOf returns why a session was given up, or nil.
+func (f *Fabric) saidOf(k sessionKey) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.given[k]
+}
+
+// dials reports whether this side makes the connection to a process: that with the smaller id does.
+func (f *Fabric) dials(a *address) bool { return bytes.Compare(f.self.ID[:], a.ID[:]) < 0 }
+
+// reach finds or makes the connection to a process. One side dials, the other waits for it.
 func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*process, error) {
-	dials := bytes.Compare(f.self.ID[:], a.ID[:]) < 0
+	dials := f.dials(a)
 	pause := firstProbe
 	for {
 		if err := f.lack.Load().Fault("shm: this process cannot take connections"); err != nil {

@@ -18,7 +18,7 @@ const maxMessage = 1024 + transport.MaxControl
 const helloMagic = "goccl shm"
 
 // version of the protocol and of the rings.
-const version = 6
+const version = 7
 
 // Kinds of message. The kind is the first byte.
 const (
@@ -59,8 +59,11 @@ type open struct {
 	MAC        [32]byte
 }
 
+// bye closes what the sender has opened under Serial. If it has given up before it could open
+// anything, Serial is 0, and To is what the receiver has opened in vain.
 type bye struct {
 	Serial uint64
+	To     uint64
 	Length uint32
 	Why    [transport.MaxWhy]byte
 }
@@ -68,6 +71,13 @@ type bye struct {
 func newBye(serial uint64, why []byte) *bye {
 	b := &bye{Serial: serial}
 	b.Length = uint32(copy(b.Why[:], why))
+	return b
+}
+
+// newVain returns the answer to an open for which the sender has given up before.
+func newVain(to uint64, why []byte) *bye {
+	b := newBye(0, why)
+	b.To = to
 	return b
 }
 

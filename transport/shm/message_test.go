@@ -53,7 +53,8 @@ func FuzzAddress(f *testing.F) {
 func messages() []any {
 	h := &hello{Layout: ownLayout, From: id{1}, To: id{2}, Challenge: [32]byte{3}, PoolBytes: ring.LeaseBytes}
 	copy(h.Magic[:], helloMagic)
-	return []any{h, &open{1, [16]byte{2}, 3, 4, 5, 512, 6, [32]byte{7}}, newBye(7, []byte("why")),
+	return []any{h, &open{1, [16]byte{2}, 3, 4, 5, 512, 6, [32]byte{7}},
+		newBye(7, []byte("why")), newVain(7, []byte("why")),
 		&joined{8, 9}, &heard{10}, &control{11, []byte{}}, &control{12, make([]byte, transport.MaxControl)},
 		newRefuse(8, int(fault.Invalid), "no")}
 }

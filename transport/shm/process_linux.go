@@ -272,8 +272,17 @@ func (p *process) confirm(m *joined) {
 	w.changed()
 }
 
-// closed is called with the lock held when the peer has closed what it opened with a serial number.
+// closed is called with the lock held when the peer has closed what it opened with a serial number,
+// or says that it will not open what this side has opened.
 func (p *process) closed(m *bye) {
+	if m.Serial == 0 {
+		for _, w := range p.openings {
+			if w.serial == m.To {
+				p.fail(w, p.left(w.session.Peer, m.why()))
+			}
+		}
+		return
+	}
 	for k, a := range p.arrivals {
 		if a.Serial != m.Serial {
 			continue
@@ -349,6 +358,13 @@ func (p *process) handle(message any, fds []int) error {
 	if m, ok := message.(*control); ok {
 		p.hear(m)
 		return nil
+	}
+	if m, ok := message.(*open); ok {
+		if why := p.fabric.saidOf(m.key()); why != nil {
+			closeAll(fds)
+			p.send(newVain(m.Serial, why))
+			return nil
+		}
 	}
 	p.fabric.mu.Lock()
 	defer p.fabric.mu.Unlock()

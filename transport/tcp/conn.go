@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -220,6 +221,19 @@ func (c *conn) reap() {
 		c.f.sockets.Done()
 	}
 	close(c.reaped)
+}
+
+// unanswered reports whether the kernel waits for an answer to what it has sent again, or to its
+// question whether an idle peer is there. So a silent host is found before the kernel gives it up.
+func (c *conn) unanswered() bool {
+	for !c.reading.CompareAndSwap(false, true) {
+		if c.down.Load() {
+			return false
+		}
+		runtime.Gosched()
+	}
+	defer c.reading.Store(false)
+	return !c.down.Load() && unanswered(c.main.fd, &c.info)
 }
 
 // delivered reports whether all that the further sockets were given has reached the peer's host.

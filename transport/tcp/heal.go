@@ -37,10 +37,15 @@ func (h *healing) silent() bool {
 
 // Silent implements transport.Silencer.
 func (s *session) Silent() bool {
-	s.pair.mu.Lock()
-	defer s.pair.mu.Unlock()
-	h := s.pair.healing
-	return h != nil && h.silent()
+	p := s.pair
+	p.mu.Lock()
+	h := p.healing
+	p.mu.Unlock()
+	if h != nil {
+		return h.silent()
+	}
+	c := p.live.Load()
+	return c != nil && c.unanswered()
 }
 
 // errReplaced ends a socket when another one is attached.
@@ -129,7 +134,8 @@ func (p *pair) heal(c *conn, cause error) bool {
 		h.host = at.Addr().Unmap()
 	}
 	if errors.Is(h.cause, syscall.ETIMEDOUT) {
-		h.since = h.since.Add(-p.f.opts.silence())
+		// An idle connection broke somewhen between the last answer and the first probe.
+		h.since = h.since.Add(-max(p.f.opts.silence(), unheard(c.main.fd)-probeIdle/2))
 	}
 	h.ctx, h.end = context.WithDeadline(p.f.ctx, h.since.Add(p.f.opts.PeerTimeout))
 	if !p.f.task(func() { p.redial(h) }) {

@@ -182,18 +182,40 @@ type departure struct {
 
 // depart remembers that this side has left a session that the peer may still open. p.mu is held.
 func (p *pair) depart(s *session) {
-	if !s.spec.OnUse || s.answered || p.f.stopped() {
-		return
+	if s.spec.OnUse && !s.answered && !p.f.stopped() {
+		p.remember(s.key(), departure{s.spec, s.why.Load()})
 	}
+}
+
+// remember is called with p.mu held.
+func (p *pair) remember(k sessionKey, d departure) {
 	if len(p.departed) >= mostLeft {
 		for key := range p.departed {
 			delete(p.departed, key)
 			break
 		}
 	}
-	spec := s.spec
-	spec.Window, spec.Control = nil, nil
-	p.departed[s.key()] = departure{spec, s.why.Load()}
+	d.spec.Window, d.spec.Control = nil, nil
+	p.departed[k] = d
+}
+
+// excuse has a peer that comes late learn why a session was given up for which there was no socket.
+// If this side is the one that dials, it goes on dialling.
+func (p *pair) excuse(spec transport.Session, why []byte) {
+	p.used.Store(true)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	spec.OnUse = true
+	k, d := sessionKey{spec.ID, spec.Rank, spec.Peer}, departure{spec, &why}
+	if in := p.inbounds[k]; in != nil {
+		delete(p.inbounds, k)
+		p.bid(d, in)
+		return
+	}
+	p.remember(k, d)
+	if p.live.Load() == nil && !p.key.accept && !p.dialing && p.healing == nil {
+		p.dialing = p.f.task(p.first)
+	}
 }
 
 // bid opens a session that this side has left, in order to close it: the peer learns that nobody is

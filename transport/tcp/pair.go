@@ -124,7 +124,11 @@ func (p *pair) connect(ctx context.Context, spec transport.Session) (*session, e
 	for {
 		c, err := p.connection(ctx, spec.Peer)
 		if err != nil {
-			s.Leave(transport.Why(ctx))
+			why := transport.Why(ctx)
+			s.Leave(why)
+			if len(why) > 0 {
+				p.excuse(spec, why)
+			}
 			return nil, err
 		}
 		p.enqueue(&s.node)

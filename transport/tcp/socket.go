@@ -39,11 +39,15 @@ func limitUnsent(fd int) {
 	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, mostUnsent)
 }
 
+// probeIdle is how long a connection is idle before the kernel asks whether the peer's host is
+// there, and the time from question to question. It is the shortest that the kernel takes.
+const probeIdle = time.Second
+
 // tune sets the options of an authenticated connection.
 func tune(nc *net.TCPConn, o *Options) error {
 	nc.SetNoDelay(true)
-	nc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: max(o.silence(), time.Second),
-		Interval: max(o.silence()/2, time.Second), Count: 4})
+	nc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: probeIdle, Interval: probeIdle,
+		Count: int(max(o.silence()/probeIdle, 2))})
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		return err

@@ -64,6 +64,12 @@ func pathTrips(int, *pathInfo) (shortest, smoothed time.Duration) { return 0, 0 
 // carried returns 0: this system does not say.
 func carried(int, *pathInfo) (bytes uint64, busy time.Duration) { return 0, 0 }
 
+// unheard returns 0: this system does not say.
+func unheard(int) time.Duration { return 0 }
+
+// unanswered returns false: this system does not say.
+func unanswered(int, *pathInfo) bool { return false }
+
 // unacknowledged returns the number of bytes that the peer's host has not acknowledged.
 func unacknowledged(fd int) int {
 	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NWRITE)

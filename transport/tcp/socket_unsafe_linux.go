@@ -82,6 +82,20 @@ func carried(fd int, info *pathInfo) (bytes uint64, busy time.Duration) {
 	return info.Bytes_acked, time.Duration(info.Busy_time) * time.Microsecond
 }
 
+// unheard returns how long ago the peer's host was heard last.
+func unheard(fd int) time.Duration {
+	var info unix.TCPInfo
+	look(fd, &info)
+	return time.Duration(min(info.Last_data_recv, info.Last_ack_recv)) * time.Millisecond
+}
+
+// unanswered reports whether the kernel has sent something again, or asked whether an idle peer is
+// there, and waits for the answer.
+func unanswered(fd int, info *pathInfo) bool {
+	look(fd, info)
+	return info.Probes > 0 || info.Retransmits > 0
+}
+
 // unacknowledged returns the number of bytes that the peer's host has not acknowledged.
 func unacknowledged(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)

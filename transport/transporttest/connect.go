@@ -3,6 +3,7 @@ package transporttest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -98,6 +99,35 @@ func testConnectTimeout(t *testing.T, p *pair) {
 	p.send(t, j.a.Channel(0), 1, 1)
 	p.expect(t, j.b.Channel(0), 1, 1)
 	j.close()
+}
+
+// testGivenUp has one side give up, with a reason, before the other one connects, which is late and
+// learns the reason. The first time their processes have not met before.
+func testGivenUp(t *testing.T, p *pair) {
+	const why = "lost another one"
+	for _, d := range []struct{ early, late *side }{{p.a, p.b}, {p.b, p.a}} {
+		s, other := p.newSession(1)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(&transport.GivenUp{Why: []byte(why)})
+		c := p.collect(dial(ctx, d.early, d.late, s))
+		if err := isPeer(c.err, fault.Aborted, rankB); err != nil {
+			t.Fatal(err)
+		}
+		within, stop := context.WithTimeout(context.Background(), hang)
+		defer stop()
+		c = p.collect(dial(within, d.late, d.early, other))
+		if c.err == nil { // the link opened before it ended
+			p.until(t, "the late side learns that it is alone", func() bool { return c.link.Err() != nil })
+			c.err = c.link.Err()
+			c.link.Close()
+		}
+		if err := isPeer(c.err, fault.PeerLeft, rankA); err != nil {
+			t.Fatal(err)
+		}
+		if f := (&fault.Error{}); !errors.As(c.err, &f) || string(f.Left) != why {
+			t.Errorf("the late side is told %q, want %q", f.Left, why)
+		}
+	}
 }
 
 func testWrongKey(t *testing.T, p *pair) {

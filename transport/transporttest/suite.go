@@ -85,6 +85,7 @@ func Run(t *testing.T, make func(t *testing.T) Pair, o Options) {
 	} else {
 		tests = append(tests, []test{
 			{"ConnectTimeout", false, testConnectTimeout},
+			{"GivenUp", false, testGivenUp},
 			{"ConnectWrongKey", o.AnyKey, testWrongKey},
 		}...)
 	}
