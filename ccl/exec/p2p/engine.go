@@ -27,7 +27,7 @@ type Engine struct {
 	live  int   // requests that are not done
 	debts int   // obligations to peers: see Active
 	err   error // the error passed to Fail
-	lost  error // the error of the first peer that failed: AnySource receives end with it
+	lost  error // with which AnySource receives end: of the first peer that failed, or the last that left
 }
 
 // peer is what the engine knows about one rank.

@@ -1,14 +1,20 @@
 package p2p
 
-import "github.com/goccl/goccl/ccl/fault"
+import (
+	"errors"
+
+	"github.com/goccl/goccl/ccl/fault"
+)
 
 // PeerFailed ends the requests that need the peer with err. It first takes what the peer's channel
-// still holds. AnySource receives end too, unless a message that has arrived matches.
+// still holds. AnySource receives end too, unless a message that has arrived matches: the failed
+// peer might have been the sender. A peer that has left in order (fault.PeerLeft) has nothing more
+// to send, so they wait for the others, and end with the last of these.
 //
 // Later requests for the peer fail at once; receives first use up the messages that had arrived
-// from it. A later AnySource receive also fails, unless a message that has arrived matches: the
-// failed peer might have been its sender. Its error is that of the first peer that failed. A
-// message of which only a part or the request had arrived fails the receive that matches it.
+// from it. Later AnySource receives fail where a posted one would have ended, unless a message that
+// has arrived matches, and with the same error. A message of which only a part or the request had
+// arrived fails the receive that matches it.
 func (e *Engine) PeerFailed(peer int, err error) {
 	if peer < 0 || peer >= len(e.peers) || peer == e.rank || e.err != nil || e.peers[peer].err != nil {
 		return
@@ -34,7 +40,7 @@ func (e *Engine) PeerFailed(peer int, err error) {
 // others remain only to keep their turn.
 func (e *Engine) failPeer(p *peer, err error) {
 	p.err = err
-	if e.lost == nil {
+	if e.lost == nil && (!errors.Is(err, fault.PeerLeft) || e.alone()) {
 		e.lost = err
 	}
 	if l := &p.leaving; l.active {
@@ -74,13 +80,23 @@ func (e *Engine) failPeer(p *peer, err error) {
 	e.failReceives(p.rank, err)
 }
 
-// failReceives ends the posted receives from source and from AnySource.
+// alone reports whether no other rank is left.
+func (e *Engine) alone() bool {
+	for i := range e.peers {
+		if p := &e.peers[i]; p.channel != nil && p.err == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// failReceives ends the posted receives from source, and those from AnySource if none can come.
 func (e *Engine) failReceives(source int, err error) {
 	for _, lists := range [...]*[1 << tableBits]requestList{&e.table.posted, &e.table.postedAny} {
 		for i := range lists {
 			for r, next := lists[i].head, (*Request)(nil); r != nil; r = next {
 				next = r.next
-				if r.Peer == source || r.Peer == AnySource {
+				if r.Peer == source || r.Peer == AnySource && e.lost != nil {
 					lists[i].remove(r)
 					e.table.waiting--
 					e.finish(r, err)

@@ -212,6 +212,51 @@ func TestFailureTakesWhatArrived(t *testing.T) {
 	require.Equal(t, []error{errLost, nil, errLost}, got, "the message that is lost keeps its turn")
 }
 
+// TestAnySourceOutlivesThoseWhoLeave has peers leave one after another while a receive from any
+// rank waits. The last one sends its message, and the next receive ends when that one leaves, too.
+func TestAnySourceOutlivesThoseWhoLeave(t *testing.T) {
+	left := func(peer int) error { return fault.Peer(fault.PeerLeft, peer, "it has closed its end") }
+	begin := func() (one, sender *Engine, receive func(peer int) *op) {
+		chans := newNetwork(4, 8, 4096, nil).chans
+		ops := map[*Request]*op{}
+		one = New(0, chans[0], func(r *Request, err error) { ops[r].dones, ops[r].err = 1, err })
+		sender = New(2, chans[2], func(*Request, error) {})
+		return one, sender, func(peer int) *op {
+			o := newOp(0, peer, 1, 100, false, 0)
+			ops[&o.Request] = o
+			one.Post(&o.Request)
+			return o
+		}
+	}
+	e, sender, receive := begin()
+	first, named := receive(AnySource), receive(3)
+	e.PeerFailed(3, left(3))
+	e.PeerFailed(1, left(1))
+	require.Equal(t, left(3), named.err)
+	require.Zero(t, first.dones)
+	message := newOp(2, 0, 1, 100, true, 7)
+	sender.Post(&message.Request)
+	for e.Advance() || sender.Advance() {
+	}
+	require.Equal(t, 1, first.dones)
+	require.NoError(t, first.err)
+	require.Equal(t, 2, first.Source)
+	require.True(t, first.holds(7))
+
+	second := receive(AnySource)
+	require.Zero(t, second.dones)
+	e.PeerFailed(2, left(2))
+	require.Equal(t, left(2), second.err)
+	require.Equal(t, left(2), receive(AnySource).err)
+
+	// One that is lost may have been the sender.
+	e, _, receive = begin()
+	e.PeerFailed(3, left(3))
+	third := receive(AnySource)
+	e.PeerFailed(2, errLost)
+	require.Equal(t, error(errLost), third.err)
+}
+
 // TestFailureForgetsWhatIsOwed blocks the channel, so that all sorts of answers wait; then the peer
 // or the whole engine fails.
 func TestFailureForgetsWhatIsOwed(t *testing.T) {
