@@ -135,7 +135,8 @@ func (p *pair) heal(c *conn, cause error) bool {
 	}
 	if errors.Is(h.cause, syscall.ETIMEDOUT) {
 		// An idle connection broke somewhen between the last answer and the first probe.
-		h.since = h.since.Add(-max(p.f.opts.silence(), unheard(c.main.fd)-probeIdle/2))
+		silent := max(p.f.opts.silence(), unheard(c.main.fd)-probeIdle/2)
+		h.since = h.since.Add(-min(silent, p.f.opts.PeerTimeout-p.f.opts.silence()))
 	}
 	h.ctx, h.end = context.WithDeadline(p.f.ctx, h.since.Add(p.f.opts.PeerTimeout))
 	if !p.f.task(func() { p.redial(h) }) {

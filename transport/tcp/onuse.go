@@ -180,40 +180,37 @@ type departure struct {
 	why  *[]byte // what the goodbye is to say; nil for nothing
 }
 
-// depart remembers that this side has left a session that the peer may still open. p.mu is held.
+// depart remembers that this side has left a session that the peer may still open: one that opens
+// on use, or was given up for a reason. p.mu is held.
 func (p *pair) depart(s *session) {
-	if s.spec.OnUse && !s.answered && !p.f.stopped() {
-		p.remember(s.key(), departure{s.spec, s.why.Load()})
+	why := s.why.Load()
+	if !s.spec.OnUse && why == nil || s.answered || p.f.stopped() {
+		return
 	}
-}
-
-// remember is called with p.mu held.
-func (p *pair) remember(k sessionKey, d departure) {
 	if len(p.departed) >= mostLeft {
 		for key := range p.departed {
 			delete(p.departed, key)
 			break
 		}
 	}
-	d.spec.Window, d.spec.Control = nil, nil
-	p.departed[k] = d
+	spec := s.spec
+	spec.Window, spec.Control, spec.OnUse = nil, nil, true
+	p.departed[s.key()] = departure{spec, why}
 }
 
-// excuse has a peer that comes late learn why a session was given up for which there was no socket.
-// If this side is the one that dials, it goes on dialling.
-func (p *pair) excuse(spec transport.Session, why []byte) {
-	p.used.Store(true)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	spec.OnUse = true
-	k, d := sessionKey{spec.ID, spec.Rank, spec.Peer}, departure{spec, &why}
-	if in := p.inbounds[k]; in != nil {
-		delete(p.inbounds, k)
-		p.bid(d, in)
+// giveUpFirst ends a session for which there was no socket. A peer that comes late learns why; if
+// this side is the one that dials, it goes on dialling for that.
+func (p *pair) giveUpFirst(s *session, why []byte) {
+	if len(why) > 0 {
+		p.used.Store(true)
+	}
+	s.Leave(why)
+	if len(why) == 0 || p.key.accept {
 		return
 	}
-	p.remember(k, d)
-	if p.live.Load() == nil && !p.key.accept && !p.dialing && p.healing == nil {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live.Load() == nil && !p.dialing && p.healing == nil {
 		p.dialing = p.f.task(p.first)
 	}
 }

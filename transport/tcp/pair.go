@@ -124,11 +124,7 @@ func (p *pair) connect(ctx context.Context, spec transport.Session) (*session, e
 	for {
 		c, err := p.connection(ctx, spec.Peer)
 		if err != nil {
-			why := transport.Why(ctx)
-			s.Leave(why)
-			if len(why) > 0 {
-				p.excuse(spec, why)
-			}
+			p.giveUpFirst(s, transport.Why(ctx))
 			return nil, err
 		}
 		p.enqueue(&s.node)
