@@ -7,6 +7,8 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+
+	"github.com/goccl/goccl/tests/statespace"
 )
 
 // graph holds what a search has found. States are numbered in the order in which they were found.
@@ -89,41 +91,10 @@ func (g *graph) check(sc *scenario, mu *mutation) (states int, wrong string) {
 			rest = append(rest, n)
 		}
 	}
-	if n := g.trapped(rest); n >= 0 {
+	if n := statespace.Trapped(len(g.states), g.edges, rest); n >= 0 {
 		return len(g.states), "a state from which nothing leads to the end" + m.trace(g, n)
 	}
 	return len(g.states), ""
-}
-
-// trapped returns the first state from which none of the goals can be reached, or -1.
-func (g *graph) trapped(goals []int32) int32 {
-	first := make([]int32, len(g.states)+1) // by state: index in sorted of the first edge that leads there
-	for _, e := range g.edges {
-		first[e[0]+1]++
-	}
-	for i := range g.states {
-		first[i+1] += first[i]
-	}
-	sorted, at := make([]int32, len(g.edges)), slices.Clone(first)
-	for _, e := range g.edges {
-		sorted[at[e[0]]] = e[1]
-		at[e[0]]++
-	}
-	good := make([]bool, len(g.states))
-	for _, n := range goals {
-		good[n] = true
-	}
-	for len(goals) > 0 {
-		n := goals[len(goals)-1]
-		goals = goals[:len(goals)-1]
-		for _, from := range sorted[first[n]:first[n+1]] {
-			if !good[from] {
-				good[from] = true
-				goals = append(goals, from)
-			}
-		}
-	}
-	return int32(slices.Index(good, false))
 }
 
 // trace describes the path to state n.

@@ -32,6 +32,22 @@ func Attributes() (*syscall.SysProcAttr, error) {
 	return a, nil
 }
 
+// Possible returns why this process cannot have a network made, nil if it can. It tries a part of
+// it.
+func Possible() error {
+	attributes, err := Attributes()
+	if err != nil {
+		return err
+	}
+	probe := exec.Command("sh", "-c", "mount -t tmpfs none /run && ip link add probe type bridge")
+	attributes.Pdeathsig = 0
+	probe.SysProcAttr = attributes
+	if said, err := probe.CombinedOutput(); err != nil {
+		return fmt.Errorf("no networks of hosts here: %v: %s", err, said)
+	}
+	return nil
+}
+
 // Make creates the network around this process, which was started with Attributes. It exists until
 // the process ends.
 func (n *Network) Make() error {

@@ -45,7 +45,14 @@ func (s *session) Open() bool {
 func (p *pair) want() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.live.Load() == nil && !p.dialing && p.healing == nil && p.waits() {
+	if p.waits() {
+		p.dialFirst()
+	}
+}
+
+// dialFirst has the first socket made, unless there is one or somebody makes it. p.mu is held.
+func (p *pair) dialFirst() {
+	if p.live.Load() == nil && !p.dialing && p.healing == nil {
 		p.dialing = p.f.task(p.first)
 	}
 }
@@ -210,9 +217,7 @@ func (p *pair) giveUpFirst(s *session, why []byte) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.live.Load() == nil && !p.dialing && p.healing == nil {
-		p.dialing = p.f.task(p.first)
-	}
+	p.dialFirst()
 }
 
 // bid opens a session that this side has left, in order to close it: the peer learns that nobody is

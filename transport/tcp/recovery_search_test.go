@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goccl/goccl/tests/statespace"
 	"github.com/stretchr/testify/require"
 )
 
@@ -70,41 +71,10 @@ func explore[S comparable](start S, next func(S, func(step string, fair bool, to
 			goals = append(goals, n)
 		}
 	}
-	if n := p.trapped(goals); n >= 0 {
+	if n := statespace.Trapped(len(p.parents), p.edges, goals); n >= 0 {
 		return len(p.parents), p.trace("nothing that must happen leads to an end", n)
 	}
 	return len(p.parents), ""
-}
-
-// trapped returns the first state from which no goal can be reached, or -1.
-func (p *space[S]) trapped(goals []int32) int32 {
-	first := make([]int32, len(p.parents)+1)
-	for _, e := range p.edges {
-		first[e[0]+1]++
-	}
-	for i := range p.parents {
-		first[i+1] += first[i]
-	}
-	sorted, at := make([]int32, len(p.edges)), slices.Clone(first)
-	for _, e := range p.edges {
-		sorted[at[e[0]]] = e[1]
-		at[e[0]]++
-	}
-	good := make([]bool, len(p.parents))
-	for _, n := range goals {
-		good[n] = true
-	}
-	for len(goals) > 0 {
-		n := goals[len(goals)-1]
-		goals = goals[:len(goals)-1]
-		for _, from := range sorted[first[n]:first[n+1]] {
-			if !good[from] {
-				good[from] = true
-				goals = append(goals, from)
-			}
-		}
-	}
-	return int32(slices.Index(good, false))
 }
 
 // trace describes the way to a state.
