@@ -100,7 +100,8 @@ test-soak: ## Four ranks make mixed calls by shared memory, TCP and between two 
 
 .PHONY: test-drill
 test-drill: ## A part of make drill
-	@$(GO_ENV) mkdir -p build && CGO_ENABLED=0 go build -o build/goccl-drill ./cmd/goccl && build/goccl-drill drill
+	@$(GO_ENV) mkdir -p build && CGO_ENABLED=0 go build -o build/goccl-drill ./cmd/goccl \
+		&& build/goccl-drill drill --json $$RECORDS/test-drill.cells
 
 .PHONY: test-noasm
 test-noasm: ## Kernels without assembly

@@ -1,4 +1,5 @@
-"""Reads the records of a stage in $RECORDS: `go test -json` streams (.jsonl) and pytest's JUnit files (.xml)."""
+"""Reads the records of a stage in $RECORDS: streams of `go test -json` (.jsonl), pytest's JUnit files (.xml) and cells of
+`goccl drill --json` (.cells)."""
 import dataclasses
 import json
 import pathlib
@@ -12,7 +13,7 @@ MODULE = re.compile(r"^github\.com/goccl/goccl/?")
 class Test:
     name: str          # ccl/plan.TestParse/empty, or tests.python.test_ops::test_sum[float32]
     outcome: str       # passed, failed, skipped
-    reason: str = ""   # why it was skipped
+    reason: str = ""   # why it was skipped, or what it said when it failed
 
 
 def of_stage(folder, stage):
@@ -23,6 +24,8 @@ def of_stage(folder, stage):
             tests += from_go(path)
         elif path.suffix == ".xml":
             tests += from_junit(path)
+        elif path.suffix == ".cells":
+            tests += from_drill(path)
     return tests
 
 
@@ -46,7 +49,7 @@ def from_go(path):
         if event["Action"] in ("pass", "fail", "skip"):
             ends[key] = event["Action"]
         elif event["Action"] == "output":
-            words.setdefault(key, []).append(event["Output"].strip())
+            words.setdefault(key, []).append(event["Output"])
     outcomes = {"pass": "passed", "fail": "failed", "skip": "skipped"}
     parents = {(package, test.rsplit("/", 1)[0]) for package, test in ends if "/" in test}
     parents |= {(package, "") for package, test in ends if test}
@@ -59,9 +62,11 @@ def from_go(path):
     tests = []
     for (package, test), end in ends.items():
         if end == "fail" and not failed_below(package, test):
-            tests.append(Test(f"{package}.{test}" if test else f"{package} (the package itself)", "failed"))
+            name = f"{package}.{test}" if test else f"{package} (the package itself)"
+            tests.append(Test(name, "failed", "".join(words.get((package, test), []))))
         elif test and (package, test) not in parents and end != "fail":
-            said = " ".join(w for w in words.get((package, test), []) if w and not w.startswith(("===", "---")))
+            lines = [line.strip() for line in words.get((package, test), [])]
+            said = " ".join(line for line in lines if line and not line.startswith(("===", "---")))
             tests.append(Test(f"{package}.{test}", outcomes[end], said if end == "skip" else ""))
     return tests
 
@@ -72,8 +77,17 @@ def from_junit(path):
         test = Test(f"{case.get('classname')}::{case.get('name')}", "passed")
         for child in case:
             if child.tag in ("failure", "error"):
-                test.outcome = "failed"
+                test.outcome, test.reason = "failed", child.text or child.get("message", "")
             elif child.tag == "skipped" and test.outcome == "passed":
                 test.outcome, test.reason = "skipped", child.get("message", "")
         tests.append(test)
+    return tests
+
+
+def from_drill(path):
+    tests = []
+    for line in path.read_text().splitlines():
+        end = json.loads(line)
+        said = "\n".join([*end.get("complaints", []), *map(json.dumps, end["ranks"])])
+        tests.append(Test(f"drill: {end['name']}", "passed" if end["passed"] else "failed", said))
     return tests

@@ -20,6 +20,7 @@ import results
 
 RECORDS = pathlib.Path(os.environ.get("RECORDS", "build/test"))
 HANG = 3  # times the budget
+REPEATED, LINES = 8, 60  # failures told once more at the end, where a log that has been cut still has them
 TORCH_AREAS = ("python", "torch", "packaging")
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
@@ -90,13 +91,14 @@ def main():
     shutil.rmtree(RECORDS, ignore_errors=True)
     RECORDS.mkdir(parents=True)
 
-    rows, complaints, warnings, skipped = [], [], [], {}
+    rows, failures, complaints, warnings, skipped = [], [], [], [], {}
     for area, target, limit in stages:
         print(f"\n== {target}", flush=True)
         code, seconds = run(target, limit)
         tests = results.of_stage(RECORDS, target)
         counts = {kind: sum(test.outcome == kind for test in tests) for kind in ("passed", "failed", "skipped")}
         complaints += [f"{target}: failed: {test.name}" for test in tests if test.outcome == "failed"]
+        failures += [test for test in tests if test.outcome == "failed"]
         hung = seconds >= HANG * limit
         if hung:
             counts["failed"] += 1
@@ -121,6 +123,9 @@ def main():
         complaints += [f"skipped, but not in ci/skips.txt: {name}" for name in unlisted]
         failed += len(unlisted)
 
+    for test in failures[:REPEATED]:
+        print(f"\nfailed: {test.name}")
+        print("\n".join(test.reason.splitlines()[-LINES:]))
     print(f"\ntorch {torch}")
     for row in [("area", "stage", "passed", "failed", "skipped", "seconds", "budget", ""), *rows]:
         print("{:<12}{:<18}{:>8}{:>8}{:>8}{:>9}{:>8}  {}".format(*row).rstrip())

@@ -260,7 +260,7 @@ func (d *driller) runAll(cells []drillCell, lanes int, report func(*outcome)) {
 		group.Go(func() {
 			runtime.LockOSThread() // ranks end with the thread that starts them; it ends with this function
 			for c := range next {
-				report(d.perform(lane, c))
+				report(fairly(func() *outcome { return d.perform(lane, c) }))
 			}
 		})
 	}

@@ -77,13 +77,15 @@ func (c drillCell) elements() int64 {
 
 // outcome is what came of a cell.
 type outcome struct {
-	Cell       drillCell     `json:"cell"`
-	Culprit    int           `json:"culprit"`
-	Passed     bool          `json:"passed"`
-	Slowest    time.Duration `json:"slowest"` // of the ranks that had to notice
-	Took       time.Duration `json:"took"`
-	Complaints []string      `json:"complaints,omitempty"`
-	Ranks      []*testimony  `json:"ranks"`
+	Name       string          `json:"name"` // of the cell
+	Cell       drillCell       `json:"cell"`
+	Culprit    int             `json:"culprit"`
+	Passed     bool            `json:"passed"`
+	Stalls     []time.Duration `json:"stalls,omitempty"` // of the machine, in earlier runs of the cell
+	Slowest    time.Duration   `json:"slowest"`          // of the ranks that had to notice
+	Took       time.Duration   `json:"took"`
+	Complaints []string        `json:"complaints,omitempty"`
+	Ranks      []*testimony    `json:"ranks"`
 }
 
 // actor is a rank's process, as the drill sees it.
@@ -432,7 +434,7 @@ func endText(end *rankEnd) string {
 
 // verdict judges what the ranks have said.
 func (s *stage) verdict() *outcome {
-	o := &outcome{Cell: s.cell, Culprit: s.culprit, Complaints: s.wrong}
+	o := &outcome{Name: s.cell.String(), Cell: s.cell, Culprit: s.culprit, Complaints: s.wrong}
 	for _, a := range s.actors {
 		t := &testimony{Rank: a.rank}
 		if ended, ok := a.said[wordEnded]; ok {

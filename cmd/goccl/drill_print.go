@@ -177,8 +177,13 @@ func (p *drillPrinter) end(took time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	passed, failed, skipped := 0, 0, 0
+	var again []string
 	for _, c := range p.cells {
-		switch o := p.done[c]; {
+		o := p.done[c]
+		if o != nil && len(o.Stalls) > 0 {
+			again = append(again, fmt.Sprintf("%v: %v", c, o.Stalls))
+		}
+		switch {
 		case o == nil:
 			skipped++
 		case o.Passed:
@@ -190,6 +195,9 @@ func (p *drillPrinter) end(took time.Duration) error {
 			}
 			p.tell(o)
 		}
+	}
+	if len(again) > 0 {
+		fmt.Fprintf(p.out, "\nrun again, since the machine stood still: %s\n", strings.Join(again, "; "))
 	}
 	for road, why := range p.skipped {
 		fmt.Fprintf(p.out, "\nskipped: %s: %s\n", road, why)
