@@ -211,25 +211,22 @@ func (c *Comm) planChannel(s *program.Step) transport.Channel {
 
 // Post starts an operation. An invalid call fails immediately, before any data moves.
 func (c *Comm) Post(call *Call) (*Op, error) {
-	if c.opts.Record == nil {
-		return c.post(call)
-	}
-	noted := c.note(call)
-	op, err := c.post(&noted)
+	note := c.note(call, c.last(call)+1)
+	op, err := c.post(call, note)
 	if err != nil {
-		c.noteEnd(&noted, err, false)
+		c.noteEnd(note, err, false)
 	}
 	return op, err
 }
 
-func (c *Comm) post(call *Call) (*Op, error) {
+func (c *Comm) post(call *Call, note uint64) (*Op, error) {
 	if c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1) { // model: postStop, postLock
 		if call.Coll.Valid() {
-			if op := c.postKnown(call); op != nil {
+			if op := c.postKnown(call, note); op != nil {
 				return op, nil
 			}
 		} else if c.broken == nil && plainMessage(call, c.size) {
-			return c.postDirect(call), nil
+			return c.postDirect(call, note), nil
 		}
 		c.unlock()
 		c.handOver()
@@ -237,7 +234,7 @@ func (c *Comm) post(call *Call) (*Op, error) {
 	if err := c.allowed(call); err != nil {
 		return nil, err
 	}
-	op := newOp(c, call)
+	op := newOp(c, call, note)
 	op.notify = true
 	c.push(op)
 	// Advance once on this thread, so that data that fits the channels is on its way before the
@@ -262,18 +259,6 @@ func (c *Comm) Run(call *Call) error {
 // the operation has not ended by then, RunSlice returns its Op, and it goes on as if it had been
 // posted. Otherwise the Op is nil.
 func (c *Comm) RunSlice(call *Call, d time.Duration) (*Op, error) {
-	if c.opts.Record == nil {
-		return c.do(call, d)
-	}
-	noted := c.note(call)
-	op, err := c.do(&noted, d)
-	if op == nil {
-		c.noteEnd(&noted, err, false)
-	}
-	return op, err
-}
-
-func (c *Comm) do(call *Call, d time.Duration) (*Op, error) {
 	alone := c.pending.Load() == 0 && // model: runPending
 		c.stop.Load() == nil && // model: runStop
 		c.lock.CompareAndSwap(0, 1) // model: runLock
@@ -282,10 +267,16 @@ func (c *Comm) do(call *Call, d time.Duration) (*Op, error) {
 		if alone && call.Coll.Valid() {
 			if p := c.known(call); p != nil {
 				seq := c.colls.Add(1)
-				w := waiter{limit: d}
-				if ended, err := c.try(p, call, seq, &w); !ended {
+				w := waiter{limit: d, unnoted: call, seq: seq}
+				if !p.short {
+					w.noteNow(c)
+				}
+				ended, err := c.try(p, call, seq, &w)
+				w.noteNow(c)
+				if !ended {
 					return c.goOn(call, seq, err, &w)
 				}
+				c.noteEnd(w.note, nil, false)
 				w.leave(c)
 				c.unlock()
 				if c.pending.Load() != 0 { // model: runAfter
@@ -294,13 +285,23 @@ func (c *Comm) do(call *Call, d time.Duration) (*Op, error) {
 				return nil, nil
 			}
 		} else if alone && plainMessage(call, c.size) {
-			return c.runMessage(call, d)
+			return c.runMessage(call, 0, d)
 		}
 		if !alone {
 			c.unlock()
 			c.handOver()
 		}
 	}
+	note := c.note(call, c.last(call)+1)
+	op, err := c.runOther(call, note, d, alone)
+	if op == nil {
+		c.noteEnd(note, err, false)
+	}
+	return op, err
+}
+
+// runOther is Run for a call that is invalid, or new, or not alone.
+func (c *Comm) runOther(call *Call, note uint64, d time.Duration, alone bool) (*Op, error) {
 	if err := c.allowed(call); err != nil {
 		if alone {
 			c.unlock()
@@ -309,12 +310,12 @@ func (c *Comm) do(call *Call, d time.Duration) (*Op, error) {
 		return nil, err
 	}
 	if alone && !call.Coll.Valid() {
-		return c.runMessage(call, d)
+		return c.runMessage(call, note, d)
 	}
 	if alone {
-		return c.runAlone(call, d)
+		return c.runAlone(call, note, d)
 	}
-	op := newOp(c, call)
+	op := newOp(c, call, note)
 	op.notify = d > 0 // the caller may get the Op
 	c.push(op)
 	if c.lock.Load() != 0 { // model: runRing
@@ -348,7 +349,7 @@ func (c *Comm) try(p *compiled, call *Call, seq uint64, w *waiter) (ended bool, 
 // goOn is the rest of Run after try. It releases the lock.
 func (c *Comm) goOn(call *Call, seq uint64, err error, w *waiter) (*Op, error) {
 	op := c.alone
-	op.set(c, call, seq)
+	op.set(c, call, w.note, seq)
 	c.queueInFlight(op, err)
 	return c.driveAlone(op, w)
 }
@@ -356,7 +357,7 @@ func (c *Comm) goOn(call *Call, seq uint64, err error, w *waiter) (*Op, error) {
 // postKnown is Post for a call whose program is kept. It returns nil if there is none; only then is
 // the lock, which the caller has taken, still held. If nothing else is queued, the operation runs
 // before its Op is set up for waiting; on the rank that comes last, most operations end here.
-func (c *Comm) postKnown(call *Call) *Op {
+func (c *Comm) postKnown(call *Call, note uint64) *Op {
 	if c.broken != nil {
 		return nil
 	}
@@ -373,14 +374,14 @@ func (c *Comm) postKnown(call *Call) *Op {
 		var ended bool
 		if ended, err = c.try(p, call, seq, nil); ended {
 			op.over(c, seq)
-			c.noteEnd(call, nil, false)
+			c.noteEnd(note, nil, false)
 			c.unlock()
 			c.handOver()
 			Completions.add()
 			return op
 		}
 	}
-	op.set(c, call, seq)
+	op.set(c, call, note, seq)
 	op.notify = true
 	simple := p.simple
 	if alone {
@@ -410,9 +411,9 @@ func (c *Comm) queueInFlight(op *Op, err error) {
 // runAlone is Run if nothing else is posted. The thread holds the lock and keeps it until the
 // operation has ended or d is over, so the operation is never in the list of posted operations, and
 // until then no other thread waits for it.
-func (c *Comm) runAlone(call *Call, d time.Duration) (*Op, error) {
+func (c *Comm) runAlone(call *Call, note uint64, d time.Duration) (*Op, error) {
 	op := c.alone
-	op.set(c, call, c.number(call))
+	op.set(c, call, note, c.number(call))
 	c.head, c.tail = op, op
 	return c.driveAlone(op, &waiter{limit: d})
 }
@@ -508,7 +509,7 @@ func (c *Comm) end(op *Op, err error) {
 		op.calm()
 	}
 	// An operation with a deadline has waited so long that the clock was read already.
-	c.noteEnd(&op.call, err, op.deadline.Load() != 0)
+	c.noteEnd(op.note, err, op.deadline.Load() != 0)
 	if err != nil {
 		op.err = op.explain(err)
 		op.state.Store(opFailed) // model: none: as endState

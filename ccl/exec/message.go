@@ -5,6 +5,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/p2p"
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/program"
 )
 
@@ -23,21 +24,29 @@ func plainMessage(c *Call, ranks int) bool {
 
 // runMessage is Run for a send or receive if nothing else is posted: the thread holds the lock.
 // Most messages are copied directly from the caller's memory to the channel, or from the channel to
-// the caller's memory, and never become a pending operation.
-func (c *Comm) runMessage(call *Call, d time.Duration) (*Op, error) {
+// the caller's memory, and never become a pending operation. note is the number of its record, 0 if
+// it has none yet.
+func (c *Comm) runMessage(call *Call, note uint64, d time.Duration) (*Op, error) {
 	op := c.alone
 	op.request(call)
+	if note == 0 && op.req.Bytes > window.MaxKept { // copying it takes long
+		note = c.note(call, c.last(call)+1)
+	}
 	w := waiter{limit: d}
 	outcome := c.p2p.Direct(&op.req)
+	if note == 0 { // the peer has the message now, or this rank has to wait for it
+		note = c.note(call, c.last(call)+1)
+	}
 	for outcome != p2p.Done {
 		if outcome == p2p.General || op.req.Send || !c.poll() && !(w.pause(c) && !w.counted) {
-			c.leaveToEngine(op, call, c.number(call), outcome, false)
+			c.leaveToEngine(op, call, note, c.number(call), outcome, false)
 			return c.driveAlone(op, &w)
 		}
 		outcome = c.p2p.Direct(&op.req)
 	}
 	op.req.Data = nil
 	c.messages.Add(1)
+	c.noteEnd(note, nil, false)
 	c.lookAround()
 	c.unlock()
 	c.handOver()
@@ -54,8 +63,8 @@ func (c *Comm) lookAround() {
 
 // leaveToEngine turns a request that Direct has not completed into an operation, which the engine
 // continues. The operation may end here.
-func (c *Comm) leaveToEngine(op *Op, call *Call, seq uint64, outcome p2p.Outcome, notify bool) {
-	op.set(c, call, seq)
+func (c *Comm) leaveToEngine(op *Op, call *Call, note, seq uint64, outcome p2p.Outcome, notify bool) {
+	op.set(c, call, note, seq)
 	op.notify = notify
 	c.keepMessage(op)
 	if outcome != p2p.Begun {
@@ -66,7 +75,7 @@ func (c *Comm) leaveToEngine(op *Op, call *Call, seq uint64, outcome p2p.Outcome
 // postDirect is Post for a send or receive. The caller has taken the lock; postDirect releases it.
 // A request that Direct completes has ended when postDirect returns; only other requests become
 // operations that a thread has to drive.
-func (c *Comm) postDirect(call *Call) *Op {
+func (c *Comm) postDirect(call *Call, note uint64) *Op {
 	c.take() // operations posted earlier
 	op := ops.Get().(*Op)
 	op.request(call)
@@ -77,10 +86,10 @@ func (c *Comm) postDirect(call *Call) *Op {
 		if op.req.Data = nil; !op.req.Send {
 			op.source = op.req.Source
 		}
-		c.noteEnd(call, nil, false)
+		c.noteEnd(note, nil, false)
 		c.lookAround()
 	} else {
-		c.leaveToEngine(op, call, seq, outcome, true)
+		c.leaveToEngine(op, call, note, seq, outcome, true)
 		c.advance()
 	}
 	c.unlock()

@@ -7,20 +7,21 @@ import (
 	"github.com/goccl/goccl/ccl/record"
 )
 
-// note records that a call begins, and returns the call with the number of its record.
-func (c *Comm) note(call *Call) Call {
-	noted := *call
-	noted.Record = c.opts.Record.Begin(&record.Operation{
-		Seq: c.last(call) + 1, In: elements(call.In), Out: elements(call.Out),
+// note records that a call begins, and returns the number of its record; 0 if nothing is recorded.
+func (c *Comm) note(call *Call, seq uint64) uint64 {
+	if c.opts.Record == nil {
+		return 0
+	}
+	return c.opts.Record.Begin(&record.Operation{
+		Seq: seq, In: elements(call.In), Out: elements(call.Out),
 		Coll: call.Coll, Type: call.Type, Op: call.Op, Root: int32(call.Root), Tag: call.Tag, Batch: call.Batch,
 	})
-	return noted
 }
 
 // noteEnd records how a call ended, if its beginning was recorded. timed means that the call took
 // so long that reading the clock for its end is worth the cost.
-func (c *Comm) noteEnd(call *Call, err error, timed bool) {
-	if call.Record == 0 {
+func (c *Comm) noteEnd(note uint64, err error, timed bool) {
+	if note == 0 {
 		return
 	}
 	code := fault.OK
@@ -30,7 +31,7 @@ func (c *Comm) noteEnd(call *Call, err error, timed bool) {
 			code = f.Code
 		}
 	}
-	c.opts.Record.End(call.Record, code, timed)
+	c.opts.Record.End(note, code, timed)
 }
 
 func elements(blocks []Block) (n uint64) {

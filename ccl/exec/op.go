@@ -27,6 +27,7 @@ type Op struct {
 	comm     *Comm
 	call     Call // In and Out point to the Op's own arrays
 	in, out  []Block
+	note     uint64       // number of its record; 0 for none
 	seq      uint64       // position among the collectives or among the point-to-point operations of the Comm, from 1
 	timeout  int64        // nanoseconds, 0 for none
 	deadline atomic.Int64 // monotonic nanoseconds; 0 before the first call of due, or for none
@@ -46,9 +47,9 @@ type Op struct {
 
 var ops = sync.Pool{New: func() any { return new(Op) }}
 
-func newOp(c *Comm, call *Call) *Op {
+func newOp(c *Comm, call *Call, note uint64) *Op {
 	op := ops.Get().(*Op)
-	op.set(c, call, c.number(call))
+	op.set(c, call, note, c.number(call))
 	return op
 }
 
@@ -77,7 +78,7 @@ func (op *Op) over(c *Comm, seq uint64) {
 }
 
 // set makes op the operation of a call, which is pending from then on.
-func (op *Op) set(c *Comm, call *Call, seq uint64) {
+func (op *Op) set(c *Comm, call *Call, note, seq uint64) {
 	op.comm = c
 	op.in = append(op.in[:0], call.In...)
 	op.out = append(op.out[:0], call.Out...)
@@ -87,7 +88,7 @@ func (op *Op) set(c *Comm, call *Call, seq uint64) {
 	op.state.Store(opPending) // model: none: nobody else has this Op yet
 	op.urgency.Store(opCalm)  // model: none: as above
 	op.holders.Store(2)
-	op.seq = seq
+	op.note, op.seq = note, seq
 	timeout := call.Timeout
 	if timeout == 0 {
 		timeout = time.Duration(c.timeout.Load())

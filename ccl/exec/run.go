@@ -522,6 +522,7 @@ const aheadPauses = 8
 // whether it may. The caller has found that it was not free.
 func (c *Comm) entered(f *frame, w *waiter) bool {
 	depth := f.prog.Depth
+	w.noteNow(c)
 	if depth == plan.WindowRecords {
 		park.Pause(aheadPauses)
 	}
@@ -531,6 +532,7 @@ func (c *Comm) entered(f *frame, w *waiter) bool {
 // listen waits, without sleeping, for a signal that had not come yet, and reports whether it came.
 func (c *Comm) listen(f *frame, b *program.Instruction, w *waiter) bool {
 	win := &c.windows
+	w.noteNow(c)
 	for f.prog.short && win.MaySpin(c.rank, b.Peer) {
 		if !w.pace.Spin() {
 			win.SpunInVain()

@@ -26,6 +26,18 @@ type waiter struct {
 	limit   time.Duration // of the wait, from when it is counted; 0 for none
 	until   int64         // when that is over; 0 while the wait is young, or for none
 	counted bool          // the wait is no longer young
+
+	// A short call is recorded when it first waits, where that costs nothing, or at its end.
+	unnoted *Call // not recorded yet
+	seq     uint64
+	note    uint64 // number of its record
+}
+
+// noteNow records the call, unless that has been done.
+func (w *waiter) noteNow(c *Comm) {
+	if w.unnoted != nil {
+		w.note, w.unnoted = c.note(w.unnoted, w.seq), nil
+	}
 }
 
 // pause is called after a check that found nothing. It reports false when the thread should sleep.

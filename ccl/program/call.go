@@ -28,7 +28,6 @@ type Call struct {
 	In, Out []Block
 	Timeout time.Duration // 0: the timeout of the communicator
 	Batch   uint32        // operations that were issued together share a number, for the recorder; 0 for none
-	Record  uint64        // number of its record, set by the executor; 0 if nothing is recorded
 }
 
 // String returns the call as errors show it: "all_reduce of 1048576 x f32 (sum)".
