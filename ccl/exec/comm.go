@@ -267,7 +267,7 @@ func (c *Comm) RunSlice(call *Call, d time.Duration) (*Op, error) {
 		if alone && call.Coll.Valid() {
 			if p := c.known(call); p != nil {
 				seq := c.colls.Add(1)
-				w := waiter{limit: d, unnoted: call, seq: seq}
+				w := waiter{limit: d, note: c.reserve(), unnoted: call, seq: seq}
 				if !p.short {
 					w.noteNow(c)
 				}

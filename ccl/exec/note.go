@@ -9,10 +9,24 @@ import (
 
 // note records that a call begins, and returns the number of its record; 0 if nothing is recorded.
 func (c *Comm) note(call *Call, seq uint64) uint64 {
+	note := c.reserve()
+	c.fill(note, call, seq)
+	return note
+}
+
+// reserve returns the number of a record that fill is going to make; 0 if nothing is recorded.
+func (c *Comm) reserve() uint64 {
 	if c.opts.Record == nil {
 		return 0
 	}
-	return c.opts.Record.Begin(&record.Operation{
+	return c.opts.Record.Reserve()
+}
+
+func (c *Comm) fill(note uint64, call *Call, seq uint64) {
+	if note == 0 {
+		return
+	}
+	c.opts.Record.Fill(note, &record.Operation{
 		Seq: seq, In: elements(call.In), Out: elements(call.Out),
 		Coll: call.Coll, Type: call.Type, Op: call.Op, Root: int32(call.Root), Tag: call.Tag, Batch: call.Batch,
 	})

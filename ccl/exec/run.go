@@ -532,7 +532,9 @@ func (c *Comm) entered(f *frame, w *waiter) bool {
 // listen waits, without sleeping, for a signal that had not come yet, and reports whether it came.
 func (c *Comm) listen(f *frame, b *program.Instruction, w *waiter) bool {
 	win := &c.windows
-	w.noteNow(c)
+	if w.noteNow(c) && win.Heard(b.Peer, b.Nth) {
+		return true
+	}
 	for f.prog.short && win.MaySpin(c.rank, b.Peer) {
 		if !w.pace.Spin() {
 			win.SpunInVain()

@@ -27,17 +27,22 @@ type waiter struct {
 	until   int64         // when that is over; 0 while the wait is young, or for none
 	counted bool          // the wait is no longer young
 
-	// A short call is recorded when it first waits, where that costs nothing, or at its end.
-	unnoted *Call // not recorded yet
+	// The record of a short call is filled in when it first waits, where that costs nothing, or at
+	// its end. Its number is taken before anything is published: the atomic addition would wait
+	// until the peers can see that.
+	note    uint64 // number of the record
+	unnoted *Call  // nil when the record is filled in
 	seq     uint64
-	note    uint64 // number of its record
 }
 
-// noteNow records the call, unless that has been done.
-func (w *waiter) noteNow(c *Comm) {
-	if w.unnoted != nil {
-		w.note, w.unnoted = c.note(w.unnoted, w.seq), nil
+// noteNow records the call, unless that has been done. It reports whether that took time.
+func (w *waiter) noteNow(c *Comm) bool {
+	if w.unnoted == nil {
+		return false
 	}
+	c.fill(w.note, w.unnoted, w.seq)
+	w.unnoted = nil
+	return w.note != 0
 }
 
 // pause is called after a check that found nothing. It reports false when the thread should sleep.

@@ -57,7 +57,16 @@ func New(operations int) *Ring {
 
 // Begin records an operation that begins now, and returns its number.
 func (r *Ring) Begin(o *Operation) uint64 {
-	id := r.next.Add(1)
+	id := r.Reserve()
+	r.Fill(id, o)
+	return id
+}
+
+// Reserve returns the number of an operation that Fill is going to record soon.
+func (r *Ring) Reserve() uint64 { return r.next.Add(1) }
+
+// Fill records an operation that begins now, under a number from Reserve.
+func (r *Ring) Fill(id uint64, o *Operation) {
 	e := &r.entries[(id-1)&uint64(len(r.entries)-1)]
 	r.guard.lock()
 	park.Publish(&e.id, 0)
@@ -66,7 +75,6 @@ func (r *Ring) Begin(o *Operation) uint64 {
 	e.begun, e.ended = ticks(), 0
 	park.Publish(&e.id, id)
 	r.guard.unlock()
-	return id
 }
 
 // End records how an operation ended. It reads the clock only if timed is set. Only the first call
