@@ -97,8 +97,9 @@ def main():
         code, seconds = run(target, limit)
         tests = results.of_stage(RECORDS, target)
         counts = {kind: sum(test.outcome == kind for test in tests) for kind in ("passed", "failed", "skipped")}
-        complaints += [f"{target}: failed: {test.name}" for test in tests if test.outcome == "failed"]
-        failures += [test for test in tests if test.outcome == "failed"]
+        broken = [test for test in tests if test.outcome == "failed"]
+        complaints += [f"{target}: failed: {test.name}" for test in broken]
+        failures += broken
         hung = seconds >= HANG * limit
         if hung:
             counts["failed"] += 1

@@ -211,7 +211,7 @@ func (c *Comm) planChannel(s *program.Step) transport.Channel {
 
 // Post starts an operation. An invalid call fails immediately, before any data moves.
 func (c *Comm) Post(call *Call) (*Op, error) {
-	note := c.note(call, c.last(call)+1)
+	note := c.note(call)
 	op, err := c.post(call, note)
 	if err != nil {
 		c.noteEnd(note, err, false)
@@ -292,7 +292,7 @@ func (c *Comm) RunSlice(call *Call, d time.Duration) (*Op, error) {
 			c.handOver()
 		}
 	}
-	note := c.note(call, c.last(call)+1)
+	note := c.note(call)
 	op, err := c.runOther(call, note, d, alone)
 	if op == nil {
 		c.noteEnd(note, err, false)

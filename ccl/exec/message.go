@@ -30,12 +30,12 @@ func (c *Comm) runMessage(call *Call, note uint64, d time.Duration) (*Op, error)
 	op := c.alone
 	op.request(call)
 	if note == 0 && op.req.Bytes > window.MaxKept { // copying it takes long
-		note = c.note(call, c.last(call)+1)
+		note = c.note(call)
 	}
 	w := waiter{limit: d}
 	outcome := c.p2p.Direct(&op.req)
 	if note == 0 { // the peer has the message now, or this rank has to wait for it
-		note = c.note(call, c.last(call)+1)
+		note = c.note(call)
 	}
 	for outcome != p2p.Done {
 		if outcome == p2p.General || op.req.Send || !c.poll() && !(w.pause(c) && !w.counted) {

@@ -8,9 +8,9 @@ import (
 )
 
 // note records that a call begins, and returns the number of its record; 0 if nothing is recorded.
-func (c *Comm) note(call *Call, seq uint64) uint64 {
+func (c *Comm) note(call *Call) uint64 {
 	note := c.reserve()
-	c.fill(note, call, seq)
+	c.fill(note, call, c.last(call)+1)
 	return note
 }
 

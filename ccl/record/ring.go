@@ -100,7 +100,8 @@ func (r *Ring) NoteBatch(batch uint32) {
 // Total returns the number of operations so far.
 func (r *Ring) Total() uint64 { return r.next.Load() }
 
-// Last returns the operation that began last, false if there is none or it is just being written.
+// Last returns the operation that began last, false if there is none, or it is just being written
+// or only has its number.
 func (r *Ring) Last() (Record, bool) { return r.read(r.next.Load(), r.clock.now()) }
 
 // Records returns the operations that the ring remembers, the oldest first.
