@@ -1,0 +1,119 @@
+package cuda
+
+// Driver is a GPU driver.
+type Driver interface {
+	// Version returns the version of CUDA that the driver offers: 12040 for 12.4.
+	Version() int
+	// Devices returns the devices that this process may use; none is no error.
+	Devices() ([]Info, error)
+	// Retain returns the primary context of a device, and creates it if nobody has yet. Each Retain
+	// needs a Release.
+	Retain(device int) (Context, error)
+}
+
+// Info describes a device.
+type Info struct {
+	Index        int // among those that the process may use
+	Name         string
+	UUID         [16]byte
+	Bus          string // "0000:65:00.0"
+	Major, Minor int    // compute capability
+	Bytes        int64  // of memory
+	Words        bool   // streams write and wait for words of 64 bits
+	Registers    bool   // memory of the host can be registered
+	Shares       bool   // memory has descriptors
+}
+
+// Context is the primary context of a device.
+type Context interface {
+	Info() Info
+	// Enter makes the context that of the calling thread, to which it ties the goroutine until
+	// Leave.
+	// With relaxed, calls are legal while other threads capture.
+	Enter(relaxed bool) error
+	Leave()
+	// Alloc allocates memory of the device. bytes is rounded up to what the device can allocate.
+	Alloc(bytes int) (Memory, error)
+	// Import maps memory that another process has allocated, from its descriptor, which it does not
+	// close.
+	Import(descriptor, bytes int) (Memory, error)
+	// Register gives the device access to memory of the host, which begins and ends at a page.
+	Register(host []byte) (Registered, error)
+	// NewStream makes a stream; if urgent, one with the highest priority, whose queues are not
+	// those of ordinary streams.
+	NewStream(urgent bool) (Stream, error)
+	// Adopt returns a stream that somebody else has made and will destroy; 0 is the default stream.
+	Adopt(native uintptr) Stream
+	NewEvent() (Event, error)
+	// Reaches reports whether the device can access the memory of another one directly.
+	Reaches(device int) (bool, error)
+	// Release gives the context back, after everything that came from it.
+	Release() error
+}
+
+// Ptr is an address in the device's view.
+type Ptr uint64
+
+// Memory is memory that the device can access.
+type Memory interface {
+	Ptr() Ptr
+	Bytes() int
+	// Descriptor returns a new descriptor for Import, which the caller closes.
+	Descriptor() (int, error)
+	// Free gives the memory back. No work that uses it may be pending.
+	Free() error
+}
+
+// Registered is memory of the host that the device can access, too.
+type Registered interface {
+	Memory
+	Host() []byte
+	// Load and Store access the word at the given offset in bytes.
+	Load(at int) uint64
+	Store(at int, value uint64)
+}
+
+// Stream is a queue of work for the device.
+type Stream interface {
+	// Native returns the driver's handle.
+	Native() uintptr
+	// Copy copies between any two places, without overlap.
+	Copy(to, from Ptr, bytes int) error
+	// Words executes the operations, the writes in their order. The stream goes on when all waits
+	// have ended.
+	Words(ops []WordOp) error
+	// Wait makes the stream wait for the place that the event marks now, in any stream of the
+	// process.
+	Wait(Event) error
+	// Done reports whether everything that was enqueued has ended.
+	Done() (bool, error)
+	// Synchronize waits until everything that was enqueued has ended. It blocks the thread.
+	Synchronize() error
+	// Capturing reports whether the stream is in capture.
+	Capturing() (bool, error)
+	// Destroy gives the stream back; what was enqueued still ends. It does nothing to an adopted
+	// one.
+	Destroy() error
+}
+
+// WordOp writes a word, or waits until it is not before Value.
+type WordOp struct {
+	At    Ptr
+	Value uint64
+	Wait  bool
+}
+
+// Event is a place in a stream.
+type Event interface {
+	// Record marks the end of what is enqueued in s now.
+	Record(s Stream) error
+	// Done reports whether the work before the marked place has ended.
+	Done() (bool, error)
+	Destroy() error
+}
+
+// Observer is what a Context also is if it wants to know what the host does with registered memory.
+type Observer interface {
+	// HostAccess reports that the host begins or ends to read the bytes at p, or to write them.
+	HostAccess(p Ptr, bytes int, write bool)
+}

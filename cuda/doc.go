@@ -1,0 +1,66 @@
+// Package cuda is the contract between the library and a GPU driver: what the device groups of
+// package cuda/group ask of one, and nothing more. Two drivers keep it: cuda/driver, which is
+// NVIDIA's, opened at run time, and cuda/cudatest, which executes streams on memory of the host and
+// reports accesses that nothing orders. Package cuda/conformance tests a driver against this text.
+//
+// # Contexts and threads
+//
+// A Context is the primary context of a device, which the process shares with everybody else in it
+// (torch, too). It is retained, and never reset. A goroutine brackets its calls with Enter and
+// Leave: in between it stays on its thread, and the context is the thread's current one. Leave puts
+// back the context that was current before. The methods of Context (except Info, Enter and Leave)
+// and of what it made may only be called in between, by any goroutine.
+//
+// # Memory
+//
+// A Ptr is an address in the device's view. Device memory comes from Alloc, and can be shared with
+// other processes by a file descriptor, which Import maps. Memory of the host takes part after
+// Register: it keeps its bytes for the host and gets a Ptr for the device. Several processes may
+// each register the same memory. Alloc, Register and Free may wait until all streams of the process
+// have ended, so they belong to the beginning and the end of a group: nobody calls them while work
+// is enqueued that waits for something.
+//
+// # Streams and events
+//
+// What is enqueued in one stream is executed in that order. What is enqueued in two streams is
+// ordered only by events and words. Nothing that enqueues waits for the device.
+//
+// Event.Record marks a place in a stream. A Stream.Wait makes what is enqueued behind it wait for
+// the place that the event marked when Wait was called; a later Record does not change that. A Wait
+// for an event that was never recorded is a mistake, and fails.
+//
+// # Words
+//
+// A word is 64 bits of registered memory, aligned to 8 bytes. Streams write words, and wait for
+// them; the host loads and stores them. They are how host and device tell each other how far they
+// are:
+//
+//   - A write by a stream comes after everything before it in that stream, and whoever sees the
+//     value sees that as well, on the device and on the host.
+//   - A Store by the host comes after everything that this goroutine did before; a stream that has
+//     waited for the value sees it.
+//   - A wait ends when the word, as a counter that may come round, is not before the value: when
+//     int64(word - value) >= 0. Each word has one writer, and its values never go back.
+//
+// A stream that waits for a word may keep other streams of the process from starting (the device
+// has
+// few hardware queues). So nothing may be enqueued that waits for a word whose writer waits for
+// something that this process has still to enqueue.
+//
+// # Capture
+//
+// A stream can be in capture: what is enqueued becomes part of a graph instead of being executed.
+// While any thread captures, calls that wait or query are illegal on other threads too, unless they
+// have entered relaxed (Enter).
+//
+// # Errors
+//
+// Every error is a fault.Error. Its cause is an *Error with the call, the name and the number that
+// the driver gave. What a driver, a device or this machine does not offer is fault.NotSupported. An
+// error of work that was enqueued earlier is reported by any later call; if Error.Sticky holds, the
+// context is of no use any more, for anybody in the process.
+//
+// # What is not here yet
+//
+// Kernels, and copies between the memories of two devices, come with the routes that need them.
+package cuda
