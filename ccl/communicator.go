@@ -51,7 +51,9 @@ type Communicator struct {
 	paths []Path // by rank
 	hosts [][]int
 
-	origin *origin
+	origin  *origin
+	planner *planner     // used by the driver of comm
+	device  *DeviceGroup // nil for none
 }
 
 func (n *Node) register(c *Communicator) (*Communicator, error) {
@@ -204,6 +206,13 @@ func (c *Communicator) Lost() []*Error {
 // Close leaves the group at once: operations that are not done fail with Closed. Data that was sent
 // still arrives.
 func (c *Communicator) Close() error {
+	if c.device != nil {
+		return c.device.Close()
+	}
+	return c.close()
+}
+
+func (c *Communicator) close() error {
 	c.node.mu.Lock()
 	delete(c.node.comms, c)
 	unended := c.origin.unended

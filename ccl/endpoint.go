@@ -237,7 +237,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		paths[rank] = Path{Rank: rank, Host: peers[rank].Host, Pid: peers[rank].Pid, Transport: routes[rank]}
 	}
 	return e.node.register(&Communicator{node: e.node, comm: comm, leave: leave, links: links, paths: paths,
-		hosts: planner.hosts, origin: &origin{endpoint: e, addresses: addresses, fabrics: fabrics}})
+		hosts: planner.hosts, planner: planner, origin: &origin{endpoint: e, addresses: addresses, fabrics: fabrics}})
 }
 
 // neighbours reports whether two ranks follow each other around the ring of a group. Their paths

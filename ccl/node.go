@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/topo/probe"
+	"github.com/goccl/goccl/cuda/group"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/inproc"
 	"github.com/goccl/goccl/transport/shm"
@@ -37,6 +38,7 @@ type Node struct {
 	mu      sync.Mutex
 	closed  bool
 	comms   map[*Communicator]bool
+	devices *group.Thread               // nil before the first device group
 	fabrics map[string]transport.Fabric // open fabrics by name
 	tls     bool                        // that of tcp was opened with TLS
 }
@@ -167,6 +169,9 @@ func (n *Node) Close() error {
 	n.mu.Unlock()
 	for _, c := range open {
 		c.Close()
+	}
+	if n.devices != nil {
+		n.devices.Close()
 	}
 	n.progress.Close()
 	var errs []error

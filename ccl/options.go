@@ -20,6 +20,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/ccl/verify"
+	"github.com/goccl/goccl/cuda/group"
 	"github.com/goccl/goccl/transport/tcp"
 )
 
@@ -34,6 +35,7 @@ type Options struct {
 	Port         string        // of TCP: "29600", "29600-29700" or "" for any
 	Algo         string        // "all_reduce=ring,broadcast=binomial"; "" for the library's choice
 	BuffSize     int           // bytes of windows that a rank may have in a group; 0 means 2 MiB
+	CudaBuffSize int           // bytes of host memory by which a device group moves collectives; 0 means 16 MiB
 	Timeout      time.Duration // of operations and of joining; 0 for the caller's
 	Debug        string        // "WARN", "INFO", "TRACE"
 	Determinism  int           // 2, 3 or 4; see docs/determinism.md. 0 means DefaultDeterminism
@@ -75,13 +77,21 @@ var optionTable = []option{
 		"Most bytes of windows that a rank has in a group, such as 512K or 8M, from 128K to 32M: half of it " +
 			"is what one operation uses at a time, longer ones run in pieces. All groups of a process share 32M; " +
 			"of what is left a group of n ranks takes an nth at most.", true,
-		func(o *Options) string { return sizeText(o.BuffSize) }, setBuffSize},
+		func(o *Options) string { return sizeText(o.BuffSize) },
+		func(o *Options, v string) error { return setSize(&o.BuffSize, v, leastBuffSize, mostBuffSize) }},
 	{"GOCCL_CHECKSUM", "0", "bool",
 		"1: everything that this process sends by TCP carries CRC-32C checksums. What arrives damaged is sent " +
 			"again; the third time, the path is named and given up. The first group of a process that may use TCP decides.",
 		false,
 		func(o *Options) string { return map[bool]string{true: "1"}[o.Checksum] },
 		func(o *Options, v string) (err error) { o.Checksum, err = onOff(v); return err }},
+	{"GOCCL_CUDA_BUFFSIZE", "16M", "int | str",
+		"Bytes of host memory through which a group moves the collectives of CUDA tensors, such as 4M or 64M, from 256K " +
+			"to 1G; a quarter of it is what one piece of a call uses at most. Messages have as many again.", true,
+		func(o *Options) string { return sizeText(o.CudaBuffSize) },
+		func(o *Options, v string) error {
+			return setSize(&o.CudaBuffSize, v, leastCudaBuffSize, mostCudaBuffSize)
+		}},
 	{"GOCCL_DEBUG", "WARN", "str",
 		"What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are " +
 			"joined, and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another " +
@@ -324,27 +334,38 @@ const (
 	mostBuffSize  = windowBudget
 )
 
-func setBuffSize(o *Options, v string) error {
+// setSize sets a number of bytes within limits; "" is 0, the default.
+func setSize(into *int, v string, least, most int) error {
 	if v == "" {
-		o.BuffSize = 0
+		*into = 0
 		return nil
 	}
 	n, err := humanize.ParseSize(v)
 	if err == nil {
-		err = checkBuffSize(n)
+		err = within(n, least, most)
 	}
 	if err == nil {
-		o.BuffSize = int(n)
+		*into = int(n)
 	}
 	return err
 }
 
-func checkBuffSize(bytes int64) error {
-	if bytes < leastBuffSize || bytes > mostBuffSize {
-		return fmt.Errorf("%d bytes are not from %s to %s", bytes, sizeText(leastBuffSize), sizeText(mostBuffSize))
+func within(bytes int64, least, most int) error {
+	if bytes < int64(least) || bytes > int64(most) {
+		return fmt.Errorf("%d bytes are not from %s to %s", bytes, sizeText(least), sizeText(most))
 	}
 	return nil
 }
+
+// Limits of CudaBuffSize, and its default.
+const (
+	leastCudaBuffSize   = group.LeastStaging
+	mostCudaBuffSize    = 1 << 30
+	defaultCudaBuffSize = 16 << 20
+)
+
+// staging returns CudaBuffSize, or its default.
+func (o *Options) staging() int { return cmp.Or(o.CudaBuffSize, defaultCudaBuffSize) }
 
 // slot returns the number of bytes of a window that one operation may use.
 func (o *Options) slot() int {
@@ -431,8 +452,12 @@ func (o *Options) Validate() error {
 	if o.PeerTimeout != 0 && o.PeerTimeout < tcp.LeastPeerTimeout {
 		return fault.New(fault.Invalid, "GOCCL_PEER_TIMEOUT=%v is less than %v", o.PeerTimeout, tcp.LeastPeerTimeout)
 	}
-	if err := checkBuffSize(int64(o.BuffSize)); o.BuffSize != 0 && err != nil {
+	if err := within(int64(o.BuffSize), leastBuffSize, mostBuffSize); o.BuffSize != 0 && err != nil {
 		return fault.New(fault.Invalid, "GOCCL_BUFFSIZE: %v", err)
+	}
+	err := within(int64(o.CudaBuffSize), leastCudaBuffSize, mostCudaBuffSize)
+	if o.CudaBuffSize != 0 && err != nil {
+		return fault.New(fault.Invalid, "GOCCL_CUDA_BUFFSIZE: %v", err)
 	}
 	if err := o.checkRegistered(); err != nil {
 		return fault.New(fault.Invalid, "GOCCL_REGISTERED: %v", err)

@@ -54,6 +54,11 @@ func (p *planner) onHosts(hosts [][]int) {
 	p.rules.Hosts, p.rules.Even, p.rules.InOrder = len(hosts), sameSize(hosts), slices.IsSorted(slices.Concat(hosts...))
 }
 
+// twin returns a planner that makes the same choices, for another thread.
+func (p *planner) twin() *planner {
+	return &planner{rules: p.rules, always: p.always, users: p.users, names: slices.Clone(p.names), hosts: p.hosts}
+}
+
 // needs returns what the links of a group must have for every plan that may be chosen: the number
 // of channels for messages, and whether peers read windows.
 func (p *planner) needs(ranks int) (channels int, windows bool) {

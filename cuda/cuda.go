@@ -39,9 +39,9 @@ type Context interface {
 	Import(descriptor, bytes int) (Memory, error)
 	// Register gives the device access to memory of the host, which begins and ends at a page.
 	Register(host []byte) (Registered, error)
-	// NewStream makes a stream; if urgent, one with the highest priority, whose queues are not
-	// those of ordinary streams.
-	NewStream(urgent bool) (Stream, error)
+	// NewStream makes a stream of an urgency: 0 is that of ordinary streams. Streams of different urgency
+	// have different queues, if the device has as many priorities.
+	NewStream(urgency int) (Stream, error)
 	// Adopt returns a stream that somebody else has made and will destroy; 0 is the default stream.
 	Adopt(native uintptr) Stream
 	NewEvent() (Event, error)

@@ -90,6 +90,9 @@ func (f *fingerprint) take(call *Call, hash uint16) {
 	if call.Coll.Reduces() {
 		f.op = call.Op
 	}
+	if whole := uint64(call.Whole); whole != 0 { // pieces of different calls may have the same length
+		f.hash ^= uint16(whole * historyFactor >> 48)
+	}
 }
 
 const digestFactor = 0x9e3779b1 // odd, with its bits spread

@@ -28,6 +28,7 @@ type Call struct {
 	In, Out []Block
 	Timeout time.Duration // 0: the timeout of the communicator
 	Batch   uint32        // operations that were issued together share a number, for the recorder; 0 for none
+	Whole   int64         // of a piece of a longer call: the Bytes of that call, by which the algorithm is chosen; else 0
 }
 
 // String returns the call as errors show it: "all_reduce of 1048576 x f32 (sum)".
@@ -175,6 +176,9 @@ func (c *Call) Overlap(rank int) (inPlace bool, err error) {
 // Bytes returns the size of the whole vector if all ranks know it, else 0. The choice of the
 // algorithm depends on it.
 func (c *Call) Bytes() int64 {
+	if c.Whole != 0 {
+		return c.Whole
+	}
 	var blocks []Block
 	switch c.Coll {
 	case dtype.AllReduce, dtype.Reduce, dtype.ReduceScatter:

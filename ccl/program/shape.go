@@ -22,7 +22,7 @@ type region struct {
 // remembers.
 func (s *Shape) Compare(call *Call) (is, same bool) {
 	if s.call.Coll != call.Coll || s.call.Type != call.Type || s.call.Op != call.Op || s.call.Root != call.Root ||
-		s.call.Factor != call.Factor || len(s.blocks) != len(call.In)+len(call.Out) {
+		s.call.Factor != call.Factor || s.call.Whole != call.Whole || len(s.blocks) != len(call.In)+len(call.Out) {
 		return false, false
 	}
 	blocks, moved := s.blocks, uintptr(0)
@@ -67,7 +67,7 @@ func (s *Shape) Coll() dtype.Collective { return s.call.Coll }
 func (c *Call) Key() uint64 {
 	const prime = 0x9e3779b97f4a7c15
 	h := uint64(c.Coll) | uint64(c.Type)<<8 | uint64(c.Op)<<16 | uint64(uint32(c.Root))<<32
-	h = (h ^ math.Float64bits(c.Factor)) * prime
+	h = (h ^ math.Float64bits(c.Factor) ^ uint64(c.Whole)) * prime
 	for i := range c.In {
 		h = (h ^ h>>32 ^ uint64(c.In[i].Count)) * prime
 	}

@@ -27,6 +27,9 @@ class Options(Settings):
         checksum: 1: everything that this process sends by TCP carries CRC-32C checksums. What arrives damaged is
             sent again; the third time, the path is named and given up. The first group of a process that may use TCP
             decides. (``GOCCL_CHECKSUM``, default 0)
+        cuda_buffsize: Bytes of host memory through which a group moves the collectives of CUDA tensors, such as 4M
+            or 64M, from 256K to 1G; a quarter of it is what one piece of a call uses at most. Messages have as many
+            again. (``GOCCL_CUDA_BUFFSIZE``, default 16M)
         debug: What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are joined,
             and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another size
             than the one before. (``GOCCL_DEBUG``, default WARN)
@@ -94,6 +97,7 @@ class Options(Settings):
     algo: str | None = None
     buffsize: int | str | None = None
     checksum: bool | None = None
+    cuda_buffsize: int | str | None = None
     debug: str | None = None
     determinism: int | None = None
     fast_bf16: bool | None = None

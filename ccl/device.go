@@ -1,0 +1,72 @@
+package ccl
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group"
+)
+
+// DeviceWork is a call that was enqueued.
+type DeviceWork = group.Op
+
+// DeviceGroup is one rank of a group whose tensors are in the memory of a GPU.
+type DeviceGroup struct {
+	*group.Group
+	comm  *Communicator
+	close func() error
+}
+
+// OnDevice makes a DeviceGroup, which takes c over: c must not be used for anything else from then
+// on, and ends with the DeviceGroup. All ranks of c must do the same. The context is taken over,
+// too; both remain the caller's only if OnDevice fails.
+//
+// OnDevice allocates and registers memory, and so may wait for all streams of the process.
+func (c *Communicator) OnDevice(device cuda.Context) (*DeviceGroup, error) {
+	e := c.origin.endpoint
+	g, err := group.New(group.Options{
+		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(), Context: device, Thread: c.node.deviceThread(),
+		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d := &DeviceGroup{Group: g, comm: c}
+	d.close = sync.OnceValue(func() error { return errors.Join(g.Close(), c.close()) })
+	c.device = d
+	return d, nil
+}
+
+// Close leaves the group: calls that have not ended fail with Closed. It waits until the streams of
+// the group have ended, so what was enqueued in the callers' streams before must be able to end. If
+// they do not end in some seconds, it leaves their memory allocated and returns Timeout.
+func (d *DeviceGroup) Close() error { return d.close() }
+
+// deviceThread returns the thread that serves the device groups of the process.
+func (n *Node) deviceThread() *group.Thread {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.devices == nil {
+		n.devices = group.NewThread()
+	}
+	return n.devices
+}
+
+// allocStaging returns whole pages, and what gives them back: registered memory, so that peers read
+// them in place, or if this process has none, memory of its own.
+func (n *Node) allocStaging(bytes int) ([]byte, func() error, error) {
+	if arena := n.registered(); arena != nil {
+		memory, err := arena.Alloc(bytes)
+		if err != nil {
+			return nil, nil, err
+		}
+		return memory, func() error { return n.Free(memory) }, nil
+	}
+	block, err := mem.Alloc(bytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	return block.Bytes(), block.Free, nil
+}

@@ -1,0 +1,54 @@
+// Package group makes groups whose tensors are in the memory of GPUs. It stands between package
+// cuda, the driver, and package exec, which moves bytes on the processor over any transport.
+//
+// A Group is one rank of a device group. It has a Comm of its own, whose ranks are those of the
+// group, and one device. Enqueue puts a call into streams and returns; it waits for nothing. What
+// the caller's stream did before is seen by the call, and a stream that has joined the Op (Op.Join)
+// sees what the call did. The processor is not involved in that order: a caller who joins goes on at
+// once.
+//
+// # The staged route
+//
+// Every call goes through registered memory of the host, in pieces:
+//
+//	down stream   wait for the caller's stream and for the slot; copy In to the slot; write "there"
+//	device thread wait for "there"; run the piece on the processor (Comm.Post); store "done"
+//	up stream     wait for "done"; copy the slot to Out; mark the slot as free
+//
+// A road (road.go) is a pair of such streams with its slots and its two words, "there" and "done".
+// Pieces are numbered along a road from 1; the words hold numbers of pieces. The slots are used in
+// turn, so the copies in both directions and the transport overlap. Collectives have one road, and
+// send and recv have one for each peer and direction: a message that waits for its peer holds up
+// nobody else. Messages between two ranks match in the order in which they were enqueued.
+//
+// A rank waits only for words in memory of its own, and each has one writer. So whatever happens to
+// the peers, a rank can let its streams go: when the group fails, the host stores into "done" what no
+// piece will ever reach (words.go).
+//
+// The streams of a road are more urgent than ordinary ones, and those that read from the device are
+// more urgent than those that wait for peers. Streams of different urgency have queues of their own,
+// so the copies that a peer waits for do not stand behind a wait for that peer.
+//
+// # Pieces
+//
+// A piece has the same part of every chunk of the plan (cut.go), so each element is in the same chunk
+// as if the call had been made at once, and its operands are combined in the same order. With
+// Call.Whole the plan is that of the whole call, too. So the bits are those of a group on the
+// processor.
+//
+// Ranks that do not know each other's lengths (all_to_all, gather, scatter) may need different
+// numbers of pieces. After the first piece they agree on the largest number; pieces beyond a rank's
+// own are empty.
+//
+// # The device thread
+//
+// A process has one device thread (thread.go), for all its groups. It looks at the words and drives
+// the Comms. It naps between two looks, longer the longer nothing has happened. It makes no call to
+// the driver but one now and then, while work is pending, to learn of errors of the device.
+//
+// # Failures
+//
+// A failure of the Comm, a deadline, an error of the driver, and Abort end the group: its streams are
+// let go, all pending Ops fail with the same error, and later calls are refused. What is in the
+// outputs then is undefined.
+package group

@@ -1,0 +1,142 @@
+package group
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/cuda"
+)
+
+// Failure returns the error with which the group has ended, or nil.
+func (g *Group) Failure() *fault.Error { return g.failure.Load() }
+
+// Abort ends the group with an error that carries the reason.
+func (g *Group) Abort(err *fault.Error) { g.fail(err) }
+
+// fail ends the group, unless it has ended already, and returns the error that it has ended with.
+// The device thread tells the Ops.
+func (g *Group) fail(err error) *fault.Error {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		f = fault.Wrap(fault.Internal, err, "device group")
+	}
+	if !g.failure.CompareAndSwap(nil, f) {
+		return g.failure.Load()
+	}
+	g.comm.Abort(f)
+	g.release()
+	g.opts.Thread.bell.Ring()
+	return f
+}
+
+// explain adds to an error which rank and call it happened in.
+func (o *Op) explain(err error) *fault.Error {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		f = fault.Wrap(fault.Internal, err, "device group")
+	}
+	return f.In(o.g.label(), o.describe())
+}
+
+// describe names the call in errors.
+func (o *Op) describe() string { return o.call.String() + ", seq " + strconv.FormatUint(o.seq, 10) }
+
+// look checks the deadlines of calls that the device has not come to, and asks the device for
+// errors. Only the device thread calls it.
+func (g *Group) look(now time.Time) {
+	if g.failure.Load() != nil {
+		return
+	}
+	pending := false
+	for _, r := range g.roads {
+		o := r.head()
+		if o == nil {
+			continue
+		}
+		pending = true
+		if !o.deadline.IsZero() && now.After(o.deadline) && r.inFlight == 0 {
+			g.fail(fault.Peer(fault.Timeout, g.rank,
+				"piece %d of %d: the stream of this rank has not come to the call on device %d; "+
+					"what was enqueued before it has not ended", o.posted+1, o.cut.pieces, g.ctx.Info().Index).
+				In(g.label(), o.describe()))
+			return
+		}
+	}
+	if !pending {
+		return
+	}
+	if err := g.ask(); err != nil {
+		g.fail(err)
+	}
+}
+
+// ask asks the driver for errors of what has been enqueued. An error of the context shows in all of
+// its streams.
+func (g *Group) ask() error {
+	if err := g.ctx.Enter(true); err != nil {
+		return err
+	}
+	defer g.ctx.Leave()
+	_, err := g.roads[0].down.stream.Done()
+	return err
+}
+
+// closeLimit is how long Close waits for the streams. They end when what the callers' streams had
+// before the calls has ended.
+const closeLimit = 5 * time.Second
+
+// Close leaves the group: calls that have not ended fail with Closed. It waits until the streams of
+// the group have ended, so what was enqueued in the callers' streams before must be able to end. If
+// they do not end in some seconds, it leaves their memory allocated and says so.
+func (g *Group) Close() error {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return nil
+	}
+	g.closed = true
+	g.mu.Unlock()
+	g.opts.Thread.remove(g)
+	failure := fault.New(fault.Closed, "the device group was closed")
+	g.failure.CompareAndSwap(nil, failure)
+	err := g.comm.Close()
+	g.release()
+	g.cleanUp()
+	if e := g.ctx.Enter(false); e != nil {
+		return errors.Join(err, e)
+	}
+	if e := g.drain(); e != nil {
+		g.ctx.Leave()
+		return errors.Join(err, e)
+	}
+	g.giveBack()
+	g.ctx.Leave()
+	return errors.Join(err, g.ctx.Release())
+}
+
+// drain waits for the streams.
+func (g *Group) drain() error {
+	begin := time.Now()
+	for _, r := range g.roads {
+		for _, h := range [2]*half{&r.down, &r.up} {
+			for h.stream != nil {
+				done, err := h.stream.Done()
+				if done || cuda.Lost(err) {
+					break
+				}
+				waited := time.Since(begin)
+				if err != nil {
+					return err
+				}
+				if waited > closeLimit {
+					return fault.New(fault.Timeout, "%s: a stream of the group has not ended %v after it was closed; "+
+						"its memory stays allocated", g.label(), closeLimit)
+				}
+				time.Sleep(nap(waited))
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+package group
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/cuda"
+)
+
+// Options configures a Group.
+type Options struct {
+	Name    string       // of the group, for errors
+	Comm    *exec.Comm   // of the group alone; the Group closes it
+	Planner exec.Planner // chooses as that of Comm does; used by this Group alone
+	Context cuda.Context // which the Group releases
+	Thread  *Thread
+	Staging int // bytes of host memory for collectives; as many for messages
+
+	// Alloc returns whole pages, and what gives them back. Peers on this host should be able to read
+	// them in place.
+	Alloc func(bytes int) (memory []byte, free func() error, err error)
+}
+
+// Collectives have collSlots slots, and each peer has messageSlots in both directions, of
+// leastMessage to mostMessage bytes.
+const (
+	collSlots    = 4
+	messageSlots = 2
+	leastMessage = 64 << 10
+	mostMessage  = 1 << 20
+
+	pageBytes = 4096
+
+	// LeastStaging is the least memory for collectives.
+	LeastStaging = collSlots * 64 << 10
+)
+
+// Group is one rank of a device group. Any goroutine may call its methods; the order of the calls
+// must be the same on every rank.
+type Group struct {
+	opts   Options
+	comm   *exec.Comm
+	ctx    cuda.Context
+	rank   int
+	size   int
+	roads  []*road // of collectives; of sends to each peer; of receives from each peer
+	raw    []byte
+	free   func() error
+	memory cuda.Registered
+	caller cuda.Event    // where the caller's stream was at the last call
+	watch  cuda.Observer // nil for none
+
+	mu       sync.Mutex // held by Enqueue, which so decides the order
+	closed   bool
+	splits   map[split]int
+	colls    uint64
+	messages uint64
+	idle     []*Op // to be used again
+
+	failure  atomic.Pointer[fault.Error]
+	storing  sync.Mutex // of words
+	released bool
+	cleaned  bool // used only by the device thread: all Ops know of the failure
+}
+
+// New makes a Group. It allocates and registers the memory, and so may wait for streams of the
+// process.
+func New(opts Options) (*Group, error) {
+	g := &Group{opts: opts, comm: opts.Comm, ctx: opts.Context, rank: opts.Comm.Rank(), size: opts.Comm.Size(),
+		splits: map[split]int{}}
+	g.watch, _ = opts.Context.(cuda.Observer)
+	info := g.ctx.Info()
+	switch {
+	case !info.Words:
+		return nil, g.lacks("its streams cannot wait for memory (stream memory operations of 64 bits)")
+	case !info.Registers:
+		return nil, g.lacks("memory of the host cannot be registered")
+	}
+	if err := g.ctx.Enter(false); err != nil {
+		return nil, err
+	}
+	defer g.ctx.Leave()
+	if err := g.open(); err != nil {
+		g.giveBack()
+		return nil, err
+	}
+	opts.Thread.add(g)
+	return g, nil
+}
+
+func (g *Group) lacks(what string) error {
+	info := g.ctx.Info()
+	return fault.New(fault.NotSupported, "device %d (%s): %s", info.Index, info.Name, what)
+}
+
+// open makes the roads and their memory.
+func (g *Group) open() (err error) {
+	collSlot := g.opts.Staging / collSlots &^ (pageBytes - 1)
+	message := g.opts.Staging / max(1, 2*messageSlots*g.size) &^ (pageBytes - 1)
+	message = max(leastMessage, min(message, mostMessage))
+	at := 0
+	add := func(count, bytes int, down, up bool) *road {
+		r := &road{g: g, there: at, done: at + wordBytes, slots: make([]slot, count), bytes: bytes,
+			down: half{used: down}, up: half{used: up}, flights: make([]flight, count+1)}
+		at += 2 * wordBytes
+		g.roads = append(g.roads, r)
+		return r
+	}
+	add(collSlots, collSlot, true, true)
+	for range g.size {
+		add(messageSlots, message, true, false)
+	}
+	for range g.size {
+		add(messageSlots, message, false, true)
+	}
+	at = (at + pageBytes - 1) &^ (pageBytes - 1)
+	for _, r := range g.roads {
+		for i := range r.slots {
+			r.slots[i].at = at
+			at += r.bytes
+		}
+	}
+	if g.raw, g.free, err = g.opts.Alloc(at); err != nil {
+		return err
+	}
+	clear(g.raw[:2*wordBytes*len(g.roads)])
+	if g.memory, err = g.ctx.Register(g.raw); err != nil {
+		return err
+	}
+	if g.caller, err = g.ctx.NewEvent(); err != nil {
+		return err
+	}
+	for _, r := range g.roads {
+		if err := r.open(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveBack undoes open, as far as it came.
+func (g *Group) giveBack() {
+	for _, r := range g.roads {
+		r.close()
+	}
+	for _, o := range g.idle {
+		o.end.Destroy()
+	}
+	if g.caller != nil {
+		g.caller.Destroy()
+	}
+	if g.memory != nil {
+		g.memory.Free()
+	}
+	if g.raw != nil {
+		g.free()
+	}
+}
+
+// Rank returns this rank's number in the group.
+func (g *Group) Rank() int { return g.rank }
+
+// Size returns the number of ranks of the group.
+func (g *Group) Size() int { return g.size }
+
+// Context returns the context of the device.
+func (g *Group) Context() cuda.Context { return g.ctx }
+
+// Enqueue puts a call behind what is in the caller's stream. The addresses of its blocks are the
+// device's. It returns before anything has been done; the memory must stay valid until the Op has
+// ended, or until what has joined it has.
+func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
+	if err := call.Check(g.rank, g.size); err != nil {
+		return nil, err
+	}
+	if _, err := call.Overlap(g.rank); err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if f := g.failure.Load(); f != nil {
+		return nil, f.In(g.label(), call.String())
+	}
+	if g.closed {
+		return nil, fault.New(fault.Closed, "%s: the device group is closed", g.label())
+	}
+	r := g.roadOf(call)
+	c, err := g.cut(call, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.ctx.Enter(false); err != nil {
+		return nil, err
+	}
+	defer g.ctx.Leave()
+	if capturing, err := on.Capturing(); err != nil {
+		return nil, err
+	} else if capturing {
+		return nil, fault.New(fault.NotSupported, "%v in a stream that is in capture: calls that go through the memory "+
+			"of the host cannot be part of a CUDA graph; make them outside of the graph", call.Coll)
+	}
+	o, err := g.take(call, c)
+	if err != nil {
+		return nil, err
+	}
+	err = r.enqueue(o, on)
+	if err != nil { // the streams have a part of the call
+		f := g.fail(err)
+		g.idle = append(g.idle, o)
+		return nil, f.In(g.label(), call.String())
+	}
+	r.hand(o)
+	g.opts.Thread.bell.Ring()
+	return o, nil
+}
+
+// roadOf returns the road of a call. Receives from any rank have that of a rank's messages to
+// itself, which there are none of.
+func (g *Group) roadOf(call *exec.Call) *road {
+	switch {
+	case call.Coll == dtype.Send:
+		return g.roads[1+call.Root]
+	case call.Coll == dtype.Recv && call.Root < 0:
+		return g.roads[1+g.size+g.rank]
+	case call.Coll == dtype.Recv:
+		return g.roads[1+g.size+call.Root]
+	}
+	return g.roads[0]
+}
+
+// split identifies a choice of the planner.
+type split struct {
+	coll      dtype.Collective
+	algorithm int
+}
+
+// cut cuts a call into pieces.
+func (g *Group) cut(call *exec.Call, r *road) (cut, error) {
+	chunks := 1
+	if call.Coll.Reduces() {
+		key := split{call.Coll, g.opts.Planner.Choose(call.Coll, g.size, call.Bytes())}
+		if g.splits[key] == 0 {
+			p, err := g.opts.Planner.Make(key.algorithm, plan.Spec{Coll: call.Coll, Ranks: g.size, Root: call.Root})
+			if err != nil {
+				return cut{}, fault.Wrap(fault.Internal, err, "no plan for %v", call.Coll)
+			}
+			g.splits[key] = p.Split
+		}
+		chunks = g.splits[key]
+	}
+	return newCut(call, g.size, chunks, r.bytes)
+}
+
+// take returns an Op for a call.
+func (g *Group) take(call *exec.Call, c cut) (*Op, error) {
+	var o *Op
+	if n := len(g.idle); n > 0 {
+		o, g.idle = g.idle[n-1], g.idle[:n-1]
+	} else {
+		end, err := g.ctx.NewEvent()
+		if err != nil {
+			return nil, err
+		}
+		o = &Op{g: g, end: end}
+	}
+	o.in, o.out = append(o.in[:0], call.In...), append(o.out[:0], call.Out...)
+	o.call, o.cut = *call, c
+	o.call.In, o.call.Out = o.in, o.out
+	o.posted, o.ended, o.pieces, o.next, o.err = 0, 0, c.pieces, nil, nil
+	if c.agree {
+		o.pieces = -1
+	}
+	if call.Coll.Valid() {
+		g.colls++
+		o.seq = g.colls
+	} else {
+		g.messages++
+		o.seq = g.messages
+	}
+	timeout := call.Timeout
+	if timeout == 0 {
+		timeout = g.comm.Timeout()
+	}
+	o.deadline = time.Time{}
+	if timeout > 0 {
+		o.deadline = time.Now().Add(timeout)
+	}
+	o.source.Store(-1)
+	o.state.Store(opPending)
+	o.holders.Store(2)
+	return o, nil
+}
+
+// keep takes back an Op that nobody holds any more.
+func (g *Group) keep(o *Op) {
+	clear(o.in)
+	clear(o.out)
+	o.call = exec.Call{}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.idle = append(g.idle, o)
+}
+
+// SetTimeout changes the timeout of later calls that have none of their own; 0 for none.
+func (g *Group) SetTimeout(d time.Duration) { g.comm.SetTimeout(d) }
+
+func (g *Group) label() string { return fault.Label(g.opts.Name, g.rank, g.size) }

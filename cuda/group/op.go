@@ -1,0 +1,127 @@
+package group
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/cuda"
+)
+
+const (
+	opPending uint32 = iota
+	opDone
+	opFailed
+)
+
+// Op is one enqueued call. Free gives it back.
+type Op struct {
+	g        *Group
+	call     exec.Call // In and Out point to the Op's own arrays; their addresses are the device's
+	in, out  []exec.Block
+	cut      cut
+	first    uint64 // number of its first piece on its road
+	seq      uint64 // position among the collectives or among the messages of the group, from 1
+	deadline time.Time
+	end      cuda.Event // behind the last piece
+
+	// Used only by the device thread.
+	posted, ended int // pieces
+	pieces        int // of all ranks; -1 until they have agreed
+	next          *Op
+
+	state   atomic.Uint32
+	err     *fault.Error // set before state
+	source  atomic.Int32
+	holders atomic.Int32 // the caller and the group
+}
+
+// Join makes a stream wait for the end of the call. It never waits itself. If the call is known to
+// have failed, it returns the error.
+func (o *Op) Join(s cuda.Stream) error {
+	if err := o.failed(); err != nil {
+		return err
+	}
+	if err := o.g.ctx.Enter(false); err != nil {
+		return o.explain(err)
+	}
+	defer o.g.ctx.Leave()
+	if err := s.Wait(o.end); err != nil {
+		return o.explain(err)
+	}
+	return nil
+}
+
+// Done reports whether the call has ended on the device, and how. It never waits.
+func (o *Op) Done() (bool, error) {
+	if err := o.failed(); err != nil {
+		return true, err
+	}
+	if o.state.Load() == opPending {
+		return false, nil
+	}
+	if err := o.g.ctx.Enter(true); err != nil {
+		return true, o.explain(err)
+	}
+	defer o.g.ctx.Leave()
+	done, err := o.end.Done()
+	if err != nil {
+		return true, o.explain(err)
+	}
+	return done, nil
+}
+
+// Wait blocks the thread until the call has ended on the device, for d at most, or as long as it
+// takes if d is 0. It reports whether the call has ended, and how.
+func (o *Op) Wait(d time.Duration) (bool, error) {
+	begin := time.Now()
+	for {
+		done, err := o.Done()
+		waited := time.Since(begin)
+		if done || err != nil || d > 0 && waited >= d {
+			return done, err
+		}
+		time.Sleep(nap(waited))
+	}
+}
+
+// failed returns the error of a call that is known to have failed.
+func (o *Op) failed() error {
+	switch o.state.Load() {
+	case opFailed:
+		return o.err
+	case opPending:
+		if f := o.g.failure.Load(); f != nil {
+			return o.explain(f)
+		}
+	}
+	return nil
+}
+
+// Seq returns the position of the call among the collectives (or the messages) of this rank, from 1.
+func (o *Op) Seq() uint64 { return o.seq }
+
+// Source returns the rank that a finished receive came from, else -1.
+func (o *Op) Source() int { return int(o.source.Load()) }
+
+// Free gives the Op back, which must not be used afterwards. A call that has not ended goes on; its
+// memory must stay valid until it has.
+func (o *Op) Free() { o.letGo() }
+
+func (o *Op) letGo() {
+	if o.holders.Add(-1) == 0 {
+		o.g.keep(o)
+	}
+}
+
+// finish ends an Op; only the device thread calls it.
+func (o *Op) finish(err *fault.Error) {
+	if err != nil {
+		o.err = o.explain(err)
+		o.state.Store(opFailed)
+	} else {
+		o.state.Store(opDone)
+	}
+	o.letGo()
+}

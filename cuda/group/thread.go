@@ -1,0 +1,130 @@
+package group
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/park"
+)
+
+// Thread is the device thread of a process. It is started with the first group, and ends with Close.
+type Thread struct {
+	mu     sync.Mutex // held while the thread works on the groups
+	groups []*Group
+	ended  chan struct{} // nil before the first group
+	bell   *park.Doorbell
+	over   atomic.Bool
+}
+
+// NewThread makes the device thread of a process.
+func NewThread() *Thread { return &Thread{bell: park.NewDoorbell()} }
+
+// Close ends the thread, after all groups were closed.
+func (t *Thread) Close() {
+	t.over.Store(true)
+	t.bell.Ring()
+	t.mu.Lock()
+	ended := t.ended
+	t.mu.Unlock()
+	if ended != nil {
+		<-ended
+	}
+}
+
+func (t *Thread) add(g *Group) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.groups = append(t.groups, g)
+	if t.ended == nil {
+		t.ended = make(chan struct{})
+		go t.run()
+	}
+}
+
+// remove returns when the thread does not work on g any more.
+func (t *Thread) remove(g *Group) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.groups = slices.DeleteFunc(t.groups, func(other *Group) bool { return other == g })
+}
+
+// spinning is how long the thread looks again and again after something has happened. After that it
+// naps, for an eighth of the time that nothing has happened, within limits.
+const (
+	spinning    = 30 * time.Microsecond
+	shortestNap = 5 * time.Microsecond
+	longestNap  = 200 * time.Microsecond
+	// looking is the time between two looks for errors of the device.
+	looking = 20 * time.Millisecond
+)
+
+func nap(waited time.Duration) time.Duration {
+	return min(max(waited/8, shortestNap), longestNap)
+}
+
+func (t *Thread) run() {
+	defer close(t.ended)
+	last, looked := time.Now(), time.Now()
+	for !t.over.Load() {
+		ended, ticket := exec.Completions.Count(), t.bell.Prepare()
+		moved, pending := t.advance()
+		now := time.Now()
+		waited := now.Sub(last)
+		switch {
+		case moved:
+			t.bell.Cancel()
+			last = now
+		case !pending:
+			if t.over.Load() {
+				t.bell.Cancel()
+				return
+			}
+			t.bell.Sleep(ticket, -1)
+			last = time.Now()
+		case waited < spinning:
+			t.bell.Cancel()
+			park.Pause(64)
+		default:
+			t.bell.Cancel()
+			if now.Sub(looked) > looking {
+				t.look(now)
+				looked = now
+			}
+			t.expedite()
+			exec.Completions.Wait(ended, nap(waited))
+		}
+	}
+}
+
+// advance works on all groups once. It reports whether anything has moved, and whether any group has
+// pending calls.
+func (t *Thread) advance() (moved, pending bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range t.groups {
+		m, p := g.advance()
+		moved, pending = moved || m, pending || p
+	}
+	return moved, pending
+}
+
+// expedite has what is in flight driven while the thread naps.
+func (t *Thread) expedite() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range t.groups {
+		g.expedite()
+	}
+}
+
+// look checks deadlines, and devices for errors.
+func (t *Thread) look(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range t.groups {
+		g.look(now)
+	}
+}
