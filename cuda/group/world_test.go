@@ -1,0 +1,285 @@
+package group_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/cudatest"
+)
+
+// hang is a time that nothing here takes.
+const hang = 60 * time.Second
+
+// rank is one rank of a device group, with a device and a driver of its own, as if it were a
+// process.
+type rank struct {
+	*ccl.DeviceGroup
+	driver *cudatest.Driver
+	ctx    cuda.Context
+	stream cuda.Stream // the caller's
+	device cuda.Memory
+	host   cuda.Registered // by which tests reach the device's memory
+	block  *mem.Block
+	cpu    *ccl.Communicator // of a group of the same ranks on the processor
+}
+
+// memory is how much each rank has on the device, and to exchange with it.
+const memory = 4 << 20
+
+// world makes a device group of n ranks.
+func world(t testing.TB, n int, device cudatest.Options, opts ccl.Options) []*rank {
+	t.Helper()
+	devices := make([]cudatest.Options, n)
+	for i := range devices {
+		devices[i] = device
+		devices[i].Seed = device.Seed*100 + uint64(i)
+	}
+	return worldOf(t, devices, opts)
+}
+
+// worldOf makes a device group with a rank on each device.
+func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options) []*rank {
+	t.Helper()
+	n := len(devices)
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	if opts.Transport == "" {
+		opts.Transport = "auto"
+	}
+	node, comms, err := ccl.Local(ctx, n, opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { node.Close() })
+	_, cpu, err := localIn(ctx, node, n, opts)
+	require.NoError(t, err)
+	ranks := make([]*rank, n)
+	for i := range ranks {
+		r := &rank{driver: cudatest.New(devices[i]), cpu: cpu[i]}
+		t.Cleanup(r.driver.Close)
+		r.ctx, err = r.driver.Retain(0)
+		require.NoError(t, err)
+		r.DeviceGroup, err = comms[i].OnDevice(r.ctx)
+		require.NoError(t, err)
+		require.NoError(t, r.ctx.Enter(false))
+		r.stream, err = r.ctx.NewStream(0)
+		require.NoError(t, err)
+		r.device, err = r.ctx.Alloc(memory)
+		require.NoError(t, err)
+		r.block, err = mem.Alloc(memory)
+		require.NoError(t, err)
+		r.host, err = r.ctx.Register(r.block.Bytes())
+		require.NoError(t, err)
+		r.ctx.Leave()
+		ranks[i] = r
+	}
+	return ranks
+}
+
+// localIn makes one more group of ranks of this process.
+func localIn(ctx context.Context, node *ccl.Node, n int, opts ccl.Options) (*ccl.Node, []*ccl.Communicator, error) {
+	endpoints, addresses, comms := make([]*ccl.Endpoint, n), make([][]byte, n), make([]*ccl.Communicator, n)
+	for i := range n {
+		var err error
+		if endpoints[i], err = node.Open(ccl.Config{Name: "processor", Rank: i, Size: n, Options: opts}); err != nil {
+			return nil, nil, err
+		}
+		addresses[i] = endpoints[i].Address()
+	}
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { comms[i], errs[i] = endpoints[i].Join(ctx, addresses) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return node, comms, nil
+}
+
+// close ends the ranks and checks that the driver has seen nothing wrong.
+func end(t testing.TB, ranks []*rank) {
+	t.Helper()
+	for _, r := range ranks {
+		require.NoError(t, r.ctx.Enter(false))
+		require.NoError(t, r.stream.Synchronize())
+		require.NoError(t, r.host.Free())
+		require.NoError(t, r.device.Free())
+		require.NoError(t, r.stream.Destroy())
+		r.ctx.Leave()
+		require.NoError(t, r.DeviceGroup.Close())
+		require.NoError(t, r.block.Free())
+		r.driver.Check(t)
+		require.Empty(t, r.driver.Leaks())
+	}
+}
+
+// put copies bytes to the device's memory, in the caller's stream.
+func (r *rank) put(t testing.TB, at int, data []byte) {
+	if len(data) == 0 {
+		return
+	}
+	require.NoError(t, r.ctx.Enter(false))
+	defer r.ctx.Leave()
+	copy(r.host.Host()[at:], data)
+	r.ctx.(cuda.Observer).HostAccess(r.host.Ptr()+cuda.Ptr(at), len(data), true)
+	require.NoError(t, r.stream.Copy(r.device.Ptr()+cuda.Ptr(at), r.host.Ptr()+cuda.Ptr(at), len(data)))
+}
+
+// fetch enqueues the copy of bytes of the device's memory to the host, and get returns them when the
+// caller's stream has ended.
+func (r *rank) fetch(t testing.TB, at, n int) {
+	if n == 0 {
+		return
+	}
+	require.NoError(t, r.ctx.Enter(false))
+	defer r.ctx.Leave()
+	require.NoError(t, r.stream.Copy(r.host.Ptr()+cuda.Ptr(at), r.device.Ptr()+cuda.Ptr(at), n))
+}
+
+func (r *rank) get(t testing.TB, at, n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	require.NoError(t, r.ctx.Enter(false))
+	defer r.ctx.Leave()
+	require.NoError(t, r.stream.Synchronize())
+	r.ctx.(cuda.Observer).HostAccess(r.host.Ptr()+cuda.Ptr(at), n, false)
+	return r.host.Host()[at : at+n]
+}
+
+// blocks describes the buffers of a call of one rank: the lengths of the blocks of In and Out, and
+// where they are, one after the other with gaps, from 0 on.
+type buffers struct {
+	in, out     []int // elements
+	atIn, atOut []int // bytes
+	bytes       int
+}
+
+const gap = 24
+
+// buffersOf lays out the blocks of a call. In place, blocks that may share memory do.
+func buffersOf(coll dtype.Collective, typ dtype.Type, ranks, rank, root int, inPlace bool,
+	in, out func(i int) int) buffers {
+	var b buffers
+	size := typ.Size()
+	add := func(n int) int {
+		at := b.bytes
+		b.bytes += (n*size+15)&^15 + gap&^7
+		return at
+	}
+	nIn, nOut := coll.InBlocks(ranks, rank, root), coll.OutBlocks(ranks, rank, root)
+	for i := range nIn {
+		b.in = append(b.in, in(i))
+		b.atIn = append(b.atIn, add(in(i)))
+	}
+	for i := range nOut {
+		b.out = append(b.out, out(i))
+		shared := -1
+		switch {
+		case !inPlace || nIn == 0:
+		case nIn == nOut:
+			shared = i
+		case nIn == 1 && i == rank:
+			shared = 0
+		case nOut == 1:
+			shared = rank
+		}
+		if shared >= 0 {
+			b.atOut = append(b.atOut, b.atIn[shared])
+			continue
+		}
+		b.atOut = append(b.atOut, add(out(i)))
+	}
+	return b
+}
+
+// call makes a call whose buffers begin at base.
+func (b *buffers) call(c ccl.Call, base unsafe.Pointer, size int) *ccl.Call {
+	c.In, c.Out = nil, nil
+	for i, n := range b.in {
+		c.In = append(c.In, ccl.Block{Ptr: unsafe.Add(base, b.atIn[i]), Count: n})
+	}
+	for i, n := range b.out {
+		c.Out = append(c.Out, ccl.Block{Ptr: unsafe.Add(base, b.atOut[i]), Count: n})
+	}
+	return &c
+}
+
+// each runs f for all ranks at the same time.
+func each(n int, f func(rank int) error) []error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { errs[i] = f(i) })
+	}
+	all.Wait()
+	return errs
+}
+
+// pointerOf makes an address of the device one that a Block can hold.
+func pointerOf(p cuda.Ptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+
+// same runs a call on the processor and on the device, and compares all bytes of the buffers. length
+// returns the elements of block i of In or Out of a rank.
+func same(t testing.TB, ranks []*rank, c ccl.Call, inPlace bool, seed uint64,
+	in, out func(rank, i int) int) {
+	t.Helper()
+	size := c.Type.Size()
+	what := fmt.Sprintf("%v of %v (%v), %d ranks, in place %v", c.Coll, c.Type, c.Op, len(ranks), inPlace)
+	all := make([]buffers, len(ranks))
+	want := make([][]byte, len(ranks))
+	for i := range ranks {
+		all[i] = buffersOf(c.Coll, c.Type, len(ranks), i, c.Root, inPlace,
+			func(block int) int { return in(i, block) }, func(block int) int { return out(i, block) })
+		require.LessOrEqual(t, all[i].bytes, memory, what)
+		want[i] = random(seed+uint64(i), all[i].bytes+8)
+		ranks[i].put(t, 0, want[i][:all[i].bytes])
+	}
+	for _, err := range each(len(ranks), func(i int) error {
+		return ranks[i].cpu.Do(context.Background(), all[i].call(c, unsafe.Pointer(&want[i][0]), size))
+	}) {
+		require.NoError(t, err, what)
+	}
+	for i, r := range ranks {
+		op, err := r.Enqueue(all[i].call(c, pointerOf(r.device.Ptr()), size), r.stream)
+		require.NoError(t, err, what)
+		require.NoError(t, op.Join(r.stream), what)
+		op.Free()
+		r.fetch(t, 0, all[i].bytes)
+	}
+	for i, r := range ranks {
+		got := r.get(t, 0, all[i].bytes)
+		if string(got) != string(want[i][:all[i].bytes]) {
+			t.Fatalf("%s, rank %d: %s", what, i, firstDifference(got, want[i]))
+		}
+	}
+}
+
+func firstDifference(got, want []byte) string {
+	for i := range got {
+		if got[i] != want[i] {
+			return fmt.Sprintf("byte %d of %d is %#x, want %#x", i, len(got), got[i], want[i])
+		}
+	}
+	return "no difference"
+}
+
+func random(seed uint64, n int) []byte {
+	source := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)})
+	b := make([]byte, n)
+	source.Read(b)
+	return b
+}
