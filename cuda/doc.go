@@ -8,8 +8,9 @@
 // A Context is the primary context of a device, which the process shares with everybody else in it
 // (torch, too). It is retained, and never reset. A goroutine brackets its calls with Enter and
 // Leave: in between it stays on its thread, and the context is the thread's current one. Leave puts
-// back the context that was current before. The methods of Context (except Info, Enter and Leave)
-// and of what it made may only be called in between, by any goroutine.
+// back the context that was current before. The methods of Context (except Info, Enter, Leave,
+// Adopt and Release) and of what it made may only be called in between, by any goroutine. What only
+// looks at memory of the host can be called anywhere: Ptr, Bytes, Host, Load, Store and Native.
 //
 // # Memory
 //

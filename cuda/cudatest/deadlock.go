@@ -1,0 +1,91 @@
+package cudatest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Blocked says what each stream that has work waits for: the wait graph, one line a stream.
+func (d *Driver) Blocked() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.blocked()
+}
+
+func (d *Driver) blocked() string {
+	first := map[*stream]*operation{}
+	for op := range d.pending() {
+		if first[op.stream] == nil {
+			first[op.stream] = op
+		}
+	}
+	var lines []string
+	for _, s := range d.streams {
+		op := first[s]
+		if op == nil {
+			continue
+		}
+		head := s.queue.head()
+		why := ""
+		switch {
+		case s.held:
+			why = "is held by the test"
+		case op != head:
+			why = fmt.Sprintf("is behind %s in %s", head, s.queue)
+		case op.work.ready(d, op):
+			why = "can go on"
+		default:
+			why = op.work.waits(d)
+		}
+		lines = append(lines, fmt.Sprintf("\t%s (%s), enqueued at %s, %s", op, op.work.text(d), op.site, why))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (q *queue) String() string {
+	kind := "queue"
+	if q.urgent {
+		kind = "urgent queue"
+	}
+	return fmt.Sprintf("%s %d of device %d", kind, q.index, q.device.index)
+}
+
+// Leaks lists what was not given back.
+func (d *Driver) Leaks() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []string
+	for _, c := range d.contexts {
+		all = append(all, d.leaksOf(c)...)
+		if !c.released {
+			all = append(all, fmt.Sprintf("context %d, retained at %s", c.index, c.made))
+		}
+	}
+	for _, t := range d.threads {
+		for _, e := range t.entered {
+			all = append(all, fmt.Sprintf("an Enter of context %d", e.c.index))
+		}
+	}
+	return all
+}
+
+func (d *Driver) leaksOf(c *context) []string {
+	var all []string
+	for _, a := range d.allocations {
+		if a.c == c {
+			all = append(all, fmt.Sprintf("%v, made at %s", a, a.made))
+		}
+	}
+	for _, s := range d.streams {
+		if s.c == c && !s.destroyed && s.native != 0 {
+			all = append(all, fmt.Sprintf("%s, made at %s", s.agent.name, s.made))
+		}
+	}
+	var events []string
+	for e := range c.events {
+		events = append(events, fmt.Sprintf("event %d, made at %s", e.index, e.made))
+	}
+	slices.Sort(events)
+	return append(all, events...)
+}

@@ -1,0 +1,26 @@
+// Package cudatest is a GPU driver in plain Go, on memory of the host: it keeps the contract of
+// package cuda, and tells where a program does not.
+//
+// Device memory is shared memory of the system, so that its descriptors work between processes.
+// Streams are executed by one goroutine, in an order that a seed chooses and that the contract
+// allows. Streams share hardware queues as on a GPU: what waits at the head of a queue also holds
+// up what other streams have enqueued behind it.
+//
+// # What is reported
+//
+// Every stream is an agent, and so is the host of every Context. Vector clocks follow what orders
+// them: enqueuing, the order of a stream, events, words, Done and Synchronize. Two accesses to the
+// same bytes, at least one of them a write, that nothing orders are a Report, in whatever order
+// they have happened to be executed. The host tells of its accesses to registered memory by
+// cuda.Observer. All goroutines that use one Context count as one agent: the race detector looks
+// at those. What the hosts of two contexts tell each other is not seen (Driver.Order says it);
+// Retain and Release order the hosts, too.
+//
+// Reported as well are deadlocks, with the wait graph, copies that leave their memory, and calls
+// against the contract. Check fails a test that has any report.
+//
+// # What a test can do
+//
+// Hold keeps a stream from executing anything. Faults make calls fail. LeaveOut leaves out ordering
+// calls, to show that each of them is needed and that a test notices.
+package cudatest

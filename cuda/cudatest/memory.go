@@ -1,0 +1,309 @@
+package cudatest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"syscall"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/cuda"
+)
+
+// registeredAt is added to an address of the host to make the one that the device has for it, so
+// that whoever confuses the two is told.
+const registeredAt = 1 << 60
+
+// allocation is memory that a device can access.
+type allocation struct {
+	c          *context // nil if somebody else has allocated it (Expose)
+	index      int      // among all of the machine, from 1
+	what       string   // "device memory"
+	ptr        cuda.Ptr
+	memory     []byte
+	space      *space // who has accessed the bytes last
+	at         uint64 // the address of the first byte in space
+	descriptor int    // -1 if there is none
+	freed      bool
+	segment    *mem.Segment
+	block      *mem.Block
+	imported   bool
+	made       site
+}
+
+// file identifies the shared memory behind a descriptor.
+type file struct{ device, inode uint64 }
+
+func (a *allocation) String() string {
+	return fmt.Sprintf("allocation %d (%s, %d bytes)", a.index, a.what, len(a.memory))
+}
+
+// Alloc allocates memory of the device. Its bytes have any values.
+func (c *context) Alloc(bytes int) (cuda.Memory, error) {
+	const call = "cuMemCreate"
+	d := c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := c.begin(call, true); err != nil {
+		return nil, err
+	}
+	d.mayWait(call)
+	if bytes <= 0 {
+		return nil, failure(call, invalidValue)
+	}
+	bytes = d.rounded(bytes)
+	if c.device.bytes+int64(bytes) > d.o.Bytes {
+		return nil, failure(call, outOfMemory)
+	}
+	a := &allocation{c: c, what: fmt.Sprintf("memory of device %d", c.device.index), space: newSpace(), descriptor: -1}
+	segment, err := mem.NewSegment("goccl-cudatest", bytes)
+	switch {
+	case err == nil:
+		a.segment, a.memory = segment, segment.Bytes()
+		if a.descriptor, err = duplicate(segment.FD()); err == nil {
+			segment.CloseFD()
+			d.shared[fileOf(a.descriptor)] = a.space
+		}
+	case errors.Is(err, fault.NotSupported):
+		if a.block, err = mem.Alloc(bytes); err == nil {
+			a.memory = a.block.Bytes()
+		}
+	}
+	if err != nil {
+		a.unmap()
+		return nil, failure(call, outOfMemory)
+	}
+	for i := range a.memory {
+		a.memory[i] = 0xa5
+	}
+	c.device.bytes += int64(bytes)
+	a.ptr = cuda.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(a.memory))))
+	d.add(a)
+	return a, nil
+}
+
+func (d *Driver) rounded(bytes int) int {
+	return (bytes + d.o.Granularity - 1) / d.o.Granularity * d.o.Granularity
+}
+
+// Import maps memory of another process, or a second time memory of this one.
+func (c *context) Import(descriptor, bytes int) (cuda.Memory, error) {
+	const call = "cuMemImportFromShareableHandle"
+	d := c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := c.begin(call, true); err != nil {
+		return nil, err
+	}
+	d.mayWait(call)
+	if d.o.Faults.NoDescriptors {
+		return nil, failure(call, notSupported)
+	}
+	if bytes <= 0 {
+		return nil, failure(call, invalidValue)
+	}
+	segment, err := mem.MapSegment(descriptor, d.rounded(bytes))
+	if err != nil {
+		return nil, failure(call, invalidValue)
+	}
+	a := &allocation{c: c, what: "imported memory", segment: segment, memory: segment.Bytes(), imported: true}
+	if a.descriptor, err = duplicate(descriptor); err != nil {
+		a.unmap()
+		return nil, failure(call, invalidValue)
+	}
+	if a.space = d.shared[fileOf(a.descriptor)]; a.space == nil {
+		a.space = newSpace()
+		d.shared[fileOf(a.descriptor)] = a.space
+	}
+	a.ptr = cuda.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(a.memory))))
+	d.add(a)
+	return a, nil
+}
+
+// Expose makes memory of the host look like memory of a device that somebody else has allocated, in
+// place: as if torch had. It has no descriptor. Hide ends it.
+func (d *Driver) Expose(memory []byte) cuda.Ptr {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := &allocation{what: "exposed memory", memory: memory, space: newSpace(), descriptor: -1}
+	a.ptr = cuda.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(memory))))
+	d.add(a)
+	return a.ptr
+}
+
+// Hide undoes an Expose.
+func (d *Driver) Hide(p cuda.Ptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a, why := d.find(p, 1); why == "" && a.c == nil && a.ptr == p {
+		d.remove(a)
+	}
+}
+
+func (d *Driver) add(a *allocation) {
+	d.made++
+	a.index, a.made = d.made, here()
+	at, _ := slices.BinarySearchFunc(d.allocations, a.ptr, byAddress)
+	d.allocations = slices.Insert(d.allocations, at, a)
+	d.stir()
+}
+
+func byAddress(a *allocation, p cuda.Ptr) int {
+	switch {
+	case a.ptr < p:
+		return -1
+	case a.ptr > p:
+		return 1
+	}
+	return 0
+}
+
+// find returns the allocation that has all of the bytes, or says why there is none.
+func (d *Driver) find(p cuda.Ptr, bytes int) (a *allocation, why string) {
+	at, same := slices.BinarySearchFunc(d.allocations, p, byAddress)
+	if !same {
+		at--
+	}
+	if at < 0 || p-d.allocations[at].ptr >= cuda.Ptr(len(d.allocations[at].memory)) {
+		return nil, fmt.Sprintf("%d bytes at %#x, where there is no memory of a device", bytes, uint64(p))
+	}
+	a = d.allocations[at]
+	if from := int(p - a.ptr); bytes > len(a.memory)-from {
+		return nil, fmt.Sprintf("bytes %d..%d of %v, past its end", from, from+bytes, a)
+	}
+	return a, ""
+}
+
+// place describes bytes for texts.
+func (d *Driver) place(p cuda.Ptr, bytes int) string {
+	a, why := d.find(p, bytes)
+	if why != "" {
+		return why
+	}
+	return fmt.Sprintf("allocation %d bytes %d..%d", a.index, p-a.ptr, int(p-a.ptr)+bytes)
+}
+
+// part returns bytes that are known to be there.
+func (a *allocation) part(p cuda.Ptr, bytes int) []byte {
+	at := int(p - a.ptr)
+	return a.memory[at : at+bytes]
+}
+
+func (a *allocation) Ptr() cuda.Ptr { return a.ptr }
+
+func (a *allocation) Bytes() int { return len(a.memory) }
+
+func (a *allocation) Descriptor() (int, error) {
+	const call = "cuMemExportToShareableHandle"
+	d := a.c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := a.c.begin(call, false); err != nil {
+		return -1, err
+	}
+	if a.descriptor < 0 || d.o.Faults.NoDescriptors {
+		return -1, failure(call, notSupported)
+	}
+	if a.freed {
+		d.misuse("Descriptor of %v after its Free", a)
+		return -1, failure(call, invalidValue)
+	}
+	fd, err := duplicate(a.descriptor)
+	if err != nil {
+		return -1, failure(call, invalidValue)
+	}
+	return fd, nil
+}
+
+func (a *allocation) Free() error { return a.free("cuMemRelease") }
+
+func (a *allocation) free(call string) error {
+	d := a.c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := a.c.begin(call, true)
+	if err != nil && !cuda.Lost(err) {
+		return err
+	}
+	if a.freed {
+		d.misuse("a second Free of %v", a)
+		return failure(call, invalidValue)
+	}
+	for op := range d.pending() {
+		if op.work.uses(a) {
+			d.misuse("Free of %v, which %s uses: %s", a, op, op.work.text(d))
+		}
+	}
+	d.mayWait(call)
+	for d.running != nil {
+		d.moved.Wait()
+	}
+	d.remove(a)
+	a.unmap()
+	return err
+}
+
+func (d *Driver) remove(a *allocation) {
+	a.freed = true
+	d.allocations = slices.DeleteFunc(d.allocations, func(b *allocation) bool { return a == b })
+	if a.space == d.host {
+		d.host.clear(a.at, a.at+uint64(len(a.memory)))
+	} else if !slices.ContainsFunc(d.allocations, func(b *allocation) bool { return a.space == b.space }) {
+		maps.DeleteFunc(d.shared, func(_ file, s *space) bool { return s == a.space })
+	}
+	if a.c != nil && a.segment != nil && !a.imported {
+		a.c.device.bytes -= int64(len(a.memory))
+	}
+	d.stir()
+}
+
+// unmap gives the memory back to the system.
+func (a *allocation) unmap() {
+	if a.descriptor >= 0 {
+		syscall.Close(a.descriptor)
+		a.descriptor = -1
+	}
+	if a.segment != nil {
+		a.segment.Free()
+	}
+	if a.block != nil {
+		a.block.Free()
+	}
+}
+
+// mayWait reports a call that waits on a GPU for all streams, while some of them wait.
+func (d *Driver) mayWait(call string) {
+	if d.o.Pending {
+		return
+	}
+	for op := range d.pending() {
+		if !op.work.ready(d, op) {
+			d.misuse("%s, which may wait for all streams, while %s waits: %s", call, op, op.work.text(d))
+			return
+		}
+	}
+}
+
+// duplicate returns another descriptor of the same file.
+func duplicate(fd int) (int, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	other, err := syscall.Dup(fd)
+	if err != nil {
+		return -1, os.NewSyscallError("dup", err)
+	}
+	syscall.CloseOnExec(other)
+	return other, nil
+}
+
+func fileOf(fd int) file {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return file{}
+	}
+	return file{uint64(st.Dev), uint64(st.Ino)}
+}

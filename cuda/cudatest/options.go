@@ -1,0 +1,39 @@
+package cudatest
+
+import (
+	"cmp"
+	"time"
+)
+
+// Options describes the machine, and what goes wrong in it.
+type Options struct {
+	Devices     int    // 1
+	Seed        uint64 // of the order in which streams are executed
+	Queues      int    // hardware queues of ordinary streams in a device, and as many of urgent ones; 8
+	Bytes       int64  // memory of a device; 1 GiB
+	Granularity int    // what sizes of allocations are rounded up to; 64 KiB
+	// Stuck is the time after which streams that all wait are a deadlock; 2 s. Negative: never.
+	Stuck time.Duration
+	// Delay is the longest time that the device sleeps between two operations, which it does now
+	// and then; 200 µs. Negative: never.
+	Delay time.Duration
+	// Pending permits what can deadlock on a GPU: Alloc, Import, Register and Free while work
+	// waits, and Destroy of a stream that has work.
+	Pending bool
+	Faults  Faults
+	// LeaveOut is asked at every ordering call whether to leave it out. It must not call the
+	// driver.
+	LeaveOut func(Ordering) bool
+	// Trace is told every operation that has ended, in order. It must not call the driver.
+	Trace func(line string)
+}
+
+// ensureDefaults replaces zeros.
+func (o *Options) ensureDefaults() {
+	o.Devices = cmp.Or(o.Devices, 1)
+	o.Queues = cmp.Or(o.Queues, 8)
+	o.Bytes = cmp.Or(o.Bytes, 1<<30)
+	o.Granularity = cmp.Or(o.Granularity, 64<<10)
+	o.Stuck = cmp.Or(o.Stuck, 2*time.Second)
+	o.Delay = cmp.Or(o.Delay, 200*time.Microsecond)
+}

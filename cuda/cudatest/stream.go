@@ -1,0 +1,230 @@
+package cudatest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/goccl/goccl/cuda"
+)
+
+// stream is a queue of work.
+type stream struct {
+	native    uintptr
+	c         *context // that made it
+	device    *device
+	index     int // among all of the machine, from 1
+	urgent    bool
+	queue     *queue
+	agent     *agent
+	enqueued  int // operations so far
+	pending   int // those that have not ended
+	held      bool
+	destroyed bool
+	capture   *capture
+	made      site
+}
+
+// handle is a stream as a context has it, made or adopted.
+type handle struct {
+	c       *context
+	native  uintptr
+	s       *stream // nil if there is no such stream
+	adopted bool
+}
+
+func (d *Driver) newStream(c *context, urgent bool) *stream {
+	dev, kind := c.device, 0
+	if urgent {
+		kind = 1
+	}
+	s := &stream{c: c, device: dev, index: len(d.streams) + 1, urgent: urgent, made: here()}
+	s.native = uintptr(0x5000 + 16*s.index)
+	s.queue = dev.queues[kind][dev.next[kind]%d.o.Queues]
+	dev.next[kind]++
+	s.agent = d.newAgent(fmt.Sprintf("stream %d of context %d", s.index, c.index), false)
+	d.streams = append(d.streams, s)
+	return s
+}
+
+// begin checks whether a call with the stream is legal here and now.
+func (h *handle) begin(call string, waits bool) error {
+	if err := h.c.begin(call, waits); err != nil {
+		return err
+	}
+	d := h.c.d
+	if h.s == nil || h.s.destroyed {
+		d.misuse("%s of stream %#x, which does not exist", call, h.native)
+		return failure(call, invalidHandle)
+	}
+	if h.native == 0 && len(d.captures) > 0 && !d.threads[threadID()].relaxed() {
+		for _, c := range d.captures {
+			c.invalid = true
+		}
+		return failure(call, captureImplicit)
+	}
+	if waits && h.s.capture != nil {
+		h.s.capture.invalid = true
+		return failure(call, captureForbids)
+	}
+	return nil
+}
+
+func (h *handle) Native() uintptr { return h.native }
+
+func (h *handle) Copy(to, from cuda.Ptr, bytes int) error {
+	const call = "cuMemcpyAsync"
+	d := h.c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := h.begin(call, false); err != nil {
+		return err
+	}
+	if bytes < 0 {
+		return failure(call, invalidValue)
+	}
+	d.enqueue(h, copyWork{to, from, bytes})
+	return nil
+}
+
+func (h *handle) Words(ops []cuda.WordOp) error {
+	const call = "cuStreamBatchMemOp"
+	d := h.c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := h.begin(call, false); err != nil {
+		return err
+	}
+	if d.o.Faults.NoWords {
+		return failure(call, notSupported)
+	}
+	w := &wordWork{}
+	for _, op := range ops {
+		a, why := d.find(op.At, 8)
+		switch {
+		case op.At%8 != 0:
+			d.misuse("a word at %#x, which is not aligned to 8 bytes", uint64(op.At))
+			return failure(call, invalidValue)
+		case why != "":
+			d.report(Address, why, "a word outside of all memory: %s, at %s", why, here())
+			return failure(call, invalidValue)
+		case a.space != d.host:
+			d.misuse("a word in %v, which is no registered memory", a)
+		}
+		w.ops = append(w.ops, wordStep{WordOp: op})
+	}
+	if h.s.capture == nil {
+		w.ops = slices.DeleteFunc(w.ops, func(op wordStep) bool { return d.leavesOutWord(h.s, op.WordOp) })
+	}
+	if len(w.ops) == 0 {
+		return nil
+	}
+	if h.s.capture == nil {
+		for i := range w.ops {
+			op := &w.ops[i]
+			if a, _ := d.find(op.At, 8); !op.Wait {
+				op.write = &wordWrite{value: op.Value, stream: true}
+				a.space.word(a, int(op.At-a.ptr)).append(op.write)
+			}
+		}
+	}
+	d.enqueue(h, w)
+	return nil
+}
+
+func (h *handle) Wait(e cuda.Event) error {
+	const call = "cuStreamWaitEvent"
+	d := h.c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := h.begin(call, false); err != nil {
+		return err
+	}
+	ev, ok := e.(*event)
+	if !ok || ev.destroyed {
+		d.misuse("%s for an event that does not exist", call)
+		return failure(call, invalidHandle)
+	}
+	p := ev.last
+	if p == nil {
+		d.misuse("a wait for event %d, which was never recorded", ev.index)
+		return failure(call, invalidValue)
+	}
+	if p.capture != nil || h.s.capture != nil {
+		return d.captureWait(h.s, p, ev)
+	}
+	if d.leaveOut(WaitEvent, "the wait of %s for event %d (%v)", h.s.agent.name, ev.index, p) {
+		return nil
+	}
+	d.enqueue(h, waitWork{p, ev.index})
+	return nil
+}
+
+func (h *handle) Done() (bool, error) {
+	d := h.c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := h.begin("cuStreamQuery", true); err != nil {
+		return false, err
+	}
+	if h.s.pending > 0 {
+		return false, nil
+	}
+	h.c.agent.clock.join(h.s.agent.clock)
+	d.stir()
+	return true, nil
+}
+
+func (h *handle) Synchronize() error {
+	const call = "cuStreamSynchronize"
+	d := h.c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := h.begin(call, true); err != nil {
+		return err
+	}
+	for last := h.s.enqueued; h.s.oldest() <= last; {
+		d.moved.Wait()
+		if d.closed {
+			return failure(call, deinitialized)
+		}
+	}
+	if lost := h.c.device.lost; lost != 0 {
+		return failure(call, lost)
+	}
+	h.c.agent.clock.join(h.s.agent.clock)
+	d.stir()
+	return nil
+}
+
+// oldest returns the number of the operation that the stream is at.
+func (s *stream) oldest() int { return s.enqueued - s.pending + 1 }
+
+func (h *handle) Capturing() (bool, error) {
+	d := h.c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := h.begin("cuStreamIsCapturing", false); err != nil {
+		return false, err
+	}
+	return h.s.capture != nil, nil
+}
+
+func (h *handle) Destroy() error {
+	const call = "cuStreamDestroy"
+	d := h.c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h.adopted {
+		return nil
+	}
+	err := h.begin(call, false)
+	if err != nil && !cuda.Lost(err) {
+		return err
+	}
+	if h.s.pending > 0 && !d.o.Pending {
+		d.misuse("%s of stream %d, which has work", call, h.s.index)
+	}
+	h.s.destroyed = true
+	d.stir()
+	return err
+}
