@@ -47,7 +47,7 @@ func (b *bench) must(err error) {
 
 func (b *bench) stream() cuda.Stream {
 	b.t.Helper()
-	s, err := b.c.NewStream(false)
+	s, err := b.c.NewStream(0)
 	b.must(err)
 	return s
 }

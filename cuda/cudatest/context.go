@@ -26,15 +26,15 @@ func (c *context) Info() cuda.Info {
 	return c.d.info(c.device)
 }
 
-// NewStream makes a stream in the next hardware queue of its kind.
-func (c *context) NewStream(urgent bool) (cuda.Stream, error) {
+// NewStream makes a stream in the next hardware queue of its urgency.
+func (c *context) NewStream(urgency int) (cuda.Stream, error) {
 	d := c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := c.begin("cuStreamCreateWithPriority", false); err != nil {
 		return nil, err
 	}
-	s := d.newStream(c, urgent)
+	s := d.newStream(c, urgency)
 	d.stir()
 	return &handle{c: c, native: s.native, s: s}, nil
 }
@@ -47,7 +47,7 @@ func (c *context) Adopt(native uintptr) cuda.Stream {
 	h := &handle{c: c, native: native, adopted: true}
 	if native == 0 {
 		if c.device.legacy == nil {
-			c.device.legacy = d.newStream(c, false)
+			c.device.legacy = d.newStream(c, 0)
 			c.device.legacy.native = 0
 			c.device.legacy.agent.name = fmt.Sprintf("the default stream of device %d", c.device.index)
 		}

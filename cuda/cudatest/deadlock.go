@@ -44,11 +44,7 @@ func (d *Driver) blocked() string {
 }
 
 func (q *queue) String() string {
-	kind := "queue"
-	if q.urgent {
-		kind = "urgent queue"
-	}
-	return fmt.Sprintf("%s %d of device %d", kind, q.index, q.device.index)
+	return fmt.Sprintf("queue %d of urgency %d of device %d", q.index, q.urgency, q.device.index)
 }
 
 // Leaks lists what was not given back.

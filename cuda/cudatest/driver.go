@@ -44,14 +44,17 @@ type Driver struct {
 	orderings int
 }
 
+// urgencies is how many priorities a device has. More urgent streams have the highest one.
+const urgencies = 3
+
 // device is one GPU.
 type device struct {
 	index  int
-	queues [2][]*queue // of ordinary and of urgent streams
-	next   [2]int      // the queue of the next stream
-	legacy *stream     // the default stream, once somebody has adopted it
-	bytes  int64       // allocated
-	lost   int         // the result that all calls return, 0 while it works
+	queues [urgencies][]*queue
+	next   [urgencies]int // the queue of the next stream
+	legacy *stream        // the default stream, once somebody has adopted it
+	bytes  int64          // allocated
+	lost   int            // the result that all calls return, 0 while it works
 }
 
 // New makes a machine. Close ends it.
@@ -66,10 +69,10 @@ func New(o Options) *Driver {
 	d.moved = sync.NewCond(&d.mu)
 	for i := range o.Devices {
 		dev := &device{index: i}
-		for urgent := range dev.queues {
+		for urgency := range dev.queues {
 			for n := range o.Queues {
-				dev.queues[urgent] = append(dev.queues[urgent],
-					&queue{device: dev, urgent: urgent == 1, index: n, rank: d.random.Uint64()})
+				dev.queues[urgency] = append(dev.queues[urgency],
+					&queue{device: dev, urgency: urgency, index: n, rank: d.random.Uint64()})
 			}
 		}
 		d.devices = append(d.devices, dev)

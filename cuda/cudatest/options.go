@@ -9,7 +9,7 @@ import (
 type Options struct {
 	Devices     int    // 1
 	Seed        uint64 // of the order in which streams are executed
-	Queues      int    // hardware queues of ordinary streams in a device, and as many of urgent ones; 8
+	Queues      int    // hardware queues of a device for the streams of each urgency; 8
 	Bytes       int64  // memory of a device; 1 GiB
 	Granularity int    // what sizes of allocations are rounded up to; 64 KiB
 	// Stuck is the time after which streams that all wait are a deadlock; 2 s. Negative: never.

@@ -9,7 +9,7 @@ import (
 // queue is a hardware queue of a device. What waits at its head holds up everything behind it.
 type queue struct {
 	device  *device
-	urgent  bool
+	urgency int
 	index   int
 	pending []*operation
 	rank    uint64 // of those that can go on, the highest does

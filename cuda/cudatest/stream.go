@@ -13,7 +13,6 @@ type stream struct {
 	c         *context // that made it
 	device    *device
 	index     int // among all of the machine, from 1
-	urgent    bool
 	queue     *queue
 	agent     *agent
 	enqueued  int // operations so far
@@ -32,15 +31,13 @@ type handle struct {
 	adopted bool
 }
 
-func (d *Driver) newStream(c *context, urgent bool) *stream {
-	dev, kind := c.device, 0
-	if urgent {
-		kind = 1
-	}
-	s := &stream{c: c, device: dev, index: len(d.streams) + 1, urgent: urgent, made: here()}
+func (d *Driver) newStream(c *context, urgency int) *stream {
+	dev := c.device
+	urgency = max(0, min(urgency, urgencies-1))
+	s := &stream{c: c, device: dev, index: len(d.streams) + 1, made: here()}
 	s.native = uintptr(0x5000 + 16*s.index)
-	s.queue = dev.queues[kind][dev.next[kind]%d.o.Queues]
-	dev.next[kind]++
+	s.queue = dev.queues[urgency][dev.next[urgency]%d.o.Queues]
+	dev.next[urgency]++
 	s.agent = d.newAgent(fmt.Sprintf("stream %d of context %d", s.index, c.index), false)
 	d.streams = append(d.streams, s)
 	return s

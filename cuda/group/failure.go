@@ -111,6 +111,7 @@ func (g *Group) Close() error {
 		g.ctx.Leave()
 		return errors.Join(err, e)
 	}
+	g.drained.Store(true)
 	g.giveBack()
 	g.ctx.Leave()
 	return errors.Join(err, g.ctx.Release())

@@ -60,12 +60,14 @@ type Group struct {
 	splits   map[split]int
 	colls    uint64
 	messages uint64
-	idle     []*Op // to be used again
+	ops      []*Op // all that were ever made
+	idle     []*Op // those of them that nobody holds
 
 	failure  atomic.Pointer[fault.Error]
 	storing  sync.Mutex // of words
 	released bool
-	cleaned  bool // used only by the device thread: all Ops know of the failure
+	drained  atomic.Bool // the streams have ended, and are given back
+	cleaned  bool        // used only by the device thread: all Ops know of the failure
 }
 
 // New makes a Group. It allocates and registers the memory, and so may wait for streams of the
@@ -148,7 +150,7 @@ func (g *Group) giveBack() {
 	for _, r := range g.roads {
 		r.close()
 	}
-	for _, o := range g.idle {
+	for _, o := range g.ops {
 		o.end.Destroy()
 	}
 	if g.caller != nil {
@@ -211,6 +213,7 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 	err = r.enqueue(o, on)
 	if err != nil { // the streams have a part of the call
 		f := g.fail(err)
+		r.abandon(o, on)
 		g.idle = append(g.idle, o)
 		return nil, f.In(g.label(), call.String())
 	}
@@ -245,7 +248,11 @@ func (g *Group) cut(call *exec.Call, r *road) (cut, error) {
 	if call.Coll.Reduces() {
 		key := split{call.Coll, g.opts.Planner.Choose(call.Coll, g.size, call.Bytes())}
 		if g.splits[key] == 0 {
-			p, err := g.opts.Planner.Make(key.algorithm, plan.Spec{Coll: call.Coll, Ranks: g.size, Root: call.Root})
+			spec := plan.Spec{Coll: call.Coll, Ranks: g.size}
+			if call.Coll.Rooted() {
+				spec.Root = call.Root
+			}
+			p, err := g.opts.Planner.Make(key.algorithm, spec)
 			if err != nil {
 				return cut{}, fault.Wrap(fault.Internal, err, "no plan for %v", call.Coll)
 			}
@@ -267,6 +274,7 @@ func (g *Group) take(call *exec.Call, c cut) (*Op, error) {
 			return nil, err
 		}
 		o = &Op{g: g, end: end}
+		g.ops = append(g.ops, o)
 	}
 	o.in, o.out = append(o.in[:0], call.In...), append(o.out[:0], call.Out...)
 	o.call, o.cut = *call, c

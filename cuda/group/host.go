@@ -31,10 +31,10 @@ func (g *Group) advance() (moved, pending bool) {
 		return true, false
 	}
 	for _, r := range g.roads {
-		for r.land() {
+		for g.failure.Load() == nil && r.land() {
 			moved = true
 		}
-		for r.post() {
+		for g.failure.Load() == nil && r.post() {
 			moved = true
 		}
 		pending = pending || r.posting != nil || r.inFlight > 0

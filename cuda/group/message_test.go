@@ -127,11 +127,11 @@ func TestMessagesHoldUpNobody(t *testing.T) {
 		b := buffersOf(call.Coll, call.Type, 3, i, 0, true, func(int) int { return length(0, 0) }, func(int) int { return length(0, 0) })
 		op, err := w[i].Enqueue(b.call(call, pointerOf(w[i].device.Ptr()+cuda.Ptr(2<<20)), 4), w[i].stream)
 		require.NoError(t, err)
-		defer op.Free()
 		defer func() {
 			done, err := op.Wait(hang)
 			require.True(t, done)
 			require.NoError(t, err)
+			op.Free()
 		}()
 		if i == 2 {
 			done, err := op.Wait(hang)

@@ -37,20 +37,24 @@ type Op struct {
 	holders atomic.Int32 // the caller and the group
 }
 
-// Join makes a stream wait for the end of the call. It never waits itself. If the call is known to
-// have failed, it returns the error.
+// Join makes a stream wait until the device has finished with the call and its memory. It never waits
+// itself. If the call is known to have failed, it returns the error; the stream waits all the same.
 func (o *Op) Join(s cuda.Stream) error {
-	if err := o.failed(); err != nil {
-		return err
+	if err := o.join(s); err != nil {
+		return o.explain(err)
+	}
+	return o.failed()
+}
+
+func (o *Op) join(s cuda.Stream) error {
+	if o.g.drained.Load() {
+		return nil
 	}
 	if err := o.g.ctx.Enter(false); err != nil {
-		return o.explain(err)
+		return err
 	}
 	defer o.g.ctx.Leave()
-	if err := s.Wait(o.end); err != nil {
-		return o.explain(err)
-	}
-	return nil
+	return s.Wait(o.end)
 }
 
 // Done reports whether the call has ended on the device, and how. It never waits.
@@ -60,6 +64,9 @@ func (o *Op) Done() (bool, error) {
 	}
 	if o.state.Load() == opPending {
 		return false, nil
+	}
+	if o.g.drained.Load() {
+		return true, nil
 	}
 	if err := o.g.ctx.Enter(true); err != nil {
 		return true, o.explain(err)

@@ -90,15 +90,16 @@ func (r *road) slot(piece uint64) *slot { return &r.slots[(piece-1)%uint64(len(r
 
 // enqueue puts a call behind the caller's stream.
 func (r *road) enqueue(o *Op, on cuda.Stream) error {
-	first := &r.down
-	if !first.used {
-		first = &r.up
-	}
 	if err := r.g.caller.Record(on); err != nil {
 		return err
 	}
-	if err := first.stream.Wait(r.g.caller); err != nil {
-		return err
+	// The stream up waits by itself: when it is let go, it must not overtake the caller's stream.
+	for _, h := range [2]*half{&r.down, &r.up} {
+		if h.used {
+			if err := h.stream.Wait(r.g.caller); err != nil {
+				return err
+			}
+		}
 	}
 	o.first = r.issued + 1
 	for piece := range o.cut.pieces {
@@ -121,6 +122,16 @@ func (r *road) enqueue(o *Op, on cuda.Stream) error {
 		last = r.down.stream
 	}
 	return o.end.Record(last)
+}
+
+// abandon makes the caller's stream wait for what has been enqueued of a call before an error, as far
+// as the driver still does anything. The memory of the call is safe from then on.
+func (r *road) abandon(o *Op, on cuda.Stream) {
+	for _, h := range [2]*half{&r.down, &r.up} {
+		if h.used && o.end.Record(h.stream) == nil {
+			on.Wait(o.end)
+		}
+	}
 }
 
 // enqueuePiece enqueues a piece of a collective, whose number on the road is n.
