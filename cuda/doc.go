@@ -56,10 +56,11 @@
 //
 // # Errors
 //
-// Every error is a fault.Error. Its cause is an *Error with the call, the name and the number that
-// the driver gave. What a driver, a device or this machine does not offer is fault.NotSupported. An
-// error of work that was enqueued earlier is reported by any later call; if Error.Sticky holds, the
-// context is of no use any more, for anybody in the process.
+// Every error is a fault.Error. Mistakes in arguments are fault.Invalid, and the use of what was
+// given back is fault.Closed. What a driver, a device or this machine does not offer is
+// fault.NotSupported. Where the driver refused, the cause is an *Error with the call, the name and
+// the number that it gave. An error of work that was enqueued earlier is reported by any later
+// call; if Error.Sticky holds, the context is of no use any more, for anybody in the process.
 //
 // # What is not here yet
 //

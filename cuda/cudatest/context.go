@@ -101,7 +101,7 @@ func (c *context) Release() error {
 	defer d.mu.Unlock()
 	if c.released {
 		d.misuse("a second Release of context %d", c.index)
-		return failure(call, invalidContext)
+		return gone(call)
 	}
 	if err := d.fails(call); err != nil {
 		return err

@@ -33,7 +33,7 @@ func (e *event) begin(call string, waits bool) error {
 	}
 	if e.destroyed {
 		e.c.d.misuse("%s of event %d after its Destroy", call, e.index)
-		return failure(call, invalidHandle)
+		return gone(call)
 	}
 	return nil
 }
@@ -47,9 +47,12 @@ func (e *event) Record(on cuda.Stream) error {
 		return err
 	}
 	h, ok := on.(*handle)
-	if !ok || h.s == nil || h.s.destroyed || h.s.device != e.c.device {
-		d.misuse("%s of event %d in a stream that does not exist in its device", call, e.index)
+	if !ok || h.c.device != e.c.device {
+		d.misuse("%s of event %d in a stream of another device", call, e.index)
 		return failure(call, invalidHandle)
+	}
+	if err := h.legal(call, false); err != nil {
+		return err
 	}
 	p := &place{stream: h.s, n: h.s.enqueued + 1, capture: h.s.capture}
 	if p.capture == nil && d.leaveOut(RecordEvent, "the record of event %d in %s", e.index, h.s.agent.name) {
@@ -88,6 +91,9 @@ func (e *event) Destroy() error {
 	d := e.c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if e.destroyed {
+		return nil
+	}
 	err := e.begin("cuEventDestroy", false)
 	if err != nil && !cuda.Lost(err) {
 		return err

@@ -3,6 +3,7 @@ package cudatest
 import (
 	"slices"
 
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
 )
 
@@ -67,6 +68,18 @@ func failure(call string, code int) error {
 		name = "CUDA_ERROR_UNKNOWN"
 	}
 	return cuda.Failed(call, code, name)
+}
+
+// invalid returns the error of a call with a mistake in its arguments.
+func invalid(call string) error {
+	return fault.Wrap(fault.Invalid, &cuda.Error{Call: call, Code: invalidValue, Name: resultNames[invalidValue]},
+		"the GPU driver refused")
+}
+
+// gone returns the error of a call with something that was given back.
+func gone(call string) error {
+	return fault.Wrap(fault.Closed, &cuda.Error{Call: call, Code: invalidHandle, Name: resultNames[invalidHandle]},
+		"it was given back before")
 }
 
 // SetFaults replaces the faults. A lost device stays lost.

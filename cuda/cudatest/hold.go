@@ -15,6 +15,16 @@ func (d *Driver) Hold(s cuda.Stream) {
 	d.stir()
 }
 
+// Settle waits until nothing that is enqueued can go on: all of it has ended or waits. A mistake is
+// reported when the operation is executed that makes it one, so a test settles before it looks.
+func (d *Driver) Settle() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for !d.closed && (d.running != nil || d.any()) {
+		d.moved.Wait()
+	}
+}
+
 // Release undoes Hold, for all of the streams at once.
 func (d *Driver) Release(streams ...cuda.Stream) {
 	d.mu.Lock()

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -53,7 +55,7 @@ func (c *context) Alloc(bytes int) (cuda.Memory, error) {
 	}
 	d.mayWait(call)
 	if bytes <= 0 {
-		return nil, failure(call, invalidValue)
+		return nil, invalid(call)
 	}
 	bytes = d.rounded(bytes)
 	if c.device.bytes+int64(bytes) > d.o.Bytes {
@@ -104,7 +106,7 @@ func (c *context) Import(descriptor, bytes int) (cuda.Memory, error) {
 		return nil, failure(call, notSupported)
 	}
 	if bytes <= 0 {
-		return nil, failure(call, invalidValue)
+		return nil, invalid(call)
 	}
 	segment, err := mem.MapSegment(descriptor, d.rounded(bytes))
 	if err != nil {
@@ -113,7 +115,7 @@ func (c *context) Import(descriptor, bytes int) (cuda.Memory, error) {
 	a := &allocation{c: c, what: "imported memory", segment: segment, memory: segment.Bytes(), imported: true}
 	if a.descriptor, err = duplicate(descriptor); err != nil {
 		a.unmap()
-		return nil, failure(call, invalidValue)
+		return nil, invalid(call)
 	}
 	if a.space = d.shared[fileOf(a.descriptor)]; a.space == nil {
 		a.space = newSpace()
@@ -193,6 +195,24 @@ func (a *allocation) part(p cuda.Ptr, bytes int) []byte {
 	return a.memory[at : at+bytes]
 }
 
+// unmapped says what mapped has found.
+const unmapped = "this memory of the host was unmapped before its Free"
+
+// mapped runs f, and reports whether the memory that it accesses is there. (The race detector does
+// not let it find out.)
+func mapped(f func()) (there bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { there = recover() == nil }()
+	f()
+	return
+}
+
+// peek returns a word, if it is there.
+func (a *allocation) peek(at int) (value uint64, there bool) {
+	there = mapped(func() { value = atomic.LoadUint64(a.value(at)) })
+	return value, there
+}
+
 func (a *allocation) Ptr() cuda.Ptr { return a.ptr }
 
 func (a *allocation) Bytes() int { return len(a.memory) }
@@ -210,11 +230,11 @@ func (a *allocation) Descriptor() (int, error) {
 	}
 	if a.freed {
 		d.misuse("Descriptor of %v after its Free", a)
-		return -1, failure(call, invalidValue)
+		return -1, gone(call)
 	}
 	fd, err := duplicate(a.descriptor)
 	if err != nil {
-		return -1, failure(call, invalidValue)
+		return -1, invalid(call)
 	}
 	return fd, nil
 }
@@ -231,7 +251,7 @@ func (a *allocation) free(call string) error {
 	}
 	if a.freed {
 		d.misuse("a second Free of %v", a)
-		return failure(call, invalidValue)
+		return gone(call)
 	}
 	for op := range d.pending() {
 		if op.work.uses(a) {

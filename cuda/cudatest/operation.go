@@ -109,9 +109,12 @@ func (w copyWork) run(d *Driver, op *operation) bool {
 	d.touch(write, known)
 	d.running = op
 	d.mu.Unlock()
-	copy(to.part(w.to, w.bytes), from.part(w.from, w.bytes))
+	there := mapped(func() { copy(to.part(w.to, w.bytes), from.part(w.from, w.bytes)) })
 	d.mu.Lock()
 	d.running = nil
+	if !there {
+		d.illegal(op, unmapped)
+	}
 	return true
 }
 
@@ -164,7 +167,11 @@ func (w *wordWork) ready(d *Driver, op *operation) bool {
 // ended reports whether a wait has ended, or cannot be waited for.
 func (w *wordWork) ended(d *Driver, op cuda.WordOp) bool {
 	a, why := d.find(op.At, 8)
-	return why != "" || reached(atomic.LoadUint64(a.value(int(op.At-a.ptr))), op.Value)
+	if why != "" {
+		return true
+	}
+	value, there := a.peek(int(op.At - a.ptr))
+	return !there || reached(value, op.Value)
 }
 
 func (w *wordWork) waits(d *Driver) string {
@@ -178,8 +185,9 @@ func (w *wordWork) waits(d *Driver) string {
 			text += ", and for "
 		}
 		at := int(op.At - a.ptr)
+		value, _ := a.peek(at)
 		text += fmt.Sprintf("the word at %s: it is %d, wanted %d; %s", d.place(op.At, 8),
-			atomic.LoadUint64(a.value(at)), op.Value, a.space.word(a, at).lastText())
+			value, op.Value, a.space.word(a, at).lastText())
 	}
 	return "waits for " + text
 }
@@ -211,6 +219,10 @@ func (w *wordWork) run(d *Driver, op *operation) bool {
 			return true
 		}
 		acc := op.access("waits for the word", a, s.At, 8)
+		if _, there := a.peek(acc.at); !there {
+			d.illegal(op, unmapped)
+			return true
+		}
 		acc.word = true
 		d.touch(acc, w.known)
 		if by := a.space.word(a, acc.at).freed(s.Value); by != nil {
@@ -228,11 +240,14 @@ func (w *wordWork) write(d *Driver, op *operation, s *wordStep) bool {
 	}
 	acc := op.access("writes the word", a, s.At, 8)
 	acc.word, acc.write = true, true
+	if !mapped(func() { atomic.StoreUint64(a.value(acc.at), s.Value) }) {
+		d.illegal(op, unmapped)
+		return false
+	}
 	d.touch(acc, w.known)
 	word := a.space.word(a, acc.at)
 	d.checkWriter(word, acc, s.Value, w.known)
 	s.write.known, s.write.by, s.write.done = w.known, acc, true
-	atomic.StoreUint64(a.value(acc.at), s.Value)
 	return true
 }
 

@@ -28,7 +28,7 @@ func (c *context) Register(host []byte) (cuda.Registered, error) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(host)))
 	page := os.Getpagesize()
 	if len(host) == 0 || at%uintptr(page) != 0 || len(host)%page != 0 {
-		return nil, failure(call, invalidValue)
+		return nil, invalid(call)
 	}
 	for _, other := range d.allocations {
 		if other.space == d.host && uint64(at) < other.at+uint64(len(other.memory)) &&

@@ -58,12 +58,13 @@ func (d *Driver) Forget() {
 	clear(d.told)
 }
 
-// Check fails a test with all reports.
+// Check lets the device do what it can, and fails a test with all reports.
 func (d *Driver) Check(t interface {
 	Helper()
 	Errorf(format string, args ...any)
 }) {
 	t.Helper()
+	d.Settle()
 	for _, r := range d.Reports() {
 		t.Errorf("%s (seed %d)", r, d.o.Seed)
 	}

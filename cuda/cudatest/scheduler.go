@@ -91,6 +91,16 @@ func (d *Driver) schedule() {
 	}
 }
 
+// any reports whether anything can be executed.
+func (d *Driver) any() bool {
+	for q := range d.queues() {
+		if op := q.head(); op != nil && op.work.ready(d, op) {
+			return true
+		}
+	}
+	return false
+}
+
 // pick returns what is executed next, nil if nothing can be.
 func (d *Driver) pick() *operation {
 	var best *queue

@@ -2,7 +2,6 @@ package cudatest
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/goccl/goccl/cuda"
 )
@@ -48,10 +47,14 @@ func (h *handle) begin(call string, waits bool) error {
 	if err := h.c.begin(call, waits); err != nil {
 		return err
 	}
+	return h.legal(call, waits)
+}
+
+func (h *handle) legal(call string, waits bool) error {
 	d := h.c.d
 	if h.s == nil || h.s.destroyed {
 		d.misuse("%s of stream %#x, which does not exist", call, h.native)
-		return failure(call, invalidHandle)
+		return gone(call)
 	}
 	if h.native == 0 && len(d.captures) > 0 && !d.threads[threadID()].relaxed() {
 		for _, c := range d.captures {
@@ -77,7 +80,7 @@ func (h *handle) Copy(to, from cuda.Ptr, bytes int) error {
 		return err
 	}
 	if bytes < 0 {
-		return failure(call, invalidValue)
+		return invalid(call)
 	}
 	d.enqueue(h, copyWork{to, from, bytes})
 	return nil
@@ -100,32 +103,39 @@ func (h *handle) Words(ops []cuda.WordOp) error {
 		switch {
 		case op.At%8 != 0:
 			d.misuse("a word at %#x, which is not aligned to 8 bytes", uint64(op.At))
-			return failure(call, invalidValue)
+			return invalid(call)
 		case why != "":
 			d.report(Address, why, "a word outside of all memory: %s, at %s", why, here())
-			return failure(call, invalidValue)
+			return invalid(call)
 		case a.space != d.host:
 			d.misuse("a word in %v, which is no registered memory", a)
 		}
 		w.ops = append(w.ops, wordStep{WordOp: op})
 	}
 	if h.s.capture == nil {
-		w.ops = slices.DeleteFunc(w.ops, func(op wordStep) bool { return d.leavesOutWord(h.s, op.WordOp) })
+		d.promise(h.s, w)
 	}
-	if len(w.ops) == 0 {
-		return nil
+	if len(w.ops) > 0 {
+		d.enqueue(h, w)
 	}
-	if h.s.capture == nil {
-		for i := range w.ops {
-			op := &w.ops[i]
-			if a, _ := d.find(op.At, 8); !op.Wait {
-				op.write = &wordWrite{value: op.Value, stream: true}
-				a.space.word(a, int(op.At-a.ptr)).append(op.write)
-			}
-		}
-	}
-	d.enqueue(h, w)
 	return nil
+}
+
+// promise removes the operations that are left out, and notes the values that the others will
+// write.
+func (d *Driver) promise(s *stream, w *wordWork) {
+	left := w.ops[:0]
+	for _, op := range w.ops {
+		if d.leavesOutWord(s, op.WordOp) {
+			continue
+		}
+		if a, _ := d.find(op.At, 8); !op.Wait {
+			op.write = &wordWrite{value: op.Value, stream: true}
+			a.space.word(a, int(op.At-a.ptr)).append(op.write)
+		}
+		left = append(left, op)
+	}
+	w.ops = left
 }
 
 func (h *handle) Wait(e cuda.Event) error {
@@ -144,7 +154,7 @@ func (h *handle) Wait(e cuda.Event) error {
 	p := ev.last
 	if p == nil {
 		d.misuse("a wait for event %d, which was never recorded", ev.index)
-		return failure(call, invalidValue)
+		return invalid(call)
 	}
 	if p.capture != nil || h.s.capture != nil {
 		return d.captureWait(h.s, p, ev)
@@ -211,7 +221,7 @@ func (h *handle) Destroy() error {
 	d := h.c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h.adopted {
+	if h.adopted || h.s.destroyed {
 		return nil
 	}
 	err := h.begin(call, false)

@@ -27,7 +27,7 @@ func (c *context) Enter(relaxed bool) error {
 	}
 	if c.released {
 		d.misuse("Enter of context %d after its Release", c.index)
-		return failure("cuCtxPushCurrent", invalidContext)
+		return gone("cuCtxPushCurrent")
 	}
 	runtime.LockOSThread()
 	id := threadID()
@@ -76,7 +76,7 @@ func (c *context) begin(call string, waits bool) error {
 	}
 	if c.released {
 		d.misuse("%s after Release of context %d", call, c.index)
-		return failure(call, invalidContext)
+		return gone(call)
 	}
 	if err := d.fails(call); err != nil {
 		return err

@@ -1,0 +1,77 @@
+package conformance
+
+import (
+	"testing"
+
+	"github.com/goccl/goccl/cuda"
+)
+
+// Options says what of the machine is tested.
+type Options struct {
+	Device int  // which device
+	Child  bool // TestMain calls Child: what needs a second process is tested
+}
+
+// Run tests the drivers that make returns.
+func Run(t *testing.T, make func(t *testing.T) cuda.Driver, o Options) {
+	type needs struct{ words, registers, shares, child bool }
+	var (
+		nothing = needs{}
+		host    = needs{registers: true}
+		words   = needs{registers: true, words: true}
+	)
+	for _, test := range []struct {
+		name  string
+		needs needs
+		run   func(*bench)
+	}{
+		{"Devices", nothing, testDevices},
+		{"Contexts", host, testContexts},
+		{"EnterNests", host, testEnterNests},
+		{"Relaxed", host, testRelaxed},
+		{"Threads", host, testThreads},
+		{"AllocSizes", host, testAllocSizes},
+		{"CopySizes", host, testCopySizes},
+		{"Registered", host, testRegistered},
+		{"RegisterAgain", host, testRegisterAgain},
+		{"Arguments", nothing, testArguments},
+		{"StreamOrder", host, testStreamOrder},
+		{"Events", host, testEvents},
+		{"EventNeverRecorded", nothing, testEventNeverRecorded},
+		{"EventRecordedAgain", words, testEventRecordedAgain},
+		{"Done", words, testDone},
+		{"Synchronize", words, testSynchronize},
+		{"Adopt", host, testAdopt},
+		{"DefaultStream", host, testDefaultStream},
+		{"Urgent", words, testUrgent},
+		{"NotCapturing", nothing, testNotCapturing},
+		{"WordAfterData", words, testWordAfterData},
+		{"WordBeforeData", words, testWordBeforeData},
+		{"WordBetweenStreams", words, testWordBetweenStreams},
+		{"WordComesRound", words, testWordComesRound},
+		{"WordBatch", words, testWordBatch},
+		{"EnqueueBehindWait", words, testEnqueueBehindWait},
+		{"DestroyPending", words, testDestroyPending},
+		{"Descriptor", needs{registers: true, shares: true}, testDescriptor},
+		{"MemoryOfProcesses", needs{registers: true, shares: true, child: true}, testMemoryOfProcesses},
+		{"WordsOfProcesses", needs{registers: true, words: true, child: true}, testWordsOfProcesses},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t, make(t), o.Device)
+			for _, each := range []struct {
+				needs, has bool
+				what       string
+			}{
+				{test.needs.words, b.info.Words, "streams have no memory operations"},
+				{test.needs.registers, b.info.Registers, "memory of the host cannot be registered"},
+				{test.needs.shares, b.info.Shares, "memory has no descriptors"},
+				{test.needs.child, o.Child, "the options allow no second process"},
+			} {
+				if each.needs && !each.has {
+					t.Skip(each.what)
+				}
+			}
+			test.run(b)
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package cudatest_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/conformance"
+	"github.com/goccl/goccl/cuda/cudatest"
+)
+
+func TestMain(m *testing.M) {
+	if code, child := conformance.Child(func() (cuda.Driver, error) {
+		return cudatest.New(cudatest.Options{Devices: 2}), nil
+	}); child {
+		os.Exit(code)
+	}
+	os.Exit(m.Run())
+}
+
+// TestConformance runs the suite on machines of several kinds. It makes no mistake but one, and
+// leaves nothing behind.
+func TestConformance(t *testing.T) {
+	for _, machine := range []struct {
+		name   string
+		device int
+		o      cudatest.Options
+	}{
+		{"Usual", 0, cudatest.Options{Seed: 1}},
+		{"OneQueue", 0, cudatest.Options{Seed: 2, Queues: 1}},
+		{"SecondDevice", 1, cudatest.Options{Seed: 3, Devices: 2, Queues: 40, Delay: -1}},
+	} {
+		t.Run(machine.name, func(t *testing.T) {
+			conformance.Run(t, func(t *testing.T) cuda.Driver {
+				o := machine.o
+				o.Pending = strings.HasSuffix(t.Name(), "/DestroyPending")
+				d := cudatest.New(o)
+				t.Cleanup(func() {
+					if strings.HasSuffix(t.Name(), "/EventNeverRecorded") {
+						d.Forget()
+					}
+					d.Check(t)
+					for _, left := range d.Leaks() {
+						t.Error("left behind: " + left)
+					}
+					d.Close()
+				})
+				return d
+			}, conformance.Options{Device: machine.device, Child: true})
+		})
+	}
+}

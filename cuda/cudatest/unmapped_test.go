@@ -1,0 +1,32 @@
+//go:build !race
+
+package cudatest_test
+
+import (
+	"testing"
+
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/cuda/cudatest"
+)
+
+// TestUnmapped: memory that was unmapped while it was registered is a report, not a crash.
+func TestUnmapped(t *testing.T) {
+	for _, waits := range []bool{true, false} {
+		b := newBench(t, cudatest.Options{})
+		data, s := b.alloc(100), b.stream()
+		block, err := mem.Alloc(1 << 16)
+		b.must(err)
+		r, err := b.c.Register(block.Bytes())
+		b.must(err)
+		b.d.Hold(s)
+		if waits {
+			b.wait(s, r, 0, 1)
+		} else {
+			b.must(s.Copy(data.Ptr(), r.Ptr(), 100))
+		}
+		b.must(block.Free())
+		b.d.Release(s)
+		isCode(t, s.Synchronize(), 700)
+		b.reported(cudatest.Address, "unmapped before its Free")
+	}
+}
