@@ -1,0 +1,79 @@
+package driver
+
+// What follows are types and numbers of cuda.h.
+
+// memOp is CUstreamBatchMemOpParams, as a wait or a write of 64 bits.
+type memOp struct {
+	operation uint32
+	_         uint32
+	address   uint64
+	value     uint64
+	flags     uint32
+	_         uint32
+	alias     uint64 // the driver's own
+	_         uint64
+}
+
+const (
+	opWait64  = 4 // CU_STREAM_MEM_OP_WAIT_VALUE_64
+	opWrite64 = 5 // CU_STREAM_MEM_OP_WRITE_VALUE_64
+
+	waitNotBefore = 0 // CU_STREAM_WAIT_VALUE_GEQ: (int64)(word - value) >= 0
+	writeFenced   = 0 // CU_STREAM_WRITE_VALUE_DEFAULT: a fence of the whole system comes before it
+
+	mostOps = 255 // of one call
+)
+
+// location is CUmemLocation.
+type location struct {
+	kind  int32
+	index int32
+}
+
+// allocation is CUmemAllocationProp.
+type allocation struct {
+	kind        int32
+	handles     int32
+	location    location
+	_           uintptr // of Windows
+	compression uint8
+	rdma        uint8
+	usage       uint16
+	_           [4]byte
+}
+
+// access is CUmemAccessDesc.
+type access struct {
+	location location
+	flags    int32
+}
+
+const (
+	allocationPinned   = 1 // CU_MEM_ALLOCATION_TYPE_PINNED
+	locationDevice     = 1 // CU_MEM_LOCATION_TYPE_DEVICE
+	handleNone         = 0 // CU_MEM_HANDLE_TYPE_NONE
+	handleDescriptor   = 1 // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	granularityMinimum = 0 // CU_MEM_ALLOC_GRANULARITY_MINIMUM
+	accessReadWrite    = 3 // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+
+	hostPortable = 1 // CU_MEMHOSTREGISTER_PORTABLE: for all contexts
+	hostMapped   = 2 // CU_MEMHOSTREGISTER_DEVICEMAP
+
+	streamNonBlocking = 1 // CU_STREAM_NON_BLOCKING: stream 0 does not wait for it, nor it for stream 0
+	eventWithoutTime  = 2 // CU_EVENT_DISABLE_TIMING
+
+	captureRelaxed = 2 // CU_STREAM_CAPTURE_MODE_RELAXED
+
+	legacyStream = 1 // CU_GET_PROC_ADDRESS_LEGACY_STREAM: stream 0 is one for all threads
+)
+
+// Attributes of devices (CU_DEVICE_ATTRIBUTE_…).
+const (
+	computeMajor         = 75
+	computeMinor         = 76
+	hostRegisters        = 99  // HOST_REGISTER_SUPPORTED
+	descriptorsSupported = 103 // HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+	words64              = 122 // CAN_USE_64_BIT_STREAM_MEM_OPS; 93 is that of the first form
+)
+
+const notReady = 600 // CUDA_ERROR_NOT_READY

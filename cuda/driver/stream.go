@@ -1,0 +1,113 @@
+package driver
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/cuda"
+)
+
+// stream implements cuda.Stream.
+type stream struct {
+	*library
+	handle    uintptr
+	adopted   bool
+	destroyed atomic.Bool
+	mu        sync.Mutex // of what C reads and writes:
+	ops       []memOp
+	status    int32
+}
+
+var errDestroyed error = fault.New(fault.Closed, "the stream or event was destroyed before")
+
+func (s *stream) Native() uintptr { return s.handle }
+
+func (s *stream) Copy(to, from cuda.Ptr, bytes int) error {
+	switch {
+	case s.destroyed.Load():
+		return errDestroyed
+	case bytes < 0:
+		return fault.New(fault.Invalid, "a copy of %d bytes", bytes)
+	case bytes == 0:
+		return nil
+	}
+	return s.cuMemcpyAsync(to, from, uintptr(bytes), s.handle)
+}
+
+func (s *stream) Words(ops []cuda.WordOp) error {
+	if s.destroyed.Load() {
+		return errDestroyed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(ops) > 0 {
+		batch := min(len(ops), mostOps)
+		s.ops = s.ops[:0]
+		for _, op := range ops[:batch] {
+			into := memOp{operation: opWrite64, address: uint64(op.At), value: op.Value, flags: writeFenced}
+			if op.Wait {
+				into.operation, into.flags = opWait64, waitNotBefore
+			}
+			s.ops = append(s.ops, into)
+		}
+		if err := s.cuStreamBatchMemOp(s.handle, uint32(batch), &s.ops[0], 0); err != nil {
+			return err
+		}
+		ops = ops[batch:]
+	}
+	return nil
+}
+
+func (s *stream) Wait(what cuda.Event) error {
+	e, ok := what.(*event)
+	switch {
+	case !ok || e.library != s.library:
+		return fault.New(fault.Invalid, "an event of another driver: %T", what)
+	case s.destroyed.Load() || e.destroyed.Load():
+		return errDestroyed
+	case !e.recorded.Load(): // to CUDA, such a wait has ended
+		return errNeverRecorded
+	}
+	return s.cuStreamWaitEvent(s.handle, e.handle, 0)
+}
+
+func (s *stream) Done() (bool, error) {
+	if s.destroyed.Load() {
+		return false, errDestroyed
+	}
+	return answer(s.cuStreamQuery(s.handle))
+}
+
+// answer returns what a query says.
+func answer(err error) (bool, error) {
+	if err == errNotReady {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s *stream) Synchronize() error {
+	if s.destroyed.Load() {
+		return errDestroyed
+	}
+	return s.cuStreamSynchronize(s.handle)
+}
+
+func (s *stream) Capturing() (bool, error) {
+	if s.destroyed.Load() {
+		return false, errDestroyed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status = 0
+	err := s.cuStreamIsCapturing(s.handle, &s.status)
+	return s.status != 0, err // of an invalid capture, too, until its thread ends it
+}
+
+func (s *stream) Destroy() error {
+	if s.adopted || s.destroyed.Swap(true) {
+		return nil
+	}
+	return s.cuStreamDestroy(s.handle)
+}

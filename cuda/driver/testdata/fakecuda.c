@@ -1,0 +1,526 @@
+// A libcuda on memory of the host, for the tests of package driver. It has the entry points that
+// the driver uses, in the form of version VERSION, and their older forms, which fail. It checks
+// arguments, keeps those of the last call, and can be told to fail. Streams are queues: every call
+// executes what is not waiting for anything.
+//
+// Handles and device pointers are no host pointers and no small numbers, so that confusing them
+// fails. gcc -fsyntax-only -DCUDA_H='"cuda.h"' compares all functions with NVIDIA's header.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef VERSION
+#define VERSION 12040
+#endif
+
+typedef unsigned long long u64;
+
+#ifdef CUDA_H
+#include CUDA_H
+#undef cuGetProcAddress
+#undef cuStreamBatchMemOp
+#else
+typedef int CUresult, CUdevice, CUdevice_attribute, CUstreamCaptureMode, CUstreamCaptureStatus;
+typedef int CUmemAllocationHandleType, CUmemAllocationGranularity_flags, CUdriverProcAddressQueryResult;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+typedef u64 CUdeviceptr, CUmemGenericAllocationHandle;
+typedef uint64_t cuuint64_t;
+typedef struct { char bytes[16]; } CUuuid;
+typedef struct { int type, id; } CUmemLocation;
+typedef struct {
+	int type, requestedHandleTypes;
+	CUmemLocation location;
+	void *win32HandleMetaData;
+	struct { unsigned char compressionType, gpuDirectRDMACapable; unsigned short usage; unsigned char reserved[4]; } allocFlags;
+} CUmemAllocationProp;
+typedef struct { CUmemLocation location; int flags; } CUmemAccessDesc;
+typedef union {
+	int operation;
+	struct { int operation; CUdeviceptr address; union { uint32_t value; uint64_t value64; }; unsigned flags; CUdeviceptr alias; } waitValue;
+	uint64_t pad[6];
+} CUstreamBatchMemOpParams;
+#endif
+
+enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, INVALID_HANDLE = 400,
+	NOT_READY = 600, ILLEGAL_ADDRESS = 700, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, NOT_SUPPORTED = 801,
+	CAPTURE_UNSUPPORTED = 900 };
+
+// ---- what tests set and ask
+
+typedef struct { const char *name; long calls; u64 args[6]; long fail_at; int code; int hidden; } record;
+static record records[128];
+static struct { const char *name; long value; } knobs[] = {
+	{"init", 0},         // result of cuInit
+	{"devices", 2},
+	{"capture", 0},      // a thread captures: what is unsafe fails, where threads have not relaxed
+	{"status", 0},       // of cuStreamIsCapturing
+	{"without", 0},      // this attribute is 0
+};
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int initialized, sticky;
+static long live; // objects that have to be given back
+
+static long *knob(const char *name) {
+	for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
+		if (!strcmp(knobs[i].name, name)) return &knobs[i].value;
+	abort();
+}
+
+static record *of(const char *name) {
+	for (int i = 0; i < 128; i++) {
+		if (!records[i].name) records[i].name = strdup(name);
+		if (!strcmp(records[i].name, name)) return &records[i];
+	}
+	abort();
+}
+
+static int lock(void) { return pthread_mutex_lock(&mutex); }
+static void unlock(int *unused) { (void)unused; pthread_mutex_unlock(&mutex); }
+#define LOCKED __attribute__((cleanup(unlock), unused)) int locked_ = lock()
+
+void fake_set(const char *name, long value) { LOCKED; *knob(name) = value; }
+void fake_fail(const char *name, long nth, int code) { LOCKED; record *r = of(name); r->fail_at = r->calls + nth; r->code = code; }
+void fake_hide(const char *name) { LOCKED; of(name)->hidden = 1; }
+long fake_calls(const char *name) { LOCKED; return of(name)->calls; }
+u64 fake_argument(const char *name, int i) { LOCKED; return of(name)->args[i]; }
+long fake_live(void) { LOCKED; return live; }
+
+// ---- contexts, per thread
+
+struct CUctx_st { int device, retained; };
+static struct CUctx_st primary[8];
+static _Thread_local CUcontext stack[32];
+static _Thread_local int depth, mode;
+
+long fake_depth(void) { return depth; } // of the calling thread
+int fake_mode(int set) { int was = mode; if (set >= 0) mode = set; return was; }
+
+enum { PLAIN = 0, CONTEXT = 1, UNSAFE = 2, ALWAYS = 4 };
+
+static int begin(const char *name, int kind, int n, const u64 *args) {
+	record *r = of(name);
+	r->calls++;
+	memcpy(r->args, args, n * sizeof *args);
+	if (r->calls == r->fail_at) {
+		if (r->code == ILLEGAL_ADDRESS) sticky = r->code;
+		return r->code;
+	}
+	if (kind & ALWAYS) return 0;
+	if (!initialized) return NOT_INITIALIZED;
+	if (sticky && kind & CONTEXT) return sticky;
+	if (kind & CONTEXT && !depth) return INVALID_CONTEXT;
+	if (kind & UNSAFE && *knob("capture") && mode != 2) return CAPTURE_UNSUPPORTED;
+	return 0;
+}
+
+#define A(x) ((u64)(uintptr_t)(x))
+#define CALL(kind, ...) LOCKED; { u64 args_[] = {__VA_ARGS__}; \
+	int code_ = begin(__func__, kind, sizeof args_ / sizeof *args_, args_); if (code_) return code_; }
+#define CHECK(condition) do { if (!(condition)) return INVALID_VALUE; } while (0)
+
+// ---- driver and devices
+
+CUresult cuInit(unsigned flags) {
+	CALL(ALWAYS, flags);
+	CHECK(!flags);
+	if (*knob("init")) return *knob("init");
+	initialized = 1;
+	return 0;
+}
+CUresult cuDriverGetVersion(int *version) { CALL(ALWAYS, A(version)); *version = VERSION; return 0; }
+CUresult cuGetErrorName(CUresult code, const char **name) {
+	CALL(ALWAYS, A(code), A(name));
+	*name = code == 1 ? "CUDA_ERROR_INVALID_VALUE" : code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : code == 100 ? "CUDA_ERROR_NO_DEVICE" :
+		code == 101 ? "CUDA_ERROR_INVALID_DEVICE" : code == 201 ? "CUDA_ERROR_INVALID_CONTEXT" :
+		code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == 801 ? "CUDA_ERROR_NOT_SUPPORTED" :
+		code == 900 ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" : NULL;
+	return *name ? 0 : INVALID_VALUE;
+}
+
+enum { FIRST = 7 }; // handle of device 0
+static int valid(CUdevice d) { return d >= FIRST && d < FIRST + *knob("devices"); }
+#define DEVICE(d) do { if (!valid(d)) return INVALID_DEVICE; } while (0)
+
+CUresult cuDeviceGetCount(int *count) { CALL(PLAIN, A(count)); *count = *knob("devices"); return 0; }
+CUresult cuDeviceGet(CUdevice *d, int index) { CALL(PLAIN, A(d), A(index)); DEVICE(FIRST + index); *d = FIRST + index; return 0; }
+CUresult cuDeviceGetName(char *name, int bytes, CUdevice d) {
+	CALL(PLAIN, A(name), A(bytes), A(d)); DEVICE(d);
+	snprintf(name, bytes, "Fake %d", d - FIRST);
+	return 0;
+}
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice d) {
+	CALL(PLAIN, A(uuid), A(d)); DEVICE(d);
+	for (int i = 0; i < 16; i++) uuid->bytes[i] = 16 * (d - FIRST) + i;
+	return 0;
+}
+CUresult cuDeviceGetPCIBusId(char *bus, int bytes, CUdevice d) {
+	CALL(PLAIN, A(bus), A(bytes), A(d)); DEVICE(d); CHECK(bytes >= 13);
+	snprintf(bus, bytes, "0000:B%d:00.0", d - FIRST);
+	return 0;
+}
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d) { CALL(PLAIN, A(bytes), A(d)); DEVICE(d); *bytes = 80ull << 30; return 0; }
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute a, CUdevice d) {
+	CALL(PLAIN, A(value), A(a), A(d)); DEVICE(d);
+	CHECK(a < 120 || VERSION >= 11070);
+	*value = a == 75 ? 9 : a == 76 ? 1 : a == 99 || a == 103 || a == 122; // not 93, the first form of 122
+	if (a == *knob("without")) *value = 0;
+	return 0;
+}
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice peer) {
+	CALL(PLAIN, A(can), A(d), A(peer)); DEVICE(d); DEVICE(peer);
+	*can = d < peer; // so the order matters; and no device is its own peer
+	return 0;
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
+	CALL(PLAIN, A(c), A(d)); DEVICE(d);
+	*c = &primary[d - FIRST];
+	(*c)->device = d, (*c)->retained++, live++;
+	return 0;
+}
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d) {
+	CALL(PLAIN, A(d)); DEVICE(d);
+	if (!primary[d - FIRST].retained) return INVALID_CONTEXT;
+	primary[d - FIRST].retained--, live--;
+	return 0;
+}
+CUresult cuCtxPushCurrent_v2(CUcontext c) {
+	CALL(PLAIN, A(c));
+	if (c < primary || c >= primary + 8 || !c->retained || depth == 32) return INVALID_CONTEXT;
+	stack[depth++] = c;
+	return 0;
+}
+CUresult cuCtxPopCurrent_v2(CUcontext *c) {
+	CALL(PLAIN, A(c));
+	if (!depth) return INVALID_CONTEXT;
+	*c = stack[--depth];
+	return 0;
+}
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+	CALL(CONTEXT, A(least), A(greatest));
+	*least = 0, *greatest = -5;
+	return 0;
+}
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *m) {
+	CALL(PLAIN, A(m)); CHECK((int)*m >= 0 && *m <= 2);
+	int was = mode;
+	mode = *m, *m = was;
+	return 0;
+}
+
+// ---- memory
+
+enum { UNIT = 2 << 20, FIRST_ALLOCATION = 0x5000 };
+static const u64 ALIAS = 1ull << 60; // device pointers are host pointers with this bit
+static struct { int fd, exportable; size_t bytes; } allocations[64];
+typedef struct { char *host; size_t bytes; int reserved, mapped, accessible, registered; } range;
+static range ranges[64];
+
+static range *range_at(CUdeviceptr p, size_t bytes) {
+	for (range *r = ranges; r < ranges + 64; r++)
+		if (r->bytes && (A(r->host) | ALIAS) <= p && p + bytes <= (A(r->host) | ALIAS) + r->bytes) return r;
+	return NULL;
+}
+static range *new_range(void *host, size_t bytes) {
+	for (range *r = ranges; r < ranges + 64; r++)
+		if (!r->bytes) { *r = (range){.host = host, .bytes = bytes}; live++; return r; }
+	abort();
+}
+static void end_range(range *r) { r->bytes = 0, live--; }
+// host returns where the device finds an address, or NULL.
+static char *host(CUdeviceptr p, size_t bytes) {
+	range *r = range_at(p, bytes);
+	return r && (r->registered || r->accessible) ? (char *)(uintptr_t)(p & ~ALIAS) : NULL;
+}
+
+static int right(const CUmemAllocationProp *p) {
+	static const char zero[8];
+	return p->type == 1 && (unsigned)p->requestedHandleTypes <= 1 && p->location.type == 1 && valid(p->location.id) &&
+		!p->win32HandleMetaData && !memcmp(&p->allocFlags, zero, 8);
+}
+static CUmemGenericAllocationHandle new_allocation(int fd, size_t bytes, int exportable) {
+	for (int i = 0; i < 64; i++)
+		if (!allocations[i].bytes) {
+			allocations[i].fd = fd, allocations[i].bytes = bytes, allocations[i].exportable = exportable, live++;
+			return FIRST_ALLOCATION + i;
+		}
+	abort();
+}
+#define ALLOCATION(h) CHECK((h) - FIRST_ALLOCATION < 64 && allocations[(h) - FIRST_ALLOCATION].bytes)
+
+CUresult cuMemGetAllocationGranularity(size_t *unit, const CUmemAllocationProp *p, CUmemAllocationGranularity_flags option) {
+	CALL(CONTEXT, A(unit), A(p), A(option)); CHECK(right(p) && option == 0);
+	*unit = UNIT;
+	return 0;
+}
+CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, const CUmemAllocationProp *p, u64 flags) {
+	CALL(CONTEXT | UNSAFE, A(h), bytes, A(p), flags, A(p->requestedHandleTypes), A(p->location.id));
+	CHECK(bytes && bytes % UNIT == 0 && right(p) && !flags);
+	int fd = memfd_create("fakecuda", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, bytes)) return 2;
+	*h = new_allocation(fd, bytes, p->requestedHandleTypes);
+	return 0;
+}
+CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
+	CALL(CONTEXT, h); ALLOCATION(h);
+	close(allocations[h - FIRST_ALLOCATION].fd);
+	allocations[h - FIRST_ALLOCATION].bytes = 0, live--;
+	return 0;
+}
+CUresult cuMemAddressReserve(CUdeviceptr *p, size_t bytes, size_t alignment, CUdeviceptr wish, u64 flags) {
+	CALL(CONTEXT, A(p), bytes, alignment, wish, flags);
+	CHECK(bytes && bytes % UNIT == 0 && !alignment && !wish && !flags);
+	void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED) return 2;
+	new_range(at, bytes)->reserved = 1;
+	*p = A(at) | ALIAS;
+	return 0;
+}
+// The calls for a whole reserved range.
+static range *reserved(CUdeviceptr p, size_t bytes) {
+	range *r = range_at(p, bytes);
+	return r && r->reserved && bytes == r->bytes ? r : NULL;
+}
+CUresult cuMemAddressFree(CUdeviceptr p, size_t bytes) {
+	CALL(CONTEXT, p, bytes);
+	range *r = reserved(p, bytes);
+	CHECK(r && !r->mapped);
+	munmap(r->host, bytes);
+	end_range(r);
+	return 0;
+}
+CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAllocationHandle h, u64 flags) {
+	CALL(CONTEXT, p, bytes, offset, h, flags); ALLOCATION(h);
+	range *r = reserved(p, bytes);
+	CHECK(r && !r->mapped && !offset && !flags && bytes <= allocations[h - FIRST_ALLOCATION].bytes);
+	if (mmap(r->host, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, allocations[h - FIRST_ALLOCATION].fd, 0) == MAP_FAILED)
+		return 2;
+	r->mapped = 1;
+	return 0;
+}
+CUresult cuMemUnmap(CUdeviceptr p, size_t bytes) {
+	CALL(CONTEXT, p, bytes);
+	range *r = reserved(p, bytes);
+	CHECK(r && r->mapped);
+	mmap(r->host, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	r->mapped = r->accessible = 0;
+	return 0;
+}
+CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *a, size_t count) {
+	CALL(CONTEXT, p, bytes, A(a), count, A(a->location.id));
+	range *r = reserved(p, bytes);
+	CHECK(r && r->mapped && count == 1 && a->location.type == 1 && valid(a->location.id) && a->flags == 3);
+	r->accessible = 1;
+	return 0;
+}
+CUresult cuMemExportToShareableHandle(void *to, CUmemGenericAllocationHandle h, CUmemAllocationHandleType kind, u64 flags) {
+	CALL(CONTEXT, A(to), h, A(kind), flags); ALLOCATION(h);
+	CHECK(kind == 1 && !flags && allocations[h - FIRST_ALLOCATION].exportable);
+	*(int *)to = dup(allocations[h - FIRST_ALLOCATION].fd);
+	return 0;
+}
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *from, CUmemAllocationHandleType kind) {
+	CALL(CONTEXT, A(h), A(from), A(kind)); CHECK(kind == 1);
+	struct stat s;
+	if (fstat((int)(intptr_t)from, &s)) return INVALID_VALUE;
+	*h = new_allocation(dup((int)(intptr_t)from), s.st_size, 1);
+	return 0;
+}
+CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags) {
+	CALL(CONTEXT | UNSAFE, A(p), bytes, flags);
+	CHECK(bytes && bytes % 4096 == 0 && A(p) % 4096 == 0 && flags == 3);
+	if (range_at(A(p) | ALIAS, 1)) return ALREADY_REGISTERED;
+	new_range(p, bytes)->registered = 1;
+	return 0;
+}
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *to, void *p, unsigned flags) {
+	CALL(CONTEXT, A(to), A(p), flags);
+	range *r = range_at(A(p) | ALIAS, 1);
+	CHECK(r && r->registered && !flags);
+	*to = A(p) | ALIAS;
+	return 0;
+}
+CUresult cuMemHostUnregister(void *p) {
+	CALL(CONTEXT, A(p));
+	range *r = range_at(A(p) | ALIAS, 1);
+	if (!r || !r->registered || r->host != p) return NOT_REGISTERED;
+	end_range(r);
+	return 0;
+}
+
+// ---- streams and events
+
+typedef struct op { enum { COPY, WRITE, WAIT, RECORD, AWAIT } kind; u64 to, from, bytes; CUevent event; struct op *next; } op;
+struct CUstream_st { u64 magic; op *first, *last; struct CUstream_st *next; };
+struct CUevent_st { u64 magic, recorded, reached; };
+enum { STREAM = 0x57ea, EVENT = 0xe7e7 };
+static struct CUstream_st standard = {STREAM}, *streams = &standard;
+
+static CUstream stream_of(CUstream s) {
+	if (!s) return &standard;
+	for (CUstream each = streams; each; each = each->next)
+		if (each == s) return s;
+	return NULL;
+}
+#define STREAM_OF(s) do { if (!((s) = stream_of(s))) return INVALID_HANDLE; } while (0)
+#define EVENT_OF(e) do { if (!(e) || (e)->magic != EVENT) return INVALID_HANDLE; } while (0)
+
+// execute does one operation, unless it has to wait.
+static int execute(op *o) {
+	char *to = NULL, *from = NULL;
+	if (o->kind == COPY) from = host(o->from, o->bytes);
+	if (o->kind == COPY) to = host(o->to, o->bytes);
+	if (o->kind == WRITE || o->kind == WAIT) to = from = host(o->to, 8);
+	switch (o->kind) {
+	case RECORD: o->event->reached = o->bytes; return 1;
+	case AWAIT: return o->event->reached >= o->bytes;
+	default: if (!to || !from) { sticky = ILLEGAL_ADDRESS; return 0; }
+	}
+	if (o->kind == COPY) memcpy(to, from, o->bytes);
+	if (o->kind == WRITE) __atomic_store_n((u64 *)to, o->from, __ATOMIC_SEQ_CST);
+	return o->kind != WAIT || (int64_t)(__atomic_load_n((u64 *)to, __ATOMIC_SEQ_CST) - o->from) >= 0;
+}
+// pump executes what can be executed, in all streams.
+static void pump(void) {
+	for (int again = 1; again && !sticky;) {
+		again = 0;
+		for (CUstream s = streams; s; s = s->next)
+			while (s->first && !sticky && execute(s->first)) {
+				op *o = s->first;
+				if (!(s->first = o->next)) s->last = NULL;
+				free(o);
+				again = 1;
+			}
+	}
+}
+static void enqueue(CUstream s, op o) {
+	op *each = malloc(sizeof o);
+	*each = o;
+	if (s->last) s->last->next = each; else s->first = each;
+	s->last = each;
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s) {
+	CALL(CONTEXT, to, from, bytes, A(s)); STREAM_OF(s);
+	enqueue(s, (op){COPY, to, from, bytes});
+	pump();
+	return 0;
+}
+CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int priority) {
+	CALL(CONTEXT, A(s), flags, A(priority)); CHECK(flags == 1 && priority <= 0 && priority >= -5);
+	*s = calloc(1, sizeof **s);
+	(*s)->magic = STREAM, (*s)->next = streams, streams = *s, live++;
+	return 0;
+}
+CUresult cuStreamDestroy_v2(CUstream s) {
+	CALL(CONTEXT, A(s));
+	if (!s || !stream_of(s)) return INVALID_HANDLE;
+	pump();
+	if (s->first) abort(); // what waits would have to go on; no test needs it
+	CUstream *at = &streams;
+	while (*at != s) at = &(*at)->next;
+	*at = s->next, free(s), live--;
+	return 0;
+}
+CUresult cuStreamQuery(CUstream s) {
+	CALL(CONTEXT | UNSAFE, A(s)); STREAM_OF(s);
+	pump();
+	return sticky ? sticky : s->first ? NOT_READY : 0;
+}
+CUresult cuStreamSynchronize(CUstream s) {
+	CALL(CONTEXT | UNSAFE, A(s)); STREAM_OF(s);
+	for (pump(); s->first && !sticky; pump()) {
+		pthread_mutex_unlock(&mutex);
+		usleep(100);
+		pthread_mutex_lock(&mutex);
+	}
+	return sticky;
+}
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status) {
+	CALL(CONTEXT, A(s), A(status)); STREAM_OF(s);
+	*status = *knob("status");
+	return 0;
+}
+CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) {
+	CALL(CONTEXT, A(s), A(e), flags); STREAM_OF(s); EVENT_OF(e); CHECK(!flags);
+	enqueue(s, (op){AWAIT, .bytes = e->recorded, .event = e});
+	pump();
+	return 0;
+}
+CUresult cuStreamBatchMemOp_v2(CUstream s, unsigned count, CUstreamBatchMemOpParams *ops, unsigned flags) {
+	CALL(CONTEXT, A(s), count, A(ops), flags); STREAM_OF(s); CHECK(count && count < 256 && !flags);
+	for (unsigned i = 0; i < count; i++)
+		CHECK((ops[i].operation == 4 || ops[i].operation == 5) && ops[i].waitValue.address % 8 == 0 && !ops[i].waitValue.flags);
+	for (unsigned i = 0; i < count; i++)
+		enqueue(s, (op){ops[i].operation == 4 ? WAIT : WRITE, ops[i].waitValue.address, ops[i].waitValue.value64});
+	pump();
+	return 0;
+}
+CUresult cuEventCreate(CUevent *e, unsigned flags) {
+	CALL(CONTEXT, A(e), flags); CHECK(flags == 2);
+	*e = calloc(1, sizeof **e);
+	(*e)->magic = EVENT, live++;
+	return 0;
+}
+CUresult cuEventRecord(CUevent e, CUstream s) {
+	CALL(CONTEXT, A(e), A(s)); STREAM_OF(s); EVENT_OF(e);
+	enqueue(s, (op){RECORD, .bytes = ++e->recorded, .event = e});
+	pump();
+	return 0;
+}
+CUresult cuEventQuery(CUevent e) {
+	CALL(CONTEXT | UNSAFE, A(e)); EVENT_OF(e);
+	pump();
+	return sticky ? sticky : e->reached == e->recorded ? 0 : NOT_READY;
+}
+CUresult cuEventDestroy_v2(CUevent e) { CALL(CONTEXT, A(e)); EVENT_OF(e); e->magic = 0, live--; return 0; } // not freed: may be queued
+
+// ---- older forms, which must not be called, and the table that finds the right ones
+
+#define OLD(name) CUresult old_##name(void) __asm__(#name); CUresult old_##name(void) { LOCKED; of(#name)->calls++; return NOT_SUPPORTED; }
+OLD(cuDeviceGetUuid) OLD(cuDeviceTotalMem) OLD(cuDevicePrimaryCtxRelease) OLD(cuCtxPushCurrent) OLD(cuCtxPopCurrent)
+OLD(cuStreamDestroy) OLD(cuEventDestroy) OLD(cuMemHostRegister) OLD(cuMemHostGetDevicePointer) OLD(cuStreamBatchMemOp)
+
+#define ONE(name, version) {#name, version, name}
+#define TWO(name, before, version) {#name, before, old_##name}, {#name, version, name##_v2}
+static const struct { const char *name; int version; void *at; } points[] = {
+	ONE(cuInit, 2000), ONE(cuDriverGetVersion, 2020), ONE(cuGetErrorName, 6000), ONE(cuDeviceGetCount, 2000), ONE(cuDeviceGet, 2000),
+	ONE(cuDeviceGetName, 2000), TWO(cuDeviceGetUuid, 9020, 11040), ONE(cuDeviceGetPCIBusId, 4010), TWO(cuDeviceTotalMem, 2000, 3020),
+	ONE(cuDeviceGetAttribute, 2000), ONE(cuDeviceCanAccessPeer, 4000), ONE(cuDevicePrimaryCtxRetain, 7000),
+	TWO(cuDevicePrimaryCtxRelease, 7000, 11000), TWO(cuCtxPushCurrent, 2000, 4000), TWO(cuCtxPopCurrent, 2000, 4000),
+	ONE(cuCtxGetStreamPriorityRange, 5050), ONE(cuThreadExchangeStreamCaptureMode, 10010), ONE(cuMemcpyAsync, 4000),
+	ONE(cuStreamCreateWithPriority, 5050), TWO(cuStreamDestroy, 2000, 4000), ONE(cuStreamQuery, 2000), ONE(cuStreamSynchronize, 2000),
+	ONE(cuStreamIsCapturing, 10000), ONE(cuStreamWaitEvent, 3020), TWO(cuStreamBatchMemOp, 8000, 11070), ONE(cuEventCreate, 2000),
+	ONE(cuEventRecord, 2000), ONE(cuEventQuery, 2000), TWO(cuEventDestroy, 2000, 4000), TWO(cuMemHostRegister, 4000, 6050),
+	TWO(cuMemHostGetDevicePointer, 2020, 3020), ONE(cuMemHostUnregister, 4000), ONE(cuMemGetAllocationGranularity, 10020),
+	ONE(cuMemCreate, 10020), ONE(cuMemRelease, 10020), ONE(cuMemAddressReserve, 10020), ONE(cuMemAddressFree, 10020), ONE(cuMemMap, 10020),
+	ONE(cuMemUnmap, 10020), ONE(cuMemSetAccess, 10020), ONE(cuMemExportToShareableHandle, 10020), ONE(cuMemImportFromShareableHandle, 10020),
+};
+__attribute__((unused)) static void *search(const char *name, int version) {
+	void *at = NULL;
+	for (size_t i = 0; i < sizeof points / sizeof *points; i++) // in the order of versions
+		if (!strcmp(points[i].name, name) && points[i].version <= version && points[i].version <= VERSION && !of(name)->hidden)
+			at = points[i].at;
+	return at;
+}
+#if VERSION >= 12000
+CUresult cuGetProcAddress_v2(const char *name, void **at, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status) {
+	CALL(ALWAYS, A(name), A(at), A(version), flags, A(status)); CHECK(flags == 1);
+	*at = search(name, version);
+	return 0;
+}
+#endif
+#if VERSION >= 11030
+CUresult cuGetProcAddress(const char *name, void **at, int version, cuuint64_t flags) {
+	CALL(ALWAYS, A(name), A(at), A(version), flags); CHECK(flags == 1 && VERSION < 12000);
+	*at = search(name, version);
+	return *at ? 0 : 500;
+}
+#endif
