@@ -68,8 +68,11 @@ type Memory interface {
 type Registered interface {
 	Memory
 	Host() []byte
-	// Load and Store access the word at the given offset in bytes.
+	// Load, Store and Reached access the word at the given offset in bytes. Reached reports whether a
+	// wait for the value would end. Whoever waits for a word asks by Reached: a driver that checks the
+	// order then knows what was waited for.
 	Load(at int) uint64
+	Reached(at int, value uint64) bool
 	Store(at int, value uint64)
 }
 

@@ -96,11 +96,11 @@ func (b *bench) isFault(err error, what string) {
 	}
 }
 
-func (b *bench) stream() cuda.Stream { b.t.Helper(); return b.newStream(false) }
+func (b *bench) stream() cuda.Stream { b.t.Helper(); return b.newStream(0) }
 
-func (b *bench) newStream(urgent bool) cuda.Stream {
+func (b *bench) newStream(urgency int) cuda.Stream {
 	b.t.Helper()
-	s, err := b.c.NewStream(urgent)
+	s, err := b.c.NewStream(urgency)
 	b.must(err)
 	b.later(s.Destroy)
 	b.mu.Lock()

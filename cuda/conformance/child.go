@@ -56,7 +56,7 @@ func runChild(make func() (cuda.Driver, error)) error {
 	if err := c.Enter(false); err != nil {
 		return err
 	}
-	s, err := c.NewStream(false)
+	s, err := c.NewStream(0)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func testContexts(b *bench) {
 	b.fill(host, 0, n, 1)
 	b.copy(s, device.Ptr(), host.Ptr(), n)
 	b.must(s.Synchronize())
-	u, err := other.NewStream(false)
+	u, err := other.NewStream(0)
 	b.must(err)
 	e := b.event()
 	b.must(e.Record(s))
@@ -127,7 +127,7 @@ func testThreads(b *bench) {
 				return
 			}
 			defer b.c.Leave()
-			s, err := b.c.NewStream(i%3 == 0)
+			s, err := b.c.NewStream(i % 3)
 			if err != nil {
 				b.t.Error(err)
 				return

@@ -31,7 +31,7 @@ func testEvents(b *bench) {
 	var all [streams]cuda.Stream
 	var events [streams]cuda.Event
 	for i := range all {
-		all[i], events[i] = b.newStream(i%3 == 0), b.event()
+		all[i], events[i] = b.newStream(i%3), b.event()
 	}
 	b.fill(host, 0, n, 77)
 	b.copy(all[0], device.Ptr(), host.Ptr(), n)
@@ -198,7 +198,7 @@ func testUrgent(b *bench) {
 	const n = 5000
 	words, host, back, device := b.words(), b.register(n), b.register(n), b.alloc(n)
 	var ordinary []cuda.Stream
-	urgent := b.newStream(true)
+	urgent := b.newStream(1)
 	for range 40 {
 		ordinary = append(ordinary, b.stream())
 	}
@@ -217,7 +217,7 @@ func testUrgent(b *bench) {
 }
 
 func testNotCapturing(b *bench) {
-	for _, s := range []cuda.Stream{b.stream(), b.newStream(true), b.c.Adopt(0)} {
+	for _, s := range []cuda.Stream{b.stream(), b.newStream(1), b.c.Adopt(0)} {
 		if capturing, err := s.Capturing(); err != nil || capturing {
 			b.t.Errorf("a stream that nobody captures: %v, %v", capturing, err)
 		}
@@ -228,7 +228,7 @@ func testNotCapturing(b *bench) {
 func testDestroyPending(b *bench) {
 	const n = 5000
 	words, host, back, device := b.words(), b.register(n), b.register(n), b.alloc(n)
-	s, err := b.c.NewStream(false)
+	s, err := b.c.NewStream(0)
 	b.must(err)
 	b.fill(host, 0, n, 1)
 	b.enqueue(s, wait(words, 0, 1))

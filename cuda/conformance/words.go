@@ -44,7 +44,7 @@ func testWordBeforeData(b *bench) {
 func testWordBetweenStreams(b *bench) {
 	const n, rounds = 50000, 50
 	words, host, back, device := b.words(), b.register(n), b.register(n), b.alloc(n)
-	first, second := b.stream(), b.newStream(true)
+	first, second := b.stream(), b.newStream(1)
 	b.fill(host, 0, n, 6)
 	for i := range uint64(rounds) {
 		b.copy(first, device.Ptr(), host.Ptr(), n)

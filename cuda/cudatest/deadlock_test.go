@@ -64,23 +64,23 @@ func TestDeadlock(t *testing.T) {
 func TestQueueOfTwoStreams(t *testing.T) {
 	for _, test := range []struct {
 		queues   int
-		urgent   bool
+		urgency  int
 		deadlock bool
-	}{{1, false, true}, {1, true, false}, {2, false, false}, {3, false, false}} {
+	}{{1, 0, true}, {1, 1, false}, {2, 0, false}, {3, 0, false}} {
 		stuck := time.Duration(0) // the default
 		if test.deadlock {
 			stuck = soon
 		}
 		b := newBench(t, cudatest.Options{Stuck: stuck, Queues: test.queues})
 		words, s := b.register(8), b.stream()
-		u, err := b.c.NewStream(test.urgent)
+		u, err := b.c.NewStream(test.urgency)
 		b.must(err)
 		b.wait(s, words, 0, 1)
 		b.write(u, words, 0, 1)
 		if test.deadlock {
 			b.stuck()
 			b.reported(cudatest.Deadlock, "stream 2 of context 0, operation 1",
-				"is behind stream 1 of context 0, operation 1 in queue 0 of device 0")
+				"is behind stream 1 of context 0, operation 1 in queue 0 of urgency 0 of device 0")
 			continue
 		}
 		b.ends(s, u)

@@ -45,7 +45,7 @@ type Driver struct {
 }
 
 // urgencies is how many priorities a device has. More urgent streams have the highest one.
-const urgencies = 3
+const urgencies = 4
 
 // device is one GPU.
 type device struct {

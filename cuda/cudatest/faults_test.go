@@ -78,7 +78,7 @@ func TestFail(t *testing.T) {
 			return err
 		},
 		"cuStreamCreateWithPriority": func(b *bench, e cuda.Event, s cuda.Stream, m cuda.Registered) error {
-			_, err := b.c.NewStream(true)
+			_, err := b.c.NewStream(1)
 			return err
 		},
 		"cuStreamQuery": func(b *bench, e cuda.Event, s cuda.Stream, m cuda.Registered) error {
@@ -165,7 +165,7 @@ func TestLost(t *testing.T) {
 			t.Error("left behind: " + left)
 		}
 	}
-	s, err := second.NewStream(false) // of the other device
+	s, err := second.NewStream(0) // of the other device
 	b.must(err)
 	b.ends(s)
 	if text := b.d.Blocked(); text != "" {

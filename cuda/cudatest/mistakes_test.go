@@ -179,7 +179,7 @@ var mistakes = []struct {
 				b.must(b.c.Enter(false))
 				defer b.c.Leave()
 			}
-			if _, err := b.c.NewStream(false); !right {
+			if _, err := b.c.NewStream(0); !right {
 				isCode(b.t, err, 201)
 			}
 		})

@@ -155,7 +155,7 @@ var races = []struct {
 		func(b *bench, right bool) {
 			stage, data := b.register(4096), b.alloc(4096)
 			other := b.context(0)
-			s, err := other.NewStream(false)
+			s, err := other.NewStream(0)
 			b.must(err)
 			b.writes(stage, 0, 100)
 			if right {

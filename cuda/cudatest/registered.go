@@ -87,6 +87,41 @@ func (r *registered) Load(at int) uint64 {
 	return value
 }
 
+// Reached orders the host behind the first write that ends a wait for the value: with another
+// schedule it would have seen that one.
+func (r *registered) Reached(at int, value uint64) bool {
+	d := r.c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := r.wordAt(at)
+	if w == nil {
+		return false
+	}
+	host := r.c.agent
+	if first, asked := w.awaited[host]; !asked || !reached(first, value) {
+		w.awaited[host] = value
+		if d.leaveOut(Load, "a wait for %d in allocation %d byte %d, by %s", value, r.index, at, host.name) {
+			return true
+		}
+	}
+	current := atomic.LoadUint64(r.value(at))
+	d.touch(&access{
+		by: host, time: host.now(), verb: "loads the word", word: true,
+		of: &r.allocation, at: at, bytes: 8, site: here(),
+	}, host.clock)
+	if last, known := w.loaded[host]; !known || last != current {
+		w.loaded[host] = current
+		d.stir()
+	}
+	if !reached(current, value) {
+		return false
+	}
+	if by := w.freed(value); by != nil {
+		host.clock.join(by.known)
+	}
+	return true
+}
+
 func (r *registered) Store(at int, value uint64) {
 	d := r.c.d
 	d.mu.Lock()

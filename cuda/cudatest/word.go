@@ -4,12 +4,13 @@ import "fmt"
 
 // word is what is known about a word: who has written which values.
 type word struct {
-	of     *allocation
-	at     int
-	writes []*wordWrite // as they were enqueued or stored; the oldest are forgotten
-	next   int          // number of the next write, from 1
-	loaded map[*agent]uint64
-	asked  map[*agent]int // the write for which a Load may have been left out
+	of      *allocation
+	at      int
+	writes  []*wordWrite // as they were enqueued or stored; the oldest are forgotten
+	next    int          // number of the next write, from 1
+	loaded  map[*agent]uint64
+	asked   map[*agent]int    // the write for which a Load may have been left out
+	awaited map[*agent]uint64 // the value for which a Reached may have been left out
 }
 
 // wordWrite is a value of a word.
@@ -32,7 +33,8 @@ func (s *space) word(a *allocation, at int) *word {
 	key := a.at + uint64(at)
 	w := s.words[key]
 	if w == nil {
-		w = &word{of: a, at: at, next: 1, loaded: map[*agent]uint64{}, asked: map[*agent]int{}}
+		w = &word{of: a, at: at, next: 1, loaded: map[*agent]uint64{}, asked: map[*agent]int{},
+			awaited: map[*agent]uint64{}}
 		s.words[key] = w
 	}
 	return w

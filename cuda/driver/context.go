@@ -40,15 +40,12 @@ func (c *context) Leave() {
 	runtime.UnlockOSThread()
 }
 
-func (c *context) NewStream(urgent bool) (cuda.Stream, error) {
+func (c *context) NewStream(urgency int) (cuda.Stream, error) {
 	var least, greatest int32 // greater priorities are smaller numbers
 	if err := c.cuCtxGetStreamPriorityRange(&least, &greatest); err != nil {
 		return nil, err
 	}
-	priority := least
-	if urgent {
-		priority = greatest
-	}
+	priority := max(least-int32(min(max(urgency, 0), 16)), greatest)
 	s := &stream{library: c.library}
 	if err := c.cuStreamCreateWithPriority(&s.handle, streamNonBlocking, priority); err != nil {
 		return nil, err

@@ -100,7 +100,7 @@ func TestManyEnter(t *testing.T) {
 				if depth, mode := f.depth(), f.mode(modeUnchanged); depth != 1 || mode != want {
 					t.Errorf("goroutine %d: depth %d, mode %d, want 1, %d", g, depth, mode, want)
 				}
-				if s, err := c.NewStream(g%2 == 0); err != nil {
+				if s, err := c.NewStream(g % 2); err != nil {
 					t.Error(err)
 				} else if err := s.Destroy(); err != nil {
 					t.Error(err)
@@ -129,7 +129,7 @@ func TestManyEnter(t *testing.T) {
 func TestRelaxed(t *testing.T) {
 	f := newFake(t, latest)
 	c := f.enter(f.open(), 0)
-	s := must(c.NewStream(false))(t)
+	s := must(c.NewStream(0))(t)
 	defer destroy(t, s)
 	f.set("capture", 1)
 	_, err := s.Done()
@@ -197,7 +197,7 @@ func TestSticky(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Leave()
-	s := must(c.NewStream(false))(t)
+	s := must(c.NewStream(0))(t)
 	if err := s.Copy(1<<40, 1<<41, 8); err != nil { // enqueues only
 		t.Error(err)
 	}

@@ -10,7 +10,7 @@ import (
 func hot(t testing.TB) (cuda.Context, map[string]func() error) {
 	f := newFake(t, latest)
 	c := f.enter(f.open(), 0)
-	s, waiting := must(c.NewStream(false))(t), must(c.NewStream(false))(t)
+	s, waiting := must(c.NewStream(0))(t), must(c.NewStream(0))(t)
 	r := must(c.Register(pages(t, 1)))(t)
 	e := must(c.NewEvent())(t)
 	unready := must(c.NewEvent())(t)

@@ -84,7 +84,7 @@ func TestImport(t *testing.T) {
 		t.Error(err) // closed by Import
 	}
 	r := must(c.Register(pages(t, 2)))(t)
-	s := must(c.NewStream(false))(t)
+	s := must(c.NewStream(0))(t)
 	copy(r.Host(), "over there")
 	page := cuda.Ptr(os.Getpagesize())
 	for _, err := range []error{s.Copy(exported.Ptr()+50, r.Ptr(), 10), s.Copy(r.Ptr()+page, imported.Ptr()+50, 10),

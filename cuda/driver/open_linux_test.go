@@ -66,7 +66,7 @@ func TestForms(t *testing.T) {
 		}
 		must(d.Devices())(t)
 		c := f.enter(d, 0)
-		s := must(c.NewStream(false))(t)
+		s := must(c.NewStream(0))(t)
 		r := must(c.Register(pages(t, 1)))(t)
 		if err := s.Words([]cuda.WordOp{{At: r.Ptr(), Value: 1}}); err != nil {
 			t.Error(err)
@@ -90,7 +90,7 @@ func TestWithoutWords(t *testing.T) {
 		t.Errorf("%+v", info)
 	}
 	c := f.enter(d, 0)
-	s := must(c.NewStream(false))(t)
+	s := must(c.NewStream(0))(t)
 	defer destroy(t, s)
 	refused(t, s.Words([]cuda.WordOp{{}}), fault.NotSupported, "offers CUDA 11.4",
 		"cuStreamBatchMemOp needs 11.7 or later")

@@ -55,6 +55,8 @@ func (r *registered) Free() error {
 
 func (r *registered) Load(at int) uint64 { return atomic.LoadUint64(r.word(at)) }
 
+func (r *registered) Reached(at int, value uint64) bool { return int64(r.Load(at)-value) >= 0 }
+
 func (r *registered) Store(at int, value uint64) { atomic.StoreUint64(r.word(at), value) }
 
 func (r *registered) word(at int) *uint64 {

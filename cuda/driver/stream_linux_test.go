@@ -11,10 +11,10 @@ import (
 func TestStreams(t *testing.T) {
 	f := newFake(t, latest)
 	c := f.enter(f.open(), 0)
-	ordinary := must(c.NewStream(false))(t)
+	ordinary := must(c.NewStream(0))(t)
 	f.arguments("cuStreamCreateWithPriority", any64, streamNonBlocking, 0)
-	urgent := must(c.NewStream(true))(t)
-	f.arguments("cuStreamCreateWithPriority", any64, streamNonBlocking, ^uint64(4)) // -5
+	urgent := must(c.NewStream(1))(t)
+	f.arguments("cuStreamCreateWithPriority", any64, streamNonBlocking, ^uint64(4)) // -1
 	adopted, standard := c.Adopt(urgent.Native()), c.Adopt(0)
 	if adopted.Native() != urgent.Native() || standard.Native() != 0 || ordinary.Native() == urgent.Native() {
 		t.Errorf("handles %#x, %#x, %#x, %#x", ordinary.Native(), urgent.Native(), adopted.Native(), standard.Native())
@@ -58,7 +58,7 @@ func TestStreams(t *testing.T) {
 func TestCopy(t *testing.T) {
 	f := newFake(t, latest)
 	c := f.enter(f.open(), 0)
-	s := must(c.NewStream(false))(t)
+	s := must(c.NewStream(0))(t)
 	r := must(c.Register(pages(t, 1)))(t)
 	if err := s.Copy(r.Ptr()+8, r.Ptr(), 5); err != nil {
 		t.Error(err)
@@ -79,7 +79,7 @@ func TestCopy(t *testing.T) {
 func TestWords(t *testing.T) {
 	f := newFake(t, latest)
 	c := f.enter(f.open(), 0)
-	waiting, other := must(c.NewStream(false))(t), must(c.NewStream(true))(t)
+	waiting, other := must(c.NewStream(0))(t), must(c.NewStream(1))(t)
 	r := must(c.Register(pages(t, 1)))(t)
 	at := func(word int) cuda.Ptr { return r.Ptr() + cuda.Ptr(8*word) }
 	words := func(s cuda.Stream, ops ...cuda.WordOp) {
@@ -97,7 +97,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("done %t, %v, want %t", done, err, want)
 		}
 	}
-	// A counter that comes round: 5 is after 2⁶⁴-5.
+	// A counter that comes round: 5 is after 2⁶⁴-1.
 	r.Store(8, 1<<64-6)
 	words(waiting, cuda.WordOp{At: at(0), Value: 7, Wait: true}, cuda.WordOp{At: at(1), Value: 1<<64 - 5, Wait: true},
 		cuda.WordOp{At: at(2), Value: 9})
@@ -137,7 +137,7 @@ func TestWords(t *testing.T) {
 func TestEvents(t *testing.T) {
 	f := newFake(t, latest)
 	c := f.enter(f.open(), 0)
-	first, second := must(c.NewStream(false))(t), must(c.NewStream(false))(t)
+	first, second := must(c.NewStream(0))(t), must(c.NewStream(0))(t)
 	r := must(c.Register(pages(t, 1)))(t)
 	e := must(c.NewEvent())(t)
 	f.arguments("cuEventCreate", any64, eventWithoutTime)

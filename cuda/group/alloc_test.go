@@ -54,6 +54,8 @@ func (m *instantMemory) Load(at int) uint64 {
 	return *(*uint64)(unsafe.Pointer(&m.host[at]))
 }
 
+func (m *instantMemory) Reached(at int, value uint64) bool { return int64(m.Load(at)-value) >= 0 }
+
 func (m *instantMemory) Store(at int, value uint64) {
 	words.Lock()
 	defer words.Unlock()

@@ -115,30 +115,38 @@ func lameSequence(t *testing.T, leaveOut int, abort bool) (
 	if abort {
 		w[0].driver.Hold(w[0].stream)
 	}
-	const count = 90_000 // of which a call has six pieces
-	for i, r := range w {
-		r.put(t, 0, random(uint64(i), 4*count))
-	}
+	const count, second = 90_000, 1 << 20 // six pieces; where the buffers of the second call are
 	want, other := random(0, 4*count), random(1, 4*count)
+	for _, r := range w {
+		r.put(t, 0, want)
+	}
+	w[1].put(t, 0, other)
+	w[1].put(t, second, other)
+	var ops []*ccl.DeviceWork
+	length := func(int) int { return count }
+	for k, coll := range []dtype.Collective{dtype.AllReduce, dtype.Broadcast} {
+		for i, r := range w {
+			b := buffersOf(coll, dtype.I32, 2, i, 1, true, length, length)
+			call := b.call(ccl.Call{Coll: coll, Type: dtype.I32, Op: ccl.Sum, Root: 1},
+				pointerOf(r.device.Ptr()+cuda.Ptr(k*second)), 4)
+			op, err := r.Enqueue(call, r.stream)
+			require.NoError(t, err)
+			ops = append(ops, op)
+		}
+	}
+	for i, op := range ops {
+		if err := op.Join(w[i%2].stream); err != nil {
+			found = append(found, cudatest.Report{Text: err.Error()}) // the contract refused
+		}
+		op.Free()
+	}
 	for i := 0; i < len(want); i += 4 {
 		sum := binary.NativeEndian.Uint32(want[i:]) + binary.NativeEndian.Uint32(other[i:])
 		binary.NativeEndian.PutUint32(want[i:], sum)
 	}
-	length := func(int) int { return count }
-	for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.Broadcast} {
-		for i, r := range w {
-			b := buffersOf(coll, dtype.I32, 2, i, 1, true, length, length)
-			call := b.call(ccl.Call{Coll: coll, Type: dtype.I32, Op: ccl.Sum, Root: 1}, pointerOf(r.device.Ptr()), 4)
-			op, err := r.Enqueue(call, r.stream)
-			require.NoError(t, err)
-			if err := op.Join(r.stream); err != nil {
-				found = append(found, cudatest.Report{Text: err.Error()}) // the contract refused
-			}
-			op.Free()
-		}
-	}
 	for _, r := range w {
 		r.fetch(t, 0, 4*count)
+		r.fetch(t, second, 4*count)
 	}
 	if abort {
 		w[0].Abort(fault.New(fault.Aborted, "the test ends it"))
@@ -152,8 +160,9 @@ func lameSequence(t *testing.T, leaveOut int, abort bool) (
 			done, err := r.stream.Done()
 			require.NoError(t, err)
 			if done {
-				right = string(r.host.Host()[:4*count]) == string(want)
-				r.ctx.(cuda.Observer).HostAccess(r.host.Ptr(), 4*count, false)
+				r.ctx.(cuda.Observer).HostAccess(r.host.Ptr(), second+4*count, false)
+				right = string(r.host.Host()[:4*count]) == string(want) &&
+					string(r.host.Host()[second:second+4*count]) == string(other)
 				break
 			}
 			require.Less(t, time.Since(begin), hang)

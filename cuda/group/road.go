@@ -47,10 +47,11 @@ type half struct {
 	words  [1]cuda.WordOp
 }
 
-// Urgency of the streams (Context.NewStream).
+// Urgency of the streams (Context.NewStream). Programs that have urgent streams of their own, like
+// torch, give them the first one.
 const (
-	urgencyUp   = 1
-	urgencyDown = 2
+	urgencyUp   = 2
+	urgencyDown = 3
 )
 
 func (r *road) open() (err error) {

@@ -31,4 +31,4 @@ func (g *Group) release() {
 }
 
 // reached reports whether "there" has come to a piece.
-func (r *road) reached(piece uint64) bool { return int64(r.g.memory.Load(r.there)-piece) >= 0 }
+func (r *road) reached(piece uint64) bool { return r.g.memory.Reached(r.there, piece) }
