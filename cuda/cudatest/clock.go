@@ -35,10 +35,13 @@ type agent struct {
 	clock clock
 }
 
-// newAgent makes an agent, whose time begins with 1.
+// newAgent makes an agent. The first access of each has time 1. A stream comes to it with its first
+// operation, and a host is there from the beginning.
 func (d *Driver) newAgent(name string, host bool) *agent {
 	a := &agent{index: d.agents, name: name, host: host}
-	a.clock.set(a.index, 1)
+	if host {
+		a.clock.set(a.index, 1)
+	}
 	d.agents++
 	return a
 }

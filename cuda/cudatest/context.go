@@ -17,6 +17,8 @@ type context struct {
 	made     site
 }
 
+var _ cuda.Observer = (*context)(nil)
+
 // release tells another agent everything that the host of c has done.
 func (c *context) release(to *agent) { to.clock.join(c.agent.publish()) }
 

@@ -12,7 +12,8 @@ type Options struct {
 	Queues      int    // hardware queues of a device for the streams of each urgency; 8
 	Bytes       int64  // memory of a device; 1 GiB
 	Granularity int    // what sizes of allocations are rounded up to; 64 KiB
-	// Stuck is the time after which streams that all wait are a deadlock; 2 s. Negative: never.
+	// Stuck is the time after which streams that all wait are a deadlock, if nobody has called the
+	// driver but to poll; 2 s. Negative: never. Another process that stores words may need longer.
 	Stuck time.Duration
 	// Delay is the longest time that the device sleeps between two operations, which it does now
 	// and then; 200 µs. Negative: never.

@@ -1,6 +1,7 @@
 package cudatest_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -54,28 +55,29 @@ func overlap(a, b [2]int) bool { return a[0] < b[1] && b[0] < a[1] }
 // TestRandomPrograms compares what is reported with a search of the graph. A program has a race or
 // none, whatever the order in which its streams are executed.
 func TestRandomPrograms(t *testing.T) {
-	programs, racy := 150, 0
+	programs, racy := 1500, 0
 	if testing.Short() {
-		programs = 40
+		programs = 300
 	}
 	for program := range uint64(programs) {
-		for seed := range uint64(2) {
-			b := newBench(t, cudatest.Options{Seed: seed, Queues: 3, Delay: -1})
-			m := b.random(rand.New(rand.NewPCG(program, 1)), 6+int(program%40))
-			want, got := m.races(), false
-			for _, r := range b.d.Reports() {
-				if got = true; r.Kind != cudatest.Race {
-					t.Fatalf("program %d: %s", program, r)
+		t.Run(fmt.Sprint(program), func(t *testing.T) {
+			for seed := range uint64(2) {
+				b := newBench(t, cudatest.Options{Seed: seed, Queues: 3, Delay: -1})
+				steps := 4 + int(program%16) // in long ones, one race hides another
+				want, got := b.random(rand.New(rand.NewPCG(program, 1)), steps).races(), false
+				for _, r := range b.d.Reports() {
+					if got = true; r.Kind != cudatest.Race {
+						t.Fatal(r)
+					}
+				}
+				if got != want {
+					t.Errorf("seed %d: has a race: %v; reported: %v", seed, want, b.d.Reports())
+				}
+				if want {
+					racy++
 				}
 			}
-			if got != want {
-				t.Errorf("program %d, seed %d: has a race: %v; reported: %v", program, seed, want, b.d.Reports())
-			}
-			if want {
-				racy++
-			}
-			b.d.Close()
-		}
+		})
 	}
 	if racy < programs/4 || racy > programs*7/4 {
 		t.Errorf("%d of %d programs have races: that is no good mixture", racy, 2*programs)
@@ -86,7 +88,7 @@ func TestRandomPrograms(t *testing.T) {
 func (b *bench) random(r *rand.Rand, steps int) *model {
 	const (
 		streams = 4
-		cells   = 24
+		cells   = 12
 		cell    = 16
 	)
 	m := &model{}
