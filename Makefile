@@ -8,9 +8,9 @@ SHELL := /usr/bin/env bash
 GO_ENV := . ci/env.sh;
 PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 # Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec).
-RACE   := $$(go list ./ccl/... ./transport/... ./pgbackend/... \
+RACE   := $$(go list ./ccl/... ./transport/... ./cuda/... ./pgbackend/... \
 	| grep -vE -e '/ccl/(agree|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
-		-e '/ccl/(topo/network|internal/lint|kernel/asmgen)$$')
+		-e '/(ccl/topo/network|ccl/internal/lint|ccl/kernel/asmgen|cuda/driver/tablegen)$$')
 
 ##@ Everyday
 
@@ -89,6 +89,10 @@ test-cover: ## Coverage, as test-go found it, of what makes, proves, compiles an
 test-verify: ## Every algorithm is proven for 1 to 64 ranks
 	@$(GO_ENV) mkdir -p build && go build -o build/goccl-verify ./cmd/goccl \
 		&& time build/goccl-verify verify --all --ranks 1-64
+
+.PHONY: test-cuda
+test-cuda: ## Device groups on memory of the host: the whole matrix of calls, 1,000 seeds of order
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-cuda -count=1 -timeout=350s ./cuda/group -run 'Matrix|Order' -group.full
 
 .PHONY: test-fuzz
 test-fuzz: ## Every fuzz test for some seconds

@@ -39,8 +39,8 @@ type Context interface {
 	Import(descriptor, bytes int) (Memory, error)
 	// Register gives the device access to memory of the host, which begins and ends at a page.
 	Register(host []byte) (Registered, error)
-	// NewStream makes a stream of an urgency: 0 is that of ordinary streams. Streams of different urgency
-	// have different queues, if the device has as many priorities.
+	// NewStream makes a stream of an urgency: 0 is that of ordinary streams. Streams of different
+	// urgency have different queues, if the device has as many priorities.
 	NewStream(urgency int) (Stream, error)
 	// Adopt returns a stream that somebody else has made and will destroy; 0 is the default stream.
 	Adopt(native uintptr) Stream
@@ -68,9 +68,9 @@ type Memory interface {
 type Registered interface {
 	Memory
 	Host() []byte
-	// Load, Store and Reached access the word at the given offset in bytes. Reached reports whether a
-	// wait for the value would end. Whoever waits for a word asks by Reached: a driver that checks the
-	// order then knows what was waited for.
+	// Load, Store and Reached access the word at the given offset in bytes. Reached reports whether
+	// a wait for the value would end. Whoever waits for a word asks by Reached: a driver that
+	// checks the order then knows what was waited for.
 	Load(at int) uint64
 	Reached(at int, value uint64) bool
 	Store(at int, value uint64)
@@ -117,6 +117,7 @@ type Event interface {
 
 // Observer is what a Context also is if it wants to know what the host does with registered memory.
 type Observer interface {
-	// HostAccess reports that the host begins or ends to read the bytes at p, or to write them.
-	HostAccess(p Ptr, bytes int, write bool)
+	// HostAccess reports that the host begins to read the bytes at p, or to write them. The host
+	// calls ended when it has done so.
+	HostAccess(p Ptr, bytes int, write bool) (ended func())
 }

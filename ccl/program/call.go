@@ -28,7 +28,7 @@ type Call struct {
 	In, Out []Block
 	Timeout time.Duration // 0: the timeout of the communicator
 	Batch   uint32        // operations that were issued together share a number, for the recorder; 0 for none
-	Whole   int64         // of a piece of a longer call: the Bytes of that call, by which the algorithm is chosen; else 0
+	Whole   int64         // of a piece: the Bytes of the whole call, by which the algorithm is chosen; else 0
 }
 
 // String returns the call as errors show it: "all_reduce of 1048576 x f32 (sum)".

@@ -158,7 +158,7 @@ func (b *bench) words() cuda.Registered {
 // accessed tells the driver what the host does.
 func accessed(c cuda.Context, r cuda.Registered, at, bytes int, write bool) {
 	if o, ok := c.(cuda.Observer); ok {
-		o.HostAccess(r.Ptr()+cuda.Ptr(at), bytes, write)
+		o.HostAccess(r.Ptr()+cuda.Ptr(at), bytes, write)()
 	}
 }
 

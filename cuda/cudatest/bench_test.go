@@ -119,9 +119,9 @@ func (b *bench) until(r cuda.Registered, at int, value uint64) {
 }
 
 func (b *bench) reads(r cuda.Registered, at, bytes int) {
-	b.c.(cuda.Observer).HostAccess(r.Ptr()+cuda.Ptr(at), bytes, false)
+	b.c.(cuda.Observer).HostAccess(r.Ptr()+cuda.Ptr(at), bytes, false)()
 }
 
 func (b *bench) writes(r cuda.Registered, at, bytes int) {
-	b.c.(cuda.Observer).HostAccess(r.Ptr()+cuda.Ptr(at), bytes, true)
+	b.c.(cuda.Observer).HostAccess(r.Ptr()+cuda.Ptr(at), bytes, true)()
 }

@@ -19,12 +19,15 @@ func (c *clock) set(agent int, time uint64) {
 	(*c)[agent] = time
 }
 
-func (c *clock) join(other clock) {
+// join reports whether it was news.
+func (c *clock) join(other clock) (news bool) {
 	for agent, time := range other {
 		if time > c.of(agent) {
 			c.set(agent, time)
+			news = true
 		}
 	}
+	return news
 }
 
 // agent is somebody whose actions are in order: a stream, or the host of a context.

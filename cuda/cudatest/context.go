@@ -124,26 +124,34 @@ func (c *context) Release() error {
 	return nil
 }
 
-// HostAccess notes that the host of c begins or ends to access registered memory.
-func (c *context) HostAccess(p cuda.Ptr, bytes int, write bool) {
+// HostAccess notes that the host of c accesses registered memory, until ended is called. Until then
+// nothing else comes after the access.
+func (c *context) HostAccess(p cuda.Ptr, bytes int, write bool) (ended func()) {
 	d := c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stir()
 	if bytes == 0 {
-		return
+		return func() {}
 	}
 	a, why := d.find(p, bytes)
 	if why != "" {
 		d.report(Address, here().String(), "the host of context %d accesses %s, at %s", c.index, why, here())
-		return
+		return func() {}
 	}
 	verb := "reads"
 	if write {
 		verb = "writes"
 	}
-	d.touch(&access{
-		by: c.agent, time: c.agent.now(), verb: verb, write: write,
+	access := &access{
+		by: c.agent, time: never, verb: verb, write: write,
 		of: a, at: int(p - a.ptr), bytes: bytes, site: here(),
-	}, c.agent.clock)
+	}
+	d.touch(access, c.agent.clock)
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		access.time = c.agent.now()
+		d.stir()
+	}
 }

@@ -82,8 +82,9 @@ func (e *event) Done() (bool, error) {
 	case !e.last.done:
 		return false, nil
 	}
-	e.c.agent.clock.join(e.last.known)
-	d.stir()
+	if e.c.agent.clock.join(e.last.known) {
+		d.stir()
+	}
 	return true, nil
 }
 

@@ -14,8 +14,8 @@ const (
 	RecordEvent OrderingKind = "Event.Record"
 	WaitWord    OrderingKind = "a word wait of a stream"
 	WriteWord   OrderingKind = "a word write of a stream"
-	// Load is the first Reached for a value, or the first Load after a stream was given a write of the word to do. Left out, it
-	// returns the value at once.
+	// Load is the first Reached for a value, or the first Load after a stream was given a write of
+	// the word to do. Left out, it returns the value at once.
 	Load  OrderingKind = "Registered.Load"
 	Store OrderingKind = "Registered.Store"
 )

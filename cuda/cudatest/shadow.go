@@ -2,6 +2,7 @@ package cudatest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 )
@@ -17,6 +18,9 @@ type access struct {
 	at, bytes int
 	site      site
 }
+
+// never is the time of an access that has not ended: nobody else knows it.
+const never = math.MaxUint64
 
 // before reports whether a comes before an access by an agent who knows this.
 func (a *access) before(b *access, known clock) bool {

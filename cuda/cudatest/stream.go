@@ -176,8 +176,9 @@ func (h *handle) Done() (bool, error) {
 	if h.s.pending > 0 {
 		return false, nil
 	}
-	h.c.agent.clock.join(h.s.agent.clock)
-	d.stir()
+	if h.c.agent.clock.join(h.s.agent.clock) {
+		d.stir()
+	}
 	return true, nil
 }
 
@@ -198,8 +199,9 @@ func (h *handle) Synchronize() error {
 	if lost := h.c.device.lost; lost != 0 {
 		return failure(call, lost)
 	}
-	h.c.agent.clock.join(h.s.agent.clock)
-	d.stir()
+	if h.c.agent.clock.join(h.s.agent.clock) {
+		d.stir()
+	}
 	return nil
 }
 

@@ -35,7 +35,6 @@ func (c *context) Enter(relaxed bool) error {
 		d.threads[id] = &thread{}
 	}
 	d.threads[id].entered = append(d.threads[id].entered, entry{c, relaxed})
-	d.stir()
 	return nil
 }
 
@@ -61,7 +60,6 @@ func (c *context) Leave() {
 		delete(d.threads, id)
 	}
 	runtime.UnlockOSThread()
-	d.stir()
 }
 
 // begin checks whether a call is legal here and now.

@@ -7,9 +7,9 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 )
 
-// cut says how a call is cut into pieces. Each block of the call has split chunks, as in its plan. A
-// piece has up to reach elements of each chunk, and fills areas of a slot: one for each block, but
-// the same one for blocks of In and Out that may be in place.
+// cut says how a call is cut into pieces. Each block of the call has split chunks, as in its plan.
+// A piece has up to reach elements of each chunk, and fills areas of a slot: one for each block,
+// but the same one for blocks of In and Out that may be in place.
 type cut struct {
 	size, split, reach int
 	areas              int
@@ -101,9 +101,9 @@ func (c *cut) count(piece, block int) (n int) {
 	return n
 }
 
-// part returns which elements of a block belong to a piece and to chunk j: n of them, from element at
-// on. The first chunks have one element more if the block is not a multiple of them (plan.Part), and
-// that is also true of their parts.
+// part returns which elements of a block belong to a piece and to chunk j: n of them, from element
+// at on. The first chunks have one element more if the block is not a multiple of them (plan.Part),
+// and that is also true of their parts.
 func (c *cut) part(piece, block, j int) (at, n int) {
 	each, more := block/c.split, block%c.split
 	at = j*each + min(j, more)

@@ -25,8 +25,8 @@ func callOf(coll dtype.Collective, ranks, rank int, count func(i int) int) *exec
 	return call
 }
 
-// The pieces of a block are all of it, and each element is in the chunk of the piece whose number is
-// that of its chunk in the block.
+// The pieces of a block are all of it, and each element is in the chunk of the piece whose number
+// is that of its chunk in the block.
 func TestPiecesKeepChunks(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
@@ -57,8 +57,8 @@ func TestPiecesKeepChunks(t *testing.T) {
 	}
 }
 
-// What ranks must agree on without talking follows from what all of them know: the number of pieces,
-// and the lengths of a piece.
+// What ranks must agree on without talking follows from what all of them know: the number of
+// pieces, and the lengths of a piece.
 func TestRanksCutAlike(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, coll := range dtype.Collectives() {

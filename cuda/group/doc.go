@@ -4,8 +4,8 @@
 // A Group is one rank of a device group. It has a Comm of its own, whose ranks are those of the
 // group, and one device. Enqueue puts a call into streams and returns; it waits for nothing. What
 // the caller's stream did before is seen by the call, and a stream that has joined the Op (Op.Join)
-// sees what the call did. The processor is not involved in that order: a caller who joins goes on at
-// once.
+// sees what the call did. The processor is not involved in that order: a caller who joins goes on
+// at once.
 //
 // # The staged route
 //
@@ -22,17 +22,17 @@
 // nobody else. Messages between two ranks match in the order in which they were enqueued.
 //
 // A rank waits only for words in memory of its own, and each has one writer. So whatever happens to
-// the peers, a rank can let its streams go: when the group fails, the host stores into "done" what no
-// piece will ever reach (words.go).
+// the peers, a rank can let its streams go: when the group fails, the host stores into "done" what
+// no piece will ever reach (words.go).
 //
 // The streams of a road are more urgent than ordinary ones, and those that read from the device are
-// more urgent than those that wait for peers. Streams of different urgency have queues of their own,
-// so the copies that a peer waits for do not stand behind a wait for that peer.
+// more urgent than those that wait for peers. Streams of different urgency have queues of their
+// own, so the copies that a peer waits for do not stand behind a wait for that peer.
 //
 // # Pieces
 //
-// A piece has the same part of every chunk of the plan (cut.go), so each element is in the same chunk
-// as if the call had been made at once, and its operands are combined in the same order. With
+// A piece has the same part of every chunk of the plan (cut.go), so each element is in the same
+// chunk as if the call had been made at once, and its operands are combined in the same order. With
 // Call.Whole the plan is that of the whole call, too. So the bits are those of a group on the
 // processor.
 //
@@ -48,7 +48,7 @@
 //
 // # Failures
 //
-// A failure of the Comm, a deadline, an error of the driver, and Abort end the group: its streams are
-// let go, all pending Ops fail with the same error, and later calls are refused. What is in the
+// A failure of the Comm, a deadline, an error of the driver, and Abort end the group: its streams
+// are let go, all pending Ops fail with the same error, and later calls are refused. What is in the
 // outputs then is undefined.
 package group

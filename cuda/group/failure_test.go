@@ -22,7 +22,8 @@ func (r *rank) reduce(count int) *ccl.Call {
 	return &ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, Op: ccl.Sum, In: block, Out: block}
 }
 
-// fails waits until a call has failed, and until the caller's stream, which has joined it, has ended.
+// fails waits until a call has failed, and until the caller's stream, which has joined it, has
+// ended.
 func (r *rank) fails(t testing.TB, op *ccl.DeviceWork) error {
 	t.Helper()
 	done, err := op.Wait(hang)
@@ -277,7 +278,8 @@ func TestInvalidCalls(t *testing.T) {
 	overlapping.Out = []ccl.Block{{Ptr: pointerOf(w[0].device.Ptr() + 8), Count: 100}}
 	unreducible := w[0].reduce(100)
 	unreducible.Op = ccl.BAnd
-	for _, call := range []*ccl.Call{{Coll: dtype.AllReduce}, overlapping, unreducible, w[0].message(dtype.Send, 2, 0, 1, 0)} {
+	toNobody := w[0].message(dtype.Send, 2, 0, 1, 0)
+	for _, call := range []*ccl.Call{{Coll: dtype.AllReduce}, overlapping, unreducible, toNobody} {
 		_, err := w[0].Enqueue(call, w[0].stream)
 		require.Error(t, err)
 	}

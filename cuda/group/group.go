@@ -21,8 +21,8 @@ type Options struct {
 	Thread  *Thread
 	Staging int // bytes of host memory for collectives; as many for messages
 
-	// Alloc returns whole pages, and what gives them back. Peers on this host should be able to read
-	// them in place.
+	// Alloc returns whole pages, and what gives them back. Peers on this host should be able to
+	// read them in place.
 	Alloc func(bytes int) (memory []byte, free func() error, err error)
 }
 

@@ -15,8 +15,9 @@ import (
 type flight struct {
 	op     *exec.Op
 	of     *Op
-	piece  int  // of its Op
-	agrees bool // it is not a piece: the ranks agree on the number of pieces
+	piece  int      // of its Op
+	agrees bool     // it is not a piece: the ranks agree on the number of pieces
+	ends   []func() // of what was told
 }
 
 // advance works on the roads once. It reports whether anything has moved, and whether calls are
@@ -65,15 +66,17 @@ func (r *road) post() bool {
 		return false
 	}
 	r.piece(o, o.posted)
+	f := flight{of: o, piece: o.posted}
 	if own {
-		r.tell(o, o.posted, false)
+		r.tell(&f)
 	}
 	op, err := r.g.comm.Post(&r.call)
 	if err != nil {
 		r.g.fail(r.inPiece(o, o.posted, err))
 		return true
 	}
-	r.push(flight{op: op, of: o, piece: o.posted})
+	f.op = op
+	r.push(f)
 	o.posted++
 	if o.cut.agree && o.posted == 1 {
 		return r.agree(o)
@@ -136,20 +139,21 @@ func (r *road) piece(o *Op, piece int) {
 	r.call.In, r.call.Out = r.in, r.out
 }
 
-// tell tells a driver that wants to know what the host does in the slot of a piece: it reads In, and
-// writes Out until the piece has ended.
-func (r *road) tell(o *Op, piece int, ended bool) {
+// tell tells a driver that wants to know that the host begins to use the slot of a piece: it reads
+// In and writes Out. f remembers whom to tell that it has ended.
+func (r *road) tell(f *flight) {
 	if r.g.watch == nil {
 		return
 	}
-	at := r.slot(o.first + uint64(piece)).at
-	if !ended {
-		for i, b := range o.in {
-			r.g.watch.HostAccess(r.word(at+o.cut.in(&o.call, r.g.rank, i)), o.cut.count(piece, b.Count)*o.cut.size, false)
-		}
+	o := f.of
+	at := r.slot(o.first + uint64(f.piece)).at
+	for i, b := range o.in {
+		f.ends = append(f.ends, r.g.watch.HostAccess(r.word(at+o.cut.in(&o.call, r.g.rank, i)),
+			o.cut.count(f.piece, b.Count)*o.cut.size, false))
 	}
 	for i, b := range o.out {
-		r.g.watch.HostAccess(r.word(at+o.cut.out(&o.call, r.g.rank, i)), o.cut.count(piece, b.Count)*o.cut.size, true)
+		f.ends = append(f.ends, r.g.watch.HostAccess(r.word(at+o.cut.out(&o.call, r.g.rank, i)),
+			o.cut.count(f.piece, b.Count)*o.cut.size, true))
 	}
 }
 
@@ -167,7 +171,7 @@ func (r *road) land() bool {
 	if err == nil && o.call.Coll == dtype.Recv {
 		o.source.Store(int32(f.op.Source()))
 	}
-	f.op.Free()
+	f.over()
 	r.flights[r.tail] = flight{}
 	r.tail = (r.tail + 1) % len(r.flights)
 	r.inFlight--
@@ -180,7 +184,6 @@ func (r *road) land() bool {
 		r.next(o)
 	} else {
 		if f.piece < o.cut.pieces {
-			r.tell(o, f.piece, true)
 			r.finish(o.first + uint64(f.piece))
 		}
 		o.ended++
@@ -210,6 +213,14 @@ func (r *road) inPiece(o *Op, piece int, err error) error {
 	return o.explain(&in)
 }
 
+// over is called when a piece has ended.
+func (f *flight) over() {
+	f.op.Free()
+	for _, end := range f.ends {
+		end()
+	}
+}
+
 // cleanUp ends all Ops after a failure.
 func (g *Group) cleanUp() {
 	failure := g.failure.Load()
@@ -219,7 +230,7 @@ func (g *Group) cleanUp() {
 			r.flights[r.tail] = flight{}
 			r.tail = (r.tail + 1) % len(r.flights)
 			f.op.Wait(nil) // the Comm has failed, so this does not take long
-			f.op.Free()
+			f.over()
 			if !f.agrees {
 				f.of.ended++
 			}

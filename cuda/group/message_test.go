@@ -44,7 +44,8 @@ func TestMessages(t *testing.T) {
 			data[i] = random(uint64(10*seed+i), n+1)[:n]
 			r.put(t, 0, data[i])
 		}
-		// The streams of receives wait for peers; the callers' streams are joined only after the sends.
+		// The streams of receives wait for peers; the callers' streams are joined only after the
+		// sends.
 		var received [ranks][ranks]*ccl.DeviceWork
 		for i, r := range w {
 			for peer := range ranks {
@@ -73,7 +74,8 @@ func TestMessages(t *testing.T) {
 		for i, r := range w {
 			for peer := range ranks {
 				if peer != i {
-					require.Equal(t, data[peer], append([]byte{}, r.get(t, (1+peer)*room, n)...), "%d bytes from %d to %d", n, peer, i)
+					got := append([]byte{}, r.get(t, (1+peer)*room, n)...)
+					require.Equal(t, data[peer], got, "%d bytes from %d to %d", n, peer, i)
 					done, err := received[i][peer].Wait(hang)
 					require.True(t, done)
 					require.NoError(t, err)
@@ -121,10 +123,10 @@ func TestMessagesHoldUpNobody(t *testing.T) {
 	require.NoError(t, err)
 	early, err := w[2].Enqueue(w[2].message(dtype.Recv, 1, 0, 100, 1), w[2].stream)
 	require.NoError(t, err)
-	length := func(_, _ int) int { return 50_000 }
+	length := func(int) int { return 50_000 }
 	call := ccl.Call{Coll: dtype.AllReduce, Type: dtype.I32, Op: ccl.Sum}
 	for i := range 3 {
-		b := buffersOf(call.Coll, call.Type, 3, i, 0, true, func(int) int { return length(0, 0) }, func(int) int { return length(0, 0) })
+		b := buffersOf(call.Coll, call.Type, 3, i, 0, true, length, length)
 		op, err := w[i].Enqueue(b.call(call, pointerOf(w[i].device.Ptr()+cuda.Ptr(2<<20)), 4), w[i].stream)
 		require.NoError(t, err)
 		defer func() {

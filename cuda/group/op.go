@@ -37,8 +37,9 @@ type Op struct {
 	holders atomic.Int32 // the caller and the group
 }
 
-// Join makes a stream wait until the device has finished with the call and its memory. It never waits
-// itself. If the call is known to have failed, it returns the error; the stream waits all the same.
+// Join makes a stream wait until the device has finished with the call and its memory. It never
+// waits itself. If the call is known to have failed, it returns the error; the stream waits all the
+// same.
 func (o *Op) Join(s cuda.Stream) error {
 	if err := o.join(s); err != nil {
 		return o.explain(err)
@@ -106,7 +107,8 @@ func (o *Op) failed() error {
 	return nil
 }
 
-// Seq returns the position of the call among the collectives (or the messages) of this rank, from 1.
+// Seq returns the position of the call among the collectives (or the messages) of this rank, from
+// 1.
 func (o *Op) Seq() uint64 { return o.seq }
 
 // Source returns the rank that a finished receive came from, else -1.

@@ -125,8 +125,8 @@ func (r *road) enqueue(o *Op, on cuda.Stream) error {
 	return o.end.Record(last)
 }
 
-// abandon makes the caller's stream wait for what has been enqueued of a call before an error, as far
-// as the driver still does anything. The memory of the call is safe from then on.
+// abandon makes the caller's stream wait for what has been enqueued of a call before an error, as
+// far as the driver still does anything. The memory of the call is safe from then on.
 func (r *road) abandon(o *Op, on cuda.Stream) {
 	for _, h := range [2]*half{&r.down, &r.up} {
 		if h.used && o.end.Record(h.stream) == nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/goccl/goccl/ccl/park"
 )
 
-// Thread is the device thread of a process. It is started with the first group, and ends with Close.
+// Thread is the device thread of a process. It is started with the first group, and ends with
+// Close.
 type Thread struct {
 	mu     sync.Mutex // held while the thread works on the groups
 	groups []*Group
@@ -99,8 +100,8 @@ func (t *Thread) run() {
 	}
 }
 
-// advance works on all groups once. It reports whether anything has moved, and whether any group has
-// pending calls.
+// advance works on all groups once. It reports whether anything has moved, and whether any group
+// has pending calls.
 func (t *Thread) advance() (moved, pending bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -118,8 +118,8 @@ func end(t testing.TB, ranks []*rank) {
 	}
 }
 
-// bury ends ranks whose group has failed: the streams that were let go have raced for slots, and for
-// outputs, which are undefined.
+// bury ends ranks whose group has failed: the streams that were let go have raced for slots, and
+// for outputs, which are undefined.
 func bury(t testing.TB, ranks []*rank) {
 	t.Helper()
 	for _, r := range ranks {
@@ -146,12 +146,12 @@ func (r *rank) put(t testing.TB, at int, data []byte) {
 	require.NoError(t, r.ctx.Enter(false))
 	defer r.ctx.Leave()
 	copy(r.host.Host()[at:], data)
-	r.ctx.(cuda.Observer).HostAccess(r.host.Ptr()+cuda.Ptr(at), len(data), true)
+	r.ctx.(cuda.Observer).HostAccess(r.host.Ptr()+cuda.Ptr(at), len(data), true)()
 	require.NoError(t, r.stream.Copy(r.device.Ptr()+cuda.Ptr(at), r.host.Ptr()+cuda.Ptr(at), len(data)))
 }
 
-// fetch enqueues the copy of bytes of the device's memory to the host, and get returns them when the
-// caller's stream has ended.
+// fetch enqueues the copy of bytes of the device's memory to the host, and get returns them when
+// the caller's stream has ended.
 func (r *rank) fetch(t testing.TB, at, n int) {
 	if n == 0 {
 		return
@@ -168,7 +168,7 @@ func (r *rank) get(t testing.TB, at, n int) []byte {
 	require.NoError(t, r.ctx.Enter(false))
 	defer r.ctx.Leave()
 	require.NoError(t, r.stream.Synchronize())
-	r.ctx.(cuda.Observer).HostAccess(r.host.Ptr()+cuda.Ptr(at), n, false)
+	r.ctx.(cuda.Observer).HostAccess(r.host.Ptr()+cuda.Ptr(at), n, false)()
 	return r.host.Host()[at : at+n]
 }
 
@@ -244,8 +244,8 @@ func each(n int, f func(rank int) error) []error {
 // pointerOf makes an address of the device one that a Block can hold.
 func pointerOf(p cuda.Ptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
-// same runs a call on the processor and on the device, and compares all bytes of the buffers. length
-// returns the elements of block i of In or Out of a rank.
+// same runs a call on the processor and on the device, and compares all bytes of the buffers.
+// length returns the elements of block i of In or Out of a rank.
 func same(t testing.TB, ranks []*rank, c ccl.Call, inPlace bool, seed uint64,
 	in, out func(rank, i int) int) {
 	t.Helper()
