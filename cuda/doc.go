@@ -25,7 +25,9 @@
 // # Streams and events
 //
 // What is enqueued in one stream is executed in that order. What is enqueued in two streams is
-// ordered only by events and words. Nothing that enqueues waits for the device.
+// ordered only by events and words. Nothing that enqueues waits for
+// the device, as long as a stream holds less than some hundred operations; a full one blocks the
+// caller until it goes on.
 //
 // Event.Record marks a place in a stream. A Stream.Wait makes what is enqueued behind it wait for
 // the place that the event marked when Wait was called; a later Record does not change that. A Wait

@@ -49,6 +49,9 @@ func (d *Driver) enqueue(h *handle, w work) {
 		d.stir()
 		return
 	}
+	for s.pending >= d.o.Depth && !d.closed && s.device.lost == 0 {
+		d.moved.Wait()
+	}
 	s.enqueued++
 	s.pending++
 	op := &operation{stream: s, n: s.enqueued, work: w, known: h.c.agent.publish(), site: here()}

@@ -7,11 +7,13 @@ import (
 
 // Options describes the machine, and what goes wrong in it.
 type Options struct {
-	Devices     int    // 1
-	Seed        uint64 // of the order in which streams are executed
-	Queues      int    // hardware queues of a device for the streams of each urgency; 8
-	Bytes       int64  // memory of a device; 1 GiB
-	Granularity int    // what sizes of allocations are rounded up to; 64 KiB
+	Devices int    // 1
+	Seed    uint64 // of the order in which streams are executed
+	Queues  int    // hardware queues of a device for the streams of each urgency; 8
+	// Depth is how many operations a stream holds; more block the caller. 1024, about as on a GPU.
+	Depth       int
+	Bytes       int64 // memory of a device; 1 GiB
+	Granularity int   // what sizes of allocations are rounded up to; 64 KiB
 	// Stuck is the time after which streams that all wait are a deadlock, if nobody has called the
 	// driver but to poll; 2 s. Negative: never. Another process that stores words may need longer.
 	Stuck time.Duration
@@ -33,6 +35,7 @@ type Options struct {
 func (o *Options) ensureDefaults() {
 	o.Devices = cmp.Or(o.Devices, 1)
 	o.Queues = cmp.Or(o.Queues, 8)
+	o.Depth = cmp.Or(o.Depth, 1024)
 	o.Bytes = cmp.Or(o.Bytes, 1<<30)
 	o.Granularity = cmp.Or(o.Granularity, 64<<10)
 	o.Stuck = cmp.Or(o.Stuck, 2*time.Second)

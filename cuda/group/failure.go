@@ -49,6 +49,10 @@ func (g *Group) look(now time.Time) {
 	if g.failure.Load() != nil {
 		return
 	}
+	if f := g.comm.Failure(); f != nil { // which calls that are not posted yet would learn late
+		g.fail(f)
+		return
+	}
 	pending := false
 	for _, r := range g.roads {
 		o := r.head()

@@ -60,8 +60,10 @@ type Group struct {
 	splits   map[split]int
 	colls    uint64
 	messages uint64
-	ops      []*Op // all that were ever made
-	idle     []*Op // those of them that nobody holds
+
+	pool sync.Mutex // not mu: the device thread must not wait for a caller whose stream is full
+	ops  []*Op      // all that were ever made
+	idle []*Op      // those of them that nobody holds
 
 	failure  atomic.Pointer[fault.Error]
 	storing  sync.Mutex // of words
@@ -210,15 +212,15 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.hand(o) // before its pieces: a call of more than a stream can hold goes on while it is enqueued
+	g.opts.Thread.bell.Ring()
 	err = r.enqueue(o, on)
 	if err != nil { // the streams have a part of the call
 		f := g.fail(err)
 		r.abandon(o, on)
-		g.idle = append(g.idle, o)
+		o.letGo()
 		return nil, f.In(g.label(), call.String())
 	}
-	r.hand(o)
-	g.opts.Thread.bell.Ring()
 	return o, nil
 }
 
@@ -265,16 +267,16 @@ func (g *Group) cut(call *exec.Call, r *road) (cut, error) {
 
 // take returns an Op for a call.
 func (g *Group) take(call *exec.Call, c cut) (*Op, error) {
-	var o *Op
-	if n := len(g.idle); n > 0 {
-		o, g.idle = g.idle[n-1], g.idle[:n-1]
-	} else {
+	o := g.unused()
+	if o == nil {
 		end, err := g.ctx.NewEvent()
 		if err != nil {
 			return nil, err
 		}
 		o = &Op{g: g, end: end}
+		g.pool.Lock()
 		g.ops = append(g.ops, o)
+		g.pool.Unlock()
 	}
 	o.in, o.out = append(o.in[:0], call.In...), append(o.out[:0], call.Out...)
 	o.call, o.cut = *call, c
@@ -304,13 +306,23 @@ func (g *Group) take(call *exec.Call, c cut) (*Op, error) {
 	return o, nil
 }
 
+// unused returns an Op that nobody holds, or nil.
+func (g *Group) unused() (o *Op) {
+	g.pool.Lock()
+	defer g.pool.Unlock()
+	if n := len(g.idle); n > 0 {
+		o, g.idle = g.idle[n-1], g.idle[:n-1]
+	}
+	return o
+}
+
 // keep takes back an Op that nobody holds any more.
 func (g *Group) keep(o *Op) {
 	clear(o.in)
 	clear(o.out)
 	o.call = exec.Call{}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.pool.Lock()
+	defer g.pool.Unlock()
 	g.idle = append(g.idle, o)
 }
 

@@ -23,12 +23,13 @@ func (r *rank) message(coll dtype.Collective, peer, at, bytes int, tag uint32) *
 }
 
 // issue enqueues a call and joins it.
-func (r *rank) issue(t testing.TB, call *ccl.Call) {
-	t.Helper()
+func (r *rank) issue(call *ccl.Call) error {
 	op, err := r.Enqueue(call, r.stream)
-	require.NoError(t, err)
-	require.NoError(t, op.Join(r.stream))
-	op.Free()
+	if err != nil {
+		return err
+	}
+	defer op.Free()
+	return op.Join(r.stream)
 }
 
 // Messages of all lengths arrive, also where each rank receives before it sends: the streams of
@@ -59,7 +60,7 @@ func TestMessages(t *testing.T) {
 		for i, r := range w {
 			for peer := range ranks {
 				if peer != i {
-					r.issue(t, r.message(dtype.Send, peer, 0, n, 7))
+					require.NoError(t, r.issue(r.message(dtype.Send, peer, 0, n, 7)))
 				}
 			}
 		}
@@ -94,7 +95,7 @@ func TestReceiveFromAny(t *testing.T) {
 	w := world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10})
 	for i, r := range w[1:] {
 		r.put(t, 0, random(uint64(i), n))
-		r.issue(t, r.message(dtype.Send, 0, 0, n, 3))
+		require.NoError(t, r.issue(r.message(dtype.Send, 0, 0, n, 3)))
 	}
 	seen := map[int]bool{}
 	for range 2 {
@@ -146,8 +147,8 @@ func TestMessagesHoldUpNobody(t *testing.T) {
 		require.False(t, done)
 		require.NoError(t, err)
 	}
-	w[1].issue(t, w[1].message(dtype.Recv, 0, 0, n, 1))
-	w[1].issue(t, w[1].message(dtype.Send, 2, 0, 100, 1))
+	require.NoError(t, w[1].issue(w[1].message(dtype.Recv, 0, 0, n, 1)))
+	require.NoError(t, w[1].issue(w[1].message(dtype.Send, 2, 0, 100, 1)))
 	for _, op := range []*ccl.DeviceWork{late, early} {
 		done, err := op.Wait(hang)
 		require.True(t, done)
@@ -156,5 +157,17 @@ func TestMessagesHoldUpNobody(t *testing.T) {
 	}
 	w[2].fetch(t, 0, 100)
 	require.Equal(t, random(1, n)[:100], append([]byte{}, w[2].get(t, 0, 100)...))
+	end(t, w)
+}
+
+// A call that has more operations than a stream holds goes on while it is enqueued.
+func TestLongerThanStreams(t *testing.T) {
+	short := quick
+	short.Depth = 12
+	w := world(t, 2, short, ccl.Options{CudaBuffSize: 256 << 10})
+	length := func(_, _ int) int { return 200_000 }
+	for seed, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllToAll} {
+		same(t, w, ccl.Call{Coll: coll, Type: dtype.I16, Op: ccl.Sum}, true, uint64(seed), length, length)
+	}
 	end(t, w)
 }

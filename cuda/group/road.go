@@ -19,7 +19,7 @@ type road struct {
 	issued      uint64 // number of the last piece in the streams; used by Enqueue
 
 	handing sync.Mutex
-	handed  *Op // enqueued, and not yet known to the device thread; the last one
+	handed  *Op // not yet known to the device thread; the last one
 	first   *Op
 
 	// Used only by the device thread.
@@ -102,7 +102,6 @@ func (r *road) enqueue(o *Op, on cuda.Stream) error {
 			}
 		}
 	}
-	o.first = r.issued + 1
 	for piece := range o.cut.pieces {
 		r.issued++
 		var err error
@@ -242,8 +241,10 @@ func (h *half) await(at cuda.Ptr, value uint64) error {
 	return h.stream.Words(h.words[:])
 }
 
-// hand gives an enqueued Op to the device thread.
+// hand gives an Op to the device thread. Its pieces are about to be enqueued; the thread posts each
+// when the device is ready for it.
 func (r *road) hand(o *Op) {
+	o.first = r.issued + 1
 	r.handing.Lock()
 	defer r.handing.Unlock()
 	if r.handed == nil {

@@ -265,11 +265,13 @@ func same(t testing.TB, ranks []*rank, c ccl.Call, inPlace bool, seed uint64,
 	}) {
 		require.NoError(t, err, what)
 	}
-	for i, r := range ranks {
-		op, err := r.Enqueue(all[i].call(c, pointerOf(r.device.Ptr()), size), r.stream)
+	for _, err := range each(len(ranks), func(i int) error {
+		r := ranks[i]
+		return r.issue(all[i].call(c, pointerOf(r.device.Ptr()), size))
+	}) {
 		require.NoError(t, err, what)
-		require.NoError(t, op.Join(r.stream), what)
-		op.Free()
+	}
+	for i, r := range ranks {
 		r.fetch(t, 0, all[i].bytes)
 	}
 	for i, r := range ranks {
