@@ -59,10 +59,11 @@
 // # Errors
 //
 // Every error is a fault.Error. Mistakes in arguments are fault.Invalid, and the use of what was
-// given back is fault.Closed, as is a second Free or Release; a second Destroy is none. What a driver, a device or this machine does not offer is
-// fault.NotSupported. Where the driver refused, the cause is an *Error with the call, the name and
-// the number that it gave. An error of work that was enqueued earlier is reported by any later
-// call; if Error.Sticky holds, the context is of no use any more, for anybody in the process.
+// given back is fault.Closed, as is a second Free or Release; a second Destroy is no error. What a
+// driver, a device or this machine does not offer is fault.NotSupported. Where the driver refused,
+// the cause is an *Error with the call, the name and the number that it gave. An error of work that
+// was enqueued earlier is reported by any later call; if Error.Sticky holds, the context is of no
+// use any more, for anybody in the process.
 //
 // # What is not here yet
 //
