@@ -43,7 +43,11 @@ func testOutside(b *bench) {
 	r, m, s := b.register(8), b.alloc(8), b.stream()
 	var group sync.WaitGroup
 	group.Go(func() {
-		other := b.retain()
+		other, err := b.d.Retain(b.device)
+		if err != nil {
+			b.t.Error(err)
+			return
+		}
 		if info := other.Info(); info != b.info {
 			b.t.Errorf("the same device is %+v and %+v", b.info, info)
 		}
