@@ -28,8 +28,7 @@ type Info struct {
 type Context interface {
 	Info() Info
 	// Enter makes the context that of the calling thread, to which it ties the goroutine until
-	// Leave.
-	// With relaxed, calls are legal while other threads capture.
+	// Leave. With relaxed, calls are legal while other threads capture.
 	Enter(relaxed bool) error
 	Leave()
 	// Alloc allocates memory of the device. bytes is rounded up to what the device can allocate.
@@ -39,13 +38,15 @@ type Context interface {
 	Import(descriptor, bytes int) (Memory, error)
 	// Register gives the device access to memory of the host, which begins and ends at a page.
 	Register(host []byte) (Registered, error)
-	// NewStream makes a stream of an urgency: 0 is that of ordinary streams. Streams of different
-	// urgency have different queues, if the device has as many priorities.
+	// NewStream makes a stream of an urgency: 0 is that of ordinary streams, and more is more
+	// urgent, as far as the device has priorities. Streams of different priorities have different
+	// queues.
 	NewStream(urgency int) (Stream, error)
 	// Adopt returns a stream that somebody else has made and will destroy; 0 is the default stream.
 	Adopt(native uintptr) Stream
 	NewEvent() (Event, error)
-	// Reaches reports whether the device can access the memory of another one directly.
+	// Reaches reports whether the device can access the memory of a device directly. It reaches
+	// itself.
 	Reaches(device int) (bool, error)
 	// Release gives the context back, after everything that came from it.
 	Release() error
@@ -82,8 +83,7 @@ type Stream interface {
 	Native() uintptr
 	// Copy copies between any two places, without overlap.
 	Copy(to, from Ptr, bytes int) error
-	// Words executes the operations, the writes in their order. The stream goes on when all waits
-	// have ended.
+	// Words executes the operations in their order: what is behind a wait comes after it.
 	Words(ops []WordOp) error
 	// Wait makes the stream wait for the place that the event marks now, in any stream of the
 	// process.
@@ -94,8 +94,8 @@ type Stream interface {
 	Synchronize() error
 	// Capturing reports whether the stream is in capture.
 	Capturing() (bool, error)
-	// Destroy gives the stream back; what was enqueued still ends. It does nothing to an adopted
-	// one.
+	// Destroy gives the stream back; what was enqueued still ends, and nobody waits for it. It does
+	// nothing to an adopted one.
 	Destroy() error
 }
 
@@ -110,8 +110,9 @@ type WordOp struct {
 type Event interface {
 	// Record marks the end of what is enqueued in s now.
 	Record(s Stream) error
-	// Done reports whether the work before the marked place has ended.
+	// Done reports whether the work before the marked place has ended, if there is one.
 	Done() (bool, error)
+	// Destroy gives the event back. A Wait for a place that it marked stays.
 	Destroy() error
 }
 

@@ -30,8 +30,8 @@
 // caller until it goes on.
 //
 // Event.Record marks a place in a stream. A Stream.Wait makes what is enqueued behind it wait for
-// the place that the event marked when Wait was called; a later Record does not change that. A Wait
-// for an event that was never recorded is a mistake, and fails.
+// the place that the event marked when Wait was called; a later Record does not change that. An
+// event that was never recorded is done, but a Wait for it is a mistake, and fails.
 //
 // # Words
 //
@@ -45,10 +45,11 @@
 //     waited for the value sees it.
 //   - A wait ends when the word, as a counter that may come round, is not before the value: when
 //     int64(word - value) >= 0. Each word has one writer, and its values never go back.
+//   - The operations of one Words are in order, as if each were enqueued by itself. Others may be
+//     executed in between.
 //
 // A stream that waits for a word may keep other streams of the process from starting (the device
-// has
-// few hardware queues). So nothing may be enqueued that waits for a word whose writer waits for
+// has few hardware queues). So nothing may be enqueued that waits for a word whose writer waits for
 // something that this process has still to enqueue.
 //
 // # Capture
@@ -60,10 +61,11 @@
 // # Errors
 //
 // Every error is a fault.Error. Mistakes in arguments are fault.Invalid, and the use of what was
-// given back is fault.Closed. What a driver, a device or this machine does not offer is
-// fault.NotSupported. Where the driver refused, the cause is an *Error with the call, the name and
-// the number that it gave. An error of work that was enqueued earlier is reported by any later
-// call; if Error.Sticky holds, the context is of no use any more, for anybody in the process.
+// given back is fault.Closed, as is a second Free or Release; a second Destroy is no error. What a
+// driver, a device or this machine does not offer is fault.NotSupported. Where the driver refused,
+// the cause is an *Error with the call, the name and the number that it gave. An error of work that
+// was enqueued earlier is reported by any later call; if Error.Sticky holds, the context is of no
+// use any more, for anybody in the process.
 //
 // # What is not here yet
 //

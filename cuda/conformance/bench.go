@@ -82,6 +82,14 @@ func (b *bench) must(err error) {
 	}
 }
 
+// isClass checks the class of an error.
+func (b *bench) isClass(err error, class fault.Code, what string) {
+	b.t.Helper()
+	if b.isFault(err, what); !errors.Is(err, class) {
+		b.t.Errorf("%s: the error is not of class %v: %v", what, class, err)
+	}
+}
+
 // isFault checks that an error is one as the contract says.
 func (b *bench) isFault(err error, what string) {
 	b.t.Helper()
@@ -155,24 +163,26 @@ func (b *bench) words() cuda.Registered {
 	return r
 }
 
-// accessed tells the driver what the host does.
-func accessed(c cuda.Context, r cuda.Registered, at, bytes int, write bool) {
+// access tells the driver what the host does until it calls ended.
+func access(c cuda.Context, r cuda.Registered, at, bytes int, write bool) (ended func()) {
 	if o, ok := c.(cuda.Observer); ok {
-		o.HostAccess(r.Ptr()+cuda.Ptr(at), bytes, write)()
+		return o.HostAccess(r.Ptr()+cuda.Ptr(at), bytes, write)
 	}
+	return func() {}
 }
 
 // fill writes a pattern into registered memory.
-func (b *bench) fill(r cuda.Registered, at, n int, seed byte) {
-	accessed(b.c, r, at, n, true)
+func fill(c cuda.Context, r cuda.Registered, at, n int, seed byte) {
+	defer access(c, r, at, n, true)()
 	pattern(r.Host()[at:at+n], seed)
-	accessed(b.c, r, at, n, true)
 }
+
+func (b *bench) fill(r cuda.Registered, at, n int, seed byte) { fill(b.c, r, at, n, seed) }
 
 // check compares registered memory with the pattern.
 func (b *bench) check(r cuda.Registered, at, n int, seed byte) {
 	b.t.Helper()
-	accessed(b.c, r, at, n, false)
+	defer access(b.c, r, at, n, false)()
 	want := make([]byte, n)
 	pattern(want, seed)
 	if got := r.Host()[at : at+n]; !bytes.Equal(got, want) {
@@ -182,7 +192,6 @@ func (b *bench) check(r cuda.Registered, at, n int, seed byte) {
 			}
 		}
 	}
-	accessed(b.c, r, at, n, false)
 }
 
 func pattern(p []byte, seed byte) {
@@ -217,6 +226,12 @@ func (b *bench) until(what string, f func() bool) {
 			b.t.Fatal("hangs: " + what)
 		}
 	}
+}
+
+// reaches waits for a word as a host does.
+func (b *bench) reaches(what string, r cuda.Registered, at int, value uint64) {
+	b.t.Helper()
+	b.until(what, func() bool { return r.Reached(at, value) })
 }
 
 // ends waits until a stream has no work, without blocking in the driver.

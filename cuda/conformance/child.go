@@ -95,7 +95,7 @@ func (b *bench) endChild(child *exec.Cmd) {
 func expect(got []byte, seed byte) error {
 	want := make([]byte, len(got))
 	if pattern(want, seed); !bytes.Equal(got, want) {
-		return fmt.Errorf("of %d bytes that the other process has written, some differ", len(got))
+		return fmt.Errorf("of %d bytes some are wrong", len(got))
 	}
 	return nil
 }
@@ -128,8 +128,11 @@ func childMemory(c cuda.Context, s cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(s.Copy(host.Ptr(), device.Ptr(), sharedBytes), s.Synchronize(), expect(block.Bytes(), 1))
-	pattern(block.Bytes(), 2)
+	err = errors.Join(s.Copy(host.Ptr(), device.Ptr(), sharedBytes), s.Synchronize())
+	ended := access(c, host, 0, sharedBytes, false)
+	err = errors.Join(err, expect(block.Bytes(), 1))
+	ended()
+	fill(c, host, 0, sharedBytes, 2)
 	return errors.Join(err, s.Copy(device.Ptr(), host.Ptr(), sharedBytes), s.Synchronize(),
 		host.Free(), device.Free())
 }
@@ -187,21 +190,22 @@ func childWords(c cuda.Context, s cuda.Stream) error {
 				return err
 			}
 		}
-		for deadline := time.Now().Add(hang); int64(r.Load(parentWord)-i-1) < 0; time.Sleep(20 * time.Microsecond) {
+		for deadline := time.Now().Add(hang); !r.Reached(parentWord, i+1); time.Sleep(20 * time.Microsecond) {
 			if time.Now().After(deadline) {
 				return errors.New("hangs: the word of the other process")
 			}
 		}
-		if err := expect(r.Host()[sharedData+n:sharedData+2*n], byte(i)); err != nil {
+		ended := access(c, r, sharedData+n, n, false)
+		err := expect(r.Host()[sharedData+n:sharedData+2*n], byte(i))
+		if ended(); err != nil {
 			return err
 		}
-		answer := r.Host()[sharedData+2*n : sharedData+3*n]
-		if pattern(answer, byte(i)^0x80); i%3 == 0 {
+		if fill(c, r, sharedData+2*n, n, byte(i)^0x80); i%3 == 0 {
 			r.Store(childsWord, i+1)
 			continue
 		}
 		at := r.Ptr() + sharedData + 2*n
-		err := errors.Join(s.Copy(device.Ptr(), at, n), s.Copy(at, device.Ptr(), n),
+		err = errors.Join(s.Copy(device.Ptr(), at, n), s.Copy(at, device.Ptr(), n),
 			s.Words([]cuda.WordOp{write(r, childsWord, i+1)}), s.Synchronize())
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/cuda"
 )
 
 func testDevices(b *bench) {
@@ -33,6 +34,106 @@ func testDevices(b *bench) {
 	if b.must(err); !reaches {
 		b.t.Error("a device does not reach itself")
 	}
+	_, err = b.c.Reaches(len(all))
+	b.isFault(err, "Reaches of a device that does not exist")
+}
+
+// testOutside calls from a goroutine that has entered nothing what may be called there.
+func testOutside(b *bench) {
+	r, m, s := b.register(8), b.alloc(8), b.stream()
+	var group sync.WaitGroup
+	group.Go(func() {
+		other, err := b.d.Retain(b.device)
+		if err != nil {
+			b.t.Error(err)
+			return
+		}
+		if info := other.Info(); info != b.info {
+			b.t.Errorf("the same device is %+v and %+v", b.info, info)
+		}
+		if other.Adopt(s.Native()).Native() != s.Native() {
+			b.t.Error("an adopted stream has another handle")
+		}
+		if err := other.Release(); err != nil {
+			b.t.Error(err)
+		}
+		if r.Ptr() == 0 || m.Ptr() == 0 || m.Bytes() < 8 || len(r.Host()) != r.Bytes() {
+			b.t.Error("memory has lost its description")
+		}
+		r.Store(0, 7)
+		if r.Load(0) != 7 || !r.Reached(0, 6) {
+			b.t.Errorf("the word is %d, want 7", r.Load(0))
+		}
+	})
+	group.Wait()
+}
+
+// testGivenBack uses what was given back, and gives it back again.
+func testGivenBack(b *bench) {
+	device, other := b.alloc(100), b.retain()
+	b.must(other.Enter(false))
+	s, err := other.NewStream(0)
+	b.must(err)
+	e, err := other.NewEvent()
+	b.must(err)
+	m, err := other.Alloc(100)
+	b.must(err)
+	var r cuda.Registered
+	if b.info.Registers {
+		r, err = other.Register(b.pages(100))
+		b.must(err)
+	}
+	b.must(e.Record(s))
+	b.must(s.Synchronize())
+	live, liveEvent := b.stream(), b.event()
+	closed := func(what string, err error) { b.t.Helper(); b.isClass(err, fault.Closed, what) }
+
+	for range 2 {
+		b.must(e.Destroy())
+	}
+	_, err = e.Done()
+	closed("Done of a destroyed event", err)
+	closed("Record of a destroyed event", e.Record(live))
+	closed("a wait for a destroyed event", live.Wait(e))
+
+	for range 2 {
+		b.must(s.Destroy())
+	}
+	_, err = s.Done()
+	closed("Done of a destroyed stream", err)
+	_, err = s.Capturing()
+	closed("Capturing of a destroyed stream", err)
+	b.must(liveEvent.Record(live))
+	closed("Copy in a destroyed stream", s.Copy(device.Ptr(), device.Ptr()+50, 50))
+	closed("Words of a destroyed stream", s.Words([]cuda.WordOp{{At: device.Ptr()}}))
+	closed("Wait of a destroyed stream", s.Wait(liveEvent))
+	closed("Synchronize of a destroyed stream", s.Synchronize())
+	closed("Record in a destroyed stream", liveEvent.Record(s))
+
+	b.must(m.Free())
+	closed("a second Free", m.Free())
+	_, err = m.Descriptor()
+	closed("Descriptor of freed memory", err)
+	if r != nil {
+		b.must(r.Free())
+		closed("a second Free of registered memory", r.Free())
+	}
+
+	other.Leave()
+	b.must(other.Release())
+	closed("a second Release", other.Release())
+	closed("Enter after Release", other.Enter(false))
+	_, err = other.NewStream(0)
+	closed("NewStream after Release", err)
+	_, err = other.NewEvent()
+	closed("NewEvent after Release", err)
+	_, err = other.Alloc(100)
+	closed("Alloc after Release", err)
+	_, err = other.Register(b.pages(100))
+	closed("Register after Release", err)
+	_, err = other.Reaches(b.device)
+	closed("Reaches after Release", err)
+	b.must(live.Synchronize()) // what is left still works
 }
 
 // testContexts retains the context a second time: both have the same memory and streams.
@@ -134,8 +235,7 @@ func testThreads(b *bench) {
 			}
 			at := i * 4096
 			for round := range rounds {
-				accessed(b.c, host, at, n, true)
-				pattern(host.Host()[at:at+n], byte(i+round))
+				b.fill(host, at, n, byte(i+round))
 				err := errors.Join(
 					s.Copy(device.Ptr()+ptr(at), host.Ptr()+ptr(at), n),
 					s.Copy(back.Ptr()+ptr(at), device.Ptr()+ptr(at), n), s.Synchronize())
@@ -143,12 +243,11 @@ func testThreads(b *bench) {
 					b.t.Error(err)
 					return
 				}
-				accessed(b.c, back, at, n, false)
-				for k := range n {
-					if back.Host()[at+k] != host.Host()[at+k] {
-						b.t.Errorf("thread %d, round %d: byte %d differs", i, round, k)
-						return
-					}
+				ended := access(b.c, back, at, n, false)
+				err = expect(back.Host()[at:at+n], byte(i+round))
+				if ended(); err != nil {
+					b.t.Errorf("thread %d, round %d: %v", i, round, err)
+					return
 				}
 			}
 			if err := s.Destroy(); err != nil {

@@ -17,7 +17,7 @@ func testWordAfterData(b *bench) {
 		b.copy(s, device.Ptr(), host.Ptr(), n)
 		b.copy(s, back.Ptr(), device.Ptr(), n)
 		b.enqueue(s, write(words, 0, i+1))
-		b.until("a word of a stream", func() bool { return words.Load(0) == i+1 })
+		b.reaches("a word of a stream", words, 0, i+1)
 		b.check(back, 0, n, byte(i))
 	}
 	b.ends(s)
@@ -34,7 +34,7 @@ func testWordBeforeData(b *bench) {
 		b.enqueue(s, write(words, 64, i+1))
 		b.fill(host, 0, n, byte(i))
 		words.Store(0, i+1)
-		b.until("a word of a stream", func() bool { return words.Load(64) == i+1 })
+		b.reaches("a word of a stream", words, 64, i+1)
 		b.check(back, 0, n, byte(i))
 	}
 	b.ends(s)
@@ -59,19 +59,36 @@ func testWordBetweenStreams(b *bench) {
 	b.check(back, 0, n, 6)
 }
 
+const most = math.MaxUint64
+
+// waits are values of words, and whether they end a wait for another value.
+var waits = []struct {
+	value, wanted uint64
+	ends          bool
+}{
+	{0, 0, true}, {5, 4, true}, {4, 5, false}, {0, most, true}, {most, 0, false}, {3, most - 5, true},
+	{most - 5, 3, false}, {1 << 63, 1, true}, {1 << 63, 1<<63 + 1, false}, {math.MaxInt64, 0, true},
+	{1<<63 + 1, 1 << 63, true},
+}
+
+// testReached asks the host, also where the counter comes round.
+func testReached(b *bench) {
+	words, at := b.register(4096), 0
+	for _, test := range waits {
+		words.Store(at, test.value)
+		if words.Reached(at, test.wanted) != test.ends || words.Load(at) != test.value {
+			b.t.Errorf("the word is %d, want %d; reached %d: %v", words.Load(at), test.value, test.wanted, !test.ends)
+		}
+		at += 8
+	}
+	go words.Store(at, 3)
+	b.reaches("a word of another goroutine", words, at, 2)
+}
+
 // testWordComesRound checks the comparison where the counter comes round.
 func testWordComesRound(b *bench) {
-	words, s := b.words(), b.stream()
-	const most = math.MaxUint64
-	at := 0
-	for _, test := range []struct {
-		value, wanted uint64
-		ends          bool
-	}{
-		{0, 0, true}, {5, 4, true}, {4, 5, false}, {0, most, true}, {most, 0, false}, {3, most - 5, true},
-		{most - 5, 3, false}, {1 << 63, 1, true}, {1 << 63, 1<<63 + 1, false}, {math.MaxInt64, 0, true},
-		{1<<63 + 1, 1 << 63, true},
-	} {
+	words, s, at := b.words(), b.stream(), 0
+	for _, test := range waits {
 		words.Store(at, test.value)
 		b.enqueue(s, wait(words, at, test.wanted))
 		if !test.ends {
@@ -94,7 +111,7 @@ func testWordBatch(b *bench) {
 		}
 		b.enqueue(s, append([]cuda.WordOp{write(words, 64, value), write(words, 72, value)}, ops...)...)
 		b.enqueue(s, write(words, 80, value))
-		b.until("the last write of a batch", func() bool { return words.Load(72) == value })
+		b.reaches("the last write of a batch", words, 72, value)
 		if words.Load(64) != value {
 			b.t.Error("the second write of a batch is seen before the first")
 		}
@@ -104,9 +121,38 @@ func testWordBatch(b *bench) {
 			}
 			words.Store(8*((i+int(round))%3), value)
 		}
-		b.until("the word behind a batch", func() bool { return words.Load(80) == value })
+		b.reaches("the word behind a batch", words, 80, value)
 	}
 	b.ends(s)
+}
+
+// testWordBatchInOrder has writes before and behind the waits of a batch: each comes in its turn,
+// and passes on what the waits before it have seen.
+func testWordBatchInOrder(b *bench) {
+	const n = 5000
+	words, host, back, device := b.words(), b.register(n), b.register(n), b.alloc(n)
+	s, u := b.stream(), b.newStream(1)
+	b.fill(host, 0, n, 3)
+	b.enqueue(u, wait(words, 16, 1))
+	b.copy(u, device.Ptr(), host.Ptr(), n)
+	b.copy(u, back.Ptr(), device.Ptr(), n)
+	b.enqueue(u, write(words, 0, 1))
+	b.enqueue(s, write(words, 64, 1), wait(words, 0, 1), write(words, 72, 1), wait(words, 8, 1), write(words, 80, 1))
+	b.reaches("the write before the waits", words, 64, 1)
+	b.stays(s, "nobody has stored the words")
+	words.Store(8, 1) // which is not its turn
+	b.stays(s, "nobody has stored the first word")
+	if words.Reached(72, 1) || words.Reached(80, 1) {
+		b.t.Error("the writes of a batch come before the wait in front of them")
+	}
+	words.Store(16, 1)
+	b.reaches("the last write of a batch", words, 80, 1)
+	if words.Load(72) != 1 {
+		b.t.Error("the writes of a batch come in another order")
+	}
+	b.check(back, 0, n, 3)
+	b.ends(s)
+	b.ends(u)
 }
 
 // testEnqueueBehindWait enqueues much behind a wait: nothing of it may wait for the device.

@@ -33,7 +33,7 @@ func (d *Driver) blocked() string {
 			why = "is held by the test"
 		case op != head:
 			why = fmt.Sprintf("is behind %s in %s", head, s.queue)
-		case op.work.ready(d, op):
+		case op.work.ready(d):
 			why = "can go on"
 		default:
 			why = op.work.waits(d)

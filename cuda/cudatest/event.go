@@ -47,7 +47,11 @@ func (e *event) Record(on cuda.Stream) error {
 		return err
 	}
 	h, ok := on.(*handle)
-	if !ok || h.c.device != e.c.device {
+	if !ok {
+		d.misuse("%s of event %d in a stream of another driver", call, e.index)
+		return invalid(call)
+	}
+	if h.c.device != e.c.device {
 		d.misuse("%s of event %d in a stream of another device", call, e.index)
 		return failure(call, invalidHandle)
 	}

@@ -225,12 +225,12 @@ func (a *allocation) Descriptor() (int, error) {
 	if err := a.c.begin(call, false); err != nil {
 		return -1, err
 	}
-	if a.descriptor < 0 || d.o.Faults.NoDescriptors {
-		return -1, failure(call, notSupported)
-	}
 	if a.freed {
 		d.misuse("Descriptor of %v after its Free", a)
 		return -1, gone(call)
+	}
+	if a.descriptor < 0 || d.o.Faults.NoDescriptors {
+		return -1, failure(call, notSupported)
 	}
 	fd, err := duplicate(a.descriptor)
 	if err != nil {
@@ -301,7 +301,7 @@ func (d *Driver) mayWait(call string) {
 		return
 	}
 	for op := range d.pending() {
-		if !op.work.ready(d, op) {
+		if !op.work.ready(d) {
 			d.misuse("%s, which may wait for all streams, while %s waits: %s", call, op, op.work.text(d))
 			return
 		}

@@ -34,11 +34,10 @@ func (op *operation) access(verb string, a *allocation, p cuda.Ptr, bytes int) *
 type work interface {
 	text(d *Driver) string
 	uses(a *allocation) bool
-	// ready reports whether run gets any further; else waits says what for.
-	ready(d *Driver, op *operation) bool
+	// ready reports whether it can be done; else waits says what for.
+	ready(d *Driver) bool
 	waits(d *Driver) string
-	// run reports whether the operation has ended.
-	run(d *Driver, op *operation) bool
+	run(d *Driver, op *operation)
 }
 
 // enqueue adds work to a stream, or to the graph that it captures.
@@ -80,13 +79,13 @@ func (w copyWork) text(d *Driver) string {
 
 func (w copyWork) uses(a *allocation) bool { return a.has(w.to, w.bytes) || a.has(w.from, w.bytes) }
 
-func (w copyWork) ready(*Driver, *operation) bool { return true }
+func (w copyWork) ready(*Driver) bool { return true }
 
 func (w copyWork) waits(*Driver) string { return "" }
 
-func (w copyWork) run(d *Driver, op *operation) bool {
+func (w copyWork) run(d *Driver, op *operation) {
 	if w.bytes == 0 {
-		return true
+		return
 	}
 	var places [2]*allocation
 	for i, p := range []cuda.Ptr{w.from, w.to} {
@@ -96,7 +95,7 @@ func (w copyWork) run(d *Driver, op *operation) bool {
 		}
 		if why != "" {
 			d.illegal(op, why)
-			return true
+			return
 		}
 		places[i] = a
 	}
@@ -118,34 +117,17 @@ func (w copyWork) run(d *Driver, op *operation) bool {
 	if !there {
 		d.illegal(op, unmapped)
 	}
-	return true
 }
 
-// wordWork is a batch. The contract does not say that a write waits for the waits that stand before
-// it, so it may come before them, and does not pass on what they have seen.
+// wordWork is one operation of a batch. Each is enqueued by itself, as the contract has it: others
+// may be executed between them, and what it orders is not more than the place where it stands.
 type wordWork struct {
-	ops     []wordStep
-	next    int
-	started bool
-	early   bool  // the writes come first
-	known   clock // at the start
+	op     cuda.WordOp
+	behind []cuda.WordOp // in the same batch, for texts
+	write  *wordWrite
 }
 
-type wordStep struct {
-	cuda.WordOp
-	write *wordWrite
-}
-
-func (w *wordWork) text(d *Driver) string {
-	text := "words:"
-	for i, op := range w.ops {
-		if i > 0 {
-			text += ","
-		}
-		text += wordText(d, op.WordOp)
-	}
-	return text
-}
+func (w *wordWork) text(d *Driver) string { return "words:" + wordText(d, w.op) }
 
 func wordText(d *Driver, op cuda.WordOp) string {
 	if op.Wait {
@@ -154,104 +136,66 @@ func wordText(d *Driver, op cuda.WordOp) string {
 	return fmt.Sprintf(" write %d to %s", op.Value, d.place(op.At, 8))
 }
 
-func (w *wordWork) uses(a *allocation) bool {
-	return slices.ContainsFunc(w.ops, func(op wordStep) bool { return a.has(op.At, 8) })
-}
+func (w *wordWork) uses(a *allocation) bool { return a.has(w.op.At, 8) }
 
-func (w *wordWork) ready(d *Driver, op *operation) bool {
-	if !w.started {
-		// What stands before the first wait can be done.
-		return !w.ops[0].Wait || slices.ContainsFunc(w.ops, func(s wordStep) bool { return !s.Wait }) ||
-			w.ended(d, w.ops[0].WordOp)
-	}
-	return w.ended(d, w.ops[w.next].WordOp)
-}
+func (w *wordWork) ready(d *Driver) bool { return d.mayEnd(w.op) }
 
-// ended reports whether a wait has ended, or cannot be waited for.
-func (w *wordWork) ended(d *Driver, op cuda.WordOp) bool {
+// mayEnd reports whether a wait has ended, or cannot be waited for. A write is none.
+func (d *Driver) mayEnd(op cuda.WordOp) bool {
 	a, why := d.find(op.At, 8)
-	if why != "" {
+	if !op.Wait || why != "" {
 		return true
 	}
 	value, there := a.peek(int(op.At - a.ptr))
 	return !there || reached(value, op.Value)
 }
 
+// waits names all waits of the batch that have not ended.
 func (w *wordWork) waits(d *Driver) string {
-	text := ""
-	for _, op := range w.ops[w.next:] {
-		a, why := d.find(op.At, 8)
-		if !op.Wait || why != "" || w.ended(d, op.WordOp) {
+	text := "waits"
+	for i, op := range append([]cuda.WordOp{w.op}, w.behind...) {
+		if d.mayEnd(op) {
 			continue
 		}
-		if text != "" {
-			text += ", and for "
+		if i > 0 {
+			text += ", and"
 		}
+		a, _ := d.find(op.At, 8)
 		at := int(op.At - a.ptr)
 		value, _ := a.peek(at)
-		text += fmt.Sprintf("the word at %s: it is %d, wanted %d; %s", d.place(op.At, 8),
+		text += fmt.Sprintf(" for the word at %s: it is %d, wanted %d; %s", d.place(op.At, 8),
 			value, op.Value, a.space.word(a, at).lastText())
 	}
-	return "waits for " + text
+	return text
 }
 
-func (w *wordWork) run(d *Driver, op *operation) bool {
-	if !w.started {
-		w.started, w.early = true, d.random.IntN(2) == 0
-		w.known = slices.Clone(op.stream.agent.clock)
-		for i := range w.ops {
-			if s := &w.ops[i]; w.early && !s.Wait && !w.write(d, op, s) {
-				return true
-			}
-		}
-	}
-	for ; w.next < len(w.ops); w.next++ {
-		s := &w.ops[w.next]
-		if !s.Wait {
-			if !w.early && !w.write(d, op, s) {
-				return true
-			}
-			continue
-		}
-		if !w.ended(d, s.WordOp) {
-			return false
-		}
-		a, why := d.find(s.At, 8)
-		if why != "" {
-			d.illegal(op, why)
-			return true
-		}
-		acc := op.access("waits for the word", a, s.At, 8)
-		if _, there := a.peek(acc.at); !there {
-			d.illegal(op, unmapped)
-			return true
-		}
-		acc.word = true
-		d.touch(acc, w.known)
-		if by := a.space.word(a, acc.at).freed(s.Value); by != nil {
-			op.stream.agent.clock.join(by.known)
-		}
-	}
-	return true
-}
-
-func (w *wordWork) write(d *Driver, op *operation, s *wordStep) bool {
-	a, why := d.find(s.At, 8)
+func (w *wordWork) run(d *Driver, op *operation) {
+	a, why := d.find(w.op.At, 8)
 	if why != "" {
 		d.illegal(op, why)
-		return false
+		return
 	}
-	acc := op.access("writes the word", a, s.At, 8)
+	acc := op.access("writes the word", a, w.op.At, 8)
 	acc.word, acc.write = true, true
-	if !mapped(func() { atomic.StoreUint64(a.value(acc.at), s.Value) }) {
-		d.illegal(op, unmapped)
-		return false
+	there := false
+	if w.op.Wait {
+		acc.verb, acc.write = "waits for the word", false
+		_, there = a.peek(acc.at)
+	} else {
+		there = mapped(func() { atomic.StoreUint64(a.value(acc.at), w.op.Value) })
 	}
-	d.touch(acc, w.known)
-	word := a.space.word(a, acc.at)
-	d.checkWriter(word, acc, s.Value, w.known)
-	s.write.known, s.write.by, s.write.done = w.known, acc, true
-	return true
+	if !there {
+		d.illegal(op, unmapped)
+		return
+	}
+	clock, word := &op.stream.agent.clock, a.space.word(a, acc.at)
+	d.touch(acc, *clock)
+	if !w.op.Wait {
+		d.checkWriter(word, acc, w.op.Value, *clock)
+		w.write.known, w.write.by, w.write.done = slices.Clone(*clock), acc, true
+	} else if by := word.freed(w.op.Value); by != nil {
+		clock.join(by.known)
+	}
 }
 
 type recordWork struct {
@@ -263,13 +207,12 @@ func (w recordWork) text(*Driver) string { return fmt.Sprintf("record event %d",
 
 func (w recordWork) uses(*allocation) bool { return false }
 
-func (w recordWork) ready(*Driver, *operation) bool { return true }
+func (w recordWork) ready(*Driver) bool { return true }
 
 func (w recordWork) waits(*Driver) string { return "" }
 
-func (w recordWork) run(d *Driver, op *operation) bool {
+func (w recordWork) run(d *Driver, op *operation) {
 	w.place.known, w.place.done = slices.Clone(op.stream.agent.clock), true
-	return true
 }
 
 type waitWork struct {
@@ -283,13 +226,12 @@ func (w waitWork) text(*Driver) string {
 
 func (w waitWork) uses(*allocation) bool { return false }
 
-func (w waitWork) ready(*Driver, *operation) bool { return w.place.done }
+func (w waitWork) ready(*Driver) bool { return w.place.done }
 
 func (w waitWork) waits(*Driver) string {
 	return fmt.Sprintf("waits for event %d, %v", w.event, w.place)
 }
 
-func (w waitWork) run(d *Driver, op *operation) bool {
+func (w waitWork) run(d *Driver, op *operation) {
 	op.stream.agent.clock.join(w.place.known)
-	return true
 }

@@ -21,7 +21,7 @@ type Options struct {
 	// and then; 200 µs. Negative: never.
 	Delay time.Duration
 	// Pending permits what can deadlock on a GPU: Alloc, Import, Register and Free while work
-	// waits, and Destroy of a stream that has work.
+	// waits.
 	Pending bool
 	Faults  Faults
 	// LeaveOut is asked at every ordering call whether to leave it out. It must not call the

@@ -99,8 +99,8 @@ var races = []struct {
 			b.must(u.Copy(other.Ptr()+200, data.Ptr(), 100))
 			b.ends(u)
 		}},
-	// A batch promises nothing about its writes and waits.
-	{"WriteInTheBatchOfItsWait", []string{"the host of context 0 reads", "stream 1 of context 0 writes"},
+	// A write tells of the waits that stand before it, in the same batch, too.
+	{"WriteBeforeWait", []string{"the host of context 0 reads", "stream 1 of context 0 writes"},
 		func(b *bench, right bool) {
 			data, stage, words := b.alloc(4096), b.register(4096), b.register(128)
 			s, u := b.stream(), b.stream()
@@ -109,10 +109,9 @@ var races = []struct {
 			wait := cuda.WordOp{At: words.Ptr(), Value: 1, Wait: true}
 			write := cuda.WordOp{At: words.Ptr() + 64, Value: 1}
 			if right {
-				b.must(u.Words([]cuda.WordOp{wait}))
-				b.must(u.Words([]cuda.WordOp{write}))
-			} else {
 				b.must(u.Words([]cuda.WordOp{wait, write}))
+			} else {
+				b.must(u.Words([]cuda.WordOp{write, wait}))
 			}
 			b.until(words, 64, 1)
 			b.reads(stage, 0, 100)

@@ -94,7 +94,7 @@ func (d *Driver) schedule() {
 // any reports whether anything can be executed.
 func (d *Driver) any() bool {
 	for q := range d.queues() {
-		if op := q.head(); op != nil && op.work.ready(d, op) {
+		if op := q.head(); op != nil && op.work.ready(d) {
 			return true
 		}
 	}
@@ -105,7 +105,7 @@ func (d *Driver) any() bool {
 func (d *Driver) pick() *operation {
 	var best *queue
 	for q := range d.queues() {
-		if op := q.head(); op != nil && (best == nil || q.rank > best.rank) && op.work.ready(d, op) {
+		if op := q.head(); op != nil && (best == nil || q.rank > best.rank) && op.work.ready(d) {
 			best = q
 		}
 	}
@@ -119,12 +119,12 @@ func (d *Driver) pick() *operation {
 	return op
 }
 
-// execute executes an operation, as far as it gets.
+// execute executes an operation.
 func (d *Driver) execute(op *operation) {
 	s := op.stream
 	s.agent.clock.join(op.known)
 	s.agent.clock.set(s.agent.index, uint64(op.n))
-	if op.work.run(d, op) && !op.dropped {
+	if op.work.run(d, op); !op.dropped {
 		at := slices.Index(s.queue.pending, op)
 		s.queue.pending = slices.Delete(s.queue.pending, at, at+1)
 		s.pending--

@@ -2,6 +2,7 @@ package cudatest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goccl/goccl/cuda"
 )
@@ -97,7 +98,6 @@ func (h *handle) Words(ops []cuda.WordOp) error {
 	if d.o.Faults.NoWords {
 		return failure(call, notSupported)
 	}
-	w := &wordWork{}
 	for _, op := range ops {
 		a, why := d.find(op.At, 8)
 		switch {
@@ -110,32 +110,22 @@ func (h *handle) Words(ops []cuda.WordOp) error {
 		case a.space != d.host:
 			d.misuse("a word in %v, which is no registered memory", a)
 		}
-		w.ops = append(w.ops, wordStep{WordOp: op})
 	}
-	if h.s.capture == nil {
-		d.promise(h.s, w)
-	}
-	if len(w.ops) > 0 {
+	ops = slices.Clone(ops)
+	for i, op := range ops {
+		w := &wordWork{op: op, behind: ops[i+1:]}
+		if h.s.capture == nil {
+			if d.leavesOutWord(h.s, op) {
+				continue
+			}
+			if a, _ := d.find(op.At, 8); !op.Wait {
+				w.write = &wordWrite{value: op.Value, stream: true}
+				a.space.word(a, int(op.At-a.ptr)).append(w.write)
+			}
+		}
 		d.enqueue(h, w)
 	}
 	return nil
-}
-
-// promise removes the operations that are left out, and notes the values that the others will
-// write.
-func (d *Driver) promise(s *stream, w *wordWork) {
-	left := w.ops[:0]
-	for _, op := range w.ops {
-		if d.leavesOutWord(s, op.WordOp) {
-			continue
-		}
-		if a, _ := d.find(op.At, 8); !op.Wait {
-			op.write = &wordWrite{value: op.Value, stream: true}
-			a.space.word(a, int(op.At-a.ptr)).append(op.write)
-		}
-		left = append(left, op)
-	}
-	w.ops = left
 }
 
 func (h *handle) Wait(e cuda.Event) error {
@@ -147,9 +137,13 @@ func (h *handle) Wait(e cuda.Event) error {
 		return err
 	}
 	ev, ok := e.(*event)
-	if !ok || ev.destroyed {
-		d.misuse("%s for an event that does not exist", call)
-		return failure(call, invalidHandle)
+	if !ok {
+		d.misuse("%s for an event of another driver", call)
+		return invalid(call)
+	}
+	if ev.destroyed {
+		d.misuse("%s for event %d after its Destroy", call, ev.index)
+		return gone(call)
 	}
 	p := ev.last
 	if p == nil {
@@ -219,19 +213,15 @@ func (h *handle) Capturing() (bool, error) {
 }
 
 func (h *handle) Destroy() error {
-	const call = "cuStreamDestroy"
 	d := h.c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if h.adopted || h.s.destroyed {
 		return nil
 	}
-	err := h.begin(call, false)
+	err := h.begin("cuStreamDestroy", false)
 	if err != nil && !cuda.Lost(err) {
 		return err
-	}
-	if h.s.pending > 0 && !d.o.Pending {
-		d.misuse("%s of stream %d, which has work", call, h.s.index)
 	}
 	h.s.destroyed = true
 	d.stir()

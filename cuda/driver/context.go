@@ -22,6 +22,9 @@ type context struct {
 func (c *context) Info() cuda.Info { return c.info }
 
 func (c *context) Enter(relaxed bool) error {
+	if c.released.Load() {
+		return c.errReleased()
+	}
 	runtime.LockOSThread()
 	err := c.cuCtxPushCurrent(c.handle)
 	if err == nil {
@@ -41,11 +44,14 @@ func (c *context) Leave() {
 }
 
 func (c *context) NewStream(urgency int) (cuda.Stream, error) {
+	if c.released.Load() {
+		return nil, c.errReleased()
+	}
 	var least, greatest int32 // greater priorities are smaller numbers
 	if err := c.cuCtxGetStreamPriorityRange(&least, &greatest); err != nil {
 		return nil, err
 	}
-	priority := max(least-int32(min(max(urgency, 0), 16)), greatest)
+	priority := least - int32(min(max(urgency, 0), int(least-greatest)))
 	s := &stream{library: c.library}
 	if err := c.cuStreamCreateWithPriority(&s.handle, streamNonBlocking, priority); err != nil {
 		return nil, err
@@ -58,6 +64,9 @@ func (c *context) Adopt(native uintptr) cuda.Stream {
 }
 
 func (c *context) NewEvent() (cuda.Event, error) {
+	if c.released.Load() {
+		return nil, c.errReleased()
+	}
 	e := &event{library: c.library}
 	if err := c.cuEventCreate(&e.handle, eventWithoutTime); err != nil {
 		return nil, err
@@ -66,6 +75,9 @@ func (c *context) NewEvent() (cuda.Event, error) {
 }
 
 func (c *context) Reaches(index int) (bool, error) {
+	if c.released.Load() {
+		return false, c.errReleased()
+	}
 	var device, can int32
 	if err := c.cuDeviceGet(&device, int32(index)); err != nil {
 		return false, err
@@ -79,7 +91,11 @@ func (c *context) Reaches(index int) (bool, error) {
 
 func (c *context) Release() error {
 	if c.released.Swap(true) {
-		return fault.New(fault.Closed, "the context of device %d was released before", c.info.Index)
+		return c.errReleased()
 	}
 	return c.cuDevicePrimaryCtxRelease(c.device)
+}
+
+func (c *context) errReleased() error {
+	return fault.New(fault.Closed, "the context of device %d was released before", c.info.Index)
 }

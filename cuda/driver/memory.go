@@ -60,7 +60,10 @@ func (c *context) properties() allocation {
 
 // rounded returns the next size that the device can allocate.
 func (c *context) rounded(bytes int, p *allocation) (uintptr, error) {
-	if bytes <= 0 {
+	switch {
+	case c.released.Load():
+		return 0, c.errReleased()
+	case bytes <= 0:
 		return 0, fault.New(fault.Invalid, "%d bytes of memory", bytes)
 	}
 	var unit uintptr

@@ -19,6 +19,9 @@ type registered struct {
 }
 
 func (c *context) Register(host []byte) (cuda.Registered, error) {
+	if c.released.Load() {
+		return nil, c.errReleased()
+	}
 	start := unsafe.SliceData(host)
 	page := os.Getpagesize()
 	if len(host) == 0 || len(host)%page != 0 || uintptr(unsafe.Pointer(start))%uintptr(page) != 0 {
@@ -43,6 +46,9 @@ func (r *registered) Bytes() int { return len(r.host) }
 func (r *registered) Host() []byte { return r.host }
 
 func (r *registered) Descriptor() (int, error) {
+	if r.freed.Load() {
+		return -1, errFreed
+	}
 	return -1, fault.New(fault.NotSupported, "registered memory has no descriptor: share what it was made of")
 }
 

@@ -39,6 +39,11 @@ func (s *stream) Words(ops []cuda.WordOp) error {
 	if s.destroyed.Load() {
 		return errDestroyed
 	}
+	for _, op := range ops {
+		if op.At%8 != 0 {
+			return fault.New(fault.Invalid, "a word at %#x, which is not aligned to 8 bytes", uint64(op.At))
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(ops) > 0 {

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"encoding/binary"
+	"math"
 	"testing"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -13,6 +14,10 @@ func TestStreams(t *testing.T) {
 	c := f.enter(f.open(), 0)
 	ordinary := must(c.NewStream(0))(t)
 	f.arguments("cuStreamCreateWithPriority", any64, streamNonBlocking, 0)
+	for urgency, priority := range map[int]int64{-1: 0, 2: -2, 5: -5, 6: -5, math.MaxInt: -5} { // of 0..-5
+		destroy(t, must(c.NewStream(urgency))(t))
+		f.arguments("cuStreamCreateWithPriority", any64, streamNonBlocking, uint64(priority))
+	}
 	urgent := must(c.NewStream(1))(t)
 	f.arguments("cuStreamCreateWithPriority", any64, streamNonBlocking, ^uint64(0)) // -1
 	adopted, standard := c.Adopt(urgent.Native()), c.Adopt(0)
@@ -20,7 +25,8 @@ func TestStreams(t *testing.T) {
 		t.Errorf("handles %#x, %#x, %#x, %#x", ordinary.Native(), urgent.Native(), adopted.Native(), standard.Native())
 	}
 	destroy(t, adopted, adopted, standard)
-	if n := f.calls("cuStreamDestroy_v2"); n != 0 {
+	before := f.calls("cuStreamCreateWithPriority") - 2
+	if n := f.calls("cuStreamDestroy_v2"); n != before {
 		t.Error("an adopted stream was destroyed")
 	}
 	for _, s := range []cuda.Stream{ordinary, urgent, adopted, standard} {
@@ -42,7 +48,7 @@ func TestStreams(t *testing.T) {
 	}
 	destroy(t, ordinary, urgent, urgent)
 	f.arguments("cuStreamDestroy_v2", uint64(urgent.Native()))
-	if n := f.calls("cuStreamDestroy_v2"); n != 2 {
+	if n := f.calls("cuStreamDestroy_v2") - before; n != 2 {
 		t.Errorf("%d streams were destroyed", n)
 	}
 	e := must(c.NewEvent())(t)
@@ -128,8 +134,7 @@ func TestWords(t *testing.T) {
 			t.Fatalf("word %d is %d, want %d", word, got, 1300+word)
 		}
 	}
-	refused(t, waiting.Words([]cuda.WordOp{{At: at(0) + 4}}), fault.System,
-		"cuStreamBatchMemOp: CUDA_ERROR_INVALID_VALUE (1)")
+	refused(t, waiting.Words([]cuda.WordOp{{At: at(0)}, {At: at(0) + 4}}), fault.Invalid, "not aligned")
 	free(t, r)
 	destroy(t, waiting, other)
 }

@@ -1,12 +1,13 @@
 // A libcuda on memory of the host, for the tests of package driver. It has the entry points that
 // the driver uses, in the form of version VERSION, and their older forms, which fail. It checks
 // arguments, keeps those of the last call, and can be told to fail. Streams are queues: every call
-// executes what is not waiting for anything.
+// executes what is not waiting for anything, and between calls a thread does.
 //
 // Handles and device pointers are no host pointers and no small numbers, so that confusing them
 // fails. gcc -fsyntax-only -DCUDA_H='"cuda.h"' compares all functions with NVIDIA's header.
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,10 +129,12 @@ static int begin(const char *name, int kind, int n, const u64 *args) {
 
 // ---- driver and devices
 
+static void start(void);
 CUresult cuInit(unsigned flags) {
 	CALL(ALWAYS, flags);
 	CHECK(!flags);
 	if (*knob("init")) return *knob("init");
+	if (!initialized) start();
 	initialized = 1;
 	return 0;
 }
@@ -329,7 +332,7 @@ CUresult cuMemExportToShareableHandle(void *to, CUmemGenericAllocationHandle h, 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *from, CUmemAllocationHandleType kind) {
 	CALL(CONTEXT, A(h), A(from), A(kind)); CHECK(kind == 1);
 	struct stat s;
-	if (fstat((int)(intptr_t)from, &s)) return INVALID_VALUE;
+	CHECK(!fstat((int)(intptr_t)from, &s) && S_ISREG(s.st_mode) && s.st_size);
 	*h = new_allocation(dup((int)(intptr_t)from), s.st_size, 1);
 	return 0;
 }
@@ -357,16 +360,23 @@ CUresult cuMemHostUnregister(void *p) {
 
 // ---- streams and events
 
-typedef struct op { enum { COPY, WRITE, WAIT, RECORD, AWAIT } kind; u64 to, from, bytes; CUevent event; struct op *next; } op;
-struct CUstream_st { u64 magic; op *first, *last; struct CUstream_st *next; };
-struct CUevent_st { u64 magic, recorded, reached; };
-enum { STREAM = 0x57ea, EVENT = 0xe7e7 };
-static struct CUstream_st standard = {STREAM}, *streams = &standard;
+// place is what one record has marked. An event and the operations that use it hold it.
+typedef struct { int done, holders; } place;
+typedef struct op { enum { COPY, WRITE, WAIT, RECORD, AWAIT } kind; u64 to, from, bytes; place *place; struct op *next; } op;
+struct CUstream_st { op *first, *last; int destroyed; struct CUstream_st *next; };
+struct CUevent_st { u64 magic; place *last; };
+enum { EVENT = 0xe7e7 };
+static struct CUstream_st standard, *streams = &standard;
+static long queued; // operations
+static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
+
+static place *hold(place *p) { p->holders++; return p; }
+static void drop(place *p) { if (p && !--p->holders) free(p); }
 
 static CUstream stream_of(CUstream s) {
 	if (!s) return &standard;
 	for (CUstream each = streams; each; each = each->next)
-		if (each == s) return s;
+		if (each == s && !s->destroyed) return s;
 	return NULL;
 }
 #define STREAM_OF(s) do { if (!((s) = stream_of(s))) return INVALID_HANDLE; } while (0)
@@ -379,8 +389,8 @@ static int execute(op *o) {
 	if (o->kind == COPY) to = host(o->to, o->bytes);
 	if (o->kind == WRITE || o->kind == WAIT) to = from = host(o->to, 8);
 	switch (o->kind) {
-	case RECORD: o->event->reached = o->bytes; return 1;
-	case AWAIT: return o->event->reached >= o->bytes;
+	case RECORD: o->place->done = 1; return 1;
+	case AWAIT: return o->place->done;
 	default: if (!to || !from) { sticky = ILLEGAL_ADDRESS; return 0; }
 	}
 	if (o->kind == COPY) memcpy(to, from, o->bytes);
@@ -395,38 +405,59 @@ static void pump(void) {
 			while (s->first && !sticky && execute(s->first)) {
 				op *o = s->first;
 				if (!(s->first = o->next)) s->last = NULL;
-				free(o);
+				drop(o->place), free(o), queued--;
 				again = 1;
 			}
 	}
+	for (CUstream *at = &streams, s; (s = *at);) // what was destroyed before it had ended
+		if (s->destroyed && !s->first) *at = s->next, free(s);
+		else at = &s->next;
 }
 static void enqueue(CUstream s, op o) {
 	op *each = malloc(sizeof o);
 	*each = o;
 	if (s->last) s->last->next = each; else s->first = each;
 	s->last = each;
+	queued++;
+	pump();
+	pthread_cond_signal(&more);
+}
+// work executes what waits for the host or for another process.
+static void *work(void *unused) {
+	for (pthread_mutex_lock(&mutex);;) {
+		while (!queued || sticky) pthread_cond_wait(&more, &mutex);
+		pump();
+		pthread_mutex_unlock(&mutex);
+		usleep(50);
+		pthread_mutex_lock(&mutex);
+	}
+	return unused;
+}
+static void start(void) {
+	sigset_t all, before;
+	pthread_t thread;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before); // signals are for threads that Go knows
+	if (pthread_create(&thread, NULL, work, NULL)) abort();
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s) {
 	CALL(CONTEXT, to, from, bytes, A(s)); STREAM_OF(s);
 	enqueue(s, (op){COPY, to, from, bytes});
-	pump();
 	return 0;
 }
 CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int priority) {
 	CALL(CONTEXT, A(s), flags, A(priority)); CHECK(flags == 1 && priority <= 0 && priority >= -5);
 	*s = calloc(1, sizeof **s);
-	(*s)->magic = STREAM, (*s)->next = streams, streams = *s, live++;
+	(*s)->next = streams, streams = *s, live++;
 	return 0;
 }
 CUresult cuStreamDestroy_v2(CUstream s) {
 	CALL(CONTEXT, A(s));
 	if (!s || !stream_of(s)) return INVALID_HANDLE;
+	s->destroyed = 1, live--;
 	pump();
-	if (s->first) abort(); // what waits would have to go on; no test needs it
-	CUstream *at = &streams;
-	while (*at != s) at = &(*at)->next;
-	*at = s->next, free(s), live--;
 	return 0;
 }
 CUresult cuStreamQuery(CUstream s) {
@@ -450,8 +481,7 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status) {
 }
 CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) {
 	CALL(CONTEXT, A(s), A(e), flags); STREAM_OF(s); EVENT_OF(e); CHECK(!flags);
-	enqueue(s, (op){AWAIT, .bytes = e->recorded, .event = e});
-	pump();
+	if (e->last) enqueue(s, (op){AWAIT, .place = hold(e->last)});
 	return 0;
 }
 CUresult cuStreamBatchMemOp_v2(CUstream s, unsigned count, CUstreamBatchMemOpParams *ops, unsigned flags) {
@@ -460,7 +490,6 @@ CUresult cuStreamBatchMemOp_v2(CUstream s, unsigned count, CUstreamBatchMemOpPar
 		CHECK((ops[i].operation == 4 || ops[i].operation == 5) && ops[i].waitValue.address % 8 == 0 && !ops[i].waitValue.flags);
 	for (unsigned i = 0; i < count; i++)
 		enqueue(s, (op){ops[i].operation == 4 ? WAIT : WRITE, ops[i].waitValue.address, ops[i].waitValue.value64});
-	pump();
 	return 0;
 }
 CUresult cuEventCreate(CUevent *e, unsigned flags) {
@@ -471,16 +500,22 @@ CUresult cuEventCreate(CUevent *e, unsigned flags) {
 }
 CUresult cuEventRecord(CUevent e, CUstream s) {
 	CALL(CONTEXT, A(e), A(s)); STREAM_OF(s); EVENT_OF(e);
-	enqueue(s, (op){RECORD, .bytes = ++e->recorded, .event = e});
-	pump();
+	drop(e->last);
+	e->last = hold(calloc(1, sizeof *e->last));
+	enqueue(s, (op){RECORD, .place = hold(e->last)});
 	return 0;
 }
 CUresult cuEventQuery(CUevent e) {
 	CALL(CONTEXT | UNSAFE, A(e)); EVENT_OF(e);
 	pump();
-	return sticky ? sticky : e->reached == e->recorded ? 0 : NOT_READY;
+	return sticky ? sticky : !e->last || e->last->done ? 0 : NOT_READY;
 }
-CUresult cuEventDestroy_v2(CUevent e) { CALL(CONTEXT, A(e)); EVENT_OF(e); e->magic = 0, live--; return 0; } // not freed: may be queued
+CUresult cuEventDestroy_v2(CUevent e) {
+	CALL(CONTEXT, A(e)); EVENT_OF(e);
+	drop(e->last);
+	e->magic = 0, live--; // and not freed, so that its use is found
+	return 0;
+}
 
 // ---- older forms, which must not be called, and the table that finds the right ones
 

@@ -1,0 +1,37 @@
+package driver
+
+import (
+	"os"
+	"testing"
+
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/conformance"
+)
+
+// fakeOfParent names, in the environment of a second process, the library of the first.
+const fakeOfParent = "GOCCL_TEST_FAKECUDA"
+
+func TestMain(m *testing.M) {
+	if code, child := conformance.Child(func() (cuda.Driver, error) { return open(os.Getenv(fakeOfParent)) }); child {
+		os.Exit(code)
+	}
+	os.Exit(m.Run())
+}
+
+// TestConformance runs the suite with the fake library. It leaves nothing behind.
+func TestConformance(t *testing.T) {
+	for device, name := range []string{"First", "Second"} {
+		t.Run(name, func(t *testing.T) {
+			conformance.Run(t, func(t *testing.T) cuda.Driver {
+				f := newFake(t, latest)
+				t.Setenv(fakeOfParent, f.path)
+				t.Cleanup(func() {
+					if n := f.live(); n != 0 && !t.Failed() {
+						t.Errorf("%d objects were not given back", n)
+					}
+				})
+				return f.open()
+			}, conformance.Options{Device: device, Child: true})
+		})
+	}
+}
