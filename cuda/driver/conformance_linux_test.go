@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -12,14 +13,27 @@ import (
 const fakeOfParent = "GOCCL_TEST_FAKECUDA"
 
 func TestMain(m *testing.M) {
-	if code, child := conformance.Child(func() (cuda.Driver, error) { return open(os.Getenv(fakeOfParent)) }); child {
+	code, child := conformance.Child(func() (cuda.Driver, error) {
+		if fake := os.Getenv(fakeOfParent); fake != "" {
+			return open(fake)
+		}
+		return Open()
+	})
+	if child {
 		os.Exit(code)
 	}
 	os.Exit(m.Run())
 }
 
+var gpu = flag.Int("driver.gpu", -1, "the GPU of this machine on which to run the suite, in place of the fake")
+
 // TestConformance runs the suite with the fake library. It leaves nothing behind.
 func TestConformance(t *testing.T) {
+	if *gpu >= 0 {
+		conformance.Run(t, func(t *testing.T) cuda.Driver { return must(Open())(t) },
+			conformance.Options{Device: *gpu, Child: true})
+		return
+	}
 	for device, name := range []string{"First", "Second"} {
 		t.Run(name, func(t *testing.T) {
 			conformance.Run(t, func(t *testing.T) cuda.Driver {

@@ -116,7 +116,7 @@ func lameSequence(t *testing.T, leaveOut int, byHost, abort bool) (l lame) {
 			done, err := r.stream.Done()
 			require.NoError(t, err)
 			if done {
-				r.ctx.(cuda.Observer).HostAccess(r.host.Ptr(), 2*apart+4*count, false)()
+				r.observe(0, 2*apart+4*count, false)
 				l.right = true
 				for k, data := range [][]byte{sum, want, sum} {
 					l.right = l.right && bytes.Equal(r.host.Host()[k*apart:k*apart+4*count], data)

@@ -2,6 +2,7 @@ package group_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -16,7 +17,12 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/cudatest"
+	"github.com/goccl/goccl/cuda/driver"
 )
+
+// On a GPU, run the tests TestMatrix, TestSameOrderOfOperands, TestLengths, TestUnequalBlocks and
+// TestMessages, with CUDA_DEVICE_MAX_CONNECTIONS=32, since all ranks share a process.
+var gpu = flag.Bool("group.gpu", false, "ranks share the first GPU of this machine, in place of a simulated device each")
 
 // hang is a time that nothing here takes.
 const hang = 60 * time.Second
@@ -25,7 +31,7 @@ const hang = 60 * time.Second
 // process.
 type rank struct {
 	*ccl.DeviceGroup
-	driver *cudatest.Driver
+	driver *cudatest.Driver // nil on a real one
 	ctx    cuda.Context
 	stream cuda.Stream // the caller's
 	device cuda.Memory
@@ -64,10 +70,18 @@ func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options) []*rank
 	require.NoError(t, err)
 	ranks := make([]*rank, n)
 	for i := range ranks {
-		r := &rank{driver: cudatest.New(devices[i]), cpu: cpu[i]}
-		t.Cleanup(r.driver.Close)
-		r.ctx, err = r.driver.Retain(0)
-		require.NoError(t, err)
+		r := &rank{cpu: cpu[i]}
+		if *gpu {
+			nvidia, err := driver.Open()
+			require.NoError(t, err)
+			r.ctx, err = nvidia.Retain(0)
+			require.NoError(t, err)
+		} else {
+			r.driver = cudatest.New(devices[i])
+			t.Cleanup(r.driver.Close)
+			r.ctx, err = r.driver.Retain(0)
+			require.NoError(t, err)
+		}
 		r.DeviceGroup, err = comms[i].OnDevice(r.ctx)
 		require.NoError(t, err)
 		require.NoError(t, r.ctx.Enter(false))
@@ -114,7 +128,9 @@ func end(t testing.TB, ranks []*rank) {
 	t.Helper()
 	bury(t, ranks)
 	for _, r := range ranks {
-		r.driver.Check(t)
+		if r.driver != nil {
+			r.driver.Check(t)
+		}
 	}
 }
 
@@ -131,6 +147,9 @@ func bury(t testing.TB, ranks []*rank) {
 		r.ctx.Leave()
 		require.NoError(t, r.DeviceGroup.Close())
 		require.NoError(t, r.block.Free())
+		if r.driver == nil {
+			continue
+		}
 		require.Empty(t, r.driver.Leaks())
 		for _, report := range r.driver.Reports() {
 			require.Equal(t, cudatest.Race, report.Kind, report.String())
@@ -146,8 +165,15 @@ func (r *rank) put(t testing.TB, at int, data []byte) {
 	require.NoError(t, r.ctx.Enter(false))
 	defer r.ctx.Leave()
 	copy(r.host.Host()[at:], data)
-	r.ctx.(cuda.Observer).HostAccess(r.host.Ptr()+cuda.Ptr(at), len(data), true)()
+	r.observe(at, len(data), true)
 	require.NoError(t, r.stream.Copy(r.device.Ptr()+cuda.Ptr(at), r.host.Ptr()+cuda.Ptr(at), len(data)))
+}
+
+// observe tells the driver that the test has used its memory, if the driver wants to know.
+func (r *rank) observe(at, bytes int, write bool) {
+	if o, ok := r.ctx.(cuda.Observer); ok {
+		o.HostAccess(r.host.Ptr()+cuda.Ptr(at), bytes, write)()
+	}
 }
 
 // fetch enqueues the copy of bytes of the device's memory to the host, and get returns them when
@@ -168,7 +194,7 @@ func (r *rank) get(t testing.TB, at, n int) []byte {
 	require.NoError(t, r.ctx.Enter(false))
 	defer r.ctx.Leave()
 	require.NoError(t, r.stream.Synchronize())
-	r.ctx.(cuda.Observer).HostAccess(r.host.Ptr()+cuda.Ptr(at), n, false)()
+	r.observe(at, n, false)
 	return r.host.Host()[at : at+n]
 }
 
