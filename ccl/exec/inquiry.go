@@ -319,7 +319,7 @@ func (c *Comm) withInquiry(err *fault.Error) *fault.Error {
 		return err
 	}
 	defer c.forget(w)
-	f, found := attended(c, w.found, 2*abortSpan)
+	f, found := attended(c, w.found, 3*abortSpan) // the driver itself may be late
 	if !found || f.text == "" {
 		return err
 	}
