@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/cuda"
 )
 
@@ -19,7 +20,8 @@ type Options struct {
 	Planner exec.Planner // chooses as that of Comm does; used by this Group alone
 	Context cuda.Context // which the Group releases
 	Thread  *Thread
-	Staging int // bytes of host memory for collectives; as many for messages
+	Staging int          // bytes of host memory for collectives; as many for messages
+	Record  *record.Ring // of calls; nil to record nothing. Comm must not write it
 
 	// Alloc returns whole pages, and what gives them back. Peers on this host should be able to
 	// read them in place.
@@ -55,6 +57,9 @@ type Group struct {
 	caller cuda.Event    // where the caller's stream was at the last call
 	watch  cuda.Observer // nil for none
 
+	adopting sync.Mutex
+	callers  map[uintptr]cuda.Stream // streams of callers, by handle
+
 	mu       sync.Mutex // held by Enqueue, which so decides the order
 	closed   bool
 	splits   map[split]int
@@ -63,6 +68,8 @@ type Group struct {
 	ops      []*Op // all that were ever made
 	idle     []*Op // those of them that nobody holds
 
+	receives atomic.Int32 // that have not ended
+	others   atomic.Int32 // calls that have not ended, but for receives
 	failure  atomic.Pointer[fault.Error]
 	storing  sync.Mutex // of words
 	released bool
@@ -74,14 +81,10 @@ type Group struct {
 // process.
 func New(opts Options) (*Group, error) {
 	g := &Group{opts: opts, comm: opts.Comm, ctx: opts.Context, rank: opts.Comm.Rank(), size: opts.Comm.Size(),
-		splits: map[split]int{}}
+		splits: map[split]int{}, callers: map[uintptr]cuda.Stream{}}
 	g.watch, _ = opts.Context.(cuda.Observer)
-	info := g.ctx.Info()
-	switch {
-	case !info.Words:
-		return nil, g.lacks("its streams cannot wait for memory (stream memory operations of 64 bits)")
-	case !info.Registers:
-		return nil, g.lacks("memory of the host cannot be registered")
+	if err := Check(g.ctx.Info()); err != nil {
+		return nil, err
 	}
 	if err := g.ctx.Enter(false); err != nil {
 		return nil, err
@@ -95,9 +98,18 @@ func New(opts Options) (*Group, error) {
 	return g, nil
 }
 
-func (g *Group) lacks(what string) error {
-	info := g.ctx.Info()
-	return fault.New(fault.NotSupported, "device %d (%s): %s", info.Index, info.Name, what)
+// Check returns an error that says what a device lacks that a Group needs, or nil.
+func Check(info cuda.Info) error {
+	lacking := ""
+	switch {
+	case !info.Words:
+		lacking = "its streams cannot wait for memory (stream memory operations of 64 bits)"
+	case !info.Registers:
+		lacking = "memory of the host cannot be registered"
+	default:
+		return nil
+	}
+	return fault.New(fault.NotSupported, "device %d (%s): %s", info.Index, info.Name, lacking)
 }
 
 // open makes the roads and their memory.
@@ -217,6 +229,8 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 		g.idle = append(g.idle, o)
 		return nil, f.In(g.label(), call.String())
 	}
+	o.note(call)
+	g.unended(o).Add(1)
 	r.hand(o)
 	g.opts.Thread.bell.Ring()
 	return o, nil
@@ -298,6 +312,7 @@ func (g *Group) take(call *exec.Call, c cut) (*Op, error) {
 	if timeout > 0 {
 		o.deadline = time.Now().Add(timeout)
 	}
+	o.limit.Store(0)
 	o.source.Store(-1)
 	o.state.Store(opPending)
 	o.holders.Store(2)
@@ -312,6 +327,24 @@ func (g *Group) keep(o *Op) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.idle = append(g.idle, o)
+}
+
+// unended returns the counter of calls like this one that have not ended.
+func (g *Group) unended(o *Op) *atomic.Int32 {
+	if o.call.Coll == dtype.Recv {
+		return &g.receives
+	}
+	return &g.others
+}
+
+// Pending returns how many calls the processor has not finished yet: receives, and others.
+func (g *Group) Pending() (receives, others int) { return int(g.receives.Load()), int(g.others.Load()) }
+
+// Counts returns how many collectives and how many messages were enqueued so far.
+func (g *Group) Counts() (collectives, messages uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.colls, g.messages
 }
 
 // SetTimeout changes the timeout of later calls that have none of their own; 0 for none.
