@@ -38,7 +38,7 @@ class Call(ctypes.Structure):
 class GroupOptions(ctypes.Structure):
     _fields_ = [("abi", ctypes.c_uint32), ("rank", ctypes.c_int32), ("size", ctypes.c_int32),
                 ("timeout_ns", ctypes.c_int64), ("name", ctypes.c_char_p), ("options", ctypes.c_char_p),
-                ("shim_version", ctypes.c_char_p)]
+                ("shim_version", ctypes.c_char_p), ("device", ctypes.c_char_p)]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def lib():
     return ctypes.CDLL(str(pathlib.Path(goccl.__file__).with_name("libgoccl.so")))
 
 
-def open_group(lib, rank, size, abi=2, options=b"", timeout=10.0):
+def open_group(lib, rank, size, abi=3, options=b"", timeout=10.0):
     group, length, error = ctypes.c_uint64(), ctypes.c_size_t(), Error()
     buffer = ctypes.create_string_buffer(MAX_ADDRESS)
     wanted = GroupOptions(abi, rank, size, int(timeout * 1e9), b"cabi", options, b"test")
