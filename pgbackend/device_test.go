@@ -275,7 +275,7 @@ func TestDeviceTimeout(t *testing.T) {
 	}{
 		"of the group":            {300 * time.Millisecond, 0, false, "rank 1"},
 		"of the wait":             {forever, 300 * time.Millisecond, false, "rank 1"},
-		"of the wait, own stream": {forever, 300 * time.Millisecond, true, "the stream of this rank has not come to the call"},
+		"of the wait, own stream": {forever, 300 * time.Millisecond, true, "the stream of this rank has not come"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ranks := deviceWorld(t, 2, c.timeout)
