@@ -211,8 +211,8 @@ int goccl_work_poll(goccl_work work, int* done, goccl_error* error);
 
 /* Makes the work progress without delay although no thread waits for it. Most works are soon waited
  * for, so otherwise a thread of the library advances it only some milliseconds later. For callers
- * that need the end soon and learn of it in another way than by waiting. Works of goccl_enqueue need
- * it not: it does nothing. */
+ * that need the end soon and learn of it in another way than by waiting. For works of
+ * goccl_enqueue it does nothing. */
 int goccl_work_expedite(goccl_work work, goccl_error* error);
 
 /* Returns the source rank of a finished receive, -1 for other works. */
