@@ -75,7 +75,13 @@ func (c *Communicator) Rank() int { return c.comm.Rank() }
 func (c *Communicator) Size() int { return c.comm.Size() }
 
 // Seq returns the number of collectives that this rank has called so far.
-func (c *Communicator) Seq() uint64 { return c.comm.Seq() }
+func (c *Communicator) Seq() uint64 {
+	if c.device != nil {
+		collectives, _ := c.device.Counts()
+		return collectives
+	}
+	return c.comm.Seq()
+}
 
 // Exposed returns the number of collectives for which this rank exposed registered memory
 // (Node.Alloc) to its peers instead of copying.
@@ -102,10 +108,23 @@ func (c *Communicator) Pace(span time.Duration) (Pace, bool) {
 func (c *Communicator) Standing(d time.Duration) Standing { return c.comm.Standing(d) }
 
 // Messages returns the number of sends and receives that this rank has called so far.
-func (c *Communicator) Messages() uint64 { return c.comm.Messages() }
+func (c *Communicator) Messages() uint64 {
+	if c.device != nil {
+		_, messages := c.device.Counts()
+		return messages
+	}
+	return c.comm.Messages()
+}
 
 // Failure returns the error with which the group has ended, or nil.
-func (c *Communicator) Failure() *Error { return c.comm.Failure() }
+func (c *Communicator) Failure() *Error {
+	if c.device != nil {
+		if f := c.device.Failure(); f != nil {
+			return f
+		}
+	}
+	return c.comm.Failure()
+}
 
 // NoteBatch adds to the records that the operations with this Call.Batch were issued as one.
 func (c *Communicator) NoteBatch(batch uint32) {
@@ -159,8 +178,14 @@ func (c *Communicator) Start(call *Call) (*Work, error) {
 }
 
 // Abort ends every operation with an error that carries the reason, and refuses later operations.
-func (c *Communicator) Abort(reason string) {
-	c.comm.Abort(fault.New(fault.Aborted, "%s", reason))
+func (c *Communicator) Abort(reason string) { c.fail(fault.New(fault.Aborted, "%s", reason)) }
+
+func (c *Communicator) fail(err *fault.Error) {
+	if c.device != nil {
+		c.device.Abort(err)
+		return
+	}
+	c.comm.Abort(err)
 }
 
 // Drain works until all operations that were started have ended, for d at most, and reports whether
@@ -168,6 +193,9 @@ func (c *Communicator) Abort(reason string) {
 // may never send their messages. After doubt it asks the ranks that it waits for, and gives up on
 // those that do not answer within 0.7 s: they are stopped, or their host is silent.
 func (c *Communicator) Drain(d, receives, doubt time.Duration) bool {
+	if c.device != nil {
+		return c.device.drain(d, receives, doubt)
+	}
 	return c.comm.Drain(d, receives, doubt)
 }
 

@@ -3,8 +3,11 @@ package ccl
 import (
 	"errors"
 	"sync"
+	"time"
 
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group"
 )
@@ -19,30 +22,68 @@ type DeviceGroup struct {
 	close func() error
 }
 
-// OnDevice makes a DeviceGroup, which takes c over: c must not be used for anything else from then
-// on, and ends with the DeviceGroup. All ranks of c must do the same. The context is taken over,
-// too; both remain the caller's only if OnDevice fails.
+// OnDevice makes a DeviceGroup, which takes c over: calls go through the DeviceGroup from then on,
+// and c ends with it. What c tells of itself is about the DeviceGroup. All ranks of c must do the
+// same. The context is taken over, too; both remain the caller's only if OnDevice fails. Then c has
+// ended with that error, which the other ranks get, too.
+//
+// With Config.Device the recorder has one record for each call. Otherwise it has one for each piece
+// that the processor moves.
 //
 // OnDevice allocates and registers memory, and so may wait for all streams of the process.
 func (c *Communicator) OnDevice(device cuda.Context) (*DeviceGroup, error) {
+	d, err := c.onDevice(device)
+	if err != nil {
+		err = c.origin.endpoint.in("join", err)
+		c.fail(err.(*fault.Error))
+		return nil, err
+	}
+	c.device = d
+	return d, nil
+}
+
+func (c *Communicator) onDevice(device cuda.Context) (*DeviceGroup, error) {
 	e := c.origin.endpoint
+	var ring *record.Ring
+	if e.cfg.Device {
+		ring = c.comm.Recorded()
+	}
 	g, err := group.New(group.Options{
 		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(), Context: device, Thread: c.node.deviceThread(),
-		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging,
+		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging, Record: ring,
 	})
 	if err != nil {
 		return nil, err
 	}
 	d := &DeviceGroup{Group: g, comm: c}
 	d.close = sync.OnceValue(func() error { return errors.Join(g.Close(), c.close()) })
-	c.device = d
 	return d, nil
 }
+
+// Device returns the DeviceGroup that has taken c over, or nil.
+func (c *Communicator) Device() *DeviceGroup { return c.device }
 
 // Close leaves the group: calls that have not ended fail with Closed. It waits until the streams of
 // the group have ended, so what was enqueued in the callers' streams before must be able to end. If
 // they do not end in some seconds, it leaves their memory allocated and returns Timeout.
 func (d *DeviceGroup) Close() error { return d.close() }
+
+// drain is Communicator.Drain. What goes through the processor is all that peers wait for.
+func (d *DeviceGroup) drain(most, receives, doubt time.Duration) bool {
+	begin := time.Now()
+	for d.comm.Failure() == nil {
+		waited := time.Since(begin)
+		messages, others := d.Pending()
+		if others == 0 && (messages == 0 || waited >= receives) {
+			return d.comm.comm.Drain(max(0, most-waited), receives-waited, doubt-waited)
+		}
+		if waited >= most {
+			return false
+		}
+		time.Sleep(min(most-waited, time.Millisecond))
+	}
+	return true
+}
 
 // deviceThread returns the thread that serves the device groups of the process.
 func (n *Node) deviceThread() *group.Thread {

@@ -57,6 +57,7 @@ type Config struct {
 	Timeout time.Duration // of operations that have none of their own; Options.Timeout wins; 0 for none
 	Options Options
 	Client  string // version of the layer above (the torch shim); must be the same on all ranks
+	Device  bool   // the Communicator is for OnDevice, and nothing else; must be the same on all ranks
 }
 
 // Endpoint is a rank that has not joined its group yet.
@@ -76,6 +77,7 @@ type address struct {
 	Version string            `json:"version"`
 	Format  int               `json:"format"`
 	Client  string            `json:"client"`
+	Device  bool              `json:"device,omitempty"`
 	Rank    int               `json:"rank"`
 	Size    int               `json:"size"`
 	Options string            `json:"options"`
@@ -125,7 +127,8 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	rand.Read(nonce[:])
 	host, _ := os.Hostname()
 	place, _ := probe.Place("/")
-	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Rank: cfg.Rank, Size: cfg.Size,
+	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Device: cfg.Device,
+		Rank: cfg.Rank, Size: cfg.Size,
 		Options: cfg.Options.agreed(), Plans: contents, Tune: rows, Node: n.id, Host: host, Place: place,
 		Pid: os.Getpid(), Cores: park.Affinity().String(), Usable: park.Cores(),
 		Slot: n.windowSlot(cfg.Size, cfg.Options.slot()), Nonce: hex.EncodeToString(nonce[:]),
@@ -221,7 +224,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Doorbell: e.node.doorbell,
 		Channels: channels, Window: shared, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout,
 		FastBF16: e.fastBF16(peers), Arena: e.node.arenaFor(shared), Cache: e.node.cache,
-		Record: ringOf(e.cfg.Options.Recorder), Control: control, Hosts: planner.hosts,
+		Record: ringOf(e.cfg.Options.Recorder), CallerRecords: e.cfg.Device, Control: control, Hosts: planner.hosts,
 		WarnAfter: e.cfg.Options.warnAfter(),
 		Warn:      func(format string, args ...any) { e.log("WARN", format, args...) },
 	})
@@ -325,6 +328,7 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 			{"plan format", mine.Format, a.Format},
 			{"shim version", mine.Client, a.Client},
 			{"number of ranks", mine.Size, a.Size},
+			{"device of the tensors", deviceOf(mine.Device), deviceOf(a.Device)},
 			{"options", mine.Options, a.Options},
 			{"contents of GOCCL_PLAN", mine.Plans, a.Plans},
 			{"rows of GOCCL_TUNE", orNone(mine.Tune), orNone(a.Tune)},
@@ -352,6 +356,14 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 			"another process has joined as this rank; is a rank used twice?")
 	}
 	return peers, nil
+}
+
+// deviceOf says whether a group has its tensors on a device; which one is a rank's own affair.
+func deviceOf(device bool) string {
+	if device {
+		return "a CUDA device"
+	}
+	return "none"
 }
 
 func orNone(hash string) string {

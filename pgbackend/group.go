@@ -12,6 +12,7 @@ import (
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/cuda"
 )
 
 // Config is what torch knows about a group.
@@ -22,6 +23,7 @@ type Config struct {
 	Timeout time.Duration // of joining and of operations; more than zero
 	Options string        // the text form of ccl.Options
 	Shim    string        // the shim's version
+	Device  string        // where the tensors are: "cuda:0", or "" for the memory of the host
 }
 
 // Group is one rank of a torch process group. It is opened, joined and closed; Become gives it
@@ -34,6 +36,7 @@ type Group struct {
 	comm      atomic.Pointer[ccl.Communicator] // nil before Join and after Close
 	about     atomic.Pointer[about]
 	options   kept
+	place     *place                    // of the tensors; nil for the host
 	file      atomic.Pointer[string]    // where RecordTo puts the record
 	draining  atomic.Pointer[time.Time] // when draining began
 	monitored atomic.Uint64             // monitored barriers of this generation so far
@@ -44,6 +47,7 @@ type Group struct {
 	rank, size int                    // size is 0 while the group has no members
 	members    []int                  // after ShrinkFrom
 	endpoint   *ccl.Endpoint          // of the first generation; nil if it began without members
+	context    cuda.Context           // of the device, from Open to Join or Close; else nil
 	joining    func(why *fault.Error) // ends Join and ShrinkFrom; nil unless one runs, and after that call
 	state      State
 }
@@ -73,35 +77,45 @@ func open(cfg Config) (*Group, error) {
 	if cfg.Timeout <= 0 {
 		return nil, fault.New(fault.Invalid, "timeout %v is not longer than zero", cfg.Timeout)
 	}
+	where, err := placeOf(cfg.Device)
+	if err != nil {
+		return nil, err
+	}
 	n, err := node(opts)
 	if err != nil {
 		return nil, err
 	}
-	options := keptOf(opts)
+	timeout := cfg.Timeout
+	if opts.Timeout > 0 && cfg.Size > 0 {
+		timeout = opts.Timeout
+	}
+	g := empty(cfg.Name, timeout, keptOf(opts), where)
 	if cfg.Size == 0 {
-		return empty(cfg.Name, cfg.Timeout, options), nil
+		return g, nil
+	}
+	if err := g.retain(); err != nil {
+		return nil, err
 	}
 	endpoint, err := n.Open(ccl.Config{
 		Name: cfg.Name, Rank: cfg.Rank, Size: cfg.Size,
-		Timeout: cfg.Timeout, Options: opts, Client: cfg.Shim})
+		Timeout: cfg.Timeout, Options: opts, Client: cfg.Shim, Device: where != nil})
 	if err != nil {
+		g.letGo()
 		return nil, err
 	}
-	timeout := cfg.Timeout
-	if opts.Timeout > 0 {
-		timeout = opts.Timeout
-	}
-	g := empty(cfg.Name, timeout, options)
 	g.rank, g.size, g.endpoint = cfg.Rank, cfg.Size, endpoint
 	return g, nil
 }
 
-func empty(name string, timeout time.Duration, options kept) *Group {
-	return &Group{name: name, timeout: timeout, opened: time.Now(), options: options, summed: make(chan struct{}, 1)}
+func empty(name string, timeout time.Duration, options kept, where *place) *Group {
+	return &Group{name: name, timeout: timeout, opened: time.Now(), options: options, place: where,
+		summed: make(chan struct{}, 1)}
 }
 
-// Empty returns a group with the name and the options of this one, and without members.
-func (g *Group) Empty(timeout time.Duration) *Group { return empty(g.name, timeout, g.options) }
+// Empty returns a group with the name, the options and the device of this one, and without members.
+func (g *Group) Empty(timeout time.Duration) *Group {
+	return empty(g.name, timeout, g.options, g.place)
+}
 
 // Address returns the address that the other ranks need of this rank before they join. It is empty
 // while the group has no members.
@@ -167,6 +181,9 @@ func (g *Group) enter(op, member string, by time.Time,
 	g.joining = func(why *fault.Error) { end(why.In(member, op)) }
 	g.mu.Unlock()
 	comm, members, err := build(ctx)
+	if err == nil && g.place != nil {
+		err = g.onDevice(comm)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.joining == nil {
@@ -196,6 +213,11 @@ func (g *Group) Become(next *Group) error {
 	forget(next)
 	if comm == nil {
 		return fault.New(fault.Invalid, "the new members have not joined yet")
+	}
+	if g.Device() != next.Device() {
+		comm.Close()
+		return fault.New(fault.Invalid, "the group has its tensors on %s, and the new members theirs on %s",
+			orHost(g.place), orHost(next.place)).In(g.member(), "reconfigure")
 	}
 	g.mu.Lock()
 	if g.state.Closed {
@@ -270,6 +292,9 @@ func (g *Group) Run(call *ccl.Call) error {
 // RunSlice is Run, but for about d at most unless d is 0: it then returns the operation, which goes
 // on.
 func (g *Group) RunSlice(call *ccl.Call, d time.Duration) (*ccl.Work, error) {
+	if g.place != nil {
+		return nil, g.elsewhere(title(call))
+	}
 	comm := g.comm.Load()
 	if comm == nil {
 		return nil, g.absent(title(call))
@@ -279,6 +304,9 @@ func (g *Group) RunSlice(call *ccl.Call, d time.Duration) (*ccl.Work, error) {
 
 // Start starts an operation.
 func (g *Group) Start(call *ccl.Call) (*ccl.Work, error) {
+	if g.place != nil {
+		return nil, g.elsewhere(title(call))
+	}
 	comm := g.comm.Load()
 	if comm == nil {
 		return nil, g.absent(title(call))
@@ -403,7 +431,7 @@ func (g *Group) Close() error {
 	}
 	g.mu.Unlock()
 	if comm == nil {
-		return nil
+		return g.letGo()
 	}
 	forget(g)
 	return comm.Close()

@@ -55,6 +55,9 @@ func (g *Group) live(comm *ccl.Communicator, patience time.Duration) live.Group 
 	}
 	s := comm.Standing(patience)
 	of.Seq, of.Messages, of.Op, of.Busy, of.Waits = s.Seq, comm.Messages(), s.Op, s.Busy || s.Op != "", s.Waits
+	if g.place != nil { // s is about pieces of calls
+		of.Seq = comm.Seq()
+	}
 	if !of.Busy { // receives that were posted may be open, but nobody waits for them
 		of.For = s.Idle.Seconds()
 	}

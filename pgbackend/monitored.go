@@ -24,6 +24,9 @@ const verdictBytes = 512
 // means the group's own; with 0, rank 0 fails at once. With all, rank 0 waits for every rank and
 // names all missing ones; without it, rank 0 stops at the first.
 func (g *Group) MonitoredBarrier(timeout time.Duration, all bool) error {
+	if g.place != nil {
+		return g.elsewhere("monitored_barrier")
+	}
 	comm, err := g.joined()
 	if err != nil {
 		return err

@@ -154,6 +154,9 @@ type deadline struct {
 // StartSparse starts an all_reduce of sparse tensors. It copies the parts of the tensor that it
 // needs.
 func (g *Group) StartSparse(tensor SparseTensor) (*Sparse, error) {
+	if g.place != nil {
+		return nil, g.elsewhere("all_reduce of sparse tensors")
+	}
 	comm, err := g.joined()
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,19 +13,6 @@ import (
 	_ "github.com/goccl/goccl/cabi/exports"
 	"github.com/goccl/goccl/cabi/exports/fromc"
 )
-
-// both makes two ranks run do at the same time.
-func both(t testing.TB, ranks [2]*fromc.Rank, do func(r *fromc.Rank) error) {
-	t.Helper()
-	var errs [2]error
-	var group sync.WaitGroup
-	for i, r := range ranks {
-		group.Go(func() { errs[i] = do(r) })
-	}
-	group.Wait()
-	require.NoError(t, errs[0])
-	require.NoError(t, errs[1])
-}
 
 // A call through the C ABI allocates nothing, for every order of calls and size, on every thread.
 func TestNoAllocations(t *testing.T) {

@@ -6,13 +6,18 @@
  * that end a group). All functions may be called from any thread. In a forked child every function
  * returns GOCCL_FORKED at once; fork has closed the child's copies of the library's sockets. Memory
  * behind a goccl_call must stay valid until the call (or its work) is done; the goccl_call itself, and
- * the arrays it points to, only until goccl_run or goccl_start returns.
+ * the arrays it points to, only until goccl_run, goccl_start or goccl_enqueue returns.
  *
  * Functions that may wait long take a slice, for callers that have something else to look at now and
  * then: signals, for example. The library calls nobody back; it returns after slice_ns, and the
  * operation goes on. *work then stands for it: wait for it with goccl_work_wait, and give it back with
  * goccl_work_free. If the operation has ended, *work is 0. With slice_ns 0 the function returns at the
  * end only, and work may be NULL.
+ *
+ * A group has its tensors in the memory of the host, or on a CUDA device (goccl_group_options.device).
+ * On a device its only operations are those of goccl_enqueue, which refuses other groups; goccl_run,
+ * goccl_start, goccl_group_sparse_all_reduce and goccl_group_monitored_barrier refuse groups on a
+ * device. All these refuse with GOCCL_NOT_SUPPORTED. The other functions serve both.
  */
 #ifndef GOCCL_H
 #define GOCCL_H
@@ -24,7 +29,7 @@
 extern "C" {
 #endif
 
-#define GOCCL_ABI 2
+#define GOCCL_ABI 3
 
 /* Classes of failure; the numbers of ccl/fault. */
 typedef enum {
@@ -115,6 +120,7 @@ typedef struct {
   const char* name;         /* for messages: "default_pg", "dp" */
   const char* options;      /* "NAME=value" lines: GOCCL_* environment variables, then the caller's; see ccl.Options */
   const char* shim_version; /* of the caller; must be the same on all ranks */
+  const char* device;       /* of the tensors, such as "cuda:0"; "" is the host. All ranks have one, or none has */
 } goccl_group_options;
 
 /* Writes the library's version, such as "0.1.0". */
@@ -122,14 +128,18 @@ int goccl_version(char* buf, size_t cap);
 
 /* Creates a group of which this process is one rank, and writes to buf the address that the other
  * ranks need to join it (at most GOCCL_MAX_ADDRESS bytes). Checks the options. The first call starts
- * the library. */
+ * the library. With a device it opens the CUDA driver of the process and retains the device's primary
+ * context until the group is closed. It returns GOCCL_NOT_SUPPORTED, and says what is missing, where
+ * there is no driver (libcuda.so.1) or no such device, or the device lacks something. */
 #define GOCCL_MAX_ADDRESS 16384
 int goccl_group_open(const goccl_group_options* options, goccl_group* group, void* buf, size_t cap, size_t* len,
                      goccl_error* error);
 
 /* Joins the group: addresses[r] (lengths[r] bytes) is the address that rank r's goccl_group_open
  * wrote, for every rank including this one. Waits until all ranks have joined, at most until the
- * group's timeout after goccl_group_open; the error names the ranks that did not join. */
+ * group's timeout after goccl_group_open; the error names the ranks that did not join. With a device it
+ * also allocates and registers memory, which may wait until all streams of the process have ended; if
+ * that fails, the group has failed with this error for the other ranks, too. */
 int goccl_group_join(goccl_group group, const void* const* addresses, const size_t* lengths, int n, int64_t slice_ns,
                      goccl_work* work, goccl_error* error);
 
@@ -140,6 +150,23 @@ int goccl_run(goccl_group group, const goccl_call* call, int64_t slice_ns, goccl
  * group. If it has already ended successfully and is not a receive from any source, *work is 0 and
  * nothing is left to do; otherwise the work must be given back with goccl_work_free. */
 int goccl_start(goccl_group group, const goccl_call* call, goccl_work* work, uint64_t* seq, goccl_error* error);
+
+/* Puts one operation behind what is in a stream of the group's device, and returns at once: nothing of
+ * it has been done then. stream is a CUstream, 0 the default stream; the blocks are in the device's
+ * memory, and nothing but the device uses them. Sets *seq as goccl_start does. On success *work is
+ * always set and must be given back with goccl_work_free; the memory of the call must stay valid until
+ * the work is done, or until a stream that has joined it (goccl_work_join) has come that far; if the
+ * operation has failed, only such a stream, or the end of goccl_group_close, tells. All ranks enqueue
+ * their operations in the same order, in whatever streams. A stream in capture is refused with
+ * GOCCL_NOT_SUPPORTED: operations cannot be part of a CUDA graph. Once the group has failed, or is
+ * closed, streams wait for no other rank any more, and outputs are undefined. */
+int goccl_enqueue(goccl_group group, const goccl_call* call, void* stream, goccl_work* work, uint64_t* seq,
+                  goccl_error* error);
+
+/* Makes a stream wait for a work of goccl_enqueue: what is put into the stream afterwards sees what the
+ * operation has done. Never waits itself. If the operation is known to have failed it returns its code;
+ * the stream waits all the same. Refuses other works with GOCCL_NOT_SUPPORTED. */
+int goccl_work_join(goccl_work work, void* stream, goccl_error* error);
 
 /* A tensor in coordinate form. indices holds the count indices in the first sparse dimension, then
  * those in the second one, and so on; values holds a dense block for each element. Elements at the
@@ -170,7 +197,8 @@ int goccl_work_sparse(goccl_work work, uint64_t* count, int64_t* indices, void* 
  * soon on the others. A later call does not put off an earlier end. Works of goccl_group_join,
  * goccl_group_shrink and goccl_group_monitored_barrier have their own timeout only. After slice_ns
  * (0: never) it returns GOCCL_OK with *done 0, and the operation goes on; otherwise *done is 1. done
- * may be NULL. */
+ * may be NULL. A work of goccl_enqueue is done when the device has finished with it. Its timeouts
+ * end when the host has: the device may then still wait for what the caller has enqueued. */
 int goccl_work_wait(goccl_work work, int64_t timeout_ns, int64_t slice_ns, int* done, goccl_error* error);
 
 /* Sets *done to 1 if the work is done, and then returns its code; otherwise returns GOCCL_OK. Never
@@ -178,12 +206,13 @@ int goccl_work_wait(goccl_work work, int64_t timeout_ns, int64_t slice_ns, int* 
 int goccl_work_test(goccl_work work, int* done, goccl_error* error);
 
 /* goccl_work_test for callers that poll: it first advances the group on this thread, unless another
- * thread is doing so. */
+ * thread is doing so. Works of goccl_enqueue are advanced by a thread of the library only. */
 int goccl_work_poll(goccl_work work, int* done, goccl_error* error);
 
 /* Makes the work progress without delay although no thread waits for it. Most works are soon waited
  * for, so otherwise a thread of the library advances it only some milliseconds later. For callers
- * that need the end soon and learn of it in another way than by waiting. */
+ * that need the end soon and learn of it in another way than by waiting. For works of
+ * goccl_enqueue it does nothing. */
 int goccl_work_expedite(goccl_work work, goccl_error* error);
 
 /* Returns the source rank of a finished receive, -1 for other works. */
@@ -200,7 +229,8 @@ int goccl_work_free_all(const goccl_work* works, size_t n);
  * chosen by the caller, and the works that have to end before the entry is due; they must not be
  * given back before. Without works it is due at once. urgent: goccl_work_expedite for each of the works.
  * *watched is 0, and the entry is not queued, if there are works and all have ended already. *thread
- * is 1 if the caller must start a thread that calls goccl_queue_next repeatedly. */
+ * is 1 if the caller must start a thread that calls goccl_queue_next repeatedly. Works of goccl_enqueue
+ * are refused with GOCCL_NOT_SUPPORTED: a stream that has joined them needs no thread. */
 int goccl_queue_watch(const goccl_work* works, size_t n, int urgent, uint64_t token, int* watched, int* thread,
                       goccl_error* error);
 
@@ -241,8 +271,8 @@ typedef struct {
 } goccl_group_state;
 int goccl_group_state_of(goccl_group group, goccl_group_state* state, goccl_error* error);
 
-/* Gives the group the members of next, which has joined. next is gone afterwards, whether or not the
- * call succeeds. Operations that are not done fail with GOCCL_CLOSED. */
+/* Gives the group the members of next, which has joined and is on the same device, if any. next is gone
+ * afterwards, whether or not the call succeeds. Operations that are not done fail with GOCCL_CLOSED. */
 int goccl_group_become(goccl_group group, goccl_group next, goccl_error* error);
 
 /* Changes the timeout of later operations. */
@@ -285,7 +315,8 @@ int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error)
  * has left this process. It waits for at most at_most_ns; then call it again. *done is 1 when there
  * is nothing more to wait for: all operations have ended, the group has failed, or the group's timeout
  * has passed since the first call. Receives are waited for only one second, since their senders may
- * never send, and ranks whose processes are stopped or whose hosts are silent for 0.9 s. */
+ * never send, and ranks whose processes are stopped or whose hosts are silent for 0.9 s. With a device
+ * these are waited for like others, and what the device still has to do is not waited for. */
 int goccl_group_drain(goccl_group group, int64_t at_most_ns, int* done, goccl_error* error);
 
 /* Tells which ranks of the group are known to have died, or cannot be reached any more: for each of them
@@ -300,7 +331,8 @@ int goccl_group_lost(goccl_group group, char* buf, size_t cap, size_t* len, gocc
  * *next is set at once: a group without members, which gets them when the call ends, and which
  * goccl_group_abort ends the call with; after a failure, too, it must be given back with
  * goccl_group_free. timeout_ns is that of the call, whose error then names the ranks that have not
- * called it, and of the new group's operations. This group stays as it is. */
+ * called it, and of the new group's operations. This group stays as it is; the new one is on the same
+ * device, if any. */
 int goccl_group_shrink(goccl_group group, const int32_t* without, size_t n, int64_t timeout_ns, goccl_group* next,
                        int64_t slice_ns, goccl_work* work, goccl_error* error);
 
@@ -313,7 +345,9 @@ int goccl_group_members(goccl_group group, int32_t* ranks, size_t cap, size_t* n
 int goccl_group_locate(goccl_group group, int rank, char* buf, size_t cap, size_t* len, goccl_error* error);
 
 /* Leaves the group in order. Operations that are not done fail with GOCCL_CLOSED, and so do later
- * calls; their errors name the last seq. Closing it again has no effect. */
+ * calls; their errors name the last seq. Closing it again has no effect. With a device it waits until
+ * the group's streams have ended, so until what was in the callers' streams before the group's
+ * operations has: after five seconds it returns GOCCL_TIMEOUT, and their memory stays allocated. */
 int goccl_group_close(goccl_group group, goccl_error* error);
 
 /* Gives the handle back and closes the group if it is not closed. */

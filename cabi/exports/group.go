@@ -45,7 +45,7 @@ func goccl_go_group_open(options *C.goccl_group_options, group *C.goccl_group,
 	g, err := pgbackend.Open(pgbackend.Config{
 		Name: C.GoString(options.name), Rank: int(options.rank), Size: int(options.size),
 		Timeout: time.Duration(options.timeout_ns), Options: C.GoString(options.options),
-		Shim: C.GoString(options.shim_version),
+		Shim: C.GoString(options.shim_version), Device: C.GoString(options.device),
 	})
 	if err != nil {
 		return answer(err, record)

@@ -88,6 +88,17 @@ int goccl_start(goccl_group group, const goccl_call* call, goccl_work* work, uin
   return goccl_go_start(group, (goccl_call*)call, work, seq, error);
 }
 
+int goccl_enqueue(goccl_group group, const goccl_call* call, void* stream, goccl_work* work, uint64_t* seq,
+                  goccl_error* error) {
+  GUARD(error);
+  return goccl_go_enqueue(group, (goccl_call*)call, stream, work, seq, error);
+}
+
+int goccl_work_join(goccl_work work, void* stream, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_work_join(work, stream, error);
+}
+
 int goccl_group_sparse_all_reduce(goccl_group group, const goccl_sparse* tensor, goccl_work* work, uint64_t* seq,
                                   goccl_error* error) {
   GUARD(error);

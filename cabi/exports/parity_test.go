@@ -66,3 +66,25 @@ func TestNumbersOfTheHeader(t *testing.T) {
 	}
 	require.Len(t, header, count, "the header has constants that Go does not have")
 }
+
+// Every function of the header looks first whether this process is a forked child, and libgoccl
+// shows it.
+func TestFunctionsOfTheHeader(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		return string(text)
+	}
+	header, guards, shown := read("goccl.h"), read("guard.c"), read("../libgoccl/libgoccl.map")
+	functions := regexp.MustCompile(`(?m)^int (goccl_\w+)\(`).FindAllStringSubmatch(header, -1)
+	require.Greater(t, len(functions), 30)
+	for _, f := range functions {
+		require.Regexp(t, `int `+f[1]+`\([^)]*\) \{\n  GUARD\(`, guards)
+		listed := false
+		for _, pattern := range regexp.MustCompile(`goccl_[\w*]+`).FindAllString(shown, -1) {
+			prefix, whole := strings.CutSuffix(pattern, "*")
+			listed = listed || f[1] == pattern || whole && strings.HasPrefix(f[1], prefix)
+		}
+		require.True(t, listed, f[1])
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/pgbackend"
 )
 
@@ -31,6 +32,10 @@ func goccl_go_queue_watch(list *C.goccl_work, n C.size_t, urgent C.int,
 		if t := findTask(work); t != nil {
 			ops = append(ops, t)
 			continue
+		}
+		if findEnqueued(work) != nil {
+			return answer(fault.New(fault.NotSupported,
+				"an enqueued operation cannot be watched: join it with a stream (goccl_work_join)"), record)
 		}
 		w, err := findWork(work)
 		if err != nil {

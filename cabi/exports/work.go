@@ -113,7 +113,7 @@ func goccl_go_work_wait(work C.goccl_work, timeout, slice C.int64_t,
 	w, err := findWork(work)
 	if err == nil {
 		t = w
-	} else if t = findTask(work); t == nil {
+	} else if t = findOther(work); t == nil {
 		return answer(err, record)
 	}
 	if timeout >= 0 {
@@ -134,7 +134,7 @@ func askWork(work C.goccl_work, done *C.int, record *C.goccl_error, ask func(*cc
 	w, err := findWork(work)
 	if err == nil {
 		is, err = ask(w)
-	} else if t := findTask(work); t != nil {
+	} else if t := findOther(work); t != nil {
 		is, err = t.Done()
 	} else {
 		return answer(err, record)
@@ -161,6 +161,8 @@ func goccl_go_work_expedite(work C.goccl_work, record *C.goccl_error) (code C.in
 	w, err := findWork(work)
 	if err == nil {
 		w.Expedite()
+	} else if findEnqueued(work) != nil { // the device thread does not leave it alone
+		err = nil
 	}
 	return answer(err, record)
 }
@@ -171,6 +173,8 @@ func goccl_go_work_source(work C.goccl_work, source *C.int, record *C.goccl_erro
 	w, err := findWork(work)
 	if err == nil {
 		*source = C.int(w.Source())
+	} else if op := findEnqueued(work); op != nil {
+		*source, err = C.int(op.Source()), nil
 	}
 	return answer(err, record)
 }
@@ -184,7 +188,7 @@ func goccl_go_work_free_all(list *C.goccl_work, n C.size_t) (code C.int) {
 	for _, work := range unsafe.Slice(list, int(n)) {
 		if w := works.take(uint64(work)); w != nil {
 			w.Free()
-		} else if work&taskHandle == 0 || tasks.take(uint64(work)&^taskHandle) == nil {
+		} else if !freeEnqueued(work) && (work&taskHandle == 0 || tasks.take(uint64(work)&^taskHandle) == nil) {
 			code = C.GOCCL_INVALID
 		}
 	}

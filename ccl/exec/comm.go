@@ -59,8 +59,11 @@ type Options struct {
 	Arena    *mem.Arena    // registered memory of this process, which links lend to the peers; nil for none
 	Cache    topo.Cache    // the last-level cache of this machine; zero if unknown
 	Record   *record.Ring  // records the operations; nil for none
-	Hosts    [][]int       // the ranks of each host; nil if that is unknown
-	Control  *Control      // takes the control messages of the links; nil for none
+	// CallerRecords means that the caller writes Record: an operation is only a part of what it
+	// records.
+	CallerRecords bool
+	Hosts         [][]int  // the ranks of each host; nil if that is unknown
+	Control       *Control // takes the control messages of the links; nil for none
 
 	// WarnAfter is how long an operation may take before Warn is told whom it waits for; 0 for
 	// ever.

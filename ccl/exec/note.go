@@ -16,7 +16,7 @@ func (c *Comm) note(call *Call) uint64 {
 
 // reserve returns the number of a record that fill is going to make; 0 if nothing is recorded.
 func (c *Comm) reserve() uint64 {
-	if c.opts.Record == nil {
+	if c.opts.Record == nil || c.opts.CallerRecords {
 		return 0
 	}
 	return c.opts.Record.Reserve()

@@ -55,18 +55,15 @@ func (g *Group) look(now time.Time) {
 	}
 	pending := false
 	for _, r := range g.roads {
-		o := r.head()
-		if o == nil {
-			continue
-		}
-		pending = true
-		if !o.deadline.IsZero() && now.After(o.deadline) && r.inFlight == 0 {
+		late := r.late(now)
+		if late != nil && r.inFlight == 0 {
 			g.fail(fault.Peer(fault.Timeout, g.rank,
 				"piece %d of %d: the stream of this rank has not come to the call on device %d; "+
-					"what was enqueued before it has not ended", o.posted+1, o.cut.pieces, g.ctx.Info().Index).
-				In(g.label(), o.describe()))
+					"what was enqueued before it has not ended", late.posted+1, late.cut.pieces, g.ctx.Info().Index).
+				In(g.label(), late.describe()))
 			return
 		}
+		pending = pending || r.posting != nil
 	}
 	if !pending {
 		return
@@ -74,6 +71,34 @@ func (g *Group) look(now time.Time) {
 	if err := g.ask(); err != nil {
 		g.fail(err)
 	}
+}
+
+// late returns a call of the road that is not posted whole and past its deadline, or nil. It hands
+// limits on to the pieces in flight: these find out whom they wait for.
+func (r *road) late(now time.Time) (late *Op) {
+	since := int64(now.Sub(epoch))
+	limit := int64(0) // the earliest of any call
+	sooner := func(o *Op) bool {
+		l := o.limit.Load()
+		if l != 0 && (limit == 0 || l < limit) {
+			limit = l
+		}
+		return l != 0 && l < since
+	}
+	for o := r.head(); o != nil; o = o.next {
+		first := o == r.posting && !o.deadline.IsZero() && now.After(o.deadline)
+		if (sooner(o) || first) && late == nil {
+			late = o
+		}
+	}
+	for i := range r.inFlight {
+		f := &r.flights[(r.tail+i)%len(r.flights)]
+		sooner(f.of)
+		if limit != 0 {
+			f.op.SetDeadline(time.Duration(max(0, limit-since)))
+		}
+	}
+	return late
 }
 
 // ask asks the driver for errors of what has been enqueued. An error of the context shows in all of
@@ -115,8 +140,10 @@ func (g *Group) Close() error {
 		g.ctx.Leave()
 		return errors.Join(err, e)
 	}
-	g.drained.Store(true)
+	g.using.Lock()
+	g.drained = true
 	g.giveBack()
+	g.using.Unlock()
 	g.ctx.Leave()
 	return errors.Join(err, g.ctx.Release())
 }

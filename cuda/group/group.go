@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/cuda"
 )
 
@@ -19,7 +20,8 @@ type Options struct {
 	Planner exec.Planner // chooses as that of Comm does; used by this Group alone
 	Context cuda.Context // which the Group releases
 	Thread  *Thread
-	Staging int // bytes of host memory for collectives; as many for messages
+	Staging int          // bytes of host memory for collectives; as many for messages
+	Record  *record.Ring // of calls; nil to record nothing. Comm must not write it
 
 	// Alloc returns whole pages, and what gives them back. Peers on this host should be able to
 	// read them in place.
@@ -55,20 +57,26 @@ type Group struct {
 	caller cuda.Event    // where the caller's stream was at the last call
 	watch  cuda.Observer // nil for none
 
+	adopting sync.Mutex
+	callers  map[uintptr]cuda.Stream // streams of callers, by handle
+
 	mu       sync.Mutex // held by Enqueue, which so decides the order
 	closed   bool
 	splits   map[split]int
-	colls    uint64
-	messages uint64
+	colls    atomic.Uint64
+	messages atomic.Uint64
 
 	pool sync.Mutex // not mu: the device thread must not wait for a caller whose stream is full
 	ops  []*Op      // all that were ever made
 	idle []*Op      // those of them that nobody holds
 
+	receives atomic.Int32 // that have not ended
+	others   atomic.Int32 // calls that have not ended, but for receives
 	failure  atomic.Pointer[fault.Error]
 	storing  sync.Mutex // of words
 	released bool
-	drained  atomic.Bool // the streams have ended, and are given back
+	using    sync.RWMutex // held for writing while streams and events are given back
+	drained  bool         // they are
 	cleaned  bool        // used only by the device thread: all Ops know of the failure
 }
 
@@ -76,14 +84,10 @@ type Group struct {
 // process.
 func New(opts Options) (*Group, error) {
 	g := &Group{opts: opts, comm: opts.Comm, ctx: opts.Context, rank: opts.Comm.Rank(), size: opts.Comm.Size(),
-		splits: map[split]int{}}
+		splits: map[split]int{}, callers: map[uintptr]cuda.Stream{}}
 	g.watch, _ = opts.Context.(cuda.Observer)
-	info := g.ctx.Info()
-	switch {
-	case !info.Words:
-		return nil, g.lacks("its streams cannot wait for memory (stream memory operations of 64 bits)")
-	case !info.Registers:
-		return nil, g.lacks("memory of the host cannot be registered")
+	if err := Check(g.ctx.Info()); err != nil {
+		return nil, err
 	}
 	if err := g.ctx.Enter(false); err != nil {
 		return nil, err
@@ -97,9 +101,18 @@ func New(opts Options) (*Group, error) {
 	return g, nil
 }
 
-func (g *Group) lacks(what string) error {
-	info := g.ctx.Info()
-	return fault.New(fault.NotSupported, "device %d (%s): %s", info.Index, info.Name, what)
+// Check returns an error that says what a device lacks that a Group needs, or nil.
+func Check(info cuda.Info) error {
+	lacking := ""
+	switch {
+	case !info.Words:
+		lacking = "its streams cannot wait for memory (stream memory operations of 64 bits)"
+	case !info.Registers:
+		lacking = "memory of the host cannot be registered"
+	default:
+		return nil
+	}
+	return fault.New(fault.NotSupported, "device %d (%s): %s", info.Index, info.Name, lacking)
 }
 
 // open makes the roads and their memory.
@@ -212,6 +225,8 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.note(call)
+	g.unended(o).Add(1)
 	r.hand(o) // before its pieces: a call of more than a stream can hold goes on while it is enqueued
 	g.opts.Thread.bell.Ring()
 	err = r.enqueue(o, on)
@@ -286,11 +301,9 @@ func (g *Group) take(call *exec.Call, c cut) (*Op, error) {
 		o.pieces = -1
 	}
 	if call.Coll.Valid() {
-		g.colls++
-		o.seq = g.colls
+		o.seq = g.colls.Add(1)
 	} else {
-		g.messages++
-		o.seq = g.messages
+		o.seq = g.messages.Add(1)
 	}
 	timeout := call.Timeout
 	if timeout == 0 {
@@ -300,6 +313,7 @@ func (g *Group) take(call *exec.Call, c cut) (*Op, error) {
 	if timeout > 0 {
 		o.deadline = time.Now().Add(timeout)
 	}
+	o.limit.Store(0)
 	o.source.Store(-1)
 	o.state.Store(opPending)
 	o.holders.Store(2)
@@ -324,6 +338,22 @@ func (g *Group) keep(o *Op) {
 	g.pool.Lock()
 	defer g.pool.Unlock()
 	g.idle = append(g.idle, o)
+}
+
+// unended returns the counter of calls like this one that have not ended.
+func (g *Group) unended(o *Op) *atomic.Int32 {
+	if o.call.Coll == dtype.Recv {
+		return &g.receives
+	}
+	return &g.others
+}
+
+// Pending returns how many calls the processor has not finished yet: receives, and others.
+func (g *Group) Pending() (receives, others int) { return int(g.receives.Load()), int(g.others.Load()) }
+
+// Counts returns how many collectives and how many messages were enqueued so far.
+func (g *Group) Counts() (collectives, messages uint64) {
+	return g.colls.Load(), g.messages.Load()
 }
 
 // SetTimeout changes the timeout of later calls that have none of their own; 0 for none.

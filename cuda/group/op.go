@@ -24,7 +24,9 @@ type Op struct {
 	first    uint64 // number of its first piece on its road
 	seq      uint64 // position among the collectives or among the messages of the group, from 1
 	deadline time.Time
-	end      cuda.Event // behind the last piece
+	limit    atomic.Int64 // time since epoch of SetDeadline; 0 for none
+	recorded uint64       // number of its record; 0 for none
+	end      cuda.Event   // behind the last piece
 
 	// Used only by the device thread.
 	posted, ended int // pieces
@@ -48,7 +50,9 @@ func (o *Op) Join(s cuda.Stream) error {
 }
 
 func (o *Op) join(s cuda.Stream) error {
-	if o.g.drained.Load() {
+	o.g.using.RLock()
+	defer o.g.using.RUnlock()
+	if o.g.drained {
 		return nil
 	}
 	if err := o.g.ctx.Enter(false); err != nil {
@@ -66,7 +70,9 @@ func (o *Op) Done() (bool, error) {
 	if o.state.Load() == opPending {
 		return false, nil
 	}
-	if o.g.drained.Load() {
+	o.g.using.RLock()
+	defer o.g.using.RUnlock()
+	if o.g.drained {
 		return true, nil
 	}
 	if err := o.g.ctx.Enter(true); err != nil {
@@ -107,6 +113,24 @@ func (o *Op) failed() error {
 	return nil
 }
 
+// epoch is where limits are counted from.
+var epoch = time.Now()
+
+// SetDeadline makes the call fail with Timeout d from now, unless it ends before. That also ends
+// the group.
+func (o *Op) SetDeadline(d time.Duration) {
+	at := max(1, int64(time.Since(epoch)+max(0, d)))
+	for {
+		old := o.limit.Load()
+		if old != 0 && old <= at || o.limit.CompareAndSwap(old, at) {
+			return
+		}
+	}
+}
+
+// Group returns the group of the call.
+func (o *Op) Group() *Group { return o.g }
+
 // Seq returns the position of the call among the collectives (or the messages) of this rank, from
 // 1.
 func (o *Op) Seq() uint64 { return o.seq }
@@ -132,5 +156,7 @@ func (o *Op) finish(err *fault.Error) {
 	} else {
 		o.state.Store(opDone)
 	}
+	o.noteEnd(err)
+	o.g.unended(o).Add(-1)
 	o.letGo()
 }

@@ -14,7 +14,7 @@ import pytest
 
 ALL_REDUCE, BARRIER, SEND, RECV = 7, 9, 10, 11
 F32, SUM = 2, 0
-OK, INVALID, TIMEOUT, MISMATCH, ABORTED, CLOSED, FORKED = 0, 1, 3, 6, 7, 8, 9
+OK, INVALID, NOT_SUPPORTED, TIMEOUT, MISMATCH, ABORTED, CLOSED, FORKED = 0, 1, 2, 3, 6, 7, 8, 9
 MAX_ADDRESS = 16384
 WHOLE = (ctypes.c_int64(0), None)  # no slices: the call returns at the end only
 
@@ -38,7 +38,7 @@ class Call(ctypes.Structure):
 class GroupOptions(ctypes.Structure):
     _fields_ = [("abi", ctypes.c_uint32), ("rank", ctypes.c_int32), ("size", ctypes.c_int32),
                 ("timeout_ns", ctypes.c_int64), ("name", ctypes.c_char_p), ("options", ctypes.c_char_p),
-                ("shim_version", ctypes.c_char_p)]
+                ("shim_version", ctypes.c_char_p), ("device", ctypes.c_char_p)]
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +47,10 @@ def lib():
     return ctypes.CDLL(str(pathlib.Path(goccl.__file__).with_name("libgoccl.so")))
 
 
-def open_group(lib, rank, size, abi=2, options=b"", timeout=10.0):
+def open_group(lib, rank, size, abi=3, options=b"", timeout=10.0, device=None):
     group, length, error = ctypes.c_uint64(), ctypes.c_size_t(), Error()
     buffer = ctypes.create_string_buffer(MAX_ADDRESS)
-    wanted = GroupOptions(abi, rank, size, int(timeout * 1e9), b"cabi", options, b"test")
+    wanted = GroupOptions(abi, rank, size, int(timeout * 1e9), b"cabi", options, b"test", device)
     code = lib.goccl_group_open(ctypes.byref(wanted), ctypes.byref(group), buffer, ctypes.c_size_t(MAX_ADDRESS),
                                 ctypes.byref(length), ctypes.byref(error))
     return code, error, group, buffer.raw[:length.value]
@@ -405,6 +405,40 @@ def test_refused_at_open(lib):
                              ({"options": b"GOCCL_ALGO=all_reduce=quick"}, "quick")]:
         code, error, _, _ = open_group(lib, **{"rank": 0, "size": 2, **arguments})
         assert code != OK and words in error.text.decode(), (arguments, error.text)
+
+
+def test_device_is_refused_at_open(lib):
+    """No rank waits for one that has no device: it has no address yet."""
+    code, error, group, address = open_group(lib, 0, 2, device=b"gpu")
+    assert code == INVALID and "is not of the form cuda:0" in error.text.decode()
+    assert group.value == 0 and address == b""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        code, error, group, address = open_group(lib, 0, 2, device=b"cuda:0")
+        assert code == NOT_SUPPORTED and "libcuda.so.1 was not found" in error.text.decode()
+        assert "no NVIDIA driver on this machine" in error.text.decode()
+        assert group.value == 0 and address == b""
+    code, error, group, _ = open_group(lib, 0, 1, device=b"")
+    assert code == OK, error.text
+    assert lib.goccl_group_free(group) == OK
+
+
+def test_only_groups_on_devices_enqueue(lib, pair):
+    values, error, work, seq = (ctypes.c_float * 10)(), Error(), ctypes.c_uint64(), ctypes.c_uint64()
+    call, _ = all_reduce_call(values)
+    enqueue = ctypes.byref(call), None, ctypes.byref(work), ctypes.byref(seq), ctypes.byref(error)
+    assert lib.goccl_enqueue(pair[0], *enqueue) == NOT_SUPPORTED
+    assert "use goccl_run or goccl_start" in error.text.decode() and work.value == 0
+    assert lib.goccl_enqueue(ctypes.c_uint64(12345), *enqueue) == CLOSED
+    for stale in 0, 12345, 1 << 31 | 1, 1 << 63 | 1:
+        assert lib.goccl_work_join(ctypes.c_uint64(stale), None, ctypes.byref(error)) == INVALID
+        assert "not a handle" in error.text.decode()
+    child = os.fork()
+    if child == 0:
+        codes = lib.goccl_enqueue(pair[0], *enqueue), lib.goccl_work_join(work, None, None)
+        os._exit(0 if codes == (FORKED, FORKED) else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_use_after_close(lib):

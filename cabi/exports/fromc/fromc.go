@@ -50,16 +50,20 @@ func failed(code C.int, record *C.goccl_error) error {
 
 // Open opens a rank of a group with room for messages of the given number of bytes. options are
 // NAME=value lines.
-func Open(rank, bytes int, options string) (*Rank, error) {
-	name, text := C.CString("fromc"), C.CString(options)
+func Open(rank, bytes int, options string) (*Rank, error) { return OpenOn(rank, bytes, options, "") }
+
+// OpenOn is Open for a group on a device.
+func OpenOn(rank, bytes int, options, device string) (*Rank, error) {
+	name, text, where := C.CString("fromc"), C.CString(options), C.CString(device)
 	defer C.free(unsafe.Pointer(name))
 	defer C.free(unsafe.Pointer(text))
+	defer C.free(unsafe.Pointer(where))
 	r := &Rank{
 		rank: rank, address: make([]byte, C.GOCCL_MAX_ADDRESS), memory: C.calloc(2, C.size_t(bytes)), bytes: bytes,
 	}
 	wanted := C.goccl_group_options{
 		abi: C.GOCCL_ABI, rank: C.int32_t(rank), size: 2, timeout_ns: C.int64_t(30 * time.Second),
-		name: name, options: text, shim_version: name,
+		name: name, options: text, shim_version: name, device: where,
 	}
 	var length C.size_t
 	var record C.goccl_error

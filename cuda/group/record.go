@@ -1,0 +1,38 @@
+package group
+
+import (
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/record"
+)
+
+// note records that a call was enqueued.
+func (o *Op) note(call *exec.Call) {
+	o.recorded = 0
+	if r := o.g.opts.Record; r != nil {
+		o.recorded = r.Begin(&record.Operation{
+			Seq: o.seq, In: elements(call.In), Out: elements(call.Out), Coll: call.Coll, Type: call.Type, Op: call.Op,
+			Root: int32(call.Root), Tag: call.Tag, Batch: call.Batch,
+		})
+	}
+}
+
+// noteEnd records how a call has ended, and that it has ended now: the device may still be copying
+// the last piece of the result.
+func (o *Op) noteEnd(err *fault.Error) {
+	if o.recorded == 0 {
+		return
+	}
+	code := fault.OK
+	if err != nil {
+		code = err.Code
+	}
+	o.g.opts.Record.End(o.recorded, code, true)
+}
+
+func elements(blocks []exec.Block) (n uint64) {
+	for i := range blocks {
+		n += uint64(blocks[i].Count)
+	}
+	return n
+}
