@@ -11,22 +11,23 @@
 //
 // Every call goes through registered memory of the host, in pieces:
 //
-//	down stream   wait for the caller's stream and for the slot; copy In to the slot; write "there"
+//	to the host   wait for the caller's stream and for the slot; copy In to the slot; write "there"
 //	device thread wait for "there"; run the piece on the processor (Comm.Post); store "done"
-//	up stream     wait for "done"; copy the slot to Out; mark the slot as free
+//	to the device wait for "done"; copy the slot to Out; mark the slot as free
 //
-// A road (road.go) is a pair of such streams with its slots and its two words, "there" and "done".
-// Pieces are numbered along a road from 1; the words hold numbers of pieces. The slots are used in
-// turn, so the copies in both directions and the transport overlap. Collectives have one road, and
-// send and recv have one for each peer and direction: a message that waits for its peer holds up
-// nobody else. Messages between two ranks match in the order in which they were enqueued.
+// A pipeline (pipeline.go) is a pair of such streams with its slots and its two words, "there" and
+// "done". Pieces are numbered along a pipeline from 1; the words hold numbers of pieces. The slots
+// are used in turn, so the copies in both directions and the transport overlap. Collectives have
+// one pipeline, and send and recv have one for each peer and direction: a message that waits for
+// its peer holds up nobody else. Messages between two ranks match in the order in which they were
+// enqueued.
 //
 // A rank waits only for words in memory of its own, and each has one writer. So whatever happens to
 // the peers, a rank can let its streams go: when the group fails, the host stores into "done" what
 // no piece will ever reach (words.go).
 //
-// The streams of a road are more urgent than ordinary ones, and those that read from the device are
-// more urgent than those that wait for peers. Streams of different urgency have queues of their
+// The streams of a pipeline are more urgent than ordinary ones, and those that read from the device
+// are more urgent than those that wait for peers. Streams of different urgency have queues of their
 // own, so the copies that a peer waits for do not stand behind a wait for that peer.
 //
 // # Pieces
@@ -50,5 +51,6 @@
 //
 // A failure of the Comm, a deadline, an error of the driver, and Abort end the group: its streams
 // are let go, all pending Ops fail with the same error, and later calls are refused. What is in the
-// outputs then is undefined.
+// outputs then is undefined, and the device may use the memory of a failed call until a stream that
+// has joined it goes on.
 package group

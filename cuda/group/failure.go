@@ -54,16 +54,16 @@ func (g *Group) look(now time.Time) {
 		return
 	}
 	pending := false
-	for _, r := range g.roads {
-		late := r.late(now)
-		if late != nil && r.inFlight == 0 {
+	for _, p := range g.pipelines {
+		late := p.late(now)
+		if late != nil && p.inFlight == 0 {
 			g.fail(fault.Peer(fault.Timeout, g.rank,
 				"piece %d of %d: the stream of this rank has not come to the call on device %d; "+
 					"what was enqueued before it has not ended", late.posted+1, late.cut.pieces, g.ctx.Info().Index).
 				In(g.label(), late.describe()))
 			return
 		}
-		pending = pending || r.posting != nil
+		pending = pending || p.posting != nil
 	}
 	if !pending {
 		return
@@ -73,9 +73,9 @@ func (g *Group) look(now time.Time) {
 	}
 }
 
-// late returns a call of the road that is not posted whole and past its deadline, or nil. It hands
-// limits on to the pieces in flight: these find out whom they wait for.
-func (r *road) late(now time.Time) (late *Op) {
+// late returns a call of the pipeline that is not posted whole and past its deadline, or nil. It
+// hands limits on to the pieces in flight: these find out whom they wait for.
+func (p *pipeline) late(now time.Time) (late *Op) {
 	since := int64(now.Sub(epoch))
 	limit := int64(0) // the earliest of any call
 	sooner := func(o *Op) bool {
@@ -85,14 +85,14 @@ func (r *road) late(now time.Time) (late *Op) {
 		}
 		return l != 0 && l < since
 	}
-	for o := r.head(); o != nil; o = o.next {
-		first := o == r.posting && !o.deadline.IsZero() && now.After(o.deadline)
+	for o := p.head(); o != nil; o = o.next {
+		first := o == p.posting && !o.deadline.IsZero() && now.After(o.deadline)
 		if (sooner(o) || first) && late == nil {
 			late = o
 		}
 	}
-	for i := range r.inFlight {
-		f := &r.flights[(r.tail+i)%len(r.flights)]
+	for i := range p.inFlight {
+		f := &p.flights[(p.tail+i)%len(p.flights)]
 		sooner(f.of)
 		if limit != 0 {
 			f.op.SetDeadline(time.Duration(max(0, limit-since)))
@@ -108,7 +108,7 @@ func (g *Group) ask() error {
 		return err
 	}
 	defer g.ctx.Leave()
-	_, err := g.roads[0].down.stream.Done()
+	_, err := g.pipelines[0].toHost.stream.Done()
 	return err
 }
 
@@ -151,8 +151,8 @@ func (g *Group) Close() error {
 // drain waits for the streams.
 func (g *Group) drain() error {
 	begin := time.Now()
-	for _, r := range g.roads {
-		for _, h := range [2]*half{&r.down, &r.up} {
+	for _, p := range g.pipelines {
+		for _, h := range [2]*direction{&p.toHost, &p.toDevice} {
 			for h.stream != nil {
 				done, err := h.stream.Done()
 				if done || cuda.Lost(err) {

@@ -45,17 +45,17 @@ const (
 // Group is one rank of a device group. Any goroutine may call its methods; the order of the calls
 // must be the same on every rank.
 type Group struct {
-	opts   Options
-	comm   *exec.Comm
-	ctx    cuda.Context
-	rank   int
-	size   int
-	roads  []*road // of collectives; of sends to each peer; of receives from each peer
-	raw    []byte
-	free   func() error
-	memory cuda.Registered
-	caller cuda.Event    // where the caller's stream was at the last call
-	watch  cuda.Observer // nil for none
+	opts      Options
+	comm      *exec.Comm
+	ctx       cuda.Context
+	rank      int
+	size      int
+	pipelines []*pipeline // of collectives; of sends to each peer; of receives from each peer
+	raw       []byte
+	free      func() error
+	memory    cuda.Registered
+	caller    cuda.Event    // where the caller's stream was at the last call
+	watch     cuda.Observer // nil for none
 
 	adopting sync.Mutex
 	callers  map[uintptr]cuda.Stream // streams of callers, by handle
@@ -77,7 +77,7 @@ type Group struct {
 	released bool
 	using    sync.RWMutex // held for writing while streams and events are given back
 	drained  bool         // they are
-	cleaned  bool        // used only by the device thread: all Ops know of the failure
+	cleaned  bool         // used only by the device thread: all Ops know of the failure
 }
 
 // New makes a Group. It allocates and registers the memory, and so may wait for streams of the
@@ -115,18 +115,18 @@ func Check(info cuda.Info) error {
 	return fault.New(fault.NotSupported, "device %d (%s): %s", info.Index, info.Name, lacking)
 }
 
-// open makes the roads and their memory.
+// open makes the pipelines and their memory.
 func (g *Group) open() (err error) {
 	collSlot := g.opts.Staging / collSlots &^ (pageBytes - 1)
 	message := g.opts.Staging / max(1, 2*messageSlots*g.size) &^ (pageBytes - 1)
 	message = max(leastMessage, min(message, mostMessage))
 	at := 0
-	add := func(count, bytes int, down, up bool) *road {
-		r := &road{g: g, there: at, done: at + wordBytes, slots: make([]slot, count), bytes: bytes,
-			down: half{used: down}, up: half{used: up}, flights: make([]flight, count+1)}
+	add := func(count, bytes int, toHost, toDevice bool) *pipeline {
+		p := &pipeline{g: g, there: at, done: at + wordBytes, slots: make([]slot, count), bytes: bytes,
+			toHost: direction{used: toHost}, toDevice: direction{used: toDevice}, flights: make([]flight, count+1)}
 		at += 2 * wordBytes
-		g.roads = append(g.roads, r)
-		return r
+		g.pipelines = append(g.pipelines, p)
+		return p
 	}
 	add(collSlots, collSlot, true, true)
 	for range g.size {
@@ -136,24 +136,24 @@ func (g *Group) open() (err error) {
 		add(messageSlots, message, false, true)
 	}
 	at = (at + pageBytes - 1) &^ (pageBytes - 1)
-	for _, r := range g.roads {
-		for i := range r.slots {
-			r.slots[i].at = at
-			at += r.bytes
+	for _, p := range g.pipelines {
+		for i := range p.slots {
+			p.slots[i].at = at
+			at += p.bytes
 		}
 	}
 	if g.raw, g.free, err = g.opts.Alloc(at); err != nil {
 		return err
 	}
-	clear(g.raw[:2*wordBytes*len(g.roads)])
+	clear(g.raw[:2*wordBytes*len(g.pipelines)])
 	if g.memory, err = g.ctx.Register(g.raw); err != nil {
 		return err
 	}
 	if g.caller, err = g.ctx.NewEvent(); err != nil {
 		return err
 	}
-	for _, r := range g.roads {
-		if err := r.open(); err != nil {
+	for _, p := range g.pipelines {
+		if err := p.open(); err != nil {
 			return err
 		}
 	}
@@ -162,8 +162,8 @@ func (g *Group) open() (err error) {
 
 // giveBack undoes open, as far as it came.
 func (g *Group) giveBack() {
-	for _, r := range g.roads {
-		r.close()
+	for _, p := range g.pipelines {
+		p.close()
 	}
 	for _, o := range g.ops {
 		o.end.Destroy()
@@ -206,8 +206,8 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 	if g.closed {
 		return nil, fault.New(fault.Closed, "%s: the device group is closed", g.label())
 	}
-	r := g.roadOf(call)
-	c, err := g.cut(call, r)
+	p := g.pipelineOf(call)
+	c, err := g.cut(call, p)
 	if err != nil {
 		return nil, err
 	}
@@ -227,30 +227,30 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 	}
 	o.note(call)
 	g.unended(o).Add(1)
-	r.hand(o) // before its pieces: a call of more than a stream can hold goes on while it is enqueued
+	p.hand(o) // before its pieces: a call of more than a stream can hold goes on while it is enqueued
 	g.opts.Thread.bell.Ring()
-	err = r.enqueue(o, on)
+	err = p.enqueue(o, on)
 	if err != nil { // the streams have a part of the call
 		f := g.fail(err)
-		r.abandon(o, on)
+		p.abandon(o, on)
 		o.letGo()
 		return nil, f.In(g.label(), call.String())
 	}
 	return o, nil
 }
 
-// roadOf returns the road of a call. Receives from any rank have that of a rank's messages to
-// itself, which there are none of.
-func (g *Group) roadOf(call *exec.Call) *road {
+// pipelineOf returns the pipeline of a call. Receives from any rank have that of a rank's messages
+// to itself, which there are none of.
+func (g *Group) pipelineOf(call *exec.Call) *pipeline {
 	switch {
 	case call.Coll == dtype.Send:
-		return g.roads[1+call.Root]
+		return g.pipelines[1+call.Root]
 	case call.Coll == dtype.Recv && call.Root < 0:
-		return g.roads[1+g.size+g.rank]
+		return g.pipelines[1+g.size+g.rank]
 	case call.Coll == dtype.Recv:
-		return g.roads[1+g.size+call.Root]
+		return g.pipelines[1+g.size+call.Root]
 	}
-	return g.roads[0]
+	return g.pipelines[0]
 }
 
 // split identifies a choice of the planner.
@@ -260,7 +260,7 @@ type split struct {
 }
 
 // cut cuts a call into pieces.
-func (g *Group) cut(call *exec.Call, r *road) (cut, error) {
+func (g *Group) cut(call *exec.Call, p *pipeline) (cut, error) {
 	chunks := 1
 	if call.Coll.Reduces() {
 		key := split{call.Coll, g.opts.Planner.Choose(call.Coll, g.size, call.Bytes())}
@@ -277,7 +277,7 @@ func (g *Group) cut(call *exec.Call, r *road) (cut, error) {
 		}
 		chunks = g.splits[key]
 	}
-	return newCut(call, g.size, chunks, r.bytes)
+	return newCut(call, g.size, chunks, p.bytes)
 }
 
 // take returns an Op for a call.

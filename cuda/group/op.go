@@ -21,7 +21,7 @@ type Op struct {
 	call     exec.Call // In and Out point to the Op's own arrays; their addresses are the device's
 	in, out  []exec.Block
 	cut      cut
-	first    uint64 // number of its first piece on its road
+	first    uint64 // number of its first piece on its pipeline
 	seq      uint64 // position among the collectives or among the messages of the group, from 1
 	deadline time.Time
 	limit    atomic.Int64 // time since epoch of SetDeadline; 0 for none

@@ -1,0 +1,275 @@
+package group
+
+import (
+	"sync"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/cuda"
+)
+
+// pipeline is the way of calls through the memory of the host, one after the other: streams, slots
+// and words. Sends have only the stream to the host, and receives only that to the device.
+type pipeline struct {
+	g           *Group
+	there, done int // offsets of the words
+	slots       []slot
+	bytes       int // of a slot
+	toHost      direction
+	toDevice    direction
+	issued      uint64 // number of the last piece in the streams; used by Enqueue
+
+	handing sync.Mutex
+	handed  *Op // not yet known to the device thread; the last one
+	first   *Op
+
+	// Used only by the device thread.
+	posting  *Op // pieces of which are to be posted next; those behind it follow
+	last     *Op
+	flights  []flight // a ring
+	tail     int
+	inFlight int
+	call     exec.Call // of a piece
+	in, out  []exec.Block
+	agreed   [1]uint64
+}
+
+// slot is memory for one piece.
+type slot struct {
+	at   int
+	free cuda.Event // after the copy out of it
+	used bool       // free was recorded
+}
+
+// direction is one direction of a pipeline.
+type direction struct {
+	used   bool
+	stream cuda.Stream
+	words  [1]cuda.WordOp
+}
+
+// Urgency of the streams (Context.NewStream). Programs that have urgent streams of their own, like
+// torch, give them the first one.
+const (
+	urgencyToDevice = 2
+	urgencyToHost   = 3
+)
+
+func (p *pipeline) open() (err error) {
+	if p.toHost.used {
+		if p.toHost.stream, err = p.g.ctx.NewStream(urgencyToHost); err != nil {
+			return err
+		}
+	}
+	if p.toDevice.used {
+		if p.toDevice.stream, err = p.g.ctx.NewStream(urgencyToDevice); err != nil {
+			return err
+		}
+	}
+	for i := range p.slots {
+		if p.slots[i].free, err = p.g.ctx.NewEvent(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pipeline) close() {
+	for _, h := range [2]*direction{&p.toHost, &p.toDevice} {
+		if h.stream != nil {
+			h.stream.Destroy()
+		}
+	}
+	for i := range p.slots {
+		if p.slots[i].free != nil {
+			p.slots[i].free.Destroy()
+		}
+	}
+}
+
+// slot returns that of a piece.
+func (p *pipeline) slot(piece uint64) *slot { return &p.slots[(piece-1)%uint64(len(p.slots))] }
+
+// enqueue puts a call behind the caller's stream.
+func (p *pipeline) enqueue(o *Op, on cuda.Stream) error {
+	if err := p.g.caller.Record(on); err != nil {
+		return err
+	}
+	// The stream to the device waits by itself: when it is let go, it must not overtake the
+	// caller's.
+	for _, h := range [2]*direction{&p.toHost, &p.toDevice} {
+		if h.used {
+			if err := h.stream.Wait(p.g.caller); err != nil {
+				return err
+			}
+		}
+	}
+	for piece := range o.cut.pieces {
+		p.issued++
+		var err error
+		switch o.call.Coll {
+		case dtype.Send:
+			err = p.enqueueSend(o, piece, p.issued)
+		case dtype.Recv:
+			err = p.enqueueRecv(o, piece, p.issued)
+		default:
+			err = p.enqueuePiece(o, piece, p.issued)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	last := p.toDevice.stream
+	if last == nil {
+		last = p.toHost.stream
+	}
+	return o.end.Record(last)
+}
+
+// abandon makes the caller's stream wait for what has been enqueued of a call before an error, as
+// far as the driver still does anything. The memory of the call is safe from then on.
+func (p *pipeline) abandon(o *Op, on cuda.Stream) {
+	for _, h := range [2]*direction{&p.toHost, &p.toDevice} {
+		if h.used && o.end.Record(h.stream) == nil {
+			on.Wait(o.end)
+		}
+	}
+}
+
+// enqueuePiece enqueues a piece of a collective, whose number on the pipeline is n.
+func (p *pipeline) enqueuePiece(o *Op, piece int, n uint64) error {
+	s := p.slot(n)
+	data := o.cut.areas > 0
+	if data && s.used {
+		if err := p.toHost.stream.Wait(s.free); err != nil {
+			return err
+		}
+	}
+	for i := range o.in {
+		if err := p.copy(o, piece, s, o.in[i], o.cut.in(&o.call, p.g.rank, i), true); err != nil {
+			return err
+		}
+	}
+	if err := p.toHost.write(p.address(p.there), n); err != nil {
+		return err
+	}
+	if err := p.toDevice.await(p.address(p.done), n); err != nil {
+		return err
+	}
+	for i := range o.out {
+		if err := p.copy(o, piece, s, o.out[i], o.cut.out(&o.call, p.g.rank, i), false); err != nil {
+			return err
+		}
+	}
+	if !data {
+		return nil
+	}
+	s.used = true
+	return s.free.Record(p.toDevice.stream)
+}
+
+// enqueueSend enqueues a piece of a message. Its slot is free when the piece that had it before has
+// been sent.
+func (p *pipeline) enqueueSend(o *Op, piece int, n uint64) error {
+	if n > uint64(len(p.slots)) {
+		if err := p.toHost.await(p.address(p.done), n-uint64(len(p.slots))); err != nil {
+			return err
+		}
+	}
+	if err := p.copy(o, piece, p.slot(n), o.in[0], 0, true); err != nil {
+		return err
+	}
+	return p.toHost.write(p.address(p.there), n)
+}
+
+// enqueueRecv enqueues a piece of a message to be received. "there" says that it has left its slot.
+func (p *pipeline) enqueueRecv(o *Op, piece int, n uint64) error {
+	if err := p.toDevice.await(p.address(p.done), n); err != nil {
+		return err
+	}
+	if err := p.copy(o, piece, p.slot(n), o.out[0], 0, false); err != nil {
+		return err
+	}
+	return p.toDevice.write(p.address(p.there), n)
+}
+
+// copy copies what belongs to a piece between a block of the caller and the area of the slot. Parts
+// that follow each other in both are copied at once.
+func (p *pipeline) copy(o *Op, piece int, s *slot, b exec.Block, area int, toHost bool) error {
+	size := o.cut.size
+	staged := p.address(s.at + area)
+	from, to, bytes := cuda.Ptr(0), cuda.Ptr(0), 0
+	flush := func() error {
+		switch {
+		case bytes == 0:
+			return nil
+		case toHost:
+			return p.toHost.stream.Copy(to, from, bytes)
+		}
+		return p.toDevice.stream.Copy(to, from, bytes)
+	}
+	for j := range o.cut.split {
+		at, n := o.cut.part(piece, b.Count, j)
+		if n == 0 {
+			continue
+		}
+		block := pointer(b) + cuda.Ptr(at*size)
+		f, t := block, staged
+		if !toHost {
+			f, t = staged, block
+		}
+		if f != from+cuda.Ptr(bytes) || t != to+cuda.Ptr(bytes) {
+			if err := flush(); err != nil {
+				return err
+			}
+			from, to, bytes = f, t, 0
+		}
+		bytes += n * size
+		staged += cuda.Ptr(n * size)
+	}
+	return flush()
+}
+
+// address returns the device's address of a place in the registered memory.
+func (p *pipeline) address(at int) cuda.Ptr { return p.g.memory.Ptr() + cuda.Ptr(at) }
+
+func (h *direction) write(at cuda.Ptr, value uint64) error {
+	h.words[0] = cuda.WordOp{At: at, Value: value}
+	return h.stream.Words(h.words[:])
+}
+
+func (h *direction) await(at cuda.Ptr, value uint64) error {
+	h.words[0] = cuda.WordOp{At: at, Value: value, Wait: true}
+	return h.stream.Words(h.words[:])
+}
+
+// hand gives an Op to the device thread. Its pieces are about to be enqueued; the thread posts each
+// when the device is ready for it.
+func (p *pipeline) hand(o *Op) {
+	o.first = p.issued + 1
+	p.handing.Lock()
+	defer p.handing.Unlock()
+	if p.handed == nil {
+		p.first = o
+	} else {
+		p.handed.next = o
+	}
+	p.handed = o
+}
+
+// head returns the first Op that has not been posted whole, or nil.
+func (p *pipeline) head() *Op {
+	p.handing.Lock()
+	first, last := p.first, p.handed
+	p.first, p.handed = nil, nil
+	p.handing.Unlock()
+	if first != nil {
+		if p.posting == nil {
+			p.posting = first
+		} else {
+			p.last.next = first
+		}
+		p.last = last
+	}
+	return p.posting
+}
