@@ -77,7 +77,6 @@ type Group struct {
 	released bool
 	using    sync.RWMutex // held for writing while streams and events are given back
 	drained  bool         // they are
-	cleaned  bool         // used only by the device thread: all Ops know of the failure
 }
 
 // New makes a Group. It allocates and registers the memory, and so may wait for streams of the

@@ -24,12 +24,7 @@ type flight struct {
 // pending. Only the device thread calls it.
 func (g *Group) advance() (moved, pending bool) {
 	if g.failure.Load() != nil {
-		if g.cleaned {
-			return false, false
-		}
-		g.cleanUp()
-		g.cleaned = true
-		return true, false
+		return g.cleanUp(), false
 	}
 	for _, p := range g.pipelines {
 		for g.failure.Load() == nil && p.land() {
@@ -221,11 +216,13 @@ func (f *flight) over() {
 	}
 }
 
-// cleanUp ends all Ops after a failure.
-func (g *Group) cleanUp() {
+// cleanUp ends all Ops after a failure, also those that were on their way when it came. It reports
+// whether there were any.
+func (g *Group) cleanUp() (any bool) {
 	failure := g.failure.Load()
 	for _, p := range g.pipelines {
 		for ; p.inFlight > 0; p.inFlight-- {
+			any = true
 			f := p.flights[p.tail]
 			p.flights[p.tail] = flight{}
 			p.tail = (p.tail + 1) % len(p.flights)
@@ -239,10 +236,12 @@ func (g *Group) cleanUp() {
 			}
 		}
 		for o := p.head(); o != nil; o = p.head() {
+			any = true
 			p.posting, o.next = o.next, nil
 			o.finish(failure)
 		}
 	}
+	return any
 }
 
 // pointer returns the address of a block in the device's view.
