@@ -18,7 +18,7 @@
 // A pipeline (pipeline.go) is a pair of such streams with its slots and its two words, "there" and
 // "done". Pieces are numbered along a pipeline from 1; the words hold numbers of pieces. The slots
 // are used in turn, so the copies in both directions and the transport overlap. Collectives have
-// one pipeline, and send and recv have one for each peer and direction: a message that waits for
+// one pipeline, and send and recv have one for each rank and direction: a message that waits for
 // its peer holds up nobody else. Messages between two ranks match in the order in which they were
 // enqueued.
 //

@@ -45,12 +45,13 @@ const (
 // Group is one rank of a device group. Any goroutine may call its methods; the order of the calls
 // must be the same on every rank.
 type Group struct {
-	opts      Options
-	comm      *exec.Comm
-	ctx       cuda.Context
-	rank      int
-	size      int
-	pipelines []*pipeline // of collectives; of sends to each peer; of receives from each peer
+	opts Options
+	comm *exec.Comm
+	ctx  cuda.Context
+	rank int
+	size int
+	// Of collectives; of sends to each rank; of receives from each rank; of receives from any.
+	pipelines []*pipeline
 	raw       []byte
 	free      func() error
 	memory    cuda.Registered
@@ -120,18 +121,17 @@ func (g *Group) open() (err error) {
 	message := g.opts.Staging / max(1, 2*messageSlots*g.size) &^ (pageBytes - 1)
 	message = max(leastMessage, min(message, mostMessage))
 	at := 0
-	add := func(count, bytes int, toHost, toDevice bool) *pipeline {
+	add := func(count, bytes int, toHost, toDevice bool) {
 		p := &pipeline{g: g, there: at, done: at + wordBytes, slots: make([]slot, count), bytes: bytes,
 			toHost: direction{used: toHost}, toDevice: direction{used: toDevice}, flights: make([]flight, count+1)}
 		at += 2 * wordBytes
 		g.pipelines = append(g.pipelines, p)
-		return p
 	}
 	add(collSlots, collSlot, true, true)
 	for range g.size {
 		add(messageSlots, message, true, false)
 	}
-	for range g.size {
+	for range g.size + 1 {
 		add(messageSlots, message, false, true)
 	}
 	at = (at + pageBytes - 1) &^ (pageBytes - 1)
@@ -238,14 +238,13 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 	return o, nil
 }
 
-// pipelineOf returns the pipeline of a call. Receives from any rank have that of a rank's messages
-// to itself, which there are none of.
+// pipelineOf returns the pipeline of a call.
 func (g *Group) pipelineOf(call *exec.Call) *pipeline {
 	switch {
 	case call.Coll == dtype.Send:
 		return g.pipelines[1+call.Root]
 	case call.Coll == dtype.Recv && call.Root < 0:
-		return g.pipelines[1+g.size+g.rank]
+		return g.pipelines[1+2*g.size]
 	case call.Coll == dtype.Recv:
 		return g.pipelines[1+g.size+call.Root]
 	}

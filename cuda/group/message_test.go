@@ -171,3 +171,23 @@ func TestLongerThanStreams(t *testing.T) {
 	}
 	end(t, w)
 }
+
+// Messages to oneself need no order of send and receive either.
+func TestMessagesToOneself(t *testing.T) {
+	const n = 300_000
+	w := world(t, 2, quick, small())
+	for i, r := range w {
+		for round, source := range []int{i, -1} {
+			data := random(uint64(10*i+round), n)
+			r.put(t, 0, data)
+			op, err := r.Enqueue(r.message(dtype.Recv, source, 1<<20, n, 5), r.stream)
+			require.NoError(t, err)
+			require.NoError(t, r.issue(r.message(dtype.Send, i, 0, n, 5)))
+			require.NoError(t, op.Join(r.stream))
+			op.Free()
+			r.fetch(t, 1<<20, n)
+			require.Equal(t, data, append([]byte{}, r.get(t, 1<<20, n)...))
+		}
+	}
+	end(t, w)
+}
