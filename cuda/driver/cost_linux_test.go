@@ -51,19 +51,6 @@ func hot(t testing.TB) (cuda.Context, map[string]func() error) {
 	}
 }
 
-func TestNoAllocations(t *testing.T) {
-	if underRace {
-		t.Skip("the race detector takes blocks out of the pools")
-	}
-	_, calls := hot(t)
-	for name, call := range calls {
-		var err error
-		if n := testing.AllocsPerRun(200, func() { err = call() }); n != 0 || err != nil {
-			t.Errorf("%s: %v allocations, %v", name, n, err)
-		}
-	}
-}
-
 func BenchmarkCalls(b *testing.B) {
 	c, calls := hot(b)
 	for name, call := range calls {

@@ -35,7 +35,7 @@ func TestMatrix(t *testing.T) {
 							continue
 						}
 						for _, inPlace := range []bool{false, true} {
-							if !*full && (int(typ)+int(op)+ranks)%6 != 0 {
+							if !*full && (int(typ)+int(op)+ranks)%12 != 0 {
 								continue
 							}
 							seed++

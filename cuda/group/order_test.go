@@ -17,7 +17,7 @@ import (
 // Random calls, of which several are in flight, in random order of execution: the driver sees no
 // access that nothing orders, and the results are those of the processor.
 func TestOrder(t *testing.T) {
-	seeds := 50
+	seeds := 20
 	switch {
 	case *full:
 		seeds = 1000
