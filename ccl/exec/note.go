@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/record"
 )
 
@@ -27,7 +28,7 @@ func (c *Comm) fill(note uint64, call *Call, seq uint64) {
 		return
 	}
 	c.opts.Record.Fill(note, &record.Operation{
-		Seq: seq, In: elements(call.In), Out: elements(call.Out),
+		Seq: seq, In: program.Elements(call.In), Out: program.Elements(call.Out),
 		Coll: call.Coll, Type: call.Type, Op: call.Op, Root: int32(call.Root), Tag: call.Tag, Batch: call.Batch,
 	})
 }
@@ -46,13 +47,6 @@ func (c *Comm) noteEnd(note uint64, err error, timed bool) {
 		}
 	}
 	c.opts.Record.End(note, code, timed)
-}
-
-func elements(blocks []Block) (n uint64) {
-	for i := range blocks {
-		n += uint64(blocks[i].Count)
-	}
-	return n
 }
 
 // Recorded returns the recorder of the operations; nil if there is none.

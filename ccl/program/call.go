@@ -64,11 +64,7 @@ func counts(in, out []Block) string {
 	}
 	for _, b := range blocks {
 		if b.Count != blocks[0].Count {
-			total := 0
-			for _, b := range blocks {
-				total += b.Count
-			}
-			return fmt.Sprintf("%d (in %d blocks)", total, len(blocks))
+			return fmt.Sprintf("%d (in %d blocks)", Elements(blocks), len(blocks))
 		}
 	}
 	if len(blocks) == 1 {
@@ -186,11 +182,15 @@ func (c *Call) Bytes() int64 {
 	case dtype.Broadcast, dtype.AllGather:
 		blocks = c.Out
 	}
-	total := 0
-	for _, b := range blocks {
-		total += b.Count
+	return int64(Elements(blocks)) * int64(c.Type.Size())
+}
+
+// Elements returns the number of elements of all blocks together.
+func Elements(blocks []Block) (n uint64) {
+	for i := range blocks {
+		n += uint64(blocks[i].Count)
 	}
-	return int64(total) * int64(c.Type.Size())
+	return n
 }
 
 // Uneven is announced in place of a length by ranks whose blocks have different lengths.

@@ -1,6 +1,7 @@
 package cudatest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -83,7 +84,7 @@ func (c *context) Alloc(bytes int) (cuda.Memory, error) {
 		a.memory[i] = 0xa5
 	}
 	c.device.bytes += int64(bytes)
-	a.ptr = cuda.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(a.memory))))
+	a.ptr = addressOf(a.memory)
 	d.add(a)
 	return a, nil
 }
@@ -121,7 +122,7 @@ func (c *context) Import(descriptor, bytes int) (cuda.Memory, error) {
 		a.space = newSpace()
 		d.shared[fileOf(a.descriptor)] = a.space
 	}
-	a.ptr = cuda.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(a.memory))))
+	a.ptr = addressOf(a.memory)
 	d.add(a)
 	return a, nil
 }
@@ -132,7 +133,7 @@ func (d *Driver) Expose(memory []byte) cuda.Ptr {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a := &allocation{what: "exposed memory", memory: memory, space: newSpace(), descriptor: -1}
-	a.ptr = cuda.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(memory))))
+	a.ptr = addressOf(memory)
 	d.add(a)
 	return a.ptr
 }
@@ -154,15 +155,12 @@ func (d *Driver) add(a *allocation) {
 	d.stir()
 }
 
-func byAddress(a *allocation, p cuda.Ptr) int {
-	switch {
-	case a.ptr < p:
-		return -1
-	case a.ptr > p:
-		return 1
-	}
-	return 0
+// addressOf returns the address of memory in this process.
+func addressOf(memory []byte) cuda.Ptr {
+	return cuda.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(memory))))
 }
+
+func byAddress(a *allocation, p cuda.Ptr) int { return cmp.Compare(a.ptr, p) }
 
 // find returns the allocation that has all of the bytes, or says why there is none.
 func (d *Driver) find(p cuda.Ptr, bytes int) (a *allocation, why string) {

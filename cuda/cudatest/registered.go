@@ -71,18 +71,23 @@ func (r *registered) Load(at int) uint64 {
 	if early, left := d.loadsEarly(r, w); left {
 		return early
 	}
-	value := atomic.LoadUint64(r.value(at))
-	host := r.c.agent
-	d.touch(&access{
+	value := r.look(w, at)
+	if by := w.wrote(value); by != nil {
+		r.c.agent.clock.join(by.known)
+	}
+	return value
+}
+
+// look loads a word, which orders nothing yet.
+func (r *registered) look(w *word, at int) uint64 {
+	value, host := atomic.LoadUint64(r.value(at)), r.c.agent
+	r.c.d.touch(&access{
 		by: host, time: host.now(), verb: "loads the word", word: true,
 		of: &r.allocation, at: at, bytes: 8, site: here(),
 	}, host.clock)
-	if by := w.wrote(value); by != nil {
-		host.clock.join(by.known)
-	}
 	if last, known := w.loaded[host]; !known || last != value {
 		w.loaded[host] = value
-		d.stir()
+		r.c.d.stir()
 	}
 	return value
 }
@@ -104,16 +109,7 @@ func (r *registered) Reached(at int, value uint64) bool {
 			return true
 		}
 	}
-	current := atomic.LoadUint64(r.value(at))
-	d.touch(&access{
-		by: host, time: host.now(), verb: "loads the word", word: true,
-		of: &r.allocation, at: at, bytes: 8, site: here(),
-	}, host.clock)
-	if last, known := w.loaded[host]; !known || last != current {
-		w.loaded[host] = current
-		d.stir()
-	}
-	if !reached(current, value) {
+	if !reached(r.look(w, at), value) {
 		return false
 	}
 	if by := w.freed(value); by != nil {

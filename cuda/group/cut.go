@@ -5,6 +5,8 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
 )
 
 // cut says how a call is cut into pieces. Each block of the call has split chunks, as in its plan.
@@ -54,7 +56,7 @@ func newCut(call *exec.Call, ranks, split, slot int) (cut, error) {
 		c.reach = max(1, min(most, max(least, (longest+goodPieces-1)/goodPieces)))
 	}
 	c.pieces = max(1, (longest+c.reach-1)/c.reach)
-	c.stride = (min(c.reach, longest)*split*c.size + mem.Align - 1) &^ (mem.Align - 1)
+	c.stride = program.Aligned(min(c.reach, longest) * split * c.size)
 	return c, nil
 }
 
@@ -105,11 +107,7 @@ func (c *cut) count(piece, block int) (n int) {
 // at on. The first chunks have one element more if the block is not a multiple of them (plan.Part),
 // and that is also true of their parts.
 func (c *cut) part(piece, block, j int) (at, n int) {
-	each, more := block/c.split, block%c.split
-	at = j*each + min(j, more)
-	if j < more {
-		each++
-	}
-	from := min(piece*c.reach, each)
-	return at + from, min(c.reach, each-from)
+	lo, hi := plan.Part(block, c.split, j)
+	at = min(lo+piece*c.reach, hi)
+	return at, min(c.reach, hi-at)
 }

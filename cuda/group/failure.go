@@ -18,10 +18,7 @@ func (g *Group) Abort(err *fault.Error) { g.fail(err) }
 // fail ends the group, unless it has ended already, and returns the error that it has ended with.
 // The device thread tells the Ops.
 func (g *Group) fail(err error) *fault.Error {
-	var f *fault.Error
-	if !errors.As(err, &f) {
-		f = fault.Wrap(fault.Internal, err, "device group")
-	}
+	f := faultOf(err)
 	if !g.failure.CompareAndSwap(nil, f) {
 		return g.failure.Load()
 	}
@@ -33,11 +30,16 @@ func (g *Group) fail(err error) *fault.Error {
 
 // explain adds to an error which rank and call it happened in.
 func (o *Op) explain(err error) *fault.Error {
+	return faultOf(err).In(o.g.label(), o.describe())
+}
+
+// faultOf returns the fault.Error in an error, or makes one.
+func faultOf(err error) *fault.Error {
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		f = fault.Wrap(fault.Internal, err, "device group")
 	}
-	return f.In(o.g.label(), o.describe())
+	return f
 }
 
 // describe names the call in errors.

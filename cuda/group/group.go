@@ -354,7 +354,4 @@ func (g *Group) Counts() (collectives, messages uint64) {
 	return g.colls.Load(), g.messages.Load()
 }
 
-// SetTimeout changes the timeout of later calls that have none of their own; 0 for none.
-func (g *Group) SetTimeout(d time.Duration) { g.comm.SetTimeout(d) }
-
 func (g *Group) label() string { return fault.Label(g.opts.Name, g.rank, g.size) }

@@ -1,13 +1,11 @@
 package group
 
 import (
-	"errors"
 	"fmt"
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
-	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
 )
 
@@ -134,21 +132,18 @@ func (p *pipeline) piece(o *Op, piece int) {
 	p.call.In, p.call.Out = p.in, p.out
 }
 
-// tell tells a driver that wants to know that the host begins to use the slot of a piece: it reads
+// tell tells a driver that wants to know that the host begins to use the blocks of p.call: it reads
 // In and writes Out. f remembers whom to tell that it has ended.
 func (p *pipeline) tell(f *flight) {
 	if p.g.watch == nil {
 		return
 	}
-	o := f.of
-	at := p.slot(o.first + uint64(f.piece)).at
-	for i, b := range o.in {
-		f.ends = append(f.ends, p.g.watch.HostAccess(p.address(at+o.cut.in(&o.call, p.g.rank, i)),
-			o.cut.count(f.piece, b.Count)*o.cut.size, false))
-	}
-	for i, b := range o.out {
-		f.ends = append(f.ends, p.g.watch.HostAccess(p.address(at+o.cut.out(&o.call, p.g.rank, i)),
-			o.cut.count(f.piece, b.Count)*o.cut.size, true))
+	base := uintptr(unsafe.Pointer(unsafe.SliceData(p.g.memory.Host())))
+	for out, blocks := range [2][]exec.Block{p.in, p.out} {
+		for _, b := range blocks {
+			at := p.address(int(uintptr(b.Ptr) - base))
+			f.ends = append(f.ends, p.g.watch.HostAccess(at, b.Count*f.of.cut.size, out == 1))
+		}
 	}
 }
 
@@ -166,10 +161,8 @@ func (p *pipeline) land() bool {
 	if err == nil && o.call.Coll == dtype.Recv {
 		o.source.Store(int32(f.op.Source()))
 	}
+	p.pop()
 	f.over()
-	p.flights[p.tail] = flight{}
-	p.tail = (p.tail + 1) % len(p.flights)
-	p.inFlight--
 	if err != nil {
 		p.g.fail(p.inPiece(o, f.piece, err))
 		return true
@@ -194,16 +187,21 @@ func (p *pipeline) push(f flight) {
 	p.inFlight++
 }
 
+// pop takes the oldest piece in flight out of the ring.
+func (p *pipeline) pop() flight {
+	f := p.flights[p.tail]
+	p.flights[p.tail] = flight{}
+	p.tail = (p.tail + 1) % len(p.flights)
+	p.inFlight--
+	return f
+}
+
 // inPiece makes an error of a piece one of its call.
 func (p *pipeline) inPiece(o *Op, piece int, err error) error {
-	var f *fault.Error
-	if !errors.As(err, &f) {
-		return o.explain(err)
-	}
-	in := *f
+	in := *faultOf(err)
 	in.Op = ""
 	if o.cut.pieces > 1 {
-		in.Text = fmt.Sprintf("piece %d of %d: %s", piece+1, o.cut.pieces, f.Text)
+		in.Text = fmt.Sprintf("piece %d of %d: %s", piece+1, o.cut.pieces, in.Text)
 	}
 	return o.explain(&in)
 }
@@ -221,11 +219,9 @@ func (f *flight) over() {
 func (g *Group) cleanUp() (any bool) {
 	failure := g.failure.Load()
 	for _, p := range g.pipelines {
-		for ; p.inFlight > 0; p.inFlight-- {
+		for p.inFlight > 0 {
 			any = true
-			f := p.flights[p.tail]
-			p.flights[p.tail] = flight{}
-			p.tail = (p.tail + 1) % len(p.flights)
+			f := p.pop()
 			f.op.Wait(nil) // the Comm has failed, so this does not take long
 			f.over()
 			if !f.agrees {

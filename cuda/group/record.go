@@ -3,6 +3,7 @@ package group
 import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/record"
 )
 
@@ -11,8 +12,8 @@ func (o *Op) note(call *exec.Call) {
 	o.recorded = 0
 	if r := o.g.opts.Record; r != nil {
 		o.recorded = r.Begin(&record.Operation{
-			Seq: o.seq, In: elements(call.In), Out: elements(call.Out), Coll: call.Coll, Type: call.Type, Op: call.Op,
-			Root: int32(call.Root), Tag: call.Tag, Batch: call.Batch,
+			Seq: o.seq, In: program.Elements(call.In), Out: program.Elements(call.Out),
+			Coll: call.Coll, Type: call.Type, Op: call.Op, Root: int32(call.Root), Tag: call.Tag, Batch: call.Batch,
 		})
 	}
 }
@@ -28,11 +29,4 @@ func (o *Op) noteEnd(err *fault.Error) {
 		code = err.Code
 	}
 	o.g.opts.Record.End(o.recorded, code, true)
-}
-
-func elements(blocks []exec.Block) (n uint64) {
-	for i := range blocks {
-		n += uint64(blocks[i].Count)
-	}
-	return n
 }
