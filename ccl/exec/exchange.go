@@ -82,7 +82,6 @@ func (c *Comm) beginCounts(op *Op, low *program.Lowered) error {
 func (c *Comm) counted(f *frame) (status, error) {
 	x, op := &c.exchange, f.op
 	low := x.after
-	f.counting = false
 	total, err := x.total()
 	if err == nil {
 		err = c.checkCounts(op)
@@ -90,6 +89,7 @@ func (c *Comm) counted(f *frame) (status, error) {
 	if err != nil {
 		return failed, err
 	}
+	f.counting = false // not before: the proof of a mismatch is of the operation, not of the exchange
 	if op.call.Coll == dtype.AllToAll {
 		if low, err = c.lowered(dtype.AllToAll, 0, int64(total)/int64(c.size)); err != nil {
 			return refused, err

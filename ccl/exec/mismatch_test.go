@@ -89,6 +89,15 @@ func otherViews(v view, ranks int) map[string]view {
 				return v.length(e)
 			}
 		})
+		// Only rank 0 sees that, and the ranks between hear of it.
+		change("one length sent", func(o *view) {
+			o.length = func(e plan.Extent) int {
+				if e.From == ranks-1 && e.To == 0 {
+					return v.length(e) + 1
+				}
+				return v.length(e)
+			}
+		})
 	}
 	return other
 }
