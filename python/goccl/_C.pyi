@@ -45,7 +45,7 @@ class GocclWork(Work):
 def load(path: str) -> str:
     """Opens libgoccl by its absolute path and returns its version."""
 
-def create(store: Store, rank: int, size: int, options: Options, shim_version: str) -> GocclBackend:
+def create(store: Store, rank: int, size: int, options: Options) -> GocclBackend:
     """Makes a group and waits for its other ranks, for at most the timeout of the options."""
 
 def lost() -> list[tuple[list[int], str]]:
