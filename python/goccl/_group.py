@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _loader, _recorder
-from ._options import lines, timeout_of
+from ._options import lines, timeout_of, waits_block
 from .zoptions import Options
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ def native(settings: str, timeout: timedelta) -> GroupOptions:
     options: GroupOptions = _loader.core().Options(told or timeout, settings)
     if told:
         options.told = told
+    options.blocking_wait = waits_block(settings)
     _recorder.connect(options)
     return options
 
