@@ -100,8 +100,8 @@ Request::Request(const Caller& caller, const at::Tensor& example, std::chrono::m
 }
 
 void check_device(const Caller& caller, const at::Tensor& t) {
-  GOCCL_CHECK(t.device().is_cpu() || t.device().type() == device_type(), caller, "goccl moves tensors of the host and of ",
-              device_type(), " devices; got device ", t.device());
+  GOCCL_CHECK(t.device().is_cpu() || t.device().type() == device_type(), caller,
+              "goccl moves tensors of the host and of ", device_type(), " devices; got device ", t.device());
 }
 
 void Request::check(const at::Tensor& t, const char* role) const {
