@@ -71,6 +71,9 @@ type Group struct {
 	ops  []*Op      // all that were ever made
 	idle []*Op      // those of them that nobody holds
 
+	watching sync.Mutex
+	watched  []*Op // see Op.Watch
+
 	receives atomic.Int32 // that have not ended
 	others   atomic.Int32 // calls that have not ended, but for receives
 	failure  atomic.Pointer[fault.Error]
