@@ -473,8 +473,18 @@ at::Tensor& set_nothing(at::Tensor& self) {
   return set_storage(self, std::move(none), 0, {0}, {});
 }
 
+// Makes the current stream of one device wait for that of another.
+void join(c10::Device later, c10::Device earlier) {
+  if (later == earlier) return;
+  void* event = nullptr;
+  guard->record(&event, guard->getStream(earlier), earlier.index(), c10::EventFlag::PYTORCH_DEFAULT);
+  guard->block(event, guard->getStream(later));
+  guard->destroyEvent(event, earlier.index());
+}
+
 // Copies. What is not dense, or changes its type, is a kernel; so is everything between host and
-// device, where the host waits as it does with CUDA for memory that is not pinned.
+// device, where the host waits as it does with CUDA for memory that is not pinned. A copy between
+// devices comes after what either has in its current stream, and before what comes there later.
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
   if (to.numel() == 0) return to;
   const c10::Device device = ours(to) ? to.device() : from.device();
@@ -483,18 +493,22 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
                      from.is_non_overlapping_and_dense() && from.is_conj() == to.is_conj() &&
                      from.is_neg() == to.is_neg();
   if (plain && ours(from) && ours(to)) {
-    if (from.const_data_ptr() != to.const_data_ptr()) // else they are the same, which is no copy in CUDA, either
-      copy_bytes(device, to.data_ptr(), from.const_data_ptr(), to.nbytes());
+    if (from.const_data_ptr() == to.const_data_ptr()) return to;
+    join(device, from.device());
+    copy_bytes(device, to.data_ptr(), from.const_data_ptr(), to.nbytes());
+    join(from.device(), device);
     return to;
   }
   Accesses accesses;
   if (ours(from)) accesses.add(from, false);
   if (ours(to)) accesses.add(to, true);
+  if (ours(from)) join(device, from.device());
   {
     const Turn turn(device, ours(from) ? ours(to) ? "copy_" : "copy_ to the host" : "copy_ from the host", accesses);
     const at::AutoDispatchBelowADInplaceOrView below;
     (ours(to) ? alias(to) : to).copy_(ours(from) ? alias(from) : from);
   }
+  if (ours(from)) join(from.device(), device);
   if (!ours(to)) guard->synchronizeStream(guard->getStream(device));
   return to;
 }

@@ -59,9 +59,10 @@ def _second_device(rank):
         assert a.device.index == 1 and torch.sim.current_device() == 1
     assert torch.sim.current_device() == 0 and torch.sim.device_count() == 2
     b = torch.full((3,), 2.0, device="sim:0")
-    with pytest.raises(RuntimeError, match="tensors on sim:1 and sim:0"):
+    with pytest.raises(RuntimeError, match="sim:1 and sim:0"):
         a + b
     assert (a + b.to("sim:1")).tolist() == [3, 3, 3]
+    b.zero_()  # comes after the copy
     with pytest.raises(RuntimeError, match="there is no device sim:2"):
         torch.sim.set_device(2)
 
@@ -116,6 +117,7 @@ def _held(rank):
     side = torch.sim.Stream()
     ahead, behind = torch.sim.Event(), torch.sim.Event()
     ahead.record()
+    ahead.synchronize()
     with sim.held():
         b.copy_(a)
         behind.record()
@@ -124,7 +126,6 @@ def _held(rank):
             c = b.clone()  # a copy, too
             assert torch.sim.current_stream() == side
         assert torch.sim.current_stream() == torch.sim.default_stream()
-        ahead.synchronize()
         assert ahead.query() and not behind.query() and not torch.sim.current_stream().query() and not side.query()
         assert "is held by the test" in sim.blocked()
     behind.synchronize()
@@ -212,21 +213,21 @@ def _freed_early(rank, recorded):
     side.synchronize()
     found = sim.reports()
     sim.forget()
-    values = set(source.tolist())
+    intact = bool((source == 1).all())
     del again
     after = torch.empty(4096, device="sim"), torch.empty(4096, device="sim")
-    return reused, found, values, at in {t.data_ptr() for t in after}
+    return reused, found, intact, at in {t.data_ptr() for t in after}
 
 
 def test_memory_that_is_freed_early_is_reused_and_reported(one):
-    [(reused, found, values, _)] = one.run(_freed_early, False)
+    [(reused, found, intact, _)] = one.run(_freed_early, False)
     assert reused and any(r.startswith("race: ") and "writes in free" in r for r in found), found
-    assert values != {1.0}, "what is freed is overwritten"
+    assert not intact, "what is freed is overwritten"
 
 
 def test_memory_recorded_on_a_stream_is_not_reused_early(one):
-    [(reused, found, values, later)] = one.run(_freed_early, True)
-    assert not reused and found == [] and values == {1.0} and later
+    [(reused, found, intact, later)] = one.run(_freed_early, True)
+    assert not reused and found == [] and intact and later
 
 
 def _lost(rank):
