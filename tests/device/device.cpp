@@ -134,7 +134,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool urgent) const override {
     return pool_stream(device, urgent);
   }
-  c10::Stream getNewStream(c10::Device device, int priority) const override { return pool_stream(device, priority < 0); }
+  c10::Stream getNewStream(c10::Device device, int priority) const override {
+    return pool_stream(device, priority < 0);
+  }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     return stream_of(stream.device(), std::exchange(current_streams.at(stream.device_index()), stream.id()));
   }
