@@ -127,6 +127,10 @@ test-packaging: ## What is in the wheel and in its libraries
 test-conformance: ## A selection of torch's own distributed tests, with goccl
 	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-conformance.xml tests/conformance
 
+.PHONY: test-device
+test-device: ## Tensors of a device: a torch device of memory of the host, whose driver checks the order of all accesses
+	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-device.xml tests/device
+
 ##@ Longer or by hand
 
 .PHONY: torch-versions

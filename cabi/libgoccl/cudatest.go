@@ -1,9 +1,10 @@
 //go:build cudatest
 
-// With the build tag cudatest the library is one for tests: its GPU driver is cuda/cudatest, and it
-// exports what a torch device on that driver needs (tests/device), beside the C ABI. A group and the
-// torch device meet in the driver, as they do in CUDA's.
 package main
+
+// With the build tag cudatest the library is one for tests: its GPU driver is cuda/cudatest, and
+// beside the C ABI it exports what a torch device on that driver needs (tests/device). A group and
+// the torch device meet in the driver, as they do in CUDA's.
 
 // #include <stdint.h>
 // #include <stdlib.h>
@@ -30,7 +31,7 @@ import (
 	"github.com/goccl/goccl/pgbackend"
 )
 
-// machine is what the process has: a driver, and a context of each device for torch. It is set once.
+// machine is what the process has: a driver, and a context of each device for torch.
 var machine struct {
 	once     sync.Once
 	driver   *cudatest.Driver
@@ -166,7 +167,8 @@ func goccl_test_fill(device C.int, native C.uintptr_t, name *C.char, at unsafe.P
 	})
 }
 
-// Returns when it is the turn of a kernel that the caller then executes, until goccl_test_kernel_end.
+// Returns when it is the turn of a kernel, which the caller then executes, until
+// goccl_test_kernel_end.
 //
 //export goccl_test_kernel_begin
 func goccl_test_kernel_begin(device C.int, native C.uintptr_t, name *C.char, accesses *C.goccl_test_access,

@@ -9,8 +9,8 @@ type Access struct {
 	Write bool
 }
 
-// Launch enqueues a kernel: run, which makes these accesses. The contract has no kernels; they stand
-// for what the program around a group does. run must not call the driver.
+// Launch enqueues a kernel: run, which makes these accesses. The contract has no kernels; they
+// stand for what the program around a group does. run must not call the driver.
 func (d *Driver) Launch(s cuda.Stream, name string, accesses []Access, run func()) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

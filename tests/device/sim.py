@@ -134,6 +134,19 @@ def held(*streams):
             _done("hold", s.device_index, s.stream_id, 0)
 
 
+@contextlib.contextmanager
+def lenient():
+    """What is freed in this context may still be used by another stream, until it is allocated again.
+
+    That is what FSDP relies on. Otherwise it is a race with the kernel "free" in the stream of the allocation.
+    """
+    torch.ops.goccl_sim.set_strict(False)
+    try:
+        yield
+    finally:
+        torch.ops.goccl_sim.set_strict(True)
+
+
 def settle():
     """Waits until nothing that is enqueued can go on."""
     _call("settle")
