@@ -2,7 +2,7 @@
 import copy
 
 import pytest
-import sim  # noqa: F401
+import sim
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -76,7 +76,9 @@ def _fsdp(rank, options):
             fully_shard(layer, mesh=mesh, **options)
     fully_shard(model, mesh=mesh, **options)
     mixed = "mp_policy" in options
-    same(train(model, share, "sim"), 2e-2 if mixed else 1e-5)
+    with sim.lenient():  # FSDP frees gradients before it orders its streams
+        same(train(model, share, "sim"), 2e-2 if mixed else 1e-5)
+        del model
 
 
 @pytest.mark.parametrize("options", [
