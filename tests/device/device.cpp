@@ -662,6 +662,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
     return at::globalContext().defaultGenerator(c10::kCPU); // the kernels that draw numbers are the CPU's
   }
+  c10::Allocator* getPinnedMemoryAllocator() const override {
+    return c10::GetAllocator(c10::kCPU); // copies from the host are the same for all of its memory
+  }
   c10::Device getDeviceFromPtr(void* at) const override {
     std::lock_guard<std::mutex> lock(memory->mutex);
     const auto found = memory->blocks.find(at);
