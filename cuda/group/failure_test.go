@@ -111,6 +111,20 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// The next call finds out that a device was lost while nothing was in flight; the others are told.
+func TestLostBetweenCalls(t *testing.T) {
+	ranks := world(t, 2, cudatest.Options{Delay: -1}, small())
+	op := ranks[0].begin(t, ranks[0].reduce(10))
+	ranks[1].driver.Lose(0)
+	_, err := ranks[1].Enqueue(ranks[1].reduce(10), ranks[1].stream)
+	require.ErrorContains(t, err, "rank 1 of 2: all_reduce of 10 x f32")
+	require.True(t, cuda.Lost(err), err)
+	err = ranks[0].fails(t, op)
+	require.ErrorContains(t, err, "rank 1")
+	require.ErrorContains(t, err, "CUDA_ERROR_LAUNCH_FAILED")
+	op.Free()
+}
+
 func small() ccl.Options { return ccl.Options{CudaBuffSize: 256 << 10} }
 
 func TestDeviceLacks(t *testing.T) {

@@ -156,7 +156,8 @@ def _dropped(rank, strided):
             gc.collect()
             for _ in range(4):
                 torch.zeros(20_000, device="sim").add_(1)
-        after(rank, turn % 2, call)
+        # What has to be copied back is: by a kernel, and those of this device hold the host until they are executed.
+        call() if strided else after(rank, turn % 2, call)
         torch.sim.synchronize()
 
 
@@ -267,11 +268,9 @@ def _objects(rank):
     all_of = [None] * n
     dist.all_gather_object(all_of, {"rank": rank})
     assert [o["rank"] for o in all_of] == list(range(n))
-    with pytest.raises(RuntimeError, match="sparse tensors on the host only"):
-        dist.all_reduce(torch.sparse_coo_tensor([[0]], [1.0], (3,), device="sim"))
 
 
-def test_objects_and_refusals(pair):
+def test_objects(pair):
     pair.checked(_objects)
 
 
