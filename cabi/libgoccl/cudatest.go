@@ -13,6 +13,10 @@ package main
 //   size_t bytes;
 //   int write;
 // } goccl_test_access;
+//
+// typedef void goccl_test_body(void* argument);
+//
+// static inline void goccl_test_call(goccl_test_body* body, void* argument) { body(argument); }
 import "C"
 
 import (
@@ -167,17 +171,32 @@ func goccl_test_fill(device C.int, native C.uintptr_t, name *C.char, at unsafe.P
 	})
 }
 
+// Enqueues a kernel: body, which makes these accesses. It is called by a thread of the machine.
+//
+//export goccl_test_launch
+func goccl_test_launch(device C.int, native C.uintptr_t, name *C.char, accesses *C.goccl_test_access, n C.size_t,
+	body *C.goccl_test_body, argument unsafe.Pointer) *C.char {
+	called, all := C.GoString(name), accessesOf(accesses, n)
+	return onStream(device, native, func(s cuda.Stream) error {
+		return machine.driver.Launch(s, called, all, func() { C.goccl_test_call(body, argument) })
+	})
+}
+
+func accessesOf(accesses *C.goccl_test_access, n C.size_t) []cudatest.Access {
+	all := make([]cudatest.Access, 0, int(n))
+	for _, a := range unsafe.Slice(accesses, int(n)) {
+		all = append(all, cudatest.Access{At: cuda.Ptr(a.at), Bytes: int(a.bytes), Write: a.write != 0})
+	}
+	return all
+}
+
 // Returns when it is the turn of a kernel, which the caller then executes, until
 // goccl_test_kernel_end.
 //
 //export goccl_test_kernel_begin
 func goccl_test_kernel_begin(device C.int, native C.uintptr_t, name *C.char, accesses *C.goccl_test_access,
 	n C.size_t, kernel *C.uintptr_t) *C.char {
-	all := make([]cudatest.Access, 0, int(n))
-	for _, a := range unsafe.Slice(accesses, int(n)) {
-		all = append(all, cudatest.Access{At: cuda.Ptr(a.at), Bytes: int(a.bytes), Write: a.write != 0})
-	}
-	called := C.GoString(name)
+	called, all := C.GoString(name), accessesOf(accesses, n)
 	return onStream(device, native, func(s cuda.Stream) error {
 		end, err := machine.driver.Begin(s, called, all)
 		if err == nil {

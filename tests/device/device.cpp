@@ -1,10 +1,10 @@
 // A torch device for tests (PrivateUse1): memory of the host, with the streams and events of the
 // simulated GPU driver in libgoccl's build for tests (cabi/libgoccl/cudatest.go).
 //
-// An operator is a kernel in the current stream: it starts when it is its turn there, and the caller
-// executes it, with the CPU's kernel and on the same memory. So the host waits for kernels, but it
-// learns nothing by that: the driver checks accesses as if kernels were executed later, as on a GPU.
-// Copies within a device are executed by the stream, and nobody waits for them.
+// An operator is a kernel in the current stream: it starts when it is its turn there, and is the CPU's
+// on the same memory. Mostly the caller executes it. So the host waits for kernels, but it learns
+// nothing by that: the driver checks accesses as if kernels were executed later, as on a GPU. Copies,
+// and what tests do while a stream is held (kLater), are executed by the machine, and nobody waits.
 //
 // Memory goes back to the stream for which it was allocated, as with torch's allocator for CUDA, and
 // is filled by a kernel in that stream. So whoever still uses it in another one, and has not recorded
@@ -13,20 +13,26 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -57,7 +63,7 @@ constexpr int kFreed = 0xff; // the bytes of freed memory: NaN, or -1
 
 #define FUNCTIONS(X)                                                                            \
   X(start) X(stream_new) X(stream_done) X(stream_synchronize) X(stream_capturing) X(copy)       \
-  X(fill) X(kernel_begin) X(kernel_end) X(event_new) X(event_record) X(event_wait)              \
+  X(fill) X(launch) X(kernel_begin) X(kernel_end) X(event_new) X(event_record) X(event_wait)              \
   X(event_done) X(event_synchronize) X(event_destroy) X(expose) X(hide) X(free_text)
 
 struct {
@@ -396,6 +402,23 @@ class Turn {
   uintptr_t kernel_ = 0;
 };
 
+// Enqueues a kernel that nobody waits for.
+void launch(c10::Device device, const std::string& name, Accesses& accesses, std::function<void()> body) {
+  auto* kernel = new std::function<void()>(std::move(body));
+  const auto run = [](void* argument) {
+    const std::unique_ptr<std::function<void()>> called(static_cast<std::function<void()>*>(argument));
+    const at::AutoDispatchBelowADInplaceOrView below;
+    try {
+      (*called)();
+    } catch (const std::exception& e) { // launch is for what cannot fail
+      std::fprintf(stderr, "simulated device: a kernel failed: %s\n", e.what());
+      std::abort();
+    }
+  };
+  check(driver.launch(device.index(), current_stream(device.index()), const_cast<char*>(name.c_str()), accesses.data(),
+                      accesses.size(), run, kernel), name.c_str());
+}
+
 // A tensor of the CPU with the same memory.
 at::Tensor alias(const at::Tensor& t) {
   const auto& storage = t.storage();
@@ -494,35 +517,45 @@ void join(c10::Device later, c10::Device earlier) {
   guard->destroyEvent(event, earlier.index());
 }
 
-// Copies. What is not dense, or changes its type, is a kernel; so is everything between host and
-// device, where the host waits as it does with CUDA for memory that is not pinned. A copy between
-// devices comes after what either has in its current stream, and before what comes there later.
-at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+// Copies. The host waits for those to the host only: those from there have a copy of their own, as
+// with CUDA for memory that is not pinned. A copy between devices comes after what either has in its
+// current stream, and before what comes there later.
+at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool) {
+  if (from._is_zerotensor()) return to.zero_();
   if (to.numel() == 0) return to;
   const c10::Device device = ours(to) ? to.device() : from.device();
   const c10::DeviceGuard on(device);
-  const bool plain = from.dtype() == to.dtype() && from.sizes() == to.sizes() && from.strides() == to.strides() &&
-                     from.is_non_overlapping_and_dense() && from.is_conj() == to.is_conj() &&
-                     from.is_neg() == to.is_neg();
-  if (plain && ours(from) && ours(to)) {
-    if (from.const_data_ptr() == to.const_data_ptr()) return to;
-    join(device, from.device());
-    copy_bytes(device, to.data_ptr(), from.const_data_ptr(), to.nbytes());
-    join(from.device(), device);
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const at::Tensor source = from.expand_as(to);
+  Accesses accesses;
+  if (ours(to)) accesses.add(to, true);
+  if (!ours(from)) {
+    const auto name = "copy_ from the host";
+    launch(device, name, accesses, [target = alias(to), own = source.clone()]() mutable { target.copy_(own); });
     return to;
   }
-  Accesses accesses;
-  if (ours(from)) accesses.add(from, false);
-  if (ours(to)) accesses.add(to, true);
-  if (ours(from)) join(device, from.device());
-  {
-    const Turn turn(device, ours(from) ? ours(to) ? "copy_" : "copy_ to the host" : "copy_ from the host", accesses);
-    const at::AutoDispatchBelowADInplaceOrView below;
-    (ours(to) ? alias(to) : to).copy_(ours(from) ? alias(from) : from);
+  join(device, from.device());
+  accesses.add(source, false);
+  if (!ours(to)) {
+    {
+      const Turn turn(device, "copy_ to the host", accesses);
+      to.copy_(alias(source));
+    }
+    guard->synchronizeStream(guard->getStream(device));
+  } else if (to.dtype() == source.dtype() && to.strides() == source.strides() && to.is_non_overlapping_and_dense() &&
+             to.is_conj() == source.is_conj() && to.is_neg() == source.is_neg()) {
+    if (to.const_data_ptr() != source.const_data_ptr())
+      copy_bytes(device, to.data_ptr(), source.const_data_ptr(), to.nbytes());
+  } else {
+    launch(device, "copy_", accesses, [target = alias(to), source = alias(source)]() mutable { target.copy_(source); });
   }
-  if (ours(from)) join(from.device(), device);
-  if (!ours(to)) guard->synchronizeStream(guard->getStream(device));
+  join(from.device(), device);
   return to;
+}
+
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  at::Tensor target = to;
+  return copy_(target, from, non_blocking);
 }
 
 at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
@@ -550,10 +583,22 @@ at::Tensor to_device(const at::Tensor& host, c10::Device device, const std::stri
   auto result = at::empty_strided(host.sizes(), host.strides(), host.options().device(device).pinned_memory(false));
   Accesses accesses;
   accesses.add(result, true);
-  const Turn turn(device, name + " (result)", accesses);
-  alias(result).copy_(host);
+  launch(device, name + " (result)", accesses, [target = alias(result), host]() mutable { target.copy_(host); });
   if (host.unsafeGetTensorImpl()->is_wrapped_number()) result.unsafeGetTensorImpl()->set_wrapped_number(true);
   return result;
+}
+
+// Operators that the machine executes, if their arguments cannot make them fail.
+const std::unordered_set<std::string> kLater{"aten::zero_",    "aten::fill_.Scalar", "aten::add.out", "aten::sub.out",
+                                             "aten::mul.out", "aten::div.out"};
+
+bool cannot_fail(const std::vector<Argument>& arguments) {
+  const auto out = std::find_if(arguments.begin(), arguments.end(), [](const Argument& a) { return a.write; });
+  if (out == arguments.end() || out->fresh || !out->host.is_non_overlapping_and_dense()) return false;
+  for (const Argument& a : arguments) {
+    if (a.host.dtype() != out->host.dtype() || !at::is_expandable_to(a.host.sizes(), out->host.sizes())) return false;
+  }
+  return true;
 }
 
 void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -611,13 +656,19 @@ void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   for (const auto& a : arguments) {
     if (!a.fresh) accesses.add(a.device, a.write);
   }
-  {
+  const bool later = kLater.count(name) > 0 && cannot_fail(arguments);
+  if (later) {
+    launch(device, name, accesses, [op, called = torch::jit::Stack(stack->end() - count, stack->end())]() mutable {
+      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &called);
+    });
+    stack->resize(first + schema.returns().size()); // replaced below: all of them are arguments
+  } else {
     const Turn turn(device, name, accesses);
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   }
 
   for (auto& a : arguments) {
-    if (!a.write) continue;
+    if (!a.write || later) continue;
     if (a.host.sizes() != a.device.sizes()) a.device.resize_(a.host.sizes());
     // Some kernels give an output other memory, even if its size is the same in the end.
     if (a.host.storage().data() != a.device.storage().data()) copy_from(a.host, a.device, false);
@@ -661,6 +712,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override { return exchangeDevice(device); }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
     return at::globalContext().defaultGenerator(c10::kCPU); // the kernels that draw numbers are the CPU's
+  }
+  c10::Allocator* getPinnedMemoryAllocator() const override {
+    return c10::GetAllocator(c10::kCPU); // copies from the host are the same for all of its memory
   }
   c10::Device getDeviceFromPtr(void* at) const override {
     std::lock_guard<std::mutex> lock(memory->mutex);
@@ -717,6 +771,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("unfold", at::native::unfold);
   m.impl("view_as_real", at::native::view_as_real);
   m.impl("view_as_complex", at::native::view_as_complex);
+  m.impl("copy_", copy_); // torch's own would lose track of conjugated views on the way to _copy_from
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);
   m.impl("record_stream", record_stream);
