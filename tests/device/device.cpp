@@ -321,6 +321,38 @@ struct Memory final : c10::Allocator {
 
 Memory* memory = new Memory; // tensors may be freed at the very end
 
+// Memory of the host that torch takes for pinned. Copies from it are the same as from any other.
+struct Pinned final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+  bool has(const void* at) {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto found = ends.upper_bound(at);
+    return found != ends.begin() && at < (--found)->second;
+  }
+
+  std::mutex mutex;
+  std::map<const void*, const void*> ends; // of each block, by its begin
+};
+
+Pinned* pinned = new Pinned;
+
+c10::DataPtr Pinned::allocate(size_t bytes) {
+  void* at = std::malloc(std::max<size_t>(bytes, 1));
+  TORCH_CHECK(at != nullptr, "no memory left for ", bytes, " bytes");
+  std::lock_guard<std::mutex> lock(mutex);
+  ends[at] = static_cast<char*>(at) + std::max<size_t>(bytes, 1);
+  const auto free = [](void* block) {
+    {
+      std::lock_guard<std::mutex> lock(pinned->mutex);
+      pinned->ends.erase(block);
+    }
+    std::free(block);
+  };
+  return {at, at, free, c10::Device(c10::kCPU)};
+}
+
 void Memory::release(void* context) {
   if (context != nullptr && !forked) memory->free(static_cast<Block*>(context));
 }
@@ -420,7 +452,7 @@ void launch(c10::Device device, const std::string& name, Accesses& accesses, std
 }
 
 // A tensor of the CPU with the same memory.
-at::Tensor alias(const at::Tensor& t) {
+at::Tensor host_view(const at::Tensor& t) {
   const auto& storage = t.storage();
   c10::Storage same(c10::Storage::use_byte_size_t(), storage.nbytes(),
                     at::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)), nullptr, false);
@@ -531,7 +563,7 @@ at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool) {
   if (ours(to)) accesses.add(to, true);
   if (!ours(from)) {
     const auto name = "copy_ from the host";
-    launch(device, name, accesses, [target = alias(to), own = source.clone()]() mutable { target.copy_(own); });
+    launch(device, name, accesses, [target = host_view(to), own = source.clone()]() mutable { target.copy_(own); });
     return to;
   }
   join(device, from.device());
@@ -539,7 +571,7 @@ at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool) {
   if (!ours(to)) {
     {
       const Turn turn(device, "copy_ to the host", accesses);
-      to.copy_(alias(source));
+      to.copy_(host_view(source));
     }
     guard->synchronizeStream(guard->getStream(device));
   } else if (to.dtype() == source.dtype() && to.strides() == source.strides() && to.is_non_overlapping_and_dense() &&
@@ -547,7 +579,7 @@ at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool) {
     if (to.const_data_ptr() != source.const_data_ptr())
       copy_bytes(device, to.data_ptr(), source.const_data_ptr(), to.nbytes());
   } else {
-    launch(device, "copy_", accesses, [target = alias(to), source = alias(source)]() mutable { target.copy_(source); });
+    launch(device, "copy_", accesses, [target = host_view(to), source = host_view(source)]() mutable { target.copy_(source); });
   }
   join(from.device(), device);
   return to;
@@ -583,7 +615,7 @@ at::Tensor to_device(const at::Tensor& host, c10::Device device, const std::stri
   auto result = at::empty_strided(host.sizes(), host.strides(), host.options().device(device).pinned_memory(false));
   Accesses accesses;
   accesses.add(result, true);
-  launch(device, name + " (result)", accesses, [target = alias(result), host]() mutable { target.copy_(host); });
+  launch(device, name + " (result)", accesses, [target = host_view(result), host]() mutable { target.copy_(host); });
   if (host.unsafeGetTensorImpl()->is_wrapped_number()) result.unsafeGetTensorImpl()->set_wrapped_number(true);
   return result;
 }
@@ -592,13 +624,15 @@ at::Tensor to_device(const at::Tensor& host, c10::Device device, const std::stri
 const std::unordered_set<std::string> kLater{"aten::zero_",    "aten::fill_.Scalar", "aten::add.out", "aten::sub.out",
                                              "aten::mul.out", "aten::div.out"};
 
-bool cannot_fail(const std::vector<Argument>& arguments) {
+bool cannot_fail(const std::vector<Argument>& arguments, const std::vector<at::Tensor>& numbers) {
   const auto out = std::find_if(arguments.begin(), arguments.end(), [](const Argument& a) { return a.write; });
   if (out == arguments.end() || out->fresh || !out->host.is_non_overlapping_and_dense()) return false;
   for (const Argument& a : arguments) {
     if (a.host.dtype() != out->host.dtype() || !at::is_expandable_to(a.host.sizes(), out->host.sizes())) return false;
   }
-  return true;
+  return std::all_of(numbers.begin(), numbers.end(), [&](const at::Tensor& t) {
+    return t.dim() == 0 && !t.is_complex() && (out->host.is_floating_point() || !t.is_floating_point());
+  });
 }
 
 void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -608,10 +642,14 @@ void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t count = schema.arguments().size(), first = stack->size() - count;
   const std::vector<c10::IValue> given(stack->end() - static_cast<int64_t>(count), stack->end());
   std::vector<Argument> arguments;
+  std::vector<at::Tensor> numbers; // arguments of the host
   c10::Device device(kSim, -1);
 
   auto stand_in = [&](const at::Tensor& t, bool write) -> at::Tensor {
-    if (!ours(t)) return t;
+    if (!ours(t)) {
+      if (t.defined()) numbers.push_back(t);
+      return t;
+    }
     TORCH_CHECK(t.layout() == c10::kStrided, name, ": the simulated device has dense tensors only");
     TORCH_CHECK(device.index() < 0 || device == t.device(), name, ": tensors on ", device, " and ", t.device());
     device = t.device();
@@ -623,7 +661,7 @@ void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     }
     Argument a{t, {}, write, write && t.numel() == 0};
     // An empty output may grow.
-    a.host = a.fresh ? at::empty(t.sizes(), t.options().device(c10::kCPU)) : alias(t);
+    a.host = a.fresh ? at::empty(t.sizes(), t.options().device(c10::kCPU)) : host_view(t);
     arguments.push_back(a);
     return a.host;
   };
@@ -656,7 +694,7 @@ void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   for (const auto& a : arguments) {
     if (!a.fresh) accesses.add(a.device, a.write);
   }
-  const bool later = kLater.count(name) > 0 && cannot_fail(arguments);
+  const bool later = kLater.count(name) > 0 && cannot_fail(arguments, numbers);
   if (later) {
     launch(device, name, accesses, [op, called = torch::jit::Stack(stack->end() - count, stack->end())]() mutable {
       op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &called);
@@ -713,9 +751,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
     return at::globalContext().defaultGenerator(c10::kCPU); // the kernels that draw numbers are the CPU's
   }
-  c10::Allocator* getPinnedMemoryAllocator() const override {
-    return c10::GetAllocator(c10::kCPU); // copies from the host are the same for all of its memory
-  }
+  c10::Allocator* getPinnedMemoryAllocator() const override { return pinned; }
+  bool isPinnedPtr(const void* at) const override { return pinned->has(at); }
   c10::Device getDeviceFromPtr(void* at) const override {
     std::lock_guard<std::mutex> lock(memory->mutex);
     const auto found = memory->blocks.find(at);
