@@ -1,0 +1,126 @@
+"""Makes the bundle for a machine with a GPU, unpacks it, and uses it where there is no Go."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+
+import pytest
+from test_checks import told
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MOST = 60 << 20  # bytes of the archive
+
+
+def run(*command, code=0, **options):
+    """Returns what a command has printed, standard output apart from the messages."""
+    done = subprocess.run([*map(str, command)], text=True, capture_output=True, timeout=300, **options)
+    assert done.returncode == code, f"{command} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundle")
+    run(ROOT / "ci/gpu_bundle.sh", folder, env={**os.environ, "PYTHON": sys.executable})
+    (archive,) = folder.glob("goccl-gpu-*.tar.gz")
+    return archive
+
+
+@pytest.fixture(scope="module")
+def bundle(archive, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unpacked")
+    run("tar", "-xf", archive, "-C", folder)
+    return folder / "goccl-gpu"
+
+
+@pytest.fixture(scope="module")
+def without_go(tmp_path_factory):
+    """Returns an environment without Go, and without what the checkout sets."""
+    folders = []
+    for index, folder in enumerate(os.environ["PATH"].split(os.pathsep)):
+        if (pathlib.Path(folder) / "go").exists():
+            rest = tmp_path_factory.mktemp(f"path{index}")
+            for each in pathlib.Path(folder).iterdir():
+                if each.name not in ("go", "gofmt"):
+                    (rest / each.name).symlink_to(each)
+            folder = str(rest)
+        folders.append(folder)
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith(("GO", "PYTHONPATH")) and name not in ("ROOT", "VENV", "OUTER_PATH")}
+    environment["PATH"] = os.pathsep.join(folders)
+    assert shutil.which("go", path=environment["PATH"]) is None
+    return environment
+
+
+@pytest.fixture(scope="module")
+def site(bundle, without_go, tmp_path_factory):
+    """Returns the folder into which the bundle was installed."""
+    folder = tmp_path_factory.mktemp("site")
+    run(sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", "--target", folder,
+        bundle, env={**without_go, "GOCCL_PREBUILT": str(bundle / "prebuilt")})
+    return folder
+
+
+def test_archive(archive):
+    assert archive.stat().st_size < MOST
+    with tarfile.open(archive) as tar:
+        members = tar.getmembers()
+    names = [member.name for member in members]
+    assert names == sorted(names) and {member.mtime for member in members} == {1577836800}
+    assert {(member.uid, member.gid, member.uname) for member in members} == {(0, 0, "")}
+    for part in ("setup.py", "python/goccl/VERSION", "python/csrc/backend.h", "cabi/exports/goccl.h", "ci/gpu.sh",
+                 "tests/gpu/run.py", "docs/cuda.md", "prebuilt/VERSION", "prebuilt/libgoccl.so", "prebuilt/bin/goccl",
+                 "prebuilt/driver.test", "prebuilt/group.test"):
+        assert f"goccl-gpu/{part}" in names
+    assert not [name for name in names if name.endswith((".go", ".pyc", "_build.py"))]
+
+
+def test_tests_of_the_bundle_are_started_by_the_names_that_run_py_gives(bundle):
+    suites = {"driver.test": ["TestConformance"],
+              "group.test": ["TestMatrix", "TestSameOrderOfOperands", "TestLengths", "TestUnequalBlocks", "TestMessages"]}
+    text = (bundle / "tests/gpu/run.py").read_text()
+    for program, tests in suites.items():
+        listed, _ = run(bundle / "prebuilt" / program, "-test.list=.")
+        assert set(tests) <= set(listed.split()) and f"({'|'.join(tests)})" in text.replace("^TestC", "(TestC").replace(
+            "mance$", "mance)")
+        _, said = run(bundle / "prebuilt" / program, "-test.run=^$", f"-{program[:-5]}.nonsense", code=2)
+        assert f"-{program[:-5]}.gpu" in said
+
+
+def test_installed_without_go(bundle, site, without_go):
+    for part in "libgoccl.so", "bin/goccl":
+        assert (site / "goccl" / part).read_bytes() == (bundle / "prebuilt" / part).read_bytes()
+    environment = {**without_go, "PYTHONPATH": str(site)}
+    where, _ = run(sys.executable, "-c", "import goccl; print(goccl.__file__)", env=environment, cwd=site)
+    assert pathlib.Path(where.strip()) == site / "goccl/__init__.py"
+    said, _ = run(sys.executable, bundle / "tests/gpu/matrix.py", "--device", "cpu", "--quick", env=environment)
+    (end,) = told(said)
+    assert end["result"] == "PASS" and end["numbers"]["calls"] > 50, end
+
+
+def test_without_a_gpu_nothing_is_run(bundle, without_go, tmp_path):
+    for script in bundle / "ci/gpu.sh", ROOT / "ci/gpu.sh":
+        said, why = run(script, tmp_path / "out", cwd=tmp_path,
+                        env={**without_go, "CUDA_VISIBLE_DEVICES": "", "PYTHON": sys.executable})
+        assert said == "no GPU, nothing run\n" and why.startswith("ci/gpu.sh: "), why
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("spoil, words", [
+    (lambda folder: shutil.rmtree(folder), "has no VERSION."),
+    (lambda folder: (folder / "libgoccl.so").unlink(), "has no libgoccl.so."),
+    (lambda folder: (folder / "bin/goccl").unlink(), "has no bin/goccl."),
+    (lambda folder: (folder / "VERSION").write_text("0.0.7\n"), "is of goccl 0.0.7, and this is the source of "),
+], ids=["nothing", "libgoccl.so", "bin", "VERSION"])
+def test_what_is_not_of_this_version_is_refused(spoil, words, bundle, without_go, tmp_path):
+    folder = tmp_path / "prebuilt"
+    (folder / "bin").mkdir(parents=True)
+    for part in "VERSION", "libgoccl.so", "bin/goccl":
+        shutil.copy(bundle / "prebuilt" / part, folder / part)
+    spoil(folder)
+    _, said = run(sys.executable, "setup.py", "-q", "build_ext", code=1, cwd=bundle,
+                  env={**without_go, "GOCCL_PREBUILT": str(folder)})
+    assert f"goccl cannot be built: GOCCL_PREBUILT={folder} {words}" in said, said
+    assert "make gpu-bundle" in said and "unset GOCCL_PREBUILT" in said, said
