@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.append(str(HERE))
@@ -17,13 +19,17 @@ import training  # noqa: E402
 import waits  # noqa: E402
 from results import FAIL, INFO, NO, NOT_RUN, PASS, YES, told  # noqa: E402
 
+# Each process of a check imports torch, which takes half a minute on a busy machine.
+pytestmark = pytest.mark.timeout(300)
+
 BARS = {bar for section in runner.sections(ROOT) for bar in section.bars}
 
 
 def check(script, *arguments, code=0, **environment):
     """Returns {name: (result, text)} of what a check tells."""
     done = subprocess.run([sys.executable, str(HERE / script), *arguments], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=110, env={**os.environ, **environment})
+                          stderr=subprocess.STDOUT, text=True, timeout=250,
+                          env={**os.environ, "CHECK_PATIENCE": "3", **environment})
     assert done.returncode == code, done.stdout
     return {each["name"]: (each["result"], each["text"]) for each in told(done.stdout)}
 
