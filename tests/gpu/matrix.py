@@ -22,7 +22,7 @@ REDUCED = MOVED[:12]
 OPS = {"sum": Op.SUM, "avg": Op.AVG, "product": Op.PRODUCT, "min": Op.MIN, "max": Op.MAX, "band": Op.BAND,
        "bor": Op.BOR, "bxor": Op.BXOR, "premul": None}
 SHORT, LONG = 1003, 3_000_001  # elements; the long ones are cut into pieces
-AGREE = 16                     # cells after which the ranks look whether time is over
+AGREE = 16                     # cells after which the ranks look whether time is over, or much is wrong
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -196,16 +196,16 @@ def difference(want: list[torch.Tensor], have: list[torch.Tensor]) -> str:
 
 def rank_of(options: argparse.Namespace) -> None:
     device, where = options.device, place(options.device)
-    rank, size, _ = join(device, bind=options.ranks == 2)
+    rank, size, _ = join(device, bind=options.ranks == 2, timeout=30)
     end, found, refused, done = time.monotonic() + options.seconds, [], 0, 0
     all_cells = cells(options.quick)
     side = torch.cuda.Stream() if device == "cuda" else None
     for cell in all_cells:
         if cell.number % AGREE == 0:
-            over = torch.tensor([time.monotonic() > end])
+            over = torch.tensor([time.monotonic() > end or len(found) >= 20])
             dist.all_reduce(over, Op.MAX)
             if over.item():
-                break
+                break  # on all ranks
         want, why = made(*cell.call(cell.on(torch.device("cpu"), rank, size)))
         tensors, call = cell.call(cell.on(where, rank, size))
         if side is not None and cell.number % 3 == 0:
@@ -228,8 +228,6 @@ def rank_of(options: argparse.Namespace) -> None:
             print(found[-1], flush=True)
         refused += bool(why)
         done += not why
-        if len(found) == 20:
-            break
     dist.barrier()
     every = [None] * size
     dist.all_gather_object(every, found)

@@ -123,6 +123,17 @@ def test_suites_are_those_that_are_started(bundle):
             assert section.command[-1].partition("=")[0] in said
 
 
+def test_suites_pass_on_memory_of_the_host(bundle, driver, without_go, tmp_path):
+    suites = [section for section in runner.sections(ROOT) if section.suite]
+    for section in suites:
+        section.command[0] = str(bundle / "prebuilt" / pathlib.Path(section.command[0]).name)
+        section.environment["LD_LIBRARY_PATH"] = str(driver)
+    runner.run_all(suites, tmp_path, 200)
+    ends = [(each["result"], each["text"]) for section in suites for each in section.results]
+    assert [result for result, _ in ends] == ["PASS", "PASS"], ends
+    assert all(int(text.split()[0]) > 30 for _, text in ends), ends
+
+
 def test_installed_without_go(bundle, site, without_go):
     for part in "libgoccl.so", "bin/goccl":
         assert (site / "goccl" / part).read_bytes() == (bundle / "prebuilt" / part).read_bytes()
