@@ -19,7 +19,8 @@ if [ -z "${PYTHON:-}" ]; then
     [ -x "$PYTHON" ] || PYTHON=python3
 fi
 if ! said=$("$PYTHON" -c 'import torch' 2>&1); then
-    echo "ci/gpu.sh: there may be a GPU, but $PYTHON cannot import torch (${said##*$'\n'}); PYTHON=… names another one" >&2
+    echo "ci/gpu.sh: there may be a GPU, but $PYTHON cannot import torch (${said##*$'\n'});" \
+        "PYTHON=… names another one" >&2
     exit 1
 fi
 "$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||

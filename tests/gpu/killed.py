@@ -70,7 +70,8 @@ def kill(options: argparse.Namespace, kind: str) -> None:
         ends = {rank: ranks.store.get(f"end{rank}").decode().split(" ", 3) for rank in others}
         delays = [float(end[0]) - killed for end in ends.values()]
         returned = [float(end[1]) - killed for end in ends.values()]
-        text = f"{len(others)} ranks: named after {max(delays):.3f} s, synchronize() returned after {max(returned):.3f} s"
+        text = (f"{len(others)} ranks: named after {max(delays):.3f} s, "
+                f"synchronize() returned after {max(returned):.3f} s")
         if blind := [end[3] for end in ends.values() if not re.search(rf"rank {VICTIM}\b", end[3])]:
             failure = f"rank {VICTIM} is not named: {blind[0] or 'no error in 20 s'}"
         elif max(delays) > SECONDS:

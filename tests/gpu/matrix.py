@@ -36,7 +36,8 @@ class Cell:
     """A call: its collective, type, operator, length, whether in place; and the tensors that it needs, on a place."""
 
     def __init__(self, call: Callable, dtype: torch.dtype, op: str, count: int, in_place: bool, number: int) -> None:
-        self.call, self.dtype, self.op, self.count, self.in_place, self.number = call, dtype, op, count, in_place, number
+        self.call, self.dtype, self.op, self.count = call, dtype, op, count
+        self.in_place, self.number = in_place, number
 
     def on(self, where: torch.device, rank: int, size: int) -> "Cell":
         self.where, self.rank, self.size = where, rank, size

@@ -25,14 +25,15 @@ ALL = 540.0  # seconds for everything
 
 # What a "no" changes.
 CHANGES = {
-    "memfd": "The windows route, in which streams wait for words of other processes, would need a kernel that polls, or the "
-             "host. The staged route waits for words in memory of its own process only: see the suite of the driver.",
-    "purego": "Calls would have to go to a thread of the library, which costs a hop between threads in each, or the driver "
-              "would have to be called from C.",
+    "memfd": "The windows route, in which streams wait for words of other processes, would need a kernel that polls, "
+             "or the host. The staged route waits for words in memory of its own process only: see the suite of the "
+             "driver.",
+    "purego": "Calls would have to go to a thread of the library, which costs a hop between threads in each, or "
+              "the driver would have to be called from C.",
     "slices": "Latencies and bandwidths of several ranks on one GPU then measure the time slices, not goccl; they say "
               "something only with a GPU for each rank, or under MPS.",
-    "descriptors": "Windows in device memory are then for ranks of one process, or with a GPU for each rank; ranks that "
-                   "share a GPU would use windows in memory of the host.",
+    "descriptors": "Windows in device memory are then for ranks of one process, or with a GPU for each rank; ranks "
+                   "that share a GPU would use windows in memory of the host.",
 }
 
 
@@ -71,11 +72,13 @@ def sections(out: pathlib.Path) -> list[Section]:
     killed = [f"killed rank ({kind}): named within a second, synchronize() returns" for kind in ("calling", "absent")]
     return [
         Section("questions", [python, str(HERE / "questions.py"), "--library", str(prebuilt / "libgoccl.so")], 90),
-        suite("driver", "driver.test", "suite of the driver, on the GPU", "-test.run=^TestConformance$", "-driver.gpu=0"),
+        suite("driver", "driver.test", "suite of the driver, on the GPU",
+              "-test.run=^TestConformance$", "-driver.gpu=0"),
         suite("group", "group.test", "calls of a group whose ranks are in one process, on the GPU",
-              "-test.run=^(TestMatrix|TestSameOrderOfOperands|TestLengths|TestUnequalBlocks|TestMessages)$", "-group.gpu"),
-        Section("install", [python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", "--upgrade",
-                            "--target", str(site), str(ROOT)], 240,
+              "-test.run=^(TestMatrix|TestSameOrderOfOperands|TestLengths|TestUnequalBlocks|TestMessages)$",
+              "-group.gpu"),
+        Section("install", [python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index",
+                            "--upgrade", "--target", str(site), str(ROOT)], 240,
                 environment={"GOCCL_PREBUILT": str(prebuilt), "MAX_JOBS": str(os.cpu_count())}),
         matrix(2),
         check("training", "training.py", 80, [f"{kind} on two ranks has the losses of one process"
@@ -133,7 +136,8 @@ def run(section: Section, logs: pathlib.Path, end: float) -> None:
     for each in section.results:
         print("{name}: {result}: {text}".format(**each), flush=True)
     if section.state == FAIL:
-        print(f"{section.name}: {section.said}; the end of {log}:", *output.splitlines()[-15:], sep="\n    ", flush=True)
+        print(f"{section.name}: {section.said}; the end of {log}:", *output.splitlines()[-15:], sep="\n    ",
+              flush=True)
 
 
 def run_all(all_sections: list[Section], logs: pathlib.Path, seconds: float) -> None:
@@ -163,7 +167,8 @@ def machine() -> dict[str, str]:
         "GPU": f"{device.name}, compute capability {device.major}.{device.minor}, {device.total_memory >> 30} GiB; "
                f"{torch.cuda.device_count()} of them, the first one is used",
         "driver": driver or "nvidia-smi does not tell",
-        "torch": f"{torch.__version__}, CUDA {torch.version.cuda}, NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}",
+        "torch": f"{torch.__version__}, CUDA {torch.version.cuda}, "
+                 f"NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}",
         "goccl": (ROOT / "python/goccl/VERSION").read_text().strip(),
         "Python": platform.python_version(),
         "processor": f"{os.cpu_count()} cores, {platform.machine()}, {platform.release()}",

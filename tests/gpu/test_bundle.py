@@ -64,8 +64,8 @@ def compiler(tmp_path_factory):
     Compiling takes more than two minutes on two cores, and set-up does the same.
     """
     tag = f"cpython-{sys.version_info.major}{sys.version_info.minor}"
-    made = [path.parent for path in ROOT.glob(f"build/torch-{torch.__version__.partition('+')[0]}/temp.*{tag}/python/csrc/"
-                                              "work.o")]
+    version = torch.__version__.partition("+")[0]
+    made = [path.parent for path in ROOT.glob(f"build/torch-{version}/temp.*{tag}/python/csrc/work.o")]
     sources = [*(ROOT / "python/csrc").iterdir(), ROOT / "cabi/exports/goccl.h", ROOT / "setup.py"]
     objects = [path for folder in made for path in folder.glob("*.o")]
     if len(made) != 1 or min(path.stat().st_mtime for path in objects) < max(path.stat().st_mtime for path in sources):
