@@ -151,8 +151,8 @@ const DeviceGroup& GocclBackend::on(c10::Device device, const char* title) {
     if (each->device == device) return *each;
   }
   if (ended_ || state().joined == 0) {
-    fail(GOCCL_CLOSED, title, member_, ": the group was aborted or shut down, or has no members yet; it cannot begin to ",
-         "serve tensors on ", device);
+    fail(GOCCL_CLOSED, title, member_, ": the group was aborted or shut down, or has no members yet, and so cannot ",
+         "begin to serve tensors on ", device);
   }
   const size_t ordinal = devices_.size();
   lock.unlock();

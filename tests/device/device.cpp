@@ -579,7 +579,8 @@ at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool) {
     if (to.const_data_ptr() != source.const_data_ptr())
       copy_bytes(device, to.data_ptr(), source.const_data_ptr(), to.nbytes());
   } else {
-    launch(device, "copy_", accesses, [target = host_view(to), source = host_view(source)]() mutable { target.copy_(source); });
+    launch(device, "copy_", accesses,
+           [target = host_view(to), source = host_view(source)]() mutable { target.copy_(source); });
   }
   join(from.device(), device);
   return to;

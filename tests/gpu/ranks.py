@@ -73,6 +73,7 @@ def join(device: str, bind: bool = False, timeout: float = 60.0, backend: str = 
     rank, size = int(os.environ[RANK]), int(os.environ[RANKS])
     torch.set_num_threads(1)
     delta = datetime.timedelta(seconds=timeout)
+    place(device)
     store = dist.TCPStore("127.0.0.1", int(os.environ[PORT]), is_master=False, timeout=delta)
     if device != "cpu":
         torch.get_device_module(device).set_device(0)
@@ -86,7 +87,17 @@ def join(device: str, bind: bool = False, timeout: float = 60.0, backend: str = 
     return rank, size, store
 
 
+def _simulate() -> None:
+    """Starts the simulated device of tests/device, on which the checks themselves are tested."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "device"))
+    import sim
+
+    sim.start(*sim.build(), int(os.environ[RANK]))
+
+
 def place(device: str) -> torch.device:
+    if device == "sim" and not hasattr(torch, "sim"):
+        _simulate()
     return torch.device("cpu") if device == "cpu" else torch.device(device, 0)
 
 
