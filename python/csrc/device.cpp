@@ -150,7 +150,10 @@ const DeviceGroup& GocclBackend::on(c10::Device device, const char* title) {
   for (const auto& each : devices_) {
     if (each->device == device) return *each;
   }
-  TORCH_CHECK(!ended_, title, ": ", member_, ": the group was aborted or closed before it had tensors on ", device);
+  if (ended_ || state().joined == 0) {
+    fail(GOCCL_CLOSED, title, member_, ": the group was aborted or shut down, or has no members yet; it cannot begin to ",
+         "serve tensors on ", device);
+  }
   const size_t ordinal = devices_.size();
   lock.unlock();
   const c10::impl::VirtualGuardImpl guard(device.type());
