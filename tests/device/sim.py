@@ -64,11 +64,11 @@ def _compile(folder):
                        extra_include_paths=[str(FOLDER)], extra_cflags=["-O1", "-g0", "-Wall"])
 
 
-def start(library, device, rank=0, devices=1, delay=None, stuck=None):
+def start(library, device, rank=0, devices=1, delay=None, stuck=30.0):
     """Starts the device in this process, with what build has returned.
 
     delay is the longest pause between two operations of the device, stuck the time after which streams that all wait
-    are a deadlock, both in seconds; negative is none.
+    are a deadlock, both in seconds; negative is none. On a busy machine another rank may need long for its part.
     """
     global _library, _seed
     assert _library is None, "the device was started before"
