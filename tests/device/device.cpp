@@ -563,7 +563,7 @@ at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool) {
   if (ours(to)) accesses.add(to, true);
   if (!ours(from)) {
     const auto name = "copy_ from the host";
-    launch(device, name, accesses, [target = host_view(to), own = source.clone()]() mutable { target.copy_(own); });
+    launch(device, name, accesses, [own = source.clone(), target = host_view(to)]() mutable { target.copy_(own); });
     return to;
   }
   join(device, from.device());
@@ -579,8 +579,9 @@ at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool) {
     if (to.const_data_ptr() != source.const_data_ptr())
       copy_bytes(device, to.data_ptr(), source.const_data_ptr(), to.nbytes());
   } else {
-    launch(device, "copy_", accesses,
-           [target = host_view(to), source = host_view(source)]() mutable { target.copy_(source); });
+    launch(device, "copy_", accesses, [target = host_view(to), source = host_view(source)]() mutable {
+      target.copy_(source);
+    });
   }
   join(from.device(), device);
   return to;
@@ -616,7 +617,7 @@ at::Tensor to_device(const at::Tensor& host, c10::Device device, const std::stri
   auto result = at::empty_strided(host.sizes(), host.strides(), host.options().device(device).pinned_memory(false));
   Accesses accesses;
   accesses.add(result, true);
-  launch(device, name + " (result)", accesses, [target = host_view(result), host]() mutable { target.copy_(host); });
+  launch(device, name + " (result)", accesses, [host, target = host_view(result)]() mutable { target.copy_(host); });
   if (host.unsafeGetTensorImpl()->is_wrapped_number()) result.unsafeGetTensorImpl()->set_wrapped_number(true);
   return result;
 }

@@ -9,7 +9,7 @@ raises with these reports.
 Kernels are executed while the caller waits for them, copies within the device are not. Neither tells the host
 anything: what a real host would not know has to be ordered by streams and events.
 
-GOCCL_TEST_SEED chooses the order; the ranks of a pool have different ones, which messages name.
+CUDATEST_SEED chooses the order; the ranks of a pool have different ones, which messages name.
 """
 import contextlib
 import ctypes
@@ -64,16 +64,16 @@ def _compile(folder):
                        extra_include_paths=[str(FOLDER)], extra_cflags=["-O1", "-g0", "-Wall"])
 
 
-def start(library, device, rank=0, devices=1, delay=None, stuck=None):
+def start(library, device, rank=0, devices=1, delay=None, stuck=30.0):
     """Starts the device in this process, with what build has returned.
 
     delay is the longest pause between two operations of the device, stuck the time after which streams that all wait
-    are a deadlock, both in seconds; negative is none.
+    are a deadlock, both in seconds; negative is none. On a busy machine another rank may need long for its part.
     """
     global _library, _seed
     assert _library is None, "the device was started before"
     _library = _open(library)
-    _seed = int(os.environ.get("GOCCL_TEST_SEED", "1")) * 1000 + rank
+    _seed = int(os.environ.get("CUDATEST_SEED", "1")) * 1000 + rank
     torch.ops.load_library(device)
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, device_module)

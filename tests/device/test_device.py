@@ -210,6 +210,7 @@ def _freed_early(rank, recorded):
         del a
         again = torch.empty(4096, device="sim")
         reused = again.data_ptr() == at
+        torch.sim.default_stream().synchronize()  # what overwrites it has ended
     side.synchronize()
     found = sim.reports()
     sim.forget()

@@ -150,10 +150,13 @@ else:
 
 def test_mismatch(start):
     group = start("""
-work = dist.all_reduce(t if rank else torch.ones(5, device="sim"), async_op=True)
-work.wait()
-torch.sim.synchronize()
-failure(lambda: (work.wait(), dist.all_reduce(t)))
+def differ():
+    work = dist.all_reduce(t if rank else torch.ones(5, device="sim"), async_op=True)
+    work.wait()  # the mismatch is known by now or not
+    torch.sim.synchronize()
+    work.wait()
+    dist.all_reduce(t)
+failure(differ)
 """)
     for rank in range(2):
         _, text = told(group.line(rank))

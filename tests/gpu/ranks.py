@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 RANK, RANKS, PORT = "CHECK_RANK", "CHECK_RANKS", "CHECK_PORT"
+SIMULATED = "CHECK_SIMULATED"
 PATIENCE = float(os.environ.get("CHECK_PATIENCE", "1"))  # times the limits, for tests on busy machines
 GRACE = 10.0  # seconds in which the other ranks end after one has failed
 
@@ -88,11 +89,11 @@ def join(device: str, bind: bool = False, timeout: float = 60.0, backend: str = 
 
 
 def _simulate() -> None:
-    """Starts the simulated device of tests/device, on which the checks themselves are tested."""
+    """Starts the simulated device of tests/device, on which the checks themselves are tested: its files are told."""
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "device"))
     import sim
 
-    sim.start(*sim.build(), int(os.environ[RANK]))
+    sim.start(*os.environ[SIMULATED].split(os.pathsep), int(os.environ[RANK]))
 
 
 def place(device: str) -> torch.device:
