@@ -123,9 +123,17 @@ test-features: ## torch's features on two to four ranks against one process (the
 test-packaging: ## What is in the wheel and in its libraries
 	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-packaging.xml tests/packaging
 
+.PHONY: test-gpu
+test-gpu: ## The checks for a GPU as far as they go without one; the bundle of make gpu-bundle, used without Go
+	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-gpu.xml tests/gpu
+
 .PHONY: test-conformance
 test-conformance: ## A selection of torch's own distributed tests, with goccl
 	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-conformance.xml tests/conformance
+
+.PHONY: test-device
+test-device: ## Tensors of a device: a torch device of memory of the host, whose driver checks the order of all accesses
+	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-device.xml tests/device
 
 ##@ Longer or by hand
 
@@ -221,3 +229,7 @@ lint: setup ## gofmt, vet, the rules of ccl/internal/lint, and golangci-lint whe
 .PHONY: wheel
 wheel: setup ## A wheel for this Python and this torch, in dist/
 	@$(GO_ENV) $$VENV/bin/python -m pip wheel --no-build-isolation --no-deps -w dist . | tail -n 3
+
+.PHONY: gpu-bundle
+gpu-bundle: setup ## What ci/gpu.sh needs on a machine with a GPU and torch, but without Go and a network (docs/cuda.md)
+	@ci/gpu_bundle.sh

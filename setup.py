@@ -2,6 +2,9 @@
 
     pip install --no-build-isolation .
 
+With GOCCL_PREBUILT=DIR nothing is built with Go: libgoccl.so and bin/goccl are taken from DIR, where
+`python setup.py build_go --to DIR` has put them (make gpu-bundle).
+
 The extension fits one minor version of torch only, so the version of the package names it (0.1.0+torch2.15), and the package
 requires it. With build isolation pip would build against another torch than the one it then runs with.
 """
@@ -14,7 +17,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Command, setup
 
 ROOT = Path(__file__).resolve().parent
 OLDEST_GO = (1, 26)
@@ -26,6 +29,22 @@ def stop(what: str, cure: str) -> None:
     sys.exit(f"\ngoccl cannot be built: {what}\n    {cure}\n")
 
 
+PARTS = "libgoccl.so", "bin/goccl"  # what is built with Go
+PREBUILT = Path(os.environ["GOCCL_PREBUILT"]).resolve() if os.environ.get("GOCCL_PREBUILT") else None
+
+
+def check_prebuilt() -> None:
+    cure = f"make gpu-bundle, from the source of goccl {VERSION}    (or unset GOCCL_PREBUILT, to build with Go)"
+    for part in ("VERSION", *PARTS):
+        if not (PREBUILT / part).is_file():
+            stop(f"GOCCL_PREBUILT={PREBUILT} has no {part}.", cure)
+    found = (PREBUILT / "VERSION").read_text(encoding="ascii").strip()
+    if found != VERSION:
+        stop(f"GOCCL_PREBUILT={PREBUILT} is of goccl {found}, and this is the source of {VERSION}.", cure)
+
+
+if PREBUILT:
+    check_prebuilt()
 try:
     import torch
     from torch.utils.cpp_extension import BuildExtension, CppExtension
@@ -73,6 +92,22 @@ def go_build(go: str, package: str, output: Path, *flags: str, **settings: str) 
         stop(f"go build of {package} failed (see above).", "go mod download    (if modules were missing)")
 
 
+def build_go(folder: Path) -> None:
+    """Builds libgoccl.so and bin/goccl in a folder."""
+    go = go_command()
+    folder.mkdir(parents=True, exist_ok=True)
+    link = f"-s -w -extldflags=-Wl,--version-script={ROOT / 'cabi/libgoccl/libgoccl.map'}"
+    go_build(go, "./cabi/libgoccl", folder / "libgoccl.so", "-buildmode=c-shared", f"-ldflags={link}", CGO_ENABLED="1")
+    (folder / "libgoccl.h").unlink(missing_ok=True)  # cgo writes it; goccl.h is the header
+    go_build(go, "./cmd/goccl", folder / "bin/goccl", "-ldflags=-s -w", CGO_ENABLED="0")
+
+
+def take_prebuilt(folder: Path) -> None:
+    for part in PARTS:
+        (folder / part).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PREBUILT / part, folder / part)
+
+
 def check_compiler() -> None:
     compiler = os.environ.get("CXX", "g++").split()[0]
     if shutil.which(compiler) is None:
@@ -95,20 +130,33 @@ class Build(BuildExtension):
         for extension in self.extensions if self.flags else []:
             extension.extra_compile_args = ["-fvisibility=hidden", *self.flags.split()]
             extension.extra_link_args = self.flags.split()
-        go = go_command()
         # The package's directory under build/, or python/goccl for an editable install.
         package = Path(self.get_ext_fullpath("goccl._C")).resolve().parent
-        package.mkdir(parents=True, exist_ok=True)
-        version_script = ROOT / "cabi/libgoccl/libgoccl.map"
-        link = f"-s -w -extldflags=-Wl,--version-script={version_script}"
-        go_build(go, "./cabi/libgoccl", package / "libgoccl.so", "-buildmode=c-shared", f"-ldflags={link}",
-                 CGO_ENABLED="1")
-        (package / "libgoccl.h").unlink(missing_ok=True)  # cgo writes it; goccl.h is the header
-        go_build(go, "./cmd/goccl", package / "bin/goccl", "-ldflags=-s -w", CGO_ENABLED="0")
+        if PREBUILT:
+            take_prebuilt(package)
+        else:
+            build_go(package)
         (package / "_build.py").write_text(
             f'"""Written by setup.py."""\n\ngoccl = "{VERSION}"\ntorch = "{torch.__version__}"\n', encoding="ascii"
         )
         super().build_extensions()
+
+
+class BuildGo(Command):
+    description = "build what is built with Go, into a folder that GOCCL_PREBUILT may name"
+    user_options = [("to=", None, "the folder")]
+
+    def initialize_options(self) -> None:
+        self.to = None
+
+    def finalize_options(self) -> None:
+        if not self.to:
+            stop("build_go does not know where to.", "python setup.py build_go --to DIR")
+
+    def run(self) -> None:
+        folder = Path(self.to).resolve()
+        build_go(folder)
+        (folder / "VERSION").write_text(VERSION + "\n", encoding="ascii")
 
 
 # Objects, egg-info and the like belong under build/, and apart for each torch: they have the same names with all
@@ -131,7 +179,7 @@ setup(
             extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall"],
         )
     ],
-    cmdclass={"build_ext": Build},
+    cmdclass={"build_ext": Build, "build_go": BuildGo},
     options={"build": {"build_base": BUILD}, "egg_info": {"egg_base": BUILD}},
     zip_safe=False,
 )

@@ -35,6 +35,7 @@ type Options struct {
 	Port         string        // of TCP: "29600", "29600-29700" or "" for any
 	Algo         string        // "all_reduce=ring,broadcast=binomial"; "" for the library's choice
 	BuffSize     int           // bytes of windows that a rank may have in a group; 0 means 2 MiB
+	BlockingWait bool          // the Python package: wait of an operation on a device waits for the device
 	CudaBuffSize int           // bytes of host memory by which a device group moves collectives; 0 means 16 MiB
 	Timeout      time.Duration // of operations and of joining; 0 for the caller's
 	Debug        string        // "WARN", "INFO", "TRACE"
@@ -73,6 +74,11 @@ var optionTable = []option{
 	{"GOCCL_ALGO", "", "str",
 		"Algorithm for a collective, as all_reduce=ring,broadcast=binomial; `goccl plan list` shows them.", true,
 		func(o *Options) string { return o.Algo }, func(o *Options, v string) error { o.Algo = v; return nil }},
+	{"GOCCL_BLOCKING_WAIT", "0", "bool",
+		"1: wait() of an operation on CUDA tensors returns when the device has ended it, and raises its error. 0: it " +
+			"makes the current stream wait, and returns at once.", false,
+		func(o *Options) string { return map[bool]string{true: "1"}[o.BlockingWait] },
+		func(o *Options, v string) (err error) { o.BlockingWait, err = onOff(v); return err }},
 	{"GOCCL_BUFFSIZE", "2M", "int | str",
 		"Most bytes of windows that a rank has in a group, such as 512K or 8M, from 128K to 32M: half of it " +
 			"is what one operation uses at a time, longer ones run in pieces. All groups of a process share 32M; " +

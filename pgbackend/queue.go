@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// Operation is what a Queue watches: a ccl.Work or a Sparse.
+// Operation is what a Queue watches: a ccl.Work, a Sparse, or a ccl.DeviceWork after its Watch.
 type Operation interface {
 	// Done reports whether the operation has ended, and its error. It never waits.
 	Done() (bool, error)

@@ -229,8 +229,7 @@ int goccl_work_free_all(const goccl_work* works, size_t n);
  * chosen by the caller, and the works that have to end before the entry is due; they must not be
  * given back before. Without works it is due at once. urgent: goccl_work_expedite for each of the works.
  * *watched is 0, and the entry is not queued, if there are works and all have ended already. *thread
- * is 1 if the caller must start a thread that calls goccl_queue_next repeatedly. Works of goccl_enqueue
- * are refused with GOCCL_NOT_SUPPORTED: a stream that has joined them needs no thread. */
+ * is 1 if the caller must start a thread that calls goccl_queue_next repeatedly. */
 int goccl_queue_watch(const goccl_work* works, size_t n, int urgent, uint64_t token, int* watched, int* thread,
                       goccl_error* error);
 

@@ -8,7 +8,6 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl"
-	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/pgbackend"
 )
 
@@ -33,9 +32,10 @@ func goccl_go_queue_watch(list *C.goccl_work, n C.size_t, urgent C.int,
 			ops = append(ops, t)
 			continue
 		}
-		if findEnqueued(work) != nil {
-			return answer(fault.New(fault.NotSupported,
-				"an enqueued operation cannot be watched: join it with a stream (goccl_work_join)"), record)
+		if op := findEnqueued(work); op != nil {
+			op.Watch() // before the queue looks at it
+			ops = append(ops, op)
+			continue
 		}
 		w, err := findWork(work)
 		if err != nil {

@@ -21,6 +21,7 @@
 //
 // # What a test can do
 //
-// Hold keeps a stream from executing anything. Faults make calls fail. LeaveOut leaves out ordering
-// calls, to show that each of them is needed and that a test notices.
+// Hold keeps a stream from executing anything. Launch and Begin are kernels, which the contract
+// does not have: the work of the program around a group. Faults make calls fail. LeaveOut leaves
+// out ordering calls, to show that each of them is needed and that a test notices.
 package cudatest

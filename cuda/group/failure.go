@@ -146,6 +146,7 @@ func (g *Group) Close() error {
 	g.drained = true
 	g.giveBack()
 	g.using.Unlock()
+	g.lookAfter()
 	g.ctx.Leave()
 	return errors.Join(err, g.ctx.Release())
 }

@@ -60,6 +60,71 @@ func (r *rank) stays(t testing.TB, code fault.Code) {
 	require.ErrorIs(t, r.Failure(), code)
 }
 
+// watch has an Op watched, and returns what is closed when a thread that sleeps until calls have
+// ended sees its end.
+func watch(op *ccl.DeviceWork) chan struct{} {
+	ended := make(chan struct{})
+	seen := ccl.CompletionCount()
+	op.Watch()
+	go func() {
+		defer close(ended)
+		for {
+			if done, _ := op.Done(); done {
+				return
+			}
+			ccl.WaitCompletions(seen, -1)
+			seen = ccl.CompletionCount()
+		}
+	}()
+	return ended
+}
+
+// The end that counts is that on the device, not that of the processor; a failure is one, too.
+func TestWatch(t *testing.T) {
+	ranks := world(t, 2, cudatest.Options{}, small())
+	defer bury(t, ranks)
+	for _, fails := range []bool{false, true} {
+		r := ranks[0]
+		r.driver.Hold(r.stream)
+		var ops [2]*ccl.DeviceWork
+		for i, r := range ranks {
+			ops[i] = r.begin(t, r.reduce(1000))
+		}
+		ended := [2]chan struct{}{watch(ops[0]), watch(ops[1])}
+		for range 3 { // the call waits for what the caller's stream has before it
+			r.driver.Settle()
+			done, err := ops[0].Done()
+			require.False(t, done, err)
+		}
+		if fails {
+			ranks[1].Abort(fault.New(fault.Aborted, "because"))
+		}
+		r.driver.Release(r.stream)
+		for i := range ranks {
+			select {
+			case <-ended[i]:
+			case <-time.After(hang):
+				require.Fail(t, "nobody has seen the end", "rank %d", i)
+			}
+			ops[i].Free()
+		}
+	}
+}
+
+// The next call finds out that a device was lost while nothing was in flight; the others are told.
+func TestLostBetweenCalls(t *testing.T) {
+	ranks := world(t, 2, cudatest.Options{Delay: -1}, small())
+	op := ranks[0].begin(t, ranks[0].reduce(10))
+	ranks[1].driver.Lose(0)
+	_, err := ranks[1].Enqueue(ranks[1].reduce(10), ranks[1].stream)
+	require.ErrorContains(t, err, "rank 1 of 2: all_reduce of 10 x f32")
+	require.True(t, cuda.Lost(err), err)
+	err = ranks[0].fails(t, op)
+	require.ErrorContains(t, err, "rank 1")
+	require.ErrorContains(t, err, "CUDA_ERROR_LAUNCH_FAILED")
+	op.Free()
+}
+
 func small() ccl.Options { return ccl.Options{CudaBuffSize: 256 << 10} }
 
 func TestDeviceLacks(t *testing.T) {

@@ -71,6 +71,9 @@ type Group struct {
 	ops  []*Op      // all that were ever made
 	idle []*Op      // those of them that nobody holds
 
+	watching sync.Mutex
+	watched  []*Op // see Op.Watch
+
 	receives atomic.Int32 // that have not ended
 	others   atomic.Int32 // calls that have not ended, but for receives
 	failure  atomic.Pointer[fault.Error]
@@ -211,18 +214,18 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 		return nil, err
 	}
 	if err := g.ctx.Enter(false); err != nil {
-		return nil, err
+		return nil, g.refused(call, err)
 	}
 	defer g.ctx.Leave()
 	if capturing, err := on.Capturing(); err != nil {
-		return nil, err
+		return nil, g.refused(call, err)
 	} else if capturing {
 		return nil, fault.New(fault.NotSupported, "%v in a stream that is in capture: calls that go through the memory "+
 			"of the host cannot be part of a CUDA graph; make them outside of the graph", call.Coll)
 	}
 	o, err := g.take(call, c)
 	if err != nil {
-		return nil, err
+		return nil, g.refused(call, err)
 	}
 	o.note(call)
 	g.unended(o).Add(1)
@@ -236,6 +239,15 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 		return nil, f.In(g.label(), call.String())
 	}
 	return o, nil
+}
+
+// refused returns the error of a call before which the driver has refused something. A device that
+// is lost ends the group.
+func (g *Group) refused(call *exec.Call, err error) error {
+	if cuda.Lost(err) {
+		err = g.fail(err)
+	}
+	return faultOf(err).In(g.label(), call.String())
 }
 
 // pipelineOf returns the pipeline of a call.

@@ -21,8 +21,9 @@ type flight struct {
 // advance works on the pipelines once. It reports whether anything has moved, and whether calls are
 // pending. Only the device thread calls it.
 func (g *Group) advance() (moved, pending bool) {
+	moved, pending = g.lookAfter()
 	if g.failure.Load() != nil {
-		return g.cleanUp(), false
+		return g.cleanUp() || moved, pending
 	}
 	for _, p := range g.pipelines {
 		for g.failure.Load() == nil && p.land() {

@@ -19,6 +19,19 @@ std::unordered_set<GocclBackend*>& open_groups() {
 using Clock = std::chrono::steady_clock;
 constexpr int64_t kInfoHook = -1; // torch's own hooks have numbers from 0
 
+// Calls a function of the library for each of the groups; throws the first failure when it was called
+// for all.
+template <typename Function>
+void for_each(const std::vector<goccl_group>& groups, const char* what, Function function) {
+  std::exception_ptr first;
+  for (goccl_group each : groups) {
+    Failure failure;
+    const int rc = function(each, &failure);
+    if (rc != GOCCL_OK && !first) first = as_exception(rc, failure, what);
+  }
+  if (first) std::rethrow_exception(first);
+}
+
 std::string random_name() {
   std::random_device device;
   return c10::str(std::hex, device(), '-', device());
@@ -36,7 +49,7 @@ GocclBackend::GocclBackend(StorePtr store, int rank, int size, GroupOptionsPtr o
   if (!options_->trace_prefix.empty()) {
     const std::string path = c10::str(options_->trace_prefix, global_rank(rank));
     if (options_->trace_failures) observers_->trace_to(path);
-    lib.group_record_to(group_, path.c_str(), nullptr); // if it fails, there is no record on a signal
+    lib.group_record_to(group_, path.c_str(), nullptr); // of all groups; if it fails, there is no record on a signal
   }
   std::lock_guard<std::mutex> lock(open_mutex);
   open_groups().insert(this);
@@ -48,9 +61,8 @@ GocclBackend::~GocclBackend() {
   std::unique_lock<std::mutex> lock(open_mutex);
   open_groups().erase(this);
   lock.unlock();
-  if (group_ == 0) return;
-  close(Clock::time_point::max());
-  lib.group_free(group_);
+  if (!groups().empty()) close(Clock::time_point::max());
+  for (goccl_group each : groups()) lib.group_free(each);
 }
 
 void GocclBackend::close_all() {
@@ -64,10 +76,13 @@ std::vector<std::pair<std::vector<uint64_t>, std::string>> GocclBackend::lost() 
   std::vector<std::pair<std::vector<uint64_t>, std::string>> all;
   std::lock_guard<std::mutex> lock(open_mutex);
   for (GocclBackend* backend : open_groups()) {
-    std::string lines(1 << 16, '\0'); // of some hundred ranks; there is no message for more
-    size_t n = 0;
-    if (!backend->options_->strangers) lib.group_lost(backend->group_, lines.data(), lines.size(), &n, nullptr);
-    if (n > 0 && n <= lines.size()) all.emplace_back(backend->options_->global_ranks_in_group, lines.substr(0, n));
+    if (backend->options_->strangers) continue;
+    for (goccl_group each : backend->groups()) {
+      std::string lines(1 << 16, '\0'); // of some hundred ranks; there is no message for more
+      size_t n = 0;
+      lib.group_lost(each, lines.data(), lines.size(), &n, nullptr);
+      if (n > 0 && n <= lines.size()) all.emplace_back(backend->options_->global_ranks_in_group, lines.substr(0, n));
+    }
   }
   return all;
 }
@@ -90,29 +105,47 @@ std::exception_ptr GocclBackend::leave(Clock::time_point deadline, bool signals_
   check_not_forked("goccl shutdown");
   WithoutGil without_gil;
   std::exception_ptr interrupt;
-  for (int done = 0; done == 0 && !interrupt && Clock::now() < deadline;) {
-    const auto left = std::min<Clock::duration>(deadline - Clock::now(), std::chrono::milliseconds(50));
-    if (lib.group_drain(group_, std::chrono::nanoseconds(left).count(), &done, nullptr) != GOCCL_OK) break;
-    if (done == 0 && signals_count) interrupt = raised_by_signals();
+  ended_ = true;
+  const auto all = groups();
+  for (goccl_group each : all) {
+    for (int done = 0; done == 0 && !interrupt && Clock::now() < deadline;) {
+      const auto left = std::min<Clock::duration>(deadline - Clock::now(), std::chrono::milliseconds(50));
+      if (lib.group_drain(each, std::chrono::nanoseconds(left).count(), &done, nullptr) != GOCCL_OK) break;
+      if (done == 0 && signals_count) interrupt = raised_by_signals();
+    }
   }
   observers_->wait_for_trace();
-  checked_call("goccl shutdown", lib.group_close, group_);
+  for_each(all, "goccl shutdown", lib.group_close);
   return interrupt;
 }
 
 void GocclBackend::abort(const std::string& reason) {
   check_not_forked("goccl abort");
   WithoutGil without_gil;
-  Failure failure;
-  const int rc = lib.group_abort(group_, reason.c_str(), &failure);
-  check(rc == GOCCL_CLOSED ? GOCCL_OK : rc, failure, "goccl abort");
+  ended_ = true;
+  for_each(groups(), "goccl abort", [&](goccl_group each, goccl_error* error) {
+    const int rc = lib.group_abort(each, reason.c_str(), error);
+    return rc == GOCCL_CLOSED ? GOCCL_OK : rc;
+  });
 }
 
 void GocclBackend::describe() const {
   described_ = !getGroupDesc().empty(); // torch sets it last
   const auto& ranks = options_->global_ranks_in_group;
-  lib.group_describe(group_, getGroupDesc().empty() ? "undefined" : getGroupDesc().c_str(),
-                     ranks.data(), ranks.size(), nullptr);
+  for (goccl_group each : groups()) {
+    lib.group_describe(each, getGroupDesc().empty() ? "undefined" : getGroupDesc().c_str(), ranks.data(), ranks.size(),
+                       nullptr);
+  }
+}
+
+uint64_t GocclBackend::getSequenceNumberForGroup() {
+  uint64_t sum = 0;
+  for (goccl_group each : groups()) {
+    goccl_group_state state{};
+    checked_call("goccl state of a group", lib.group_state_of, each, &state);
+    sum += state.seq;
+  }
+  return sum;
 }
 
 goccl_group_state GocclBackend::state() const {
@@ -128,7 +161,11 @@ void GocclBackend::check_open(const char* title) const {
 
 void GocclBackend::setTimeout(std::chrono::milliseconds timeout) {
   constexpr const char* title = "goccl set_timeout";
-  checked_call(title, lib.group_set_timeout, group(title), std::chrono::nanoseconds(timeout).count());
+  check_not_forked(title);
+  const int64_t ns = std::chrono::nanoseconds(timeout).count();
+  for_each(groups(), title, [=](goccl_group each, goccl_error* error) {
+    return lib.group_set_timeout(each, ns, error);
+  });
   options_->timeout = timeout;
 }
 

@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "coalescing.h"
+#include "device.h"
 #include "work.h"
 
 namespace goccl {
@@ -34,6 +35,7 @@ struct GocclOptions final : c10d::Backend::Options {
   // Whether the numbers of its members in the whole job may stand for other processes than in other
   // groups of this process: after merge, and where reconfigure replaces members.
   bool strangers = false;
+  bool blocking_wait = false; // whether wait() of an operation on a device waits for the device
 };
 
 using GroupOptionsPtr = c10::intrusive_ptr<GocclOptions>;
@@ -48,6 +50,9 @@ at::Tensor empty(at::IntArrayRef size, at::ScalarType type, const std::string& l
 
 // torch.distributed's view of one group: it translates, and knows nothing of how bytes move.
 //
+// Tensors of the host have a group of the core, and those of each device another one with the same
+// ranks. These groups do not wait for each other.
+//
 // The names of the overridden methods are those that every torch from 2.9 on has; newer ones
 // forward to them.
 class GocclBackend final : public c10d::Backend {
@@ -57,7 +62,9 @@ class GocclBackend final : public c10d::Backend {
   // error names the missing ranks. Call it without the GIL. With enable_reconfigure the group has
   // no members, and cannot be used, until reconfigure is called.
   static c10::intrusive_ptr<GocclBackend> create(const StorePtr& store, int rank, int size,
-                                                 const GroupOptionsPtr& options, const std::string& version);
+                                                 const GroupOptionsPtr& options);
+  // Makes the group of a device now, instead of at its first tensor.
+  void eagerConnectSingleDevice(at::Device device) override;
   // The members of this process's groups (but for those of strangers) that are known to have died,
   // by their numbers in the whole job, and what happened to them. It never waits. Call it without
   // the GIL.
@@ -84,6 +91,8 @@ class GocclBackend final : public c10d::Backend {
   // timeout is that of the options. Call it without the GIL.
   std::pair<c10::intrusive_ptr<GocclBackend>, std::vector<int32_t>> remaining(const std::vector<int32_t>& without,
                                                                               const GroupOptionsPtr& options);
+  // Where groups of devices meet: for a group that was made without this store.
+  void use_store(StorePtr store) { store_ = std::move(store); }
   // The IP addresses at which this process may reach that of a rank, on a line each.
   std::string locate(int rank) const;
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
@@ -114,7 +123,7 @@ class GocclBackend final : public c10d::Backend {
 
   void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override {} // it starts at 0 on every rank
-  uint64_t getSequenceNumberForGroup() override { return state().seq; }
+  uint64_t getSequenceNumberForGroup() override; // of the collectives of all its groups
   void enableCollectivesTiming() override { timed_ = true; }
   void abort() override { abort("abort() was called on this rank"); }
   void abort(const std::string& reason);
@@ -160,6 +169,23 @@ class GocclBackend final : public c10d::Backend {
   WorkPtr endCoalescing() override;
 
  private:
+  // A group of the core on its way.
+  struct Opening {
+    goccl_group group;
+    std::string address;
+  };
+  // device is "" for the host.
+  static Opening open(int rank, int size, const GocclOptions& options, const std::string& device);
+  // Puts the address into the store, collects those of the others, and joins.
+  static void join(const StorePtr& store, const Opening& opening, int rank, int size, const GroupOptionsPtr& options);
+  // The group of a device. The first call makes it, and waits for the other ranks as create does.
+  const DeviceGroup& on(c10::Device device, const char* title);
+  // All groups of the core.
+  std::vector<goccl_group> groups() const;
+  // Waits until this thread's streams of the group's devices, and of another one, have ended.
+  void synchronize_devices(const std::optional<at::Device>& also);
+  // issue for tensors on a device. If not asynchronous, this thread's stream waits for it.
+  WorkPtr enqueue(Request* requests, size_t count, Held&& held, bool asynchronous, at::TensorList inputs);
   // Calls a function of goccl/_regroup.py that makes a group from this one.
   template <typename... Args>
   BackendPtr regroup(const char* how, const Args&... args);
@@ -213,9 +239,13 @@ class GocclBackend final : public c10d::Backend {
   WorkPtr coalesced(const Kind& kind, Tensors& inputs, const Opts& opts, bool separate, Fill fill);
   WorkPtr message(const Kind& kind, Tensors& tensors, int peer, int tag);
 
-  const StorePtr store_;
+  StorePtr store_;
   const GroupOptionsPtr options_;
-  goccl_group group_; // until the end; 0 once another group has taken it over
+  goccl_group group_; // of the host, until the end; 0 once another group has taken it over
+  mutable std::mutex devices_mutex_;
+  std::mutex making_mutex_; // held while the group of a device is made
+  std::vector<std::shared_ptr<DeviceGroup>> devices_; // in the order in which they were made
+  std::atomic<bool> ended_{false};                    // no more of them are made
   const std::shared_ptr<Observers> observers_ = std::make_shared<Observers>();
   std::string member_;         // for messages: "group dp, rank 0 of 2"
   const std::string identity_; // of this object, unique among all processes

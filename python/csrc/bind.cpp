@@ -20,6 +20,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_readwrite("trace_prefix", &GocclOptions::trace_prefix)
       .def_readwrite("trace_failures", &GocclOptions::trace_failures)
       .def_readwrite("strangers", &GocclOptions::strangers)
+      .def_readwrite("blocking_wait", &GocclOptions::blocking_wait)
       .def("__copy__", [](const GocclOptions& self) { return c10::make_intrusive<GocclOptions>(self); })
       .def("__deepcopy__", [](const GocclOptions& self, py::dict) { return c10::make_intrusive<GocclOptions>(self); });
 
@@ -35,6 +36,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
              "give tensors in registered memory");
       })
       .def("_remaining", &GocclBackend::remaining, py::arg("without"), py::arg("options"), NoGil())
+      .def("_use_store", &GocclBackend::use_store, py::arg("store"))
       .def("_locate", &GocclBackend::locate, py::arg("rank"))
       .def("_abort_because", py::overload_cast<const std::string&>(&GocclBackend::abort), py::arg("reason"), NoGil())
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
@@ -49,9 +51,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   // other threads. This one's never waits.
   py::class_<GocclWork, c10::intrusive_ptr<GocclWork>, c10d::Work>(m, "GocclWork");
 
+  py::class_<DeviceWork, c10::intrusive_ptr<DeviceWork>, c10d::Work>(m, "DeviceWork");
+
   m.def("load", &load, py::arg("path"), NoGil());
+  m.def("use_device_type", &use_device_type, py::arg("name"));
   m.def("create", &GocclBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
-        py::arg("shim_version"), NoGil());
+        NoGil());
   m.def("empty", &empty, py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
   m.def("lost", &GocclBackend::lost, NoGil());
   m.def("trace", [] { return py::bytes(trace()); });

@@ -27,17 +27,25 @@ bool BatchWork::isCompleted() {
 bool BatchWork::wait(std::chrono::milliseconds timeout) {
   const bool limited = timeout.count() > 0;
   const auto deadline = limited ? Clock::now() + timeout : Clock::time_point();
-  std::exception_ptr interrupt;
+  std::exception_ptr interrupt, failed;
   for (const auto& work : works_) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     try {
       work->wait(limited ? std::max(left, std::chrono::milliseconds(1)) : kNoTimeout);
     } catch (const std::exception&) { // work keeps its error, and the other works have to end too
-      if (std::current_exception() != work->exception()) interrupt = std::current_exception();
+      if (std::current_exception() != work->exception()) {
+        interrupt = std::current_exception();
+      } else if (!failed) {
+        failed = std::current_exception();
+      }
     }
   }
-  finish();
-  return waited(interrupt);
+  // Works of a device have not ended: streams wait for them.
+  if (std::all_of(works_.begin(), works_.end(), [](auto& work) { return work->isCompleted(); })) finish();
+  if (done()) return waited(interrupt);
+  synchronize();
+  if (interrupt || failed) std::rethrow_exception(interrupt ? interrupt : failed);
+  return true;
 }
 
 void BatchWork::finish() {
@@ -52,6 +60,16 @@ std::vector<at::Tensor> BatchWork::result() {
     all.insert(all.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
   }
   return all;
+}
+
+std::optional<c10::Stream> BatchWork::on_stream() {
+  std::optional<c10::Stream> one;
+  for (const auto& work : works_) {
+    const auto stream = work->on_stream();
+    if (!stream || (one && *one != *stream)) return std::nullopt;
+    one = stream;
+  }
+  return one;
 }
 
 void BatchWork::pursue(bool) {
@@ -117,7 +135,8 @@ WorkPtr GocclBackend::endCoalescing() {
   Coalescing::Block block = coalescing_.end();
   if (block.works.empty()) return nullptr; // as with NCCL; torch's Python expects it
   const Request request(caller(kCoalesced), c10d::kUnsetTimeout);
-  lib.group_batch(group(request), block.number, nullptr);
+  check_not_forked(request);
+  for (goccl_group each : groups()) lib.group_batch(each, block.number, nullptr);
   return issued(c10::make_intrusive<BatchWork>(origin(request, false), std::move(block.works)), true);
 }
 

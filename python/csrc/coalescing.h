@@ -24,6 +24,7 @@ class BatchWork final : public EndingWork {
   bool isCompleted() override;
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   std::vector<at::Tensor> result() override;
+  std::optional<c10::Stream> on_stream() override;
 
  private:
   void pursue(bool urgent) override;

@@ -116,6 +116,10 @@ bool check_wholes(const Caller& caller, const Tensors& wholes, const char* role,
 WorkPtr GocclBackend::issue(Request& request, bool asynchronous, at::TensorList inputs) {
   const bool watched = observers_->any();
   request.call.batch = coalescing_.open();
+  if (!request.device.is_cpu()) {
+    if (watched) lengthen(request);
+    return enqueue(&request, 1, std::move(request.held), asynchronous, inputs);
+  }
   // torch stores Works, if it does, without checking for null.
   const bool kept = !asynchronous && c10d::allow_inflight_collective_as_graph_input();
   if (!asynchronous && C10_LIKELY(!watched && !kept && !at::hasCallbacks() && request.call.batch == 0)) {
@@ -167,6 +171,11 @@ WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& o
     request.call.batch = batch;
     if (C10_UNLIKELY(observers_->any())) lengthen(request);
     held.absorb(std::move(request.held));
+  }
+  if (!requests[0].device.is_cpu()) {
+    const auto work = enqueue(requests.data(), requests.size(), std::move(held), opts.asyncOp, inputs);
+    if (open == 0) lib.group_batch(on(requests[0].device, kind.title).group, batch, nullptr);
+    return work;
   }
   auto work = c10::make_intrusive<GocclWork>(origin(requests[0], !opts.asyncOp), std::move(held), inputs);
   work->start(requests.data(), requests.size());
@@ -337,6 +346,7 @@ WorkPtr GocclBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::Al
 }
 
 WorkPtr GocclBackend::barrier(const c10d::BarrierOptions& opts) {
+  synchronize_devices(opts.device);
   Request request(caller(kBarrier), opts.timeout);
   return issue(request, opts.asyncOp, {});
 }

@@ -60,7 +60,7 @@ class Overlap {
 
   static Span span_of(const at::Tensor& t) {
     // Invalid tensors are reported elsewhere.
-    if (!t.defined() || !t.device().is_cpu() || t.layout() != at::kStrided || t.numel() == 0) return {};
+    if (!t.defined() || t.layout() != at::kStrided || t.numel() == 0) return {};
     int64_t last = 0;
     for (int64_t d = 0; d < t.dim(); d++) last += (t.size(d) - 1) * t.stride(d);
     const auto memory = reinterpret_cast<uintptr_t>(t.storage().data());

@@ -4,6 +4,7 @@
 #include <iomanip>
 
 #include <pybind11/chrono.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/utils/pybind.h>
 
 namespace goccl {
@@ -53,7 +54,9 @@ GocclBackend::remaining(const std::vector<int32_t>& without, const GroupOptionsP
   options->global_ranks_in_group.clear();
   for (int member : members) options->global_ranks_in_group.push_back(global_rank(member));
   const int rank = std::find(members.begin(), members.end(), getRank()) - members.begin();
-  return {c10::make_intrusive<GocclBackend>(store_, rank, n, options, next), members};
+  // Every smaller group has other members, so its groups of devices meet elsewhere.
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(c10::str("shrunk/", c10::Join(",", members)), store_);
+  return {c10::make_intrusive<GocclBackend>(store, rank, n, options, next), members};
 }
 
 std::string GocclBackend::locate(int rank) const {
@@ -68,6 +71,11 @@ void GocclBackend::become(GocclBackend& next) {
   WithoutGil without_gil;
   checked_call("goccl reconfigure", lib.group_become, group_, std::exchange(next.group_, 0));
   checked_call("goccl set_timeout", lib.group_set_timeout, group_, timeout_ns(options_->timeout));
+  std::unique_lock<std::mutex> lock(devices_mutex_);
+  const auto former = std::exchange(devices_, {});
+  lock.unlock();
+  for (const auto& each : former) lib.group_free(each->group); // those of the new members are made anew
+  store_ = next.store_;
   rank_ = next.getRank();
   size_ = next.getSize();
   member_ = member(*options_, rank_, size_);

@@ -2,6 +2,7 @@
 
 #include <ATen/MemoryOverlap.h>
 
+#include "device.h"
 #include "overlap.h"
 
 namespace goccl {
@@ -78,14 +79,16 @@ void Held::copy_back() {
   for (auto& copy : copies) copyable(copy.view).copy_(copyable(copy.packed));
 }
 
-Request::Request(const Caller& caller, std::chrono::milliseconds timeout) : caller(caller) {
+Request::Request(const Caller& caller, std::chrono::milliseconds timeout, c10::Device device)
+    : caller(caller), device(device) {
   call.coll = caller.kind.coll;
   call.timeout_ns = timeout_ns(timeout);
 }
 
 Request::Request(const Caller& caller, const at::Tensor& example, std::chrono::milliseconds timeout)
-    : Request(caller, timeout) {
+    : Request(caller, timeout, example.defined() ? example.device() : at::kCPU) {
   GOCCL_CHECK(example.defined(), caller, "got an undefined tensor");
+  check_device(caller, example);
   dtype_ = example.scalar_type();
   call.dtype = core_type(dtype_);
   if (C10_UNLIKELY(call.dtype == 0)) {
@@ -96,10 +99,15 @@ Request::Request(const Caller& caller, const at::Tensor& example, std::chrono::m
   }
 }
 
+void check_device(const Caller& caller, const at::Tensor& t) {
+  GOCCL_CHECK(t.device().is_cpu() || t.device().type() == device_type(), caller,
+              "goccl moves tensors of the host and of ", device_type(), " devices; got device ", t.device());
+}
+
 void Request::check(const at::Tensor& t, const char* role) const {
   GOCCL_CHECK(t.defined(), caller, "an ", role, " tensor is undefined");
-  GOCCL_CHECK(t.device().is_cpu(), caller,
-              "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
+  GOCCL_CHECK(t.device() == device, caller, "all tensors must be on the same device; expected ", device, ", got an ",
+              role, " tensor on ", t.device());
   GOCCL_CHECK(t.layout() == at::kStrided, caller, "only supports dense tensors; got ", t.layout(), " (", role,
               "): call to_dense() first");
   GOCCL_CHECK(t.scalar_type() == dtype_, caller, "invalid tensor type: all tensors must have the same; expected ",

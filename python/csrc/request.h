@@ -68,7 +68,7 @@ struct Held {
 class Request {
  public:
   Request(const Caller& caller, const at::Tensor& example, std::chrono::milliseconds timeout);
-  Request(const Caller& caller, std::chrono::milliseconds timeout); // without tensors
+  Request(const Caller& caller, std::chrono::milliseconds timeout, c10::Device device = at::kCPU); // without tensors
 
   void read(const at::Tensor& tensor);
   void write(const at::Tensor& tensor);
@@ -101,6 +101,8 @@ class Request {
   const goccl_call& finish();
 
   const Caller caller;
+  // Of all its tensors; that of the host if it has none.
+  const c10::Device device;
   goccl_call call{};
   Held held;
   // Whether the call reads and writes only copies; set before the first block is added. Inputs are
@@ -126,6 +128,9 @@ class Request {
   uint64_t scale_ = 1; // elements of the core for each element of torch
   Blocks in_, out_;
 };
+
+// Refuses tensors on devices that are not served.
+void check_device(const Caller& caller, const at::Tensor& tensor);
 
 // The core's type for a torch type; 0 for types that the core can only move as bytes.
 int32_t core_type(at::ScalarType type);

@@ -18,8 +18,8 @@ void check_sparse(const Caller& caller, const Tensors& tensors) {
     GOCCL_CHECK(each.sparse_dim() == t.sparse_dim(), caller, "all tensors must have as many sparse dimensions; got ",
                 t.sparse_dim(), " and ", each.sparse_dim());
   }
-  GOCCL_CHECK(t.device().is_cpu(), caller,
-              "not supported yet: goccl moves CPU tensors in this version; got device ", t.device());
+  GOCCL_CHECK(t.device().is_cpu(), caller, "goccl reduces sparse tensors on the host only; got device ", t.device(),
+              ": call cpu() first");
 }
 
 // Its outputs are the tensors of this rank; each receives the result.

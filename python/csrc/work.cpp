@@ -1,6 +1,7 @@
 #include "work.h"
 
 #include <ATen/record_function.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -16,19 +17,6 @@ c10d::WorkResult as_result(int code) {
     case GOCCL_INTERNAL: return c10d::WorkResult::UNKNOWN;
     default: return c10d::WorkResult::COMM_ERROR;
   }
-}
-
-// Whether the core is done with all of these works, successfully or not; if so, outcome takes the
-// first failure. The check also advances them.
-bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, const char* title, Outcome& outcome) {
-  for (goccl_work work : works) {
-    Failure failure;
-    int done = 0;
-    const int rc = lib.work_poll(work, &done, &failure);
-    if (rc == GOCCL_OK && done == 0) return false;
-    outcome.add(rc, failure, title);
-  }
-  return true;
 }
 
 // Ends an operation whose Work was dropped, so nobody is left to receive its outcome.
@@ -48,6 +36,17 @@ void finish_dropped(Held* held) {
 
 void Outcome::add(int rc, const goccl_error& failure, const char* title) {
   if (rc != GOCCL_OK && !error) error = as_exception(rc, failure, title), code = rc;
+}
+
+bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, const char* title, Outcome& outcome) {
+  for (goccl_work work : works) {
+    Failure failure;
+    int done = 0;
+    const int rc = lib.work_poll(work, &done, &failure);
+    if (rc == GOCCL_OK && done == 0) return false;
+    outcome.add(rc, failure, title);
+  }
+  return true;
 }
 
 // The profiler's event costs allocations, so it is made only if a profiler is active.
@@ -81,7 +80,7 @@ void EndingWork::settle(Outcome outcome) {
     origin_.watch->ended(!exception_);
   }
   if (profiled) profiled();
-  if (value) complete(*value, true);
+  if (value && !value->completed()) complete(*value, true);
   if (result) complete(*result, false);
 }
 
@@ -96,7 +95,7 @@ void EndingWork::complete(c10::ivalue::Future& future, bool with_tensors) {
     if (!with_tensors) {
       future.markCompleted(c10::IValue(static_cast<int64_t>(as_result(code_))));
     } else {
-      exception_ ? future.setError(exception_) : future.markCompleted(c10::IValue(this->result()));
+      exception() ? future.setError(exception()) : future.markCompleted(c10::IValue(this->result()));
     }
   } catch (const std::exception& e) {
     // The exception is a callback's. The operation itself has ended, and threads that wait for it
@@ -126,7 +125,21 @@ void EndingWork::pursue_once(bool urgent) {
   pursue(urgent);
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> EndingWork::getFuture() { return future(value_, c10::ListType::ofTensors()); }
+EndingWork::FuturePtr EndingWork::future_on(const c10::Stream& stream) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (value_) return value_;
+  value_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors(), std::vector{stream.device()});
+  const auto future = value_;
+  lock.unlock();
+  const c10::StreamGuard guard(stream);
+  complete(*future, true);
+  return future;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> EndingWork::getFuture() {
+  const auto stream = on_stream();
+  return stream ? future_on(*stream) : future(value_, c10::ListType::ofTensors());
+}
 
 c10::intrusive_ptr<c10::ivalue::Future> EndingWork::getFutureResult() { return future(result_, c10::IntType::get()); }
 
@@ -135,6 +148,15 @@ float EndingWork::getDuration() const {
               "enableCollectivesTiming (in Python: group._enable_collectives_timing())");
   TORCH_CHECK(done(), origin_.kind.title, ": getDuration works only for operations that have ended");
   return std::chrono::duration<float, std::milli>(ended_ - begun_).count();
+}
+
+int EndingWork::source_of(int named, const c10::SmallVectorImpl<goccl_work>& works) const {
+  TORCH_CHECK(origin_.kind.coll == GOCCL_RECV, origin_.kind.title, ": only a receive has a source rank");
+  check_not_forked(*this);
+  if (named != GOCCL_ANY_SOURCE) return named;
+  int source = -1;
+  checked_call(origin_.kind.title, lib.work_source, works.front(), &source);
+  return source;
 }
 
 // Within allow_inflight_collective_as_graph_input_ctx torch keeps Works for wait_tensor, until they
@@ -195,14 +217,7 @@ bool GocclWork::isCompleted() {
   return true;
 }
 
-int GocclWork::sourceRank() const {
-  TORCH_CHECK(origin_.kind.coll == GOCCL_RECV, origin_.kind.title, ": only a receive has a source rank");
-  check_not_forked(*this);
-  if (source_ != GOCCL_ANY_SOURCE) return source_;
-  int source = -1;
-  checked_call(origin_.kind.title, lib.work_source, held_.works.front(), &source);
-  return source;
-}
+int GocclWork::sourceRank() const { return source_of(source_, held_.works); }
 
 bool GocclWork::wait(std::chrono::milliseconds timeout) {
   std::exception_ptr interrupt;

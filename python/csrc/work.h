@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+
+#include <c10/core/Stream.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "observers.h"
@@ -27,6 +30,10 @@ struct Origin {
   std::shared_ptr<Watch> watch;      // null unless an observer watches the end
 };
 
+// Whether the core is done with all of these works, successfully or not; if so, outcome takes the
+// first failure. The check also advances them.
+bool all_ended(const c10::SmallVectorImpl<goccl_work>& works, const char* title, Outcome& outcome);
+
 // The common part of all Works of this backend: each ends in settle, exactly once, and its futures
 // are completed there.
 class EndingWork : public c10d::Work {
@@ -34,6 +41,9 @@ class EndingWork : public c10d::Work {
   bool watched() const { return origin_.watch != nullptr; }
   // Ensures that its end is seen when it happens, even if no thread waits for it.
   void look_after() { pursue_once(false); }
+  // For works whose results are on a device: has a stream of the group wait for them, and returns it;
+  // none if they are the host's.
+  virtual std::optional<c10::Stream> on_stream() { return std::nullopt; }
   // For messages: "goccl:all_reduce: rank 0, seq 7".
   friend std::ostream& operator<<(std::ostream& out, const EndingWork& work) {
     return out << work.origin_.kind.title << ": rank " << work.origin_.rank << ", seq " << work.seq_;
@@ -47,7 +57,7 @@ class EndingWork : public c10d::Work {
   // this is called.
   void synchronize() override;
   void abort() override;
-  // Its value is result().
+  // Its value is result(). On a device it is complete at once: its callbacks run on streams that wait.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   // Its value is a c10d::WorkResult as an int; it never has an error, however the operation ends.
   c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
@@ -71,6 +81,8 @@ class EndingWork : public c10d::Work {
   // settle for a Work that has ended successfully, has nothing to deliver, and is known only to its
   // maker: there is no thread to lock out or to wake.
   void settle_at_once();
+  // The source rank of a receive that has ended. named is the one that was asked for.
+  int source_of(int named, const c10::SmallVectorImpl<goccl_work>& works) const;
   // The end of every wait, once the operation has ended. interrupt: see await, or null.
   bool waited(const std::exception_ptr& interrupt);
   // Ensures that settle is called although no thread waits; urgent if a thread may sleep until
@@ -86,6 +98,7 @@ class EndingWork : public c10d::Work {
   using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
   FuturePtr future(FuturePtr& slot, const c10::TypePtr& type);
+  FuturePtr future_on(const c10::Stream& stream);
   void complete(c10::ivalue::Future& future, bool with_tensors);
   void pursue_once(bool urgent);
 

@@ -21,6 +21,9 @@ class Options(Backend.Options):
     strangers: bool
     """Whether the numbers of its members in the whole job may stand for other processes than in other groups."""
 
+    blocking_wait: bool
+    """Whether ``wait()`` of an operation on a device waits for the device."""
+
     def __init__(self, timeout: timedelta, lines: str = "") -> None: ...
     def __copy__(self) -> Options: ...
     def __deepcopy__(self, memo: dict[int, object]) -> Options: ...
@@ -36,16 +39,24 @@ class GocclBackend(Backend):
         """The IP addresses at which this process may reach that of a rank, on a line each, nearest first."""
     def _abort_because(self, reason: str) -> None: ...
     def _become(self, next: GocclBackend) -> None: ...
+    def _use_store(self, store: Store) -> None:
+        """Sets where groups of devices meet, for a group that was made without this store."""
     def perform_nocolor_split(self, device: object) -> None:
         """Does nothing: ranks outside of a new group take no part in making it."""
 
 class GocclWork(Work):
     """The result of an operation with ``async_op=True``."""
 
+class DeviceWork(Work):
+    """The result of an operation on tensors of a device: ``wait()`` makes the current stream wait for it."""
+
 def load(path: str) -> str:
     """Opens libgoccl by its absolute path and returns its version."""
 
-def create(store: Store, rank: int, size: int, options: Options, shim_version: str) -> GocclBackend:
+def use_device_type(name: str) -> None:
+    """Serves the tensors of this type of device, by its name in torch, instead of CUDA's. For tests."""
+
+def create(store: Store, rank: int, size: int, options: Options) -> GocclBackend:
     """Makes a group and waits for its other ranks, for at most the timeout of the options."""
 
 def lost() -> list[tuple[list[int], str]]:

@@ -6,8 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _loader, _recorder
-from ._options import lines, timeout_of
-from ._version import __version__
+from ._options import lines, timeout_of, waits_block
 from .zoptions import Options
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ def native(settings: str, timeout: timedelta) -> GroupOptions:
     options: GroupOptions = _loader.core().Options(told or timeout, settings)
     if told:
         options.told = told
+    options.blocking_wait = waits_block(settings)
     _recorder.connect(options)
     return options
 
@@ -44,6 +44,7 @@ def create(backend_options: Any, pg_options: Options | GroupOptions | Made | Non
         torch.distributed.DistNetworkError: if the store, or a rank that arrived, cannot be reached.
     """
     if isinstance(pg_options, Made):
+        pg_options.backend._use_store(backend_options.store)
         return pg_options.backend
     core = _loader.core()
     if isinstance(pg_options, core.Options):  # options of another group, copied by torch
@@ -65,5 +66,4 @@ def create(backend_options: Any, pg_options: Options | GroupOptions | Made | Non
         rank=backend_options.group_rank,
         size=backend_options.group_size,
         options=options,
-        shim_version=__version__,
     )

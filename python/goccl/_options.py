@@ -90,16 +90,27 @@ def lines(options: Settings | None, environ: Mapping[str, str] = os.environ) -> 
     return "\n".join(f"{name}={value}" for name, value in settings)
 
 
+def _last(text: str, option: str) -> str:
+    """Returns the value of an option in the lines, "" if there is none."""
+    value = ""
+    for line in text.split("\n"):
+        name, _, setting = line.partition("=")
+        if name == PREFIX + option:
+            value = setting.strip()
+    return value
+
+
+def waits_block(text: str) -> bool:
+    """Returns GOCCL_BLOCKING_WAIT of the lines."""
+    return _last(text, "BLOCKING_WAIT") == "1"
+
+
 def timeout_of(text: str) -> timedelta | None:
     """Returns the timeout in the lines, which overrides torch's: seconds (90) or a Go duration (1m30s).
 
     None if there is none, or one that the core will refuse.
     """
-    value = ""
-    for line in text.split("\n"):
-        name, _, setting = line.partition("=")
-        if name == PREFIX + "TIMEOUT":
-            value = setting.strip()
+    value = _last(text, "TIMEOUT")
     parts = _DURATION.findall(value) or _DURATION.findall(value := value + "s")
     if not parts or "".join(number + unit for number, unit in parts) != value:
         return None

@@ -15,7 +15,6 @@ import torch.distributed as dist
 
 from . import _loader
 from ._boot import member
-from ._version import __version__
 
 if TYPE_CHECKING:
     from ._C import GocclBackend
@@ -150,6 +149,6 @@ def _in_job(backend: GocclBackend, ranks: list[int]) -> list[int]:
 
 def _create(store: dist.Store, rank: int, size: int, options: GroupOptions) -> GocclBackend:
     made: GocclBackend = _loader.core().create(
-        store=store, rank=rank, size=size, options=options, shim_version=__version__
+        store=store, rank=rank, size=size, options=options
     )
     return made

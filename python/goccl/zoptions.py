@@ -21,6 +21,8 @@ class Options(Settings):
     Args:
         algo: Algorithm for a collective, as all_reduce=ring,broadcast=binomial; ``goccl plan list`` shows them.
             (``GOCCL_ALGO``)
+        blocking_wait: 1: wait() of an operation on CUDA tensors returns when the device has ended it, and raises
+            its error. 0: it makes the current stream wait, and returns at once. (``GOCCL_BLOCKING_WAIT``, default 0)
         buffsize: Most bytes of windows that a rank has in a group, such as 512K or 8M, from 128K to 32M: half of it
             is what one operation uses at a time, longer ones run in pieces. All groups of a process share 32M; of what
             is left a group of n ranks takes an nth at most. (``GOCCL_BUFFSIZE``, default 2M)
@@ -95,6 +97,7 @@ class Options(Settings):
     """
 
     algo: str | None = None
+    blocking_wait: bool | None = None
     buffsize: int | str | None = None
     checksum: bool | None = None
     cuda_buffsize: int | str | None = None

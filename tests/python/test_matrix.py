@@ -137,8 +137,8 @@ def moves(m, rank, n):
     yield "send, recv", messages, [(told, m.values((rank - 1) % n))]
 
 
-def check_moves(rank, n):
-    for dtype in ALL:
+def check_moves(rank, n, types=ALL):
+    for dtype in types:
         for turn in range(len(LAYOUTS)):
             for name, call, pairs in moves(Maker(dtype, rank, turn), rank, n):
                 try:
@@ -234,10 +234,10 @@ def reductions(dtype, name, rank, n, turn):
         [(rows[0], expected(2, (n, 4))[rank:rank + 1]), (rows[1], expected(3, (2 * n, 3))[2 * rank:2 * rank + 2])]
 
 
-def check_reductions(rank, n):
+def check_reductions(rank, n, types=tuple(REDUCED)):
     turn = 0
-    for dtype, names in REDUCED.items():
-        for name in names:
+    for dtype in types:
+        for name in REDUCED[dtype]:
             turn += 1
             for form, call, pairs in reductions(dtype, name, rank, n, turn):
                 call().wait()

@@ -1,0 +1,14 @@
+"""How a check tells run.py what it has found: a line of JSON on standard output, between whatever else it prints."""
+import json
+
+MARK = "@gpu "
+PASS, FAIL, NOT_RUN, YES, NO, INFO = "PASS", "FAIL", "NOT RUN", "yes", "no", "info"
+
+
+def tell(name: str, result: str, text: str, **numbers: object) -> None:
+    print(MARK + json.dumps({"name": name, "result": result, "text": text, "numbers": numbers}), flush=True)
+
+
+def told(output: str) -> list[dict]:
+    """Returns what the lines of an output tell."""
+    return [json.loads(line[len(MARK):]) for line in output.splitlines() if line.startswith(MARK)]
