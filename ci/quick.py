@@ -19,7 +19,7 @@ STAGES = {  # stages of make test, for the files that make quick does not test
     "cabi": "test-python", "python": "test-python",
     "tests/cabi": "test-python", "tests/python": "test-python", "tests/bench": "test-python",
     "examples": "test-features", "tests/features": "test-features",
-    "tests/conformance": "test-conformance", "tests/device": "test-device",
+    "tests/conformance": "test-conformance", "tests/device": "test-device", "tests/gpu": "test-gpu",
     "tests/packaging": "test-packaging", "setup.py": "test-packaging",
     "pyproject.toml": "test-packaging", "ci": "test-packaging",
 }

@@ -175,6 +175,31 @@ failure(lambda: [(dist.all_reduce(t), time.sleep(0.1)) for _ in range(50)])
     assert "rank 1" in texts[0] and "CUDA_ERROR_LAUNCH_FAILED" in texts[0], texts
 
 
+def test_shrink(start):
+    """Those that are left go on, with groups of devices that are made anew."""
+    group = start("""
+if rank == 1:
+    say("ready")
+    listen()
+say("ready")
+listen()
+failure(lambda: [dist.all_reduce(t), torch.sim.synchronize(), dist.all_reduce(t)])
+smaller = goccl.shrink(timeout=20)
+t = torch.full((1000,), dist.get_rank() + 1.0, device="sim")
+dist.all_reduce(t)
+say(dist.get_world_size(), t.cpu().unique().tolist())
+dist.destroy_process_group()
+""", 3)
+    for rank in range(3):
+        assert group.line(rank) == "ready"
+    group.kill(1)
+    for rank in (0, 2):
+        group.tell(rank)
+    for rank in (0, 2):
+        assert "(rank 1)" in told(group.line(rank))[1]
+        assert group.line(rank) == "2 [3.0]"
+
+
 def test_exit_without_destroy(start):
     """A process that ends without a word leaves nothing, and does not hang."""
     group = start("""

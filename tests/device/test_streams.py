@@ -6,6 +6,7 @@ import pytest
 import sim
 import torch
 import torch.distributed as dist
+from common import until
 
 MIB = 1 << 18  # elements of float32
 
@@ -289,3 +290,32 @@ def _subgroups(rank):
 
 def test_subgroups(quartet):
     quartet.checked(_subgroups)
+
+
+def _observed(rank):
+    """Profilers have a range for each call; hooks and durations see the end on the device."""
+    group = dist.new_group()
+    goccl = group._get_backend(torch.device("sim"))
+    t = ones()
+    dist.all_reduce(t, group=group)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        dist.all_reduce(t, group=group)
+    assert "goccl:all_reduce" in {event.name for event in profile.events()}
+    goccl._enable_collectives_timing()
+    ended = []
+    goccl._register_on_completion_hook(lambda info: ended.append(info.seq))
+    torch.sim.synchronize()
+    with sim.held():
+        work = dist.all_reduce(t, group=group, async_op=True)
+        assert not ended
+    goccl._wait_for_pending_works()
+    assert len(ended) == 1
+    work.wait()
+    until(work.is_completed, "the operation hangs")
+    assert work._get_duration() > 0
+    equal(t, 8.0)
+    dist.destroy_process_group(group)
+
+
+def test_observers(pair):
+    pair.checked(_observed)
