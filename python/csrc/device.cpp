@@ -156,10 +156,9 @@ const DeviceGroup& GocclBackend::on(c10::Device device, const char* title) {
   }
   const size_t ordinal = devices_.size();
   lock.unlock();
-  const c10::impl::VirtualGuardImpl guard(device.type());
-  Opening opening = open(getRank(), getSize(), *options_, name_of(device));
-  const auto made = std::make_shared<DeviceGroup>(
-      DeviceGroup{device, opening.group, guard.getStreamFromGlobalPool(device, true), false});
+  const Opening opening = open(getRank(), getSize(), *options_, name_of(device));
+  const auto side = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, true);
+  const auto made = std::make_shared<DeviceGroup>(DeviceGroup{device, opening.group, side, false});
   lock.lock();
   devices_.push_back(made); // from here on abort ends it
   lock.unlock();

@@ -97,6 +97,8 @@ CASES = {
                          ["goccl:broadcast", "quantized"]),
     "device": (lambda: backend().allreduce([torch.zeros(2, device="meta")]),
                ["tensors of the host and of cuda devices", "got device meta"]),
+    **({} if torch.cuda.is_available() else {
+        "no driver": (lambda: backend().eager_connect_single_device(torch.device("cuda", 0)), ["libcuda.so.1"])}),
     "timeout of zero": (lambda: backend().set_timeout(timedelta(0)), ["longer than zero"]),
 }
 
