@@ -32,9 +32,10 @@ inline c10::Stream current_stream(c10::Device device) {
 
 // One operation of torch: one operation of the device group, or several (the coalesced forms).
 //
-// wait() makes the caller's stream wait. The tensors are kept until then: after that they may be
-// given back to torch's allocator, since memory of that stream is used again by that stream. If
-// nobody waits, the allocator itself waits for the stream of the group (recordDataPtrOnStream).
+// wait() makes the caller's stream wait. The Work keeps its tensors. After wait() they may go back to
+// torch's allocator with it, since that gives memory to the stream it was allocated for, as a rule
+// the one that waits. Without wait() the allocator itself has to wait for a stream of the group
+// (recordDataPtrOnStream).
 //
 // It ends for torch when somebody asks and the device is done, or when it is known to have failed.
 class DeviceWork final : public EndingWork {
