@@ -47,10 +47,10 @@ def lib():
     return ctypes.CDLL(str(pathlib.Path(goccl.__file__).with_name("libgoccl.so")))
 
 
-def open_group(lib, rank, size, abi=3, options=b"", timeout=10.0, device=None):
+def open_group(lib, rank, size, abi=3, options=b"", timeout=10.0, device=None, shim=b"test"):
     group, length, error = ctypes.c_uint64(), ctypes.c_size_t(), Error()
     buffer = ctypes.create_string_buffer(MAX_ADDRESS)
-    wanted = GroupOptions(abi, rank, size, int(timeout * 1e9), b"cabi", options, b"test", device)
+    wanted = GroupOptions(abi, rank, size, int(timeout * 1e9), b"cabi", options, shim, device)
     code = lib.goccl_group_open(ctypes.byref(wanted), ctypes.byref(group), buffer, ctypes.c_size_t(MAX_ADDRESS),
                                 ctypes.byref(length), ctypes.byref(error))
     return code, error, group, buffer.raw[:length.value]

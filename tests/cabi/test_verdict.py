@@ -16,13 +16,13 @@ BYTES = 512
 
 
 def test_a_verdict_without_a_zero(lib):  # noqa: F811
-    from goccl import _loader
+    from goccl import __version__, _loader
 
     store, seen = dist.HashStore(), []
 
     def rank_1():
         core = _loader.core()
-        backend = core.create(store, 1, 2, core.Options(datetime.timedelta(seconds=20)), "test")
+        backend = core.create(store, 1, 2, core.Options(datetime.timedelta(seconds=20)))
         with pytest.raises(dist.DistBackendError) as caught:
             backend.monitored_barrier(datetime.timedelta(seconds=10), False)
         seen.append(str(caught.value))
@@ -30,7 +30,7 @@ def test_a_verdict_without_a_zero(lib):  # noqa: F811
 
     thread = threading.Thread(target=rank_1)
     thread.start()
-    code, error, group, address = open_group(lib, 0, 2, timeout=20)
+    code, error, group, address = open_group(lib, 0, 2, timeout=20, shim=__version__.encode())
     assert code == OK, error.text
     store.set("goccl/addr/1/0", address)
     store.set("goccl/complete/1", b"")

@@ -234,7 +234,7 @@ MESSAGES = 6
 def member(rank, store, transport):
     core = goccl._loader.core()
     return core.create(dist.FileStore(store, 2), rank, 2,
-                       core.Options(seconds(LONG), f"GOCCL_TRANSPORT={transport}"), "test")
+                       core.Options(seconds(LONG), f"GOCCL_TRANSPORT={transport}"))
 
 
 def send_and_end(store, transport):

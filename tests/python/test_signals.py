@@ -173,7 +173,7 @@ def check_join(rank, folder, transport):
 
     def create():
         core.create(dist.FileStore(folder, 2), rank, 2,
-                    core.Options(seconds(LONG), f"GOCCL_TRANSPORT={transport}"), "test")
+                    core.Options(seconds(LONG), f"GOCCL_TRANSPORT={transport}"))
 
     if rank == 0:
         sent = []
