@@ -44,7 +44,7 @@ std::string member(const GocclOptions& options, int rank, int size) {
 }
 
 GocclBackend::GocclBackend(StorePtr store, int rank, int size, GroupOptionsPtr options, goccl_group group)
-    : Backend(rank, size), store_(std::move(store)), options_(std::move(options)), group_(group),
+    : Backend(rank, size), store_(std::move(store)), meeting_(store_), options_(std::move(options)), group_(group),
       member_(member(*options_, rank, size)), identity_(random_name()) {
   if (!options_->trace_prefix.empty()) {
     const std::string path = c10::str(options_->trace_prefix, global_rank(rank));

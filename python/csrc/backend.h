@@ -92,7 +92,7 @@ class GocclBackend final : public c10d::Backend {
   std::pair<c10::intrusive_ptr<GocclBackend>, std::vector<int32_t>> remaining(const std::vector<int32_t>& without,
                                                                               const GroupOptionsPtr& options);
   // Where groups of devices meet: for a group that was made without this store.
-  void use_store(StorePtr store) { store_ = std::move(store); }
+  void use_store(StorePtr store) { meeting_ = std::move(store); }
   // The IP addresses at which this process may reach that of a rank, on a line each.
   std::string locate(int rank) const;
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
@@ -239,7 +239,8 @@ class GocclBackend final : public c10d::Backend {
   WorkPtr coalesced(const Kind& kind, Tensors& inputs, const Opts& opts, bool separate, Fill fill);
   WorkPtr message(const Kind& kind, Tensors& tensors, int peer, int tag);
 
-  StorePtr store_;
+  const StorePtr store_;
+  StorePtr meeting_; // the store of groups of devices, or a part of it: where no other group has met
   const GroupOptionsPtr options_;
   goccl_group group_; // of the host, until the end; 0 once another group has taken it over
   mutable std::mutex devices_mutex_;

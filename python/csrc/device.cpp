@@ -164,7 +164,7 @@ const DeviceGroup& GocclBackend::on(c10::Device device, const char* title) {
   lock.unlock();
   try {
     // Every rank makes its groups of devices in the same order, and each may have another index.
-    join(c10::make_intrusive<c10d::PrefixStore>(c10::str("device/", ordinal), store_), opening, getRank(), getSize(),
+    join(c10::make_intrusive<c10d::PrefixStore>(c10::str("device/", ordinal), meeting_), opening, getRank(), getSize(),
          options_);
   } catch (...) {
     lock.lock();

@@ -55,8 +55,9 @@ GocclBackend::remaining(const std::vector<int32_t>& without, const GroupOptionsP
   for (int member : members) options->global_ranks_in_group.push_back(global_rank(member));
   const int rank = std::find(members.begin(), members.end(), getRank()) - members.begin();
   // Every smaller group has other members, so its groups of devices meet elsewhere.
-  const auto store = c10::make_intrusive<c10d::PrefixStore>(c10::str("shrunk/", c10::Join(",", members)), store_);
-  return {c10::make_intrusive<GocclBackend>(store, rank, n, options, next), members};
+  const auto made = c10::make_intrusive<GocclBackend>(store_, rank, n, options, next);
+  made->use_store(c10::make_intrusive<c10d::PrefixStore>(c10::str("shrunk/", c10::Join(",", members)), meeting_));
+  return {made, members};
 }
 
 std::string GocclBackend::locate(int rank) const {
@@ -75,7 +76,7 @@ void GocclBackend::become(GocclBackend& next) {
   const auto former = std::exchange(devices_, {});
   lock.unlock();
   for (const auto& each : former) lib.group_free(each->group); // those of the new members are made anew
-  store_ = next.store_;
+  meeting_ = next.meeting_;
   rank_ = next.getRank();
   size_ = next.getSize();
   member_ = member(*options_, rank_, size_);
