@@ -11,34 +11,13 @@ import threading
 import time
 
 import pytest
+from structs import Block, Call, Error, GroupOptions
 
 ALL_REDUCE, BARRIER, SEND, RECV = 7, 9, 10, 11
 F32, SUM = 2, 0
 OK, INVALID, NOT_SUPPORTED, TIMEOUT, MISMATCH, ABORTED, CLOSED, FORKED = 0, 1, 2, 3, 6, 7, 8, 9
 MAX_ADDRESS = 16384
 WHOLE = (ctypes.c_int64(0), None)  # no slices: the call returns at the end only
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_int32), ("peer", ctypes.c_int32), ("text", ctypes.c_char * 2048)]
-
-
-class Block(ctypes.Structure):
-    _fields_ = [("ptr", ctypes.c_void_p), ("count", ctypes.c_uint64)]
-
-
-class Call(ctypes.Structure):
-    _fields_ = [("coll", ctypes.c_int32), ("dtype", ctypes.c_int32), ("redop", ctypes.c_int32),
-                ("root", ctypes.c_int32), ("tag", ctypes.c_uint32), ("n_in", ctypes.c_uint32),
-                ("n_out", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
-                ("inputs", ctypes.POINTER(Block)), ("outputs", ctypes.POINTER(Block)), ("factor", ctypes.c_double),
-                ("timeout_ns", ctypes.c_int64)]
-
-
-class GroupOptions(ctypes.Structure):
-    _fields_ = [("abi", ctypes.c_uint32), ("rank", ctypes.c_int32), ("size", ctypes.c_int32),
-                ("timeout_ns", ctypes.c_int64), ("name", ctypes.c_char_p), ("options", ctypes.c_char_p),
-                ("shim_version", ctypes.c_char_p), ("device", ctypes.c_char_p)]
 
 
 @pytest.fixture(scope="module")

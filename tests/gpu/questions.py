@@ -17,9 +17,11 @@ import threading
 import time
 import traceback
 
-import libcuda
-from libcuda import WAIT, WRITE, Device, Shared
-from results import INFO, NO, YES, tell
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cabi"))
+import libcuda  # noqa: E402
+from libcuda import WAIT, WRITE, Device, Shared  # noqa: E402
+from results import INFO, NO, YES, tell  # noqa: E402
+from structs import Block, Call, Error, GroupOptions  # noqa: E402
 
 SIZE = 1 << 20           # of what two processes share
 MINE, THEIRS = 0, 64     # words in it: that of the first process, and of the second one
@@ -199,27 +201,6 @@ def slices(peer: Peer, first: bool, options: argparse.Namespace) -> str:
     if hops["both compute"] > SHARED_GPU:
         raise libcuda.CudaError(f"a hop: {text}")
     return f"a hop: {text}"
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_int32), ("peer", ctypes.c_int32), ("text", ctypes.c_char * 2048)]
-
-
-class Block(ctypes.Structure):
-    _fields_ = [("ptr", ctypes.c_void_p), ("count", ctypes.c_uint64)]
-
-
-class Call(ctypes.Structure):
-    _fields_ = [("coll", ctypes.c_int32), ("dtype", ctypes.c_int32), ("redop", ctypes.c_int32),
-                ("root", ctypes.c_int32), ("tag", ctypes.c_uint32), ("n_in", ctypes.c_uint32),
-                ("n_out", ctypes.c_uint32), ("batch", ctypes.c_uint32), ("inputs", ctypes.POINTER(Block)),
-                ("outputs", ctypes.POINTER(Block)), ("factor", ctypes.c_double), ("timeout_ns", ctypes.c_int64)]
-
-
-class GroupOptions(ctypes.Structure):
-    _fields_ = [("abi", ctypes.c_uint32), ("rank", ctypes.c_int32), ("size", ctypes.c_int32),
-                ("timeout_ns", ctypes.c_int64), ("name", ctypes.c_char_p), ("options", ctypes.c_char_p),
-                ("shim_version", ctypes.c_char_p), ("device", ctypes.c_char_p)]
 
 
 class Group:
