@@ -148,7 +148,5 @@ def _in_job(backend: GocclBackend, ranks: list[int]) -> list[int]:
 
 
 def _create(store: dist.Store, rank: int, size: int, options: GroupOptions) -> GocclBackend:
-    made: GocclBackend = _loader.core().create(
-        store=store, rank=rank, size=size, options=options
-    )
+    made: GocclBackend = _loader.core().create(store=store, rank=rank, size=size, options=options)
     return made

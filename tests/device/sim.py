@@ -82,8 +82,7 @@ def start(library, device, rank=0, devices=1, delay=None, stuck=30.0):
     # Before the first group, goccl loads the library that is loaded already.
     core = importlib.import_module("goccl._C")
     core.load(str(library))
-    if hasattr(core, "use_device_type"):
-        core.use_device_type("privateuseone")
+    core.use_device_type("privateuseone")
 
 
 def _nanoseconds(seconds):
