@@ -196,7 +196,7 @@ func (c *Communicator) Drain(d, receives, doubt time.Duration) bool {
 	if c.device != nil {
 		return c.device.drain(d, receives, doubt)
 	}
-	return c.comm.Drain(d, receives, doubt)
+	return c.comm.Drain(d, receives, doubt, nil)
 }
 
 // Timeout returns the timeout that SetTimeout, or the options of the group, set.

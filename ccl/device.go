@@ -70,19 +70,10 @@ func (d *DeviceGroup) Close() error { return d.close() }
 
 // drain is Communicator.Drain. What goes through the processor is all that peers wait for.
 func (d *DeviceGroup) drain(most, receives, doubt time.Duration) bool {
-	begin := time.Now()
-	for d.comm.Failure() == nil {
-		waited := time.Since(begin)
+	return d.comm.comm.Drain(most, receives, doubt, func(butReceives bool) bool {
 		messages, others := d.Pending()
-		if others == 0 && (messages == 0 || waited >= receives) {
-			return d.comm.comm.Drain(max(0, most-waited), receives-waited, doubt-waited)
-		}
-		if waited >= most {
-			return false
-		}
-		time.Sleep(min(most-waited, time.Millisecond))
-	}
-	return true
+		return d.Failure() == nil && (others > 0 || messages > 0 && !butReceives)
+	})
 }
 
 // deviceThread returns the thread that serves the device groups of the process.
@@ -95,19 +86,26 @@ func (n *Node) deviceThread() *group.Thread {
 	return n.devices
 }
 
-// allocStaging returns whole pages, and what gives them back: registered memory, so that peers read
-// them in place, or if this process has none, memory of its own.
-func (n *Node) allocStaging(bytes int) ([]byte, func() error, error) {
+// allocStaging returns whole pages to which the device has access, and what gives them back:
+// registered memory, so that peers read them in place, or if this process has none, memory of its
+// own.
+func (n *Node) allocStaging(bytes int, device mem.Pinner) ([]byte, func() error, error) {
 	if arena := n.registered(); arena != nil {
-		memory, err := arena.Alloc(bytes)
-		if err != nil {
-			return nil, nil, err
-		}
-		return memory, func() error { return n.Free(memory) }, nil
+		memory, err := arena.Alloc(bytes, device)
+		return memory, func() error { return n.Free(memory) }, err
 	}
 	block, err := mem.Alloc(bytes)
 	if err != nil {
 		return nil, nil, err
 	}
-	return block.Bytes(), block.Free, nil
+	pins, err := mem.Pin(block.Bytes(), device)
+	if err != nil {
+		return nil, nil, errors.Join(err, block.Free())
+	}
+	return block.Bytes(), func() error {
+		if err := pins.Unpin(); err != nil {
+			return err
+		}
+		return block.Free()
+	}, nil
 }

@@ -12,12 +12,16 @@ import (
 // for at most d. It reports whether there is nothing left to wait for. It waits for receives, which
 // may never get a message, only as long as receives allows. After doubt it makes an inquiry, and
 // does not wait for a rank that does not answer.
-func (c *Comm) Drain(d, receives, doubt time.Duration) bool {
+//
+// If toCome is not nil, it reports whether somebody else has operations that are not yet posted,
+// but for receives if butReceives is set.
+func (c *Comm) Drain(d, receives, doubt time.Duration, toCome func(butReceives bool) bool) bool {
 	begin, nap := now(), shortestNap
 	var inquiry *wanted
 	for {
 		waited := time.Duration(now() - begin)
-		if c.drained(waited >= receives) {
+		butReceives := waited >= receives
+		if (toCome == nil || !toCome(butReceives)) && c.drained(butReceives) {
 			return true
 		}
 		if waited >= d {

@@ -2,6 +2,7 @@ package mem
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"sync"
 	"unsafe"
@@ -20,6 +21,7 @@ type Arena struct {
 	closed bool
 	free   []extent      // ranges without pages, sorted by offset; no two are adjacent
 	used   map[int]int   // size of each allocation, rounded up to pages, by offset
+	pins   map[int]Pins  // of allocations that devices access, by offset
 	idle   map[int][]int // offsets of freed allocations that keep their pages, by size
 	kept   int           // bytes in idle
 	lent   int           // bytes in used
@@ -40,7 +42,7 @@ const (
 func newArena(memory []byte, fd int) *Arena {
 	return &Arena{
 		memory: memory, fd: fd,
-		free: []extent{{0, len(memory)}}, used: map[int]int{}, idle: map[int][]int{},
+		free: []extent{{0, len(memory)}}, used: map[int]int{}, pins: map[int]Pins{}, idle: map[int][]int{},
 	}
 }
 
@@ -71,8 +73,25 @@ func (a *Arena) InUse() int {
 	return a.lent
 }
 
-// Alloc allocates memory, aligned to a page at least. Its contents are undefined.
-func (a *Arena) Alloc(bytes int) ([]byte, error) {
+// Alloc allocates memory, aligned to a page at least. Its contents are undefined. The devices have
+// access to its pages until it is freed.
+func (a *Arena) Alloc(bytes int, devices ...Pinner) ([]byte, error) {
+	memory, err := a.alloc(bytes)
+	if err != nil || len(devices) == 0 {
+		return memory, err
+	}
+	pins, err := Pin(memory[:cap(memory)], devices...)
+	if err != nil {
+		return nil, errors.Join(err, a.Free(unsafe.Pointer(unsafe.SliceData(memory))))
+	}
+	at, _ := a.Place(unsafe.Pointer(unsafe.SliceData(memory)))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pins[at] = pins
+	return memory, nil
+}
+
+func (a *Arena) alloc(bytes int) ([]byte, error) {
 	if bytes <= 0 || bytes > len(a.memory) {
 		return nil, fault.New(fault.Invalid,
 			"registered memory of %d bytes was asked for; there are %d (GOCCL_REGISTERED)", bytes, len(a.memory))
@@ -126,9 +145,13 @@ func (a *Arena) take(bytes int) (int, error) {
 		bytes, a.lent, len(a.memory))
 }
 
-// Free frees the allocation that begins at p.
+// Free frees the allocation that begins at p. If a device does not give up its access, the
+// allocation stays: the pages must not get another use.
 func (a *Arena) Free(p unsafe.Pointer) error {
 	at, ok := a.Place(p)
+	if err := a.unpin(at); err != nil {
+		return err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	bytes := a.used[at]
@@ -143,6 +166,15 @@ func (a *Arena) Free(p unsafe.Pointer) error {
 		a.trim()
 	}
 	return a.endUnused()
+}
+
+// unpin ends the access of devices to the allocation at an offset.
+func (a *Arena) unpin(at int) error {
+	a.mu.Lock()
+	pins := a.pins[at]
+	delete(a.pins, at)
+	a.mu.Unlock()
+	return pins.Unpin() // takes its time, and others may allocate meanwhile
 }
 
 // trim returns the pages of freed allocations to the system.

@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/cuda"
@@ -23,9 +24,9 @@ type Options struct {
 	Staging int          // bytes of host memory for collectives; as many for messages
 	Record  *record.Ring // of calls; nil to record nothing. Comm must not write it
 
-	// Alloc returns whole pages, and what gives them back. Peers on this host should be able to
-	// read them in place.
-	Alloc func(bytes int) (memory []byte, free func() error, err error)
+	// Alloc returns whole pages to which the device has access, and what gives them back. Peers on
+	// this host should be able to read them in place.
+	Alloc func(bytes int, device mem.Pinner) (memory []byte, free func() error, err error)
 }
 
 // Collectives have collSlots slots, and each peer has messageSlots in both directions, of
@@ -52,9 +53,8 @@ type Group struct {
 	size int
 	// Of collectives; of sends to each rank; of receives from each rank; of receives from any.
 	pipelines []*pipeline
-	raw       []byte
-	free      func() error
 	memory    cuda.Registered
+	free      func() error  // gives memory back; nil before it was allocated
 	caller    cuda.Event    // where the caller's stream was at the last call
 	watch     cuda.Observer // nil for none
 
@@ -144,13 +144,12 @@ func (g *Group) open() (err error) {
 			at += p.bytes
 		}
 	}
-	if g.raw, g.free, err = g.opts.Alloc(at); err != nil {
+	memory, free, err := g.opts.Alloc(at, (*pinner)(g))
+	if err != nil {
 		return err
 	}
-	clear(g.raw[:2*wordBytes*len(g.pipelines)])
-	if g.memory, err = g.ctx.Register(g.raw); err != nil {
-		return err
-	}
+	g.free = free
+	clear(memory[:2*wordBytes*len(g.pipelines)])
 	if g.caller, err = g.ctx.NewEvent(); err != nil {
 		return err
 	}
@@ -173,13 +172,20 @@ func (g *Group) giveBack() {
 	if g.caller != nil {
 		g.caller.Destroy()
 	}
-	if g.memory != nil {
-		g.memory.Free()
-	}
-	if g.raw != nil {
+	if g.free != nil {
 		g.free()
 	}
 }
+
+// pinner registers the memory of a Group.
+type pinner Group
+
+func (g *pinner) Pin(memory []byte) (err error) {
+	g.memory, err = g.ctx.Register(memory)
+	return err
+}
+
+func (g *pinner) Unpin([]byte) error { return g.memory.Free() }
 
 // Rank returns this rank's number in the group.
 func (g *Group) Rank() int { return g.rank }

@@ -175,6 +175,17 @@ failure(lambda: [(dist.all_reduce(t), time.sleep(0.1)) for _ in range(50)])
     assert "rank 1" in texts[0] and "CUDA_ERROR_LAUNCH_FAILED" in texts[0], texts
 
 
+def test_a_stopped_peer(start):
+    """What a process that is stopped would have to do is not waited for at the end."""
+    group = start("""
+if rank == 1:
+    os.kill(os.getpid(), 19)  # SIGSTOP
+work = dist.all_reduce(t, async_op=True)
+ends(dist.destroy_process_group)
+""")
+    assert float(group.line(0)) < 2
+
+
 def test_shrink(start):
     """Those that are left go on, with groups of devices that are made anew."""
     group = start("""
