@@ -80,8 +80,9 @@ func (c *context) Alloc(bytes int) (cuda.Memory, error) {
 		a.unmap()
 		return nil, failure(call, outOfMemory)
 	}
-	for i := range a.memory {
-		a.memory[i] = 0xa5
+	a.memory[0] = 0xa5
+	for filled := 1; filled < len(a.memory); filled *= 2 {
+		copy(a.memory[filled:], a.memory[:filled])
 	}
 	c.device.bytes += int64(bytes)
 	a.ptr = addressOf(a.memory)

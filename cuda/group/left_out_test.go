@@ -69,11 +69,11 @@ func lameSequence(t *testing.T, leaveOut int, byHost, abort bool) (l lame) {
 		l.left = o
 		return true
 	}
-	w := worldOf(t, []cudatest.Options{lame, device}, ccl.Options{CudaBuffSize: 256 << 10})
+	const count, apart = 90_000, 360 << 10 // six pieces; the distance between the buffers of the calls
+	w := worldOf(t, []cudatest.Options{lame, device}, ccl.Options{CudaBuffSize: 256 << 10}, 3*apart)
 	// Nothing begins before all is enqueued. Otherwise the driver would take what one thread of the
 	// host has enqueued to come after what another one has done by then.
 	w[0].driver.Hold(w[0].stream)
-	const count, apart = 90_000, 1 << 20 // six pieces; the distance between the buffers of the calls
 	want, other := random(0, 4*count), random(1, 4*count)
 	var ops []*ccl.DeviceWork
 	length := func(int) int { return count }

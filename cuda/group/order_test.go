@@ -2,6 +2,7 @@ package group_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -24,8 +25,14 @@ func TestOrder(t *testing.T) {
 	case testing.Short():
 		seeds = 10
 	}
-	for seed := range seeds {
-		sequence(t, uint64(seed))
+	const parts = 4
+	for part := range parts {
+		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
+			t.Parallel()
+			for seed := part; seed < seeds; seed += parts {
+				sequence(t, uint64(seed))
+			}
+		})
 	}
 }
 
@@ -33,8 +40,12 @@ func TestOrder(t *testing.T) {
 func sequence(t *testing.T, seed uint64) {
 	random64 := rand.New(rand.NewPCG(seed, 7))
 	n := 2 + random64.IntN(2)
-	w := world(t, n, cudatest.Options{Seed: seed, Delay: 20 * time.Microsecond}, ccl.Options{CudaBuffSize: 256 << 10})
 	const count = 60_000
+	devices := make([]cudatest.Options, n)
+	for i := range devices {
+		devices[i] = cudatest.Options{Seed: 100*seed + uint64(i), Delay: 20 * time.Microsecond}
+	}
+	w := worldOf(t, devices, ccl.Options{CudaBuffSize: 256 << 10}, 256<<10)
 	want := make([][]byte, n)
 	for i, r := range w {
 		want[i] = random(seed*10+uint64(i), 4*count)

@@ -2,6 +2,7 @@ package group_test
 
 import (
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -40,7 +41,7 @@ type rank struct {
 	cpu    *ccl.Communicator // of a group of the same ranks on the processor
 }
 
-// memory is how much each rank has on the device, and to exchange with it.
+// memory is how much each rank has on the device, and to exchange with it, if a test does not say.
 const memory = 4 << 20
 
 // world makes a device group of n ranks.
@@ -51,11 +52,11 @@ func world(t testing.TB, n int, device cudatest.Options, opts ccl.Options) []*ra
 		devices[i] = device
 		devices[i].Seed = device.Seed*100 + uint64(i)
 	}
-	return worldOf(t, devices, opts)
+	return worldOf(t, devices, opts, memory)
 }
 
-// worldOf makes a device group with a rank on each device.
-func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options) []*rank {
+// worldOf makes a device group with a rank on each device, which has so many bytes of memory.
+func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory int) []*rank {
 	t.Helper()
 	n := len(devices)
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -318,8 +319,10 @@ func firstDifference(got, want []byte) string {
 }
 
 func random(seed uint64, n int) []byte {
-	source := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)})
-	b := make([]byte, n)
-	source.Read(b)
-	return b
+	source := rand.NewPCG(seed, 1)
+	b := make([]byte, n+7)
+	for i := 0; i < n; i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], source.Uint64())
+	}
+	return b[:n]
 }
