@@ -264,6 +264,24 @@ def test_host_and_device(pair):
     pair.checked(_mixed)
 
 
+def _captured(rank):
+    """A call in a stream that is in capture is refused, and does not spoil what is captured; the group goes on."""
+    t, side = ones(), torch.sim.Stream()
+    torch.sim.synchronize()
+    for call in [lambda: dist.all_reduce(t), lambda: dist.group.WORLD.allreduce_coalesced([t, t.view(-1)[:5]]),
+                 lambda: dist.send(t, 1 - rank)]:
+        with torch.sim.stream(side), sim.captured(side):
+            with pytest.raises(NotImplementedError, match="capture"):
+                call()
+    work = dist.all_reduce(t, async_op=True)
+    work.wait()
+    equal(t, 2.0)
+
+
+def test_a_stream_in_capture_is_refused(pair):
+    pair.checked(_captured)
+
+
 def _objects(rank):
     n = dist.get_world_size()
     all_of = [None] * n
