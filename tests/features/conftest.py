@@ -33,23 +33,6 @@ multiprocessing.set_forkserver_preload([
 ])
 
 
-def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="run the tests that are marked long, too")
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "long: runs with --long only (make features)")
-
-
-def pytest_collection_modifyitems(config, items):
-    if config.getoption("--long"):
-        return
-    long = [item for item in items if item.get_closest_marker("long")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
-
-
 @pytest.fixture(scope="session")
 def pools(tmp_path_factory):
     """Returns the pools by their sizes; all the fixtures below take theirs from here."""
