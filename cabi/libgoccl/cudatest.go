@@ -303,6 +303,21 @@ func goccl_test_hold(device C.int, native C.uintptr_t, hold C.int) *C.char {
 	})
 }
 
+// Puts a stream in capture (begin is 1), or ends that (0), which fails if something was called that
+// cannot be captured.
+//
+//export goccl_test_capture
+func goccl_test_capture(device C.int, native C.uintptr_t, begin C.int) *C.char {
+	return onStream(device, native, func(s cuda.Stream) error {
+		if begin != 0 {
+			machine.driver.BeginCapture(s)
+			return nil
+		}
+		_, err := machine.driver.EndCapture(s)
+		return err
+	})
+}
+
 // Waits until nothing that is enqueued can go on.
 //
 //export goccl_test_settle

@@ -185,7 +185,8 @@ class GocclBackend final : public c10d::Backend {
   // Waits until this thread's streams of the group's devices, and of another one, have ended.
   void synchronize_devices(const std::optional<at::Device>& also);
   // issue for tensors on a device. If not asynchronous, this thread's stream waits for it.
-  WorkPtr enqueue(Request* requests, size_t count, Held&& held, bool asynchronous, at::TensorList inputs);
+  WorkPtr enqueue(const DeviceGroup& group, Request* requests, size_t count, Held&& held, bool asynchronous,
+                  at::TensorList inputs);
   // Calls a function of goccl/_regroup.py that makes a group from this one.
   template <typename... Args>
   BackendPtr regroup(const char* how, const Args&... args);

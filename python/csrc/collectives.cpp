@@ -118,7 +118,8 @@ WorkPtr GocclBackend::issue(Request& request, bool asynchronous, at::TensorList 
   request.call.batch = coalescing_.open();
   if (!request.device.is_cpu()) {
     if (watched) lengthen(request);
-    return enqueue(&request, 1, std::move(request.held), asynchronous, inputs);
+    return enqueue(on(request.device, request.caller.kind.title), &request, 1, std::move(request.held), asynchronous,
+                   inputs);
   }
   // torch stores Works, if it does, without checking for null.
   const bool kept = !asynchronous && c10d::allow_inflight_collective_as_graph_input();
@@ -173,8 +174,9 @@ WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& o
     held.absorb(std::move(request.held));
   }
   if (!requests[0].device.is_cpu()) {
-    const auto work = enqueue(requests.data(), requests.size(), std::move(held), opts.asyncOp, inputs);
-    if (open == 0) lib.group_batch(on(requests[0].device, kind.title).group, batch, nullptr);
+    const DeviceGroup& group = on(requests[0].device, kind.title);
+    const auto work = enqueue(group, requests.data(), requests.size(), std::move(held), opts.asyncOp, inputs);
+    if (open == 0) lib.group_batch(group.group, batch, nullptr);
     return work;
   }
   auto work = c10::make_intrusive<GocclWork>(origin(requests[0], !opts.asyncOp), std::move(held), inputs);

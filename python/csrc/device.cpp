@@ -92,25 +92,14 @@ void DeviceWork::synchronize() {
   EndingWork::synchronize();
 }
 
-std::exception_ptr DeviceWork::block(std::chrono::milliseconds timeout) {
-  std::exception_ptr interrupt;
-  const auto deadline = Clock::now() + timeout;
-  Outcome outcome;
-  for (goccl_work work : held_.works) {
-    const auto left = std::max<int64_t>(std::chrono::nanoseconds(deadline - Clock::now()).count(), 1);
-    Failure failure;
-    outcome.add(await(work, timeout.count() > 0 ? left : -1, origin_.group, interrupt, &failure), failure,
-                origin_.kind.title);
-  }
-  if (copied_) copied_->synchronize();
-  settle(std::move(outcome));
-  return interrupt;
-}
-
 bool DeviceWork::wait(std::chrono::milliseconds timeout) {
   check_not_forked(*this);
   std::exception_ptr interrupt;
-  if (!done() && (blocking_ || timeout.count() > 0)) interrupt = block(timeout); // kNoTimeout is 0
+  if (!done() && (blocking_ || timeout.count() > 0)) { // kNoTimeout is 0
+    Outcome outcome = await_all(held_.works, timeout, interrupt);
+    if (copied_) copied_->synchronize();
+    settle(std::move(outcome));
+  }
   synchronize();
   if (interrupt) std::rethrow_exception(interrupt);
   if (const auto error = exception()) std::rethrow_exception(error);
@@ -205,8 +194,8 @@ void GocclBackend::synchronize_devices(const std::optional<at::Device>& also) {
   for (const c10::Device& device : devices) guard.synchronizeStream(guard.getStream(device));
 }
 
-WorkPtr GocclBackend::enqueue(Request* requests, size_t count, Held&& held, bool asynchronous, at::TensorList inputs) {
-  const DeviceGroup& group = on(requests[0].device, requests[0].caller.kind.title);
+WorkPtr GocclBackend::enqueue(const DeviceGroup& group, Request* requests, size_t count, Held&& held, bool asynchronous,
+                              at::TensorList inputs) {
   const bool kept = asynchronous || c10d::allow_inflight_collective_as_graph_input();
   Origin of = origin(requests[0], false);
   of.group = group.group;

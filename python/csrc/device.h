@@ -59,8 +59,6 @@ class DeviceWork final : public EndingWork {
   void pursue(bool urgent) override;
   // Makes a stream wait for the operation.
   void join(const c10::Stream& stream);
-  // Waits for the device; returns what a handler of a signal has raised.
-  std::exception_ptr block(std::chrono::milliseconds timeout);
 
   Held held_;
   const c10::Device device_;

@@ -169,6 +169,19 @@ void EndingWork::synchronize() {
   }
 }
 
+Outcome EndingWork::await_all(const c10::SmallVectorImpl<goccl_work>& works, std::chrono::milliseconds timeout,
+                              std::exception_ptr& interrupt) const {
+  const bool limited = timeout.count() > 0; // kNoTimeout is 0, kUnsetTimeout -1
+  const auto deadline = limited ? Clock::now() + timeout : Clock::time_point();
+  Outcome outcome;
+  for (goccl_work work : works) {
+    const auto left = limited ? std::max<int64_t>(std::chrono::nanoseconds(deadline - Clock::now()).count(), 1) : -1;
+    Failure failure;
+    outcome.add(await(work, left, origin_.group, interrupt, &failure), failure, origin_.kind.title);
+  }
+  return outcome;
+}
+
 bool EndingWork::waited(const std::exception_ptr& interrupt) {
   synchronize();
   if (C10_UNLIKELY(interrupt || exception_)) std::rethrow_exception(interrupt ? interrupt : exception_);
@@ -223,16 +236,7 @@ bool GocclWork::wait(std::chrono::milliseconds timeout) {
   std::exception_ptr interrupt;
   if (!done()) {
     check_not_forked(*this);
-    const bool limited = timeout.count() > 0; // kNoTimeout is 0, kUnsetTimeout -1
-    const auto deadline = limited ? Clock::now() + timeout : Clock::time_point();
-    Outcome outcome;
-    // Wait for all works, even after a failure: until they end, the core may use the memory.
-    for (goccl_work work : held_.works) {
-      const auto left = limited ? std::max<int64_t>(std::chrono::nanoseconds(deadline - Clock::now()).count(), 1) : -1;
-      Failure failure;
-      outcome.add(await(work, left, origin_.group, interrupt, &failure), failure, origin_.kind.title);
-    }
-    settle(std::move(outcome));
+    settle(await_all(held_.works, timeout, interrupt));
   }
   return waited(interrupt);
 }

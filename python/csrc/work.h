@@ -83,6 +83,10 @@ class EndingWork : public c10d::Work {
   void settle_at_once();
   // The source rank of a receive that has ended. named is the one that was asked for.
   int source_of(int named, const c10::SmallVectorImpl<goccl_work>& works) const;
+  // Waits for all of these works, even after a failure: until they end, the core may use the memory.
+  // timeout and interrupt: see wait and await.
+  Outcome await_all(const c10::SmallVectorImpl<goccl_work>& works, std::chrono::milliseconds timeout,
+                    std::exception_ptr& interrupt) const;
   // The end of every wait, once the operation has ended. interrupt: see await, or null.
   bool waited(const std::exception_ptr& interrupt);
   // Ensures that settle is called although no thread waits; urgent if a thread may sleep until

@@ -1,4 +1,4 @@
-"""Ranks that each have a simulated device (sim.py), for all tests of a module."""
+"""Ranks that each have a simulated device (sim.py), for all tests."""
 import multiprocessing
 import pathlib
 import sys
@@ -6,32 +6,42 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "device"), str(ROOT / "tests" / "python")]  # the ranks get the same path
+# The ranks get the same path.
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("device", "python", "features")]
 import sim  # noqa: E402
 
 # Imported once, in the process from which the ranks are forked, which has no device: each import takes seconds.
 multiprocessing.set_forkserver_preload(["torch", "torch.distributed", "torch.distributed.fsdp", "goccl"])
 
 
-@pytest.fixture(scope="module")
-def one(tmp_path_factory):
+
+@pytest.fixture(scope="session")
+def worlds(tmp_path_factory):
+    """Returns a function that makes pools of ranks which live as long as the tests, with the options of sim.SimPool."""
+    made = []
+
+    def make(size, **options):
+        made.append(sim.World(lambda size: sim.SimPool(size, tmp_path_factory.mktemp(f"sim{size}"), **options), size))
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.close()
+
+
+@pytest.fixture(scope="session")
+def one(worlds):
     """A process with two devices and no group."""
-    pool = sim.SimPool(1, tmp_path_factory.mktemp("one"), group=False, devices=2)
-    yield pool
-    pool.close()
+    return worlds(1, group=False, devices=2)
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory):
+@pytest.fixture(scope="session")
+def pair(worlds):
     """Two ranks whose default group is goccl's, for the host and for the device."""
-    pool = sim.SimPool(2, tmp_path_factory.mktemp("pair"))
-    yield pool
-    pool.close()
+    return worlds(2)
 
 
-@pytest.fixture(scope="module")
-def quartet(tmp_path_factory):
+@pytest.fixture(scope="session")
+def quartet(worlds):
     """Four ranks whose default group is goccl's, for the host and for the device."""
-    pool = sim.SimPool(4, tmp_path_factory.mktemp("quartet"))
-    yield pool
-    pool.close()
+    return worlds(4)

@@ -14,11 +14,13 @@ CUDATEST_SEED chooses the order; the ranks of a pool have different ones, which 
 import contextlib
 import ctypes
 import datetime
+import functools
 import hashlib
 import importlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -27,7 +29,7 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "device"), str(ROOT / "tests" / "python")]  # the ranks get the same path
 import device_module  # noqa: E402
-from rank_pool import RankPool  # noqa: E402
+from rank_pool import Lasting, RankPool  # noqa: E402
 
 NAME = device_module.NAME
 BACKEND = f"cpu:goccl,{NAME}:goccl"
@@ -38,12 +40,17 @@ _library = None  # libgoccl's build for tests, by ctypes
 _seed = None
 
 
+@functools.cache
 def build():
-    """Builds what has changed: libgoccl with the tag cudatest, and the device for this torch. Returns their paths."""
+    """Builds what has changed: libgoccl with the tag cudatest, and the device for this torch. Returns their paths.
+
+    It looks once in a process.
+    """
     library = FOLDER / "libgoccl.so"
     _run("go", "build", "-tags=cudatest", "-pgo=off", "-trimpath", "-buildvcs=false", "-buildmode=c-shared",
          "-o", str(library), "./cabi/libgoccl")
-    content = hashlib.sha256(SOURCE.read_bytes() + library.with_suffix(".h").read_bytes()).hexdigest()[:12]
+    header = re.sub(rb"/\*.*?\*/|//[^\n]*", b"", library.with_suffix(".h").read_bytes(), flags=re.DOTALL)
+    content = hashlib.sha256(SOURCE.read_bytes() + header).hexdigest()[:12]
     device = FOLDER / f"torch-{torch.__version__}-{content}" / "goccl_device.so"
     if not device.exists():
         _run(sys.executable, __file__, str(device.parent))
@@ -91,9 +98,10 @@ def _nanoseconds(seconds):
 
 def _open(path):
     library = ctypes.CDLL(str(path))
-    for name in ("hold", "faults", "reports", "blocked", "leaks"):
+    for name in ("hold", "capture", "faults", "reports", "blocked", "leaks"):
         getattr(library, "goccl_test_" + name).restype = ctypes.c_void_p  # a text that is freed here
-    library.goccl_test_hold.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_int]
+    for name in ("hold", "capture"):
+        getattr(library, "goccl_test_" + name).argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_int]
     library.goccl_test_free_text.argtypes = [ctypes.c_void_p]
     library.goccl_test_calls.restype = ctypes.c_int64
     return library
@@ -131,6 +139,16 @@ def held(*streams):
     finally:
         for s in streams:
             _done("hold", s.device_index, s.stream_id, 0)
+
+
+@contextlib.contextmanager
+def captured(s):
+    """Puts a stream in capture, as for a CUDA graph; fails if something was called that cannot be captured."""
+    _done("capture", s.device_index, s.stream_id, 1)
+    try:
+        yield
+    finally:
+        _done("capture", s.device_index, s.stream_id, 0)
 
 
 @contextlib.contextmanager
@@ -219,8 +237,13 @@ class SimPool(RankPool):
             self.kill()
             raise
 
+
+class World(Lasting):
+    """A SimPool for many tests."""
+
     def checked(self, function, *args):
         """Runs a function on all ranks, as run does, which also fails if the driver of any has a report afterwards."""
+        __tracebackhide__ = True
         return self.run(_checked, function, args)
 
 
@@ -245,4 +268,4 @@ def _checked(rank, function, args):
 
 
 if __name__ == "__main__":
-    _compile(sys.argv[1])
+    _compile(sys.argv[1]) if sys.argv[1:] else build()

@@ -56,6 +56,6 @@ def _leaks(rank):
     return sim.leaks()
 
 
-def test_groups_give_everything_back(pair):
-    """The last test of the module: the ranks have no group any more."""
-    assert pair.checked(_leaks) == [[], []]
+def test_groups_give_everything_back(worlds):
+    """Ranks of their own, which have no group any more afterwards."""
+    assert worlds(2).checked(_leaks) == [[], []]

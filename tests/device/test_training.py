@@ -2,52 +2,36 @@
 import copy
 
 import pytest
+import reference
 import sim
 import torch
 import torch.distributed as dist
+from reference import build
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-STEPS, BATCH, WIDTH = 4, 12, 16
+
+def train(model):
+    """Trains on this rank's part of the batches, which is on the device."""
+    reference.train(model, adam(model), part=lambda rows: reference.share(rows).to("sim"))
 
 
-def build():
-    torch.manual_seed(0)
-    nn = torch.nn
-    return nn.Sequential(nn.Linear(WIDTH, 29), nn.Tanh(), nn.Linear(29, 13), nn.Tanh(), nn.Linear(13, 4))
-
-
-def batches():
-    generator = torch.Generator().manual_seed(7)
-    return [(torch.randn(BATCH, WIDTH, generator=generator), torch.randn(BATCH, 4, generator=generator))
-            for _ in range(STEPS)]
-
-
-def train(model, part=lambda t: t, device="cpu"):
-    """Returns the parameters after some steps, each on a part of the batch."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    for x, y in batches():
-        optimizer.zero_grad()
-        torch.nn.functional.mse_loss(model(part(x).to(device)), part(y).to(device)).backward()
-        optimizer.step()
-    return [(p.full_tensor() if isinstance(p, DTensor) else p).detach().cpu() for p in model.parameters()]
-
-
-def share(t):
-    return t.tensor_split(dist.get_world_size())[dist.get_rank()]
+def adam(model):
+    return torch.optim.AdamW(model.parameters(), lr=0.01)
 
 
 def same(found, tolerance=1e-5):
-    for p, q in zip(found, train(build()), strict=True):
-        torch.testing.assert_close(p, q, rtol=tolerance, atol=tolerance)
+    wanted, _ = reference.alone(build(), adam)
+    reference.same_parameters(found, wanted, tolerance)
 
 
 def _ddp(rank, options):
     bucket = {"bucket_cap_mb": 0.001}  # several buckets
     model = DistributedDataParallel(build().to("sim"), device_ids=[0], **bucket, **options)
-    same(train(model, share, "sim"))
+    train(model)
+    same(model.module)
 
 
 @pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True}, {"static_graph": True}], ids=str)
@@ -61,7 +45,8 @@ def _ddp_hook(rank):
 
     model = DistributedDataParallel(build().to("sim"), device_ids=[0], bucket_cap_mb=0.001)
     model.register_comm_hook(None, default_hooks.bf16_compress_hook)
-    same(train(model, share, "sim"), 2e-2)
+    train(model)
+    same(model.module, 2e-2)
 
 
 def test_ddp_hook(pair):
@@ -77,7 +62,8 @@ def _fsdp(rank, options):
     fully_shard(model, mesh=mesh, **options)
     mixed = "mp_policy" in options
     with sim.lenient():
-        same(train(model, share, "sim"), 2e-2 if mixed else 1e-5)
+        train(model)
+        same(model, 2e-2 if mixed else 1e-5)
 
 
 @pytest.mark.parametrize("options", [

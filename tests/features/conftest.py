@@ -23,7 +23,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "python"), str(ROOT / "examples")]  # the ranks get the same path
-from rank_pool import RankPool  # noqa: E402
+from rank_pool import Lasting, RankPool  # noqa: E402
 
 # Imported once, in the process from which the ranks are forked: each import takes seconds.
 multiprocessing.set_forkserver_preload([
@@ -33,54 +33,13 @@ multiprocessing.set_forkserver_preload([
 ])
 
 
-class Ranks:
-    """A RankPool that starts with the first call, and again after a failure."""
-
-    def __init__(self, size, folders):
-        self.size, self._folders, self._pool = size, folders, None
-
-    def run(self, function, *args):
-        __tracebackhide__ = True
-        if self._pool is None:
-            self._pool = RankPool(self.size, self._folders.mktemp(f"ranks{self.size}"), timeout=40.0, patience=100.0)
-        try:
-            return self._pool.run(function, *args)
-        except BaseException:
-            self.kill()
-            raise
-
-    def kill(self):
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.kill()
-
-    def close(self):
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
-
-
-def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="run the tests that are marked long, too")
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "long: runs with --long only (make features)")
-
-
-def pytest_collection_modifyitems(config, items):
-    if config.getoption("--long"):
-        return
-    long = [item for item in items if item.get_closest_marker("long")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
-
-
 @pytest.fixture(scope="session")
 def pools(tmp_path_factory):
     """Returns the pools by their sizes; all the fixtures below take theirs from here."""
-    pools = {size: Ranks(size, tmp_path_factory) for size in (2, 3, 4)}
+    def start(size):
+        return RankPool(size, tmp_path_factory.mktemp(f"ranks{size}"), timeout=40.0, patience=100.0)
+
+    pools = {size: Lasting(start, size) for size in (2, 3, 4)}
     yield pools
     for pool in pools.values():
         pool.close()

@@ -54,8 +54,8 @@ def train(model, optimizer, steps=STEPS, part=share):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(loss.item())
-    return losses
+        losses.append(loss.detach())
+    return [loss.item() for loss in losses]  # on a device the host waits only here
 
 
 def alone(model, make_optimizer=sgd, steps=STEPS):
@@ -75,7 +75,7 @@ def close(have, want, tolerance=1e-5, what="tensor"):
 
     Tolerance 0 requires equal values.
     """
-    have, want = whole(have), whole(want)
+    have, want = whole(have).cpu(), whole(want).cpu()
     torch.testing.assert_close(have.to(want.dtype), want, rtol=tolerance, atol=tolerance,
                                msg=lambda text: f"{what}: {text}")
 

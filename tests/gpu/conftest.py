@@ -1,9 +1,16 @@
+import multiprocessing
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / "tests" / folder) for folder in ("gpu", "python")]
+import rank_pool  # noqa: E402, F401 (it sets a shorter list)
+
+# Imported once, in the process from which those of the checks are forked: each import takes seconds.
+multiprocessing.set_forkserver_preload(["torch", "torch.distributed", "torch.distributed.fsdp", "goccl"])
 
 
 @pytest.fixture(scope="session")

@@ -44,14 +44,15 @@ def measure(groups: dict, sizes: list[int], device: str, seconds: float) -> dict
     result, end = {}, time.monotonic() + seconds
     for index, size in enumerate(sizes):
         tensor = torch.ones(max(1, size // 4), device=place(device))
-        share = (end - time.monotonic()) / (len(sizes) - index)
+        left = torch.tensor([end - time.monotonic()])
+        dist.all_reduce(left, dist.ReduceOp.MIN)  # ranks agree on how to go on
+        share = left.item() / (len(sizes) - index)
         times = {name: [] for name in groups}
         calls, rounds, start = 1, 0, time.monotonic()
         while rounds < WARM + ROUNDS:
             for name, group in groups.items():
                 tensor.fill_(1)
                 times[name].append(timed(group, tensor, calls, device))
-            # Ranks agree on how to go on.
             rounds += 1
             slowest = torch.tensor([max(each[-1] for each in times.values()), time.monotonic() - start])
             dist.all_reduce(slowest, dist.ReduceOp.MAX)

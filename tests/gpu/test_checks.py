@@ -5,61 +5,75 @@ import pathlib
 import subprocess
 import sys
 
+import forked
+import killed
 import pytest
+import questions
+import run as runner
+import speed
+import training
+import waits
+from results import FAIL, INFO, NO, NOT_RUN, PASS, YES, told
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.append(str(HERE))
-
-import killed  # noqa: E402
-import questions  # noqa: E402
-import run as runner  # noqa: E402
-import speed  # noqa: E402
-import training  # noqa: E402
-import waits  # noqa: E402
-from results import FAIL, INFO, NO, NOT_RUN, PASS, YES, told  # noqa: E402
-
-# Each process of a check imports torch, which takes half a minute on a busy machine.
-pytestmark = pytest.mark.timeout(300)
 
 BARS = {bar for section in runner.sections(ROOT) for bar in section.bars}
 
 
-def check(script, *arguments, code=0, **environment):
-    """Returns {name: (result, text)} of what a check tells."""
-    done = subprocess.run([sys.executable, str(HERE / script), *arguments], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=250,
-                          env={**os.environ, "CHECK_PATIENCE": "3", **environment})
-    assert done.returncode == code, done.stdout
-    return {each["name"]: (each["result"], each["text"]) for each in told(done.stdout)}
+def ends_of(output):
+    """Returns {name: (result, text)} of what a check has told."""
+    return {each["name"]: (each["result"], each["text"]) for each in told(output)}
 
 
-def test_a_wrong_bit_is_found():
+@pytest.fixture
+def check(tmp_path):
+    """Returns a function that runs a check, and returns what it has told."""
+
+    def run(script, *arguments):
+        code, output = forked.run(str(HERE / script), *arguments, log=tmp_path / "log", timeout=100,
+                                  env={**os.environ, "CHECK_PATIENCE": "3"})
+        assert code == 0, output
+        return ends_of(output)
+
+    return run
+
+
+def ask(*arguments, library):
+    """Asks the questions, without torch; returns what was told."""
+    done = subprocess.run([sys.executable, str(HERE / "questions.py"), "--without-torch", *arguments],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100,
+                          env={**os.environ, "LD_LIBRARY_PATH": str(library)})
+    assert done.returncode == 0, done.stdout
+    return ends_of(done.stdout)
+
+
+def test_a_wrong_bit_is_found(check):
     ((name, (result, text)),) = check("matrix.py", "--device", "cpu", "--quick", "--spoil").items()
     assert name in BARS and result == FAIL
     assert text.startswith("1 differ: ") and "rank 1: tensor 0: byte 0 of " in text, text
 
 
-def test_training():
+def test_training(check):
     ends = check("training.py", "--device", "cpu", "--width", "16", "--steps", "3")
     assert len(ends) == 2 and set(ends) <= BARS and {result for result, _ in ends.values()} == {PASS}, ends
 
 
-def test_killed():
+def test_killed(check):
     ((name, (result, text)),) = check("killed.py", "--device", "cpu", "--ranks", "2", "--kind", "absent").items()
     assert name in BARS
     # How long it took is not for here.
     assert result == PASS or "named after" in text, text
 
 
-def test_speed():
+def test_speed(check):
     ends = check("speed.py", "--device", "cpu", "--sizes", "8,65536", "--seconds", "1")
     assert [result for result, _ in ends.values()] == [INFO, INFO], ends
     assert all("goccl" in text and "gloo" in text for _, text in ends.values()), ends
 
 
 def test_questions(driver):
-    ends = check("questions.py", "--without-torch", LD_LIBRARY_PATH=str(driver))
+    ends = ask(library=driver)
     answers = {name: end for name, end in ends.items() if end[0] != INFO}
     assert list(answers) == list(questions.QUESTIONS.values())
     assert {answer for answer, _ in answers.values()} == {YES}, answers
@@ -68,7 +82,7 @@ def test_questions(driver):
 
 def test_a_driver_that_is_not_there_is_a_no(tmp_path):
     (tmp_path / "libcuda.so.1").write_text("")
-    ((name, (answer, text)),) = check("questions.py", "--without-torch", "memfd", LD_LIBRARY_PATH=str(tmp_path)).items()
+    ((name, (answer, text)),) = ask("memfd", library=tmp_path).items()
     assert name == questions.QUESTIONS["memfd"] and answer == NO and "libcuda.so.1" in text
 
 

@@ -85,6 +85,33 @@ class RankPool:
         return [results[rank] for rank in range(self.size)]
 
 
+class Lasting:
+    """A pool for many tests, which start(size) starts with the first call, and again after a failure."""
+
+    def __init__(self, start, size):
+        self.size, self._start, self._pool = size, start, None
+
+    def run(self, function, *args):
+        __tracebackhide__ = True
+        if self._pool is None:
+            self._pool = self._start(self.size)
+        try:
+            return self._pool.run(function, *args)
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self):
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.kill()
+
+    def close(self):
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+
 def _serve(rank, size, folder, group, timeout, tasks, results):
     torch.set_num_threads(1)
     # A daemon could not have children of its own, such as data loaders' workers.
