@@ -20,7 +20,7 @@
 // Register: it keeps its bytes for the host and gets a Ptr for the device. Several processes may
 // each register the same memory. Alloc, Register and Free may wait until all streams of the process
 // have ended, so they belong to the beginning and the end of a group: nobody calls them while work
-// is enqueued that waits for something.
+// is enqueued that waits for something. The same holds for Load, Function and Unload.
 //
 // # Streams and events
 //
@@ -67,7 +67,13 @@
 // was enqueued earlier is reported by any later call; if Error.Sticky holds, the context is of no
 // use any more, for anybody in the process.
 //
+// # Kernels
+//
+// Code has one parameter a kernel: some bytes, in which addresses are of the device's view. A
+// launch may have any number of blocks and threads that the kernel allows. A kernel never waits for
+// anything, so however many a stream holds, none occupies the device for longer than its work.
+//
 // # What is not here yet
 //
-// Kernels, and copies between the memories of two devices, come with the routes that need them.
+// Copies between the memories of two devices come with the routes that need them.
 package cuda
