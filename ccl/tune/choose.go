@@ -43,6 +43,8 @@ type Rules struct {
 	InOrder bool
 	// Windows means that the ranks read each other's windows.
 	Windows bool
+	// Device means that devices execute the plan: windows are all that they have.
+	Device bool
 	// HostSlot is the size of a slot of the windows that the ranks of each host read, 0 for none.
 	HostSlot int
 }
@@ -108,6 +110,9 @@ func (r *Rules) hosts(ranks int) int {
 func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name string) {
 	if name, ok := rules.Override[coll]; ok {
 		return name
+	}
+	if rules.Device {
+		return onDevice(coll, ranks, bytes)
 	}
 	if name := rules.Table.choose(coll, ranks, bytes, &rules); name != "" {
 		return name
@@ -204,6 +209,15 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
 		return "flags"
 	}
 	return ""
+}
+
+// onDevice returns the algorithm for ranks whose devices read each other's windows.
+func onDevice(coll dtype.Collective, ranks int, bytes int64) string {
+	switch coll {
+	case dtype.AllReduce, dtype.Barrier:
+		return overWindows(coll, ranks, bytes)
+	}
+	return "window"
 }
 
 // tiny is the size up to which few ranks exchange whole vectors: with ranks of one host next to

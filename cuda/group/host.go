@@ -25,6 +25,8 @@ func (g *Group) advance() (moved, pending bool) {
 	if g.failure.Load() != nil {
 		return g.cleanUp() || moved, pending
 	}
+	m, waits := g.windows.advance()
+	moved, pending = moved || m, pending || waits
 	for _, p := range g.pipelines {
 		for g.failure.Load() == nil && p.land() {
 			moved = true
@@ -219,6 +221,7 @@ func (f *flight) over() {
 // whether there were any.
 func (g *Group) cleanUp() (any bool) {
 	failure := g.failure.Load()
+	any = g.windows.cleanUp(failure)
 	for _, p := range g.pipelines {
 		for p.inFlight > 0 {
 			any = true

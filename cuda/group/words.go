@@ -28,6 +28,9 @@ func (g *Group) release() {
 	for _, p := range g.pipelines {
 		g.memory.Store(p.done, g.memory.Load(p.done)+out)
 	}
+	if g.windows != nil {
+		g.windows.release()
+	}
 }
 
 // reached reports whether "there" has come to a piece.

@@ -58,7 +58,18 @@ func world(t testing.TB, n int, device cudatest.Options, opts ccl.Options) []*ra
 // worldOf makes a device group with a rank on each device, which has so many bytes of memory.
 func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory int) []*rank {
 	t.Helper()
-	n := len(devices)
+	drivers := make([]*cudatest.Driver, len(devices))
+	for i := range devices {
+		drivers[i] = cudatest.New(devices[i])
+		t.Cleanup(drivers[i].Close)
+	}
+	return ranksOn(t, drivers, opts, memory)
+}
+
+// ranksOn makes a device group with a rank on the first device of each driver.
+func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory int) []*rank {
+	t.Helper()
+	n := len(drivers)
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	if opts.Transport == "" {
@@ -67,7 +78,11 @@ func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory 
 	node, comms, err := ccl.Local(ctx, n, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { node.Close() })
-	_, cpu, err := localIn(ctx, node, n, opts)
+	onProcessor := opts
+	if onProcessor.CudaRoute = ""; opts.CudaRoute == "windows" {
+		onProcessor.Determinism = 4 // all plans over windows combine operands in the order of the ranks
+	}
+	_, cpu, err := localIn(ctx, node, n, onProcessor)
 	require.NoError(t, err)
 	ranks := make([]*rank, n)
 	for i := range ranks {
@@ -78,13 +93,19 @@ func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory 
 			r.ctx, err = nvidia.Retain(0)
 			require.NoError(t, err)
 		} else {
-			r.driver = cudatest.New(devices[i])
-			t.Cleanup(r.driver.Close)
+			r.driver = drivers[i]
 			r.ctx, err = r.driver.Retain(0)
 			require.NoError(t, err)
 		}
-		r.DeviceGroup, err = comms[i].OnDevice(r.ctx)
+		ranks[i] = r
+	}
+	for _, err := range each(n, func(i int) (err error) {
+		ranks[i].DeviceGroup, err = comms[i].OnDevice(ranks[i].ctx)
+		return err
+	}) {
 		require.NoError(t, err)
+	}
+	for _, r := range ranks {
 		require.NoError(t, r.ctx.Enter(false))
 		r.stream, err = r.ctx.NewStream(0)
 		require.NoError(t, err)
@@ -95,7 +116,6 @@ func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory 
 		r.host, err = r.ctx.Register(r.block.Bytes())
 		require.NoError(t, err)
 		r.ctx.Leave()
-		ranks[i] = r
 	}
 	return ranks
 }
@@ -148,6 +168,8 @@ func bury(t testing.TB, ranks []*rank) {
 		r.ctx.Leave()
 		require.NoError(t, r.DeviceGroup.Close())
 		require.NoError(t, r.block.Free())
+	}
+	for _, r := range ranks {
 		if r.driver == nil {
 			continue
 		}
