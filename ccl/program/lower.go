@@ -153,8 +153,8 @@ func supported(p *plan.Plan, prog *plan.Program, room *Room) error {
 
 // foreign returns a rank without window of which the program reads one, or -1.
 func foreign(prog *plan.Program, room *Room) int {
-	if len(room.Windows) == 0 {
-		return -1 // they are not known yet
+	if len(room.Windows) == 0 || room.Enqueued {
+		return -1 // they are not known yet, or the device has other addresses for them
 	}
 	for _, lane := range prog.Lanes {
 		for i := range lane {

@@ -27,7 +27,8 @@ type windows struct {
 	stream cuda.Stream
 	module cuda.Module
 
-	functions map[*kernel.Function]cuda.Function
+	functions  map[*kernel.Function]cuda.Function
+	processors int // multiprocessors of the device
 
 	// Used only by Enqueue.
 	lows    map[choice]*program.Lowered
@@ -318,6 +319,6 @@ func (w *windows) scale(o *Op, to, from cuda.Ptr, bytes int, factor float64) err
 
 func (w *windows) launch(call kernel.Call, to cuda.Ptr, n int, factor float64, from []uint64) error {
 	w.args = call.Arguments(uint64(to), n, factor, from...)
-	return w.stream.Launch(w.functions[call.Function], call.Blocks(n, w.g.ctx.Info().Processors), kernel.BlockSize,
+	return w.stream.Launch(w.functions[call.Function], call.Blocks(n, w.processors), kernel.BlockSize,
 		w.args.Bytes())
 }

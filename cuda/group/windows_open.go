@@ -122,6 +122,7 @@ func (w *windows) agreed(notes []note) error {
 func (w *windows) openOwn(own *note) (err error) {
 	g := w.g
 	info := g.ctx.Info()
+	w.processors = info.Processors
 	code, err := kernel.Code(info.Major, info.Minor)
 	if err != nil {
 		return err
