@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -82,7 +83,9 @@ func (c *Communicator) sharing() group.Sharing {
 			}
 			return nil
 		},
-		Dead: func(rank int) bool { return c.Lost()[rank] != nil },
+		Dead: func(rank int) bool {
+			return slices.ContainsFunc(c.Lost(), func(e *Error) bool { return e.Peer == rank })
+		},
 	}
 }
 

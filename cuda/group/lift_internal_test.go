@@ -126,6 +126,7 @@ func taped(t *testing.T, p *plan.Plan, rank int) *tape {
 	n := p.Spec.Ranks
 	g := &Group{rank: rank, size: n}
 	w := &windows{g: g, layout: layout{n}, places: make([]place, n), pages: make([]place, n),
+		heard:     make([]uint64, n),
 		functions: map[*kernel.Function]cuda.Function{}, processors: 10}
 	w.room = program.Room{Rank: rank, Ranks: n, Channels: 1, Slot: liftSlot, Enqueued: true,
 		Windows: make([]program.Window, n)}

@@ -92,7 +92,10 @@ func TestSameOrderOfOperands(t *testing.T) {
 // Blocks of different lengths, of which ranks know only their own, are moved in as many pieces as
 // the longest needs.
 func TestUnequalBlocks(t *testing.T) {
-	w := world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10})
+	unequalBlocks(t, world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10}))
+}
+
+func unequalBlocks(t *testing.T, w []*rank) {
 	lengths := [3][3]int{{0, 40_000, 7}, {1, 0, 0}, {12_345, 2, 60_001}}
 	for _, inPlace := range []bool{false, true} {
 		same(t, w, ccl.Call{Coll: dtype.AllToAll, Type: dtype.F32}, false, 1,
@@ -112,8 +115,9 @@ func TestUnequalBlocks(t *testing.T) {
 }
 
 // Lengths from none to some elements more than fit one piece.
-func TestLengths(t *testing.T) {
-	w := world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10})
+func TestLengths(t *testing.T) { lengths(t, world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10})) }
+
+func lengths(t *testing.T, w []*rank) {
 	seed := uint64(0)
 	for _, coll := range dtype.Collectives() {
 		for _, count := range []int{0, 1, 2, 3, 5, 1000, 16 << 10, 16<<10 + 1, 64<<10 - 1} {

@@ -20,8 +20,8 @@ type Thread struct {
 	sharing sync.Mutex // guards what follows; held for short
 	present map[member]*windows
 	left    []*windows // of groups that were closed; peers may still use them
-	bell   *park.Doorbell
-	over   atomic.Bool
+	bell    *park.Doorbell
+	over    atomic.Bool
 }
 
 // member is one rank of a group.

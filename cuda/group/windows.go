@@ -37,8 +37,9 @@ type windows struct {
 	sources []uint64
 	single  [1]uint64
 	args    kernel.Arguments
-	op      uint64 // operations so far
-	used    [plan.WindowSlots]uint64
+	op      uint64                   // operations so far
+	used    [plan.WindowSlots]uint64 // by slot: where the peers are when they have left it
+	heard   []uint64                 // by peer: its last signal that the stream waits for
 
 	handing sync.Mutex
 	handed  []*Op // not ended, oldest first
@@ -142,7 +143,8 @@ func (w *windows) piece(o *Op, piece int) error {
 		switch b.Op {
 		case program.OpEnter:
 			for peer := range w.pages {
-				if peer != w.g.rank {
+				// A peer that has come to a later piece has left this one.
+				if peer != w.g.rank && w.heard[peer]&^(mostSignals-1) < w.used[slot] {
 					w.await(peer, wordLeft, w.used[slot])
 				}
 			}
@@ -156,7 +158,8 @@ func (w *windows) piece(o *Op, piece int) error {
 				}
 			}
 		case program.OpWait:
-			w.await(b.Peer, wordSignal, at(o.first, piece, b.Nth))
+			w.heard[b.Peer] = at(o.first, piece, b.Nth)
+			w.await(b.Peer, wordSignal, w.heard[b.Peer])
 		case program.OpCopy:
 			err = w.copy(o, b, slot)
 		case program.OpReduce:
@@ -185,10 +188,8 @@ func (w *windows) tell(peer, word int, value uint64) {
 
 // await has the stream wait for a word of a peer in the page of this rank.
 func (w *windows) await(peer, word int, value uint64) {
-	if value != 0 {
-		w.words = append(w.words, cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(w.layout.of(peer, word)),
-			Value: value, Wait: true})
-	}
+	w.words = append(w.words, cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(w.layout.of(peer, word)),
+		Value: value, Wait: true})
 }
 
 // flush enqueues the words that have come together.

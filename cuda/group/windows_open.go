@@ -61,7 +61,7 @@ func decodeNote(b []byte) note {
 func openWindows(g *Group) (*windows, error) {
 	w := &windows{g: g, layout: layout{g.size}, lows: map[choice]*program.Lowered{},
 		functions: map[*kernel.Function]cuda.Function{}, places: make([]place, g.size), pages: make([]place, g.size),
-		compared: make([]uint64, g.size), gone: make([]bool, g.size)}
+		compared: make([]uint64, g.size), heard: make([]uint64, g.size), gone: make([]bool, g.size)}
 	w.room = program.Room{Rank: g.rank, Ranks: g.size, Channels: exec.PlanChannels, Enqueued: true,
 		Slot: g.opts.Staging / plan.WindowSlots &^ (pageBytes - 1), Windows: make([]program.Window, g.size)}
 	own := note{Slot: uint64(w.room.Slot)}

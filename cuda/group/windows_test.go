@@ -3,6 +3,7 @@ package group_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/cuda/cudatest"
@@ -38,4 +39,16 @@ func TestWindowsMatrix(t *testing.T) {
 			end(t, w)
 		})
 	}
+}
+
+func TestWindowsUnequalBlocks(t *testing.T) {
+	unequalBlocks(t, machine(t, 3, quick, overWindows, memory))
+}
+
+func TestWindowsLengths(t *testing.T) { lengths(t, machine(t, 3, quick, overWindows, memory)) }
+
+func TestWindowsOrder(t *testing.T) {
+	inOrder(t, func(t *testing.T, n int, seed uint64) []*rank {
+		return machine(t, n, cudatest.Options{Seed: seed, Delay: 20 * time.Microsecond}, overWindows, 256<<10)
+	})
 }

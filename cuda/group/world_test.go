@@ -199,8 +199,7 @@ func (r *rank) observe(at, bytes int, write bool) {
 	}
 }
 
-// fetch enqueues the copy of bytes of the device's memory to the host, and get returns them when
-// the caller's stream has ended.
+// fetch enqueues the copy of bytes of the device's memory to the host, from where get takes them.
 func (r *rank) fetch(t testing.TB, at, n int) {
 	if n == 0 {
 		return
@@ -210,6 +209,14 @@ func (r *rank) fetch(t testing.TB, at, n int) {
 	require.NoError(t, r.stream.Copy(r.host.Ptr()+cuda.Ptr(at), r.device.Ptr()+cuda.Ptr(at), n))
 }
 
+// overwrite enqueues the copy of bytes of the device's memory to another place.
+func (r *rank) overwrite(t testing.TB, at, from, n int) {
+	require.NoError(t, r.ctx.Enter(false))
+	defer r.ctx.Leave()
+	require.NoError(t, r.stream.Copy(r.device.Ptr()+cuda.Ptr(at), r.device.Ptr()+cuda.Ptr(from), n))
+}
+
+// get returns what was fetched when the caller's stream has ended.
 func (r *rank) get(t testing.TB, at, n int) []byte {
 	if n == 0 {
 		return nil
