@@ -12,49 +12,60 @@ import (
 type Operand struct {
 	Ptr   uint64
 	Bytes int
+	Align int // Ptr must be a multiple of it
 	Write bool
 }
 
 // Operands returns what a launch writes and then what it reads, each source once. args are the
 // bytes of its Arguments. What a device would not do, or nobody says how, is an error: an unknown
-// name, a number of sources that the kernel does not take, an address that is not aligned to the
-// unit, a destination that covers a part of a source.
+// name, a number of sources that the kernel does not take, a destination that covers a part of a
+// source. Operands does not look at the alignment: on a device, the launch itself is accepted.
 func Operands(name string, args []byte) ([]Operand, error) {
 	f, a, err := launch(name, args)
 	if err != nil || a.N == 0 {
 		return nil, err
 	}
-	all := []Operand{{a.Dst, int(a.N) * f.to.Size(), true}}
+	all := []Operand{operand(a.Dst, f.to, a.N)}
+	all[0].Write = true
 	for _, ptr := range a.Src[:a.Count] {
-		all = append(all, Operand{ptr, int(a.N) * f.from.Size(), false})
+		all = append(all, operand(ptr, f.from, a.N))
 	}
 	return all, nil
 }
 
+func operand(ptr uint64, t dtype.Type, n uint64) Operand {
+	part, _ := dtype.Real(t)
+	return Operand{Ptr: ptr, Bytes: int(n) * t.Size(), Align: part.Size()}
+}
+
 // Execute does on the processor what a launch does on a device, on the memory that it gets for each
-// of the Operands: memory returns the bytes at an address, or nil where there are none.
+// of the Operands: memory returns the bytes at an address, or nil where there are none. Addresses
+// that are not aligned are an error, too.
 func Execute(name string, args []byte, memory func(ptr uint64, bytes int) []byte) error {
 	f, a, err := launch(name, args)
 	if err != nil || a.N == 0 {
 		return err
 	}
-	at := func(ptr uint64, bytes int) unsafe.Pointer {
-		b := memory(ptr, bytes)
-		if len(b) < bytes {
-			err = fault.New(fault.Invalid, "%s: there is no memory of %d bytes at %#x", name, bytes, ptr)
+	at := func(o Operand) unsafe.Pointer {
+		if o.Ptr%uint64(o.Align) != 0 {
+			err = fault.New(fault.Invalid, "%s: address %#x is not aligned to %d bytes", name, o.Ptr, o.Align)
+			return nil
+		}
+		b := memory(o.Ptr, o.Bytes)
+		if len(b) < o.Bytes {
+			err = fault.New(fault.Invalid, "%s: there is no memory of %d bytes at %#x", name, o.Bytes, o.Ptr)
 		}
 		return unsafe.Pointer(unsafe.SliceData(b))
 	}
-	n := int(a.N)
-	dst := at(a.Dst, n*f.to.Size())
+	dst := at(operand(a.Dst, f.to, a.N))
 	var src [MostSources]unsafe.Pointer
 	for k, ptr := range a.Src[:a.Count] {
-		src[k] = at(ptr, n*f.from.Size())
+		src[k] = at(operand(ptr, f.from, a.N))
 	}
 	if err != nil {
 		return err
 	}
-	f.execute(dst, src[:a.Count], n, a.Factor)
+	f.execute(dst, src[:a.Count], int(a.N), a.Factor)
 	return nil
 }
 
@@ -85,24 +96,11 @@ func (f *Function) check(a Arguments) error {
 	if a.N == 0 {
 		return nil
 	}
-	if err := f.aligned(a.Dst, f.to); err != nil {
-		return err
-	}
 	for _, src := range a.Src[:a.Count] {
-		if err := f.aligned(src, f.from); err != nil {
-			return err
-		}
 		if f.covers(a.Dst, src, a.N) {
 			return fault.New(fault.Invalid, "%s: the destination at %#x covers a part of the source at %#x",
 				f.Name, a.Dst, src)
 		}
-	}
-	return nil
-}
-
-func (f *Function) aligned(ptr uint64, t dtype.Type) error {
-	if part, _ := dtype.Real(t); ptr%uint64(part.Size()) != 0 {
-		return fault.New(fault.Invalid, "%s: address %#x is not aligned to %v", f.Name, ptr, part)
 	}
 	return nil
 }

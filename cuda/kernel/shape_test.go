@@ -173,7 +173,7 @@ func TestExecuteRefuses(t *testing.T) {
 		{sum.Name, sum.Arguments(at, 1, 0), "0 sources"},
 		{sum.Name, Arguments{Dst: at, N: 1, Count: 9}, "9 sources"},
 		{widen.Name, widen.Arguments(at, 1, 0, at+64, at+128), "2 sources"},
-		{sum.Name, sum.Arguments(at+2, 1, 0, at, at), "not aligned"},
+		{sum.Name, sum.Arguments(at+2, 1, 0, at+64, at+64), "not aligned"},
 		{sum.Name, sum.Arguments(at, 1, 0, at, at+65), "not aligned"},
 		{sum.Name, sum.Arguments(at, 4, 0, at, at+8), "covers a part"},
 		{sum.Name, sum.Arguments(at+8, 4, 0, at, at), "covers a part"},
@@ -205,9 +205,9 @@ func TestOperands(t *testing.T) {
 		a    Arguments
 		want []Operand
 	}{
-		{narrow, narrow.Arguments(1, 10, 0, 100), []Operand{{1, 10, true}, {100, 40, false}}},
+		{narrow, narrow.Arguments(1, 10, 0, 100), []Operand{{1, 10, 1, true}, {100, 40, 4, false}}},
 		{sum, sum.Arguments(400, 10, 0, 200, 400, 600),
-			[]Operand{{400, 80, true}, {200, 80, false}, {400, 80, false}, {600, 80, false}}},
+			[]Operand{{400, 80, 4, true}, {200, 80, 4, false}, {400, 80, 4, false}, {600, 80, 4, false}}},
 		{sum, sum.Arguments(400, 0, 0, 200), nil},
 	} {
 		if got, err := Operands(each.call.Name, each.a.Bytes()); err != nil || !slices.Equal(got, each.want) {
