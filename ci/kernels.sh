@@ -9,7 +9,7 @@ if [ ! -e "$into/complete" ]; then
     python=$VENV/bin/python
     [ -x "$python" ] || python=${PYTHON:-python3}
     rm -rf build/nvrtc
-    "$python" -m pip install -q --disable-pip-version-check --target "$into" --no-deps --only-binary :all: \
+    "$python" -m pip install -q --root-user-action=ignore --disable-pip-version-check --target "$into" --no-deps --only-binary :all: \
         --require-hashes -r "$pins"
     touch "$into/complete"
 fi

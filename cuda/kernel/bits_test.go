@@ -215,7 +215,8 @@ func TestRandomPairs(t *testing.T) {
 // aboveHalf makes of 1 what is so little above half-way between two F16 that F32 does not show it.
 const aboveHalf = 1 + 0x1p-11 + 0x1p-40
 
-var factors = []float64{aboveHalf, 1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-4 + 0x1p-40, 1 + 0x1p-3 + 0x1p-40, 0.5, 1.0 / 3, 1.0 / 7, -1, 0, math.Copysign(0, -1), 1e-3, 3e38, 1e-42, 5e-324, 1e300,
+var factors = []float64{aboveHalf, 1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-4 + 0x1p-40, 1 + 0x1p-3 + 0x1p-40,
+	0.5, 1.0 / 3, 1.0 / 7, -1, 0, math.Copysign(0, -1), 1e-3, 3e38, 1e-42, 5e-324, 1e300,
 	math.Inf(1), math.Inf(-1), math.NaN(), math.Float64frombits(0x7ff0000000000123)}
 
 func TestScale(t *testing.T) {

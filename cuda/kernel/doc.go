@@ -7,12 +7,13 @@
 // A kernel gives the bits of package ccl/kernel, whose comment defines them: one rounding for each
 // operator, in the order of the sources, to the element type; NaN and their payloads by the rule of
 // x86; -0 before +0; integers that wrap; subnormals that are kept. So a group on devices has the
-// results of a group on the processor that runs the same plan. Devices have one NaN of their own, so
-// the rule for NaN is spelt out (element.h). Sums and products are intrinsics that are never fused,
-// and the options -fmad=false and -ftz=false say the same for everything else.
+// results of a group on the processor that runs the same plan. Devices have one NaN of their own,
+// so the rule for NaN is spelt out (element.h). Sums and products are intrinsics that are never
+// fused, and the options -fmad=false and -ftz=false say the same for everything else.
 //
-// F16 is converted by instructions, all other arithmetic of 16 and 8 bits is written out. What is an
-// instruction on a device is another text in host.h: the conversions of F16, the sums and products.
+// F16 is converted by instructions, all other arithmetic of 16 and 8 bits is written out. What is
+// an instruction on a device is another text in host.h: the conversions of F16, the sums and
+// products.
 //
 // # Functions
 //
@@ -24,9 +25,9 @@
 // There is one for each pair that dtype.Reducible allows, but pairs with the same bits share one:
 // sums, products and bitwise operators of signed integers are those of unsigned ones, the logical
 // operators are band, bor and bxor, and complex numbers are pairs of real ones, except in products.
-// Avg and PremulSum are sums; goccl_scale does the scaling, of a contribution (one source) or of the
-// last sum of an average (several). More than eight sources take several launches, of which each has
-// the result so far as its first source.
+// Avg and PremulSum are sums; goccl_scale does the scaling, of a contribution (one source) or of
+// the last sum of an average (several). More than eight sources take several launches, of which
+// each has the result so far as its first source.
 //
 // dst is the same memory as any source, or separate from all; conversions and copies need it
 // separate. Addresses are aligned to the element, or to the parts of a complex number. Where all of
@@ -47,22 +48,24 @@
 //	       92   u32  zero
 //
 // A call for n elements of a complex type has 2 n units where the function is one of real numbers
-// (Call.Units). Kernels do not wait for anything: what the sources must hold is ordered by the
-// stream. They read them by loads that go through the caches of the device, which begin each kernel
-// without what was there before.
+// (Call.Units). Kernels do not wait for anything, and use ordinary loads and stores: they see what
+// was written before they began, as far as the stream orders it, and promise nothing for what is
+// written meanwhile.
 //
-// Execute decodes these bytes and does the same with ccl/kernel, on memory that its caller finds
-// for the addresses. A driver that simulates a device executes launches that way.
+// Operands decodes these bytes and tells what a launch reads and writes; Execute does the same with
+// ccl/kernel, on memory that its caller finds for the addresses. A driver that simulates a device
+// executes launches that way.
 //
 // # Code
 //
 // Package gen compiles kernels.cu with one version of NVRTC, for each architecture and as PTX, and
 // its output is in the repository, so neither building nor running goccl needs a compiler for
 // devices. Machine code runs on devices of its major version with the same or a later minor one
-// (but not on systems on a chip of another); all other devices take the PTX, which their driver
-// compiles. host.h makes C++ of the same text, one thread after the other. The tests compile it with
-// that and compare every function with ccl/kernel. What they do not see is what only a device does:
-// the instructions that host.h replaces, and how threads that run at the same time share the work.
+// (but not on systems on a chip of another); all other devices take the PTX, which a driver of CUDA
+// 12.9 or later compiles. host.h makes C++ of the same text, one thread after the other. The tests
+// compile it with that and compare every function with ccl/kernel. What they do not see is what
+// only a device does: the instructions that host.h replaces, and how threads that run at the same
+// time share the work.
 //
 // go generate compares a digest of sources and options with the one in zkernels.go, and compiles if
 // they differ. To compile all in every run of CI would take a minute and a download of 90 MB, and

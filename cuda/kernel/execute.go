@@ -8,64 +8,104 @@ import (
 	processor "github.com/goccl/goccl/ccl/kernel"
 )
 
-// Execute does on the processor what a launch of a kernel does on a device: args are the bytes of
-// its Arguments, and memory returns the memory at an address, or nil where there is none. What a
-// device would not do, or nobody says how, is an error: an unknown name, a number of sources that
-// the kernel does not take, an address that is not aligned to the unit, a destination that covers a
-// part of a source.
+// Operand is memory that a launch reads or writes.
+type Operand struct {
+	Ptr   uint64
+	Bytes int
+	Align int // Ptr must be a multiple of it
+	Write bool
+}
+
+// Operands returns what a launch writes and then what it reads, each source once. args are the
+// bytes of its Arguments. What a device would not do, or nobody says how, is an error: an unknown
+// name, a number of sources that the kernel does not take, a destination that covers a part of a
+// source. Operands does not look at the alignment: on a device, the launch itself is accepted.
+func Operands(name string, args []byte) ([]Operand, error) {
+	f, a, err := launch(name, args)
+	if err != nil || a.N == 0 {
+		return nil, err
+	}
+	all := []Operand{operand(a.Dst, f.to, a.N)}
+	all[0].Write = true
+	for _, ptr := range a.Src[:a.Count] {
+		all = append(all, operand(ptr, f.from, a.N))
+	}
+	return all, nil
+}
+
+func operand(ptr uint64, t dtype.Type, n uint64) Operand {
+	part, _ := dtype.Real(t)
+	return Operand{Ptr: ptr, Bytes: int(n) * t.Size(), Align: part.Size()}
+}
+
+// Execute does on the processor what a launch does on a device, on the memory that it gets for each
+// of the Operands: memory returns the bytes at an address, or nil where there are none. Addresses
+// that are not aligned are an error, too.
 func Execute(name string, args []byte, memory func(ptr uint64, bytes int) []byte) error {
-	f := byName[name]
-	if f == nil {
-		return fault.New(fault.Invalid, "there is no kernel %q", name)
+	f, a, err := launch(name, args)
+	if err != nil || a.N == 0 {
+		return err
 	}
-	if len(args) != argumentBytes {
-		return fault.New(fault.Invalid, "%s: %d bytes of arguments, not %d", name, len(args), argumentBytes)
-	}
-	a := decode(args)
-	if most := f.mostSources(); a.Count < 1 || a.Count > most {
-		return fault.New(fault.Invalid, "%s: %d sources, not 1 to %d", name, a.Count, most)
-	}
-	if a.N > mostUnits {
-		return fault.New(fault.Invalid, "%s: %d elements", name, a.N)
-	}
-	if a.N == 0 {
-		return nil
-	}
-	n := int(a.N)
-	at := func(ptr uint64, t dtype.Type) (unsafe.Pointer, error) {
-		part, _ := dtype.Real(t)
-		if ptr%uint64(part.Size()) != 0 {
-			return nil, fault.New(fault.Invalid, "%s: address %#x is not aligned to %v", name, ptr, part)
+	at := func(o Operand) unsafe.Pointer {
+		if o.Ptr%uint64(o.Align) != 0 {
+			err = fault.New(fault.Invalid, "%s: address %#x is not aligned to %d bytes", name, o.Ptr, o.Align)
+			return nil
 		}
-		bytes := memory(ptr, n*t.Size())
-		if len(bytes) < n*t.Size() {
-			return nil, fault.New(fault.Invalid, "%s: no memory of %d bytes at %#x", name, n*t.Size(), ptr)
+		b := memory(o.Ptr, o.Bytes)
+		if len(b) < o.Bytes {
+			err = fault.New(fault.Invalid, "%s: there is no memory of %d bytes at %#x", name, o.Bytes, o.Ptr)
 		}
-		return unsafe.Pointer(unsafe.SliceData(bytes)), nil
+		return unsafe.Pointer(unsafe.SliceData(b))
 	}
-	dst, err := at(a.Dst, f.to)
+	dst := at(operand(a.Dst, f.to, a.N))
+	var src [MostSources]unsafe.Pointer
+	for k, ptr := range a.Src[:a.Count] {
+		src[k] = at(operand(ptr, f.from, a.N))
+	}
 	if err != nil {
 		return err
 	}
-	var places [MostSources]unsafe.Pointer
-	src := places[:a.Count]
-	for k := range src {
-		if f.covers(a.Dst, a.Src[k], a.N) {
-			return fault.New(fault.Invalid, "%s: the destination at %#x covers a part of the source at %#x",
-				name, a.Dst, a.Src[k])
-		}
-		if src[k], err = at(a.Src[k], f.from); err != nil {
-			return err
-		}
-	}
-	f.execute(dst, src, n, a.Factor)
+	f.execute(dst, src[:a.Count], int(a.N), a.Factor)
 	return nil
 }
 
 // mostUnits bounds the units of a launch, so that their bytes are a number of Go.
 const mostUnits = 1 << 48
 
-func (f *Function) mostSources() uint32 {
+// launch decodes a launch, and checks it.
+func launch(name string, args []byte) (*Function, Arguments, error) {
+	f := byName[name]
+	if f == nil {
+		return nil, Arguments{}, fault.New(fault.Invalid, "there is no kernel %q", name)
+	}
+	if len(args) != argumentBytes {
+		return nil, Arguments{}, fault.New(fault.Invalid, "%s: %d bytes of arguments, not %d",
+			name, len(args), argumentBytes)
+	}
+	a := decode(args)
+	return f, a, f.check(a)
+}
+
+func (f *Function) check(a Arguments) error {
+	if most := f.mostSources(); a.Count < 1 || a.Count > uint32(most) {
+		return fault.New(fault.Invalid, "%s: %d sources, not 1 to %d", f.Name, a.Count, most)
+	}
+	if a.N > mostUnits {
+		return fault.New(fault.Invalid, "%s: %d elements", f.Name, a.N)
+	}
+	if a.N == 0 {
+		return nil
+	}
+	for _, src := range a.Src[:a.Count] {
+		if f.covers(a.Dst, src, a.N) {
+			return fault.New(fault.Invalid, "%s: the destination at %#x covers a part of the source at %#x",
+				f.Name, a.Dst, src)
+		}
+	}
+	return nil
+}
+
+func (f *Function) mostSources() int {
 	if f.kind == converts || f.kind == copies {
 		return 1
 	}
@@ -86,11 +126,12 @@ func (f *Function) execute(dst unsafe.Pointer, src []unsafe.Pointer, n int, fact
 	case reduces:
 		processor.Reduce(f.to, f.op)(dst, src, n)
 	case scales:
+		from := src[0]
 		if len(src) > 1 {
 			processor.Reduce(f.to, dtype.Sum)(dst, src, n)
-			src[0] = dst
+			from = dst
 		}
-		processor.Scale(f.to)(dst, src[0], n, factor)
+		processor.Scale(f.to)(dst, from, n, factor)
 	case converts:
 		processor.Convert(f.to, f.from)(dst, src[0], n)
 	case copies:

@@ -9,8 +9,9 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// version of NVRTC, which its PTX says, too; ci/requirements-nvrtc.txt has the same. Code of 12.x runs with every driver of 12.x and later, and 12.9 is the last that knows
-// all architectures from 7.5 to 12.0.
+// version of NVRTC, which its PTX says, too; ci/requirements-nvrtc.txt has the same. Code of 12.x
+// runs with every driver of 12.x and later, and 12.9 is the last that knows all architectures from
+// 7.5 to 12.0.
 const version = "12.9.86"
 
 // nvrtc is the open library; the results are numbers of nvrtcResult.
