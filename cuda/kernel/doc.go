@@ -52,19 +52,20 @@
 // stream. They read them by loads that go through the caches of the device, which begin each kernel
 // without what was there before.
 //
-// Execute decodes these bytes and does the same with ccl/kernel, on memory that its caller finds
-// for the addresses. A driver that simulates a device executes launches that way.
+// Operands decodes these bytes and tells what a launch reads and writes; Execute does the same with
+// ccl/kernel, on memory that its caller finds for the addresses. A driver that simulates a device
+// executes launches that way.
 //
 // # Code
 //
 // Package gen compiles kernels.cu with one version of NVRTC, for each architecture and as PTX, and
 // its output is in the repository, so neither building nor running goccl needs a compiler for
 // devices. Machine code runs on devices of its major version with the same or a later minor one
-// (but not on systems on a chip of another); all other devices take the PTX, which their driver
-// compiles. host.h makes C++ of the same text, one thread after the other. The tests compile it
-// with that and compare every function with ccl/kernel. What they do not see is what only a device
-// does: the instructions that host.h replaces, and how threads that run at the same time share the
-// work.
+// (but not on systems on a chip of another); all other devices take the PTX, which a driver of CUDA
+// 12.9 or later compiles. host.h makes C++ of the same text, one thread after the other. The tests
+// compile it with that and compare every function with ccl/kernel. What they do not see is what
+// only a device does: the instructions that host.h replaces, and how threads that run at the same
+// time share the work.
 //
 // go generate compares a digest of sources and options with the one in zkernels.go, and compiles if
 // they differ. To compile all in every run of CI would take a minute and a download of 90 MB, and

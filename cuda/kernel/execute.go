@@ -8,64 +8,106 @@ import (
 	processor "github.com/goccl/goccl/ccl/kernel"
 )
 
-// Execute does on the processor what a launch of a kernel does on a device: args are the bytes of
-// its Arguments, and memory returns the memory at an address, or nil where there is none. What a
-// device would not do, or nobody says how, is an error: an unknown name, a number of sources that
-// the kernel does not take, an address that is not aligned to the unit, a destination that covers a
-// part of a source.
+// Operand is memory that a launch reads or writes.
+type Operand struct {
+	Ptr   uint64
+	Bytes int
+	Write bool
+}
+
+// Operands returns what a launch writes and then what it reads, each source once. args are the
+// bytes of its Arguments. What a device would not do, or nobody says how, is an error: an unknown
+// name, a number of sources that the kernel does not take, an address that is not aligned to the
+// unit, a destination that covers a part of a source.
+func Operands(name string, args []byte) ([]Operand, error) {
+	f, a, err := launch(name, args)
+	if err != nil || a.N == 0 {
+		return nil, err
+	}
+	all := []Operand{{a.Dst, int(a.N) * f.to.Size(), true}}
+	for _, ptr := range a.Src[:a.Count] {
+		all = append(all, Operand{ptr, int(a.N) * f.from.Size(), false})
+	}
+	return all, nil
+}
+
+// Execute does on the processor what a launch does on a device, on the memory that it gets for each
+// of the Operands: memory returns the bytes at an address, or nil where there are none.
 func Execute(name string, args []byte, memory func(ptr uint64, bytes int) []byte) error {
-	f := byName[name]
-	if f == nil {
-		return fault.New(fault.Invalid, "there is no kernel %q", name)
+	f, a, err := launch(name, args)
+	if err != nil || a.N == 0 {
+		return err
 	}
-	if len(args) != argumentBytes {
-		return fault.New(fault.Invalid, "%s: %d bytes of arguments, not %d", name, len(args), argumentBytes)
-	}
-	a := decode(args)
-	if most := f.mostSources(); a.Count < 1 || a.Count > most {
-		return fault.New(fault.Invalid, "%s: %d sources, not 1 to %d", name, a.Count, most)
-	}
-	if a.N > mostUnits {
-		return fault.New(fault.Invalid, "%s: %d elements", name, a.N)
-	}
-	if a.N == 0 {
-		return nil
+	at := func(ptr uint64, bytes int) unsafe.Pointer {
+		b := memory(ptr, bytes)
+		if len(b) < bytes {
+			err = fault.New(fault.Invalid, "%s: there is no memory of %d bytes at %#x", name, bytes, ptr)
+		}
+		return unsafe.Pointer(unsafe.SliceData(b))
 	}
 	n := int(a.N)
-	at := func(ptr uint64, t dtype.Type) (unsafe.Pointer, error) {
-		part, _ := dtype.Real(t)
-		if ptr%uint64(part.Size()) != 0 {
-			return nil, fault.New(fault.Invalid, "%s: address %#x is not aligned to %v", name, ptr, part)
-		}
-		bytes := memory(ptr, n*t.Size())
-		if len(bytes) < n*t.Size() {
-			return nil, fault.New(fault.Invalid, "%s: no memory of %d bytes at %#x", name, n*t.Size(), ptr)
-		}
-		return unsafe.Pointer(unsafe.SliceData(bytes)), nil
+	dst := at(a.Dst, n*f.to.Size())
+	var src [MostSources]unsafe.Pointer
+	for k, ptr := range a.Src[:a.Count] {
+		src[k] = at(ptr, n*f.from.Size())
 	}
-	dst, err := at(a.Dst, f.to)
 	if err != nil {
 		return err
 	}
-	var places [MostSources]unsafe.Pointer
-	src := places[:a.Count]
-	for k := range src {
-		if f.covers(a.Dst, a.Src[k], a.N) {
-			return fault.New(fault.Invalid, "%s: the destination at %#x covers a part of the source at %#x",
-				name, a.Dst, a.Src[k])
-		}
-		if src[k], err = at(a.Src[k], f.from); err != nil {
-			return err
-		}
-	}
-	f.execute(dst, src, n, a.Factor)
+	f.execute(dst, src[:a.Count], n, a.Factor)
 	return nil
 }
 
 // mostUnits bounds the units of a launch, so that their bytes are a number of Go.
 const mostUnits = 1 << 48
 
-func (f *Function) mostSources() uint32 {
+// launch decodes a launch, and checks it.
+func launch(name string, args []byte) (*Function, Arguments, error) {
+	f := byName[name]
+	if f == nil {
+		return nil, Arguments{}, fault.New(fault.Invalid, "there is no kernel %q", name)
+	}
+	if len(args) != argumentBytes {
+		return nil, Arguments{}, fault.New(fault.Invalid, "%s: %d bytes of arguments, not %d",
+			name, len(args), argumentBytes)
+	}
+	a := decode(args)
+	return f, a, f.check(a)
+}
+
+func (f *Function) check(a Arguments) error {
+	if most := f.mostSources(); a.Count < 1 || a.Count > uint32(most) {
+		return fault.New(fault.Invalid, "%s: %d sources, not 1 to %d", f.Name, a.Count, most)
+	}
+	if a.N > mostUnits {
+		return fault.New(fault.Invalid, "%s: %d elements", f.Name, a.N)
+	}
+	if a.N == 0 {
+		return nil
+	}
+	if err := f.aligned(a.Dst, f.to); err != nil {
+		return err
+	}
+	for _, src := range a.Src[:a.Count] {
+		if err := f.aligned(src, f.from); err != nil {
+			return err
+		}
+		if f.covers(a.Dst, src, a.N) {
+			return fault.New(fault.Invalid, "%s: the destination at %#x covers a part of the source at %#x",
+				f.Name, a.Dst, src)
+		}
+	}
+	return nil
+}
+
+func (f *Function) aligned(ptr uint64, t dtype.Type) error {
+	if part, _ := dtype.Real(t); ptr%uint64(part.Size()) != 0 {
+		return fault.New(fault.Invalid, "%s: address %#x is not aligned to %v", f.Name, ptr, part)
+	}
+	return nil
+}
+
+func (f *Function) mostSources() int {
 	if f.kind == converts || f.kind == copies {
 		return 1
 	}
@@ -86,11 +128,12 @@ func (f *Function) execute(dst unsafe.Pointer, src []unsafe.Pointer, n int, fact
 	case reduces:
 		processor.Reduce(f.to, f.op)(dst, src, n)
 	case scales:
+		from := src[0]
 		if len(src) > 1 {
 			processor.Reduce(f.to, dtype.Sum)(dst, src, n)
-			src[0] = dst
+			from = dst
 		}
-		processor.Scale(f.to)(dst, src[0], n, factor)
+		processor.Scale(f.to)(dst, from, n, factor)
 	case converts:
 		processor.Convert(f.to, f.from)(dst, src[0], n)
 	case copies:

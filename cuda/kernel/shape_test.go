@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,7 +99,7 @@ func TestEveryShape(t *testing.T) {
 	}
 	for _, c := range calls() {
 		for range times {
-			n, sources := r.IntN(100), 1+r.IntN(int(c.mostSources()))
+			n, sources := r.IntN(100), 1+r.IntN(c.mostSources())
 			if r.IntN(10) == 0 {
 				n = r.IntN(3000)
 			}
@@ -193,6 +194,25 @@ func TestExecuteRefuses(t *testing.T) {
 	}
 	if err := Execute(sum.Name, a.Bytes()[:8], anywhere); !errors.Is(err, fault.Invalid) {
 		t.Errorf("8 bytes of arguments: %v", err)
+	}
+}
+
+func TestOperands(t *testing.T) {
+	narrow, _ := Convert(dtype.F8E5M2, dtype.F32)
+	sum, _ := Reduce(dtype.C64, dtype.Sum)
+	for _, each := range []struct {
+		call Call
+		a    Arguments
+		want []Operand
+	}{
+		{narrow, narrow.Arguments(1, 10, 0, 100), []Operand{{1, 10, true}, {100, 40, false}}},
+		{sum, sum.Arguments(400, 10, 0, 200, 400, 600),
+			[]Operand{{400, 80, true}, {200, 80, false}, {400, 80, false}, {600, 80, false}}},
+		{sum, sum.Arguments(400, 0, 0, 200), nil},
+	} {
+		if got, err := Operands(each.call.Name, each.a.Bytes()); err != nil || !slices.Equal(got, each.want) {
+			t.Errorf("%s: %v, %v, want %v", each.call.Name, got, err, each.want)
+		}
 	}
 }
 
