@@ -48,9 +48,9 @@
 //	       92   u32  zero
 //
 // A call for n elements of a complex type has 2 n units where the function is one of real numbers
-// (Call.Units). Kernels do not wait for anything: what the sources must hold is ordered by the
-// stream. They read them by loads that go through the caches of the device, which begin each kernel
-// without what was there before.
+// (Call.Units). Kernels do not wait for anything, and use ordinary loads and stores: they see what
+// was written before they began, as far as the stream orders it, and promise nothing for what is
+// written meanwhile.
 //
 // Operands decodes these bytes and tells what a launch reads and writes; Execute does the same with
 // ccl/kernel, on memory that its caller finds for the addresses. A driver that simulates a device
