@@ -183,7 +183,8 @@ func (w *windows) piece(o *Op, piece int) error {
 
 // tell has the stream write a word of this rank into the page of a peer.
 func (w *windows) tell(peer, word int, value uint64) {
-	w.words = append(w.words, cuda.WordOp{At: w.pages[peer].device + cuda.Ptr(w.layout.of(w.g.rank, word)), Value: value})
+	w.words = append(w.words, cuda.WordOp{At: w.pages[peer].device + cuda.Ptr(w.layout.of(w.g.rank, word)),
+		Value: value})
 }
 
 // await has the stream wait for a word of a peer in the page of this rank.
