@@ -88,8 +88,8 @@ type Stream interface {
 	Copy(to, from Ptr, bytes int) error
 	// Words executes the operations in their order: what is behind a wait comes after it.
 	Words(ops []WordOp) error
-	// Launch executes a kernel in some blocks of some threads each. args is its one parameter,
-	// which is copied.
+	// Launch executes a kernel in some blocks of some threads each. args is its one parameter, all
+	// of it, and is copied.
 	Launch(f Function, blocks, threads int, args []byte) error
 	// Wait makes the stream wait for the place that the event marks now, in any stream of the
 	// process.

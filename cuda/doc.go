@@ -10,8 +10,8 @@
 // Leave: in between it stays on its thread, and the context is the thread's current one. Leave puts
 // back the context that was current before. The methods of Context (except Info, Enter, Leave,
 // Adopt and Release) and of what it made may only be called in between, by any goroutine. What only
-// looks at memory of the host can be called anywhere: Ptr, Bytes, Host, Load, Reached, Store and
-// Native.
+// looks at memory of the host can be called anywhere: Ptr, Bytes, Host, Native, Name, and the Load,
+// Reached and Store of Registered.
 //
 // # Memory
 //

@@ -220,7 +220,7 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64, oversubscribed b
 func onDevice(coll dtype.Collective, ranks int, bytes int64) string {
 	switch coll {
 	case dtype.AllReduce, dtype.Barrier:
-		return overWindows(coll, ranks, bytes)
+		return overWindows(coll, ranks, bytes, false)
 	}
 	return "window"
 }

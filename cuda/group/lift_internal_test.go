@@ -95,7 +95,8 @@ func enqueued(t *testing.T, p *plan.Plan) verify.Operation {
 		programs[rank].Tmp = tape.scratch
 	}
 	made.Program = func(rank int) plan.Program { return programs[rank] }
-	return verify.Operation{Plan: &made, Slots: plan.WindowSlots, Ends: func(rank int) verify.Ends { return ends[rank] }}
+	return verify.Operation{Plan: &made, Slots: plan.WindowSlots,
+		Ends: func(rank int) verify.Ends { return ends[rank] }}
 }
 
 // tape is a stream that notes what it is given.
