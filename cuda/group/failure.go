@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"time"
@@ -55,9 +56,11 @@ func (g *Group) look(now time.Time) {
 		g.fail(f)
 		return
 	}
-	if err := g.windows.late(now); err != nil {
-		g.fail(err)
-		return
+	if g.windows != nil {
+		if err := cmp.Or(g.windows.lost(), g.windows.late(now)); err != nil {
+			g.fail(err)
+			return
+		}
 	}
 	pending := g.windows != nil && g.windows.head() != nil
 	for _, p := range g.pipelines {
@@ -137,7 +140,6 @@ func (g *Group) Close() error {
 	failure := fault.New(fault.Closed, "the device group was closed")
 	g.failure.CompareAndSwap(nil, failure)
 	if g.windows != nil { // while the links are there, by which this rank sees memory of the peers
-		g.release()
 		if err := g.leaveWindows(); err != nil {
 			return errors.Join(err, g.comm.Close())
 		}
@@ -174,10 +176,19 @@ func (g *Group) leaveWindows() error {
 		return err
 	}
 	defer g.ctx.Leave()
-	if err := g.ends(g.windows.stream, time.Now()); err != nil {
-		return err
+	for begin := time.Now(); !g.releaseWindows(); {
+		waited := time.Since(begin)
+		if waited > closeLimit {
+			return g.errNotEnded()
+		}
+		time.Sleep(nap(waited))
 	}
 	return g.windows.leave()
+}
+
+func (g *Group) errNotEnded() error {
+	return fault.New(fault.Timeout, "%s: a stream of the group has not ended %v after it was closed; "+
+		"its memory stays allocated", g.label(), closeLimit)
 }
 
 // drain waits for the streams.
@@ -206,8 +217,7 @@ func (g *Group) ends(s cuda.Stream, begin time.Time) error {
 		case err != nil:
 			return err
 		case waited > closeLimit:
-			return fault.New(fault.Timeout, "%s: a stream of the group has not ended %v after it was closed; "+
-				"its memory stays allocated", g.label(), closeLimit)
+			return g.errNotEnded()
 		default:
 			time.Sleep(nap(waited))
 		}

@@ -23,7 +23,8 @@ type flight struct {
 func (g *Group) advance() (moved, pending bool) {
 	moved, pending = g.lookAfter()
 	if g.failure.Load() != nil {
-		return g.cleanUp() || moved, pending
+		over := g.releaseWindows()
+		return g.cleanUp() || moved, pending || !over
 	}
 	m, waits := g.windows.advance()
 	moved, pending = moved || m, pending || waits

@@ -2,6 +2,7 @@ package group
 
 import (
 	"sync"
+	"time"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
@@ -45,7 +46,9 @@ type windows struct {
 	handed  []*Op // not ended, oldest first
 
 	// Used only by the device thread.
-	compared []uint64 // by peer: the operations whose prints were compared
+	compared  []uint64  // by peer: the operations whose prints were compared
+	over      bool      // the stream has ended after the group has failed
+	lateSince time.Time // when a call was first found past its deadline
 }
 
 // choice identifies a plan.

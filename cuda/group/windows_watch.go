@@ -84,7 +84,31 @@ func (w *windows) compare() error {
 	return nil
 }
 
-// release lets the stream go, whatever it waits for. The caller holds the lock of words.
+// lost returns why the oldest call cannot end, or nil: a peer has gone before it has done its part.
+func (w *windows) lost() error {
+	o := w.head()
+	if o == nil {
+		return nil
+	}
+	if err := w.g.comm.Check(); err != nil {
+		return err
+	}
+	for peer := range w.pages {
+		if peer == w.g.rank {
+			continue
+		}
+		// What the peer wrote before it went is there when its end is known.
+		gone := w.g.comm.Gone(peer)
+		if gone != nil && !w.page.Reached(w.layout.of(peer, wordSignal), at(o.first+1, 0, 0)) {
+			return gone
+		}
+	}
+	return nil
+}
+
+// release lets the stream go, whatever it waits for. The caller holds the lock of words. A peer
+// whose stream still goes on may write a word again, so this is repeated until the stream has
+// ended.
 func (w *windows) release() {
 	for peer := range w.pages {
 		if peer == w.g.rank {
@@ -92,9 +116,25 @@ func (w *windows) release() {
 		}
 		for _, word := range [2]int{wordSignal, wordLeft} {
 			offset := w.layout.of(peer, word)
-			w.page.Store(offset, w.page.Load(offset)+out)
+			if come := w.page.Load(offset); opOf(come) < out>>32 {
+				w.page.Store(offset, come+out)
+			}
 		}
 	}
+}
+
+// released reports whether the stream has ended after the group has failed.
+func (w *windows) released() bool {
+	if w == nil || w.over {
+		return true
+	}
+	if err := w.g.ctx.Enter(true); err != nil {
+		return true
+	}
+	defer w.g.ctx.Leave()
+	done, err := w.stream.Done()
+	w.over = done || err != nil
+	return w.over
 }
 
 // cleanUp ends all Ops after a failure.
@@ -129,8 +169,18 @@ func (w *windows) late(now time.Time) error {
 	if late == nil {
 		return nil
 	}
-	return w.blame(w.head()).In(w.g.label(), late.describe())
+	why := w.blame(w.head())
+	if w.lateSince.IsZero() {
+		w.lateSince = now
+	}
+	if why.Peer != w.g.rank && now.Sub(w.lateSince) < grace {
+		return nil
+	}
+	return why.In(w.g.label(), late.describe())
 }
+
+// grace is how long a rank waits before it blames another, which may know better.
+const grace = 200 * time.Millisecond
 
 // blame says whom the oldest call waits for.
 func (w *windows) blame(o *Op) *fault.Error {

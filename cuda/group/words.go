@@ -28,9 +28,17 @@ func (g *Group) release() {
 	for _, p := range g.pipelines {
 		g.memory.Store(p.done, g.memory.Load(p.done)+out)
 	}
-	if g.windows != nil {
-		g.windows.release()
+}
+
+// releaseWindows lets the stream of the windows go. It reports whether it has ended.
+func (g *Group) releaseWindows() bool {
+	if g.windows.released() {
+		return true
 	}
+	g.storing.Lock()
+	defer g.storing.Unlock()
+	g.windows.release()
+	return false
 }
 
 // reached reports whether "there" has come to a piece.

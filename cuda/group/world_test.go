@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -156,12 +157,16 @@ func end(t testing.TB, ranks []*rank) {
 }
 
 // bury ends ranks whose group has failed: the streams that were let go have raced for slots, and
-// for outputs, which are undefined.
+// for outputs, which are undefined, and hosts have written words of peers.
 func bury(t testing.TB, ranks []*rank) {
 	t.Helper()
 	for _, r := range ranks {
 		require.NoError(t, r.ctx.Enter(false))
 		require.NoError(t, r.stream.Synchronize())
+		r.ctx.Leave()
+	}
+	for _, r := range ranks {
+		require.NoError(t, r.ctx.Enter(false))
 		require.NoError(t, r.host.Free())
 		require.NoError(t, r.device.Free())
 		require.NoError(t, r.stream.Destroy())
@@ -175,7 +180,8 @@ func bury(t testing.TB, ranks []*rank) {
 		}
 		require.Empty(t, r.driver.Leaks())
 		for _, report := range r.driver.Reports() {
-			require.Equal(t, cudatest.Race, report.Kind, report.String())
+			again := report.Kind == cudatest.Misuse && strings.Contains(report.Text, "a word goes back")
+			require.True(t, report.Kind == cudatest.Race || again, report.String())
 		}
 	}
 }
