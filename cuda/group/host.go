@@ -26,8 +26,11 @@ func (g *Group) advance() (moved, pending bool) {
 		over := g.releaseWindows()
 		return g.cleanUp() || moved, pending || !over
 	}
-	m, waits := g.windows.advance()
-	moved, pending = moved || m, pending || waits
+	for more := true; more && g.failure.Load() == nil; {
+		var waits bool
+		more, waits = g.windows.advance()
+		moved, pending = moved || more, pending || waits
+	}
 	for _, p := range g.pipelines {
 		for g.failure.Load() == nil && p.land() {
 			moved = true

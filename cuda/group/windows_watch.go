@@ -39,17 +39,19 @@ func (w *windows) advance() (moved, pending bool) {
 	if w == nil {
 		return false, false
 	}
+	// First whether the device has ended it, then the prints: those of peers that it has waited for
+	// are there by then, so a call that differs fails and does not end.
+	o := w.head()
+	ended := o != nil && w.page.Reached(w.layout.ended(), at(o.first+1, 0, 0))
 	if err := w.compare(); err != nil {
 		w.g.fail(err)
 		return true, true
 	}
-	o := w.head()
-	for ; o != nil && w.page.Reached(w.layout.ended(), at(o.first+1, 0, 0)); o = w.head() {
+	if ended {
 		w.pop()
 		o.finish(nil)
-		moved = true
 	}
-	return moved, o != nil
+	return ended, w.head() != nil
 }
 
 // announce writes the print of a call, over windows or not.
