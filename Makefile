@@ -10,7 +10,7 @@ PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 # Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec).
 RACE   := $$(go list ./ccl/... ./transport/... ./cuda/... ./pgbackend/... \
 	| grep -vE -e '/ccl/(agree|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
-		-e '/(ccl/topo/network|ccl/internal/lint|ccl/kernel/asmgen|cuda/driver/tablegen)$$')
+		-e '/(ccl/topo/network|ccl/internal/lint|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/kernel|cuda/kernel/gen)$$')
 
 ##@ Everyday
 
@@ -230,6 +230,18 @@ lint: setup ## gofmt, vet, the rules of ccl/internal/lint, and golangci-lint whe
 	@$(GO_ENV) go vet -pgo=off ./... && go test -count=1 ./ccl/internal/lint
 	@if command -v golangci-lint >/dev/null; then $(GO_ENV) golangci-lint run ./...; \
 	else echo "golangci-lint is not installed: its rules (.golangci.yml) were not checked"; fi
+
+.PHONY: kernels
+kernels: ## The code for devices in cuda/kernel, compiled again: after a change of its sources (x86_64; brings NVRTC, 90 MB)
+	@ci/kernels.sh -always
+
+.PHONY: kernels-check
+kernels-check: ## Compiles the code for devices, and compares it with what is in the repository (x86_64; brings NVRTC, 90 MB)
+	@ci/kernels.sh -check
+
+.PHONY: test-kernels
+test-kernels: ## The kernels for devices, compiled for the processor, on 2**24 pairs of each type and operator (two minutes)
+	@$(GO_ENV) CGO_ENABLED=0 go test -count=1 -v -timeout=60m ./cuda/kernel -kernel.pairs=16777216
 
 .PHONY: wheel
 wheel: setup ## A wheel for this Python and this torch, in dist/

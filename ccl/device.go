@@ -2,14 +2,17 @@ package ccl
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group"
+	"github.com/goccl/goccl/transport"
 )
 
 // DeviceWork is a call that was enqueued.
@@ -48,16 +51,42 @@ func (c *Communicator) onDevice(device cuda.Context) (*DeviceGroup, error) {
 	if e.cfg.Device {
 		ring = c.comm.Recorded()
 	}
-	g, err := group.New(group.Options{
+	opts := group.Options{
 		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(), Context: device, Thread: c.node.deviceThread(),
 		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging, Record: ring,
-	})
+	}
+	if e.cfg.Options.CudaRoute == "windows" {
+		onDevice := c.planner.twin()
+		onDevice.rules.Device = true
+		opts.WindowPlanner, opts.Sharing = onDevice, c.sharing()
+	}
+	g, err := group.New(opts)
 	if err != nil {
 		return nil, err
 	}
 	d := &DeviceGroup{Group: g, comm: c}
 	d.close = sync.OnceValue(func() error { return errors.Join(g.Close(), c.close()) })
 	return d, nil
+}
+
+// sharing says how the ranks of c reach each other's registered memory.
+func (c *Communicator) sharing() group.Sharing {
+	id, _ := sessionOf(c.origin.addresses)
+	return group.Sharing{
+		Group: string(id[:]),
+		Place: func(memory []byte) (at int, ok bool) {
+			return c.node.registered().Place(unsafe.Pointer(unsafe.SliceData(memory)))
+		},
+		Lent: func(rank int) []byte {
+			if lender, ok := c.links[rank].(transport.Lender); ok {
+				return lender.Arena()
+			}
+			return nil
+		},
+		Dead: func(rank int) bool {
+			return slices.ContainsFunc(c.Lost(), func(e *Error) bool { return e.Peer == rank })
+		},
+	}
 }
 
 // Device returns the DeviceGroup that has taken c over, or nil.

@@ -37,6 +37,7 @@ type Options struct {
 	BuffSize     int           // bytes of windows that a rank may have in a group; 0 means 2 MiB
 	BlockingWait bool          // the Python package: wait of an operation on a device waits for the device
 	CudaBuffSize int           // bytes of host memory by which a device group moves collectives; 0 means 16 MiB
+	CudaRoute    string        // how the collectives of device groups are moved: "staged", "windows"
 	Timeout      time.Duration // of operations and of joining; 0 for the caller's
 	Debug        string        // "WARN", "INFO", "TRACE"
 	Determinism  int           // 2, 3 or 4; see docs/determinism.md. 0 means DefaultDeterminism
@@ -98,6 +99,12 @@ var optionTable = []option{
 		func(o *Options, v string) error {
 			return setSize(&o.CudaBuffSize, v, leastCudaBuffSize, mostCudaBuffSize)
 		}},
+	{"GOCCL_CUDA_ROUTE", "staged", "str",
+		"How a group moves the collectives of CUDA tensors. staged: through memory of the host, where the CPU reduces " +
+			"them. windows: the devices copy and reduce by themselves, in host memory that the devices of all ranks reach, " +
+			"half of GOCCL_CUDA_BUFFSIZE at a time; all ranks must be on one host.", true,
+		func(o *Options) string { return o.CudaRoute },
+		func(o *Options, v string) error { o.CudaRoute = v; return nil }},
 	{"GOCCL_DEBUG", "WARN", "str",
 		"What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are " +
 			"joined, and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another " +
@@ -311,6 +318,9 @@ func setRecorder(o *Options, v string) error {
 	return nil
 }
 
+// cudaRoutes are the values of Options.CudaRoute.
+var cudaRoutes = []string{"staged", "windows"}
+
 // recordSignals are the values of Options.RecordSignal.
 var recordSignals = []string{"USR2", "USR1", "none"}
 
@@ -464,6 +474,9 @@ func (o *Options) Validate() error {
 	err := within(int64(o.CudaBuffSize), leastCudaBuffSize, mostCudaBuffSize)
 	if o.CudaBuffSize != 0 && err != nil {
 		return fault.New(fault.Invalid, "GOCCL_CUDA_BUFFSIZE: %v", err)
+	}
+	if o.CudaRoute != "" && !slices.Contains(cudaRoutes, o.CudaRoute) {
+		return fault.New(fault.Invalid, "GOCCL_CUDA_ROUTE=%s is not one of %v", o.CudaRoute, cudaRoutes)
 	}
 	if err := o.checkRegistered(); err != nil {
 		return fault.New(fault.Invalid, "GOCCL_REGISTERED: %v", err)

@@ -22,6 +22,7 @@ type Info struct {
 	Words        bool   // streams write and wait for words of 64 bits
 	Registers    bool   // memory of the host can be registered
 	Shares       bool   // memory has descriptors
+	Processors   int    // multiprocessors
 }
 
 // Context is the primary context of a device.
@@ -45,6 +46,8 @@ type Context interface {
 	// Adopt returns a stream that somebody else has made and will destroy; 0 is the default stream.
 	Adopt(native uintptr) Stream
 	NewEvent() (Event, error)
+	// Load loads the code of kernels: machine code for the device, or PTX.
+	Load(code []byte) (Module, error)
 	// Reaches reports whether the device can access the memory of a device directly. It reaches
 	// itself.
 	Reaches(device int) (bool, error)
@@ -85,6 +88,9 @@ type Stream interface {
 	Copy(to, from Ptr, bytes int) error
 	// Words executes the operations in their order: what is behind a wait comes after it.
 	Words(ops []WordOp) error
+	// Launch executes a kernel in some blocks of some threads each. args is its one parameter, all
+	// of it, and is copied.
+	Launch(f Function, blocks, threads int, args []byte) error
 	// Wait makes the stream wait for the place that the event marks now, in any stream of the
 	// process.
 	Wait(Event) error
@@ -104,6 +110,19 @@ type WordOp struct {
 	At    Ptr
 	Value uint64
 	Wait  bool
+}
+
+// Module is code on a device.
+type Module interface {
+	// Function finds a kernel by its name, and has it ready: a Launch loads nothing any more.
+	Function(name string) (Function, error)
+	// Unload gives the module back, and with it its functions. No work that uses it may be pending.
+	Unload() error
+}
+
+// Function is a kernel of a Module.
+type Function interface {
+	Name() string
 }
 
 // Event is a place in a stream.

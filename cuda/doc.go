@@ -10,8 +10,8 @@
 // Leave: in between it stays on its thread, and the context is the thread's current one. Leave puts
 // back the context that was current before. The methods of Context (except Info, Enter, Leave,
 // Adopt and Release) and of what it made may only be called in between, by any goroutine. What only
-// looks at memory of the host can be called anywhere: Ptr, Bytes, Host, Load, Reached, Store and
-// Native.
+// looks at memory of the host can be called anywhere: Ptr, Bytes, Host, Native, Name, and the Load,
+// Reached and Store of Registered.
 //
 // # Memory
 //
@@ -20,7 +20,7 @@
 // Register: it keeps its bytes for the host and gets a Ptr for the device. Several processes may
 // each register the same memory. Alloc, Register and Free may wait until all streams of the process
 // have ended, so they belong to the beginning and the end of a group: nobody calls them while work
-// is enqueued that waits for something.
+// is enqueued that waits for something. The same holds for Load, Function and Unload.
 //
 // # Streams and events
 //
@@ -67,7 +67,13 @@
 // was enqueued earlier is reported by any later call; if Error.Sticky holds, the context is of no
 // use any more, for anybody in the process.
 //
+// # Kernels
+//
+// Code has one parameter a kernel: some bytes, in which addresses are of the device's view. A
+// launch may have any number of blocks and threads that the kernel allows. A kernel never waits for
+// anything, so however many a stream holds, none occupies the device for longer than its work.
+//
 // # What is not here yet
 //
-// Kernels, and copies between the memories of two devices, come with the routes that need them.
+// Copies between the memories of two devices come with the routes that need them.
 package cuda

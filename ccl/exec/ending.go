@@ -111,6 +111,26 @@ func (c *Comm) addSilent(all *fault.Error) {
 	}
 }
 
+// Check looks whether a peer has ended the group, for a caller who waits for peers by other means
+// than operations of the Comm. It returns the error with which the Comm has ended, or nil.
+func (c *Comm) Check() *fault.Error {
+	if c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1) { // model: none: as a driver that finds nothing to do
+		c.look()
+		c.unlock()
+		c.handOver()
+	}
+	return c.Failure()
+}
+
+// Gone returns why the path to a peer has ended, or nil: it has died or left, but perhaps only
+// after it had done all that others wait for.
+func (c *Comm) Gone(peer int) *fault.Error {
+	if err := c.opts.Links[peer].Err(); err != nil {
+		return c.named(peer, err)
+	}
+	return nil
+}
+
 // failWith ends the Comm, and the operation in flight if there is one.
 func (c *Comm) failWith(err *fault.Error) {
 	if c.head != nil {

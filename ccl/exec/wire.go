@@ -163,3 +163,18 @@ func (f *fingerprint) describe(bytes int) string {
 	}
 	return s
 }
+
+// Print returns what all ranks must have in common in a call of theirs with a number, as far as all
+// ranks know it.
+func Print(call *Call, seq uint64) transport.Meta {
+	var f fingerprint
+	f.take(call, 0)
+	f.seq = uint32(seq)
+	return f.meta(askLength)
+}
+
+// DescribePrint formats a result of Print, of any rank, as a person would write the call.
+func DescribePrint(m transport.Meta) string {
+	f, _ := decode(m)
+	return f.describe(askLength)
+}

@@ -64,7 +64,10 @@ func (l *Layout) cut(room *Room, low *Lowered, call *Call, lengths *Lengths, pie
 	if low.Announces {
 		count = EvenCount(call.In)
 	}
-	if l.Inline = low.InlineChunk(count, size); l.Inline == 0 {
+	if !room.Enqueued {
+		l.Inline = low.InlineChunk(count, size)
+	}
+	if l.Inline == 0 {
 		l.Depth = plan.WindowSlots
 	}
 	for turn := range l.Shift {

@@ -79,8 +79,9 @@ func Lower(p *plan.Plan, room *Room) (*Lowered, error) {
 	low.Slots = low.Words || p.Needs&plan.Gets != 0
 	// If every rank of an all_to_all waits for every other, each announces with its first signal
 	// how long its blocks are, and in how many pieces it sends them.
-	low.Announces = low.Words && count.everyone && p.Spec.Coll == dtype.AllToAll && p.Spec.Ranks <= MaxCounts
-	low.Counts = exchanges(p) && !low.Announces
+	low.Announces = low.Words && count.everyone && p.Spec.Coll == dtype.AllToAll && p.Spec.Ranks <= MaxCounts &&
+		!room.Enqueued
+	low.Counts = exchanges(p) && !low.Announces && !room.Enqueued
 	low.Exposable = exposable(room, p, &flat, low)
 	if low.Exposes = low.Exposable != nil; low.Exposes {
 		low.Hash ^= exposingHash
@@ -152,8 +153,8 @@ func supported(p *plan.Plan, prog *plan.Program, room *Room) error {
 
 // foreign returns a rank without window of which the program reads one, or -1.
 func foreign(prog *plan.Program, room *Room) int {
-	if len(room.Windows) == 0 {
-		return -1 // they are not known yet
+	if len(room.Windows) == 0 || room.Enqueued {
+		return -1 // they are not known yet, or the device has other addresses for them
 	}
 	for _, lane := range prog.Lanes {
 		for i := range lane {

@@ -23,6 +23,10 @@ type Room struct {
 	RecordBytes int      // bytes from one record of a window to the next
 	Windows     []Window // by rank; zero for ranks that share no memory with this one
 	Exposes     bool     // ranks may expose registered memory
+	// Enqueued means that a rank hands its program to a device without waiting for what others
+	// announce: it knows no lengths but those of its own blocks, and ranks may have different
+	// numbers of pieces. Records then hold no data.
+	Enqueued bool
 }
 
 // Window holds the addresses of the chunks of one rank's window in the first turn.

@@ -43,6 +43,8 @@ type Rules struct {
 	InOrder bool
 	// Windows means that the ranks read each other's windows.
 	Windows bool
+	// Device means that devices execute the plan: windows are all that they have.
+	Device bool
 	// HostSlot is the size of a slot of the windows that the ranks of each host read, 0 for none.
 	HostSlot int
 }
@@ -104,10 +106,14 @@ func (r *Rules) hosts(ranks int) int {
 //	all_gather, reduce_scatter, all_to_all
 //	                            window
 //	broadcast                   window while the message is small, else binomial
+//	reduce                      window above 64 KiB, where more than two ranks share cores
 //	barrier                     flags
 func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name string) {
 	if name, ok := rules.Override[coll]; ok {
 		return name
+	}
+	if rules.Device {
+		return onDevice(coll, ranks, bytes)
 	}
 	if name := rules.Table.choose(coll, ranks, bytes, &rules); name != "" {
 		return name
@@ -128,7 +134,7 @@ func (r Rules) Rows(ranks int, use func(Row)) {
 // unmeasured returns the choice for calls that no row fits.
 func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
 	if rules.Windows {
-		if name := overWindows(coll, ranks, bytes); name != "" {
+		if name := overWindows(coll, ranks, bytes, rules.Oversubscribed); name != "" {
 			return name
 		}
 	}
@@ -187,7 +193,7 @@ func overMessages(coll dtype.Collective, ranks int, bytes int64) string {
 
 // overWindows returns the algorithm for ranks that read each other's windows, "" where messages are
 // better.
-func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
+func overWindows(coll dtype.Collective, ranks int, bytes int64, oversubscribed bool) string {
 	switch coll {
 	case dtype.AllReduce:
 		if bytes*int64(ranks-1) <= smallTotal {
@@ -200,11 +206,29 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
 		if bytes <= smallMessage {
 			return "window"
 		}
+	case dtype.Reduce:
+		if oversubscribed && ranks > 2 && bytes > longReduce {
+			return "window"
+		}
 	case dtype.Barrier:
 		return "flags"
 	}
 	return ""
 }
+
+// onDevice returns the algorithm for ranks whose devices read each other's windows.
+func onDevice(coll dtype.Collective, ranks int, bytes int64) string {
+	switch coll {
+	case dtype.AllReduce, dtype.Barrier:
+		return overWindows(coll, ranks, bytes, false)
+	}
+	return "window"
+}
+
+// longReduce is the size above which ranks that share cores reduce over windows: the root's one
+// pass over all windows is less work than messages and a pass for each. Shorter messages are
+// better, since over windows a rank can run ahead of the root by two operations only.
+const longReduce = 64 << 10
 
 // tiny is the size up to which few ranks exchange whole vectors: with ranks of one host next to
 // each other, only the last of the log n steps are between hosts.

@@ -16,7 +16,7 @@ func testDevices(b *bench) {
 	all, err := b.d.Devices()
 	b.must(err)
 	for i, info := range all {
-		if info.Index != i || info.Name == "" || info.Bytes <= 0 {
+		if info.Index != i || info.Name == "" || info.Bytes <= 0 || info.Processors <= 0 {
 			b.t.Errorf("device %d is described as %+v", i, info)
 		}
 	}
@@ -131,6 +131,8 @@ func testGivenBack(b *bench) {
 	closed("Alloc after Release", err)
 	_, err = other.Register(b.pages(100))
 	closed("Register after Release", err)
+	_, err = other.Load([]byte("// code"))
+	closed("Load after Release", err)
 	_, err = other.Reaches(b.device)
 	closed("Reaches after Release", err)
 	b.must(live.Synchronize()) // what is left still works

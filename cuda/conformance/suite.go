@@ -10,11 +10,14 @@ import (
 type Options struct {
 	Device int  // which device
 	Child  bool // TestMain calls Child: what needs a second process is tested
+	// Kernels says that all kernels are executed. Without it, that of copies must be: the other
+	// tests of modules and launches have no other.
+	Kernels bool
 }
 
 // Run tests the drivers that make returns.
 func Run(t *testing.T, make func(t *testing.T) cuda.Driver, o Options) {
-	type needs struct{ words, registers, shares, child bool }
+	type needs struct{ words, registers, shares, child, kernels bool }
 	var (
 		nothing = needs{}
 		host    = needs{registers: true}
@@ -58,10 +61,19 @@ func Run(t *testing.T, make func(t *testing.T) cuda.Driver, o Options) {
 		{"EnqueueBehindWait", words, testEnqueueBehindWait},
 		{"DestroyPending", words, testDestroyPending},
 		{"DestroyWaited", words, testDestroyWaited},
+		{"Modules", nothing, testModules},
+		{"Unloaded", nothing, testUnloaded},
+		{"LaunchArguments", nothing, testLaunchArguments},
+		{"LaunchOrder", words, testLaunchOrder},
+		{"LaunchEvents", host, testLaunchEvents},
+		{"LaunchAll", needs{registers: true, kernels: true}, testLaunchAll},
 		{"Descriptor", needs{registers: true, shares: true}, testDescriptor},
 		{"MemoryOfProcesses", needs{registers: true, shares: true, child: true}, testMemoryOfProcesses},
 		{"WordsOfProcesses", needs{registers: true, words: true, child: true}, testWordsOfProcesses},
 	} {
+		if test.needs.kernels && !o.Kernels {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) {
 			b := newBench(t, make(t), o.Device)
 			for _, each := range []struct {

@@ -16,6 +16,8 @@ type bench struct {
 	t *testing.T
 	d *cudatest.Driver
 	c cuda.Context
+
+	kernels map[string]cuda.Function // those that a test has asked for
 }
 
 // newBench makes a machine. The test must look at its reports.

@@ -19,6 +19,7 @@ func TestCapture(t *testing.T) {
 		b.must(err)
 		return is
 	}
+	b.function(sumName)
 	b.d.BeginCapture(s)
 	if !capturing(s) || capturing(u) {
 		t.Error("the wrong stream is in capture")
@@ -29,14 +30,17 @@ func TestCapture(t *testing.T) {
 	if !capturing(u) {
 		t.Error("a stream that waits for an event of the capture has not joined it")
 	}
+	b.sum(u, 2, data.Ptr(), data.Ptr()+8, data.Ptr()+16)
 	b.write(u, words, 0, 1)
 	recorded, err := b.d.EndCapture(s)
 	b.must(err)
 	if capturing(s) || capturing(u) {
 		t.Error("a stream stays in capture")
 	}
-	for i, text := range []string{"copy to allocation 1", "record event 1", "wait for event 1", "words: write 1"} {
-		if len(recorded) != 4 || !strings.HasPrefix(recorded[i], text) {
+	for i, text := range []string{"copy to allocation 1", "record event 1", "wait for event 1",
+		"goccl_reduce_sum_f32, which writes allocation 1 bytes 0..8, which reads allocation 1 bytes 8..16, which reads",
+		"words: write 1"} {
+		if len(recorded) != 5 || !strings.HasPrefix(recorded[i], text) {
 			t.Fatalf("recorded: %q", recorded)
 		}
 	}

@@ -13,7 +13,8 @@ type context struct {
 	index    int // among all contexts of the machine
 	agent    *agent
 	released bool
-	events   map[*event]bool // that are not destroyed
+	events   map[*event]bool  // that are not destroyed
+	modules  map[*module]bool // that are not unloaded
 	made     site
 }
 

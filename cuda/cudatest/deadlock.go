@@ -78,10 +78,13 @@ func (d *Driver) leaksOf(c *context) []string {
 			all = append(all, fmt.Sprintf("%s, made at %s", s.agent.name, s.made))
 		}
 	}
-	var events []string
+	var others []string
 	for e := range c.events {
-		events = append(events, fmt.Sprintf("event %d, made at %s", e.index, e.made))
+		others = append(others, fmt.Sprintf("event %d, made at %s", e.index, e.made))
 	}
-	slices.Sort(events)
-	return append(all, events...)
+	for m := range c.modules {
+		others = append(others, fmt.Sprintf("module %d, loaded at %s", m.index, m.made))
+	}
+	slices.Sort(others)
+	return append(all, others...)
 }

@@ -6,6 +6,12 @@
 // allows. Streams share hardware queues as on a GPU: what waits at the head of a queue also holds
 // up what other streams have enqueued behind it.
 //
+// # Kernels
+//
+// Every module has the functions of package cuda/kernel, whatever its code is. The processor
+// executes them, in one piece, so the number of blocks and threads makes no difference. Package
+// cuda/kernel tests the code itself.
+//
 // # What is reported
 //
 // Every stream is an agent, and so is the host of every Context. Vector clocks follow what orders
@@ -16,12 +22,12 @@
 // at those. What the hosts of two contexts tell each other is not seen (Driver.Order says it);
 // Retain and Release order the hosts, too.
 //
-// Reported as well are deadlocks, with the wait graph, copies that leave their memory, and calls
-// against the contract. Check fails a test that has any report.
+// Reported as well are deadlocks, with the wait graph, copies and kernels that leave their memory,
+// and calls against the contract. Check fails a test that has any report.
 //
 // # What a test can do
 //
-// Hold keeps a stream from executing anything. Launch and Begin are kernels, which the contract
-// does not have: the work of the program around a group. Faults make calls fail. LeaveOut leaves
+// Hold keeps a stream from executing anything. Driver.Launch and Begin are kernels of the program
+// around a group, which say themselves what they access. Faults make calls fail. LeaveOut leaves
 // out ordering calls, to show that each of them is needed and that a test notices.
 package cudatest

@@ -22,7 +22,7 @@ type Driver struct {
 	moved   *sync.Cond // something has ended
 	random  *rand.Rand
 	closed  bool
-	running *operation // a copy, which is executed without mu
+	running *operation // a copy or a kernel, which is executed without mu
 	seen    time.Time  // when something moved last
 	stuck   bool       // a deadlock was reported since
 
@@ -31,6 +31,7 @@ type Driver struct {
 	agents      int
 	streams     []*stream // all that were ever made, by native handle; see stream.native
 	events      int
+	modules     int
 	allocations []*allocation // that are not freed, by address
 	made        int           // allocations so far
 	host        *space        // registered memory, by its address for the host
@@ -43,6 +44,9 @@ type Driver struct {
 	counts    map[string]int // calls since the faults were set, by name
 	orderings int
 }
+
+// processors is how many multiprocessors a device has.
+const processors = 132
 
 // urgencies is how many priorities a device has. More urgent streams have the highest one.
 const urgencies = 4
@@ -123,7 +127,7 @@ func (d *Driver) info(dev *device) cuda.Info {
 	return cuda.Info{
 		Index: dev.index, Name: "memory of the host", UUID: [16]byte{'c', 'u', 'd', 'a', 15: byte(dev.index)},
 		Bus: fmt.Sprintf("0000:%02x:00.0", dev.index+1), Major: 9, Bytes: d.o.Bytes,
-		Words: !f.NoWords, Registers: !f.NoRegister, Shares: !f.NoDescriptors,
+		Processors: processors, Words: !f.NoWords, Registers: !f.NoRegister, Shares: !f.NoDescriptors,
 	}
 }
 
@@ -142,7 +146,8 @@ func (d *Driver) Retain(index int) (cuda.Context, error) {
 	if lost := d.devices[index].lost; lost != 0 {
 		return nil, failure(call, lost)
 	}
-	c := &context{d: d, device: d.devices[index], index: len(d.contexts), events: map[*event]bool{}, made: here()}
+	c := &context{d: d, device: d.devices[index], index: len(d.contexts), made: here(),
+		events: map[*event]bool{}, modules: map[*module]bool{}}
 	c.agent = d.newAgent(fmt.Sprintf("the host of context %d", c.index), true)
 	for _, other := range d.contexts {
 		other.release(c.agent)

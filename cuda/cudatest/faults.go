@@ -30,10 +30,13 @@ const (
 	outOfMemory       = 2
 	deinitialized     = 4
 	invalidDevice     = 101
+	invalidImage      = 200
 	invalidContext    = 201
 	invalidHandle     = 400
+	notFound          = 500
 	illegalAddress    = 700
 	alreadyRegistered = 712
+	misalignedAddress = 716
 	launchFailed      = 719
 	notSupported      = 801
 	captureForbids    = 900
@@ -48,10 +51,13 @@ var resultNames = map[int]string{
 	outOfMemory:       "CUDA_ERROR_OUT_OF_MEMORY",
 	deinitialized:     "CUDA_ERROR_DEINITIALIZED",
 	invalidDevice:     "CUDA_ERROR_INVALID_DEVICE",
+	invalidImage:      "CUDA_ERROR_INVALID_IMAGE",
 	invalidContext:    "CUDA_ERROR_INVALID_CONTEXT",
 	invalidHandle:     "CUDA_ERROR_INVALID_HANDLE",
+	notFound:          "CUDA_ERROR_NOT_FOUND",
 	illegalAddress:    "CUDA_ERROR_ILLEGAL_ADDRESS",
 	alreadyRegistered: "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+	misalignedAddress: "CUDA_ERROR_MISALIGNED_ADDRESS",
 	launchFailed:      "CUDA_ERROR_LAUNCH_FAILED",
 	notSupported:      "CUDA_ERROR_NOT_SUPPORTED",
 	captureForbids:    "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",

@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/cudatest"
+	"github.com/goccl/goccl/cuda/kernel"
 )
 
 // TestLacking: what a machine does not have is not supported, and Info says so.
@@ -66,6 +67,14 @@ func TestFail(t *testing.T) {
 		},
 		"cuStreamBatchMemOp": func(b *bench, e cuda.Event, s cuda.Stream, m cuda.Registered) error {
 			return s.Words([]cuda.WordOp{{At: m.Ptr() + 1000, Value: 1}})
+		},
+		"cuModuleLoadData": func(b *bench, e cuda.Event, s cuda.Stream, m cuda.Registered) error {
+			_, err := b.c.Load(machineCode)
+			return err
+		},
+		"cuLaunchKernelEx": func(b *bench, e cuda.Event, s cuda.Stream, m cuda.Registered) error {
+			a := kernel.Copy().Arguments(uint64(m.Ptr()), 16, 0, uint64(m.Ptr())+16)
+			return s.Launch(b.function("goccl_copy"), 1, 1, a.Bytes())
 		},
 		"cuStreamWaitEvent": func(b *bench, e cuda.Event, s cuda.Stream, m cuda.Registered) error {
 			return s.Wait(e)

@@ -9,8 +9,8 @@ type Access struct {
 	Write bool
 }
 
-// Launch enqueues a kernel: run, which makes these accesses. The contract has no kernels; they
-// stand for what the program around a group does. run must not call the driver.
+// Launch enqueues a kernel: run, which makes these accesses. It stands for what the program around
+// a group does; Stream.Launch has the kernels of modules. run must not call the driver.
 func (d *Driver) Launch(s cuda.Stream, name string, accesses []Access, run func()) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,21 +100,11 @@ func (w *kernelWork) ready(*Driver) bool { return true }
 func (w *kernelWork) waits(*Driver) string { return "" }
 
 func (w *kernelWork) run(d *Driver, op *operation) {
-	for _, x := range w.accesses {
-		if x.Bytes == 0 {
-			continue
-		}
-		a, why := d.find(x.At, x.Bytes)
-		if why != "" {
-			d.illegal(op, why)
-			return
-		}
-		verb := "reads in " + w.name
-		if x.Write {
-			verb = "writes in " + w.name
-		}
-		acc := op.access(verb, a, x.At, x.Bytes)
-		acc.write = x.Write
+	made, ok := w.check(d, op)
+	if !ok {
+		return
+	}
+	for _, acc := range made {
 		d.touch(acc, op.stream.agent.clock)
 	}
 	d.running = op
@@ -122,4 +112,26 @@ func (w *kernelWork) run(d *Driver, op *operation) {
 	w.body()
 	d.mu.Lock()
 	d.running = nil
+}
+
+// check returns the accesses of a kernel, if all of them are to memory.
+func (w *kernelWork) check(d *Driver, op *operation) (made []*access, ok bool) {
+	for _, x := range w.accesses {
+		if x.Bytes == 0 {
+			continue
+		}
+		a, why := d.reach(op, x.At, x.Bytes)
+		if why != "" {
+			d.illegal(op, why)
+			return nil, false
+		}
+		verb := "reads in " + w.name
+		if x.Write {
+			verb = "writes in " + w.name
+		}
+		acc := op.access(verb, a, x.At, x.Bytes)
+		acc.write = x.Write
+		made = append(made, acc)
+	}
+	return made, true
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/cudatest"
+	"github.com/goccl/goccl/cuda/kernel"
 )
 
 func closeDescriptor(fd int) { syscall.Close(fd) }
@@ -75,6 +76,160 @@ var mistakes = []struct {
 		b.must(s.Copy(to, data.Ptr(), 100))
 		b.ends(s)
 	}},
+	{"KernelPastTheEnd", cudatest.Address, "past its end", func(b *bench, right bool) {
+		data, other, s := b.alloc(100), b.alloc(1000000), b.stream()
+		n := data.Bytes()/4 + 1
+		if right {
+			n--
+		}
+		b.sum(s, n, other.Ptr()+400, other.Ptr()+400, data.Ptr())
+		b.lost(s, right, 700)
+	}},
+	{"KernelAfterFree", cudatest.Address, "where there is no memory", func(b *bench, right bool) {
+		data, other, s := b.alloc(100), b.alloc(100), b.stream()
+		if !right {
+			b.must(data.Free())
+		}
+		b.sum(s, 1, data.Ptr(), other.Ptr())
+		b.lost(s, right, 700)
+	}},
+	{"KernelNotAligned", cudatest.Address, "is not aligned to 4 bytes", func(b *bench, right bool) {
+		data, other, s := b.alloc(100), b.alloc(100), b.stream()
+		at := other.Ptr() + 2
+		if right {
+			at += 2
+		}
+		b.sum(s, 1, data.Ptr(), other.Ptr(), at)
+		b.lost(s, right, 716)
+	}},
+	{"KernelCovers", cudatest.Misuse, "covers a part of the source", func(b *bench, right bool) {
+		data, s := b.alloc(1000), b.stream()
+		to := data.Ptr() + 15
+		if right {
+			to++
+		}
+		a := kernel.Copy().Arguments(uint64(to), 16, 0, uint64(data.Ptr()))
+		err := s.Launch(b.function("goccl_copy"), 1, 1, a.Bytes())
+		if right != (err == nil) || !right && !errors.Is(err, fault.Invalid) {
+			b.t.Error(err)
+		}
+		b.ends(s)
+	}},
+	{"KernelCoversImported", cudatest.Misuse, "the destination covers a part of a source", func(b *bench, right bool) {
+		data, s := b.alloc(1000), b.stream()
+		again := b.imported(data)
+		n := 3
+		if right {
+			n = 2
+		}
+		b.sum(s, n, again.Ptr()+8, data.Ptr(), again.Ptr()+8)
+		b.ends(s)
+	}},
+	{"FreeUnderKernel", cudatest.Misuse, "Free of allocation 2", func(b *bench, right bool) {
+		data, other, s := b.alloc(100), b.alloc(100), b.stream()
+		b.d.Hold(s)
+		b.sum(s, 1, data.Ptr(), data.Ptr()+8)
+		if !right {
+			b.sum(s, 1, data.Ptr(), other.Ptr())
+		}
+		b.must(other.Free())
+	}},
+	{"WrongArguments", cudatest.Misuse, "95 bytes of arguments", func(b *bench, right bool) {
+		data, s, f := b.alloc(100), b.stream(), b.function(kernel.Copy().Name)
+		a := kernel.Copy().Arguments(uint64(data.Ptr()), 16, 0, uint64(data.Ptr())+16)
+		args := a.Bytes()
+		if !right {
+			args = args[:95]
+		}
+		if err := s.Launch(f, 1, 1, args); right != (err == nil) || !right && !errors.Is(err, fault.Invalid) {
+			b.t.Error(err)
+		}
+		b.ends(s)
+	}},
+	{"UnloadOfUsed", cudatest.Misuse, "Unload of module 1, which stream 1 of context 0, operation 1 uses: goccl_copy",
+		func(b *bench, right bool) {
+			data, s := b.alloc(100), b.stream()
+			m := b.module()
+			f, err := m.Function("goccl_copy")
+			b.must(err)
+			b.d.Hold(s)
+			a := kernel.Copy().Arguments(uint64(data.Ptr()), 16, 0, uint64(data.Ptr())+16)
+			b.must(s.Launch(f, 1, 1, a.Bytes()))
+			if right {
+				b.d.Release(s)
+				b.ends(s)
+			}
+			b.must(m.Unload())
+		}},
+	{"SecondUnload", cudatest.Misuse, "a second Unload of module 1", func(b *bench, right bool) {
+		m := b.module()
+		b.must(m.Unload())
+		if !right && !errors.Is(m.Unload(), fault.Closed) {
+			b.t.Error("a second Unload does not say so")
+		}
+	}},
+	{"LaunchAfterUnload", cudatest.Misuse, "cuLaunchKernelEx of goccl_copy after Unload of module 1",
+		func(b *bench, right bool) {
+			data, s, m := b.alloc(100), b.stream(), b.module()
+			f, err := m.Function("goccl_copy")
+			b.must(err)
+			a := kernel.Copy().Arguments(uint64(data.Ptr()), 16, 0, uint64(data.Ptr())+16)
+			if !right {
+				b.must(m.Unload())
+			}
+			if err := s.Launch(f, 1, 1, a.Bytes()); right != (err == nil) || !right && !errors.Is(err, fault.Closed) {
+				b.t.Error(err)
+			}
+			b.ends(s)
+		}},
+	{"FunctionAfterUnload", cudatest.Misuse, "cuModuleGetFunction of module 1 after its Unload",
+		func(b *bench, right bool) {
+			m := b.module()
+			if !right {
+				b.must(m.Unload())
+			}
+			if _, err := m.Function("goccl_copy"); right != (err == nil) || !right && !errors.Is(err, fault.Closed) {
+				b.t.Error(err)
+			}
+		}},
+	{"FunctionOfAnotherDevice", cudatest.Misuse, "in a stream of another device", func(b *bench, right bool) {
+		data, s := b.alloc(100), b.stream()
+		c := b.c
+		if !right {
+			c = b.context(1)
+		}
+		m, err := c.Load(machineCode)
+		b.must(err)
+		f, err := m.Function("goccl_copy")
+		b.must(err)
+		b.must(b.c.Enter(false))
+		defer b.c.Leave()
+		a := kernel.Copy().Arguments(uint64(data.Ptr()), 16, 0, uint64(data.Ptr())+16)
+		if err := s.Launch(f, 1, 1, a.Bytes()); right {
+			b.must(err)
+		} else {
+			isCode(b.t, err, 400)
+		}
+		b.ends(s)
+	}},
+	{"ReleaseBeforeUnload", cudatest.Misuse, "Release of context 1 before its module 1", func(b *bench, right bool) {
+		other := b.context(0)
+		m, err := other.Load(machineCode)
+		b.must(err)
+		if right {
+			b.must(m.Unload())
+		}
+		b.must(other.Release())
+	}},
+	{"LoadWhileWaiting", cudatest.Misuse, "cuModuleLoadData, which may wait for all streams, while stream 1 of context 0",
+		func(b *bench, right bool) {
+			words, s := b.register(8), b.stream()
+			if !right {
+				b.wait(s, words, 0, 1)
+			}
+			b.module()
+			words.Store(0, 1)
+		}},
 	{"AllocWhileWaiting", cudatest.Misuse, "cuMemCreate, which may wait for all streams, while stream 1 of context 0",
 		func(b *bench, right bool) {
 			words, s := b.register(8), b.stream()
@@ -253,7 +408,7 @@ func TestMistakes(t *testing.T) {
 			b := newBench(t, cudatest.Options{Stuck: -1})
 			test.run(b, true)
 			b.d.Check(t)
-			b = newBench(t, cudatest.Options{Stuck: -1})
+			b = newBench(t, cudatest.Options{Stuck: -1, Devices: 2})
 			test.run(b, false)
 			b.reported(test.kind, test.text)
 		})

@@ -63,9 +63,29 @@ func (a *allocation) has(p cuda.Ptr, bytes int) bool {
 }
 
 // illegal reports an access outside of all memory, which costs the device.
-func (d *Driver) illegal(op *operation, why string) {
+func (d *Driver) illegal(op *operation, why string) { d.wrong(op, illegalAddress, why) }
+
+// wrong reports an access that costs the device: its calls return code.
+func (d *Driver) wrong(op *operation, code int, why string) {
 	d.report(Address, op.site.String(), "%s, enqueued at %s: %s: %s", op, op.site, op.work.text(d), why)
-	d.lose(op.stream.device, illegalAddress)
+	d.lose(op.stream.device, code)
+}
+
+// reach returns the allocation that has all of the bytes, or says why the device of an operation
+// has none there.
+func (d *Driver) reach(op *operation, p cuda.Ptr, bytes int) (a *allocation, why string) {
+	a, why = d.find(p, bytes)
+	if why == "" && a.space != d.host && a.c != nil && !d.reaches(op.stream.device, a.c.device) {
+		why = fmt.Sprintf("device %d does not reach %v", op.stream.device.index, a)
+	}
+	return a, why
+}
+
+// cover reports whether two accesses are to some of the same bytes, but not exactly the same.
+func (a *access) cover(b *access) bool {
+	apart := int64(a.of.at) + int64(a.at) - int64(b.of.at) - int64(b.at)
+	return a.of.space == b.of.space && apart < int64(b.bytes) && -apart < int64(a.bytes) &&
+		(apart != 0 || a.bytes != b.bytes)
 }
 
 type copyWork struct {
@@ -89,10 +109,7 @@ func (w copyWork) run(d *Driver, op *operation) {
 	}
 	var places [2]*allocation
 	for i, p := range []cuda.Ptr{w.from, w.to} {
-		a, why := d.find(p, w.bytes)
-		if why == "" && a.space != d.host && a.c != nil && !d.reaches(op.stream.device, a.c.device) {
-			why = fmt.Sprintf("device %d does not reach %v", op.stream.device.index, a)
-		}
+		a, why := d.reach(op, p, w.bytes)
 		if why != "" {
 			d.illegal(op, why)
 			return

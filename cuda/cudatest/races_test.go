@@ -39,6 +39,43 @@ var races = []struct {
 		b.must(u.Copy(other.Ptr()+200, data.Ptr(), 100))
 		b.ends(s, u)
 	}},
+	{"KernelReads", []string{"allocation 1 bytes 96..100", "stream 1 of context 0 writes at",
+		"stream 2 of context 0 reads in goccl_reduce_sum_f32 at allocation 1 bytes 96..136"}, func(b *bench, right bool) {
+		data, other := b.alloc(4096), b.alloc(4096)
+		s, u, e := b.stream(), b.stream(), b.event()
+		b.function(sumName) // which is not loaded while something waits
+		b.must(s.Copy(data.Ptr(), other.Ptr(), 100))
+		b.must(e.Record(s))
+		if right {
+			b.must(u.Wait(e))
+		}
+		b.sum(u, 10, other.Ptr()+200, other.Ptr()+240, data.Ptr()+96)
+		b.ends(s, u)
+	}},
+	{"KernelWrites", []string{"allocation 1 bytes 0..4", "stream 1 of context 0 writes in goccl_reduce_sum_f32 at",
+		"stream 2 of context 0 reads at"}, func(b *bench, right bool) {
+		data, other := b.alloc(4096), b.alloc(4096)
+		s, u := b.stream(), b.stream()
+		b.sum(s, 1, data.Ptr(), data.Ptr(), other.Ptr()) // in place
+		from := data.Ptr()
+		if right {
+			from += 4
+		}
+		b.must(u.Copy(other.Ptr()+4, from, 10))
+		b.ends(s, u)
+	}},
+	{"KernelsOfTwoStreams", []string{"allocation 1 bytes 8..12", "stream 1 of context 0 writes in goccl_reduce_sum_f32 at",
+		"stream 2 of context 0 writes in goccl_reduce_sum_f32 at"}, func(b *bench, right bool) {
+		data, other := b.alloc(4096), b.alloc(4096)
+		s, u := b.stream(), b.stream()
+		b.sum(s, 3, data.Ptr(), other.Ptr())
+		to := data.Ptr() + 8
+		if right {
+			to += 4
+		}
+		b.sum(u, 3, to, other.Ptr()) // both read the same
+		b.ends(s, u)
+	}},
 	{"HostReadsEarly", []string{"the host of context 0 reads", "stream 1 of context 0 writes"},
 		func(b *bench, right bool) {
 			data, stage, s := b.alloc(4096), b.register(4096), b.stream()

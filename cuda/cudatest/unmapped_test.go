@@ -11,7 +11,7 @@ import (
 
 // TestUnmapped: memory that was unmapped while it was registered is a report, not a crash.
 func TestUnmapped(t *testing.T) {
-	for _, waits := range []bool{true, false} {
+	for _, work := range []string{"wait", "copy", "kernel"} {
 		b := newBench(t, cudatest.Options{})
 		data, s := b.alloc(100), b.stream()
 		block, err := mem.Alloc(1 << 16)
@@ -19,10 +19,13 @@ func TestUnmapped(t *testing.T) {
 		r, err := b.c.Register(block.Bytes())
 		b.must(err)
 		b.d.Hold(s)
-		if waits {
+		switch work {
+		case "wait":
 			b.wait(s, r, 0, 1)
-		} else {
+		case "copy":
 			b.must(s.Copy(data.Ptr(), r.Ptr(), 100))
+		case "kernel":
+			b.sum(s, 1000, data.Ptr(), r.Ptr(), data.Ptr())
 		}
 		b.must(block.Free())
 		b.d.Release(s)

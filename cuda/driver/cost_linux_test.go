@@ -13,6 +13,8 @@ func hot(t testing.TB) (cuda.Context, map[string]func() error) {
 	s, waiting := must(c.NewStream(0))(t), must(c.NewStream(0))(t)
 	r := must(c.Register(pages(t, 1)))(t)
 	e := must(c.NewEvent())(t)
+	m := must(c.Load(machineCode))(t)
+	kernel := must(m.Function("goccl_other"))(t)
 	unready := must(c.NewEvent())(t)
 	t.Cleanup(func() {
 		r.Store(512, 1) // so that nothing waits any more
@@ -21,6 +23,7 @@ func hot(t testing.TB) (cuda.Context, map[string]func() error) {
 		}
 		free(t, r)
 		destroy(t, s, waiting, e, unready)
+		unload(t, m)
 	})
 	for _, err := range []error{
 		e.Record(s), waiting.Words([]cuda.WordOp{{At: r.Ptr() + 512, Value: 1, Wait: true}}), unready.Record(waiting),
@@ -30,6 +33,7 @@ func hot(t testing.TB) (cuda.Context, map[string]func() error) {
 		}
 	}
 	ops := []cuda.WordOp{{At: r.Ptr(), Value: 1}, {At: r.Ptr() + 8, Value: 1}, {At: r.Ptr(), Value: 1, Wait: true}}
+	args := make([]byte, 96)
 	bracket := func(relaxed bool) func() error {
 		return func() error {
 			err := c.Enter(relaxed)
@@ -41,6 +45,7 @@ func hot(t testing.TB) (cuda.Context, map[string]func() error) {
 	}
 	return c, map[string]func() error{
 		"Copy":         func() error { return s.Copy(r.Ptr()+64, r.Ptr(), 64) },
+		"Launch":       func() error { return s.Launch(kernel, 3, 512, args) },
 		"Words":        func() error { return s.Words(ops) },
 		"Wait":         func() error { return s.Wait(e) },
 		"Record":       func() error { return e.Record(s) },

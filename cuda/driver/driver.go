@@ -92,6 +92,7 @@ func (d *driver) device(index int) (device int32, info cuda.Info, err error) {
 		return value
 	}
 	info.Major, info.Minor = int(attribute(computeMajor)), int(attribute(computeMinor))
+	info.Processors = int(attribute(processors))
 	// A driver without the entry point does not know the attribute either.
 	info.Words = d.has(entryStreamBatchMemOp) && attribute(words64) != 0
 	info.Registers = d.has(entryMemHostRegister) && attribute(hostRegisters) != 0

@@ -19,14 +19,16 @@ type fake struct {
 	t    testing.TB
 	path string
 
-	set      func(knob string, value int)
-	fail     func(call string, nth int, code int32) // the nth call from now
-	hide     func(name string)
-	calls    func(call string) int
-	argument func(call string, index int32) uint64 // of the last call
-	live     func() int                            // objects that have not been given back
-	depth    func() int                            // of the thread's stack of contexts
-	mode     func(set int32) int32                 // the thread's mode of capture; sets it unless negative
+	set       func(knob string, value int)
+	fail      func(call string, nth int, code int32) // the nth call from now
+	hide      func(name string)
+	calls     func(call string) int
+	argument  func(call string, index int32) uint64 // of the last call
+	live      func() int                            // objects that have not been given back
+	executed  func() int                            // kernels
+	parameter func(at int32) uint64                 // a word of the last one's
+	depth     func() int                            // of the thread's stack of contexts
+	mode      func(set int32) int32                 // the thread's mode of capture; sets it unless negative
 }
 
 // latest is the version of the fake that most tests use.
@@ -78,7 +80,8 @@ func newFake(t testing.TB, version int) *fake {
 		t.Fatal(err)
 	}
 	for name, function := range map[string]any{"set": &f.set, "fail": &f.fail, "hide": &f.hide, "calls": &f.calls,
-		"argument": &f.argument, "live": &f.live, "depth": &f.depth, "mode": &f.mode} {
+		"argument": &f.argument, "live": &f.live, "depth": &f.depth, "mode": &f.mode,
+		"executed": &f.executed, "parameter": &f.parameter} {
 		purego.RegisterLibFunc(function, handle, "fake_"+name)
 	}
 	return f

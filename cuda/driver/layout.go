@@ -48,6 +48,18 @@ type access struct {
 	flags    int32
 }
 
+// launchConfig is CUlaunchConfig.
+type launchConfig struct {
+	blocks     [3]uint32
+	threads    [3]uint32 // of a block
+	shared     uint32    // bytes, beyond those that the kernel asks for itself
+	_          uint32
+	stream     uintptr
+	attributes uintptr
+	count      uint32 // of attributes
+	_          uint32
+}
+
 const (
 	allocationPinned   = 1 // CU_MEM_ALLOCATION_TYPE_PINNED
 	locationDevice     = 1 // CU_MEM_LOCATION_TYPE_DEVICE
@@ -69,11 +81,15 @@ const (
 
 // Attributes of devices (CU_DEVICE_ATTRIBUTE_…).
 const (
+	processors           = 16 // MULTIPROCESSOR_COUNT
 	computeMajor         = 75
 	computeMinor         = 76
 	hostRegisters        = 99  // HOST_REGISTER_SUPPORTED
 	descriptorsSupported = 103 // HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
 	words64              = 122 // CAN_USE_64_BIT_STREAM_MEM_OPS; 93 is that of the first form
 )
+
+// mostThreads is an attribute of functions (CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK).
+const mostThreads = 0
 
 const notReady = 600 // CUDA_ERROR_NOT_READY

@@ -82,7 +82,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestWithoutWords runs with a driver whose stream memory operations have the first form only.
+// TestWithoutWords runs with a driver whose stream memory operations have the first form only, and
+// which cannot launch.
 func TestWithoutWords(t *testing.T) {
 	f := newFake(t, 11040)
 	d := f.open()
@@ -94,6 +95,8 @@ func TestWithoutWords(t *testing.T) {
 	defer destroy(t, s)
 	refused(t, s.Words([]cuda.WordOp{{}}), fault.NotSupported, "offers CUDA 11.4",
 		"cuStreamBatchMemOp needs 11.7 or later")
+	_, err := c.Load(machineCode)
+	refused(t, err, fault.NotSupported, "offers CUDA 11.4", "cuLaunchKernelEx needs 11.6 or later")
 	if n := f.calls("cuStreamBatchMemOp"); n != 0 {
 		t.Errorf("the first form was called %d times", n)
 	}
@@ -139,6 +142,7 @@ func TestDevices(t *testing.T) {
 	}
 	for index := range want {
 		want[index].Major, want[index].Minor, want[index].Bytes = 9, 1, 80<<30
+		want[index].Processors = 132
 		want[index].Words, want[index].Registers, want[index].Shares = true, true, true
 	}
 	if got := must(d.Devices())(t); !reflect.DeepEqual(got, want) {
@@ -166,6 +170,7 @@ func TestDevices(t *testing.T) {
 func TestLayout(t *testing.T) {
 	var op memOp
 	var p allocation
+	var l launchConfig
 	var a access
 	for _, each := range []struct {
 		name      string
@@ -176,6 +181,12 @@ func TestLayout(t *testing.T) {
 		{"memOp.value", unsafe.Offsetof(op.value), 16},
 		{"memOp.flags", unsafe.Offsetof(op.flags), 24},
 		{"memOp.alias", unsafe.Offsetof(op.alias), 32},
+		{"launchConfig", unsafe.Sizeof(l), 56},
+		{"launchConfig.threads", unsafe.Offsetof(l.threads), 12},
+		{"launchConfig.shared", unsafe.Offsetof(l.shared), 24},
+		{"launchConfig.stream", unsafe.Offsetof(l.stream), 32},
+		{"launchConfig.attributes", unsafe.Offsetof(l.attributes), 40},
+		{"launchConfig.count", unsafe.Offsetof(l.count), 48},
 		{"allocation", unsafe.Sizeof(p), 32},
 		{"allocation.location", unsafe.Offsetof(p.location), 8},
 		{"allocation.compression", unsafe.Offsetof(p.compression), 24},

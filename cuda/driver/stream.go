@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +18,9 @@ type stream struct {
 	mu        sync.Mutex // of what C reads and writes:
 	ops       []memOp
 	status    int32
+	config    launchConfig
+	args      []byte
+	parameter *byte // the first of args
 }
 
 var errDestroyed error = fault.New(fault.Closed, "the stream or event was destroyed before")
@@ -62,6 +66,34 @@ func (s *stream) Words(ops []cuda.WordOp) error {
 		ops = ops[batch:]
 	}
 	return nil
+}
+
+// Launch copies args twice: they must be where C may read them, and so not on the stack of the
+// caller. The driver reads as many bytes as the kernel's parameter has, and has copied them when it
+// returns.
+func (s *stream) Launch(what cuda.Function, blocks, threads int, args []byte) error {
+	f, ok := what.(*function)
+	switch {
+	case !ok || f.of.library != s.library:
+		return fault.New(fault.Invalid, "a function of another driver: %T", what)
+	case s.destroyed.Load():
+		return errDestroyed
+	case f.of.unloaded.Load():
+		return errUnloaded
+	case blocks < 1 || blocks > math.MaxInt32 || threads < 1 || threads > int(f.threads):
+		return fault.New(fault.Invalid, "a launch of %d blocks of %d threads each: %s has at most %d in a block",
+			blocks, threads, f.name, f.threads)
+	case len(args) == 0:
+		return fault.New(fault.Invalid, "a launch of %s without arguments", f.name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.args = append(s.args[:0], args...)
+	s.parameter = &s.args[0]
+	s.config = launchConfig{
+		blocks: [3]uint32{uint32(blocks), 1, 1}, threads: [3]uint32{uint32(threads), 1, 1}, stream: s.handle,
+	}
+	return s.cuLaunchKernelEx(&s.config, f.handle, &s.parameter, 0)
 }
 
 func (s *stream) Wait(what cuda.Event) error {

@@ -33,6 +33,11 @@ const (
 	entryStreamIsCapturing
 	entryStreamWaitEvent
 	entryStreamBatchMemOp
+	entryModuleLoadData
+	entryModuleUnload
+	entryModuleGetFunction
+	entryFuncGetAttribute
+	entryLaunchKernelEx
 	entryEventCreate
 	entryEventRecord
 	entryEventQuery
@@ -78,6 +83,11 @@ var entries = [numEntries]entryPoint{
 	entryStreamIsCapturing:               {"cuStreamIsCapturing", 10000, true},
 	entryStreamWaitEvent:                 {"cuStreamWaitEvent", 3020, true},
 	entryStreamBatchMemOp:                {"cuStreamBatchMemOp", 11070, false},
+	entryModuleLoadData:                  {"cuModuleLoadData", 2000, true},
+	entryModuleUnload:                    {"cuModuleUnload", 2000, true},
+	entryModuleGetFunction:               {"cuModuleGetFunction", 2000, true},
+	entryFuncGetAttribute:                {"cuFuncGetAttribute", 2020, true},
+	entryLaunchKernelEx:                  {"cuLaunchKernelEx", 11060, false},
 	entryEventCreate:                     {"cuEventCreate", 2000, true},
 	entryEventRecord:                     {"cuEventRecord", 2000, true},
 	entryEventQuery:                      {"cuEventQuery", 2000, true},
@@ -287,6 +297,46 @@ func (l *library) cuStreamBatchMemOp(stream uintptr, count uint32, ops *memOp, f
 		return l.missing(entryStreamBatchMemOp)
 	}
 	return l.result(entryStreamBatchMemOp, call(at, uintptr(stream), uintptr(count), uintptr(unsafe.Pointer(ops)), uintptr(flags), 0))
+}
+
+func (l *library) cuModuleLoadData(module *uintptr, code *byte) error {
+	at := l.at[entryModuleLoadData]
+	if at == 0 {
+		return l.missing(entryModuleLoadData)
+	}
+	return l.result(entryModuleLoadData, call(at, uintptr(unsafe.Pointer(module)), uintptr(unsafe.Pointer(code)), 0, 0, 0))
+}
+
+func (l *library) cuModuleUnload(module uintptr) error {
+	at := l.at[entryModuleUnload]
+	if at == 0 {
+		return l.missing(entryModuleUnload)
+	}
+	return l.result(entryModuleUnload, call(at, uintptr(module), 0, 0, 0, 0))
+}
+
+func (l *library) cuModuleGetFunction(function *uintptr, module uintptr, name *byte) error {
+	at := l.at[entryModuleGetFunction]
+	if at == 0 {
+		return l.missing(entryModuleGetFunction)
+	}
+	return l.result(entryModuleGetFunction, call(at, uintptr(unsafe.Pointer(function)), uintptr(module), uintptr(unsafe.Pointer(name)), 0, 0))
+}
+
+func (l *library) cuFuncGetAttribute(value *int32, attribute int32, function uintptr) error {
+	at := l.at[entryFuncGetAttribute]
+	if at == 0 {
+		return l.missing(entryFuncGetAttribute)
+	}
+	return l.result(entryFuncGetAttribute, call(at, uintptr(unsafe.Pointer(value)), uintptr(attribute), uintptr(function), 0, 0))
+}
+
+func (l *library) cuLaunchKernelEx(config *launchConfig, function uintptr, parameters **byte, extra uintptr) error {
+	at := l.at[entryLaunchKernelEx]
+	if at == 0 {
+		return l.missing(entryLaunchKernelEx)
+	}
+	return l.result(entryLaunchKernelEx, call(at, uintptr(unsafe.Pointer(config)), uintptr(function), uintptr(unsafe.Pointer(parameters)), uintptr(extra), 0))
 }
 
 func (l *library) cuEventCreate(event *uintptr, flags uint32) error {

@@ -35,6 +35,7 @@ func (d *instant) Import(int, int) (cuda.Memory, error) { return nil, nil }
 func (d *instant) NewStream(int) (cuda.Stream, error)   { return &instantStream{d}, nil }
 func (d *instant) Adopt(uintptr) cuda.Stream            { return &instantStream{d} }
 func (d *instant) NewEvent() (cuda.Event, error)        { return instantEvent{}, nil }
+func (d *instant) Load([]byte) (cuda.Module, error)     { return nil, nil }
 func (d *instant) Reaches(int) (bool, error)            { return false, nil }
 func (d *instant) Release() error                       { return nil }
 func (d *instant) Register(b []byte) (cuda.Registered, error) {
@@ -71,6 +72,9 @@ func (s *instantStream) Done() (bool, error)                { return true, nil }
 func (s *instantStream) Synchronize() error                 { return nil }
 func (s *instantStream) Capturing() (bool, error)           { return false, nil }
 func (s *instantStream) Destroy() error                     { return nil }
+func (s *instantStream) Launch(cuda.Function, int, int, []byte) error {
+	return nil
+}
 func (s *instantStream) Words(ops []cuda.WordOp) error {
 	for i := range ops {
 		if !ops[i].Wait {

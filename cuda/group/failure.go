@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"time"
@@ -55,7 +56,13 @@ func (g *Group) look(now time.Time) {
 		g.fail(f)
 		return
 	}
-	pending := false
+	if g.windows != nil {
+		if err := cmp.Or(g.windows.lost(), g.windows.late(now)); err != nil {
+			g.fail(err)
+			return
+		}
+	}
+	pending := g.windows != nil && g.windows.head() != nil
 	for _, p := range g.pipelines {
 		late := p.late(now)
 		if late != nil && p.inFlight == 0 {
@@ -132,6 +139,11 @@ func (g *Group) Close() error {
 	g.opts.Thread.remove(g)
 	failure := fault.New(fault.Closed, "the device group was closed")
 	g.failure.CompareAndSwap(nil, failure)
+	if g.windows != nil { // while the links are there, by which this rank sees memory of the peers
+		if err := g.leaveWindows(); err != nil {
+			return errors.Join(err, g.comm.Close())
+		}
+	}
 	err := g.comm.Close()
 	g.release()
 	g.cleanUp()
@@ -148,7 +160,35 @@ func (g *Group) Close() error {
 	g.using.Unlock()
 	g.lookAfter()
 	g.ctx.Leave()
-	return errors.Join(err, g.ctx.Release())
+	if g.windows == nil {
+		return errors.Join(err, g.ctx.Release())
+	}
+	t := g.opts.Thread
+	t.sharing.Lock()
+	t.left = append(t.left, g.windows)
+	t.sharing.Unlock()
+	return errors.Join(err, t.giveBack(false))
+}
+
+// leaveWindows ends the use of memory of the peers.
+func (g *Group) leaveWindows() error {
+	if err := g.ctx.Enter(false); err != nil {
+		return err
+	}
+	defer g.ctx.Leave()
+	for begin := time.Now(); !g.releaseWindows(); {
+		waited := time.Since(begin)
+		if waited > closeLimit {
+			return g.errNotEnded()
+		}
+		time.Sleep(nap(waited))
+	}
+	return g.windows.leave()
+}
+
+func (g *Group) errNotEnded() error {
+	return fault.New(fault.Timeout, "%s: a stream of the group has not ended %v after it was closed; "+
+		"its memory stays allocated", g.label(), closeLimit)
 }
 
 // drain waits for the streams.
@@ -156,22 +196,30 @@ func (g *Group) drain() error {
 	begin := time.Now()
 	for _, p := range g.pipelines {
 		for _, h := range [2]*direction{&p.toHost, &p.toDevice} {
-			for h.stream != nil {
-				done, err := h.stream.Done()
-				if done || cuda.Lost(err) {
-					break
-				}
-				waited := time.Since(begin)
-				if err != nil {
-					return err
-				}
-				if waited > closeLimit {
-					return fault.New(fault.Timeout, "%s: a stream of the group has not ended %v after it was closed; "+
-						"its memory stays allocated", g.label(), closeLimit)
-				}
-				time.Sleep(nap(waited))
+			if h.stream == nil {
+				continue
+			}
+			if err := g.ends(h.stream, begin); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+// ends waits until a stream has ended, for closeLimit since begin at most.
+func (g *Group) ends(s cuda.Stream, begin time.Time) error {
+	for {
+		done, err := s.Done()
+		switch waited := time.Since(begin); {
+		case done || cuda.Lost(err):
+			return nil
+		case err != nil:
+			return err
+		case waited > closeLimit:
+			return g.errNotEnded()
+		default:
+			time.Sleep(nap(waited))
+		}
+	}
 }

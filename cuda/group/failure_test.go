@@ -228,139 +228,155 @@ func TestDeviceLost(t *testing.T) {
 
 // Abort lets the streams go, at once and everywhere.
 func TestAbort(t *testing.T) {
-	w := world(t, 3, cudatest.Options{Delay: -1}, small())
-	ops := []*ccl.DeviceWork{w[0].begin(t, w[0].reduce(200_000)), w[1].begin(t, w[1].reduce(200_000))}
-	w[0].Abort(fault.New(fault.Aborted, "that is enough"))
-	for i, op := range ops {
-		err := w[i].fails(t, op)
-		require.ErrorContains(t, err, "that is enough")
-		require.Error(t, op.Join(w[i].stream))
-		op.Free()
-	}
-	w[0].stays(t, fault.Aborted)
-	bury(t, w)
+	bothRoutes(t, func(t *testing.T, world maker) {
+		w := world(t, 3, cudatest.Options{Delay: -1}, small())
+		ops := []*ccl.DeviceWork{w[0].begin(t, w[0].reduce(200_000)), w[1].begin(t, w[1].reduce(200_000))}
+		w[0].Abort(fault.New(fault.Aborted, "that is enough"))
+		for i, op := range ops {
+			err := w[i].fails(t, op)
+			require.ErrorContains(t, err, "that is enough")
+			require.Error(t, op.Join(w[i].stream))
+			op.Free()
+		}
+		w[0].stays(t, fault.Aborted)
+		bury(t, w)
+	})
 }
 
 // A rank that does not call is named by those that wait for it.
 func TestTimeout(t *testing.T) {
-	options := small()
-	options.Timeout = 300 * time.Millisecond
-	w := world(t, 3, cudatest.Options{Delay: -1}, options)
-	ops := []*ccl.DeviceWork{w[0].begin(t, w[0].reduce(200_000)), w[1].begin(t, w[1].reduce(200_000))}
-	for i, op := range ops {
-		err := w[i].fails(t, op)
-		require.ErrorIs(t, err, fault.Timeout)
-		require.ErrorContains(t, err, "rank 2")
-		require.ErrorContains(t, err, "all_reduce of 200000 x f32 (sum), seq 1")
-		op.Free()
-	}
-	w[0].stays(t, fault.Timeout)
-	bury(t, w)
+	bothRoutes(t, func(t *testing.T, world maker) {
+		options := small()
+		options.Timeout = 300 * time.Millisecond
+		w := world(t, 3, cudatest.Options{Delay: -1}, options)
+		ops := []*ccl.DeviceWork{w[0].begin(t, w[0].reduce(200_000)), w[1].begin(t, w[1].reduce(200_000))}
+		for i, op := range ops {
+			err := w[i].fails(t, op)
+			require.ErrorIs(t, err, fault.Timeout)
+			require.ErrorContains(t, err, "rank 2")
+			require.ErrorContains(t, err, "all_reduce of 200000 x f32 (sum), seq 1")
+			op.Free()
+		}
+		w[0].stays(t, fault.Timeout)
+		bury(t, w)
+	})
 }
 
 // A rank whose device does not come to the call names itself, and so do the others.
 func TestDeviceIsLate(t *testing.T) {
-	options := small()
-	options.Timeout = 300 * time.Millisecond
-	w := world(t, 2, cudatest.Options{Delay: -1, Stuck: -1}, options)
-	w[1].driver.Hold(w[1].stream)
-	ops := []*ccl.DeviceWork{w[0].begin(t, w[0].reduce(1000)), w[1].begin(t, w[1].reduce(1000))}
-	_, err := ops[1].Wait(hang)
-	require.ErrorIs(t, err, fault.Timeout)
-	require.ErrorContains(t, err, "the stream of this rank has not come to the call on device 0")
-	err = w[0].fails(t, ops[0])
-	require.ErrorIs(t, err, fault.Timeout)
-	require.ErrorContains(t, err, "rank 1")
-	w[1].driver.Release(w[1].stream)
-	for _, op := range ops {
-		op.Free()
-	}
-	bury(t, w)
+	bothRoutes(t, func(t *testing.T, world maker) {
+		options := small()
+		options.Timeout = 300 * time.Millisecond
+		w := world(t, 2, cudatest.Options{Delay: -1, Stuck: -1}, options)
+		w[1].driver.Hold(w[1].stream)
+		ops := []*ccl.DeviceWork{w[0].begin(t, w[0].reduce(1000)), w[1].begin(t, w[1].reduce(1000))}
+		_, err := ops[1].Wait(hang)
+		require.ErrorIs(t, err, fault.Timeout)
+		require.ErrorContains(t, err, "the stream of this rank has not come to the call on device 0")
+		err = w[0].fails(t, ops[0])
+		require.ErrorIs(t, err, fault.Timeout)
+		require.ErrorContains(t, err, "rank 1")
+		w[1].driver.Release(w[1].stream)
+		for _, op := range ops {
+			op.Free()
+		}
+		bury(t, w)
+	})
 }
 
 // Calls that differ are found, also where their pieces do not.
 func TestMismatch(t *testing.T) {
-	for _, counts := range [][2]int{{1000, 1001}, {100_000, 200_000}} {
-		w := world(t, 2, cudatest.Options{Delay: -1}, small())
-		ops := []*ccl.DeviceWork{w[0].begin(t, w[0].reduce(counts[0])), w[1].begin(t, w[1].reduce(counts[1]))}
-		for i, op := range ops {
-			err := w[i].fails(t, op)
-			require.ErrorIs(t, err, fault.Mismatch, "%v", counts)
-			require.ErrorContains(t, err, fmt.Sprintf("all_reduce of %d x f32 (sum), seq 1", counts[i]))
-			op.Free()
+	bothRoutes(t, func(t *testing.T, world maker) {
+		for _, counts := range [][2]int{{1000, 1001}, {100_000, 200_000}} {
+			w := world(t, 2, cudatest.Options{Delay: -1}, small())
+			ops := []*ccl.DeviceWork{w[0].begin(t, w[0].reduce(counts[0])), w[1].begin(t, w[1].reduce(counts[1]))}
+			for i, op := range ops {
+				err := w[i].fails(t, op)
+				require.ErrorIs(t, err, fault.Mismatch, "%v", counts)
+				require.ErrorContains(t, err, fmt.Sprintf("all_reduce of %d x f32 (sum), seq 1", counts[i]))
+				op.Free()
+			}
+			bury(t, w)
 		}
-		bury(t, w)
-	}
+	})
 }
 
 // A stream in capture is refused by name, and nothing else changes.
 func TestCaptureIsRefused(t *testing.T) {
-	w := world(t, 2, quick, small())
-	w[0].driver.BeginCapture(w[0].stream)
-	_, err := w[0].Enqueue(w[0].reduce(1000), w[0].stream)
-	require.ErrorIs(t, err, fault.NotSupported)
-	require.ErrorContains(t, err, "CUDA graph")
-	_, err = w[0].driver.EndCapture(w[0].stream)
-	require.NoError(t, err)
-	length := func(_, _ int) int { return 1000 }
-	same(t, w, ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, Op: ccl.Sum}, true, 1, length, length)
-	end(t, w)
+	bothRoutes(t, func(t *testing.T, world maker) {
+		w := world(t, 2, quick, small())
+		w[0].driver.BeginCapture(w[0].stream)
+		_, err := w[0].Enqueue(w[0].reduce(1000), w[0].stream)
+		require.ErrorIs(t, err, fault.NotSupported)
+		require.ErrorContains(t, err, "CUDA graph")
+		_, err = w[0].driver.EndCapture(w[0].stream)
+		require.NoError(t, err)
+		length := func(_, _ int) int { return 1000 }
+		same(t, w, ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, Op: ccl.Sum}, true, 1, length, length)
+		end(t, w)
+	})
 }
 
 // Enqueue, Join, Done and Free return while the caller's stream is busy.
 func TestNothingWaits(t *testing.T) {
-	w := world(t, 2, cudatest.Options{Delay: -1, Stuck: -1}, small())
-	for _, r := range w {
-		r.driver.Hold(r.stream)
-	}
-	const calls = 30
-	var ops []*ccl.DeviceWork
-	for range calls {
+	bothRoutes(t, func(t *testing.T, world maker) {
+		w := world(t, 2, cudatest.Options{Delay: -1, Stuck: -1}, small())
 		for _, r := range w {
-			op := r.begin(t, r.reduce(100_000))
-			done, err := op.Done()
-			require.False(t, done)
-			require.NoError(t, err)
-			ops = append(ops, op)
+			r.driver.Hold(r.stream)
 		}
-	}
-	for _, r := range w {
-		r.driver.Release(r.stream)
-	}
-	for _, op := range ops {
-		done, err := op.Wait(hang)
-		require.True(t, done)
-		require.NoError(t, err)
-		op.Free()
-	}
-	end(t, w)
+		const calls = 30
+		var ops []*ccl.DeviceWork
+		for range calls {
+			for _, r := range w {
+				op := r.begin(t, r.reduce(20_000))
+				done, err := op.Done()
+				require.False(t, done)
+				require.NoError(t, err)
+				ops = append(ops, op)
+			}
+		}
+		for _, r := range w {
+			r.driver.Release(r.stream)
+		}
+		for _, op := range ops {
+			done, err := op.Wait(hang)
+			require.True(t, done)
+			require.NoError(t, err)
+			op.Free()
+		}
+		end(t, w)
+	})
 }
 
 // Invalid calls are refused before anything is enqueued.
 func TestInvalidCalls(t *testing.T) {
-	w := world(t, 2, quick, small())
-	overlapping := w[0].reduce(100)
-	overlapping.Out = []ccl.Block{{Ptr: pointerOf(w[0].device.Ptr() + 8), Count: 100}}
-	unreducible := w[0].reduce(100)
-	unreducible.Op = ccl.BAnd
-	toNobody := w[0].message(dtype.Send, 2, 0, 1, 0)
-	for _, call := range []*ccl.Call{{Coll: dtype.AllReduce}, overlapping, unreducible, toNobody} {
-		_, err := w[0].Enqueue(call, w[0].stream)
-		require.Error(t, err)
-	}
-	require.Nil(t, w[0].Failure())
-	length := func(_, _ int) int { return 1000 }
-	same(t, w, ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, Op: ccl.Sum}, true, 1, length, length)
-	end(t, w)
+	bothRoutes(t, func(t *testing.T, world maker) {
+		w := world(t, 2, quick, small())
+		overlapping := w[0].reduce(100)
+		overlapping.Out = []ccl.Block{{Ptr: pointerOf(w[0].device.Ptr() + 8), Count: 100}}
+		unreducible := w[0].reduce(100)
+		unreducible.Op = ccl.BAnd
+		toNobody := w[0].message(dtype.Send, 2, 0, 1, 0)
+		for _, call := range []*ccl.Call{{Coll: dtype.AllReduce}, overlapping, unreducible, toNobody} {
+			_, err := w[0].Enqueue(call, w[0].stream)
+			require.Error(t, err)
+		}
+		require.Nil(t, w[0].Failure())
+		length := func(_, _ int) int { return 1000 }
+		same(t, w, ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, Op: ccl.Sum}, true, 1, length, length)
+		end(t, w)
+	})
 }
 
 // Closing a group that waits for its peers lets its streams go.
 func TestCloseWhilePending(t *testing.T) {
-	w := world(t, 2, quick, small())
-	op := w[0].begin(t, w[0].reduce(500_000))
-	require.NoError(t, w[0].DeviceGroup.Close())
-	_, err := op.Wait(hang)
-	require.ErrorIs(t, err, fault.Closed)
-	_, err = w[0].Enqueue(w[0].reduce(10), w[0].stream)
-	require.ErrorIs(t, err, fault.Closed)
+	bothRoutes(t, func(t *testing.T, world maker) {
+		w := world(t, 2, quick, small())
+		op := w[0].begin(t, w[0].reduce(500_000))
+		require.NoError(t, w[0].DeviceGroup.Close())
+		_, err := op.Wait(hang)
+		require.ErrorIs(t, err, fault.Closed)
+		_, err = w[0].Enqueue(w[0].reduce(10), w[0].stream)
+		require.ErrorIs(t, err, fault.Closed)
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/cuda"
 )
@@ -23,6 +24,11 @@ type Options struct {
 	Thread  *Thread
 	Staging int          // bytes of host memory for collectives; as many for messages
 	Record  *record.Ring // of calls; nil to record nothing. Comm must not write it
+
+	// WindowPlanner chooses among plans that read windows, for calls that all ranks make over
+	// windows (Sharing), and is used by this Group alone; nil for none, on all ranks.
+	WindowPlanner exec.Planner
+	Sharing       Sharing
 
 	// Alloc returns whole pages to which the device has access, and what gives them back. Peers on
 	// this host should be able to read them in place.
@@ -53,6 +59,7 @@ type Group struct {
 	size int
 	// Of collectives; of sends to each rank; of receives from each rank; of receives from any.
 	pipelines []*pipeline
+	windows   *windows // nil for none
 	memory    cuda.Registered
 	free      func() error  // gives memory back; nil before it was allocated
 	caller    cuda.Event    // where the caller's stream was at the last call
@@ -96,7 +103,11 @@ func New(opts Options) (*Group, error) {
 		return nil, err
 	}
 	defer g.ctx.Leave()
-	if err := g.open(); err != nil {
+	err := g.open()
+	if err == nil && opts.WindowPlanner != nil && g.size > 1 {
+		g.windows, err = openWindows(g)
+	}
+	if err != nil {
 		g.giveBack()
 		return nil, err
 	}
@@ -214,8 +225,7 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 	if g.closed {
 		return nil, fault.New(fault.Closed, "%s: the device group is closed", g.label())
 	}
-	p := g.pipelineOf(call)
-	c, err := g.cut(call, p)
+	way, err := g.wayOf(call)
 	if err != nil {
 		return nil, err
 	}
@@ -229,22 +239,65 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 		return nil, fault.New(fault.NotSupported, "%v in a stream that is in capture: calls that go through the memory "+
 			"of the host cannot be part of a CUDA graph; make them outside of the graph", call.Coll)
 	}
-	o, err := g.take(call, c)
+	o, err := g.take(call, way.cut)
 	if err != nil {
 		return nil, g.refused(call, err)
 	}
 	o.note(call)
+	g.windows.announce(o)
 	g.unended(o).Add(1)
-	p.hand(o) // before its pieces: a call of more than a stream can hold goes on while it is enqueued
+	way.hand(o) // before its pieces: a call of more than a stream can hold goes on while it is enqueued
 	g.opts.Thread.bell.Ring()
-	err = p.enqueue(o, on)
-	if err != nil { // the streams have a part of the call
+	if err = way.enqueue(o, on); err != nil { // the streams have a part of the call
 		f := g.fail(err)
-		p.abandon(o, on)
+		way.abandon(o, on)
 		o.letGo()
 		return nil, f.In(g.label(), call.String())
 	}
 	return o, nil
+}
+
+// way is how a call is moved: through a pipeline, or over windows by a plan.
+type way struct {
+	pipeline *pipeline
+	cut      cut
+	windows  *windows
+	low      *program.Lowered
+}
+
+// wayOf chooses the way of a call. All ranks choose alike.
+func (g *Group) wayOf(call *exec.Call) (way, error) {
+	if low, err := g.windows.lowered(call); low != nil || err != nil {
+		return way{windows: g.windows, low: low}, err
+	}
+	p := g.pipelineOf(call)
+	c, err := g.cut(call, p)
+	return way{pipeline: p, cut: c}, err
+}
+
+func (w *way) hand(o *Op) {
+	if w.windows != nil {
+		w.windows.hand(o)
+	} else {
+		w.pipeline.hand(o)
+	}
+}
+
+func (w *way) enqueue(o *Op, on cuda.Stream) error {
+	if w.windows != nil {
+		return w.windows.enqueue(o, w.low, on)
+	}
+	return w.pipeline.enqueue(o, on)
+}
+
+// abandon makes the caller's stream wait for what has been enqueued of a call before an error, as
+// far as the driver still does anything. The memory of the call is safe from then on.
+func (w *way) abandon(o *Op, on cuda.Stream) {
+	if w.windows == nil {
+		w.pipeline.abandon(o, on)
+	} else if o.end.Record(w.windows.stream) == nil {
+		on.Wait(o.end)
+	}
 }
 
 // refused returns the error of a call before which the driver has refused something. A device that

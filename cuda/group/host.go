@@ -23,7 +23,13 @@ type flight struct {
 func (g *Group) advance() (moved, pending bool) {
 	moved, pending = g.lookAfter()
 	if g.failure.Load() != nil {
-		return g.cleanUp() || moved, pending
+		over := g.releaseWindows()
+		return g.cleanUp() || moved, pending || !over
+	}
+	for more := true; more && g.failure.Load() == nil; {
+		var waits bool
+		more, waits = g.windows.advance()
+		moved, pending = moved || more, pending || waits
 	}
 	for _, p := range g.pipelines {
 		for g.failure.Load() == nil && p.land() {
@@ -219,6 +225,7 @@ func (f *flight) over() {
 // whether there were any.
 func (g *Group) cleanUp() (any bool) {
 	failure := g.failure.Load()
+	any = g.windows.cleanUp(failure)
 	for _, p := range g.pipelines {
 		for p.inFlight > 0 {
 			any = true

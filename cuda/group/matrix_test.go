@@ -27,28 +27,34 @@ func TestMatrix(t *testing.T) {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			t.Parallel()
 			w := world(t, ranks, quick, ccl.Options{CudaBuffSize: 256 << 10})
-			seed := uint64(ranks) << 16
-			for _, coll := range dtype.Collectives() {
-				for _, typ := range dtype.Types() {
-					for _, op := range dtype.Ops() {
-						if coll.Reduces() && dtype.Reducible(typ, op) != nil || !coll.Reduces() && op != ccl.Sum {
-							continue
-						}
-						for _, inPlace := range []bool{false, true} {
-							if !*full && (int(typ)+int(op)+ranks)%12 != 0 {
-								continue
-							}
-							seed++
-							call := ccl.Call{Coll: coll, Type: typ, Op: op, Root: int(seed) % ranks, Factor: 1.5}
-							count := lengthOf(coll, typ, ranks)
-							length := func(_, _ int) int { return count }
-							same(t, w, call, inPlace, seed, length, length)
-						}
-					}
-				}
-			}
+			everyCall(t, w)
 			end(t, w)
 		})
+	}
+}
+
+// everyCall makes calls of each kind, or some of them.
+func everyCall(t *testing.T, w []*rank) {
+	ranks := len(w)
+	seed := uint64(ranks) << 16
+	for _, coll := range dtype.Collectives() {
+		for _, typ := range dtype.Types() {
+			for _, op := range dtype.Ops() {
+				if coll.Reduces() && dtype.Reducible(typ, op) != nil || !coll.Reduces() && op != ccl.Sum {
+					continue
+				}
+				for _, inPlace := range []bool{false, true} {
+					if !*full && (int(typ)+int(op)+ranks)%12 != 0 {
+						continue
+					}
+					seed++
+					call := ccl.Call{Coll: coll, Type: typ, Op: op, Root: int(seed) % ranks, Factor: 1.5}
+					count := lengthOf(coll, typ, ranks)
+					length := func(_, _ int) int { return count }
+					same(t, w, call, inPlace, seed, length, length)
+				}
+			}
+		}
 	}
 }
 
@@ -86,7 +92,10 @@ func TestSameOrderOfOperands(t *testing.T) {
 // Blocks of different lengths, of which ranks know only their own, are moved in as many pieces as
 // the longest needs.
 func TestUnequalBlocks(t *testing.T) {
-	w := world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10})
+	unequalBlocks(t, world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10}))
+}
+
+func unequalBlocks(t *testing.T, w []*rank) {
 	lengths := [3][3]int{{0, 40_000, 7}, {1, 0, 0}, {12_345, 2, 60_001}}
 	for _, inPlace := range []bool{false, true} {
 		same(t, w, ccl.Call{Coll: dtype.AllToAll, Type: dtype.F32}, false, 1,
@@ -106,8 +115,9 @@ func TestUnequalBlocks(t *testing.T) {
 }
 
 // Lengths from none to some elements more than fit one piece.
-func TestLengths(t *testing.T) {
-	w := world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10})
+func TestLengths(t *testing.T) { lengths(t, world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10})) }
+
+func lengths(t *testing.T, w []*rank) {
 	seed := uint64(0)
 	for _, coll := range dtype.Collectives() {
 		for _, count := range []int{0, 1, 2, 3, 5, 1000, 16 << 10, 16<<10 + 1, 64<<10 - 1} {

@@ -18,6 +18,17 @@ import (
 // Random calls, of which several are in flight, in random order of execution: the driver sees no
 // access that nothing orders, and the results are those of the processor.
 func TestOrder(t *testing.T) {
+	inOrder(t, func(t *testing.T, n int, seed uint64) []*rank {
+		devices := make([]cudatest.Options, n)
+		for i := range devices {
+			devices[i] = cudatest.Options{Seed: 100*seed + uint64(i), Delay: 20 * time.Microsecond}
+		}
+		return worldOf(t, devices, ccl.Options{CudaBuffSize: 256 << 10}, 256<<10)
+	})
+}
+
+// inOrder makes random calls in groups that make makes.
+func inOrder(t *testing.T, make func(t *testing.T, n int, seed uint64) []*rank) {
 	seeds := 20
 	switch {
 	case *full:
@@ -30,22 +41,18 @@ func TestOrder(t *testing.T) {
 		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
 			t.Parallel()
 			for seed := part; seed < seeds; seed += parts {
-				sequence(t, uint64(seed))
+				sequence(t, uint64(seed), make)
 			}
 		})
 	}
 }
 
 // sequence makes some calls at random, each on the results of the ones before.
-func sequence(t *testing.T, seed uint64) {
+func sequence(t *testing.T, seed uint64, world func(t *testing.T, n int, seed uint64) []*rank) {
 	random64 := rand.New(rand.NewPCG(seed, 7))
 	n := 2 + random64.IntN(2)
 	const count = 60_000
-	devices := make([]cudatest.Options, n)
-	for i := range devices {
-		devices[i] = cudatest.Options{Seed: 100*seed + uint64(i), Delay: 20 * time.Microsecond}
-	}
-	w := worldOf(t, devices, ccl.Options{CudaBuffSize: 256 << 10}, 256<<10)
+	w := world(t, n, seed)
 	want := make([][]byte, n)
 	for i, r := range w {
 		want[i] = random(seed*10+uint64(i), 4*count)

@@ -126,8 +126,7 @@ func (p *pipeline) enqueue(o *Op, on cuda.Stream) error {
 	return o.end.Record(last)
 }
 
-// abandon makes the caller's stream wait for what has been enqueued of a call before an error, as
-// far as the driver still does anything. The memory of the call is safe from then on.
+// abandon is way.abandon.
 func (p *pipeline) abandon(o *Op, on cuda.Stream) {
 	for _, h := range [2]*direction{&p.toHost, &p.toDevice} {
 		if h.used && o.end.Record(h.stream) == nil {

@@ -16,12 +16,22 @@ type Thread struct {
 	mu     sync.Mutex // held while the thread works on the groups
 	groups []*Group
 	ended  chan struct{} // nil before the first group
-	bell   *park.Doorbell
-	over   atomic.Bool
+
+	sharing sync.Mutex // guards what follows; held for short
+	present map[member]*windows
+	left    []*windows // of groups that were closed; peers may still use them
+	bell    *park.Doorbell
+	over    atomic.Bool
+}
+
+// member is one rank of a group.
+type member struct {
+	group string
+	rank  int
 }
 
 // NewThread makes the device thread of a process.
-func NewThread() *Thread { return &Thread{bell: park.NewDoorbell()} }
+func NewThread() *Thread { return &Thread{bell: park.NewDoorbell(), present: map[member]*windows{}} }
 
 // Close ends the thread, after all groups were closed.
 func (t *Thread) Close() {
@@ -33,6 +43,7 @@ func (t *Thread) Close() {
 	if ended != nil {
 		<-ended
 	}
+	t.giveBack(true)
 }
 
 func (t *Thread) add(g *Group) {

@@ -30,5 +30,16 @@ func (g *Group) release() {
 	}
 }
 
+// releaseWindows lets the stream of the windows go. It reports whether it has ended.
+func (g *Group) releaseWindows() bool {
+	if g.windows.released() {
+		return true
+	}
+	g.storing.Lock()
+	defer g.storing.Unlock()
+	g.windows.release()
+	return false
+}
+
 // reached reports whether "there" has come to a piece.
 func (p *pipeline) reached(piece uint64) bool { return p.g.memory.Reached(p.there, piece) }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,7 +59,18 @@ func world(t testing.TB, n int, device cudatest.Options, opts ccl.Options) []*ra
 // worldOf makes a device group with a rank on each device, which has so many bytes of memory.
 func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory int) []*rank {
 	t.Helper()
-	n := len(devices)
+	drivers := make([]*cudatest.Driver, len(devices))
+	for i := range devices {
+		drivers[i] = cudatest.New(devices[i])
+		t.Cleanup(drivers[i].Close)
+	}
+	return ranksOn(t, drivers, opts, memory)
+}
+
+// ranksOn makes a device group with a rank on the first device of each driver.
+func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory int) []*rank {
+	t.Helper()
+	n := len(drivers)
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	if opts.Transport == "" {
@@ -67,7 +79,11 @@ func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory 
 	node, comms, err := ccl.Local(ctx, n, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { node.Close() })
-	_, cpu, err := localIn(ctx, node, n, opts)
+	onProcessor := opts
+	if onProcessor.CudaRoute = ""; opts.CudaRoute == "windows" {
+		onProcessor.Determinism = 4 // all plans over windows combine operands in the order of the ranks
+	}
+	_, cpu, err := localIn(ctx, node, n, onProcessor)
 	require.NoError(t, err)
 	ranks := make([]*rank, n)
 	for i := range ranks {
@@ -78,13 +94,19 @@ func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory 
 			r.ctx, err = nvidia.Retain(0)
 			require.NoError(t, err)
 		} else {
-			r.driver = cudatest.New(devices[i])
-			t.Cleanup(r.driver.Close)
+			r.driver = drivers[i]
 			r.ctx, err = r.driver.Retain(0)
 			require.NoError(t, err)
 		}
-		r.DeviceGroup, err = comms[i].OnDevice(r.ctx)
+		ranks[i] = r
+	}
+	for _, err := range each(n, func(i int) (err error) {
+		ranks[i].DeviceGroup, err = comms[i].OnDevice(ranks[i].ctx)
+		return err
+	}) {
 		require.NoError(t, err)
+	}
+	for _, r := range ranks {
 		require.NoError(t, r.ctx.Enter(false))
 		r.stream, err = r.ctx.NewStream(0)
 		require.NoError(t, err)
@@ -95,7 +117,6 @@ func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory 
 		r.host, err = r.ctx.Register(r.block.Bytes())
 		require.NoError(t, err)
 		r.ctx.Leave()
-		ranks[i] = r
 	}
 	return ranks
 }
@@ -136,24 +157,31 @@ func end(t testing.TB, ranks []*rank) {
 }
 
 // bury ends ranks whose group has failed: the streams that were let go have raced for slots, and
-// for outputs, which are undefined.
+// for outputs, which are undefined, and hosts have written words of peers.
 func bury(t testing.TB, ranks []*rank) {
 	t.Helper()
 	for _, r := range ranks {
 		require.NoError(t, r.ctx.Enter(false))
 		require.NoError(t, r.stream.Synchronize())
+		r.ctx.Leave()
+	}
+	for _, r := range ranks {
+		require.NoError(t, r.ctx.Enter(false))
 		require.NoError(t, r.host.Free())
 		require.NoError(t, r.device.Free())
 		require.NoError(t, r.stream.Destroy())
 		r.ctx.Leave()
 		require.NoError(t, r.DeviceGroup.Close())
 		require.NoError(t, r.block.Free())
+	}
+	for _, r := range ranks {
 		if r.driver == nil {
 			continue
 		}
 		require.Empty(t, r.driver.Leaks())
 		for _, report := range r.driver.Reports() {
-			require.Equal(t, cudatest.Race, report.Kind, report.String())
+			again := report.Kind == cudatest.Misuse && strings.Contains(report.Text, "a word goes back")
+			require.True(t, report.Kind == cudatest.Race || again, report.String())
 		}
 	}
 }
@@ -177,8 +205,7 @@ func (r *rank) observe(at, bytes int, write bool) {
 	}
 }
 
-// fetch enqueues the copy of bytes of the device's memory to the host, and get returns them when
-// the caller's stream has ended.
+// fetch enqueues the copy of bytes of the device's memory to the host, from where get takes them.
 func (r *rank) fetch(t testing.TB, at, n int) {
 	if n == 0 {
 		return
@@ -188,6 +215,14 @@ func (r *rank) fetch(t testing.TB, at, n int) {
 	require.NoError(t, r.stream.Copy(r.host.Ptr()+cuda.Ptr(at), r.device.Ptr()+cuda.Ptr(at), n))
 }
 
+// overwrite enqueues the copy of bytes of the device's memory to another place.
+func (r *rank) overwrite(t testing.TB, at, from, n int) {
+	require.NoError(t, r.ctx.Enter(false))
+	defer r.ctx.Leave()
+	require.NoError(t, r.stream.Copy(r.device.Ptr()+cuda.Ptr(at), r.device.Ptr()+cuda.Ptr(from), n))
+}
+
+// get returns what was fetched when the caller's stream has ended.
 func (r *rank) get(t testing.TB, at, n int) []byte {
 	if n == 0 {
 		return nil

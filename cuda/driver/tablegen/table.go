@@ -47,6 +47,12 @@ var table = []call{
 	{"cuStreamWaitEvent", 3020, always, "stream, event uintptr, flags uint32"},
 	{"cuStreamBatchMemOp", 11070, sometimes, "stream uintptr, count uint32, ops *memOp, flags uint32"},
 
+	{"cuModuleLoadData", 2000, always, "module *uintptr, code *byte"},
+	{"cuModuleUnload", 2000, always, "module uintptr"},
+	{"cuModuleGetFunction", 2000, always, "function *uintptr, module uintptr, name *byte"},
+	{"cuFuncGetAttribute", 2020, always, "value *int32, attribute int32, function uintptr"},
+	{"cuLaunchKernelEx", 11060, sometimes, "config *launchConfig, function uintptr, parameters **byte, extra uintptr"},
+
 	{"cuEventCreate", 2000, always, "event *uintptr, flags uint32"},
 	{"cuEventRecord", 2000, always, "event, stream uintptr"},
 	{"cuEventQuery", 2000, always, "event uintptr"},

@@ -32,6 +32,9 @@ typedef int CUmemAllocationHandleType, CUmemAllocationGranularity_flags, CUdrive
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef int CUfunction_attribute;
 typedef u64 CUdeviceptr, CUmemGenericAllocationHandle;
 typedef uint64_t cuuint64_t;
 typedef struct { char bytes[16]; } CUuuid;
@@ -48,10 +51,11 @@ typedef union {
 	struct { int operation; CUdeviceptr address; union { uint32_t value; uint64_t value64; }; unsigned flags; CUdeviceptr alias; } waitValue;
 	uint64_t pad[6];
 } CUstreamBatchMemOpParams;
+typedef struct { unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes; CUstream hStream; void *attrs; unsigned numAttrs; } CUlaunchConfig;
 #endif
 
-enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, INVALID_HANDLE = 400,
-	NOT_READY = 600, ILLEGAL_ADDRESS = 700, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, NOT_SUPPORTED = 801,
+enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_CONTEXT = 201,
+	INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, NOT_SUPPORTED = 801,
 	CAPTURE_UNSUPPORTED = 900 };
 
 // ---- what tests set and ask
@@ -142,7 +146,8 @@ CUresult cuDriverGetVersion(int *version) { CALL(ALWAYS, A(version)); *version =
 CUresult cuGetErrorName(CUresult code, const char **name) {
 	CALL(ALWAYS, A(code), A(name));
 	*name = code == 1 ? "CUDA_ERROR_INVALID_VALUE" : code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : code == 100 ? "CUDA_ERROR_NO_DEVICE" :
-		code == 101 ? "CUDA_ERROR_INVALID_DEVICE" : code == 201 ? "CUDA_ERROR_INVALID_CONTEXT" :
+		code == 101 ? "CUDA_ERROR_INVALID_DEVICE" : code == 200 ? "CUDA_ERROR_INVALID_IMAGE" :
+		code == 201 ? "CUDA_ERROR_INVALID_CONTEXT" : code == 500 ? "CUDA_ERROR_NOT_FOUND" :
 		code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == 801 ? "CUDA_ERROR_NOT_SUPPORTED" :
 		code == 900 ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" : NULL;
 	return *name ? 0 : INVALID_VALUE;
@@ -173,7 +178,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d) { CALL(PLAIN, A(bytes), 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute a, CUdevice d) {
 	CALL(PLAIN, A(value), A(a), A(d)); DEVICE(d);
 	CHECK(a < 120 || VERSION >= 11070);
-	*value = a == 75 ? 9 : a == 76 ? 1 : a == 99 || a == 103 || a == 122; // not 93, the first form of 122
+	*value = a == 16 ? 132 : a == 75 ? 9 : a == 76 ? 1 : a == 99 || a == 103 || a == 122; // not 93, the first form of 122
 	if (a == *knob("without")) *value = 0;
 	return 0;
 }
@@ -362,7 +367,15 @@ CUresult cuMemHostUnregister(void *p) {
 
 // place is what one record has marked. An event and the operations that use it hold it.
 typedef struct { int done, holders; } place;
-typedef struct op { enum { COPY, WRITE, WAIT, RECORD, AWAIT } kind; u64 to, from, bytes; place *place; struct op *next; } op;
+// PARAMETER is the number of bytes of every kernel's parameter. Those of the last kernel that was executed are kept.
+enum { PARAMETER = 96 };
+static struct { long count; unsigned char bytes[PARAMETER]; } executed;
+long fake_executed(void) { LOCKED; return executed.count; }
+u64 fake_parameter(int at) { LOCKED; u64 word; memcpy(&word, executed.bytes + at, 8); return word; }
+
+typedef struct op {
+	enum { COPY, WRITE, WAIT, RECORD, AWAIT, LAUNCH } kind; u64 to, from, bytes; place *place; unsigned char *parameter; struct op *next;
+} op;
 struct CUstream_st { op *first, *last; int destroyed; struct CUstream_st *next; };
 struct CUevent_st { u64 magic; place *last; };
 enum { EVENT = 0xe7e7 };
@@ -387,13 +400,18 @@ static int execute(op *o) {
 	char *to = NULL, *from = NULL;
 	if (o->kind == COPY) from = host(o->from, o->bytes);
 	if (o->kind == COPY) to = host(o->to, o->bytes);
+	if (o->kind == LAUNCH) {
+		memcpy(executed.bytes, o->parameter, PARAMETER), executed.count++;
+		if (!o->bytes) return 1;
+		from = host(o->from, o->bytes), to = host(o->to, o->bytes);
+	}
 	if (o->kind == WRITE || o->kind == WAIT) to = from = host(o->to, 8);
 	switch (o->kind) {
 	case RECORD: o->place->done = 1; return 1;
 	case AWAIT: return o->place->done;
 	default: if (!to || !from) { sticky = ILLEGAL_ADDRESS; return 0; }
 	}
-	if (o->kind == COPY) memcpy(to, from, o->bytes);
+	if (o->kind == COPY || o->kind == LAUNCH) memcpy(to, from, o->bytes);
 	if (o->kind == WRITE) __atomic_store_n((u64 *)to, o->from, __ATOMIC_SEQ_CST);
 	return o->kind != WAIT || (int64_t)(__atomic_load_n((u64 *)to, __ATOMIC_SEQ_CST) - o->from) >= 0;
 }
@@ -405,7 +423,7 @@ static void pump(void) {
 			while (s->first && !sticky && execute(s->first)) {
 				op *o = s->first;
 				if (!(s->first = o->next)) s->last = NULL;
-				drop(o->place), free(o), queued--;
+				drop(o->place), free(o->parameter), free(o), queued--;
 				again = 1;
 			}
 	}
@@ -492,6 +510,53 @@ CUresult cuStreamBatchMemOp_v2(CUstream s, unsigned count, CUstreamBatchMemOpPar
 		enqueue(s, (op){ops[i].operation == 4 ? WAIT : WRITE, ops[i].waitValue.address, ops[i].waitValue.value64});
 	return 0;
 }
+// ---- modules. Machine code is what begins as such, or PTX, a text. Every module has the kernels whose names begin with
+// goccl_, each with one parameter of PARAMETER bytes. A launch does nothing, but that of goccl_copy: it copies.
+
+struct CUmod_st { u64 magic; };
+struct CUfunc_st { struct CUmod_st *of; int copies; };
+enum { MODULE = 0xc0de, MOST_THREADS = 512 };
+#define MODULE_OF(m) do { if (!(m) || (m)->magic != MODULE) return INVALID_HANDLE; } while (0)
+
+CUresult cuModuleLoadData(CUmodule *m, const void *code) {
+	int machine = !memcmp(code, "\x7f" "ELF", 4), text = !memcmp(code, "//", 2);
+	CALL(CONTEXT | UNSAFE, A(m), A(code), machine ? 0 : strlen(code));
+	if (!machine && !text) return INVALID_IMAGE;
+	*m = calloc(1, sizeof **m);
+	(*m)->magic = MODULE, live++;
+	return 0;
+}
+CUresult cuModuleUnload(CUmodule m) {
+	CALL(CONTEXT | UNSAFE, A(m)); MODULE_OF(m);
+	m->magic = 0, live--; // and not freed, so that its use is found
+	return 0;
+}
+CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
+	CALL(CONTEXT, A(f), A(m), A(name), strlen(name)); MODULE_OF(m);
+	if (strncmp(name, "goccl_", 6)) return NOT_FOUND;
+	*f = calloc(1, sizeof **f);
+	(*f)->of = m, (*f)->copies = !strcmp(name, "goccl_copy");
+	return 0;
+}
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute a, CUfunction f) {
+	CALL(CONTEXT, A(value), A(a), A(f)); MODULE_OF(f->of); CHECK(a == 0);
+	*value = MOST_THREADS;
+	return 0;
+}
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
+	CALL(CONTEXT, A(f), c->gridDimX, c->blockDimX, A(c->hStream), A(parameters[0]), A(extra)); MODULE_OF(f->of);
+	CUstream s = c->hStream;
+	STREAM_OF(s);
+	CHECK(c->gridDimX && c->gridDimY == 1 && c->gridDimZ == 1 && c->blockDimX && c->blockDimX <= MOST_THREADS &&
+		c->blockDimY == 1 && c->blockDimZ == 1 && !c->sharedMemBytes && !c->attrs && !c->numAttrs && !extra);
+	u64 words[PARAMETER / 8]; // destination, source, …; at 9 the number of bytes
+	memcpy(words, parameters[0], PARAMETER);
+	op o = {LAUNCH, .parameter = malloc(PARAMETER)};
+	memcpy(o.parameter, words, PARAMETER);
+	if (f->copies) o.to = words[0], o.from = words[1], o.bytes = words[9];
+	enqueue(s, o);
+	return 0;
+}
 CUresult cuEventCreate(CUevent *e, unsigned flags) {
 	CALL(CONTEXT, A(e), flags); CHECK(flags == 2);
 	*e = calloc(1, sizeof **e);
@@ -532,7 +597,8 @@ static const struct { const char *name; int version; void *at; } points[] = {
 	TWO(cuDevicePrimaryCtxRelease, 7000, 11000), TWO(cuCtxPushCurrent, 2000, 4000), TWO(cuCtxPopCurrent, 2000, 4000),
 	ONE(cuCtxGetStreamPriorityRange, 5050), ONE(cuThreadExchangeStreamCaptureMode, 10010), ONE(cuMemcpyAsync, 4000),
 	ONE(cuStreamCreateWithPriority, 5050), TWO(cuStreamDestroy, 2000, 4000), ONE(cuStreamQuery, 2000), ONE(cuStreamSynchronize, 2000),
-	ONE(cuStreamIsCapturing, 10000), ONE(cuStreamWaitEvent, 3020), TWO(cuStreamBatchMemOp, 8000, 11070), ONE(cuEventCreate, 2000),
+	ONE(cuStreamIsCapturing, 10000), ONE(cuStreamWaitEvent, 3020), TWO(cuStreamBatchMemOp, 8000, 11070), ONE(cuModuleLoadData, 2000),
+	ONE(cuModuleUnload, 2000), ONE(cuModuleGetFunction, 2000), ONE(cuFuncGetAttribute, 2020), ONE(cuLaunchKernelEx, 11060), ONE(cuEventCreate, 2000),
 	ONE(cuEventRecord, 2000), ONE(cuEventQuery, 2000), TWO(cuEventDestroy, 2000, 4000), TWO(cuMemHostRegister, 4000, 6050),
 	TWO(cuMemHostGetDevicePointer, 2020, 3020), ONE(cuMemHostUnregister, 4000), ONE(cuMemGetAllocationGranularity, 10020),
 	ONE(cuMemCreate, 10020), ONE(cuMemRelease, 10020), ONE(cuMemAddressReserve, 10020), ONE(cuMemAddressFree, 10020), ONE(cuMemMap, 10020),
@@ -556,6 +622,6 @@ CUresult cuGetProcAddress_v2(const char *name, void **at, int version, cuuint64_
 CUresult cuGetProcAddress(const char *name, void **at, int version, cuuint64_t flags) {
 	CALL(ALWAYS, A(name), A(at), A(version), flags); CHECK(flags == 1 && VERSION < 12000);
 	*at = search(name, version);
-	return *at ? 0 : 500;
+	return *at ? 0 : NOT_FOUND;
 }
 #endif

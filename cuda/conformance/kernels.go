@@ -1,0 +1,211 @@
+package conformance
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"math/rand/v2"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/kernel"
+)
+
+// load loads the code of package kernel, which nobody unloads yet.
+func (b *bench) load() cuda.Module {
+	b.t.Helper()
+	code, err := kernel.Code(b.info.Major, b.info.Minor)
+	if err == nil {
+		var m cuda.Module
+		if m, err = b.c.Load(code); err == nil {
+			return m
+		}
+	}
+	if errors.Is(err, fault.NotSupported) {
+		b.t.Skipf("kernels cannot be loaded: %v", err)
+	}
+	b.must(err)
+	return nil
+}
+
+func (b *bench) module() cuda.Module {
+	b.t.Helper()
+	m := b.load()
+	b.later(m.Unload)
+	return m
+}
+
+func (b *bench) function(m cuda.Module, name string) cuda.Function {
+	b.t.Helper()
+	f, err := m.Function(name)
+	b.must(err)
+	if f.Name() != name {
+		b.t.Errorf("function %s is called %s", name, f.Name())
+	}
+	return f
+}
+
+// copier returns the kernel that copies.
+func (b *bench) copier() cuda.Function {
+	b.t.Helper()
+	return b.function(b.module(), kernel.Copy().Name)
+}
+
+// launchCopy copies by a kernel.
+func (b *bench) launchCopy(f cuda.Function, s cuda.Stream, to, from cuda.Ptr, n int) {
+	b.t.Helper()
+	a := kernel.Copy().Arguments(uint64(to), n, 0, uint64(from))
+	args := a.Bytes()
+	b.must(s.Launch(f, kernel.Copy().Blocks(n, b.info.Processors), kernel.BlockSize, args))
+	clear(args) // which Launch has copied
+}
+
+func testModules(b *bench) {
+	m, other := b.module(), b.load()
+	for _, f := range kernel.Functions() {
+		b.function(m, f.Name)
+	}
+	b.function(other, kernel.Copy().Name)
+	_, err := m.Function("there_is_none")
+	var cause *cuda.Error
+	if !errors.Is(err, fault.NotSupported) || !errors.As(err, &cause) || cause.Sticky() {
+		b.t.Errorf("a function that the module does not have: %v", err)
+	}
+	for _, nothing := range [][]byte{nil, {}} {
+		_, err := b.c.Load(nothing)
+		b.isClass(err, fault.Invalid, "Load of nothing")
+	}
+	b.must(other.Unload())
+	b.function(m, kernel.Copy().Name) // which is still there
+}
+
+// testUnloaded uses what was unloaded, and unloads it again.
+func testUnloaded(b *bench) {
+	s, device, m, live := b.stream(), b.alloc(64), b.load(), b.copier()
+	f := b.function(m, kernel.Copy().Name)
+	gone, err := b.c.NewStream(0)
+	b.must(err)
+	a := kernel.Copy().Arguments(uint64(device.Ptr()), 32, 0, uint64(device.Ptr())+32)
+	b.must(m.Unload())
+	b.isClass(m.Unload(), fault.Closed, "a second Unload")
+	_, err = m.Function(kernel.Copy().Name)
+	b.isClass(err, fault.Closed, "Function after Unload")
+	b.isClass(s.Launch(f, 1, 1, a.Bytes()), fault.Closed, "Launch after Unload")
+	b.must(gone.Destroy())
+	b.isClass(gone.Launch(live, 1, 1, a.Bytes()), fault.Closed, "Launch in a destroyed stream")
+	b.isClass(s.Launch(nil, 1, 1, a.Bytes()), fault.Invalid, "Launch of nil")
+	b.must(s.Launch(live, 1, 1, a.Bytes())) // what is left still works
+	b.must(s.Synchronize())
+}
+
+// testLaunchArguments passes what is wrong.
+func testLaunchArguments(b *bench) {
+	s, device, f := b.stream(), b.alloc(64), b.copier()
+	a := kernel.Copy().Arguments(uint64(device.Ptr()), 32, 0, uint64(device.Ptr())+32)
+	for _, size := range [][2]int{
+		{0, 1}, {1, 0}, {-1, 1}, {1, -1}, {1, kernel.BlockSize + 1}, {1, math.MaxInt}, {math.MaxInt, 1}, {1 << 31, 1},
+	} {
+		if err := s.Launch(f, size[0], size[1], a.Bytes()); !errors.Is(err, fault.Invalid) {
+			b.t.Errorf("a launch of %d blocks of %d threads: %v", size[0], size[1], err)
+		}
+	}
+	b.isClass(s.Launch(f, 1, 1, nil), fault.Invalid, "a launch without arguments")
+	b.must(s.Launch(f, 1, kernel.BlockSize, a.Bytes()))
+	b.must(s.Synchronize())
+}
+
+// testLaunchOrder has kernels between copies and words, on memory of the device and of the host.
+func testLaunchOrder(b *bench) {
+	const n, rounds = 200001, 20
+	words, host, back, device, s := b.words(), b.register(n), b.register(n), b.alloc(3*n), b.stream()
+	f := b.copier()
+	first, second := device.Ptr(), device.Ptr()+n+1
+	for i := range uint64(rounds) {
+		b.enqueue(s, wait(words, 0, i+1))
+		if i%2 == 0 {
+			b.copy(s, first, host.Ptr(), n)
+			b.launchCopy(f, s, second, first, n) // behind the copy, and before the next one
+			b.copy(s, back.Ptr(), second, n)
+		} else {
+			b.launchCopy(f, s, second, host.Ptr(), n) // behind the word
+			b.launchCopy(f, s, first, second, n)
+			b.launchCopy(f, s, back.Ptr(), first, n) // before the word
+		}
+		b.enqueue(s, write(words, 64, i+1))
+		b.fill(host, 0, n, byte(i))
+		words.Store(0, i+1)
+		b.reaches("the word behind a kernel", words, 64, i+1)
+		b.check(back, 0, n, byte(i))
+	}
+	b.ends(s)
+}
+
+// testLaunchEvents has kernels of two streams, which events order.
+func testLaunchEvents(b *bench) {
+	const n, rounds = 100000, 20
+	host, back, device := b.register(n), b.register(n), b.alloc(2*n)
+	s, u, e, f := b.stream(), b.newStream(1), b.event(), b.copier()
+	b.fill(host, 0, n, 8)
+	b.copy(s, device.Ptr(), host.Ptr(), n)
+	for range rounds {
+		for _, each := range []struct {
+			in, next cuda.Stream
+			to, from cuda.Ptr
+		}{{s, u, device.Ptr() + n, device.Ptr()}, {u, s, device.Ptr(), device.Ptr() + n}} {
+			b.launchCopy(f, each.in, each.to, each.from, n)
+			b.copy(each.in, each.from, back.Ptr(), n) // what stood there is not needed any more
+			b.must(e.Record(each.in))
+			b.must(each.next.Wait(e))
+		}
+	}
+	b.copy(s, back.Ptr(), device.Ptr(), n)
+	b.must(s.Synchronize())
+	b.check(back, 0, n, 8)
+}
+
+// testLaunchAll launches every kernel. It gives the bits that it has on the processor, and writes
+// nothing else.
+func testLaunchAll(b *bench) {
+	const n, slot, slots = 1003, 20480, 4
+	host, back, device := b.register(slots*slot), b.register(slots*slot), b.alloc(slots*slot)
+	s, m := b.stream(), b.module()
+	r := rand.New(rand.NewPCG(1, 2))
+	want := make([]byte, slots*slot)
+	for turn, f := range kernel.Functions() {
+		for i := range want {
+			want[i] = byte(r.Uint32())
+		}
+		ended := access(b.c, host, 0, len(want), true)
+		copy(host.Host(), want)
+		ended()
+		b.copy(s, device.Ptr(), host.Ptr(), len(want))
+
+		apart := slot + turn/2%2*8 // of the operands: a multiple of 16, or none
+		place := func(index int) uint64 { return uint64(device.Ptr()) + uint64(index*apart+turn%3*8) }
+		a := kernel.Arguments{Dst: place(0), N: n, Factor: 0.3, Count: 1}
+		for k := range slots - 1 {
+			a.Src[k] = place(k + 1)
+		}
+		a.Count = slots - 1
+		if _, err := kernel.Operands(f.Name, a.Bytes()); err != nil {
+			a.Count = 1
+		} else if turn%2 == 0 {
+			a.Dst = a.Src[1]
+		}
+		b.must(s.Launch(b.function(m, f.Name), 1+turn%5, kernel.BlockSize>>(turn%4), a.Bytes()))
+		b.must(kernel.Execute(f.Name, a.Bytes(), func(p uint64, bytes int) []byte {
+			return want[p-uint64(device.Ptr()):][:bytes]
+		}))
+		b.copy(s, back.Ptr(), device.Ptr(), len(want))
+		b.must(s.Synchronize())
+		ended = access(b.c, back, 0, len(want), false)
+		if got := back.Host()[:len(want)]; !bytes.Equal(got, want) {
+			at := 0
+			for got[at] == want[at] {
+				at++
+			}
+			b.t.Errorf("%s of %+v: byte %d is %#x, want %#x", f.Name, a, at, got[at], want[at])
+		}
+		ended()
+	}
+}

@@ -1,0 +1,274 @@
+package group
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/ccl/verify"
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/kernel"
+)
+
+// What a rank enqueues for each plan that reads windows, turned back into steps, is proven like any
+// other plan, and so are four operations in a row that use the slots in turn.
+func TestEnqueuedIsProven(t *testing.T) {
+	plans := 0
+	for _, a := range algo.All() {
+		for _, ranks := range []int{2, 3, 5, 8, 9, 17} {
+			for _, root := range verify.Roots(a.Coll, min(ranks, 3)) {
+				p, err := a.Make(plan.Spec{Coll: a.Coll, Ranks: ranks, Root: root})
+				if err != nil || p.Needs&plan.Gets == 0 || p.Needs&plan.Puts == 0 {
+					continue
+				}
+				plans++
+				t.Run(fmt.Sprint(a.Coll, "=", a.Name, " ", ranks, " ranks, root ", root), func(t *testing.T) {
+					op := enqueued(t, p)
+					_, err := verify.Plan(op.Plan, verify.Options{})
+					require.NoError(t, err)
+					require.NoError(t, verify.Sequence([]verify.Operation{op, op, op, op}, verify.Options{}))
+				})
+			}
+		}
+	}
+	require.Greater(t, plans, 40)
+}
+
+// A wait, a copy or a signal that is missing is found.
+func TestEnqueuedIsProvenWrong(t *testing.T) {
+	a, err := algo.Find(dtype.AllReduce, "two_shot_window")
+	require.NoError(t, err)
+	p, err := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: 3})
+	require.NoError(t, err)
+	whole := enqueued(t, p)
+	for i := range whole.Plan.Program(1).Lanes[0] {
+		lame := *whole.Plan
+		lame.Program = func(rank int) plan.Program {
+			prog := whole.Plan.Program(rank)
+			if rank == 1 {
+				lane := prog.Lanes[0]
+				prog.Lanes = [][]plan.Step{append(append([]plan.Step(nil), lane[:i]...), lane[i+1:]...)}
+			}
+			return prog
+		}
+		_, err := verify.Plan(&lame, verify.Options{})
+		require.Error(t, err, "without step %d: %v", i, whole.Plan.Program(1).Lanes[0][i])
+	}
+}
+
+const (
+	liftSlot = 64 << 10
+	liftElem = 4
+)
+
+// enqueued returns what all ranks enqueue for a plan.
+func enqueued(t *testing.T, p *plan.Plan) verify.Operation {
+	n := p.Spec.Ranks
+	all := make([]*tape, n)
+	for rank := range all {
+		all[rank] = taped(t, p, rank)
+	}
+	ends := make([]verify.Ends, n)
+	for rank, tape := range all {
+		known := make([]uint64, n)
+		for _, e := range tape.events {
+			if e.wait && e.word == wordSignal && known[e.peer] < e.value {
+				known[e.peer] = all[e.peer].meet(rank, e.value)
+				e.needed = true
+			}
+		}
+	}
+	made := *p
+	made.Alias, made.Flags = made.Alias&^plan.Lend|plan.InPlace, 1
+	programs := make([]plan.Program, n)
+	for rank, tape := range all {
+		programs[rank] = p.Program(rank)
+		programs[rank].Lanes, ends[rank] = tape.steps()
+		programs[rank].Tmp = tape.scratch
+	}
+	made.Program = func(rank int) plan.Program { return programs[rank] }
+	return verify.Operation{Plan: &made, Slots: plan.WindowSlots,
+		Ends: func(rank int) verify.Ends { return ends[rank] }}
+}
+
+// tape is a stream that notes what it is given.
+type tape struct {
+	cuda.Stream
+	t       *testing.T
+	w       *windows
+	plan    *plan.Plan
+	split   int
+	events  []*event
+	scratch []plan.Extent
+}
+
+// event is a step, or a word.
+type event struct {
+	step   *plan.Step
+	wait   bool
+	word   int
+	peer   int
+	value  uint64
+	to     []int // the peers that wait for a signal
+	needed bool  // a wait that no earlier one implies
+}
+
+// taped enqueues the part of a rank. The operation is not the first one, so it has to wait for its
+// slot.
+func taped(t *testing.T, p *plan.Plan, rank int) *tape {
+	n := p.Spec.Ranks
+	g := &Group{rank: rank, size: n}
+	w := &windows{g: g, layout: layout{n}, places: make([]place, n), pages: make([]place, n),
+		heard:     make([]uint64, n),
+		functions: map[*kernel.Function]cuda.Function{}, processors: 10}
+	w.room = program.Room{Rank: rank, Ranks: n, Channels: 1, Slot: liftSlot, Enqueued: true,
+		Windows: make([]program.Window, n)}
+	for r := range n {
+		w.places[r].device, w.pages[r].device = windowBase(r), pageBase(r)
+	}
+	low, err := program.Lower(p, &w.room)
+	require.NoError(t, err)
+	require.True(t, low.Words)
+	count := 7*p.Split + 1
+	call := &exec.Call{Coll: p.Spec.Coll, Type: dtype.F32, Op: dtype.Avg, Root: p.Spec.Root}
+	for i := range call.Coll.InBlocks(n, rank, call.Root) {
+		call.In = append(call.In, exec.Block{Ptr: liftPointer(blockBase(0, i)), Count: count})
+	}
+	for i := range call.Coll.OutBlocks(n, rank, call.Root) {
+		call.Out = append(call.Out, exec.Block{Ptr: liftPointer(blockBase(1, i)), Count: count})
+	}
+	s := &tape{t: t, w: w, plan: p, split: p.Split}
+	w.stream = s
+	o := &Op{call: *call, first: 3}
+	w.used = [plan.WindowSlots]uint64{at(2, 1, 0), at(1, 1, 0)}
+	require.NoError(t, w.compile(o, low, 0))
+	require.NoError(t, w.piece(o, 0))
+	require.NoError(t, w.flush())
+	return s
+}
+
+func windowBase(rank int) cuda.Ptr          { return cuda.Ptr(1<<40 + rank<<24) }
+func pageBase(rank int) cuda.Ptr            { return cuda.Ptr(1<<41 + rank<<24) }
+func blockBase(out, i int) cuda.Ptr         { return cuda.Ptr(1<<42 + out<<41 + i<<24) }
+func liftPointer(p cuda.Ptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+
+// ref returns the chunk at an address, and the rank whose it is.
+func (s *tape) ref(p cuda.Ptr) (ref plan.Ref, rank int) {
+	index, off := int(p>>24&0xffff), int(p&(1<<24-1))
+	switch {
+	case p>>42 == 1 && p>>41&1 == 0 || p>>42 == 1 && p>>41&1 == 1:
+		buf := plan.In
+		if p>>41&1 == 1 {
+			buf = plan.Out
+		}
+		for j := range s.split {
+			if lo, _ := plan.Part(7*s.split+1, s.split, j); lo*liftElem == off {
+				return plan.Ref{Buf: buf, At: index*s.split + j, N: 1}, s.w.g.rank
+			}
+		}
+	case p == windowBase(s.w.g.rank)+plan.WindowSlots*liftSlot:
+		return plan.Ref{Buf: plan.Tmp, N: 1}, s.w.g.rank
+	case p>>40 == 1:
+		cell := s.w.program.Cell
+		require.Equal(s.t, 1, off/liftSlot, "operation 3 has the second slot")
+		require.Zero(s.t, off%liftSlot%cell)
+		return plan.Ref{Buf: plan.Win, At: off % liftSlot / cell, N: 1}, index
+	}
+	require.Fail(s.t, "no chunk", "%#x", p)
+	return ref, 0
+}
+
+func (s *tape) Copy(to, from cuda.Ptr, bytes int) error {
+	dst, owner := s.ref(to)
+	require.Equal(s.t, s.w.g.rank, owner, "only the owner writes its window")
+	src, peer := s.ref(from)
+	step := &plan.Step{Kind: plan.Copy, Dst: dst, Src: []plan.Ref{src}}
+	if dst.Buf == plan.Tmp {
+		s.scratch = []plan.Extent{s.plan.Spec.Extent(s.split, s.w.g.rank, src.Buf, src.At)}
+	}
+	if peer != s.w.g.rank {
+		step.Kind, step.Peer = plan.Get, peer
+	}
+	s.events = append(s.events, &event{step: step})
+	return nil
+}
+
+func (s *tape) Launch(_ cuda.Function, _, _ int, args []byte) error {
+	word := func(at int) uint64 { return binary.NativeEndian.Uint64(args[at:]) }
+	a := (*kernel.Arguments)(unsafe.Pointer(unsafe.SliceData(args)))
+	require.Equal(s.t, a.Dst, word(0))
+	dst, _ := s.ref(cuda.Ptr(a.Dst))
+	step := &plan.Step{Kind: plan.GetReduce, Dst: dst, Final: a.Factor != 1}
+	for _, from := range a.Src[:a.Count] {
+		src, rank := s.ref(cuda.Ptr(from))
+		step.Src, step.From = append(step.Src, src), append(step.From, rank)
+	}
+	if a.Count == 1 {
+		step.Kind, step.From = plan.Copy, nil
+	}
+	s.events = append(s.events, &event{step: step})
+	return nil
+}
+
+func (s *tape) Words(ops []cuda.WordOp) error {
+	for _, op := range ops {
+		page, off := int(op.At>>24&0xffff), int(op.At&(1<<24-1))
+		peer, word := off/wordBytes/wordsOfPeer, off/wordBytes%wordsOfPeer
+		if op.Wait {
+			require.Equal(s.t, s.w.g.rank, page, "a rank waits in its own page only")
+		} else {
+			require.Equal(s.t, s.w.g.rank, peer, "a word has one writer")
+			peer = page
+		}
+		s.events = append(s.events, &event{wait: op.Wait, word: word, peer: peer, value: op.Value})
+	}
+	return nil
+}
+
+// meet makes the first write of a value, or a later one, a signal to a rank, and returns its value.
+func (s *tape) meet(rank int, value uint64) uint64 {
+	for _, e := range s.events {
+		if e.step == nil && !e.wait && e.word == wordSignal && e.peer == rank && e.value >= value {
+			e.to = append(e.to, rank)
+			return e.value
+		}
+	}
+	require.Fail(s.t, "nobody writes what a rank waits for")
+	return 0
+}
+
+// steps returns the lane, and where it enters and leaves its slot.
+func (s *tape) steps() (lanes [][]plan.Step, ends verify.Ends) {
+	var lane []plan.Step
+	entered, left := 0, 0
+	for _, e := range s.events {
+		switch {
+		case e.step != nil:
+			lane = append(lane, *e.step)
+		case e.word == wordLeft && e.wait:
+			require.Equal(s.t, at(1, 1, 0), e.value)
+			entered++
+			ends.Enter = []int{len(lane)}
+		case e.word == wordLeft:
+			left++
+			ends.Leave = []int{len(lane)}
+		case e.wait && e.needed:
+			lane = append(lane, plan.Step{Kind: plan.Wait, Peer: e.peer})
+		case !e.wait:
+			for _, peer := range e.to {
+				lane = append(lane, plan.Step{Kind: plan.Signal, Peer: peer})
+			}
+		}
+	}
+	require.Equal(s.t, s.w.g.size-1, entered)
+	require.Equal(s.t, s.w.g.size-1, left)
+	return [][]plan.Step{lane}, ends
+}

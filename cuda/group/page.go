@@ -1,0 +1,92 @@
+package group
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/transport"
+)
+
+// A page is registered memory of a rank that all ranks reach. It has words, each in a cache line of
+// its own, and the rank's prints:
+//
+//	signal, left  of each peer: how far it has come, and how far it has read this rank's window.
+//	              The peer's stream writes them, and this rank's stream waits for them
+//	gone          of each peer: 1 once it uses nothing of this rank any more. Its host stores it
+//	begun, ended  written by this rank's own stream, for its host
+//	prints        what this rank has called, for the hosts of the peers
+//
+// Except for gone, a word holds a position in the sequence of operations over windows (at).
+const (
+	printsKept = 256
+	printBytes = 32
+)
+
+// The words of a peer.
+const (
+	wordSignal = iota
+	wordLeft
+	wordGone
+	wordsOfPeer
+)
+
+// layout says where what is in a page of a group of so many ranks.
+type layout struct{ ranks int }
+
+// of returns the offset of a word that belongs to a peer.
+func (l layout) of(peer, word int) int { return (peer*wordsOfPeer + word) * wordBytes }
+
+func (l layout) begun() int { return l.of(l.ranks, 0) }
+
+func (l layout) ended() int { return l.of(l.ranks, 1) }
+
+// print returns the offset of the print of the call with a number.
+func (l layout) print(seq uint64) int { return l.of(l.ranks, 2) + int(seq%printsKept)*printBytes }
+
+func (l layout) bytes() int {
+	return (l.of(l.ranks, 2) + printsKept*printBytes + pageBytes - 1) &^ (pageBytes - 1)
+}
+
+// at is a position in the sequence of operations: of operation op, from 1, piece piece and in it
+// the nth step. An operation that has ended is at the beginning of the next one, which so comes
+// behind all of its pieces, however many another rank has.
+func at(op uint64, piece, nth int) uint64 { return op<<32 | uint64(piece)<<12 | uint64(nth) }
+
+// Limits of a position.
+const (
+	mostPieces  = 1 << 20
+	mostSignals = 1 << 12
+)
+
+// opOf returns the number of the operation of a position.
+func opOf(position uint64) uint64 { return position >> 32 }
+
+// writePrint tells the peers what this rank calls.
+func writePrint(page []byte, at int, seq uint64, print transport.Meta) {
+	for i, word := range print {
+		atomic.StoreUint64(wordAt(page, at+8*(i+1)), word)
+	}
+	atomic.StoreUint64(wordAt(page, at), seq)
+}
+
+// readPrint returns the print of a call in the page of a peer. It is not there if the peer has not
+// made the call, or has made so many since that it is forgotten.
+func readPrint(page []byte, at int, seq uint64) (print transport.Meta, there, forgotten bool) {
+	before := atomic.LoadUint64(wordAt(page, at))
+	for i := range print {
+		print[i] = atomic.LoadUint64(wordAt(page, at+8*(i+1)))
+	}
+	same := atomic.LoadUint64(wordAt(page, at)) == seq
+	return print, before == seq && same, before > seq
+}
+
+func wordAt(page []byte, at int) *uint64 {
+	return (*uint64)(unsafe.Pointer(unsafe.SliceData(page[at : at+8])))
+}
+
+// place is memory of a rank as this rank reaches it.
+type place struct {
+	host   []byte   // nil if the host does not reach it
+	device cuda.Ptr // in the view of this rank's device
+}

@@ -1,0 +1,172 @@
+package group_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/cuda/cudatest"
+)
+
+// overWindows are options of groups whose devices read each other's windows.
+var overWindows = ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: "windows"}
+
+// machine makes a device group whose ranks share the device of one machine, as if they were
+// processes: they have hardware queues enough for that.
+func machine(t testing.TB, n int, device cudatest.Options, opts ccl.Options, memory int) []*rank {
+	t.Helper()
+	device.Queues = 1000
+	driver := cudatest.New(device)
+	t.Cleanup(driver.Close)
+	drivers := make([]*cudatest.Driver, n)
+	for i := range drivers {
+		drivers[i] = driver
+	}
+	return ranksOn(t, drivers, opts, memory)
+}
+
+// Every collective has the bits that it has on the processor, over windows, too.
+func TestWindowsMatrix(t *testing.T) {
+	for ranks := 2; ranks <= 8; ranks++ {
+		if testing.Short() && ranks > 3 {
+			break
+		}
+		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
+			t.Parallel()
+			w := machine(t, ranks, quick, overWindows, memory)
+			everyCall(t, w)
+			end(t, w)
+		})
+	}
+}
+
+func TestWindowsUnequalBlocks(t *testing.T) {
+	unequalBlocks(t, machine(t, 3, quick, overWindows, memory))
+}
+
+func TestWindowsLengths(t *testing.T) { lengths(t, machine(t, 3, quick, overWindows, memory)) }
+
+func TestWindowsOrder(t *testing.T) {
+	inOrder(t, func(t *testing.T, n int, seed uint64) []*rank {
+		return machine(t, n, cudatest.Options{Seed: seed, Delay: 20 * time.Microsecond}, overWindows, 256<<10)
+	})
+}
+
+// maker makes a device group of n ranks.
+type maker func(t testing.TB, n int, device cudatest.Options, opts ccl.Options) []*rank
+
+// bothRoutes runs a test with calls that are staged, and with calls over windows.
+func bothRoutes(t *testing.T, test func(t *testing.T, world maker)) {
+	t.Run("staged", func(t *testing.T) { test(t, world) })
+	t.Run("windows", func(t *testing.T) {
+		test(t, func(t testing.TB, n int, device cudatest.Options, opts ccl.Options) []*rank {
+			opts.CudaRoute = "windows"
+			return machine(t, n, device, opts, memory)
+		})
+	})
+}
+
+// Where a call to the driver fails while something is enqueued, every rank gets the error, and all
+// streams go on.
+func TestWindowsEnqueueFails(t *testing.T) {
+	for _, call := range []string{"cuMemcpyAsync", "cuStreamBatchMemOp", "cuStreamWaitEvent", "cuEventRecord",
+		"cuLaunchKernelEx"} {
+		for _, nth := range []int{1, 3, 5} { // every second wait for an event is the test's own
+			t.Run(fmt.Sprint(call, " ", nth), func(t *testing.T) {
+				w := machine(t, 3, quick, overWindows, memory)
+				w[1].driver.SetFaults(cudatest.Faults{Fail: []cudatest.Failure{{Call: call, Nth: nth, Code: 2}}})
+				for range 5 {
+					for _, r := range w {
+						if op, err := r.Enqueue(r.reduce(100_000), r.stream); err == nil {
+							op.Join(r.stream)
+							op.Free()
+						}
+					}
+				}
+				w[1].driver.SetFaults(cudatest.Faults{})
+				for _, r := range w {
+					begin := time.Now()
+					for r.Failure() == nil {
+						require.Less(t, time.Since(begin), hang)
+						time.Sleep(time.Millisecond)
+					}
+					require.ErrorContains(t, r.Failure(), call)
+					r.stays(t, fault.System)
+				}
+				bury(t, w)
+			})
+		}
+	}
+}
+
+// A rank that calls something that does not go over windows is found out, too.
+func TestWindowsMismatchOfRoutes(t *testing.T) {
+	w := machine(t, 2, quick, overWindows, memory)
+	ops := []*ccl.DeviceWork{w[0].begin(t, w[0].reduce(1000)), w[1].begin(t, &ccl.Call{Coll: dtype.Barrier})}
+	for i, op := range ops {
+		err := w[i].fails(t, op)
+		require.ErrorIs(t, err, fault.Mismatch)
+		require.ErrorContains(t, err, "barrier")
+		op.Free()
+	}
+	bury(t, w)
+}
+
+// What peers may still use stays until they leave, too.
+func TestWindowsOneLeavesFirst(t *testing.T) {
+	w := machine(t, 3, quick, overWindows, memory)
+	length := func(_, _ int) int { return 100_000 }
+	same(t, w, ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, Op: ccl.Sum}, true, 1, length, length)
+	require.NoError(t, w[1].DeviceGroup.Close())
+	time.Sleep(20 * time.Millisecond) // whatever the others still do with the memory, it is there
+	end(t, w)
+}
+
+// Barriers, messages and collectives over windows follow each other.
+func TestWindowsBesideStaged(t *testing.T) {
+	w := machine(t, 3, quick, overWindows, memory)
+	length := func(_, _ int) int { return 30_000 }
+	for round := range 4 {
+		for _, err := range each(3, func(i int) error { return w[i].issue(&ccl.Call{Coll: dtype.Barrier}) }) {
+			require.NoError(t, err)
+		}
+		same(t, w, ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, Op: ccl.Avg}, true, uint64(round), length, length)
+		for _, err := range each(3, func(i int) error {
+			if i == 2 {
+				return nil
+			}
+			return w[i].issue(w[i].message([]dtype.Collective{dtype.Send, dtype.Recv}[i], 1-i, 0, 40_000, 0))
+		}) {
+			require.NoError(t, err)
+		}
+		same(t, w, ccl.Call{Coll: dtype.Broadcast, Type: dtype.U8, Root: round % 3}, true, uint64(round), length, length)
+	}
+	end(t, w)
+}
+
+// Without registered memory there is nothing that the devices of all ranks could reach.
+func TestWindowsCannotBe(t *testing.T) {
+	node, comms, err := ccl.Local(context.Background(), 2, ccl.Options{CudaRoute: "windows", Registered: "0"})
+	require.NoError(t, err)
+	driver := cudatest.New(cudatest.Options{})
+	defer driver.Close()
+	for _, err := range each(2, func(i int) error {
+		device, err := driver.Retain(0)
+		require.NoError(t, err)
+		_, err = comms[i].OnDevice(device)
+		require.NoError(t, device.Release())
+		return err
+	}) {
+		require.ErrorIs(t, err, fault.NotSupported)
+		require.ErrorContains(t, err, "GOCCL_REGISTERED")
+	}
+	require.NoError(t, node.Close())
+	driver.Check(t)
+	require.Empty(t, driver.Leaks())
+}

@@ -1,0 +1,75 @@
+// Package kernel has the kernels that devices run: reductions of up to eight sources, sums that are
+// scaled, conversions and copies. It has their code, says how they are launched, and can do on the
+// processor what a launch does. It launches nothing: that is a driver's.
+//
+// # The bits
+//
+// A kernel gives the bits of package ccl/kernel, whose comment defines them: one rounding for each
+// operator, in the order of the sources, to the element type; NaN and their payloads by the rule of
+// x86; -0 before +0; integers that wrap; subnormals that are kept. So a group on devices has the
+// results of a group on the processor that runs the same plan. Devices have one NaN of their own,
+// so the rule for NaN is spelt out (element.h). Sums and products are intrinsics that are never
+// fused, and the options -fmad=false and -ftz=false say the same for everything else.
+//
+// F16 is converted by instructions, all other arithmetic of 16 and 8 bits is written out. What is
+// an instruction on a device is another text in host.h: the conversions of F16, the sums and
+// products.
+//
+// # Functions
+//
+//	goccl_reduce_OPERATOR_TYPE    dst = ((src[0] ⊕ src[1]) ⊕ src[2]) …, 1 to 8 sources
+//	goccl_scale_TYPE              dst = ((src[0] + src[1]) + src[2] …) × factor, 1 to 8 sources
+//	goccl_convert_TO_from_FROM    dst = src[0] in another type, where one of the two is F32
+//	goccl_copy                    dst = src[0], n bytes
+//
+// There is one for each pair that dtype.Reducible allows, but pairs with the same bits share one:
+// sums, products and bitwise operators of signed integers are those of unsigned ones, the logical
+// operators are band, bor and bxor, and complex numbers are pairs of real ones, except in products.
+// Avg and PremulSum are sums; goccl_scale does the scaling, of a contribution (one source) or of
+// the last sum of an average (several). More than eight sources take several launches, of which
+// each has the result so far as its first source.
+//
+// dst is the same memory as any source, or separate from all; conversions and copies need it
+// separate. Addresses are aligned to the element, or to the parts of a complex number. Where all of
+// them are at the same distance from a multiple of 16, most elements are read and written 16 bytes
+// at a time; otherwise each by itself, which is right but slower. Copies use the largest unit by
+// which dst and src are apart.
+//
+// # Launch
+//
+// A launch has BlockSize threads in a block, Call.Blocks blocks (or any other number), no shared
+// memory, and one parameter: the 96 bytes of Arguments, little-endian.
+//
+//	offset  0   u64  dst
+//	        8   u64  src[8], of which the first count are used
+//	       72   u64  n, the number of units: elements of the function's type; bytes of a copy
+//	       80   f64  factor, of goccl_scale
+//	       88   u32  count of sources; 1 for conversions and copies
+//	       92   u32  zero
+//
+// A call for n elements of a complex type has 2 n units where the function is one of real numbers
+// (Call.Units). Kernels do not wait for anything, and use ordinary loads and stores: they see what
+// was written before they began, as far as the stream orders it, and promise nothing for what is
+// written meanwhile.
+//
+// Operands decodes these bytes and tells what a launch reads and writes; Execute does the same with
+// ccl/kernel, on memory that its caller finds for the addresses. A driver that simulates a device
+// executes launches that way.
+//
+// # Code
+//
+// Package gen compiles kernels.cu with one version of NVRTC, for each architecture and as PTX, and
+// its output is in the repository, so neither building nor running goccl needs a compiler for
+// devices. Machine code runs on devices of its major version with the same or a later minor one
+// (but not on systems on a chip of another); all other devices take the PTX, which a driver of CUDA
+// 12.9 or later compiles. host.h makes C++ of the same text, one thread after the other. The tests
+// compile it with that and compare every function with ccl/kernel. What they do not see is what
+// only a device does: the instructions that host.h replaces, and how threads that run at the same
+// time share the work.
+//
+// go generate compares a digest of sources and options with the one in zkernels.go, and compiles if
+// they differ. To compile all in every run of CI would take a minute and a download of 90 MB, and
+// the output of one version of one compiler does not change by itself; make kernels-check does it.
+package kernel
+
+//go:generate go run ./gen

@@ -1,0 +1,6 @@
+// All kernels, as one program.
+
+#include "reduce.cu"
+#include "scale.cu"
+#include "convert.cu"
+#include "copy.cu"
