@@ -14,7 +14,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 )
 
-const overWindows = "all_reduce=two_shot_window,all_gather=window,broadcast=window,reduce_scatter=window"
+const overWindows = "all_reduce=two_shot_window,all_gather=window,broadcast=window,reduce_scatter=window," +
+	"scatter=window,gather=window,reduce=window"
 
 // TestOverWindows runs algorithms that read windows of peers, in a process and between processes:
 // all sizes, including those of several pieces, and random sequences with several operations in

@@ -18,7 +18,10 @@ func TestWindowPlans(t *testing.T) {
 		win   func(n int) int
 	}{
 		{dtype.Broadcast, "window", plan.Puts | plan.Gets, func(int) int { return 1 }},
+		{dtype.Scatter, "window", plan.Puts | plan.Gets, func(n int) int { return n - 1 }},
+		{dtype.Gather, "window", plan.Puts | plan.Gets, func(int) int { return 1 }},
 		{dtype.AllGather, "window", plan.Puts | plan.Gets, func(int) int { return 1 }},
+		{dtype.Reduce, "window", plan.Puts | plan.Gets, func(int) int { return 1 }},
 		{dtype.ReduceScatter, "window", plan.Puts | plan.Gets, func(n int) int { return n }},
 		{dtype.AllReduce, "one_shot", plan.Puts, func(n int) int { return n - 1 }},
 		{dtype.AllReduce, "two_shot_window", plan.Puts | plan.Gets, func(n int) int { return n }},
@@ -67,6 +70,10 @@ func TestWindowSequences(t *testing.T) {
 			{dtype.Broadcast, "window", n - 1, tiny}, {dtype.Broadcast, "window", 0, large},
 			{dtype.Broadcast, "window", 0, tiny}, {dtype.AllReduce, "hierarchical", 0, large},
 			{dtype.ReduceScatter, "window", 0, tiny}, {dtype.AllGather, "window", 0, large},
+			{dtype.Reduce, "window", n - 1, tiny}, {dtype.Scatter, "window", 1, large},
+			{dtype.Gather, "window", 0, large}, {dtype.Gather, "window", 1, tiny},
+			{dtype.Reduce, "window", 1, large}, {dtype.Scatter, "window", 0, tiny},
+			{dtype.Reduce, "window", 0, large},
 			{dtype.AllReduce, "one_shot", 0, large}, {dtype.AllReduce, "two_shot_window", 0, large},
 			{dtype.AllReduce, "two_shot_window", 0, tiny},
 		} {

@@ -17,7 +17,10 @@ import (
 // every signal and every wait, which take a column of a picture only if nothing else is in it.
 var windowRounds = map[string]func(ranks int) int{
 	"broadcast/window":           func(int) int { return 2 },       // signals; all ranks read the root's window
+	"scatter/window":             func(int) int { return 2 },       // signals; one get of each rank
+	"gather/window":              func(n int) int { return n },     // signals; one get after the other
 	"all_gather/window":          func(n int) int { return n },     // signals; one get after the other
+	"reduce/window":              func(int) int { return 2 },       // signals; one get from all ranks
 	"reduce_scatter/window":      func(int) int { return 2 },       // signals; one get from all ranks
 	"all_reduce/one_shot":        func(n int) int { return n - 1 }, // one packet after the other
 	"all_reduce/one_shot_window": func(int) int { return 2 },       // signals; one get from all ranks

@@ -80,6 +80,40 @@ func TestPostedDoNotAllocate(t *testing.T) {
 	}
 }
 
+// TestRootedDoNotAllocate covers what the other tests here do not: windows that only the root reads
+// or writes, pieces, and the exchange of lengths before a gather or scatter over windows.
+func TestRootedDoNotAllocate(t *testing.T) {
+	window := catalogued("window")
+	for _, n := range []int{2, 100_000} {
+		for _, coll := range []dtype.Collective{dtype.Reduce, dtype.Gather, dtype.Scatter} {
+			t.Run(fmt.Sprintf("%v/%d", coll, n), func(t *testing.T) {
+				all := join(t, "shm", 2, plans{coll: window, dtype.AllGather: window}.of)
+				blocks := func(count int) (list []exec.Block) {
+					for range count {
+						list = append(list, blockOf(make([]float32, n)))
+					}
+					return list
+				}
+				var calls [2]*exec.Call
+				for rank := range calls {
+					calls[rank] = &exec.Call{Coll: coll, Type: dtype.F32,
+						In: blocks(coll.InBlocks(2, rank, 0)), Out: blocks(coll.OutBlocks(2, rank, 0))}
+				}
+				const turns = 100
+				var group sync.WaitGroup
+				defer group.Wait()
+				group.Go(func() {
+					for range turns + 1 { // AllocsPerRun adds a run
+						all[1].Run(calls[1])
+					}
+				})
+				allocs := testing.AllocsPerRun(turns, func() { all[0].Run(calls[0]) })
+				require.Less(t, allocs, 1.0)
+			})
+		}
+	}
+}
+
 // inPlace returns an algorithm with in-place calls permitted. Its results may then be wrong; the
 // tests here do not check them.
 func inPlace(make func(plan.Spec) *plan.Plan) func(plan.Spec) *plan.Plan {

@@ -119,6 +119,65 @@ func TestShelf(t *testing.T) {
 	}
 }
 
+// TestRootedShelf is TestShelf for gather and scatter, of which only the root knows all lengths.
+func TestRootedShelf(t *testing.T) {
+	for _, gather := range []func(plan.Spec) *plan.Plan{everybody, catalogued("window")} {
+		for _, ranks := range []int{1, 2, 3} {
+			all := join(t, "shm", ranks, plans{dtype.Gather: catalogued("window"), dtype.Scatter: catalogued("window"),
+				dtype.AllGather: gather}.of)
+			each(t, ranks, func(rank int) error {
+				for turn, n := range []int{0, 1, 700, 3, 5001, 0, 44, 20_000} {
+					length := func(of int) int { return (of*5 + turn) % 4 * n }
+					value := func(of, i int) float32 { return float32(of*1000+i%97) + float32(turn)/4 }
+					root := turn % ranks
+					for _, coll := range []dtype.Collective{dtype.Scatter, dtype.Gather} {
+						call := exec.Call{Coll: coll, Type: dtype.F32, Root: root}
+						mine, blocks := make([]float32, length(rank)), make([][]float32, ranks)
+						var many []exec.Block
+						for of := range blocks {
+							if blocks[of] = make([]float32, length(of)); rank == root {
+								many = append(many, blockOf(blocks[of]))
+							}
+							if coll == dtype.Gather {
+								continue
+							}
+							for i := range blocks[of] {
+								blocks[of][i] = value(of, i)
+							}
+						}
+						if coll == dtype.Gather {
+							for i := range mine {
+								mine[i] = value(rank, i)
+							}
+							call.In, call.Out = []exec.Block{blockOf(mine)}, many
+						} else {
+							call.In, call.Out = many, []exec.Block{blockOf(mine)}
+						}
+						if err := all[rank].Run(&call); err != nil {
+							return err
+						}
+						results := map[int][]float32{rank: mine}
+						if coll == dtype.Gather && rank == root {
+							for of := range blocks {
+								results[of] = blocks[of]
+							}
+						}
+						for of, x := range results {
+							for i := range x {
+								if x[i] != value(of, i) {
+									return fmt.Errorf("turn %d, %v: element %d of %d of rank %d is %v",
+										turn, coll, i, len(x), of, x[i])
+								}
+							}
+						}
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
 // TestSlotsAreWaitedFor checks that a root which broadcasts over its window runs ahead of the
 // others by as many operations as there are slots, and no further, since then it would overwrite
 // data that peers have not read.

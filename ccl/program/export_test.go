@@ -120,8 +120,12 @@ func Turns(p *plan.Plan, elements int) (slots, turns int, err error) {
 	for range p.Spec.Coll.InBlocks(p.Spec.Ranks, p.Spec.Root, p.Spec.Root) {
 		call.In = append(call.In, Block{Count: elements})
 	}
+	lengths := &Lengths{Row: 1} // as exchanged, where the plan has ranks do so
+	for range p.Spec.Ranks {
+		lengths.Matrix = append(lengths.Matrix, uint64(elements))
+	}
 	var l Layout
-	l.cut(&room, low, call, nil, 0)
+	l.cut(&room, low, call, lengths, 0)
 	if low.Window == 0 {
 		return plan.WindowRecords, int(l.Depth), nil // there are records only
 	}

@@ -124,11 +124,13 @@ var claims = map[string]struct{ steps, bytes figure }{
 	"broadcast/window": {whole("1: n-1 signals", func(group) int { return 2 }), whole("m", others)},
 	"scatter/linear":   {oneEach, allOthers},
 	"scatter/binomial": {log, allOthers},
+	"scatter/window":   {whole("1: n-1 signals", func(group) int { return 2 }), allOthers},
 	"gather/linear":    {oneEach, oneBlock},
 	"gather/binomial": {
 		log,
 		atMost(whole("m for itself and for each rank below it", func(g group) int { return 1 << (ceilLog(g) - 1) })),
 	},
+	"gather/window": {whole("1: all ranks signal the root", ranksOf), oneBlock},
 
 	"all_gather/direct":   {oneEach, allOthers},
 	"all_gather/ring":     {oneEach, allOthers},
@@ -163,6 +165,7 @@ var claims = map[string]struct{ steps, bytes figure }{
 			func(g group) int { p := 1 << floorLog(g); return 2*(p-1) + p },
 			func(g group) int { return 2 << floorLog(g) })),
 	},
+	"reduce/window": {whole("1: all ranks signal the root", func(group) int { return 2 }), oneBlock},
 
 	"reduce_scatter/direct":   {inRankOrder, allOthers},
 	"reduce_scatter/ring":     {oneEach, allOthers},

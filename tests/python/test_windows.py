@@ -4,7 +4,8 @@ import torch.distributed as dist
 
 import goccl
 
-ALGO = "all_reduce=two_shot_window,all_gather=window,broadcast=window,reduce_scatter=window"
+ALGO = ("all_reduce=two_shot_window,all_gather=window,broadcast=window,reduce_scatter=window,"
+        "scatter=window,gather=window,reduce=window")
 
 
 def check_windows(rank):
@@ -20,6 +21,17 @@ def check_windows(rank):
         part = torch.empty(count)
         dist.reduce_scatter_tensor(part, given[rank], group=group)
         assert torch.equal(part, sum(given)[rank * count:(rank + 1) * count])
+        for root in (0, 2):
+            whole = [torch.empty(count) for _ in given] if rank == root else None
+            dist.gather(given[rank][:count], whole, dst=root, group=group)
+            if rank == root:
+                assert all(torch.equal(x, y[:count]) for x, y in zip(whole, given))
+            dist.scatter(part, [x[:count] for x in given] if rank == root else None, src=root, group=group)
+            assert torch.equal(part, given[rank][:count])
+            total = given[rank].clone()
+            dist.reduce(total, root, group=group)
+            if rank == root:
+                assert torch.equal(total, sum(given))
         works = []
         sent = [torch.full((count,), float(k * 10 + rank)) for k in range(6)]
         for k, tensor in enumerate(sent):  # several in flight, from every root
