@@ -104,6 +104,7 @@ func (r *Rules) hosts(ranks int) int {
 //	all_gather, reduce_scatter, all_to_all
 //	                            window
 //	broadcast                   window while the message is small, else binomial
+//	reduce                      window above 64 KiB, where more than two ranks share cores
 //	barrier                     flags
 func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name string) {
 	if name, ok := rules.Override[coll]; ok {
@@ -128,7 +129,7 @@ func (r Rules) Rows(ranks int, use func(Row)) {
 // unmeasured returns the choice for calls that no row fits.
 func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
 	if rules.Windows {
-		if name := overWindows(coll, ranks, bytes); name != "" {
+		if name := overWindows(coll, ranks, bytes, rules.Oversubscribed); name != "" {
 			return name
 		}
 	}
@@ -187,7 +188,7 @@ func overMessages(coll dtype.Collective, ranks int, bytes int64) string {
 
 // overWindows returns the algorithm for ranks that read each other's windows, "" where messages are
 // better.
-func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
+func overWindows(coll dtype.Collective, ranks int, bytes int64, oversubscribed bool) string {
 	switch coll {
 	case dtype.AllReduce:
 		if bytes*int64(ranks-1) <= smallTotal {
@@ -200,11 +201,20 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64) string {
 		if bytes <= smallMessage {
 			return "window"
 		}
+	case dtype.Reduce:
+		if oversubscribed && ranks > 2 && bytes > longReduce {
+			return "window"
+		}
 	case dtype.Barrier:
 		return "flags"
 	}
 	return ""
 }
+
+// longReduce is the size above which ranks that share cores reduce over windows: the root's one
+// pass over all windows is less work than messages and a pass for each. Shorter messages are
+// better, since over windows a rank can run ahead of the root by two operations only.
+const longReduce = 64 << 10
 
 // tiny is the size up to which few ranks exchange whole vectors: with ranks of one host next to
 // each other, only the last of the log n steps are between hosts.

@@ -149,6 +149,34 @@ func TestUnmeasuredWindows(t *testing.T) {
 	}
 }
 
+// TestUnmeasuredReduce checks that only ranks that share cores reduce over windows, and only long
+// blocks.
+func TestUnmeasuredReduce(t *testing.T) {
+	for _, determinism := range []int{2, 4} {
+		short := map[int]string{2: "binomial", 4: "flat"}[determinism]
+		for _, test := range []struct {
+			ranks  int
+			bytes  int64
+			shared bool
+			want   string
+		}{
+			{2, 1 << 30, true, short}, {3, 64 << 10, true, short}, {3, 64<<10 + 1, true, "window"},
+			{64, 1 << 30, true, "window"}, {8, 1 << 20, false, short},
+		} {
+			rules := Rules{Windows: true, Oversubscribed: test.shared, Determinism: determinism}
+			if got := free(dtype.Reduce, test.ranks, test.bytes, rules); got != test.want {
+				t.Errorf("%d bytes on %d ranks, cores are shared %v, level %d: %s, want %s",
+					test.bytes, test.ranks, test.shared, determinism, got, test.want)
+			}
+			rules.Windows = false
+			if got := free(dtype.Reduce, test.ranks, test.bytes, rules); got != short {
+				t.Errorf("%d bytes on %d ranks without windows, level %d: %s, want %s",
+					test.bytes, test.ranks, determinism, got, short)
+			}
+		}
+	}
+}
+
 // TestDeterminism checks that levels 3 and 4 leave only algorithms that reduce in rank order.
 func TestDeterminism(t *testing.T) {
 	for _, level := range []int{3, 4} {
