@@ -23,8 +23,11 @@ const childArgument = "ccl-test-child"
 func TestMain(m *testing.M) {
 	if n := len(os.Args); n > 2 && os.Args[n-2] == childArgument {
 		do := child
-		if words := strings.Split(os.Args[n-1], ","); words[0] == "shrink" {
+		switch words := strings.Split(os.Args[n-1], ","); words[0] {
+		case "shrink":
 			do = func(string) error { return shrinkChild(words) }
+		case "share":
+			do = func(string) error { return shareChild() }
 		}
 		if err := do(os.Args[n-1]); err != nil {
 			fmt.Println(err)
@@ -150,7 +153,11 @@ func child(name string) error {
 
 // meet joins this rank with the rank of another process, whose address arrives as a line.
 func meet(node *ccl.Node, rank int, in *os.File, say func(address []byte)) (*ccl.Communicator, error) {
-	endpoint, err := node.Open(ccl.Config{Name: "two", Rank: rank, Size: 2})
+	return meetAs(node, ccl.Config{Name: "two", Rank: rank, Size: 2}, in, say)
+}
+
+func meetAs(node *ccl.Node, cfg ccl.Config, in *os.File, say func(address []byte)) (*ccl.Communicator, error) {
+	endpoint, err := node.Open(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +168,7 @@ func meet(node *ccl.Node, rank int, in *os.File, say func(address []byte)) (*ccl
 		return nil, fmt.Errorf("%w after %q", err, theirs)
 	}
 	addresses := [][]byte{endpoint.Address(), endpoint.Address()}
-	addresses[1-rank] = []byte(strings.TrimSpace(theirs))
+	addresses[1-cfg.Rank] = []byte(strings.TrimSpace(theirs))
 	return endpoint.Join(background, addresses)
 }
 

@@ -58,7 +58,16 @@ type Config struct {
 	Options Options
 	Client  string // version of the layer above (the torch shim); must be the same on all ranks
 	Device  bool   // the Communicator is for OnDevice, and nothing else; must be the same on all ranks
+
+	// Share has descriptors, at most transport.MaxShare, that the ranks of this host get copies of
+	// (Communicator.Shared), and Note what they have to know of them, in at most transport.MaxNote
+	// bytes. Either all ranks of a group give descriptors or a note, or none does. The descriptors
+	// stay the caller's, and must be open until Join has returned.
+	Share []int
+	Note  []byte
 }
+
+func (c *Config) shares() bool { return len(c.Share)+len(c.Note) > 0 }
 
 // Endpoint is a rank that has not joined its group yet.
 type Endpoint struct {
@@ -78,6 +87,7 @@ type address struct {
 	Format  int               `json:"format"`
 	Client  string            `json:"client"`
 	Device  bool              `json:"device,omitempty"`
+	Shares  bool              `json:"shares,omitempty"`
 	Rank    int               `json:"rank"`
 	Size    int               `json:"size"`
 	Options string            `json:"options"`
@@ -108,6 +118,10 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if err := cfg.Options.Validate(); err != nil {
 		return nil, err
 	}
+	if err := transport.CheckShare(cfg.Share, cfg.Note); err != nil {
+		return nil, err
+	}
+	cfg.Share, cfg.Note = slices.Clone(cfg.Share), slices.Clone(cfg.Note)
 	if cfg.Options.Timeout > 0 {
 		cfg.Timeout = cfg.Options.Timeout
 	}
@@ -127,7 +141,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	rand.Read(nonce[:])
 	host, _ := os.Hostname()
 	place, _ := probe.Place("/")
-	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Device: cfg.Device,
+	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Device: cfg.Device, Shares: cfg.shares(),
 		Rank: cfg.Rank, Size: cfg.Size,
 		Options: cfg.Options.agreed(), Plans: contents, Tune: rows, Node: n.id, Host: host, Place: place,
 		Pid: os.Getpid(), Cores: park.Affinity().String(), Usable: park.Cores(),
@@ -197,6 +211,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	j.connect(ctx, fabrics, peers, func(peer int) transport.Session {
 		return transport.Session{ID: session, Rank: e.cfg.Rank, Peer: peer, Channels: exec.LinkChannels(channels),
 			Key: key, Window: shared, OnUse: !neighbours(e.cfg.Rank, peer, e.cfg.Size),
+			Share: e.cfg.Share, Note: e.cfg.Note,
 			Control: func(message []byte) { control.Hear(peer, message) }}
 	})
 	shared.Joined()
@@ -329,6 +344,7 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 			{"shim version", mine.Client, a.Client},
 			{"number of ranks", mine.Size, a.Size},
 			{"device of the tensors", deviceOf(mine.Device), deviceOf(a.Device)},
+			{"shared descriptors", someOrNone(mine.Shares), someOrNone(a.Shares)},
 			{"options", mine.Options, a.Options},
 			{"contents of GOCCL_PLAN", mine.Plans, a.Plans},
 			{"rows of GOCCL_TUNE", orNone(mine.Tune), orNone(a.Tune)},
@@ -362,6 +378,13 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 func deviceOf(device bool) string {
 	if device {
 		return "a CUDA device"
+	}
+	return "none"
+}
+
+func someOrNone(some bool) string {
+	if some {
+		return "some, or a note"
 	}
 	return "none"
 }

@@ -33,8 +33,8 @@ type origin struct {
 // those that have died. All that are left call it, whether or not the group has failed; they settle
 // which ranks are lost (package agree), also if more die meanwhile, and the new group has the
 // others in their order. It returns the new group, and its members' ranks in this one. This group
-// stays as it is. If ctx ends first, the error names the ranks that have not called Shrink; it can
-// be called again, also with more ranks to leave out.
+// stays as it is. The new one shares nothing (Config.Share). If ctx ends first, the error names the
+// ranks that have not called Shrink; it can be called again, also with more ranks to leave out.
 //
 // Where the path between two living ranks is broken, each counts the other as lost, and the new
 // group has neither; both get an error that says so.
@@ -374,6 +374,7 @@ func (s *settling) join(ctx context.Context) (members []int, next *Communicator,
 	}
 	e := *o.endpoint
 	e.cfg.Rank, e.cfg.Size = slices.Index(members, e.cfg.Rank), len(members)
+	e.cfg.Share, e.cfg.Note = nil, nil // the descriptors may be closed by now
 	e.address = addresses[e.cfg.Rank]
 	next, err = e.Join(ctx, addresses)
 	return members, next, err
@@ -384,7 +385,7 @@ func (s *settling) join(ctx context.Context) (members []int, next *Communicator,
 func (s *settling) remaining(members []int) (addresses [][]byte, err error) {
 	for rank, member := range members {
 		a := s.peers[member]
-		a.Rank, a.Size = rank, len(members)
+		a.Rank, a.Size, a.Shares = rank, len(members), false
 		nonce := sha256.Sum256(fmt.Append(nil, a.Nonce, members, s.number))
 		a.Nonce = hex.EncodeToString(nonce[:16])
 		text, err := json.Marshal(a)

@@ -44,6 +44,10 @@
 // A link may also lend the registered memory of the peer's process (Lender): caller buffers whose
 // location the peer has announced.
 //
+// Memory of devices has descriptors that only a driver understands. Where ranks share memory, a
+// link brings the peer copies of them, with a note that says what they are (Session.Share, Sharer).
+// The transport neither reads nor maps what they stand for.
+//
 // # Threads
 //
 // The methods of a Channel are called by one thread at a time, the driver of its group, but not

@@ -15,6 +15,8 @@ const (
 	MaxFragment = 1 << 20 // bytes of one payload
 	MaxControl  = 4096    // bytes of one control message
 	MaxWhy      = 1024    // bytes of Link.Leave
+	MaxShare    = 2       // descriptors of Session.Share
+	MaxNote     = 256     // bytes of Session.Note
 )
 
 // Meta travels with each fragment; only the executor interprets it.
@@ -91,8 +93,17 @@ type Session struct {
 	// must not be released before Connect has returned.
 	Window *mem.Window
 
+	// Share has descriptors of memory, such as a device's, that the peer gets copies of, and Note
+	// what it has to know of them: the transport looks at neither. The sides may give different
+	// numbers of them and different notes, but both share something or neither does. The
+	// descriptors stay the caller's, and must be open until Connect has returned. The link of a
+	// fabric that shares no memory ignores both; any other one is a Sharer.
+	Share []int
+	Note  []byte
+
 	// OnUse allows Connect to return at once, without the peer; the link is then an Opener, if the
-	// fabric can do so. Both sides give the same.
+	// fabric can do so. Both sides give the same. Where a link brings Share and Note, Connect waits
+	// for the peer all the same.
 	OnUse bool
 
 	// Control handles the control messages of the peer; nil drops them. A goroutine of the fabric
@@ -145,6 +156,16 @@ type Lender interface {
 	// Arena returns that memory. Buffers whose position in it the peer has announced may be read.
 	// It is nil if either process has no arena, and is valid until Close.
 	Arena() []byte
+}
+
+// Sharer is a Link that brings what the peer shares.
+type Sharer interface {
+	// Shared returns the peer's Session.Note, and copies of the descriptors in its Session.Share,
+	// in their order and close-on-exec. The first call hands the descriptors to the caller, who
+	// closes them; later calls return the note only, as does a call after Close. Those that nobody
+	// has asked for are closed with the link. They may be descriptors of anything. Any thread may
+	// call it at any time.
+	Shared() (note []byte, descriptors []int)
 }
 
 // Fabric is one kind of path of this process.

@@ -51,6 +51,7 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	l.flusher, _ = inner.(transport.Flusher)
 	l.lender, _ = inner.(transport.Lender)
 	l.opener, _ = inner.(transport.Opener)
+	l.sharer, _ = inner.(transport.Sharer)
 	l.wakes.faults = n.faultsOf(s.Rank, s.Peer, Wakes, (*Fault).late)
 	for i := range l.channels {
 		c := &l.channels[i]

@@ -15,6 +15,7 @@ type link struct {
 	flusher  transport.Flusher // nil if inner is not a Flusher
 	lender   transport.Lender  // nil if inner is not a Lender
 	opener   transport.Opener  // nil if inner is not an Opener
+	sharer   transport.Sharer  // nil if inner is not a Sharer
 	cut      *cut
 	lost     *fault.Error
 	ended    atomic.Bool // Err has reported the end of the inner link
@@ -27,6 +28,7 @@ var (
 	_ transport.Flusher = (*link)(nil)
 	_ transport.Lender  = (*link)(nil)
 	_ transport.Opener  = (*link)(nil)
+	_ transport.Sharer  = (*link)(nil)
 )
 
 // control delays the control messages that arrive, and drops them once the link is cut.
@@ -58,6 +60,13 @@ func (l *link) Arena() []byte {
 		return nil
 	}
 	return l.lender.Arena()
+}
+
+func (l *link) Shared() (note []byte, descriptors []int) {
+	if l.sharer == nil {
+		return nil, nil
+	}
+	return l.sharer.Shared()
 }
 
 func (l *link) Notify() {

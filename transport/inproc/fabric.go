@@ -92,19 +92,25 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	case s.Rank < 0 || s.Peer < 0 || s.Rank == s.Peer:
 		return nil, fault.New(fault.Invalid, "inproc: no link joins rank %d with rank %d", s.Rank, s.Peer)
 	}
-	l, m, err := f.meet(s)
-	if l != nil {
-		return l, nil
-	}
-	if err != nil {
+	var err error
+	if s.Share, err = copies(&s); err != nil {
 		return nil, err
 	}
-	select {
-	case <-m.met:
-	case <-f.ended:
-	case <-ctx.Done():
+	s.Note = bytes.Clone(s.Note)
+	l, m, err := f.meet(s)
+	if m != nil {
+		select {
+		case <-m.met:
+		case <-f.ended:
+		case <-ctx.Done():
+		}
+		l, err = f.result(ctx, m)
 	}
-	return f.result(ctx, m)
+	if err != nil {
+		closeAll(s.Share) // of no link
+		return nil, err
+	}
+	return l, nil
 }
 
 // meet finds the other end of a session, or registers this one to wait for it: one of the three
@@ -166,7 +172,7 @@ func (f *Fabric) meet(s transport.Session) (*link, *meeting, error) {
 
 // result returns the outcome for the end that came first. A link that was opened when its context
 // ended is not lost.
-func (f *Fabric) result(ctx context.Context, m *meeting) (transport.Link, error) {
+func (f *Fabric) result(ctx context.Context, m *meeting) (*link, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := m.session

@@ -16,13 +16,16 @@ type link struct {
 	channels []ring.Channel
 	other    *link
 	err      atomic.Pointer[fault.Error]
-	closed   bool // guarded by the fabric's lock
+
+	// Guarded by the fabric's lock.
+	closed bool
+	shared []int // copies of the other end's descriptors that nobody has asked for
 }
 
 // join makes both ends of a session. It is called with the lock held.
 func (f *Fabric) join(s, o transport.Session) (*link, *link) {
 	a, b := &link{fabric: f, session: s}, &link{fabric: f, session: o}
-	a.other, b.other = b, a
+	a.other, b.other, a.shared, b.shared = b, a, o.Share, s.Share
 	memoryA, memoryB := alignedMemory(s.Channels*ring.ChannelBytes), alignedMemory(s.Channels*ring.ChannelBytes)
 	ends := ring.Ends{Own: memoryA, Peer: memoryB, OwnSlot: ring.SlotBytes, PeerSlot: ring.SlotBytes,
 		Pool: f.pool, PeerPool: f.block.Bytes(), Doorbell: f.doorbell, Broken: a.broken}
@@ -127,6 +130,8 @@ func (l *link) close(why []byte) {
 	l.closed = true
 	delete(l.fabric.links, l)
 	l.other.session.Window.Release()
+	closeAll(l.shared)
+	l.shared = nil
 	for i := range l.channels {
 		l.channels[i].Close()
 	}

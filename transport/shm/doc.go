@@ -28,7 +28,7 @@
 //
 //	hello      from both: ids of both sides, a challenge; doorbell, pool and arena
 //	open       a side calls Connect for a session: serial number, ranks, HMAC with the session's
-//	           key; its ring, and its window
+//	           key; its ring, its window, and what it shares (transport.Session.Share)
 //	joined     the sender has joined an open of its own with one of the receiver
 //	bye        the sender has closed what it opened with that serial number, after its last Commit
 //	           and its last control message

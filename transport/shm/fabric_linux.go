@@ -150,6 +150,9 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	case s.Rank < 0 || s.Peer < 0 || s.Rank == s.Peer || int64(max(s.Rank, s.Peer)) > 1<<31:
 		return nil, fault.New(fault.Invalid, "shm: no link joins rank %d with rank %d", s.Rank, s.Peer)
 	}
+	if err := transport.CheckShare(s.Share, s.Note); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "shm: rank %d", s.Rank)
+	}
 	f.mu.Lock()
 	delete(f.given, keyOf(&s))
 	f.mu.Unlock()

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"bytes"
 	"sync/atomic"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -19,6 +20,7 @@ type link struct {
 	own      *mem.Segment
 	peer     *mem.Segment
 	window   *mem.Segment // the peer's, nil if there is none
+	note     []byte       // the peer's
 	channels []ring.Channel
 	err      atomic.Pointer[fault.Error]
 
@@ -28,6 +30,7 @@ type link struct {
 	why     []byte   // what the bye says
 	left    bool     // the peer no longer reads
 	unsaid  int      // control messages that have not been sent
+	shared  []int    // the peer's descriptors that nobody has asked for
 }
 
 // newLink is called with the lock held.
@@ -55,6 +58,14 @@ func (l *link) Window() []byte {
 
 // Arena returns the registered memory of the peer's process.
 func (l *link) Arena() []byte { return l.process.arena.Bytes() }
+
+// Shared returns what the peer shares.
+func (l *link) Shared() (note []byte, descriptors []int) {
+	l.process.fabric.mu.Lock()
+	defer l.process.fabric.mu.Unlock()
+	descriptors, l.shared = l.shared, nil
+	return bytes.Clone(l.note), descriptors
+}
 
 // Notify rings the doorbell of the peer's process.
 func (l *link) Notify() { l.process.doorbell.Ring() }
@@ -117,6 +128,7 @@ func (l *link) closeLocked() {
 	}
 	l.own.Free() // the peer has its own mapping
 	l.freeWindow()
+	l.closeShared()
 	if unread == 0 || l.left {
 		l.unmap()
 	}
@@ -130,6 +142,7 @@ func (l *link) unmap() {
 	delete(l.process.links, l.theirs)
 	l.peer.Free()
 	l.freeWindow()
+	l.closeShared()
 	l.process.unref()
 }
 
@@ -137,4 +150,9 @@ func (l *link) freeWindow() {
 	if l.window != nil {
 		l.window.Free()
 	}
+}
+
+func (l *link) closeShared() {
+	closeAll(l.shared)
+	l.shared = nil
 }

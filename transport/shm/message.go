@@ -18,7 +18,7 @@ const maxMessage = 1024 + transport.MaxControl
 const helloMagic = "goccl shm"
 
 // version of the protocol and of the rings.
-const version = 7
+const version = 8
 
 // Kinds of message. The kind is the first byte.
 const (
@@ -48,7 +48,8 @@ type hello struct {
 	ArenaBytes uint64 // size of registered memory, 0 for none
 }
 
-// open comes with the descriptor of a ring segment, and of the window if there is one.
+// open comes with the descriptor of a ring segment, of the window if there is one, and with those
+// that the sender shares.
 type open struct {
 	Serial     uint64
 	Session    [16]byte
@@ -56,8 +57,22 @@ type open struct {
 	Channels   uint32
 	Slot       uint32 // size of each private slot of its ring
 	Window     uint64 // size, 0 for none
+	Share      uint32 // number of descriptors
+	Length     uint32 // of Note
+	Note       [transport.MaxNote]byte
 	MAC        [32]byte
 }
+
+// check returns an error if a peer's open has lengths that cannot be.
+func (o *open) check() error {
+	if o.Share > transport.MaxShare || o.Length > transport.MaxNote {
+		return fmt.Errorf("open that shares %d descriptors and a note of %d bytes", o.Share, o.Length)
+	}
+	return nil
+}
+
+// note returns what the sender says of the descriptors that it shares.
+func (o *open) note() []byte { return bytes.Clone(o.Note[:o.Length]) }
 
 // bye closes what the sender has opened under Serial. If it has given up before it could open
 // anything, Serial is 0, and To is what the receiver has opened in vain.
@@ -183,8 +198,14 @@ func decode(packet []byte) (any, error) {
 		return nil, fmt.Errorf("message of kind %d has %d bytes, want %d", packet[0], len(packet), want)
 	}
 	_, err := binary.Decode(packet[1:], binary.LittleEndian, message)
+	if o, ok := message.(*open); ok && err == nil {
+		err = o.check()
+	}
 	return message, err
 }
+
+// mostRights is more descriptors than a message has.
+const mostRights = 8
 
 // descriptors returns how many descriptors must come with a message.
 func descriptors(message any) int {
@@ -195,12 +216,17 @@ func descriptors(message any) int {
 		}
 		return 2
 	case *open:
-		if m.Window > 0 {
-			return 2
-		}
-		return 1
+		return m.own() + int(m.Share)
 	}
 	return 0
+}
+
+// own returns how many descriptors an open has beside those that its sender shares.
+func (o *open) own() int {
+	if o.Window > 0 {
+		return 2
+	}
+	return 1
 }
 
 // check returns an error if a peer's hello is invalid.

@@ -53,7 +53,7 @@ func FuzzAddress(f *testing.F) {
 func messages() []any {
 	h := &hello{Layout: ownLayout, From: id{1}, To: id{2}, Challenge: [32]byte{3}, PoolBytes: ring.LeaseBytes}
 	copy(h.Magic[:], helloMagic)
-	return []any{h, &open{1, [16]byte{2}, 3, 4, 5, 512, 6, [32]byte{7}},
+	return []any{h, &open{1, [16]byte{2}, 3, 4, 5, 512, 6, 2, 3, [transport.MaxNote]byte{8, 9, 10}, [32]byte{7}},
 		newBye(7, []byte("why")), newVain(7, []byte("why")),
 		&joined{8, 9}, &heard{10}, &control{11, []byte{}}, &control{12, make([]byte, transport.MaxControl)},
 		newRefuse(8, int(fault.Invalid), "no")}
@@ -85,6 +85,9 @@ func FuzzMessage(f *testing.F) {
 	for _, m := range messages() {
 		f.Add(encode(m))
 	}
+	for _, o := range unusualOpens() {
+		f.Add(encode(&o))
+	}
 	f.Add([]byte{})
 	f.Add([]byte{9})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -98,7 +101,32 @@ func FuzzMessage(f *testing.F) {
 		if r, ok := m.(*refuse); ok {
 			_ = r.text()
 		}
+		if o, ok := m.(*open); ok {
+			_ = o.note()
+		}
+		if n := descriptors(m); n < 0 || n >= mostRights {
+			t.Fatalf("%+v has %d descriptors", m, n)
+		}
 	})
+}
+
+// unusualOpens returns opens whose lengths are the least and the most, or too much.
+func unusualOpens() []open {
+	return []open{{}, {Share: transport.MaxShare, Length: transport.MaxNote},
+		{Share: transport.MaxShare + 1}, {Length: transport.MaxNote + 1}, {Share: 1 << 31}, {Length: 1 << 31}}
+}
+
+func TestOpenLengths(t *testing.T) {
+	for i, o := range unusualOpens() {
+		m, err := decode(encode(&o))
+		if i >= 2 {
+			require.ErrorContains(t, err, "open that shares", i)
+			continue
+		}
+		require.NoError(t, err, i)
+		require.Len(t, m.(*open).note(), int(o.Length), i)
+		require.Equal(t, 1+int(o.Share), descriptors(m), i)
+	}
 }
 
 func TestHelloCheck(t *testing.T) {
@@ -146,6 +174,9 @@ func TestSeal(t *testing.T) {
 		func(_ *open, _ *[32]byte, _, to *hello) { to.Challenge[0]++ },
 		func(_ *open, _ *[32]byte, from, _ *hello) { from.From[0]++ },
 		func(o *open, _ *[32]byte, _, _ *hello) { o.Slot++ },
+		func(o *open, _ *[32]byte, _, _ *hello) { o.Share-- },
+		func(o *open, _ *[32]byte, _, _ *hello) { o.Length++ },
+		func(o *open, _ *[32]byte, _, _ *hello) { o.Note[transport.MaxNote-1]++ },
 		func(_ *open, _ *[32]byte, _, to *hello) { to.From[0]++ },
 	} {
 		o, key, from, to := o, key, from, to

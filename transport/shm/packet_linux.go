@@ -25,9 +25,6 @@ func sendPacket(conn *net.UnixConn, message any, fds ...int) error {
 	return err
 }
 
-// mostRights is more descriptors than a message has.
-const mostRights = 8
-
 // receivePacket waits for a message and its descriptors, which then belong to the caller. packet is
 // memory for it, of maxMessage bytes. After an error no descriptor stays open.
 func receivePacket(conn *net.UnixConn, packet []byte) (message any, fds []int, err error) {

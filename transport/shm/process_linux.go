@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxArrivals bounds the opens of a peer that no local Connect has answered yet; each holds a
-// descriptor.
+// maxArrivals bounds the opens of a peer that no local Connect has answered yet; each holds
+// descriptors.
 const maxArrivals = 4096
 
 // process is the connection to one peer process and the memory of that process that is mapped here.
@@ -95,13 +95,17 @@ func (p *process) open(ctx context.Context, s transport.Session) (transport.Link
 		return nil, err
 	}
 	o := &open{Serial: w.serial, Session: s.ID, Rank: uint32(s.Rank), Peer: uint32(s.Peer),
-		Channels: uint32(s.Channels), Slot: uint32(slot), Window: uint64(s.Window.Size())}
+		Channels: uint32(s.Channels), Slot: uint32(slot), Window: uint64(s.Window.Size()),
+		Share: uint32(len(s.Share)), Length: uint32(len(s.Note))}
+	copy(o.Note[:], s.Note)
 	o.MAC = o.seal(s.Key, p.mine, p.theirs)
 	fds := []int{own.FD()}
 	if s.Window != nil {
 		fds = append(fds, s.Window.Segment().FD())
 	}
-	p.send(o, fds...)
+	if err := p.send(o, append(fds, s.Share...)...); foreign(err) {
+		p.unshared(w, err)
+	}
 	own.CloseFD()
 	for told := uint64(0); ; {
 		p.fabric.mu.Lock()
@@ -198,6 +202,18 @@ func (p *process) finish(ctx context.Context, w *opening) (transport.Link, error
 	return nil, w.err
 }
 
+// unshared ends an opening whose descriptors cannot be sent. Nor was its open.
+func (p *process) unshared(w *opening, cause error) {
+	p.fabric.mu.Lock()
+	defer p.fabric.mu.Unlock()
+	s := &w.session
+	err := fault.Wrap(fault.Invalid, cause, "shm: rank %d cannot share descriptors %v", s.Rank, s.Share)
+	if w.link != nil { // the peer's open will be joined by no other
+		w.refusal = newRefuse(w.link.theirs, int(err.Code), err.Error())
+	}
+	p.fail(w, err)
+}
+
 // fail ends an opening. It is called with the lock held.
 func (p *process) fail(w *opening, err error) {
 	w.err = err
@@ -219,7 +235,7 @@ func (p *process) retract(w *opening) {
 func (p *process) join(w *opening, a *arrival) {
 	s := &w.session
 	delete(p.arrivals, keyOf(s))
-	defer closeAll(a.fds)
+	defer func() { closeAll(a.fds) }()
 	var peer, window *mem.Segment
 	var err error
 	want := a.seal(s.Key, p.theirs, p.mine)
@@ -255,6 +271,8 @@ func (p *process) join(w *opening, a *arrival) {
 		return
 	}
 	w.link = p.newLink(w, a, peer, window)
+	w.link.note, w.link.shared = a.note(), a.fds[a.own():]
+	a.fds = a.fds[:a.own()]
 	w.changed()
 }
 
@@ -313,14 +331,20 @@ func (p *process) closed(m *bye) {
 }
 
 // send sends a message. If that fails the connection is of no use, and its reader ends it: at once,
-// or, if the peer has closed its end, after what it had sent before.
-func (p *process) send(message any, fds ...int) {
+// or, if the peer has closed its end, after what it had sent before. A foreign descriptor that
+// cannot be sent is the affair of its caller.
+func (p *process) send(message any, fds ...int) error {
 	p.conn.SetWriteDeadline(time.Now().Add(sendSpan))
 	err := sendPacket(p.conn, message, fds...)
-	if err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+	if err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) && !foreign(err) {
 		p.close()
 	}
+	return err
 }
+
+// foreign reports whether a message was not sent because of a descriptor that came from outside of
+// this package: it is not open, or cannot be passed on.
+func foreign(err error) bool { return errors.Is(err, unix.EBADF) || errors.Is(err, unix.EINVAL) }
 
 // close ends the connection.
 func (p *process) close() {

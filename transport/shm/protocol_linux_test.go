@@ -116,6 +116,7 @@ func TestProtocolDocumentsConstants(t *testing.T) {
 		"doorbellPage": doorbellPage, "DoorbellSize": park.DoorbellSize,
 		"maxMessage": maxMessage, "maxArrivals": maxArrivals,
 		"MaxControl": transport.MaxControl, "mostUnheard": mostUnheard,
+		"MaxShare": transport.MaxShare, "MaxNote": transport.MaxNote,
 		"maxHandshakes": maxHandshakes, "helloSpan": helloSpan, "handshakeSpan": handshakeSpan,
 		"sendSpan": sendSpan, "endSpan": endSpan, "probePeriod": probePeriod,
 	} {
