@@ -25,17 +25,35 @@ type DeviceGroup struct {
 	close func() error
 }
 
+// DeviceWindow is memory of a device that ranks of the same device read of each other. Its
+// descriptor must be in Config.Share of the rank.
+type DeviceWindow = group.Window
+
+// NewDeviceWindow allocates the window of a rank in a group of so many ranks. It returns nil if
+// groups with these options need none, or the device cannot share it.
+func NewDeviceWindow(device cuda.Context, opts Options, ranks int) (*DeviceWindow, error) {
+	if opts.CudaRoute != "windows" || ranks < 2 || !device.Info().Shares {
+		return nil, nil
+	}
+	if err := device.Enter(false); err != nil {
+		return nil, err
+	}
+	defer device.Leave()
+	return group.NewWindow(device, opts.staging(), ranks)
+}
+
 // OnDevice makes a DeviceGroup, which takes c over: calls go through the DeviceGroup from then on,
 // and c ends with it. What c tells of itself is about the DeviceGroup. All ranks of c must do the
-// same. The context is taken over, too; both remain the caller's only if OnDevice fails. Then c has
-// ended with that error, which the other ranks get, too.
+// same, at the same time. The context is taken over, too; both remain the caller's only if OnDevice
+// fails. Then c has ended with that error, which the other ranks get, too. The window may be nil,
+// and is taken over in any case.
 //
 // With Config.Device the recorder has one record for each call. Otherwise it has one for each piece
 // that the processor moves.
 //
 // OnDevice allocates and registers memory, and so may wait for all streams of the process.
-func (c *Communicator) OnDevice(device cuda.Context) (*DeviceGroup, error) {
-	d, err := c.onDevice(device)
+func (c *Communicator) OnDevice(device cuda.Context, window *DeviceWindow) (*DeviceGroup, error) {
+	d, err := c.onDevice(device, window)
 	if err != nil {
 		err = c.origin.endpoint.in("join", err)
 		c.fail(err.(*fault.Error))
@@ -45,7 +63,7 @@ func (c *Communicator) OnDevice(device cuda.Context) (*DeviceGroup, error) {
 	return d, nil
 }
 
-func (c *Communicator) onDevice(device cuda.Context) (*DeviceGroup, error) {
+func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*DeviceGroup, error) {
 	e := c.origin.endpoint
 	var ring *record.Ring
 	if e.cfg.Device {
@@ -54,6 +72,7 @@ func (c *Communicator) onDevice(device cuda.Context) (*DeviceGroup, error) {
 	opts := group.Options{
 		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(), Context: device, Thread: c.node.deviceThread(),
 		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging, Record: ring,
+		Window: window,
 	}
 	if e.cfg.Options.CudaRoute == "windows" {
 		onDevice := c.planner.twin()
@@ -82,6 +101,14 @@ func (c *Communicator) sharing() group.Sharing {
 				return lender.Arena()
 			}
 			return nil
+		},
+		Descriptor: func(rank int) (int, error) {
+			_, descriptors := c.Shared(rank)
+			if len(descriptors) != 1 {
+				return -1, fault.Peer(fault.NotSupported, rank, "it has given %d descriptors of its memory, and not one",
+					len(descriptors))
+			}
+			return descriptors[0], nil
 		},
 		Dead: func(rank int) bool {
 			return slices.ContainsFunc(c.Lost(), func(e *Error) bool { return e.Peer == rank })

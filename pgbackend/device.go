@@ -1,10 +1,12 @@
 package pgbackend
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/fault"
@@ -120,44 +122,79 @@ func (g *Group) elsewhere(op string) error {
 		In(g.member(), op)
 }
 
+// device is what a group has of its device from Open to Join or Close.
+type device struct {
+	context cuda.Context // nil for nothing
+	window  *ccl.DeviceWindow
+	share   []int // the window's descriptor
+}
+
 // retain takes hold of the device, so that it is known before anybody waits for this rank whether
 // that works.
-func (g *Group) retain() (err error) {
-	if g.place != nil {
-		g.context, err = g.place.driver.Retain(g.place.index)
+func (p *place) retain(opts ccl.Options, ranks int) (d device, err error) {
+	if d.context, err = p.driver.Retain(p.index); err != nil {
+		return device{}, err
 	}
-	return err
+	if d.window, err = ccl.NewDeviceWindow(d.context, opts, ranks); err == nil && d.window != nil {
+		var descriptor int
+		if descriptor, err = d.window.Descriptor(); err == nil {
+			d.share = []int{descriptor}
+		}
+	}
+	if err != nil {
+		return device{}, errors.Join(err, d.letGo())
+	}
+	return d, nil
+}
+
+// letGo undoes retain.
+func (d *device) letGo() error {
+	if d.context == nil {
+		return nil
+	}
+	d.close()
+	var err error
+	if d.window != nil {
+		if err = d.context.Enter(false); err == nil {
+			err = d.window.Free()
+			d.context.Leave()
+		}
+	}
+	return errors.Join(err, d.context.Release())
+}
+
+// close closes the descriptor, when the peers have it.
+func (d *device) close() {
+	for _, descriptor := range d.share {
+		syscall.Close(descriptor)
+	}
+	d.share = nil
+}
+
+// taken returns what retain has got, which is the caller's then.
+func (g *Group) taken() device {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d := g.device
+	g.device = device{}
+	return d
 }
 
 // onDevice makes a Communicator one of the group's device. If that fails, it closes the
 // Communicator, and the other ranks learn why.
 func (g *Group) onDevice(comm *ccl.Communicator) (err error) {
-	g.mu.Lock()
-	context := g.context
-	g.context = nil
-	g.mu.Unlock()
-	if context == nil {
-		if context, err = g.place.driver.Retain(g.place.index); err != nil {
+	d := g.taken()
+	d.close()
+	if d.context == nil {
+		if d.context, err = g.place.driver.Retain(g.place.index); err != nil {
 			comm.Abort(err.Error())
 			comm.Close()
 			return err
 		}
 	}
-	if _, err = comm.OnDevice(context); err != nil {
+	if _, err = comm.OnDevice(d.context, d.window); err != nil {
 		comm.Close()
-		context.Release()
+		d.context.Release()
 	}
 	return err
-}
-
-// letGo undoes retain, unless a Communicator has taken the device over.
-func (g *Group) letGo() error {
-	g.mu.Lock()
-	context := g.context
-	g.context = nil
-	g.mu.Unlock()
-	if context == nil {
-		return nil
-	}
-	return context.Release()
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/cuda"
 )
 
 // Config is what torch knows about a group.
@@ -44,10 +43,10 @@ type Group struct {
 	summed    chan struct{}             // has an element after a Sparse has ended
 
 	mu         sync.Mutex
-	rank, size int                    // size is 0 while the group has no members
-	members    []int                  // after ShrinkFrom
-	endpoint   *ccl.Endpoint          // of the first generation; nil if it began without members
-	context    cuda.Context           // of the device, from Open to Join or Close; else nil
+	rank, size int           // size is 0 while the group has no members
+	members    []int         // after ShrinkFrom
+	endpoint   *ccl.Endpoint // of the first generation; nil if it began without members
+	device     device
 	joining    func(why *fault.Error) // ends Join and ShrinkFrom; nil unless one runs, and after that call
 	state      State
 }
@@ -93,15 +92,20 @@ func open(cfg Config) (*Group, error) {
 	if cfg.Size == 0 {
 		return g, nil
 	}
-	if err := g.retain(); err != nil {
-		return nil, err
+	config := ccl.Config{Name: cfg.Name, Rank: cfg.Rank, Size: cfg.Size,
+		Timeout: cfg.Timeout, Options: opts, Client: cfg.Shim, Device: where != nil}
+	if where != nil {
+		if g.device, err = where.retain(opts, cfg.Size); err != nil {
+			return nil, err
+		}
+		if config.Share = g.device.share; opts.CudaRoute == "windows" {
+			config.Note = []byte(where.name) // also of those that have nothing to share
+		}
 	}
-	endpoint, err := n.Open(ccl.Config{
-		Name: cfg.Name, Rank: cfg.Rank, Size: cfg.Size,
-		Timeout: cfg.Timeout, Options: opts, Client: cfg.Shim, Device: where != nil})
+	endpoint, err := n.Open(config)
 	if err != nil {
-		g.letGo()
-		return nil, err
+		d := g.taken()
+		return nil, errors.Join(err, d.letGo())
 	}
 	g.rank, g.size, g.endpoint = cfg.Rank, cfg.Size, endpoint
 	return g, nil
@@ -182,16 +186,22 @@ func (g *Group) enter(op, member string, by time.Time,
 	g.mu.Unlock()
 	comm, members, err := build(ctx)
 	if err == nil && g.place != nil {
+		stop := context.AfterFunc(ctx, func() { comm.Abort(context.Cause(ctx).Error()) }) // it waits for the others
 		err = g.onDevice(comm)
+		stop()
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	if g.joining == nil {
+		left := g.device
+		g.device = device{}
+		g.mu.Unlock()
+		left.letGo()
 		if err == nil {
 			comm.Close()
 		}
 		return context.Cause(ctx)
 	}
+	defer g.mu.Unlock()
 	g.joining = nil
 	if err != nil {
 		return err
@@ -423,15 +433,19 @@ func (g *Group) Drain(d time.Duration) bool {
 // that the group was closed. Closing it again has no effect.
 func (g *Group) Close() error {
 	g.mu.Lock()
-	g.endJoin(fault.New(fault.Closed, "the process group was shut down"))
+	joining := g.endJoin(fault.New(fault.Closed, "the process group was shut down"))
 	comm := g.comm.Swap(nil)
 	g.state.Joined, g.state.Closed = false, true
 	if comm != nil {
 		g.state.Seq = comm.Seq()
 	}
 	g.mu.Unlock()
+	if comm == nil && joining {
+		return nil // Join gives the device back, when it does not use it any more
+	}
 	if comm == nil {
-		return g.letGo()
+		d := g.taken()
+		return d.letGo()
 	}
 	forget(g)
 	return comm.Close()

@@ -97,7 +97,7 @@ func TestNoAllocations(t *testing.T) {
 	count := 100_000 // several pieces
 	var groups [ranks]*ccl.DeviceGroup
 	for rank := range ranks {
-		groups[rank], err = comms[rank].OnDevice(new(instant))
+		groups[rank], err = comms[rank].OnDevice(new(instant), nil)
 		require.NoError(t, err)
 	}
 	data := make([]float32, count)

@@ -140,7 +140,7 @@ func TestDeviceLacks(t *testing.T) {
 		driver := cudatest.New(cudatest.Options{Faults: c.faults})
 		device, err := driver.Retain(0)
 		require.NoError(t, err)
-		_, err = comms[0].OnDevice(device)
+		_, err = comms[0].OnDevice(device, nil)
 		require.ErrorIs(t, err, fault.NotSupported)
 		require.ErrorContains(t, err, c.want)
 		require.NoError(t, device.Release())
@@ -160,7 +160,7 @@ func TestMakingFails(t *testing.T) {
 				Fail: []cudatest.Failure{{Call: call, Nth: nth, Code: 2}}}})
 			device, err := driver.Retain(0)
 			require.NoError(t, err)
-			if _, err = comms[0].OnDevice(device); driver.Calls(call) < nth {
+			if _, err = comms[0].OnDevice(device, nil); driver.Calls(call) < nth {
 				require.NoError(t, err)
 				continue
 			}

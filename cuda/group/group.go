@@ -29,6 +29,7 @@ type Options struct {
 	// windows (Sharing), and is used by this Group alone; nil for none, on all ranks.
 	WindowPlanner exec.Planner
 	Sharing       Sharing
+	Window        *Window // of this rank; nil for memory of the host. New takes it over, even if it fails
 
 	// Alloc returns whole pages to which the device has access, and what gives them back. Peers on
 	// this host should be able to read them in place.
@@ -104,8 +105,11 @@ func New(opts Options) (*Group, error) {
 	}
 	defer g.ctx.Leave()
 	err := g.open()
-	if err == nil && opts.WindowPlanner != nil && g.size > 1 {
+	switch {
+	case err == nil && opts.WindowPlanner != nil && g.size > 1:
 		g.windows, err = openWindows(g)
+	case opts.Window != nil:
+		opts.Window.Free()
 	}
 	if err != nil {
 		g.giveBack()

@@ -16,17 +16,18 @@ import (
 // windows is the way of collectives through memory that the devices of all ranks reach. The program
 // of a call (package program) becomes work of one stream: copies, kernels and words.
 type windows struct {
-	g      *Group
-	layout layout
-	room   program.Room
-	page   cuda.Registered // of this rank
-	places []place         // of the windows, by rank; behind the slots of each is the scratch
-	pages  []place         // by rank
-	giving []func() error  // gives back, last first, what was opened
-	owned  int             // the first of these: what is not of the peers
-	gone   []bool          // by peer: it has died
-	stream cuda.Stream
-	module cuda.Module
+	g        *Group
+	layout   layout
+	room     program.Room
+	page     cuda.Registered // of this rank
+	places   []place         // of the windows, by rank; behind the slots of each is the scratch
+	pages    []place         // by rank
+	onDevice bool            // the windows are in the memory of the device that all ranks share
+	giving   []func() error  // gives back, last first, what was opened
+	owned    int             // the first of these: what is not of the peers
+	gone     []bool          // by peer: it has died
+	stream   cuda.Stream
+	module   cuda.Module
 
 	functions  map[*kernel.Function]cuda.Function
 	processors int // multiprocessors of the device

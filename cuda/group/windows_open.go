@@ -1,11 +1,11 @@
 package group
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
@@ -26,33 +26,72 @@ type Sharing struct {
 	Place func(memory []byte) (at int, ok bool)
 	// Lent returns what this process sees of a peer's memory, nil for nothing.
 	Lent func(rank int) []byte
+	// Descriptor returns the descriptor of a peer's Window, which the caller closes.
+	Descriptor func(rank int) (int, error)
 	// Dead reports whether a peer is known to have died.
 	Dead func(rank int) bool
 }
 
 // note is what the ranks tell each other when they join.
 type note struct {
-	Works   bool // as far as this rank knows
-	Page    uint64
-	Windows uint64
-	Slot    uint64
+	Works    bool // as far as this rank knows
+	Shares   bool // its window can be in the memory of its device
+	Device   [16]byte
+	Slot     uint64 // bytes
+	Page, At uint64 // of its page and its window, in what the peers see of its memory
 }
 
-const noteBytes = 32
+const noteBytes = 48
 
 func (n *note) encode(b []byte) {
-	values := []uint64{0, n.Page, n.Windows, n.Slot}
+	b[0], b[1] = 0, 0
 	if n.Works {
-		values[0] = 1
+		b[0] = 1
 	}
-	for i, v := range values {
-		binary.LittleEndian.PutUint64(b[8*i:], v)
+	if n.Shares {
+		b[1] = 1
 	}
+	for i, v := range []uint64{n.Slot, n.Page, n.At} {
+		binary.LittleEndian.PutUint64(b[8*(i+1):], v)
+	}
+	copy(b[32:], n.Device[:])
 }
 
 func decodeNote(b []byte) note {
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
-	return note{Works: word(0) == 1, Page: word(1), Windows: word(2), Slot: word(3)}
+	return note{Works: b[0] == 1, Shares: b[1] == 1, Device: [16]byte(b[32:]),
+		Slot: word(1), Page: word(2), At: word(3)}
+}
+
+// Window is memory of a device for the window of a rank. Whoever makes it before the ranks meet has
+// its descriptor passed to the peers.
+type Window struct{ memory cuda.Memory }
+
+// NewWindow allocates the window of a rank in a group of so many ranks, for Options.Staging. The
+// context is entered. A Group takes it over.
+func NewWindow(ctx cuda.Context, staging, ranks int) (*Window, error) {
+	memory, err := ctx.Alloc((plan.WindowSlots + scratches(ranks)) * slotOf(staging))
+	if err != nil {
+		return nil, err
+	}
+	return &Window{memory}, nil
+}
+
+// Descriptor returns a new descriptor of the memory.
+func (w *Window) Descriptor() (int, error) { return w.memory.Descriptor() }
+
+// Free gives the memory back, if no Group has taken it over.
+func (w *Window) Free() error { return w.memory.Free() }
+
+// slotOf returns the bytes of a slot.
+func slotOf(staging int) int { return staging / plan.WindowSlots &^ (pageBytes - 1) }
+
+// scratches returns the number of slots that the scratch takes.
+func scratches(ranks int) int {
+	if ranks > kernel.MostSources {
+		return 1
+	}
+	return 0
 }
 
 // openWindows makes the windows of a group. All ranks call it at the same time. Either all have
@@ -63,26 +102,43 @@ func openWindows(g *Group) (*windows, error) {
 		functions: map[*kernel.Function]cuda.Function{}, places: make([]place, g.size), pages: make([]place, g.size),
 		compared: make([]uint64, g.size), heard: make([]uint64, g.size), gone: make([]bool, g.size)}
 	w.room = program.Room{Rank: g.rank, Ranks: g.size, Channels: exec.PlanChannels, Enqueued: true,
-		Slot: g.opts.Staging / plan.WindowSlots &^ (pageBytes - 1), Windows: make([]program.Window, g.size)}
-	own := note{Slot: uint64(w.room.Slot)}
-	lack := w.openOwn(&own)
-	own.Works = lack == nil
-	notes, err := g.exchange(&own)
-	if err == nil && lack == nil {
-		if lack = w.agreed(notes); lack == nil {
-			lack = w.openPeers(notes)
-		}
+		Slot: slotOf(g.opts.Staging), Windows: make([]program.Window, g.size)}
+	if g.opts.Window != nil {
+		w.giving = append(w.giving, g.opts.Window.Free)
 	}
-	if err == nil {
-		own.Works = lack == nil
-		if notes, err = g.exchange(&own); err == nil && lack == nil {
+	own := note{Works: true, Shares: g.opts.Window != nil, Device: g.ctx.Info().UUID, Slot: uint64(w.room.Slot)}
+	// A rank that lacks something goes on to the next exchange, so that the others do not wait.
+	var lack error
+	for _, step := range []func(own *note, notes []note) error{w.choose, w.openOwn, w.openPeers, nil} {
+		notes, err := g.exchange(&own)
+		if err != nil {
+			return nil, errors.Join(err, w.giveBack())
+		}
+		if lack == nil {
 			lack = w.agreed(notes)
 		}
+		if lack == nil && step != nil {
+			lack = step(&own, notes)
+		}
+		own.Works = lack == nil
 	}
-	if err = cmp.Or(lack, err); err != nil {
-		return nil, errors.Join(err, w.giveBack())
+	if lack != nil {
+		return nil, errors.Join(lack, w.giveBack())
 	}
 	return w, nil
+}
+
+// choose decides where the windows are: on the device if all ranks have the same one, else in
+// memory of the host.
+func (w *windows) choose(_ *note, notes []note) error {
+	w.onDevice = true
+	for _, n := range notes {
+		w.onDevice = w.onDevice && n.Shares && n.Device == notes[0].Device
+	}
+	if !w.onDevice {
+		return w.give(0)
+	}
+	return nil
 }
 
 // exchange gives this rank's note to all, and returns theirs.
@@ -119,7 +175,7 @@ func (w *windows) agreed(notes []note) error {
 }
 
 // openOwn makes what this rank has of its own.
-func (w *windows) openOwn(own *note) (err error) {
+func (w *windows) openOwn(own *note, _ []note) (err error) {
 	g := w.g
 	info := g.ctx.Info()
 	w.processors = info.Processors
@@ -145,25 +201,24 @@ func (w *windows) openOwn(own *note) (err error) {
 		return err
 	}
 	w.page, own.Page = page, at
-	window, at, err := w.allocate((plan.WindowSlots + w.scratches()) * w.room.Slot)
-	if err != nil {
-		return err
-	}
-	own.Windows = at
 	w.pages[g.rank] = place{page.Host(), page.Ptr()}
-	w.places[g.rank] = place{window.Host(), window.Ptr()}
+	if w.onDevice {
+		w.places[g.rank].device = g.opts.Window.memory.Ptr()
+	} else {
+		window, at, err := w.allocate(w.bytes())
+		if err != nil {
+			return err
+		}
+		own.At = at
+		w.places[g.rank] = place{window.Host(), window.Ptr()}
+	}
 	w.owned = len(w.giving)
 	w.show()
 	return nil
 }
 
-// scratches returns the number of slots that the scratch takes.
-func (w *windows) scratches() int {
-	if w.g.size > kernel.MostSources {
-		return 1
-	}
-	return 0
-}
+// bytes returns the size of a window with its scratch.
+func (w *windows) bytes() int { return (plan.WindowSlots + scratches(w.g.size)) * w.room.Slot }
 
 // allocate returns memory of the host to which the device has access, zeroed, and where the peers
 // find it.
@@ -197,7 +252,7 @@ func (r *registering) Pin(memory []byte) (err error) {
 func (r *registering) Unpin([]byte) error { return r.memory.Free() }
 
 // openPeers finds the memory of the peers. Ranks of one process have registered theirs already.
-func (w *windows) openPeers(notes []note) error {
+func (w *windows) openPeers(_ *note, notes []note) error {
 	for rank, n := range notes {
 		if rank == w.g.rank {
 			continue
@@ -210,12 +265,31 @@ func (w *windows) openPeers(notes []note) error {
 		if w.pages[rank], err = w.reach(rank, n.Page, w.layout.bytes()); err != nil {
 			return err
 		}
-		window := (plan.WindowSlots + w.scratches()) * w.room.Slot
-		if w.places[rank], err = w.reach(rank, n.Windows, window); err != nil {
+		if w.onDevice {
+			w.places[rank], err = w.imported(rank)
+		} else {
+			w.places[rank], err = w.reach(rank, n.At, w.bytes())
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// imported maps the window of another process, which is on the same device.
+func (w *windows) imported(rank int) (place, error) {
+	descriptor, err := w.g.opts.Sharing.Descriptor(rank)
+	if err != nil {
+		return place{}, err
+	}
+	memory, err := w.g.ctx.Import(descriptor, w.bytes())
+	syscall.Close(descriptor)
+	if err != nil {
+		return place{}, err
+	}
+	w.giving = append(w.giving, memory.Free)
+	return place{device: memory.Ptr()}, nil
 }
 
 // reach gives the device access to memory of another process.

@@ -18,8 +18,13 @@ import (
 var overWindows = ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: "windows"}
 
 // machine makes a device group whose ranks share the device of one machine, as if they were
-// processes: they have hardware queues enough for that.
+// processes: they have hardware queues enough for that. Windows are in the memory of the device.
 func machine(t testing.TB, n int, device cudatest.Options, opts ccl.Options, memory int) []*rank {
+	t.Helper()
+	return machineWith(t, n, device, opts, memory, true)
+}
+
+func machineWith(t testing.TB, n int, device cudatest.Options, opts ccl.Options, memory int, inDevice bool) []*rank {
 	t.Helper()
 	device.Queues = 1000
 	driver := cudatest.New(device)
@@ -28,10 +33,11 @@ func machine(t testing.TB, n int, device cudatest.Options, opts ccl.Options, mem
 	for i := range drivers {
 		drivers[i] = driver
 	}
-	return ranksOn(t, drivers, opts, memory)
+	return ranksOn(t, drivers, opts, memory, inDevice)
 }
 
-// Every collective has the bits that it has on the processor, over windows, too.
+// Every collective has the bits that it has on the processor, over windows, too: in the memory of
+// the device for even numbers of ranks, else of the host.
 func TestWindowsMatrix(t *testing.T) {
 	for ranks := 2; ranks <= 8; ranks++ {
 		if testing.Short() && ranks > 3 {
@@ -39,7 +45,7 @@ func TestWindowsMatrix(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			t.Parallel()
-			w := machine(t, ranks, quick, overWindows, memory)
+			w := machineWith(t, ranks, quick, overWindows, memory, ranks%2 == 0)
 			everyCall(t, w)
 			end(t, w)
 		})
@@ -54,7 +60,8 @@ func TestWindowsLengths(t *testing.T) { lengths(t, machine(t, 3, quick, overWind
 
 func TestWindowsOrder(t *testing.T) {
 	inOrder(t, func(t *testing.T, n int, seed uint64) []*rank {
-		return machine(t, n, cudatest.Options{Seed: seed, Delay: 20 * time.Microsecond}, overWindows, 256<<10)
+		device := cudatest.Options{Seed: seed, Delay: 20 * time.Microsecond}
+		return machineWith(t, n, device, overWindows, 256<<10, seed%2 == 0)
 	})
 }
 
@@ -145,7 +152,8 @@ func TestWindowsBesideStaged(t *testing.T) {
 		}) {
 			require.NoError(t, err)
 		}
-		same(t, w, ccl.Call{Coll: dtype.Broadcast, Type: dtype.U8, Root: round % 3}, true, uint64(round), length, length)
+		call := ccl.Call{Coll: dtype.Broadcast, Type: dtype.U8, Root: round % 3}
+		same(t, w, call, true, uint64(round), length, length)
 	}
 	end(t, w)
 }
@@ -159,7 +167,7 @@ func TestWindowsCannotBe(t *testing.T) {
 	for _, err := range each(2, func(i int) error {
 		device, err := driver.Retain(0)
 		require.NoError(t, err)
-		_, err = comms[i].OnDevice(device)
+		_, err = comms[i].OnDevice(device, nil)
 		require.NoError(t, device.Release())
 		return err
 	}) {

@@ -64,11 +64,12 @@ func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory 
 		drivers[i] = cudatest.New(devices[i])
 		t.Cleanup(drivers[i].Close)
 	}
-	return ranksOn(t, drivers, opts, memory)
+	return ranksOn(t, drivers, opts, memory, false)
 }
 
-// ranksOn makes a device group with a rank on the first device of each driver.
-func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory int) []*rank {
+// ranksOn makes a device group with a rank on the first device of each driver. Windows, if it has
+// any, are in the memory of the device, or of the host.
+func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory int, inDevice bool) []*rank {
 	t.Helper()
 	n := len(drivers)
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -101,7 +102,13 @@ func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory 
 		ranks[i] = r
 	}
 	for _, err := range each(n, func(i int) (err error) {
-		ranks[i].DeviceGroup, err = comms[i].OnDevice(ranks[i].ctx)
+		var window *ccl.DeviceWindow
+		if inDevice {
+			if window, err = ccl.NewDeviceWindow(ranks[i].ctx, opts, n); err != nil {
+				return err
+			}
+		}
+		ranks[i].DeviceGroup, err = comms[i].OnDevice(ranks[i].ctx, window)
 		return err
 	}) {
 		require.NoError(t, err)

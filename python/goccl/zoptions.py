@@ -32,6 +32,10 @@ class Options(Settings):
         cuda_buffsize: Bytes of host memory through which a group moves the collectives of CUDA tensors, such as 4M
             or 64M, from 256K to 1G; a quarter of it is what one piece of a call uses at most. Messages have as many
             again. (``GOCCL_CUDA_BUFFSIZE``, default 16M)
+        cuda_route: How a group moves the collectives of CUDA tensors. staged: through memory of the host, where the
+            CPU reduces them. windows: the devices copy and reduce by themselves, in host memory that the devices of all
+            ranks reach, half of GOCCL_CUDA_BUFFSIZE at a time; all ranks must be on one host. (``GOCCL_CUDA_ROUTE``,
+            default staged)
         debug: What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are joined,
             and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another size
             than the one before. (``GOCCL_DEBUG``, default WARN)
@@ -101,6 +105,7 @@ class Options(Settings):
     buffsize: int | str | None = None
     checksum: bool | None = None
     cuda_buffsize: int | str | None = None
+    cuda_route: str | None = None
     debug: str | None = None
     determinism: int | None = None
     fast_bf16: bool | None = None
