@@ -5,14 +5,12 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group"
-	"github.com/goccl/goccl/transport"
 )
 
 // DeviceWork is a call that was enqueued.
@@ -25,21 +23,22 @@ type DeviceGroup struct {
 	close func() error
 }
 
-// DeviceWindow is memory of a device that ranks of the same device read of each other. Its
-// descriptor must be in Config.Share of the rank.
+// DeviceWindow is memory that the devices of all ranks of a group use. Its descriptors must be in
+// Config.Share of the rank.
 type DeviceWindow = group.Window
 
-// NewDeviceWindow allocates the window of a rank in a group of so many ranks. It returns nil if
-// groups with these options need none, or the device cannot share it.
+// NewDeviceWindow makes the window of a rank in a group of so many ranks, or returns nil if groups
+// with these options need none.
 func NewDeviceWindow(device cuda.Context, opts Options, ranks int) (*DeviceWindow, error) {
-	if opts.CudaRoute != "windows" || ranks < 2 || !device.Info().Shares {
+	if !opts.overWindows() || ranks < 2 {
 		return nil, nil
 	}
-	if err := device.Enter(false); err != nil {
-		return nil, err
+	onDevice := opts.CudaRoute == routeWindows
+	if info := device.Info(); onDevice && !info.Shares {
+		return nil, fault.New(fault.NotSupported, "device %d (%s) cannot share its memory with other processes; "+
+			"GOCCL_CUDA_ROUTE=%s does without", info.Index, info.Name, routeHostWindows)
 	}
-	defer device.Leave()
-	return group.NewWindow(device, opts.staging(), ranks)
+	return group.NewWindow(device, opts.staging(), ranks, onDevice)
 }
 
 // OnDevice makes a DeviceGroup, which takes c over: calls go through the DeviceGroup from then on,
@@ -74,7 +73,7 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging, Record: ring,
 		Window: window,
 	}
-	if e.cfg.Options.CudaRoute == "windows" {
+	if e.cfg.Options.overWindows() {
 		onDevice := c.planner.twin()
 		onDevice.rules.Device = true
 		opts.WindowPlanner, opts.Sharing = onDevice, c.sharing()
@@ -88,27 +87,14 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	return d, nil
 }
 
-// sharing says how the ranks of c reach each other's registered memory.
+// sharing says how the ranks of c reach each other's windows.
 func (c *Communicator) sharing() group.Sharing {
 	id, _ := sessionOf(c.origin.addresses)
 	return group.Sharing{
 		Group: string(id[:]),
-		Place: func(memory []byte) (at int, ok bool) {
-			return c.node.registered().Place(unsafe.Pointer(unsafe.SliceData(memory)))
-		},
-		Lent: func(rank int) []byte {
-			if lender, ok := c.links[rank].(transport.Lender); ok {
-				return lender.Arena()
-			}
-			return nil
-		},
-		Descriptor: func(rank int) (int, error) {
+		Descriptors: func(rank int) []int {
 			_, descriptors := c.Shared(rank)
-			if len(descriptors) != 1 {
-				return -1, fault.Peer(fault.NotSupported, rank, "it has given %d descriptors of its memory, and not one",
-					len(descriptors))
-			}
-			return descriptors[0], nil
+			return descriptors
 		},
 		Dead: func(rank int) bool {
 			return slices.ContainsFunc(c.Lost(), func(e *Error) bool { return e.Peer == rank })

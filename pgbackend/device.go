@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/fault"
@@ -124,9 +123,8 @@ func (g *Group) elsewhere(op string) error {
 
 // device is what a group has of its device from Open to Join or Close.
 type device struct {
-	context cuda.Context // nil for nothing
-	window  *ccl.DeviceWindow
-	share   []int // the window's descriptor
+	context cuda.Context      // nil for nothing
+	window  *ccl.DeviceWindow // or nil
 }
 
 // retain takes hold of the device, so that it is known before anybody waits for this rank whether
@@ -135,14 +133,8 @@ func (p *place) retain(opts ccl.Options, ranks int) (d device, err error) {
 	if d.context, err = p.driver.Retain(p.index); err != nil {
 		return device{}, err
 	}
-	if d.window, err = ccl.NewDeviceWindow(d.context, opts, ranks); err == nil && d.window != nil {
-		var descriptor int
-		if descriptor, err = d.window.Descriptor(); err == nil {
-			d.share = []int{descriptor}
-		}
-	}
-	if err != nil {
-		return device{}, errors.Join(err, d.letGo())
+	if d.window, err = ccl.NewDeviceWindow(d.context, opts, ranks); err != nil {
+		return device{}, errors.Join(err, d.context.Release())
 	}
 	return d, nil
 }
@@ -152,23 +144,11 @@ func (d *device) letGo() error {
 	if d.context == nil {
 		return nil
 	}
-	d.close()
 	var err error
 	if d.window != nil {
-		if err = d.context.Enter(false); err == nil {
-			err = d.window.Free()
-			d.context.Leave()
-		}
+		err = d.window.Free()
 	}
 	return errors.Join(err, d.context.Release())
-}
-
-// close closes the descriptor, when the peers have it.
-func (d *device) close() {
-	for _, descriptor := range d.share {
-		syscall.Close(descriptor)
-	}
-	d.share = nil
 }
 
 // taken returns what retain has got, which is the caller's then.
@@ -184,7 +164,9 @@ func (g *Group) taken() device {
 // Communicator, and the other ranks learn why.
 func (g *Group) onDevice(comm *ccl.Communicator) (err error) {
 	d := g.taken()
-	d.close()
+	if d.window != nil {
+		d.window.Shared()
+	}
 	if d.context == nil {
 		if d.context, err = g.place.driver.Retain(g.place.index); err != nil {
 			comm.Abort(err.Error())

@@ -98,8 +98,8 @@ func open(cfg Config) (*Group, error) {
 		if g.device, err = where.retain(opts, cfg.Size); err != nil {
 			return nil, err
 		}
-		if config.Share = g.device.share; opts.CudaRoute == "windows" {
-			config.Note = []byte(where.name) // also of those that have nothing to share
+		if g.device.window != nil {
+			config.Share = g.device.window.Descriptors()
 		}
 	}
 	endpoint, err := n.Open(config)

@@ -21,14 +21,15 @@ func (c *Comm) Drain(d, receives, doubt time.Duration, toCome func(butReceives b
 	for {
 		waited := time.Duration(now() - begin)
 		butReceives := waited >= receives
-		if (toCome == nil || !toCome(butReceives)) && c.drained(butReceives) {
+		more := toCome != nil && toCome(butReceives)
+		if !more && c.drained(butReceives) {
 			return true
 		}
 		if waited >= d {
 			return false
 		}
 		if inquiry == nil && waited >= doubt {
-			if inquiry = c.want(drainSpan); inquiry != nil {
+			if inquiry = c.want(drainSpan, more); inquiry != nil {
 				defer c.forget(inquiry)
 			}
 		}

@@ -62,6 +62,7 @@ type Control struct {
 // wanted is an inquiry that another thread than the driver's waits for.
 type wanted struct {
 	span  time.Duration
+	needs bool         // whoever wants it needs all ranks, also without an operation in flight
 	found chan outcome // holds one
 }
 
@@ -286,19 +287,19 @@ func (c *Comm) attend() bool {
 	}
 	if w := k.wanted.Load(); w != nil && c.inquire(w.span) {
 		k.wanted.Store(nil)
-		w.found <- c.inFlight()
+		w.found <- c.inFlight(w.needs)
 	}
 	return true
 }
 
 // want asks the driver for an inquiry. It returns nil if that cannot be, or if another is wanted
 // already.
-func (c *Comm) want(span time.Duration) *wanted {
+func (c *Comm) want(span time.Duration, needs bool) *wanted {
 	k := c.opts.Control
 	if k == nil || c.size == 1 {
 		return nil
 	}
-	w := &wanted{span, make(chan outcome, 1)}
+	w := &wanted{span, needs, make(chan outcome, 1)}
 	if !k.wanted.CompareAndSwap(nil, w) {
 		return nil
 	}
@@ -314,7 +315,7 @@ func (c *Comm) withInquiry(err *fault.Error) *fault.Error {
 	if c.pending.Load() == 0 { // model: none: without an operation there is nothing to add
 		return err
 	}
-	w := c.want(abortSpan)
+	w := c.want(abortSpan, false)
 	if w == nil {
 		return err
 	}
@@ -345,8 +346,9 @@ func attended[T any](c *Comm, told <-chan T, d time.Duration) (what T, ok bool) 
 	return what, false
 }
 
-// inFlight says what the first operation in flight waits for, after an inquiry.
-func (c *Comm) inFlight() (f outcome) {
+// inFlight says what the first operation in flight waits for, after an inquiry. With needs set, all
+// ranks are waited for.
+func (c *Comm) inFlight(needs bool) (f outcome) {
 	op := c.frame.op
 	if op == nil && len(c.p2pOps) > 0 {
 		op = c.p2pOps[0]
@@ -361,7 +363,7 @@ func (c *Comm) inFlight() (f outcome) {
 		if _, known := k.answers[peer]; known {
 			return false
 		}
-		return op != nil && (op.call.Coll.Valid() || op.req.Peer == peer) || !flushed(c.opts.Links[peer])
+		return needs || op != nil && (op.call.Coll.Valid() || op.req.Peer == peer) || !flushed(c.opts.Links[peer])
 	})
 	return f
 }

@@ -29,7 +29,7 @@ type Options struct {
 	// windows (Sharing), and is used by this Group alone; nil for none, on all ranks.
 	WindowPlanner exec.Planner
 	Sharing       Sharing
-	Window        *Window // of this rank; nil for memory of the host. New takes it over, even if it fails
+	Window        *Window // of this rank; without one, all ranks stage. New takes it over, even if it fails
 
 	// Alloc returns whole pages to which the device has access, and what gives them back. Peers on
 	// this host should be able to read them in place.

@@ -126,13 +126,13 @@ type event struct {
 func taped(t *testing.T, p *plan.Plan, rank int) *tape {
 	n := p.Spec.Ranks
 	g := &Group{rank: rank, size: n}
-	w := &windows{g: g, layout: layout{n}, places: make([]place, n), pages: make([]place, n),
+	w := &windows{g: g, layout: layout{n}, places: make([]cuda.Ptr, n), pages: make([]page, n),
 		heard:     make([]uint64, n),
 		functions: map[*kernel.Function]cuda.Function{}, processors: 10}
 	w.room = program.Room{Rank: rank, Ranks: n, Channels: 1, Slot: liftSlot, Enqueued: true,
 		Windows: make([]program.Window, n)}
 	for r := range n {
-		w.places[r].device, w.pages[r].device = windowBase(r), pageBase(r)
+		w.places[r], w.pages[r].device = windowBase(r), pageBase(r)
 	}
 	low, err := program.Lower(p, &w.room)
 	require.NoError(t, err)

@@ -13,11 +13,12 @@ import (
 //
 //	signal, left  of each peer: how far it has come, and how far it has read this rank's window.
 //	              The peer's stream writes them, and this rank's stream waits for them
-//	gone          of each peer: 1 once it uses nothing of this rank any more. Its host stores it
+//	gone, failed  of each peer: 1 once it uses nothing of this rank any more, and once its group has
+//	              failed, before it lets its stream go. Its host stores them
 //	begun, ended  written by this rank's own stream, for its host
 //	prints        what this rank has called, for the hosts of the peers
 //
-// Except for gone, a word holds a position in the sequence of operations over windows (at).
+// The other words hold a position in the sequence of operations over windows (at).
 const (
 	printsKept = 256
 	printBytes = 32
@@ -28,6 +29,7 @@ const (
 	wordSignal = iota
 	wordLeft
 	wordGone
+	wordFailed
 	wordsOfPeer
 )
 
@@ -85,8 +87,8 @@ func wordAt(page []byte, at int) *uint64 {
 	return (*uint64)(unsafe.Pointer(unsafe.SliceData(page[at : at+8])))
 }
 
-// place is memory of a rank as this rank reaches it.
-type place struct {
-	host   []byte   // nil if the host does not reach it
-	device cuda.Ptr // in the view of this rank's device
+// page is the page of a rank as this rank reaches it.
+type page struct {
+	host   []byte
+	device cuda.Ptr
 }

@@ -20,8 +20,10 @@ type Thread struct {
 	sharing sync.Mutex // guards what follows; held for short
 	present map[member]*windows
 	left    []*windows // of groups that were closed; peers may still use them
-	bell    *park.Doorbell
-	over    atomic.Bool
+
+	clearing atomic.Bool // a goroutine gives some of them back
+	bell     *park.Doorbell
+	over     atomic.Bool
 }
 
 // member is one rank of a group.
@@ -71,6 +73,8 @@ const (
 	longestNap  = 200 * time.Microsecond
 	// looking is the time between two looks for errors of the device.
 	looking = 20 * time.Millisecond
+	// leaving is the time between two looks whether peers have left a group that was closed here.
+	leaving = 50 * time.Millisecond
 )
 
 func nap(waited time.Duration) time.Duration {
@@ -94,7 +98,14 @@ func (t *Thread) run() {
 				t.bell.Cancel()
 				return
 			}
-			t.bell.Sleep(ticket, -1)
+			t.bell.Sleep(ticket, t.untilLeft())
+			// Not here: to free memory may wait for streams, which wait for this thread.
+			if t.untilLeft() > 0 && t.clearing.CompareAndSwap(false, true) {
+				go func() {
+					t.giveBack(false)
+					t.clearing.Store(false)
+				}()
+			}
 			last = time.Now()
 		case waited < spinning:
 			t.bell.Cancel()

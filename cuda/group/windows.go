@@ -20,8 +20,8 @@ type windows struct {
 	layout   layout
 	room     program.Room
 	page     cuda.Registered // of this rank
-	places   []place         // of the windows, by rank; behind the slots of each is the scratch
-	pages    []place         // by rank
+	places   []cuda.Ptr      // of the windows, by rank; behind the slots of each is the scratch
+	pages    []page          // by rank
 	onDevice bool            // the windows are in the memory of the device that all ranks share
 	giving   []func() error  // gives back, last first, what was opened
 	owned    int             // the first of these: what is not of the peers
@@ -216,9 +216,9 @@ func (w *windows) address(o *Op, b *program.Operand, slot int) cuda.Ptr {
 	case program.BaseOut:
 		return pointer(o.call.Out[b.Index]) + off
 	case program.BasePeer:
-		return w.places[b.Index].device + cuda.Ptr(slot*w.room.Slot) + off
+		return w.places[b.Index] + cuda.Ptr(slot*w.room.Slot) + off
 	}
-	return w.places[w.g.rank].device + cuda.Ptr(slot*w.room.Slot) + off
+	return w.places[w.g.rank] + cuda.Ptr(slot*w.room.Slot) + off
 }
 
 // copy enqueues a copy, and the one that is fused with it.
@@ -314,7 +314,7 @@ func (w *windows) load(o *Op, to, from cuda.Ptr, bytes int) error {
 
 // scratch is behind the slots of the window.
 func (w *windows) scratch() cuda.Ptr {
-	return w.places[w.g.rank].device + cuda.Ptr(plan.WindowSlots*w.room.Slot)
+	return w.places[w.g.rank] + cuda.Ptr(plan.WindowSlots*w.room.Slot)
 }
 
 func (w *windows) scale(o *Op, to, from cuda.Ptr, bytes int, factor float64) error {

@@ -4,84 +4,134 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/kernel"
 )
 
-// Sharing says how the ranks of a Group reach each other's memory.
+// Sharing says how the ranks of a Group reach each other's Window.
 type Sharing struct {
 	// Group names the group, alike for all ranks and unlike any other.
 	Group string
-	// Place returns where memory from Options.Alloc is in what the peers see of this process. ok is
-	// false if they see nothing.
-	Place func(memory []byte) (at int, ok bool)
-	// Lent returns what this process sees of a peer's memory, nil for nothing.
-	Lent func(rank int) []byte
-	// Descriptor returns the descriptor of a peer's Window, which the caller closes.
-	Descriptor func(rank int) (int, error)
+	// Descriptors returns those of a peer's Window, which the caller closes. It is not asked about
+	// ranks of this process.
+	Descriptors func(rank int) []int
 	// Dead reports whether a peer is known to have died.
 	Dead func(rank int) bool
 }
 
-// note is what the ranks tell each other when they join.
-type note struct {
-	Works    bool // as far as this rank knows
-	Shares   bool // its window can be in the memory of its device
-	Device   [16]byte
-	Slot     uint64 // bytes
-	Page, At uint64 // of its page and its window, in what the peers see of its memory
+// Window is the memory of a rank that the devices of all ranks use: the rank's page, and its window
+// behind that or in the memory of its device. It is made before the ranks meet, so that its
+// descriptors can be passed to the peers.
+type Window struct {
+	ctx     cuda.Context
+	segment *mem.Segment
+	memory  cuda.Memory // nil if the window is in memory of the host
+	bytes   int         // of the window
+	shared  []int
 }
 
-const noteBytes = 48
+// NewWindow makes the Window of a rank in a group of so many ranks, for Options.Staging. A Group
+// takes it over.
+func NewWindow(ctx cuda.Context, staging, ranks int, onDevice bool) (w *Window, err error) {
+	w = &Window{ctx: ctx, bytes: (plan.WindowSlots + scratches(ranks)) * slotOf(staging)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.Free())
+		}
+	}()
+	host := layout{ranks}.bytes()
+	if !onDevice {
+		host += w.bytes
+	}
+	if w.segment, err = mem.NewSegment("goccl-device", host); err != nil {
+		return w, err
+	}
+	if w.shared = []int{w.segment.FD()}; !onDevice {
+		return w, nil
+	}
+	err = in(ctx, func() error {
+		if w.memory, err = ctx.Alloc(w.bytes); err != nil {
+			return err
+		}
+		descriptor, err := w.memory.Descriptor()
+		w.shared = append(w.shared, descriptor)
+		return err
+	})
+	return w, err
+}
+
+// Descriptors returns what the peers need. They stay open until Shared.
+func (w *Window) Descriptors() []int { return w.shared }
+
+// Shared closes the descriptors: the peers have them.
+func (w *Window) Shared() {
+	if len(w.shared) == 0 {
+		return
+	}
+	w.segment.CloseFD()
+	for _, descriptor := range w.shared[1:] {
+		syscall.Close(descriptor)
+	}
+	w.shared = nil
+}
+
+// Free gives the memory back, if no Group has taken it over.
+func (w *Window) Free() error {
+	var errs []error
+	w.Shared()
+	if w.memory != nil {
+		errs = append(errs, in(w.ctx, w.memory.Free))
+	}
+	if w.segment != nil {
+		errs = append(errs, w.segment.Free())
+	}
+	return errors.Join(errs...)
+}
+
+// in calls f in a context.
+func in(ctx cuda.Context, f func() error) error {
+	if err := ctx.Enter(false); err != nil {
+		return err
+	}
+	defer ctx.Leave()
+	return f()
+}
+
+// note is what the ranks tell each other when they join.
+type note struct {
+	Works  bool // as far as this rank knows
+	Has    bool // it has a Window
+	Device [16]byte
+	Slot   uint64 // bytes
+}
+
+const noteBytes = 32
 
 func (n *note) encode(b []byte) {
 	b[0], b[1] = 0, 0
 	if n.Works {
 		b[0] = 1
 	}
-	if n.Shares {
+	if n.Has {
 		b[1] = 1
 	}
-	for i, v := range []uint64{n.Slot, n.Page, n.At} {
-		binary.LittleEndian.PutUint64(b[8*(i+1):], v)
-	}
-	copy(b[32:], n.Device[:])
+	binary.LittleEndian.PutUint64(b[8:], n.Slot)
+	copy(b[16:], n.Device[:])
 }
 
 func decodeNote(b []byte) note {
-	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
-	return note{Works: b[0] == 1, Shares: b[1] == 1, Device: [16]byte(b[32:]),
-		Slot: word(1), Page: word(2), At: word(3)}
+	return note{Works: b[0] == 1, Has: b[1] == 1, Device: [16]byte(b[16:]), Slot: binary.LittleEndian.Uint64(b[8:])}
 }
-
-// Window is memory of a device for the window of a rank. Whoever makes it before the ranks meet has
-// its descriptor passed to the peers.
-type Window struct{ memory cuda.Memory }
-
-// NewWindow allocates the window of a rank in a group of so many ranks, for Options.Staging. The
-// context is entered. A Group takes it over.
-func NewWindow(ctx cuda.Context, staging, ranks int) (*Window, error) {
-	memory, err := ctx.Alloc((plan.WindowSlots + scratches(ranks)) * slotOf(staging))
-	if err != nil {
-		return nil, err
-	}
-	return &Window{memory}, nil
-}
-
-// Descriptor returns a new descriptor of the memory.
-func (w *Window) Descriptor() (int, error) { return w.memory.Descriptor() }
-
-// Free gives the memory back, if no Group has taken it over.
-func (w *Window) Free() error { return w.memory.Free() }
 
 // slotOf returns the bytes of a slot.
 func slotOf(staging int) int { return staging / plan.WindowSlots &^ (pageBytes - 1) }
@@ -95,30 +145,36 @@ func scratches(ranks int) int {
 }
 
 // openWindows makes the windows of a group. All ranks call it at the same time. Either all have
-// windows then, or none, with an error that says what this rank lacks, or that others lack
-// something.
+// windows then, or none: without an error if a rank has no Window, else with one that says what
+// this rank lacks, or which other one lacks something.
 func openWindows(g *Group) (*windows, error) {
 	w := &windows{g: g, layout: layout{g.size}, lows: map[choice]*program.Lowered{},
-		functions: map[*kernel.Function]cuda.Function{}, places: make([]place, g.size), pages: make([]place, g.size),
+		functions: map[*kernel.Function]cuda.Function{}, places: make([]cuda.Ptr, g.size), pages: make([]page, g.size),
 		compared: make([]uint64, g.size), heard: make([]uint64, g.size), gone: make([]bool, g.size)}
 	w.room = program.Room{Rank: g.rank, Ranks: g.size, Channels: exec.PlanChannels, Enqueued: true,
 		Slot: slotOf(g.opts.Staging), Windows: make([]program.Window, g.size)}
-	if g.opts.Window != nil {
+	own := note{Works: true, Has: g.opts.Window != nil, Slot: uint64(w.room.Slot)}
+	if own.Has {
 		w.giving = append(w.giving, g.opts.Window.Free)
+		if w.onDevice = g.opts.Window.memory != nil; w.onDevice {
+			own.Device = g.ctx.Info().UUID
+		}
 	}
-	own := note{Works: true, Shares: g.opts.Window != nil, Device: g.ctx.Info().UUID, Slot: uint64(w.room.Slot)}
 	// A rank that lacks something goes on to the next exchange, so that the others do not wait.
 	var lack error
-	for _, step := range []func(own *note, notes []note) error{w.choose, w.openOwn, w.openPeers, nil} {
+	for _, step := range []func(notes []note) error{w.openOwn, w.openPeers, nil} {
 		notes, err := g.exchange(&own)
 		if err != nil {
 			return nil, errors.Join(err, w.giveBack())
+		}
+		if slices.ContainsFunc(notes, func(n note) bool { return !n.Has }) {
+			return nil, w.giveBack()
 		}
 		if lack == nil {
 			lack = w.agreed(notes)
 		}
 		if lack == nil && step != nil {
-			lack = step(&own, notes)
+			lack = step(notes)
 		}
 		own.Works = lack == nil
 	}
@@ -126,19 +182,6 @@ func openWindows(g *Group) (*windows, error) {
 		return nil, errors.Join(lack, w.giveBack())
 	}
 	return w, nil
-}
-
-// choose decides where the windows are: on the device if all ranks have the same one, else in
-// memory of the host.
-func (w *windows) choose(_ *note, notes []note) error {
-	w.onDevice = true
-	for _, n := range notes {
-		w.onDevice = w.onDevice && n.Shares && n.Device == notes[0].Device
-	}
-	if !w.onDevice {
-		return w.give(0)
-	}
-	return nil
 }
 
 // exchange gives this rank's note to all, and returns theirs.
@@ -160,22 +203,26 @@ func (g *Group) exchange(own *note) ([]note, error) {
 	return notes, nil
 }
 
-// agreed checks that all ranks have what windows need, and the same slots.
+// agreed checks that all ranks have what windows need, and the same slots and device.
 func (w *windows) agreed(notes []note) error {
+	own := notes[w.g.rank]
 	for rank, n := range notes {
 		switch {
-		case !n.Works:
+		case !n.Works && rank != w.g.rank:
 			return fault.Peer(fault.NotSupported, rank, "it cannot share memory for the windows of device groups")
-		case n.Slot != uint64(w.room.Slot):
+		case n.Slot != own.Slot:
 			return fault.Peer(fault.Invalid, rank, "its GOCCL_CUDA_BUFFSIZE gives slots of %d bytes, that of rank %d %d",
-				n.Slot, w.g.rank, w.room.Slot)
+				n.Slot, w.g.rank, own.Slot)
+		case n.Device != own.Device:
+			return fault.Peer(fault.NotSupported, rank, "it is on another device than rank %d: windows in the memory of a "+
+				"device are for ranks that share it; GOCCL_CUDA_ROUTE=host-windows is for others", w.g.rank)
 		}
 	}
 	return nil
 }
 
 // openOwn makes what this rank has of its own.
-func (w *windows) openOwn(own *note, _ []note) (err error) {
+func (w *windows) openOwn([]note) (err error) {
 	g := w.g
 	info := g.ctx.Info()
 	w.processors = info.Processors
@@ -196,64 +243,32 @@ func (w *windows) openOwn(own *note, _ []note) (err error) {
 		return err
 	}
 	w.giving = append(w.giving, w.stream.Destroy)
-	page, at, err := w.allocate(w.layout.bytes())
-	if err != nil {
+	if w.page, err = w.register(g.rank, g.opts.Window.segment); err != nil {
 		return err
 	}
-	w.page, own.Page = page, at
-	w.pages[g.rank] = place{page.Host(), page.Ptr()}
 	if w.onDevice {
-		w.places[g.rank].device = g.opts.Window.memory.Ptr()
-	} else {
-		window, at, err := w.allocate(w.bytes())
-		if err != nil {
-			return err
-		}
-		own.At = at
-		w.places[g.rank] = place{window.Host(), window.Ptr()}
+		w.places[g.rank] = g.opts.Window.memory.Ptr()
 	}
 	w.owned = len(w.giving)
 	w.show()
 	return nil
 }
 
-// bytes returns the size of a window with its scratch.
-func (w *windows) bytes() int { return (plan.WindowSlots + scratches(w.g.size)) * w.room.Slot }
-
-// allocate returns memory of the host to which the device has access, zeroed, and where the peers
-// find it.
-func (w *windows) allocate(bytes int) (cuda.Registered, uint64, error) {
-	r := &registering{ctx: w.g.ctx}
-	memory, free, err := w.g.opts.Alloc(bytes, r)
+// register gives the device access to the segment of a rank.
+func (w *windows) register(rank int, segment *mem.Segment) (cuda.Registered, error) {
+	r, err := w.g.ctx.Register(segment.Bytes())
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	w.giving = append(w.giving, free)
-	clear(memory)
-	at, ok := w.g.opts.Sharing.Place(memory)
-	if !ok {
-		return nil, 0, fault.New(fault.NotSupported, "this process has no registered memory that peers could read "+
-			"(GOCCL_REGISTERED)")
-	}
-	return r.memory, uint64(at), nil
+	w.giving = append(w.giving, r.Free)
+	w.pages[rank] = page{r.Host(), r.Ptr()}
+	w.places[rank] = r.Ptr() + cuda.Ptr(w.layout.bytes())
+	return r, nil
 }
-
-// registering registers memory with a device (mem.Pinner).
-type registering struct {
-	ctx    cuda.Context
-	memory cuda.Registered
-}
-
-func (r *registering) Pin(memory []byte) (err error) {
-	r.memory, err = r.ctx.Register(memory)
-	return err
-}
-
-func (r *registering) Unpin([]byte) error { return r.memory.Free() }
 
 // openPeers finds the memory of the peers. Ranks of one process have registered theirs already.
-func (w *windows) openPeers(_ *note, notes []note) error {
-	for rank, n := range notes {
+func (w *windows) openPeers([]note) error {
+	for rank := range w.pages {
 		if rank == w.g.rank {
 			continue
 		}
@@ -261,50 +276,44 @@ func (w *windows) openPeers(_ *note, notes []note) error {
 			w.pages[rank], w.places[rank] = peer.pages[rank], peer.places[rank]
 			continue
 		}
-		var err error
-		if w.pages[rank], err = w.reach(rank, n.Page, w.layout.bytes()); err != nil {
-			return err
-		}
-		if w.onDevice {
-			w.places[rank], err = w.imported(rank)
-		} else {
-			w.places[rank], err = w.reach(rank, n.At, w.bytes())
-		}
-		if err != nil {
+		if err := w.openPeer(rank); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// imported maps the window of another process, which is on the same device.
-func (w *windows) imported(rank int) (place, error) {
-	descriptor, err := w.g.opts.Sharing.Descriptor(rank)
-	if err != nil {
-		return place{}, err
+// openPeer maps the memory of another process.
+func (w *windows) openPeer(rank int) error {
+	descriptors := w.g.opts.Sharing.Descriptors(rank)
+	defer func() {
+		for _, descriptor := range descriptors {
+			syscall.Close(descriptor)
+		}
+	}()
+	want := 1
+	if w.onDevice {
+		want = 2
 	}
-	memory, err := w.g.ctx.Import(descriptor, w.bytes())
-	syscall.Close(descriptor)
+	if len(descriptors) != want {
+		return fault.Peer(fault.NotSupported, rank, "%d descriptors of its memory have come, and not %d: "+
+			"ranks with windows share memory, so they are on one host and not linked by TCP", len(descriptors), want)
+	}
+	segment, err := mem.MapSegment(descriptors[0], len(w.g.opts.Window.segment.Bytes()))
 	if err != nil {
-		return place{}, err
+		return err
+	}
+	w.giving = append(w.giving, segment.Free)
+	if _, err := w.register(rank, segment); err != nil || !w.onDevice {
+		return err
+	}
+	memory, err := w.g.ctx.Import(descriptors[1], w.g.opts.Window.bytes)
+	if err != nil {
+		return err
 	}
 	w.giving = append(w.giving, memory.Free)
-	return place{device: memory.Ptr()}, nil
-}
-
-// reach gives the device access to memory of another process.
-func (w *windows) reach(rank int, at uint64, bytes int) (place, error) {
-	lent := w.g.opts.Sharing.Lent(rank)
-	if at > uint64(len(lent)) || uint64(bytes) > uint64(len(lent))-at {
-		return place{}, fault.Peer(fault.NotSupported, rank, "its memory cannot be reached from rank %d", w.g.rank)
-	}
-	memory := lent[at:][:bytes:bytes]
-	r, err := w.g.ctx.Register(memory)
-	if err != nil {
-		return place{}, err
-	}
-	w.giving = append(w.giving, r.Free)
-	return place{memory, r.Ptr()}, nil
+	w.places[rank] = memory.Ptr()
+	return nil
 }
 
 // giveBack undoes what was opened.
@@ -350,25 +359,31 @@ func (w *windows) find(rank int) *windows {
 // peers have of this rank stays until they leave, too; the Thread gives it back then, and with it
 // the context.
 func (w *windows) leave() error {
-	err := w.give(w.owned)
 	for peer := range w.pages {
-		if peer != w.g.rank {
-			atomic.StoreUint64(wordAt(w.pages[peer].host, w.layout.of(w.g.rank, wordGone)), 1)
-			w.gone[peer] = w.g.opts.Sharing.Dead(peer)
-		}
+		w.gone[peer] = peer == w.g.rank || w.g.opts.Sharing.Dead(peer)
 	}
-	return err
+	w.tellAll(wordGone)
+	return w.give(w.owned)
 }
 
 // unused reports whether no peer uses anything of this rank any more.
 func (w *windows) unused() bool {
 	for peer := range w.pages {
-		if peer != w.g.rank && !w.gone[peer] &&
-			atomic.LoadUint64(wordAt(w.page.Host(), w.layout.of(peer, wordGone))) == 0 {
+		if !w.gone[peer] && w.flag(w.page.Host(), peer, wordGone).Load() == 0 {
 			return false
 		}
 	}
 	return true
+}
+
+// untilLeft returns how long the thread may sleep.
+func (t *Thread) untilLeft() time.Duration {
+	t.sharing.Lock()
+	defer t.sharing.Unlock()
+	if len(t.left) > 0 {
+		return leaving
+	}
+	return -1
 }
 
 // giveBack gives back windows of groups that were closed, unless peers still use them. With all set

@@ -14,17 +14,17 @@ import (
 	"github.com/goccl/goccl/cuda/cudatest"
 )
 
-// overWindows are options of groups whose devices read each other's windows.
-var overWindows = ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: "windows"}
+// overWindows are options of groups whose ranks read each other's windows in the memory of their
+// device, overHostWindows of those with windows in memory of the host.
+var (
+	overWindows     = ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: "windows"}
+	overHostWindows = ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: "host-windows"}
+	eitherWindows   = []ccl.Options{overWindows, overHostWindows}
+)
 
 // machine makes a device group whose ranks share the device of one machine, as if they were
-// processes: they have hardware queues enough for that. Windows are in the memory of the device.
+// processes: they have hardware queues enough for that.
 func machine(t testing.TB, n int, device cudatest.Options, opts ccl.Options, memory int) []*rank {
-	t.Helper()
-	return machineWith(t, n, device, opts, memory, true)
-}
-
-func machineWith(t testing.TB, n int, device cudatest.Options, opts ccl.Options, memory int, inDevice bool) []*rank {
 	t.Helper()
 	device.Queues = 1000
 	driver := cudatest.New(device)
@@ -33,7 +33,7 @@ func machineWith(t testing.TB, n int, device cudatest.Options, opts ccl.Options,
 	for i := range drivers {
 		drivers[i] = driver
 	}
-	return ranksOn(t, drivers, opts, memory, inDevice)
+	return ranksOn(t, drivers, opts, memory)
 }
 
 // Every collective has the bits that it has on the processor, over windows, too: in the memory of
@@ -45,7 +45,7 @@ func TestWindowsMatrix(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			t.Parallel()
-			w := machineWith(t, ranks, quick, overWindows, memory, ranks%2 == 0)
+			w := machine(t, ranks, quick, eitherWindows[ranks%2], memory)
 			everyCall(t, w)
 			end(t, w)
 		})
@@ -61,7 +61,7 @@ func TestWindowsLengths(t *testing.T) { lengths(t, machine(t, 3, quick, overWind
 func TestWindowsOrder(t *testing.T) {
 	inOrder(t, func(t *testing.T, n int, seed uint64) []*rank {
 		device := cudatest.Options{Seed: seed, Delay: 20 * time.Microsecond}
-		return machineWith(t, n, device, overWindows, 256<<10, seed%2 == 0)
+		return machine(t, n, device, eitherWindows[seed%2], 256<<10)
 	})
 }
 
@@ -158,23 +158,56 @@ func TestWindowsBesideStaged(t *testing.T) {
 	end(t, w)
 }
 
-// Without registered memory there is nothing that the devices of all ranks could reach.
+// A device whose memory has no descriptors says what does without.
 func TestWindowsCannotBe(t *testing.T) {
-	node, comms, err := ccl.Local(context.Background(), 2, ccl.Options{CudaRoute: "windows", Registered: "0"})
-	require.NoError(t, err)
-	driver := cudatest.New(cudatest.Options{})
+	driver := cudatest.New(cudatest.Options{Faults: cudatest.Faults{NoDescriptors: true}})
 	defer driver.Close()
-	for _, err := range each(2, func(i int) error {
-		device, err := driver.Retain(0)
-		require.NoError(t, err)
-		_, err = comms[i].OnDevice(device, nil)
-		require.NoError(t, device.Release())
-		return err
-	}) {
-		require.ErrorIs(t, err, fault.NotSupported)
-		require.ErrorContains(t, err, "GOCCL_REGISTERED")
-	}
-	require.NoError(t, node.Close())
+	device, err := driver.Retain(0)
+	require.NoError(t, err)
+	_, err = ccl.NewDeviceWindow(device, overWindows, 2)
+	require.ErrorIs(t, err, fault.NotSupported)
+	require.ErrorContains(t, err, "GOCCL_CUDA_ROUTE=host-windows")
+	window, err := ccl.NewDeviceWindow(device, overHostWindows, 2)
+	require.NoError(t, err)
+	require.NoError(t, window.Free())
+	require.NoError(t, device.Release())
 	driver.Check(t)
 	require.Empty(t, driver.Leaks())
+}
+
+// A rank without a window has all ranks stage; one on another device is an error that names it.
+func TestWindowsDisagree(t *testing.T) {
+	for name, devices := range map[string][]int{"one has none": {0, 0}, "two devices": {0, 1}} {
+		t.Run(name, func(t *testing.T) {
+			node, comms, err := ccl.Local(context.Background(), 2, overWindows)
+			require.NoError(t, err)
+			driver := cudatest.New(cudatest.Options{Devices: 2})
+			defer driver.Close()
+			groups := make([]*ccl.DeviceGroup, 2)
+			errs := each(2, func(i int) error {
+				device, err := driver.Retain(devices[i])
+				require.NoError(t, err)
+				var window *ccl.DeviceWindow
+				if devices[1] != 0 || i == 0 {
+					window, err = ccl.NewDeviceWindow(device, overWindows, 2)
+					require.NoError(t, err)
+				}
+				if groups[i], err = comms[i].OnDevice(device, window); err != nil {
+					require.NoError(t, device.Release())
+				}
+				return err
+			})
+			for i, err := range errs {
+				if devices[1] == 0 {
+					require.NoError(t, err)
+					continue
+				}
+				require.ErrorIs(t, err, fault.NotSupported)
+				require.ErrorContains(t, err, fmt.Sprintf("rank %d", 1-i))
+			}
+			require.NoError(t, node.Close())
+			driver.Check(t)
+			require.Empty(t, driver.Leaks())
+		})
+	}
 }

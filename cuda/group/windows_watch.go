@@ -2,7 +2,9 @@ package group
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
@@ -47,11 +49,37 @@ func (w *windows) advance() (moved, pending bool) {
 		w.g.fail(err)
 		return true, true
 	}
-	if ended {
-		w.pop()
-		o.finish(nil)
+	if !ended || w.failed() {
+		return false, o != nil
 	}
-	return ended, w.head() != nil
+	w.pop()
+	o.finish(nil)
+	return true, w.head() != nil
+}
+
+// failed reports whether a peer has failed, and perhaps written words for something that it has not
+// waited for. This rank is about to be told why.
+func (w *windows) failed() bool {
+	for peer := range w.pages {
+		if peer != w.g.rank && w.flag(w.page.Host(), peer, wordFailed).Load() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// tellAll has the host store 1 into a word of this rank in the pages of all peers.
+func (w *windows) tellAll(word int) {
+	for peer := range w.pages {
+		if peer != w.g.rank {
+			w.flag(w.pages[peer].host, w.g.rank, word).Store(1)
+		}
+	}
+}
+
+// flag returns a word that hosts use, of a peer in a page.
+func (w *windows) flag(page []byte, peer, word int) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Pointer(wordAt(page, w.layout.of(peer, word))))
 }
 
 // announce writes the print of a call, over windows or not.
@@ -101,7 +129,8 @@ func (w *windows) lost() error {
 		}
 		// What the peer wrote before it went is there when its end is known.
 		gone := w.g.comm.Gone(peer)
-		if gone != nil && !w.page.Reached(w.layout.of(peer, wordSignal), at(o.first+1, 0, 0)) {
+		if gone != nil && (w.flag(w.page.Host(), peer, wordFailed).Load() != 0 ||
+			!w.page.Reached(w.layout.of(peer, wordSignal), at(o.first+1, 0, 0))) {
 			return gone
 		}
 	}
@@ -112,6 +141,7 @@ func (w *windows) lost() error {
 // whose stream still goes on may write a word again, so this is repeated until the stream has
 // ended.
 func (w *windows) release() {
+	w.tellAll(wordFailed)
 	for peer := range w.pages {
 		if peer == w.g.rank {
 			continue
@@ -125,11 +155,16 @@ func (w *windows) release() {
 	}
 }
 
-// released reports whether the stream has ended after the group has failed.
+// released reports whether the stream has ended after the group has failed. It does not wait for a
+// call that is being enqueued, but then there is more to come; later calls are refused.
 func (w *windows) released() bool {
 	if w == nil || w.over {
 		return true
 	}
+	if !w.g.mu.TryLock() {
+		return false
+	}
+	defer w.g.mu.Unlock()
 	if err := w.g.ctx.Enter(true); err != nil {
 		return true
 	}
@@ -196,11 +231,14 @@ func (w *windows) blame(o *Op) *fault.Error {
 			behind, least = peer, come
 		}
 	}
+	_, called, since := readPrint(w.pages[behind].host, w.layout.print(o.seq), o.seq)
 	switch {
 	case behind == w.g.rank || opOf(least) > o.first:
 		return fault.Peer(fault.Timeout, w.g.rank, "device %d has not ended the call, although no rank is behind",
 			w.g.ctx.Info().Index)
-	case opOf(least) < o.first:
+	case !called && !since:
+		return fault.Peer(fault.Timeout, behind, "rank %d is in no call since seq %d", behind, w.compared[behind])
+	case least <= at(o.first, 0, 0):
 		return fault.Peer(fault.Timeout, behind, "the stream of rank %d has not come to the call", behind)
 	}
 	return fault.Peer(fault.Timeout, behind, "the stream of rank %d has begun the call and does not go on", behind)

@@ -64,12 +64,11 @@ func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory 
 		drivers[i] = cudatest.New(devices[i])
 		t.Cleanup(drivers[i].Close)
 	}
-	return ranksOn(t, drivers, opts, memory, false)
+	return ranksOn(t, drivers, opts, memory)
 }
 
-// ranksOn makes a device group with a rank on the first device of each driver. Windows, if it has
-// any, are in the memory of the device, or of the host.
-func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory int, inDevice bool) []*rank {
+// ranksOn makes a device group with a rank on the first device of each driver.
+func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory int) []*rank {
 	t.Helper()
 	n := len(drivers)
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -81,7 +80,7 @@ func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory 
 	require.NoError(t, err)
 	t.Cleanup(func() { node.Close() })
 	onProcessor := opts
-	if onProcessor.CudaRoute = ""; opts.CudaRoute == "windows" {
+	if onProcessor.CudaRoute = ""; opts.CudaRoute != "" {
 		onProcessor.Determinism = 4 // all plans over windows combine operands in the order of the ranks
 	}
 	_, cpu, err := localIn(ctx, node, n, onProcessor)
@@ -102,11 +101,9 @@ func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory 
 		ranks[i] = r
 	}
 	for _, err := range each(n, func(i int) (err error) {
-		var window *ccl.DeviceWindow
-		if inDevice {
-			if window, err = ccl.NewDeviceWindow(ranks[i].ctx, opts, n); err != nil {
-				return err
-			}
+		window, err := ccl.NewDeviceWindow(ranks[i].ctx, opts, n)
+		if err != nil {
+			return err
 		}
 		ranks[i].DeviceGroup, err = comms[i].OnDevice(ranks[i].ctx, window)
 		return err

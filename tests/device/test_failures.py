@@ -126,7 +126,7 @@ with sim.held():
 if rank == 1:
     work.wait()
 torch.sim.synchronize()
-failure(work.wait)
+failure(lambda: work.wait(datetime.timedelta(seconds=20)))  # the stream goes on before the host has the reason
 """, timeout=1)
     for rank in range(2):
         assert group.line(rank) == "ready"
@@ -157,7 +157,9 @@ def differ():
     work.wait()  # the mismatch is known by now or not
     torch.sim.synchronize()
     work.wait()
-    dist.all_reduce(t)
+    for _ in range(1000):
+        dist.all_reduce(t)
+        torch.sim.synchronize()
 failure(differ)
 """)
     for rank in range(2):
