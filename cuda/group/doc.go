@@ -30,12 +30,30 @@
 // are more urgent than those that wait for peers. Streams of different urgency have queues of their
 // own, so the copies that a peer waits for do not stand behind a wait for that peer.
 //
+// # The windows route
+//
+// If Options has a Window and a WindowPlanner on all ranks, collectives go over windows: memory of
+// each rank that the devices of all ranks reach, in the memory of a device that they share or of
+// the host. The instructions of a plan's program (package program), which is compiled for the
+// device without knowing more than this rank's lengths, become copies, kernels (cuda/kernel) and
+// words of one stream (windows.go). The processor moves nothing. A slot of the windows is used by
+// every second piece.
+//
+// The words are pushed: a rank writes how far it has come, and which slots it has left, into the
+// page of each peer (page.go), and waits in its own. Positions count operations and pieces, and
+// the end of an operation comes behind all of its pieces, so ranks may have different numbers of
+// them. Every call, by whatever route, leaves its print in the rank's page, where the device
+// threads of the peers compare it with theirs; a call ends when that has been done.
+//
+// Peers use the window and page of a rank also when it has closed its group; they are given back
+// when all have left (Thread). Barriers and messages are staged.
+//
 // # Pieces
 //
-// A piece has the same part of every chunk of the plan (cut.go), so each element is in the same
-// chunk as if the call had been made at once, and its operands are combined in the same order. With
-// Call.Whole the plan is that of the whole call, too. So the bits are those of a group on the
-// processor.
+// What follows is about the staged route. A piece has the same part of every chunk of the plan
+// (cut.go), so each element is in the same chunk as if the call had been made at once, and its
+// operands are combined in the same order. With Call.Whole the plan is that of the whole call, too.
+// So the bits are those of a group on the processor.
 //
 // Ranks that do not know each other's lengths (all_to_all, gather, scatter) may need different
 // numbers of pieces. After the first piece they agree on the largest number; pieces beyond a rank's
@@ -51,6 +69,8 @@
 //
 // A failure of the Comm, a deadline, an error of the driver, and Abort end the group: its streams
 // are let go, all pending Ops fail with the same error, and later calls are refused. What is in the
-// outputs then is undefined, and the device may use the memory of a failed call until a stream that
-// has joined it goes on.
+// outputs then is undefined. A stream that is let go may still write words of peers, for data that
+// nobody has waited for: so a rank that fails first tells their hosts, which then end no call well,
+// and each goes on to let its stream go until it has ended. The device may use the memory of a
+// failed call until a stream that has joined it goes on.
 package group

@@ -33,9 +33,9 @@ class Options(Settings):
             or 64M, from 256K to 1G; a quarter of it is what one piece of a call uses at most. Messages have as many
             again. (``GOCCL_CUDA_BUFFSIZE``, default 16M)
         cuda_route: How a group moves the collectives of CUDA tensors. staged: through memory of the host, where the
-            CPU reduces them. windows: the devices copy and reduce by themselves, in host memory that the devices of all
-            ranks reach, half of GOCCL_CUDA_BUFFSIZE at a time; all ranks must be on one host. (``GOCCL_CUDA_ROUTE``,
-            default staged)
+            CPU reduces them. windows: the device copies and reduces by itself, in memory of its own that all ranks
+            reach, half of GOCCL_CUDA_BUFFSIZE at a time; all ranks must be on one device. host-windows: the same in
+            memory of the host, for ranks on several devices of a host. (``GOCCL_CUDA_ROUTE``, default staged)
         debug: What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are joined,
             and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another size
             than the one before. (``GOCCL_DEBUG``, default WARN)

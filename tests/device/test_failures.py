@@ -74,6 +74,36 @@ if work:
         assert float(group.line(rank)) < 6
 
 
+@pytest.mark.parametrize("route", ["windows", "host-windows"])
+def test_over_windows(start, route):
+    """Collectives of processes that read each other's windows, and a killed one."""
+    group = start("""
+for n in (1, 1000, 300_001):
+    x = torch.arange(n, dtype=torch.float32, device="sim") + rank
+    dist.all_reduce(x, op=dist.ReduceOp.AVG)
+    parts = [torch.empty(n, device="sim") for _ in range(size)]
+    dist.all_gather(parts, x + rank)
+    swapped = torch.empty(size * n, device="sim")
+    dist.all_to_all_single(swapped, torch.cat(parts))
+    dist.broadcast(swapped, 1)
+    want = torch.arange(n) + 0.5
+    assert [torch.equal(part.cpu(), want + i) for i, part in enumerate(parts)] == [True] * size
+    assert torch.equal(swapped.cpu(), torch.cat([want + 1] * size))
+assert sim.reports() == []
+work = dist.all_reduce(t, async_op=True) if rank > 0 else None
+say("ready")
+listen()
+ends(torch.sim.synchronize)
+failure(lambda: work.wait(datetime.timedelta(seconds=20)))
+""", GOCCL_CUDA_ROUTE=route)
+    for rank in range(2):
+        assert group.line(rank) == "ready"
+    group.kill(0)
+    group.tell(1)
+    assert float(group.line(1)) < 1
+    assert "peer lost (rank 0)" in told(group.line(1))[1]
+
+
 def test_abort(start):
     """abort() of one rank frees the streams of all, and the others are told why."""
     group = start("""
