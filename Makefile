@@ -92,7 +92,8 @@ test-verify: ## Every algorithm is proven for 1 to 64 ranks
 
 .PHONY: test-cuda
 test-cuda: ## Device groups on memory of the host: the whole matrix of calls, 1,000 seeds of order
-	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-cuda -count=1 -timeout=350s ./cuda/group -run 'Matrix|Order' -group.full
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-cuda -count=1 -timeout=350s ./cuda/group \
+		-run '^Test(Matrix|Order|SameOrderOfOperands|EachOrderingCounts)$$' -group.full
 
 .PHONY: test-fuzz
 test-fuzz: ## Every fuzz test for some seconds
@@ -136,6 +137,11 @@ test-device: ## Tensors of a device: a torch device of memory of the host, whose
 	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-device.xml tests/device
 
 ##@ Longer or by hand
+
+.PHONY: cuda-windows
+cuda-windows: ## make test-cuda for calls over windows
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py cuda-windows -count=1 -timeout=600s ./cuda/group \
+		-run '^TestWindows(Matrix|Order|EachOrderingCounts)$$' -group.full
 
 .PHONY: torch-versions
 torch-versions: ## make test with each torch of ci/torch.txt, for the table of the README (VERSIONS="2.12 2.14"; KEEP=1 keeps the environments)
