@@ -2,7 +2,6 @@ package ccl
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -95,9 +94,6 @@ func (c *Communicator) sharing() group.Sharing {
 		Descriptors: func(rank int) []int {
 			_, descriptors := c.Shared(rank)
 			return descriptors
-		},
-		Dead: func(rank int) bool {
-			return slices.ContainsFunc(c.Lost(), func(e *Error) bool { return e.Peer == rank })
 		},
 	}
 }

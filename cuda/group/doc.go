@@ -45,8 +45,9 @@
 // them. Every call, by whatever route, leaves its print in the rank's page, where the device
 // threads of the peers compare it with theirs; a call ends when that has been done.
 //
-// Peers use the window and page of a rank also when it has closed its group; they are given back
-// when all have left (Thread). Barriers and messages are staged.
+// Peers use the window and page of a rank also when it has closed its group: those of other
+// processes by mappings of their own, and those of this process by the same ones, which are given
+// back when all have left (Thread). Barriers and messages are staged.
 //
 // # Pieces
 //

@@ -167,8 +167,7 @@ func (g *Group) Close() error {
 	t.sharing.Lock()
 	t.left = append(t.left, g.windows)
 	t.sharing.Unlock()
-	t.bell.Ring()
-	return errors.Join(err, t.giveBack(false))
+	return errors.Join(err, t.giveBack())
 }
 
 // leaveWindows ends the use of memory of the peers.

@@ -13,8 +13,8 @@ import (
 //
 //	signal, left  of each peer: how far it has come, and how far it has read this rank's window.
 //	              The peer's stream writes them, and this rank's stream waits for them
-//	gone, failed  of each peer: 1 once it uses nothing of this rank any more, and once its group has
-//	              failed, before it lets its stream go. Its host stores them
+//	failed        of each peer: 1 once its group has failed, before it lets its stream go. Its host
+//	              stores it
 //	begun, ended  written by this rank's own stream, for its host
 //	prints        what this rank has called, for the hosts of the peers
 //
@@ -28,7 +28,6 @@ const (
 const (
 	wordSignal = iota
 	wordLeft
-	wordGone
 	wordFailed
 	wordsOfPeer
 )

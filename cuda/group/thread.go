@@ -19,11 +19,9 @@ type Thread struct {
 
 	sharing sync.Mutex // guards what follows; held for short
 	present map[member]*windows
-	left    []*windows // of groups that were closed; peers may still use them
-
-	clearing atomic.Bool // a goroutine gives some of them back
-	bell     *park.Doorbell
-	over     atomic.Bool
+	left    []*windows // of groups that were closed; ranks of this process may still use them
+	bell    *park.Doorbell
+	over    atomic.Bool
 }
 
 // member is one rank of a group.
@@ -45,7 +43,6 @@ func (t *Thread) Close() {
 	if ended != nil {
 		<-ended
 	}
-	t.giveBack(true)
 }
 
 func (t *Thread) add(g *Group) {
@@ -73,8 +70,6 @@ const (
 	longestNap  = 200 * time.Microsecond
 	// looking is the time between two looks for errors of the device.
 	looking = 20 * time.Millisecond
-	// leaving is the time between two looks whether peers have left a group that was closed here.
-	leaving = 50 * time.Millisecond
 )
 
 func nap(waited time.Duration) time.Duration {
@@ -98,14 +93,7 @@ func (t *Thread) run() {
 				t.bell.Cancel()
 				return
 			}
-			t.bell.Sleep(ticket, t.untilLeft())
-			// Not here: to free memory may wait for streams, which wait for this thread.
-			if t.untilLeft() > 0 && t.clearing.CompareAndSwap(false, true) {
-				go func() {
-					t.giveBack(false)
-					t.clearing.Store(false)
-				}()
-			}
+			t.bell.Sleep(ticket, -1)
 			last = time.Now()
 		case waited < spinning:
 			t.bell.Cancel()

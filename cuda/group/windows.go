@@ -25,7 +25,7 @@ type windows struct {
 	onDevice bool            // the windows are in the memory of the device that all ranks share
 	giving   []func() error  // gives back, last first, what was opened
 	owned    int             // the first of these: what is not of the peers
-	gone     []bool          // by peer: it has died
+	left     bool            // this rank uses nothing of the others any more; guarded by Thread.sharing
 	stream   cuda.Stream
 	module   cuda.Module
 

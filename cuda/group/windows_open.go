@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
@@ -25,8 +24,6 @@ type Sharing struct {
 	// Descriptors returns those of a peer's Window, which the caller closes. It is not asked about
 	// ranks of this process.
 	Descriptors func(rank int) []int
-	// Dead reports whether a peer is known to have died.
-	Dead func(rank int) bool
 }
 
 // Window is the memory of a rank that the devices of all ranks use: the rank's page, and its window
@@ -46,7 +43,7 @@ func NewWindow(ctx cuda.Context, staging, ranks int, onDevice bool) (w *Window, 
 	w = &Window{ctx: ctx, bytes: (plan.WindowSlots + scratches(ranks)) * slotOf(staging)}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, w.Free())
+			w, err = nil, errors.Join(err, w.Free())
 		}
 	}()
 	host := layout{ranks}.bytes()
@@ -150,7 +147,7 @@ func scratches(ranks int) int {
 func openWindows(g *Group) (*windows, error) {
 	w := &windows{g: g, layout: layout{g.size}, lows: map[choice]*program.Lowered{},
 		functions: map[*kernel.Function]cuda.Function{}, places: make([]cuda.Ptr, g.size), pages: make([]page, g.size),
-		compared: make([]uint64, g.size), heard: make([]uint64, g.size), gone: make([]bool, g.size)}
+		compared: make([]uint64, g.size), heard: make([]uint64, g.size)}
 	w.room = program.Room{Rank: g.rank, Ranks: g.size, Channels: exec.PlanChannels, Enqueued: true,
 		Slot: slotOf(g.opts.Staging), Windows: make([]program.Window, g.size)}
 	own := note{Works: true, Has: g.opts.Window != nil, Slot: uint64(w.room.Slot)}
@@ -355,55 +352,44 @@ func (w *windows) find(rank int) *windows {
 	return t.present[member{w.g.opts.Sharing.Group, rank}]
 }
 
-// leave gives back what this rank has of the peers, and tells them. The stream has ended. What the
-// peers have of this rank stays until they leave, too; the Thread gives it back then, and with it
-// the context.
+// leave gives back what this rank has of other processes, whose peers have mappings of their own.
+// The stream has ended. Those of this process may still use what this rank has made: the Thread
+// gives it back, with the context, when they have left, too.
 func (w *windows) leave() error {
-	for peer := range w.pages {
-		w.gone[peer] = peer == w.g.rank || w.g.opts.Sharing.Dead(peer)
-	}
-	w.tellAll(wordGone)
+	t := w.g.opts.Thread
+	t.sharing.Lock()
+	defer t.sharing.Unlock()
+	w.left = true
 	return w.give(w.owned)
 }
 
-// unused reports whether no peer uses anything of this rank any more.
-func (w *windows) unused() bool {
-	for peer := range w.pages {
-		if !w.gone[peer] && w.flag(w.page.Host(), peer, wordGone).Load() == 0 {
+// unused reports whether no rank of this process uses the windows any more. The caller holds
+// t.sharing.
+func (t *Thread) unused(w *windows) bool {
+	for rank := range w.pages {
+		if peer := t.present[member{w.g.opts.Sharing.Group, rank}]; peer != nil && !peer.left {
 			return false
 		}
 	}
 	return true
 }
 
-// untilLeft returns how long the thread may sleep.
-func (t *Thread) untilLeft() time.Duration {
+// giveBack gives back the windows of groups that were closed, if nobody uses them any more.
+func (t *Thread) giveBack() error {
 	t.sharing.Lock()
 	defer t.sharing.Unlock()
-	if len(t.left) > 0 {
-		return leaving
-	}
-	return -1
-}
-
-// giveBack gives back windows of groups that were closed, unless peers still use them. With all set
-// it does not ask: the process leaves its peers alone.
-func (t *Thread) giveBack(all bool) error {
-	t.sharing.Lock()
-	defer t.sharing.Unlock()
-	var errs []error
+	var unused []*windows
 	t.left = slices.DeleteFunc(t.left, func(w *windows) bool {
-		if !all && !w.unused() {
-			return false
+		if t.unused(w) {
+			unused = append(unused, w)
+			return true
 		}
-		delete(t.present, w.member())
-		err := w.g.ctx.Enter(false)
-		if err == nil {
-			err = w.give(0)
-			w.g.ctx.Leave()
-		}
-		errs = append(errs, err, w.g.ctx.Release())
-		return true
+		return false
 	})
+	var errs []error
+	for _, w := range unused {
+		delete(t.present, w.member())
+		errs = append(errs, in(w.g.ctx, func() error { return w.give(0) }), w.g.ctx.Release())
+	}
 	return errors.Join(errs...)
 }

@@ -61,25 +61,16 @@ func (w *windows) advance() (moved, pending bool) {
 // waited for. This rank is about to be told why.
 func (w *windows) failed() bool {
 	for peer := range w.pages {
-		if peer != w.g.rank && w.flag(w.page.Host(), peer, wordFailed).Load() != 0 {
+		if peer != w.g.rank && w.flagOf(w.page.Host(), peer).Load() != 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// tellAll has the host store 1 into a word of this rank in the pages of all peers.
-func (w *windows) tellAll(word int) {
-	for peer := range w.pages {
-		if peer != w.g.rank {
-			w.flag(w.pages[peer].host, w.g.rank, word).Store(1)
-		}
-	}
-}
-
-// flag returns a word that hosts use, of a peer in a page.
-func (w *windows) flag(page []byte, peer, word int) *atomic.Uint64 {
-	return (*atomic.Uint64)(unsafe.Pointer(wordAt(page, w.layout.of(peer, word))))
+// flagOf returns the word in a page in which the host of a peer says that it has failed.
+func (w *windows) flagOf(page []byte, peer int) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Pointer(wordAt(page, w.layout.of(peer, wordFailed))))
 }
 
 // announce writes the print of a call, over windows or not.
@@ -129,7 +120,7 @@ func (w *windows) lost() error {
 		}
 		// What the peer wrote before it went is there when its end is known.
 		gone := w.g.comm.Gone(peer)
-		if gone != nil && (w.flag(w.page.Host(), peer, wordFailed).Load() != 0 ||
+		if gone != nil && (w.flagOf(w.page.Host(), peer).Load() != 0 ||
 			!w.page.Reached(w.layout.of(peer, wordSignal), at(o.first+1, 0, 0))) {
 			return gone
 		}
@@ -141,7 +132,11 @@ func (w *windows) lost() error {
 // whose stream still goes on may write a word again, so this is repeated until the stream has
 // ended.
 func (w *windows) release() {
-	w.tellAll(wordFailed)
+	for peer := range w.pages {
+		if peer != w.g.rank {
+			w.flagOf(w.pages[peer].host, w.g.rank).Store(1)
+		}
+	}
 	for peer := range w.pages {
 		if peer == w.g.rank {
 			continue
@@ -204,6 +199,7 @@ func (w *windows) late(now time.Time) error {
 	}
 	w.handing.Unlock()
 	if late == nil {
+		w.lateSince = time.Time{}
 		return nil
 	}
 	why := w.blame(w.head())

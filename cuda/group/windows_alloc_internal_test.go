@@ -1,0 +1,84 @@
+//go:build !race
+
+package group
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/cuda"
+)
+
+// still is a stream that does nothing, and memory of the host whose words are loaded and stored.
+type still struct {
+	cuda.Stream
+	cuda.Registered
+	host []byte
+}
+
+func (s *still) Copy(cuda.Ptr, cuda.Ptr, int) error           { return nil }
+func (s *still) Words([]cuda.WordOp) error                    { return nil }
+func (s *still) Launch(cuda.Function, int, int, []byte) error { return nil }
+func (s *still) Wait(cuda.Event) error                        { return nil }
+func (s *still) Record(cuda.Stream) error                     { return nil }
+func (s *still) Done() (bool, error)                          { return true, nil }
+func (s *still) Destroy() error                               { return nil }
+func (s *still) Host() []byte                                 { return s.host }
+func (s *still) Load(at int) uint64                           { return atomic.LoadUint64(wordAt(s.host, at)) }
+func (s *still) Reached(at int, value uint64) bool            { return int64(s.Load(at)-value) >= 0 }
+func (s *still) Store(at int, value uint64)                   { atomic.StoreUint64(wordAt(s.host, at), value) }
+
+// To enqueue a call over windows, in several pieces, and to notice its end allocates nothing.
+func TestWindowsDoNotAllocate(t *testing.T) {
+	const ranks = 4
+	for _, c := range []struct {
+		coll      dtype.Collective
+		algorithm string
+	}{{dtype.AllReduce, "two_shot_window"}, {dtype.AllReduce, "one_shot_window"}, {dtype.AllToAll, "window"},
+		{dtype.Reduce, "window"}} {
+		a, err := algo.Find(c.coll, c.algorithm)
+		require.NoError(t, err)
+		p, err := a.Make(plan.Spec{Coll: c.coll, Ranks: ranks})
+		require.NoError(t, err)
+		s := taped(t, p, 0)
+		device := &still{host: make([]byte, s.w.layout.bytes())}
+		w, g := s.w, s.w.g
+		w.stream, w.page, w.compared, g.caller = device, device, make([]uint64, ranks), device
+		for rank := range w.pages {
+			w.pages[rank].host = device.host // all have called the same
+		}
+		low, err := program.Lower(p, &w.room)
+		require.NoError(t, err)
+		const count = 100_000
+		call := &exec.Call{Coll: c.coll, Type: dtype.F32, Op: dtype.Avg}
+		for range call.Coll.InBlocks(ranks, 0, 0) {
+			call.In = append(call.In, exec.Block{Ptr: liftPointer(blockBase(0, 0)), Count: count})
+		}
+		for range call.Coll.OutBlocks(ranks, 0, 0) {
+			call.Out = append(call.Out, exec.Block{Ptr: liftPointer(blockBase(1, 0)), Count: count})
+		}
+		o := &Op{g: g, call: *call, end: device}
+		step := func() {
+			o.seq = w.op + 1
+			o.holders.Store(2)
+			w.announce(o)
+			w.hand(o)
+			if err := w.enqueue(o, low, device); err != nil || o.cut.pieces < 2 {
+				t.Fatal(err, o.cut.pieces)
+			}
+			device.Store(w.layout.ended(), at(o.first+1, 0, 0))
+			if ended, pending := w.advance(); !ended || pending {
+				t.Fatal("the call has not ended")
+			}
+		}
+		step()
+		require.Zero(t, testing.AllocsPerRun(200, step), "%v=%s", c.coll, c.algorithm)
+	}
+}
