@@ -22,8 +22,9 @@ import (
 	"github.com/goccl/goccl/cuda/driver"
 )
 
-// On a GPU, run the tests TestMatrix, TestSameOrderOfOperands, TestLengths, TestUnequalBlocks and
-// TestMessages, with CUDA_DEVICE_MAX_CONNECTIONS=32, since all ranks share a process.
+// On a GPU, run the tests TestMatrix, TestSameOrderOfOperands, TestLengths, TestUnequalBlocks,
+// TestMessages, TestWindowsMatrix, TestWindowsLengths and TestWindowsUnequalBlocks, with
+// CUDA_DEVICE_MAX_CONNECTIONS=32, since all ranks share a process.
 var gpu = flag.Bool("group.gpu", false, "ranks share the first GPU of this machine, in place of a simulated device each")
 
 // hang is a time that nothing here takes.

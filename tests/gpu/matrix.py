@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 from ranks import Ranks, is_rank, join, place, synchronize
-from results import FAIL, PASS, tell
+from results import FAIL, PASS, of_route, tell
 
 Op = dist.ReduceOp
 MOVED = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32,
@@ -237,7 +237,7 @@ def rank_of(options: argparse.Namespace) -> None:
         count = f"{done} calls" if done + refused == len(all_cells) else \
             f"{done + refused} of {len(all_cells)} calls, then the time was over"
         text = f"{count}; {refused} refused on both" if not every else f"{len(every)} differ: {every[0]}"
-        tell(f"matrix: the CPU group's bits, {size} ranks", FAIL if every or not done else PASS, text, calls=done)
+        tell(of_route(f"matrix: the CPU group's bits, {size} ranks"), FAIL if every or not done else PASS, text, calls=done)
     dist.destroy_process_group()
 
 

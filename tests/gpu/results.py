@@ -1,8 +1,18 @@
 """How a check tells run.py what it has found: a line of JSON on standard output, between whatever else it prints."""
 import json
+import os
 
 MARK = "@gpu "
 PASS, FAIL, NOT_RUN, YES, NO, INFO = "PASS", "FAIL", "NOT RUN", "yes", "no", "info"
+
+
+ROUTE = "GOCCL_CUDA_ROUTE"
+
+
+def of_route(name: str, route: str = "") -> str:
+    """Returns the name of a bar for calls by a route, or by the one that is set."""
+    route = route or os.environ.get(ROUTE, "")
+    return f"{name}, route {route}" if route else name
 
 
 def tell(name: str, result: str, text: str, **numbers: object) -> None:

@@ -17,7 +17,7 @@ import sys
 import time
 
 from questions import QUESTIONS
-from results import FAIL, INFO, NO, NOT_RUN, PASS, told
+from results import FAIL, INFO, NO, NOT_RUN, PASS, ROUTE, of_route, told
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -57,17 +57,22 @@ class Section:
 def sections(out: pathlib.Path) -> list[Section]:
     python, prebuilt, site = sys.executable, ROOT / "prebuilt", out / "site"
 
-    def check(name: str, script: str, limit: float, bars: list[str], *arguments: str) -> Section:
-        return Section(name, [python, str(HERE / script), *arguments], limit, bars, {"PYTHONPATH": str(site)},
-                       needs="install")
+    def check(name: str, script: str, limit: float, bars: list[str], *arguments: str, route: str = "") -> Section:
+        by = {ROUTE: route} if route else {}
+        return Section(name, [python, str(HERE / script), *arguments], limit, [of_route(bar, route) for bar in bars],
+                       {"PYTHONPATH": str(site), **by}, needs="install")
 
     def suite(name: str, program: str, bar: str, *arguments: str) -> Section:
         return Section(name, [str(prebuilt / program), "-test.v", "-test.timeout=70s", *arguments], 75, [bar],
                        {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}, suite=True)
 
-    def matrix(size: int) -> Section:
-        return check(f"matrix{size}", "matrix.py", 75, [f"matrix: the CPU group's bits, {size} ranks"],
-                     "--ranks", str(size), "--seconds", "40")
+    def matrix(size: int, route: str = "") -> Section:
+        return check(f"matrix{size}{route}", "matrix.py", 75, [f"matrix: the CPU group's bits, {size} ranks"],
+                     "--ranks", str(size), "--seconds", "30" if route else "40", route=route)
+
+    def speed(name: str, factor: int, seconds: int, route: str = "") -> Section:
+        return check(name, "speed.py", seconds + 50, [f"all_reduce of 64 MiB f32, 2 ranks: at least {factor} x Gloo"],
+                     "--seconds", str(seconds), route=route)
 
     killed = [f"killed rank ({kind}): named within a second, synchronize() returns" for kind in ("calling", "absent")]
     return [
@@ -75,7 +80,8 @@ def sections(out: pathlib.Path) -> list[Section]:
         suite("driver", "driver.test", "suite of the driver, on the GPU",
               "-test.run=^TestConformance$", "-driver.gpu=0"),
         suite("group", "group.test", "calls of a group whose ranks are in one process, on the GPU",
-              "-test.run=^(TestMatrix|TestSameOrderOfOperands|TestLengths|TestUnequalBlocks|TestMessages)$",
+              "-test.run=^(TestMatrix|TestSameOrderOfOperands|TestLengths|TestUnequalBlocks|TestMessages|"
+              "TestWindowsMatrix|TestWindowsLengths|TestWindowsUnequalBlocks)$",
               "-group.gpu"),
         Section("install", [python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index",
                             "--upgrade", "--target", str(site), str(ROOT)], 240,
@@ -85,7 +91,9 @@ def sections(out: pathlib.Path) -> list[Section]:
                                               for kind in ("DDP", "FSDP2")]),
         check("waits", "waits.py", 50, ["wait() takes less than 20 µs while a kernel of 100 ms runs"]),
         check("killed", "killed.py", 70, [*killed, "killed rank: the GPU is idle afterwards"]),
-        check("speed", "speed.py", 100, ["all_reduce of 64 MiB f32, 2 ranks: at least 3 x Gloo"], "--seconds", "50"),
+        speed("speed", 3, 40),
+        matrix(2, "windows"),
+        speed("speed-windows", 5, 30, "windows"),
         matrix(4),
         matrix(8),
         check("nccl", "speed.py", 40, [], "--nccl", "--seconds", "10"),

@@ -13,7 +13,7 @@ import run as runner
 import speed
 import training
 import waits
-from results import FAIL, INFO, NO, NOT_RUN, PASS, YES, told
+from results import FAIL, INFO, NO, NOT_RUN, PASS, YES, of_route, told
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -137,7 +137,8 @@ def test_without_time_nothing_is_run_and_nothing_has_failed(tmp_path):
 
 
 def test_bars_have_the_names_that_checks_tell():
-    names = {killed.BAR.format(kind) for kind in ("calling", "absent")} | {killed.IDLE, speed.BAR, waits.BAR}
+    names = {killed.BAR.format(kind) for kind in ("calling", "absent")} | {killed.IDLE, speed.BAR.format(3), waits.BAR}
+    names |= {of_route(speed.BAR.format(5), "windows")}
     names |= {training.name_of(kind) for kind in training.KINDS}
     assert names <= BARS
 
