@@ -61,14 +61,14 @@ func lentCall(coll dtype.Collective, rank, ranks, n int, inPlace bool, in, out [
 // pieces.
 func TestRegistered(t *testing.T) {
 	lenders := []dtype.Collective{
-		dtype.AllGather, dtype.AllReduce, dtype.ReduceScatter, dtype.AllToAll, dtype.Broadcast,
+		dtype.AllGather, dtype.AllReduce, dtype.ReduceScatter, dtype.AllToAll, dtype.Broadcast, dtype.Reduce,
 	}
-	colls := append(slices.Clone(lenders), dtype.Reduce, dtype.Gather, dtype.Scatter)
+	colls := append(slices.Clone(lenders), dtype.Gather, dtype.Scatter)
 	sizes, groups := []int{5, 70_000, 350_001}, []int{2, 3}
 	if testing.Short() {
 		colls, sizes, groups = lenders, []int{350_001}, []int{2}
 	}
-	opts := ccl.Options{Transport: "shm", Algo: "broadcast=window"}
+	opts := ccl.Options{Transport: "shm", Algo: "broadcast=window,reduce=window"}
 	for _, ranks := range groups {
 		all := nodes(t, ranks, opts)
 		comms := join(t, all, opts, "test")
