@@ -52,7 +52,7 @@ def contained(group):
 WORK = """
 try:
     dist.init_process_group("goccl", store=server, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=10))
-    groups = [None, *(dist.new_group() for _ in range(20))]
+    groups = [None, *(dist.new_group(timeout=datetime.timedelta(seconds=10)) for _ in range(20))]
     for count in (4, 300_000):
         for group in groups:
             x = torch.full((count,), float(rank + 1))
@@ -117,6 +117,9 @@ def test_limits(case, transport, tmp_path):
         if before is None:
             before = f"contained({stack.enter_context(control_group(int(case.split()[0]) << 20))!r})"
         group = stack.enter_context(ranks(WORK, 2, tmp_path, transport, join=LIMIT + before))
-        for rank in range(2):
-            line = group.line(rank)
-            assert re.match(by_shm if transport == "shm" else "right", line), line
+        lines = [group.line(rank) for rank in range(2)]
+        wanted = by_shm if transport == "shm" else "right"
+        # The rank that takes the last memory waits for the one that is refused, and is told so by its timeout.
+        enough = any if wanted.startswith("refused") else all
+        assert enough(re.match(wanted, line) for line in lines), lines
+        assert len({line.partition(":")[0] for line in lines}) == 1, lines
