@@ -140,7 +140,7 @@ func (p *place) retain(opts ccl.Options, ranks int) (d device, err error) {
 }
 
 // letGo undoes retain.
-func (d *device) letGo() error {
+func (d device) letGo() error {
 	if d.context == nil {
 		return nil
 	}

@@ -104,8 +104,7 @@ func open(cfg Config) (*Group, error) {
 	}
 	endpoint, err := n.Open(config)
 	if err != nil {
-		d := g.taken()
-		return nil, errors.Join(err, d.letGo())
+		return nil, errors.Join(err, g.taken().letGo())
 	}
 	g.rank, g.size, g.endpoint = cfg.Rank, cfg.Size, endpoint
 	return g, nil
@@ -192,10 +191,8 @@ func (g *Group) enter(op, member string, by time.Time,
 	}
 	g.mu.Lock()
 	if g.joining == nil {
-		left := g.device
-		g.device = device{}
 		g.mu.Unlock()
-		left.letGo()
+		g.taken().letGo()
 		if err == nil {
 			comm.Close()
 		}
@@ -444,8 +441,7 @@ func (g *Group) Close() error {
 		return nil // Join gives the device back, when it does not use it any more
 	}
 	if comm == nil {
-		d := g.taken()
-		return d.letGo()
+		return g.taken().letGo()
 	}
 	forget(g)
 	return comm.Close()

@@ -21,8 +21,7 @@ func gatherWindow(s plan.Spec) design {
 	return design{alias: plan.InPlace | plan.Lend, needs: plan.Puts | plan.Gets, flags: 1, win: 1,
 		program: func(rank int) plan.Program {
 			if rank != s.Root {
-				return plan.Program{Win: like(s, 1, rank, in(0)),
-					Lanes: [][]plan.Step{{copyStep(win(0), in(0)), signal(s.Root)}}}
+				return offer(s, rank)
 			}
 			steps := []plan.Step{copyStep(out(rank), in(0))}
 			for k := 1; k < n; k++ {

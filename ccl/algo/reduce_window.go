@@ -20,8 +20,7 @@ func reduceWindow(s plan.Spec) design {
 	return design{alias: plan.InPlace | plan.Lend, needs: plan.Puts | plan.Gets, flags: 1, win: 1,
 		program: func(rank int) plan.Program {
 			if rank != s.Root {
-				return plan.Program{Win: like(s, 1, rank, in(0)),
-					Lanes: [][]plan.Step{{copyStep(win(0), in(0)), signal(s.Root)}}}
+				return offer(s, rank)
 			}
 			var steps []plan.Step
 			for k := 1; k < n; k++ {

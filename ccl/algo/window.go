@@ -42,6 +42,11 @@ func meet(ranks, rank int) []plan.Step {
 	return steps
 }
 
+// offer is the program of a rank that copies its block into its window and signals the root.
+func offer(s plan.Spec, rank int) plan.Program {
+	return plan.Program{Win: like(s, 1, rank, in(0)), Lanes: [][]plan.Step{{copyStep(win(0), in(0)), signal(s.Root)}}}
+}
+
 // othersInto copies the blocks of In for other ranks into the window, at the same index.
 func othersInto(ranks, rank int) []plan.Step {
 	var dst, src []plan.Ref

@@ -17,13 +17,7 @@ type arithmetic struct {
 
 // copy performs one chunk of a copy or get.
 func (p *compiled) copy(s *program.Step, dst, src address, bytes int) {
-	factor := 1.0
-	if s.Src[0].Buf == plan.In {
-		factor = p.Pre
-	}
-	if s.Final {
-		factor *= p.Post
-	}
+	factor := p.Factor(s)
 	switch {
 	case factor != 1:
 		p.scale(dst, src, bytes/p.Elem, factor)

@@ -175,6 +175,18 @@ func (p *Program) scale(room *Room, call *Call) {
 	}
 }
 
+// Factor returns what the elements that a copy, with its one source, moves are multiplied by.
+func (p *Program) Factor(s *Step) float64 {
+	factor := 1.0
+	if s.ReadsIn {
+		factor = p.Pre
+	}
+	if s.Final {
+		factor *= p.Post
+	}
+	return factor
+}
+
 // Resized returns s with n elements. Each element has a value from earlier use of the memory, or
 // zero.
 func Resized[T any](s []T, n int) []T {

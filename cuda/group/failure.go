@@ -176,19 +176,11 @@ func (g *Group) leaveWindows() error {
 		return err
 	}
 	defer g.ctx.Leave()
-	for begin := time.Now(); !g.releaseWindows(); {
-		waited := time.Since(begin)
-		if waited > closeLimit {
-			return g.errNotEnded()
-		}
-		time.Sleep(nap(waited))
+	err := g.ends(time.Now(), func() (bool, error) { return g.releaseWindows(), nil })
+	if err != nil {
+		return err
 	}
 	return g.windows.leave()
-}
-
-func (g *Group) errNotEnded() error {
-	return fault.New(fault.Timeout, "%s: a stream of the group has not ended %v after it was closed; "+
-		"its memory stays allocated", g.label(), closeLimit)
 }
 
 // drain waits for the streams.
@@ -199,7 +191,7 @@ func (g *Group) drain() error {
 			if h.stream == nil {
 				continue
 			}
-			if err := g.ends(h.stream, begin); err != nil {
+			if err := g.ends(begin, h.stream.Done); err != nil {
 				return err
 			}
 		}
@@ -207,17 +199,18 @@ func (g *Group) drain() error {
 	return nil
 }
 
-// ends waits until a stream has ended, for closeLimit since begin at most.
-func (g *Group) ends(s cuda.Stream, begin time.Time) error {
+// ends waits until a stream has ended, as done tells, for closeLimit since begin at most.
+func (g *Group) ends(begin time.Time, done func() (bool, error)) error {
 	for {
-		done, err := s.Done()
+		done, err := done()
 		switch waited := time.Since(begin); {
 		case done || cuda.Lost(err):
 			return nil
 		case err != nil:
 			return err
 		case waited > closeLimit:
-			return g.errNotEnded()
+			return fault.New(fault.Timeout, "%s: a stream of the group has not ended %v after it was closed; "+
+				"its memory stays allocated", g.label(), closeLimit)
 		default:
 			time.Sleep(nap(waited))
 		}

@@ -27,7 +27,6 @@ type windows struct {
 	owned    int             // the first of these: what is not of the peers
 	left     bool            // this rank uses nothing of the others any more; guarded by Thread.sharing
 	stream   cuda.Stream
-	module   cuda.Module
 
 	functions  map[*kernel.Function]cuda.Function
 	processors int // multiprocessors of the device
@@ -111,12 +110,8 @@ func (w *windows) enqueue(o *Op, low *program.Lowered, on cuda.Stream) error {
 		}
 	}
 	next := at(o.first+1, 0, 0)
-	for peer := range w.pages {
-		if peer != w.g.rank {
-			w.tell(peer, wordSignal, next)
-			w.tell(peer, wordLeft, next)
-		}
-	}
+	w.tell(wordSignal, next)
+	w.tell(wordLeft, next)
 	w.words = append(w.words, cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(w.layout.ended()), Value: next})
 	if err := w.flush(); err != nil {
 		return err
@@ -156,11 +151,7 @@ func (w *windows) piece(o *Op, piece int) error {
 			if b.Nth >= mostSignals {
 				return fault.New(fault.NotSupported, "plan %s gives too many signals", w.program.Low.Name)
 			}
-			for peer := range w.pages {
-				if peer != w.g.rank {
-					w.tell(peer, wordSignal, at(o.first, piece, b.Nth))
-				}
-			}
+			w.tell(wordSignal, at(o.first, piece, b.Nth))
 		case program.OpWait:
 			w.heard[b.Peer] = at(o.first, piece, b.Nth)
 			w.await(b.Peer, wordSignal, w.heard[b.Peer])
@@ -170,11 +161,7 @@ func (w *windows) piece(o *Op, piece int) error {
 			err = w.reduce(o, b, slot)
 		case program.OpLeave:
 			w.used[slot] = at(o.first, piece+1, 0)
-			for peer := range w.pages {
-				if peer != w.g.rank {
-					w.tell(peer, wordLeft, w.used[slot])
-				}
-			}
+			w.tell(wordLeft, w.used[slot])
 		default:
 			err = fault.New(fault.Internal, "an instruction (%d) of plan %s that no device knows", b.Op, w.program.Low.Name)
 		}
@@ -185,10 +172,14 @@ func (w *windows) piece(o *Op, piece int) error {
 	return nil
 }
 
-// tell has the stream write a word of this rank into the page of a peer.
-func (w *windows) tell(peer, word int, value uint64) {
-	w.words = append(w.words, cuda.WordOp{At: w.pages[peer].device + cuda.Ptr(w.layout.of(w.g.rank, word)),
-		Value: value})
+// tell has the stream write a word of this rank into the pages of all peers.
+func (w *windows) tell(word int, value uint64) {
+	for peer := range w.pages {
+		if peer != w.g.rank {
+			w.words = append(w.words, cuda.WordOp{At: w.pages[peer].device + cuda.Ptr(w.layout.of(w.g.rank, word)),
+				Value: value})
+		}
+	}
 }
 
 // await has the stream wait for a word of a peer in the page of this rank.
@@ -229,13 +220,7 @@ func (w *windows) copy(o *Op, b *program.Instruction, slot int) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
-	factor := 1.0
-	if b.Step.ReadsIn {
-		factor = w.program.Pre
-	}
-	if b.Step.Final {
-		factor *= w.program.Post
-	}
+	factor := w.program.Factor(b.Step)
 	to, from := w.address(o, &b.Dst, slot), w.address(o, &b.Src[0], slot)
 	switch {
 	case factor != 1:

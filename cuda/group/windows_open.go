@@ -227,12 +227,13 @@ func (w *windows) openOwn([]note) (err error) {
 	if err != nil {
 		return err
 	}
-	if w.module, err = g.ctx.Load(code); err != nil {
+	module, err := g.ctx.Load(code)
+	if err != nil {
 		return err
 	}
-	w.giving = append(w.giving, w.module.Unload)
+	w.giving = append(w.giving, module.Unload)
 	for _, f := range kernel.Functions() {
-		if w.functions[f], err = w.module.Function(f.Name); err != nil {
+		if w.functions[f], err = module.Function(f.Name); err != nil {
 			return err
 		}
 	}

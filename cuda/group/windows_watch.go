@@ -184,9 +184,6 @@ func (w *windows) cleanUp(failure *fault.Error) (any bool) {
 
 // late returns the error of a call that is past its deadline, or nil.
 func (w *windows) late(now time.Time) error {
-	if w == nil {
-		return nil
-	}
 	since := int64(now.Sub(epoch))
 	w.handing.Lock()
 	var late *Op
