@@ -52,22 +52,11 @@ func MapArena(fd, bytes int) (*Arena, error) {
 
 // commit creates the pages of a range, so that a shortage is an error here and not a signal later.
 func (a *Arena) commit(at, bytes int) error {
-	if left := available(); int64(bytes) > left {
-		return fault.New(fault.System,
-			"no memory for %d bytes of registered memory: about %d are available", bytes, left)
+	if err := commit(a.fd, at, a.memory[at:at+bytes], placementOf(bytes)); err != nil {
+		a.release(at, bytes)
+		return fault.Wrap(fault.System, err, "no memory for %d bytes of registered memory", bytes)
 	}
-	where := placementOf(bytes)
-	part := a.memory[at : at+bytes]
-	where.before(part)
-	err := again(func() error { return unix.Fallocate(a.fd, 0, int64(at), int64(bytes)) })
-	if err == nil {
-		where.after(part)
-		// If the kernel is too old for this, the first use of each page causes a page fault.
-		again(func() error { return unix.Madvise(part, unix.MADV_POPULATE_WRITE) })
-		return nil
-	}
-	a.release(at, bytes)
-	return fault.Wrap(fault.System, err, "no memory for %d bytes of registered memory", bytes)
+	return nil
 }
 
 // release returns the pages of a range to the system.

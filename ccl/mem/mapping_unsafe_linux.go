@@ -40,15 +40,15 @@ func mapShared(fd, bytes, protection, populate int) ([]byte, error) {
 	return unsafe.Slice((*byte)(at), bytes), nil
 }
 
-// populate fills the page tables of a writable segment whose pages exist, so that its first use
+// populate fills the page tables of a writable mapping whose pages exist, so that their first use
 // causes no page faults.
-func populate(fd int, memory []byte) error {
+func populate(fd, offset int, memory []byte) error {
 	if again(func() error { return unix.Madvise(memory, unix.MADV_POPULATE_WRITE) }) == nil {
 		return nil
 	}
 	// Kernels before 5.14 can populate only while they map.
-	_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(&memory[0]), uintptr(len(memory)), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_SHARED|unix.MAP_FIXED|unix.MAP_POPULATE)
+	_, err := unix.MmapPtr(fd, int64(offset), unsafe.Pointer(&memory[0]), uintptr(len(memory)),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED|unix.MAP_POPULATE)
 	return err
 }
 

@@ -106,6 +106,6 @@ func TestPopulateKeepsContents(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Free()
 	s.memory[hugeBytes-1] = 5
-	require.NoError(t, populate(s.fd, s.memory))
+	require.NoError(t, populate(s.fd, 0, s.memory))
 	require.EqualValues(t, 5, s.memory[hugeBytes-1])
 }

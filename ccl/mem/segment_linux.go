@@ -15,10 +15,6 @@ func NewSegment(name string, bytes int) (*Segment, error) {
 	if bytes <= 0 {
 		return nil, fault.New(fault.Invalid, "a shared segment %q of %d bytes was asked for", name, bytes)
 	}
-	if left := available(); int64(bytes) > left {
-		return nil, fault.New(fault.System, "no shared memory for segment %q of %d bytes: about %d are available; %s",
-			name, bytes, left, remedy)
-	}
 	return newSegment(name, bytes, placementOf(bytes))
 }
 
@@ -46,12 +42,7 @@ func (s *Segment) prepare(bytes int, at placement) error {
 	}
 	s.memory = memory
 	inUse.Add(int64(bytes))
-	at.before(memory)
-	if err := again(func() error { return unix.Fallocate(s.fd, 0, 0, int64(bytes)) }); err != nil {
-		return err
-	}
-	at.after(memory)
-	if err := populate(s.fd, memory); err != nil {
+	if err := commit(s.fd, 0, memory, at); err != nil {
 		return err
 	}
 	_, err = unix.FcntlInt(uintptr(s.fd), unix.F_ADD_SEALS, sizeSeals|unix.F_SEAL_SEAL)
