@@ -98,8 +98,15 @@ type Stream interface {
 	Done() (bool, error)
 	// Synchronize waits until everything that was enqueued has ended. It blocks the thread.
 	Synchronize() error
-	// Capturing reports whether the stream is in capture.
-	Capturing() (bool, error)
+	// Capture returns the number of the capture that the stream is in, 0 for none. All streams of
+	// one capture have one number, and no other capture of the process ever has it. One that has
+	// failed counts until it is ended, perhaps with another number.
+	Capture() (id uint64, err error)
+	// Retain has release called once the graph that the stream captures, and everything that was
+	// made of it, are gone and have ended; at once if capture fails later. After an error it is not
+	// called. The stream is in capture. release is called on a thread of the driver, must not call
+	// the driver, and must not block.
+	Retain(release func()) error
 	// Destroy gives the stream back; what was enqueued still ends, and nobody waits for it. It does
 	// nothing to an adopted one.
 	Destroy() error

@@ -45,6 +45,11 @@
 //     waited for the value sees it.
 //   - A wait ends when the word, as a counter that may come round, is not before the value: when
 //     int64(word - value) >= 0. Each word has one writer, and its values never go back.
+//   - A word may instead be a flag: its writer writes a value, and the stream that has waited for
+//     it writes 0, before the writer writes again. Each of these writes is ordered after the one
+//     before. So what is enqueued is the same every time, as in a graph.
+//   - When there is no other way out, the host stores 2⁶² or more (and less than 2⁶³) into a word,
+//     to let go what waits for it. That needs no order, and the word is of no use any more.
 //   - The operations of one Words are in order, as if each were enqueued by itself. Others may be
 //     executed in between.
 //
@@ -55,6 +60,9 @@
 // # Capture
 //
 // A stream can be in capture: what is enqueued becomes part of a graph instead of being executed.
+// Others that wait for an event recorded in it join the capture, and the first one waits for them
+// in the end. A graph can be launched any number of times, in order; its owner does so, and not the
+// library. Stream.Retain tells the library when it is gone, so that what it uses can be given back.
 // While any thread captures, calls that wait or query are illegal on other threads too, unless they
 // have entered relaxed (Enter).
 //

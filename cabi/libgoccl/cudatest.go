@@ -141,8 +141,8 @@ func goccl_test_stream_synchronize(device C.int, native C.uintptr_t) *C.char {
 //export goccl_test_stream_capturing
 func goccl_test_stream_capturing(device C.int, native C.uintptr_t, is *C.int) *C.char {
 	return onStream(device, native, func(s cuda.Stream) error {
-		capturing, err := s.Capturing()
-		*is = truth(capturing)
+		id, err := s.Capture()
+		*is = truth(id != 0)
 		return err
 	})
 }
@@ -313,8 +313,11 @@ func goccl_test_capture(device C.int, native C.uintptr_t, begin C.int) *C.char {
 			machine.driver.BeginCapture(s)
 			return nil
 		}
-		_, err := machine.driver.EndCapture(s)
-		return err
+		g, err := machine.driver.EndCapture(s)
+		if err != nil {
+			return err
+		}
+		return g.Destroy()
 	})
 }
 

@@ -101,8 +101,8 @@ func testGivenBack(b *bench) {
 	}
 	_, err = s.Done()
 	closed("Done of a destroyed stream", err)
-	_, err = s.Capturing()
-	closed("Capturing of a destroyed stream", err)
+	_, err = s.Capture()
+	closed("Capture of a destroyed stream", err)
 	b.must(liveEvent.Record(live))
 	closed("Copy in a destroyed stream", s.Copy(device.Ptr(), device.Ptr()+50, 50))
 	closed("Words of a destroyed stream", s.Words([]cuda.WordOp{{At: device.Ptr()}}))

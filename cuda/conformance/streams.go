@@ -233,8 +233,8 @@ func testUrgent(b *bench) {
 
 func testNotCapturing(b *bench) {
 	for _, s := range []cuda.Stream{b.stream(), b.newStream(1), b.c.Adopt(0)} {
-		if capturing, err := s.Capturing(); err != nil || capturing {
-			b.t.Errorf("a stream that nobody captures: %v, %v", capturing, err)
+		if id, err := s.Capture(); err != nil || id != 0 {
+			b.t.Errorf("a stream that nobody captures: capture %d, %v", id, err)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package cudatest_test
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,9 +14,9 @@ func TestCapture(t *testing.T) {
 	b := newBench(t, cudatest.Options{})
 	data, words, s, u, e := b.alloc(100), b.register(8), b.stream(), b.stream(), b.event()
 	capturing := func(s cuda.Stream) bool {
-		is, err := s.Capturing()
+		id, err := s.Capture()
 		b.must(err)
-		return is
+		return id != 0
 	}
 	b.function(sumName)
 	b.d.BeginCapture(s)
@@ -32,15 +31,18 @@ func TestCapture(t *testing.T) {
 	}
 	b.sum(u, 2, data.Ptr(), data.Ptr()+8, data.Ptr()+16)
 	b.write(u, words, 0, 1)
-	recorded, err := b.d.EndCapture(s)
+	b.must(e.Record(u))
+	b.must(s.Wait(e))
+	g, err := b.d.EndCapture(s)
 	b.must(err)
+	recorded := g.Recorded()
 	if capturing(s) || capturing(u) {
 		t.Error("a stream stays in capture")
 	}
 	for i, text := range []string{"copy to allocation 1", "record event 1", "wait for event 1",
 		"goccl_reduce_sum_f32, which writes allocation 1 bytes 0..8, which reads allocation 1 bytes 8..16, which reads",
 		"words: write 1"} {
-		if len(recorded) != 5 || !strings.HasPrefix(recorded[i], text) {
+		if len(recorded) != 7 || !strings.HasPrefix(recorded[i], text) {
 			t.Fatalf("recorded: %q", recorded)
 		}
 	}
@@ -102,10 +104,10 @@ func TestCaptureForbids(t *testing.T) {
 	_, err := s.Done() // of the stream itself
 	isCode(t, err, 900)
 	isCode(t, s.Wait(e), 905) // for what is not in the capture
-	recorded, err := b.d.EndCapture(s)
+	g, err := b.d.EndCapture(s)
 	isCode(t, err, 901)
-	if !slices.Equal(recorded, nil) {
-		t.Errorf("recorded: %q", recorded)
+	if g != nil {
+		t.Errorf("recorded: %q", g.Recorded())
 	}
 	b.d.Check(t)
 }

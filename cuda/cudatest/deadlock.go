@@ -21,7 +21,11 @@ func (d *Driver) blocked() string {
 		}
 	}
 	var lines []string
-	for _, s := range d.streams {
+	streams := slices.Clone(d.streams)
+	for _, g := range d.graphs {
+		streams = append(streams, g.lanes...)
+	}
+	for _, s := range streams {
 		op := first[s]
 		if op == nil {
 			continue
@@ -76,6 +80,11 @@ func (d *Driver) leaksOf(c *context) []string {
 	for _, s := range d.streams {
 		if s.c == c && !s.destroyed && s.native != 0 {
 			all = append(all, fmt.Sprintf("%s, made at %s", s.agent.name, s.made))
+		}
+	}
+	for _, g := range d.graphs {
+		if g.c == c && !g.destroyed {
+			all = append(all, fmt.Sprintf("graph %d, captured at %s", g.index, g.made))
 		}
 	}
 	var others []string

@@ -6,6 +6,11 @@
 // allows. Streams share hardware queues as on a GPU: what waits at the head of a queue also holds
 // up what other streams have enqueued behind it.
 //
+// A capture makes a Graph. Each stream that took part is a lane of it, with a hardware queue and an
+// agent of its own: lanes are ordered only by the events that were captured. A launch counts as if
+// all of it were enqueued then: that is when words are written, ordering calls can be left out, and
+// memory must be there. Retained functions are called by the goroutine that executes streams.
+//
 // # Kernels
 //
 // Every module has the functions of package cuda/kernel, whatever its code is. The processor
@@ -21,6 +26,10 @@
 // cuda.Observer. All goroutines that use one Context count as one agent: the race detector looks
 // at those. What the hosts of two contexts tell each other is not seen (Driver.Order says it);
 // Retain and Release order the hosts, too.
+//
+// The writes of a word are in order, each behind the one before. A flag that goes back to 0 forgets
+// the earlier ones. The waits of streams must be ordered with that: those for the earlier values
+// come before it, and all others after it.
 //
 // Reported as well are deadlocks, with the wait graph, copies and kernels that leave their memory,
 // and calls against the contract. Check fails a test that has any report.

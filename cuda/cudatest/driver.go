@@ -38,6 +38,10 @@ type Driver struct {
 	shared      map[file]*space
 	threads     map[int]*thread
 	captures    []*capture
+	graphs      []*Graph // that have not ended
+	numGraphs   int
+	due         []retained // whose release is to be called
+	releasing   bool       // some of them are being called
 
 	reports   []Report
 	told      map[string]bool
@@ -56,6 +60,7 @@ type device struct {
 	index  int
 	queues [urgencies][]*queue
 	next   [urgencies]int // the queue of the next stream
+	lanes  []*queue       // of graphs
 	legacy *stream        // the default stream, once somebody has adopted it
 	bytes  int64          // allocated
 	lost   int            // the result that all calls return, 0 while it works

@@ -21,7 +21,10 @@ type place struct {
 	done    bool
 	known   clock // what the stream knew there
 	capture *capture
+	seen    clock // of the lanes of the capture: how much of each comes before
 }
+
+func (e *event) String() string { return fmt.Sprintf("event %d", e.index) }
 
 func (p *place) String() string {
 	return fmt.Sprintf("recorded in %s, operation %d", p.stream.agent.name, p.n)
@@ -66,7 +69,7 @@ func (e *event) Record(on cuda.Stream) error {
 		return nil
 	}
 	e.last = p
-	d.enqueue(h, recordWork{p, e.index})
+	d.enqueue(h, recordWork{p, e})
 	return nil
 }
 

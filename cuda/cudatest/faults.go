@@ -41,6 +41,8 @@ const (
 	notSupported      = 801
 	captureForbids    = 900
 	captureInvalid    = 901
+	captureUnmatched  = 903
+	captureUnjoined   = 904
 	captureIsolation  = 905
 	captureImplicit   = 906
 	capturedEvent     = 907
@@ -62,6 +64,8 @@ var resultNames = map[int]string{
 	notSupported:      "CUDA_ERROR_NOT_SUPPORTED",
 	captureForbids:    "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
 	captureInvalid:    "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+	captureUnmatched:  "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
+	captureUnjoined:   "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
 	captureIsolation:  "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
 	captureImplicit:   "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
 	capturedEvent:     "CUDA_ERROR_CAPTURED_EVENT",
@@ -119,17 +123,15 @@ func (d *Driver) lose(dev *device, code int) {
 		return
 	}
 	dev.lost = code
-	for _, queues := range dev.queues {
-		for _, q := range queues {
-			for _, op := range q.pending {
-				if w, ok := op.work.(recordWork); ok {
-					w.place.done = true
-				}
-				op.dropped = true
-				op.stream.pending--
+	for q := range dev.all() {
+		for _, op := range q.pending {
+			if w, ok := op.work.(recordWork); ok {
+				w.place.done = true
 			}
-			q.pending = nil
+			op.dropped = true
+			op.stream.pending--
 		}
+		q.pending = nil
 	}
 	d.stir()
 }

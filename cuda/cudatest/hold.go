@@ -20,7 +20,7 @@ func (d *Driver) Hold(s cuda.Stream) {
 func (d *Driver) Settle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for !d.closed && (d.running != nil || d.any()) {
+	for !d.closed && (d.running != nil || d.any() || d.leaving()) {
 		d.moved.Wait()
 	}
 }

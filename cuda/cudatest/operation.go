@@ -44,18 +44,28 @@ type work interface {
 func (d *Driver) enqueue(h *handle, w work) {
 	s := h.s
 	if s.capture != nil {
-		s.capture.recorded = append(s.capture.recorded, w.text(d))
+		s.capture.record(d, s, w)
 		d.stir()
 		return
 	}
-	for s.pending >= d.o.Depth && !d.closed && s.device.lost == 0 {
+	d.makeRoom(s, 1)
+	d.push(s, w, h.c.agent.publish(), here())
+	d.stir()
+}
+
+// makeRoom waits until a stream has room for some operations.
+func (d *Driver) makeRoom(s *stream, n int) {
+	for s.pending > 0 && s.pending+n > d.o.Depth && !d.closed && s.device.lost == 0 {
 		d.moved.Wait()
 	}
+}
+
+// push adds an operation to a stream, which comes after what a host knows.
+func (d *Driver) push(s *stream, w work, known clock, at site) {
 	s.enqueued++
 	s.pending++
-	op := &operation{stream: s, n: s.enqueued, work: w, known: h.c.agent.publish(), site: here()}
+	op := &operation{stream: s, n: s.enqueued, work: w, known: known, site: at}
 	s.queue.pending = append(s.queue.pending, op)
-	d.stir()
 }
 
 func (a *allocation) has(p cuda.Ptr, bytes int) bool {
@@ -144,6 +154,17 @@ type wordWork struct {
 	write  *wordWrite
 }
 
+// give notes a write when it is enqueued.
+func (w *wordWork) give(d *Driver) {
+	if w.op.Wait {
+		return
+	}
+	w.write = &wordWrite{value: w.op.Value}
+	if a, why := d.find(w.op.At, 8); why == "" {
+		a.space.word(a, int(w.op.At-a.ptr)).give(w.write)
+	}
+}
+
 func (w *wordWork) text(d *Driver) string { return "words:" + wordText(d, w.op) }
 
 func wordText(d *Driver, op cuda.WordOp) string {
@@ -208,19 +229,21 @@ func (w *wordWork) run(d *Driver, op *operation) {
 	clock, word := &op.stream.agent.clock, a.space.word(a, acc.at)
 	d.touch(acc, *clock)
 	if !w.op.Wait {
-		d.checkWriter(word, acc, w.op.Value, *clock)
-		w.write.known, w.write.by, w.write.done = slices.Clone(*clock), acc, true
-	} else if by := word.freed(w.op.Value); by != nil {
+		d.wrote(word, w.write, acc, *clock)
+		return
+	}
+	d.checkWait(word, acc, *clock)
+	if by := word.freed(w.op.Value); by != nil {
 		clock.join(by.known)
 	}
 }
 
 type recordWork struct {
 	place *place
-	event int
+	what  fmt.Stringer // the event, or the end of a graph
 }
 
-func (w recordWork) text(*Driver) string { return fmt.Sprintf("record event %d", w.event) }
+func (w recordWork) text(*Driver) string { return fmt.Sprintf("record %v", w.what) }
 
 func (w recordWork) uses(*allocation) bool { return false }
 
@@ -234,11 +257,11 @@ func (w recordWork) run(d *Driver, op *operation) {
 
 type waitWork struct {
 	place *place
-	event int
+	what  fmt.Stringer
 }
 
 func (w waitWork) text(*Driver) string {
-	return fmt.Sprintf("wait for event %d (%v)", w.event, w.place)
+	return fmt.Sprintf("wait for %v (%v)", w.what, w.place)
 }
 
 func (w waitWork) uses(*allocation) bool { return false }
@@ -246,7 +269,7 @@ func (w waitWork) uses(*allocation) bool { return false }
 func (w waitWork) ready(*Driver) bool { return w.place.done }
 
 func (w waitWork) waits(*Driver) string {
-	return fmt.Sprintf("waits for event %d, %v", w.event, w.place)
+	return fmt.Sprintf("waits for %v, %v", w.what, w.place)
 }
 
 func (w waitWork) run(d *Driver, op *operation) {

@@ -79,16 +79,11 @@ func (d *Driver) leavesOutWord(s *stream, op cuda.WordOp) bool {
 // loadsEarly counts the first Load after a write was enqueued. If it is left out, it returns the
 // value that the stream will write.
 func (d *Driver) loadsEarly(r *registered, w *word) (value uint64, left bool) {
-	for i := len(w.writes) - 1; i >= 0; i-- {
-		write := w.writes[i]
-		if write.n <= w.asked[r.c.agent] {
-			return 0, false
-		}
-		if write.stream {
-			w.asked[r.c.agent] = write.n
-			return write.value, d.leaveOut(Load, "a load of allocation %d byte %d, for the value %d, by %s",
-				r.index, w.at, write.value, r.c.agent.name)
-		}
+	write := w.given
+	if write == nil || write.n <= w.asked[r.c.agent] {
+		return 0, false
 	}
-	return 0, false
+	w.asked[r.c.agent] = write.n
+	return write.value, d.leaveOut(Load, "a load of allocation %d byte %d, for the value %d, by %s",
+		r.index, w.at, write.value, r.c.agent.name)
 }

@@ -136,8 +136,10 @@ func (r *registered) Store(at int, value uint64) {
 		of: &r.allocation, at: at, bytes: 8, site: here(),
 	}
 	d.touch(acc, host.clock)
-	d.checkWriter(w, acc, value, host.clock)
-	w.append(&wordWrite{value: value, known: host.publish(), by: acc, done: true})
+	if value>>62 == 1 {
+		w.letGo = true
+	}
+	d.wrote(w, &wordWrite{n: w.number(), value: value}, acc, host.publish())
 	atomic.StoreUint64(r.value(at), value)
 	d.stir()
 }

@@ -42,12 +42,28 @@ func (d *Driver) pending() iter.Seq[*operation] {
 func (d *Driver) queues() iter.Seq[*queue] {
 	return func(yield func(*queue) bool) {
 		for _, dev := range d.devices {
-			for _, kind := range dev.queues {
-				for _, q := range kind {
-					if !yield(q) {
-						return
-					}
+			for q := range dev.all() {
+				if !yield(q) {
+					return
 				}
+			}
+		}
+	}
+}
+
+// all iterates over the queues of a device, with those of graphs.
+func (dev *device) all() iter.Seq[*queue] {
+	return func(yield func(*queue) bool) {
+		for _, kind := range dev.queues {
+			for _, q := range kind {
+				if !yield(q) {
+					return
+				}
+			}
+		}
+		for _, q := range dev.lanes {
+			if !yield(q) {
+				return
 			}
 		}
 	}
@@ -67,7 +83,9 @@ func (d *Driver) schedule() {
 	defer timer.Stop()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	defer d.letGo()
 	for !d.closed {
+		d.letGo()
 		wait := time.Duration(0)
 		if op := d.pick(); op != nil {
 			d.execute(op)

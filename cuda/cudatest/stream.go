@@ -118,10 +118,7 @@ func (h *handle) Words(ops []cuda.WordOp) error {
 			if d.leavesOutWord(h.s, op) {
 				continue
 			}
-			if a, _ := d.find(op.At, 8); !op.Wait {
-				w.write = &wordWrite{value: op.Value, stream: true}
-				a.space.word(a, int(op.At-a.ptr)).append(w.write)
-			}
+			w.give(d)
 		}
 		d.enqueue(h, w)
 	}
@@ -156,7 +153,7 @@ func (h *handle) Wait(e cuda.Event) error {
 	if d.leaveOut(WaitEvent, "the wait of %s for event %d (%v)", h.s.agent.name, ev.index, p) {
 		return nil
 	}
-	d.enqueue(h, waitWork{p, ev.index})
+	d.enqueue(h, waitWork{p, ev})
 	return nil
 }
 
@@ -201,16 +198,6 @@ func (h *handle) Synchronize() error {
 
 // oldest returns the number of the operation that the stream is at.
 func (s *stream) oldest() int { return s.enqueued - s.pending + 1 }
-
-func (h *handle) Capturing() (bool, error) {
-	d := h.c.d
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := h.begin("cuStreamIsCapturing", false); err != nil {
-		return false, err
-	}
-	return h.s.capture != nil, nil
-}
 
 func (h *handle) Destroy() error {
 	d := h.c.d

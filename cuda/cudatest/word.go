@@ -1,13 +1,21 @@
 package cudatest
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
-// word is what is known about a word: who has written which values.
+// word is what is known about a word: who has written which values. Of a flag, that is what has
+// happened since it went back to 0: an earlier write with the same value ends no wait any more.
 type word struct {
 	of      *allocation
 	at      int
-	writes  []*wordWrite // as they were enqueued or stored; the oldest are forgotten
-	next    int          // number of the next write, from 1
+	writes  []*wordWrite // as they were executed; the oldest are forgotten
+	waits   []*access    // of streams
+	back    *access      // the last write that went back to 0
+	given   *wordWrite   // the last one that a stream was given to do
+	writers int          // of which each write has its number, from 1
+	letGo   bool         // the host has stored a value that ends all waits
 	loaded  map[*agent]uint64
 	asked   map[*agent]int    // the write for which a Load may have been left out
 	awaited map[*agent]uint64 // the value for which a Reached may have been left out
@@ -15,12 +23,10 @@ type word struct {
 
 // wordWrite is a value of a word.
 type wordWrite struct {
-	n      int
-	value  uint64
-	known  clock   // what the writer knew, once it is done
-	by     *access // nil until it is done
-	done   bool
-	stream bool // by a stream
+	n     int
+	value uint64
+	known clock // what the writer knew
+	by    *access
 }
 
 // mostWrites limits what is remembered of a word.
@@ -33,26 +39,28 @@ func (s *space) word(a *allocation, at int) *word {
 	key := a.at + uint64(at)
 	w := s.words[key]
 	if w == nil {
-		w = &word{of: a, at: at, next: 1, loaded: map[*agent]uint64{}, asked: map[*agent]int{},
+		w = &word{of: a, at: at, loaded: map[*agent]uint64{}, asked: map[*agent]int{},
 			awaited: map[*agent]uint64{}}
 		s.words[key] = w
 	}
 	return w
 }
 
-func (w *word) append(write *wordWrite) {
-	write.n = w.next
-	w.next++
-	if len(w.writes) >= mostWrites {
-		w.writes = append([]*wordWrite(nil), w.writes[mostWrites/2:]...)
-	}
-	w.writes = append(w.writes, write)
+func (w *word) number() int {
+	w.writers++
+	return w.writers
+}
+
+// give notes a write that a stream is given to do.
+func (w *word) give(write *wordWrite) {
+	write.n = w.number()
+	w.given = write
 }
 
 // wrote returns the last write of this value.
 func (w *word) wrote(value uint64) *wordWrite {
-	for i := len(w.writes) - 1; i >= 0; i-- {
-		if write := w.writes[i]; write.done && write.value == value {
+	for _, write := range slices.Backward(w.writes) {
+		if write.value == value {
 			return write
 		}
 	}
@@ -63,24 +71,44 @@ func (w *word) wrote(value uint64) *wordWrite {
 // would have ended there.
 func (w *word) freed(wanted uint64) *wordWrite {
 	for _, write := range w.writes {
-		if write.done && reached(write.value, wanted) {
+		if reached(write.value, wanted) {
 			return write
 		}
 	}
 	return nil
 }
 
-// last returns the last write that was executed.
+// last returns the last write.
 func (w *word) last() *wordWrite {
-	for i := len(w.writes) - 1; i >= 0; i-- {
-		if w.writes[i].done {
-			return w.writes[i]
-		}
+	if len(w.writes) == 0 {
+		return nil
 	}
-	return nil
+	return w.writes[len(w.writes)-1]
 }
 
-// checkWriter reports a second writer of a word, and values that go back.
+// goesBack reports whether a write is the one by which a flag goes back to 0.
+func (w *word) goesBack(value uint64) bool {
+	last := w.last()
+	return last != nil && value == 0 && !reached(value, last.value)
+}
+
+// wrote notes a write that is executed now, with what its writer knows.
+func (d *Driver) wrote(w *word, write *wordWrite, by *access, known clock) {
+	if !w.letGo {
+		d.checkWriter(w, by, write.value, known)
+	}
+	write.known, write.by = slices.Clone(known), by
+	if w.goesBack(write.value) {
+		w.writes, w.waits, w.back = nil, nil, by
+		clear(w.awaited)
+	}
+	if len(w.writes) >= mostWrites {
+		w.writes = append([]*wordWrite(nil), w.writes[mostWrites/2:]...)
+	}
+	w.writes = append(w.writes, write)
+}
+
+// checkWriter reports a second writer of a word, and values that go back, but for 0.
 func (d *Driver) checkWriter(w *word, by *access, value uint64, known clock) {
 	last := w.last()
 	if last == nil {
@@ -90,10 +118,31 @@ func (d *Driver) checkWriter(w *word, by *access, value uint64, known clock) {
 		d.report(Race, "writers"+last.by.site.String()+by.site.String(),
 			"a word has two writers, which nothing orders:\n\t%s\n\t%s", last.by.text(), by.text())
 	}
-	if !reached(value, last.value) {
+	switch {
+	case w.goesBack(value):
+		for _, wait := range w.waits {
+			if !wait.before(by, known) {
+				d.flagRace(wait, by)
+			}
+		}
+	case !reached(value, last.value):
 		d.report(Misuse, "back"+by.site.String(), "a word goes back from %d to %d: %s",
 			last.value, value, by.text())
 	}
+}
+
+// checkWait reports a wait for a flag that nothing orders behind the last write of 0: with another
+// schedule, the value before it would have ended the wait.
+func (d *Driver) checkWait(w *word, by *access, known clock) {
+	if w.back != nil && !w.letGo && !w.back.before(by, known) {
+		d.flagRace(w.back, by)
+	}
+	w.waits = replaceKnown(w.waits, by, known)
+}
+
+func (d *Driver) flagRace(a, b *access) {
+	d.report(Race, "flag"+a.site.String()+b.site.String(),
+		"nothing orders a wait for a flag and the write of 0 to it:\n\t%s\n\t%s", a.text(), b.text())
 }
 
 // lastText says who has written a word last.

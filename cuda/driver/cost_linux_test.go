@@ -50,7 +50,7 @@ func hot(t testing.TB) (cuda.Context, map[string]func() error) {
 		"Wait":         func() error { return s.Wait(e) },
 		"Record":       func() error { return e.Record(s) },
 		"Done":         func() error { _, err := unready.Done(); return err },
-		"Capturing":    func() error { _, err := s.Capturing(); return err },
+		"Capture":      func() error { _, err := s.Capture(); return err },
 		"Enter":        bracket(false),
 		"EnterRelaxed": bracket(true),
 	}

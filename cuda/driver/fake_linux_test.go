@@ -27,6 +27,7 @@ type fake struct {
 	live      func() int                            // objects that have not been given back
 	executed  func() int                            // kernels
 	parameter func(at int32) uint64                 // a word of the last one's
+	drop      func()                                // the graph that streams capture
 	depth     func() int                            // of the thread's stack of contexts
 	mode      func(set int32) int32                 // the thread's mode of capture; sets it unless negative
 }
@@ -80,7 +81,7 @@ func newFake(t testing.TB, version int) *fake {
 		t.Fatal(err)
 	}
 	for name, function := range map[string]any{"set": &f.set, "fail": &f.fail, "hide": &f.hide, "calls": &f.calls,
-		"argument": &f.argument, "live": &f.live, "depth": &f.depth, "mode": &f.mode,
+		"argument": &f.argument, "live": &f.live, "drop": &f.drop, "depth": &f.depth, "mode": &f.mode,
 		"executed": &f.executed, "parameter": &f.parameter} {
 		purego.RegisterLibFunc(function, handle, "fake_"+name)
 	}

@@ -76,6 +76,12 @@ const (
 
 	captureRelaxed = 2 // CU_STREAM_CAPTURE_MODE_RELAXED
 
+	captureActive      = 1 // CU_STREAM_CAPTURE_STATUS_ACTIVE
+	captureInvalidated = 2 // CU_STREAM_CAPTURE_STATUS_INVALIDATED
+
+	objectUnordered  = 1 // CU_USER_OBJECT_NO_DESTRUCTOR_SYNC: nobody waits for its end by a call of CUDA
+	graphTakesObject = 1 // CU_GRAPH_USER_OBJECT_MOVE: the caller's reference
+
 	legacyStream = 1 // CU_GET_PROC_ADDRESS_LEGACY_STREAM: stream 0 is one for all threads
 )
 

@@ -69,7 +69,7 @@ func versionOf(handle uintptr) (int, error) {
 		return 0, err
 	}
 	var version int32
-	if code := call(at, uintptr(unsafe.Pointer(&version)), 0, 0, 0, 0); code != 0 {
+	if code := call(at, uintptr(unsafe.Pointer(&version)), 0, 0, 0, 0, 0); code != 0 {
 		return 0, cuda.Failed("cuDriverGetVersion", int(code), unknownName)
 	}
 	return int(version), nil
@@ -85,7 +85,7 @@ func (l *library) find(getProcAddress uintptr, e entry) uintptr {
 	var at uintptr
 	// The last argument is that of the second form, which may be nil. The first form has four.
 	if call(getProcAddress, uintptr(unsafe.Pointer(&name[0])), uintptr(unsafe.Pointer(&at)),
-		uintptr(entries[e].version), legacyStream, 0) != 0 {
+		uintptr(entries[e].version), legacyStream, 0, 0) != 0 {
 		return 0
 	}
 	return at
@@ -106,15 +106,15 @@ func (l *library) missing(e entry) error {
 
 // blocks has arguments of calls. An array on the stack does not do: what SyscallN gets moves to the
 // heap.
-var blocks = sync.Pool{New: func() any { return new([5]uintptr) }}
+var blocks = sync.Pool{New: func() any { return new([6]uintptr) }}
 
 // call calls a function of C, which may have fewer arguments. What they point to stays where it is
 // until the end of the call; for that, a caller converts pointers in the call itself.
 //
 //go:uintptrescapes
-func call(at, a, b, c, d, e uintptr) int32 {
-	block := blocks.Get().(*[5]uintptr)
-	*block = [5]uintptr{a, b, c, d, e}
+func call(at, a, b, c, d, e, f uintptr) int32 {
+	block := blocks.Get().(*[6]uintptr)
+	*block = [6]uintptr{a, b, c, d, e, f}
 	r, _, _ := purego.SyscallN(at, block[:]...)
 	blocks.Put(block)
 	return int32(r) // of the register, C sets no more
@@ -140,7 +140,7 @@ const unknownName = "unknown error"
 func (l *library) nameOf(code int32) string {
 	var text *byte
 	if at := l.at[entryGetErrorName]; at != 0 {
-		call(at, uintptr(code), uintptr(unsafe.Pointer(&text)), 0, 0, 0)
+		call(at, uintptr(code), uintptr(unsafe.Pointer(&text)), 0, 0, 0, 0)
 	}
 	if text == nil {
 		return unknownName

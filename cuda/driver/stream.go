@@ -18,6 +18,8 @@ type stream struct {
 	mu        sync.Mutex // of what C reads and writes:
 	ops       []memOp
 	status    int32
+	id        uint64  // of its capture
+	graph     uintptr // that it captures
 	config    launchConfig
 	args      []byte
 	parameter *byte // the first of args
@@ -131,15 +133,47 @@ func (s *stream) Synchronize() error {
 	return s.cuStreamSynchronize(s.handle)
 }
 
-func (s *stream) Capturing() (bool, error) {
+func (s *stream) Capture() (uint64, error) {
 	if s.destroyed.Load() {
-		return false, errDestroyed
+		return 0, errDestroyed
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.status = 0
-	err := s.cuStreamIsCapturing(s.handle, &s.status)
-	return s.status != 0, err // of an invalid capture, too, until its thread ends it
+	return s.capturing()
+}
+
+// capturing asks for the stream's capture, of which it also notes the graph. The caller holds mu.
+func (s *stream) capturing() (uint64, error) {
+	s.status, s.id, s.graph = 0, 0, 0
+	if err := s.cuStreamGetCaptureInfo(s.handle, &s.status, &s.id, &s.graph, 0, 0); err != nil {
+		return 0, err
+	}
+	switch s.status {
+	case captureActive:
+		return s.id, nil
+	case captureInvalidated: // until its thread ends it; it has neither number nor graph
+		s.graph = 0
+		return math.MaxUint64, nil
+	}
+	return 0, nil
+}
+
+func (s *stream) Retain(release func()) error {
+	if s.destroyed.Load() {
+		return errDestroyed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, err := s.capturing()
+	switch {
+	case err != nil:
+		return err
+	case id == 0:
+		return fault.New(fault.Invalid, "a stream that is not in capture has nothing that could be retained")
+	case s.graph == 0:
+		return fault.New(fault.Invalid, "the stream is in a capture that has failed")
+	}
+	return s.retain(s.graph, release)
 }
 
 func (s *stream) Destroy() error {

@@ -3,6 +3,7 @@ package driver
 import (
 	"encoding/binary"
 	"math"
+	"sync/atomic"
 	"testing"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -38,13 +39,13 @@ func TestStreams(t *testing.T) {
 			t.Error(err)
 		}
 		f.arguments("cuStreamSynchronize", uint64(s.Native()))
-		for status, want := range []bool{false, true, true} {
+		for status, want := range []uint64{0, 0x1234, math.MaxUint64} {
 			f.set("status", status)
-			if got, err := s.Capturing(); got != want || err != nil {
-				t.Errorf("status %d: capturing %t, %v", status, got, err)
+			if got, err := s.Capture(); got != want || err != nil {
+				t.Errorf("status %d: capture %#x, %v", status, got, err)
 			}
 		}
-		f.arguments("cuStreamIsCapturing", uint64(s.Native()))
+		f.arguments("cuStreamGetCaptureInfo_v2", uint64(s.Native()))
 	}
 	destroy(t, ordinary, urgent, urgent)
 	f.arguments("cuStreamDestroy_v2", uint64(urgent.Native()))
@@ -53,9 +54,9 @@ func TestStreams(t *testing.T) {
 	}
 	e := must(c.NewEvent())(t)
 	_, errDone := ordinary.Done()
-	_, errCapturing := ordinary.Capturing()
+	_, errCapture := ordinary.Capture()
 	for _, err := range []error{ordinary.Copy(1, 2, 3), ordinary.Words([]cuda.WordOp{{}}), ordinary.Wait(e),
-		ordinary.Synchronize(), e.Record(ordinary), errDone, errCapturing} {
+		ordinary.Synchronize(), e.Record(ordinary), errDone, errCapture, ordinary.Retain(func() {})} {
 		refused(t, err, fault.Closed)
 	}
 	destroy(t, e)
@@ -197,4 +198,46 @@ func TestEvents(t *testing.T) {
 	}
 	free(t, r)
 	destroy(t, first, second)
+}
+
+// TestRetain has a thread of the library call what graphs have retained, once for each.
+func TestRetain(t *testing.T) {
+	f := newFake(t, latest)
+	c := f.enter(f.open(), 0)
+	s := must(c.NewStream(0))(t)
+	var called [5]atomic.Int32
+	retain := func(which int) error { return s.Retain(func() { called[which].Add(1) }) }
+	for status := range 3 {
+		if f.set("status", status); status != captureActive {
+			refused(t, retain(0), fault.Invalid, "capture")
+		}
+	}
+	f.set("status", captureActive)
+	f.fail("cuUserObjectCreate", 1, 2)
+	refused(t, retain(1), fault.System, "cuUserObjectCreate")
+	f.fail("cuGraphRetainUserObject", 1, 1)
+	refused(t, retain(2), fault.System, "cuGraphRetainUserObject")
+	if n := f.calls("cuUserObjectRelease"); n != 1 {
+		t.Errorf("%d objects were released, want the one that the graph does not have", n)
+	}
+	for which := 3; which < 5; which++ {
+		if err := retain(which); err != nil {
+			t.Fatal(err)
+		}
+		f.arguments("cuUserObjectCreate", any64, any64, uint64(onRelease()), 1, objectUnordered)
+		f.arguments("cuGraphRetainUserObject", any64, any64, 1, graphTakesObject)
+	}
+	for drops := range 3 {
+		for which := range called {
+			want := int32(0)
+			if which >= 3 {
+				want = min(int32(drops), 1)
+			}
+			if n := called[which].Load(); n != want {
+				t.Errorf("%d drops: function %d was called %d times, want %d", drops, which, n, want)
+			}
+		}
+		f.drop()
+	}
+	destroy(t, s)
 }

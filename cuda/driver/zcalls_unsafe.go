@@ -30,7 +30,7 @@ const (
 	entryStreamDestroy
 	entryStreamQuery
 	entryStreamSynchronize
-	entryStreamIsCapturing
+	entryStreamGetCaptureInfo
 	entryStreamWaitEvent
 	entryStreamBatchMemOp
 	entryModuleLoadData
@@ -38,6 +38,9 @@ const (
 	entryModuleGetFunction
 	entryFuncGetAttribute
 	entryLaunchKernelEx
+	entryUserObjectCreate
+	entryUserObjectRelease
+	entryGraphRetainUserObject
 	entryEventCreate
 	entryEventRecord
 	entryEventQuery
@@ -80,7 +83,7 @@ var entries = [numEntries]entryPoint{
 	entryStreamDestroy:                   {"cuStreamDestroy", 4000, true},
 	entryStreamQuery:                     {"cuStreamQuery", 2000, true},
 	entryStreamSynchronize:               {"cuStreamSynchronize", 2000, true},
-	entryStreamIsCapturing:               {"cuStreamIsCapturing", 10000, true},
+	entryStreamGetCaptureInfo:            {"cuStreamGetCaptureInfo", 11030, true},
 	entryStreamWaitEvent:                 {"cuStreamWaitEvent", 3020, true},
 	entryStreamBatchMemOp:                {"cuStreamBatchMemOp", 11070, false},
 	entryModuleLoadData:                  {"cuModuleLoadData", 2000, true},
@@ -88,6 +91,9 @@ var entries = [numEntries]entryPoint{
 	entryModuleGetFunction:               {"cuModuleGetFunction", 2000, true},
 	entryFuncGetAttribute:                {"cuFuncGetAttribute", 2020, true},
 	entryLaunchKernelEx:                  {"cuLaunchKernelEx", 11060, false},
+	entryUserObjectCreate:                {"cuUserObjectCreate", 11030, false},
+	entryUserObjectRelease:               {"cuUserObjectRelease", 11030, false},
+	entryGraphRetainUserObject:           {"cuGraphRetainUserObject", 11030, false},
 	entryEventCreate:                     {"cuEventCreate", 2000, true},
 	entryEventRecord:                     {"cuEventRecord", 2000, true},
 	entryEventQuery:                      {"cuEventQuery", 2000, true},
@@ -112,7 +118,7 @@ func (l *library) cuInit(flags uint32) error {
 	if at == 0 {
 		return l.missing(entryInit)
 	}
-	return l.result(entryInit, call(at, uintptr(flags), 0, 0, 0, 0))
+	return l.result(entryInit, call(at, uintptr(flags), 0, 0, 0, 0, 0))
 }
 
 func (l *library) cuGetErrorName(code int32, name **byte) error {
@@ -120,7 +126,7 @@ func (l *library) cuGetErrorName(code int32, name **byte) error {
 	if at == 0 {
 		return l.missing(entryGetErrorName)
 	}
-	return l.result(entryGetErrorName, call(at, uintptr(code), uintptr(unsafe.Pointer(name)), 0, 0, 0))
+	return l.result(entryGetErrorName, call(at, uintptr(code), uintptr(unsafe.Pointer(name)), 0, 0, 0, 0))
 }
 
 func (l *library) cuDeviceGetCount(count *int32) error {
@@ -128,7 +134,7 @@ func (l *library) cuDeviceGetCount(count *int32) error {
 	if at == 0 {
 		return l.missing(entryDeviceGetCount)
 	}
-	return l.result(entryDeviceGetCount, call(at, uintptr(unsafe.Pointer(count)), 0, 0, 0, 0))
+	return l.result(entryDeviceGetCount, call(at, uintptr(unsafe.Pointer(count)), 0, 0, 0, 0, 0))
 }
 
 func (l *library) cuDeviceGet(device *int32, index int32) error {
@@ -136,7 +142,7 @@ func (l *library) cuDeviceGet(device *int32, index int32) error {
 	if at == 0 {
 		return l.missing(entryDeviceGet)
 	}
-	return l.result(entryDeviceGet, call(at, uintptr(unsafe.Pointer(device)), uintptr(index), 0, 0, 0))
+	return l.result(entryDeviceGet, call(at, uintptr(unsafe.Pointer(device)), uintptr(index), 0, 0, 0, 0))
 }
 
 func (l *library) cuDeviceGetName(name *byte, bytes, device int32) error {
@@ -144,7 +150,7 @@ func (l *library) cuDeviceGetName(name *byte, bytes, device int32) error {
 	if at == 0 {
 		return l.missing(entryDeviceGetName)
 	}
-	return l.result(entryDeviceGetName, call(at, uintptr(unsafe.Pointer(name)), uintptr(bytes), uintptr(device), 0, 0))
+	return l.result(entryDeviceGetName, call(at, uintptr(unsafe.Pointer(name)), uintptr(bytes), uintptr(device), 0, 0, 0))
 }
 
 func (l *library) cuDeviceGetUuid(uuid *[16]byte, device int32) error {
@@ -152,7 +158,7 @@ func (l *library) cuDeviceGetUuid(uuid *[16]byte, device int32) error {
 	if at == 0 {
 		return l.missing(entryDeviceGetUuid)
 	}
-	return l.result(entryDeviceGetUuid, call(at, uintptr(unsafe.Pointer(uuid)), uintptr(device), 0, 0, 0))
+	return l.result(entryDeviceGetUuid, call(at, uintptr(unsafe.Pointer(uuid)), uintptr(device), 0, 0, 0, 0))
 }
 
 func (l *library) cuDeviceGetPCIBusId(bus *byte, bytes, device int32) error {
@@ -160,7 +166,7 @@ func (l *library) cuDeviceGetPCIBusId(bus *byte, bytes, device int32) error {
 	if at == 0 {
 		return l.missing(entryDeviceGetPCIBusId)
 	}
-	return l.result(entryDeviceGetPCIBusId, call(at, uintptr(unsafe.Pointer(bus)), uintptr(bytes), uintptr(device), 0, 0))
+	return l.result(entryDeviceGetPCIBusId, call(at, uintptr(unsafe.Pointer(bus)), uintptr(bytes), uintptr(device), 0, 0, 0))
 }
 
 func (l *library) cuDeviceTotalMem(bytes *uintptr, device int32) error {
@@ -168,7 +174,7 @@ func (l *library) cuDeviceTotalMem(bytes *uintptr, device int32) error {
 	if at == 0 {
 		return l.missing(entryDeviceTotalMem)
 	}
-	return l.result(entryDeviceTotalMem, call(at, uintptr(unsafe.Pointer(bytes)), uintptr(device), 0, 0, 0))
+	return l.result(entryDeviceTotalMem, call(at, uintptr(unsafe.Pointer(bytes)), uintptr(device), 0, 0, 0, 0))
 }
 
 func (l *library) cuDeviceGetAttribute(value *int32, attribute, device int32) error {
@@ -176,7 +182,7 @@ func (l *library) cuDeviceGetAttribute(value *int32, attribute, device int32) er
 	if at == 0 {
 		return l.missing(entryDeviceGetAttribute)
 	}
-	return l.result(entryDeviceGetAttribute, call(at, uintptr(unsafe.Pointer(value)), uintptr(attribute), uintptr(device), 0, 0))
+	return l.result(entryDeviceGetAttribute, call(at, uintptr(unsafe.Pointer(value)), uintptr(attribute), uintptr(device), 0, 0, 0))
 }
 
 func (l *library) cuDeviceCanAccessPeer(can *int32, device, peer int32) error {
@@ -184,7 +190,7 @@ func (l *library) cuDeviceCanAccessPeer(can *int32, device, peer int32) error {
 	if at == 0 {
 		return l.missing(entryDeviceCanAccessPeer)
 	}
-	return l.result(entryDeviceCanAccessPeer, call(at, uintptr(unsafe.Pointer(can)), uintptr(device), uintptr(peer), 0, 0))
+	return l.result(entryDeviceCanAccessPeer, call(at, uintptr(unsafe.Pointer(can)), uintptr(device), uintptr(peer), 0, 0, 0))
 }
 
 func (l *library) cuDevicePrimaryCtxRetain(context *uintptr, device int32) error {
@@ -192,7 +198,7 @@ func (l *library) cuDevicePrimaryCtxRetain(context *uintptr, device int32) error
 	if at == 0 {
 		return l.missing(entryDevicePrimaryCtxRetain)
 	}
-	return l.result(entryDevicePrimaryCtxRetain, call(at, uintptr(unsafe.Pointer(context)), uintptr(device), 0, 0, 0))
+	return l.result(entryDevicePrimaryCtxRetain, call(at, uintptr(unsafe.Pointer(context)), uintptr(device), 0, 0, 0, 0))
 }
 
 func (l *library) cuDevicePrimaryCtxRelease(device int32) error {
@@ -200,7 +206,7 @@ func (l *library) cuDevicePrimaryCtxRelease(device int32) error {
 	if at == 0 {
 		return l.missing(entryDevicePrimaryCtxRelease)
 	}
-	return l.result(entryDevicePrimaryCtxRelease, call(at, uintptr(device), 0, 0, 0, 0))
+	return l.result(entryDevicePrimaryCtxRelease, call(at, uintptr(device), 0, 0, 0, 0, 0))
 }
 
 func (l *library) cuCtxPushCurrent(context uintptr) error {
@@ -208,7 +214,7 @@ func (l *library) cuCtxPushCurrent(context uintptr) error {
 	if at == 0 {
 		return l.missing(entryCtxPushCurrent)
 	}
-	return l.result(entryCtxPushCurrent, call(at, uintptr(context), 0, 0, 0, 0))
+	return l.result(entryCtxPushCurrent, call(at, uintptr(context), 0, 0, 0, 0, 0))
 }
 
 func (l *library) cuCtxPopCurrent(context *uintptr) error {
@@ -216,7 +222,7 @@ func (l *library) cuCtxPopCurrent(context *uintptr) error {
 	if at == 0 {
 		return l.missing(entryCtxPopCurrent)
 	}
-	return l.result(entryCtxPopCurrent, call(at, uintptr(unsafe.Pointer(context)), 0, 0, 0, 0))
+	return l.result(entryCtxPopCurrent, call(at, uintptr(unsafe.Pointer(context)), 0, 0, 0, 0, 0))
 }
 
 func (l *library) cuCtxGetStreamPriorityRange(least, greatest *int32) error {
@@ -224,7 +230,7 @@ func (l *library) cuCtxGetStreamPriorityRange(least, greatest *int32) error {
 	if at == 0 {
 		return l.missing(entryCtxGetStreamPriorityRange)
 	}
-	return l.result(entryCtxGetStreamPriorityRange, call(at, uintptr(unsafe.Pointer(least)), uintptr(unsafe.Pointer(greatest)), 0, 0, 0))
+	return l.result(entryCtxGetStreamPriorityRange, call(at, uintptr(unsafe.Pointer(least)), uintptr(unsafe.Pointer(greatest)), 0, 0, 0, 0))
 }
 
 func (l *library) cuThreadExchangeStreamCaptureMode(mode *int32) error {
@@ -232,7 +238,7 @@ func (l *library) cuThreadExchangeStreamCaptureMode(mode *int32) error {
 	if at == 0 {
 		return l.missing(entryThreadExchangeStreamCaptureMode)
 	}
-	return l.result(entryThreadExchangeStreamCaptureMode, call(at, uintptr(unsafe.Pointer(mode)), 0, 0, 0, 0))
+	return l.result(entryThreadExchangeStreamCaptureMode, call(at, uintptr(unsafe.Pointer(mode)), 0, 0, 0, 0, 0))
 }
 
 func (l *library) cuMemcpyAsync(to, from cuda.Ptr, bytes, stream uintptr) error {
@@ -240,7 +246,7 @@ func (l *library) cuMemcpyAsync(to, from cuda.Ptr, bytes, stream uintptr) error 
 	if at == 0 {
 		return l.missing(entryMemcpyAsync)
 	}
-	return l.result(entryMemcpyAsync, call(at, uintptr(to), uintptr(from), uintptr(bytes), uintptr(stream), 0))
+	return l.result(entryMemcpyAsync, call(at, uintptr(to), uintptr(from), uintptr(bytes), uintptr(stream), 0, 0))
 }
 
 func (l *library) cuStreamCreateWithPriority(stream *uintptr, flags uint32, priority int32) error {
@@ -248,7 +254,7 @@ func (l *library) cuStreamCreateWithPriority(stream *uintptr, flags uint32, prio
 	if at == 0 {
 		return l.missing(entryStreamCreateWithPriority)
 	}
-	return l.result(entryStreamCreateWithPriority, call(at, uintptr(unsafe.Pointer(stream)), uintptr(flags), uintptr(priority), 0, 0))
+	return l.result(entryStreamCreateWithPriority, call(at, uintptr(unsafe.Pointer(stream)), uintptr(flags), uintptr(priority), 0, 0, 0))
 }
 
 func (l *library) cuStreamDestroy(stream uintptr) error {
@@ -256,7 +262,7 @@ func (l *library) cuStreamDestroy(stream uintptr) error {
 	if at == 0 {
 		return l.missing(entryStreamDestroy)
 	}
-	return l.result(entryStreamDestroy, call(at, uintptr(stream), 0, 0, 0, 0))
+	return l.result(entryStreamDestroy, call(at, uintptr(stream), 0, 0, 0, 0, 0))
 }
 
 func (l *library) cuStreamQuery(stream uintptr) error {
@@ -264,7 +270,7 @@ func (l *library) cuStreamQuery(stream uintptr) error {
 	if at == 0 {
 		return l.missing(entryStreamQuery)
 	}
-	return l.result(entryStreamQuery, call(at, uintptr(stream), 0, 0, 0, 0))
+	return l.result(entryStreamQuery, call(at, uintptr(stream), 0, 0, 0, 0, 0))
 }
 
 func (l *library) cuStreamSynchronize(stream uintptr) error {
@@ -272,15 +278,15 @@ func (l *library) cuStreamSynchronize(stream uintptr) error {
 	if at == 0 {
 		return l.missing(entryStreamSynchronize)
 	}
-	return l.result(entryStreamSynchronize, call(at, uintptr(stream), 0, 0, 0, 0))
+	return l.result(entryStreamSynchronize, call(at, uintptr(stream), 0, 0, 0, 0, 0))
 }
 
-func (l *library) cuStreamIsCapturing(stream uintptr, status *int32) error {
-	at := l.at[entryStreamIsCapturing]
+func (l *library) cuStreamGetCaptureInfo(stream uintptr, status *int32, id *uint64, graph *uintptr, nodes, count uintptr) error {
+	at := l.at[entryStreamGetCaptureInfo]
 	if at == 0 {
-		return l.missing(entryStreamIsCapturing)
+		return l.missing(entryStreamGetCaptureInfo)
 	}
-	return l.result(entryStreamIsCapturing, call(at, uintptr(stream), uintptr(unsafe.Pointer(status)), 0, 0, 0))
+	return l.result(entryStreamGetCaptureInfo, call(at, uintptr(stream), uintptr(unsafe.Pointer(status)), uintptr(unsafe.Pointer(id)), uintptr(unsafe.Pointer(graph)), uintptr(nodes), uintptr(count)))
 }
 
 func (l *library) cuStreamWaitEvent(stream, event uintptr, flags uint32) error {
@@ -288,7 +294,7 @@ func (l *library) cuStreamWaitEvent(stream, event uintptr, flags uint32) error {
 	if at == 0 {
 		return l.missing(entryStreamWaitEvent)
 	}
-	return l.result(entryStreamWaitEvent, call(at, uintptr(stream), uintptr(event), uintptr(flags), 0, 0))
+	return l.result(entryStreamWaitEvent, call(at, uintptr(stream), uintptr(event), uintptr(flags), 0, 0, 0))
 }
 
 func (l *library) cuStreamBatchMemOp(stream uintptr, count uint32, ops *memOp, flags uint32) error {
@@ -296,7 +302,7 @@ func (l *library) cuStreamBatchMemOp(stream uintptr, count uint32, ops *memOp, f
 	if at == 0 {
 		return l.missing(entryStreamBatchMemOp)
 	}
-	return l.result(entryStreamBatchMemOp, call(at, uintptr(stream), uintptr(count), uintptr(unsafe.Pointer(ops)), uintptr(flags), 0))
+	return l.result(entryStreamBatchMemOp, call(at, uintptr(stream), uintptr(count), uintptr(unsafe.Pointer(ops)), uintptr(flags), 0, 0))
 }
 
 func (l *library) cuModuleLoadData(module *uintptr, code *byte) error {
@@ -304,7 +310,7 @@ func (l *library) cuModuleLoadData(module *uintptr, code *byte) error {
 	if at == 0 {
 		return l.missing(entryModuleLoadData)
 	}
-	return l.result(entryModuleLoadData, call(at, uintptr(unsafe.Pointer(module)), uintptr(unsafe.Pointer(code)), 0, 0, 0))
+	return l.result(entryModuleLoadData, call(at, uintptr(unsafe.Pointer(module)), uintptr(unsafe.Pointer(code)), 0, 0, 0, 0))
 }
 
 func (l *library) cuModuleUnload(module uintptr) error {
@@ -312,7 +318,7 @@ func (l *library) cuModuleUnload(module uintptr) error {
 	if at == 0 {
 		return l.missing(entryModuleUnload)
 	}
-	return l.result(entryModuleUnload, call(at, uintptr(module), 0, 0, 0, 0))
+	return l.result(entryModuleUnload, call(at, uintptr(module), 0, 0, 0, 0, 0))
 }
 
 func (l *library) cuModuleGetFunction(function *uintptr, module uintptr, name *byte) error {
@@ -320,7 +326,7 @@ func (l *library) cuModuleGetFunction(function *uintptr, module uintptr, name *b
 	if at == 0 {
 		return l.missing(entryModuleGetFunction)
 	}
-	return l.result(entryModuleGetFunction, call(at, uintptr(unsafe.Pointer(function)), uintptr(module), uintptr(unsafe.Pointer(name)), 0, 0))
+	return l.result(entryModuleGetFunction, call(at, uintptr(unsafe.Pointer(function)), uintptr(module), uintptr(unsafe.Pointer(name)), 0, 0, 0))
 }
 
 func (l *library) cuFuncGetAttribute(value *int32, attribute int32, function uintptr) error {
@@ -328,7 +334,7 @@ func (l *library) cuFuncGetAttribute(value *int32, attribute int32, function uin
 	if at == 0 {
 		return l.missing(entryFuncGetAttribute)
 	}
-	return l.result(entryFuncGetAttribute, call(at, uintptr(unsafe.Pointer(value)), uintptr(attribute), uintptr(function), 0, 0))
+	return l.result(entryFuncGetAttribute, call(at, uintptr(unsafe.Pointer(value)), uintptr(attribute), uintptr(function), 0, 0, 0))
 }
 
 func (l *library) cuLaunchKernelEx(config *launchConfig, function uintptr, parameters **byte, extra uintptr) error {
@@ -336,7 +342,31 @@ func (l *library) cuLaunchKernelEx(config *launchConfig, function uintptr, param
 	if at == 0 {
 		return l.missing(entryLaunchKernelEx)
 	}
-	return l.result(entryLaunchKernelEx, call(at, uintptr(unsafe.Pointer(config)), uintptr(function), uintptr(unsafe.Pointer(parameters)), uintptr(extra), 0))
+	return l.result(entryLaunchKernelEx, call(at, uintptr(unsafe.Pointer(config)), uintptr(function), uintptr(unsafe.Pointer(parameters)), uintptr(extra), 0, 0))
+}
+
+func (l *library) cuUserObjectCreate(object *uintptr, what, destroy uintptr, count, flags uint32) error {
+	at := l.at[entryUserObjectCreate]
+	if at == 0 {
+		return l.missing(entryUserObjectCreate)
+	}
+	return l.result(entryUserObjectCreate, call(at, uintptr(unsafe.Pointer(object)), uintptr(what), uintptr(destroy), uintptr(count), uintptr(flags), 0))
+}
+
+func (l *library) cuUserObjectRelease(object uintptr, count uint32) error {
+	at := l.at[entryUserObjectRelease]
+	if at == 0 {
+		return l.missing(entryUserObjectRelease)
+	}
+	return l.result(entryUserObjectRelease, call(at, uintptr(object), uintptr(count), 0, 0, 0, 0))
+}
+
+func (l *library) cuGraphRetainUserObject(graph, object uintptr, count, flags uint32) error {
+	at := l.at[entryGraphRetainUserObject]
+	if at == 0 {
+		return l.missing(entryGraphRetainUserObject)
+	}
+	return l.result(entryGraphRetainUserObject, call(at, uintptr(graph), uintptr(object), uintptr(count), uintptr(flags), 0, 0))
 }
 
 func (l *library) cuEventCreate(event *uintptr, flags uint32) error {
@@ -344,7 +374,7 @@ func (l *library) cuEventCreate(event *uintptr, flags uint32) error {
 	if at == 0 {
 		return l.missing(entryEventCreate)
 	}
-	return l.result(entryEventCreate, call(at, uintptr(unsafe.Pointer(event)), uintptr(flags), 0, 0, 0))
+	return l.result(entryEventCreate, call(at, uintptr(unsafe.Pointer(event)), uintptr(flags), 0, 0, 0, 0))
 }
 
 func (l *library) cuEventRecord(event, stream uintptr) error {
@@ -352,7 +382,7 @@ func (l *library) cuEventRecord(event, stream uintptr) error {
 	if at == 0 {
 		return l.missing(entryEventRecord)
 	}
-	return l.result(entryEventRecord, call(at, uintptr(event), uintptr(stream), 0, 0, 0))
+	return l.result(entryEventRecord, call(at, uintptr(event), uintptr(stream), 0, 0, 0, 0))
 }
 
 func (l *library) cuEventQuery(event uintptr) error {
@@ -360,7 +390,7 @@ func (l *library) cuEventQuery(event uintptr) error {
 	if at == 0 {
 		return l.missing(entryEventQuery)
 	}
-	return l.result(entryEventQuery, call(at, uintptr(event), 0, 0, 0, 0))
+	return l.result(entryEventQuery, call(at, uintptr(event), 0, 0, 0, 0, 0))
 }
 
 func (l *library) cuEventDestroy(event uintptr) error {
@@ -368,7 +398,7 @@ func (l *library) cuEventDestroy(event uintptr) error {
 	if at == 0 {
 		return l.missing(entryEventDestroy)
 	}
-	return l.result(entryEventDestroy, call(at, uintptr(event), 0, 0, 0, 0))
+	return l.result(entryEventDestroy, call(at, uintptr(event), 0, 0, 0, 0, 0))
 }
 
 func (l *library) cuMemHostRegister(host *byte, bytes uintptr, flags uint32) error {
@@ -376,7 +406,7 @@ func (l *library) cuMemHostRegister(host *byte, bytes uintptr, flags uint32) err
 	if at == 0 {
 		return l.missing(entryMemHostRegister)
 	}
-	return l.result(entryMemHostRegister, call(at, uintptr(unsafe.Pointer(host)), uintptr(bytes), uintptr(flags), 0, 0))
+	return l.result(entryMemHostRegister, call(at, uintptr(unsafe.Pointer(host)), uintptr(bytes), uintptr(flags), 0, 0, 0))
 }
 
 func (l *library) cuMemHostGetDevicePointer(p *cuda.Ptr, host *byte, flags uint32) error {
@@ -384,7 +414,7 @@ func (l *library) cuMemHostGetDevicePointer(p *cuda.Ptr, host *byte, flags uint3
 	if at == 0 {
 		return l.missing(entryMemHostGetDevicePointer)
 	}
-	return l.result(entryMemHostGetDevicePointer, call(at, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(host)), uintptr(flags), 0, 0))
+	return l.result(entryMemHostGetDevicePointer, call(at, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(host)), uintptr(flags), 0, 0, 0))
 }
 
 func (l *library) cuMemHostUnregister(host *byte) error {
@@ -392,7 +422,7 @@ func (l *library) cuMemHostUnregister(host *byte) error {
 	if at == 0 {
 		return l.missing(entryMemHostUnregister)
 	}
-	return l.result(entryMemHostUnregister, call(at, uintptr(unsafe.Pointer(host)), 0, 0, 0, 0))
+	return l.result(entryMemHostUnregister, call(at, uintptr(unsafe.Pointer(host)), 0, 0, 0, 0, 0))
 }
 
 func (l *library) cuMemGetAllocationGranularity(bytes *uintptr, properties *allocation, option int32) error {
@@ -400,7 +430,7 @@ func (l *library) cuMemGetAllocationGranularity(bytes *uintptr, properties *allo
 	if at == 0 {
 		return l.missing(entryMemGetAllocationGranularity)
 	}
-	return l.result(entryMemGetAllocationGranularity, call(at, uintptr(unsafe.Pointer(bytes)), uintptr(unsafe.Pointer(properties)), uintptr(option), 0, 0))
+	return l.result(entryMemGetAllocationGranularity, call(at, uintptr(unsafe.Pointer(bytes)), uintptr(unsafe.Pointer(properties)), uintptr(option), 0, 0, 0))
 }
 
 func (l *library) cuMemCreate(handle *uint64, bytes uintptr, properties *allocation, flags uint64) error {
@@ -408,7 +438,7 @@ func (l *library) cuMemCreate(handle *uint64, bytes uintptr, properties *allocat
 	if at == 0 {
 		return l.missing(entryMemCreate)
 	}
-	return l.result(entryMemCreate, call(at, uintptr(unsafe.Pointer(handle)), uintptr(bytes), uintptr(unsafe.Pointer(properties)), uintptr(flags), 0))
+	return l.result(entryMemCreate, call(at, uintptr(unsafe.Pointer(handle)), uintptr(bytes), uintptr(unsafe.Pointer(properties)), uintptr(flags), 0, 0))
 }
 
 func (l *library) cuMemRelease(handle uint64) error {
@@ -416,7 +446,7 @@ func (l *library) cuMemRelease(handle uint64) error {
 	if at == 0 {
 		return l.missing(entryMemRelease)
 	}
-	return l.result(entryMemRelease, call(at, uintptr(handle), 0, 0, 0, 0))
+	return l.result(entryMemRelease, call(at, uintptr(handle), 0, 0, 0, 0, 0))
 }
 
 func (l *library) cuMemAddressReserve(p *cuda.Ptr, bytes, alignment uintptr, wish cuda.Ptr, flags uint64) error {
@@ -424,7 +454,7 @@ func (l *library) cuMemAddressReserve(p *cuda.Ptr, bytes, alignment uintptr, wis
 	if at == 0 {
 		return l.missing(entryMemAddressReserve)
 	}
-	return l.result(entryMemAddressReserve, call(at, uintptr(unsafe.Pointer(p)), uintptr(bytes), uintptr(alignment), uintptr(wish), uintptr(flags)))
+	return l.result(entryMemAddressReserve, call(at, uintptr(unsafe.Pointer(p)), uintptr(bytes), uintptr(alignment), uintptr(wish), uintptr(flags), 0))
 }
 
 func (l *library) cuMemAddressFree(p cuda.Ptr, bytes uintptr) error {
@@ -432,7 +462,7 @@ func (l *library) cuMemAddressFree(p cuda.Ptr, bytes uintptr) error {
 	if at == 0 {
 		return l.missing(entryMemAddressFree)
 	}
-	return l.result(entryMemAddressFree, call(at, uintptr(p), uintptr(bytes), 0, 0, 0))
+	return l.result(entryMemAddressFree, call(at, uintptr(p), uintptr(bytes), 0, 0, 0, 0))
 }
 
 func (l *library) cuMemMap(p cuda.Ptr, bytes, offset uintptr, handle, flags uint64) error {
@@ -440,7 +470,7 @@ func (l *library) cuMemMap(p cuda.Ptr, bytes, offset uintptr, handle, flags uint
 	if at == 0 {
 		return l.missing(entryMemMap)
 	}
-	return l.result(entryMemMap, call(at, uintptr(p), uintptr(bytes), uintptr(offset), uintptr(handle), uintptr(flags)))
+	return l.result(entryMemMap, call(at, uintptr(p), uintptr(bytes), uintptr(offset), uintptr(handle), uintptr(flags), 0))
 }
 
 func (l *library) cuMemUnmap(p cuda.Ptr, bytes uintptr) error {
@@ -448,7 +478,7 @@ func (l *library) cuMemUnmap(p cuda.Ptr, bytes uintptr) error {
 	if at == 0 {
 		return l.missing(entryMemUnmap)
 	}
-	return l.result(entryMemUnmap, call(at, uintptr(p), uintptr(bytes), 0, 0, 0))
+	return l.result(entryMemUnmap, call(at, uintptr(p), uintptr(bytes), 0, 0, 0, 0))
 }
 
 func (l *library) cuMemSetAccess(p cuda.Ptr, bytes uintptr, access *access, count uintptr) error {
@@ -456,7 +486,7 @@ func (l *library) cuMemSetAccess(p cuda.Ptr, bytes uintptr, access *access, coun
 	if at == 0 {
 		return l.missing(entryMemSetAccess)
 	}
-	return l.result(entryMemSetAccess, call(at, uintptr(p), uintptr(bytes), uintptr(unsafe.Pointer(access)), uintptr(count), 0))
+	return l.result(entryMemSetAccess, call(at, uintptr(p), uintptr(bytes), uintptr(unsafe.Pointer(access)), uintptr(count), 0, 0))
 }
 
 func (l *library) cuMemExportToShareableHandle(descriptor *int32, handle uint64, kind int32, flags uint64) error {
@@ -464,7 +494,7 @@ func (l *library) cuMemExportToShareableHandle(descriptor *int32, handle uint64,
 	if at == 0 {
 		return l.missing(entryMemExportToShareableHandle)
 	}
-	return l.result(entryMemExportToShareableHandle, call(at, uintptr(unsafe.Pointer(descriptor)), uintptr(handle), uintptr(kind), uintptr(flags), 0))
+	return l.result(entryMemExportToShareableHandle, call(at, uintptr(unsafe.Pointer(descriptor)), uintptr(handle), uintptr(kind), uintptr(flags), 0, 0))
 }
 
 func (l *library) cuMemImportFromShareableHandle(handle *uint64, descriptor uintptr, kind int32) error {
@@ -472,5 +502,5 @@ func (l *library) cuMemImportFromShareableHandle(handle *uint64, descriptor uint
 	if at == 0 {
 		return l.missing(entryMemImportFromShareableHandle)
 	}
-	return l.result(entryMemImportFromShareableHandle, call(at, uintptr(unsafe.Pointer(handle)), uintptr(descriptor), uintptr(kind), 0, 0))
+	return l.result(entryMemImportFromShareableHandle, call(at, uintptr(unsafe.Pointer(handle)), uintptr(descriptor), uintptr(kind), 0, 0, 0))
 }

@@ -70,7 +70,8 @@ func (s *instantStream) Copy(cuda.Ptr, cuda.Ptr, int) error { return nil }
 func (s *instantStream) Wait(cuda.Event) error              { return nil }
 func (s *instantStream) Done() (bool, error)                { return true, nil }
 func (s *instantStream) Synchronize() error                 { return nil }
-func (s *instantStream) Capturing() (bool, error)           { return false, nil }
+func (s *instantStream) Capture() (uint64, error)           { return 0, nil }
+func (s *instantStream) Retain(func()) error                { return nil }
 func (s *instantStream) Destroy() error                     { return nil }
 func (s *instantStream) Launch(cuda.Function, int, int, []byte) error {
 	return nil

@@ -309,8 +309,11 @@ func TestCaptureIsRefused(t *testing.T) {
 		_, err := w[0].Enqueue(w[0].reduce(1000), w[0].stream)
 		require.ErrorIs(t, err, fault.NotSupported)
 		require.ErrorContains(t, err, "CUDA graph")
-		_, err = w[0].driver.EndCapture(w[0].stream)
+		g, err := w[0].driver.EndCapture(w[0].stream)
 		require.NoError(t, err)
+		require.NoError(t, w[0].ctx.Enter(false))
+		require.NoError(t, g.Destroy())
+		w[0].ctx.Leave()
 		length := func(_, _ int) int { return 1000 }
 		same(t, w, ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, Op: ccl.Sum}, true, 1, length, length)
 		end(t, w)

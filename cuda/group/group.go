@@ -237,9 +237,9 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 		return nil, g.refused(call, err)
 	}
 	defer g.ctx.Leave()
-	if capturing, err := on.Capturing(); err != nil {
+	if id, err := on.Capture(); err != nil {
 		return nil, g.refused(call, err)
-	} else if capturing {
+	} else if id != 0 {
 		return nil, fault.New(fault.NotSupported, "%v in a stream that is in capture: calls that go through the memory "+
 			"of the host cannot be part of a CUDA graph; make them outside of the graph", call.Coll)
 	}

@@ -67,7 +67,7 @@ func (l *library) %[1]s(%[2]s) error {
 func (c call) id() string { return "entry" + strings.TrimPrefix(c.name, "cu") }
 
 // most is how many arguments function call of the driver takes.
-const most = 5
+const most = 6
 
 // values returns the arguments as C gets them, and zeros for those that there are not.
 func (c call) values() ([]string, error) {

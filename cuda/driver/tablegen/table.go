@@ -43,7 +43,8 @@ var table = []call{
 	{"cuStreamDestroy", 4000, always, "stream uintptr"},
 	{"cuStreamQuery", 2000, always, "stream uintptr"},
 	{"cuStreamSynchronize", 2000, always, "stream uintptr"},
-	{"cuStreamIsCapturing", 10000, always, "stream uintptr, status *int32"},
+	{"cuStreamGetCaptureInfo", 11030, always,
+		"stream uintptr, status *int32, id *uint64, graph *uintptr, nodes, count uintptr"},
 	{"cuStreamWaitEvent", 3020, always, "stream, event uintptr, flags uint32"},
 	{"cuStreamBatchMemOp", 11070, sometimes, "stream uintptr, count uint32, ops *memOp, flags uint32"},
 
@@ -52,6 +53,10 @@ var table = []call{
 	{"cuModuleGetFunction", 2000, always, "function *uintptr, module uintptr, name *byte"},
 	{"cuFuncGetAttribute", 2020, always, "value *int32, attribute int32, function uintptr"},
 	{"cuLaunchKernelEx", 11060, sometimes, "config *launchConfig, function uintptr, parameters **byte, extra uintptr"},
+
+	{"cuUserObjectCreate", 11030, sometimes, "object *uintptr, what, destroy uintptr, count, flags uint32"},
+	{"cuUserObjectRelease", 11030, sometimes, "object uintptr, count uint32"},
+	{"cuGraphRetainUserObject", 11030, sometimes, "graph, object uintptr, count, flags uint32"},
 
 	{"cuEventCreate", 2000, always, "event *uintptr, flags uint32"},
 	{"cuEventRecord", 2000, always, "event, stream uintptr"},

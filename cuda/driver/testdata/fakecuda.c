@@ -26,6 +26,7 @@ typedef unsigned long long u64;
 #include CUDA_H
 #undef cuGetProcAddress
 #undef cuStreamBatchMemOp
+#undef cuStreamGetCaptureInfo
 #else
 typedef int CUresult, CUdevice, CUdevice_attribute, CUstreamCaptureMode, CUstreamCaptureStatus;
 typedef int CUmemAllocationHandleType, CUmemAllocationGranularity_flags, CUdriverProcAddressQueryResult;
@@ -35,6 +36,10 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef int CUfunction_attribute;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUuserObject_st *CUuserObject;
+typedef void (*CUhostFn)(void *);
 typedef u64 CUdeviceptr, CUmemGenericAllocationHandle;
 typedef uint64_t cuuint64_t;
 typedef struct { char bytes[16]; } CUuuid;
@@ -66,7 +71,7 @@ static struct { const char *name; long value; } knobs[] = {
 	{"init", 0},         // result of cuInit
 	{"devices", 2},
 	{"capture", 0},      // a thread captures: what is unsafe fails, where threads have not relaxed
-	{"status", 0},       // of cuStreamIsCapturing
+	{"status", 0},       // of cuStreamGetCaptureInfo
 	{"without", 0},      // this attribute is 0
 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -492,11 +497,65 @@ CUresult cuStreamSynchronize(CUstream s) {
 	}
 	return sticky;
 }
-CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status) {
-	CALL(CONTEXT, A(s), A(status)); STREAM_OF(s);
+// ---- captures. A test sets the status of all streams. There is one graph, which fake_drop destroys.
+
+struct CUgraph_st { int number; };
+static struct CUgraph_st captured;
+struct CUuserObject_st { void *what; CUhostFn destroy; unsigned count; int of_graph; CUuserObject next; };
+static CUuserObject objects;
+enum { CAPTURE = 0x1234 }; // its number
+
+CUresult cuStreamGetCaptureInfo_v2(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **nodes,
+	size_t *count) {
+	CALL(CONTEXT, A(s), A(status), A(id), A(graph), A(nodes), A(count)); STREAM_OF(s); CHECK(!nodes && !count);
 	*status = *knob("status");
+	if (*status == 1) *id = CAPTURE, *graph = &captured;
 	return 0;
 }
+static CUuserObject *object_at(CUuserObject o) {
+	CUuserObject *at = &objects;
+	while (*at && *at != o) at = &(*at)->next;
+	return at;
+}
+CUresult cuUserObjectCreate(CUuserObject *o, void *what, CUhostFn destroy, unsigned count, unsigned flags) {
+	CALL(CONTEXT, A(o), A(what), A(destroy), count, flags); CHECK(destroy && count == 1 && flags == 1);
+	*o = calloc(1, sizeof **o);
+	**o = (struct CUuserObject_st){what, destroy, count, 0, objects};
+	objects = *o, live++;
+	return 0;
+}
+static void *end_object(void *o) {
+	((CUuserObject)o)->destroy(((CUuserObject)o)->what);
+	free(o);
+	return NULL;
+}
+// release ends an object, whose function is called by a thread of the driver.
+static void release(CUuserObject o) {
+	*object_at(o) = o->next, live--;
+	pthread_t thread;
+	pthread_mutex_unlock(&mutex);
+	if (pthread_create(&thread, NULL, end_object, o)) abort();
+	pthread_join(thread, NULL);
+	pthread_mutex_lock(&mutex);
+}
+CUresult cuUserObjectRelease(CUuserObject o, unsigned count) {
+	CALL(CONTEXT, A(o), count); CHECK(*object_at(o) && count == 1 && o->count == 1);
+	release(o);
+	return 0;
+}
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject o, unsigned count, unsigned flags) {
+	CALL(CONTEXT, A(graph), A(o), count, flags); CHECK(graph == &captured && *object_at(o) && !o->of_graph && count == 1 && flags == 1);
+	o->of_graph = 1;
+	return 0;
+}
+void fake_drop(void) {
+	LOCKED;
+	for (CUuserObject o = objects, next; o; o = next) {
+		next = o->next;
+		if (o->of_graph) release(o);
+	}
+}
+// ---- waits
 CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) {
 	CALL(CONTEXT, A(s), A(e), flags); STREAM_OF(s); EVENT_OF(e); CHECK(!flags);
 	if (e->last) enqueue(s, (op){AWAIT, .place = hold(e->last)});
@@ -587,6 +646,7 @@ CUresult cuEventDestroy_v2(CUevent e) {
 #define OLD(name) CUresult old_##name(void) __asm__(#name); CUresult old_##name(void) { LOCKED; of(#name)->calls++; return NOT_SUPPORTED; }
 OLD(cuDeviceGetUuid) OLD(cuDeviceTotalMem) OLD(cuDevicePrimaryCtxRelease) OLD(cuCtxPushCurrent) OLD(cuCtxPopCurrent)
 OLD(cuStreamDestroy) OLD(cuEventDestroy) OLD(cuMemHostRegister) OLD(cuMemHostGetDevicePointer) OLD(cuStreamBatchMemOp)
+OLD(cuStreamGetCaptureInfo)
 
 #define ONE(name, version) {#name, version, name}
 #define TWO(name, before, version) {#name, before, old_##name}, {#name, version, name##_v2}
@@ -597,7 +657,8 @@ static const struct { const char *name; int version; void *at; } points[] = {
 	TWO(cuDevicePrimaryCtxRelease, 7000, 11000), TWO(cuCtxPushCurrent, 2000, 4000), TWO(cuCtxPopCurrent, 2000, 4000),
 	ONE(cuCtxGetStreamPriorityRange, 5050), ONE(cuThreadExchangeStreamCaptureMode, 10010), ONE(cuMemcpyAsync, 4000),
 	ONE(cuStreamCreateWithPriority, 5050), TWO(cuStreamDestroy, 2000, 4000), ONE(cuStreamQuery, 2000), ONE(cuStreamSynchronize, 2000),
-	ONE(cuStreamIsCapturing, 10000), ONE(cuStreamWaitEvent, 3020), TWO(cuStreamBatchMemOp, 8000, 11070), ONE(cuModuleLoadData, 2000),
+	TWO(cuStreamGetCaptureInfo, 10010, 11030), ONE(cuUserObjectCreate, 11030), ONE(cuUserObjectRelease, 11030), ONE(cuGraphRetainUserObject, 11030),
+	ONE(cuStreamWaitEvent, 3020), TWO(cuStreamBatchMemOp, 8000, 11070), ONE(cuModuleLoadData, 2000),
 	ONE(cuModuleUnload, 2000), ONE(cuModuleGetFunction, 2000), ONE(cuFuncGetAttribute, 2020), ONE(cuLaunchKernelEx, 11060), ONE(cuEventCreate, 2000),
 	ONE(cuEventRecord, 2000), ONE(cuEventQuery, 2000), TWO(cuEventDestroy, 2000, 4000), TWO(cuMemHostRegister, 4000, 6050),
 	TWO(cuMemHostGetDevicePointer, 2020, 3020), ONE(cuMemHostUnregister, 4000), ONE(cuMemGetAllocationGranularity, 10020),
