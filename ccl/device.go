@@ -37,7 +37,7 @@ func NewDeviceWindow(device cuda.Context, opts Options, ranks int) (*DeviceWindo
 		return nil, fault.New(fault.NotSupported, "device %d (%s) cannot share its memory with other processes; "+
 			"GOCCL_CUDA_ROUTE=%s does without", info.Index, info.Name, routeHostWindows)
 	}
-	return group.NewWindow(device, opts.staging(), ranks, onDevice)
+	return group.NewWindow(device, opts.staging(), opts.graphs(), ranks, onDevice)
 }
 
 // OnDevice makes a DeviceGroup, which takes c over: calls go through the DeviceGroup from then on,
@@ -70,7 +70,7 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	opts := group.Options{
 		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(), Context: device, Thread: c.node.deviceThread(),
 		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging, Record: ring,
-		Window: window,
+		Window: window, Graphs: e.cfg.Options.graphs(),
 	}
 	if e.cfg.Options.overWindows() {
 		onDevice := c.planner.twin()

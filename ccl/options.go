@@ -37,6 +37,7 @@ type Options struct {
 	BuffSize     int           // bytes of windows that a rank may have in a group; 0 means 2 MiB
 	BlockingWait bool          // the Python package: wait of an operation on a device waits for the device
 	CudaBuffSize int           // bytes of host memory by which a device group moves collectives; 0 means 16 MiB
+	CudaGraphs   string        // how many CUDA graphs can have calls of a device group; "" means 8
 	CudaRoute    string        // of the collectives of device groups: "staged", "windows", "host-windows"
 	Timeout      time.Duration // of operations and of joining; 0 for the caller's
 	Debug        string        // "WARN", "INFO", "TRACE"
@@ -99,6 +100,11 @@ var optionTable = []option{
 		func(o *Options, v string) error {
 			return setSize(&o.CudaBuffSize, v, leastCudaBuffSize, mostCudaBuffSize)
 		}},
+	{"GOCCL_CUDA_GRAPHS", strconv.Itoa(defaultCudaGraphs), "int",
+		"How many CUDA graphs can have collectives of a group over windows at the same time; each has a quarter of a " +
+			"window for itself until it is destroyed. 0: none.", true,
+		func(o *Options) string { return o.CudaGraphs },
+		func(o *Options, v string) error { o.CudaGraphs = v; return o.checkGraphs() }},
 	{"GOCCL_CUDA_ROUTE", routeStaged, "str",
 		"How a group moves the collectives of CUDA tensors. staged: through memory of the host, where the CPU reduces " +
 			"them. windows: the device copies and reduces by itself, in memory of its own that all ranks reach, half of " +
@@ -385,8 +391,10 @@ func within(bytes int64, least, most int) error {
 	return nil
 }
 
-// Limits of CudaBuffSize, and its default.
+// Limits of CudaBuffSize and CudaGraphs, and their defaults.
 const (
+	mostCudaGraphs      = 256
+	defaultCudaGraphs   = 8
 	leastCudaBuffSize   = group.LeastStaging
 	mostCudaBuffSize    = 1 << 30
 	defaultCudaBuffSize = 16 << 20
@@ -394,6 +402,22 @@ const (
 
 // staging returns CudaBuffSize, or its default.
 func (o *Options) staging() int { return cmp.Or(o.CudaBuffSize, defaultCudaBuffSize) }
+
+// graphs returns CudaGraphs as a number.
+func (o *Options) graphs() int {
+	if n, err := strconv.Atoi(o.CudaGraphs); err == nil {
+		return n
+	}
+	return defaultCudaGraphs
+}
+
+func (o *Options) checkGraphs() error {
+	n, err := strconv.Atoi(o.CudaGraphs)
+	if o.CudaGraphs != "" && (err != nil || n < 0 || n > mostCudaGraphs) {
+		return fmt.Errorf("%q is not a number from 0 to %d", o.CudaGraphs, mostCudaGraphs)
+	}
+	return nil
+}
 
 // slot returns the number of bytes of a window that one operation may use.
 func (o *Options) slot() int {
@@ -486,6 +510,9 @@ func (o *Options) Validate() error {
 	err := within(int64(o.CudaBuffSize), leastCudaBuffSize, mostCudaBuffSize)
 	if o.CudaBuffSize != 0 && err != nil {
 		return fault.New(fault.Invalid, "GOCCL_CUDA_BUFFSIZE: %v", err)
+	}
+	if err := o.checkGraphs(); err != nil {
+		return fault.New(fault.Invalid, "GOCCL_CUDA_GRAPHS: %v", err)
 	}
 	if o.CudaRoute != "" && !slices.Contains(cudaRoutes, o.CudaRoute) {
 		return fault.New(fault.Invalid, "GOCCL_CUDA_ROUTE=%s is not one of %v", o.CudaRoute, cudaRoutes)

@@ -28,6 +28,7 @@ type Lowered struct {
 	Signallers       []int      // peers whose frames are waited for; nil if the plan has no frames
 	Exposable        []plan.Ref // by chunk of this rank's window: the chunk that may take its place
 	Words            bool       // signals are words in the windows, not frames
+	Told             [][]int    // if Words: by rank, the numbers that its word shows, one after the other
 	tmp, win         []plan.Extent
 	lanes            [][]Step
 }
@@ -75,7 +76,9 @@ func Lower(p *plan.Plan, room *Room) (*Lowered, error) {
 	if room.Slot > 0 && p.Needs&plan.Puts != 0 {
 		count = countSignals(p, room.Rank)
 	}
-	low.Words = count != nil
+	if low.Words = count != nil; low.Words {
+		low.Told = count.told
+	}
 	low.Slots = low.Words || p.Needs&plan.Gets != 0
 	// If every rank of an all_to_all waits for every other, each announces with its first signal
 	// how long its blocks are, and in how many pieces it sends them.

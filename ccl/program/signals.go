@@ -12,6 +12,7 @@ const mostCounted = 256
 type signals struct {
 	everyone bool             // every rank waits for every other
 	of       map[[2]int][]int // by peer and flag: the peer's count at each of its signals to this rank
+	told     [][]int          // by rank: its counts as its word shows them
 	given    int
 	began    bool           // the first word was given
 	waited   map[[2]int]int // by peer and flag: waits so far
@@ -25,7 +26,8 @@ func countSignals(p *plan.Plan, rank int) *signals {
 	if p.Spec.Ranks > mostCounted {
 		return nil
 	}
-	c := &signals{everyone: true, of: map[[2]int][]int{}, waited: map[[2]int]int{}, awaited: map[int]bool{}}
+	c := &signals{everyone: true, of: map[[2]int][]int{}, waited: map[[2]int]int{}, awaited: map[int]bool{},
+		told: make([][]int, p.Spec.Ranks)}
 	for r := range p.Spec.Ranks {
 		prog := p.Program(r)
 		flat := prog.Flat()
@@ -41,8 +43,9 @@ func countSignals(p *plan.Plan, rank int) *signals {
 		if len(flat.Lanes) == 0 {
 			flat.Lanes = [][]plan.Step{nil}
 		}
-		for i := range flat.Lanes[0] {
-			s := &flat.Lanes[0][i]
+		lane := flat.Lanes[0]
+		for i := range lane {
+			s := &lane[i]
 			switch s.Kind {
 			case plan.Wait:
 				waits[s.Peer] = true
@@ -50,6 +53,9 @@ func countSignals(p *plan.Plan, rank int) *signals {
 				if n++; s.Peer == rank {
 					key := [2]int{r, s.Chan}
 					c.of[key] = append(c.of[key], n)
+				}
+				if !unseen(i, lane) {
+					c.told[r] = append(c.told[r], n)
 				}
 			}
 		}
@@ -61,6 +67,11 @@ func countSignals(p *plan.Plan, rank int) *signals {
 	return c
 }
 
+// unseen reports whether no word shows the signal at step i: there is one for all signals in a row.
+func unseen(i int, lane []plan.Step) bool {
+	return i+1 < len(lane) && lane[i+1].Kind == plan.Signal && len(lane[i].After) == 0
+}
+
 // nth returns the count at step i of this rank's lane, and whether the step is the first of its
 // kind: the first signal, or the first wait for its peer. It must be called for all steps in order.
 func (c *signals) nth(i int, lane []plan.Step) (nth int, first bool) {
@@ -68,8 +79,8 @@ func (c *signals) nth(i int, lane []plan.Step) (nth int, first bool) {
 	switch s.Kind {
 	case plan.Signal:
 		c.given++
-		if i+1 < len(lane) && lane[i+1].Kind == plan.Signal && len(s.After) == 0 {
-			return 0, false // one word for all signals in a row
+		if unseen(i, lane) {
+			return 0, false
 		}
 		first = !c.began
 		c.began = true

@@ -57,7 +57,7 @@ func (g *Group) look(now time.Time) {
 		return
 	}
 	if g.windows != nil {
-		if err := cmp.Or(g.windows.lost(), g.windows.late(now)); err != nil {
+		if err := cmp.Or(g.windows.lost(), g.windows.late(now), g.windows.graphs.look(now)); err != nil {
 			g.fail(err)
 			return
 		}

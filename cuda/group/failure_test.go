@@ -301,25 +301,6 @@ func TestMismatch(t *testing.T) {
 	})
 }
 
-// A stream in capture is refused by name, and nothing else changes.
-func TestCaptureIsRefused(t *testing.T) {
-	bothRoutes(t, func(t *testing.T, world maker) {
-		w := world(t, 2, quick, small())
-		w[0].driver.BeginCapture(w[0].stream)
-		_, err := w[0].Enqueue(w[0].reduce(1000), w[0].stream)
-		require.ErrorIs(t, err, fault.NotSupported)
-		require.ErrorContains(t, err, "CUDA graph")
-		g, err := w[0].driver.EndCapture(w[0].stream)
-		require.NoError(t, err)
-		require.NoError(t, w[0].ctx.Enter(false))
-		require.NoError(t, g.Destroy())
-		w[0].ctx.Leave()
-		length := func(_, _ int) int { return 1000 }
-		same(t, w, ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, Op: ccl.Sum}, true, 1, length, length)
-		end(t, w)
-	})
-}
-
 // Enqueue, Join, Done and Free return while the caller's stream is busy.
 func TestNothingWaits(t *testing.T) {
 	bothRoutes(t, func(t *testing.T, world maker) {

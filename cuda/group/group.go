@@ -29,6 +29,7 @@ type Options struct {
 	// windows (Sharing), and is used by this Group alone; nil for none, on all ranks.
 	WindowPlanner exec.Planner
 	Sharing       Sharing
+	Graphs        int     // how many CUDA graphs can have calls of the group
 	Window        *Window // of this rank; without one, all ranks stage. New takes it over, even if it fails
 
 	// Alloc returns whole pages to which the device has access, and what gives them back. Peers on
@@ -237,11 +238,12 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 		return nil, g.refused(call, err)
 	}
 	defer g.ctx.Leave()
-	if id, err := on.Capture(); err != nil {
+	id, err := on.Capture()
+	if err != nil {
 		return nil, g.refused(call, err)
-	} else if id != 0 {
-		return nil, fault.New(fault.NotSupported, "%v in a stream that is in capture: calls that go through the memory "+
-			"of the host cannot be part of a CUDA graph; make them outside of the graph", call.Coll)
+	}
+	if id != 0 {
+		return g.capture(call, way, on, id)
 	}
 	o, err := g.take(call, way.cut)
 	if err != nil {
@@ -258,6 +260,36 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 		o.letGo()
 		return nil, f.In(g.label(), call.String())
 	}
+	return o, nil
+}
+
+// capture makes a call part of the graph that the caller's stream captures.
+func (g *Group) capture(call *exec.Call, way way, on cuda.Stream, id uint64) (*Op, error) {
+	if way.windows == nil || way.windows.graphs == nil {
+		return nil, fault.New(fault.NotSupported, "%v in a stream that is in capture: only collectives over windows "+
+			"(GOCCL_CUDA_ROUTE), of groups that have some for graphs (GOCCL_CUDA_GRAPHS), can be part of a CUDA graph; "+
+			"make other calls outside of it", call.Coll)
+	}
+	pieces, err := way.windows.graphs.prepare(call, way.low, on, id)
+	if err != nil {
+		return nil, g.refused(call, err)
+	}
+	o, err := g.take(call, cut{pieces: pieces})
+	if err != nil {
+		return nil, g.refused(call, err)
+	}
+	o.captured = true
+	o.note(call)
+	g.windows.announce(o)
+	g.unended(o).Add(1)
+	if err := way.windows.graphs.capture(o, way.low, on, pieces); err != nil {
+		f := g.fail(err)
+		o.finish(f)
+		o.letGo()
+		return nil, f.In(g.label(), call.String())
+	}
+	o.finish(nil)
+	g.opts.Thread.bell.Ring() // the thread compares what the ranks have called
 	return o, nil
 }
 
@@ -369,7 +401,7 @@ func (g *Group) take(call *exec.Call, c cut) (*Op, error) {
 	o.in, o.out = append(o.in[:0], call.In...), append(o.out[:0], call.Out...)
 	o.call, o.cut = *call, c
 	o.call.In, o.call.Out = o.in, o.out
-	o.posted, o.ended, o.pieces, o.next, o.err = 0, 0, c.pieces, nil, nil
+	o.posted, o.ended, o.pieces, o.next, o.err, o.captured = 0, 0, c.pieces, nil, nil, false
 	if c.agree {
 		o.pieces = -1
 	}
@@ -378,15 +410,12 @@ func (g *Group) take(call *exec.Call, c cut) (*Op, error) {
 	} else {
 		o.seq = g.messages.Add(1)
 	}
-	timeout := call.Timeout
-	if timeout == 0 {
-		timeout = g.comm.Timeout()
-	}
 	o.deadline = time.Time{}
-	if timeout > 0 {
+	if timeout := o.timeout(); timeout > 0 {
 		o.deadline = time.Now().Add(timeout)
 	}
 	o.limit.Store(0)
+	o.joined.Store(false)
 	o.source.Store(-1)
 	o.state.Store(opPending)
 	o.holders.Store(2)

@@ -126,9 +126,9 @@ type event struct {
 func taped(t *testing.T, p *plan.Plan, rank int) *tape {
 	n := p.Spec.Ranks
 	g := &Group{rank: rank, size: n}
-	w := &windows{g: g, layout: layout{n}, places: make([]cuda.Ptr, n), pages: make([]page, n),
-		heard:     make([]uint64, n),
-		functions: map[*kernel.Function]cuda.Function{}, processors: 10}
+	w := &windows{g: g, layout: layout{ranks: n}, pages: make([]page, n), heard: make([]uint64, n),
+		emitter: emitter{places: make([]cuda.Ptr, n), scratch: windowBase(rank) + plan.WindowSlots*liftSlot,
+			functions: map[*kernel.Function]cuda.Function{}, processors: 10}}
 	w.room = program.Room{Rank: rank, Ranks: n, Channels: 1, Slot: liftSlot, Enqueued: true,
 		Windows: make([]program.Window, n)}
 	for r := range n {
@@ -149,7 +149,7 @@ func taped(t *testing.T, p *plan.Plan, rank int) *tape {
 	w.stream = s
 	o := &Op{call: *call, first: 3}
 	w.used = [plan.WindowSlots]uint64{at(2, 1, 0), at(1, 1, 0)}
-	require.NoError(t, w.compile(o, low, 0))
+	require.NoError(t, w.compile(&o.call, low, 0))
 	require.NoError(t, w.piece(o, 0))
 	require.NoError(t, w.flush())
 	return s

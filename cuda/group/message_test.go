@@ -22,8 +22,15 @@ func (r *rank) message(coll dtype.Collective, peer, at, bytes int, tag uint32) *
 	return call
 }
 
-// issue enqueues a call and joins it.
+// issue enqueues a call and joins it, or does that by a graph.
 func (r *rank) issue(call *ccl.Call) error {
+	if r.captures {
+		return r.once(func() error { return r.enqueue(call) })
+	}
+	return r.enqueue(call)
+}
+
+func (r *rank) enqueue(call *ccl.Call) error {
 	op, err := r.Enqueue(call, r.stream)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,8 @@ type Op struct {
 	limit    atomic.Int64 // time since epoch of SetDeadline; 0 for none
 	recorded uint64       // number of its record; 0 for none
 	end      cuda.Event   // behind the last piece
+	captured bool         // in a graph: it has ended when a stream has joined it
+	joined   atomic.Bool
 
 	// Used only by the device thread.
 	posted, ended int // pieces
@@ -60,10 +63,15 @@ func (o *Op) join(s cuda.Stream) error {
 		return err
 	}
 	defer o.g.ctx.Leave()
-	return s.Wait(o.end)
+	if err := s.Wait(o.end); err != nil {
+		return err
+	}
+	o.joined.Store(true)
+	return nil
 }
 
-// Done reports whether the call has ended on the device, and how. It never waits.
+// Done reports whether the call has ended on the device, and how. It never waits. A call in a graph
+// counts as ended once it was joined.
 func (o *Op) Done() (bool, error) {
 	if err := o.failed(); err != nil {
 		return true, err
@@ -75,6 +83,9 @@ func (o *Op) Done() (bool, error) {
 	defer o.g.using.RUnlock()
 	if o.g.drained {
 		return true, nil
+	}
+	if o.captured {
+		return o.joined.Load(), nil
 	}
 	if err := o.g.ctx.Enter(true); err != nil {
 		return true, o.explain(err)
@@ -156,6 +167,9 @@ func (o *Op) SetDeadline(d time.Duration) {
 		}
 	}
 }
+
+// timeout returns how long the call may take; 0 for ever.
+func (o *Op) timeout() time.Duration { return cmp.Or(o.call.Timeout, o.g.comm.Timeout()) }
 
 // Group returns the group of the call.
 func (o *Op) Group() *Group { return o.g }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/transport"
 )
@@ -17,8 +18,11 @@ import (
 //	              stores it
 //	begun, ended  written by this rank's own stream, for its host
 //	prints        what this rank has called, for the hosts of the peers
+//	agreed        what this rank has captured, for the hosts of the peers (graphs.agree)
+//	ticks, waits  of each region of this rank: see graphs
+//	flags         of each peer and region: see graphs
 //
-// The other words hold a position in the sequence of operations over windows (at).
+// Signal, left, begun and ended hold a position in the sequence of operations over windows (at).
 const (
 	printsKept = 256
 	printBytes = 32
@@ -32,8 +36,8 @@ const (
 	wordsOfPeer
 )
 
-// layout says where what is in a page of a group of so many ranks.
-type layout struct{ ranks int }
+// layout says where what is in a page of a group of so many ranks, with windows for so many graphs.
+type layout struct{ ranks, graphs int }
 
 // of returns the offset of a word that belongs to a peer.
 func (l layout) of(peer, word int) int { return (peer*wordsOfPeer + word) * wordBytes }
@@ -45,8 +49,27 @@ func (l layout) ended() int { return l.of(l.ranks, 1) }
 // print returns the offset of the print of the call with a number.
 func (l layout) print(seq uint64) int { return l.of(l.ranks, 2) + int(seq%printsKept)*printBytes }
 
+// agreed returns the offset of what was captured as the nth call.
+func (l layout) agreed(nth uint64) int {
+	return l.print(0) + printsKept*printBytes + int(nth%2)*wordBytes
+}
+
+// ticks returns the offset of the ticks of a region of this rank; its waits are behind them.
+func (l layout) ticks(region int) int { return l.agreed(0) + (2+region)*wordBytes }
+
+// signal returns the offset of the flags by which a peer signals what is in a slot of its region.
+func (l layout) signal(peer, region, slot int) int {
+	return l.ticks(l.graphs) + (2*(peer*l.graphs+region))*wordBytes + slot*mostTold*8
+}
+
+// gone returns the offset of the flag by which a peer says that it has left a slot of a region of
+// this rank.
+func (l layout) gone(peer, region, slot int) int {
+	return l.signal(peer, region, 0) + wordBytes + slot*8
+}
+
 func (l layout) bytes() int {
-	return (l.of(l.ranks, 2) + printsKept*printBytes + pageBytes - 1) &^ (pageBytes - 1)
+	return (l.signal(l.ranks, 0, 0) + pageBytes - 1) &^ (pageBytes - 1)
 }
 
 // at is a position in the sequence of operations: of operation op, from 1, piece piece and in it
@@ -54,10 +77,11 @@ func (l layout) bytes() int {
 // behind all of its pieces, however many another rank has.
 func at(op uint64, piece, nth int) uint64 { return op<<32 | uint64(piece)<<12 | uint64(nth) }
 
-// Limits of a position.
+// Limits of a position, and of the words by which a rank signals in a piece of a graph.
 const (
 	mostPieces  = 1 << 20
 	mostSignals = 1 << 12
+	mostTold    = wordBytes / 8 / plan.WindowSlots
 )
 
 // opOf returns the number of the operation of a position.

@@ -43,6 +43,7 @@ func (t *Thread) Close() {
 	if ended != nil {
 		<-ended
 	}
+	t.giveBack() // what graphs have used until now
 }
 
 func (t *Thread) add(g *Group) {
@@ -93,8 +94,16 @@ func (t *Thread) run() {
 				t.bell.Cancel()
 				return
 			}
-			t.bell.Sleep(ticket, -1)
+			most := time.Duration(-1)
+			if t.watches() {
+				most = looking
+			}
+			t.bell.Sleep(ticket, most)
 			last = time.Now()
+			if last.Sub(looked) > looking {
+				t.look(last)
+				looked = last
+			}
 		case waited < spinning:
 			t.bell.Cancel()
 			park.Pause(64)
@@ -120,6 +129,13 @@ func (t *Thread) advance() (moved, pending bool) {
 		moved, pending = moved || m, pending || p
 	}
 	return moved, pending
+}
+
+// watches reports whether there are graphs, whose replays the thread is not told of.
+func (t *Thread) watches() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.groups, func(g *Group) bool { return g.windows != nil && g.windows.graphs.alive() > 0 })
 }
 
 // expedite has what is in flight driven while the thread naps.

@@ -37,16 +37,17 @@ type Window struct {
 	shared  []int
 }
 
-// NewWindow makes the Window of a rank in a group of so many ranks, for Options.Staging. A Group
-// takes it over.
-func NewWindow(ctx cuda.Context, staging, ranks int, onDevice bool) (w *Window, err error) {
-	w = &Window{ctx: ctx, bytes: (plan.WindowSlots + scratches(ranks)) * slotOf(staging)}
+// NewWindow makes the Window of a rank in a group of so many ranks, for Options.Staging and
+// Options.Graphs. A Group takes it over.
+func NewWindow(ctx cuda.Context, staging, graphs, ranks int, onDevice bool) (w *Window, err error) {
+	slot := slotOf(staging)
+	w = &Window{ctx: ctx, bytes: (plan.WindowSlots+scratches(ranks))*slot + graphs*regionBytes(slot, ranks)}
 	defer func() {
 		if err != nil {
 			w, err = nil, errors.Join(err, w.Free())
 		}
 	}()
-	host := layout{ranks}.bytes()
+	host := layout{ranks, graphs}.bytes()
 	if !onDevice {
 		host += w.bytes
 	}
@@ -110,9 +111,10 @@ type note struct {
 	Has    bool // it has a Window
 	Device [16]byte
 	Slot   uint64 // bytes
+	Graphs uint64
 }
 
-const noteBytes = 32
+const noteBytes = 40
 
 func (n *note) encode(b []byte) {
 	b[0], b[1] = 0, 0
@@ -124,10 +126,12 @@ func (n *note) encode(b []byte) {
 	}
 	binary.LittleEndian.PutUint64(b[8:], n.Slot)
 	copy(b[16:], n.Device[:])
+	binary.LittleEndian.PutUint64(b[32:], n.Graphs)
 }
 
 func decodeNote(b []byte) note {
-	return note{Works: b[0] == 1, Has: b[1] == 1, Device: [16]byte(b[16:]), Slot: binary.LittleEndian.Uint64(b[8:])}
+	return note{Works: b[0] == 1, Has: b[1] == 1, Device: [16]byte(b[16:]), Slot: binary.LittleEndian.Uint64(b[8:]),
+		Graphs: binary.LittleEndian.Uint64(b[32:])}
 }
 
 // slotOf returns the bytes of a slot.
@@ -145,12 +149,13 @@ func scratches(ranks int) int {
 // windows then, or none: without an error if a rank has no Window, else with one that says what
 // this rank lacks, or which other one lacks something.
 func openWindows(g *Group) (*windows, error) {
-	w := &windows{g: g, layout: layout{g.size}, lows: map[choice]*program.Lowered{},
-		functions: map[*kernel.Function]cuda.Function{}, places: make([]cuda.Ptr, g.size), pages: make([]page, g.size),
-		compared: make([]uint64, g.size), heard: make([]uint64, g.size)}
+	w := &windows{g: g, layout: layout{g.size, g.opts.Graphs}, lows: map[choice]*program.Lowered{},
+		emitter: emitter{functions: map[*kernel.Function]cuda.Function{}, places: make([]cuda.Ptr, g.size)},
+		pages:   make([]page, g.size), compared: make([]uint64, g.size), heard: make([]uint64, g.size)}
 	w.room = program.Room{Rank: g.rank, Ranks: g.size, Channels: exec.PlanChannels, Enqueued: true,
 		Slot: slotOf(g.opts.Staging), Windows: make([]program.Window, g.size)}
-	own := note{Works: true, Has: g.opts.Window != nil, Slot: uint64(w.room.Slot)}
+	own := note{Works: true, Has: g.opts.Window != nil, Slot: uint64(w.room.Slot),
+		Graphs: uint64(g.opts.Graphs)}
 	if own.Has {
 		w.giving = append(w.giving, g.opts.Window.Free)
 		if w.onDevice = g.opts.Window.memory != nil; w.onDevice {
@@ -210,6 +215,9 @@ func (w *windows) agreed(notes []note) error {
 		case n.Slot != own.Slot:
 			return fault.Peer(fault.Invalid, rank, "its GOCCL_CUDA_BUFFSIZE gives slots of %d bytes, that of rank %d %d",
 				n.Slot, w.g.rank, own.Slot)
+		case n.Graphs != own.Graphs:
+			return fault.Peer(fault.Invalid, rank, "its GOCCL_CUDA_GRAPHS is %d, that of rank %d is %d", n.Graphs, w.g.rank,
+				own.Graphs)
 		case n.Device != own.Device:
 			return fault.Peer(fault.NotSupported, rank, "it is on another device than rank %d: windows in the memory of a "+
 				"device are for ranks that share it; GOCCL_CUDA_ROUTE=host-windows is for others", w.g.rank)
@@ -247,6 +255,13 @@ func (w *windows) openOwn([]note) (err error) {
 	if w.onDevice {
 		w.places[g.rank] = g.opts.Window.memory.Ptr()
 	}
+	w.scratch = w.places[g.rank] + cuda.Ptr(plan.WindowSlots*w.room.Slot)
+	if w.graphs, err = openGraphs(w); err != nil {
+		return err
+	}
+	if w.graphs != nil {
+		w.giving = append(w.giving, w.graphs.stream.Destroy)
+	}
 	w.owned = len(w.giving)
 	w.show()
 	return nil
@@ -277,6 +292,9 @@ func (w *windows) openPeers([]note) error {
 		if err := w.openPeer(rank); err != nil {
 			return err
 		}
+	}
+	if w.graphs != nil {
+		w.graphs.locate()
 	}
 	return nil
 }
@@ -353,13 +371,16 @@ func (w *windows) find(rank int) *windows {
 	return t.present[member{w.g.opts.Sharing.Group, rank}]
 }
 
-// leave gives back what this rank has of other processes, whose peers have mappings of their own.
-// The stream has ended. Those of this process may still use what this rank has made: the Thread
-// gives it back, with the context, when they have left, too.
+// leave gives back what this rank has of other processes, whose peers have mappings of their own,
+// unless there are graphs. The stream has ended. Those of this process may still use what this rank
+// has made: the Thread gives it back, with the context, when they have left, too.
 func (w *windows) leave() error {
 	t := w.g.opts.Thread
 	t.sharing.Lock()
 	defer t.sharing.Unlock()
+	if w.left || !w.graphs.close() {
+		return nil
+	}
 	w.left = true
 	return w.give(w.owned)
 }
@@ -375,8 +396,16 @@ func (t *Thread) unused(w *windows) bool {
 	return true
 }
 
-// giveBack gives back the windows of groups that were closed, if nobody uses them any more.
+// giveBack gives back the windows of groups that were closed, if nobody uses them any more. A graph
+// that was destroyed later than its group has let them stay until then.
 func (t *Thread) giveBack() error {
+	t.sharing.Lock()
+	closed := slices.Clone(t.left)
+	t.sharing.Unlock()
+	var errs []error
+	for _, w := range closed {
+		errs = append(errs, in(w.g.ctx, w.leave))
+	}
 	t.sharing.Lock()
 	defer t.sharing.Unlock()
 	var unused []*windows
@@ -387,7 +416,6 @@ func (t *Thread) giveBack() error {
 		}
 		return false
 	})
-	var errs []error
 	for _, w := range unused {
 		delete(t.present, w.member())
 		errs = append(errs, in(w.g.ctx, func() error { return w.give(0) }), w.g.ctx.Release())

@@ -148,12 +148,19 @@ func (w *windows) release() {
 			}
 		}
 	}
+	w.graphs.release()
 }
 
-// released reports whether the stream has ended after the group has failed. It does not wait for a
-// call that is being enqueued, but then there is more to come; later calls are refused.
+// released reports whether the stream has ended after the group has failed, and no graph waits. It
+// does not wait for a call that is being enqueued, but then there is more to come; later calls are
+// refused.
 func (w *windows) released() bool {
-	if w == nil || w.over {
+	switch {
+	case w == nil:
+		return true
+	case w.graphs.waiting():
+		return false
+	case w.over:
 		return true
 	}
 	if !w.g.mu.TryLock() {

@@ -41,6 +41,8 @@ type rank struct {
 	host   cuda.Registered // by which tests reach the device's memory
 	block  *mem.Block
 	cpu    *ccl.Communicator // of a group of the same ranks on the processor
+
+	captures bool // issue makes a graph of each call
 }
 
 // memory is how much each rank has on the device, and to exchange with it, if a test does not say.
@@ -171,13 +173,7 @@ func bury(t testing.TB, ranks []*rank) {
 		r.ctx.Leave()
 	}
 	for _, r := range ranks {
-		require.NoError(t, r.ctx.Enter(false))
-		require.NoError(t, r.host.Free())
-		require.NoError(t, r.device.Free())
-		require.NoError(t, r.stream.Destroy())
-		r.ctx.Leave()
-		require.NoError(t, r.DeviceGroup.Close())
-		require.NoError(t, r.block.Free())
+		r.leave(t)
 	}
 	for _, r := range ranks {
 		if r.driver == nil {
@@ -189,6 +185,23 @@ func bury(t testing.TB, ranks []*rank) {
 			require.True(t, report.Kind == cudatest.Race || again, report.String())
 		}
 	}
+}
+
+// leave gives back what the rank has, and leaves its group. The caller's stream has ended.
+func (r *rank) leave(t testing.TB) {
+	t.Helper()
+	r.giveBack(t)
+	require.NoError(t, r.DeviceGroup.Close())
+}
+
+func (r *rank) giveBack(t testing.TB) {
+	t.Helper()
+	require.NoError(t, r.ctx.Enter(false))
+	defer r.ctx.Leave()
+	require.NoError(t, r.host.Free())
+	require.NoError(t, r.device.Free())
+	require.NoError(t, r.stream.Destroy())
+	require.NoError(t, r.block.Free())
 }
 
 // put copies bytes to the device's memory, in the caller's stream.

@@ -1,0 +1,164 @@
+package group
+
+import (
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/kernel"
+)
+
+// emitter makes the copies and reductions of programs work of a stream. What orders them are words,
+// which the user of the emitter collects.
+type emitter struct {
+	stream     cuda.Stream
+	room       program.Room
+	places     []cuda.Ptr // by rank: its slots
+	scratch    cuda.Ptr   // one more slot, for reductions of many operands
+	functions  map[*kernel.Function]cuda.Function
+	processors int // multiprocessors of the device
+
+	program program.Program
+	words   []cuda.WordOp // to be enqueued at once
+	sources []uint64
+	single  [1]uint64
+	args    kernel.Arguments
+}
+
+// compile makes e.program the program of a piece of a call.
+func (e *emitter) compile(call *exec.Call, low *program.Lowered, piece int) error {
+	p := &e.program
+	if err := p.Compile(&e.room, low, call, nil, piece); err != nil {
+		return err
+	}
+	if p.Last >= mostPieces || !p.Straight || p.Tmp > 0 {
+		return fault.New(fault.NotSupported, "%v by plan %s cannot be executed by a device", call.Coll, low.Name)
+	}
+	return nil
+}
+
+// flush enqueues the words that have come together.
+func (e *emitter) flush() error {
+	if len(e.words) == 0 {
+		return nil
+	}
+	err := e.stream.Words(e.words)
+	e.words = e.words[:0]
+	return err
+}
+
+// emit enqueues a copy or a reduction.
+func (e *emitter) emit(call *exec.Call, b *program.Instruction, slot int) error {
+	if b.Op != program.OpCopy && b.Op != program.OpReduce {
+		return fault.New(fault.Internal, "an instruction (%d) of plan %s that no device knows", b.Op, e.program.Low.Name)
+	}
+	if b.Way == program.WayNothing {
+		return nil
+	}
+	if err := e.flush(); err != nil {
+		return err
+	}
+	if b.Op == program.OpCopy {
+		return e.copy(call, b, slot)
+	}
+	return e.reduce(call, b, slot)
+}
+
+// address returns where an operand is.
+func (e *emitter) address(call *exec.Call, b *program.Operand, slot int) cuda.Ptr {
+	off := cuda.Ptr(b.Off)
+	switch b.Base {
+	case program.BaseIn:
+		return pointer(call.In[b.Index]) + off
+	case program.BaseOut:
+		return pointer(call.Out[b.Index]) + off
+	case program.BasePeer:
+		return e.places[b.Index] + cuda.Ptr(slot*e.room.Slot) + off
+	}
+	return e.places[e.room.Rank] + cuda.Ptr(slot*e.room.Slot) + off
+}
+
+// copy enqueues a copy, and the one that is fused with it.
+func (e *emitter) copy(call *exec.Call, b *program.Instruction, slot int) error {
+	factor := e.program.Factor(b.Step)
+	to, from := e.address(call, &b.Dst, slot), e.address(call, &b.Src[0], slot)
+	switch {
+	case factor != 1:
+		return e.scale(call, to, from, b.Bytes, factor)
+	case to != from:
+		if err := e.stream.Copy(to, from, b.Bytes); err != nil {
+			return err
+		}
+	}
+	if b.Way != program.WayFused {
+		return nil
+	}
+	if to = e.address(call, &b.FusedCopy, slot); to == from {
+		return nil
+	}
+	return e.stream.Copy(to, from, b.Bytes)
+}
+
+// reduce enqueues a reduction. A kernel has a limited number of sources, so there may be several,
+// of which each but the first continues with the result of the one before. So that it never
+// overwrites an operand that is still to come, the operand in the caller's memory is then copied to
+// the scratch before.
+func (e *emitter) reduce(call *exec.Call, b *program.Instruction, slot int) error {
+	to, n := e.address(call, &b.Dst, slot), b.Bytes/call.Type.Size()
+	several := len(b.Src) > kernel.MostSources
+	e.sources = e.sources[:0]
+	for k := range b.Src {
+		from := e.address(call, &b.Src[k], slot)
+		if b.Src[k].Base == program.BaseIn && (several || e.program.Pre != 1) {
+			into := to
+			if several {
+				into = e.scratch
+			}
+			if err := e.load(call, into, from, b.Bytes); err != nil {
+				return err
+			}
+			from = into
+		}
+		e.sources = append(e.sources, uint64(from))
+	}
+	sum, _ := kernel.Reduce(call.Type, call.Op)
+	for left := e.sources; ; {
+		most := min(len(left), kernel.MostSources)
+		now := left[:most]
+		if left = left[most:]; len(left) == 0 && b.Step.Final && e.program.Post != 1 {
+			scaled, _ := kernel.Scale(call.Type)
+			return e.launch(scaled, to, n, e.program.Post, now)
+		}
+		if err := e.launch(sum, to, n, 1, now); err != nil || len(left) == 0 {
+			return err
+		}
+		left = e.continued(left, to)
+	}
+}
+
+// continued puts the result so far in front of the sources that are left.
+func (e *emitter) continued(left []uint64, result cuda.Ptr) []uint64 {
+	left = e.sources[len(e.sources)-len(left)-1:]
+	left[0] = uint64(result)
+	return left
+}
+
+// load copies an operand of the caller, multiplied by the factor that operands have.
+func (e *emitter) load(call *exec.Call, to, from cuda.Ptr, bytes int) error {
+	if e.program.Pre != 1 {
+		return e.scale(call, to, from, bytes, e.program.Pre)
+	}
+	return e.stream.Copy(to, from, bytes)
+}
+
+func (e *emitter) scale(call *exec.Call, to, from cuda.Ptr, bytes int, factor float64) error {
+	scaled, _ := kernel.Scale(call.Type)
+	e.single[0] = uint64(from)
+	return e.launch(scaled, to, bytes/call.Type.Size(), factor, e.single[:])
+}
+
+func (e *emitter) launch(k kernel.Call, to cuda.Ptr, n int, factor float64, from []uint64) error {
+	e.args = k.Arguments(uint64(to), n, factor, from...)
+	return e.stream.Launch(e.functions[k.Function], k.Blocks(n, e.processors), kernel.BlockSize,
+		e.args.Bytes())
+}

@@ -1,0 +1,383 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/kernel"
+)
+
+// graphs are the calls over windows in streams that are in capture: they become part of CUDA
+// graphs, and are executed at each replay. The host does nothing then, and all values that streams
+// write and wait for are those of the capture.
+//
+// So each graph has a region of each rank's window, with slots of its own, until it is destroyed,
+// and flags in place of positions. A flag is 1 when what it tells has happened, and the stream that
+// has waited for it sets it to 0. In each piece of a call, a rank
+//
+//   - before it writes its slot, waits until all peers have left it
+//   - signals all peers where its plan signals any
+//   - waits for every signal of every peer, at the end of the piece if not before
+//   - and then tells the peers that it has left their slots.
+//
+// So each flag is set and waited for once in each piece: nobody sets it again before it is 0, and
+// between two replays all flags have the same values, whatever a replay of another graph does.
+// Slots are used in turn by the pieces of all calls of a graph. When a graph is captured, the hosts
+// tell each other which regions they use, and how many pieces each call has.
+//
+// The stream tells its host what it waits for ("waits") and how often the graph has begun
+// ("ticks"), so that a replay that does not go on is noticed, and its peer named.
+type graphs struct {
+	w *windows
+	emitter
+	slots  []cuda.Ptr // by rank: where its regions are
+	id     uint64     // of the capture that the stream is or was in
+	mine   int        // the region of this rank in it; -1 for none
+	turn   int        // pieces of it so far
+	calls  uint64     // captured so far, in all captures
+	theirs []int      // by rank: its region
+	told   []int      // by peer: the signals of this piece that the stream has waited for
+	next   []flag     // what the stream waits for next
+
+	using   sync.Mutex
+	regions []region // of this rank
+	closed  bool     // the group is
+}
+
+// region is a part of the window of this rank.
+type region struct {
+	used     bool
+	captured []captured // in the graph that uses it
+
+	// Used only by the device thread: what the stream waited for, and since when.
+	ticks, waits uint64
+	since        time.Time
+}
+
+// captured is a call in a graph.
+type captured struct {
+	what    string
+	timeout time.Duration
+	waits   [][]flag
+}
+
+// flag is a word that a peer sets in the page of this rank.
+type flag struct{ peer, at int }
+
+// agreement is what a rank tells the others of a call that it captures: its number among all such
+// calls, the region, plus 1, and the number of pieces.
+const (
+	agreedNth = 8 * iota
+	agreedRegion
+	agreedPieces
+)
+
+// graphSlot returns the bytes of a slot of a graph.
+func graphSlot(slot int) int { return slot / 4 &^ (pageBytes - 1) }
+
+// regionBytes returns the bytes of a region of a group of so many ranks: its slots, and the
+// scratch.
+func regionBytes(slot, ranks int) int { return (plan.WindowSlots + scratches(ranks)) * graphSlot(slot) }
+
+// openGraphs makes the regions. All slots have been left.
+func openGraphs(w *windows) (*graphs, error) {
+	if w.layout.graphs == 0 {
+		return nil, nil
+	}
+	n := len(w.pages)
+	c := &graphs{w: w, mine: -1, theirs: make([]int, n), told: make([]int, n), regions: make([]region, w.layout.graphs),
+		slots: make([]cuda.Ptr, n)}
+	c.room, c.functions, c.processors = w.room, w.functions, w.processors
+	c.room.Slot = graphSlot(w.room.Slot)
+	c.places = make([]cuda.Ptr, n)
+	for peer := range n {
+		for region := range c.regions {
+			for slot := range plan.WindowSlots {
+				if peer != w.g.rank {
+					w.page.Store(w.layout.gone(peer, region, slot), 1)
+				}
+			}
+		}
+	}
+	var err error
+	c.stream, err = w.g.ctx.NewStream(urgencyToDevice)
+	return c, err
+}
+
+// locate finds the regions, once the windows of all ranks are known.
+func (c *graphs) locate() {
+	for rank, window := range c.w.places {
+		c.slots[rank] = window + cuda.Ptr((plan.WindowSlots+scratches(len(c.slots)))*c.w.room.Slot)
+	}
+}
+
+// capture makes a call part of the graph that the caller's stream captures. It waits until all
+// ranks have come to the same call.
+func (c *graphs) capture(o *Op, low *program.Lowered, on cuda.Stream, pieces int) error {
+	g := c.w.g
+	if err := g.caller.Record(on); err != nil {
+		return err
+	}
+	if err := c.stream.Wait(g.caller); err != nil {
+		return err
+	}
+	c.using.Lock()
+	own := &c.regions[c.mine]
+	own.captured = append(own.captured, captured{what: o.describe(), timeout: o.timeout()})
+	c.using.Unlock()
+	if c.turn == 0 {
+		tick := kernel.Tick()
+		at := c.w.pages[g.rank].device + cuda.Ptr(c.w.layout.ticks(c.mine))
+		if err := c.launch(tick, at, 1, 1, nil); err != nil {
+			return err
+		}
+	}
+	for piece := range pieces {
+		if err := c.compile(&o.call, low, piece); err != nil {
+			return err
+		}
+		if err := c.piece(o, piece); err != nil {
+			return err
+		}
+		c.turn++
+	}
+	if err := c.flush(); err != nil {
+		return err
+	}
+	return o.end.Record(c.stream)
+}
+
+// prepare finds a region for the graph, and agrees with all ranks on the number of pieces of the
+// call.
+func (c *graphs) prepare(call *exec.Call, low *program.Lowered, on cuda.Stream, id uint64) (pieces int, err error) {
+	if slices.ContainsFunc(low.Told, func(counts []int) bool { return len(counts) > mostTold }) {
+		return 0, fault.New(fault.NotSupported, "plan %s signals too often to be part of a CUDA graph", low.Name)
+	}
+	other, err := c.stream.Capture()
+	if err != nil {
+		return 0, err
+	}
+	if other != 0 && other != id {
+		return 0, fault.New(fault.NotSupported, "the group has calls in another capture that has not ended")
+	}
+	if c.id != id {
+		c.id, c.turn, c.mine = id, 0, -1
+	}
+	if c.mine < 0 {
+		if err := c.take(on); err != nil {
+			return 0, err
+		}
+	}
+	if err := c.compile(call, low, 0); err != nil {
+		return 0, err
+	}
+	return c.agree(call, c.program.Last+1)
+}
+
+// take takes a region for the graph that a stream captures, if one is left.
+func (c *graphs) take(on cuda.Stream) error {
+	c.using.Lock()
+	free := slices.IndexFunc(c.regions, func(r region) bool { return !r.used })
+	if free >= 0 {
+		c.regions[free] = region{used: true}
+	}
+	c.using.Unlock()
+	if free < 0 {
+		return nil // agree tells all ranks
+	}
+	if err := on.Retain(func() { c.giveBack(free) }); err != nil {
+		c.giveBack(free)
+		return err
+	}
+	c.mine = free
+	return nil
+}
+
+// giveBack gives a region back when its graph is gone. A thread of the driver calls it, on which
+// the driver must not be called.
+func (c *graphs) giveBack(free int) {
+	c.using.Lock()
+	defer c.using.Unlock()
+	c.regions[free].used = false
+	if c.closed {
+		go c.w.g.opts.Thread.giveBack()
+	}
+}
+
+// alive returns how many graphs there are.
+func (c *graphs) alive() (n int) {
+	if c == nil {
+		return 0
+	}
+	c.using.Lock()
+	defer c.using.Unlock()
+	for i := range c.regions {
+		if c.regions[i].used {
+			n++
+		}
+	}
+	return n
+}
+
+// close reports whether no graph uses the windows. If one does, they are given back after it.
+func (c *graphs) close() bool {
+	if c == nil {
+		return true
+	}
+	c.using.Lock()
+	c.closed = true
+	c.using.Unlock()
+	return c.alive() == 0
+}
+
+// agree exchanges regions and numbers of pieces with all ranks, and returns the largest number.
+func (c *graphs) agree(call *exec.Call, pieces int) (int, error) {
+	w := c.w
+	c.calls++
+	page, at := w.page.Host(), w.layout.agreed(c.calls)
+	atomic.StoreUint64(wordAt(page, at+agreedRegion), uint64(c.mine+1))
+	atomic.StoreUint64(wordAt(page, at+agreedPieces), uint64(pieces))
+	atomic.StoreUint64(wordAt(page, at+agreedNth), c.calls)
+	timeout := cmp.Or(call.Timeout, w.g.comm.Timeout())
+	begin, lacks := time.Now(), -1
+	for peer := range w.pages {
+		if err := c.await(peer, at, begin, timeout); err != nil {
+			return 0, w.g.fail(err)
+		}
+		theirs := w.pages[peer].host
+		region := int(min(atomic.LoadUint64(wordAt(theirs, at+agreedRegion)), uint64(len(c.regions))))
+		if region == 0 && lacks < 0 {
+			lacks = peer
+		}
+		c.theirs[peer] = max(0, region-1)
+		c.places[peer] = c.slots[peer] + cuda.Ptr(c.theirs[peer]*regionBytes(w.room.Slot, len(w.pages)))
+		pieces = max(pieces, int(min(atomic.LoadUint64(wordAt(theirs, at+agreedPieces)), mostPieces)))
+	}
+	if lacks >= 0 {
+		return 0, fault.Peer(fault.NotSupported, lacks, "rank %d has no window left for a CUDA graph: there are %d graphs "+
+			"already; a larger GOCCL_CUDA_GRAPHS would help, or to destroy graphs that are not needed", lacks,
+			len(c.regions))
+	}
+	c.scratch = c.places[w.g.rank] + cuda.Ptr(plan.WindowSlots*c.room.Slot)
+	return pieces, nil
+}
+
+// await waits until a peer has captured as many calls as this rank.
+func (c *graphs) await(peer, at int, begin time.Time, timeout time.Duration) error {
+	g := c.w.g
+	for atomic.LoadUint64(wordAt(c.w.pages[peer].host, at+agreedNth)) != c.calls {
+		waited := time.Since(begin)
+		switch failure, ended := g.failure.Load(), g.comm.Check(); {
+		case failure != nil:
+			return failure
+		case ended != nil:
+			return ended
+		case g.comm.Gone(peer) != nil:
+			return g.comm.Gone(peer)
+		case timeout > 0 && waited > timeout:
+			return fault.Peer(fault.Timeout, peer, "rank %d has captured %d calls, and rank %d %d: all ranks capture the "+
+				"same calls", peer, atomic.LoadUint64(wordAt(c.w.pages[peer].host, at+agreedNth)), g.rank, c.calls)
+		}
+		time.Sleep(nap(waited))
+	}
+	return nil
+}
+
+// piece makes a piece of a call part of the graph.
+func (c *graphs) piece(o *Op, piece int) error {
+	slot, told := c.turn%plan.WindowSlots, c.program.Low.Told
+	clear(c.told)
+	entered, signals := len(told[c.room.Rank]) == 0, 0
+	lane := c.program.Lanes[0]
+	for i := range lane {
+		b := &lane[i]
+		if b.Op == program.OpWait {
+			nth, _ := slices.BinarySearch(told[b.Peer], b.Nth)
+			c.hear(b.Peer, slot, nth+1)
+			continue
+		}
+		if (b.Op == program.OpEnter || b.Op == program.OpSignal) && !entered {
+			entered = true
+			c.enter(slot)
+		}
+		c.wait()
+		switch b.Op {
+		case program.OpSignal:
+			for peer := range c.theirs {
+				c.set(peer, c.w.layout.signal(c.room.Rank, c.mine, slot)+8*signals)
+			}
+			signals++
+		case program.OpEnter, program.OpLeave:
+		default:
+			if err := c.emit(&o.call, b, slot); err != nil {
+				return err
+			}
+		}
+	}
+	for peer, counts := range told {
+		c.hear(peer, slot, len(counts))
+	}
+	c.wait()
+	for peer, counts := range told {
+		if len(counts) > 0 {
+			c.set(peer, c.w.layout.gone(c.room.Rank, c.theirs[peer], slot))
+		}
+	}
+	return nil
+}
+
+// enter has the stream wait until all peers have left a slot.
+func (c *graphs) enter(slot int) {
+	for peer := range c.theirs {
+		if peer != c.room.Rank {
+			c.next = append(c.next, flag{peer, c.w.layout.gone(peer, c.mine, slot)})
+		}
+	}
+}
+
+// hear has the stream wait for the first signals of a peer in a piece, as far as it has not yet.
+func (c *graphs) hear(peer, slot, signals int) {
+	for ; peer != c.room.Rank && c.told[peer] < signals; c.told[peer]++ {
+		at := c.w.layout.signal(peer, c.theirs[peer], slot) + 8*c.told[peer]
+		c.next = append(c.next, flag{peer, at})
+	}
+}
+
+// set has the stream set a flag in the page of a peer.
+func (c *graphs) set(peer, at int) {
+	if peer != c.room.Rank {
+		c.words = append(c.words, cuda.WordOp{At: c.w.pages[peer].device + cuda.Ptr(at), Value: 1})
+	}
+}
+
+// wait has the stream wait for the flags that have come together, and set them back.
+func (c *graphs) wait() {
+	if len(c.next) == 0 {
+		return
+	}
+	c.using.Lock()
+	calls := c.regions[c.mine].captured
+	last := &calls[len(calls)-1]
+	last.waits = append(last.waits, slices.Clone(c.next))
+	position := at(uint64(len(calls)), 0, 0) + uint64(len(last.waits))
+	c.using.Unlock()
+	page := c.w.pages[c.room.Rank].device
+	waits := page + cuda.Ptr(c.w.layout.ticks(c.mine)+8)
+	c.words = append(c.words, cuda.WordOp{At: waits, Value: position})
+	for _, f := range c.next {
+		c.words = append(c.words, cuda.WordOp{At: page + cuda.Ptr(f.at), Value: 1, Wait: true})
+	}
+	c.words = append(c.words, cuda.WordOp{At: waits}) // before a flag is 0 again: see stopped
+	for _, f := range c.next {
+		c.words = append(c.words, cuda.WordOp{At: page + cuda.Ptr(f.at)})
+	}
+	c.next = c.next[:0]
+}
