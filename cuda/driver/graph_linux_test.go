@@ -30,7 +30,8 @@ func openGraphs(t *testing.T) *graphs {
 	g := &graphs{}
 	for name, function := range map[string]any{
 		"cuStreamBeginCapture_v2": &g.begin, "cuStreamEndCapture": &g.end,
-		"cuGraphInstantiateWithFlags": &g.instantiate, "cuGraphLaunch": &g.launch, "cuGraphExecDestroy": &g.destroyExec, "cuGraphDestroy": &g.destroy,
+		"cuGraphInstantiateWithFlags": &g.instantiate, "cuGraphLaunch": &g.launch,
+		"cuGraphExecDestroy": &g.destroyExec, "cuGraphDestroy": &g.destroy,
 	} {
 		purego.RegisterLibFunc(function, handle, name)
 	}
