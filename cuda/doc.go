@@ -48,6 +48,8 @@
 //   - A word may instead be a flag: its writer writes a value, and the stream that has waited for
 //     it writes 0, before the writer writes again. Each of these writes is ordered after the one
 //     before. So what is enqueued is the same every time, as in a graph.
+//   - A word may also be counted by a tick, a kernel that adds one (package cuda/kernel): it is a
+//     write by its stream, of the value that comes next.
 //   - When there is no other way out, the host stores 2⁶² or more (and less than 2⁶³) into a word,
 //     to let go what waits for it. That needs no order, and the word is of no use any more.
 //   - The operations of one Words are in order, as if each were enqueued by itself. Others may be

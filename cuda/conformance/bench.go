@@ -23,6 +23,7 @@ type bench struct {
 	device int
 	info   cuda.Info
 	c      cuda.Context
+	graphs Graphs
 
 	mu      sync.Mutex
 	waited  []func() // ends what streams may still wait for

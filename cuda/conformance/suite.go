@@ -13,15 +13,17 @@ type Options struct {
 	// Kernels says that all kernels are executed. Without it, that of copies must be: the other
 	// tests of modules and launches have no other.
 	Kernels bool
+	Graphs  Graphs // nil: no graphs are made
 }
 
 // Run tests the drivers that make returns.
 func Run(t *testing.T, make func(t *testing.T) cuda.Driver, o Options) {
-	type needs struct{ words, registers, shares, child, kernels bool }
+	type needs struct{ words, registers, shares, child, kernels, graphs bool }
 	var (
 		nothing = needs{}
 		host    = needs{registers: true}
 		words   = needs{registers: true, words: true}
+		graphs  = needs{registers: true, words: true, kernels: true, graphs: true}
 	)
 	for _, test := range []struct {
 		name  string
@@ -67,15 +69,21 @@ func Run(t *testing.T, make func(t *testing.T) cuda.Driver, o Options) {
 		{"LaunchOrder", words, testLaunchOrder},
 		{"LaunchEvents", host, testLaunchEvents},
 		{"LaunchAll", needs{registers: true, kernels: true}, testLaunchAll},
+		{"Tick", needs{registers: true, kernels: true}, testTick},
+		{"CaptureNumbers", needs{graphs: true}, testCaptureNumbers},
+		{"Replay", graphs, testReplay},
+		{"GraphFlags", graphs, testGraphFlags},
+		{"Retain", needs{registers: true, words: true, graphs: true}, testRetain},
 		{"Descriptor", needs{registers: true, shares: true}, testDescriptor},
 		{"MemoryOfProcesses", needs{registers: true, shares: true, child: true}, testMemoryOfProcesses},
 		{"WordsOfProcesses", needs{registers: true, words: true, child: true}, testWordsOfProcesses},
 	} {
-		if test.needs.kernels && !o.Kernels {
+		if test.needs.kernels && !o.Kernels || test.needs.graphs && o.Graphs == nil {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {
 			b := newBench(t, make(t), o.Device)
+			b.graphs = o.Graphs
 			for _, each := range []struct {
 				needs, has bool
 				what       string

@@ -23,6 +23,18 @@ func TestMain(m *testing.M) {
 // mistaken are the tests of the suite that make mistakes.
 var mistaken = []string{"EventNeverRecorded", "GivenBack", "Strangers", "Unloaded"}
 
+// graphs implements conformance.Graphs.
+type graphs struct{}
+
+func (graphs) Begin(d cuda.Driver, s cuda.Stream) error {
+	d.(*cudatest.Driver).BeginCapture(s)
+	return nil
+}
+
+func (graphs) End(d cuda.Driver, s cuda.Stream) (conformance.Graph, error) {
+	return d.(*cudatest.Driver).EndCapture(s)
+}
+
 // TestConformance runs the suite on machines of several kinds. Other tests make no mistake, and
 // none leaves anything behind.
 func TestConformance(t *testing.T) {
@@ -49,7 +61,7 @@ func TestConformance(t *testing.T) {
 					d.Close()
 				})
 				return d
-			}, conformance.Options{Device: machine.device, Child: true, Kernels: true})
+			}, conformance.Options{Device: machine.device, Child: true, Kernels: true, Graphs: graphs{}})
 		})
 	}
 }

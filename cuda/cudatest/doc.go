@@ -14,8 +14,8 @@
 // # Kernels
 //
 // Every module has the functions of package cuda/kernel, whatever its code is. The processor
-// executes them, in one piece, so the number of blocks and threads makes no difference. Package
-// cuda/kernel tests the code itself.
+// executes them, in one piece, so the number of blocks and threads makes no difference. A tick is
+// the write of a word, and no other access. Package cuda/kernel tests the code itself.
 //
 // # What is reported
 //

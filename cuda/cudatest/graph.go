@@ -95,8 +95,8 @@ func (g *Graph) legal(call string, h *handle) error {
 		return failure(call, invalidHandle)
 	}
 	for _, step := range g.steps {
-		if w, ok := step.work.(*launchWork); ok && w.f.m.unloaded {
-			g.d.misuse("%s of graph %d, with %s, after Unload of module %d", call, g.index, w.f.name, w.f.m.index)
+		if m := moduleOf(step.work); m != nil && m.unloaded {
+			g.d.misuse("%s of graph %d after Unload of module %d, which it uses", call, g.index, m.index)
 			return gone(call)
 		}
 	}
@@ -113,6 +113,13 @@ func (g *Graph) again(lane *stream, w work, marked map[fmt.Stringer]*place) work
 			return nil
 		}
 		again := &wordWork{op: w.op, behind: w.behind}
+		again.give(d)
+		return again
+	case *tickWork:
+		if d.leavesOutTick(lane, w) {
+			return nil
+		}
+		again := &tickWork{launchWork: w.launchWork}
 		again.give(d)
 		return again
 	case recordWork:

@@ -317,6 +317,116 @@ var mistakes = []struct {
 			words.Store(0, 4)
 		}
 	}},
+	{"FlagGoesBackToOne", cudatest.Misuse, "a word goes back from 2 to 1", func(b *bench, right bool) {
+		words, s := b.register(64), b.stream()
+		for range 2 {
+			b.write(s, words, 0, 2)
+			if right {
+				b.clear(s, words, 0)
+			} else {
+				b.write(s, words, 0, 1)
+			}
+		}
+		b.ends(s)
+	}},
+	{"TickOfTheDevice", cudatest.Misuse, "a tick in allocation 2", func(b *bench, right bool) {
+		words, data, s := b.register(64), b.alloc(64), b.stream()
+		p := data.Ptr()
+		if right {
+			p = words.Ptr()
+		}
+		b.tick(s, p)
+		b.ends(s)
+	}},
+	{"TickNotAligned", cudatest.Address, "is not aligned to 8 bytes", func(b *bench, right bool) {
+		words, s := b.register(64), b.stream()
+		at := words.Ptr() + 4
+		if right {
+			at += 4
+		}
+		b.tick(s, at)
+		b.lost(s, right, 716)
+	}},
+	{"GraphAfterFree", cudatest.Address, "where there is no memory", func(b *bench, right bool) {
+		data, other, s := b.alloc(100), b.alloc(100), b.stream()
+		g := b.captured(s, func() { b.must(s.Copy(data.Ptr(), other.Ptr(), 100)) })
+		b.must(g.Launch(s))
+		b.ends(s)
+		if !right {
+			b.must(other.Free())
+		}
+		b.must(g.Launch(s))
+		b.lost(s, right, 700)
+	}},
+	{"WordsOfGraphAfterFree", cudatest.Address, "where there is no memory", func(b *bench, right bool) {
+		words, s := b.register(100), b.stream()
+		b.function(kernel.Tick().Name)
+		g := b.captured(s, func() { b.write(s, words, 0, 1); b.tick(s, words.Ptr()) })
+		if !right {
+			b.must(words.Free())
+		}
+		b.must(g.Launch(s))
+		b.lost(s, right, 700)
+	}},
+	{"GraphAfterUnload", cudatest.Misuse, "cuGraphLaunch of graph 1 after Unload of module 1", func(b *bench, right bool) {
+		data, s := b.alloc(100), b.stream()
+		m := b.module()
+		f, err := m.Function(kernel.Copy().Name)
+		b.must(err)
+		a := kernel.Copy().Arguments(uint64(data.Ptr()), 16, 0, uint64(data.Ptr())+16)
+		g := b.captured(s, func() { b.must(s.Launch(f, 1, 1, a.Bytes())) })
+		if !right {
+			b.must(m.Unload())
+		}
+		if err := g.Launch(s); right != (err == nil) || !right && !errors.Is(err, fault.Closed) {
+			b.t.Error(err)
+		}
+		b.ends(s)
+	}},
+	{"GraphAfterDestroy", cudatest.Misuse, "cuGraphLaunch of graph 1 after its Destroy", func(b *bench, right bool) {
+		data, s := b.alloc(100), b.stream()
+		g := b.captured(s, func() { b.must(s.Copy(data.Ptr(), data.Ptr()+50, 50)) })
+		if !right {
+			b.must(g.Destroy())
+		}
+		if err := g.Launch(s); right != (err == nil) || !right && !errors.Is(err, fault.Closed) {
+			b.t.Error(err)
+		}
+		b.ends(s)
+	}},
+	{"GraphOfAnotherDevice", cudatest.Misuse, "cuGraphLaunch of graph 1 in a stream of another device",
+		func(b *bench, right bool) {
+			data, s := b.alloc(100), b.stream()
+			g := b.captured(s, func() { b.must(s.Copy(data.Ptr(), data.Ptr()+50, 50)) })
+			if right {
+				b.must(g.Launch(s))
+				b.ends(s)
+				return
+			}
+			u, err := b.context(1).NewStream(0)
+			b.must(err)
+			isCode(b.t, g.Launch(u), 400)
+		}},
+	{"RetainOutsideOfCapture", cudatest.Misuse, "Retain of stream 1 of context 0, which is not in capture",
+		func(b *bench, right bool) {
+			s := b.stream()
+			if right {
+				b.captured(s, func() { b.must(s.Retain(func() {})) })
+			} else if err := s.Retain(func() { b.t.Error("called") }); !errors.Is(err, fault.Invalid) {
+				b.t.Error(err)
+			}
+		}},
+	{"ReleaseBeforeGraph", cudatest.Misuse, "Release of context 1 before its graph 1", func(b *bench, right bool) {
+		other := b.context(0)
+		s, err := other.NewStream(0)
+		b.must(err)
+		g := b.captured(s, func() {})
+		b.must(s.Destroy())
+		if right {
+			b.must(g.Destroy())
+		}
+		b.must(other.Release())
+	}},
 	{"OutsideOfEnter", cudatest.Misuse, "cuStreamCreateWithPriority outside of Enter", func(b *bench, right bool) {
 		var group sync.WaitGroup
 		group.Go(func() {

@@ -79,7 +79,7 @@ func (m *module) Unload() error {
 		return gone(call)
 	}
 	for op := range d.pending() {
-		if w, ok := op.work.(*launchWork); ok && w.f.m == m {
+		if moduleOf(op.work) == m {
 			d.misuse("Unload of module %d, which %s uses: %s", m.index, op, op.work.text(d))
 		}
 	}
@@ -127,7 +127,22 @@ func (h *handle) Launch(what cuda.Function, blocks, threads int, args []byte) er
 	for _, o := range operands {
 		w.accesses = append(w.accesses, Access{At: cuda.Ptr(o.Ptr), Bytes: o.Bytes, Write: o.Write})
 	}
+	if f.name == kernel.Tick().Name {
+		d.enqueueTick(h, &tickWork{launchWork: w})
+		return nil
+	}
 	d.enqueue(h, w)
+	return nil
+}
+
+// moduleOf returns the module that work uses, or nil.
+func moduleOf(w work) *module {
+	switch w := w.(type) {
+	case *launchWork:
+		return w.f.m
+	case *tickWork:
+		return w.f.m
+	}
 	return nil
 }
 

@@ -2,18 +2,21 @@ package cudatest_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/cudatest"
 )
 
-// races are programs with two accesses that only one call orders, which is there if right.
-var races = []struct {
+// race is a program with two accesses that only one call orders, which is there if right.
+type race struct {
 	name  string
 	texts []string // of the report
 	run   func(b *bench, right bool)
-}{
+}
+
+var races = []race{
 	{"Event", []string{"allocation 1 bytes 50..100", "stream 1 of context 0 writes at allocation 1 bytes 0..100",
 		"stream 2 of context 0 writes at allocation 1 bytes 50..150", "races_test.go", "operation 1, enqueued at"},
 		func(b *bench, right bool) {
@@ -215,7 +218,7 @@ var races = []struct {
 
 // TestRaces runs each program with and without the call, with several seeds.
 func TestRaces(t *testing.T) {
-	for _, test := range races {
+	for _, test := range slices.Concat(races, flagRaces, graphRaces) {
 		t.Run(test.name, func(t *testing.T) {
 			for seed := range uint64(10) {
 				b := newBench(t, cudatest.Options{Seed: seed})

@@ -31,7 +31,7 @@ var gpu = flag.Int("driver.gpu", -1, "the GPU of this machine on which to run th
 func TestConformance(t *testing.T) {
 	if *gpu >= 0 {
 		conformance.Run(t, func(t *testing.T) cuda.Driver { return must(Open())(t) },
-			conformance.Options{Device: *gpu, Child: true, Kernels: true})
+			conformance.Options{Device: *gpu, Child: true, Kernels: true, Graphs: openGraphs(t)})
 		return
 	}
 	for device, name := range []string{"First", "Second"} {

@@ -1,6 +1,7 @@
 // Package kernel has the kernels that devices run: reductions of up to eight sources, sums that are
-// scaled, conversions and copies. It has their code, says how they are launched, and can do on the
-// processor what a launch does. It launches nothing: that is a driver's.
+// scaled, conversions, copies, and the tick of a word. It has their code, says how they are
+// launched, and can do on the processor what a launch does. It launches nothing: that is a
+// driver's.
 //
 // # The bits
 //
@@ -21,6 +22,7 @@
 //	goccl_scale_TYPE              dst = ((src[0] + src[1]) + src[2] …) × factor, 1 to 8 sources
 //	goccl_convert_TO_from_FROM    dst = src[0] in another type, where one of the two is F32
 //	goccl_copy                    dst = src[0], n bytes
+//	goccl_tick                    dst + 1 in dst, a word of 64 bits in memory of the host; n is 1
 //
 // There is one for each pair that dtype.Reducible allows, but pairs with the same bits share one:
 // sums, products and bitwise operators of signed integers are those of unsigned ones, the logical
@@ -44,13 +46,14 @@
 //	        8   u64  src[8], of which the first count are used
 //	       72   u64  n, the number of units: elements of the function's type; bytes of a copy
 //	       80   f64  factor, of goccl_scale
-//	       88   u32  count of sources; 1 for conversions and copies
+//	       88   u32  count of sources; 1 for conversions and copies, 0 for ticks
 //	       92   u32  zero
 //
 // A call for n elements of a complex type has 2 n units where the function is one of real numbers
 // (Call.Units). Kernels do not wait for anything, and use ordinary loads and stores: they see what
 // was written before they began, as far as the stream orders it, and promise nothing for what is
-// written meanwhile.
+// written meanwhile. But a tick is atomic, for the whole system, and who sees it sees all that came
+// before it in its stream.
 //
 // Operands decodes these bytes and tells what a launch reads and writes; Execute does the same with
 // ccl/kernel, on memory that its caller finds for the addresses. A driver that simulates a device

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
@@ -87,6 +88,13 @@ func launch(name string, args []byte) (*Function, Arguments, error) {
 }
 
 func (f *Function) check(a Arguments) error {
+	if f.kind == ticks {
+		if a.Count != 0 || a.N != 1 {
+			return fault.New(fault.Invalid, "%s: %d sources and %d elements, not one element without a source",
+				f.Name, a.Count, a.N)
+		}
+		return nil
+	}
 	if most := f.mostSources(); a.Count < 1 || a.Count > uint32(most) {
 		return fault.New(fault.Invalid, "%s: %d sources, not 1 to %d", f.Name, a.Count, most)
 	}
@@ -106,6 +114,9 @@ func (f *Function) check(a Arguments) error {
 }
 
 func (f *Function) mostSources() int {
+	if f.kind == ticks {
+		return 0
+	}
 	if f.kind == converts || f.kind == copies {
 		return 1
 	}
@@ -136,5 +147,7 @@ func (f *Function) execute(dst unsafe.Pointer, src []unsafe.Pointer, n int, fact
 		processor.Convert(f.to, f.from)(dst, src[0], n)
 	case copies:
 		copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src[0]), n))
+	case ticks:
+		atomic.AddUint64((*uint64)(dst), 1)
 	}
 }

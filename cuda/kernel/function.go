@@ -21,6 +21,7 @@ const (
 	scales
 	converts
 	copies
+	ticks
 )
 
 const prefix = "goccl_"
@@ -32,6 +33,7 @@ var (
 	scalings    [dtype.F8E5M2 + 1]Call
 	conversions [dtype.F8E5M2 + 1][dtype.F8E5M2 + 1]Call
 	copying     Call
+	ticking     Call
 )
 
 // shorterFloats lists the types that Convert knows beside F32.
@@ -61,6 +63,7 @@ func init() {
 		}
 	}
 	copying = Call{function("copy", Function{kind: copies, to: dtype.U8, from: dtype.U8}), 1}
+	ticking = Call{function("tick", Function{kind: ticks, to: dtype.U64, from: dtype.U64}), 1}
 }
 
 // function returns the function of a name, and notes f if it is new.
@@ -143,6 +146,10 @@ func Convert(dst, src dtype.Type) (Call, bool) {
 
 // Copy returns the kernel that copies bytes.
 func Copy() Call { return copying }
+
+// Tick returns the kernel that adds one to a word of 64 bits in memory of the host, so that the
+// host sees it. A launch has one element, no source, and any number of blocks and threads.
+func Tick() Call { return ticking }
 
 // Arguments returns the arguments of a launch for n elements. The factor is that of Scale; other
 // kernels ignore it.

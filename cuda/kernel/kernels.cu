@@ -4,3 +4,4 @@
 #include "scale.cu"
 #include "convert.cu"
 #include "copy.cu"
+#include "tick.cu"

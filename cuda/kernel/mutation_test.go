@@ -74,7 +74,7 @@ func TestMistakesAreCaught(t *testing.T) {
 	dir := t.TempDir()
 	texts := map[string]string{}
 	for _, name := range []string{"arguments.h", "host.h", "element.h", "fold.h", "reduce.cu", "scale.cu", "convert.cu",
-		"copy.cu", "kernels.cu"} {
+		"copy.cu", "tick.cu", "kernels.cu"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

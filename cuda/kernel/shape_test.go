@@ -4,20 +4,24 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// calls returns a call for each function.
+// calls returns a call for each function that has sources.
 func calls() []Call {
 	var all []Call
 	for _, f := range Functions() {
-		all = append(all, Call{f, 1})
+		if f.kind != ticks {
+			all = append(all, Call{f, 1})
+		}
 	}
 	return all
 }
@@ -153,6 +157,34 @@ func TestComplexElements(t *testing.T) {
 	}
 }
 
+// A tick adds one, however many threads it has. So does Execute.
+func TestTick(t *testing.T) {
+	l := hostLibrary(t)
+	words := []uint64{1, math.MaxUint64, 3}
+	at := uint64(uintptr(unsafe.Pointer(&words[1])))
+	a := Tick().Arguments(at, 1, 0)
+	for i, size := range [][2]int{{1, 1}, {1, 512}, {3, 40}} {
+		l.launch(Tick().Name, &a, size[0], size[1])
+		if want := []uint64{1, uint64(2 * i), 3}; !slices.Equal(words, want) {
+			t.Errorf("%d blocks of %d: the words are %d, want %d", size[0], size[1], words, want)
+		}
+		if err := Execute(Tick().Name, a.Bytes(), func(ptr uint64, n int) []byte {
+			if ptr != at || n != 8 {
+				t.Errorf("%d bytes at %#x, want 8 at %#x", n, ptr, at)
+			}
+			return unsafe.Slice((*byte)(unsafe.Pointer(&words[1])), 8)
+		}); err != nil {
+			t.Error(err)
+		}
+		if words[1] != uint64(2*i+1) {
+			t.Errorf("Execute: the word is %d, want %d", words[1], 2*i+1)
+		}
+	}
+	if n := Tick().Blocks(1, 132); n != 1 {
+		t.Errorf("%d blocks", n)
+	}
+}
+
 func TestExecuteRefuses(t *testing.T) {
 	b := memory(1<<10, 0)
 	at := address(b)
@@ -181,6 +213,9 @@ func TestExecuteRefuses(t *testing.T) {
 		{Copy().Name, Copy().Arguments(at, 4, 0, at+3), "covers a part"},
 		{sum.Name, sum.Arguments(at, 200, 0, at, at+800), "no memory of 800 bytes"},
 		{sum.Name, Arguments{Dst: at, Src: [8]uint64{at}, N: 1 << 62, Count: 1}, "elements"},
+		{Tick().Name, Tick().Arguments(at, 2, 0), "2 elements"},
+		{Tick().Name, Tick().Arguments(at, 1, 0, at+8), "1 sources"},
+		{Tick().Name, Tick().Arguments(at+4, 1, 0), "not aligned"},
 	}
 	for _, c := range cases {
 		err := Execute(c.name, c.a.Bytes(), anywhere)
@@ -209,6 +244,7 @@ func TestOperands(t *testing.T) {
 		{sum, sum.Arguments(400, 10, 0, 200, 400, 600),
 			[]Operand{{400, 80, 4, true}, {200, 80, 4, false}, {400, 80, 4, false}, {600, 80, 4, false}}},
 		{sum, sum.Arguments(400, 0, 0, 200), nil},
+		{Tick(), Tick().Arguments(400, 1, 0), []Operand{{400, 8, 8, true}}},
 	} {
 		if got, err := Operands(each.call.Name, each.a.Bytes()); err != nil || !slices.Equal(got, each.want) {
 			t.Errorf("%s: %v, %v, want %v", each.call.Name, got, err, each.want)
