@@ -28,7 +28,9 @@ type Lowered struct {
 	Signallers       []int      // peers whose frames are waited for; nil if the plan has no frames
 	Exposable        []plan.Ref // by chunk of this rank's window: the chunk that may take its place
 	Words            bool       // signals are words in the windows, not frames
-	Told             [][]int    // if Words: by rank, the numbers that its word shows, one after the other
+	Heard            [][]int    // by peer, the counts that its word shows for this rank, if Words
+	Told             [][]int    // by instruction OpSignal, the peers that it is for, if Words
+	MostTold         int        // the most signals of a rank for one peer, if Words
 	tmp, win         []plan.Extent
 	lanes            [][]Step
 }
@@ -77,7 +79,7 @@ func Lower(p *plan.Plan, room *Room) (*Lowered, error) {
 		count = countSignals(p, room.Rank)
 	}
 	if low.Words = count != nil; low.Words {
-		low.Told = count.told
+		low.Heard, low.Told, low.MostTold = count.heard, count.told, count.mostTold
 	}
 	low.Slots = low.Words || p.Needs&plan.Gets != 0
 	// If every rank of an all_to_all waits for every other, each announces with its first signal

@@ -1,6 +1,10 @@
 package program
 
-import "github.com/goccl/goccl/ccl/plan"
+import (
+	"slices"
+
+	"github.com/goccl/goccl/ccl/plan"
+)
 
 // mostCounted is the largest group in which signals may be words: a rank has to read the programs
 // of all peers to know what their words mean.
@@ -12,7 +16,11 @@ const mostCounted = 256
 type signals struct {
 	everyone bool             // every rank waits for every other
 	of       map[[2]int][]int // by peer and flag: the peer's count at each of its signals to this rank
-	told     [][]int          // by rank: its counts as its word shows them
+	// The words of ranks that signal anybody mean something to everybody: the last one that a rank
+	// shows is also for the peers that it does not signal.
+	heard    [][]int // by peer: the counts that its word shows for this rank
+	told     [][]int // by count that the word of this rank shows: the peers that it is for
+	mostTold int     // the most of them for one peer, of any rank
 	given    int
 	began    bool           // the first word was given
 	waited   map[[2]int]int // by peer and flag: waits so far
@@ -27,7 +35,7 @@ func countSignals(p *plan.Plan, rank int) *signals {
 		return nil
 	}
 	c := &signals{everyone: true, of: map[[2]int][]int{}, waited: map[[2]int]int{}, awaited: map[int]bool{},
-		told: make([][]int, p.Spec.Ranks)}
+		heard: make([][]int, p.Spec.Ranks)}
 	for r := range p.Spec.Ranks {
 		prog := p.Program(r)
 		flat := prog.Flat()
@@ -40,6 +48,8 @@ func countSignals(p *plan.Plan, rank int) *signals {
 			}
 		}
 		n, waits := 0, map[int]bool{}
+		var run []int
+		told := map[int]int{}
 		if len(flat.Lanes) == 0 {
 			flat.Lanes = [][]plan.Step{nil}
 		}
@@ -54,13 +64,36 @@ func countSignals(p *plan.Plan, rank int) *signals {
 					key := [2]int{r, s.Chan}
 					c.of[key] = append(c.of[key], n)
 				}
-				if !unseen(i, lane) {
-					c.told[r] = append(c.told[r], n)
+				if !slices.Contains(run, s.Peer) {
+					run = append(run, s.Peer)
+					told[s.Peer]++
+					c.mostTold = max(c.mostTold, told[s.Peer])
 				}
+				if unseen(i, lane) {
+					break
+				}
+				if slices.Contains(run, rank) {
+					c.heard[r] = append(c.heard[r], n)
+				}
+				if r == rank {
+					c.told = append(c.told, run)
+				}
+				run = nil
 			}
 		}
 		if n >= MaxSignals {
 			return nil
+		}
+		if n > 0 && r != rank && told[rank] == 0 {
+			c.heard[r] = []int{n}
+		}
+		if n > 0 && r == rank {
+			last := &c.told[len(c.told)-1]
+			for peer := range p.Spec.Ranks {
+				if peer != rank && told[peer] == 0 {
+					*last = append(*last, peer)
+				}
+			}
 		}
 		c.everyone = c.everyone && len(waits) == p.Spec.Ranks-1
 	}

@@ -24,9 +24,10 @@ import (
 // has waited for it sets it to 0. In each piece of a call, a rank
 //
 //   - before it writes its slot, waits until all peers have left it
-//   - signals all peers where its plan signals any
-//   - waits for every signal of every peer, at the end of the piece if not before
-//   - and then tells the peers that it has left their slots.
+//   - signals as its plan says, but at the end of a row of signals; a rank that signals anybody
+//     signals everybody
+//   - waits for every signal to it, at the end of the piece if not before
+//   - and then tells the peers that have signalled that it has left their slots.
 //
 // So each flag is set and waited for once in each piece: nobody sets it again before it is 0, and
 // between two replays all flags have the same values, whatever a replay of another graph does.
@@ -44,7 +45,8 @@ type graphs struct {
 	turn   int        // pieces of it so far
 	calls  uint64     // captured so far, in all captures
 	theirs []int      // by rank: its region
-	told   []int      // by peer: the signals of this piece that the stream has waited for
+	heard  []int      // by peer: its signals of this piece that the stream waits for so far
+	told   []int      // by peer: the signals of this piece to it so far
 	next   []flag     // what the stream waits for next
 
 	using   sync.Mutex
@@ -93,7 +95,7 @@ func openGraphs(w *windows) (*graphs, error) {
 		return nil, nil
 	}
 	n := len(w.pages)
-	c := &graphs{w: w, mine: -1, theirs: make([]int, n), told: make([]int, n), regions: make([]region, w.layout.graphs),
+	c := &graphs{w: w, mine: -1, theirs: make([]int, n), heard: make([]int, n), told: make([]int, n), regions: make([]region, w.layout.graphs),
 		slots: make([]cuda.Ptr, n)}
 	c.room, c.functions, c.processors = w.room, w.functions, w.processors
 	c.room.Slot = graphSlot(w.room.Slot)
@@ -158,7 +160,7 @@ func (c *graphs) capture(o *Op, low *program.Lowered, on cuda.Stream, pieces int
 // prepare finds a region for the graph, and agrees with all ranks on the number of pieces of the
 // call.
 func (c *graphs) prepare(call *exec.Call, low *program.Lowered, on cuda.Stream, id uint64) (pieces int, err error) {
-	if slices.ContainsFunc(low.Told, func(counts []int) bool { return len(counts) > mostTold }) {
+	if low.MostTold > mostTold {
 		return 0, fault.New(fault.NotSupported, "plan %s signals too often to be part of a CUDA graph", low.Name)
 	}
 	other, err := c.stream.Capture()
@@ -293,14 +295,15 @@ func (c *graphs) await(peer, at int, begin time.Time, timeout time.Duration) err
 
 // piece makes a piece of a call part of the graph.
 func (c *graphs) piece(o *Op, piece int) error {
-	slot, told := c.turn%plan.WindowSlots, c.program.Low.Told
+	slot, low := c.turn%plan.WindowSlots, c.program.Low
+	clear(c.heard)
 	clear(c.told)
-	entered, signals := len(told[c.room.Rank]) == 0, 0
+	entered, signals := len(low.Told) == 0, 0 // nobody uses the window of a rank that does not signal
 	lane := c.program.Lanes[0]
 	for i := range lane {
 		b := &lane[i]
 		if b.Op == program.OpWait {
-			nth, _ := slices.BinarySearch(told[b.Peer], b.Nth)
+			nth, _ := slices.BinarySearch(low.Heard[b.Peer], b.Nth)
 			c.hear(b.Peer, slot, nth+1)
 			continue
 		}
@@ -311,8 +314,9 @@ func (c *graphs) piece(o *Op, piece int) error {
 		c.wait()
 		switch b.Op {
 		case program.OpSignal:
-			for peer := range c.theirs {
-				c.set(peer, c.w.layout.signal(c.room.Rank, c.mine, slot)+8*signals)
+			for _, peer := range low.Told[signals] {
+				c.set(peer, c.w.layout.signal(c.room.Rank, c.mine, slot)+8*c.told[peer])
+				c.told[peer]++
 			}
 			signals++
 		case program.OpEnter, program.OpLeave:
@@ -322,11 +326,11 @@ func (c *graphs) piece(o *Op, piece int) error {
 			}
 		}
 	}
-	for peer, counts := range told {
+	for peer, counts := range low.Heard {
 		c.hear(peer, slot, len(counts))
 	}
 	c.wait()
-	for peer, counts := range told {
+	for peer, counts := range low.Heard {
 		if len(counts) > 0 {
 			c.set(peer, c.w.layout.gone(c.room.Rank, c.theirs[peer], slot))
 		}
@@ -345,17 +349,15 @@ func (c *graphs) enter(slot int) {
 
 // hear has the stream wait for the first signals of a peer in a piece, as far as it has not yet.
 func (c *graphs) hear(peer, slot, signals int) {
-	for ; peer != c.room.Rank && c.told[peer] < signals; c.told[peer]++ {
-		at := c.w.layout.signal(peer, c.theirs[peer], slot) + 8*c.told[peer]
+	for ; c.heard[peer] < signals; c.heard[peer]++ {
+		at := c.w.layout.signal(peer, c.theirs[peer], slot) + 8*c.heard[peer]
 		c.next = append(c.next, flag{peer, at})
 	}
 }
 
 // set has the stream set a flag in the page of a peer.
 func (c *graphs) set(peer, at int) {
-	if peer != c.room.Rank {
-		c.words = append(c.words, cuda.WordOp{At: c.w.pages[peer].device + cuda.Ptr(at), Value: 1})
-	}
+	c.words = append(c.words, cuda.WordOp{At: c.w.pages[peer].device + cuda.Ptr(at), Value: 1})
 }
 
 // wait has the stream wait for the flags that have come together, and set them back.

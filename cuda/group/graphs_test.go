@@ -390,6 +390,7 @@ func TestGraphReplayedAlone(t *testing.T) {
 	bury(t, w)
 
 	w, graph = replaying(t, overWindows)
+	w[1].ends(t)
 	w[1].leave(t)
 	w[0].ends(t)
 	require.Error(t, w[0].Failure())

@@ -102,7 +102,7 @@ func (c *graphs) release() {
 		_, flags := r.where(c.w.page.Load(c.w.layout.ticks(i) + 8))
 		for _, f := range flags {
 			if c.w.page.Load(f.at) == 0 {
-				c.w.page.Store(f.at, 1)
+				c.w.page.Store(f.at, out)
 			}
 		}
 	}

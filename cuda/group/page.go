@@ -77,7 +77,7 @@ func (l layout) bytes() int {
 // behind all of its pieces, however many another rank has.
 func at(op uint64, piece, nth int) uint64 { return op<<32 | uint64(piece)<<12 | uint64(nth) }
 
-// Limits of a position, and of the words by which a rank signals in a piece of a graph.
+// Limits of a position, and of the signals to a peer in a piece of a graph.
 const (
 	mostPieces  = 1 << 20
 	mostSignals = 1 << 12

@@ -17,6 +17,7 @@ type Thread struct {
 	groups []*Group
 	ended  chan struct{} // nil before the first group
 
+	giving  sync.Mutex // held while windows are given back
 	sharing sync.Mutex // guards what follows; held for short
 	present map[member]*windows
 	left    []*windows // of groups that were closed; ranks of this process may still use them

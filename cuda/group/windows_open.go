@@ -399,6 +399,8 @@ func (t *Thread) unused(w *windows) bool {
 // giveBack gives back the windows of groups that were closed, if nobody uses them any more. A graph
 // that was destroyed later than its group has let them stay until then.
 func (t *Thread) giveBack() error {
+	t.giving.Lock()
+	defer t.giving.Unlock()
 	t.sharing.Lock()
 	closed := slices.Clone(t.left)
 	t.sharing.Unlock()
