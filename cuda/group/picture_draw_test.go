@@ -109,13 +109,14 @@ func arrange(steps []*step) (rows int) {
 		s.row = -1
 		queues[s.rank][s.lane] = append(queues[s.rank][s.lane], s)
 	}
+	later := func(s *step) bool { return s.row < 0 || s.row == rows }
 	for left := len(steps); left > 0; rows++ {
 		for rank := range queues {
 			best, progress := -1, 0
 			for lane := range queues[rank] {
 				queue := queues[rank][lane]
 				i := slices.IndexFunc(queue, func(s *step) bool { return s.row < 0 })
-				if i < 0 || slices.ContainsFunc(queue[i].after, func(s *step) bool { return s.row < 0 || s.row == rows }) {
+				if i < 0 || slices.ContainsFunc(queue[i].after, later) {
 					continue
 				}
 				if best < 0 || i < progress {
