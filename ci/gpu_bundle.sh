@@ -19,7 +19,7 @@ for package in driver group; do
 done
 
 find setup.py pyproject.toml README.md LICENSE ci/gpu.sh docs/cuda.md cabi/exports/goccl.h python tests/gpu \
-    tests/cabi/structs.py \
+    examples tests/cabi/structs.py \
     -type f ! -path '*/__pycache__/*' ! -path '*.egg-info/*' ! -name '*.so' ! -name '_build.py' ! -name 'test_*.py' \
     ! -name conftest.py ! -path 'python/goccl/bin/*' -print0 | xargs -0 cp --parents -t "$folder"
 

@@ -1,7 +1,8 @@
 """Expert parallel: a mixture of experts whose experts are on different ranks, and an exchange of tokens with them.
 
     torchrun --nproc-per-node 2 examples/expert_parallel.py
-    python examples/expert_parallel.py                       # one process, no communication: the same losses
+    torchrun --nproc-per-node 2 examples/expert_parallel.py --device cuda   # both ranks on one GPU, if there is one
+    python examples/expert_parallel.py                                      # one process, no communication: the same losses
 
 A router sends each token to one of eight small networks, so the number of tokens that a rank has for another rank
 differs at every step: an all-to-all with uneven splits, and the reverse all-to-all in backward. The rest of the model
@@ -118,16 +119,16 @@ def mean_gradients(model, ranks):
         parameter.grad /= ranks
 
 
-def train(steps=120, batch=128, lr=2e-3, seed=0):
+def train(steps=120, device=launch.CPU, batch=128, lr=2e-3, seed=0):
     """Trains and reports. batch is the number of images in the global batch, of all ranks together."""
     rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     if batch % ranks or EXPERTS % ranks:
         raise ValueError(f"a batch of {batch}, or {EXPERTS} experts, cannot be shared by {ranks} ranks")
-    images, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
+    images, labels = (torch.tensor(part, device=device) for part in load_digits(return_X_y=True))
     images = images.float() / 16
 
     torch.manual_seed(seed)  # the same weights on every rank, which keeps some of the experts
-    model = Model(rank, ranks)
+    model = Model(rank, ranks).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
 
     losses, start = [], time.perf_counter()
@@ -142,6 +143,7 @@ def train(steps=120, batch=128, lr=2e-3, seed=0):
             mean_gradients(model, ranks)
         optimizer.step()
         losses.append(loss.detach())
+    launch.synchronize(device)
     seconds = time.perf_counter() - start
 
     losses = torch.stack(losses)

@@ -4,6 +4,7 @@
     torchrun --nproc-per-node 2 examples/fsdp2.py --bf16             # computes in bfloat16; weights and sums in float32
     torchrun --nproc-per-node 2 examples/fsdp2.py --folder ckpt      # keeps the checkpoint that is written half-way …
     torchrun --nproc-per-node 4 examples/fsdp2.py --folder ckpt --resume  # … from which any number of ranks continues
+    torchrun --nproc-per-node 2 examples/fsdp2.py --device cuda      # both ranks on one GPU, if there is one
     python examples/fsdp2.py                                         # one process, no communication: the same losses
 
 Before a block runs, its weights are all-gathered; after its backward the gradients are reduce-scattered, so that each
@@ -38,12 +39,12 @@ class Block(nn.Module):
         return x + self.inner(x)
 
 
-def build(ranks, bf16, lr, seed):
+def build(ranks, device, bf16, lr, seed):
     """Returns the model, sharded if there is more than one rank, and its optimizer."""
     torch.manual_seed(seed)  # the same weights on every rank, of which each keeps its part
-    model = nn.Sequential(nn.Linear(64, WIDTH), *(Block() for _ in range(LAYERS)), nn.Linear(WIDTH, 10))
+    model = nn.Sequential(nn.Linear(64, WIDTH), *(Block() for _ in range(LAYERS)), nn.Linear(WIDTH, 10)).to(device)
     if ranks > 1:
-        mesh = init_device_mesh("cpu", (ranks,))
+        mesh = init_device_mesh(device.type, (ranks,))
         policy = (MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if bf16
                   else MixedPrecisionPolicy())
         for layer in model:
@@ -54,10 +55,10 @@ def build(ranks, bf16, lr, seed):
     return model, torch.optim.AdamW(model.parameters(), lr=lr)
 
 
-def fit(model, optimizer, first, last, batch):
+def fit(model, optimizer, device, first, last, batch):
     """Trains from step first to step last; returns the losses of this rank's parts of the batches."""
     rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    images, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
+    images, labels = (torch.tensor(part, device=device) for part in load_digits(return_X_y=True))
     images = images.float() / 16
     losses = []
     for step in range(first, last):
@@ -84,7 +85,7 @@ def load(folder, model, optimizer):
     set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=state)
 
 
-def train(folder, resume=False, steps=80, batch=64, lr=1e-3, bf16=False, seed=0):
+def train(folder, resume=False, steps=80, device=launch.CPU, batch=64, lr=1e-3, bf16=False, seed=0):
     """Trains, with a checkpoint in folder half-way, and repeats the second half from it.
 
     With resume it trains only from the checkpoint.
@@ -98,14 +99,15 @@ def train(folder, resume=False, steps=80, batch=64, lr=1e-3, bf16=False, seed=0)
         raise ValueError("mixed precision is a part of fully_shard here: bf16 needs two ranks or more")
     start, half, losses = time.perf_counter(), steps // 2, []
     if not resume:
-        model, optimizer = build(ranks, bf16, lr, seed)
-        losses = fit(model, optimizer, 0, half, batch)
+        model, optimizer = build(ranks, device, bf16, lr, seed)
+        losses = fit(model, optimizer, device, 0, half, batch)
         save(folder, model, optimizer)
-        losses += fit(model, optimizer, half, steps, batch)
+        losses += fit(model, optimizer, device, half, steps, batch)
 
-    again, optimizer = build(ranks, bf16, lr, seed + 1)  # other weights, so that a load without effect is found
+    again, optimizer = build(ranks, device, bf16, lr, seed + 1)  # other weights, so that a load without effect is found
     load(folder, again, optimizer)
-    resumed = fit(again, optimizer, half, steps, batch)
+    resumed = fit(again, optimizer, device, half, steps, batch)
+    launch.synchronize(device)
     seconds = time.perf_counter() - start
 
     losses = torch.stack(losses + resumed)
@@ -125,11 +127,11 @@ def main():
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --folder")
     options = parser.parse_args()
 
-    with launch.group(options.backend), tempfile.TemporaryDirectory() as folder:
+    with launch.group(options) as device, tempfile.TemporaryDirectory() as folder:
         folder = [options.folder or folder]
         if dist.is_initialized():
             dist.broadcast_object_list(folder)  # all ranks use rank 0's folder
-        report = train(folder[0], options.resume, options.steps, bf16=options.bf16)
+        report = train(folder[0], options.resume, options.steps, device, bf16=options.bf16)
         if dist.is_initialized():
             dist.barrier()  # no folder is removed while another rank reads it
         equal = ("" if options.resume

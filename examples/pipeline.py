@@ -1,7 +1,8 @@
 """Pipeline parallel: each rank has some of the layers, and the batch passes through the ranks in small parts.
 
     torchrun --nproc-per-node 2 examples/pipeline.py
-    python examples/pipeline.py                       # one process, no communication: the same losses
+    torchrun --nproc-per-node 2 examples/pipeline.py --device cuda   # both ranks on one GPU, if there is one
+    python examples/pipeline.py                                      # one process, no communication: the same losses
 
 torch.distributed.pipelining sends activations to the next rank and gradients back. In the 1F1B schedule a rank that has
 received the first parts alternates one forward and one backward, so it keeps few activations. The data: scikit-learn's
@@ -32,23 +33,23 @@ class Block(nn.Module):
         return x + self.inner(x)
 
 
-def train(steps=80, batch=128, lr=1e-3, seed=0):
+def train(steps=80, device=launch.CPU, batch=128, lr=1e-3, seed=0):
     """Trains and reports."""
     rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     if ranks > PARTS:
         raise ValueError(f"a batch of {PARTS} parts cannot keep {ranks} ranks busy")
     table, labels = (torch.tensor(part) for part in load_breast_cancer(return_X_y=True))
-    table = ((table - table.mean(0)) / table.std(0)).float()
+    table, labels = ((table - table.mean(0)) / table.std(0)).float().to(device), labels.to(device)
 
     torch.manual_seed(seed)  # the same weights on every rank, which keeps some of the layers
     layers = [nn.Linear(30, WIDTH), *(Block() for _ in range(LAYERS)), nn.Linear(WIDTH, 2)]
-    model = nn.Sequential(*layers[rank * len(layers) // ranks:(rank + 1) * len(layers) // ranks])
+    model = nn.Sequential(*layers[rank * len(layers) // ranks:(rank + 1) * len(layers) // ranks]).to(device)
     if ranks > 1:
-        stage = PipelineStage(model, rank, ranks, torch.device("cpu"))
+        stage = PipelineStage(model, rank, ranks, device)
         schedule = Schedule1F1B(stage, n_microbatches=PARTS, loss_fn=cross_entropy)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
 
-    losses, start = torch.zeros(steps), time.perf_counter()
+    losses, start = torch.zeros(steps, device=device), time.perf_counter()
     dice = torch.Generator().manual_seed(seed)  # every rank draws the same random numbers
     for step in range(steps):
         chosen = torch.randint(len(table), (batch,), generator=dice)
@@ -66,6 +67,7 @@ def train(steps=80, batch=128, lr=1e-3, seed=0):
         else:
             schedule.step()
         optimizer.step()  # each rank updates its own layers
+    launch.synchronize(device)
     seconds = time.perf_counter() - start
 
     if ranks > 1:

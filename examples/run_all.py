@@ -2,6 +2,7 @@
 
     python examples/run_all.py
     python examples/run_all.py transformer.py fsdp2.py     # some of them
+    python examples/run_all.py --device cuda               # on GPUs, which the ranks share; all but survive.py
 
 Ends with exit code 1 if a run failed, if losses differ from those of one process or do not fall, if ranks hold
 different bits, or if the transformer's losses have other bits in a second run.
@@ -27,6 +28,7 @@ EXAMPLES = [  # file, ranks, arguments to add with torchrun
     ("transformer.py", 2, []),
     ("survive.py", 4, ["--die", "0@30", "--die", "2@50"]),
 ]
+CPU_ONLY = ["survive.py"]
 COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>10} {:>22} {:>10} {:>8}"
 
 
@@ -48,18 +50,21 @@ def run(name, ranks, rest):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("examples", nargs="*", metavar="FILE", help="all, if none is named")
-    wanted = parser.parse_args().examples
+    parser.add_argument("--device", default="cpu", help="cpu (the default), or cuda")
+    options = parser.parse_args()
+    wanted = options.examples or [name for name, _, _ in EXAMPLES if options.device == "cpu" or name not in CPU_ONLY]
     if unknown := set(wanted) - {name for name, _, _ in EXAMPLES}:
         parser.error(f"no such example: {', '.join(sorted(unknown))}")
 
     rows, complaints = [], []
     for name, ranks, rest in EXAMPLES:
-        if wanted and name not in wanted:
+        if name not in wanted:
             continue
+        device = [] if name in CPU_ONLY else ["--device", options.device]
         start = time.monotonic()
         try:
-            single, several = run(name, 1, []), run(name, ranks, rest)
-            again = run(name, ranks, rest) if name == "transformer.py" else several
+            single, several = run(name, 1, device), run(name, ranks, [*rest, *device])
+            again = run(name, ranks, [*rest, *device]) if name == "transformer.py" else several
         except subprocess.CalledProcessError as error:
             complaints.append(f"{name}: ended with exit code {error.returncode}")
             continue

@@ -97,7 +97,9 @@ def main():
     arguments.add_argument("--die", action="append", default=[], metavar="RANK@STEP",
                            help="this rank (as at the start) is killed before this step; more than once for several")
     options = arguments.parse_args()
-    with group(options.backend):
+    if options.device != "cpu":
+        arguments.error("on a GPU a step that a death has broken is known only later; this example runs on the CPU")
+    with group(options):
         show(train(options.steps, {tuple(map(int, death.split("@"))) for death in options.die}), options.json)
 
 

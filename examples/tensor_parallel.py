@@ -1,7 +1,8 @@
 """Tensor parallel with sequence parallel: every rank sees every image, and computes a part of each layer.
 
     torchrun --nproc-per-node 2 examples/tensor_parallel.py
-    python examples/tensor_parallel.py                       # one process, no communication: the same losses
+    torchrun --nproc-per-node 2 examples/tensor_parallel.py --device cuda   # both ranks on one GPU, if there is one
+    python examples/tensor_parallel.py                                      # one process, no communication: the same losses
 
 A small transformer reads scikit-learn's handwritten digits row by row: 8 tokens an image. Column-wise layers are split
 by their outputs, so that each rank has some heads of attention and some units of the layer after it. The row-wise layer
@@ -64,12 +65,12 @@ class Reader(nn.Module):
         return self.head(self.norm(x).mean(1))
 
 
-def parallelize(model, ranks):
+def parallelize(model, ranks, device):
     """Splits the layers over the ranks.
 
     The layouts specify where a tensor is whole and where its tokens (dimension 1) are split.
     """
-    mesh = init_device_mesh("cpu", (ranks,))
+    mesh = init_device_mesh(device.type, (ranks,))
     tokens, whole = Shard(1), Replicate()
 
     def change(before, after):
@@ -93,19 +94,20 @@ def parallelize(model, ranks):
     return parallelize_module(model, mesh, plan)
 
 
-def train(steps=80, batch=64, lr=0.02, seed=0):
+def train(steps=80, device=launch.CPU, batch=64, lr=0.02, seed=0):
     """Trains and reports."""
     ranks = dist.get_world_size() if dist.is_initialized() else 1
     if HEADS % ranks:
         raise ValueError(f"{HEADS} heads cannot be shared by {ranks} ranks")
-    images, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
+    images, labels = (torch.tensor(part, device=device) for part in load_digits(return_X_y=True))
     images = images.float().view(-1, 8, 8) / 16
 
     torch.manual_seed(seed)  # the same weights on every rank, which keeps its part of them
-    model = Reader()
+    model = Reader().to(device)
     if ranks > 1:
-        parallelize(model, ranks)
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+        parallelize(model, ranks, device)
+    # Not all parameters at once, which is the default on GPUs: some are whole and some are split.
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, foreach=False)
 
     losses, start = [], time.perf_counter()
     dice = torch.Generator().manual_seed(seed)

@@ -1,10 +1,11 @@
-"""Trains a small convolutional network on scikit-learn's digits with DistributedDataParallel, on the CPU.
+"""Trains a small convolutional network on scikit-learn's digits with DistributedDataParallel.
 
     torchrun --nproc-per-node 2 examples/train_digits.py --backend goccl
     torchrun --nproc-per-node 2 examples/train_digits.py --backend gloo
+    torchrun --nproc-per-node 2 examples/train_digits.py --backend goccl --device cuda  # on one GPU, if there is one
     python examples/train_digits.py                                          # one process, no communication
 
-All three see the same global batches in the same order and start from the same weights, so their losses agree.
+All of them see the same global batches in the same order and start from the same weights, so their losses agree.
 """
 import argparse
 import hashlib
@@ -19,6 +20,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from tqdm import tqdm
+
+from launch import CPU, place, synchronize
 
 
 def digits():
@@ -45,7 +48,7 @@ class CommunicationClock:
     The definition is the same for every backend: the time that the training thread spends issuing the all-reduce of
     each bucket and, since nothing is left to compute once the last bucket is issued, all the time from then until
     backward() returns. An all-reduce that runs while gradients are still being computed adds nothing. The wait for a
-    rank that is late counts too.
+    rank that is late counts too. On a GPU backward() has not waited for anything: there it is the time of the calls.
     """
 
     def __init__(self, ranks):
@@ -69,11 +72,11 @@ def digest(tensors):
     """Returns a short hash of some tensors."""
     total = hashlib.sha256()
     for tensor in tensors:
-        total.update(tensor.detach().contiguous().numpy().tobytes())
+        total.update(tensor.detach().contiguous().cpu().numpy().tobytes())
     return total.hexdigest()[:16]
 
 
-def train(model, data, options, rank, ranks):
+def train(model, data, options, rank, ranks, device=CPU):
     """Returns the losses of the global batches of all steps, the seconds taken and the seconds spent waiting."""
     sampler = DistributedSampler(data, ranks, rank, shuffle=True, seed=options.seed, drop_last=True)
     loader = DataLoader(data, batch_size=options.batch // ranks, sampler=sampler, drop_last=True)
@@ -91,13 +94,14 @@ def train(model, data, options, rank, ranks):
             sampler.set_epoch(epoch)
             for images, labels in loader:
                 optimizer.zero_grad()
-                loss = nn.functional.cross_entropy(model(images), labels)
+                loss = nn.functional.cross_entropy(model(images.to(device)), labels.to(device))
                 loss.backward()
                 clock.backward_returned()
                 optimizer.step()
                 losses.append(loss.detach())
                 bar.update()
             bar.set_postfix(epoch=epoch + 1, loss=f"{losses[-1]:.4f}")
+    synchronize(device)
     seconds = time.perf_counter() - start
 
     losses = torch.stack(losses)
@@ -107,14 +111,15 @@ def train(model, data, options, rank, ranks):
 
 
 @torch.no_grad()
-def accuracy(model, data):
-    images, labels = data.tensors
+def accuracy(model, data, device):
+    images, labels = (part.to(device) for part in data.tensors)
     return (model(images).argmax(1) == labels).float().mean().item()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="single", help="goccl, gloo, …; single: one process (the default)")
+    parser.add_argument("--device", default="cpu", help="cpu (the default), or cuda; ranks may share a GPU")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch", type=int, default=64,
                         help="size of the global batch; each rank computes its part of it")
@@ -124,6 +129,7 @@ def main():
     options = parser.parse_args()
 
     torch.set_num_threads(1)
+    device = place(options.device)
     rank, ranks = 0, 1
     if options.backend != "single":
         if options.backend == "goccl":
@@ -135,8 +141,8 @@ def main():
 
     torch.manual_seed(options.seed)
     training, test = digits()
-    model = network()
-    losses, seconds, waiting = train(model, training, options, rank, ranks)
+    model = network().to(device)
+    losses, seconds, waiting = train(model, training, options, rank, ranks, device)
 
     digests = [digest([losses, *model.parameters()])]
     if ranks > 1:
@@ -144,7 +150,7 @@ def main():
         dist.all_gather_object(digests, digest([losses, *model.parameters()]))
     if rank == 0:
         report = {"backend": options.backend, "ranks": ranks, "losses": losses.tolist(),
-                  "accuracy": accuracy(model, test), "samples_per_second": len(losses) * options.batch / seconds,
+                  "accuracy": accuracy(model, test, device), "samples_per_second": len(losses) * options.batch / seconds,
                   "seconds": seconds, "waiting_seconds": waiting, "digests": digests}
         print(f"loss {report['losses'][-1]:.6f}, test accuracy {report['accuracy']:.1%}, "
               f"{report['samples_per_second']:.0f} samples/s, "

@@ -1,7 +1,8 @@
 """Trains a small character-level transformer on Python's own help texts, data parallel, and lets it write a few lines.
 
     torchrun --nproc-per-node 2 examples/transformer.py
-    python examples/transformer.py                       # one process, no communication: the same losses
+    torchrun --nproc-per-node 2 examples/transformer.py --device cuda   # both ranks on one GPU, if there is one
+    python examples/transformer.py                                      # one process, no communication: the same losses
 
 Every rank has the whole model and computes a part of each batch; DistributedDataParallel averages the gradients while
 backward is still running. The same ranks give the same bits in every run, whatever the algorithm: goccl guarantees that
@@ -50,23 +51,23 @@ class Transformer(nn.Module):
 
     def forward(self, text):
         """Maps [batch, length] numbers of letters to [batch, length, letters] scores of the next letters."""
-        x = self.letter(text) + self.place(torch.arange(text.shape[1]))
+        x = self.letter(text) + self.place(torch.arange(text.shape[1], device=text.device))
         return self.head(self.norm(self.blocks(x)))
 
 
 @torch.no_grad()
-def write(model, letters, start, length, seed):
+def write(model, letters, start, length, seed, device):
     """Returns the text that the model writes after start."""
     dice = torch.Generator().manual_seed(seed)
     text = [letters.index(letter) for letter in start]
     for _ in range(length):
-        scores = model(torch.tensor([text[-CONTEXT:]]))[0, -1]
+        scores = model(torch.tensor([text[-CONTEXT:]], device=device))[0, -1].cpu()
         # 0.7 makes likely letters more frequent.
         text.append(torch.multinomial((scores / 0.7).softmax(0), 1, generator=dice).item())
     return "".join(letters[i] for i in text)
 
 
-def train(steps=300, batch=32, lr=6e-3, seed=0):
+def train(steps=300, device=launch.CPU, batch=32, lr=6e-3, seed=0):
     """Trains and reports. batch is the number of sequences in the global batch, of all ranks together."""
     rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     if batch % ranks:
@@ -77,7 +78,7 @@ def train(steps=300, batch=32, lr=6e-3, seed=0):
     text = torch.tensor([number[letter] for letter in text])
 
     torch.manual_seed(seed)  # the same weights on every rank; DistributedDataParallel would also send those of rank 0
-    plain = model = Transformer(len(letters))
+    plain = model = Transformer(len(letters)).to(device)
     if ranks > 1:
         model = DistributedDataParallel(model, gradient_as_bucket_view=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
@@ -87,13 +88,14 @@ def train(steps=300, batch=32, lr=6e-3, seed=0):
     dice = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         places = torch.randint(len(text) - CONTEXT, (batch,), generator=dice).chunk(ranks)[rank]
-        window = text[places[:, None] + torch.arange(CONTEXT + 1)]
+        window = text[places[:, None] + torch.arange(CONTEXT + 1)].to(device)
         scores = model(window[:, :-1])
         loss = cross_entropy(scores.flatten(0, 1), window[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()  # when it returns, the gradients are those of the mean over all ranks
         optimizer.step()
         losses.append(loss.detach())
+    launch.synchronize(device)
     seconds = time.perf_counter() - start
 
     losses = torch.stack(losses)
@@ -101,7 +103,7 @@ def train(steps=300, batch=32, lr=6e-3, seed=0):
         dist.all_reduce(losses, op=dist.ReduceOp.AVG)  # each rank has the loss of its part
     return {"ranks": ranks, "losses": losses.tolist(), "seconds": seconds,
             "digests": launch.digests(plain.parameters()),
-            "sample": write(plain, letters, "The ", 160, seed) if rank == 0 else ""}
+            "sample": write(plain, letters, "The ", 160, seed, device) if rank == 0 else ""}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Two dimensions at once: FSDP2 between the rows of a mesh of ranks, tensor parallel inside each row.
 
-    torchrun --nproc-per-node 4 examples/two_d_parallel.py    # 2 × 2
+    torchrun --nproc-per-node 4 examples/two_d_parallel.py    # 2 × 2; with --device cuda on one GPU, if there is one
     torchrun --nproc-per-node 2 examples/two_d_parallel.py    # 2 × 1: FSDP2 alone
     python examples/two_d_parallel.py                         # one process, no communication: the same losses
 
@@ -42,23 +42,24 @@ def parallelize(model, mesh):
     fully_shard(model, mesh=mesh["data"])
 
 
-def train(steps=80, batch=64, lr=0.02, seed=0):
+def train(steps=80, device=launch.CPU, batch=64, lr=0.02, seed=0):
     """Trains and reports. batch is the size of the global batch."""
     ranks = dist.get_world_size() if dist.is_initialized() else 1
     columns = 2 if ranks >= 4 and ranks % 2 == 0 else 1
     row, rows = 0, ranks // columns
     if batch % rows:
         raise ValueError(f"a batch of {batch} cannot be shared by {rows} rows")
-    images, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
+    images, labels = (torch.tensor(part, device=device) for part in load_digits(return_X_y=True))
     images = images.float() / 16
 
     torch.manual_seed(seed)  # the same weights on every rank, which keeps its part of them
-    model = nn.Sequential(nn.Linear(64, WIDTH), *(Block() for _ in range(LAYERS)), nn.Linear(WIDTH, 10))
+    model = nn.Sequential(nn.Linear(64, WIDTH), *(Block() for _ in range(LAYERS)), nn.Linear(WIDTH, 10)).to(device)
     if ranks > 1:
-        mesh = init_device_mesh("cpu", (rows, columns), mesh_dim_names=("data", "tensor"))
+        mesh = init_device_mesh(device.type, (rows, columns), mesh_dim_names=("data", "tensor"))
         row = mesh["data"].get_local_rank()
         parallelize(model, mesh)
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    # Not all parameters at once, which is the default on GPUs: they are split over different groups.
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, foreach=False)
 
     losses, start = [], time.perf_counter()
     # Every rank draws the same random numbers, and takes the part of its row.
@@ -70,6 +71,7 @@ def train(steps=80, batch=64, lr=0.02, seed=0):
         loss.backward()
         optimizer.step()
         losses.append(loss.detach())
+    launch.synchronize(device)
     seconds = time.perf_counter() - start
 
     losses = torch.stack(losses)

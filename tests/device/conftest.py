@@ -7,7 +7,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 # The ranks get the same path.
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("device", "python", "features")]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("device", "python", "features")] + [str(ROOT / "examples")]
 import sim  # noqa: E402
 
 # Imported once, in the process from which the ranks are forked, which has no device: each import takes seconds.

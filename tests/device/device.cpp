@@ -39,6 +39,8 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/is_set_to_native.h>
@@ -622,6 +624,45 @@ at::Tensor to_device(const at::Tensor& host, c10::Device device, const std::stri
   return result;
 }
 
+// Torch asks devices other than its own for convolutions by operators that the CPU does not have.
+
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                       c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation,
+                       bool transposed, c10::SymIntArrayRef output_padding, c10::SymInt groups) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  Accesses accesses;
+  for (const auto& t : {input, weight, bias.value_or(at::Tensor())}) {
+    if (t.defined()) accesses.add(t, false);
+  }
+  at::Tensor result;
+  {
+    const Turn turn(input.device(), "convolution", accesses);
+    result = at::convolution_symint(host_view(input), host_view(weight),
+                                    bias && bias->defined() ? std::optional(host_view(*bias)) : std::nullopt, stride,
+                                    padding, dilation, transposed, output_padding, groups);
+  }
+  return to_device(result, input.device(), "convolution");
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
+    const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight, c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding,
+    c10::SymInt groups, std::array<bool, 3> mask) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  Accesses accesses;
+  for (const auto& t : {gradient, input, weight}) accesses.add(t, false);
+  const c10::SymInt bias = gradient.sym_size(1);
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> r;
+  {
+    const Turn turn(input.device(), "convolution_backward", accesses);
+    r = at::convolution_backward_symint(host_view(gradient), host_view(input), host_view(weight),
+                                        c10::SymIntArrayRef(&bias, 1), stride, padding, dilation, transposed,
+                                        output_padding, groups, mask);
+  }
+  const auto give = [&](const at::Tensor& t) { return to_device(t, input.device(), "convolution_backward"); };
+  return {give(std::get<0>(r)), give(std::get<1>(r)), give(std::get<2>(r))};
+}
+
 // Operators that the machine executes, if their arguments cannot make them fail.
 const std::unordered_set<std::string> kLater{"aten::zero_",    "aten::fill_.Scalar", "aten::add.out", "aten::sub.out",
                                              "aten::mul.out", "aten::div.out"};
@@ -814,6 +855,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);
   m.impl("record_stream", record_stream);
+  m.impl("convolution_overrideable", convolution);
+  m.impl("convolution_backward_overrideable", convolution_backward);
 }
 
 TORCH_LIBRARY(goccl_sim, m) {

@@ -21,6 +21,7 @@ from results import FAIL, INFO, NO, NOT_RUN, PASS, ROUTE, of_route, told
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+EXAMPLES = "train_digits", "fsdp2", "tensor_parallel", "expert_parallel", "pipeline", "transformer"
 ALL = 540.0  # seconds for everything
 
 # What a "no" changes.
@@ -96,6 +97,8 @@ def sections(out: pathlib.Path) -> list[Section]:
         speed("speed-windows", 5, 30, "windows"),
         matrix(4),
         matrix(8),
+        check("examples", "examples.py", 90, [f"example {name}.py: two ranks have the losses of one process"
+                                              for name in EXAMPLES]),
         check("nccl", "speed.py", 40, [], "--nccl", "--seconds", "10"),
     ]
 

@@ -105,8 +105,8 @@ def test_archive(archive):
     assert names == sorted(names) and {member.mtime for member in members} == {1577836800}
     assert {(member.uid, member.gid, member.uname) for member in members} == {(0, 0, "")}
     for part in ("setup.py", "python/goccl/VERSION", "python/csrc/backend.h", "cabi/exports/goccl.h", "ci/gpu.sh",
-                 "tests/gpu/run.py", "docs/cuda.md", "prebuilt/VERSION", "prebuilt/libgoccl.so", "prebuilt/bin/goccl",
-                 "prebuilt/driver.test", "prebuilt/group.test"):
+                 "tests/gpu/run.py", "examples/fsdp2.py", "docs/cuda.md", "prebuilt/VERSION", "prebuilt/libgoccl.so",
+                 "prebuilt/bin/goccl", "prebuilt/driver.test", "prebuilt/group.test"):
         assert f"goccl-gpu/{part}" in names
     assert not [name for name in names if name.endswith((".go", ".pyc", "_build.py"))]
 

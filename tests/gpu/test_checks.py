@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import examples
 import forked
 import killed
 import pytest
@@ -57,6 +58,13 @@ def test_a_wrong_bit_is_found(check):
 def test_training(check):
     ends = check("training.py", "--device", "cpu", "--width", "16", "--steps", "3")
     assert len(ends) == 2 and set(ends) <= BARS and {result for result, _ in ends.values()} == {PASS}, ends
+
+
+def test_examples(check):
+    names = "train_digits", "fsdp2"  # the others, and on a device, in tests/device
+    ends = check("examples.py", "--device", "cpu", "--steps", "2", *names)
+    assert set(ends) == {examples.name_of(name) for name in names} <= BARS, ends
+    assert {result for result, _ in ends.values()} == {PASS}, ends
 
 
 def test_killed(check):
@@ -139,6 +147,7 @@ def test_without_time_nothing_is_run_and_nothing_has_failed(tmp_path):
 def test_bars_have_the_names_that_checks_tell():
     names = {killed.BAR.format(kind) for kind in ("calling", "absent")} | {killed.IDLE, speed.BAR.format(3), waits.BAR}
     names |= {of_route(speed.BAR.format(5), "windows")}
+    names |= {examples.name_of(name) for name in examples.NAMES}
     names |= {training.name_of(kind) for kind in training.KINDS}
     assert names <= BARS
 
