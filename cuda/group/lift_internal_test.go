@@ -19,7 +19,8 @@ import (
 )
 
 // What a rank enqueues for each plan that reads windows, turned back into steps, is proven like any
-// other plan, and so are four operations in a row that use the slots in turn.
+// other plan, and so are four operations in a row that use the slots in turn. The same holds for
+// what becomes part of a graph.
 func TestEnqueuedIsProven(t *testing.T) {
 	plans := 0
 	for _, a := range algo.All() {
@@ -31,10 +32,13 @@ func TestEnqueuedIsProven(t *testing.T) {
 				}
 				plans++
 				t.Run(fmt.Sprint(a.Coll, "=", a.Name, " ", ranks, " ranks, root ", root), func(t *testing.T) {
-					op := enqueued(t, p)
-					_, err := verify.Plan(op.Plan, verify.Options{})
-					require.NoError(t, err)
-					require.NoError(t, verify.Sequence([]verify.Operation{op, op, op, op}, verify.Options{}))
+					for _, graph := range []bool{false, true} {
+						op := enqueued(t, p, graph)
+						_, err := verify.Plan(op.Plan, verify.Options{})
+						require.NoError(t, err, "in a graph: %v", graph)
+						four := []verify.Operation{op, op, op, op}
+						require.NoError(t, verify.Sequence(four, verify.Options{}), "in a graph: %v", graph)
+					}
 				})
 			}
 		}
@@ -48,7 +52,12 @@ func TestEnqueuedIsProvenWrong(t *testing.T) {
 	require.NoError(t, err)
 	p, err := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: 3})
 	require.NoError(t, err)
-	whole := enqueued(t, p)
+	for _, graph := range []bool{false, true} {
+		provenWrong(t, enqueued(t, p, graph))
+	}
+}
+
+func provenWrong(t *testing.T, whole verify.Operation) {
 	for i := range whole.Plan.Program(1).Lanes[0] {
 		lame := *whole.Plan
 		lame.Program = func(rank int) plan.Program {
@@ -70,14 +79,21 @@ const (
 )
 
 // enqueued returns what all ranks enqueue for a plan.
-func enqueued(t *testing.T, p *plan.Plan) verify.Operation {
+func enqueued(t *testing.T, p *plan.Plan, graph bool) verify.Operation {
 	n := p.Spec.Ranks
 	all := make([]*tape, n)
 	for rank := range all {
-		all[rank] = taped(t, p, rank)
+		if graph {
+			all[rank] = tapedGraph(t, p, rank)
+		} else {
+			all[rank] = taped(t, p, rank)
+		}
 	}
 	ends := make([]verify.Ends, n)
 	for rank, tape := range all {
+		if graph {
+			continue // each flag is waited for once
+		}
 		known := make([]uint64, n)
 		for _, e := range tape.events {
 			if e.wait && e.word == wordSignal && known[e.peer] < e.value {
@@ -104,10 +120,13 @@ type tape struct {
 	cuda.Stream
 	t       *testing.T
 	w       *windows
+	graphs  *graphs  // or nil
+	e       *emitter // of either
 	plan    *plan.Plan
 	split   int
 	events  []*event
 	scratch []plan.Extent
+	call    exec.Call
 }
 
 // event is a step, or a word.
@@ -145,7 +164,7 @@ func taped(t *testing.T, p *plan.Plan, rank int) *tape {
 	for i := range call.Coll.OutBlocks(n, rank, call.Root) {
 		call.Out = append(call.Out, exec.Block{Ptr: liftPointer(blockBase(1, i)), Count: count})
 	}
-	s := &tape{t: t, w: w, plan: p, split: p.Split}
+	s := &tape{t: t, w: w, e: &w.emitter, plan: p, split: p.Split, call: *call}
 	w.stream = s
 	o := &Op{call: *call, first: 3}
 	w.used = [plan.WindowSlots]uint64{at(2, 1, 0), at(1, 1, 0)}
@@ -177,7 +196,7 @@ func (s *tape) ref(p cuda.Ptr) (ref plan.Ref, rank int) {
 	case p == windowBase(s.w.g.rank)+plan.WindowSlots*liftSlot:
 		return plan.Ref{Buf: plan.Tmp, N: 1}, s.w.g.rank
 	case p>>40 == 1:
-		cell := s.w.program.Cell
+		cell := s.e.program.Cell
 		require.Equal(s.t, 1, off/liftSlot, "operation 3 has the second slot")
 		require.Zero(s.t, off%liftSlot%cell)
 		return plan.Ref{Buf: plan.Win, At: off % liftSlot / cell, N: 1}, index
@@ -218,7 +237,94 @@ func (s *tape) Launch(_ cuda.Function, _, _ int, args []byte) error {
 	return nil
 }
 
+// tapedGraph makes the part of a rank part of a graph, as its second piece. Peer r has region r%3.
+func tapedGraph(t *testing.T, p *plan.Plan, rank int) *tape {
+	s := taped(t, p, rank)
+	w, n := s.w, p.Spec.Ranks
+	w.layout.graphs = 3
+	c := &graphs{w: w, emitter: emitter{stream: s, room: w.room, places: w.places, scratch: w.scratch,
+		functions: w.functions, processors: w.processors},
+		mine: rank % 3, turn: 1, theirs: make([]int, n), heard: make([]int, n), told: make([]int, n),
+		regions: make([]region, 3)}
+	for peer := range c.theirs {
+		c.theirs[peer] = peer % 3
+	}
+	c.regions[c.mine].captured = make([]captured, 1)
+	s.graphs, s.e, s.events, s.scratch = c, &c.emitter, nil, nil
+	low, err := program.Lower(p, &c.room)
+	require.NoError(t, err)
+	require.LessOrEqual(t, low.MostTold, mostTold)
+	o := &Op{call: s.call}
+	require.NoError(t, c.compile(&o.call, low, 0))
+	require.NoError(t, c.piece(o, 0))
+	require.NoError(t, c.flush())
+	return s
+}
+
+// flags notes the words of a graph. Those that tell the host what the stream waits for are left
+// out, and so are those that set a flag back, which must have been waited for.
+func (s *tape) flags(ops []cuda.WordOp) {
+	l, own := s.w.layout, s.w.g.rank
+	waited := map[cuda.Ptr]bool{}
+	for _, op := range ops {
+		page, off := int(op.At>>24&0xffff), int(op.At&(1<<24-1))
+		if off < l.ticks(l.graphs) {
+			require.Equal(s.t, l.ticks(s.graphs.mine)+8, off)
+			require.Equal(s.t, own, page)
+			continue
+		}
+		if !op.Wait && page == own {
+			require.Zero(s.t, op.Value)
+			require.True(s.t, waited[op.At], "what is set back was waited for")
+			delete(waited, op.At)
+			continue
+		}
+		require.EqualValues(s.t, 1, op.Value)
+		lines := (off - l.signal(0, 0, 0)) / wordBytes
+		peer, region, word := lines/2/l.graphs, lines/2%l.graphs, []int{wordSignal, wordLeft}[lines%2]
+		nth := off % wordBytes / 8
+		owner := peer // of the region
+		if word == wordLeft {
+			owner = page
+			require.Equal(s.t, 1, nth, "the second slot")
+		} else {
+			require.Equal(s.t, 1, nth/mostTold, "the second slot")
+			nth %= mostTold
+		}
+		require.Equal(s.t, owner%3, region)
+		e := &event{wait: op.Wait, word: word, peer: peer, value: uint64(nth)}
+		if op.Wait {
+			require.Equal(s.t, own, page, "a rank waits in its own page only")
+			require.NotEqual(s.t, own, peer)
+			waited[op.At] = true
+			e.needed = true
+		} else {
+			require.Equal(s.t, own, peer, "a flag has one writer")
+			e.peer, e.to = page, []int{page}
+		}
+		if word == wordSignal {
+			require.Equal(s.t, s.seen(e), nth, "signals come in order, each once")
+		}
+		s.events = append(s.events, e)
+	}
+	require.Empty(s.t, waited, "every flag is set back")
+}
+
+// seen returns how many events like this one there were.
+func (s *tape) seen(like *event) (n int) {
+	for _, e := range s.events {
+		if e.step == nil && e.wait == like.wait && e.word == like.word && e.peer == like.peer {
+			n++
+		}
+	}
+	return n
+}
+
 func (s *tape) Words(ops []cuda.WordOp) error {
+	if s.graphs != nil {
+		s.flags(ops)
+		return nil
+	}
 	for _, op := range ops {
 		page, off := int(op.At>>24&0xffff), int(op.At&(1<<24-1))
 		peer, word := off/wordBytes/wordsOfPeer, off/wordBytes%wordsOfPeer
@@ -254,7 +360,9 @@ func (s *tape) steps() (lanes [][]plan.Step, ends verify.Ends) {
 		case e.step != nil:
 			lane = append(lane, *e.step)
 		case e.word == wordLeft && e.wait:
-			require.Equal(s.t, at(1, 1, 0), e.value)
+			if s.graphs == nil {
+				require.Equal(s.t, at(1, 1, 0), e.value)
+			}
 			entered++
 			ends.Enter = []int{len(lane)}
 		case e.word == wordLeft:
@@ -268,7 +376,9 @@ func (s *tape) steps() (lanes [][]plan.Step, ends verify.Ends) {
 			}
 		}
 	}
-	require.Equal(s.t, s.w.g.size-1, entered)
-	require.Equal(s.t, s.w.g.size-1, left)
+	if s.graphs == nil {
+		require.Equal(s.t, s.w.g.size-1, entered)
+		require.Equal(s.t, s.w.g.size-1, left)
+	}
 	return [][]plan.Step{lane}, ends
 }

@@ -5,7 +5,7 @@ import "fmt"
 // NameOfWord returns how pictures call the word at an offset of a page, and what a value of it
 // says.
 func NameOfWord(ranks, offset int, value uint64) (name, position string) {
-	l := layout{ranks}
+	l := layout{ranks: ranks}
 	position = fmt.Sprint("call ", opOf(value))
 	if piece := value >> 12 & (mostPieces - 1); piece > 0 {
 		position += fmt.Sprint(", piece ", piece)
