@@ -68,6 +68,7 @@ func Run(t *testing.T, make func(t *testing.T) cuda.Driver, o Options) {
 		{"LaunchEvents", host, testLaunchEvents},
 		{"LaunchAll", needs{registers: true, kernels: true}, testLaunchAll},
 		{"Descriptor", needs{registers: true, shares: true}, testDescriptor},
+		{"OtherDevices", needs{registers: true, words: true, shares: true}, testOtherDevices},
 		{"MemoryOfProcesses", needs{registers: true, shares: true, child: true}, testMemoryOfProcesses},
 		{"WordsOfProcesses", needs{registers: true, words: true, child: true}, testWordsOfProcesses},
 	} {
