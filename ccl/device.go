@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -29,15 +30,10 @@ type DeviceWindow = group.Window
 // NewDeviceWindow makes the window of a rank in a group of so many ranks, or returns nil if groups
 // with these options need none.
 func NewDeviceWindow(device cuda.Context, opts Options, ranks int) (*DeviceWindow, error) {
-	if !opts.overWindows() || ranks < 2 {
+	if opts.cudaRoute() == group.RouteStaged || ranks < 2 {
 		return nil, nil
 	}
-	onDevice := opts.CudaRoute == routeWindows
-	if info := device.Info(); onDevice && !info.Shares {
-		return nil, fault.New(fault.NotSupported, "device %d (%s) cannot share its memory with other processes; "+
-			"GOCCL_CUDA_ROUTE=%s does without", info.Index, info.Name, routeHostWindows)
-	}
-	return group.NewWindow(device, opts.staging(), ranks, onDevice)
+	return group.NewWindow(device, opts.staging(), ranks, opts.cudaRoute())
 }
 
 // OnDevice makes a DeviceGroup, which takes c over: calls go through the DeviceGroup from then on,
@@ -70,9 +66,9 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	opts := group.Options{
 		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(), Context: device, Thread: c.node.deviceThread(),
 		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging, Record: ring,
-		Window: window,
+		Window: window, Route: e.cfg.Options.cudaRoute(),
 	}
-	if e.cfg.Options.overWindows() {
+	if opts.Why = c.whyStaged(); opts.Why == "" {
 		onDevice := c.planner.twin()
 		onDevice.rules.Device = true
 		opts.WindowPlanner, opts.Sharing = onDevice, c.sharing()
@@ -81,9 +77,29 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	if err != nil {
 		return nil, err
 	}
+	if c.Rank() == 0 { // all ranks would print the same
+		e.log("INFO", "collectives on devices: %v", g.Route())
+	}
 	d := &DeviceGroup{Group: g, comm: c}
 	d.close = sync.OnceValue(func() error { return errors.Join(g.Close(), c.close()) })
 	return d, nil
+}
+
+// whyStaged says why collectives of devices are staged in this group, whatever the devices can do:
+// "" if they may go over windows. All ranks answer alike.
+func (c *Communicator) whyStaged() string {
+	opts := &c.origin.endpoint.cfg.Options
+	switch route := opts.cudaRoute(); {
+	case route == group.RouteStaged:
+		return "GOCCL_CUDA_ROUTE=staged was set"
+	case c.Size() == 1:
+		return "the group has one rank"
+	case route == group.RouteAuto && len(c.hosts) == c.Size():
+		return "the ranks share no memory: each is on a host of its own, or is linked by TCP"
+	case route == group.RouteAuto && len(c.hosts) > 1:
+		return fmt.Sprintf("the ranks are on %d hosts", len(c.hosts))
+	}
+	return ""
 }
 
 // sharing says how the ranks of c reach each other's windows.

@@ -37,7 +37,7 @@ func openOn(t *testing.T, machine *cudatest.Driver, cfg Config) (*Group, error) 
 	t.Helper()
 	defer SetDriver(func() (cuda.Driver, error) { return machine, nil })()
 	cfg.Shim = "test"
-	cfg.Options = "GOCCL_CUDA_BUFFSIZE=256KiB\nGOCCL_RECORDER=64"
+	cfg.Options = "GOCCL_CUDA_ROUTE=staged\nGOCCL_CUDA_BUFFSIZE=256KiB\nGOCCL_RECORDER=64" // each rank is a machine
 	g, err := Open(cfg)
 	if err == nil {
 		t.Cleanup(func() { g.Close() })

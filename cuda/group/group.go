@@ -30,6 +30,8 @@ type Options struct {
 	WindowPlanner exec.Planner
 	Sharing       Sharing
 	Window        *Window // of this rank; without one, all ranks stage. New takes it over, even if it fails
+	Route         string  // RouteAuto, or that which all ranks are to take; alike on all
+	Why           string  // why there is no WindowPlanner, for Group.Route
 
 	// Alloc returns whole pages to which the device has access, and what gives them back. Peers on
 	// this host should be able to read them in place.
@@ -61,6 +63,7 @@ type Group struct {
 	// Of collectives; of sends to each rank; of receives from each rank; of receives from any.
 	pipelines []*pipeline
 	windows   *windows // nil for none
+	route     Route
 	memory    cuda.Registered
 	free      func() error  // gives memory back; nil before it was allocated
 	caller    cuda.Event    // where the caller's stream was at the last call
@@ -97,6 +100,7 @@ func New(opts Options) (*Group, error) {
 	g := &Group{opts: opts, comm: opts.Comm, ctx: opts.Context, rank: opts.Comm.Rank(), size: opts.Comm.Size(),
 		splits: map[split]int{}, callers: map[uintptr]cuda.Stream{}}
 	g.watch, _ = opts.Context.(cuda.Observer)
+	g.route = Route{Name: RouteStaged, Why: opts.Why}
 	if err := Check(g.ctx.Info()); err != nil {
 		return nil, err
 	}
@@ -207,6 +211,9 @@ func (g *Group) Rank() int { return g.rank }
 
 // Size returns the number of ranks of the group.
 func (g *Group) Size() int { return g.size }
+
+// Route says how the group moves its collectives, and why. Barriers and messages are staged.
+func (g *Group) Route() Route { return g.route }
 
 // Context returns the context of the device.
 func (g *Group) Context() cuda.Context { return g.ctx }
