@@ -68,15 +68,16 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging, Record: ring,
 		Window: window, Route: e.cfg.Options.cudaRoute(),
 	}
+	onDevice := c.planner.twin()
+	onDevice.rules.Device = true
 	if opts.Why = c.whyStaged(); opts.Why == "" {
-		onDevice := c.planner.twin()
-		onDevice.rules.Device = true
 		opts.WindowPlanner, opts.Sharing = onDevice, c.sharing()
 	}
 	g, err := group.New(opts)
 	if err != nil {
 		return nil, err
 	}
+	onDevice.rules.DeviceRate = g.Route().Rate()
 	if c.Rank() == 0 { // all ranks would print the same
 		e.log("INFO", "collectives on devices: %v", g.Route())
 	}

@@ -35,8 +35,8 @@ type Context interface {
 	// Alloc allocates memory of the device. bytes is rounded up to what the device can allocate.
 	Alloc(bytes int) (Memory, error)
 	// Import maps memory that somebody has allocated, in any process and on any device, from its
-	// descriptor, which it does not close. Where the device does not reach that memory, the error is
-	// a fault.NotSupported.
+	// descriptor, which it does not close. Where the device does not reach that memory, the error
+	// is a fault.NotSupported.
 	Import(descriptor, bytes int) (Memory, error)
 	// Register gives the device access to memory of the host, which begins and ends at a page.
 	Register(host []byte) (Registered, error)

@@ -170,7 +170,8 @@ func routeOf(d cuda.Driver, devices []cuda.Info, opts ccl.Options) (string, erro
 	var all sync.WaitGroup
 	for rank := range ranks {
 		all.Go(func() {
-			if groups[rank], errs[rank] = joinOn(comms[rank], d, devices[rank%len(devices)].Index, opts); errs[rank] != nil {
+			device := devices[rank%len(devices)].Index
+			if groups[rank], errs[rank] = joinOn(comms[rank], d, device, opts); errs[rank] != nil {
 				comms[rank].Abort(errs[rank].Error()) // the others wait for this rank
 			}
 		})

@@ -54,7 +54,8 @@ func TestDoctorOfOneGPU(t *testing.T) {
 	require.Contains(t, found["GPU route"].Value, "windows, 1 device, peers read memory of devices at ")
 	require.Len(t, found, 3)
 
-	found = doctorOn(t, cudatest.Options{Faults: cudatest.Faults{NoDescriptors: true}}, ccl.Options{CudaRoute: "windows"})
+	poor := cudatest.Options{Faults: cudatest.Faults{NoDescriptors: true}}
+	found = doctorOn(t, poor, ccl.Options{CudaRoute: "windows"})
 	require.Equal(t, topo.Missing, found["GPU 0"].State)
 	require.Contains(t, found["GPU 0"].Hint, "cannot be shared")
 	require.Equal(t, topo.Missing, found["GPU route"].State)
@@ -65,7 +66,8 @@ func TestDoctorOfOneGPU(t *testing.T) {
 }
 
 func TestDoctorWithoutGPU(t *testing.T) {
-	require.Equal(t, "CUDA 12.4, 0 devices", doctorOn(t, cudatest.Options{Devices: -1}, ccl.Options{})["GPU driver"].Value)
+	found := doctorOn(t, cudatest.Options{Devices: -1}, ccl.Options{})
+	require.Equal(t, "CUDA 12.4, 0 devices", found["GPU driver"].Value)
 	for text, state := range map[string]topo.State{
 		"libcuda.so.1 was not found: no NVIDIA driver": topo.Info, "update the driver": topo.Missing} {
 		g := gpus{driver: func() (cuda.Driver, error) { return nil, fault.New(fault.NotSupported, "%s", text) }}

@@ -37,9 +37,21 @@ type Route struct {
 	Name    string // RouteStaged, RouteWindows or RouteHostWindows
 	Why     string // why it is not a better one; "" if there is none, or if the user has chosen
 	Devices int    // of all ranks; 0 if nobody has asked
-	// Device and Host are the bytes a second at which the slowest device reads windows of a peer, in
-	// the memory of its device and in memory of the host; 0 if that was not measured.
+	// Device and Host are the bytes a second at which the slowest device reads windows of a peer,
+	// in the memory of its device and in memory of the host; 0 if that was not measured.
 	Device, Host float64
+}
+
+// Rate returns the bytes a second at which the slowest device reads the windows of its peers, 0 if
+// that was not measured.
+func (r Route) Rate() float64 {
+	switch r.Name {
+	case RouteWindows:
+		return r.Device
+	case RouteHostWindows:
+		return r.Host
+	}
+	return 0
 }
 
 func (r Route) String() string {

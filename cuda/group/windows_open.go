@@ -27,9 +27,9 @@ type Sharing struct {
 	Descriptors func(rank int) []int
 }
 
-// Window is the memory of a rank that the devices of all ranks use: the rank's page, and its windows
-// in memory of the host, of its device, or of both until the ranks have chosen. It is made before
-// the ranks meet, so that its descriptors can be passed to the peers.
+// Window is the memory of a rank that the devices of all ranks use: the rank's page, and its
+// windows in memory of the host, of its device, or of both until the ranks have chosen. It is made
+// before the ranks meet, so that its descriptors can be passed to the peers.
 type Window struct {
 	ctx    cuda.Context
 	page   *mem.Segment
@@ -41,8 +41,8 @@ type Window struct {
 }
 
 // NewWindow makes the Window of a rank in a group of so many ranks, for Options.Staging and
-// Options.Route. A Group takes it over. With RouteAuto it may lack anything: then the Group says why
-// the ranks do without.
+// Options.Route. A Group takes it over. With RouteAuto it may lack anything: then the Group says
+// why the ranks do without.
 func NewWindow(ctx cuda.Context, staging, ranks int, route string) (*Window, error) {
 	w := &Window{ctx: ctx, bytes: (plan.WindowSlots + scratches(ranks)) * slotOf(staging)}
 	page, err := mem.NewSegment("goccl-device", layout{ranks}.bytes())
@@ -177,8 +177,8 @@ const common = kinds
 
 // openWindows makes the windows of a group. All ranks call it at the same time, and either all have
 // windows then, or none. With RouteAuto the ranks choose, and what a rank lacks is the reason for
-// another route. Otherwise it is an error, which says what this rank lacks, or which other one lacks
-// something. A rank without a Window has all do without, which is no error.
+// another route. Otherwise it is an error, which says what this rank lacks, or which other one
+// lacks something. A rank without a Window has all do without, which is no error.
 func openWindows(g *Group) (*windows, error) {
 	w := &windows{g: g, layout: layout{g.size}, lows: map[choice]*program.Lowered{},
 		functions: map[*kernel.Function]cuda.Function{}, pages: make([]page, g.size),
@@ -268,8 +268,8 @@ func (o *opening) refused(notes []note) error {
 		notes[rank].Why[k])
 }
 
-// try opens windows of some kinds. A rank that lacks something goes on to the next exchange, so that
-// the others do not wait.
+// try opens windows of some kinds. A rank that lacks something goes on to the next exchange, so
+// that the others do not wait.
 func (o *opening) try(open []kind, notes []note) ([]note, error) {
 	o.attempt++
 	steps := []func([]kind, []note){o.openOwn, o.openPeers}
@@ -431,7 +431,8 @@ func (o *opening) openPeers(open []kind, notes []note) {
 	}
 }
 
-// withPeers calls f while the memory of ranks of this process stays, which may fail and give it back.
+// withPeers calls f while the memory of ranks of this process stays, which may fail and give it
+// back.
 func (o *opening) withPeers(f func() error) error {
 	t := o.w.g.opts.Thread
 	t.sharing.Lock()

@@ -10,9 +10,9 @@ import (
 )
 
 // Before ranks rely on windows that nobody has chosen by name, each reads some of every peer's
-// window through its device: what the peer has written there has to come, and the time that it takes
-// is compared. What a machine says about itself is not enough: memory of other devices may come
-// slowly, or wrong, where the processor's bridges stand in between.
+// window through its device: what the peer has written there has to come, and the time that it
+// takes is compared. What a machine says about itself is not enough: memory of other devices may
+// come slowly, or wrong, where the processor's bridges stand in between.
 const (
 	mostProbed = 1 << 20 // bytes of each window
 	probes     = 3       // the best counts

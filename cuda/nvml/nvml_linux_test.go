@@ -18,7 +18,8 @@ func fake(t *testing.T) string {
 		t.Skip("there is no C compiler (cc), which the fake libnvidia-ml needs")
 	}
 	path := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
-	out, err := exec.Command(cc, "-shared", "-fPIC", "-o", path, filepath.Join("testdata", "fakenvml.c")).CombinedOutput()
+	source := filepath.Join("testdata", "fakenvml.c")
+	out, err := exec.Command(cc, "-shared", "-fPIC", "-o", path, source).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return path
 }
