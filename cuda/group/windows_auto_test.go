@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda/cudatest"
 )
@@ -62,7 +63,10 @@ func TestAuto(t *testing.T) {
 			for _, r := range w {
 				require.Equal(t, route, r.Route())
 			}
-			everyCall(t, w)
+			length := func(_, _ int) int { return 60_000 }
+			for seed, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllToAll, dtype.Broadcast} {
+				same(t, w, ccl.Call{Coll: coll, Type: dtype.F32, Op: ccl.Sum}, true, uint64(seed), length, length)
+			}
 			end(t, w)
 		})
 	}
