@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -74,6 +75,9 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 		opts.WindowPlanner, opts.Sharing = onDevice, c.sharing()
 	}
 	g, err := group.New(opts)
+	if window != nil {
+		c.closeShared()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +88,16 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	d := &DeviceGroup{Group: g, comm: c}
 	d.close = sync.OnceValue(func() error { return errors.Join(g.Close(), c.close()) })
 	return d, nil
+}
+
+// closeShared closes descriptors of windows that were not needed: they keep memory of devices.
+func (c *Communicator) closeShared() {
+	for rank := range c.links {
+		_, descriptors := c.Shared(rank)
+		for _, descriptor := range descriptors {
+			syscall.Close(descriptor)
+		}
+	}
 }
 
 // whyStaged says why collectives of devices are staged in this group, whatever the devices can do:

@@ -2,7 +2,10 @@ package pgbackend
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -381,6 +384,7 @@ func TestDevicesOfOneMachine(t *testing.T) {
 	route := groups[0].comm.Load().Device().Route()
 	require.Contains(t, route.Name, "windows")
 	require.Equal(t, 2, route.Devices)
+	require.Empty(t, descriptorsOf("goccl-device", "goccl-window"), "they keep memory")
 	barrier := func(g *Group) error {
 		op, err := g.Enqueue(&ccl.Call{Coll: dtype.Barrier}, 0)
 		if err == nil {
@@ -409,6 +413,18 @@ func TestDevicesOfOneMachine(t *testing.T) {
 	}
 	machine.Check(t)
 	require.Empty(t, machine.Leaks())
+}
+
+// descriptorsOf returns the open descriptors of shared memory with these names.
+func descriptorsOf(names ...string) (open []string) {
+	all, _ := filepath.Glob("/proc/self/fd/*")
+	for _, each := range all {
+		link, _ := os.Readlink(each)
+		if slices.ContainsFunc(names, func(name string) bool { return strings.Contains(link, name) }) {
+			open = append(open, link)
+		}
+	}
+	return open
 }
 
 func TestDeviceIsRefused(t *testing.T) {
