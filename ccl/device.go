@@ -2,7 +2,9 @@ package ccl
 
 import (
 	"errors"
+	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -29,15 +31,10 @@ type DeviceWindow = group.Window
 // NewDeviceWindow makes the window of a rank in a group of so many ranks, or returns nil if groups
 // with these options need none.
 func NewDeviceWindow(device cuda.Context, opts Options, ranks int) (*DeviceWindow, error) {
-	if !opts.overWindows() || ranks < 2 {
+	if opts.cudaRoute() == group.RouteStaged || ranks < 2 {
 		return nil, nil
 	}
-	onDevice := opts.CudaRoute == routeWindows
-	if info := device.Info(); onDevice && !info.Shares {
-		return nil, fault.New(fault.NotSupported, "device %d (%s) cannot share its memory with other processes; "+
-			"GOCCL_CUDA_ROUTE=%s does without", info.Index, info.Name, routeHostWindows)
-	}
-	return group.NewWindow(device, opts.staging(), opts.graphs(), ranks, onDevice)
+	return group.NewWindow(device, opts.staging(), opts.graphs(), ranks, opts.cudaRoute())
 }
 
 // OnDevice makes a DeviceGroup, which takes c over: calls go through the DeviceGroup from then on,
@@ -70,20 +67,54 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	opts := group.Options{
 		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(), Context: device, Thread: c.node.deviceThread(),
 		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging, Record: ring,
-		Window: window, Graphs: e.cfg.Options.graphs(),
+		Window: window, Route: e.cfg.Options.cudaRoute(), Graphs: e.cfg.Options.graphs(),
 	}
-	if e.cfg.Options.overWindows() {
-		onDevice := c.planner.twin()
-		onDevice.rules.Device = true
+	onDevice := c.planner.twin()
+	onDevice.rules.Device = true
+	if opts.Why = c.whyStaged(); opts.Why == "" {
 		opts.WindowPlanner, opts.Sharing = onDevice, c.sharing()
 	}
 	g, err := group.New(opts)
+	if window != nil {
+		c.closeShared()
+	}
 	if err != nil {
 		return nil, err
+	}
+	onDevice.rules.DeviceRate = g.Route().Rate()
+	if c.Rank() == 0 { // all ranks would print the same
+		e.log("INFO", "collectives on devices: %v", g.Route())
 	}
 	d := &DeviceGroup{Group: g, comm: c}
 	d.close = sync.OnceValue(func() error { return errors.Join(g.Close(), c.close()) })
 	return d, nil
+}
+
+// closeShared closes descriptors of windows that were not needed: they keep memory of devices.
+func (c *Communicator) closeShared() {
+	for rank := range c.links {
+		_, descriptors := c.Shared(rank)
+		for _, descriptor := range descriptors {
+			syscall.Close(descriptor)
+		}
+	}
+}
+
+// whyStaged says why collectives of devices are staged in this group, whatever the devices can do:
+// "" if they may go over windows. All ranks answer alike.
+func (c *Communicator) whyStaged() string {
+	opts := &c.origin.endpoint.cfg.Options
+	switch route := opts.cudaRoute(); {
+	case route == group.RouteStaged:
+		return "GOCCL_CUDA_ROUTE=staged was set"
+	case c.Size() == 1:
+		return "the group has one rank"
+	case route == group.RouteAuto && len(c.hosts) == c.Size():
+		return "the ranks share no memory: each is on a host of its own, or is linked by TCP"
+	case route == group.RouteAuto && len(c.hosts) > 1:
+		return fmt.Sprintf("the ranks are on %d hosts", len(c.hosts))
+	}
+	return ""
 }
 
 // sharing says how the ranks of c reach each other's windows.

@@ -38,7 +38,7 @@ type Options struct {
 	BlockingWait bool          // the Python package: wait of an operation on a device waits for the device
 	CudaBuffSize int           // bytes of host memory by which a device group moves collectives; 0 means 16 MiB
 	CudaGraphs   string        // how many CUDA graphs can have calls of a device group; "" means 8
-	CudaRoute    string        // of the collectives of device groups: "staged", "windows", "host-windows"
+	CudaRoute    string        // of device groups: "auto", "staged", "windows", "host-windows"; "" means "auto"
 	Timeout      time.Duration // of operations and of joining; 0 for the caller's
 	Debug        string        // "WARN", "INFO", "TRACE"
 	Determinism  int           // 2, 3 or 4; see docs/determinism.md. 0 means DefaultDeterminism
@@ -105,11 +105,12 @@ var optionTable = []option{
 			"window for itself until it is destroyed. 0: none.", true,
 		func(o *Options) string { return o.CudaGraphs },
 		func(o *Options, v string) error { o.CudaGraphs = v; return o.checkGraphs() }},
-	{"GOCCL_CUDA_ROUTE", routeStaged, "str",
+	{"GOCCL_CUDA_ROUTE", group.RouteAuto, "str",
 		"How a group moves the collectives of CUDA tensors. staged: through memory of the host, where the CPU reduces " +
-			"them. windows: the device copies and reduces by itself, in memory of its own that all ranks reach, half of " +
-			"GOCCL_CUDA_BUFFSIZE at a time; all ranks must be on one device. host-windows: the same in memory of the host, " +
-			"for ranks on several devices of a host.", true,
+			"them. windows: the devices copy and reduce by themselves, in memory of theirs that all ranks reach, half of " +
+			"GOCCL_CUDA_BUFFSIZE at a time; for ranks on one device, or on devices of a host that reach each other. " +
+			"host-windows: the same in memory of the host, for ranks on any devices of a host. auto: the best of these that " +
+			"works, which the ranks find out when they join.", true,
 		func(o *Options) string { return o.CudaRoute },
 		func(o *Options, v string) error { o.CudaRoute = v; return nil }},
 	{"GOCCL_DEBUG", "WARN", "str",
@@ -325,19 +326,10 @@ func setRecorder(o *Options, v string) error {
 	return nil
 }
 
-// The values of Options.CudaRoute.
-const (
-	routeStaged      = "staged"
-	routeWindows     = "windows"
-	routeHostWindows = "host-windows"
-)
+var cudaRoutes = []string{group.RouteAuto, group.RouteStaged, group.RouteWindows, group.RouteHostWindows}
 
-var cudaRoutes = []string{routeStaged, routeWindows, routeHostWindows}
-
-// overWindows reports whether device groups move collectives over windows.
-func (o *Options) overWindows() bool {
-	return o.CudaRoute == routeWindows || o.CudaRoute == routeHostWindows
-}
+// cudaRoute returns the route that device groups are to take.
+func (o *Options) cudaRoute() string { return cmp.Or(o.CudaRoute, group.RouteAuto) }
 
 // recordSignals are the values of Options.RecordSignal.
 var recordSignals = []string{"USR2", "USR1", "none"}

@@ -34,8 +34,9 @@ type Context interface {
 	Leave()
 	// Alloc allocates memory of the device. bytes is rounded up to what the device can allocate.
 	Alloc(bytes int) (Memory, error)
-	// Import maps memory that another process has allocated, from its descriptor, which it does not
-	// close.
+	// Import maps memory that somebody has allocated, in any process and on any device, from its
+	// descriptor, which it does not close. Where the device does not reach that memory, the error
+	// is a fault.NotSupported.
 	Import(descriptor, bytes int) (Memory, error)
 	// Register gives the device access to memory of the host, which begins and ends at a page.
 	Register(host []byte) (Registered, error)
@@ -48,8 +49,8 @@ type Context interface {
 	NewEvent() (Event, error)
 	// Load loads the code of kernels: machine code for the device, or PTX.
 	Load(code []byte) (Module, error)
-	// Reaches reports whether the device can access the memory of a device directly. It reaches
-	// itself.
+	// Reaches reports whether the device can access the memory of a device, once imported. It
+	// reaches itself.
 	Reaches(device int) (bool, error)
 	// Release gives the context back, after everything that came from it.
 	Release() error

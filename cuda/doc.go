@@ -15,12 +15,16 @@
 //
 // # Memory
 //
-// A Ptr is an address in the device's view. Device memory comes from Alloc, and can be shared with
-// other processes by a file descriptor, which Import maps. Memory of the host takes part after
-// Register: it keeps its bytes for the host and gets a Ptr for the device. Several processes may
-// each register the same memory. Alloc, Register and Free may wait until all streams of the process
-// have ended, so they belong to the beginning and the end of a group: nobody calls them while work
-// is enqueued that waits for something. The same holds for Load, Function and Unload.
+// A Ptr is an address in the device's view. Device memory comes from Alloc, and can be shared by a
+// file descriptor, which Import maps: in other processes, and for other devices. A device has
+// access to what its contexts have allocated or imported, and to no other memory of devices. It can
+// import memory of each device that it reaches (Reaches), of whatever process, and its copies and
+// kernels use that like its own; the two directions of a pair of devices may differ. Memory of the
+// host takes part after Register: it keeps its bytes for the host and gets a Ptr for the devices.
+// Several processes may each register the same memory. Alloc, Register and Free may wait until all
+// streams of the process have ended, so they belong to the beginning and the end of a group: nobody
+// calls them while work is enqueued that waits for something. The same holds for Load, Function and
+// Unload.
 //
 // # Streams and events
 //
@@ -82,8 +86,4 @@
 // Code has one parameter a kernel: some bytes, in which addresses are of the device's view. A
 // launch may have any number of blocks and threads that the kernel allows. A kernel never waits for
 // anything, so however many a stream holds, none occupies the device for longer than its work.
-//
-// # What is not here yet
-//
-// Copies between the memories of two devices come with the routes that need them.
 package cuda

@@ -2,6 +2,10 @@ package pgbackend
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -32,12 +36,18 @@ type deviceRank struct {
 
 const deviceBytes = 1 << 20
 
-// openOn opens a group on a machine.
+// openOn opens a group on a machine of its own, so it is staged.
 func openOn(t *testing.T, machine *cudatest.Driver, cfg Config) (*Group, error) {
+	t.Helper()
+	return openBy(t, machine, cfg, "staged")
+}
+
+// openBy opens a group that takes a route.
+func openBy(t *testing.T, machine *cudatest.Driver, cfg Config, route string) (*Group, error) {
 	t.Helper()
 	defer SetDriver(func() (cuda.Driver, error) { return machine, nil })()
 	cfg.Shim = "test"
-	cfg.Options = "GOCCL_CUDA_BUFFSIZE=256KiB\nGOCCL_RECORDER=64"
+	cfg.Options = "GOCCL_CUDA_BUFFSIZE=256KiB\nGOCCL_RECORDER=64\nGOCCL_CUDA_ROUTE=" + route
 	g, err := Open(cfg)
 	if err == nil {
 		t.Cleanup(func() { g.Close() })
@@ -356,33 +366,65 @@ func TestDeviceMismatch(t *testing.T) {
 	require.Empty(t, machine.Leaks())
 }
 
-// Which device it is may differ between ranks.
+// Which device it is may differ between ranks. They choose a route; those that are left of a group
+// have no windows any more.
 func TestDevicesOfOneMachine(t *testing.T) {
-	machine := cudatest.New(cudatest.Options{Devices: 2, Delay: -1})
+	machine := cudatest.New(cudatest.Options{Devices: 2, Delay: -1, Queues: 100})
 	defer machine.Close()
 	var groups []*Group
-	for i, device := range []string{"cuda:1", "cuda:0"} {
-		g, err := openOn(t, machine, Config{Name: "one machine", Rank: i, Size: 2, Timeout: forever, Device: device})
+	for i, device := range []string{"cuda:1", "cuda:0", "cuda:1"} {
+		cfg := Config{Name: "one machine", Rank: i, Size: 3, Timeout: forever, Device: device}
+		g, err := openBy(t, machine, cfg, "auto")
 		require.NoError(t, err)
 		groups = append(groups, g)
 	}
 	for _, err := range joinAll(groups...) {
 		require.NoError(t, err)
 	}
-	for _, err := range each(t, groups, []int{0, 1}, func(g *Group) error {
+	route := groups[0].comm.Load().Device().Route()
+	require.Contains(t, route.Name, "windows")
+	require.Equal(t, 2, route.Devices)
+	require.Empty(t, descriptorsOf("goccl-device", "goccl-window"), "they keep memory")
+	barrier := func(g *Group) error {
 		op, err := g.Enqueue(&ccl.Call{Coll: dtype.Barrier}, 0)
 		if err == nil {
 			_, err = op.Wait(forever)
 		}
 		return err
+	}
+	for _, err := range each(t, groups, []int{0, 1, 2}, barrier) {
+		require.NoError(t, err)
+	}
+	left := []*Group{groups[0].Empty(forever), groups[2].Empty(forever)}
+	require.NoError(t, groups[1].Close())
+	for _, err := range each(t, left, []int{0, 1}, func(g *Group) error {
+		return g.ShrinkFrom(groups[2*slices.Index(left, g)], []int{1})
 	}) {
 		require.NoError(t, err)
 	}
-	for _, g := range groups {
+	for _, err := range each(t, left, []int{0, 1}, barrier) {
+		require.NoError(t, err)
+	}
+	route = left[1].comm.Load().Device().Route()
+	require.Equal(t, "staged", route.Name)
+	require.Contains(t, route.Why, "rank 0 has not brought a window")
+	for _, g := range append(groups, left...) {
 		require.NoError(t, g.Close())
 	}
 	machine.Check(t)
 	require.Empty(t, machine.Leaks())
+}
+
+// descriptorsOf returns the open descriptors of shared memory with these names.
+func descriptorsOf(names ...string) (open []string) {
+	all, _ := filepath.Glob("/proc/self/fd/*")
+	for _, each := range all {
+		link, _ := os.Readlink(each)
+		if slices.ContainsFunc(names, func(name string) bool { return strings.Contains(link, name) }) {
+			open = append(open, link)
+		}
+	}
+	return open
 }
 
 func TestDeviceIsRefused(t *testing.T) {

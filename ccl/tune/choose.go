@@ -1,6 +1,10 @@
 package tune
 
-import "github.com/goccl/goccl/ccl/dtype"
+import (
+	"math"
+
+	"github.com/goccl/goccl/ccl/dtype"
+)
 
 // Bounds of small messages. A direct exchange between all ranks takes fewer steps than a ring. It
 // is better until the bytes that a rank has to send, or to hold for one message, cost more than the
@@ -45,6 +49,9 @@ type Rules struct {
 	Windows bool
 	// Device means that devices execute the plan: windows are all that they have.
 	Device bool
+	// DeviceRate is the bytes a second at which the slowest device reads windows of its peers, 0 if
+	// nobody has measured it.
+	DeviceRate float64
 	// HostSlot is the size of a slot of the windows that the ranks of each host read, 0 for none.
 	HostSlot int
 }
@@ -108,12 +115,15 @@ func (r *Rules) hosts(ranks int) int {
 //	broadcast                   window while the message is small, else binomial
 //	reduce                      window above 64 KiB, where more than two ranks share cores
 //	barrier                     flags
+//
+// Devices use windows for everything, and all_reduce is one_shot_window while the operations of
+// two_shot_window would take longer than the bytes that it reads less (oneShotOnDevice).
 func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name string) {
 	if name, ok := rules.Override[coll]; ok {
 		return name
 	}
 	if rules.Device {
-		return onDevice(coll, ranks, bytes)
+		return onDevice(coll, ranks, bytes, rules.DeviceRate)
 	}
 	if name := rules.Table.choose(coll, ranks, bytes, &rules); name != "" {
 		return name
@@ -217,12 +227,38 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64, oversubscribed b
 }
 
 // onDevice returns the algorithm for ranks whose devices read each other's windows.
-func onDevice(coll dtype.Collective, ranks int, bytes int64) string {
+func onDevice(coll dtype.Collective, ranks int, bytes int64, rate float64) string {
 	switch coll {
-	case dtype.AllReduce, dtype.Barrier:
+	case dtype.AllReduce:
+		if bytes <= oneShotOnDevice(ranks, rate) {
+			return "one_shot_window"
+		}
+		return "two_shot_window"
+	case dtype.Barrier:
 		return overWindows(coll, ranks, bytes, false)
 	}
 	return "window"
+}
+
+// What a device is taken to cost. Neither was measured on a GPU yet.
+const (
+	deviceOperation = 3e-6 // seconds, of an operation that a stream has enqueued: 2 to 4 µs
+	deviceRate      = 12e9 // bytes a second, if nobody has measured it: a slow bus (PCIe 3.0)
+)
+
+// oneShotOnDevice returns the most bytes of an all_reduce for which devices read all operands at
+// once. With n ranks, one_shot_window reads n·b bytes. two_shot_window reads b of its chunk's
+// operands, and then (n-1)·b/n of the results of the others, in n more operations. So the first is
+// better while the (n-1)²/n·b bytes that it reads more take less time than the n operations.
+func oneShotOnDevice(ranks int, rate float64) int64 {
+	if ranks < 2 {
+		return math.MaxInt64
+	}
+	if rate <= 0 {
+		rate = deviceRate
+	}
+	n := float64(ranks)
+	return int64(deviceOperation * rate * n * n / ((n - 1) * (n - 1)))
 }
 
 // longReduce is the size above which ranks that share cores reduce over windows: the root's one

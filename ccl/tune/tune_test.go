@@ -263,3 +263,30 @@ func FuzzParseOverride(f *testing.F) {
 		}
 	})
 }
+
+// Devices read all operands at once while that takes less time than more operations would.
+func TestChooseOnDevice(t *testing.T) {
+	for _, c := range []struct {
+		ranks int
+		rate  float64
+		last  int64 // by one shot
+	}{
+		{2, 0, 144_000}, {2, 12e9, 144_000}, {2, 300e9, 3_600_000}, {3, 0, 81_000}, {8, 0, 47_020}, {8, 25e9, 97_959},
+		{8, 450e9, 1_763_265}, {64, 25e9, 77_399},
+	} {
+		rules := Rules{Device: true, DeviceRate: c.rate}
+		check := func(coll dtype.Collective, bytes int64, want string) {
+			t.Helper()
+			if got := Choose(coll, c.ranks, bytes, rules); got != want {
+				t.Errorf("%+v: %v of %d bytes is %s, want %s", c, coll, bytes, got, want)
+			}
+		}
+		check(dtype.AllReduce, 1, "one_shot_window")
+		check(dtype.AllReduce, c.last, "one_shot_window")
+		check(dtype.AllReduce, c.last+1, "two_shot_window")
+		check(dtype.AllReduce, 1<<30, "two_shot_window")
+		check(dtype.AllGather, 100, "window")
+		rules.Override = map[dtype.Collective]string{dtype.AllReduce: "two_shot_window"}
+		check(dtype.AllReduce, 1, "two_shot_window")
+	}
+}

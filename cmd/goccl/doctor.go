@@ -13,6 +13,8 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/topo/probe"
+	"github.com/goccl/goccl/cuda/driver"
+	"github.com/goccl/goccl/cuda/nvml"
 )
 
 func doctor(args []string, out io.Writer) error {
@@ -34,6 +36,10 @@ func doctor(args []string, out io.Writer) error {
 	findings = append(findings, environmentFinding())
 	findings = append(findings, pythonFindings(*python)...)
 	findings = append(findings, probe.Host()...)
+	if opts, err := environment(); err == nil {
+		machine := gpus{driver: driver.Open, links: nvml.Open, sysfs: "/sys"}
+		findings = append(findings, machine.findings(opts)...)
+	}
 	if *asJSON {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")

@@ -75,6 +75,7 @@ func Run(t *testing.T, make func(t *testing.T) cuda.Driver, o Options) {
 		{"GraphFlags", graphs, testGraphFlags},
 		{"Retain", needs{registers: true, words: true, graphs: true}, testRetain},
 		{"Descriptor", needs{registers: true, shares: true}, testDescriptor},
+		{"OtherDevices", needs{registers: true, words: true, shares: true}, testOtherDevices},
 		{"MemoryOfProcesses", needs{registers: true, shares: true, child: true}, testMemoryOfProcesses},
 		{"WordsOfProcesses", needs{registers: true, words: true, child: true}, testWordsOfProcesses},
 	} {

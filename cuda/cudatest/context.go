@@ -2,6 +2,7 @@ package cudatest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goccl/goccl/cuda"
 )
@@ -78,7 +79,7 @@ func (c *context) NewEvent() (cuda.Event, error) {
 	return e, nil
 }
 
-// Reaches reports true for every other device, unless there are no peers.
+// Reaches reports true for every other device, unless the faults say otherwise.
 func (c *context) Reaches(device int) (bool, error) {
 	const call = "cuDeviceCanAccessPeer"
 	d := c.d
@@ -93,7 +94,10 @@ func (c *context) Reaches(device int) (bool, error) {
 	return d.reaches(c.device, d.devices[device]), nil
 }
 
-func (d *Driver) reaches(from, to *device) bool { return from == to || !d.o.Faults.NoPeers }
+func (d *Driver) reaches(from, to *device) bool {
+	f := &d.o.Faults
+	return from == to || !f.NoPeers && !slices.Contains(f.Apart, [2]int{from.index, to.index})
+}
 
 // Release gives the context back. What its host has done comes before what the hosts of the other
 // contexts do from now on.

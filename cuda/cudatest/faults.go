@@ -9,7 +9,9 @@ import (
 
 // Faults is what the machine lacks and what goes wrong.
 type Faults struct {
-	NoPeers       bool // no device reaches another
+	NoPeers bool // no device reaches another
+	// Apart has pairs of devices of which the first does not reach the second.
+	Apart         [][2]int
 	NoWords       bool // no memory operations of streams
 	NoRegister    bool // no memory of the host can be registered
 	NoDescriptors bool // memory has no descriptors
@@ -96,7 +98,7 @@ func gone(call string) error {
 func (d *Driver) SetFaults(f Faults) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f.Fail = slices.Clone(f.Fail)
+	f.Fail, f.Apart = slices.Clone(f.Fail), slices.Clone(f.Apart)
 	d.o.Faults = f
 	clear(d.counts)
 	if f.Lost {

@@ -31,9 +31,20 @@ func TestLacking(t *testing.T) {
 	second := b.context(1)
 	there, err := second.Alloc(100)
 	b.must(err)
+	far, err := there.Descriptor()
+	b.must(err)
+	defer closeDescriptor(far)
 	b.must(b.c.Enter(false))
-	b.must(s.Copy(data.Ptr(), there.Ptr(), 100))
+	imported, err := b.c.Import(far, 100)
+	b.must(err)
+	b.must(s.Copy(data.Ptr(), imported.Ptr(), 100))
 	b.ends(s)
+	for _, f := range []cudatest.Faults{{NoPeers: true}, {Apart: [][2]int{{0, 1}}}} {
+		b.d.SetFaults(f)
+		if _, err := b.c.Import(far, 100); !errors.Is(err, fault.NotSupported) || reaches() {
+			t.Errorf("memory of a device that is not reached is imported: %v", err)
+		}
+	}
 
 	b.d.SetFaults(cudatest.Faults{NoPeers: true, NoWords: true, NoRegister: true, NoDescriptors: true})
 	if i := b.c.Info(); i.Words || i.Registers || i.Shares {
@@ -55,7 +66,7 @@ func TestLacking(t *testing.T) {
 	b.d.Check(t)
 	b.must(s.Copy(data.Ptr(), there.Ptr(), 100))
 	isCode(t, s.Synchronize(), 700)
-	b.reported(cudatest.Address, "device 0 does not reach allocation 3 (memory of device 1")
+	b.reported(cudatest.Address, "device 0 has no access to allocation 3 (memory of device 1")
 	b.c.Leave()
 }
 

@@ -93,15 +93,19 @@ func TestLaunchReaches(t *testing.T) {
 	second := b.context(1)
 	there, err := second.Alloc(100)
 	b.must(err)
+	far, err := there.Descriptor()
+	b.must(err)
+	defer closeDescriptor(far)
 	b.must(b.c.Enter(false))
 	defer b.c.Leave()
-	b.sum(s, 1, data.Ptr(), there.Ptr())
+	imported, err := b.c.Import(far, 100)
+	b.must(err)
+	b.sum(s, 1, data.Ptr(), imported.Ptr())
 	b.must(s.Synchronize())
 	b.d.Check(t)
-	b.d.SetFaults(cudatest.Faults{NoPeers: true})
 	b.sum(s, 1, data.Ptr(), data.Ptr()+8, there.Ptr())
 	isCode(t, s.Synchronize(), 700)
-	b.reported(cudatest.Address, "goccl_reduce_sum_f32", "device 0 does not reach allocation 2")
+	b.reported(cudatest.Address, "goccl_reduce_sum_f32", "device 0 has no access to allocation 2")
 }
 
 // TestModules: what is wrong is refused, what is not given back is told.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -23,7 +25,7 @@ const registeredAt = 1 << 60
 
 // allocation is memory that a device can access.
 type allocation struct {
-	c          *context // nil if somebody else has allocated it (Expose)
+	c          *context // whose device has access; nil if somebody else has allocated it (Expose)
 	index      int      // among all of the machine, from 1
 	what       string   // "device memory"
 	ptr        cuda.Ptr
@@ -63,7 +65,7 @@ func (c *context) Alloc(bytes int) (cuda.Memory, error) {
 		return nil, failure(call, outOfMemory)
 	}
 	a := &allocation{c: c, what: fmt.Sprintf("memory of device %d", c.device.index), space: newSpace(), descriptor: -1}
-	segment, err := mem.NewSegment("goccl-cudatest", bytes)
+	segment, err := mem.NewSegment(fmt.Sprint(segmentName, c.device.index), bytes)
 	switch {
 	case err == nil:
 		a.segment, a.memory = segment, segment.Bytes()
@@ -94,6 +96,22 @@ func (d *Driver) rounded(bytes int) int {
 	return (bytes + d.o.Granularity - 1) / d.o.Granularity * d.o.Granularity
 }
 
+// segmentName is followed by the device to which the memory belongs, so that another process knows
+// it, too.
+const segmentName = "goccl-cudatest-"
+
+// ownerOf returns the device whose memory is behind a descriptor. Of what is no such memory, it is
+// the first one.
+func (d *Driver) ownerOf(descriptor int) *device {
+	link, _ := os.Readlink(fmt.Sprint("/proc/self/fd/", descriptor))
+	_, name, _ := strings.Cut(link, segmentName)
+	number, _, _ := strings.Cut(name, " ")
+	if index, err := strconv.Atoi(number); err == nil && index < len(d.devices) {
+		return d.devices[index]
+	}
+	return d.devices[0]
+}
+
 // Import maps memory of another process, or a second time memory of this one.
 func (c *context) Import(descriptor, bytes int) (cuda.Memory, error) {
 	const call = "cuMemImportFromShareableHandle"
@@ -109,6 +127,10 @@ func (c *context) Import(descriptor, bytes int) (cuda.Memory, error) {
 	}
 	if bytes <= 0 {
 		return nil, invalid(call)
+	}
+	if owner := d.ownerOf(descriptor); !d.reaches(c.device, owner) {
+		return nil, fault.New(fault.NotSupported, "device %d does not reach the memory of device %d",
+			c.device.index, owner.index)
 	}
 	segment, err := mem.MapSegment(descriptor, d.rounded(bytes))
 	if err != nil {

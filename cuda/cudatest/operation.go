@@ -85,8 +85,9 @@ func (d *Driver) wrong(op *operation, code int, why string) {
 // has none there.
 func (d *Driver) reach(op *operation, p cuda.Ptr, bytes int) (a *allocation, why string) {
 	a, why = d.find(p, bytes)
-	if why == "" && a.space != d.host && a.c != nil && !d.reaches(op.stream.device, a.c.device) {
-		why = fmt.Sprintf("device %d does not reach %v", op.stream.device.index, a)
+	if why == "" && a.space != d.host && a.c != nil && op.stream.device != a.c.device {
+		why = fmt.Sprintf("device %d has no access to %v: device %d has, which allocated or imported it",
+			op.stream.device.index, a, a.c.device.index)
 	}
 	return a, why
 }

@@ -98,4 +98,8 @@ const (
 // mostThreads is an attribute of functions (CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK).
 const mostThreads = 0
 
-const notReady = 600 // CUDA_ERROR_NOT_READY
+// Results of calls.
+const (
+	invalidDevice = 101 // CUDA_ERROR_INVALID_DEVICE
+	notReady      = 600 // CUDA_ERROR_NOT_READY
+)

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"cmp"
+	"errors"
 	"sync/atomic"
 	"syscall"
 
@@ -46,7 +47,33 @@ func (c *context) Import(descriptor, bytes int) (cuda.Memory, error) {
 	if err := c.cuMemImportFromShareableHandle(&handle, uintptr(descriptor), handleDescriptor); err != nil {
 		return nil, err
 	}
-	return c.mapped(handle, size)
+	if err := c.reachesOwner(handle); err != nil {
+		_ = c.cuMemRelease(handle)
+		return nil, err
+	}
+	m, err := c.mapped(handle, size)
+	var cause *cuda.Error
+	if errors.As(err, &cause) && cause.Call == entries[entryMemSetAccess].name && cause.Code == invalidDevice {
+		return nil, fault.Wrap(fault.NotSupported, err, "device %d (%s) gets no access to the memory of another device",
+			c.info.Index, c.info.Name)
+	}
+	return m, err
+}
+
+// reachesOwner returns an error if memory is of a device that this one does not reach: to use it
+// would cost the context. Of a device that is hidden from this process nothing is known here, so
+// the driver decides when the memory is mapped.
+func (c *context) reachesOwner(handle uint64) error {
+	var p allocation
+	var can int32
+	if !c.has(entryMemGetAllocationPropertiesFromHandle) ||
+		c.cuMemGetAllocationPropertiesFromHandle(&p, handle) != nil ||
+		p.location.kind != locationDevice || p.location.index == c.device ||
+		c.cuDeviceCanAccessPeer(&can, c.device, p.location.index) != nil || can != 0 {
+		return nil
+	}
+	return fault.New(fault.NotSupported, "device %d (%s) does not reach the memory of another device (handle %d)",
+		c.info.Index, c.info.Name, p.location.index)
 }
 
 // properties returns those of memory of the device.
@@ -91,7 +118,7 @@ func (c *context) mapped(handle uint64, bytes uintptr) (_ cuda.Memory, err error
 		return nil, err
 	}
 	undo = append(undo, func() error { return c.cuMemUnmap(m.ptr, bytes) })
-	a := access{location{locationDevice, c.device}, accessReadWrite}
+	a := access{location{locationDevice, c.device}, accessReadWrite} // only this device, whosever the memory is
 	if err := c.cuMemSetAccess(m.ptr, bytes, &a, 1); err != nil {
 		return nil, err
 	}

@@ -157,3 +157,48 @@ func TestRegister(t *testing.T) {
 	f.arguments("cuMemHostUnregister", address)
 	refused(t, r.Free(), fault.Closed)
 }
+
+// TestImportOfOtherDevice: the mapping is for the device that imports. In the fake, devices reach
+// those behind them.
+func TestImportOfOtherDevice(t *testing.T) {
+	f := newFake(t, latest)
+	d := f.open()
+	descriptors := make([]int, 2)
+	for device := range descriptors {
+		c := must(d.Retain(device))(t)
+		if err := c.Enter(false); err != nil {
+			t.Fatal(err)
+		}
+		m := must(c.Alloc(unit))(t)
+		descriptors[device] = must(m.Descriptor())(t)
+		defer syscall.Close(descriptors[device])
+		free(t, m)
+		c.Leave()
+		if err := c.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Run("Reached", func(t *testing.T) {
+		f.t = t
+		m := must(f.enter(d, 0).Import(descriptors[1], unit))(t)
+		f.arguments("cuDeviceCanAccessPeer", any64, 7, 8)
+		f.arguments("cuMemSetAccess", uint64(m.Ptr()), unit, any64, 1, 7)
+		free(t, m)
+	})
+	t.Run("NotReached", func(t *testing.T) {
+		f.t = t
+		c, mapped := f.enter(d, 1), f.calls("cuMemMap")
+		_, err := c.Import(descriptors[0], unit)
+		refused(t, err, fault.NotSupported, "device 1 (Fake 1) does not reach the memory of another device")
+		if f.calls("cuMemMap") != mapped {
+			t.Error("the memory was mapped")
+		}
+	})
+	t.Run("Hidden", func(t *testing.T) { // the driver decides
+		f.t = t
+		c := f.enter(d, 1)
+		f.fail("cuDeviceCanAccessPeer", 1, 101)
+		_, err := c.Import(descriptors[0], unit)
+		refused(t, err, fault.NotSupported, "cuMemSetAccess")
+	})
+}

@@ -58,59 +58,61 @@ const (
 	entryMemSetAccess
 	entryMemExportToShareableHandle
 	entryMemImportFromShareableHandle
+	entryMemGetAllocationPropertiesFromHandle
 	numEntries
 )
 
 var entries = [numEntries]entryPoint{
-	entryInit:                            {"cuInit", 2000, true},
-	entryGetErrorName:                    {"cuGetErrorName", 6000, true},
-	entryDeviceGetCount:                  {"cuDeviceGetCount", 2000, true},
-	entryDeviceGet:                       {"cuDeviceGet", 2000, true},
-	entryDeviceGetName:                   {"cuDeviceGetName", 2000, true},
-	entryDeviceGetUuid:                   {"cuDeviceGetUuid", 11040, true},
-	entryDeviceGetPCIBusId:               {"cuDeviceGetPCIBusId", 4010, true},
-	entryDeviceTotalMem:                  {"cuDeviceTotalMem", 3020, true},
-	entryDeviceGetAttribute:              {"cuDeviceGetAttribute", 2000, true},
-	entryDeviceCanAccessPeer:             {"cuDeviceCanAccessPeer", 4000, false},
-	entryDevicePrimaryCtxRetain:          {"cuDevicePrimaryCtxRetain", 7000, true},
-	entryDevicePrimaryCtxRelease:         {"cuDevicePrimaryCtxRelease", 11000, true},
-	entryCtxPushCurrent:                  {"cuCtxPushCurrent", 4000, true},
-	entryCtxPopCurrent:                   {"cuCtxPopCurrent", 4000, true},
-	entryCtxGetStreamPriorityRange:       {"cuCtxGetStreamPriorityRange", 5050, true},
-	entryThreadExchangeStreamCaptureMode: {"cuThreadExchangeStreamCaptureMode", 10010, true},
-	entryMemcpyAsync:                     {"cuMemcpyAsync", 4000, true},
-	entryStreamCreateWithPriority:        {"cuStreamCreateWithPriority", 5050, true},
-	entryStreamDestroy:                   {"cuStreamDestroy", 4000, true},
-	entryStreamQuery:                     {"cuStreamQuery", 2000, true},
-	entryStreamSynchronize:               {"cuStreamSynchronize", 2000, true},
-	entryStreamGetCaptureInfo:            {"cuStreamGetCaptureInfo", 11030, true},
-	entryStreamWaitEvent:                 {"cuStreamWaitEvent", 3020, true},
-	entryStreamBatchMemOp:                {"cuStreamBatchMemOp", 11070, false},
-	entryModuleLoadData:                  {"cuModuleLoadData", 2000, true},
-	entryModuleUnload:                    {"cuModuleUnload", 2000, true},
-	entryModuleGetFunction:               {"cuModuleGetFunction", 2000, true},
-	entryFuncGetAttribute:                {"cuFuncGetAttribute", 2020, true},
-	entryLaunchKernelEx:                  {"cuLaunchKernelEx", 11060, false},
-	entryUserObjectCreate:                {"cuUserObjectCreate", 11030, false},
-	entryUserObjectRelease:               {"cuUserObjectRelease", 11030, false},
-	entryGraphRetainUserObject:           {"cuGraphRetainUserObject", 11030, false},
-	entryEventCreate:                     {"cuEventCreate", 2000, true},
-	entryEventRecord:                     {"cuEventRecord", 2000, true},
-	entryEventQuery:                      {"cuEventQuery", 2000, true},
-	entryEventDestroy:                    {"cuEventDestroy", 4000, true},
-	entryMemHostRegister:                 {"cuMemHostRegister", 6050, false},
-	entryMemHostGetDevicePointer:         {"cuMemHostGetDevicePointer", 3020, false},
-	entryMemHostUnregister:               {"cuMemHostUnregister", 4000, false},
-	entryMemGetAllocationGranularity:     {"cuMemGetAllocationGranularity", 10020, false},
-	entryMemCreate:                       {"cuMemCreate", 10020, false},
-	entryMemRelease:                      {"cuMemRelease", 10020, false},
-	entryMemAddressReserve:               {"cuMemAddressReserve", 10020, false},
-	entryMemAddressFree:                  {"cuMemAddressFree", 10020, false},
-	entryMemMap:                          {"cuMemMap", 10020, false},
-	entryMemUnmap:                        {"cuMemUnmap", 10020, false},
-	entryMemSetAccess:                    {"cuMemSetAccess", 10020, false},
-	entryMemExportToShareableHandle:      {"cuMemExportToShareableHandle", 10020, false},
-	entryMemImportFromShareableHandle:    {"cuMemImportFromShareableHandle", 10020, false},
+	entryInit:                                 {"cuInit", 2000, true},
+	entryGetErrorName:                         {"cuGetErrorName", 6000, true},
+	entryDeviceGetCount:                       {"cuDeviceGetCount", 2000, true},
+	entryDeviceGet:                            {"cuDeviceGet", 2000, true},
+	entryDeviceGetName:                        {"cuDeviceGetName", 2000, true},
+	entryDeviceGetUuid:                        {"cuDeviceGetUuid", 11040, true},
+	entryDeviceGetPCIBusId:                    {"cuDeviceGetPCIBusId", 4010, true},
+	entryDeviceTotalMem:                       {"cuDeviceTotalMem", 3020, true},
+	entryDeviceGetAttribute:                   {"cuDeviceGetAttribute", 2000, true},
+	entryDeviceCanAccessPeer:                  {"cuDeviceCanAccessPeer", 4000, false},
+	entryDevicePrimaryCtxRetain:               {"cuDevicePrimaryCtxRetain", 7000, true},
+	entryDevicePrimaryCtxRelease:              {"cuDevicePrimaryCtxRelease", 11000, true},
+	entryCtxPushCurrent:                       {"cuCtxPushCurrent", 4000, true},
+	entryCtxPopCurrent:                        {"cuCtxPopCurrent", 4000, true},
+	entryCtxGetStreamPriorityRange:            {"cuCtxGetStreamPriorityRange", 5050, true},
+	entryThreadExchangeStreamCaptureMode:      {"cuThreadExchangeStreamCaptureMode", 10010, true},
+	entryMemcpyAsync:                          {"cuMemcpyAsync", 4000, true},
+	entryStreamCreateWithPriority:             {"cuStreamCreateWithPriority", 5050, true},
+	entryStreamDestroy:                        {"cuStreamDestroy", 4000, true},
+	entryStreamQuery:                          {"cuStreamQuery", 2000, true},
+	entryStreamSynchronize:                    {"cuStreamSynchronize", 2000, true},
+	entryStreamGetCaptureInfo:                 {"cuStreamGetCaptureInfo", 11030, true},
+	entryStreamWaitEvent:                      {"cuStreamWaitEvent", 3020, true},
+	entryStreamBatchMemOp:                     {"cuStreamBatchMemOp", 11070, false},
+	entryModuleLoadData:                       {"cuModuleLoadData", 2000, true},
+	entryModuleUnload:                         {"cuModuleUnload", 2000, true},
+	entryModuleGetFunction:                    {"cuModuleGetFunction", 2000, true},
+	entryFuncGetAttribute:                     {"cuFuncGetAttribute", 2020, true},
+	entryLaunchKernelEx:                       {"cuLaunchKernelEx", 11060, false},
+	entryUserObjectCreate:                     {"cuUserObjectCreate", 11030, false},
+	entryUserObjectRelease:                    {"cuUserObjectRelease", 11030, false},
+	entryGraphRetainUserObject:                {"cuGraphRetainUserObject", 11030, false},
+	entryEventCreate:                          {"cuEventCreate", 2000, true},
+	entryEventRecord:                          {"cuEventRecord", 2000, true},
+	entryEventQuery:                           {"cuEventQuery", 2000, true},
+	entryEventDestroy:                         {"cuEventDestroy", 4000, true},
+	entryMemHostRegister:                      {"cuMemHostRegister", 6050, false},
+	entryMemHostGetDevicePointer:              {"cuMemHostGetDevicePointer", 3020, false},
+	entryMemHostUnregister:                    {"cuMemHostUnregister", 4000, false},
+	entryMemGetAllocationGranularity:          {"cuMemGetAllocationGranularity", 10020, false},
+	entryMemCreate:                            {"cuMemCreate", 10020, false},
+	entryMemRelease:                           {"cuMemRelease", 10020, false},
+	entryMemAddressReserve:                    {"cuMemAddressReserve", 10020, false},
+	entryMemAddressFree:                       {"cuMemAddressFree", 10020, false},
+	entryMemMap:                               {"cuMemMap", 10020, false},
+	entryMemUnmap:                             {"cuMemUnmap", 10020, false},
+	entryMemSetAccess:                         {"cuMemSetAccess", 10020, false},
+	entryMemExportToShareableHandle:           {"cuMemExportToShareableHandle", 10020, false},
+	entryMemImportFromShareableHandle:         {"cuMemImportFromShareableHandle", 10020, false},
+	entryMemGetAllocationPropertiesFromHandle: {"cuMemGetAllocationPropertiesFromHandle", 10020, false},
 }
 
 func (l *library) cuInit(flags uint32) error {
@@ -503,4 +505,12 @@ func (l *library) cuMemImportFromShareableHandle(handle *uint64, descriptor uint
 		return l.missing(entryMemImportFromShareableHandle)
 	}
 	return l.result(entryMemImportFromShareableHandle, call(at, uintptr(unsafe.Pointer(handle)), uintptr(descriptor), uintptr(kind), 0, 0, 0))
+}
+
+func (l *library) cuMemGetAllocationPropertiesFromHandle(properties *allocation, handle uint64) error {
+	at := l.at[entryMemGetAllocationPropertiesFromHandle]
+	if at == 0 {
+		return l.missing(entryMemGetAllocationPropertiesFromHandle)
+	}
+	return l.result(entryMemGetAllocationPropertiesFromHandle, call(at, uintptr(unsafe.Pointer(properties)), uintptr(handle), 0, 0, 0, 0))
 }

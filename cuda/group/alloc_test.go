@@ -92,7 +92,8 @@ func (instantEvent) Destroy() error           { return nil }
 // Enqueue, the device thread and Join allocate nothing.
 func TestNoAllocations(t *testing.T) {
 	const ranks, calls = 2, 400
-	node, comms, err := ccl.Local(context.Background(), ranks, ccl.Options{CudaBuffSize: 256 << 10})
+	opts := ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: "staged"}
+	node, comms, err := ccl.Local(context.Background(), ranks, opts)
 	require.NoError(t, err)
 	defer node.Close()
 	count := 100_000 // several pieces

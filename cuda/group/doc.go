@@ -33,17 +33,23 @@
 // # The windows route
 //
 // If Options has a Window and a WindowPlanner on all ranks, collectives go over windows: memory of
-// each rank that the devices of all ranks reach, in the memory of a device that they share or of
-// the host. The instructions of a plan's program (package program), which is compiled for the
-// device without knowing more than this rank's lengths, become copies, kernels (cuda/kernel) and
-// words of one stream (windows.go). The processor moves nothing. A slot of the windows is used by
-// every second piece.
+// each rank that the devices of all ranks reach, in the memory of its device or of the host. The
+// instructions of a plan's program (package program), which is compiled for the device without
+// knowing more than this rank's lengths, become copies, kernels (cuda/kernel) and words of one
+// stream (windows.go). The processor moves nothing. A slot of the windows is used by every second
+// piece.
 //
 // The words are pushed: a rank writes how far it has come, and which slots it has left, into the
 // page of each peer (page.go), and waits in its own. Positions count operations and pieces, and
 // the end of an operation comes behind all of its pieces, so ranks may have different numbers of
 // them. Every call, by whatever route, leaves its print in the rank's page, where the device
 // threads of the peers compare it with theirs; a call ends when that has been done.
+//
+// How the ranks get windows is in windows_open.go: they open their own, tell all what works, open
+// those of the peers, tell all, and with RouteAuto read a pattern of each peer (windows_probe.go)
+// and tell all how that went. A rank never waits for a peer but in these exchanges, by the Comm,
+// which names a rank that has died. What is settled follows from what all were told
+// (windows_choose.go).
 //
 // Peers use the window and page of a rank also when it has closed its group: those of other
 // processes by mappings of their own, and those of this process by the same ones, which are given

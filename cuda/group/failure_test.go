@@ -154,7 +154,7 @@ func TestDeviceLacks(t *testing.T) {
 func TestMakingFails(t *testing.T) {
 	for _, call := range []string{"cuMemHostRegister", "cuStreamCreateWithPriority", "cuEventCreate"} {
 		for nth := 1; nth < 8; nth += 3 {
-			node, comms, err := ccl.Local(context.Background(), 2, ccl.Options{})
+			node, comms, err := ccl.Local(context.Background(), 2, ccl.Options{CudaRoute: "staged"})
 			require.NoError(t, err)
 			driver := cudatest.New(cudatest.Options{Faults: cudatest.Faults{
 				Fail: []cudatest.Failure{{Call: call, Nth: nth, Code: 2}}}})

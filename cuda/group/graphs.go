@@ -116,6 +116,9 @@ func openGraphs(w *windows) (*graphs, error) {
 
 // locate finds the regions, once the windows of all ranks are known.
 func (c *graphs) locate() {
+	if c == nil {
+		return
+	}
 	for rank, window := range c.w.places {
 		c.slots[rank] = window + cuda.Ptr((plan.WindowSlots+scratches(len(c.slots)))*c.w.room.Slot)
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	Sharing       Sharing
 	Graphs        int     // how many CUDA graphs can have calls of the group
 	Window        *Window // of this rank; without one, all ranks stage. New takes it over, even if it fails
+	Route         string  // RouteAuto, or that which all ranks are to take; alike on all
+	Why           string  // why there is no WindowPlanner, for Group.Route
 
 	// Alloc returns whole pages to which the device has access, and what gives them back. Peers on
 	// this host should be able to read them in place.
@@ -62,6 +64,7 @@ type Group struct {
 	// Of collectives; of sends to each rank; of receives from each rank; of receives from any.
 	pipelines []*pipeline
 	windows   *windows // nil for none
+	route     Route
 	memory    cuda.Registered
 	free      func() error  // gives memory back; nil before it was allocated
 	caller    cuda.Event    // where the caller's stream was at the last call
@@ -98,6 +101,7 @@ func New(opts Options) (*Group, error) {
 	g := &Group{opts: opts, comm: opts.Comm, ctx: opts.Context, rank: opts.Comm.Rank(), size: opts.Comm.Size(),
 		splits: map[split]int{}, callers: map[uintptr]cuda.Stream{}}
 	g.watch, _ = opts.Context.(cuda.Observer)
+	g.route = Route{Name: RouteStaged, Why: opts.Why}
 	if err := Check(g.ctx.Info()); err != nil {
 		return nil, err
 	}
@@ -209,6 +213,9 @@ func (g *Group) Rank() int { return g.rank }
 // Size returns the number of ranks of the group.
 func (g *Group) Size() int { return g.size }
 
+// Route says how the group moves its collectives, and why. Barriers and messages are staged.
+func (g *Group) Route() Route { return g.route }
+
 // Context returns the context of the device.
 func (g *Group) Context() cuda.Context { return g.ctx }
 
@@ -267,8 +274,8 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 func (g *Group) capture(call *exec.Call, way way, on cuda.Stream, id uint64) (*Op, error) {
 	if way.windows == nil || way.windows.graphs == nil {
 		return nil, fault.New(fault.NotSupported, "%v in a stream that is in capture: only collectives over windows "+
-			"(GOCCL_CUDA_ROUTE), of groups that have some for graphs (GOCCL_CUDA_GRAPHS), can be part of a CUDA graph; "+
-			"make other calls outside of it", call.Coll)
+			"can be part of a CUDA graph, up to GOCCL_CUDA_GRAPHS=%d; the route of this group is %v. Make other calls "+
+			"outside of the graph", call.Coll, g.opts.Graphs, g.route)
 	}
 	pieces, err := way.windows.graphs.prepare(call, way.low, on, id)
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 // windows is the way of collectives through memory that the devices of all ranks reach. The program
 // of a call (package program) becomes work of one stream: copies, kernels and words.
 type windows struct {
-	g        *Group
-	layout   layout
-	page     cuda.Registered // of this rank
-	pages    []page          // by rank
-	onDevice bool            // the windows are in the memory of the device that all ranks share
-	giving   []func() error  // gives back, last first, what was opened
-	owned    int             // the first of these: what is not of the peers
-	left     bool            // this rank uses nothing of the others any more; guarded by Thread.sharing
+	g       *Group
+	layout  layout
+	page    cuda.Registered // of this rank
+	pages   []page          // by rank
+	giving  []func() error  // gives back, last first, what was opened
+	owned   int             // the first of these: what is not of the peers
+	left    bool            // this rank uses nothing of the others any more; guarded by Thread.sharing
+	opening *opening        // nil when the ranks have agreed
 
 	// Used only by Enqueue.
 	emitter         // its places are the windows

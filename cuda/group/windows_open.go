@@ -1,9 +1,10 @@
 package group
 
 import (
-	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -26,46 +27,73 @@ type Sharing struct {
 	Descriptors func(rank int) []int
 }
 
-// Window is the memory of a rank that the devices of all ranks use: the rank's page, and its window
-// behind that or in the memory of its device. It is made before the ranks meet, so that its
-// descriptors can be passed to the peers.
+// Window is the memory of a rank that the devices of all ranks use: the rank's page, and its
+// windows in memory of the host, of its device, or of both until the ranks have chosen. It is made
+// before the ranks meet, so that its descriptors can be passed to the peers.
 type Window struct {
-	ctx     cuda.Context
-	segment *mem.Segment
-	memory  cuda.Memory // nil if the window is in memory of the host
-	bytes   int         // of the window
-	shared  []int
+	ctx    cuda.Context
+	page   *mem.Segment
+	host   *mem.Segment // nil for none
+	memory cuda.Memory  // nil for none
+	bytes  int          // of a window
+	lacks  [kinds]error // why there is none of a kind
+	shared []int        // of the page, and of each kind that there is
 }
 
-// NewWindow makes the Window of a rank in a group of so many ranks, for Options.Staging and
-// Options.Graphs. A Group takes it over.
-func NewWindow(ctx cuda.Context, staging, graphs, ranks int, onDevice bool) (w *Window, err error) {
+// NewWindow makes the Window of a rank in a group of so many ranks, for Options.Staging,
+// Options.Graphs and Options.Route. A Group takes it over. With RouteAuto it may lack anything: then
+// the Group says why the ranks do without.
+func NewWindow(ctx cuda.Context, staging, graphs, ranks int, route string) (*Window, error) {
 	slot := slotOf(staging)
-	w = &Window{ctx: ctx, bytes: (plan.WindowSlots+scratches(ranks))*slot + graphs*regionBytes(slot, ranks)}
-	defer func() {
-		if err != nil {
-			w, err = nil, errors.Join(err, w.Free())
+	w := &Window{ctx: ctx, bytes: (plan.WindowSlots+scratches(ranks))*slot + graphs*regionBytes(slot, ranks)}
+	page, err := mem.NewSegment("goccl-device", layout{ranks, graphs}.bytes())
+	if err == nil {
+		w.page = page
+		w.shared = append(w.shared, page.FD())
+	}
+	for k := range kinds {
+		switch {
+		case !k.wanted(route):
+			w.lacks[k] = fault.New(fault.NotSupported, "GOCCL_CUDA_ROUTE=%s was set", route)
+			continue
+		case err != nil:
+			w.lacks[k] = err
+		case k == inHost:
+			w.lacks[k] = w.makeHost()
+		default:
+			w.lacks[k] = w.makeMemory()
 		}
-	}()
-	host := layout{ranks, graphs}.bytes()
-	if !onDevice {
-		host += w.bytes
+		if route != RouteAuto && w.lacks[k] != nil {
+			return nil, errors.Join(w.lacks[k], w.Free())
+		}
 	}
-	if w.segment, err = mem.NewSegment("goccl-device", host); err != nil {
-		return w, err
+	return w, nil
+}
+
+func (w *Window) makeHost() (err error) {
+	if w.host, err = mem.NewSegment("goccl-window", w.bytes); err == nil {
+		w.shared = append(w.shared, w.host.FD())
 	}
-	if w.shared = []int{w.segment.FD()}; !onDevice {
-		return w, nil
+	return err
+}
+
+func (w *Window) makeMemory() error {
+	if info := w.ctx.Info(); !info.Shares {
+		return fault.New(fault.NotSupported, "device %d (%s) cannot share its memory with other processes; "+
+			"GOCCL_CUDA_ROUTE=%s does without", info.Index, info.Name, RouteHostWindows)
 	}
-	err = in(ctx, func() error {
-		if w.memory, err = ctx.Alloc(w.bytes); err != nil {
+	return in(w.ctx, func() error {
+		memory, err := w.ctx.Alloc(w.bytes)
+		if err != nil {
 			return err
 		}
-		descriptor, err := w.memory.Descriptor()
-		w.shared = append(w.shared, descriptor)
-		return err
+		descriptor, err := memory.Descriptor()
+		if err != nil {
+			return errors.Join(err, memory.Free())
+		}
+		w.memory, w.shared = memory, append(w.shared, descriptor)
+		return nil
 	})
-	return w, err
 }
 
 // Descriptors returns what the peers need. They stay open until Shared.
@@ -73,27 +101,41 @@ func (w *Window) Descriptors() []int { return w.shared }
 
 // Shared closes the descriptors: the peers have them.
 func (w *Window) Shared() {
-	if len(w.shared) == 0 {
-		return
-	}
-	w.segment.CloseFD()
-	for _, descriptor := range w.shared[1:] {
-		syscall.Close(descriptor)
+	for _, descriptor := range w.shared {
+		switch {
+		case w.page != nil && descriptor == w.page.FD():
+			w.page.CloseFD()
+		case w.host != nil && descriptor == w.host.FD():
+			w.host.CloseFD()
+		default:
+			syscall.Close(descriptor)
+		}
 	}
 	w.shared = nil
 }
 
 // Free gives the memory back, if no Group has taken it over.
 func (w *Window) Free() error {
-	var errs []error
 	w.Shared()
-	if w.memory != nil {
-		errs = append(errs, in(w.ctx, w.memory.Free))
+	err := errors.Join(w.free(onDevice), w.free(inHost))
+	if w.page != nil {
+		err = errors.Join(err, w.page.Free())
+		w.page = nil
 	}
-	if w.segment != nil {
-		errs = append(errs, w.segment.Free())
+	return err
+}
+
+// free gives the window of a kind back.
+func (w *Window) free(k kind) (err error) {
+	switch {
+	case k == onDevice && w.memory != nil:
+		err = in(w.ctx, w.memory.Free)
+		w.memory = nil
+	case k == inHost && w.host != nil:
+		err = w.host.Free()
+		w.host = nil
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // in calls f in a context.
@@ -103,35 +145,6 @@ func in(ctx cuda.Context, f func() error) error {
 	}
 	defer ctx.Leave()
 	return f()
-}
-
-// note is what the ranks tell each other when they join.
-type note struct {
-	Works  bool // as far as this rank knows
-	Has    bool // it has a Window
-	Device [16]byte
-	Slot   uint64 // bytes
-	Graphs uint64
-}
-
-const noteBytes = 40
-
-func (n *note) encode(b []byte) {
-	b[0], b[1] = 0, 0
-	if n.Works {
-		b[0] = 1
-	}
-	if n.Has {
-		b[1] = 1
-	}
-	binary.LittleEndian.PutUint64(b[8:], n.Slot)
-	copy(b[16:], n.Device[:])
-	binary.LittleEndian.PutUint64(b[32:], n.Graphs)
-}
-
-func decodeNote(b []byte) note {
-	return note{Works: b[0] == 1, Has: b[1] == 1, Device: [16]byte(b[16:]), Slot: binary.LittleEndian.Uint64(b[8:]),
-		Graphs: binary.LittleEndian.Uint64(b[32:])}
 }
 
 // slotOf returns the bytes of a slot.
@@ -145,45 +158,163 @@ func scratches(ranks int) int {
 	return 0
 }
 
-// openWindows makes the windows of a group. All ranks call it at the same time. Either all have
-// windows then, or none: without an error if a rank has no Window, else with one that says what
-// this rank lacks, or which other one lacks something.
+// opening is what a group has of windows until the ranks have agreed on their route.
+type opening struct {
+	w         *windows
+	attempt   int               // from 1
+	lacks     [kinds]error      // why windows of a kind do not work for this rank
+	rates     [kinds]float64    // bytes a second, of the slowest peer
+	offers    [][kinds]bool     // by rank: of which kinds it has shared a window
+	inProcess []bool            // by rank
+	opened    []bool            // by rank: its page
+	passed    [][]int           // by rank: its descriptors
+	places    [kinds][]cuda.Ptr // of the windows, by rank
+
+	// What gives things back, last first: what belongs to all kinds comes last in these lists.
+	own, peers [kinds + 1][]func() error
+}
+
+const common = kinds
+
+// openWindows makes the windows of a group. All ranks call it at the same time, and either all have
+// windows then, or none. With RouteAuto the ranks choose, and what a rank lacks is the reason for
+// another route. Otherwise it is an error, which says what this rank lacks, or which other one
+// lacks something. A rank without a Window has all do without, which is no error.
 func openWindows(g *Group) (*windows, error) {
 	w := &windows{g: g, layout: layout{g.size, g.opts.Graphs}, lows: map[choice]*program.Lowered{},
-		emitter: emitter{functions: map[*kernel.Function]cuda.Function{}, places: make([]cuda.Ptr, g.size)},
+		emitter: emitter{functions: map[*kernel.Function]cuda.Function{}},
 		pages:   make([]page, g.size), compared: make([]uint64, g.size), heard: make([]uint64, g.size)}
 	w.room = program.Room{Rank: g.rank, Ranks: g.size, Channels: exec.PlanChannels, Enqueued: true,
 		Slot: slotOf(g.opts.Staging), Windows: make([]program.Window, g.size)}
-	own := note{Works: true, Has: g.opts.Window != nil, Slot: uint64(w.room.Slot),
-		Graphs: uint64(g.opts.Graphs)}
-	if own.Has {
-		w.giving = append(w.giving, g.opts.Window.Free)
-		if w.onDevice = g.opts.Window.memory != nil; w.onDevice {
-			own.Device = g.ctx.Info().UUID
+	o := &opening{w: w, inProcess: make([]bool, g.size), opened: make([]bool, g.size), passed: make([][]int, g.size)}
+	w.opening = o
+	defer o.close()
+	for k := range kinds {
+		o.places[k] = make([]cuda.Ptr, g.size)
+	}
+	if g.opts.Window != nil {
+		o.lacks = g.opts.Window.lacks
+		o.own[common] = []func() error{g.opts.Window.Free}
+	}
+	err := o.agree()
+	if err != nil || g.route.Name == RouteStaged {
+		return nil, errors.Join(err, o.giveBack())
+	}
+	chosen := onDevice
+	if g.route.Name == inHost.route() {
+		chosen = inHost
+	}
+	return w, o.settle(chosen)
+}
+
+// agree opens windows until the ranks have a route that works on all of them.
+func (o *opening) agree() error {
+	g := o.w.g
+	notes, err := o.exchange()
+	if err != nil {
+		return err
+	}
+	if without := slices.IndexFunc(notes, func(n note) bool { return !n.Has }); without >= 0 {
+		g.route.Why = fmt.Sprintf("rank %d has not brought a window, as in groups that others were made of", without)
+		return nil
+	}
+	if err := sameSlots(notes, g.rank); err != nil {
+		return err
+	}
+	for _, n := range notes {
+		o.offers = append(o.offers, n.Works)
+	}
+	var tried [kinds]bool
+	for open := next(notes, tried); len(open) > 0; open = next(notes, tried) {
+		for _, k := range open {
+			tried[k] = true
+		}
+		if notes, err = o.try(open, notes); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(open, func(k kind) bool { return works(notes, k) }) {
+			break
 		}
 	}
-	// A rank that lacks something goes on to the next exchange, so that the others do not wait.
-	var lack error
-	for _, step := range []func(notes []note) error{w.openOwn, w.openPeers, nil} {
-		notes, err := g.exchange(&own)
-		if err != nil {
-			return nil, errors.Join(err, w.giveBack())
+	for k := range kinds {
+		if tried[k] || !works(notes, k) {
+			continue
 		}
-		if slices.ContainsFunc(notes, func(n note) bool { return !n.Has }) {
-			return nil, w.giveBack()
+		for rank := range notes { // what was not needed was not opened
+			notes[rank].Works[k] = false
 		}
-		if lack == nil {
-			lack = w.agreed(notes)
-		}
-		if lack == nil && step != nil {
-			lack = step(notes)
-		}
-		own.Works = lack == nil
 	}
-	if lack != nil {
-		return nil, errors.Join(lack, w.giveBack())
+	if g.opts.Route == RouteAuto {
+		g.route = choose(notes)
+		return nil
 	}
-	return w, nil
+	g.route = Route{Name: g.opts.Route, Devices: devices(notes)}
+	return o.refused(notes)
+}
+
+// refused returns the error of a route that the user has chosen and that does not work, or nil.
+func (o *opening) refused(notes []note) error {
+	k := onDevice
+	if o.w.g.opts.Route == RouteHostWindows {
+		k = inHost
+	}
+	if works(notes, k) {
+		return nil
+	}
+	if o.lacks[k] != nil {
+		return o.lacks[k]
+	}
+	rank := slices.IndexFunc(notes, func(n note) bool { return !n.Works[k] })
+	return fault.Peer(fault.NotSupported, rank, "it cannot share memory for the windows of device groups: %s",
+		notes[rank].Why[k])
+}
+
+// try opens windows of some kinds. A rank that lacks something goes on to the next exchange, so
+// that the others do not wait.
+func (o *opening) try(open []kind, notes []note) ([]note, error) {
+	o.attempt++
+	steps := []func([]kind, []note){o.openOwn, o.openPeers}
+	if o.w.g.opts.Route == RouteAuto {
+		steps = append(steps, func(open []kind, _ []note) {
+			if err := o.withPeers(func() error { return o.probe(open) }); err != nil {
+				o.lackAll(open, err)
+			}
+		})
+	}
+	for _, step := range steps {
+		open = slices.DeleteFunc(slices.Clone(open), func(k kind) bool { return !works(notes, k) })
+		if len(open) == 0 {
+			break
+		}
+		step(open, notes)
+		var err error
+		if notes, err = o.exchange(); err != nil {
+			return nil, err
+		}
+	}
+	return notes, nil
+}
+
+// lackAll notes that windows of some kinds do not work.
+func (o *opening) lackAll(open []kind, err error) {
+	for _, k := range open {
+		if o.lacks[k] == nil {
+			o.lacks[k] = err
+		}
+	}
+}
+
+// exchange gives this rank's note to all, and returns theirs.
+func (o *opening) exchange() ([]note, error) {
+	g := o.w.g
+	own := note{Has: g.opts.Window != nil, Slot: uint64(o.w.room.Slot), Graphs: uint64(g.opts.Graphs),
+		Device: g.ctx.Info().UUID, Rates: o.rates}
+	for k := range kinds {
+		if own.Works[k] = o.lacks[k] == nil; !own.Works[k] {
+			own.Why[k] = strings.TrimPrefix(o.lacks[k].Error(), "goccl: ")
+		}
+	}
+	return g.exchange(&own)
 }
 
 // exchange gives this rank's note to all, and returns theirs.
@@ -205,30 +336,26 @@ func (g *Group) exchange(own *note) ([]note, error) {
 	return notes, nil
 }
 
-// agreed checks that all ranks have what windows need, and the same slots and device.
-func (w *windows) agreed(notes []note) error {
-	own := notes[w.g.rank]
-	for rank, n := range notes {
-		switch {
-		case !n.Works && rank != w.g.rank:
-			return fault.Peer(fault.NotSupported, rank, "it cannot share memory for the windows of device groups")
-		case n.Slot != own.Slot:
-			return fault.Peer(fault.Invalid, rank, "its GOCCL_CUDA_BUFFSIZE gives slots of %d bytes, that of rank %d %d",
-				n.Slot, w.g.rank, own.Slot)
-		case n.Graphs != own.Graphs:
-			return fault.Peer(fault.Invalid, rank, "its GOCCL_CUDA_GRAPHS is %d, that of rank %d is %d", n.Graphs, w.g.rank,
-				own.Graphs)
-		case n.Device != own.Device:
-			return fault.Peer(fault.NotSupported, rank, "it is on another device than rank %d: windows in the memory of a "+
-				"device are for ranks that share it; GOCCL_CUDA_ROUTE=host-windows is for others", w.g.rank)
+// openOwn makes what this rank has of its own.
+func (o *opening) openOwn(open []kind, _ []note) {
+	w := o.w
+	if w.page == nil {
+		if err := o.openCommon(); err != nil {
+			o.lackAll([]kind{inHost, onDevice}, err)
+			return
 		}
 	}
-	return nil
+	for _, k := range open {
+		if o.lacks[k] = o.openOwnWindow(k); o.lacks[k] == nil && w.g.opts.Route == RouteAuto {
+			o.lacks[k] = o.fill(k)
+		}
+	}
+	w.show()
 }
 
-// openOwn makes what this rank has of its own.
-func (w *windows) openOwn([]note) (err error) {
-	g := w.g
+// openCommon makes what windows of all kinds need.
+func (o *opening) openCommon() error {
+	w, g := o.w, o.w.g
 	info := g.ctx.Info()
 	w.processors = info.Processors
 	code, err := kernel.Code(info.Major, info.Minor)
@@ -239,7 +366,7 @@ func (w *windows) openOwn([]note) (err error) {
 	if err != nil {
 		return err
 	}
-	w.giving = append(w.giving, module.Unload)
+	o.own[common] = append(o.own[common], module.Unload)
 	for _, f := range kernel.Functions() {
 		if w.functions[f], err = module.Function(f.Name); err != nil {
 			return err
@@ -248,88 +375,206 @@ func (w *windows) openOwn([]note) (err error) {
 	if w.stream, err = g.ctx.NewStream(urgencyToDevice); err != nil {
 		return err
 	}
-	w.giving = append(w.giving, w.stream.Destroy)
-	if w.page, err = w.register(g.rank, g.opts.Window.segment); err != nil {
+	o.own[common] = append(o.own[common], w.stream.Destroy)
+	registered, err := g.ctx.Register(g.opts.Window.page.Bytes())
+	if err != nil {
 		return err
 	}
-	if w.onDevice {
-		w.places[g.rank] = g.opts.Window.memory.Ptr()
+	o.own[common] = append(o.own[common], registered.Free)
+	w.page, w.pages[g.rank] = registered, page{registered.Host(), registered.Ptr()}
+	if w.graphs, err = openGraphs(w); w.graphs != nil {
+		o.own[common] = append(o.own[common], w.graphs.stream.Destroy)
 	}
-	w.scratch = w.places[g.rank] + cuda.Ptr(plan.WindowSlots*w.room.Slot)
-	if w.graphs, err = openGraphs(w); err != nil {
+	return err
+}
+
+func (o *opening) openOwnWindow(k kind) error {
+	g := o.w.g
+	if k == onDevice {
+		o.places[k][g.rank] = g.opts.Window.memory.Ptr()
+		return nil
+	}
+	return o.register(&o.own[k], g.rank, g.opts.Window.host)
+}
+
+// register gives the device access to a rank's window in memory of the host.
+func (o *opening) register(giving *[]func() error, rank int, segment *mem.Segment) error {
+	registered, err := o.w.g.ctx.Register(segment.Bytes())
+	if err != nil {
 		return err
 	}
-	if w.graphs != nil {
-		w.giving = append(w.giving, w.graphs.stream.Destroy)
-	}
-	w.owned = len(w.giving)
-	w.show()
+	*giving = append(*giving, registered.Free)
+	o.places[inHost][rank] = registered.Ptr()
 	return nil
 }
 
-// register gives the device access to the segment of a rank.
-func (w *windows) register(rank int, segment *mem.Segment) (cuda.Registered, error) {
-	r, err := w.g.ctx.Register(segment.Bytes())
-	if err != nil {
-		return nil, err
-	}
-	w.giving = append(w.giving, r.Free)
-	w.pages[rank] = page{r.Host(), r.Ptr()}
-	w.places[rank] = r.Ptr() + cuda.Ptr(w.layout.bytes())
-	return r, nil
-}
-
-// openPeers finds the memory of the peers. Ranks of one process have registered theirs already.
-func (w *windows) openPeers([]note) error {
+// openPeers finds the memory of the peers.
+func (o *opening) openPeers(open []kind, notes []note) {
+	w := o.w
 	for rank := range w.pages {
 		if rank == w.g.rank {
 			continue
 		}
-		if peer := w.find(rank); peer != nil {
-			w.pages[rank], w.places[rank] = peer.pages[rank], peer.places[rank]
+		if o.openInProcess(rank, open, notes) {
 			continue
 		}
-		if err := w.openPeer(rank); err != nil {
-			return err
+		if err := o.openPage(rank); err != nil {
+			o.lackAll(open, err)
+			return
+		}
+		for _, k := range open {
+			if err := o.openPeer(rank, k); err != nil {
+				o.lackAll([]kind{k}, err)
+			}
 		}
 	}
-	if w.graphs != nil {
-		w.graphs.locate()
+	if w.g.opts.Route != RouteAuto {
+		return
 	}
+	if err := o.withPeers(o.announce); err != nil {
+		o.lackAll(open, err)
+	}
+}
+
+// withPeers calls f while the memory of ranks of this process stays, which may fail and give it
+// back.
+func (o *opening) withPeers(f func() error) error {
+	t := o.w.g.opts.Thread
+	t.sharing.Lock()
+	defer t.sharing.Unlock()
+	for rank, here := range o.inProcess {
+		if here && t.present[member{o.w.g.opts.Sharing.Group, rank}] == nil {
+			return fault.Peer(fault.PeerLeft, rank, "it has left while the ranks were joining")
+		}
+	}
+	return f()
+}
+
+// openInProcess finds the memory of a rank of this process, which has registered it already. A
+// device has no access to what a context of another one has, so it imports that.
+func (o *opening) openInProcess(rank int, open []kind, notes []note) bool {
+	w, t := o.w, o.w.g.opts.Thread
+	t.sharing.Lock()
+	defer t.sharing.Unlock()
+	peer := t.present[member{w.g.opts.Sharing.Group, rank}]
+	if peer == nil {
+		return false
+	}
+	o.inProcess[rank], w.pages[rank] = true, peer.pages[rank]
+	for _, k := range open {
+		if k == inHost || notes[rank].Device == notes[w.g.rank].Device {
+			o.places[k][rank] = peer.opening.places[k][rank]
+			continue
+		}
+		descriptor := -1
+		err := in(peer.g.ctx, func() (err error) {
+			descriptor, err = peer.g.opts.Window.memory.Descriptor()
+			return err
+		})
+		if err == nil {
+			err = o.importMemory(rank, descriptor)
+			syscall.Close(descriptor)
+		}
+		if err != nil {
+			o.lackAll([]kind{k}, err)
+		}
+	}
+	return true
+}
+
+// openPage maps the page of a rank in another process.
+func (o *opening) openPage(rank int) error {
+	if o.opened[rank] {
+		return nil
+	}
+	w := o.w
+	o.passed[rank] = w.g.opts.Sharing.Descriptors(rank)
+	want := 1
+	for k := range kinds {
+		if o.offers[rank][k] {
+			want++
+		}
+	}
+	if got := len(o.passed[rank]); got != want {
+		return fault.Peer(fault.NotSupported, rank, "%d descriptors of its memory have come, and not %d: "+
+			"ranks with windows share memory, so they are on one host and not linked by TCP", got, want)
+	}
+	segment, err := mem.MapSegment(o.passed[rank][0], w.layout.bytes())
+	if err != nil {
+		return err
+	}
+	o.peers[common] = append(o.peers[common], segment.Free)
+	registered, err := w.g.ctx.Register(segment.Bytes())
+	if err != nil {
+		return err
+	}
+	o.peers[common] = append(o.peers[common], registered.Free)
+	w.pages[rank] = page{registered.Host(), registered.Ptr()}
+	o.opened[rank] = true
 	return nil
 }
 
-// openPeer maps the memory of another process.
-func (w *windows) openPeer(rank int) error {
-	descriptors := w.g.opts.Sharing.Descriptors(rank)
-	defer func() {
+// openPeer maps the window of a rank in another process.
+func (o *opening) openPeer(rank int, k kind) error {
+	if k == onDevice {
+		return o.importMemory(rank, o.passed[rank][len(o.passed[rank])-1])
+	}
+	segment, err := mem.MapSegment(o.passed[rank][1], o.w.g.opts.Window.bytes)
+	if err != nil {
+		return err
+	}
+	o.peers[k] = append(o.peers[k], segment.Free)
+	return o.register(&o.peers[k], rank, segment)
+}
+
+// importMemory maps a rank's window in the memory of its device.
+func (o *opening) importMemory(rank, descriptor int) error {
+	memory, err := o.w.g.ctx.Import(descriptor, o.w.g.opts.Window.bytes)
+	if err != nil {
+		return err
+	}
+	o.peers[onDevice] = append(o.peers[onDevice], memory.Free)
+	o.places[onDevice][rank] = memory.Ptr()
+	return nil
+}
+
+// settle keeps windows of the kind that the ranks have chosen. Nobody uses others any more.
+func (o *opening) settle(chosen kind) error {
+	w := o.w
+	loser := 1 - chosen
+	w.giving = slices.Concat(o.own[loser], o.peers[loser])
+	err := errors.Join(w.give(0), w.g.opts.Window.free(loser))
+	w.giving = slices.Concat(o.own[common], o.own[chosen])
+	w.owned = len(w.giving)
+	w.giving = slices.Concat(w.giving, o.peers[common], o.peers[chosen])
+	w.places = o.places[chosen]
+	w.scratch = w.places[w.g.rank] + cuda.Ptr(plan.WindowSlots*w.room.Slot)
+	w.graphs.locate()
+	if w.g.opts.Route == RouteAuto {
+		w.used[0] = o.mark() // the peers have read it
+	}
+	return err
+}
+
+// giveBack undoes everything.
+func (o *opening) giveBack() error {
+	w := o.w
+	w.giving = slices.Concat(o.own[common], o.own[inHost], o.own[onDevice],
+		o.peers[common], o.peers[inHost], o.peers[onDevice])
+	return w.giveBack()
+}
+
+// close ends the opening.
+func (o *opening) close() {
+	for _, descriptors := range o.passed {
 		for _, descriptor := range descriptors {
 			syscall.Close(descriptor)
 		}
-	}()
-	want := 1
-	if w.onDevice {
-		want = 2
 	}
-	if len(descriptors) != want {
-		return fault.Peer(fault.NotSupported, rank, "%d descriptors of its memory have come, and not %d: "+
-			"ranks with windows share memory, so they are on one host and not linked by TCP", len(descriptors), want)
-	}
-	segment, err := mem.MapSegment(descriptors[0], len(w.g.opts.Window.segment.Bytes()))
-	if err != nil {
-		return err
-	}
-	w.giving = append(w.giving, segment.Free)
-	if _, err := w.register(rank, segment); err != nil || !w.onDevice {
-		return err
-	}
-	memory, err := w.g.ctx.Import(descriptors[1], w.g.opts.Window.bytes)
-	if err != nil {
-		return err
-	}
-	w.giving = append(w.giving, memory.Free)
-	w.places[rank] = memory.Ptr()
-	return nil
+	t := o.w.g.opts.Thread
+	t.sharing.Lock()
+	defer t.sharing.Unlock()
+	o.w.opening = nil
 }
 
 // giveBack undoes what was opened.
@@ -361,14 +606,6 @@ func (w *windows) show() {
 	t.sharing.Lock()
 	defer t.sharing.Unlock()
 	t.present[w.member()] = w
-}
-
-// find returns the windows of a rank of the group in this process, or nil.
-func (w *windows) find(rank int) *windows {
-	t := w.g.opts.Thread
-	t.sharing.Lock()
-	defer t.sharing.Unlock()
-	return t.present[member{w.g.opts.Sharing.Group, rank}]
 }
 
 // leave gives back what this rank has of other processes, whose peers have mappings of their own,

@@ -3,6 +3,7 @@ package group_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,18 +23,14 @@ var (
 	eitherWindows   = []ccl.Options{overWindows, overHostWindows}
 )
 
-// machine makes a device group whose ranks share the device of one machine, as if they were
+// machine makes a device group whose ranks share the devices of one machine, as if they were
 // processes: they have hardware queues enough for that.
 func machine(t testing.TB, n int, device cudatest.Options, opts ccl.Options, memory int) []*rank {
 	t.Helper()
 	device.Queues = 1000
 	driver := cudatest.New(device)
 	t.Cleanup(driver.Close)
-	drivers := make([]*cudatest.Driver, n)
-	for i := range drivers {
-		drivers[i] = driver
-	}
-	return ranksOn(t, drivers, opts, memory)
+	return ranksOnDevices(t, slices.Repeat([]*cudatest.Driver{driver}, n), max(1, device.Devices), opts, memory)
 }
 
 // Every collective has the bits that it has on the processor, over windows, too: in the memory of
@@ -171,13 +168,14 @@ func TestWindowsCannotBe(t *testing.T) {
 	require.Empty(t, driver.Leaks())
 }
 
-// A rank without a window has all ranks stage; one on another device is an error that names it.
+// A rank without a window has all ranks stage; devices that do not reach each other are an error,
+// which names them or the other rank.
 func TestWindowsDisagree(t *testing.T) {
 	for name, devices := range map[string][]int{"one has none": {0, 0}, "two devices": {0, 1}} {
 		t.Run(name, func(t *testing.T) {
 			node, comms, err := ccl.Local(context.Background(), 2, overWindows)
 			require.NoError(t, err)
-			driver := cudatest.New(cudatest.Options{Devices: 2})
+			driver := cudatest.New(cudatest.Options{Devices: 2, Faults: cudatest.Faults{NoPeers: true}})
 			defer driver.Close()
 			groups := make([]*ccl.DeviceGroup, 2)
 			errs := each(2, func(i int) error {
@@ -199,11 +197,33 @@ func TestWindowsDisagree(t *testing.T) {
 					continue
 				}
 				require.ErrorIs(t, err, fault.NotSupported)
-				require.ErrorContains(t, err, fmt.Sprintf("rank %d", 1-i))
+				require.ErrorContains(t, err, fmt.Sprintf("device %d does not reach the memory of device %d", i, 1-i))
 			}
 			require.NoError(t, node.Close())
 			driver.Check(t)
 			require.Empty(t, driver.Leaks())
 		})
+	}
+}
+
+// Ranks on several devices that reach each other have windows in the memory of all of them; memory
+// of the host does, too.
+func TestWindowsOfDevices(t *testing.T) {
+	for _, devices := range []int{2, 4} {
+		for i, opts := range eitherWindows {
+			if testing.Short() && (devices == 4 || i > 0) {
+				continue
+			}
+			t.Run(fmt.Sprint(devices, " devices, ", opts.CudaRoute), func(t *testing.T) {
+				t.Parallel()
+				device := quick
+				device.Devices = devices
+				w := machine(t, max(3, devices), device, opts, memory)
+				require.Equal(t, opts.CudaRoute, w[1].Route().Name)
+				require.Equal(t, devices, w[1].Route().Devices)
+				everyCall(t, w)
+				end(t, w)
+			})
+		}
 	}
 }

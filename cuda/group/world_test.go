@@ -59,9 +59,11 @@ func world(t testing.TB, n int, device cudatest.Options, opts ccl.Options) []*ra
 	return worldOf(t, devices, opts, memory)
 }
 
-// worldOf makes a device group with a rank on each device, which has so many bytes of memory.
+// worldOf makes a device group with a rank on each device, which has so many bytes of memory. No
+// machine knows of memory of another in the same process, so the group is staged.
 func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory int) []*rank {
 	t.Helper()
+	opts.CudaRoute = "staged"
 	drivers := make([]*cudatest.Driver, len(devices))
 	for i := range devices {
 		drivers[i] = cudatest.New(devices[i])
@@ -73,6 +75,12 @@ func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory 
 // ranksOn makes a device group with a rank on the first device of each driver.
 func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory int) []*rank {
 	t.Helper()
+	return ranksOnDevices(t, drivers, 1, opts, memory)
+}
+
+// ranksOnDevices makes a device group whose ranks are on so many devices of their drivers in turn.
+func ranksOnDevices(t testing.TB, drivers []*cudatest.Driver, devices int, opts ccl.Options, memory int) []*rank {
+	t.Helper()
 	n := len(drivers)
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
@@ -83,7 +91,7 @@ func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory 
 	require.NoError(t, err)
 	t.Cleanup(func() { node.Close() })
 	onProcessor := opts
-	if onProcessor.CudaRoute = ""; opts.CudaRoute != "" {
+	if onProcessor.CudaRoute = ""; opts.CudaRoute != "staged" {
 		onProcessor.Determinism = 4 // all plans over windows combine operands in the order of the ranks
 	}
 	_, cpu, err := localIn(ctx, node, n, onProcessor)
@@ -98,7 +106,7 @@ func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory 
 			require.NoError(t, err)
 		} else {
 			r.driver = drivers[i]
-			r.ctx, err = r.driver.Retain(0)
+			r.ctx, err = r.driver.Retain(i % devices)
 			require.NoError(t, err)
 		}
 		ranks[i] = r

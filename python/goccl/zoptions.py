@@ -32,10 +32,13 @@ class Options(Settings):
         cuda_buffsize: Bytes of host memory through which a group moves the collectives of CUDA tensors, such as 4M
             or 64M, from 256K to 1G; a quarter of it is what one piece of a call uses at most. Messages have as many
             again. (``GOCCL_CUDA_BUFFSIZE``, default 16M)
+        cuda_graphs: How many CUDA graphs can have collectives of a group over windows at the same time; each has a
+            quarter of a window for itself until it is destroyed. 0: none. (``GOCCL_CUDA_GRAPHS``, default 8)
         cuda_route: How a group moves the collectives of CUDA tensors. staged: through memory of the host, where the
-            CPU reduces them. windows: the device copies and reduces by itself, in memory of its own that all ranks
-            reach, half of GOCCL_CUDA_BUFFSIZE at a time; all ranks must be on one device. host-windows: the same in
-            memory of the host, for ranks on several devices of a host. (``GOCCL_CUDA_ROUTE``, default staged)
+            CPU reduces them. windows: the devices copy and reduce by themselves, in memory of theirs that all ranks
+            reach, half of GOCCL_CUDA_BUFFSIZE at a time; for ranks on one device, or on devices of a host that reach
+            each other. host-windows: the same in memory of the host, for ranks on any devices of a host. auto: the best
+            of these that works, which the ranks find out when they join. (``GOCCL_CUDA_ROUTE``, default auto)
         debug: What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are joined,
             and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another size
             than the one before. (``GOCCL_DEBUG``, default WARN)
@@ -105,6 +108,7 @@ class Options(Settings):
     buffsize: int | str | None = None
     checksum: bool | None = None
     cuda_buffsize: int | str | None = None
+    cuda_graphs: int | None = None
     cuda_route: str | None = None
     debug: str | None = None
     determinism: int | None = None

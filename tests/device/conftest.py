@@ -37,11 +37,11 @@ def one(worlds):
 
 @pytest.fixture(scope="session")
 def pair(worlds):
-    """Two ranks whose default group is goccl's, for the host and for the device."""
+    """Two ranks whose default group is goccl's, for the host and for the device, where it chooses windows."""
     return worlds(2)
 
 
 @pytest.fixture(scope="session")
 def quartet(worlds):
-    """Four ranks whose default group is goccl's, for the host and for the device."""
-    return worlds(4)
+    """Four ranks whose default group is goccl's, for the host and for the device, where it is staged."""
+    return worlds(4, route="staged")

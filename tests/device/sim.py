@@ -223,16 +223,16 @@ def order():
 class SimPool(RankPool):
     """A pool of ranks (rank_pool.RankPool) that each have a simulated machine, with a group on it unless group is False.
 
-    options are arguments of start.
+    route is the group's (GOCCL_CUDA_ROUTE), options are arguments of start.
     """
 
-    def __init__(self, size, folder, group=True, timeout=20.0, patience=60.0, **options):
+    def __init__(self, size, folder, group=True, timeout=20.0, patience=60.0, route="auto", **options):
         library, device = build()
         super().__init__(size, folder, group=False, patience=patience)
         try:
             self.run(_start, str(library), str(device), options)
             if group:
-                self.run(_join, size, str(folder), timeout)
+                self.run(_join, size, str(folder), timeout, route)
         except BaseException:
             self.kill()
             raise
@@ -251,11 +251,12 @@ def _start(rank, library, device, options):
     start(library, device, rank, **options)
 
 
-def _join(rank, size, folder, timeout):
+def _join(rank, size, folder, timeout, route):
     import torch.distributed as dist
 
     import goccl  # noqa: F401
 
+    os.environ["GOCCL_CUDA_ROUTE"] = route
     dist.init_process_group(BACKEND, store=dist.FileStore(f"{folder}/sim"), rank=rank, world_size=size,
                             timeout=datetime.timedelta(seconds=timeout))
 

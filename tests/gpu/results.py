@@ -10,9 +10,9 @@ ROUTE = "GOCCL_CUDA_ROUTE"
 
 
 def of_route(name: str, route: str = "") -> str:
-    """Returns the name of a bar for calls by a route, or by the one that is set."""
+    """Returns the name of a bar for calls by a route, or by the one that is set. That of the staged route has none."""
     route = route or os.environ.get(ROUTE, "")
-    return f"{name}, route {route}" if route else name
+    return f"{name}, route {route}" if route not in ("", "staged") else name
 
 
 def tell(name: str, result: str, text: str, **numbers: object) -> None:

@@ -27,8 +27,6 @@ func Host() []topo.Finding {
 	}
 	findings = append(findings, sharedMemory(), crossMemory(root))
 	findings = append(findings, interfaces())
-	findings = append(findings, library("GPU (CUDA driver)", []string{"libcuda.so.1", "libcuda.so"}, "cuInit",
-		"no NVIDIA driver: tensors stay on the CPU"))
 	return append(findings, rdma())
 }
 

@@ -77,4 +77,5 @@ var table = []call{
 	{"cuMemSetAccess", 10020, sometimes, "p cuda.Ptr, bytes uintptr, access *access, count uintptr"},
 	{"cuMemExportToShareableHandle", 10020, sometimes, "descriptor *int32, handle uint64, kind int32, flags uint64"},
 	{"cuMemImportFromShareableHandle", 10020, sometimes, "handle *uint64, descriptor uintptr, kind int32"},
+	{"cuMemGetAllocationPropertiesFromHandle", 10020, sometimes, "properties *allocation, handle uint64"},
 }

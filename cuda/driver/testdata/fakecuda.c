@@ -187,9 +187,10 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute a, CUdevice d) {
 	if (a == *knob("without")) *value = 0;
 	return 0;
 }
+static int reaches(CUdevice d, CUdevice peer) { return d <= peer; } // so the order matters
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice peer) {
 	CALL(PLAIN, A(can), A(d), A(peer)); DEVICE(d); DEVICE(peer);
-	*can = d < peer; // so the order matters; and no device is its own peer
+	*can = d != peer && reaches(d, peer); // no device is its own peer
 	return 0;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
@@ -232,8 +233,8 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *m) {
 
 enum { UNIT = 2 << 20, FIRST_ALLOCATION = 0x5000 };
 static const u64 ALIAS = 1ull << 60; // device pointers are host pointers with this bit
-static struct { int fd, exportable; size_t bytes; } allocations[64];
-typedef struct { char *host; size_t bytes; int reserved, mapped, accessible, registered; } range;
+static struct { int fd, exportable, device; size_t bytes; } allocations[64];
+typedef struct { char *host; size_t bytes; int reserved, mapped, accessible, registered, owner; } range;
 static range ranges[64];
 
 static range *range_at(CUdeviceptr p, size_t bytes) {
@@ -247,10 +248,10 @@ static range *new_range(void *host, size_t bytes) {
 	abort();
 }
 static void end_range(range *r) { r->bytes = 0, live--; }
-// host returns where the device finds an address, or NULL.
-static char *host(CUdeviceptr p, size_t bytes) {
+// host returns where a device finds an address, or NULL.
+static char *host(CUdevice device, CUdeviceptr p, size_t bytes) {
 	range *r = range_at(p, bytes);
-	return r && (r->registered || r->accessible) ? (char *)(uintptr_t)(p & ~ALIAS) : NULL;
+	return r && (r->registered || r->accessible == device) ? (char *)(uintptr_t)(p & ~ALIAS) : NULL;
 }
 
 static int right(const CUmemAllocationProp *p) {
@@ -258,10 +259,11 @@ static int right(const CUmemAllocationProp *p) {
 	return p->type == 1 && (unsigned)p->requestedHandleTypes <= 1 && p->location.type == 1 && valid(p->location.id) &&
 		!p->win32HandleMetaData && !memcmp(&p->allocFlags, zero, 8);
 }
-static CUmemGenericAllocationHandle new_allocation(int fd, size_t bytes, int exportable) {
+static CUmemGenericAllocationHandle new_allocation(int fd, size_t bytes, int exportable, int device) {
 	for (int i = 0; i < 64; i++)
 		if (!allocations[i].bytes) {
-			allocations[i].fd = fd, allocations[i].bytes = bytes, allocations[i].exportable = exportable, live++;
+			allocations[i].fd = fd, allocations[i].bytes = bytes, allocations[i].exportable = exportable;
+			allocations[i].device = device, live++;
 			return FIRST_ALLOCATION + i;
 		}
 	abort();
@@ -276,9 +278,11 @@ CUresult cuMemGetAllocationGranularity(size_t *unit, const CUmemAllocationProp *
 CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, const CUmemAllocationProp *p, u64 flags) {
 	CALL(CONTEXT | UNSAFE, A(h), bytes, A(p), flags, A(p->requestedHandleTypes), A(p->location.id));
 	CHECK(bytes && bytes % UNIT == 0 && right(p) && !flags);
-	int fd = memfd_create("fakecuda", MFD_CLOEXEC);
+	char name[32];
+	snprintf(name, sizeof name, "fakecuda%d", p->location.id);
+	int fd = memfd_create(name, MFD_CLOEXEC);
 	if (fd < 0 || ftruncate(fd, bytes)) return 2;
-	*h = new_allocation(fd, bytes, p->requestedHandleTypes);
+	*h = new_allocation(fd, bytes, p->requestedHandleTypes, p->location.id);
 	return 0;
 }
 CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
@@ -315,7 +319,7 @@ CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAlloca
 	CHECK(r && !r->mapped && !offset && !flags && bytes <= allocations[h - FIRST_ALLOCATION].bytes);
 	if (mmap(r->host, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, allocations[h - FIRST_ALLOCATION].fd, 0) == MAP_FAILED)
 		return 2;
-	r->mapped = 1;
+	r->mapped = 1, r->owner = allocations[h - FIRST_ALLOCATION].device;
 	return 0;
 }
 CUresult cuMemUnmap(CUdeviceptr p, size_t bytes) {
@@ -330,7 +334,8 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *a, s
 	CALL(CONTEXT, p, bytes, A(a), count, A(a->location.id));
 	range *r = reserved(p, bytes);
 	CHECK(r && r->mapped && count == 1 && a->location.type == 1 && valid(a->location.id) && a->flags == 3);
-	r->accessible = 1;
+	if (!reaches(a->location.id, r->owner)) return INVALID_DEVICE;
+	r->accessible = a->location.id;
 	return 0;
 }
 CUresult cuMemExportToShareableHandle(void *to, CUmemGenericAllocationHandle h, CUmemAllocationHandleType kind, u64 flags) {
@@ -343,7 +348,18 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *f
 	CALL(CONTEXT, A(h), A(from), A(kind)); CHECK(kind == 1);
 	struct stat s;
 	CHECK(!fstat((int)(intptr_t)from, &s) && S_ISREG(s.st_mode) && s.st_size);
-	*h = new_allocation(dup((int)(intptr_t)from), s.st_size, 1);
+	// The name of the memory has its device, also for another process.
+	char path[64], name[64] = "";
+	int device = 0;
+	snprintf(path, sizeof path, "/proc/self/fd/%d", (int)(intptr_t)from);
+	CHECK(readlink(path, name, sizeof name - 1) > 0 && sscanf(name, "/memfd:fakecuda%d", &device) == 1);
+	*h = new_allocation(dup((int)(intptr_t)from), s.st_size, 1, device);
+	return 0;
+}
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *p, CUmemGenericAllocationHandle h) {
+	CALL(CONTEXT, A(p), h); ALLOCATION(h);
+	memset(p, 0, sizeof *p);
+	p->type = 1, p->requestedHandleTypes = 1, p->location.type = 1, p->location.id = allocations[h - FIRST_ALLOCATION].device;
 	return 0;
 }
 CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags) {
@@ -379,7 +395,7 @@ long fake_executed(void) { LOCKED; return executed.count; }
 u64 fake_parameter(int at) { LOCKED; u64 word; memcpy(&word, executed.bytes + at, 8); return word; }
 
 typedef struct op {
-	enum { COPY, WRITE, WAIT, RECORD, AWAIT, LAUNCH } kind; u64 to, from, bytes; place *place; unsigned char *parameter; struct op *next;
+	enum { COPY, WRITE, WAIT, RECORD, AWAIT, LAUNCH } kind; u64 to, from, bytes; int device; place *place; unsigned char *parameter; struct op *next;
 } op;
 struct CUstream_st { op *first, *last; int destroyed; struct CUstream_st *next; };
 struct CUevent_st { u64 magic; place *last; };
@@ -403,14 +419,14 @@ static CUstream stream_of(CUstream s) {
 // execute does one operation, unless it has to wait.
 static int execute(op *o) {
 	char *to = NULL, *from = NULL;
-	if (o->kind == COPY) from = host(o->from, o->bytes);
-	if (o->kind == COPY) to = host(o->to, o->bytes);
+	if (o->kind == COPY) from = host(o->device, o->from, o->bytes);
+	if (o->kind == COPY) to = host(o->device, o->to, o->bytes);
 	if (o->kind == LAUNCH) {
 		memcpy(executed.bytes, o->parameter, PARAMETER), executed.count++;
 		if (!o->bytes) return 1;
-		from = host(o->from, o->bytes), to = host(o->to, o->bytes);
+		from = host(o->device, o->from, o->bytes), to = host(o->device, o->to, o->bytes);
 	}
-	if (o->kind == WRITE || o->kind == WAIT) to = from = host(o->to, 8);
+	if (o->kind == WRITE || o->kind == WAIT) to = from = host(o->device, o->to, 8);
 	switch (o->kind) {
 	case RECORD: o->place->done = 1; return 1;
 	case AWAIT: return o->place->done;
@@ -439,6 +455,7 @@ static void pump(void) {
 static void enqueue(CUstream s, op o) {
 	op *each = malloc(sizeof o);
 	*each = o;
+	each->device = stack[depth - 1]->device;
 	if (s->last) s->last->next = each; else s->first = each;
 	s->last = each;
 	queued++;
@@ -664,6 +681,7 @@ static const struct { const char *name; int version; void *at; } points[] = {
 	TWO(cuMemHostGetDevicePointer, 2020, 3020), ONE(cuMemHostUnregister, 4000), ONE(cuMemGetAllocationGranularity, 10020),
 	ONE(cuMemCreate, 10020), ONE(cuMemRelease, 10020), ONE(cuMemAddressReserve, 10020), ONE(cuMemAddressFree, 10020), ONE(cuMemMap, 10020),
 	ONE(cuMemUnmap, 10020), ONE(cuMemSetAccess, 10020), ONE(cuMemExportToShareableHandle, 10020), ONE(cuMemImportFromShareableHandle, 10020),
+	ONE(cuMemGetAllocationPropertiesFromHandle, 10020),
 };
 __attribute__((unused)) static void *search(const char *name, int version) {
 	void *at = NULL;

@@ -1,0 +1,118 @@
+package group_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/cuda/cudatest"
+)
+
+// auto are options of groups that choose their route.
+var auto = ccl.Options{CudaBuffSize: 256 << 10}
+
+// The ranks choose the best route that works on all of them, and say why it is no better one.
+func TestAuto(t *testing.T) {
+	fail := func(call string, nth int) cudatest.Faults {
+		return cudatest.Faults{Fail: []cudatest.Failure{{Call: call, Nth: nth, Code: 2}}}
+	}
+	for _, c := range []struct {
+		name    string
+		devices int
+		faults  cudatest.Faults
+		route   string
+		why     string
+	}{
+		{"one device", 1, cudatest.Faults{}, "windows", ""},
+		{"two devices", 2, cudatest.Faults{}, "windows host-windows", ""}, // whichever is faster
+		{"four devices", 4, cudatest.Faults{}, "windows host-windows", ""},
+		{"no peers", 2, cudatest.Faults{NoPeers: true}, "host-windows",
+			"rank 0: not supported: device 0 does not reach the memory of device 1"},
+		{"one direction", 4, cudatest.Faults{Apart: [][2]int{{2, 1}}}, "host-windows",
+			"rank 2: not supported: device 2 does not reach the memory of device 1"},
+		{"no descriptors", 1, cudatest.Faults{NoDescriptors: true}, "host-windows",
+			"rank 0: not supported: device 0 (memory of the host) cannot share its memory"},
+		{"one without memory", 1, fail("cuMemCreate", 2), "host-windows", "cuMemCreate"},
+		{"one without descriptor", 1, fail("cuMemExportToShareableHandle", 3), "host-windows", "cuMemExport"},
+		{"one without code", 1, fail("cuModuleLoadData", 4), "staged", "cuModuleLoadData"},
+		{"one that cannot fill", 2, fail("cuMemcpyAsync", 1), "windows", ""},
+		{"one that cannot read", 1, fail("cuMemcpyAsync", 6), "host-windows", "cuMemcpyAsync"},
+		{"one that cannot tell", 1, fail("cuStreamBatchMemOp", 2), "host-windows", "cuStreamBatchMemOp"},
+		{"one that cannot probe", 2, fail("cuMemCreate", 6), "staged", "cuMemCreate"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			device := quick
+			device.Devices, device.Faults = c.devices, c.faults
+			w := machine(t, 4, device, auto, memory)
+			route := w[0].Route()
+			require.Contains(t, strings.Fields(c.route), route.Name)
+			require.Contains(t, route.Why, c.why)
+			require.Equal(t, c.devices, route.Devices)
+			if route.Name == "windows" {
+				require.Positive(t, route.Device)
+			}
+			for _, r := range w {
+				require.Equal(t, route, r.Route())
+			}
+			length := func(_, _ int) int { return 60_000 }
+			for seed, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllToAll, dtype.Broadcast} {
+				same(t, w, ccl.Call{Coll: coll, Type: dtype.F32, Op: ccl.Sum}, true, uint64(seed), length, length)
+			}
+			end(t, w)
+		})
+	}
+}
+
+// A rank that leaves while the others read its windows is named, and nobody waits for it. Some
+// operation of each part of joining is its last one.
+func TestAutoOneLeaves(t *testing.T) {
+	for _, last := range []int{1, 3, 8, 14, 17, 20, 30} {
+		t.Run(fmt.Sprint("operation ", last), func(t *testing.T) {
+			const ranks = 3
+			node, comms, err := ccl.Local(context.Background(), ranks, auto)
+			require.NoError(t, err)
+			var left sync.WaitGroup
+			operations := 0
+			device := quick
+			device.Trace = func(string) {
+				if operations++; operations == last {
+					left.Go(func() { comms[2].Close() })
+				}
+			}
+			driver := cudatest.New(device)
+			defer driver.Close()
+			begun := time.Now()
+			errs := each(ranks, func(i int) error {
+				ctx, err := driver.Retain(0)
+				require.NoError(t, err)
+				window, err := ccl.NewDeviceWindow(ctx, auto, ranks)
+				require.NoError(t, err)
+				if _, err = comms[i].OnDevice(ctx, window); err != nil {
+					require.NoError(t, ctx.Release())
+				}
+				return err
+			})
+			require.Less(t, time.Since(begun), hang/2)
+			left.Wait()
+			for _, err := range errs[:2] {
+				if err == nil { // it had joined by then
+					continue
+				}
+				var f *fault.Error
+				require.True(t, errors.As(err, &f) && f.Peer == 2 && f.Code == fault.PeerLeft, "%v", err)
+			}
+			require.NoError(t, node.Close())
+			driver.Check(t)
+			require.Empty(t, driver.Leaks())
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package group
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// Routes of collectives, as a user names them.
+const (
+	RouteAuto        = "auto"         // the best of these that works
+	RouteStaged      = "staged"       // through memory of the host, by the processor
+	RouteWindows     = "windows"      // over windows in the memory of devices
+	RouteHostWindows = "host-windows" // over windows in memory of the host
+)
+
+// kind is where windows are.
+type kind int
+
+const (
+	inHost kind = iota
+	onDevice
+	kinds
+)
+
+func (k kind) route() string { return [kinds]string{RouteHostWindows, RouteWindows}[k] }
+
+// wanted reports whether a route may be over windows of a kind.
+func (k kind) wanted(route string) bool { return route == RouteAuto || route == k.route() }
+
+// Route says how a group moves its collectives, and why.
+type Route struct {
+	Name    string // RouteStaged, RouteWindows or RouteHostWindows
+	Why     string // why it is not a better one; "" if there is none, or if the user has chosen
+	Devices int    // of all ranks; 0 if nobody has asked
+	// Device and Host are the bytes a second at which the slowest device reads windows of a peer,
+	// in the memory of its device and in memory of the host; 0 if that was not measured.
+	Device, Host float64
+}
+
+// Rate returns the bytes a second at which the slowest device reads the windows of its peers, 0 if
+// that was not measured.
+func (r Route) Rate() float64 {
+	switch r.Name {
+	case RouteWindows:
+		return r.Device
+	case RouteHostWindows:
+		return r.Host
+	}
+	return 0
+}
+
+func (r Route) String() string {
+	text := r.Name
+	if r.Devices > 0 {
+		text += fmt.Sprintf(", %d device", r.Devices)
+		if r.Devices > 1 {
+			text += "s"
+		}
+	}
+	for _, each := range []struct {
+		of   string
+		rate float64
+	}{{"devices", r.Device}, {"the host", r.Host}} {
+		if each.rate > 0 {
+			text += fmt.Sprintf(", peers read memory of %s at %.3g GB/s or more", each.of, each.rate/1e9)
+		}
+	}
+	if r.Why != "" {
+		text += "; no better route: " + r.Why
+	}
+	return text
+}
+
+// note is what the ranks tell each other when they join.
+type note struct {
+	Has    bool // it has a Window
+	Slot   uint64
+	Graphs uint64
+	Device [16]byte
+	Works  [kinds]bool    // as far as this rank knows
+	Rates  [kinds]float64 // bytes a second, of the slowest peer; 0 if not measured
+	Why    [kinds]string  // why it does not work
+}
+
+const (
+	whyBytes  = 103
+	noteBytes = 56 + int(kinds)*(whyBytes+1)
+)
+
+func (n *note) encode(b []byte) {
+	flag := func(at int, is bool) {
+		if is {
+			b[at] = 1
+		}
+	}
+	flag(0, n.Has)
+	binary.LittleEndian.PutUint64(b[8:], n.Slot)
+	copy(b[16:], n.Device[:])
+	binary.LittleEndian.PutUint64(b[48:], n.Graphs)
+	for k := range kinds {
+		flag(1+int(k), n.Works[k])
+		binary.LittleEndian.PutUint64(b[32+8*k:], math.Float64bits(n.Rates[k]))
+		at := 56 + int(k)*(whyBytes+1)
+		b[at] = byte(copy(b[at+1:at+1+whyBytes], n.Why[k]))
+	}
+}
+
+func decodeNote(b []byte) (n note) {
+	n.Has, n.Slot, n.Device = b[0] == 1, binary.LittleEndian.Uint64(b[8:]), [16]byte(b[16:])
+	n.Graphs = binary.LittleEndian.Uint64(b[48:])
+	for k := range kinds {
+		n.Works[k] = b[1+k] == 1
+		n.Rates[k] = math.Float64frombits(binary.LittleEndian.Uint64(b[32+8*k:]))
+		text := b[56+int(k)*(whyBytes+1):]
+		n.Why[k] = strings.ToValidUTF8(string(text[1:1+min(int(text[0]), whyBytes)]), "")
+	}
+	return n
+}
+
+// What follows are functions of the notes of all ranks, so that these come to the same result.
+
+// devices returns how many devices the ranks are on.
+func devices(notes []note) int {
+	seen := map[[16]byte]bool{}
+	for i := range notes {
+		seen[notes[i].Device] = true
+	}
+	return len(seen)
+}
+
+// works reports whether windows of a kind work on all ranks.
+func works(notes []note, k kind) bool {
+	return !slices.ContainsFunc(notes, func(n note) bool { return !n.Works[k] })
+}
+
+// next returns the kinds of windows that the ranks open next, none if there is nothing more to try.
+// Where they share a device, windows in its memory are better than those of the host, which cost
+// time and memory only if they are needed. Otherwise both are opened, to be compared.
+func next(notes []note, tried [kinds]bool) (open []kind) {
+	for k := range kinds {
+		if !tried[k] && works(notes, k) {
+			open = append(open, k)
+		}
+	}
+	if len(open) == 2 && devices(notes) == 1 {
+		return []kind{onDevice}
+	}
+	return open
+}
+
+// choose returns the route of a group whose ranks have opened what they could. All that is known of
+// which route is better stands here, and none of it was measured on a GPU yet: windows are better
+// than memory of the host through which the processor moves everything, since they leave the
+// processor alone; in memory of a device that all share they are better than in memory of the host;
+// and between devices, what peers read faster is better.
+func choose(notes []note) Route {
+	r := Route{Name: RouteStaged, Devices: devices(notes)}
+	r.Device, r.Host = lowest(notes, onDevice), lowest(notes, inHost)
+	device, host := works(notes, onDevice), works(notes, inHost)
+	switch {
+	case device && (!host || r.Devices == 1 || r.Device >= r.Host):
+		r.Name = RouteWindows
+	case device:
+		r.Name, r.Why = RouteHostWindows, "peers read memory of the host faster than that of devices"
+	case host:
+		r.Name, r.Why = RouteHostWindows, lacking(notes, onDevice)
+	default:
+		r.Why = lacking(notes, onDevice)
+		if other := lacking(notes, inHost); other != r.Why {
+			r.Why += "; " + other
+		}
+	}
+	return r
+}
+
+// lowest returns the rate of the slowest rank, or 0 if not all have measured one.
+func lowest(notes []note, k kind) float64 {
+	rate := notes[0].Rates[k]
+	for i := range notes {
+		rate = min(rate, notes[i].Rates[k])
+	}
+	return rate
+}
+
+// lacking says which rank has no windows of a kind, and why.
+func lacking(notes []note, k kind) string {
+	for rank := range notes {
+		if !notes[rank].Works[k] {
+			return fmt.Sprintf("rank %d: %s", rank, notes[rank].Why[k])
+		}
+	}
+	return ""
+}
+
+// sameSlots returns an error if a rank has other slots than this one, or for other graphs.
+func sameSlots(notes []note, own int) error {
+	for rank := range notes {
+		switch {
+		case notes[rank].Graphs != notes[own].Graphs:
+			return fault.Peer(fault.Invalid, rank, "its GOCCL_CUDA_GRAPHS is %d, that of rank %d is %d", notes[rank].Graphs,
+				own, notes[own].Graphs)
+		case notes[rank].Slot != notes[own].Slot:
+			return fault.Peer(fault.Invalid, rank, "its GOCCL_CUDA_BUFFSIZE gives slots of %d bytes, that of rank %d %d",
+				notes[rank].Slot, own, notes[own].Slot)
+		}
+	}
+	return nil
+}

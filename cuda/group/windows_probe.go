@@ -1,0 +1,152 @@
+package group
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/cuda"
+)
+
+// Before ranks rely on windows that nobody has chosen by name, each reads some of every peer's
+// window through its device: what the peer has written there has to come, and the time that it
+// takes is compared. What a machine says about itself is not enough: memory of other devices may
+// come slowly, or wrong, where the processor's bridges stand in between.
+const (
+	mostProbed = 1 << 20 // bytes of each window
+	probes     = 3       // the best counts
+)
+
+// probed returns how many bytes are read of each window. They are in its first slot.
+func (o *opening) probed() int {
+	return min(mostProbed, o.w.room.Slot, o.w.g.pipelines[0].bytes)
+}
+
+// mark is the value of words during an attempt: before those of all operations, and after those of
+// earlier attempts.
+func (o *opening) mark() uint64 { return at(0, 0, o.attempt) }
+
+// pattern fills bytes with what a window of a rank has.
+func pattern(b []byte, rank int, k kind) {
+	seed := uint64(rank)<<32 | uint64(k)<<24 | 1
+	for i := 0; i+8 <= len(b); i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], (seed+uint64(i))*0x9e3779b97f4a7c15)
+	}
+}
+
+// same reports whether bytes are those of a pattern.
+func same(b []byte, rank int, k kind) bool {
+	want := make([]byte, len(b))
+	pattern(want, rank, k)
+	return string(want) == string(b)
+}
+
+// scratch returns memory of the host that no call uses yet: a slot of the staged route.
+func (o *opening) scratch(slot int) (at int, host []byte, device cuda.Ptr) {
+	g := o.w.g
+	at = g.pipelines[0].slots[slot].at
+	return at, g.memory.Host()[at : at+o.probed()], g.memory.Ptr() + cuda.Ptr(at)
+}
+
+// access tells the driver what the host does until it calls ended.
+func (o *opening) access(at int, write bool) (ended func()) {
+	g := o.w.g
+	if g.watch == nil {
+		return func() {}
+	}
+	return g.watch.HostAccess(g.memory.Ptr()+cuda.Ptr(at), o.probed(), write)
+}
+
+// fill writes the pattern of this rank into its window.
+func (o *opening) fill(k kind) error {
+	w := o.w
+	at, host, from := o.scratch(0)
+	ended := o.access(at, true)
+	pattern(host, w.g.rank, k)
+	ended()
+	if err := w.stream.Copy(o.places[k][w.g.rank], from, len(host)); err != nil {
+		return err
+	}
+	return w.stream.Synchronize()
+}
+
+// announce tells the peers by a word that the windows are filled, as the first operation would.
+func (o *opening) announce() error {
+	w := o.w
+	w.tell(wordSignal, o.mark())
+	if err := w.flush(); err != nil {
+		return err
+	}
+	return w.stream.Synchronize()
+}
+
+// probe reads the windows of all peers. Its error is of windows of all kinds.
+func (o *opening) probe(open []kind) error {
+	w := o.w
+	memory, err := w.g.ctx.Alloc(o.probed())
+	if err != nil {
+		return err
+	}
+	for peer := range w.pages {
+		if peer == w.g.rank || err != nil {
+			continue
+		}
+		err = o.probePeer(peer, open, memory.Ptr())
+	}
+	if err == nil {
+		w.tell(wordLeft, o.mark()) // the peers may write into their windows
+		err = w.flush()
+	}
+	return errors.Join(err, w.stream.Synchronize(), memory.Free())
+}
+
+// probePeer reads the windows of a peer into memory of the device. It never waits for the peer: the
+// host has seen its word already, so what it has written comes before what is enqueued now.
+func (o *opening) probePeer(peer int, open []kind, into cuda.Ptr) error {
+	w := o.w
+	if !w.page.Reached(w.layout.of(peer, wordSignal), o.mark()) {
+		return fault.Peer(fault.NotSupported, peer, "what its stream writes to rank %d does not come", w.g.rank)
+	}
+	for _, k := range open {
+		if o.lacks[k] != nil {
+			continue
+		}
+		rate, err := o.read(peer, k, into)
+		if err != nil {
+			o.lacks[k] = err
+		} else if o.rates[k] == 0 || rate < o.rates[k] {
+			o.rates[k] = rate
+		}
+	}
+	return nil
+}
+
+// read reads the window of a peer, checks what has come, and returns the bytes a second.
+func (o *opening) read(peer int, k kind, into cuda.Ptr) (float64, error) {
+	w, n := o.w, o.probed()
+	best := time.Duration(1 << 62)
+	for range probes {
+		begun := time.Now()
+		if err := w.stream.Copy(into, o.places[k][peer], n); err != nil {
+			return 0, err
+		}
+		if err := w.stream.Synchronize(); err != nil {
+			return 0, err
+		}
+		best = min(best, max(1, time.Since(begun)))
+	}
+	at, host, back := o.scratch(1)
+	if err := w.stream.Copy(back, into, n); err != nil {
+		return 0, err
+	}
+	if err := w.stream.Synchronize(); err != nil {
+		return 0, err
+	}
+	defer o.access(at, false)()
+	if !same(host, peer, k) {
+		return 0, fault.Peer(fault.NotSupported, peer, "device %d reads other bytes than rank %d has written (%s)",
+			w.g.ctx.Info().Index, peer, k.route())
+	}
+	return float64(n) / best.Seconds(), nil
+}
