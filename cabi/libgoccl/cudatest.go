@@ -304,20 +304,33 @@ func goccl_test_hold(device C.int, native C.uintptr_t, hold C.int) *C.char {
 }
 
 // Puts a stream in capture (begin is 1), or ends that (0), which fails if something was called that
-// cannot be captured.
+// cannot be captured, and else gives the graph.
 //
 //export goccl_test_capture
-func goccl_test_capture(device C.int, native C.uintptr_t, begin C.int) *C.char {
+func goccl_test_capture(device C.int, native C.uintptr_t, begin C.int, graph *C.uintptr_t) *C.char {
 	return onStream(device, native, func(s cuda.Stream) error {
 		if begin != 0 {
 			machine.driver.BeginCapture(s)
 			return nil
 		}
-		g, err := machine.driver.EndCapture(s)
-		if err != nil {
-			return err
+		made, err := machine.driver.EndCapture(s)
+		if err == nil {
+			*graph = C.uintptr_t(cgo.NewHandle(made))
 		}
-		return g.Destroy()
+		return err
+	})
+}
+
+//export goccl_test_graph_launch
+func goccl_test_graph_launch(device C.int, native, graph C.uintptr_t) *C.char {
+	return onStream(device, native, cgo.Handle(graph).Value().(*cudatest.Graph).Launch)
+}
+
+//export goccl_test_graph_destroy
+func goccl_test_graph_destroy(device C.int, native, graph C.uintptr_t) *C.char {
+	return onStream(device, native, func(cuda.Stream) error {
+		defer cgo.Handle(graph).Delete()
+		return cgo.Handle(graph).Value().(*cudatest.Graph).Destroy()
 	})
 }
 

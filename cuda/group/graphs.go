@@ -95,8 +95,8 @@ func openGraphs(w *windows) (*graphs, error) {
 		return nil, nil
 	}
 	n := len(w.pages)
-	c := &graphs{w: w, mine: -1, theirs: make([]int, n), heard: make([]int, n), told: make([]int, n), regions: make([]region, w.layout.graphs),
-		slots: make([]cuda.Ptr, n)}
+	c := &graphs{w: w, mine: -1, regions: make([]region, w.layout.graphs), slots: make([]cuda.Ptr, n),
+		theirs: make([]int, n), heard: make([]int, n), told: make([]int, n)}
 	c.room, c.functions, c.processors = w.room, w.functions, w.processors
 	c.room.Slot = graphSlot(w.room.Slot)
 	c.places = make([]cuda.Ptr, n)

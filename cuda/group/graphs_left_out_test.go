@@ -54,8 +54,8 @@ func eachReplayedCounts(t *testing.T, coll dtype.Collective, count int) {
 
 // lameReplays replays a graph of two ranks four times, the second time with one of the ordering
 // calls left out.
-func lameReplays(t *testing.T, coll dtype.Collective, count, leaveOut int, see func(cudatest.Ordering)) (total int, left cudatest.Ordering,
-	found []cudatest.Report) {
+func lameReplays(t *testing.T, coll dtype.Collective, count, leaveOut int,
+	see func(cudatest.Ordering)) (total int, left cudatest.Ordering, found []cudatest.Report) {
 	replay := 0
 	device := cudatest.Options{Delay: -1, Stuck: 100 * time.Millisecond, LeaveOut: func(o cudatest.Ordering) bool {
 		if replay != 2 || !strings.Contains(o.Text, "lane") {

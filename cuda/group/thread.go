@@ -136,7 +136,9 @@ func (t *Thread) advance() (moved, pending bool) {
 func (t *Thread) watches() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.groups, func(g *Group) bool { return g.windows != nil && g.windows.graphs.alive() > 0 })
+	return slices.ContainsFunc(t.groups, func(g *Group) bool {
+		return g.windows != nil && g.windows.graphs.alive() > 0
+	})
 }
 
 // expedite has what is in flight driven while the thread naps.

@@ -41,8 +41,8 @@ type Window struct {
 }
 
 // NewWindow makes the Window of a rank in a group of so many ranks, for Options.Staging,
-// Options.Graphs and Options.Route. A Group takes it over. With RouteAuto it may lack anything: then
-// the Group says why the ranks do without.
+// Options.Graphs and Options.Route. A Group takes it over. With RouteAuto it may lack anything:
+// then the Group says why the ranks do without.
 func NewWindow(ctx cuda.Context, staging, graphs, ranks int, route string) (*Window, error) {
 	slot := slotOf(staging)
 	w := &Window{ctx: ctx, bytes: (plan.WindowSlots+scratches(ranks))*slot + graphs*regionBytes(slot, ranks)}

@@ -98,10 +98,11 @@ def _nanoseconds(seconds):
 
 def _open(path):
     library = ctypes.CDLL(str(path))
-    for name in ("hold", "capture", "faults", "reports", "blocked", "leaks"):
+    for name in ("hold", "capture", "graph_launch", "graph_destroy", "faults", "reports", "blocked", "leaks"):
         getattr(library, "goccl_test_" + name).restype = ctypes.c_void_p  # a text that is freed here
-    for name in ("hold", "capture"):
-        getattr(library, "goccl_test_" + name).argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_int]
+    for name, *more in (("hold", ctypes.c_int), ("capture", ctypes.c_int, ctypes.c_void_p),
+                        ("graph_launch", ctypes.c_size_t), ("graph_destroy", ctypes.c_size_t)):
+        getattr(library, "goccl_test_" + name).argtypes = [ctypes.c_int, ctypes.c_size_t, *more]
     library.goccl_test_free_text.argtypes = [ctypes.c_void_p]
     library.goccl_test_calls.restype = ctypes.c_int64
     return library
@@ -141,14 +142,29 @@ def held(*streams):
             _done("hold", s.device_index, s.stream_id, 0)
 
 
+class Graph:
+    """What was enqueued in a stream in capture: launch executes it, destroy gives it back."""
+
+    def __init__(self, stream):
+        self._stream, self._graph = stream, ctypes.c_size_t()
+
+    def launch(self, stream=None):
+        s = stream or self._stream
+        _done("graph_launch", s.device_index, s.stream_id, self._graph)
+
+    def destroy(self):
+        _done("graph_destroy", self._stream.device_index, self._stream.stream_id, self._graph)
+
+
 @contextlib.contextmanager
 def captured(s):
-    """Puts a stream in capture, as for a CUDA graph; fails if something was called that cannot be captured."""
-    _done("capture", s.device_index, s.stream_id, 1)
+    """Puts a stream in capture and gives its Graph; fails if something was called that cannot be captured."""
+    _done("capture", s.device_index, s.stream_id, 1, None)
+    graph = Graph(s)
     try:
-        yield
+        yield graph
     finally:
-        _done("capture", s.device_index, s.stream_id, 0)
+        _done("capture", s.device_index, s.stream_id, 0, ctypes.byref(graph._graph))
 
 
 @contextlib.contextmanager

@@ -264,22 +264,79 @@ def test_host_and_device(pair):
     pair.checked(_mixed)
 
 
-def _captured(rank):
+def _refused(rank, calls):
     """A call in a stream that is in capture is refused, and does not spoil what is captured; the group goes on."""
     t, side = ones(), torch.sim.Stream()
+    peers = dist.get_world_size()
     torch.sim.synchronize()
-    for call in [lambda: dist.all_reduce(t), lambda: dist.group.WORLD.allreduce_coalesced([t, t.view(-1)[:5]]),
-                 lambda: dist.send(t, 1 - rank)]:
-        with torch.sim.stream(side), sim.captured(side):
-            with pytest.raises(NotImplementedError, match="capture"):
-                call()
+    for call in calls:
+        with torch.sim.stream(side), sim.captured(side) as graph:
+            with pytest.raises(NotImplementedError, match="capture.*the route of this group is"):
+                call(t, peers - 1 - rank)
+        graph.destroy()
     work = dist.all_reduce(t, async_op=True)
     work.wait()
-    equal(t, 2.0)
+    equal(t, float(peers))
 
 
-def test_a_stream_in_capture_is_refused(pair):
-    pair.checked(_captured)
+def _staged_in_capture(rank):
+    _refused(rank, [lambda t, _: dist.all_reduce(t),
+                    lambda t, _: dist.group.WORLD.allreduce_coalesced([t, t.view(-1)[:5]])])
+
+
+def _message_in_capture(rank):
+    _refused(rank, [lambda t, peer: dist.send(t, peer)])
+
+
+def test_staged_calls_in_capture_are_refused(quartet):
+    quartet.checked(_staged_in_capture)
+
+
+def test_messages_in_capture_are_refused(pair):
+    pair.checked(_message_in_capture)
+
+
+def _graphs(rank):
+    """Collectives over windows are part of graphs: with wait() at once or later, coalesced, in another stream."""
+    n = dist.get_world_size()
+    side, other = torch.sim.Stream(), torch.sim.Stream()
+    t, all_of = ones(60_000, 0.0), ones(n * 60_000, 0.0)
+    some = [ones(100, 0.0), ones(30_000, 0.0)]
+    torch.sim.synchronize()
+    with torch.sim.stream(side), sim.captured(side) as first:
+        dist.all_reduce(t)
+        work = dist.all_gather_into_tensor(all_of, t, async_op=True)
+        assert not work.is_completed()
+        work.wait()
+        assert work.is_completed()
+    with torch.sim.stream(side), sim.captured(side) as second:
+        works = [dist.all_reduce(x, op=dist.ReduceOp.MAX, async_op=True) for x in some]
+        for work in works:
+            work.get_future().wait()
+        dist.broadcast(t, 1)
+    for k in range(10):
+        t.fill_(rank + k)
+        for x in some:
+            x.fill_(10 * rank + k)
+        torch.sim.synchronize()
+        first.launch()
+        side.synchronize()
+        equal(all_of, sum(range(n)) + n * k)
+        if k % 3 == 0:
+            dist.all_reduce(all_of)
+        t.fill_(rank + 7)
+        torch.sim.synchronize()
+        second.launch(other)
+        other.synchronize()
+        equal(t, 8.0)
+        for x in some:
+            equal(x, 10.0 * (n - 1) + k)
+    first.destroy()
+    second.destroy()
+
+
+def test_graphs(pair):
+    pair.checked(_graphs)
 
 
 def _objects(rank):
