@@ -44,3 +44,35 @@ def test_choice(tmp_path, devices, faults, route):
         assert [group.line(rank) for rank in range(2)] == ["[]", "[]"]
     finally:
         group.end()
+
+
+DYING = """
+import signal, threading
+import sim
+sim.start({library!r}, {device!r}, rank)
+dist.init_process_group(sim.BACKEND, store=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=30))
+x = torch.ones(10, device="sim")
+sim.set_faults()
+
+def die():
+    while sim.calls("cuMemcpyAsync") < {copies}:
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if rank == 1:
+    threading.Thread(target=die, daemon=True).start()
+failure(lambda: [dist.all_reduce(x), torch.sim.synchronize(), dist.all_reduce(x), x.cpu(), dist.barrier()])
+"""
+
+
+@pytest.mark.parametrize("copies", [1, 2, 4])
+def test_a_rank_that_dies_while_windows_are_tried(tmp_path, copies):
+    """The others are told who, whether it was filling its window or reading theirs, and nobody waits."""
+    library, device = sim.build()
+    group = Ranks(RANK + DYING.format(library=str(library), device=str(device), copies=copies), 3, tmp_path, {})
+    try:
+        for rank in (0, 2):
+            seconds, text = group.line(rank).split(" ", 1)
+            assert float(seconds) < 10 and re.search(r"peer lost \(rank 1\).*was killed by signal 9", text), text
+    finally:
+        group.end()
