@@ -139,9 +139,9 @@ test-device: ## Tensors of a device: a torch device of memory of the host, whose
 ##@ Longer or by hand
 
 .PHONY: cuda-windows
-cuda-windows: ## make test-cuda for calls over windows
+cuda-windows: ## make test-cuda for calls over windows, and in graphs
 	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py cuda-windows -count=1 -timeout=600s ./cuda/group \
-		-run '^TestWindows(Matrix|Order|EachOrderingCounts)$$' -group.full
+		-run '^Test(Windows|Graphs)(Matrix|Order|EachOrderingCounts)$$' -group.full
 
 .PHONY: torch-versions
 torch-versions: ## make test with each torch of ci/torch.txt, for the table of the README (VERSIONS="2.12 2.14"; KEEP=1 keeps the environments)

@@ -93,25 +93,39 @@ func destroy(t testing.TB, w []*rank, graphs ...[]*cudatest.Graph) {
 // its own, so windows are given back and taken again.
 func TestGraphsMatrix(t *testing.T) {
 	for ranks := 2; ranks <= 9; ranks++ {
-		if testing.Short() && ranks > 3 {
+		if ranks > 3 && !*full {
 			break
 		}
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			t.Parallel()
-			opts := eitherWindows[ranks%2]
-			opts.CudaGraphs = "2"
-			w := machine(t, ranks, quick, opts, memory)
-			for _, r := range w {
-				r.captures = true
-			}
-			everyCall(t, w, dtype.Barrier)
-			if ranks == 3 {
-				unequalBlocks(t, w)
-			} else {
-				end(t, w)
-			}
+			w := capturing(t, ranks)
+			someCalls(t, w, false, dtype.Barrier)
+			end(t, w)
 		})
 	}
+}
+
+// capturing makes ranks that make a graph of each call.
+func capturing(t *testing.T, ranks int) []*rank {
+	opts := eitherWindows[ranks%2]
+	opts.CudaGraphs = "2"
+	w := machine(t, ranks, quick, opts, memory)
+	for _, r := range w {
+		r.captures = true
+	}
+	return w
+}
+
+func TestGraphsUnequalBlocks(t *testing.T) { unequalBlocks(t, capturing(t, 3)) }
+
+// Reductions of more operands than a kernel has are in several steps.
+func TestGraphsManyOperands(t *testing.T) {
+	w := capturing(t, 9)
+	length := func(_, _ int) int { return 10_000 }
+	for i, coll := range []dtype.Collective{dtype.AllReduce, dtype.Reduce} {
+		same(t, w, ccl.Call{Coll: coll, Type: dtype.BF16, Op: ccl.Avg, Root: 4}, i == 0, 3, length, length)
+	}
+	end(t, w)
 }
 
 // part is some elements of a rank's device memory.

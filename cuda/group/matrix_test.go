@@ -22,8 +22,8 @@ var quick = cudatest.Options{Delay: -1}
 // the processor. The calls have several pieces.
 func TestMatrix(t *testing.T) {
 	for ranks := 2; ranks <= 8; ranks++ {
-		if testing.Short() && ranks > 3 {
-			break
+		if skipped(ranks) {
+			continue
 		}
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			t.Parallel()
@@ -34,8 +34,14 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// everyCall makes calls of each kind, or some of them, but for some collectives.
-func everyCall(t *testing.T, w []*rank, but ...dtype.Collective) {
+// skipped reports whether a matrix leaves out a number of ranks.
+func skipped(ranks int) bool { return !*full && ranks > 3 && (ranks < 8 || testing.Short()) }
+
+// everyCall makes calls of each kind, or some of them.
+func everyCall(t *testing.T, w []*rank) { someCalls(t, w, *full) }
+
+// someCalls makes calls of all kinds, or of one in twelve, but for some collectives.
+func someCalls(t *testing.T, w []*rank, all bool, but ...dtype.Collective) {
 	ranks := len(w)
 	seed := uint64(ranks) << 16
 	for _, coll := range dtype.Collectives() {
@@ -48,7 +54,7 @@ func everyCall(t *testing.T, w []*rank, but ...dtype.Collective) {
 					continue
 				}
 				for _, inPlace := range []bool{false, true} {
-					if !*full && (int(typ)+int(op)+ranks)%12 != 0 {
+					if !all && (int(typ)+int(op)+ranks)%12 != 0 {
 						continue
 					}
 					seed++

@@ -37,8 +37,8 @@ func machine(t testing.TB, n int, device cudatest.Options, opts ccl.Options, mem
 // the device for even numbers of ranks, else of the host.
 func TestWindowsMatrix(t *testing.T) {
 	for ranks := 2; ranks <= 8; ranks++ {
-		if testing.Short() && ranks > 3 {
-			break
+		if skipped(ranks) {
+			continue
 		}
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			t.Parallel()
