@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -54,20 +56,30 @@ func compile(library string, s sources) ([]image, error) {
 	for _, arch := range architectures {
 		targets = append(targets, fmt.Sprintf("sm_%d", arch))
 	}
-	var images []image
+	images, errs := make([]image, len(targets)), make([]error, len(targets))
+	free := make(chan bool, runtime.NumCPU())
+	var all sync.WaitGroup
 	for index, target := range targets {
-		size, get := n.cubinSize, n.cubin
-		if index == 0 {
-			size, get = n.ptxSize, n.ptx
-		}
-		code, err := n.build(s, target, size, get)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", target, err)
-		}
-		if index == 0 && !bytes.Contains(code, []byte("V"+version)) {
-			return nil, fmt.Errorf("%s is not NVRTC %s", library, version)
-		}
-		images = append(images, image{target, code})
+		all.Go(func() {
+			free <- true
+			defer func() { <-free }()
+			size, get := n.cubinSize, n.cubin
+			if index == 0 {
+				size, get = n.ptxSize, n.ptx
+			}
+			code, err := n.build(s, target, size, get)
+			if err != nil {
+				errs[index] = fmt.Errorf("%s: %w", target, err)
+			}
+			images[index] = image{target, code}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if !bytes.Contains(images[0].code, []byte("V"+version)) {
+		return nil, fmt.Errorf("%s is not NVRTC %s", library, version)
 	}
 	return images, nil
 }
