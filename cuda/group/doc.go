@@ -55,6 +55,14 @@
 // processes by mappings of their own, and those of this process by the same ones, which are given
 // back when all have left (Thread). Barriers and messages are staged.
 //
+// # Graphs
+//
+// A call over windows in a stream that is in capture becomes part of a CUDA graph (graphs.go). Only
+// then does Enqueue wait: until all ranks have come to the call. A graph has slots of its own in
+// each rank's window, and words that its streams set back, since a replay cannot count. The device
+// thread looks now and then whether a replay waits for a rank that does not come
+// (graphs_watch.go).
+//
 // # Pieces
 //
 // What follows is about the staged route. A piece has the same part of every chunk of the plan

@@ -221,7 +221,9 @@ func (g *Group) Context() cuda.Context { return g.ctx }
 
 // Enqueue puts a call behind what is in the caller's stream. The addresses of its blocks are the
 // device's. It returns before anything has been done; the memory must stay valid until the Op has
-// ended, or until what has joined it has.
+// ended, or until what has joined it has. If the stream is in capture, the call becomes part of the
+// graph, and its memory must stay valid until the last replay has ended; then Enqueue returns when
+// all ranks have made the call.
 func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 	if err := call.Check(g.rank, g.size); err != nil {
 		return nil, err
