@@ -105,6 +105,45 @@ failure(lambda: work.wait(datetime.timedelta(seconds=20)))
     assert "peer lost (rank 0)" in told(group.line(1))[1]
 
 
+def test_a_killed_rank_in_graphs(start):
+    """Who waits in a replay is told who has died; that replay ends, and so do later ones."""
+    group = start("""
+side, x = torch.sim.Stream(), torch.zeros(100_000, device="sim")
+torch.sim.synchronize()
+with torch.sim.stream(side), sim.captured(side) as graph:
+    dist.all_reduce(x)
+    dist.all_reduce(t, op=dist.ReduceOp.MAX)
+for k in range(50):
+    x.fill_(rank + k)
+    torch.sim.synchronize()
+    graph.launch()
+    side.synchronize()
+assert x.cpu().eq(99).all() # 49 + 50
+assert sim.reports() == []
+if rank > 0:
+    graph.launch()
+say("ready")
+listen()
+ends(side.synchronize)
+failure(lambda: dist.all_reduce(t))
+for _ in range(3):
+    graph.launch()
+ends(torch.sim.synchronize)
+graph.destroy()
+ends(dist.destroy_process_group)
+""", GOCCL_CUDA_ROUTE="windows")
+    for rank in range(2):
+        assert group.line(rank) == "ready"
+    group.kill(0)
+    group.tell(1)
+    assert float(group.line(1)) < 1
+    text = told(group.line(1))[1]
+    assert re.search("peer lost .rank 0.: the group failed in all_reduce of 100000 x f32 .*in a replay of a CUDA graph: .*"
+                     f"process {group.processes[0].pid} on this host was killed", text), text
+    assert float(group.line(1)) < 1
+    assert float(group.line(1)) < 6
+
+
 def test_abort(start):
     """abort() of one rank frees the streams of all, and the others are told why."""
     group = start("""
