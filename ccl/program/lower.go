@@ -31,6 +31,7 @@ type Lowered struct {
 	Heard            [][]int    // by peer, the counts that its word shows for this rank, if Words
 	Told             [][]int    // by instruction OpSignal, the peers that it is for, if Words
 	MostTold         int        // the most signals of a rank for one peer, if Words
+	Offered          []int      // by rank, how many signals it gives before it first waits, if Words
 	tmp, win         []plan.Extent
 	lanes            [][]Step
 }
@@ -79,7 +80,7 @@ func Lower(p *plan.Plan, room *Room) (*Lowered, error) {
 		count = countSignals(p, room.Rank)
 	}
 	if low.Words = count != nil; low.Words {
-		low.Heard, low.Told, low.MostTold = count.heard, count.told, count.mostTold
+		low.Heard, low.Told, low.MostTold, low.Offered = count.heard, count.told, count.mostTold, count.offered
 	}
 	low.Slots = low.Words || p.Needs&plan.Gets != 0
 	// If every rank of an all_to_all waits for every other, each announces with its first signal

@@ -21,6 +21,7 @@ type signals struct {
 	heard    [][]int // by peer: the counts that its word shows for this rank
 	told     [][]int // by count that the word of this rank shows: the peers that it is for
 	mostTold int     // the most of them for one peer, of any rank
+	offered  []int   // by rank: its count when it first waits
 	given    int
 	began    bool           // the first word was given
 	waited   map[[2]int]int // by peer and flag: waits so far
@@ -35,7 +36,7 @@ func countSignals(p *plan.Plan, rank int) *signals {
 		return nil
 	}
 	c := &signals{everyone: true, of: map[[2]int][]int{}, waited: map[[2]int]int{}, awaited: map[int]bool{},
-		heard: make([][]int, p.Spec.Ranks)}
+		heard: make([][]int, p.Spec.Ranks), offered: make([]int, p.Spec.Ranks)}
 	for r := range p.Spec.Ranks {
 		prog := p.Program(r)
 		flat := prog.Flat()
@@ -60,6 +61,9 @@ func countSignals(p *plan.Plan, rank int) *signals {
 			case plan.Wait:
 				waits[s.Peer] = true
 			case plan.Signal:
+				if len(waits) == 0 {
+					c.offered[r]++
+				}
 				if n++; s.Peer == rank {
 					key := [2]int{r, s.Chan}
 					c.of[key] = append(c.of[key], n)

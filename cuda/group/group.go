@@ -340,7 +340,7 @@ func (w *way) enqueue(o *Op, on cuda.Stream) error {
 func (w *way) abandon(o *Op, on cuda.Stream) {
 	if w.windows == nil {
 		w.pipeline.abandon(o, on)
-	} else if o.end.Record(w.windows.stream) == nil {
+	} else if w.windows.follow(w.windows.stream, w.windows.ahead) == nil && o.end.Record(w.windows.stream) == nil {
 		on.Wait(o.end)
 	}
 }

@@ -169,7 +169,7 @@ func taped(t *testing.T, p *plan.Plan, rank int) *tape {
 	o := &Op{call: *call, first: 3}
 	w.used = [plan.WindowSlots]uint64{at(2, 1, 0), at(1, 1, 0)}
 	require.NoError(t, w.compile(&o.call, low, 0))
-	require.NoError(t, w.piece(o, 0))
+	require.NoError(t, w.piece(o, 0, false))
 	require.NoError(t, w.flush())
 	return s
 }
@@ -334,6 +334,9 @@ func (s *tape) Words(ops []cuda.WordOp) error {
 			require.Equal(s.t, s.w.g.rank, peer, "a word has one writer")
 			peer = page
 		}
+		if word == wordOffer { // in which the values of a piece come before those of the other word
+			word = wordSignal
+		}
 		s.events = append(s.events, &event{wait: op.Wait, word: word, peer: peer, value: op.Value})
 	}
 	return nil
@@ -377,7 +380,7 @@ func (s *tape) steps() (lanes [][]plan.Step, ends verify.Ends) {
 		}
 	}
 	if s.graphs == nil {
-		require.Equal(s.t, s.w.g.size-1, entered)
+		require.Contains(s.t, []int{0, s.w.g.size - 1}, entered)
 		require.Equal(s.t, s.w.g.size-1, left)
 	}
 	return [][]plan.Step{lane}, ends

@@ -12,8 +12,9 @@ import (
 // A page is registered memory of a rank that all ranks reach. It has words, each in a cache line of
 // its own, and the rank's prints:
 //
-//	signal, left  of each peer: how far it has come, and how far it has read this rank's window.
-//	              The peer's stream writes them, and this rank's stream waits for them
+//	offer         of each peer: how far it has come with what it offers before it waits in a piece
+//	signal, left  of each peer: how far it has come after that, and how far it has read this rank's
+//	              window. The peer's streams write these words, and this rank's wait for them
 //	failed        of each peer: 1 once its group has failed, before it lets its stream go. Its host
 //	              stores it
 //	begun, ended  written by this rank's own stream, for its host
@@ -30,7 +31,8 @@ const (
 
 // The words of a peer.
 const (
-	wordSignal = iota
+	wordOffer = iota
+	wordSignal
 	wordLeft
 	wordFailed
 	wordsOfPeer

@@ -21,7 +21,7 @@ func NameOfWord(ranks, offset int, value uint64) (name, position string) {
 	}
 	for peer := range ranks {
 		switch offset {
-		case l.of(peer, wordSignal):
+		case l.of(peer, wordOffer), l.of(peer, wordSignal):
 			return "signal", position
 		case l.of(peer, wordLeft):
 			return "left", position

@@ -25,12 +25,15 @@ type windows struct {
 	opening *opening        // nil when the ranks have agreed
 
 	// Used only by Enqueue.
-	emitter         // its places are the windows
+	emitter // its places are the windows
+	ahead   cuda.Stream
+	offers  cuda.Event
 	graphs  *graphs // of calls in streams that are in capture
 	lows    map[choice]*program.Lowered
 	op      uint64                   // operations so far
 	used    [plan.WindowSlots]uint64 // by slot: where the peers are when they have left it
-	heard   []uint64                 // by peer: its last signal that the stream waits for
+	heard   []uint64                 // by peer: where it is when the stream has waited as far as now
+	known   []uint64                 // the same when the stream ahead began with the call
 
 	handing sync.Mutex
 	handed  []*Op // not ended, oldest first
@@ -88,12 +91,20 @@ func (w *windows) enqueue(o *Op, low *program.Lowered, on cuda.Stream) error {
 	}
 	w.words = append(w.words[:0], cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(w.layout.begun()),
 		Value: at(o.first, 0, 0)})
+	ahead := false
 	for piece := 0; ; piece++ {
 		if err := w.compile(&o.call, low, piece); err != nil {
 			return err
 		}
 		o.cut.pieces = w.program.Last + 1
-		if err := w.piece(o, piece); err != nil {
+		if piece == 0 && w.program.Last > 0 && w.mayOffer() {
+			if err := w.follow(w.ahead, w.stream); err != nil {
+				return err
+			}
+			w.known = append(w.known[:0], w.heard...)
+			ahead = true
+		}
+		if err := w.piece(o, piece, ahead); err != nil {
 			return err
 		}
 		if piece == w.program.Last {
@@ -101,6 +112,9 @@ func (w *windows) enqueue(o *Op, low *program.Lowered, on cuda.Stream) error {
 		}
 	}
 	next := at(o.first+1, 0, 0)
+	if c := o.call.Coll; c == dtype.AllToAll || c == dtype.Gather || c == dtype.Scatter {
+		w.tell(wordOffer, next) // a peer may have more pieces
+	}
 	w.tell(wordSignal, next)
 	w.tell(wordLeft, next)
 	w.words = append(w.words, cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(w.layout.ended()), Value: next})
@@ -110,32 +124,49 @@ func (w *windows) enqueue(o *Op, low *program.Lowered, on cuda.Stream) error {
 	return o.end.Record(w.stream)
 }
 
-// piece enqueues a piece of a call.
-func (w *windows) piece(o *Op, piece int) error {
-	slot := int((o.first + uint64(piece)) % plan.WindowSlots)
+// piece enqueues a piece of a call, with its offer ahead of the rest or not.
+func (w *windows) piece(o *Op, piece int, ahead bool) error {
 	lane := w.program.Lanes[0]
+	if ahead {
+		offer := w.offering()
+		if err := w.offer(func() error { return w.part(o, piece, lane[:offer], true) }); err != nil {
+			return err
+		}
+		lane = lane[offer:]
+	}
+	return w.part(o, piece, lane, false)
+}
+
+// part enqueues instructions of a piece.
+func (w *windows) part(o *Op, piece int, lane []program.Instruction, ahead bool) error {
+	slot := int((o.first + uint64(piece)) % plan.WindowSlots)
+	offered := w.program.Low.Offered
+	signals := len(w.program.Low.Told) > 0 // or nobody uses the window of this rank
 	for i := range lane {
 		b := &lane[i]
 		var err error
 		switch b.Op {
 		case program.OpEnter:
-			for peer := range w.pages {
-				// A peer that has come to a later piece has left this one.
-				if peer != w.g.rank && w.heard[peer]&^(mostSignals-1) < w.used[slot] {
-					w.await(peer, wordLeft, w.used[slot])
-				}
+			if signals {
+				w.enter(slot, ahead)
 			}
 		case program.OpSignal:
 			if b.Nth >= mostSignals {
 				return fault.New(fault.NotSupported, "plan %s gives too many signals", w.program.Low.Name)
 			}
-			w.tell(wordSignal, at(o.first, piece, b.Nth))
+			word := wordSignal
+			if b.Nth <= offered[w.g.rank] {
+				word = wordOffer
+			}
+			w.tell(word, at(o.first, piece, b.Nth))
 		case program.OpWait:
-			w.heard[b.Peer] = at(o.first, piece, b.Nth)
-			w.await(b.Peer, wordSignal, w.heard[b.Peer])
+			w.wait(o, piece, b.Peer, b.Nth)
 		case program.OpLeave:
-			w.used[slot] = at(o.first, piece+1, 0)
-			w.tell(wordLeft, w.used[slot])
+			left := at(o.first, piece+1, 0)
+			if signals {
+				w.used[slot] = left
+			}
+			w.tell(wordLeft, left)
 		default:
 			err = w.emit(&o.call, b, slot)
 		}
@@ -144,6 +175,32 @@ func (w *windows) piece(o *Op, piece int) error {
 		}
 	}
 	return nil
+}
+
+// enter has the stream wait until all peers have left a slot.
+func (w *windows) enter(slot int, ahead bool) {
+	heard := w.heard
+	if ahead {
+		heard = w.known
+	}
+	for peer := range w.pages {
+		if peer != w.g.rank && heard[peer] < w.used[slot] {
+			w.await(peer, wordLeft, w.used[slot])
+		}
+	}
+}
+
+// wait has the stream wait for a signal of a peer. One that has come to a later piece has left this
+// one. Its offers may be one piece ahead of the rest.
+func (w *windows) wait(o *Op, piece, peer, nth int) {
+	value := at(o.first, piece, nth)
+	if nth <= w.program.Low.Offered[peer] {
+		w.heard[peer] = max(w.heard[peer], at(o.first, max(piece-1, 0), 0))
+		w.await(peer, wordOffer, value)
+		return
+	}
+	w.heard[peer] = at(o.first, piece, 0)
+	w.await(peer, wordSignal, value)
 }
 
 // tell has the stream write a word of this rank into the pages of all peers.

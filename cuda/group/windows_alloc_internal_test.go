@@ -51,6 +51,7 @@ func TestWindowsDoNotAllocate(t *testing.T) {
 		device := &still{host: make([]byte, s.w.layout.bytes())}
 		w, g := s.w, s.w.g
 		w.stream, w.page, w.compared, g.caller = device, device, make([]uint64, ranks), device
+		w.ahead, w.offers = device, device
 		for rank := range w.pages {
 			w.pages[rank].host = device.host // all have called the same
 		}

@@ -376,6 +376,14 @@ func (o *opening) openCommon() error {
 		return err
 	}
 	o.own[common] = append(o.own[common], w.stream.Destroy)
+	if w.ahead, err = g.ctx.NewStream(urgencyToDevice); err != nil {
+		return err
+	}
+	o.own[common] = append(o.own[common], w.ahead.Destroy)
+	if w.offers, err = g.ctx.NewEvent(); err != nil {
+		return err
+	}
+	o.own[common] = append(o.own[common], w.offers.Destroy)
 	registered, err := g.ctx.Register(g.opts.Window.page.Bytes())
 	if err != nil {
 		return err

@@ -141,7 +141,7 @@ func (w *windows) release() {
 		if peer == w.g.rank {
 			continue
 		}
-		for _, word := range [2]int{wordSignal, wordLeft} {
+		for _, word := range [3]int{wordOffer, wordSignal, wordLeft} {
 			offset := w.layout.of(peer, word)
 			if come := w.page.Load(offset); opOf(come) < out>>32 {
 				w.page.Store(offset, come+out)
@@ -172,6 +172,9 @@ func (w *windows) released() bool {
 	}
 	defer w.g.ctx.Leave()
 	done, err := w.stream.Done()
+	if done {
+		done, err = w.ahead.Done()
+	}
 	w.over = done || err != nil
 	return w.over
 }
@@ -227,7 +230,8 @@ func (w *windows) blame(o *Op) *fault.Error {
 	}
 	behind, least := w.g.rank, uint64(1<<63)
 	for peer := range w.pages {
-		if come := w.page.Load(w.layout.of(peer, wordSignal)); peer != w.g.rank && come < least {
+		come := max(w.page.Load(w.layout.of(peer, wordOffer)), w.page.Load(w.layout.of(peer, wordSignal)))
+		if peer != w.g.rank && come < least {
 			behind, least = peer, come
 		}
 	}
