@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -226,4 +228,29 @@ func TestWindowsOfDevices(t *testing.T) {
 			})
 		}
 	}
+}
+
+// In a long call the next piece is offered while the stream waits for what the peers offer.
+func TestWindowsOfferAhead(t *testing.T) {
+	var copies atomic.Int32
+	device := cudatest.Options{Delay: -1, Stuck: -1, Trace: func(line string) {
+		if strings.Contains(line, ": copy to ") {
+			copies.Add(1)
+		}
+	}}
+	w := machine(t, 2, device, overWindows, memory)
+	count := 90_000 // three pieces, and two slots
+	w[1].driver.Hold(w[1].stream)
+	ops := []*ccl.DeviceWork{w[0].begin(t, w[0].reduce(count))}
+	w[0].driver.Settle()
+	require.EqualValues(t, 2, copies.Load(), "of the first two pieces, into the window")
+	ops = append(ops, w[1].begin(t, w[1].reduce(count)))
+	w[1].driver.Release(w[1].stream)
+	for _, op := range ops {
+		done, err := op.Wait(hang)
+		require.True(t, done)
+		require.NoError(t, err)
+		op.Free()
+	}
+	end(t, w)
 }
