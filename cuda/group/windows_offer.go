@@ -7,10 +7,10 @@ import (
 
 // A long call has its offers, which are what a rank does in a piece before it first waits, in a
 // stream of their own, ahead of the rest: the offer of the next piece goes out while what the peers
-// have offered comes in. The offers do not wait for the rest. A slot is offered again when all peers
-// have left it, and one of them has waited for the last signal of this rank, after which a program
-// that mayOffer leaves its own window alone. The rest of a piece comes after its offer: in place, it
-// overwrites what was offered.
+// have offered comes in. The offers do not wait for the rest. A slot is offered again when all
+// peers have left it, and one of them has waited for the last signal of this rank, after which a
+// program that mayOffer leaves its own window alone. The rest of a piece comes after its offer: in
+// place, it overwrites what was offered.
 
 // offering returns the number of instructions that are the offer.
 func (w *windows) offering() (n int) {
