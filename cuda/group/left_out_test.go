@@ -32,9 +32,9 @@ func TestEachOrderingCounts(t *testing.T) {
 	})
 }
 
-// Over windows the host moves nothing: it only looks how far the device is. That the rest of a piece
-// comes after its offer follows from what the peers wait for, too, in most plans: not in those that
-// overwrite in place what was offered.
+// Over windows the host moves nothing: it only looks how far the device is. That the rest of a
+// piece comes after its offer follows from what the peers wait for, too, in most plans: not in
+// those that overwrite in place what was offered.
 func TestWindowsEachOrderingCounts(t *testing.T) {
 	eachCounts(t, []bool{false}, func(lame, _ cudatest.Options) []*rank {
 		return machine(t, 2, lame, overWindows, 4*lameApart)
