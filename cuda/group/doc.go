@@ -37,8 +37,8 @@
 // instructions of a plan's program (package program), which is compiled for the device without
 // knowing more than this rank's lengths, become copies, kernels (cuda/kernel) and words of one
 // stream (windows.go). The processor moves nothing. A slot of the windows is used by every second
-// piece. In a call of several pieces, what a rank offers the others in a piece is in a stream of its
-// own, which is ahead of the other one by a piece, so copies in both directions overlap
+// piece. In a call of several pieces, what a rank offers the others in a piece is in a stream of
+// its own, which is ahead of the other one by a piece, so copies in both directions overlap
 // (windows_offer.go).
 //
 // The words are pushed: a rank writes how far it has come, and which slots it has left, into the
