@@ -129,6 +129,7 @@ const closeLimit = 5 * time.Second
 // the group have ended, so what was enqueued in the callers' streams before must be able to end. If
 // they do not end in some seconds, it leaves their memory allocated and says so.
 func (g *Group) Close() error {
+	g.leaving.Store(true)
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
@@ -147,7 +148,7 @@ func (g *Group) Close() error {
 	err := g.comm.Close()
 	g.release()
 	g.cleanUp()
-	if e := g.ctx.Enter(false); e != nil {
+	if e := g.ctx.Enter(true); e != nil { // other threads may capture
 		return errors.Join(err, e)
 	}
 	if e := g.drain(); e != nil {
@@ -172,7 +173,7 @@ func (g *Group) Close() error {
 
 // leaveWindows ends the use of memory of the peers.
 func (g *Group) leaveWindows() error {
-	if err := g.ctx.Enter(false); err != nil {
+	if err := g.ctx.Enter(true); err != nil {
 		return err
 	}
 	defer g.ctx.Leave()

@@ -52,6 +52,7 @@ type graphs struct {
 	using   sync.Mutex
 	regions []region // of this rank
 	closed  bool     // the group is
+	cut     bool     // a replay was let go
 }
 
 // region is a part of the window of this rank.
@@ -75,11 +76,13 @@ type captured struct {
 type flag struct{ peer, at int }
 
 // agreement is what a rank tells the others of a call that it captures: its number among all such
-// calls, the region, plus 1, and the number of pieces.
+// calls, the region, the number of pieces, and how many the graph has before it. Regions count from
+// 1; 0 is none, and a number beyond the last says that the rank refuses the call.
 const (
 	agreedNth = 8 * iota
 	agreedRegion
 	agreedPieces
+	agreedTurn
 )
 
 // graphSlot returns the bytes of a slot of a graph.
@@ -177,14 +180,12 @@ func (c *graphs) prepare(call *exec.Call, low *program.Lowered, on cuda.Stream, 
 		c.id, c.turn, c.mine = id, 0, -1
 	}
 	if c.mine < 0 {
-		if err := c.take(on); err != nil {
-			return 0, err
-		}
+		err = c.take(on)
 	}
-	if err := c.compile(call, low, 0); err != nil {
-		return 0, err
+	if err == nil {
+		err = c.compile(call, low, 0)
 	}
-	return c.agree(call, c.program.Last+1)
+	return c.agree(call, c.program.Last+1, err)
 }
 
 // take takes a region for the graph that a stream captures, if one is left.
@@ -243,13 +244,19 @@ func (c *graphs) close() bool {
 	return c.alive() == 0
 }
 
-// agree exchanges regions and numbers of pieces with all ranks, and returns the largest number.
-func (c *graphs) agree(call *exec.Call, pieces int) (int, error) {
+// agree exchanges regions and numbers of pieces with all ranks, and returns the largest number. If
+// this rank refuses the call, all do.
+func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) {
 	w := c.w
 	c.calls++
 	page, at := w.page.Host(), w.layout.agreed(c.calls)
-	atomic.StoreUint64(wordAt(page, at+agreedRegion), uint64(c.mine+1))
+	own, refused := c.mine+1, len(c.regions)+1
+	if refusal != nil {
+		own = refused
+	}
+	atomic.StoreUint64(wordAt(page, at+agreedRegion), uint64(own))
 	atomic.StoreUint64(wordAt(page, at+agreedPieces), uint64(pieces))
+	atomic.StoreUint64(wordAt(page, at+agreedTurn), uint64(c.turn))
 	atomic.StoreUint64(wordAt(page, at+agreedNth), c.calls)
 	timeout := cmp.Or(call.Timeout, w.g.comm.Timeout())
 	begin, lacks := time.Now(), -1
@@ -258,13 +265,23 @@ func (c *graphs) agree(call *exec.Call, pieces int) (int, error) {
 			return 0, w.g.fail(err)
 		}
 		theirs := w.pages[peer].host
-		region := int(min(atomic.LoadUint64(wordAt(theirs, at+agreedRegion)), uint64(len(c.regions))))
-		if region == 0 && lacks < 0 {
+		if atomic.LoadUint64(wordAt(theirs, at+agreedTurn)) != uint64(c.turn) { // one has captured anew
+			return 0, w.g.fail(fault.Peer(fault.Mismatch, peer, "the CUDA graph of rank %d has other calls before this one "+
+				"than that of rank %d: all ranks capture the same calls", peer, w.g.rank))
+		}
+		region := int(min(atomic.LoadUint64(wordAt(theirs, at+agreedRegion)), uint64(refused)))
+		switch {
+		case region == refused && refusal == nil:
+			refusal = fault.Peer(fault.NotSupported, peer, "rank %d cannot make the call a part of a CUDA graph", peer)
+		case region == 0 && lacks < 0:
 			lacks = peer
 		}
-		c.theirs[peer] = max(0, region-1)
+		c.theirs[peer] = min(max(0, region-1), len(c.regions)-1)
 		c.places[peer] = c.slots[peer] + cuda.Ptr(c.theirs[peer]*regionBytes(w.room.Slot, len(w.pages)))
 		pieces = max(pieces, int(min(atomic.LoadUint64(wordAt(theirs, at+agreedPieces)), mostPieces)))
+	}
+	if refusal != nil {
+		return 0, refusal
 	}
 	if lacks >= 0 {
 		return 0, fault.Peer(fault.NotSupported, lacks, "rank %d has no window left for a CUDA graph: there are %d graphs "+
@@ -287,6 +304,8 @@ func (c *graphs) await(peer, at int, begin time.Time, timeout time.Duration) err
 			return ended
 		case g.comm.Gone(peer) != nil:
 			return g.comm.Gone(peer)
+		case g.leaving.Load():
+			return fault.New(fault.Closed, "the device group was closed")
 		case timeout > 0 && waited > timeout:
 			return fault.Peer(fault.Timeout, peer, "rank %d has captured %d calls, and rank %d %d: all ranks capture the "+
 				"same calls", peer, atomic.LoadUint64(wordAt(c.w.pages[peer].host, at+agreedNth)), g.rank, c.calls)

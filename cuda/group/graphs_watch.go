@@ -103,7 +103,22 @@ func (c *graphs) release() {
 		for _, f := range flags {
 			if c.w.page.Load(f.at) == 0 {
 				c.w.page.Store(f.at, out)
+				c.cut = true
 			}
 		}
 	}
+}
+
+// goOn lets a replay go on that waits after the group was closed, if nobody comes for it: the group
+// had failed, or a replay was let go before. It reports whether one waits.
+func (c *graphs) goOn() bool {
+	c.using.Lock()
+	cut := c.cut
+	c.using.Unlock()
+	failure := c.w.g.failure.Load()
+	if !cut && (failure == nil || failure.Code == fault.Closed) || !c.waiting() {
+		return false
+	}
+	c.release()
+	return true
 }

@@ -73,7 +73,8 @@ type Group struct {
 	adopting sync.Mutex
 	callers  map[uintptr]cuda.Stream // streams of callers, by handle
 
-	mu       sync.Mutex // held by Enqueue, which so decides the order
+	leaving  atomic.Bool // Close was called, and may wait for Enqueue
+	mu       sync.Mutex  // held by Enqueue, which so decides the order
 	closed   bool
 	splits   map[split]int
 	colls    atomic.Uint64
@@ -102,14 +103,18 @@ func New(opts Options) (*Group, error) {
 		splits: map[split]int{}, callers: map[uintptr]cuda.Stream{}}
 	g.watch, _ = opts.Context.(cuda.Observer)
 	g.route = Route{Name: RouteStaged, Why: opts.Why}
-	if err := Check(g.ctx.Info()); err != nil {
-		return nil, err
+	err := Check(g.ctx.Info())
+	if err == nil {
+		err = g.ctx.Enter(false)
 	}
-	if err := g.ctx.Enter(false); err != nil {
+	if err != nil {
+		if opts.Window != nil {
+			opts.Window.Free()
+		}
 		return nil, err
 	}
 	defer g.ctx.Leave()
-	err := g.open()
+	err = g.open()
 	switch {
 	case err == nil && opts.WindowPlanner != nil && g.size > 1:
 		g.windows, err = openWindows(g)
@@ -284,8 +289,8 @@ func (g *Group) capture(call *exec.Call, way way, on cuda.Stream, id uint64) (*O
 		return nil, g.refused(call, err)
 	}
 	o, err := g.take(call, cut{pieces: pieces})
-	if err != nil {
-		return nil, g.refused(call, err)
+	if err != nil { // the others capture the call
+		return nil, g.fail(err).In(g.label(), call.String())
 	}
 	o.captured = true
 	o.note(call)

@@ -16,6 +16,7 @@ type Thread struct {
 	mu     sync.Mutex // held while the thread works on the groups
 	groups []*Group
 	ended  chan struct{} // nil before the first group
+	closed []*graphs     // that outlive their groups
 
 	giving  sync.Mutex // held while windows are given back
 	sharing sync.Mutex // guards what follows; held for short
@@ -57,10 +58,13 @@ func (t *Thread) add(g *Group) {
 	}
 }
 
-// remove returns when the thread does not work on g any more.
+// remove returns when the thread does not work on g any more, but for replays of its graphs.
 func (t *Thread) remove(g *Group) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if g.windows != nil && g.windows.graphs.alive() > 0 {
+		t.closed = append(t.closed, g.windows.graphs)
+	}
 	t.groups = slices.DeleteFunc(t.groups, func(other *Group) bool { return other == g })
 }
 
@@ -129,6 +133,10 @@ func (t *Thread) advance() (moved, pending bool) {
 		m, p := g.advance()
 		moved, pending = moved || m, pending || p
 	}
+	t.closed = slices.DeleteFunc(t.closed, func(c *graphs) bool {
+		pending = c.goOn() || pending
+		return c.alive() == 0
+	})
 	return moved, pending
 }
 
@@ -136,7 +144,7 @@ func (t *Thread) advance() (moved, pending bool) {
 func (t *Thread) watches() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.groups, func(g *Group) bool {
+	return len(t.closed) > 0 || slices.ContainsFunc(t.groups, func(g *Group) bool {
 		return g.windows != nil && g.windows.graphs.alive() > 0
 	})
 }

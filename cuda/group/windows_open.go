@@ -138,9 +138,9 @@ func (w *Window) free(k kind) (err error) {
 	return err
 }
 
-// in calls f in a context.
+// in calls f in a context, whether or not other threads capture.
 func in(ctx cuda.Context, f func() error) error {
-	if err := ctx.Enter(false); err != nil {
+	if err := ctx.Enter(true); err != nil {
 		return err
 	}
 	defer ctx.Leave()
@@ -204,7 +204,8 @@ func openWindows(g *Group) (*windows, error) {
 	if g.route.Name == inHost.route() {
 		chosen = inHost
 	}
-	return w, o.settle(chosen)
+	o.settle(chosen)
+	return w, nil
 }
 
 // agree opens windows until the ranks have a route that works on all of them.
@@ -390,7 +391,7 @@ func (o *opening) openCommon() error {
 	}
 	o.own[common] = append(o.own[common], registered.Free)
 	w.page, w.pages[g.rank] = registered, page{registered.Host(), registered.Ptr()}
-	if w.graphs, err = openGraphs(w); w.graphs != nil {
+	if w.graphs, err = openGraphs(w); err == nil && w.graphs != nil {
 		o.own[common] = append(o.own[common], w.graphs.stream.Destroy)
 	}
 	return err
@@ -496,7 +497,9 @@ func (o *opening) openPage(rank int) error {
 		return nil
 	}
 	w := o.w
-	o.passed[rank] = w.g.opts.Sharing.Descriptors(rank)
+	if o.passed[rank] == nil { // not in an attempt before
+		o.passed[rank] = w.g.opts.Sharing.Descriptors(rank)
+	}
 	want := 1
 	for k := range kinds {
 		if o.offers[rank][k] {
@@ -527,6 +530,9 @@ func (o *opening) openPeer(rank int, k kind) error {
 	if k == onDevice {
 		return o.importMemory(rank, o.passed[rank][len(o.passed[rank])-1])
 	}
+	if len(o.passed[rank]) < 2 { // its notes contradict each other
+		return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in memory of the host has come")
+	}
 	segment, err := mem.MapSegment(o.passed[rank][1], o.w.g.opts.Window.bytes)
 	if err != nil {
 		return err
@@ -546,12 +552,16 @@ func (o *opening) importMemory(rank, descriptor int) error {
 	return nil
 }
 
-// settle keeps windows of the kind that the ranks have chosen. Nobody uses others any more.
-func (o *opening) settle(chosen kind) error {
+// settle keeps windows of the kind that the ranks have chosen. Nobody uses others any more. The
+// peers have joined by then, so an error is none of joining: it is told in the end.
+func (o *opening) settle(chosen kind) {
 	w := o.w
 	loser := 1 - chosen
+	w.g.opts.Window.Shared() // the numbers of descriptors that are closed may be those of others soon
 	w.giving = slices.Concat(o.own[loser], o.peers[loser])
-	err := errors.Join(w.give(0), w.g.opts.Window.free(loser))
+	if err := errors.Join(w.give(0), w.g.opts.Window.free(loser)); err != nil {
+		o.own[common] = append(o.own[common], func() error { return err })
+	}
 	w.giving = slices.Concat(o.own[common], o.own[chosen])
 	w.owned = len(w.giving)
 	w.giving = slices.Concat(w.giving, o.peers[common], o.peers[chosen])
@@ -561,7 +571,6 @@ func (o *opening) settle(chosen kind) error {
 	if w.g.opts.Route == RouteAuto {
 		w.used[0] = o.mark() // the peers have read it
 	}
-	return err
 }
 
 // giveBack undoes everything.
