@@ -9,7 +9,8 @@ CHECKS = sim.ROOT / "tests" / "gpu"
 
 
 @pytest.mark.parametrize("arguments", [
-    ["matrix.py", "--quick"], ["training.py", "--steps", "2", "--width", "16"], ["killed.py", "--kind", "calling"]],
+    ["matrix.py", "--quick"], ["training.py", "--steps", "2", "--width", "16"], ["killed.py", "--kind", "calling"],
+    ["graphs.py", "--replays", "10"]],
     ids=lambda a: a[0])
 def test_checks(arguments, tmp_path):
     script, *rest = arguments

@@ -96,6 +96,8 @@ def sections(out: pathlib.Path) -> list[Section]:
         speed("speed", 3, 40),
         matrix(2, "windows"),
         speed("speed-windows", 5, 30, "windows"),
+        check("graphs", "graphs.py", 60, ["1,000 replays of CUDA graphs are right",
+                                          "a DDP step in a CUDA graph has the losses of one process"], route="windows"),
         matrix(4),
         matrix(8),
         check("examples", "examples.py", 90, [f"example {name}.py: two ranks have the losses of one process"
