@@ -431,3 +431,29 @@ func TestGraphOutlivesGroup(t *testing.T) {
 	require.Eventually(t, func() bool { return len(w[0].driver.Leaks()) == 0 }, hang, time.Millisecond)
 	w[0].driver.Check(t)
 }
+
+// To wait for a call in a graph on the processor is to wait for nothing; it counts as ended when it
+// is joined.
+func TestWaitInCapture(t *testing.T) {
+	w := machine(t, 2, quick, overWindows, memory)
+	graph := graphs(t, w, func(r *rank) error {
+		op, err := r.Enqueue(r.reduce(1000), r.stream)
+		if err != nil {
+			return err
+		}
+		defer op.Free()
+		done, err := op.Done()
+		require.False(t, done)
+		require.NoError(t, err)
+		done, err = op.Wait(0)
+		require.True(t, done)
+		require.NoError(t, err)
+		require.NoError(t, op.Join(r.stream))
+		done, err = op.Done()
+		require.True(t, done)
+		return err
+	})
+	launch(t, w, graph)
+	destroy(t, w, graph)
+	end(t, w)
+}

@@ -99,8 +99,12 @@ func (o *Op) Done() (bool, error) {
 }
 
 // Wait blocks the thread until the call has ended on the device, for d at most, or as long as it
-// takes if d is 0. It reports whether the call has ended, and how.
+// takes if d is 0. It reports whether the call has ended, and how. It does not wait for a call in a
+// graph, which no device has begun.
 func (o *Op) Wait(d time.Duration) (bool, error) {
+	if o.captured {
+		return true, o.failed()
+	}
 	begin := time.Now()
 	for {
 		done, err := o.Done()
