@@ -43,8 +43,8 @@ func TestConformance(t *testing.T) {
 		device int
 		o      cudatest.Options
 	}{
-		{"Usual", 0, cudatest.Options{Seed: 1}},
-		{"OneQueue", 0, cudatest.Options{Seed: 2, Queues: 1}},
+		{"Usual", 0, cudatest.Options{Seed: 1, Devices: 2}},
+		{"OneQueue", 0, cudatest.Options{Seed: 2, Devices: 2, Queues: 1}},
 		{"SecondDevice", 1, cudatest.Options{Seed: 3, Devices: 2, Queues: 40, Delay: -1}},
 	} {
 		t.Run(machine.name, func(t *testing.T) {
