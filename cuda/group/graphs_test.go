@@ -138,7 +138,7 @@ func (r *rank) part(at, count int) []ccl.Block {
 func TestGraphReplays(t *testing.T) {
 	replays := 1000
 	if testing.Short() {
-		replays = 100
+		replays = 50
 	}
 	for _, n := range []int{2, 3} {
 		t.Run(fmt.Sprint(n, " ranks"), func(t *testing.T) {

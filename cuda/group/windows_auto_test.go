@@ -63,7 +63,7 @@ func TestAuto(t *testing.T) {
 			for _, r := range w {
 				require.Equal(t, route, r.Route())
 			}
-			length := func(_, _ int) int { return 60_000 }
+			length := func(_, _ int) int { return 20_000 }
 			for seed, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllToAll, dtype.Broadcast} {
 				same(t, w, ccl.Call{Coll: coll, Type: dtype.F32, Op: ccl.Sum}, true, uint64(seed), length, length)
 			}
