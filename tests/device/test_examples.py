@@ -70,6 +70,6 @@ def test_ranks_share_devices(one):
 @pytest.mark.parametrize("kind", ["cuda", "nonsense", "nn"])
 def test_a_device_that_is_not_there(kind):
     if kind == "cuda" and torch.cuda.is_available():
-        pytest.skip("there is one")
+        pytest.skip("this machine has such a device")
     with pytest.raises(SystemExit, match=f"--device {kind}: torch .* finds no such device"):
         launch.place(kind)
