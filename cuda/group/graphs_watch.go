@@ -119,6 +119,8 @@ func (c *graphs) goOn() bool {
 	if !cut && (failure == nil || failure.Code == fault.Closed) || !c.waiting() {
 		return false
 	}
+	c.w.g.storing.Lock()
+	defer c.w.g.storing.Unlock()
 	c.release()
 	return true
 }

@@ -169,7 +169,7 @@ func taped(t *testing.T, p *plan.Plan, rank int) *tape {
 	o := &Op{call: *call, first: 3}
 	w.used = [plan.WindowSlots]uint64{at(2, 1, 0), at(1, 1, 0)}
 	require.NoError(t, w.compile(&o.call, low, 0))
-	require.NoError(t, w.piece(o, 0, false))
+	require.NoError(t, w.piece(o, 0, 0))
 	require.NoError(t, w.flush())
 	return s
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // windows is the way of collectives through memory that the devices of all ranks reach. The program
-// of a call (package program) becomes work of one stream: copies, kernels and words.
+// of a call (package program) becomes work of a stream, or of two (windows_offer.go): copies,
+// kernels and words.
 type windows struct {
 	g       *Group
 	layout  layout
@@ -91,20 +92,21 @@ func (w *windows) enqueue(o *Op, low *program.Lowered, on cuda.Stream) error {
 	}
 	w.words = append(w.words[:0], cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(w.layout.begun()),
 		Value: at(o.first, 0, 0)})
-	ahead := false
+	offer := 0
 	for piece := 0; ; piece++ {
 		if err := w.compile(&o.call, low, piece); err != nil {
 			return err
 		}
 		o.cut.pieces = w.program.Last + 1
-		if piece == 0 && w.program.Last > 0 && w.mayOffer() {
-			if err := w.follow(w.ahead, w.stream); err != nil {
-				return err
+		if piece == 0 && w.program.Last > 0 {
+			if offer = w.offering(); offer > 0 {
+				if err := w.follow(w.ahead, w.stream); err != nil {
+					return err
+				}
+				w.known = append(w.known[:0], w.heard...)
 			}
-			w.known = append(w.known[:0], w.heard...)
-			ahead = true
 		}
-		if err := w.piece(o, piece, ahead); err != nil {
+		if err := w.piece(o, piece, offer); err != nil {
 			return err
 		}
 		if piece == w.program.Last {
@@ -124,11 +126,10 @@ func (w *windows) enqueue(o *Op, low *program.Lowered, on cuda.Stream) error {
 	return o.end.Record(w.stream)
 }
 
-// piece enqueues a piece of a call, with its offer ahead of the rest or not.
-func (w *windows) piece(o *Op, piece int, ahead bool) error {
+// piece enqueues a piece of a call, the first instructions of it ahead of the rest: its offer.
+func (w *windows) piece(o *Op, piece, offer int) error {
 	lane := w.program.Lanes[0]
-	if ahead {
-		offer := w.offering()
+	if offer > 0 {
 		if err := w.offer(func() error { return w.part(o, piece, lane[:offer], true) }); err != nil {
 			return err
 		}

@@ -1,6 +1,8 @@
 package group
 
 import (
+	"slices"
+
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
 )
@@ -8,42 +10,34 @@ import (
 // A long call has its offers, which are what a rank does in a piece before it first waits, in a
 // stream of their own, ahead of the rest: the offer of the next piece goes out while what the peers
 // have offered comes in. The offers do not wait for the rest. A slot is offered again when all
-// peers have left it, and one of them has waited for the last signal of this rank, after which a
-// program that mayOffer leaves its own window alone. The rest of a piece comes after its offer: in
-// place, it overwrites what was offered.
+// peers have left it, and one of them has waited for the last signal of this rank, after which the
+// program leaves its own window alone. The rest of a piece comes after its offer: in place, it
+// overwrites what was offered.
 
-// offering returns the number of instructions that are the offer.
+// offering returns the number of instructions that are the offer, alike for all pieces: 0 if there
+// is none, or if the program uses its own window after its last signal.
 func (w *windows) offering() (n int) {
+	waited := false
+	own := false // since the last signal
 	for i := range w.program.Lanes[0] {
-		switch w.program.Lanes[0][i].Op {
+		b := &w.program.Lanes[0][i]
+		switch b.Op {
 		case program.OpWait:
-			return n
+			waited = true
 		case program.OpSignal:
-			n = i + 1
+			own = false
+			if !waited {
+				n = i + 1
+			}
+		default:
+			own = own || b.Dst.Base == program.BaseOwn || b.FusedCopy.Base == program.BaseOwn ||
+				slices.ContainsFunc(b.Src, func(o program.Operand) bool { return o.Base == program.BaseOwn })
 		}
+	}
+	if own {
+		return 0
 	}
 	return n
-}
-
-// mayOffer reports whether the program offers something, and leaves its own window alone after its
-// last signal.
-func (w *windows) mayOffer() bool {
-	lane := w.program.Lanes[0]
-	for i := len(lane) - 1; i >= 0; i-- {
-		b := &lane[i]
-		if b.Op == program.OpSignal {
-			return w.offering() > 0
-		}
-		if b.Dst.Base == program.BaseOwn || b.FusedCopy.Base == program.BaseOwn {
-			return false
-		}
-		for k := range b.Src {
-			if b.Src[k].Base == program.BaseOwn {
-				return false
-			}
-		}
-	}
-	return false
 }
 
 // follow has a stream wait for what another has got so far.
