@@ -268,6 +268,7 @@ def _refused(rank, calls):
     """A call in a stream that is in capture is refused, and does not spoil what is captured; the group goes on."""
     t, side = ones(), torch.sim.Stream()
     peers = dist.get_world_size()
+    dist.all_reduce(t.clone())  # ranks connect for a device outside of captures
     torch.sim.synchronize()
     for call in calls:
         with torch.sim.stream(side), sim.captured(side) as graph:
@@ -302,6 +303,7 @@ def _graphs(rank):
     side, other = torch.sim.Stream(), torch.sim.Stream()
     t, all_of = ones(60_000, 0.0), ones(n * 60_000, 0.0)
     some = [ones(100, 0.0), ones(30_000, 0.0)]
+    dist.all_reduce(t)  # ranks connect for a device outside of captures
     torch.sim.synchronize()
     with torch.sim.stream(side), sim.captured(side) as first:
         dist.all_reduce(t)

@@ -12,9 +12,10 @@ import torch.nn as nn
 from ranks import Ranks, is_rank, join, place, synchronize
 from results import FAIL, INFO, PASS, of_route, tell
 from torch.nn.parallel import DistributedDataParallel
+from training import TOLERANCE, batch, build
 
 REPLAYED, TRAINED = "1,000 replays of CUDA graphs are right", "a DDP step in a CUDA graph has the losses of one process"
-WIDTH, ROWS, STEPS, TOLERANCE = 128, 32, 20, 1e-4
+WIDTH, STEPS = 128, 20
 
 
 class Graph:
@@ -75,21 +76,10 @@ def replays(options: argparse.Namespace, rank: int, size: int) -> tuple[int, flo
     return wrong, taken
 
 
-def model_of(where: torch.device) -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, 10)).to(where)
-
-
-def batch(step: int, rank: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(step)
-    return (torch.randn(ROWS, WIDTH, generator=generator).chunk(size)[rank],
-            torch.randint(10, (ROWS,), generator=generator).chunk(size)[rank])
-
-
 def trained(model: nn.Module, rank: int, size: int, where: torch.device, in_graph: bool) -> list[float]:
     """Returns the losses of steps, each a replay of one graph or not. The parameters begin as they are."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    inputs, targets = (tensor.to(where) for tensor in batch(0, rank, size))
+    inputs, targets = (tensor.to(where) for tensor in batch(0, WIDTH, rank, size))
 
     def step() -> torch.Tensor:
         optimizer.zero_grad(set_to_none=True)
@@ -118,16 +108,16 @@ def trained(model: nn.Module, rank: int, size: int, where: torch.device, in_grap
 
     losses = []
     for k in range(STEPS):
-        for to, new in zip((inputs, targets), batch(k, rank, size)):
+        for to, new in zip((inputs, targets), batch(k, WIDTH, rank, size)):
             to.copy_(new)
         losses.append(run().detach().clone())
     return [loss.item() for loss in losses]
 
 
 def train(rank: int, size: int, where: torch.device) -> None:
-    alone = trained(model_of(where), 0, 1, where, False)
+    alone = trained(build(WIDTH, where), 0, 1, where, False)
     with torch.cuda.stream(torch.cuda.Stream()):
-        model = DistributedDataParallel(model_of(where))
+        model = DistributedDataParallel(build(WIDTH, where))
     torch.cuda.synchronize()
     every = [None] * size
     dist.all_gather_object(every, trained(model, rank, size, where, True))

@@ -23,14 +23,19 @@ def build(width: int, where: torch.device) -> nn.Sequential:
                          nn.Linear(width + 1, 10)).to(where)
 
 
+def batch(step: int, width: int, rank: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the rank's rows of the inputs and targets of a step."""
+    generator = torch.Generator().manual_seed(step)
+    return (torch.randn(ROWS, width, generator=generator).chunk(size)[rank],
+            torch.randint(10, (ROWS,), generator=generator).chunk(size)[rank])
+
+
 def train(model: nn.Module, width: int, steps: int, rank: int, size: int, where: torch.device) -> list[float]:
     """Returns the losses of steps on the rank's rows of each batch."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     losses = []
     for step in range(steps):
-        generator = torch.Generator().manual_seed(step)
-        inputs = torch.randn(ROWS, width, generator=generator).chunk(size)[rank].to(where)
-        targets = torch.randint(10, (ROWS,), generator=generator).chunk(size)[rank].to(where)
+        inputs, targets = (tensor.to(where) for tensor in batch(step, width, rank, size))
         loss = nn.functional.cross_entropy(model(inputs), targets)
         optimizer.zero_grad()
         loss.backward()
