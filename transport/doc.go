@@ -34,6 +34,23 @@
 // transport's state, and the receiver takes fragments as they come. A reservation without a Publish
 // or Commit is discarded by the next Reserve.
 //
+// # Sending in place
+//
+// A fabric that is a Registrar gets access to memory of the sender, and sends from there without a
+// copy: its channels are Gatherers. Gather is Reserve, fill and Commit in one: it takes credit as
+// they do, and cuts as they do. To the receiver it is a fragment like any other.
+//
+// The memory belongs to the channel until Sent, which is true once the receiver has released all
+// these fragments and no adapter reads them any more. Until then a path that breaks has them sent
+// again, over another one, from where they are; so a receiver that does not read holds the sender's
+// memory, as a peer in Windows does. If the peer has left or died, Sent does not wait for it; once
+// Err says that it has left in order, nothing is unsent.
+//
+// Who fails, or is aborted, cannot wait for the peer: Withdraw gives up what is not Sent, and ends
+// whatever reads it, the path of other channels included if nothing else helps. What the peer gets
+// of it is right; the rest never comes, and the link can only be closed. If an adapter does not let
+// go even then, Unpin fails, and the memory must not be freed.
+//
 // # Windows
 //
 // Where ranks share memory, a link also lends the peer's window: memory that only its owner writes.

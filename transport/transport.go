@@ -15,7 +15,7 @@ const (
 	MaxFragment = 1 << 20 // bytes of one payload
 	MaxControl  = 4096    // bytes of one control message
 	MaxWhy      = 1024    // bytes of Link.Leave
-	MaxShare    = 3       // descriptors of Session.Share
+	MaxShare    = 4       // descriptors of Session.Share
 	MaxNote     = 256     // bytes of Session.Note
 )
 
@@ -51,6 +51,21 @@ type Channel interface {
 	// even if it sleeps. It does not affect space that Reserve has lent, and costs next to nothing
 	// where there is no series.
 	Flush()
+}
+
+// Gatherer is a Channel that can send from registered memory in place (Registrar).
+type Gatherer interface {
+	// Gather sends the first n bytes of memory as a fragment with m: all of them, or a multiple of
+	// 64. It ends a series, as Commit does. Without credit n is 0. ok is false where these bytes
+	// have to be copied, by Reserve. Until Sent nobody may change the memory or free it.
+	Gather(memory []byte, m *Meta) (n int, ok bool)
+	// Sent reports whether no memory that Gather was given is read any more, or will be. The
+	// doorbell rings when that comes true.
+	Sent() bool
+	// Withdraw gives up what is not Sent, after which the channel sends nothing any more, and
+	// reports whether the memory is no longer read. It does not wait: the caller repeats it until
+	// it returns true, which takes a fraction of a second at most, whatever the peer does.
+	Withdraw() bool
 }
 
 // Link joins a local rank of a group to one peer of it.
@@ -170,7 +185,7 @@ type Sharer interface {
 
 // Fabric is one kind of path of this process.
 type Fabric interface {
-	// Name returns "inproc", "shm" or "tcp".
+	// Name returns "inproc", "shm", "rdma" or "tcp".
 	Name() string
 	// Address returns what a peer needs in order to connect: at most MaxAddress bytes, opaque to
 	// all but the fabric itself.
@@ -188,6 +203,17 @@ type Fabric interface {
 	Connect(ctx context.Context, peer []byte, s Session) (Link, error)
 	// Close ends all links and the fabric.
 	Close() error
+}
+
+// Registrar is a Fabric with Gatherers. They send in place from memory that it has access to.
+type Registrar interface {
+	// Pin gives access to memory, also to what connections need later. What is too short to be
+	// worth it, it ignores. After an error the memory is sent as any other, and the user has been
+	// told once.
+	Pin(memory []byte) error
+	// Unpin ends the access to memory that Pin was given, and does nothing otherwise. After an
+	// error the memory may still be read: it must not be freed.
+	Unpin(memory []byte) error
 }
 
 // Silencer is implemented by links through networks.

@@ -299,7 +299,7 @@ func TestFlushed(t *testing.T) {
 	a, b, doorbellA, doorbellB := ordered(t, nil)
 	la, lb := join(t, a, b, 1, transport.MaxChannels)
 	other, _ := join(t, a, b, 2, 1)
-	require.True(t, la.Flushed())
+	await(t, a, doorbellA, "what opens the links leaves", func() bool { return la.Flushed() && other.Flushed() })
 	// With the default limit the socket may take everything.
 	fd := la.pair.live.Load().main.fd
 	require.NoError(t, syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 64<<10))

@@ -23,6 +23,7 @@ type Options struct {
 	// tests of what is left of it are skipped.
 	Proxied bool
 	OnUse   bool // all sessions have Session.OnUse, and the fabric makes paths on use
+	Gathers bool // it is a transport.Registrar
 }
 
 // Run tests the fabrics that make returns against the whole contract. The suite closes them.
@@ -74,6 +75,16 @@ func Run(t *testing.T, make func(t *testing.T) Pair, o Options) {
 		{"ControlGone", false, testControlGone},
 		{"ControlLeavesNothing", o.Proxied, testControlLeavesNothing},
 		{"NoAllocations", o.Allocates, testNoAllocations},
+	}
+	if o.Gathers {
+		tests = append(tests, []test{
+			{"Gather", false, testGather},
+			{"GatherOthers", false, testGatherOthers},
+			{"GatherAsleep", false, testGatherAsleep},
+			{"GatherLeft", false, testGatherLeft},
+			{"GatherTaken", false, testGatherTaken},
+			{"Withdraw", false, testWithdraw},
+		}...)
 	}
 	if o.OnUse {
 		tests = append(tests, []test{
