@@ -1,0 +1,308 @@
+package rdma
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/transport/rdma/verbs"
+)
+
+// The sizes of queues, as far as the adapter has them.
+const (
+	mostReceives = 4096
+	mostEntries  = 64 << 10
+	posted       = 128 // writes of one connection that have not completed
+	completeEach = 32  // of so many writes one completes at least
+	inlineBytes  = 220
+	pollBatch    = 32
+)
+
+// adapter is a port of an RDMA adapter that this process uses. All connections by it share one
+// queue of completions and one of receives.
+type adapter struct {
+	f        *Fabric
+	place    Choice
+	context  verbs.Context
+	device   verbs.Device
+	port     verbs.Port
+	queue    verbs.Completions
+	receives verbs.Receives
+	in, out  *pool // long slots: where peers write, and from where this side does
+	watch    *watcher
+	armed    atomic.Bool
+
+	spans       atomic.Pointer[[]*span]                // memory of others, by address
+	connections atomic.Pointer[map[uint32]*connection] // by the number of their queue pair
+	room        int                                    // manager: connections that the queue has room for
+	bound       atomic.Int32                           // channels that may have long slots
+	failed      atomic.Bool                            // nothing works any more
+
+	mu    sync.Mutex // of what only one thread at a time may use
+	found [pollBatch]verbs.Completion
+	taken int // receives that are to be posted again
+}
+
+// open opens a port.
+func open(f *Fabric, at Choice) (a *adapter, err error) {
+	a = &adapter{f: f, place: at}
+	a.connections.Store(&map[uint32]*connection{})
+	a.spans.Store(&[]*span{})
+	defer func() {
+		if err != nil {
+			a.close()
+			a = nil
+		}
+	}()
+	if a.context, err = f.opts.Library.Open(at.Device); err != nil {
+		return a, err
+	}
+	if a.device, err = a.context.Device(); err != nil {
+		return a, err
+	}
+	if err = a.findPort(); err != nil {
+		return a, err
+	}
+	receives, entries := min(mostReceives, a.device.Receive), min(mostEntries, a.device.Entries)
+	a.room = (entries - receives) / posted
+	if receives < 1 || a.room < 1 || a.device.Posted < posted {
+		return a, fault.New(fault.NotSupported, "%s has room for %d completions, %d receives, and %d writes of a queue pair, "+
+			"which is too little", at, a.device.Entries, a.device.Receive, a.device.Posted)
+	}
+	if a.queue, err = a.context.NewCompletions(entries); err != nil {
+		return a, err
+	}
+	if a.receives, err = a.context.NewReceives(receives); err != nil {
+		return a, err
+	}
+	if err = a.receives.Post(receives); err != nil {
+		return a, err
+	}
+	slots := max(f.opts.Pool/longBytes, 1)
+	if a.in, err = newPool(a.context, slots, true); err != nil {
+		return a, err
+	}
+	if a.out, err = newPool(a.context, slots, false); err != nil {
+		return a, err
+	}
+	if a.watch, err = watch(a); err == nil {
+		a.track(true)
+	}
+	return a, err
+}
+
+// track tells of the descriptors by which the adapter is open.
+func (a *adapter) track(open bool) {
+	a.f.opts.Track(a.queue.Descriptor(), open)
+	if h, ok := a.context.(verbs.Holder); ok {
+		for _, fd := range h.Descriptors() {
+			a.f.opts.Track(fd, open)
+		}
+	}
+}
+
+func (a *adapter) findPort() error {
+	for _, p := range a.device.Ports {
+		if p.Number == a.place.Port.Number {
+			if a.port = p; p.Active {
+				return nil
+			}
+			return fault.New(fault.NotSupported, "%s is %s", a.place, p.State)
+		}
+	}
+	return fault.New(fault.NotSupported, "there is no %s", a.place)
+}
+
+// poll takes what has completed, and reports whether that was anything. While another thread does
+// so, it does nothing unless it has to wait for that.
+func (a *adapter) poll(wait bool) bool {
+	if wait {
+		a.mu.Lock()
+	} else if !a.mu.TryLock() {
+		return false
+	}
+	defer a.mu.Unlock()
+	if a.failed.Load() {
+		return false
+	}
+	moved := false
+	for {
+		n, err := a.queue.Poll(a.found[:])
+		if err != nil {
+			a.fail(err)
+			return true
+		}
+		for i := range n {
+			a.ended(&a.found[i])
+		}
+		moved = moved || n > 0
+		if n < len(a.found) {
+			break
+		}
+	}
+	if a.taken >= mostReceives/16 || !moved && a.taken > 0 {
+		if err := a.receives.Post(a.taken); err != nil {
+			a.fail(err)
+			return true
+		}
+		a.taken = 0
+	}
+	return moved
+}
+
+// ended handles a completion. a.mu is held.
+func (a *adapter) ended(c *verbs.Completion) {
+	arrival := c.Status == verbs.Success && c.Arrival
+	if arrival || c.Cookie == verbs.NoCookie { // also of a pair that is gone
+		a.taken++
+	}
+	way := (*a.connections.Load())[c.Pair]
+	switch {
+	case way == nil: // it was closed
+	case arrival:
+		if err := a.arrived(way, c); err != nil {
+			way.fail(err)
+		}
+	case c.Status == verbs.Success:
+		way.complete(c.Cookie)
+	default:
+		way.fail(fault.New(fault.System, "%s, queue pair %d: %v (vendor %#x)", a.place, c.Pair, c.Status, c.Vendor))
+	}
+}
+
+// arrived handles an immediate. What it names is checked: a peer reaches its own channels only.
+func (a *adapter) arrived(way *connection, c *verbs.Completion) error {
+	k, channel, value := parts(c.Immediate)
+	if k == kindProbe {
+		if c.Bytes != headBytes {
+			return violation("tries with %d bytes", c.Bytes)
+		}
+		way.probed.Store(true)
+		way.pair.stir()
+		return nil
+	}
+	ch := a.f.channel(channel)
+	if ch == nil { // its link has ended
+		return nil
+	}
+	if ch.link.pair != way.pair {
+		return violation("names channel %d, which is not its own", channel)
+	}
+	switch k {
+	case kindShort, kindLong:
+		q := ch.in.Load()
+		if q == nil || q.way != way {
+			return violation("writes to channel %d, which was not offered", channel)
+		}
+		credit, err := q.take(k, value, c.Bytes)
+		if err != nil {
+			return err
+		}
+		return ch.out.credit(way, credit)
+	case kindCredit:
+		return ch.out.credit(way, value)
+	case kindGrant:
+		return ch.out.grant(way, value)
+	}
+	return violation("sends an immediate of kind %d", k)
+}
+
+func violation(format string, args ...any) error {
+	return fault.New(fault.Internal, "rdma: the peer breaks the protocol: it %s", fmt.Sprintf(format, args...))
+}
+
+// setConnection notes which connection a queue pair is of; nil for none.
+func (a *adapter) setConnection(number uint32, way *connection) {
+	table := maps.Clone(*a.connections.Load())
+	if way == nil {
+		delete(table, number)
+	} else {
+		table[number] = way
+	}
+	a.connections.Store(&table)
+}
+
+// fail ends all connections, of an adapter that does not work any more. a.mu is held.
+func (a *adapter) fail(err error) {
+	if a.failed.Swap(true) {
+		return
+	}
+	for _, way := range *a.connections.Load() {
+		way.fail(err)
+	}
+}
+
+// arm has the next completion ring the doorbell.
+func (a *adapter) arm() {
+	if a.armed.Load() || a.failed.Load() {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failed.Load() || a.armed.Swap(true) {
+		return
+	}
+	if err := a.queue.Arm(); err != nil {
+		a.armed.Store(false)
+		a.fail(err)
+	}
+}
+
+// notice takes notices that have come, and wakes who sleeps.
+func (a *adapter) notice() {
+	a.mu.Lock()
+	if !a.failed.Load() {
+		if err := a.queue.Take(); err != nil {
+			a.fail(err)
+		}
+	}
+	a.armed.Store(false)
+	a.mu.Unlock()
+	a.f.opts.Doorbell.Ring()
+	if a.f.manager.attends.Load() > 0 {
+		a.f.manager.wake()
+	}
+}
+
+// renew looks for what no notice has told of, which may have been lost.
+func (a *adapter) renew() {
+	if a.poll(false) {
+		a.f.opts.Doorbell.Ring()
+	}
+	if a.armed.Swap(false) {
+		a.arm()
+	}
+}
+
+// close gives everything back. No connection is left.
+func (a *adapter) close() {
+	if a.watch != nil {
+		a.watch.close()
+		a.track(false)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failed.Store(true) // who polls by now finds nothing
+	var errs []error
+	if a.receives != nil {
+		errs = append(errs, a.receives.Close())
+	}
+	if a.queue != nil {
+		errs = append(errs, a.queue.Close())
+	}
+	for _, p := range []*pool{a.in, a.out} {
+		if p != nil {
+			errs = append(errs, p.memory.close())
+		}
+	}
+	if a.context != nil {
+		errs = append(errs, a.context.Close())
+	}
+	for _, err := range errs {
+		if err != nil {
+			a.f.opts.Warn("rdma: %s could not be closed: %v", a.place, err)
+		}
+	}
+}

@@ -1,0 +1,3 @@
+package verbs
+
+const mutexBytes = 40 // pthread_mutex_t
