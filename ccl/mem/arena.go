@@ -1,9 +1,7 @@
 package mem
 
 import (
-	"cmp"
 	"errors"
-	"slices"
 	"sync"
 	"unsafe"
 
@@ -13,21 +11,25 @@ import (
 // Arena is memory of this process for buffers that peers on the same host read in place. It is one
 // sparse segment, which each peer maps once. Only ranges that Alloc has returned get pages, so the
 // size of an arena costs nothing. All methods may be called by any thread.
+//
+// Locks are taken in this order: watch, mu.
 type Arena struct {
 	memory []byte // the whole range; it does not change until it is unmapped
 	fd     int    // -1 after the memory is unmapped, and in arenas of peers
 
+	watch    sync.Mutex // guards what follows; held while watchers pin and unpin
+	watchers []Pinner
+	shown    map[int]int // size of each allocation that they know of, by offset
+
 	mu     sync.Mutex
 	closed bool
-	free   []extent      // ranges without pages, sorted by offset; no two are adjacent
+	free   Ranges        // without pages
 	used   map[int]int   // size of each allocation, rounded up to pages, by offset
 	pins   map[int]Pins  // of allocations that devices access, by offset
 	idle   map[int][]int // offsets of freed allocations that keep their pages, by size
 	kept   int           // bytes in idle
 	lent   int           // bytes in used
 }
-
-type extent struct{ at, bytes int }
 
 // Allocations are whole pages. Large allocations begin where a huge page can begin.
 const (
@@ -41,8 +43,8 @@ const (
 // newArena makes the bookkeeping of an arena.
 func newArena(memory []byte, fd int) *Arena {
 	return &Arena{
-		memory: memory, fd: fd,
-		free: []extent{{0, len(memory)}}, used: map[int]int{}, pins: map[int]Pins{}, idle: map[int][]int{},
+		memory: memory, fd: fd, shown: map[int]int{},
+		free: NewRanges(len(memory)), used: map[int]int{}, pins: map[int]Pins{}, idle: map[int][]int{},
 	}
 }
 
@@ -74,20 +76,23 @@ func (a *Arena) InUse() int {
 }
 
 // Alloc allocates memory, aligned to a page at least. Its contents are undefined. The devices have
-// access to its pages until it is freed.
+// access to its pages until it is freed; those that Watch the arena as well, unless they refuse.
 func (a *Arena) Alloc(bytes int, devices ...Pinner) ([]byte, error) {
 	memory, err := a.alloc(bytes)
-	if err != nil || len(devices) == 0 {
-		return memory, err
-	}
-	pins, err := Pin(memory[:cap(memory)], devices...)
 	if err != nil {
-		return nil, errors.Join(err, a.Free(unsafe.Pointer(unsafe.SliceData(memory))))
+		return nil, err
 	}
 	at, _ := a.Place(unsafe.Pointer(unsafe.SliceData(memory)))
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.pins[at] = pins
+	if len(devices) > 0 {
+		pins, err := Pin(memory[:cap(memory)], devices...)
+		if err != nil {
+			return nil, errors.Join(err, a.Free(unsafe.Pointer(unsafe.SliceData(memory))))
+		}
+		a.mu.Lock()
+		a.pins[at] = pins
+		a.mu.Unlock()
+	}
+	a.show(at, cap(memory))
 	return memory, nil
 }
 
@@ -127,17 +132,11 @@ func (a *Arena) take(bytes int) (int, error) {
 	if bytes >= arenaLarge {
 		align = arenaLarge
 	}
-	for i, e := range a.free {
-		at := (e.at + align - 1) &^ (align - 1)
-		if at+bytes > e.at+e.bytes {
-			continue
-		}
+	if at, ok := a.free.Take(bytes, align); ok {
 		if err := a.commit(at, bytes); err != nil {
+			a.free.Give(at, bytes)
 			return 0, err
 		}
-		before, after := extent{e.at, at - e.at}, extent{at + bytes, e.at + e.bytes - at - bytes}
-		rest := slices.DeleteFunc([]extent{before, after}, func(e extent) bool { return e.bytes == 0 })
-		a.free = slices.Replace(a.free, i, i+1, rest...)
 		return at, nil
 	}
 	return 0, fault.New(fault.System,
@@ -149,6 +148,9 @@ func (a *Arena) take(bytes int) (int, error) {
 // allocation stays: the pages must not get another use.
 func (a *Arena) Free(p unsafe.Pointer) error {
 	at, ok := a.Place(p)
+	if err := a.conceal(at); err != nil {
+		return err
+	}
 	if err := a.unpin(at); err != nil {
 		return err
 	}
@@ -182,21 +184,11 @@ func (a *Arena) trim() {
 	for bytes, places := range a.idle {
 		for _, at := range places {
 			a.release(at, bytes)
-			a.free = append(a.free, extent{at, bytes})
+			a.free.Give(at, bytes)
 		}
 	}
 	clear(a.idle)
 	a.kept = 0
-	slices.SortFunc(a.free, func(x, y extent) int { return cmp.Compare(x.at, y.at) })
-	joined := a.free[:0]
-	for _, e := range a.free {
-		if n := len(joined); n > 0 && joined[n-1].at+joined[n-1].bytes == e.at {
-			joined[n-1].bytes += e.bytes
-			continue
-		}
-		joined = append(joined, e)
-	}
-	a.free = joined
 }
 
 // Close ends allocation. The memory stays mapped until every allocation is freed.

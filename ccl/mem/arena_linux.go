@@ -46,7 +46,7 @@ func MapArena(fd, bytes int) (*Arena, error) {
 	}
 	unix.Madvise(memory, unix.MADV_DONTDUMP)
 	a := newArena(memory, -1)
-	a.free = nil
+	a.free = Ranges{}
 	return a, nil
 }
 
