@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/rand"
@@ -17,6 +18,8 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/plan/reference"
 )
+
+var everywhere = flag.Bool("catalogue.full", false, "every algorithm over every transport, every composition")
 
 // catalogue is a planner that makes the plans of subject now of all. In runTrials each rank has its
 // own catalogue, and sets now before its calls.
@@ -274,18 +277,23 @@ func trials(t *testing.T, all []algotest.Subject, ranks int, large int) (list []
 // TestCatalogue runs every algorithm of the catalogue on every transport. The results must have the
 // same bits as those that the reference computes from the plan, which for whole numbers agree with
 // the definition of the collective. The ranks of a group run all calls one after another, and wait
-// for each other only as the calls do.
+// for each other only as the calls do. More than three ranks take one transport, in a full run all.
 func TestCatalogue(t *testing.T) {
-	counts, wide := []int{1, 2, 3, 4, 5, 6}, []int{8}
+	counts := []int{1, 2, 3, 4, 5, 6, 8}
 	if testing.Short() || underRace {
-		counts, wide = []int{1, 3, 4}, nil
+		counts = []int{1, 3, 4}
 	}
-	for _, ranks := range append(counts, wide...) {
+	for _, ranks := range counts {
 		large, names := 40_003, []string{"inproc", "shm", "tcp"}
-		if slices.Contains(wide, ranks) || testing.Short() || underRace {
-			large, names = 2_003, names[:1]
-			if ranks == 3 {
-				names = []string{"shm", "tcp"}
+		if ranks > 3 && !*everywhere || ranks == 8 || testing.Short() || underRace {
+			large = 2_003
+			switch ranks {
+			case 3:
+				names = names[1:]
+			case 4, 5:
+				names = names[ranks-3:][:1]
+			default:
+				names = names[:1]
 			}
 		}
 		all, skipped := algotest.Subjects(ranks)
@@ -346,7 +354,7 @@ func runTrials(t *testing.T, name string, ranks int, all []algotest.Subject, lis
 }
 
 // TestComposed runs every hierarchical algorithm of two and of three levels, with each choice of an
-// algorithm for each level.
+// algorithm for each level; of three levels every third choice, in a full run all.
 func TestComposed(t *testing.T) {
 	shapes := []plan.Shape{{2, 3}, {3, 2}, {2, 2, 2}}
 	if testing.Short() || underRace {
@@ -363,7 +371,10 @@ func TestComposed(t *testing.T) {
 			require.NoError(t, err)
 			all := []algotest.Subject{{Algorithm: gather}}
 			for _, coll := range dtype.Collectives() {
-				for _, a := range algo.Variants(coll, levels) {
+				for k, a := range algo.Variants(coll, levels) {
+					if levels == 3 && k%3 != 0 && !*everywhere {
+						continue
+					}
 					all = append(all, algotest.Subject{Algorithm: a, Shape: shape})
 				}
 			}

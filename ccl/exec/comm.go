@@ -56,6 +56,7 @@ type Options struct {
 	Progress *Progress
 	Timeout  time.Duration // of calls that set none; 0 for none
 	FastBF16 bool          // use the kernels of kernel.Fast
+	Pinner   mem.Pinner    // gets access to intermediate memory, which links then send in place; nil for none
 	Arena    *mem.Arena    // registered memory of this process, which links lend to the peers; nil for none
 	Cache    topo.Cache    // the last-level cache of this machine; zero if unknown
 	Record   *record.Ring  // records the operations; nil for none
@@ -75,8 +76,9 @@ type Options struct {
 type Comm struct {
 	opts       Options
 	rank, size int
-	width      int                 // channels of a link
-	chans      []transport.Channel // peer*width + channel
+	width      int                  // channels of a link
+	chans      []transport.Channel  // peer*width + channel
+	gatherers  []transport.Gatherer // as chans; nil if no link sends in place
 	windows    window.Set
 	room       program.Room // what the windows and links offer to programs
 	lastLevel  int          // bytes of the last-level cache that this rank can count on; 0 if unknown
@@ -156,6 +158,10 @@ func New(opts Options) (*Comm, error) {
 		}
 		for i := range width {
 			c.chans[peer*width+i] = link.Channel(i)
+			if g, ok := link.Channel(i).(transport.Gatherer); ok {
+				c.gatherers = program.Resized(c.gatherers, size*width)
+				c.gatherers[peer*width+i] = g
+			}
 		}
 		between[peer] = link.Channel(p2pChannel)
 		if o, ok := link.(transport.Opener); ok {
@@ -163,6 +169,7 @@ func New(opts Options) (*Comm, error) {
 			c.closed++
 		}
 	}
+	c.frame.pinner = opts.Pinner
 	c.frame.lanes, c.turns = make([]laneState, 1), park.NewDoorbell()
 	if err := c.windows.Open(opts.Rank, opts.Window, opts.Links, opts.Arena); err != nil {
 		return nil, err

@@ -63,6 +63,11 @@
 // the send starts with the first bytes of that step and does not wait for its end (a pipelined
 // gate). In all other cases a step waits for whole steps.
 //
+// Where the channel can (transport.Gatherer), a long message goes from the memory in which it is,
+// and its step ends when the channel does not need that any more (gather.go). Messages with
+// multiplied elements, frames, and send and recv are always copied. A Comm that breaks off
+// withdraws what is under way before its calls end.
+//
 // # Windows
 //
 // No rank writes into the memory of another. Put, packet and signal are frames on a channel that

@@ -145,6 +145,7 @@ func (c *Comm) breakOff(err *fault.Error) {
 		why = err.Report(c.rank)
 	}
 	c.stop.CompareAndSwap(nil, err) // model: none: as advStop, the lock's holder breaks off
+	c.withdraw()
 	for op := c.head; op != nil; {
 		next := op.next
 		c.end(op, err)

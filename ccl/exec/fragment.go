@@ -20,13 +20,14 @@ const (
 func (c *Comm) send(f *frame, b *program.Instruction, st *laneState, call *Call) (done bool) {
 	src, limit := b.From, f.limit(b.Gates)
 	all := program.Total(src)
-	ch := c.planChannel(b.Step)
+	ch, in := c.planChannel(b.Step), c.gatherer(b, all)
+	tries := in != nil
 	for {
 		for st.chunk < len(src) && st.off == src[st.chunk].Bytes {
 			st.chunk, st.off = st.chunk+1, 0
 		}
 		if st.moved == all && all > 0 {
-			return true
+			return in == nil || in.Sent()
 		}
 		want := 0
 		if all > 0 {
@@ -38,6 +39,19 @@ func (c *Comm) send(f *frame, b *program.Instruction, st *laneState, call *Call)
 					return false
 				}
 				want &^= 63
+			}
+		}
+		if tries {
+			f.out = f.meta(all)
+			n, ok := in.Gather(bytesAt(plus(f.in(&src[st.chunk].Operand, call), st.off), want), &f.out)
+			if ok && n == 0 {
+				return false
+			}
+			if tries = ok; ok {
+				f.moves++
+				st.off += n
+				st.moved += n
+				continue
 			}
 		}
 		space := ch.Reserve(want)

@@ -31,6 +31,7 @@ type frame struct {
 	out     transport.Meta // of the fragment that is being sent; kept here because Commit takes a pointer
 	memory  *mem.Block     // Tmp and, behind it, a Win that no peer reads
 	size    int
+	pinner  mem.Pinner // nil for none
 	copied  *mem.Block // a copy of In, if the plan does not run in place
 	operands
 	exposure
@@ -100,6 +101,9 @@ func (f *frame) allocate(p *compiled) (err error) {
 			return fault.Wrap(fault.System, err, "no memory for %d bytes of intermediate results", p.Tmp)
 		}
 		f.size = p.Tmp
+		if f.pinner != nil && p.Tmp >= gatherFrom {
+			_ = f.pinner.Pin(f.memory.Bytes()) // without access it is copied, and a line says so
+		}
 	}
 	f.tmp = addressOf(f.memory.Bytes())
 	return nil
@@ -107,7 +111,9 @@ func (f *frame) allocate(p *compiled) (err error) {
 
 func (f *frame) free() {
 	if f.memory != nil {
-		f.memory.Free()
+		if f.pinner == nil || f.pinner.Unpin(f.memory.Bytes()) == nil {
+			f.memory.Free() // otherwise an adapter may still read it, and it stays
+		}
 		f.memory, f.size, f.tmp = nil, 0, nil
 	}
 }

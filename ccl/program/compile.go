@@ -27,9 +27,10 @@ type Program struct {
 
 // Layout describes which part of each block belongs to an operation, or to a piece of it, and where
 // the chunks of a window are. A plan that reads windows is cut into pieces so that every chunk of a
-// window fits its cell of the slot. All ranks arrive at the same layout. Either they know the
-// lengths of all blocks, from the collective or from the exchange; or in every piece each rank
-// waits for all others, which announce how many pieces they need.
+// window fits its cell of the slot; where it is enqueued, all chunks of Tmp fit as much memory. All
+// ranks arrive at the same layout. Either they know the lengths of all blocks, from the collective
+// or from the exchange; or in every piece each rank waits for all others, which announce how many
+// pieces they need.
 type Layout struct {
 	Piece, Last int
 	Cell        int                     // bytes of a chunk of a slot
@@ -46,7 +47,7 @@ func (l *Layout) cut(room *Room, low *Lowered, call *Call, lengths *Lengths, pie
 		return
 	}
 	size := call.Type.Size()
-	l.Cell = room.Slot / low.Window &^ (mem.Align - 1)
+	l.Cell = room.Slot / max(low.Window, low.Temps) &^ (mem.Align - 1)
 	l.reach = l.Cell / max(size, 1) * low.Split
 	longest := 0
 	if low.Counts {

@@ -26,6 +26,11 @@
 // program do not fit a slot, the program runs in pieces; each piece has the same elements of every
 // block. In a plan without gets and words, the window is private memory behind Tmp.
 //
+// # Devices
+//
+// Streams of a device execute plans in a form of their own: Streams has what moves data on the
+// device in one lane, and messages in others (streams.go).
+//
 // # Proof
 //
 // The program that runs differs from the plan as it was written: signals are words, copies are

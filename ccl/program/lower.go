@@ -32,6 +32,7 @@ type Lowered struct {
 	Told             [][]int    // by instruction OpSignal, the peers that it is for, if Words
 	MostTold         int        // the most signals of a rank for one peer, if Words
 	Offered          []int      // by rank, how many signals it gives before it first waits, if Words
+	Temps            int        // chunks of Tmp, the largest number of any rank, if the program is enqueued
 	tmp, win         []plan.Extent
 	lanes            [][]Step
 }
@@ -82,6 +83,12 @@ func Lower(p *plan.Plan, room *Room) (*Lowered, error) {
 	if low.Words = count != nil; low.Words {
 		low.Heard, low.Told, low.MostTold, low.Offered = count.heard, count.told, count.mostTold, count.offered
 	}
+	if room.Enqueued {
+		if low.Temps = mostTmp(p); low.Temps > room.Slot/mem.Align {
+			return nil, fault.New(fault.NotSupported, "plan %s needs %d chunks of intermediate results, this group has room "+
+				"for %d", p.Name, low.Temps, room.Slot/mem.Align)
+		}
+	}
 	low.Slots = low.Words || p.Needs&plan.Gets != 0
 	// If every rank of an all_to_all waits for every other, each announces with its first signal
 	// how long its blocks are, and in how many pieces it sends them.
@@ -126,6 +133,15 @@ func Lower(p *plan.Plan, room *Room) (*Lowered, error) {
 	}
 	low.ReadsUnannounced = (low.Announces || low.Exposes) && !waitsForAll(low.lanes[0], room.Rank)
 	return low, nil
+}
+
+// mostTmp returns the largest number of chunks of Tmp that a rank has.
+func mostTmp(p *plan.Plan) (n int) {
+	for rank := range p.Spec.Ranks {
+		prog := p.Program(rank)
+		n = max(n, len(prog.Tmp))
+	}
+	return n
 }
 
 // exchanges reports whether operations begin with an exchange of lengths: either the plan requires

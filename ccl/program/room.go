@@ -25,7 +25,7 @@ type Room struct {
 	Exposes     bool     // ranks may expose registered memory
 	// Enqueued means that a rank hands its program to a device without waiting for what others
 	// announce: it knows no lengths but those of its own blocks, and ranks may have different
-	// numbers of pieces. Records then hold no data.
+	// numbers of pieces. Records then hold no data, and Tmp has as many bytes as a slot.
 	Enqueued bool
 }
 
