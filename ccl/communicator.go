@@ -3,6 +3,7 @@ package ccl
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/ccl/dtype"
@@ -52,8 +53,8 @@ type Communicator struct {
 	hosts [][]int
 
 	origin  *origin
-	planner *planner     // used by the driver of comm
-	device  *DeviceGroup // nil for none
+	planner *planner                    // used by the driver of comm
+	device  atomic.Pointer[DeviceGroup] // nil for none
 }
 
 func (n *Node) register(c *Communicator) (*Communicator, error) {
@@ -76,8 +77,8 @@ func (c *Communicator) Size() int { return c.comm.Size() }
 
 // Seq returns the number of collectives that this rank has called so far.
 func (c *Communicator) Seq() uint64 {
-	if c.device != nil {
-		collectives, _ := c.device.Counts()
+	if d := c.Device(); d != nil {
+		collectives, _ := d.Counts()
 		return collectives
 	}
 	return c.comm.Seq()
@@ -85,7 +86,12 @@ func (c *Communicator) Seq() uint64 {
 
 // Exposed returns the number of collectives for which this rank exposed registered memory
 // (Node.Alloc) to its peers instead of copying.
-func (c *Communicator) Exposed() uint64 { return c.comm.Exposed() }
+func (c *Communicator) Exposed() uint64 {
+	if d := c.Device(); d != nil {
+		return d.Exposed()
+	}
+	return c.comm.Exposed()
+}
 
 // Records returns the last operations of this rank, oldest first; none without Options.Recorder.
 func (c *Communicator) Records() []Record {
@@ -109,8 +115,8 @@ func (c *Communicator) Standing(d time.Duration) Standing { return c.comm.Standi
 
 // Messages returns the number of sends and receives that this rank has called so far.
 func (c *Communicator) Messages() uint64 {
-	if c.device != nil {
-		_, messages := c.device.Counts()
+	if d := c.Device(); d != nil {
+		_, messages := d.Counts()
 		return messages
 	}
 	return c.comm.Messages()
@@ -118,19 +124,24 @@ func (c *Communicator) Messages() uint64 {
 
 // Failure returns the error with which the group has ended, or nil.
 func (c *Communicator) Failure() *Error {
-	if c.device != nil {
-		if f := c.device.Failure(); f != nil {
+	if d := c.Device(); d != nil {
+		if f := d.Failure(); f != nil {
 			return f
 		}
 	}
 	return c.comm.Failure()
 }
 
-// NoteBatch adds to the records that the operations with this Call.Batch were issued as one.
-func (c *Communicator) NoteBatch(batch uint32) {
+// EndBatch says that no more operations with this Call.Batch will come, and adds to the records
+// that they were issued as one. Messages of a DeviceGroup go into their streams.
+func (c *Communicator) EndBatch(batch uint32) error {
 	if ring := c.comm.Recorded(); ring != nil {
 		ring.NoteBatch(batch)
 	}
+	if d := c.Device(); d != nil {
+		return d.EndBatch(batch)
+	}
+	return nil
 }
 
 // SetTimeout changes the timeout of later calls that have none of their own; 0 for none.
@@ -181,8 +192,8 @@ func (c *Communicator) Start(call *Call) (*Work, error) {
 func (c *Communicator) Abort(reason string) { c.fail(fault.New(fault.Aborted, "%s", reason)) }
 
 func (c *Communicator) fail(err *fault.Error) {
-	if c.device != nil {
-		c.device.Abort(err)
+	if d := c.Device(); d != nil {
+		d.Abort(err)
 		return
 	}
 	c.comm.Abort(err)
@@ -193,8 +204,8 @@ func (c *Communicator) fail(err *fault.Error) {
 // may never send their messages. After doubt it asks the ranks that it waits for, and gives up on
 // those that do not answer within 0.7 s: they are stopped, or their host is silent.
 func (c *Communicator) Drain(d, receives, doubt time.Duration) bool {
-	if c.device != nil {
-		return c.device.drain(d, receives, doubt)
+	if device := c.Device(); device != nil {
+		return device.drain(d, receives, doubt)
 	}
 	return c.comm.Drain(d, receives, doubt, nil)
 }
@@ -234,8 +245,8 @@ func (c *Communicator) Lost() []*Error {
 // Close leaves the group at once: operations that are not done fail with Closed. Data that was sent
 // still arrives.
 func (c *Communicator) Close() error {
-	if c.device != nil {
-		return c.device.Close()
+	if d := c.Device(); d != nil {
+		return d.Close()
 	}
 	return c.close()
 }

@@ -2,7 +2,6 @@ package ccl
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"syscall"
 	"time"
@@ -31,7 +30,7 @@ type DeviceWindow = group.Window
 // NewDeviceWindow makes the window of a rank in a group of so many ranks, or returns nil if groups
 // with these options need none.
 func NewDeviceWindow(device cuda.Context, opts Options, ranks int) (*DeviceWindow, error) {
-	if opts.cudaRoute() == group.RouteStaged || ranks < 2 {
+	if opts.cudaRoute() == group.RouteStaged {
 		return nil, nil
 	}
 	return group.NewWindow(device, opts.staging(), opts.graphs(), ranks, opts.cudaRoute())
@@ -54,7 +53,7 @@ func (c *Communicator) OnDevice(device cuda.Context, window *DeviceWindow) (*Dev
 		c.fail(err.(*fault.Error))
 		return nil, err
 	}
-	c.device = d
+	c.device.Store(d)
 	return d, nil
 }
 
@@ -68,6 +67,10 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(), Context: device, Thread: c.node.deviceThread(),
 		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging, Record: ring,
 		Window: window, Route: e.cfg.Options.cudaRoute(), Graphs: e.cfg.Options.graphs(),
+	}
+	var err error
+	if opts.Interpret, err = e.cfg.Options.interpret(); err != nil {
+		return nil, err
 	}
 	onDevice := c.planner.twin()
 	onDevice.rules.Device = true
@@ -107,21 +110,17 @@ func (c *Communicator) whyStaged() string {
 	switch route := opts.cudaRoute(); {
 	case route == group.RouteStaged:
 		return "GOCCL_CUDA_ROUTE=staged was set"
-	case c.Size() == 1:
-		return "the group has one rank"
-	case route == group.RouteAuto && len(c.hosts) == c.Size():
-		return "the ranks share no memory: each is on a host of its own, or is linked by TCP"
-	case route == group.RouteAuto && len(c.hosts) > 1:
-		return fmt.Sprintf("the ranks are on %d hosts", len(c.hosts))
+	case route == group.RouteAuto:
+		return group.Unfit(c.hosts)
 	}
-	return ""
+	return "" // or it is an error, which says what is lacking
 }
 
 // sharing says how the ranks of c reach each other's windows.
 func (c *Communicator) sharing() group.Sharing {
 	id, _ := sessionOf(c.origin.addresses)
 	return group.Sharing{
-		Group: string(id[:]),
+		Group: string(id[:]), Hosts: c.hosts,
 		Descriptors: func(rank int) []int {
 			_, descriptors := c.Shared(rank)
 			return descriptors
@@ -130,7 +129,7 @@ func (c *Communicator) sharing() group.Sharing {
 }
 
 // Device returns the DeviceGroup that has taken c over, or nil.
-func (c *Communicator) Device() *DeviceGroup { return c.device }
+func (c *Communicator) Device() *DeviceGroup { return c.device.Load() }
 
 // Close leaves the group: calls that have not ended fail with Closed. It waits until the streams of
 // the group have ended, so what was enqueued in the callers' streams before must be able to end. If
@@ -139,6 +138,7 @@ func (d *DeviceGroup) Close() error { return d.close() }
 
 // drain is Communicator.Drain. What goes through the processor is all that peers wait for.
 func (d *DeviceGroup) drain(most, receives, doubt time.Duration) bool {
+	d.EndBatch(0) // an error ends the group, and so the wait
 	return d.comm.comm.Drain(most, receives, doubt, func(butReceives bool) bool {
 		messages, others := d.Pending()
 		return d.Failure() == nil && (others > 0 || messages > 0 && !butReceives)

@@ -5,19 +5,22 @@ import (
 	"fmt"
 	"math/rand"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/transport/rdma/verbs"
+	"github.com/goccl/goccl/transport/rdma/verbs/verbstest"
 )
 
 // deadline detects a hang: no test here takes a tenth of it.
 const deadline = 60 * time.Second
 
-// group joins n ranks over one transport: "inproc" (one Node), "shm" or "tcp" (one Node per rank,
-// as if each were in a process of its own).
+// group joins n ranks over one transport: "inproc" (one Node), "shm", "rdma" or "tcp" (one Node per
+// rank, as if each were in a process of its own).
 func group(t testing.TB, transport string, n int, opts ccl.Options) []*ccl.Communicator {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
@@ -32,7 +35,25 @@ func group(t testing.TB, transport string, n int, opts ccl.Options) []*ccl.Commu
 	return join(t, nodes(t, n, opts), opts, "test")
 }
 
+// adapters has the next n Nodes find one adapter each: those of the machine, or else of a network
+// in memory, which it returns.
+func adapters(t testing.TB, n int) *verbstest.Network {
+	if library, err := verbs.Open(); err == nil {
+		if devices, err := library.Devices(); err == nil && len(devices) > 0 {
+			return nil
+		}
+	}
+	network := verbstest.New(verbstest.Options{Hosts: n, Delay: -1})
+	t.Cleanup(network.Close)
+	var next atomic.Int32
+	t.Cleanup(ccl.SetVerbs(func() (verbs.Library, error) { return network.Host(int(next.Add(1)-1) % n), nil }))
+	return network
+}
+
 func nodes(t testing.TB, n int, opts ccl.Options) []*ccl.Node {
+	if opts.Transport == "rdma" {
+		adapters(t, n)
+	}
 	all := make([]*ccl.Node, n)
 	for i := range all {
 		var err error
@@ -85,7 +106,7 @@ func each(t testing.TB, n int, run func(rank int) error) {
 	}
 }
 
-var allTransports = []string{"inproc", "shm", "tcp"}
+var allTransports = []string{"inproc", "shm", "rdma", "tcp"}
 
 // input returns the contribution of a rank: small integers, so that sums are exact in every type.
 func input(rank, n, part int) []float32 {

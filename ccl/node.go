@@ -18,6 +18,7 @@ import (
 	"github.com/goccl/goccl/cuda/group"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/inproc"
+	"github.com/goccl/goccl/transport/rdma"
 	"github.com/goccl/goccl/transport/shm"
 	"github.com/goccl/goccl/transport/tcp"
 )
@@ -39,6 +40,7 @@ type Node struct {
 	closed  bool
 	comms   map[*Communicator]bool
 	devices *group.Thread               // nil before the first device group
+	arenas  map[gpu]*group.Arena        // registered memory of devices
 	fabrics map[string]transport.Fabric // open fabrics by name
 	tls     bool                        // that of tcp was opened with TLS
 }
@@ -56,7 +58,7 @@ func NewNode(opts Options) (*Node, error) {
 	var id [8]byte
 	rand.Read(id[:])
 	n := &Node{id: hex.EncodeToString(id[:]), comms: map[*Communicator]bool{}, cache: probe.LastCache("/"),
-		fabrics: map[string]transport.Fabric{}}
+		fabrics: map[string]transport.Fabric{}, arenas: map[gpu]*group.Arena{}}
 	n.arena = sync.OnceValues(opts.newArena)
 	// One doorbell serves all transports, whichever is opened first, so it lies where peers can map
 	// it.
@@ -90,21 +92,32 @@ var paths = []struct {
 		}
 		return shm.New(shm.Options{Doorbell: n.page, Arena: n.registered, Track: n.track})
 	}},
-	{"tcp", func(n *Node, opts *Options) (transport.Fabric, error) {
-		first, last, err := opts.ports()
-		if err != nil {
-			return nil, err
-		}
-		secret, err := opts.secret()
-		if err != nil {
-			return nil, err
-		}
-		n.tls = opts.TLS
-		return tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname, Family: opts.SocketFamily,
-			Port: first, LastPort: last, Streams: opts.Streams,
-			PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum, TLS: opts.TLS, Secret: secret, Track: n.track,
-			Warn: opts.printer("WARN"), Info: opts.printer("INFO")})
-	}},
+	{"rdma", (*Node).openRDMA},
+	{"tcp", func(n *Node, opts *Options) (transport.Fabric, error) { return n.openTCP(opts) }},
+}
+
+// openTCP opens TCP, if no group has used it before.
+func (n *Node) openTCP(opts *Options) (rdma.Base, error) {
+	if f, ok := n.fabrics["tcp"].(rdma.Base); ok {
+		return f, nil
+	}
+	first, last, err := opts.ports()
+	if err != nil {
+		return nil, err
+	}
+	secret, err := opts.secret()
+	if err != nil {
+		return nil, err
+	}
+	n.tls = opts.TLS
+	f, err := tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname, Family: opts.SocketFamily,
+		Port: first, LastPort: last, Streams: opts.Streams,
+		PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum, TLS: opts.TLS, Secret: secret, Track: n.track,
+		Warn: opts.printer("WARN"), Info: opts.printer("INFO")})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // printer returns what prints the lines of a transport of the process, of one level of GOCCL_DEBUG.
@@ -141,14 +154,17 @@ func (n *Node) fabricsFor(opts *Options) (fabrics []transport.Fabric, lacking st
 				}
 			case opts.Transport == "shm":
 				return nil, "", fault.Wrap(fault.System, err, "GOCCL_TRANSPORT=shm: shared memory cannot be used here")
-			case path.name == "shm" || opts.Transport == "auto" && errors.Is(err, fault.NotSupported):
+			case path.name == "rdma" && opts.Transport == "auto" && errors.Is(err, fault.NotSupported):
+				continue // most machines have no adapter
+			case path.name == "shm" || opts.Transport == "auto" && path.name == "rdma",
+				opts.Transport == "auto" && errors.Is(err, fault.NotSupported):
 				lacking += fmt.Sprintf("; without %s: %v", path.name, err)
 				continue
 			default:
 				return nil, "", err
 			}
 		}
-		if path.name == "tcp" && n.tls != opts.TLS {
+		if (path.name == "tcp" || path.name == "rdma") && n.tls != opts.TLS {
 			return nil, "", fault.New(fault.Invalid,
 				"GOCCL_TLS=%s, but an earlier group of this process has opened TCP otherwise; all groups need the same",
 				map[bool]string{true: "1", false: "0"}[opts.TLS])
@@ -174,10 +190,13 @@ func (n *Node) Close() error {
 		n.devices.Close()
 	}
 	n.progress.Close()
-	var errs []error
+	errs := []error{n.closeArenas()}
 	for _, path := range paths {
 		if fabric := n.fabrics[path.name]; fabric != nil {
 			errs = append(errs, fabric.Close())
+			if r, ok := fabric.(transport.Registrar); ok && n.registered() != nil {
+				n.registered().Unwatch(r)
+			}
 		}
 	}
 	if n.page != nil {

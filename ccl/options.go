@@ -21,6 +21,7 @@ import (
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/ccl/verify"
 	"github.com/goccl/goccl/cuda/group"
+	"github.com/goccl/goccl/transport/rdma"
 	"github.com/goccl/goccl/transport/tcp"
 )
 
@@ -28,34 +29,42 @@ import (
 // has one NAME=value per line, with the names of the environment variables. String and ParseOptions
 // are inverses of each other.
 type Options struct {
-	Transport    string        // "auto" (shared memory on one host, TCP between hosts), "shm", "tcp"
-	SocketIfname string        // interfaces of TCP: "eth0,eth1", "^docker,lo", prefixes; "" for all reachable ones
-	SocketFamily string        // of TCP: "ipv4", "ipv6" or "" for both
-	Streams      int           // TCP sockets between two processes; 0: one for each wire as fast as the best
-	Port         string        // of TCP: "29600", "29600-29700" or "" for any
-	Algo         string        // "all_reduce=ring,broadcast=binomial"; "" for the library's choice
-	BuffSize     int           // bytes of windows that a rank may have in a group; 0 means 2 MiB
-	BlockingWait bool          // the Python package: wait of an operation on a device waits for the device
-	CudaBuffSize int           // bytes of host memory by which a device group moves collectives; 0 means 16 MiB
-	CudaGraphs   string        // how many CUDA graphs can have calls of a device group; "" means 8
-	CudaRoute    string        // of device groups: "auto", "staged", "windows", "host-windows"; "" means "auto"
-	Timeout      time.Duration // of operations and of joining; 0 for the caller's
-	Debug        string        // "WARN", "INFO", "TRACE"
-	Determinism  int           // 2, 3 or 4; see docs/determinism.md. 0 means DefaultDeterminism
-	Plan         string        // files with plans of the user's own, separated by commas
-	Verify       string        // "tested", "always": when plans of the catalogue are proven
-	Tune         string        // file with a table of measurements, as `goccl tune --measure` writes it
-	Spin         string        // microseconds that a wait stays awake; "" to learn it
-	FastBF16     bool          // sums of BF16 by AVX512_BF16, where all ranks have it
-	Registered   string        // room for registered memory, like "16G"; "0" for none, "" for the default
-	PeerTimeout  time.Duration // of TCP: how long a path may be broken or silent; 0 for 10 s
-	Checksum     bool          // of TCP: fragments carry checksums
-	TLS          bool          // of TCP: connections are encrypted
-	SecretFile   string        // of TCP: a file whose contents all processes must have; "" for none
-	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
-	RecordSignal string        // "USR2", "USR1", "none": the signal at which package pgbackend writes them to a file
-	NoTop        bool          // package pgbackend does not serve goccl top
-	WarnAfter    time.Duration // when to warn of an operation that does not end; 0 for 10 s, negative for never
+	Transport      string        // "auto" (shared memory on one host, RDMA or TCP between hosts), "shm", "rdma", "tcp"
+	SocketIfname   string        // interfaces of TCP: "eth0,eth1", "^docker,lo", prefixes; "" for all reachable ones
+	SocketFamily   string        // of TCP: "ipv4", "ipv6" or "" for both
+	Streams        int           // TCP sockets between two processes; 0: one for each wire as fast as the best
+	Port           string        // of TCP: "29600", "29600-29700" or "" for any
+	Algo           string        // "all_reduce=ring,broadcast=binomial"; "" for the library's choice
+	BuffSize       int           // bytes of windows that a rank may have in a group; 0 means 2 MiB
+	BlockingWait   bool          // the Python package: wait of an operation on a device waits for the device
+	CudaBuffSize   int           // bytes of host memory by which a device group moves collectives; 0 means 16 MiB
+	CudaGraphs     string        // how many CUDA graphs can have calls of a device group; "" means 8
+	CudaInterpret  string        // whether short calls on devices are one kernel: "auto", "0", "1"; "" means "auto"
+	CudaRegistered string        // registered memory of each device, like "4G"; "" or "0" for none
+	CudaRoute      string        // of device groups: "auto", "staged", "windows", "host-windows"; "" means "auto"
+	Timeout        time.Duration // of operations and of joining; 0 for the caller's
+	Debug          string        // "WARN", "INFO", "TRACE"
+	Determinism    int           // 2, 3 or 4; see docs/determinism.md. 0 means DefaultDeterminism
+	Plan           string        // files with plans of the user's own, separated by commas
+	Verify         string        // "tested", "always": when plans of the catalogue are proven
+	Tune           string        // file with a table of measurements, as `goccl tune --measure` writes it
+	Spin           string        // microseconds that a wait stays awake; "" to learn it
+	FastBF16       bool          // sums of BF16 by AVX512_BF16, where all ranks have it
+	Registered     string        // room for registered memory, like "16G"; "0" for none, "" for the default
+	IBHCA          string        // adapters of RDMA: "mlx5", "=mlx5_0:1,mlx5_1", "^mlx5_3"; "" for all
+	IBGIDIndex     string        // of RDMA: index of the GID of all ports; "" or "-1" to choose
+	IBTimeout      int           // of RDMA: a write is tried again after 4.096 µs × 2^this; 0 for 16
+	IBRetryCnt     int           // of RDMA: how often; 0 for 5
+	IBTC           int           // of RDMA: traffic class of packets
+	IBSL           int           // of RDMA: service level of packets
+	PeerTimeout    time.Duration // of TCP: how long a path may be broken or silent; 0 for 10 s
+	Checksum       bool          // of TCP: fragments carry checksums
+	TLS            bool          // of TCP: connections are encrypted
+	SecretFile     string        // of TCP: a file whose contents all processes must have; "" for none
+	Recorder       int           // how many of the last operations of a group are remembered; 0 for none
+	RecordSignal   string        // "USR2", "USR1", "none": the signal at which package pgbackend writes them to a file
+	NoTop          bool          // package pgbackend does not serve goccl top
+	WarnAfter      time.Duration // when to warn of an operation that does not end; 0 for 10 s, negative for never
 }
 
 //go:generate go test -count=1 -run ^TestOptionsOfPython$ . -rewrite
@@ -105,10 +114,23 @@ var optionTable = []option{
 			"window for itself until it is destroyed. 0: none.", true,
 		func(o *Options) string { return o.CudaGraphs },
 		func(o *Options, v string) error { o.CudaGraphs = v; return o.checkGraphs() }},
+	{"GOCCL_CUDA_INTERPRET", group.InterpretAuto.String(), "str",
+		"Whether a call over windows in the memory of devices, of up to 64 KiB, is one kernel, which waits for the kernels " +
+			"of the peers. auto: if each rank has a device of its own. 1: always; ranks of several processes that share a " +
+			"device then wait for their turn on it. 0: never.", true,
+		func(o *Options) string { return o.CudaInterpret },
+		func(o *Options, v string) error { o.CudaInterpret = v; return nil }},
+	{"GOCCL_CUDA_REGISTERED", "0", "int | str",
+		"Registered memory of each CUDA device that this process uses (goccl.empty with device=\"cuda\", " +
+			"goccl.mem_pool), such as 512M or 8G: it is taken when the first group on the device is made. 0: none. The first " +
+			"group of a process on a device decides. See docs/registered.md.", false,
+		func(o *Options) string { return o.CudaRegistered },
+		func(o *Options, v string) error { o.CudaRegistered = v; return o.checkCudaRegistered() }},
 	{"GOCCL_CUDA_ROUTE", group.RouteAuto, "str",
 		"How a group moves the collectives of CUDA tensors. staged: through memory of the host, where the CPU reduces " +
 			"them. windows: the devices copy and reduce by themselves, in memory of theirs that all ranks reach, half of " +
-			"GOCCL_CUDA_BUFFSIZE at a time; for ranks on one device, or on devices of a host that reach each other. " +
+			"GOCCL_CUDA_BUFFSIZE at a time; for ranks on one device, or on devices of a host that reach each other, and " +
+			"within hosts that have the same number of ranks. " +
 			"host-windows: the same in memory of the host, for ranks on any devices of a host. auto: the best of these that " +
 			"works, which the ranks find out when they join.", true,
 		func(o *Options) string { return o.CudaRoute },
@@ -133,6 +155,36 @@ var optionTable = []option{
 			"subnormal results zero; see docs/dtypes.md for what that gains.", true,
 		func(o *Options) string { return map[bool]string{true: "1"}[o.FastBF16] },
 		func(o *Options, v string) (err error) { o.FastBF16, err = onOff(v); return err }},
+	{"GOCCL_IB_GID_INDEX", "-1", "int",
+		"Index of the GID that RDMA uses in the tables of all ports. -1: on RoCE the one that reaches furthest (RoCE v2 " +
+			"with an IPv4 address, then with an IPv6 address, then RoCE v1), on InfiniBand the first. Where it is not set, " +
+			"the Python package takes NCCL_IB_GID_INDEX.", false,
+		func(o *Options) string { return o.IBGIDIndex },
+		func(o *Options, v string) error { o.IBGIDIndex = v; return o.checkGID() }},
+	{"GOCCL_IB_HCA", "", "str",
+		"Adapters that RDMA may use, and their ports: names or prefixes (mlx5), = for exactly these names (=mlx5_0:1,mlx5_1), " +
+			"or ^ and those to leave out (^mlx5_3). Where it is not set, the Python package takes NCCL_IB_HCA.", false,
+		func(o *Options) string { return o.IBHCA },
+		func(o *Options, v string) error { o.IBHCA = v; _, err := rdma.ParseAdapters(v); return err }},
+	{"GOCCL_IB_RETRY_CNT", strconv.Itoa(rdma.DefaultRetries), "int",
+		"How often RDMA sends something again that is not acknowledged, 1 to 6, before the path counts as broken.", false,
+		func(o *Options) string { return countText(o.IBRetryCnt) },
+		func(o *Options, v string) error { return setCount(&o.IBRetryCnt, v, 1, rdma.MostRetries) }},
+	{"GOCCL_IB_SL", "0", "int",
+		"Service level of what RDMA sends on InfiniBand, or priority on RoCE, 0 to 15.", false,
+		func(o *Options) string { return countText(o.IBSL) },
+		func(o *Options, v string) error { return setCount(&o.IBSL, v, 0, rdma.MostService) }},
+	{"GOCCL_IB_TC", "0", "int",
+		"Traffic class of what RDMA sends, 0 to 255.", false,
+		func(o *Options) string { return countText(o.IBTC) },
+		func(o *Options, v string) error { return setCount(&o.IBTC, v, 0, rdma.MostClass) }},
+	{"GOCCL_IB_TIMEOUT", strconv.Itoa(rdma.DefaultTimeout), "int",
+		"After how long RDMA sends something again that is not acknowledged: 4.096 µs × 2^this, 14 (67 ms) to 22 (17 s).",
+		false,
+		func(o *Options) string { return countText(o.IBTimeout) },
+		func(o *Options, v string) error {
+			return setCount(&o.IBTimeout, v, rdma.LeastTimeout, rdma.MostTimeout)
+		}},
 	{"GOCCL_PEER_TIMEOUT", "10s", "timedelta | float | str",
 		"How long the path to a process on another host may be broken or silent, in seconds or with a unit, 2s at " +
 			"least; then the process counts as lost. Until then a connection that breaks is made again. The first " +
@@ -208,7 +260,8 @@ var optionTable = []option{
 			return err
 		}},
 	{"GOCCL_TRANSPORT", "auto", "str",
-		"auto: shared memory on one host, TCP between hosts; shm or tcp: only that. A process opens only what " +
+		"auto: shared memory on one host, between hosts RDMA where both have adapters for it (docs/rdma.md), else TCP; " +
+			"shm, rdma or tcp: only that. rdma includes TCP, which takes over where an adapter fails. A process opens only what " +
 			"its groups may use: with shm nothing listens on TCP and no network interface need be up, with tcp there is " +
 			"no unix socket but that of GOCCL_TOP. With auto a host without an interface that is up does with shared memory.", true,
 		func(o *Options) string { return o.Transport },
@@ -307,6 +360,25 @@ func onOff(v string) (bool, error) {
 	return false, fmt.Errorf("%q is not 0 or 1", v)
 }
 
+// setCount sets a number within limits; "" is 0, the default.
+func setCount(into *int, v string, least, most int) error {
+	n, err := strconv.Atoi(cmp.Or(v, "0"))
+	if err != nil || v != "" && (n < least || n > most) {
+		return fmt.Errorf("%q is not a number from %d to %d", v, least, most)
+	}
+	*into = n
+	return nil
+}
+
+func (o *Options) checkGID() error {
+	const mostIndex = 255
+	n, err := strconv.Atoi(o.IBGIDIndex)
+	if o.IBGIDIndex != "" && (err != nil || n < rdma.AnyGID || n > mostIndex) {
+		return fmt.Errorf("%q is not an index from 0 to %d, or -1", o.IBGIDIndex, mostIndex)
+	}
+	return nil
+}
+
 func countText(n int) string {
 	if n == 0 {
 		return ""
@@ -330,6 +402,16 @@ var cudaRoutes = []string{group.RouteAuto, group.RouteStaged, group.RouteWindows
 
 // cudaRoute returns the route that device groups are to take.
 func (o *Options) cudaRoute() string { return cmp.Or(o.CudaRoute, group.RouteAuto) }
+
+// interpret returns CudaInterpret as a device group has it.
+func (o *Options) interpret() (group.Interpret, error) {
+	for _, i := range []group.Interpret{group.InterpretAuto, group.InterpretNever, group.InterpretAlways} {
+		if cmp.Or(o.CudaInterpret, group.InterpretAuto.String()) == i.String() {
+			return i, nil
+		}
+	}
+	return 0, fault.New(fault.Invalid, "GOCCL_CUDA_INTERPRET=%s is not auto, 0 or 1", o.CudaInterpret)
+}
 
 // recordSignals are the values of Options.RecordSignal.
 var recordSignals = []string{"USR2", "USR1", "none"}
@@ -465,7 +547,7 @@ func parseTime(v string) (time.Duration, error) {
 var debugLevels = []string{"WARN", "INFO", "TRACE"}
 
 // transports are the values of Options.Transport.
-var transports = []string{"auto", "shm", "tcp"}
+var transports = []string{"auto", "shm", "rdma", "tcp"}
 
 // EnsureDefaults gives every option that is not set its default.
 func (o *Options) EnsureDefaults() {
@@ -509,8 +591,14 @@ func (o *Options) Validate() error {
 	if o.CudaRoute != "" && !slices.Contains(cudaRoutes, o.CudaRoute) {
 		return fault.New(fault.Invalid, "GOCCL_CUDA_ROUTE=%s is not one of %v", o.CudaRoute, cudaRoutes)
 	}
+	if _, err := o.interpret(); err != nil {
+		return err
+	}
 	if err := o.checkRegistered(); err != nil {
 		return fault.New(fault.Invalid, "GOCCL_REGISTERED: %v", err)
+	}
+	if err := o.checkCudaRegistered(); err != nil {
+		return fault.New(fault.Invalid, "GOCCL_CUDA_REGISTERED: %v", err)
 	}
 	if o.Debug != "" && !slices.Contains(debugLevels, o.Debug) {
 		return fault.New(fault.Invalid, "GOCCL_DEBUG=%s is not one of %v", o.Debug, debugLevels)

@@ -14,7 +14,7 @@ type Path struct {
 	Rank      int           `json:"rank"`
 	Host      string        `json:"host"` // its name
 	Pid       int           `json:"pid"`
-	Transport string        `json:"transport"`            // "inproc", "shm" or "tcp"
+	Transport string        `json:"transport"`            // "inproc", "shm", "rdma" or "tcp"
 	From      string        `json:"from,omitempty"`       // of TCP: interface and address of this side
 	To        string        `json:"to,omitempty"`         // of TCP: address of the other side
 	RoundTrip time.Duration `json:"round_trip,omitempty"` // of TCP: the shortest one so far

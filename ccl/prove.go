@@ -56,19 +56,26 @@ func (p *planner) prove(made *plan.Plan, own string) error {
 	if len(hosts) == 1 {
 		hosts = nil // as if nothing was known of them
 	}
-	key := fmt.Sprintf("%s %v, hosts %v, windows %v, level %d, always %v",
-		made.Name, made.Spec, hosts, windows, p.rules.Determinism, p.always)
+	key := fmt.Sprintf("%s %v, hosts %v, windows %v, device %v, level %d, always %v",
+		made.Name, made.Spec, hosts, windows, p.rules.Device, p.rules.Determinism, p.always)
 	if own != "" {
 		key += fmt.Sprintf(", hash %016x", made.Hash())
 	}
 	once, _ := proofs.LoadOrStore(key, sync.OnceValue(func() error {
+		proven := func(work int64) error {
+			err := provenAsRun(made, windows, p.rules.Determinism, work)
+			if err == nil && p.rules.Device {
+				err = provenForStreams(made, work)
+			}
+			return err
+		}
 		if p.always {
-			return provenAsRun(made, windows, p.rules.Determinism, verify.DefaultWork)
+			return proven(verify.DefaultWork)
 		}
 		if proofCost(made) > mostProof {
 			return errTooLarge
 		}
-		err := provenAsRun(made, windows, p.rules.Determinism, mostWork)
+		err := proven(mostWork)
 		if errors.Is(err, fault.NotSupported) {
 			return errTooLarge
 		}
@@ -110,6 +117,22 @@ func ProveAsRun(p *plan.Plan, determinism int) error {
 		}
 	}
 	return nil
+}
+
+// provenForStreams proves a plan with windows and messages in the form that devices execute. One
+// that has no such form is not executed by them.
+func provenForStreams(p *plan.Plan, work int64) error {
+	if p.Needs&plan.Gets == 0 || p.Needs&plan.Messages == 0 {
+		return nil
+	}
+	streams, err := program.Streams(p)
+	if errors.Is(err, fault.NotSupported) {
+		return nil
+	}
+	if err == nil {
+		_, err = verify.Plan(streams, verify.Options{Brief: true, Work: work})
+	}
+	return err
 }
 
 // provenAsRun proves a plan in the forms in which groups run it, with short and with long blocks,

@@ -259,3 +259,26 @@ func TestProveAsRun(t *testing.T) {
 		}
 	}
 }
+
+// A plan that devices of several hosts execute is proven in that form, too.
+func TestProvenForStreams(t *testing.T) {
+	a, err := algo.Find(dtype.AllReduce, "hierarchical.window.ring")
+	require.NoError(t, err)
+	p, err := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: 4, Shape: plan.Shape{2, 2}})
+	require.NoError(t, err)
+	require.NoError(t, provenForStreams(p, mostWork))
+	lame := *p
+	lame.Program = func(rank int) plan.Program {
+		prog := p.Program(rank)
+		if rank == 1 { // it reads a window before that is written
+			lane := slices.Clone(prog.Lanes[0])
+			prog.Lanes = slices.Clone(prog.Lanes)
+			wait := slices.IndexFunc(lane, func(s plan.Step) bool { return s.Kind == plan.Wait })
+			same := plan.Ref{Buf: plan.Out, N: 1}
+			lane[wait] = plan.Step{Kind: plan.Copy, Dst: same, Src: []plan.Ref{same}}
+			prog.Lanes[0] = lane
+		}
+		return prog
+	}
+	require.Error(t, provenForStreams(&lame, mostWork))
+}

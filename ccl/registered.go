@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/transport"
 )
 
 // Alloc allocates registered memory. Collectives of groups whose ranks are all on this host, and
@@ -54,6 +55,16 @@ func (n *Node) arenaFor(window *mem.Window) *mem.Arena {
 	return n.registered()
 }
 
+// pinner returns the fabric of a group that sends registered memory in place, or nil.
+func pinner(fabrics []transport.Fabric) mem.Pinner {
+	for _, f := range fabrics {
+		if r, ok := f.(transport.Registrar); ok {
+			return r
+		}
+	}
+	return nil
+}
+
 // newArena makes the registered memory that the options ask for.
 func (o *Options) newArena() (*mem.Arena, error) {
 	bytes, err := o.registered()
@@ -73,18 +84,28 @@ const (
 )
 
 // registered returns Registered in bytes.
-func (o *Options) registered() (int, error) {
-	if o.Registered == "" || o.Registered == "0" {
+func (o *Options) registered() (int, error) { return registeredBytes(o.Registered) }
+
+// cudaRegistered returns CudaRegistered in bytes.
+func (o *Options) cudaRegistered() (int, error) { return registeredBytes(o.CudaRegistered) }
+
+func registeredBytes(text string) (int, error) {
+	if text == "" || text == "0" {
 		return 0, nil
 	}
-	n, err := humanize.ParseSize(o.Registered)
+	n, err := humanize.ParseSize(text)
 	if err != nil {
 		return 0, err
 	}
 	if n < registeredUnit || n > mostRegistered {
-		return 0, fmt.Errorf("%q is not 0 and not a size from 2M to 1T", o.Registered)
+		return 0, fmt.Errorf("%q is not 0 and not a size from 2M to 1T", text)
 	}
 	return int(n) &^ (registeredUnit - 1), nil
+}
+
+func (o *Options) checkCudaRegistered() error {
+	_, err := o.cudaRegistered()
+	return err
 }
 
 func (o *Options) checkRegistered() error {

@@ -56,6 +56,22 @@ func lentCall(coll dtype.Collective, rank, ranks, n int, inPlace bool, in, out [
 	return call
 }
 
+// operands returns, for each rank, registered memory of so many elements for inputs, which begins
+// within a page, and for outputs, and what to put into inputs.
+func operands(t *testing.T, all []*ccl.Node, most int) (registered [][2][]float32, given [][]float32) {
+	const shift = 3
+	for r, node := range all {
+		random := rand.New(rand.NewPCG(uint64(r), 1))
+		numbers := make([]float32, most)
+		for i := range numbers {
+			numbers[i] = random.Float32() - 0.5
+		}
+		given = append(given, numbers)
+		registered = append(registered, [2][]float32{floats(t, node, most, shift), floats(t, node, most, 0)})
+	}
+	return registered, given
+}
+
 // Each rank that has registered memory lends it, at any offset; the others copy. The results have
 // the same bits as without, also where programs were kept before and where an operation has several
 // pieces.
@@ -73,16 +89,7 @@ func TestRegistered(t *testing.T) {
 		all := nodes(t, ranks, opts)
 		comms := join(t, all, opts, "test")
 		most := slices.Max(sizes) * ranks
-		const shift = 3
-		registered, given := make([][2][]float32, ranks), make([][]float32, ranks)
-		for r, node := range all {
-			random := rand.New(rand.NewPCG(uint64(r), 1))
-			given[r] = make([]float32, most)
-			for i := range given[r] {
-				given[r][i] = random.Float32() - 0.5
-			}
-			registered[r] = [2][]float32{floats(t, node, most, shift), floats(t, node, most, 0)}
-		}
+		registered, given := operands(t, all, most)
 		for _, coll := range colls {
 			lends := slices.Contains(lenders, coll)
 			for _, n := range sizes {

@@ -66,12 +66,16 @@ func starts(fd int, text string) error {
 // joinSharing is join for ranks that share: rank r has share[r].
 func joinSharing(t *testing.T, all []*ccl.Node, opts ccl.Options, share []ccl.Config) ([]*ccl.Communicator, []error) {
 	t.Helper()
-	return joinWithin(t, background, all, opts, share)
+	endpoints, addresses := openSharing(t, all, opts, share)
+	comms, errs := make([]*ccl.Communicator, len(share)), make([]error, len(share))
+	each(t, len(share), func(rank int) error {
+		comms[rank], errs[rank] = endpoints[rank].Join(background, addresses)
+		return nil
+	})
+	return comms, errs
 }
 
-func joinWithin(
-	t *testing.T, ctx context.Context, all []*ccl.Node, opts ccl.Options, share []ccl.Config,
-) ([]*ccl.Communicator, []error) {
+func openSharing(t *testing.T, all []*ccl.Node, opts ccl.Options, share []ccl.Config) ([]*ccl.Endpoint, [][]byte) {
 	t.Helper()
 	ranks := len(share)
 	endpoints, addresses := make([]*ccl.Endpoint, ranks), make([][]byte, ranks)
@@ -82,12 +86,7 @@ func joinWithin(
 		require.NoError(t, err)
 		addresses[rank] = endpoints[rank].Address()
 	}
-	comms, errs := make([]*ccl.Communicator, ranks), make([]error, ranks)
-	each(t, ranks, func(rank int) error {
-		comms[rank], errs[rank] = endpoints[rank].Join(ctx, addresses)
-		return nil
-	})
-	return comms, errs
+	return endpoints, addresses
 }
 
 // TestShared has each rank share another number of descriptors, and a note, with ranks of the same
@@ -117,7 +116,7 @@ func TestShared(t *testing.T) {
 			each(t, ranks, func(rank int) error {
 				for peer := range ranks {
 					note, fds := comms[rank].Shared(peer)
-					if peer == rank || kind == "tcp" {
+					if peer == rank || kind == "tcp" || kind == "rdma" {
 						if note != nil || fds != nil {
 							return fmt.Errorf("rank %d shares %q and %d descriptors", peer, note, len(fds))
 						}
@@ -156,7 +155,7 @@ func TestShared(t *testing.T) {
 			// Those that nobody asks for are closed with the group.
 			comms, errs = joinSharing(t, all, opts, share)
 			require.NoError(t, errors.Join(errs...))
-			if kind != "tcp" {
+			if kind != "tcp" && kind != "rdma" {
 				require.Equal(t, before+owned*ranks, sharedNow(t))
 			}
 			for _, c := range comms {
@@ -182,10 +181,17 @@ func TestSharedAlike(t *testing.T) {
 		_, err := all[0].Open(cfg)
 		require.ErrorIs(t, err, ccl.Invalid)
 	}
-	// A descriptor that is not open: that rank does not join.
-	ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
+	// A descriptor that is not open: that rank does not join, and the other one waits for it.
+	ctx, cancel := context.WithCancel(background)
 	defer cancel()
-	_, errs = joinWithin(t, ctx, all, opts, []ccl.Config{{Share: []int{1 << 30}}, {Note: []byte("x")}})
+	endpoints, addresses := openSharing(t, all, opts, []ccl.Config{{Share: []int{1 << 30}}, {Note: []byte("x")}})
+	each(t, 2, func(rank int) error {
+		_, errs[rank] = endpoints[rank].Join(ctx, addresses)
+		if rank == 0 {
+			cancel()
+		}
+		return nil
+	})
 	require.ErrorIs(t, errs[0], ccl.Invalid)
 	require.ErrorContains(t, errs[0], "cannot share")
 	require.Error(t, errs[1])

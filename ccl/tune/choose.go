@@ -117,13 +117,19 @@ func (r *Rules) hosts(ranks int) int {
 //	barrier                     flags
 //
 // Devices use windows for everything, and all_reduce is one_shot_window while the operations of
-// two_shot_window would take longer than the bytes that it reads less (oneShotOnDevice).
+// two_shot_window would take longer than the bytes that it reads less (oneShotOnDevice). On several
+// hosts of equal size they use windows within hosts, and the processor's messages between them:
+// all_reduce, all_gather and reduce_scatter are hierarchical.window.X, with X as above, but for
+// reductions where Rules.Determinism asks for rank order. Everything else has no plan over windows.
 func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name string) {
 	if name, ok := rules.Override[coll]; ok {
 		return name
 	}
-	if rules.Device {
+	if rules.Device && rules.Hosts < 2 {
 		return onDevice(coll, ranks, bytes, rules.DeviceRate)
+	}
+	if rules.Device {
+		return betweenHosts(coll, ranks, bytes, &rules)
 	}
 	if name := rules.Table.choose(coll, ranks, bytes, &rules); name != "" {
 		return name
@@ -240,11 +246,36 @@ func onDevice(coll dtype.Collective, ranks int, bytes int64, rate float64) strin
 	return "window"
 }
 
+// betweenHosts returns the algorithm for devices on several hosts: one without windows where these
+// do not help.
+func betweenHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
+	inOrder := rules.Determinism > 2 && coll.Reduces()
+	switch {
+	case !rules.Even || rules.Hosts == ranks || inOrder:
+	case coll == dtype.AllReduce || coll == dtype.AllGather || coll == dtype.ReduceScatter:
+		return "hierarchical.window." + overMessages(coll, rules.Hosts, bytes/int64(ranks)*int64(rules.Hosts))
+	}
+	without := *rules
+	without.Hosts, without.Windows = 0, false
+	return unmeasured(coll, ranks, bytes, &without)
+}
+
 // What a device is taken to cost. Neither was measured on a GPU yet.
 const (
 	deviceOperation = 3e-6 // seconds, of an operation that a stream has enqueued: 2 to 4 µs
 	deviceRate      = 12e9 // bytes a second, if nobody has measured it: a slow bus (PCIe 3.0)
 )
+
+// MostInterpreted is the most bytes of a call that devices execute as one kernel of a few blocks,
+// where they can: while it moves that much, at some ten GB/s, it takes no longer than the two or
+// three operations (deviceOperation) that a call of so many bytes has at least otherwise. It was
+// not measured either.
+const MostInterpreted = 64 << 10
+
+// MostInPackets is the most bytes of a block that such a kernel moves in packets, which are twice
+// as long as their data: so long as that takes less time than a signal behind the data would, of
+// about a microsecond. It was not measured.
+const MostInPackets = 8 << 10
 
 // oneShotOnDevice returns the most bytes of an all_reduce for which devices read all operands at
 // once. With n ranks, one_shot_window reads n·b bytes. two_shot_window reads b of its chunk's

@@ -290,3 +290,31 @@ func TestChooseOnDevice(t *testing.T) {
 		check(dtype.AllReduce, 1, "two_shot_window")
 	}
 }
+
+// Devices on several hosts have windows within the hosts, where that keeps the order that is asked
+// for.
+func TestChooseOnDevicesOfHosts(t *testing.T) {
+	for _, c := range []struct {
+		hosts, determinism int
+		even               bool
+		coll               dtype.Collective
+		bytes              int64
+		want               string
+	}{
+		{2, 2, true, dtype.AllReduce, 1 << 10, "hierarchical.window.direct"},
+		{2, 2, true, dtype.AllReduce, 16 << 20, "hierarchical.window.ring"},
+		{4, 2, true, dtype.AllGather, 16 << 20, "hierarchical.window.ring"},
+		{4, 2, true, dtype.ReduceScatter, 1 << 10, "hierarchical.window.direct"},
+		{2, 4, true, dtype.AllReduce, 16 << 20, "two_shot"},
+		{2, 4, true, dtype.AllGather, 16 << 20, "hierarchical.window.ring"},
+		{3, 2, false, dtype.AllReduce, 16 << 20, "ring"},
+		{8, 2, true, dtype.AllReduce, 16 << 20, "ring"},
+		{2, 2, true, dtype.AllToAll, 16 << 20, "linear"},
+		{2, 2, true, dtype.Broadcast, 100, "binomial"},
+	} {
+		rules := Rules{Device: true, Hosts: c.hosts, Even: c.even, Determinism: c.determinism}
+		if got := Choose(c.coll, 8, c.bytes, rules); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}

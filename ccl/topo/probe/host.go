@@ -26,8 +26,7 @@ func Host() []topo.Finding {
 		pageFinding(machine, mem.ProbeHugePages(root)),
 	}
 	findings = append(findings, sharedMemory(), crossMemory(root))
-	findings = append(findings, interfaces())
-	return append(findings, rdma())
+	return append(findings, interfaces())
 }
 
 // features are the instruction sets by which kernels are chosen.

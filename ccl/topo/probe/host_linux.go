@@ -2,8 +2,6 @@ package probe
 
 import (
 	"fmt"
-	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -45,21 +43,4 @@ func sharedMemory() topo.Finding {
 	}
 	unix.Munmap(mem)
 	return topo.Finding{Name: "shared memory", State: topo.OK, Value: "memfd with seals"}
-}
-
-func rdma() topo.Finding {
-	devices, _ := filepath.Glob("/sys/class/infiniband/*")
-	for i := range devices {
-		devices[i] = filepath.Base(devices[i])
-	}
-	found := library("RDMA (libibverbs)", []string{"libibverbs.so.1"}, "ibv_get_device_list",
-		"apt-get install -y libibverbs1 ibverbs-providers")
-	switch {
-	case found.State == topo.OK && len(devices) == 0:
-		found.State, found.Value, found.Hint = topo.Missing, found.Value+", no device",
-			"no RDMA hardware (or driver) here: other hosts are reached over TCP"
-	case len(devices) > 0:
-		found.Value += ", devices " + strings.Join(devices, " ")
-	}
-	return found
 }

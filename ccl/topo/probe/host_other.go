@@ -16,7 +16,3 @@ func sharedMemory() topo.Finding {
 func crossMemory(string) topo.Finding {
 	return topo.Finding{Name: "cross-memory attach", State: topo.Missing, Value: "Linux only"}
 }
-
-func rdma() topo.Finding {
-	return topo.Finding{Name: "RDMA (libibverbs)", State: topo.Missing, Value: "Linux only"}
-}

@@ -26,23 +26,3 @@ func TestHost(t *testing.T) {
 		require.Equal(t, topo.OK, names["shared memory"].State, "%+v", names["shared memory"])
 	}
 }
-
-// TestLibraryThatIsNotThere asks for a library from many goroutines at once: although they change
-// threads, each must get its own error.
-func TestLibraryThatIsNotThere(t *testing.T) {
-	const askers, times = 8, 50
-	findings := make(chan topo.Finding)
-	for range askers {
-		go func() {
-			for range times {
-				findings <- library("nothing", []string{"libgoccl-there-is-no-such-library.so"}, "f", "install it")
-			}
-		}()
-	}
-	for range askers * times {
-		f := <-findings
-		require.Equal(t, topo.Missing, f.State)
-		require.Equal(t, "install it", f.Hint)
-		require.Contains(t, f.Value, "libgoccl-there-is-no-such-library.so")
-	}
-}

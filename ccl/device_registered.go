@@ -1,0 +1,60 @@
+package ccl
+
+import (
+	"errors"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group"
+)
+
+// DeviceArena is registered memory of a device.
+type DeviceArena = group.Arena
+
+// gpu is a device of a driver.
+type gpu struct {
+	driver cuda.Driver
+	index  int
+}
+
+// DeviceArena returns the registered memory of this process on a device: the first call makes it,
+// if the options ask for it (CudaRegistered), and may wait for all streams of the process.
+// Collectives over windows in the memory of devices read tensors in it in place, in groups whose
+// DeviceWindow lends it. It is nil if these options ask for none.
+func (n *Node) DeviceArena(driver cuda.Driver, index int, opts Options) (*DeviceArena, error) {
+	bytes, err := opts.cudaRegistered()
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "GOCCL_CUDA_REGISTERED: %v", err)
+	}
+	if bytes == 0 {
+		return nil, nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, fault.New(fault.Closed, "the node is closed")
+	}
+	device := gpu{driver, index}
+	if arena, known := n.arenas[device]; known {
+		return arena, nil
+	}
+	context, err := driver.Retain(index)
+	if err != nil {
+		return nil, err
+	}
+	arena, err := group.NewArena(context, bytes)
+	if err != nil {
+		return nil, errors.Join(err, context.Release())
+	}
+	n.arenas[device] = arena
+	return arena, nil
+}
+
+// closeArenas gives the registered memory of devices back, as far as it was freed.
+func (n *Node) closeArenas() error {
+	var errs []error
+	for _, arena := range n.arenas {
+		errs = append(errs, arena.Close())
+	}
+	return errors.Join(errs...)
+}

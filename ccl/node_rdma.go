@@ -1,0 +1,65 @@
+package ccl
+
+import (
+	"strconv"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/rdma"
+	"github.com/goccl/goccl/transport/rdma/verbs"
+)
+
+// openRDMA opens RDMA, and TCP below it. Where the machine has no adapter that can be used, the
+// error is a fault.NotSupported.
+func (n *Node) openRDMA(opts *Options) (transport.Fabric, error) {
+	if opts.TLS {
+		return nil, fault.New(fault.NotSupported, "adapters do not encrypt, and GOCCL_TLS=1 asks for it; GOCCL_TRANSPORT=tcp does")
+	}
+	library, err := openVerbs()
+	if err != nil {
+		return nil, err
+	}
+	wishes, err := opts.Adapters()
+	if err != nil {
+		return nil, err
+	}
+	if err := rdma.Usable(library, wishes); err != nil {
+		return nil, err
+	}
+	_, shared := n.fabrics["tcp"]
+	base, err := n.openTCP(opts)
+	if err != nil {
+		return nil, err
+	}
+	f, err := rdma.New(rdma.Options{TCP: base, Library: library, Wishes: wishes, Doorbell: n.doorbell,
+		Track: n.track, Timeout: uint8(opts.IBTimeout), Retries: uint8(opts.IBRetryCnt),
+		Class: uint8(opts.IBTC), Service: uint8(opts.IBSL),
+		Warn: opts.printer("WARN"), Info: opts.printer("INFO")})
+	if err != nil {
+		if !shared {
+			base.Close()
+		}
+		return nil, err
+	}
+	n.fabrics["tcp"] = base
+	if arena := n.registered(); arena != nil {
+		arena.Watch(f)
+	}
+	return f, nil
+}
+
+// Adapters returns which ports of RDMA adapters groups may use.
+func (o *Options) Adapters() (rdma.Wishes, error) {
+	w := rdma.Wishes{GID: rdma.AnyGID, Family: o.SocketFamily}
+	var err error
+	if w.Adapters, err = rdma.ParseAdapters(o.IBHCA); err != nil {
+		return w, err
+	}
+	if o.IBGIDIndex != "" {
+		w.GID, err = strconv.Atoi(o.IBGIDIndex)
+	}
+	return w, err
+}
+
+// openVerbs is replaced by tests.
+var openVerbs = verbs.Open
