@@ -71,7 +71,7 @@ func bench(args []string, out io.Writer) error {
 	inPlace := set.Bool("in-place", false, "input and output are the same memory, where the collective allows it")
 	registered := set.Bool("registered", false,
 		"buffers are in registered memory, as of goccl.empty, which ranks of one host read where it lies")
-	transport := set.String("transport", opts.Transport, "auto, shm or tcp")
+	transport := set.String("transport", opts.Transport, "auto, shm, rdma or tcp")
 	algorithm := set.String("algo", opts.Algo, "as in GOCCL_ALGO")
 	repeat := set.Int("repeat", 7, "blocks of calls a size; the median counts")
 	block := set.Duration("block", 20*time.Millisecond, "time of one block")

@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/cuda/driver"
 	"github.com/goccl/goccl/cuda/nvml"
+	"github.com/goccl/goccl/transport/rdma/verbs"
 )
 
 func doctor(args []string, out io.Writer) error {
@@ -39,6 +40,7 @@ func doctor(args []string, out io.Writer) error {
 	if opts, err := environment(); err == nil {
 		machine := gpus{driver: driver.Open, links: nvml.Open, sysfs: "/sys"}
 		findings = append(findings, machine.findings(opts)...)
+		findings = append(findings, adaptersFound(verbs.Open, opts)...)
 	}
 	if *asJSON {
 		encoder := json.NewEncoder(out)

@@ -19,7 +19,7 @@ import (
 // doctorOn returns the findings about a simulated machine, by name.
 func doctorOn(t *testing.T, machine cudatest.Options, opts ccl.Options) map[string]topo.Finding {
 	t.Helper()
-	machine.Delay, machine.Queues = -1, 100
+	machine.Delay = -1
 	d := cudatest.New(machine)
 	defer d.Close()
 	sysfs := t.TempDir()

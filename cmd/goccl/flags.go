@@ -34,7 +34,7 @@ func flags(name string, out io.Writer) *flag.FlagSet {
 			}
 			return
 		}
-		all := verbs()
+		all := topVerbs()
 		for _, v := range planVerbs() {
 			v.name = "plan " + v.name
 			all = append(all, v)

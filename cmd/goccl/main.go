@@ -21,7 +21,7 @@ type verb struct {
 	run             func(args []string, out io.Writer) error
 }
 
-func verbs() []verb {
+func topVerbs() []verb {
 	return []verb{
 		{"run", "-n RANKS [flags] -- CMD …", "start a command once for each rank, and end all when one fails", launchVerb},
 		{"bench", "[flags]", "time a collective over ranks that it starts itself", bench},
@@ -107,12 +107,12 @@ func dispatch(args []string, out io.Writer) error {
 	}
 	if len(args) == 0 || wantsHelp(args[0]) {
 		fmt.Fprintln(out, "usage: goccl VERB …      goccl help VERB for its flags")
-		printVerbs(out, verbs())
+		printVerbs(out, topVerbs())
 		fmt.Fprintln(out, "The exit status is 0, 1 if something is wrong, 2 if the command line is not understood.")
 		return nil
 	}
 	c := &console{Writer: out}
-	err := runVerb("verb", verbs(), args, c)
+	err := runVerb("verb", topVerbs(), args, c)
 	if err != nil && c.wrongFlagOf != "" {
 		return wrongFlag(err, c.wrongFlagOf)
 	}

@@ -52,7 +52,7 @@ func planVerb(args []string, out io.Writer) error {
 		return nil
 	}
 	err := runVerb("verb of plan", planVerbs(), args, out)
-	if i := slices.IndexFunc(verbs(), func(v verb) bool {
+	if i := slices.IndexFunc(topVerbs(), func(v verb) bool {
 		return v.name == args[0]
 	}); i >= 0 && errors.As(err, new(misuse)) {
 		return misuse{fmt.Errorf("%s is no verb of plan: it is goccl %s", args[0], args[0])}

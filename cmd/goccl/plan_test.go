@@ -214,7 +214,7 @@ func TestLargePlans(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, all := range [][]verb{verbs(), planVerbs()} {
+	for _, all := range [][]verb{topVerbs(), planVerbs()} {
 		for _, v := range all {
 			args := []string{v.name, "--help"}
 			if all[0].name == "list" {

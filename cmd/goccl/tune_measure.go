@@ -57,7 +57,7 @@ func tuneMeasure(args []string, out io.Writer, inside bool) error {
 	repeat := set.Int("repeat", 5,
 		"blocks of calls in a run for each size and algorithm, which take turns; the median of all runs counts")
 	block := set.Duration("block", 5*time.Millisecond, "time of one block")
-	transport := set.String("transport", "auto", "auto, shm or tcp")
+	transport := set.String("transport", "auto", "auto, shm, rdma or tcp")
 	hostCount := set.Int("hosts", 1,
 		"spread the ranks evenly over so many hosts: network namespaces, joined by a switch with ports of --rate")
 	rate := set.String("rate", "1gbit",
