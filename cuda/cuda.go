@@ -41,8 +41,9 @@ type Context interface {
 	// Register gives the device access to memory of the host, which begins and ends at a page.
 	Register(host []byte) (Registered, error)
 	// NewStream makes a stream of an urgency: 0 is that of ordinary streams, and more is more
-	// urgent, as far as the device has priorities. Streams of different priorities have different
-	// queues.
+	// urgent, as far as the device has priorities: its kernels and copies go first. The streams of
+	// a process take its hardware queues in turn, whatever their urgency. There may be as few as
+	// one, and a stream that waits holds up what was enqueued in its queue behind the wait.
 	NewStream(urgency int) (Stream, error)
 	// Adopt returns a stream that somebody else has made and will destroy; 0 is the default stream.
 	Adopt(native uintptr) Stream

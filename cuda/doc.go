@@ -54,6 +54,7 @@
 //     before. So what is enqueued is the same every time, as in a graph.
 //   - A word may also be counted by a tick, a kernel that adds one (package cuda/kernel): it is a
 //     write by its stream, of the value that comes next.
+//   - A kernel may load a word, if something orders it behind the write whose value it is to see.
 //   - When there is no other way out, the host stores 2⁶² or more (and less than 2⁶³) into a word,
 //     to let go what waits for it. That needs no order, and the word is of no use any more.
 //   - The operations of one Words are in order, as if each were enqueued by itself. Others may be
@@ -84,6 +85,16 @@
 // # Kernels
 //
 // Code has one parameter a kernel: some bytes, in which addresses are of the device's view. A
-// launch may have any number of blocks and threads that the kernel allows. A kernel never waits for
-// anything, so however many a stream holds, none occupies the device for longer than its work.
+// launch may have any number of blocks and threads that the kernel allows.
+//
+// Most kernels never wait, so however many a stream holds, none occupies the device for longer than
+// its work. Which ones may wait, package cuda/kernel says (TakesTable). These wait for flags: words
+// of 64 bits in memory of devices, aligned to 8 bytes, that kernels write, with values that are
+// compared as those of words are, and one writer each. Whoever sees a value sees what came before
+// it in the block that wrote it. Or they wait for packets: words of which a half is data and the
+// other half a number, that is compared for equality and orders nothing else. Such a kernel
+// occupies its device meanwhile. So it has few blocks, all that it waits for must be executed
+// without it, by other devices or in queues of their own, and it has a word of the host that lets
+// it go: when it finds anything but 0 there, it ends, and writes nothing more. It cannot be part of
+// a graph.
 package cuda

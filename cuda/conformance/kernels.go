@@ -2,10 +2,12 @@ package conformance
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math"
 	"math/rand/v2"
 
+	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/kernel"
@@ -163,8 +165,8 @@ func testLaunchEvents(b *bench) {
 	b.check(back, 0, n, 8)
 }
 
-// testLaunchAll launches every kernel but the tick, which is for words. It gives the bits that it
-// has on the processor, and writes nothing else.
+// testLaunchAll launches every kernel that does one thing, but for the tick. It gives the bits that
+// it has on the processor, and writes nothing else.
 func testLaunchAll(b *bench) {
 	const n, slot, slots = 1003, 20480, 4
 	host, back, device := b.register(slots*slot), b.register(slots*slot), b.alloc(slots*slot)
@@ -172,7 +174,7 @@ func testLaunchAll(b *bench) {
 	r := rand.New(rand.NewPCG(1, 2))
 	want := make([]byte, slots*slot)
 	for turn, f := range kernel.Functions() {
-		if f == kernel.Tick().Function {
+		if f == kernel.Tick().Function || kernel.TakesTable(f.Name) {
 			continue
 		}
 		for i := range want {
@@ -185,7 +187,7 @@ func testLaunchAll(b *bench) {
 
 		apart := slot + turn/2%2*8 // of the operands: a multiple of 16, or none
 		place := func(index int) uint64 { return uint64(device.Ptr()) + uint64(index*apart+turn%3*8) }
-		a := kernel.Arguments{Dst: place(0), N: n, Factor: 0.3, Count: 1}
+		a := kernel.Arguments{Step: kernel.Step{Dst: place(0), N: n, Factor: 0.3, Count: 1}}
 		for k := range slots - 1 {
 			a.Src[k] = place(k + 1)
 		}
@@ -210,5 +212,86 @@ func testLaunchAll(b *bench) {
 			b.t.Errorf("%s of %+v: byte %d is %#x, want %#x", f.Name, a, at, got[at], want[at])
 		}
 		ended()
+	}
+}
+
+// testLaunchPairs has the sums and products that are instructions for two elements: of all elements
+// with some that are special, with their neighbours, and with any.
+func testLaunchPairs(b *bench) {
+	const all, turns = 1 << 16, 24
+	const n, size = all * turns, 2 * all * turns
+	special := []uint16{0, 1, 0x007f, 0x0080, 0x03ff, 0x0400, 0x3c00, 0x3f80, 0x7bff, 0x7c00, 0x7e55, 0x7f7f, 0x7f80}
+	host, back, device := b.register(3*size), b.register(size), b.alloc(3*size)
+	s, m := b.stream(), b.module()
+	r := rand.New(rand.NewPCG(3, 4))
+	operands := make([]byte, 3*size)
+	for i := range n {
+		x, y, turn := uint16(i), uint16(r.Uint32()), i/all
+		switch {
+		case turn < len(special):
+			y = special[turn] ^ y&0x8000
+		case turn%2 == 0:
+			y = x ^ 0x8000 + y%8
+		}
+		binary.LittleEndian.PutUint16(operands[size+2*i:], x)
+		binary.LittleEndian.PutUint16(operands[2*size+2*i:], y)
+	}
+	ended := access(b.c, host, 0, len(operands), true)
+	copy(host.Host(), operands)
+	ended()
+	b.copy(s, device.Ptr(), host.Ptr(), len(operands))
+	for _, t := range []dtype.Type{dtype.F16, dtype.BF16} {
+		for _, op := range []dtype.Op{dtype.Sum, dtype.Prod} {
+			call, _ := kernel.Reduce(t, op)
+			dst := uint64(device.Ptr())
+			a := call.Arguments(dst, n, 0, dst+size, dst+2*size)
+			b.must(s.Launch(b.function(m, call.Name), call.Blocks(n, b.info.Processors), kernel.BlockSize, a.Bytes()))
+			b.must(kernel.Execute(call.Name, a.Bytes(), func(p uint64, bytes int) []byte {
+				return operands[p-dst:][:bytes]
+			}))
+			b.copy(s, back.Ptr(), device.Ptr(), size)
+			b.must(s.Synchronize())
+			ended := access(b.c, back, 0, size, false)
+			got := back.Host()[:size]
+			for i := 0; i < size; i += 2 {
+				if !bytes.Equal(got[i:i+2], operands[i:i+2]) {
+					b.t.Errorf("%s of %x and %x: %x, want %x (bytes in memory)", call.Name,
+						operands[size+i:][:2], operands[2*size+i:][:2], got[i:i+2], operands[i:i+2])
+					break
+				}
+			}
+			ended()
+		}
+	}
+}
+
+// testLaunchIndirect copies from where a word says that a stream has written: from another place
+// each time, and from the address of the source where nothing, or nothing that is lent, is said.
+func testLaunchIndirect(b *bench) {
+	const n, places, rounds = 30001, 4, 40
+	words, host, back, device := b.words(), b.register(places*n), b.register(n), b.alloc((places+2)*n)
+	s, f := b.stream(), b.copier()
+	for i := range places {
+		b.fill(host, i*n, n, byte(i+1))
+	}
+	b.copy(s, device.Ptr(), host.Ptr(), places*n)
+	own, to := device.Ptr()+places*n, device.Ptr()+(places+1)*n
+	b.copy(s, own, host.Ptr(), n) // as the first place
+	for i := range uint64(rounds) {
+		at, lent := i%places*n, i%3 > 0
+		want := byte(i%places + 1)
+		switch {
+		case !lent:
+			want = 1
+		case i%5 == 0: // beyond what is lent
+			at, want = at+(places-i%places)*n-n+1, 1
+		}
+		b.enqueue(s, write(words, 0, kernel.Place(i+1, lent, at)))
+		a := kernel.Copy().Arguments(uint64(to), n, 0, uint64(own))
+		a.Lend(0, kernel.Lent{Place: uint64(words.Ptr()), Base: uint64(device.Ptr()), Bytes: places * n})
+		b.must(s.Launch(f, kernel.Copy().Blocks(n, b.c.Info().Processors), kernel.BlockSize, a.Bytes()))
+		b.copy(s, back.Ptr(), to, n)
+		b.must(s.Synchronize())
+		b.check(back, 0, n, want)
 	}
 }

@@ -44,8 +44,8 @@ func TestConformance(t *testing.T) {
 		o      cudatest.Options
 	}{
 		{"Usual", 0, cudatest.Options{Seed: 1, Devices: 2}},
-		{"OneQueue", 0, cudatest.Options{Seed: 2, Devices: 2, Queues: 1}},
-		{"SecondDevice", 1, cudatest.Options{Seed: 3, Devices: 2, Queues: 40, Delay: -1}},
+		{"EightQueues", 0, cudatest.Options{Seed: 2, Devices: 2, Queues: 8}},
+		{"SecondDevice", 1, cudatest.Options{Seed: 3, Devices: 2, Queues: 32, Delay: -1}},
 	} {
 		t.Run(machine.name, func(t *testing.T) {
 			conformance.Run(t, func(t *testing.T) cuda.Driver {

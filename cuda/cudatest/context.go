@@ -16,6 +16,7 @@ type context struct {
 	released bool
 	events   map[*event]bool  // that are not destroyed
 	modules  map[*module]bool // that are not unloaded
+	shares   channels         // with Options.Apart
 	made     site
 }
 
@@ -30,15 +31,15 @@ func (c *context) Info() cuda.Info {
 	return c.d.info(c.device)
 }
 
-// NewStream makes a stream in the next hardware queue of its urgency.
-func (c *context) NewStream(urgency int) (cuda.Stream, error) {
+// NewStream makes a stream in the next hardware queue, whatever its urgency.
+func (c *context) NewStream(int) (cuda.Stream, error) {
 	d := c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := c.begin("cuStreamCreateWithPriority", false); err != nil {
 		return nil, err
 	}
-	s := d.newStream(c, urgency)
+	s := d.newStream(c)
 	d.stir()
 	return &handle{c: c, native: s.native, s: s}, nil
 }
@@ -51,7 +52,7 @@ func (c *context) Adopt(native uintptr) cuda.Stream {
 	h := &handle{c: c, native: native, adopted: true}
 	if native == 0 {
 		if c.device.legacy == nil {
-			c.device.legacy = d.newStream(c, 0)
+			c.device.legacy = d.newStream(c)
 			c.device.legacy.native = 0
 			c.device.legacy.agent.name = fmt.Sprintf("the default stream of device %d", c.device.index)
 		}

@@ -30,13 +30,12 @@ func (d *Driver) blocked() string {
 		if op == nil {
 			continue
 		}
-		head := s.queue.head()
 		why := ""
 		switch {
 		case s.held:
 			why = "is held by the test"
-		case op != head:
-			why = fmt.Sprintf("is behind %s in %s", head, s.queue)
+		case !op.begun && op != s.queue.pending[0]:
+			why = fmt.Sprintf("is behind %s in %s", s.queue.pending[0], s.queue)
 		case op.work.ready(d):
 			why = "can go on"
 		default:
@@ -48,7 +47,11 @@ func (d *Driver) blocked() string {
 }
 
 func (q *queue) String() string {
-	return fmt.Sprintf("queue %d of urgency %d of device %d", q.index, q.urgency, q.device.index)
+	text := fmt.Sprintf("queue %d of device %d", q.index, q.device.index)
+	if q.of != nil {
+		text += fmt.Sprintf(" for context %d", q.of.index)
+	}
+	return text
 }
 
 // Leaks lists what was not given back.

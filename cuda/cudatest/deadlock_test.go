@@ -59,35 +59,6 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// TestQueueOfTwoStreams has a stream wait for a word that a stream behind it in the same hardware
-// queue writes. With one more queue, or an urgent stream, there is no deadlock.
-func TestQueueOfTwoStreams(t *testing.T) {
-	for _, test := range []struct {
-		queues   int
-		urgency  int
-		deadlock bool
-	}{{1, 0, true}, {1, 1, false}, {2, 0, false}, {3, 0, false}} {
-		stuck := time.Duration(0) // the default
-		if test.deadlock {
-			stuck = soon
-		}
-		b := newBench(t, cudatest.Options{Stuck: stuck, Queues: test.queues})
-		words, s := b.register(8), b.stream()
-		u, err := b.c.NewStream(test.urgency)
-		b.must(err)
-		b.wait(s, words, 0, 1)
-		b.write(u, words, 0, 1)
-		if test.deadlock {
-			b.stuck()
-			b.reported(cudatest.Deadlock, "stream 2 of context 0, operation 1",
-				"is behind stream 1 of context 0, operation 1 in queue 0 of urgency 0 of device 0")
-			continue
-		}
-		b.ends(s, u)
-		b.d.Check(t)
-	}
-}
-
 // TestNoDeadlock: neither a stream that is held nor an idle one is one.
 func TestNoDeadlock(t *testing.T) {
 	b := newBench(t, cudatest.Options{Stuck: soon})
@@ -121,9 +92,9 @@ func TestNoDeadlock(t *testing.T) {
 	b.d.Check(t)
 }
 
-// TestHold: calls return while a stream is held, and other streams go on, even in the same queue.
+// TestHold: calls return while a stream is held, and other streams go on.
 func TestHold(t *testing.T) {
-	b := newBench(t, cudatest.Options{Queues: 1})
+	b := newBench(t, cudatest.Options{})
 	data, other, s, u, e := b.alloc(1000), b.alloc(1000), b.stream(), b.stream(), b.event()
 	b.d.Hold(s)
 	b.must(s.Copy(data.Ptr(), data.Ptr()+500, 500))

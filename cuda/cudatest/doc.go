@@ -3,13 +3,14 @@
 //
 // Device memory is shared memory of the system, so that its descriptors work between processes.
 // Streams are executed by one goroutine, in an order that a seed chooses and that the contract
-// allows. Streams share hardware queues as on a GPU: what waits at the head of a queue also holds
-// up what other streams have enqueued behind it.
+// allows. With Options.Queues they share hardware queues as on a GPU: what waits at the head of a
+// queue also holds up what other streams have enqueued behind it. Priorities make no difference.
 //
-// A capture makes a Graph. Each stream that took part is a lane of it, with a hardware queue and an
-// agent of its own: lanes are ordered only by the events that were captured. A launch counts as if
-// all of it were enqueued then: that is when words are written, ordering calls can be left out, and
-// memory must be there. Retained functions are called by the goroutine that executes streams.
+// A capture makes a Graph. Each stream that took part is a lane of it, with an agent of its own,
+// and takes a hardware queue as streams do: lanes are ordered only by the events that were
+// captured. A launch counts as if all of it were enqueued then: that is when words are written,
+// ordering calls can be left out, and memory must be there. Retained functions are called by the
+// goroutine that executes streams.
 //
 // # Kernels
 //

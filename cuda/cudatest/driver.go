@@ -52,18 +52,14 @@ type Driver struct {
 // processors is how many multiprocessors a device has.
 const processors = 132
 
-// urgencies is how many priorities a device has. More urgent streams have the highest one.
-const urgencies = 4
-
 // device is one GPU.
 type device struct {
 	index  int
-	queues [urgencies][]*queue
-	next   [urgencies]int // the queue of the next stream
-	lanes  []*queue       // of graphs
-	legacy *stream        // the default stream, once somebody has adopted it
-	bytes  int64          // allocated
-	lost   int            // the result that all calls return, 0 while it works
+	queues []*queue // of all processes
+	shares channels // without Options.Apart
+	legacy *stream  // the default stream, once somebody has adopted it
+	bytes  int64    // allocated
+	lost   int      // the result that all calls return, 0 while it works
 }
 
 // New makes a machine. Close ends it.
@@ -77,14 +73,7 @@ func New(o Options) *Driver {
 	}
 	d.moved = sync.NewCond(&d.mu)
 	for i := range o.Devices {
-		dev := &device{index: i}
-		for urgency := range dev.queues {
-			for n := range o.Queues {
-				dev.queues[urgency] = append(dev.queues[urgency],
-					&queue{device: dev, urgency: urgency, index: n, rank: d.random.Uint64()})
-			}
-		}
-		d.devices = append(d.devices, dev)
+		d.devices = append(d.devices, &device{index: i})
 	}
 	if o.Faults.Lost {
 		d.loseAll()

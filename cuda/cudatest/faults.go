@@ -125,15 +125,16 @@ func (d *Driver) lose(dev *device, code int) {
 		return
 	}
 	dev.lost = code
-	for q := range dev.all() {
-		for _, op := range q.pending {
+	for _, q := range dev.queues {
+		for _, op := range append(q.started, q.pending...) {
 			if w, ok := op.work.(recordWork); ok {
 				w.place.done = true
 			}
 			op.dropped = true
 			op.stream.pending--
+			op.stream.running = nil
 		}
-		q.pending = nil
+		q.started, q.pending = nil, nil
 	}
 	d.stir()
 }

@@ -20,18 +20,16 @@ type Graph struct {
 	made      site
 }
 
-// newGraph makes a graph of a capture. Each of its streams becomes a lane, which has a hardware
-// queue of its own: the device executes branches at once.
+// newGraph makes a graph of a capture. Each of its streams becomes a lane, which takes a hardware
+// queue as streams do.
 func (d *Driver) newGraph(c *context, from *capture) *Graph {
 	d.numGraphs++
 	g := &Graph{d: d, c: c, index: d.numGraphs, steps: from.steps, recorded: from.recorded,
 		retained: from.retained, made: here()}
 	for i, l := range from.lanes {
-		dev := l.stream.device
-		s := &stream{c: l.stream.c, device: dev, made: g.made}
-		s.queue = &queue{device: dev, index: i, rank: d.random.Uint64()}
+		s := &stream{c: l.stream.c, device: l.stream.device, made: g.made}
+		s.queue = d.nextQueue(l.stream.c)
 		s.agent = d.newAgent(fmt.Sprintf("graph %d, lane %d", g.index, i+1), false)
-		dev.lanes = append(dev.lanes, s.queue)
 		g.lanes = append(g.lanes, s)
 	}
 	d.graphs = append(d.graphs, g)
@@ -178,7 +176,7 @@ func (d *Driver) forgetGraphs() {
 			return false
 		}
 		for _, s := range g.lanes {
-			s.device.lanes = slices.DeleteFunc(s.device.lanes, func(q *queue) bool { return q == s.queue })
+			d.forget(s)
 			for _, r := range g.retained {
 				r.c.agent.clock.join(s.agent.clock)
 			}

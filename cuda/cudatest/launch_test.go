@@ -86,6 +86,47 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
+// TestIndirectSource: what a place leads to is read, and nothing else; the place is read, too.
+func TestIndirectSource(t *testing.T) {
+	for _, c := range []struct {
+		lent, ordered, overwritten bool
+		want                       float32
+	}{{true, true, false, 7}, {false, true, false, 1}, {true, false, false, 0}, {true, true, true, 0},
+		{false, true, true, 1}} {
+		b := newBench(t, cudatest.Options{})
+		data, stage, place := b.alloc(4096), b.register(4096), b.register(4096)
+		s, writer, f := b.stream(), b.stream(), b.function(sumName)
+		b.floats(stage, 0, 1, 7)
+		b.must(s.Copy(data.Ptr(), stage.Ptr(), 8))
+		b.fork(s, writer)
+		b.must(writer.Words([]cuda.WordOp{{At: place.Ptr() + 8, Value: kernel.Place(1, c.lent, 4)}}))
+		if c.ordered {
+			b.fork(writer, s)
+		} else {
+			b.d.Settle()
+		}
+		sum, _ := kernel.Reduce(dtype.F32, dtype.Sum)
+		a := sum.Arguments(uint64(data.Ptr())+16, 1, 0, uint64(data.Ptr()))
+		a.Lend(0, kernel.Lent{Place: uint64(place.Ptr()) + 8, Base: uint64(data.Ptr()), Bytes: 8})
+		b.must(s.Launch(f, 1, kernel.BlockSize, a.Bytes()))
+		if c.overwritten {
+			b.must(writer.Copy(data.Ptr()+4, stage.Ptr(), 4))
+		}
+		b.must(s.Copy(stage.Ptr()+100, data.Ptr()+16, 4))
+		b.must(s.Synchronize())
+		b.must(writer.Synchronize())
+		if c.want == 0 {
+			b.reported(cudatest.Race, sumName)
+			continue
+		}
+		b.reads(stage, 100, 4)
+		if got := math.Float32frombits(binary.NativeEndian.Uint32(stage.Host()[100:])); got != c.want {
+			t.Errorf("%+v: the sum is %v", c, got)
+		}
+		b.d.Check(t)
+	}
+}
+
 // TestLaunchReaches: a kernel reaches memory of another device only as a copy does.
 func TestLaunchReaches(t *testing.T) {
 	b := newBench(t, cudatest.Options{Devices: 2})

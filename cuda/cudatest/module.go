@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/kernel"
@@ -117,15 +119,13 @@ func (h *handle) Launch(what cuda.Function, blocks, threads int, args []byte) er
 	case blocks < 1 || blocks > math.MaxInt32 || threads < 1 || threads > kernel.BlockSize || len(args) == 0:
 		return invalid(call)
 	}
-	operands, err := kernel.Operands(f.name, args)
+	if kernel.TakesTable(f.name) {
+		return d.launchTable(h, f, blocks, args)
+	}
+	w, err := newLaunch(f, bytes.Clone(args))
 	if err != nil { // which a GPU does not find
 		d.misuse("%s: %v", call, err)
 		return invalid(call)
-	}
-	w := &launchWork{f: f, args: bytes.Clone(args), operands: operands}
-	w.name = f.name
-	for _, o := range operands {
-		w.accesses = append(w.accesses, Access{At: cuda.Ptr(o.Ptr), Bytes: o.Bytes, Write: o.Write})
 	}
 	if f.name == kernel.Tick().Name {
 		d.enqueueTick(h, &tickWork{launchWork: w})
@@ -135,12 +135,48 @@ func (h *handle) Launch(what cuda.Function, blocks, threads int, args []byte) er
 	return nil
 }
 
+// resolved returns the launch with the sources that the places lead to, which it reads now.
+func (w *launchWork) resolved(d *Driver, op *operation) (*launchWork, bool) {
+	places, err := kernel.Places(w.f.name, w.args)
+	if err != nil || len(places) == 0 {
+		return w, true // check and Execute report the error
+	}
+	read := kernelWork{name: w.name}
+	for _, at := range places {
+		read.accesses = append(read.accesses, Access{At: cuda.Ptr(at), Bytes: 8})
+	}
+	made, ok := read.check(d, op)
+	if !ok {
+		return nil, false
+	}
+	for i, place := range made {
+		if places[i]%8 != 0 {
+			d.wrong(op, misalignedAddress, fmt.Sprintf("%#x is not aligned to 8 bytes", places[i]))
+			return nil, false
+		}
+		d.touch(place, op.stream.agent.clock)
+	}
+	args, err := kernel.Resolve(w.f.name, w.args, func(at uint64) uint64 {
+		i := slices.Index(places, at)
+		return atomic.LoadUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(made[i].of.part(cuda.Ptr(at), 8)))))
+	})
+	if err == nil {
+		w, err = newLaunch(w.f, args)
+	}
+	if err != nil { // a place leads to what the destination covers
+		d.report(Misuse, op.site.String(), "%s, enqueued at %s: %v", op, op.site, err)
+	}
+	return w, err == nil
+}
+
 // moduleOf returns the module that work uses, or nil.
 func moduleOf(w work) *module {
 	switch w := w.(type) {
 	case *launchWork:
 		return w.f.m
 	case *tickWork:
+		return w.f.m
+	case *runWork:
 		return w.f.m
 	}
 	return nil
@@ -154,7 +190,25 @@ type launchWork struct {
 	operands []kernel.Operand // as accesses
 }
 
+// newLaunch makes the work of a launch. Indirect sources count as if they were not lent.
+func newLaunch(f *function, args []byte) (*launchWork, error) {
+	operands, err := kernel.Operands(f.name, args)
+	if err != nil {
+		return nil, err
+	}
+	w := &launchWork{f: f, args: args, operands: operands}
+	w.name = f.name
+	for _, o := range operands {
+		w.accesses = append(w.accesses, Access{At: cuda.Ptr(o.Ptr), Bytes: o.Bytes, Write: o.Write})
+	}
+	return w, nil
+}
+
 func (w *launchWork) run(d *Driver, op *operation) {
+	w, ok := w.resolved(d, op)
+	if !ok {
+		return
+	}
 	made, ok := w.check(d, op)
 	if !ok || len(made) == 0 { // for no elements
 		return

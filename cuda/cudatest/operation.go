@@ -15,6 +15,7 @@ type operation struct {
 	work    work
 	known   clock // what the host knew when it enqueued it
 	site    site
+	begun   bool // a table
 	dropped bool // with the device
 }
 

@@ -9,7 +9,11 @@ import (
 type Options struct {
 	Devices int    // 1
 	Seed    uint64 // of the order in which streams are executed
-	Queues  int    // hardware queues of a device for the streams of each urgency; 8
+	// Queues is how many hardware queues a process has on a device. Its streams take them in turn,
+	// in the order in which they are made. 0: each stream has one of its own. A Driver is a
+	// process, or with Apart, each of its contexts is.
+	Queues int
+	Apart  bool
 	// Depth is how many operations a stream holds; more block the caller. 1024, about as on a GPU.
 	Depth       int
 	Bytes       int64 // memory of a device; 1 GiB
@@ -34,7 +38,6 @@ type Options struct {
 // ensureDefaults replaces zeros.
 func (o *Options) ensureDefaults() {
 	o.Devices = cmp.Or(o.Devices, 1)
-	o.Queues = cmp.Or(o.Queues, 8)
 	o.Depth = cmp.Or(o.Depth, 1024)
 	o.Bytes = cmp.Or(o.Bytes, 1<<30)
 	o.Granularity = cmp.Or(o.Granularity, 64<<10)

@@ -2,34 +2,18 @@ package cudatest
 
 import (
 	"iter"
-	"slices"
 	"time"
 )
-
-// queue is a hardware queue of a device. What waits at its head holds up everything behind it.
-type queue struct {
-	device  *device
-	urgency int
-	index   int
-	pending []*operation
-	rank    uint64 // of those that can go on, the highest does
-}
-
-// head returns the operation that is next. Those of streams that are held do not count: they stand
-// for a kernel that takes long, and kernels of several streams are executed at once.
-func (q *queue) head() *operation {
-	for _, op := range q.pending {
-		if !op.stream.held {
-			return op
-		}
-	}
-	return nil
-}
 
 // pending iterates over everything that has not ended.
 func (d *Driver) pending() iter.Seq[*operation] {
 	return func(yield func(*operation) bool) {
 		for q := range d.queues() {
+			for _, op := range q.started {
+				if !yield(op) {
+					return
+				}
+			}
 			for _, op := range q.pending {
 				if !yield(op) {
 					return
@@ -42,28 +26,10 @@ func (d *Driver) pending() iter.Seq[*operation] {
 func (d *Driver) queues() iter.Seq[*queue] {
 	return func(yield func(*queue) bool) {
 		for _, dev := range d.devices {
-			for q := range dev.all() {
+			for _, q := range dev.queues {
 				if !yield(q) {
 					return
 				}
-			}
-		}
-	}
-}
-
-// all iterates over the queues of a device, with those of graphs.
-func (dev *device) all() iter.Seq[*queue] {
-	return func(yield func(*queue) bool) {
-		for _, kind := range dev.queues {
-			for _, q := range kind {
-				if !yield(q) {
-					return
-				}
-			}
-		}
-		for _, q := range dev.lanes {
-			if !yield(q) {
-				return
 			}
 		}
 	}
@@ -112,7 +78,7 @@ func (d *Driver) schedule() {
 // any reports whether anything can be executed.
 func (d *Driver) any() bool {
 	for q := range d.queues() {
-		if op := q.head(); op != nil && op.work.ready(d) {
+		if q.next() != nil {
 			return true
 		}
 	}
@@ -123,34 +89,50 @@ func (d *Driver) any() bool {
 func (d *Driver) pick() *operation {
 	var best *queue
 	for q := range d.queues() {
-		if op := q.head(); op != nil && (best == nil || q.rank > best.rank) && op.work.ready(d) {
+		if (best == nil || q.rank > best.rank) && q.next() != nil {
 			best = q
 		}
 	}
 	if best == nil {
 		return nil
 	}
-	op := best.head()
+	op := best.next()
 	if d.random.IntN(reordering) == 0 {
 		best.rank = d.random.Uint64()
 	}
 	return op
 }
 
-// execute executes an operation.
+// execute executes an operation, or a step of a table.
 func (d *Driver) execute(op *operation) {
 	s := op.stream
 	s.agent.clock.join(op.known)
 	s.agent.clock.set(s.agent.index, uint64(op.n))
-	if op.work.run(d, op); !op.dropped {
-		at := slices.Index(s.queue.pending, op)
-		s.queue.pending = slices.Delete(s.queue.pending, at, at+1)
+	op.work.run(d, op)
+	if w, ok := op.work.(*runWork); ok && !w.ended() {
+		if !op.dropped && !op.begun {
+			s.queue.start(op)
+		}
+		d.stir()
+		return
+	}
+	if !op.dropped {
+		s.queue.remove(op)
 		s.pending--
 		if d.o.Trace != nil {
 			d.o.Trace(op.String() + ": " + op.work.text(d))
 		}
 	}
 	d.stir()
+}
+
+// looksAtWords reports whether work waits for something that another process may store.
+func looksAtWords(w work) bool {
+	switch w.(type) {
+	case *wordWork, *runWork:
+		return true
+	}
+	return false
 }
 
 // idle reports a deadlock, and returns how long the scheduler may sleep.
@@ -161,7 +143,7 @@ func (d *Driver) idle() time.Duration {
 			return wait
 		}
 		any = true
-		if _, ok := op.work.(*wordWork); ok && op.stream.queue.head() == op {
+		if looksAtWords(op.work) && (op.begun || op.stream.queue.head() == op) {
 			wait = lookAgain
 		}
 	}

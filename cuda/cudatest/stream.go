@@ -15,8 +15,10 @@ type stream struct {
 	index     int // among all of the machine, from 1
 	queue     *queue
 	agent     *agent
-	enqueued  int // operations so far
-	pending   int // those that have not ended
+	blocks    []*agent   // of kernels that wait
+	enqueued  int        // operations so far
+	pending   int        // those that have not ended
+	running   *operation // a table that has begun
 	held      bool
 	destroyed bool
 	capture   *capture
@@ -31,13 +33,11 @@ type handle struct {
 	adopted bool
 }
 
-func (d *Driver) newStream(c *context, urgency int) *stream {
+func (d *Driver) newStream(c *context) *stream {
 	dev := c.device
-	urgency = max(0, min(urgency, urgencies-1))
 	s := &stream{c: c, device: dev, index: len(d.streams) + 1, made: here()}
 	s.native = uintptr(0x5000 + 16*s.index)
-	s.queue = dev.queues[urgency][dev.next[urgency]%d.o.Queues]
-	dev.next[urgency]++
+	s.queue = d.nextQueue(c)
 	s.agent = d.newAgent(fmt.Sprintf("stream %d of context %d", s.index, c.index), false)
 	d.streams = append(d.streams, s)
 	return s

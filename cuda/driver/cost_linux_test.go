@@ -33,7 +33,7 @@ func hot(t testing.TB) (cuda.Context, map[string]func() error) {
 		}
 	}
 	ops := []cuda.WordOp{{At: r.Ptr(), Value: 1}, {At: r.Ptr() + 8, Value: 1}, {At: r.Ptr(), Value: 1, Wait: true}}
-	args := make([]byte, 96)
+	args := make([]byte, 288)
 	bracket := func(relaxed bool) func() error {
 		return func() error {
 			err := c.Enter(relaxed)

@@ -15,7 +15,7 @@ var machineCode = []byte("\x7fELF and more")
 
 // arguments returns those of a kernel of the fake.
 func arguments(to, from cuda.Ptr, bytes uint64) []byte {
-	args := make([]byte, 96)
+	args := make([]byte, 288)
 	binary.NativeEndian.PutUint64(args, uint64(to))
 	binary.NativeEndian.PutUint64(args[8:], uint64(from))
 	binary.NativeEndian.PutUint64(args[72:], bytes)
@@ -107,7 +107,7 @@ func TestLaunch(t *testing.T) {
 	f.arguments("cuLaunchKernelEx", any64, 7, 512, uint64(s.Native()), any64, 0)
 	clear(args) // which were copied
 	words(cuda.WordOp{At: r.Ptr() + 8, Value: 1})
-	if err := s.Launch(other, math.MaxInt32, 1, bytes.Repeat([]byte{7}, 96)); err != nil { // which does nothing
+	if err := s.Launch(other, math.MaxInt32, 1, bytes.Repeat([]byte{7}, 288)); err != nil { // which does nothing
 		t.Error(err)
 	}
 	f.arguments("cuLaunchKernelEx", any64, math.MaxInt32, 1)
@@ -177,7 +177,7 @@ func TestLaunchFails(t *testing.T) {
 	function := must(m.Function("goccl_other"))(t)
 	f.fail("cuLaunchKernelEx", 2, 1)
 	for nth := range 3 {
-		err := s.Launch(function, 1, 1, make([]byte, 96))
+		err := s.Launch(function, 1, 1, make([]byte, 288))
 		if nth != 1 && err != nil {
 			t.Error(err)
 		} else if nth == 1 {

@@ -389,7 +389,7 @@ CUresult cuMemHostUnregister(void *p) {
 // place is what one record has marked. An event and the operations that use it hold it.
 typedef struct { int done, holders; } place;
 // PARAMETER is the number of bytes of every kernel's parameter. Those of the last kernel that was executed are kept.
-enum { PARAMETER = 96 };
+enum { PARAMETER = 288 };
 static struct { long count; unsigned char bytes[PARAMETER]; } executed;
 long fake_executed(void) { LOCKED; return executed.count; }
 u64 fake_parameter(int at) { LOCKED; u64 word; memcpy(&word, executed.bytes + at, 8); return word; }
