@@ -9,35 +9,62 @@ import (
 // MostSources is the number of sources that one launch combines at most.
 const MostSources = 8
 
-// Arguments is the one parameter of every kernel, as arguments.h has it in CUDA.
-type Arguments struct {
+// Step is one thing that a kernel does, as arguments.h has it in CUDA.
+type Step struct {
 	Dst    uint64
 	Src    [MostSources]uint64 // the first Count of them
 	N      uint64              // units: elements, parts of complex numbers, or bytes of a copy
 	Factor float64             // of Scale
 	Count  uint32
-	_      uint32
+	Kind   StepKind // in a Table; else 0
 }
 
-// argumentBytes and the offsets are those of arguments.h, which asserts them, too.
+// Arguments is the one parameter of a kernel that does one thing, as arguments.h has it in CUDA.
+type Arguments struct {
+	Step
+	Indirect uint64            // bit k: source k is where Lent[k] says
+	Lent     [MostSources]Lent // see Arguments.Lend
+}
+
+// Lent says where a source may be in place of its address: in Bytes of memory from Base on, at the
+// place that the word at the address Place tells.
+type Lent struct{ Place, Base, Bytes uint64 }
+
+// These are the sizes and offsets of arguments.h.
 const (
-	argumentBytes  = 96
+	stepBytes      = 96
 	sourcesOffset  = 8
 	unitsOffset    = 72
 	factorOffset   = 80
 	countOffset    = 88
+	kindOffset     = 92
+	argumentBytes  = 296
+	indirectOffset = 96
+	lentOffset     = 104
+	lentBytes      = 24
 	alignArguments = 8
 )
 
 // These do not compile where the layout is another.
 var (
+	_ = [1]struct{}{}[unsafe.Sizeof(Step{})-stepBytes]
+	_ = [1]struct{}{}[unsafe.Offsetof(Step{}.Src)-sourcesOffset]
+	_ = [1]struct{}{}[unsafe.Offsetof(Step{}.N)-unitsOffset]
+	_ = [1]struct{}{}[unsafe.Offsetof(Step{}.Factor)-factorOffset]
+	_ = [1]struct{}{}[unsafe.Offsetof(Step{}.Count)-countOffset]
+	_ = [1]struct{}{}[unsafe.Offsetof(Step{}.Kind)-kindOffset]
 	_ = [1]struct{}{}[unsafe.Sizeof(Arguments{})-argumentBytes]
-	_ = [1]struct{}{}[unsafe.Offsetof(Arguments{}.Src)-sourcesOffset]
-	_ = [1]struct{}{}[unsafe.Offsetof(Arguments{}.N)-unitsOffset]
-	_ = [1]struct{}{}[unsafe.Offsetof(Arguments{}.Factor)-factorOffset]
-	_ = [1]struct{}{}[unsafe.Offsetof(Arguments{}.Count)-countOffset]
+	_ = [1]struct{}{}[unsafe.Sizeof(Lent{})-lentBytes]
+	_ = [1]struct{}{}[unsafe.Offsetof(Arguments{}.Indirect)-indirectOffset]
+	_ = [1]struct{}{}[unsafe.Offsetof(Arguments{}.Lent)-lentOffset]
 	_ = [1]struct{}{}[unsafe.Alignof(Arguments{})-alignArguments]
 )
+
+// Lend makes source k indirect.
+func (a *Arguments) Lend(k int, lent Lent) {
+	a.Indirect |= 1 << k
+	a.Lent[k] = lent
+}
 
 // Bytes returns the memory of a, which is what a launch passes to the device.
 func (a *Arguments) Bytes() []byte { return unsafe.Slice((*byte)(unsafe.Pointer(a)), argumentBytes) }
@@ -45,10 +72,21 @@ func (a *Arguments) Bytes() []byte { return unsafe.Slice((*byte)(unsafe.Pointer(
 // decode is the reverse of Bytes, for bytes at any address.
 func decode(b []byte) Arguments {
 	little := binary.LittleEndian
-	a := Arguments{Dst: little.Uint64(b), N: little.Uint64(b[unitsOffset:]),
-		Factor: math.Float64frombits(little.Uint64(b[factorOffset:])), Count: little.Uint32(b[countOffset:])}
-	for k := range a.Src {
-		a.Src[k] = little.Uint64(b[sourcesOffset+8*k:])
+	a := Arguments{Step: decodeStep(b), Indirect: little.Uint64(b[indirectOffset:])}
+	for k := range a.Lent {
+		lent := b[lentOffset+lentBytes*k:]
+		a.Lent[k] = Lent{little.Uint64(lent), little.Uint64(lent[8:]), little.Uint64(lent[16:])}
 	}
 	return a
+}
+
+func decodeStep(b []byte) Step {
+	little := binary.LittleEndian
+	s := Step{Dst: little.Uint64(b), N: little.Uint64(b[unitsOffset:]),
+		Factor: math.Float64frombits(little.Uint64(b[factorOffset:])), Count: little.Uint32(b[countOffset:]),
+		Kind: StepKind(little.Uint32(b[kindOffset:]))}
+	for k := range s.Src {
+		s.Src[k] = little.Uint64(b[sourcesOffset+8*k:])
+	}
+	return s
 }

@@ -9,14 +9,28 @@ typedef short s16;
 typedef int s32;
 typedef long long s64;
 
-// The one parameter of every kernel. Arguments in arguments.go is the same in Go.
-struct Arguments {
+// One thing that a kernel does. Step in arguments.go is the same in Go.
+struct Step {
     u64 dst;
     u64 src[8];
     u64 n; // elements; for copies bytes
     double factor;
     u32 count; // sources
-    u32 zero;
+    u32 kind;  // in a table (table.h); else 0
 };
 
-static_assert(sizeof(Arguments) == 96, "arguments.go says so");
+// Where a source may be in place of its address: in memory of so many bytes from base on, at the place that a word
+// tells. Lent in arguments.go is the same in Go.
+struct Lent {
+    u64 place; // address of the word
+    u64 base;
+    u64 bytes;
+};
+
+// The one parameter of a kernel that does one thing. Arguments in arguments.go is the same in Go.
+struct Arguments : Step {
+    u64 indirect; // bit k: lent[k] counts
+    Lent lent[8];
+};
+
+static_assert(sizeof(Step) == 96 && sizeof(Arguments) == 296, "arguments.go says so");

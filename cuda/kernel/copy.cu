@@ -2,14 +2,14 @@
 
 #include "fold.h"
 
-template <class T> INLINE void copy_units(const Arguments &a)
+template <class T> INLINE void copy_units(const Step &a, u64 from, const Share &share)
 {
     const int unroll = 4;
-    const u64 thread = thread_index(), threads = thread_count();
-    u64 head = (0 - a.dst) % sizeof(T);
-    if (head > a.n)
-        head = a.n;
-    const u64 units = (a.n - head) / sizeof(T), whole = units * sizeof(T);
+    const u64 thread = share.thread, threads = share.threads, dst = a.dst + share.bytes, src = from + share.bytes;
+    u64 head = (0 - dst) % sizeof(T);
+    if (head > share.n)
+        head = share.n;
+    const u64 units = (share.n - head) / sizeof(T), whole = units * sizeof(T);
     NOT_UNROLLED
     for (u64 i = thread; i < units; i += unroll * threads) {
         u64 at[unroll];
@@ -17,32 +17,34 @@ template <class T> INLINE void copy_units(const Arguments &a)
         UNROLLED
         for (int j = 0; j < unroll; j++) {
             at[j] = i + j * threads < units ? i + j * threads : i; // the same twice, behind the end
-            x[j] = Memory<T>::load(a.src[0] + head, at[j]);
+            x[j] = Memory<T>::load(src + head, at[j]);
         }
         UNROLLED
         for (int j = 0; j < unroll; j++)
-            Memory<T>::store(a.dst + head, at[j], x[j]);
+            Memory<T>::store(dst + head, at[j], x[j]);
     }
     NOT_UNROLLED
-    for (u64 i = thread; i < a.n - whole; i += threads) {
+    for (u64 i = thread; i < share.n - whole; i += threads) {
         const u64 at = i < head ? i : i + whole;
-        Memory<u8>::store(a.dst, at, Memory<u8>::load(a.src[0], at));
+        Memory<u8>::store(dst, at, Memory<u8>::load(src, at));
     }
 }
 
-INLINE void copy(const Arguments &a)
+INLINE void copy_bytes(const Step &a, u64 from, const Share &share)
 {
-    const u64 apart = a.dst ^ a.src[0];
+    const u64 apart = a.dst ^ from;
     if (apart % 16 == 0)
-        copy_units<Pack>(a);
+        copy_units<Pack>(a, from, share);
     else if (apart % 8 == 0)
-        copy_units<u64>(a);
+        copy_units<u64>(a, from, share);
     else if (apart % 4 == 0)
-        copy_units<u32>(a);
+        copy_units<u32>(a, from, share);
     else if (apart % 2 == 0)
-        copy_units<u16>(a);
+        copy_units<u16>(a, from, share);
     else
-        copy_units<u8>(a);
+        copy_units<u8>(a, from, share);
 }
+
+INLINE void copy(const Arguments &a) { copy_bytes(a, find_sources(a, 1, 1)[0], whole(a)); }
 
 KERNEL(copy, copy)

@@ -1,7 +1,7 @@
 // Package kernel has the kernels that devices run: reductions of up to eight sources, sums that are
-// scaled, conversions, copies, and the tick of a word. It has their code, says how they are
-// launched, and can do on the processor what a launch does. It launches nothing: that is a
-// driver's.
+// scaled, conversions, copies, the tick of a word, and tables of such steps. It has their code,
+// says how they are launched, and can do on the processor what a launch does. It launches nothing:
+// that is a driver's.
 //
 // # The bits
 //
@@ -12,9 +12,11 @@
 // so the rule for NaN is spelt out (element.h). Sums and products are intrinsics that are never
 // fused, and the options -fmad=false and -ftz=false say the same for everything else.
 //
-// F16 is converted by instructions, all other arithmetic of 16 and 8 bits is written out. What is
-// an instruction on a device is another text in host.h: the conversions of F16, the sums and
-// products.
+// F16 is converted by instructions. Sums and products of F16, and from sm_80 on those of BF16, are
+// instructions for two elements in a word: rounding once to so few digits gives what rounding to
+// F32 first gives. Where a result is NaN, the elements are done again by the rule. All other
+// arithmetic of 16 and 8 bits is written out. What is an instruction on a device is another text in
+// host.h: the conversions of F16, the sums and products.
 //
 // # Functions
 //
@@ -23,6 +25,8 @@
 //	goccl_convert_TO_from_FROM    dst = src[0] in another type, where one of the two is F32
 //	goccl_copy                    dst = src[0], n bytes
 //	goccl_tick                    dst + 1 in dst, a word of 64 bits in memory of the host; n is 1
+//	goccl_run_OPERATOR_TYPE       a table of steps: copies, reductions and scaling by that operator
+//	goccl_run_copies              a table of steps that are copies
 //
 // There is one for each pair that dtype.Reducible allows, but pairs with the same bits share one:
 // sums, products and bitwise operators of signed integers are those of unsigned ones, the logical
@@ -40,24 +44,57 @@
 // # Launch
 //
 // A launch has BlockSize threads in a block, Call.Blocks blocks (or any other number), no shared
-// memory, and one parameter: the 96 bytes of Arguments, little-endian.
+// memory but what its code declares, and one parameter: the 296 bytes of Arguments, little-endian.
 //
 //	offset  0   u64  dst
 //	        8   u64  src[8], of which the first count are used
 //	       72   u64  n, the number of units: elements of the function's type; bytes of a copy
 //	       80   f64  factor, of goccl_scale
 //	       88   u32  count of sources; 1 for conversions and copies, 0 for ticks
-//	       92   u32  zero
+//	       92   u32  zero; of a step in a table, what it does
+//	       96   u64  indirect: a bit for each source
+//	      104   u64  place, base, bytes, of each source in turn
 //
 // A call for n elements of a complex type has 2 n units where the function is one of real numbers
-// (Call.Units). Kernels do not wait for anything, and use ordinary loads and stores: they see what
-// was written before they began, as far as the stream orders it, and promise nothing for what is
-// written meanwhile. But a tick is atomic, for the whole system, and who sees it sees all that came
-// before it in its stream.
+// (Call.Units). These kernels do not wait for anything, and use ordinary loads and stores: they see
+// what was written before they began, as far as the stream orders it, and promise nothing for what
+// is written meanwhile. But who sees a tick sees all that came before it in its stream. Nobody else
+// may write the word meanwhile, and one tick of it ends before the next begins.
 //
-// Operands decodes these bytes and tells what a launch reads and writes; Execute does the same with
-// ccl/kernel, on memory that its caller finds for the addresses. A driver that simulates a device
-// executes launches that way.
+// A source of a reduction, a scaling or a copy can be indirect. Then its owner decides where it is,
+// later than the launch was enqueued: the kernel loads the word at the address place (Place), which
+// says that the source is at an offset from base on, or else that it is at its address in src. The
+// owner is another rank, so an offset beyond bytes, or one that is not aligned to the element,
+// counts as none. A stream has written the word before the launch begins, and what it leads to.
+//
+// # Tables
+//
+// The parameter of goccl_run_… is a Table of up to 40 steps, so that a call of several steps takes
+// one launch. A launch has up to MostBlocks blocks. Each executes all steps by itself, on the same
+// part of every chunk (a multiple of 16 bytes), so no block waits for another of its launch.
+// Between steps the threads of a block meet.
+//
+// Steps also signal other ranks and wait for them, by flags. A rank has flags in memory of its
+// device, a word for each rank and block that writes it. A signal is a store that releases, for the
+// whole system, behind a fence; a wait is a loop of loads that acquire, one thread for each flag.
+// So what a block has written before it signals is seen by the block of the same number at its peer
+// that has waited. After 256 looks at a flag a thread looks at a word of the host now and then,
+// naps in between, and tells the host in another word what it waits for. If the host's word is not
+// 0, the block ends.
+//
+// Or they put packets into memory of another rank: 8 bytes, of which 4 are data and 4 a flag, by
+// one store, that the other one takes out again. Accesses of up to 64 bits that are aligned are not
+// torn (PTX calls them single-copy atomic), so the flag says that the data beside it are there, and
+// says nothing of other memory: neither fence nor signal is needed.
+//
+// A Run executes a table step by step, block by block, for drivers that simulate a device.
+//
+// # On the processor
+//
+// Operands decodes the bytes of other launches and tells what a launch reads and writes; Execute
+// does the same with ccl/kernel, on memory that its caller finds for the addresses. A driver that
+// simulates a device executes launches that way; it asks Places first, which are what a launch
+// reads before, and has Resolve replace indirect sources by what it finds there.
 //
 // # Code
 //
@@ -66,13 +103,14 @@
 // devices. Machine code runs on devices of its major version with the same or a later minor one
 // (but not on systems on a chip of another); all other devices take the PTX, which a driver of CUDA
 // 12.9 or later compiles. host.h makes C++ of the same text, one thread after the other. The tests
-// compile it with that and compare every function with ccl/kernel. What they do not see is what
-// only a device does: the instructions that host.h replaces, and how threads that run at the same
-// time share the work.
+// compile it with that and compare every function with ccl/kernel; ranks that wait for each other
+// are threads then, and a block has one thread. What they do not see is what only a device does:
+// the instructions that host.h replaces, and how threads that run at the same time share the work.
 //
 // go generate compares a digest of sources and options with the one in zkernels.go, and compiles if
-// they differ. To compile all in every run of CI would take a minute and a download of 90 MB, and
-// the output of one version of one compiler does not change by itself; make kernels-check does it.
+// they differ. CI compiles the PTX and the code of one architecture again. To compile all takes
+// some minutes, and the output of one version of one compiler does not change by itself; make
+// kernels-check does it.
 package kernel
 
 //go:generate go run ./gen

@@ -31,6 +31,9 @@ template <class B, class S, B Magnitude, B Infinity, B Quiet> struct Format {
 
     INLINE B nan_with(u32 payload) { return (B)payload | Infinity | Quiet; }
 
+    // Not 0 if one of the two numbers in a word is NaN: only then the sum carries, into the place of its sign.
+    INLINE u32 nan_in_pair(u32 word) { return ((word & 0x7fff7fff) + (0x7fff - Infinity) * 0x10001u) & 0x80008000; }
+
     // Maps sign and magnitude to an integer, so that -0 comes right before +0.
     INLINE S order(B x) { return (S)x < 0 ? (S)(x ^ Magnitude) : (S)x; }
 

@@ -17,10 +17,11 @@ type Operand struct {
 	Write bool
 }
 
-// Operands returns what a launch writes and then what it reads, each source once. args are the
-// bytes of its Arguments. What a device would not do, or nobody says how, is an error: an unknown
-// name, a number of sources that the kernel does not take, a destination that covers a part of a
-// source. Operands does not look at the alignment: on a device, the launch itself is accepted.
+// Operands returns what a launch writes and then what it reads, each source once; an indirect
+// source is where it is if it is not lent. args are the bytes of its Arguments. What a device would
+// not do, or nobody says how, is an error: an unknown name, a number of sources that the kernel
+// does not take, a destination that covers a part of a source. Operands does not look at the
+// alignment: on a device, the launch itself is accepted.
 func Operands(name string, args []byte) ([]Operand, error) {
 	f, a, err := launch(name, args)
 	if err != nil || a.N == 0 {
@@ -41,11 +42,14 @@ func operand(ptr uint64, t dtype.Type, n uint64) Operand {
 
 // Execute does on the processor what a launch does on a device, on the memory that it gets for each
 // of the Operands: memory returns the bytes at an address, or nil where there are none. Addresses
-// that are not aligned are an error, too.
+// that are not aligned are an error, too, and so are indirect sources (Resolve).
 func Execute(name string, args []byte, memory func(ptr uint64, bytes int) []byte) error {
 	f, a, err := launch(name, args)
 	if err != nil || a.N == 0 {
 		return err
+	}
+	if a.Indirect != 0 {
+		return fault.New(fault.Invalid, "%s: nobody has resolved the indirect sources", name)
 	}
 	at := func(o Operand) unsafe.Pointer {
 		if o.Ptr%uint64(o.Align) != 0 {
@@ -79,15 +83,22 @@ func launch(name string, args []byte) (*Function, Arguments, error) {
 	if f == nil {
 		return nil, Arguments{}, fault.New(fault.Invalid, "there is no kernel %q", name)
 	}
+	if f.kind == runs {
+		return nil, Arguments{}, fault.New(fault.Invalid, "%s has a table, which a Run executes", name)
+	}
 	if len(args) != argumentBytes {
 		return nil, Arguments{}, fault.New(fault.Invalid, "%s: %d bytes of arguments, not %d",
 			name, len(args), argumentBytes)
 	}
 	a := decode(args)
-	return f, a, f.check(a)
+	if a.Indirect>>a.Count != 0 || a.Indirect != 0 && f.kind == converts {
+		return nil, Arguments{}, fault.New(fault.Invalid, "%s: sources %b of %d are indirect",
+			f.Name, a.Indirect, a.Count)
+	}
+	return f, a, f.check(a.Step)
 }
 
-func (f *Function) check(a Arguments) error {
+func (f *Function) check(a Step) error {
 	if f.kind == ticks {
 		if a.Count != 0 || a.N != 1 {
 			return fault.New(fault.Invalid, "%s: %d sources and %d elements, not one element without a source",

@@ -2,7 +2,7 @@
 
 // How the threads of a launch go over the elements: 16 bytes at a time where all operands allow it.
 
-#include "element.h"
+#include "sources.h"
 
 struct Pack {
     u32 word[4];
@@ -92,34 +92,47 @@ template <class P> struct Memory<Complex<P>> {
 INLINE u64 thread_index() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 INLINE u64 thread_count() { return (u64)gridDim.x * blockDim.x; }
 
+// What some threads do of a launch, or of a step: n units, behind so many bytes.
+struct Share {
+    u64 thread, threads, n, bytes;
+};
+
+// All threads do all of it.
+INLINE Share whole(const Step &a)
+{
+    Share s = {thread_index(), thread_count(), a.n, 0};
+    return s;
+}
+
 // Elements before the first pack, and the packs. With head == n there is none.
 struct Split {
     u64 head, packs;
 };
 
-template <class T> INLINE Split split(const Arguments &a)
+template <class T> INLINE Split split(const Step &a, const u64 *src, const Share &share)
 {
-    u64 skew = a.dst % 16, before = (16 - skew) % 16;
+    u64 skew = (a.dst + share.bytes) % 16, before = (16 - skew) % 16;
     bool alike = before % sizeof(T) == 0;
     NOT_UNROLLED
     for (u32 k = 0; k < a.count; k++)
-        alike = alike && a.src[k] % 16 == skew;
-    Split s = {a.n, 0};
-    if (alike && before / sizeof(T) < a.n) {
+        alike = alike && (src[k] + share.bytes) % 16 == skew;
+    Split s = {share.n, 0};
+    if (alike && before / sizeof(T) < share.n) {
         s.head = before / sizeof(T);
-        s.packs = (a.n - s.head) * sizeof(T) / 16;
+        s.packs = (share.n - s.head) * sizeof(T) / 16;
     }
     return s;
 }
 
-// Sets every element of dst to finish((src[0] + src[1]) + src[2] ...), where + is the operator. dst may be the same
-// memory as any source. The packs of the next source are under way while those of this one are combined.
-template <class Operator, class Finish> INLINE void fold(const Arguments &a, Finish finish)
+// Sets every element of dst to finish((src[0] + src[1]) + src[2] ...), where + is the operator, and src are where the
+// sources are. dst may be the same memory as any source. The packs of the next source are under way while those of this
+// one are combined.
+template <class Operator, int unroll = Operator::unroll, class Finish>
+INLINE void fold(const Step &a, const u64 *src, Finish finish, const Share &share)
 {
     typedef typename Operator::Element T;
-    const Split s = split<T>(a);
-    const u64 thread = thread_index(), threads = thread_count(), first = s.head * sizeof(T);
-    const int unroll = Operator::unroll;
+    const Split s = split<T>(a, src, share);
+    const u64 thread = share.thread, threads = share.threads, begin = share.bytes, first = begin + s.head * sizeof(T);
     NOT_UNROLLED
     for (u64 i = thread; i < s.packs; i += unroll * threads) {
         u64 at[unroll];
@@ -127,13 +140,13 @@ template <class Operator, class Finish> INLINE void fold(const Arguments &a, Fin
         UNROLLED
         for (int j = 0; j < unroll; j++) {
             at[j] = i + j * threads < s.packs ? i + j * threads : i; // the same twice, behind the end
-            sum[j] = Memory<Pack>::load(a.src[0] + first, at[j]);
+            sum[j] = Memory<Pack>::load(src[0] + first, at[j]);
             next[j] = sum[j];
         }
         if (a.count > 1) {
             UNROLLED
             for (int j = 0; j < unroll; j++)
-                next[j] = Memory<Pack>::load(a.src[1] + first, at[j]);
+                next[j] = Memory<Pack>::load(src[1] + first, at[j]);
         }
         NOT_UNROLLED
         for (u32 k = 1; k < a.count; k++) {
@@ -144,7 +157,7 @@ template <class Operator, class Finish> INLINE void fold(const Arguments &a, Fin
             if (k + 1 < a.count) {
                 UNROLLED
                 for (int j = 0; j < unroll; j++)
-                    next[j] = Memory<Pack>::load(a.src[k + 1] + first, at[j]);
+                    next[j] = Memory<Pack>::load(src[k + 1] + first, at[j]);
             }
             UNROLLED
             for (int j = 0; j < unroll; j++)
@@ -155,15 +168,15 @@ template <class Operator, class Finish> INLINE void fold(const Arguments &a, Fin
             Memory<Pack>::store(a.dst + first, at[j], finish.pack(sum[j]));
     }
 
-    const u64 whole = s.packs * Lanes<T>::count;
+    const u64 packed = s.packs * Lanes<T>::count;
     NOT_UNROLLED
-    for (u64 i = thread; i < a.n - whole; i += threads) {
-        const u64 at = i < s.head ? i : i + whole;
-        T sum = Memory<T>::load(a.src[0], at);
+    for (u64 i = thread; i < share.n - packed; i += threads) {
+        const u64 at = i < s.head ? i : i + packed;
+        T sum = Memory<T>::load(src[0] + begin, at);
         NOT_UNROLLED
         for (u32 k = 1; k < a.count; k++)
-            sum = Operator::element(sum, Memory<T>::load(a.src[k], at));
-        Memory<T>::store(a.dst, at, finish.element(sum));
+            sum = Operator::element(sum, Memory<T>::load(src[k] + begin, at));
+        Memory<T>::store(a.dst + begin, at, finish.element(sum));
     }
 }
 
@@ -200,6 +213,22 @@ template <class Each, class T> struct ByWord {
     }
 };
 
+// An operator on F16 or BF16 that is an instruction for the two elements of a word. Its NaN is not that of ccl/kernel,
+// so a pack with a NaN in it is done again by elements.
+template <class Each, class F> struct ByPair : ByElement<Each, typename F::Bits> {
+    INLINE Pack packs(const Pack &x, const Pack &y)
+    {
+        Pack r;
+        u32 nan = 0;
+        UNROLLED
+        for (int i = 0; i < 4; i++) {
+            r.word[i] = Each::pair(x.word[i], y.word[i]);
+            nan |= F::nan_in_pair(r.word[i]);
+        }
+        return nan ? ByElement<Each, typename F::Bits>::packs(x, y) : r;
+    }
+};
+
 // Nothing is done to the result of a fold.
 template <class T> struct Plain {
     INLINE T element(T x) { return x; }
@@ -215,3 +244,16 @@ OPERATOR(Sum, sum)
 OPERATOR(Product, product)
 OPERATOR(Min, min)
 OPERATOR(Max, max)
+
+#define PAIRED(Name, function, F, instruction)                        \
+    template <> struct Name<F> : ByPair<Name<F>, F> {                 \
+        typedef F::Bits T;                                            \
+        INLINE T apply(T x, T y) { return F::function(x, y); }        \
+        INLINE u32 pair(u32 x, u32 y) { return instruction(x, y); }   \
+    };
+PAIRED(Sum, sum, F16, add_f16x2)
+PAIRED(Product, product, F16, mul_f16x2)
+#ifdef BF16X2
+PAIRED(Sum, sum, BF16, add_bf16x2)
+PAIRED(Product, product, BF16, mul_bf16x2)
+#endif

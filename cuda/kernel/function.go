@@ -22,6 +22,7 @@ const (
 	converts
 	copies
 	ticks
+	runs // of tables
 )
 
 const prefix = "goccl_"
@@ -34,6 +35,8 @@ var (
 	conversions [dtype.F8E5M2 + 1][dtype.F8E5M2 + 1]Call
 	copying     Call
 	ticking     Call
+	runners     [dtype.F8E5M2 + 1][dtype.PremulSum + 1]Call
+	copyRunner  Call
 )
 
 // shorterFloats lists the types that Convert knows beside F32.
@@ -46,8 +49,11 @@ func init() {
 			if dtype.Reducible(t, op) == nil {
 				unit, parts := unitOf(t, op)
 				plain := plainOp(unit, op)
-				reductions[t][op] = Call{function("reduce_"+plain.String()+"_"+unit.String(),
+				name := plain.String() + "_" + unit.String()
+				reductions[t][op] = Call{function("reduce_"+name,
 					Function{kind: reduces, to: unit, from: unit, op: plain}), uint64(parts)}
+				runners[t][op] = Call{function("run_"+name,
+					Function{kind: runs, to: unit, from: unit, op: plain}), uint64(parts)}
 			}
 		}
 		if real, parts := dtype.Real(t); real.Float() || real.Float8() {
@@ -63,6 +69,7 @@ func init() {
 		}
 	}
 	copying = Call{function("copy", Function{kind: copies, to: dtype.U8, from: dtype.U8}), 1}
+	copyRunner = Call{function("run_copies", Function{kind: runs, to: dtype.U8, from: dtype.U8}), 1}
 	ticking = Call{function("tick", Function{kind: ticks, to: dtype.U64, from: dtype.U64}), 1}
 }
 
@@ -154,7 +161,7 @@ func Tick() Call { return ticking }
 // Arguments returns the arguments of a launch for n elements. The factor is that of Scale; other
 // kernels ignore it.
 func (c Call) Arguments(dst uint64, n int, factor float64, src ...uint64) Arguments {
-	a := Arguments{Dst: dst, N: uint64(n) * c.Units, Factor: factor, Count: uint32(len(src))}
+	a := Arguments{Step: Step{Dst: dst, N: uint64(n) * c.Units, Factor: factor, Count: uint32(len(src))}}
 	copy(a.Src[:], src)
 	return a
 }

@@ -71,11 +71,18 @@ func compileKernels(compiler, level, dir, sources string) (*library, error) {
 
 // launch runs a kernel with a number of blocks and threads in a block, one thread after the other.
 func (l *library) launch(name string, a *Arguments, blocks, threads int) {
+	l.call(name, unsafe.Pointer(a), blocks, threads)
+}
+
+// run executes a table, one block after the other.
+func (l *library) run(name string, t *Table, blocks int) { l.call(name, unsafe.Pointer(t), blocks, 1) }
+
+func (l *library) call(name string, parameter unsafe.Pointer, blocks, threads int) {
 	at, err := purego.Dlsym(l.handle, name)
 	if err != nil {
 		panic(err)
 	}
-	purego.SyscallN(at, uintptr(unsafe.Pointer(a)), uintptr(blocks), uintptr(threads))
+	purego.SyscallN(at, uintptr(parameter), uintptr(blocks), uintptr(threads))
 }
 
 func TestArgumentsAreLaidOutAlike(t *testing.T) {
@@ -84,15 +91,26 @@ func TestArgumentsAreLaidOutAlike(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got [6]uint64
+	var got [16]uint64
 	purego.SyscallN(at, uintptr(unsafe.Pointer(&got)))
 	var a Arguments
-	want := [6]uint64{uint64(unsafe.Sizeof(a)), uint64(unsafe.Offsetof(a.Dst)), uint64(unsafe.Offsetof(a.Src)),
-		uint64(unsafe.Offsetof(a.N)), uint64(unsafe.Offsetof(a.Factor)), uint64(unsafe.Offsetof(a.Count))}
+	var step Step
+	var table Table
+	want := [16]uint64{
+		uint64(unsafe.Sizeof(step)), uint64(unsafe.Offsetof(step.Dst)), uint64(unsafe.Offsetof(step.Src)),
+		uint64(unsafe.Offsetof(step.N)), uint64(unsafe.Offsetof(step.Factor)), uint64(unsafe.Offsetof(step.Count)),
+		uint64(unsafe.Offsetof(step.Kind)), uint64(unsafe.Sizeof(a)), uint64(unsafe.Offsetof(a.Indirect)),
+		uint64(unsafe.Offsetof(a.Lent)), uint64(unsafe.Sizeof(table)), uint64(unsafe.Offsetof(table.Released)),
+		uint64(unsafe.Offsetof(table.Awaited)), uint64(unsafe.Offsetof(table.Rank)),
+		uint64(unsafe.Offsetof(table.Count)), uint64(unsafe.Offsetof(table.Steps))}
 	if got != want {
-		t.Errorf("in C++ size and offsets are %v, in Go %v", got, want)
+		t.Errorf("in C++ sizes and offsets are %v, in Go %v", got, want)
 	}
-	a = Arguments{Dst: 1, Src: [8]uint64{2, 3, 4, 5, 6, 7, 8, 9}, N: 10, Factor: 11.5, Count: 12}
+	step = Step{Dst: 1, Src: [8]uint64{2, 3, 4, 5, 6, 7, 8, 9}, N: 10, Factor: 11.5, Count: 12, Kind: 13}
+	a = Arguments{Step: step, Indirect: 14}
+	for k := range a.Lent {
+		a.Lent[k] = Lent{uint64(3*k + 15), uint64(3*k + 16), uint64(3*k + 17)}
+	}
 	if back := decode(a.Bytes()); back != a {
 		t.Errorf("decoded %+v, want %+v", back, a)
 	}

@@ -5,3 +5,4 @@
 #include "convert.cu"
 #include "copy.cu"
 #include "tick.cu"
+#include "run.cu"

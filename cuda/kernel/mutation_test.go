@@ -28,9 +28,9 @@ var mistakes = []struct {
 	{"E5M2 loses subnormals", "element.h", "if (m < 0x38800000) // 2^-14: the last place of 2^7 is that of a subnormal",
 		"if (m < 0x38800000)\n            return sign;\n        if (0)",
 		[]string{"reduce_sum_f8e5m2", "reduce_prod_f8e5m2", "scale_f8e5m2", "convert_f8e5m2_from_f32"}},
-	{"-0 and +0 are equal to Max of F64", "reduce.cu", "KERNEL(reduce_max_##name, reduce<Max<F>>)\nFLOATS(f64, F64)",
-		"KERNEL(reduce_max_##name, reduce<Max<F>>)\nFLOATS(f64, Zeros)", []string{"reduce_max_f64"}},
-	{"signed bytes are compared without a sign", "reduce.cu", "SIGNED(i8, s8, u8)", "SIGNED(i8, u8, u8)",
+	{"-0 and +0 are equal to Max of F64", "reductions.h", "FLOATS(f64, F64)",
+		"FLOATS(f64, Zeros)", []string{"reduce_max_f64"}},
+	{"signed bytes are compared without a sign", "reductions.h", "SIGNED(i8, s8, u8)", "SIGNED(i8, u8, u8)",
 		[]string{"reduce_min_i8", "reduce_max_i8"}},
 	{"true is not 1", "reduce.cu", "truth(x) ^ truth(y)", "x ^ y", []string{"reduce_bxor_bool"}},
 	{"a product is fused", "reduce.cu", "r.imaginary = P::sum(P::product(x.real, y.imaginary), ",
@@ -40,9 +40,12 @@ var mistakes = []struct {
 		"struct F16 : Format<u16, s16, 0x7fff, 0x7c00, 0x0200>, Short<F16, u16> {\n" +
 			"INLINE u16 scaled(u16 x, double f) { double p = widen(x) * f; return p != p ? nan_of(x, 0) : narrow((float)p); }",
 		[]string{"scale_f16"}},
+	{"the second element of a pair is not NaN", "element.h", "& 0x80008000; }", "& 0x8000; }",
+		[]string{"reduce_sum_f16", "reduce_prod_f16", "scale_f16", "reduce_sum_bf16", "reduce_prod_bf16",
+			"scale_bf16"}},
 	{"the sign of a NaN is lost", "convert.cu", "return sign << 31 | 0x7fc00000", "return 0x7fc00000",
 		[]string{"convert_f32_from_f16", "convert_f32_from_f8e4m3", "convert_f32_from_f8e5m2"}},
-	{"short copies end early", "copy.cu", "i < a.n - whole; i += threads", "i + 1 < a.n - whole; i += threads",
+	{"short copies end early", "copy.cu", "i < share.n - whole; i += threads", "i + 1 < share.n - whole; i += threads",
 		[]string{"copy"}},
 }
 
@@ -73,8 +76,8 @@ func TestMistakesAreCaught(t *testing.T) {
 	compiler := hostCompiler(t)
 	dir := t.TempDir()
 	texts := map[string]string{}
-	for _, name := range []string{"arguments.h", "host.h", "element.h", "fold.h", "reduce.cu", "scale.cu", "convert.cu",
-		"copy.cu", "tick.cu", "kernels.cu"} {
+	for _, name := range []string{"arguments.h", "table.h", "host.h", "element.h", "sources.h", "fold.h", "reduce.cu",
+		"reductions.h", "scale.cu", "convert.cu", "copy.cu", "tick.cu", "run.cu", "kernels.cu"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ template <class F> struct Scaled {
 template <class F> INLINE void scale(const Arguments &a)
 {
     Scaled<F> scaled = {a.factor};
-    fold<Sum<F>>(a, scaled);
+    fold<Sum<F>>(a, find_sources(a, sizeof(typename F::Bits), alignof(typename F::Bits)), scaled, whole(a));
 }
 
 KERNEL(scale_f64, scale<F64>)

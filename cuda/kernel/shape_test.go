@@ -15,11 +15,11 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// calls returns a call for each function that has sources.
+// calls returns a call for each function that does one thing with sources.
 func calls() []Call {
 	var all []Call
 	for _, f := range Functions() {
-		if f.kind != ticks {
+		if f.kind != ticks && f.kind != runs {
 			all = append(all, Call{f, 1})
 		}
 	}
@@ -203,7 +203,7 @@ func TestExecuteRefuses(t *testing.T) {
 	}{
 		{"goccl_reduce_sum_f31", sum.Arguments(at, 1, 0, at), "no kernel"},
 		{sum.Name, sum.Arguments(at, 1, 0), "0 sources"},
-		{sum.Name, Arguments{Dst: at, N: 1, Count: 9}, "9 sources"},
+		{sum.Name, Arguments{Step: Step{Dst: at, N: 1, Count: 9}}, "9 sources"},
 		{widen.Name, widen.Arguments(at, 1, 0, at+64, at+128), "2 sources"},
 		{sum.Name, sum.Arguments(at+2, 1, 0, at+64, at+64), "not aligned"},
 		{sum.Name, sum.Arguments(at, 1, 0, at, at+65), "not aligned"},
@@ -212,7 +212,10 @@ func TestExecuteRefuses(t *testing.T) {
 		{widen.Name, widen.Arguments(at, 4, 0, at), "covers a part"},
 		{Copy().Name, Copy().Arguments(at, 4, 0, at+3), "covers a part"},
 		{sum.Name, sum.Arguments(at, 200, 0, at, at+800), "no memory of 800 bytes"},
-		{sum.Name, Arguments{Dst: at, Src: [8]uint64{at}, N: 1 << 62, Count: 1}, "elements"},
+		{sum.Name, Arguments{Step: Step{Dst: at, Src: [8]uint64{at}, N: 1 << 62, Count: 1}}, "elements"},
+		{sum.Name, Arguments{Step{Dst: at, Src: [8]uint64{at}, N: 1, Count: 1}, 2, [8]Lent{}}, "are indirect"},
+		{sum.Name, Arguments{Step{Dst: at, Src: [8]uint64{at}, N: 1, Count: 1}, 1, [8]Lent{}}, "nobody has resolved"},
+		{widen.Name, Arguments{Step{Dst: at, Src: [8]uint64{at + 64}, N: 1, Count: 1}, 1, [8]Lent{}}, "are indirect"},
 		{Tick().Name, Tick().Arguments(at, 2, 0), "2 elements"},
 		{Tick().Name, Tick().Arguments(at, 1, 0, at+8), "1 sources"},
 		{Tick().Name, Tick().Arguments(at+4, 1, 0), "not aligned"},

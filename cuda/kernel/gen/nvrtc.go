@@ -46,15 +46,11 @@ func open(path string) (*nvrtc, error) {
 	return n, nil
 }
 
-// compile returns PTX for the first architecture, and machine code for all.
-func compile(library string, s sources) ([]image, error) {
+// compile returns the code for some targets, the first of which is that of the PTX.
+func compile(library string, targets []string, s sources) ([]image, error) {
 	n, err := open(library)
 	if err != nil {
 		return nil, err
-	}
-	targets := []string{fmt.Sprintf("compute_%d", architectures[0])}
-	for _, arch := range architectures {
-		targets = append(targets, fmt.Sprintf("sm_%d", arch))
 	}
 	images, errs := make([]image, len(targets)), make([]error, len(targets))
 	free := make(chan bool, runtime.NumCPU())

@@ -11,6 +11,15 @@ import (
 // architectures of the machine code. The first is that of the PTX, too.
 var architectures = []int{75, 80, 86, 89, 90, 100, 120}
 
+// targets are those of all code, the PTX first.
+func targets() []string {
+	all := []string{fmt.Sprintf("compute_%d", architectures[0])}
+	for _, arch := range architectures {
+		all = append(all, fmt.Sprintf("sm_%d", arch))
+	}
+	return all
+}
+
 // options of the compiler beside the architecture: nothing is fused, and subnormals are kept.
 var options = []string{"-std=c++17", "-fmad=false", "-ftz=false"}
 
