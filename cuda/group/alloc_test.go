@@ -89,29 +89,53 @@ func (instantEvent) Record(cuda.Stream) error { return nil }
 func (instantEvent) Done() (bool, error)      { return true, nil }
 func (instantEvent) Destroy() error           { return nil }
 
-// Enqueue, the device thread and Join allocate nothing.
+// Enqueue, the device thread and Wait allocate nothing.
 func TestNoAllocations(t *testing.T) {
-	const ranks, calls = 2, 400
+	count := 100_000 // several pieces
+	data := make([]float32, count)
+	block := []ccl.Block{{Ptr: unsafe.Pointer(unsafe.SliceData(data)), Count: count}}
+	call := ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, Op: ccl.Sum, In: block, Out: block}
+	allocatesNothing(t, [2][]*ccl.Call{{&call}, {&call}})
+}
+
+// Messages that are held back do not, either.
+func TestNoAllocationsOfBatch(t *testing.T) {
+	data := make([]byte, 1<<20) // several pieces
+	block := []ccl.Block{{Ptr: unsafe.Pointer(unsafe.SliceData(data)), Count: len(data)}}
+	var calls [2][]*ccl.Call
+	for rank := range calls {
+		for range 2 {
+			calls[rank] = append(calls[rank],
+				&ccl.Call{Coll: dtype.Recv, Type: dtype.U8, Root: 1 - rank, Batch: 1, Out: block},
+				&ccl.Call{Coll: dtype.Send, Type: dtype.U8, Root: 1 - rank, Batch: 1, In: block})
+		}
+	}
+	allocatesNothing(t, calls)
+}
+
+// allocatesNothing has two ranks make some calls, of one batch, again and again.
+func allocatesNothing(t *testing.T, calls [2][]*ccl.Call) {
+	const ranks, rounds = 2, 400
 	opts := ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: "staged"}
 	node, comms, err := ccl.Local(context.Background(), ranks, opts)
 	require.NoError(t, err)
 	defer node.Close()
-	count := 100_000 // several pieces
 	var groups [ranks]*ccl.DeviceGroup
 	for rank := range ranks {
 		groups[rank], err = comms[rank].OnDevice(new(instant), nil)
 		require.NoError(t, err)
 	}
-	data := make([]float32, count)
-	block := []ccl.Block{{Ptr: unsafe.Pointer(unsafe.SliceData(data)), Count: count}}
-	call := ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, Op: ccl.Sum, In: block, Out: block}
 	var stream cuda.Stream = new(instantStream)
+	ops := make([]*ccl.DeviceWork, 0, 8)
 	step := func() {
-		var ops [ranks]*ccl.DeviceWork
+		ops = ops[:0]
 		for rank, g := range groups {
-			op, err := g.Enqueue(&call, stream)
-			require.NoError(t, err)
-			ops[rank] = op
+			for _, call := range calls[rank] {
+				op, err := g.Enqueue(call, stream)
+				require.NoError(t, err)
+				ops = append(ops, op)
+			}
+			require.NoError(t, g.EndBatch(1))
 		}
 		for _, op := range ops {
 			done, err := op.Wait(0)
@@ -123,5 +147,5 @@ func TestNoAllocations(t *testing.T) {
 	for range 20 {
 		step()
 	}
-	require.Zero(t, testing.AllocsPerRun(calls, step))
+	require.Zero(t, testing.AllocsPerRun(rounds, step))
 }

@@ -26,9 +26,19 @@
 // the peers, a rank can let its streams go: when the group fails, the host stores into "done" what
 // no piece will ever reach (words.go).
 //
-// The streams of a pipeline are more urgent than ordinary ones, and those that read from the device
-// are more urgent than those that wait for peers. Streams of different urgency have queues of their
-// own, so the copies that a peer waits for do not stand behind a wait for that peer.
+// The streams of a pipeline are more urgent than ordinary ones, so their copies go first, and those
+// that read from the device are more urgent than those that wait for peers.
+//
+// # Hardware queues
+//
+// Streams stand in hardware queues, which may be fewer: a process may have only one, in which a
+// wait holds up all that is enqueued behind it, in any stream. So a rank enqueues what its peers
+// wait for in front of what waits for them. Calls do that, and all ranks make them in the same
+// order: of a collective, the first pieces go to the host before a result is waited for
+// (pipeline.go), and messages between hosts are sent as early as they can be and received as late
+// (rails.go). Messages of the caller have no common order. Those of a batch are held back until it
+// ends, and then go into the streams piece by piece (batch.go). Others go as they come: a receive
+// may hold up a send behind it.
 //
 // # The windows route
 //
@@ -53,9 +63,61 @@
 // which names a rank that has died. What is settled follows from what all were told
 // (windows_choose.go).
 //
+// A rank may have an Arena, which its peers reach as they do its window. Where it would copy a
+// tensor from there into its window, it tells them the place instead, and their kernels read it
+// (lend.go). It ends such a call when all peers have.
+//
 // Peers use the window and page of a rank also when it has closed its group: those of other
 // processes by mappings of their own, and those of this process by the same ones, which are given
-// back when all have left (Thread). Barriers and messages are staged.
+// back when all have left (Thread). Barriers and messages are staged. A group of one rank is the
+// simplest case: its device copies, and waits for nobody.
+//
+// # Between hosts
+//
+// Of a group on several hosts with the same number of ranks, the ranks of a host have windows in
+// common, and all_reduce, all_gather and reduce_scatter go by hierarchical plans: over windows
+// within hosts, and by messages between the ranks with the same place on each host (rails.go).
+// Everything else is staged. Package program puts such a plan into a form for streams: one lane for
+// what is on the device, and a lane for the messages to each peer, or from it, which come after
+// each other only where they use the same memory (program.Streams).
+//
+// A message is an Op inside that of its call. It takes a pipeline of its own, as a caller's message
+// does, under a tag that callers cannot have. What it sends waits for an event of the stream of the
+// windows; that stream waits for an event of what it has received, where the plan reads it.
+// Operands of reductions come into Tmp, memory of the device for two pieces. A piece begins, up to
+// where it waits for messages, before the one before goes on: so messages travel while the devices
+// reduce. The messages of two ranks stay in the order of the pieces, so those of two pieces do not
+// overtake each other.
+//
+// In front of its data a message has the print of its call, by which ranks of different hosts find
+// out that they have called different things over windows, as those of a host do by their pages.
+// (Where one of the calls is staged, the messages do not meet, and the calls end by their
+// timeouts.) A call has ended for the host when its messages have left, too. A rank that fails says
+// so to the ranks of its host before it lets the streams of messages go, since those of the windows
+// follow them. Whom a late call waits for, the rank knows best that shares a host with the rank
+// that is late: the others are in doubt for longer (blame).
+//
+// Calls with messages are never part of a CUDA graph.
+//
+// # Short calls
+//
+// Each operation of a stream costs some microseconds, and a short call costs little else. So where
+// windows are in the memory of devices, a call of up to tune.MostInterpreted bytes, in one piece,
+// is one kernel (interpret.go): it interprets the same program as a table of steps, and signals the
+// kernels of the peers by flags in their windows. It has slots of its own there. Before and behind
+// it the stream writes the words that the hosts look at, and ordinary calls may come in between:
+// what a rank has heard of a peer by either counts for both.
+//
+// An all_reduce or all_gather of blocks of up to tune.MostInPackets bytes does without signals: its
+// data travel in packets (interpret_packets.go), as in all_reduce=one_shot.
+//
+// By default this is done where each rank has a device of its own, since kernels that wait could
+// keep those of peers on the same device from being executed. Calls of which a rank does not know
+// all lengths (all_to_all, gather, scatter), groups of more than eight ranks, plans with too many
+// steps, and graphs have no such kernels. All ranks decide alike, by what all know.
+//
+// A kernel that waits long tells its host for whom, so a rank that is late is named. When the group
+// fails, the host lets the kernel go.
 //
 // # Graphs
 //

@@ -15,13 +15,15 @@ type emitter struct {
 	room       program.Room
 	places     []cuda.Ptr // by rank: its slots
 	scratch    cuda.Ptr   // one more slot, for reductions of many operands
+	tmp        cuda.Ptr   // as many bytes for Tmp; 0 for none
 	functions  map[*kernel.Function]cuda.Function
 	processors int // multiprocessors of the device
+	lending
 
 	program program.Program
 	words   []cuda.WordOp // to be enqueued at once
-	sources []uint64
-	single  [1]uint64
+	sources []source
+	single  [1]source
 	args    kernel.Arguments
 }
 
@@ -31,7 +33,7 @@ func (e *emitter) compile(call *exec.Call, low *program.Lowered, piece int) erro
 	if err := p.Compile(&e.room, low, call, nil, piece); err != nil {
 		return err
 	}
-	if p.Last >= mostPieces || !p.Straight || p.Tmp > 0 {
+	if p.Last >= mostPieces || !p.Straight && !p.Messages || p.Tmp > 0 && (e.tmp == 0 || p.Tmp > e.room.Slot) {
 		return fault.New(fault.NotSupported, "%v by plan %s cannot be executed by a device", call.Coll, low.Name)
 	}
 	return nil
@@ -55,13 +57,16 @@ func (e *emitter) emit(call *exec.Call, b *program.Instruction, slot int) error 
 	if b.Way == program.WayNothing {
 		return nil
 	}
-	if err := e.flush(); err != nil {
-		return err
-	}
+	var err error
 	if b.Op == program.OpCopy {
-		return e.copy(call, b, slot)
+		err = e.copy(call, b, slot)
+	} else {
+		err = e.reduce(call, b, slot)
 	}
-	return e.reduce(call, b, slot)
+	if b.Dst.Base == program.BaseOwn {
+		e.place(b.Dst.Chunk, slot)
+	}
+	return err
 }
 
 // address returns where an operand is.
@@ -72,8 +77,13 @@ func (e *emitter) address(call *exec.Call, b *program.Operand, slot int) cuda.Pt
 		return pointer(call.In[b.Index]) + off
 	case program.BaseOut:
 		return pointer(call.Out[b.Index]) + off
+	case program.BaseTmp:
+		return e.tmp + off
 	case program.BasePeer:
 		return e.places[b.Index] + cuda.Ptr(slot*e.room.Slot) + off
+	}
+	if p := e.loan(b.Chunk); p != 0 {
+		return p
 	}
 	return e.places[e.room.Rank] + cuda.Ptr(slot*e.room.Slot) + off
 }
@@ -81,22 +91,34 @@ func (e *emitter) address(call *exec.Call, b *program.Operand, slot int) cuda.Pt
 // copy enqueues a copy, and the one that is fused with it.
 func (e *emitter) copy(call *exec.Call, b *program.Instruction, slot int) error {
 	factor := e.program.Factor(b.Step)
-	to, from := e.address(call, &b.Dst, slot), e.address(call, &b.Src[0], slot)
+	to, from := e.address(call, &b.Dst, slot), e.source(call, &b.Src[0], slot)
 	switch {
 	case factor != 1:
 		return e.scale(call, to, from, b.Bytes, factor)
-	case to != from:
-		if err := e.stream.Copy(to, from, b.Bytes); err != nil {
+	case to != from.at:
+		if err := e.move(to, from, b.Bytes); err != nil {
 			return err
 		}
 	}
 	if b.Way != program.WayFused {
 		return nil
 	}
-	if to = e.address(call, &b.FusedCopy, slot); to == from {
+	if to = e.address(call, &b.FusedCopy, slot); to == from.at {
 		return nil
 	}
-	return e.stream.Copy(to, from, b.Bytes)
+	return e.move(to, from, b.Bytes)
+}
+
+// move copies bytes: what may be anywhere by a kernel, which looks where it is.
+func (e *emitter) move(to cuda.Ptr, from source, bytes int) error {
+	if from.lent.Place != 0 {
+		e.single[0] = from
+		return e.launch(kernel.Copy(), to, bytes, 1, e.single[:])
+	}
+	if err := e.flush(); err != nil {
+		return err
+	}
+	return e.stream.Copy(to, from.at, bytes)
 }
 
 // reduce enqueues a reduction. A kernel has a limited number of sources, so there may be several,
@@ -107,19 +129,25 @@ func (e *emitter) reduce(call *exec.Call, b *program.Instruction, slot int) erro
 	to, n := e.address(call, &b.Dst, slot), b.Bytes/call.Type.Size()
 	several := len(b.Src) > kernel.MostSources
 	e.sources = e.sources[:0]
+	loaded := cuda.Ptr(0)
 	for k := range b.Src {
-		from := e.address(call, &b.Src[k], slot)
-		if b.Src[k].Base == program.BaseIn && (several || e.program.Pre != 1) {
+		from := e.source(call, &b.Src[k], slot)
+		callers := b.Src[k].Base == program.BaseIn || b.Src[k].Base == program.BaseOwn &&
+			from.at == to && e.loan(b.Src[k].Chunk) != 0
+		if callers && (several || e.program.Pre != 1) {
 			into := to
 			if several {
-				into = e.scratch
+				if into = e.scratch; loaded != 0 && loaded != from.at {
+					return e.errTwice()
+				}
+				loaded = from.at
 			}
 			if err := e.load(call, into, from, b.Bytes); err != nil {
 				return err
 			}
-			from = into
+			from.at = into
 		}
-		e.sources = append(e.sources, uint64(from))
+		e.sources = append(e.sources, from)
 	}
 	sum, _ := kernel.Reduce(call.Type, call.Op)
 	for left := e.sources; ; {
@@ -137,28 +165,38 @@ func (e *emitter) reduce(call *exec.Call, b *program.Instruction, slot int) erro
 }
 
 // continued puts the result so far in front of the sources that are left.
-func (e *emitter) continued(left []uint64, result cuda.Ptr) []uint64 {
+func (e *emitter) continued(left []source, result cuda.Ptr) []source {
 	left = e.sources[len(e.sources)-len(left)-1:]
-	left[0] = uint64(result)
+	left[0] = source{at: result}
 	return left
 }
 
 // load copies an operand of the caller, multiplied by the factor that operands have.
-func (e *emitter) load(call *exec.Call, to, from cuda.Ptr, bytes int) error {
+func (e *emitter) load(call *exec.Call, to cuda.Ptr, from source, bytes int) error {
 	if e.program.Pre != 1 {
 		return e.scale(call, to, from, bytes, e.program.Pre)
 	}
-	return e.stream.Copy(to, from, bytes)
+	return e.move(to, from, bytes)
 }
 
-func (e *emitter) scale(call *exec.Call, to, from cuda.Ptr, bytes int, factor float64) error {
+func (e *emitter) scale(call *exec.Call, to cuda.Ptr, from source, bytes int, factor float64) error {
 	scaled, _ := kernel.Scale(call.Type)
-	e.single[0] = uint64(from)
+	e.single[0] = from
 	return e.launch(scaled, to, bytes/call.Type.Size(), factor, e.single[:])
 }
 
-func (e *emitter) launch(k kernel.Call, to cuda.Ptr, n int, factor float64, from []uint64) error {
-	e.args = k.Arguments(uint64(to), n, factor, from...)
+func (e *emitter) launch(k kernel.Call, to cuda.Ptr, n int, factor float64, from []source) error {
+	if err := e.flush(); err != nil {
+		return err
+	}
+	e.args = k.Arguments(uint64(to), n, factor)
+	e.args.Count = uint32(len(from))
+	for i := range from {
+		e.args.Src[i] = uint64(from[i].at)
+		if from[i].lent.Place != 0 {
+			e.args.Lend(i, from[i].lent)
+		}
+	}
 	return e.stream.Launch(e.functions[k.Function], k.Blocks(n, e.processors), kernel.BlockSize,
 		e.args.Bytes())
 }

@@ -24,7 +24,7 @@ func (g *Group) fail(err error) *fault.Error {
 		return g.failure.Load()
 	}
 	g.comm.Abort(f)
-	g.release()
+	g.release(true)
 	g.opts.Thread.bell.Ring()
 	return f
 }
@@ -44,7 +44,12 @@ func faultOf(err error) *fault.Error {
 }
 
 // describe names the call in errors.
-func (o *Op) describe() string { return o.call.String() + ", seq " + strconv.FormatUint(o.seq, 10) }
+func (o *Op) describe() string {
+	if o.of != nil {
+		return o.of.describe()
+	}
+	return o.call.String() + ", seq " + strconv.FormatUint(o.seq, 10)
+}
 
 // look checks the deadlines of calls that the device has not come to, and asks the device for
 // errors. Only the device thread calls it.
@@ -136,17 +141,25 @@ func (g *Group) Close() error {
 		return nil
 	}
 	g.closed = true
+	g.endBatch() // an error has ended the group, which ends anyway
 	g.mu.Unlock()
 	g.opts.Thread.remove(g)
+	for moved := true; moved && g.failure.Load() == nil; { // what has ended did so in order
+		moved, _ = g.advance()
+	}
 	failure := fault.New(fault.Closed, "the device group was closed")
-	g.failure.CompareAndSwap(nil, failure)
+	failed := !g.failure.CompareAndSwap(nil, failure)
+	if g.windows != nil && g.windows.rails != nil { // its stream may wait for what the host moves
+		g.comm.Abort(failure)
+		g.release(failed || g.windows.head() != nil)
+	}
 	if g.windows != nil { // while the links are there, by which this rank sees memory of the peers
 		if err := g.leaveWindows(); err != nil {
 			return errors.Join(err, g.comm.Close())
 		}
 	}
 	err := g.comm.Close()
-	g.release()
+	g.release(false)
 	g.cleanUp()
 	if e := g.ctx.Enter(true); e != nil { // other threads may capture
 		return errors.Join(err, e)

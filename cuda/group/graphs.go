@@ -103,12 +103,10 @@ func openGraphs(w *windows) (*graphs, error) {
 	c.room, c.functions, c.processors = w.room, w.functions, w.processors
 	c.room.Slot = graphSlot(w.room.Slot)
 	c.places = make([]cuda.Ptr, n)
-	for peer := range n {
+	for _, peer := range w.peers {
 		for region := range c.regions {
 			for slot := range plan.WindowSlots {
-				if peer != w.g.rank {
-					w.page.Store(w.layout.gone(peer, region, slot), 1)
-				}
+				w.page.Store(w.layout.gone(peer, region, slot), 1)
 			}
 		}
 	}
@@ -297,13 +295,13 @@ func (c *graphs) await(peer, at int, begin time.Time, timeout time.Duration) err
 	g := c.w.g
 	for atomic.LoadUint64(wordAt(c.w.pages[peer].host, at+agreedNth)) != c.calls {
 		waited := time.Since(begin)
-		switch failure, ended := g.failure.Load(), g.comm.Check(); {
+		switch failure, ended, gone := g.failure.Load(), g.comm.Check(), c.w.gone(peer); {
 		case failure != nil:
 			return failure
 		case ended != nil:
 			return ended
-		case g.comm.Gone(peer) != nil:
-			return g.comm.Gone(peer)
+		case gone != nil:
+			return gone
 		case g.leaving.Load():
 			return fault.New(fault.Closed, "the device group was closed")
 		case timeout > 0 && waited > timeout:
@@ -341,7 +339,7 @@ func (c *graphs) piece(o *Op, piece int) error {
 				c.told[peer]++
 			}
 			signals++
-		case program.OpEnter, program.OpLeave:
+		case program.OpEnter, program.OpLeave, program.OpDrain: // nothing is lent
 		default:
 			if err := c.emit(&o.call, b, slot); err != nil {
 				return err
@@ -362,10 +360,8 @@ func (c *graphs) piece(o *Op, piece int) error {
 
 // enter has the stream wait until all peers have left a slot.
 func (c *graphs) enter(slot int) {
-	for peer := range c.theirs {
-		if peer != c.room.Rank {
-			c.next = append(c.next, flag{peer, c.w.layout.gone(peer, c.mine, slot)})
-		}
+	for _, peer := range c.w.peers {
+		c.next = append(c.next, flag{peer, c.w.layout.gone(peer, c.mine, slot)})
 	}
 }
 

@@ -26,17 +26,20 @@ func TestCaptureFails(t *testing.T) {
 }
 
 func captureFails(t *testing.T, call string, nth int) (more bool) {
-	opts := overWindows
-	opts.Timeout = 100 * time.Millisecond
-	w := machine(t, 2, cudatest.Options{Delay: -1}, opts, memory)
+	w := machine(t, 2, cudatest.Options{Delay: -1}, overWindows, memory)
+	reduce := func(r *rank, count int) error {
+		call := r.reduce(count)
+		call.Timeout = 100 * time.Millisecond
+		return r.enqueue(call)
+	}
 	made := make([]*cudatest.Graph, 2)
 	w[0].driver.SetFaults(cudatest.Faults{Fail: []cudatest.Failure{{Call: call, Nth: nth, Code: 2}}})
 	errs := each(2, func(i int) (err error) {
 		made[i], err = w[i].graph(func() error {
-			if err := w[i].enqueue(w[i].reduce(1000)); err != nil {
+			if err := reduce(w[i], 1000); err != nil {
 				return err
 			}
-			return w[i].enqueue(w[i].reduce(50_000))
+			return reduce(w[i], 50_000)
 		})
 		return err
 	})

@@ -92,7 +92,7 @@ func destroy(t testing.TB, w []*rank, graphs ...[]*cudatest.Graph) {
 // Every collective has the bits that it has on the processor in a graph, too. Each is in a graph of
 // its own, so windows are given back and taken again.
 func TestGraphsMatrix(t *testing.T) {
-	for ranks := 2; ranks <= 9; ranks++ {
+	for ranks := 1; ranks <= 9; ranks++ {
 		if ranks > 3 && !*full {
 			break
 		}
@@ -106,10 +106,12 @@ func TestGraphsMatrix(t *testing.T) {
 }
 
 // capturing makes ranks that make a graph of each call.
-func capturing(t *testing.T, ranks int) []*rank {
+func capturing(t *testing.T, ranks int) []*rank { return capturingOn(t, ranks, quick) }
+
+func capturingOn(t *testing.T, ranks int, device cudatest.Options) []*rank {
 	opts := eitherWindows[ranks%2]
 	opts.CudaGraphs = "2"
-	w := machine(t, ranks, quick, opts, memory)
+	w := machine(t, ranks, device, opts, memory)
 	for _, r := range w {
 		r.captures = true
 	}
@@ -133,12 +135,12 @@ func (r *rank) part(at, count int) []ccl.Block {
 	return []ccl.Block{{Ptr: pointerOf(r.device.Ptr() + cuda.Ptr(at)), Count: count}}
 }
 
-// Three graphs with several calls each, and calls outside of them, in turn, 1,000 times. Each graph
-// computes on the results of its last replay.
+// Three graphs with several calls each, and calls outside of them, in turn, 50 times, in a full run
+// 1,000 times. Each graph computes on the results of its last replay.
 func TestGraphReplays(t *testing.T) {
-	replays := 1000
-	if testing.Short() {
-		replays = 50
+	replays := 50
+	if *full {
+		replays = 1000
 	}
 	for _, n := range []int{2, 3} {
 		t.Run(fmt.Sprint(n, " ranks"), func(t *testing.T) {
@@ -224,7 +226,7 @@ func TestGraphReplays(t *testing.T) {
 
 // Graphs of several pieces, replayed in a random order of execution: no access that nothing orders.
 func TestGraphsOrder(t *testing.T) {
-	seeds := uint64(20)
+	seeds := uint64(10)
 	switch {
 	case *full:
 		seeds = 300

@@ -44,7 +44,7 @@ func (c *graphs) stopped(index int, r *region, now time.Time) error {
 	in := func(f *fault.Error) error { return f.In(c.w.g.label(), call.what+", in a replay of a CUDA graph") }
 	late := call.timeout > 0 && now.Sub(r.since) > call.timeout
 	for _, f := range flags {
-		gone := c.w.g.comm.Gone(f.peer) // what it has set is there if so
+		gone := c.w.gone(f.peer) // what it has set is there if so
 		missing := c.w.page.Load(f.at) == 0
 		switch {
 		case c.w.page.Load(at+8) != waits || c.w.page.Load(at) != ticks: // the flag was set back

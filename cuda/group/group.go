@@ -31,8 +31,9 @@ type Options struct {
 	Sharing       Sharing
 	Graphs        int     // how many CUDA graphs can have calls of the group
 	Window        *Window // of this rank; without one, all ranks stage. New takes it over, even if it fails
-	Route         string  // RouteAuto, or that which all ranks are to take; alike on all
-	Why           string  // why there is no WindowPlanner, for Group.Route
+	Interpret     Interpret
+	Route         string // RouteAuto, or that which all ranks are to take; alike on all
+	Why           string // why there is no WindowPlanner, for Group.Route
 
 	// Alloc returns whole pages to which the device has access, and what gives them back. Peers on
 	// this host should be able to read them in place.
@@ -61,9 +62,11 @@ type Group struct {
 	ctx  cuda.Context
 	rank int
 	size int
-	// Of collectives; of sends to each rank; of receives from each rank; of receives from any.
+	// Of collectives; of sends to each rank; of receives from each rank; of receives from any; of
+	// messages of programs.
 	pipelines []*pipeline
-	windows   *windows // nil for none
+	to, from  []*pipeline // the last of these, by rank; nil for ranks that have none (rails)
+	windows   *windows    // nil for none
 	route     Route
 	memory    cuda.Registered
 	free      func() error  // gives memory back; nil before it was allocated
@@ -76,9 +79,11 @@ type Group struct {
 	leaving  atomic.Bool // Close was called, and may wait for Enqueue
 	mu       sync.Mutex  // held by Enqueue, which so decides the order
 	closed   bool
+	batch    batch // guarded by mu
 	splits   map[split]int
 	colls    atomic.Uint64
 	messages atomic.Uint64
+	exposed  atomic.Uint64
 
 	pool sync.Mutex // not mu: the device thread must not wait for a caller whose stream is full
 	ops  []*Op      // all that were ever made
@@ -116,7 +121,7 @@ func New(opts Options) (*Group, error) {
 	defer g.ctx.Leave()
 	err = g.open()
 	switch {
-	case err == nil && opts.WindowPlanner != nil && g.size > 1:
+	case err == nil && opts.WindowPlanner != nil:
 		g.windows, err = openWindows(g)
 	case opts.Window != nil:
 		opts.Window.Free()
@@ -149,11 +154,12 @@ func (g *Group) open() (err error) {
 	message := g.opts.Staging / max(1, 2*messageSlots*g.size) &^ (pageBytes - 1)
 	message = max(leastMessage, min(message, mostMessage))
 	at := 0
-	add := func(count, bytes int, toHost, toDevice bool) {
+	add := func(count, bytes int, toHost, toDevice bool) *pipeline {
 		p := &pipeline{g: g, there: at, done: at + wordBytes, slots: make([]slot, count), bytes: bytes,
 			toHost: direction{used: toHost}, toDevice: direction{used: toDevice}, flights: make([]flight, count+1)}
 		at += 2 * wordBytes
 		g.pipelines = append(g.pipelines, p)
+		return p
 	}
 	add(collSlots, collSlot, true, true)
 	for range g.size {
@@ -161,6 +167,14 @@ func (g *Group) open() (err error) {
 	}
 	for range g.size + 1 {
 		add(messageSlots, message, false, true)
+	}
+	if g.opts.WindowPlanner != nil && Unfit(g.opts.Sharing.Hosts) == "" {
+		g.to, g.from = make([]*pipeline, g.size), make([]*pipeline, g.size)
+		rail := max(message, railSlot(slotOf(g.opts.Staging)))
+		for _, peer := range railOf(g.opts.Sharing.Hosts, g.rank) {
+			g.to[peer] = add(messageSlots, rail, true, false)
+			g.from[peer] = add(messageSlots, rail, false, true)
+		}
 	}
 	at = (at + pageBytes - 1) &^ (pageBytes - 1)
 	for _, p := range g.pipelines {
@@ -218,7 +232,8 @@ func (g *Group) Rank() int { return g.rank }
 // Size returns the number of ranks of the group.
 func (g *Group) Size() int { return g.size }
 
-// Route says how the group moves its collectives, and why. Barriers and messages are staged.
+// Route says how the group moves its collectives, and why. Barriers and messages are staged, and on
+// several hosts all collectives but all_reduce, all_gather and reduce_scatter.
 func (g *Group) Route() Route { return g.route }
 
 // Context returns the context of the device.
@@ -229,12 +244,18 @@ func (g *Group) Context() cuda.Context { return g.ctx }
 // ended, or until what has joined it has. If the stream is in capture, the call becomes part of the
 // graph, and its memory must stay valid until the last replay has ended; then Enqueue returns when
 // all ranks have made the call.
+//
+// Messages with a Call.Batch are held back until EndBatch, another call, or Join or Wait of one of
+// them.
 func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 	if err := call.Check(g.rank, g.size); err != nil {
 		return nil, err
 	}
 	if _, err := call.Overlap(g.rank); err != nil {
 		return nil, err
+	}
+	if !call.Coll.Valid() && call.Tag&ownTag != 0 {
+		return nil, fault.New(fault.Invalid, "%v: tags of a device group are below %d", call, ownTag)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -252,6 +273,11 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 		return nil, g.refused(call, err)
 	}
 	defer g.ctx.Leave()
+	if !g.batch.takes(call) {
+		if err := g.endBatch(); err != nil {
+			return nil, faultOf(err).In(g.label(), call.String())
+		}
+	}
 	id, err := on.Capture()
 	if err != nil {
 		return nil, g.refused(call, err)
@@ -279,6 +305,11 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 
 // capture makes a call part of the graph that the caller's stream captures.
 func (g *Group) capture(call *exec.Call, way way, on cuda.Stream, id uint64) (*Op, error) {
+	if way.windows != nil && way.windows.rails.has(way.low) {
+		return nil, fault.New(fault.NotSupported, "%v in a stream that is in capture: the ranks are on %d hosts, and what "+
+			"the processor moves between them cannot be part of a CUDA graph. Make the call outside of the graph", call.Coll,
+			len(g.opts.Sharing.Hosts))
+	}
 	if way.windows == nil || way.windows.graphs == nil {
 		return nil, fault.New(fault.NotSupported, "%v in a stream that is in capture: only collectives over windows "+
 			"can be part of a CUDA graph, up to GOCCL_CUDA_GRAPHS=%d; the route of this group is %v. Make other calls "+
@@ -345,7 +376,8 @@ func (w *way) enqueue(o *Op, on cuda.Stream) error {
 func (w *way) abandon(o *Op, on cuda.Stream) {
 	if w.windows == nil {
 		w.pipeline.abandon(o, on)
-	} else if w.windows.follow(w.windows.stream, w.windows.ahead) == nil && o.end.Record(w.windows.stream) == nil {
+	} else if w.windows.follow(w.windows.stream, w.windows.ahead) == nil && w.windows.rails.join() == nil &&
+		o.end.Record(w.windows.stream) == nil {
 		on.Wait(o.end)
 	}
 }
@@ -401,6 +433,36 @@ func (g *Group) cut(call *exec.Call, p *pipeline) (cut, error) {
 
 // take returns an Op for a call.
 func (g *Group) take(call *exec.Call, c cut) (*Op, error) {
+	o, err := g.prepare(call, c)
+	if err != nil {
+		return nil, err
+	}
+	if call.Coll.Valid() {
+		o.seq = g.colls.Add(1)
+	} else {
+		o.seq = g.messages.Add(1)
+	}
+	o.deadline = time.Time{}
+	if timeout := o.timeout(); timeout > 0 {
+		o.deadline = time.Now().Add(timeout)
+	}
+	return o, nil
+}
+
+// nested returns an Op for a message of a call.
+func (g *Group) nested(of *Op, call *exec.Call, c cut) (*Op, error) {
+	o, err := g.prepare(call, c)
+	if err != nil {
+		return nil, err
+	}
+	o.of, o.seq, o.deadline = of, of.seq, time.Time{}
+	of.holders.Add(1)
+	of.messages.Add(1)
+	return o, nil
+}
+
+// prepare returns an Op that nobody holds, for a call.
+func (g *Group) prepare(call *exec.Call, c cut) (*Op, error) {
 	o := g.unused()
 	if o == nil {
 		end, err := g.ctx.NewEvent()
@@ -419,15 +481,8 @@ func (g *Group) take(call *exec.Call, c cut) (*Op, error) {
 	if c.agree {
 		o.pieces = -1
 	}
-	if call.Coll.Valid() {
-		o.seq = g.colls.Add(1)
-	} else {
-		o.seq = g.messages.Add(1)
-	}
-	o.deadline = time.Time{}
-	if timeout := o.timeout(); timeout > 0 {
-		o.deadline = time.Now().Add(timeout)
-	}
+	o.of = nil
+	o.messages.Store(0)
 	o.limit.Store(0)
 	o.joined.Store(false)
 	o.source.Store(-1)
@@ -471,5 +526,8 @@ func (g *Group) Pending() (receives, others int) { return int(g.receives.Load())
 func (g *Group) Counts() (collectives, messages uint64) {
 	return g.colls.Load(), g.messages.Load()
 }
+
+// Exposed returns in how many collectives this rank has lent tensors in its Arena to its peers.
+func (g *Group) Exposed() uint64 { return g.exposed.Load() }
 
 func (g *Group) label() string { return fault.Label(g.opts.Name, g.rank, g.size) }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
 )
 
@@ -62,7 +63,7 @@ func (p *pipeline) post() bool {
 		return false // until the ranks have agreed, or the sender is known
 	}
 	own := o.posted < o.cut.pieces
-	if n := o.first + uint64(o.posted); own && !p.mayPost(o, n) {
+	if n := o.first + uint64(o.posted); own && !p.mayPost(o, n) || p.withholds(o) {
 		return false
 	}
 	p.piece(o, o.posted)
@@ -137,6 +138,7 @@ func (p *pipeline) piece(o *Op, piece int) {
 			Count: o.cut.count(piece, b.Count)})
 	}
 	p.call.In, p.call.Out = p.in, p.out
+	p.addHead(o, at)
 }
 
 // tell tells a driver that wants to know that the host begins to use the blocks of p.call: it reads
@@ -167,6 +169,9 @@ func (p *pipeline) land() bool {
 	o := f.of
 	if err == nil && o.call.Coll == dtype.Recv {
 		o.source.Store(int32(f.op.Source()))
+	}
+	if err == nil {
+		err = p.compare(o, f.piece)
 	}
 	p.pop()
 	f.over()
@@ -207,7 +212,9 @@ func (p *pipeline) pop() flight {
 func (p *pipeline) inPiece(o *Op, piece int, err error) error {
 	in := *faultOf(err)
 	in.Op = ""
-	if o.cut.pieces > 1 {
+	if o.of != nil && in.Code == fault.Mismatch {
+		in.Text = o.ofMessage(in.Text)
+	} else if o.of == nil && o.cut.pieces > 1 {
 		in.Text = fmt.Sprintf("piece %d of %d: %s", piece+1, o.cut.pieces, in.Text)
 	}
 	return o.explain(&in)

@@ -2,7 +2,6 @@ package group
 
 import (
 	"encoding/binary"
-	"fmt"
 	"testing"
 	"unsafe"
 
@@ -18,43 +17,86 @@ import (
 	"github.com/goccl/goccl/cuda/kernel"
 )
 
-// What a rank enqueues for each plan that reads windows, turned back into steps, is proven like any
-// other plan, and so are four operations in a row that use the slots in turn. The same holds for
-// what becomes part of a graph.
-func TestEnqueuedIsProven(t *testing.T) {
-	plans := 0
-	for _, a := range algo.All() {
-		for _, ranks := range []int{2, 3, 5, 8, 9, 17} {
-			for _, root := range verify.Roots(a.Coll, min(ranks, 3)) {
-				p, err := a.Make(plan.Spec{Coll: a.Coll, Ranks: ranks, Root: root})
-				if err != nil || p.Needs&plan.Gets == 0 || p.Needs&plan.Puts == 0 {
-					continue
-				}
-				plans++
-				t.Run(fmt.Sprint(a.Coll, "=", a.Name, " ", ranks, " ranks, root ", root), func(t *testing.T) {
-					for _, graph := range []bool{false, true} {
-						op := enqueued(t, p, graph)
-						_, err := verify.Plan(op.Plan, verify.Options{})
-						require.NoError(t, err, "in a graph: %v", graph)
-						four := []verify.Operation{op, op, op, op}
-						require.NoError(t, verify.Sequence(four, verify.Options{}), "in a graph: %v", graph)
-					}
-				})
-			}
+// ways returns what can become of a call with a plan.
+func ways(p *plan.Plan) map[string]taker {
+	all := map[string]taker{"stream": taped, "graph": tapedGraph}
+	if p.Alias&plan.Lend != 0 {
+		all["borrowed"], all["lends"] = tapedIn(borrowed), tapedIn(lends)
+	}
+	if knowsLengths(p.Spec.Coll) && suits(p) {
+		all["table"] = tapedTable
+		if p.Name == "one_shot_window" || p.Name == "window" && p.Spec.Coll == dtype.AllGather {
+			all["packets"] = tapedPackets
 		}
 	}
-	require.Greater(t, plans, 40)
+	return all
 }
 
 // A wait, a copy or a signal that is missing is found.
 func TestEnqueuedIsProvenWrong(t *testing.T) {
-	a, err := algo.Find(dtype.AllReduce, "two_shot_window")
+	for _, name := range []string{"two_shot_window", "one_shot_window"} {
+		a, err := algo.Find(dtype.AllReduce, name)
+		require.NoError(t, err)
+		p, err := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: 3})
+		require.NoError(t, err)
+		for _, take := range ways(p) {
+			provenWrong(t, enqueued(t, p, take))
+		}
+	}
+}
+
+// Every wait for packets is needed in a row of operations, too, since it is all that says that a
+// set may be used again.
+func TestPacketsInARowAreProvenWrong(t *testing.T) {
+	a, err := algo.Find(dtype.AllReduce, "one_shot_window")
 	require.NoError(t, err)
 	p, err := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: 3})
 	require.NoError(t, err)
-	for _, graph := range []bool{false, true} {
-		provenWrong(t, enqueued(t, p, graph))
+	op := enqueued(t, p, tapedPackets)
+	op.Slots = 1 // with one set, nothing says so
+	require.Error(t, verify.Sequence([]verify.Operation{op, op, op, op}, verify.Options{}))
+}
+
+// No flag is 0, none comes again soon, and before one does, all packets have got another.
+func TestPacketFlags(t *testing.T) {
+	for _, nth := range []uint64{0, 1, 1<<32 - 3, 1<<32 - 2, 1<<32 - 1, 1 << 32, 1<<33 - 2} {
+		require.NotZero(t, packetFlag(nth))
+		require.NotEqual(t, packetFlag(nth), packetFlag(nth+1))
+		require.NotEqual(t, packetFlag(nth), packetFlag(nth+2))
 	}
+	a, err := algo.Find(dtype.AllReduce, "one_shot_window")
+	require.NoError(t, err)
+	p, err := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: 2})
+	require.NoError(t, err)
+	s := taped(t, p, 0)
+	n := newInterpreter(s.w)
+	low, err := program.Lower(p, &n.room)
+	require.NoError(t, err)
+	n.consider(p, low)
+	o := &Op{call: s.call, first: 3}
+	for put, want := range map[uint64]int{0: packetRoom, 1: packetRoom, 2: 0, wholeSets - 1: 0, wholeSets: packetRoom,
+		5*wholeSets + 1: packetRoom, 5*wholeSets + 2: 0} {
+		_, err := n.takes(&o.call, low)
+		require.NoError(t, err)
+		n.put = put
+		n.packetTable(o)
+		require.EqualValues(t, want, n.steps.table.Steps[0].Src[2], "call %d", put)
+	}
+}
+
+// provenUndrained proves that a rank that lends must drain.
+func provenUndrained(t *testing.T, op verify.Operation) {
+	lame, reads := op, false
+	for rank := range op.Plan.Spec.Ranks {
+		reads = reads || op.Ends(rank).Drain && len(op.Plan.Program(rank).Win) > 0
+	}
+	require.True(t, reads)
+	lame.Ends = func(rank int) verify.Ends {
+		e := op.Ends(rank)
+		e.Drain = false
+		return e
+	}
+	require.Error(t, verify.Sequence([]verify.Operation{lame, lame, lame, lame}, verify.Options{}))
 }
 
 func provenWrong(t *testing.T, whole verify.Operation) {
@@ -74,24 +116,32 @@ func provenWrong(t *testing.T, whole verify.Operation) {
 }
 
 const (
-	liftSlot = 64 << 10
+	liftSlot = runSlot
 	liftElem = 4
 )
 
+// mode says what ranks lend.
+type mode int
+
+const (
+	plain    mode = iota
+	borrowed      // where ranks have arenas, and none lends anything
+	lends         // where all ranks lend all they can
+)
+
+// taker makes the tape of a rank.
+type taker func(t *testing.T, p *plan.Plan, rank int) *tape
+
 // enqueued returns what all ranks enqueue for a plan.
-func enqueued(t *testing.T, p *plan.Plan, graph bool) verify.Operation {
+func enqueued(t *testing.T, p *plan.Plan, take taker) verify.Operation {
 	n := p.Spec.Ranks
 	all := make([]*tape, n)
 	for rank := range all {
-		if graph {
-			all[rank] = tapedGraph(t, p, rank)
-		} else {
-			all[rank] = taped(t, p, rank)
-		}
+		all[rank] = take(t, p, rank)
 	}
 	ends := make([]verify.Ends, n)
 	for rank, tape := range all {
-		if graph {
+		if tape.graphs != nil {
 			continue // each flag is waited for once
 		}
 		known := make([]uint64, n)
@@ -102,13 +152,21 @@ func enqueued(t *testing.T, p *plan.Plan, graph bool) verify.Operation {
 			}
 		}
 	}
+	p = all[0].plan
 	made := *p
-	made.Alias, made.Flags = made.Alias&^plan.Lend|plan.InPlace, 1
+	if made.Flags = 1; all[0].mode != lends {
+		made.Alias = made.Alias&^plan.Lend | plan.InPlace
+	}
 	programs := make([]plan.Program, n)
 	for rank, tape := range all {
 		programs[rank] = p.Program(rank)
-		programs[rank].Lanes, ends[rank] = tape.steps()
-		programs[rank].Tmp = tape.scratch
+		var lane []plan.Step
+		lane, ends[rank] = tape.steps()
+		programs[rank].Lanes = append([][]plan.Step{lane}, tape.messages()...)
+		programs[rank].Tmp = append(programs[rank].Tmp, tape.scratch...)
+		if tape.win != nil {
+			programs[rank].Win, made.Win, made.Needs = tape.win, n, plan.Puts
+		}
 	}
 	made.Program = func(rank int) plan.Program { return programs[rank] }
 	return verify.Operation{Plan: &made, Slots: plan.WindowSlots,
@@ -126,7 +184,12 @@ type tape struct {
 	split   int
 	events  []*event
 	scratch []plan.Extent
+	win     []plan.Extent // where peers put packets; nil if they do not
 	call    exec.Call
+	ropes   []*rope // by lane but the first, of messages
+	counts  []int   // by event: the steps so far
+	mode    mode
+	placed  map[int]bool // chunks of the window whose place was told
 }
 
 // event is a step, or a word.
@@ -138,11 +201,41 @@ type event struct {
 	value  uint64
 	to     []int // the peers that wait for a signal
 	needed bool  // a wait that no earlier one implies
+	after  *knot // a wait for another stream
 }
 
 // taped enqueues the part of a rank. The operation is not the first one, so it has to wait for its
 // slot.
-func taped(t *testing.T, p *plan.Plan, rank int) *tape {
+func taped(t *testing.T, p *plan.Plan, rank int) *tape { return tapedLending(t, p, rank, plain) }
+
+func tapedIn(m mode) taker {
+	return func(t *testing.T, p *plan.Plan, rank int) *tape { return tapedLending(t, p, rank, m) }
+}
+
+func tapedLending(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
+	s := newTape(t, p, rank, m)
+	w := s.w
+	low, err := program.Lower(p, &w.room)
+	require.NoError(t, err)
+	require.True(t, low.Words)
+	require.Equal(t, m >= borrowed, low.Exposes)
+	o := &Op{call: s.call, first: 3}
+	require.NoError(t, w.compile(&o.call, low, 0))
+	w.lendPiece(&o.call)
+	require.NoError(t, w.piece(o, 0, 0))
+	if m == lends {
+		w.drain(at(4, 0, 0))
+	}
+	require.NoError(t, w.flush())
+	if m >= borrowed {
+		for _, e := range s.events {
+			require.True(t, e.step == nil || e.step.Dst.Buf != plan.Win || s.placed[e.step.Dst.At], "%v", e.step)
+		}
+	}
+	return s
+}
+
+func newTape(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	n := p.Spec.Ranks
 	g := &Group{rank: rank, size: n}
 	w := &windows{g: g, layout: layout{ranks: n}, pages: make([]page, n), heard: make([]uint64, n),
@@ -152,10 +245,21 @@ func taped(t *testing.T, p *plan.Plan, rank int) *tape {
 		Windows: make([]program.Window, n)}
 	for r := range n {
 		w.places[r], w.pages[r].device = windowBase(r), pageBase(r)
+		if r != rank {
+			w.peers = append(w.peers, r)
+		}
 	}
-	low, err := program.Lower(p, &w.room)
-	require.NoError(t, err)
-	require.True(t, low.Words)
+	if m >= borrowed {
+		w.room.Exposes = true
+		w.lending = lending{arena: &Arena{memory: liftArena{}, bytes: liftArenaBytes}, lends: m == lends}
+		for r := range n {
+			w.arenas = append(w.arenas, lent{arenaBase(r), liftArenaBytes})
+			w.records = append(w.records, pageBase(r)+cuda.Ptr(w.layout.place(0, 0)))
+		}
+		for chunk := range w.told[1] { // so that each place has to be told anew
+			w.told[1][chunk] = true
+		}
+	}
 	count := 7*p.Split + 1
 	call := &exec.Call{Coll: p.Spec.Coll, Type: dtype.F32, Op: dtype.Avg, Root: p.Spec.Root}
 	for i := range call.Coll.InBlocks(n, rank, call.Root) {
@@ -164,33 +268,44 @@ func taped(t *testing.T, p *plan.Plan, rank int) *tape {
 	for i := range call.Coll.OutBlocks(n, rank, call.Root) {
 		call.Out = append(call.Out, exec.Block{Ptr: liftPointer(blockBase(1, i)), Count: count})
 	}
-	s := &tape{t: t, w: w, e: &w.emitter, plan: p, split: p.Split, call: *call}
+	s := &tape{t: t, w: w, e: &w.emitter, plan: p, split: p.Split, call: *call, mode: m,
+		placed: map[int]bool{}}
 	w.stream = s
-	o := &Op{call: *call, first: 3}
 	w.used = [plan.WindowSlots]uint64{at(2, 1, 0), at(1, 1, 0)}
-	require.NoError(t, w.compile(&o.call, low, 0))
-	require.NoError(t, w.piece(o, 0, 0))
-	require.NoError(t, w.flush())
 	return s
 }
 
+// liftArena is memory in which all blocks of a call are.
+type liftArena struct{ cuda.Memory }
+
+func (liftArena) Ptr() cuda.Ptr { return blockBase(0, 0) }
+
+const liftArenaBytes = 1 << 39
+
 func windowBase(rank int) cuda.Ptr          { return cuda.Ptr(1<<40 + rank<<24) }
 func pageBase(rank int) cuda.Ptr            { return cuda.Ptr(1<<41 + rank<<24) }
-func blockBase(out, i int) cuda.Ptr         { return cuda.Ptr(1<<42 + out<<41 + i<<24) }
+func blockBase(out, i int) cuda.Ptr         { return cuda.Ptr(1<<42 + out<<38 + i<<24) }
+func arenaBase(rank int) cuda.Ptr           { return cuda.Ptr(1<<44 + rank<<40) } // as peers see it
 func liftPointer(p cuda.Ptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
 // ref returns the chunk at an address, and the rank whose it is.
 func (s *tape) ref(p cuda.Ptr) (ref plan.Ref, rank int) {
-	index, off := int(p>>24&0xffff), int(p&(1<<24-1))
+	index, off := int(p>>24&0x3fff), int(p&(1<<24-1))
 	switch {
-	case p>>42 == 1 && p>>41&1 == 0 || p>>42 == 1 && p>>41&1 == 1:
+	case p>>42 == 1:
 		buf := plan.In
-		if p>>41&1 == 1 {
+		if p>>38&1 == 1 {
 			buf = plan.Out
 		}
 		for j := range s.split {
 			if lo, _ := plan.Part(7*s.split+1, s.split, j); lo*liftElem == off {
 				return plan.Ref{Buf: buf, At: index*s.split + j, N: 1}, s.w.g.rank
+			}
+		}
+	case p>>43 == 1:
+		for i, c := range s.e.program.Chunks[plan.Tmp] {
+			if c.Off == off {
+				return plan.Ref{Buf: plan.Tmp, At: i, N: 1}, s.w.g.rank
 			}
 		}
 	case p == windowBase(s.w.g.rank)+plan.WindowSlots*liftSlot:
@@ -209,6 +324,7 @@ func (s *tape) Copy(to, from cuda.Ptr, bytes int) error {
 	dst, owner := s.ref(to)
 	require.Equal(s.t, s.w.g.rank, owner, "only the owner writes its window")
 	src, peer := s.ref(from)
+	require.True(s.t, s.mode < borrowed || peer == s.w.g.rank, "what a peer may lend is where its place says")
 	step := &plan.Step{Kind: plan.Copy, Dst: dst, Src: []plan.Ref{src}}
 	if dst.Buf == plan.Tmp {
 		s.scratch = []plan.Extent{s.plan.Spec.Extent(s.split, s.w.g.rank, src.Buf, src.At)}
@@ -226,11 +342,21 @@ func (s *tape) Launch(_ cuda.Function, _, _ int, args []byte) error {
 	require.Equal(s.t, a.Dst, word(0))
 	dst, _ := s.ref(cuda.Ptr(a.Dst))
 	step := &plan.Step{Kind: plan.GetReduce, Dst: dst, Final: a.Factor != 1}
-	for _, from := range a.Src[:a.Count] {
+	for k, from := range a.Src[:a.Count] {
 		src, rank := s.ref(cuda.Ptr(from))
 		step.Src, step.From = append(step.Src, src), append(step.From, rank)
+		indirect := a.Indirect>>k&1 != 0
+		require.Equal(s.t, s.mode >= borrowed && rank != s.w.g.rank, indirect)
+		if indirect {
+			place := pageBase(rank) + cuda.Ptr(s.w.layout.place(1, src.At))
+			lent := kernel.Lent{Place: uint64(place), Base: uint64(arenaBase(rank)), Bytes: liftArenaBytes}
+			require.Equal(s.t, lent, a.Lent[k])
+		}
 	}
-	if a.Count == 1 {
+	switch rank := step.From[0]; {
+	case a.Count == 1 && rank != s.w.g.rank:
+		step.Kind, step.Peer, step.From = plan.Get, rank, nil
+	case a.Count == 1:
 		step.Kind, step.From = plan.Copy, nil
 	}
 	s.events = append(s.events, &event{step: step})
@@ -259,6 +385,137 @@ func tapedGraph(t *testing.T, p *plan.Plan, rank int) *tape {
 	require.NoError(t, c.piece(o, 0))
 	require.NoError(t, c.flush())
 	return s
+}
+
+// tapedTable makes the part of a rank the table of a kernel, which uses the second slot. What its
+// steps do is noted as if each were enqueued by itself.
+func tapedTable(t *testing.T, p *plan.Plan, rank int) *tape {
+	s := taped(t, p, rank)
+	w := s.w
+	n := newInterpreter(w)
+	copy(n.places, w.places) // where ref finds chunks
+	n.turn, n.used = 1, [plan.WindowSlots]usedSlot{{at(2, 1, 0), 1}, {at(1, 1, 0), 2}}
+	clear(w.heard)
+	s.e, s.events, s.scratch = &n.emitter, nil, nil
+	low, err := program.Lower(p, &n.room)
+	require.NoError(t, err)
+	n.consider(p, low)
+	o := &Op{call: s.call, first: 3}
+	taken, err := n.takes(&o.call, low)
+	require.NoError(t, err)
+	require.True(t, taken)
+	require.NoError(t, n.table(o, 2))
+	for i := range n.steps.table.Steps[:n.steps.table.Count] {
+		a := &n.steps.table.Steps[i]
+		switch a.Kind {
+		case kernel.Copies:
+			require.NoError(t, s.Copy(cuda.Ptr(a.Dst), cuda.Ptr(a.Src[0]), int(a.N)))
+		case kernel.Reduces, kernel.Scales:
+			launched := kernel.Arguments{Step: *a}
+			require.NoError(t, s.Launch(nil, 0, 0, launched.Bytes()))
+		default:
+			s.flagsOf(a, at(3, 1, 0))
+		}
+	}
+	return s
+}
+
+// tapedPackets makes the part of a rank the table of a kernel that puts packets into the second
+// set. Those of a rank are a chunk of the windows of all others.
+func tapedPackets(t *testing.T, p *plan.Plan, rank int) *tape {
+	s := taped(t, p, rank)
+	w, ranks := s.w, p.Spec.Ranks
+	n := newInterpreter(w)
+	for r := range n.packets {
+		n.packets[r] = packetBase(r)
+	}
+	n.put = 1
+	s.e, s.events, s.scratch = &n.emitter, nil, nil
+	low, err := program.Lower(p, &n.room)
+	require.NoError(t, err)
+	n.consider(p, low)
+	o := &Op{call: s.call, first: 3}
+	taken, err := n.takes(&o.call, low)
+	require.NoError(t, err)
+	require.True(t, taken)
+	require.True(t, n.inPackets(&o.call))
+	n.packetTable(o)
+	for r := range ranks {
+		chunk := plan.Ref{Buf: plan.In}
+		if p.Spec.Coll == dtype.AllGather {
+			chunk = plan.Ref{Buf: plan.Out, At: r}
+		}
+		s.win = append(s.win, p.Spec.Extent(s.split, rank, chunk.Buf, chunk.At))
+	}
+	s.scratch = s.win
+	steps := n.steps.table.Steps[:n.steps.table.Count]
+	for i := range steps {
+		s.packets(n, &steps[i])
+	}
+	return s
+}
+
+func packetBase(rank int) cuda.Ptr { return cuda.Ptr(1<<44 + rank<<24) }
+
+// packets notes a step of a table of packets.
+func (s *tape) packets(n *interpreter, a *kernel.Step) {
+	ref := func(p uint64) (ref plan.Ref, owner int) {
+		if p>>44 == 0 {
+			return s.ref(cuda.Ptr(p))
+		}
+		owner = int(p >> 24 & 0xffff)
+		for writer := range n.places {
+			switch {
+			case cuda.Ptr(p) == n.packetsAt(owner, writer, 1):
+				return plan.Ref{Buf: plan.Win, At: writer, N: 1}, owner
+			case owner == s.w.g.rank && cuda.Ptr(p) == n.takenAt(writer):
+				return plan.Ref{Buf: plan.Tmp, At: writer, N: 1}, owner
+			}
+		}
+		require.Fail(s.t, "no packets", "%#x", p)
+		return ref, 0
+	}
+	dst, owner := ref(a.Dst)
+	step := &plan.Step{Kind: plan.Copy, Dst: dst, Final: a.Factor != 1 && a.Factor != 0}
+	sources := a.Count
+	for _, p := range a.Src[:sources] {
+		src, own := ref(p)
+		require.Equal(s.t, s.w.g.rank, own, "nobody reads what is another's")
+		step.Src = append(step.Src, src)
+	}
+	switch {
+	case a.Kind == kernel.Puts:
+		require.NotEqual(s.t, s.w.g.rank, owner)
+		require.Equal(s.t, s.w.g.rank, dst.At, "packets have one writer")
+		require.EqualValues(s.t, packetFlag(1), a.Src[1])
+		step.Kind, step.Peer = plan.Packet, owner
+	case a.Kind == kernel.Takes:
+		require.EqualValues(s.t, packetFlag(1), a.Src[1])
+		require.EqualValues(s.t, step.Src[0].At, a.Src[2])
+		s.events = append(s.events, &event{step: &plan.Step{Kind: plan.Wait, Peer: int(a.Src[2])}})
+	case sources > 1:
+		step.Kind = plan.Reduce
+	}
+	s.events = append(s.events, &event{step: step})
+}
+
+// flagsOf notes a step that signals or waits. left is the position of a rank that has left its
+// slot.
+func (s *tape) flagsOf(a *kernel.Step, left uint64) {
+	waits := a.Kind == kernel.Waits
+	word := wordSignal
+	if waits && a.Src[0] > 0 {
+		word = wordLeft
+		require.EqualValues(s.t, 2, a.Src[0], "of all blocks that have used the slot")
+	} else if !waits && a.N == left {
+		word = wordLeft
+	}
+	for peer := range s.w.g.size {
+		if a.Count>>peer&1 == 1 {
+			require.NotEqual(s.t, s.w.g.rank, peer)
+			s.events = append(s.events, &event{wait: waits, word: word, peer: peer, value: a.N})
+		}
+	}
 }
 
 // flags notes the words of a graph. Those that tell the host what the stream waits for are left
@@ -327,6 +584,11 @@ func (s *tape) Words(ops []cuda.WordOp) error {
 	}
 	for _, op := range ops {
 		page, off := int(op.At>>24&0xffff), int(op.At&(1<<24-1))
+		if first := s.w.layout.place(0, 0); off >= first {
+			require.Equal(s.t, s.w.g.rank, page)
+			s.tellPlace((off-first)/8, op)
+			continue
+		}
 		peer, word := off/wordBytes/wordsOfPeer, off/wordBytes%wordsOfPeer
 		if op.Wait {
 			require.Equal(s.t, s.w.g.rank, page, "a rank waits in its own page only")
@@ -342,6 +604,21 @@ func (s *tape) Words(ops []cuda.WordOp) error {
 	return nil
 }
 
+// tellPlace notes the place of a chunk. For the peers, to lend a chunk is the same as to copy it.
+func (s *tape) tellPlace(n int, op cuda.WordOp) {
+	require.False(s.t, op.Wait)
+	require.Equal(s.t, 1, n/program.MaxExposed, "operation 3 has the second slot")
+	chunk := n % program.MaxExposed
+	s.placed[chunk] = true
+	own := plan.Ref{Buf: plan.Win, At: chunk, N: 1}
+	if op.Value&(1<<kernel.PlaceBits) == 0 {
+		require.Equal(s.t, own, s.events[len(s.events)-1].step.Dst, "its data was written now")
+		return
+	}
+	from, _ := s.ref(blockBase(0, 0) + cuda.Ptr(op.Value&(1<<kernel.PlaceBits-1)))
+	s.events = append(s.events, &event{step: &plan.Step{Kind: plan.Copy, Dst: own, Src: []plan.Ref{from}}})
+}
+
 // meet makes the first write of a value, or a later one, a signal to a rank, and returns its value.
 func (s *tape) meet(rank int, value uint64) uint64 {
 	for _, e := range s.events {
@@ -355,13 +632,23 @@ func (s *tape) meet(rank int, value uint64) uint64 {
 }
 
 // steps returns the lane, and where it enters and leaves its slot.
-func (s *tape) steps() (lanes [][]plan.Step, ends verify.Ends) {
-	var lane []plan.Step
-	entered, left := 0, 0
+func (s *tape) steps() (lane []plan.Step, ends verify.Ends) {
+	entered, left, drained := 0, 0, 0
+	var after []plan.Point
+	add := func(step plan.Step) {
+		step.After, after = after, nil
+		lane = append(lane, step)
+	}
 	for _, e := range s.events {
 		switch {
+		case e.after != nil:
+			after = append(after, e.after.point())
 		case e.step != nil:
-			lane = append(lane, *e.step)
+			require.Zero(s.t, drained)
+			add(*e.step)
+		case e.word == wordLeft && e.wait && e.value == at(4, 0, 0):
+			drained++
+			ends.Drain = true
 		case e.word == wordLeft && e.wait:
 			if s.graphs == nil {
 				require.Equal(s.t, at(1, 1, 0), e.value)
@@ -372,16 +659,18 @@ func (s *tape) steps() (lanes [][]plan.Step, ends verify.Ends) {
 			left++
 			ends.Leave = []int{len(lane)}
 		case e.wait && e.needed:
-			lane = append(lane, plan.Step{Kind: plan.Wait, Peer: e.peer})
+			add(plan.Step{Kind: plan.Wait, Peer: e.peer})
 		case !e.wait:
 			for _, peer := range e.to {
-				lane = append(lane, plan.Step{Kind: plan.Signal, Peer: peer})
+				add(plan.Step{Kind: plan.Signal, Peer: peer})
 			}
 		}
+		s.counts = append(s.counts, len(lane))
 	}
-	if s.graphs == nil {
-		require.Contains(s.t, []int{0, s.w.g.size - 1}, entered)
-		require.Equal(s.t, s.w.g.size-1, left)
+	if s.graphs == nil && s.win == nil {
+		require.Contains(s.t, []int{0, len(s.w.peers)}, entered)
+		require.Equal(s.t, len(s.w.peers), left)
+		require.Equal(s.t, s.mode == lends, drained == len(s.w.peers))
 	}
-	return [][]plan.Step{lane}, ends
+	return lane, ends
 }

@@ -125,9 +125,9 @@ func TestReceiveFromAny(t *testing.T) {
 // A message that waits for its peer holds up neither collectives nor other messages.
 func TestMessagesHoldUpNobody(t *testing.T) {
 	w := world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10})
-	const n = 1_000_000
+	const n = 2_000_000 // more than its slots and p2p.EagerWindow hold
 	w[0].put(t, 0, random(1, n))
-	late, err := w[0].Enqueue(w[0].message(dtype.Send, 1, 0, n, 1), w[0].stream) // more than its slots hold
+	late, err := w[0].Enqueue(w[0].message(dtype.Send, 1, 0, n, 1), w[0].stream)
 	require.NoError(t, err)
 	early, err := w[2].Enqueue(w[2].message(dtype.Recv, 1, 0, 100, 1), w[2].stream)
 	require.NoError(t, err)

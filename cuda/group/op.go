@@ -30,7 +30,10 @@ type Op struct {
 	recorded uint64       // number of its record; 0 for none
 	end      cuda.Event   // behind the last piece
 	captured bool         // in a graph: it has ended when a stream has joined it
+	of       *Op          // of a message of a program: the call; else nil
+	messages atomic.Int32 // of the call, that have not ended
 	joined   atomic.Bool
+	held     atomic.Bool // back, in a batch
 
 	// Used only by the device thread.
 	posted, ended int // pieces
@@ -54,6 +57,7 @@ func (o *Op) Join(s cuda.Stream) error {
 }
 
 func (o *Op) join(s cuda.Stream) error {
+	o.issue()
 	o.g.using.RLock()
 	defer o.g.using.RUnlock()
 	if o.g.drained {
@@ -71,12 +75,12 @@ func (o *Op) join(s cuda.Stream) error {
 }
 
 // Done reports whether the call has ended on the device, and how. It never waits. A call in a graph
-// counts as ended once it was joined.
+// counts as ended once it was joined, and one that is held back has not ended.
 func (o *Op) Done() (bool, error) {
 	if err := o.failed(); err != nil {
 		return true, err
 	}
-	if o.state.Load() == opPending {
+	if o.state.Load() == opPending || o.held.Load() {
 		return false, nil
 	}
 	o.g.using.RLock()
@@ -105,6 +109,7 @@ func (o *Op) Wait(d time.Duration) (bool, error) {
 	if o.captured {
 		return true, o.failed()
 	}
+	o.issue()
 	begin := time.Now()
 	for {
 		done, err := o.Done()
@@ -197,6 +202,12 @@ func (o *Op) letGo() {
 
 // finish ends an Op; only the device thread calls it.
 func (o *Op) finish(err *fault.Error) {
+	if of := o.of; of != nil {
+		of.messages.Add(-1)
+		of.letGo()
+		o.letGo()
+		return
+	}
 	if err != nil {
 		o.err = o.explain(err)
 		o.state.Store(opFailed)

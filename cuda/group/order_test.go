@@ -3,6 +3,7 @@ package group_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -29,20 +30,30 @@ func TestOrder(t *testing.T) {
 
 // inOrder makes random calls in groups that make makes.
 func inOrder(t *testing.T, make func(t *testing.T, n int, seed uint64) []*rank) {
-	seeds := 20
+	inParts(t, 20, 10, func(t *testing.T, seeds iter.Seq[uint64]) {
+		for seed := range seeds {
+			sequence(t, seed, make)
+		}
+	})
+}
+
+// inParts has run go over so many seeds, fewer with -short and 1,000 in a full run, in four parts
+// at the same time.
+func inParts(t *testing.T, seeds, short int, run func(t *testing.T, seeds iter.Seq[uint64])) {
 	switch {
 	case *full:
 		seeds = 1000
 	case testing.Short():
-		seeds = 10
+		seeds = short
 	}
 	const parts = 4
 	for part := range parts {
 		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
 			t.Parallel()
-			for seed := part; seed < seeds; seed += parts {
-				sequence(t, uint64(seed), make)
-			}
+			run(t, func(yield func(uint64) bool) {
+				for seed := part; seed < seeds && yield(uint64(seed)); seed += parts {
+				}
+			})
 		})
 	}
 }
@@ -62,7 +73,7 @@ func sequence(t *testing.T, seed uint64, world func(t *testing.T, n int, seed ui
 	for range 3 + random64.IntN(4) {
 		colls := []dtype.Collective{dtype.AllReduce, dtype.Broadcast, dtype.Reduce}
 		call := ccl.Call{Coll: colls[random64.IntN(3)], Type: dtype.I32, Op: ccl.Sum, Root: random64.IntN(n)}
-		length := 1 + random64.IntN(count)
+		length := 1 + random64.IntN(count)>>(4*random64.IntN(3)) // of any order of magnitude
 		in := func(int) int { return length }
 		for i := range w {
 			b := buffersOf(call.Coll, call.Type, n, i, call.Root, true, in, in)

@@ -5,12 +5,13 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/transport"
 )
 
-// A page is registered memory of a rank that all ranks reach. It has words, each in a cache line of
-// its own, and the rank's prints:
+// A page is registered memory of a rank that all ranks of its host reach. It has words, each in a
+// cache line of its own, and the rank's prints:
 //
 //	offer         of each peer: how far it has come with what it offers before it waits in a piece
 //	signal, left  of each peer: how far it has come after that, and how far it has read this rank's
@@ -18,10 +19,13 @@ import (
 //	failed        of each peer: 1 once its group has failed, before it lets its stream go. Its host
 //	              stores it
 //	begun, ended  written by this rank's own stream, for its host
+//	released      stored by this rank's host, to let go a kernel that waits (interpret.go)
+//	awaited       of each rank: what such a kernel of this rank waits for, for its host
 //	prints        what this rank has called, for the hosts of the peers
 //	agreed        what this rank has captured, for the hosts of the peers (graphs.agree)
 //	ticks, waits  of each region of this rank: see graphs
 //	flags         of each peer and region: see graphs
+//	places        of the chunks of this rank's window, for the kernels of the peers (lend.go)
 //
 // Signal, left, begun and ended hold a position in the sequence of operations over windows (at).
 const (
@@ -48,8 +52,13 @@ func (l layout) begun() int { return l.of(l.ranks, 0) }
 
 func (l layout) ended() int { return l.of(l.ranks, 1) }
 
+func (l layout) released() int { return l.of(l.ranks, 2) }
+
+// awaited returns the offset of the word of one of so many ranks as a table has.
+func (l layout) awaited(rank int) int { return l.of(l.ranks, 3) + 8*rank }
+
 // print returns the offset of the print of the call with a number.
-func (l layout) print(seq uint64) int { return l.of(l.ranks, 2) + int(seq%printsKept)*printBytes }
+func (l layout) print(seq uint64) int { return l.of(l.ranks, 4) + int(seq%printsKept)*printBytes }
 
 // agreed returns the offset of what was captured as the nth call.
 func (l layout) agreed(nth uint64) int {
@@ -70,8 +79,14 @@ func (l layout) gone(peer, region, slot int) int {
 	return l.signal(peer, region, 0) + wordBytes + slot*8
 }
 
+// place returns the offset of the place of a chunk of a slot.
+func (l layout) place(slot, chunk int) int { return l.signal(l.ranks, 0, 0) + placeOf(slot, chunk) }
+
+// placeOf returns the offset of a place from the first one.
+func placeOf(slot, chunk int) int { return (slot*program.MaxExposed + chunk) * 8 }
+
 func (l layout) bytes() int {
-	return (l.signal(l.ranks, 0, 0) + pageBytes - 1) &^ (pageBytes - 1)
+	return (l.place(plan.WindowSlots, 0) + pageBytes - 1) &^ (pageBytes - 1)
 }
 
 // at is a position in the sequence of operations: of operation op, from 1, piece piece and in it
@@ -85,6 +100,9 @@ const (
 	mostSignals = 1 << 12
 	mostTold    = wordBytes / 8 / plan.WindowSlots
 )
+
+// isBefore reports whether a position comes before another one. Positions come round.
+func isBefore(a, b uint64) bool { return int64(a-b) < 0 }
 
 // opOf returns the number of the operation of a position.
 func opOf(position uint64) uint64 { return position >> 32 }

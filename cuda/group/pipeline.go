@@ -17,15 +17,18 @@ type pipeline struct {
 	bytes       int // of a slot
 	toHost      direction
 	toDevice    direction
-	issued      uint64 // number of the last piece in the streams; used by Enqueue
+	issued      uint64 // number of the last piece of calls so far; used by Enqueue
+	held        []*Op  // see batch
+	heldFrom    int    // the first of them
+	heldPiece   int    // of that, the piece that is next
 
 	handing sync.Mutex
 	handed  *Op // not yet known to the device thread; the last one
-	first   *Op
+	oldest  *Op
 
 	// Used only by the device thread.
 	posting  *Op // pieces of which are to be posted next; those behind it follow
-	last     *Op
+	newest   *Op
 	flights  []flight // a ring
 	tail     int
 	inFlight int
@@ -48,8 +51,8 @@ type direction struct {
 	words  [1]cuda.WordOp
 }
 
-// Urgency of the streams (Context.NewStream). Programs that have urgent streams of their own, like
-// torch, give them the first one.
+// Urgency of the streams (Context.NewStream), so that their copies and kernels go before others.
+// Programs that have urgent streams of their own, like torch, give them the first one.
 const (
 	urgencyToDevice = 2
 	urgencyToHost   = 3
@@ -104,26 +107,33 @@ func (p *pipeline) enqueue(o *Op, on cuda.Stream) error {
 			}
 		}
 	}
-	for piece := range o.cut.pieces {
-		p.issued++
-		var err error
-		switch o.call.Coll {
-		case dtype.Send:
-			err = p.enqueueSend(o, piece, p.issued)
-		case dtype.Recv:
-			err = p.enqueueRecv(o, piece, p.issued)
-		default:
-			err = p.enqueuePiece(o, piece, p.issued)
+	if holds(&o.call) {
+		p.g.batch.hold(o, p)
+		return nil
+	}
+	enqueue := (*pipeline).enqueueMessage
+	if o.call.Coll.Valid() {
+		enqueue = (*pipeline).enqueuePiece
+		for piece := range min(len(p.slots), o.cut.pieces) {
+			if err := p.enqueueIn(o, piece); err != nil {
+				return err
+			}
 		}
-		if err != nil {
+	}
+	for piece := range o.cut.pieces {
+		if err := enqueue(p, o, piece); err != nil {
 			return err
 		}
 	}
-	last := p.toDevice.stream
-	if last == nil {
-		last = p.toHost.stream
+	return o.end.Record(p.last())
+}
+
+// last returns the stream in which calls end.
+func (p *pipeline) last() cuda.Stream {
+	if p.toDevice.used {
+		return p.toDevice.stream
 	}
-	return o.end.Record(last)
+	return p.toHost.stream
 }
 
 // abandon is way.abandon.
@@ -135,11 +145,24 @@ func (p *pipeline) abandon(o *Op, on cuda.Stream) {
 	}
 }
 
-// enqueuePiece enqueues a piece of a collective, whose number on the pipeline is n.
-func (p *pipeline) enqueuePiece(o *Op, piece int, n uint64) error {
+// enqueuePiece enqueues the result of a piece of a collective, and then what another piece takes to
+// the host. This is ahead by as many pieces as there are slots: where both streams share a hardware
+// queue, what peers wait for does not stand behind a wait for them.
+func (p *pipeline) enqueuePiece(o *Op, piece int) error {
+	if err := p.enqueueOut(o, piece); err != nil {
+		return err
+	}
+	if piece += len(p.slots); piece < o.cut.pieces {
+		return p.enqueueIn(o, piece)
+	}
+	return nil
+}
+
+// enqueueIn enqueues what a piece of a collective takes to the host.
+func (p *pipeline) enqueueIn(o *Op, piece int) error {
+	n := o.first + uint64(piece)
 	s := p.slot(n)
-	data := o.cut.areas > 0
-	if data && s.used {
+	if s.used && o.cut.areas > 0 {
 		if err := p.toHost.stream.Wait(s.free); err != nil {
 			return err
 		}
@@ -149,9 +172,13 @@ func (p *pipeline) enqueuePiece(o *Op, piece int, n uint64) error {
 			return err
 		}
 	}
-	if err := p.toHost.write(p.address(p.there), n); err != nil {
-		return err
-	}
+	return p.toHost.write(p.address(p.there), n)
+}
+
+// enqueueOut enqueues what a piece of a collective takes to the device.
+func (p *pipeline) enqueueOut(o *Op, piece int) error {
+	n := o.first + uint64(piece)
+	s := p.slot(n)
 	if err := p.toDevice.await(p.address(p.done), n); err != nil {
 		return err
 	}
@@ -160,22 +187,31 @@ func (p *pipeline) enqueuePiece(o *Op, piece int, n uint64) error {
 			return err
 		}
 	}
-	if !data {
+	if o.cut.areas == 0 { // no data, and no slot
 		return nil
 	}
 	s.used = true
 	return s.free.Record(p.toDevice.stream)
 }
 
-// enqueueSend enqueues a piece of a message. Its slot is free when the piece that had it before has
-// been sent.
+// enqueueMessage enqueues a piece of a message.
+func (p *pipeline) enqueueMessage(o *Op, piece int) error {
+	n := o.first + uint64(piece)
+	if o.call.Coll == dtype.Send {
+		return p.enqueueSend(o, piece, n)
+	}
+	return p.enqueueRecv(o, piece, n)
+}
+
+// enqueueSend enqueues a piece of a message, whose number on the pipeline is n. Its slot is free
+// when the piece that had it before has been sent.
 func (p *pipeline) enqueueSend(o *Op, piece int, n uint64) error {
 	if n > uint64(len(p.slots)) {
 		if err := p.toHost.await(p.address(p.done), n-uint64(len(p.slots))); err != nil {
 			return err
 		}
 	}
-	if err := p.copy(o, piece, p.slot(n), o.in[0], 0, true); err != nil {
+	if err := p.copy(o, piece, p.slot(n), o.in[0], o.head(), true); err != nil {
 		return err
 	}
 	return p.toHost.write(p.address(p.there), n)
@@ -186,7 +222,7 @@ func (p *pipeline) enqueueRecv(o *Op, piece int, n uint64) error {
 	if err := p.toDevice.await(p.address(p.done), n); err != nil {
 		return err
 	}
-	if err := p.copy(o, piece, p.slot(n), o.out[0], 0, false); err != nil {
+	if err := p.copy(o, piece, p.slot(n), o.out[0], o.head(), false); err != nil {
 		return err
 	}
 	return p.toDevice.write(p.address(p.there), n)
@@ -242,14 +278,15 @@ func (h *direction) await(at cuda.Ptr, value uint64) error {
 	return h.stream.Words(h.words[:])
 }
 
-// hand gives an Op to the device thread. Its pieces are about to be enqueued; the thread posts each
-// when the device is ready for it.
+// hand gives an Op to the device thread, and its pieces their numbers. They are about to be
+// enqueued; the thread posts each when the device is ready for it.
 func (p *pipeline) hand(o *Op) {
 	o.first = p.issued + 1
+	p.issued += uint64(o.cut.pieces)
 	p.handing.Lock()
 	defer p.handing.Unlock()
 	if p.handed == nil {
-		p.first = o
+		p.oldest = o
 	} else {
 		p.handed.next = o
 	}
@@ -259,16 +296,16 @@ func (p *pipeline) hand(o *Op) {
 // head returns the first Op that has not been posted whole, or nil.
 func (p *pipeline) head() *Op {
 	p.handing.Lock()
-	first, last := p.first, p.handed
-	p.first, p.handed = nil, nil
+	oldest, newest := p.oldest, p.handed
+	p.oldest, p.handed = nil, nil
 	p.handing.Unlock()
-	if first != nil {
+	if oldest != nil {
 		if p.posting == nil {
-			p.posting = first
+			p.posting = oldest
 		} else {
-			p.last.next = first
+			p.newest.next = oldest
 		}
-		p.last = last
+		p.newest = newest
 	}
 	return p.posting
 }

@@ -1,7 +1,9 @@
 package group
 
 import (
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/ccl/dtype"
@@ -14,12 +16,13 @@ import (
 
 // windows is the way of collectives through memory that the devices of all ranks reach. The program
 // of a call (package program) becomes work of a stream, or of two (windows_offer.go): copies,
-// kernels and words.
+// kernels and words. Between hosts, messages go with them (rails.go).
 type windows struct {
 	g       *Group
 	layout  layout
 	page    cuda.Registered // of this rank
 	pages   []page          // by rank
+	peers   []int           // the other ranks on this host, whose windows this one uses
 	giving  []func() error  // gives back, last first, what was opened
 	owned   int             // the first of these: what is not of the peers
 	left    bool            // this rank uses nothing of the others any more; guarded by Thread.sharing
@@ -29,8 +32,10 @@ type windows struct {
 	emitter // its places are the windows
 	ahead   cuda.Stream
 	offers  cuda.Event
-	graphs  *graphs // of calls in streams that are in capture
+	graphs  *graphs      // of calls in streams that are in capture
+	runs    *interpreter // of short calls; nil for none
 	lows    map[choice]*program.Lowered
+	rails   *rails                   // nil if all ranks are on this host
 	op      uint64                   // operations so far
 	used    [plan.WindowSlots]uint64 // by slot: where the peers are when they have left it
 	heard   []uint64                 // by peer: where it is when the stream has waited as far as now
@@ -40,9 +45,17 @@ type windows struct {
 	handed  []*Op // not ended, oldest first
 
 	// Used only by the device thread.
-	compared  []uint64  // by peer: the operations whose prints were compared
-	over      bool      // the stream has ended after the group has failed
-	lateSince time.Time // when a call was first found past its deadline
+	compared  []uint64       // by peer: the operations whose prints were compared
+	let       [][3]let       // by peer: what release has stored in its words
+	goneAt    []atomic.Int64 // by peer: when it was first seen to have gone
+	over      bool           // the stream has ended after the group has failed
+	lateSince time.Time      // when a call was first found past its deadline
+}
+
+// let is what was stored into a word to let go what waits for it.
+type let struct {
+	stored bool
+	value  uint64
 }
 
 // choice identifies a plan.
@@ -69,16 +82,41 @@ func (w *windows) lowered(call *exec.Call) (*program.Lowered, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "no plan for %v", call.Coll)
 	}
-	var low *program.Lowered
-	if p.Needs&plan.Gets != 0 {
-		if low, err = program.Lower(p, &w.room); err != nil {
+	low, err := w.lower(p)
+	if err == nil {
+		w.lows[key] = low
+	}
+	return low, err
+}
+
+// lower prepares a plan. It returns nil if the plan is not for windows.
+func (w *windows) lower(p *plan.Plan) (*program.Lowered, error) {
+	if w.g.size == 1 {
+		return program.Lower(p, &w.room) // it only copies
+	}
+	mixed := p.Needs&plan.Messages != 0
+	if p.Needs&plan.Gets == 0 || mixed && w.rails == nil {
+		return nil, nil
+	}
+	if mixed {
+		streams, err := program.Streams(p)
+		if errors.Is(err, fault.NotSupported) || err == nil && !w.rails.accepts(streams) {
+			return nil, nil
+		}
+		if err != nil {
 			return nil, err
 		}
-		if !low.Words {
-			low = nil // it has messages, too
-		}
+		p = streams
 	}
-	w.lows[key] = low
+	low, err := program.Lower(p, &w.room)
+	if err != nil || !low.Words {
+		return nil, err
+	}
+	if mixed {
+		w.rails.learn(p, low)
+	} else {
+		w.runs.consider(p, low)
+	}
 	return low, nil
 }
 
@@ -92,13 +130,60 @@ func (w *windows) enqueue(o *Op, low *program.Lowered, on cuda.Stream) error {
 	}
 	w.words = append(w.words[:0], cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(w.layout.begun()),
 		Value: at(o.first, 0, 0)})
+	if runs, err := w.runs.takes(&o.call, low); runs || err != nil {
+		if err == nil {
+			err = w.runs.enqueue(o)
+		}
+		if err != nil {
+			return err
+		}
+		w.lends = false
+		return w.end(o, wordSignal)
+	}
+	var err error
+	if w.lends = false; w.rails.has(low) {
+		err = w.rails.enqueue(o, low)
+	} else {
+		if w.decide(w.g.rank, &o.call, low); w.lends {
+			w.g.exposed.Add(1)
+		}
+		err = w.pieces(o, low)
+	}
+	if err != nil {
+		return err
+	}
+	if !knowsLengths(o.call.Coll) {
+		w.tell(wordOffer, at(o.first+1, 0, 0)) // a peer may have more pieces
+	}
+	return w.end(o, wordLeft, wordSignal) // so that who sees the signal knows that all is over (lost)
+}
+
+// end tells the peers, by some words, and the host that a call has ended.
+func (w *windows) end(o *Op, words ...int) error {
+	next := at(o.first+1, 0, 0)
+	for _, word := range words {
+		w.tell(word, next)
+	}
+	if w.lends {
+		w.drain(next)
+	}
+	w.words = append(w.words, cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(w.layout.ended()), Value: next})
+	if err := w.flush(); err != nil {
+		return err
+	}
+	return o.end.Record(w.stream)
+}
+
+// pieces enqueues the pieces of a call.
+func (w *windows) pieces(o *Op, low *program.Lowered) error {
 	offer := 0
 	for piece := 0; ; piece++ {
 		if err := w.compile(&o.call, low, piece); err != nil {
 			return err
 		}
+		w.lendPiece(&o.call)
 		o.cut.pieces = w.program.Last + 1
-		if piece == 0 && w.program.Last > 0 {
+		if piece == 0 && w.program.Last > 0 && !w.lends {
 			if offer = w.offering(); offer > 0 {
 				if err := w.follow(w.ahead, w.stream); err != nil {
 					return err
@@ -110,20 +195,9 @@ func (w *windows) enqueue(o *Op, low *program.Lowered, on cuda.Stream) error {
 			return err
 		}
 		if piece == w.program.Last {
-			break
+			return nil
 		}
 	}
-	next := at(o.first+1, 0, 0)
-	if c := o.call.Coll; c == dtype.AllToAll || c == dtype.Gather || c == dtype.Scatter {
-		w.tell(wordOffer, next) // a peer may have more pieces
-	}
-	w.tell(wordSignal, next)
-	w.tell(wordLeft, next)
-	w.words = append(w.words, cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(w.layout.ended()), Value: next})
-	if err := w.flush(); err != nil {
-		return err
-	}
-	return o.end.Record(w.stream)
 }
 
 // piece enqueues a piece of a call, the first instructions of it ahead of the rest: its offer.
@@ -168,6 +242,7 @@ func (w *windows) part(o *Op, piece int, lane []program.Instruction, ahead bool)
 				w.used[slot] = left
 			}
 			w.tell(wordLeft, left)
+		case program.OpDrain: // behind the last piece
 		default:
 			err = w.emit(&o.call, b, slot)
 		}
@@ -184,9 +259,10 @@ func (w *windows) enter(slot int, ahead bool) {
 	if ahead {
 		heard = w.known
 	}
-	for peer := range w.pages {
-		if peer != w.g.rank && heard[peer] < w.used[slot] {
+	for _, peer := range w.peers {
+		if isBefore(heard[peer], w.used[slot]) {
 			w.await(peer, wordLeft, w.used[slot])
+			heard[peer] = w.used[slot]
 		}
 	}
 }
@@ -196,7 +272,9 @@ func (w *windows) enter(slot int, ahead bool) {
 func (w *windows) wait(o *Op, piece, peer, nth int) {
 	value := at(o.first, piece, nth)
 	if nth <= w.program.Low.Offered[peer] {
-		w.heard[peer] = max(w.heard[peer], at(o.first, max(piece-1, 0), 0))
+		if come := at(o.first, max(piece-1, 0), 0); isBefore(w.heard[peer], come) {
+			w.heard[peer] = come
+		}
 		w.await(peer, wordOffer, value)
 		return
 	}
@@ -206,11 +284,9 @@ func (w *windows) wait(o *Op, piece, peer, nth int) {
 
 // tell has the stream write a word of this rank into the pages of all peers.
 func (w *windows) tell(word int, value uint64) {
-	for peer := range w.pages {
-		if peer != w.g.rank {
-			w.words = append(w.words, cuda.WordOp{At: w.pages[peer].device + cuda.Ptr(w.layout.of(w.g.rank, word)),
-				Value: value})
-		}
+	for _, peer := range w.peers {
+		w.words = append(w.words, cuda.WordOp{At: w.pages[peer].device + cuda.Ptr(w.layout.of(w.g.rank, word)),
+			Value: value})
 	}
 }
 

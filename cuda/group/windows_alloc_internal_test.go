@@ -35,19 +35,37 @@ func (s *still) Load(at int) uint64                           { return atomic.Lo
 func (s *still) Reached(at int, value uint64) bool            { return int64(s.Load(at)-value) >= 0 }
 func (s *still) Store(at int, value uint64)                   { atomic.StoreUint64(wordAt(s.host, at), value) }
 
-// To enqueue a call over windows, in several pieces, and to notice its end allocates nothing.
+// To enqueue a call over windows, in several pieces or as one kernel, and to notice its end
+// allocates nothing, also if the rank lends its buffers.
 func TestWindowsDoNotAllocate(t *testing.T) {
+	windowsDoNotAllocate(t, 100_000, func(o *Op) bool { return o.cut.pieces > 1 })
+}
+
+func TestInterpretedDoNotAllocate(t *testing.T) {
+	for _, count := range []int{1000, 4000} { // in packets, and with flags
+		windowsDoNotAllocate(t, count, func(o *Op) bool { return o.g.windows.runs.steps.table.Count > 0 })
+	}
+}
+
+// windowsDoNotAllocate makes calls of so many elements, after which each has to be as expected.
+func windowsDoNotAllocate(t *testing.T, count int, expected func(*Op) bool) {
 	const ranks = 4
 	for _, c := range []struct {
 		coll      dtype.Collective
 		algorithm string
-	}{{dtype.AllReduce, "two_shot_window"}, {dtype.AllReduce, "one_shot_window"}, {dtype.AllToAll, "window"},
-		{dtype.Reduce, "window"}} {
+		mode      mode
+	}{{dtype.AllReduce, "two_shot_window", plain}, {dtype.AllReduce, "one_shot_window", plain},
+		{dtype.AllToAll, "window", plain}, {dtype.Reduce, "window", plain}, {dtype.AllReduce, "two_shot_window", lends},
+		{dtype.AllToAll, "window", lends}, {dtype.AllReduce, "two_shot_window", borrowed},
+		{dtype.AllGather, "window", plain}} {
+		if count < 100_000 && !knowsLengths(c.coll) {
+			continue
+		}
 		a, err := algo.Find(c.coll, c.algorithm)
 		require.NoError(t, err)
 		p, err := a.Make(plan.Spec{Coll: c.coll, Ranks: ranks})
 		require.NoError(t, err)
-		s := taped(t, p, 0)
+		s := tapedLending(t, p, 0, c.mode)
 		device := &still{host: make([]byte, s.w.layout.bytes())}
 		w, g := s.w, s.w.g
 		w.stream, w.page, w.compared, g.caller = device, device, make([]uint64, ranks), device
@@ -57,7 +75,8 @@ func TestWindowsDoNotAllocate(t *testing.T) {
 		}
 		low, err := program.Lower(p, &w.room)
 		require.NoError(t, err)
-		const count = 100_000
+		g.windows, w.runs = w, newInterpreter(w)
+		w.runs.consider(p, low)
 		call := &exec.Call{Coll: c.coll, Type: dtype.F32, Op: dtype.Avg}
 		for range call.Coll.InBlocks(ranks, 0, 0) {
 			call.In = append(call.In, exec.Block{Ptr: liftPointer(blockBase(0, 0)), Count: count})
@@ -71,7 +90,7 @@ func TestWindowsDoNotAllocate(t *testing.T) {
 			o.holders.Store(2)
 			w.announce(o)
 			w.hand(o)
-			if err := w.enqueue(o, low, device); err != nil || o.cut.pieces < 2 {
+			if err := w.enqueue(o, low, device); err != nil || !expected(o) {
 				t.Fatal(err, o.cut.pieces)
 			}
 			device.Store(w.layout.ended(), at(o.first+1, 0, 0))
@@ -79,7 +98,11 @@ func TestWindowsDoNotAllocate(t *testing.T) {
 				t.Fatal("the call has not ended")
 			}
 		}
+		if c.mode == borrowed {
+			w.arena = nil // as if another rank had one
+		}
 		step()
 		require.Zero(t, testing.AllocsPerRun(200, step), "%v=%s", c.coll, c.algorithm)
+		require.Equal(t, c.mode == lends && count >= 100_000, g.Exposed() > 100, "short calls lend nothing")
 	}
 }

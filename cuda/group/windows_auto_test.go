@@ -110,6 +110,9 @@ func TestAutoOneLeaves(t *testing.T) {
 				var f *fault.Error
 				require.True(t, errors.As(err, &f) && f.Peer == 2 && f.Code == fault.PeerLeft, "%v", err)
 			}
+			for _, c := range comms { // one may have been closed just before it had joined
+				require.NoError(t, c.Close())
+			}
 			require.NoError(t, node.Close())
 			driver.Check(t)
 			require.Empty(t, driver.Leaks())

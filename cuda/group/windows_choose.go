@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/cuda/kernel"
 )
 
 // Routes of collectives, as a user names them.
@@ -36,7 +37,10 @@ func (k kind) wanted(route string) bool { return route == RouteAuto || route == 
 type Route struct {
 	Name    string // RouteStaged, RouteWindows or RouteHostWindows
 	Why     string // why it is not a better one; "" if there is none, or if the user has chosen
-	Devices int    // of all ranks; 0 if nobody has asked
+	Devices int    // of the ranks, the most of any host; 0 if nobody has asked
+	Hosts   int    // of the ranks; 0 if all share memory
+	// Interpreted is the most bytes of a call that is one kernel; 0 if none is.
+	Interpreted int64
 	// Device and Host are the bytes a second at which the slowest device reads windows of a peer,
 	// in the memory of its device and in memory of the host; 0 if that was not measured.
 	Device, Host float64
@@ -56,10 +60,16 @@ func (r Route) Rate() float64 {
 
 func (r Route) String() string {
 	text := r.Name
+	if r.Hosts > 1 && r.Name != RouteStaged {
+		text += fmt.Sprintf(" within hosts, staged between %d hosts", r.Hosts)
+	}
 	if r.Devices > 0 {
 		text += fmt.Sprintf(", %d device", r.Devices)
 		if r.Devices > 1 {
 			text += "s"
+		}
+		if r.Hosts > 1 {
+			text += " a host"
 		}
 	}
 	for _, each := range []struct {
@@ -70,6 +80,9 @@ func (r Route) String() string {
 			text += fmt.Sprintf(", peers read memory of %s at %.3g GB/s or more", each.of, each.rate/1e9)
 		}
 	}
+	if r.Interpreted > 0 {
+		text += fmt.Sprintf(", calls of up to %d bytes are one kernel", r.Interpreted)
+	}
 	if r.Why != "" {
 		text += "; no better route: " + r.Why
 	}
@@ -78,18 +91,21 @@ func (r Route) String() string {
 
 // note is what the ranks tell each other when they join.
 type note struct {
-	Has    bool // it has a Window
-	Slot   uint64
-	Graphs uint64
-	Device [16]byte
-	Works  [kinds]bool    // as far as this rank knows
-	Rates  [kinds]float64 // bytes a second, of the slowest peer; 0 if not measured
-	Why    [kinds]string  // why it does not work
+	Has        bool // it has a Window
+	Slot       uint64
+	Graphs     uint64
+	Interprets byte // what the user wants of it: InterpretAuto
+	Device     [16]byte
+	Arena      uint64         // bytes of its Arena; 0 for none
+	Works      [kinds]bool    // as far as this rank knows
+	Rates      [kinds]float64 // bytes a second, of the slowest peer; 0 if not measured
+	Why        [kinds]string  // why it does not work
 }
 
 const (
 	whyBytes  = 103
-	noteBytes = 56 + int(kinds)*(whyBytes+1)
+	whyOffset = 64
+	noteBytes = whyOffset + int(kinds)*(whyBytes+1)
 )
 
 func (n *note) encode(b []byte) {
@@ -99,24 +115,27 @@ func (n *note) encode(b []byte) {
 		}
 	}
 	flag(0, n.Has)
+	b[3] = n.Interprets
 	binary.LittleEndian.PutUint64(b[8:], n.Slot)
 	copy(b[16:], n.Device[:])
 	binary.LittleEndian.PutUint64(b[48:], n.Graphs)
+	binary.LittleEndian.PutUint64(b[56:], n.Arena)
 	for k := range kinds {
 		flag(1+int(k), n.Works[k])
 		binary.LittleEndian.PutUint64(b[32+8*k:], math.Float64bits(n.Rates[k]))
-		at := 56 + int(k)*(whyBytes+1)
+		at := whyOffset + int(k)*(whyBytes+1)
 		b[at] = byte(copy(b[at+1:at+1+whyBytes], n.Why[k]))
 	}
 }
 
 func decodeNote(b []byte) (n note) {
 	n.Has, n.Slot, n.Device = b[0] == 1, binary.LittleEndian.Uint64(b[8:]), [16]byte(b[16:])
-	n.Graphs = binary.LittleEndian.Uint64(b[48:])
+	n.Graphs, n.Arena = binary.LittleEndian.Uint64(b[48:]), binary.LittleEndian.Uint64(b[56:])
+	n.Interprets = b[3]
 	for k := range kinds {
 		n.Works[k] = b[1+k] == 1
 		n.Rates[k] = math.Float64frombits(binary.LittleEndian.Uint64(b[32+8*k:]))
-		text := b[56+int(k)*(whyBytes+1):]
+		text := b[whyOffset+int(k)*(whyBytes+1):]
 		n.Why[k] = strings.ToValidUTF8(string(text[1:1+min(int(text[0]), whyBytes)]), "")
 	}
 	return n
@@ -124,13 +143,24 @@ func decodeNote(b []byte) (n note) {
 
 // What follows are functions of the notes of all ranks, so that these come to the same result.
 
-// devices returns how many devices the ranks are on.
-func devices(notes []note) int {
-	seen := map[[16]byte]bool{}
-	for i := range notes {
-		seen[notes[i].Device] = true
+// several returns the number of hosts, or 0 if there is one.
+func several(hosts [][]int) int {
+	if len(hosts) < 2 {
+		return 0
 	}
-	return len(seen)
+	return len(hosts)
+}
+
+// devices returns how many devices the ranks are on, the most of any host.
+func devices(notes []note, hosts [][]int) (most int) {
+	for _, ranks := range hostsOr(hosts, len(notes)) {
+		seen := map[[16]byte]bool{}
+		for _, rank := range ranks {
+			seen[notes[rank].Device] = true
+		}
+		most = max(most, len(seen))
+	}
+	return most
 }
 
 // works reports whether windows of a kind work on all ranks.
@@ -141,25 +171,26 @@ func works(notes []note, k kind) bool {
 // next returns the kinds of windows that the ranks open next, none if there is nothing more to try.
 // Where they share a device, windows in its memory are better than those of the host, which cost
 // time and memory only if they are needed. Otherwise both are opened, to be compared.
-func next(notes []note, tried [kinds]bool) (open []kind) {
+func next(notes []note, hosts [][]int, tried [kinds]bool) (open []kind) {
 	for k := range kinds {
 		if !tried[k] && works(notes, k) {
 			open = append(open, k)
 		}
 	}
-	if len(open) == 2 && devices(notes) == 1 {
+	if len(open) == 2 && devices(notes, hosts) == 1 {
 		return []kind{onDevice}
 	}
 	return open
 }
 
 // choose returns the route of a group whose ranks have opened what they could. All that is known of
-// which route is better stands here, and none of it was measured on a GPU yet: windows are better
-// than memory of the host through which the processor moves everything, since they leave the
-// processor alone; in memory of a device that all share they are better than in memory of the host;
-// and between devices, what peers read faster is better.
-func choose(notes []note) Route {
-	r := Route{Name: RouteStaged, Devices: devices(notes)}
+// which route is better stands here: windows are better than memory of the host through which the
+// processor moves everything, since they leave the processor alone (for 64 MiB on one GPU that two
+// processes shared, 4 times as fast, and 25 times under MPS; without MPS short calls are slower,
+// since kernels wait for the turn of their process); in memory of a device that all share they are
+// better than in memory of the host; and between devices, what peers read faster is better.
+func choose(notes []note, hosts [][]int) Route {
+	r := Route{Name: RouteStaged, Devices: devices(notes, hosts), Hosts: several(hosts)}
 	r.Device, r.Host = lowest(notes, onDevice), lowest(notes, inHost)
 	device, host := works(notes, onDevice), works(notes, inHost)
 	switch {
@@ -176,6 +207,13 @@ func choose(notes []note) Route {
 		}
 	}
 	return r
+}
+
+// interprets reports whether short calls are one kernel, if windows are in the memory of devices.
+func interprets(notes []note, hosts [][]int) bool {
+	wanted := Interpret(notes[0].Interprets)
+	return len(notes) > 1 && len(notes) <= kernel.MostRanks &&
+		(wanted == InterpretAlways || wanted == InterpretAuto && len(hosts) < 2 && devices(notes, hosts) == len(notes))
 }
 
 // lowest returns the rate of the slowest rank, or 0 if not all have measured one.
@@ -197,13 +235,16 @@ func lacking(notes []note, k kind) string {
 	return ""
 }
 
-// sameSlots returns an error if a rank has other slots than this one, or for other graphs.
+// sameSlots returns an error if a rank has other slots than this one, or uses them otherwise.
 func sameSlots(notes []note, own int) error {
 	for rank := range notes {
 		switch {
 		case notes[rank].Graphs != notes[own].Graphs:
 			return fault.Peer(fault.Invalid, rank, "its GOCCL_CUDA_GRAPHS is %d, that of rank %d is %d", notes[rank].Graphs,
 				own, notes[own].Graphs)
+		case notes[rank].Interprets != notes[own].Interprets:
+			return fault.Peer(fault.Invalid, rank, "its GOCCL_CUDA_INTERPRET is %v, that of rank %d is %v",
+				Interpret(notes[rank].Interprets), own, Interpret(notes[own].Interprets))
 		case notes[rank].Slot != notes[own].Slot:
 			return fault.Peer(fault.Invalid, rank, "its GOCCL_CUDA_BUFFSIZE gives slots of %d bytes, that of rank %d %d",
 				notes[rank].Slot, own, notes[own].Slot)

@@ -37,7 +37,7 @@ func TestChoose(t *testing.T) {
 		{"neither, one reason", []note{noted(1, 0, 0), noted(1, 0, 0, "b", "b")}, RouteStaged, "rank 1: b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := choose(c.notes)
+			r := choose(c.notes, nil)
 			require.Equal(t, c.route, r.Name)
 			require.Equal(t, c.why, r.Why)
 		})
@@ -46,16 +46,17 @@ func TestChoose(t *testing.T) {
 
 func TestNext(t *testing.T) {
 	one, two := []note{noted(1, 0, 0), noted(1, 0, 0)}, []note{noted(1, 0, 0), noted(2, 0, 0)}
-	require.Equal(t, []kind{onDevice}, next(one, [kinds]bool{}))
-	require.Equal(t, []kind{inHost}, next(one, [kinds]bool{onDevice: true}))
-	require.Equal(t, []kind{inHost, onDevice}, next(two, [kinds]bool{}))
-	require.Empty(t, next(two, [kinds]bool{true, true}))
+	require.Equal(t, []kind{onDevice}, next(one, nil, [kinds]bool{}))
+	require.Equal(t, []kind{inHost}, next(one, nil, [kinds]bool{onDevice: true}))
+	require.Equal(t, []kind{inHost, onDevice}, next(two, nil, [kinds]bool{}))
+	require.Empty(t, next(two, nil, [kinds]bool{true, true}))
 	one[1] = noted(1, 0, 0, "", "no memory")
-	require.Equal(t, []kind{inHost}, next(one, [kinds]bool{}))
+	require.Equal(t, []kind{inHost}, next(one, nil, [kinds]bool{}))
 }
 
 func TestNote(t *testing.T) {
-	for _, n := range []note{{}, noted(7, 1e9, 2.5, "", "why"), {Has: true, Slot: 1 << 40, Device: [16]byte{15: 3}}} {
+	for _, n := range []note{{}, noted(7, 1e9, 2.5, "", "why"),
+		{Has: true, Slot: 1 << 40, Interprets: 2, Device: [16]byte{15: 3}}} {
 		b := make([]byte, noteBytes)
 		n.encode(b)
 		require.Equal(t, n, decodeNote(b))
@@ -67,4 +68,36 @@ func TestNote(t *testing.T) {
 	require.Equal(t, "host-windows, 2 devices, peers read memory of devices at 1 GB/s or more, "+
 		"peers read memory of the host at 2.5 GB/s or more; no better route: because",
 		Route{Name: RouteHostWindows, Why: "because", Devices: 2, Device: 1e9, Host: 2.5e9}.String())
+}
+
+// Ranks with other slots, or that use them otherwise, do not join.
+func TestSameSlots(t *testing.T) {
+	same := note{Slot: 4096, Graphs: 1}
+	require.NoError(t, sameSlots([]note{same, same}, 0))
+	for want, other := range map[string]note{
+		"GOCCL_CUDA_GRAPHS is 2":     {Slot: 4096, Graphs: 2},
+		"slots of 8192 bytes":        {Slot: 8192, Graphs: 1},
+		"GOCCL_CUDA_INTERPRET is 1,": {Slot: 4096, Graphs: 1, Interprets: byte(InterpretAlways)},
+	} {
+		require.ErrorContains(t, sameSlots([]note{same, other}, 0), want)
+	}
+}
+
+// Short calls are one kernel where each rank has a device of its own, or where the user says so.
+func TestInterprets(t *testing.T) {
+	apart, beside := []note{noted(1, 0, 0), noted(2, 0, 0)}, []note{noted(1, 0, 0), noted(1, 0, 0)}
+	many := make([]note, 9)
+	for i := range many {
+		many[i] = noted(byte(i), 0, 0)
+	}
+	for _, c := range []struct {
+		notes               []note
+		auto, never, always bool
+	}{{apart, true, false, true}, {beside, false, false, true}, {many, false, false, false}} {
+		for i, want := range map[Interpret]bool{InterpretAuto: c.auto, InterpretNever: c.never,
+			InterpretAlways: c.always} {
+			c.notes[0].Interprets = byte(i)
+			require.Equal(t, want, interprets(c.notes, nil), "%v, %d ranks", i, len(c.notes))
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/kernel"
 )
@@ -22,6 +24,8 @@ import (
 type Sharing struct {
 	// Group names the group, alike for all ranks and unlike any other.
 	Group string
+	// Hosts has the ranks of each host, in ascending order. They share memory. Nil is one host.
+	Hosts [][]int
 	// Descriptors returns those of a peer's Window, which the caller closes. It is not asked about
 	// ranks of this process.
 	Descriptors func(rank int) []int
@@ -36,8 +40,9 @@ type Window struct {
 	host   *mem.Segment // nil for none
 	memory cuda.Memory  // nil for none
 	bytes  int          // of a window
+	arena  *Arena       // that it lends; nil for none
 	lacks  [kinds]error // why there is none of a kind
-	shared []int        // of the page, and of each kind that there is
+	shared []int        // of the page, of each kind that there is, and of the arena
 }
 
 // NewWindow makes the Window of a rank in a group of so many ranks, for Options.Staging,
@@ -45,7 +50,10 @@ type Window struct {
 // then the Group says why the ranks do without.
 func NewWindow(ctx cuda.Context, staging, graphs, ranks int, route string) (*Window, error) {
 	slot := slotOf(staging)
-	w := &Window{ctx: ctx, bytes: (plan.WindowSlots+scratches(ranks))*slot + graphs*regionBytes(slot, ranks)}
+	w := &Window{ctx: ctx, bytes: runsAt(slot, graphs, ranks) + runsBytes(ranks)}
+	if ranks == 1 {
+		w.bytes = pageBytes // nobody reads it
+	}
 	page, err := mem.NewSegment("goccl-device", layout{ranks, graphs}.bytes())
 	if err == nil {
 		w.page = page
@@ -93,6 +101,21 @@ func (w *Window) makeMemory() error {
 		}
 		w.memory, w.shared = memory, append(w.shared, descriptor)
 		return nil
+	})
+}
+
+// Lend has the Group use an arena of this process, which must be on the same device and outlive the
+// Group: peers read tensors in it in place. Only windows in the memory of a device do that.
+func (w *Window) Lend(a *Arena) error {
+	if a == nil || w.memory == nil {
+		return nil
+	}
+	return in(a.ctx, func() error {
+		descriptor, err := a.memory.Descriptor()
+		if err == nil {
+			w.arena, w.shared = a, append(w.shared, descriptor)
+		}
+		return err
 	})
 }
 
@@ -160,15 +183,17 @@ func scratches(ranks int) int {
 
 // opening is what a group has of windows until the ranks have agreed on their route.
 type opening struct {
-	w         *windows
-	attempt   int               // from 1
-	lacks     [kinds]error      // why windows of a kind do not work for this rank
-	rates     [kinds]float64    // bytes a second, of the slowest peer
-	offers    [][kinds]bool     // by rank: of which kinds it has shared a window
-	inProcess []bool            // by rank
-	opened    []bool            // by rank: its page
-	passed    [][]int           // by rank: its descriptors
-	places    [kinds][]cuda.Ptr // of the windows, by rank
+	w          *windows
+	attempt    int               // from 1
+	interprets bool              // short calls, if windows are in the memory of devices
+	lacks      [kinds]error      // why windows of a kind do not work for this rank
+	rates      [kinds]float64    // bytes a second, of the slowest peer
+	offers     [][kinds]bool     // by rank: of which kinds it has shared a window
+	inProcess  []bool            // by rank
+	opened     []bool            // by rank: its page
+	passed     [][]int           // by rank: its descriptors
+	places     [kinds][]cuda.Ptr // of the windows, by rank
+	arenas     []lent            // by rank
 
 	// What gives things back, last first: what belongs to all kinds comes last in these lists.
 	own, peers [kinds + 1][]func() error
@@ -183,7 +208,10 @@ const common = kinds
 func openWindows(g *Group) (*windows, error) {
 	w := &windows{g: g, layout: layout{g.size, g.opts.Graphs}, lows: map[choice]*program.Lowered{},
 		emitter: emitter{functions: map[*kernel.Function]cuda.Function{}},
-		pages:   make([]page, g.size), compared: make([]uint64, g.size), heard: make([]uint64, g.size)}
+		pages:   make([]page, g.size), compared: make([]uint64, g.size), heard: make([]uint64, g.size),
+		let: make([][3]let, g.size), goneAt: make([]atomic.Int64, g.size)}
+	hosts := g.opts.Sharing.Hosts
+	w.peers = neighbours(hosts, g.rank, g.size)
 	w.room = program.Room{Rank: g.rank, Ranks: g.size, Channels: exec.PlanChannels, Enqueued: true,
 		Slot: slotOf(g.opts.Staging), Windows: make([]program.Window, g.size)}
 	o := &opening{w: w, inProcess: make([]bool, g.size), opened: make([]bool, g.size), passed: make([][]int, g.size)}
@@ -195,6 +223,11 @@ func openWindows(g *Group) (*windows, error) {
 	if g.opts.Window != nil {
 		o.lacks = g.opts.Window.lacks
 		o.own[common] = []func() error{g.opts.Window.Free}
+	}
+	if why := Unfit(hosts); why != "" {
+		o.lackAll([]kind{inHost, onDevice}, fault.New(fault.NotSupported, "%s", why))
+	} else if len(hosts) > 1 {
+		w.rails = &rails{w: w, to: g.to, from: g.from, orders: map[*program.Lowered]*order{}}
 	}
 	err := o.agree()
 	if err != nil || g.route.Name == RouteStaged {
@@ -222,11 +255,17 @@ func (o *opening) agree() error {
 	if err := sameSlots(notes, g.rank); err != nil {
 		return err
 	}
-	for _, n := range notes {
+	for rank, n := range notes {
 		o.offers = append(o.offers, n.Works)
+		if n.Arena > MostArena {
+			return fault.Peer(fault.Internal, rank, "says that it has %d bytes of registered memory", n.Arena)
+		}
+		o.arenas = append(o.arenas, lent{bytes: int(n.Arena)})
 	}
 	var tried [kinds]bool
-	for open := next(notes, tried); len(open) > 0; open = next(notes, tried) {
+	hosts := g.opts.Sharing.Hosts
+	o.interprets = interprets(notes, hosts)
+	for open := next(notes, hosts, tried); len(open) > 0; open = next(notes, hosts, tried) {
 		for _, k := range open {
 			tried[k] = true
 		}
@@ -246,10 +285,10 @@ func (o *opening) agree() error {
 		}
 	}
 	if g.opts.Route == RouteAuto {
-		g.route = choose(notes)
+		g.route = choose(notes, hosts)
 		return nil
 	}
-	g.route = Route{Name: g.opts.Route, Devices: devices(notes)}
+	g.route = Route{Name: g.opts.Route, Devices: devices(notes, hosts), Hosts: several(hosts)}
 	return o.refused(notes)
 }
 
@@ -275,9 +314,9 @@ func (o *opening) refused(notes []note) error {
 func (o *opening) try(open []kind, notes []note) ([]note, error) {
 	o.attempt++
 	steps := []func([]kind, []note){o.openOwn, o.openPeers}
-	if o.w.g.opts.Route == RouteAuto {
+	if o.announces() {
 		steps = append(steps, func(open []kind, _ []note) {
-			if err := o.withPeers(func() error { return o.probe(open) }); err != nil {
+			if err := o.withPeers(func() error { return o.meet(open) }); err != nil {
 				o.lackAll(open, err)
 			}
 		})
@@ -309,7 +348,10 @@ func (o *opening) lackAll(open []kind, err error) {
 func (o *opening) exchange() ([]note, error) {
 	g := o.w.g
 	own := note{Has: g.opts.Window != nil, Slot: uint64(o.w.room.Slot), Graphs: uint64(g.opts.Graphs),
-		Device: g.ctx.Info().UUID, Rates: o.rates}
+		Interprets: byte(g.opts.Interpret), Device: g.ctx.Info().UUID, Rates: o.rates}
+	if own.Has && g.opts.Window.arena != nil {
+		own.Arena = uint64(g.opts.Window.arena.bytes)
+	}
 	for k := range kinds {
 		if own.Works[k] = o.lacks[k] == nil; !own.Works[k] {
 			own.Why[k] = strings.TrimPrefix(o.lacks[k].Error(), "goccl: ")
@@ -347,7 +389,7 @@ func (o *opening) openOwn(open []kind, _ []note) {
 		}
 	}
 	for _, k := range open {
-		if o.lacks[k] = o.openOwnWindow(k); o.lacks[k] == nil && w.g.opts.Route == RouteAuto {
+		if o.lacks[k] = o.openOwnWindow(k); o.lacks[k] == nil && w.g.opts.Route == RouteAuto && len(w.peers) > 0 {
 			o.lacks[k] = o.fill(k)
 		}
 	}
@@ -369,6 +411,9 @@ func (o *opening) openCommon() error {
 	}
 	o.own[common] = append(o.own[common], module.Unload)
 	for _, f := range kernel.Functions() {
+		if kernel.TakesTable(f.Name) && !o.interprets {
+			continue
+		}
 		if w.functions[f], err = module.Function(f.Name); err != nil {
 			return err
 		}
@@ -390,6 +435,12 @@ func (o *opening) openCommon() error {
 		return err
 	}
 	o.own[common] = append(o.own[common], registered.Free)
+	if w.rails != nil {
+		if err = w.rails.open(); err != nil {
+			return err
+		}
+		o.own[common] = append(o.own[common], w.rails.close)
+	}
 	w.page, w.pages[g.rank] = registered, page{registered.Host(), registered.Ptr()}
 	if w.graphs, err = openGraphs(w); err == nil && w.graphs != nil {
 		o.own[common] = append(o.own[common], w.graphs.stream.Destroy)
@@ -401,7 +452,10 @@ func (o *opening) openOwnWindow(k kind) error {
 	g := o.w.g
 	if k == onDevice {
 		o.places[k][g.rank] = g.opts.Window.memory.Ptr()
-		return nil
+		if !o.interprets {
+			return nil
+		}
+		return o.clearFlags()
 	}
 	return o.register(&o.own[k], g.rank, g.opts.Window.host)
 }
@@ -420,10 +474,7 @@ func (o *opening) register(giving *[]func() error, rank int, segment *mem.Segmen
 // openPeers finds the memory of the peers.
 func (o *opening) openPeers(open []kind, notes []note) {
 	w := o.w
-	for rank := range w.pages {
-		if rank == w.g.rank {
-			continue
-		}
+	for _, rank := range w.peers {
 		if o.openInProcess(rank, open, notes) {
 			continue
 		}
@@ -437,7 +488,7 @@ func (o *opening) openPeers(open []kind, notes []note) {
 			}
 		}
 	}
-	if w.g.opts.Route != RouteAuto {
+	if !o.announces() {
 		return
 	}
 	if err := o.withPeers(o.announce); err != nil {
@@ -473,22 +524,44 @@ func (o *opening) openInProcess(rank int, open []kind, notes []note) bool {
 	for _, k := range open {
 		if k == inHost || notes[rank].Device == notes[w.g.rank].Device {
 			o.places[k][rank] = peer.opening.places[k][rank]
+			if arena := peer.g.opts.Window.arena; k == onDevice && arena != nil {
+				o.arenas[rank].base = arena.memory.Ptr()
+			}
 			continue
 		}
-		descriptor := -1
-		err := in(peer.g.ctx, func() (err error) {
-			descriptor, err = peer.g.opts.Window.memory.Descriptor()
-			return err
-		})
-		if err == nil {
-			err = o.importMemory(rank, descriptor)
-			syscall.Close(descriptor)
-		}
-		if err != nil {
+		if err := o.importInProcess(rank, peer.g); err != nil {
 			o.lackAll([]kind{k}, err)
 		}
 	}
 	return true
+}
+
+// importInProcess maps the memory of a rank of this process on another device.
+func (o *opening) importInProcess(rank int, peer *Group) error {
+	window := peer.opts.Window
+	memories, descriptors := []cuda.Memory{window.memory}, []int(nil)
+	if window.arena != nil {
+		memories = append(memories, window.arena.memory)
+	}
+	defer func() {
+		for _, descriptor := range descriptors {
+			syscall.Close(descriptor)
+		}
+	}()
+	err := in(peer.ctx, func() error {
+		for _, m := range memories {
+			descriptor, err := m.Descriptor()
+			if err != nil {
+				return err
+			}
+			descriptors = append(descriptors, descriptor)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return o.importMemory(rank, descriptors)
 }
 
 // openPage maps the page of a rank in another process.
@@ -505,6 +578,9 @@ func (o *opening) openPage(rank int) error {
 		if o.offers[rank][k] {
 			want++
 		}
+	}
+	if o.arenas[rank].bytes > 0 {
+		want++
 	}
 	if got := len(o.passed[rank]); got != want {
 		return fault.Peer(fault.NotSupported, rank, "%d descriptors of its memory have come, and not %d: "+
@@ -528,7 +604,14 @@ func (o *opening) openPage(rank int) error {
 // openPeer maps the window of a rank in another process.
 func (o *opening) openPeer(rank int, k kind) error {
 	if k == onDevice {
-		return o.importMemory(rank, o.passed[rank][len(o.passed[rank])-1])
+		first := len(o.passed[rank]) - 1
+		if o.arenas[rank].bytes > 0 {
+			first--
+		}
+		if first < 1 { // its notes contradict each other
+			return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in the memory of its device has come")
+		}
+		return o.importMemory(rank, o.passed[rank][first:])
 	}
 	if len(o.passed[rank]) < 2 { // its notes contradict each other
 		return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in memory of the host has come")
@@ -541,14 +624,20 @@ func (o *opening) openPeer(rank int, k kind) error {
 	return o.register(&o.peers[k], rank, segment)
 }
 
-// importMemory maps a rank's window in the memory of its device.
-func (o *opening) importMemory(rank, descriptor int) error {
-	memory, err := o.w.g.ctx.Import(descriptor, o.w.g.opts.Window.bytes)
-	if err != nil {
-		return err
+// importMemory maps a rank's window in the memory of its device, and its arena if it has one.
+func (o *opening) importMemory(rank int, descriptors []int) error {
+	for i, descriptor := range descriptors {
+		at, bytes := &o.places[onDevice][rank], o.w.g.opts.Window.bytes
+		if i > 0 {
+			at, bytes = &o.arenas[rank].base, o.arenas[rank].bytes
+		}
+		memory, err := o.w.g.ctx.Import(descriptor, bytes)
+		if err != nil {
+			return err
+		}
+		o.peers[onDevice] = append(o.peers[onDevice], memory.Free)
+		*at = memory.Ptr()
 	}
-	o.peers[onDevice] = append(o.peers[onDevice], memory.Free)
-	o.places[onDevice][rank] = memory.Ptr()
 	return nil
 }
 
@@ -568,6 +657,13 @@ func (o *opening) settle(chosen kind) {
 	w.places = o.places[chosen]
 	w.scratch = w.places[w.g.rank] + cuda.Ptr(plan.WindowSlots*w.room.Slot)
 	w.graphs.locate()
+	if chosen == onDevice {
+		w.lend(o.arenas)
+	}
+	if o.interprets && chosen == onDevice && w.rails == nil && len(w.peers) > 0 {
+		w.runs = newInterpreter(w)
+		w.g.route.Interpreted = tune.MostInterpreted
+	}
 	if w.g.opts.Route == RouteAuto {
 		w.used[0] = o.mark() // the peers have read it
 	}

@@ -71,7 +71,8 @@ func (o *opening) fill(k kind) error {
 	return w.stream.Synchronize()
 }
 
-// announce tells the peers by a word that the windows are filled, as the first operation would.
+// announce tells the peers by a word that the window is filled and its flags are clear, as the
+// first operation would.
 func (o *opening) announce() error {
 	w := o.w
 	w.tell(wordSignal, o.mark())
@@ -81,33 +82,42 @@ func (o *opening) announce() error {
 	return w.stream.Synchronize()
 }
 
-// probe reads the windows of all peers. Its error is of windows of all kinds.
+// announces reports whether the ranks tell each other that their windows are ready.
+func (o *opening) announces() bool { return o.w.g.opts.Route == RouteAuto || o.interprets }
+
+// meet sees that what all peers have announced is there, and reads their windows if nobody has
+// chosen them by name. Its error is of windows of all kinds.
+func (o *opening) meet(open []kind) error {
+	w := o.w
+	for _, peer := range w.peers {
+		// The host has seen its word, so what the peer has written comes before what is enqueued
+		// from now on: no stream has to wait for it.
+		if !w.page.Reached(w.layout.of(peer, wordSignal), o.mark()) {
+			return fault.Peer(fault.NotSupported, peer, "what its stream writes to rank %d does not come", w.g.rank)
+		}
+	}
+	if w.g.opts.Route != RouteAuto {
+		return nil
+	}
+	return o.probe(open)
+}
+
+// probe reads the windows of all peers.
 func (o *opening) probe(open []kind) error {
 	w := o.w
 	memory, err := w.g.ctx.Alloc(o.probed())
 	if err != nil {
 		return err
 	}
-	for peer := range w.pages {
-		if peer == w.g.rank || err != nil {
-			continue
-		}
-		err = o.probePeer(peer, open, memory.Ptr())
+	for _, peer := range w.peers {
+		o.probePeer(peer, open, memory.Ptr())
 	}
-	if err == nil {
-		w.tell(wordLeft, o.mark()) // the peers may write into their windows
-		err = w.flush()
-	}
-	return errors.Join(err, w.stream.Synchronize(), memory.Free())
+	w.tell(wordLeft, o.mark()) // the peers may write into their windows
+	return errors.Join(w.flush(), w.stream.Synchronize(), memory.Free())
 }
 
-// probePeer reads the windows of a peer into memory of the device. It never waits for the peer: the
-// host has seen its word already, so what it has written comes before what is enqueued now.
-func (o *opening) probePeer(peer int, open []kind, into cuda.Ptr) error {
-	w := o.w
-	if !w.page.Reached(w.layout.of(peer, wordSignal), o.mark()) {
-		return fault.Peer(fault.NotSupported, peer, "what its stream writes to rank %d does not come", w.g.rank)
-	}
+// probePeer reads the windows of a peer into memory of the device.
+func (o *opening) probePeer(peer int, open []kind, into cuda.Ptr) {
 	for _, k := range open {
 		if o.lacks[k] != nil {
 			continue
@@ -119,7 +129,6 @@ func (o *opening) probePeer(peer int, open []kind, into cuda.Ptr) error {
 			o.rates[k] = rate
 		}
 	}
-	return nil
 }
 
 // read reads the window of a peer, checks what has come, and returns the bytes a second.

@@ -44,7 +44,7 @@ func (w *windows) advance() (moved, pending bool) {
 	// First whether the device has ended it, then the prints: those of peers that it has waited for
 	// are there by then, so a call that differs fails and does not end.
 	o := w.head()
-	ended := o != nil && w.page.Reached(w.layout.ended(), at(o.first+1, 0, 0))
+	ended := o != nil && o.messages.Load() == 0 && w.page.Reached(w.layout.ended(), at(o.first+1, 0, 0))
 	if err := w.compare(); err != nil {
 		w.g.fail(err)
 		return true, true
@@ -60,8 +60,8 @@ func (w *windows) advance() (moved, pending bool) {
 // failed reports whether a peer has failed, and perhaps written words for something that it has not
 // waited for. This rank is about to be told why.
 func (w *windows) failed() bool {
-	for peer := range w.pages {
-		if peer != w.g.rank && w.flagOf(w.page.Host(), peer).Load() != 0 {
+	for _, peer := range w.peers {
+		if w.flagOf(w.page.Host(), peer).Load() != 0 {
 			return true
 		}
 	}
@@ -84,8 +84,8 @@ func (w *windows) announce(o *Op) {
 // device does not: it reads no more than this rank's lengths, whatever the peers have called.
 func (w *windows) compare() error {
 	mine := w.page.Host()
-	for peer := range w.pages {
-		for seq := w.compared[peer] + 1; peer != w.g.rank; seq++ {
+	for _, peer := range w.peers {
+		for seq := w.compared[peer] + 1; ; seq++ {
 			offset := w.layout.print(seq)
 			own, there, forgotten := readPrint(mine, offset, seq)
 			if !there && !forgotten {
@@ -114,12 +114,9 @@ func (w *windows) lost() error {
 	if err := w.g.comm.Check(); err != nil {
 		return err
 	}
-	for peer := range w.pages {
-		if peer == w.g.rank {
-			continue
-		}
+	for _, peer := range w.peers {
 		// What the peer wrote before it went is there when its end is known.
-		gone := w.g.comm.Gone(peer)
+		gone := w.gone(peer)
 		if gone != nil && (w.flagOf(w.page.Host(), peer).Load() != 0 ||
 			!w.page.Reached(w.layout.of(peer, wordSignal), at(o.first+1, 0, 0))) {
 			return gone
@@ -128,27 +125,48 @@ func (w *windows) lost() error {
 	return nil
 }
 
+// gone returns why a peer has gone, or nil: what it has said before it went, if anything. Who
+// drives the control group at this moment may be about to read that, so it has goneSpan.
+func (w *windows) gone(peer int) *fault.Error {
+	gone := w.g.comm.Gone(peer)
+	if gone == nil {
+		return nil
+	}
+	if failure := w.g.comm.Check(); failure != nil {
+		return failure
+	}
+	now := time.Now().UnixNano()
+	if w.goneAt[peer].CompareAndSwap(0, now) || now-w.goneAt[peer].Load() < int64(goneSpan) {
+		return nil
+	}
+	return gone
+}
+
+const goneSpan = 50 * time.Millisecond
+
 // release lets the stream go, whatever it waits for. The caller holds the lock of words. A peer
 // whose stream still goes on may write a word again, so this is repeated until the stream has
 // ended.
 func (w *windows) release() {
-	for peer := range w.pages {
-		if peer != w.g.rank {
-			w.flagOf(w.pages[peer].host, w.g.rank).Store(1)
-		}
-	}
-	for peer := range w.pages {
-		if peer == w.g.rank {
-			continue
-		}
-		for _, word := range [3]int{wordOffer, wordSignal, wordLeft} {
-			offset := w.layout.of(peer, word)
-			if come := w.page.Load(offset); opOf(come) < out>>32 {
-				w.page.Store(offset, come+out)
+	w.warn()
+	for _, peer := range w.peers {
+		for k, word := range [3]int{wordOffer, wordSignal, wordLeft} {
+			offset, l := w.layout.of(peer, word), &w.let[peer][k]
+			if come := w.page.Load(offset); !l.stored || come != l.value {
+				*l = let{true, come + out}
+				w.page.Store(offset, l.value)
 			}
 		}
 	}
+	w.runs.release()
 	w.graphs.release()
+}
+
+// warn tells the hosts of the peers that this rank has failed, before its stream is let go.
+func (w *windows) warn() {
+	for _, peer := range w.peers {
+		w.flagOf(w.pages[peer].host, w.g.rank).Store(1)
+	}
 }
 
 // released reports whether the stream has ended after the group has failed, and no graph waits. It
@@ -209,41 +227,55 @@ func (w *windows) late(now time.Time) error {
 		w.lateSince = time.Time{}
 		return nil
 	}
-	why := w.blame(w.head())
+	why, doubt := w.blame(w.head())
 	if w.lateSince.IsZero() {
 		w.lateSince = now
 	}
-	if why.Peer != w.g.rank && now.Sub(w.lateSince) < grace {
+	if now.Sub(w.lateSince) < time.Duration(doubt)*grace {
 		return nil
 	}
 	return why.In(w.g.label(), late.describe())
 }
 
-// grace is how long a rank waits before it blames another, which may know better.
+// grace is how long a rank waits before it blames another, which may know better, for each doubt
+// that it has. Where messages come from other hosts, a rank of this one that does not go on may
+// wait for such a message, and the sender of that for a rank of its own host, which that host
+// knows.
 const grace = 200 * time.Millisecond
 
-// blame says whom the oldest call waits for.
-func (w *windows) blame(o *Op) *fault.Error {
+// blame says whom the oldest call waits for, and how doubtful that is.
+func (w *windows) blame(o *Op) (why *fault.Error, doubt int) {
 	if !w.page.Reached(w.layout.begun(), at(o.first, 0, 0)) {
 		return fault.Peer(fault.Timeout, w.g.rank, "the stream of this rank has not come to the call on device %d; what "+
-			"was enqueued before it has not ended", w.g.ctx.Info().Index)
+			"was enqueued before it has not ended", w.g.ctx.Info().Index), 0
 	}
 	behind, least := w.g.rank, uint64(1<<63)
-	for peer := range w.pages {
+	for _, peer := range w.peers {
 		come := max(w.page.Load(w.layout.of(peer, wordOffer)), w.page.Load(w.layout.of(peer, wordSignal)))
-		if peer != w.g.rank && come < least {
+		if come < least {
 			behind, least = peer, come
 		}
 	}
+	missing := w.rails.missing(o)
+	awaited := w.runs.awaited()
+	if awaited >= 0 {
+		behind, least = awaited, w.page.Load(w.layout.of(awaited, wordSignal))
+	}
 	_, called, since := readPrint(w.pages[behind].host, w.layout.print(o.seq), o.seq)
 	switch {
+	case opOf(least) <= o.first && behind != w.g.rank && !called && !since:
+		return fault.Peer(fault.Timeout, behind, "rank %d is in no call since seq %d", behind, w.compared[behind]), 1
+	case missing >= 0:
+		return fault.Peer(fault.Timeout, missing, "rank %d, on another host, has not come as far in the call", missing), 2
 	case behind == w.g.rank || opOf(least) > o.first:
 		return fault.Peer(fault.Timeout, w.g.rank, "device %d has not ended the call, although no rank is behind",
-			w.g.ctx.Info().Index)
-	case !called && !since:
-		return fault.Peer(fault.Timeout, behind, "rank %d is in no call since seq %d", behind, w.compared[behind])
+			w.g.ctx.Info().Index), 0
+	case awaited >= 0:
+		return fault.Peer(fault.Timeout, behind, "rank %d has not come as far in the call", behind), 1
+	case w.rails != nil:
+		return fault.Peer(fault.Timeout, behind, "the stream of rank %d does not go on in the call", behind), 3
 	case least <= at(o.first, 0, 0):
-		return fault.Peer(fault.Timeout, behind, "the stream of rank %d has not come to the call", behind)
+		return fault.Peer(fault.Timeout, behind, "the stream of rank %d has not come to the call", behind), 1
 	}
-	return fault.Peer(fault.Timeout, behind, "the stream of rank %d has begun the call and does not go on", behind)
+	return fault.Peer(fault.Timeout, behind, "the stream of rank %d has begun the call and does not go on", behind), 1
 }

@@ -17,14 +17,18 @@ func (p *pipeline) finish(piece uint64) {
 	}
 }
 
-// release lets the streams of all pipelines go.
-func (g *Group) release() {
+// release lets the streams of all pipelines go. failed says that this rank has not done its part of
+// what it called, and perhaps never will.
+func (g *Group) release(failed bool) {
 	g.storing.Lock()
 	defer g.storing.Unlock()
 	if g.released {
 		return
 	}
 	g.released = true
+	if failed && g.windows != nil && g.windows.rails != nil { // whose stream waits for these
+		g.windows.warn()
+	}
 	for _, p := range g.pipelines {
 		g.memory.Store(p.done, g.memory.Load(p.done)+out)
 	}

@@ -20,11 +20,13 @@ import (
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/cudatest"
 	"github.com/goccl/goccl/cuda/driver"
+	"github.com/goccl/goccl/cuda/group"
 )
 
 // On a GPU, run the tests TestMatrix, TestSameOrderOfOperands, TestLengths, TestUnequalBlocks,
-// TestMessages, TestWindowsMatrix, TestWindowsLengths and TestWindowsUnequalBlocks, with
-// CUDA_DEVICE_MAX_CONNECTIONS=32, since all ranks share a process.
+// TestMessages, TestWindowsMatrix, TestWindowsLengths, TestWindowsUnequalBlocks, TestLendMatrix,
+// TestLendLengths, TestLendUnequalBlocks, TestInterpretedMatrix and TestInterpretedUnequalBlocks,
+// with CUDA_DEVICE_MAX_CONNECTIONS=32, since all ranks share a process.
 var gpu = flag.Bool("group.gpu", false, "ranks share the first GPU of this machine, in place of a simulated device each")
 
 // hang is a time that nothing here takes.
@@ -40,6 +42,7 @@ type rank struct {
 	device cuda.Memory
 	host   cuda.Registered // by which tests reach the device's memory
 	block  *mem.Block
+	arena  *group.Arena      // in which device is; or nil
 	cpu    *ccl.Communicator // of a group of the same ranks on the processor
 
 	captures bool // issue makes a graph of each call
@@ -79,7 +82,9 @@ func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory 
 }
 
 // ranksOnDevices makes a device group whose ranks are on so many devices of their drivers in turn.
-func ranksOnDevices(t testing.TB, drivers []*cudatest.Driver, devices int, opts ccl.Options, memory int) []*rank {
+// Those that lend have their memory in an arena.
+func ranksOnDevices(t testing.TB, drivers []*cudatest.Driver, devices int, opts ccl.Options, memory int,
+	lends ...bool) []*rank {
 	t.Helper()
 	n := len(drivers)
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -96,23 +101,43 @@ func ranksOnDevices(t testing.TB, drivers []*cudatest.Driver, devices int, opts 
 	}
 	_, cpu, err := localIn(ctx, node, n, onProcessor)
 	require.NoError(t, err)
+	ranks := ranksOf(t, comms, drivers, devices, opts, memory, lends...)
+	for i, r := range ranks {
+		r.cpu = cpu[i]
+	}
+	return ranks
+}
+
+// ranksOf makes a device group of comms. Those that lend have their memory in an arena.
+func ranksOf(t testing.TB, comms []*ccl.Communicator, drivers []*cudatest.Driver, devices int, opts ccl.Options,
+	memory int, lends ...bool) []*rank {
+	t.Helper()
+	n := len(drivers)
 	ranks := make([]*rank, n)
 	for i := range ranks {
-		r := &rank{cpu: cpu[i]}
+		r := new(rank)
+		var machine cuda.Driver = drivers[i]
+		device := i % devices
+		var err error
 		if *gpu {
-			nvidia, err := driver.Open()
+			machine, err = driver.Open()
 			require.NoError(t, err)
-			r.ctx, err = nvidia.Retain(0)
-			require.NoError(t, err)
+			device = 0
 		} else {
 			r.driver = drivers[i]
-			r.ctx, err = r.driver.Retain(i % devices)
-			require.NoError(t, err)
+		}
+		r.ctx, err = machine.Retain(device)
+		require.NoError(t, err)
+		if i < len(lends) && lends[i] {
+			r.makeArena(t, machine, device, 2*memory)
 		}
 		ranks[i] = r
 	}
 	for _, err := range each(n, func(i int) (err error) {
 		window, err := ccl.NewDeviceWindow(ranks[i].ctx, opts, n)
+		if err == nil && ranks[i].arena != nil {
+			err = window.Lend(ranks[i].arena)
+		}
 		if err != nil {
 			return err
 		}
@@ -122,18 +147,29 @@ func ranksOnDevices(t testing.TB, drivers []*cudatest.Driver, devices int, opts 
 		require.NoError(t, err)
 	}
 	for _, r := range ranks {
-		require.NoError(t, r.ctx.Enter(false))
-		r.stream, err = r.ctx.NewStream(0)
-		require.NoError(t, err)
-		r.device, err = r.ctx.Alloc(memory)
-		require.NoError(t, err)
-		r.block, err = mem.Alloc(memory)
-		require.NoError(t, err)
-		r.host, err = r.ctx.Register(r.block.Bytes())
-		require.NoError(t, err)
-		r.ctx.Leave()
+		r.furnish(t, memory)
 	}
 	return ranks
+}
+
+// furnish gives a rank memory, and a stream for its calls.
+func (r *rank) furnish(t testing.TB, memory int) {
+	t.Helper()
+	require.NoError(t, r.ctx.Enter(false))
+	defer r.ctx.Leave()
+	var err error
+	r.stream, err = r.ctx.NewStream(0)
+	require.NoError(t, err)
+	if r.arena != nil {
+		r.device, err = r.inArena(memory)
+	} else {
+		r.device, err = r.ctx.Alloc(memory)
+	}
+	require.NoError(t, err)
+	r.block, err = mem.Alloc(memory)
+	require.NoError(t, err)
+	r.host, err = r.ctx.Register(r.block.Bytes())
+	require.NoError(t, err)
 }
 
 // localIn makes one more group of ranks of this process.
@@ -182,6 +218,11 @@ func bury(t testing.TB, ranks []*rank) {
 	}
 	for _, r := range ranks {
 		r.leave(t)
+	}
+	for _, r := range ranks {
+		if r.arena != nil {
+			require.NoError(t, r.arena.Close())
+		}
 	}
 	for _, r := range ranks {
 		if r.driver == nil {

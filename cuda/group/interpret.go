@@ -1,0 +1,281 @@
+package group
+
+import (
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/ccl/tune"
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/kernel"
+)
+
+// Interpret says whether short calls over windows are kernels that interpret their program.
+type Interpret byte
+
+// The values of Interpret.
+const (
+	InterpretAuto   Interpret = iota // where each rank has a device of its own
+	InterpretNever                   // by nobody
+	InterpretAlways                  // wherever windows are in the memory of devices
+)
+
+func (i Interpret) String() string { return [...]string{"auto", "0", "1"}[i%3] }
+
+// interpreter executes short calls over windows: a call is one kernel, which interprets the program
+// of the call as a table of steps (kernel.Table). The stream has nothing to do in between, and
+// peers signal each other in the memory of their devices.
+//
+// The kernel waits for those of the peers. So it may only be used where these are executed
+// meanwhile: by default where each rank has a device of its own, with a few blocks, which are all
+// executed at once. When nothing else helps, the host lets it go (release); then it writes nothing
+// more.
+//
+// Each rank's window has slots for such calls, which they use in turn, and flags: a word for each
+// rank and block that writes it. A flag holds a position, as the words of pages do: that of the
+// last signal in a call, or behind it, when the block has left the slots of all ranks. So a block
+// waits for the block of the same number at its peers, which has the same part of every chunk. Only
+// before it writes a slot again, whose last call may have had other parts, it waits for all blocks.
+type interpreter struct {
+	w        *windows
+	emitter  // its places are the slots, and its stream is steps
+	steps    steps
+	suits    map[*program.Lowered]bool
+	turn     int                      // calls so far, but for those in packets
+	put      uint64                   // calls in packets so far
+	packets  []cuda.Ptr               // by rank: where they are
+	operands [kernel.MostRanks]uint64 // of a call in packets
+	used     [plan.WindowSlots]usedSlot
+}
+
+// usedSlot says where the peers are when they have left a slot.
+type usedSlot struct {
+	left   uint64
+	blocks int // that each of them has then
+}
+
+// runSlot is the size of a slot for such calls. The longest one fits although each rank's part of
+// it begins at a line of the cache, and what comes behind begins at a page.
+const runSlot = tune.MostInterpreted + pageBytes
+
+// runsAt returns where, in a window, that for such calls begins: the flags, and then the slots and
+// the packets.
+func runsAt(slot, graphs, ranks int) int {
+	return (plan.WindowSlots+scratches(ranks))*slot + graphs*regionBytes(slot, ranks)
+}
+
+// runsBytes returns how much of a window such calls have.
+func runsBytes(ranks int) int {
+	if ranks > kernel.MostRanks {
+		return 0
+	}
+	return pageBytes + plan.WindowSlots*runSlot + packetsBytes(ranks)
+}
+
+// clearFlags clears the flags of this rank's window in the memory of its device, and the packets
+// behind them.
+func (o *opening) clearFlags() error {
+	w := o.w
+	at, host, from := o.scratch(0)
+	ended := o.access(at, true)
+	clear(host)
+	ended()
+	flags := o.places[onDevice][w.g.rank] + cuda.Ptr(runsAt(w.room.Slot, w.layout.graphs, w.g.size))
+	for done, all := 0, runsBytes(w.g.size); done < all; done += len(host) {
+		if err := w.stream.Copy(flags+cuda.Ptr(done), from, min(len(host), all-done)); err != nil {
+			return err
+		}
+	}
+	return w.stream.Synchronize()
+}
+
+func newInterpreter(w *windows) *interpreter {
+	ranks := len(w.places)
+	n := &interpreter{w: w, suits: map[*program.Lowered]bool{}, packets: make([]cuda.Ptr, ranks),
+		emitter: emitter{room: w.room, processors: 1, functions: map[*kernel.Function]cuda.Function{},
+			places: make([]cuda.Ptr, ranks)}}
+	n.room.Slot = runSlot
+	n.steps.table.Rank = uint32(w.g.rank)
+	n.steps.table.Released = uint64(w.pages[w.g.rank].device) + uint64(w.layout.released())
+	n.steps.table.Awaited = uint64(w.pages[w.g.rank].device) + uint64(w.layout.awaited(0))
+	for rank, window := range w.places {
+		flags := window + cuda.Ptr(runsAt(w.room.Slot, w.layout.graphs, ranks))
+		n.steps.table.Flags[rank], n.places[rank] = uint64(flags), flags+pageBytes
+		n.packets[rank] = n.places[rank] + plan.WindowSlots*runSlot
+	}
+	for _, f := range kernel.Functions() {
+		n.functions[f] = stepOf(f)
+	}
+	n.stream = &n.steps
+	return n
+}
+
+// consider notes whether calls with a plan can be tables: they cannot where any rank has too much
+// to do. All ranks answer alike.
+func (n *interpreter) consider(p *plan.Plan, low *program.Lowered) {
+	if n != nil && low != nil {
+		n.suits[low] = suits(p)
+	}
+}
+
+func suits(p *plan.Plan) bool {
+	if p.Spec.Ranks > kernel.MostRanks || p.Win > runSlot/mem.Align {
+		return false
+	}
+	for rank := range p.Spec.Ranks {
+		prog := p.Program(rank)
+		flat := prog.Flat()
+		steps := 2 // to enter and to leave
+		for _, lane := range flat.Lanes {
+			for i := range lane {
+				s := &lane[i]
+				switch {
+				case s.Kind == plan.Signal && i > 0 && lane[i-1].Kind == plan.Signal: // one for all
+				case s.Kind == plan.Signal, s.Kind == plan.Wait:
+					steps++
+				case len(s.Src) > kernel.MostSources:
+					return false
+				case len(s.Src) > 1:
+					steps += 2 * s.Dst.N // an operand may be scaled before
+				default:
+					steps += s.Dst.N
+				}
+			}
+		}
+		if steps > kernel.MostSteps {
+			return false
+		}
+	}
+	return true
+}
+
+// knowsLengths reports whether each rank knows the lengths of all blocks of a call.
+func knowsLengths(c dtype.Collective) bool {
+	return c != dtype.AllToAll && c != dtype.Gather && c != dtype.Scatter
+}
+
+// takes reports whether a call is interpreted, and compiles its program then. All ranks answer
+// alike: where a rank does not know the lengths of the others, nothing is interpreted.
+func (n *interpreter) takes(call *exec.Call, low *program.Lowered) (bool, error) {
+	if n == nil || !n.suits[low] || !knowsLengths(call.Coll) || call.Bytes() > tune.MostInterpreted {
+		return false, nil
+	}
+	if err := n.compile(call, low, 0); err != nil {
+		return false, err
+	}
+	return n.program.Last == 0, nil
+}
+
+// enqueue enqueues the kernel of a call, which takes has compiled.
+func (n *interpreter) enqueue(o *Op) error {
+	w := n.w
+	o.cut.pieces = 1
+	if err := w.flush(); err != nil {
+		return err
+	}
+	run, blocks := kernel.RunCopies(), n.blocks(&o.call)
+	if o.call.Coll.Reduces() {
+		run, _ = kernel.RunOf(o.call.Type, o.call.Op)
+	}
+	if n.inPackets(&o.call) {
+		n.packetTable(o)
+	} else if err := n.table(o, blocks); err != nil {
+		return err
+	}
+	if n.steps.full {
+		return fault.New(fault.Internal, "plan %s has more steps than it seemed to have", n.program.Low.Name)
+	}
+	return w.stream.Launch(w.functions[run.Function], blocks, kernel.BlockSize, n.steps.table.Bytes())
+}
+
+// blocks returns how many blocks a call has, alike on all ranks.
+func (n *interpreter) blocks(call *exec.Call) int {
+	return min(kernel.Copy().Blocks(int(call.Bytes()), 1<<10), mostRunBlocks)
+}
+
+// mostRunBlocks is so small that the kernels of all ranks of a process find room on one device.
+const mostRunBlocks = tune.MostInterpreted >> 14
+
+// table makes the table of a call.
+func (n *interpreter) table(o *Op, blocks int) error {
+	n.steps.table.Count, n.steps.full = 0, false
+	slot := n.turn % plan.WindowSlots
+	n.turn++
+	signals := len(n.program.Low.Told) > 0 // or nobody uses the window of this rank
+	lane := n.program.Lanes[0]
+	for i := range lane {
+		b := &lane[i]
+		switch b.Op {
+		case program.OpEnter:
+			if signals {
+				n.enter(&n.used[slot])
+			}
+		case program.OpSignal:
+			if b.Nth >= mostSignals {
+				return fault.New(fault.NotSupported, "plan %s gives too many signals", n.program.Low.Name)
+			}
+			n.signal(at(o.first, 0, b.Nth))
+		case program.OpWait:
+			n.w.heard[b.Peer] = at(o.first, 0, 0)
+			n.wait(b.Peer, at(o.first, 0, b.Nth), 0)
+		case program.OpLeave:
+			left := at(o.first, 1, 0)
+			if signals {
+				n.used[slot] = usedSlot{left, blocks}
+			}
+			n.signal(left)
+		case program.OpDrain: // nothing is lent
+		default:
+			if err := n.emit(&o.call, b, slot); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// enter has the kernel wait until all peers have left a slot. One that has come to a later call has
+// left it: its kernels come one after the other.
+func (n *interpreter) enter(slot *usedSlot) {
+	for _, peer := range n.w.peers {
+		if isBefore(n.w.heard[peer], slot.left) {
+			n.wait(peer, slot.left, slot.blocks)
+			n.w.heard[peer] = slot.left
+		}
+	}
+}
+
+func (n *interpreter) wait(peer int, value uint64, blocks int) {
+	n.steps.keep(n.steps.table.Wait(1<<peer, value, blocks))
+}
+
+// signal has the kernel write a position to all peers.
+func (n *interpreter) signal(value uint64) {
+	peers := uint32(0)
+	for _, peer := range n.w.peers {
+		peers |= 1 << peer
+	}
+	n.steps.keep(n.steps.table.Signal(peers, value))
+}
+
+// release lets the kernels of this rank go. The caller holds the lock of words.
+func (n *interpreter) release() {
+	if n != nil {
+		n.w.page.Store(n.w.layout.released(), out)
+	}
+}
+
+// awaited returns the rank that a kernel has waited for long, or -1.
+func (n *interpreter) awaited() int {
+	if n == nil {
+		return -1
+	}
+	for _, peer := range n.w.peers {
+		if n.w.page.Load(n.w.layout.awaited(peer)) != 0 {
+			return peer
+		}
+	}
+	return -1
+}

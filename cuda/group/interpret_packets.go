@@ -1,0 +1,109 @@
+package group
+
+import (
+	"math"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/tune"
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/kernel"
+)
+
+// The shortest calls in which every rank reads the blocks of all others are made in packets: half
+// of each is data, and half the flag that says that these are there. A rank puts its block into the
+// memory of every peer, and takes theirs out of its own, so nobody waits for a signal behind the
+// data. It is what all_reduce=one_shot does, with the operands in the same order as the plan over
+// windows that it replaces.
+//
+// Packets are used in turn in two sets. A rank that puts into a set again has taken, one call of
+// this kind ago, packets of each peer, which that one has put behind the call before: it had taken
+// everything out of the set by then. So nothing is waited for but packets. The flag is the number
+// of the call, whose 32 bits come round: so now and then a call puts whole sets, and no packet
+// keeps a flag until the same number comes again. That a packet has come says nothing of other
+// memory.
+
+// packetRoom is the room for the packets of a rank, in packets.
+const packetRoom = tune.MostInPackets / kernel.PacketData
+
+// wholeSets is after how many calls two in a row put whole sets.
+const wholeSets = 1 << 20
+
+// packetsBytes returns how much of a window packets have: both sets, and the blocks that were
+// taken.
+func packetsBytes(ranks int) int {
+	return ranks * (2*packetRoom*kernel.PacketBytes + tune.MostInPackets)
+}
+
+// packetsAt returns where the packets are that one rank puts into the memory of another.
+func (n *interpreter) packetsAt(owner, writer, set int) cuda.Ptr {
+	ranks := len(n.places)
+	return n.packets[owner] + cuda.Ptr((set*ranks+writer)*packetRoom*kernel.PacketBytes)
+}
+
+// takenAt returns where this rank has a block that it has taken out of packets.
+func (n *interpreter) takenAt(rank int) cuda.Ptr {
+	return n.packetsAt(n.w.g.rank, 0, 2) + cuda.Ptr(rank*tune.MostInPackets)
+}
+
+// inPackets reports whether a call is made in packets. All ranks answer alike: what they do not
+// know of each other is the factor of PREMUL_SUM. Nothing comes from a rank that has no elements,
+// so one that is ahead would not know that it may put the next packets.
+func (n *interpreter) inPackets(call *exec.Call) bool {
+	longest, shortest := 0, tune.MostInPackets
+	for _, blocks := range [2][]exec.Block{call.In, call.Out} {
+		for i := range blocks {
+			n := blocks[i].Count * call.Type.Size()
+			longest, shortest = max(longest, n), min(shortest, n)
+		}
+	}
+	name := n.program.Low.Name
+	premultiplied := call.Coll.Reduces() && call.Op == dtype.PremulSum
+	return shortest > 0 && longest <= tune.MostInPackets && !premultiplied && len(n.w.peers) == len(n.places)-1 &&
+		(call.Coll == dtype.AllReduce && name == "one_shot_window" || call.Coll == dtype.AllGather && name == "window")
+}
+
+// packetTable makes the table of a call in packets.
+func (n *interpreter) packetTable(o *Op) {
+	n.steps.table.Count, n.steps.full = 0, false
+	call, rank := &o.call, n.w.g.rank
+	set, flag, whole := int(n.put%2), packetFlag(n.put), 0
+	if n.put%wholeSets < 2 {
+		whole = packetRoom
+	}
+	n.put++
+	own := call.In[0]
+	ownBytes := own.Count * call.Type.Size()
+	for _, peer := range n.w.peers {
+		to := n.packetsAt(peer, rank, set)
+		n.steps.keep(n.steps.table.Put(uint64(to), uint64(pointer(own)), ownBytes, flag, whole))
+	}
+	if call.Coll == dtype.AllGather && pointer(call.Out[rank]) != pointer(own) {
+		n.steps.Copy(pointer(call.Out[rank]), pointer(own), ownBytes)
+	}
+	from := n.operands[:0]
+	for peer := range n.places {
+		into, bytes := n.takenAt(peer), ownBytes
+		if call.Coll == dtype.AllGather {
+			into, bytes = pointer(call.Out[peer]), call.Out[peer].Count*call.Type.Size()
+		}
+		if peer == rank {
+			from = append(from, uint64(pointer(own)))
+			continue
+		}
+		from = append(from, uint64(into))
+		n.steps.keep(n.steps.table.Take(uint64(into), uint64(n.packetsAt(rank, peer, set)), bytes, flag, peer))
+	}
+	if call.Coll == dtype.AllGather {
+		return
+	}
+	kind := kernel.Reduces
+	if n.program.Post != 1 {
+		kind = kernel.Scales
+	}
+	sum, _ := kernel.Reduce(call.Type, call.Op)
+	n.steps.add(kind, sum.Arguments(uint64(pointer(call.Out[0])), own.Count, n.program.Post, from...).Step)
+}
+
+// packetFlag returns the flag of a call, which is not 0.
+func packetFlag(nth uint64) uint32 { return uint32(nth%math.MaxUint32) + 1 }

@@ -1,0 +1,168 @@
+package group
+
+import (
+	"slices"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/kernel"
+)
+
+// A call's buffers may lie in an Arena, which the devices of the peers reach. If the plan allows it
+// (plan.Lend, proven by package verify), a window chunk that would be a copy of such a buffer is
+// that buffer itself: it is lent, and the copy is left out.
+//
+// A rank does not know, when it enqueues, what its peers lend. So each rank has, for every chunk of
+// a slot of its window, a word in its page, the place of the chunk: in the window, or at an offset
+// in its arena. It writes the place where it would have copied the chunk, if the peers know another
+// one, and so before the signal for which they wait. The peers' copies and reductions are kernels
+// that look there (package kernel). A rank without an arena lends nothing, and is read as ever.
+//
+// Each rank decides for itself, call by call, whether it lends. One that does waits at the end of
+// the call until all peers have ended it, since what follows in the caller's stream may write the
+// buffers again. Its offers are not in a stream ahead: there is little to copy.
+
+// leastLent is the number of bytes from which on a rank lends: with fewer, a copy takes less time
+// than to wait for the peers at the end. That is a guess, as long as nobody has measured it.
+const leastLent = 32 << 10
+
+// lent is the arena of a rank as the device of this rank reaches it.
+type lent struct {
+	base  cuda.Ptr
+	bytes int // 0 for none
+}
+
+// lending is what an emitter knows of arenas; its zero value is for a group without.
+type lending struct {
+	arena   *Arena     // of this rank; nil for none
+	arenas  []lent     // by rank; nil if no rank has one
+	records []cuda.Ptr // by rank: its places
+	lends   bool       // in the call that is being enqueued
+	loans   [program.MaxExposed]cuda.Ptr
+	told    [plan.WindowSlots][program.MaxExposed]bool // the place of a chunk is in the arena
+	number  uint64                                     // of places so far
+}
+
+// lend sets up lending, if any rank has an arena. Reads of the windows look for places then.
+func (w *windows) lend(arenas []lent) {
+	if !slices.ContainsFunc(arenas, func(a lent) bool { return a.bytes > 0 }) {
+		return
+	}
+	w.room.Exposes = true
+	w.lending = lending{arena: w.g.opts.Window.arena, arenas: arenas}
+	for _, page := range w.pages {
+		w.records = append(w.records, page.device+cuda.Ptr(w.layout.place(0, 0)))
+	}
+}
+
+// decide decides whether this rank lends in a call.
+func (l *lending) decide(rank int, call *exec.Call, low *program.Lowered) {
+	l.lends = false
+	if l.arena == nil || !low.Exposes || call.Coll.Reduces() && call.Op == dtype.PremulSum {
+		return // PREMUL_SUM multiplies what it copies
+	}
+	bytes := 0
+	for _, r := range low.Exposable {
+		if r.N == 0 {
+			continue
+		}
+		b := blockOf(call, low, r)
+		n := b.Count * call.Type.Size()
+		if at, ok := l.arena.place(pointer(b), n); ok && at%call.Type.Size() == 0 {
+			bytes += n / low.Split
+		}
+	}
+	if bytes < leastLent {
+		return
+	}
+	// What a plan that is not made for calls in place lends would be overwritten.
+	inPlace, err := call.Overlap(rank)
+	l.lends = err == nil && !(inPlace && low.Alias&plan.InPlace == 0)
+}
+
+// blockOf returns the block of a chunk of In or Out.
+func blockOf(call *exec.Call, low *program.Lowered, r plan.Ref) exec.Block {
+	if r.Buf == plan.Out {
+		return call.Out[r.At/low.Split]
+	}
+	return call.In[r.At/low.Split]
+}
+
+// lendPiece finds what this rank lends in the piece that has been compiled.
+func (e *emitter) lendPiece(call *exec.Call) {
+	clear(e.loans[:])
+	if !e.lends {
+		return
+	}
+	for i, r := range e.program.Low.Exposable {
+		if r.N == 0 {
+			continue
+		}
+		source := &e.program.Chunks[r.Buf][r.At]
+		p := e.address(call, &source.Operand, 0)
+		if at, ok := e.arena.place(p, source.Bytes); ok && source.Bytes > 0 && at%call.Type.Size() == 0 {
+			e.loans[i] = p
+		}
+	}
+}
+
+// loan returns where a chunk of this rank's window is if it is lent, else 0.
+func (l *lending) loan(chunk int32) cuda.Ptr {
+	if !l.lends || int(chunk) >= len(l.loans) {
+		return 0
+	}
+	return l.loans[chunk]
+}
+
+// place has the stream tell the peers where a chunk of this rank's window is, if they know another
+// place. The slot has been left by all.
+func (e *emitter) place(chunk int32, slot int) {
+	if e.arena == nil || !e.program.Low.Exposes {
+		return
+	}
+	p := e.loan(chunk)
+	if p == 0 && !e.told[slot][chunk] {
+		return
+	}
+	at, lent := e.arena.place(p, 0) // which is not there if it is 0
+	e.told[slot][chunk] = lent
+	e.number++
+	e.words = append(e.words, cuda.WordOp{At: e.records[e.room.Rank] + cuda.Ptr(placeOf(slot, int(chunk))),
+		Value: kernel.Place(e.number, lent, uint64(at))})
+}
+
+// source is where an operation reads: at an address, or where a place says.
+type source struct {
+	at   cuda.Ptr
+	lent kernel.Lent // no Place if the operand is at its address
+}
+
+// source returns where an operand is read.
+func (e *emitter) source(call *exec.Call, b *program.Operand, slot int) source {
+	s := source{at: e.address(call, b, slot)}
+	if b.Base != program.BasePeer || e.arenas == nil || !e.program.Low.Exposes || e.arenas[b.Index].bytes == 0 {
+		return s
+	}
+	arena := e.arenas[b.Index]
+	s.lent = kernel.Lent{Place: uint64(e.records[b.Index] + cuda.Ptr(placeOf(slot, int(b.Chunk)))),
+		Base: uint64(arena.base), Bytes: uint64(arena.bytes)}
+	return s
+}
+
+// drain has the stream wait until all peers have ended a call.
+func (w *windows) drain(next uint64) {
+	for _, peer := range w.peers {
+		w.await(peer, wordLeft, next)
+		w.heard[peer] = next
+	}
+}
+
+// errTwice is for a plan that no device executes while it lends: there is one scratch.
+func (e *emitter) errTwice() error {
+	return fault.New(fault.NotSupported, "plan %s reduces two operands of the caller at once from so many ranks; "+
+		"GOCCL_CUDA_REGISTERED=0 does without registered memory", e.program.Low.Name)
+}

@@ -1,0 +1,515 @@
+package group
+
+import (
+	"errors"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/cuda"
+)
+
+// rails are the way of the messages of programs between hosts: to and from each rank with the same
+// place on another host there is a pipeline, apart from those of the caller's messages. A message
+// is an Op inside that of its call. It moves as any staged message does, and the stream of the
+// windows waits for it only where the program does (program.Streams).
+//
+// A call of several pieces begins each piece before it goes on with the one before, up to where
+// that would wait for a message. So while the messages of a piece travel, the devices of a host
+// reduce the next one. The messages of two ranks keep the order of the pieces. Two pieces are under
+// way at the same time, so there is Tmp for two.
+type rails struct {
+	w        *windows
+	to, from []*pipeline // by rank; nil for those that are on none of the rails
+	memory   cuda.Memory // Tmp
+	orders   map[*program.Lowered]*order
+	turns    [2]turn
+	block    [1]exec.Block
+	events   []cuda.Event // all that were made
+}
+
+// order says how the lanes of a plan go together.
+type order struct {
+	marks [][]int // by lane and step: the number of the event that marks its end, or -1
+	count int     // events
+	lines []line  // by lane; that of lane 0 is empty
+}
+
+// line is a lane of messages.
+type line struct {
+	pipeline *pipeline
+	stream   cuda.Stream
+	sends    bool
+	anchored bool // its first message comes after a step of another lane
+	reads    bool // it sends from Tmp
+	writes   bool // it receives into Tmp
+	open     bool // lane 0 does not come after its last message
+}
+
+// turn is a piece of a call that is being enqueued.
+type turn struct {
+	piece   int
+	program program.Program
+	next    []int        // by lane: the instruction that comes next
+	marks   []cuda.Event // see order
+	begun   cuda.Event   // where the piece begins in the stream of the windows
+	ended   []cuda.Event // by lane: where its messages end
+}
+
+// ownTag is the tag of the messages of programs. Callers have no tags with this bit.
+const ownTag = 1 << 31
+
+// headBytes is what comes before the data of such a message in its slot: the print of the call. So
+// ranks that call different things find out, as those of a host do by their pages.
+const headBytes = 64
+
+// railSlot returns the least size of a slot of rails, for windows with slots of the given size. A
+// message is half of these at most, and all of its pieces surely leave (batch): so ranks that send
+// to each other before they receive do not wait in a circle if streams share a hardware queue.
+func railSlot(window int) int {
+	return (window/2/surely + headBytes + pageBytes - 1) &^ (pageBytes - 1)
+}
+
+// unlimited is the time that the host has for a message. The call has a deadline.
+const unlimited = time.Duration(1 << 62)
+
+// open makes what the rails need on the device.
+func (r *rails) open() (err error) {
+	r.memory, err = r.w.g.ctx.Alloc(len(r.turns) * r.w.room.Slot)
+	return err
+}
+
+// close gives that back.
+func (r *rails) close() error {
+	var errs []error
+	for _, event := range r.events {
+		errs = append(errs, event.Destroy())
+	}
+	return errors.Join(append(errs, r.memory.Free())...)
+}
+
+// accepts reports whether all messages of a plan are on rails. All ranks answer alike.
+func (r *rails) accepts(p *plan.Plan) bool {
+	hosts := r.w.g.opts.Sharing.Hosts
+	for rank := range p.Spec.Ranks {
+		on := map[int]bool{}
+		for _, peer := range railOf(hosts, rank) {
+			on[peer] = true
+		}
+		for _, lane := range p.Program(rank).Lanes[1:] {
+			if !on[lane[0].Peer] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// has reports whether a plan has messages.
+func (r *rails) has(low *program.Lowered) bool { return r != nil && r.orders[low] != nil }
+
+// learn finds out how the lanes of a plan go together.
+func (r *rails) learn(p *plan.Plan, low *program.Lowered) {
+	lanes := p.Program(r.w.g.rank).Lanes
+	made := &order{lines: make([]line, len(lanes))}
+	for l, lane := range lanes {
+		marks := make([]int, len(lane))
+		for i := range marks {
+			marks[i] = -1
+		}
+		made.marks = append(made.marks, marks)
+		if l > 0 {
+			made.lines[l] = r.line(lanes, l)
+		}
+	}
+	for _, lane := range lanes {
+		for i := range lane {
+			for _, after := range lane[i].After {
+				if mark := &made.marks[after.Lane][after.Step]; *mark < 0 {
+					*mark = made.count
+					made.count++
+				}
+			}
+		}
+	}
+	r.orders[low] = made
+}
+
+func (r *rails) line(lanes [][]plan.Step, l int) line {
+	lane := lanes[l]
+	made := line{sends: lane[0].Kind == plan.Send, anchored: len(lane[0].After) > 0}
+	if made.sends {
+		made.pipeline = r.to[lane[0].Peer]
+		made.stream = made.pipeline.toHost.stream
+	} else {
+		made.pipeline = r.from[lane[0].Peer]
+		made.stream = made.pipeline.toDevice.stream
+	}
+	for i := range lane {
+		made.reads = made.reads || made.sends && lane[i].Src[0].Buf == plan.Tmp
+		made.writes = made.writes || !made.sends && lane[i].Dst.Buf == plan.Tmp
+	}
+	made.open = !joins(lanes, l, len(lane)-1)
+	return made
+}
+
+// joins reports whether lane 0 comes after a step of another lane.
+func joins(lanes [][]plan.Step, l, step int) bool {
+	for m, lane := range lanes {
+		for i := range lane {
+			for _, after := range lane[i].After {
+				if after.Lane == l && after.Step >= step && (m == 0 || joins(lanes, m, i)) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// ready makes the events that a plan needs.
+func (r *rails) ready(of *order) error {
+	event := func() (cuda.Event, error) {
+		made, err := r.w.g.ctx.NewEvent()
+		if err == nil {
+			r.events = append(r.events, made)
+		}
+		return made, err
+	}
+	for i := range r.turns {
+		t := &r.turns[i]
+		for t.begun == nil || len(t.marks) < of.count || len(t.ended) < len(of.lines) {
+			made, err := event()
+			switch {
+			case err != nil:
+				return err
+			case t.begun == nil:
+				t.begun = made
+			case len(t.marks) < of.count:
+				t.marks = append(t.marks, made)
+			default:
+				t.ended = append(t.ended, made)
+			}
+		}
+	}
+	return nil
+}
+
+// enqueue enqueues the pieces of a call.
+func (r *rails) enqueue(o *Op, low *program.Lowered) error {
+	of := r.orders[low]
+	if err := r.ready(of); err != nil {
+		return err
+	}
+	if err := r.begin(o, low, of, 0); err != nil {
+		return err
+	}
+	for piece := range o.cut.pieces {
+		t := &r.turns[piece%2]
+		r.swap(t)
+		err := r.send(o, of, t)
+		r.swap(t)
+		if err == nil && piece+1 < o.cut.pieces {
+			err = r.begin(o, low, of, piece+1)
+		}
+		if err != nil {
+			return err
+		}
+		r.swap(t)
+		err = r.goOn(o, of, t)
+		r.swap(t)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// swap makes the piece of a turn that which the emitter is at, or ends that.
+func (r *rails) swap(t *turn) {
+	r.w.program, t.program = t.program, r.w.program
+	r.w.tmp = r.memory.Ptr() + cuda.Ptr(t.piece%2*r.w.room.Slot)
+}
+
+// begin enqueues what a piece does before it waits for messages.
+func (r *rails) begin(o *Op, low *program.Lowered, of *order, piece int) error {
+	t := &r.turns[piece%2]
+	t.piece = piece
+	r.swap(t)
+	defer r.swap(t)
+	w := r.w
+	if err := w.compile(&o.call, low, piece); err != nil {
+		return err
+	}
+	o.cut.pieces = w.program.Last + 1
+	t.next = program.Resized(t.next, len(of.lines))
+	clear(t.next)
+	marked := false
+	for l := range of.lines {
+		if l == 0 {
+			continue
+		}
+		line := &of.lines[l]
+		t.next[l] = 1 // behind OpEnter, which is about windows
+		marked = marked || line.waits(piece)
+		if piece >= 2 && line.reads && line.open {
+			if err := w.after(t.ended[l]); err != nil {
+				return err
+			}
+		}
+	}
+	if marked {
+		if err := w.mark(t.begun); err != nil {
+			return err
+		}
+	}
+	for lane := w.program.Lanes[0]; t.next[0] < len(lane) && len(lane[t.next[0]].Gates) == 0; {
+		if err := r.step(o, of, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waits reports whether a line waits for the begin of a piece: the first one comes behind what the
+// caller's stream and earlier calls did, and Tmp is used by every second one.
+func (l *line) waits(piece int) bool { return !l.anchored && piece == 0 || piece >= 2 && l.writes }
+
+// after has the stream of the windows wait for an event.
+func (w *windows) after(e cuda.Event) error {
+	if err := w.flush(); err != nil {
+		return err
+	}
+	return w.stream.Wait(e)
+}
+
+// mark records an event in the stream of the windows.
+func (w *windows) mark(e cuda.Event) error {
+	if err := w.flush(); err != nil {
+		return err
+	}
+	return e.Record(w.stream)
+}
+
+// step enqueues the next instruction of lane 0, behind the messages that it comes after.
+func (r *rails) step(o *Op, of *order, t *turn) error {
+	w := r.w
+	lane, i := w.program.Lanes[0], t.next[0]
+	b := &lane[i]
+	for _, g := range b.Gates {
+		if err := r.through(o, of, t, g.Lane, g.Step); err != nil {
+			return err
+		}
+		if err := w.after(t.marks[of.marks[g.Lane][g.Step]]); err != nil {
+			return err
+		}
+	}
+	if err := w.part(o, t.piece, lane[i:i+1], false); err != nil {
+		return err
+	}
+	t.next[0]++
+	if b.Step == nil || i+1 < len(lane) && lane[i+1].PC == b.PC || of.marks[0][b.PC] < 0 {
+		return nil
+	}
+	return w.mark(t.marks[of.marks[0][b.PC]])
+}
+
+// goOn enqueues the rest of a piece. The windows of the peers are left before the last messages
+// have moved, which do not touch them; the call ends behind those.
+func (r *rails) goOn(o *Op, of *order, t *turn) error {
+	w := r.w
+	for t.next[0] < len(w.program.Lanes[0]) {
+		if err := r.step(o, of, t); err != nil {
+			return err
+		}
+		if err := r.send(o, of, t); err != nil {
+			return err
+		}
+	}
+	for _, leave := range w.program.Lanes[len(of.lines):] {
+		if err := w.part(o, t.piece, leave, false); err != nil {
+			return err
+		}
+	}
+	for l := 1; l < len(of.lines); l++ {
+		if err := r.through(o, of, t, l, len(of.marks[l])-1); err != nil {
+			return err
+		}
+	}
+	if t.piece+1 < o.cut.pieces {
+		return nil
+	}
+	for l := 1; l < len(of.lines); l++ {
+		if !of.lines[l].open {
+			continue
+		}
+		if err := w.after(t.ended[l]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// passed reports whether all of a step has been enqueued.
+func (r *rails) passed(t *turn, lane, step int) bool {
+	instructions, next := r.w.program.Lanes[lane], t.next[lane]
+	return next == len(instructions) || instructions[next].PC > step
+}
+
+// send enqueues the sends that come after nothing that has not been enqueued.
+func (r *rails) send(o *Op, of *order, t *turn) error {
+	for l := 1; l < len(of.lines); l++ {
+		for of.lines[l].sends && r.free(t, l) {
+			if err := r.message(o, of, t, l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// free reports whether the next message of a lane comes after nothing that has not been enqueued.
+func (r *rails) free(t *turn, l int) bool {
+	lane := r.w.program.Lanes[l]
+	if t.next[l] == len(lane) {
+		return false
+	}
+	for _, g := range lane[t.next[l]].Gates {
+		if !r.passed(t, g.Lane, g.Step) {
+			return false
+		}
+	}
+	return true
+}
+
+// through enqueues the messages of a lane up to a step. What waits for peers so comes as late as it
+// can, and behind all sends that can go: streams may share a hardware queue.
+func (r *rails) through(o *Op, of *order, t *turn, l, step int) error {
+	for !r.passed(t, l, step) {
+		for _, g := range r.w.program.Lanes[l][t.next[l]].Gates {
+			if g.Lane == 0 {
+				continue // it comes earlier in lane 0 than what waits for this message
+			}
+			if err := r.through(o, of, t, g.Lane, g.Step); err != nil {
+				return err
+			}
+		}
+		if err := r.send(o, of, t); err != nil {
+			return err
+		}
+		if r.passed(t, l, step) {
+			return nil
+		}
+		if err := r.message(o, of, t, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// message enqueues the next message of a lane.
+func (r *rails) message(o *Op, of *order, t *turn, l int) error {
+	line, b := &of.lines[l], &r.w.program.Lanes[l][t.next[l]]
+	first := t.next[l] == 1
+	t.next[l]++
+	for _, g := range b.Gates {
+		event := t.marks[of.marks[g.Lane][g.Step]]
+		if !line.sends && g.Lane > 0 && of.lines[g.Lane].sends {
+			if err := line.afterSend(event); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := line.stream.Wait(event); err != nil {
+			return err
+		}
+	}
+	if first && line.waits(t.piece) {
+		if err := line.stream.Wait(t.begun); err != nil {
+			return err
+		}
+	}
+	if err := r.move(o, line, b); err != nil {
+		return err
+	}
+	if mark := of.marks[l][b.PC]; mark >= 0 {
+		if err := line.ends(t.marks[mark]); err != nil {
+			return err
+		}
+	}
+	again := t.piece+2 < o.cut.pieces // the turn has another piece
+	if last := t.next[l] == len(r.w.program.Lanes[l]); !last || !line.open || again && !line.reads ||
+		!again && t.piece+1 < o.cut.pieces {
+		return nil
+	}
+	return t.ended[l].Record(line.stream)
+}
+
+// ends marks the end of a message in its stream.
+func (l *line) ends(mark cuda.Event) error {
+	if !l.sends {
+		return mark.Record(l.stream)
+	}
+	return l.hasSent(mark)
+}
+
+// move has a message move, behind what its stream waits for.
+func (r *rails) move(o *Op, line *line, b *program.Instruction) error {
+	p := line.pipeline
+	call := exec.Call{Coll: dtype.Recv, Type: dtype.U8, Root: b.Peer, Tag: ownTag, Timeout: unlimited}
+	chunks := b.To
+	if line.sends {
+		call.Coll, chunks = dtype.Send, b.From
+	}
+	r.block[0] = exec.Block{}
+	if len(chunks) > 0 && chunks[0].Bytes > 0 {
+		at := r.w.address(&o.call, &chunks[0].Operand, 0)
+		r.block[0] = exec.Block{Ptr: *(*unsafe.Pointer)(unsafe.Pointer(&at)), Count: chunks[0].Bytes}
+	}
+	if line.sends {
+		call.In = r.block[:]
+	} else {
+		call.Out = r.block[:]
+	}
+	c, err := newCut(&call, r.w.g.size, 1, p.bytes-headBytes)
+	if err != nil {
+		return err
+	}
+	message, err := r.w.g.nested(o, &call, c)
+	if err != nil {
+		return err
+	}
+	defer message.letGo()
+	p.hand(message)
+	for piece := range c.pieces {
+		if err := p.enqueueMessage(message, piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join has the stream of the windows wait for all messages, after an error.
+func (r *rails) join() error {
+	if r == nil {
+		return nil
+	}
+	for _, lanes := range [2][]*pipeline{r.to, r.from} {
+		for _, p := range lanes {
+			if p == nil {
+				continue
+			}
+			stream := p.toHost.stream
+			if stream == nil {
+				stream = p.toDevice.stream
+			}
+			if err := r.w.follow(r.w.stream, stream); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
