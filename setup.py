@@ -117,6 +117,11 @@ def check_compiler() -> None:
         stop(f"the headers of Python are missing ({headers}/Python.h).", "apt-get install python3-dev")
 
 
+# torch has the C++ library of the system. Where a linker finds only the static one, or is told to take it, the extension
+# would have a second one, whose streams and locales are not those of torch, and crash.
+LINK = ["-l:libstdc++.so.6"]
+
+
 class Build(BuildExtension):
     user_options = [*BuildExtension.user_options,
                     ("flags=", None, "for compiler and linker, where -O2 -g0 will not do (make sanitize)")]
@@ -129,7 +134,7 @@ class Build(BuildExtension):
         check_compiler()
         for extension in self.extensions if self.flags else []:
             extension.extra_compile_args = ["-fvisibility=hidden", *self.flags.split()]
-            extension.extra_link_args = self.flags.split()
+            extension.extra_link_args = [*LINK, *self.flags.split()]
         # The package's directory under build/, or python/goccl for an editable install.
         package = Path(self.get_ext_fullpath("goccl._C")).resolve().parent
         if PREBUILT:
@@ -177,6 +182,7 @@ setup(
             include_dirs=[str(ROOT / "cabi/exports")],
             depends=sorted(str(p.relative_to(ROOT)) for p in (ROOT / "python/csrc").glob("*.h")),
             extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall"],
+            extra_link_args=LINK,
         )
     ],
     cmdclass={"build_ext": Build, "build_go": BuildGo},

@@ -369,7 +369,7 @@ func TestDeviceMismatch(t *testing.T) {
 // Which device it is may differ between ranks. They choose a route; those that are left of a group
 // have no windows any more.
 func TestDevicesOfOneMachine(t *testing.T) {
-	machine := cudatest.New(cudatest.Options{Devices: 2, Delay: -1, Queues: 100})
+	machine := cudatest.New(cudatest.Options{Devices: 2, Delay: -1})
 	defer machine.Close()
 	var groups []*Group
 	for i, device := range []string{"cuda:1", "cuda:0", "cuda:1"} {

@@ -95,7 +95,7 @@ func open(cfg Config) (*Group, error) {
 	config := ccl.Config{Name: cfg.Name, Rank: cfg.Rank, Size: cfg.Size,
 		Timeout: cfg.Timeout, Options: opts, Client: cfg.Shim, Device: where != nil}
 	if where != nil {
-		if g.device, err = where.retain(opts, cfg.Size); err != nil {
+		if g.device, err = where.retain(n, opts, cfg.Size); err != nil {
 			return nil, err
 		}
 		if g.device.window != nil {

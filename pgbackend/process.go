@@ -11,6 +11,7 @@ import (
 var process struct {
 	sync.Mutex
 	node  *ccl.Node
+	opts  ccl.Options // that it was made with
 	track func(fd int, open bool)
 }
 
@@ -31,7 +32,7 @@ func node(opts ccl.Options) (*ccl.Node, error) {
 			return nil, err
 		}
 		n.Track(process.track)
-		process.node = n
+		process.node, process.opts = n, opts
 		if !opts.NoTop {
 			serve(process.track)
 		}

@@ -39,13 +39,14 @@ func (g *Group) Describe(description string, ranks []uint64) {
 	g.about.Store(&about{description, slices.Clone(ranks)})
 }
 
-// NoteBatch records that the operations with this Call.Batch were issued as one.
-func (g *Group) NoteBatch(batch uint32) error {
+// EndBatch says that no more operations with this Call.Batch will come, and records that they were
+// issued as one.
+func (g *Group) EndBatch(batch uint32) error {
 	comm, err := g.joined()
-	if err == nil {
-		comm.NoteBatch(batch)
+	if err != nil {
+		return err
 	}
-	return err
+	return comm.EndBatch(batch)
 }
 
 // Trace returns the recorded operations of this process's groups (Options.Recorder) in the form in

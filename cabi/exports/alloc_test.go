@@ -4,6 +4,7 @@ package exports_test
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -38,10 +39,14 @@ func TestNoAllocations(t *testing.T) {
 						return int(after.Mallocs - before.Mallocs)
 					}
 					mallocs(turns) // fill the pools and the recorded calls
-					few := mallocs(turns / 10)
-					// Threads and the runtime also allocate now and then; a call that allocates
-					// does so in every turn.
-					require.Less(t, mallocs(turns+turns/10)-few, turns/3, "in %d turns of two ranks", turns)
+					// Threads and the runtime also allocate now and then, the more the
+					// busier the machine is; a call that allocates does so in every turn.
+					least := math.MaxInt
+					for tries := 0; tries < 4 && least >= turns/3; tries++ {
+						few := mallocs(turns / 10)
+						least = min(least, mallocs(turns+turns/10)-few)
+					}
+					require.Less(t, least, turns/3, "in %d turns of two ranks", turns)
 				})
 			}
 		}

@@ -105,7 +105,7 @@ typedef struct {
   int32_t root;  /* rank in the group; the peer for send and recv */
   uint32_t tag;  /* send and recv */
   uint32_t n_in, n_out;
-  uint32_t batch; /* operations issued as one share a number, for goccl_trace; 0 for none */
+  uint32_t batch; /* operations issued as one share a number, see goccl_group_batch; 0 for none */
   const goccl_block* in;
   const goccl_block* out;
   double factor;      /* GOCCL_PREMUL_SUM */
@@ -257,6 +257,19 @@ int goccl_queue_stop(int64_t timeout_ns);
 int goccl_alloc(const char* options, size_t bytes, void** memory, goccl_error* error);
 int goccl_free(void* memory, goccl_error* error);
 
+/* Registered memory of a device ("cuda:0"): as that of goccl_alloc, for collectives over windows in the
+ * memory of devices. The process has GOCCL_CUDA_REGISTERED bytes of it on each device, which are
+ * allocated when the first group on the device is opened, or by this call; that may wait until all
+ * streams of the process have ended. *bytes is how many there are. */
+int goccl_device_arena(const char* options, const char* device, uint64_t* bytes, goccl_error* error);
+
+/* Allocates and frees registered memory of the device with a number, as an allocator that can be
+ * plugged into torch does it. The result is NULL if there is none, or none is left; the reason is
+ * printed. Memory is aligned to 512 bytes. goccl_device_free waits for the stream (a CUstream), as its
+ * work may still use the memory. */
+void* goccl_device_alloc(intptr_t bytes, int device, void* stream);
+void goccl_device_free(void* memory, intptr_t bytes, int device, void* stream);
+
 /* How many bytes of registered memory this process has in use, the peak of these bytes, and the
  * number of blocks in use. */
 int goccl_memory_stats(uint64_t* bytes, uint64_t* peak, uint64_t* blocks);
@@ -282,8 +295,8 @@ int goccl_group_set_timeout(goccl_group group, int64_t timeout_ns, goccl_error* 
 int goccl_group_describe(goccl_group group, const char* description, const uint64_t* global_ranks, size_t n,
                          goccl_error* error);
 
-/* Notes that the operations with this number in goccl_call.batch were issued as one and that no more
- * will follow. */
+/* Says that the operations with this number in goccl_call.batch were issued as one and that no more
+ * will follow. Messages of a device go into their streams then, if they have not before. */
 int goccl_group_batch(goccl_group group, uint32_t batch, goccl_error* error);
 
 /* Writes the recorded last operations of this process's groups (GOCCL_RECORDER) in the form of

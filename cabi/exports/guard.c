@@ -176,6 +176,21 @@ int goccl_free(void* memory, goccl_error* error) {
   return goccl_go_free(memory, error);
 }
 
+int goccl_device_arena(const char* options, const char* device, uint64_t* bytes, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_device_arena((char*)options, (char*)device, bytes, error);
+}
+
+void* goccl_device_alloc(intptr_t bytes, int device, void* stream) {
+  uintptr_t memory = 0;
+  if (forked || goccl_go_device_alloc(bytes, device, &memory) != GOCCL_OK) return NULL;
+  return (void*)memory;
+}
+
+void goccl_device_free(void* memory, intptr_t bytes, int device, void* stream) {
+  if (!forked && memory != NULL) goccl_go_device_free((uintptr_t)memory, device, stream);
+}
+
 int goccl_memory_stats(uint64_t* bytes, uint64_t* peak, uint64_t* blocks) {
   GUARD(0);
   return goccl_go_memory_stats(bytes, peak, blocks);

@@ -30,7 +30,7 @@ func goccl_go_group_batch(group C.goccl_group, batch C.uint32_t, record *C.goccl
 	defer caught(&code, record)
 	g, err := findGroup(group)
 	if err == nil {
-		err = g.NoteBatch(uint32(batch))
+		err = g.EndBatch(uint32(batch))
 	}
 	return answer(err, record)
 }

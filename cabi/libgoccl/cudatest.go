@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"runtime/cgo"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -85,15 +86,21 @@ func onStream(device C.int, native C.uintptr_t, f func(s cuda.Stream) error) *C.
 	return on(device, func(c cuda.Context) error { return f(c.Adopt(uintptr(native))) })
 }
 
-// Makes the machine. delay_ns and stuck_ns are those of cudatest.Options: 0 for the default.
+// Makes the machine. delay_ns and stuck_ns are those of cudatest.Options: 0 for the default. The
+// variable CUDATEST_QUEUES has Options.Queues, if this process is to have few.
 //
 //export goccl_test_start
 func goccl_test_start(seed C.uint64_t, devices C.int, delay_ns, stuck_ns C.int64_t) *C.char {
 	err := fault.New(fault.Invalid, "the simulated machine was started before")
 	machine.once.Do(func() {
 		err = nil
+		name := C.CString("CUDATEST_QUEUES")
+		defer C.free(unsafe.Pointer(name))
+		// os.Getenv has what the process began with.
+		queues, _ := strconv.Atoi(C.GoString(C.getenv(name)))
 		machine.driver = cudatest.New(cudatest.Options{
 			Devices: int(devices), Seed: uint64(seed), Delay: time.Duration(delay_ns), Stuck: time.Duration(stuck_ns),
+			Queues: queues,
 			// torch allocates while work waits, from what the driver was given once.
 			Pending: true,
 		})

@@ -47,6 +47,8 @@ std::string member(const GocclOptions& options, int rank, int size);
 // reference, even after the last group is gone. If no group was made yet, lines are the options
 // that count. Throws if there is no such memory. Call it without the GIL.
 at::Tensor empty(at::IntArrayRef size, at::ScalarType type, const std::string& lines);
+// Makes the registered memory of a device, if the process has none yet, and returns its bytes.
+uint64_t device_arena(const std::string& device, const std::string& lines);
 
 // torch.distributed's view of one group: it translates, and knows nothing of how bytes move.
 //
@@ -128,7 +130,7 @@ class GocclBackend final : public c10d::Backend {
   void abort() override { abort("abort() was called on this rank"); }
   void abort(const std::string& reason);
   void shutdown() override;
-  bool supportsTensorAlloc(c10::DeviceIndex device) override { return device < 0; } // CPU only
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   std::shared_ptr<c10::Allocator> getMemAllocator() override;
 #if GOCCL_TORCH_AT_LEAST(2, 12)

@@ -28,12 +28,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_property_readonly("options", [](GocclBackend& self) {
         return c10::static_intrusive_pointer_cast<GocclOptions>(self.getBackendOptions());
       })
-      // torch has this property in Python too, but no type to return: its allocators are
-      // shared_ptrs there.
+      // That of CUDA devices, for torch.cuda.MemPool: Python has no type for one of the host.
       .def_property_readonly("mem_allocator", [](GocclBackend& self) -> py::object {
-        fail(GOCCL_NOT_SUPPORTED, "goccl mem_allocator",
-             "Python has no type for an allocator; goccl.empty and allocate_tensor of the backend ",
-             "give tensors in registered memory");
+        return py::module_::import("goccl._registered").attr("allocator")();
       })
       .def("_remaining", &GocclBackend::remaining, py::arg("without"), py::arg("options"), NoGil())
       .def("_use_store", &GocclBackend::use_store, py::arg("store"))
@@ -54,10 +51,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   py::class_<DeviceWork, c10::intrusive_ptr<DeviceWork>, c10d::Work>(m, "DeviceWork");
 
   m.def("load", &load, py::arg("path"), NoGil());
+  m.def("library_path", &library_path);
   m.def("use_device_type", &use_device_type, py::arg("name"));
   m.def("create", &GocclBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
         NoGil());
   m.def("empty", &empty, py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
+  m.def("device_arena", &device_arena, py::arg("device"), py::arg("lines"), NoGil());
   m.def("lost", &GocclBackend::lost, NoGil());
   m.def("trace", [] { return py::bytes(trace()); });
   // Hooks end first: they may need the interpreter, and closing groups because the interpreter ends

@@ -12,6 +12,9 @@ Library lib;
 unsigned long main_thread = 0;
 
 static bool in_forked_child = false;
+static std::string loaded;
+
+std::string library_path() { return loaded; }
 
 std::string load(const std::string& path) {
   static std::mutex mutex;
@@ -19,6 +22,7 @@ std::string load(const std::string& path) {
   if (lib.version == nullptr) {
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     TORCH_CHECK(handle != nullptr, "goccl: cannot load ", path, ": ", dlerror());
+    loaded = path;
     Library found;
 #define X(name)                                                                         \
     found.name = reinterpret_cast<decltype(found.name)>(dlsym(handle, "goccl_" #name)); \

@@ -19,7 +19,8 @@
   X(group_drain) X(group_lost) X(group_shrink) X(group_members) X(group_locate) X(group_close) X(group_free)       \
   X(group_describe) X(group_batch) X(group_record_to) X(group_monitored_barrier) X(group_sparse_all_reduce)        \
   X(trace) X(run) X(start) X(enqueue) X(work_join) X(work_wait) X(work_poll) X(work_source) X(work_sparse)         \
-  X(work_free_all) X(queue_watch) X(queue_next) X(queue_settle) X(queue_stop) X(alloc) X(free) X(memory_stats)
+  X(work_free_all) X(queue_watch) X(queue_next) X(queue_settle) X(queue_stop) X(alloc) X(free) X(memory_stats) \
+  X(device_arena)
 
 // Whether the headers are of this version of torch or of a later one, for features without a macro
 // of their own.
@@ -41,6 +42,9 @@ extern Library lib;
 // version. Calling it again is harmless. Throws if the file cannot be loaded or lacks a function of
 // this ABI.
 std::string load(const std::string& path);
+
+// The path of the library that is loaded.
+std::string library_path();
 
 // Whether this process is a fork of the one that loaded libgoccl. A Go runtime does not survive
 // fork: no function of the library may be called then, and state that the parent left behind must

@@ -1,10 +1,12 @@
 // Tensors in registered memory, which ranks of one host read in place.
 #include "backend.h"
+#include "device.h"
 
 #include <ATen/EmptyTensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/Logging.h>
 #include <c10/util/ScopeExit.h>
+#include <torch/csrc/utils/pybind.h>
 
 namespace goccl {
 namespace {
@@ -49,6 +51,13 @@ at::Tensor empty(at::IntArrayRef size, at::ScalarType type, const std::string& l
                                    c10::nullopt);
 }
 
+uint64_t device_arena(const std::string& device, const std::string& lines) {
+  check_not_forked("goccl.mem_pool");
+  uint64_t bytes = 0;
+  checked_call("goccl.mem_pool", lib.device_arena, lines.c_str(), device.c_str(), &bytes);
+  return bytes;
+}
+
 std::shared_ptr<c10::Allocator> GocclBackend::getMemAllocator() {
   check_not_forked("goccl mem_allocator");
   return {std::shared_ptr<c10::Allocator>(), &registered_memory()}; // it is never destroyed
@@ -62,10 +71,33 @@ std::unordered_map<std::string, uint64_t> GocclBackend::getMemoryStats() {
 }
 #endif
 
+// What lacks registered memory is warned of once if some was asked for; NotImplementedError means
+// that none was.
+static at::Tensor empty_on_device(long size, const at::TensorOptions& options) {
+  namespace py = pybind11;
+  py::gil_scoped_acquire gil;
+  try {
+    const auto type = c10::typeMetaToScalarType(options.dtype());
+    return py::module_::import("goccl._registered")
+        .attr("empty")(std::vector<int64_t>{size}, py::cast(type), py::cast(options.device()))
+        .cast<at::Tensor>();
+  } catch (const py::error_already_set& e) {
+    if (!e.matches(PyExc_RuntimeError)) throw;
+    if (!e.matches(PyExc_NotImplementedError)) {
+      TORCH_WARN_ONCE(e.what(), "; buffers of collectives are ordinary memory then, which is slower");
+    }
+  }
+  return {};
+}
+
 // FSDP and others allocate buffers of collectives here. They get ordinary memory if there is no
 // registered memory, or none left.
 at::Tensor GocclBackend::allocateTensor(long size, at::TensorOptions options) {
   check_not_forked("goccl allocate_tensor");
+  if (options.device().type() == device_type()) {
+    const at::Tensor made = empty_on_device(size, options);
+    if (made.defined()) return made;
+  }
   if (options.device().is_cpu()) {
     try {
       WithoutGil without_gil;

@@ -63,6 +63,12 @@ def lost() -> list[tuple[list[int], str]]:
     """Returns of each group that has lost members its ranks' numbers in the whole job (none if they are the same),
     and a line for each lost one: its rank, a space, and what happened."""
 
+def library_path() -> str:
+    """Returns the path of the library that is loaded."""
+
+def device_arena(device: str, lines: str) -> int:
+    """Makes the registered memory of a device ("cuda:0"), if the process has none yet, and returns its bytes."""
+
 def empty(size: list[int], dtype: torch.dtype, lines: str) -> torch.Tensor:
     """Returns an uninitialized tensor in registered memory. The lines count only if no group was made yet."""
 

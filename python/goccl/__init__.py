@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend as C10dBackend
 
 __all__ = [
-    "Options", "empty", "flight_record", "monitored_barrier", "register", "shrink", "use_by_default", "version",
+    "Options", "empty", "flight_record", "mem_pool", "monitored_barrier", "register", "shrink", "use_by_default", "version",
     "__version__",
 ]
 
@@ -73,8 +73,13 @@ def use_by_default() -> None:
     dist.Backend.default_device_backend_map["cpu"] = "goccl"
 
 
-def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None, requires_grad: bool = False) -> torch.Tensor:
-    """Returns an uninitialized CPU tensor in registered memory, which ranks on the same host read in place.
+def empty(
+    *size: int | Sequence[int],
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    requires_grad: bool = False,
+) -> torch.Tensor:
+    """Returns an uninitialized tensor in registered memory, which ranks on the same host read in place.
 
     all_gather, all_reduce, reduce_scatter, all_to_all and broadcast of such tensors, and of views of them at any
     offset, save the copy into shared memory: in groups whose ranks are all on one host, for large enough tensors
@@ -88,21 +93,46 @@ def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None, requires
     Args:
         size: the sizes of the dimensions, as of ``torch.empty``: ``empty(2, 3)`` or ``empty((2, 3))``.
         dtype: the default type if None.
+        device: the CPU if None, or a CUDA device, which needs ``GOCCL_CUDA_REGISTERED`` bytes for such tensors. The
+            tensor is then one of :func:`mem_pool`, so torch's allocator looks after its streams as ever.
         requires_grad: as of ``torch.empty``.
 
     Raises:
-        RuntimeError: if there is no such memory (``GOCCL_REGISTERED=0``, or not on Linux).
+        RuntimeError: if there is no such memory (``GOCCL_REGISTERED=0``, or not on Linux; on CUDA devices
+            ``GOCCL_CUDA_REGISTERED=0``).
+        torch.OutOfMemoryError: if that of a CUDA device is used up.
         ValueError: if the size exceeds all registered memory.
         torch.distributed.DistBackendError: if registered memory is used up; the message names the exhausted resource.
     """
-    from . import _loader
+    from . import _loader, _registered
     from ._options import lines
 
     sizes: list[int] = []
     for part in size:
         sizes += [int(part)] if isinstance(part, SupportsIndex) else [int(n) for n in part]
-    tensor: torch.Tensor = _loader.core().empty(sizes, dtype or torch.get_default_dtype(), lines(None))
+    dtype = dtype or torch.get_default_dtype()
+    if device is not None and torch.device(device).type != "cpu":
+        return _registered.empty(sizes, dtype, device).requires_grad_(requires_grad)
+    tensor: torch.Tensor = _loader.core().empty(sizes, dtype, lines(None))
     return tensor.requires_grad_(requires_grad)
+
+
+def mem_pool(device: torch.device | str | None = None) -> torch.cuda.MemPool:
+    """Returns the pool of a CUDA device whose memory is registered: ranks on the same host read its tensors in place.
+
+    Tensors that are made in ``with torch.cuda.use_mem_pool(goccl.mem_pool()):`` are like others, but for where they are
+    (``docs/registered.md``). Each call returns the same pool. The first one takes ``GOCCL_CUDA_REGISTERED`` bytes of the
+    device, if no group has yet, and may wait for all streams; it is best made at the start.
+
+    Args:
+        device: a CUDA device; the current one if None.
+
+    Raises:
+        RuntimeError: if there is none (``GOCCL_CUDA_REGISTERED=0``), or torch has no CUDA.
+    """
+    from . import _registered
+
+    return _registered.pool(device)[2]
 
 
 def flight_record() -> dict[str, Any]:

@@ -77,11 +77,17 @@ def _others_interfaces(environ: Mapping[str, str]) -> str:
     return but + names
 
 
+# What NCCL has under another name, in the same form.
+_NCCL = {"IB_HCA": "NCCL_IB_HCA", "IB_GID_INDEX": "NCCL_IB_GID_INDEX"}
+
+
 def lines(options: Settings | None, environ: Mapping[str, str] = os.environ) -> str:
     """Returns every GOCCL_* variable, then the settings of options, as NAME=value lines; a later line wins."""
     settings = [(name, environ[name]) for name in sorted(environ) if name.startswith(PREFIX)]
     if not environ.get(PREFIX + "SOCKET_IFNAME") and (interfaces := _others_interfaces(environ)):
         settings.append((PREFIX + "SOCKET_IFNAME", interfaces))
+    settings += [(PREFIX + name, environ[theirs].strip()) for name, theirs in _NCCL.items()
+                 if not environ.get(PREFIX + name) and environ.get(theirs, "").strip()]
     if options is not None:
         settings += options.settings().items()
     for name, value in settings:

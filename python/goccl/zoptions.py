@@ -34,11 +34,20 @@ class Options(Settings):
             again. (``GOCCL_CUDA_BUFFSIZE``, default 16M)
         cuda_graphs: How many CUDA graphs can have collectives of a group over windows at the same time; each has a
             quarter of a window for itself until it is destroyed. 0: none. (``GOCCL_CUDA_GRAPHS``, default 8)
+        cuda_interpret: Whether a call over windows in the memory of devices, of up to 64 KiB, is one kernel, which
+            waits for the kernels of the peers. auto: if each rank has a device of its own. 1: always; ranks of several
+            processes that share a device then wait for their turn on it. 0: never. (``GOCCL_CUDA_INTERPRET``, default
+            auto)
+        cuda_registered: Registered memory of each CUDA device that this process uses (goccl.empty with
+            device="cuda", goccl.mem_pool), such as 512M or 8G: it is taken when the first group on the device is made.
+            0: none. The first group of a process on a device decides. See docs/registered.md.
+            (``GOCCL_CUDA_REGISTERED``, default 0)
         cuda_route: How a group moves the collectives of CUDA tensors. staged: through memory of the host, where the
             CPU reduces them. windows: the devices copy and reduce by themselves, in memory of theirs that all ranks
             reach, half of GOCCL_CUDA_BUFFSIZE at a time; for ranks on one device, or on devices of a host that reach
-            each other. host-windows: the same in memory of the host, for ranks on any devices of a host. auto: the best
-            of these that works, which the ranks find out when they join. (``GOCCL_CUDA_ROUTE``, default auto)
+            each other, and within hosts that have the same number of ranks. host-windows: the same in memory of the
+            host, for ranks on any devices of a host. auto: the best of these that works, which the ranks find out when
+            they join. (``GOCCL_CUDA_ROUTE``, default auto)
         debug: What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are joined,
             and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another size
             than the one before. (``GOCCL_DEBUG``, default WARN)
@@ -46,6 +55,19 @@ class Options(Settings):
             split. 4: also of the algorithm. (``GOCCL_DETERMINISM``, default 2)
         fast_bf16: 1: where the CPUs of all ranks have AVX512_BF16, sums of bf16 use its conversions, which make
             subnormal results zero; see docs/dtypes.md for what that gains. (``GOCCL_FAST_BF16``, default 0)
+        ib_gid_index: Index of the GID that RDMA uses in the tables of all ports. -1: on RoCE the one that reaches
+            furthest (RoCE v2 with an IPv4 address, then with an IPv6 address, then RoCE v1), on InfiniBand the first.
+            Where it is not set, the Python package takes NCCL_IB_GID_INDEX. (``GOCCL_IB_GID_INDEX``, default -1)
+        ib_hca: Adapters that RDMA may use, and their ports: names or prefixes (mlx5), = for exactly these names
+            (=mlx5_0:1,mlx5_1), or ^ and those to leave out (^mlx5_3). Where it is not set, the Python package takes
+            NCCL_IB_HCA. (``GOCCL_IB_HCA``)
+        ib_retry_cnt: How often RDMA sends something again that is not acknowledged, 1 to 6, before the path counts
+            as broken. (``GOCCL_IB_RETRY_CNT``, default 5)
+        ib_sl: Service level of what RDMA sends on InfiniBand, or priority on RoCE, 0 to 15. (``GOCCL_IB_SL``,
+            default 0)
+        ib_tc: Traffic class of what RDMA sends, 0 to 255. (``GOCCL_IB_TC``, default 0)
+        ib_timeout: After how long RDMA sends something again that is not acknowledged: 4.096 µs × 2^this, 14 (67
+            ms) to 22 (17 s). (``GOCCL_IB_TIMEOUT``, default 16)
         peer_timeout: How long the path to a process on another host may be broken or silent, in seconds or with a
             unit, 2s at least; then the process counts as lost. Until then a connection that breaks is made again. The
             first group of a process that may use TCP decides. (``GOCCL_PEER_TIMEOUT``, default 10s)
@@ -84,10 +106,11 @@ class Options(Settings):
             its peers know from the store (docs/trust.md). (``GOCCL_TLS``, default 0)
         top: 0: ``goccl top`` cannot ask this process what its groups are doing (docs/flight.md). The first group of
             a process decides. (``GOCCL_TOP``, default 1)
-        transport: auto: shared memory on one host, TCP between hosts; shm or tcp: only that. A process opens only
-            what its groups may use: with shm nothing listens on TCP and no network interface need be up, with tcp there
-            is no unix socket but that of GOCCL_TOP. With auto a host without an interface that is up does with shared
-            memory. (``GOCCL_TRANSPORT``, default auto)
+        transport: auto: shared memory on one host, between hosts RDMA where both have adapters for it
+            (docs/rdma.md), else TCP; shm, rdma or tcp: only that. rdma includes TCP, which takes over where an adapter
+            fails. A process opens only what its groups may use: with shm nothing listens on TCP and no network
+            interface need be up, with tcp there is no unix socket but that of GOCCL_TOP. With auto a host without an
+            interface that is up does with shared memory. (``GOCCL_TRANSPORT``, default auto)
         tune: File with a table of which algorithm was fastest where, as ``goccl tune --measure`` writes it; its
             rows come before those of the library. GOCCL_ALGO wins over it. (``GOCCL_TUNE``)
         verify: tested: plans of your own, and all plans of groups of more than 64 ranks, are proven in the form
@@ -109,10 +132,18 @@ class Options(Settings):
     checksum: bool | None = None
     cuda_buffsize: int | str | None = None
     cuda_graphs: int | None = None
+    cuda_interpret: str | None = None
+    cuda_registered: int | str | None = None
     cuda_route: str | None = None
     debug: str | None = None
     determinism: int | None = None
     fast_bf16: bool | None = None
+    ib_gid_index: int | None = None
+    ib_hca: str | None = None
+    ib_retry_cnt: int | None = None
+    ib_sl: int | None = None
+    ib_tc: int | None = None
+    ib_timeout: int | None = None
     peer_timeout: timedelta | float | str | None = None
     plan: str | None = None
     port: int | str | None = None
