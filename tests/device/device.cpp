@@ -194,10 +194,19 @@ const Guard* guard = new Guard; // never destroyed, as the interface asks
 
 // Memory.
 
+// Where the memory of a pool comes from: functions as torch's pluggable allocators have for CUDA.
+struct Pool {
+  void* (*alloc)(intptr_t bytes, int device, void* stream);
+  void (*free)(void* at, intptr_t bytes, int device, void* stream);
+};
+
+thread_local const Pool* current_pool = nullptr; // nullptr: the host's
+
 struct Block {
   void* at;
   size_t bytes;
   int device;
+  const Pool* pool;
   bool filled;                  // since it was freed
   c10::StreamId stream;         // that of the allocation
   std::set<c10::StreamId> used; // others that have used it
@@ -205,12 +214,14 @@ struct Block {
 };
 
 struct Memory final : c10::Allocator {
+  using Key = std::tuple<int, c10::StreamId, size_t, const Pool*>;
+
   c10::DataPtr allocate(size_t bytes) override {
     const int device = current_device;
     TORCH_CHECK(device < devices, "the simulated device was not started");
     if (bytes == 0) return {nullptr, nullptr, &release, device_at(device)};
     reap();
-    const std::tuple key(device, current_stream(device), bytes);
+    const Key key(device, current_stream(device), bytes, current_pool);
     Block* block = nullptr;
     {
       std::lock_guard<std::mutex> lock(mutex);
@@ -220,16 +231,30 @@ struct Memory final : c10::Allocator {
       }
     }
     if (block == nullptr) {
-      block = new Block{nullptr, bytes, device, true, current_stream(device), {}, {}};
-      TORCH_CHECK(posix_memalign(&block->at, 256, bytes) == 0, "no memory left for ", bytes, " bytes");
-      std::memset(block->at, kFreed, bytes);
-      driver.expose(block->at, bytes);
+      block = current_pool == nullptr ? of_host(bytes, device) : of_pool(bytes, device);
     }
     if (!block->filled) check(fill(block), "allocate");
     block->filled = false;
     std::lock_guard<std::mutex> lock(mutex);
     blocks[block->at] = block;
     return {block->at, block, &release, device_at(device)};
+  }
+  Block* of_host(size_t bytes, int device) {
+    auto* block = new Block{nullptr, bytes, device, nullptr, true, current_stream(device), {}, {}};
+    TORCH_CHECK(posix_memalign(&block->at, 256, bytes) == 0, "no memory left for ", bytes, " bytes");
+    std::memset(block->at, kFreed, bytes);
+    driver.expose(block->at, bytes);
+    return block;
+  }
+  Block* of_pool(size_t bytes, int device) {
+    const auto stream = current_stream(device);
+    void* at = current_pool->alloc(bytes, device, reinterpret_cast<void*>(stream));
+    if (at == nullptr) { // as torch does it, once more without what is kept
+      trim();
+      at = current_pool->alloc(bytes, device, reinterpret_cast<void*>(stream));
+    }
+    TORCH_CHECK_WITH(OutOfMemoryError, at != nullptr, "no memory left for ", bytes, " bytes of a pool");
+    return new Block{at, bytes, device, current_pool, true, stream, {}, {}};
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
@@ -275,7 +300,7 @@ struct Memory final : c10::Allocator {
     block->filled = strict;
     if (block->filled && !ends_well(fill(block))) return;
     std::lock_guard<std::mutex> lock(mutex);
-    idle.emplace(std::tuple(block->device, block->stream, block->bytes), block);
+    idle.emplace(Key(block->device, block->stream, block->bytes, block->pool), block);
   }
 
   // Retires blocks that no other stream uses any more.
@@ -299,25 +324,29 @@ struct Memory final : c10::Allocator {
     }
   }
 
-  // Gives idle memory back to the host.
+  // Gives idle memory back to where it came from.
   void trim() {
     reap();
-    std::multimap<std::tuple<int, c10::StreamId, size_t>, Block*> all;
+    std::multimap<Key, Block*> all;
     {
       std::lock_guard<std::mutex> lock(mutex);
       all.swap(idle);
     }
     for (auto& [key, block] : all) {
       guard->synchronizeStream(stream_of(device_at(block->device), block->stream));
-      driver.hide(block->at);
-      std::free(block->at);
+      if (block->pool != nullptr) {
+        block->pool->free(block->at, block->bytes, block->device, reinterpret_cast<void*>(block->stream));
+      } else {
+        driver.hide(block->at);
+        std::free(block->at);
+      }
       delete block;
     }
   }
 
   std::mutex mutex; // not held during calls of the driver, which may wait
   std::unordered_map<void*, Block*> blocks; // in use
-  std::multimap<std::tuple<int, c10::StreamId, size_t>, Block*> idle;
+  std::multimap<Key, Block*> idle;
   std::vector<Block*> waiting; // freed, and still used by other streams
 };
 
@@ -863,5 +892,12 @@ TORCH_LIBRARY(goccl_sim, m) {
   m.def("start(str path, int seed, int devices, int delay_ns, int stuck_ns) -> ()", start);
   m.def("device_count() -> int", [] { return static_cast<int64_t>(devices); });
   m.def("trim() -> ()", [] { memory->trim(); });
+  m.def("pool(int alloc, int free) -> int", [](int64_t alloc, int64_t free) { // never destroyed
+    return reinterpret_cast<int64_t>(
+        new Pool{reinterpret_cast<decltype(Pool::alloc)>(alloc), reinterpret_cast<decltype(Pool::free)>(free)});
+  });
+  m.def("use_pool(int pool) -> int", [](int64_t pool) { // returns the one before
+    return reinterpret_cast<int64_t>(std::exchange(current_pool, reinterpret_cast<const Pool*>(pool)));
+  });
   m.def("set_strict(bool strict) -> ()", [](bool is) { strict = is; });
 }

@@ -3,6 +3,7 @@
 All of it is torch's own, by way of the device's guard (device.cpp).
 """
 import contextlib
+import ctypes
 
 import torch
 
@@ -102,6 +103,34 @@ def synchronize(device=None):
 
 def empty_cache():
     torch.ops.goccl_sim.trim()
+
+
+class memory:  # the name of a module of torch.cuda
+    class CUDAPluggableAllocator:
+        """The functions from which a pool has its memory."""
+
+        def __init__(self, path, alloc, free):
+            library = ctypes.CDLL(path)
+            self._functions = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in (alloc, free)]
+
+        def allocator(self):
+            return self._functions
+
+
+class MemPool:
+    """A pool of memory that comes from an allocator. It keeps what was freed until empty_cache."""
+
+    def __init__(self, allocator):
+        self.id = torch.ops.goccl_sim.pool(*allocator)
+
+
+@contextlib.contextmanager
+def use_mem_pool(pool, device=None):
+    former = torch.ops.goccl_sim.use_pool(pool.id)
+    try:
+        yield
+    finally:
+        torch.ops.goccl_sim.use_pool(former)
 
 
 def is_bf16_supported(including_emulation=True):

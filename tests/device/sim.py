@@ -71,14 +71,16 @@ def _compile(folder):
                        extra_include_paths=[str(FOLDER)], extra_cflags=["-O1", "-g0", "-Wall"])
 
 
-def start(library, device, rank=0, devices=1, delay=None, stuck=30.0):
+def start(library, device, rank=0, devices=1, delay=None, stuck=30.0, queues=0):
     """Starts the device in this process, with what build has returned.
 
     delay is the longest pause between two operations of the device, stuck the time after which streams that all wait
     are a deadlock, both in seconds; negative is none. On a busy machine another rank may need long for its part.
+    queues is how many hardware queues all streams of the process share; 0 is one for each.
     """
     global _library, _seed
     assert _library is None, "the device was started before"
+    os.environ["CUDATEST_QUEUES"] = str(queues)
     _library = _open(library)
     _seed = int(os.environ.get("CUDATEST_SEED", "1")) * 1000 + rank
     torch.ops.load_library(device)
@@ -239,16 +241,17 @@ def order():
 class SimPool(RankPool):
     """A pool of ranks (rank_pool.RankPool) that each have a simulated machine, with a group on it unless group is False.
 
-    route is the group's (GOCCL_CUDA_ROUTE), options are arguments of start.
+    route is the group's (GOCCL_CUDA_ROUTE), registered the memory of a device for goccl.empty (GOCCL_CUDA_REGISTERED),
+    options are arguments of start.
     """
 
-    def __init__(self, size, folder, group=True, timeout=20.0, patience=60.0, route="auto", **options):
+    def __init__(self, size, folder, group=True, timeout=20.0, patience=60.0, route="auto", registered="0", **options):
         library, device = build()
         super().__init__(size, folder, group=False, patience=patience)
         try:
             self.run(_start, str(library), str(device), options)
             if group:
-                self.run(_join, size, str(folder), timeout, route)
+                self.run(_join, size, str(folder), timeout, route, registered)
         except BaseException:
             self.kill()
             raise
@@ -267,12 +270,13 @@ def _start(rank, library, device, options):
     start(library, device, rank, **options)
 
 
-def _join(rank, size, folder, timeout, route):
+def _join(rank, size, folder, timeout, route, registered):
     import torch.distributed as dist
 
     import goccl  # noqa: F401
 
     os.environ["GOCCL_CUDA_ROUTE"] = route
+    os.environ["GOCCL_CUDA_REGISTERED"] = registered
     dist.init_process_group(BACKEND, store=dist.FileStore(f"{folder}/sim"), rank=rank, world_size=size,
                             timeout=datetime.timedelta(seconds=timeout))
 

@@ -26,22 +26,23 @@ say(sim.leaks())
 """
 
 
-@pytest.mark.parametrize("devices, faults, route", [
-    (1, {}, "windows, 1 device"),
-    (2, {}, "windows, 2 devices"),  # in the memory of devices or of the host, whichever is faster
-    (2, {1: {"Apart": [[1, 0]]}}, "host-windows, 2 devices.*rank 1: not supported: device 1 does not reach"),
-    (1, {0: {"NoDescriptors": True}}, "host-windows, 1 device.*rank 0: .* cannot share its memory"),
-    (1, {1: {"Fail": [{"Call": "cuModuleLoadData", "Nth": 1, "Code": 2}]}}, "staged.*rank 1: .*cuModuleLoadData"),
-], ids=["one device", "two devices", "one direction", "no descriptors", "no kernels"])
-def test_choice(tmp_path, devices, faults, route):
+@pytest.mark.parametrize("ranks, devices, faults, route", [
+    (1, 1, {}, "windows, 1 device"),
+    (2, 1, {}, "windows, 1 device"),
+    (2, 2, {}, "windows, 2 devices"),  # in the memory of devices or of the host, whichever is faster
+    (2, 2, {1: {"Apart": [[1, 0]]}}, "host-windows, 2 devices.*rank 1: not supported: device 1 does not reach"),
+    (2, 1, {0: {"NoDescriptors": True}}, "host-windows, 1 device.*rank 0: .* cannot share its memory"),
+    (2, 1, {1: {"Fail": [{"Call": "cuModuleLoadData", "Nth": 1, "Code": 2}]}}, "staged.*rank 1: .*cuModuleLoadData"),
+], ids=["one rank", "one device", "two devices", "one direction", "no descriptors", "no kernels"])
+def test_choice(tmp_path, ranks, devices, faults, route):
     library, device = sim.build()
     script = SCRIPT.format(library=str(library), device=str(device), devices=devices, faults=faults)
-    group = Ranks(RANK + script, 2, tmp_path, {})
+    group = Ranks(RANK + script, ranks, tmp_path, {})
     try:
-        said = [group.line(rank) for rank in range(2)]
+        said = [group.line(rank) for rank in range(ranks)]
         assert re.search(f"collectives on devices: (host-)?{route}", said[0]), said
-        assert said[1] == "[]", "rank 0 says it"
-        assert [group.line(rank) for rank in range(2)] == ["[]", "[]"]
+        assert said[1:] == ["[]"] * (ranks - 1), "rank 0 says it"
+        assert [group.line(rank) for rank in range(ranks)] == ["[]"] * ranks
     finally:
         group.end()
 

@@ -212,6 +212,30 @@ def test_messages(pair, quartet):
     quartet.checked(_messages)
 
 
+def _one_queue(rank):
+    """Both ranks receive before they send, also what is longer than all slots, and make other calls in between."""
+    peer, n = 1 - rank, 10 * MIB
+    for turn in range(3):
+        sent, got = ones(n, rank + 1.0 + turn), torch.empty(n, device="sim")
+        also, told = ones(3, rank), ones(3, -1.0)
+        total = ones(1000, rank + 1.0)
+        works = dist.batch_isend_irecv([
+            dist.P2POp(dist.irecv, got, peer), dist.P2POp(dist.irecv, told, peer),
+            dist.P2POp(dist.isend, sent, peer), dist.P2POp(dist.isend, also, peer)])
+        dist.all_reduce(total)
+        for work in works:
+            work.wait()
+        equal(got, peer + 1.0 + turn)
+        equal(told, peer)
+        equal(total, 3.0)
+
+
+@pytest.mark.parametrize("route", ["staged", "windows"])
+def test_one_queue(worlds, route):
+    """All streams of a process share one hardware queue, as with CUDA_DEVICE_MAX_CONNECTIONS=1."""
+    worlds(2, route=route, queues=1).checked(_one_queue)
+
+
 def _barrier(rank):
     """A barrier waits for what is in this rank's stream."""
     t = ones(MIB)

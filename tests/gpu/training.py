@@ -1,4 +1,4 @@
-"""DDP and FSDP2 on two ranks end with the losses of one process.
+"""DDP, FSDP2, and DDP with SyncBatchNorm (for GPUs only) on two ranks end with the losses of one process.
 
     python training.py [--device cuda]
 """
@@ -15,12 +15,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 ROWS, TOLERANCE = 32, 1e-4
 KINDS = "DDP", "FSDP2"
+SYNCHRONIZED = "SyncBatchNorm"
 
 
-def build(width: int, where: torch.device) -> nn.Sequential:
+def build(width: int, where: torch.device, kind: str = "") -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(width, 4 * width + 1), nn.GELU(), nn.Linear(4 * width + 1, width + 1), nn.GELU(),
-                         nn.Linear(width + 1, 10)).to(where)
+    norm = [nn.BatchNorm1d(4 * width + 1)] if kind == SYNCHRONIZED else []
+    return nn.Sequential(nn.Linear(width, 4 * width + 1), *norm, nn.GELU(), nn.Linear(4 * width + 1, width + 1),
+                         nn.GELU(), nn.Linear(width + 1, 10)).to(where)
 
 
 def batch(step: int, width: int, rank: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -45,7 +47,9 @@ def train(model: nn.Module, width: int, steps: int, rank: int, size: int, where:
 
 
 def distributed(kind: str, model: nn.Module, device: str, size: int) -> nn.Module:
-    if kind == "DDP":
+    if kind == SYNCHRONIZED:
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    if kind in ("DDP", SYNCHRONIZED):
         return DistributedDataParallel(model, bucket_cap_mb=1)
     mesh = init_device_mesh(device, (size,))
     for layer in model:
@@ -61,9 +65,9 @@ def name_of(kind: str) -> str:
 def rank_of(options: argparse.Namespace) -> None:
     rank, size, _ = join(options.device)
     width, steps, where = options.width, options.steps, place(options.device)
-    alone = train(build(width, where), width, steps, 0, 1, where)
-    for kind in KINDS:
-        model = distributed(kind, build(width, where), options.device, size)
+    for kind in KINDS + ((SYNCHRONIZED,) if options.device == "cuda" else ()):
+        alone = train(build(width, where, kind), width, steps, 0, 1, where)
+        model = distributed(kind, build(width, where, kind), options.device, size)
         mine = train(model, width, steps, rank, size, where)
         synchronize(options.device)
         every = [None] * size

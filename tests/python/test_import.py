@@ -111,6 +111,15 @@ class TestOptions:
     def test_interfaces_that_are_named_to_others(self, environ, interfaces):
         assert lines(None, environ) == ("" if interfaces is None else f"GOCCL_SOCKET_IFNAME={interfaces}")
 
+    @pytest.mark.parametrize("environ, adapters", [
+        ({"NCCL_IB_HCA": "=mlx5_0:1,mlx5_1", "NCCL_IB_GID_INDEX": "3"},
+         "GOCCL_IB_HCA==mlx5_0:1,mlx5_1\nGOCCL_IB_GID_INDEX=3"),
+        ({"NCCL_IB_HCA": " ", "NCCL_IB_GID_INDEX": ""}, ""),
+        ({"NCCL_IB_HCA": "mlx5", "GOCCL_IB_HCA": "^mlx5_3"}, "GOCCL_IB_HCA=^mlx5_3"),
+    ])
+    def test_adapters_that_are_named_to_nccl(self, environ, adapters):
+        assert lines(None, environ) == adapters
+
     def test_environment_is_read_when_the_group_is_made(self, monkeypatch):
         monkeypatch.setenv("GOCCL_DEBUG", "INFO")
         assert "GOCCL_DEBUG=INFO" in lines(None).split("\n")

@@ -125,6 +125,26 @@ def test_registered(trio, check):
     trio.run(check)
 
 
+def test_functions_for_pools_of_cuda(python):
+    """The functions that torch's allocator for CUDA has memory from are found in the library, and give none here."""
+    if not hasattr(torch._C, "_cuda_customAllocator"):
+        pytest.skip("this torch has no CUDA, and so no allocator to plug them into")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU, which would give memory")
+    out = python("""
+        import ctypes
+        import goccl, torch
+        from goccl import _loader
+        path = _loader.core().library_path()
+        names = "goccl_device_alloc", "goccl_device_free"
+        print(type(torch.cuda.memory.CUDAPluggableAllocator(path, *names).allocator()).__name__)
+        alloc = getattr(ctypes.CDLL(path), names[0])
+        alloc.restype = ctypes.c_void_p
+        print(alloc(ctypes.c_ssize_t(100), 0, None))
+    """)
+    assert "_CUDAPluggableAllocator" in out.split() and "None" in out.split(), out
+
+
 # Memory outlives groups, and the end of the interpreter causes no error. A fork sees the memory and does not free it.
 def test_life(python):
     out = python("""

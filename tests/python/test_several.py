@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import ReduceOp
 
+import goccl
+
 
 def pair_of(r, dtype=torch.float32):
     return [torch.tensor([r, 2 * r, 7]).to(dtype), torch.tensor([3, 5, r]).to(dtype)]
@@ -80,9 +82,10 @@ def test_factors_strided_tensors_and_synchronous_calls(trio):
 
 
 def check_allocator(rank):
-    with pytest.raises(NotImplementedError,
-                       match="goccl mem_allocator: Python has no type for an allocator; goccl.empty"):
+    with pytest.raises(NotImplementedError, match="there is no cuda device here, .*goccl.empty"):
         dist.group.WORLD._get_backend(torch.device("cpu")).mem_allocator
+    with pytest.raises(NotImplementedError, match="there is no cuda device here, .*goccl.empty"):
+        goccl.mem_pool()
 
 
 def test_the_allocator_is_not_for_python(trio):
