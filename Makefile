@@ -7,10 +7,11 @@ SHELL := /usr/bin/env bash
 
 GO_ENV := . ci/env.sh;
 PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
-# Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec).
+# Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec). Of ccl/kernel one
+# test has some.
 RACE   := $$(go list ./ccl/... ./transport/... ./cuda/... ./pgbackend/... \
 	| grep -vE -e '/ccl/(agree|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
-		-e '/(ccl/topo/network|ccl/internal/lint|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/kernel|cuda/kernel/gen)$$')
+		-e '/(ccl/topo/network|ccl/internal/lint|ccl/kernel|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/kernel|cuda/kernel/gen)$$')
 
 ##@ Everyday
 
@@ -38,6 +39,7 @@ quick: ## gofmt, vet, lint, and the short tests of the Go packages that a change
 
 .PHONY: test
 test: setup ## Everything that CI runs, with a budget for each stage (ci/budget.txt)
+	@$(if $(STAGES)$(TORCH),,ci/rdma-vm.sh --prepare 2>/dev/null || [ $$? -eq 126 ]) # what it brings is no stage's time
 	@$(GO_ENV) $$VENV/bin/python ci/test.py $(STAGES)
 
 .PHONY: clean
@@ -80,6 +82,7 @@ test-bench: ## Every Go benchmark once: that it works, not how fast it is
 .PHONY: test-race
 test-race: ## Go tests under the race detector
 	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -race -short -count=1 -timeout=720s $(RACE)
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race.kernel -race -count=1 -run AtTheSameTime ./ccl/kernel
 
 .PHONY: test-cover
 test-cover: ## Coverage, as test-go found it, of what makes, proves, compiles and simulates plans: 90 % or more
@@ -97,7 +100,7 @@ test-cuda: ## Device groups on memory of the host: the whole matrix of calls, 1,
 
 .PHONY: test-fuzz
 test-fuzz: ## Every fuzz test for some seconds
-	@ci/fuzz.sh 4s
+	@ci/fuzz.sh 2s
 
 .PHONY: test-soak
 test-soak: ## Four ranks make mixed calls by shared memory, TCP and between two hosts, with cuts: 25 s by each road
@@ -107,6 +110,11 @@ test-soak: ## Four ranks make mixed calls by shared memory, TCP and between two 
 test-drill: ## A part of make drill
 	@$(GO_ENV) mkdir -p build && CGO_ENABLED=0 go build -o build/goccl-drill ./cmd/goccl \
 		&& build/goccl-drill drill --json $$RECORDS/test-drill.cells
+
+.PHONY: test-rdma-smoke
+test-rdma-smoke: ## A part of make test-rdma
+	@ci/rdma.sh test-rdma-smoke -short -timeout=150s -run '^TestAdapter$$|^TestCollectives$$/^rdma$$/^3$$' \
+		./transport/rdma/verbs ./ccl
 
 .PHONY: test-noasm
 test-noasm: ## Kernels without assembly
@@ -140,8 +148,9 @@ test-device: ## Tensors of a device: a torch device of memory of the host, whose
 
 .PHONY: cuda-windows
 cuda-windows: ## make test-cuda for calls over windows, and in graphs
-	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py cuda-windows -count=1 -timeout=600s ./cuda/group \
-		-run '^Test(Windows|Graphs)(Matrix|Order|EachOrderingCounts)$$' -group.full
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py cuda-windows -count=1 -timeout=2400s ./cuda/group \
+		-run '^Test((Windows|Rails|Graphs|Lend|Interpreted)(Matrix|Order|EachOrderingCounts)|LendAnything|RailsAlgorithms|GraphReplays)$$' \
+		-group.full
 
 .PHONY: torch-versions
 torch-versions: ## make test with each torch of ci/torch.txt, for the table of the README (VERSIONS="2.12 2.14"; KEEP=1 keeps the environments)
@@ -205,6 +214,10 @@ model: setup ## The hand-over of ccl/exec and the recovery of TCP over all inter
 	@$(GO_ENV) go test -count=1 ./ccl/exec -run Model -model.full
 	@$(GO_ENV) go test -count=1 -timeout=30m ./transport/tcp -run Recovery -model.full
 
+.PHONY: catalogue
+catalogue: setup ## Every algorithm over every transport, and whether it notices another call; every composition
+	@$(GO_ENV) go test -count=1 -timeout=30m ./ccl/exec -run 'Catalogue|NoticesAnotherCall|Composed' -catalogue.full
+
 .PHONY: disturbed
 disturbed: setup ## Sequences of calls over links that are late, short of space, or cut, for SEEDS (100) fresh seeds
 	@$(GO_ENV) go test -count=1 -timeout=60m ./ccl/exec -run 'Disturbed|CutOff' -faulty.seeds=$(or $(SEEDS),100)
@@ -221,6 +234,12 @@ drill: ## What every rank is told when one dies, hangs, calls something else …
 .PHONY: agreement
 agreement: setup ## 1 to 3 of 8 ranks are killed, 200 times by each transport; the others go on without them (three minutes)
 	@$(GO_ENV) go test -count=1 -timeout=30m ./ccl -run ShrinkAfterDeaths -v -shrink.times=200
+
+.PHONY: test-rdma
+test-rdma: ## Go tests of RDMA with the system's libibverbs, in a virtual machine with soft RoCE (ci/rdma-vm.sh; root, to install it)
+	@ci/rdma.sh test-rdma.verbs -timeout=240s ./transport/rdma/verbs
+	@RDMA_VM_TIMEOUT=420 ci/rdma.sh test-rdma -timeout=400s -run 'OnAdapter' ./transport/rdma
+	@RDMA_VM_TIMEOUT=420 ci/rdma.sh test-rdma.ccl -timeout=400s -run '^Test(Collectives|LargeMessages|InFlight)$$/^rdma' ./ccl
 
 .PHONY: test-arm64
 test-arm64: ## Go tests of kernels, memory, waiting, transports and executor, built for arm64, under qemu-aarch64 (ci/arm64_skips.txt)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs cuda/kernel/gen with the compiler that it needs, which comes into build/nvrtc: kernels.sh [-always | -check].
+# Runs cuda/kernel/gen with the compiler that it needs, which comes into build/nvrtc: kernels.sh [-always | -check | -only=TARGETS].
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$ROOT"
