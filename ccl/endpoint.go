@@ -253,6 +253,9 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	paths := make([]Path, e.cfg.Size)
 	for rank := range paths {
 		paths[rank] = Path{Rank: rank, Host: peers[rank].Host, Pid: peers[rank].Pid, Transport: routes[rank]}
+		if routes[rank] == "tcp" {
+			paths[rank].Why = e.withoutRDMA(&peers[rank])
+		}
 	}
 	return e.node.register(&Communicator{node: e.node, comm: comm, leave: leave, links: links, paths: paths,
 		hosts: planner.hosts, planner: planner, origin: &origin{endpoint: e, addresses: addresses, fabrics: fabrics}})

@@ -43,6 +43,7 @@ type Node struct {
 	arenas  map[gpu]*group.Arena        // registered memory of devices
 	fabrics map[string]transport.Fabric // open fabrics by name
 	tls     bool                        // that of tcp was opened with TLS
+	noRDMA  error                       // why RDMA could not be opened, when it was last tried
 }
 
 // NewNode makes the Node of a process. Of opts only Registered and Spin count. Transports are
@@ -155,9 +156,13 @@ func (n *Node) fabricsFor(opts *Options) (fabrics []transport.Fabric, lacking st
 			case opts.Transport == "shm":
 				return nil, "", fault.Wrap(fault.System, err, "GOCCL_TRANSPORT=shm: shared memory cannot be used here")
 			case path.name == "rdma" && opts.Transport == "auto" && errors.Is(err, fault.NotSupported):
+				n.noRDMA = err
 				continue // most machines have no adapter
 			case path.name == "shm" || opts.Transport == "auto" && path.name == "rdma",
 				opts.Transport == "auto" && errors.Is(err, fault.NotSupported):
+				if path.name == "rdma" {
+					n.noRDMA = err
+				}
 				lacking += fmt.Sprintf("; without %s: %v", path.name, err)
 				continue
 			default:

@@ -1,6 +1,7 @@
 package ccl
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -46,6 +47,21 @@ func (n *Node) openRDMA(opts *Options) (transport.Fabric, error) {
 		arena.Watch(f)
 	}
 	return f, nil
+}
+
+// withoutRDMA returns why a peer that TCP reaches is not reached by RDMA; "" if it was not to be.
+func (e *Endpoint) withoutRDMA(peer *address) string {
+	e.node.mu.Lock()
+	defer e.node.mu.Unlock()
+	switch {
+	case !e.cfg.Options.allows("rdma"):
+		return ""
+	case e.node.fabrics["rdma"] != nil:
+		return fmt.Sprintf("rank %d has no RDMA", peer.Rank)
+	case e.node.noRDMA != nil:
+		return e.node.noRDMA.Error()
+	}
+	return ""
 }
 
 // Adapters returns which ports of RDMA adapters groups may use.

@@ -18,6 +18,7 @@ type Path struct {
 	From      string        `json:"from,omitempty"`       // of TCP: interface and address of this side
 	To        string        `json:"to,omitempty"`         // of TCP: address of the other side
 	RoundTrip time.Duration `json:"round_trip,omitempty"` // of TCP: the shortest one so far
+	Why       string        `json:"why,omitempty"`        // RDMA, which the options allow, is not used now
 }
 
 // Paths returns the paths to all other ranks, by rank. From, To and RoundTrip are empty until there
@@ -33,6 +34,11 @@ func (c *Communicator) Paths() []Path {
 		}
 		if l, ok := c.links[rank].(transport.Distant); ok {
 			p.RoundTrip = l.RoundTrip()
+		}
+		if l, ok := c.links[rank].(transport.Detoured); ok {
+			if p.Why = l.Detour(); p.Why != "" {
+				p.Transport = "tcp"
+			}
 		}
 		all = append(all, p)
 	}

@@ -158,6 +158,12 @@ type Wired interface {
 	Wire() (from, to string)
 }
 
+// Detoured is a Link whose fragments may take another transport than that of its Fabric.
+type Detoured interface {
+	// Detour returns why they take another one now, and "" if they do not.
+	Detour() string
+}
+
 // Locator is a Fabric over a network.
 type Locator interface {
 	// Locate returns the IP addresses at which this process may reach the process with the given

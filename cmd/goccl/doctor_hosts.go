@@ -22,7 +22,8 @@ const (
 	pings     = 50
 	rateBytes = 4 << 20
 	rateTime  = 200 * time.Millisecond // at least, in each direction
-	mostRow   = 1 << 10                // bytes of a row as JSON
+	mostRow   = 8 << 10                // bytes of a row as JSON
+	mostWhy   = 2 << 10                // bytes of pathRow.Why
 )
 
 // pathRow is what was found out about the path between the first ranks of two hosts.
@@ -33,6 +34,7 @@ type pathRow struct {
 	ToHost    string  `json:"to_host"`
 	Transport string  `json:"transport"`
 	Wire      string  `json:"wire,omitempty"`
+	Why       string  `json:"why,omitempty"` // RDMA is not used
 	RoundTrip float64 `json:"round_trip_us"` // of 8 bytes, through the library
 	There     float64 `json:"there_gbs"`     // GB/s
 	Back      float64 `json:"back_gbs"`
@@ -121,7 +123,15 @@ func printPaths(comm *ccl.Communicator, rows []pathRow, out io.Writer) error {
 		fmt.Fprintf(table, "%s (rank %d)\t%s (rank %d)\t%s\t%.0f us\t%.2f GB/s\t%.2f GB/s\t%s\n", r.FromHost, r.From,
 			r.ToHost, r.To, r.Transport, r.RoundTrip, r.There, r.Back, r.Wire)
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if r.Why != "" {
+			fmt.Fprintf(out, "rank %d to rank %d not by RDMA: %s\n", r.From, r.To, r.Why)
+		}
+	}
+	return nil
 }
 
 // measurePaths measures the path between the first ranks of each two hosts. All ranks call it; rank
@@ -221,7 +231,7 @@ func measurePath(ctx context.Context, comm *ccl.Communicator, to int) ([]byte, e
 	paths := comm.Paths()
 	p := paths[slices.IndexFunc(paths, func(p ccl.Path) bool { return p.Rank == to })]
 	name, _ := os.Hostname()
-	row := pathRow{From: comm.Rank(), To: to, FromHost: name, ToHost: p.Host, Transport: p.Transport,
+	row := pathRow{From: comm.Rank(), To: to, FromHost: name, ToHost: p.Host, Transport: p.Transport, Why: p.Why[:min(len(p.Why), mostWhy)],
 		RoundTrip: float64(times[pings/2].Nanoseconds()) / 1e3, There: there, Back: back}
 	if p.From != "" {
 		row.Wire = p.From + " to " + p.To

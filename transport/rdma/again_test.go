@@ -33,7 +33,7 @@ func again(t *testing.T, n *verbstest.Network, change func(*Options)) (x, y, y1 
 	x, y = x1, y1
 	number := x1.link.(*link).base
 	require.NoError(t, x1.link.Close())
-	require.NoError(t, x.await("the link stays", func() bool { return x.pairTo(y).openLinks() == 0 }))
+	require.NoError(t, x.until("the link stays", func() bool { return x.pairTo(y).openLinks() == 0 }))
 	x.link, y.link = joined(t, x.f, y.f, 1)
 	require.Equal(t, number, x.link.(*link).base)
 	return x, y, y1
@@ -43,7 +43,7 @@ func again(t *testing.T, n *verbstest.Network, change func(*Options)) (x, y, y1 
 func TestBoundAgain(t *testing.T) {
 	x, y, y1 := again(t, network(t, verbstest.Options{}), nil)
 	require.NoError(t, y1.link.Close())
-	require.NoError(t, y.await("the link stays", func() bool { return y.pairTo(x).openLinks() == 1 }))
+	require.NoError(t, y.until("the link stays", func() bool { return y.pairTo(x).openLinks() == 1 }))
 	var bound *link
 	y.f.manager.call(func() { bound = y.pairTo(x).bound[x.link.(*link).base] })
 	require.True(t, bound == y.link)
@@ -54,7 +54,7 @@ func TestOfferAgain(t *testing.T) {
 	x, y, y1 := again(t, network(t, verbstest.Options{}), nil)
 	for i := range 4 {
 		x.pairTo(y).up.Load().fail(fault.New(fault.System, "broken by the test"))
-		require.NoError(t, x.await("no connection", func() bool { return x.up(y) && y.up(x) }))
+		require.NoError(t, x.until("no connection", func() bool { return x.up(y) && y.up(x) }))
 		require.NoError(t, talk(x, y, 1, uint64(i), 20))
 	}
 	require.NoError(t, y1.link.Close())

@@ -10,53 +10,6 @@ import (
 	"github.com/goccl/goccl/transport/rdma/verbs/verbstest"
 )
 
-// BenchmarkPingPongOnAdapter sends a fragment there and back, between two processes in one.
-func BenchmarkPingPongOnAdapter(b *testing.B) {
-	library := onAdapter(b)
-	for _, bytes := range []int{8, 4096, 32 << 10} {
-		b.Run(fmt.Sprint(bytes), func(b *testing.B) {
-			var x, y end
-			x.f, x.doorbell = process(b, library, nil)
-			y.f, y.doorbell = process(b, library, nil)
-			x.link, y.link = joined(b, x.f, y.f, 1)
-			require.True(b, x.up(y) && y.up(x))
-			errs := make(chan error)
-			pass := func(e end, n int, first bool) error {
-				ch := e.link.Channel(0)
-				for range n {
-					for turn := range 2 {
-						if (turn == 0) == first {
-							var space []byte
-							for space == nil {
-								if space = ch.Reserve(bytes); space == nil {
-									e.f.Poll()
-								}
-							}
-							ch.Commit(len(space), &transport.Meta{})
-							continue
-						}
-						if err := e.await("nothing arrives", func() bool {
-							_, m := ch.Look()
-							if m == nil {
-								return false
-							}
-							ch.Release()
-							return true
-						}); err != nil {
-							return err
-						}
-					}
-				}
-				return nil
-			}
-			b.ResetTimer()
-			go func() { errs <- pass(y, b.N, false) }()
-			require.NoError(b, pass(x, b.N, true))
-			require.NoError(b, <-errs)
-		})
-	}
-}
-
 // BenchmarkMessage is BenchmarkMessageOnAdapter over adapters in memory.
 func BenchmarkMessage(b *testing.B) {
 	benchmarkMessages(b, func(b *testing.B) (x, y end) {

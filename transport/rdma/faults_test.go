@@ -55,11 +55,11 @@ func TestStatuses(t *testing.T) {
 				n.Complete(0, what, 20, status)
 				require.NoError(t, talk(x, y, 2, uint64(status), 100))
 				warned := func() bool { return strings.Contains(said.String(), "WARN") }
-				require.NoError(t, x.await("no warning", warned))
+				require.NoError(t, x.until("no warning", warned))
 				if what == verbstest.Writes { // otherwise an event may have come first
 					require.Contains(t, said.String(), status.String())
 				}
-				require.NoError(t, x.await("no connection", func() bool { return x.up(y) && y.up(x) }))
+				require.NoError(t, x.until("no connection", func() bool { return x.up(y) && y.up(x) }))
 			})
 		}
 	}
@@ -79,11 +79,11 @@ func TestEvents(t *testing.T) {
 			switch kind {
 			case verbs.CompletionsFailed, verbs.ReceivesFailed, verbs.DeviceFatal, verbs.PairFatal, verbs.PairRequest,
 				verbs.PairAccess, verbs.PortError, verbs.GIDChange, verbs.LIDChange:
-				require.NoError(t, x.await("no warning", func() bool {
+				require.NoError(t, x.until("no warning", func() bool {
 					return strings.Contains(said.String(), "WARN") && strings.Contains(said.String(), kind.String())
 				}))
 			default:
-				require.NoError(t, x.await("no line", func() bool {
+				require.NoError(t, x.until("no line", func() bool {
 					return strings.Contains(said.String(), kind.String())
 				}))
 				require.NotContains(t, said.String(), "WARN")
@@ -125,7 +125,7 @@ func TestRefused(t *testing.T) {
 			x, y := two(t, n, 2, heard(&said))
 			require.NoError(t, talk(x, y, 2, 1, 200))
 			if c.call != "Event" {
-				require.NoError(t, x.await("no line", func() bool {
+				require.NoError(t, x.until("no line", func() bool {
 					return strings.Contains(said.String(), "refused by the test")
 				}))
 			}

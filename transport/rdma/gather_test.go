@@ -140,7 +140,7 @@ func TestGatherCuts(t *testing.T) {
 				case err := <-done:
 					require.NoError(t, err)
 					n.Heal(0, 1)
-					require.NoError(t, x.await("no connection", func() bool { return x.up(y) && y.up(x) }))
+					require.NoError(t, x.until("no connection", func() bool { return x.up(y) && y.up(x) }))
 					require.NoError(t, send(seed+100, 20))
 					t.Log(cuts, "cuts")
 					return
@@ -169,7 +169,7 @@ func TestGatherStatuses(t *testing.T) {
 				send := inPlace(t, x, y, 2)
 				n.Complete(0, what, 20, status)
 				require.NoError(t, send(uint64(status), 60))
-				require.NoError(t, x.await("no connection", func() bool { return x.up(y) && y.up(x) }))
+				require.NoError(t, x.until("no connection", func() bool { return x.up(y) && y.up(x) }))
 				require.NoError(t, send(uint64(status)+100, 5))
 			})
 		}

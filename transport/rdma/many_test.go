@@ -46,7 +46,7 @@ func TestManyLinks(t *testing.T) {
 			require.NoError(t, e[1].link.Close())
 		}
 		for _, e := range all {
-			require.NoError(t, e.await("memory stays", func() bool {
+			require.NoError(t, e.until("memory stays", func() bool {
 				e.f.mu.Lock()
 				defer e.f.mu.Unlock()
 				for _, p := range e.f.pairs {

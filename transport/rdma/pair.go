@@ -95,6 +95,7 @@ func (p *pair) enroll(l *link) {
 	if l.ending == open_ {
 		p.links[l.base] = l
 		p.unbound[keyOf(&l.spec)] = l
+		_ = p.start() // the peer may open its end before, and waits for this session until it leaves; enter looks again
 	}
 }
 

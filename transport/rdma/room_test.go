@@ -84,7 +84,7 @@ func TestRoomAgain(t *testing.T) {
 		}, hang, time.Millisecond)
 		n.Heal(0, 1)
 		empty(sent)
-		require.NoError(t, x.await("no connection", func() bool { return x.up(y) && y.up(x) }))
+		require.NoError(t, x.until("no connection", func() bool { return x.up(y) && y.up(x) }))
 		empty(0)
 		require.Eventually(t, func() bool {
 			x.f.Poll()

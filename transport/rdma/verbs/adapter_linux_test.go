@@ -598,9 +598,9 @@ func testAllocations(t *testing.T) {
 
 func BenchmarkAdapter(b *testing.B) {
 	l := newLoop(b)
-	into := make([]Completion, 16)
 	b.Run("EmptyPoll", func(b *testing.B) {
 		b.ReportAllocs()
+		into := make([]Completion, 16)
 		for range b.N {
 			if n, err := l.completions.Poll(into); n != 0 || err != nil {
 				b.Fatal(n, err)
@@ -608,21 +608,35 @@ func BenchmarkAdapter(b *testing.B) {
 		}
 	})
 	for _, bytes := range []int{4 << 10, 1 << 20} {
-		b.Run("Write"+humanize.FormatSize(int64(bytes)), func(b *testing.B) {
-			b.SetBytes(int64(bytes))
-			b.ReportAllocs()
-			writes := []Write{l.write(0, 0, bytes)}
-			writes[0].Complete = true
-			for range b.N {
-				if _, err := l.from.Post(writes); err != nil {
-					b.Fatal(err)
-				}
-				for n, err := 0, error(nil); n == 0; {
-					if n, err = l.completions.Poll(into); err != nil || n > 0 && into[0].Status != Success {
-						b.Fatal(into[0], err)
-					}
-				}
+		b.Run("Write"+humanize.FormatSize(int64(bytes)), func(b *testing.B) { l.stream(b, bytes, 1, 1) })
+	}
+	// As ib_write_bw does: many are posted at a time, and few make a completion.
+	b.Run("Stream64KiB", func(b *testing.B) { l.stream(b, 64<<10, loopPosted, loopPosted/2) })
+}
+
+// stream writes, with up to most writes posted, of which every each-th makes a completion.
+func (l *loop) stream(b *testing.B, bytes, most, each int) {
+	b.SetBytes(int64(bytes))
+	b.ReportAllocs()
+	into, write := make([]Completion, most), []Write{l.write(0, 0, bytes)}
+	for posted, done := 0, 0; done < b.N; {
+		for posted < b.N && posted-done < most {
+			posted++
+			write[0].Complete = posted%each == 0 || posted == b.N
+			write[0].Cookie = uint64(posted)
+			if _, err := l.from.Post(write); err != nil {
+				b.Fatal(err)
 			}
-		})
+		}
+		n, err := l.completions.Poll(into)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, c := range into[:n] {
+			if c.Status != Success {
+				b.Fatal(c)
+			}
+			done = int(c.Cookie)
+		}
 	}
 }
