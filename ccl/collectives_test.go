@@ -108,7 +108,7 @@ func TestCollectives(t *testing.T) {
 func TestLargeMessages(t *testing.T) {
 	n := 3<<20 + 1
 	if testing.Short() {
-		n = 1<<19 + 1
+		n = 1<<18 + 1
 	}
 	for _, transport := range allTransports {
 		for _, ranks := range []int{2, 3} {

@@ -12,7 +12,11 @@ import (
 // No byte is given out twice, and when all is free again, it is one range again.
 func TestRanges(t *testing.T) {
 	const size = 1 << 12
-	for seed := range uint64(50) {
+	seeds := uint64(50)
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range seeds {
 		random := rand.New(rand.NewPCG(seed, 7))
 		r, owner, taken := mem.NewRanges(size), make([]int, size), map[int]int{}
 		for step := 1; step < 300; step++ {

@@ -47,6 +47,9 @@ func TestConformance(t *testing.T) {
 		{"EightQueues", 0, cudatest.Options{Seed: 2, Devices: 2, Queues: 8}},
 		{"SecondDevice", 1, cudatest.Options{Seed: 3, Devices: 2, Queues: 32, Delay: -1}},
 	} {
+		if testing.Short() && machine.name != "Usual" {
+			continue
+		}
 		t.Run(machine.name, func(t *testing.T) {
 			conformance.Run(t, func(t *testing.T) cuda.Driver {
 				d := cudatest.New(machine.o)
