@@ -26,6 +26,11 @@
 // calls them while work is enqueued that waits for something. The same holds for Load, Function and
 // Unload.
 //
+// Adapters of other kinds reach device memory by a dma-buf, which is a descriptor that the kernel
+// has them map. Memory with such an access may be freed, but then nothing reads it that was to be
+// sent: who frees memory first ends what is on the way. An address tells nothing, as it may be
+// allocated again; the ID of its Range does.
+//
 // # Streams and events
 //
 // What is enqueued in one stream is executed in that order. What is enqueued in two streams is
