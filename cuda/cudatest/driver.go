@@ -125,7 +125,8 @@ func (d *Driver) info(dev *device) cuda.Info {
 	return cuda.Info{
 		Index: dev.index, Name: "memory of the host", UUID: [16]byte{'c', 'u', 'd', 'a', 15: byte(dev.index)},
 		Bus: fmt.Sprintf("0000:%02x:00.0", dev.index+1), Major: 9, Bytes: d.o.Bytes,
-		Processors: processors, Words: !f.NoWords, Registers: !f.NoRegister, Shares: !f.NoDescriptors, DMABuf: !f.NoDMABuf,
+		Processors: processors, Words: !f.NoWords, Registers: !f.NoRegister, Shares: !f.NoDescriptors,
+		DMABuf: !f.NoDMABuf,
 	}
 }
 

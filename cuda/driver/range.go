@@ -39,6 +39,9 @@ func (c *context) Range(p cuda.Ptr) (cuda.Range, error) {
 	if err := c.cuPointerGetAttribute(&a.id, bufferID, p); err != nil {
 		return cuda.Range{}, elsewhere(err, p)
 	}
+	if a.id == 0 {
+		return cuda.Range{}, fault.New(fault.NotSupported, "the driver has no ID of the memory at %#x", uint64(p))
+	}
 	return cuda.Range{Ptr: a.start, Bytes: int(a.bytes), ID: a.id}, nil
 }
 
