@@ -39,7 +39,7 @@ func TestRange(t *testing.T) {
 func TestDMABuf(t *testing.T) {
 	f := newFake(t, latest)
 	c := f.enter(f.open(), 0)
-	m := must(c.Alloc(2*unit))(t)
+	m := must(c.Alloc(2 * unit))(t)
 	defer free(t, m)
 	descriptor := must(c.DMABuf(m.Ptr()+unit, unit))(t)
 	f.arguments("cuMemGetHandleForAddressRange", any64, uint64(m.Ptr()+unit), unit, rangeDMABuf, 0)
@@ -71,10 +71,10 @@ func TestWithoutDMABuf(t *testing.T) {
 	}
 }
 
-// TestNotForAdapters: a device that cannot allocate for adapters is not asked to. The fake checks
-// that.
+// TestNotForAdapters: a device that cannot allocate for adapters is not asked to.
 func TestNotForAdapters(t *testing.T) {
 	f := newFake(t, latest)
 	f.set("without", adaptersSupported)
 	free(t, must(f.enter(f.open(), 0).Alloc(1))(t))
+	f.arguments("cuMemCreate", any64, unit, any64, 0, handleDescriptor, 7, 0)
 }

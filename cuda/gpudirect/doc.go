@@ -28,8 +28,9 @@
 // # What uses it
 //
 // goccl doctor tries whether an adapter reads the memory of a device. Nothing is sent from there
-// yet: package cuda/group stages messages, which package exec copies into slots of the transport.
-// It would also need a way to read the memory for the path that takes over when a connection
-// breaks. It has not run on a GPU beside an adapter: whether memory that is mapped in parts, as
+// yet. Package transport/rdma would send it in place as other memory (fabric_test.go does so). What
+// is missing is above and below: package cuda/group stages messages, and package exec copies all
+// messages into slots; and what tcp sends when a connection breaks, the processor would have to
+// read. It has not run on a GPU beside an adapter: whether memory that is mapped in parts, as
 // torch's expandable segments, gets another ID with each part, has to be seen there.
 package gpudirect

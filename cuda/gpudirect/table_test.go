@@ -17,7 +17,10 @@ import (
 	"github.com/goccl/goccl/transport/rdma/verbs"
 )
 
-const allocation = 256 << 10
+const (
+	allocation = 256 << 10
+	export     = "cuMemGetHandleForAddressRange"
+)
 
 // TestBytesAtPeer writes from the begin, the middle and the end of an allocation by each way: what
 // a stream has written is what the peer gets.
@@ -69,7 +72,7 @@ func TestKept(t *testing.T) {
 	first.Done()
 	require.Same(t, first, w.use(one.Ptr(), allocation), "it stays while nobody uses it")
 	first.Done()
-	require.Equal(t, 2, w.d.Calls("cuMemGetHandleForAddressRange"))
+	require.Equal(t, 2, w.d.Calls(export))
 	require.Empty(t, openDMABufs(w))
 	second.Done()
 	w.free(one)
@@ -101,14 +104,13 @@ func TestRoads(t *testing.T) {
 		{name: "All", roads: both, way: gpudirect.DMABuf},
 		{name: "DriverHasNone", roads: both, faults: cudatest.Faults{NoDMABuf: true}, way: gpudirect.PeerMemory},
 		{name: "DriverRefuses", roads: both, way: gpudirect.PeerMemory,
-			faults: cudatest.Faults{Fail: []cudatest.Failure{{Call: "cuMemGetHandleForAddressRange", Nth: 1, Code: 2}}}},
+			faults: cudatest.Faults{Fail: []cudatest.Failure{{Call: export, Nth: 1, Code: 2}}}},
 		{name: "AdapterHasNone", roads: roads{peerMemory: true}, way: gpudirect.PeerMemory},
 		{name: "AdapterRefuses", roads: both, refuse: []string{"RegisterDMABuf"}, way: gpudirect.PeerMemory},
 		{name: "None", faults: cudatest.Faults{NoDMABuf: true},
-			why: "dmabuf: not supported: the GPU driver refused: cuMemGetHandleForAddressRange: " +
-				"CUDA_ERROR_NOT_SUPPORTED (801); " + module},
-		{name: "NoneOfAdapter", why: "dmabuf: not supported: RegisterDMABuf: this adapter knows no dma-bufs: operation not " +
-			"supported; " + module},
+			why: "dmabuf: not supported: the GPU driver refused: " + export + ": CUDA_ERROR_NOT_SUPPORTED (801); " + module},
+		{name: "NoneOfAdapter", why: "dmabuf: not supported: RegisterDMABuf: this adapter knows no dma-bufs: operation " +
+			"not supported; " + module},
 		{name: "AllRefused", roads: both, refuse: []string{"RegisterDMABuf", "RegisterAddress"},
 			why: "dmabuf: system error: RegisterDMABuf: refused by the test; nvidia_peermem: system error: RegisterAddress: " +
 				"refused by the test"},
@@ -322,7 +324,7 @@ func TestOutside(t *testing.T) {
 	_, err = w.table.Use(m.Ptr()+100, m.Bytes()-99)
 	require.ErrorIs(t, err, fault.NotSupported)
 	require.ErrorContains(t, err, "lie in more than one allocation: the first ends at 0x")
-	require.Zero(t, w.d.Calls("cuMemGetHandleForAddressRange"))
+	require.Zero(t, w.d.Calls(export))
 	w.free(m)
 }
 
@@ -334,7 +336,7 @@ func TestProbe(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, gpudirect.DMABuf, way)
 	}
-	require.Equal(t, 1, w.d.Calls("cuMemGetHandleForAddressRange"))
+	require.Equal(t, 1, w.d.Calls(export))
 	require.Empty(t, regions(w))
 
 	w = newWorld(t, roads{})

@@ -66,7 +66,7 @@ enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_DEVICE = 101, INVALID_IMA
 
 // ---- what tests set and ask
 
-typedef struct { const char *name; long calls; u64 args[6]; long fail_at; int code; int hidden; } record;
+typedef struct { const char *name; long calls; u64 args[7]; long fail_at; int code; int hidden; } record;
 static record records[128];
 static struct { const char *name; long value; } knobs[] = {
 	{"init", 0},         // result of cuInit
@@ -257,7 +257,7 @@ static char *host(CUdevice device, CUdeviceptr p, size_t bytes) {
 }
 
 static int right(const CUmemAllocationProp *p) {
-	char flags[8] = {0, *knob("without") != 110}; // gpuDirectRDMACapable
+	char flags[8] = {0, p->allocFlags.gpuDirectRDMACapable && *knob("without") != 110};
 	return p->type == 1 && (unsigned)p->requestedHandleTypes <= 1 && p->location.type == 1 && valid(p->location.id) &&
 		!p->win32HandleMetaData && !memcmp(&p->allocFlags, flags, 8);
 }
@@ -278,7 +278,8 @@ CUresult cuMemGetAllocationGranularity(size_t *unit, const CUmemAllocationProp *
 	return 0;
 }
 CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, const CUmemAllocationProp *p, u64 flags) {
-	CALL(CONTEXT | UNSAFE, A(h), bytes, A(p), flags, A(p->requestedHandleTypes), A(p->location.id));
+	CALL(CONTEXT | UNSAFE, A(h), bytes, A(p), flags, A(p->requestedHandleTypes), A(p->location.id),
+		p->allocFlags.gpuDirectRDMACapable);
 	CHECK(bytes && bytes % UNIT == 0 && right(p) && !flags);
 	char name[32];
 	snprintf(name, sizeof name, "fakecuda%d", p->location.id);
