@@ -45,8 +45,8 @@ type Context interface {
 	// Of any other address, the error is a fault.Invalid.
 	Range(p Ptr) (Range, error)
 	// DMABuf returns a new descriptor of a dma-buf, by which adapters get access to device memory;
-	// the caller closes it. p and bytes are whole pages of the host. An allocation may begin and
-	// end within a page; otherwise all of them belong to one.
+	// the caller closes it. p and bytes are whole pages of the host. They belong to one allocation,
+	// which may begin and end within a page.
 	DMABuf(p Ptr, bytes int) (descriptor int, err error)
 	// NewStream makes a stream of an urgency: 0 is that of ordinary streams, and more is more
 	// urgent, as far as the device has priorities: its kernels and copies go first. The streams of

@@ -26,10 +26,9 @@
 // calls them while work is enqueued that waits for something. The same holds for Load, Function and
 // Unload.
 //
-// Adapters of other kinds reach device memory by a dma-buf, which is a descriptor that the kernel
-// has them map. Memory with such an access may be freed, but then nothing reads it that was to be
-// sent: who frees memory first ends what is on the way. An address tells nothing, as it may be
-// allocated again; the ID of its Range does.
+// Network adapters reach device memory by a dma-buf, a descriptor that the kernel has them map.
+// Whoever frees memory first ends what adapters still read of it. An address does not tell that
+// memory was freed and allocated again since; the ID of its Range does.
 //
 // # Streams and events
 //

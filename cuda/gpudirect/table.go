@@ -60,6 +60,8 @@ func (t *Table) Use(p cuda.Ptr, bytes int) (*Memory, error) {
 	}
 	r, err := t.device.Range(p)
 	switch {
+	case errors.Is(err, fault.NotSupported):
+		return nil, staged(err)
 	case err != nil:
 		return nil, err
 	case bytes <= 0:

@@ -325,6 +325,10 @@ func TestOutside(t *testing.T) {
 	require.ErrorIs(t, err, fault.NotSupported)
 	require.ErrorContains(t, err, "lie in more than one allocation: the first ends at 0x")
 	require.Zero(t, w.d.Calls(export))
+	w.d.SetFaults(cudatest.Faults{Fail: []cudatest.Failure{{Call: "cuMemGetAddressRange", Nth: 1, Code: 801}}})
+	_, err = w.table.Use(m.Ptr(), 1)
+	require.ErrorIs(t, err, fault.NotSupported)
+	require.ErrorContains(t, err, "staged through memory of the host: the GPU driver refused: cuMemGetAddressRange")
 	w.free(m)
 }
 

@@ -3,7 +3,6 @@
 package verbs
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -58,9 +57,8 @@ func (c *context) RegisterAddress(at uint64, bytes int) (Region, error) {
 
 // unregistered is the error of memory of a device that was refused.
 func (c *context) unregistered(errno syscall.Errno, what string, bytes int) error {
-	err := refused(errno, "%s cannot register %s of %s", c.name, humanize.FormatSize(int64(bytes)), what)
-	if errors.Is(errno, syscall.EOPNOTSUPP) || errors.Is(errno, syscall.ENOSYS) {
-		err = fault.Wrap(fault.NotSupported, errno, "rdma: neither %s nor its driver can register %s", c.name, what)
+	if errno == syscall.EOPNOTSUPP || errno == syscall.ENOSYS {
+		return fault.Wrap(fault.NotSupported, errno, "rdma: %s, or its driver, cannot register %s", c.name, what)
 	}
-	return err
+	return refused(errno, "%s cannot register %s of %s", c.name, humanize.FormatSize(int64(bytes)), what)
 }
