@@ -22,6 +22,7 @@ type Info struct {
 	Words        bool   // streams write and wait for words of 64 bits
 	Registers    bool   // memory of the host can be registered
 	Shares       bool   // memory has descriptors
+	DMABuf       bool   // memory has dma-bufs
 	Processors   int    // multiprocessors
 }
 
@@ -40,6 +41,13 @@ type Context interface {
 	Import(descriptor, bytes int) (Memory, error)
 	// Register gives the device access to memory of the host, which begins and ends at a page.
 	Register(host []byte) (Registered, error)
+	// Range returns the allocation of device memory that an address lies in, whoever has made it.
+	// Of any other address, the error is a fault.Invalid.
+	Range(p Ptr) (Range, error)
+	// DMABuf returns a new descriptor of a dma-buf, by which adapters get access to device memory;
+	// the caller closes it. p and bytes are whole pages of the host. They belong to one allocation,
+	// which may begin and end within a page.
+	DMABuf(p Ptr, bytes int) (descriptor int, err error)
 	// NewStream makes a stream of an urgency: 0 is that of ordinary streams, and more is more
 	// urgent, as far as the device has priorities: its kernels and copies go first. The streams of
 	// a process take its hardware queues in turn, whatever their urgency. There may be as few as
@@ -59,6 +67,13 @@ type Context interface {
 
 // Ptr is an address in the device's view.
 type Ptr uint64
+
+// Range is an allocation.
+type Range struct {
+	Ptr   Ptr
+	Bytes int
+	ID    uint64 // that no other allocation of the process ever has, not even at the same address
+}
 
 // Memory is memory that the device can access.
 type Memory interface {

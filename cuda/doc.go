@@ -26,6 +26,10 @@
 // calls them while work is enqueued that waits for something. The same holds for Load, Function and
 // Unload.
 //
+// Network adapters reach device memory by a dma-buf, a descriptor that the kernel has them map.
+// Whoever frees memory first ends what adapters still read of it. An address does not tell that
+// memory was freed and allocated again since; the ID of its Range does.
+//
 // # Streams and events
 //
 // What is enqueued in one stream is executed in that order. What is enqueued in two streams is

@@ -41,6 +41,7 @@ func doctor(args []string, out io.Writer) error {
 		machine := gpus{driver: driver.Open, links: nvml.Open, sysfs: "/sys"}
 		findings = append(findings, machine.findings(opts)...)
 		findings = append(findings, adaptersFound(verbs.Open, opts)...)
+		findings = append(findings, adaptersOfGPUs(driver.Open, verbs.Open, opts)...)
 	}
 	if *asJSON {
 		encoder := json.NewEncoder(out)

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"sync"
 
@@ -135,6 +136,10 @@ func testGivenBack(b *bench) {
 	closed("Load after Release", err)
 	_, err = other.Reaches(b.device)
 	closed("Reaches after Release", err)
+	_, err = other.Range(device.Ptr())
+	closed("Range after Release", err)
+	_, err = other.DMABuf(0, os.Getpagesize())
+	closed("DMABuf after Release", err)
 	b.must(live.Synchronize()) // what is left still works
 }
 

@@ -42,6 +42,8 @@ func Run(t *testing.T, make func(t *testing.T) cuda.Driver, o Options) {
 		{"Registered", host, testRegistered},
 		{"RegisterAgain", host, testRegisterAgain},
 		{"Arguments", nothing, testArguments},
+		{"Ranges", nothing, testRanges},
+		{"DMABuf", nothing, testDMABuf},
 		{"StreamOrder", host, testStreamOrder},
 		{"Events", host, testEvents},
 		{"EventNeverRecorded", nothing, testEventNeverRecorded},

@@ -65,6 +65,13 @@ func (d *Driver) Leaks() []string {
 			all = append(all, fmt.Sprintf("context %d, retained at %s", c.index, c.made))
 		}
 	}
+	for of, b := range d.dmaBufs {
+		if b.open() {
+			all = append(all, fmt.Sprintf("a descriptor of a dma-buf of %v, made at %s", b.of, b.made))
+		} else {
+			d.dropDMABuf(of)
+		}
+	}
 	for _, t := range d.threads {
 		for _, e := range t.entered {
 			all = append(all, fmt.Sprintf("an Enter of context %d", e.c.index))

@@ -37,6 +37,8 @@
 //
 // # What a test can do
 //
+// MemoryOfDMABuf and MemoryAt are how adapters that a test has find memory of devices.
+//
 // Hold keeps a stream from executing anything. Driver.Launch and Begin are kernels of the program
 // around a group, which say themselves what they access. Faults make calls fail. LeaveOut leaves
 // out ordering calls, to show that each of them is needed and that a test notices.

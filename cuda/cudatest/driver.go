@@ -36,6 +36,7 @@ type Driver struct {
 	made        int           // allocations so far
 	host        *space        // registered memory, by its address for the host
 	shared      map[file]*space
+	dmaBufs     map[file]*dmaBuf // by what their descriptors are of
 	threads     map[int]*thread
 	captures    []*capture
 	graphs      []*Graph // that have not ended
@@ -68,7 +69,7 @@ func New(o Options) *Driver {
 	d := &Driver{
 		o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		random: rand.New(rand.NewPCG(o.Seed, 0)), seen: time.Now(),
-		host: newSpace(), shared: map[file]*space{}, threads: map[int]*thread{},
+		host: newSpace(), shared: map[file]*space{}, dmaBufs: map[file]*dmaBuf{}, threads: map[int]*thread{},
 		told: map[string]bool{}, counts: map[string]int{},
 	}
 	d.moved = sync.NewCond(&d.mu)
@@ -97,6 +98,9 @@ func (d *Driver) Close() {
 	for _, a := range d.allocations {
 		a.unmap()
 	}
+	for of := range d.dmaBufs {
+		d.dropDMABuf(of)
+	}
 }
 
 // Version returns the version of CUDA that this stands for.
@@ -122,6 +126,7 @@ func (d *Driver) info(dev *device) cuda.Info {
 		Index: dev.index, Name: "memory of the host", UUID: [16]byte{'c', 'u', 'd', 'a', 15: byte(dev.index)},
 		Bus: fmt.Sprintf("0000:%02x:00.0", dev.index+1), Major: 9, Bytes: d.o.Bytes,
 		Processors: processors, Words: !f.NoWords, Registers: !f.NoRegister, Shares: !f.NoDescriptors,
+		DMABuf: !f.NoDMABuf,
 	}
 }
 

@@ -15,6 +15,7 @@ type Faults struct {
 	NoWords       bool // no memory operations of streams
 	NoRegister    bool // no memory of the host can be registered
 	NoDescriptors bool // memory has no descriptors
+	NoDMABuf      bool // memory has no dma-bufs
 	Lost          bool // every device is lost
 	Fail          []Failure
 }

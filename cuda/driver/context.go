@@ -17,6 +17,8 @@ type context struct {
 	info     cuda.Info
 	released atomic.Bool
 	popped   uintptr // any thread's Leave writes here, and nobody reads it
+
+	forAdapters bool // memory can be allocated so that adapters may be given access to it
 }
 
 func (c *context) Info() cuda.Info { return c.info }

@@ -15,13 +15,14 @@ func hot(t testing.TB) (cuda.Context, map[string]func() error) {
 	e := must(c.NewEvent())(t)
 	m := must(c.Load(machineCode))(t)
 	kernel := must(m.Function("goccl_other"))(t)
+	device := must(c.Alloc(1))(t)
 	unready := must(c.NewEvent())(t)
 	t.Cleanup(func() {
 		r.Store(512, 1) // so that nothing waits any more
 		if err := waiting.Synchronize(); err != nil {
 			t.Error(err)
 		}
-		free(t, r)
+		free(t, r, device)
 		destroy(t, s, waiting, e, unready)
 		unload(t, m)
 	})
@@ -44,6 +45,7 @@ func hot(t testing.TB) (cuda.Context, map[string]func() error) {
 		}
 	}
 	return c, map[string]func() error{
+		"Range":        func() error { _, err := c.Range(device.Ptr() + 100); return err },
 		"Copy":         func() error { return s.Copy(r.Ptr()+64, r.Ptr(), 64) },
 		"Launch":       func() error { return s.Launch(kernel, 3, 512, args) },
 		"Words":        func() error { return s.Words(ops) },

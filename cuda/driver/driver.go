@@ -54,6 +54,8 @@ func (d *driver) Retain(index int) (cuda.Context, error) {
 		return nil, err
 	}
 	c := &context{library: d.library, modes: &d.modes, device: device, info: info}
+	var supported int32
+	c.forAdapters = d.cuDeviceGetAttribute(&supported, adaptersSupported, device) == nil && supported != 0
 	if err := d.cuDevicePrimaryCtxRetain(&c.handle, device); err != nil {
 		return nil, err
 	}
@@ -98,6 +100,7 @@ func (d *driver) device(index int) (device int32, info cuda.Info, err error) {
 	info.Registers = d.has(entryMemHostRegister) && attribute(hostRegisters) != 0
 	info.Shares = d.has(entryMemExportToShareableHandle) && d.has(entryMemImportFromShareableHandle) &&
 		attribute(descriptorsSupported) != 0
+	info.DMABuf = d.has(entryMemGetHandleForAddressRange) && attribute(dmaBufSupported) != 0
 	return device, info, err
 }
 

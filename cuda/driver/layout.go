@@ -37,7 +37,7 @@ type allocation struct {
 	location    location
 	_           uintptr // of Windows
 	compression uint8
-	rdma        uint8
+	rdma        uint8 // gpuDirectRDMACapable
 	usage       uint16
 	_           [4]byte
 }
@@ -68,6 +68,9 @@ const (
 	granularityMinimum = 0 // CU_MEM_ALLOC_GRANULARITY_MINIMUM
 	accessReadWrite    = 3 // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 
+	memoryOfDevice = 2 // CU_MEMORYTYPE_DEVICE
+	rangeDMABuf    = 1 // CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
+
 	hostPortable = 1 // CU_MEMHOSTREGISTER_PORTABLE: for all contexts
 	hostMapped   = 2 // CU_MEMHOSTREGISTER_DEVICEMAP
 
@@ -92,7 +95,15 @@ const (
 	computeMinor         = 76
 	hostRegisters        = 99  // HOST_REGISTER_SUPPORTED
 	descriptorsSupported = 103 // HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+	adaptersSupported    = 110 // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
 	words64              = 122 // CAN_USE_64_BIT_STREAM_MEM_OPS; 93 is that of the first form
+	dmaBufSupported      = 124 // DMA_BUF_SUPPORTED
+)
+
+// Attributes of addresses (CU_POINTER_ATTRIBUTE_…).
+const (
+	kindOfMemory = 2 // MEMORY_TYPE
+	bufferID     = 7
 )
 
 // mostThreads is an attribute of functions (CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK).
@@ -100,6 +111,8 @@ const mostThreads = 0
 
 // Results of calls.
 const (
+	invalidValue  = 1   // CUDA_ERROR_INVALID_VALUE
 	invalidDevice = 101 // CUDA_ERROR_INVALID_DEVICE
+	notFound      = 500 // CUDA_ERROR_NOT_FOUND
 	notReady      = 600 // CUDA_ERROR_NOT_READY
 )

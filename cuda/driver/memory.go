@@ -82,6 +82,9 @@ func (c *context) properties() allocation {
 	if c.info.Shares {
 		p.handles = handleDescriptor
 	}
+	if c.forAdapters {
+		p.rdma = 1
+	}
 	return p
 }
 

@@ -17,7 +17,7 @@ func TestAlloc(t *testing.T) {
 	d := f.open()
 	c := f.enter(d, 1)
 	m := must(c.Alloc(unit + 1))(t)
-	f.arguments("cuMemCreate", any64, 2*unit, any64, 0, handleDescriptor, 8)
+	f.arguments("cuMemCreate", any64, 2*unit, any64, 0, handleDescriptor, 8, 1)
 	f.arguments("cuMemAddressReserve", any64, 2*unit, 0, 0, 0)
 	f.arguments("cuMemMap", uint64(m.Ptr()), 2*unit, 0, 0x5000, 0)
 	f.arguments("cuMemSetAccess", uint64(m.Ptr()), 2*unit, any64, 1, 8)

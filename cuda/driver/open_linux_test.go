@@ -143,7 +143,7 @@ func TestDevices(t *testing.T) {
 	for index := range want {
 		want[index].Major, want[index].Minor, want[index].Bytes = 9, 1, 80<<30
 		want[index].Processors = 132
-		want[index].Words, want[index].Registers, want[index].Shares = true, true, true
+		want[index].Words, want[index].Registers, want[index].Shares, want[index].DMABuf = true, true, true, true
 	}
 	if got := must(d.Devices())(t); !reflect.DeepEqual(got, want) {
 		t.Errorf("devices %+v, want %+v", got, want)
@@ -152,6 +152,7 @@ func TestDevices(t *testing.T) {
 		122: func(i cuda.Info) bool { return !i.Words && i.Registers && i.Shares },
 		99:  func(i cuda.Info) bool { return i.Words && !i.Registers && i.Shares },
 		103: func(i cuda.Info) bool { return i.Words && i.Registers && !i.Shares },
+		124: func(i cuda.Info) bool { return i.Shares && !i.DMABuf },
 	} {
 		f.set("without", attribute)
 		if info := must(d.Devices())(t)[1]; !lacks(info) {
@@ -190,6 +191,7 @@ func TestLayout(t *testing.T) {
 		{"allocation", unsafe.Sizeof(p), 32},
 		{"allocation.location", unsafe.Offsetof(p.location), 8},
 		{"allocation.compression", unsafe.Offsetof(p.compression), 24},
+		{"allocation.rdma", unsafe.Offsetof(p.rdma), 25},
 		{"access", unsafe.Sizeof(a), 12},
 		{"access.flags", unsafe.Offsetof(a.flags), 8},
 	} {

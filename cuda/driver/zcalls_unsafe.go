@@ -48,6 +48,9 @@ const (
 	entryMemHostRegister
 	entryMemHostGetDevicePointer
 	entryMemHostUnregister
+	entryPointerGetAttribute
+	entryMemGetAddressRange
+	entryMemGetHandleForAddressRange
 	entryMemGetAllocationGranularity
 	entryMemCreate
 	entryMemRelease
@@ -102,6 +105,9 @@ var entries = [numEntries]entryPoint{
 	entryMemHostRegister:                      {"cuMemHostRegister", 6050, false},
 	entryMemHostGetDevicePointer:              {"cuMemHostGetDevicePointer", 3020, false},
 	entryMemHostUnregister:                    {"cuMemHostUnregister", 4000, false},
+	entryPointerGetAttribute:                  {"cuPointerGetAttribute", 4000, false},
+	entryMemGetAddressRange:                   {"cuMemGetAddressRange", 3020, false},
+	entryMemGetHandleForAddressRange:          {"cuMemGetHandleForAddressRange", 11070, false},
 	entryMemGetAllocationGranularity:          {"cuMemGetAllocationGranularity", 10020, false},
 	entryMemCreate:                            {"cuMemCreate", 10020, false},
 	entryMemRelease:                           {"cuMemRelease", 10020, false},
@@ -425,6 +431,30 @@ func (l *library) cuMemHostUnregister(host *byte) error {
 		return l.missing(entryMemHostUnregister)
 	}
 	return l.result(entryMemHostUnregister, call(at, uintptr(unsafe.Pointer(host)), 0, 0, 0, 0, 0))
+}
+
+func (l *library) cuPointerGetAttribute(value *uint64, attribute int32, p cuda.Ptr) error {
+	at := l.at[entryPointerGetAttribute]
+	if at == 0 {
+		return l.missing(entryPointerGetAttribute)
+	}
+	return l.result(entryPointerGetAttribute, call(at, uintptr(unsafe.Pointer(value)), uintptr(attribute), uintptr(p), 0, 0, 0))
+}
+
+func (l *library) cuMemGetAddressRange(start *cuda.Ptr, bytes *uintptr, p cuda.Ptr) error {
+	at := l.at[entryMemGetAddressRange]
+	if at == 0 {
+		return l.missing(entryMemGetAddressRange)
+	}
+	return l.result(entryMemGetAddressRange, call(at, uintptr(unsafe.Pointer(start)), uintptr(unsafe.Pointer(bytes)), uintptr(p), 0, 0, 0))
+}
+
+func (l *library) cuMemGetHandleForAddressRange(descriptor *int32, p cuda.Ptr, bytes uintptr, kind int32, flags uint64) error {
+	at := l.at[entryMemGetHandleForAddressRange]
+	if at == 0 {
+		return l.missing(entryMemGetHandleForAddressRange)
+	}
+	return l.result(entryMemGetHandleForAddressRange, call(at, uintptr(unsafe.Pointer(descriptor)), uintptr(p), uintptr(bytes), uintptr(kind), uintptr(flags), 0))
 }
 
 func (l *library) cuMemGetAllocationGranularity(bytes *uintptr, properties *allocation, option int32) error {

@@ -37,6 +37,8 @@ func (d *instant) Adopt(uintptr) cuda.Stream            { return &instantStream{
 func (d *instant) NewEvent() (cuda.Event, error)        { return instantEvent{}, nil }
 func (d *instant) Load([]byte) (cuda.Module, error)     { return nil, nil }
 func (d *instant) Reaches(int) (bool, error)            { return false, nil }
+func (d *instant) Range(cuda.Ptr) (cuda.Range, error)   { return cuda.Range{}, nil }
+func (d *instant) DMABuf(cuda.Ptr, int) (int, error)    { return -1, nil }
 func (d *instant) Release() error                       { return nil }
 func (d *instant) Register(b []byte) (cuda.Registered, error) {
 	d.words = b

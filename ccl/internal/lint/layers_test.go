@@ -17,7 +17,7 @@ var layers = [][]string{
 		"transport/ring", "transport/outbox", "transport/unproven"},
 	{"ccl/program"},
 	{"ccl/tune", "ccl/exec", "transport/*", "cuda"},
-	{"cuda/group"},
+	{"cuda/group", "cuda/gpudirect"},
 	{"ccl"},
 	{"pgbackend"},
 	{"cabi", "tests/hosts"},

@@ -67,6 +67,10 @@ var table = []call{
 	{"cuMemHostGetDevicePointer", 3020, sometimes, "p *cuda.Ptr, host *byte, flags uint32"},
 	{"cuMemHostUnregister", 4000, sometimes, "host *byte"},
 
+	{"cuPointerGetAttribute", 4000, sometimes, "value *uint64, attribute int32, p cuda.Ptr"},
+	{"cuMemGetAddressRange", 3020, sometimes, "start *cuda.Ptr, bytes *uintptr, p cuda.Ptr"},
+	{"cuMemGetHandleForAddressRange", 11070, sometimes,
+		"descriptor *int32, p cuda.Ptr, bytes uintptr, kind int32, flags uint64"},
 	{"cuMemGetAllocationGranularity", 10020, sometimes, "bytes *uintptr, properties *allocation, option int32"},
 	{"cuMemCreate", 10020, sometimes, "handle *uint64, bytes uintptr, properties *allocation, flags uint64"},
 	{"cuMemRelease", 10020, sometimes, "handle uint64"},

@@ -29,6 +29,7 @@ typedef unsigned long long u64;
 #undef cuStreamGetCaptureInfo
 #else
 typedef int CUresult, CUdevice, CUdevice_attribute, CUstreamCaptureMode, CUstreamCaptureStatus;
+typedef int CUpointer_attribute, CUmemRangeHandleType;
 typedef int CUmemAllocationHandleType, CUmemAllocationGranularity_flags, CUdriverProcAddressQueryResult;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
@@ -65,7 +66,7 @@ enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_DEVICE = 101, INVALID_IMA
 
 // ---- what tests set and ask
 
-typedef struct { const char *name; long calls; u64 args[6]; long fail_at; int code; int hidden; } record;
+typedef struct { const char *name; long calls; u64 args[7]; long fail_at; int code; int hidden; } record;
 static record records[128];
 static struct { const char *name; long value; } knobs[] = {
 	{"init", 0},         // result of cuInit
@@ -183,7 +184,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d) { CALL(PLAIN, A(bytes), 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute a, CUdevice d) {
 	CALL(PLAIN, A(value), A(a), A(d)); DEVICE(d);
 	CHECK(a < 120 || VERSION >= 11070);
-	*value = a == 16 ? 132 : a == 75 ? 9 : a == 76 ? 1 : a == 99 || a == 103 || a == 122; // not 93, the first form of 122
+	*value = a == 16 ? 132 : a == 75 ? 9 : a == 76 ? 1 : a == 99 || a == 103 || a == 110 || a == 122 || a == 124; // not 93, the first form of 122
 	if (a == *knob("without")) *value = 0;
 	return 0;
 }
@@ -234,8 +235,9 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *m) {
 enum { UNIT = 2 << 20, FIRST_ALLOCATION = 0x5000 };
 static const u64 ALIAS = 1ull << 60; // device pointers are host pointers with this bit
 static struct { int fd, exportable, device; size_t bytes; } allocations[64];
-typedef struct { char *host; size_t bytes; int reserved, mapped, accessible, registered, owner; } range;
+typedef struct { char *host; size_t bytes; int reserved, mapped, accessible, registered, owner; u64 id; } range;
 static range ranges[64];
+static u64 last_id;
 
 static range *range_at(CUdeviceptr p, size_t bytes) {
 	for (range *r = ranges; r < ranges + 64; r++)
@@ -255,9 +257,9 @@ static char *host(CUdevice device, CUdeviceptr p, size_t bytes) {
 }
 
 static int right(const CUmemAllocationProp *p) {
-	static const char zero[8];
+	char flags[8] = {0, p->allocFlags.gpuDirectRDMACapable && *knob("without") != 110};
 	return p->type == 1 && (unsigned)p->requestedHandleTypes <= 1 && p->location.type == 1 && valid(p->location.id) &&
-		!p->win32HandleMetaData && !memcmp(&p->allocFlags, zero, 8);
+		!p->win32HandleMetaData && !memcmp(&p->allocFlags, flags, 8);
 }
 static CUmemGenericAllocationHandle new_allocation(int fd, size_t bytes, int exportable, int device) {
 	for (int i = 0; i < 64; i++)
@@ -276,7 +278,8 @@ CUresult cuMemGetAllocationGranularity(size_t *unit, const CUmemAllocationProp *
 	return 0;
 }
 CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, const CUmemAllocationProp *p, u64 flags) {
-	CALL(CONTEXT | UNSAFE, A(h), bytes, A(p), flags, A(p->requestedHandleTypes), A(p->location.id));
+	CALL(CONTEXT | UNSAFE, A(h), bytes, A(p), flags, A(p->requestedHandleTypes), A(p->location.id),
+		p->allocFlags.gpuDirectRDMACapable);
 	CHECK(bytes && bytes % UNIT == 0 && right(p) && !flags);
 	char name[32];
 	snprintf(name, sizeof name, "fakecuda%d", p->location.id);
@@ -319,7 +322,7 @@ CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAlloca
 	CHECK(r && !r->mapped && !offset && !flags && bytes <= allocations[h - FIRST_ALLOCATION].bytes);
 	if (mmap(r->host, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, allocations[h - FIRST_ALLOCATION].fd, 0) == MAP_FAILED)
 		return 2;
-	r->mapped = 1, r->owner = allocations[h - FIRST_ALLOCATION].device;
+	r->mapped = 1, r->id = ++last_id, r->owner = allocations[h - FIRST_ALLOCATION].device;
 	return 0;
 }
 CUresult cuMemUnmap(CUdeviceptr p, size_t bytes) {
@@ -360,6 +363,30 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *p, CUmemGen
 	CALL(CONTEXT, A(p), h); ALLOCATION(h);
 	memset(p, 0, sizeof *p);
 	p->type = 1, p->requestedHandleTypes = 1, p->location.type = 1, p->location.id = allocations[h - FIRST_ALLOCATION].device;
+	return 0;
+}
+CUresult cuPointerGetAttribute(void *value, CUpointer_attribute a, CUdeviceptr p) {
+	CALL(CONTEXT, A(value), A(a), p);
+	range *r = range_at(p, 1);
+	CHECK(r && (r->registered || r->mapped) && (a == 2 || a == 7));
+	if (a == 2) *(unsigned *)value = r->registered ? 1 : 2;
+	if (a == 7) *(u64 *)value = r->id;
+	return 0;
+}
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *bytes, CUdeviceptr p) {
+	CALL(CONTEXT, A(start), A(bytes), p);
+	range *r = range_at(p, 1);
+	if (!r || !r->mapped) return NOT_FOUND;
+	*start = A(r->host) | ALIAS, *bytes = r->bytes;
+	return 0;
+}
+CUresult cuMemGetHandleForAddressRange(void *descriptor, CUdeviceptr p, size_t bytes, CUmemRangeHandleType kind, u64 flags) {
+	CALL(CONTEXT, A(descriptor), p, bytes, A(kind), flags);
+	range *r = range_at(p, bytes);
+	CHECK(r && r->mapped && bytes && p % 4096 == 0 && bytes % 4096 == 0 && kind == 1 && !flags);
+	int fd = memfd_create("fakecuda dma-buf", 0);
+	if (fd < 0) return 2;
+	*(int *)descriptor = fd;
 	return 0;
 }
 CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags) {
@@ -663,7 +690,7 @@ CUresult cuEventDestroy_v2(CUevent e) {
 #define OLD(name) CUresult old_##name(void) __asm__(#name); CUresult old_##name(void) { LOCKED; of(#name)->calls++; return NOT_SUPPORTED; }
 OLD(cuDeviceGetUuid) OLD(cuDeviceTotalMem) OLD(cuDevicePrimaryCtxRelease) OLD(cuCtxPushCurrent) OLD(cuCtxPopCurrent)
 OLD(cuStreamDestroy) OLD(cuEventDestroy) OLD(cuMemHostRegister) OLD(cuMemHostGetDevicePointer) OLD(cuStreamBatchMemOp)
-OLD(cuStreamGetCaptureInfo)
+OLD(cuStreamGetCaptureInfo) OLD(cuMemGetAddressRange)
 
 #define ONE(name, version) {#name, version, name}
 #define TWO(name, before, version) {#name, before, old_##name}, {#name, version, name##_v2}
@@ -678,7 +705,8 @@ static const struct { const char *name; int version; void *at; } points[] = {
 	ONE(cuStreamWaitEvent, 3020), TWO(cuStreamBatchMemOp, 8000, 11070), ONE(cuModuleLoadData, 2000),
 	ONE(cuModuleUnload, 2000), ONE(cuModuleGetFunction, 2000), ONE(cuFuncGetAttribute, 2020), ONE(cuLaunchKernelEx, 11060), ONE(cuEventCreate, 2000),
 	ONE(cuEventRecord, 2000), ONE(cuEventQuery, 2000), TWO(cuEventDestroy, 2000, 4000), TWO(cuMemHostRegister, 4000, 6050),
-	TWO(cuMemHostGetDevicePointer, 2020, 3020), ONE(cuMemHostUnregister, 4000), ONE(cuMemGetAllocationGranularity, 10020),
+	TWO(cuMemHostGetDevicePointer, 2020, 3020), ONE(cuMemHostUnregister, 4000), ONE(cuPointerGetAttribute, 4000),
+	TWO(cuMemGetAddressRange, 2000, 3020), ONE(cuMemGetHandleForAddressRange, 11070), ONE(cuMemGetAllocationGranularity, 10020),
 	ONE(cuMemCreate, 10020), ONE(cuMemRelease, 10020), ONE(cuMemAddressReserve, 10020), ONE(cuMemAddressFree, 10020), ONE(cuMemMap, 10020),
 	ONE(cuMemUnmap, 10020), ONE(cuMemSetAccess, 10020), ONE(cuMemExportToShareableHandle, 10020), ONE(cuMemImportFromShareableHandle, 10020),
 	ONE(cuMemGetAllocationPropertiesFromHandle, 10020),

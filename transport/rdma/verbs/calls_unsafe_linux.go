@@ -60,6 +60,15 @@ func (l *library) regMR(domain uintptr, memory []byte, access uint32) (uintptr, 
 		uintptr(access))
 }
 
+// regMRAt is regMR of memory of a device.
+func (l *library) regMRAt(domain uintptr, address uint64, bytes int) (uintptr, syscall.Errno) {
+	return l.object(regMR, domain, uintptr(address), uintptr(bytes), 0)
+}
+
+func (l *library) regDMABufMR(domain uintptr, offset uint64, bytes int, at uint64, fd int) (uintptr, syscall.Errno) {
+	return l.object(regDMABufMR, domain, uintptr(offset), uintptr(bytes), uintptr(at), uintptr(fd), 0)
+}
+
 func (l *library) deregMR(region uintptr) syscall.Errno { return l.status(deregMR, region) }
 
 func (l *library) createChannel(context uintptr) (uintptr, syscall.Errno) {

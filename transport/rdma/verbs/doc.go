@@ -7,8 +7,9 @@
 // # Lifetimes
 //
 // What was made from a Context must be closed before it: pairs first, then queues and regions. A
-// Region must be closed before its memory goes. Close of anything that has ended is an error of the
-// caller; the library says so where it can.
+// Region must be closed before its memory goes; that of a device may go if nothing is posted that
+// reads it, and is not posted any more. Close of anything that has ended is an error of the caller;
+// the library says so where it can.
 //
 // # Threads
 //

@@ -41,6 +41,7 @@ const (
 	createQP
 	modifyQP
 	destroyQP
+	regDMABufMR // of rdma-core 34: may be missing
 	numEntries
 )
 
@@ -49,14 +50,16 @@ var entries = [numEntries]string{"ibv_fork_init", "ibv_get_device_list", "ibv_fr
 	"ibv_query_gid", "ibv_get_async_event", "ibv_ack_async_event", "ibv_alloc_pd", "ibv_dealloc_pd", "ibv_reg_mr",
 	"ibv_dereg_mr", "ibv_create_comp_channel", "ibv_destroy_comp_channel", "ibv_create_cq", "ibv_destroy_cq",
 	"ibv_get_cq_event", "ibv_ack_cq_events", "ibv_create_srq", "ibv_destroy_srq", "ibv_create_qp", "ibv_modify_qp",
-	"ibv_destroy_qp"}
+	"ibv_destroy_qp", "ibv_reg_dmabuf_mr"}
 
 // library is an open libibverbs.
 type library struct {
 	at    [numEntries]uintptr
 	errno uintptr // the function of libc that says where a thread's errno is
 	sysfs string
-	files func(descriptor int32) string // what descriptors are of
+	// modules has a folder for each module of the kernel.
+	modules string
+	files   func(descriptor int32) string // what descriptors are of
 }
 
 // openLibrary opens a libibverbs and finds what it exports.
@@ -69,9 +72,9 @@ func openLibrary(path string) (*library, error) {
 		return nil, fault.Wrap(fault.NotSupported, err, "rdma: %s was not found: install libibverbs (package "+
 			"libibverbs1 and ibverbs-providers, or rdma-core)", path)
 	}
-	l := &library{sysfs: "/sys/class/infiniband", files: fileOfProcess}
+	l := &library{sysfs: "/sys/class/infiniband", modules: "/sys/module", files: fileOfProcess}
 	for e, name := range entries {
-		if l.at[e], err = purego.Dlsym(handle, name); err != nil {
+		if l.at[e], err = purego.Dlsym(handle, name); err != nil && entry(e) != regDMABufMR {
 			return nil, fault.Wrap(fault.NotSupported, err, "rdma: %s has no %s", path, name)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 type region struct {
 	context       *context
 	handle        uintptr // ibv_mr
-	memory        []byte  // so that it stays
+	memory        []byte  // so that it stays; nil if it is a device's
 	local, remote uint32
 	closed        atomic.Bool
 }
@@ -35,13 +35,18 @@ func (c *context) Register(memory []byte, remote bool) (Region, error) {
 		c.end()
 		return nil, refused(errno, "%s cannot register %s", c.name, humanize.FormatSize(int64(len(memory))))
 	}
+	return c.newRegion(handle, memory, uint64(addressOf(&memory[0])), len(memory))
+}
+
+// newRegion makes a region, whose ibv_mr says that it is of bytes from an address on.
+func (c *context) newRegion(handle uintptr, memory []byte, address uint64, bytes int) (Region, error) {
 	m := at[cRegion](handle)
 	r := &region{context: c, handle: handle, memory: memory, local: m.local, remote: m.remote}
 	if err := fits(
 		field{"ibv_mr.context", uint64(m.context), uint64(c.handle)},
 		field{"ibv_mr.pd", uint64(m.domain), uint64(c.domain)},
-		field{"ibv_mr.addr", uint64(m.address), uint64(addressOf(&memory[0]))},
-		field{"ibv_mr.length", m.length, uint64(len(memory))},
+		field{"ibv_mr.addr", uint64(m.address), address},
+		field{"ibv_mr.length", m.length, uint64(bytes)},
 	); err != nil {
 		_ = r.Close()
 		return nil, err

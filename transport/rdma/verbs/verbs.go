@@ -88,6 +88,18 @@ type Holder interface {
 	Descriptors() []int
 }
 
+// DeviceRegistrar is a Context that registers memory of devices, for its adapter to read. What the
+// system or the adapter cannot do is NotSupported.
+type DeviceRegistrar interface {
+	// RegisterDMABuf registers bytes of a dma-buf from an offset on. In pieces, their addresses
+	// begin at at, which has the same place in a page of memory. The descriptor stays the caller's,
+	// who may close it afterwards.
+	RegisterDMABuf(descriptor int, offset uint64, bytes int, at uint64) (Region, error)
+	// RegisterAddress registers memory of a device by its address in this process, where a module
+	// of the device's driver (nvidia_peermem) has the kernel find it.
+	RegisterAddress(at uint64, bytes int) (Region, error)
+}
+
 // Region is registered memory.
 type Region interface {
 	Local() uint32  // its key in own pieces

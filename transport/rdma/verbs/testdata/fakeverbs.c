@@ -162,6 +162,19 @@ struct mr* ibv_reg_mr(struct pd* pd, char* addr, size_t length, int access) {
   m->lkey = 1, m->rkey = access;
   return m;
 }
+#ifndef OLDER
+struct mr* ibv_reg_dmabuf_mr(struct pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
+  if (refuses("ibv_reg_dmabuf_mr")) return 0;
+  if (fcntl(fd, F_GETFD) < 0 || access || iova % 4096 != offset % 4096) abort();
+  struct mr* m = made(sizeof *m);
+  m->context = pd->context;
+  m->pd = is(broken, "ibv_mr.pd") ? 0 : pd;
+  m->addr = (void*)(uintptr_t)offset;
+  m->length = length;
+  m->lkey = iova >> 12;
+  return m;
+}
+#endif
 int ibv_dereg_mr(struct mr* m) { return ended(m, "ibv_dereg_mr"); }
 struct channel* ibv_create_comp_channel(struct context* c) {
   if (refuses("ibv_create_comp_channel")) return 0;

@@ -20,6 +20,9 @@
 // that overflows, and two threads where the contract allows one. Check fails a test that has any
 // report. Leaks tells what was not closed.
 //
+// Memory of devices comes from functions of the test (Options.DMABuf, Options.PeerMemory), such as
+// those of package cudatest. A write that reads it after its end is a report, too.
+//
 // # What a test can do
 //
 // Cut loses packets: who has sent tries again, and then gives up; the other side notices nothing.

@@ -141,6 +141,7 @@ func (p *pair) refuses(s *posted) bool {
 	if s.status == verbs.Success && !p.copied {
 		if _, ok := p.source(s); !ok {
 			s.status = verbs.LocalProtection
+			p.tellFreed(s)
 		} else if s.bytes > p.c.a.port(p.own.Port).Message {
 			s.status = verbs.LocalLength
 		}

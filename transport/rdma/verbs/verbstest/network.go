@@ -22,6 +22,12 @@ type Options struct {
 	// then; 100 µs. Negative: never.
 	Delay time.Duration
 
+	// DMABuf finds the memory behind a descriptor, for adapters to register; nil: they cannot.
+	// there reports whether it still is that memory. PeerMemory finds memory of a device by its
+	// address; nil: the kernel has no module for it.
+	DMABuf     func(descriptor int) (memory []byte, there func() bool, err error)
+	PeerMemory func(at uint64, bytes int) (memory []byte, there func() bool, err error)
+
 	// Limits of a host and of its adapters.
 	Locked  int64 // bytes that a host may register; 1 GiB
 	Message int   // bytes of the longest write; 16 MiB

@@ -203,8 +203,20 @@ func (p *pair) source(s *posted) (from [2][]byte, ok bool) {
 		if from[i], r = p.c.find(p.c.local, piece.Key, piece.At, piece.Bytes); r == nil {
 			return from, false
 		}
+		if r.freed() {
+			return from, false
+		}
 	}
 	return from, true
+}
+
+// tellFreed reports a write that reads memory of a device that was freed.
+func (p *pair) tellFreed(s *posted) {
+	for _, piece := range s.From {
+		if _, r := p.c.find(p.c.local, piece.Key, piece.At, piece.Bytes); r != nil && r.freed() {
+			p.c.a.h.n.reports.mistake("%s: a write reads memory of a device that was freed: cookie %x", p, s.Cookie)
+		}
+	}
 }
 
 var hashSeed = maphash.MakeSeed()

@@ -16,7 +16,8 @@ type region struct {
 	memory        []byte
 	at            uint64
 	local, remote uint32
-	writable      bool // by peers
+	writable      bool        // by peers
+	there         func() bool // of memory of a device: whether it was not freed
 	closed        bool
 }
 
@@ -33,13 +34,21 @@ func (c *context) Register(memory []byte, remote bool) (verbs.Region, error) {
 	switch {
 	case len(memory) == 0:
 		return nil, fault.Wrap(fault.System, unix.EINVAL, "Register of no memory")
-	case len(c.regions) >= o.Regions:
-		return nil, full("Register", unix.ENOMEM, o.Regions, "regions")
 	case h.locked+int64(len(memory)) > o.Locked:
 		return nil, full("Register", unix.ENOMEM, int(o.Locked), "bytes that may be locked (ulimit -l)")
 	}
-	h.locked += int64(len(memory))
-	r := &region{c: c, memory: memory, at: addressOf(memory), local: c.newKey(), remote: c.newKey(), writable: remote}
+	return c.add("Register", &region{c: c, memory: memory, at: addressOf(memory), writable: remote})
+}
+
+// add gives a region its keys.
+func (c *context) add(call string, r *region) (verbs.Region, error) {
+	if o := &c.a.h.n.o; len(c.regions) >= o.Regions {
+		return nil, full(call, unix.ENOMEM, o.Regions, "regions")
+	}
+	r.local, r.remote = c.newKey(), c.newKey()
+	if r.there == nil {
+		c.a.h.locked += int64(len(r.memory))
+	}
 	c.keys.Lock()
 	defer c.keys.Unlock()
 	c.regions[r.remote], c.local[r.local] = r, r
@@ -75,13 +84,18 @@ func (r *region) Close() error {
 		}
 	}
 	r.closed = true
-	r.c.a.h.locked -= int64(len(r.memory))
+	if r.there == nil {
+		r.c.a.h.locked -= int64(len(r.memory))
+	}
 	r.c.keys.Lock()
 	defer r.c.keys.Unlock()
 	delete(r.c.regions, r.remote)
 	delete(r.c.local, r.local)
 	return nil
 }
+
+// freed reports whether the memory was, of a device.
+func (r *region) freed() bool { return r.there != nil && !r.there() }
 
 // find returns memory by a key of peers, or by an own one, if all of it is there.
 func (c *context) find(keys map[uint32]*region, key uint32, at uint64, bytes uint32) (memory []byte, r *region) {
