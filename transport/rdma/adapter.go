@@ -24,6 +24,7 @@ const (
 // queue of completions and one of receives.
 type adapter struct {
 	f        *Fabric
+	number   int // among those of the fabric
 	place    Choice
 	context  verbs.Context
 	device   verbs.Device
@@ -39,15 +40,16 @@ type adapter struct {
 	room        int                                    // manager: connections that the queue has room for
 	bound       atomic.Int32                           // channels that may have long slots
 	failed      atomic.Bool                            // nothing works any more
+	why         error                                  // of failed, from then on
 
 	mu    sync.Mutex // of what only one thread at a time may use
 	found [pollBatch]verbs.Completion
 	taken int // receives that are to be posted again
 }
 
-// open opens a port.
-func open(f *Fabric, at Choice) (a *adapter, err error) {
-	a = &adapter{f: f, place: at}
+// open opens a port, with so many long slots in each direction.
+func open(f *Fabric, at Choice, number, slots int) (a *adapter, err error) {
+	a = &adapter{f: f, place: at, number: number}
 	a.connections.Store(&map[uint32]*connection{})
 	a.spans.Store(&[]*span{})
 	defer func() {
@@ -80,11 +82,10 @@ func open(f *Fabric, at Choice) (a *adapter, err error) {
 	if err = a.receives.Post(receives); err != nil {
 		return a, err
 	}
-	slots := max(f.opts.Pool/longBytes, 1)
-	if a.in, err = newPool(a.context, slots, true); err != nil {
+	if a.in, err = newPool(a, slots, true); err != nil {
 		return a, err
 	}
-	if a.out, err = newPool(a.context, slots, false); err != nil {
+	if a.out, err = newPool(a, slots, false); err != nil {
 		return a, err
 	}
 	if a.watch, err = watch(a); err == nil {
@@ -180,14 +181,14 @@ func (a *adapter) arrived(way *connection, c *verbs.Completion) error {
 			return violation("tries with %d bytes", c.Bytes)
 		}
 		way.probed.Store(true)
-		way.pair.stir()
+		way.path.pair.stir()
 		return nil
 	}
 	ch := a.f.channel(channel)
 	if ch == nil { // its link has ended
 		return nil
 	}
-	if ch.link.pair != way.pair {
+	if ch.link.pair != way.path.pair {
 		return violation("names channel %d, which is not its own", channel)
 	}
 	switch k {
@@ -226,9 +227,11 @@ func (a *adapter) setConnection(number uint32, way *connection) {
 
 // fail ends all connections, of an adapter that does not work any more. a.mu is held.
 func (a *adapter) fail(err error) {
-	if a.failed.Swap(true) {
+	if a.failed.Load() {
 		return
 	}
+	a.why = err
+	a.failed.Store(true)
 	for _, way := range *a.connections.Load() {
 		way.fail(err)
 	}

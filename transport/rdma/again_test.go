@@ -53,7 +53,7 @@ func TestBoundAgain(t *testing.T) {
 func TestOfferAgain(t *testing.T) {
 	x, y, y1 := again(t, network(t, verbstest.Options{}), nil)
 	for i := range 4 {
-		x.pairTo(y).up.Load().fail(fault.New(fault.System, "broken by the test"))
+		x.pairTo(y).path(0).up.Load().fail(fault.New(fault.System, "broken by the test"))
 		require.NoError(t, x.until("no connection", func() bool { return x.up(y) && y.up(x) }))
 		require.NoError(t, talk(x, y, 1, uint64(i), 20))
 	}
@@ -68,7 +68,7 @@ func TestOfferLate(t *testing.T) {
 	for _, late := range []uint32{1, 0} {
 		var taken bool
 		x.f.manager.call(func() {
-			m := message{Kind: sayOffer, Epoch: p.epoch - late, To: l.base, Bytes: shortBytes, Channels: []int{0}}
+			m := message{Kind: sayOffer, Epoch: p.path(0).epoch - late, To: l.base, Bytes: shortBytes, Channels: []int{0}}
 			p.hear(&m, nil)
 			q.mu.Lock()
 			defer q.mu.Unlock()

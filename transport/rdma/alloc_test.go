@@ -69,5 +69,5 @@ func TestNoAllocations(t *testing.T) {
 		trip()
 		require.Zero(t, testing.AllocsPerRun(20, trip), "%d bytes", bytes)
 	}
-	require.True(t, a.pairs[string(b.Address())].up.Load().works())
+	require.True(t, a.pairs[string(b.Address())].works())
 }

@@ -15,6 +15,8 @@ type channel struct {
 	out   outQueue
 	in    atomic.Pointer[inQueue] // nil before the first connection
 
+	waiters [MostPorts]waiter // for room, by the number of the path
+
 	number uint64 // driver: of the fragment that is taken next
 	looked source // driver: where Look has found it
 	whole  []byte // driver: a fragment that has come by tcp in parts
@@ -139,6 +141,14 @@ func (c *channel) Flush() {
 		q.tell()
 	}
 	c.tcp.Flush()
+}
+
+// resume goes on where there was no room.
+func (c *channel) resume() {
+	c.out.resume()
+	if q := c.in.Load(); q != nil {
+		q.tell()
+	}
 }
 
 // theirs is the number of the channel at the peer.

@@ -9,7 +9,7 @@ import (
 
 // connection is a queue pair between two processes. Channels of all links use it.
 type connection struct {
-	pair *pair
+	path *path
 	a    *adapter
 	qp   verbs.Pair
 
@@ -30,11 +30,18 @@ type connection struct {
 	since   int           // writes since the last one that completes
 	one     [1]verbs.Write
 	fences  []fence
-	fencing uint64    // the write that is posted for them, 0 for none
-	waiting *outQueue // those that wait for room
+	fencing uint64  // the write that is posted for them, 0 for none
+	waiting *waiter // those that wait for room
 }
 
 type brokenness struct{ err error }
+
+// waiter is a channel that waits for room, or does not. Each channel has one for each path.
+type waiter struct {
+	channel *channel
+	waits   bool // guarded by the connection's mu, as is after
+	after   *waiter
+}
 
 // fence calls a function when the writes up to a number are complete.
 type fence struct {
@@ -53,6 +60,9 @@ func (c *connection) claim() bool {
 
 // disclaim gives back what claim has reserved.
 func (c *connection) disclaim() { c.claimed.Add(-1) }
+
+// up reports whether fragments take the connection.
+func (c *connection) up() bool { return c.path.up.Load() == c }
 
 // works reports whether writes may still arrive.
 func (c *connection) works() bool { return c.broken.Load() == nil }
@@ -116,20 +126,21 @@ func (c *connection) complete(cookie uint64) {
 	}
 	for waiting != nil {
 		c.mu.Lock()
-		q := waiting
-		waiting = q.after
-		q.after, q.waits = nil, false
+		w := waiting
+		waiting = w.after
+		w.after, w.waits = nil, false
 		c.mu.Unlock()
-		q.resume()
+		w.channel.resume()
 	}
 }
 
-// wait has a queue resume when there may be room, unless the connection has broken.
-func (c *connection) wait(q *outQueue) {
+// wait has a channel resume when there may be room, unless the connection has broken.
+func (c *connection) wait(of *channel) {
+	w := &of.waiters[c.path.number]
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !q.waits && c.works() {
-		q.waits, q.after, c.waiting = true, c.waiting, q
+	if !w.waits && c.works() {
+		w.waits, w.after, c.waiting = true, c.waiting, w
 	}
 }
 
@@ -179,9 +190,9 @@ func (c *connection) fail(err error) {
 	}
 	fences := c.fences
 	c.fences = nil
-	for q := c.waiting; q != nil; q = c.waiting { // they may wait for the next connection
-		c.waiting = q.after
-		q.after, q.waits = nil, false
+	for w := c.waiting; w != nil; w = c.waiting { // they may wait for the next connection
+		c.waiting = w.after
+		w.after, w.waits = nil, false
 	}
 	if !c.closed {
 		c.qp.Fail()
@@ -191,7 +202,7 @@ func (c *connection) fail(err error) {
 		f.do(false)
 	}
 	c.a.f.opts.Doorbell.Ring()
-	c.pair.stir()
+	c.path.pair.stir()
 }
 
 // close destroys the queue pair: nothing of the peer arrives any more. Nobody posts after that.

@@ -3,9 +3,11 @@ package rdma
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,28 +78,42 @@ func find(library verbs.Library, w Wishes) ([]Choice, error) {
 // adapters returns those that are open.
 func (f *Fabric) adapters() []*adapter { return *f.used.Load() }
 
-// adapter returns the adapter that connections are made by, and opens the first one that can be.
-// The manager calls it.
-func (f *Fabric) adapter() (*adapter, error) {
-	switch open := f.adapters(); {
-	case len(open) > 0:
-		return open[0], nil
-	case f.refused != nil:
-		return nil, f.refused
+// open opens the adapters at the first call, and returns those that can be used, or why there are
+// none. The manager calls it.
+func (f *Fabric) open() ([]*adapter, error) {
+	if open := f.adapters(); len(open) > 0 || f.refused != nil {
+		return open, f.refused
 	}
-	var errs []error
+	var refused error
+	var lines, left []string
+	slots := max(f.opts.Pool/longBytes/min(len(f.choices), MostPorts), 1)
 	for _, c := range f.choices {
-		a, err := open(f, c)
-		if err == nil {
-			f.opts.Info("rdma: %s, GID %d (%v, %v)", c, c.GID.Index, c.GID.Kind, c.GID.Addr())
-			f.adopt(a)
-			return a, nil
+		number := len(f.adapters())
+		if number == MostPorts {
+			left = append(left, c.String())
+			continue
 		}
-		errs = append(errs, err)
+		a, err := open(f, c, number, slots)
+		if err != nil {
+			refused = errors.Join(refused, err)
+			lines = append(lines, fmt.Sprintf("rdma: %s cannot be used: %v", c, err))
+			continue
+		}
+		f.opts.Info("rdma: %s, GID %d (%v, %v)", c, c.GID.Index, c.GID.Kind, c.GID.Addr())
+		f.adopt(a)
 	}
-	f.refused = errors.Join(errs...)
-	f.opts.Warn("rdma: no adapter can be used, and tcp is: %v", f.refused)
-	return nil, f.refused
+	if len(f.adapters()) == 0 {
+		f.refused = refused
+		f.opts.Warn("rdma: no adapter can be used, and tcp is: %v", refused)
+		return nil, refused
+	}
+	for _, line := range lines {
+		f.opts.Warn("%s", line)
+	}
+	if len(left) > 0 {
+		f.opts.Info("rdma: a process uses %d ports, and not %s", MostPorts, strings.Join(left, ","))
+	}
+	return f.adapters(), nil
 }
 
 // Name implements transport.Fabric.

@@ -73,7 +73,7 @@ func TestEvents(t *testing.T) {
 			n := network(t, verbstest.Options{Seed: uint64(kind)})
 			var said lines
 			x, y := two(t, n, 1, heard(&said))
-			way := x.f.pairs[string(y.f.Address())].up.Load()
+			way := x.pairTo(y).path(0).up.Load()
 			n.Raise(0, 0, verbs.Event{Kind: kind, Port: 1, Pair: way.qp.Number()})
 			require.NoError(t, talk(x, y, 1, 1, 50))
 			switch kind {

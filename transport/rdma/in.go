@@ -28,6 +28,8 @@ type inQueue struct {
 	due     bool     // the peer is to be told
 	granted []uint32 // long slots that the peer may use
 	mute    bool     // nothing is told any more
+	asked   bool     // the peer was asked to vacate the slots: it is told of everything at once
+	over    bool     // manager: nothing arrives any more
 }
 
 // arrival is a fragment that has arrived.
@@ -108,7 +110,7 @@ func (q *inQueue) release() {
 	a.payload = nil
 	q.released.Store(at + 1)
 	q.mu.Lock()
-	q.due = q.due || long >= 0 || waits || at+1-q.told >= shortSlots/2
+	q.due = q.due || long >= 0 || waits || q.asked || at+1-q.told >= shortSlots/2
 	q.mu.Unlock()
 	if wants || long >= 0 {
 		q.grant()
@@ -140,7 +142,7 @@ func (q *inQueue) tell() {
 		return
 	}
 	if !q.way.claim() {
-		q.way.wait(&q.channel.out)
+		q.way.wait(q.channel)
 		if !q.way.claim() {
 			return
 		}
@@ -161,6 +163,14 @@ func (q *inQueue) credit(way *connection) uint32 {
 	q.due = false
 	q.told = q.released.Load()
 	return q.told
+}
+
+// ask has the peer told of everything that was released, so that it can vacate the slots.
+func (q *inQueue) ask() {
+	q.mu.Lock()
+	q.asked, q.due = true, true
+	q.mu.Unlock()
+	q.tell()
 }
 
 // silence has the peer told nothing any more.

@@ -25,12 +25,13 @@ type link struct {
 	drained  atomic.Bool // what came before the end of the tcp link was taken from the adapter
 
 	// What follows is the manager's.
-	slots, stage *registered // where the peer writes, and from where this side does
-	offered      []*connection
-	entered      bool   // it was opened to the peer
-	isReady      bool   // ready is closed
-	left         bool   // the peer has closed its end, and may give its number to another link
-	why          []byte // of Leave
+	slots, stage *registered   // where the peer writes, and from where this side does
+	offered      []*connection // by channel: where the peer has offered slots last
+	vacates      []*connection // by channel: which one is being left, nil if none is
+	entered      bool          // it was opened to the peer
+	isReady      bool          // ready is closed
+	left         bool          // the peer has closed its end, and may give its number to another link
+	why          []byte        // of Leave
 	ending       ending
 	fenced       bool // it waits for what was published to be written
 }
@@ -49,10 +50,13 @@ var errClosed = fault.New(fault.Closed, "rdma: the link was closed on this side"
 
 func newLink(p *pair, tcp transport.Link, s transport.Session, base uint32, short int) *link {
 	l := &link{pair: p, tcp: tcp, spec: s, base: base, short: short, channels: make([]channel, s.Channels),
-		ready: make(chan struct{}), offered: make([]*connection, s.Channels)}
+		ready: make(chan struct{}), offered: make([]*connection, s.Channels), vacates: make([]*connection, s.Channels)}
 	for i := range l.channels {
 		c := &l.channels[i]
 		c.link, c.index, c.tcp, c.out.channel = l, i, tcp.Channel(i), c
+		for k := range c.waiters {
+			c.waiters[k].channel = c
+		}
 	}
 	return l
 }
@@ -165,8 +169,8 @@ func (l *link) Wire() (from, to string) {
 		return "", ""
 	}
 	from, to = w.Wire()
-	if way := l.pair.up.Load(); way != nil && way.works() {
-		return way.a.place.String() + " " + from, to
+	if ports := l.pair.ports(); ports != "" {
+		return ports + " " + from, to
 	}
 	return from, to
 }

@@ -1,26 +1,25 @@
 package rdma
 
-import "github.com/goccl/goccl/transport/rdma/verbs"
-
-// offer tells the peer where it may write fragments of a link: into the slots of those channels
-// from which everything was taken that has arrived before.
+// offer tells the peer where it may write fragments of a link: for each channel, into its slots by
+// the best path, once nothing is on the way by another one, and everything was taken that has come.
 func (p *pair) offer(l *link) {
-	way := p.up.Load()
-	if way == nil || l.ending != open_ || l.theirs.Load() == 0 || l.left {
+	if l.ending != open_ || l.theirs.Load() == 0 || l.left || !p.works() {
 		return
 	}
-	if err := l.allocate(way.a.context); err != nil {
-		if !l.isReady {
-			p.f.opts.Warn("rdma: fragments of a link to %s go by tcp: %v", p.who(), err)
-		}
-		p.stay(l)
-		return
-	}
-	var channels, long []int
+	ways := p.ways(l)
+	var offers, vacates [MostPorts]message
 	for i := range l.channels {
 		c := &l.channels[i]
-		last := c.in.Load()
-		if last != nil && last.way == way {
+		way, last := p.best(ways[:len(p.paths())], l, i), c.in.Load()
+		if way == nil {
+			continue
+		}
+		if last != nil && !last.over {
+			if last.way != way && !last.asked {
+				last.ask()
+				m := &vacates[last.way.path.number]
+				m.Epoch, m.Channels = last.way.path.epoch, append(m.Channels, i)
+			}
 			continue
 		}
 		if last != nil && !last.drained() {
@@ -29,67 +28,115 @@ func (p *pair) offer(l *link) {
 		}
 		at := i * shortSlots * l.short
 		q := &inQueue{channel: c, way: way, slots: l.slots.bytes[at : at+shortSlots*l.short], bytes: l.short}
-		if len(long) == len(channels) {
+		m := &offers[way.path.number]
+		m.Epoch, m.Key = way.path.epoch, l.slots.regions[way.a.number].Remote()
+		if len(m.Long) == len(m.Channels) {
 			if slot, ok := way.a.in.spare(); ok {
 				q.granted = append(q.granted, slot)
-				long = append(long, int(slot))
+				m.Long = append(m.Long, int(slot))
 			}
 		}
+		m.Channels = append(m.Channels, i)
 		c.in.Store(q)
 		way.a.bound.Add(1)
 		if last != nil {
-			way.a.bound.Add(-1)
+			last.way.a.bound.Add(-1)
 		}
-		channels = append(channels, i)
 	}
-	if len(channels) > 0 {
-		p.say(message{Kind: sayOffer, Epoch: p.epoch, To: l.theirs.Load(), At: l.slots.at,
-			Key: l.slots.region.Remote(), Bytes: l.short, Channels: channels, Long: long})
+	for number, m := range vacates {
+		if m.Channels != nil {
+			m.Kind, m.Path, m.To = sayVacate, number, l.theirs.Load()
+			p.say(m)
+		}
+	}
+	for number, m := range offers {
+		if m.Channels != nil {
+			m.Kind, m.Path, m.To, m.At, m.Bytes = sayOffer, number, l.theirs.Load(), l.slots.at, l.short
+			p.say(m)
+		}
 	}
 	p.check(l)
 }
 
-// allocate registers the memory of a link, if it has none.
-func (l *link) allocate(c verbs.Context) error {
-	if l.slots == nil {
-		slots, err := register(c, len(l.channels)*shortSlots*l.short, true)
-		if err != nil {
-			return err
+// ways returns the connections by which the peer may write to a link, each at the place of its path,
+// and nil where a path does not work.
+func (p *pair) ways(l *link) (ways [MostPorts]*connection) {
+	var refused error
+	works := false
+	for k, t := range p.paths() {
+		way := t.up.Load()
+		if way == nil || !way.works() {
+			continue
 		}
-		l.slots = slots
+		if err := l.register(t.a); err != nil {
+			refused = err
+			continue
+		}
+		ways[k], works = way, true
 	}
-	if l.stage == nil {
-		each := shortSlots*l.short + mostFlight*headBytes
-		stage, err := register(c, len(l.channels)*each, false)
-		if err != nil {
-			return err
+	if refused != nil && !works {
+		if !l.isReady {
+			p.f.opts.Warn("rdma: fragments of a link to %s go by tcp: %v", p.who(), refused)
 		}
-		l.stage = stage
-		for i := range l.channels {
-			b := stage.bytes[i*each : (i+1)*each]
-			l.channels[i].out.stage, l.channels[i].out.heads = b[:shortSlots*l.short], b[shortSlots*l.short:]
+		p.stay(l)
+	}
+	return ways
+}
+
+// best returns the one of them that a channel prefers, or else the next one. Both sides prefer the
+// same path.
+func (p *pair) best(ways []*connection, l *link, channel int) *connection {
+	number := l.base
+	if !p.first {
+		number = l.theirs.Load()
+	}
+	preferred := int(number)/len(l.channels) + channel
+	for k := range ways {
+		if way := ways[(preferred+k)%len(ways)]; way != nil {
+			return way
 		}
 	}
 	return nil
 }
 
-// accept has fragments go where the peer offers.
-func (p *pair) accept(l *link, m *message) {
-	way := p.way()
-	if way == nil {
-		return
+// register gives an adapter access to the memory of a link.
+func (l *link) register(a *adapter) (err error) {
+	if l.slots == nil {
+		if l.slots, err = newRegistered(len(l.channels)*shortSlots*l.short, true); err != nil {
+			return err
+		}
 	}
-	if err := l.allocate(way.a.context); err != nil {
+	if l.stage == nil {
+		each := shortSlots*l.short + mostFlight*headBytes
+		if l.stage, err = newRegistered(len(l.channels)*each, false); err != nil {
+			return err
+		}
+		for i := range l.channels {
+			b := l.stage.bytes[i*each : (i+1)*each]
+			l.channels[i].out.stage, l.channels[i].out.heads = b[:shortSlots*l.short], b[shortSlots*l.short:]
+		}
+	}
+	if _, err = l.slots.with(a); err == nil {
+		_, err = l.stage.with(a)
+	}
+	return err
+}
+
+// accept has fragments go where the peer offers.
+func (p *pair) accept(l *link, way *connection, m *message) {
+	if err := l.register(way.a); err != nil {
 		p.f.opts.Warn("rdma: fragments of a link to %s go by tcp: %v", p.who(), err)
 		p.stay(l)
 		return
 	}
+	way.a.poll(true) // what the peer has told by it before, for a channel that has been there, does not count any more
 	for n, i := range m.Channels {
 		if i < 0 || i >= len(l.channels) {
 			p.breach(violation("offers channel %d of %d", i, len(l.channels)))
 			return
 		}
-		t := target{way: way, at: m.At + uint64(i*shortSlots*m.Bytes), key: m.Key, bytes: m.Bytes, long: -1}
+		t := target{way: way, at: m.At + uint64(i*shortSlots*m.Bytes), key: m.Key, bytes: m.Bytes, long: -1,
+			stage: l.stage.regions[way.a.number].Local()}
 		if n < len(m.Long) {
 			if t.long = m.Long[n]; t.long < 0 || t.long >= way.pool.Slots {
 				p.breach(violation("offers long slot %d of %d", t.long, way.pool.Slots))
@@ -102,11 +149,63 @@ func (p *pair) accept(l *link, m *message) {
 	p.check(l)
 }
 
-// check lets Connect return if all channels go over the connection.
+// vacate has channels leave a connection, since the peer asks for it.
+func (p *pair) vacate(l *link, way *connection, channels []int) {
+	for _, i := range channels {
+		if i < 0 || i >= len(l.channels) {
+			p.breach(violation("wants channel %d of %d back", i, len(l.channels)))
+			return
+		}
+		l.channels[i].out.vacate(way)
+		l.vacates[i] = way
+	}
+	p.fenceOf(way, p.advance) // what is in flight completes, which it need not by itself
+}
+
+// depart tells the peer which channels have left a connection that it has asked for.
+func (p *pair) depart(l *link) {
+	for _, t := range p.paths() {
+		m := message{Kind: sayVacated, Path: t.number, Epoch: t.epoch, To: l.theirs.Load()}
+		for i, way := range l.vacates {
+			if way != nil && way.path == t && l.channels[i].out.vacated(way) {
+				l.vacates[i] = nil
+				m.Channels = append(m.Channels, i)
+			}
+		}
+		if m.Channels != nil {
+			p.say(m)
+		}
+	}
+}
+
+// vacated takes slots back that the peer has left. What this side has told of them by then is no
+// more on the way when they are offered again, perhaps by the same connection.
+func (p *pair) vacated(l *link, way *connection, channels []int) {
+	var left []*inQueue
+	for _, i := range channels {
+		if i < 0 || i >= len(l.channels) {
+			p.breach(violation("gives channel %d of %d back", i, len(l.channels)))
+			return
+		}
+		if q := l.channels[i].in.Load(); q != nil && q.way == way && q.asked {
+			q.silence()
+			left = append(left, q)
+		}
+	}
+	p.fenceOf(way, func() {
+		for _, q := range left {
+			q.end()
+			q.over = true
+		}
+		p.advance()
+	})
+}
+
+// check lets Connect return if all channels go over a connection.
 func (p *pair) check(l *link) {
-	way := p.up.Load()
 	for i := range l.channels {
-		if q := l.channels[i].in.Load(); way == nil || l.offered[i] != way || q == nil || q.way != way {
+		q, way := l.channels[i].in.Load(), l.offered[i]
+		if q == nil || q.over || !q.way.up() || way == nil || !way.up() {
 			return
 		}
 	}
@@ -210,24 +309,22 @@ func (p *pair) finish(l *link) {
 	})
 }
 
-// way returns the connection that fragments take, or the one that is being tried: the peer may know
-// that it works, and this side will soon. It is nil if there is neither.
-func (p *pair) way() *connection {
-	if way := p.up.Load(); way != nil || p.trial == nil {
-		return way
-	}
-	return p.trial.way
-}
-
 // fence has the manager do something once all that was posted is complete, or never will be. It may
 // do it at once.
 func (p *pair) fence(do func()) {
-	way := p.way()
-	if way == nil {
-		do()
-		return
+	waits := 1
+	done := func() {
+		if waits--; waits == 0 {
+			do()
+		}
 	}
-	p.fenceOf(way, do)
+	for _, t := range p.paths() {
+		if way := t.way(); way != nil {
+			waits++
+			p.fenceOf(way, done)
+		}
+	}
+	done()
 }
 
 // fenceOf has the manager do something later.
@@ -244,6 +341,7 @@ func (p *pair) tidy() {
 	for _, l := range p.links {
 		switch l.ending {
 		case open_:
+			p.depart(l)
 			p.offer(l)
 			for i := range l.channels {
 				if !l.channels[i].out.leave() && !p.over.Load() && l.tcp.Err() == nil {

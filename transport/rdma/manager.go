@@ -106,7 +106,7 @@ func (m *manager) run() {
 			if p.hurries {
 				pause = soon
 			}
-			byTCP = byTCP || p.up.Load() == nil && !p.over.Load()
+			byTCP = byTCP || !p.works() && !p.over.Load()
 		}
 		m.f.byTCP.Store(byTCP)
 		timer.Reset(pause)

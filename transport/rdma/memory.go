@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -44,12 +45,11 @@ func (f *Fabric) Pin(b []byte) error {
 		return fault.New(fault.Closed, "rdma: the fabric is closed")
 	}
 	f.memory.all = append(f.memory.all, b)
+	var errs []error
 	for _, a := range f.adapters() {
-		if err := a.pin(b); err != nil {
-			return err
-		}
+		errs = append(errs, a.pin(b))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Unpin implements transport.Registrar.
@@ -72,7 +72,8 @@ func (f *Fabric) adopt(a *adapter) {
 	for _, b := range f.memory.all {
 		_ = a.pin(b) // what is refused is copied, and a line has said so
 	}
-	f.used.Store(&[]*adapter{a})
+	open := append(slices.Clone(f.adapters()), a)
+	f.used.Store(&open)
 }
 
 // forget ends the access to all memory. No connection is left.

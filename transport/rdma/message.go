@@ -12,37 +12,42 @@ import (
 type message struct {
 	Kind string
 
-	// hello, ready, broken, offer: of a connection. The epoch counts the connections of a pair.
+	Ports []bool `json:",omitempty"` // ports: of each that is used, whether it is Ethernet
+	Why   string `json:",omitempty"` // broken; ports: why there are none
+
+	// hello, ready, broken, offer, vacate, vacated: of a connection. The epoch counts those of a path.
+	Path  int       `json:",omitempty"`
 	Epoch uint32    `json:",omitempty"`
 	End   *endpoint `json:",omitempty"` // hello
-	Why   string    `json:",omitempty"` // broken
 
-	// open, offer, close, closed: of a link.
+	// open, offer, vacate, vacated, close, closed: of a link.
 	Link     uint32      `json:",omitempty"` // the sender's number of it; of closed, the receiver's
-	To       uint32      `json:",omitempty"` // offer: the receiver's number of it
+	To       uint32      `json:",omitempty"` // offer, vacate, vacated: the receiver's number of it
 	Session  *sessionKey `json:",omitempty"` // open: as the receiver sees it
 	At       uint64      `json:",omitempty"` // offer: address of the short slots of all channels of the link
 	Key      uint32      `json:",omitempty"`
 	Bytes    int         `json:",omitempty"` // of a slot
-	Channels []int       `json:",omitempty"` // offer: which channels may be used
+	Channels []int       `json:",omitempty"` // offer, vacate, vacated: which channels
 	Long     []int       `json:",omitempty"` // offer: a long slot for each of them, or for some of them
 }
 
 // The kinds of messages.
 const (
-	sayHello  = "hello"  // this side has made a queue pair
-	sayReady  = "ready"  // it is connected with that of the receiver
-	sayBroken = "broken" // the connection does not work
-	sayBye    = "bye"    // the sender closes its fabric
-	sayOpen   = "open"   // the sender has opened a link
-	sayOffer  = "offer"  // the receiver may write to channels of it
-	sayClose  = "close"  // the sender has closed a link
-	sayClosed = "closed" // nothing is written to a link any more that the receiver has closed
+	sayPorts   = "ports"   // the ports that the sender uses
+	sayHello   = "hello"   // this side has made a queue pair
+	sayReady   = "ready"   // it is connected with that of the receiver
+	sayBroken  = "broken"  // the connection does not work
+	sayBye     = "bye"     // the sender closes its fabric
+	sayOpen    = "open"    // the sender has opened a link
+	sayOffer   = "offer"   // the receiver may write to channels of it
+	sayVacate  = "vacate"  // the receiver is to stop that: they change to another path
+	sayVacated = "vacated" // it has stopped, and nothing is on the way
+	sayClose   = "close"   // the sender has closed a link
+	sayClosed  = "closed"  // nothing is written to a link any more that the receiver has closed
 )
 
 // endpoint describes a queue pair and its port.
 type endpoint struct {
-	Ethernet bool
 	LID      uint16
 	GID      [16]byte
 	MTU      int
@@ -83,15 +88,17 @@ func parse(text []byte) (*message, error) {
 	if err := d.Decode(m); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "rdma: a message of the peer cannot be read")
 	}
-	bad := false
+	bad := m.Path < 0 || m.Path >= MostPorts
 	switch m.Kind {
+	case sayPorts:
+		bad = bad || len(m.Ports) > MostPorts
 	case sayHello:
-		bad = m.End == nil || m.End.Pool.Slots < 0 || m.End.Pool.Slots > mostLong || m.Epoch == 0
-	case sayReady, sayBroken, sayBye:
+		bad = bad || m.End == nil || m.End.Pool.Slots < 0 || m.End.Pool.Slots > mostLong || m.Epoch == 0
+	case sayReady, sayBroken, sayBye, sayVacate, sayVacated:
 	case sayOpen:
-		bad = m.Session == nil || m.Link == 0 || m.Link >= mostChannel
+		bad = bad || m.Session == nil || m.Link == 0 || m.Link >= mostChannel
 	case sayOffer:
-		bad = m.Bytes < leastBytes || m.Bytes > shortBytes || m.Bytes%headBytes != 0 || len(m.Long) > len(m.Channels)
+		bad = bad || m.Bytes < leastBytes || m.Bytes > shortBytes || m.Bytes%headBytes != 0 || len(m.Long) > len(m.Channels)
 	case sayClose, sayClosed:
 	default:
 		bad = true

@@ -12,8 +12,10 @@ import (
 
 func TestMessages(t *testing.T) {
 	for _, m := range []message{
-		{Kind: sayHello, Epoch: 7, End: &endpoint{Ethernet: true, LID: 3, GID: [16]byte{1, 15: 2}, MTU: 4096, Pair: 17,
+		{Kind: sayHello, Epoch: 7, End: &endpoint{LID: 3, GID: [16]byte{1, 15: 2}, MTU: 4096, Pair: 17,
 			Sequence: 1 << 23, Pool: remotePool{At: 1 << 60, Key: 1 << 31, Slots: mostLong}}},
+		{Kind: sayPorts, Ports: []bool{true, false}}, {Kind: sayPorts, Why: "because"},
+		{Kind: sayVacate, Path: 3, Epoch: 2, To: 4, Channels: []int{0}}, {Kind: sayVacated, Path: 3, Epoch: 2, To: 4},
 		{Kind: sayReady, Epoch: 1}, {Kind: sayBroken, Epoch: 1, Why: "because"}, {Kind: sayBye},
 		{Kind: sayOpen, Link: 1, Session: &sessionKey{ID: [16]byte{3}, Rank: 5, Peer: 9}},
 		{Kind: sayOffer, To: 4, At: 1 << 47, Key: 5, Bytes: shortBytes, Channels: []int{0, 1, 2}, Long: []int{7}},
@@ -30,6 +32,7 @@ func TestMessages(t *testing.T) {
 		`{"Kind":"hello","Epoch":1,"End":{"Pool":{"Slots":-1}}}`, `{"Kind":"hello","Epoch":1,"End":{"Pool":{"Slots":4097}}}`,
 		`{"Kind":"open","Link":1}`, `{"Kind":"open","Session":{}}`, `{"Kind":"open","Link":131072,"Session":{}}`,
 		`{"Kind":"offer","Bytes":64}`, `{"Kind":"offer","Bytes":8193}`, `{"Kind":"offer","Bytes":8192,"Long":[1]}`,
+		`{"Kind":"ready","Path":4}`, `{"Kind":"offer","Path":-1,"Bytes":8192}`, `{"Kind":"ports","Ports":[true,true,true,true,true]}`,
 		`{"Kind":"ready","Unknown":1}`, `{"Kind":"ready","Epoch":-1}`,
 	} {
 		_, err := parse([]byte(text))

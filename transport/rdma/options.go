@@ -19,7 +19,7 @@ type Options struct {
 	Wishes Wishes
 	// Doorbell is the doorbell of this process; required.
 	Doorbell *park.Doorbell
-	// Pool is how much memory each adapter has for long fragments in each direction (8 MiB).
+	// Pool is how much memory all ports together have for long fragments in each direction (8 MiB).
 	Pool int
 	// Timeout and Retries say after how long what is not acknowledged is sent again, 4.096 µs ×
 	// 2^Timeout, and how often, before a path counts as broken (16 and 5: about 2 s).

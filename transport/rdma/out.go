@@ -32,8 +32,7 @@ type outQueue struct {
 	stage   []byte // short slots of this side
 	heads   []byte // of fragments in flight that are sent in place
 	pool    *pool  // of long ones
-	waits   bool   // guarded by the connection's mu, as is after: it is in the list of those that wait for room
-	after   *outQueue
+	vacates bool   // way is to be left once nothing is in flight, and nothing new is sent before
 
 	lent   []byte // with its head or tail
 	kind   lentKind
@@ -64,8 +63,9 @@ type target struct {
 	way   *connection
 	at    uint64
 	key   uint32
-	bytes int // of one
-	long  int // a long slot, too; -1 for none
+	bytes int    // of one
+	long  int    // a long slot, too; -1 for none
+	stage uint32 // the key of the short slots of this side
 }
 
 type lentKind byte
@@ -85,7 +85,7 @@ func (q *outQueue) reserve(n int) []byte {
 	q.unlend()
 	q.settle()
 	switch {
-	case q.unmoved > 0 || q.gone || q.closed:
+	case q.unmoved > 0 || q.gone || q.closed || q.vacates:
 		return nil
 	case q.way == nil:
 		return q.lend(q.channel.tcp.Reserve(n+headBytes), lentByTCP, n)
@@ -182,7 +182,7 @@ func (q *outQueue) post() {
 			q.write(&q.ring[q.posted%mostFlight])
 			q.posted++
 		case again: // there may be room since
-			q.way.wait(q)
+			q.way.wait(q.channel)
 			again = false
 		default:
 			return
@@ -193,7 +193,7 @@ func (q *outQueue) post() {
 func (q *outQueue) write(e *sent) {
 	w := verbs.Write{Tell: true, Inline: e.from == nil && len(e.bytes) <= q.way.inline,
 		From: [2]verbs.Piece{{At: address(e.bytes), Bytes: uint32(len(e.bytes))}}}
-	w.From[0].Key = q.channel.link.stage.region.Local()
+	w.From[0].Key = q.to.stage
 	if e.long {
 		w.To, w.Key = q.way.pool.At+uint64(e.to)*longBytes, q.way.pool.Key
 		w.Immediate = immediate(kindLong, q.channel.theirs(), e.to)
@@ -201,13 +201,13 @@ func (q *outQueue) write(e *sent) {
 		w.To, w.Key = q.to.at+uint64(e.to)*uint64(q.to.bytes), q.to.key
 		w.Immediate = immediate(kindShort, q.channel.theirs(), e.to)
 	}
-	w.Complete = q.posted%shortSlots%fewSlots == fewSlots-1
+	w.Complete = q.vacates || q.posted%shortSlots%fewSlots == fewSlots-1
 	switch {
 	case e.from != nil:
 		w.From[1] = verbs.Piece{At: address(e.rest), Bytes: uint32(len(e.rest)), Key: e.from.region.Local()}
 		w.Complete = true // the sender waits for it
 	case e.pool:
-		w.From[0].Key = q.way.a.out.memory.region.Local()
+		w.From[0].Key = q.way.a.out.region.Local()
 	}
 	e.write = q.way.post(w)
 }
@@ -215,14 +215,11 @@ func (q *outQueue) write(e *sent) {
 // fewSlots is how many fragments of a channel may wait for one that makes a completion.
 const fewSlots = shortSlots / 2
 
-// resume goes on where there was no room.
+// resume posts what there was no room for.
 func (q *outQueue) resume() {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.post()
-	q.mu.Unlock()
-	if in := q.channel.in.Load(); in != nil {
-		in.tell()
-	}
 }
 
 // credit notes that the peer has released fragments: value is how many so far, modulo values.
@@ -289,14 +286,18 @@ func (q *outQueue) settle() {
 		if q.inPlace > 0 {
 			q.broken = q.way
 		}
-		q.way, q.grants = nil, q.grants[:0]
 		q.unmoved = q.sent - q.freed
-		q.channel.link.pair.moved.Add(int64(q.unmoved))
+		q.way.path.moved.Add(int64(q.unmoved))
+		q.part()
 	}
 	if q.way != nil {
 		q.reclaim()
 	}
 	q.move()
+	if q.vacates && q.sent == q.freed && q.kind == lentNothing {
+		q.part()
+		q.channel.link.pair.stir()
+	}
 	if q.way == nil && q.next != nil && q.sent == q.freed && q.kind == lentNothing && !q.gone && !q.closed {
 		if q.next.way.works() {
 			q.to, q.way, q.pool = *q.next, q.next.way, q.next.way.a.out
@@ -308,6 +309,9 @@ func (q *outQueue) settle() {
 		q.next = nil
 	}
 }
+
+// part leaves a connection.
+func (q *outQueue) part() { q.way, q.vacates, q.grants = nil, false, q.grants[:0] }
 
 // move sends fragments by tcp that have not gone there: as many as it has room for.
 func (q *outQueue) move() {
@@ -366,6 +370,24 @@ func (q *outQueue) arrange(t target) {
 	q.settle()
 }
 
+// vacate has a connection left once nothing is in flight.
+func (q *outQueue) vacate(way *connection) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.next != nil && q.next.way == way {
+		q.next = nil
+	}
+	q.vacates = q.vacates || q.way == way
+}
+
+// vacated settles, and reports whether a connection was left.
+func (q *outQueue) vacated(way *connection) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.settle()
+	return q.way != way
+}
+
 // close has nothing published any more, and reports whether all that was has reached the peer's
 // memory, or tcp. If not, way is the connection that it was posted to, nil if it is to go by tcp.
 func (q *outQueue) close() (reached bool, way *connection) {
@@ -389,7 +411,8 @@ func (q *outQueue) drop() {
 		q.release()
 	}
 	q.unlend()
-	q.unmoved, q.way, q.next = 0, nil, nil
+	q.unmoved, q.next = 0, nil
+	q.part()
 }
 
 // leftBy notes that an end was closed: nothing is posted any more.

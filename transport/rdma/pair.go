@@ -4,25 +4,22 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"math/rand/v2"
+	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/rdma/verbs"
 )
 
 // pair is this process and another one that it has links with. They tell each other what they need
 // for connections over a tcp session of their own.
 type pair struct {
 	f     *Fabric
-	peer  []byte                     // its address
-	first bool                       // this side begins connections anew
-	up    atomic.Pointer[connection] // that fragments may take
-	over  atomic.Bool                // the peer has left, or is lost
-	count int                        // links; under f.mu
-	moved atomic.Int64               // fragments that go again by tcp
+	peer  []byte                  // its address
+	first bool                    // this side begins connections anew
+	used  atomic.Pointer[[]*path] // none before both sides know the ports of the other one
+	over  atomic.Bool             // the peer has left, or is lost
+	count int                     // links; under f.mu
 
 	// What follows is the manager's.
 	control transport.Link
@@ -30,32 +27,66 @@ type pair struct {
 	unbound map[sessionKey]*link  // of them: the peer has not opened its end
 	opened  map[sessionKey]uint32 // ends that the peer has opened and this side has not
 	bound   map[uint32]*link      // by the number at the peer
-	trial   *trial                // a connection that is being made
-	epoch   uint32                // of the last connection
-	again   time.Time             // when the next one is tried
-	pause   time.Duration
-	tried   bool // the first connection was decided on
-	bye     bool // the peer closes its fabric
-	hurries bool // the manager is to look again soon
-}
-
-// trial is a connection that is being made.
-type trial struct {
-	way       *connection
-	connected bool
-	heard     bool // the peer is connected, too
-	posted    bool // the write that is the trial
-	until     time.Time
+	met     bool                  // it is settled which paths there are
+	tried   bool                  // a path has worked once, or a line has said that none does
+	bye     bool                  // the peer closes its fabric
+	hurries bool                  // the manager is to look again soon
 }
 
 func newPair(f *Fabric, peer []byte) *pair {
-	return &pair{f: f, peer: peer, first: bytes.Compare(f.Address(), peer) < 0, links: map[uint32]*link{},
+	p := &pair{f: f, peer: peer, first: bytes.Compare(f.Address(), peer) < 0, links: map[uint32]*link{},
 		unbound: map[sessionKey]*link{}, opened: map[sessionKey]uint32{}, bound: map[uint32]*link{}}
+	p.used.Store(&[]*path{})
+	return p
+}
+
+// paths returns those between this process and the peer.
+func (p *pair) paths() []*path { return *p.used.Load() }
+
+// path returns a path by its number, or nil.
+func (p *pair) path(number int) *path {
+	for _, t := range p.paths() {
+		if t.number == number {
+			return t
+		}
+	}
+	return nil
+}
+
+// ports names the ports whose paths work, empty if there is none.
+func (p *pair) ports() string {
+	var all []string
+	for _, t := range p.paths() {
+		if way := t.up.Load(); way != nil && way.works() {
+			all = append(all, t.a.place.String())
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// works reports whether there is a connection that fragments may take.
+func (p *pair) works() bool {
+	for _, t := range p.paths() {
+		if t.up.Load() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// hopes reports whether there is a path that works, or of which it is not known yet.
+func (p *pair) hopes() bool {
+	for _, t := range p.paths() {
+		if !t.tried || t.up.Load() != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *pair) stir() { p.f.manager.stir(p) }
 
-// start opens the session of the pair.
+// start opens the session of the pair, and says which ports there are.
 func (p *pair) start() error {
 	if p.control != nil {
 		return nil
@@ -78,8 +109,49 @@ func (p *pair) start() error {
 	h.Write(high)
 	copy(s.ID[:], h.Sum(nil))
 	var err error
-	p.control, err = p.f.opts.TCP.Connect(context.Background(), p.peer, s)
-	return err
+	if p.control, err = p.f.opts.TCP.Connect(context.Background(), p.peer, s); err != nil {
+		return err
+	}
+	m := message{Kind: sayPorts}
+	open, err := p.f.open()
+	for _, a := range open {
+		m.Ports = append(m.Ports, a.port.Ethernet)
+	}
+	if err != nil {
+		m.Why = err.Error()
+		p.met = true
+		p.byTCP(err)
+	}
+	p.say(m)
+	return nil
+}
+
+// match settles which paths there are: one for each port that both sides have.
+func (p *pair) match(m *message) {
+	if p.met {
+		return // there are no ports here
+	}
+	p.met = true
+	err := fault.New(fault.NotSupported, "the peer says: %s", m.Why)
+	var all []*path
+	own := p.f.adapters()
+	for i, a := range own[:min(len(own), len(m.Ports))] {
+		if a.port.Ethernet != m.Ports[i] {
+			err = fault.New(fault.NotSupported, "one side is InfiniBand, the other one Ethernet")
+			p.f.opts.Info("rdma: %s does not reach %s: %v", a.place, p.who(), err)
+			continue
+		}
+		all = append(all, &path{pair: p, number: i, a: a})
+	}
+	p.used.Store(&all)
+	if len(all) == 0 {
+		p.byTCP(err)
+	} else if len(own) != len(m.Ports) {
+		p.f.opts.Info("rdma: %s has %d ports, this process has %d: %d are used", p.who(), len(m.Ports), len(own), len(all))
+	}
+	for _, t := range all {
+		t.begin(1)
+	}
 }
 
 // say sends a message. If it cannot be sent, the pair goes on by tcp.
@@ -106,7 +178,7 @@ func (p *pair) enter(l *link) {
 	}
 	l.entered = true
 	if err := p.start(); err != nil || p.over.Load() {
-		p.decide(err)
+		p.byTCP(err)
 		return
 	}
 	key := keyOf(&l.spec)
@@ -116,10 +188,7 @@ func (p *pair) enter(l *link) {
 		delete(p.opened, key)
 		p.bind(l, theirs)
 	}
-	if p.epoch == 0 {
-		p.begin(1)
-	}
-	if p.tried && p.up.Load() == nil {
+	if p.met && !p.hopes() {
 		p.stay(l)
 	}
 }
@@ -147,15 +216,11 @@ func (p *pair) hear(m *message, err error) {
 		return
 	}
 	switch m.Kind {
-	case sayHello:
-		p.meet(m)
-	case sayReady:
-		if t := p.trial; t != nil && m.Epoch == p.epoch {
-			t.heard = true
-		}
-	case sayBroken:
-		if m.Epoch == p.epoch && (p.trial != nil || p.up.Load() != nil) {
-			p.broken(fault.New(fault.System, "the peer says: %s", m.Why))
+	case sayPorts:
+		p.match(m)
+	case sayHello, sayReady, sayBroken, sayOffer, sayVacate, sayVacated:
+		if t := p.path(m.Path); t != nil {
+			p.hearOf(t, m)
 		}
 	case sayBye:
 		p.bye = true
@@ -165,10 +230,6 @@ func (p *pair) hear(m *message, err error) {
 			p.bind(l, m.Link)
 		} else if len(p.opened) < mostChannel {
 			p.opened[*m.Session] = m.Link
-		}
-	case sayOffer:
-		if l := p.links[m.To]; l != nil && l.ending == open_ && l.theirs.Load() != 0 && m.Epoch == p.epoch {
-			p.accept(l, m)
 		}
 	case sayClose:
 		p.closed(m.Link)
@@ -180,82 +241,32 @@ func (p *pair) hear(m *message, err error) {
 	p.advance()
 }
 
+// hearOf handles a message that is of a path.
+func (p *pair) hearOf(t *path, m *message) {
+	switch l := p.links[m.To]; {
+	case m.Kind == sayHello:
+		t.meet(m)
+	case m.Epoch != t.epoch || t.way() == nil: // of a connection that was left
+	case m.Kind == sayReady:
+		if t.trial != nil {
+			t.trial.heard = true
+		}
+	case m.Kind == sayBroken:
+		t.broken(fault.New(fault.System, "the peer says: %s", m.Why))
+	case l == nil || l.ending != open_ || l.theirs.Load() == 0:
+	case m.Kind == sayOffer:
+		p.accept(l, t.way(), m)
+	case m.Kind == sayVacate:
+		p.vacate(l, t.way(), m.Channels)
+	case m.Kind == sayVacated:
+		p.vacated(l, t.way(), m.Channels)
+	}
+}
+
 // breach ends RDMA with a peer that does not keep to the protocol.
 func (p *pair) breach(err error) {
 	p.f.opts.Warn("%v", err)
 	p.abandon(err)
-}
-
-// begin makes a queue pair, and says so.
-func (p *pair) begin(epoch uint32) {
-	p.epoch = epoch
-	way, err := p.make()
-	if err != nil {
-		p.say(message{Kind: sayBroken, Epoch: epoch, Why: err.Error()})
-		p.postpone()
-		p.decide(err)
-		return
-	}
-	p.trial = &trial{way: way, until: time.Now().Add(p.f.opts.Try)}
-	p.f.manager.attends.Add(1)
-	a := way.a
-	p.say(message{Kind: sayHello, Epoch: epoch, End: &endpoint{Ethernet: a.port.Ethernet, LID: a.port.LID,
-		GID: a.place.GID.Value, MTU: a.port.MTU, Pair: way.qp.Number(), Sequence: way.sequence,
-		Pool: remotePool{At: a.in.memory.at, Key: a.in.memory.region.Remote(), Slots: a.in.all}}})
-}
-
-// make makes a queue pair that is not connected.
-func (p *pair) make() (*connection, error) {
-	a, err := p.f.adapter()
-	if err != nil {
-		return nil, err
-	}
-	table := *a.connections.Load()
-	switch {
-	case a.failed.Load():
-		return nil, fault.New(fault.System, "%s has failed", a.place)
-	case len(table) >= a.room:
-		return nil, fault.New(fault.System, "%s has room for %d connections", a.place, a.room)
-	}
-	qp, err := a.context.NewPair(verbs.PairOptions{Completions: a.queue, Receives: a.receives, Posted: posted,
-		Inline: inlineBytes})
-	if err != nil {
-		return nil, err
-	}
-	way := &connection{pair: p, a: a, qp: qp, inline: min(qp.Inline(), inlineBytes), sequence: rand.Uint32N(1 << 24)}
-	a.setConnection(qp.Number(), way)
-	return way, nil
-}
-
-// meet connects with the queue pair of the peer.
-func (p *pair) meet(m *message) {
-	if m.Epoch < p.epoch || m.Epoch == p.epoch && p.trial == nil {
-		return // that one has failed here already
-	}
-	if m.Epoch > p.epoch {
-		p.drop(fault.New(fault.System, "the peer has begun anew"))
-		p.begin(m.Epoch)
-	}
-	t := p.trial
-	if t == nil || t.connected {
-		return
-	}
-	a, end := t.way.a, m.End
-	if end.Ethernet != a.port.Ethernet {
-		p.broken(fault.New(fault.NotSupported, "one side is InfiniBand, the other one Ethernet"))
-		return
-	}
-	t.way.pool = end.Pool
-	err := t.way.qp.Connect(verbs.Connection{Port: a.place.Port.Number, GID: a.place.GID.Index,
-		MTU: min(a.port.MTU, end.MTU), Sequence: t.way.sequence,
-		Timing: p.f.opts.timing(), Class: p.f.opts.Class, Service: p.f.opts.Service,
-		Remote: verbs.Remote{Pair: end.Pair, Sequence: end.Sequence, LID: end.LID, GID: end.GID}})
-	if err != nil {
-		p.broken(err)
-		return
-	}
-	t.connected = true
-	p.say(message{Kind: sayReady, Epoch: p.epoch})
 }
 
 // advance does what is due.
@@ -269,82 +280,23 @@ func (p *pair) advance() {
 		p.end(fault.New(fault.System, "the peer has left"))
 		return
 	}
-	p.try()
-	if way := p.up.Load(); way != nil && !way.works() {
-		p.broken(way.broken.Load().err)
-	}
-	idle := p.trial == nil && p.up.Load() == nil
-	if idle && p.first && !p.bye && !p.again.IsZero() && time.Now().After(p.again) {
-		p.begin(p.epoch + 1)
+	for _, t := range p.paths() {
+		t.advance()
 	}
 	p.tidy()
 }
 
-// try goes on with a trial: a write with an immediate, both ways.
-func (p *pair) try() {
-	t := p.trial
-	if t == nil {
-		return
+// abandon goes on by tcp for good.
+func (p *pair) abandon(err error) {
+	for _, t := range p.paths() {
+		t.abandon(err)
 	}
-	p.hurries = true
-	way := t.way
-	switch {
-	case !way.works():
-		p.broken(way.broken.Load().err)
-	case time.Now().After(t.until):
-		p.broken(fault.New(fault.Timeout, "a write did not arrive within %v", p.f.opts.Try))
-	case t.connected && t.heard && !t.posted:
-		t.posted = true
-		way.claim()
-		b := way.a.out.trial()
-		way.post(verbs.Write{Tell: true, Complete: true, Immediate: immediate(kindProbe, 0, 0),
-			From: [2]verbs.Piece{{At: address(b), Bytes: uint32(len(b)), Key: way.a.out.memory.region.Local()}},
-			To:   way.pool.At + uint64(way.pool.Slots)*longBytes, Key: way.pool.Key})
-		way.fence(func(complete bool) {
-			way.tried.Store(complete)
-			p.stir()
-		})
-	case way.probed.Load() && way.tried.Load():
-		p.trial = nil
-		p.f.manager.attends.Add(-1)
-		p.again, p.pause = time.Time{}, 0
-		p.up.Store(way)
-		if p.epoch > 1 && p.tried {
-			p.f.opts.Info("rdma: %s reaches %s again", way.a.place, p.who())
-		}
-		p.tried = true
-		for _, l := range p.links {
-			p.offer(l)
-		}
-	}
+	p.met = true
+	p.byTCP(err)
 }
 
-// broken leaves a connection that does not work; fragments go by tcp, and a new one is tried.
-func (p *pair) broken(err error) {
-	p.say(message{Kind: sayBroken, Epoch: p.epoch, Why: err.Error()})
-	worked := p.up.Load() != nil
-	again := p.drop(err)
-	if worked && !p.bye {
-		p.f.opts.Warn("rdma: the path to %s has broken, and tcp takes over with %d fragments: %v", p.who(), again, err)
-	}
-	p.postpone()
-	p.decide(err)
-}
-
-// postpone has the next connection tried after a pause.
-func (p *pair) postpone() {
-	p.pause = min(max(2*p.pause, leastPause), mostPause)
-	p.again = time.Now().Add(p.pause)
-}
-
-// The pauses before a connection is made anew.
-const (
-	leastPause = 100 * time.Millisecond
-	mostPause  = 30 * time.Second
-)
-
-// decide lets those go on who wait for the first connection, if there will be none.
-func (p *pair) decide(err error) {
+// byTCP lets those go on who wait for a connection, since there is none to wait for.
+func (p *pair) byTCP(err error) {
 	if !p.tried {
 		p.tried = true
 		p.f.opts.Info("rdma: %s is reached by tcp: %v", p.who(), err)
@@ -352,45 +304,6 @@ func (p *pair) decide(err error) {
 	for _, l := range p.links {
 		p.stay(l)
 	}
-}
-
-// drop ends the connection that there is, or is being made, and returns how many fragments go by
-// tcp now.
-func (p *pair) drop(err error) (again int64) {
-	p.f.byTCP.Store(true)
-	way := p.up.Swap(nil)
-	if t := p.trial; t != nil {
-		p.trial, way = nil, t.way
-		p.f.manager.attends.Add(-1)
-	}
-	if way == nil {
-		return 0
-	}
-	way.fail(err)
-	way.a.poll(true)
-	way.a.setConnection(way.qp.Number(), nil)
-	if err := way.close(); err != nil {
-		p.f.opts.Warn("rdma: a queue pair could not be destroyed: %v", err)
-	}
-	way.a.poll(true) // the next queue pair may have its number
-	for _, l := range p.links {
-		for i := range l.channels {
-			c := &l.channels[i]
-			c.out.leave()
-			if q := c.in.Load(); q != nil && q.way == way {
-				q.end()
-			}
-		}
-	}
-	p.f.opts.Doorbell.Ring()
-	return p.moved.Swap(0)
-}
-
-// abandon goes on by tcp for good.
-func (p *pair) abandon(err error) {
-	p.drop(err)
-	p.again, p.pause = time.Time{}, 0
-	p.decide(err)
 }
 
 // end ends everything with a peer that is gone.

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/goccl/goccl/ccl/mem"
@@ -11,17 +12,22 @@ import (
 // for what a trial of a connection writes.
 type pool struct {
 	memory *registered
+	region verbs.Region
 	mu     sync.Mutex
 	free   []uint32
 	all    int
 }
 
-func newPool(c verbs.Context, slots int, remote bool) (*pool, error) {
-	memory, err := register(c, slots*longBytes+headBytes, remote)
+func newPool(a *adapter, slots int, remote bool) (*pool, error) {
+	memory, err := newRegistered(slots*longBytes+headBytes, remote)
 	if err != nil {
 		return nil, err
 	}
-	p := &pool{memory: memory, all: slots, free: make([]uint32, slots)}
+	region, err := memory.with(a)
+	if err != nil {
+		return nil, errors.Join(err, memory.close())
+	}
+	p := &pool{memory: memory, region: region, all: slots, free: make([]uint32, slots)}
 	for i := range p.free {
 		p.free[i] = uint32(slots - 1 - i)
 	}
@@ -65,33 +71,45 @@ func (p *pool) slot(i uint32) []byte {
 	return p.memory.bytes[int(i)*longBytes : int(i+1)*longBytes]
 }
 
-// registered is memory of this process that the adapter reaches.
+// registered is memory of this process that adapters reach.
 type registered struct {
-	block  *mem.Block
-	bytes  []byte
-	at     uint64 // its address
-	region verbs.Region
+	block   *mem.Block
+	bytes   []byte
+	at      uint64 // its address
+	remote  bool   // peers write to it
+	regions [MostPorts]verbs.Region
 }
 
-func register(c verbs.Context, bytes int, remote bool) (*registered, error) {
+func newRegistered(bytes int, remote bool) (*registered, error) {
 	block, err := mem.Alloc(bytes)
 	if err != nil {
 		return nil, err
 	}
-	region, err := c.Register(block.Bytes(), remote)
-	if err != nil {
-		block.Free()
-		return nil, err
-	}
-	return &registered{block, block.Bytes(), address(block.Bytes()), region}, nil
+	return &registered{block: block, bytes: block.Bytes(), at: address(block.Bytes()), remote: remote}, nil
 }
 
-// close gives the memory back. If the adapter does not let it go, it stays.
+// with returns the registration with an adapter, which it makes if there is none.
+func (r *registered) with(a *adapter) (region verbs.Region, err error) {
+	if region = r.regions[a.number]; region == nil {
+		if region, err = a.context.Register(r.bytes, r.remote); err == nil {
+			r.regions[a.number] = region
+		}
+	}
+	return region, err
+}
+
+// close gives the memory back. If an adapter does not let it go, it stays.
 func (r *registered) close() error {
 	if r == nil {
 		return nil
 	}
-	if err := r.region.Close(); err != nil {
+	var errs []error
+	for _, region := range r.regions {
+		if region != nil {
+			errs = append(errs, region.Close())
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	return r.block.Free()

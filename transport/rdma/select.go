@@ -22,6 +22,9 @@ const (
 	MostRetries    = 6
 )
 
+// MostPorts is how many ports of a machine a process uses at most: the first ones of Select.
+const MostPorts = 4
+
 // Limits of what packets carry.
 const (
 	MostClass   = 255
