@@ -25,13 +25,14 @@ type link struct {
 	drained  atomic.Bool // what came before the end of the tcp link was taken from the adapter
 
 	// What follows is the manager's.
-	slots, stage *registered   // where the peer writes, and from where this side does
-	offered      []*connection // by channel: where the peer has offered slots last
-	vacates      []*connection // by channel: which one is being left, nil if none is
-	entered      bool          // it was opened to the peer
-	isReady      bool          // ready is closed
-	left         bool          // the peer has closed its end, and may give its number to another link
-	why          []byte        // of Leave
+	slots, stage *registered     // where the peer writes, and from where this side does
+	offered      []*connection   // by channel: where the peer has offered slots last
+	vacates      []*connection   // by channel: which one is being left, nil if none is
+	unfit        [MostPorts]bool // by path: it cannot be used
+	entered      bool            // it was opened to the peer
+	isReady      bool            // ready is closed
+	left         bool            // the peer has closed its end, and may give its number to another link
+	why          []byte          // of Leave
 	ending       ending
 	fenced       bool // it waits for what was published to be written
 }

@@ -61,23 +61,13 @@ func (p *pair) offer(l *link) {
 // ways returns the connections by which the peer may write to a link, each at the place of its path,
 // and nil where a path does not work.
 func (p *pair) ways(l *link) (ways [MostPorts]*connection) {
-	var refused error
 	works := false
 	for k, t := range p.paths() {
-		way := t.up.Load()
-		if way == nil || !way.works() {
-			continue
+		if way := t.up.Load(); way != nil && way.works() && p.fits(l, way) {
+			ways[k], works = way, true
 		}
-		if err := l.register(t.a); err != nil {
-			refused = err
-			continue
-		}
-		ways[k], works = way, true
 	}
-	if refused != nil && !works {
-		if !l.isReady {
-			p.f.opts.Warn("rdma: fragments of a link to %s go by tcp: %v", p.who(), refused)
-		}
+	if !works {
 		p.stay(l)
 	}
 	return ways
@@ -97,6 +87,20 @@ func (p *pair) best(ways []*connection, l *link, channel int) *connection {
 		}
 	}
 	return nil
+}
+
+// fits reports whether the adapter of a connection reaches the memory of a link. Where it does not,
+// here or at the peer, the link does without, until there is another connection.
+func (p *pair) fits(l *link, way *connection) bool {
+	if l.unfit[way.a.number] {
+		return false
+	}
+	err := l.register(way.a)
+	if err != nil {
+		l.unfit[way.a.number] = true
+		p.f.opts.Warn("rdma: %s does not carry fragments of a link to %s: %v", way.a.place, p.who(), err)
+	}
+	return err == nil
 }
 
 // register gives an adapter access to the memory of a link.
@@ -124,9 +128,8 @@ func (l *link) register(a *adapter) (err error) {
 
 // accept has fragments go where the peer offers.
 func (p *pair) accept(l *link, way *connection, m *message) {
-	if err := l.register(way.a); err != nil {
-		p.f.opts.Warn("rdma: fragments of a link to %s go by tcp: %v", p.who(), err)
-		p.stay(l)
+	if !p.fits(l, way) {
+		p.say(message{Kind: sayVacated, Path: m.Path, Epoch: m.Epoch, To: l.theirs.Load(), Channels: m.Channels})
 		return
 	}
 	way.a.poll(true) // what the peer has told by it before, for a channel that has been there, does not count any more
@@ -187,7 +190,8 @@ func (p *pair) vacated(l *link, way *connection, channels []int) {
 			p.breach(violation("gives channel %d of %d back", i, len(l.channels)))
 			return
 		}
-		if q := l.channels[i].in.Load(); q != nil && q.way == way && q.asked {
+		if q := l.channels[i].in.Load(); q != nil && q.way == way {
+			l.unfit[way.a.number] = l.unfit[way.a.number] || !q.asked // it cannot use them
 			q.silence()
 			left = append(left, q)
 		}

@@ -41,7 +41,7 @@ const (
 	sayOpen    = "open"    // the sender has opened a link
 	sayOffer   = "offer"   // the receiver may write to channels of it
 	sayVacate  = "vacate"  // the receiver is to stop that: they change to another path
-	sayVacated = "vacated" // it has stopped, and nothing is on the way
+	sayVacated = "vacated" // it has stopped, or will not begin, and nothing is on the way
 	sayClose   = "close"   // the sender has closed a link
 	sayClosed  = "closed"  // nothing is written to a link any more that the receiver has closed
 )

@@ -223,6 +223,7 @@ func (t *path) drop(err error) (again int64) {
 	}
 	way.a.poll(true) // the next queue pair may have its number
 	for _, l := range p.links {
+		l.unfit[t.number] = false
 		for i := range l.channels {
 			c := &l.channels[i]
 			c.out.leave()

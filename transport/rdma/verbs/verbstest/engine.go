@@ -158,8 +158,13 @@ func (q *pair) permits(s *posted) bool {
 	return r != nil && r.writable
 }
 
-// cuts reports whether packets between the hosts of two pairs are lost.
-func (n *Network) cuts(from, to *pair) bool { return n.cut[[2]int{from.c.a.h.index, to.c.a.h.index}] }
+// cuts reports whether packets from a pair to another one are lost.
+func (n *Network) cuts(from, to *pair) bool {
+	return n.cut[[2]int{from.c.a.h.index, to.c.a.h.index}] || n.silent[from.port()] || n.silent[to.port()]
+}
+
+// port returns the port of a pair that is connected.
+func (p *pair) port() *verbs.Port { return p.c.a.port(p.own.Port) }
 
 // local reports whether a write ends so without an answer of the peer.
 func local(status verbs.Status) bool {
@@ -227,10 +232,13 @@ func (n *Network) take(s step) {
 		}
 		p.copied = true
 	case deliver:
-		if w := p.at(p.sent); w.Tell {
+		w := p.at(p.sent)
+		if w.Tell {
 			q.receives().taken++
 			q.arrival(w)
 		}
+		c := n.carried[p.port()]
+		n.carried[p.port()] = Traffic{c.Writes + 1, c.Bytes + w.bytes}
 		p.copied, p.unready = false, time.Time{}
 		p.sent++
 	case acknowledge:

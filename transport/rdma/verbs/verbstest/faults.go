@@ -148,6 +148,22 @@ func (n *Network) Heal(a, b int) {
 	n.stir()
 }
 
+// CutPort loses all packets of a port, without an event, until HealPort.
+func (n *Network) CutPort(host, adapter, port int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.silent[n.hosts[host].adapters[adapter].port(port)] = true
+	n.stir()
+}
+
+// HealPort loses no more.
+func (n *Network) HealPort(host, adapter, port int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.silent, n.hosts[host].adapters[adapter].port(port))
+	n.stir()
+}
+
 // Notices is what happens to the notices of completion queues.
 type Notices struct {
 	Late  time.Duration // they come so much later

@@ -264,6 +264,41 @@ func TestPort(t *testing.T) {
 	require.Equal(t, verbs.Event{Kind: verbs.GIDChange, Port: 1}, b.a.event())
 }
 
+// TestCutPort: a port loses all packets, and tells nobody; the other one does not.
+func TestCutPort(t *testing.T) {
+	n, b := two(t, Options{Seed: 1, Ports: 2, Patience: 10 * time.Millisecond})
+	pairs := func(port int) (pa, pb verbs.Pair) {
+		pa, pb = b.a.pair(), b.b.pair()
+		for _, e := range []*end{b.a, b.b} {
+			e.port = n.hosts[0].adapters[0].ports[port-1]
+			if e == b.b {
+				e.port = n.hosts[1].adapters[0].ports[port-1]
+			}
+			e.gid = bestGID(e.port)
+		}
+		b.a.must(pa.Connect(b.a.connection(pa, b.b, pb)))
+		b.b.must(pb.Connect(b.b.connection(pb, b.a, pa)))
+		return pa, pb
+	}
+	first, _ := pairs(1)
+	second, _ := pairs(2)
+	for _, host := range []int{1, 0} {
+		n.CutPort(host, 0, 2)
+		b.a.post(first, b.a.write(b.b, 0, 10))
+		b.a.ended(b.a.poll(1)[0], first, 0, verbs.Success)
+		b.a.post(second, b.a.write(b.b, 0, 10))
+		b.a.ended(b.a.poll(1)[0], second, 0, verbs.RetriesExceeded)
+		require.False(t, b.b.readable(b.b.c.Events(), 0))
+		n.HealPort(host, 0, 2)
+		second, _ = pairs(2)
+	}
+	b.a.post(second, b.a.write(b.b, 0, 100))
+	b.a.ended(b.a.poll(1)[0], second, 0, verbs.Success)
+	require.Equal(t, Traffic{2, 20}, n.Carried(0, 0, 1))
+	require.Equal(t, Traffic{1, 100}, n.Carried(0, 0, 2))
+	require.Zero(t, n.Carried(1, 0, 1))
+}
+
 // TestFatal: an adapter fails.
 func TestFatal(t *testing.T) {
 	n, b := two(t, Options{Seed: 1, Patience: 10 * time.Millisecond})

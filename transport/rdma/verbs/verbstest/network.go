@@ -73,6 +73,8 @@ type Network struct {
 	hosts   []*host
 	pairs   []*pair         // that are not closed
 	cut     map[[2]int]bool // from a host to a host
+	silent  map[*verbs.Port]bool
+	carried map[*verbs.Port]Traffic
 	places  map[address]place
 	copying bool       // the engine copies, without mu
 	idle    *sync.Cond // it has stopped to copy
@@ -91,6 +93,7 @@ func New(o Options) *Network {
 	n := &Network{
 		o: o, bell: b, ended: make(chan struct{}),
 		random: rand.New(rand.NewPCG(o.Seed, 0)), cut: map[[2]int]bool{}, places: map[address]place{},
+		silent: map[*verbs.Port]bool{}, carried: map[*verbs.Port]Traffic{},
 	}
 	n.idle = sync.NewCond(&n.mu)
 	for i := range o.Hosts {
@@ -121,6 +124,16 @@ func (n *Network) Close() {
 			}
 		}
 	}
+}
+
+// Traffic is what has arrived.
+type Traffic struct{ Writes, Bytes int }
+
+// Carried returns what has arrived that a port of a host has sent.
+func (n *Network) Carried(host, adapter, port int) Traffic {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.carried[n.hosts[host].adapters[adapter].port(port)]
 }
 
 // stir makes the engine look again. It is a descriptor that wakes the engine, because a channel
