@@ -13,9 +13,11 @@ type channel struct {
 	index int
 	tcp   transport.Channel
 	out   outQueue
-	in    atomic.Pointer[inQueue] // nil before the first connection
+	in    atomic.Pointer[inQueue] // where the next fragments arrive; nil before the first connection
 
-	waiters [MostPorts]waiter // for room, by the number of the path
+	// By the number of the path.
+	queues  [MostPorts]atomic.Pointer[inQueue] // of its connection, or of an earlier one
+	waiters [MostPorts]waiter                  // for room
 
 	number uint64 // driver: of the fragment that is taken next
 	looked source // driver: where Look has found it
@@ -149,6 +151,12 @@ func (c *channel) resume() {
 	if q := c.in.Load(); q != nil {
 		q.tell()
 	}
+}
+
+// credit returns what the peer is to learn of by a fragment that goes to it over way: how many were
+// released that have come over it. 0 tells nothing new.
+func (c *channel) credit(way *connection) uint32 {
+	return c.queues[way.path.number].Load().credit(way)
 }
 
 // theirs is the number of the channel at the peer.

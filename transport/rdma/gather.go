@@ -62,7 +62,7 @@ func (q *outQueue) gather(b []byte, m *transport.Meta) (n int, ok bool) {
 	}
 	at := int(q.sent%mostFlight) * headBytes
 	e := sent{bytes: q.heads[at : at+headBytes : at+headBytes], from: from, rest: b[:n:n], long: long}
-	h := head{number: q.number, wants: q.wants, waits: true, credit: q.channel.in.Load().credit(q.way), meta: *m}
+	h := head{number: q.number, wants: q.wants, waits: true, credit: q.channel.credit(q.way), meta: *m}
 	h.put(e.bytes)
 	q.number++
 	q.inPlace++

@@ -152,8 +152,7 @@ func (q *inQueue) tell() {
 	q.way.tell(immediate(kindCredit, q.channel.theirs(), q.told))
 }
 
-// credit returns what the peer is to learn of by a fragment that goes to it over way: how many were
-// released. 0 tells nothing new.
+// credit is that of the channel; q may be nil.
 func (q *inQueue) credit(way *connection) uint32 {
 	if q == nil || q.way != way {
 		return 0
@@ -171,6 +170,14 @@ func (q *inQueue) ask() {
 	q.asked, q.due = true, true
 	q.mu.Unlock()
 	q.tell()
+}
+
+// again has the peer write to the slots another time, by the same connection. Both sides go on
+// counting: what they have told each other may still be on the way.
+func (q *inQueue) again() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.asked, q.mute, q.over = false, false, false
 }
 
 // silence has the peer told nothing any more.

@@ -26,8 +26,14 @@ func (p *pair) offer(l *link) {
 			p.hurries = true
 			continue
 		}
-		at := i * shortSlots * l.short
-		q := &inQueue{channel: c, way: way, slots: l.slots.bytes[at : at+shortSlots*l.short], bytes: l.short}
+		q := c.queues[way.path.number].Load()
+		if q == nil || q.way != way {
+			at := i * shortSlots * l.short
+			q = &inQueue{channel: c, way: way, slots: l.slots.bytes[at : at+shortSlots*l.short], bytes: l.short}
+			c.queues[way.path.number].Store(q)
+		} else {
+			q.again()
+		}
 		m := &offers[way.path.number]
 		m.Epoch, m.Key = way.path.epoch, l.slots.regions[way.a.number].Remote()
 		if len(m.Long) == len(m.Channels) {

@@ -28,11 +28,12 @@ type outQueue struct {
 	shorts  uint32 // short ones so far
 	free    uint32 // those of them that were released
 	grants  []uint32
-	wants   bool   // a long slot would have been used
-	stage   []byte // short slots of this side
-	heads   []byte // of fragments in flight that are sent in place
-	pool    *pool  // of long ones
-	vacates bool   // way is to be left once nothing is in flight, and nothing new is sent before
+	wants   bool            // a long slot would have been used
+	stage   []byte          // short slots of this side
+	heads   []byte          // of fragments in flight that are sent in place
+	pool    *pool           // of long ones
+	been    [MostPorts]stay // by path
+	vacates bool            // way is to be left once nothing is in flight, and nothing new is sent before
 
 	lent   []byte // with its head or tail
 	kind   lentKind
@@ -56,6 +57,12 @@ type sent struct {
 	long  bool   // that one is
 	pool  bool   // slot is of the pool of this side
 	write uint64 // its number
+}
+
+// stay is what was sent over a connection that was left in order, to which the channel may return.
+type stay struct {
+	way          *connection
+	sent, shorts uint32
 }
 
 // target is a connection and where the peer has the short slots of a channel for it.
@@ -148,7 +155,7 @@ func (q *outQueue) publish(n int, m *transport.Meta) {
 		q.channel.tcp.Commit(headBytes+n, m)
 		return
 	}
-	h := head{number: q.number, wants: q.wants, credit: q.channel.in.Load().credit(q.way), meta: *m}
+	h := head{number: q.number, wants: q.wants, credit: q.channel.credit(q.way), meta: *m}
 	h.put(b)
 	q.number++
 	q.enqueue(sent{bytes: b, slot: q.slot, long: kind == lentLong, pool: kind == lentLong})
@@ -295,6 +302,7 @@ func (q *outQueue) settle() {
 	}
 	q.move()
 	if q.vacates && q.sent == q.freed && q.kind == lentNothing {
+		q.been[q.way.path.number] = stay{q.way, q.sent, q.shorts}
 		q.part()
 		q.channel.link.pair.stir()
 	}
@@ -304,7 +312,12 @@ func (q *outQueue) settle() {
 			if q.to.long >= 0 {
 				q.grants = append(q.grants, uint32(q.to.long))
 			}
-			q.sent, q.posted, q.heard, q.freed, q.shorts, q.free = 0, 0, 0, 0, 0, 0
+			last := &q.been[q.way.path.number]
+			if last.way != q.way {
+				*last = stay{}
+			}
+			q.sent, q.posted, q.heard, q.freed = last.sent, last.sent, last.sent, last.sent
+			q.shorts, q.free = last.shorts, last.shorts
 		}
 		q.next = nil
 	}
