@@ -3,6 +3,7 @@
 package rdma
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 
@@ -14,10 +15,16 @@ import (
 
 // TestNoAllocations sends fragments of all kinds.
 func TestNoAllocations(t *testing.T) {
-	n := network(t, verbstest.Options{Delay: -1})
-	a, _ := process(t, n.Host(0), nil)
-	b, _ := process(t, n.Host(1), nil)
-	x, y := joined(t, a, b, 1)
+	for _, ports := range []int{1, 2} {
+		t.Run(fmt.Sprintf("Ports=%d", ports), func(t *testing.T) { testNoAllocations(t, ports) })
+	}
+}
+
+func testNoAllocations(t *testing.T, ports int) {
+	n := network(t, verbstest.Options{Delay: -1, Ports: ports})
+	ends := linked(t, n, nil, 1)
+	settle(t, ends, preferred(ports))
+	a, b, x, y := ends[0][0].f, ends[0][1].f, ends[0][0].link, ends[0][1].link
 	defer x.Close()
 	defer y.Close()
 	from, to := x.Channel(0), y.Channel(0)

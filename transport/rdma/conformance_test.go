@@ -61,16 +61,18 @@ func network(t testing.TB, o verbstest.Options) *verbstest.Network {
 func TestConformance(t *testing.T) {
 	// The suite counts allocations while one thread runs, which does not let the network go on:
 	// TestNoAllocations does it here.
-	for _, o := range []transporttest.Options{
-		{Allocates: true, Gathers: true}, {Allocates: true, Gathers: true, OnUse: true},
-	} {
-		t.Run(fmt.Sprintf("OnUse=%v", o.OnUse), func(t *testing.T) {
-			n := network(t, verbstest.Options{Delay: -1})
+	for _, c := range []struct {
+		name  string
+		ports int
+		onUse bool
+	}{{"OnUse=false", 1, false}, {"OnUse=true", 1, true}, {"TwoPorts", 2, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			n := network(t, verbstest.Options{Delay: -1, Ports: c.ports})
 			transporttest.Run(t, func(t *testing.T) transporttest.Pair {
 				a, doorbellA := process(t, n.Host(0), nil)
 				b, doorbellB := process(t, n.Host(1), nil)
 				return transporttest.Pair{A: a, B: b, DoorbellA: doorbellA, DoorbellB: doorbellB}
-			}, o)
+			}, transporttest.Options{Allocates: true, Gathers: true, OnUse: c.onUse})
 		})
 	}
 }

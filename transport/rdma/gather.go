@@ -39,7 +39,7 @@ func (q *outQueue) gather(b []byte, m *transport.Meta) (n int, ok bool) {
 	defer q.mu.Unlock()
 	q.unlend()
 	q.settle()
-	if q.way == nil || q.unmoved > 0 || q.gone || q.closed || q.vacates || len(b) == 0 {
+	if q.way == nil || q.unmoved > 0 || q.gone || q.closed || len(b) == 0 {
 		return 0, false
 	}
 	short := q.short() - headBytes

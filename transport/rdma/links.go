@@ -10,7 +10,7 @@ func (p *pair) offer(l *link) {
 	var offers, vacates [MostPorts]message
 	for i := range l.channels {
 		c := &l.channels[i]
-		way, last := p.best(ways[:len(p.paths())], l, i), c.in.Load()
+		way, last := p.best(&ways, l, i), c.in.Load()
 		if way == nil {
 			continue
 		}
@@ -79,17 +79,19 @@ func (p *pair) ways(l *link) (ways [MostPorts]*connection) {
 	return ways
 }
 
-// best returns the one of them that a channel prefers, or else the next one. Both sides prefer the
-// same path.
-func (p *pair) best(ways []*connection, l *link, channel int) *connection {
+// best returns the one of them that a channel prefers, or else the next one. A path of which it is
+// not known yet whether it works is waited for. Both sides prefer the same.
+func (p *pair) best(ways *[MostPorts]*connection, l *link, channel int) *connection {
 	number := l.base
 	if !p.first {
 		number = l.theirs.Load()
 	}
 	preferred := int(number)/len(l.channels) + channel
-	for k := range ways {
-		if way := ways[(preferred+k)%len(ways)]; way != nil {
-			return way
+	paths := p.paths()
+	for k := range paths {
+		i := (preferred + k) % len(paths)
+		if ways[i] != nil || !paths[i].tried {
+			return ways[i]
 		}
 	}
 	return nil

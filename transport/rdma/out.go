@@ -33,7 +33,7 @@ type outQueue struct {
 	heads   []byte          // of fragments in flight that are sent in place
 	pool    *pool           // of long ones
 	been    [MostPorts]stay // by path
-	vacates bool            // way is to be left once nothing is in flight, and nothing new is sent before
+	vacates bool            // way is to be left when nothing is in flight
 
 	lent   []byte // with its head or tail
 	kind   lentKind
@@ -92,7 +92,7 @@ func (q *outQueue) reserve(n int) []byte {
 	q.unlend()
 	q.settle()
 	switch {
-	case q.unmoved > 0 || q.gone || q.closed || q.vacates:
+	case q.unmoved > 0 || q.gone || q.closed:
 		return nil
 	case q.way == nil:
 		return q.lend(q.channel.tcp.Reserve(n+headBytes), lentByTCP, n)
@@ -383,7 +383,7 @@ func (q *outQueue) arrange(t target) {
 	q.settle()
 }
 
-// vacate has a connection left once nothing is in flight.
+// vacate has a connection left at the next moment when nothing is in flight.
 func (q *outQueue) vacate(way *connection) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

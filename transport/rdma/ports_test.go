@@ -75,6 +75,19 @@ func preferred(paths int) func(e end, channel int) int {
 // only returns one path.
 func only(path int) func(end, int) int { return func(end, int) int { return path } }
 
+// hasten has connections made anew without a pause.
+func hasten(ends [][2]end) {
+	for i, e := range ends[0] {
+		e.f.manager.call(func() {
+			for _, t := range e.pairTo(ends[0][1-i]).paths() {
+				if !t.again.IsZero() {
+					t.again = time.Now()
+				}
+			}
+		})
+	}
+}
+
 // linked returns links between two processes, with as many channels as channels says.
 func linked(t testing.TB, n *verbstest.Network, change func(*Options), channels ...int) (ends [][2]end) {
 	t.Helper()
@@ -174,6 +187,7 @@ func TestPortCut(t *testing.T) {
 				go func() { done <- talkAll(ends, seed+30, 120) }()
 				time.Sleep(5 * time.Millisecond)
 				n.HealPort(int(seed), lost, 1)
+				hasten(ends)
 				settle(t, ends, preferred(2))
 				require.NoError(t, <-done)
 				before = carried(n, 0, 2)
@@ -223,8 +237,10 @@ func TestPortsCut(t *testing.T) {
 	require.NotContains(t, from, "fake")
 	n.CutPort(0, 1, 1)
 	n.Heal(0, 1)
+	hasten(ends)
 	settle(t, ends, only(0))
 	n.HealPort(0, 1, 1)
+	hasten(ends)
 	settle(t, ends, preferred(2))
 	require.NoError(t, talkAll(ends, 2, 50))
 }
@@ -370,6 +386,7 @@ func TestPortsGather(t *testing.T) {
 				select {
 				case err := <-done:
 					require.NoError(t, err)
+					hasten(ends)
 					settle(t, ends, preferred(2))
 					require.NoError(t, send(seed+100, 20))
 					return
