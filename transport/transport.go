@@ -214,8 +214,8 @@ type Fabric interface {
 // Registrar is a Fabric with Gatherers. They send in place from memory that it has access to.
 type Registrar interface {
 	// Pin gives access to memory, also to what connections need later. What is too short to be
-	// worth it, it ignores. After an error the memory is sent as any other, and the user has been
-	// told once.
+	// worth it, it ignores. After an error the memory is sent as any other, at least by some paths,
+	// and the user has been told once.
 	Pin(memory []byte) error
 	// Unpin ends the access to memory that Pin was given, and does nothing otherwise. After an
 	// error the memory may still be read: it must not be freed.

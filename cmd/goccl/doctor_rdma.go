@@ -13,7 +13,7 @@ import (
 	"github.com/goccl/goccl/transport/rdma/verbs"
 )
 
-// adaptersFound describes the RDMA adapters of this host, which port of them groups use, and
+// adaptersFound describes the RDMA adapters of this host, which ports of them groups use, and
 // whether enough memory may be pinned. No adapter is no mistake.
 func adaptersFound(open func() (verbs.Library, error), opts ccl.Options) []topo.Finding {
 	library, err := open()
@@ -44,7 +44,7 @@ func adaptersFound(open func() (verbs.Library, error), opts ccl.Options) []topo.
 			for i, c := range chosen {
 				if c.Device == d.Name && c.Port.Number == p.Number {
 					f.Value += fmt.Sprintf(", GID %d (%v, %v)", c.GID.Index, c.GID.Kind, c.GID.Addr())
-					if i == 0 {
+					if i < rdma.MostPorts {
 						f.State = topo.OK
 						f.Value += ", used"
 					}

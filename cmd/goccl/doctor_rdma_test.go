@@ -36,8 +36,15 @@ func TestDoctorOfAdapters(t *testing.T) {
 	require.Contains(t, found["RDMA fake_0:1"].Value, "RoCE v2")
 	require.Contains(t, found["RDMA fake_0:1"].Value, ", used")
 	require.Contains(t, found["RDMA fake_0:2"].Value, "down")
-	require.Equal(t, topo.Info, found["RDMA fake_1:1"].State)
+	require.NotContains(t, found["RDMA fake_0:2"].Value, ", used")
+	require.Equal(t, topo.OK, found["RDMA fake_1:2"].State)
+	require.Contains(t, found["RDMA fake_1:2"].Value, ", used")
 	require.Equal(t, "16 MiB can be pinned", found["RDMA memory"].Value)
+
+	found = adaptersOn(t, verbstest.Options{Ports: 2, Adapters: 3}, ccl.Options{})
+	require.Equal(t, topo.OK, found["RDMA fake_2:1"].State)
+	require.Equal(t, topo.Info, found["RDMA fake_2:2"].State)
+	require.NotContains(t, found["RDMA fake_2:2"].Value, ", used")
 
 	found = adaptersOn(t, two, ccl.Options{IBHCA: "=fake_1:2"})
 	require.Contains(t, found["RDMA fake_1:2"].Value, ", used")

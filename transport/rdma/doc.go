@@ -2,40 +2,52 @@
 //
 // A link is a tcp link, which knows the peer, proves it and tells of its death and its goodbye. Its
 // fragments go by a queue pair while there is one that works, and else by tcp. Package verbs is
-// what adapters offer; Select says which of their ports are used. An adapter is opened when the
-// first link needs it.
+// what adapters offer; Select says which of their ports are used. They are opened when the first
+// link needs them. In this package an adapter is a port, opened for itself.
 //
-// # Pairs and connections
+// # Pairs, paths and connections
 //
 // Two processes that have links form a pair. They tell each other what they need over a tcp session
-// of their own (message.go): each makes a queue pair and says which (hello), connects it with that
-// of the other (ready), and tries a write with an immediate. When the trial has come from the peer
-// and the own one has completed, the connection is used, by all links and channels of the pair.
-// Options.Try bounds that; Connect waits for it, and lets fragments begin by tcp if it fails. A
-// line says why.
+// of their own (message.go). The first port here and the first one there form a path, the second
+// ones another, as far as both sides have ports. The paths of a pair know nothing of each other
+// (path.go): each side makes a queue pair and says which (hello), connects it with that of the
+// other (ready), and tries a write with an immediate. When the trial has come from the peer and the
+// own one has completed, the connection is used. Options.Try bounds that; Connect waits for it, and
+// lets fragments begin by tcp if it fails. A line says why.
 //
 // A connection breaks when a write fails, or an event says so, and the side that notices tells the
 // other one: who has nothing on the way notices nothing. A new connection, with the next epoch, is
 // then tried in the background, by the process with the smaller address, after pauses that grow
 // from 100 ms to 30 s.
 //
+// # Which path a channel takes
+//
+// Channels prefer paths in turn. The receiver says where the sender writes (offer): into the slots
+// of the channel, by the path that it prefers, or the next one that works. It does so when nothing
+// can come into these slots any more, and everything was taken that has. So when a connection
+// breaks, another path takes over as soon as both sides have left it. When the preferred path works
+// again, the receiver asks for its slots (vacate), the sender leaves the connection when it has
+// nothing in flight (vacated), and goes by tcp for the moment until the offer comes. Both keep
+// their counters, should the channel return to the same connection.
+//
 // # Where a fragment is
 //
-// Each fragment of a channel and direction has a number. It goes by the connection or by tcp, and
-// the receiver takes the next number from wherever it is. So fragments change from tcp to a
-// connection and back without any agreement. A sender keeps a fragment in its own slot until the
-// peer has released it. If the connection breaks before, the fragment goes by tcp, in its turn; a
-// receiver that has had it drops it. Nothing new is sent before that, so numbers ascend on each of
-// the two paths.
+// Each fragment of a channel and direction has a number. It goes by a connection or by tcp, and the
+// receiver takes the next number from wherever it is. So fragments change from tcp to a connection
+// and back without any agreement. A sender keeps a fragment in its own slot until the peer has
+// released it. If the connection breaks before, the fragment goes by tcp, in its turn; a receiver
+// that has had it drops it. Nothing new is sent before that, so numbers ascend by tcp, and on each
+// connection.
 //
 // # Slots
 //
 // Each channel and direction has 8 short slots of 8 KiB at the receiver, where the sender writes in
 // turn, and as many at the sender to write from; from the ninth link between two processes on they
-// have 1 KiB. Longer fragments need a long slot of 64 KiB. Each adapter has a pool of them for each
-// direction (Options.Pool). The receiver grants one to a channel while there is plenty, and more to
-// channels whose sender says that it would have used one. Each grant is for one fragment. Where
-// none is left, a fragment is short; nobody waits for a long slot.
+// have 1 KiB. They are registered with each adapter that a channel takes. Longer fragments need a
+// long slot of 64 KiB. Each adapter has a pool of them for each direction (Options.Pool). The
+// receiver grants one to a channel while there is plenty, and more to channels whose sender says
+// that it would have used one. Each grant is for one fragment. Where none is left, a fragment is
+// short; nobody waits for a long slot.
 //
 // A slot begins with a head of 64 bytes, which slot.go describes. By tcp a fragment has as many
 // bytes before it, and may come in parts.

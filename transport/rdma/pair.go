@@ -147,7 +147,7 @@ func (p *pair) match(m *message) {
 	if len(all) == 0 {
 		p.byTCP(err)
 	} else if len(own) != len(m.Ports) {
-		p.f.opts.Info("rdma: %s has %d ports, this process has %d: %d are used", p.who(), len(m.Ports), len(own), len(all))
+		p.f.opts.Info("rdma: paths to %s: %d (ports there: %d, here: %d)", p.who(), len(all), len(m.Ports), len(own))
 	}
 	for _, t := range all {
 		t.begin(1)

@@ -81,7 +81,7 @@ func hasten(ends [][2]end) {
 		e.f.manager.call(func() {
 			for _, t := range e.pairTo(ends[0][1-i]).paths() {
 				if !t.again.IsZero() {
-					t.again = time.Now()
+					t.again, t.pause = time.Now(), 0
 				}
 			}
 		})
@@ -276,7 +276,7 @@ func TestPortsDiffer(t *testing.T) {
 	x.link, y.link = joined(t, x.f, y.f, 3)
 	settle(t, [][2]end{{x, y}}, only(0))
 	require.NoError(t, talk(x, y, 3, 1, 30))
-	require.Regexp(t, `127\.0\.0\.1:\d+ has 1 ports, this process has 2: 1 are used`, said.String())
+	require.Regexp(t, `INFO rdma: paths to 127\.0\.0\.1:\d+: 1 \(ports there: 1, here: 2\)`, said.String())
 	require.Zero(t, n.Carried(0, 1, 1).Writes)
 	require.Greater(t, n.Carried(1, 1, 1).Writes, 90)
 
