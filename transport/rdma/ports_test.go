@@ -370,6 +370,28 @@ func TestPortRefused(t *testing.T) {
 	}
 }
 
+// TestPortsWrong hears what no peer may say of paths: RDMA with it ends, and tcp goes on.
+func TestPortsWrong(t *testing.T) {
+	for _, kind := range []string{sayOffer, sayVacate, sayVacated} {
+		n := network(t, verbstest.Options{Adapters: 2})
+		var said lines
+		x, y := two(t, n, 1, heard(&said))
+		p := x.pairTo(y)
+		x.f.manager.call(func() {
+			m := message{Kind: kind, Path: 3, Epoch: 1, To: x.link.(*link).base, Bytes: shortBytes, Channels: []int{1}}
+			p.hear(&m, nil)
+			m.Path, m.Epoch = 1, 2
+			p.hear(&m, nil)
+			require.True(t, p.works(), "paths and epochs that there are not mean nothing")
+			m.Epoch = 1
+			p.hear(&m, nil)
+			require.False(t, p.works())
+		})
+		require.Contains(t, said.String(), "breaks the protocol")
+		require.NoError(t, talk(x, y, 1, 1, 20))
+	}
+}
+
 // TestPortsGather cuts ports again and again, one at a time, with an event or without, while
 // fragments are sent in place.
 func TestPortsGather(t *testing.T) {
