@@ -35,7 +35,7 @@ func group(t testing.TB, transport string, n int, opts ccl.Options) []*ccl.Commu
 	return join(t, nodes(t, n, opts), opts, "test")
 }
 
-// adapters has the next n Nodes find one adapter each: those of the machine, or else of a network
+// adapters has the next n Nodes find adapters: those of the machine, or else one each, with two ports, of a network
 // in memory, which it returns.
 func adapters(t testing.TB, n int) *verbstest.Network {
 	if library, err := verbs.Open(); err == nil {
@@ -43,7 +43,7 @@ func adapters(t testing.TB, n int) *verbstest.Network {
 			return nil
 		}
 	}
-	network := verbstest.New(verbstest.Options{Hosts: n, Delay: -1})
+	network := verbstest.New(verbstest.Options{Hosts: n, Ports: 2, Delay: -1})
 	t.Cleanup(network.Close)
 	var next atomic.Int32
 	t.Cleanup(ccl.SetVerbs(func() (verbs.Library, error) { return network.Host(int(next.Add(1)-1) % n), nil }))
