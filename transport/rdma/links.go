@@ -372,7 +372,7 @@ func (p *pair) tidy() {
 
 // close closes the links that are open, and reports whether all have said goodbye.
 func (p *pair) close() bool {
-	if !p.bye && p.epoch > 0 && !p.over.Load() {
+	if !p.bye && p.told && !p.over.Load() {
 		p.bye = true
 		p.say(message{Kind: sayBye})
 	}

@@ -27,6 +27,7 @@ type pair struct {
 	unbound map[sessionKey]*link  // of them: the peer has not opened its end
 	opened  map[sessionKey]uint32 // ends that the peer has opened and this side has not
 	bound   map[uint32]*link      // by the number at the peer
+	told    bool                  // the peer knows the ports of this side
 	met     bool                  // it is settled which paths there are
 	tried   bool                  // a path has worked once, or a line has said that none does
 	bye     bool                  // the peer closes its fabric
@@ -86,7 +87,7 @@ func (p *pair) hopes() bool {
 
 func (p *pair) stir() { p.f.manager.stir(p) }
 
-// start opens the session of the pair, and says which ports there are.
+// start opens the session of the pair.
 func (p *pair) start() error {
 	if p.control != nil {
 		return nil
@@ -109,9 +110,16 @@ func (p *pair) start() error {
 	h.Write(high)
 	copy(s.ID[:], h.Sum(nil))
 	var err error
-	if p.control, err = p.f.opts.TCP.Connect(context.Background(), p.peer, s); err != nil {
-		return err
+	p.control, err = p.f.opts.TCP.Connect(context.Background(), p.peer, s)
+	return err
+}
+
+// introduce opens the ports of this process, and tells the peer which there are, once.
+func (p *pair) introduce() {
+	if p.told {
+		return
 	}
+	p.told = true
 	m := message{Kind: sayPorts}
 	open, err := p.f.open()
 	for _, a := range open {
@@ -123,13 +131,13 @@ func (p *pair) start() error {
 		p.byTCP(err)
 	}
 	p.say(m)
-	return nil
 }
 
 // match settles which paths there are: one for each port that both sides have.
 func (p *pair) match(m *message) {
+	p.introduce()
 	if p.met {
-		return // there are no ports here
+		return // by tcp
 	}
 	p.met = true
 	err := fault.New(fault.NotSupported, "the peer says: %s", m.Why)
@@ -181,6 +189,7 @@ func (p *pair) enter(l *link) {
 		p.byTCP(err)
 		return
 	}
+	p.introduce()
 	key := keyOf(&l.spec)
 	mirrored := key.mirrored()
 	p.say(message{Kind: sayOpen, Link: l.base, Session: &mirrored})

@@ -52,7 +52,7 @@ func settle(t testing.TB, ends [][2]end, by func(e end, channel int) int) {
 		return true
 	}
 	look := func() bool { ends[0][1].f.Poll(); return there() }
-	if err := ends[0][0].await("channels do not change", look); err != nil {
+	if err := ends[0][0].until("channels do not change", look); err != nil {
 		for _, both := range ends {
 			t.Log(both[0].ways(), both[1].ways())
 		}
@@ -209,7 +209,7 @@ func TestPortCut(t *testing.T) {
 				require.NoError(t, both[1].link.Close())
 			}
 			for _, e := range ends[0] {
-				require.NoError(t, e.await("memory stays", func() bool {
+				require.NoError(t, e.until("memory stays", func() bool {
 					return e.pairTo(ends[0][0]).openLinks() == 0 && e.pairTo(ends[0][1]).openLinks() == 0
 				}))
 				for _, a := range e.f.adapters() {
