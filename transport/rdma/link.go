@@ -176,6 +176,14 @@ func (l *link) Wire() (from, to string) {
 	return from, to
 }
 
+// Detour implements transport.Detoured.
+func (l *link) Detour() string {
+	if why := l.pair.why.Load(); why != nil {
+		return why.err.Error()
+	}
+	return ""
+}
+
 // Silent implements transport.Silencer.
 func (l *link) Silent() bool {
 	s, ok := l.tcp.(transport.Silencer)
@@ -188,5 +196,6 @@ var (
 	_ transport.Flusher  = (*link)(nil)
 	_ transport.Distant  = (*link)(nil)
 	_ transport.Wired    = (*link)(nil)
+	_ transport.Detoured = (*link)(nil)
 	_ transport.Silencer = (*link)(nil)
 )

@@ -15,11 +15,12 @@ import (
 // for connections over a tcp session of their own.
 type pair struct {
 	f     *Fabric
-	peer  []byte                  // its address
-	first bool                    // this side begins connections anew
-	used  atomic.Pointer[[]*path] // none before both sides know the ports of the other one
-	over  atomic.Bool             // the peer has left, or is lost
-	count int                     // links; under f.mu
+	peer  []byte                     // its address
+	first bool                       // this side begins connections anew
+	used  atomic.Pointer[[]*path]    // none before both sides know the ports of the other one
+	over  atomic.Bool                // the peer has left, or is lost
+	why   atomic.Pointer[brokenness] // fragments go by tcp; nil while they do not, or it is not known
+	count int                        // links; under f.mu
 
 	// What follows is the manager's.
 	control transport.Link
@@ -306,6 +307,9 @@ func (p *pair) abandon(err error) {
 
 // byTCP lets those go on who wait for a connection, since there is none to wait for.
 func (p *pair) byTCP(err error) {
+	if err != nil {
+		p.why.Store(&brokenness{err})
+	}
 	if !p.tried {
 		p.tried = true
 		p.f.opts.Info("rdma: %s is reached by tcp: %v", p.who(), err)

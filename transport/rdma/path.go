@@ -154,6 +154,7 @@ func (t *path) try() {
 			p.f.opts.Info("rdma: %s reaches %s again", t.a.place, p.who())
 		}
 		t.tried, p.tried = true, true
+		p.why.Store(nil)
 		for _, l := range p.links {
 			p.offer(l)
 		}
