@@ -35,8 +35,8 @@ func group(t testing.TB, transport string, n int, opts ccl.Options) []*ccl.Commu
 	return join(t, nodes(t, n, opts), opts, "test")
 }
 
-// adapters has the next n Nodes find adapters: those of the machine, or else one each, with two ports, of a network
-// in memory, which it returns.
+// adapters has the next n Nodes find adapters: those of the machine, or else one each, with two
+// ports, of a network in memory, which it returns.
 func adapters(t testing.TB, n int) *verbstest.Network {
 	if library, err := verbs.Open(); err == nil {
 		if devices, err := library.Devices(); err == nil && len(devices) > 0 {

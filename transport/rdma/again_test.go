@@ -68,7 +68,8 @@ func TestOfferLate(t *testing.T) {
 	for _, late := range []uint32{1, 0} {
 		var taken bool
 		x.f.manager.call(func() {
-			m := message{Kind: sayOffer, Epoch: p.path(0).epoch - late, To: l.base, Bytes: shortBytes, Channels: []int{0}}
+			epoch := p.path(0).epoch - late
+			m := message{Kind: sayOffer, Epoch: epoch, To: l.base, Bytes: shortBytes, Channels: []int{0}}
 			p.hear(&m, nil)
 			q.mu.Lock()
 			defer q.mu.Unlock()

@@ -175,6 +175,7 @@ func TestKill(t *testing.T) {
 	x, y := two(t, n, 1, nil)
 	require.NoError(t, talk(x, y, 1, 1, 20))
 	ch := x.link.Channel(0)
+	require.NoError(t, x.await("no credit", func() bool { return ch.Reserve(5) != nil }))
 	ch.Commit(copy(ch.Reserve(5), "hello"), &transportMeta)
 	require.NoError(t, y.await("nothing arrives", func() bool { _, _, ok := y.link.Channel(0).Peek(); return ok }))
 	n.Kill(0)

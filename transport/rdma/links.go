@@ -64,8 +64,8 @@ func (p *pair) offer(l *link) {
 	p.check(l)
 }
 
-// ways returns the connections by which the peer may write to a link, in the order of the paths; nil
-// for one that does not work.
+// ways returns the connections by which the peer may write to a link, in the order of the paths;
+// nil for one that does not work.
 func (p *pair) ways(l *link) (ways [MostPorts]*connection) {
 	works := false
 	for k, t := range p.paths() {

@@ -15,7 +15,8 @@ type message struct {
 	Ports []bool `json:",omitempty"` // ports: of each that is used, whether it is Ethernet
 	Why   string `json:",omitempty"` // broken; ports: why there are none
 
-	// hello, ready, broken, offer, vacate, vacated: of a connection. The epoch counts those of a path.
+	// hello, ready, broken, offer, vacate, vacated: of a connection. The epoch counts those of a
+	// path.
 	Path  int       `json:",omitempty"`
 	Epoch uint32    `json:",omitempty"`
 	End   *endpoint `json:",omitempty"` // hello
@@ -98,7 +99,8 @@ func parse(text []byte) (*message, error) {
 	case sayOpen:
 		bad = bad || m.Session == nil || m.Link == 0 || m.Link >= mostChannel
 	case sayOffer:
-		bad = bad || m.Bytes < leastBytes || m.Bytes > shortBytes || m.Bytes%headBytes != 0 || len(m.Long) > len(m.Channels)
+		bad = bad || m.Bytes < leastBytes || m.Bytes > shortBytes || m.Bytes%headBytes != 0 ||
+			len(m.Long) > len(m.Channels)
 	case sayClose, sayClosed:
 	default:
 		bad = true

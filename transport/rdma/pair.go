@@ -138,7 +138,7 @@ func (p *pair) introduce() {
 func (p *pair) match(m *message) {
 	p.introduce()
 	if p.met {
-		return // by tcp
+		return // everything goes by tcp
 	}
 	p.met = true
 	err := fault.New(fault.NotSupported, "the peer says: %s", m.Why)
