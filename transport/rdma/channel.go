@@ -156,6 +156,9 @@ func (c *channel) resume() {
 // credit returns what the peer is to learn of by a fragment that goes to it over way: how many were
 // released that have come over it. 0 tells nothing new.
 func (c *channel) credit(way *connection) uint32 {
+	if way == nil { // it has broken since the fragment was begun
+		return 0
+	}
 	return c.queues[way.path.number].Load().credit(way)
 }
 

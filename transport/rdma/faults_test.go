@@ -127,7 +127,7 @@ func TestRefused(t *testing.T) {
 			if c.call != "Event" {
 				require.NoError(t, x.until("no line", func() bool {
 					return strings.Contains(said.String(), "refused by the test")
-				}))
+				}), said.String())
 			}
 			require.Less(t, time.Since(begun), 10*time.Second)
 		})
