@@ -232,6 +232,7 @@ func (a *adapter) fail(err error) {
 	}
 	a.why = err
 	a.failed.Store(true)
+	a.f.manager.do(func() { a.f.opts.Warn("rdma: %s has failed, and is left: %v", a.place, err) })
 	for _, way := range *a.connections.Load() {
 		way.fail(err)
 	}
