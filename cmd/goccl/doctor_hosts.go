@@ -231,7 +231,8 @@ func measurePath(ctx context.Context, comm *ccl.Communicator, to int) ([]byte, e
 	paths := comm.Paths()
 	p := paths[slices.IndexFunc(paths, func(p ccl.Path) bool { return p.Rank == to })]
 	name, _ := os.Hostname()
-	row := pathRow{From: comm.Rank(), To: to, FromHost: name, ToHost: p.Host, Transport: p.Transport, Why: p.Why[:min(len(p.Why), mostWhy)],
+	row := pathRow{From: comm.Rank(), To: to, FromHost: name, ToHost: p.Host,
+		Transport: p.Transport, Why: p.Why[:min(len(p.Why), mostWhy)],
 		RoundTrip: float64(times[pings/2].Nanoseconds()) / 1e3, There: there, Back: back}
 	if p.From != "" {
 		row.Wire = p.From + " to " + p.To
