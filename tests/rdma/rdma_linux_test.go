@@ -58,7 +58,7 @@ func begin(t *testing.T, part string, opts ccl.Options, places []guest, words ..
 func (p *process) listen() {
 	defer close(p.reports)
 	for lines := bufio.NewScanner(p.conn); lines.Scan(); {
-		var r report
+		r := report{came: time.Now()}
 		if json.Unmarshal(lines.Bytes(), &r) == nil {
 			p.reports <- r
 			continue
@@ -158,7 +158,7 @@ func killed(t *testing.T, opts ccl.Options, places []guest, limit time.Duration)
 			continue
 		}
 		r := p.next(t)
-		took := time.Since(begun)
+		took := r.came.Sub(begun)
 		t.Logf("rank %d of %d: %v after the signal: %s", p.rank, len(all), took.Round(time.Millisecond), r.Failed)
 		require.Equal(t, []int{culprit}, r.Named, r.Failed)
 		require.Less(t, took, limit)
