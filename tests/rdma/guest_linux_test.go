@@ -8,11 +8,16 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
+
+// killCommand kills the process whose number follows.
+const killCommand = "kill"
 
 // rankArgument is the first argument of a rank; a spec follows.
 const rankArgument = "rdma-rank"
@@ -98,6 +103,13 @@ func perform(conn *net.TCPConn) error {
 	var words []string
 	if err := json.Unmarshal(line, &words); err != nil {
 		return err
+	}
+	if words[0] == killCommand { // without a process, which would take some of the time that is measured
+		pid, err := strconv.Atoi(words[1])
+		if err != nil {
+			return err
+		}
+		return syscall.Kill(pid, syscall.SIGKILL)
 	}
 	file, err := conn.File()
 	if err != nil {

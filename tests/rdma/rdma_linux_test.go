@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -152,7 +153,7 @@ func killed(t *testing.T, opts ccl.Options, places []guest, limit time.Duration)
 	}
 	const culprit = 1
 	begun := time.Now()
-	places[culprit].run(t, "sh", "-c", fmt.Sprint("kill -9 ", all[culprit].pid))
+	places[culprit].run(t, killCommand, strconv.Itoa(all[culprit].pid))
 	for _, p := range all {
 		if p.rank == culprit {
 			continue
