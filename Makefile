@@ -240,6 +240,11 @@ test-rdma: ## Go tests of RDMA with the system's libibverbs, in a virtual machin
 	@ci/rdma.sh test-rdma.verbs -timeout=240s ./transport/rdma/verbs
 	@RDMA_VM_TIMEOUT=420 ci/rdma.sh test-rdma -timeout=400s -run 'OnAdapter' ./transport/rdma
 	@RDMA_VM_TIMEOUT=420 ci/rdma.sh test-rdma.ccl -timeout=400s -run '^Test(Collectives|LargeMessages|InFlight)$$/^rdma' ./ccl
+	@ci/rdma.sh test-rdma.processes -timeout=280s -run '^Test(Processes|Killed|LockLimit)$$' ./tests/rdma
+	@RDMA_GUESTS=2 RDMA_VM_TIMEOUT=420 ci/rdma.sh test-rdma.pair -timeout=400s -run '^TestTwoMachines$$' ./tests/rdma
+	@$(GO_ENV) mkdir -p build && CGO_ENABLED=0 go build -o build/goccl-rdma ./cmd/goccl
+	@ci/rdma-vm.sh sh -ec 'for path in rdma tcp; do \
+		build/goccl-rdma bench --transport $$path --max 8M --factor 16 --repeat 3; done' || [ $$? -eq 126 ]
 
 .PHONY: test-arm64
 test-arm64: ## Go tests of kernels, memory, waiting, transports and executor, built for arm64, under qemu-aarch64 (ci/arm64_skips.txt)

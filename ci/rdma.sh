@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs Go tests where there is an RDMA adapter: rdma.sh STAGE ARGUMENTS of go test. They are built here and run in the
-# guest of ci/rdma-vm.sh, one package after another. Where none can be had, the stage has one test, which is skipped:
-# ci.rdma-vm.
+# guest of ci/rdma-vm.sh, one package after another; with RDMA_GUESTS=2 in two guests (ci/rdma-pair.sh). Where none can
+# be had, the stage has one test, which is skipped: ci.rdma-vm.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$ROOT"
@@ -23,4 +23,6 @@ elif [ $rc -ne 0 ]; then
     echo "$said" >&2
     exit $rc
 fi
-CGO_ENABLED=0 python3 ci/gotest.py "$stage" -exec "'$ROOT/ci/rdma-vm.sh'" -p 1 -count=1 "$@"
+vm=rdma-vm.sh
+[ "${RDMA_GUESTS:-1}" = 1 ] || vm=rdma-pair.sh
+CGO_ENABLED=0 python3 ci/gotest.py "$stage" -exec "'$ROOT/ci/$vm'" -p 1 -count=1 "$@"
