@@ -26,7 +26,7 @@ func TestJoinEndsForOneReason(t *testing.T) {
 				}
 				span := deadline
 				if rank == hasty {
-					span = 300 * time.Millisecond
+					span = 2 * time.Second // links are made by then, also on a busy machine
 				}
 				ctx, cancel := context.WithTimeout(background, span)
 				defer cancel()
@@ -36,7 +36,7 @@ func TestJoinEndsForOneReason(t *testing.T) {
 				}
 				return err
 			})
-			require.Less(t, time.Since(begun), 5*time.Second)
+			require.Less(t, time.Since(begun), deadline/2)
 			for rank, err := range errs {
 				if rank == missing {
 					continue
