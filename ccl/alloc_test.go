@@ -4,6 +4,7 @@ package ccl_test
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -37,8 +38,14 @@ func allocations(t *testing.T, ranks, turns int, turn func(rank, turn int) error
 	// happen to be in flight.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	mallocs(turns)
-	few := mallocs(turns / 10) // allocations of the test itself
-	return max(0, mallocs(turns+turns/10)-few)
+	least := math.MaxInt
+	for range 3 { // on a busy machine more are in flight at times, and pools grow
+		few := mallocs(turns / 10) // allocations of the test itself
+		if least = min(least, max(0, mallocs(turns+turns/10)-few)); least < turns/10 {
+			break
+		}
+	}
+	return least
 }
 
 // callOf returns a call of a collective with blocks of n elements, in memory of its own.
