@@ -256,7 +256,7 @@ func (f *Fabric) Poll() bool {
 
 // fewPolls is how many polls of the adapters there are for one of tcp, while fragments go by the
 // adapters: tcp costs a system call, and has only goodbyes. Who sleeps is woken by either.
-const fewPolls = 8
+const fewPolls = 32
 
 // drain takes everything that has completed by now, and reports whether that was anything.
 func (f *Fabric) drain() bool { return f.pollAdapters(true) }
