@@ -120,6 +120,26 @@ func ordered(
 	return a, b, doorbellA, doorbellB
 }
 
+// TestGoodbyeAndEndAtOnce closes a fabric before its peer reads anything: the goodbye and the end of
+// the connection arrive together. The answer leaves all the same, and no connection is made anew.
+func TestGoodbyeAndEndAtOnce(t *testing.T) {
+	for range 10 {
+		var told warnings
+		a, b, _, doorbellB := ordered(t, func(o *Options) { o.Warn = told.warn })
+		la, lb := join(t, a, b, 1, 1)
+		main := la.pair.live.Load().main
+		closed := make(chan struct{})
+		go func() { a.Close(); close(closed) }()
+		require.Eventually(t, main.writer.finished.Load, hang, time.Millisecond)
+		await(t, b, doorbellB, "the goodbye", func() bool { return lb.Err() != nil })
+		<-closed
+		require.ErrorIs(t, lb.Err(), fault.PeerLeft)
+		n, text := told.get()
+		require.Zero(t, n, text)
+		require.NoError(t, b.Close())
+	}
+}
+
 func TestOneConnectionForAllSessions(t *testing.T) {
 	a, b, _, doorbellB := ordered(t, nil)
 	var as, bs []*session

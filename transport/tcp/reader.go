@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -133,6 +134,11 @@ func (k *socket) ended() {
 		for _, other := range c.others() {
 			for !c.down.Load() && other.receive() {
 			}
+		}
+		// The peer has ended its own direction only, and may wait for the answer to its goodbye, which
+		// another thread has read.
+		for c.flush(); c.writing.Load(); {
+			runtime.Gosched()
 		}
 		c.fail(io.EOF)
 		return
