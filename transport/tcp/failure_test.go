@@ -120,8 +120,9 @@ func ordered(
 	return a, b, doorbellA, doorbellB
 }
 
-// TestGoodbyeAndEndAtOnce closes a fabric before its peer reads anything: the goodbye and the end of
-// the connection arrive together. The answer leaves all the same, and no connection is made anew.
+// TestGoodbyeAndEndAtOnce closes a fabric before its peer reads anything: the goodbye and the end
+// of the connection arrive together. The answer leaves all the same, and no connection is made
+// anew.
 func TestGoodbyeAndEndAtOnce(t *testing.T) {
 	for range 10 {
 		var told warnings

@@ -135,8 +135,8 @@ func (k *socket) ended() {
 			for !c.down.Load() && other.receive() {
 			}
 		}
-		// The peer has ended its own direction only, and may wait for the answer to its goodbye, which
-		// another thread has read.
+		// The peer has ended its own direction only, and may wait for the answer to its goodbye,
+		// which another thread has read.
 		for c.flush(); c.writing.Load(); {
 			runtime.Gosched()
 		}
