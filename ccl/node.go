@@ -147,6 +147,9 @@ func (n *Node) fabricsFor(opts *Options) (fabrics []transport.Fabric, lacking st
 		fabric := n.fabrics[path.name]
 		if fabric == nil {
 			fabric, err = path.open(n, opts)
+			if path.name == "rdma" {
+				n.noRDMA = err
+			}
 			switch {
 			case err == nil:
 				n.fabrics[path.name] = fabric
@@ -156,13 +159,9 @@ func (n *Node) fabricsFor(opts *Options) (fabrics []transport.Fabric, lacking st
 			case opts.Transport == "shm":
 				return nil, "", fault.Wrap(fault.System, err, "GOCCL_TRANSPORT=shm: shared memory cannot be used here")
 			case path.name == "rdma" && opts.Transport == "auto" && errors.Is(err, fault.NotSupported):
-				n.noRDMA = err
 				continue // most machines have no adapter
 			case path.name == "shm" || opts.Transport == "auto" && path.name == "rdma",
 				opts.Transport == "auto" && errors.Is(err, fault.NotSupported):
-				if path.name == "rdma" {
-					n.noRDMA = err
-				}
 				lacking += fmt.Sprintf("; without %s: %v", path.name, err)
 				continue
 			default:

@@ -24,7 +24,7 @@ func (n *Node) openRDMA(opts *Options) (transport.Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := rdma.Usable(library, wishes); err != nil {
+	if _, err := rdma.Find(library, wishes); err != nil {
 		return nil, err
 	}
 	_, shared := n.fabrics["tcp"]

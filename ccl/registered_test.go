@@ -56,6 +56,14 @@ func lentCall(coll dtype.Collective, rank, ranks, n int, inPlace bool, in, out [
 	return call
 }
 
+// written returns a copy of what a call has written.
+func written(call *exec.Call) (all []float32) {
+	for _, b := range call.Out {
+		all = append(all, unsafe.Slice((*float32)(b.Ptr), b.Count)...)
+	}
+	return all
+}
+
 // operands returns, for each rank, registered memory of so many elements for inputs, which begins
 // within a page, and for outputs, and what to put into inputs.
 func operands(t *testing.T, all []*ccl.Node, most int) (registered [][2][]float32, given [][]float32) {
@@ -119,9 +127,7 @@ func TestRegistered(t *testing.T) {
 							if err := comms[rank].Do(background, call); err != nil {
 								return fmt.Errorf("%s: %w", name, err)
 							}
-							for _, b := range call.Out {
-								got[rank] = append(got[rank], unsafe.Slice((*float32)(b.Ptr), b.Count)...)
-							}
+							got[rank] = written(call)
 							if !inPlace && !slices.Equal(in, kept) {
 								return fmt.Errorf("%s: the input has changed", name)
 							}

@@ -107,7 +107,7 @@ func (e *Error) In(group, op string) *Error {
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString("goccl: ")
+	b.WriteString(name)
 	if e.Group != "" {
 		fmt.Fprintf(&b, "group %s: ", e.Group)
 	}
@@ -134,10 +134,16 @@ func (e *Error) Error() string {
 	}
 	if e.Cause != nil {
 		// Print the class once.
-		b.WriteString(": " + strings.TrimPrefix(e.Cause.Error(), "goccl: "+e.Code.Error()+": "))
+		b.WriteString(": " + strings.TrimPrefix(e.Cause.Error(), name+e.Code.Error()+": "))
 	}
 	return b.String()
 }
+
+// name is what the texts of errors begin with.
+const name = "goccl: "
+
+// Text returns what an error says, without the name of the library in front.
+func Text(err error) string { return strings.TrimPrefix(err.Error(), name) }
 
 // Is matches the class of e.
 func (e *Error) Is(target error) bool {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/gpudirect"
@@ -29,15 +30,11 @@ func adaptersOfGPUs(driver func() (cuda.Driver, error), open func() (verbs.Libra
 	if err != nil {
 		return nil
 	}
-	adapters, err := library.Devices()
-	if err != nil {
-		return nil
-	}
 	wishes, err := opts.Adapters()
 	if err != nil {
 		return nil
 	}
-	chosen, err := rdma.Select(adapters, wishes)
+	chosen, err := rdma.Find(library, wishes)
 	if err != nil {
 		return nil
 	}
@@ -84,7 +81,7 @@ func wayOf(d cuda.Driver, device int, library verbs.Library, adapter string) str
 		return way, errors.Join(err, table.Close(), a.Close())
 	}()
 	if err != nil {
-		return strings.TrimPrefix(text(err), "not supported: ")
+		return strings.TrimPrefix(fault.Text(err), "not supported: ")
 	}
 	return fmt.Sprintf("%v, which nothing uses yet: messages of GPUs are staged", way)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/fault"
@@ -25,15 +24,15 @@ func adaptersFound(open func() (verbs.Library, error), opts ccl.Options) []topo.
 	case errors.Is(err, fault.NotSupported) || err == nil && len(devices) == 0:
 		value := "no adapter: ranks of other hosts are reached by TCP"
 		if err != nil {
-			value += "; " + text(err)
+			value += "; " + fault.Text(err)
 		}
 		return []topo.Finding{{Name: "RDMA", State: topo.Info, Value: value}}
 	case err != nil:
-		return []topo.Finding{{Name: "RDMA", State: topo.Missing, Value: text(err), Hint: "TCP is used"}}
+		return []topo.Finding{{Name: "RDMA", State: topo.Missing, Value: fault.Text(err), Hint: "TCP is used"}}
 	}
 	wishes, err := opts.Adapters()
 	if err != nil {
-		return []topo.Finding{{Name: "RDMA", State: topo.Missing, Value: text(err)}}
+		return []topo.Finding{{Name: "RDMA", State: topo.Missing, Value: fault.Text(err)}}
 	}
 	chosen, why := rdma.Select(devices, wishes)
 	var findings []topo.Finding
@@ -54,7 +53,8 @@ func adaptersFound(open func() (verbs.Library, error), opts ccl.Options) []topo.
 		}
 	}
 	if why != nil {
-		return append(findings, topo.Finding{Name: "RDMA", State: topo.Missing, Value: text(why), Hint: "TCP is used"})
+		return append(findings, topo.Finding{Name: "RDMA", State: topo.Missing,
+			Value: fault.Text(why), Hint: "TCP is used"})
 	}
 	return append(findings, pinnable(library, chosen[0].Device))
 }
@@ -97,10 +97,7 @@ func pinnable(library verbs.Library, device string) topo.Finding {
 		return errors.Join(err, block.Free(), context.Close())
 	}()
 	if err != nil {
-		f.State, f.Value, f.Hint = topo.Missing, text(err), "TCP is used"
+		f.State, f.Value, f.Hint = topo.Missing, fault.Text(err), "TCP is used"
 	}
 	return f
 }
-
-// text returns what an error says, without the name of the library.
-func text(err error) string { return strings.TrimPrefix(err.Error(), "goccl: ") }

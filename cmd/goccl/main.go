@@ -89,7 +89,7 @@ func exit(err error) {
 // message returns the text of an error without the name of the library and without the class
 // invalid, which nearly all errors here have.
 func message(err error) string {
-	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "goccl: "), fault.Invalid.Error()+": ")
+	return strings.TrimPrefix(fault.Text(err), fault.Invalid.Error()+": ")
 }
 
 // misuse is the error of an invalid command line: an unknown verb or flag, or too many or too few

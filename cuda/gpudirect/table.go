@@ -2,7 +2,6 @@ package gpudirect
 
 import (
 	"errors"
-	"strings"
 	"sync"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -191,6 +190,3 @@ func (m *Memory) Done() {
 func staged(cause error) error {
 	return fault.Wrap(fault.NotSupported, cause, "staged through memory of the host")
 }
-
-// textOf returns what an error says, without what all of them begin with.
-func textOf(err error) string { return strings.TrimPrefix(err.Error(), "goccl: ") }

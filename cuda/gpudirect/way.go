@@ -35,8 +35,8 @@ func (t *Table) register(r cuda.Range) (way Way, region verbs.Region, err error)
 	if byAddress == nil {
 		return PeerMemory, region, nil
 	}
-	return 0, nil, staged(fault.New(fault.NotSupported, "%v: %s; %v: %s", DMABuf, textOf(byDMABuf), PeerMemory,
-		textOf(byAddress)))
+	return 0, nil, staged(fault.New(fault.NotSupported, "%v: %s; %v: %s", DMABuf, fault.Text(byDMABuf), PeerMemory,
+		fault.Text(byAddress)))
 }
 
 func (t *Table) byDMABuf(adapter verbs.DeviceRegistrar, r cuda.Range) (verbs.Region, error) {

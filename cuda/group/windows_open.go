@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -354,7 +353,7 @@ func (o *opening) exchange() ([]note, error) {
 	}
 	for k := range kinds {
 		if own.Works[k] = o.lacks[k] == nil; !own.Works[k] {
-			own.Why[k] = strings.TrimPrefix(o.lacks[k].Error(), "goccl: ")
+			own.Why[k] = fault.Text(o.lacks[k])
 		}
 	}
 	return g.exchange(&own)

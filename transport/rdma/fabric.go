@@ -49,7 +49,7 @@ func New(o Options) (*Fabric, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	choices, err := find(o.Library, o.Wishes)
+	choices, err := Find(o.Library, o.Wishes)
 	if err != nil {
 		return nil, err
 	}
@@ -61,13 +61,9 @@ func New(o Options) (*Fabric, error) {
 	return f, nil
 }
 
-// Usable returns nil if New would find a port to use, and otherwise its error.
-func Usable(library verbs.Library, w Wishes) error {
-	_, err := find(library, w)
-	return err
-}
-
-func find(library verbs.Library, w Wishes) ([]Choice, error) {
+// Find returns the ports of which New would use the first MostPorts that can be opened, or its
+// error.
+func Find(library verbs.Library, w Wishes) ([]Choice, error) {
 	devices, err := library.Devices()
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func BenchmarkPingPongOnAdapter(b *testing.B) {
 					}
 				}
 				pass()
-				require.True(b, p.up(p.peer))
+				require.True(b, p.up())
 				b.ResetTimer()
 				for range b.N {
 					pass()
@@ -104,7 +104,7 @@ func (p *player) meet(address string, rank int) error {
 	return err
 }
 
-func (p *player) up(peer string) bool { return p.f.pairs[peer].ports() != "" }
+func (p *player) up() bool { return p.f.pairs[p.peer].ports() != "" }
 
 // wait returns when look reports true, or the peer has left.
 func (p *player) wait(look func() bool) error {
