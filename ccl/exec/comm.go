@@ -102,24 +102,27 @@ type Comm struct {
 	exchange   exchange
 	head, tail *Op // collectives in the order of posting; head is in flight when frame.prog is set
 	p2p        *p2p.Engine
-	p2pOps     []*Op // posted to the engine and not ended
-	lost       []bool
-	network    []bool // the path to a peer leads through a network: its fragments are read by this core
-	lows       map[planKey]*program.Lowered
-	recent     planKey // key of recentLow, the plan that was used last
-	recentLow  *program.Lowered
-	alone      *Op // the operation of Run
-	cache      cache
-	fence      park.Fence
-	young      bool // the driver's wait is young: the driver wakes no peers until that part of the wait ends
-	broken     *fault.Error
-	ending     ending
-	inquiry    inquiry
-	idle       int
-	history    history
-	past       [pastCalls]pastCall
-	unopened   []transport.Opener // by peer; nil where the path is there
-	closed     int                // how many of them are not nil
+	deadlines  deadlines
+	// Messages that the engine has: in all, and by peer, with those from any source behind the last.
+	messageCount int
+	messagesWith []int
+	lost         []bool
+	network      []bool // the path to a peer leads through a network: its fragments are read by this core
+	lows         map[planKey]*program.Lowered
+	recent       planKey // key of recentLow, the plan that was used last
+	recentLow    *program.Lowered
+	alone        *Op // the operation of Run
+	cache        cache
+	fence        park.Fence
+	young        bool // the driver's wait is young: the driver wakes no peers until that part of the wait ends
+	broken       *fault.Error
+	ending       ending
+	inquiry      inquiry
+	idle         int
+	history      history
+	past         [pastCalls]pastCall
+	unopened     []transport.Opener // by peer; nil where the path is there
+	closed       int                // how many of them are not nil
 
 	glimpsed uint64 // used only by the progress thread: the number of operations that had ended at its last glance
 }
@@ -146,7 +149,7 @@ func New(opts Options) (*Comm, error) {
 	c := &Comm{opts: opts, rank: opts.Rank, size: size, lows: map[planKey]*program.Lowered{}, width: width,
 		chans: make([]transport.Channel, size*width), lost: make([]bool, size),
 		network: make([]bool, size), unopened: make([]transport.Opener, size), lastLevel: cacheShare(&opts),
-		alone: new(Op)}
+		alone: new(Op), messagesWith: make([]int, size+1)}
 	c.timeout.Store(int64(opts.Timeout))
 	between := make([]transport.Channel, size)
 	for peer, link := range opts.Links {
@@ -397,8 +400,7 @@ func (c *Comm) postKnown(call *Call, note uint64) *Op {
 	if alone {
 		c.queueInFlight(op, err)
 	} else {
-		c.tail.next = op
-		c.tail = op
+		c.queue(op)
 	}
 	if !alone || !simple {
 		c.advance()
@@ -412,7 +414,8 @@ func (c *Comm) postKnown(call *Call, note uint64) *Op {
 // queueInFlight makes op, an operation that has begun, the head of the empty queue. If err is set,
 // op fails.
 func (c *Comm) queueInFlight(op *Op, err error) {
-	c.head, c.tail, c.frame.op = op, op, op
+	c.queue(op)
+	c.frame.op = op
 	if err != nil {
 		c.fail(op, err)
 	}
@@ -424,7 +427,7 @@ func (c *Comm) queueInFlight(op *Op, err error) {
 func (c *Comm) runAlone(call *Call, note uint64, d time.Duration) (*Op, error) {
 	op := c.alone
 	op.set(c, call, note, c.number(call))
-	c.head, c.tail = op, op
+	c.queue(op)
 	return c.driveAlone(op, &waiter{limit: d})
 }
 
@@ -438,7 +441,9 @@ func (c *Comm) driveAlone(op *Op, w *waiter) (left *Op, err error) {
 		op.notify = true
 		left, c.alone = op, ops.Get().(*Op)
 	} else {
-		err = op.err
+		if err = op.err; err != nil {
+			err = op.explain(err)
+		}
 		op.forget()
 	}
 	c.unlock()
@@ -501,14 +506,22 @@ func (c *Comm) take() {
 			c.end(op, c.broken)
 		case !op.call.Coll.Valid():
 			c.postMessage(op)
-		case c.head == nil:
-			c.head, c.tail = op, op
 		default:
-			c.tail.next = op
-			c.tail = op
+			c.queue(op)
 		}
 		op = next
 	}
+}
+
+// queue adds a collective to the driver's queue.
+func (c *Comm) queue(op *Op) {
+	op.looked = c.deadlines.looks
+	if c.head == nil {
+		c.head = op
+	} else {
+		c.tail.next = op
+	}
+	c.tail = op
 }
 
 // end completes an operation and wakes the threads that wait for it. op must not be touched
@@ -518,10 +531,11 @@ func (c *Comm) end(op *Op, err error) {
 	if notify {
 		op.calm()
 	}
-	// An operation with a deadline has waited so long that the clock was read already.
-	c.noteEnd(op.note, err, op.deadline.Load() != 0)
+	// An operation that was queued before the last look has waited so long that the clock was read already.
+	c.noteEnd(op.note, err, op.looked != c.deadlines.looks)
+	c.deadlines.drop(op)
 	if err != nil {
-		op.err = op.explain(err)
+		op.err = err
 		op.state.Store(opFailed) // model: none: as endState
 	} else {
 		op.state.Store(opDone) // model: endState

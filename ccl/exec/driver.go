@@ -2,10 +2,7 @@ package exec
 
 import (
 	"math"
-	"slices"
 	"time"
-
-	"github.com/goccl/goccl/ccl/exec/p2p"
 )
 
 // advance does everything that can be done without waiting, and reports whether there was anything.
@@ -53,7 +50,7 @@ func (c *Comm) advance() bool {
 	}
 	// Poll now and then for messages that this rank has not asked for: a peer that sends must not
 	// wait for this rank to receive while this rank waits for that peer in a collective.
-	if !moved && (c.p2p.Active() || c.idle%unaskedEvery == 0) || len(c.p2pOps) > 0 {
+	if !moved && (c.p2p.Active() || c.idle%unaskedEvery == 0) || c.messageCount > 0 {
 		moved = c.p2p.Advance() || moved
 	}
 	return moved
@@ -75,6 +72,7 @@ func (c *Comm) pop() {
 	if c.head == nil {
 		c.tail = nil
 	}
+	c.deadlines.turn = 0
 	c.finish()
 }
 
@@ -153,12 +151,8 @@ func (c *Comm) open() {
 			}
 		}
 	}
-	for _, op := range c.p2pOps {
-		if op.req.Peer != p2p.AnySource {
-			c.openTo(op.req.Peer)
-			continue
-		}
-		for peer := range c.unopened {
+	for peer := range c.unopened {
+		if c.messagesWith[peer] > 0 || c.messagesWith[c.size] > 0 {
 			c.openTo(peer)
 		}
 	}
@@ -170,67 +164,6 @@ func (c *Comm) openTo(peer int) {
 		c.closed--
 		c.measure(peer)
 	}
-}
-
-// nextDeadline returns the earliest deadline of the Comm's operations, or the time at which to ask
-// the peers, or to warn, if that is earlier.
-func (c *Comm) nextDeadline() int64 {
-	at := int64(math.MaxInt64)
-	for op := c.head; op != nil; op = op.next {
-		if d := op.due(); d != 0 {
-			at = min(at, d)
-		}
-	}
-	for _, op := range c.p2pOps {
-		if d := op.due(); d != 0 {
-			at = min(at, d)
-		}
-	}
-	if c.frame.prog != nil {
-		at = min(at, c.warnTime())
-	}
-	if c.inquiry.underWay() {
-		at = max(at, c.inquiry.until)
-	}
-	if c.frame.prog != nil {
-		at = min(at, c.askTime(), c.ending.at())
-	}
-	return at
-}
-
-func (op *Op) past(t int64) bool {
-	d := op.due()
-	return d != 0 && d <= t
-}
-
-// expire fails operations that are past their deadlines, once an inquiry has found out why. A
-// message fails alone; a collective fails with the whole Comm.
-func (c *Comm) expire() {
-	t := now()
-	if !c.overdue(t) || !c.inquire(inquirySpan) {
-		return
-	}
-	for i := 0; i < len(c.p2pOps); i++ {
-		if op := c.p2pOps[i]; op.past(t) && c.p2p.Cancel(&op.req, c.timedOut(op)) {
-			i-- // messageDone has removed it
-		}
-	}
-	for op := c.head; op != nil; op = op.next {
-		if op.past(t) {
-			c.fail(op, c.timedOut(op))
-			return
-		}
-	}
-}
-
-// overdue reports whether an operation is past its deadline.
-func (c *Comm) overdue(t int64) bool {
-	for op := c.head; op != nil; op = op.next {
-		if op.past(t) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(c.p2pOps, func(op *Op) bool { return op.past(t) })
 }
 
 // Expedite has op driven without delay although perhaps no thread is inside Wait for it: its caller
@@ -266,17 +199,6 @@ func (c *Comm) workOnce() bool {
 	c.unlock()
 	c.handOver()
 	return moved
-}
-
-// SetDeadline moves an operation's deadline to d from now, if that is earlier.
-func (op *Op) SetDeadline(d time.Duration) {
-	c := op.comm
-	at := now() + int64(d)
-	if old := op.due(); old == 0 || at < old {
-		op.deadline.Store(at)
-		c.opts.Doorbell.Ring()
-		c.handOver()
-	}
 }
 
 func (c *Comm) poll() bool {

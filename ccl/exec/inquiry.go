@@ -164,15 +164,10 @@ func (c *Comm) standing() standing {
 		return standing{Seq: op.seq, Op: op.describe(), Waits: waits}
 	}
 	s := c.idleSince()
-	if len(c.p2pOps) == 0 || c.waiting.Load() == 0 { // model: none: as above
+	if c.messageCount == 0 || c.waiting.Load() == 0 { // model: none: as above
 		return s // receives that were posted, and for which nobody waits, hold nobody up
 	}
-	s.Op = c.p2pOps[0].describe()
-	for _, op := range c.p2pOps {
-		if peer := op.req.Peer; peer != p2p.AnySource && !slices.Contains(s.Waits, peer) && len(s.Waits) < mostWaits {
-			s.Waits = append(s.Waits, peer)
-		}
-	}
+	s.Op, s.Waits = c.deadlines.oldest().describe(), c.partners(mostWaits)
 	return s
 }
 
@@ -229,10 +224,8 @@ func (c *Comm) inquire(span time.Duration) bool {
 		for _, peer := range waits {
 			c.inquireOf(peer)
 		}
-		for _, op := range c.p2pOps {
-			if op.req.Peer != p2p.AnySource {
-				c.inquireOf(op.req.Peer)
-			}
+		for _, peer := range c.partners(c.size) {
+			c.inquireOf(peer)
 		}
 	}
 	if q.underWay() && now() >= q.until {
@@ -350,8 +343,8 @@ func attended[T any](c *Comm, told <-chan T, d time.Duration) (what T, ok bool) 
 // ranks are waited for.
 func (c *Comm) inFlight(needs bool) (f outcome) {
 	op := c.frame.op
-	if op == nil && len(c.p2pOps) > 0 {
-		op = c.p2pOps[0]
+	if op == nil {
+		op = c.deadlines.oldest()
 	}
 	if op != nil {
 		f.text = fmt.Sprintf("%s had not ended: %s", op.describe(), c.timedOut(op).Text)

@@ -118,19 +118,16 @@ func (c *Comm) postMessage(op *Op) {
 
 // keepMessage adds op to the messages whose deadlines are checked.
 func (c *Comm) keepMessage(op *Op) {
-	op.slot = len(c.p2pOps)
-	c.p2pOps = append(c.p2pOps, op)
+	c.deadlines.add(op)
+	c.countMessage(op, 1)
 	c.countReceive(op, 1)
 }
 
 // messageDone is called by the engine when a send or receive has ended.
 func (c *Comm) messageDone(req *p2p.Request, err error) {
 	op := opOf(req)
-	last := len(c.p2pOps) - 1
-	c.p2pOps[op.slot] = c.p2pOps[last]
-	c.p2pOps[op.slot].slot = op.slot
-	c.p2pOps[last] = nil
-	c.p2pOps = c.p2pOps[:last]
+	c.deadlines.remove(op, err == nil)
+	c.countMessage(op, -1)
 	c.countReceive(op, -1)
 	if err == nil && !req.Send {
 		op.source = req.Source

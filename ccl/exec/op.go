@@ -24,25 +24,28 @@ const (
 
 // Op is one posted operation. Only one thread at a time may wait for it, and Free gives it back.
 type Op struct {
-	comm     *Comm
-	call     Call // In and Out point to the Op's own arrays
-	in, out  []Block
-	note     uint64       // number of its record; 0 for none
-	seq      uint64       // position among the collectives or among the point-to-point operations of the Comm, from 1
-	timeout  int64        // nanoseconds, 0 for none
-	deadline atomic.Int64 // monotonic nanoseconds; 0 before the first call of due, or for none
-	slot     int          // index in Comm.p2pOps
-	req      p2p.Request
+	comm    *Comm
+	call    Call // In and Out point to the Op's own arrays
+	in, out []Block
+	note    uint64 // number of its record; 0 for none
+	seq     uint64 // position among the collectives or among the point-to-point operations of the Comm, from 1
+	timeout int64  // nanoseconds, 0 for none
+	looked  uint64 // deadlines.looks when it was queued
+	limit   *alarm // that SetDeadline asked for
+	line    *line  // of a message
+	seen    int64  // in the line
+	req     p2p.Request
 
 	state   atomic.Uint32
 	urgency atomic.Uint32 // opCalm, opExpedited or opOver
-	err     error         // set before state
+	err     error         // set before state; without the operation's name, which explain adds
 	source  int
 
 	// The caller and the Comm both hold an Op; the last one to release it puts it into the pool.
 	holders atomic.Int32
 	notify  bool // count its end in Completions
 	next    *Op  // in the Comm's lists
+	prev    *Op  // in a line
 }
 
 var ops = sync.Pool{New: func() any { return new(Op) }}
@@ -71,9 +74,6 @@ func (op *Op) over(c *Comm, seq uint64) {
 	if op.urgency.Load() != opOver { // model: none: as above
 		op.urgency.Store(opOver) // model: none: as above
 	}
-	if op.deadline.Load() != 0 {
-		op.deadline.Store(0)
-	}
 	op.holders.Store(1)
 }
 
@@ -93,7 +93,6 @@ func (op *Op) set(c *Comm, call *Call, note, seq uint64) {
 	if timeout == 0 {
 		timeout = time.Duration(c.timeout.Load())
 	}
-	op.deadline.Store(0)
 	op.timeout = int64(timeout)
 	c.pending.Add(1) // model: pend
 }
@@ -118,23 +117,13 @@ func (op *Op) release() {
 // until it ends, which only Done and Completions report.
 func (op *Op) Free() { op.release() }
 
-// due returns the deadline, 0 for none. The timeout starts when a driver first calls due: most
-// operations end before that, and reading the clock would take a considerable part of their time.
-func (op *Op) due() int64 {
-	if d := op.deadline.Load(); d != 0 || op.timeout == 0 {
-		return d
-	}
-	op.deadline.CompareAndSwap(0, now()+op.timeout)
-	return op.deadline.Load()
-}
-
 // Done reports whether the operation has ended, and how. It never waits.
 func (op *Op) Done() (bool, error) {
 	switch op.state.Load() { // model: none: it only reports
 	case opPending:
 		return false, nil
 	case opFailed:
-		return true, op.err
+		return true, op.explain(op.err)
 	}
 	return true, nil
 }
