@@ -314,6 +314,10 @@ func (w *Work) Poll() (bool, error) { return w.op().Poll() }
 // Poll.
 func (w *Work) Expedite() { w.op().Expedite() }
 
+// OnEnd has f called when the operation ends, by the thread that ends it. f must not wait, nor call
+// the Communicator. If the operation has ended already, OnEnd reports false, and f is never called.
+func (w *Work) OnEnd(f func()) bool { return w.op().OnEnd(f) }
+
 // Seq returns the operation's position among the collectives (or messages) of this rank, from 1.
 func (w *Work) Seq() uint64 { return w.op().Seq() }
 
@@ -330,7 +334,3 @@ func CompletionCount() uint32 { return exec.Completions.Count() }
 // WaitCompletions sleeps until CompletionCount differs from seen, for d at most (for ever if d is
 // negative). It may return early.
 func WaitCompletions(seen uint32, d time.Duration) { exec.Completions.Wait(seen, d) }
-
-// InterruptCompletions ends the sleep of a thread inside WaitCompletions that has something else to
-// check.
-func InterruptCompletions() { exec.Completions.Interrupt() }

@@ -1,17 +1,18 @@
 package pgbackend
 
 import (
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/park"
 )
 
-// Operation is what a Queue watches: a ccl.Work, a Sparse, or a ccl.DeviceWork after its Watch.
+// Operation is what a Queue watches: a ccl.Work, a ccl.DeviceWork, a Sparse or a Task.
 type Operation interface {
-	// Done reports whether the operation has ended, and its error. It never waits.
-	Done() (bool, error)
+	// OnEnd has a function called once when the operation ends. It reports false, and never calls
+	// the function, if the operation has ended already. The function must not wait.
+	OnEnd(func()) bool
 }
 
 // A Queue decides what the helper threads of a process do, and how many of them there are. An entry
@@ -20,112 +21,180 @@ type Operation interface {
 // operations (hooks). Go cannot run the code behind a token, so threads of the caller call Next for
 // the next one.
 //
-// That code may wait for other operations, and for other entries. So while one thread runs it,
-// another one watches, and one more is kept in reserve: Watch and Next report when the caller must
-// start a thread, and Next tells a thread to end when there are enough.
+// Nothing looks for what is due: the end of an operation adds its entry to a list, and wakes one
+// thread. So the cost of an entry does not depend on how many others there are.
+//
+// The code behind a token may wait for other operations, and for other entries. So while one thread
+// runs it, another one is inside Next, and one more is kept in reserve: Watch and Next report when
+// the caller must start a thread, and Next tells a thread to end when there are enough.
 type Queue struct {
+	ended atomic.Pointer[entry] // due, but not in the list due yet; the latest first
+	bell  *park.Doorbell        // for the threads that sleep inside Next
+
 	mu       sync.Mutex
-	turn     *sync.Cond // for the thread in reserve
 	changed  *sync.Cond // for Settle and Stop
-	entries  []entry    // in the order of Watch
-	underway map[uint64]entry
-	watching bool // a thread inside Next watches the entries
-	reserve  bool // another thread inside Next waits for its turn
+	due      entries    // in the order in which they became due
+	waiting  int        // entries that were not due when they were last looked at
+	underway map[uint64]*entry
+	hooks    int // in underway
+	idle     int // threads inside Next
 	stopped  bool
 }
 
+// mostIdle is how many threads are kept inside Next: one that is needed, and one in reserve.
+const mostIdle = 2
+
 // NewQueue makes an empty Queue.
 func NewQueue() *Queue {
-	q := &Queue{underway: map[uint64]entry{}}
-	q.turn, q.changed = sync.NewCond(&q.mu), sync.NewCond(&q.mu)
+	q := &Queue{underway: map[uint64]*entry{}, bell: park.NewDoorbell()}
+	q.changed = sync.NewCond(&q.mu)
 	return q
 }
 
 type entry struct {
 	token uint64
-	ops   []Operation
+	hook  bool
+	left  atomic.Int32 // operations that have not ended; one more until Watch has added the entry
+	next  *entry
 }
 
-func (e *entry) hook() bool { return len(e.ops) == 0 }
+// entries is a list of entries.
+type entries struct {
+	first, last  *entry
+	count, hooks int
+}
 
-func (e *entry) due() bool {
-	for _, op := range e.ops {
-		if done, _ := op.Done(); !done {
-			return false
-		}
+func (l *entries) push(e *entry) {
+	e.next = nil
+	if l.first == nil {
+		l.first = e
+	} else {
+		l.last.next = e
 	}
-	return true
+	l.last = e
+	l.count++
+	l.hooks += hooks(e)
+}
+
+func (l *entries) pop() *entry {
+	e := l.first
+	l.first = e.next
+	l.count--
+	l.hooks -= hooks(e)
+	return e
+}
+
+// hooks is 1 for a hook.
+func hooks(e *entry) int {
+	if e.hook {
+		return 1
+	}
+	return 0
 }
 
 // Watch adds an entry, unless all of its operations have ended already: watched is false then. The
 // operations must stay valid until Next has returned the token. thread reports that the caller must
 // start a thread that calls Next. A stopped Queue forgets the entry and never returns its token.
 func (q *Queue) Watch(token uint64, ops []Operation) (watched, thread bool) {
+	e := &entry{token: token, hook: len(ops) == 0}
+	e.left.Store(int32(len(ops)) + 1)
+	for _, op := range ops {
+		if !op.OnEnd(func() { q.less(e) }) {
+			e.left.Add(-1)
+		}
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := entry{token, ops}
 	switch {
-	case !e.hook() && e.due():
+	case !e.hook && e.left.Load() == 1:
 		return false, false
 	case q.stopped:
-		return true, false
+		return true, false // it never becomes due
+	case e.left.Add(-1) > 0:
+		q.waiting++
+	case e.hook:
+		q.due.push(e)
+		q.bell.RingOne()
+	default: // the last one has ended just now
+		return false, false
 	}
-	q.entries = append(q.entries, e)
-	switch {
-	case q.watching && e.hook():
-		ccl.InterruptCompletions() // the watching thread sleeps until an operation ends
-	case !q.watching:
-		q.turn.Signal()
+	return true, q.idle == 0
+}
+
+// less is called when an operation of an entry has ended.
+func (q *Queue) less(e *entry) {
+	if e.left.Add(-1) > 0 {
+		return
 	}
-	return true, !q.watching && !q.reserve
+	for {
+		e.next = q.ended.Load()
+		if q.ended.CompareAndSwap(e.next, e) {
+			q.bell.RingOne()
+			return
+		}
+	}
+}
+
+// collect moves the entries that have become due to the list. The caller holds mu.
+func (q *Queue) collect() {
+	if q.ended.Load() == nil {
+		return
+	}
+	var first *entry
+	for e := q.ended.Swap(nil); e != nil; {
+		next := e.next
+		e.next = first
+		first, e = e, next
+	}
+	for first != nil {
+		e := first
+		first = e.next
+		q.waiting--
+		q.due.push(e)
+	}
 }
 
 // Next waits for the next entry that is due and returns its token, or 0 if the calling thread is no
 // longer needed. last is the token that the thread received before and has finished with, or 0.
 // thread reports that another thread must be started before the calling one goes on; otherwise no
-// thread watches the remaining entries.
+// thread would be inside Next for the remaining entries.
 func (q *Queue) Next(last uint64) (token uint64, thread bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if last != 0 {
+	if e := q.underway[last]; e != nil {
 		delete(q.underway, last)
+		q.hooks -= hooks(e)
 		q.changed.Broadcast()
 	}
-	for {
-		if !q.stopped && (q.watching || len(q.entries) == 0) {
-			if q.reserve {
-				return 0, false // one is enough
-			}
-			q.reserve = true
-			for !q.stopped && (q.watching || len(q.entries) == 0) {
-				q.turn.Wait()
-			}
-			q.reserve = false
+	for q.idle++; ; {
+		ticket := q.bell.Prepare()
+		q.collect()
+		enough := q.stopped || q.idle > mostIdle || q.idle > 1 && q.waiting == 0
+		if q.due.count == 0 && !enough {
+			q.mu.Unlock()
+			q.bell.Sleep(ticket, -1)
+			q.mu.Lock()
+			continue
 		}
-		seen := ccl.CompletionCount() // read before the check, so that later completions are noticed
-		if i := slices.IndexFunc(q.entries, func(e entry) bool { return e.due() }); i >= 0 {
-			return q.give(i)
+		q.bell.Cancel()
+		q.idle--
+		if q.due.count > 0 {
+			return q.give()
 		}
-		if q.stopped {
-			q.changed.Broadcast()
-			return 0, false
-		}
-		q.watching = true
-		q.mu.Unlock()
-		ccl.WaitCompletions(seen, -1)
-		q.mu.Lock()
-		q.watching = false
+		q.changed.Broadcast()
+		return 0, false
 	}
 }
 
-func (q *Queue) give(i int) (token uint64, thread bool) {
-	e := q.entries[i]
-	q.entries = slices.Delete(q.entries, i, i+1)
+// give returns the first entry that is due.
+func (q *Queue) give() (token uint64, thread bool) {
+	e := q.due.pop()
 	q.underway[e.token] = e
-	if len(q.entries) > 0 {
-		q.turn.Signal()
+	q.hooks += hooks(e)
+	if q.due.count > 0 {
+		q.bell.RingOne()
 	}
-	return e.token, len(q.entries) > 0 && !q.reserve && !q.stopped
+	return e.token, q.due.count+q.waiting > 0 && q.idle == 0 && !q.stopped
 }
 
 // Settle waits until no entry is due or running, for at most d, and reports whether that is so.
@@ -134,17 +203,19 @@ func (q *Queue) give(i int) (token uint64, thread bool) {
 func (q *Queue) Settle(own uint64, hooks bool, d time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e, found := q.underway[own]; hooks && found && e.hook() {
+	e := q.underway[own]
+	if hooks && e != nil && e.hook {
 		return true
 	}
-	counts := func(e *entry) bool { return e.token != own && (!hooks || e.hook()) }
 	return q.until(d, func() bool {
-		for _, e := range q.underway {
-			if counts(&e) {
-				return false
-			}
+		q.collect()
+		due, running := q.due.count, len(q.underway)
+		if hooks {
+			due, running = q.due.hooks, q.hooks
+		} else if q.underway[own] != nil {
+			running--
 		}
-		return q.stopped || !slices.ContainsFunc(q.entries, func(e entry) bool { return counts(&e) && e.due() })
+		return running == 0 && (due == 0 || q.stopped)
 	})
 }
 
@@ -155,9 +226,8 @@ func (q *Queue) Stop(d time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.stopped = true
-	ccl.InterruptCompletions()
-	q.turn.Signal()
-	return q.until(d, func() bool { return !q.watching && !q.reserve && len(q.underway) == 0 })
+	q.bell.Ring()
+	return q.until(d, func() bool { return q.idle == 0 && len(q.underway) == 0 })
 }
 
 // until waits, for at most d, for a condition that can become true only when changed is signalled.

@@ -6,18 +6,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/goccl/goccl/ccl"
 )
 
-// ending is an operation that the test ends.
-type ending struct{ done atomic.Bool }
-
-func (o *ending) Done() (bool, error) { return o.done.Load(), nil }
-
-func (o *ending) end() {
-	o.done.Store(true)
-	ccl.InterruptCompletions()
+// fake returns an operation that the test ends.
+func fake() *ending {
+	e := newEnding()
+	return &e
 }
 
 // crew is a Queue with its threads, run as the shim runs them. Each token runs code of the test.
@@ -87,10 +81,10 @@ func (c *crew) all(t *testing.T, n int) (tokens []uint64) {
 
 func TestQueueGivesWhatHasEnded(t *testing.T) {
 	c := newCrew(nil)
-	var ops [4]ending
-	c.watch(t, 1, &ops[0])
-	c.watch(t, 2, &ops[1])
-	c.watch(t, 3, &ops[2], &ops[3]) // due when both have ended
+	ops := [4]*ending{fake(), fake(), fake(), fake()}
+	c.watch(t, 1, ops[0])
+	c.watch(t, 2, ops[1])
+	c.watch(t, 3, ops[2], ops[3]) // due when both have ended
 	ops[2].end()
 	ops[1].end()
 	require.EqualValues(t, 2, c.next(t))
@@ -101,7 +95,7 @@ func TestQueueGivesWhatHasEnded(t *testing.T) {
 	require.Empty(t, c.ran)
 	ops[3].end()
 	require.EqualValues(t, 3, c.next(t))
-	watched, thread := c.Watch(4, []Operation{&ops[0], &ops[1]})
+	watched, thread := c.Watch(4, []Operation{ops[0], ops[1]})
 	require.False(t, watched || thread, "they have ended")
 	require.True(t, c.Stop(forever))
 }
@@ -109,12 +103,12 @@ func TestQueueGivesWhatHasEnded(t *testing.T) {
 // The code of an entry may wait for another entry, and the code of that one for a third.
 func TestQueueWhileCodeWaits(t *testing.T) {
 	const depth = 5
-	var ops [depth]ending
+	var ops [depth]*ending
 	var did [depth]chan struct{}
 	var ended []int // by the code itself: the threads report in any order
 	code := map[uint64]func(){}
 	for i := range depth {
-		did[i] = make(chan struct{})
+		ops[i], did[i] = fake(), make(chan struct{})
 		code[uint64(i+1)] = func() {
 			if i+1 < depth {
 				ops[i+1].end()
@@ -126,7 +120,7 @@ func TestQueueWhileCodeWaits(t *testing.T) {
 	}
 	c := newCrew(code)
 	for i := range depth {
-		c.watch(t, uint64(i+1), &ops[i])
+		c.watch(t, uint64(i+1), ops[i])
 	}
 	ops[0].end()
 	require.ElementsMatch(t, []uint64{1, 2, 3, 4, 5}, c.all(t, depth))
@@ -139,13 +133,13 @@ func TestQueueWhileCodeWaits(t *testing.T) {
 
 // The code of an entry may add entries and wait for them.
 func TestQueueWhileCodeAdds(t *testing.T) {
-	var first, second ending
+	first, second := fake(), fake()
 	inner := make(chan struct{})
 	var ended []int
 	c := newCrew(nil)
 	c.code = map[uint64]func(){
 		1: func() {
-			c.watch(t, 2, &second)
+			c.watch(t, 2, second)
 			second.end()
 			<-inner
 			ended = append(ended, 1)
@@ -155,7 +149,7 @@ func TestQueueWhileCodeAdds(t *testing.T) {
 			close(inner)
 		},
 	}
-	c.watch(t, 1, &first)
+	c.watch(t, 1, first)
 	first.end()
 	require.ElementsMatch(t, []uint64{1, 2}, c.all(t, 2))
 	require.Equal(t, []int{2, 1}, ended)
@@ -164,8 +158,6 @@ func TestQueueWhileCodeAdds(t *testing.T) {
 
 func TestSettle(t *testing.T) {
 	const soon = 20 * time.Millisecond
-	var ended, pending ending
-	ended.done.Store(true)
 	for name, c := range map[string]struct {
 		prepare func(q *Queue)
 		own     uint64
@@ -173,17 +165,17 @@ func TestSettle(t *testing.T) {
 		settled bool
 	}{
 		"nothing":                   {func(q *Queue) {}, 0, false, true},
-		"what has not ended":        {func(q *Queue) { q.add(1, &pending) }, 0, false, true},
-		"what is due":               {func(q *Queue) { q.add(1, &ended) }, 0, false, false},
-		"a hook that is due":        {func(q *Queue) { q.add(1) }, 0, true, false},
-		"of hooks, a work":          {func(q *Queue) { q.add(1, &ended) }, 0, true, true},
-		"what runs":                 {func(q *Queue) { q.add(1, &ended); q.Next(0) }, 0, false, false},
-		"what runs here":            {func(q *Queue) { q.add(1, &ended); q.Next(0) }, 1, false, true},
-		"a hook that runs":          {func(q *Queue) { q.add(1); q.Next(0) }, 0, true, false},
-		"within a hook":             {func(q *Queue) { q.add(1); q.Next(0); q.add(2) }, 1, true, true},
-		"hooks, from within a work": {func(q *Queue) { q.add(1, &ended); q.Next(0); q.add(2) }, 1, true, false},
+		"what has not ended":        {func(q *Queue) { q.add(1, false) }, 0, false, true},
+		"what is due":               {func(q *Queue) { q.add(1, true) }, 0, false, false},
+		"a hook that is due":        {func(q *Queue) { q.Watch(1, nil) }, 0, true, false},
+		"of hooks, a work":          {func(q *Queue) { q.add(1, true) }, 0, true, true},
+		"what runs":                 {func(q *Queue) { q.add(1, true); q.Next(0) }, 0, false, false},
+		"what runs here":            {func(q *Queue) { q.add(1, true); q.Next(0) }, 1, false, true},
+		"a hook that runs":          {func(q *Queue) { q.Watch(1, nil); q.Next(0) }, 0, true, false},
+		"within a hook":             {func(q *Queue) { q.Watch(1, nil); q.Next(0); q.Watch(2, nil) }, 1, true, true},
+		"hooks, from within a work": {func(q *Queue) { q.add(1, true); q.Next(0); q.Watch(2, nil) }, 1, true, false},
 		"what has run": {
-			func(q *Queue) { q.add(1, &ended); q.Next(0); q.add(2, &ended); q.Next(1) }, 2, false, true,
+			func(q *Queue) { q.add(1, true); q.Next(0); q.add(2, true); q.Next(1) }, 2, false, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,14 +186,20 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// add is Watch without the check for operations that have ended already.
-func (q *Queue) add(token uint64, ops ...Operation) { q.entries = append(q.entries, entry{token, ops}) }
+// add adds an entry, and ends its operation if it is to be due.
+func (q *Queue) add(token uint64, due bool) {
+	op := fake()
+	q.Watch(token, []Operation{op})
+	if due {
+		op.end()
+	}
+}
 
 func TestSettleWaits(t *testing.T) {
-	var op ending
+	op := fake()
 	release := make(chan struct{})
 	c := newCrew(map[uint64]func(){1: func() { <-release }})
-	c.watch(t, 1, &op)
+	c.watch(t, 1, op)
 	op.end()
 	settled := make(chan bool)
 	go func() { settled <- c.Settle(0, false, forever) }()
@@ -216,9 +214,9 @@ func TestSettleWaits(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
-	var pending, ended ending
+	pending, ended := fake(), fake()
 	c := newCrew(nil)
-	c.watch(t, 1, &pending)
+	c.watch(t, 1, pending)
 	require.True(t, c.Stop(forever), "a thread that sleeps is no obstacle")
 	require.Eventually(t, func() bool { return c.threads.Load() == 0 }, forever, time.Millisecond)
 	pending.end()
@@ -226,7 +224,7 @@ func TestStop(t *testing.T) {
 	require.EqualValues(t, 1, token, "what ended later is for who has stopped")
 	token, _ = c.Next(token)
 	require.Zero(t, token)
-	watched, thread := c.Watch(2, []Operation{&ending{}})
+	watched, thread := c.Watch(2, []Operation{fake()})
 	require.True(t, watched && !thread, "it is forgotten")
 	token, _ = c.Next(0)
 	require.Zero(t, token)
@@ -234,7 +232,7 @@ func TestStop(t *testing.T) {
 	begun, hang := make(chan struct{}), make(chan struct{})
 	defer close(hang)
 	c = newCrew(map[uint64]func(){7: func() { close(begun); <-hang }})
-	c.watch(t, 7, &ended)
+	c.watch(t, 7, ended)
 	ended.end()
 	<-begun
 	require.False(t, c.Stop(20*time.Millisecond), "code that hangs is not waited for")

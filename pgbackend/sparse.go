@@ -140,9 +140,9 @@ type Sparse struct {
 	parts  []elements
 	result elements
 	due    atomic.Pointer[deadline]
-	done   chan struct{}
-	once   sync.Once
-	err    error // set before done is closed
+	ending
+	once sync.Once
+	err  error // set before the end
 }
 
 // deadline is when a thread that waits fails the operation.
@@ -161,7 +161,7 @@ func (g *Group) StartSparse(tensor SparseTensor) (*Sparse, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sparse{group: g, comm: comm, tensor: tensor, all: make([]facts, comm.Size()), done: make(chan struct{})}
+	s := &Sparse{group: g, comm: comm, tensor: tensor, all: make([]facts, comm.Size()), ending: newEnding()}
 	own, err := s.own()
 	if err != nil {
 		return nil, s.explain(err)
@@ -226,8 +226,7 @@ func wait(works ...*ccl.Work) (first error) {
 func (s *Sparse) end(err error) {
 	s.once.Do(func() {
 		s.err = s.explain(err)
-		close(s.done)
-		ccl.InterruptCompletions() // a Queue may watch it
+		s.ending.end()
 	})
 }
 
@@ -253,12 +252,10 @@ func (s *Sparse) Seq() uint64 { return s.seq }
 
 // Done reports whether the operation has ended, and its error. It never waits.
 func (s *Sparse) Done() (bool, error) {
-	select {
-	case <-s.done:
+	if s.ended() {
 		return true, s.err
-	default:
-		return false, nil
 	}
+	return false, nil
 }
 
 // SetDeadline sets the time d from now, unless there is an earlier one, at which a thread that

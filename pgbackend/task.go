@@ -2,6 +2,7 @@ package pgbackend
 
 import (
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -9,15 +10,15 @@ import (
 
 // Task is a call that a goroutine makes, so that its caller can wait for the end in slices.
 type Task struct {
-	done chan struct{}
-	err  error // set before done is closed
+	ending
+	err error // set before the end
 }
 
 // NewTask starts a call.
 func NewTask(call func() error) *Task {
-	t := &Task{done: make(chan struct{})}
+	t := &Task{ending: newEnding()}
 	go func() {
-		defer close(t.done)
+		defer t.ending.end()
 		defer func() { // a broken invariant must not take the trainer with it
 			if p := recover(); p != nil {
 				t.err = fault.New(fault.Internal, "%v\n%s", p, debug.Stack())
@@ -30,12 +31,10 @@ func NewTask(call func() error) *Task {
 
 // Done reports whether the call has ended, and its error. It never waits.
 func (t *Task) Done() (bool, error) {
-	select {
-	case <-t.done:
+	if t.ended() {
 		return true, t.err
-	default:
-		return false, nil
 	}
+	return false, nil
 }
 
 // WaitSlice waits for the end of the call, for at most d unless d is 0, and returns what Done does.
@@ -58,4 +57,43 @@ func within(done <-chan struct{}, d time.Duration) bool {
 	case <-over:
 		return false
 	}
+}
+
+// ending is the end of what a goroutine does.
+type ending struct {
+	done  chan struct{} // closed at the end
+	mu    sync.Mutex
+	onEnd []func() // to be called at the end
+}
+
+func newEnding() ending { return ending{done: make(chan struct{})} }
+
+func (e *ending) ended() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// end is called once.
+func (e *ending) end() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.done)
+	for _, f := range e.onEnd {
+		f()
+	}
+}
+
+// OnEnd implements Operation.
+func (e *ending) OnEnd(f func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended() {
+		return false
+	}
+	e.onEnd = append(e.onEnd, f)
+	return true
 }

@@ -13,6 +13,7 @@ import (
 // like that of a ccl.Work.
 type task interface {
 	pgbackend.Operation
+	Done() (bool, error)
 	WaitSlice(d time.Duration) (bool, error)
 }
 

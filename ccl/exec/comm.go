@@ -437,7 +437,7 @@ func (c *Comm) driveAlone(op *Op, w *waiter) (left *Op, err error) {
 	w.op = op
 	c.drive(w)
 	w.leave(c)
-	if op.state.Load() == opPending { // model: none: only the lock's holder ends operations
+	if pending(op.state.Load()) { // model: none: only the lock's holder ends operations
 		op.notify = true
 		left, c.alone = op, ops.Get().(*Op)
 	} else {
@@ -534,11 +534,12 @@ func (c *Comm) end(op *Op, err error) {
 	// An operation that was queued before the last look has waited so long that the clock was read already.
 	c.noteEnd(op.note, err, op.looked != c.deadlines.looks)
 	c.deadlines.drop(op)
+	outcome := opDone
 	if err != nil {
-		op.err = err
-		op.state.Store(opFailed) // model: none: as endState
-	} else {
-		op.state.Store(opDone) // model: endState
+		op.err, outcome = err, opFailed
+	}
+	if op.state.Swap(outcome) == opWatched { // model: endState
+		op.tell()
 	}
 	op.release()
 	c.pending.Add(-1) // model: endPending

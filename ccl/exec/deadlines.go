@@ -189,7 +189,7 @@ func (d *deadlines) refresh() {
 		next, op := a.next, a.op
 		a.next = nil
 		switch {
-		case op.state.Load() != opPending: // model: none: only the lock's holder, who is here, ends it
+		case !pending(op.state.Load()): // model: none: only the lock's holder, who is here, ends it
 			op.release()
 		case op.limit == nil:
 			op.limit = a

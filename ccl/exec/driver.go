@@ -184,7 +184,7 @@ func (op *Op) calm() {
 
 // Poll is Done, but first advances op's Comm if no other thread drives it. It never waits.
 func (op *Op) Poll() (bool, error) {
-	if op.state.Load() == opPending { // model: pollState
+	if pending(op.state.Load()) { // model: pollState
 		op.comm.workOnce()
 	}
 	return op.Done()

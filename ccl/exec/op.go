@@ -12,6 +12,7 @@ import (
 
 const (
 	opPending uint32 = iota
+	opWatched        // pending, and OnEnd was called
 	opDone
 	opFailed
 )
@@ -37,6 +38,8 @@ type Op struct {
 	req     p2p.Request
 
 	state   atomic.Uint32
+	watch   sync.Mutex    // of onEnd
+	onEnd   []func()      // to be called at the end
 	urgency atomic.Uint32 // opCalm, opExpedited or opOver
 	err     error         // set before state; without the operation's name, which explain adds
 	source  int
@@ -120,12 +123,40 @@ func (op *Op) Free() { op.release() }
 // Done reports whether the operation has ended, and how. It never waits.
 func (op *Op) Done() (bool, error) {
 	switch op.state.Load() { // model: none: it only reports
-	case opPending:
+	case opPending, opWatched:
 		return false, nil
 	case opFailed:
 		return true, op.explain(op.err)
 	}
 	return true, nil
+}
+
+// pending reports whether state is that of an operation that has not ended.
+func pending(state uint32) bool { return state <= opWatched }
+
+// OnEnd has f called when the operation ends, by the thread that ends it, which holds the lock: f
+// must not wait, and not call the Comm. If the operation has ended already, OnEnd reports false, and
+// f is never called.
+func (op *Op) OnEnd(f func()) bool {
+	op.watch.Lock()
+	defer op.watch.Unlock()
+	if !op.state.CompareAndSwap(opPending, opWatched) && // model: none: the end sees it or it sees the end, in one word
+		!pending(op.state.Load()) { // model: none: as above
+		return false
+	}
+	op.onEnd = append(op.onEnd, f)
+	return true
+}
+
+// tell calls the functions of OnEnd.
+func (op *Op) tell() {
+	op.watch.Lock()
+	defer op.watch.Unlock()
+	for i, f := range op.onEnd {
+		op.onEnd[i] = nil
+		f()
+	}
+	op.onEnd = op.onEnd[:0]
 }
 
 // Comm returns the Comm on which the operation was posted.

@@ -244,7 +244,7 @@ func (p *Progress) sleep(pace *park.Spinner) {
 	p.onDoorbell.Store(false) // model: doorbellUnsay
 }
 
-// completions counts operations that have ended, for the thread that completes futures.
+// completions counts operations that have ended, for threads that wait for any of several.
 type completions struct {
 	count    atomic.Uint32
 	doorbell *park.Doorbell
@@ -267,6 +267,3 @@ func (x *completions) Count() uint32 { return x.count.Load() } // model: watchSe
 func (x *completions) Wait(seen uint32, d time.Duration) {
 	rest(x.doorbell, func() (time.Duration, bool) { return d, x.count.Load() == seen }) // model: watchCount
 }
-
-// Interrupt makes all threads inside Wait return.
-func (x *completions) Interrupt() { x.add() }

@@ -77,7 +77,7 @@ func (w *waiter) leave(c *Comm) {
 
 // over reports whether there is nothing left to wait for, or no time.
 func (w *waiter) over() bool {
-	return w.op.state.Load() != opPending || w.cancel.fired() || w.late() // model: overState
+	return !pending(w.op.state.Load()) || w.cancel.fired() || w.late() // model: overState
 }
 
 // late reports whether the wait has reached its limit. A young wait never has: it reads no clock.
@@ -186,7 +186,7 @@ func (op *Op) WaitSlice(d time.Duration) (bool, error) {
 
 func (op *Op) wait(w *waiter) {
 	c := op.comm
-	if op.state.Load() != opPending { // model: waitState
+	if !pending(op.state.Load()) { // model: waitState
 		return
 	}
 	for {

@@ -174,7 +174,7 @@ func TestBatchIsLeftOpen(t *testing.T) {
 			r := w[0]
 			r.put(t, 0, random(3, n))
 			receive := r.post(t, dtype.Recv, 0, n, n, 4)
-			receive.Watch()
+			receive.OnEnd(func() {})
 			send := r.post(t, dtype.Send, 0, 0, n, 4)
 			r.driver.Settle()
 			done, err := send.Done()

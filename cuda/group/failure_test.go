@@ -60,27 +60,17 @@ func (r *rank) stays(t testing.TB, code fault.Code) {
 	require.ErrorIs(t, r.Failure(), code)
 }
 
-// watch has an Op watched, and returns what is closed when a thread that sleeps until calls have
-// ended sees its end.
+// watch returns what is closed at the end of an Op.
 func watch(op *ccl.DeviceWork) chan struct{} {
 	ended := make(chan struct{})
-	seen := ccl.CompletionCount()
-	op.Watch()
-	go func() {
-		defer close(ended)
-		for {
-			if done, _ := op.Done(); done {
-				return
-			}
-			ccl.WaitCompletions(seen, -1)
-			seen = ccl.CompletionCount()
-		}
-	}()
+	if !op.OnEnd(func() { close(ended) }) {
+		close(ended)
+	}
 	return ended
 }
 
 // The end that counts is that on the device, not that of the processor; a failure is one, too.
-func TestWatch(t *testing.T) {
+func TestOnEnd(t *testing.T) {
 	ranks := world(t, 2, cudatest.Options{}, small())
 	defer bury(t, ranks)
 	for _, fails := range []bool{false, true} {

@@ -90,7 +90,7 @@ type Group struct {
 	idle []*Op      // those of them that nobody holds
 
 	watching sync.Mutex
-	watched  []*Op // see Op.Watch
+	watched  []watched // see Op.OnEnd
 
 	receives atomic.Int32 // that have not ended
 	others   atomic.Int32 // calls that have not ended, but for receives

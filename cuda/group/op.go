@@ -121,13 +121,26 @@ func (o *Op) Wait(d time.Duration) (bool, error) {
 	}
 }
 
-// Watch has the end of the call on the device counted among exec.Completions when it happens.
-func (o *Op) Watch() {
-	o.holders.Add(1)
+// watched is a call whose end on the device somebody wants to know of.
+type watched struct {
+	op    *Op
+	onEnd func()
+}
+
+// OnEnd has f called when the call ends on the device. f must not wait. If the call has ended
+// already, OnEnd reports false, and f is never called.
+func (o *Op) OnEnd(f func()) bool {
 	o.g.watching.Lock()
-	o.g.watched = append(o.g.watched, o)
+	done, _ := o.Done() // in here, since the group looks after its calls a last time when it ends
+	if !done {
+		o.holders.Add(1)
+		o.g.watched = append(o.g.watched, watched{o, f})
+	}
 	o.g.watching.Unlock()
-	o.g.opts.Thread.bell.Ring()
+	if !done {
+		o.g.opts.Thread.bell.Ring()
+	}
+	return !done
 }
 
 // lookAfter lets go of the watched calls that have ended. It reports whether any has, and whether
@@ -135,17 +148,15 @@ func (o *Op) Watch() {
 func (g *Group) lookAfter() (ended, pending bool) {
 	g.watching.Lock()
 	defer g.watching.Unlock()
-	g.watched = slices.DeleteFunc(g.watched, func(o *Op) bool {
-		done, _ := o.Done()
+	g.watched = slices.DeleteFunc(g.watched, func(w watched) bool {
+		done, _ := w.op.Done()
 		if done {
-			o.letGo()
+			w.onEnd()
+			w.op.letGo()
 		}
 		ended = ended || done
 		return done
 	})
-	if ended {
-		exec.Completions.Interrupt()
-	}
 	return ended, len(g.watched) > 0
 }
 
