@@ -37,6 +37,7 @@ type Request struct {
 
 	next, prev *Request // links in the engine's queues
 	state      state
+	queue      *queue   // while it is posted
 	order      uint64   // order of posting among receives
 	msg        *message // its rendezvous; of a send to oneself that waits, the unexpected message
 	err        error    // between finish and report
@@ -47,7 +48,7 @@ type state uint8
 
 const (
 	idle      state = iota // not in the engine
-	posted                 // receive: in Engine.posted or Engine.postedAny
+	posted                 // receive: in Engine.table
 	filling                // receive: in peer.filling, a part of its eager message has arrived
 	receiving              // receive: matched with a rendezvous
 	queued                 // send: in peer.queue

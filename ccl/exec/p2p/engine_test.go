@@ -129,12 +129,12 @@ func TestOnNetwork(t *testing.T) {
 // footprint returns the bytes of buffers and the records that the engine keeps for unexpected
 // messages.
 func footprint(e *Engine) (buffers, records int) {
-	for i := range e.table.unexpected {
-		for m := e.table.unexpected[i].head; m != nil; m = m.next {
+	e.table.all(func(q *queue) {
+		for m := q.messages.head; m != nil; m = m.next {
 			buffers += cap(m.buf)
 			records++
 		}
-	}
+	})
 	return buffers, records
 }
 

@@ -92,18 +92,16 @@ func (e *Engine) alone() bool {
 
 // failReceives ends the posted receives from source, and those from AnySource if none can come.
 func (e *Engine) failReceives(source int, err error) {
-	for _, lists := range [...]*[1 << tableBits]requestList{&e.table.posted, &e.table.postedAny} {
-		for i := range lists {
-			for r, next := lists[i].head, (*Request)(nil); r != nil; r = next {
-				next = r.next
-				if r.Peer == source || r.Peer == AnySource && e.lost != nil {
-					lists[i].remove(r)
-					e.table.waiting--
-					e.finish(r, err)
-				}
-			}
+	e.table.all(func(q *queue) {
+		if q.source != source && (q.source != AnySource || e.lost == nil) {
+			return
 		}
-	}
+		for r, next := q.receives.head, (*Request)(nil); r != nil; r = next {
+			next = r.next
+			e.table.removeReceive(r)
+			e.finish(r, err)
+		}
+	})
 }
 
 // Cancel ends one request with err. It reports false if the request is done or not in the engine.
@@ -180,15 +178,14 @@ func (e *Engine) Fail(err error) {
 			e.failPeer(p, err)
 		}
 	}
-	for i := range e.table.unexpected {
-		for m := e.table.unexpected[i].head; m != nil; m = m.next {
+	e.table.all(func(q *queue) {
+		for m := q.messages.head; m != nil; m = m.next {
 			if m.req != nil {
 				e.finish(m.req, err)
 			}
 		}
-		e.table.unexpected[i] = messageList{}
-	}
-	e.table.arrived = 0
+	})
+	e.table = matchTable{clock: e.table.clock}
 	e.pool = pool{}
 	e.report()
 }

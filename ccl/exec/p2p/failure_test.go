@@ -138,13 +138,13 @@ func failAfter(t *testing.T, steps int, direct bool) {
 	e.PeerFailed(1, errLost)
 	require.False(t, e.Active())
 	var whole []uint32 // arrived before the failure, not received yet
-	for i := range e.table.unexpected {
-		for m := e.table.unexpected[i].head; m != nil; m = m.next {
+	e.table.all(func(q *queue) {
+		for m := q.messages.head; m != nil; m = m.next {
 			if m.whole() {
 				whole = append(whole, m.tag)
 			}
 		}
-	}
+	})
 	require.Equal(t, error(errLost), any.err)
 	for i, n := range sizes {
 		if i%2 == 1 {

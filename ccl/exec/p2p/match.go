@@ -5,58 +5,142 @@ import (
 	"github.com/goccl/goccl/ccl/kernel"
 )
 
-const tableBits = 6
-
-// matchTable finds the oldest partner of a receive or a message. Receives that name a source, and
-// unexpected messages, are hashed by (source, tag); AnySource receives are hashed by tag. Where
-// several lists have a candidate, the order of posting or arrival decides.
+// matchTable finds the oldest partner of a receive or a message, at a cost that does not depend on
+// how many there are: what has the same source and tag waits in one queue. AnySource receives have
+// queues of their own. Where two queues have a candidate, the order of posting or arrival decides.
 type matchTable struct {
-	posted, postedAny [1 << tableBits]requestList
-	unexpected        [1 << tableBits]messageList
-	arrived           int    // messages in unexpected
-	waiting           int    // receives in posted and postedAny
-	clock             uint64 // of posting and arrival
+	buckets []*queue // linked by next; a power of two of them
+	bits    int
+	queues  int
+	free    *queue // linked by next
+	spare   int    // in free
+	any     int    // AnySource receives
+	arrived int    // messages
+	waiting int    // receives
+	clock   uint64 // of posting and arrival
 }
 
-func bucket(source int, tag uint32) uint32 {
-	return (tag*0x9E3779B1 + uint32(source)*0x85EBCA77) >> (32 - tableBits)
+// queue has the receives, or the messages, with one source and tag, the oldest first. It is in the
+// table only while it has any.
+type queue struct {
+	source   int
+	tag      uint32
+	receives requestList
+	messages messageList
+	next     *queue
 }
 
-func (t *matchTable) receives(source int, tag uint32) *requestList {
-	if source == AnySource {
-		return &t.postedAny[bucket(0, tag)]
+// fewestBits is the logarithm of the smallest number of buckets.
+const fewestBits = 6
+
+func (t *matchTable) bucket(source int, tag uint32) **queue {
+	return &t.buckets[(tag*0x9E3779B1+uint32(source)*0x85EBCA77)>>(32-t.bits)]
+}
+
+// find returns the queue of a source, or of AnySource, and a tag, or nil if there is none.
+func (t *matchTable) find(source int, tag uint32) *queue {
+	if t.queues == 0 {
+		return nil
 	}
-	return &t.posted[bucket(source, tag)]
+	q := *t.bucket(source, tag)
+	for q != nil && (q.source != source || q.tag != tag) {
+		q = q.next
+	}
+	return q
+}
+
+// findOrAdd is find, which adds the queue if there is none.
+func (t *matchTable) findOrAdd(source int, tag uint32) *queue {
+	q := t.find(source, tag)
+	if q != nil {
+		return q
+	}
+	if t.queues == len(t.buckets) {
+		t.grow()
+	}
+	if q = t.free; q != nil {
+		t.free = q.next
+		t.spare--
+	} else {
+		q = new(queue)
+	}
+	q.source, q.tag = source, tag
+	at := t.bucket(source, tag)
+	q.next, *at = *at, q
+	t.queues++
+	return q
+}
+
+func (t *matchTable) grow() {
+	old := t.buckets
+	t.bits = max(t.bits+1, fewestBits)
+	t.buckets = make([]*queue, 1<<t.bits)
+	for _, q := range old {
+		for q != nil {
+			next := q.next
+			at := t.bucket(q.source, q.tag)
+			q.next, *at = *at, q
+			q = next
+		}
+	}
+}
+
+// drop removes a queue if it is empty.
+func (t *matchTable) drop(q *queue) {
+	if q.receives.head != nil || q.messages.head != nil {
+		return
+	}
+	at := t.bucket(q.source, q.tag)
+	for *at != q {
+		at = &(*at).next
+	}
+	*at = q.next
+	t.queues--
+	if q.next = nil; t.spare < keepMessages {
+		q.next, t.free = t.free, q
+		t.spare++
+	}
 }
 
 func (t *matchTable) addReceive(r *Request) {
 	t.clock++
 	t.waiting++
-	r.order, r.state = t.clock, posted
-	t.receives(r.Peer, r.Tag).push(r)
+	if r.Peer == AnySource {
+		t.any++
+	}
+	r.order, r.state, r.queue = t.clock, posted, t.findOrAdd(r.Peer, r.Tag)
+	r.queue.receives.push(r)
 }
 
 func (t *matchTable) removeReceive(r *Request) {
 	t.waiting--
-	t.receives(r.Peer, r.Tag).remove(r)
+	if r.Peer == AnySource {
+		t.any--
+	}
+	r.queue.receives.remove(r)
+	t.drop(r.queue)
+	r.queue = nil
 }
 
 // oldestReceive returns the oldest posted receive with this source (a rank or AnySource) and tag,
 // or nil.
 func (t *matchTable) oldestReceive(source int, tag uint32) *Request {
-	for r := t.receives(source, tag).head; r != nil; r = r.next {
-		if r.Peer == source && r.Tag == tag {
-			return r
-		}
+	if q := t.find(source, tag); q != nil {
+		return q.receives.head
 	}
 	return nil
 }
 
 // takeReceive removes and returns the oldest posted receive that accepts a message, or returns nil.
 func (t *matchTable) takeReceive(source int, tag uint32) *Request {
+	if t.waiting == 0 {
+		return nil
+	}
 	r := t.oldestReceive(source, tag)
-	if o := t.oldestReceive(AnySource, tag); r == nil || o != nil && o.order < r.order {
-		r = o
+	if t.any > 0 {
+		if o := t.oldestReceive(AnySource, tag); r == nil || o != nil && o.order < r.order {
+			r = o
+		}
 	}
 	if r != nil {
 		t.removeReceive(r)
@@ -65,29 +149,35 @@ func (t *matchTable) takeReceive(source int, tag uint32) *Request {
 	return r
 }
 
-func (t *matchTable) messages(source int, tag uint32) *messageList {
-	return &t.unexpected[bucket(source, tag)]
-}
-
 func (t *matchTable) addMessage(m *message) {
 	t.clock++
-	m.order = t.clock
 	t.arrived++
-	t.messages(m.peer, m.tag).push(m)
+	m.order, m.queue = t.clock, t.findOrAdd(m.peer, m.tag)
+	m.queue.messages.push(m)
 }
 
 func (t *matchTable) removeMessage(m *message) {
 	t.arrived--
-	t.messages(m.peer, m.tag).remove(m)
+	m.queue.messages.remove(m)
+	t.drop(m.queue)
+	m.queue = nil
 }
 
 func (t *matchTable) oldestMessage(source int, tag uint32) *message {
-	for m := t.messages(source, tag).head; m != nil; m = m.next {
-		if m.peer == source && m.tag == tag {
-			return m
-		}
+	if q := t.find(source, tag); q != nil {
+		return q.messages.head
 	}
 	return nil
+}
+
+// all calls f for every queue. f may empty it.
+func (t *matchTable) all(f func(*queue)) {
+	for _, q := range t.buckets {
+		for next := q; q != nil; q = next {
+			next = q.next
+			f(q)
+		}
+	}
 }
 
 // takeMessage removes and returns the oldest message with a tag from a rank, or from any of the

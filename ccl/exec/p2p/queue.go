@@ -57,6 +57,7 @@ type message struct {
 	id     uint64 // in slots; 0 if it has none
 	remote uint64 // the peer's id
 	order  uint64 // order of arrival
+	queue  *queue // while it is in Engine.table
 }
 
 // stage is how far a rendezvous has come. It determines what the peer may send.
