@@ -199,6 +199,9 @@ func (c *Communicator) fail(err *fault.Error) {
 	c.comm.Abort(err)
 }
 
+// Ended returns about how many operations of the group have ended on this rank.
+func (c *Communicator) Ended() uint64 { return c.comm.Ended() }
+
 // Drain works until all operations that were started have ended, for d at most, and reports whether
 // there is nothing left to wait for. It waits for receives only as long as receives, because a peer
 // may never send their messages. After doubt it asks the ranks that it waits for, and gives up on

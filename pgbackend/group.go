@@ -35,12 +35,12 @@ type Group struct {
 	comm      atomic.Pointer[ccl.Communicator] // nil before Join and after Close
 	about     atomic.Pointer[about]
 	options   kept
-	place     *place                    // of the tensors; nil for the host
-	file      atomic.Pointer[string]    // where RecordTo puts the record
-	draining  atomic.Pointer[time.Time] // when draining began
-	monitored atomic.Uint64             // monitored barriers of this generation so far
-	sparse    atomic.Int32              // Sparses that have not ended
-	summed    chan struct{}             // has an element after a Sparse has ended
+	place     *place                 // of the tensors; nil for the host
+	file      atomic.Pointer[string] // where RecordTo puts the record
+	draining  atomic.Pointer[still]  // what the last Drain has seen
+	monitored atomic.Uint64          // monitored barriers of this generation so far
+	sparse    atomic.Int32           // Sparses that have not ended
+	summed    chan struct{}          // has an element after a Sparse has ended
 
 	mu         sync.Mutex
 	rank, size int           // size is 0 while the group has no members
@@ -391,10 +391,16 @@ func (g *Group) endJoin(err *fault.Error) bool {
 	return true
 }
 
+// still is since when no operation has ended while a group is drained.
+type still struct {
+	ended uint64
+	since time.Time
+}
+
 // patience is how long Drain waits for receives, because their senders may never send: it is meant
 // for ranks that leave at the same time, not for peers that still have to compute their messages.
 // Drain waits for all other operations until patience after the group's timeout; by then they have
-// ended at their own timeouts and reported an error.
+// ended at their own timeouts and reported an error. Both count from the last end of an operation.
 const patience = time.Second
 
 // doubt is after how long Drain asks whether those that it waits for are there.
@@ -409,11 +415,12 @@ func (g *Group) Drain(d time.Duration) bool {
 	if comm == nil {
 		return true
 	}
-	begin := time.Now()
-	if !g.draining.CompareAndSwap(nil, &begin) {
-		begin = *g.draining.Load()
+	last, ended := g.draining.Load(), comm.Ended()
+	if last == nil || last.ended != ended {
+		last = &still{ended, time.Now()}
+		g.draining.Store(last)
 	}
-	so := time.Since(begin)
+	so := time.Since(last.since)
 	left := comm.Timeout() + patience - so
 	drained := comm.Drain(min(d, left), patience-so, doubt-so)
 	if drained && g.sparse.Load() > 0 { // it adds up between its phases, or is about to end

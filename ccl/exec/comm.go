@@ -103,7 +103,7 @@ type Comm struct {
 	head, tail *Op // collectives in the order of posting; head is in flight when frame.prog is set
 	p2p        *p2p.Engine
 	deadlines  deadlines
-	// Messages that the engine has: in all, and by peer, with those from any source behind the last.
+	// Messages that the engine has: in all, and by peer; those from any source are behind the last.
 	messageCount int
 	messagesWith []int
 	lost         []bool
@@ -531,7 +531,7 @@ func (c *Comm) end(op *Op, err error) {
 	if notify {
 		op.calm()
 	}
-	// An operation that was queued before the last look has waited so long that the clock was read already.
+	// If a driver has looked at the clock since it was queued, it has waited long.
 	c.noteEnd(op.note, err, op.looked != c.deadlines.looks)
 	c.deadlines.drop(op)
 	outcome := opDone

@@ -135,13 +135,13 @@ func (op *Op) Done() (bool, error) {
 func pending(state uint32) bool { return state <= opWatched }
 
 // OnEnd has f called when the operation ends, by the thread that ends it, which holds the lock: f
-// must not wait, and not call the Comm. If the operation has ended already, OnEnd reports false, and
-// f is never called.
+// must not wait, nor call the Comm. If the operation has ended already, OnEnd reports false, and f
+// is never called.
 func (op *Op) OnEnd(f func()) bool {
 	op.watch.Lock()
 	defer op.watch.Unlock()
-	if !op.state.CompareAndSwap(opPending, opWatched) && // model: none: the end sees it or it sees the end, in one word
-		!pending(op.state.Load()) { // model: none: as above
+	if !op.state.CompareAndSwap(opPending, opWatched) && // model: none: the end sees it
+		!pending(op.state.Load()) { // model: none: or it sees the end
 		return false
 	}
 	op.onEnd = append(op.onEnd, f)

@@ -224,11 +224,16 @@ func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 
 // glimpse reports whether no operation has ended since its last call, given that some are pending.
 func (c *Comm) glimpse() bool {
-	ended := c.colls.Load() + c.messages.Load() -
-		uint64(c.pending.Load()) // model: none: what it finds attended is anybody's guess
+	ended := c.Ended()
 	same := c.glimpsed == ended
 	c.glimpsed = ended
 	return same
+}
+
+// Ended returns about how many operations have ended so far.
+func (c *Comm) Ended() uint64 {
+	return c.colls.Load() + c.messages.Load() -
+		uint64(c.pending.Load()) // model: none: what it finds attended is anybody's guess
 }
 
 // sleep waits for the doorbell, after one more pass.
