@@ -92,6 +92,7 @@ type Comm struct {
 	waiting  atomic.Int32   // threads that wait and are no longer young
 	turns    *park.Doorbell // wakes waiting threads that sleep while another thread drives
 	stop     atomic.Pointer[fault.Error]
+	told     atomic.Bool   // an operation, or a call that was refused, has had the error in stop
 	colls    atomic.Uint64 // collectives so far
 	messages atomic.Uint64 // sends and receives so far
 	exposed  atomic.Uint64 // operations that exposed memory of the caller
@@ -118,6 +119,7 @@ type Comm struct {
 	idle       int
 	history    history
 	past       [pastCalls]pastCall
+	unmet      bool               // the last call may have ended on this rank before it has heard from all others
 	unopened   []transport.Opener // by peer; nil where the path is there
 	closed     int                // how many of them are not nil
 
@@ -450,6 +452,7 @@ func (c *Comm) driveAlone(op *Op, w *waiter) (left *Op, err error) {
 func (c *Comm) allowed(call *Call) error {
 	wrong := call.Check(c.rank, c.size)
 	if why := c.stop.Load(); why != nil { // model: allowed
+		c.told.Store(true) // model: none: it only tells
 		op := call.Coll.String()
 		if wrong == nil {
 			// call.String() and not %v, with which every call would escape.
@@ -521,6 +524,9 @@ func (c *Comm) end(op *Op, err error) {
 	// An operation with a deadline has waited so long that the clock was read already.
 	c.noteEnd(op.note, err, op.deadline.Load() != 0)
 	if err != nil {
+		if c.stop.Load() != nil { // model: none: it only tells
+			c.told.Store(true) // model: none: as above
+		}
 		op.err = op.explain(err)
 		op.state.Store(opFailed) // model: none: as endState
 	} else {
