@@ -245,9 +245,22 @@ func (c *Communicator) Lost() []*Error {
 	return lost
 }
 
-// Close leaves the group at once: operations that are not done fail with Closed. Data that was sent
-// still arrives.
+// Close leaves the group: operations that are not done fail with Closed. Data that was sent still
+// arrives. If the last call could end on this rank before it had heard from all others, and others
+// have called something else (another root, say), Close returns that mismatch; for this it waits
+// until the peers have answered, for 0.3 s at most. Call Drain before to wait for late peers, too.
 func (c *Communicator) Close() error {
+	if err := c.comm.ConfirmNow(); err != nil {
+		return errors.Join(err, c.leaveGroup())
+	}
+	return c.leaveGroup()
+}
+
+// Confirm compares the calls of this rank with those of its peers, as Close does, where its last
+// one could end without them. It returns a mismatch that no call has told of yet.
+func (c *Communicator) Confirm() error { return c.comm.ConfirmNow() }
+
+func (c *Communicator) leaveGroup() error {
 	if d := c.Device(); d != nil {
 		return d.Close()
 	}

@@ -188,7 +188,7 @@ func (n *Node) Close() error {
 	}
 	n.mu.Unlock()
 	for _, c := range open {
-		c.Close()
+		c.leaveGroup()
 	}
 	if n.devices != nil {
 		n.devices.Close()

@@ -98,7 +98,8 @@ var optionTable = []option{
 		func(o *Options, v string) error { return setSize(&o.BuffSize, v, leastBuffSize, mostBuffSize) }},
 	{"GOCCL_CHECKSUM", "0", "bool",
 		"1: everything that this process sends by TCP carries CRC-32C checksums. What arrives damaged is sent " +
-			"again; the third time, the path is named and given up. The first group of a process that may use TCP decides.",
+			"again; a path that does it three times within a minute is named and given up. The first group of a process " +
+			"that may use TCP decides.",
 		false,
 		func(o *Options) string { return map[bool]string{true: "1"}[o.Checksum] },
 		func(o *Options, v string) (err error) { o.Checksum, err = onOff(v); return err }},

@@ -41,6 +41,9 @@ func (g *Group) MonitoredBarrier(timeout time.Duration, all bool) error {
 	} else {
 		err = b.report()
 	}
+	if err == nil { // it is made of messages, which do not compare what the ranks have called before
+		err = comm.Confirm()
+	}
 	if f, ok := err.(*fault.Error); ok { // numbered from 1, like other operations
 		return f.In(g.member(), fmt.Sprintf("monitored_barrier, seq %d", b.number+1))
 	}

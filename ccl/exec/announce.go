@@ -6,7 +6,6 @@ import (
 	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/program"
-	"github.com/goccl/goccl/transport"
 )
 
 // announceMore writes the parts of this rank's record other than the call: the lengths of its
@@ -78,10 +77,9 @@ func (c *Comm) notifyAll() {
 	}
 }
 
-// leaveSlot announces to the peers that this rank has left the operation whose fingerprint is
-// called.
-func (c *Comm) leaveSlot(called *transport.Meta) {
-	c.windows.Leave(called)
+// leaveSlot announces to the peers that this rank has left the operation.
+func (c *Comm) leaveSlot() {
+	c.windows.Leave()
 	c.notifyAll()
 	c.windows.Settle(c.rank)
 }

@@ -17,6 +17,8 @@ type compiled struct {
 	arithmetic
 	fingerprint      transport.Meta // the part of fingerprints that depends on the call, not on number and history
 	digest           uint64         // what the call adds to the history
+	what             uint64         // fingerprint.what
+	meets            bool           // fingerprint.meets
 	length           uint64         // of each block, or program.Uneven
 	simple           bool           // it is straight, has no messages and no Tmp, and exposes nothing
 	short            bool           // ranks keep their core as long as no other rank waits for it (window.Set.MaySpin)
@@ -61,6 +63,7 @@ func (p *compiled) sign(call *Call) {
 	print.take(call, p.Low.Hash)
 	print.phase = phaseOf(p.Piece)
 	p.digest, p.length = print.digest(), blockLength(call)
+	p.what, p.meets = print.what(), print.meets()
 	p.fingerprint = print.meta(0)
 	if p.Low.Announces {
 		p.fingerprint[1] |= uint64(p.Last)

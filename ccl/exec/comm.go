@@ -92,6 +92,7 @@ type Comm struct {
 	waiting  atomic.Int32   // threads that wait and are no longer young
 	turns    *park.Doorbell // wakes waiting threads that sleep while another thread drives
 	stop     atomic.Pointer[fault.Error]
+	told     atomic.Bool   // an operation, or a call that was refused, has had the error in stop
 	colls    atomic.Uint64 // collectives so far
 	messages atomic.Uint64 // sends and receives so far
 	exposed  atomic.Uint64 // operations that exposed memory of the caller
@@ -121,6 +122,7 @@ type Comm struct {
 	idle         int
 	history      history
 	past         [pastCalls]pastCall
+	unmet        bool               // the last call may have ended on this rank before it has heard from all others
 	unopened     []transport.Opener // by peer; nil where the path is there
 	closed       int                // how many of them are not nil
 
@@ -455,6 +457,7 @@ func (c *Comm) driveAlone(op *Op, w *waiter) (left *Op, err error) {
 func (c *Comm) allowed(call *Call) error {
 	wrong := call.Check(c.rank, c.size)
 	if why := c.stop.Load(); why != nil { // model: allowed
+		c.told.Store(true) // model: none: it only tells
 		op := call.Coll.String()
 		if wrong == nil {
 			// call.String() and not %v, with which every call would escape.
@@ -536,6 +539,9 @@ func (c *Comm) end(op *Op, err error) {
 	c.deadlines.drop(op)
 	outcome := opDone
 	if err != nil {
+		if c.stop.Load() != nil { // model: none: it only tells
+			c.told.Store(true) // model: none: as above
+		}
 		op.err, outcome = err, opFailed
 	}
 	if op.state.Swap(outcome) == opWatched { // model: endState

@@ -11,7 +11,7 @@ import (
 // Drain drives c until all posted operations have ended and their data has left this process, but
 // for at most d. It reports whether there is nothing left to wait for. It waits for receives, which
 // may never get a message, only as long as receives allows. After doubt it makes an inquiry, and
-// does not wait for a rank that does not answer.
+// does not wait for a rank that does not answer. At the end it does what Confirm does.
 //
 // If toCome is not nil, it reports whether somebody else has operations that are not yet posted,
 // but for receives if butReceives is set.
@@ -22,7 +22,7 @@ func (c *Comm) Drain(d, receives, doubt time.Duration, toCome func(butReceives b
 		waited := time.Duration(now() - begin)
 		butReceives := waited >= receives
 		more := toCome != nil && toCome(butReceives)
-		if !more && c.drained(butReceives) {
+		if !more && c.drained(butReceives) && c.Confirm() {
 			return true
 		}
 		if waited >= d {

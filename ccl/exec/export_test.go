@@ -49,3 +49,10 @@ func Unrung(c *Comm, f func()) bool {
 
 // Hear hands a Comm a control message of a peer.
 func Hear(c *Comm, peer int, message []byte) { c.opts.Control.Hear(peer, message) }
+
+// Compared reports whether c has asked its peers for their calls.
+func Compared(c *Comm) bool {
+	c.opts.Control.mu.Lock()
+	defer c.opts.Control.mu.Unlock()
+	return c.opts.Control.comparison.pause != 0
+}

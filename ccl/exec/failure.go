@@ -135,14 +135,14 @@ func (c *Comm) Abort(err *fault.Error) {
 }
 
 // Close leaves the group in order and releases its memory. Operations that have not ended fail with
-// fault.Closed.
+// fault.Closed. If the group has ended with a mismatch of which no call has told, Close returns it.
 func (c *Comm) Close() error {
 	c.Abort(fault.New(fault.Closed, "the group is closed"))
 	if c.opts.Progress != nil {
 		c.opts.Progress.remove(c)
 		c.handOver() // an operation that was posted just now still has to be ended
 	}
-	return nil
+	return c.untold()
 }
 
 // breakOff ends the Comm for good: a failed collective leaves channels in a state that no later
@@ -183,18 +183,17 @@ func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
 	}
 	ours, _ := decode(mine)
 	before := ""
-	if m[0] == mine[0] && m[1] == mine[1] && (m[2]^mine[2])&low48 == 0 {
-		// The calls are the same; the plans differ, or the calls before.
-		before = "; either they have run different plans, or made different calls before"
-		if earlier, theirs, ok := c.windows.Diverged(peer, differ); ok {
-			ours, want = decode(earlier)
-			got, bytes = decode(theirs)
-			before = "; they find out only now"
+	same := m[0] == mine[0] && m[1] == mine[1] && (m[2]^mine[2])&low48 == 0
+	if same || uint32(m[0]) != uint32(mine[0]) { // the calls that differ are earlier ones, or the plans of this one
+		if a, b, ok := c.earlier(peer); ok {
+			return c.different(peer, a, b)
 		}
 	}
-	e := fault.Peer(fault.Mismatch, peer,
-		"this rank called %s, rank %d called %s%s; all ranks of a group must make the same calls in the same order",
-		ours.describe(want), peer, got.describe(bytes), before)
+	if same {
+		before = "; either they have run different plans, or made different calls before"
+	}
+	e := fault.Peer(fault.Mismatch, peer, "this rank called %s, rank %d called %s%s; %s",
+		ours.describe(want), peer, got.describe(bytes), before, sameCalls)
 	e.Proof = c.proof(m[0] == mine[0] && m[2] == mine[2] && !differ(m, mine))
 	return e
 }

@@ -57,6 +57,7 @@ type Control struct {
 	questions []question
 	inquiry   uint32 // the number of the latest one of this rank
 	answers   map[int]standing
+	comparison
 }
 
 // wanted is an inquiry that another thread than the driver's waits for.
@@ -81,6 +82,10 @@ type question struct {
 // Hear handles a message of a peer. A goroutine of a transport calls it.
 func (k *Control) Hear(peer int, message []byte) {
 	c := k.comm.Load()
+	if c != nil && len(message) > 0 && (message[0] == controlCompare || message[0] == controlCalls) {
+		k.hearCalls(c, peer, message)
+		return
+	}
 	if c == nil || len(message) < 5 {
 		return
 	}
@@ -247,6 +252,10 @@ func (c *Comm) attend() bool {
 	k := c.opts.Control
 	if k == nil || !k.stirred.Load() || !k.stirred.Swap(false) {
 		return false
+	}
+	if found := c.compare(); found != nil {
+		c.failWith(found)
+		return true
 	}
 	k.mu.Lock()
 	questions, left := k.questions, 0

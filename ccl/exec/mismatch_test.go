@@ -202,7 +202,7 @@ func TestAPeerThatHasGoneOnSaysSo(t *testing.T) {
 				})
 				require.ErrorIs(t, errs[0], fault.Mismatch)
 				require.ErrorContains(t, errs[0], "this rank called "+test.coll.String()+" seq 1")
-				require.ErrorContains(t, errs[0], fmt.Sprintf("rank %d called barrier seq 2", test.peer))
+				require.ErrorContains(t, errs[0], fmt.Sprintf("rank %d called gather seq 1, f32, root %d", test.peer, other.root))
 				require.Error(t, errs[1])
 			})
 		}

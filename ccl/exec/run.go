@@ -319,7 +319,7 @@ loop:
 			}
 			continue
 		case program.OpLeave:
-			c.leaveSlot(&f.fingerprint)
+			c.leaveSlot()
 			unrung = false // leaveSlot wakes the peers
 			continue
 		case program.OpSend:

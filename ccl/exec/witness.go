@@ -18,7 +18,8 @@ const pastCalls = 8
 
 // pastCall is a call of this rank that has ended.
 type pastCall struct {
-	seq    uint32
+	call   uint64  // word 0 of its fingerprint
+	what   uint64  // fingerprint.what
 	after  history // of all calls up to this one
 	length uint64  // of each block, or program.Uneven
 }
@@ -37,26 +38,29 @@ type witness struct {
 // made notes that the operation in flight has ended.
 func (c *Comm) made(p *compiled) {
 	c.history.add(p.digest)
-	seq := uint32(c.frame.fingerprint[0])
-	c.past[seq%pastCalls] = pastCall{seq, c.history, p.length}
+	call := c.frame.fingerprint[0]
+	c.past[uint32(call)%pastCalls] = pastCall{call, p.what, c.history, p.length}
+	c.unmet = !p.meets
 }
 
 // callAt returns a call of this rank, in flight or not long ago.
 func (c *Comm) callAt(seq uint32) (call pastCall, known bool) {
 	f := &c.frame
 	if f.prog != nil && uint32(f.fingerprint[0]) == seq {
-		call = pastCall{seq, c.history, f.prog.length}
+		call = pastCall{f.fingerprint[0], f.prog.what, c.history, f.prog.length}
 		digest := f.prog.digest
 		if f.counting { // the program is that of the exchange
 			var print fingerprint
 			print.take(&f.op.call, 0)
+			print.seq = seq
 			digest, call.length = print.digest(), blockLength(&f.op.call)
+			call.call, call.what = print.meta(0)[0], print.what()
 		}
 		call.after.add(digest)
 		return call, true
 	}
 	call = c.past[seq%pastCalls]
-	return call, call.seq == seq && seq != 0
+	return call, call.seq() == seq && seq != 0
 }
 
 // blockLength returns the length of each block of a call, or program.Uneven.
@@ -71,13 +75,19 @@ func blockLength(call *Call) uint64 {
 }
 
 // proof returns the witness of this rank in the operation in flight.
-func (c *Comm) proof(lengths bool) []byte {
-	seq := uint32(c.frame.fingerprint[0])
+func (c *Comm) proof(lengths bool) []byte { return c.proofOf(uint32(c.frame.fingerprint[0]), lengths) }
+
+// proofOf returns the witness of this rank in a call.
+func (c *Comm) proofOf(seq uint32, lengths bool) []byte {
 	call, known := c.callAt(seq)
 	if !known {
 		return nil
 	}
-	text, _ := json.Marshal(witness{c.rank, seq, c.history, call.after, call.length, lengths})
+	before := c.history
+	if last, known := c.callAt(seq - 1); known {
+		before = last.after
+	}
+	text, _ := json.Marshal(witness{c.rank, seq, before, call.after, call.length, lengths})
 	return text
 }
 

@@ -96,9 +96,14 @@ void GocclBackend::close(Clock::time_point deadline) noexcept {
 }
 
 void GocclBackend::shutdown() {
-  const std::exception_ptr interrupt = leave(Clock::time_point::max(), true);
+  std::exception_ptr failure;
+  try {
+    failure = leave(Clock::time_point::max(), true);
+  } catch (...) { // the last calls of the ranks were not the same
+    failure = std::current_exception();
+  }
   helper::settle();
-  if (interrupt) std::rethrow_exception(interrupt);
+  if (failure) std::rethrow_exception(failure);
 }
 
 std::exception_ptr GocclBackend::leave(Clock::time_point deadline, bool signals_count) {

@@ -27,8 +27,8 @@ class Options(Settings):
             is what one operation uses at a time, longer ones run in pieces. All groups of a process share 32M; of what
             is left a group of n ranks takes an nth at most. (``GOCCL_BUFFSIZE``, default 2M)
         checksum: 1: everything that this process sends by TCP carries CRC-32C checksums. What arrives damaged is
-            sent again; the third time, the path is named and given up. The first group of a process that may use TCP
-            decides. (``GOCCL_CHECKSUM``, default 0)
+            sent again; a path that does it three times within a minute is named and given up. The first group of a
+            process that may use TCP decides. (``GOCCL_CHECKSUM``, default 0)
         cuda_buffsize: Bytes of host memory through which a group moves the collectives of CUDA tensors, such as 4M
             or 64M, from 256K to 1G; a quarter of it is what one piece of a call uses at most. Messages have as many
             again. (``GOCCL_CUDA_BUFFSIZE``, default 16M)

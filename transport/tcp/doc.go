@@ -51,7 +51,9 @@
 // other side does not know ends them.
 //
 // With Options.Checksum a frame carries checksums. One that does not fit breaks the connection, and
-// the next connection brings the fragment again; the third one ends the pair.
+// the next connection brings the fragment again. After three within a minute, or without a fragment
+// that arrives between, the next resumption says that the path is given up, and both sides lose the
+// pair for that reason.
 //
 // # Authentication
 //

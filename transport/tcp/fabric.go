@@ -53,6 +53,7 @@ type Fabric struct {
 	lack      atomic.Pointer[transport.Lack] // what accepting connections lacks; nil for nothing
 
 	trips func(int, *pathInfo) (shortest, smoothed time.Duration) // pathTrips, but for tests
+	now   func() time.Time                                        // time.Now, but for tests
 
 	mu         sync.Mutex
 	closed     bool // no new pairs
@@ -86,7 +87,7 @@ func New(opts Options) (*Fabric, error) {
 	}
 	f := &Fabric{opts: opts, doorbell: opts.Doorbell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
 		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), stopping: make(chan struct{}),
-		trips: pathTrips, dials: make(chan struct{}, mostDialing),
+		trips: pathTrips, now: time.Now, dials: make(chan struct{}, mostDialing),
 		pairs: map[pairKey]*pair{}, orders: map[string]*order{}, registered: make(chan struct{})}
 	f.table.Store(&[]*socket{})
 	f.identify()

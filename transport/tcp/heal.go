@@ -57,9 +57,6 @@ var errOutdated = errors.New("the pair was lost during the handshake, or another
 // brings it again.
 var errCorrupt = errors.New("a fragment arrived with a wrong checksum")
 
-// mostCorrupt is the number of wrong checksums after which the path is given up.
-const mostCorrupt = 3
-
 // violation reports a frame that the peer must not send.
 type violation struct{ text string }
 
@@ -79,10 +76,16 @@ func (p *pair) broken(c *conn, cause error) {
 	if !p.live.CompareAndSwap(c, nil) || errors.Is(cause, errReplaced) {
 		return
 	}
-	if errors.Is(cause, errCorrupt) {
-		if p.corrupt++; p.corrupt == mostCorrupt {
-			cause = fault.Wrap(fault.Internal, cause, "tcp: %d fragments arrived over %s with a wrong checksum; "+
-				"something on the path from %v to this process changes data", mostCorrupt, c.path(), c.who)
+	switch {
+	case p.spoilt != nil: // the peer has hung up, since it knows that, or it cannot be told
+		cause = p.spoilt
+	case errors.Is(cause, errCorrupt):
+		over := p.changes.add(p.f.now(), p.arrivals())
+		cause = fmt.Errorf("%w, %s", errCorrupt, p.changes.rate())
+		if over {
+			p.spoilt = fault.New(fault.Internal, "tcp: %d fragments arrived over %s with a wrong checksum, %s; "+
+				"something on the path from %v to this process changes data", p.changes.total, c.path(),
+				p.changes.why(), c.who)
 		}
 	}
 	heals := mends(cause)
@@ -98,6 +101,7 @@ func (p *pair) broken(c *conn, cause error) {
 // rest makes the pair unopened, without losing anything: no session of this side needs a socket
 // now, but the other side may make one. p.mu is held.
 func (p *pair) rest() {
+	p.spoilt = nil
 	for s := range p.sessions {
 		if s.standing().settled() {
 			p.remove(s)
@@ -243,6 +247,14 @@ func (p *pair) giveUp(h *healing, last error) {
 // lose ends all sessions, except those that the peer has not announced yet and whose Connects go
 // on. p.mu is held.
 func (p *pair) lose(why func(peer int) *fault.Error) {
+	if spoilt := p.spoilt; spoilt != nil {
+		why = func(peer int) *fault.Error {
+			e := *spoilt
+			e.Peer = peer
+			return &e
+		}
+		p.spoilt, p.changes = nil, changes{}
+	}
 	for s := range p.sessions {
 		if s.standing().falls() {
 			s.fail(why(s.spec.Peer))
@@ -325,6 +337,9 @@ func (p *pair) attach(c *conn, g *greeting) error {
 		}
 		return err
 	}
+	if p.spoilt != nil { // the peer hangs up when it has read that
+		time.AfterFunc(spoiltSpan, func() { c.fail(io.EOF) })
+	}
 	p.last = c
 	p.trip, _ = p.f.trips(c.main.fd, &c.info)
 	p.longest.Store(longestPayload(segment(c.main.fd), c.main.secure != nil))
@@ -384,13 +399,41 @@ func (p *pair) resumption() []byte {
 		}
 		add(header{kind: kindArrived, session: index}, counts)
 	}
-	add(header{kind: kindResume, number: p.opens}, nil)
+	end := header{kind: kindResume, number: p.opens}
+	if p.spoilt != nil {
+		end.session = uint32(p.changes.total)
+	}
+	add(end, nil)
 	return frames
 }
 
+// spoiltSpan is how long a peer has to hang up when it was told that the path is given up.
+const spoiltSpan = time.Second
+
+// arrivals returns a number that changes when fragments arrive. p.mu is held.
+func (p *pair) arrivals() (n uint32) {
+	for s := range p.sessions {
+		for i := range s.channels {
+			n += s.channels[i].in.arrived.Load()
+		}
+	}
+	return n
+}
+
 // resume handles the end of the peer's resumption: what has not arrived there is sent again. The
-// reading lock is held, and the writer waits for unresumed.
-func (p *pair) resume(c *conn, opens uint32, arrived map[uint32][]uint32) error {
+// reading lock is held, and the writer waits for unresumed. If wrong is not 0, the peer has given up
+// the path, since it has changed so many fragments.
+func (p *pair) resume(c *conn, opens, wrong uint32, arrived map[uint32][]uint32) error {
+	p.mu.Lock()
+	spoilt := p.spoilt != nil
+	p.mu.Unlock()
+	if wrong != 0 {
+		return fault.New(fault.Internal, "tcp: %d fragments of this process arrived with a wrong checksum at %s, "+
+			"which has given up the path; something on it changes data", wrong, c.where())
+	}
+	if spoilt { // nothing more is sent
+		return nil
+	}
 	again, err := p.rewind(opens, arrived)
 	if err != nil {
 		return err

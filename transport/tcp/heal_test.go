@@ -212,10 +212,13 @@ func TestSilent(t *testing.T) {
 	require.Less(t, time.Since(began), 2*a.opts.PeerTimeout)
 }
 
-// TestDamage changes bytes on the way. With checksums what is damaged is sent again; the third time
-// the path is named and given up.
+// TestDamage changes bytes on the way. With checksums what is damaged is sent again. Once a day that
+// may happen for ever; the third time within a minute the path is named and given up, by both sides.
 func TestDamage(t *testing.T) {
-	a, b, _, doorbellB := ordered(t, func(o *Options) { o.Checksum = true })
+	var told warnings
+	a, b, doorbellA, doorbellB := ordered(t, func(o *Options) { o.Checksum, o.Warn = true, told.warn })
+	var clock atomic.Int64
+	b.now = func() time.Time { return time.Unix(clock.Load(), 0) }
 	viaA, addressA := newRelay(t, a)
 	viaB, addressB := newRelay(t, b)
 	la, lb := joinVia(t, a, b, addressA, addressB, 1, 1)
@@ -224,7 +227,7 @@ func TestDamage(t *testing.T) {
 		viaA.flipFrom.Store(at)
 		viaB.flipTo.Store(at)
 	}
-	for i, at := range []int64{headerBytes + 5000, 20} { // in the payload, and in the header
+	damage := func(i int, at int64) {
 		awaitControl(t, la, lb) // its bytes count, too
 		made := viaA.count() + viaB.count()
 		flip(at)
@@ -232,14 +235,33 @@ func TestDamage(t *testing.T) {
 		await(t, b, doorbellB, "the damage is noticed", func() bool { return viaA.count()+viaB.count() > made })
 		flip(0)
 		require.Equal(t, text, receive(t, b, doorbellB, lb.Channel(0)), "time %d", i)
+		require.NoError(t, lb.Err())
 	}
+	for i := range 5 {
+		damage(i, []int64{headerBytes + 5000, 20}[i%2]) // in the payload, and in the header
+		clock.Add(24 * 60 * 60)
+	}
+	_, last := told.get()
+	require.Contains(t, last, "a fragment arrived with a wrong checksum, number 5 in 96h0m0s, 1.0 a day")
+	damage(5, headerBytes+1)
+	clock.Add(10)
+	damage(6, headerBytes+1)
 	awaitControl(t, la, lb)
+	clock.Add(10)
+	made := viaA.count() + viaB.count()
 	flip(headerBytes + 1)
 	commit(t, la.Channel(0), text)
+	await(t, b, doorbellB, "the damage is noticed", func() bool { return viaA.count()+viaB.count() > made })
+	flip(0)
 	await(t, b, doorbellB, "the path is given up", func() bool { return lb.Err() != nil })
 	requireFault(t, lb.Err(), fault.Internal, 0)
-	require.ErrorContains(t, lb.Err(), "3 fragments")
+	require.ErrorContains(t, lb.Err(), "8 fragments")
+	require.ErrorContains(t, lb.Err(), "3 of them within 20s")
 	require.ErrorContains(t, lb.Err(), "127.0.0.1")
+	await(t, a, doorbellA, "the peer is told", func() bool { return la.Err() != nil })
+	requireFault(t, la.Err(), fault.Internal, 1)
+	require.ErrorContains(t, la.Err(), "8 fragments of this process arrived with a wrong checksum")
+	require.ErrorContains(t, la.Err(), "changes data")
 }
 
 // TestOutOfOrder delivers fragments as several connections may: later ones first, and some twice.

@@ -67,10 +67,11 @@ type pair struct {
 	changed   chan struct{} // closed and replaced when live, dialing, healing or opens changes
 	dialing   bool
 	healing   *healing
-	epoch     epoch    // another one each time the pair is lost
-	attached  [2]epoch // of this side and of the peer, when the last socket was attached
-	corrupt   int      // fragments with a wrong checksum
-	next      uint32   // index of the next session of this side
+	epoch     epoch        // another one each time the pair is lost
+	attached  [2]epoch     // of this side and of the peer, when the last socket was attached
+	changes   changes      // fragments with a wrong checksum
+	spoilt    *fault.Error // why the path is given up for them, until the pair is lost
+	next      uint32       // index of the next session of this side
 	sessions  map[*session]bool
 	indexed   map[uint32]*session      // those with an index
 	waiting   map[sessionKey]*session  // not announced by the peer yet

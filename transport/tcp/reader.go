@@ -383,7 +383,7 @@ func (k *socket) frameDone() error {
 	case kindResume:
 		arrived := r.arrived
 		r.arrived = nil
-		return p.resume(k.conn, h.number, arrived)
+		return p.resume(k.conn, h.number, h.session, arrived)
 	}
 	if h.session < p.opens {
 		if p.incoming[h.session] == nil {

@@ -1,5 +1,10 @@
 package tcp
 
+import (
+	"fmt"
+	"time"
+)
+
 // What a side decides when connections are made, break and come back, as functions of a few values.
 // recovery_model_test.go explores all interleavings of two processes with these very functions.
 
@@ -133,4 +138,58 @@ func placeOf(number, arrived, released, room uint32, full bool) int {
 		return duplicate
 	}
 	return placed
+}
+
+// changes counts the fragments that have arrived with a wrong checksum. Now and then a cable or an
+// adapter changes a bit, which healing mends. A path that does so often is given up.
+type changes struct {
+	total   int
+	first   time.Time
+	last    [mostCorrupt]time.Time // of the last ones, the newest first
+	arrived uint32                 // pair.arrivals at the last one
+	stuck   int                    // so many in a row without a fragment that arrived between
+}
+
+const (
+	mostCorrupt = 3 // within corruptSpan, or without a fragment that arrives between
+	corruptSpan = time.Minute
+)
+
+// add notes a wrong checksum, and reports whether the path is to be given up.
+func (x *changes) add(at time.Time, arrived uint32) bool {
+	if x.total == 0 {
+		x.first = at
+	}
+	if x.total == 0 || arrived != x.arrived {
+		x.stuck = 0
+	}
+	x.total, x.stuck, x.arrived = x.total+1, x.stuck+1, arrived
+	copy(x.last[1:], x.last[:])
+	x.last[0] = at
+	return x.stuck >= mostCorrupt || x.often()
+}
+
+func (x *changes) often() bool {
+	return x.total >= mostCorrupt && x.last[0].Sub(x.last[mostCorrupt-1]) <= corruptSpan
+}
+
+// why says why the path is given up.
+func (x *changes) why() string {
+	if x.often() {
+		return fmt.Sprintf("%d of them within %v", mostCorrupt, x.last[0].Sub(x.last[mostCorrupt-1]).Round(time.Millisecond))
+	}
+	return fmt.Sprintf("the last %d without a right one between", mostCorrupt)
+}
+
+// rate says how many there were in which time: "number 4 in 72h0m0s, 1.0 a day".
+func (x *changes) rate() string {
+	span := x.last[0].Sub(x.first)
+	if x.total == 1 {
+		return "the first of this peer"
+	}
+	text := fmt.Sprintf("number %d in %v", x.total, span.Round(time.Second))
+	if span < time.Hour { // too short for a rate
+		return text
+	}
+	return fmt.Sprintf("%s, %.1f a day", text, float64(x.total-1)/span.Hours()*24)
 }

@@ -63,10 +63,6 @@ type Set struct {
 
 	arena  *mem.Arena // registered memory of this process, if all ranks have some
 	arenas [][]byte   // registered memory of each peer
-
-	// past holds the calls of this rank, by turn. A peer that called something else may announce it
-	// only after this rank has left the operation.
-	past [plan.WindowRecords]transport.Meta
 }
 
 // Rank is the window of one rank; zero for a rank that shares no memory with this one.
@@ -227,30 +223,9 @@ func (s *Set) SlotOf(rank int) unsafe.Pointer {
 	return unsafe.Add(s.ranks[rank].slots, int(s.Begun%plan.WindowSlots)*s.Slot)
 }
 
-// Leave announces to the peers that this rank has left the operation whose fingerprint is call. It
-// ends with a fence, so that a later check for sleeping threads misses none.
-func (s *Set) Leave(call *transport.Meta) {
-	past := &s.past[s.Turn()]
-	past[0], past[1], past[2] = call[0], call[1], call[2] // one by one, as they were stored just now
+// Leave announces to the peers that this rank has left the operation in flight. It ends with a
+// fence, so that a later check for sleeping threads misses none.
+func (s *Set) Leave() {
 	s.Begun++
 	s.own.page.left.Store(s.Begun)
-}
-
-// Diverged returns the two calls of the last operation for which this rank and a peer announced
-// different calls, as differ reports, if neither has forgotten it.
-func (s *Set) Diverged(
-	peer int, differ func(mine, theirs transport.Meta) bool,
-) (mine, theirs transport.Meta, found bool) {
-	if !s.Has(peer) {
-		return mine, theirs, false
-	}
-	for back := uint64(1); back < plan.WindowRecords && back <= s.Begun; back++ {
-		at := s.Begun - back
-		r := s.ranks[peer].records[at%plan.WindowRecords]
-		mine, theirs = s.past[at%plan.WindowRecords], r.Call
-		if r.word.Load()>>16 == at+1 && differ(mine, theirs) {
-			return mine, theirs, true
-		}
-	}
-	return mine, theirs, false
 }
