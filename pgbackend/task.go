@@ -38,6 +38,9 @@ func (t *Task) Done() (bool, error) {
 	}
 }
 
+// Unended returns the error of a wait that the call has outlasted.
+func (t *Task) Unended() error { return fault.Unended() }
+
 // WaitSlice waits for the end of the call, for at most d unless d is 0, and returns what Done does.
 func (t *Task) WaitSlice(d time.Duration) (bool, error) {
 	within(t.done, d)

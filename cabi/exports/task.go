@@ -14,6 +14,8 @@ import (
 type task interface {
 	pgbackend.Operation
 	WaitSlice(d time.Duration) (bool, error)
+	// Unended returns the error of a wait that the operation has outlasted.
+	Unended() error
 }
 
 var tasks table[task]

@@ -268,17 +268,6 @@ func (c *Comm) workOnce() bool {
 	return moved
 }
 
-// SetDeadline moves an operation's deadline to d from now, if that is earlier.
-func (op *Op) SetDeadline(d time.Duration) {
-	c := op.comm
-	at := now() + int64(d)
-	if old := op.due(); old == 0 || at < old {
-		op.deadline.Store(at)
-		c.opts.Doorbell.Ring()
-		c.handOver()
-	}
-}
-
 func (c *Comm) poll() bool {
 	moved := false
 	for _, p := range c.opts.Pollers {

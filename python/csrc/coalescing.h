@@ -22,12 +22,14 @@ class BatchWork final : public EndingWork {
   BatchWork(Origin origin, Works&& works);
 
   bool isCompleted() override;
-  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  std::exception_ptr come_to_end(const Limit& limit, std::exception_ptr& interrupt) override;
+  void synchronize() override;
   std::vector<at::Tensor> result() override;
   std::optional<c10::Stream> on_stream() override;
 
  private:
   void pursue(bool urgent) override;
+  std::exception_ptr failure() const override;
   void finish();
 
   const Works works_;

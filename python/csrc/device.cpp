@@ -92,18 +92,13 @@ void DeviceWork::synchronize() {
   EndingWork::synchronize();
 }
 
-bool DeviceWork::wait(std::chrono::milliseconds timeout) {
-  check_not_forked(*this);
-  std::exception_ptr interrupt;
-  if (!done() && (blocking_ || timeout.count() > 0)) { // kNoTimeout is 0
-    Outcome outcome = await_all(held_.works, timeout, interrupt);
-    if (copied_) copied_->synchronize();
-    settle(std::move(outcome));
-  }
-  synchronize();
-  if (interrupt) std::rethrow_exception(interrupt);
-  if (const auto error = exception()) std::rethrow_exception(error);
-  return true;
+std::exception_ptr DeviceWork::come_to_end(const Limit& limit, std::exception_ptr& interrupt) {
+  if (!blocking_ && !limit.given) return nullptr;
+  Outcome outcome = await_all(held_.works, limit, interrupt);
+  if (outcome.unended) return outcome.unended;
+  if (copied_) copied_->synchronize();
+  settle(std::move(outcome));
+  return nullptr;
 }
 
 bool DeviceWork::isCompleted() {

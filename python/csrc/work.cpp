@@ -169,22 +169,31 @@ void EndingWork::synchronize() {
   }
 }
 
-Outcome EndingWork::await_all(const c10::SmallVectorImpl<goccl_work>& works, std::chrono::milliseconds timeout,
+Outcome EndingWork::await_all(const c10::SmallVectorImpl<goccl_work>& works, const Limit& limit,
                               std::exception_ptr& interrupt) const {
-  const bool limited = timeout.count() > 0; // kNoTimeout is 0, kUnsetTimeout -1
-  const auto deadline = limited ? Clock::now() + timeout : Clock::time_point();
   Outcome outcome;
   for (goccl_work work : works) {
-    const auto left = limited ? std::max<int64_t>(std::chrono::nanoseconds(deadline - Clock::now()).count(), 1) : -1;
     Failure failure;
-    outcome.add(await(work, left, origin_.group, interrupt, &failure), failure, origin_.kind.title);
+    bool ended = true;
+    const int rc = await(work, limit, origin_.group, interrupt, &failure, &ended);
+    if (C10_UNLIKELY(rc == GOCCL_TIMEOUT && !ended)) {
+      outcome.unended = as_exception(rc, c10::str(failure.text, " (this wait had ", limit.timeout.count(), " ms)"));
+      return outcome;
+    }
+    outcome.add(rc, failure, origin_.kind.title);
   }
   return outcome;
 }
 
-bool EndingWork::waited(const std::exception_ptr& interrupt) {
+bool EndingWork::wait(std::chrono::milliseconds timeout) {
+  std::exception_ptr interrupt;
+  if (!done()) {
+    check_not_forked(*this);
+    if (const auto unended = come_to_end(Limit(timeout), interrupt)) std::rethrow_exception(unended);
+  }
   synchronize();
-  if (C10_UNLIKELY(interrupt || exception_)) std::rethrow_exception(interrupt ? interrupt : exception_);
+  const std::exception_ptr error = interrupt ? interrupt : failure();
+  if (C10_UNLIKELY(error != nullptr)) std::rethrow_exception(error);
   return true;
 }
 
@@ -232,13 +241,11 @@ bool GocclWork::isCompleted() {
 
 int GocclWork::sourceRank() const { return source_of(source_, held_.works); }
 
-bool GocclWork::wait(std::chrono::milliseconds timeout) {
-  std::exception_ptr interrupt;
-  if (!done()) {
-    check_not_forked(*this);
-    settle(await_all(held_.works, timeout, interrupt));
-  }
-  return waited(interrupt);
+std::exception_ptr GocclWork::come_to_end(const Limit& limit, std::exception_ptr& interrupt) {
+  Outcome outcome = await_all(held_.works, limit, interrupt);
+  if (outcome.unended) return outcome.unended;
+  settle(std::move(outcome));
+  return nullptr;
 }
 
 void GocclWork::pursue(bool urgent) {

@@ -10,10 +10,12 @@
 
 namespace goccl {
 
-// How an operation ended. If error is not null, it failed with this code.
+// How an operation ended. If error is not null, it failed with this code; if unended is not null, it
+// has not ended, and this is the error of the wait.
 struct Outcome {
   std::exception_ptr error;
   int code = GOCCL_OK;
+  std::exception_ptr unended;
 
   // Keeps the first failure.
   void add(int rc, const goccl_error& failure, const char* title);
@@ -41,6 +43,9 @@ class EndingWork : public c10d::Work {
   bool watched() const { return origin_.watch != nullptr; }
   // Ensures that its end is seen when it happens, even if no thread waits for it.
   void look_after() { pursue_once(false); }
+  // The part of wait that takes time: it settles, or returns the error of a wait that has run out.
+  // interrupt: see await.
+  virtual std::exception_ptr come_to_end(const Limit& limit, std::exception_ptr& interrupt) = 0;
   // For works whose results are on a device: has a stream of the group wait for them, and returns it;
   // none if they are the host's.
   virtual std::optional<c10::Stream> on_stream() { return std::nullopt; }
@@ -49,6 +54,9 @@ class EndingWork : public c10d::Work {
     return out << work.origin_.kind.title << ": rank " << work.origin_.rank << ", seq " << work.seq_;
   }
 
+  // Waits for the operation. If the timeout ends first, it throws, and the operation goes on as if
+  // nobody had waited: it keeps its memory, and can be waited for again.
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   bool isCompleted() override { return done(); }
   bool isSuccess() const override { return done() && !exception_; }
   std::exception_ptr exception() const override { return done() ? exception_ : nullptr; }
@@ -84,11 +92,11 @@ class EndingWork : public c10d::Work {
   // The source rank of a receive that has ended. named is the one that was asked for.
   int source_of(int named, const c10::SmallVectorImpl<goccl_work>& works) const;
   // Waits for all of these works, even after a failure: until they end, the core may use the memory.
-  // timeout and interrupt: see wait and await.
-  Outcome await_all(const c10::SmallVectorImpl<goccl_work>& works, std::chrono::milliseconds timeout,
+  // interrupt: see await.
+  Outcome await_all(const c10::SmallVectorImpl<goccl_work>& works, const Limit& limit,
                     std::exception_ptr& interrupt) const;
-  // The end of every wait, once the operation has ended. interrupt: see await, or null.
-  bool waited(const std::exception_ptr& interrupt);
+  // The failure that wait throws.
+  virtual std::exception_ptr failure() const { return exception(); }
   // Ensures that settle is called although no thread waits; urgent if a thread may sleep until
   // then. Called at most once for each value of urgent.
   virtual void pursue(bool urgent) = 0;
@@ -135,7 +143,6 @@ class GocclWork : public EndingWork {
   bool isCompleted() override;
   int sourceRank() const override;
   std::vector<at::Tensor> result() override { return {held_.outputs.begin(), held_.outputs.end()}; }
-  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
 
  protected:
   // Starts one call of the core.
@@ -145,6 +152,7 @@ class GocclWork : public EndingWork {
     origin_.observers->call(origin_.kind.title, start, origin_.group, &call, &work, &seq_);
     if (work != 0) held_.works.push_back(work);
   }
+  std::exception_ptr come_to_end(const Limit& limit, std::exception_ptr& interrupt) override;
   void deliver() override { held_.copy_back(); }
 
   Held held_;
