@@ -15,6 +15,7 @@ constexpr size_t kFewWorks = 1024;
 BatchWork::BatchWork(Origin origin, Works&& works)
     : EndingWork(std::move(origin), {}), works_(std::move(works)) {
   for (const auto& work : works_) seq_ = std::max(seq_, work->getSequencenumber());
+  called(false);
 }
 
 bool BatchWork::isCompleted() {
@@ -51,10 +52,10 @@ void BatchWork::finish() {
   settle(failed == works_.end() ? Outcome{} : Outcome{(*failed)->exception(), (*failed)->code()});
 }
 
-std::vector<at::Tensor> BatchWork::result() {
+std::vector<at::Tensor> BatchWork::outputs() const {
   std::vector<at::Tensor> all;
   for (const auto& work : works_) {
-    auto some = work->result();
+    auto some = work->outputs();
     all.insert(all.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
   }
   return all;

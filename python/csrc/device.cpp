@@ -53,7 +53,7 @@ void DeviceWork::enqueue(Request* requests, size_t count) {
                             stream.native_handle(), &work, &seq_);
     held_.works.push_back(work);
   }
-  if (C10_UNLIKELY(origin_.watch != nullptr)) origin_.watch->seq = seq_;
+  called(false); // calls may have several streams
   if (!held_.copies.empty()) on_stream();
   // The range of a profiler is that of the call; what the device does has ranges of its own.
   if (const auto profiled = std::exchange(recordFunctionEndCallback_, nullptr)) profiled();

@@ -50,10 +50,11 @@ class DeviceWork final : public EndingWork {
   bool isCompleted() override;
   void synchronize() override;
   int sourceRank() const override;
-  std::vector<at::Tensor> result() override { return {held_.outputs.begin(), held_.outputs.end()}; }
+  std::vector<at::Tensor> outputs() const override { return {held_.outputs.begin(), held_.outputs.end()}; }
   std::optional<c10::Stream> on_stream() override;
 
  private:
+  const std::vector<std::vector<at::Tensor>>* lists() const override { return held_.lists.get(); }
   void pursue(bool urgent) override;
   // With a limit it waits for the device.
   std::exception_ptr come_to_end(const Limit& limit, std::exception_ptr& interrupt) override;

@@ -75,13 +75,16 @@ void EndingWork::settle(Outcome outcome) {
   cv_.notify_all();
   // These run code of others, so not under the lock.
   if (C10_UNLIKELY(exception_ != nullptr)) origin_.observers->failed(exception_);
-  if (C10_UNLIKELY(origin_.watch != nullptr)) {
-    origin_.watch->seq = seq_;
-    origin_.watch->ended(!exception_);
-  }
+  if (C10_UNLIKELY(origin_.watch != nullptr)) origin_.watch->ended(!exception_);
   if (profiled) profiled();
   if (value && !value->completed()) complete(*value, true);
   if (result) complete(*result, false);
+}
+
+void EndingWork::called(bool in_order) {
+  if (C10_LIKELY(origin_.watch == nullptr)) return;
+  const bool collective = origin_.kind.coll >= GOCCL_BROADCAST && origin_.kind.coll <= GOCCL_BARRIER;
+  origin_.watch->called(seq_, collective ? origin_.group : 0, in_order);
 }
 
 void EndingWork::settle_at_once() {
@@ -95,13 +98,19 @@ void EndingWork::complete(c10::ivalue::Future& future, bool with_tensors) {
     if (!with_tensors) {
       future.markCompleted(c10::IValue(static_cast<int64_t>(as_result(code_))));
     } else {
-      exception() ? future.setError(exception()) : future.markCompleted(c10::IValue(this->result()));
+      exception() ? future.setError(exception()) : future.markCompleted(lists() ? c10::IValue(*lists()) : c10::IValue(outputs()));
     }
   } catch (const std::exception& e) {
     // The exception is a callback's. The operation itself has ended, and threads that wait for it
     // must not get this exception.
     LOG(ERROR) << origin_.kind.title << ": a callback of the operation's future failed: " << e.what();
   }
+}
+
+std::vector<at::Tensor> EndingWork::result() {
+  TORCH_CHECK(lists() == nullptr, origin_.kind.title, ": result() cannot return the several lists of tensors that the ",
+              "call was given; get_future().value() has them");
+  return outputs();
 }
 
 EndingWork::FuturePtr EndingWork::future(FuturePtr& slot, const c10::TypePtr& type) {
@@ -128,7 +137,7 @@ void EndingWork::pursue_once(bool urgent) {
 EndingWork::FuturePtr EndingWork::future_on(const c10::Stream& stream) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (value_) return value_;
-  value_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors(), std::vector{stream.device()});
+  value_ = c10::make_intrusive<c10::ivalue::Future>(value_type(), std::vector{stream.device()});
   const auto future = value_;
   lock.unlock();
   const c10::StreamGuard guard(stream);
@@ -138,7 +147,7 @@ EndingWork::FuturePtr EndingWork::future_on(const c10::Stream& stream) {
 
 c10::intrusive_ptr<c10::ivalue::Future> EndingWork::getFuture() {
   const auto stream = on_stream();
-  return stream ? future_on(*stream) : future(value_, c10::ListType::ofTensors());
+  return stream ? future_on(*stream) : future(value_, value_type());
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> EndingWork::getFutureResult() { return future(result_, c10::IntType::get()); }
@@ -192,6 +201,8 @@ bool EndingWork::wait(std::chrono::milliseconds timeout) {
     if (const auto unended = come_to_end(Limit(timeout), interrupt)) std::rethrow_exception(unended);
   }
   synchronize();
+  // Another thread may have seen the end, and be about to notify the observers.
+  if (C10_UNLIKELY(origin_.watch != nullptr) && done()) origin_.watch->settle();
   const std::exception_ptr error = interrupt ? interrupt : failure();
   if (C10_UNLIKELY(error != nullptr)) std::rethrow_exception(error);
   return true;
@@ -224,7 +235,7 @@ GocclWork::~GocclWork() {
 void GocclWork::start(Request* requests, size_t count) {
   source_ = requests[0].call.root;
   for (size_t i = 0; i < count; i++) begin(lib.start, requests[i].finish());
-  if (C10_UNLIKELY(origin_.watch != nullptr)) origin_.watch->seq = seq_;
+  called(true);
   if (held_.works.empty()) return held_.copies.empty() ? settle_at_once() : settle({});
   // Timing needs the end to be seen when it happens.
   if (C10_UNLIKELY(origin_.timed)) getFutureResult();

@@ -57,6 +57,9 @@ class EndingWork : public c10d::Work {
   // Waits for the operation. If the timeout ends first, it throws, and the operation goes on as if
   // nobody had waited: it keeps its memory, and can be waited for again.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  // All outputs in one list.
+  virtual std::vector<at::Tensor> outputs() const = 0;
+  std::vector<at::Tensor> result() override;
   bool isCompleted() override { return done(); }
   bool isSuccess() const override { return done() && !exception_; }
   std::exception_ptr exception() const override { return done() ? exception_ : nullptr; }
@@ -65,7 +68,7 @@ class EndingWork : public c10d::Work {
   // this is called.
   void synchronize() override;
   void abort() override;
-  // Its value is result(). On a device it is complete at once: its callbacks run on streams that wait.
+  // Its value has the outputs in the form in which the caller gave them. On a device it is complete at once: its callbacks run on streams that wait.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   // Its value is a c10d::WorkResult as an int; it never has an error, however the operation ends.
   c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
@@ -86,6 +89,8 @@ class EndingWork : public c10d::Work {
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   void settle(Outcome outcome);
+  // Tells the observers of the calls, when seq_ is known, and whether they end after those before them.
+  void called(bool in_order);
   // settle for a Work that has ended successfully, has nothing to deliver, and is known only to its
   // maker: there is no thread to lock out or to wake.
   void settle_at_once();
@@ -102,13 +107,18 @@ class EndingWork : public c10d::Work {
   virtual void pursue(bool urgent) = 0;
   // Writes the results to the user's tensors.
   virtual void deliver() {}
+  // The outputs as the caller gave them, if that is several lists; else null.
+  virtual const std::vector<std::vector<at::Tensor>>* lists() const { return nullptr; }
 
   const Origin origin_;
-  uint64_t seq_ = 0; // of the last call to the core; set before settle
+  uint64_t seq_ = 0; // of the last call to the core; set before called and settle
 
  private:
   using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
+  c10::TypePtr value_type() const {
+    return lists() ? c10::ListType::create(c10::ListType::ofTensors()) : c10::ListType::ofTensors();
+  }
   FuturePtr future(FuturePtr& slot, const c10::TypePtr& type);
   FuturePtr future_on(const c10::Stream& stream);
   void complete(c10::ivalue::Future& future, bool with_tensors);
@@ -142,7 +152,7 @@ class GocclWork : public EndingWork {
 
   bool isCompleted() override;
   int sourceRank() const override;
-  std::vector<at::Tensor> result() override { return {held_.outputs.begin(), held_.outputs.end()}; }
+  std::vector<at::Tensor> outputs() const override { return {held_.outputs.begin(), held_.outputs.end()}; }
 
  protected:
   // Starts one call of the core.
@@ -154,6 +164,7 @@ class GocclWork : public EndingWork {
   }
   std::exception_ptr come_to_end(const Limit& limit, std::exception_ptr& interrupt) override;
   void deliver() override { held_.copy_back(); }
+  const std::vector<std::vector<at::Tensor>>* lists() const override { return held_.lists.get(); }
 
   Held held_;
 

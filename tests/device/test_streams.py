@@ -266,6 +266,34 @@ def test_timed_wait(pair):
     pair.checked(_timed_wait)
 
 
+def _wait_runs_out(rank):
+    """A wait that runs out raises and nothing else: the call goes on when the stream does, as do those after it."""
+    from datetime import timedelta
+
+    t, other = ones(MIB), ones(10)
+    torch.sim.synchronize()
+    with sim.held():
+        works = [dist.all_reduce(t, async_op=True), dist.all_reduce(other, async_op=True)]
+        with dist._coalescing_manager(device=t.device, async_ops=True) as block:
+            dist.all_reduce(t)
+            dist.all_reduce(other)
+        works += block.works
+        for work in works:
+            for _ in range(2):
+                with pytest.raises(dist.DistBackendError, match="the time of this wait is over"):
+                    work.wait(timedelta(milliseconds=20))
+                assert not work.is_completed() and not work.is_success()
+    for work in works:
+        assert work.wait(timedelta(seconds=10)) and work.is_completed() and work.is_success()
+    sim.order()
+    equal(t, 4.0)
+    equal(other, 4.0)
+
+
+def test_a_wait_that_runs_out(pair):
+    pair.checked(_wait_runs_out)
+
+
 def _mixed(rank):
     """Tensors of the host and of the device have groups of their own, which do not wait for each other."""
     host, device = torch.ones(1000), ones(1000)
