@@ -269,9 +269,9 @@ type Work exec.Op
 
 func (w *Work) op() *exec.Op { return (*exec.Op)(w) }
 
-// Wait works until the operation is done and returns its error, or ctx's error if ctx ends first. The
-// end of ctx is that of the wait alone: the operation goes on, its memory must stay valid, and a
-// later Wait gets its end. Only the timeout of the call, or of the group, ends the operation itself.
+// Wait works until the operation is done and returns its error, or ctx's error if ctx ends first.
+// The end of ctx is that of the wait alone: the operation goes on, its memory must stay valid, and
+// a later Wait gets its end. Only the timeout of the call, or of the group, ends the operation.
 func (w *Work) Wait(ctx context.Context) error {
 	if ctx.Done() == nil {
 		return w.op().Wait(nil)

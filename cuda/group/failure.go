@@ -87,7 +87,8 @@ func (g *Group) look(now time.Time) {
 	}
 }
 
-// late returns the call of the pipeline that is not posted whole, if it is past its deadline, or nil.
+// late returns the call of the pipeline that is not posted whole, if it is past its deadline, or
+// nil.
 func (p *pipeline) late(now time.Time) *Op {
 	if o := p.posting; o != nil && o.past(now) {
 		return o

@@ -158,8 +158,9 @@ WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& o
   requests.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); i++) {
     requests.emplace_back(caller(kind), inputs[i], opts.timeout).separate = separate;
-    GOCCL_CHECK(requests[i].device == requests[0].device, requests[i].caller, "all tensors must be on the same device; ",
-                "expected ", requests[0].device, ", got ", requests[i].device, " at index ", i);
+    GOCCL_CHECK(requests[i].device == requests[0].device, requests[i].caller,
+                "all tensors must be on the same device; expected ", requests[0].device, ", got ", requests[i].device,
+                " at index ", i);
     fill(requests.back(), i);
   }
   if (requests.size() == 1) return issue(requests[0], opts.asyncOp, inputs);

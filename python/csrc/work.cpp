@@ -98,7 +98,9 @@ void EndingWork::complete(c10::ivalue::Future& future, bool with_tensors) {
     if (!with_tensors) {
       future.markCompleted(c10::IValue(static_cast<int64_t>(as_result(code_))));
     } else {
-      exception() ? future.setError(exception()) : future.markCompleted(lists() ? c10::IValue(*lists()) : c10::IValue(outputs()));
+      const auto* several = lists();
+      exception() ? future.setError(exception())
+                  : future.markCompleted(several ? c10::IValue(*several) : c10::IValue(outputs()));
     }
   } catch (const std::exception& e) {
     // The exception is a callback's. The operation itself has ended, and threads that wait for it

@@ -68,7 +68,8 @@ class EndingWork : public c10d::Work {
   // this is called.
   void synchronize() override;
   void abort() override;
-  // Its value has the outputs in the form in which the caller gave them. On a device it is complete at once: its callbacks run on streams that wait.
+  // Its value has the outputs in the lists in which the caller gave them. On a device it is complete
+  // at once: its callbacks run on streams that wait.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   // Its value is a c10d::WorkResult as an int; it never has an error, however the operation ends.
   c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;

@@ -119,6 +119,25 @@ def test_future(pair, coalesced):
     pair.checked(_future, coalesced)
 
 
+def _future_of_lists(rank):
+    """The value of a future has the lists that the call was given."""
+    n = dist.get_world_size()
+    outputs = [[ones(value=0.0) for _ in range(2)] for _ in range(n)]
+    work = backend().allgather_coalesced(outputs, [ones(value=rank + 1.0), ones(value=rank + 3.0)])
+    value = work.get_future().wait()
+    assert all(v is t for of, ts in zip(value, outputs, strict=True) for v, t in zip(of, ts, strict=True))
+    work.wait()
+    for r in range(n):
+        equal(outputs[r][0], r + 1.0)
+        equal(outputs[r][1], r + 3.0)
+    with pytest.raises(RuntimeError, match="several lists"):
+        work.result()
+
+
+def test_future_of_lists(pair):
+    pair.checked(_future_of_lists)
+
+
 def _result_of(rank):
     """The future of the result is completed when the device has ended, although nobody waits."""
     t = ones()
